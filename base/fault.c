@@ -1,0 +1,43 @@
+// base/fault.c: see base/fault.h.
+#include "base/fault.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const point_names[FAULT_POINTS] = {"read", "write", "sync", "rename"};
+
+static const char *skip(const char *p) { return p + strspn(p, " \t,"); }
+
+static err_t parse_one(fault_list *list, const char **text) {
+    const char *p = *text;
+    for (int i = 0; i < FAULT_POINTS; i++) {
+        size_t n = strlen(point_names[i]);
+        if (strncmp(p, point_names[i], n) != 0 || p[n] != '@') continue;
+        char *end;
+        long first = strtol(p + n + 1, &end, 10), count = 1;
+        if (*end == 'x') count = strtol(end + 1, &end, 10);
+        if (first < 1 || count < 1 || !strchr(" \t,", *end)) break;  // strchr also finds the final NUL
+        list->first[i] = first;
+        list->count[i] = count;
+        *text = skip(end);
+        return ERR_OK;
+    }
+    return err_set(ERR_CONFIG, "fault list \"%s\": expected point@first or point@firstxcount, comma between; "
+                   "points: read write sync rename", p);
+}
+
+err_t fault_parse(fault_list *list, const char *text) {
+    for (int i = 0; i < FAULT_POINTS; i++) {
+        atomic_init(&list->seen[i], 0);
+        list->first[i] = list->count[i] = 0;
+    }
+    const char *p = skip(text);
+    while (*p) TRY(parse_one(list, &p));
+    return ERR_OK;
+}
+
+bool fault_hit(fault_list *list, fault_point point) {
+    if (!list || !list->first[point]) return false;
+    long pass = atomic_fetch_add(&list->seen[point], 1) + 1;
+    return pass >= list->first[point] && pass - list->first[point] < list->count[point];
+}

@@ -1,0 +1,32 @@
+// base/fault.h: failures on demand, so that recovery is rehearsed and not hoped for.
+//
+// `[run] faults = write@3, read@5x2` makes the third write fail, and the fifth and sixth read. Code that can fail asks
+// fault_hit() at the place where the operating system would have said no; a list that is NULL or empty costs one load.
+#ifndef BASE_FAULT_H
+#define BASE_FAULT_H
+
+#include "base/err.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+typedef enum fault_point {
+    FAULT_READ,    // a dataset read returns EIO
+    FAULT_WRITE,   // a checkpoint write returns ENOSPC
+    FAULT_SYNC,    // an fsync returns EIO
+    FAULT_RENAME,  // a commit rename returns EIO
+    FAULT_POINTS,
+} fault_point;
+
+typedef struct fault_list {
+    atomic_long seen[FAULT_POINTS];               // how often the point was passed
+    long first[FAULT_POINTS], count[FAULT_POINTS];  // fail passes first .. first+count-1 (from 1); first = 0: never
+} fault_list;
+
+// Parses "point@first[xcount], ..." into *list. ERR_CONFIG with the valid points on anything else.
+err_t fault_parse(fault_list *list, const char *text);
+
+// Counts one pass of the point and tells whether it must fail. Any thread.
+bool fault_hit(fault_list *list, fault_point point);
+
+#endif

@@ -1,0 +1,148 @@
+// base/io.c: see base/io.h.
+#include "base/io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+err_t io_path(char dst[IO_PATH], const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(dst, IO_PATH, fmt, ap);
+    va_end(ap);
+    if (n < 0 || n >= IO_PATH)
+        return err_set(ERR_CONFIG, "path \"%.200s...\" has %d bytes, expected fewer than %d: use a shorter [run] dir", dst, n, IO_PATH);
+    return ERR_OK;
+}
+
+err_t io_read_at(int fd, const char *path, int64_t offset, void *dst, size_t n) {
+    size_t done = 0;
+    while (done < n) {
+        ssize_t got = pread(fd, (char *)dst + done, n - done, (off_t)offset + (off_t)done);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0)
+            return err_set(ERR_IO, "%s: read of %zu bytes at offset %lld: %s", path, n, (long long)offset, strerror(errno));
+        if (got == 0)
+            return err_set(ERR_DATA, "%s: ends at offset %lld, expected %zu bytes at offset %lld: the file is truncated", path,
+                           (long long)offset + (long long)done, n, (long long)offset);
+        done += (size_t)got;
+    }
+    return ERR_OK;
+}
+
+err_t io_write(int fd, const char *path, const void *src, size_t n, fault_list *faults) {
+    size_t done = 0;
+    while (done < n) {
+        ssize_t put = -1;
+        if (fault_hit(faults, FAULT_WRITE)) errno = ENOSPC;
+        else put = write(fd, (const char *)src + done, n - done);
+        if (put < 0 && errno == EINTR) continue;
+        if (put <= 0)
+            return err_set(ERR_IO, "%s: write of %zu bytes: %s%s", path, n, strerror(errno),
+                           errno == ENOSPC ? "; free some space, or lower [checkpoint] keep" : "");
+        done += (size_t)put;
+    }
+    return ERR_OK;
+}
+
+err_t io_read_file(const char *path, size_t limit, char **out, size_t *size) {
+    *out = NULL;
+    *size = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return err_set(ERR_IO, "%s: %s", path, strerror(errno));
+    struct stat st;
+    err_t rc = ERR_OK;
+    char *text = NULL;
+    if (fstat(fd, &st) != 0) rc = err_set(ERR_IO, "%s: %s", path, strerror(errno));
+    else if (!S_ISREG(st.st_mode)) rc = err_set(ERR_IO, "%s: not a regular file", path);
+    else if ((uintmax_t)st.st_size > limit)
+        rc = err_set(ERR_DATA, "%s: has %lld bytes, expected at most %zu", path, (long long)st.st_size, limit);
+    else if (!(text = malloc((size_t)st.st_size + 1))) rc = err_set(ERR_INTERNAL, "%s: no memory for %lld bytes", path, (long long)st.st_size);
+    else rc = io_read_at(fd, path, 0, text, (size_t)st.st_size);
+    close(fd);
+    if (rc != ERR_OK) {
+        free(text);
+        return rc;
+    }
+    text[st.st_size] = 0;
+    *out = text;
+    *size = (size_t)st.st_size;
+    return ERR_OK;
+}
+
+err_t io_sync(int fd, const char *path, fault_list *faults) {
+    int rc = -1;
+    if (fault_hit(faults, FAULT_SYNC)) errno = EIO;
+    else rc = fsync(fd);
+    if (rc != 0) return err_set(ERR_IO, "%s: fsync: %s; what was written may not be on disk", path, strerror(errno));
+    return ERR_OK;
+}
+
+err_t io_sync_dir(const char *path, fault_list *faults) {
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return err_set(ERR_IO, "%s: %s", path, strerror(errno));
+    err_t rc = io_sync(fd, path, faults);
+    close(fd);
+    return rc;
+}
+
+static err_t sync_parent(const char *path, fault_list *faults) {
+    char parent[IO_PATH];
+    TRY(io_path(parent, "%s", path));
+    char *slash = strrchr(parent, '/');
+    if (!slash) strcpy(parent, ".");
+    else slash[slash == parent] = 0;  // "/x" keeps its slash
+    return io_sync_dir(parent, faults);
+}
+
+err_t io_rename(const char *from, const char *to, fault_list *faults) {
+    int rc = -1;
+    if (fault_hit(faults, FAULT_RENAME)) errno = EIO;
+    else rc = rename(from, to);
+    if (rc != 0) return err_set(ERR_IO, "%s: rename to %s: %s", from, to, strerror(errno));
+    return sync_parent(to, faults);
+}
+
+err_t io_write_file(const char *path, const void *src, size_t n, fault_list *faults) {
+    char temp[IO_PATH];
+    TRY(io_path(temp, "%s.tmp", path));
+    int fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (fd < 0) return err_set(ERR_IO, "%s: %s", temp, strerror(errno));
+    err_t rc = io_write(fd, temp, src, n, faults);
+    if (rc == ERR_OK) rc = io_sync(fd, temp, faults);
+    close(fd);
+    if (rc == ERR_OK) rc = io_rename(temp, path, faults);
+    if (rc != ERR_OK) unlink(temp);
+    return rc;
+}
+
+err_t io_mkdirs(const char *path) {
+    char dir[IO_PATH];
+    TRY(io_path(dir, "%s", path));
+    for (char *p = dir + 1;; p++) {
+        if (*p != '/' && *p != 0) continue;
+        char end = *p;
+        *p = 0;
+        if (mkdir(dir, 0755) != 0 && errno != EEXIST) return err_set(ERR_IO, "%s: mkdir: %s", dir, strerror(errno));
+        *p = end;
+        if (!end) return ERR_OK;
+    }
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw) {
+    (void)st, (void)type, (void)ftw;
+    return remove(path);
+}
+
+err_t io_remove_tree(const char *path) {
+    if (nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) != 0 && errno != ENOENT)
+        return err_set(ERR_IO, "%s: remove: %s", path, strerror(errno));
+    return ERR_OK;
+}

@@ -1,0 +1,44 @@
+// base/io.h: files, with errors for a person and writes that are all or nothing.
+#ifndef BASE_IO_H
+#define BASE_IO_H
+
+#include "base/err.h"
+#include "base/fault.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { IO_PATH = 1024 };
+
+// dst = formatted path of at most IO_PATH-1 bytes. ERR_CONFIG when it does not fit.
+err_t io_path(char dst[IO_PATH], const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+// Reads exactly n bytes at offset. ERR_IO names the file, offset and errno; a file that ends early is ERR_DATA.
+err_t io_read_at(int fd, const char *path, int64_t offset, void *dst, size_t n);
+
+// Writes all n bytes at the current position. ERR_IO names the file and errno. Honours FAULT_WRITE.
+err_t io_write(int fd, const char *path, const void *src, size_t n, fault_list *faults);
+
+// The whole of a file of at most `limit` bytes, with a NUL behind it; *size is without the NUL. The caller frees *out.
+// ERR_IO when it can't be read, ERR_DATA when it is larger.
+err_t io_read_file(const char *path, size_t limit, char **out, size_t *size);
+
+// fsync of a file, and of a directory (what makes a rename last). Honour FAULT_SYNC. An fsync that failed is never tried
+// again on the same file: the kernel may have dropped the pages and would then report success.
+err_t io_sync(int fd, const char *path, fault_list *faults);
+err_t io_sync_dir(const char *path, fault_list *faults);
+
+// rename(2), and fsync of the parent directory of `to`. Honours FAULT_RENAME.
+err_t io_rename(const char *from, const char *to, fault_list *faults);
+
+// Replaces `path` by these bytes: temporary file beside it, fsync, rename, fsync of the parent. On failure the old file
+// is intact and the temporary one is gone.
+err_t io_write_file(const char *path, const void *src, size_t n, fault_list *faults);
+
+// mkdir -p.
+err_t io_mkdirs(const char *path);
+
+// rm -r of one directory of ours and all that is in it; a missing one is fine. Never follows links.
+err_t io_remove_tree(const char *path);
+
+#endif

@@ -1,0 +1,38 @@
+// base/philox.h: random numbers without state. philox4x32-10 maps a 64-bit key and a 128-bit counter to 128 random bits
+// (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011, section 3.3 and table 2).
+//
+// Everything random in lockstep is keyed by what it is for, never by who computes it:
+//   key     = seed
+//   counter = { element / 4, site, sample, step }      element % 4 picks the word
+#ifndef BASE_PHILOX_H
+#define BASE_PHILOX_H
+
+#include <stdint.h>
+
+// Sites: the third axis of the key. Layers add their index to a dropout site.
+enum {
+    SITE_INIT = 0x10000000,     // sample = index in the parameter table, step = 0
+    SITE_SHUFFLE = 0x20000000,  // sample = Feistel round, step = epoch
+    SITE_SAMPLE = 0x30000000,   // text generation: sample = 0, step = token number
+    SITE_FAULT = 0x40000000,    // seeded fault points
+    SITE_DROPOUT = 0x50000000,  // + 8 * block + which
+};
+
+static inline void philox4x32(uint32_t out[4], uint64_t seed, uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3) {
+    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+    for (int round = 0; round < 10; round++) {
+        uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
+        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
+        c1 = (uint32_t)p1;
+        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c3 = (uint32_t)p0;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    out[0] = c0; out[1] = c1; out[2] = c2; out[3] = c3;
+}
+
+// [0,1) with 24 bits: every value is a float exactly.
+static inline float philox_uniform(uint32_t bits) { return (float)(bits >> 8) * 0x1p-24f; }
+
+#endif
