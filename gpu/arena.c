@@ -1,0 +1,37 @@
+// gpu/arena.c: see gpu/gpu.h. Tensors lie behind one another in the order of their declaration, each on its own cache lines.
+#include "gpu/gpu.h"
+
+#include <stdlib.h>
+
+enum { ARENA_ALIGN = 256 };  // what cudaMalloc promises, and four cache lines
+
+void arena_open(arena *a, device *d, memory_kind kind) { *a = (arena){.dev = d, .kind = kind}; }
+
+err_t arena_tensor(arena *a, tensor *t, dtype type, int dims, int64_t s0, int64_t s1, int64_t s2, int64_t s3) {
+    if (a->count == a->room) {
+        int room = a->room ? 2 * a->room : 64;
+        struct arena_item *items = realloc(a->items, (size_t)room * sizeof *items);
+        if (!items) return err_set(ERR_INTERNAL, "no memory for a plan of %d tensors", room);
+        a->items = items;
+        a->room = room;
+    }
+    *t = (tensor){NULL, type, dims, {s0, s1, s2, s3}};
+    a->items[a->count++] = (struct arena_item){t, a->bytes};
+    a->bytes += (tensor_bytes(t) + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
+    return ERR_OK;
+}
+
+err_t arena_commit(arena *a) {
+    if (!a->bytes) return ERR_OK;
+    void *base;
+    TRY(device_alloc(a->dev, a->kind, a->bytes, &base));
+    a->base = base;
+    for (int i = 0; i < a->count; i++) a->items[i].t->data = a->base + a->items[i].offset;
+    return ERR_OK;
+}
+
+void arena_close(arena *a) {
+    if (a->dev) device_free(a->dev, a->kind, a->base, a->bytes);
+    free(a->items);
+    *a = (arena){0};
+}

@@ -1,0 +1,34 @@
+// gpu/backend.h: what a kind of device must give to stand behind gpu/gpu.h. Only gpu/ includes it.
+#ifndef GPU_BACKEND_H
+#define GPU_BACKEND_H
+
+#include "gpu/gpu.h"
+#include "gpu/ops.h"
+
+typedef struct backend {
+    void (*close)(device *d);
+    err_t (*alloc)(device *d, memory_kind kind, size_t bytes, void **out);
+    void (*free)(device *d, memory_kind kind, void *p, size_t bytes);
+    err_t (*stream_open)(device *d, stream **out);
+    void (*stream_close)(stream *s);
+    err_t (*stream_wait)(stream *s);
+    err_t (*event_open)(device *d, event **out);
+    void (*event_close)(event *e);
+    err_t (*event_record)(event *e, stream *s);
+    err_t (*event_wait)(event *e);
+    err_t (*stream_wait_event)(stream *s, event *e);
+    err_t (*copy)(stream *s, void *dst, const void *src, size_t bytes);
+    err_t (*zero)(stream *s, void *dst, size_t bytes);
+} backend;
+
+// Every backend's device, stream and event begin with these, so that gpu/device.c finds the way.
+struct device { const backend *backend; const ops *ops; device_info info; };
+struct stream_head { device *dev; };
+struct event_head { device *dev; };
+
+// gpu/cpu/device.c
+err_t cpu_device_open(device **out, const device_options *o);
+// gpu/cuda/: the real one where nvcc is, else absent.c. ERR_UNAVAILABLE says what is missing.
+err_t cuda_device_open(device **out, const device_options *o);
+
+#endif

@@ -1,0 +1,147 @@
+// gpu/cpu/device.c: the CPU as a device. A stream is a name for the pool of threads: work is done when the call returns, so events
+// have nothing to remember.
+#include "gpu/backend.h"
+#include "gpu/cpu/cpu.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+typedef struct cpu_device {
+    device head;
+    pool *workers;
+} cpu_device;
+
+struct event { struct event_head head; };
+
+// What this process may use, which in a container or under taskset is less than what the machine has.
+static int usable_cores(void) {
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+    int n = CPU_COUNT(&set);
+    return n > 0 ? n : 1;
+}
+
+static void cpu_close(device *d) {
+    cpu_device *c = (cpu_device *)d;
+    pool_close(c->workers);
+    free(c);
+}
+
+static err_t cpu_alloc(device *d, memory_kind kind, size_t bytes, void **out) {
+    (void)d, (void)kind;
+    *out = NULL;
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        return err_set(ERR_INTERNAL, "no memory for %.1f MB: %s; lower [batch] micro or the model's size", (double)bytes / 1e6, strerror(errno));
+    madvise(p, bytes, MADV_HUGEPAGE);  // fewer TLB misses; a refusal costs nothing but speed
+    *out = p;
+    return ERR_OK;
+}
+
+static void cpu_free(device *d, memory_kind kind, void *p, size_t bytes) {
+    (void)d, (void)kind;
+    munmap(p, bytes);
+}
+
+static err_t cpu_stream_open(device *d, stream **out) {
+    stream *s = malloc(sizeof *s);
+    if (!s) return err_set(ERR_INTERNAL, "no memory for a stream");
+    *s = (stream){.dev = d, .workers = ((cpu_device *)d)->workers};
+    *out = s;
+    return ERR_OK;
+}
+
+static err_t cpu_event_open(device *d, event **out) {
+    event *e = malloc(sizeof *e);
+    if (!e) return err_set(ERR_INTERNAL, "no memory for an event");
+    e->head.dev = d;
+    *out = e;
+    return ERR_OK;
+}
+
+static void cpu_stream_close(stream *s) { free(s); }
+static err_t cpu_stream_wait(stream *s) { (void)s; return ERR_OK; }
+static void cpu_event_close(event *e) { free(e); }
+static err_t cpu_event_record(event *e, stream *s) { (void)e, (void)s; return ERR_OK; }
+static err_t cpu_event_wait(event *e) { (void)e; return ERR_OK; }
+static err_t cpu_stream_wait_event(stream *s, event *e) { (void)s, (void)e; return ERR_OK; }
+
+enum { SLICE = 1 << 20 };  // bytes of a copy or fill that one thread takes at a time
+
+typedef struct move_job { char *dst; const char *src; size_t bytes; } move_job;
+
+static void move_slice(void *ctx, int64_t item, int thread) {
+    (void)thread;
+    const move_job *j = ctx;
+    size_t at = (size_t)item * SLICE, n = j->bytes - at < SLICE ? j->bytes - at : SLICE;
+    if (j->src) memcpy(j->dst + at, j->src + at, n);
+    else memset(j->dst + at, 0, n);
+}
+
+static err_t cpu_copy(stream *s, void *dst, const void *src, size_t bytes) {
+    pool_run(s->workers, (int64_t)((bytes + SLICE - 1) / SLICE), move_slice, &(move_job){dst, src, bytes});
+    return ERR_OK;
+}
+
+static err_t cpu_zero(stream *s, void *dst, size_t bytes) { return cpu_copy(s, dst, NULL, bytes); }
+
+static const backend cpu_backend = {
+    .close = cpu_close, .alloc = cpu_alloc, .free = cpu_free,
+    .stream_open = cpu_stream_open, .stream_close = cpu_stream_close, .stream_wait = cpu_stream_wait,
+    .event_open = cpu_event_open, .event_close = cpu_event_close, .event_record = cpu_event_record,
+    .event_wait = cpu_event_wait, .stream_wait_event = cpu_stream_wait_event, .copy = cpu_copy, .zero = cpu_zero,
+};
+
+typedef struct width_row {
+    vector_width width;
+    const char *name;
+    const ops *table;
+    bool usable;
+} width_row;
+
+// Widest first. A width is usable where the processor and the operating system have it.
+static int widths(width_row row[3]) {
+    int n = 0;
+#if defined(__x86_64__)
+    bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+                  __builtin_cpu_supports("avx512vl");
+    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+    row[n++] = (width_row){WIDTH_AVX512, "avx512", &cpu_ops_avx512, avx512};
+    row[n++] = (width_row){WIDTH_AVX2, "avx2", &cpu_ops_avx2, avx2};
+#endif
+    row[n++] = (width_row){WIDTH_PORTABLE, "portable", &cpu_ops_portable, true};
+    return n;
+}
+
+static err_t choose_width(vector_width wanted, width_row *chosen) {
+    width_row row[3];
+    int n = widths(row);
+    for (int i = 0; i < n; i++) {
+        if (!row[i].usable || (wanted != WIDTH_AUTO && wanted != row[i].width)) continue;
+        *chosen = row[i];
+        return ERR_OK;
+    }
+    return err_set(ERR_UNAVAILABLE, "cpu: this processor lacks the vector width that [device] simd asks for; set simd = auto (same bits)");
+}
+
+err_t cpu_device_open(device **out, const device_options *o) {
+    *out = NULL;
+    width_row width = {0};
+    TRY(choose_width(o->width, &width));
+    cpu_device *c = calloc(1, sizeof *c);
+    if (!c) return err_set(ERR_INTERNAL, "no memory for a device");
+    int threads = o->threads > 0 ? o->threads : usable_cores();
+    err_t rc = pool_open(&c->workers, threads);
+    if (rc != ERR_OK) {
+        free(c);
+        return err_pass(__FILE__, __LINE__, __func__, rc);
+    }
+    c->head = (device){.backend = &cpu_backend, .ops = width.table, .info = {.kind = DEVICE_CPU, .threads = threads}};
+    snprintf(c->head.info.name, sizeof c->head.info.name, "cpu %s x%d thread%s", width.name, threads, threads == 1 ? "" : "s");
+    *out = &c->head;
+    return ERR_OK;
+}

@@ -1,0 +1,8 @@
+// gpu/cuda/absent.c: stands in for the CUDA device in a binary that was built without it.
+#include "gpu/backend.h"
+
+err_t cuda_device_open(device **out, const device_options *o) {
+    (void)o;
+    *out = NULL;
+    return err_set(ERR_UNAVAILABLE, "cuda: this binary was built without the CUDA backend; set [device] backend = cpu or auto");
+}

@@ -1,0 +1,36 @@
+// gpu/device.c: chooses a device and passes each call on to the backend that made it.
+#include "gpu/backend.h"
+
+#include <stdio.h>
+#include <string.h>
+
+err_t device_open(device **out, const device_options *o) {
+    if (o->kind == DEVICE_CUDA) return cuda_device_open(out, o);
+    char why[ERR_TEXT] = "chosen by [device] backend";
+    if (o->kind == DEVICE_AUTO) {
+        if (cuda_device_open(out, o) == ERR_OK) return ERR_OK;
+        memcpy(why, err_last()->text, sizeof why);
+    }
+    TRY(cpu_device_open(out, o));
+    snprintf((*out)->info.choice, sizeof (*out)->info.choice, "%s", why);
+    return ERR_OK;
+}
+
+#define STREAM_DEVICE(s) (((struct stream_head *)(s))->dev)
+#define EVENT_DEVICE(e) (((struct event_head *)(e))->dev)
+
+void device_close(device *d) { if (d) d->backend->close(d); }
+const device_info *device_about(const device *d) { return &d->info; }
+const ops *device_ops(const device *d) { return d->ops; }
+err_t device_alloc(device *d, memory_kind kind, size_t bytes, void **out) { return d->backend->alloc(d, kind, bytes, out); }
+void device_free(device *d, memory_kind kind, void *p, size_t bytes) { if (p) d->backend->free(d, kind, p, bytes); }
+err_t stream_open(device *d, stream **out) { return d->backend->stream_open(d, out); }
+void stream_close(stream *s) { if (s) STREAM_DEVICE(s)->backend->stream_close(s); }
+err_t stream_wait(stream *s) { return STREAM_DEVICE(s)->backend->stream_wait(s); }
+err_t event_open(device *d, event **out) { return d->backend->event_open(d, out); }
+void event_close(event *e) { if (e) EVENT_DEVICE(e)->backend->event_close(e); }
+err_t event_record(event *e, stream *s) { return EVENT_DEVICE(e)->backend->event_record(e, s); }
+err_t event_wait(event *e) { return EVENT_DEVICE(e)->backend->event_wait(e); }
+err_t stream_wait_event(stream *s, event *e) { return STREAM_DEVICE(s)->backend->stream_wait_event(s, e); }
+err_t stream_copy(stream *s, void *dst, const void *src, size_t n) { return STREAM_DEVICE(s)->backend->copy(s, dst, src, n); }
+err_t stream_zero(stream *s, void *dst, size_t n) { return STREAM_DEVICE(s)->backend->zero(s, dst, n); }

@@ -1,0 +1,120 @@
+// gpu/gpu.h: where it is computed. A device gives memory, streams, events, and one table of operations (gpu/ops.h). The CPU is a
+// device like any other: its streams run at once, its pinned memory is page-aligned memory.
+#ifndef GPU_GPU_H
+#define GPU_GPU_H
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// --- tensors ---------------------------------------------------------------------------------------------------------------
+
+typedef enum dtype { FP32, BF16, FP16, FP64, INT32 } dtype;
+
+enum { TENSOR_DIMS = 4 };
+
+// Dense, row-major, no strides: a view is another tensor over the same data.
+typedef struct tensor {
+    void *data;
+    dtype type;
+    int dims;
+    int64_t size[TENSOR_DIMS];
+} tensor;
+
+static inline size_t dtype_bytes(dtype t) { return t == FP64 ? 8 : t == BF16 || t == FP16 ? 2 : 4; }
+
+static inline int64_t tensor_count(const tensor *t) {
+    int64_t n = 1;
+    for (int i = 0; i < t->dims; i++) n *= t->size[i];
+    return n;
+}
+
+static inline size_t tensor_bytes(const tensor *t) { return (size_t)tensor_count(t) * dtype_bytes(t->type); }
+
+// A view of t's first elements under another shape (never larger than t: asserted by users in debug builds).
+static inline tensor tensor_view(const tensor *t, int dims, int64_t s0, int64_t s1, int64_t s2, int64_t s3) {
+    return (tensor){t->data, t->type, dims, {s0, s1, s2, s3}};
+}
+#define view1(t, a) tensor_view((t), 1, (a), 1, 1, 1)
+#define view2(t, a, b) tensor_view((t), 2, (a), (b), 1, 1)
+#define view3(t, a, b, c) tensor_view((t), 3, (a), (b), (c), 1)
+
+// --- devices ---------------------------------------------------------------------------------------------------------------
+
+typedef struct device device;
+typedef struct stream stream;
+typedef struct event event;
+struct ops;
+
+typedef enum device_kind { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA } device_kind;
+typedef enum vector_width { WIDTH_AUTO, WIDTH_AVX512, WIDTH_AVX2, WIDTH_PORTABLE } vector_width;
+
+typedef struct device_options {
+    device_kind kind;    // DEVICE_AUTO: CUDA where there is a driver and a device, else CPU
+    int index;           // CUDA device
+    int threads;         // CPU: 0 = every core this process may use
+    vector_width width;  // CPU: WIDTH_AUTO = the widest this machine has. Bits do not depend on it
+} device_options;
+
+typedef struct device_info {
+    device_kind kind;
+    char name[96];    // "cpu avx512 x2 threads"
+    char choice[256]; // why this device: "auto: built without CUDA"
+    int threads;
+} device_info;
+
+// ERR_UNAVAILABLE says what is missing and what to do.
+err_t device_open(device **out, const device_options *o);
+void device_close(device *d);
+const device_info *device_about(const device *d);
+const struct ops *device_ops(const device *d);
+
+typedef enum memory_kind { MEMORY_DEVICE, MEMORY_PINNED } memory_kind;
+
+// Zero-filled, page-aligned. ERR_INTERNAL with the size when there is not enough.
+err_t device_alloc(device *d, memory_kind kind, size_t bytes, void **out);
+void device_free(device *d, memory_kind kind, void *p, size_t bytes);
+
+// --- streams and events ----------------------------------------------------------------------------------------------------
+
+err_t stream_open(device *d, stream **out);
+void stream_close(stream *s);
+err_t stream_wait(stream *s);  // the host waits until all that was queued is done; returns the first failure of it
+
+err_t event_open(device *d, event **out);
+void event_close(event *e);
+err_t event_record(event *e, stream *s);
+err_t event_wait(event *e);                     // the host waits
+err_t stream_wait_event(stream *s, event *e);   // later work of s waits
+
+// Queued on s. Either side may be host (pinned) or device memory; a pageable host side makes the call wait.
+err_t stream_copy(stream *s, void *dst, const void *src, size_t bytes);
+err_t stream_zero(stream *s, void *dst, size_t bytes);
+
+// --- arenas ----------------------------------------------------------------------------------------------------------------
+
+// Memory that is planned before it exists: every tensor is declared, then one allocation gives all of them their data.
+// After arena_commit nothing of it is allocated again, and `bytes` is what `lockstep plan` prints.
+typedef struct arena {
+    device *dev;
+    memory_kind kind;
+    char *base;
+    size_t bytes;     // planned so far, padding included
+    int count, room;
+    struct arena_item { tensor *t; size_t offset; } *items;
+} arena;
+
+void arena_open(arena *a, device *d, memory_kind kind);
+
+// Declares t: its type and shape now, its data at commit. t must stay where it is until then.
+err_t arena_tensor(arena *a, tensor *t, dtype type, int dims, int64_t s0, int64_t s1, int64_t s2, int64_t s3);
+#define arena_1d(a, t, type, n) arena_tensor((a), (t), (type), 1, (n), 1, 1, 1)
+#define arena_2d(a, t, type, m, n) arena_tensor((a), (t), (type), 2, (m), (n), 1, 1)
+#define arena_3d(a, t, type, l, m, n) arena_tensor((a), (t), (type), 3, (l), (m), (n), 1)
+
+err_t arena_commit(arena *a);
+void arena_close(arena *a);
+
+#endif

@@ -1,0 +1,153 @@
+// gpu/ops.h: every operation the trainer needs, once. Two implementations: cpu/ (the specification) and cuda/.
+//
+// Alphabet   B batch  T time  C channels  H heads  D head size  F hidden  V vocabulary  N rows = B*T  M,N,K of a matrix product
+// Order      outputs, saved for backward, inputs, sizes, stream
+// Gradients  d<name>; (=) overwrites, (+=) accumulates. Gradients of weights are FP32 and (+=): the operation sums its own
+//            contribution from zero first and adds it once, so that a lane's gradient is a sum over micro-batches, in order.
+// Types      "T" below is the compute type of the run: FP32, BF16 or FP16, the same for all tensors so marked; the rest is as written.
+//            Arithmetic is FP32 whatever the storage.
+// Async      queued on `s`; results are the host's only after an event or stream_wait()
+// Returns    ERR_OK or a code; err_last() says what was expected, what was found, and a hint. Shapes that do not fit are a
+//            programmer's mistake and asserted.
+// Bits       each output element is summed in an order fixed by the shapes alone, never by threads or vector width.
+#ifndef GPU_OPS_H
+#define GPU_OPS_H
+
+#include "gpu/gpu.h"
+
+// Dropout: element e of sample b is dropped when philox(seed; e / 4, site, first_sample + b, step)[e % 4] < p * 2^32,
+// what stays is scaled by 1 / (1-p). The mask is never stored: backward draws it again. e counts within the sample, row-major over the
+// tensor's other dimensions; for attention e = (h*T + i)*T + j with T the row length of this call.
+typedef struct dropout_key {
+    uint64_t seed;
+    uint32_t step, first_sample, site;
+    float p;  // 0 <= p < 1
+} dropout_key;
+
+// State of a run that lives where the step is decided, so that no host round trip is needed.
+typedef struct step_state {
+    float lr;                        // written before each step by the schedule
+    int32_t apply;                   // decided: 1 update, 0 skip (overflow)
+    float grad_factor;               // decided: unscaling times clipping, multiplies every gradient
+    float loss_scale;                // dynamic loss scaler
+    double grad_norm;                // decided: of the unscaled sum, before clipping; not finite when skipped
+    double beta1_power, beta2_power; // beta^adam_t, by repeated multiplication
+    int64_t adam_t;                  // updates applied
+    int64_t good_steps;              // since the scale last changed
+    int64_t skipped;                 // steps skipped
+} step_state;
+
+typedef struct step_rules {
+    double grad_clip;      // largest norm, 0: no clipping
+    double beta1, beta2;
+    bool dynamic_scale;    // halve on overflow, double after scale_window good steps; else the scale never changes
+    int64_t scale_window;
+} step_rules;
+
+typedef struct adamw_rules { double beta1, beta2, eps, weight_decay; } adamw_rules;  // weight_decay 0 for tensors without decay
+
+enum { MATMUL_BIAS = 1, MATMUL_GELU = 2, MATMUL_DGELU = 4, MATMUL_ACCUMULATE = 8 };
+
+enum { CHUNK = 16384 };  // elements: the unit in which tensors are dealt, normed and hashed; never divided
+
+typedef struct ops {
+    // d = epilogue(op(a) op(b)), op transposes where told. a (M,K) or (K,M) if ta; b (K,N) or (N,K) if tb; d (M,N).
+    //   MATMUL_BIAS        + bias (N), type T
+    //   MATMUL_GELU        pre (M,N) = sum + bias is kept, d = gelu(pre), both rounded to T from the FP32 sum... in this order:
+    //                      pre is rounded to T first and gelu is taken of the rounded value, as the unfused pair would
+    //   MATMUL_DGELU       d = round_T(sum) * gelu'(pre), pre (M,N) is read: the same bits as the unfused pair
+    //   MATMUL_ACCUMULATE  d is FP32 and (+=): the whole sum over k is formed first and added once
+    // a, b, bias, pre: T. d: T (=), or FP32 with MATMUL_ACCUMULATE; with T = BF16/FP16, d may also be FP32 (=).
+    // gelu is the tanh form (Hendrycks & Gimpel 2016).
+    err_t (*matmul)(tensor *d, tensor *pre, const tensor *a, bool ta, const tensor *b, bool tb, const tensor *bias,
+                    unsigned epilogue, stream *s);
+
+    // dbias = column sums of dy
+    err_t (*bias_backward)(tensor *dbias,      // (C) FP32 (+=)
+                           const tensor *dy,   // (N,C) T
+                           stream *s);
+
+    // Causal self-attention, softmax(q k^T / sqrt(D)) v per head, without a T x T matrix (Dao et al. 2022; Dao 2023).
+    // qkv holds q, k, v side by side, each H heads of D = C / H.
+    err_t (*attention_forward)(tensor *y,          // (B,T,C) T (=)
+                               tensor *lse,        // (B,H,T) FP32 (=)  log-sum-exp of each row, saved for backward
+                               const tensor *qkv,  // (B,T,3C) T
+                               int heads, const dropout_key *drop,  // drop: NULL for none; acts on the probabilities
+                               stream *s);
+    err_t (*attention_backward)(tensor *dqkv,      // (B,T,3C) T (=)
+                                tensor *delta,     // (B,H,T) FP32 (=)  scratch: row sums of dy * y
+                                const tensor *dy,  // (B,T,C) T
+                                const tensor *y, const tensor *lse, const tensor *qkv, int heads, const dropout_key *drop,
+                                stream *s);
+
+    // sum = x + residual, rounded to T (both may be NULL: then sum is x itself); y = (sum - mean) * rstd * w + b    (Ba et al. 2016)
+    err_t (*layer_norm_forward)(tensor *y,                      // (N,C) T (=)
+                                tensor *mean, tensor *rstd,     // (N) FP32 (=)  saved for backward; rstd = 1 / sqrt(var + eps)
+                                tensor *sum,                    // (N,C) T (=) or NULL
+                                const tensor *x,                // (N,C) T
+                                const tensor *residual,         // (N,C) T or NULL
+                                const tensor *w, const tensor *b,  // (C) T
+                                float eps, stream *s);
+    // dx = gradient through the norm, + dresidual where given (the gradient that flows past the norm). x is what was normalised.
+    err_t (*layer_norm_backward)(tensor *dx,                    // (N,C) T (=), may be dresidual itself
+                                 tensor *dw, tensor *db,        // (C) FP32 (+=)
+                                 const tensor *dy,              // (N,C) T
+                                 const tensor *dresidual,       // (N,C) T or NULL
+                                 const tensor *x,               // (N,C) T
+                                 const tensor *w, const tensor *mean, const tensor *rstd, stream *s);
+
+    err_t (*gelu_forward)(tensor *y, const tensor *x, stream *s);                     // any shape, T
+    err_t (*gelu_backward)(tensor *dx, const tensor *dy, const tensor *x, stream *s);  // dx (=) = dy * gelu'(x), dx may be dy
+
+    // x[b,t] = wte[token[b,t]] + wpe[t]
+    err_t (*embedding_forward)(tensor *x,             // (B,T,C) T (=)
+                               const tensor *tokens,  // (B,T) INT32, each in [0,V)
+                               const tensor *wte,     // (V,C) T
+                               const tensor *wpe,     // (>=T,C) T
+                               stream *s);
+    // dwte[v] += sum of dx over positions with token v, in order of position; dwpe[t] += sum over b, in order
+    err_t (*embedding_backward)(tensor *dwte, tensor *dwpe,  // (V,C), (>=T,C) FP32 (+=)
+                                tensor *scratch,             // (B*T + V + 1) INT32
+                                const tensor *dx,            // (B,T,C) T
+                                const tensor *tokens,        // (B,T) INT32
+                                stream *s);
+
+    // losses[n] = -log softmax(logits[n])[target[n]]; where scale is not NULL, logits are overwritten by their gradient
+    // (softmax - onehot) * *scale * state->loss_scale. A target < 0 has loss 0 and gradient 0.
+    err_t (*cross_entropy)(tensor *losses,          // (N) FP32 (=)
+                           tensor *logits,          // (N,V) T, in place
+                           const tensor *targets,   // (N) INT32
+                           const float *scale,      // host; NULL: losses only
+                           const step_state *state, // device
+                           stream *s);
+    // means[b] = mean over t of losses[b,t], summed in double in order of t
+    err_t (*loss_means)(tensor *means,         // (B) FP64 (=)
+                        const tensor *losses,  // (B,T) FP32
+                        stream *s);
+
+    // y = dropout(x), and dx = dropout(dy); y may be x. Dimension 0 is the sample.
+    err_t (*dropout)(tensor *y, const tensor *x, const dropout_key *drop, stream *s);
+
+    err_t (*add)(tensor *y, const tensor *a, const tensor *b, stream *s);  // y = a + b, rounded to y's type; all of one type; y may be a or b
+    err_t (*cast)(tensor *y, const tensor *x, stream *s);                  // between FP32, BF16 and FP16, round to nearest even
+
+    // sums[c] = sum of squares of chunk c of g, in double, element after element... in 8 interleaved double accumulators (element i of the
+    // chunk goes to accumulator i % 8) that are added as a fixed tree ((0+4)+(2+6))+((1+5)+(3+7)). Not finite when an element is not.
+    err_t (*sum_squares)(tensor *sums,      // (ceil(count / CHUNK)) FP64 (=)
+                         const tensor *g,   // FP32
+                         stream *s);
+
+    // Decides the step on the device: norm = sqrt(sum of sums, in order) / loss_scale; apply = finite; the clip factor; t and the
+    // loss scale. sums may be several tensors' sums, one behind the other in name-table order.
+    err_t (*step_decide)(step_state *state, const tensor *sums, const step_rules *r, stream *s);
+
+    // Nothing when !state->apply. Otherwise, with g = grad * grad_factor and t = adam_t (Loshchilov & Hutter 2019, algorithm 2):
+    // m = beta1 m + (1-beta1) g; v = beta2 v + (1-beta2) g^2; master = master (1 - lr wd) - lr m' / (sqrt(v') + eps);
+    // w = master rounded to T, where w is not NULL. FMA where written, IEEE division and square root: the same on every device.
+    err_t (*adamw)(tensor *w,                                      // T or NULL
+                   tensor *master, tensor *m, tensor *v,           // FP32 (+=)
+                   const tensor *grad,                             // FP32
+                   const step_state *state, const adamw_rules *r, stream *s);
+} ops;
+
+#endif
