@@ -1,0 +1,40 @@
+// comm/ordered.c: see comm/ordered.h.
+#include "comm/ordered.h"
+
+#include <assert.h>
+
+int lane_counter_free(const lane_counter *c) {
+    for (int b = 0;; b++) {
+        bool taken = false;
+        for (int i = 0; i < c->count; i++) taken |= c->span[i].buffer == b;
+        if (!taken) return b;
+    }
+}
+
+void lane_counter_push(lane_counter *c, lane_span s) {
+    assert(c->count < ORDERED_SPANS && s.size > 0 && (s.size & (s.size - 1)) == 0 && s.first % s.size == 0);
+    assert(c->count == 0 || c->span[c->count - 1].first + c->span[c->count - 1].size == s.first);
+    c->span[c->count++] = s;
+}
+
+bool lane_counter_merge(lane_counter *c, int *into, int *from) {
+    if (c->count < 2) return false;
+    lane_span *left = &c->span[c->count - 2], *right = &c->span[c->count - 1];
+    if (left->size != right->size || left->first % (2 * left->size) != 0) return false;
+    *into = left->buffer;
+    *from = right->buffer;
+    left->size *= 2;
+    c->count--;
+    return true;
+}
+
+int lane_counter_buffers(int64_t first, int64_t count) {
+    lane_counter c = {0};
+    int most = 0, into, from;
+    for (int64_t l = first; l < first + count; l++) {
+        lane_counter_push(&c, (lane_span){l, 1, lane_counter_free(&c)});
+        if (c.count > most) most = c.count;
+        while (lane_counter_merge(&c, &into, &from)) {}
+    }
+    return most;
+}

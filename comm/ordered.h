@@ -1,0 +1,40 @@
+// comm/ordered.h: the fixed order in which lanes are added, whoever holds them.
+//
+// A step's gradient is the sum over lanes, added along one binary tree over the lane index: (((0+1)+(2+3))+((4+5)+(6+7))). Floating-point
+// addition is not associative, so the tree is the arithmetic: only siblings are ever added. Whoever runs lanes [a,b) keeps a binary
+// counter of finished subtrees; what is left at the end are the maximal aligned subtrees of [a,b), and merging the leftovers of all ranks by
+// the same rule, in order of lane, gives the whole tree and the same bits for any split.
+//
+// This file knows lanes and buffer numbers only; adding two buffers is the caller's work.
+#ifndef COMM_ORDERED_H
+#define COMM_ORDERED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { ORDERED_LEVELS = 24, ORDERED_SPANS = 2 * ORDERED_LEVELS };
+
+typedef struct lane_span {
+    int64_t first, size;  // lanes first .. first+size-1, a subtree: size is a power of two that divides first
+    int buffer;           // where its sum is
+} lane_span;
+
+typedef struct lane_counter {
+    int count;
+    lane_span span[ORDERED_SPANS];  // in order of lane
+} lane_counter;
+
+// Buffers that lanes [first, first+count), run one after the other, need at the same time, the one being filled included.
+int lane_counter_buffers(int64_t first, int64_t count);
+
+// The lowest buffer number that no span holds.
+int lane_counter_free(const lane_counter *c);
+
+// Puts a finished subtree behind the others.
+void lane_counter_push(lane_counter *c, lane_span s);
+
+// When the last two spans are siblings: makes them one, which is kept in *into, and asks the caller to do buffer[into] = buffer[into] +
+// buffer[from]; *from is free afterwards. Call until false.
+bool lane_counter_merge(lane_counter *c, int *into, int *from);
+
+#endif

@@ -1,0 +1,320 @@
+// model/gpt.c: GPT-2 (Radford et al. 2019): token and position embeddings, L pre-norm transformer blocks, a final norm, and a head that
+// shares the token embedding. Read it from the bottom of the forward functions to the top of the backward ones: each backward line
+// undoes the forward line at the same place.
+//
+// Initial values are those of GPT-2: normal(0, 0.02), the projections back into the residual stream scaled by 1/sqrt(2L).
+#include "base/philox.h"
+#include "model/model.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+// Where a layer's parameters are in the table.
+typedef struct layer_params {
+    int ln_1_w, ln_1_b, qkv_w, qkv_b, proj_w, proj_b, ln_2_w, ln_2_b, fc_w, fc_b, out_w, out_b;
+} layer_params;
+
+// What a layer keeps for its backward pass.
+typedef struct layer_acts {
+    tensor x;                              // (B,T,C)   input of the layer
+    tensor ln_1, ln_1_mean, ln_1_rstd;     // (B,T,C), (B,T)
+    tensor qkv, att, lse;                  // (B,T,3C), (B,T,C), (B,H,T)
+    tensor mid;                            // (B,T,C)   x + attention
+    tensor ln_2, ln_2_mean, ln_2_rstd;     // (B,T,C), (B,T)
+    tensor fc_pre, fc;                     // (B,T,4C)  before and after GELU
+} layer_acts;
+
+typedef struct gpt {
+    model head;
+    int wte, wpe, ln_f_w, ln_f_b, lm_head;
+    layer_params *layer;
+    layer_acts *act;
+    tensor last, ln_f, ln_f_mean, ln_f_rstd;  // (B,T,C), (B,T,C), (B,T)
+    tensor logits, losses;                    // (B,T,V), (B,T)
+    tensor branch;                            // (B,T,C)   what is added to the residual stream
+    tensor dx, dnorm, datt, dwide, delta;     // backward: (B,T,C) x3, (B,T,4C), (B,H,T)
+    tensor scratch;                           // of the embedding's backward
+} gpt;
+
+static const float NORM_EPS = 1e-5f;
+
+enum { DROP_EMBED, DROP_ATTENTION, DROP_MID, DROP_OUT };  // sites of a block
+
+static const dropout_key *drop_at(pass *p, int layer, int which, dropout_key *key) {
+    if (p->drop.p == 0) return NULL;
+    *key = p->drop;
+    key->site = SITE_DROPOUT + 8 * (uint32_t)(layer + 1) + (uint32_t)which;
+    return key;
+}
+
+// y = dropout(y) in place, or nothing
+static err_t drop_in_place(pass *p, int layer, int which, tensor *y) {
+    dropout_key key;
+    return drop_at(p, layer, which, &key) ? p->ops->dropout(y, y, &key, p->s) : ERR_OK;
+}
+
+// Gradients of y = x W^T + b for W (O,I): dW += dy^T x, db += column sums of dy
+static err_t linear_weights(pass *p, int w, int b, const tensor *dy, const tensor *x) {
+    TRY(p->ops->matmul(&p->dw[w], NULL, dy, true, x, false, NULL, MATMUL_ACCUMULATE, p->s));
+    return p->ops->bias_backward(&p->dw[b], dy, p->s);
+}
+
+// --- embedding -------------------------------------------------------------------------------------------------------------
+
+static err_t embed_forward(model *m, int layer, pass *p) {
+    gpt *g = (gpt *)m;
+    tensor x = view3(&g->act[0].x, p->B, p->T, m->options.embed);
+    TRY(p->ops->embedding_forward(&x, &p->tokens, &p->w[g->wte], &p->w[g->wpe], p->s));
+    return drop_in_place(p, layer, DROP_EMBED, &x);
+}
+
+static err_t embed_backward(model *m, int layer, pass *p) {
+    gpt *g = (gpt *)m;
+    tensor dx = view3(&g->dx, p->B, p->T, m->options.embed);
+    TRY(drop_in_place(p, layer, DROP_EMBED, &dx));
+    return p->ops->embedding_backward(&p->dw[g->wte], &p->dw[g->wpe], &g->scratch, &dx, &p->tokens, p->s);
+}
+
+// --- transformer block -----------------------------------------------------------------------------------------------------
+
+// One layer's tensors, cut to this pass's B and T.
+typedef struct layer_view {
+    tensor x, ln_1, ln_1_mean, ln_1_rstd, qkv, att, lse, mid, ln_2, ln_2_mean, ln_2_rstd, fc_pre, fc, y, branch;
+    tensor qkv3, att3;  // (B,T,.)
+} layer_view;
+
+static layer_view view_layer(gpt *g, int l, const pass *p) {
+    layer_acts *a = &g->act[l];
+    int64_t N = p->B * p->T, C = g->head.options.embed;
+    tensor *out = l + 1 < g->head.options.layers ? &g->act[l + 1].x : &g->last;
+    return (layer_view){
+        .x = view2(&a->x, N, C), .ln_1 = view2(&a->ln_1, N, C), .ln_1_mean = view1(&a->ln_1_mean, N), .ln_1_rstd = view1(&a->ln_1_rstd, N),
+        .qkv = view2(&a->qkv, N, 3 * C), .att = view2(&a->att, N, C), .lse = view3(&a->lse, p->B, g->head.options.heads, p->T),
+        .mid = view2(&a->mid, N, C), .ln_2 = view2(&a->ln_2, N, C), .ln_2_mean = view1(&a->ln_2_mean, N), .ln_2_rstd = view1(&a->ln_2_rstd, N),
+        .fc_pre = view2(&a->fc_pre, N, 4 * C), .fc = view2(&a->fc, N, 4 * C), .y = view2(out, N, C), .branch = view2(&g->branch, N, C),
+        .qkv3 = view3(&a->qkv, p->B, p->T, 3 * C), .att3 = view3(&a->att, p->B, p->T, C),
+    };
+}
+
+// mid = x + attention(norm(x));  y = mid + mlp(norm(mid))
+static err_t layer_forward(model *m, int l, pass *p) {
+    gpt *g = (gpt *)m;
+    const ops *o = p->ops;
+    const layer_params *n = &g->layer[l];
+    const tensor *w = p->w;
+    layer_view v = view_layer(g, l, p);
+    dropout_key key;
+
+    TRY(o->layer_norm_forward(&v.ln_1, &v.ln_1_mean, &v.ln_1_rstd, NULL, &v.x, NULL, &w[n->ln_1_w], &w[n->ln_1_b], NORM_EPS, p->s));
+    TRY(o->matmul(&v.qkv, NULL, &v.ln_1, false, &w[n->qkv_w], true, &w[n->qkv_b], MATMUL_BIAS, p->s));
+    TRY(o->attention_forward(&v.att3, &v.lse, &v.qkv3, m->options.heads, drop_at(p, l, DROP_ATTENTION, &key), p->s));
+    TRY(o->matmul(&v.branch, NULL, &v.att, false, &w[n->proj_w], true, &w[n->proj_b], MATMUL_BIAS, p->s));
+    TRY(drop_in_place(p, l, DROP_MID, &v.branch));
+
+    TRY(o->layer_norm_forward(&v.ln_2, &v.ln_2_mean, &v.ln_2_rstd, &v.mid, &v.x, &v.branch, &w[n->ln_2_w], &w[n->ln_2_b], NORM_EPS, p->s));
+    TRY(o->matmul(&v.fc, &v.fc_pre, &v.ln_2, false, &w[n->fc_w], true, &w[n->fc_b], MATMUL_BIAS | MATMUL_GELU, p->s));
+    TRY(o->matmul(&v.branch, NULL, &v.fc, false, &w[n->out_w], true, &w[n->out_b], MATMUL_BIAS, p->s));
+    TRY(drop_in_place(p, l, DROP_OUT, &v.branch));
+    return o->add(&v.y, &v.mid, &v.branch, p->s);
+}
+
+// The gradient of what a dropout at `which` let through: dx itself where there is none.
+static err_t branch_gradient(gpt *g, pass *p, int l, int which, const tensor *dx, tensor *out) {
+    dropout_key key;
+    if (!drop_at(p, l, which, &key)) {
+        *out = *dx;
+        return ERR_OK;
+    }
+    *out = view2(&g->branch, dx->size[0], dx->size[1]);
+    tensor samples_out = view3(out, p->B, p->T, dx->size[1]), samples_in = view3(dx, p->B, p->T, dx->size[1]);
+    return p->ops->dropout(&samples_out, &samples_in, &key, p->s);
+}
+
+// g->dx holds dy on entry and the gradient of the layer's input on return.
+static err_t layer_backward(model *m, int l, pass *p) {
+    gpt *g = (gpt *)m;
+    const ops *o = p->ops;
+    const layer_params *n = &g->layer[l];
+    const tensor *w = p->w;
+    layer_view v = view_layer(g, l, p);
+    int64_t N = p->B * p->T, C = m->options.embed;
+    tensor dx = view2(&g->dx, N, C), dnorm = view2(&g->dnorm, N, C), datt = view2(&g->datt, N, C), dbranch;
+    tensor dfc = view2(&g->dwide, N, 4 * C), dqkv = view2(&g->dwide, N, 3 * C), delta = view3(&g->delta, p->B, m->options.heads, p->T);
+    tensor dqkv3 = view3(&dqkv, p->B, p->T, 3 * C), datt3 = view3(&datt, p->B, p->T, C);
+    dropout_key key;
+
+    TRY(branch_gradient(g, p, l, DROP_OUT, &dx, &dbranch));
+    TRY(linear_weights(p, n->out_w, n->out_b, &dbranch, &v.fc));
+    TRY(o->matmul(&dfc, &v.fc_pre, &dbranch, false, &w[n->out_w], false, NULL, MATMUL_DGELU, p->s));
+    TRY(linear_weights(p, n->fc_w, n->fc_b, &dfc, &v.ln_2));
+    TRY(o->matmul(&dnorm, NULL, &dfc, false, &w[n->fc_w], false, NULL, 0, p->s));
+    TRY(o->layer_norm_backward(&dx, &p->dw[n->ln_2_w], &p->dw[n->ln_2_b], &dnorm, &dx, &v.mid, &w[n->ln_2_w], &v.ln_2_mean, &v.ln_2_rstd, p->s));
+
+    TRY(branch_gradient(g, p, l, DROP_MID, &dx, &dbranch));
+    TRY(linear_weights(p, n->proj_w, n->proj_b, &dbranch, &v.att));
+    TRY(o->matmul(&datt, NULL, &dbranch, false, &w[n->proj_w], false, NULL, 0, p->s));
+    TRY(o->attention_backward(&dqkv3, &delta, &datt3, &v.att3, &v.lse, &v.qkv3, m->options.heads, drop_at(p, l, DROP_ATTENTION, &key), p->s));
+    TRY(linear_weights(p, n->qkv_w, n->qkv_b, &dqkv, &v.ln_1));
+    TRY(o->matmul(&dnorm, NULL, &dqkv, false, &w[n->qkv_w], false, NULL, 0, p->s));
+    return o->layer_norm_backward(&dx, &p->dw[n->ln_1_w], &p->dw[n->ln_1_b], &dnorm, &dx, &v.x, &w[n->ln_1_w], &v.ln_1_mean, &v.ln_1_rstd, p->s);
+}
+
+// --- head and loss ---------------------------------------------------------------------------------------------------------
+
+// Logits of the last position of each sample (sampling needs no others). B = 1 there.
+static err_t last_logits(gpt *g, pass *p) {
+    int64_t C = g->head.options.embed, V = g->head.options.vocab;
+    assert(p->B == 1);
+    tensor x = view2(&g->ln_f, 1, C);
+    x.data = (char *)x.data + (size_t)((p->T - 1) * C) * dtype_bytes(x.type);
+    p->logits = view2(&g->logits, 1, V);
+    return p->ops->matmul(&p->logits, NULL, &x, false, &p->w[g->lm_head], true, NULL, 0, p->s);
+}
+
+static err_t head_forward(model *m, int layer, pass *p) {
+    (void)layer;
+    gpt *g = (gpt *)m;
+    int64_t N = p->B * p->T, C = m->options.embed, V = m->options.vocab;
+    tensor x = view2(&g->last, N, C), norm = view2(&g->ln_f, N, C), mean = view1(&g->ln_f_mean, N), rstd = view1(&g->ln_f_rstd, N);
+    TRY(p->ops->layer_norm_forward(&norm, &mean, &rstd, NULL, &x, NULL, &p->w[g->ln_f_w], &p->w[g->ln_f_b], NORM_EPS, p->s));
+    if (p->last_only) return last_logits(g, p);
+
+    tensor logits = view2(&g->logits, N, V), losses = view1(&g->losses, N), targets = view1(&p->targets, N);
+    TRY(p->ops->matmul(&logits, NULL, &norm, false, &p->w[g->lm_head], true, NULL, 0, p->s));
+    p->losses = view2(&g->losses, p->B, p->T);
+    return p->ops->cross_entropy(&losses, &logits, &targets, p->dw ? &p->loss_factor : NULL, p->state, p->s);
+}
+
+// The logits are their own gradient by now.
+static err_t head_backward(model *m, int layer, pass *p) {
+    (void)layer;
+    gpt *g = (gpt *)m;
+    int64_t N = p->B * p->T, C = m->options.embed, V = m->options.vocab;
+    tensor x = view2(&g->last, N, C), norm = view2(&g->ln_f, N, C), mean = view1(&g->ln_f_mean, N), rstd = view1(&g->ln_f_rstd, N);
+    tensor dlogits = view2(&g->logits, N, V), dnorm = view2(&g->dnorm, N, C), dx = view2(&g->dx, N, C);
+    TRY(p->ops->matmul(&p->dw[g->lm_head], NULL, &dlogits, true, &norm, false, NULL, MATMUL_ACCUMULATE, p->s));
+    TRY(p->ops->matmul(&dnorm, NULL, &dlogits, false, &p->w[g->lm_head], false, NULL, 0, p->s));
+    return p->ops->layer_norm_backward(&dx, &p->dw[g->ln_f_w], &p->dw[g->ln_f_b], &dnorm, NULL, &x, &p->w[g->ln_f_w], &mean, &rstd, p->s);
+}
+
+// --- tables ----------------------------------------------------------------------------------------------------------------
+
+// Appends a parameter; cols = 0 makes it a vector. Returns its row.
+static int add_param(gpt *g, int block, int64_t rows, int64_t cols, double std, float value, int tied, const char *name) {
+    param *p = &g->head.param[g->head.params];
+    *p = (param){.dims = cols ? 2 : 1, .size = {rows, cols ? cols : 1, 1, 1}, .block = block, .decay = cols != 0,
+                 .init_std = std, .init_value = value, .tied = tied};
+    snprintf(p->name, sizeof p->name, "%s", name);
+    return g->head.params++;
+}
+
+static int add_layer_param(gpt *g, int l, int64_t rows, int64_t cols, double std, float value, const char *name) {
+    char full[MODEL_NAME];
+    snprintf(full, sizeof full, "h.%d.%s", l, name);
+    return add_param(g, 1 + l, rows, cols, std, value, -1, full);
+}
+
+static void declare_layer(gpt *g, int l) {
+    int64_t C = g->head.options.embed;
+    double std = 0.02, residual = 0.02 / __builtin_sqrt(2.0 * g->head.options.layers);
+    layer_params *n = &g->layer[l];
+    n->ln_1_w = add_layer_param(g, l, C, 0, 0, 1, "ln_1.weight");
+    n->ln_1_b = add_layer_param(g, l, C, 0, 0, 0, "ln_1.bias");
+    n->qkv_w = add_layer_param(g, l, 3 * C, C, std, 0, "attn.c_attn.weight");
+    n->qkv_b = add_layer_param(g, l, 3 * C, 0, 0, 0, "attn.c_attn.bias");
+    n->proj_w = add_layer_param(g, l, C, C, residual, 0, "attn.c_proj.weight");
+    n->proj_b = add_layer_param(g, l, C, 0, 0, 0, "attn.c_proj.bias");
+    n->ln_2_w = add_layer_param(g, l, C, 0, 0, 1, "ln_2.weight");
+    n->ln_2_b = add_layer_param(g, l, C, 0, 0, 0, "ln_2.bias");
+    n->fc_w = add_layer_param(g, l, 4 * C, C, std, 0, "mlp.c_fc.weight");
+    n->fc_b = add_layer_param(g, l, 4 * C, 0, 0, 0, "mlp.c_fc.bias");
+    n->out_w = add_layer_param(g, l, C, 4 * C, residual, 0, "mlp.c_proj.weight");
+    n->out_b = add_layer_param(g, l, C, 0, 0, 0, "mlp.c_proj.bias");
+}
+
+static void declare(gpt *g) {
+    const model_options *o = &g->head.options;
+    int head = o->layers + 1;
+    g->wte = add_param(g, 0, o->vocab, o->embed, 0.02, 0, -1, "wte.weight");
+    g->wpe = add_param(g, 0, o->context, o->embed, 0.02, 0, -1, "wpe.weight");
+    for (int l = 0; l < o->layers; l++) declare_layer(g, l);
+    g->ln_f_w = add_param(g, head, o->embed, 0, 0, 1, -1, "ln_f.weight");
+    g->ln_f_b = add_param(g, head, o->embed, 0, 0, 0, -1, "ln_f.bias");
+    g->lm_head = add_param(g, head, o->vocab, o->embed, 0, 0, g->wte, "lm_head.weight");
+
+    g->head.block[0] = (block){"embedding", -1, embed_forward, embed_backward};
+    for (int l = 0; l < o->layers; l++) g->head.block[1 + l] = (block){"layer", l, layer_forward, layer_backward};
+    g->head.block[head] = (block){"head", o->layers, head_forward, head_backward};
+    g->head.blocks = head + 1;
+}
+
+static void gpt_close(model *m) {
+    gpt *g = (gpt *)m;
+    free(m->param);
+    free(m->block);
+    free(g->layer);
+    free(g->act);
+    free(g);
+}
+
+static err_t gpt_open(model **out, const model_options *o) {
+    *out = NULL;
+    gpt *g = calloc(1, sizeof *g);
+    if (!g) return err_set(ERR_INTERNAL, "no memory for a model");
+    g->head = (model){.type = &model_gpt, .options = *o};
+    g->head.param = calloc((size_t)(5 + 12 * o->layers), sizeof(param));
+    g->head.block = calloc((size_t)(2 + o->layers), sizeof(block));
+    g->layer = calloc((size_t)o->layers, sizeof *g->layer);
+    g->act = calloc((size_t)o->layers, sizeof *g->act);
+    if (!g->head.param || !g->head.block || !g->layer || !g->act) {
+        gpt_close(&g->head);
+        return err_set(ERR_INTERNAL, "no memory for a model of %d layers", o->layers);
+    }
+    declare(g);
+    *out = &g->head;
+    return ERR_OK;
+}
+
+static err_t plan_layer(gpt *g, arena *a, layer_acts *t, dtype type, int64_t B, int64_t T) {
+    int64_t C = g->head.options.embed, H = g->head.options.heads;
+    TRY(arena_3d(a, &t->x, type, B, T, C));
+    TRY(arena_3d(a, &t->ln_1, type, B, T, C));
+    TRY(arena_2d(a, &t->ln_1_mean, FP32, B, T));
+    TRY(arena_2d(a, &t->ln_1_rstd, FP32, B, T));
+    TRY(arena_3d(a, &t->qkv, type, B, T, 3 * C));
+    TRY(arena_3d(a, &t->att, type, B, T, C));
+    TRY(arena_3d(a, &t->lse, FP32, B, H, T));
+    TRY(arena_3d(a, &t->mid, type, B, T, C));
+    TRY(arena_3d(a, &t->ln_2, type, B, T, C));
+    TRY(arena_2d(a, &t->ln_2_mean, FP32, B, T));
+    TRY(arena_2d(a, &t->ln_2_rstd, FP32, B, T));
+    TRY(arena_3d(a, &t->fc_pre, type, B, T, 4 * C));
+    return arena_3d(a, &t->fc, type, B, T, 4 * C);
+}
+
+static err_t plan_backward(gpt *g, arena *a, dtype type, int64_t B, int64_t T) {
+    int64_t C = g->head.options.embed;
+    TRY(arena_3d(a, &g->dx, type, B, T, C));
+    TRY(arena_3d(a, &g->dnorm, type, B, T, C));
+    TRY(arena_3d(a, &g->datt, type, B, T, C));
+    TRY(arena_3d(a, &g->dwide, type, B, T, 4 * C));
+    TRY(arena_3d(a, &g->delta, FP32, B, g->head.options.heads, T));
+    return arena_1d(a, &g->scratch, INT32, B * T + g->head.options.vocab + 1);
+}
+
+static err_t gpt_plan(model *m, arena *a, dtype type, int64_t B, int64_t T, bool forward_only) {
+    gpt *g = (gpt *)m;
+    int64_t C = m->options.embed;
+    for (int l = 0; l < m->options.layers; l++) TRY(plan_layer(g, a, &g->act[l], type, B, T));
+    TRY(arena_3d(a, &g->last, type, B, T, C));
+    TRY(arena_3d(a, &g->ln_f, type, B, T, C));
+    TRY(arena_2d(a, &g->ln_f_mean, FP32, B, T));
+    TRY(arena_2d(a, &g->ln_f_rstd, FP32, B, T));
+    TRY(arena_3d(a, &g->logits, type, B, T, m->options.vocab));
+    TRY(arena_2d(a, &g->losses, FP32, B, T));
+    TRY(arena_3d(a, &g->branch, type, B, T, C));
+    return forward_only ? ERR_OK : plan_backward(g, a, type, B, T);
+}
+
+const model_type model_gpt = {.name = "gpt", .open = gpt_open, .plan = gpt_plan, .close = gpt_close};

@@ -1,0 +1,61 @@
+// model/model.c: what all architectures share: the parameter table and its initial values.
+#include "model/model.h"
+
+#include "base/fmath.h"
+#include "base/philox.h"
+
+#include <string.h>
+
+int64_t model_elements(const model *m) {
+    int64_t n = 0;
+    for (int i = 0; i < m->params; i++) {
+        const param *p = &m->param[i];
+        int64_t count = 1;
+        for (int d = 0; d < p->dims; d++) count *= p->size[d];
+        if (p->tied < 0) n += count;
+    }
+    return n;
+}
+
+int model_find(const model *m, const char *name) {
+    for (int i = 0; i < m->params; i++)
+        if (strcmp(m->param[i].name, name) == 0) return i;
+    return -1;
+}
+
+// Four normal deviates from 128 random bits (Box & Muller 1958). Uniforms lie in (0,1): the logarithm is finite.
+static void normal4(double z[4], const uint32_t bits[4]) {
+    const double two_pi = 6.283185307179586, quarter = 1.5707963267948966;
+    for (int i = 0; i < 4; i += 2) {
+        double radius = __builtin_sqrt(-2.0 * fm_log((bits[i] + 0.5) * 0x1p-32)), angle = two_pi * (bits[i + 1] * 0x1p-32);
+        z[i] = radius * fm_cos(angle);
+        z[i + 1] = radius * fm_cos(angle - quarter);
+    }
+}
+
+void model_init(const model *m, int index, uint64_t seed, float *dst) {
+    const param *p = &m->param[index];
+    int64_t count = 1;
+    for (int d = 0; d < p->dims; d++) count *= p->size[d];
+    if (p->init_std == 0) {
+        for (int64_t i = 0; i < count; i++) dst[i] = p->init_value;
+        return;
+    }
+    for (int64_t i = 0; i < count; i += 4) {
+        uint32_t bits[4];
+        double z[4];
+        philox4x32(bits, seed, (uint32_t)(i / 4), SITE_INIT, (uint32_t)index, (uint32_t)((uint64_t)(i / 4) >> 32));
+        normal4(z, bits);
+        for (int64_t j = i; j < i + 4 && j < count; j++) dst[j] = (float)(z[j - i] * p->init_std);
+    }
+}
+
+err_t model_forward(model *m, pass *p) {
+    for (int i = 0; i < m->blocks; i++) TRY(m->block[i].forward(m, m->block[i].layer, p));
+    return ERR_OK;
+}
+
+err_t model_backward(model *m, pass *p) {
+    for (int i = m->blocks - 1; i >= 0; i--) TRY(m->block[i].backward(m, m->block[i].layer, p));
+    return ERR_OK;
+}

@@ -1,0 +1,91 @@
+// model/model.h: what is computed. A model is a table of named parameters and a static list of blocks; it knows its sizes, and nothing of
+// ranks, steps or optimizers. The trainer owns all memory, runs the blocks forward and then backward, and may do anything between two
+// blocks: start sending a gradient that is final, gather the next block's weights, hand the activations to another rank.
+//
+// Alphabet  B batch  T time  C channels (embed)  H heads  F hidden = 4C  V vocabulary  L layers
+#ifndef MODEL_MODEL_H
+#define MODEL_MODEL_H
+
+#include "gpu/gpu.h"
+#include "gpu/ops.h"
+
+enum { MODEL_NAME = 64 };
+
+typedef struct model_options {
+    int layers, heads;
+    int64_t embed, vocab, context;
+    double dropout;
+} model_options;
+
+// One row of the parameter table. Order of the table is the order of norms, hashes and files.
+typedef struct param {
+    char name[MODEL_NAME];
+    int dims;
+    int64_t size[TENSOR_DIMS];
+    int block;         // the block that uses it
+    bool decay;        // weight decay applies: matrices and embeddings, not biases and gains
+    double init_std;   // values start normal(0, init_std), or, where it is 0, at init_value
+    float init_value;
+    int tied;          // -1, or the row whose values this one shares; only its gradient is its own, added to that row's at the end
+} param;
+
+// One micro-batch on its way through the blocks.
+typedef struct pass {
+    const ops *ops;
+    stream *s;
+    int64_t B, T;             // B <= the planned batch, T <= the context
+    tensor tokens, targets;   // (B,T) INT32 on the device; targets unused when last_only
+    const tensor *w;          // the parameters' values, compute type, one for each row of the table
+    tensor *dw;               // their gradients, FP32 (+=); NULL: forward only
+    const step_state *state;  // on the device: the loss scale
+    float loss_factor;        // 1 / (G*T): the share of one token in the step's mean loss
+    dropout_key drop;         // seed, step and first sample; p = 0: no dropout
+    bool last_only;           // leave logits of the last position instead of losses
+    tensor losses;            // out (B,T) FP32
+    tensor logits;            // out (B,V) compute type, when last_only
+} pass;
+
+typedef struct model model;
+
+typedef struct block {
+    const char *name;
+    int layer;
+    err_t (*forward)(model *m, int layer, pass *p);
+    err_t (*backward)(model *m, int layer, pass *p);
+} block;
+
+// What every architecture begins with.
+struct model {
+    const struct model_type *type;
+    model_options options;
+    int params, blocks;
+    param *param;
+    block *block;
+};
+
+typedef struct model_type {
+    const char *name;
+    err_t (*open)(model **out, const model_options *o);
+    // Declares the activations of a micro-batch of B x T, and what backward needs unless forward_only.
+    err_t (*plan)(model *m, arena *a, dtype compute, int64_t B, int64_t T, bool forward_only);
+    void (*close)(model *m);
+} model_type;
+
+extern const model_type model_gpt;
+
+// --- model/model.c: the same for every architecture --------------------------------------------------------------------------
+
+// Elements of all parameters (a tied one is not counted again).
+int64_t model_elements(const model *m);
+
+// Index of a parameter, -1 when there is none of that name.
+int model_find(const model *m, const char *name);
+
+// dst (host, FP32, the parameter's shape) = initial values: Philox keyed by (seed, row of the table, element), Box-Muller.
+void model_init(const model *m, int param, uint64_t seed, float *dst);
+
+// All blocks in order, or in reverse order.
+err_t model_forward(model *m, pass *p);
+err_t model_backward(model *m, pass *p);
+
+#endif
