@@ -28,7 +28,8 @@ typedef struct err_record {
 } err_record;
 
 // Starts this thread's record: code, formatted text, and the caller's place. Returns code, for `return err_set(...)`.
-#define err_set(code, ...) err_set_at(__FILE__, __LINE__, __func__, code, __VA_ARGS__)
+// (The code passes through the expression itself, so that the compiler sees that it is not ERR_OK.)
+#define err_set(code, ...) ({ err_t code_ = (code); err_set_at(__FILE__, __LINE__, __func__, code_, __VA_ARGS__); code_; })
 err_t err_set_at(const char *file, int line, const char *func, err_t code, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
 
@@ -46,7 +47,10 @@ err_t err_restore(const err_record *from);
 #define TRY(call)                                                                  \
     do {                                                                           \
         err_t try_code_ = (call);                                                  \
-        if (try_code_ != ERR_OK) return err_pass(__FILE__, __LINE__, __func__, try_code_); \
+        if (try_code_ != ERR_OK) {                                                 \
+            err_pass(__FILE__, __LINE__, __func__, try_code_);                     \
+            return try_code_;                                                      \
+        }                                                                          \
     } while (0)
 
 // The same for functions that have something to release: sets `err_t rc` and jumps.

@@ -46,7 +46,7 @@ err_t io_write(int fd, const char *path, const void *src, size_t n, fault_list *
         if (put < 0 && errno == EINTR) continue;
         if (put <= 0)
             return err_set(ERR_IO, "%s: write of %zu bytes: %s%s", path, n, strerror(errno),
-                           errno == ENOSPC ? "; free some space, or lower [checkpoint] keep" : "");
+                           errno == ENOSPC ? "; free some space" : "");
         done += (size_t)put;
     }
     return ERR_OK;
@@ -130,7 +130,8 @@ err_t io_mkdirs(const char *path) {
         if (*p != '/' && *p != 0) continue;
         char end = *p;
         *p = 0;
-        if (mkdir(dir, 0755) != 0 && errno != EEXIST) return err_set(ERR_IO, "%s: mkdir: %s", dir, strerror(errno));
+        if (mkdir(dir, 0755) == 0) TRY(sync_parent(dir, NULL));  // or a crash of the machine may take the directory with all that is in it
+        else if (errno != EEXIST) return err_set(ERR_IO, "%s: mkdir: %s", dir, strerror(errno));
         *p = end;
         if (!end) return ERR_OK;
     }
@@ -142,7 +143,8 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 }
 
 err_t io_remove_tree(const char *path) {
-    if (nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) != 0 && errno != ENOENT)
+    if (access(path, F_OK) != 0 && errno == ENOENT) return ERR_OK;
+    if (nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) != 0)
         return err_set(ERR_IO, "%s: remove: %s", path, strerror(errno));
     return ERR_OK;
 }

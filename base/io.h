@@ -31,8 +31,8 @@ err_t io_sync_dir(const char *path, fault_list *faults);
 // rename(2), and fsync of the parent directory of `to`. Honours FAULT_RENAME.
 err_t io_rename(const char *from, const char *to, fault_list *faults);
 
-// Replaces `path` by these bytes: temporary file beside it, fsync, rename, fsync of the parent. On failure the old file
-// is intact and the temporary one is gone.
+// Replaces `path` by these bytes: temporary file beside it, fsync, rename, fsync of the parent. On failure the temporary one is
+// gone and `path` is whole: the old bytes, or, when it was the parent's fsync that failed, the new ones.
 err_t io_write_file(const char *path, const void *src, size_t n, fault_list *faults);
 
 // mkdir -p.

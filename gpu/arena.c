@@ -8,6 +8,15 @@ enum { ARENA_ALIGN = 256 };  // what cudaMalloc promises, and four cache lines
 void arena_open(arena *a, device *d, memory_kind kind) { *a = (arena){.dev = d, .kind = kind}; }
 
 err_t arena_tensor(arena *a, tensor *t, dtype type, int dims, int64_t s0, int64_t s1, int64_t s2, int64_t s3) {
+    size_t bytes = dtype_bytes(type), end;
+    int64_t size[TENSOR_DIMS] = {s0, s1, s2, s3};
+    bool fits = true;
+    for (int i = 0; i < TENSOR_DIMS; i++) fits = fits && size[i] > 0 && !__builtin_mul_overflow(bytes, (size_t)size[i], &bytes);
+    fits = fits && bytes <= SIZE_MAX - ARENA_ALIGN;
+    bytes = (bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
+    if (!fits || __builtin_add_overflow(a->bytes, bytes, &end))
+        return err_set(ERR_CONFIG, "a tensor of %lld x %lld x %lld x %lld elements is out of any memory's reach; lower [batch] micro or the [model] sizes",
+                       (long long)s0, (long long)s1, (long long)s2, (long long)s3);
     if (a->count == a->room) {
         int room = a->room ? 2 * a->room : 64;
         struct arena_item *items = realloc(a->items, (size_t)room * sizeof *items);
@@ -17,7 +26,7 @@ err_t arena_tensor(arena *a, tensor *t, dtype type, int dims, int64_t s0, int64_
     }
     *t = (tensor){NULL, type, dims, {s0, s1, s2, s3}};
     a->items[a->count++] = (struct arena_item){t, a->bytes};
-    a->bytes += (tensor_bytes(t) + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
+    a->bytes = end;
     return ERR_OK;
 }
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 typedef struct cpu_device {
     device head;
@@ -20,7 +21,10 @@ struct event { struct event_head head; };
 // What this process may use, which in a container or under taskset is less than what the machine has.
 static int usable_cores(void) {
     cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+    if (sched_getaffinity(0, sizeof set, &set) != 0) {  // more processors than the set has room for
+        long online = sysconf(_SC_NPROCESSORS_ONLN);
+        return online > 0 ? (int)online : 1;
+    }
     int n = CPU_COUNT(&set);
     return n > 0 ? n : 1;
 }
