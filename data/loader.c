@@ -1,0 +1,231 @@
+// data/loader.c: one thread that keeps a ring of batches full, so that the trainer finds the next one ready.
+//
+// The ring's slots are handed out in order. `produced` and `taken` only grow; the trainer holds the batch taken last until it
+// asks for the next. The thread runs at most `ahead` batches before the trainer: more after the trainer had to wait, fewer
+// again when even the emptiest moment of a long while left batches unused.
+#include "data/shard.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { PAGE = 4096, AHEAD_LEAST = 2, CALM = 256 };  // CALM: batches after which the depth may shrink by one
+
+struct loader {
+    loader_options o;
+    dataset *data;
+    int64_t windows, micros;  // windows of the dataset; micro-batches of a lane
+    int64_t per_step, total;  // micro-batches of this rank: of a step, and in all
+    int32_t *window;          // (T+1)
+    int64_t first_tokens;     // tokens of a slot, before its targets
+    pthread_t thread;
+    bool running;
+
+    pthread_mutex_t lock;  // guards all below
+    pthread_cond_t more, less;  // a batch was produced; there is room, or it is time to stop
+    int64_t produced, taken;
+    int ahead;
+    int64_t calm, spare;  // batches since the last wait or change of depth; fewest batches left over meanwhile
+    double wait_s;
+    bool held;            // the trainer is using batch taken-1
+    bool stop, failed;
+    err_record failure;
+};
+
+static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+// Bytes of the tokens of one batch; its targets take as many.
+static int64_t half_slot(const loader_options *o) { return round_up(o->micro * o->T * (int64_t)sizeof(int32_t), PAGE); }
+
+int64_t loader_bytes(const loader_options *o) { return 2 * half_slot(o) * o->depth; }
+
+// Micro-batch `number` of this rank, counted from the loader's first step.
+static batch batch_at(const loader *l, int64_t number) {
+    const loader_options *o = &l->o;
+    int64_t in_step = number % l->per_step, lane = o->first_lane + in_step / l->micros, micro = in_step % l->micros;
+    int32_t *slot = (int32_t *)o->memory + number % o->depth * 2 * l->first_tokens;
+    return (batch){
+        .step = o->first_step + number / l->per_step,
+        .lane = lane,
+        .micro = micro,
+        .first = lane * (o->global / o->lanes) + micro * o->micro,
+        .tokens = slot,
+        .targets = slot + l->first_tokens,
+    };
+}
+
+static err_t fill(loader *l, const batch *b) {
+    const loader_options *o = &l->o;
+    for (int64_t i = 0; i < o->micro; i++) {
+        int64_t n = (b->step - 1) * o->global + b->first + i, w = sampler_window(o->seed, n, l->windows, o->shuffle);
+        TRY(dataset_read(l->data, w * o->T, o->T + 1, l->window));
+        memcpy(b->tokens + i * o->T, l->window, (size_t)o->T * sizeof(int32_t));
+        memcpy(b->targets + i * o->T, l->window + 1, (size_t)o->T * sizeof(int32_t));
+    }
+    return ERR_OK;
+}
+
+// The slot that the trainer holds is not free either.
+static bool has_room(const loader *l) {
+    int64_t ready = l->produced - l->taken;
+    return ready < l->ahead && ready + l->held < l->o.depth;
+}
+
+static void *run(void *arg) {
+    loader *l = arg;
+    pthread_mutex_lock(&l->lock);
+    while (l->produced < l->total && !l->failed) {
+        while (!l->stop && !has_room(l)) pthread_cond_wait(&l->less, &l->lock);
+        if (l->stop) break;
+        batch b = batch_at(l, l->produced);
+        pthread_mutex_unlock(&l->lock);
+        err_t rc = fill(l, &b);
+        pthread_mutex_lock(&l->lock);
+        if (rc == ERR_OK) l->produced++;
+        else l->failed = true, l->failure = *err_last();
+        pthread_cond_signal(&l->more);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return NULL;
+}
+
+static err_t check(const loader_options *o, const dataset *d) {
+    if (o->T < 1 || o->micro < 1 || o->lanes < 1 || o->global < 1 || o->depth < 1 || !o->memory)
+        return err_set(ERR_INTERNAL, "loader: T %lld, micro %lld, lanes %lld, global %lld, depth %d: expected at least 1",
+                       (long long)o->T, (long long)o->micro, (long long)o->lanes, (long long)o->global, o->depth);
+    if (o->micro > INT32_MAX || o->T > INT32_MAX || o->micro * o->T > INT64_MAX / 64 / o->depth)
+        return err_set(ERR_CONFIG, "[batch] micro %lld of %lld tokens, %d batches deep, is out of reach", (long long)o->micro,
+                       (long long)o->T, o->depth);
+    if (o->lanes > o->global || o->global % o->lanes || o->global / o->lanes % o->micro)
+        return err_set(ERR_CONFIG, "[batch] global %lld, expected a multiple of lanes %lld * micro %lld", (long long)o->global,
+                       (long long)o->lanes, (long long)o->micro);
+    if (o->first_lane < 0 || o->lane_count < 1 || o->first_lane > o->lanes - o->lane_count)
+        return err_set(ERR_INTERNAL, "loader: lanes %lld .. +%lld, expected some of 0..%lld", (long long)o->first_lane,
+                       (long long)o->lane_count, (long long)o->lanes - 1);
+    if (o->first_step < 1 || o->last_step < o->first_step - 1 || o->last_step > INT64_MAX / o->global)
+        return err_set(ERR_INTERNAL, "loader: steps %lld to %lld", (long long)o->first_step, (long long)o->last_step);
+    int64_t tokens = dataset_about(d).tokens;
+    if (sampler_windows(tokens, o->T) < 1)
+        return err_set(ERR_DATA, "the dataset has %lld tokens, expected at least %lld: one window of [model] context "
+                       "= %lld and its last target", (long long)tokens, (long long)o->T + 1, (long long)o->T);
+    return ERR_OK;
+}
+
+// Starts the thread with signals blocked: SIGTERM is for the main thread. Those that a fault in the thread itself raises stay.
+static err_t start(loader *l) {
+    sigset_t all, before;
+    sigfillset(&all);
+    sigdelset(&all, SIGSEGV);
+    sigdelset(&all, SIGBUS);
+    sigdelset(&all, SIGFPE);
+    sigdelset(&all, SIGILL);
+    sigdelset(&all, SIGABRT);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    int rc = pthread_create(&l->thread, NULL, run, l);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc != 0) return err_set(ERR_INTERNAL, "the loader thread does not start: %s", strerror(rc));
+    l->running = true;
+    return ERR_OK;
+}
+
+err_t loader_open(loader **out, dataset *d, const loader_options *o) {
+    *out = NULL;
+    TRY(check(o, d));
+    loader *l = calloc(1, sizeof *l);
+    if (!l || !(l->window = malloc((size_t)(o->T + 1) * sizeof *l->window))) {
+        free(l);
+        return err_set(ERR_INTERNAL, "no memory for the loader");
+    }
+    l->o = *o;
+    l->data = d;
+    l->windows = sampler_windows(dataset_about(d).tokens, o->T);
+    l->micros = o->global / o->lanes / o->micro;
+    l->per_step = o->lane_count * l->micros;
+    l->total = (o->last_step - o->first_step + 1) * l->per_step;
+    l->first_tokens = half_slot(o) / (int64_t)sizeof(int32_t);
+    l->ahead = o->depth < AHEAD_LEAST ? o->depth : AHEAD_LEAST;
+    l->spare = o->depth;
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->more, NULL);
+    pthread_cond_init(&l->less, NULL);
+    err_t rc = start(l);
+    if (rc != ERR_OK) loader_close(l);
+    else *out = l;
+    return rc;
+}
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+// The depth doubles when the trainer had to wait, and shrinks by one after CALM batches without a wait in which one less
+// would have been enough. The very first batch is waited for in any case and tells nothing.
+static void adapt(loader *l, bool waited) {
+    int64_t left = l->produced - l->taken - 1;  // ready besides the one being taken
+    if (waited && l->taken > 0) {
+        l->ahead = 2 * l->ahead < l->o.depth ? 2 * l->ahead : l->o.depth;
+        l->calm = 0;
+        l->spare = l->o.depth;
+        return;
+    }
+    if (left < l->spare && l->produced < l->total) l->spare = left;
+    if (++l->calm < CALM) return;
+    if (l->spare > 0 && l->ahead > AHEAD_LEAST) l->ahead--;
+    l->calm = 0;
+    l->spare = l->o.depth;
+}
+
+err_t loader_next(loader *l, batch *out) {
+    err_t rc = ERR_OK;
+    if (l->taken == l->total)  // only this thread changes it
+        return err_set(ERR_DATA, "no batch after step %lld, the last that was asked for", (long long)l->o.last_step);
+    pthread_mutex_lock(&l->lock);
+    bool waited = l->produced == l->taken;
+    l->held = false;
+    pthread_cond_signal(&l->less);
+    if (waited) {
+        double from = now();
+        while (l->produced == l->taken && !l->failed) pthread_cond_wait(&l->more, &l->lock);
+        l->wait_s += now() - from;
+    }
+    if (l->produced == l->taken) {
+        rc = err_restore(&l->failure);
+    } else {
+        adapt(l, waited);
+        *out = batch_at(l, l->taken++);
+        l->held = true;
+        pthread_cond_signal(&l->less);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return rc;
+}
+
+loader_stats loader_about(loader *l) {
+    pthread_mutex_lock(&l->lock);
+    loader_stats s = {.wait_s = l->wait_s, .depth = l->ahead, .retries = dataset_retries(l->data)};
+    pthread_mutex_unlock(&l->lock);
+    return s;
+}
+
+// Neither a full ring nor a read that is waiting to be tried again holds this up.
+void loader_close(loader *l) {
+    if (!l) return;
+    if (l->running) {
+        pthread_mutex_lock(&l->lock);
+        l->stop = true;
+        pthread_cond_signal(&l->less);
+        pthread_mutex_unlock(&l->lock);
+        dataset_cancel(l->data, true);
+        pthread_join(l->thread, NULL);
+        dataset_cancel(l->data, false);
+    }
+    pthread_cond_destroy(&l->less);
+    pthread_cond_destroy(&l->more);
+    pthread_mutex_destroy(&l->lock);
+    free(l->window);
+    free(l);
+}

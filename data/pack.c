@@ -1,0 +1,332 @@
+// data/pack.c: text to shards, for byte tokens: a token is a byte, 0..255.
+//
+// The stream is the files in the order given; what a glob or a directory brings in comes in byte order of the names. A file that
+// does not end its last line gets a line end, unless it is the last of all: no line of one file runs into the next, and a single
+// file is packed exactly as it is.
+//
+// Input may be larger than memory: a first pass finds the files and adds up their sizes, from which follow the split and the size
+// of every shard; the second streams them. A file whose size is no longer what it was is an error.
+//
+// No shard takes its name before all are on disk; old ones go last. A run that dies leaves *.tmp files, which the next removes.
+#include "data/shard.h"
+
+#include "base/io.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { SNIFF = 8192, PIECE = 1 << 18, SHARDS_MAX = 100000 };  // five digits, so that byte order is the order of the numbers
+
+typedef struct source {
+    char *path;
+    int64_t size;
+    bool line_open;  // does not end in a line end
+} source;
+
+typedef struct pack {
+    const pack_options *o;
+    pack_report *r;
+    source *files;
+    int64_t count, room;
+    int64_t tokens[2];  // of the train and val streams
+    int shards[2];
+    int split, shard;      // being written
+    int64_t done, left;    // tokens of the split written; tokens the open shard still takes
+    shard_writer *writer;  // NULL: none open
+    uint8_t *piece;
+} pack;
+
+static const char *const split_names[2] = {"train", "val"};
+
+// --- first pass: which files ----------------------------------------------------------------------------------------------
+
+static err_t add_source(pack *p, const char *path, int64_t size, bool line_open) {
+    if (p->count == p->room) {
+        int64_t room = p->room ? 2 * p->room : 64;
+        source *files = realloc(p->files, (size_t)room * sizeof *files);
+        if (!files) return err_set(ERR_INTERNAL, "no memory for a list of %lld files", (long long)room);
+        p->files = files;
+        p->room = room;
+    }
+    char *copy = strdup(path);
+    if (!copy) return err_set(ERR_INTERNAL, "no memory for a list of files");
+    p->files[p->count++] = (source){copy, size, line_open};
+    return ERR_OK;
+}
+
+// Takes the file unless it is empty or binary: a NUL byte in its first 8 KB.
+static err_t add_file(pack *p, const char *path) {
+    char head[SNIFF], last = 0;
+    struct stat st;
+    err_t rc = ERR_OK;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return err_set(ERR_IO, "%s: %s", path, strerror(errno));
+    if (fstat(fd, &st) != 0) TRY_GOTO(err_set(ERR_IO, "%s: %s", path, strerror(errno)), out);
+    if (!S_ISREG(st.st_mode) || st.st_size == 0) {
+        p->r->files_skipped++;
+        goto out;
+    }
+    size_t n = st.st_size < SNIFF ? (size_t)st.st_size : SNIFF;
+    TRY_GOTO(io_read_at(fd, path, 0, head, n), out);
+    TRY_GOTO(io_read_at(fd, path, st.st_size - 1, &last, 1), out);
+    if (memchr(head, 0, n)) p->r->files_skipped++;
+    else rc = add_source(p, path, st.st_size, last != '\n');
+out:
+    close(fd);
+    return rc;
+}
+
+static int by_bytes(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+static int not_hidden(const struct dirent *e) { return e->d_name[0] != '.'; }
+static int by_name(const struct dirent **a, const struct dirent **b) { return strcmp((*a)->d_name, (*b)->d_name); }
+
+// A directory, all the way down. Links are not followed: they may lead in a circle, or out of what was asked for.
+static err_t add_tree(pack *p, const char *dir) {
+    struct dirent **names;
+    int n = scandir(dir, &names, not_hidden, by_name);
+    if (n < 0) return err_set(ERR_IO, "%s: %s", dir, strerror(errno));
+    err_t rc = ERR_OK;
+    const char *slash = dir[strlen(dir) - 1] == '/' ? "" : "/";
+    for (int i = 0; i < n; i++) {
+        char path[IO_PATH];
+        struct stat st;
+        if (rc == ERR_OK) rc = io_path(path, "%s%s%s", dir, slash, names[i]->d_name);
+        free(names[i]);
+        if (rc != ERR_OK) continue;
+        if (lstat(path, &st) != 0) rc = err_set(ERR_IO, "%s: %s", path, strerror(errno));
+        else if (S_ISDIR(st.st_mode)) rc = add_tree(p, path);
+        else if (S_ISREG(st.st_mode)) rc = add_file(p, path);
+        else p->r->files_skipped++;
+    }
+    free(names);
+    return rc;
+}
+
+// What was named is taken, also behind a link.
+static err_t add_named(pack *p, const char *path) {
+    struct stat st;
+    if (stat(path, &st) != 0) return err_set(ERR_CONFIG, "[pack] input: %s: %s", path, strerror(errno));
+    return S_ISDIR(st.st_mode) ? add_tree(p, path) : add_file(p, path);
+}
+
+static err_t add_pattern(pack *p, const char *pattern) {
+    glob_t g = {0};
+    err_t rc = ERR_OK;
+    int found = glob(pattern, GLOB_NOSORT, NULL, &g);
+    if (found == GLOB_NOMATCH) return err_set(ERR_CONFIG, "[pack] input: no file matches \"%s\"", pattern);
+    if (found != 0)
+        return err_set(found == GLOB_NOSPACE ? ERR_INTERNAL : ERR_IO, "[pack] input: \"%s\" can't be expanded", pattern);
+    qsort(g.gl_pathv, g.gl_pathc, sizeof *g.gl_pathv, by_bytes);
+    for (size_t i = 0; i < g.gl_pathc && rc == ERR_OK; i++) rc = add_named(p, g.gl_pathv[i]);
+    globfree(&g);
+    return rc;
+}
+
+static err_t find_sources(pack *p) {
+    for (const char *at = p->o->input;;) {
+        at += strspn(at, " \t");
+        size_t n = strcspn(at, " \t");
+        if (n == 0) break;
+        char *pattern = strndup(at, n);
+        if (!pattern) return err_set(ERR_INTERNAL, "no memory for a list of files");
+        err_t rc = add_pattern(p, pattern);
+        free(pattern);
+        TRY(rc);
+        at += n;
+    }
+    if (p->count == 0)
+        return err_set(ERR_CONFIG, "[pack] input = %s: no text in it (%lld files skipped: empty, binary or links)", p->o->input,
+                       (long long)p->r->files_skipped);
+    p->files[p->count - 1].line_open = false;
+    return ERR_OK;
+}
+
+// --- split and shards ------------------------------------------------------------------------------------------------------
+
+// The first floor(n * (1 - val_fraction)) tokens are for training, the rest for validation.
+static err_t plan(pack *p) {
+    int64_t total = 0;
+    for (int64_t i = 0; i < p->count; i++) {
+        p->r->bytes_in += p->files[i].size;
+        total += p->files[i].size + p->files[i].line_open;
+    }
+    p->r->files_in = p->count;
+    p->tokens[0] = (int64_t)((double)total * (1.0 - p->o->val_fraction));
+    if (p->o->val_fraction == 0) p->tokens[0] = total;  // also beyond 2^53
+    p->tokens[1] = total - p->tokens[0];
+    for (int s = 0; s < 2; s++) {
+        int64_t shards = p->tokens[s] ? (p->tokens[s] - 1) / p->o->shard_tokens + 1 : 0;
+        if (shards > SHARDS_MAX)
+            return err_set(ERR_CONFIG, "[pack] shard_tokens = %lld makes %lld shards, expected at most %d: raise it to %lld",
+                           (long long)p->o->shard_tokens, (long long)shards, SHARDS_MAX,
+                           (long long)(p->tokens[s] / SHARDS_MAX + 1));
+        p->shards[s] = (int)shards;
+    }
+    return ERR_OK;
+}
+
+static err_t shard_path(const pack *p, char path[IO_PATH], int split, int shard, const char *suffix) {
+    return io_path(path, "%s-%s-%05d.bin%s", p->o->output, split_names[split], shard, suffix);
+}
+
+static err_t begin_shard(pack *p) {
+    char path[IO_PATH];
+    while (p->done == p->tokens[p->split]) p->split++, p->shard = 0, p->done = 0;
+    int64_t rest = p->tokens[p->split] - p->done;
+    p->left = rest < p->o->shard_tokens ? rest : p->o->shard_tokens;
+    TRY(shard_path(p, path, p->split, p->shard, ".tmp"));
+    return shard_write_open(&p->writer, path, 1, p->left, p->o->compress);
+}
+
+static err_t end_shard(pack *p) {
+    TRY(shard_write_finish(p->writer));
+    shard_write_close(p->writer);
+    p->writer = NULL;
+    p->shard++;
+    return ERR_OK;
+}
+
+// The next n tokens of the stream; never more in all than plan() has counted.
+static err_t put(pack *p, const uint8_t *bytes, int64_t n) {
+    while (n > 0) {
+        if (!p->writer) TRY(begin_shard(p));
+        int64_t some = n < p->left ? n : p->left;
+        TRY(shard_write(p->writer, bytes, some));
+        bytes += some;
+        n -= some;
+        p->left -= some;
+        p->done += some;
+        if (p->left == 0) TRY(end_shard(p));
+    }
+    return ERR_OK;
+}
+
+// --- second pass -----------------------------------------------------------------------------------------------------------
+
+static err_t changed(const source *f, int64_t size) {
+    return err_set(ERR_DATA, "%s: had %lld bytes at first and has %lld now: it was written to while it was packed; "
+                   "run pack again", f->path, (long long)f->size, (long long)size);
+}
+
+static err_t stream_file(pack *p, const source *f) {
+    struct stat st;
+    err_t rc = ERR_OK;
+    int fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return err_set(ERR_IO, "%s: %s", f->path, strerror(errno));
+    for (int64_t at = 0; at < f->size;) {
+        int64_t n = f->size - at < PIECE ? f->size - at : PIECE;
+        if (fstat(fd, &st) != 0) TRY_GOTO(err_set(ERR_IO, "%s: %s", f->path, strerror(errno)), out);
+        if (st.st_size != f->size) TRY_GOTO(changed(f, st.st_size), out);
+        TRY_GOTO(io_read_at(fd, f->path, at, p->piece, (size_t)n), out);
+        TRY_GOTO(put(p, p->piece, n), out);
+        at += n;
+    }
+    if (fstat(fd, &st) == 0 && st.st_size != f->size) rc = changed(f, st.st_size);
+    else if (f->line_open) rc = put(p, (const uint8_t *)"\n", 1);
+out:
+    close(fd);
+    return rc;
+}
+
+// --- names -----------------------------------------------------------------------------------------------------------------
+
+static err_t rename_all(pack *p) {
+    char from[IO_PATH], to[IO_PATH];
+    for (int s = 0; s < 2; s++)
+        for (int i = 0; i < p->shards[s]; i++) {
+            TRY(shard_path(p, from, s, i, ".tmp"));
+            TRY(shard_path(p, to, s, i, ""));
+            TRY(io_rename(from, to, NULL));
+            p->r->shards_out++;
+        }
+    return ERR_OK;
+}
+
+// Removes what is left of a pack that failed.
+static void remove_temps(pack *p) {
+    char path[IO_PATH];
+    for (int s = 0; s < 2; s++)
+        for (int i = 0; i < p->shards[s] && (s < p->split || (s == p->split && i <= p->shard)); i++)
+            if (shard_path(p, path, s, i, ".tmp") == ERR_OK) unlink(path);
+}
+
+// Whether a name behind the prefix is that of a shard, or of a temporary one, that is not part of the new set.
+static bool is_stale(const pack *p, const char *rest) {
+    for (int s = 0; s < 2; s++) {
+        size_t n = strlen(split_names[s]);
+        if (rest[0] != '-' || strncmp(rest + 1, split_names[s], n) != 0 || rest[n + 1] != '-') continue;
+        const char *number = rest + n + 2, *suffix = number + strspn(number, "0123456789");
+        if (suffix - number != 5) return false;
+        if (strcmp(suffix, ".bin.tmp") == 0) return true;
+        return strcmp(suffix, ".bin") == 0 && atoi(number) >= p->shards[s];
+    }
+    return false;
+}
+
+// dir = directory of the output, *name = what its files' names start with.
+static err_t split_output(const pack *p, char dir[IO_PATH], const char **name) {
+    const char *slash = strrchr(p->o->output, '/');
+    *name = slash ? slash + 1 : p->o->output;
+    if (!slash) return io_path(dir, ".");
+    return io_path(dir, "%.*s", slash == p->o->output ? 1 : (int)(slash - p->o->output), p->o->output);
+}
+
+static err_t remove_stale(pack *p, const char *dir, const char *name) {
+    DIR *d = opendir(dir);
+    if (!d) return err_set(ERR_IO, "%s: %s", dir, strerror(errno));
+    err_t rc = ERR_OK;
+    size_t n = strlen(name);
+    for (struct dirent *e; rc == ERR_OK && (e = readdir(d));) {
+        if (strncmp(e->d_name, name, n) != 0 || !is_stale(p, e->d_name + n)) continue;
+        if (unlinkat(dirfd(d), e->d_name, 0) != 0 && errno != ENOENT)
+            rc = err_set(ERR_IO, "%s/%s: an old shard that can't be removed: %s", dir, e->d_name, strerror(errno));
+    }
+    closedir(d);
+    return rc;
+}
+
+// --- all of it -------------------------------------------------------------------------------------------------------------
+
+static err_t check(const pack_options *o) {
+    if (!o->input || !o->output || !*o->output) return err_set(ERR_CONFIG, "[pack] input and output: expected both");
+    if (o->shard_tokens < 1)
+        return err_set(ERR_CONFIG, "[pack] shard_tokens = %lld, expected at least 1", (long long)o->shard_tokens);
+    if (!(o->val_fraction >= 0 && o->val_fraction < 1))
+        return err_set(ERR_CONFIG, "[pack] val_fraction = %g, expected 0 to less than 1", o->val_fraction);
+    return ERR_OK;
+}
+
+static err_t run(pack *p) {
+    char dir[IO_PATH];
+    const char *name;
+    TRY(check(p->o));
+    if (!(p->piece = malloc(PIECE))) return err_set(ERR_INTERNAL, "no memory for a buffer of %d bytes", PIECE);
+    TRY(find_sources(p));
+    TRY(plan(p));
+    TRY(split_output(p, dir, &name));
+    TRY(io_mkdirs(dir));
+    for (int64_t i = 0; i < p->count; i++) TRY(stream_file(p, &p->files[i]));
+    TRY(rename_all(p));
+    p->r->train_tokens = p->tokens[0];
+    p->r->val_tokens = p->tokens[1];
+    return remove_stale(p, dir, name);
+}
+
+err_t pack_run(const pack_options *o, pack_report *r) {
+    pack p = {.o = o, .r = r};
+    *r = (pack_report){0};
+    err_t rc = run(&p);
+    shard_write_close(p.writer);
+    if (rc != ERR_OK) remove_temps(&p);
+    for (int64_t i = 0; i < p.count; i++) free(p.files[i].path);
+    free(p.files);
+    free(p.piece);
+    return rc;
+}

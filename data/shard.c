@@ -1,0 +1,237 @@
+// data/shard.c: what a file of tokens is, found out once, when it is opened. Nothing a header says is believed before it agrees
+// with the size of the file; after shard_open() every offset and length is known to lie inside it.
+#include "data/shard.h"
+
+#include "base/io.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { LLMC_HEADER = 1024, LLMC_GPT2 = 20240520, LLMC_LLAMA3 = 20240801, LLMC_EVAL = 20240522, SNIFF = 512, TEXT_LEAST = 64 };
+
+const uint8_t shard_magic[SHARD_MAGIC_BYTES] = {0x93, 'L', 'S', 'H', 'A', 'R', 'D', 0x0a};
+
+static const struct signature { uint8_t size; const char *bytes, *what; } foreign[] = {
+    {4, "\x89PNG", "a PNG image"},       {3, "\xff\xd8\xff", "a JPEG image"},     {2, "\x1f\x8b", "gzip data"},
+    {4, "PK\3\4", "a zip archive"},      {4, "\x28\xb5\x2f\xfd", "zstd data"},    {6, "\xfd" "7zXZ", "xz data"},
+    {3, "BZh", "bzip2 data"},            {4, "\x7f" "ELF", "a program"},          {4, "%PDF", "a PDF document"},
+    {6, "\x93NUMPY", "a NumPy array"},   {8, "\x89HDF\r\n\x1a\n", "HDF5 data"},   {4, "PAR1", "Parquet data"},
+    {6, "ARROW1", "Arrow data"},         {4, "RIFF", "a RIFF file"},              {4, "GGUF", "a GGUF model"},
+    {16, "SQLite format 3", "a database"},
+};
+
+// What a file without a known magic looks like that surely holds no tokens; NULL when it may.
+static const char *looks_like(const uint8_t *head, int64_t n) {
+    if (n >= 4 && le32_get(head) == LLMC_EVAL) return "an llm.c evaluation set";
+    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
+        if (n >= foreign[i].size && memcmp(head, foreign[i].bytes, foreign[i].size) == 0) return foreign[i].what;
+    if (n < TEXT_LEAST) return NULL;
+    for (int64_t i = 0; i < n; i++)
+        if ((head[i] < 0x20 || head[i] > 0x7e) && !(head[i] >= '\t' && head[i] <= '\r')) return NULL;
+    return "text (`lockstep pack` turns text into shards)";
+}
+
+// A damaged magic must not turn a shard of ours into a raw16 file that reads well: five bytes of the eight are enough.
+static bool is_ours(const uint8_t *head, int64_t n) {
+    int64_t m = n < SHARD_MAGIC_BYTES ? n : SHARD_MAGIC_BYTES, same = 0;
+    for (int64_t i = 0; i < m; i++) same += head[i] == shard_magic[i];
+    return same >= (m < SHARD_MAGIC_BYTES ? m : 5);
+}
+
+static err_t find_format(shard *s, shard_io *io, shard_format wanted) {
+    uint8_t head[SNIFF];
+    int64_t n = s->size < SNIFF ? s->size : SNIFF;
+    s->format = wanted;
+    TRY(shard_io_read(io, s, 0, head, n));  // a file that can't be read is found out here, whatever its format
+    if (wanted != SHARD_AUTO) return ERR_OK;
+    s->format = SHARD_RAW16;
+    if (is_ours(head, n)) s->format = SHARD_LOCKSTEP;
+    else if (n >= 4 && (le32_get(head) == LLMC_GPT2 || le32_get(head) == LLMC_LLAMA3)) s->format = SHARD_LLMC;
+    else if (looks_like(head, n))
+        return err_set(ERR_DATA, "%s: offset 0: looks like %s, expected a lockstep or llm.c shard, or raw 16-bit tokens. If that "
+                       "is what it is, say so with [data] format", s->path, looks_like(head, n));
+    return ERR_OK;
+}
+
+// --- foreign formats -------------------------------------------------------------------------------------------------------
+
+// CRC of n zero bytes, by doubling.
+static uint32_t crc_of_zeros(int64_t n) {
+    uint8_t zero = 0;
+    uint32_t crc = 0, unit = (uint32_t)crc32(0, &zero, 1);
+    for (int64_t length = 1; n; n >>= 1, length *= 2) {
+        if (n & 1) crc = (uint32_t)crc32_combine(crc, unit, length);
+        if (n > 1) unit = (uint32_t)crc32_combine(unit, unit, length);
+    }
+    return crc;
+}
+
+// Where the next data (SEEK_DATA) or hole (SEEK_HOLE) from `at` is, at most `end`. A file system that does not know: no holes.
+static int64_t next_extent(const shard *s, int64_t at, int64_t end, int whence) {
+    off_t found = lseek(s->fd, at, whence);
+    if (found < 0) return errno == ENXIO || whence == SEEK_HOLE ? end : at;
+    return found < at ? at : found < end ? found : end;
+}
+
+static err_t crc_of_range(shard *s, shard_io *io, int64_t at, int64_t end) {
+    while (at < end) {
+        int64_t data = next_extent(s, at, end, SEEK_DATA);
+        if (data > at) s->crc = (uint32_t)crc32_combine(s->crc, crc_of_zeros(data - at), data - at);
+        int64_t hole = data < end ? next_extent(s, data, end, SEEK_HOLE) : end;
+        if (hole == data) hole = end;
+        for (at = data; at < hole;) {
+            int64_t n = hole - at < io->stage_bytes ? hole - at : io->stage_bytes;
+            TRY(shard_io_read(io, s, at, io->stage, n));
+            s->crc = (uint32_t)crc32(s->crc, io->stage, (uInt)n);
+            at += n;
+        }
+    }
+    return ERR_OK;
+}
+
+static err_t open_raw(shard *s, shard_io *io, int token_bytes) {
+    s->token_bytes = token_bytes;
+    s->tokens = s->size / token_bytes;
+    if (s->size % token_bytes)
+        return err_set(ERR_DATA, "%s: has %lld bytes, expected a multiple of %d: the token at offset %lld is cut short", s->path,
+                       (long long)s->size, token_bytes, (long long)(s->tokens * token_bytes));
+    return crc_of_range(s, io, 0, s->size);
+}
+
+static err_t open_llmc(shard *s, shard_io *io) {
+    uint8_t head[12];
+    if (s->size < LLMC_HEADER)
+        return err_set(ERR_DATA, "%s: ends at offset %lld, expected the %d bytes of an llm.c header: the file is truncated",
+                       s->path, (long long)s->size, LLMC_HEADER);
+    TRY(shard_io_read(io, s, 0, head, sizeof head));
+    uint32_t magic = le32_get(head), version = le32_get(head + 4), count = le32_get(head + 8);
+    if (magic != LLMC_GPT2 && magic != LLMC_LLAMA3)
+        return err_set(ERR_DATA, "%s: offset 0: magic %u, expected %d (16-bit tokens) or %d (32-bit tokens) of an llm.c shard",
+                       s->path, magic, LLMC_GPT2, LLMC_LLAMA3);
+    uint32_t known = magic == LLMC_GPT2 ? 1 : 7;
+    if (version != known)
+        return err_set(ERR_DATA, "%s: offset 4: llm.c shard version %u, expected %u with magic %u", s->path, version, known,
+                       magic);
+    s->token_bytes = magic == LLMC_GPT2 ? 2 : 4;
+    s->data_at = LLMC_HEADER;
+    s->tokens = count;
+    int64_t end = LLMC_HEADER + s->tokens * s->token_bytes;
+    if (count == 0 || count > INT32_MAX)
+        return err_set(ERR_DATA, "%s: offset 8: %d tokens, expected 1 to %d", s->path, (int)count, INT32_MAX);
+    if (end != s->size)
+        return err_set(ERR_DATA, "%s: has %lld bytes, expected %lld for the %u tokens that the header at offset 8 tells "
+                       "of: the file is %s", s->path, (long long)s->size, (long long)end, count,
+                       s->size < end ? "truncated" : "too long");
+    return crc_of_range(s, io, LLMC_HEADER, end);
+}
+
+// --- the lockstep format ---------------------------------------------------------------------------------------------------
+
+static err_t wrong(const shard *s, int offset, const char *what, uint64_t found, const char *expected) {
+    return err_set(ERR_DATA, "%s: offset %d: %s is %llu, expected %s", s->path, offset, what, (unsigned long long)found,
+                   expected);
+}
+
+// The header agrees with itself and with the size of the file. Every product stays below 2^63: tokens <= 2^58 is checked first.
+static err_t check_header(shard *s, const uint8_t *h, bool *packed) {
+    uint32_t found = le32_get(h + 60), crc = (uint32_t)crc32(0, h, 60);
+    if (memcmp(h, shard_magic, SHARD_MAGIC_BYTES) != 0)
+        return err_set(ERR_DATA, "%s: offset 0: not the magic of a lockstep shard: a damaged header, or another format", s->path);
+    if (found != crc)
+        return err_set(ERR_DATA, "%s: offset 60: header checksum 0x%08x, expected 0x%08x. The shard is damaged; pack it again",
+                       s->path, found, crc);
+    uint32_t version = le32_get(h + 8), width = le32_get(h + 12), flags = le32_get(h + 16), block = le32_get(h + 20);
+    uint64_t tokens = le64_get(h + 24), blocks = le64_get(h + 32), bytes = le64_get(h + 40);
+    if (version != SHARD_VERSION) return wrong(s, 8, "shard version", version, "1; a newer lockstep reads it");
+    if (width != 1 && width != 2 && width != 4) return wrong(s, 12, "bytes per token", width, "1, 2 or 4");
+    if (flags & ~(uint32_t)SHARD_ZLIB) return wrong(s, 16, "flags", flags, "0 or 1");
+    if (block < 1 || block > SHARD_BLOCK_MAX / width) return wrong(s, 20, "tokens per block", block, "1 to 4 MiB of tokens");
+    if (tokens < 1 || tokens > UINT64_C(1) << 58) return wrong(s, 24, "token count", tokens, "1 to 2^58");
+    if (blocks != (tokens - 1) / block + 1) return wrong(s, 32, "block count", blocks, "tokens / block tokens, rounded up");
+    if (le64_get(h + 52) != 0) return wrong(s, 52, "reserved field", le64_get(h + 52), "0");
+    if (bytes != (uint64_t)s->size)
+        return err_set(ERR_DATA, "%s: has %lld bytes, expected %llu as its header says at offset 40: the file is %s", s->path,
+                       (long long)s->size, (unsigned long long)bytes, (uint64_t)s->size < bytes ? "truncated" : "too long");
+    if (blocks > (uint64_t)(s->size - SHARD_HEADER) / SHARD_ENTRY)
+        return err_set(ERR_DATA, "%s: has %lld bytes, too few for the table of %llu blocks at offset %d", s->path,
+                       (long long)s->size, (unsigned long long)blocks, SHARD_HEADER);
+    s->token_bytes = (int)width;
+    s->tokens = (int64_t)tokens;
+    s->block_tokens = block;
+    s->blocks = (int64_t)blocks;
+    *packed = flags & SHARD_ZLIB;
+    return ERR_OK;
+}
+
+// Decodes the table, and checks that the blocks follow each other without a gap up to the end of the file.
+static err_t check_table(shard *s, const uint8_t *bytes, bool packed) {
+    int64_t at = SHARD_HEADER + s->blocks * SHARD_ENTRY;
+    for (int64_t b = 0; b < s->blocks; b++, bytes += SHARD_ENTRY) {
+        shard_block *k = &s->table[b];
+        int64_t tokens = b < s->blocks - 1 ? s->block_tokens : s->tokens - b * s->block_tokens, raw = tokens * s->token_bytes;
+        *k = (shard_block){at, le32_get(bytes + 8), le32_get(bytes + 12), le32_get(bytes + 16)};
+        bool same = k->stored == raw;
+        bool in_place = le64_get(bytes) == (uint64_t)at && k->stored >= 1 && k->stored <= s->size - at;
+        if (!in_place || k->stored > raw || (!packed && !same) || (same && k->crc != k->raw_crc))
+            return err_set(ERR_DATA, "%s: offset %lld: the table entry of block %lld says offset %llu, %u bytes; expected "
+                           "offset %lld, %s%lld bytes. Pack it again", s->path, (long long)(SHARD_HEADER + b * SHARD_ENTRY),
+                           (long long)b, (unsigned long long)le64_get(bytes), k->stored, (long long)at, packed ? "1 to " : "",
+                           (long long)raw);
+        at += k->stored;
+    }
+    if (at != s->size)
+        return err_set(ERR_DATA, "%s: has %lld bytes, but its last block ends at offset %lld", s->path, (long long)s->size,
+                       (long long)at);
+    return ERR_OK;
+}
+
+static err_t open_lockstep(shard *s, shard_io *io) {
+    uint8_t header[SHARD_HEADER];
+    bool packed = false;
+    if (s->size < SHARD_HEADER)
+        return err_set(ERR_DATA, "%s: ends at offset %lld, expected the %d bytes of a shard header: the file is truncated",
+                       s->path, (long long)s->size, SHARD_HEADER);
+    TRY(shard_io_read(io, s, 0, header, SHARD_HEADER));
+    TRY(check_header(s, header, &packed));
+    int64_t bytes = s->blocks * SHARD_ENTRY;
+    s->table = malloc((size_t)s->blocks * sizeof *s->table);
+    s->checked = calloc((size_t)(s->blocks + 63) / 64, sizeof *s->checked);
+    uint8_t *table = malloc((size_t)bytes);
+    err_t rc = ERR_OK;
+    if (!s->table || !s->checked || !table)
+        TRY_GOTO(err_set(ERR_INTERNAL, "%s: no memory for a table of %lld blocks", s->path, (long long)s->blocks), out);
+    TRY_GOTO(shard_io_read(io, s, SHARD_HEADER, table, bytes), out);
+    uint32_t crc = (uint32_t)crc32_z(0, table, (size_t)bytes), expected = le32_get(header + 48);
+    if (crc != expected)
+        TRY_GOTO(err_set(ERR_DATA, "%s: block table at offset %d: checksum 0x%08x, expected 0x%08x. The shard is damaged; pack "
+                         "it again", s->path, SHARD_HEADER, crc, expected), out);
+    TRY_GOTO(check_table(s, table, packed), out);
+out:
+    free(table);
+    return rc;
+}
+
+err_t shard_open(shard *s, shard_io *io, const char *path, shard_format format) {
+    struct stat st;
+    s->fd = -1;
+    if (!(s->path = strdup(path))) return err_set(ERR_INTERNAL, "%s: no memory", path);
+    if (stat(path, &st) != 0) return err_set(ERR_IO, "%s: %s", path, strerror(errno));
+    if (!S_ISREG(st.st_mode)) return err_set(ERR_DATA, "%s: not a regular file, expected a shard", path);
+    s->dev = st.st_dev;
+    s->ino = st.st_ino;
+    s->mtime = st.st_mtim;
+    s->size = st.st_size;
+    if (s->size == 0) return err_set(ERR_DATA, "%s: ends at offset 0: the file is empty, expected a shard", path);
+    TRY(find_format(s, io, format));
+    switch (s->format) {
+    case SHARD_LOCKSTEP: return open_lockstep(s, io);
+    case SHARD_LLMC: return open_llmc(s, io);
+    case SHARD_RAW16: return open_raw(s, io, 2);
+    case SHARD_RAW32: return open_raw(s, io, 4);
+    case SHARD_AUTO: break;
+    }
+    return err_set(ERR_INTERNAL, "%s: shard format %d is not one of shard_format", path, (int)format);
+}

@@ -1,0 +1,157 @@
+// data/shard.h: one file of tokens, whatever its format: open, read a range, write. Private to data/.
+//
+// The lockstep format keeps every byte of a file under a checksum, so that a flipped bit is a message and never a strange
+// loss curve. All numbers are little-endian, and there is no padding:
+//
+//      0  magic         8 bytes  93 'LSHARD' 0a
+//      8  version       u32      1
+//     12  token bytes   u32      1, 2 or 4
+//     16  flags         u32      bit 0: blocks may be zlib streams
+//     20  block tokens  u32      tokens of every block but the last
+//     24  tokens        u64
+//     32  blocks        u64
+//     40  file bytes    u64
+//     48  table CRC     u32
+//     52  zero          u64
+//     60  header CRC    u32      of bytes 0..59
+//     64  table: for each block  offset u64, stored bytes u32, CRC of the stored bytes u32, CRC of the tokens' bytes u32
+//         blocks, one behind the other, in order
+//
+// A block with fewer stored bytes than its tokens have is a zlib stream (RFC 1950); with as many, the tokens themselves: what
+// does not shrink is not compressed. CRC is the CRC-32 of zlib and gzip (RFC 1952). Thanks to the second CRC of a block the hash
+// of a dataset does not depend on compression.
+//
+// Foreign formats, read as they are:
+//   llm.c   256 int32: magic 20240520, version 1, number of tokens, rest unused; then uint16 tokens (GPT-2, modded-nanogpt).
+//           magic 20240801, version 7: uint32 tokens (Llama 3). As written by dev/data/data_common.py of llm.c.
+//   raw16   uint16 tokens and nothing else (nanoGPT); raw32: uint32 tokens
+#ifndef DATA_SHARD_H
+#define DATA_SHARD_H
+
+#include "data/data.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <sys/types.h>
+#include <time.h>
+#include <zlib.h>
+
+enum {
+    SHARD_HEADER = 64,
+    SHARD_ENTRY = 20,
+    SHARD_MAGIC_BYTES = 8,
+    SHARD_VERSION = 1,
+    SHARD_ZLIB = 1,                // flag
+    SHARD_BLOCK_MAX = 1 << 22,     // most bytes of the tokens of a block: bounds what a reader allocates
+    SHARD_BLOCK = 1 << 15,         // what we write: small, as a compressed block is inflated for each window of a shuffled epoch
+    SHARD_OPEN_MAX = 128,          // descriptors held; a dataset may have more files than a process may open
+    SHARD_CACHE_SLOTS = 16,        // inflated blocks kept
+    SHARD_STAGE = 1 << 18,         // bytes of the staging buffer, at least
+};
+
+extern const uint8_t shard_magic[SHARD_MAGIC_BYTES];
+
+typedef struct shard_block {
+    int64_t offset;
+    uint32_t stored, crc, raw_crc;
+} shard_block;
+
+typedef struct shard {
+    char *path;
+    int fd;  // -1: not open now
+    dev_t dev;    // these four tell that a file opened again is still the same
+    ino_t ino;
+    struct timespec mtime;
+    int64_t size;  // in bytes
+    shard_format format;
+    int token_bytes;
+    int64_t tokens;
+    int64_t data_at;       // offset of the first token (foreign formats)
+    uint32_t crc;          // of the tokens' bytes (foreign formats)
+    int64_t block_tokens;  // lockstep format, to the end
+    int64_t blocks;
+    shard_block *table;
+    uint64_t *checked;  // a bit for each plain block whose CRC has been found right
+} shard;
+
+// What reading needs besides the shard, shared by all shards of a dataset: descriptors, buffers, retries. One reading thread
+// at a time; shard_io_cancel() and the retry count may be used from others.
+typedef struct shard_slot {
+    const shard *owner;  // NULL: empty
+    int64_t block, used;
+    uint8_t *raw;
+} shard_slot;
+
+typedef struct shard_io {
+    int retry;
+    int64_t vocab;
+    fault_list *faults;
+    atomic_llong retries;
+    shard *open[SHARD_OPEN_MAX];
+    int hand;  // the next of open[] to give way
+    uint8_t *stage;
+    int64_t stage_bytes;
+    shard_slot slot[SHARD_CACHE_SLOTS];
+    int slots;
+    int64_t clock;
+    uint8_t *cache;
+    z_stream inflater;
+    bool inflating;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    bool cancelled;
+} shard_io;
+
+// io is zero before. Buffers are sized by shard_io_reserve() when every shard is open; nothing is allocated after that.
+err_t shard_io_open(shard_io *io, const dataset_options *o);
+err_t shard_io_reserve(shard_io *io, const shard *shards, int count);
+void shard_io_close(shard_io *io);
+
+// true: a read that is waiting to be tried again gives up now with ERR_INTERRUPTED, and so do later ones. false: as before.
+void shard_io_cancel(shard_io *io, bool cancelled);
+
+// Reads n bytes at offset; tries again, after 10 ms, 20 ms, 40 ms, ..., what failed with ERR_IO. The last failure comes back.
+err_t shard_io_read(shard_io *io, shard *s, int64_t offset, void *dst, int64_t n);
+
+// Opens the file, finds its format and checks all that can be checked without the tokens. Foreign formats carry no checksum:
+// their CRC is computed here, which reads the file once (about 1 s for each GB; holes of a sparse file cost nothing).
+// *s is zero before; shard_close() it in any case.
+err_t shard_open(shard *s, shard_io *io, const char *path, shard_format format);
+void shard_close(shard *s, shard_io *io);
+
+// out[0..n) = tokens first .. first+n, all inside the shard. ERR_DATA: a wrong checksum, or a token >= vocab.
+err_t shard_read(shard *s, shard_io *io, int64_t first, int64_t n, int32_t *out);
+
+// Reads and checks all of the shard; report(ctx, text) for each fault found; *faults += their number.
+void shard_verify(shard *s, shard_io *io, void (*report)(void *ctx, const char *text), void *ctx, int64_t *faults);
+
+// --- data/shard_write.c
+
+typedef struct shard_writer shard_writer;
+
+// Writes the shard at `path` in place (the caller renames); `tokens` is what shard_write() will bring in all, at least 1.
+// shard_write_finish() returns when it is on disk. Close in any case; closing what is not finished leaves a useless file.
+err_t shard_write_open(shard_writer **out, const char *path, int token_bytes, int64_t tokens, bool compress);
+err_t shard_write(shard_writer *w, const uint8_t *bytes, int64_t tokens);  // tokens in little-endian
+err_t shard_write_finish(shard_writer *w);
+void shard_write_close(shard_writer *w);
+
+// --- data/dataset.c, for the loader
+
+void dataset_cancel(dataset *d, bool cancelled);  // see shard_io_cancel
+int64_t dataset_retries(const dataset *d);        // reads that failed and then worked; any thread
+
+// --- little-endian numbers at any address
+
+static inline uint32_t le16_get(const uint8_t *p) { return p[0] | (uint32_t)p[1] << 8; }
+static inline uint32_t le32_get(const uint8_t *p) { return le16_get(p) | le16_get(p + 2) << 16; }
+static inline uint64_t le64_get(const uint8_t *p) { return le32_get(p) | (uint64_t)le32_get(p + 4) << 32; }
+static inline void le32_put(uint8_t *p, uint32_t v) {
+    for (int i = 0; i < 4; i++) p[i] = (uint8_t)(v >> 8 * i);
+}
+static inline void le64_put(uint8_t *p, uint64_t v) {
+    for (int i = 0; i < 8; i++) p[i] = (uint8_t)(v >> 8 * i);
+}
+
+#endif

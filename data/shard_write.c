@@ -1,0 +1,118 @@
+// data/shard_write.c: tokens to a shard. Blocks go out as they fill; the header and the table, whose size follows from the number
+// of tokens, are left as a hole at the start and written last.
+#include "data/shard.h"
+
+#include "base/io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { ZLIB_LEVEL = 6 };
+
+struct shard_writer {
+    char path[IO_PATH];
+    int fd, token_bytes;
+    bool compress;
+    int64_t tokens, block_tokens, blocks;
+    int64_t done, block, at;  // tokens taken, blocks written, offset of the next block
+    int64_t fill, room;       // bytes in raw, and that fit
+    uint8_t *raw, *packed;
+    uint8_t *head;            // header and table
+    z_stream deflater;
+};
+
+err_t shard_write_open(shard_writer **out, const char *path, int token_bytes, int64_t tokens, bool compress) {
+    shard_writer *w = *out = calloc(1, sizeof *w);
+    if (!w) return err_set(ERR_INTERNAL, "%s: no memory", path);
+    w->fd = -1;
+    TRY(io_path(w->path, "%s", path));
+    w->token_bytes = token_bytes;
+    w->tokens = tokens;
+    w->room = SHARD_BLOCK;
+    w->block_tokens = w->room / token_bytes;
+    w->blocks = (tokens - 1) / w->block_tokens + 1;
+    w->at = SHARD_HEADER + w->blocks * SHARD_ENTRY;
+    w->raw = malloc((size_t)w->room);
+    w->packed = malloc((size_t)w->room);
+    w->head = calloc(1, (size_t)w->at);
+    if (!w->raw || !w->packed || !w->head || (compress && deflateInit(&w->deflater, ZLIB_LEVEL) != Z_OK))
+        return err_set(ERR_INTERNAL, "%s: no memory for a shard of %lld blocks", path, (long long)w->blocks);
+    w->compress = compress;
+    w->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (w->fd < 0 || lseek(w->fd, w->at, SEEK_SET) < 0) return err_set(ERR_IO, "%s: %s", path, strerror(errno));
+    return ERR_OK;
+}
+
+// Bytes of the block as a zlib stream in packed, or 0 when that is not shorter.
+static int64_t deflate_block(shard_writer *w) {
+    z_stream *z = &w->deflater;
+    deflateReset(z);
+    z->next_in = w->raw;
+    z->avail_in = (uInt)w->fill;
+    z->next_out = w->packed;
+    z->avail_out = (uInt)(w->fill - 1);
+    return deflate(z, Z_FINISH) == Z_STREAM_END ? w->fill - 1 - z->avail_out : 0;
+}
+
+static err_t write_block(shard_writer *w) {
+    int64_t packed = w->compress ? deflate_block(w) : 0, stored = packed ? packed : w->fill;
+    const uint8_t *bytes = packed ? w->packed : w->raw;
+    uint8_t *entry = w->head + SHARD_HEADER + w->block * SHARD_ENTRY;
+    le64_put(entry, (uint64_t)w->at);
+    le32_put(entry + 8, (uint32_t)stored);
+    le32_put(entry + 12, (uint32_t)crc32(0, bytes, (uInt)stored));
+    le32_put(entry + 16, (uint32_t)crc32(0, w->raw, (uInt)w->fill));
+    TRY(io_write(w->fd, w->path, bytes, (size_t)stored, NULL));
+    w->block++;
+    w->at += stored;
+    w->fill = 0;
+    return ERR_OK;
+}
+
+err_t shard_write(shard_writer *w, const uint8_t *bytes, int64_t tokens) {
+    if (tokens > w->tokens - w->done)
+        return err_set(ERR_INTERNAL, "%s: more than the %lld tokens announced", w->path, (long long)w->tokens);
+    w->done += tokens;
+    for (int64_t n = tokens * w->token_bytes; n > 0;) {
+        int64_t most = w->block_tokens * w->token_bytes - w->fill, some = n < most ? n : most;
+        memcpy(w->raw + w->fill, bytes, (size_t)some);
+        w->fill += some;
+        bytes += some;
+        n -= some;
+        if (w->fill == w->block_tokens * w->token_bytes) TRY(write_block(w));
+    }
+    return ERR_OK;
+}
+
+err_t shard_write_finish(shard_writer *w) {
+    if (w->done != w->tokens)
+        return err_set(ERR_INTERNAL, "%s: %lld tokens of the %lld announced", w->path, (long long)w->done, (long long)w->tokens);
+    if (w->fill) TRY(write_block(w));
+    int64_t table = w->blocks * SHARD_ENTRY;
+    memcpy(w->head, shard_magic, SHARD_MAGIC_BYTES);
+    le32_put(w->head + 8, SHARD_VERSION);
+    le32_put(w->head + 12, (uint32_t)w->token_bytes);
+    le32_put(w->head + 16, w->compress ? SHARD_ZLIB : 0);
+    le32_put(w->head + 20, (uint32_t)w->block_tokens);
+    le64_put(w->head + 24, (uint64_t)w->tokens);
+    le64_put(w->head + 32, (uint64_t)w->blocks);
+    le64_put(w->head + 40, (uint64_t)w->at);
+    le32_put(w->head + 48, (uint32_t)crc32_z(0, w->head + SHARD_HEADER, (size_t)table));
+    le32_put(w->head + 60, (uint32_t)crc32(0, w->head, 60));
+    if (lseek(w->fd, 0, SEEK_SET) < 0) return err_set(ERR_IO, "%s: %s", w->path, strerror(errno));
+    TRY(io_write(w->fd, w->path, w->head, (size_t)(SHARD_HEADER + table), NULL));
+    return io_sync(w->fd, w->path, NULL);
+}
+
+void shard_write_close(shard_writer *w) {
+    if (!w) return;
+    if (w->fd >= 0) close(w->fd);
+    if (w->compress) deflateEnd(&w->deflater);
+    free(w->raw);
+    free(w->packed);
+    free(w->head);
+    free(w);
+}

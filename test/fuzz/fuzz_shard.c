@@ -1,0 +1,120 @@
+// test/fuzz/fuzz_shard.c: any bytes at all as a token file. The bytes become an unnamed file in memory, which is opened in every
+// format, read here and there, and verified; and again with their checksums put right. Whatever they are, the answer is tokens in
+// range or ERR_DATA.
+#include "data/shard.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int lockstep_fuzz_seeds(void (*seed)(void *ctx, const uint8_t *bytes, size_t n), void *ctx);
+
+enum { VOCAB = 50000, WINDOW = 65 };
+
+static void expect(bool truth) {
+    if (!truth) abort();
+}
+
+static void count_report(void *ctx, const char *text) {
+    expect(text[0] != 0);
+    ++*(int *)ctx;
+}
+
+static void read_range(dataset *d, int64_t first, int64_t n) {
+    int32_t tokens[WINDOW];
+    err_t rc = dataset_read(d, first, n, tokens);
+    expect(rc == ERR_OK || rc == ERR_DATA);
+    for (int64_t i = 0; rc == ERR_OK && i < n; i++) expect(tokens[i] >= 0 && tokens[i] < VOCAB);
+}
+
+static void try_format(const char *path, shard_format format) {
+    dataset *d;
+    err_t rc = dataset_open(&d, &(dataset_options){.files = path, .format = format, .vocab = VOCAB});
+    if (rc != ERR_OK) {
+        expect(rc == ERR_DATA && strstr(err_last()->text, path));
+        return;
+    }
+    int64_t n = dataset_about(d).tokens, window = n < WINDOW ? n : WINDOW;
+    int reports = 0;
+    expect(n > 0);
+    for (int64_t i = 0; i < 8; i++) read_range(d, (n - window) * i / 7, window);
+    rc = dataset_verify(d, count_report, &reports);
+    expect(rc == (reports ? ERR_DATA : ERR_OK));
+    read_range(d, n - window, window);
+    dataset_close(d);
+}
+
+// Makes every checksum of the lockstep format right, so that what lies behind them is reached too.
+static void repair(uint8_t *file, size_t size) {
+    uint64_t blocks = le64_get(file + 32), most = (size - SHARD_HEADER) / SHARD_ENTRY;
+    size_t table = (size_t)(blocks < most ? blocks : most) * SHARD_ENTRY;
+    for (uint8_t *e = file + SHARD_HEADER; e < file + SHARD_HEADER + table; e += SHARD_ENTRY) {
+        uint64_t offset = le64_get(e), stored = le32_get(e + 8);
+        if (offset <= size && stored <= size - offset) le32_put(e + 12, (uint32_t)crc32(0, file + offset, (uInt)stored));
+    }
+    memcpy(file, shard_magic, SHARD_MAGIC_BYTES);
+    le32_put(file + 48, (uint32_t)crc32(0, file + SHARD_HEADER, (uInt)table));
+    le32_put(file + 60, (uint32_t)crc32(0, file, 60));
+}
+
+static void try_file(const uint8_t *bytes, size_t size) {
+    char path[64];
+    int fd = memfd_create("shard", MFD_CLOEXEC);
+    if (fd < 0) return;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    if (write(fd, bytes, size) == (ssize_t)size)
+        for (int format = SHARD_AUTO; format <= SHARD_RAW32; format++) try_format(path, (shard_format)format);
+    close(fd);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    try_file(data, size);
+    if (size < SHARD_HEADER) return 0;
+    uint8_t *copy = malloc(size);
+    if (!copy) return 0;
+    memcpy(copy, data, size);
+    repair(copy, size);
+    try_file(copy, size);
+    free(copy);
+    return 0;
+}
+
+// --- seeds: small valid files of each kind ---------------------------------------------------------------------------------
+
+static int own_seed(void (*seed)(void *, const uint8_t *, size_t), void *ctx, int64_t tokens, bool compress) {
+    char path[64];
+    shard_writer *w = NULL;
+    int rc = -1, fd = memfd_create("seed", MFD_CLOEXEC);
+    uint8_t *bytes = malloc((size_t)tokens * 2);
+    if (fd < 0 || !bytes) goto out;
+    for (int64_t i = 0; i < tokens * 2; i++) bytes[i] = (uint8_t)(i % 2 ? 3 : i * i / 7);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    if (shard_write_open(&w, path, 2, tokens, compress) != ERR_OK || shard_write(w, bytes, tokens) != ERR_OK ||
+        shard_write_finish(w) != ERR_OK)
+        goto out;
+    off_t size = lseek(fd, 0, SEEK_END);
+    uint8_t *file = malloc((size_t)size);
+    if (file && pread(fd, file, (size_t)size, 0) == size) {
+        seed(ctx, file, (size_t)size);
+        rc = 0;
+    }
+    free(file);
+out:
+    shard_write_close(w);
+    free(bytes);
+    if (fd >= 0) close(fd);
+    return rc;
+}
+
+int lockstep_fuzz_seeds(void (*seed)(void *ctx, const uint8_t *bytes, size_t n), void *ctx) {
+    uint8_t llmc[1024 + 2 * 100] = {0};
+    le32_put(llmc, 20240520);
+    le32_put(llmc + 4, 1);
+    le32_put(llmc + 8, 100);
+    for (int i = 0; i < 200; i++) llmc[1024 + i] = (uint8_t)(i % 2 ? 100 : i);
+    seed(ctx, llmc, sizeof llmc);
+    return own_seed(seed, ctx, 200, false) | own_seed(seed, ctx, 300, true) | own_seed(seed, ctx, 40000, true);
+}

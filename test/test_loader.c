@@ -1,0 +1,427 @@
+// test/test_loader.c: the order of windows, and the loader that delivers them. What the loader hands out is compared with a
+// direct computation, from any step, for any share of the lanes.
+#include "base/io.h"
+#include "data/shard.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+static atomic_int heap_calls;
+#else
+static atomic_int heap_calls;
+extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t);
+void *malloc(size_t n) {
+    atomic_fetch_add(&heap_calls, 1);
+    return __libc_malloc(n);
+}
+void *calloc(size_t n, size_t m) {
+    atomic_fetch_add(&heap_calls, 1);
+    return __libc_calloc(n, m);
+}
+void *realloc(void *p, size_t n) {
+    atomic_fetch_add(&heap_calls, 1);
+    return __libc_realloc(p, n);
+}
+#endif
+
+#define assert_ok(call) do { if ((call) != ERR_OK) fail_msg("%s: %s", #call, err_last()->text); } while (0)
+
+enum { TOKENS = 20011, T = 16, WINDOWS = (TOKENS - 1) / T };
+
+// A directory with one raw16 file whose token k is k (mod 2^16).
+typedef struct place {
+    char dir[256], file[300];
+    fault_list faults;
+    dataset *data;
+} place;
+
+static int enter(void **state) {
+    place *p = calloc(1, sizeof *p);
+    const char *tmp = getenv("TMPDIR");
+    static uint8_t bytes[2 * TOKENS];
+    for (int i = 0; i < 2 * TOKENS; i++) bytes[i] = (uint8_t)(i / 2 >> 8 * (i % 2));
+    snprintf(p->dir, sizeof p->dir, "%.200s/lockstep-loader-XXXXXX", tmp ? tmp : "/tmp");
+    *state = p;
+    if (!mkdtemp(p->dir)) return -1;
+    snprintf(p->file, sizeof p->file, "%s/raw.bin", p->dir);
+    if (io_write_file(p->file, bytes, sizeof bytes, NULL) != ERR_OK) return -1;
+    return dataset_open(&p->data, &(dataset_options){.files = p->file, .retry = 3, .faults = &p->faults}) == ERR_OK ? 0 : -1;
+}
+
+static int leave(void **state) {
+    place *p = *state;
+    dataset_close(p->data);
+    err_t rc = io_remove_tree(p->dir);
+    free(p);
+    return (int)rc;
+}
+
+static void pause_ms(long ms) { nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL); }
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+// --- sampler -------------------------------------------------------------------------------------------------------------------
+
+static void test_windows(void **state) {
+    (void)state;
+    assert_int_equal(sampler_windows(0, 8), 0);
+    assert_int_equal(sampler_windows(8, 8), 0);  // the last target is missing
+    assert_int_equal(sampler_windows(9, 8), 1);
+    assert_int_equal(sampler_windows(16, 8), 1);
+    assert_int_equal(sampler_windows(17, 8), 2);
+    assert_int_equal(sampler_windows(INT64_MAX, 1), INT64_MAX - 1);
+}
+
+// Each epoch is a permutation of [0,W), for every small W, and around squares and powers of two.
+static void check_permutation(int64_t W, uint64_t seed, int64_t epoch) {
+    uint8_t *seen = calloc(1, (size_t)W);
+    for (int64_t i = 0; i < W; i++) {
+        int64_t w = sampler_window(seed, epoch * W + i, W, true);
+        assert_true(w >= 0 && w < W);
+        if (seen[w]++) fail_msg("W %lld: window %lld comes twice", (long long)W, (long long)w);
+    }
+    free(seen);
+}
+
+static void test_bijective(void **state) {
+    (void)state;
+    for (int64_t W = 1; W <= 300; W++)
+        for (int64_t epoch = 0; epoch < 3; epoch++) check_permutation(W, 42 + (uint64_t)W, epoch);
+    for (int bits = 9; bits <= 16; bits++)
+        for (int64_t d = -1; d <= 1; d++) check_permutation((INT64_C(1) << bits) + d, 7, 1);
+    for (int64_t a = 99; a <= 101; a++)
+        for (int64_t d = -1; d <= 1; d++) check_permutation(a * a + d, UINT64_MAX, 5);
+}
+
+// Seeds and epochs give different orders; without shuffling the order is that of the stream.
+static void test_keys(void **state) {
+    (void)state;
+    int same_seed = 0, same_epoch = 0, fixed = 0;
+    for (int64_t i = 0; i < 1000; i++) {
+        int64_t w = sampler_window(1, i, 1000, true);
+        same_seed += w == sampler_window(2, i, 1000, true);
+        same_epoch += w == sampler_window(1, i + 1000, 1000, true);
+        fixed += w == i;
+        assert_int_equal(sampler_window(1, i, 300, false), i % 300);
+    }
+    assert_true(same_seed < 10 && same_epoch < 10 && fixed < 10);  // 1 is expected; 10 has a chance of 1e-7
+}
+
+// Each of the W! orders of a small W comes about as often as any other: chi-square over 6000 seeds, far beyond the 1e-6 tail.
+static void test_small_orders(void **state) {
+    (void)state;
+    static const struct { int W, orders; double limit; } cases[] = {{2, 2, 24}, {3, 6, 36}, {4, 24, 78}};
+    for (int c = 0; c < 3; c++) {
+        int count[256] = {0}, used = 0;
+        double chi = 0, mean = 6000.0 / cases[c].orders;
+        for (uint64_t seed = 0; seed < 6000; seed++) {
+            int code = 0;
+            for (int i = 0; i < cases[c].W; i++) code = code * 4 + (int)sampler_window(seed, i, cases[c].W, true);
+            count[code]++;
+        }
+        for (int i = 0; i < 256; i++) used += count[i] > 0;
+        for (int i = 0; i < 256; i++)
+            if (count[i]) chi += (count[i] - mean) * (count[i] - mean) / mean;
+        assert_int_equal(used, cases[c].orders);
+        if (chi > cases[c].limit) fail_msg("W %d: chi-square %g, expected below %g", cases[c].W, chi, cases[c].limit);
+    }
+}
+
+static void test_huge(void **state) {
+    (void)state;
+    static const int64_t sizes[] = {(INT64_C(1) << 32) + 1, (INT64_C(1) << 62) - 1, INT64_MAX};
+    for (int k = 0; k < 3; k++) {
+        int high = 0;
+        for (int64_t i = 0; i < 1000; i++) {
+            int64_t w = sampler_window(3, sizes[k] / 1000 * i, sizes[k], true);
+            assert_true(w >= 0 && w < sizes[k]);
+            high += w > sizes[k] / 2;
+        }
+        assert_in_range(high, 400, 600);
+    }
+}
+
+// --- loader --------------------------------------------------------------------------------------------------------------------
+
+static loader_options options(int64_t global, int64_t micro, int64_t lanes, int depth) {
+    return (loader_options){.seed = 11, .shuffle = true, .T = T, .global = global, .micro = micro, .lanes = lanes,
+                            .first_lane = 0, .lane_count = lanes, .first_step = 1, .last_step = 1, .depth = depth};
+}
+
+static loader *open_loader(place *p, loader_options *o) {
+    loader *l;
+    assert_int_equal(loader_bytes(o) % 4096, 0);
+    o->memory = aligned_alloc(4096, (size_t)loader_bytes(o));
+    memset(o->memory, 0xee, (size_t)loader_bytes(o));
+    assert_ok(loader_open(&l, p->data, o));
+    return l;
+}
+
+static void close_loader(loader *l, loader_options *o) {
+    loader_close(l);
+    free(o->memory);
+}
+
+// The batch is what the definition says, computed here from nothing but the options.
+static void check_batch(const loader_options *o, const batch *b, int64_t step, int64_t lane, int64_t micro) {
+    assert_int_equal(b->step, step);
+    assert_int_equal(b->lane, lane);
+    assert_int_equal(b->micro, micro);
+    assert_int_equal(b->first, lane * o->global / o->lanes + micro * o->micro);
+    const char *end = (const char *)o->memory + loader_bytes(o);
+    assert_true((void *)b->tokens >= o->memory && (const char *)(b->targets + o->micro * T) <= end);
+    for (int64_t i = 0; i < o->micro; i++) {
+        int64_t n = (step - 1) * o->global + b->first + i, w = sampler_window(o->seed, n, WINDOWS, o->shuffle);
+        for (int64_t t = 0; t < T; t++) {
+            assert_int_equal(b->tokens[i * T + t], w * T + t);
+            assert_int_equal(b->targets[i * T + t], w * T + t + 1);
+        }
+    }
+}
+
+static void check_run(place *p, loader_options o) {
+    loader *l = open_loader(p, &o);
+    batch b;
+    for (int64_t step = o.first_step; step <= o.last_step; step++)
+        for (int64_t lane = o.first_lane; lane < o.first_lane + o.lane_count; lane++)
+            for (int64_t micro = 0; micro < o.global / o.lanes / o.micro; micro++) {
+                assert_ok(loader_next(l, &b));
+                check_batch(&o, &b, step, lane, micro);
+            }
+    for (int i = 0; i < 2; i++) assert_int_equal(loader_next(l, &b), ERR_DATA);
+    assert_non_null(strstr(err_last()->text, "no batch after step"));
+    close_loader(l, &o);
+}
+
+// Any depth, any share of the lanes, any first step (a resumed run), over the end of an epoch.
+static void test_order(void **state) {
+    place *p = *state;
+    for (int depth = 1; depth <= 9; depth += depth < 3 ? 1 : 3) {
+        loader_options o = options(24, 3, 4, depth);
+        o.last_step = 120;  // 2880 samples: more than two epochs
+        check_run(p, o);
+        o.first_step = 37;
+        check_run(p, o);
+        o.first_lane = 1;
+        o.lane_count = 2;
+        check_run(p, o);
+        o.shuffle = false;
+        check_run(p, o);
+        o.first_step = o.last_step + 1;  // nothing left
+        check_run(p, o);
+    }
+}
+
+// Every window exactly once an epoch, whatever the number of ranks and however the lanes are dealt out.
+static void test_once_an_epoch(void **state) {
+    place *p = *state;
+    enum { G = 50, B = 5 };  // 10 lanes; 1250 windows are 25 steps
+    assert_int_equal(WINDOWS % G, 0);
+    for (int ranks = 1; ranks <= 8; ranks++) {
+        uint8_t seen[2][WINDOWS] = {{0}};
+        for (int r = 0; r < ranks; r++) {
+            loader_options o = options(G, B, G / B, 3);
+            o.first_lane = r == 0 ? 0 : (10 - ranks) * r / ranks + r;  // uneven, none empty
+            int64_t next = r == ranks - 1 ? 10 : (10 - ranks) * (r + 1) / ranks + r + 1;
+            o.lane_count = next - o.first_lane;
+            o.last_step = 2 * WINDOWS / G;
+            loader *l = open_loader(p, &o);
+            batch b;
+            for (int64_t k = 0; k < o.last_step * o.lane_count; k++) {
+                assert_ok(loader_next(l, &b));
+                for (int i = 0; i < B; i++) {
+                    assert_int_equal(b.tokens[i * T] % T, 0);
+                    seen[(b.step - 1) * G / WINDOWS][b.tokens[i * T] / T]++;
+                }
+            }
+            close_loader(l, &o);
+        }
+        for (int i = 0; i < 2 * WINDOWS; i++) assert_int_equal(seen[i / WINDOWS][i % WINDOWS], 1);
+    }
+}
+
+// A batch is left alone until the next one is asked for, even with a full ring behind it.
+static void test_batch_stays(void **state) {
+    place *p = *state;
+    for (int depth = 1; depth <= 3; depth++) {
+        loader_options o = options(4, 4, 1, depth);
+        o.last_step = 12;
+        loader *l = open_loader(p, &o);
+        batch b;
+        for (int64_t step = 1; step <= o.last_step; step++) {
+            assert_ok(loader_next(l, &b));
+            pause_ms(2);
+            check_batch(&o, &b, step, 0, 0);
+        }
+        close_loader(l, &o);
+    }
+}
+
+static void test_wrong_options(void **state) {
+    place *p = *state;
+    static char memory[1 << 16];
+    loader *l;
+    loader_options o = options(24, 3, 4, 2);
+    o.memory = memory;
+    o.global = 25;
+    assert_int_equal(loader_open(&l, p->data, &o), ERR_CONFIG);
+    o.global = 28;
+    assert_int_equal(loader_open(&l, p->data, &o), ERR_CONFIG);
+    o.global = 24;
+    o.T = TOKENS;
+    assert_int_equal(loader_open(&l, p->data, &o), ERR_DATA);
+    assert_non_null(strstr(err_last()->text, "20011 tokens, expected at least 20012"));
+    o.T = T;
+    o.first_lane = 1;
+    assert_int_equal(loader_open(&l, p->data, &o), ERR_INTERNAL);
+    assert_null(l);
+}
+
+// The depth grows while the trainer has to wait and goes back when it never does.
+static void test_depth(void **state) {
+    place *p = *state;
+    loader_options o = options(2, 2, 1, 12);
+    batch b;
+    o.last_step = 6000;
+    assert_ok(fault_parse(&p->faults, "read@1"));
+    loader *l = open_loader(p, &o);
+    assert_int_equal(loader_about(l).depth, 2);
+    for (int i = 0, depth = 2; i < 2000 && depth < 12; i++) {
+        assert_ok(loader_next(l, &b));  // as fast as it can
+        int was = depth;
+        depth = loader_about(l).depth;
+        assert_true(depth == was || depth == 2 * was || (was == 8 && depth == 12));
+    }
+    assert_int_equal(loader_about(l).depth, 12);
+    assert_true(loader_about(l).wait_s > 0);
+    assert_int_equal(loader_about(l).retries, 1);
+    int calls = 0;
+    for (; calls < 3500 && loader_about(l).depth == 12; calls++) {
+        pause_ms(1);
+        assert_ok(loader_next(l, &b));
+    }
+    assert_int_equal(loader_about(l).depth, 11);
+    assert_true(calls > 200);  // slowly
+    close_loader(l, &o);
+}
+
+// A read that fails for good comes out of loader_next with its file and offset, after the batches before it, and again.
+static void test_fault(void **state) {
+    place *p = *state;
+    loader_options o = options(4, 4, 1, 3);
+    batch b;
+    o.last_step = 10;
+    assert_ok(fault_parse(&p->faults, "read@10x4"));  // in the third batch; 3 retries are one too few
+    loader *l = open_loader(p, &o);
+    for (int step = 1; step <= 2; step++) {
+        assert_ok(loader_next(l, &b));
+        check_batch(&o, &b, step, 0, 0);
+    }
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(loader_next(l, &b), ERR_IO);
+        assert_non_null(strstr(err_last()->text, "raw.bin: read of 34 bytes at offset "));
+        assert_non_null(strstr(err_last()->text, "after 4 tries"));
+        assert_true(err_last()->depth > 1);
+    }
+    close_loader(l, &o);
+    assert_ok(fault_parse(&p->faults, "read@10x3"));  // just enough
+    l = open_loader(p, &o);
+    for (int step = 1; step <= 10; step++) {
+        assert_ok(loader_next(l, &b));
+        check_batch(&o, &b, step, 0, 0);
+    }
+    assert_int_equal(loader_about(l).retries, 1);
+    close_loader(l, &o);
+}
+
+// Closing does not wait for a full ring, an unread error or a read that is waiting to be tried again; the dataset lives on.
+static void test_close_early(void **state) {
+    place *p = *state;
+    int32_t t;
+    batch b;
+    for (int i = 0; i < 60; i++) {
+        loader_options o = options(4, 2, 2, 1 + i % 4);
+        o.last_step = 1000000;
+        loader *l = open_loader(p, &o);
+        for (int k = 0; k < i % 5; k++) assert_ok(loader_next(l, &b));
+        if (i % 3) pause_ms(i % 3);
+        double from = now();
+        close_loader(l, &o);
+        assert_true(now() - from < 1);
+    }
+    dataset *d;
+    loader *l;
+    loader_options o = options(4, 2, 2, 2);
+    assert_ok(dataset_open(&d, &(dataset_options){.files = p->file, .retry = 1000, .faults = &p->faults}));
+    assert_ok(fault_parse(&p->faults, "read@1x1000000"));
+    o.memory = aligned_alloc(4096, (size_t)loader_bytes(&o));
+    assert_ok(loader_open(&l, d, &o));
+    pause_ms(1400);  // by now it sleeps for 1280 ms or longer
+    double from = now();
+    close_loader(l, &o);
+    assert_true(now() - from < 0.8);
+    p->faults.first[FAULT_READ] = 0;
+    assert_ok(dataset_read(d, 9, 1, &t));
+    assert_int_equal(t, 9);
+    dataset_close(d);
+    loader_close(NULL);
+}
+
+static void test_no_heap(void **state) {
+    place *p = *state;
+    loader_options o = options(4, 2, 2, 4);
+    batch b;
+    o.last_step = 1000;
+    loader *l = open_loader(p, &o);
+    for (int k = 0; k < 10; k++) assert_ok(loader_next(l, &b));
+    int before = heap_calls;
+    for (int k = 10; k < 2000; k++) assert_ok(loader_next(l, &b));
+    assert_int_equal(heap_calls, before);
+    close_loader(l, &o);
+}
+
+
+// SIGTERM sent to the process while it is blocked everywhere but in the loader's thread stays pending: that thread blocks it too.
+static void test_signals(void **state) {
+    place *p = *state;
+    sigset_t term, before, after;
+    loader_options o = options(4, 2, 2, 2);
+    o.last_step = 1000;
+    loader *l = open_loader(p, &o);
+    sigemptyset(&term);
+    sigaddset(&term, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, NULL, &after);
+    assert_false(sigismember(&after, SIGTERM));  // loader_open has put the caller's mask back
+    pthread_sigmask(SIG_BLOCK, &term, &before);
+    kill(getpid(), SIGTERM);  // would end the process if the thread took it
+    pause_ms(20);
+    assert_int_equal(sigtimedwait(&term, NULL, &(struct timespec){5, 0}), SIGTERM);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    close_loader(l, &o);
+}
+
+int main(void) {
+#define TEST(f) cmocka_unit_test_setup_teardown(f, enter, leave)
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_windows), cmocka_unit_test(test_bijective),    cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_small_orders), cmocka_unit_test(test_huge),    TEST(test_order),
+        TEST(test_once_an_epoch),       TEST(test_batch_stays),              TEST(test_wrong_options),
+        TEST(test_depth),               TEST(test_fault),                    TEST(test_close_early),
+        TEST(test_no_heap),             TEST(test_signals),
+    };
+    return cmocka_run_group_tests_name("loader", tests, NULL, NULL);
+}
