@@ -48,10 +48,13 @@ static const dropout_key *drop_at(pass *p, int layer, int which, dropout_key *ke
     return key;
 }
 
-// y = dropout(y) in place, or nothing
-static err_t drop_in_place(pass *p, int layer, int which, tensor *y) {
+// y = dropout(x), or nothing, for x of B samples: the operation finds the sample in dimension 0, so that is what it must be.
+static err_t drop_samples(pass *p, int layer, int which, const tensor *y, const tensor *x) {
     dropout_key key;
-    return drop_at(p, layer, which, &key) ? p->ops->dropout(y, y, &key, p->s) : ERR_OK;
+    if (!drop_at(p, layer, which, &key)) return ERR_OK;
+    int64_t columns = tensor_count(x) / (p->B * p->T);
+    tensor to = view3(y, p->B, p->T, columns), from = view3(x, p->B, p->T, columns);
+    return p->ops->dropout(&to, &from, &key, p->s);
 }
 
 // Gradients of y = x W^T + b for W (O,I): dW += dy^T x, db += column sums of dy
@@ -66,13 +69,13 @@ static err_t embed_forward(model *m, int layer, pass *p) {
     gpt *g = (gpt *)m;
     tensor x = view3(&g->act[0].x, p->B, p->T, m->options.embed);
     TRY(p->ops->embedding_forward(&x, &p->tokens, &p->w[g->wte], &p->w[g->wpe], p->s));
-    return drop_in_place(p, layer, DROP_EMBED, &x);
+    return drop_samples(p, layer, DROP_EMBED, &x, &x);
 }
 
 static err_t embed_backward(model *m, int layer, pass *p) {
     gpt *g = (gpt *)m;
     tensor dx = view3(&g->dx, p->B, p->T, m->options.embed);
-    TRY(drop_in_place(p, layer, DROP_EMBED, &dx));
+    TRY(drop_samples(p, layer, DROP_EMBED, &dx, &dx));
     return p->ops->embedding_backward(&p->dw[g->wte], &p->dw[g->wpe], &g->scratch, &dx, &p->tokens, p->s);
 }
 
@@ -110,25 +113,19 @@ static err_t layer_forward(model *m, int l, pass *p) {
     TRY(o->matmul(&v.qkv, NULL, &v.ln_1, false, &w[n->qkv_w], true, &w[n->qkv_b], MATMUL_BIAS, p->s));
     TRY(o->attention_forward(&v.att3, &v.lse, &v.qkv3, m->options.heads, drop_at(p, l, DROP_ATTENTION, &key), p->s));
     TRY(o->matmul(&v.branch, NULL, &v.att, false, &w[n->proj_w], true, &w[n->proj_b], MATMUL_BIAS, p->s));
-    TRY(drop_in_place(p, l, DROP_MID, &v.branch));
+    TRY(drop_samples(p, l, DROP_MID, &v.branch, &v.branch));
 
     TRY(o->layer_norm_forward(&v.ln_2, &v.ln_2_mean, &v.ln_2_rstd, &v.mid, &v.x, &v.branch, &w[n->ln_2_w], &w[n->ln_2_b], NORM_EPS, p->s));
     TRY(o->matmul(&v.fc, &v.fc_pre, &v.ln_2, false, &w[n->fc_w], true, &w[n->fc_b], MATMUL_BIAS | MATMUL_GELU, p->s));
     TRY(o->matmul(&v.branch, NULL, &v.fc, false, &w[n->out_w], true, &w[n->out_b], MATMUL_BIAS, p->s));
-    TRY(drop_in_place(p, l, DROP_OUT, &v.branch));
+    TRY(drop_samples(p, l, DROP_OUT, &v.branch, &v.branch));
     return o->add(&v.y, &v.mid, &v.branch, p->s);
 }
 
 // The gradient of what a dropout at `which` let through: dx itself where there is none.
 static err_t branch_gradient(gpt *g, pass *p, int l, int which, const tensor *dx, tensor *out) {
-    dropout_key key;
-    if (!drop_at(p, l, which, &key)) {
-        *out = *dx;
-        return ERR_OK;
-    }
-    *out = view2(&g->branch, dx->size[0], dx->size[1]);
-    tensor samples_out = view3(out, p->B, p->T, dx->size[1]), samples_in = view3(dx, p->B, p->T, dx->size[1]);
-    return p->ops->dropout(&samples_out, &samples_in, &key, p->s);
+    *out = p->drop.p == 0 ? *dx : view2(&g->branch, dx->size[0], dx->size[1]);
+    return drop_samples(p, l, which, out, dx);
 }
 
 // g->dx holds dy on entry and the gradient of the layer's input on return.

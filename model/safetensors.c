@@ -1,0 +1,338 @@
+// model/safetensors.c: see model/safetensors.h. The header is taken for what a stranger wrote: every number in it is checked against
+// the file before anything is read at an offset that it gives. Tensors must tile the data exactly, so that each byte of the file
+// has one owner and a file that is longer or shorter than its header says can't pass.
+#include "model/safetensors.h"
+
+#include "base/io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors are little-endian in the file and are read as they are");
+
+enum { LENGTH_BYTES = 8 };
+static const int64_t HEADER_MAX = 100 << 20;  // what other readers accept
+static const char METADATA[] = "__metadata__";
+
+static const struct { const char *name; int bytes; } types[] = {
+    [ST_F32] = {"F32", 4}, [ST_F16] = {"F16", 2}, [ST_BF16] = {"BF16", 2}, [ST_I64] = {"I64", 8}, [ST_F64] = {"F64", 8},
+};
+enum { TYPES = sizeof types / sizeof *types };
+
+// --- reading the header --------------------------------------------------------------------------------------------------------
+
+static err_t tensor_error(const st_file *f, const char *name, const char *what) {
+    return err_set(ERR_DATA, "%s: tensor %.200s: %s", f->path, name, what);
+}
+
+static err_t parse_type(const st_file *f, st_tensor *t, const json_t *dtype) {
+    const char *text = json_string_value(dtype);
+    if (!text) return tensor_error(f, t->name, "no \"dtype\" in the header");
+    for (int i = 0; i < TYPES; i++) {
+        if (strcmp(text, types[i].name) != 0) continue;
+        t->type = (st_type)i;
+        return ERR_OK;
+    }
+    return err_set(ERR_DATA, "%s: tensor %s: dtype %.20s is not supported, expected one of F32 F16 BF16 I64 F64: convert it first", f->path,
+                   t->name, text);
+}
+
+// Sets dims, size and bytes.
+static err_t parse_shape(const st_file *f, st_tensor *t, const json_t *shape) {
+    if (!json_is_array(shape)) return tensor_error(f, t->name, "no \"shape\" in the header");
+    if (json_array_size(shape) > ST_DIMS)
+        return err_set(ERR_DATA, "%s: tensor %s has %zu dimensions, expected at most %d", f->path, t->name, json_array_size(shape), ST_DIMS);
+    t->dims = (int)json_array_size(shape);
+    t->bytes = types[t->type].bytes;
+    bool empty = false;
+    for (int d = 0; d < t->dims; d++) {
+        const json_t *n = json_array_get(shape, (size_t)d);
+        t->size[d] = json_integer_value(n);
+        if (!json_is_integer(n) || t->size[d] < 0) return tensor_error(f, t->name, "a dimension is not a whole number of 0 or more");
+        if (t->size[d] == 0) empty = true;
+        else if (__builtin_mul_overflow(t->bytes, t->size[d], &t->bytes)) return tensor_error(f, t->name, "its shape is larger than any file");
+    }
+    if (empty) t->bytes = 0;
+    return ERR_OK;
+}
+
+// `data` is where the data begins in the file.
+static err_t parse_offsets(const st_file *f, st_tensor *t, const json_t *offsets, int64_t data) {
+    const json_t *first = json_array_get(offsets, 0), *last = json_array_get(offsets, 1);
+    if (json_array_size(offsets) != 2 || !json_is_integer(first) || !json_is_integer(last))
+        return tensor_error(f, t->name, "\"data_offsets\" is not a pair of whole numbers");
+    int64_t begin = json_integer_value(first), end = json_integer_value(last);
+    if (begin < 0 || end < begin || end > f->file_bytes - data)
+        return err_set(ERR_DATA, "%s: tensor %s: data_offsets [%lld,%lld] do not lie in the file's %lld data bytes: the file is truncated or "
+                       "its header is wrong", f->path, t->name, (long long)begin, (long long)end, (long long)(f->file_bytes - data));
+    if (end - begin != t->bytes)
+        return err_set(ERR_DATA, "%s: tensor %s: data_offsets [%lld,%lld] span %lld bytes, its shape and dtype need %lld", f->path, t->name,
+                       (long long)begin, (long long)end, (long long)(end - begin), (long long)t->bytes);
+    t->offset = data + begin;
+    return ERR_OK;
+}
+
+static err_t parse_tensor(const st_file *f, st_tensor *t, const char *name, const json_t *entry, int64_t data) {
+    *t = (st_tensor){0};
+    if (!name[0] || strlen(name) >= ST_NAME)
+        return err_set(ERR_DATA, "%s: tensor \"%.200s\": its name has %zu bytes, expected 1 to %d", f->path, name, strlen(name), ST_NAME - 1);
+    memcpy(t->name, name, strlen(name));
+    if (json_object_size(entry) != 3) return tensor_error(f, name, "expected the members dtype, shape and data_offsets in the header");
+    TRY(parse_type(f, t, json_object_get(entry, "dtype")));
+    TRY(parse_shape(f, t, json_object_get(entry, "shape")));
+    return parse_offsets(f, t, json_object_get(entry, "data_offsets"), data);
+}
+
+static int by_offset(const void *a, const void *b) {
+    const st_tensor *x = a, *y = b;
+    if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
+    if (x->bytes != y->bytes) return x->bytes < y->bytes ? -1 : 1;  // an empty tensor before the one that starts where it does
+    return strcmp(x->name, y->name);
+}
+
+// Each tensor starts where the one before it ended, and the last ends with the file.
+static err_t check_tiling(const st_file *f, int64_t data) {
+    int64_t at = data;
+    const char *before = "the header";
+    for (int i = 0; i < f->count; i++) {
+        const st_tensor *t = &f->tensors[i];
+        if (t->offset != at)
+            return err_set(ERR_DATA, "%s: tensor %s starts at offset %lld, expected %lld where %s ends: %s", f->path, t->name,
+                           (long long)t->offset, (long long)at, before, t->offset < at ? "they overlap" : "there is a gap");
+        at += t->bytes;
+        before = t->name;
+    }
+    if (at != f->file_bytes)
+        return err_set(ERR_DATA, "%s: has %lld bytes, expected %lld where %s ends: bytes that belong to no tensor follow it", f->path,
+                       (long long)f->file_bytes, (long long)at, before);
+    return ERR_OK;
+}
+
+static err_t check_metadata(const st_file *f, json_t *metadata) {
+    const char *key;
+    json_t *value;
+    if (!json_is_object(metadata)) return err_set(ERR_DATA, "%s: __metadata__ is not an object of strings", f->path);
+    json_object_foreach(metadata, key, value)
+        if (!json_is_string(value)) return err_set(ERR_DATA, "%s: __metadata__: \"%.100s\" is not a string", f->path, key);
+    return ERR_OK;
+}
+
+static err_t parse_header(st_file *f, json_t *header, int64_t data) {
+    const char *name;
+    json_t *entry;
+    f->tensors = calloc(json_object_size(header) + 1, sizeof *f->tensors);
+    if (!f->tensors) return err_set(ERR_INTERNAL, "%s: no memory for %zu tensors", f->path, json_object_size(header));
+    json_object_foreach(header, name, entry) {
+        if (strcmp(name, METADATA) == 0) TRY(check_metadata(f, entry));
+        else TRY(parse_tensor(f, &f->tensors[f->count++], name, entry, data));
+    }
+    qsort(f->tensors, (size_t)f->count, sizeof *f->tensors, by_offset);
+    return check_tiling(f, data);
+}
+
+static err_t load_header(st_file *f, char *text, size_t n) {
+    json_error_t why;
+    TRY(io_read_at(f->fd, f->path, LENGTH_BYTES, text, n));
+    if (text[0] != '{') return err_set(ERR_DATA, "%s: offset %d: expected the header's '{', found byte 0x%02x", f->path, LENGTH_BYTES, (unsigned char)text[0]);
+    json_t *header = json_loadb(text, n, JSON_REJECT_DUPLICATES, &why);
+    if (!header) return err_set(ERR_DATA, "%s: offset %d: header is not valid JSON: %s", f->path, LENGTH_BYTES + why.position, why.text);
+    err_t rc = parse_header(f, header, LENGTH_BYTES + (int64_t)n);
+    json_decref(header);
+    return rc;
+}
+
+static err_t read_header(st_file *f) {
+    uint64_t n = 0;
+    struct stat st;
+    if (fstat(f->fd, &st) != 0) return err_set(ERR_IO, "%s: %s", f->path, strerror(errno));
+    if (!S_ISREG(st.st_mode)) return err_set(ERR_DATA, "%s: not a regular file", f->path);
+    f->file_bytes = st.st_size;
+    if (f->file_bytes < LENGTH_BYTES + 2)
+        return err_set(ERR_DATA, "%s: has %lld bytes: empty or truncated, not a safetensors file", f->path, (long long)f->file_bytes);
+    TRY(io_read_at(f->fd, f->path, 0, &n, sizeof n));
+    if (n < 2 || n > (uint64_t)HEADER_MAX || n > (uint64_t)(f->file_bytes - LENGTH_BYTES))
+        return err_set(ERR_DATA, "%s: offset 0: header length %llu, expected 2 to %lld in a file of %lld bytes: truncated, or not a safetensors "
+                       "file", f->path, (unsigned long long)n, (long long)HEADER_MAX, (long long)f->file_bytes);
+    char *text = malloc(n);
+    if (!text) return err_set(ERR_INTERNAL, "%s: no memory for a header of %llu bytes", f->path, (unsigned long long)n);
+    err_t rc = load_header(f, text, n);
+    free(text);
+    return rc;
+}
+
+err_t st_open(st_file *f, const char *path) {
+    *f = (st_file){.fd = -1, .path = strdup(path)};
+    if (!f->path) return err_set(ERR_INTERNAL, "%s: no memory", path);
+    f->fd = open(path, O_RDONLY | O_CLOEXEC);
+    err_t rc = f->fd < 0 ? err_set(ERR_IO, "%s: %s", path, strerror(errno)) : read_header(f);
+    if (rc != ERR_OK) st_close(f);
+    return rc;
+}
+
+void st_close(st_file *f) {
+    if (f->fd >= 0) close(f->fd);
+    free(f->tensors);
+    free(f->path);
+    *f = (st_file){.fd = -1};
+}
+
+const st_tensor *st_find(const st_file *f, const char *name) {
+    for (int i = 0; i < f->count; i++)
+        if (strcmp(f->tensors[i].name, name) == 0) return &f->tensors[i];
+    return NULL;
+}
+
+// --- reading tensors -----------------------------------------------------------------------------------------------------------
+
+err_t st_read(const st_file *f, const st_tensor *t, void *out) {
+    err_t rc = io_read_at(f->fd, f->path, t->offset, out, (size_t)t->bytes);
+    if (rc != ERR_OK) err_prefix("tensor %s", t->name);
+    return rc;
+}
+
+static float from_bits(uint32_t bits) {
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+// IEEE 754 binary16. A subnormal is its mantissa times 2^-24, which FP32 holds exactly.
+static float from_f16(uint16_t h) {
+    uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = h >> 10 & 31, mantissa = h & 0x3ff;
+    if (exponent == 31) return from_bits(sign | 0x7f800000 | mantissa << 13);
+    if (exponent > 0) return from_bits(sign | (exponent + 127 - 15) << 23 | mantissa << 13);
+    float x = (float)mantissa * 0x1p-24f;
+    return sign ? -x : x;
+}
+
+static void convert(float *out, const void *in, st_type type, int64_t n) {
+    const uint16_t *h = in;
+    const double *d = in;
+    for (int64_t i = 0; i < n; i++)
+        out[i] = type == ST_F16 ? from_f16(h[i]) : type == ST_BF16 ? from_bits((uint32_t)h[i] << 16) : (float)d[i];
+}
+
+err_t st_read_f32(const st_file *f, const st_tensor *t, float *out) {
+    if (t->type == ST_F32) return st_read(f, t, out);
+    if (t->type == ST_I64) return err_set(ERR_DATA, "%s: tensor %s holds integers (I64), expected floating point", f->path, t->name);
+    enum { PIECE = 2048 };
+    double piece[PIECE];
+    int64_t each = types[t->type].bytes, count = t->bytes / each;
+    for (int64_t i = 0; i < count; i += PIECE) {
+        int64_t n = count - i < PIECE ? count - i : PIECE;
+        TRY(io_read_at(f->fd, f->path, t->offset + i * each, piece, (size_t)(n * each)));
+        convert(out + i, piece, t->type, n);
+    }
+    return ERR_OK;
+}
+
+// --- writing -------------------------------------------------------------------------------------------------------------------
+
+// Sets offset (from the start of the data, for now) and bytes; what is wrong here is the caller's mistake.
+static err_t place(const char *path, st_tensor *t, int64_t at) {
+    if (!t->name[0] || !memchr(t->name, 0, ST_NAME) || strcmp(t->name, METADATA) == 0 || t->dims < 0 || t->dims > ST_DIMS ||
+        (unsigned)t->type >= TYPES)
+        return err_set(ERR_INTERNAL, "%s: tensor %.95s can't be declared: name, type or number of dimensions", path, t->name);
+    t->bytes = types[t->type].bytes;
+    for (int d = 0; d < t->dims; d++)
+        if (t->size[d] < 0 || __builtin_mul_overflow(t->bytes, t->size[d], &t->bytes))
+            return err_set(ERR_INTERNAL, "%s: tensor %s: dimension %d is %lld", path, t->name, d, (long long)t->size[d]);
+    t->offset = at;
+    int64_t end;
+    if (__builtin_add_overflow(at, t->bytes, &end)) return err_set(ERR_INTERNAL, "%s: tensor %s is too large", path, t->name);
+    return ERR_OK;
+}
+
+static err_t declare(const char *path, json_t *header, const st_tensor *t) {
+    if (json_object_get(header, t->name)) return err_set(ERR_INTERNAL, "%s: tensor %s is declared twice", path, t->name);
+    json_t *shape = json_array();
+    for (int d = 0; d < t->dims; d++) json_array_append_new(shape, json_integer(t->size[d]));
+    json_t *entry = json_pack("{s:s, s:o, s:[I,I]}", "dtype", types[t->type].name, "shape", shape, "data_offsets", (json_int_t)t->offset,
+                              (json_int_t)(t->offset + t->bytes));
+    if (!entry || json_object_set_new(header, t->name, entry) != 0)
+        return err_set(ERR_INTERNAL, "%s: tensor %s can't be declared: its name is not UTF-8, or no memory", path, t->name);
+    return ERR_OK;
+}
+
+static err_t build_header(const char *path, json_t *header, st_tensor *tensors, int count, const char *const *metadata, int64_t *bytes) {
+    *bytes = 0;
+    if (metadata) {
+        json_t *pairs = json_object();
+        int failed = json_object_set_new(header, METADATA, pairs);
+        for (; !failed && metadata[0]; metadata += 2) failed = json_object_set_new(pairs, metadata[0], json_string(metadata[1]));
+        if (failed) return err_set(ERR_INTERNAL, "%s: metadata can't be written: not UTF-8, or no memory", path);
+    }
+    for (int i = 0; i < count; i++) {
+        TRY(place(path, &tensors[i], *bytes));
+        TRY(declare(path, header, &tensors[i]));
+        *bytes += tensors[i].bytes;
+    }
+    return ERR_OK;
+}
+
+// The text of the header behind its length, padded with spaces so that the data starts on a multiple of 8. The caller frees *out.
+static err_t print_header(const char *path, const json_t *header, char **out, size_t *size) {
+    size_t n = json_dumpb(header, NULL, 0, JSON_COMPACT), padded = (n + 7) / 8 * 8;
+    char *text = n > 0 ? malloc(LENGTH_BYTES + padded) : NULL;
+    if (!text) return err_set(ERR_INTERNAL, "%s: no memory for the header", path);
+    memset(text + LENGTH_BYTES, ' ', padded);
+    json_dumpb(header, text + LENGTH_BYTES, n, JSON_COMPACT);
+    memcpy(text, &(uint64_t){padded}, LENGTH_BYTES);
+    *out = text;
+    *size = LENGTH_BYTES + padded;
+    return ERR_OK;
+}
+
+static err_t write_header(st_writer *w, st_tensor *tensors, int count, const json_t *header) {
+    char *text = NULL;
+    size_t n = 0;
+    TRY(print_header(w->path, header, &text, &n));
+    for (int i = 0; i < count; i++) tensors[i].offset += (int64_t)n;
+    w->fd = open(w->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    err_t rc = w->fd < 0 ? err_set(ERR_IO, "%s: %s", w->path, strerror(errno)) : io_write(w->fd, w->path, text, n, w->faults);
+    free(text);
+    return rc;
+}
+
+err_t st_create(st_writer *w, const char *path, st_tensor *tensors, int count, const char *const *metadata, fault_list *faults) {
+    *w = (st_writer){.fd = -1, .faults = faults};
+    TRY(io_path(w->path, "%s", path));
+    json_t *header = json_object();
+    if (!header) return err_set(ERR_INTERNAL, "%s: no memory for the header", path);
+    err_t rc = build_header(path, header, tensors, count, metadata, &w->left);
+    if (rc == ERR_OK) rc = write_header(w, tensors, count, header);
+    json_decref(header);
+    if (rc != ERR_OK) st_abort(w);
+    return rc;
+}
+
+err_t st_put(st_writer *w, const void *bytes, size_t n) {
+    if (n > (uint64_t)w->left)
+        return err_set(ERR_INTERNAL, "%s: %zu bytes put, %lld were declared to follow", w->path, n, (long long)w->left);
+    TRY(io_write(w->fd, w->path, bytes, n, w->faults));
+    w->left -= (int64_t)n;
+    return ERR_OK;
+}
+
+err_t st_finish(st_writer *w, int64_t *file_bytes) {
+    err_t rc = ERR_OK;
+    if (w->left != 0) rc = err_set(ERR_INTERNAL, "%s: %lld bytes of data were declared and not put", w->path, (long long)w->left);
+    if (rc == ERR_OK) rc = io_sync(w->fd, w->path, w->faults);
+    off_t end = lseek(w->fd, 0, SEEK_CUR);
+    if (file_bytes) *file_bytes = end;
+    int fd = w->fd;
+    w->fd = -1;
+    if (close(fd) != 0 && rc == ERR_OK) rc = err_set(ERR_IO, "%s: close: %s", w->path, strerror(errno));
+    return rc;
+}
+
+void st_abort(st_writer *w) {
+    if (w->fd >= 0) close(w->fd);
+    w->fd = -1;
+}

@@ -1,0 +1,60 @@
+// model/safetensors.h: tensors in files that everyone reads (github.com/huggingface/safetensors, format of 2022-09):
+// 8 bytes little-endian header length, JSON header, then the data without gaps.
+#ifndef MODEL_SAFETENSORS_H
+#define MODEL_SAFETENSORS_H
+
+#include "base/err.h"
+#include "base/fault.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { ST_NAME = 96, ST_DIMS = 4 };
+typedef enum { ST_F32, ST_F16, ST_BF16, ST_I64, ST_F64 } st_type;
+
+typedef struct st_tensor {
+    char name[ST_NAME];
+    st_type type;
+    int dims;
+    int64_t size[ST_DIMS];
+    int64_t offset;  // of its bytes in the file, from the file's start
+    int64_t bytes;
+} st_tensor;
+
+typedef struct st_file {
+    char *path;
+    int fd;
+    int count;
+    st_tensor *tensors;  // in the order of their data
+    int64_t file_bytes;
+} st_file;
+
+// Opens and checks everything the header says against itself and the file's length: types, shapes, offsets, overlaps, gaps,
+// duplicates. ERR_DATA names the file, and the tensor or the offset. No tensor data is read.
+err_t st_open(st_file *f, const char *path);
+void st_close(st_file *f);
+
+// NULL when there is none of that name.
+const st_tensor *st_find(const st_file *f, const char *name);
+
+// Reads the tensor's bytes as they are.
+err_t st_read(const st_file *f, const st_tensor *t, void *out);
+
+// Reads as FP32, converting from F16, BF16 and F64. `out` holds the tensor's element count of floats.
+err_t st_read_f32(const st_file *f, const st_tensor *t, float *out);
+
+// Writer: declare all tensors (their offsets are set by st_create), then put the data in the same order, then finish.
+// Not atomic: the caller writes into a directory that it renames. metadata: NULL, or "key", "value", ..., NULL.
+typedef struct st_writer {
+    int fd;
+    char path[1024];
+    int64_t left;  // data bytes still to come
+    fault_list *faults;
+} st_writer;
+
+err_t st_create(st_writer *w, const char *path, st_tensor *tensors, int count, const char *const *metadata, fault_list *faults);
+err_t st_put(st_writer *w, const void *bytes, size_t n);
+err_t st_finish(st_writer *w, int64_t *file_bytes);  // fsync and close. ERR_INTERNAL when data is missing
+void st_abort(st_writer *w);                         // close after a failure
+
+#endif
