@@ -2,7 +2,6 @@
 // is not followed; what it finds it finds again, since input k depends on the seed and k alone. `make fuzz` uses libFuzzer where clang has it.
 //
 //   fuzz_shard [seconds [first input number]]
-#define _GNU_SOURCE
 #include "base/philox.h"
 
 #include <stdint.h>

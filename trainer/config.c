@@ -1,0 +1,341 @@
+// trainer/config.c: the one table of keys, and how a file's text becomes their values.
+//
+// Everything that is known of a key stands in its row. A new key is a field in trainer/config.h and a row here, and from
+// then on it is parsed, checked, printed, written to config.ini, compared on resume and suggested to those who misspell it.
+//
+// Which class a key has:
+//   bits    what the weights of a step depend on: the model's shape, the seed and the order of the data, the batch and its
+//           lanes, precision, optimizer and schedule. Not run.steps: a run may be extended; what its schedule took from
+//           run.steps is held by decay_steps, which is resolved first.
+//   layout  what all ranks must do alike because they do it together (evaluating, sampling, checkpointing and hashing are
+//           collective), but what may differ from one run to the next. init_from too: only a run's first step asks for it.
+//   local   what one node does for itself: its device, its paths (the data's own hash is compared instead), its log, how many
+//           checkpoints it keeps, and faults, which are meant to hit one of many.
+#include "base/fault.h"
+#include "trainer/config_table.h"
+
+#include <errno.h>
+#include <locale.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define AT(section, key) #section, #key
+#define IN(section, key) offsetof(config, section.key)
+#define INT(s, k, class, def, min, max, also, comment) {AT(s, k), KEY_INT, class, IN(s, k), def, min, max, NULL, also, comment}
+#define REAL(s, k, class, def, min, max, also, comment) {AT(s, k), KEY_REAL, class, IN(s, k), def, min, max, NULL, also, comment}
+#define BOOL(s, k, class, def, also, comment) {AT(s, k), KEY_BOOL, class, IN(s, k), def, 0, 1, "no yes", also, comment}
+#define TEXT(s, k, class, def, least, also, comment) {AT(s, k), KEY_TEXT, class, IN(s, k), def, least, 0, NULL, also, comment}
+#define WORD(s, k, class, def, words, also, comment) {AT(s, k), KEY_WORD, class, IN(s, k), def, 0, 0, words, also, comment}
+#define BITS CLASS_BITS
+#define LAYOUT CLASS_LAYOUT
+#define LOCAL CLASS_LOCAL
+#define MANY 1e12              // more steps, tokens or bytes than anyone has
+#define EXACT 9007199254740991.0  // 2^53 - 1
+
+const config_key config_keys[] = {
+    {AT(run, name), KEY_NAME, LAYOUT, IN(run, name), "default", 1, 0, NULL, "run_name id", "the run's files are in DIR/NAME"},
+    TEXT(run, dir, LOCAL, "runs", 1, "out_dir output_dir", "directory of all runs"),
+    INT(run, seed, BITS, "1337", 0, EXACT, "random_seed",
+         "start of everything random: initial weights, order of the data, dropout, samples"),
+    INT(run, steps, LAYOUT, "1500", 1, MANY, "max_iters max_steps iterations num_iterations",
+         "train until this step; may be raised later"),
+    WORD(run, resume, LAYOUT, "auto", "auto never must", "",
+         "`never` refuses to go on from a checkpoint, `must` refuses to start without one"),
+    TEXT(run, faults, LOCAL, "", 0, "",
+         "rehearse failures, such as write@3 (point@first or point@firstxcount; read write sync rename)"),
+
+    WORD(device, backend, LOCAL, "auto", "auto cpu cuda", "device kind", "where to compute; auto takes a GPU if there is one"),
+    INT(device, threads, LOCAL, "0", 0, 1024, "num_threads cores",
+         "0 = every core that this process may use; does not change the result"),
+    WORD(device, simd, LOCAL, "auto", "auto avx512 avx2 portable", "vector",
+         "the CPU's vector width; does not change the result"),
+
+    WORD(model, type, BITS, "gpt", "gpt", "arch architecture", "the architecture"),
+    INT(model, layers, BITS, "4", 1, 1024, "n_layer num_layers depth", "number of blocks"),
+    INT(model, heads, BITS, "4", 1, 1024, "n_head num_heads", "attention heads; must divide embed"),
+    INT(model, embed, BITS, "128", 1, 1048576, "n_embd channels hidden_size dim d_model", "channels"),
+    INT(model, vocab, BITS, "256", 2, 16777216, "vocab_size", "number of different tokens; 256 for bytes"),
+    INT(model, context, BITS, "128", 1, 1048576, "block_size seq_len sequence_length", "tokens that the model sees at once"),
+    REAL(model, dropout, BITS, "0", 0, 0.95, "", "probability that an activation is dropped while training"),
+    TEXT(model, init_from, LAYOUT, "", 0, "pretrained",
+         "start from the weights in this safetensors file; empty = random weights"),
+
+    TEXT(data, train, LOCAL, "datasets/self-train-*.bin", 1, "train_data",
+         "training shards: files, directories or globs, space between"),
+    TEXT(data, val, LOCAL, "datasets/self-val-*.bin", 0, "validation valid eval_data",
+         "validation shards; empty = no evaluation"),
+    WORD(data, format, LOCAL, "auto", "auto lockstep llmc raw16 raw32", "",
+         "format of the shards; auto looks at their first bytes"),
+    INT(data, prefetch, LOCAL, "8", 2, 1024, "num_workers", "micro-batches that are read ahead of need at most"),
+    INT(data, retry, LOCAL, "5", 0, 100, "retries", "how often a failed read is tried again"),
+    BOOL(data, shuffle, BITS, "yes", "", "visit the windows of the data in a random order, another one each epoch"),
+
+    TEXT(pack, input, LOCAL, ".", 1, "source", "what `lockstep pack` reads: files, directories or globs, space between"),
+    TEXT(pack, output, LOCAL, "datasets/self", 1, "destination",
+         "the shards' names begin with this: PREFIX-train-00000.bin, PREFIX-val-..."),
+    WORD(pack, tokenizer, LOCAL, "bytes", "bytes", "encoding", "one token for each byte"),
+    INT(pack, shard_tokens, LOCAL, "100000000", 1, MANY, "shard_size", "most tokens in one shard"),
+    REAL(pack, val_fraction, LOCAL, "0.1", 0, 0.9, "val_split", "share of the tokens, from the end, that is kept for validation"),
+    BOOL(pack, compress, LOCAL, "no", "", "compress the shards with zlib"),
+
+    INT(batch, global, BITS, "16", 1, 16777216, "batch_size total_batch_size",
+         "samples in one step; lanes * micro * a whole number"),
+    INT(batch, micro, BITS, "8", 1, 1048576, "micro_batch_size device_batch_size", "samples that are computed at once"),
+    INT(batch, lanes, BITS, "0", 0, 1024, "",
+         "a power of two; the gradient is the sum of so many parts; 0 = largest up to 8 that fits"),
+
+    WORD(precision, compute, BITS, "fp32", "fp32 bf16 fp16", "dtype type",
+         "storage of activations and of the weights in use; masters are fp32"),
+    {AT(precision, loss_scale), KEY_REAL, BITS, IN(precision, loss_scale), "dynamic", 1, 16777216, "dynamic", "grad_scale",
+     "a number, or dynamic: as large as fp16 allows (1 for fp32 and bf16)"},
+    INT(precision, scale_window, BITS, "2000", 1, MANY, "growth_interval", "good steps after which a dynamic loss scale doubles"),
+
+    WORD(optimizer, type, BITS, "adamw", "adamw", "name", "the update rule"),
+    REAL(optimizer, lr, BITS, "0.001", 0, 1000, "learning_rate max_lr", "learning rate at the end of the warm-up"),
+    REAL(optimizer, beta1, BITS, "0.9", 0, 0.999999, "", "decay of the mean of the gradient"),
+    REAL(optimizer, beta2, BITS, "0.99", 0, 0.999999, "", "decay of the mean of the gradient's square"),
+    REAL(optimizer, eps, BITS, "1e-08", 1e-30, 1, "epsilon", "added to the square root of that mean"),
+    REAL(optimizer, weight_decay, BITS, "0.1", 0, 100, "wd", "decay of the matrices; biases and norms do not decay"),
+    REAL(optimizer, grad_clip, BITS, "1", 0, 1e30, "clip max_grad_norm", "largest norm of the gradient; 0 = off"),
+
+    WORD(schedule, type, BITS, "cosine", "cosine linear constant wsd", "lr_scheduler",
+         "course of the learning rate after the warm-up; wsd = warm-up, stable, decay"),
+    INT(schedule, warmup, BITS, "100", 0, MANY, "warmup_steps warmup_iters", "steps in which the rate rises to lr"),
+    INT(schedule, decay_steps, BITS, "0", 0, MANY, "lr_decay_iters", "step at which the decay ends; 0 = run.steps"),
+    REAL(schedule, final_fraction, BITS, "0.1", 0, 1, "min_lr final_lr learning_rate_decay_frac",
+         "learning rate at the end, as a fraction of lr"),
+
+    INT(checkpoint, every, LAYOUT, "250", 0, MANY, "save_every save_interval", "steps between checkpoints; 0 = none at all"),
+    INT(checkpoint, keep, LOCAL, "2", 1, 1000000, "save_total_limit", "newest checkpoints that are kept"),
+    BOOL(checkpoint, keep_best, LAYOUT, "yes", "save_best", "keep also the one with the lowest validation loss"),
+
+    INT(eval, every, LAYOUT, "250", 0, MANY, "eval_interval val_loss_every", "steps between evaluations; 0 = never"),
+    INT(eval, batches, LAYOUT, "0", 0, MANY, "eval_iters", "micro-batches of one evaluation; 0 = all of the validation data"),
+
+    INT(sample, every, LAYOUT, "0", 0, MANY, "sample_every",
+         "steps between samples of what the model writes; 0 = at the end only"),
+    INT(sample, tokens, LAYOUT, "400", 0, 1000000, "max_new_tokens length", "length of a sample; 0 = no samples"),
+    TEXT(sample, prompt, LAYOUT, "static err_t ", 0, "start", "what the model continues"),
+    REAL(sample, temperature, LAYOUT, "0.8", 0, 100, "",
+         "below 1: more certain, above 1: more daring; 0 = always the likeliest token"),
+    INT(sample, top_k, LAYOUT, "40", 0, 16777216, "", "choose among that many likeliest tokens; 0 = all"),
+
+    INT(log, every, LOCAL, "10", 1, MANY, "log_interval", "steps between lines of the log"),
+    INT(log, hash_every, LAYOUT, "0", 0, MANY, "", "steps between hashes of the weights in the log; 0 = none but in checkpoints"),
+    BOOL(log, jsonl, LOCAL, "yes", "", "write DIR/NAME/log.jsonl"),
+};
+const int config_key_count = sizeof config_keys / sizeof *config_keys;
+_Static_assert(sizeof config_keys / sizeof *config_keys <= CONFIG_KEYS_MAX, "raise CONFIG_KEYS_MAX");
+
+static const struct { const char *name, *comment; } sections[] = {
+    {"run", "the run as a whole"},
+    {"device", "where it is computed"},
+    {"model", "what is trained"},
+    {"data", "what it is trained on"},
+    {"pack", "how `lockstep pack` makes shards of text"},
+    {"batch", "how much of it at a time"},
+    {"precision", "how exactly"},
+    {"optimizer", "how the weights change"},
+    {"schedule", "the learning rate over time"},
+    {"checkpoint", "what survives a crash"},
+    {"eval", "the loss on data that it is not trained on"},
+    {"sample", "text that the model writes"},
+    {"log", "what is told of the run"},
+};
+
+const char *config_section(const char *name) {
+    for (size_t i = 0; i < sizeof sections / sizeof *sections; i++)
+        if (strcmp(sections[i].name, name) == 0) return sections[i].comment;
+    return NULL;
+}
+
+bool config_word(const char *words, int i, char dst[CONFIG_WORD]) {
+    for (; i > 0 && *words; i--) {
+        words += strcspn(words, " ");
+        words += strspn(words, " ");
+    }
+    size_t n = strcspn(words, " ");
+    if (n == 0 || n >= CONFIG_WORD) return false;
+    memcpy(dst, words, n);
+    dst[n] = 0;
+    return true;
+}
+
+int config_row(size_t offset) {
+    for (int i = 0; i < config_key_count; i++)
+        if (config_keys[i].offset == offset) return i;
+    return 0;  // not reached: the callers name fields of the table
+}
+
+const char *config_place(const config *c, int i, char dst[INI_PLACE]) {
+    const key_origin *o = &c->origin[i];
+    return o->file ? ini_place(dst, c->files[o->file - 1], o->line) : strcpy(dst, "default");
+}
+
+// ---- one value
+
+// Fails with what was expected and what was found. The caller puts the place in front.
+static err_t expected(const char *found, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static err_t expected(const char *found, const char *fmt, ...) {
+    char show[INI_SHOW], what[512];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(what, sizeof what, fmt, ap);
+    va_end(ap);
+    return err_set(ERR_CONFIG, "expected %s, found `%s`", what, ini_show(show, found, strlen(found)));
+}
+
+static err_t outside(const config_key *k, const char *text) {
+    if (k->type == KEY_INT) return expected(text, "a whole number from %.0f to %.0f", k->min, k->max);
+    return expected(text, "%s%sa number from %g to %g", k->words ? k->words : "", k->words ? " or " : "", k->min, k->max);
+}
+
+static const char *skip_digits(const char *p) {
+    while (*p >= '0' && *p <= '9') p++;
+    return p;
+}
+
+// Decimal digits with at most a minus: what a person sees is what is read, so no octal, no hexadecimal, no 1e6 and no 1_000.
+static err_t parse_int(const config_key *k, const char *text, int64_t *out) {
+    const char *digits = text + (*text == '-'), *end = skip_digits(digits);
+    if (end == digits || *end || (digits[0] == '0' && digits[1]))
+        return expected(text, "a whole number in decimal, from %.0f to %.0f", k->min, k->max);
+    errno = 0;
+    long long v = strtoll(text, NULL, 10);
+    if (errno || (double)v < k->min || (double)v > k->max) return outside(k, text);
+    *out = v;
+    return ERR_OK;
+}
+
+// [-] digits [. digits] [e [+-] digits] with at least one digit before the e.
+static bool real_syntax(const char *p) {
+    p += *p == '-';
+    const char *whole = p, *part;
+    p = part = skip_digits(p);
+    if (*p == '.') p = skip_digits(part = p + 1);
+    if (part == p && whole == skip_digits(whole)) return false;
+    if (*p == 'e' || *p == 'E') {
+        p += 1 + (p[1] == '-' || p[1] == '+');
+        const char *power = p;
+        p = skip_digits(p);
+        if (p == power) return false;
+    }
+    return *p == 0;
+}
+
+static err_t parse_real(const config_key *k, const char *text, double *out) {
+    if (k->words && strcmp(text, k->words) == 0) {
+        *out = 0;
+        return ERR_OK;
+    }
+    if (!real_syntax(text)) return outside(k, text);
+    // A decimal point is a point in every country.
+    locale_t here = uselocale((locale_t)0), plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    if (!plain) return err_set(ERR_INTERNAL, "no memory for the C locale");
+    uselocale(plain);
+    errno = 0;
+    double v = strtod(text, NULL);
+    int lost = errno;
+    uselocale(here);
+    freelocale(plain);
+    if (lost || v < k->min || v > k->max) return outside(k, text);
+    *out = v == 0 ? 0 : v;  // no -0
+    return ERR_OK;
+}
+
+static err_t parse_word(const config_key *k, const char *text, int *out) {
+    char word[CONFIG_WORD];
+    for (int i = 0; config_word(k->words, i, word); i++) {
+        *out = i;
+        if (strcmp(word, text) == 0) return ERR_OK;
+    }
+    char show[INI_SHOW];
+    config_nearest_word(text, k->words, word);
+    return err_set(ERR_CONFIG, "no such value `%s`. Did you mean `%s`? (values: %s)", ini_show(show, text, strlen(text)), word,
+                   k->words);
+}
+
+// A name goes into paths: no separators, nothing hidden, nothing that a shell would touch.
+static err_t parse_name(const char *text, char dst[CONFIG_WORD]) {
+    size_t n = strlen(text);
+    bool good = n > 0 && n < CONFIG_WORD && text[0] != '.' && text[0] != '-';
+    for (const char *p = text; good && *p; p++)
+        good = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || (*p >= '0' && *p <= '9') || strchr("._-", *p);
+    if (!good)
+        return expected(text, "1 to %d letters, digits, dots, dashes and underscores, first no dot or dash", CONFIG_WORD - 1);
+    memcpy(dst, text, n + 1);
+    return ERR_OK;
+}
+
+// Its printed form must fit into a line again, so that what `lockstep config` prints can be read.
+static err_t parse_text(const config_key *k, const char *text, char dst[CONFIG_TEXT]) {
+    enum { PRINTED = 900 };
+    size_t n = 0;
+    for (const char *p = text; *p; p++) n += 1 + (strchr("\n\t\\\"", *p) != NULL);
+    if (n > PRINTED) return expected(text, "at most %d characters", PRINTED);
+    if (n == 0 && k->min > 0) return expected(text, "some text");
+    memcpy(dst, text, strlen(text) + 1);
+    if (k->offset != offsetof(config, run.faults)) return ERR_OK;
+    fault_list list;
+    return fault_parse(&list, text);
+}
+
+static err_t parse_value(config *c, const config_key *k, const char *text) {
+    void *at = (char *)c + k->offset;
+    int which = 0;
+    switch (k->type) {
+    case KEY_INT: return parse_int(k, text, at);
+    case KEY_REAL: return parse_real(k, text, at);
+    case KEY_NAME: return parse_name(text, at);
+    case KEY_TEXT: return parse_text(k, text, at);
+    case KEY_WORD: return parse_word(k, text, at);
+    case KEY_BOOL:
+        TRY(parse_word(k, text, &which));
+        *(bool *)at = which == 1;
+    }
+    return ERR_OK;
+}
+
+// ---- files
+
+static int find_key(const char *section, const char *key) {
+    for (int i = 0; i < config_key_count; i++)
+        if (strcmp(config_keys[i].section, section) == 0 && strcmp(config_keys[i].key, key) == 0) return i;
+    return -1;
+}
+
+static err_t take_entry(config *c, int file, const ini_entry *e) {
+    char place[INI_PLACE];
+    ini_place(place, c->files[file - 1], e->line);
+    if (!config_section(e->section)) return config_no_section(place, e);
+    if (!e->key[0]) return ERR_OK;
+    int i = find_key(e->section, e->key);
+    if (i < 0) return config_no_key(place, e);
+    if (parse_value(c, &config_keys[i], e->value) != ERR_OK) return err_prefix("%s: [%s] %s", place, e->section, e->key);
+    c->origin[i] = (key_origin){.file = file, .line = e->line};
+    return ERR_OK;
+}
+
+static err_t take_file(config *c, const char *path) {
+    char place[INI_PLACE];
+    ini_file *f;
+    ini_place(place, path, 0);
+    if (c->file_count == CONFIG_FILES_MAX) return err_set(ERR_CONFIG, "%s: more than %d files", place, CONFIG_FILES_MAX);
+    if (strlen(path) >= CONFIG_TEXT) return err_set(ERR_CONFIG, "%s: the file's name is too long", place);
+    memcpy(c->files[c->file_count++], path, strlen(path) + 1);
+    TRY(ini_read(path, &f));
+    err_t rc = ERR_OK;
+    for (int i = 0; rc == ERR_OK && i < f->count; i++) rc = take_entry(c, c->file_count, &f->entry[i]);
+    free(f);
+    return rc;
+}
+
+err_t config_load(config *c, const char *const *files, int count) {
+    memset(c, 0, sizeof *c);
+    for (int i = 0; i < config_key_count; i++)
+        if (parse_value(c, &config_keys[i], config_keys[i].fallback) != ERR_OK)
+            return err_prefix("default: [%s] %s", config_keys[i].section, config_keys[i].key);
+    for (int i = 0; i < count; i++) TRY(take_file(c, files[i]));
+    return config_resolve(c);
+}

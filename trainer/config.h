@@ -1,0 +1,73 @@
+// trainer/config.h: what the INI says. One table of keys in trainer/config.c is the only source: parsing, checking,
+// `lockstep config`, config.ini and the resume check all come from it.
+#ifndef TRAINER_CONFIG_H
+#define TRAINER_CONFIG_H
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum { CONFIG_WORD = 64, CONFIG_TEXT = 1024, CONFIG_KEYS_MAX = 96, CONFIG_FILES_MAX = 16 };
+
+typedef enum { RESUME_AUTO, RESUME_NEVER, RESUME_MUST } resume_mode;
+typedef enum { BACKEND_AUTO, BACKEND_CPU, BACKEND_CUDA } backend_mode;
+typedef enum { SIMD_AUTO, SIMD_AVX512, SIMD_AVX2, SIMD_PORTABLE } simd_mode;
+typedef enum { MODEL_GPT } model_kind;
+typedef enum { DATA_AUTO, DATA_LOCKSTEP, DATA_LLMC, DATA_RAW16, DATA_RAW32 } data_format_mode;
+typedef enum { TOKENIZER_BYTES } tokenizer_mode;
+typedef enum { COMPUTE_FP32, COMPUTE_BF16, COMPUTE_FP16 } compute_mode;
+typedef enum { OPTIMIZER_ADAMW } optimizer_kind;
+typedef enum { SCHEDULE_COSINE, SCHEDULE_LINEAR, SCHEDULE_CONSTANT, SCHEDULE_WSD } schedule_kind;
+
+// Who must agree on a key: `bits` keys must match on resume, `layout` keys may change between runs but match across ranks,
+// `local` keys are a node's own business.
+typedef enum { CLASS_BITS, CLASS_LAYOUT, CLASS_LOCAL } key_class;
+
+typedef struct key_origin {
+    int file;     // 0: the default; else files[file - 1]. An index, so that a config can be copied
+    int line;     // from 1
+    bool chosen;  // the key was left open (0), config_load chose the value from other keys
+} key_origin;
+
+typedef struct config {
+    struct { char name[CONFIG_WORD], dir[CONFIG_TEXT], faults[CONFIG_TEXT]; int64_t seed, steps; int resume; } run;
+    struct { int backend, simd; int64_t threads; } device;  // threads 0: every core this process may use
+    struct { int type; int64_t layers, heads, embed, vocab, context; double dropout; char init_from[CONFIG_TEXT]; } model;
+    struct { char train[CONFIG_TEXT], val[CONFIG_TEXT]; int format; int64_t prefetch, retry; bool shuffle; } data;
+    struct { char input[CONFIG_TEXT], output[CONFIG_TEXT]; int tokenizer; int64_t shard_tokens; double val_fraction; bool compress; } pack;
+    struct { int64_t global, micro, lanes; } batch;  // lanes 0 in the file: resolved by config_load
+    struct { int compute; double loss_scale; int64_t scale_window; } precision;  // loss_scale 0: dynamic
+    struct { int type; double lr, beta1, beta2, eps, weight_decay, grad_clip; } optimizer;
+    struct { int type; int64_t warmup, decay_steps; double final_fraction; } schedule;  // decay_steps 0: resolved to run.steps, but stays 0 for constant
+    struct { int64_t every, keep; bool keep_best; } checkpoint;
+    struct { int64_t every, batches; } eval;  // batches 0: the whole validation split
+    struct { int64_t every, tokens, top_k; char prompt[CONFIG_TEXT]; double temperature; } sample;
+    struct { int64_t every, hash_every; bool jsonl; } log;
+
+    key_origin origin[CONFIG_KEYS_MAX];  // one for each row of the table
+    char files[CONFIG_FILES_MAX][CONFIG_TEXT];
+    int file_count;
+} config;
+
+// Reads the files in order, later ones override earlier ones; with none every key has its default. Checks every value and
+// every rule between keys, and resolves what was left open. On failure ERR_CONFIG (ERR_IO when a file can't be read is
+// also reported as ERR_CONFIG: the configuration is what is missing), `file:line: [section] key: ...`, and *c is unspecified.
+err_t config_load(config *c, const char *const *files, int count);
+
+// Prints every key: value, class, where it came from. The text is a valid INI (origin and class are comments).
+void config_print(const config *c, FILE *out);
+
+// Prints config.ini: every key with its default and one comment line (test/test_config.c compares it with the file).
+void config_print_defaults(FILE *out);
+
+// Calls visit(ctx, "section.key", value) for every key of the class, in table order, with the resolved value in canonical form.
+// Stops at the first failure and returns it.
+typedef err_t (*config_visit)(void *ctx, const char *key, const char *value);
+err_t config_each(const config *c, key_class class, config_visit visit, void *ctx);
+
+// First 16 hex digits of the BLAKE2b-256 of all bits and layout keys: what ranks compare.
+void config_hash(const config *c, char hex[17]);
+
+#endif
