@@ -1,0 +1,460 @@
+// gpu/cpu/kernel/attention.c: causal self-attention without a T x T matrix (Dao et al. 2022, algorithms 1 and 4; Dao 2023; the running
+// softmax is Milakov & Gimelshein 2018).
+//
+// Queries and keys are cut into tiles of 64, the same on every machine, so that a tile on the diagonal is square; tiles right of it are
+// never touched. In a tile on the diagonal queries (in the gradient of k and v: keys) are taken in strips of 16: a strip stops at the last
+// key that one of its queries sees, and what is left above the diagonal is a probability of exactly 0.
+//
+// The order of every sum, which is the same for any vector width, any number of threads and both forms of backward:
+//   s[i][j]   FMA over d ascending, q having been multiplied by 1/sqrt(D)
+//   row sum   lane l of 16 sums keys l mod 16: within a tile in order of keys, tiles in order, each time rescaled by the new maximum;
+//             then the fixed tree over lanes
+//   y         FMA over keys ascending, rescaled where the maximum rises; divided by the row sum at the end
+//   delta     two vectors of 16 lanes in turn along d, added, then the fixed tree
+//   dk, dv    FMA over queries ascending, from the key's own tile on
+//   dq        FMA over keys ascending; times 1/sqrt(D) at the end
+//
+// Backward has two forms. One pass: an item is a (sample, head), and each tile's probabilities are made once (5 products). Two passes, over
+// tiles of keys for dk and dv, then over tiles of queries for dq, make them twice (7 products), but give more items. Since
+// no sum is ever divided between items, the forms agree to the last bit, and the quicker one is taken.
+#include "gpu/cpu/kernel/attention_tile.h"
+#include "gpu/cpu/kernel/kernel.h"
+#include "gpu/cpu/kernel/vmath.h"
+
+enum { FORWARD_TILES = 4, FORWARD_ROWS = FORWARD_TILES * TILE };  // queries of a forward item: their share of packing k and v is small
+
+typedef struct sizes {
+    int64_t samples, time, heads, head, channels;
+    int64_t width;  // of a row in scratch: head size, rounded up to whole vectors
+    int64_t tiles;  // of 64 along time
+    float scale;    // 1 / sqrt(head size)
+    dtype type;
+    const dropout_key *drop;  // NULL: none
+} sizes;
+
+static sizes sizes_of(const tensor *qkv, int heads, const dropout_key *drop) {
+    assert(qkv->dims == 3 && heads > 0 && qkv->size[2] % (3 * heads) == 0);
+    sizes z = {.samples = qkv->size[0], .time = qkv->size[1], .heads = heads, .channels = qkv->size[2] / 3, .type = qkv->type};
+    z.head = z.channels / heads;
+    z.width = (z.head + VL - 1) / VL * VL;
+    z.tiles = (z.time + TILE - 1) / TILE;
+    z.scale = 1.0f / __builtin_sqrtf((float)z.head);
+    z.drop = drop && drop->p > 0 ? drop : NULL;
+    assert(!z.drop || z.heads * z.time * z.time <= (int64_t)1 << 34);  // a quarter of an element's number is a 32-bit counter
+    return z;
+}
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t rows_of_tile(const sizes *z, int64_t tile) { return least(TILE, z->time - tile * TILE); }
+
+// Element number of (sample, t, head, 0) in qkv's part 0 (q), 1 (k) or 2 (v), and in y.
+static int64_t at_qkv(const sizes *z, int64_t sample, int64_t t, int64_t head, int part) {
+    return ((sample * z->time + t) * 3 + part) * z->channels + head * z->head;
+}
+static int64_t at_y(const sizes *z, int64_t sample, int64_t t, int64_t head) {
+    return (sample * z->time + t) * z->channels + head * z->head;
+}
+
+static void load_qkv(const sizes *z, float *out, const tensor *qkv, int64_t sample, int64_t t, int64_t head, int part, int64_t rows) {
+    load_rows(z->type, out, z->width, qkv->data, at_qkv(z, sample, t, head, part), 3 * z->channels, rows, z->head,
+              part == 0 ? z->scale : 1);
+}
+static void store_dqkv(const sizes *z, tensor *dqkv, const float *in, int64_t sample, int64_t t, int64_t head, int part, int64_t rows) {
+    store_rows(z->type, dqkv->data, at_qkv(z, sample, t, head, part), 3 * z->channels, in, z->width, rows, z->head,
+               part == 0 ? z->scale : 1);
+}
+
+// Scratch is dealt from one block. With base NULL it is only measured.
+typedef struct room { float *base; int64_t used; } room;
+static float *take(room *r, int64_t floats) {
+    float *p = r->base ? r->base + r->used : NULL;
+    r->used += (floats + 15) & ~(int64_t)15;
+    return p;
+}
+
+// Every thread's scratch is made before the work starts, where a failure can still be told.
+static err_t reserve(stream *s, int64_t floats, const char *who) {
+    for (int i = 0; i < pool_threads(s->workers); i++)
+        if (!pool_scratch(s->workers, i, (size_t)floats * sizeof(float)))
+            return err_set(ERR_INTERNAL, "%s: no memory for %lld bytes of scratch for thread %d", who,
+                           (long long)(floats * (int64_t)sizeof(float)), i);
+    return ERR_OK;
+}
+
+// scores (TILE,TILE) = x y^T, for y transposed; on the diagonal only as far as each strip of rows sees.
+static void scores_of_tile(const sizes *z, float *scores, const float *x, const float *yt, int64_t rows, int64_t keys, bool diagonal) {
+    if (!diagonal) {
+        product(scores, TILE, x, z->width, yt, TILE, rows, keys, z->head, true);
+        return;
+    }
+    for (int64_t r = 0; r < rows; r += STRIP)
+        product(scores + r * TILE, TILE, x + r * z->width, z->width, yt, TILE, least(STRIP, rows - r), r + STRIP, z->head, true);
+}
+
+// out (rows,width) += p y, p (TILE,TILE) of queries by keys.
+static void add_over_keys(const sizes *z, float *out, const float *p, const float *y, int64_t rows, int64_t keys, bool diagonal) {
+    int64_t w = z->width;
+    if (!diagonal) {
+        product(out, w, p, TILE, y, w, rows, w, keys, false);
+        return;
+    }
+    for (int64_t r = 0; r < rows; r += STRIP)
+        product(out + r * w, w, p + r * TILE, TILE, y, w, least(STRIP, rows - r), w, least(r + STRIP, keys), false);
+}
+
+// out (keys,width) += p^T x.
+static void add_over_queries(const sizes *z, float *out, const float *p, const float *x, int64_t rows, int64_t keys, bool diagonal) {
+    int64_t w = z->width;
+    if (!diagonal) {
+        product_transposed(out, w, p, TILE, x, w, keys, w, rows);
+        return;
+    }
+    for (int64_t k = 0; k < keys; k += STRIP)
+        product_transposed(out + k * w, w, p + k * TILE + k, TILE, x + k * w, w, least(STRIP, keys - k), w, rows - k);
+}
+
+// Vectors of row r of a tile that hold keys it sees: all, or on the diagonal those up to its own key, which is in the last one.
+static int vecs_seen(int64_t r, bool diagonal) { return diagonal ? (int)(r / VL) + 1 : TILE_VECS; }
+
+// 0 or 1/(1-p) for the probabilities of query t and the keys of a tile; 0 behind the last one that it sees.
+static void keep_factors(const sizes *z, float *factor, int64_t sample, int64_t head, int64_t t, int64_t key, bool diagonal) {
+    int64_t n = diagonal ? t - key + 1 : TILE;
+    if (n < TILE) memset(factor, 0, TILE * sizeof *factor);
+    dropout_factors(factor, (head * z->time + t) * z->time + key, n, z->drop, (uint32_t)sample);
+}
+
+// --- forward -------------------------------------------------------------------------------------------------------------------
+
+typedef struct forward_job {
+    sizes z;
+    tensor *y, *lse;
+    const tensor *qkv;
+    pool *workers;
+} forward_job;
+
+typedef struct forward_room {
+    float *q, *y;       // (FORWARD_ROWS,width)
+    float *sum;         // (FORWARD_ROWS,16) lanes of the row sums
+    float *max;         // (FORWARD_ROWS)
+    float *k, *kt, *v;  // (TILE,width), (width,TILE), (TILE,width)
+    float *scores;      // (TILE,TILE)
+} forward_room;
+
+static int64_t forward_layout(forward_room *f, const sizes *z, float *base) {
+    room r = {base, 0};
+    int64_t rows = least(FORWARD_ROWS, z->tiles * TILE);
+    f->q = take(&r, rows * z->width), f->y = take(&r, rows * z->width);
+    f->sum = take(&r, rows * VL), f->max = take(&r, rows);
+    f->k = take(&r, TILE * z->width), f->kt = take(&r, z->width * TILE), f->v = take(&r, TILE * z->width);
+    f->scores = take(&r, TILE * TILE);
+    return r.used;
+}
+
+// max[r] of each row of a tile. Four rows at a time: a transposition leaves in lane 4g+i what group g of lanes says of row i. Rows behind
+// the last, up to a multiple of four, are taken along and not used.
+static void row_maxima(float *max, const float *scores, int64_t rows, bool diagonal) {
+    const vf lowest = vf_set1(-__builtin_inff());
+    for (int64_t r = 0; r < rows; r += 4) {
+        int last = vecs_seen(r, diagonal) - 1;
+        vi x[4];
+        for (int i = 0; i < 4; i++) {
+            const float *row = scores + (r + i) * TILE;
+            vf m = vf_load(row + last * VL);
+            if (diagonal) m = vf_select(vm_first((int)((r + i) % VL) + 1), m, lowest);
+            for (int v = 0; v < last; v++) m = vf_max(vf_load(row + v * VL), m);
+            x[i] = vf_bits(m);
+        }
+        vi_transpose4(x);
+        vf a = vf_max(vi_float_bits(x[0]), vi_float_bits(x[1])), b = vf_max(vi_float_bits(x[2]), vi_float_bits(x[3]));
+        float lane[VL];
+        vf_store(lane, vf_max(a, b));
+        for (int i = 0; i < 4; i++) {
+            float c = lane[i] > lane[4 + i] ? lane[i] : lane[4 + i], d = lane[8 + i] > lane[12 + i] ? lane[8 + i] : lane[12 + i];
+            max[r + i] = c > d ? c : d;
+        }
+    }
+}
+
+// Row r of a tile: scores become probabilities relative to the maximum; returns their sum by lanes.
+VEC vf row_probabilities(float *row, float max, int64_t r, bool diagonal) {
+    vf m = vf_set1(max), sum = vf_zero();
+    int last = vecs_seen(r, diagonal) - 1;
+    for (int v = 0; v < last; v++) {
+        vf p = vf_exp(vf_sub(vf_load(row + v * VL), m));
+        vf_store(row + v * VL, p);
+        sum = vf_add(sum, p);
+    }
+    vf p = vf_exp(vf_sub(vf_load(row + last * VL), m));
+    if (diagonal) p = vf_select(vm_first((int)(r % VL) + 1), p, vf_zero());
+    vf_store(row + last * VL, p);
+    return vf_add(sum, p);
+}
+
+// One tile of queries meets one tile of keys: y, sum and max of the queries are brought up to date.
+static void forward_tile(const sizes *z, const forward_room *f, int64_t from, int64_t rows, int64_t keys, bool diagonal,
+                         int64_t sample, int64_t head, int64_t t, int64_t key) {
+    float *y = f->y + from * z->width, *sum = f->sum + from * VL, *max = f->max + from;
+    float here[TILE], shrink[TILE], factor[TILE];
+    scores_of_tile(z, f->scores, f->q + from * z->width, f->kt, rows, keys, diagonal);
+    row_maxima(here, f->scores, rows, diagonal);
+    for (int64_t r = 0; r < rows; r += VL) {
+        vf old = vf_load(max + r), new = vf_max(old, vf_load_n(here + r, (int)least(VL, rows - r)));
+        vf_store(shrink + r, vf_exp(vf_sub(old, new)));
+        vf_store(max + r, new);
+    }
+    for (int64_t r = 0; r < rows; r++) {
+        float *row = f->scores + r * TILE;
+        vf p = row_probabilities(row, max[r], r, diagonal);
+        vf_store(sum + r * VL, vf_fma(vf_load(sum + r * VL), vf_set1(shrink[r]), p));
+        if (shrink[r] != 1)
+            for (int64_t i = 0; i < z->width; i += VL)
+                vf_store(y + r * z->width + i, vf_mul(vf_load(y + r * z->width + i), vf_set1(shrink[r])));
+        if (!z->drop) continue;
+        keep_factors(z, factor, sample, head, t + r, key, diagonal);
+        for (int v = 0; v < vecs_seen(r, diagonal); v++)
+            vf_store(row + v * VL, vf_mul(vf_load(row + v * VL), vf_load(factor + v * VL)));
+    }
+    add_over_keys(z, y, f->scores, f->v, rows, keys, diagonal);
+}
+
+BODY void forward_store(dtype type, const sizes *z, const forward_room *f, const forward_job *j, int64_t sample, int64_t head, int64_t t,
+                        int64_t rows) {
+    float *lse = (float *)j->lse->data + (sample * z->heads + head) * z->time + t;
+    float total[VL];
+    for (int64_t r = 0; r < rows; r++) {
+        total[r % VL] = vf_sum(vf_load(f->sum + r * VL));
+        vf divisor = vf_set1(total[r % VL]);
+        for (int64_t i = 0; i < z->head; i += VL)
+            typed_store_n(j->y->data, type, at_y(z, sample, t + r, head) + i, vf_div(vf_load(f->y + r * z->width + i), divisor),
+                          z->head - i);
+        if (r % VL != VL - 1 && r != rows - 1) continue;
+        int64_t first = r / VL * VL;
+        int n = (int)(r - first) + 1;
+        vf_store_n(lse + first, vf_add(vf_load_n(f->max + first, n), vf_log(vf_load_n(total, n))), n);
+    }
+}
+
+// An item is a (sample, head) and FORWARD_ROWS queries; the last queries, which have most to do, come first.
+static void forward_item(void *ctx, int64_t item, int thread) {
+    const forward_job *j = ctx;
+    const sizes *z = &j->z;
+    int64_t pairs = z->samples * z->heads, blocks = (z->tiles + FORWARD_TILES - 1) / FORWARD_TILES;
+    int64_t sample = item % pairs / z->heads, head = item % z->heads;
+    int64_t first = (blocks - 1 - item / pairs) * FORWARD_TILES, end = least(first + FORWARD_TILES, z->tiles), t = first * TILE;
+    int64_t rows = least(end * TILE, z->time) - t;
+    forward_room f;
+    size_t bytes = (size_t)forward_layout(&f, z, NULL) * sizeof(float);
+    forward_layout(&f, z, pool_scratch(j->workers, thread, bytes));
+
+    load_qkv(z, f.q, j->qkv, sample, t, head, 0, rows);
+    memset(f.y, 0, (size_t)(rows * z->width) * sizeof(float));
+    memset(f.sum, 0, (size_t)(rows * VL) * sizeof(float));
+    for (int64_t r = 0; r < (end - first) * TILE; r++) f.max[r] = -__builtin_inff();
+    for (int64_t k = 0; k < end; k++) {
+        int64_t keys = rows_of_tile(z, k);
+        load_qkv(z, f.k, j->qkv, sample, k * TILE, head, 1, keys);
+        transpose_tile(f.kt, f.k, keys, z->width);
+        load_qkv(z, f.v, j->qkv, sample, k * TILE, head, 2, keys);
+        for (int64_t q = k > first ? k : first; q < end; q++)
+            forward_tile(z, &f, (q - first) * TILE, rows_of_tile(z, q), keys, q == k, sample, head, q * TILE, k * TILE);
+    }
+    BY_TYPE(z->type, forward_store, z, &f, j, sample, head, t, rows);
+}
+
+err_t KERNEL(attention_forward)(tensor *y, tensor *lse, const tensor *qkv, int heads, const dropout_key *drop, stream *s) {
+    forward_job j = {.z = sizes_of(qkv, heads, drop), .y = y, .lse = lse, .qkv = qkv, .workers = s->workers};
+    assert(y->type == j.z.type && tensor_count(y) * 3 == tensor_count(qkv));
+    assert(lse->type == FP32 && tensor_count(lse) == j.z.samples * j.z.heads * j.z.time);
+    forward_room f;
+    TRY(reserve(s, forward_layout(&f, &j.z, NULL), "attention_forward"));
+    int64_t blocks = (j.z.tiles + FORWARD_TILES - 1) / FORWARD_TILES;
+    pool_run(s->workers, j.z.samples * j.z.heads * blocks, forward_item, &j);
+    return ERR_OK;
+}
+
+// --- backward ------------------------------------------------------------------------------------------------------------------
+
+typedef struct backward_job {
+    sizes z;
+    tensor *dqkv, *delta;
+    const tensor *dy, *y, *lse, *qkv;
+    pool *workers;
+    int64_t rows;  // of q, dy and dq in scratch: the whole time, or one tile
+} backward_job;
+
+typedef struct backward_room {
+    float *q, *dy, *dq;                // (rows,width)
+    float *k, *kt, *v, *vt, *dk, *dv;  // (TILE,width), those with t (width,TILE)
+    float *p, *ds;                     // (TILE,TILE)
+} backward_room;
+
+static int64_t backward_layout(backward_room *w, const backward_job *j, float *base) {
+    room r = {base, 0};
+    int64_t tile = TILE * j->z.width, all = j->rows * j->z.width;
+    w->q = take(&r, all), w->dy = take(&r, all), w->dq = take(&r, all);
+    w->k = take(&r, tile), w->kt = take(&r, tile), w->v = take(&r, tile), w->vt = take(&r, tile);
+    w->dk = take(&r, tile), w->dv = take(&r, tile);
+    w->p = take(&r, TILE * TILE), w->ds = take(&r, TILE * TILE);
+    return r.used;
+}
+
+static backward_room backward_room_of(const backward_job *j, int thread) {
+    backward_room w;
+    size_t bytes = (size_t)backward_layout(&w, j, NULL) * sizeof(float);
+    backward_layout(&w, j, pool_scratch(j->workers, thread, bytes));
+    return w;
+}
+
+BODY void delta_rows(dtype type, const backward_job *j, int64_t sample, int64_t head, int64_t t, int64_t rows) {
+    const sizes *z = &j->z;
+    float *delta = (float *)j->delta->data + (sample * z->heads + head) * z->time + t;
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t at = at_y(z, sample, t + r, head);
+        vf sum[2] = {vf_zero(), vf_zero()};
+        for (int64_t i = 0; i < z->head; i += VL)
+            sum[i / VL % 2] = vf_fma(typed_load_n(j->dy->data, type, at + i, z->head - i),
+                                     typed_load_n(j->y->data, type, at + i, z->head - i), sum[i / VL % 2]);
+        delta[r] = vf_sum(vf_add(sum[0], sum[1]));
+    }
+}
+static void delta_item(void *ctx, int64_t item, int thread) {
+    (void)thread;
+    const backward_job *j = ctx;
+    const sizes *z = &j->z;
+    int64_t pair = item / z->tiles, tile = item % z->tiles;
+    BY_TYPE(z->type, delta_rows, j, pair / z->heads, pair % z->heads, tile * TILE, rows_of_tile(z, tile));
+}
+
+// Row r of a tile: p = exp(s - lse) and ds = p (dp - delta), where what dropout takes away leaves p for dv and dp for ds alike.
+VEC void row_gradient(const sizes *z, float *p, float *ds, float lse, float delta, const float *factor, int64_t r, bool diagonal) {
+    vf l = vf_set1(lse), e = vf_set1(delta);
+    int vecs = vecs_seen(r, diagonal);
+    for (int v = 0; v < vecs; v++) {
+        vf x = vf_exp(vf_sub(vf_load(p + v * VL), l)), g = vf_load(ds + v * VL), kept = x;
+        if (diagonal && v == vecs - 1) x = kept = vf_select(vm_first((int)(r % VL) + 1), x, vf_zero());
+        if (z->drop) kept = vf_mul(x, vf_load(factor + v * VL)), g = vf_mul(g, vf_load(factor + v * VL));
+        vf_store(p + v * VL, kept);
+        vf_store(ds + v * VL, vf_mul(x, vf_sub(g, e)));
+    }
+}
+
+// One tile of queries and one of keys: probabilities are made again, and what they give is added where want says.
+typedef enum want { WANT_DKDV = 1, WANT_DQ = 2 } want;
+static void backward_tile(const backward_job *j, const backward_room *w, int64_t from, int64_t sample, int64_t head, int64_t query,
+                          int64_t key, unsigned wanted) {
+    const sizes *z = &j->z;
+    int64_t rows = rows_of_tile(z, query), keys = rows_of_tile(z, key), t = query * TILE;
+    int64_t stat = (sample * z->heads + head) * z->time + t;
+    const float *lse = (const float *)j->lse->data + stat, *delta = (const float *)j->delta->data + stat;
+    const float *q = w->q + from * z->width, *dy = w->dy + from * z->width;
+    float factor[TILE];
+    bool diagonal = query == key;
+    scores_of_tile(z, w->p, q, w->kt, rows, keys, diagonal);
+    scores_of_tile(z, w->ds, dy, w->vt, rows, keys, diagonal);
+    for (int64_t r = 0; r < rows; r++) {
+        if (z->drop) keep_factors(z, factor, sample, head, t + r, key * TILE, diagonal);
+        row_gradient(z, w->p + r * TILE, w->ds + r * TILE, lse[r], delta[r], factor, r, diagonal);
+    }
+    if (wanted & WANT_DKDV) {
+        add_over_queries(z, w->dv, w->p, dy, rows, keys, diagonal);
+        add_over_queries(z, w->dk, w->ds, q, rows, keys, diagonal);
+    }
+    if (wanted & WANT_DQ) add_over_keys(z, w->dq + from * z->width, w->ds, w->k, rows, keys, diagonal);
+}
+
+static void load_queries(const backward_job *j, const backward_room *w, int64_t sample, int64_t head, int64_t t, int64_t rows) {
+    const sizes *z = &j->z;
+    load_qkv(z, w->q, j->qkv, sample, t, head, 0, rows);
+    load_rows(z->type, w->dy, z->width, j->dy->data, at_y(z, sample, t, head), z->channels, rows, z->head, 1);
+}
+
+static void load_keys(const backward_job *j, const backward_room *w, int64_t sample, int64_t head, int64_t tile) {
+    const sizes *z = &j->z;
+    int64_t keys = rows_of_tile(z, tile);
+    load_qkv(z, w->k, j->qkv, sample, tile * TILE, head, 1, keys);
+    load_qkv(z, w->v, j->qkv, sample, tile * TILE, head, 2, keys);
+    transpose_tile(w->kt, w->k, keys, z->width);
+    transpose_tile(w->vt, w->v, keys, z->width);
+}
+
+static void clear_keys(const sizes *z, const backward_room *w) {
+    memset(w->dk, 0, (size_t)(TILE * z->width) * sizeof(float));
+    memset(w->dv, 0, (size_t)(TILE * z->width) * sizeof(float));
+}
+
+static void store_keys(const backward_job *j, const backward_room *w, int64_t sample, int64_t head, int64_t tile) {
+    store_dqkv(&j->z, j->dqkv, w->dk, sample, tile * TILE, head, 1, rows_of_tile(&j->z, tile));
+    store_dqkv(&j->z, j->dqkv, w->dv, sample, tile * TILE, head, 2, rows_of_tile(&j->z, tile));
+}
+
+// One pass: an item is a (sample, head).
+static void backward_item(void *ctx, int64_t item, int thread) {
+    const backward_job *j = ctx;
+    const sizes *z = &j->z;
+    backward_room w = backward_room_of(j, thread);
+    int64_t sample = item / z->heads, head = item % z->heads;
+    load_queries(j, &w, sample, head, 0, z->time);
+    memset(w.dq, 0, (size_t)(z->time * z->width) * sizeof(float));
+    for (int64_t k = 0; k < z->tiles; k++) {
+        load_keys(j, &w, sample, head, k);
+        clear_keys(z, &w);
+        for (int64_t q = k; q < z->tiles; q++) backward_tile(j, &w, q * TILE, sample, head, q, k, WANT_DKDV | WANT_DQ);
+        store_keys(j, &w, sample, head, k);
+    }
+    store_dqkv(z, j->dqkv, w.dq, sample, 0, head, 0, z->time);
+}
+
+// Two passes: an item is a tile of one (sample, head), longest first.
+static void backward_keys_item(void *ctx, int64_t item, int thread) {
+    const backward_job *j = ctx;
+    const sizes *z = &j->z;
+    backward_room w = backward_room_of(j, thread);
+    int64_t pairs = z->samples * z->heads, sample = item % pairs / z->heads, head = item % z->heads, k = item / pairs;
+    load_keys(j, &w, sample, head, k);
+    clear_keys(z, &w);
+    for (int64_t q = k; q < z->tiles; q++) {
+        load_queries(j, &w, sample, head, q * TILE, rows_of_tile(z, q));
+        backward_tile(j, &w, 0, sample, head, q, k, WANT_DKDV);
+    }
+    store_keys(j, &w, sample, head, k);
+}
+
+static void backward_queries_item(void *ctx, int64_t item, int thread) {
+    const backward_job *j = ctx;
+    const sizes *z = &j->z;
+    backward_room w = backward_room_of(j, thread);
+    int64_t pairs = z->samples * z->heads, sample = item % pairs / z->heads, head = item % z->heads, q = z->tiles - 1 - item / pairs;
+    load_queries(j, &w, sample, head, q * TILE, rows_of_tile(z, q));
+    memset(w.dq, 0, (size_t)(TILE * z->width) * sizeof(float));
+    for (int64_t k = 0; k <= q; k++) {
+        load_keys(j, &w, sample, head, k);
+        backward_tile(j, &w, 0, sample, head, q, k, WANT_DQ);
+    }
+    store_dqkv(z, j->dqkv, w.dq, sample, q * TILE, head, 0, rows_of_tile(z, q));
+}
+
+err_t KERNEL(attention_backward)(tensor *dqkv, tensor *delta, const tensor *dy, const tensor *y, const tensor *lse,
+                                 const tensor *qkv, int heads, const dropout_key *drop, stream *s) {
+    backward_job j = {.z = sizes_of(qkv, heads, drop), .dqkv = dqkv, .delta = delta, .dy = dy, .y = y, .lse = lse, .qkv = qkv,
+                      .workers = s->workers};
+    int64_t pairs = j.z.samples * j.z.heads, threads = pool_threads(s->workers);
+    assert(dqkv->type == j.z.type && tensor_count(dqkv) == tensor_count(qkv));
+    assert(y->type == j.z.type && dy->type == j.z.type && tensor_count(y) * 3 == tensor_count(qkv) && tensor_count(dy) == tensor_count(y));
+    assert(lse->type == FP32 && delta->type == FP32);
+    assert(tensor_count(lse) == pairs * j.z.time && tensor_count(delta) == pairs * j.z.time);
+
+    // Products on the busiest thread: 5 for each of its pairs, or 7 for its share of all.
+    int64_t rounds = (pairs + threads - 1) / threads;
+    bool two_passes = j.z.tiles > 1 && 7 * pairs < 5 * rounds * threads;
+    j.rows = two_passes ? TILE : j.z.time;
+    backward_room w;
+    TRY(reserve(s, backward_layout(&w, &j, NULL), "attention_backward"));
+    pool_run(s->workers, pairs * j.z.tiles, delta_item, &j);
+    if (two_passes) {
+        pool_run(s->workers, pairs * j.z.tiles, backward_keys_item, &j);
+        pool_run(s->workers, pairs * j.z.tiles, backward_queries_item, &j);
+    } else {
+        pool_run(s->workers, pairs, backward_item, &j);
+    }
+    return ERR_OK;
+}

@@ -1,0 +1,137 @@
+// gpu/cpu/kernel/attention_tile.h: what attention is made of: rows become FP32 tiles, tiles are transposed and multiplied.
+//
+// One product serves all seven matrix products of attention: c[r][n] += sum over k of a[r,k] * b[k][n], where vectors run along n, the
+// rows of b and c lie in memory as they are, and a is read one element at a time along its rows or along its columns. Every element
+// of c is one chain of FMAs, k ascending, that starts from c (or from 0): how many rows and vectors are kept in registers at
+// a time is a matter of the machine and leaves no trace in the bits.
+#ifndef GPU_CPU_KERNEL_ATTENTION_TILE_H
+#define GPU_CPU_KERNEL_ATTENTION_TILE_H
+
+#include "gpu/cpu/kernel/typed.h"
+
+enum {
+    TILE = 64,          // queries or keys in a tile: part of the arithmetic, the same on every machine
+    STRIP = VL,         // rows of a tile on the diagonal that are cut at the same key
+    TILE_VECS = TILE / VL,
+};
+
+// Rows and vectors of c in registers. AVX-512 has 32 registers of one vector, AVX2 16 of half of one.
+#if defined(__AVX512F__)
+enum { BLOCK_ROWS = 8, BLOCK_VECS = 2 };
+#else
+enum { BLOCK_ROWS = 6, BLOCK_VECS = 1 };
+#endif
+
+// rows, vecs and by_column are constants wherever this is called, so that acc lives in registers.
+VEC void product_block(int rows, int vecs, bool by_column, float *c, int64_t ldc, const float *a, int64_t lda, const float *b,
+                       int64_t ldb, int64_t depth, bool from_zero) {
+    vf acc[BLOCK_ROWS][BLOCK_VECS];
+#pragma GCC unroll 8
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 2
+        for (int n = 0; n < vecs; n++) acc[r][n] = from_zero ? vf_zero() : vf_load(c + r * ldc + n * VL);
+    for (int64_t k = 0; k < depth; k++) {
+        vf y[BLOCK_VECS];
+#pragma GCC unroll 2
+        for (int n = 0; n < vecs; n++) y[n] = vf_load(b + k * ldb + n * VL);
+#pragma GCC unroll 8
+        for (int r = 0; r < rows; r++) {
+            vf x = vf_set1(by_column ? a[k * lda + r] : a[r * lda + k]);
+#pragma GCC unroll 2
+            for (int n = 0; n < vecs; n++) acc[r][n] = vf_fma(x, y[n], acc[r][n]);
+        }
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 2
+        for (int n = 0; n < vecs; n++) vf_store(c + r * ldc + n * VL, acc[r][n]);
+}
+
+// All rows of c, `vecs` vectors wide.
+VEC void product_column(int vecs, bool by_column, float *c, int64_t ldc, const float *a, int64_t lda, const float *b, int64_t ldb,
+                        int64_t rows, int64_t depth, bool from_zero) {
+    int64_t r = 0, step = by_column ? 1 : lda;
+    for (; r + BLOCK_ROWS <= rows; r += BLOCK_ROWS)
+        product_block(BLOCK_ROWS, vecs, by_column, c + r * ldc, ldc, a + r * step, lda, b, ldb, depth, from_zero);
+    c += r * ldc, a += r * step;
+#define PRODUCT_REST(n) \
+    case n: product_block(n, vecs, by_column, c, ldc, a, lda, b, ldb, depth, from_zero); break
+    switch (rows - r) {
+        PRODUCT_REST(1);
+        PRODUCT_REST(2);
+        PRODUCT_REST(3);
+        PRODUCT_REST(4);
+        PRODUCT_REST(5);
+#if defined(__AVX512F__)
+        PRODUCT_REST(6);
+        PRODUCT_REST(7);
+#endif
+    }
+#undef PRODUCT_REST
+}
+
+VEC void product_all(bool by_column, float *c, int64_t ldc, const float *a, int64_t lda, const float *b, int64_t ldb, int64_t rows,
+                     int64_t cols, int64_t depth, bool from_zero) {
+    int64_t n = 0;
+    for (; n + BLOCK_VECS * VL <= cols; n += BLOCK_VECS * VL)
+        product_column(BLOCK_VECS, by_column, c + n, ldc, a, lda, b + n, ldb, rows, depth, from_zero);
+    for (; n < cols; n += VL) product_column(1, by_column, c + n, ldc, a, lda, b + n, ldb, rows, depth, from_zero);
+}
+
+// c (rows,cols) = or += a (rows,depth) b (depth,cols), cols a multiple of VL.
+static void product(float *c, int64_t ldc, const float *a, int64_t lda, const float *b, int64_t ldb, int64_t rows, int64_t cols,
+                    int64_t depth, bool from_zero) {
+    product_all(false, c, ldc, a, lda, b, ldb, rows, cols, depth, from_zero);
+}
+
+// c (rows,cols) += a^T b, a (depth,rows).
+static void product_transposed(float *c, int64_t ldc, const float *a, int64_t lda, const float *b, int64_t ldb, int64_t rows,
+                               int64_t cols, int64_t depth) {
+    product_all(true, c, ldc, a, lda, b, ldb, rows, cols, depth, false);
+}
+
+// --- rows in and out -----------------------------------------------------------------------------------------------------------
+
+// n values from each of `rows` rows that lie `stride` elements apart, times `scale`, into rows of ld floats, ld a multiple of VL;
+// zeros behind the n-th.
+BODY void load_rows_of(dtype t, float *out, int64_t ld, const void *in, int64_t at, int64_t stride, int64_t rows, int64_t n,
+                       float scale) {
+    vf factor = vf_set1(scale);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t i = 0; i < ld; i += VL)
+            vf_store(out + r * ld + i, vf_mul(factor, typed_load_n(in, t, at + r * stride + i, n - i)));
+}
+static void load_rows(dtype t, float *out, int64_t ld, const void *in, int64_t at, int64_t stride, int64_t rows, int64_t n,
+                      float scale) {
+    BY_TYPE(t, load_rows_of, out, ld, in, at, stride, rows, n, scale);
+}
+
+BODY void store_rows_of(dtype t, void *out, int64_t at, int64_t stride, const float *in, int64_t ld, int64_t rows, int64_t n,
+                        float scale) {
+    vf factor = vf_set1(scale);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t i = 0; i < n; i += VL)
+            typed_store_n(out, t, at + r * stride + i, vf_mul(factor, vf_load(in + r * ld + i)), n - i);
+}
+static void store_rows(dtype t, void *out, int64_t at, int64_t stride, const float *in, int64_t ld, int64_t rows, int64_t n,
+                       float scale) {
+    BY_TYPE(t, store_rows_of, out, at, stride, in, ld, rows, n, scale);
+}
+
+// out (ld,TILE) = in^T, in (rows,ld); columns of zeros behind the last row, up to a multiple of VL. Four rows at a time: a 4 x 4
+// transposition in each group of four lanes brings elements of one column together, in groups that are written where they belong.
+static void transpose_tile(float *out, float *in, int64_t rows, int64_t ld) {
+    int64_t whole = (rows + VL - 1) / VL * VL;
+    memset(in + rows * ld, 0, (size_t)((whole - rows) * ld) * sizeof *in);
+    for (int64_t r = 0; r < whole; r += 4)
+        for (int64_t i = 0; i < ld; i += VL) {
+            vi x[4];
+            float group[4][VL];
+            for (int k = 0; k < 4; k++) x[k] = vf_bits(vf_load(in + (r + k) * ld + i));
+            vi_transpose4(x);
+            for (int k = 0; k < 4; k++) vf_store(group[k], vi_float_bits(x[k]));
+            for (int k = 0; k < VL; k++) memcpy(out + (i + k) * TILE + r, group[k % 4] + k / 4 * 4, 4 * sizeof *out);
+        }
+}
+
+#endif

@@ -1,0 +1,114 @@
+// gpu/cpu/kernel/elementwise.c: sums and conversions that look at each element once: add, cast, bias gradient, sum of squares.
+#include "gpu/cpu/kernel/kernel.h"
+#include "gpu/cpu/kernel/typed.h"
+
+// --- add ---------------------------------------------------------------------------------------------------------------------
+
+typedef struct add_job { dtype type; void *y; const void *a, *b; int64_t count; } add_job;
+
+BODY void add_slice(dtype t, const add_job *j, int64_t from, int64_t to) {
+    for (int64_t i = from; i < to; i += VL)
+        typed_store_n(j->y, t, i, vf_add(typed_load_n(j->a, t, i, to - i), typed_load_n(j->b, t, i, to - i)), to - i);
+}
+
+static void add_item(void *ctx, int64_t item, int thread) {
+    (void)thread;
+    const add_job *j = ctx;
+    BY_TYPE(j->type, add_slice, j, item * SLICE, slice_end(item, j->count));
+}
+
+// moves: 3 * sizeof(T) bytes an element; memory bound
+err_t KERNEL(add)(tensor *y, const tensor *a, const tensor *b, stream *s) {
+    add_job j = {y->type, y->data, a->data, b->data, tensor_count(y)};
+    assert(a->type == y->type && b->type == y->type && tensor_count(a) == j.count && tensor_count(b) == j.count);
+    pool_run(s->workers, slices(j.count), add_item, &j);
+    return ERR_OK;
+}
+
+// --- cast --------------------------------------------------------------------------------------------------------------------
+
+typedef struct cast_job { dtype to, from; void *y; const void *x; int64_t count; } cast_job;
+
+BODY void cast_pair(dtype from, dtype to, const cast_job *j, int64_t at, int64_t end) {
+    for (int64_t i = at; i < end; i += VL) typed_store_n(j->y, to, i, typed_load_n(j->x, from, i, end - i), end - i);
+}
+
+BODY void cast_slice(dtype to, const cast_job *j, int64_t at, int64_t end) { BY_TYPE(j->from, cast_pair, to, j, at, end); }
+
+static void cast_item(void *ctx, int64_t item, int thread) {
+    (void)thread;
+    const cast_job *j = ctx;
+    BY_TYPE(j->to, cast_slice, j, item * SLICE, slice_end(item, j->count));
+}
+
+err_t KERNEL(cast)(tensor *y, const tensor *x, stream *s) {
+    cast_job j = {y->type, x->type, y->data, x->data, tensor_count(y)};
+    assert(tensor_count(x) == j.count && j.to <= FP16 && j.from <= FP16);
+    pool_run(s->workers, slices(j.count), cast_item, &j);
+    return ERR_OK;
+}
+
+// --- bias gradient -----------------------------------------------------------------------------------------------------------
+
+enum { BIAS_VECTORS = 4, BIAS_COLUMNS = BIAS_VECTORS * VL };  // columns of an item: four running sums hide the latency of an addition
+
+typedef struct bias_job { dtype type; float *dbias; const void *dy; int64_t rows, columns; } bias_job;
+
+// `vectors` vectors of columns from c on, rows in order; the last vector has n of them.
+BODY void bias_columns(dtype t, const bias_job *j, int64_t c, int vectors, int64_t n) {
+    vf sum[BIAS_VECTORS];
+    for (int k = 0; k < vectors; k++) sum[k] = vf_zero();
+    for (int64_t r = 0; r < j->rows; r++)
+        for (int k = 0; k < vectors; k++)
+            sum[k] = vf_add(sum[k], typed_load_n(j->dy, t, r * j->columns + c + k * VL, k == vectors - 1 ? n : VL));
+    for (int k = 0; k < vectors; k++) {
+        int64_t at = c + k * VL, m = k == vectors - 1 ? n : VL;
+        typed_store_n(j->dbias, FP32, at, vf_add(typed_load_n(j->dbias, FP32, at, m), sum[k]), m);
+    }
+}
+
+BODY void bias_chunk(dtype t, const bias_job *j, int64_t c) {
+    if (c + BIAS_COLUMNS <= j->columns) bias_columns(t, j, c, BIAS_VECTORS, VL);
+    else
+        for (; c < j->columns; c += VL) bias_columns(t, j, c, 1, j->columns - c);
+}
+
+static void bias_item(void *ctx, int64_t item, int thread) {
+    (void)thread;
+    const bias_job *j = ctx;
+    BY_TYPE(j->type, bias_chunk, j, item * BIAS_COLUMNS);
+}
+
+// sums: each column from zero, row after row, then added once
+err_t KERNEL(bias_backward)(tensor *dbias, const tensor *dy, stream *s) {
+    int64_t columns = tensor_count(dbias), count = tensor_count(dy);
+    bias_job j = {dy->type, dbias->data, dy->data, count / columns, columns};
+    assert(dbias->type == FP32 && j.rows * columns == count);
+    pool_run(s->workers, (columns + BIAS_COLUMNS - 1) / BIAS_COLUMNS, bias_item, &j);
+    return ERR_OK;
+}
+
+// --- sum of squares ----------------------------------------------------------------------------------------------------------
+
+typedef struct squares_job { double *sums; const float *g; int64_t count; } squares_job;
+
+// The square of a float is exact in double, so only the additions round: eight running sums, then their tree.
+static void squares_item(void *ctx, int64_t item, int thread) {
+    (void)thread;
+    const squares_job *j = ctx;
+    const float *g = j->g + item * CHUNK;
+    int64_t n = j->count - item * CHUNK < CHUNK ? j->count - item * CHUNK : CHUNK, i = 0;
+    double sum[8] = {0};
+    for (; i + 8 <= n; i += 8)
+        for (int l = 0; l < 8; l++) sum[l] += (double)g[i + l] * (double)g[i + l];
+    for (; i < n; i++) sum[i % 8] += (double)g[i] * (double)g[i];
+    j->sums[item] = ((sum[0] + sum[4]) + (sum[2] + sum[6])) + ((sum[1] + sum[5]) + (sum[3] + sum[7]));
+}
+
+err_t KERNEL(sum_squares)(tensor *sums, const tensor *g, stream *s) {
+    squares_job j = {sums->data, g->data, tensor_count(g)};
+    int64_t chunks = (j.count + CHUNK - 1) / CHUNK;
+    assert(sums->type == FP64 && g->type == FP32 && tensor_count(sums) >= chunks);
+    pool_run(s->workers, chunks, squares_item, &j);
+    return ERR_OK;
+}

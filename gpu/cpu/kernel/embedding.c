@@ -1,0 +1,132 @@
+// gpu/cpu/kernel/embedding.c: rows of two tables, added. Backward turns a scatter, whose sums would depend on who comes first, into a gather:
+// positions are sorted by token (a counting sort keeps their order), then every vocabulary row sums its own.
+#include "gpu/cpu/kernel/kernel.h"
+#include "gpu/cpu/kernel/typed.h"
+
+enum {
+    WORDS = 64,     // vocabulary rows of an item in backward
+    TIMES = 16,     // positions of an item in backward
+    VECTORS = 4,    // vectors that are summed side by side, to hide the latency of an addition
+    COLUMNS = 128,  // channels of an item in backward, so that one very frequent token does not keep one thread busy
+};
+
+typedef struct embed_job {
+    dtype type;
+    void *x;
+    const int32_t *tokens;
+    const void *wte, *wpe;
+    int64_t positions, length, width, vocabulary;
+} embed_job;
+
+BODY void embed_rows(dtype t, const embed_job *j, int64_t from, int64_t to) {
+    for (int64_t p = from; p < to; p++) {
+        int64_t token = j->tokens[p];
+        assert(token >= 0 && token < j->vocabulary);
+        const void *word = typed_at(j->wte, t, token * j->width), *place = typed_at(j->wpe, t, p % j->length * j->width);
+        void *x = typed_at_mut(j->x, t, p * j->width);
+        for (int64_t i = 0; i < j->width; i += VL) {
+            int64_t n = j->width - i;
+            typed_store_n(x, t, i, vf_add(typed_load_n(word, t, i, n), typed_load_n(place, t, i, n)), n);
+        }
+    }
+}
+
+static void embed_item(void *ctx, int64_t item, int thread) {
+    (void)thread;
+    const embed_job *j = ctx;
+    int64_t rows = rows_per_item(j->width), from = item * rows, to = from + rows < j->positions ? from + rows : j->positions;
+    BY_TYPE(j->type, embed_rows, j, from, to);
+}
+
+err_t KERNEL(embedding_forward)(tensor *x, const tensor *tokens, const tensor *wte, const tensor *wpe, stream *s) {
+    embed_job j = {x->type, x->data, tokens->data, wte->data, wpe->data, tensor_count(tokens), tokens->size[1], wte->size[1], wte->size[0]};
+    assert(tokens->type == INT32 && tokens->dims == 2 && wte->type == x->type && wpe->type == x->type);
+    assert(tensor_count(x) == j.positions * j.width && wpe->size[1] == j.width && wpe->size[0] >= j.length);
+    int64_t rows = rows_per_item(j.width);
+    pool_run(s->workers, (j.positions + rows - 1) / rows, embed_item, &j);
+    return ERR_OK;
+}
+
+// --- backward ----------------------------------------------------------------------------------------------------------------
+
+typedef struct embed_back_job {
+    dtype type;
+    float *dwte, *dwpe;
+    const int32_t *order, *end;  // positions sorted by token; token v has order[end[v-1] .. end[v])
+    const void *dx;
+    int64_t samples, length, width, vocabulary, column_items;
+} embed_back_job;
+
+// out[c ..] += sum over k of dx[row(k)][c ..], `vectors` vectors, the last of n channels. row(k) is order[k], or k * stride + first.
+BODY void sum_rows(dtype t, const embed_back_job *j, float *out, const int32_t *order, int64_t first, int64_t stride, int64_t count,
+                   int64_t c, int vectors, int64_t n) {
+    vf sum[VECTORS];
+    for (int v = 0; v < vectors; v++) sum[v] = vf_zero();
+    for (int64_t k = 0; k < count; k++) {
+        int64_t row = order ? order[k] : first + k * stride;
+        for (int v = 0; v < vectors; v++)
+            sum[v] = vf_add(sum[v], typed_load_n(j->dx, t, row * j->width + c + v * VL, v == vectors - 1 ? n : VL));
+    }
+    for (int v = 0; v < vectors; v++) {
+        int64_t at = c + v * VL, m = v == vectors - 1 ? n : VL;
+        typed_store_n(out, FP32, at, vf_add(typed_load_n(out, FP32, at, m), sum[v]), m);
+    }
+}
+
+BODY void sum_columns(dtype t, const embed_back_job *j, float *out, const int32_t *order, int64_t first, int64_t stride,
+                      int64_t count, int64_t from, int64_t to) {
+    int64_t c = from;
+    for (; c + VECTORS * VL <= to; c += VECTORS * VL) sum_rows(t, j, out, order, first, stride, count, c, VECTORS, VL);
+    for (; c < to; c += VL) sum_rows(t, j, out, order, first, stride, count, c, 1, to - c);
+}
+
+BODY void words_block(dtype t, const embed_back_job *j, int64_t block, int64_t from, int64_t to) {
+    int64_t last = (block + 1) * WORDS < j->vocabulary ? (block + 1) * WORDS : j->vocabulary;
+    for (int64_t v = block * WORDS; v < last; v++) {
+        int32_t begin = v ? j->end[v - 1] : 0, count = j->end[v] - begin;
+        if (count) sum_columns(t, j, j->dwte + v * j->width, j->order + begin, 0, 0, count, from, to);
+    }
+}
+
+BODY void times_block(dtype t, const embed_back_job *j, int64_t block, int64_t from, int64_t to) {
+    int64_t last = (block + 1) * TIMES < j->length ? (block + 1) * TIMES : j->length;
+    for (int64_t i = block * TIMES; i < last; i++)
+        sum_columns(t, j, j->dwpe + i * j->width, NULL, i, j->length, j->samples, from, to);
+}
+
+static int64_t blocks_of(int64_t n, int64_t size) { return (n + size - 1) / size; }
+
+// Items: first the vocabulary's blocks times the column chunks, then those of the positions.
+static void embed_back_item(void *ctx, int64_t item, int thread) {
+    (void)thread;
+    const embed_back_job *j = ctx;
+    int64_t block = item / j->column_items, from = item % j->column_items * COLUMNS;
+    int64_t to = from + COLUMNS < j->width ? from + COLUMNS : j->width, words = blocks_of(j->vocabulary, WORDS);
+    if (block < words) BY_TYPE(j->type, words_block, j, block, from, to);
+    else BY_TYPE(j->type, times_block, j, block - words, from, to);
+}
+
+// Leaves order sorted by token, equal tokens in order of position, and end[v] the end of token v. end has vocabulary + 1 entries.
+static void sort_by_token(int32_t *order, int32_t *end, const int32_t *tokens, int64_t positions, int64_t vocabulary) {
+    memset(end, 0, (size_t)(vocabulary + 1) * sizeof *end);
+    for (int64_t p = 0; p < positions; p++) {
+        assert(tokens[p] >= 0 && tokens[p] < vocabulary);
+        end[tokens[p] + 1]++;
+    }
+    for (int64_t v = 0; v < vocabulary; v++) end[v + 1] += end[v];  // end[v] is now where v begins
+    for (int64_t p = 0; p < positions; p++) order[end[tokens[p]]++] = (int32_t)p;
+}
+
+// sums: each row from zero over its positions in order, then added once; so bits depend on tokens alone
+err_t KERNEL(embedding_backward)(tensor *dwte, tensor *dwpe, tensor *scratch, const tensor *dx, const tensor *tokens, stream *s) {
+    int64_t samples = tokens->size[0], length = tokens->size[1], positions = samples * length;
+    int64_t vocabulary = dwte->size[0], width = dwte->size[1];
+    assert(tokens->type == INT32 && tokens->dims == 2 && dwte->type == FP32 && dwpe->type == FP32 && positions <= INT32_MAX);
+    assert(scratch->type == INT32 && tensor_count(scratch) >= positions + vocabulary + 1);
+    assert(tensor_count(dx) == positions * width && dwpe->size[1] == width && dwpe->size[0] >= length);
+    int32_t *order = scratch->data, *end = order + positions;
+    sort_by_token(order, end, tokens->data, positions, vocabulary);
+    embed_back_job j = {dx->type, dwte->data, dwpe->data, order, end, dx->data, samples, length, width, vocabulary, blocks_of(width, COLUMNS)};
+    pool_run(s->workers, (blocks_of(vocabulary, WORDS) + blocks_of(length, TIMES)) * j.column_items, embed_back_item, &j);
+    return ERR_OK;
+}

@@ -1,0 +1,46 @@
+// gpu/cpu/kernel/gelu.c: x times how likely a normal variable is below x, tanh form (Hendrycks & Gimpel 2016). The function and its
+// derivative are in vmath.h, where the matrix product's epilogues find them too.
+#include "gpu/cpu/kernel/kernel.h"
+#include "gpu/cpu/kernel/typed.h"
+#include "gpu/cpu/kernel/vmath.h"
+
+typedef struct gelu_job { dtype type; void *out; const void *dy, *x; int64_t count; } gelu_job;
+
+BODY void forward_slice(dtype t, const gelu_job *j, int64_t from, int64_t to) {
+    for (int64_t i = from; i < to; i += VL) typed_store_n(j->out, t, i, vf_gelu(typed_load_n(j->x, t, i, to - i)), to - i);
+}
+
+BODY void backward_slice(dtype t, const gelu_job *j, int64_t from, int64_t to) {
+    for (int64_t i = from; i < to; i += VL) {
+        vf slope = vf_gelu_grad(typed_load_n(j->x, t, i, to - i));
+        typed_store_n(j->out, t, i, vf_mul(typed_load_n(j->dy, t, i, to - i), slope), to - i);
+    }
+}
+
+static void forward_item(void *ctx, int64_t item, int thread) {
+    (void)thread;
+    const gelu_job *j = ctx;
+    BY_TYPE(j->type, forward_slice, j, item * SLICE, slice_end(item, j->count));
+}
+
+static void backward_item(void *ctx, int64_t item, int thread) {
+    (void)thread;
+    const gelu_job *j = ctx;
+    BY_TYPE(j->type, backward_slice, j, item * SLICE, slice_end(item, j->count));
+}
+
+// alias: y == x allowed.  moves: 2 * sizeof(T) bytes an element; memory bound
+err_t KERNEL(gelu_forward)(tensor *y, const tensor *x, stream *s) {
+    gelu_job j = {x->type, y->data, NULL, x->data, tensor_count(x)};
+    assert(y->type == x->type && tensor_count(y) == j.count);
+    pool_run(s->workers, slices(j.count), forward_item, &j);
+    return ERR_OK;
+}
+
+// alias: dx == dy allowed.  moves: 3 * sizeof(T) bytes an element
+err_t KERNEL(gelu_backward)(tensor *dx, const tensor *dy, const tensor *x, stream *s) {
+    gelu_job j = {x->type, dx->data, dy->data, x->data, tensor_count(x)};
+    assert(dx->type == x->type && dy->type == x->type && tensor_count(dx) == j.count && tensor_count(dy) == j.count);
+    pool_run(s->workers, slices(j.count), backward_item, &j);
+    return ERR_OK;
+}

@@ -1,0 +1,99 @@
+// gpu/cpu/kernel/gemm_micro.h: the inner loop of the matrix product: a tile of outputs that lives in registers while k runs.
+//
+// Every output has one accumulator, and step k does acc[r][c] = fma(s[k][r], v[k][c], acc[r][c]): the chain that the specification in
+// matmul.c asks for, whatever the tile's shape. So the shape is free, and each vector width has the one that suits it:
+//
+//               tile (rows x columns)   registers of 32 or 16                       loads : FMAs per k
+//     AVX-512   8 x 48                  24 sums + 3 of v + 1 broadcast  of 32       11 : 24
+//     AVX2      6 x 16                  12 sums + 2 of v + 1 broadcast  of 16        8 : 12
+//     portable  4 x 16                  the compiler's business
+//
+// Two FMAs a cycle of four cycles' latency want 8 independent chains or more. The 8 x 48 tile needs 192 bytes of v for 12 cycles of FMA;
+// s, a panel of 8 rows, stays in L1 while v streams by from L2. Tiles at the edges have functions of their own with fewer rows
+// or vectors, so that a row costs a row.
+#ifndef GPU_CPU_KERNEL_GEMM_MICRO_H
+#define GPU_CPU_KERNEL_GEMM_MICRO_H
+
+#include "gpu/cpu/kernel/vec.h"
+
+#if defined(__AVX512F__)
+enum { MR = 8, NV = 3 };
+#define UNROLL_K _Pragma("GCC unroll 8")
+#elif defined(__AVX2__)
+enum { MR = 6, NV = 1 };
+#define UNROLL_K _Pragma("GCC unroll 8")
+#else
+enum { MR = 4, NV = 1 };
+#define UNROLL_K _Pragma("GCC unroll 1")
+#endif
+enum { NR = NV * VL };
+
+// c (rows, 16 * vecs) = sum over k < kc of s[k][r] * v[k][j], or with `add` c + that sum, one addition. s is packed [kc][MR], v [kc][NR].
+// `ahead` is what will be read soon: 64 bytes of it are asked for every 8 steps.
+typedef void (*micro_kernel)(int64_t kc, const float *s, const float *v, float *c, int64_t ldc, int add, const char *ahead);
+
+VEC void micro_step(int rows, int vecs, vf acc[MR][NV], const float *s, const float *v) {
+    vf b[NV];
+#pragma GCC unroll 4
+    for (int j = 0; j < vecs; j++) b[j] = vf_load(v + j * VL);
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; r++) {
+        vf a = vf_set1(s[r]);
+#pragma GCC unroll 4
+        for (int j = 0; j < vecs; j++) acc[r][j] = vf_fma(a, b[j], acc[r][j]);
+    }
+}
+
+VEC void micro_body(int rows, int vecs, int64_t kc, const float *s, const float *v, float *c, int64_t ldc, int add, const char *ahead) {
+    vf acc[MR][NV];
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; r++) {
+#pragma GCC unroll 4
+        for (int j = 0; j < vecs; j++) {
+            acc[r][j] = vf_zero();
+            if (add) __builtin_prefetch(c + r * ldc + j * VL, 1);
+        }
+    }
+    int64_t k = 0;
+    for (; k + 8 <= kc; k += 8, s += 8 * MR, v += 8 * NR, ahead += 64) {
+        __builtin_prefetch(ahead);
+        UNROLL_K
+        for (int i = 0; i < 8; i++) micro_step(rows, vecs, acc, s + i * MR, v + i * NR);
+    }
+    for (; k < kc; k++, s += MR, v += NR) micro_step(rows, vecs, acc, s, v);
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; r++) {
+#pragma GCC unroll 4
+        for (int j = 0; j < vecs; j++) {
+            float *at = c + r * ldc + j * VL;
+            vf_store(at, add ? vf_add(vf_load(at), acc[r][j]) : acc[r][j]);
+        }
+    }
+}
+
+#define MICRO(r, w)                                                                                                                 \
+    static void micro_##r##x##w(int64_t kc, const float *s, const float *v, float *c, int64_t ldc, int add, const char *ahead) {    \
+        micro_body(r, w, kc, s, v, c, ldc, add, ahead);                                                                             \
+    }
+#if defined(__AVX512F__)
+#define MICRO3(r) MICRO(r, 1) MICRO(r, 2) MICRO(r, 3)
+MICRO3(1) MICRO3(2) MICRO3(3) MICRO3(4) MICRO3(5) MICRO3(6) MICRO3(7) MICRO3(8)
+#define MICRO_ROW(r) {micro_##r##x1, micro_##r##x2, micro_##r##x3}
+static const micro_kernel micro[MR][NV] = {MICRO_ROW(1), MICRO_ROW(2), MICRO_ROW(3), MICRO_ROW(4),
+                                           MICRO_ROW(5), MICRO_ROW(6), MICRO_ROW(7), MICRO_ROW(8)};
+#undef MICRO3
+#else
+#define MICRO_ROW(r) {micro_##r##x1}
+MICRO(1, 1) MICRO(2, 1) MICRO(3, 1) MICRO(4, 1)
+#if defined(__AVX2__)
+MICRO(5, 1) MICRO(6, 1)
+static const micro_kernel micro[MR][NV] = {MICRO_ROW(1), MICRO_ROW(2), MICRO_ROW(3), MICRO_ROW(4), MICRO_ROW(5), MICRO_ROW(6)};
+#else
+static const micro_kernel micro[MR][NV] = {MICRO_ROW(1), MICRO_ROW(2), MICRO_ROW(3), MICRO_ROW(4)};
+#endif
+#endif
+#undef MICRO
+#undef UNROLL_K
+#undef MICRO_ROW
+
+#endif

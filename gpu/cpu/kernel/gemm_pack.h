@@ -1,0 +1,184 @@
+// gpu/cpu/kernel/gemm_pack.h: operands brought into the order in which the inner loop reads them.
+//
+// A panel is `width` rows of op(a), or columns of op(b), by kc steps of k, stored [k][width]: the inner loop then reads forward only.
+// Conversion from BF16 or FP16 and transposition happen here, once per element, and the inner loop knows of neither. Rows beyond
+// the matrix are zero in the panel: their products go to outputs that are not stored.
+#ifndef GPU_CPU_KERNEL_GEMM_PACK_H
+#define GPU_CPU_KERNEL_GEMM_PACK_H
+
+#include "gpu/cpu/kernel/gemm_micro.h"
+#include "gpu/cpu/kernel/typed.h"
+
+// An operand, seen as `count` rows or columns of K elements each. along_k: the K elements of one are neighbours in memory,
+// and `stride` leads to the next; else the rows are neighbours, and `stride` leads to the next k.
+typedef struct operand {
+    const void *data;
+    dtype type;
+    bool along_k;
+    int64_t stride, count;
+} operand;
+
+// --- 16 x 16 transposition ---------------------------------------------------------------------------------------------------
+
+#if defined(__AVX512F__)
+// Pairs of rows, then pairs of pairs within 128-bit lanes, then the lanes themselves: 64 shuffles.
+VEC void transpose16(vf x[16]) {
+    vf t[16];
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; i += 2) {
+        t[i] = _mm512_unpacklo_ps(x[i], x[i + 1]);
+        t[i + 1] = _mm512_unpackhi_ps(x[i], x[i + 1]);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; i += 4) {  // x[i + c]: column c of each lane, rows i .. i+3
+        x[i] = _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(t[i]), _mm512_castps_pd(t[i + 2])));
+        x[i + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(t[i]), _mm512_castps_pd(t[i + 2])));
+        x[i + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(t[i + 1]), _mm512_castps_pd(t[i + 3])));
+        x[i + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(t[i + 1]), _mm512_castps_pd(t[i + 3])));
+    }
+#pragma GCC unroll 16
+    for (int c = 0; c < 4; c++) {
+        vf a = _mm512_shuffle_f32x4(x[c], x[c + 4], 0x88), b = _mm512_shuffle_f32x4(x[c + 8], x[c + 12], 0x88);
+        vf d = _mm512_shuffle_f32x4(x[c], x[c + 4], 0xdd), e = _mm512_shuffle_f32x4(x[c + 8], x[c + 12], 0xdd);
+        t[c] = _mm512_shuffle_f32x4(a, b, 0x88);       // lane 0
+        t[c + 8] = _mm512_shuffle_f32x4(a, b, 0xdd);   // lane 2
+        t[c + 4] = _mm512_shuffle_f32x4(d, e, 0x88);   // lane 1
+        t[c + 12] = _mm512_shuffle_f32x4(d, e, 0xdd);  // lane 3
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; i++) x[i] = t[i];
+}
+#elif defined(__AVX2__)
+VEC void transpose8(__m256 x[8]) {
+    __m256 t[8];
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i += 2) {
+        t[i] = _mm256_unpacklo_ps(x[i], x[i + 1]);
+        t[i + 1] = _mm256_unpackhi_ps(x[i], x[i + 1]);
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i += 4) {
+        x[i] = _mm256_shuffle_ps(t[i], t[i + 2], 0x44);
+        x[i + 1] = _mm256_shuffle_ps(t[i], t[i + 2], 0xee);
+        x[i + 2] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0x44);
+        x[i + 3] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0xee);
+    }
+#pragma GCC unroll 8
+    for (int c = 0; c < 4; c++) {
+        t[c] = _mm256_permute2f128_ps(x[c], x[c + 4], 0x20);
+        t[c + 4] = _mm256_permute2f128_ps(x[c], x[c + 4], 0x31);
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++) x[i] = t[i];
+}
+VEC void transpose16(vf x[16]) {
+    __m256 q[4][8];  // the quarters
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++) q[0][i] = x[i].lo, q[1][i] = x[i].hi, q[2][i] = x[i + 8].lo, q[3][i] = x[i + 8].hi;
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) transpose8(q[i]);
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++) x[i] = (vf){q[0][i], q[2][i]}, x[i + 8] = (vf){q[1][i], q[3][i]};
+}
+#else
+VEC void transpose16(vf x[16]) {
+    for (int i = 0; i < 16; i++)
+        for (int j = 0; j < i; j++) {
+            float t = x[i].f[j];
+            x[i].f[j] = x[j].f[i];
+            x[j].f[i] = t;
+        }
+}
+#endif
+
+// The first `width` lanes, width <= 16 a constant.
+VEC void store_first(float *p, vf v, int width) {
+#if defined(__AVX512F__)
+    if (width == 8) {
+        _mm256_storeu_ps(p, _mm512_castps512_ps256(v));
+        return;
+    }
+#elif defined(__AVX2__)
+    if (width == 6) {  // two plain stores: a masked one is slow on some processors
+        _mm_storeu_ps(p, _mm256_castps256_ps128(v.lo));
+        _mm_storel_pi((__m64 *)(p + 4), _mm256_extractf128_ps(v.lo, 1));
+        return;
+    }
+#endif
+    if (width == VL) vf_store(p, v);
+    else vf_store_n(p, v, width);
+}
+
+// What will be packed soon, asked for into the L2: the pieces of rows are too short for the processor to guess the next one. The
+// address may lie behind the matrix; a prefetch of it does nothing.
+BODY void ask(const operand *o, dtype t, int64_t i) { __builtin_prefetch(typed_at(o->data, t, i), 0, 2); }
+
+enum { AHEAD = 24 };  // steps of k, where k goes down the rows
+
+// --- panels ------------------------------------------------------------------------------------------------------------------
+
+// One panel from K elements in a row: tiles of 16 rows by 16 k, transposed in registers.
+BODY void pack_along_k(dtype t, int width, float *dst, const operand *o, int64_t first, int64_t n, int64_t k0, int64_t kc) {
+    for (int64_t j = 0; j < width; j += VL) {
+        int w = width - j < VL ? (int)(width - j) : VL;
+        int rows = n - j < w ? (n > j ? (int)(n - j) : 0) : w;
+        int64_t at = (first + j) * o->stride + k0;
+        for (int64_t k = 0; k < kc; k += VL) {
+            vf x[16];
+            for (int i = 0; i < w; i++) ask(o, t, at + (i + w) * o->stride + k);  // the tile below, next in turn
+            if (rows == w && kc - k >= VL) {
+#pragma GCC unroll 16
+                for (int i = 0; i < VL; i++) x[i] = i < w ? typed_load(o->data, t, at + i * o->stride + k) : vf_zero();
+            } else {
+                for (int i = 0; i < VL; i++) x[i] = i < rows ? typed_load_n(o->data, t, at + i * o->stride + k, kc - k) : vf_zero();
+            }
+            transpose16(x);
+            float *out = dst + k * width + j;
+            if (kc - k >= VL) {
+#pragma GCC unroll 16
+                for (int i = 0; i < VL; i++) store_first(out + i * width, x[i], w);
+            } else {
+                for (int i = 0; i < kc - k; i++) store_first(out + i * width, x[i], w);
+            }
+        }
+    }
+}
+
+// All panels from rows that lie side by side: copies, k outermost, so that whole cache lines are read and each page is met once.
+BODY void pack_across_k(dtype t, int width, float *dst, const operand *o, int64_t first, int64_t n, int64_t k0, int64_t kc) {
+    int64_t at = k0 * o->stride + first;
+    for (int64_t k = 0; k < kc; k++, at += o->stride, dst += width) {
+        float *out = dst;
+        int64_t i = 0, line = 64 / (int64_t)dtype_bytes(t);
+        for (int64_t j = 0; j < n; j += line) ask(o, t, at + AHEAD * o->stride + j);
+        for (; i + width <= n; i += width, out += width * kc) {
+            if (t == FP32) memcpy(out, (const float *)o->data + at + i, (size_t)width * sizeof *out);
+            else {
+#pragma GCC unroll 4
+                for (int j = 0; j < width; j += VL)
+                    store_first(out + j, typed_load_n(o->data, t, at + i + j, width < VL ? n - i : VL), width < VL ? width : VL);
+            }
+        }
+        for (int j = 0; i < n && j < width; j += VL)  // the last panel, not full
+            store_first(out + j, n - i > j ? typed_load_n(o->data, t, at + i + j, n - i - j) : vf_zero(), width < VL ? width : VL);
+    }
+}
+
+// Rows first .. first+n-1 of the operand, k0 .. k0+kc-1, as ceil(n / width) panels, one behind the other.
+BODY void pack_typed(dtype t, int width, float *dst, const operand *o, int64_t first, int64_t n, int64_t k0, int64_t kc) {
+    if (o->along_k)
+        for (int64_t p = 0; p < n; p += width) pack_along_k(t, width, dst + p * kc, o, first + p, n - p, k0, kc);
+    else
+        for (int64_t p = 0, some = 64 / width * width; p < n; p += some)
+            pack_across_k(t, width, dst + p * kc, o, first + p, n - p < some ? n - p : some, k0, kc);
+}
+
+static void pack_s(float *dst, const operand *o, int64_t first, int64_t n, int64_t k0, int64_t kc) {
+    BY_TYPE(o->type, pack_typed, MR, dst, o, first, n, k0, kc);
+}
+
+static void pack_v(float *dst, const operand *o, int64_t first, int64_t n, int64_t k0, int64_t kc) {
+    BY_TYPE(o->type, pack_typed, NR, dst, o, first, n, k0, kc);
+}
+
+#endif

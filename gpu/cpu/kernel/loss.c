@@ -1,0 +1,120 @@
+// gpu/cpu/kernel/loss.c: softmax, cross entropy and their gradient in one visit per row. A row of logits is read for its maximum, then for
+// the sum of exponentials, then overwritten by its gradient; by the second time it is in the cache. Probabilities are never stored.
+#include "gpu/cpu/kernel/kernel.h"
+#include "gpu/cpu/kernel/typed.h"
+#include "gpu/cpu/kernel/vmath.h"
+
+typedef struct loss_job {
+    dtype type;
+    float *losses;
+    void *logits;
+    const int32_t *targets;
+    int64_t rows, width;
+    bool gradient;
+    float factor;  // of the gradient
+} loss_job;
+
+BODY float row_max(dtype t, const void *x, int64_t width) {
+    const vf least = vf_set1(-__builtin_inff());
+    vf a = least, b = least;
+    int64_t i = 0;
+    for (; i + 2 * VL <= width; i += 2 * VL) {
+        a = vf_max(typed_load(x, t, i), a);
+        b = vf_max(typed_load(x, t, i + VL), b);
+    }
+    for (; i < width; i += VL) {
+        int n = width - i < VL ? (int)(width - i) : VL;
+        a = vf_max(vf_select(vm_first(n), typed_load_n(x, t, i, n), least), a);
+    }
+    float lane[VL], most;
+    vf_store(lane, vf_max(a, b));
+    most = lane[0];
+    for (int l = 1; l < VL; l++) most = lane[l] > most ? lane[l] : most;
+    return most;
+}
+
+// Sum of e^(x - most): 32 interleaved sums and the tree.
+BODY float row_sum_exp(dtype t, const void *x, int64_t width, float most) {
+    const vf shift = vf_set1(most);
+    vf sum[2] = {vf_zero(), vf_zero()};
+    int64_t i = 0;
+    for (; i + 2 * VL <= width; i += 2 * VL)
+        for (int k = 0; k < 2; k++) sum[k] = vf_add(sum[k], vf_exp(vf_sub(typed_load(x, t, i + k * VL), shift)));
+    for (int k = 0; k < 2 && i < width; k++, i += VL) {
+        int n = width - i < VL ? (int)(width - i) : VL;
+        sum[k] = vf_add(sum[k], vf_select(vm_first(n), vf_exp(vf_sub(typed_load_n(x, t, i, n), shift)), vf_zero()));
+    }
+    return vf_sum(vf_add(sum[0], sum[1]));
+}
+
+// x = e^(x - most) * ratio, ratio = factor / sum.
+BODY void row_gradient(dtype t, void *x, int64_t width, float most, float ratio) {
+    const vf shift = vf_set1(most), r = vf_set1(ratio);
+    for (int64_t i = 0; i < width; i += VL)
+        typed_store_n(x, t, i, vf_mul(vf_exp(vf_sub(typed_load_n(x, t, i, width - i), shift)), r), width - i);
+}
+
+static float scalar(vf v) {
+    float lane[VL];
+    vf_store(lane, v);
+    return lane[0];
+}
+
+BODY void loss_row(dtype t, const loss_job *j, int64_t row) {
+    void *x = typed_at_mut(j->logits, t, row * j->width);
+    int32_t target = j->targets[row];
+    assert(target < j->width);
+    if (target < 0) {
+        j->losses[row] = 0;
+        if (j->gradient) memset(x, 0, (size_t)j->width * dtype_bytes(t));
+        return;
+    }
+    float most = row_max(t, x, j->width), sum = row_sum_exp(t, x, j->width, most);
+    float logit = typed_get(x, t, target);
+    j->losses[row] = (most - logit) + scalar(vf_log(vf_set1(sum)));
+    if (!j->gradient) return;
+    float ratio = j->factor / sum, p = scalar(vf_exp(vf_set1(logit - most))) * ratio;
+    row_gradient(t, x, j->width, most, ratio);
+    typed_set(x, t, target, p - j->factor);
+}
+
+BODY void loss_rows(dtype t, const loss_job *j, int64_t from, int64_t to) {
+    for (int64_t row = from; row < to; row++) loss_row(t, j, row);
+}
+
+static void loss_item(void *ctx, int64_t item, int thread) {
+    (void)thread;
+    const loss_job *j = ctx;
+    int64_t rows = rows_per_item(j->width), from = item * rows, to = from + rows < j->rows ? from + rows : j->rows;
+    BY_TYPE(j->type, loss_rows, j, from, to);
+}
+
+// moves: 2 * sizeof(T) bytes a logit, and two exponentials.  A row that holds a NaN or +inf gives NaN
+err_t KERNEL(cross_entropy)(tensor *losses, tensor *logits, const tensor *targets, const float *scale, const step_state *state,
+                            stream *s) {
+    int64_t rows = tensor_count(targets), count = tensor_count(logits);
+    loss_job j = {logits->type, losses->data, logits->data, targets->data, rows, count / rows, scale != NULL,
+                  scale ? *scale * state->loss_scale : 0};
+    assert(losses->type == FP32 && targets->type == INT32 && tensor_count(losses) == rows && rows * j.width == count);
+    int64_t per_item = rows_per_item(j.width);
+    pool_run(s->workers, (rows + per_item - 1) / per_item, loss_item, &j);
+    return ERR_OK;
+}
+
+typedef struct means_job { double *means; const float *losses; int64_t length; } means_job;
+
+static void means_item(void *ctx, int64_t item, int thread) {
+    (void)thread;
+    const means_job *j = ctx;
+    double sum = 0;
+    for (int64_t i = 0; i < j->length; i++) sum += (double)j->losses[item * j->length + i];
+    j->means[item] = sum / (double)j->length;
+}
+
+err_t KERNEL(loss_means)(tensor *means, const tensor *losses, stream *s) {
+    int64_t samples = tensor_count(means);
+    means_job j = {means->data, losses->data, tensor_count(losses) / samples};
+    assert(means->type == FP64 && losses->type == FP32 && samples * j.length == tensor_count(losses));
+    pool_run(s->workers, samples, means_item, &j);
+    return ERR_OK;
+}

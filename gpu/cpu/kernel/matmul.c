@@ -1,0 +1,264 @@
+// gpu/cpu/kernel/matmul.c: d = epilogue(op(a) op(b)), packed, blocked for the caches, and always in one order of summation.
+//
+// The specification. With x = op(a), y = op(b) as floats (BF16 and FP16 convert exactly) and KC = 384, element (m, n) is
+//
+//     for each block q of KC consecutive k (the last one may be shorter):
+//         p = +0;  for k in block q, ascending: p = fma(x[m][k], y[k][n], p)
+//         sum = p for the first block, else sum + p
+//     then the epilogue (finish_row below); with MATMUL_ACCUMULATE d = d + sum, once.
+//
+// Nothing else enters: not the number of threads, not the width of the vectors, not M, N or the element's place. KC is part of the
+// arithmetic of every run that was ever made and never changes; every other number in this file is about speed alone.
+//
+// The way (Goto & van de Geijn 2008, with the roles of the operands as the widest tile wants them): s = op(a) is packed into
+// panels of MR rows, v = op(b) into panels of NR columns (gemm_pack.h). Threads take tiles of d of about 256 x 192. A tile goes
+// through k in blocks of KC; for a block, a panel of s (12 KB) stays in L1 while the tile's panels of v (288 KB) come from L2; the
+// sums live in registers (gemm_micro.h). k is never divided between threads. An operand that several tiles need is packed once, for
+// all threads. One that is too large for the shared cache (the weights of the output head), or that meets few rows, is packed
+// block by block by the thread that is about to use it, while tiles are so long in the other direction that no other needs the block.
+#include "gpu/cpu/kernel/gemm_micro.h"
+#include "gpu/cpu/kernel/gemm_pack.h"
+#include "gpu/cpu/kernel/kernel.h"
+#include "gpu/cpu/kernel/vmath.h"
+
+enum {
+    KC = 384,                  // the specification's
+    NC = 192,                  // columns of v that are used from L2 together: a multiple of every NR
+    MC = 256,                  // rows of a large tile, about
+    LONG = 1280,               // the long side of a tile whose other operand is packed on the way
+    WIDE = 1536,               // columns that make tiles enough even if each is as high as d
+    SHARED = 4 << 20,          // floats of an operand that is packed as a whole
+    ITEMS = 24,                // tiles to aim at, so that threads end together
+};
+
+typedef struct gemm {
+    operand s, v;           // op(a), op(b)
+    int64_t m, n, k;
+    tensor *d, *pre;
+    const tensor *bias;
+    unsigned epilogue;
+    bool plain;             // d is FP32 and takes the sum as it is: the inner loop may write to it
+    int64_t k_step;         // k that is packed at a time, a multiple of KC unless it is all
+    int64_t k0, k1;         // ... now
+    float *packed_s, *packed_v;  // NULL: packed on the way
+    float *sums;            // (m,n) unfinished sums when k goes in several steps and d cannot hold them, or NULL
+    int64_t tile_m, tile_n, tiles_m, tiles;
+    size_t local_s, local_v, local_sums;  // floats of each thread's scratch
+    pool *workers;
+} gemm;
+
+static inline int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t round_up(int64_t x, int64_t unit) { return (x + unit - 1) / unit * unit; }
+
+// --- the epilogue ------------------------------------------------------------------------------------------------------------
+
+// Columns n .. n+count-1 of row m: sum (from a tile, plus what earlier blocks left, or NULL) -> d, through bias, GELU and the rest.
+BODY void finish_row(dtype t, const gemm *g, const float *tile, const float *earlier, int64_t m, int64_t n, int64_t count) {
+    tensor *d = g->d;
+    for (int64_t i = 0; i < count; i += VL) {
+        int64_t left = count - i, at = m * g->n + n + i;
+        vf x = vf_load(tile + i);
+        if (earlier) x = vf_add(left >= VL ? vf_load(earlier + i) : vf_load_n(earlier + i, (int)left), x);
+        if (g->epilogue & MATMUL_BIAS) x = vf_add(x, typed_load_n(g->bias->data, t, n + i, left));
+        if (g->epilogue & MATMUL_GELU) {
+            x = typed_round(t, x);
+            typed_store_n(g->pre->data, t, at, x, left);
+            x = vf_gelu(x);
+        }
+        if (g->epilogue & MATMUL_DGELU) x = vf_mul(typed_round(t, x), vf_gelu_grad(typed_load_n(g->pre->data, t, at, left)));
+        if (g->epilogue & MATMUL_ACCUMULATE) x = vf_add(typed_load_n(d->data, FP32, at, left), x);
+        if (d->type == FP32) typed_store_n(d->data, FP32, at, x, left);
+        else typed_store_n(d->data, t, at, x, left);
+    }
+}
+
+BODY void finish_typed(dtype t, const gemm *g, const float *tile, const float *earlier, int64_t ld, int64_t m, int64_t n, int64_t rows,
+                       int64_t cols) {
+    for (int64_t r = 0; r < rows; r++) finish_row(t, g, tile + r * NR, earlier ? earlier + r * ld : NULL, m + r, n, cols);
+}
+
+static void finish(const gemm *g, const float *tile, const float *earlier, int64_t ld, int64_t m, int64_t n, int64_t rows, int64_t cols) {
+    BY_TYPE(g->s.type, finish_typed, g, tile, earlier, ld, m, n, rows, cols);
+}
+
+// sums (=) or (+=) tile, for tiles whose last vector is not full.
+static void keep(float *sums, int64_t ld, const float *tile, bool add, int64_t rows, int64_t cols) {
+    for (int64_t r = 0; r < rows; r++, sums += ld, tile += NR)
+        for (int64_t j = 0; j < cols; j++) sums[j] = add ? sums[j] + tile[j] : tile[j];
+}
+
+// --- tiles -------------------------------------------------------------------------------------------------------------------
+
+// Where a thread works: a tile of d, and one block of k of it.
+typedef struct place {
+    const gemm *g;
+    float *sums;  // element (m, n) of the unfinished sums is sums[(m - m0) * ld + n - n0]
+    int64_t ld, m0, n0;
+    int64_t kc;
+    bool first, last;
+} place;
+
+// One tile of registers: rows x cols outputs at (m, n).
+static void register_tile(const place *w, const float *s, const float *v, int64_t m, int64_t n, int64_t rows, int64_t cols,
+                          const char *ahead) {
+    const gemm *g = w->g;
+    micro_kernel run = micro[rows - 1][(cols - 1) / VL];
+    float *sums = w->sums ? w->sums + (m - w->m0) * w->ld + n - w->n0 : NULL;
+    bool whole = cols % VL == 0;
+    if (whole && !w->last) {
+        run(w->kc, s, v, sums, w->ld, !w->first, ahead);
+    } else if (whole && g->plain && (w->first || sums == (float *)g->d->data + m * g->n + n)) {
+        float *d = (float *)g->d->data + m * g->n + n;
+        run(w->kc, s, v, d, g->n, !w->first || (g->epilogue & MATMUL_ACCUMULATE) != 0, ahead);
+    } else {
+        _Alignas(64) float tile[MR * NR];
+        run(w->kc, s, v, tile, NR, 0, ahead);
+        if (!w->last) keep(sums, w->ld, tile, !w->first, rows, cols);
+        else finish(g, tile, w->first ? NULL : sums, w->ld, m, n, rows, cols);
+    }
+}
+
+// One block of k for `rows` x `cols` outputs whose operands are packed: panels of s in turn, each against all panels of v.
+static void block(const place *w, const float *s, const float *v, int64_t m, int64_t n, int64_t rows, int64_t cols) {
+    for (int64_t i = 0; i < rows; i += MR, s += MR * w->kc) {
+        const char *ahead = (const char *)(s + MR * w->kc);  // the next panel of s, piece by piece
+        for (int64_t j = 0; j < cols; j += NR) {
+            register_tile(w, s, v + j * w->kc, m + i, n + j, min64(MR, rows - i), min64(NR, cols - j), ahead);
+            ahead += w->kc / 8 * 64;
+        }
+    }
+}
+
+static void tile_item(void *ctx, int64_t item, int thread) {
+    const gemm *g = ctx;
+    int64_t m0 = item % g->tiles_m * g->tile_m, n0 = item / g->tiles_m * g->tile_n;
+    int64_t rows = min64(g->tile_m, g->m - m0), cols = min64(g->tile_n, g->n - n0);
+    float *local = pool_scratch(g->workers, thread, (g->local_s + g->local_v + g->local_sums) * sizeof *local);
+    place w = {.g = g, .m0 = m0, .n0 = n0};
+    if (g->local_sums) w.sums = local + g->local_s + g->local_v, w.ld = g->tile_n;
+    else if (g->sums || g->d->type == FP32) w.sums = (g->sums ? g->sums : (float *)g->d->data) + m0 * g->n + n0, w.ld = g->n;
+    for (int64_t k = g->k0; k < g->k1; k += KC) {
+        w.kc = min64(KC, g->k1 - k);
+        w.first = k == 0;
+        w.last = k + w.kc == g->k;
+        const float *s = local;
+        if (g->packed_s) s = g->packed_s + (k - g->k0) * round_up(g->m, MR) + m0 * w.kc;
+        else pack_s(local, &g->s, m0, rows, k, w.kc);
+        for (int64_t j = 0; j < cols; j += NC) {
+            int64_t some = min64(NC, cols - j);
+            const float *v = local + g->local_s;
+            if (g->packed_v) v = g->packed_v + (k - g->k0) * round_up(g->n, NR) + (n0 + j) * w.kc;
+            else pack_v(local + g->local_s, &g->v, n0 + j, some, k, w.kc);
+            block(&w, s, v, m0, n0 + j, rows, some);
+        }
+    }
+}
+
+// --- packing for all -----------------------------------------------------------------------------------------------------------
+
+enum { PACK_S = 64 / MR * MR, PACK_V = NR < 48 ? 48 : NR };  // rows or columns of one item, by KC of k
+
+static int64_t pack_items(const gemm *g, const float *packed, int64_t count, int64_t unit) {
+    return packed ? (count + unit - 1) / unit * ((g->k1 - g->k0 + KC - 1) / KC) : 0;
+}
+
+static void pack_item(void *ctx, int64_t item, int thread) {
+    (void)thread;
+    const gemm *g = ctx;
+    int64_t s_items = pack_items(g, g->packed_s, g->m, PACK_S);
+    bool is_s = item < s_items;
+    if (!is_s) item -= s_items;
+    const operand *o = is_s ? &g->s : &g->v;
+    int64_t unit = is_s ? PACK_S : PACK_V, width = is_s ? MR : NR, groups = (o->count + unit - 1) / unit;
+    int64_t k = g->k0 + item / groups * KC, first = item % groups * unit, kc = min64(KC, g->k1 - k);
+    float *dst = (is_s ? g->packed_s : g->packed_v) + (k - g->k0) * round_up(o->count, width) + first * kc;
+    (is_s ? pack_s : pack_v)(dst, o, first, min64(unit, o->count - first), k, kc);
+}
+
+// --- the plan ----------------------------------------------------------------------------------------------------------------
+
+// The size, in whole panels, of the parts of `count` when none may be much larger than `most` and all are alike.
+static int64_t even(int64_t count, int64_t most, int64_t panel) {
+    int64_t parts = (count + most - 1) / most;
+    return round_up((count + parts - 1) / parts, panel);
+}
+
+// Which operand is packed whole, how far k goes at a time, and the size of the tiles. By shape alone.
+static void plan_tiles(gemm *g, bool *share_s, bool *share_v) {
+    int64_t big = g->m > g->n ? g->m : g->n, small = g->m + g->n - big;
+    g->k_step = g->k;
+    if (small * g->k > SHARED) {
+        int64_t step = SHARED / (SHARED / big >= 4 * KC ? big : small) / KC * KC;
+        g->k_step = step > KC ? step : KC;
+    }
+    bool fits = big * min64(g->k_step, g->k) <= SHARED;
+    *share_s = fits || g->m <= g->n;
+    *share_v = (fits && (g->m > LONG || g->n < WIDE)) || g->m > g->n;
+    int64_t rows = *share_v ? MC : LONG, cols = *share_s ? NC : LONG;
+    for (int turn = 0;; turn++) {  // halve until there are tiles enough, but not what saves the packing
+        g->tile_m = even(g->m, rows, MR);
+        g->tile_n = even(g->n, cols, NR);
+        g->tiles_m = (g->m + g->tile_m - 1) / g->tile_m;
+        g->tiles = g->tiles_m * ((g->n + g->tile_n - 1) / g->tile_n);
+        if (g->tiles >= ITEMS) break;
+        if (*share_v && rows > MC / 4) rows /= 2;
+        else if (*share_s && cols > (*share_v ? NC / 4 : NC / 2)) cols /= 2;
+        else break;
+    }
+}
+
+// Memory of the plan: what all threads share, and each thread's own.
+static err_t plan_memory(gemm *g, bool share_s, bool share_v) {
+    int64_t k = min64(g->k_step, g->k);
+    bool keeps = g->k > KC && !(g->d->type == FP32 && !(g->epilogue & MATMUL_ACCUMULATE));  // unfinished sums d cannot hold
+    size_t s = share_s ? (size_t)(round_up(g->m, MR) * k) : 0, v = share_v ? (size_t)(round_up(g->n, NR) * k) : 0;
+    size_t sums = keeps && g->k_step < g->k ? (size_t)(g->m * g->n) : 0;
+    s = (s + 15) & ~(size_t)15, v = (v + 15) & ~(size_t)15;
+    float *shared = pool_shared(g->workers, (s + v + sums + 1024) * sizeof *shared);  // read-ahead may look beyond
+    g->local_s = share_s ? 0 : (size_t)(g->tile_m * KC);
+    g->local_v = share_v ? 0 : (size_t)(NC * KC);
+    g->local_sums = keeps && !sums ? (size_t)(g->tile_m * g->tile_n) : 0;
+    size_t local = (g->local_s + g->local_v + g->local_sums) * sizeof *shared;
+    bool ok = shared != NULL;
+    for (int i = 0; ok && i < pool_threads(g->workers); i++) ok = pool_scratch(g->workers, i, local ? local : 64) != NULL;
+    if (!ok)
+        return err_set(ERR_INTERNAL, "matmul (%lld,%lld,%lld): no memory for %.1f MB of packed operands", (long long)g->m,
+                       (long long)g->n, (long long)g->k, (double)((s + v + sums) * sizeof *shared + local) / 1e6);
+    if (share_s) g->packed_s = shared;
+    if (share_v) g->packed_v = shared + s;
+    if (sums) g->sums = shared + s + v;
+    return ERR_OK;
+}
+
+static void check_shapes(const tensor *d, const tensor *pre, const tensor *a, bool ta, const tensor *b, bool tb, const tensor *bias,
+                         unsigned epilogue) {
+    (void)d, (void)pre, (void)a, (void)ta, (void)b, (void)tb, (void)bias, (void)epilogue;
+    assert(a->dims == 2 && b->dims == 2 && d->dims == 2 && a->type == b->type);
+    assert(a->type == FP32 || a->type == BF16 || a->type == FP16);
+    assert(d->size[0] == a->size[ta] && d->size[1] == b->size[!tb] && a->size[!ta] == b->size[tb]);
+    assert(d->type == a->type || (d->type == FP32 && !(epilogue & (MATMUL_GELU | MATMUL_DGELU))));
+    assert(!(epilogue & MATMUL_BIAS) || (bias->type == a->type && tensor_count(bias) == d->size[1]));
+    assert(!(epilogue & (MATMUL_GELU | MATMUL_DGELU)) || (pre->type == a->type && tensor_count(pre) == tensor_count(d)));
+    assert(!(epilogue & MATMUL_ACCUMULATE) || (d->type == FP32 && epilogue == MATMUL_ACCUMULATE));
+}
+
+// alias      none: d, pre, a, b and bias are apart
+// moves      each operand once or a few times; bound by FMA from about K = 128 on
+err_t KERNEL(matmul)(tensor *d, tensor *pre, const tensor *a, bool ta, const tensor *b, bool tb, const tensor *bias,
+                     unsigned epilogue, stream *st) {
+    check_shapes(d, pre, a, ta, b, tb, bias, epilogue);
+    gemm g = {.m = d->size[0], .n = d->size[1], .k = a->size[!ta], .d = d, .pre = pre, .bias = bias, .epilogue = epilogue,
+              .workers = st->workers, .plain = d->type == FP32 && !(epilogue & ~(unsigned)MATMUL_ACCUMULATE)};
+    g.s = (operand){a->data, a->type, !ta, a->size[1], g.m};
+    g.v = (operand){b->data, b->type, tb, b->size[1], g.n};
+    bool share_s, share_v;
+    plan_tiles(&g, &share_s, &share_v);
+    TRY(plan_memory(&g, share_s, share_v));
+    for (g.k0 = 0; g.k0 < g.k; g.k0 = g.k1) {
+        g.k1 = min64(g.k0 + g.k_step, g.k);
+        int64_t packs = pack_items(&g, g.packed_s, g.m, PACK_S) + pack_items(&g, g.packed_v, g.n, PACK_V);
+        pool_run(g.workers, packs, pack_item, &g);
+        pool_run(g.workers, g.tiles, tile_item, &g);
+    }
+    return ERR_OK;
+}

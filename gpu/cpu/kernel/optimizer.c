@@ -1,0 +1,98 @@
+// gpu/cpu/kernel/optimizer.c: whether a step counts, and what it does to the weights. Both read and write step_state where it lives, so
+// that on other devices no host has to be asked.
+#include "gpu/cpu/kernel/kernel.h"
+#include "gpu/cpu/kernel/typed.h"
+
+// The loss scale stays within what a half can hold and what a gradient in half precision could still use.
+#define SCALE_MOST 0x1p24f
+#define SCALE_LEAST 0x1p-14f
+
+// A step counts when the norm is finite. The scale that unscales this step's gradient is the one it was computed with; what is decided
+// here holds from the next step on.
+err_t KERNEL(step_decide)(step_state *state, const tensor *sums, const step_rules *r, stream *s) {
+    (void)s;
+    assert(sums->type == FP64);
+    const double *sum = sums->data;
+    int64_t n = tensor_count(sums);
+    double total = 0;
+    for (int64_t i = 0; i < n; i++) total += sum[i];
+    double scale = state->loss_scale, norm = __builtin_sqrt(total) / scale;
+    bool finite = norm <= 0x1.fffffffffffffp1023;  // false for NaN too
+    state->grad_norm = norm;
+    state->apply = finite;
+    state->grad_factor = 0;
+    if (!finite) {
+        state->skipped++;
+        state->good_steps = 0;
+        if (r->dynamic_scale && state->loss_scale > SCALE_LEAST) state->loss_scale *= 0.5f;
+        return ERR_OK;
+    }
+    double clip = r->grad_clip > 0 && norm > r->grad_clip ? r->grad_clip / norm : 1.0;
+    state->grad_factor = (float)(clip / scale);
+    state->adam_t++;
+    state->beta1_power *= r->beta1;
+    state->beta2_power *= r->beta2;
+    state->good_steps++;
+    if (r->dynamic_scale && state->good_steps >= r->scale_window) {
+        if (state->loss_scale < SCALE_MOST) state->loss_scale *= 2.0f;
+        state->good_steps = 0;
+    }
+    return ERR_OK;
+}
+
+typedef struct adamw_job {
+    dtype type;  // of w
+    void *w;
+    float *master, *m, *v;
+    const float *grad;
+    int64_t count;
+    float factor, keep, step, beta1, rest1, beta2, rest2, correct2, eps;
+} adamw_job;
+
+// The arithmetic, once: m and v decay and take in g; the weight decays, then moves against m' / (sqrt(v') + eps).
+BODY void adamw_slice(dtype t, const adamw_job *j, int64_t from, int64_t to) {
+    for (int64_t i = from; i < to; i += VL) {
+        int64_t n = to - i;
+        vf g = vf_mul(typed_load_n(j->grad, FP32, i, n), vf_set1(j->factor));
+        vf m = vf_fma(vf_set1(j->beta1), typed_load_n(j->m, FP32, i, n), vf_mul(vf_set1(j->rest1), g));
+        vf v = vf_fma(vf_set1(j->beta2), typed_load_n(j->v, FP32, i, n), vf_mul(vf_set1(j->rest2), vf_mul(g, g)));
+        vf kept = vf_mul(typed_load_n(j->master, FP32, i, n), vf_set1(j->keep));
+        vf size = vf_div(m, vf_fma(vf_sqrt(v), vf_set1(j->correct2), vf_set1(j->eps)));
+        vf master = vf_fnma(vf_set1(j->step), size, kept);
+        typed_store_n(j->m, FP32, i, m, n);
+        typed_store_n(j->v, FP32, i, v, n);
+        typed_store_n(j->master, FP32, i, master, n);
+        if (j->w) typed_store_n(j->w, t, i, master, n);
+    }
+}
+
+static void adamw_item(void *ctx, int64_t item, int thread) {
+    (void)thread;
+    const adamw_job *j = ctx;
+    BY_TYPE(j->type, adamw_slice, j, item * SLICE, slice_end(item, j->count));
+}
+
+// The constants of a step are computed in double and rounded once: step = lr / (1 - beta1^t), and the factor 1 / sqrt(1 - beta2^t) that
+// makes sqrt(v') of sqrt(v).  moves: 28 + sizeof(T) bytes a weight; memory bound
+err_t KERNEL(adamw)(tensor *w, tensor *master, tensor *m, tensor *v, const tensor *grad, const step_state *state,
+                    const adamw_rules *r, stream *s) {
+    int64_t count = tensor_count(master);
+    assert(master->type == FP32 && m->type == FP32 && v->type == FP32 && grad->type == FP32);
+    assert(tensor_count(m) == count && tensor_count(v) == count && tensor_count(grad) == count);
+    assert(!w || tensor_count(w) == count);
+    if (!state->apply) return ERR_OK;
+    double lr = state->lr;
+    adamw_job j = {
+        .type = w ? w->type : FP32, .w = w ? w->data : NULL,
+        .master = master->data, .m = m->data, .v = v->data, .grad = grad->data, .count = count,
+        .factor = state->grad_factor,
+        .keep = (float)(1 - lr * r->weight_decay),
+        .step = (float)(lr / (1 - state->beta1_power)),
+        .beta1 = (float)r->beta1, .rest1 = (float)(1 - r->beta1),
+        .beta2 = (float)r->beta2, .rest2 = (float)(1 - r->beta2),
+        .correct2 = (float)(1 / __builtin_sqrt(1 - state->beta2_power)),
+        .eps = (float)r->eps,
+    };
+    pool_run(s->workers, slices(count), adamw_item, &j);
+    return ERR_OK;
+}
