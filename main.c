@@ -1,0 +1,173 @@
+// main.c: verbs, signal handlers, exit codes. Only this file prints errors and ends the process.
+#include "base/version.h"
+#include "trainer/config.h"
+#include "trainer/train.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char help[] =
+    "lockstep: trains neural networks from one INI file, the same bits every time\n"
+    "\n"
+    "  lockstep CONFIG.ini...            train (or continue) the run that the files describe; later files override\n"
+    "  lockstep train CONFIG.ini...      the same\n"
+    "  lockstep check CONFIG.ini...      check settings, device and every checksum of the data; train nothing\n"
+    "  lockstep config [CONFIG.ini...]   print every setting, its value and where it came from\n"
+    "  lockstep pack CONFIG.ini...       turn text into sharded datasets, as [pack] says\n"
+    "  lockstep eval CONFIG.ini...       loss over the validation data    [--ckpt DIR]\n"
+    "  lockstep sample CONFIG.ini...     let the model write              [--ckpt DIR] [--prompt TEXT]\n"
+    "  lockstep hash CKPT_DIR...         fingerprints of weights and of the whole state, after checking every digest\n"
+    "  lockstep bench CONFIG.ini...      time training steps on made-up tokens [--steps N]\n"
+    "  lockstep version\n"
+    "\n"
+    "--ckpt is the run's best checkpoint, or its newest, when not given. SIGTERM or Ctrl-C: finish the step, save, exit\n"
+    "75; the same command continues. A second one: leave at once; the newest checkpoint stands.\n"
+    "Exit codes: 0 done, 64 usage, 65 bad data, 69 unavailable, 70 internal, 74 I/O, 75 interrupted, 78 settings.\n";
+
+// --- signals -----------------------------------------------------------------------------------------------------------------
+
+static volatile sig_atomic_t stop_requested;  // a signal handler has no other way to tell
+
+static void on_stop(int signal) {
+    (void)signal;
+    if (stop_requested) _exit(ERR_INTERRUPTED);
+    stop_requested = 1;
+}
+
+static void catch_signals(void) {
+    struct sigaction on = {.sa_handler = on_stop, .sa_flags = SA_RESTART}, ignore = {.sa_handler = SIG_IGN};
+    sigaction(SIGTERM, &on, NULL);
+    sigaction(SIGINT, &on, NULL);
+    sigaction(SIGPIPE, &ignore, NULL);  // a reader that went away must not end a run
+}
+
+// --- command line ------------------------------------------------------------------------------------------------------------
+
+typedef struct arguments {
+    const char *files[CONFIG_FILES_MAX];
+    int count;
+    const char *ckpt, *prompt;
+    int64_t steps;
+} arguments;
+
+static err_t parse_steps(const char *text, int64_t *steps) {
+    char *end;
+    long n = strtol(text, &end, 10);
+    if (*text == 0 || *end || n < 1 || n > 1000000) return err_set(ERR_USAGE, "--steps %s: expected a number from 1 to 1000000", text);
+    *steps = n;
+    return ERR_OK;
+}
+
+// `allowed` names the options of the verb, each with a space behind it.
+static err_t parse(int argc, char **argv, const char *allowed, arguments *a) {
+    *a = (arguments){.steps = 20};
+    for (int i = 0; i < argc; i++) {
+        char word[32];
+        snprintf(word, sizeof word, "%s ", argv[i]);
+        if (strncmp(argv[i], "--", 2) != 0) {
+            if (a->count == CONFIG_FILES_MAX) return err_set(ERR_USAGE, "more than %d files", CONFIG_FILES_MAX);
+            a->files[a->count++] = argv[i];
+            continue;
+        }
+        if (!strstr(allowed, word)) return err_set(ERR_USAGE, "%s: no such option here; `lockstep --help` lists them", argv[i]);
+        if (i + 1 == argc) return err_set(ERR_USAGE, "%s: expected a value behind it", argv[i]);
+        const char *value = argv[++i];
+        if (strcmp(word, "--ckpt ") == 0) a->ckpt = value;
+        else if (strcmp(word, "--prompt ") == 0) a->prompt = value;
+        else TRY(parse_steps(value, &a->steps));
+    }
+    return ERR_OK;
+}
+
+// --- verbs -------------------------------------------------------------------------------------------------------------------
+
+static err_t do_train(const config *c, const arguments *a) {
+    (void)a;
+    catch_signals();
+    return train(c, &stop_requested);
+}
+
+static err_t do_config(const config *c, const arguments *a) {
+    if (a->count) config_print(c, stdout);
+    else config_print_defaults(stdout);
+    return ERR_OK;
+}
+
+static err_t do_check(const config *c, const arguments *a) { (void)a; return verb_check(c, stdout); }
+static err_t do_pack(const config *c, const arguments *a) { (void)a; return verb_pack(c, stdout); }
+static err_t do_eval(const config *c, const arguments *a) { return verb_eval(c, a->ckpt, stdout); }
+static err_t do_sample(const config *c, const arguments *a) { return verb_sample(c, a->ckpt, a->prompt, stdout); }
+static err_t do_bench(const config *c, const arguments *a) { return verb_bench(c, a->steps, stdout); }
+
+typedef struct verb {
+    const char *name, *options;
+    int least_files;
+    err_t (*run)(const config *c, const arguments *a);
+} verb;
+
+static const verb verbs[] = {
+    {"train", "", 1, do_train},
+    {"check", "", 1, do_check},
+    {"config", "", 0, do_config},
+    {"pack", "", 1, do_pack},
+    {"eval", "--ckpt ", 1, do_eval},
+    {"sample", "--ckpt --prompt ", 1, do_sample},
+    {"bench", "--steps ", 1, do_bench},
+};
+
+static err_t run_verb(const verb *v, int argc, char **argv) {
+    arguments a;
+    TRY(parse(argc, argv, v->options, &a));
+    if (a.count < v->least_files) return err_set(ERR_USAGE, "lockstep %s: expected an INI file, e.g. lockstep %s config.ini", v->name, v->name);
+    config *c = calloc(1, sizeof *c);
+    if (!c) return err_set(ERR_INTERNAL, "no memory for the settings");
+    err_t rc = config_load(c, a.files, a.count);
+    if (rc == ERR_OK) rc = v->run(c, &a);
+    free(c);
+    return rc;
+}
+
+static err_t hash_all(int argc, char **argv) {
+    if (argc == 0) return err_set(ERR_USAGE, "lockstep hash: expected a checkpoint directory, e.g. runs/default/best");
+    for (int i = 0; i < argc; i++) TRY(verb_hash(argv[i], stdout));
+    return ERR_OK;
+}
+
+static bool is_config(const char *word) {
+    size_t n = strlen(word);
+    return strchr(word, '/') || (n > 4 && strcmp(word + n - 4, ".ini") == 0);
+}
+
+static err_t dispatch(int argc, char **argv) {
+    if (argc < 2) return err_set(ERR_USAGE, "expected a verb or an INI file");
+    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
+        if (strcmp(argv[1], verbs[i].name) == 0) return run_verb(&verbs[i], argc - 2, argv + 2);
+    if (strcmp(argv[1], "hash") == 0) return hash_all(argc - 2, argv + 2);
+    if (is_config(argv[1])) return run_verb(&verbs[0], argc - 1, argv + 1);
+    return err_set(ERR_USAGE, "%s: no such verb, and not an .ini file", argv[1]);
+}
+
+static void print_error(err_t rc) {
+    const err_record *e = err_last();
+    fprintf(stderr, "lockstep: %s\n", e->text);
+    if (rc == ERR_USAGE) fputs("`lockstep --help` shows what there is.\n", stderr);
+    if (rc != ERR_INTERNAL) return;  // the way here helps nobody else
+    for (int i = 0; i < e->depth; i++) fprintf(stderr, "  %s:%d %s\n", e->trail[i].file, e->trail[i].line, e->trail[i].func);
+}
+
+int main(int argc, char **argv) {
+    if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0)) {
+        fputs(help, stdout);
+        return 0;
+    }
+    if (argc == 2 && (strcmp(argv[1], "version") == 0 || strcmp(argv[1], "--version") == 0)) {
+        printf("lockstep %s\n", version_text());
+        return 0;
+    }
+    err_t rc = dispatch(argc, argv);
+    if (fflush(stdout) != 0 && rc == ERR_OK) rc = err_set(ERR_IO, "standard output: could not be written");
+    if (rc != ERR_OK) print_error(rc);
+    return rc;
+}

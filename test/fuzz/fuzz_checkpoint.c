@@ -1,0 +1,188 @@
+// test/fuzz/fuzz_checkpoint.c: any bytes at all as a checkpoint's files. The first byte picks the target: a safetensors file (opened and read),
+// or the manifest of a small valid checkpoint (loaded, peeked at, hashed and resumed), as it is or behind a digest made to fit, since
+// hardly any mutation would get past the real one. The answer is a whole state, ERR_DATA, or ERR_CONFIG for a state of another run.
+#include "base/io.h"
+#include "model/safetensors.h"
+#include "trainer/checkpoint.h"
+
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int lockstep_fuzz_seeds(void (*seed)(void *ctx, const uint8_t *bytes, size_t n), void *ctx);
+
+enum { TARGET_FILE, TARGET_MANIFEST, TARGET_DIGESTED, TARGETS };
+
+static void expect(bool truth) {
+    if (!truth) abort();
+}
+
+// --- safetensors -----------------------------------------------------------------------------------------------------------------
+
+static void read_all(const st_file *f) {
+    int64_t at = f->count ? f->tensors[0].offset : f->file_bytes;
+    for (int i = 0; i < f->count; i++) {
+        const st_tensor *t = &f->tensors[i];
+        expect(t->offset == at && st_find(f, t->name) != NULL);
+        at += t->bytes;
+        char *raw = malloc((size_t)t->bytes + 1);
+        float *x = malloc(2 * (size_t)t->bytes + 4);  // the smallest element has two bytes
+        expect(raw && x && st_read(f, t, raw) == ERR_OK);
+        expect(st_read_f32(f, t, x) == (t->type == ST_I64 ? ERR_DATA : ERR_OK));
+        free(raw), free(x);
+    }
+    expect(at == f->file_bytes);
+}
+
+static void try_file(const uint8_t *data, size_t size) {
+    char path[64];
+    st_file f;
+    int fd = memfd_create("tensors", MFD_CLOEXEC);
+    if (fd < 0) return;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    if (write(fd, data, size) == (ssize_t)size) {
+        err_t rc = st_open(&f, path);
+        expect(rc == ERR_OK || (rc == ERR_DATA && strstr(err_last()->text, path)));
+        if (rc == ERR_OK) read_all(&f), st_close(&f);
+    }
+    close(fd);
+}
+
+// --- a checkpoint ------------------------------------------------------------------------------------------------------------------
+
+typedef struct world {
+    char dir[256], ckpt[300], manifest[320];
+    int fd;  // of the shared world's manifest.json, an unnamed file in memory: no disk is waited for
+    float data[3][8];
+    ckpt_tensor tensor[3][2];
+    ckpt_state s;
+} world;
+
+static void init(world *w) {
+    for (int g = 0; g < 3; g++) {
+        w->tensor[g][0] = (ckpt_tensor){.name = "wte", .dims = 2, .size = {2, 3}, .data = w->data[g]};
+        w->tensor[g][1] = (ckpt_tensor){.name = "bias", .dims = 1, .size = {2}, .data = w->data[g] + 6};
+    }
+    w->s = (ckpt_state){.params = 2, .master = w->tensor[0], .m = w->tensor[1], .v = w->tensor[2], .keys = 1, .data_hash = "0011223344556677"};
+    w->s.key[0] = (ckpt_key){"batch.global", "24"};
+    w->s.at = (ckpt_counters){.step = 3, .adam_t = 3, .loss_scale = 1, .best_loss = 2.5};
+}
+
+static bool make(world *w) {
+    const char *base = getenv("TMPDIR");
+    snprintf(w->dir, sizeof w->dir, "%s/fuzz-ckpt-XXXXXX", base ? base : "/tmp");
+    init(w);
+    if (!mkdtemp(w->dir) || ckpt_save(w->dir, &w->s, 1, NULL) != ERR_OK) return false;
+    snprintf(w->ckpt, sizeof w->ckpt, "%s/ckpt/step-00000003", w->dir);
+    snprintf(w->manifest, sizeof w->manifest, "%s/manifest.json", w->ckpt);
+    return true;
+}
+
+// Made by the first input that needs it, removed at exit.
+static world *shared;
+
+static void drop(void) {
+    close(shared->fd);
+    io_remove_tree(shared->dir);
+    free(shared);
+}
+
+static world *get(void) {
+    if (shared) return shared;
+    world *w = calloc(1, sizeof *w);
+    char target[64];
+    expect(w && make(w));
+    w->fd = memfd_create("manifest", MFD_CLOEXEC);
+    snprintf(target, sizeof target, "/proc/self/fd/%d", w->fd);
+    expect(w->fd >= 0 && unlink(w->manifest) == 0 && symlink(target, w->manifest) == 0);
+    shared = w;
+    atexit(drop);
+    return w;
+}
+
+static void count(void *ctx, const char *text) {
+    expect(text[0] != 0);
+    ++*(int *)ctx;
+}
+
+static void ask(world *w) {
+    char hash[17], state_hash[17];
+    bool found;
+    int complaints = 0;
+    ckpt_state *seen = malloc(sizeof *seen);
+    expect(seen != NULL);
+    init(w);
+    err_t peek = ckpt_peek(w->ckpt, seen), whole = ckpt_hash_dir(w->ckpt, hash, state_hash), load = ckpt_load(w->ckpt, &w->s, true);
+    expect(peek == ERR_OK || peek == ERR_DATA || peek == ERR_CONFIG);
+    expect(whole == ERR_OK || whole == ERR_DATA || whole == ERR_CONFIG);
+    expect(load == ERR_OK || load == ERR_DATA || load == ERR_CONFIG);
+    expect(peek == ERR_OK || (whole == peek && load == peek));
+    if (whole == ERR_OK) expect(strlen(hash) == 16 && strlen(state_hash) == 16);
+    if (peek == ERR_OK) expect(seen->keys <= CKPT_KEYS_MAX && seen->at.step >= 0);
+    err_t resume = ckpt_resume(w->dir, &w->s, &found, count, &complaints);
+    expect(resume == ERR_OK || resume == ERR_DATA || resume == ERR_CONFIG);
+    expect(found == (resume == ERR_OK) && complaints == (resume == ERR_DATA));
+    free(seen);
+}
+
+static void try_manifest(const uint8_t *data, size_t size) {
+    world *w = get();
+    expect(ftruncate(w->fd, 0) == 0 && pwrite(w->fd, data, size, 0) == (ssize_t)size);
+    ask(w);
+}
+
+// Everything before the digest is the input's.
+static void try_digested(const uint8_t *data, size_t size) {
+    uint8_t d[32];
+    char hex[65], *text = malloc(size + 200);
+    expect(text != NULL);
+    memcpy(text, data, size);
+    crypto_generichash(d, sizeof d, data, size, NULL, 0);
+    int tail = sprintf(text + size, ",\n \"digest\": \"%s\"\n}\n", sodium_bin2hex(hex, sizeof hex, d, sizeof d));
+    try_manifest((uint8_t *)text, size + (size_t)tail);
+    free(text);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    if (size == 0) return 0;
+    switch (data[0] % TARGETS) {
+    case TARGET_FILE: try_file(data + 1, size - 1); break;
+    case TARGET_MANIFEST: try_manifest(data + 1, size - 1); break;
+    default: try_digested(data + 1, size - 1); break;
+    }
+    return 0;
+}
+
+// --- seeds: a valid file for each target -----------------------------------------------------------------------------------------------
+
+static bool seed_file(const char *path, uint8_t target, size_t cut, void (*seed)(void *, const uint8_t *, size_t), void *ctx) {
+    char *text;
+    size_t n;
+    if (io_read_file(path, 1 << 20, &text, &n) != ERR_OK) return false;
+    uint8_t *bytes = malloc(n + 1);
+    if (bytes) {
+        bytes[0] = target;
+        memcpy(bytes + 1, text, n);
+        seed(ctx, bytes, n + 1 - cut);
+    }
+    free(bytes);
+    free(text);
+    return bytes != NULL;
+}
+
+int lockstep_fuzz_seeds(void (*seed)(void *ctx, const uint8_t *bytes, size_t n), void *ctx) {
+    world *w = calloc(1, sizeof *w);
+    const size_t tail = strlen(",\n \"digest\": \"\"\n}\n") + 64;
+    bool made = w && make(w);
+    char model[IO_PATH] = "";
+    if (made) snprintf(model, sizeof model, "%s/model.safetensors", w->ckpt);
+    made = made && seed_file(model, TARGET_FILE, 0, seed, ctx) && seed_file(w->manifest, TARGET_MANIFEST, 0, seed, ctx) &&
+           seed_file(w->manifest, TARGET_DIGESTED, tail, seed, ctx);
+    if (w) io_remove_tree(w->dir);
+    free(w);
+    return made ? 0 : -1;
+}

@@ -1,0 +1,542 @@
+// test/test_checkpoint.c: what is saved is what is loaded, bit for bit; hashes see everything; and every byte of a checkpoint is flipped, every file
+// cut, lengthened, swapped and forged: the damage is named and the checkpoint before it is used. (test_checkpoint_crash.c: while saving.)
+#include "model/safetensors.h"
+#include "test/support/checkpoint.h"
+
+#include <math.h>
+#include <sodium.h>
+#include <sys/stat.h>
+
+// --- what is saved is what is loaded -----------------------------------------------------------------------------------------------
+
+static void test_round_trip(void **state) {
+    world *w = *state, *same = make_world(w->dir, CHUNKY_ROWS);
+    complaints c;
+    bool found = true;
+    OK(ckpt_resume(w->dir, &w->s, &found, complain, &c));
+    assert_false(found);
+    OK(ckpt_clean(w->dir));
+    for (int step = 1; step <= 3; step++) {
+        save_step(w, step, 10);
+        fill(same, step, 0);
+        resumes_as(w, same, &c);
+        assert_int_equal(c.count, 0);
+    }
+    holds(w, "step-00000001 step-00000002 step-00000003 ");
+    fill(same, 2, 0);
+    scramble(w);
+    char path[IO_PATH];
+    path_of(path, w, 2, "");
+    OK(ckpt_load(path, &w->s, false));
+    assert_true(equal(w, same));
+    drop_world(same);
+}
+
+static void test_counters(void **state) {
+    world *w = *state;
+    char path[IO_PATH];
+    const double losses[] = {INFINITY, 0.1, 1.0 / 3, 5e-324, 1.7976931348623157e308, 1.8812345678901234};
+    for (int i = 0; i < 6; i++) {
+        fill(w, 1, 0);
+        w->s.at.best_loss = losses[i];
+        w->s.at.loss_scale = i ? losses[i] : 1;
+        w->s.at.log_bytes = INT64_MAX - i;
+        ckpt_counters at = w->s.at;
+        OK(ckpt_save(w->dir, &w->s, 3, NULL));
+        scramble(w);
+        path_of(path, w, 1, "");
+        OK(ckpt_load(path, &w->s, false));
+        assert_memory_equal(&w->s.at, &at, sizeof at);
+    }
+    w->s.at.loss_scale = NAN;
+    FAILS(ckpt_save(w->dir, &w->s, 3, NULL), ERR_INTERNAL, "loss scale");
+    holds(w, "step-00000001 ");
+}
+
+// Others read the files too: plain safetensors with the model's own names.
+static void test_files(void **state) {
+    world *w = *state;
+    char path[IO_PATH];
+    st_file f;
+    save_step(w, 123456789, 1);
+    holds(w, "step-123456789 ");
+    path_of(path, w, 123456789, "model.safetensors");
+    OK(st_open(&f, path));
+    assert_int_equal(f.count, PARAMS);
+    float *x = malloc((size_t)st_find(&f, "w")->bytes);
+    OK(st_read(&f, st_find(&f, "w"), x));
+    assert_memory_equal(x, w->master[0].data, (size_t)st_find(&f, "w")->bytes);
+    free(x);
+    st_close(&f);
+    path_of(path, w, 123456789, "optimizer.safetensors");
+    OK(st_open(&f, path));
+    assert_int_equal(f.count, 2 * PARAMS);
+    float b[4];
+    OK(st_read(&f, st_find(&f, "v/b.bias"), b));
+    assert_memory_equal(b, w->v[1].data, sizeof b);
+    OK(st_read(&f, st_find(&f, "m/b.bias"), b));
+    assert_memory_equal(b, w->m[1].data, sizeof b);
+    st_close(&f);
+}
+
+static void test_peek(void **state) {
+    world *w = *state;
+    char path[IO_PATH], hash[17], state_hash[17], expected[17];
+    ckpt_state *s = malloc(sizeof *s);
+    save_step(w, 7, 1);
+    path_of(path, w, 7, "");
+    OK(ckpt_peek(path, s));
+    assert_memory_equal(&s->at, &w->s.at, sizeof s->at);
+    assert_int_equal(s->keys, w->s.keys);
+    for (int i = 0; i < s->keys; i++) {
+        assert_string_equal(s->key[i].key, w->s.key[i].key);
+        assert_string_equal(s->key[i].value, w->s.key[i].value);
+    }
+    assert_string_equal(s->data_hash, w->s.data_hash);
+    assert_string_equal(s->build, w->s.build);
+    assert_int_equal(s->params, 0);
+    free(s);
+    OK(ckpt_hash_dir(path, hash, state_hash));
+    ckpt_hash(&w->s, expected);
+    assert_string_equal(hash, expected);
+    ckpt_state_hash(&w->s, expected);
+    assert_string_equal(state_hash, expected);
+}
+
+static void test_inference(void **state) {
+    world *w = *state, *same = make_world(w->dir, 5);
+    char path[IO_PATH], optimizer[IO_PATH], hash[17], state_hash[17], expected[17];
+    save_step(w, 7, 1);
+    fill(same, 7, 0);
+    path_of(path, w, 7, "");
+    path_of(optimizer, w, 7, "optimizer.safetensors");
+    assert_int_equal(unlink(optimizer), 0);
+    scramble(w);
+    w->s.m = w->s.v = NULL;
+    OK(ckpt_load(path, &w->s, true));
+    assert_true(group_equal(w->master, same->master));
+    FAILS(ckpt_hash_dir(path, hash, state_hash), ERR_DATA, "optimizer.safetensors", "missing");
+    fill(w, 8, 0);
+    OK(ckpt_save(w->dir, &w->s, 1, NULL));  // a state without moments is one file
+    path_of(path, w, 8, "");
+    OK(ckpt_hash_dir(path, hash, state_hash));
+    ckpt_state_hash(&w->s, expected);
+    assert_string_equal(state_hash, expected);
+    w->s.m = w->m, w->s.v = w->v;
+    FAILS(ckpt_load(path, &w->s, false), ERR_CONFIG, "no optimizer state");
+    drop_world(same);
+}
+
+// --- hashes ------------------------------------------------------------------------------------------------------------------------
+
+static void ramp(ckpt_tensor *t, int k) {
+    for (int i = 0; i < PARAMS; i++)
+        for (int64_t j = 0; j < count_of(&t[i]); j++) t[i].data[j] = (float)((k + i) * j - 5);
+}
+
+// The figures come from another implementation of the definition in trainer/checkpoint.h and trainer/state_hash.h (Python's hashlib).
+static void test_hash_value(void **state) {
+    world *w = *state;
+    char hash[17];
+    ramp(w->master, 1), ramp(w->m, 10), ramp(w->v, 20);
+    w->s.at = (ckpt_counters){.step = 12, .adam_t = 11, .skipped = 1, .good_steps = 7, .loss_scale = 32768};
+    ckpt_hash(&w->s, hash);
+    assert_string_equal(hash, "3ba80e5a08470c60");
+    ckpt_state_hash(&w->s, hash);
+    assert_string_equal(hash, "baf6a37bc2861b74");
+}
+
+// Both hashes now against both before; `masters` and `all` say which must have changed. They become the new "before".
+static void hashes_change(const world *w, char before[2][17], bool masters, bool all) {
+    char now[2][17];
+    ckpt_hash(&w->s, now[0]);
+    ckpt_state_hash(&w->s, now[1]);
+    assert_int_equal(strcmp(now[0], before[0]) != 0, masters);
+    assert_int_equal(strcmp(now[1], before[1]) != 0, all);
+    memcpy(before, now, sizeof now);
+}
+
+static void flip_element(ckpt_tensor *t, int64_t i) {
+    uint32_t bits;
+    memcpy(&bits, t->data + i, 4);
+    bits ^= 1u << i % 32;
+    memcpy(t->data + i, &bits, 4);
+}
+
+static void test_hash_sees_everything(void **state) {
+    world *w = *state;
+    char h[2][17] = {"", ""};
+    const int64_t picks[] = {0, 1, 16383, 16384, 16385, 20999};
+    fill(w, 5, 0);
+    hashes_change(w, h, true, true);
+    hashes_change(w, h, false, false);
+    for (int i = 0; i < 6; i++) {
+        flip_element(&w->master[0], picks[i]), hashes_change(w, h, true, true);
+        flip_element(&w->m[0], picks[i]), hashes_change(w, h, false, true);
+        flip_element(&w->v[0], picks[i]), hashes_change(w, h, false, true);
+    }
+    for (int i = 0; i < 4; i++) flip_element(&w->master[1], i), hashes_change(w, h, true, true);
+    flip_element(&w->master[2], 0), hashes_change(w, h, true, true);
+    strcpy(w->master[1].name, "b.biat"), hashes_change(w, h, true, true);
+    w->master[0].size[0] = 7000, w->master[0].size[1] = 3, hashes_change(w, h, true, true);
+    w->master[2].dims = 1, w->master[2].size[0] = 1, hashes_change(w, h, true, true);
+    ckpt_tensor other = w->master[1];
+    w->master[1] = w->master[2], w->master[2] = other, hashes_change(w, h, true, true);
+    w->s.params--, hashes_change(w, h, true, true);
+    w->s.m = w->v, w->s.v = w->m, hashes_change(w, h, false, true);
+    w->s.at.step++, hashes_change(w, h, false, true);
+    w->s.at.adam_t++, hashes_change(w, h, false, true);
+    w->s.at.skipped++, hashes_change(w, h, false, true);
+    w->s.at.good_steps++, hashes_change(w, h, false, true);
+    w->s.at.loss_scale *= 2, hashes_change(w, h, false, true);
+    w->s.at.best_loss++, w->s.at.best_step++, w->s.at.log_bytes++, hashes_change(w, h, false, false);
+}
+
+// --- keeping and pruning -------------------------------------------------------------------------------------------------------------
+
+static void test_prune(void **state) {
+    world *w = *state;
+    char best[IO_PATH], target[64] = "";
+    FAILS(ckpt_mark_best(w->dir, 1, NULL), ERR_IO, "step-00000001");
+    save_step(w, 1, 2);
+    save_step(w, 2, 2);
+    OK(ckpt_mark_best(w->dir, 1, NULL));
+    snprintf(best, sizeof best, "%s/best", w->dir);
+    assert_int_equal(readlink(best, target, sizeof target - 1), 18);
+    assert_string_equal(target, "ckpt/step-00000001");
+    save_step(w, 3, 2);
+    save_step(w, 4, 2);
+    holds(w, "step-00000001 step-00000003 step-00000004 ");  // best is kept beyond `keep`
+    OK(ckpt_mark_best(w->dir, 4, NULL));
+    save_step(w, 5, 2);
+    holds(w, "step-00000004 step-00000005 ");
+    save_step(w, 6, 1);
+    save_step(w, 7, 1);
+    holds(w, "step-00000004 step-00000007 ");
+    char path[IO_PATH];
+    ckpt_counters at = w->s.at;
+    snprintf(path, sizeof path, "%s/best", w->dir);
+    OK(ckpt_load(path, &w->s, false));
+    assert_int_equal(w->s.at.step, 4);
+    w->s.at = at;
+    save_step(w, 5, 1);  // after a return to an earlier one: what lies ahead is not this run's to remove
+    holds(w, "step-00000004 step-00000005 step-00000007 ");
+    save_step(w, 8, 0);  // 0 keeps all
+    holds(w, "step-00000004 step-00000005 step-00000007 step-00000008 ");
+}
+
+static void test_strangers_stay(void **state) {
+    world *w = *state;
+    char path[IO_PATH];
+    static const char *const names[] = {"step-1", "step-00000000x", "notes", "step-", "step-000000001", "step-99999999999999999999"};
+    save_step(w, 1, 1);
+    for (int i = 0; i < 6; i++) {
+        snprintf(path, sizeof path, "%s/ckpt/%s", w->dir, names[i]);
+        assert_int_equal(mkdir(path, 0755), 0);
+    }
+    world *same = make_world(w->dir, 5);
+    complaints c;
+    fill(same, 1, 0);
+    resumes_as(w, same, &c);
+    assert_int_equal(c.count, 0);
+    save_step(w, 2, 1);
+    OK(ckpt_clean(w->dir));
+    for (int i = 0; i < 6; i++) {
+        snprintf(path, sizeof path, "%s/ckpt/%s", w->dir, names[i]);
+        assert_int_equal(rmdir(path), 0);
+    }
+    holds(w, "step-00000002 ");
+    drop_world(same);
+}
+
+// The states that a crash between two renames can leave.
+static void test_clean(void **state) {
+    world *w = *state, *same = make_world(w->dir, 5);
+    char from[IO_PATH], old[IO_PATH], tmp[IO_PATH];
+    complaints c;
+    save_step(w, 3, 5);
+    save_step(w, 4, 5);
+    fill(same, 4, 0);
+    path_of(from, w, 4, "");
+    snprintf(old, sizeof old, "%s/ckpt/.old-step-00000004", w->dir);
+    snprintf(tmp, sizeof tmp, "%s/ckpt/.tmp-step-00000004", w->dir);
+    assert_int_equal(rename(from, old), 0);  // set aside, and the new one not there yet
+    assert_int_equal(mkdir(tmp, 0755), 0);
+    OK(ckpt_clean(w->dir));
+    holds(w, "step-00000003 step-00000004 ");
+    resumes_as(w, same, &c);
+    assert_int_equal(c.count, 0);
+    assert_int_equal(mkdir(old, 0755), 0);  // the new one is there, the old one not removed yet
+    OK(ckpt_clean(w->dir));
+    holds(w, "step-00000003 step-00000004 ");
+    resumes_as(w, same, &c);
+    drop_world(same);
+}
+
+// --- does it fit ---------------------------------------------------------------------------------------------------------------------
+
+static void test_mismatches(void **state) {
+    world *w = *state;
+    complaints c;
+    char path[IO_PATH];
+    save_step(w, 1, 5);
+    save_step(w, 2, 5);
+    ckpt_state keep = w->s;
+    strcpy(w->s.key[0].value, "12");
+    FAILS(resume(w, &c), ERR_CONFIG, "step-00000002", "batch.global", "24", "12", "[run] name");
+    assert_int_equal(c.count, 0);  // it is not damaged, and the one before is not tried
+    w->s = keep;
+    w->s.keys--;
+    FAILS(resume(w, &c), ERR_CONFIG, "optimizer.lr", "test-1");
+    w->s = keep;
+    add_key(&w->s, "model.new", "x");
+    FAILS(resume(w, &c), ERR_CONFIG, "model.new", "test-1");
+    w->s = keep;
+    strcpy(w->s.data_hash, "fedcba9876543210");
+    FAILS(resume(w, &c), ERR_CONFIG, "0123456789abcdef", "fedcba9876543210", "[data] train");
+    path_of(path, w, 2, "");
+    OK(ckpt_load(path, &w->s, true));
+    w->s.data_hash[0] = 0;  // no dataset is open: nothing to compare
+    OK(resume(w, &c));
+    w->s = keep;
+    w->master[0].size[0] = 5, w->master[0].size[1] = 3;
+    FAILS(resume(w, &c), ERR_CONFIG, "tensor w", "(3,5)", "(5,3)", "[model]");
+    FAILS(ckpt_load(path, &w->s, true), ERR_CONFIG, "tensor w", "(3,5)", "(5,3)");
+    w->master[0].size[0] = 3, w->master[0].size[1] = 5;
+    strcpy(w->master[1].name, "c.bias");
+    FAILS(resume(w, &c), ERR_CONFIG, "b.bias", "c.bias");
+    strcpy(w->master[1].name, "b.bias");
+    w->s.params = 2;
+    FAILS(resume(w, &c), ERR_CONFIG, "absent");
+    w->s = keep;
+    OK(resume(w, &c));
+}
+
+static void test_unsaveable(void **state) {
+    world *w = *state;
+    fill(w, 1, 0);
+    add_key(&w->s, "batch.global", "24");
+    FAILS(ckpt_save(w->dir, &w->s, 1, NULL), ERR_INTERNAL, "batch.global", "twice");
+    w->s.keys--;
+    strcpy(w->s.key[0].value, "\xff");
+    FAILS(ckpt_save(w->dir, &w->s, 1, NULL), ERR_CONFIG, "batch.global", "UTF-8");
+    strcpy(w->s.key[0].value, "24");
+    memset(w->master[0].name, 'n', CKPT_NAME - 1), memset(w->m[0].name, 'n', CKPT_NAME - 1);
+    FAILS(ckpt_save(w->dir, &w->s, 1, NULL), ERR_INTERNAL, "can't be saved");  // "m/" does not fit in front
+    strcpy(w->master[0].name, "b.bias"), strcpy(w->m[0].name, "w");
+    FAILS(ckpt_save(w->dir, &w->s, 1, NULL), ERR_INTERNAL, "b.bias", "twice");
+    holds(w, "");
+}
+
+// --- damage ----------------------------------------------------------------------------------------------------------------------------
+
+static const char *const files[] = {"model.safetensors", "optimizer.safetensors", "manifest.json"};
+
+static two two_steps(void **state) {
+    two t = {*state, make_world("", 5)};
+    save_step(t.w, 1, 5);
+    save_step(t.w, 2, 5);
+    fill(t.first, 1, 0);
+    return t;
+}
+
+static char *slurp(const char *path, size_t *n) {
+    char *text;
+    OK(io_read_file(path, 1 << 20, &text, n));
+    return text;
+}
+
+static void spill(const char *path, const void *bytes, size_t n) {
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, bytes, n), (ssize_t)n);
+    close(fd);
+}
+
+// Step 2 must be found damaged, its file (and tensor) be named, and step 1 be used.
+static void falls_back(two *t, const char *file, const char *names) {
+    complaints c;
+    char path[IO_PATH], hash[17], state_hash[17];
+    path_of(path, t->w, 2, "");
+    resumes_as(t->w, t->first, &c);
+    assert_int_equal(c.count, 1);
+    if (!strstr(c.last, "step-00000002") || !strstr(c.last, file) || !strstr(c.last, names)) fail_msg("\"%s\" does not name %s %s", c.last, file, names);
+    FAILS(ckpt_hash_dir(path, hash, state_hash), ERR_DATA, file, names);
+}
+
+static const char *tensor_at(const st_file *f, int64_t offset) {
+    for (int i = 0; i < f->count; i++)
+        if (offset >= f->tensors[i].offset && offset < f->tensors[i].offset + f->tensors[i].bytes) return f->tensors[i].name;
+    return "";
+}
+
+static void test_every_byte(void **state) {
+    two t = two_steps(state);
+    for (int i = 0; i < 3; i++) {
+        char path[IO_PATH], names[CKPT_NAME + 16];
+        size_t n;
+        st_file f = {.fd = -1};
+        path_of(path, t.w, 2, files[i]);
+        char *bytes = slurp(path, &n);
+        if (i < 2) OK(st_open(&f, path));
+        assert_true(n > 200);
+        for (size_t at = 0; at < n; at++) {
+            int fd = open(path, O_WRONLY);
+            char flipped = (char)(bytes[at] ^ 1 << at % 8);
+            assert_int_equal(pwrite(fd, &flipped, 1, (off_t)at), 1);
+            const char *tensor = tensor_at(&f, (int64_t)at);
+            snprintf(names, sizeof names, *tensor ? "tensor %s (" : "", tensor);
+            falls_back(&t, files[i], names);
+            assert_int_equal(pwrite(fd, bytes + at, 1, (off_t)at), 1);
+            close(fd);
+        }
+        if (i < 2) st_close(&f);
+        free(bytes);
+    }
+    complaints c;
+    OK(resume(t.w, &c));
+    assert_int_equal(t.w->s.at.step, 2);  // and put back it is whole again
+    drop_world(t.first);
+}
+
+static void test_other_lengths(void **state) {
+    two t = two_steps(state);
+    static const char junk[5000] = "lockstep";
+    for (int i = 0; i < 3; i++) {
+        char path[IO_PATH];
+        size_t n;
+        path_of(path, t.w, 2, files[i]);
+        char *bytes = slurp(path, &n), *longer = calloc(1, n + sizeof junk);
+        memcpy(longer, bytes, n);
+        for (size_t length = 0; length < n; length += length < 80 || length + 80 > n ? 1 : 23) {
+            assert_int_equal(truncate(path, (off_t)length), 0);
+            falls_back(&t, files[i], "");
+            spill(path, bytes, n);
+        }
+        for (size_t more = 1; more <= sizeof junk; more += more < 10 ? 1 : 499) {
+            spill(path, longer, n + more);
+            falls_back(&t, files[i], "");
+        }
+        spill(path, junk, sizeof junk);
+        falls_back(&t, files[i], "");
+        memset(longer, 0xff, n);
+        spill(path, longer, n);
+        falls_back(&t, files[i], "");
+        unlink(path);
+        falls_back(&t, files[i], "missing");
+        assert_int_equal(mkdir(path, 0755), 0);
+        complaints c;
+        resumes_as(t.w, t.first, &c);  // a directory in the place of a file
+        assert_int_equal(c.count, 1);
+        rmdir(path);
+        spill(path, bytes, n);
+        free(bytes), free(longer);
+    }
+    drop_world(t.first);
+}
+
+// Whole files, of another checkpoint.
+static void test_foreign_files(void **state) {
+    two t = two_steps(state);
+    static const char *const names[] = {"tensor w", "tensor m/w", "step-00000002"};
+    char path[IO_PATH], other[IO_PATH];
+    for (int i = 0; i < 3; i++) {
+        size_t n, m;
+        path_of(path, t.w, 2, files[i]);
+        path_of(other, t.w, 1, files[i]);
+        char *mine = slurp(path, &n), *foreign = slurp(other, &m);
+        spill(path, foreign, m);
+        if (i < 2) falls_back(&t, files[i], names[i]);
+        else falls_back(&t, "model.safetensors", "tensor w");  // the manifest is whole, but not of these tensors
+        spill(path, mine, n);
+        free(mine), free(foreign);
+    }
+    complaints c;
+    path_of(path, t.w, 2, "");
+    OK(io_remove_tree(path));
+    save_step(t.w, 1, 5);
+    path_of(other, t.w, 1, "");
+    assert_int_equal(rename(other, path), 0);  // step 1 under the name of step 2
+    FAILS(resume(t.w, &c), ERR_DATA, "none of its 1", "renamed");
+    drop_world(t.first);
+}
+
+static void test_all_damaged(void **state) {
+    two t = two_steps(state);
+    char path[IO_PATH];
+    complaints c;
+    for (int step = 1; step <= 2; step++) {
+        path_of(path, t.w, step, "model.safetensors");
+        assert_int_equal(truncate(path, 100), 0);
+    }
+    FAILS(resume(t.w, &c), ERR_DATA, "none of its 2", "step-00000001/model.safetensors");
+    assert_int_equal(c.count, 2);
+    save_step(t.w, 2, 5);  // reaching the step again replaces the damaged one
+    OK(resume(t.w, &c));
+    assert_int_equal(c.count, 0);
+    drop_world(t.first);
+}
+
+// A manifest changed and given a new digest, as only a program would: no member may make the reader go wrong.
+static void forge(const char *path, const char *text, const char *from, const char *to) {
+    static const char tail[] = ",\n \"digest\": \"";
+    char *forged = calloc(1, strlen(text) + strlen(to) + 200);
+    const char *at = strstr(text, from);
+    assert_non_null(at);
+    sprintf(forged, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+    char *end = strstr(forged, tail);
+    assert_non_null(end);
+    unsigned char d[32];
+    char hex[65];
+    crypto_generichash(d, sizeof d, (unsigned char *)forged, (size_t)(end - forged), NULL, 0);
+    sprintf(end, "%s%s\"\n}\n", tail, sodium_bin2hex(hex, sizeof hex, d, sizeof d));
+    spill(path, forged, strlen(forged));
+    free(forged);
+}
+
+static void test_forged_manifests(void **state) {
+    two t = two_steps(state);
+    static const char *const changes[][2] = {
+        {"\"step\": 2", "\"step\": 3"},  // every counter the future depends on is under state_hash
+        {"\"adam_t\": 1", "\"adam_t\": 2"}, {"\"loss_scale\": 32768.0", "\"loss_scale\": 32768.5"}, {"\"good_steps\": 7", "\"good_steps\": 8"},
+        {"\"skipped\": 1", "\"skipped\": 0"}, {"\"step\": 2", "\"step\": -2"}, {"\"step\": 2", "\"step\": 2.0"}, {"\"step\": 2", "\"stop\": 2"},
+        {"\"loss_scale\": 32768.0", "\"loss_scale\": \"x\""}, {"\"best_loss\": ", "\"best_loss\": true, \"x\": "},
+        {"\"format\": \"lockstep checkpoint\"", "\"format\": \"other\""}, {"\"version\": 1", "\"version\": \"1\""},
+        {"\"name\": \"model.safetensors\"", "\"name\": \"../../model.safetensors\""}, {"\"name\": \"w\"", "\"name\": \"\""},
+        {"\"name\": \"w\"", "\"name\": \"b.bias\""}, {"\"name\": \"m/w\"", "\"name\": \"m/x\""}, {"\"file\": \"model", "\"file\": \"optimizer"},
+        {"\"name\": \"b.bias\"", "\"name\": \"s\""}, {"\"hash\": \"", "\"hash\": \"0"}, {"\"state_hash\": \"", "\"state_hash\": \"00000\", \"x\": \""},
+        {"3,\n    5", "5,\n    3"}, {"3,\n    5", "4611686018427387904,\n    5"}, {"3,\n    5", "0,\n    5"}, {"3,\n    5", "3,\n    5, 1, 1, 1"},
+        {"\"bits\": {", "\"bits\": [], \"x\": {"}, {"\"files\": [", "\"files\": [], \"x\": ["}, {"\"tensors\": [", "\"tensors\": [1, "},
+        {"\"data_hash\": \"", "\"data_hash\": \"00000000000000000"}, {"\"batch.global\": \"24\"", "\"batch.global\": 24"},
+        {"\"bytes\": ", "\"bytes\": 1"}, {"\"header_blake2b\": \"", "\"header_blake2b\": \"zz"}, {"\"blake2b\": \"", "\"blake2b\": \"0"},
+        {"\"version\": 1", "\"version\": 1, \"version\": 1"}, {"{", "["},
+    };
+    char path[IO_PATH];
+    size_t n;
+    path_of(path, t.w, 2, "manifest.json");
+    char *text = slurp(path, &n);
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        complaints c;
+        forge(path, text, changes[i][0], changes[i][1]);
+        resumes_as(t.w, t.first, &c);
+        if (c.count != 1 || !strstr(c.last, "step-00000002")) fail_msg("%s as %s was believed", changes[i][0], changes[i][1]);
+    }
+    complaints c;
+    forge(path, text, "\"version\": 1", "\"version\": 2");
+    FAILS(resume(t.w, &c), ERR_CONFIG, "version 2");
+    forge(path, text, "\"build\": \"test-1\"", "\"build\": \"test-2\"");  // informative: may be anything
+    OK(resume(t.w, &c));
+    assert_int_equal(t.w->s.at.step, 2);
+    free(text);
+    drop_world(t.first);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        CHUNKY(test_round_trip), TEST(test_counters), TEST(test_files), TEST(test_peek), TEST(test_inference),
+        CHUNKY(test_hash_value), CHUNKY(test_hash_sees_everything),
+        TEST(test_prune), TEST(test_strangers_stay), TEST(test_clean), TEST(test_mismatches), TEST(test_unsaveable),
+        TEST(test_every_byte), TEST(test_other_lengths), TEST(test_foreign_files), TEST(test_all_damaged), TEST(test_forged_manifests),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,86 @@
+// test/test_heap.c: a step in steady state makes no heap call. malloc and its kin are replaced by ones that count, for this whole program:
+// our code, the libraries' code, and every thread.
+#include "test/support/run.h"
+
+#include <stdatomic.h>
+
+#if defined(__SANITIZE_ADDRESS__)  // the sanitizer has its own malloc in this place
+int main(void) {
+    puts("0 passed, 0 failed, 1 skipped");
+    puts("skipped: test_heap (the sanitizer owns malloc)");
+    return 0;
+}
+#else
+
+extern void *__libc_malloc(size_t);
+extern void *__libc_calloc(size_t, size_t);
+extern void *__libc_realloc(void *, size_t);
+extern void *__libc_memalign(size_t, size_t);
+extern void __libc_free(void *);
+
+static atomic_long calls;
+
+void *malloc(size_t n) { atomic_fetch_add(&calls, 1); return __libc_malloc(n); }
+void *calloc(size_t n, size_t m) { atomic_fetch_add(&calls, 1); return __libc_calloc(n, m); }
+void *realloc(void *p, size_t n) { atomic_fetch_add(&calls, 1); return __libc_realloc(p, n); }
+void *memalign(size_t a, size_t n) { atomic_fetch_add(&calls, 1); return __libc_memalign(a, n); }
+void *aligned_alloc(size_t a, size_t n) { atomic_fetch_add(&calls, 1); return __libc_memalign(a, n); }
+int posix_memalign(void **p, size_t a, size_t n) {
+    atomic_fetch_add(&calls, 1);
+    *p = __libc_memalign(a, n);
+    return *p ? 0 : 12;
+}
+void free(void *p) {
+    if (p) atomic_fetch_add(&calls, 1);
+    __libc_free(p);
+}
+
+static const char *const kinds[] = {"", "[precision]\ncompute = bf16\n[model]\ndropout = 0.1\n", "[precision]\ncompute = fp16\n[device]\nthreads = 1\n"};
+
+// Steps with their log records and hashes, as the loop makes them; no checkpoint, no evaluation.
+static void steady_steps_make_no_heap_call(void **state) {
+    (void)state;
+    for (int k = 0; k < 3; k++) {
+        char *dir = make_dir(), hash[17];
+        config c;
+        session x;
+        monitor m;
+        step_result s;
+        write_tokens(dir, "text.bin", 20000);
+        write_tokens(dir, "val.bin", 1500);
+        load_config(&c, dir, "[data]\nformat = raw16\n[model]\nlayers = 2\nheads = 2\nembed = 32\ncontext = 32\nvocab = 128\n[batch]\nglobal = 8\nmicro = 2\n", kinds[k]);
+        OK(session_open(&x, &c, SESSION_TRAIN));
+        OK(session_init(&x));
+        OK(session_feed(&x, 40));
+        OK(io_mkdirs(x.dir));
+        OK(monitor_open(&m, x.dir, &c, 0));
+        m.terminal = false;
+        for (int i = 1; i <= 40; i++) {
+            long before = atomic_load(&calls);
+            OK(session_step(&x, &s));
+            ckpt_hash(&x.state.ckpt, hash);
+            m.quiet = i < 40;
+            monitor_step(&m, &(step_record){.step = i, .loss = s.loss, .grad_norm = s.grad_norm, .lr = s.lr, .ms = 1, .hash = hash}, true);
+            long made = atomic_load(&calls) - before;
+            if (i > 2 && made != 0) fail_msg("step %d of kind %d made %ld heap calls, expected 0", i, k, made);
+        }
+        monitor_close(&m);
+        session_close(&x);
+        drop_dir(dir);
+    }
+}
+
+// The counter counts: otherwise the test above could not fail.
+static void the_counter_counts(void **state) {
+    (void)state;
+    long before = atomic_load(&calls);
+    char *volatile p = strdup("x");
+    free(p);
+    assert_int_equal(atomic_load(&calls) - before, 2);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_counter_counts), cmocka_unit_test(steady_steps_make_no_heap_call)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+#endif

@@ -1,0 +1,318 @@
+// test/test_safetensors.c: what is written reads back bit for bit, in this reader and by the letter of the format; and a header that does
+// not fit itself or its file is refused with the tensor or the offset named, whatever byte is wrong.
+#include "base/io.h"
+#include "model/safetensors.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+typedef struct place { char dir[256], file[300]; } place;
+
+static int enter(void **state) {
+    place *p = calloc(1, sizeof *p);
+    const char *base = getenv("TMPDIR");
+    snprintf(p->dir, sizeof p->dir, "%s/st-XXXXXX", base ? base : "/tmp");
+    if (!mkdtemp(p->dir)) return -1;
+    snprintf(p->file, sizeof p->file, "%s/t.safetensors", p->dir);
+    *state = p;
+    return 0;
+}
+
+static int leave(void **state) {
+    place *p = *state;
+    int rc = io_remove_tree(p->dir) == ERR_OK ? 0 : -1;
+    free(p);
+    return rc;
+}
+
+static void write_raw(const char *path, const void *bytes, size_t n) {
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, bytes, n), (ssize_t)n);
+    close(fd);
+}
+
+// A file of this header text and `data` bytes of 0x55.
+static void write_file(const place *p, const char *header, size_t data) {
+    size_t n = strlen(header);
+    char *bytes = malloc(8 + n + data);
+    memcpy(bytes, &(uint64_t){n}, 8);
+    memcpy(bytes + 8, header, n);
+    memset(bytes + 8 + n, 0x55, data);
+    write_raw(p->file, bytes, 8 + n + data);
+    free(bytes);
+}
+
+static void refused(const place *p, const char *header, size_t data, const char *says) {
+    st_file f;
+    write_file(p, header, data);
+    err_t rc = st_open(&f, p->file);
+    if (rc != ERR_DATA || !strstr(err_last()->text, says)) print_error("%s -> %d: %s\n", header, rc, rc ? err_last()->text : "accepted");
+    assert_int_equal(rc, ERR_DATA);
+    assert_non_null(strstr(err_last()->text, p->file));
+    assert_non_null(strstr(err_last()->text, says));
+    assert_int_equal(f.fd, -1);
+}
+
+#define ENTRY(dtype, shape, from, to) "{\"dtype\":\"" dtype "\",\"shape\":[" shape "],\"data_offsets\":[" from "," to "]}"
+
+static void test_accepts(void **state) {
+    place *p = *state;
+    st_file f;
+    // data order differs from header order; a scalar; an empty tensor; metadata; spaces behind
+    write_file(p, "{\"b\":" ENTRY("F32", "2,1", "4", "12") ",\"__metadata__\":{\"k\":\"v\"},\"a\":" ENTRY("F16", "", "0", "2") ",\"e\":"
+               ENTRY("I64", "0,7", "4", "4") ",\"a2\":" ENTRY("BF16", "1", "2", "4") "}   ", 12);
+    assert_int_equal(st_open(&f, p->file), ERR_OK);
+    assert_int_equal(f.count, 4);
+    assert_string_equal(f.tensors[0].name, "a");
+    assert_string_equal(f.tensors[3].name, "b");
+    assert_int_equal(f.tensors[0].dims, 0);
+    assert_int_equal(f.tensors[0].bytes, 2);
+    assert_int_equal(st_find(&f, "e")->bytes, 0);
+    assert_int_equal(st_find(&f, "b")->size[0], 2);
+    assert_int_equal(st_find(&f, "b")->offset + 8, f.file_bytes);
+    assert_null(st_find(&f, "c"));
+    st_close(&f);
+    write_file(p, "{}", 0);
+    assert_int_equal(st_open(&f, p->file), ERR_OK);
+    assert_int_equal(f.count, 0);
+    st_close(&f);
+}
+
+static void test_refuses_entries(void **state) {
+    place *p = *state;
+    refused(p, "{\"a\":" ENTRY("U8", "4", "0", "4") "}", 4, "tensor a: dtype U8");
+    refused(p, "{\"a\":" ENTRY("F32", "-1", "0", "4") "}", 4, "tensor a");
+    refused(p, "{\"a\":" ENTRY("F32", "1.0", "0", "4") "}", 4, "tensor a");
+    refused(p, "{\"a\":" ENTRY("F32", "\"1\"", "0", "4") "}", 4, "tensor a");
+    refused(p, "{\"a\":" ENTRY("F32", "99999999999999999999", "0", "4") "}", 4, "JSON");
+    refused(p, "{\"a\":" ENTRY("F32", "4294967296,4294967296", "0", "0") "}", 0, "tensor a: its shape is larger");
+    refused(p, "{\"a\":" ENTRY("F32", "4611686018427387904", "0", "0") "}", 0, "tensor a: its shape is larger");
+    refused(p, "{\"a\":" ENTRY("F32", "1,1,1,1,1", "0", "4") "}", 4, "tensor a has 5 dimensions");
+    refused(p, "{\"a\":" ENTRY("F32", "2", "0", "4") "}", 4, "need 8");
+    refused(p, "{\"a\":" ENTRY("F32", "1", "0", "8") "}", 8, "need 4");
+    refused(p, "{\"a\":" ENTRY("F32", "1", "-4", "0") "}", 4, "tensor a");
+    refused(p, "{\"a\":" ENTRY("F32", "1", "4", "0") "}", 4, "tensor a");
+    refused(p, "{\"a\":" ENTRY("F32", "1", "0", "4.0") "}", 4, "tensor a");
+    refused(p, "{\"a\":" ENTRY("F32", "1", "0", "9223372036854775807") "}", 4, "tensor a");
+    refused(p, "{\"a\":" ENTRY("F32", "1", "0", "4,4") "}", 4, "tensor a");
+    refused(p, "{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, "tensor a");
+    refused(p, "{\"a\":{\"dtype\":1,\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "tensor a");
+    refused(p, "{\"a\":{\"dtype\":\"F32\",\"shape\":{},\"data_offsets\":[0,4]}}", 4, "tensor a");
+    refused(p, "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4],\"scale\":2}}", 4, "tensor a");
+    refused(p, "{\"a\":3}", 4, "tensor a");
+    refused(p, "{\"\":" ENTRY("F32", "1", "0", "4") "}", 4, "name");
+    char header[400], name[ST_NAME + 1];
+    memset(name, 'n', ST_NAME);
+    name[ST_NAME] = 0;
+    snprintf(header, sizeof header, "{\"%s\":" ENTRY("F32", "1", "0", "4") "}", name);
+    refused(p, header, 4, "has 96 bytes");
+}
+
+static void test_refuses_layouts(void **state) {
+    place *p = *state;
+    refused(p, "{\"a\":" ENTRY("F32", "1", "0", "4") ",\"a\":" ENTRY("F32", "1", "4", "8") "}", 8, "duplicate");
+    refused(p, "{\"a\":" ENTRY("F32", "1", "0", "4") ",\"b\":" ENTRY("F32", "1", "8", "12") "}", 12, "gap");
+    refused(p, "{\"a\":" ENTRY("F32", "2", "0", "8") ",\"b\":" ENTRY("F32", "2", "4", "12") "}", 12, "overlap");
+    refused(p, "{\"a\":" ENTRY("F32", "1", "4", "8") "}", 8, "tensor a starts");
+    refused(p, "{\"a\":" ENTRY("F32", "1", "0", "4") "}", 5, "belong to no tensor");
+    refused(p, "{\"a\":" ENTRY("F32", "1", "0", "4") "}", 3, "tensor a");
+    refused(p, "{}", 1, "belong to no tensor");
+    refused(p, "{\"__metadata__\":{\"k\":1}}", 0, "metadata");
+    refused(p, "{\"__metadata__\":[]}", 0, "metadata");
+    refused(p, "[1]", 0, "offset 8");
+    refused(p, " {}", 0, "offset 8");
+    refused(p, "{} x", 0, "JSON");
+    refused(p, "{\"a\\u0000b\":1}", 0, "JSON");
+}
+
+static void test_refuses_lengths(void **state) {
+    place *p = *state;
+    st_file f;
+    static const uint64_t lengths[] = {0, 1, 3, 100, 1u << 30, UINT64_MAX, (uint64_t)INT64_MAX, (uint64_t)INT64_MAX + 1};
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        char bytes[10] = "????????{}";
+        memcpy(bytes, &lengths[i], 8);
+        write_raw(p->file, bytes, sizeof bytes);
+        assert_int_equal(st_open(&f, p->file), ERR_DATA);
+        assert_non_null(strstr(err_last()->text, p->file));
+    }
+    for (size_t n = 0; n < 10; n++) {
+        write_raw(p->file, "\2\0\0\0\0\0\0\0{}", n);
+        assert_int_equal(st_open(&f, p->file), ERR_DATA);
+    }
+    unlink(p->file);
+    assert_int_equal(st_open(&f, p->file), ERR_IO);
+    assert_int_equal(st_open(&f, p->dir), ERR_DATA);
+}
+
+// --- writing -------------------------------------------------------------------------------------------------------------------
+
+static const uint32_t odd_bits[6] = {0x7fc00001, 0xffffffff, 0x80000000, 0x7f800000, 1, 0x3f800000};  // NaNs with payload, -0, inf, subnormal
+
+static void test_round_trip(void **state) {
+    place *p = *state;
+    st_tensor t[3] = {{.name = "w", .type = ST_F32, .dims = 2, .size = {2, 3}}, {.name = "h.0/\"quoted\"", .type = ST_I64, .dims = 1, .size = {1}},
+                      {.name = "scalar", .type = ST_F64}};
+    const char *const metadata[] = {"format", "pt", NULL};
+    int64_t whole = -77, bytes;
+    double pi = 3.14159;
+    st_writer w;
+    assert_int_equal(st_create(&w, p->file, t, 3, metadata, NULL), ERR_OK);
+    assert_int_equal(st_put(&w, odd_bits, 10), ERR_OK);  // pieces need not be tensors
+    assert_int_equal(st_put(&w, (const char *)odd_bits + 10, 14), ERR_OK);
+    assert_int_equal(st_put(&w, &whole, 8), ERR_OK);
+    assert_int_equal(st_put(&w, &pi, 8), ERR_OK);
+    assert_int_equal(st_finish(&w, &bytes), ERR_OK);
+    st_file f;
+    assert_int_equal(st_open(&f, p->file), ERR_OK);
+    assert_int_equal(f.file_bytes, bytes);
+    assert_int_equal(f.tensors[0].offset % 8, 0);
+    assert_int_equal(f.count, 3);
+    for (int i = 0; i < 3; i++) assert_memory_equal(&f.tensors[i], &t[i], sizeof t[i]);
+    uint32_t back[6];
+    int64_t n;
+    float x;
+    assert_int_equal(st_read(&f, &t[0], back), ERR_OK);
+    assert_memory_equal(back, odd_bits, sizeof back);
+    memset(back, 0, sizeof back);
+    assert_int_equal(st_read_f32(&f, &t[0], (float *)back), ERR_OK);
+    assert_memory_equal(back, odd_bits, sizeof back);
+    assert_int_equal(st_read(&f, &t[1], &n), ERR_OK);
+    assert_int_equal(n, -77);
+    assert_int_equal(st_read_f32(&f, &t[1], &x), ERR_DATA);
+    assert_int_equal(st_read_f32(&f, &t[2], &x), ERR_OK);
+    assert_true(x == (float)pi);
+    st_close(&f);
+}
+
+// The header as another reader finds it: the length in front, then JSON, then spaces up to a multiple of 8.
+static void test_header_bytes(void **state) {
+    place *p = *state;
+    st_tensor t = {.name = "abc", .type = ST_BF16, .dims = 1, .size = {1}};
+    st_writer w;
+    assert_int_equal(st_create(&w, p->file, &t, 1, NULL, NULL), ERR_OK);
+    assert_int_equal(st_put(&w, "xy", 2), ERR_OK);
+    assert_int_equal(st_finish(&w, NULL), ERR_OK);
+    static const char json[] = "{\"abc\":{\"dtype\":\"BF16\",\"shape\":[1],\"data_offsets\":[0,2]}}";
+    const size_t used = sizeof json - 1, padded = (used + 7) / 8 * 8;
+    char *text, *at;
+    size_t n;
+    uint64_t length;
+    assert_int_equal(io_read_file(p->file, 1000, &text, &n), ERR_OK);
+    memcpy(&length, text, 8);
+    at = text + 8;
+    assert_true(padded > used);
+    assert_int_equal(length, padded);
+    assert_int_equal(n, 8 + padded + 2);
+    assert_memory_equal(at, json, used);
+    for (size_t i = used; i < padded; i++) assert_int_equal(at[i], ' ');
+    assert_memory_equal(at + padded, "xy", 2);
+    free(text);
+}
+
+static void test_writer_mistakes(void **state) {
+    place *p = *state;
+    st_writer w;
+    st_tensor two[2] = {{.name = "a", .dims = 1, .size = {1}}, {.name = "a", .dims = 1, .size = {1}}};
+    assert_int_equal(st_create(&w, p->file, two, 2, NULL, NULL), ERR_INTERNAL);
+    assert_int_equal(st_create(&w, p->file, &(st_tensor){.name = "__metadata__"}, 1, NULL, NULL), ERR_INTERNAL);
+    assert_int_equal(st_create(&w, p->file, &(st_tensor){.name = ""}, 1, NULL, NULL), ERR_INTERNAL);
+    assert_int_equal(st_create(&w, p->file, &(st_tensor){.name = "\xff"}, 1, NULL, NULL), ERR_INTERNAL);
+    assert_int_equal(st_create(&w, p->file, &(st_tensor){.name = "a", .dims = 2, .size = {INT64_MAX, 2}}, 1, NULL, NULL), ERR_INTERNAL);
+    assert_int_equal(st_create(&w, p->file, two, 1, NULL, NULL), ERR_OK);
+    assert_int_equal(st_put(&w, "12345", 5), ERR_INTERNAL);  // more than declared
+    assert_int_equal(st_put(&w, "123", 3), ERR_OK);
+    assert_int_equal(st_finish(&w, NULL), ERR_INTERNAL);  // less than declared
+    fault_list faults;
+    assert_int_equal(fault_parse(&faults, "sync@1"), ERR_OK);
+    assert_int_equal(st_create(&w, p->file, two, 1, NULL, &faults), ERR_OK);
+    assert_int_equal(st_put(&w, "1234", 4), ERR_OK);
+    assert_int_equal(st_finish(&w, NULL), ERR_IO);
+    assert_int_equal(w.fd, -1);
+    assert_int_equal(fault_parse(&faults, "write@2"), ERR_OK);
+    assert_int_equal(st_create(&w, p->file, two, 1, NULL, &faults), ERR_OK);
+    assert_int_equal(st_put(&w, "1234", 4), ERR_IO);
+    st_abort(&w);
+}
+
+// All 65,536 values of both 16-bit types, against their definitions: (-1)^s * 1.m * 2^e and the upper half of an FP32.
+static void test_half_types(void **state) {
+    place *p = *state;
+    enum { N = 65536 };
+    st_tensor t[2] = {{.name = "h", .type = ST_F16, .dims = 1, .size = {N}}, {.name = "b", .type = ST_BF16, .dims = 1, .size = {N}}};
+    uint16_t *bits = malloc(N * sizeof *bits);
+    float *h = malloc(N * sizeof *h), *b = malloc(N * sizeof *b);
+    for (int i = 0; i < N; i++) bits[i] = (uint16_t)i;
+    st_writer w;
+    st_file f;
+    assert_int_equal(st_create(&w, p->file, t, 2, NULL, NULL), ERR_OK);
+    assert_int_equal(st_put(&w, bits, N * 2), ERR_OK);
+    assert_int_equal(st_put(&w, bits, N * 2), ERR_OK);
+    assert_int_equal(st_finish(&w, NULL), ERR_OK);
+    assert_int_equal(st_open(&f, p->file), ERR_OK);
+    assert_int_equal(st_read_f32(&f, st_find(&f, "h"), h), ERR_OK);
+    assert_int_equal(st_read_f32(&f, st_find(&f, "b"), b), ERR_OK);
+    for (int i = 0; i < N; i++) {
+        int e = i >> 10 & 31, m = i & 1023;
+        double size = e == 31 ? INFINITY : e ? ldexp(1024 + m, e - 25) : ldexp(m, -24);
+        uint32_t as_b;
+        memcpy(&as_b, &b[i], 4);
+        assert_int_equal(as_b, (uint32_t)i << 16);
+        assert_int_equal(!!signbit(h[i]), i >> 15);
+        if (e == 31 && m) assert_true(isnan(h[i]));
+        else assert_true(fabs((double)h[i]) == size);
+    }
+    st_close(&f);
+    free(bits), free(h), free(b);
+}
+
+// No flipped bit of a header may crash, and what is still accepted must still tile the file.
+static void test_flips(void **state) {
+    place *p = *state;
+    static const char header[] = "{\"b\":" ENTRY("F32", "2,1", "4", "12") ",\"a\":" ENTRY("F32", "1", "0", "4") "}";
+    size_t n = 8 + strlen(header) + 12;
+    char bytes[256] = {0};
+    int accepted = 0, refusals = 0;
+    memcpy(bytes, &(uint64_t){strlen(header)}, 8);
+    strcpy(bytes + 8, header);
+    for (size_t bit = 0; bit < (8 + strlen(header)) * 8; bit++) {
+        st_file f;
+        bytes[bit / 8] ^= (char)(1 << bit % 8);
+        write_raw(p->file, bytes, n);
+        bytes[bit / 8] ^= (char)(1 << bit % 8);
+        err_t rc = st_open(&f, p->file);
+        assert_true(rc == ERR_OK || rc == ERR_DATA);
+        if (rc != ERR_OK) {
+            assert_non_null(strstr(err_last()->text, p->file));
+            refusals++;
+            continue;
+        }
+        int64_t sum = 0;
+        for (int i = 0; i < f.count; i++) sum += f.tensors[i].bytes;
+        assert_int_equal(f.count, 2);
+        assert_int_equal(sum, 12);
+        accepted++;
+        st_close(&f);
+    }
+    assert_true(accepted > 0 && accepted < 40);  // other names, and spaces for tabs; nothing else
+    assert_true(refusals > 500);
+}
+
+int main(void) {
+#define TEST(f) cmocka_unit_test_setup_teardown(f, enter, leave)
+    const struct CMUnitTest tests[] = {
+        TEST(test_accepts), TEST(test_refuses_entries), TEST(test_refuses_layouts), TEST(test_refuses_lengths), TEST(test_round_trip),
+        TEST(test_header_bytes), TEST(test_writer_mistakes), TEST(test_half_types), TEST(test_flips),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,482 @@
+// test/test_trainer.c: steps against PyTorch, and bits against bits: threads, vector widths, splits of lanes, repetition, resume.
+#include "test/support/run.h"
+
+#include "comm/ordered.h"
+#include "model/safetensors.h"
+#include "trainer/evaluate.h"
+#include "trainer/schedule.h"
+
+#include <math.h>
+#include <sys/stat.h>
+
+static const char small_model[] =
+    "[data]\nformat = raw16\n[model]\nlayers = 2\nheads = 3\nembed = 36\ncontext = 24\nvocab = 128\n"
+    "[batch]\nglobal = 12\nmicro = 3\nlanes = 4\n[optimizer]\nlr = 3e-3\n[schedule]\nwarmup = 4\n";
+
+typedef struct rig {
+    char *dir;
+    config c;
+    session x;
+} rig;
+
+// A session over made-up text with weights at their start, fed from step 1. `more` are further INI lines.
+static void rig_open(rig *r, const char *more, bool feed) {
+    r->dir = make_dir();
+    write_tokens(r->dir, "text.bin", 6000);
+    write_tokens(r->dir, "val.bin", 1500);
+    load_config(&r->c, r->dir, small_model, more);
+    OK(session_open(&r->x, &r->c, SESSION_TRAIN));
+    OK(session_init(&r->x));
+    if (feed) OK(session_feed(&r->x, r->c.run.steps));
+}
+
+static void rig_close(rig *r) {
+    session_close(&r->x);
+    drop_dir(r->dir);
+}
+
+static void hash_after(const char *more, int steps, char hash[17], double *loss) {
+    rig r;
+    step_result s;
+    rig_open(&r, more, true);
+    for (int i = 0; i < steps; i++) OK(session_step(&r.x, &s));
+    ckpt_hash(&r.x.state.ckpt, hash);
+    if (loss) *loss = s.loss;
+    rig_close(&r);
+}
+
+// --- against PyTorch: test/golden/make_gpt.py ------------------------------------------------------------------------------------
+
+static void golden_open(rig *r) {
+    r->dir = make_dir();
+    load_config(&r->c, r->dir,
+                "[data]\ntrain = test/golden/gpt-tokens.bin\nval =\nformat = raw16\nshuffle = no\n"
+                "[model]\nlayers = 2\nheads = 4\nembed = 48\ncontext = 32\nvocab = 131\ninit_from = test/golden/gpt-weights.safetensors\n"
+                "[batch]\nglobal = 6\nmicro = 6\nlanes = 1\n"
+                "[optimizer]\nlr = 1e-3\nbeta1 = 0.9\nbeta2 = 0.99\neps = 1e-8\nweight_decay = 0.1\ngrad_clip = 1\n"
+                "[schedule]\ntype = constant\nwarmup = 0\n", "");
+    OK(session_open(&r->x, &r->c, SESSION_TRAIN));
+    OK(session_init(&r->x));
+    OK(session_feed(&r->x, 10));
+}
+
+static void golden_read(const char *file, const char *name, int64_t count, double *out) {
+    st_file f;
+    OK(st_open(&f, file));
+    const st_tensor *t = st_find(&f, name);
+    assert_non_null(t);
+    assert_int_equal(t->type, ST_F64);
+    assert_int_equal(t->bytes, 8 * count);
+    OK(st_read(&f, t, out));
+    st_close(&f);
+}
+
+static void compare_gradient(const st_file *f, const param *p, const float *ours, int64_t n) {
+    char name[128];
+    snprintf(name, sizeof name, "grad/%s", p->name);
+    const st_tensor *t = st_find(f, name);
+    if (!t) fail_msg("golden file has no %s", name);
+    float *theirs = malloc((size_t)n * 4);
+    assert_int_equal(t->bytes, 4 * n);
+    OK(st_read(f, t, theirs));
+    double diff = 0, norm = 0;
+    for (int64_t i = 0; i < n; i++) diff += pow((double)ours[i] - theirs[i], 2), norm += pow(theirs[i], 2);
+    if (!(sqrt(diff / norm) < 1e-4)) fail_msg("gradient of %s is off by %g in relative L2", p->name, sqrt(diff / norm));
+    free(theirs);
+}
+
+static void gradients_agree_with_pytorch(void **state) {
+    (void)state;
+    rig r;
+    lane_counter c = {0};
+    st_file f;
+    golden_open(&r);
+    OK(step_lanes(&r.x.runner, r.x.data, 1, 0, 1, &c));
+    OK(st_open(&f, "test/golden/gpt-golden.safetensors"));
+    model *m = r.x.net;
+    tensor *grad = &r.x.state.grad[c.span[0].buffer * m->params];
+    int head = model_find(m, "lm_head.weight"), wte = model_find(m, "wte.weight");
+    OK(device_ops(r.x.dev)->add(&grad[wte], &grad[wte], &grad[head], r.x.s));
+    for (int i = 0; i < m->params; i++)
+        if (m->param[i].tied < 0) compare_gradient(&f, &m->param[i], grad[i].data, tensor_count(&grad[i]));
+    st_close(&f);
+    rig_close(&r);
+}
+
+static void losses_agree_with_pytorch(void **state) {
+    (void)state;
+    rig r;
+    double losses[10], norms[10], last;
+    golden_open(&r);
+    golden_read("test/golden/gpt-golden.safetensors", "losses", 10, losses);
+    golden_read("test/golden/gpt-golden.safetensors", "norms", 10, norms);
+    golden_read("test/golden/gpt-golden.safetensors", "final_loss", 1, &last);
+    for (int i = 0; i < 10; i++) {
+        step_result s;
+        OK(session_step(&r.x, &s));
+        if (!(fabs(s.loss - losses[i]) <= 1e-5 * losses[i])) fail_msg("step %d: loss %.9f, PyTorch %.9f", i + 1, s.loss, losses[i]);
+        if (!(fabs(s.grad_norm - norms[i]) <= 1e-5 * norms[i])) fail_msg("step %d: norm %.9f, PyTorch %.9f", i + 1, s.grad_norm, norms[i]);
+    }
+    r.x.step = 0;  // the first batch once more, with the weights after ten updates
+    OK(session_feed(&r.x, 1));
+    step_result s;
+    OK(session_step(&r.x, &s));
+    if (!(fabs(s.loss - last) <= 1e-5 * last)) fail_msg("after ten updates: loss %.9f, PyTorch %.9f", s.loss, last);
+    rig_close(&r);
+}
+
+// --- dropout: the mask of the backward pass is that of the forward pass ---------------------------------------------------------------
+
+// Mean loss of step 1 as it stands; its summed gradient is left in slab[*sum].
+static double loss_and_gradient(rig *r, int *sum) {
+    lane_counter c = {0};
+    double total = 0;
+    r->x.step = 0;
+    OK(session_feed(&r->x, 1));
+    OK(step_lanes(&r->x.runner, r->x.data, 1, 0, r->c.batch.lanes, &c));
+    *sum = c.span[0].buffer;
+    for (int i = 0; i < r->c.batch.global; i++) total += ((double *)r->x.runner.sample_loss.data)[i];
+    return total / (double)r->c.batch.global;
+}
+
+// Adds h * direction to every master.
+static void walk(rig *r, float *const *direction, double h) {
+    for (int i = 0; i < r->x.net->params; i++)
+        for (int64_t k = 0; direction[i] && k < tensor_count(&r->x.state.master[i]); k++)
+            ((float *)r->x.state.master[i].data)[k] += (float)(h * direction[i][k]);
+}
+
+static void gradient_with_dropout_is_the_slope_of_the_loss(void **state) {
+    (void)state;
+    rig r;
+    int sum;
+    float *direction[64] = {0};
+    double slope = 0, h = 2e-3, up, down;
+    rig_open(&r, "[model]\ndropout = 0.3\n[data]\nshuffle = no\n", false);
+    loss_and_gradient(&r, &sum);
+    model *m = r.x.net;
+    assert_true(m->params <= 64);
+    tensor *grad = &r.x.state.grad[sum * m->params];
+    int head = model_find(m, "lm_head.weight"), wte = model_find(m, "wte.weight");
+    OK(device_ops(r.x.dev)->add(&grad[wte], &grad[wte], &grad[head], r.x.s));
+    for (int i = 0; i < m->params; i++) {  // each tensor's gradient at unit length, so that all of them count
+        if (m->param[i].tied >= 0) continue;
+        int64_t n = tensor_count(&grad[i]);
+        double norm = 0;
+        direction[i] = malloc((size_t)n * 4);
+        for (int64_t k = 0; k < n; k++) norm += pow(((float *)grad[i].data)[k], 2);
+        for (int64_t k = 0; k < n; k++) direction[i][k] = (float)(((float *)grad[i].data)[k] / sqrt(norm));
+        slope += sqrt(norm);
+    }
+    walk(&r, direction, h), up = loss_and_gradient(&r, &sum);
+    walk(&r, direction, -2 * h), down = loss_and_gradient(&r, &sum);
+    double measured = (up - down) / (2 * h);
+    if (!(fabs(measured - slope) < 5e-3 * slope)) fail_msg("slope of the loss %g, gradient says %g", measured, slope);
+    for (int i = 0; i < 64; i++) free(direction[i]);
+    rig_close(&r);
+}
+
+// --- the same bits ---------------------------------------------------------------------------------------------------------------
+
+static void threads_and_widths_give_the_same_bits(void **state) {
+    (void)state;
+    static const char *const compute[] = {"fp32", "bf16", "fp16"};
+    static const char *const device[] = {"threads = 1\nsimd = auto", "threads = 2\nsimd = auto", "threads = 4\nsimd = auto",
+                                         "threads = 2\nsimd = avx2", "threads = 1\nsimd = portable"};
+    for (int p = 0; p < 3; p++) {
+        char first[17] = "", hash[17], more[512];
+        for (int d = 0; d < 5; d++) {
+            if (d == 3 && !(__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))) continue;
+            snprintf(more, sizeof more, "[device]\n%s\n[precision]\ncompute = %s\n[model]\ndropout = 0.1\n", device[d], compute[p]);
+            hash_after(more, 6, hash, NULL);
+            if (d == 0) strcpy(first, hash);
+            if (strcmp(first, hash) != 0) fail_msg("%s, %s: hash %s, expected %s", compute[p], device[d], hash, first);
+        }
+    }
+}
+
+static void what_should_change_the_bits_does(void **state) {
+    (void)state;
+    char base[17], other[17];
+    hash_after("", 3, base, NULL);
+    static const char *const more[] = {"[run]\nseed = 2\n", "[optimizer]\nbeta2 = 0.95\n", "[data]\nshuffle = no\n",
+                                       "[model]\ndropout = 0.1\n", "[batch]\nlanes = 1\n"};
+    for (int i = 0; i < 5; i++) {
+        hash_after(more[i], 3, other, NULL);
+        if (strcmp(base, other) == 0) fail_msg("the hash does not see %s", more[i]);
+    }
+}
+
+typedef struct part { lane_span span; float *sum; } part;
+
+// The lanes [first, first+count) of this step as another rank would run them; its leftover subtrees are copied out.
+static int run_as_rank(rig *r, int64_t step, int64_t first, int64_t count, part *out) {
+    lane_counter c = {0};
+    loader *data;
+    loader_options o = {.seed = (uint64_t)r->c.run.seed, .shuffle = true, .T = r->c.model.context, .global = 12, .micro = 3, .lanes = 4,
+                        .first_lane = first, .lane_count = count, .first_step = step, .last_step = step, .depth = 2};
+    o.memory = aligned_alloc(4096, ((size_t)loader_bytes(&o) + 4095) / 4096 * 4096);
+    OK(loader_open(&data, r->x.train, &o));
+    OK(step_lanes(&r->x.runner, data, step, first, count, &c));
+    loader_close(data);
+    free(o.memory);
+    for (int i = 0; i < c.count; i++) {
+        tensor *slab = &r->x.state.slab[c.span[i].buffer];
+        out[i] = (part){c.span[i], malloc(tensor_bytes(slab))};
+        memcpy(out[i].sum, slab->data, tensor_bytes(slab));
+    }
+    return c.count;
+}
+
+// Merges the ranks' leftovers in order of lane by the same counter, and updates from the result.
+static void merge_and_update(rig *r, int64_t step, part *parts, int count) {
+    lane_counter c = {0};
+    tensor *slab = r->x.state.slab;
+    for (int i = 0, into, from; i < count; i++) {
+        int b = lane_counter_free(&c);
+        memcpy(slab[b].data, parts[i].sum, tensor_bytes(&slab[b]));
+        free(parts[i].sum);
+        lane_counter_push(&c, (lane_span){parts[i].span.first, parts[i].span.size, b});
+        while (lane_counter_merge(&c, &into, &from)) OK(device_ops(r->x.dev)->add(&slab[into], &slab[into], &slab[from], r->x.s));
+    }
+    assert_int_equal(c.count, 1);
+    OK(step_update(&r->x.runner, step, c.span[0].buffer));
+}
+
+static void any_split_of_the_lanes_gives_the_same_bits(void **state) {
+    (void)state;
+    char whole[17], hash[17];
+    hash_after("", 3, whole, NULL);
+    for (int cuts = 0; cuts < 8; cuts++) {
+        rig r;
+        rig_open(&r, "", false);
+        for (int64_t step = 1; step <= 3; step++) {
+            part parts[8];
+            int count = 0;
+            for (int from = 0, to; from < 4; from = to) {
+                for (to = from + 1; to < 4 && !(cuts >> (to - 1) & 1); to++) {}
+                count += run_as_rank(&r, step, from, to - from, parts + count);
+            }
+            merge_and_update(&r, step, parts, count);
+        }
+        ckpt_hash(&r.x.state.ckpt, hash);
+        if (strcmp(hash, whole) != 0) fail_msg("split %d: hash %s, expected %s", cuts, hash, whole);
+        rig_close(&r);
+    }
+}
+
+// --- precision -------------------------------------------------------------------------------------------------------------------
+
+static void overflow_skips_the_step_and_the_scale_recovers(void **state) {
+    (void)state;
+    rig r;
+    step_state s;
+    step_result out;
+    char before[17], after[17];
+    rig_open(&r, "[precision]\ncompute = fp16\nscale_window = 3\n", true);
+    OK(session_step(&r.x, &out));
+    assert_true(out.applied);
+    OK(state_get_step(&r.x.state, &s));
+    assert_true(s.loss_scale == 32768);
+    s.loss_scale = 0x1p30f;  // logit gradients beyond 65504
+    OK(state_set_step(&r.x.state, &s));
+    ckpt_hash(&r.x.state.ckpt, before);
+    OK(session_step(&r.x, &out));
+    ckpt_hash(&r.x.state.ckpt, after);
+    assert_false(out.applied);
+    assert_string_equal(before, after);
+    assert_int_equal(out.adam_t, 1);
+    assert_int_equal(out.skipped, 1);
+    assert_true(out.loss_scale == 0x1p29);
+    assert_int_equal(r.x.step, 2);  // its data is consumed
+    int tries = 0;
+    do OK(session_step(&r.x, &out));
+    while (!out.applied && ++tries < 40);
+    assert_true(out.applied && tries > 0);
+    double settled = out.loss_scale;
+    for (int i = 0; i < 2; i++) OK(session_step(&r.x, &out));
+    assert_true(out.loss_scale == 2 * settled);  // three good steps since the last change
+    rig_close(&r);
+}
+
+static void sixteen_bit_weights_are_the_rounded_masters(void **state) {
+    (void)state;
+    rig r;
+    step_result out;
+    rig_open(&r, "[precision]\ncompute = bf16\n", true);
+    for (int i = 0; i < 3; i++) OK(session_step(&r.x, &out));
+    for (int i = 0; i < r.x.net->params; i++) {
+        tensor copy = r.x.state.w[i];
+        copy.data = malloc(tensor_bytes(&copy));
+        OK(device_ops(r.x.dev)->cast(&copy, &r.x.state.master[i], r.x.s));
+        assert_memory_equal(copy.data, r.x.state.w[i].data, tensor_bytes(&copy));
+        free(copy.data);
+    }
+    rig_close(&r);
+}
+
+// --- resume ----------------------------------------------------------------------------------------------------------------------
+
+static void run_to(const char *dir, const char *more, int64_t stop_after, char hash[17], char state_hash[17]) {
+    config c;
+    session x;
+    bool found;
+    step_result s;
+    monitor m = {.log = -1, .events = -1, .quiet = true};
+    load_config(&c, dir, small_model, more);
+    OK(session_open(&x, &c, SESSION_TRAIN));
+    OK(session_resume(&x, &found, &m));
+    if (!found) OK(session_init(&x));
+    if (x.step < c.run.steps) OK(session_feed(&x, c.run.steps));
+    while (x.step < stop_after) OK(session_step(&x, &s));
+    OK(session_counters(&x));
+    OK(ckpt_save(x.dir, &x.state.ckpt, 2, NULL));
+    ckpt_hash(&x.state.ckpt, hash);
+    ckpt_state_hash(&x.state.ckpt, state_hash);
+    session_close(&x);
+}
+
+static void resume_continues_to_the_same_bits(void **state) {
+    (void)state;
+    static const char *const more[] = {"[run]\nsteps = 8\n", "[run]\nsteps = 8\n[precision]\ncompute = fp16\n[model]\ndropout = 0.2\n"};
+    for (int i = 0; i < 2; i++) {
+        char whole[17], whole_state[17], parts[17], parts_state[17];
+        char *a = make_dir(), *b = make_dir();
+        for (int k = 0; k < 2; k++) write_tokens(k ? a : b, "text.bin", 6000), write_tokens(k ? a : b, "val.bin", 1500);
+        run_to(a, more[i], 8, whole, whole_state);
+        for (int at = 1; at <= 8; at += 2) run_to(b, more[i], at, parts, parts_state);
+        run_to(b, more[i], 8, parts, parts_state);
+        assert_string_equal(whole, parts);
+        assert_string_equal(whole_state, parts_state);
+        drop_dir(a);
+        drop_dir(b);
+    }
+}
+
+static void resume_refuses_other_settings_and_names_them(void **state) {
+    (void)state;
+    char hash[17], state_hash[17];
+    char *dir = make_dir();
+    write_tokens(dir, "text.bin", 6000);
+    write_tokens(dir, "val.bin", 1500);
+    run_to(dir, "[run]\nsteps = 4\n", 2, hash, state_hash);
+    config c;
+    session x;
+    bool found;
+    monitor m = {.log = -1, .events = -1, .quiet = true};
+    load_config(&c, dir, small_model, "[run]\nsteps = 4\n[optimizer]\nbeta2 = 0.5\n");
+    OK(session_open(&x, &c, SESSION_TRAIN));
+    assert_int_equal(session_resume(&x, &found, &m), ERR_CONFIG);
+    assert_non_null(strstr(err_last()->text, "beta2"));
+    assert_non_null(strstr(err_last()->text, "0.5"));
+    session_close(&x);
+    drop_dir(dir);
+}
+
+// --- evaluation, sampling, schedules -----------------------------------------------------------------------------------------------
+
+static void training_lowers_the_validation_loss(void **state) {
+    (void)state;
+    rig r;
+    step_result s;
+    double first, last;
+    int64_t windows;
+    rig_open(&r, "[run]\nsteps = 60\n", true);
+    OK(evaluate(&r.x.runner, r.x.val, 0, &first, &windows));
+    assert_int_equal(windows, (1500 - 1) / 24);
+    assert_true(fabs(first - log(128)) < 0.1);  // knows nothing yet
+    for (int i = 0; i < 60; i++) OK(session_step(&r.x, &s));
+    OK(evaluate(&r.x.runner, r.x.val, 0, &last, &windows));
+    assert_true(last < 0.75 * first);
+    rig_close(&r);
+}
+
+static void evaluation_does_not_touch_training(void **state) {
+    (void)state;
+    char hash[17], plain[17];
+    rig r;
+    step_result s;
+    double loss;
+    int64_t windows;
+    hash_after("", 4, plain, NULL);
+    rig_open(&r, "", true);
+    for (int i = 0; i < 4; i++) {
+        OK(session_step(&r.x, &s));
+        OK(evaluate(&r.x.runner, r.x.val, 3, &loss, &windows));
+        char *text;
+        OK(session_sample(&r.x, "abc", &text));
+        free(text);
+    }
+    ckpt_hash(&r.x.state.ckpt, hash);
+    assert_string_equal(hash, plain);
+    rig_close(&r);
+}
+
+static void collect(void *ctx, int32_t token) {
+    int32_t **next = ctx;
+    *(*next)++ = token;
+}
+
+static void samples_repeat_and_obey_top_k(void **state) {
+    (void)state;
+    rig r;
+    int32_t a[64], b[64], greedy[64], *next;
+    rig_open(&r, "", false);
+    generate_options o = {.prompt = "7 bottles and", .tokens = 64, .temperature = 1.2, .top_k = 0, .seed = 5, .put = collect, .ctx = &next};
+    next = a;
+    OK(generate(&r.x.runner, &o));
+    next = b;
+    OK(generate(&r.x.runner, &o));
+    assert_memory_equal(a, b, sizeof a);
+    o.seed = 6, next = b;
+    OK(generate(&r.x.runner, &o));
+    assert_true(memcmp(a, b, sizeof a) != 0);
+    o.temperature = 0, next = greedy;
+    OK(generate(&r.x.runner, &o));
+    o.temperature = 1.2, o.top_k = 1, next = b;
+    OK(generate(&r.x.runner, &o));
+    assert_memory_equal(greedy, b, sizeof b);
+    rig_close(&r);
+}
+
+static void schedules_have_their_shapes(void **state) {
+    (void)state;
+    config c = {.optimizer.lr = 2, .schedule = {.warmup = 10, .decay_steps = 110, .final_fraction = 0.1}};
+    for (int type = SCHEDULE_COSINE; type <= SCHEDULE_WSD; type++) {
+        c.schedule.type = type;
+        assert_true(fabs(schedule_lr(&c, 1) - 0.2) < 1e-15);
+        assert_true(schedule_lr(&c, 10) == 2);
+        assert_true(fabs(schedule_lr(&c, 110) - (type == SCHEDULE_CONSTANT ? 2 : 0.2)) < 1e-15);
+        assert_true(schedule_lr(&c, 5000) == schedule_lr(&c, 110));
+        for (int s = 11; s < 120; s++) assert_true(schedule_lr(&c, s) <= schedule_lr(&c, s - 1));
+    }
+    c.schedule.type = SCHEDULE_COSINE;
+    assert_true(fabs(schedule_lr(&c, 60) - 1.1) < 1e-12);
+    assert_true(fabs(schedule_lr(&c, 35) - (0.2 + 1.8 * 0.5 * (1 + cos(acos(-1) / 4)))) < 1e-12);
+    c.schedule.type = SCHEDULE_LINEAR;
+    assert_true(fabs(schedule_lr(&c, 60) - 1.1) < 1e-12);
+    c.schedule.type = SCHEDULE_WSD;
+    assert_true(schedule_lr(&c, 88) == 2 && schedule_lr(&c, 89) < 2);
+    c.schedule.warmup = 0;
+    assert_true(schedule_lr(&c, 1) == 2);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gradients_agree_with_pytorch),
+        cmocka_unit_test(losses_agree_with_pytorch),
+        cmocka_unit_test(gradient_with_dropout_is_the_slope_of_the_loss),
+        cmocka_unit_test(threads_and_widths_give_the_same_bits),
+        cmocka_unit_test(what_should_change_the_bits_does),
+        cmocka_unit_test(any_split_of_the_lanes_gives_the_same_bits),
+        cmocka_unit_test(overflow_skips_the_step_and_the_scale_recovers),
+        cmocka_unit_test(sixteen_bit_weights_are_the_rounded_masters),
+        cmocka_unit_test(resume_continues_to_the_same_bits),
+        cmocka_unit_test(resume_refuses_other_settings_and_names_them),
+        cmocka_unit_test(training_lowers_the_validation_loss),
+        cmocka_unit_test(evaluation_does_not_touch_training),
+        cmocka_unit_test(samples_repeat_and_obey_top_k),
+        cmocka_unit_test(schedules_have_their_shapes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

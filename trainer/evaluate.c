@@ -1,0 +1,144 @@
+// trainer/evaluate.c: see trainer/evaluate.h.
+#include "trainer/evaluate.h"
+
+#include "base/fmath.h"
+#include "base/philox.h"
+
+#include <math.h>
+#include <string.h>
+
+static pass inference_pass(step_runner *r, int64_t B, int64_t T) {
+    return (pass){.ops = device_ops(r->dev), .s = r->s, .B = B, .T = T, .tokens = view2(&r->tokens, B, T), .targets = view2(&r->targets, B, T),
+                  .w = r->state->w, .state = state_step(r->state)};
+}
+
+// Reads B windows of T+1 tokens, one at a time into the end of r->windows, and puts them as tokens and targets on the device.
+static err_t load_windows(step_runner *r, dataset *val, int64_t first, int64_t B, int64_t T) {
+    int32_t *rows = r->windows.data, *window = rows + 2 * r->cfg->batch.micro * (T + 1);
+    for (int64_t b = 0; b < B; b++) {
+        TRY(dataset_read(val, (first + b) * T, T + 1, window));
+        memcpy(rows + b * T, window, (size_t)T * 4);
+        memcpy(rows + (B + b) * T, window + 1, (size_t)T * 4);
+    }
+    TRY(stream_copy(r->s, r->tokens.data, rows, (size_t)(B * T) * 4));
+    return stream_copy(r->s, r->targets.data, rows + B * T, (size_t)(B * T) * 4);
+}
+
+static err_t evaluate_batch(step_runner *r, int64_t B, int64_t T, double *sum) {
+    pass p = inference_pass(r, B, T);
+    double *host = r->host_loss.data;
+    TRY(model_forward(r->net, &p));
+    tensor means = view1(&r->sample_loss, B);
+    TRY(p.ops->loss_means(&means, &p.losses, r->s));
+    TRY(stream_copy(r->s, host, means.data, (size_t)B * sizeof *host));
+    TRY(stream_wait(r->s));
+    for (int64_t b = 0; b < B; b++) *sum += host[b];
+    return ERR_OK;
+}
+
+err_t evaluate(step_runner *r, dataset *val, int64_t batches, double *loss, int64_t *windows) {
+    int64_t micro = r->cfg->batch.micro, T = r->cfg->model.context, W = sampler_windows(dataset_about(val).tokens, T);
+    if (batches > 0 && batches * micro < W) W = batches * micro;
+    if (W < 1) return err_set(ERR_DATA, "[data] val holds %lld tokens, expected more than [model] context = %lld", (long long)dataset_about(val).tokens, (long long)T);
+    double sum = 0;
+    for (int64_t at = 0; at < W; at += micro) {
+        int64_t B = W - at < micro ? W - at : micro;
+        TRY(load_windows(r, val, at, B, T));
+        TRY(evaluate_batch(r, B, T, &sum));
+    }
+    *loss = sum / (double)W;
+    *windows = W;
+    return ERR_OK;
+}
+
+// --- generation ------------------------------------------------------------------------------------------------------------
+
+// The k-th largest of n values (k >= 1), by selection over a copy. Ties keep the lower index likelier below.
+static float kth_largest(const float *x, int64_t n, int64_t k, float *copy) {
+    memcpy(copy, x, (size_t)n * sizeof *x);
+    int64_t low = 0, high = n - 1;
+    while (low < high) {
+        float pivot = copy[low + (high - low) / 2];
+        int64_t i = low, j = high;
+        while (i <= j) {
+            while (copy[i] > pivot) i++;
+            while (copy[j] < pivot) j--;
+            if (i > j) break;
+            float t = copy[i];
+            copy[i++] = copy[j];
+            copy[j--] = t;
+        }
+        if (k - 1 <= j) high = j;
+        else if (k - 1 >= i) low = i;
+        else break;
+    }
+    return copy[k - 1];
+}
+
+static int32_t likeliest(const float *x, int64_t n) {
+    int64_t best = 0;
+    for (int64_t i = 1; i < n; i++)
+        if (x[i] > x[best]) best = i;
+    return (int32_t)best;
+}
+
+// Draws from softmax(x / temperature) over the top_k values; u in [0,1) is the draw. Double sums in order of index.
+static int32_t draw(const float *x, int64_t n, const generate_options *o, double u, float *copy) {
+    int32_t best = likeliest(x, n);
+    if (o->temperature <= 0) return best;
+    float low = o->top_k > 0 && o->top_k < n ? kth_largest(x, n, o->top_k, copy) : -INFINITY;
+    double total = 0, at = 0;
+    for (int64_t i = 0; i < n; i++)
+        if (x[i] >= low) total += fm_exp((x[i] - x[best]) / o->temperature);
+    for (int64_t i = 0; i < n; i++) {
+        if (!(x[i] >= low)) continue;
+        at += fm_exp((x[i] - x[best]) / o->temperature);
+        if (u * total < at) return (int32_t)i;
+    }
+    return best;
+}
+
+static err_t next_token(step_runner *r, const generate_options *o, int64_t count, int64_t n, int32_t *out) {
+    int64_t V = r->cfg->model.vocab;
+    float *logits = r->host_logits.data;
+    TRY(stream_copy(r->s, r->tokens.data, r->context.data, (size_t)count * 4));
+    pass p = inference_pass(r, 1, count);
+    p.last_only = true;
+    TRY(model_forward(r->net, &p));
+    tensor row = view1(&p.logits, V);
+    TRY(p.ops->cast(&r->logits, &row, r->s));
+    TRY(stream_copy(r->s, logits, r->logits.data, (size_t)V * sizeof *logits));
+    TRY(stream_wait(r->s));
+    uint32_t bits[4];
+    philox4x32(bits, o->seed, 0, SITE_SAMPLE, 0, (uint32_t)n);
+    *out = draw(logits, V, o, bits[0] * 0x1p-32, logits + V);
+    return ERR_OK;
+}
+
+// The prompt's last bytes as tokens; an empty one starts with a newline.
+static err_t set_prompt(step_runner *r, const char *prompt, int64_t *count) {
+    int64_t T = r->cfg->model.context, V = r->cfg->model.vocab;
+    size_t length = strlen(prompt), skip = length > (size_t)T ? length - (size_t)T : 0;
+    int32_t *tokens = r->context.data;
+    *count = 0;
+    for (const char *c = length ? prompt + skip : "\n"; *c; c++) {
+        if ((unsigned char)*c >= V)
+            return err_set(ERR_CONFIG, "prompt: byte %d at position %d is no token of a vocabulary of %lld; choose another [sample] prompt",
+                           (unsigned char)*c, (int)(c - prompt), (long long)V);
+        tokens[(*count)++] = (unsigned char)*c;
+    }
+    return ERR_OK;
+}
+
+err_t generate(step_runner *r, const generate_options *o) {
+    int64_t T = r->cfg->model.context, count;
+    int32_t *tokens = r->context.data, token;
+    TRY(set_prompt(r, o->prompt, &count));
+    for (int64_t n = 0; n < o->tokens; n++) {
+        TRY(next_token(r, o, count, n, &token));
+        o->put(o->ctx, token);
+        if (count == T) memmove(tokens, tokens + 1, (size_t)(--count) * 4);
+        tokens[count++] = token;
+    }
+    return ERR_OK;
+}

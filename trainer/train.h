@@ -1,0 +1,71 @@
+// trainer/train.h: a run from its INI to its last step, and the verbs that look at one.
+#ifndef TRAINER_TRAIN_H
+#define TRAINER_TRAIN_H
+
+#include "data/data.h"
+#include "trainer/config.h"
+#include "trainer/monitor.h"
+#include "trainer/step.h"
+
+#include <signal.h>
+
+// Everything a run has open. Tests drive it through session_open, step_run and session_close.
+typedef struct session {
+    const config *cfg;
+    char dir[1024];           // DIR/NAME
+    fault_list faults;
+    device *dev;
+    stream *s;
+    comm *ranks;
+    model *net;
+    dataset *train, *val;     // NULL: not opened
+    train_state state;
+    step_runner runner;
+    loader *data;
+    void *ring;               // the loader's buffers
+    size_t ring_bytes;
+    int64_t step;             // finished steps
+} session;
+
+typedef enum { SESSION_TRAIN, SESSION_LOOK } session_kind;  // to look: no moments, no gradients, no loader
+
+// Opens device, data, model and tensors as the INI says. Weights are not set yet: session_init or a checkpoint does that.
+err_t session_open(session *x, const config *c, session_kind kind);
+void session_close(session *x);
+
+// Random weights, or those of [model] init_from; step 0.
+err_t session_init(session *x);
+
+// The newest good checkpoint of the run: weights, moments, counters. *found = false: there is none.
+err_t session_resume(session *x, bool *found, monitor *m);
+
+// The weights of one checkpoint directory, or, when dir is NULL, of the run's best, or else its newest.
+err_t session_load(session *x, const char *dir);
+
+// Starts the loader behind the last finished step; it delivers up to step `last`.
+err_t session_feed(session *x, int64_t last);
+
+// The next step.
+err_t session_step(session *x, step_result *out);
+
+// Counters of the state as it is, for ckpt_save and the hashes.
+err_t session_counters(session *x);
+
+// What the weights write after the prompt, as [sample] says. The caller frees *out.
+err_t session_sample(session *x, const char *prompt, char **out);
+
+// `lockstep CONFIG.ini`: trains to the last step. *stop becomes true from a signal handler: finish the step, save, return ERR_INTERRUPTED.
+err_t train(const config *c, const volatile sig_atomic_t *stop);
+
+// --- verbs -------------------------------------------------------------------------------------------------------------------
+
+// Opens everything, reads and checks all data, says what the run would be.
+err_t verb_check(const config *c, FILE *out);
+err_t verb_pack(const config *c, FILE *out);
+err_t verb_eval(const config *c, const char *ckpt, FILE *out);
+err_t verb_sample(const config *c, const char *ckpt, const char *prompt, FILE *out);
+err_t verb_hash(const char *ckpt, FILE *out);
+// Times steps of the INI's model on made-up tokens: no data, no files.
+err_t verb_bench(const config *c, int64_t steps, FILE *out);
+
+#endif
