@@ -1,0 +1,239 @@
+// test/bench/bench_gemm.c: the matrix product at the shapes that a GPT makes of it, against the processor's peak and, where they are
+// installed, against oneDNN (dnnl_sgemm) and OpenBLAS (cblas_sgemm).
+//
+//     bench_gemm [threads] [quick]
+//
+// Ours and theirs take turns within one process, so that a disturbance of the machine meets all alike; figures are medians. The peers are
+// opened at run time and nothing is needed when they are absent. GFLOP/s; peak is what a loop of register FMAs reaches at the
+// same number of threads.
+#include "gpu/cpu/kernel/kernel.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+typedef err_t (*matmul_fn)(tensor *, tensor *, const tensor *, bool, const tensor *, bool, const tensor *, unsigned, stream *);
+typedef int (*dnnl_fn)(char, char, int64_t, int64_t, int64_t, float, const float *, int64_t, const float *, int64_t, float, float *,
+                       int64_t);
+typedef void (*cblas_fn)(int, int, int, int, int, int, float, const float *, int, const float *, int, float, float *, int);
+
+err_t matmul_portable(tensor *, tensor *, const tensor *, bool, const tensor *, bool, const tensor *, unsigned, stream *);
+err_t matmul_avx2(tensor *, tensor *, const tensor *, bool, const tensor *, bool, const tensor *, unsigned, stream *);
+err_t matmul_avx512(tensor *, tensor *, const tensor *, bool, const tensor *, bool, const tensor *, unsigned, stream *);
+
+typedef struct shape {
+    const char *name;
+    bool ta, tb, accumulate;
+    int64_t m, n, k;
+} shape;
+
+typedef struct problem {
+    shape s;
+    tensor d, a, b;
+} problem;
+
+typedef struct contender {
+    const char *name;
+    matmul_fn ours;
+    dnnl_fn dnnl;
+    cblas_fn cblas;
+    stream *st;
+    double seconds[64];
+} contender;
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *x, int n) {
+    qsort(x, (size_t)n, sizeof *x, by_value);
+    return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
+}
+
+// --- peak --------------------------------------------------------------------------------------------------------------------
+
+#if defined(__x86_64__)
+// Twelve chains of FMA in registers, eight times over: more than latency times ports anywhere.
+#define CHAINS(r)                                                                                                             \
+    "vfmadd231ps %%" r "13,%%" r "12,%%" r "0\nvfmadd231ps %%" r "13,%%" r "12,%%" r "1\n"                                        \
+    "vfmadd231ps %%" r "13,%%" r "12,%%" r "2\nvfmadd231ps %%" r "13,%%" r "12,%%" r "3\n"                                        \
+    "vfmadd231ps %%" r "13,%%" r "12,%%" r "4\nvfmadd231ps %%" r "13,%%" r "12,%%" r "5\n"                                        \
+    "vfmadd231ps %%" r "13,%%" r "12,%%" r "6\nvfmadd231ps %%" r "13,%%" r "12,%%" r "7\n"                                        \
+    "vfmadd231ps %%" r "13,%%" r "12,%%" r "8\nvfmadd231ps %%" r "13,%%" r "12,%%" r "9\n"                                        \
+    "vfmadd231ps %%" r "13,%%" r "12,%%" r "10\nvfmadd231ps %%" r "13,%%" r "12,%%" r "11\n"
+#define PEAK(name, r)                                                                                                            \
+    static void name(long n) {                                                                                                   \
+        __asm__ volatile("vzeroall\n1:\n.rept 8\n" CHAINS(r) ".endr\ndec %0\njnz 1b\nvzeroupper\n"                              \
+                         : "+r"(n)::"cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9",        \
+                           "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15");                                               \
+    }
+PEAK(peak_zmm, "zmm")
+PEAK(peak_ymm, "ymm")
+
+typedef struct peak_job { void (*loop)(long); } peak_job;
+static void peak_item(void *ctx, int64_t item, int thread) {
+    (void)item, (void)thread;
+    ((peak_job *)ctx)->loop(20000);
+}
+
+static double peak_gflops(pool *p) {
+    bool wide = __builtin_cpu_supports("avx512f");
+    if (!wide && !(__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))) return 0;
+    peak_job j = {wide ? peak_zmm : peak_ymm};
+    double best = 0;
+    int items = 8 * pool_threads(p);
+    for (int r = 0; r < 15; r++) {
+        double t = now();
+        pool_run(p, items, peak_item, &j);
+        double g = 20000.0 * 96 * (wide ? 32 : 16) * items / (now() - t) * 1e-9;
+        if (g > best) best = g;
+    }
+    return best;
+}
+#else
+static double peak_gflops(pool *p) { (void)p; return 0; }
+#endif
+
+// --- runs ----------------------------------------------------------------------------------------------------------------------
+
+static void once(contender *c, problem *p) {
+    const shape *s = &p->s;
+    float beta = s->accumulate ? 1.0f : 0.0f;
+    int64_t lda = p->a.size[1], ldb = p->b.size[1];
+    if (c->ours) {
+        if (c->ours(&p->d, NULL, &p->a, s->ta, &p->b, s->tb, NULL, s->accumulate ? MATMUL_ACCUMULATE : 0, c->st) != ERR_OK) {
+            fprintf(stderr, "%s\n", err_last()->text);
+            exit(ERR_INTERNAL);
+        }
+    } else if (c->dnnl) {
+        c->dnnl(s->ta ? 'T' : 'N', s->tb ? 'T' : 'N', s->m, s->n, s->k, 1.0f, p->a.data, lda, p->b.data, ldb, beta, p->d.data, s->n);
+    } else {
+        c->cblas(101, s->ta ? 112 : 111, s->tb ? 112 : 111, (int)s->m, (int)s->n, (int)s->k, 1.0f, p->a.data, (int)lda, p->b.data,
+                 (int)ldb, beta, p->d.data, (int)s->n);
+    }
+}
+
+// One turn: an untimed call, then `calls` timed ones. A pause before it lets the peers' idle threads stop spinning.
+static double turn(contender *c, problem *p, int calls) {
+    nanosleep(&(struct timespec){0, 2000000}, NULL);
+    once(c, p);
+    double t = now();
+    for (int i = 0; i < calls; i++) once(c, p);
+    return (now() - t) / calls;
+}
+
+static float *floats(int64_t n, uint32_t seed) {
+    float *p = NULL;
+    if (posix_memalign((void **)&p, 2 << 20, (size_t)n * sizeof *p)) exit(ERR_INTERNAL);
+    madvise(p, (size_t)n * sizeof *p, MADV_HUGEPAGE);  // as the device's memory is
+    for (int64_t i = 0; i < n; i++) p[i] = (float)((((uint32_t)i + seed) * 2654435761u) >> 8 & 0xffff) / 65536.0f - 0.5f;
+    return p;
+}
+
+static void run_shape(const shape *s, contender *c, int contenders, double peak, bool quick) {
+    problem p = {.s = *s};
+    p.a = (tensor){floats(s->m * s->k, 1), FP32, 2, {s->ta ? s->k : s->m, s->ta ? s->m : s->k}};
+    p.b = (tensor){floats(s->k * s->n, 7), FP32, 2, {s->tb ? s->n : s->k, s->tb ? s->k : s->n}};
+    p.d = (tensor){floats(s->m * s->n, 3), FP32, 2, {s->m, s->n}};
+    double flops = 2.0 * (double)s->m * (double)s->n * (double)s->k;
+    double first = turn(&c[0], &p, 1);
+    int calls = 1 + (int)((quick ? 0.001 : 0.004) / first), turns = first > 0.1 ? 3 : quick ? 5 : 15;
+    for (int r = 0; r < turns; r++)
+        for (int i = 0; i < contenders; i++) c[i].seconds[r] = turn(&c[i], &p, calls);
+    char size[48];
+    snprintf(size, sizeof size, "%s %lldx%lldx%lld", s->name, (long long)s->m, (long long)s->n, (long long)s->k);
+    printf("%-30s", size);
+    double ours = 0;
+    for (int i = 0; i < contenders; i++) {
+        double g = flops / median(c[i].seconds, turns) * 1e-9;
+        if (i == 0) ours = g;
+        printf("%9.1f", g);
+        if (i == 0 && peak > 0) printf(" %4.0f%%", 100 * g / peak);
+        if (!c[i].ours) printf(" %5.2f", ours / g);
+    }
+    printf("\n");
+    fflush(stdout);
+    free(p.a.data), free(p.b.data), free(p.d.data);
+}
+
+static void *open_peer(const char *const *files, const char *symbol) {
+    for (; *files; files++) {
+        void *lib = dlopen(*files, RTLD_NOW | RTLD_LOCAL), *f = lib ? dlsym(lib, symbol) : NULL;
+        if (f) return f;
+    }
+    return NULL;
+}
+
+static int find_contenders(contender *c, stream *st, bool quick) {
+    int n = 0;
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
+        c[n++] = (contender){.name = "avx512", .ours = matmul_avx512, .st = st};
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && (!quick || !n))
+        c[n++] = (contender){.name = "avx2", .ours = matmul_avx2, .st = st};
+#endif
+    if (!n) c[n++] = (contender){.name = "portable", .ours = matmul_portable, .st = st};
+    void *f = open_peer((const char *[]){"libdnnl.so.3", "libdnnl.so.2", NULL}, "dnnl_sgemm");
+    if (f) {
+        c[n].name = "oneDNN";
+        memcpy(&c[n++].dnnl, &f, sizeof f);
+    }
+    f = open_peer((const char *[]){"libopenblas.so.0", NULL}, "cblas_sgemm");
+    if (f) {
+        c[n].name = "OpenBLAS";
+        memcpy(&c[n++].cblas, &f, sizeof f);
+    }
+    return n;
+}
+
+int main(int argc, char **argv) {
+    int threads = argc > 1 ? atoi(argv[1]) : 1;
+    bool quick = argc > 2 && !strcmp(argv[2], "quick");
+    if (threads < 1) return fprintf(stderr, "usage: bench_gemm [threads] [quick]\n"), ERR_USAGE;
+    char text[16];
+    snprintf(text, sizeof text, "%d", threads);
+    setenv("OMP_NUM_THREADS", text, 1);  // all before the peers are loaded
+    setenv("OPENBLAS_NUM_THREADS", text, 1);
+#if defined(__x86_64__)
+    // OpenBLAS knows processors by number and takes those newer than itself for the oldest of all.
+    if (__builtin_cpu_supports("avx512f")) setenv("OPENBLAS_CORETYPE", "SkylakeX", 0);
+    else if (__builtin_cpu_supports("avx2")) setenv("OPENBLAS_CORETYPE", "Haswell", 0);
+#endif
+    stream st = {0};
+    if (pool_open(&st.workers, threads) != ERR_OK) return fprintf(stderr, "%s\n", err_last()->text), ERR_INTERNAL;
+    contender c[8] = {0};
+    int n = find_contenders(c, &st, quick);
+    double peak = peak_gflops(st.workers);
+    printf("# %d thread%s, peak %.1f GFLOP/s; behind a peer: ours / peer\n%-30s", threads, threads > 1 ? "s" : "", peak, "# m x n x k");
+    for (int i = 0; i < n; i++) printf("%9s%s", c[i].name, i == 0 && peak > 0 ? " peak" : c[i].ours ? "" : " ratio");
+    printf("\n");
+    for (int i = 0; i < 2; i++) {
+        int64_t m = i ? 1024 : 256;
+        const shape gpt2[] = {
+            {"qkv", 0, 1, 0, m, 2304, 768},       {"attproj", 0, 1, 0, m, 768, 768},  {"fc", 0, 1, 0, m, 3072, 768},
+            {"fcproj", 0, 1, 0, m, 768, 3072},    {"head", 0, 1, 0, m, 50304, 768},   {"dX fc", 0, 0, 0, m, 768, 3072},
+            {"dX head", 0, 0, 0, m, 768, 50304},  {"dW fc", 1, 0, 1, 3072, 768, m},   {"dW fcproj", 1, 0, 1, 768, 3072, m},
+            {"dW head", 1, 0, 1, 50304, 768, m},
+        };
+        for (size_t s = 0; s < sizeof gpt2 / sizeof *gpt2; s++)
+            if (!quick || i == 0) run_shape(&gpt2[s], c, n, peak, quick);
+    }
+    const shape small[] = {
+        {"qkv", 0, 1, 0, 768, 384, 128},    {"fc", 0, 1, 0, 768, 512, 128},     {"fcproj", 0, 1, 0, 768, 128, 512},
+        {"head", 0, 1, 0, 768, 256, 128},   {"dX fc", 0, 0, 0, 768, 128, 512},  {"dW qkv", 1, 0, 1, 384, 128, 768},
+        {"dW fc", 1, 0, 1, 512, 128, 768},  {"dW fcproj", 1, 0, 1, 128, 512, 768},
+    };
+    for (size_t s = 0; s < sizeof small / sizeof *small; s++) run_shape(&small[s], c, n, peak, quick);
+    pool_close(st.workers);
+    return 0;
+}

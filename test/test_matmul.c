@@ -1,0 +1,360 @@
+// test/test_matmul.c: the matrix product is the one that its specification writes down, to the last bit, on every vector width that this
+// machine has and for any number of threads; and that one is close to the true product.
+#include "gpu/cpu/kernel/kernel.h"
+#include "gpu/cpu/kernel/typed.h"
+#include "gpu/cpu/kernel/vmath.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { KC = 384 };  // the specification's, written here again on purpose: it may never change
+
+typedef err_t (*matmul_fn)(tensor *, tensor *, const tensor *, bool, const tensor *, bool, const tensor *, unsigned, stream *);
+
+err_t matmul_portable(tensor *, tensor *, const tensor *, bool, const tensor *, bool, const tensor *, unsigned, stream *);
+err_t matmul_avx2(tensor *, tensor *, const tensor *, bool, const tensor *, bool, const tensor *, unsigned, stream *);
+err_t matmul_avx512(tensor *, tensor *, const tensor *, bool, const tensor *, bool, const tensor *, unsigned, stream *);
+
+static int widths(matmul_fn *f) {
+    int n = 0;
+    f[n++] = matmul_portable;
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c")) f[n++] = matmul_avx2;
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vl")) f[n++] = matmul_avx512;
+#endif
+    return n;
+}
+
+// --- buffers with sentinels --------------------------------------------------------------------------------------------------
+
+enum { GUARD = 256 };
+
+static tensor guarded(dtype t, int64_t rows, int64_t cols) {
+    size_t bytes = (size_t)(rows * cols) * dtype_bytes(t);
+    char *p = malloc(bytes + 2 * GUARD);
+    assert_non_null(p);
+    memset(p, 0xa5, bytes + 2 * GUARD);
+    return (tensor){p + GUARD, t, 2, {rows, cols, 1, 1}};
+}
+
+static void check_guards(const tensor *t) {
+    const unsigned char *p = (const unsigned char *)t->data - GUARD, *q = (const unsigned char *)t->data + tensor_bytes(t);
+    for (int i = 0; i < GUARD; i++) {
+        assert_int_equal(p[i], 0xa5);
+        assert_int_equal(q[i], 0xa5);
+    }
+}
+
+static void release(tensor *t) {
+    if (t->data) free((char *)t->data - GUARD);
+    t->data = NULL;
+}
+
+static uint32_t seed = 1;
+static float random_float(void) {  // -1 .. 1, over several binades
+    seed = seed * 1664525u + 1013904223u;
+    uint32_t a = seed >> 8;
+    seed = seed * 1664525u + 1013904223u;
+    return ((float)(int32_t)(a & 0xffffff) - 8388608.0f) * 0x1p-23f * ((seed >> 24 & 7) ? 1.0f : 0.01f);
+}
+
+static tensor filled(dtype t, int64_t rows, int64_t cols) {
+    tensor x = guarded(t, rows, cols);
+    for (int64_t i = 0; i < rows * cols; i++) typed_set(x.data, t, i, random_float());
+    return x;
+}
+
+static tensor copy_of(const tensor *x) {
+    tensor y = guarded(x->type, x->size[0], x->size[1]);
+    memcpy(y.data, x->data, tensor_bytes(x));
+    return y;
+}
+
+// --- the specification ---------------------------------------------------------------------------------------------------------
+
+static float element(const tensor *x, bool transposed, int64_t row, int64_t col) {
+    return transposed ? typed_get(x->data, x->type, col * x->size[1] + row) : typed_get(x->data, x->type, row * x->size[1] + col);
+}
+
+// op(x) as plain floats, (rows, cols)
+static float *plain(const tensor *x, bool transposed, int64_t rows, int64_t cols) {
+    float *p = malloc((size_t)(rows * cols) * sizeof *p);
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < cols; j++) p[i * cols + j] = element(x, transposed, i, j);
+    return p;
+}
+
+static float spec_sum(const float *a, const float *b, int64_t i, int64_t j, int64_t n, int64_t k) {
+    float sum = 0;
+    for (int64_t q = 0; q < k; q += KC) {
+        float p = 0;
+        for (int64_t x = q; x < k && x < q + KC; x++) p = fmaf(a[i * k + x], b[x * n + j], p);
+        sum = q == 0 ? p : sum + p;
+    }
+    return sum;
+}
+
+static float lane(vf v) { float f[VL]; vf_store(f, v); return f[0]; }
+static float rounded(dtype t, float x) { return lane(typed_round(t, vf_set1(x))); }
+
+typedef struct test_case {
+    int64_t m, n, k;
+    dtype type;
+    bool ta, tb;
+    unsigned epilogue;
+    bool wide;  // d is FP32 though the operands are not
+} test_case;
+
+typedef struct problem {
+    test_case c;
+    tensor a, b, bias, pre, d;        // d and pre before
+    tensor want_d, want_pre;          // d and pre after
+} problem;
+
+// What the operation must leave, element after element, every epilogue as the separate operations would do it.
+static void specify(problem *p) {
+    const test_case *c = &p->c;
+    float *a = plain(&p->a, c->ta, c->m, c->k), *b = plain(&p->b, c->tb, c->k, c->n);
+    for (int64_t i = 0; i < c->m; i++) {
+        for (int64_t j = 0; j < c->n; j++) {
+            int64_t at = i * c->n + j;
+            float x = spec_sum(a, b, i, j, c->n, c->k);
+            if (c->epilogue & MATMUL_BIAS) x = x + typed_get(p->bias.data, c->type, j);
+            if (c->epilogue & MATMUL_GELU) {
+                x = rounded(c->type, x);
+                typed_set(p->want_pre.data, c->type, at, x);
+                x = lane(vf_gelu(vf_set1(x)));
+            }
+            if (c->epilogue & MATMUL_DGELU)
+                x = rounded(c->type, x) * lane(vf_gelu_grad(vf_set1(typed_get(p->pre.data, c->type, at))));
+            if (c->epilogue & MATMUL_ACCUMULATE) x = typed_get(p->d.data, FP32, at) + x;
+            typed_set(p->want_d.data, p->d.type, at, x);
+        }
+    }
+    free(a), free(b);
+}
+
+static problem make(test_case c) {
+    problem p = {.c = c};
+    p.a = filled(c.type, c.ta ? c.k : c.m, c.ta ? c.m : c.k);
+    p.b = filled(c.type, c.tb ? c.n : c.k, c.tb ? c.k : c.n);
+    p.bias = filled(c.type, 1, c.n);
+    p.pre = filled(c.type, c.m, c.n);
+    p.d = filled(c.wide || (c.epilogue & MATMUL_ACCUMULATE) ? FP32 : c.type, c.m, c.n);
+    p.want_d = copy_of(&p.d);
+    p.want_pre = copy_of(&p.pre);
+    specify(&p);
+    return p;
+}
+
+static void drop(problem *p) {
+    tensor *all[] = {&p->a, &p->b, &p->bias, &p->pre, &p->d, &p->want_d, &p->want_pre};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) release(all[i]);
+}
+
+static void check_same(const problem *p, const tensor *got, const tensor *want, const char *what, int width, int threads) {
+    if (!memcmp(got->data, want->data, tensor_bytes(want))) return;
+    size_t e = dtype_bytes(want->type);
+    for (int64_t i = 0; i < tensor_count(want); i++) {
+        if (!memcmp((char *)got->data + (size_t)i * e, (char *)want->data + (size_t)i * e, e)) continue;
+        const test_case *c = &p->c;
+        fail_msg("%s[%lld,%lld] of %lldx%lldx%lld type %d ta %d tb %d epilogue %u, width %d, %d threads: got %.9g, specified %.9g", what,
+                 (long long)(i / c->n), (long long)(i % c->n), (long long)c->m, (long long)c->n, (long long)c->k, c->type, c->ta,
+                 c->tb, c->epilogue, width, threads, typed_get(got->data, got->type, i), typed_get(want->data, want->type, i));
+    }
+}
+
+static void run_once(const problem *p, matmul_fn f, int width, stream *s) {
+    tensor d = copy_of(&p->d), pre = copy_of(&p->pre), bias = view1(&p->bias, p->c.n);
+    assert_int_equal(f(&d, &pre, &p->a, p->c.ta, &p->b, p->c.tb, &bias, p->c.epilogue, s), ERR_OK);
+    check_same(p, &d, &p->want_d, "d", width, pool_threads(s->workers));
+    check_same(p, &pre, &p->want_pre, "pre", width, pool_threads(s->workers));
+    check_guards(&d), check_guards(&pre), check_guards(&p->a), check_guards(&p->b);
+    release(&d), release(&pre);
+}
+
+enum { MAX_THREADS = 4 };
+typedef struct fixture { stream s[MAX_THREADS + 1]; } fixture;
+
+static int open_pools(void **state) {
+    static fixture f;  // cmocka hands it to every test
+    for (int t = 1; t <= MAX_THREADS; t++)
+        if (pool_open(&f.s[t].workers, t) != ERR_OK) return -1;
+    *state = &f;
+    return 0;
+}
+
+static int close_pools(void **state) {
+    fixture *f = *state;
+    for (int t = 1; t <= MAX_THREADS; t++) pool_close(f->s[t].workers);
+    return 0;
+}
+
+// Every width; the portable one, which is slow, with two numbers of threads only.
+static void check_case(fixture *f, test_case c) {
+    matmul_fn fn[3];
+    int n = widths(fn);
+    problem p = make(c);
+    for (int w = 0; w < n; w++)
+        for (int t = 1; t <= MAX_THREADS; t++)
+            if (w > 0 || t == 1 || t == 3) run_once(&p, fn[w], w, &f->s[t]);
+    drop(&p);
+}
+
+// --- tests -----------------------------------------------------------------------------------------------------------------------
+
+// Odd sizes around every boundary, all types, all transposes: exactly the specified bits, nothing beside the output touched.
+static void specified_bits(void **state) {
+    const int64_t sizes[][3] = {
+        {1, 1, 1}, {1, 1, 7}, {2, 3, 5}, {7, 1, 3}, {1, 49, 17}, {17, 33, 70}, {13, 97, 31}, {8, 48, 16}, {9, 47, 15}, {6, 16, 8},
+        {5, 19, KC - 1}, {5, 19, KC}, {11, 50, KC + 1}, {7, 23, 2 * KC + 3}, {65, 131, 67}, {101, 7, 129}, {1, 200, 2 * KC},
+        {23, 1, KC + 100}, {31, 193, 40}, {257, 95, 9},
+    };
+    const dtype types[] = {FP32, BF16, FP16};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (int t = 0; t < 3; t++)
+            for (int trans = 0; trans < 4; trans++)
+                check_case(*state, (test_case){sizes[i][0], sizes[i][1], sizes[i][2], types[t], trans & 1, trans >> 1, 0, false});
+}
+
+static void epilogues_are_the_separate_operations(void **state) {
+    const unsigned all[] = {MATMUL_BIAS, MATMUL_GELU, MATMUL_BIAS | MATMUL_GELU, MATMUL_DGELU, MATMUL_ACCUMULATE};
+    const int64_t sizes[][3] = {{1, 1, 1}, {17, 33, 70}, {9, 48, KC}, {13, 61, 2 * KC + 3}, {40, 100, KC + 1}};
+    const dtype types[] = {FP32, BF16, FP16};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (int t = 0; t < 3; t++)
+            for (size_t e = 0; e < sizeof all / sizeof *all; e++)
+                check_case(*state, (test_case){sizes[i][0], sizes[i][1], sizes[i][2], types[t], e % 2, e / 2 % 2, all[e], false});
+    for (int t = 1; t < 3; t++)
+        for (unsigned e = 0; e < 2; e++)
+            for (int64_t k = KC - 1; k <= 2 * KC + 2; k += KC + 3)
+                check_case(*state, (test_case){19, 53, k, types[t], false, true, e ? MATMUL_BIAS : 0, true});
+}
+
+// Sizes that take the other ways through the plan: operands too large to be packed whole, k in several steps, long and flat tiles.
+// Too many elements to specify: some are, and all must agree between widths, threads, and with the same product elsewhere.
+static void check_large(fixture *f, test_case c) {
+    matmul_fn fn[3];
+    int n = widths(fn);
+    tensor a = filled(c.type, c.ta ? c.k : c.m, c.ta ? c.m : c.k), b = filled(c.type, c.tb ? c.n : c.k, c.tb ? c.k : c.n);
+    tensor before = filled(c.epilogue & MATMUL_ACCUMULATE ? FP32 : c.type, c.m, c.n), first = {0};
+    for (int w = n - 1; w >= 0; w--) {
+        for (int t = 1; t <= MAX_THREADS; t += w == 0 ? MAX_THREADS : 1) {
+            if (w == 0 && n > 1 && c.m * c.n * c.k > 15000000) continue;  // the portable width: see the small sizes
+            tensor d = copy_of(&before);
+            assert_int_equal(fn[w](&d, NULL, &a, c.ta, &b, c.tb, NULL, c.epilogue, &f->s[t]), ERR_OK);
+            check_guards(&d);
+            if (!first.data) first = d;
+            else {
+                assert_memory_equal(d.data, first.data, tensor_bytes(&d));
+                release(&d);
+            }
+        }
+    }
+    float *x = malloc((size_t)c.k * sizeof *x), *y = malloc((size_t)c.k * sizeof *y);
+    for (int probe = 0; probe < 200; probe++) {
+        int64_t i = probe < 2 ? probe * (c.m - 1) : (int64_t)((double)(random_float() + 1) / 2 * (double)(c.m - 1));
+        int64_t j = probe < 4 ? probe % 2 * (c.n - 1) : (int64_t)((double)(random_float() + 1) / 2 * (double)(c.n - 1));
+        for (int64_t k = 0; k < c.k; k++) x[k] = element(&a, c.ta, i, k), y[k] = element(&b, c.tb, k, j);
+        float want = spec_sum(x, y, 0, 0, 1, c.k);
+        if (c.epilogue & MATMUL_ACCUMULATE) want = typed_get(before.data, FP32, i * c.n + j) + want;
+        assert_true(typed_get(first.data, first.type, i * c.n + j) == rounded(first.type, want));
+    }
+    free(x), free(y);
+    release(&a), release(&b), release(&before), release(&first);
+}
+
+static void large_shapes(void **state) {
+    const dtype types[] = {FP32, BF16};
+    for (int t = 0; t < 2; t++) {
+        check_large(*state, (test_case){3, 11000, 400, types[t], false, true, 0, false});                    // v packed on the way
+        check_large(*state, (test_case){11000, 3, 400, types[t], true, false, MATMUL_ACCUMULATE, false});    // s packed on the way
+        check_large(*state, (test_case){40, 70, 70000, types[t], false, false, 0, false});                   // k in steps
+        check_large(*state, (test_case){40, 70, 70000, types[t], true, true, MATMUL_ACCUMULATE, false});
+        check_large(*state, (test_case){11, 12000, 1200, types[t], false, false, MATMUL_ACCUMULATE, false});
+        check_large(*state, (test_case){11, 1600, 800, types[t], false, true, 0, false});                    // v packed for few rows
+        check_large(*state, (test_case){300, 700, 900, types[t], false, true, 0, false});                    // several tiles
+    }
+}
+
+// An element depends on its row of op(a) and its column of op(b) only: the 1 x 1 product of the two has the same bits.
+static void position_is_nothing(void **state) {
+    fixture *f = *state;
+    matmul_fn fn[3];
+    int n = widths(fn);
+    enum { M = 83, N = 149, K = KC + 77 };
+    tensor a = filled(FP32, M, K), b = filled(FP32, N, K), d = guarded(FP32, M, N);
+    for (int w = 0; w < n; w++) {
+        assert_int_equal(fn[w](&d, NULL, &a, false, &b, true, NULL, 0, &f->s[2]), ERR_OK);
+        for (int64_t i = 0; i < M; i += 3) {
+            for (int64_t j = 0; j < N; j += 5) {
+                float one = 0;
+                tensor row = {(float *)a.data + i * K, FP32, 2, {1, K}}, col = {(float *)b.data + j * K, FP32, 2, {1, K}};
+                tensor out = {&one, FP32, 2, {1, 1}};
+                assert_int_equal(fn[w](&out, NULL, &row, false, &col, true, NULL, 0, &f->s[1]), ERR_OK);
+                assert_memory_equal(&one, (float *)d.data + i * N + j, sizeof one);
+            }
+        }
+    }
+    release(&a), release(&b), release(&d);
+}
+
+// |error| <= (block length + blocks) * u * sum |x y|, u = 2^-24: the bound of a blocked sum (Higham 2002, section 4.2).
+static void close_to_the_true_product(void **state) {
+    fixture *f = *state;
+    matmul_fn fn[3];
+    int n = widths(fn);
+    const int64_t ks[] = {1, 10, KC, 1000, 5000};
+    for (size_t q = 0; q < sizeof ks / sizeof *ks; q++) {
+        int64_t k = ks[q], m = 21, cols = 35;
+        tensor a = filled(FP32, m, k), b = filled(FP32, k, cols), d = guarded(FP32, m, cols);
+        assert_int_equal(fn[n - 1](&d, NULL, &a, false, &b, false, NULL, 0, &f->s[2]), ERR_OK);
+        double factor = (double)((k < KC ? k : KC) + (k + KC - 1) / KC) * 0x1p-24;
+        for (int64_t i = 0; i < m; i++) {
+            for (int64_t j = 0; j < cols; j++) {
+                double sum = 0, magnitude = 0;
+                for (int64_t x = 0; x < k; x++) {
+                    double t = (double)((float *)a.data)[i * k + x] * ((float *)b.data)[x * cols + j];
+                    sum += t, magnitude += fabs(t);
+                }
+                assert_true(fabs(((float *)d.data)[i * cols + j] - sum) <= 1.01 * factor * magnitude);
+            }
+        }
+        release(&a), release(&b), release(&d);
+    }
+}
+
+// Twice the same sum is added twice: (d + s) + s; and an earlier value that swallows single products shows that it is added once.
+static void accumulate_adds_once(void **state) {
+    fixture *f = *state;
+    matmul_fn fn[3];
+    int n = widths(fn);
+    for (int w = 0; w < n; w++) {
+        for (int64_t k = 256; k <= 1024; k += 768) {
+            tensor a = guarded(FP32, 5, k), b = guarded(FP32, k, 50), d = guarded(FP32, 5, 50);
+            for (int64_t i = 0; i < 5 * k; i++) ((float *)a.data)[i] = 1;
+            for (int64_t i = 0; i < k * 50; i++) ((float *)b.data)[i] = 0.25f;
+            for (int64_t i = 0; i < 250; i++) ((float *)d.data)[i] = 0x1p24f;  // + 0.25 or + 0.5 is nothing, + k/4 is exact
+            for (int again = 1; again <= 2; again++) {
+                assert_int_equal(fn[w](&d, NULL, &a, false, &b, false, NULL, MATMUL_ACCUMULATE, &f->s[2]), ERR_OK);
+                for (int64_t i = 0; i < 250; i++) assert_true(((float *)d.data)[i] == 0x1p24f + (float)(again * k / 4));
+            }
+            release(&a), release(&b), release(&d);
+        }
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(specified_bits), cmocka_unit_test(epilogues_are_the_separate_operations), cmocka_unit_test(large_shapes),
+        cmocka_unit_test(position_is_nothing), cmocka_unit_test(close_to_the_true_product), cmocka_unit_test(accumulate_adds_once),
+    };
+    return cmocka_run_group_tests(tests, open_pools, close_pools);
+}
