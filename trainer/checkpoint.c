@@ -1,5 +1,6 @@
-// trainer/checkpoint.c: the directory of checkpoints; see trainer/checkpoint.h. What is there under its final name is whole and was read back.
-// Everything in between has a name that starts with a dot, so that whatever instant a crash picks, ckpt_clean can tell what is what:
+// trainer/checkpoint.c: the directory of checkpoints; see trainer/checkpoint.h. What is there under its final name is whole and
+// was read back. Everything in between has a name that starts with a dot, so that whatever instant a crash picks, ckpt_clean can
+// tell what is what:
 //
 //   .tmp-step-N   being written, or being removed: to be deleted
 //   .old-step-N   step N as it was, set aside while a new step N takes its place: put back unless the new one made it
@@ -21,7 +22,7 @@
 enum { PIECE = 16 * CKPT_CHUNK, STEP_DIGITS = 8 };
 static const char TMP[] = ".tmp-step-", OLD[] = ".old-step-", STEP[] = "step-";
 
-// --- names -----------------------------------------------------------------------------------------------------------------------
+// --- names ---------------------------------------------------------------------------------------------------------------------
 
 static err_t step_path(char path[IO_PATH], const char *run_dir, const char *prefix, int64_t step) {
     return io_path(path, "%s/ckpt/%s%0*lld", run_dir, prefix, STEP_DIGITS, (long long)step);
@@ -62,7 +63,8 @@ static err_t read_names(DIR *dir, const char *path, const char *prefix, int64_t 
     }
 }
 
-// The steps of this prefix in DIR/ckpt, newest first; none when there is no such directory. The caller frees *steps, also after a failure.
+// The steps of this prefix in DIR/ckpt, newest first; none when there is no such directory. The caller frees *steps, also after a
+// failure.
 static err_t list_steps(const char *run_dir, const char *prefix, int64_t **steps, int *count) {
     char path[IO_PATH];
     *steps = NULL;
@@ -77,7 +79,7 @@ static err_t list_steps(const char *run_dir, const char *prefix, int64_t **steps
     return rc;
 }
 
-// --- cleaning up after a crash -----------------------------------------------------------------------------------------------------
+// --- cleaning up after a crash -------------------------------------------------------------------------------------------------
 
 static err_t clean_one(const char *run_dir, const char *prefix, int64_t step) {
     char path[IO_PATH], final[IO_PATH];
@@ -104,7 +106,7 @@ err_t ckpt_clean(const char *run_dir) {
     return clean_prefix(run_dir, TMP);
 }
 
-// --- writing -----------------------------------------------------------------------------------------------------------------------
+// --- writing -------------------------------------------------------------------------------------------------------------------
 
 static err_t put_tensor(st_writer *w, const ckpt_tensor *t, manifest_tensor *say, digest *group) {
     digest tensor;
@@ -215,8 +217,8 @@ static err_t verify(const char *dir, const manifest *m) {
     if (rc != ERR_OK) err_prefix("the new checkpoint can't be read back and is not used");
     TRY(rc);
     if (strcmp(hash, m->hash) != 0 || strcmp(state_hash, m->state_hash) != 0)
-        return err_set(ERR_DATA, "%s: reads back with hash %s and state_hash %s, expected %s and %s: not used", dir, hash, state_hash, m->hash,
-                       m->state_hash);
+        return err_set(ERR_DATA, "%s: reads back with hash %s and state_hash %s, expected %s and %s: not used", dir, hash,
+                       state_hash, m->hash, m->state_hash);
     return ERR_OK;
 }
 
@@ -231,7 +233,7 @@ static err_t write_directory(const char *dir, const ckpt_state *s, fault_list *f
     return rc;
 }
 
-// --- committing --------------------------------------------------------------------------------------------------------------------
+// --- committing ----------------------------------------------------------------------------------------------------------------
 
 // `tmp` becomes `final`. What stood there is set aside first and comes back when anything fails: at every instant it, or the new
 // one, exists whole under a name that ckpt_clean and a resume understand.
@@ -240,7 +242,8 @@ static err_t commit(const char *tmp, const char *final, const char *old, fault_l
     if (rc == ERR_OK) rc = io_rename(tmp, final, faults);
     if (rc == ERR_OK) return ERR_OK;
     err_record why = *err_last();
-    if (!exists(tmp) && rename(final, tmp) != 0) return err_restore(&why);  // renamed, but perhaps not for good: nobody was told of it yet
+    if (!exists(tmp) && rename(final, tmp) != 0)
+        return err_restore(&why);  // renamed, but perhaps not for good: nobody was told of it yet
     if (exists(old) && rename(old, final) != 0) {
         err_restore(&why);
         err_prefix("%s could not be put back from %s (the next start does it)", final, old);
@@ -262,7 +265,7 @@ static err_t open_directory(const char *run_dir, fault_list *faults) {
     return rc;
 }
 
-// --- pruning -----------------------------------------------------------------------------------------------------------------------
+// --- pruning -------------------------------------------------------------------------------------------------------------------
 
 // The step that DIR/best points to, -1 when it points nowhere of ours.
 static err_t best_step(const char *run_dir, int64_t *step) {
@@ -287,8 +290,8 @@ static err_t remove_step(const char *run_dir, int64_t step) {
     return io_remove_tree(tmp);
 }
 
-// Steps beyond the one just saved are of no use to this run, or it would have begun there; but they are not counted and not touched:
-// someone may want to know what happened to them.
+// Steps beyond the one just saved are of no use to this run, or it would have begun there; but they are not counted and not
+// touched: someone may want to know what happened to them.
 static err_t prune(const char *run_dir, int64_t saved, int keep) {
     int64_t *steps, best;
     int count, kept = 0;
@@ -335,7 +338,7 @@ err_t ckpt_mark_best(const char *run_dir, int64_t step, fault_list *faults) {
     return rc;
 }
 
-// --- resuming ----------------------------------------------------------------------------------------------------------------------
+// --- resuming ------------------------------------------------------------------------------------------------------------------
 
 static err_t try_step(const char *run_dir, int64_t step, ckpt_state *s) {
     char path[IO_PATH];
@@ -346,8 +349,8 @@ static err_t try_step(const char *run_dir, int64_t step, ckpt_state *s) {
     return ERR_OK;
 }
 
-static err_t try_all(const char *run_dir, const int64_t *steps, int count, ckpt_state *s, bool *found, void (*complain)(void *ctx, const char *text),
-                     void *ctx) {
+static err_t try_all(const char *run_dir, const int64_t *steps, int count, ckpt_state *s, bool *found,
+                     void (*complain)(void *ctx, const char *text), void *ctx) {
     for (int i = 0; i < count; i++) {
         err_t rc = try_step(run_dir, steps[i], s);
         *found = rc == ERR_OK;
@@ -357,8 +360,11 @@ static err_t try_all(const char *run_dir, const int64_t *steps, int count, ckpt_
     }
     if (count == 0) return ERR_OK;
     err_record why = *err_last();
-    return err_set(ERR_DATA, "%s/ckpt: none of its %d checkpoints can be used: restore one from a copy, or move the directory away to start from "
-                   "the beginning. Of the oldest: %s", run_dir, count, why.text);
+    return err_set(
+        ERR_DATA,
+        "%s/ckpt: none of its %d checkpoints can be used: restore one from a copy, or move the directory away to start from "
+        "the beginning. Of the oldest: %s",
+        run_dir, count, why.text);
 }
 
 err_t ckpt_resume(const char *run_dir, ckpt_state *s, bool *found, void (*complain)(void *ctx, const char *text), void *ctx) {

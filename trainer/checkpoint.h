@@ -49,8 +49,9 @@ typedef struct ckpt_state {
     ckpt_tensor *master, *m, *v;
 } ckpt_state;
 
-// Writes DIR/ckpt/step-NNNNNNNN, verifies it by reading it back, then removes the oldest beyond `keep` (never the one `best`
-// points to). On failure the temporary directory is removed, what was there before is intact, and the error says why.
+// Writes DIR/ckpt/step-NNNNNNNN, verifies it by reading it back (before the rename: what does not verify never gets its name),
+// then removes the oldest beyond `keep` (never the one `best` points to, nor later steps than this one; keep < 1 removes none).
+// On failure the temporary directory is removed, what was there before is intact, and the error says why.
 // An existing checkpoint of the same step is replaced only after the new one is complete.
 err_t ckpt_save(const char *run_dir, const ckpt_state *s, int keep, fault_list *faults);
 
@@ -61,8 +62,9 @@ err_t ckpt_mark_best(const char *run_dir, int64_t step, fault_list *faults);
 err_t ckpt_clean(const char *run_dir);
 
 // Loads the newest checkpoint that is whole and fits: the tensors' names and shapes and every bits key and data_hash must be those
-// of *s (ERR_CONFIG names the key and both values). A damaged one is reported through complain(ctx, text), by file and tensor, and the
-// one before it is tried; if all are damaged ERR_DATA. *found = false when there is none. Tensors are read straight into s->master, m, v.
+// of *s (ERR_CONFIG names the key and both values; an empty data_hash in *s is not compared). A damaged one is reported through
+// complain(ctx, text), by file and tensor, and the one before it is tried; if all are damaged ERR_DATA. *found = false when there
+// is none. Tensors are read straight into s->master, m, v.
 err_t ckpt_resume(const char *run_dir, ckpt_state *s, bool *found, void (*complain)(void *ctx, const char *text), void *ctx);
 
 // Path of the newest checkpoint directory of the run, by step number; it is not opened. *found = false when there is none.

@@ -1,5 +1,6 @@
-// trainer/checkpoint_read.c: reading one checkpoint directory; see trainer/checkpoint.h. One pass over each tensor reads it, straight to where
-// it belongs, and digests it. Every byte of a checkpoint is under some digest: the manifest's own, a file's header's, or a tensor's.
+// trainer/checkpoint_read.c: reading one checkpoint directory; see trainer/checkpoint.h. One pass over each tensor reads it,
+// straight to where it belongs, and digests it. Every byte of a checkpoint is under some digest: the manifest's own, a file's
+// header's, or a tensor's.
 #include "base/io.h"
 #include "model/safetensors.h"
 #include "trainer/manifest.h"
@@ -12,7 +13,7 @@
 
 enum { PIECE = 16 * CKPT_CHUNK };  // elements, 1 MiB: large enough for any disk, small enough to be digested from the cache
 
-// --- a file against its manifest -------------------------------------------------------------------------------------------------
+// --- a file against its manifest -----------------------------------------------------------------------------------------------
 
 static err_t check_header(const st_file *f, const manifest_file *say) {
     size_t n = (size_t)(f->count ? f->tensors[0].offset : f->file_bytes);
@@ -27,7 +28,9 @@ static err_t check_header(const st_file *f, const manifest_file *say) {
     free(text);
     TRY(rc);
     if (memcmp(found, say->header, sizeof found) != 0)
-        return err_set(ERR_DATA, "%s: its header (%zu bytes from offset 0) is not what the manifest recorded: the file is damaged", f->path, n);
+        return err_set(ERR_DATA,
+                       "%s: its header (%zu bytes from offset 0) is not what the manifest recorded: the file is damaged", f->path,
+                       n);
     return ERR_OK;
 }
 
@@ -43,7 +46,8 @@ static err_t check_file(const st_file *f, const manifest *m, int file) {
     const manifest_file *say = &m->file[file];
     int first = file == FILE_MODEL ? 0 : m->params, count = file == FILE_MODEL ? m->params : 2 * m->params;
     if (f->file_bytes != say->bytes)
-        return err_set(ERR_DATA, "%s: has %lld bytes, the manifest says %lld", f->path, (long long)f->file_bytes, (long long)say->bytes);
+        return err_set(ERR_DATA, "%s: has %lld bytes, the manifest says %lld", f->path, (long long)f->file_bytes,
+                       (long long)say->bytes);
     if (f->count != count) return err_set(ERR_DATA, "%s: has %d tensors, the manifest says %d", f->path, f->count, count);
     for (int i = first; i < first + count; i++) TRY(check_tensor(f, &m->tensor[i]));
     return check_header(f, say);
@@ -59,7 +63,7 @@ static err_t open_file(st_file *f, const char *dir, const manifest *m, int file)
     return rc;
 }
 
-// --- tensors ---------------------------------------------------------------------------------------------------------------------
+// --- tensors -------------------------------------------------------------------------------------------------------------------
 
 // Into `to`, or, where that is NULL, piece by piece into `scratch`.
 static err_t read_tensor(const st_file *f, const manifest_tensor *t, float *to, float *scratch, digest *group) {
@@ -81,11 +85,12 @@ static err_t read_tensor(const st_file *f, const manifest_tensor *t, float *to, 
     char is[17], should[17];
     digest_hex(is, found, 8);
     digest_hex(should, t->digest, 8);
-    return err_set(ERR_DATA, "%s: tensor %s (%lld bytes at offset %lld) has digest %s..., the manifest says %s...: it is damaged", f->path, t->name,
-                   (long long)at->bytes, (long long)at->offset, is, should);
+    return err_set(ERR_DATA, "%s: tensor %s (%lld bytes at offset %lld) has digest %s..., the manifest says %s...: it is damaged",
+                   f->path, t->name, (long long)at->bytes, (long long)at->offset, is, should);
 }
 
-static err_t read_group(const st_file *f, const manifest *m, int group, const ckpt_tensor *to, float *scratch, uint8_t out[CKPT_DIGEST]) {
+static err_t read_group(const st_file *f, const manifest *m, int group, const ckpt_tensor *to, float *scratch,
+                        uint8_t out[CKPT_DIGEST]) {
     digest d;
     size_t prefix = strlen(manifest_prefix[group]);
     digest_begin(&d);
@@ -102,7 +107,8 @@ static err_t compare_hash(const char *dir, const char *what, const uint8_t found
     char hex[17];
     digest_hex(hex, found, 8);
     if (strcmp(hex, recorded) == 0) return ERR_OK;
-    return err_set(ERR_DATA, "%s: %s is %s, the manifest says %s: manifest.json does not belong to these tensors", dir, what, hex, recorded);
+    return err_set(ERR_DATA, "%s: %s is %s, the manifest says %s: manifest.json does not belong to these tensors", dir, what, hex,
+                   recorded);
 }
 
 // Reads the masters and, when `all`, m and v, into to[group] or nowhere, and compares everything with the manifest.
@@ -128,7 +134,7 @@ static err_t read_groups(const char *dir, const manifest *m, ckpt_tensor *const 
     return compare_hash(dir, "state_hash", state, m->state_hash);
 }
 
-// --- does it fit -----------------------------------------------------------------------------------------------------------------
+// --- does it fit ---------------------------------------------------------------------------------------------------------------
 
 static const char *find_value(const ckpt_key *key, int keys, const char *name) {
     for (int i = 0; i < keys; i++)
@@ -140,19 +146,31 @@ static err_t compare_keys(const char *dir, const manifest *m, const ckpt_state *
     for (int i = 0; i < s->keys; i++) {
         const char *name = s->key[i].key, *now = s->key[i].value, *then = find_value(m->key, m->keys, name);
         if (!then)
-            return err_set(ERR_CONFIG, "%s: %s = %.200s is not known to this checkpoint, which build %s wrote: continue with that build, or start "
-                           "another [run] name", dir, name, now, m->build);
+            return err_set(
+                ERR_CONFIG,
+                "%s: %s = %.200s is not known to this checkpoint, which build %s wrote: continue with that build, or start "
+                "another [run] name",
+                dir, name, now, m->build);
         if (strcmp(then, now) != 0)
-            return err_set(ERR_CONFIG, "%s: %s is %.200s in the checkpoint and %.200s now, and the bits depend on it: put %.200s back, or start "
-                           "another [run] name", dir, name, then, now, then);
+            return err_set(
+                ERR_CONFIG,
+                "%s: %s is %.200s in the checkpoint and %.200s now, and the bits depend on it: put %.200s back, or start "
+                "another [run] name",
+                dir, name, then, now, then);
     }
     for (int i = 0; i < m->keys; i++)
         if (!find_value(s->key, s->keys, m->key[i].key))
-            return err_set(ERR_CONFIG, "%s: %s = %.200s is in the checkpoint, which build %s wrote, and not known to this build: continue with that "
-                           "build, or start another [run] name", dir, m->key[i].key, m->key[i].value, m->build);
+            return err_set(
+                ERR_CONFIG,
+                "%s: %s = %.200s is in the checkpoint, which build %s wrote, and not known to this build: continue with that "
+                "build, or start another [run] name",
+                dir, m->key[i].key, m->key[i].value, m->build);
     if (s->data_hash[0] && strcmp(s->data_hash, m->data_hash) != 0)
-        return err_set(ERR_CONFIG, "%s: the training dataset was %s when the checkpoint was written and is %s now: restore the files of [data] train, "
-                       "or start another [run] name", dir, m->data_hash, s->data_hash);
+        return err_set(
+            ERR_CONFIG,
+            "%s: the training dataset was %s when the checkpoint was written and is %s now: restore the files of [data] train, "
+            "or start another [run] name",
+            dir, m->data_hash, s->data_hash);
     return ERR_OK;
 }
 
@@ -167,17 +185,21 @@ static err_t compare_tensors(const char *dir, const manifest *m, const ckpt_stat
         const manifest_tensor *then = i < m->params ? &m->tensor[i] : NULL;
         const ckpt_tensor *now = i < s->params ? &s->master[i] : NULL;
         if (!then || !now || strcmp(then->name, now->name) != 0)
-            return err_set(ERR_CONFIG, "%s: tensor %d of %d is %s in the checkpoint, and of this model's %d it is %s: [model] describes another model",
-                           dir, i + 1, m->params, then ? then->name : "absent", s->params, now ? now->name : "absent");
+            return err_set(
+                ERR_CONFIG,
+                "%s: tensor %d of %d is %s in the checkpoint, and of this model's %d it is %s: [model] describes another model",
+                dir, i + 1, m->params, then ? then->name : "absent", s->params, now ? now->name : "absent");
         if (then->dims == now->dims && memcmp(then->size, now->size, (size_t)now->dims * sizeof *now->size) == 0) continue;
         char is[96], should[96];
         shape_text(is, sizeof is, then->dims, then->size);
         shape_text(should, sizeof should, now->dims, now->size);
-        return err_set(ERR_CONFIG, "%s: tensor %s is %s in the checkpoint and %s in this model: [model] describes another model", dir, now->name, is,
-                       should);
+        return err_set(ERR_CONFIG, "%s: tensor %s is %s in the checkpoint and %s in this model: [model] describes another model",
+                       dir, now->name, is, should);
     }
     if (s->m && m->groups == 1)
-        return err_set(ERR_CONFIG, "%s: holds no optimizer state, training can't continue from it: use its model.safetensors as [model] init_from", dir);
+        return err_set(
+            ERR_CONFIG,
+            "%s: holds no optimizer state, training can't continue from it: use its model.safetensors as [model] init_from", dir);
     return ERR_OK;
 }
 

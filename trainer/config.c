@@ -38,7 +38,7 @@ const config_key config_keys[] = {
     TEXT(run, dir, LOCAL, "runs", 1, "out_dir output_dir", "directory of all runs"),
     INT(run, seed, BITS, "1337", 0, EXACT, "random_seed",
          "start of everything random: initial weights, order of the data, dropout, samples"),
-    INT(run, steps, LAYOUT, "1500", 1, MANY, "max_iters max_steps iterations num_iterations",
+    INT(run, steps, LAYOUT, "1000", 1, MANY, "max_iters max_steps iterations num_iterations",
          "train until this step; may be raised later"),
     WORD(run, resume, LAYOUT, "auto", "auto never must", "",
          "`never` refuses to go on from a checkpoint, `must` refuses to start without one"),
@@ -71,7 +71,7 @@ const config_key config_keys[] = {
     INT(data, retry, LOCAL, "5", 0, 100, "retries", "how often a failed read is tried again"),
     BOOL(data, shuffle, BITS, "yes", "", "visit the windows of the data in a random order, another one each epoch"),
 
-    TEXT(pack, input, LOCAL, ".", 1, "source", "what `lockstep pack` reads: files, directories or globs, space between"),
+    TEXT(pack, input, LOCAL, "README.md Makefile main.c base comm data gpu model test trainer", 1, "source", "what `lockstep pack` reads: files, directories or globs, space between"),
     TEXT(pack, output, LOCAL, "datasets/self", 1, "destination",
          "the shards' names begin with this: PREFIX-train-00000.bin, PREFIX-val-..."),
     WORD(pack, tokenizer, LOCAL, "bytes", "bytes", "encoding", "one token for each byte"),
@@ -106,7 +106,7 @@ const config_key config_keys[] = {
     REAL(schedule, final_fraction, BITS, "0.1", 0, 1, "min_lr final_lr learning_rate_decay_frac",
          "learning rate at the end, as a fraction of lr"),
 
-    INT(checkpoint, every, LAYOUT, "250", 0, MANY, "save_every save_interval", "steps between checkpoints; 0 = none at all"),
+    INT(checkpoint, every, LAYOUT, "250", 0, MANY, "save_every save_interval", "steps between checkpoints; 0 = only at the end, and when asked to stop"),
     INT(checkpoint, keep, LOCAL, "2", 1, 1000000, "save_total_limit", "newest checkpoints that are kept"),
     BOOL(checkpoint, keep_best, LAYOUT, "yes", "save_best", "keep also the one with the lowest validation loss"),
 

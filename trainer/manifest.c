@@ -40,13 +40,15 @@ static err_t fill_group(manifest *m, int group, const ckpt_tensor *t) {
         manifest_tensor *to = &m->tensor[group * m->params + i];
         int n = snprintf(to->name, sizeof to->name, "%s%s", manifest_prefix[group], t[i].name);
         if (n <= 0 || n >= CKPT_NAME || t[i].dims < 0 || t[i].dims > 4)
-            return err_set(ERR_INTERNAL, "tensor %s%s can't be saved: %d dimensions, name of %d bytes (at most 4, and 95)", manifest_prefix[group],
-                           t[i].name, t[i].dims, n);
+            return err_set(ERR_INTERNAL, "tensor %s%s can't be saved: %d dimensions, name of %d bytes (at most 4, and 95)",
+                           manifest_prefix[group], t[i].name, t[i].dims, n);
         to->file = group == GROUP_MASTER ? FILE_MODEL : FILE_OPTIMIZER;
         to->dims = t[i].dims;
         for (int d = 0; d < t[i].dims; d++) {
             to->size[d] = t[i].size[d];
-            if (to->size[d] < 1) return err_set(ERR_INTERNAL, "tensor %s can't be saved: dimension %d is %lld", to->name, d, (long long)to->size[d]);
+            if (to->size[d] < 1)
+                return err_set(ERR_INTERNAL, "tensor %s can't be saved: dimension %d is %lld", to->name, d,
+                               (long long)to->size[d]);
         }
     }
     return ERR_OK;
@@ -55,7 +57,8 @@ static err_t fill_group(manifest *m, int group, const ckpt_tensor *t) {
 static err_t copy_keys(manifest *m, const ckpt_state *s) {
     for (int i = 0; i < s->keys; i++) {
         for (int j = 0; j < i; j++)
-            if (strcmp(s->key[i].key, s->key[j].key) == 0) return err_set(ERR_INTERNAL, "bits key %s is given twice", s->key[i].key);
+            if (strcmp(s->key[i].key, s->key[j].key) == 0)
+                return err_set(ERR_INTERNAL, "bits key %s is given twice", s->key[i].key);
         m->key[m->keys++] = s->key[i];
     }
     return ERR_OK;
@@ -65,8 +68,8 @@ err_t manifest_open(manifest *m, const ckpt_state *s) {
     bool training = s->m && s->v;
     *m = (manifest){.at = s->at, .files = training ? 2 : 1, .groups = training ? GROUPS : 1, .params = s->params};
     if (s->params < 1 || s->at.step < 0 || !isfinite(s->at.loss_scale))
-        return err_set(ERR_INTERNAL, "a state with %d parameters, step %lld and loss scale %g can't be saved", s->params, (long long)s->at.step,
-                       s->at.loss_scale);
+        return err_set(ERR_INTERNAL, "a state with %d parameters, step %lld and loss scale %g can't be saved", s->params,
+                       (long long)s->at.step, s->at.loss_scale);
     m->key = calloc(CKPT_KEYS_MAX, sizeof *m->key);
     m->tensor = calloc((size_t)m->groups * (size_t)m->params, sizeof *m->tensor);
     if (!m->key || !m->tensor) return err_set(ERR_INTERNAL, "no memory for the manifest of %d parameters", m->params);
@@ -93,16 +96,17 @@ static json_t *hex_json(const uint8_t d[CKPT_DIGEST]) {
 
 static json_t *counters_json(const ckpt_counters *at) {
     json_t *best = isfinite(at->best_loss) ? json_real(at->best_loss) : json_null();
-    return json_pack("{s:I, s:I, s:I, s:f, s:I, s:o, s:I, s:I}", "step", (json_int_t)at->step, "adam_t", (json_int_t)at->adam_t, "skipped",
-                     (json_int_t)at->skipped, "loss_scale", at->loss_scale, "good_steps", (json_int_t)at->good_steps, "best_loss", best,
-                     "best_step", (json_int_t)at->best_step, "log_bytes", (json_int_t)at->log_bytes);
+    return json_pack("{s:I, s:I, s:I, s:f, s:I, s:o, s:I, s:I}", "step", (json_int_t)at->step, "adam_t", (json_int_t)at->adam_t,
+                     "skipped", (json_int_t)at->skipped, "loss_scale", at->loss_scale, "good_steps", (json_int_t)at->good_steps,
+                     "best_loss", best, "best_step", (json_int_t)at->best_step, "log_bytes", (json_int_t)at->log_bytes);
 }
 
 static json_t *keys_json(const manifest *m) {
     json_t *keys = json_object();
     for (int i = 0; i < m->keys; i++) {
         if (json_object_set_new(keys, m->key[i].key, json_string(m->key[i].value)) == 0) continue;
-        err_set(ERR_CONFIG, "the value of %s is not UTF-8 and can't be recorded in a checkpoint: \"%.200s\"", m->key[i].key, m->key[i].value);
+        err_set(ERR_CONFIG, "the value of %s is not UTF-8 and can't be recorded in a checkpoint: \"%.200s\"", m->key[i].key,
+                m->key[i].value);
         json_decref(keys);
         return NULL;
     }
@@ -112,8 +116,8 @@ static json_t *keys_json(const manifest *m) {
 static json_t *files_json(const manifest *m) {
     json_t *files = json_array();
     for (int f = 0; f < m->files; f++)
-        json_array_append_new(files, json_pack("{s:s, s:I, s:o}", "name", m->file[f].name, "bytes", (json_int_t)m->file[f].bytes, "header_blake2b",
-                                               hex_json(m->file[f].header)));
+        json_array_append_new(files, json_pack("{s:s, s:I, s:o}", "name", m->file[f].name, "bytes", (json_int_t)m->file[f].bytes,
+                                               "header_blake2b", hex_json(m->file[f].header)));
     return files;
 }
 
@@ -123,8 +127,8 @@ static json_t *tensors_json(const manifest *m) {
         const manifest_tensor *t = &m->tensor[i];
         json_t *shape = json_array();
         for (int d = 0; d < t->dims; d++) json_array_append_new(shape, json_integer(t->size[d]));
-        json_array_append_new(tensors, json_pack("{s:s, s:s, s:o, s:o}", "name", t->name, "file", m->file[t->file].name, "shape", shape, "blake2b",
-                                                 hex_json(t->digest)));
+        json_array_append_new(tensors, json_pack("{s:s, s:s, s:o, s:o}", "name", t->name, "file", m->file[t->file].name, "shape",
+                                                 shape, "blake2b", hex_json(t->digest)));
     }
     return tensors;
 }
@@ -148,9 +152,9 @@ err_t manifest_write(const manifest *m, const char *dir, fault_list *faults) {
     TRY(io_path(path, "%s/manifest.json", dir));
     json_t *keys = keys_json(m);
     if (!keys) return err_last()->code;
-    json_t *root = json_pack("{s:s, s:i, s:s, s:o, s:s, s:o, s:o, s:o, s:s, s:s}", "format", FORMAT, "version", MANIFEST_VERSION, "build", m->build,
-                             "counters", counters_json(&m->at), "data_hash", m->data_hash, "bits", keys, "files", files_json(m), "tensors",
-                             tensors_json(m), "hash", m->hash, "state_hash", m->state_hash);
+    json_t *root = json_pack("{s:s, s:i, s:s, s:o, s:s, s:o, s:o, s:o, s:s, s:s}", "format", FORMAT, "version", MANIFEST_VERSION,
+                             "build", m->build, "counters", counters_json(&m->at), "data_hash", m->data_hash, "bits", keys,
+                             "files", files_json(m), "tensors", tensors_json(m), "hash", m->hash, "state_hash", m->state_hash);
     if (!root) return err_set(ERR_INTERNAL, "%s: can't be made: a name is not UTF-8, or no memory", path);
     err_t rc = print_manifest(root, &text, &size);
     json_decref(root);
@@ -175,7 +179,8 @@ static err_t wrong(const reader *r, const char *member, const char *expected) {
 
 static err_t get_text(const reader *r, const json_t *from, const char *member, char *to, size_t room) {
     const char *text = json_string_value(json_object_get(from, member));
-    if (!text || strlen(text) >= room) return err_set(ERR_DATA, "%s: member \"%s\": expected a text of at most %zu bytes", r->path, member, room - 1);
+    if (!text || strlen(text) >= room)
+        return err_set(ERR_DATA, "%s: member \"%s\": expected a text of at most %zu bytes", r->path, member, room - 1);
     memcpy(to, text, strlen(text) + 1);
     return ERR_OK;
 }
@@ -190,7 +195,8 @@ static err_t get_digest(const reader *r, const json_t *from, const char *member,
     char hex[HEX + 1];
     size_t n = 0;
     TRY(get_text(r, from, member, hex, sizeof hex));
-    if (sodium_hex2bin(to, CKPT_DIGEST, hex, strlen(hex), NULL, &n, NULL) != 0 || n != CKPT_DIGEST) return wrong(r, member, "64 hex digits");
+    if (sodium_hex2bin(to, CKPT_DIGEST, hex, strlen(hex), NULL, &n, NULL) != 0 || n != CKPT_DIGEST)
+        return wrong(r, member, "64 hex digits");
     return ERR_OK;
 }
 
@@ -234,7 +240,8 @@ static err_t read_files(reader *r) {
         const json_t *entry = json_array_get(from, (size_t)f);
         manifest_file *to = &r->m->file[f];
         TRY(get_text(r, entry, "name", to->name, sizeof to->name));
-        if (strcmp(to->name, manifest_file_names[f]) != 0) return wrong(r, "files", "model.safetensors, then optimizer.safetensors");
+        if (strcmp(to->name, manifest_file_names[f]) != 0)
+            return wrong(r, "files", "model.safetensors, then optimizer.safetensors");
         TRY(get_count(r, entry, "bytes", &to->bytes));
         TRY(get_digest(r, entry, "header_blake2b", to->header));
     }
@@ -262,7 +269,8 @@ static err_t check_group(reader *r, int i) {
     if (t == master) return t->name[0] ? ERR_OK : wrong(r, "tensors", "names");
     bool same = strncmp(t->name, prefix, n) == 0 && strcmp(t->name + n, master->name) == 0 && t->dims == master->dims;
     if (!same || memcmp(t->size, master->size, sizeof t->size) != 0)
-        return err_set(ERR_DATA, "%s: tensor %s does not match the name and shape of %s%s", r->path, t->name, prefix, master->name);
+        return err_set(ERR_DATA, "%s: tensor %s does not match the name and shape of %s%s", r->path, t->name, prefix,
+                       master->name);
     return ERR_OK;
 }
 
@@ -270,7 +278,8 @@ static err_t read_tensors(reader *r) {
     const json_t *from = json_object_get(r->root, "tensors");
     manifest *m = r->m;
     size_t count = json_array_size(from), groups = (size_t)m->groups;
-    if (count == 0 || count % groups != 0 || count > INT32_MAX) return wrong(r, "tensors", "as many moments m and v as parameters");
+    if (count == 0 || count % groups != 0 || count > INT32_MAX)
+        return wrong(r, "tensors", "as many moments m and v as parameters");
     m->params = (int)(count / groups);
     m->tensor = calloc(count, sizeof *m->tensor);
     if (!m->tensor) return err_set(ERR_INTERNAL, "%s: no memory for %zu tensors", r->path, count);

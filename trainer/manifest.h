@@ -1,6 +1,7 @@
-// trainer/manifest.h: manifest.json, what a checkpoint says of itself: counters, bits keys, and for each tensor its shape, its file and
-// the digest of its bytes. Files have a digest of their header only: every other byte of them belongs to a tensor. The last member is the
-// digest of all the text before it, so that nothing in a manifest is believed before every byte of it is known to be as written.
+// trainer/manifest.h: manifest.json, what a checkpoint says of itself: counters, bits keys, and for each tensor its shape, its
+// file and the digest of its bytes. Files have a digest of their header only: every other byte of them belongs to a tensor. The
+// last member is the digest of all the text before it, so that nothing in a manifest is believed before every byte of it is known
+// to be as written.
 #ifndef TRAINER_MANIFEST_H
 #define TRAINER_MANIFEST_H
 

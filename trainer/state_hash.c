@@ -7,7 +7,8 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers enter the dig
 _Static_assert(CKPT_DIGEST == crypto_generichash_BYTES, "BLAKE2b-256 is what crypto_generichash computes by default");
 
 void digest_begin(digest *d) {
-    int picked = sodium_init();  // the fast implementation; once, under a lock of its own. Without it the portable one gives the same digests
+    // Picks the fast implementation, once, under a lock of its own. Without it the portable one gives the same digests.
+    int picked = sodium_init();
     (void)picked;
     crypto_generichash_init(&d->state, NULL, 0, CKPT_DIGEST);
 }

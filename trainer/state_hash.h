@@ -23,7 +23,8 @@ void digest_end(digest *d, uint8_t out[CKPT_DIGEST]);
 // Announces the next tensor of a group. Its chunks follow.
 void group_tensor(digest *group, const char *name, int dims, const int64_t *size);
 
-// Adds n elements to the group and to the tensor's digest (may be NULL). n is a multiple of CKPT_CHUNK in all calls but a tensor's last.
+// Adds n elements to the group and to the tensor's digest (may be NULL). n is a multiple of CKPT_CHUNK in all calls but a
+// tensor's last.
 void group_chunks(digest *group, digest *tensor, const float *x, int64_t n);
 
 // The digest of a whole group; n = 0 where a run has none (inference).

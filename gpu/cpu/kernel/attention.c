@@ -1,27 +1,28 @@
-// gpu/cpu/kernel/attention.c: causal self-attention without a T x T matrix (Dao et al. 2022, algorithms 1 and 4; Dao 2023; the running
-// softmax is Milakov & Gimelshein 2018).
+// gpu/cpu/kernel/attention.c: causal self-attention without a T x T matrix (Dao et al. 2022, algorithms 1 and 4; Dao 2023; the
+// running softmax is Milakov & Gimelshein 2018).
 //
-// Queries and keys are cut into tiles of 64, the same on every machine, so that a tile on the diagonal is square; tiles right of it are
-// never touched. In a tile on the diagonal queries (in the gradient of k and v: keys) are taken in strips of 16: a strip stops at the last
-// key that one of its queries sees, and what is left above the diagonal is a probability of exactly 0.
+// Queries and keys are cut into tiles of 64, the same on every machine, so that a tile on the diagonal is square; tiles right of
+// it are never touched. In a tile on the diagonal queries (in the gradient of k and v: keys) are taken in strips of 16: a strip
+// stops at the last key that one of its queries sees, and what is left above the diagonal is a probability of exactly 0.
 //
 // The order of every sum, which is the same for any vector width, any number of threads and both forms of backward:
 //   s[i][j]   FMA over d ascending, q having been multiplied by 1/sqrt(D)
-//   row sum   lane l of 16 sums keys l mod 16: within a tile in order of keys, tiles in order, each time rescaled by the new maximum;
-//             then the fixed tree over lanes
+//   row sum   lane l of 16 sums keys l mod 16: within a tile in order of keys, tiles in order, each time rescaled by the new
+//             maximum; then the fixed tree over lanes
 //   y         FMA over keys ascending, rescaled where the maximum rises; divided by the row sum at the end
 //   delta     two vectors of 16 lanes in turn along d, added, then the fixed tree
 //   dk, dv    FMA over queries ascending, from the key's own tile on
 //   dq        FMA over keys ascending; times 1/sqrt(D) at the end
 //
-// Backward has two forms. One pass: an item is a (sample, head), and each tile's probabilities are made once (5 products). Two passes, over
-// tiles of keys for dk and dv, then over tiles of queries for dq, make them twice (7 products), but give more items. Since
-// no sum is ever divided between items, the forms agree to the last bit, and the quicker one is taken.
+// Backward has two forms. One pass: an item is a (sample, head), and each tile's probabilities are made once (5 products). Two
+// passes, over tiles of keys for dk and dv, then over tiles of queries for dq, make them twice (7 products), but give more items.
+// Since no sum is ever divided between items, the forms agree to the last bit, and the quicker one is taken.
 #include "gpu/cpu/kernel/attention_tile.h"
 #include "gpu/cpu/kernel/kernel.h"
 #include "gpu/cpu/kernel/vmath.h"
 
-enum { FORWARD_TILES = 4, FORWARD_ROWS = FORWARD_TILES * TILE };  // queries of a forward item: their share of packing k and v is small
+// Queries of a forward item: enough of them that converting k and v once more for each item costs little.
+enum { FORWARD_TILES = 4, FORWARD_ROWS = FORWARD_TILES * TILE };
 
 typedef struct sizes {
     int64_t samples, time, heads, head, channels;
@@ -55,11 +56,13 @@ static int64_t at_y(const sizes *z, int64_t sample, int64_t t, int64_t head) {
     return (sample * z->time + t) * z->channels + head * z->head;
 }
 
-static void load_qkv(const sizes *z, float *out, const tensor *qkv, int64_t sample, int64_t t, int64_t head, int part, int64_t rows) {
+static void load_qkv(const sizes *z, float *out, const tensor *qkv, int64_t sample, int64_t t, int64_t head, int part,
+                     int64_t rows) {
     load_rows(z->type, out, z->width, qkv->data, at_qkv(z, sample, t, head, part), 3 * z->channels, rows, z->head,
               part == 0 ? z->scale : 1);
 }
-static void store_dqkv(const sizes *z, tensor *dqkv, const float *in, int64_t sample, int64_t t, int64_t head, int part, int64_t rows) {
+static void store_dqkv(const sizes *z, tensor *dqkv, const float *in, int64_t sample, int64_t t, int64_t head, int part,
+                       int64_t rows) {
     store_rows(z->type, dqkv->data, at_qkv(z, sample, t, head, part), 3 * z->channels, in, z->width, rows, z->head,
                part == 0 ? z->scale : 1);
 }
@@ -82,7 +85,8 @@ static err_t reserve(stream *s, int64_t floats, const char *who) {
 }
 
 // scores (TILE,TILE) = x y^T, for y transposed; on the diagonal only as far as each strip of rows sees.
-static void scores_of_tile(const sizes *z, float *scores, const float *x, const float *yt, int64_t rows, int64_t keys, bool diagonal) {
+static void scores_of_tile(const sizes *z, float *scores, const float *x, const float *yt, int64_t rows, int64_t keys,
+                           bool diagonal) {
     if (!diagonal) {
         product(scores, TILE, x, z->width, yt, TILE, rows, keys, z->head, true);
         return;
@@ -103,7 +107,8 @@ static void add_over_keys(const sizes *z, float *out, const float *p, const floa
 }
 
 // out (keys,width) += p^T x.
-static void add_over_queries(const sizes *z, float *out, const float *p, const float *x, int64_t rows, int64_t keys, bool diagonal) {
+static void add_over_queries(const sizes *z, float *out, const float *p, const float *x, int64_t rows, int64_t keys,
+                             bool diagonal) {
     int64_t w = z->width;
     if (!diagonal) {
         product_transposed(out, w, p, TILE, x, w, keys, w, rows);
@@ -150,8 +155,8 @@ static int64_t forward_layout(forward_room *f, const sizes *z, float *base) {
     return r.used;
 }
 
-// max[r] of each row of a tile. Four rows at a time: a transposition leaves in lane 4g+i what group g of lanes says of row i. Rows behind
-// the last, up to a multiple of four, are taken along and not used.
+// max[r] of each row of a tile. Four rows at a time: a transposition leaves in lane 4g+i what group g of lanes says of row i.
+// Rows behind the last, up to a multiple of four, are taken along and not used.
 static void row_maxima(float *max, const float *scores, int64_t rows, bool diagonal) {
     const vf lowest = vf_set1(-__builtin_inff());
     for (int64_t r = 0; r < rows; r += 4) {
@@ -217,8 +222,8 @@ static void forward_tile(const sizes *z, const forward_room *f, int64_t from, in
     add_over_keys(z, y, f->scores, f->v, rows, keys, diagonal);
 }
 
-BODY void forward_store(dtype type, const sizes *z, const forward_room *f, const forward_job *j, int64_t sample, int64_t head, int64_t t,
-                        int64_t rows) {
+BODY void forward_store(dtype type, const sizes *z, const forward_room *f, const forward_job *j, int64_t sample, int64_t head,
+                        int64_t t, int64_t rows) {
     float *lse = (float *)j->lse->data + (sample * z->heads + head) * z->time + t;
     float total[VL];
     for (int64_t r = 0; r < rows; r++) {
@@ -326,7 +331,8 @@ static void delta_item(void *ctx, int64_t item, int thread) {
 }
 
 // Row r of a tile: p = exp(s - lse) and ds = p (dp - delta), where what dropout takes away leaves p for dv and dp for ds alike.
-VEC void row_gradient(const sizes *z, float *p, float *ds, float lse, float delta, const float *factor, int64_t r, bool diagonal) {
+VEC void row_gradient(const sizes *z, float *p, float *ds, float lse, float delta, const float *factor, int64_t r,
+                      bool diagonal) {
     vf l = vf_set1(lse), e = vf_set1(delta);
     int vecs = vecs_seen(r, diagonal);
     for (int v = 0; v < vecs; v++) {
@@ -340,8 +346,8 @@ VEC void row_gradient(const sizes *z, float *p, float *ds, float lse, float delt
 
 // One tile of queries and one of keys: probabilities are made again, and what they give is added where want says.
 typedef enum want { WANT_DKDV = 1, WANT_DQ = 2 } want;
-static void backward_tile(const backward_job *j, const backward_room *w, int64_t from, int64_t sample, int64_t head, int64_t query,
-                          int64_t key, unsigned wanted) {
+static void backward_tile(const backward_job *j, const backward_room *w, int64_t from, int64_t sample, int64_t head,
+                          int64_t query, int64_t key, unsigned wanted) {
     const sizes *z = &j->z;
     int64_t rows = rows_of_tile(z, query), keys = rows_of_tile(z, key), t = query * TILE;
     int64_t stat = (sample * z->heads + head) * z->time + t;
@@ -423,7 +429,8 @@ static void backward_queries_item(void *ctx, int64_t item, int thread) {
     const backward_job *j = ctx;
     const sizes *z = &j->z;
     backward_room w = backward_room_of(j, thread);
-    int64_t pairs = z->samples * z->heads, sample = item % pairs / z->heads, head = item % z->heads, q = z->tiles - 1 - item / pairs;
+    int64_t pairs = z->samples * z->heads, sample = item % pairs / z->heads, head = item % z->heads;
+    int64_t q = z->tiles - 1 - item / pairs;
     load_queries(j, &w, sample, head, q * TILE, rows_of_tile(z, q));
     memset(w.dq, 0, (size_t)(TILE * z->width) * sizeof(float));
     for (int64_t k = 0; k <= q; k++) {
@@ -439,7 +446,8 @@ err_t KERNEL(attention_backward)(tensor *dqkv, tensor *delta, const tensor *dy, 
                       .workers = s->workers};
     int64_t pairs = j.z.samples * j.z.heads, threads = pool_threads(s->workers);
     assert(dqkv->type == j.z.type && tensor_count(dqkv) == tensor_count(qkv));
-    assert(y->type == j.z.type && dy->type == j.z.type && tensor_count(y) * 3 == tensor_count(qkv) && tensor_count(dy) == tensor_count(y));
+    assert(y->type == j.z.type && tensor_count(y) * 3 == tensor_count(qkv));
+    assert(dy->type == j.z.type && tensor_count(dy) == tensor_count(y));
     assert(lse->type == FP32 && delta->type == FP32);
     assert(tensor_count(lse) == pairs * j.z.time && tensor_count(delta) == pairs * j.z.time);
 

@@ -1,9 +1,9 @@
 // gpu/cpu/kernel/attention_tile.h: what attention is made of: rows become FP32 tiles, tiles are transposed and multiplied.
 //
-// One product serves all seven matrix products of attention: c[r][n] += sum over k of a[r,k] * b[k][n], where vectors run along n, the
-// rows of b and c lie in memory as they are, and a is read one element at a time along its rows or along its columns. Every element
-// of c is one chain of FMAs, k ascending, that starts from c (or from 0): how many rows and vectors are kept in registers at
-// a time is a matter of the machine and leaves no trace in the bits.
+// One product serves all seven matrix products of attention: c[r][n] += sum of a[r,k] * b[k][n], where vectors run along n,
+// the rows of b and c lie in memory as they are, and a is read one element at a time along its rows or along its columns. Every
+// element of c is one chain of FMAs, k ascending, that starts from c (or from 0): how many rows and vectors are kept in registers
+// at a time is a matter of the machine and leaves no trace in the bits.
 #ifndef GPU_CPU_KERNEL_ATTENTION_TILE_H
 #define GPU_CPU_KERNEL_ATTENTION_TILE_H
 
@@ -70,8 +70,8 @@ VEC void product_column(int vecs, bool by_column, float *c, int64_t ldc, const f
 #undef PRODUCT_REST
 }
 
-VEC void product_all(bool by_column, float *c, int64_t ldc, const float *a, int64_t lda, const float *b, int64_t ldb, int64_t rows,
-                     int64_t cols, int64_t depth, bool from_zero) {
+VEC void product_all(bool by_column, float *c, int64_t ldc, const float *a, int64_t lda, const float *b, int64_t ldb,
+                     int64_t rows, int64_t cols, int64_t depth, bool from_zero) {
     int64_t n = 0;
     for (; n + BLOCK_VECS * VL <= cols; n += BLOCK_VECS * VL)
         product_column(BLOCK_VECS, by_column, c + n, ldc, a, lda, b + n, ldb, rows, depth, from_zero);
