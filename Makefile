@@ -84,7 +84,7 @@ $(BUILD)/fuzz/%: $(BUILD)/test/fuzz/%.o $(BUILD)/test/fuzz/driver.o $(LIB)
 
 # Everything under AddressSanitizer and UBSan. `make test` runs the readers of foreign bytes that way, `make asan` every test.
 ASAN       := BUILD=build/asan BIN=build/asan/lockstep CFLAGS="-O1 -g" SAN="-fsanitize=address,undefined -fno-sanitize-recover=all"
-ASAN_TESTS := test_config test_data test_safetensors test_checkpoint
+ASAN_TESTS := test_config test_data test_safetensors test_checkpoint test_checkpoint_crash
 asan: deps
 	@$(MAKE) --no-print-directory -j2 $(ASAN) all tests fuzzers
 	@sh test/run.sh build/asan/test build/asan/fuzz

@@ -1,5 +1,6 @@
-// test/test_checkpoint.c: what is saved is what is loaded, bit for bit; hashes see everything; and every byte of a checkpoint is flipped, every file
-// cut, lengthened, swapped and forged: the damage is named and the checkpoint before it is used. (test_checkpoint_crash.c: while saving.)
+// test/test_checkpoint.c: what is saved is what is loaded, bit for bit; hashes see everything; and every byte of a checkpoint is
+// flipped, every file cut, lengthened, swapped and forged: the damage is named and the checkpoint before it is used.
+// (test_checkpoint_crash.c: while saving.)
 #include "model/safetensors.h"
 #include "test/support/checkpoint.h"
 
@@ -7,7 +8,7 @@
 #include <sodium.h>
 #include <sys/stat.h>
 
-// --- what is saved is what is loaded -----------------------------------------------------------------------------------------------
+// --- what is saved is what is loaded -------------------------------------------------------------------------------------------
 
 static void test_round_trip(void **state) {
     world *w = *state, *same = make_world(w->dir, CHUNKY_ROWS);
@@ -127,14 +128,15 @@ static void test_inference(void **state) {
     drop_world(same);
 }
 
-// --- hashes ------------------------------------------------------------------------------------------------------------------------
+// --- hashes --------------------------------------------------------------------------------------------------------------------
 
 static void ramp(ckpt_tensor *t, int k) {
     for (int i = 0; i < PARAMS; i++)
         for (int64_t j = 0; j < count_of(&t[i]); j++) t[i].data[j] = (float)((k + i) * j - 5);
 }
 
-// The figures come from another implementation of the definition in trainer/checkpoint.h and trainer/state_hash.h (Python's hashlib).
+// The figures come from another implementation of the definition in trainer/checkpoint.h and trainer/state_hash.h (Python's
+// hashlib).
 static void test_hash_value(void **state) {
     world *w = *state;
     char hash[17];
@@ -192,7 +194,7 @@ static void test_hash_sees_everything(void **state) {
     w->s.at.best_loss++, w->s.at.best_step++, w->s.at.log_bytes++, hashes_change(w, h, false, false);
 }
 
-// --- keeping and pruning -------------------------------------------------------------------------------------------------------------
+// --- keeping and pruning -------------------------------------------------------------------------------------------------------
 
 static void test_prune(void **state) {
     world *w = *state;
@@ -228,7 +230,8 @@ static void test_prune(void **state) {
 static void test_strangers_stay(void **state) {
     world *w = *state;
     char path[IO_PATH];
-    static const char *const names[] = {"step-1", "step-00000000x", "notes", "step-", "step-000000001", "step-99999999999999999999"};
+    static const char *const names[] = {"step-1", "step-00000000x", "notes",
+                                        "step-",  "step-000000001", "step-99999999999999999999"};
     save_step(w, 1, 1);
     for (int i = 0; i < 6; i++) {
         snprintf(path, sizeof path, "%s/ckpt/%s", w->dir, names[i]);
@@ -273,7 +276,7 @@ static void test_clean(void **state) {
     drop_world(same);
 }
 
-// --- does it fit ---------------------------------------------------------------------------------------------------------------------
+// --- does it fit ---------------------------------------------------------------------------------------------------------------
 
 static void test_mismatches(void **state) {
     world *w = *state;
@@ -328,7 +331,7 @@ static void test_unsaveable(void **state) {
     holds(w, "");
 }
 
-// --- damage ----------------------------------------------------------------------------------------------------------------------------
+// --- damage --------------------------------------------------------------------------------------------------------------------
 
 static const char *const files[] = {"model.safetensors", "optimizer.safetensors", "manifest.json"};
 
@@ -360,7 +363,8 @@ static void falls_back(two *t, const char *file, const char *names) {
     path_of(path, t->w, 2, "");
     resumes_as(t->w, t->first, &c);
     assert_int_equal(c.count, 1);
-    if (!strstr(c.last, "step-00000002") || !strstr(c.last, file) || !strstr(c.last, names)) fail_msg("\"%s\" does not name %s %s", c.last, file, names);
+    if (!strstr(c.last, "step-00000002") || !strstr(c.last, file) || !strstr(c.last, names))
+        fail_msg("\"%s\" does not name %s %s", c.last, file, names);
     FAILS(ckpt_hash_dir(path, hash, state_hash), ERR_DATA, file, names);
 }
 
@@ -498,18 +502,39 @@ static void test_forged_manifests(void **state) {
     two t = two_steps(state);
     static const char *const changes[][2] = {
         {"\"step\": 2", "\"step\": 3"},  // every counter the future depends on is under state_hash
-        {"\"adam_t\": 1", "\"adam_t\": 2"}, {"\"loss_scale\": 32768.0", "\"loss_scale\": 32768.5"}, {"\"good_steps\": 7", "\"good_steps\": 8"},
-        {"\"skipped\": 1", "\"skipped\": 0"}, {"\"step\": 2", "\"step\": -2"}, {"\"step\": 2", "\"step\": 2.0"}, {"\"step\": 2", "\"stop\": 2"},
-        {"\"loss_scale\": 32768.0", "\"loss_scale\": \"x\""}, {"\"best_loss\": ", "\"best_loss\": true, \"x\": "},
-        {"\"format\": \"lockstep checkpoint\"", "\"format\": \"other\""}, {"\"version\": 1", "\"version\": \"1\""},
-        {"\"name\": \"model.safetensors\"", "\"name\": \"../../model.safetensors\""}, {"\"name\": \"w\"", "\"name\": \"\""},
-        {"\"name\": \"w\"", "\"name\": \"b.bias\""}, {"\"name\": \"m/w\"", "\"name\": \"m/x\""}, {"\"file\": \"model", "\"file\": \"optimizer"},
-        {"\"name\": \"b.bias\"", "\"name\": \"s\""}, {"\"hash\": \"", "\"hash\": \"0"}, {"\"state_hash\": \"", "\"state_hash\": \"00000\", \"x\": \""},
-        {"3,\n    5", "5,\n    3"}, {"3,\n    5", "4611686018427387904,\n    5"}, {"3,\n    5", "0,\n    5"}, {"3,\n    5", "3,\n    5, 1, 1, 1"},
-        {"\"bits\": {", "\"bits\": [], \"x\": {"}, {"\"files\": [", "\"files\": [], \"x\": ["}, {"\"tensors\": [", "\"tensors\": [1, "},
-        {"\"data_hash\": \"", "\"data_hash\": \"00000000000000000"}, {"\"batch.global\": \"24\"", "\"batch.global\": 24"},
-        {"\"bytes\": ", "\"bytes\": 1"}, {"\"header_blake2b\": \"", "\"header_blake2b\": \"zz"}, {"\"blake2b\": \"", "\"blake2b\": \"0"},
-        {"\"version\": 1", "\"version\": 1, \"version\": 1"}, {"{", "["},
+        {"\"adam_t\": 1", "\"adam_t\": 2"},
+        {"\"loss_scale\": 32768.0", "\"loss_scale\": 32768.5"},
+        {"\"good_steps\": 7", "\"good_steps\": 8"},
+        {"\"skipped\": 1", "\"skipped\": 0"},
+        {"\"step\": 2", "\"step\": -2"},
+        {"\"step\": 2", "\"step\": 2.0"},
+        {"\"step\": 2", "\"stop\": 2"},
+        {"\"loss_scale\": 32768.0", "\"loss_scale\": \"x\""},
+        {"\"best_loss\": ", "\"best_loss\": true, \"x\": "},
+        {"\"format\": \"lockstep checkpoint\"", "\"format\": \"other\""},
+        {"\"version\": 1", "\"version\": \"1\""},
+        {"\"name\": \"model.safetensors\"", "\"name\": \"../../model.safetensors\""},
+        {"\"name\": \"w\"", "\"name\": \"\""},
+        {"\"name\": \"w\"", "\"name\": \"b.bias\""},
+        {"\"name\": \"m/w\"", "\"name\": \"m/x\""},
+        {"\"file\": \"model", "\"file\": \"optimizer"},
+        {"\"name\": \"b.bias\"", "\"name\": \"s\""},
+        {"\"hash\": \"", "\"hash\": \"0000000000000000\", \"x\": \""},
+        {"\"state_hash\": \"", "\"state_hash\": \"00000\", \"x\": \""},
+        {"3,\n    5", "5,\n    3"},
+        {"3,\n    5", "4611686018427387904,\n    5"},
+        {"3,\n    5", "0,\n    5"},
+        {"3,\n    5", "3,\n    5, 1, 1, 1"},
+        {"\"bits\": {", "\"bits\": [], \"x\": {"},
+        {"\"files\": [", "\"files\": [], \"x\": ["},
+        {"\"tensors\": [", "\"tensors\": [1, "},
+        {"\"data_hash\": \"", "\"data_hash\": \"00000000000000000"},
+        {"\"batch.global\": \"24\"", "\"batch.global\": 24"},
+        {"\"bytes\": ", "\"bytes\": 1"},
+        {"\"header_blake2b\": \"", "\"header_blake2b\": \"zz"},
+        {"\"blake2b\": \"", "\"blake2b\": \"0"},
+        {"\"version\": 1", "\"version\": 1, \"version\": 1"},
+        {"{", "["},
     };
     char path[IO_PATH];
     size_t n;
@@ -531,12 +556,47 @@ static void test_forged_manifests(void **state) {
     drop_world(t.first);
 }
 
+// Without moments nothing in the manifest repeats its names and shapes: they are held against the file.
+static void test_forged_masters(void **state) {
+    world *w = *state;
+    static const char *const changes[][3] = {
+        {"\"name\": \"w\"", "\"name\": \"x\"", "tensor x is missing"}, {"3,\n    5", "5,\n    3", "tensor w has another"},
+        {"3,\n    5", "15", "tensor w has another"}, {"\"hash\": \"", "\"hash\": \"0000000000000000\", \"x\": \"", "hash is"},
+    };
+    char path[IO_PATH], dir[IO_PATH], hash[17], state_hash[17];
+    size_t n;
+    w->s.m = w->s.v = NULL;
+    save_step(w, 1, 1);
+    path_of(dir, w, 1, "");
+    path_of(path, w, 1, "manifest.json");
+    char *text = slurp(path, &n);
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        forge(path, text, changes[i][0], changes[i][1]);
+        FAILS(ckpt_hash_dir(dir, hash, state_hash), ERR_DATA, changes[i][2]);
+    }
+    free(text);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        CHUNKY(test_round_trip), TEST(test_counters), TEST(test_files), TEST(test_peek), TEST(test_inference),
-        CHUNKY(test_hash_value), CHUNKY(test_hash_sees_everything),
-        TEST(test_prune), TEST(test_strangers_stay), TEST(test_clean), TEST(test_mismatches), TEST(test_unsaveable),
-        TEST(test_every_byte), TEST(test_other_lengths), TEST(test_foreign_files), TEST(test_all_damaged), TEST(test_forged_manifests),
+        CHUNKY(test_round_trip),
+        TEST(test_counters),
+        TEST(test_files),
+        TEST(test_peek),
+        TEST(test_inference),
+        CHUNKY(test_hash_value),
+        CHUNKY(test_hash_sees_everything),
+        TEST(test_prune),
+        TEST(test_strangers_stay),
+        TEST(test_clean),
+        TEST(test_mismatches),
+        TEST(test_unsaveable),
+        TEST(test_every_byte),
+        TEST(test_other_lengths),
+        TEST(test_foreign_files),
+        TEST(test_all_damaged),
+        TEST(test_forged_manifests),
+        TEST(test_forged_masters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-// test/support/checkpoint.h: what the tests of checkpoints share: a small state whose every bit follows from its step, a run directory to
-// save it in, and what must hold of both.
+// test/support/checkpoint.h: what the tests of checkpoints share: a small state whose every bit follows from its step, a run
+// directory to save it in, and what must hold of both.
 #ifndef TEST_SUPPORT_CHECKPOINT_H
 #define TEST_SUPPORT_CHECKPOINT_H
 
@@ -47,7 +47,8 @@ static inline world *make_world(const char *dir, int64_t rows) {
     world *w = calloc(1, sizeof *w);
     strcpy(w->dir, dir);
     make_group(w->master, rows), make_group(w->m, rows), make_group(w->v, rows);
-    w->s = (ckpt_state){.params = PARAMS, .master = w->master, .m = w->m, .v = w->v, .data_hash = "0123456789abcdef", .build = "test-1"};
+    w->s = (ckpt_state){
+        .params = PARAMS, .master = w->master, .m = w->m, .v = w->v, .data_hash = "0123456789abcdef", .build = "test-1"};
     add_key(&w->s, "batch.global", "24");
     add_key(&w->s, "model.type", "gpt");
     add_key(&w->s, "optimizer.lr", "0.001 \"quoted\" \xc3\xa9");
@@ -79,8 +80,14 @@ static inline void fill_group(ckpt_tensor *t, uint32_t key) {
 static inline void fill(world *w, int64_t step, uint32_t salt) {
     uint32_t key = (uint32_t)step * 1000 + salt;
     fill_group(w->master, key), fill_group(w->m, key + 1), fill_group(w->v, key + 2);
-    w->s.at = (ckpt_counters){.step = step, .adam_t = step - 1, .skipped = 1, .loss_scale = 32768, .good_steps = 7, .best_loss = 1.0 / 3 + salt,
-                              .best_step = step, .log_bytes = 1000 * step};
+    w->s.at = (ckpt_counters){.step = step,
+                              .adam_t = step - 1,
+                              .skipped = 1,
+                              .loss_scale = 32768,
+                              .good_steps = 7,
+                              .best_loss = 1.0 / 3 + salt,
+                              .best_step = step,
+                              .log_bytes = 1000 * step};
 }
 
 static inline void scramble(world *w) {
@@ -95,7 +102,8 @@ static inline bool group_equal(const ckpt_tensor *a, const ckpt_tensor *b) {
 }
 
 static inline bool equal(const world *a, const world *b) {
-    return group_equal(a->master, b->master) && group_equal(a->m, b->m) && group_equal(a->v, b->v) && memcmp(&a->s.at, &b->s.at, sizeof a->s.at) == 0;
+    return group_equal(a->master, b->master) && group_equal(a->m, b->m) && group_equal(a->v, b->v) &&
+           memcmp(&a->s.at, &b->s.at, sizeof a->s.at) == 0;
 }
 
 enum { CHUNKY_ROWS = 7000 };  // w: one whole chunk and a part of one
@@ -125,13 +133,14 @@ static inline int leave(void **state) {
         if (ok_ != ERR_OK) fail_msg("%s: %d: %s", #call, ok_, err_last()->text);      \
     } while (0)
 
-#define FAILS(call, expected, ...)                                                                                  \
-    do {                                                                                                            \
-        const char *const says_[] = {__VA_ARGS__};                                                                  \
-        err_t rc_ = (call);                                                                                         \
-        if (rc_ != (expected)) fail_msg("%s: %d, expected %d: %s", #call, rc_, expected, rc_ ? err_last()->text : ""); \
-        for (size_t i_ = 0; i_ < sizeof says_ / sizeof *says_; i_++)                                                \
-            if (!strstr(err_last()->text, says_[i_])) fail_msg("%s: \"%s\" says nothing of %s", #call, err_last()->text, says_[i_]); \
+#define FAILS(call, expected, ...)                                                                                               \
+    do {                                                                                                                         \
+        const char *const says_[] = {__VA_ARGS__};                                                                               \
+        err_t rc_ = (call);                                                                                                      \
+        if (rc_ != (expected)) fail_msg("%s: %d, expected %d: %s", #call, rc_, expected, rc_ ? err_last()->text : "");           \
+        for (size_t i_ = 0; i_ < sizeof says_ / sizeof *says_; i_++)                                                             \
+            if (!strstr(err_last()->text, says_[i_]))                                                                            \
+                fail_msg("%s: \"%s\" says nothing of %s", #call, err_last()->text, says_[i_]);                                   \
     } while (0)
 
 typedef struct complaints { int count; char last[ERR_TEXT]; } complaints;
@@ -149,7 +158,8 @@ static inline void resumes_as(world *w, const world *expected, complaints *c) {
     scramble(w);
     OK(ckpt_resume(w->dir, &w->s, &found, complain, c));
     assert_true(found);
-    if (!equal(w, expected)) fail_msg("resumed step %lld, expected %lld, or other bits", (long long)w->s.at.step, (long long)expected->s.at.step);
+    if (!equal(w, expected))
+        fail_msg("resumed step %lld, expected %lld, or other bits", (long long)w->s.at.step, (long long)expected->s.at.step);
 }
 
 static inline void path_of(char *path, const world *w, int64_t step, const char *file) {
