@@ -89,6 +89,15 @@ asan: deps
 	@$(MAKE) --no-print-directory -j2 $(ASAN) all tests fuzzers
 	@sh test/run.sh build/asan/test build/asan/fuzz
 
+# Figures of this machine, on standard output; results that were kept are in test/bench/results/.
+$(BUILD)/bench_gemm: $(BUILD)/test/bench/bench_gemm.o $(LIB)
+	$(CC) $(FLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
+bench: deps
+	@$(MAKE) --no-print-directory -s -j2 all $(BUILD)/bench_gemm $(BUILD)/test/test_ops
+	@sh test/bench/run.sh $(BUILD) ./$(BIN)
+soak: all
+	@sh test/soak.sh $(BIN)
+
 # With clang and libFuzzer: make fuzz TARGET=shard SECONDS=600
 TARGET  ?= shard
 SECONDS ?= 60
@@ -105,6 +114,6 @@ install: $(BIN)
 clean:
 	rm -rf build $(BIN)
 
-.PHONY: all deps run test tests fuzzers asan fuzz install clean
+.PHONY: all deps run test tests fuzzers asan fuzz bench soak install clean
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -1,0 +1,377 @@
+// test/ops/kinds_dense.c: the operations that work on rows: matmul, bias, layer norm, GELU, dropout, add, cast.
+// Each is: its arguments and inputs, its call, its reference, its gradient check, its cost.
+#include "test/ops/op_test.h"
+#include "test/ops/reference.h"
+
+#include <stdlib.h>
+
+static double *doubles(int64_t n) { return calloc((size_t)n, sizeof(double)); }
+
+// --- matmul: M N K ---------------------------------------------------------------------------------------------------------
+
+enum { MM_D, MM_PRE, MM_A, MM_B, MM_BIAS };
+
+static void matmul_setup(op_run *r) {
+    int64_t M = r->row->size[0], N = r->row->size[1], K = r->row->size[2];
+    unsigned o = r->row->options;
+    dtype T = r->row->type;
+    bool ta = o & OPT_TA, tb = o & OPT_TB, adds = o & MATMUL_ACCUMULATE;
+    arg *d = arg_add(r, "d", adds ? ADDS : OUT, adds || (o & OPT_OUT32) ? FP32 : T, 2, M, N, 0);
+    arg *pre = arg_add(r, "pre", o & MATMUL_GELU ? OUT : IN, T, 2, M, N, 0);
+    pre->absent = !(o & (MATMUL_GELU | MATMUL_DGELU));
+    arg *a = arg_add(r, "a", IN, T, 2, ta ? K : M, ta ? M : K, 0);
+    arg *b = arg_add(r, "b", IN, T, 2, tb ? N : K, tb ? K : N, 0);
+    arg *bias = arg_add(r, "bias", IN, T, 1, N, 0, 0);
+    bias->absent = !(o & MATMUL_BIAS);
+    d->batch = pre->batch = a->batch = !ta;
+    arg_fill(r, a, 1, 0);
+    arg_fill(r, b, (o & (MATMUL_GELU | MATMUL_DGELU)) && K > 1 ? 0.1 : 1, 0);
+    arg_fill(r, bias, 1, 0);
+    if (pre->role == IN) arg_fill(r, pre, 1, 0);
+}
+
+static err_t matmul_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
+    unsigned opt = r->row->options;
+    return o->matmul(t[MM_D], t[MM_PRE], t[MM_A], opt & OPT_TA, t[MM_B], opt & OPT_TB, t[MM_BIAS], opt & 15, s);
+}
+
+static void matmul_sum(op_run *r, double *d) {
+    const int64_t *z = r->row->size;
+    ref_matmul(d, r->arg[MM_A].value, r->row->options & OPT_TA, r->arg[MM_B].value, r->row->options & OPT_TB, z[0], z[1], z[2]);
+}
+
+static void matmul_reference(op_run *r) {
+    int64_t N = r->row->size[1], n = r->row->size[0] * N;
+    unsigned o = r->row->options;
+    double *d = r->arg[MM_D].want;
+    matmul_sum(r, d);
+    if (o & MATMUL_BIAS)
+        for (int64_t i = 0; i < n; i++) d[i] += r->arg[MM_BIAS].value[i % N];
+    if (o & MATMUL_GELU) {  // d itself is judged by matmul_exact
+        for (int64_t i = 0; i < n; i++) r->arg[MM_PRE].want[i] = d[i];
+        free(r->arg[MM_D].want);
+        r->arg[MM_D].want = NULL;
+    }
+    if (o & MATMUL_DGELU)
+        for (int64_t i = 0; i < n; i++) d[i] = storage_round(r->row->type, d[i]) * ref_gelu_grad(r->arg[MM_PRE].value[i]);
+}
+
+// d is the GELU of the pre that was kept, as the unfused pair would have it, not of the sum.
+static bool matmul_exact(op_run *r, const outcome *got) {
+    if (!(r->row->options & MATMUL_GELU)) return true;
+    const arg *d = &r->arg[MM_D], *pre = &r->arg[MM_PRE];
+    int64_t n = tensor_count(&d->t);
+    double *want = doubles(n);
+    for (int64_t i = 0; i < n; i++) want[i] = ref_gelu(storage_get(got->data[MM_PRE], pre->t.type, i));
+    bool ok = values_near("d = gelu(pre)", d->t.type, got->data[MM_D], want, n, r->row->nmse, r->why);
+    free(want);
+    return ok;
+}
+
+static double matmul_loss(void *ctx) {
+    op_run *r = ctx;
+    int64_t n = r->row->size[0] * r->row->size[1];
+    double *d = doubles(n), sum = 0;
+    matmul_sum(r, d);
+    for (int64_t i = 0; i < n; i++)
+        sum += loss_weight(i) * d[i] * (r->row->options & MATMUL_DGELU ? ref_gelu(r->arg[MM_PRE].value[i]) : 1);
+    free(d);
+    return sum;
+}
+
+// The gradients of a product are products: this is how the trainer uses the transposes.
+static bool matmul_gradient(op_run *r) {
+    int64_t M = r->row->size[0], N = r->row->size[1], K = r->row->size[2], n = M * N;
+    unsigned o = r->row->options;
+    bool ta = o & OPT_TA, tb = o & OPT_TB, ok;
+    const arg *a = &r->arg[MM_A], *b = &r->arg[MM_B], *pre = &r->arg[MM_PRE];
+    if (o & (MATMUL_BIAS | MATMUL_GELU | MATMUL_ACCUMULATE)) return true;
+    double *dy = doubles(n), *da = doubles(M * K), *db = doubles(K * N);
+    if (o & MATMUL_DGELU) {
+        matmul_sum(r, dy);
+        for (int64_t i = 0; i < n; i++) dy[i] *= loss_weight(i) * ref_gelu_grad(pre->value[i]);
+        ok = gradient_near(r, "dpre", matmul_loss, r, pre->value, dy, n);
+    } else {
+        for (int64_t i = 0; i < n; i++) dy[i] = loss_weight(i);
+        if (ta) ref_matmul(da, b->value, tb, dy, true, K, M, N);
+        else ref_matmul(da, dy, false, b->value, !tb, M, K, N);
+        if (tb) ref_matmul(db, dy, true, a->value, ta, N, K, M);
+        else ref_matmul(db, a->value, !ta, dy, false, K, N, M);
+        ok = gradient_near(r, "da", matmul_loss, r, a->value, da, M * K) &&
+             gradient_near(r, "db", matmul_loss, r, b->value, db, K * N);
+    }
+    free(dy), free(da), free(db);
+    return ok;
+}
+
+static void matmul_cost(const op_run *r, double *bytes, double *flops) {
+    *bytes = arg_traffic(r);
+    *flops = 2.0 * (double)r->row->size[0] * (double)r->row->size[1] * (double)r->row->size[2];
+}
+
+const op_kind kind_matmul = {"matmul", matmul_setup, matmul_call, matmul_reference, matmul_gradient, matmul_exact, matmul_cost};
+
+// --- bias_backward: N C ----------------------------------------------------------------------------------------------------
+
+static void bias_setup(op_run *r) {
+    arg_add(r, "dbias", ADDS, FP32, 1, r->row->size[1], 0, 0);
+    arg_fill(r, arg_add(r, "dy", IN, r->row->type, 2, r->row->size[0], r->row->size[1], 0), 1, 0);
+}
+static err_t bias_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
+    (void)r;
+    return o->bias_backward(t[0], t[1], s);
+}
+static void bias_reference(op_run *r) { ref_column_sums(r->arg[0].want, r->arg[1].value, r->row->size[0], r->row->size[1]); }
+
+typedef struct bias_ctx { const double *dy, *bias; int64_t N, C; } bias_ctx;
+static double bias_loss(void *ctx) {  // of y = bias, row after row
+    const bias_ctx *c = ctx;
+    double sum = 0;
+    for (int64_t i = 0; i < c->N * c->C; i++) sum += c->dy[i] * c->bias[i % c->C];
+    return sum;
+}
+static bool bias_gradient(op_run *r) {
+    double *bias = doubles(r->row->size[1]);
+    bias_ctx c = {r->arg[1].value, bias, r->row->size[0], r->row->size[1]};
+    bool ok = gradient_near(r, "dbias", bias_loss, &c, bias, r->arg[0].want, r->row->size[1]);
+    free(bias);
+    return ok;
+}
+static void stream_cost(const op_run *r, double *bytes, double *flops) { *bytes = arg_traffic(r), *flops = 0; }
+
+const op_kind kind_bias_backward = {"bias_backward", bias_setup, bias_call, bias_reference, bias_gradient, NULL, stream_cost};
+
+// --- layer_norm: N C -------------------------------------------------------------------------------------------------------
+
+enum { LN_Y, LN_MEAN, LN_RSTD, LN_SUM, LN_X, LN_RES, LN_W, LN_B };
+#define LN_EPS 1e-5f
+
+static void ln_fill(op_run *r, arg *x) {
+    bool extreme = r->row->options & OPT_EXTREME;
+    arg_fill(r, x, 1, extreme ? 1000 : 0.25);  // far from zero, mean(x^2) - mean(x)^2 would leave nothing
+}
+
+static void norm_setup(op_run *r) {
+    int64_t N = r->row->size[0], C = r->row->size[1];
+    dtype T = r->row->type;
+    bool residual = r->row->options & OPT_RESIDUAL;
+    arg *y = arg_add(r, "y", OUT, T, 2, N, C, 0), *mean = arg_add(r, "mean", OUT, FP32, 1, N, 0, 0);
+    arg *rstd = arg_add(r, "rstd", OUT, FP32, 1, N, 0, 0), *sum = arg_add(r, "sum", OUT, T, 2, N, C, 0);
+    arg *x = arg_add(r, "x", IN, T, 2, N, C, 0), *res = arg_add(r, "residual", IN, T, 2, N, C, 0);
+    arg *w = arg_add(r, "w", IN, T, 1, C, 0, 0), *b = arg_add(r, "b", IN, T, 1, C, 0, 0);
+    sum->absent = res->absent = !residual;
+    y->batch = mean->batch = rstd->batch = sum->batch = x->batch = res->batch = true;
+    ln_fill(r, x);
+    arg_fill(r, res, 1, 0);
+    arg_fill(r, w, 0.5, 1);
+    arg_fill(r, b, 0.5, 0);
+}
+
+static err_t norm_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
+    (void)r;
+    return o->layer_norm_forward(t[LN_Y], t[LN_MEAN], t[LN_RSTD], t[LN_SUM], t[LN_X], t[LN_RES], t[LN_W], t[LN_B], LN_EPS, s);
+}
+
+static void norm_reference(op_run *r) {
+    int64_t N = r->row->size[0], C = r->row->size[1];
+    arg *a = r->arg;
+    const double *x = a[LN_X].value;
+    if (!a[LN_RES].absent) {  // an FP32 addition, then rounded to T
+        for (int64_t i = 0; i < N * C; i++)
+            a[LN_SUM].want[i] = storage_round(r->row->type, (double)(float)(x[i] + a[LN_RES].value[i]));
+        x = a[LN_SUM].want;
+    }
+    ref_layer_norm_forward(a[LN_Y].want, a[LN_MEAN].want, a[LN_RSTD].want, x, a[LN_W].value, a[LN_B].value, (double)LN_EPS, N, C);
+}
+
+static bool norm_exact(op_run *r, const outcome *got) {
+    if (r->arg[LN_SUM].absent) return true;
+    for (int64_t i = 0, n = tensor_count(&r->arg[LN_SUM].t); i < n; i++) {
+        double g = storage_get(got->data[LN_SUM], r->row->type, i), want = r->arg[LN_SUM].want[i];
+        if (g != want) return failed(r, "sum[%lld] is %.9g, expected %.9g to the bit", (long long)i, g, want);
+    }
+    return true;
+}
+
+const op_kind kind_layer_norm_forward = {"layer_norm_forward", norm_setup, norm_call, norm_reference, NULL, norm_exact,
+                                         stream_cost};
+
+enum { LB_DX, LB_DW, LB_DB, LB_DY, LB_RES, LB_X, LB_W, LB_MEAN, LB_RSTD };
+
+static void norm_back_setup(op_run *r) {
+    int64_t N = r->row->size[0], C = r->row->size[1];
+    dtype T = r->row->type;
+    arg *dx = arg_add(r, "dx", OUT, T, 2, N, C, 0);
+    arg_add(r, "dw", ADDS, FP32, 1, C, 0, 0);
+    arg_add(r, "db", ADDS, FP32, 1, C, 0, 0);
+    arg *dy = arg_add(r, "dy", IN, T, 2, N, C, 0), *res = arg_add(r, "dresidual", IN, T, 2, N, C, 0);
+    arg *x = arg_add(r, "x", IN, T, 2, N, C, 0), *w = arg_add(r, "w", IN, T, 1, C, 0, 0);
+    arg *mean = arg_add(r, "mean", IN, FP32, 1, N, 0, 0), *rstd = arg_add(r, "rstd", IN, FP32, 1, N, 0, 0);
+    res->absent = !(r->row->options & OPT_RESIDUAL);
+    if (r->row->options & OPT_ALIAS) dx->alias = 1 + LB_RES;
+    dx->batch = dy->batch = res->batch = x->batch = mean->batch = rstd->batch = true;
+    arg_fill(r, dy, 1, 0.1);
+    arg_fill(r, res, 1, 0);
+    ln_fill(r, x);
+    arg_fill(r, w, 0.5, 1);
+    arg_fill(r, mean, 0.01, 0.25);
+    arg_fill(r, rstd, 0.01, 1);
+    if (r->bench) return;
+    double *y = doubles(N * C), *m = doubles(N), *s = doubles(N), *b = doubles(C);
+    ref_layer_norm_forward(y, m, s, x->value, w->value, b, (double)LN_EPS, N, C);
+    arg_fill_with(r, mean, m);
+    arg_fill_with(r, rstd, s);
+    free(y), free(m), free(s), free(b);
+}
+
+static err_t norm_back_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
+    (void)r;
+    return o->layer_norm_backward(t[LB_DX], t[LB_DW], t[LB_DB], t[LB_DY], t[LB_RES], t[LB_X], t[LB_W], t[LB_MEAN], t[LB_RSTD], s);
+}
+
+static void norm_back_reference(op_run *r) {
+    arg *a = r->arg;
+    ref_layer_norm_backward(a[LB_DX].want, a[LB_DW].want, a[LB_DB].want, a[LB_DY].value,
+                            a[LB_RES].absent ? NULL : a[LB_RES].value,
+                            a[LB_X].value, a[LB_W].value, a[LB_MEAN].value, a[LB_RSTD].value, r->row->size[0], r->row->size[1]);
+}
+
+typedef struct norm_ctx { op_run *r; double *b, *y, *mean, *rstd; } norm_ctx;
+static double norm_loss(void *ctx) {
+    norm_ctx *c = ctx;
+    arg *a = c->r->arg;
+    int64_t N = c->r->row->size[0], C = c->r->row->size[1];
+    double sum = 0;
+    ref_layer_norm_forward(c->y, c->mean, c->rstd, a[LB_X].value, a[LB_W].value, c->b, (double)LN_EPS, N, C);
+    for (int64_t i = 0; i < N * C; i++)
+        sum += a[LB_DY].value[i] * c->y[i] + (a[LB_RES].absent ? 0 : a[LB_RES].value[i] * a[LB_X].value[i]);
+    return sum;
+}
+
+static bool norm_back_gradient(op_run *r) {  // with the exact mean and rstd, not the rounded ones that the operation is given
+    int64_t N = r->row->size[0], C = r->row->size[1];
+    arg *a = r->arg;
+    norm_ctx c = {r, doubles(C), doubles(N * C), doubles(N), doubles(N)};
+    double *dx = doubles(N * C), *dw = doubles(C), *db = doubles(C), *mean = doubles(N), *rstd = doubles(N);
+    ref_layer_norm_forward(c.y, mean, rstd, a[LB_X].value, a[LB_W].value, c.b, (double)LN_EPS, N, C);
+    ref_layer_norm_backward(dx, dw, db, a[LB_DY].value, a[LB_RES].absent ? NULL : a[LB_RES].value, a[LB_X].value,
+                            a[LB_W].value, mean,
+                            rstd, N, C);
+    bool ok = gradient_near(r, "dx", norm_loss, &c, a[LB_X].value, dx, N * C) &&
+              gradient_near(r, "dw", norm_loss, &c, a[LB_W].value, dw, C) && gradient_near(r, "db", norm_loss, &c, c.b, db, C);
+    free(c.b), free(c.y), free(c.mean), free(c.rstd), free(dx), free(dw), free(db), free(mean), free(rstd);
+    return ok;
+}
+
+const op_kind kind_layer_norm_backward = {"layer_norm_backward", norm_back_setup, norm_back_call, norm_back_reference,
+                                          norm_back_gradient, NULL, stream_cost};
+
+// --- gelu: N C -------------------------------------------------------------------------------------------------------------
+
+static void gelu_setup(op_run *r) {
+    arg *y = arg_add(r, "y", OUT, r->row->type, 2, r->row->size[0], r->row->size[1], 0);
+    arg *x = arg_add(r, "x", IN, r->row->type, 2, r->row->size[0], r->row->size[1], 0);
+    y->batch = x->batch = true;
+    arg_fill(r, x, r->row->options & OPT_EXTREME ? 1000 : 2, 0);
+}
+static err_t gelu_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
+    (void)r;
+    return o->gelu_forward(t[0], t[1], s);
+}
+static void gelu_reference(op_run *r) {
+    for (int64_t i = 0, n = tensor_count(&r->arg[0].t); i < n; i++) r->arg[0].want[i] = ref_gelu(r->arg[1].value[i]);
+}
+const op_kind kind_gelu_forward = {"gelu_forward", gelu_setup, gelu_call, gelu_reference, NULL, NULL, stream_cost};
+
+static void gelu_back_setup(op_run *r) {
+    arg *dx = arg_add(r, "dx", OUT, r->row->type, 2, r->row->size[0], r->row->size[1], 0);
+    arg *dy = arg_add(r, "dy", IN, r->row->type, 2, r->row->size[0], r->row->size[1], 0);
+    arg *x = arg_add(r, "x", IN, r->row->type, 2, r->row->size[0], r->row->size[1], 0);
+    dx->batch = dy->batch = x->batch = true;
+    if (r->row->options & OPT_ALIAS) dx->alias = 2;
+    arg_fill(r, dy, 1, 0);
+    arg_fill(r, x, r->row->options & OPT_EXTREME ? 1000 : 2, 0);
+}
+static err_t gelu_back_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
+    (void)r;
+    return o->gelu_backward(t[0], t[1], t[2], s);
+}
+static void gelu_back_reference(op_run *r) {
+    for (int64_t i = 0, n = tensor_count(&r->arg[0].t); i < n; i++)
+        r->arg[0].want[i] = r->arg[1].value[i] * ref_gelu_grad(r->arg[2].value[i]);
+}
+static double gelu_loss(void *ctx) {
+    op_run *r = ctx;
+    double sum = 0;
+    for (int64_t i = 0, n = tensor_count(&r->arg[0].t); i < n; i++) sum += r->arg[1].value[i] * ref_gelu(r->arg[2].value[i]);
+    return sum;
+}
+static bool gelu_back_gradient(op_run *r) {
+    return gradient_near(r, "dx", gelu_loss, r, r->arg[2].value, r->arg[0].want, tensor_count(&r->arg[0].t));
+}
+const op_kind kind_gelu_backward = {"gelu_backward", gelu_back_setup, gelu_back_call, gelu_back_reference, gelu_back_gradient,
+                                    NULL,
+                                    stream_cost};
+
+// --- dropout: B E, add: N, cast: N -----------------------------------------------------------------------------------------
+
+static void dropout_setup(op_run *r) {
+    arg *y = arg_add(r, "y", OUT, r->row->type, 2, r->row->size[0], r->row->size[1], 0);
+    arg *x = arg_add(r, "x", IN, r->row->type, 2, r->row->size[0], r->row->size[1], 0);
+    y->batch = x->batch = true;
+    if (r->row->options & OPT_ALIAS) y->alias = 2;
+    r->drop = (dropout_key){0x123456789abcdefull, 7, 0xfffffffe, 0x50000003, r->row->options & OPT_EXTREME ? 0 : 0.3f};
+    arg_fill(r, x, 1, 0);
+}
+static err_t dropout_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
+    return o->dropout(t[0], t[1], &r->drop, s);
+}
+static void dropout_reference(op_run *r) {
+    for (int64_t i = 0, n = tensor_count(&r->arg[0].t), E = r->row->size[1]; i < n; i++)
+        r->arg[0].want[i] = r->arg[1].value[i] * ref_keep(&r->drop, (uint32_t)(i / E), i % E);
+}
+static bool dropout_exact(op_run *r, const outcome *got) {  // what goes is zero, not almost
+    for (int64_t i = 0, n = tensor_count(&r->arg[0].t), E = r->row->size[1]; i < n; i++) {
+        double keep = ref_keep(&r->drop, (uint32_t)(i / E), i % E), y = storage_get(got->data[0], r->row->type, i);
+        if ((keep == 0) != (y == 0) && r->arg[1].value[i] != 0)
+            return failed(r, "y[%lld] is %.9g, but the mask multiplies it by %.9g", (long long)i, y, keep);
+    }
+    return true;
+}
+const op_kind kind_dropout = {"dropout", dropout_setup, dropout_call, dropout_reference, NULL, dropout_exact, stream_cost};
+
+static void add_setup(op_run *r) {
+    arg *y = arg_add(r, "y", OUT, r->row->type, 1, r->row->size[0], 0, 0);
+    arg *a = arg_add(r, "a", IN, r->row->type, 1, r->row->size[0], 0, 0);
+    arg *b = arg_add(r, "b", IN, r->row->type, 1, r->row->size[0], 0, 0);
+    y->batch = a->batch = b->batch = true;
+    y->alias = r->row->options & OPT_ALIAS ? 2 : r->row->options & OPT_ALIAS2 ? 3 : 0;
+    arg_fill(r, a, 1, 0);
+    arg_fill(r, b, 2, 0);
+}
+static err_t add_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) { (void)r; return o->add(t[0], t[1], t[2], s); }
+static void add_reference(op_run *r) {
+    for (int64_t i = 0; i < r->row->size[0]; i++)
+        r->arg[0].want[i] = storage_round(r->row->type, (double)(float)(r->arg[1].value[i] + r->arg[2].value[i]));
+}
+static bool exact_output(op_run *r, const outcome *got) {
+    for (int64_t i = 0; i < r->row->size[0]; i++) {
+        double y = storage_get(got->data[0], r->arg[0].t.type, i);
+        if (y == r->arg[0].want[i]) continue;
+        return failed(r, "y[%lld] is %.9g, expected %.9g to the bit", (long long)i, y, r->arg[0].want[i]);
+    }
+    return true;
+}
+const op_kind kind_add = {"add", add_setup, add_call, add_reference, NULL, exact_output, stream_cost};
+
+static void cast_setup(op_run *r) {
+    arg *y = arg_add(r, "y", OUT, (dtype)(r->row->options >> OPT_TO_SHIFT), 1, r->row->size[0], 0, 0);
+    arg *x = arg_add(r, "x", IN, r->row->type, 1, r->row->size[0], 0, 0);
+    y->batch = x->batch = true;
+    arg_fill(r, x, 1, 0);
+}
+static err_t cast_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) { (void)r; return o->cast(t[0], t[1], s); }
+static void cast_reference(op_run *r) {
+    for (int64_t i = 0; i < r->row->size[0]; i++) r->arg[0].want[i] = storage_round(r->arg[0].t.type, r->arg[1].value[i]);
+}
+const op_kind kind_cast = {"cast", cast_setup, cast_call, cast_reference, NULL, exact_output, stream_cost};

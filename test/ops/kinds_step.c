@@ -1,0 +1,130 @@
+// test/ops/kinds_step.c: the operations of one optimizer step: sum_squares, step_decide, adamw.
+#include "test/ops/op_test.h"
+#include "test/ops/reference.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void traffic_cost(const op_run *r, double *bytes, double *flops) { *bytes = arg_traffic(r), *flops = 0; }
+
+// --- sum_squares: n --------------------------------------------------------------------------------------------------------
+
+static void squares_setup(op_run *r) {
+    int64_t n = r->row->size[0];
+    arg_add(r, "sums", OUT, FP64, 1, (n + CHUNK - 1) / CHUNK, 0, 0);
+    // Squares that FP32 has no room for
+    arg_fill_wide(r, arg_add(r, "g", IN, FP32, 1, n, 0, 0), r->row->options & OPT_EXTREME ? 1e30 : 1);
+}
+static err_t squares_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
+    (void)r;
+    return o->sum_squares(t[0], t[1], s);
+}
+
+static void squares_reference(op_run *r) {  // the written-down order
+    int64_t n = r->row->size[0];
+    for (int64_t c = 0; c * CHUNK < n; c++) {
+        double a[8] = {0};
+        for (int64_t i = 0; i < CHUNK && c * CHUNK + i < n; i++)
+            a[i % 8] += r->arg[1].value[c * CHUNK + i] * r->arg[1].value[c * CHUNK + i];
+        r->arg[0].want[c] = ((a[0] + a[4]) + (a[2] + a[6])) + ((a[1] + a[5]) + (a[3] + a[7]));
+    }
+}
+
+static bool squares_exact(op_run *r, const outcome *got) {
+    if (!memcmp(got->data[0], r->arg[0].want, tensor_bytes(&r->arg[0].t))) return true;
+    return failed(r, "sums differ from 8 interleaved accumulators and their tree");
+}
+
+const op_kind kind_sum_squares = {"sum_squares", squares_setup, squares_call, squares_reference, NULL, squares_exact,
+                                  traffic_cost};
+
+// --- step_decide: sums -----------------------------------------------------------------------------------------------------
+
+static void decide_setup(op_run *r) {
+    arg *state = arg_add(r, "state", UPDATES, INT32, 1, sizeof(step_state) / 4, 0, 0);
+    arg *sums = arg_add(r, "sums", IN, FP64, 1, r->row->size[0], 0, 0);
+    r->state = (step_state){.lr = 0.5f, .apply = -7, .loss_scale = 1024, .beta1_power = 0.9, .beta2_power = 0.99, .adam_t = 1,
+                            .good_steps = 1};
+    r->step = (step_rules){.grad_clip = 1, .beta1 = 0.9, .beta2 = 0.99, .dynamic_scale = true, .scale_window = 100};
+    arg_fill_bytes(state, &r->state);
+    arg_fill_wide(r, sums, 1e3);
+    for (int64_t i = 0; i < r->row->size[0] && !r->bench; i++) {  // sums of squares are not negative
+        sums->value[i] *= sums->value[i];
+        storage_set(sums->t.data, FP64, i, sums->value[i]);
+    }
+}
+static err_t decide_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
+    return o->step_decide((step_state *)t[0]->data, t[1], &r->step, s);
+}
+static void decide_reference(op_run *r) { (void)r; }  // the truth table is in special.c
+
+static bool decide_exact(op_run *r, const outcome *got) {  // the norm's order is written down
+    step_state s;
+    double sum = 0;
+    memcpy(&s, got->data[0], sizeof s);
+    for (int64_t i = 0; i < r->row->size[0]; i++) sum += r->arg[1].value[i];
+    double norm = sqrt(sum) / 1024;
+    if (s.grad_norm != norm) return failed(r, "grad_norm is %.17g, expected %.17g to the bit", s.grad_norm, norm);
+    if (s.apply != 1 || s.adam_t != 2 || s.good_steps != 2 || s.skipped != 0) return failed(r, "a good step was not counted");
+    return true;
+}
+
+const op_kind kind_step_decide = {"step_decide", decide_setup, decide_call, decide_reference, NULL, decide_exact, traffic_cost};
+
+// --- adamw: n --------------------------------------------------------------------------------------------------------------
+
+enum { AW_W, AW_MASTER, AW_M, AW_V, AW_GRAD, AW_STATE };
+
+static void adamw_setup(op_run *r) {
+    int64_t n = r->row->size[0], t = 3;
+    unsigned o = r->row->options;
+    arg *w = arg_add(r, "w", o & OPT_SKIP ? UPDATES : OUT, r->row->type, 1, n, 0, 0);
+    arg *master = arg_add(r, "master", UPDATES, FP32, 1, n, 0, 0);
+    arg *m = arg_add(r, "m", UPDATES, FP32, 1, n, 0, 0), *v = arg_add(r, "v", UPDATES, FP32, 1, n, 0, 0);
+    arg *grad = arg_add(r, "grad", IN, FP32, 1, n, 0, 0);
+    arg *state = arg_add(r, "state", IN, INT32, 1, sizeof(step_state) / 4, 0, 0);
+    w->absent = o & OPT_NO_W;
+    free(w->want);
+    w->want = NULL;  // adamw_exact: the master, rounded
+    r->adamw = (adamw_rules){.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
+    r->state = (step_state){.lr = 0.0123f, .apply = !(o & OPT_SKIP), .grad_factor = 0.0078125f, .loss_scale = 128, .adam_t = t,
+                            .beta1_power = 0.9 * 0.9 * 0.9, .beta2_power = 0.95 * 0.95 * 0.95};
+    arg_fill(r, master, 0.02, 0);
+    arg_fill(r, m, 0.1, 0);
+    arg_fill(r, v, 0.01, 0.05);
+    arg_fill(r, grad, 30, 0);
+    if (o & OPT_SKIP) arg_fill(r, w, 1, 0);
+    arg_fill_bytes(state, &r->state);
+}
+
+static err_t adamw_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
+    return o->adamw(t[AW_W], t[AW_MASTER], t[AW_M], t[AW_V], t[AW_GRAD], (const step_state *)t[AW_STATE]->data, &r->adamw, s);
+}
+
+static void adamw_reference(op_run *r) {
+    arg *a = r->arg;
+    size_t bytes = (size_t)r->row->size[0] * sizeof(double);
+    for (int i = AW_MASTER; i <= AW_V; i++) memcpy(a[i].want, a[i].value, bytes);
+    if (r->state.apply)
+        ref_adamw(a[AW_MASTER].want, a[AW_M].want, a[AW_V].want, a[AW_GRAD].value, (double)r->state.grad_factor,
+                  (double)r->state.lr, r->state.adam_t, &r->adamw, r->row->size[0]);
+}
+
+static bool adamw_exact(op_run *r, const outcome *got) {
+    const arg *w = &r->arg[AW_W];
+    if (r->row->options & OPT_SKIP) {
+        for (int i = AW_W; i <= AW_V; i++)
+            if (!r->arg[i].absent && memcmp(got->data[i], r->arg[i].t.data, tensor_bytes(&r->arg[i].t)))
+                return failed(r, "a skipped step changed %s", r->arg[i].name);
+        return true;
+    }
+    for (int64_t i = 0; i < r->row->size[0] && !w->absent; i++) {
+        double master = storage_get(got->data[AW_MASTER], FP32, i), g = storage_get(got->data[AW_W], w->t.type, i);
+        if (g != storage_round(w->t.type, master))
+            return failed(r, "w[%lld] is %.9g, not its master %.9g rounded", (long long)i, g, master);
+    }
+    return true;
+}
+
+const op_kind kind_adamw = {"adamw", adamw_setup, adamw_call, adamw_reference, NULL, adamw_exact, traffic_cost};

@@ -1,0 +1,156 @@
+// test/ops/op_test.h: the declared table of operations. A row is (operation, sizes, type, tolerance, why), and gives all of:
+//
+//   value       the device against a naive reference in double, whose inputs were first rounded to the storage type
+//   gradient    that reference's own gradient against central differences of its forward, lest both be wrong the same way
+//   bits        every vector width and thread count of a kind of device gives the same ones, and so does a second run
+//   (=), (+=)   overwritten outputs do not see old content (NaN at first), accumulated ones are fl(old + contribution from zero)
+//   batch       two calls on parts of the batch give the bits of one call: what lanes stand on
+//   memory      poison before and behind every argument is intact, inputs are unchanged, and poison that is read shows as NaN
+//   benchmark   time, bytes and flops that must move, share of what the machine can do
+//
+// Nothing here knows which device it runs on: inputs are made on the host and copied, outputs are copied back.
+#ifndef TEST_OPS_OP_TEST_H
+#define TEST_OPS_OP_TEST_H
+
+#include "gpu/gpu.h"
+#include "gpu/ops.h"
+
+#include <stdarg.h>
+
+typedef enum op_id {
+    OP_MATMUL, OP_BIAS_BACKWARD, OP_ATTENTION_FORWARD, OP_ATTENTION_BACKWARD, OP_LAYER_NORM_FORWARD, OP_LAYER_NORM_BACKWARD,
+    OP_GELU_FORWARD, OP_GELU_BACKWARD, OP_EMBEDDING_FORWARD, OP_EMBEDDING_BACKWARD, OP_CROSS_ENTROPY, OP_LOSS_MEANS, OP_DROPOUT,
+    OP_ADD, OP_CAST, OP_SUM_SQUARES, OP_STEP_DECIDE, OP_ADAMW, OP_COUNT
+} op_id;
+
+// Options of a row. The lowest bits are matmul's epilogue.
+enum {
+    OPT_TA = 1 << 4, OPT_TB = 1 << 5,  // matmul: transposed operands
+    OPT_OUT32 = 1 << 6,                // matmul: d is FP32 while T is not
+    OPT_DROP = 1 << 7,                 // attention: with dropout
+    OPT_RESIDUAL = 1 << 8,             // layer norm: fused residual
+    OPT_ALIAS = 1 << 9,                // the output lies on its (first) input
+    OPT_ALIAS2 = 1 << 10,              // add: the output lies on its second input
+    OPT_LOSS_ONLY = 1 << 11,           // cross entropy: scale NULL
+    OPT_EXTREME = 1 << 12,             // inputs that break careless arithmetic
+    OPT_SKIP = 1 << 13,                // adamw: the step was decided against
+    OPT_NO_W = 1 << 14,                // adamw: no rounded copy
+    OPT_TO_SHIFT = 16,                 // cast: destination type
+};
+
+typedef struct op_row {
+    op_id op;
+    int64_t size[4];   // in the order of the operation's comment in kinds_*.c
+    dtype type;
+    unsigned options;
+    double nmse;       // tolerance of the arithmetic; an output stored in 16 bits is allowed one rounding more (values.c)
+    const char *why;
+} op_row;
+
+// OUT is (=), ADDS is (+=), UPDATES is read and overwritten; what SCRATCH holds after the call is nobody's business.
+typedef enum role { IN, OUT, ADDS, UPDATES, SCRATCH } role;
+
+typedef struct arg {
+    const char *name;
+    role role;
+    tensor t;        // type and shape; its data is the host's initial content (inputs) or content to add to (ADDS)
+    int alias;       // 1 + the argument whose memory this one shares; 0: its own
+    bool batch;      // dimension 0 is the batch: halves when the batch is split
+    bool absent;     // NULL is passed
+    double *value;   // inputs: what storage holds
+    double *want;    // outputs: the reference (of ADDS: the contribution); NULL: compared by bits only
+} arg;
+
+enum { ARGS = 10, WHY = 512 };
+
+typedef struct op_run {
+    const op_row *row;
+    bool bench;      // no doubles are kept
+    int count;
+    arg arg[ARGS];
+    dropout_key drop;
+    bool has_drop;
+    float scale;     // cross_entropy's
+    step_state state;
+    step_rules step;
+    adamw_rules adamw;
+    char why[WHY];   // of the first failure
+} op_run;
+
+// What an execution left in each argument.
+typedef struct outcome { unsigned char *data[ARGS]; } outcome;
+
+typedef struct op_kind {
+    const char *name;
+    void (*setup)(op_run *r);
+    err_t (*call)(const op_run *r, const ops *o, tensor *t[ARGS], stream *s);
+    void (*reference)(op_run *r);
+    bool (*gradient)(op_run *r);                       // or NULL
+    bool (*exact)(op_run *r, const outcome *got);      // relations that hold to the bit, or NULL
+    void (*cost)(const op_run *r, double *bytes, double *flops);
+} op_kind;
+
+extern const op_kind kind_matmul, kind_bias_backward, kind_layer_norm_forward, kind_layer_norm_backward, kind_gelu_forward,
+    kind_gelu_backward, kind_dropout, kind_add, kind_cast;  // kinds_dense.c
+extern const op_kind kind_attention_forward, kind_attention_backward, kind_embedding_forward, kind_embedding_backward,
+    kind_cross_entropy, kind_loss_means;  // kinds_model.c
+extern const op_kind kind_sum_squares, kind_step_decide, kind_adamw;  // kinds_step.c
+
+// rows.c
+extern const op_row test_rows[], bench_rows[];
+extern const int test_row_count, bench_row_count;
+const op_kind *kind_of(op_id op);
+void row_name(char *out, size_t size, const op_row *row);
+
+// values.c: storage and comparison.
+double storage_get(const void *p, dtype t, int64_t i);
+void storage_set(void *p, dtype t, int64_t i, double x);
+double storage_round(dtype t, double x);  // nearest even, straight from double
+const char *dtype_name(dtype t);
+// False, with why, when `got` is further from `want` than the tolerance allows, in the mean or in any element.
+bool values_near(const char *name, dtype t, const void *got, const double *want, int64_t n, double nmse, char why[WHY]);
+
+// run.c: declaring arguments, executing, checking.
+arg *arg_add(op_run *r, const char *name, role role, dtype t, int dims, int64_t s0, int64_t s1, int64_t s2);
+void arg_fill(op_run *r, arg *a, double scale, double offset);           // uniform, variance scale^2 around offset
+void arg_fill_wide(op_run *r, arg *a, double scale);                     // many magnitudes: the order of sums shows in double too
+void arg_fill_with(op_run *r, arg *a, const double *x);                  // given values, rounded to storage
+void arg_fill_index(op_run *r, arg *a, int64_t limit, int ignore_every); // INT32 in [0,limit); every k-th is -1
+void arg_fill_bytes(arg *a, const void *bytes);
+double arg_traffic(const op_run *r);    // bytes: inputs and (=) outputs once, (+=) and updated ones twice, scratch never
+double loss_weight(int64_t i);          // fixed, in [-1,1): turns an output into one number, the sum of w_i y_i
+bool failed(op_run *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));  // always false
+void run_open(op_run *r, const op_row *row, bool bench);
+void run_close(op_run *r);
+
+// Central differences of loss(ctx) at a few elements of x against g.
+bool gradient_near(op_run *r, const char *what, double (*loss)(void *), void *ctx, double *x, const double *g, int64_t n);
+
+typedef struct fixture {
+    device *dev;
+    const ops *table;
+    stream *s;
+    int kin;          // fixtures of the same kin must agree in every bit
+    bool slow;        // portable kernels: large rows are not for them
+    char name[96];
+} fixture;
+
+enum { FIXTURES = 16 };
+typedef struct fixtures { int count; fixture f[FIXTURES]; } fixtures;
+
+bool fixtures_open(fixtures *all, char why[WHY]);
+void fixtures_close(fixtures *all);
+
+// All that a row promises, on every fixture.
+bool run_row(const op_row *row, const fixtures *all, char why[WHY]);
+
+// special.c: what does not fit a row.
+typedef struct special { const char *name; bool (*check)(const fixture *f, char why[WHY]); } special;
+extern const special specials[];
+extern const int special_count;
+
+// bench.c
+int bench_run(const char *only);
+double peak_flops(int threads);  // peak.c: FMA, FLOP/s; 0 when unknown
+
+#endif

@@ -1,0 +1,153 @@
+// test/ops/reference.c: see reference.h. The C library's exp, log and tanh are welcome here: these values are compared with a
+// tolerance, and the operations' own functions must not vouch for themselves.
+#include "test/ops/reference.h"
+
+#include "base/philox.h"
+
+#include <math.h>
+#include <string.h>
+
+void ref_matmul(double *d, const double *a, bool ta, const double *b, bool tb, int64_t M, int64_t N, int64_t K) {
+    memset(d, 0, (size_t)(M * N) * sizeof *d);
+    for (int64_t m = 0; m < M; m++)
+        for (int64_t k = 0; k < K; k++) {
+            double x = ta ? a[k * M + m] : a[m * K + k];
+            for (int64_t n = 0; n < N; n++) d[m * N + n] += x * (tb ? b[n * K + k] : b[k * N + n]);
+        }
+}
+
+void ref_column_sums(double *y, const double *x, int64_t N, int64_t C) {
+    memset(y, 0, (size_t)C * sizeof *y);
+    for (int64_t n = 0; n < N; n++)
+        for (int64_t c = 0; c < C; c++) y[c] += x[n * C + c];
+}
+
+static double gelu_inner(double x) { return sqrt(2 / M_PI) * (x + 0.044715 * x * x * x); }
+
+double ref_gelu(double x) { return 0.5 * x * (1 + tanh(gelu_inner(x))); }
+
+double ref_gelu_grad(double x) {
+    double t = tanh(gelu_inner(x));
+    return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
+}
+
+void ref_layer_norm_forward(double *y, double *mean, double *rstd, const double *x, const double *w, const double *b, double eps,
+                            int64_t N, int64_t C) {
+    for (int64_t n = 0; n < N; n++) {
+        const double *row = x + n * C;
+        double sum = 0, squares = 0;
+        for (int64_t c = 0; c < C; c++) sum += row[c];
+        mean[n] = sum / (double)C;
+        for (int64_t c = 0; c < C; c++) squares += (row[c] - mean[n]) * (row[c] - mean[n]);
+        rstd[n] = 1 / sqrt(squares / (double)C + eps);
+        for (int64_t c = 0; c < C; c++) y[n * C + c] = (row[c] - mean[n]) * rstd[n] * w[c] + b[c];
+    }
+}
+
+// With h = (x - mean) rstd and g = dy w:  dx = rstd (g - mean(g) - h mean(g h)).
+void ref_layer_norm_backward(double *dx, double *dw, double *db, const double *dy, const double *dresidual, const double *x,
+                             const double *w, const double *mean, const double *rstd, int64_t N, int64_t C) {
+    memset(dw, 0, (size_t)C * sizeof *dw);
+    memset(db, 0, (size_t)C * sizeof *db);
+    for (int64_t n = 0; n < N; n++) {
+        double g_mean = 0, gh_mean = 0;
+        for (int64_t c = 0; c < C; c++) {
+            double h = (x[n * C + c] - mean[n]) * rstd[n], dyc = dy[n * C + c];
+            g_mean += dyc * w[c] / (double)C;
+            gh_mean += dyc * w[c] * h / (double)C;
+            dw[c] += dyc * h;
+            db[c] += dyc;
+        }
+        for (int64_t c = 0; c < C; c++) {
+            double h = (x[n * C + c] - mean[n]) * rstd[n];
+            dx[n * C + c] = rstd[n] * (dy[n * C + c] * w[c] - g_mean - h * gh_mean) + (dresidual ? dresidual[n * C + c] : 0);
+        }
+    }
+}
+
+double ref_keep(const dropout_key *drop, uint32_t b, int64_t e) {
+    if (!drop) return 1;
+    uint32_t word[4];
+    philox4x32(word, drop->seed, (uint32_t)(e / 4), drop->site, drop->first_sample + b, drop->step);
+    return word[e % 4] < (double)drop->p * 0x1p32 ? 0 : 1 / (1 - (double)drop->p);
+}
+
+// Element d of head h of q, k or v (part 0, 1, 2) at (b,t).
+static int64_t at(const ref_attention *s, int64_t b, int64_t t, int part, int64_t h) {
+    return ((b * s->T + t) * 3 + part) * s->C + h * (s->C / s->H);
+}
+
+static double score(const double *qkv, const ref_attention *s, int64_t b, int64_t h, int64_t i, int64_t j) {
+    const double *q = qkv + at(s, b, i, 0, h), *k = qkv + at(s, b, j, 1, h);
+    double sum = 0;
+    for (int64_t d = 0; d < s->C / s->H; d++) sum += q[d] * k[d];
+    return sum / sqrt((double)(s->C / s->H));
+}
+
+void ref_attention_forward(double *y, double *lse, const double *qkv, const ref_attention *s) {
+    int64_t D = s->C / s->H, T = s->T;
+    memset(y, 0, (size_t)(s->B * T * s->C) * sizeof *y);
+    for (int64_t b = 0; b < s->B; b++)
+        for (int64_t h = 0; h < s->H; h++)
+            for (int64_t i = 0; i < T; i++) {
+                double most = -INFINITY, sum = 0;
+                for (int64_t j = 0; j <= i; j++) most = fmax(most, score(qkv, s, b, h, i, j));
+                for (int64_t j = 0; j <= i; j++) sum += exp(score(qkv, s, b, h, i, j) - most);
+                double l = lse[(b * s->H + h) * T + i] = most + log(sum);
+                for (int64_t j = 0; j <= i; j++) {
+                    double p = exp(score(qkv, s, b, h, i, j) - l) * ref_keep(s->drop, (uint32_t)b, (h * T + i) * T + j);
+                    for (int64_t d = 0; d < D; d++) y[(b * T + i) * s->C + h * D + d] += p * qkv[at(s, b, j, 2, h) + d];
+                }
+            }
+}
+
+// Dao 2023, algorithm 2, without its blocks: p = exp(s - lse), dp = dy . v (masked), ds = p (dp - delta), delta = dy . y.
+void ref_attention_backward(double *dqkv, double *delta, const double *dy, const double *y, const double *lse, const double *qkv,
+                            const ref_attention *s) {
+    int64_t D = s->C / s->H, T = s->T;
+    memset(dqkv, 0, (size_t)(s->B * T * 3 * s->C) * sizeof *dqkv);
+    for (int64_t b = 0; b < s->B; b++)
+        for (int64_t h = 0; h < s->H; h++)
+            for (int64_t i = 0; i < T; i++) {
+                int64_t row = (b * T + i) * s->C + h * D, stat = (b * s->H + h) * T + i;
+                double sum = 0;
+                for (int64_t d = 0; d < D; d++) sum += dy[row + d] * y[row + d];
+                delta[stat] = sum;
+                for (int64_t j = 0; j <= i; j++) {
+                    double keep = ref_keep(s->drop, (uint32_t)b, (h * T + i) * T + j);
+                    double p = exp(score(qkv, s, b, h, i, j) - lse[stat]), dp = 0;
+                    for (int64_t d = 0; d < D; d++) dp += dy[row + d] * qkv[at(s, b, j, 2, h) + d];
+                    double ds = p * (dp * keep - sum) / sqrt((double)D);
+                    for (int64_t d = 0; d < D; d++) {
+                        dqkv[at(s, b, i, 0, h) + d] += ds * qkv[at(s, b, j, 1, h) + d];
+                        dqkv[at(s, b, j, 1, h) + d] += ds * qkv[at(s, b, i, 0, h) + d];
+                        dqkv[at(s, b, j, 2, h) + d] += p * keep * dy[row + d];
+                    }
+                }
+            }
+}
+
+void ref_cross_entropy(double *losses, double *dlogits, const double *logits, const double *targets, double scale, int64_t N,
+                       int64_t V) {
+    for (int64_t n = 0; n < N; n++) {
+        const double *x = logits + n * V;
+        double most = -INFINITY, sum = 0;
+        for (int64_t v = 0; v < V; v++) most = fmax(most, x[v]);
+        for (int64_t v = 0; v < V; v++) sum += exp(x[v] - most);
+        bool counts = targets[n] >= 0;
+        losses[n] = counts ? most + log(sum) - x[(int64_t)targets[n]] : 0;
+        for (int64_t v = 0; dlogits && v < V; v++)
+            dlogits[n * V + v] = counts ? (exp(x[v] - most) / sum - ((int64_t)targets[n] == v)) * scale : 0;
+    }
+}
+
+void ref_adamw(double *master, double *m, double *v, const double *grad, double grad_factor, double lr, int64_t t,
+               const adamw_rules *r, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        double g = grad[i] * grad_factor;
+        m[i] = r->beta1 * m[i] + (1 - r->beta1) * g;
+        v[i] = r->beta2 * v[i] + (1 - r->beta2) * g * g;
+        double m_hat = m[i] / (1 - pow(r->beta1, (double)t)), v_hat = v[i] / (1 - pow(r->beta2, (double)t));
+        master[i] = master[i] * (1 - lr * r->weight_decay) - lr * m_hat / (sqrt(v_hat) + r->eps);
+    }
+}

@@ -1,0 +1,240 @@
+// test/ops/rows.c: the table. A row is a promise; op_test.h says what a row checks.
+//
+// The tolerance is for the arithmetic alone, as normalised mean square error. Where it comes from: one FP32 rounding has a
+// relative mean square of about 2^-48 / 6 = 6e-16. A chain of n additions of random signs grows it about n / 2 times (partial
+// sums are smaller than the whole one), so
+//     1e-14   a few roundings: element by element
+//     3e-14   a dozen, with a division, a square root or an exponential that is off by two units in the last place
+//     1e-13   sums of up to a hundred elements, or of many in a tree
+//     1e-12   sequential sums of several hundred, and gradients through them
+// An output stored in 16 bits is allowed one rounding of its type besides (values.c), and nothing for the sums behind it.
+#include "test/ops/op_test.h"
+
+#include <stdio.h>
+
+// In the three compute types.
+#define TYPES(op, opt, nmse, why, ...)                  \
+    {op, {__VA_ARGS__}, FP32, opt, nmse, why},          \
+    {op, {__VA_ARGS__}, BF16, opt, nmse, why},          \
+    {op, {__VA_ARGS__}, FP16, opt, nmse, why}
+
+enum { BIAS = MATMUL_BIAS, GELU = MATMUL_BIAS | MATMUL_GELU, DGELU = MATMUL_DGELU, ACC = MATMUL_ACCUMULATE, TA = OPT_TA,
+      TB = OPT_TB };
+#define TO(t) ((unsigned)(t) << OPT_TO_SHIFT)
+
+const op_row test_rows[] = {
+    // op               options       nmse   why                                  M N K
+    TYPES(OP_MATMUL,    0,            1e-14, "smallest legal",                    1, 1, 1),
+    TYPES(OP_MATMUL,    0,            1e-13, "odd tails in every direction",      13, 37, 29),
+    TYPES(OP_MATMUL,    TA,           1e-13, "odd tails, a transposed",           13, 37, 29),
+    TYPES(OP_MATMUL,    TB,           1e-13, "odd tails, b transposed",           13, 37, 29),
+    TYPES(OP_MATMUL,    TA | TB,      1e-13, "odd tails, both transposed",        13, 37, 29),
+    TYPES(OP_MATMUL,    TB | BIAS,    1e-13, "a layer, odd",                      7, 65, 33),
+    TYPES(OP_MATMUL,    BIAS,         1e-13, "bias, b as it lies",                5, 17, 40),
+    TYPES(OP_MATMUL,    TB | GELU,    1e-13, "fused GELU, odd",                   9, 131, 31),
+    TYPES(OP_MATMUL,    MATMUL_GELU,  1e-13, "GELU without bias",                 3, 16, 16),
+    TYPES(OP_MATMUL,    DGELU,        1e-13, "fused GELU gradient, odd",          11, 67, 45),
+    TYPES(OP_MATMUL,    TB | DGELU,   1e-13, "GELU gradient, b transposed",       4, 19, 23),
+    TYPES(OP_MATMUL,    TA | ACC,     1e-13, "weight gradient, odd",              35, 41, 27),
+    TYPES(OP_MATMUL,    ACC,          1e-13, "accumulate, b as it lies",          6, 49, 18),
+    TYPES(OP_MATMUL,    TB | ACC,     1e-13, "accumulate, b transposed",          6, 49, 18),
+    TYPES(OP_MATMUL,    TA | TB | ACC, 1e-13, "accumulate, both transposed",      6, 49, 18),
+    TYPES(OP_MATMUL,    TB,           1e-13, "one row: sampling",                 1, 300, 64),
+    TYPES(OP_MATMUL,    TA | ACC,     1e-13, "one sample: outer product",         33, 65, 1),
+    TYPES(OP_MATMUL,    TB,           1e-13, "one column",                        65, 1, 70),
+    TYPES(OP_MATMUL,    0,            2e-12, "long sum, several K blocks, odd",   5, 18, 2051),
+    TYPES(OP_MATMUL,    TA | ACC,     2e-12, "long accumulated sum",              17, 19, 1537),
+    TYPES(OP_MATMUL,    TB | BIAS,    5e-13, "real width",                        64, 768, 768),
+    TYPES(OP_MATMUL,    TB | GELU,    5e-13, "real width, into the MLP",          64, 1024, 256),
+    TYPES(OP_MATMUL,    DGELU,        5e-13, "real width, out of the MLP",        64, 1024, 256),
+    TYPES(OP_MATMUL,    TA | ACC,     5e-13, "real width, weight gradient",       768, 257, 64),
+    TYPES(OP_MATMUL,    0,            3e-13, "more rows than a block holds",      515, 96, 130),
+    // Operands beyond four million elements, which an implementation may want to take in pieces: of the wide side, then of k.
+    {OP_MATMUL, {4, 11003, 400},   FP32, TB,       5e-13, "wide head"},
+    {OP_MATMUL, {4, 11003, 400},   BF16, TB | GELU, 5e-13, "wide head, 16-bit result of several K blocks"},
+    {OP_MATMUL, {11003, 5, 400},   FP32, TA | ACC, 5e-13, "tall"},
+    {OP_MATMUL, {11003, 5, 400},   FP16, BIAS,     5e-13, "tall, 16-bit result of several K blocks"},
+    {OP_MATMUL, {16, 17, 262200},  FP32, TB | BIAS, 2e-12, "very long sum"},
+    {OP_MATMUL, {17, 16, 262200},  FP32, TA | ACC, 2e-12, "very long accumulated sum"},
+    {OP_MATMUL, {16, 17, 262200},  BF16, BIAS,     2e-12, "very long sum, 16-bit result"},
+    {OP_MATMUL, {13, 37, 29}, BF16, TB | OPT_OUT32, 1e-13, "FP32 result of 16-bit operands"},
+    {OP_MATMUL, {13, 37, 29}, FP16, OPT_OUT32, 1e-13, "FP32 result of 16-bit operands"},
+    {OP_MATMUL, {64, 515, 128}, BF16, TB | OPT_OUT32, 3e-13, "FP32 logits"},
+
+    // op                    options  nmse   why                                  N C
+    TYPES(OP_BIAS_BACKWARD,  0,       1e-14, "smallest legal",                    1, 1),
+    TYPES(OP_BIAS_BACKWARD,  0,       1e-13, "odd tail",                          5, 257),
+    TYPES(OP_BIAS_BACKWARD,  0,       2e-13, "real width",                        64, 768),
+    TYPES(OP_BIAS_BACKWARD,  0,       1e-12, "many rows",                         1025, 19),
+
+    // op                       options        nmse   why                         B T C H
+    TYPES(OP_ATTENTION_FORWARD, 0,             1e-14, "smallest legal",           1, 1, 1, 1),
+    TYPES(OP_ATTENTION_FORWARD, 0,             5e-14, "odd length and head size", 2, 37, 21, 3),
+    TYPES(OP_ATTENTION_FORWARD, OPT_DROP,      5e-14, "odd, with dropout",        3, 23, 10, 2),
+    TYPES(OP_ATTENTION_FORWARD, OPT_DROP,      5e-14, "dropout, whole blocks",    2, 64, 64, 2),
+    TYPES(OP_ATTENTION_FORWARD, OPT_EXTREME,   1e-8,  "scores of hundreds, whose last place is 3e-5", 2, 33, 32, 4),
+    TYPES(OP_ATTENTION_FORWARD, 0,             1e-13, "real width",               1, 64, 768, 12),
+    TYPES(OP_ATTENTION_FORWARD, 0,             2e-13, "long row, odd",            1, 257, 32, 1),
+    {OP_ATTENTION_FORWARD, {1, 1000, 64, 1}, FP32, OPT_DROP, 3e-13, "very long row"},
+
+    TYPES(OP_ATTENTION_BACKWARD, 0,            3e-13, "smallest legal: one key, so q and k have no gradient", 1, 1, 1, 1),
+    TYPES(OP_ATTENTION_BACKWARD, 0,            3e-13, "odd length and head size", 2, 37, 21, 3),
+    TYPES(OP_ATTENTION_BACKWARD, OPT_DROP,     3e-13, "odd, with dropout",        3, 23, 10, 2),
+    TYPES(OP_ATTENTION_BACKWARD, OPT_DROP,     3e-13, "dropout, whole blocks",    2, 64, 64, 2),
+    TYPES(OP_ATTENTION_BACKWARD, 0,            3e-13, "real width",               1, 64, 768, 12),
+    TYPES(OP_ATTENTION_BACKWARD, 0,            5e-13, "long row, odd",            1, 257, 32, 1),
+    {OP_ATTENTION_BACKWARD, {1, 1000, 64, 1}, FP32, OPT_DROP, 1e-12, "very long row"},
+
+    // op                        options       nmse   why                         N C
+    TYPES(OP_LAYER_NORM_FORWARD, 0,            3e-14, "smallest legal: no variance", 1, 1),
+    TYPES(OP_LAYER_NORM_FORWARD, 0,            3e-14, "odd tail",                 5, 257),
+    TYPES(OP_LAYER_NORM_FORWARD, OPT_RESIDUAL, 3e-14, "odd, fused residual",      7, 31),
+    TYPES(OP_LAYER_NORM_FORWARD, OPT_RESIDUAL, 3e-14, "real width",               64, 768),
+    TYPES(OP_LAYER_NORM_FORWARD, 0,            3e-14, "long row",                 3, 5003),
+    {OP_LAYER_NORM_FORWARD, {4, 259}, FP32, OPT_EXTREME, 1e-8, "mean 1000: one unit in the last place of x is 6e-5"},
+
+    TYPES(OP_LAYER_NORM_BACKWARD, 0,           1e-13, "odd tail",                 5, 257),
+    TYPES(OP_LAYER_NORM_BACKWARD, OPT_RESIDUAL, 1e-13, "odd, residual gradient",  7, 31),
+    TYPES(OP_LAYER_NORM_BACKWARD, OPT_RESIDUAL | OPT_ALIAS, 1e-13, "dx on dresidual", 9, 45),
+    TYPES(OP_LAYER_NORM_BACKWARD, OPT_RESIDUAL, 1e-13, "smallest legal",          1, 1),
+    TYPES(OP_LAYER_NORM_BACKWARD, OPT_RESIDUAL, 1e-13, "real width",              64, 768),
+    TYPES(OP_LAYER_NORM_BACKWARD, 0,           1e-13, "many rows",                517, 24),
+    TYPES(OP_LAYER_NORM_BACKWARD, 0,           1e-13, "long row",                 3, 5003),
+
+    TYPES(OP_GELU_FORWARD,  0,                 3e-14, "smallest legal",           1, 1),
+    TYPES(OP_GELU_FORWARD,  0,                 3e-14, "odd tail",                 3, 257),
+    TYPES(OP_GELU_FORWARD,  OPT_EXTREME,       3e-14, "saturated",                3, 65),
+    TYPES(OP_GELU_FORWARD,  0,                 3e-14, "real width",               64, 3072),
+    TYPES(OP_GELU_BACKWARD, 0,                 3e-14, "smallest legal",           1, 1),
+    TYPES(OP_GELU_BACKWARD, 0,                 3e-14, "odd tail",                 3, 257),
+    TYPES(OP_GELU_BACKWARD, OPT_ALIAS,         3e-14, "dx on dy",                 3, 101),
+    TYPES(OP_GELU_BACKWARD, OPT_EXTREME,       3e-14, "saturated",                3, 65),
+    TYPES(OP_GELU_BACKWARD, 0,                 3e-14, "real width",               64, 3072),
+
+    // op                       options        nmse   why                         B T C V
+    TYPES(OP_EMBEDDING_FORWARD, 0,             1e-14, "smallest legal",           1, 1, 1, 1),
+    TYPES(OP_EMBEDDING_FORWARD, 0,             1e-14, "odd",                      3, 5, 257, 11),
+    TYPES(OP_EMBEDDING_FORWARD, 0,             1e-14, "real width",               4, 64, 768, 256),
+    TYPES(OP_EMBEDDING_BACKWARD, 0,            1e-14, "smallest legal",           1, 1, 1, 1),
+    TYPES(OP_EMBEDDING_BACKWARD, 0,            3e-14, "odd, every token repeats", 3, 17, 37, 5),
+    TYPES(OP_EMBEDDING_BACKWARD, 0,            3e-14, "most tokens absent",       2, 9, 257, 1000),
+    TYPES(OP_EMBEDDING_BACKWARD, OPT_EXTREME,  3e-13, "one token everywhere",     4, 65, 33, 3),
+    TYPES(OP_EMBEDDING_BACKWARD, 0,            3e-14, "real width",               4, 64, 768, 256),
+
+    // op                  options             nmse   why                         N V
+    TYPES(OP_CROSS_ENTROPY, 0,                 3e-14, "one class: no loss, no gradient", 1, 1),
+    TYPES(OP_CROSS_ENTROPY, 0,                 3e-14, "odd, with ignored targets", 11, 257),
+    TYPES(OP_CROSS_ENTROPY, OPT_LOSS_ONLY,     3e-14, "losses only",              7, 33),
+    TYPES(OP_CROSS_ENTROPY, OPT_EXTREME,       3e-14, "logits 1e4 apart",         9, 101),
+    TYPES(OP_CROSS_ENTROPY, OPT_EXTREME | OPT_LOSS_ONLY, 3e-14, "logits 1e4 apart, losses only", 9, 101),
+    TYPES(OP_CROSS_ENTROPY, 0,                 3e-14, "bytes",                    64, 256),
+    TYPES(OP_CROSS_ENTROPY, 0,                 3e-14, "GPT-2's vocabulary",       3, 50257),
+    {OP_LOSS_MEANS, {1, 1}, FP32, 0, 1e-30, "smallest legal"},
+    {OP_LOSS_MEANS, {5, 257}, FP32, 0, 1e-30, "odd"},
+    {OP_LOSS_MEANS, {12, 1024}, FP32, 0, 1e-30, "real length"},
+
+    // op             options                  nmse   why                         B E
+    TYPES(OP_DROPOUT, 0,                       1e-14, "smallest legal",           1, 1),
+    TYPES(OP_DROPOUT, 0,                       1e-14, "odd, samples begin inside a philox block", 5, 257),
+    TYPES(OP_DROPOUT, OPT_ALIAS,               1e-14, "in place",                 3, 131),
+    TYPES(OP_DROPOUT, OPT_EXTREME,             1e-14, "p = 0 keeps all",          3, 67),
+    TYPES(OP_DROPOUT, 0,                       1e-14, "real width, samples longer than a work item", 4, 49155),
+    TYPES(OP_ADD,     0,                       1e-14, "smallest legal",           1),
+    TYPES(OP_ADD,     0,                       1e-14, "odd tail",                 8197),
+    TYPES(OP_ADD,     OPT_ALIAS,               1e-14, "y on a",                   1031),
+    TYPES(OP_ADD,     OPT_ALIAS2,              1e-14, "y on b",                   1031),
+    TYPES(OP_CAST,    TO(FP32),                1e-14, "to FP32",                  4099),
+    TYPES(OP_CAST,    TO(BF16),                1e-14, "to BF16",                  4099),
+    TYPES(OP_CAST,    TO(FP16),                1e-14, "to FP16",                  4099),
+
+    // op               n                      type  options nmse  why
+    {OP_SUM_SQUARES,   {1},                    FP32, 0, 1e-30, "smallest legal"},
+    {OP_SUM_SQUARES,   {1003},                 FP32, 0, 1e-30, "odd, less than a chunk"},
+    {OP_SUM_SQUARES,   {CHUNK},                FP32, 0, 1e-30, "one chunk"},
+    {OP_SUM_SQUARES,   {3 * CHUNK + 5},        FP32, OPT_EXTREME, 1e-30, "several chunks, squares beyond FP32"},
+    {OP_SUM_SQUARES,   {40 * CHUNK + 1},       FP32, 0, 1e-30, "chunks enough for any other tree to show"},
+    {OP_STEP_DECIDE,   {1},                    FP32, 0, 1e-30, "one chunk"},
+    {OP_STEP_DECIDE,   {7001},                 FP32, 0, 1e-30, "a large model's chunks"},
+    TYPES(OP_ADAMW,   0,                       3e-14, "smallest legal",           1),
+    TYPES(OP_ADAMW,   0,                       3e-14, "odd tail",                 4099),
+    TYPES(OP_ADAMW,   OPT_SKIP,                0,     "a step decided against",   1031),
+    TYPES(OP_ADAMW,   OPT_SKIP | OPT_NO_W,     0,     "skipped, no rounded copy", 67),
+    {OP_ADAMW,         {1031},                 FP32, OPT_NO_W, 3e-14, "no rounded copy"},
+    {OP_ADAMW,         {2 * CHUNK + 3},        BF16, 0, 3e-14, "several chunks"},
+};
+const int test_row_count = sizeof test_rows / sizeof *test_rows;
+
+// What `--bench` times: GPT-2 124M at 4 x 64, the default model's width, and 16-bit storage where it matters.
+const op_row bench_rows[] = {
+    {OP_MATMUL, {256, 2304, 768}, FP32, TB | BIAS, 0, "qkv"},
+    {OP_MATMUL, {256, 2304, 768}, BF16, TB | BIAS, 0, "qkv"},
+    {OP_MATMUL, {256, 768, 768}, FP32, TB | BIAS, 0, "projection"},
+    {OP_MATMUL, {256, 3072, 768}, FP32, TB | GELU, 0, "MLP in, fused GELU"},
+    {OP_MATMUL, {256, 768, 3072}, FP32, TB | BIAS, 0, "MLP out"},
+    {OP_MATMUL, {256, 3072, 768}, FP32, DGELU, 0, "MLP out, input gradient"},
+    {OP_MATMUL, {3072, 768, 256}, FP32, TA | ACC, 0, "MLP in, weight gradient"},
+    {OP_MATMUL, {3072, 768, 256}, BF16, TA | ACC, 0, "MLP in, weight gradient"},
+    {OP_MATMUL, {256, 50257, 768}, FP32, TB, 0, "logits"},
+    {OP_MATMUL, {256, 768, 50257}, FP32, 0, 0, "logits, input gradient"},
+    {OP_MATMUL, {768, 384, 128}, FP32, TB | BIAS, 0, "small model's qkv"},
+    {OP_BIAS_BACKWARD, {256, 3072}, FP32, 0, 0, "MLP"},
+    {OP_ATTENTION_FORWARD, {4, 64, 768, 12}, FP32, 0, 0, "T 64"},
+    {OP_ATTENTION_FORWARD, {1, 1024, 768, 12}, FP32, 0, 0, "T 1024"},
+    {OP_ATTENTION_FORWARD, {1, 1024, 768, 12}, BF16, 0, 0, "T 1024"},
+    {OP_ATTENTION_FORWARD, {1, 1024, 768, 12}, FP32, OPT_DROP, 0, "T 1024, dropout"},
+    {OP_ATTENTION_BACKWARD, {4, 64, 768, 12}, FP32, 0, 0, "T 64"},
+    {OP_ATTENTION_BACKWARD, {1, 1024, 768, 12}, FP32, 0, 0, "T 1024"},
+    {OP_ATTENTION_BACKWARD, {1, 1024, 768, 12}, BF16, 0, 0, "T 1024"},
+    {OP_LAYER_NORM_FORWARD, {4096, 768}, FP32, OPT_RESIDUAL, 0, "fused residual"},
+    {OP_LAYER_NORM_FORWARD, {4096, 768}, BF16, OPT_RESIDUAL, 0, "fused residual"},
+    {OP_LAYER_NORM_BACKWARD, {4096, 768}, FP32, OPT_RESIDUAL, 0, "residual gradient"},
+    {OP_LAYER_NORM_BACKWARD, {4096, 768}, BF16, OPT_RESIDUAL, 0, "residual gradient"},
+    {OP_GELU_FORWARD, {4096, 3072}, FP32, 0, 0, "MLP"},
+    {OP_GELU_FORWARD, {4096, 3072}, BF16, 0, 0, "MLP"},
+    {OP_GELU_BACKWARD, {4096, 3072}, FP32, 0, 0, "MLP"},
+    {OP_EMBEDDING_FORWARD, {16, 1024, 768, 50257}, FP32, 0, 0, ""},
+    {OP_EMBEDDING_BACKWARD, {4, 1024, 768, 50257}, FP32, 0, 0, ""},
+    {OP_CROSS_ENTROPY, {256, 50257}, FP32, 0, 0, "losses and gradient"},
+    {OP_CROSS_ENTROPY, {256, 50257}, BF16, 0, 0, "losses and gradient"},
+    {OP_LOSS_MEANS, {64, 1024}, FP32, 0, 0, ""},
+    {OP_DROPOUT, {16, 786432}, FP32, 0, 0, ""},
+    {OP_ADD, {16777216}, FP32, 0, 0, ""},
+    {OP_CAST, {16777216}, FP32, TO(BF16), 0, "FP32 to BF16"},
+    {OP_CAST, {16777216}, FP16, TO(FP32), 0, "FP16 to FP32"},
+    {OP_SUM_SQUARES, {16777216}, FP32, 0, 0, ""},
+    {OP_STEP_DECIDE, {7596}, FP32, 0, 0, "124 M parameters"},
+    {OP_ADAMW, {16777216}, FP32, 0, 0, ""},
+    {OP_ADAMW, {16777216}, BF16, 0, 0, ""},
+};
+const int bench_row_count = sizeof bench_rows / sizeof *bench_rows;
+
+const op_kind *kind_of(op_id op) {
+    static const op_kind *const kind[OP_COUNT] = {
+        [OP_MATMUL] = &kind_matmul, [OP_BIAS_BACKWARD] = &kind_bias_backward,
+        [OP_ATTENTION_FORWARD] = &kind_attention_forward, [OP_ATTENTION_BACKWARD] = &kind_attention_backward,
+        [OP_LAYER_NORM_FORWARD] = &kind_layer_norm_forward, [OP_LAYER_NORM_BACKWARD] = &kind_layer_norm_backward,
+        [OP_GELU_FORWARD] = &kind_gelu_forward, [OP_GELU_BACKWARD] = &kind_gelu_backward,
+        [OP_EMBEDDING_FORWARD] = &kind_embedding_forward, [OP_EMBEDDING_BACKWARD] = &kind_embedding_backward,
+        [OP_CROSS_ENTROPY] = &kind_cross_entropy, [OP_LOSS_MEANS] = &kind_loss_means, [OP_DROPOUT] = &kind_dropout,
+        [OP_ADD] = &kind_add, [OP_CAST] = &kind_cast, [OP_SUM_SQUARES] = &kind_sum_squares,
+        [OP_STEP_DECIDE] = &kind_step_decide, [OP_ADAMW] = &kind_adamw,
+    };
+    return kind[op];
+}
+
+// "matmul 64x768x768 bf16 tb+bias: real width"
+void row_name(char *out, size_t size, const op_row *row) {
+    static const struct { unsigned bit; const char *name; } option[] = {
+        {MATMUL_BIAS, "bias"}, {MATMUL_GELU, "gelu"}, {MATMUL_DGELU, "dgelu"}, {MATMUL_ACCUMULATE, "acc"}, {OPT_TA, "ta"},
+        {OPT_TB, "tb"},
+        {OPT_OUT32, "fp32 out"}, {OPT_DROP, "dropout"}, {OPT_RESIDUAL, "residual"}, {OPT_ALIAS, "alias"}, {OPT_ALIAS2, "alias b"},
+        {OPT_LOSS_ONLY, "loss only"}, {OPT_EXTREME, "extreme"}, {OPT_SKIP, "skip"}, {OPT_NO_W, "no w"},
+    };
+    size_t at = (size_t)snprintf(out, size, "%s", kind_of(row->op)->name);
+    for (int i = 0; i < 4 && row->size[i] && at < size; i++)
+        at += (size_t)snprintf(out + at, size - at, "%s%lld", i ? "x" : " ", (long long)row->size[i]);
+    if (at < size) at += (size_t)snprintf(out + at, size - at, " %s", dtype_name(row->type));
+    for (size_t i = 0; i < sizeof option / sizeof *option; i++)
+        if ((row->options & option[i].bit) && at < size) at += (size_t)snprintf(out + at, size - at, " %s", option[i].name);
+    if (at < size && row->why[0]) snprintf(out + at, size - at, ": %s", row->why);
+}

@@ -1,0 +1,378 @@
+// test/ops/run.c: runs one row of the table and checks all that it promises (op_test.h). The one idea: an argument is a block
+// of device memory with poison on both sides, and every check is a comparison of two executions' outcomes, or of one with the
+// reference.
+#include "test/ops/op_test.h"
+
+#include "base/philox.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { GUARD = 256 };  // bytes on each side; keeps the alignment that arenas give
+
+// As FP32, BF16, FP16 and FP64 a NaN, as INT32 negative: whoever reads it shows it.
+static void poison(unsigned char *p, size_t n) {
+    for (size_t i = 0; i < n; i++) p[i] = i % 2 ? 0xff : 0xd5;
+}
+
+bool failed(op_run *r, const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(r->why, sizeof r->why, fmt, ap);
+    va_end(ap);
+    return false;
+}
+
+// --- arguments -------------------------------------------------------------------------------------------------------------
+
+arg *arg_add(op_run *r, const char *name, role role, dtype t, int dims, int64_t s0, int64_t s1, int64_t s2) {
+    arg *a = &r->arg[r->count++];
+    *a = (arg){.name = name, .role = role, .t = {NULL, t, dims, {s0, dims > 1 ? s1 : 1, dims > 2 ? s2 : 1, 1}}};
+    a->t.data = calloc(1, tensor_bytes(&a->t));
+    if (r->bench) return a;
+    size_t n = (size_t)tensor_count(&a->t);
+    if (role == IN || role == UPDATES) a->value = calloc(n, sizeof *a->value);
+    if (t != INT32 && (role == OUT || role == ADDS || role == UPDATES)) a->want = calloc(n, sizeof *a->want);
+    return a;
+}
+
+static void put(op_run *r, arg *a, int64_t i, double x) {
+    storage_set(a->t.data, a->t.type, i, x);
+    if (!r->bench && a->value) a->value[i] = storage_get(a->t.data, a->t.type, i);
+}
+
+// Argument k of the run draws from its own stream of random numbers.
+static void draw(op_run *r, const arg *a, int64_t quad, uint32_t word[4]) {
+    philox4x32(word, 20240520, (uint32_t)quad, (uint32_t)(a - r->arg), (uint32_t)r->row->op, (uint32_t)r->row->size[0]);
+}
+
+void arg_fill(op_run *r, arg *a, double scale, double offset) {
+    uint32_t word[4];
+    for (int64_t i = 0, n = tensor_count(&a->t); i < n; i++) {
+        if (i % 4 == 0) draw(r, a, i / 4, word);
+        put(r, a, i, offset + scale * 3.4641016 * ((double)philox_uniform(word[i % 4]) - 0.5));
+    }
+}
+
+void arg_fill_wide(op_run *r, arg *a, double scale) {
+    arg_fill(r, a, 1, 0);
+    for (int64_t i = 0, n = tensor_count(&a->t); i < n; i++) {
+        double x = storage_get(a->t.data, a->t.type, i);
+        put(r, a, i, scale * x * x * x * x * x);
+    }
+}
+
+void arg_fill_with(op_run *r, arg *a, const double *x) {
+    for (int64_t i = 0, n = tensor_count(&a->t); i < n; i++) put(r, a, i, x[i]);
+}
+
+void arg_fill_index(op_run *r, arg *a, int64_t limit, int ignore_every) {
+    uint32_t word[4];
+    for (int64_t i = 0, n = tensor_count(&a->t); i < n; i++) {
+        if (i % 4 == 0) draw(r, a, i / 4, word);
+        put(r, a, i, ignore_every && i % ignore_every == 0 ? -1 : (double)(word[i % 4] % limit));
+    }
+}
+
+void arg_fill_bytes(arg *a, const void *bytes) { memcpy(a->t.data, bytes, tensor_bytes(&a->t)); }
+
+double arg_traffic(const op_run *r) {
+    double sum = 0;
+    for (int i = 0; i < r->count; i++) {
+        const arg *a = &r->arg[i];
+        double n = (double)tensor_bytes(&a->t);
+        if (!a->absent) sum += a->role == SCRATCH ? 0 : a->role == IN || a->role == OUT ? n : 2 * n;
+    }
+    return sum;
+}
+
+double loss_weight(int64_t i) { return (double)((i * 7919 + 13) % 1009) / 504.5 - 1; }
+
+void run_open(op_run *r, const op_row *row, bool bench) {
+    *r = (op_run){.row = row, .bench = bench};
+    kind_of(row->op)->setup(r);
+}
+
+void run_close(op_run *r) {
+    for (int i = 0; i < r->count; i++) {
+        free(r->arg[i].t.data);
+        free(r->arg[i].value);
+        free(r->arg[i].want);
+    }
+}
+
+bool gradient_near(op_run *r, const char *what, double (*loss)(void *), void *ctx, double *x, const double *g, int64_t n) {
+    double bytes, flops, power = 0;
+    kind_of(r->row->op)->cost(r, &bytes, &flops);
+    int samples = flops > 1e7 ? 2 : flops > 1e5 ? 6 : 24;
+    for (int64_t i = 0; i < n; i++) power += g[i] * g[i];
+    double rms = sqrt(power / (double)n);
+    for (int k = 0; k < samples; k++) {
+        uint32_t word[4];
+        philox4x32(word, 7, (uint32_t)k, (uint32_t)n, 0, 0);
+        int64_t i = samples >= n ? k % n : word[0] % n;
+        double x0 = x[i], h = 1e-5 * (1 + fabs(x0));
+        x[i] = x0 + h;
+        double up = loss(ctx);
+        x[i] = x0 - h;
+        double down = loss(ctx);
+        x[i] = x0;
+        double slope = (up - down) / (2 * h), allowed = 1e-6 * (rms + fabs(g[i])) + 1e-15 * (fabs(up) + fabs(down)) / h + 1e-9;
+        if (!(fabs(slope - g[i]) <= allowed))
+            return failed(r, "reference gradient %s[%lld] is %.9g, central difference %.9g", what, (long long)i, g[i], slope);
+    }
+    return true;
+}
+
+// --- execution -------------------------------------------------------------------------------------------------------------
+
+typedef enum start { CLEAN, LOADED } start;  // CLEAN: (=) from NaN, (+=) from zero; LOADED: both from finite rubbish
+
+// apart: no aliasing; split: rows of the first of two calls, 0: one call
+typedef struct how { start from; bool apart; int64_t split; } how;
+
+static unsigned char *initial(const arg *a, start from) {
+    size_t n = tensor_bytes(&a->t);
+    unsigned char *p = malloc(GUARD + n + GUARD);
+    poison(p, GUARD + n + GUARD);
+    if (a->role == IN || a->role == UPDATES) memcpy(p + GUARD, a->t.data, n);
+    else if (a->role == ADDS && from == CLEAN) memset(p + GUARD, 0, n);
+    else if (from == LOADED)
+        for (int64_t i = 0, count = tensor_count(&a->t); i < count; i++)
+            storage_set(p + GUARD, a->t.type, i, (double)((i * 37 + 11) % 101 - 50) / 32 + 0x1p-30);
+    return p;
+}
+
+// What LOADED puts into element i of an accumulated output.
+static double loaded(const arg *a, int64_t i) {
+    float c;
+    storage_set(&c, a->t.type, 0, (double)((i * 37 + 11) % 101 - 50) / 32 + 0x1p-30);
+    return (double)c;
+}
+
+static tensor part_of(const arg *a, char *block, int64_t first, int64_t rows) {
+    tensor t = a->t;
+    t.data = block + GUARD;
+    if (!rows || !a->batch) return t;
+    t.data = block + GUARD + (size_t)(tensor_count(&t) / t.size[0] * first) * dtype_bytes(t.type);
+    t.size[0] = rows;
+    return t;
+}
+
+static err_t call_part(op_run *r, const fixture *f, char *block[ARGS], int64_t first, int64_t rows) {
+    tensor view[ARGS], *t[ARGS] = {0};
+    dropout_key whole = r->drop;
+    for (int i = 0; i < r->count; i++) {
+        view[i] = part_of(&r->arg[i], block[i], first, rows);
+        if (!r->arg[i].absent) t[i] = &view[i];
+    }
+    r->drop.first_sample += (uint32_t)first;
+    err_t rc = kind_of(r->row->op)->call(r, f->table, t, f->s);
+    r->drop = whole;
+    return rc;
+}
+
+static err_t call_all(op_run *r, const fixture *f, char *block[ARGS], int64_t split) {
+    int64_t n = 0;
+    for (int i = 0; i < r->count; i++)
+        if (r->arg[i].batch) n = r->arg[i].t.size[0];
+    if (!split) TRY(call_part(r, f, block, 0, 0));
+    else {
+        TRY(call_part(r, f, block, 0, split));
+        TRY(call_part(r, f, block, split, n - split));
+    }
+    return stream_wait(f->s);
+}
+
+static bool guards_hold(op_run *r, const fixture *f, const arg *a, const unsigned char *p) {
+    unsigned char expected[GUARD];
+    size_t n = tensor_bytes(&a->t), end = GUARD + n;
+    poison(expected, GUARD);
+    if (memcmp(p, expected, GUARD)) return failed(r, "%s: wrote before %s", f->name, a->name);
+    for (size_t i = 0; i < GUARD; i++)
+        if (p[end + i] != ((end + i) % 2 ? 0xff : 0xd5))
+            return failed(r, "%s: wrote behind %s, byte %zu after its end", f->name, a->name, i);
+    return true;
+}
+
+// Takes one argument back from the device.
+static bool collect(op_run *r, const fixture *f, int i, bool shared, const void *block, outcome *out) {
+    const arg *a = &r->arg[i];
+    size_t n = tensor_bytes(&a->t);
+    unsigned char *p = malloc(GUARD + n + GUARD);
+    bool ok = stream_copy(f->s, p, block, GUARD + n + GUARD) == ERR_OK && stream_wait(f->s) == ERR_OK;
+    if (!ok) failed(r, "%s: %s", f->name, err_last()->text);
+    ok = ok && guards_hold(r, f, a, p);
+    if (ok && a->role == IN && !shared && memcmp(p + GUARD, a->t.data, n))
+        ok = failed(r, "%s: changed its input %s", f->name, a->name);
+    memmove(p, p + GUARD, n);
+    out->data[i] = p;
+    return ok;
+}
+
+static void outcome_free(outcome *o) {
+    for (int i = 0; i < ARGS; i++) free(o->data[i]);
+    *o = (outcome){0};
+}
+
+static bool execute(op_run *r, const fixture *f, how how, outcome *out) {
+    char *block[ARGS] = {0}, *own[ARGS] = {0};
+    size_t bytes[ARGS];
+    bool ok = true, shared[ARGS] = {0};
+    *out = (outcome){0};
+    for (int i = 0; i < r->count && ok; i++) {
+        unsigned char *p = initial(&r->arg[i], how.from);
+        void *q = NULL;
+        bytes[i] = GUARD + tensor_bytes(&r->arg[i].t) + GUARD;
+        ok = device_alloc(f->dev, MEMORY_DEVICE, bytes[i], &q) == ERR_OK && stream_copy(f->s, q, p, bytes[i]) == ERR_OK &&
+             stream_wait(f->s) == ERR_OK;
+        block[i] = own[i] = q;
+        free(p);
+    }
+    for (int i = 0; i < r->count; i++) {
+        int with = how.apart ? 0 : r->arg[i].alias;
+        if (with) block[i] = own[with - 1], shared[i] = shared[with - 1] = true;
+    }
+    if (!ok || call_all(r, f, block, how.split) != ERR_OK) ok = failed(r, "%s: %s", f->name, err_last()->text);
+    for (int i = 0; i < r->count && ok; i++) ok = collect(r, f, i, shared[i], block[i], out);
+    for (int i = 0; i < r->count; i++) device_free(f->dev, MEMORY_DEVICE, own[i], own[i] ? bytes[i] : 0);
+    return ok;
+}
+
+// --- checks ----------------------------------------------------------------------------------------------------------------
+
+static bool is_output(const arg *a) { return !a->absent && (a->role == OUT || a->role == ADDS || a->role == UPDATES); }
+
+static int64_t first_difference(const arg *a, const void *x, const void *y) {
+    size_t width = dtype_bytes(a->t.type);
+    for (int64_t i = 0, n = tensor_count(&a->t); i < n; i++)
+        if (memcmp((const char *)x + (size_t)i * width, (const char *)y + (size_t)i * width, width)) return i;
+    return -1;
+}
+
+// batch_only: what accumulates over the batch is left out.
+static bool same_bits(op_run *r, const char *what, const fixture *f, const outcome *x, const outcome *y, bool batch_only) {
+    for (int i = 0; i < r->count; i++) {
+        const arg *a = &r->arg[i];
+        if (!is_output(a) || (batch_only && !a->batch)) continue;
+        int64_t at = first_difference(a, x->data[i], y->data[i]);
+        if (at < 0) continue;
+        return failed(r, "%s: %s: %s[%lld] is %.9g, expected the bits of %.9g", f->name, what, a->name, (long long)at,
+                      storage_get(y->data[i], a->t.type, at), storage_get(x->data[i], a->t.type, at));
+    }
+    return true;
+}
+
+static bool values_match(op_run *r, const fixture *f, const outcome *got) {
+    for (int i = 0; i < r->count; i++) {
+        const arg *a = &r->arg[i];
+        char why[WHY];
+        if (!is_output(a) || !a->want) continue;
+        if (!values_near(a->name, a->t.type, got->data[i], a->want, tensor_count(&a->t), r->row->nmse, why))
+            return failed(r, "%.60s: %.400s", f->name, why);
+    }
+    return true;
+}
+
+// From content c: c + (result from zero), one addition; overwritten outputs as before.
+static bool adds_once(op_run *r, const fixture *f, const outcome *clean) {
+    outcome on;
+    bool ok = execute(r, f, (how){.from = LOADED}, &on);
+    for (int i = 0; i < r->count && ok; i++) {
+        const arg *a = &r->arg[i];
+        if (a->role != ADDS || a->absent) continue;
+        float *z = (float *)(void *)clean->data[i], *got = (float *)(void *)on.data[i];
+        for (int64_t k = 0, n = tensor_count(&a->t); k < n && ok; k++) {
+            float want = (float)loaded(a, k) + z[k];
+            if (memcmp(&want, &got[k], sizeof want))
+                ok = failed(r, "%s: %s[%lld]: %.9g (+=) %.9g gave %.9g", f->name, a->name, (long long)k, loaded(a, k),
+                            (double)z[k], (double)got[k]);
+            got[k] = z[k];
+        }
+    }
+    ok = ok && same_bits(r, "result depends on the output's old content", f, clean, &on, false);
+    outcome_free(&on);
+    return ok;
+}
+
+static bool again(op_run *r, const char *what, const fixture *f, how how, const outcome *first) {
+    outcome second;
+    bool ok = execute(r, f, how, &second) && same_bits(r, what, f, first, &second, how.split > 0);
+    outcome_free(&second);
+    return ok;
+}
+
+static bool check_on(op_run *r, const fixture *f, outcome *base) {
+    const op_kind *kind = kind_of(r->row->op);
+    bool aliased = false;
+    int64_t rows = 0;
+    for (int i = 0; i < r->count; i++) {
+        aliased |= r->arg[i].alias > 0;
+        if (r->arg[i].batch) rows = r->arg[i].t.size[0];
+    }
+    if (!execute(r, f, (how){.from = CLEAN}, base) || !values_match(r, f, base)) return false;
+    if (kind->exact && !kind->exact(r, base)) return false;
+    if (!again(r, "second run", f, (how){.from = CLEAN}, base) || !adds_once(r, f, base)) return false;
+    if (aliased && !again(r, "output on its input against output apart", f, (how){.apart = true}, base)) return false;
+    for (int64_t split = 1; split < rows && split <= rows / 3 + 1; split += rows / 3 > 1 ? rows / 3 : 1)
+        if (!again(r, "batch in two parts", f, (how){.split = split}, base)) return false;
+    return true;
+}
+
+bool run_row(const op_row *row, const fixtures *all, char why[WHY]) {
+    const op_kind *kind = kind_of(row->op);
+    op_run r;
+    outcome base = {0};
+    double bytes, flops;
+    run_open(&r, row, false);
+    kind->reference(&r);
+    kind->cost(&r, &bytes, &flops);
+    bool ok = !kind->gradient || kind->gradient(&r);
+    for (int i = 0, kin = -1; i < all->count && ok; i++) {
+        const fixture *f = &all->f[i];
+        if (f->slow && flops + bytes > 4e7) continue;
+        if (f->kin != kin) outcome_free(&base), ok = check_on(&r, f, &base), kin = f->kin;
+        else ok = again(&r, "another width or number of threads", f, (how){.from = CLEAN}, &base);
+    }
+    outcome_free(&base);
+    run_close(&r);
+    if (!ok) snprintf(why, WHY, "%s", r.why);
+    return ok;
+}
+
+// --- devices ---------------------------------------------------------------------------------------------------------------
+
+static bool fixture_add(fixtures *all, const device_options *o, int kin, bool slow, char why[WHY]) {
+    fixture *f = &all->f[all->count];
+    err_t rc = device_open(&f->dev, o);
+    if (rc == ERR_UNAVAILABLE) return true;  // this machine has no such device or width
+    if (rc == ERR_OK) {
+        rc = stream_open(f->dev, &f->s);
+        f->table = device_ops(f->dev), f->kin = kin, f->slow = slow;
+        snprintf(f->name, sizeof f->name, "%s", device_about(f->dev)->name);
+        all->count++;
+    }
+    if (rc != ERR_OK) snprintf(why, WHY, "%s", err_last()->text);
+    return rc == ERR_OK;
+}
+
+bool fixtures_open(fixtures *all, char why[WHY]) {
+    static const vector_width width[] = {WIDTH_AVX512, WIDTH_AVX2, WIDTH_PORTABLE};
+    static const int threads[] = {1, 2, 4};
+    *all = (fixtures){0};
+    for (int w = 0; w < 3; w++)
+        for (int t = 0; t < 3; t++) {
+            device_options o = {.kind = DEVICE_CPU, .threads = threads[t], .width = width[w]};
+            if (!fixture_add(all, &o, 0, width[w] == WIDTH_PORTABLE, why)) return false;
+        }
+    return fixture_add(all, &(device_options){.kind = DEVICE_CUDA}, 1, false, why);
+}
+
+void fixtures_close(fixtures *all) {
+    for (int i = 0; i < all->count; i++) {
+        stream_close(all->f[i].s);
+        device_close(all->f[i].dev);
+    }
+}

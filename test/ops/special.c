@@ -1,0 +1,449 @@
+// test/ops/special.c: promises that are not one operation at one shape: equal bits of fused and unfused pairs, truth tables,
+// sweeps over all values of a type, properties of the random masks. Each runs on one fixture.
+#include "test/ops/op_test.h"
+#include "test/ops/reference.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Tensors of one check, on the device. The first failure of any call stays, and later ones do nothing.
+enum { BOXES = 16 };
+typedef struct bench { const fixture *f; tensor t[BOXES]; int count; bool ok; char *why; } bench;
+
+static bool say(bench *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static bool say(bench *b, const char *fmt, ...) {
+    char text[WHY - 100];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (b->ok) snprintf(b->why, WHY, "%s: %s", b->f->name, text);
+    return b->ok = false;
+}
+
+static bool did(bench *b, err_t rc) { return rc == ERR_OK ? b->ok : say(b, "%s", err_last()->text); }
+
+static tensor *box(bench *b, dtype t, int64_t n0, int64_t n1, const void *host) {
+    tensor *x = &b->t[b->count++];
+    *x = (tensor){NULL, t, n1 ? 2 : 1, {n0, n1 ? n1 : 1, 1, 1}};
+    did(b, device_alloc(b->f->dev, MEMORY_DEVICE, tensor_bytes(x), &x->data));
+    if (b->ok && host) did(b, stream_copy(b->f->s, x->data, host, tensor_bytes(x)));
+    if (b->ok) did(b, stream_wait(b->f->s));
+    return x;
+}
+
+static void put(bench *b, tensor *x, const void *host) {
+    if (b->ok) did(b, stream_copy(b->f->s, x->data, host, tensor_bytes(x)));
+    if (b->ok) did(b, stream_wait(b->f->s));
+}
+
+static void *take(bench *b, const tensor *x) {  // a copy on the host; the caller frees it
+    void *p = calloc(1, tensor_bytes(x));
+    if (b->ok) did(b, stream_copy(b->f->s, p, x->data, tensor_bytes(x)));
+    if (b->ok) did(b, stream_wait(b->f->s));
+    return p;
+}
+
+static bool done(bench *b) {
+    for (int i = 0; i < b->count; i++) device_free(b->f->dev, MEMORY_DEVICE, b->t[i].data, tensor_bytes(&b->t[i]));
+    return b->ok;
+}
+
+static void *random_values(dtype t, int64_t n, double scale, uint32_t seed) {
+    void *p = calloc((size_t)n, dtype_bytes(t));
+    uint64_t x = seed * 0x9E3779B97F4A7C15ull + 1;
+    for (int64_t i = 0; i < n; i++) {
+        x = x * 6364136223846793005ull + 1442695040888963407ull;
+        storage_set(p, t, i, scale * ((double)(x >> 40) * 0x1p-23 - 1));
+    }
+    return p;
+}
+
+static tensor *random_box(bench *b, dtype t, int64_t n0, int64_t n1, double scale, uint32_t seed) {
+    void *p = random_values(t, n0 * (n1 ? n1 : 1), scale, seed);
+    tensor *x = box(b, t, n0, n1, p);
+    free(p);
+    return x;
+}
+
+static void expect_same(bench *b, const char *what, const tensor *x, const tensor *y) {
+    unsigned char *p = take(b, x), *q = take(b, y);
+    size_t width = dtype_bytes(x->type);
+    for (int64_t i = 0; b->ok && i < tensor_count(x); i++)
+        if (memcmp(p + (size_t)i * width, q + (size_t)i * width, width))
+            say(b, "%s: element %lld: %.9g and %.9g", what, (long long)i, storage_get(p, x->type, i), storage_get(q, x->type, i));
+    free(p), free(q);
+}
+
+static const dtype compute_types[] = {FP32, BF16, FP16};
+
+// --- fused and unfused -----------------------------------------------------------------------------------------------------
+
+static bool matmul_fused(const fixture *f, char why[WHY]) {
+    bool ok = true;
+    for (int k = 0; k < 3 && ok; k++) {
+        bench b = {.f = f, .ok = true, .why = why};
+        dtype T = compute_types[k];
+        int64_t M = 19, N = 83, K = 37;
+        const ops *o = f->table;
+        tensor *x = random_box(&b, T, M, K, 1, 1), *w = random_box(&b, T, N, K, 0.5, 2), *bias = random_box(&b, T, N, 0, 1, 3);
+        tensor *pre = box(&b, T, M, N, NULL), *d = box(&b, T, M, N, NULL), *pre2 = box(&b, T, M, N, NULL);
+        tensor *d2 = box(&b, T, M, N, NULL);
+        did(&b, o->matmul(d, pre, x, false, w, true, bias, MATMUL_BIAS | MATMUL_GELU, f->s));
+        did(&b, o->matmul(pre2, NULL, x, false, w, true, bias, MATMUL_BIAS, f->s));
+        did(&b, o->gelu_forward(d2, pre2, f->s));
+        expect_same(&b, "pre of matmul+gelu against matmul", pre, pre2);
+        expect_same(&b, "matmul+gelu against matmul, then gelu", d, d2);
+        did(&b, o->matmul(d, pre, x, false, w, true, NULL, MATMUL_DGELU, f->s));
+        did(&b, o->matmul(d2, NULL, x, false, w, true, NULL, 0, f->s));
+        did(&b, o->gelu_backward(d2, d2, pre, f->s));
+        expect_same(&b, "matmul+dgelu against matmul, then gelu_backward", d, d2);
+        // An FP32 accumulator is c + the FP32 result, whatever T is.
+        tensor *sum = random_box(&b, FP32, M, N, 3, 4), *c = random_box(&b, FP32, M, N, 3, 4), *z = box(&b, FP32, M, N, NULL);
+        did(&b, o->matmul(sum, NULL, x, false, w, true, NULL, MATMUL_ACCUMULATE, f->s));
+        did(&b, o->matmul(z, NULL, x, false, w, true, NULL, 0, f->s));
+        did(&b, o->add(z, z, c, f->s));
+        expect_same(&b, "accumulate against matmul, then add", sum, z);
+        ok = done(&b);
+    }
+    return ok;
+}
+
+static bool norm_fused(const fixture *f, char why[WHY]) {
+    bool ok = true;
+    for (int k = 0; k < 3 && ok; k++) {
+        bench b = {.f = f, .ok = true, .why = why};
+        dtype T = compute_types[k];
+        int64_t N = 23, C = 173;
+        tensor *x = random_box(&b, T, N, C, 1, 1), *res = random_box(&b, T, N, C, 2, 2);
+        tensor *w = random_box(&b, T, C, 0, 1, 3), *bias = random_box(&b, T, C, 0, 1, 4);
+        tensor *y = box(&b, T, N, C, NULL), *y2 = box(&b, T, N, C, NULL), *sum = box(&b, T, N, C, NULL);
+        tensor *sum2 = box(&b, T, N, C, NULL);
+        tensor *mean = box(&b, FP32, N, 0, NULL), *rstd = box(&b, FP32, N, 0, NULL), *mean2 = box(&b, FP32, N, 0, NULL);
+        tensor *rstd2 = box(&b, FP32, N, 0, NULL);
+        did(&b, f->table->layer_norm_forward(y, mean, rstd, sum, x, res, w, bias, 1e-5f, f->s));
+        did(&b, f->table->add(sum2, x, res, f->s));
+        did(&b, f->table->layer_norm_forward(y2, mean2, rstd2, NULL, sum2, NULL, w, bias, 1e-5f, f->s));
+        expect_same(&b, "fused residual against add", sum, sum2);
+        expect_same(&b, "fused layer_norm against add, then layer_norm", y, y2);
+        expect_same(&b, "its mean", mean, mean2);
+        expect_same(&b, "its rstd", rstd, rstd2);
+        ok = done(&b);
+    }
+    return ok;
+}
+
+// --- cast: every value of a type -------------------------------------------------------------------------------------------
+
+static bool cast_all(bench *b, dtype to, dtype from, const void *values, int64_t n) {
+    tensor *x = box(b, from, n, 0, values), *y = box(b, to, n, 0, NULL);
+    if (b->ok) did(b, b->f->table->cast(y, x, b->f->s));
+    void *got = take(b, y);
+    for (int64_t i = 0; i < n && b->ok; i++) {
+        double in = storage_get(values, from, i), g = storage_get(got, to, i), want = storage_round(to, in);
+        bool same = isnan(want) ? isnan(g) : g == want && signbit(g) == signbit(want);
+        if (!same) say(b, "cast %s %a to %s gave %a, expected %a", dtype_name(from), in, dtype_name(to), g, want);
+    }
+    free(got);
+    return b->ok;
+}
+
+static bool cast_exhaustive(const fixture *f, char why[WHY]) {
+    // Low halves of a float on both sides of every rounding decision of BF16 (bit 15) and FP16 (bit 12, lower for denormals).
+    static const uint16_t low[] = {0, 1, 0x0fff, 0x1000, 0x1001, 0x1fff, 0x2000, 0x3000, 0x7fff, 0x8000, 0x8001, 0xf000, 0xffff};
+    enum { LOWS = sizeof low / sizeof *low };
+    uint16_t *half = malloc(65536 * sizeof *half);
+    uint32_t *full = malloc(65536 * LOWS * sizeof *full);
+    for (uint32_t i = 0; i < 65536; i++) {
+        half[i] = (uint16_t)i;
+        for (int k = 0; k < LOWS; k++) full[i * LOWS + (uint32_t)k] = i << 16 | low[k];
+    }
+    bool ok = true;
+    for (int from = BF16; from <= FP16 && ok; from++)
+        for (int to = FP32; to <= FP16 && ok; to++) {
+            bench b = {.f = f, .ok = true, .why = why};
+            if (from != to) cast_all(&b, (dtype)to, (dtype)from, half, 65536);
+            ok = done(&b);
+        }
+    for (int to = BF16; to <= FP16 && ok; to++) {
+        bench b = {.f = f, .ok = true, .why = why};
+        cast_all(&b, (dtype)to, FP32, full, 65536 * LOWS);
+        ok = done(&b);
+    }
+    free(half), free(full);
+    return ok;
+}
+
+// --- dropout ---------------------------------------------------------------------------------------------------------------
+
+// What the mask does to ones, as one float for each element.
+static float *mask(bench *b, tensor *y, const tensor *ones, dropout_key key) {
+    if (b->ok) did(b, b->f->table->dropout(y, ones, &key, b->f->s));
+    return take(b, y);
+}
+
+static int64_t zeros(const float *p, int64_t n) {
+    int64_t count = 0;
+    for (int64_t i = 0; i < n; i++) count += p[i] == 0;
+    return count;
+}
+
+static bool dropout_masks(const fixture *f, char why[WHY]) {
+    enum { B = 4, E = 25001 };
+    bench b = {.f = f, .ok = true, .why = why};
+    float *ones = malloc((size_t)B * E * sizeof *ones);
+    for (int i = 0; i < B * E; i++) ones[i] = 1;
+    tensor *x = box(&b, FP32, B, E, ones), *y = box(&b, FP32, B, E, NULL);
+    tensor head = view2(x, B / 2, E), part = view2(y, B / 2, E);
+    dropout_key key = {99, 5, 1000, 0x50000011, 0.2f}, later = key, other = key;
+    float *whole = mask(&b, y, x, key);
+    // The rate: 100,004 draws of p = 0.2 have a standard deviation of 126.5; five of them.
+    int64_t gone = zeros(whole, B * E);
+    if (llabs(gone - B * E / 5) > 633) say(&b, "p = 0.2 dropped %lld of %d", (long long)gone, B * E);
+    // Samples 2 and 3 of the key are samples 0 and 1 of a key that begins there.
+    later.first_sample += B / 2;
+    float *tail = mask(&b, &part, &head, later);
+    if (b.ok && memcmp(tail, whole + B / 2 * E, sizeof(float) * B / 2 * E))
+        say(&b, "samples [2,4) depend on where the call begins");
+    // Another step, site, seed or sample is another mask.
+    for (int k = 0; k < 4; k++) {
+        other = key;
+        if (k == 0) other.step++;
+        if (k == 1) other.site++;
+        if (k == 2) other.seed += 1ull << 32;
+        if (k == 3) other.first_sample += B;
+        float *m = mask(&b, y, x, other);
+        int64_t same = 0;
+        for (int i = 0; i < B * E; i++) same += (m[i] == 0) == (whole[i] == 0);
+        if (llabs(same - (int64_t)(0.68 * B * E)) > 738)
+            say(&b, "key part %d does not make another mask: %lld of %d alike", k, (long long)same, B * E);
+        free(m);
+    }
+    free(ones), free(whole), free(tail);
+    return done(&b);
+}
+
+// --- attention -------------------------------------------------------------------------------------------------------------
+
+static bool attention_causal(const fixture *f, char why[WHY]) {  // what comes later changes nothing before it, to the bit
+    bench b = {.f = f, .ok = true, .why = why};
+    enum { T = 70, C = 24, H = 3, FROM = 41 };
+    float *qkv = random_values(FP32, T * 3 * C, 1, 8);
+    tensor x = {0}, *flat = box(&b, FP32, T, 3 * C, qkv);
+    for (int i = FROM * 3 * C; i < T * 3 * C; i++) qkv[i] = 50 - qkv[i];
+    tensor *flat2 = box(&b, FP32, T, 3 * C, qkv), *y = box(&b, FP32, T, C, NULL), *y2 = box(&b, FP32, T, C, NULL);
+    tensor *lse = box(&b, FP32, H, T, NULL), *lse2 = box(&b, FP32, H, T, NULL);
+    tensor ya = view3(y, 1, T, C), yb = view3(y2, 1, T, C), la = view3(lse, 1, H, T), lb = view3(lse2, 1, H, T);
+    x = view3(flat, 1, T, 3 * C);
+    if (b.ok) did(&b, f->table->attention_forward(&ya, &la, &x, H, NULL, f->s));
+    x = view3(flat2, 1, T, 3 * C);
+    if (b.ok) did(&b, f->table->attention_forward(&yb, &lb, &x, H, NULL, f->s));
+    tensor before = view2(y, FROM, C), before2 = view2(y2, FROM, C);
+    expect_same(&b, "outputs before the first changed position", &before, &before2);
+    free(qkv);
+    return done(&b);
+}
+
+// --- non-finite values -----------------------------------------------------------------------------------------------------
+
+// Whatever is not finite must be seen by the finite check: it may not turn into a number on its way.
+static void expect_not_finite(bench *b, const char *what, const tensor *x, int64_t from, int64_t n) {
+    void *p = take(b, x);
+    for (int64_t i = 0; i < tensor_count(x) && b->ok; i++) {
+        double v = storage_get(p, x->type, i);
+        bool inside = i >= from && i < from + n;
+        if (inside == (bool)isfinite(v))
+            say(b, "%s[%lld] is %g, expected %s", what, (long long)i, v, inside ? "NaN or infinity" : "a number");
+    }
+    free(p);
+}
+
+static bool not_finite(const fixture *f, char why[WHY]) {
+    bool ok = true;
+    static const float bad[] = {NAN, INFINITY, -INFINITY};
+    for (int k = 0; k < 3 && ok; k++) {
+        bench b = {.f = f, .ok = true, .why = why};
+        enum { N = 3, C = 40, AT = C + 7 };  // the bad value is in row 1
+        const ops *o = f->table;
+        float *p = random_values(FP32, N * C, 1, 5);
+        p[AT] = bad[k];
+        int32_t target[N] = {1, 2, 3};
+        step_state state = {.loss_scale = 2};
+        float scale = 1;
+        tensor *x = box(&b, FP32, N, C, p), *y = box(&b, FP32, N, C, NULL), *w = random_box(&b, FP32, C, 0, 1, 6);
+        tensor *mean = box(&b, FP32, N, 0, NULL), *rstd = box(&b, FP32, N, 0, NULL), *losses = box(&b, FP32, N, 0, NULL);
+        tensor *targets = box(&b, INT32, N, 0, target), *st = box(&b, INT32, sizeof state / 4, 0, &state);
+        tensor *sums = box(&b, FP64, 1, 0, NULL);
+        did(&b, o->add(y, x, x, f->s));
+        expect_not_finite(&b, "add", y, AT, 1);
+        did(&b, o->layer_norm_forward(y, mean, rstd, NULL, x, NULL, w, w, 1e-5f, f->s));
+        expect_not_finite(&b, "layer_norm of a row with it", y, C, C);
+        did(&b, o->sum_squares(sums, x, f->s));
+        expect_not_finite(&b, "sum_squares", sums, 0, 1);
+        if (isnan(bad[k])) {
+            did(&b, o->gelu_forward(y, x, f->s));
+            expect_not_finite(&b, "gelu_forward", y, AT, 1);
+        }
+        if (bad[k] > 0 || isnan(bad[k])) {  // a logit of -inf is a class that cannot be
+            did(&b, o->cross_entropy(losses, x, targets, &scale, st->data, f->s));
+            expect_not_finite(&b, "cross_entropy's loss", losses, 1, 1);
+        }
+        free(p);
+        ok = done(&b);
+    }
+    return ok;
+}
+
+// --- step_decide -----------------------------------------------------------------------------------------------------------
+
+typedef struct decision {
+    const char *why;
+    double sums[2];
+    double clip;
+    bool dynamic;
+    int64_t window, good_steps;  // before
+    bool apply;                  // expected from here on
+    double norm, clipped_to;     // clipped_to: norm after grad_factor
+    float scale;                 // 64 before
+    int64_t good_after;          // -1: not said
+} decision;
+
+static const decision decisions[] = {
+    // sums are of gradients scaled by 64: a norm of 5 shows as (5 * 64)^2 = 102400
+    {"no clipping",                 {51200, 51200}, 0, true, 10, 3, true, 5, 5, 64, 4},
+    {"below the clip",              {51200, 51200}, 6, true, 10, 3, true, 5, 5, 64, 4},
+    {"above the clip",              {51200, 51200}, 1, true, 10, 3, true, 5, 1, 64, 4},
+    {"zero gradient",               {0, 0}, 1, true, 10, 3, true, 0, 0, 64, 4},
+    {"window full: scale doubles",  {102400, 0}, 0, true, 10, 9, true, 5, 5, 128, 0},
+    {"one before the window",       {102400, 0}, 0, true, 10, 8, true, 5, 5, 64, 9},
+    {"window of one",               {102400, 0}, 0, true, 1, 0, true, 5, 5, 128, 0},
+    {"fixed scale stays",           {102400, 0}, 0, false, 10, 9, true, 5, 5, 64, -1},
+    {"infinity in the first",       {INFINITY, 1}, 1, true, 10, 9, false, 0, 0, 32, 0},
+    {"infinity in the last",        {1, INFINITY}, 0, true, 10, 3, false, 0, 0, 32, 0},
+    {"NaN",                         {NAN, 1}, 1, true, 10, 3, false, 0, 0, 32, 0},
+    {"finite sums, infinite total", {1.7e308, 1.7e308}, 1, true, 10, 3, false, 0, 0, 32, 0},
+    {"overflow under fixed scale",  {NAN, 1}, 1, false, 10, 3, false, 0, 0, 64, -1},
+};
+
+static void decide_one(bench *b, tensor *st, tensor *sums, const decision *d) {
+    const step_state before = {.lr = 0.125f, .apply = 77, .grad_factor = 77, .loss_scale = 64, .grad_norm = 77,
+                               .beta1_power = 0.25,
+                               .beta2_power = 0.5, .adam_t = 41, .good_steps = d->good_steps, .skipped = 6};
+    const step_rules rules = {d->clip, 0.5, 0.75, d->dynamic, d->window};
+    put(b, st, &before);
+    put(b, sums, d->sums);
+    if (b->ok) did(b, b->f->table->step_decide(st->data, sums, &rules, b->f->s));
+    step_state *s = take(b, st);
+    if (!b->ok) return free(s);
+    if (s->apply != d->apply || s->loss_scale != d->scale || s->lr != before.lr)
+        say(b, "%s: apply %d, scale %g, lr %g", d->why, s->apply, (double)s->loss_scale, (double)s->lr);
+    if (d->good_after >= 0 && s->good_steps != d->good_after) say(b, "%s: good_steps %lld", d->why, (long long)s->good_steps);
+    if (s->adam_t != 41 + d->apply || s->skipped != 6 + !d->apply)
+        say(b, "%s: adam_t %lld, skipped %lld", d->why, (long long)s->adam_t, (long long)s->skipped);
+    if (s->beta1_power != (d->apply ? 0.125 : 0.25) || s->beta2_power != (d->apply ? 0.375 : 0.5))
+        say(b, "%s: powers %g %g", d->why, s->beta1_power, s->beta2_power);
+    if (d->apply ? s->grad_norm != d->norm : (bool)isfinite(s->grad_norm)) say(b, "%s: norm %g", d->why, s->grad_norm);
+    double after = (double)s->grad_factor * 64 * d->norm;  // within the 1e-6 that some add to the norm
+    if (d->apply && d->norm > 0 && fabs(after - d->clipped_to) > 2e-6 * d->clipped_to)
+        say(b, "%s: norm after the factor is %.9g", d->why, after);
+    if (d->apply && d->norm == 0 && s->grad_factor != 1.0f / 64) say(b, "%s: factor %g", d->why, (double)s->grad_factor);
+    free(s);
+}
+
+static bool decide_table(const fixture *f, char why[WHY]) {
+    bench b = {.f = f, .ok = true, .why = why};
+    tensor *st = box(&b, INT32, sizeof(step_state) / 4, 0, NULL), *sums = box(&b, FP64, 2, 0, NULL);
+    for (size_t i = 0; i < sizeof decisions / sizeof *decisions && b.ok; i++) decide_one(&b, st, sums, &decisions[i]);
+    return done(&b);
+}
+
+// Hundreds of overflows, or of doublings, leave a scale that a good step can use.
+static bool scale_limits(const fixture *f, char why[WHY]) {
+    bench b = {.f = f, .ok = true, .why = why};
+    const step_rules rules = {0, 0.9, 0.99, true, 1};
+    const double bad = NAN, good = 4;
+    step_state start = {.loss_scale = 64, .beta1_power = 1, .beta2_power = 1};
+    tensor *st = box(&b, INT32, sizeof start / 4, 0, NULL), *sums = box(&b, FP64, 1, 0, NULL);
+    for (int up = 0; up < 2; up++) {
+        put(&b, st, &start);
+        put(&b, sums, up ? &good : &bad);
+        for (int i = 0; i < 400 && b.ok; i++) did(&b, f->table->step_decide(st->data, sums, &rules, f->s));
+        put(&b, sums, &good);
+        if (b.ok) did(&b, f->table->step_decide(st->data, sums, &rules, f->s));
+        step_state *s = take(&b, st);
+        bool usable = s->apply == 1 && isfinite(s->loss_scale) && s->loss_scale > 0 && isfinite(s->grad_factor) &&
+            s->grad_factor > 0;
+        if (b.ok && !usable)
+            say(&b, "after 400 %s: scale %g, factor %g, apply %d", up ? "doublings" : "overflows", (double)s->loss_scale,
+                (double)s->grad_factor, s->apply);
+        free(s);
+    }
+    return done(&b);
+}
+
+// --- adamw: five steps, driven as the trainer drives them ------------------------------------------------------------------
+
+enum { STEPS = 5, WEIGHTS = 1037 };
+typedef struct adam_ref { double master[WEIGHTS], m[WEIGHTS], v[WEIGHTS], grad[WEIGHTS]; int64_t t; } adam_ref;
+
+static void adam_step(bench *b, int step, adam_ref *ref, const step_rules *rules, const adamw_rules *adam) {
+    tensor *w = &b->t[0], *master = &b->t[1], *m = &b->t[2], *v = &b->t[3], *grad = &b->t[4], *st = &b->t[5], *sums = &b->t[6];
+    float *g = random_values(FP32, WEIGHTS, 100, (uint32_t)(40 + step));
+    double norm = 0;
+    if (step == 2) g[WEIGHTS - 1] = INFINITY;  // skipped: its m and v must not see it
+    for (int i = 0; i < WEIGHTS; i++) ref->grad[i] = (double)g[i], norm += ref->grad[i] * ref->grad[i];
+    put(b, grad, g);
+    free(g);
+    step_state *before = take(b, st);
+    if (b->ok) did(b, b->f->table->sum_squares(sums, grad, b->f->s));
+    if (b->ok) did(b, b->f->table->step_decide(st->data, sums, rules, b->f->s));
+    if (b->ok) did(b, b->f->table->adamw(w, master, m, v, grad, st->data, adam, b->f->s));
+    double scale = (double)before->loss_scale, factor = 1 / scale * fmin(1, rules->grad_clip / (sqrt(norm) / scale));
+    if (step != 2) ref_adamw(ref->master, ref->m, ref->v, ref->grad, factor, (double)before->lr, ++ref->t, adam, WEIGHTS);
+    free(before);
+}
+
+static bool adamw_steps(const fixture *f, char why[WHY]) {
+    bench b = {.f = f, .ok = true, .why = why};
+    const step_rules rules = {1.5, 0.9, 0.95, true, 3};
+    const adamw_rules adam = {0.9, 0.95, 1e-8, 0.1};
+    const step_state start = {.lr = 3e-3f, .loss_scale = 1024, .beta1_power = 1, .beta2_power = 1};
+    adam_ref *ref = calloc(1, sizeof *ref);
+    float *p = random_values(FP32, WEIGHTS, 0.05, 3);
+    box(&b, BF16, WEIGHTS, 0, NULL);
+    box(&b, FP32, WEIGHTS, 0, p);
+    for (int i = 0; i < 3; i++) box(&b, FP32, WEIGHTS, 0, NULL);  // m, v from zero, grad
+    box(&b, INT32, sizeof start / 4, 0, &start);
+    box(&b, FP64, 1, 0, NULL);
+    for (int i = 0; i < WEIGHTS; i++) ref->master[i] = (double)p[i];
+    for (int step = 0; step < STEPS; step++) adam_step(&b, step, ref, &rules, &adam);
+    step_state *s = take(&b, &b.t[5]);
+    if (b.ok && (s->adam_t != STEPS - 1 || s->skipped != 1))
+        say(&b, "adam_t %lld, skipped %lld", (long long)s->adam_t, (long long)s->skipped);
+    const double *want[] = {ref->master, ref->m, ref->v};
+    static const char *const name[] = {"master", "m", "v"};
+    for (int i = 0; i < 3; i++) {
+        char text[WHY];
+        void *got = take(&b, &b.t[1 + i]);
+        if (b.ok && !values_near(name[i], FP32, got, want[i], WEIGHTS, 1e-12, text))
+            say(&b, "after %d steps: %.300s", STEPS, text);
+        free(got);
+    }
+    free(s), free(p), free(ref);
+    return done(&b);
+}
+
+const special specials[] = {
+    {"matmul: fused epilogues are the unfused pairs, to the bit", matmul_fused},
+    {"layer_norm: fused residual is the unfused pair, to the bit", norm_fused},
+    {"cast: every 16-bit value, every rounding decision", cast_exhaustive},
+    {"dropout: rate, keys, samples", dropout_masks},
+    {"attention: causal to the bit", attention_causal},
+    {"what is not finite stays visible", not_finite},
+    {"step_decide: truth table", decide_table},
+    {"step_decide: the scale stays usable", scale_limits},
+    {"adamw: five steps with one skipped", adamw_steps},
+};
+const int special_count = sizeof specials / sizeof *specials;
