@@ -115,5 +115,5 @@ clean:
 	rm -rf build $(BIN)
 
 .PHONY: all deps run test tests fuzzers asan fuzz bench soak install clean
-.SECONDARY:
+.PRECIOUS: %.o
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -203,9 +203,7 @@ void monitor_sync(monitor *m) {
     if (m->log >= 0 && fdatasync(m->log) != 0 && !m->log_failing) monitor_event(m, "log_failed", 0, "log.jsonl could not be brought to disk");
 }
 
-void monitor_checkpoint(monitor *m, int64_t step, double ms, const char *hash, bool record) {
-    monitor_say(m, "saved step %lld  hash %s  %.2f s", (long long)step, hash, ms / 1e3);
-    if (!record) return;
+void monitor_checkpoint(monitor *m, int64_t step, double ms, const char *hash) {
     json j = {.n = 0};
     put(&j, "{\"t\":\"checkpoint\",\"step\":%lld", (long long)step);
     put_text(&j, "hash", hash);

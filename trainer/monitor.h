@@ -38,7 +38,7 @@ void monitor_close(monitor *m);
 
 void monitor_step(monitor *m, const step_record *r, bool log);
 void monitor_eval(monitor *m, int64_t step, double loss, int64_t windows, double best, int64_t best_step, double ms);
-void monitor_checkpoint(monitor *m, int64_t step, double ms, const char *hash, bool record);
+void monitor_checkpoint(monitor *m, int64_t step, double ms, const char *hash);
 
 // What was logged so far reaches the disk, as far as the disk lets it.
 void monitor_sync(monitor *m);

@@ -117,7 +117,7 @@ err_t step_update(step_runner *r, int64_t step, int sum) {
     return ERR_OK;
 }
 
-static err_t collect(step_runner *r, step_result *out) {
+static err_t collect(step_runner *r, int64_t step, step_result *out) {
     int64_t G = r->cfg->batch.global;
     step_state s;
     const double *each = r->host_loss.data;
@@ -125,7 +125,7 @@ static err_t collect(step_runner *r, step_result *out) {
     TRY(state_get_step(r->state, &s));
     double loss = 0;
     for (int64_t i = 0; i < G; i++) loss += each[i];
-    *out = (step_result){.loss = loss / (double)G, .grad_norm = s.grad_norm, .lr = s.lr, .loss_scale = s.loss_scale, .applied = s.apply,
+    *out = (step_result){.loss = loss / (double)G, .grad_norm = s.grad_norm, .lr = schedule_lr(r->cfg, step), .loss_scale = s.loss_scale, .applied = s.apply,
                          .adam_t = s.adam_t, .good_steps = s.good_steps, .skipped = s.skipped};
     return ERR_OK;
 }
@@ -136,5 +136,5 @@ err_t step_run(step_runner *r, loader *data, int64_t step, step_result *out) {
     TRY(step_lanes(r, data, step, 0, r->cfg->batch.lanes, &c));
     TRY(r->ranks->table->sum_lanes(r->ranks, &c, r->state->slab, r->cfg->batch.lanes, &sum, r->s));
     TRY(step_update(r, step, sum));
-    return collect(r, out);
+    return collect(r, step, out);
 }

@@ -94,10 +94,11 @@ static bool save_is_due(const run *r) {
     return due(r->x.step, c->checkpoint.every) || r->x.step == c->run.steps || best;
 }
 
-static void record_checkpoint(run *r, double ms) {
+static void record_checkpoint(run *r, double ms, bool say) {
     char hash[17];
     ckpt_hash(&r->x.state.ckpt, hash);
-    monitor_checkpoint(&r->m, r->x.step, ms, hash, save_is_due(r));
+    if (say) monitor_say(&r->m, "saved step %lld  hash %s  %.2f s", (long long)r->x.step, hash, ms / 1e3);
+    if (save_is_due(r)) monitor_checkpoint(&r->m, r->x.step, ms, hash);
 }
 
 static void mark_best(run *r) {
@@ -117,7 +118,7 @@ static err_t start_log(run *r) {
     char text[96];
     snprintf(text, sizeof text, "continuing after step %lld of %lld", (long long)x->step, (long long)x->cfg->run.steps);
     monitor_event(&r->m, "resume", x->step, text);
-    record_checkpoint(r, 0);  // its record came after the length that the checkpoint remembers
+    record_checkpoint(r, 0, false);  // its record came after the length that the checkpoint remembers
     if (x->cfg->checkpoint.keep_best && at->best_step == x->step && at->best_step > 0) mark_best(r);
     return ERR_OK;
 }
@@ -193,7 +194,7 @@ static err_t save_now(run *r) {
         return ERR_OK;
     }
     r->saved = x->step;
-    record_checkpoint(r, 1e3 * (monitor_now() - start));
+    record_checkpoint(r, 1e3 * (monitor_now() - start), true);
     return ERR_OK;
 }
 

@@ -1,0 +1,29 @@
+#!/bin/sh
+# test/test_readme.sh: runs every command of README.md, in order, in a copy of the tree: the lines that begin with "$ " in its console blocks.
+# Its ini block becomes mine.ini. `make run` trains fewer steps here than there; `make test` is what is running.
+set -u
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+cp -a README.md LICENSE Makefile main.c config.ini base comm data gpu model test trainer build lockstep "$dir/" || exit 1
+cd "$dir" || exit 1
+sed -i 's/^steps = .*/steps = 110/' config.ini
+awk '/^```ini/ { on = 1; next } /^```/ { on = 0 } on' README.md >mine.ini
+awk '/^```console/ { on = 1; next } /^```/ { on = 0 } on && /^\$ / { print substr($0, 3) }' README.md >commands
+
+passed=0 failed=0 skipped=0
+while IFS= read -r command; do
+    if [ "$command" = "make test" ]; then
+        echo "skipped: make test (this is it)"
+        skipped=$((skipped + 1))
+        continue
+    fi
+    printf "\$ %s\n" "$command"
+    if sh -c "$command" </dev/null >out 2>&1; then passed=$((passed + 1)); else
+        echo "failed with $?:"
+        tail -n 20 out
+        failed=$((failed + 1))
+    fi
+done <commands
+[ "$passed" -gt 5 ] || failed=$((failed + 1))  # the README has more commands than that
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]
