@@ -50,7 +50,8 @@ $(BUILD)/version-$(VERSION):
 
 # --- the two commands of the README ---------------------------------------------------------------------------------------------
 PACKAGES := gcc make libc6-dev libiniparser-dev libjansson-dev libsodium-dev zlib1g-dev libcmocka-dev
-PROBE    := printf '\#include <iniparser/iniparser.h>\n\#include <jansson.h>\n\#include <sodium.h>\n\#include <zlib.h>\n\#include <stdarg.h>\n\#include <stddef.h>\n\#include <setjmp.h>\n\#include <stdint.h>\n\#include <cmocka.h>\nint main(void){return 0;}\n' | $(CC) -x c - -o /dev/null $(LIBS) -lcmocka
+# What is missing shows when an empty program is linked with all of it.
+PROBE    := echo 'int main(void) { return 0; }' | $(CC) -x c - -o /dev/null $(LIBS) -lcmocka
 
 deps:
 	@if $(PROBE) 2>/dev/null; then exit 0; fi; \

@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <iniparser/iniparser.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +15,11 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#if __has_include(<iniparser/iniparser.h>)
+#include <iniparser/iniparser.h>
+#else
+#include <iniparser.h>  // where older distributions put it
+#endif
 
 enum { HIDDEN_BACKSLASH = 1, HIDDEN_QUOTE = 2, HIDDEN_NEWLINE = 3 };
 

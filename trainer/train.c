@@ -227,6 +227,16 @@ static err_t between_steps(run *r, bool stopping) {
     return why.code ? err_restore(&why) : ERR_OK;
 }
 
+// The next step. Data that can't be read ends the run, but not before the weights of the last step are safe: these errors come from
+// the loader, before anything was updated.
+static err_t step_or_save(run *r, step_result *s) {
+    err_t rc = session_step(&r->x, s);
+    if ((rc != ERR_DATA && rc != ERR_IO) || r->x.step == 0 || r->saved == r->x.step) return rc;
+    err_record why = *err_last();
+    TRY(save_now(r));
+    return err_restore(&why);
+}
+
 static err_t run_steps(run *r, const volatile sig_atomic_t *stop) {
     const config *c = r->x.cfg;
     r->m.started = monitor_now();
@@ -234,7 +244,7 @@ static err_t run_steps(run *r, const volatile sig_atomic_t *stop) {
     while (r->x.step < c->run.steps) {
         double start = monitor_now();
         step_result s;
-        TRY(session_step(&r->x, &s));
+        TRY(step_or_save(r, &s));
         TRY(log_step(r, &s, 1e3 * (monitor_now() - start)));
         int64_t stopping = *stop && r->x.step < c->run.steps;
         TRY(r->x.ranks->table->agree_max(r->x.ranks, &stopping));
