@@ -31,7 +31,7 @@ static err_t expand(const char *files, glob_t *g) {
         if (rc == GLOB_NOSPACE) return err_set(ERR_INTERNAL, "no memory for a list of files");
         if (rc == GLOB_ABORTED) return err_set(ERR_IO, "%.*s: a directory in it can't be read", (int)n, p);
         if (rc == GLOB_NOMATCH)
-            return err_set(ERR_CONFIG, "[data] train, val: no file matches \"%.*s\". `lockstep pack CONFIG.ini` makes shards "
+            return err_set(ERR_CONFIG, "no file matches \"%.*s\". `lockstep pack CONFIG.ini` makes shards "
                            "from text", (int)n, p);
         p += n;
     }

@@ -6,13 +6,14 @@
 
 err_t device_open(device **out, const device_options *o) {
     if (o->kind == DEVICE_CUDA) return cuda_device_open(out, o);
-    char why[ERR_TEXT] = "chosen by [device] backend";
+    char why[sizeof (*out)->info.choice] = "chosen by [device] backend";
     if (o->kind == DEVICE_AUTO) {
         if (cuda_device_open(out, o) == ERR_OK) return ERR_OK;
-        memcpy(why, err_last()->text, sizeof why);
+        const char *text = err_last()->text;  // up to its hint: nobody asked for CUDA
+        snprintf(why, sizeof why, "auto chose the CPU (%.*s)", (int)strcspn(text, ";"), text);
     }
     TRY(cpu_device_open(out, o));
-    snprintf((*out)->info.choice, sizeof (*out)->info.choice, "%s", why);
+    memcpy((*out)->info.choice, why, sizeof why);
     return ERR_OK;
 }
 

@@ -1,6 +1,6 @@
-// model/safetensors.c: see model/safetensors.h. The header is taken for what a stranger wrote: every number in it is checked against
-// the file before anything is read at an offset that it gives. Tensors must tile the data exactly, so that each byte of the file
-// has one owner and a file that is longer or shorter than its header says can't pass.
+// model/safetensors.c: see model/safetensors.h. The header is taken for what a stranger wrote: every number in it is checked
+// against the file before anything is read at an offset that it gives. Tensors must tile the data exactly, so that each byte of
+// the file has one owner and a file that is longer or shorter than its header says can't pass.
 #include "model/safetensors.h"
 
 #include "base/io.h"
@@ -39,7 +39,8 @@ static err_t parse_type(const st_file *f, st_tensor *t, const json_t *dtype) {
         t->type = (st_type)i;
         return ERR_OK;
     }
-    return err_set(ERR_DATA, "%s: tensor %s: dtype %.20s is not supported, expected one of F32 F16 BF16 I64 F64: convert it first", f->path,
+    return err_set(ERR_DATA,
+                   "%s: tensor %s: dtype %.20s is not supported, expected one of F32 F16 BF16 I64 F64: convert it first", f->path,
                    t->name, text);
 }
 
@@ -47,16 +48,19 @@ static err_t parse_type(const st_file *f, st_tensor *t, const json_t *dtype) {
 static err_t parse_shape(const st_file *f, st_tensor *t, const json_t *shape) {
     if (!json_is_array(shape)) return tensor_error(f, t->name, "no \"shape\" in the header");
     if (json_array_size(shape) > ST_DIMS)
-        return err_set(ERR_DATA, "%s: tensor %s has %zu dimensions, expected at most %d", f->path, t->name, json_array_size(shape), ST_DIMS);
+        return err_set(ERR_DATA, "%s: tensor %s has %zu dimensions, expected at most %d", f->path, t->name,
+                       json_array_size(shape), ST_DIMS);
     t->dims = (int)json_array_size(shape);
     t->bytes = types[t->type].bytes;
     bool empty = false;
     for (int d = 0; d < t->dims; d++) {
         const json_t *n = json_array_get(shape, (size_t)d);
         t->size[d] = json_integer_value(n);
-        if (!json_is_integer(n) || t->size[d] < 0) return tensor_error(f, t->name, "a dimension is not a whole number of 0 or more");
+        if (!json_is_integer(n) || t->size[d] < 0)
+            return tensor_error(f, t->name, "a dimension is not a whole number of 0 or more");
         if (t->size[d] == 0) empty = true;
-        else if (__builtin_mul_overflow(t->bytes, t->size[d], &t->bytes)) return tensor_error(f, t->name, "its shape is larger than any file");
+        else if (__builtin_mul_overflow(t->bytes, t->size[d], &t->bytes))
+            return tensor_error(f, t->name, "its shape is larger than any file");
     }
     if (empty) t->bytes = 0;
     return ERR_OK;
@@ -69,11 +73,14 @@ static err_t parse_offsets(const st_file *f, st_tensor *t, const json_t *offsets
         return tensor_error(f, t->name, "\"data_offsets\" is not a pair of whole numbers");
     int64_t begin = json_integer_value(first), end = json_integer_value(last);
     if (begin < 0 || end < begin || end > f->file_bytes - data)
-        return err_set(ERR_DATA, "%s: tensor %s: data_offsets [%lld,%lld] do not lie in the file's %lld data bytes: the file is truncated or "
-                       "its header is wrong", f->path, t->name, (long long)begin, (long long)end, (long long)(f->file_bytes - data));
+        return err_set(
+            ERR_DATA,
+            "%s: tensor %s: data_offsets [%lld,%lld] do not lie in the file's %lld data bytes: the file is truncated or "
+            "its header is wrong",
+            f->path, t->name, (long long)begin, (long long)end, (long long)(f->file_bytes - data));
     if (end - begin != t->bytes)
-        return err_set(ERR_DATA, "%s: tensor %s: data_offsets [%lld,%lld] span %lld bytes, its shape and dtype need %lld", f->path, t->name,
-                       (long long)begin, (long long)end, (long long)(end - begin), (long long)t->bytes);
+        return err_set(ERR_DATA, "%s: tensor %s: data_offsets [%lld,%lld] span %lld bytes, its shape and dtype need %lld",
+                       f->path, t->name, (long long)begin, (long long)end, (long long)(end - begin), (long long)t->bytes);
     t->offset = data + begin;
     return ERR_OK;
 }
@@ -81,9 +88,11 @@ static err_t parse_offsets(const st_file *f, st_tensor *t, const json_t *offsets
 static err_t parse_tensor(const st_file *f, st_tensor *t, const char *name, const json_t *entry, int64_t data) {
     *t = (st_tensor){0};
     if (!name[0] || strlen(name) >= ST_NAME)
-        return err_set(ERR_DATA, "%s: tensor \"%.200s\": its name has %zu bytes, expected 1 to %d", f->path, name, strlen(name), ST_NAME - 1);
+        return err_set(ERR_DATA, "%s: tensor \"%.200s\": its name has %zu bytes, expected 1 to %d", f->path, name, strlen(name),
+                       ST_NAME - 1);
     memcpy(t->name, name, strlen(name));
-    if (json_object_size(entry) != 3) return tensor_error(f, name, "expected the members dtype, shape and data_offsets in the header");
+    if (json_object_size(entry) != 3)
+        return tensor_error(f, name, "expected the members dtype, shape and data_offsets in the header");
     TRY(parse_type(f, t, json_object_get(entry, "dtype")));
     TRY(parse_shape(f, t, json_object_get(entry, "shape")));
     return parse_offsets(f, t, json_object_get(entry, "data_offsets"), data);
@@ -109,8 +118,8 @@ static err_t check_tiling(const st_file *f, int64_t data) {
         before = t->name;
     }
     if (at != f->file_bytes)
-        return err_set(ERR_DATA, "%s: has %lld bytes, expected %lld where %s ends: bytes that belong to no tensor follow it", f->path,
-                       (long long)f->file_bytes, (long long)at, before);
+        return err_set(ERR_DATA, "%s: has %lld bytes, expected %lld where %s ends: bytes that belong to no tensor follow it",
+                       f->path, (long long)f->file_bytes, (long long)at, before);
     return ERR_OK;
 }
 
@@ -139,9 +148,12 @@ static err_t parse_header(st_file *f, json_t *header, int64_t data) {
 static err_t load_header(st_file *f, char *text, size_t n) {
     json_error_t why;
     TRY(io_read_at(f->fd, f->path, LENGTH_BYTES, text, n));
-    if (text[0] != '{') return err_set(ERR_DATA, "%s: offset %d: expected the header's '{', found byte 0x%02x", f->path, LENGTH_BYTES, (unsigned char)text[0]);
+    if (text[0] != '{')
+        return err_set(ERR_DATA, "%s: offset %d: expected the header's '{', found byte 0x%02x", f->path, LENGTH_BYTES,
+                       (unsigned char)text[0]);
     json_t *header = json_loadb(text, n, JSON_REJECT_DUPLICATES, &why);
-    if (!header) return err_set(ERR_DATA, "%s: offset %d: header is not valid JSON: %s", f->path, LENGTH_BYTES + why.position, why.text);
+    if (!header)
+        return err_set(ERR_DATA, "%s: offset %d: header is not valid JSON: %s", f->path, LENGTH_BYTES + why.position, why.text);
     err_t rc = parse_header(f, header, LENGTH_BYTES + (int64_t)n);
     json_decref(header);
     return rc;
@@ -154,11 +166,15 @@ static err_t read_header(st_file *f) {
     if (!S_ISREG(st.st_mode)) return err_set(ERR_DATA, "%s: not a regular file", f->path);
     f->file_bytes = st.st_size;
     if (f->file_bytes < LENGTH_BYTES + 2)
-        return err_set(ERR_DATA, "%s: has %lld bytes: empty or truncated, not a safetensors file", f->path, (long long)f->file_bytes);
+        return err_set(ERR_DATA, "%s: has %lld bytes: empty or truncated, not a safetensors file", f->path,
+                       (long long)f->file_bytes);
     TRY(io_read_at(f->fd, f->path, 0, &n, sizeof n));
     if (n < 2 || n > (uint64_t)HEADER_MAX || n > (uint64_t)(f->file_bytes - LENGTH_BYTES))
-        return err_set(ERR_DATA, "%s: offset 0: header length %llu, expected 2 to %lld in a file of %lld bytes: truncated, or not a safetensors "
-                       "file", f->path, (unsigned long long)n, (long long)HEADER_MAX, (long long)f->file_bytes);
+        return err_set(
+            ERR_DATA,
+            "%s: offset 0: header length %llu, expected 2 to %lld in a file of %lld bytes: truncated, or not a safetensors "
+            "file",
+            f->path, (unsigned long long)n, (long long)HEADER_MAX, (long long)f->file_bytes);
     char *text = malloc(n);
     if (!text) return err_set(ERR_INTERNAL, "%s: no memory for a header of %llu bytes", f->path, (unsigned long long)n);
     err_t rc = load_header(f, text, n);
@@ -220,7 +236,8 @@ static void convert(float *out, const void *in, st_type type, int64_t n) {
 
 err_t st_read_f32(const st_file *f, const st_tensor *t, float *out) {
     if (t->type == ST_F32) return st_read(f, t, out);
-    if (t->type == ST_I64) return err_set(ERR_DATA, "%s: tensor %s holds integers (I64), expected floating point", f->path, t->name);
+    if (t->type == ST_I64)
+        return err_set(ERR_DATA, "%s: tensor %s holds integers (I64), expected floating point", f->path, t->name);
     enum { PIECE = 2048 };
     double piece[PIECE];
     int64_t each = types[t->type].bytes, count = t->bytes / each;
@@ -253,14 +270,15 @@ static err_t declare(const char *path, json_t *header, const st_tensor *t) {
     if (json_object_get(header, t->name)) return err_set(ERR_INTERNAL, "%s: tensor %s is declared twice", path, t->name);
     json_t *shape = json_array();
     for (int d = 0; d < t->dims; d++) json_array_append_new(shape, json_integer(t->size[d]));
-    json_t *entry = json_pack("{s:s, s:o, s:[I,I]}", "dtype", types[t->type].name, "shape", shape, "data_offsets", (json_int_t)t->offset,
-                              (json_int_t)(t->offset + t->bytes));
+    json_t *entry = json_pack("{s:s, s:o, s:[I,I]}", "dtype", types[t->type].name, "shape", shape, "data_offsets",
+                              (json_int_t)t->offset, (json_int_t)(t->offset + t->bytes));
     if (!entry || json_object_set_new(header, t->name, entry) != 0)
         return err_set(ERR_INTERNAL, "%s: tensor %s can't be declared: its name is not UTF-8, or no memory", path, t->name);
     return ERR_OK;
 }
 
-static err_t build_header(const char *path, json_t *header, st_tensor *tensors, int count, const char *const *metadata, int64_t *bytes) {
+static err_t build_header(const char *path, json_t *header, st_tensor *tensors, int count, const char *const *metadata,
+                          int64_t *bytes) {
     *bytes = 0;
     if (metadata) {
         json_t *pairs = json_object();

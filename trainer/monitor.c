@@ -140,27 +140,34 @@ static int columns(void) {
     return ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 0 ? w.ws_col : 80;
 }
 
-// The line, and on a terminal a bar that fills what is left of it; never longer than the terminal is wide, or each redraw would scroll.
+// On a terminal: the line with a bar behind it, and less of the line where there is no room for both; never wider than the terminal,
+// or each redraw would scroll.
+static void draw(const char *full, const char *brief, double fraction) {
+    enum { BAR_LEAST = 5, BAR_MOST = 26, FRAME = 4 };
+    int wide = columns() - 1;
+    const char *line = (int)strlen(full) + FRAME + BAR_LEAST <= wide ? full : brief;
+    int room = wide - (int)strlen(line) - FRAME, bar = room < BAR_MOST ? room : BAR_MOST;
+    printf("\r%.*s", wide, line);
+    if (bar >= BAR_LEAST) {
+        fputs("  [", stdout);
+        for (int i = 0; i < bar; i++) putchar(i < (int)(fraction * bar) ? '#' : '-');
+        putchar(']');
+    }
+    fputs("\033[K", stdout);
+}
+
 static void show_step(monitor *m, const step_record *r, bool log) {
     double now = monitor_now(), done = (double)(r->step - m->first_step + 1), fraction = (double)r->step / (double)m->steps;
-    char eta[32], speed[32], line[256];
+    char eta[32], speed[32], at[64], full[256], brief[128];
     if (m->quiet || (m->terminal ? now - m->last_draw < 0.1 && r->step < m->steps : !log)) return;
     time_left(eta, (now - m->started) / done * (double)(m->steps - r->step));
     rate(speed, r->tokens_per_s);
-    int n = snprintf(line, sizeof line, "step %4lld/%lld %3d%%  loss %.4f  norm %.2f  lr %.1e  %s  data %.1f%%  eta %s%s", (long long)r->step,
-                     (long long)m->steps, (int)(100 * fraction), r->loss, r->grad_norm, r->lr, speed, r->ms > 0 ? 100 * r->data_wait_ms / r->ms : 0,
-                     eta, r->skipped ? "  skipped" : "");
-    if (!m->terminal) printf("%s\n", line);
-    else {
-        int wide = columns() - 1, bar = wide - n - 4 < 26 ? wide - n - 4 : 26;
-        printf("\r%.*s", wide, line);
-        if (bar >= 5) {
-            fputs("  [", stdout);
-            for (int i = 0; i < bar; i++) putchar(i < (int)(fraction * bar) ? '#' : '-');
-            putchar(']');
-        }
-        fputs("\033[K", stdout);
-    }
+    snprintf(at, sizeof at, "step %4lld/%lld %3d%%  loss %.4f", (long long)r->step, (long long)m->steps, (int)(100 * fraction), r->loss);
+    snprintf(full, sizeof full, "%s  norm %.2f  lr %.1e  %s  data %.1f%%%s  eta %s", at, r->grad_norm, r->lr, speed,
+             r->ms > 0 ? 100 * r->data_wait_ms / r->ms : 0, r->skipped ? "  skipped" : "", eta);
+    snprintf(brief, sizeof brief, "%s  %s  eta %s", at, speed, eta);
+    if (m->terminal) draw(full, brief, fraction);
+    else printf("%s\n", full);
     fflush(stdout);
     m->drawn = m->terminal;
     m->last_draw = now;

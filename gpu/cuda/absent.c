@@ -4,5 +4,5 @@
 err_t cuda_device_open(device **out, const device_options *o) {
     (void)o;
     *out = NULL;
-    return err_set(ERR_UNAVAILABLE, "cuda: this binary was built without the CUDA backend; set [device] backend = cpu or auto");
+    return err_set(ERR_UNAVAILABLE, "cuda: this binary was built without it; [device] backend = cpu or auto runs without it");
 }

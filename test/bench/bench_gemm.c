@@ -1,7 +1,9 @@
 // test/bench/bench_gemm.c: the matrix product at the shapes that a GPT makes of it, against the processor's peak and, where they are
 // installed, against oneDNN (dnnl_sgemm) and OpenBLAS (cblas_sgemm).
 //
-//     bench_gemm [threads] [quick]
+//     OPENBLAS_CORETYPE=SkylakeX bench_gemm [threads] [quick]
+//
+// (OpenBLAS knows processors by number and takes those newer than itself for older ones: name it the kernels of this one.)
 //
 // Ours and theirs take turns within one process, so that a disturbance of the machine meets all alike; figures are medians. The peers are
 // opened at run time and nothing is needed when they are absent. GFLOP/s; peak is what a loop of register FMAs reaches at the
@@ -123,9 +125,10 @@ static void once(contender *c, problem *p) {
     }
 }
 
-// One turn: an untimed call, then `calls` timed ones. A pause before it lets the peers' idle threads stop spinning.
+// One turn: an untimed call, then `calls` timed ones. A pause before it lets the peers' idle threads stop spinning (libgomp's do so for
+// some 5 ms after their last work, and would take a core from whoever is next).
 static double turn(contender *c, problem *p, int calls) {
-    nanosleep(&(struct timespec){0, 2000000}, NULL);
+    nanosleep(&(struct timespec){0, 20000000}, NULL);
     once(c, p);
     double t = now();
     for (int i = 0; i < calls; i++) once(c, p);
@@ -188,8 +191,13 @@ static int find_contenders(contender *c, stream *st, bool quick) {
         c[n].name = "oneDNN";
         memcpy(&c[n++].dnnl, &f, sizeof f);
     }
-    f = open_peer((const char *[]){"libopenblas.so.0", NULL}, "cblas_sgemm");
+    const char *const openblas[] = {"libopenblas.so.0", NULL};
+    f = open_peer(openblas, "cblas_sgemm");
     if (f) {
+        char *(*core)(void) = NULL;
+        void *name = open_peer(openblas, "openblas_get_corename");
+        memcpy(&core, &name, sizeof core);
+        if (core) printf("# OpenBLAS runs its kernels for %s\n", core());
         c[n].name = "OpenBLAS";
         memcpy(&c[n++].cblas, &f, sizeof f);
     }
@@ -204,11 +212,6 @@ int main(int argc, char **argv) {
     snprintf(text, sizeof text, "%d", threads);
     setenv("OMP_NUM_THREADS", text, 1);  // all before the peers are loaded
     setenv("OPENBLAS_NUM_THREADS", text, 1);
-#if defined(__x86_64__)
-    // OpenBLAS knows processors by number and takes those newer than itself for the oldest of all.
-    if (__builtin_cpu_supports("avx512f")) setenv("OPENBLAS_CORETYPE", "SkylakeX", 0);
-    else if (__builtin_cpu_supports("avx2")) setenv("OPENBLAS_CORETYPE", "Haswell", 0);
-#endif
     stream st = {0};
     if (pool_open(&st.workers, threads) != ERR_OK) return fprintf(stderr, "%s\n", err_last()->text), ERR_INTERNAL;
     contender c[8] = {0};

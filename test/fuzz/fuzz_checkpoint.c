@@ -1,6 +1,7 @@
-// test/fuzz/fuzz_checkpoint.c: any bytes at all as a checkpoint's files. The first byte picks the target: a safetensors file (opened and read),
-// or the manifest of a small valid checkpoint (loaded, peeked at, hashed and resumed), as it is or behind a digest made to fit, since
-// hardly any mutation would get past the real one. The answer is a whole state, ERR_DATA, or ERR_CONFIG for a state of another run.
+// test/fuzz/fuzz_checkpoint.c: any bytes at all as a checkpoint's files. The first byte picks the target: a safetensors file
+// (opened and read), or the manifest of a small valid checkpoint (loaded, peeked at, hashed and resumed), as it is or behind a
+// digest made to fit, since hardly any mutation would get past the real one. The answer is a whole state, ERR_DATA, or ERR_CONFIG
+// for a state of another run.
 #include "base/io.h"
 #include "model/safetensors.h"
 #include "trainer/checkpoint.h"
@@ -21,7 +22,7 @@ static void expect(bool truth) {
     if (!truth) abort();
 }
 
-// --- safetensors -----------------------------------------------------------------------------------------------------------------
+// --- safetensors ---------------------------------------------------------------------------------------------------------------
 
 static void read_all(const st_file *f) {
     int64_t at = f->count ? f->tensors[0].offset : f->file_bytes;
@@ -52,7 +53,7 @@ static void try_file(const uint8_t *data, size_t size) {
     close(fd);
 }
 
-// --- a checkpoint ------------------------------------------------------------------------------------------------------------------
+// --- a checkpoint --------------------------------------------------------------------------------------------------------------
 
 typedef struct world {
     char dir[256], ckpt[300], manifest[320];
@@ -67,7 +68,8 @@ static void init(world *w) {
         w->tensor[g][0] = (ckpt_tensor){.name = "wte", .dims = 2, .size = {2, 3}, .data = w->data[g]};
         w->tensor[g][1] = (ckpt_tensor){.name = "bias", .dims = 1, .size = {2}, .data = w->data[g] + 6};
     }
-    w->s = (ckpt_state){.params = 2, .master = w->tensor[0], .m = w->tensor[1], .v = w->tensor[2], .keys = 1, .data_hash = "0011223344556677"};
+    w->s = (ckpt_state){
+        .params = 2, .master = w->tensor[0], .m = w->tensor[1], .v = w->tensor[2], .keys = 1, .data_hash = "0011223344556677"};
     w->s.key[0] = (ckpt_key){"batch.global", "24"};
     w->s.at = (ckpt_counters){.step = 3, .adam_t = 3, .loss_scale = 1, .best_loss = 2.5};
 }
@@ -116,7 +118,8 @@ static void ask(world *w) {
     ckpt_state *seen = malloc(sizeof *seen);
     expect(seen != NULL);
     init(w);
-    err_t peek = ckpt_peek(w->ckpt, seen), whole = ckpt_hash_dir(w->ckpt, hash, state_hash), load = ckpt_load(w->ckpt, &w->s, true);
+    err_t peek = ckpt_peek(w->ckpt, seen), whole = ckpt_hash_dir(w->ckpt, hash, state_hash),
+          load = ckpt_load(w->ckpt, &w->s, true);
     expect(peek == ERR_OK || peek == ERR_DATA || peek == ERR_CONFIG);
     expect(whole == ERR_OK || whole == ERR_DATA || whole == ERR_CONFIG);
     expect(load == ERR_OK || load == ERR_DATA || load == ERR_CONFIG);
@@ -157,7 +160,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     return 0;
 }
 
-// --- seeds: a valid file for each target -----------------------------------------------------------------------------------------------
+// --- seeds: a valid file for each target ---------------------------------------------------------------------------------------
 
 static bool seed_file(const char *path, uint8_t target, size_t cut, void (*seed)(void *, const uint8_t *, size_t), void *ctx) {
     char *text;

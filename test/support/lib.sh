@@ -17,7 +17,7 @@ leave() {
     rm -rf "$work"
 }
 trap leave EXIT
-trap 'exit 143' HUP INT TERM
+trap 'exit 143' HUP INT PIPE TERM
 cd "$work" || exit 1
 
 # --- verdicts ------------------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,412 @@
+#!/bin/sh
+# test/test_cli.sh: the command line of ./lockstep, or of the binary that LOCKSTEP_BIN names: every verb, and what each says when it can't do what
+# was asked: one line with the file and the key or the offset, an exit status that tells whose business it is, and nothing touched.
+. test/support/lib.sh
+
+cat >base.ini <<'END'
+[run]
+dir = runs
+name = base
+steps = 6
+[device]
+threads = 2
+[model]
+layers = 2
+heads = 2
+embed = 32
+context = 32
+[data]
+train = data/text-train-*.bin
+val = data/text-val-*.bin
+[pack]
+input = text.txt
+output = data/text
+[batch]
+global = 8
+micro = 2
+[schedule]
+warmup = 2
+[checkpoint]
+every = 3
+[sample]
+tokens = 20
+prompt = "the "
+[log]
+every = 1
+END
+text 20000 >text.txt
+printf '[run]\nseed = 5\n' >seed.ini
+touch before after  # listings of the directory, also of themselves
+
+# --- without a run -------------------------------------------------------------------------------------------------------------------
+
+help_fits_a_screen() {
+    for ask in --help -h help; do
+        expect 0 "$bin" $ask
+        cp "$out" help.$ask
+    done
+    same help.--help help.-h "the helps"
+    same help.--help help.help "the helps"
+    [ "$(wc -l <"$out")" -le 24 ] || fail "the help has $(wc -l <"$out") lines, expected at most 24"
+    awk 'length > 120 { exit 1 }' "$out" || fail "a line of the help is longer than 120 columns"
+    for verb in train check config pack eval sample hash bench version; do says "lockstep $verb"; done
+    for code in 0 64 65 69 70 74 75 78; do grep -q "[ :]$code " "$out" || fail "the help does not tell of exit code $code"; done
+}
+
+version() {
+    for ask in version --version; do
+        expect 0 "$bin" $ask
+        one_line
+        grep -qE '^lockstep [0-9]+\.[0-9]+' "$out" || fail "expected lockstep and a number"
+    done
+}
+
+usage_errors() {
+    expect 64 "$bin"
+    expect 64 "$bin" tarin base.ini
+    says "tarin" "no such verb" "lockstep --help"
+    for verb in train check pack eval sample bench; do
+        expect 64 "$bin" $verb
+        says "lockstep $verb" "INI file"
+    done
+    expect 64 "$bin" hash
+    says "checkpoint directory"
+    expect 64 "$bin" train --ckpt x base.ini
+    says "--ckpt" "no such option"
+    expect 64 "$bin" eval --prompt x base.ini
+    expect 64 "$bin" sample base.ini --prompt
+    says "--prompt" "value"
+    expect 64 "$bin" base.ini --verbose
+    says "--verbose"
+    for n in 0 -1 1x 1e3 99999999999999999999 ""; do
+        expect 64 "$bin" bench base.ini --steps "$n"
+        says "--steps $n"
+    done
+    set --
+    while [ $# -lt 17 ]; do set -- "$@" base.ini; done
+    expect 64 "$bin" train "$@"
+    says "16 files"
+    [ ! -e runs ] || fail "a run directory was made"
+}
+
+# refused TEXT...: what is in broken.ini is refused by every verb with one line that says this, before anything is touched.
+refused() {
+    for verb in train check config pack eval sample bench; do
+        ls -R >before
+        expect 78 "$bin" $verb base.ini broken.ini
+        one_line
+        says "lockstep: " "$@"
+        ls -R >after
+        same before after "the directory before and after $verb:"
+    done
+    expect 78 "$bin" base.ini broken.ini
+}
+
+broken_settings() {
+    expect 78 "$bin" nowhere.ini
+    one_line
+    says "nowhere.ini" "No such file"
+    ls -R >before
+    for verb in train check config pack eval sample bench; do expect 78 "$bin" $verb nowhere/base.ini && says "nowhere/base.ini"; done
+    ls -R >after
+    same before after "the directory before and after:"
+    expect 78 "$bin" train .
+    printf '[optimizer]\nlearning_rte = 1\n' >broken.ini
+    refused "broken.ini:2: [optimizer] learning_rte: no such key" '`lr`'
+    printf '[optimzer]\nlr = 1\n' >broken.ini
+    refused "broken.ini:1: [optimzer]: no such section" "[optimizer]"
+    printf '[model]\n\nlayers = many\n' >broken.ini
+    refused "broken.ini:3: [model] layers" "whole number" '`many`'
+    printf '[batch]\nglobal = 7\n' >broken.ini
+    refused "broken.ini:2: [batch] global" "micro = 2"
+    printf '[run]\nsteps = 5\nsteps = 6\n' >broken.ini
+    refused "broken.ini:3: [run] steps" "line 2"
+    printf '[run]\nsteps = 5\0\n' >broken.ini
+    refused "broken.ini:2"
+    printf '[device]\nbackend = gpu\n' >broken.ini
+    refused "broken.ini:2: [device] backend" '`gpu`' "cuda"
+    [ ! -e runs ] || fail "a run directory was made"
+}
+
+no_such_device() {
+    printf '[device]\nbackend = cuda\n' >cuda.ini
+    expect 0 "$bin" pack base.ini
+    "$bin" check base.ini cuda.ini >"$out" 2>&1
+    got=$?
+    [ $got -ne 0 ] || skip "there is a GPU here"
+    [ $got -eq 69 ] || fail "exit status $got, expected 69"
+    one_line
+    says "cuda" "backend = cpu"
+}
+
+# What it prints is a file that says the same, and defaults are what config.ini holds.
+config() {
+    expect 0 "$bin" config
+    cp "$out" defaults
+    same "$top/config.ini" defaults "config.ini and the defaults"
+    expect 0 "$bin" config base.ini seed.ini
+    says "seed.ini:2" "base.ini:" "default"
+    cp "$out" effective.ini
+    expect 0 "$bin" config effective.ini
+    sed 's/ *;.*//' effective.ini >once
+    sed 's/ *;.*//' "$out" >twice
+    same once twice "settings and what was read back of them"
+    grep -q '^seed = 5 ' effective.ini || fail "the later file does not override the earlier one"
+    expect 0 "$bin" config seed.ini base.ini
+    grep -q '^seed = 5 ' "$out" || fail "a file that does not speak of a key overrides it"
+    expect 0 "$bin" config defaults
+    sed 's/ *;.*//' "$out" | grep -v '^lanes\|^decay_steps' | grep '=' >once
+    sed 's/ *;.*//' defaults | grep -v '^lanes\|^decay_steps' | grep '=' >twice
+    same twice once "defaults and what was read back of them"
+}
+
+# --- data ----------------------------------------------------------------------------------------------------------------------------
+
+pack_text() {
+    expect 0 "$bin" pack base.ini
+    one_line
+    says "1 file" "20000 bytes" "2 shards" "train 18000 tokens" "val 2000"
+    cp data/text-train-00000.bin first
+    expect 0 "$bin" pack base.ini
+    same first data/text-train-00000.bin "the same text packed twice"
+    printf '[pack]\ninput = nothing-*.txt\noutput = data/none\n' >none.ini
+    expect 78 "$bin" pack base.ini none.ini
+    one_line
+    says "[pack] input" "nothing-*.txt"
+    mkdir -p empty
+    printf '[pack]\ninput = empty\noutput = data/none\n' >none.ini
+    expect 78 "$bin" pack base.ini none.ini
+    says "[pack] input" "empty"
+    printf '\0\1\2' >empty/binary
+    : >empty/nothing
+    expect 78 "$bin" pack base.ini none.ini
+    says "2 files skipped"
+    printf '[pack]\ninput = ""\n' >none.ini
+    expect 78 "$bin" pack base.ini none.ini
+    ls data | grep -q none && fail "shards were made of nothing"
+    printf '[pack]\noutput = data/small\nshard_tokens = 5000\ncompress = yes\n' >small.ini
+    expect 0 "$bin" pack base.ini small.ini
+    [ "$(ls data/small-train-*.bin | wc -l)" -eq 4 ] || fail "expected 4 training shards: $(ls data)"
+    printf '[pack]\noutput = data/small\n' >small.ini
+    expect 0 "$bin" pack base.ini small.ini
+    [ "$(ls data/small-train-*.bin | wc -l)" -eq 1 ] || fail "old shards are left: $(ls data)"
+}
+
+no_data() {
+    printf '[run]\nname = nodata\n[data]\ntrain = data/nothing-*.bin\n' >nodata.ini
+    for verb in train check; do
+        expect 78 "$bin" $verb base.ini nodata.ini
+        one_line
+        says "[data] train" "data/nothing-*.bin" "lockstep pack"
+    done
+    [ ! -e runs/nodata ] || fail "a run directory was made"
+    printf 'short' >data/short.bin
+    printf '[run]\nname = nodata\n[data]\ntrain = data/short.bin\n' >nodata.ini
+    expect 65 "$bin" base.ini nodata.ini
+    one_line
+    says "data/short.bin"
+    [ ! -e runs/nodata ] || fail "a run directory was made"
+}
+
+check_data() {
+    expect 0 "$bin" check base.ini
+    says "device " "model " "M parameters" "memory " "18000 tokens" "2000 tokens" "every checksum is right"
+    [ ! -e runs/base ] || fail "check made a run directory"
+    for shard in train val; do
+        cp data/text-$shard-00000.bin good
+        flip data/text-$shard-00000.bin $(($(size good) - 500))
+        expect 65 "$bin" check base.ini
+        says "data/text-$shard-00000.bin" "offset" "checksum" "1 of 1 shards"
+        cp good data/text-$shard-00000.bin
+    done
+    flip data/text-train-00000.bin 30
+    expect 65 "$bin" check base.ini
+    one_line
+    says "data/text-train-00000.bin" "offset 60"
+    "$bin" pack base.ini >"$out" 2>&1
+    expect 0 "$bin" check base.ini
+}
+
+# --- a run ---------------------------------------------------------------------------------------------------------------------------
+
+# no_controls FILE: it holds lines of text and nothing that would move a cursor.
+no_controls() { LC_ALL=C tr -d '\n\t -~\200-\377' <"$1" | wc -c | grep -q '^ *0$' || fail "control characters in $1"; }
+
+train_in_plain_lines() {
+    expect 0 "$bin" train base.ini
+    no_controls "$out"
+    grep -qE '^step +6/6 100%  loss [0-9.]+  norm [0-9.]+  lr [0-9.e-]+  [0-9.]+[kM]? tok/s  data [0-9.]+%  eta 0s$' "$out" ||
+        fail "expected a line for step 6"
+    says "lockstep " "saved step 3" "saved step 6" "eval  step 6" "sample at step 6" "done    6 steps"
+    [ "$(grep -c '^step ' "$out")" -eq 6 ] || fail "expected a line a step"
+    for file in config.ini log.jsonl events.jsonl ckpt/step-00000003/manifest.json ckpt/step-00000006/model.safetensors; do
+        [ -f runs/base/$file ] || fail "runs/base/$file is not there"
+    done
+    no_controls runs/base/log.jsonl
+    awk '!/^\{"t":"(step|eval|sample|checkpoint)",.*\}$/ { exit 1 }' runs/base/log.jsonl || fail "log.jsonl holds something else than its records"
+    # the effective configuration is a configuration
+    expect 0 "$bin" config runs/base/config.ini
+    # a reader that goes away does not end a run
+    printf '[run]\nname = piped\n' >piped.ini
+    ("$bin" base.ini piped.ini 2>/dev/null; echo $? >piped.status) | head -n 1 >/dev/null
+    [ -d runs/piped/ckpt/step-00000006 ] || fail "the run ended with its reader, with $(cat piped.status)"
+}
+
+# A bar on a terminal: drawn over itself, never wider than the terminal.
+train_on_a_terminal() {
+    command -v script >/dev/null || skip "there is no script(1) to make a terminal"
+    script -qec true /dev/null </dev/null >/dev/null 2>&1 || skip "this script(1) can't run a command"
+    for wide in 80 100 40; do
+        printf '[run]\nname = wide%s\nsteps = 40\n' $wide >wide.ini
+        script -qec "stty cols $wide; '$bin' base.ini wide.ini; echo status \$?" /dev/null </dev/null >drawn 2>&1
+        grep -q 'status 0' drawn || { cp drawn "$out"; fail "the run on a terminal of $wide columns failed"; }
+        tr '\r' '\n' <drawn | sed "s/$(printf '\033')\[K//g" >lines
+        grep '^step ' lines >bars || fail "no progress was drawn"
+        awk -v wide=$wide 'length > wide { exit 1 }' bars ||
+            fail "the bar is wider than $wide columns: $(awk 'length > m { m = length } END { print m }' bars)"
+        tail -n 1 bars | grep -q '40/40 100%' || fail "the bar does not reach the end"
+        tail -n 1 bars >"$out"
+        [ $wide -eq 40 ] || grep -qE ' eta 0s +\[#+\]$' "$out" || fail "on $wide columns: no ETA and full bar at the end"
+        grep -q '^saved step 40' lines || fail "the bar was not wiped before a line"
+    done
+}
+
+hash_checkpoints() {
+    expect 0 "$bin" hash runs/base/ckpt/step-00000003 runs/base/ckpt/step-00000006
+    [ "$(grep -cE '^hash [0-9a-f]{16}  state_hash [0-9a-f]{16}  runs/base/ckpt/step-0000000[36]$' "$out")" -eq 2 ] ||
+        fail "expected two lines with two hashes each"
+    [ "$(cut -d ' ' -f 2 "$out" | sort -u | wc -l)" -eq 2 ] || fail "two steps have the same hash"
+    logged=$(sed -n 's/^{"t":"checkpoint","step":6,"hash":"\([0-9a-f]*\)".*/\1/p' runs/base/log.jsonl)
+    says "hash $logged  state_hash"
+    expect 65 "$bin" hash runs/base/ckpt/step-00000009
+    one_line
+    says "step-00000009"
+    cp -R runs/base/ckpt/step-00000006 damaged
+    flip damaged/model.safetensors 9000
+    expect 65 "$bin" hash damaged
+    one_line
+    says "damaged/model.safetensors" "tensor "
+    expect 65 "$bin" eval base.ini --ckpt damaged
+    expect 65 "$bin" sample base.ini --ckpt damaged
+    says "damaged/model.safetensors" "tensor "
+}
+
+eval_checkpoints() {
+    expect 0 "$bin" eval base.ini
+    one_line
+    cp "$out" once
+    expect 0 "$bin" eval base.ini
+    same once "$out" "two evaluations"
+    grep -qE '^step 6  loss [0-9]+\.[0-9]+  62 windows of 32 tokens$' "$out" || fail "expected step, loss and windows"
+    logged=$(sed -n 's/^{"t":"eval","step":6,"loss":\([0-9.]*\),.*/\1/p' runs/base/log.jsonl)
+    awk -v want="$logged" '{ d = $4 - want; exit !(d < 1e-6 && d > -1e-6) }' "$out" || fail "expected the loss of the log, $logged"
+    expect 0 "$bin" eval base.ini --ckpt runs/base/ckpt/step-00000003
+    says "step 3  loss"
+    rm runs/base/best
+    expect 0 "$bin" eval base.ini
+    same once "$out" "the loss of the newest checkpoint and the best one (the same here)"
+    expect 65 "$bin" eval base.ini --ckpt nowhere
+    says "nowhere"
+    printf '[run]\nname = untrained\n' >more.ini
+    for verb in eval sample; do
+        expect 65 "$bin" $verb base.ini more.ini
+        one_line
+        says "runs/untrained" "no checkpoint"
+    done
+    [ ! -e runs/untrained ] || fail "to look for a checkpoint made a run directory"
+    printf '[data]\nval = ""\n' >more.ini
+    expect 78 "$bin" eval base.ini more.ini
+    says "[data] val"
+    printf '[model]\nembed = 64\n' >more.ini
+    expect 78 "$bin" eval base.ini more.ini
+    one_line
+    says "wte.weight"
+}
+
+sample_text() {
+    expect 0 "$bin" sample base.ini
+    cp "$out" once
+    [ "$(head -c 4 once)" = "the " ] || fail "expected the prompt first"
+    expect 0 "$bin" sample base.ini
+    same once "$out" "two samples"
+    expect 0 "$bin" sample base.ini --prompt "lane"
+    [ "$(head -c 4 "$out")" = "lane" ] || fail "expected the other prompt first"
+    tail -c +5 once >tail.one
+    tail -c +5 "$out" >tail.other
+    cmp -s tail.one tail.other && fail "another prompt, the same text"
+    expect 0 "$bin" sample base.ini seed.ini
+    cmp -s once "$out" && fail "another seed, the same text"
+    printf '[sample]\ntemperature = 0\n' >more.ini
+    expect 0 "$bin" sample base.ini more.ini
+    cp "$out" once
+    expect 0 "$bin" sample base.ini more.ini seed.ini
+    same once "$out" "the likeliest text under two seeds"
+    expect 0 "$bin" sample base.ini --prompt ""
+    printf '[data]\ntrain = data/nothing\nval = data/nothing\n' >more.ini
+    expect 0 "$bin" sample base.ini more.ini
+}
+
+bench_steps() {
+    expect 0 "$bin" bench base.ini --steps 3
+    one_line
+    grep -qE 'cpu .* 3 steps: median [0-9.]+ ms .* tok/s  [0-9.]+ GFLOP/s$' "$out" || fail "expected one line of figures"
+    printf '[run]\nname = benched\n[data]\ntrain = data/nothing\n' >more.ini
+    expect 0 "$bin" bench base.ini more.ini --steps 1
+    [ ! -e runs/benched ] || fail "bench made a run directory"
+}
+
+# --- bits ----------------------------------------------------------------------------------------------------------------------------
+
+# Another machine's libm may round another way: nothing here may call into it for more than moving and rounding numbers.
+no_foreign_mathematics() {
+    command -v nm >/dev/null || skip "there is no nm"
+    nm -u "$bin" >"$out" 2>&1 || skip "nm can't read the binary"
+    grep -qE ' (malloc|write|pread64|pread)(@|$)' "$out" || skip "the binary has no list of what it takes from outside"
+    exponents='exp|exp2|exp10|expm1|log|log2|log10|log1p|pow|cbrt|hypot|erf|erfc|[lt]gamma'
+    angles='sin|cos|tan|sincos|asin|acos|atan|atan2|sinh|cosh|tanh|asinh|acosh|atanh'
+    grep -E " ($exponents|$angles)[fl]?(@|\$)" "$out" >taken && fail "it takes from libm: $(tr -s ' \n' ' ' <taken)"
+    : >"$out"
+}
+
+# --- a figure, not a verdict ---------------------------------------------------------------------------------------------------------
+
+first_step_of_the_default_run() {
+    cat >first.ini <<'END'
+[run]
+dir = runs
+steps = 1
+[data]
+train = "data/text-train-*.bin"
+val = ""
+[schedule]
+warmup = 0
+[sample]
+tokens = 0
+END
+    from=$(date +%s%N)
+    case $from in *N) skip "date(1) has no nanoseconds" ;; esac
+    "$bin" "$top/config.ini" first.ini 2>"$out" | while read -r word rest; do
+        [ "$word" != step ] || date +%s%N
+    done >to
+    [ -s to ] || fail "no step was finished"
+    echo "info: first finished step of config.ini $((($(cat to) - from) / 1000000)) ms after the start"
+}
+
+try help_fits_a_screen
+try version
+try usage_errors
+try broken_settings
+try no_such_device
+try config
+try pack_text
+try no_data
+try check_data
+try train_in_plain_lines
+try train_on_a_terminal
+try hash_checkpoints
+try eval_checkpoints
+try sample_text
+try bench_steps
+try no_foreign_mathematics
+try first_step_of_the_default_run
+finish
