@@ -197,8 +197,8 @@ static const bad bad_files[] = {
      ":4: [batch] global: global = 12 is not lanes = 2 * micro = 4 * a whole number.", "lanes = 1, or global = 8 or 16.", NULL},
     {"[batch]\nlanes = 4\n", ":2: [batch] lanes: global = 16 is not lanes = 4 * micro = 8", "lanes = 2, or global = 32.", NULL},
     {"[schedule]\nwarmup = 2000\n", ":2: [schedule] warmup: the warm-up of 2000 steps ends after the decay",
-     "step 1000 (run.steps)",
-     "warmup = 1000, or steps = 2000."},
+     "step 1500 (run.steps)",
+     "warmup = 1500, or steps = 2000."},
     {"[run]\nsteps = 50\n", ":2: [run] steps: the warm-up of 100 steps ends after the decay", "warmup = 50, or steps = 100.",
      NULL},
     {"[schedule]\nwarmup = 20\ndecay_steps = 10\n", ":3: [schedule] decay_steps: the warm-up of 20 steps",
@@ -625,7 +625,7 @@ static void test_canonical(void **state) {
     assert_non_null(strstr(l->text, "\nmodel.type=gpt\n"));
     assert_non_null(strstr(l->text, "\ndata.shuffle=yes\n"));
     assert_non_null(strstr(l->text, "\nbatch.lanes=2\n"));
-    assert_non_null(strstr(l->text, "\nschedule.decay_steps=1000\n"));
+    assert_non_null(strstr(l->text, "\nschedule.decay_steps=1500\n"));
     list_class(&x->c, CLASS_LAYOUT, l);
     assert_non_null(strstr(l->text, "\nsample.prompt=a\\\"b\\\\\n"));
     assert_int_equal(load_text(x, ""), ERR_OK);
@@ -643,12 +643,12 @@ static void test_hash(void **state) {
     assert_int_equal(strspn(base, "0123456789abcdef"), 16);
     static const struct { const char *text; bool same; } rows[] = {
         {"", true},
-        {"[run]\nseed = 1337\n[optimizer]\nlr = 0.0010\n[batch]\nlanes = 2\n[schedule]\ndecay_steps = 1000\n", true},
+        {"[run]\nseed = 1337\n[optimizer]\nlr = 0.0010\n[batch]\nlanes = 2\n[schedule]\ndecay_steps = 1500\n", true},
           // in other words
         {"[device]\nthreads = 1\nsimd = portable\n[run]\ndir = elsewhere\n[log]\nevery = 1\n", true},               // local
         {"[run]\nseed = 1338\n", false},
         {"[optimizer]\nlr = 0.0010000000000000002\n", false},
-        {"[run]\nsteps = 1001\n[schedule]\ndecay_steps = 1000\n", false},  // layout
+        {"[run]\nsteps = 1501\n[schedule]\ndecay_steps = 1500\n", false},  // layout
         {"[batch]\nlanes = 1\n", false},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {

@@ -38,7 +38,7 @@ const config_key config_keys[] = {
     TEXT(run, dir, LOCAL, "runs", 1, "out_dir output_dir", "directory of all runs"),
     INT(run, seed, BITS, "1337", 0, EXACT, "random_seed",
          "start of everything random: initial weights, order of the data, dropout, samples"),
-    INT(run, steps, LAYOUT, "1000", 1, MANY, "max_iters max_steps iterations num_iterations",
+    INT(run, steps, LAYOUT, "1500", 1, MANY, "max_iters max_steps iterations num_iterations",
          "train until this step; may be raised later"),
     WORD(run, resume, LAYOUT, "auto", "auto never must", "",
          "`never` refuses to go on from a checkpoint, `must` refuses to start without one"),
