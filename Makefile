@@ -86,9 +86,9 @@ $(BUILD)/fuzz/%: $(BUILD)/test/fuzz/%.o $(BUILD)/test/fuzz/driver.o $(LIB)
 # Everything under AddressSanitizer and UBSan. `make test` runs the readers of foreign bytes that way, `make asan` every test.
 ASAN       := BUILD=build/asan BIN=build/asan/lockstep CFLAGS="-O1 -g" SAN="-fsanitize=address,undefined -fno-sanitize-recover=all"
 ASAN_TESTS := test_config test_data test_safetensors test_checkpoint test_checkpoint_crash
-asan: deps
+asan: deps all
 	@$(MAKE) --no-print-directory -j2 $(ASAN) all tests fuzzers
-	@sh test/run.sh build/asan/test build/asan/fuzz
+	@LOCKSTEP_BIN=build/asan/lockstep sh test/run.sh build/asan/test build/asan/fuzz
 
 # Figures of this machine, on standard output; results that were kept are in test/bench/results/.
 $(BUILD)/bench_gemm: $(BUILD)/test/bench/bench_gemm.o $(LIB)
@@ -116,5 +116,5 @@ clean:
 	rm -rf build $(BIN)
 
 .PHONY: all deps run test tests fuzzers asan fuzz bench soak install clean
-.PRECIOUS: %.o
+.PRECIOUS: $(BUILD)/%.o
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
