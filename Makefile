@@ -58,7 +58,7 @@ deps:
 	if ! command -v apt-get >/dev/null; then \
 	  echo "make deps: install gcc, make, and the development files (with static libraries) of iniparser, jansson, libsodium, zlib and cmocka" >&2; exit 1; fi; \
 	sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; echo "make deps: installing $(PACKAGES)"; \
-	$$sudo apt-get update -q && DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -q -y --no-install-recommends $(PACKAGES)
+	$$sudo apt-get update -q && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $(PACKAGES)
 
 run: deps
 	@$(MAKE) --no-print-directory -j2 $(BIN)
@@ -67,8 +67,8 @@ run: deps
 
 test: deps
 	@$(MAKE) --no-print-directory -j2 all tests
-	@$(MAKE) --no-print-directory -j2 $(ASAN) fuzzers $(addprefix build/asan/test/,$(ASAN_TESTS))
-	@sh test/run.sh $(BUILD)/test build/asan/test build/asan/fuzz
+	@$(MAKE) --no-print-directory -j2 $(ASAN) fuzzers $(ASAN_TESTS)
+	@sh test/run.sh $(TESTS) $(ASAN_TESTS) $(FUZZERS:$(BUILD)/%=build/asan/%) $(wildcard test/test_*.sh)
 
 # --- tests: each test/test_*.c is one program, test/test_*.sh drives the binary, test/fuzz/fuzz_*.c are fuzz targets -----------------------
 TESTS   := $(patsubst test/%.c,$(BUILD)/test/%,$(wildcard test/test_*.c))
@@ -85,10 +85,10 @@ $(BUILD)/fuzz/%: $(BUILD)/test/fuzz/%.o $(BUILD)/test/fuzz/driver.o $(LIB)
 
 # Everything under AddressSanitizer and UBSan. `make test` runs the readers of foreign bytes that way, `make asan` every test.
 ASAN       := BUILD=build/asan BIN=build/asan/lockstep CFLAGS="-O1 -g" SAN="-fsanitize=address,undefined -fno-sanitize-recover=all"
-ASAN_TESTS := test_config test_data test_safetensors test_checkpoint test_checkpoint_crash
+ASAN_TESTS := $(addprefix build/asan/test/test_,config data safetensors checkpoint checkpoint_crash)
 asan: deps all
 	@$(MAKE) --no-print-directory -j2 $(ASAN) all tests fuzzers
-	@LOCKSTEP_BIN=build/asan/lockstep sh test/run.sh build/asan/test build/asan/fuzz
+	@LOCKSTEP_BIN=build/asan/lockstep sh test/run.sh $(TESTS:$(BUILD)/%=build/asan/%) $(FUZZERS:$(BUILD)/%=build/asan/%) $(wildcard test/test_*.sh)
 
 # Figures of this machine, on standard output; results that were kept are in test/bench/results/.
 $(BUILD)/bench_gemm: $(BUILD)/test/bench/bench_gemm.o $(LIB)

@@ -53,7 +53,8 @@ static int sort_unique(glob_t *g) {
     return (int)kept;
 }
 
-// The hash says what the tokens are, not where they came from: names and compression do not enter.
+// The hash says what the tokens are, not where they came from: names and compression do not enter. How they are dealt to files does,
+// since checksums are made file by file.
 static void hash_tokens(dataset *d) {
     crypto_generichash_state state;
     uint8_t digest[32], b[8];

@@ -237,9 +237,10 @@ out:
 
 // --- names -----------------------------------------------------------------------------------------------------------------
 
+// The training files come last: as long as they are not there, nobody takes half a set for a whole one.
 static err_t rename_all(pack *p) {
     char from[IO_PATH], to[IO_PATH];
-    for (int s = 0; s < 2; s++)
+    for (int s = 1; s >= 0; s--)
         for (int i = 0; i < p->shards[s]; i++) {
             TRY(shard_path(p, from, s, i, ".tmp"));
             TRY(shard_path(p, to, s, i, ""));
@@ -257,15 +258,15 @@ static void remove_temps(pack *p) {
             if (shard_path(p, path, s, i, ".tmp") == ERR_OK) unlink(path);
 }
 
-// Whether a name behind the prefix is that of a shard, or of a temporary one, that is not part of the new set.
-static bool is_stale(const pack *p, const char *rest) {
+// Whether a name behind the prefix is that of a shard (all: of any set), or of a temporary one, that is not part of the new set.
+static bool is_stale(const pack *p, bool all, const char *rest) {
     for (int s = 0; s < 2; s++) {
         size_t n = strlen(split_names[s]);
         if (rest[0] != '-' || strncmp(rest + 1, split_names[s], n) != 0 || rest[n + 1] != '-') continue;
         const char *number = rest + n + 2, *suffix = number + strspn(number, "0123456789");
         if (suffix - number != 5) return false;
-        if (strcmp(suffix, ".bin.tmp") == 0) return true;
-        return strcmp(suffix, ".bin") == 0 && atoi(number) >= p->shards[s];
+        if (strcmp(suffix, ".bin.tmp") == 0) return !all;
+        return strcmp(suffix, ".bin") == 0 && (all || atoi(number) >= p->shards[s]);
     }
     return false;
 }
@@ -278,13 +279,13 @@ static err_t split_output(const pack *p, char dir[IO_PATH], const char **name) {
     return io_path(dir, "%.*s", slash == p->o->output ? 1 : (int)(slash - p->o->output), p->o->output);
 }
 
-static err_t remove_stale(pack *p, const char *dir, const char *name) {
+static err_t remove_stale(pack *p, bool all, const char *dir, const char *name) {
     DIR *d = opendir(dir);
     if (!d) return err_set(ERR_IO, "%s: %s", dir, strerror(errno));
     err_t rc = ERR_OK;
     size_t n = strlen(name);
     for (struct dirent *e; rc == ERR_OK && (e = readdir(d));) {
-        if (strncmp(e->d_name, name, n) != 0 || !is_stale(p, e->d_name + n)) continue;
+        if (strncmp(e->d_name, name, n) != 0 || !is_stale(p, all, e->d_name + n)) continue;
         if (unlinkat(dirfd(d), e->d_name, 0) != 0 && errno != ENOENT)
             rc = err_set(ERR_IO, "%s/%s: an old shard that can't be removed: %s", dir, e->d_name, strerror(errno));
     }
@@ -313,10 +314,11 @@ static err_t run(pack *p) {
     TRY(split_output(p, dir, &name));
     TRY(io_mkdirs(dir));
     for (int64_t i = 0; i < p->count; i++) TRY(stream_file(p, &p->files[i]));
+    TRY(remove_stale(p, true, dir, name));  // everything new is on disk by now: a crash from here on leaves too little, never a mixture
     TRY(rename_all(p));
     p->r->train_tokens = p->tokens[0];
     p->r->val_tokens = p->tokens[1];
-    return remove_stale(p, dir, name);
+    return remove_stale(p, false, dir, name);
 }
 
 err_t pack_run(const pack_options *o, pack_report *r) {

@@ -1,6 +1,6 @@
 #!/bin/sh
-# test/run.sh DIR...: runs every test_* and fuzz_* program of the folders and every test/test_*.sh, each in bounded time, and closes with
-# "N passed, N failed, N skipped". What a program printed is shown when it failed; its log stays beside it.
+# test/run.sh PROGRAM...: runs these test programs, fuzz targets and scripts, each in bounded time, and closes with
+# "N passed, N failed, N skipped". What a program printed is shown when it failed; its log stays beside it, a script's in build/.
 limit=${LOCKSTEP_TEST_LIMIT:-400}
 passed=0 failed=0 skipped=0
 
@@ -10,13 +10,9 @@ count() {
          /^[0-9]+ passed, [0-9]+ failed/ { p += $1; f += $3; s += $5 } END { print p + 0, f + 0, s + 0 }' "$1"
 }
 
-programs=$(for dir in "$@"; do ls "$dir"/test_* "$dir"/fuzz_* 2>/dev/null; done; ls test/test_*.sh 2>/dev/null)
-first=$1
-for t in $programs; do
-    case $t in *.o | *.d | *.log) continue ;; esac
-    [ -f "$t" ] || continue
+for t; do
     name=${t#build/}
-    case $t in *.sh) log=$first/$(basename "$t").log ;; *) log=$t.log ;; esac
+    case $t in *.sh) log=build/$(basename "$t").log ;; *) log=$t.log ;; esac
     start=$(date +%s)
     case $t in *.sh) timeout "$limit" sh "$t" >"$log" 2>&1 ;; */fuzz_*) timeout "$limit" "$t" "${LOCKSTEP_FUZZ_SECONDS:-5}" >"$log" 2>&1 ;;
     *) timeout "$limit" "$t" >"$log" 2>&1 ;; esac

@@ -292,7 +292,7 @@ static err_t remove_step(const char *run_dir, int64_t step) {
 
 // Steps beyond the one just saved are of no use to this run, or it would have begun there; but they are not counted and not
 // touched: someone may want to know what happened to them.
-static err_t prune(const char *run_dir, int64_t saved, int keep) {
+err_t ckpt_prune(const char *run_dir, int64_t saved, int keep) {
     int64_t *steps, best;
     int count, kept = 0;
     if (keep < 1) return ERR_OK;
@@ -319,7 +319,7 @@ err_t ckpt_save(const char *run_dir, const ckpt_state *s, int keep, fault_list *
         return err_restore(&why);
     }
     rc = io_remove_tree(old);
-    if (rc == ERR_OK) rc = prune(run_dir, s->at.step, keep);
+    if (rc == ERR_OK) rc = ckpt_prune(run_dir, s->at.step, keep);
     if (rc != ERR_OK) err_prefix("%s is saved, but what it replaces can't be removed", final);
     return rc;
 }

@@ -55,6 +55,9 @@ typedef struct ckpt_state {
 // An existing checkpoint of the same step is replaced only after the new one is complete.
 err_t ckpt_save(const char *run_dir, const ckpt_state *s, int keep, fault_list *faults);
 
+// Removes the oldest checkpoints beyond `keep`, none newer than `saved`, never the one that `best` points to. keep < 1: removes nothing.
+err_t ckpt_prune(const char *run_dir, int64_t saved, int keep);
+
 // Atomically points DIR/best at the checkpoint of `step`.
 err_t ckpt_mark_best(const char *run_dir, int64_t step, fault_list *faults);
 

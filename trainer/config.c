@@ -62,7 +62,7 @@ const config_key config_keys[] = {
          "start from the weights in this safetensors file; empty = random weights"),
 
     TEXT(data, train, LOCAL, "datasets/self-train-*.bin", 1, "train_data",
-         "training shards: files, directories or globs, space between"),
+         "training shards: files or globs, space between"),
     TEXT(data, val, LOCAL, "datasets/self-val-*.bin", 0, "validation valid eval_data",
          "validation shards; empty = no evaluation"),
     WORD(data, format, LOCAL, "auto", "auto lockstep llmc raw16 raw32", "",

@@ -186,6 +186,7 @@ void monitor_step(monitor *m, const step_record *r, bool log) {
     put(&j, ",\"tokens\":%lld", (long long)r->tokens);
     put_real(&j, "ms", r->ms);
     put_real(&j, "tokens_per_s", r->tokens_per_s);
+    put(&j, ",\"mfu\":null");  // no peak is known of a CPU
     put_real(&j, "data_wait_ms", r->data_wait_ms);
     put_real(&j, "comm_wait_ms", r->comm_wait_ms);
     put_real(&j, "loss_scale", r->loss_scale);

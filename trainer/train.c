@@ -146,7 +146,7 @@ static void watch_skips(run *r, const step_result *s) {
     r->skipped = s->applied ? 0 : r->skipped + 1;
     int64_t patience = r->x.runner.rules.dynamic_scale ? 50 : 1;
     if (r->skipped == patience)
-        monitor_event(&r->m, "diverged", r->x.step, "the gradient is not finite and the step was skipped, as often as shown by `skipped`; lower [optimizer] lr, "
+        monitor_event(&r->m, "diverged", r->x.step, "the gradient is not finite and the step was skipped, as were those before it; lower [optimizer] lr, "
                       "or go back to an earlier checkpoint");
 }
 
@@ -189,7 +189,7 @@ static err_t save_now(run *r) {
     TRY(session_counters(x));
     monitor_sync(&r->m);
     if (r->m.log >= 0) at->log_bytes = r->m.log_bytes;
-    if (ckpt_save(x->dir, &x->state.ckpt, (int)x->cfg->checkpoint.keep, &x->faults) != ERR_OK) {
+    if (ckpt_save(x->dir, &x->state.ckpt, 0, &x->faults) != ERR_OK) {  // prunes later: see between_steps
         monitor_event(&r->m, "checkpoint_failed", x->step, err_last()->text);
         return ERR_OK;
     }
@@ -206,11 +206,20 @@ static err_t show_sample(run *r) {
     return ERR_OK;
 }
 
+static bool eval_is_due(const run *r, bool last) {
+    int64_t every = r->x.cfg->eval.every;
+    return r->x.val && every > 0 && (last || due(r->x.step, every));
+}
+
+static bool sample_is_due(const run *r, bool last) {
+    return r->x.cfg->sample.tokens > 0 && (last || due(r->x.step, r->x.cfg->sample.every));
+}
+
+static bool look_is_due(const run *r, bool last) { return eval_is_due(r, last) || sample_is_due(r, last); }
+
 static err_t look(run *r, bool last, bool *improved) {
-    const config *c = r->x.cfg;
-    if (r->x.val && c->eval.every > 0 && (last || due(r->x.step, c->eval.every))) TRY(evaluate_now(r, improved));
-    if (c->sample.tokens > 0 && (last || due(r->x.step, c->sample.every))) TRY(show_sample(r));
-    return ERR_OK;
+    if (eval_is_due(r, last)) TRY(evaluate_now(r, improved));
+    return sample_is_due(r, last) ? show_sample(r) : ERR_OK;
 }
 
 // Order matters: what a record says must be in the checkpoint that remembers the log's length behind it. What fails here ends the run,
@@ -219,11 +228,14 @@ static err_t between_steps(run *r, bool stopping) {
     bool last = r->x.step == r->x.cfg->run.steps, improved = false;
     ckpt_counters before = r->x.state.ckpt.at;
     err_record why = {0};
+    if (stopping && look_is_due(r, last)) TRY(save_now(r));  // looking may take longer than who asked is willing to wait
     if (look(r, last, &improved) != ERR_OK) why = *err_last();
     if (save_is_due(r) || stopping || why.code) TRY(save_now(r));
     bool saved = r->saved == r->x.step;
-    if (improved && !saved) r->x.state.ckpt.at.best_loss = before.best_loss, r->x.state.ckpt.at.best_step = before.best_step;
+    if (improved && !saved && r->x.cfg->checkpoint.keep_best) r->x.state.ckpt.at.best_loss = before.best_loss, r->x.state.ckpt.at.best_step = before.best_step;
     if (r->x.cfg->checkpoint.keep_best && ((improved && saved) || r->best_pending)) mark_best(r);
+    if (saved && ckpt_prune(r->x.dir, r->x.step, (int)r->x.cfg->checkpoint.keep) != ERR_OK)
+        monitor_event(&r->m, "prune_failed", r->x.step, err_last()->text);
     return why.code ? err_restore(&why) : ERR_OK;
 }
 

@@ -18,15 +18,26 @@ typedef struct cpu_device {
 
 struct event { struct event_head head; };
 
+// Whole cores of a container's quota (cgroup v2), or `cores` where there is none: more threads than that would be stopped in turns.
+static int within_quota(int cores) {
+    double quota, period;
+    FILE *f = fopen("/sys/fs/cgroup/cpu.max", "re");
+    if (!f) return cores;
+    bool limited = fscanf(f, "%lf %lf", &quota, &period) == 2 && quota > 0 && period > 0;
+    fclose(f);
+    int whole = limited && quota / period < cores ? (int)(quota / period) : cores;
+    return whole > 0 ? whole : 1;
+}
+
 // What this process may use, which in a container or under taskset is less than what the machine has.
 static int usable_cores(void) {
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) != 0) {  // more processors than the set has room for
         long online = sysconf(_SC_NPROCESSORS_ONLN);
-        return online > 0 ? (int)online : 1;
+        return within_quota(online > 0 ? (int)online : 1);
     }
     int n = CPU_COUNT(&set);
-    return n > 0 ? n : 1;
+    return within_quota(n > 0 ? n : 1);
 }
 
 static void cpu_close(device *d) {

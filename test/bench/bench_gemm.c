@@ -125,12 +125,14 @@ static void once(contender *c, problem *p) {
     }
 }
 
-// One turn: an untimed call, then `calls` timed ones. A pause before it lets the peers' idle threads stop spinning (libgomp's do so for
+// One turn: untimed calls for 10 ms, then `calls` timed ones. A pause before it lets the peers' idle threads stop spinning (libgomp's do so for
 // some 5 ms after their last work, and would take a core from whoever is next).
 static double turn(contender *c, problem *p, int calls) {
     nanosleep(&(struct timespec){0, 20000000}, NULL);
-    once(c, p);
     double t = now();
+    do once(c, p);  // until its own threads are awake: a core that has slept is slow to come back
+    while (now() - t < 0.01);
+    t = now();
     for (int i = 0; i < calls; i++) once(c, p);
     return (now() - t) / calls;
 }

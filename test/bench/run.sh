@@ -25,6 +25,14 @@ step() { # name, INI lines
     printf '%-28s ' "$1"
     "$bin" bench "$dir/$1.ini" --steps "$3"
 }
+first_step() { # process start to the first finished step of the default run, milliseconds
+    printf '[run]\ndir=%s/runs\nsteps=200\n[log]\nevery=1\n[data]\ntrain=%s/t-train-*.bin\nval=%s/t-val-*.bin\n[pack]\noutput=%s/t\n' "$dir" "$dir" "$dir" "$dir" >"$dir/first.ini"
+    "$bin" pack config.ini "$dir/first.ini" >/dev/null
+    start=$(date +%s%N)
+    "$bin" config.ini "$dir/first.ini" | while read -r word rest; do
+        [ "$word" != step ] || { echo "$((($(date +%s%N) - start) / 1000000)) ms"; break; }
+    done
+}
 steps() {
     step gpt-baby-fp32 '[model]\nlayers=4\nheads=4\nembed=128\ncontext=64\n[batch]\nglobal=12\nmicro=12\n' 100
     step gpt-baby-bf16 '[model]\nlayers=4\nheads=4\nembed=128\ncontext=64\n[batch]\nglobal=12\nmicro=12\n[precision]\ncompute=bf16\n' 100
@@ -36,4 +44,5 @@ steps() {
 section "GEMM, one thread" "$build/bench_gemm" 1
 section "GEMM, two threads" "$build/bench_gemm" 2
 section "Operations" "$build/test/test_ops" --bench
+section "Process start to first finished step of the default run (limit 1000 ms)" first_step
 section "Whole training steps (FP32 unless named)" steps

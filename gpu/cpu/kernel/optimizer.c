@@ -3,7 +3,7 @@
 #include "gpu/cpu/kernel/kernel.h"
 #include "gpu/cpu/kernel/typed.h"
 
-// The loss scale stays within what a half can hold and what a gradient in half precision could still use.
+// The loss scale is multiplied in FP32. Beyond these bounds it has left what any half-precision gradient could still use.
 #define SCALE_MOST 0x1p24f
 #define SCALE_LEAST 0x1p-14f
 
