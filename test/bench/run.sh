@@ -3,8 +3,8 @@
 # operation against measured peaks, whole steps. Run it on a quiet machine: make bench >test/bench/results/NAME.md
 set -eu
 build=${1:-build}
-# OpenBLAS takes a processor newer than itself for an older one: it is told what this one has
-if grep -q avx512f /proc/cpuinfo; then export OPENBLAS_CORETYPE="${OPENBLAS_CORETYPE:-SkylakeX}"; fi
+# OpenBLAS takes a processor newer than itself for an older one: it is told what this one has, whatever the environment says
+if grep -q avx512f /proc/cpuinfo; then export OPENBLAS_CORETYPE=SkylakeX; fi
 bin=${2:-./lockstep}
 cpu=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)
 echo "# $cpu, $(nproc) cores, $(date -u +%Y-%m-%d)"
