@@ -105,7 +105,7 @@ typedef struct pack_report {
     int shards_out;
 } pack_report;
 
-// Tokenises (bytes) and writes shards, each atomically. Old shards of the same prefix are removed when the new ones are complete on disk, just before they get their names.
+// Tokenises (bytes) and writes shards, each atomically. A file that two patterns name is packed twice. Old shards of the same prefix are removed when the new ones are complete on disk, just before they get their names.
 err_t pack_run(const pack_options *o, pack_report *r);
 
 #endif
