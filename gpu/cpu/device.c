@@ -3,6 +3,9 @@
 #include "gpu/backend.h"
 #include "gpu/cpu/cpu.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
@@ -118,13 +121,21 @@ typedef struct width_row {
     bool usable;
 } width_row;
 
+#if defined(__x86_64__)
+// Conversions of halves (CPUID 1, ECX bit 29), a name that not every compiler's __builtin_cpu_supports knows.
+static bool has_f16c(void) {
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && (c >> 29 & 1);
+}
+#endif
+
 // Widest first. A width is usable where the processor and the operating system have it.
 static int widths(width_row row[3]) {
     int n = 0;
 #if defined(__x86_64__)
     bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
                   __builtin_cpu_supports("avx512vl");
-    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
     row[n++] = (width_row){WIDTH_AVX512, "avx512", &cpu_ops_avx512, avx512};
     row[n++] = (width_row){WIDTH_AVX2, "avx2", &cpu_ops_avx2, avx2};
 #endif
