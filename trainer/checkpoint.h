@@ -76,7 +76,7 @@ err_t ckpt_newest(const char *run_dir, char path[1024], bool *found);
 // Loads one checkpoint directory; the same checks, except that keys and data_hash are not compared when `foreign`.
 err_t ckpt_load(const char *ckpt_dir, ckpt_state *s, bool foreign);
 
-// Reads only the manifest: counters, keys, hashes. For `lockstep hash`, `eval` and `sample` (which take the model's shape from it).
+// Reads only the manifest: counters and keys, no tensor. (`eval` and `sample` take the model's shape from the INI, not from here.)
 err_t ckpt_peek(const char *ckpt_dir, ckpt_state *s);
 
 // hash: first 8 bytes of BLAKE2b-256 over names, shapes and chunk digests of the masters, as 16 hex digits. Chunks are CKPT_CHUNK
