@@ -26,6 +26,7 @@ err_t err_set_at(const char *file, int line, const char *func, err_t code, const
     memcpy(record.text, text, sizeof text);
     record.code = code;
     record.depth = 0;
+    record.shared = false;
     return err_pass(file, line, func, code);
 }
 
@@ -39,6 +40,11 @@ err_t err_prefix(const char *fmt, ...) {
     if (n >= ERR_TEXT) n = ERR_TEXT - 1;
     snprintf(text + n, sizeof text - (size_t)n, ": %s", record.text);
     memcpy(record.text, text, sizeof text);
+    return record.code;
+}
+
+err_t err_share(void) {
+    record.shared = true;
     return record.code;
 }
 

@@ -6,6 +6,8 @@
 #ifndef BASE_ERR_H
 #define BASE_ERR_H
 
+#include <stdbool.h>
+
 typedef enum err_t {
     ERR_OK = 0,
     ERR_USAGE = 64,        // the command line
@@ -23,6 +25,7 @@ enum { ERR_TEXT = 1024, ERR_TRAIL = 12 };
 typedef struct err_record {
     err_t code;
     char text[ERR_TEXT];
+    bool shared;  // every rank of the run has this failure: nobody needs to be told
     int depth;  // entries of trail in use
     struct { const char *file, *func; int line; } trail[ERR_TRAIL];
 } err_record;
@@ -38,6 +41,9 @@ err_t err_prefix(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 // Adds the caller's place to the trail. Returns code.
 err_t err_pass(const char *file, int line, const char *func, err_t code);
+
+// Marks this thread's record as shared, until the next failure. Returns its code.
+err_t err_share(void);
 
 // This thread's record; valid until the next failure on it. Copy the record to carry a failure to another thread.
 const err_record *err_last(void);
