@@ -3,8 +3,6 @@
 
 #include <stdlib.h>
 
-enum { ARENA_ALIGN = 256 };  // what cudaMalloc promises, and four cache lines
-
 void arena_open(arena *a, device *d, memory_kind kind) { *a = (arena){.dev = d, .kind = kind}; }
 
 err_t arena_tensor(arena *a, tensor *t, dtype type, int dims, int64_t s0, int64_t s1, int64_t s2, int64_t s3) {

@@ -10,7 +10,10 @@ typedef struct backend {
     err_t (*alloc)(device *d, memory_kind kind, size_t bytes, void **out);
     void (*free)(device *d, memory_kind kind, void *p, size_t bytes);
     err_t (*stream_open)(device *d, stream **out);
+    err_t (*stream_open_queue)(device *d, stream **out);
     void (*stream_close)(stream *s);
+    err_t (*stream_call)(stream *s, stream_function fn, const void *ctx, size_t bytes);
+    void *(*stream_native)(stream *s);
     err_t (*stream_wait)(stream *s);
     err_t (*event_open)(device *d, event **out);
     void (*event_close)(event *e);

@@ -26,6 +26,9 @@ const ops *device_ops(const device *d) { return d->ops; }
 err_t device_alloc(device *d, memory_kind kind, size_t bytes, void **out) { return d->backend->alloc(d, kind, bytes, out); }
 void device_free(device *d, memory_kind kind, void *p, size_t bytes) { if (p) d->backend->free(d, kind, p, bytes); }
 err_t stream_open(device *d, stream **out) { return d->backend->stream_open(d, out); }
+err_t stream_open_queue(device *d, stream **out) { return d->backend->stream_open_queue(d, out); }
+err_t stream_call(stream *s, stream_function fn, const void *ctx, size_t n) { return STREAM_DEVICE(s)->backend->stream_call(s, fn, ctx, n); }
+void *stream_native(stream *s) { return STREAM_DEVICE(s)->backend->stream_native(s); }
 void stream_close(stream *s) { if (s) STREAM_DEVICE(s)->backend->stream_close(s); }
 err_t stream_wait(stream *s) { return STREAM_DEVICE(s)->backend->stream_wait(s); }
 err_t event_open(device *d, event **out) { return d->backend->event_open(d, out); }

@@ -1,5 +1,5 @@
 // gpu/gpu.h: where it is computed. A device gives memory, streams, events, and one table of operations (gpu/ops.h). The CPU is a
-// device like any other: its streams run at once, its pinned memory is page-aligned memory.
+// device like any other: its compute streams work at once, its pinned memory is page-aligned memory.
 #ifndef GPU_GPU_H
 #define GPU_GPU_H
 
@@ -79,9 +79,23 @@ void device_free(device *d, memory_kind kind, void *p, size_t bytes);
 
 // --- streams and events ----------------------------------------------------------------------------------------------------
 
+// A compute stream: operations (gpu/ops.h) are queued on it. On a CPU they are done when the call returns.
 err_t stream_open(device *d, stream **out);
-void stream_close(stream *s);
+// A stream that goes on beside the compute stream on any device: on a CPU it has a thread of its own. Only stream_call, copies, zeroes and
+// events are queued on it.
+err_t stream_open_queue(device *d, stream **out);
+void stream_close(stream *s);  // after what was queued is done
 err_t stream_wait(stream *s);  // the host waits until all that was queued is done; returns the first failure of it
+
+// Runs fn(copy of ctx, inner) in the order of the stream, where operations may be queued on `inner`: on a CPU's queue stream later, in its
+// thread, with a compute stream of one thread; else at once, with s itself. After a failure nothing more is run; stream_wait and the waits
+// for events behind it return the failure. Returns what is known at once.
+enum { STREAM_CALL = 96 };  // most bytes of ctx
+typedef err_t (*stream_function)(void *ctx, stream *inner);
+err_t stream_call(stream *s, stream_function fn, const void *ctx, size_t bytes);
+
+// The stream that other libraries know: a cudaStream_t; NULL on a CPU.
+void *stream_native(stream *s);
 
 err_t event_open(device *d, event **out);
 void event_close(event *e);
@@ -94,6 +108,8 @@ err_t stream_copy(stream *s, void *dst, const void *src, size_t bytes);
 err_t stream_zero(stream *s, void *dst, size_t bytes);
 
 // --- arenas ----------------------------------------------------------------------------------------------------------------
+
+enum { ARENA_ALIGN = 256 };  // bytes: where a tensor begins; what cudaMalloc promises, and four cache lines
 
 // Memory that is planned before it exists: every tensor is declared, then one allocation gives all of them their data.
 // After arena_commit nothing of it is allocated again, and `bytes` is what `lockstep plan` prints.

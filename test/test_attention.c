@@ -102,7 +102,7 @@ static void drop_problem(problem *x) {
 }
 
 static void run(problem *x, const width *w, pool *threads) {
-    stream s = {NULL, threads};
+    stream s = {.workers = threads};
     poison(&x->y), poison(&x->lse), poison(&x->dqkv), poison(&x->delta);
     assert_int_equal(w->forward(&x->y, &x->lse, &x->qkv, x->s.H, x->drop, &s), ERR_OK);
     check_guards(&x->y), check_guards(&x->lse);

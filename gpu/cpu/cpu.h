@@ -6,10 +6,28 @@
 #include "gpu/gpu.h"
 #include "gpu/ops.h"
 
+typedef struct queue queue;
+
 struct stream {
     device *dev;
-    pool *workers;
+    pool *workers;  // NULL on a queue stream: operations are queued inside stream_call only
+    queue *queue;   // NULL on a compute stream: work is done when the call returns
 };
+
+// gpu/cpu/stream.c
+err_t cpu_stream_open(device *d, pool *workers, stream **out);
+err_t cpu_stream_open_queue(device *d, stream **out);
+void cpu_stream_close(stream *s);
+err_t cpu_stream_wait(stream *s);
+err_t cpu_stream_call(stream *s, stream_function fn, const void *ctx, size_t bytes);
+void *cpu_stream_native(stream *s);
+err_t cpu_event_open(device *d, event **out);
+void cpu_event_close(event *e);
+err_t cpu_event_record(event *e, stream *s);
+err_t cpu_event_wait(event *e);
+err_t cpu_stream_wait_event(stream *s, event *e);
+err_t cpu_copy(stream *s, void *dst, const void *src, size_t bytes);
+err_t cpu_zero(stream *s, void *dst, size_t bytes);
 
 // One table for each vector width, made by compiling gpu/cpu/kernel/ once for each: the same source, the same bits.
 extern const ops cpu_ops_portable;

@@ -1,5 +1,4 @@
-// gpu/cpu/device.c: the CPU as a device. A stream is a name for the pool of threads: work is done when the call returns, so events
-// have nothing to remember.
+// gpu/cpu/device.c: the CPU as a device: its memory, and which body of kernels this processor can run.
 #include "gpu/backend.h"
 #include "gpu/cpu/cpu.h"
 
@@ -18,8 +17,6 @@ typedef struct cpu_device {
     device head;
     pool *workers;
 } cpu_device;
-
-struct event { struct event_head head; };
 
 // Whole cores of a container's quota (cgroup v2), or `cores` where there is none: more threads than that would be stopped in turns.
 static int within_quota(int cores) {
@@ -65,51 +62,12 @@ static void cpu_free(device *d, memory_kind kind, void *p, size_t bytes) {
     munmap(p, bytes);
 }
 
-static err_t cpu_stream_open(device *d, stream **out) {
-    stream *s = malloc(sizeof *s);
-    if (!s) return err_set(ERR_INTERNAL, "no memory for a stream");
-    *s = (stream){.dev = d, .workers = ((cpu_device *)d)->workers};
-    *out = s;
-    return ERR_OK;
-}
-
-static err_t cpu_event_open(device *d, event **out) {
-    event *e = malloc(sizeof *e);
-    if (!e) return err_set(ERR_INTERNAL, "no memory for an event");
-    e->head.dev = d;
-    *out = e;
-    return ERR_OK;
-}
-
-static void cpu_stream_close(stream *s) { free(s); }
-static err_t cpu_stream_wait(stream *s) { (void)s; return ERR_OK; }
-static void cpu_event_close(event *e) { free(e); }
-static err_t cpu_event_record(event *e, stream *s) { (void)e, (void)s; return ERR_OK; }
-static err_t cpu_event_wait(event *e) { (void)e; return ERR_OK; }
-static err_t cpu_stream_wait_event(stream *s, event *e) { (void)s, (void)e; return ERR_OK; }
-
-enum { SLICE = 1 << 20 };  // bytes of a copy or fill that one thread takes at a time
-
-typedef struct move_job { char *dst; const char *src; size_t bytes; } move_job;
-
-static void move_slice(void *ctx, int64_t item, int thread) {
-    (void)thread;
-    const move_job *j = ctx;
-    size_t at = (size_t)item * SLICE, n = j->bytes - at < SLICE ? j->bytes - at : SLICE;
-    if (j->src) memcpy(j->dst + at, j->src + at, n);
-    else memset(j->dst + at, 0, n);
-}
-
-static err_t cpu_copy(stream *s, void *dst, const void *src, size_t bytes) {
-    pool_run(s->workers, (int64_t)((bytes + SLICE - 1) / SLICE), move_slice, &(move_job){dst, src, bytes});
-    return ERR_OK;
-}
-
-static err_t cpu_zero(stream *s, void *dst, size_t bytes) { return cpu_copy(s, dst, NULL, bytes); }
+static err_t open_stream(device *d, stream **out) { return cpu_stream_open(d, ((cpu_device *)d)->workers, out); }
 
 static const backend cpu_backend = {
     .close = cpu_close, .alloc = cpu_alloc, .free = cpu_free,
-    .stream_open = cpu_stream_open, .stream_close = cpu_stream_close, .stream_wait = cpu_stream_wait,
+    .stream_open = open_stream, .stream_open_queue = cpu_stream_open_queue, .stream_close = cpu_stream_close, .stream_wait = cpu_stream_wait,
+    .stream_call = cpu_stream_call, .stream_native = cpu_stream_native,
     .event_open = cpu_event_open, .event_close = cpu_event_close, .event_record = cpu_event_record,
     .event_wait = cpu_event_wait, .stream_wait_event = cpu_stream_wait_event, .copy = cpu_copy, .zero = cpu_zero,
 };

@@ -11,12 +11,13 @@
 // virtual machine's halts): with 40 us a small GPT's step took 18.6 ms on two threads of one, with 400 us 12.7 ms.
 #include "gpu/cpu/pool.h"
 
+#include "base/thread.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -238,22 +239,11 @@ void pool_close(pool *p) {
     free(p);
 }
 
-// Starts worker i with every signal blocked but those that a thread brings on itself: signals are the main thread's.
 static err_t start_worker(pool *p, int i) {
-    sigset_t all, old;
-    sigfillset(&all);
-    const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP};
-    for (size_t k = 0; k < sizeof own / sizeof *own; k++) sigdelset(&all, own[k]);
-    p->workers[i] = (worker){.owner = p, .index = i + 1};
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int e = pthread_create(&p->workers[i].thread, NULL, worker_main, &p->workers[i]);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (e) return err_set(ERR_INTERNAL, "thread %d of %d could not be started: %s; set fewer in [device] threads, or raise "
-                          "the limit (ulimit -u, TasksMax)", i + 1, p->threads, strerror(e));
     char name[16];
     snprintf(name, sizeof name, "lockstep/%d", i + 1);
-    pthread_setname_np(p->workers[i].thread, name);  // for top and gdb
-    return ERR_OK;
+    p->workers[i] = (worker){.owner = p, .index = i + 1};
+    return thread_start(&p->workers[i].thread, name, worker_main, &p->workers[i]);
 }
 
 err_t pool_open(pool **out, int threads) {

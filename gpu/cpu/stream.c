@@ -1,0 +1,204 @@
+// gpu/cpu/stream.c: streams and events of the CPU.
+//
+// A compute stream is a name for the pool of threads: work is done when the call returns, and its events have nothing to remember. A queue
+// stream has a thread that takes calls from a ring, in order; an event on it remembers how many calls had been put in.
+#include "base/thread.h"
+#include "gpu/backend.h"
+#include "gpu/cpu/cpu.h"
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CALLS = 256 };  // a full ring makes the caller wait
+
+typedef struct call {
+    stream_function fn;
+    _Alignas(16) unsigned char ctx[STREAM_CALL];
+} call;
+
+struct queue {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t more, less;  // calls were put in; calls are done
+    call ring[CALLS];
+    uint64_t put, done;
+    bool closing;
+    err_record failure;         // of the first call that failed: the rest is skipped
+    stream inner;
+};
+
+struct event {
+    device *dev;
+    queue *queue;    // NULL: never recorded, or on a compute stream
+    uint64_t after;  // calls of the queue
+};
+
+// --- the thread of a queue -----------------------------------------------------------------------------------------------------------
+
+static void *run(void *arg) {
+    queue *q = arg;
+    pthread_mutex_lock(&q->lock);
+    for (;;) {
+        while (q->put == q->done && !q->closing) pthread_cond_wait(&q->more, &q->lock);
+        if (q->put == q->done) break;
+        call *c = &q->ring[q->done % CALLS];
+        bool skip = q->failure.code != ERR_OK;
+        pthread_mutex_unlock(&q->lock);
+        err_t rc = skip ? ERR_OK : c->fn(c->ctx, &q->inner);
+        pthread_mutex_lock(&q->lock);
+        if (rc != ERR_OK) q->failure = *err_last();
+        q->done++;
+        pthread_cond_broadcast(&q->less);
+    }
+    pthread_mutex_unlock(&q->lock);
+    return NULL;
+}
+
+static err_t put(queue *q, stream_function fn, const void *ctx, size_t bytes) {
+    assert(bytes <= STREAM_CALL);
+    pthread_mutex_lock(&q->lock);
+    while (q->put - q->done == CALLS) pthread_cond_wait(&q->less, &q->lock);
+    call *c = &q->ring[q->put++ % CALLS];
+    c->fn = fn;
+    memcpy(c->ctx, ctx, bytes);
+    err_record failed = q->failure;
+    pthread_cond_signal(&q->more);
+    pthread_mutex_unlock(&q->lock);
+    return failed.code == ERR_OK ? ERR_OK : err_restore(&failed);
+}
+
+static err_t wait_until(queue *q, uint64_t after) {
+    pthread_mutex_lock(&q->lock);
+    while (q->done < after) pthread_cond_wait(&q->less, &q->lock);
+    err_record failed = q->failure;
+    pthread_mutex_unlock(&q->lock);
+    return failed.code == ERR_OK ? ERR_OK : err_restore(&failed);
+}
+
+// --- streams -------------------------------------------------------------------------------------------------------------------------
+
+err_t cpu_stream_open(device *d, pool *workers, stream **out) {
+    stream *s = malloc(sizeof *s);
+    if (!s) return err_set(ERR_INTERNAL, "no memory for a stream");
+    *s = (stream){.dev = d, .workers = workers};
+    *out = s;
+    return ERR_OK;
+}
+
+static void free_queue(queue *q) {
+    if (q->inner.workers) pool_close(q->inner.workers);
+    pthread_cond_destroy(&q->less);
+    pthread_cond_destroy(&q->more);
+    pthread_mutex_destroy(&q->lock);
+    free(q);
+}
+
+err_t cpu_stream_open_queue(device *d, stream **out) {
+    stream *s = malloc(sizeof *s);
+    queue *q = aligned_alloc(64, (sizeof *q + 63) / 64 * 64);
+    if (!s || !q) {
+        free(s), free(q);
+        return err_set(ERR_INTERNAL, "no memory for a stream");
+    }
+    memset(q, 0, sizeof *q);
+    pthread_mutex_init(&q->lock, NULL);
+    pthread_cond_init(&q->more, NULL);
+    pthread_cond_init(&q->less, NULL);
+    q->inner.dev = d;
+    err_t rc = pool_open(&q->inner.workers, 1);
+    if (rc == ERR_OK) rc = thread_start(&q->thread, "lockstep/queue", run, q);
+    if (rc != ERR_OK) {
+        free_queue(q), free(s);
+        return err_pass(__FILE__, __LINE__, __func__, rc);
+    }
+    *s = (stream){.dev = d, .queue = q};
+    *out = s;
+    return ERR_OK;
+}
+
+void cpu_stream_close(stream *s) {
+    queue *q = s->queue;
+    if (q) {
+        pthread_mutex_lock(&q->lock);
+        q->closing = true;
+        pthread_cond_signal(&q->more);
+        pthread_mutex_unlock(&q->lock);
+        pthread_join(q->thread, NULL);
+        free_queue(q);
+    }
+    free(s);
+}
+
+err_t cpu_stream_wait(stream *s) { return s->queue ? wait_until(s->queue, s->queue->put) : ERR_OK; }  // only the caller's side puts
+
+err_t cpu_stream_call(stream *s, stream_function fn, const void *ctx, size_t bytes) {
+    if (s->queue) return put(s->queue, fn, ctx, bytes);
+    _Alignas(16) unsigned char copy[STREAM_CALL];
+    assert(bytes <= sizeof copy);
+    memcpy(copy, ctx, bytes);
+    return fn(copy, s);
+}
+
+void *cpu_stream_native(stream *s) { (void)s; return NULL; }
+
+// --- events --------------------------------------------------------------------------------------------------------------------------
+
+err_t cpu_event_open(device *d, event **out) {
+    event *e = malloc(sizeof *e);
+    if (!e) return err_set(ERR_INTERNAL, "no memory for an event");
+    *e = (event){.dev = d};
+    *out = e;
+    return ERR_OK;
+}
+
+void cpu_event_close(event *e) { free(e); }
+
+err_t cpu_event_record(event *e, stream *s) {
+    e->queue = s->queue;
+    e->after = s->queue ? s->queue->put : 0;
+    return ERR_OK;
+}
+
+err_t cpu_event_wait(event *e) { return e->queue ? wait_until(e->queue, e->after) : ERR_OK; }
+
+typedef struct wait_call { queue *queue; uint64_t after; } wait_call;
+
+static err_t wait_in_queue(void *ctx, stream *inner) {
+    (void)inner;
+    const wait_call *w = ctx;
+    return wait_until(w->queue, w->after);
+}
+
+err_t cpu_stream_wait_event(stream *s, event *e) {
+    if (!e->queue || e->queue == s->queue) return ERR_OK;
+    if (!s->queue) return wait_until(e->queue, e->after);
+    return put(s->queue, wait_in_queue, &(wait_call){e->queue, e->after}, sizeof(wait_call));
+}
+
+// --- copies --------------------------------------------------------------------------------------------------------------------------
+
+enum { SLICE = 1 << 20 };  // bytes of a copy or fill that one thread takes at a time
+
+typedef struct move_job { char *dst; const char *src; size_t bytes; } move_job;
+
+static void move_slice(void *ctx, int64_t item, int thread) {
+    (void)thread;
+    const move_job *j = ctx;
+    size_t at = (size_t)item * SLICE, n = j->bytes - at < SLICE ? j->bytes - at : SLICE;
+    if (j->src) memcpy(j->dst + at, j->src + at, n);
+    else memset(j->dst + at, 0, n);
+}
+
+static err_t move(void *ctx, stream *inner) {
+    const move_job *j = ctx;
+    pool_run(inner->workers, (int64_t)((j->bytes + SLICE - 1) / SLICE), move_slice, ctx);
+    return ERR_OK;
+}
+
+err_t cpu_copy(stream *s, void *dst, const void *src, size_t bytes) {
+    return cpu_stream_call(s, move, &(move_job){dst, src, bytes}, sizeof(move_job));
+}
+
+err_t cpu_zero(stream *s, void *dst, size_t bytes) { return cpu_copy(s, dst, NULL, bytes); }
