@@ -1,27 +1,101 @@
-// comm/comm.h: what one rank may ask of the others. One table of collectives, ordered on a stream; a transport fills it. With one rank the
-// transport is comm/self.c, which touches no library and moves no byte.
+// comm/comm.h: what one rank may ask of the others. One table of collectives; a transport fills it.
+//
+//   self   one rank: touches no library and moves no byte
+//   tcp    CPUs and tests: ranks of one host exchange through shared memory, hosts through authenticated TCP connections
+//   nccl   GPUs, opened at run time
+//
+// Order      All ranks of a communicator call the same collectives in the same order, from one thread at a time. `s` says after which work
+//            the call comes: a transport that works on the host does it at once, in the calling thread, and therefore is called on a compute
+//            stream, or within stream_call() on a queue stream, which is how communication overlaps with compute.
+// Memory     of the device. Nothing is allocated by a collective.
+// Failure    A rank that is gone, a frame that does not verify, a wait beyond the timeout: ERR_UNAVAILABLE, on all ranks, with rank, node and
+//            phase. From then on every call fails with the same record, until close.
+// Bits       exchange, all_gather, broadcast and all_to_all move bytes. all_reduce and reduce_scatter add in the transport's own order: what
+//            must not depend on the number of ranks goes through comm/reduce.h instead.
 #ifndef COMM_COMM_H
 #define COMM_COMM_H
 
 #include "comm/ordered.h"
 #include "gpu/gpu.h"
 
+enum { COMM_HOST = 64 };
+
 typedef struct comm comm;
+
+typedef enum { REDUCE_SUM, REDUCE_MAX } reduce_op;
+
+// One message of an exchange. Messages between two ranks are matched in the order in which both list them, and must agree in size.
+typedef struct comm_part { int peer; void *data; size_t bytes; } comm_part;
+
+// Where a rank is, for error messages, the log, and hierarchical algorithms. Ranks of one node are neighbours in rank order.
+typedef struct comm_place { int node, local; char host[COMM_HOST]; } comm_place;
+
+// What was moved so far. Payload only: what a plan can predict. wire adds headers, checksums and handshakes of TCP connections.
+typedef struct comm_traffic {
+    int64_t sent, received;   // bytes of payload, to and from other ranks
+    int64_t sent_far;         // of these, to ranks of other nodes
+    int64_t wire;             // bytes written to sockets
+    int64_t calls;
+} comm_traffic;
 
 typedef struct comm_table {
     const char *name;
-    // The lanes' sum over all ranks: c holds this rank's leftover subtrees over buffers of one shape. On return *sum is the buffer (of this
-    // rank's) that has the whole tree's sum. ERR_INTERNAL when the ranks' subtrees do not make up all lanes.
-    err_t (*sum_lanes)(comm *c, const lane_counter *mine, tensor *buffers, int64_t lanes, int *sum, stream *s);
-    // *value = the largest of the ranks' values; the host waits. How ranks agree on a step to stop at.
-    err_t (*agree_max)(comm *c, int64_t *value);
+    // All messages at once: deadlock-free whatever the order of the lists. Zero-byte messages are allowed. peer == own rank is not.
+    err_t (*exchange)(comm *c, const comm_part *send, int sends, const comm_part *recv, int recvs, stream *s);
+    // data[count] (=) sum or largest over ranks. FP32, FP64, INT32; all ranks get the same bits.
+    err_t (*all_reduce)(comm *c, void *data, size_t count, dtype type, reduce_op op, stream *s);
+    // data[cut[world]] elements; afterwards data[cut[r] .. cut[r+1]) holds the sum over ranks on rank r. The rest of data is scratch. FP32.
+    err_t (*reduce_scatter)(comm *c, void *data, const size_t *cut, dtype type, stream *s);
+    // data[cut[world]] bytes; rank r's are data[cut[r] .. cut[r+1]); afterwards everybody has all of them.
+    err_t (*all_gather)(comm *c, void *data, const size_t *cut, stream *s);
+    err_t (*broadcast)(comm *c, void *data, size_t bytes, int root, stream *s);
+    // out (world, each) (=): row r is what rank r has in row `rank` of its `in` (world, each). Bytes. out != in.
+    err_t (*all_to_all)(comm *c, void *out, const void *in, size_t each, stream *s);
+    err_t (*barrier)(comm *c, stream *s);
+    // Those of the same color (>= 0) form a new communicator, ranked by (key, rank). Collective. Not to be used at the same time as *c from
+    // another thread. color < 0: takes part in the call only, *out = NULL. Closed before *c.
+    err_t (*split)(comm *c, int color, int key, comm **out);
+    // This rank is at work: as long as some rank says so, those that wait for it are patient. Any thread; costs one atomic addition.
+    void (*alive)(comm *c);
+    // ERR_OK, or why this communicator is of no more use. Any thread, never waits.
+    err_t (*query)(comm *c);
+    // This rank gives up: tells the others why and makes all pending and later calls, here and there, fail. Any thread.
+    void (*abort)(comm *c, const char *why);
     void (*close)(comm *c);
+    // Of the trainer as it still is, for one rank only; they go when it calls comm/reduce.h.
+    err_t (*sum_lanes)(comm *c, const lane_counter *mine, tensor *buffers, int64_t lanes, int *sum, stream *s);
+    err_t (*agree_max)(comm *c, int64_t *value);
 } comm_table;
 
+// Every transport's communicator begins with this.
 struct comm {
     const comm_table *table;
     int rank, world;
+    const comm_place *place;   // one for each rank
+    comm *host;                // moves host memory: itself, or the companion of a transport that moves device memory only
+    bool patient;              // wait as long as all ranks show signs of life: what they do now is as slow as their disks
+    comm_traffic traffic;
+    // What this rank is doing, for whoever has to report a failure: "reduce bucket 3 of step 17". what is a constant text.
+    struct { const char *what; int64_t step, number; } phase;
 };
+
+// --- calls ---------------------------------------------------------------------------------------------------------------------
+
+static inline int comm_nodes(const comm *c) { return c->place[c->world - 1].node + 1; }
+
+// Sends and receives single messages: an exchange of one. Both sides must be in the call.
+err_t comm_send(comm *c, int to, const void *data, size_t bytes, stream *s);
+err_t comm_recv(comm *c, int from, void *data, size_t bytes, stream *s);
+
+// *value = the largest of the ranks' values; the host waits. How ranks agree on a step to stop at, and on whether all succeeded.
+err_t comm_agree_max(comm *c, int64_t *value, stream *s);
+
+// Collective. Every rank passes its own outcome of something that all ranks did. ERR_OK when all succeeded; otherwise, on every rank, the
+// code and text of the lowest rank that failed, with "rank R (host): " in front where it was another one; the record is shared. Nothing is aborted.
+err_t comm_agree_ok(comm *c, err_t mine, stream *s);
+
+// "rank 5 (10.0.0.2)" into dst. Returns dst.
+const char *comm_rank_text(const comm *c, int rank, char dst[COMM_HOST + 32]);
 
 // One rank.
 err_t comm_self_open(comm **out);
