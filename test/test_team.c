@@ -1,0 +1,477 @@
+// test/test_team.c: ranks meet, differences are refused with both values, and nobody disappears unnoticed.
+#include "test/support/team.h"
+
+// --- meeting -------------------------------------------------------------------------------------------------------------------
+
+static void neighbours_meet(void **state) {
+    (void)state;
+    static const int worlds[] = {1, 2, 5, 64};
+    for (int i = 0; i < 4; i++) {
+        scene *s = scene_open(1, &worlds[i]);
+        s->body = wait_for_all;
+        double start = now_s();
+        run_all(s);
+        all_well(s);
+        assert_true(now_s() - start < 10);
+        scene_close(s);
+    }
+}
+
+// Every pair exchanges two bytes, a thousand times over.
+static void use_links(scene *s, team *t, result *r) {
+    const launch *at = team_at(t);
+    const team_link *l = team_links(t);
+    uint8_t out[1000], in[1000];
+    wait_for_all(s, t, r);
+    for (int p = 0; p < at->world; p++) {
+        r->link[p] = l[p];
+        memset(out, at->rank * 16 + p, sizeof out);
+        if (l[p].fd >= 0 && !(fcntl(l[p].fd, F_GETFL) & O_NONBLOCK)) r->links = -1000;
+        if (l[p].fd >= 0 && send(l[p].fd, out, sizeof out, MSG_NOSIGNAL) != sizeof out) r->links = -1000;
+    }
+    for (int p = 0; p < at->world; p++) {
+        if (l[p].fd < 0) continue;
+        size_t got = 0;
+        while (got < sizeof in && poll(&(struct pollfd){.fd = l[p].fd, .events = POLLIN}, 1, 5000) == 1) {
+            ssize_t n = recv(l[p].fd, in + got, sizeof in - got, 0);
+            if (n <= 0) break;
+            got += (size_t)n;
+        }
+        memset(out, p * 16 + at->rank, sizeof out);
+        r->links += got == sizeof in && memcmp(in, out, sizeof in) == 0;
+    }
+    if (team_wire(t) <= 0) r->links = -1000;
+}
+
+static void check_links(const scene *s) {
+    int node[RANKS], world = 0;
+    static const uint8_t zero[TEAM_KEY];
+    for (int n = 0; n < s->nodes; n++)
+        for (int i = 0; i < s->ranks[n]; i++) node[world++] = n;
+    for (int a = 0; a < world; a++) {
+        int expected = 0;
+        for (int b = 0; b < world; b++) {
+            const team_link *ab = &s->b->rank[a].link[b], *ba = &s->b->rank[b].link[a];
+            assert_int_equal(ab->fd >= 0, node[a] != node[b]);
+            if (node[a] == node[b]) continue;
+            expected++;
+            assert_memory_equal(ab->send_key, ba->recv_key, TEAM_KEY);
+            assert_memory_not_equal(ab->send_key, ab->recv_key, TEAM_KEY);
+            assert_memory_not_equal(ab->send_key, zero, TEAM_KEY);
+            for (int c = 0; c < b; c++) assert_memory_not_equal(ab->send_key, s->b->rank[a].link[c].send_key, TEAM_KEY);
+        }
+        assert_int_equal(s->b->rank[a].links, expected);
+    }
+}
+
+static void nodes_meet_and_link(void **state) {
+    (void)state;
+    static const int layouts[][4] = {{1, 1}, {2, 2}, {1, 1, 1, 1}, {3, 1, 2, 2}};
+    static const int nodes[] = {2, 2, 4, 4};
+    for (int i = 0; i < 4; i++) {
+        scene *s = scene_open(nodes[i], layouts[i]);
+        s->o.links = true;
+        s->body = use_links;
+        run_all(s);
+        all_well(s);
+        check_links(s);
+        scene_close(s);
+    }
+}
+
+static void late(scene *s, launch *l, team_options *o) {
+    (void)s, (void)o;
+    nap(l->rank == 0 ? 0.5 : 0);
+}
+
+// Who is there before rank 0 keeps trying.
+static void rank_0_comes_last(void **state) {
+    (void)state;
+    scene *s = scene_open(2, (int[]){2, 2});
+    s->o.links = true;
+    s->tweak = late;
+    s->body = use_links;
+    run_all(s);
+    all_well(s);
+    check_links(s);
+    assert_true(s->b->rank[3].join_s > 0.4 && s->b->rank[3].join_s < 3);
+    scene_close(s);
+}
+
+static void over_ipv6(scene *s, launch *l, team_options *o) {
+    (void)s, (void)o;
+    for (int r = 0; l->place[r].node == 0; r++) strcpy(l->place[r].host, "::1");
+}
+
+static void meet_over_ipv6(void **state) {
+    (void)state;
+    struct sockaddr_in6 a = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool have = fd >= 0 && bind(fd, (struct sockaddr *)&a, sizeof a) == 0;
+    if (fd >= 0) close(fd);
+    if (!have) skip();
+    scene *s = scene_open(2, (int[]){2, 2});
+    s->o.links = true;
+    s->tweak = over_ipv6;
+    s->body = use_links;
+    run_all(s);
+    all_well(s);
+    check_links(s);
+    scene_close(s);
+}
+
+// --- refused -------------------------------------------------------------------------------------------------------------------
+
+static void no_secret(void **state) {
+    (void)state;
+    launch l;
+    team *t;
+    int port = free_port();
+    assert_int_equal(launch_open(&l, 2, (int[]){1, 1}, hosts, 0), ERR_OK);
+    launch_become(&l, 0);
+    assert_int_equal(team_join(&t, &(team_options){.at = &l, .port = port, .timeout_s = 5, .heartbeat_s = 1}), ERR_AUTH);
+    assert_null(t);
+    assert_text(err_last()->text, "secret_file");
+    launch_close(&l);
+}
+
+static void port_taken(void **state) {
+    (void)state;
+    launch l;
+    team *t;
+    int port = free_port(), fd = listen_at(0, port);
+    char where[64];
+    snprintf(where, sizeof where, "127.0.0.1:%d", port);
+    assert_int_equal(launch_open(&l, 2, (int[]){2, 1}, hosts, 0), ERR_OK);
+    launch_become(&l, 0);
+    assert_int_equal(team_join(&t, &(team_options){.at = &l, .port = port, .has_secret = true, .timeout_s = 5, .heartbeat_s = 1}),
+                     ERR_UNAVAILABLE);
+    assert_text(err_last()->text, where);
+    assert_text(err_last()->text, strerror(EADDRINUSE));
+    assert_text(err_last()->text, "[cluster] port");
+    close(fd);
+    launch_close(&l);
+    const char *foreign[2] = {"192.0.2.1", "192.0.2.2"};  // of a network for documentation (RFC 5737): not this machine's
+    assert_int_equal(launch_open(&l, 2, (int[]){1, 1}, foreign, 0), ERR_OK);
+    launch_become(&l, 0);
+    assert_int_equal(team_join(&t, &(team_options){.at = &l, .port = port, .has_secret = true, .timeout_s = 5, .heartbeat_s = 1}),
+                     ERR_UNAVAILABLE);
+    assert_text(err_last()->text, "192.0.2.1");
+    launch_close(&l);
+}
+
+// The port of one rank's data connections is taken: it says so, and the others say who is missing.
+static void data_port_taken(void **state) {
+    (void)state;
+    char where[64];
+    scene *s = scene_open(3, (int[]){1, 2, 1});
+    s->o.links = true;
+    s->o.timeout_s = 1;
+    int fd = listen_at(1, s->port + 2);
+    snprintf(where, sizeof where, "127.0.0.2:%d", s->port + 2);
+    run_all(s);
+    assert_int_equal(s->b->rank[2].joined, ERR_UNAVAILABLE);
+    assert_text(s->b->rank[2].text, where);
+    for (int r = 0; r < 4; r++) {
+        if (r == 2) continue;
+        assert_int_equal(s->b->rank[r].joined, ERR_UNAVAILABLE);
+        assert_text(s->b->rank[r].text, "1 of 4 ranks did not come within 1 s: rank 2 (127.0.0.2)");
+    }
+    close(fd);
+    scene_close(s);
+}
+
+typedef enum other {
+    OTHER_BUILD, OTHER_CONFIG, OTHER_DATA, OTHER_JOB, OTHER_WORLD, OTHER_EPOCH, OTHER_NODE, TWICE, RANK_OF_NODE_0, OUT_OF_RANGE,
+    OTHERS
+} other;
+
+// What differs on the last rank.
+static void differ(scene *s, launch *l, team_options *o) {
+    if (l->rank != world_of(s) - 1) return;
+    switch (s->number) {
+    case OTHER_BUILD: strcpy(o->build, "3c4d"); break;
+    case OTHER_CONFIG: strcpy(o->config_hash, "beef"); break;
+    case OTHER_DATA: strcpy(o->data_hash, "feed\n"); break;
+    case OTHER_JOB: strcpy(o->job, "huge"); break;
+    case OTHER_WORLD: l->world = 3; break;
+    case OTHER_EPOCH: o->epoch = 2; break;
+    case OTHER_NODE: l->node = 1; break;
+    case TWICE: l->rank = 2; break;
+    case RANK_OF_NODE_0: l->rank = 1, l->node = 0; break;
+    case OUT_OF_RANGE: l->rank = 9; break;
+    }
+    nap(0.3);  // the others are there
+    if (s->number == RANK_OF_NODE_0) l->node = 1, l->place[1].node = 1;
+}
+
+static void who_differs_is_refused(void **state) {
+    (void)state;
+    static const char *const both[OTHERS][3] = {{"build 3c4d", "1a2b", "same binary"},
+                                                {"configuration beef", "c0ffee", "INI"},
+                                                {"dataset feed?", "d00d", "same data"},
+                                                {"job huge", "tiny", "port"},
+                                                {"world size 3", "has 4", "nodes"},
+                                                {"epoch 2", "has 1", "restart"},
+                                                {"node number 1", "has 2", "LOCKSTEP_NODE"},
+                                                {"rank 2 (127.0.0.2) has node number 2", "has 1", "machine"},
+                                                {"rank 1 (127.0.0.1)", "has node number 1, rank 0 (127.0.0.1) has 0", "machine"},
+                                                {"rank 9 (at 127.0.0.1", "counts 4 ranks, 0 to 3", "nodes"}};
+    for (int i = 0; i < OTHERS; i++) {
+        scene *s = scene_open(3, (int[]){2, 1, 1});
+        s->tweak = differ;
+        s->number = i;
+        run_all(s);
+        for (int r = 0; r < 4; r++) {
+            const result *x = &s->b->rank[r];
+            if (x->joined != ERR_CONFIG) print_message("case %d, rank %d: %s\n", i, r, x->text);
+            assert_int_equal(x->joined, ERR_CONFIG);
+            for (int k = 0; k < 3; k++) assert_text(x->text, both[i][k]);
+            assert_string_equal(x->text, s->b->rank[0].text);
+        }
+        scene_close(s);
+    }
+}
+
+static void a_rank_comes_twice(void **state) {
+    (void)state;
+    scene *s = scene_open(3, (int[]){1, 1, 1});
+    s->o.timeout_s = 5;
+    start_node(s, 0, -1);
+    start_node(s, 1, -1);
+    start_node(s, 1, RANKS);
+    assert_int_equal(reap(s), 0);
+    assert_int_equal(s->b->rank[0].joined, ERR_CONFIG);
+    assert_int_equal(s->b->rank[1].joined, ERR_CONFIG);
+    assert_int_equal(s->b->rank[RANKS].joined, ERR_CONFIG);
+    assert_text(s->b->rank[0].text, "rank 1 (127.0.0.2) has come twice");
+    scene_close(s);
+}
+
+static void the_missing_are_named(void **state) {
+    (void)state;
+    scene *s = scene_open(4, (int[]){2, 1, 3, 1});
+    s->o.timeout_s = 0.7;
+    start_node(s, 0, -1);
+    start_node(s, 1, -1);
+    assert_int_equal(reap(s), 0);
+    for (int r = 0; r < 3; r++) {
+        assert_int_equal(s->b->rank[r].joined, ERR_UNAVAILABLE);
+        assert_string_equal(s->b->rank[r].text,
+                            "4 of 7 ranks did not come within 0.7 s: rank 3, 4, 5 (127.0.0.3), rank 6 (127.0.0.4)");
+        assert_true(s->b->rank[r].join_s < 3);
+    }
+    scene_close(s);
+    s = scene_open(2, (int[]){1, 1});
+    s->o.timeout_s = 0.5;
+    start_node(s, 1, -1);
+    assert_int_equal(reap(s), 0);
+    assert_int_equal(s->b->rank[1].joined, ERR_UNAVAILABLE);
+    assert_text(s->b->rank[1].text, "rank 0 (127.0.0.1)");
+    assert_text(s->b->rank[1].text, strerror(ECONNREFUSED));
+    scene_close(s);
+}
+
+// --- loss ----------------------------------------------------------------------------------------------------------------------
+
+// Works until the team fails, and notes how long after the moment that was.
+static void work(scene *s, team *t, result *r) {
+    team_progress(t, "reduce bucket", 17, team_at(t)->rank);
+    wait_for_all(s, t, r);
+    if (s->number == 1 && team_at(t)->rank == 2) {  // this one gives up
+        nap(0.2);
+        atomic_store(&s->b->moment, now_s());
+        if (team_fail(t, "the disk is on fire") != ERR_UNAVAILABLE) return;
+    }
+    struct pollfd p = {.fd = team_fd(t), .events = POLLIN};
+    int woken = poll(&p, 1, 15000);
+    r->noticed_s = woken == 1 && team_query(t) != ERR_OK ? now_s() - atomic_load(&s->b->moment) : 1e9;
+    nap(0.1);
+}
+
+// Signals `victim` once all are there and have told what they do.
+static void strike(scene *s, int victim, int signal) {
+    for (int n = 0; n < s->nodes; n++) start_node(s, n, -1);
+    await_count(&s->b->joined, world_of(s));
+    nap(0.3);
+    atomic_store(&s->b->moment, now_s());
+    assert_int_equal(kill(s->b->rank[victim].pid, signal), 0);
+}
+
+static void check_noticed(const scene *s, int victim, double limit_s, const char *const *says) {
+    double most = 0;
+    for (int r = 0; r < world_of(s); r++) {
+        const result *x = &s->b->rank[r];
+        if (r == victim) continue;
+        assert_int_equal(x->joined, ERR_OK);
+        assert_int_equal(x->after, ERR_UNAVAILABLE);
+        for (int i = 0; says[i]; i++) assert_text(x->later, says[i]);
+        if (x->noticed_s > limit_s) fail_msg("rank %d noticed after %.2f s: %s", r, x->noticed_s, x->later);
+        if (x->noticed_s > most) most = x->noticed_s;
+        assert_true(x->left && x->leave_s < 2);
+    }
+    print_message("noticed within %.3f s: %s\n", most, s->b->rank[victim ? 0 : 1].later);
+}
+
+static void a_killed_rank(void **state) {
+    (void)state;
+    static const char *const names[] = {"rank 0 (127.0.0.1) is lost", "rank 1 (127.0.0.1) is lost", "rank 2 (127.0.0.2) is lost"};
+    static const char *const phases[] = {"in reduce bucket 0 of step 17", "in reduce bucket 1 of step 17",
+                                         "in reduce bucket 2 of step 17"};
+    for (int victim = 0; victim < 3; victim++) {
+        scene *s = scene_open(2, (int[]){2, 2});
+        s->o.links = true;
+        s->body = work;
+        strike(s, victim, SIGKILL);
+        assert_int_equal(reap(s), 1);
+        check_noticed(s, victim, 0.5,
+                      (const char *[]){names[victim], "connection ended", phases[victim], "last sign of life 0.", NULL});
+        scene_close(s);
+    }
+}
+
+static void a_stopped_rank(void **state) {
+    (void)state;
+    static const char *const names[] = {"rank 0 (127.0.0.1) is lost", "rank 1 (127.0.0.1) is lost", "rank 2 (127.0.0.2) is lost"};
+    for (int victim = 0; victim < 3; victim++) {
+        scene *s = scene_open(2, (int[]){2, 2});
+        s->o.timeout_s = 1;
+        s->body = work;
+        strike(s, victim, SIGSTOP);
+        nap(2);
+        kill(s->b->rank[victim].pid, SIGKILL);
+        assert_int_equal(reap(s), 1);
+        check_noticed(s, victim, 1.3, (const char *[]){names[victim], "no sign of life", "of step 17", NULL});
+        for (int r = 0; r < 4; r++) assert_true(r == victim || s->b->rank[r].noticed_s > 0.8);
+        scene_close(s);
+    }
+}
+
+static void a_rank_gives_up(void **state) {
+    (void)state;
+    scene *s = scene_open(2, (int[]){2, 2});
+    s->body = work;
+    s->number = 1;
+    run_all(s);
+    check_noticed(s, -1, 0.5, (const char *[]){"rank 2 (127.0.0.2): the disk is on fire (in reduce bucket 2 of step 17)", NULL});
+    scene_close(s);
+}
+
+// One that failed alone still says so through team_query; the first reason stays.
+static void first_failure_wins(void **state) {
+    (void)state;
+    launch l;
+    team *t;
+    assert_int_equal(launch_open(&l, 1, (int[]){1}, NULL, 0), ERR_OK);
+    launch_become(&l, 0);
+    assert_int_equal(team_join(&t, &(team_options){.at = &l, .timeout_s = 1, .heartbeat_s = 1}), ERR_OK);
+    struct pollfd p = {.fd = team_fd(t), .events = POLLIN};
+    assert_int_equal(team_query(t), ERR_OK);
+    assert_int_equal(poll(&p, 1, 0), 0);
+    assert_int_equal(team_fail(t, "one"), ERR_UNAVAILABLE);
+    assert_int_equal(team_fail(t, "two"), ERR_UNAVAILABLE);
+    assert_string_equal(err_last()->text, "rank 0 (localhost): one");
+    assert_int_equal(poll(&p, 1, 0), 1);
+    team_leave(t);
+    launch_close(&l);
+}
+
+// Lost before all were there.
+static void killed_while_joining(void **state) {
+    (void)state;
+    scene *s = scene_open(3, (int[]){2, 1, 1});
+    start_node(s, 0, -1);
+    start_node(s, 1, -1);
+    nap(0.5);
+    kill(s->b->rank[2].pid, SIGKILL);
+    assert_int_equal(reap(s), 1);
+    for (int r = 0; r < 2; r++) {
+        assert_int_equal(s->b->rank[r].joined, ERR_UNAVAILABLE);
+        assert_text(s->b->rank[r].text, "rank 2 (127.0.0.2) is lost");
+    }
+    scene_close(s);
+}
+
+// --- leaving -------------------------------------------------------------------------------------------------------------------
+
+static void leave_in_order(scene *s, team *t, result *r) {
+    wait_for_all(s, t, r);
+    int rank = team_at(t)->rank;
+    nap(0.15 * (double)((rank * s->number) % world_of(s)));
+}
+
+static void leaving_is_no_failure(void **state) {
+    (void)state;
+    static const int orders[] = {1, 4, 2, 0};  // rank 0 is always among the first
+    for (int i = 0; i < 4; i++) {
+        scene *s = scene_open(2, (int[]){3, 2});
+        s->o.links = true;
+        s->body = leave_in_order;
+        s->number = orders[i];
+        run_all(s);
+        all_well(s);
+        for (int r = 0; r < 5; r++) assert_true(s->b->rank[r].leave_s < (r == 0 ? 2 : 0.5));
+        scene_close(s);
+    }
+}
+
+static void stay_long(scene *s, team *t, result *r) {
+    wait_for_all(s, t, r);
+    if (team_at(t)->rank != 0) nap(team_at(t)->rank == 3 ? 2.5 : 0.2);
+}
+
+// Rank 0 waits for a bounded time only; who is left does not take that for a failure.
+static void rank_0_does_not_wait_forever(void **state) {
+    (void)state;
+    scene *s = scene_open(2, (int[]){2, 2});
+    s->o.timeout_s = 1;
+    s->body = stay_long;
+    run_all(s);
+    all_well(s);
+    assert_true(s->b->rank[0].leave_s > 0.9 && s->b->rank[0].leave_s < 1.8);
+    scene_close(s);
+}
+
+static void leave_or_work(scene *s, team *t, result *r) {
+    wait_for_all(s, t, r);
+    if (team_at(t)->rank != 0) work(s, t, r);
+}
+
+// While rank 0 waits for the good-byes it still tells who is lost.
+static void news_while_rank_0_leaves(void **state) {
+    (void)state;
+    scene *s = scene_open(2, (int[]){2, 2});
+    s->body = leave_or_work;
+    strike(s, 3, SIGKILL);
+    assert_int_equal(reap(s), 1);
+    for (int r = 1; r < 3; r++) {
+        assert_int_equal(s->b->rank[r].after, ERR_UNAVAILABLE);
+        assert_text(s->b->rank[r].later, "rank 3 (127.0.0.2) is lost");
+        assert_true(s->b->rank[r].noticed_s < 0.5);
+    }
+    scene_close(s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(neighbours_meet),
+        cmocka_unit_test(nodes_meet_and_link),
+        cmocka_unit_test(rank_0_comes_last),
+        cmocka_unit_test(meet_over_ipv6),
+        cmocka_unit_test(no_secret),
+        cmocka_unit_test(port_taken),
+        cmocka_unit_test(data_port_taken),
+        cmocka_unit_test(who_differs_is_refused),
+        cmocka_unit_test(a_rank_comes_twice),
+        cmocka_unit_test(the_missing_are_named),
+        cmocka_unit_test(a_killed_rank),
+        cmocka_unit_test(a_stopped_rank),
+        cmocka_unit_test(a_rank_gives_up),
+        cmocka_unit_test(first_failure_wins),
+        cmocka_unit_test(killed_while_joining),
+        cmocka_unit_test(leaving_is_no_failure),
+        cmocka_unit_test(rank_0_does_not_wait_forever),
+        cmocka_unit_test(news_while_rank_0_leaves),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
