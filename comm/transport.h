@@ -1,0 +1,35 @@
+// comm/transport.h: opens a transport over a team. The team outlives it.
+#ifndef COMM_TRANSPORT_H
+#define COMM_TRANSPORT_H
+
+#include "comm/team.h"
+
+typedef enum { TRANSPORT_TCP, TRANSPORT_NCCL } transport_kind;
+
+typedef struct transport_options {
+    transport_kind kind;
+    device *dev;
+    double timeout_s;          // without a byte of progress in one collective
+    // NCCL only; empty: its own choice. What is set here is what its environment variables would set, and is printed.
+    const char *nccl_path;     // path of libnccl.so.2; empty: the usual places
+    const char *interface;     // NCCL_SOCKET_IFNAME
+    const char *algorithm;     // NCCL_ALGO
+    int infiniband;            // NCCL_IB_DISABLE: -1 its own choice, 0 off, 1 on
+} transport_options;
+
+// Collective over the team. With one rank both are comm_self_open.
+err_t transport_open(comm **out, team *t, const transport_options *o, stream *s);
+
+// comm/tcp.c
+err_t comm_tcp_open(comm **out, team *t, const transport_options *o);
+// comm/nccl.c: the id of the NCCL communicator travels through `over`, which is kept for small host-side messages and closed with it. On failure it
+// stays the caller's.
+err_t comm_nccl_open(comm **out, team *t, comm *over, const transport_options *o, stream *s);
+
+// Tells the transport of device memory that collectives will use, so that it may prepare for it. Local; a no-op but for NCCL 2.19 and later.
+err_t transport_register(comm *c, void *base, size_t bytes);
+
+// "nccl 2.28.3, /usr/lib/.../libnccl.so.2, interface eth0, infiniband off" or "shared memory and TCP": for the person who starts a run.
+void transport_describe(const comm *c, char *dst, size_t room);
+
+#endif

@@ -1,0 +1,810 @@
+// test/test_comm.c: the tcp transport. Every test forks ranks, on one "node" that shares memory or on several that are joined by
+// connections over the loopback device, and compares what they hold with what one process computes. Values are small whole
+// numbers wherever sums are compared, so that every order of additions gives the same bits and a wrong one cannot hide behind a
+// tolerance.
+#include "base/philox.h"
+#include "comm/sum.h"
+#include "comm/transport.h"
+#include "test/support/team_stub.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+// --- heap calls are counted, as in test/test_heap.c ----------------------------------------------------------------------------
+
+static atomic_long heap_calls;
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+extern void *__libc_malloc(size_t);
+extern void *__libc_calloc(size_t, size_t);
+extern void *__libc_realloc(void *, size_t);
+extern void __libc_free(void *);
+void *malloc(size_t n) { atomic_fetch_add(&heap_calls, 1); return __libc_malloc(n); }
+void *calloc(size_t n, size_t m) { atomic_fetch_add(&heap_calls, 1); return __libc_calloc(n, m); }
+void *realloc(void *p, size_t n) { atomic_fetch_add(&heap_calls, 1); return __libc_realloc(p, n); }
+void free(void *p) { atomic_fetch_add(&heap_calls, p != NULL); __libc_free(p); }
+#endif
+
+// --- ranks ---------------------------------------------------------------------------------------------------------------------
+
+enum { NODES = 8, LIMIT_S = 100 };
+
+typedef struct layout { int nodes, ranks[NODES]; } layout;
+
+static const layout near2 = {1, {2}}, near3 = {1, {3}}, near4 = {1, {4}}, near5 = {1, {5}}, near8 = {1, {8}}, near11 = {1, {11}},
+                    near64 = {1, {64}};
+static const layout far2 = {2, {1, 1}}, far3 = {3, {1, 1, 1}}, mixed4 = {2, {2, 2}}, mixed5 = {3, {3, 1, 1}},
+                    mixed12 = {3, {5, 3, 4}};
+
+typedef void body(comm *c, void *ctx);
+
+// What a rank has to say about itself; shared by all.
+typedef struct report { atomic_int done; double seconds; char text[2048]; } report;
+
+static double seconds_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static report *mine;  // in a rank: where it reports
+
+// A rank that finds something wrong says so and ends; the others then fail through the team.
+static void wrong(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
+static void wrong(const char *fmt, ...) {
+    va_list a;
+    va_start(a, fmt);
+    vsnprintf(mine->text, sizeof mine->text, fmt, a);
+    _exit(1);
+}
+
+#define CHECK(cond, ...) do { if (!(cond)) wrong(__VA_ARGS__); } while (0)
+#define RUNS(call)                                                                                       \
+    do {                                                                                                 \
+        err_t ok_ = (call);                                                                              \
+        if (ok_ != ERR_OK) wrong("%s:%d: %s: %d: %s", __FILE__, __LINE__, #call, ok_, err_last()->text); \
+    } while (0)
+
+static void be_rank(team *t, launch *node, int rank, double timeout_s, body *run, void *ctx, report *r) {
+    mine = &r[rank];
+    alarm(LIMIT_S);
+    stub_become(t, node, rank);
+    comm *c;
+    RUNS(comm_tcp_open(&c, t, &(transport_options){.timeout_s = timeout_s}));
+    CHECK(c->world == node[0].world && c->rank == rank && c->host == c, "a communicator of other ranks");
+    run(c, ctx);
+    c->table->close(c);
+    atomic_store(&r[rank].done, 1);
+    _exit(0);
+}
+
+// Waits for all, and does what a team's watcher does: a rank that is lost is told to the others. Returns how many did not end
+// with 0.
+static int wait_for_all(team *t, pid_t *pid, int world, report *r) {
+    int bad = 0;
+    for (int left = world; left > 0;) {
+        int status;
+        pid_t p;
+        do p = wait(&status);
+        while (p < 0 && errno == EINTR);
+        int rank = 0;
+        while (rank < world && pid[rank] != p) rank++;
+        if (rank == world) continue;
+        left--;
+        if (status == 0) continue;
+        bad++;
+        char text[128];
+        snprintf(text, sizeof text, "rank %d (%s) is lost", rank, t->at.place[rank].host);
+        if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL)
+            snprintf(r[rank].text, sizeof r[rank].text, "ended by signal %d", WTERMSIG(status));
+        team_fail(t, text);
+    }
+    return bad;
+}
+
+// Runs `run` on all ranks of the layout. `bad`: how many ranks are expected not to end with 0.
+static report *run_ranks(const layout *l, double timeout_s, body *run, void *ctx, int bad) {
+    static report *r;
+    team *t = malloc(sizeof *t);
+    launch node[NODES];
+    pid_t pid[64];
+    if (!r) r = mmap(NULL, 64 * sizeof *r, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    memset(r, 0, 64 * sizeof *r);
+    fflush(NULL);
+    stub_open(t, node, l->nodes, l->ranks);
+    int world = node[0].world;
+    for (int i = 0; i < world; i++)
+        if ((pid[i] = fork()) == 0) be_rank(t, node, i, timeout_s, run, ctx, r);
+    stub_let_go(t);
+    int failed = wait_for_all(t, pid, world, r);
+    for (int i = 0; i < world; i++)
+        if (failed != bad && r[i].text[0]) print_message("rank %d of %d on %d nodes: %s\n", i, world, l->nodes, r[i].text);
+    stub_close(t, node);
+    free(t);
+    if (failed != bad) fail_msg("%d of %d ranks on %d nodes failed, expected %d", failed, world, l->nodes, bad);
+    return r;
+}
+
+// --- numbers -------------------------------------------------------------------------------------------------------------------
+
+// Everybody can compute what anybody has: value i of rank `rank` in call `call` is a whole number from -500 to 499.
+static int value(uint32_t call, int rank, size_t i) {
+    uint32_t x = (uint32_t)i * 2654435761u ^ call * 40503u ^ (uint32_t)rank * 97u;
+    x ^= x >> 15, x *= 2246822519u, x ^= x >> 13;
+    return (int)(x % 1000) - 500;
+}
+
+static void put(void *p, dtype t, size_t i, int v) {
+    if (t == FP32) ((float *)p)[i] = (float)v;
+    else if (t == FP64) ((double *)p)[i] = v;
+    else ((int32_t *)p)[i] = v;
+}
+
+static double get(const void *p, dtype t, size_t i) {
+    return t == FP32 ? (double)((const float *)p)[i] : t == FP64 ? ((const double *)p)[i] : (double)((const int32_t *)p)[i];
+}
+
+static int reduced(uint32_t call, int world, size_t i, reduce_op op) {
+    int all = value(call, 0, i);
+    for (int r = 1; r < world; r++) {
+        int v = value(call, r, i);
+        all = op == REDUCE_SUM ? all + v : v > all ? v : all;
+    }
+    return all;
+}
+
+static const char GUARD = 0x5e;
+
+// A buffer with a guard on either side, that must not move, misaligned as callers' data may be.
+typedef struct buffer { char *base, *data; size_t bytes; } buffer;
+
+static buffer get_buffer(size_t bytes, size_t shift) {
+    buffer b = {.base = malloc(bytes + 128), .bytes = bytes};
+    memset(b.base, GUARD, bytes + 128);
+    b.data = b.base + 32 + shift;
+    return b;
+}
+
+static void drop_buffer(buffer *b, const char *what) {
+    for (char *p = b->base; p < b->base + b->bytes + 128; p++)
+        CHECK((p >= b->data && p < b->data + b->bytes) || *p == GUARD, "%s wrote outside its %zu bytes, at %td", what, b->bytes,
+              p - b->data);
+    free(b->base);
+}
+
+typedef struct dice { uint32_t key, n; } dice;  // the same on all ranks
+
+static uint32_t roll(dice *d, uint32_t sides) {
+    uint32_t w[4];
+    philox4x32(w, d->key, d->n++, 7, 7, 7);
+    return w[0] % sides;
+}
+
+static size_t roll_size(dice *d, size_t most) {
+    static const size_t usual[] = {0, 1, 2, 3, 7, 63, 64, 65, 1023, 2048, 2049, 16385};
+    uint32_t kind = roll(d, 20);
+    return kind < 12 ? usual[kind] : kind < 18 ? roll(d, 30000) : roll(d, (uint32_t)most);
+}
+
+static void roll_cut(dice *d, size_t *cut, int world, size_t total) {
+    cut[0] = 0, cut[world] = total;
+    for (int r = 1; r < world; r++) cut[r] = roll(d, 5) == 0 ? (roll(d, 2) ? total : 0) : roll(d, (uint32_t)total + 1);
+    for (int r = 1; r < world; r++)
+        for (int q = r; q > 0 && cut[q] < cut[q - 1]; q--) {
+            size_t x = cut[q];
+            cut[q] = cut[q - 1], cut[q - 1] = x;
+        }
+}
+
+// --- one call each, checked ----------------------------------------------------------------------------------------------------
+
+static void try_all_reduce(comm *c, uint32_t call, dice *d) {
+    static const dtype types[] = {FP32, FP64, INT32};
+    dtype t = types[roll(d, 3)];
+    reduce_op op = roll(d, 3) ? REDUCE_SUM : REDUCE_MAX;
+    size_t n = roll_size(d, 700000);
+    buffer b = get_buffer(n * dtype_bytes(t), 8 * roll(d, 2));
+    for (size_t i = 0; i < n; i++) put(b.data, t, i, value(call, c->rank, i));
+    RUNS(c->table->all_reduce(c, b.data, n, t, op, NULL));
+    for (size_t i = 0; i < n; i++)
+        CHECK(get(b.data, t, i) == reduced(call, c->world, i, op),
+              "all_reduce #%u of %zu, type %d, op %d: element %zu is %g, expected %d", call, n, (int)t, (int)op, i,
+              get(b.data, t, i), reduced(call, c->world, i, op));
+    drop_buffer(&b, "all_reduce");
+}
+
+static void try_reduce_scatter(comm *c, uint32_t call, dice *d) {
+    size_t n = roll_size(d, 1200000), cut[65];
+    roll_cut(d, cut, c->world, n);
+    buffer b = get_buffer(n * 4, 4 * roll(d, 2));
+    for (size_t i = 0; i < n; i++) put(b.data, FP32, i, value(call, c->rank, i));
+    RUNS(c->table->reduce_scatter(c, b.data, cut, FP32, NULL));
+    for (size_t i = cut[c->rank]; i < cut[c->rank + 1]; i++)
+        CHECK(get(b.data, FP32, i) == reduced(call, c->world, i, REDUCE_SUM),
+              "reduce_scatter #%u of %zu: element %zu is %g, expected %d", call, n, i, get(b.data, FP32, i),
+              reduced(call, c->world, i, REDUCE_SUM));
+    drop_buffer(&b, "reduce_scatter");
+}
+
+static char byte(uint32_t call, int from, int to, size_t i) { return (char)value(call, from + 64 * to, i); }
+
+static void fill_bytes(char *p, size_t n, uint32_t call, int from, int to) {
+    for (size_t i = 0; i < n; i++) p[i] = byte(call, from, to, i);
+}
+
+static void check_bytes(const char *p, size_t n, uint32_t call, int from, int to, const char *what) {
+    for (size_t i = 0; i < n; i++)
+        CHECK(p[i] == byte(call, from, to, i), "%s #%u: byte %zu of %zu from rank %d is %d, expected %d", what, call, i, n, from,
+              p[i], byte(call, from, to, i));
+}
+
+static void try_all_gather(comm *c, uint32_t call, dice *d) {
+    size_t n = roll_size(d, 3000000), cut[65];
+    roll_cut(d, cut, c->world, n);
+    buffer b = get_buffer(n, roll(d, 17));
+    memset(b.data, 1, n);
+    fill_bytes(b.data + cut[c->rank], cut[c->rank + 1] - cut[c->rank], call, c->rank, 0);
+    RUNS(c->table->all_gather(c, b.data, cut, NULL));
+    for (int r = 0; r < c->world; r++) check_bytes(b.data + cut[r], cut[r + 1] - cut[r], call, r, 0, "all_gather");
+    drop_buffer(&b, "all_gather");
+}
+
+static void try_broadcast(comm *c, uint32_t call, dice *d) {
+    size_t n = roll_size(d, 3000000);
+    int root = (int)roll(d, (uint32_t)c->world);
+    buffer b = get_buffer(n, roll(d, 17));
+    memset(b.data, 1, n);
+    if (c->rank == root) fill_bytes(b.data, n, call, root, 0);
+    RUNS(c->table->broadcast(c, b.data, n, root, NULL));
+    check_bytes(b.data, n, call, root, 0, "broadcast");
+    drop_buffer(&b, "broadcast");
+}
+
+static void try_all_to_all(comm *c, uint32_t call, dice *d) {
+    size_t each = roll_size(d, 400000), n = each * (size_t)c->world;
+    buffer in = get_buffer(n, roll(d, 17)), out = get_buffer(n, roll(d, 17));
+    for (int r = 0; r < c->world; r++) fill_bytes(in.data + (size_t)r * each, each, call, c->rank, r);
+    RUNS(c->table->all_to_all(c, out.data, in.data, each, NULL));
+    for (int r = 0; r < c->world; r++) check_bytes(out.data + (size_t)r * each, each, call, r, c->rank, "all_to_all");
+    drop_buffer(&in, "all_to_all (in)");
+    drop_buffer(&out, "all_to_all (out)");
+}
+
+// The k-th message from a to b of an exchange, or -1 when there is none.
+static long message_size(uint32_t call, int a, int b, int k) {
+    uint32_t w[4];
+    philox4x32(w, call, 11, (uint32_t)a, (uint32_t)b, 0);
+    if (k >= (int)(w[0] % 6)) return -1;
+    philox4x32(w, call, 12, (uint32_t)a, (uint32_t)b, (uint32_t)k);
+    if (w[0] % 4 == 0) return 0;
+    if (w[0] % 4 == 1) return (long)(w[1] % 100);
+    if (w[0] % 4 == 2) return (long)(w[1] % 5000);
+    return w[1] % 8 ? (long)(w[1] % 70000) : (long)(w[2] % 1500000);
+}
+
+enum { PARTS = 5 * 64 };
+
+// Lists all messages of this rank in an order of its own: those to one peer stay in theirs.
+static int list_parts(comm *c, uint32_t call, bool sends, comm_part *part, buffer *buf, dice *own) {
+    int n = 0, at[64] = {0}, peers = c->world;
+    for (int left = peers; left > 0;) {
+        int peer = (int)roll(own, (uint32_t)peers), k = at[peer];
+        long bytes = k < 0 || peer == c->rank ? -1
+                     : sends                  ? message_size(call, c->rank, peer, k)
+                                              : message_size(call, peer, c->rank, k);
+        if (k >= 0 && bytes < 0) at[peer] = -1, left--;
+        if (bytes < 0) continue;
+        at[peer]++;
+        buf[n] = get_buffer((size_t)bytes, roll(own, 17));
+        if (sends) fill_bytes(buf[n].data, (size_t)bytes, call + (uint32_t)k, c->rank, peer);
+        part[n] = (comm_part){peer, buf[n].data, (size_t)bytes};
+        n++;
+    }
+    return n;
+}
+
+static void try_exchange(comm *c, uint32_t call, dice *d) {
+    static comm_part send[PARTS], recv[PARTS];
+    static buffer out[PARTS], in[PARTS];
+    (void)d;
+    dice own = {call, 1000u * (uint32_t)c->rank};
+    int sends = list_parts(c, call, true, send, out, &own), recvs = list_parts(c, call, false, recv, in, &own), k[64] = {0};
+    RUNS(c->table->exchange(c, send, sends, recv, recvs, NULL));
+    for (int i = 0; i < recvs; i++)
+        check_bytes(recv[i].data, recv[i].bytes, call + (uint32_t)k[recv[i].peer]++, recv[i].peer, c->rank, "exchange");
+    for (int i = 0; i < sends; i++) drop_buffer(&out[i], "exchange (sent)");
+    for (int i = 0; i < recvs; i++) drop_buffer(&in[i], "exchange (received)");
+}
+
+static void try_barrier(comm *c, uint32_t call, dice *d) {
+    (void)call, (void)d;
+    RUNS(c->table->barrier(c, NULL));
+}
+
+typedef void attempt(comm *c, uint32_t call, dice *d);
+static attempt *const attempts[] = {try_all_reduce, try_reduce_scatter, try_all_gather, try_broadcast,
+                                    try_all_to_all, try_exchange,       try_barrier};
+
+static void mixed_calls(comm *c, uint32_t seed, int calls) {
+    dice d = {seed, 0};
+    for (int i = 0; i < calls; i++) attempts[roll(&d, 7)](c, seed + (uint32_t)i, &d);
+}
+
+// --- tests of results ----------------------------------------------------------------------------------------------------------
+
+static void body_mixed(comm *c, void *ctx) { mixed_calls(c, 100u * (uint32_t)c->world + *(uint32_t *)ctx, 60); }
+
+static void mixed_on(const layout *l, uint32_t seed) { run_ranks(l, 30, body_mixed, &seed, 0); }
+
+static void ranks_of_one_host_get_what_was_computed(void **state) {
+    (void)state;
+    const layout *const all[] = {&near2, &near3, &near4, &near5, &near8, &near11};
+    for (uint32_t i = 0; i < 6; i++) mixed_on(all[i], i);
+}
+
+// Rings of the least size, and far more ranks than cores.
+static void body_crowd(comm *c, void *ctx) { (void)ctx, mixed_calls(c, 6400, 12); }
+
+static void sixty_four_ranks_of_one_host_do_too(void **state) {
+    (void)state;
+    run_ranks(&near64, 60, body_crowd, NULL, 0);
+}
+
+static void ranks_of_several_hosts_get_what_was_computed(void **state) {
+    (void)state;
+    const layout *const all[] = {&far2, &far3, &mixed4, &mixed5, &mixed12};
+    for (uint32_t i = 0; i < 5; i++) mixed_on(all[i], 50 + i);
+}
+
+// A part has its ranks in the order of the keys, may be split again, and lives beside the whole.
+static void body_split(comm *c, void *ctx) {
+    (void)ctx;
+    comm *part, *again, *none;
+    RUNS(c->table->split(c, c->rank % 2, -c->rank, &part));
+    int members = (c->world + 1 - c->rank % 2) / 2;
+    CHECK(part->world == members && part->rank == members - 1 - c->rank / 2, "rank %d of %d, expected %d of %d", part->rank,
+          part->world, members - 1 - c->rank / 2, members);
+    for (int r = 0; r < part->world; r++) {
+        int there = c->rank % 2 + 2 * (part->world - 1 - r);
+        CHECK(strcmp(part->place[r].host, c->place[there].host) == 0, "rank %d of the part is on %s", r, part->place[r].host);
+        CHECK(part->place[r].node >= 0 && part->place[r].node < comm_nodes(part) && part->place[0].node == 0, "node %d",
+              part->place[r].node);
+    }
+    for (uint32_t i = 0; i < 3; i++) {
+        mixed_calls(part, 7000 + 100 * i + (uint32_t)(c->rank % 2), 8);
+        mixed_calls(c, 8000 + 100 * i, 4);
+    }
+    RUNS(part->table->split(part, 0, 0, &again));
+    CHECK(again->world == part->world && again->rank == part->rank, "rank %d of %d after an equal split", again->rank,
+          again->world);
+    mixed_calls(again, 9000, 6);
+    RUNS(c->table->split(c, c->rank == 0 ? -1 : 5, 0, &none));
+    CHECK((none == NULL) == (c->rank == 0), "split: color -1 gives no communicator, others do");
+    if (none) mixed_calls(none, 9500, 6), none->table->close(none);
+    again->table->close(again);
+    part->table->close(part);
+    mixed_calls(c, 9900, 4);
+}
+
+static void parts_of_a_communicator_work_beside_it(void **state) {
+    (void)state;
+    run_ranks(&near5, 30, body_split, NULL, 0);
+    run_ranks(&near8, 30, body_split, NULL, 0);
+    run_ranks(&mixed5, 30, body_split, NULL, 0);
+    run_ranks(&mixed12, 30, body_split, NULL, 0);
+}
+
+// Numbers that do not add up exactly: everybody must still hold the same bits, and the same in every run.
+static void body_same_bits(comm *c, void *ctx) {
+    static const size_t sizes[] = {1, 1000, 2048, 2049, 100003};
+    float *first = ctx;
+    for (int k = 0; k < 5; k++)
+        for (int again = 0; again < 2; again++) {
+            size_t n = sizes[k];
+            float *x = malloc(n * 4), *y = malloc(n * 4);
+            for (size_t i = 0; i < n; i++)
+                x[i] = (float)value((uint32_t)k, c->rank, i) / 7.0f * (float)(1 + value(9, c->rank, i) % 100);
+            RUNS(c->table->all_reduce(c, x, n, FP32, REDUCE_SUM, NULL));
+            memcpy(y, x, n * 4);
+            RUNS(c->table->broadcast(c, y, n * 4, c->world - 1, NULL));
+            CHECK(memcmp(x, y, n * 4) == 0, "all_reduce of %zu: other bits than on rank %d", n, c->world - 1);
+            if (again) CHECK(memcmp(x, first, n * 4) == 0, "all_reduce of %zu: other bits in another call", n);
+            else memcpy(first, x, n * 4);
+            free(x), free(y);
+        }
+}
+
+static void sums_have_the_same_bits_everywhere_and_always(void **state) {
+    (void)state;
+    float *first = malloc(100003 * 4);
+    const layout *const all[] = {&near3, &near8, &near11, &far3, &mixed5};
+    for (int i = 0; i < 5; i++) run_ranks(all[i], 30, body_same_bits, first, 0);
+    free(first);
+}
+
+static void loops_of_sums(void **state) {
+    (void)state;
+    float x[9], y[9];
+    for (int i = 0; i < 9; i++) x[i] = (float)i, y[i] = i % 2 ? 100.0f : -100.0f;
+    y[4] = __builtin_nanf(""), x[6] = __builtin_nanf("");
+    sum_of(FP32, REDUCE_MAX)(x, y, sizeof x);
+    for (int i = 0; i < 9; i++)
+        if (i == 4 || i == 6) assert_true(x[i] != x[i]);
+        else assert_true(x[i] == (i % 2 ? 100.0f : (float)i));
+    int32_t a[3] = {INT32_MAX, -5, 3}, b[3] = {1, 7, -9};
+    sum_of(INT32, REDUCE_SUM)(a, b, sizeof a);
+    assert_true(a[0] == INT32_MIN && a[1] == 2 && a[2] == -6);
+    assert_null(sum_of(BF16, REDUCE_SUM));
+}
+
+// --- tests of counters ---------------------------------------------------------------------------------------------------------
+
+static int64_t wire_of(size_t bytes) {
+    int64_t full = ((int64_t)bytes + 262143) / 262144, frames = full ? full : 1;
+    return (int64_t)bytes + 40 * frames + 16 * full;
+}
+
+static void expect_traffic(comm *c, const char *what, int64_t sent, int64_t received, int64_t far) {
+    comm_traffic *t = &c->traffic;
+    CHECK(t->sent == sent && t->received == received && t->sent_far == far,
+          "%s on rank %d: %lld sent, %lld received, %lld far; expected %lld, %lld, %lld", what, c->rank, (long long)t->sent,
+          (long long)t->received, (long long)t->sent_far, (long long)sent, (long long)received, (long long)far);
+    CHECK(t->calls == 1, "%s: %lld calls, expected 1", what, (long long)t->calls);
+    CHECK((t->wire > 0) == (far > 0 || (c->world == 2 && comm_nodes(c) == 2)), "%s: %lld bytes on the wire", what,
+          (long long)t->wire);
+    *t = (comm_traffic){0};
+}
+
+static void body_traffic(comm *c, void *ctx) {
+    (void)ctx;
+    size_t cut[65], n = 100000, world = (size_t)c->world;
+    int64_t others = c->world - 1, far = 0;
+    bool one_host = comm_nodes(c) == 1;
+    char *x = calloc(world, 4 * n), *y = calloc(world, 4 * n);
+    for (int r = 0; r < c->world; r++) far += c->place[r].node != c->place[c->rank].node;
+    for (size_t r = 0; r <= world; r++) cut[r] = r * 1000 + (r == world ? 77 : 0);
+    int64_t total = (int64_t)cut[world], own = c->rank == c->world - 1 ? 1077 : 1000, last = c->world - 1;
+    RUNS(c->table->all_to_all(c, y, x, 1001, NULL));
+    expect_traffic(c, "all_to_all", others * 1001, others * 1001, far * 1001);
+    RUNS(c->table->all_reduce(c, x, 10, FP64, REDUCE_MAX, NULL));
+    expect_traffic(c, "small all_reduce", others * 80, others * 80, far * 80);
+    if (one_host) {
+        RUNS(c->table->reduce_scatter(c, x, cut, FP32, NULL));
+        expect_traffic(c, "reduce_scatter", 4 * (total - own), 4 * own * others, 0);
+        RUNS(c->table->all_gather(c, x, cut, NULL));
+        expect_traffic(c, "all_gather", own * others, total - own, 0);
+        RUNS(c->table->all_reduce(c, x, 64 * 1000 * world, FP32, REDUCE_SUM, NULL));
+        expect_traffic(c, "all_reduce", 2 * 4 * 64000 * others, 2 * 4 * 64000 * others, 0);
+    } else {
+        int next = (c->rank + 1) % c->world;
+        bool next_far = c->place[next].node != c->place[c->rank].node;
+        int64_t out = total - (next == last ? 1077 : 1000);
+        RUNS(c->table->all_gather(c, x, cut, NULL));
+        expect_traffic(c, "all_gather in a ring", out, total - own, next_far ? out : 0);
+        RUNS(c->table->reduce_scatter(c, x, cut, FP32, NULL));
+        int prev = (c->rank + c->world - 1) % c->world;
+        int64_t in = total - (prev == last ? 1077 : 1000);
+        expect_traffic(c, "reduce_scatter in a ring", 4 * (total - own), 4 * in, next_far ? 4 * (total - own) : 0);
+    }
+    RUNS(c->table->broadcast(c, x, 300000, 0, NULL));
+    int next = (c->rank + 1) % c->world;
+    expect_traffic(c, "broadcast", c->rank < last ? 300000 : 0, c->rank > 0 ? 300000 : 0,
+                   c->place[next].node != c->place[c->rank].node && c->rank < last ? 300000 : 0);
+    free(x), free(y);
+}
+
+static void traffic_is_counted_to_the_byte(void **state) {
+    (void)state;
+    run_ranks(&near2, 30, body_traffic, NULL, 0);
+    run_ranks(&near5, 30, body_traffic, NULL, 0);
+    run_ranks(&far3, 30, body_traffic, NULL, 0);
+    run_ranks(&mixed5, 30, body_traffic, NULL, 0);
+}
+
+// 40 bytes of head and tag for each frame, 16 for the tag of its payload.
+static void body_wire(comm *c, void *ctx) {
+    (void)ctx;
+    static const size_t sizes[] = {0, 1, 262143, 262144, 262145, 1000000};
+    char *x = calloc(2, 1000000);
+    for (int i = 0; i < 6; i++) {
+        int64_t before = c->traffic.wire;
+        RUNS(c->table->exchange(c, &(comm_part){!c->rank, x, sizes[i]}, 1, &(comm_part){!c->rank, x + 1000000, sizes[i]}, 1,
+                                NULL));
+        CHECK(c->traffic.wire - before == wire_of(sizes[i]), "%zu bytes make %lld on the wire, expected %lld", sizes[i],
+              (long long)(c->traffic.wire - before), (long long)wire_of(sizes[i]));
+    }
+    free(x);
+}
+
+static void bytes_on_the_wire_are_counted(void **state) {
+    (void)state;
+    run_ranks(&far2, 30, body_wire, NULL, 0);
+}
+
+static void body_heap(comm *c, void *ctx) {
+    (void)ctx;
+    size_t n = 300000, cut[65];
+    char *x = calloc((size_t)c->world, 4 * n), *y = calloc((size_t)c->world, 4 * n);
+    for (size_t r = 0; r <= (size_t)c->world; r++) cut[r] = r * n;
+    long before = atomic_load(&heap_calls);
+    for (int i = 0; i < 3; i++) {
+        RUNS(c->table->all_reduce(c, x, 5, FP32, REDUCE_SUM, NULL));
+        RUNS(c->table->all_reduce(c, x, n, FP32, REDUCE_SUM, NULL));
+        RUNS(c->table->reduce_scatter(c, x, cut, FP32, NULL));
+        RUNS(c->table->all_gather(c, x, cut, NULL));
+        RUNS(c->table->broadcast(c, x, n, 1, NULL));
+        RUNS(c->table->all_to_all(c, y, x, n, NULL));
+        RUNS(c->table->barrier(c, NULL));
+        RUNS(c->table->exchange(c, &(comm_part){(c->rank + 1) % c->world, x, n}, 1,
+                                &(comm_part){(c->rank + c->world - 1) % c->world, y, n}, 1, NULL));
+        RUNS(c->table->query(c));
+    }
+    long made = atomic_load(&heap_calls) - before;
+    CHECK(made == 0, "%ld heap calls, expected 0", made);
+    free(x), free(y);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    CHECK(atomic_load(&heap_calls) == before + 2, "the counter does not count");
+#endif
+}
+
+static void no_heap_call_after_open(void **state) {
+    (void)state;
+    run_ranks(&near4, 30, body_heap, NULL, 0);
+    run_ranks(&mixed4, 30, body_heap, NULL, 0);
+    run_ranks(&mixed12, 30, body_heap, NULL, 0);
+}
+
+// --- tests of failures ---------------------------------------------------------------------------------------------------------
+
+// What a rank that is expected to fail found, for the parent to look at.
+static void failed_as(err_t rc, double since) {
+    CHECK(rc == ERR_UNAVAILABLE, "code %d, expected ERR_UNAVAILABLE", rc);
+    mine->seconds = seconds_now() - since;
+    snprintf(mine->text, sizeof mine->text, "%s", err_last()->text);
+}
+
+static void expect_reports(const report *r, int world, int but, double limit_s, const char *one, const char *two) {
+    for (int i = 0; i < world; i++) {
+        if (i == but) continue;
+        if (!r[i].done) fail_msg("rank %d has not ended well: %s", i, r[i].text);
+        if (!strstr(r[i].text, one) || !strstr(r[i].text, two))
+            fail_msg("rank %d: \"%s\" says nothing of \"%s\" and \"%s\"", i, r[i].text, one, two);
+        if (r[i].seconds > limit_s) fail_msg("rank %d: %.1f s, expected at most %.1f", i, r[i].seconds, limit_s);
+    }
+}
+
+// Rank 1 dies in the middle; all others must come back, with its number, and stay failed.
+static void body_killed(comm *c, void *ctx) {
+    (void)ctx;
+    size_t n = 1 << 20;
+    float *x = calloc(n, 4);
+    err_t rc = ERR_OK;
+    double since = seconds_now();
+    for (int i = 0; rc == ERR_OK; i++) {
+        if (c->rank == 1 && i == 3) raise(SIGKILL);
+        rc = i % 2 ? c->table->all_reduce(c, x, n, FP32, REDUCE_MAX, NULL) : c->table->barrier(c, NULL);
+    }
+    CHECK(c->table->barrier(c, NULL) == rc && c->table->query(c) == rc, "a call after the failure succeeds");
+    failed_as(rc, since);
+    free(x);
+}
+
+static void a_killed_rank_is_named_by_all_others(void **state) {
+    (void)state;
+    expect_reports(run_ranks(&near4, 30, body_killed, NULL, 1), 4, 1, 5, "rank 1 (localhost)", "");
+    expect_reports(run_ranks(&far3, 30, body_killed, NULL, 1), 3, 1, 5, "rank 1 (127.0.0.2)", "");
+    expect_reports(run_ranks(&mixed5, 30, body_killed, NULL, 1), 5, 1, 5, "rank 1 (127.0.0.1)", "");
+}
+
+// Rank 2 is busy elsewhere for longer than the others wait.
+static void body_absent(comm *c, void *ctx) {
+    (void)ctx;
+    float x[100] = {0};
+    double since = seconds_now();
+    c->phase.what = "reduce bucket", c->phase.number = 3, c->phase.step = 17;
+    RUNS(c->table->barrier(c, NULL));
+    if (c->rank == 2) {
+        while (c->table->query(c) == ERR_OK) poll(NULL, 0, 20);
+        failed_as(c->table->barrier(c, NULL), since);
+    } else failed_as(c->table->all_reduce(c, x, 100, FP32, REDUCE_SUM, NULL), since);
+}
+
+static void a_rank_that_does_not_come_is_named(void **state) {
+    (void)state;
+    const char *where = "rank 2 (localhost) has not entered it (in all_reduce #2)";
+    const char *there = "rank 2 (127.0.0.3) has not entered it (in all_reduce #2)";
+    expect_reports(run_ranks(&near4, 0.7, body_absent, NULL, 0), 4, -1, 4, "no progress for ", where);
+    expect_reports(run_ranks(&far3, 0.7, body_absent, NULL, 0), 3, -1, 4, "no progress for ", there);
+    expect_reports(run_ranks(&near11, 0.7, body_absent, NULL, 0), 11, -1, 4, "no progress for ", where);
+}
+
+// A barrier makes the failure known also to a sender that has not waited for its reader.
+static void body_sizes(comm *c, void *ctx) {
+    size_t *sizes = ctx;
+    char *x = calloc(1, 1 << 22);
+    double since = seconds_now();
+    err_t rc = c->rank == 0 ? c->table->exchange(c, &(comm_part){1, x, sizes[0]}, 1, NULL, 0, NULL)
+                            : c->table->exchange(c, NULL, 0, &(comm_part){0, x, sizes[1]}, 1, NULL);
+    if (rc == ERR_OK) rc = c->table->barrier(c, NULL);
+    failed_as(rc, since);
+    free(x);
+}
+
+static void sizes_that_differ_are_an_error_on_both_sides(void **state) {
+    (void)state;
+    static const size_t sizes[][2] = {{100, 96}, {0, 8}, {8, 0}, {3000000, 3000001}, {262145, 262144}, {64, 4000000}};
+    for (int i = 0; i < 6; i++) {
+        char text[64];
+        snprintf(text, sizeof text, "sends %zu bytes where %zu are expected", sizes[i][0], sizes[i][1]);
+        expect_reports(run_ranks(&near2, 10, body_sizes, (void *)sizes[i], 0), 2, -1, 3, "rank 0 (localhost)", text);
+        expect_reports(run_ranks(&far2, 10, body_sizes, (void *)sizes[i], 0), 2, -1, 3, "rank 0 (127.0.0.1)", text);
+    }
+}
+
+static void body_order(comm *c, void *ctx) {
+    (void)ctx;
+    float x = 0;
+    double since = seconds_now();
+    err_t rc = c->rank == 0 ? c->table->all_reduce(c, &x, 1, FP32, REDUCE_SUM, NULL) : c->table->broadcast(c, &x, 4, 0, NULL);
+    if (rc == ERR_OK) rc = c->table->barrier(c, NULL);
+    failed_as(rc, since);
+}
+
+static void calls_that_differ_are_named(void **state) {
+    (void)state;
+    expect_reports(run_ranks(&near2, 10, body_order, NULL, 0), 2, -1, 3, "all_reduce", "broadcast");
+    expect_reports(run_ranks(&far2, 10, body_order, NULL, 0), 2, -1, 3, "all_reduce", "broadcast");
+}
+
+static void body_abort(comm *c, void *ctx) {
+    (void)ctx;
+    double since = seconds_now();
+    if (c->rank == 1) poll(NULL, 0, 100), c->table->abort(c, "the loss is not a number");
+    failed_as(c->table->barrier(c, NULL), since);
+}
+
+static void an_abort_ends_waits_elsewhere(void **state) {
+    (void)state;
+    expect_reports(run_ranks(&near4, 30, body_abort, NULL, 0), 4, -1, 3, "gives up: ",
+                   "the loss is not a number");
+    expect_reports(run_ranks(&far3, 30, body_abort, NULL, 0), 3, -1, 3, "gives up: ",
+                   "the loss is not a number");
+}
+
+static void body_bad_lists(comm *c, void *ctx) {
+    (void)ctx;
+    char x[8] = {0};
+    CHECK(c->table->exchange(c, &(comm_part){c->rank, x, 8}, 1, NULL, 0, NULL) == ERR_INTERNAL, "a message to oneself is sent");
+    CHECK(c->table->exchange(c, NULL, 0, &(comm_part){c->world, x, 8}, 1, NULL) == ERR_INTERNAL,
+          "a message from nobody is received");
+    CHECK(c->table->all_reduce(c, x, 4, BF16, REDUCE_SUM, NULL) == ERR_INTERNAL, "BF16 is summed");
+    CHECK(c->table->broadcast(c, x, 4, c->world, NULL) == ERR_INTERNAL, "nobody broadcasts");
+    RUNS(c->table->barrier(c, NULL));
+}
+
+static void impossible_calls_are_refused(void **state) {
+    (void)state;
+    run_ranks(&near2, 10, body_bad_lists, NULL, 0);
+}
+
+// --- a link that is not what it seems ------------------------------------------------------------------------------------------
+
+// The byte to change, the byte to end at, the length of a frame to send twice (-1: none), and what all ranks then say.
+typedef struct damage { long flip, cut, repeat; const char *who, *says; } damage;
+
+// Passes bytes from `from` to `to`, and what comes back untouched.
+static void be_proxy(int from, int to, const damage *d) {
+    long passed = 0;
+    static char b[4096], first[300000];
+    alarm(20);
+    for (;;) {
+        struct pollfd p[2] = {{from, POLLIN, 0}, {to, POLLIN, 0}};
+        if (poll(p, 2, -1) < 0) _exit(0);
+        for (int i = 0; i < 2; i++) {
+            if (!p[i].revents) continue;
+            ssize_t n =
+                read(p[i].fd, b, i == 0 && d->cut >= 0 ? (size_t)(d->cut - passed < 4096 ? d->cut - passed : 4096) : sizeof b);
+            if (n <= 0) _exit(0);
+            if (i == 0 && d->flip >= passed && d->flip < passed + n) b[d->flip - passed] ^= 0x10;
+            if (i == 0 && d->repeat > 0 && passed < d->repeat)
+                memcpy(first + passed, b, (size_t)(d->repeat - passed < n ? d->repeat - passed : n));
+            bool again = i == 0 && d->repeat > 0 && passed < d->repeat && passed + n >= d->repeat;
+            if (again && passed + n > d->repeat)
+                n = d->repeat - passed;  // the rest is dropped: the first frame again in its place
+            if (write(p[!i].fd, b, (size_t)n) != n) _exit(0);
+            if (again && write(p[!i].fd, first, (size_t)d->repeat) < 0) _exit(0);
+            if (i == 0) passed += n;
+            if (i == 0 && passed == d->cut) _exit(0);
+        }
+    }
+}
+
+static void body_damaged(comm *c, void *ctx) {
+    (void)ctx;
+    char *x = calloc(1, 300000);
+    double since = seconds_now();
+    err_t rc = ERR_OK;
+    for (int i = 0; i < 3 && rc == ERR_OK; i++)
+        rc = c->rank == 0 ? c->table->exchange(c, &(comm_part){1, x, 300000}, 1, NULL, 0, NULL)
+                          : c->table->exchange(c, NULL, 0, &(comm_part){0, x, 300000}, 1, NULL);
+    if (rc == ERR_OK) rc = c->table->barrier(c, NULL);
+    failed_as(rc, since);
+    free(x);
+}
+
+static void run_damaged(const damage *d) {
+    static report *r;
+    team *t = malloc(sizeof *t);
+    launch node[2];
+    pid_t pid[2], proxy;
+    if (!r) r = mmap(NULL, 2 * sizeof *r, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    memset(r, 0, 2 * sizeof *r);
+    stub_open(t, node, 2, (int[]){1, 1});
+    int far[2];
+    stub_connect(far, 0, 1);  // rank 0 -- far[0], far[1] -- proxy -- pair[0][1]'s other end -- rank 1
+    int near = t->pair[0][1];
+    t->pair[0][1] = far[0];
+    if ((proxy = fork()) == 0) {
+        close(far[0]), close(t->pair[1][0]);
+        fcntl(near, F_SETFL, 0), fcntl(far[1], F_SETFL, 0);
+        be_proxy(far[1], near, d);
+    }
+    close(near), close(far[1]);
+    for (int i = 0; i < 2; i++)
+        if ((pid[i] = fork()) == 0) be_rank(t, node, i, 10, body_damaged, NULL, r);
+    stub_let_go(t);
+    int bad = wait_for_all(t, pid, 2, r);
+    while (waitpid(proxy, NULL, 0) < 0 && errno == EINTR) {}
+    stub_close(t, node);
+    free(t);
+    if (bad) fail_msg("byte %ld changed, end at %ld, %ld repeated: %s %s", d->flip, d->cut, d->repeat, r[0].text, r[1].text);
+    expect_reports(r, 2, -1, 5, d->who, d->says);
+}
+
+static void damaged_frames_are_not_believed(void **state) {
+    (void)state;
+    const char *who = "rank 0 (127.0.0.1), receiving", *head = "a frame's head does not verify",
+               *payload = "a frame's payload does not verify";
+    for (long i = 0; i < 40; i += 3) run_damaged(&(damage){i, -1, -1, who, head});
+    const long in_payload[] = {40, 41, 4096, 262143, 262144 + 40, 262144 + 40 + 15};
+    for (int i = 0; i < 6; i++) run_damaged(&(damage){in_payload[i], -1, -1, who, payload});
+    run_damaged(&(damage){262144 + 56, -1, -1, who, head});  // the second frame
+    run_damaged(&(damage){-1, -1, 262144 + 56, who, head});  // the first frame once more in the place of the second
+}
+
+static void a_link_that_ends_is_an_error(void **state) {
+    (void)state;
+    const long ends[] = {20, 40, 100000, 262144 + 40, 262144 + 56};
+    for (int i = 0; i < 5; i++) run_damaged(&(damage){-1, ends[i], -1, "(in ", "connection"});  // whoever sees it first
+}
+
+int main(void) {
+    signal(SIGPIPE, SIG_IGN);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(loops_of_sums),
+        cmocka_unit_test(ranks_of_one_host_get_what_was_computed),
+        cmocka_unit_test(sixty_four_ranks_of_one_host_do_too),
+        cmocka_unit_test(ranks_of_several_hosts_get_what_was_computed),
+        cmocka_unit_test(parts_of_a_communicator_work_beside_it),
+        cmocka_unit_test(sums_have_the_same_bits_everywhere_and_always),
+        cmocka_unit_test(traffic_is_counted_to_the_byte),
+        cmocka_unit_test(bytes_on_the_wire_are_counted),
+        cmocka_unit_test(no_heap_call_after_open),
+        cmocka_unit_test(a_killed_rank_is_named_by_all_others),
+        cmocka_unit_test(a_rank_that_does_not_come_is_named),
+        cmocka_unit_test(sizes_that_differ_are_an_error_on_both_sides),
+        cmocka_unit_test(calls_that_differ_are_named),
+        cmocka_unit_test(an_abort_ends_waits_elsewhere),
+        cmocka_unit_test(impossible_calls_are_refused),
+        cmocka_unit_test(damaged_frames_are_not_believed),
+        cmocka_unit_test(a_link_that_ends_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,807 @@
+// test/test_nccl.c: the nccl transport, without a GPU: every rank is a forked process that opens the stand-in
+// (test/standin/nccl.c) in NCCL's place. What it is not: a test of NCCL, of CUDA, or of speed.
+#include "comm/nccl_api.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { RANKS = 4, ELEMENTS = 3072 };
+
+// --- ranks ---------------------------------------------------------------------------------------------------------------------
+
+typedef struct job {
+    launch at;
+    team *t;
+    device *d;
+    stream *s;
+    comm *over, *c;     // over is c's once c is open
+    transport_options o;
+    char library[512];
+    atomic_int *arrived;  // shared by the ranks of a run
+} job;
+
+// What the ranks do, and what goes wrong in each of them.
+typedef struct plan {
+    int world;
+    void (*body)(job *j);
+    const char *standin[RANKS];  // LOCKSTEP_STANDIN
+    double timeout_s;            // 0: 20
+    int killed;                  // so many of the last ranks end by a signal
+} plan;
+
+// A failed check in a forked process ends it: cmocka's own checks would go on with the parent's remaining tests there.
+#define CHECK(x, ...)                                                                       \
+    do {                                                                                    \
+        if (!(x)) {                                                                         \
+            fprintf(stderr, "rank %d, line %d: %s: ", j->at.rank, __LINE__, #x);            \
+            fprintf(stderr, __VA_ARGS__);                                                   \
+            fputc('\n', stderr);                                                            \
+            exit(1);                                                                        \
+        }                                                                                   \
+    } while (0)
+
+#define RUN(call) CHECK((call) == ERR_OK, "%s", err_last()->text)
+
+#define FAILS(call, expected, ...)                                                                                          \
+    do {                                                                                                                    \
+        const char *const says_[] = {__VA_ARGS__};                                                                          \
+        err_t rc_ = (call);                                                                                                 \
+        CHECK(rc_ == (expected), "%s gave %d, expected %d: %s", #call, rc_, expected, rc_ ? err_last()->text : "");         \
+        for (size_t i_ = 0; i_ < sizeof says_ / sizeof *says_; i_++)                                                        \
+            CHECK(strstr(err_last()->text, says_[i_]), "\"%s\" says nothing of %s", err_last()->text, says_[i_]);           \
+    } while (0)
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void sleep_ms(int ms) { nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000L}, NULL); }
+
+// The stand-in lies beside this program.
+static void find_library(char path[512]) {
+    ssize_t n = readlink("/proc/self/exe", path, 480);
+    path[n > 0 ? n : 0] = 0;
+    char *slash = strrchr(path, '/');
+    snprintf(slash ? slash + 1 : path, 32, "libnccl-standin.so");
+}
+
+static void be_rank(job *j, const plan *p, int rank) {
+    alarm(60);
+    launch_become(&j->at, rank);
+    if (p->standin[rank]) setenv("LOCKSTEP_STANDIN", p->standin[rank], 1);
+    double timeout = p->timeout_s > 0 ? p->timeout_s : 20;
+    RUN(device_open(&j->d, &(device_options){.kind = DEVICE_CPU, .threads = 1}));
+    RUN(stream_open(j->d, &j->s));
+    RUN(team_join(&j->t, &(team_options){.at = &j->at, .timeout_s = 20, .heartbeat_s = 0.2, .job = "test", .build = "b",
+                                         .config_hash = "c", .data_hash = "d"}));
+    find_library(j->library);
+    j->o = (transport_options){.kind = TRANSPORT_NCCL, .dev = j->d, .timeout_s = timeout, .nccl_path = j->library,
+                               .infiniband = -1};
+    RUN(comm_tcp_open(&j->over, j->t, &j->o));
+    p->body(j);
+    comm *last = j->c ? j->c : j->over;
+    last->table->close(last);
+    team_leave(j->t);
+    stream_close(j->s);
+    device_close(j->d);
+    launch_close(&j->at);
+    exit(0);
+}
+
+static void run(const plan *p) {
+    launch at;
+    pid_t pid[RANKS];
+    atomic_int *arrived = mmap(NULL, sizeof *arrived, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(arrived != MAP_FAILED);
+    if (launch_open(&at, 1, &p->world, NULL, 0) != ERR_OK) fail_msg("%s", err_last()->text);
+    fflush(NULL);
+    for (int r = 0; r < p->world; r++) {
+        pid[r] = fork();
+        assert_true(pid[r] >= 0);
+        if (pid[r] == 0) be_rank(&(job){.at = at, .arrived = arrived}, p, r);
+    }
+    launch_close(&at);
+    munmap(arrived, sizeof *arrived);
+    int bad = 0;
+    for (int r = 0; r < p->world; r++) {
+        int status;
+        assert_int_equal(waitpid(pid[r], &status, 0), pid[r]);
+        bool dies = r >= p->world - p->killed, well = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+        if (dies ? !(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) : !well) {
+            fprintf(stderr, "rank %d ended with status 0x%x\n", r, status);
+            bad++;
+        }
+    }
+    if (bad) fail_msg("%d of %d ranks failed", bad, p->world);
+}
+
+static void open_nccl(job *j) {
+    RUN(comm_nccl_open(&j->c, j->t, j->over, &j->o, j->s));
+    CHECK(j->c->rank == j->at.rank && j->c->world == j->at.world && j->c->host == j->over, "rank %d of %d", j->c->rank,
+          j->c->world);
+}
+
+// A function of the stand-in that NCCL does not have.
+static void *standin(job *j, const char *name) {
+    void *handle = dlopen(j->library, RTLD_NOW | RTLD_NOLOAD), *symbol = handle ? dlsym(handle, name) : NULL;
+    CHECK(symbol, "%s is not loaded", name);
+    dlclose(handle);  // nccl_library_open's reference stays
+    return symbol;
+}
+
+static int counted(job *j, const char *what) {
+    int (*count)(const char *);
+    void *symbol = standin(j, "ncclStandInCount");
+    memcpy(&count, &symbol, sizeof symbol);
+    return count(what);
+}
+
+static const char *seen(job *j, const char *name) {
+    const char *(*look)(const char *);
+    void *symbol = standin(j, "ncclStandInSeen");
+    memcpy(&look, &symbol, sizeof symbol);
+    return look(name);
+}
+
+// --- collectives against computed results, and against tcp ---------------------------------------------------------------------
+
+// Whole numbers, so that sums are exact in any order.
+static float value(int rank, size_t i, int salt) { return (float)((rank + 1) * (int)(i % 97 + 1) + salt); }
+
+static void fill(float *x, size_t n, int rank, int salt) {
+    for (size_t i = 0; i < n; i++) x[i] = value(rank, i, salt);
+}
+
+static float sum(int world, size_t i, int salt) {
+    float x = 0;
+    for (int r = 0; r < world; r++) x += value(r, i, salt);
+    return x;
+}
+
+static void same_traffic(job *j, comm *c, comm *other, comm_traffic a, comm_traffic b, const char *what) {
+    long long sent = c->traffic.sent - a.sent, received = c->traffic.received - a.received;
+    long long tcp_sent = other->traffic.sent - b.sent, tcp_received = other->traffic.received - b.received;
+    CHECK(sent == tcp_sent && received == tcp_received, "%s: %lld bytes sent, %lld received; tcp: %lld and %lld", what, sent,
+          received, tcp_sent, tcp_received);
+    CHECK(c->traffic.calls == a.calls + 1 && c->traffic.sent_far == 0, "%lld calls", (long long)c->traffic.calls);
+}
+
+static float *twins[2];  // the same call by nccl and by tcp, and what became of both buffers
+
+static void twin_start(job *j, int salt, comm_traffic before[2]) {
+    for (int k = 0; k < 2; k++) fill(twins[k], ELEMENTS, j->c->rank, salt);
+    before[0] = j->c->traffic;
+    before[1] = j->over->traffic;
+}
+
+static void check_all_reduce(job *j) {
+    comm *pair[2] = {j->c, j->over};
+    comm_traffic before[2];
+    twin_start(j, 1, before);
+    for (int k = 0; k < 2; k++) RUN(pair[k]->table->all_reduce(pair[k], twins[k], ELEMENTS, FP32, REDUCE_SUM, j->s));
+    same_traffic(j, j->c, j->over, before[0], before[1], "all_reduce");
+    for (size_t i = 0; i < ELEMENTS; i++)
+        CHECK(twins[0][i] == sum(j->c->world, i, 1), "element %zu is %g", i, (double)twins[0][i]);
+    CHECK(memcmp(twins[0], twins[1], ELEMENTS * sizeof(float)) == 0, "other than tcp");
+    double most[3] = {j->c->rank, -j->c->rank, 0.5};
+    RUN(j->c->table->all_reduce(j->c, most, 3, FP64, REDUCE_MAX, j->s));
+    CHECK(most[0] == j->c->world - 1 && most[1] == 0 && most[2] == 0.5, "%g %g %g", most[0], most[1], most[2]);
+    int32_t many[2] = {1 << j->c->rank, -1};
+    RUN(j->c->table->all_reduce(j->c, many, 2, INT32, REDUCE_SUM, j->s));
+    CHECK(many[0] == (1 << j->c->world) - 1 && many[1] == -j->c->world, "%d %d", many[0], many[1]);
+    FAILS(j->c->table->all_reduce(j->c, many, 2, BF16, REDUCE_SUM, j->s), ERR_INTERNAL, "FP32");
+}
+
+static void cuts_of(size_t *cut, int world, int kind) {
+    const size_t unequal[2][RANKS] = {{5, 0, 130, 7}, {0, 1000, 3, 0}};
+    cut[0] = 0;
+    for (int r = 0; r < world; r++) cut[r + 1] = cut[r] + (kind < 2 ? unequal[kind][r] : ELEMENTS / 16);
+}
+
+static void check_cuts(job *j, int kind) {
+    comm *pair[2] = {j->c, j->over};
+    comm_traffic before[2];
+    size_t cut[RANKS + 1], bytes[RANKS + 1];
+    int world = j->c->world, self = j->c->rank;
+    cuts_of(cut, world, kind);
+    for (int r = 0; r <= world; r++) bytes[r] = cut[r] * sizeof(float);
+    twin_start(j, kind, before);
+    for (int k = 0; k < 2; k++) RUN(pair[k]->table->reduce_scatter(pair[k], twins[k], cut, FP32, j->s));
+    same_traffic(j, j->c, j->over, before[0], before[1], "reduce_scatter");
+    for (size_t i = cut[self]; i < cut[self + 1]; i++) {
+        CHECK(twins[0][i] == sum(world, i, kind), "element %zu is %g", i, (double)twins[0][i]);
+        CHECK(twins[0][i] == twins[1][i], "element %zu is other than tcp's", i);
+    }
+    for (size_t i = cut[world]; i < ELEMENTS; i++)
+        CHECK(twins[0][i] == value(self, i, kind), "element %zu behind the end was written", i);
+    twin_start(j, kind, before);
+    for (int k = 0; k < 2; k++) RUN(pair[k]->table->all_gather(pair[k], twins[k], bytes, j->s));
+    same_traffic(j, j->c, j->over, before[0], before[1], "all_gather");
+    for (int r = 0; r < world; r++)
+        for (size_t i = cut[r]; i < cut[r + 1]; i++)
+            CHECK(twins[0][i] == value(r, i, kind), "element %zu is %g", i, (double)twins[0][i]);
+    CHECK(memcmp(twins[0], twins[1], ELEMENTS * sizeof(float)) == 0, "other than tcp");
+}
+
+static void check_broadcast(job *j) {
+    for (int root = 0; root < j->c->world; root++) {
+        fill(twins[0], ELEMENTS, j->c->rank, 9);
+        RUN(j->c->table->broadcast(j->c, twins[0], 4 * 1001 + 1, root, j->s));
+        for (size_t i = 0; i < 1001; i++)
+            CHECK(twins[0][i] == value(root, i, 9), "element %zu from %d is %g", i, root, (double)twins[0][i]);
+        CHECK(twins[0][1002] == value(j->c->rank, 1002, 9), "too much from %d", root);
+    }
+}
+
+static void check_all_to_all(job *j) {
+    comm_traffic before[2];
+    int world = j->c->world;
+    enum { ROW = 100 };
+    twin_start(j, 3, before);
+    float *in = twins[0], *out = twins[1], tcp[RANKS * ROW];
+    memset(out, 0, ELEMENTS * sizeof *out);
+    RUN(j->c->table->all_to_all(j->c, out, in, ROW * sizeof *in, j->s));
+    RUN(j->over->table->all_to_all(j->over, tcp, in, ROW * sizeof *in, j->s));
+    same_traffic(j, j->c, j->over, before[0], before[1], "all_to_all");
+    for (int r = 0; r < world; r++)
+        for (size_t i = 0; i < ROW; i++)
+            CHECK(out[(size_t)r * ROW + i] == value(r, (size_t)j->c->rank * ROW + i, 3), "row %d, element %zu", r, i);
+    CHECK(memcmp(out, tcp, (size_t)world * ROW * sizeof *out) == 0, "other than tcp");
+}
+
+// Two messages to every other rank, of other sizes for every pair, some empty, listed in orders that would deadlock if taken one
+// by one.
+static size_t part_bytes(int from, int to, int k) {
+    return k ? (size_t)(from * 7 + to * 3) * 50 : (size_t)((from + to) % 3) * 11;
+}
+
+static int list_parts(job *j, comm_part *list, char *base, bool out) {
+    int n = 0, self = j->c->rank, world = j->c->world;
+    for (int k = 0; k < 2; k++)
+        for (int i = 1; i < world; i++) {
+            int peer = (self + (out ? i : world - i)) % world;
+            list[n++] = (comm_part){peer, base, out ? part_bytes(self, peer, k) : part_bytes(peer, self, k)};
+            memset(base, out ? 1 + self * 10 + k : 0, list[n - 1].bytes);
+            base += list[n - 1].bytes;
+        }
+    return n;
+}
+
+static void check_exchange(job *j) {
+    comm_part send[2 * RANKS], recv[2 * RANKS];
+    comm *pair[2] = {j->c, j->over};
+    comm_traffic before[2];
+    twin_start(j, 0, before);
+    int sends = list_parts(j, send, (char *)twins[0], true);
+    for (int k = 0; k < 2; k++) {
+        int recvs = list_parts(j, recv, (char *)twins[1], false);
+        RUN(pair[k]->table->exchange(pair[k], send, sends, recv, recvs, j->s));
+        for (int i = 0; i < recvs; i++)
+            for (size_t b = 0; b < recv[i].bytes; b++)
+                CHECK(((char *)recv[i].data)[b] == 1 + recv[i].peer * 10 + i / (j->c->world - 1), "message %d from %d, byte %zu",
+                      i, recv[i].peer, b);
+    }
+    same_traffic(j, j->c, j->over, before[0], before[1], "exchange");
+    int next = (j->c->rank + 1) % j->c->world, before_me = (j->c->rank + j->c->world - 1) % j->c->world, got = -1;
+    RUN(j->c->table->exchange(j->c, &(comm_part){next, &j->c->rank, sizeof(int)}, 1, &(comm_part){before_me, &got, sizeof got}, 1,
+                              j->s));
+    CHECK(got == before_me, "%d", got);
+}
+
+static void check_nothing(job *j) {
+    const size_t cut[RANKS + 1] = {0};
+    RUN(j->c->table->all_reduce(j->c, NULL, 0, FP32, REDUCE_SUM, j->s));
+    RUN(j->c->table->reduce_scatter(j->c, NULL, cut, FP32, j->s));
+    RUN(j->c->table->all_gather(j->c, NULL, cut, j->s));
+    RUN(j->c->table->broadcast(j->c, NULL, 0, 0, j->s));
+    RUN(j->c->table->all_to_all(j->c, NULL, NULL, 0, j->s));
+    RUN(j->c->table->exchange(j->c, NULL, 0, NULL, 0, j->s));
+    RUN(j->c->table->exchange(j->c, &(comm_part){!j->c->rank, NULL, 0}, 1, &(comm_part){!j->c->rank, NULL, 0}, 1, j->s));
+}
+
+static void all_collectives(job *j) {
+    for (int k = 0; k < 2; k++) twins[k] = calloc(ELEMENTS, sizeof(float));
+    open_nccl(j);
+    check_all_reduce(j);
+    for (int kind = 0; kind < 3; kind++) check_cuts(j, kind);
+    check_broadcast(j);
+    check_all_to_all(j);
+    check_exchange(j);
+    check_nothing(j);
+    for (int r = 0; r < 3; r++) RUN(j->c->table->barrier(j->c, j->s));
+    int64_t most = 10 + j->c->rank;
+    RUN(comm_agree_max(j->c, &most, j->s));
+    CHECK(most == 9 + j->c->world, "%lld", (long long)most);
+    RUN(j->c->table->query(j->c));
+    for (int k = 0; k < 2; k++) free(twins[k]);
+}
+
+static void collectives_give_what_tcp_gives(void **state) {
+    (void)state;
+    for (int world = 2; world <= RANKS; world++) run(&(plan){.world = world, .body = all_collectives});
+}
+
+// A rank that comes late is waited for: in progress is not an error.
+static void late_rank(job *j) {
+    open_nccl(j);
+    for (int i = 0; i < 3; i++) {
+        float x = 1;
+        if (j->at.rank == i) sleep_ms(150);
+        RUN(j->c->table->all_reduce(j->c, &x, 1, FP32, REDUCE_SUM, j->s));
+        CHECK(x == 3, "%g", (double)x);
+    }
+}
+
+static void a_late_rank_is_waited_for(void **state) {
+    (void)state;
+    run(&(plan){.world = 3, .body = late_rank});
+}
+
+// --- groups --------------------------------------------------------------------------------------------------------------------
+
+static void sum_in(job *j, comm *c, float mine, float expected) {
+    float x = mine;
+    RUN(c->table->all_reduce(c, &x, 1, FP32, REDUCE_SUM, j->s));
+    CHECK(x == expected, "%g, expected %g", (double)x, (double)expected);
+}
+
+static void splits(job *j) {
+    comm *half, *some, *single, *again;
+    open_nccl(j);
+    int r = j->c->rank;
+    RUN(j->c->table->split(j->c, r % 2, -r, &half));  // ranked the other way round
+    CHECK(half->world == 2 && half->rank == 1 - r / 2 && half->host != j->over, "rank %d of %d", half->rank, half->world);
+    CHECK(strcmp(half->table->name, "nccl") == 0, "%s", half->table->name);
+    sum_in(j, half, (float)(1 << r), r % 2 ? 10 : 5);
+    float from = (float)r;
+    RUN(half->table->broadcast(half, &from, sizeof from, 0, j->s));
+    CHECK(from == (r % 2 ? 3 : 2), "%g", (double)from);
+    RUN(half->table->barrier(half, j->s));
+    sum_in(j, j->c, (float)(1 << r), 15);  // the old one still works
+
+    RUN(j->c->table->split(j->c, r == 1 ? -1 : 7, 0, &some));  // rank 1 stays outside
+    CHECK((some == NULL) == (r == 1), "rank 1 is in it");
+    if (some) sum_in(j, some, 1, 3);
+
+    RUN(j->c->table->split(j->c, r < 3 ? 0 : 1, 0, &single));  // rank 3 is alone
+    CHECK(strcmp(single->table->name, r < 3 ? "nccl" : "self") == 0, "%s", single->table->name);
+    sum_in(j, single, 1, r < 3 ? 3 : 1);
+
+    RUN(half->table->split(half, 0, 0, &again));  // a group of a group
+    sum_in(j, again, (float)(1 << r), r % 2 ? 10 : 5);
+    comm *in_order[] = {again, single, some, half};
+    for (int i = 0; i < 4; i++)
+        if (in_order[i]) in_order[i]->table->close(in_order[i]);
+    sum_in(j, j->c, 1, 4);
+    CHECK(counted(j, "live") == 1 && counted(j, "aborts") == 0, "%d communicators left, %d aborted", counted(j, "live"),
+          counted(j, "aborts"));
+}
+
+static void groups_are_split(void **state) {
+    (void)state;
+    run(&(plan){.world = 4, .body = splits});
+}
+
+static void registers(job *j) {
+    static float x[64], y[64];
+    open_nccl(j);
+    RUN(nccl_register(j->c, x, sizeof x));
+    RUN(nccl_register(j->c, y, sizeof y));
+    RUN(nccl_register(j->c, y, 0));
+    CHECK(counted(j, "registered") == 2, "%d", counted(j, "registered"));
+    RUN(j->c->table->all_reduce(j->c, x, 64, FP32, REDUCE_SUM, j->s));
+    for (int i = 2; i < NCCL_REGISTERED; i++) RUN(nccl_register(j->c, x, sizeof x));
+    FAILS(nccl_register(j->c, x, sizeof x), ERR_INTERNAL, "64");
+    j->c->table->close(j->c);
+    CHECK(counted(j, "registered") == 0 && counted(j, "live") == 0, "%d registered, %d live", counted(j, "registered"),
+          counted(j, "live"));
+    RUN(comm_tcp_open(&j->over, j->t, &j->o));  // a second one after the first
+    open_nccl(j);
+    sum_in(j, j->c, 2, 4);
+}
+
+static void buffers_are_registered_and_forgotten(void **state) {
+    (void)state;
+    run(&(plan){.world = 2, .body = registers});
+}
+
+// --- failures ------------------------------------------------------------------------------------------------------------------
+
+// The record is the same ever after, and nothing of NCCL is left.
+static void stays_failed(job *j) {
+    float x = 1;
+    char text[ERR_TEXT];
+    comm *none;
+    FAILS(j->c->table->query(j->c), ERR_UNAVAILABLE, "rank");
+    snprintf(text, sizeof text, "%s", err_last()->text);
+    FAILS(j->c->table->all_reduce(j->c, &x, 1, FP32, REDUCE_SUM, j->s), ERR_UNAVAILABLE, text);
+    FAILS(j->c->table->barrier(j->c, j->s), ERR_UNAVAILABLE, text);
+    FAILS(j->c->table->exchange(j->c, NULL, 0, NULL, 0, j->s), ERR_UNAVAILABLE, text);
+    FAILS(nccl_register(j->c, &x, sizeof x), ERR_UNAVAILABLE, text);
+    CHECK(j->c->table->split(j->c, 0, 0, &none) == ERR_UNAVAILABLE && !none, "a split after a failure");
+    for (double until = now() + 2; counted(j, "live") && now() < until;) sleep_ms(5);  // the watcher's abort may be still to come
+    CHECK(counted(j, "live") == 0 && counted(j, "aborts") == 1, "%d live, %d aborted", counted(j, "live"), counted(j, "aborts"));
+}
+
+static void until_all_fail(job *j, int calls) {
+    float x = 1;
+    double start = now();
+    err_t rc = ERR_OK;
+    for (int i = 0; i < calls && rc == ERR_OK; i++) rc = j->c->table->all_reduce(j->c, &x, 1, FP32, REDUCE_SUM, j->s);
+    CHECK(rc == ERR_UNAVAILABLE, "%d after %d calls", rc, calls);
+    CHECK(now() - start < 5, "it took %.1f s", now() - start);
+}
+
+// The last rank dies when all others have come here, and have gone on a little.
+static void last_one_dies(job *j) {
+    if (j->at.rank < j->at.world - 1) {
+        atomic_fetch_add(j->arrived, 1);
+        return;
+    }
+    while (atomic_load(j->arrived) < j->at.world - 1) sleep_ms(1);
+    sleep_ms(30);
+    raise(SIGKILL);
+}
+
+static void killed_in_a_call(job *j) {
+    open_nccl(j);
+    sum_in(j, j->c, 1, (float)j->c->world);
+    last_one_dies(j);
+    until_all_fail(j, 1);
+    char lost[COMM_HOST + 32];
+    FAILS(j->c->table->query(j->c), ERR_UNAVAILABLE, comm_rank_text(j->c, j->at.world - 1, lost), "is lost");
+    stays_failed(j);
+}
+
+static void killed_meanwhile(job *j) {
+    open_nccl(j);
+    last_one_dies(j);
+    double start = now();  // nobody calls anything: the watcher sees it and aborts
+    while (counted(j, "live") && now() - start < 10) sleep_ms(5);
+    CHECK(now() - start < 5, "it took %.1f s", now() - start);
+    stays_failed(j);
+}
+
+static void a_killed_rank_is_told_of(void **state) {
+    (void)state;
+    for (int world = 2; world <= RANKS; world++) {
+        run(&(plan){.world = world, .body = killed_in_a_call, .killed = 1});
+        run(&(plan){.world = world, .body = killed_meanwhile, .killed = 1});
+    }
+}
+
+static void killed_in_a_split(job *j) {
+    comm *half;
+    open_nccl(j);
+    last_one_dies(j);
+    double start = now();
+    CHECK(j->c->table->split(j->c, j->at.rank % 2, 0, &half) == ERR_UNAVAILABLE && !half, "a split with a dead rank");
+    CHECK(now() - start < 5, "it took %.1f s", now() - start);
+}
+
+static void a_split_with_a_dead_rank_fails(void **state) {
+    (void)state;
+    run(&(plan){.world = 4, .body = killed_in_a_split, .killed = 1});
+}
+
+static void init_fails(job *j) {
+    double start = now();
+    FAILS(comm_nccl_open(&j->c, j->t, j->over, &j->o, j->s), ERR_UNAVAILABLE, "nccl init", "within 0.7 s", "rank ");
+    CHECK(now() - start > 0.5 && now() - start < 4, "%.1f s", now() - start);
+    CHECK(!j->c && counted(j, "live") == 0, "%d left", counted(j, "live"));
+}
+
+static void an_init_that_hangs_meets_the_deadline(void **state) {
+    (void)state;
+    run(&(plan){.world = 3, .body = init_fails, .standin = {NULL, "hang-init", NULL}, .timeout_s = 0.7});
+    run(&(plan){.world = 2, .body = init_fails, .standin = {"hang-init", "hang-init"}, .timeout_s = 0.7});
+}
+
+static void fails_on_the_way(job *j) {
+    open_nccl(j);
+    until_all_fail(j, 3);
+    stays_failed(j);
+}
+
+static void *die_soon(void *arg) {
+    (void)arg;
+    sleep_ms(200);
+    raise(SIGKILL);
+    return NULL;
+}
+
+static void killed_in_init(job *j) {
+    pthread_t thread;
+    char lost[COMM_HOST + 32];
+    double start = now();
+    if (j->at.rank == j->at.world - 1) CHECK(pthread_create(&thread, NULL, die_soon, NULL) == 0, "no thread");
+    FAILS(comm_nccl_open(&j->c, j->t, j->over, &j->o, j->s), ERR_UNAVAILABLE, comm_rank_text(j->over, j->at.world - 1, lost),
+          "is lost");
+    CHECK(now() - start < 5, "%.1f s", now() - start);
+}
+
+static void an_init_with_a_killed_rank_ends_long_before_the_deadline(void **state) {
+    (void)state;
+    run(&(plan){.world = 3, .body = killed_in_init, .standin = {"hang-init", "hang-init", "hang-init"}, .killed = 1});
+}
+
+static void a_failed_call_is_told_to_all(void **state) {
+    (void)state;
+    run(&(plan){.world = 3, .body = fails_on_the_way, .standin = {NULL, NULL, "return@2"}});
+    run(&(plan){.world = 3, .body = fails_on_the_way, .standin = {"async@3", NULL, NULL}});
+    run(&(plan){.world = 2, .body = fails_on_the_way, .standin = {NULL, "hang@2"}, .timeout_s = 0.7});
+}
+
+static void who_and_where(job *j) {
+    float x = 1;
+    char self[COMM_HOST + 32];
+    open_nccl(j);
+    j->c->phase.what = "reduce bucket", j->c->phase.step = 17, j->c->phase.number = 3;
+    err_t rc = j->c->table->all_reduce(j->c, &x, 1, FP32, REDUCE_SUM, j->s);
+    if (rc == ERR_OK) rc = j->c->table->barrier(j->c, j->s);
+    if (j->at.rank == 0)
+        FAILS(rc, ERR_UNAVAILABLE, comm_rank_text(j->c, 0, self), "nccl all_reduce #1", "reduce bucket 3 of step 17",
+              "unhandled system error", "asked to fail");
+    CHECK(rc == ERR_UNAVAILABLE, "%d", rc);
+}
+
+static void an_error_names_rank_phase_and_reason(void **state) {
+    (void)state;
+    run(&(plan){.world = 2, .body = who_and_where, .standin = {"async@1"}});
+}
+
+// The other rank may hear of the error before it has seen that its own call ended well.
+static void call_before_error(job *j) {
+    float x = 1;
+    err_t rc = j->c->table->all_reduce(j->c, &x, 1, FP32, REDUCE_SUM, j->s);
+    CHECK(rc == ERR_OK || (j->at.rank == 0 && rc == ERR_UNAVAILABLE), "%s", err_last()->text);
+}
+
+static void error_by_itself(job *j) {
+    open_nccl(j);
+    double start = now(), last = start, gap = 0;
+    call_before_error(j);
+    for (err_t rc = ERR_OK; rc == ERR_OK && last - start < 5;) {
+        sleep_ms(2);
+        rc = j->c->table->query(j->c);
+        double t = now();
+        if (t - last > gap) gap = t - last;
+        last = t;
+    }
+    FAILS(j->c->table->query(j->c), ERR_UNAVAILABLE, "rank 1", "unhandled system error", "some time later");
+    CHECK(last - start < 3, "%.1f s", last - start);
+    // The watcher looks twice a second: it can only have been first when this process stood still.
+    CHECK(gap > 0.3 || strstr(err_last()->text, "between calls"), "%s", err_last()->text);
+    stays_failed(j);
+}
+
+// The same, seen by the watcher: the rank itself calls nothing at all.
+static void error_seen_by_nobody(job *j) {
+    open_nccl(j);
+    call_before_error(j);
+    double start = now();
+    while (counted(j, "aborts") == 0 && now() - start < 5) sleep_ms(5);
+    FAILS(team_query(j->t), ERR_UNAVAILABLE, "rank 1", "some time later");
+    stays_failed(j);
+}
+
+static void an_error_between_calls_is_seen(void **state) {
+    (void)state;
+    run(&(plan){.world = 2, .body = error_by_itself, .standin = {NULL, "later@1"}});
+    run(&(plan){.world = 2, .body = error_seen_by_nobody, .standin = {NULL, "later@1"}});
+}
+
+static void *abort_soon(void *arg) {
+    comm *c = arg;
+    sleep_ms(200);
+    c->table->abort(c, "rank 0 has had enough");
+    return NULL;
+}
+
+static void aborts_from_a_thread(job *j) {
+    float x = 1;
+    pthread_t thread;
+    open_nccl(j);
+    if (j->at.rank == 0) CHECK(pthread_create(&thread, NULL, abort_soon, j->c) == 0, "no thread");
+    double start = now();
+    if (j->at.rank != 2)  // so that the call cannot end by itself
+        FAILS(j->c->table->all_reduce(j->c, &x, 1, FP32, REDUCE_SUM, j->s), ERR_UNAVAILABLE, "had enough");
+    else
+        while (j->c->table->query(j->c) == ERR_OK && now() - start < 5) sleep_ms(2);
+    CHECK(now() - start < 3, "%.1f s", now() - start);
+    if (j->at.rank == 0) pthread_join(thread, NULL);
+    stays_failed(j);
+}
+
+static void abort_ends_what_others_wait_for(void **state) {
+    (void)state;
+    run(&(plan){.world = 3, .body = aborts_from_a_thread});
+}
+
+// --- the library, the device, the settings -------------------------------------------------------------------------------------
+
+// Nothing is broken when it cannot be opened: all ranks have the same error, and the companion still works.
+static void still_a_team(job *j) {
+    CHECK(!j->c, "a communicator in spite of an error");
+    RUN(team_query(j->t));
+    sum_in(j, j->over, 1, (float)j->over->world);
+}
+
+static void no_library(job *j) {
+    if (j->at.rank == 1) j->o.nccl_path = "/nowhere/libnccl.so.2";
+    FAILS(comm_nccl_open(&j->c, j->t, j->over, &j->o, j->s), ERR_UNAVAILABLE, "not found (tried /nowhere/libnccl.so.2)",
+          "transport = tcp", "install",
+          j->at.rank == 1 ? "nccl" : "rank 1");
+    still_a_team(j);
+}
+
+static void not_nccl(job *j) {
+    j->o.nccl_path = "libm.so.6";
+    FAILS(comm_nccl_open(&j->c, j->t, j->over, &j->o, j->s), ERR_UNAVAILABLE, "libm.so.6 is not an NCCL", "2.18.0",
+          "19 functions", "ncclGetVersion",
+          "ncclCommSplit", "ncclAllGather");
+    still_a_team(j);
+}
+
+static void not_a_library(job *j) {
+    char path[] = "/proc/self/status";
+    j->o.nccl_path = path;
+    FAILS(comm_nccl_open(&j->c, j->t, j->over, &j->o, j->s), ERR_UNAVAILABLE, "tried /proc/self/status (");
+    still_a_team(j);
+}
+
+static void too_old(job *j) {
+    setenv("LOCKSTEP_STANDIN_VERSION", j->at.rank == 1 ? "21705" : "21800", 1);
+    FAILS(comm_nccl_open(&j->c, j->t, j->over, &j->o, j->s), ERR_UNAVAILABLE, "2.17.5", "2.18.0 or newer", "libnccl-standin.so");
+    still_a_team(j);
+}
+
+static void unlike(job *j) {
+    if (j->at.rank == 1) setenv("LOCKSTEP_STANDIN_VERSION", "22703", 1);
+    FAILS(comm_nccl_open(&j->c, j->t, j->over, &j->o, j->s), ERR_UNAVAILABLE, "2.27.3", "2.28.9", "rank 0");
+    still_a_team(j);
+}
+
+static void cpu_refused(job *j) {
+    FAILS(comm_nccl_open(&j->c, j->t, j->over, &j->o, j->s), ERR_CONFIG, "GPUs only", "cpu", "transport = tcp");
+    still_a_team(j);
+}
+
+static void a_library_that_will_not_do_is_refused(void **state) {
+    (void)state;
+    run(&(plan){.world = 3, .body = no_library});
+    run(&(plan){.world = 2, .body = not_nccl});
+    run(&(plan){.world = 2, .body = not_a_library});
+    run(&(plan){.world = 2, .body = too_old});
+    run(&(plan){.world = 2, .body = unlike});
+}
+
+static void a_cpu_is_refused_by_what_is_no_stand_in(void **state) {
+    (void)state;
+    run(&(plan){.world = 2, .body = cpu_refused, .standin = {"cpu-no", "cpu-no"}});
+}
+
+static void real_one(job *j) {
+    j->o.nccl_path = NULL;
+    FAILS(comm_nccl_open(&j->c, j->t, j->over, &j->o, j->s), ERR_CONFIG, "GPUs only", "cpu");
+    still_a_team(j);
+}
+
+// Asked in a process of its own, so that it is not loaded here.
+static bool have_nccl(void) {
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) _exit(dlopen("libnccl.so.2", RTLD_LAZY) ? 0 : 1);
+    int status;
+    return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+static void the_real_nccl_has_what_we_call(void **state) {
+    (void)state;
+    if (!have_nccl()) skip();
+    run(&(plan){.world = 2, .body = real_one});
+}
+
+static void settings(job *j) {
+    char text[600];
+    setenv("NCCL_ALGO", "Tree", 1);
+    j->o.interface = "lo", j->o.algorithm = "Ring", j->o.infiniband = 0;
+    open_nccl(j);
+    CHECK(strcmp(seen(j, "NCCL_SOCKET_IFNAME"), "lo") == 0, "%s", seen(j, "NCCL_SOCKET_IFNAME"));
+    CHECK(strcmp(seen(j, "NCCL_ALGO"), "Ring") == 0, "%s", seen(j, "NCCL_ALGO"));
+    CHECK(strcmp(seen(j, "NCCL_IB_DISABLE"), "1") == 0, "%s", seen(j, "NCCL_IB_DISABLE"));
+    CHECK(strcmp(seen(j, "NCCL_RAS_ENABLE"), "0") == 0, "%s", seen(j, "NCCL_RAS_ENABLE"));
+    nccl_describe(j->c, text, sizeof text);
+    const char *tells[] = {"nccl 2.28.9", "stand-in", j->library, "interface lo", "infiniband off", "algorithm Ring"};
+    for (int i = 0; i < 6; i++) CHECK(strstr(text, tells[i]), "\"%s\" says nothing of %s", text, tells[i]);
+    char small[12];
+    nccl_describe(j->c, small, sizeof small);
+    CHECK(strcmp(small, "nccl 2.28.9") == 0, "%s", small);
+}
+
+static void others_settings(job *j) {
+    char text[600];
+    setenv("NCCL_RAS_ENABLE", "1", 1);
+    setenv("NCCL_SOCKET_IFNAME", "eth7", 1);
+    unsetenv("NCCL_ALGO");
+    j->o.infiniband = 1;
+    open_nccl(j);
+    CHECK(strcmp(seen(j, "NCCL_SOCKET_IFNAME"), "eth7") == 0, "%s", seen(j, "NCCL_SOCKET_IFNAME"));
+    CHECK(strcmp(seen(j, "NCCL_IB_DISABLE"), "0") == 0, "%s", seen(j, "NCCL_IB_DISABLE"));
+    CHECK(strcmp(seen(j, "NCCL_RAS_ENABLE"), "1") == 0, "%s", seen(j, "NCCL_RAS_ENABLE"));
+    CHECK(strcmp(seen(j, "NCCL_ALGO"), "") == 0, "%s", seen(j, "NCCL_ALGO"));
+    nccl_describe(j->c, text, sizeof text);
+    CHECK(strstr(text, "interface eth7, infiniband on, RAS on") && !strstr(text, "algorithm"), "%s", text);
+}
+
+static void settings_are_there_when_nccl_is_first_called(void **state) {
+    (void)state;
+    run(&(plan){.world = 2, .body = settings});
+    run(&(plan){.world = 2, .body = others_settings});
+}
+
+static void one_rank_calls_no_library(void **state) {
+    (void)state;
+    comm *self, *c;
+    assert_int_equal(comm_self_open(&self), ERR_OK);
+    assert_int_equal(comm_nccl_open(&c, NULL, self, &(transport_options){.nccl_path = "/nowhere"}, NULL), ERR_OK);
+    assert_string_equal(c->table->name, "self");
+    c->table->close(c);
+}
+
+// test/nccl_headers.c, linked where NCCL's headers are installed: that it was compiled is most of the test.
+extern const int nccl_headers_version __attribute__((weak));
+extern const size_t nccl_headers_config_bytes __attribute__((weak));
+extern const unsigned char nccl_headers_config[] __attribute__((weak));
+
+static void declarations_are_those_of_nccl_h(void **state) {
+    (void)state;
+    if (!&nccl_headers_version) skip();
+    ncclConfig_t ours = nccl_config_nonblocking(), theirs;
+    if (nccl_headers_version / 100 != NCCL_API_VERSION / 100) skip();
+    assert_int_equal(nccl_headers_config_bytes, sizeof ours);
+    memcpy(&theirs, nccl_headers_config, sizeof theirs);
+    assert_int_equal(theirs.blocking, NCCL_UNDEFINED);
+    theirs.blocking = 0;                 // the one that we define
+    theirs.version = NCCL_API_VERSION;   // a patch release changes no field
+    assert_memory_equal(&ours, &theirs, sizeof ours);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(declarations_are_those_of_nccl_h),
+        cmocka_unit_test(one_rank_calls_no_library),
+        cmocka_unit_test(collectives_give_what_tcp_gives),
+        cmocka_unit_test(a_late_rank_is_waited_for),
+        cmocka_unit_test(groups_are_split),
+        cmocka_unit_test(buffers_are_registered_and_forgotten),
+        cmocka_unit_test(a_killed_rank_is_told_of),
+        cmocka_unit_test(a_split_with_a_dead_rank_fails),
+        cmocka_unit_test(an_init_that_hangs_meets_the_deadline),
+        cmocka_unit_test(an_init_with_a_killed_rank_ends_long_before_the_deadline),
+        cmocka_unit_test(a_failed_call_is_told_to_all),
+        cmocka_unit_test(an_error_names_rank_phase_and_reason),
+        cmocka_unit_test(an_error_between_calls_is_seen),
+        cmocka_unit_test(abort_ends_what_others_wait_for),
+        cmocka_unit_test(a_library_that_will_not_do_is_refused),
+        cmocka_unit_test(a_cpu_is_refused_by_what_is_no_stand_in),
+        cmocka_unit_test(the_real_nccl_has_what_we_call),
+        cmocka_unit_test(settings_are_there_when_nccl_is_first_called),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
