@@ -92,7 +92,7 @@ $(BUILD)/fuzz/%: $(BUILD)/test/fuzz/%.o $(BUILD)/test/fuzz/driver.o $(LIB)
 
 # Everything under AddressSanitizer and UBSan. `make test` runs the readers of foreign bytes that way, `make asan` every test.
 ASAN       := BUILD=build/asan BIN=build/asan/lockstep CFLAGS="-O1 -g" SAN="-fsanitize=address,undefined -fno-sanitize-recover=all"
-ASAN_TESTS := $(addprefix build/asan/test/test_,config data safetensors checkpoint checkpoint_crash team team_auth comm)
+ASAN_TESTS := $(addprefix build/asan/test/test_,config data safetensors checkpoint checkpoint_crash cluster team team_auth comm checkpoint_ranks ranks)
 asan: deps all
 	@$(MAKE) --no-print-directory -j2 $(ASAN) all tests fuzzers
 	@LOCKSTEP_BIN=build/asan/lockstep sh test/run.sh $(TESTS:$(BUILD)/%=build/asan/%) $(FUZZERS:$(BUILD)/%=build/asan/%) $(wildcard test/test_*.sh)
@@ -116,8 +116,12 @@ fuzz:
 
 # --- the rest ---------------------------------------------------------------------------------------------------------------------
 PREFIX ?= /usr/local
+UNITS  ?= $(PREFIX)/lib/systemd/system
 install: $(BIN)
 	install -D -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/lockstep
+	install -d $(DESTDIR)$(UNITS)
+	sed 's|/usr/local/bin/|$(PREFIX)/bin/|' trainer/lockstep.service > $(DESTDIR)$(UNITS)/lockstep@.service
+	chmod 644 $(DESTDIR)$(UNITS)/lockstep@.service
 
 clean:
 	rm -rf build $(BIN)

@@ -1,12 +1,13 @@
-// main.c: verbs, signal handlers, exit codes. Only this file prints errors and ends the process.
+// main.c: verbs and exit codes. Only this file prints errors and decides how the process ends.
 #include "base/version.h"
 #include "trainer/config.h"
+#include "trainer/supervisor.h"
+#include "trainer/plan.h"
 #include "trainer/train.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static const char help[] =
     "lockstep: trains neural networks from one INI file, the same bits every time\n"
@@ -14,6 +15,7 @@ static const char help[] =
     "  lockstep CONFIG.ini...            train (or continue) the run that the files describe; later files override\n"
     "  lockstep train CONFIG.ini...      the same\n"
     "  lockstep check CONFIG.ini...      check settings, device and every checksum of the data; train nothing\n"
+    "  lockstep plan CONFIG.ini...       memory of each rank and traffic of a step, to the byte; allocate and send nothing\n"
     "  lockstep config [CONFIG.ini...]   print every setting, its value and where it came from\n"
     "  lockstep pack CONFIG.ini...       turn text into sharded datasets, as [pack] says\n"
     "  lockstep eval CONFIG.ini...       loss over the validation data    [--ckpt DIR]\n"
@@ -24,24 +26,9 @@ static const char help[] =
     "\n"
     "--ckpt is the run's best checkpoint, or its newest, when not given. SIGTERM or Ctrl-C: finish the step, save, exit\n"
     "75; the same command continues. A second one: leave at once; the newest checkpoint stands.\n"
-    "Exit codes: 0 done, 64 usage, 65 bad data, 69 unavailable, 70 internal, 74 I/O, 75 interrupted, 78 settings.\n";
-
-// --- signals -----------------------------------------------------------------------------------------------------------------
-
-static volatile sig_atomic_t stop_requested;  // a signal handler has no other way to tell
-
-static void on_stop(int signal) {
-    (void)signal;
-    if (stop_requested) _exit(ERR_INTERRUPTED);
-    stop_requested = 1;
-}
-
-static void catch_signals(void) {
-    struct sigaction on = {.sa_handler = on_stop, .sa_flags = SA_RESTART}, ignore = {.sa_handler = SIG_IGN};
-    sigaction(SIGTERM, &on, NULL);
-    sigaction(SIGINT, &on, NULL);
-    sigaction(SIGPIPE, &ignore, NULL);  // a reader that went away must not end a run
-}
+    "With [cluster] nodes the same command, with the same files, is started on each of them.\n"
+    "Exit codes: 0 done, 64 usage, 65 bad data, 69 unavailable, 70 internal, 74 I/O, 75 interrupted, 77 not\n"
+    "authorised, 78 settings.\n";
 
 // --- command line ------------------------------------------------------------------------------------------------------------
 
@@ -83,10 +70,13 @@ static err_t parse(int argc, char **argv, const char *allowed, arguments *a) {
 
 // --- verbs -------------------------------------------------------------------------------------------------------------------
 
+// Returns in every rank, and in the process that started them.
 static err_t do_train(const config *c, const arguments *a) {
     (void)a;
-    catch_signals();
-    return train(c, &stop_requested);
+    int rank, world;
+    err_t rc = supervise(c, train_rank, &rank, &world);
+    bool said = rc == ERR_INTERRUPTED && rank > 0;  // by rank 0: they stopped together
+    return said ? err_set(rc, "%s", "") : rc;
 }
 
 static err_t do_config(const config *c, const arguments *a) {
@@ -96,10 +86,17 @@ static err_t do_config(const config *c, const arguments *a) {
 }
 
 static err_t do_check(const config *c, const arguments *a) { (void)a; return verb_check(c, stdout); }
+static err_t do_plan(const config *c, const arguments *a) { (void)a; return verb_plan(c, stdout); }
 static err_t do_pack(const config *c, const arguments *a) { (void)a; return verb_pack(c, stdout); }
 static err_t do_eval(const config *c, const arguments *a) { return verb_eval(c, a->ckpt, stdout); }
 static err_t do_sample(const config *c, const arguments *a) { return verb_sample(c, a->ckpt, a->prompt, stdout); }
-static err_t do_bench(const config *c, const arguments *a) { return verb_bench(c, a->steps, stdout); }
+
+static err_t do_bench(const config *c, const arguments *a) {
+    config timed = *c;
+    int rank, world;
+    timed.run.steps = a->steps;
+    return supervise(&timed, bench_rank, &rank, &world);
+}
 
 typedef struct verb {
     const char *name, *options;
@@ -110,6 +107,7 @@ typedef struct verb {
 static const verb verbs[] = {
     {"train", "", 1, do_train},
     {"check", "", 1, do_check},
+    {"plan", "", 1, do_plan},
     {"config", "", 0, do_config},
     {"pack", "", 1, do_pack},
     {"eval", "--ckpt ", 1, do_eval},
@@ -151,6 +149,7 @@ static err_t dispatch(int argc, char **argv) {
 
 static void print_error(err_t rc) {
     const err_record *e = err_last();
+    if (!*e->text) return;  // another process of this run has said it
     fprintf(stderr, "lockstep: %s\n", e->text);
     if (rc == ERR_USAGE) fputs("`lockstep --help` shows what there is.\n", stderr);
     if (rc != ERR_INTERNAL) return;  // the way here helps nobody else

@@ -15,7 +15,6 @@
 #ifndef COMM_COMM_H
 #define COMM_COMM_H
 
-#include "comm/ordered.h"
 #include "gpu/gpu.h"
 
 enum { COMM_HOST = 64 };
@@ -62,9 +61,6 @@ typedef struct comm_table {
     // This rank gives up: tells the others why and makes all pending and later calls, here and there, fail. Any thread.
     void (*abort)(comm *c, const char *why);
     void (*close)(comm *c);
-    // Of the trainer as it still is, for one rank only; they go when it calls comm/reduce.h.
-    err_t (*sum_lanes)(comm *c, const lane_counter *mine, tensor *buffers, int64_t lanes, int *sum, stream *s);
-    err_t (*agree_max)(comm *c, int64_t *value);
 } comm_table;
 
 // Every transport's communicator begins with this.

@@ -2,6 +2,7 @@
 #include "comm/ordered.h"
 
 #include <assert.h>
+#include <stddef.h>
 
 int lane_counter_free(const lane_counter *c) {
     for (int b = 0;; b++) {
@@ -28,13 +29,37 @@ bool lane_counter_merge(lane_counter *c, int *into, int *from) {
     return true;
 }
 
-int lane_counter_buffers(int64_t first, int64_t count) {
+lane_place lane_counter_begin(const lane_counter *c, int64_t lane, bool once) {
+    const lane_span *last = c->count ? &c->span[c->count - 1] : NULL;
+    bool joins = once && last && last->size == 1 && last->first % 2 == 0 && last->first + 1 == lane;
+    return (lane_place){joins ? last->buffer : lane_counter_free(c), joins};
+}
+
+void lane_counter_end(lane_counter *c, int64_t lane, lane_place at) {
+    if (at.joins) c->span[c->count - 1].size = 2;
+    else lane_counter_push(c, (lane_span){lane, 1, at.buffer});
+}
+
+// *most: spans held at once.
+static lane_counter run_lanes(int64_t first, int64_t count, bool once, int *most) {
     lane_counter c = {0};
-    int most = 0, into, from;
+    int into, from;
+    *most = 0;
     for (int64_t l = first; l < first + count; l++) {
-        lane_counter_push(&c, (lane_span){l, 1, lane_counter_free(&c)});
-        if (c.count > most) most = c.count;
+        lane_counter_end(&c, l, lane_counter_begin(&c, l, once));
+        if (c.count > *most) *most = c.count;
         while (lane_counter_merge(&c, &into, &from)) {}
     }
+    return c;
+}
+
+int lane_counter_buffers(int64_t first, int64_t count, bool once) {
+    int most;
+    run_lanes(first, count, once, &most);
     return most;
+}
+
+lane_counter lane_counter_of(int64_t first, int64_t count, bool once) {
+    int most;
+    return run_lanes(first, count, once, &most);
 }

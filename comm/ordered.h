@@ -24,8 +24,18 @@ typedef struct lane_counter {
     lane_span span[ORDERED_SPANS];  // in order of lane
 } lane_counter;
 
+// Where the next lane's gradient is formed. joins: in its left sibling's buffer, on top of it, and no merge is needed. That is possible where a lane is
+// one micro-batch (`once`): what is added then is a single number for each element, and (0 + a) + b are the bits of (0 + a) + (0 + b).
+typedef struct lane_place { int buffer; bool joins; } lane_place;
+
+lane_place lane_counter_begin(const lane_counter *c, int64_t lane, bool once);
+void lane_counter_end(lane_counter *c, int64_t lane, lane_place at);
+
 // Buffers that lanes [first, first+count), run one after the other, need at the same time, the one being filled included.
-int lane_counter_buffers(int64_t first, int64_t count);
+int lane_counter_buffers(int64_t first, int64_t count, bool once);
+
+// What is left of them, when all that can be merged is.
+lane_counter lane_counter_of(int64_t first, int64_t count, bool once);
 
 // The lowest buffer number that no span holds.
 int lane_counter_free(const lane_counter *c);

@@ -47,16 +47,6 @@ static err_t self_split(comm *c, int color, int key, comm **out) {
     return color < 0 ? ERR_OK : comm_self_open(out);
 }
 
-static err_t self_sum_lanes(comm *c, const lane_counter *mine, tensor *buffers, int64_t lanes, int *sum, stream *s) {
-    (void)c, (void)buffers, (void)s;
-    if (mine->count != 1 || mine->span[0].first != 0 || mine->span[0].size != lanes)
-        return err_set(ERR_INTERNAL, "one rank holds %d subtrees, the first of %lld lanes, expected one of %lld", mine->count,
-                       (long long)mine->span[0].size, (long long)lanes);
-    *sum = mine->span[0].buffer;
-    return ERR_OK;
-}
-
-static err_t self_agree_max(comm *c, int64_t *value) { (void)c, (void)value; return ERR_OK; }
 static void self_alive(comm *c) { (void)c; }
 static err_t self_query(comm *c) { (void)c; return ERR_OK; }
 static void self_abort(comm *c, const char *why) { (void)c, (void)why; }
@@ -66,7 +56,6 @@ static const comm_table self_table = {
     .name = "self", .exchange = self_exchange, .all_reduce = self_all_reduce, .reduce_scatter = self_reduce_scatter,
     .all_gather = self_all_gather, .broadcast = self_broadcast, .all_to_all = self_all_to_all, .barrier = self_barrier,
     .split = self_split, .alive = self_alive, .query = self_query, .abort = self_abort, .close = self_close,
-    .sum_lanes = self_sum_lanes, .agree_max = self_agree_max,
 };
 
 err_t comm_self_open(comm **out) {

@@ -59,7 +59,7 @@ typedef struct loader_options {
     bool shuffle;
     int64_t T;
     int64_t global, micro, lanes;     // G, B, L: lane l of a step is samples [l*G/L, (l+1)*G/L) in micro-batches of B
-    int64_t first_lane, lane_count;   // the lanes of this rank, in the order in which it runs them
+    int64_t first_lane, lane_count, lane_stride;  // the lanes of this rank, in the order in which it runs them: first, first + stride, ...
     int64_t first_step, last_step;    // steps to deliver, from 1, both included
     int depth;                        // most batches in the ring
     void *memory;                     // loader_bytes() bytes, page-aligned (pinned on a GPU); the caller's, outlives the loader

@@ -3,13 +3,13 @@
 // The ring's slots are handed out in order. `produced` and `taken` only grow; the trainer holds the batch taken last until it
 // asks for the next. The thread runs at most `ahead` batches before the trainer: more after the trainer had to wait, fewer
 // again when even the emptiest moment of a long while left batches unused.
+#include "base/clock.h"
+#include "base/thread.h"
 #include "data/shard.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { PAGE = 4096, AHEAD_LEAST = 2, CALM = 256 };  // CALM: batches after which the depth may shrink by one
 
@@ -44,7 +44,7 @@ int64_t loader_bytes(const loader_options *o) { return 2 * half_slot(o) * o->dep
 // Micro-batch `number` of this rank, counted from the loader's first step.
 static batch batch_at(const loader *l, int64_t number) {
     const loader_options *o = &l->o;
-    int64_t in_step = number % l->per_step, lane = o->first_lane + in_step / l->micros, micro = in_step % l->micros;
+    int64_t in_step = number % l->per_step, lane = o->first_lane + in_step / l->micros * o->lane_stride, micro = in_step % l->micros;
     int32_t *slot = (int32_t *)o->memory + number % o->depth * 2 * l->first_tokens;
     return (batch){
         .step = o->first_step + number / l->per_step,
@@ -101,32 +101,15 @@ static err_t check(const loader_options *o, const dataset *d) {
     if (o->lanes > o->global || o->global % o->lanes || o->global / o->lanes % o->micro)
         return err_set(ERR_CONFIG, "[batch] global %lld, expected a multiple of lanes %lld * micro %lld", (long long)o->global,
                        (long long)o->lanes, (long long)o->micro);
-    if (o->first_lane < 0 || o->lane_count < 1 || o->first_lane > o->lanes - o->lane_count)
-        return err_set(ERR_INTERNAL, "loader: lanes %lld .. +%lld, expected some of 0..%lld", (long long)o->first_lane,
-                       (long long)o->lane_count, (long long)o->lanes - 1);
+    if (o->first_lane < 0 || o->lane_count < 1 || o->lane_stride < 1 || o->first_lane + (o->lane_count - 1) * o->lane_stride >= o->lanes)
+        return err_set(ERR_INTERNAL, "loader: %lld lanes from %lld, every %lldth, expected some of 0..%lld", (long long)o->lane_count,
+                       (long long)o->first_lane, (long long)o->lane_stride, (long long)o->lanes - 1);
     if (o->first_step < 1 || o->last_step < o->first_step - 1 || o->last_step > INT64_MAX / o->global)
         return err_set(ERR_INTERNAL, "loader: steps %lld to %lld", (long long)o->first_step, (long long)o->last_step);
     int64_t tokens = dataset_about(d).tokens;
     if (sampler_windows(tokens, o->T) < 1)
         return err_set(ERR_DATA, "the dataset has %lld tokens, expected at least %lld: one window of [model] context "
                        "= %lld and its last target", (long long)tokens, (long long)o->T + 1, (long long)o->T);
-    return ERR_OK;
-}
-
-// Starts the thread with signals blocked: SIGTERM is for the main thread. Those that a fault in the thread itself raises stay.
-static err_t start(loader *l) {
-    sigset_t all, before;
-    sigfillset(&all);
-    sigdelset(&all, SIGSEGV);
-    sigdelset(&all, SIGBUS);
-    sigdelset(&all, SIGFPE);
-    sigdelset(&all, SIGILL);
-    sigdelset(&all, SIGABRT);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
-    int rc = pthread_create(&l->thread, NULL, run, l);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (rc != 0) return err_set(ERR_INTERNAL, "the loader thread does not start: %s", strerror(rc));
-    l->running = true;
     return ERR_OK;
 }
 
@@ -150,16 +133,11 @@ err_t loader_open(loader **out, dataset *d, const loader_options *o) {
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->more, NULL);
     pthread_cond_init(&l->less, NULL);
-    err_t rc = start(l);
+    err_t rc = thread_start(&l->thread, "lockstep/loader", run, l);
+    l->running = rc == ERR_OK;
     if (rc != ERR_OK) loader_close(l);
     else *out = l;
     return rc;
-}
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 // The depth doubles when the trainer had to wait, and shrinks by one after CALM batches without a wait in which one less
@@ -188,9 +166,9 @@ err_t loader_next(loader *l, batch *out) {
     l->held = false;
     pthread_cond_signal(&l->less);
     if (waited) {
-        double from = now();
+        double from = clock_now();
         while (l->produced == l->taken && !l->failed) pthread_cond_wait(&l->more, &l->lock);
-        l->wait_s += now() - from;
+        l->wait_s += clock_now() - from;
     }
     if (l->produced == l->taken) {
         rc = err_restore(&l->failure);

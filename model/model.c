@@ -33,29 +33,45 @@ static void normal4(double z[4], const uint32_t bits[4]) {
     }
 }
 
-void model_init(const model *m, int index, uint64_t seed, float *dst) {
+void model_init(const model *m, int index, uint64_t seed, int64_t first, int64_t count, float *dst) {
     const param *p = &m->param[index];
-    int64_t count = 1;
-    for (int d = 0; d < p->dims; d++) count *= p->size[d];
     if (p->init_std == 0) {
         for (int64_t i = 0; i < count; i++) dst[i] = p->init_value;
         return;
     }
     for (int64_t i = 0; i < count; i += 4) {
+        uint64_t group = (uint64_t)(first + i) / 4;
         uint32_t bits[4];
         double z[4];
-        philox4x32(bits, seed, (uint32_t)(i / 4), SITE_INIT, (uint32_t)index, (uint32_t)((uint64_t)(i / 4) >> 32));
+        philox4x32(bits, seed, (uint32_t)group, SITE_INIT, (uint32_t)index, (uint32_t)(group >> 32));
         normal4(z, bits);
         for (int64_t j = i; j < i + 4 && j < count; j++) dst[j] = (float)(z[j - i] * p->init_std);
     }
 }
 
+// One block, or none where p is NULL, with the hooks around it.
+static err_t run_block(const model *m, int i, pass *p, const pass_hooks *h, bool backward) {
+    if (h) TRY(h->enter(h->ctx, i, backward));
+    if (p) TRY((backward ? m->block[i].backward : m->block[i].forward)((model *)m, m->block[i].layer, p));
+    return h ? h->leave(h->ctx, i, backward) : ERR_OK;
+}
+
 err_t model_forward(model *m, pass *p) {
-    for (int i = 0; i < m->blocks; i++) TRY(m->block[i].forward(m, m->block[i].layer, p));
+    for (int i = 0; i < m->blocks; i++) TRY(run_block(m, i, p, p->hooks, false));
     return ERR_OK;
 }
 
 err_t model_backward(model *m, pass *p) {
-    for (int i = m->blocks - 1; i >= 0; i--) TRY(m->block[i].backward(m, m->block[i].layer, p));
+    for (int i = m->blocks - 1; i >= 0; i--) TRY(run_block(m, i, p, p->hooks, true));
+    return ERR_OK;
+}
+
+err_t model_forward_hooks(const model *m, const pass_hooks *h) {
+    for (int i = 0; i < m->blocks; i++) TRY(run_block(m, i, NULL, h, false));
+    return ERR_OK;
+}
+
+err_t model_backward_hooks(const model *m, const pass_hooks *h) {
+    for (int i = m->blocks - 1; i >= 0; i--) TRY(run_block(m, i, NULL, h, true));
     return ERR_OK;
 }

@@ -36,14 +36,22 @@ typedef struct pass {
     int64_t B, T;             // B <= the planned batch, T <= the context
     tensor tokens, targets;   // (B,T) INT32 on the device; targets unused when last_only
     const tensor *w;          // the parameters' values, compute type, one for each row of the table
-    tensor *dw;               // their gradients, FP32 (+=); NULL: forward only
+    tensor *dw;               // their gradients, FP32 (+=), each added to by one operation of a pass; NULL: forward only
     const step_state *state;  // on the device: the loss scale
     float loss_factor;        // 1 / (G*T): the share of one token in the step's mean loss
     dropout_key drop;         // seed, step and first sample; p = 0: no dropout
+    const struct pass_hooks *hooks;  // NULL: none
     bool last_only;           // leave logits of the last position instead of losses
     tensor losses;            // out (B,T) FP32
     tensor logits;            // out (B,V) compute type, when last_only
 } pass;
+
+// What whoever runs the pass does around each block: bring its weights, send its gradients.
+typedef struct pass_hooks {
+    void *ctx;
+    err_t (*enter)(void *ctx, int block, bool backward);
+    err_t (*leave)(void *ctx, int block, bool backward);
+} pass_hooks;
 
 typedef struct model model;
 
@@ -81,11 +89,16 @@ int64_t model_elements(const model *m);
 // Index of a parameter, -1 when there is none of that name.
 int model_find(const model *m, const char *name);
 
-// dst (host, FP32, the parameter's shape) = initial values: Philox keyed by (seed, row of the table, element), Box-Muller.
-void model_init(const model *m, int param, uint64_t seed, float *dst);
+// dst (host, FP32, count) = initial values of elements first .. first+count-1: Philox keyed by (seed, row of the table, element), Box-Muller.
+// first is a multiple of 4.
+void model_init(const model *m, int param, uint64_t seed, int64_t first, int64_t count, float *dst);
 
 // All blocks in order, or in reverse order.
 err_t model_forward(model *m, pass *p);
 err_t model_backward(model *m, pass *p);
+
+// The same with hooks and without blocks: for a rank that has no work in a pass in which the others need its share.
+err_t model_forward_hooks(const model *m, const pass_hooks *h);
+err_t model_backward_hooks(const model *m, const pass_hooks *h);
 
 #endif

@@ -235,15 +235,21 @@ static void convert(float *out, const void *in, st_type type, int64_t n) {
 }
 
 err_t st_read_f32(const st_file *f, const st_tensor *t, float *out) {
-    if (t->type == ST_F32) return st_read(f, t, out);
+    return st_read_f32_part(f, t, 0, t->bytes / types[t->type].bytes, out);
+}
+
+err_t st_read_f32_part(const st_file *f, const st_tensor *t, int64_t first, int64_t count, float *out) {
     if (t->type == ST_I64)
         return err_set(ERR_DATA, "%s: tensor %s holds integers (I64), expected floating point", f->path, t->name);
     enum { PIECE = 2048 };
     double piece[PIECE];
-    int64_t each = types[t->type].bytes, count = t->bytes / each;
+    int64_t each = types[t->type].bytes, from = t->offset + first * each;
+    if (first < 0 || count < 0 || first > t->bytes / each - count)
+        return err_set(ERR_INTERNAL, "%s: tensor %s has no elements %lld .. +%lld", f->path, t->name, (long long)first, (long long)count);
+    if (t->type == ST_F32) return io_read_at(f->fd, f->path, from, out, (size_t)(count * each));
     for (int64_t i = 0; i < count; i += PIECE) {
         int64_t n = count - i < PIECE ? count - i : PIECE;
-        TRY(io_read_at(f->fd, f->path, t->offset + i * each, piece, (size_t)(n * each)));
+        TRY(io_read_at(f->fd, f->path, from + i * each, piece, (size_t)(n * each)));
         convert(out + i, piece, t->type, n);
     }
     return ERR_OK;

@@ -43,6 +43,9 @@ err_t st_read(const st_file *f, const st_tensor *t, void *out);
 // Reads as FP32, converting from F16, BF16 and F64. `out` holds the tensor's element count of floats.
 err_t st_read_f32(const st_file *f, const st_tensor *t, float *out);
 
+// The same of elements first .. first+count-1.
+err_t st_read_f32_part(const st_file *f, const st_tensor *t, int64_t first, int64_t count, float *out);
+
 // Writer: declare all tensors (their offsets are set by st_create), then put the data in the same order, then finish.
 // Not atomic: the caller writes into a directory that it renames. metadata: NULL, or "key", "value", ..., NULL.
 typedef struct st_writer {

@@ -4,6 +4,7 @@
 #include "model/safetensors.h"
 #include "test/support/checkpoint.h"
 
+#include <jansson.h>
 #include <math.h>
 #include <sodium.h>
 #include <sys/stat.h>
@@ -16,7 +17,7 @@ static void test_round_trip(void **state) {
     bool found = true;
     OK(ckpt_resume(w->dir, &w->s, &found, complain, &c));
     assert_false(found);
-    OK(ckpt_clean(w->dir));
+    OK(ckpt_clean(w->dir, NULL));
     for (int step = 1; step <= 3; step++) {
         save_step(w, step, 10);
         fill(same, step, 0);
@@ -199,17 +200,17 @@ static void test_hash_sees_everything(void **state) {
 static void test_prune(void **state) {
     world *w = *state;
     char best[IO_PATH], target[64] = "";
-    FAILS(ckpt_mark_best(w->dir, 1, NULL), ERR_IO, "step-00000001");
+    FAILS(ckpt_mark_best(w->dir, NULL, 1, NULL), ERR_IO, "step-00000001");
     save_step(w, 1, 2);
     save_step(w, 2, 2);
-    OK(ckpt_mark_best(w->dir, 1, NULL));
+    OK(ckpt_mark_best(w->dir, NULL, 1, NULL));
     snprintf(best, sizeof best, "%s/best", w->dir);
     assert_int_equal(readlink(best, target, sizeof target - 1), 18);
     assert_string_equal(target, "ckpt/step-00000001");
     save_step(w, 3, 2);
     save_step(w, 4, 2);
     holds(w, "step-00000001 step-00000003 step-00000004 ");  // best is kept beyond `keep`
-    OK(ckpt_mark_best(w->dir, 4, NULL));
+    OK(ckpt_mark_best(w->dir, NULL, 4, NULL));
     save_step(w, 5, 2);
     holds(w, "step-00000004 step-00000005 ");
     save_step(w, 6, 1);
@@ -243,7 +244,7 @@ static void test_strangers_stay(void **state) {
     resumes_as(w, same, &c);
     assert_int_equal(c.count, 0);
     save_step(w, 2, 1);
-    OK(ckpt_clean(w->dir));
+    OK(ckpt_clean(w->dir, NULL));
     for (int i = 0; i < 6; i++) {
         snprintf(path, sizeof path, "%s/ckpt/%s", w->dir, names[i]);
         assert_int_equal(rmdir(path), 0);
@@ -265,12 +266,12 @@ static void test_clean(void **state) {
     snprintf(tmp, sizeof tmp, "%s/ckpt/.tmp-step-00000004", w->dir);
     assert_int_equal(rename(from, old), 0);  // set aside, and the new one not there yet
     assert_int_equal(mkdir(tmp, 0755), 0);
-    OK(ckpt_clean(w->dir));
+    OK(ckpt_clean(w->dir, NULL));
     holds(w, "step-00000003 step-00000004 ");
     resumes_as(w, same, &c);
     assert_int_equal(c.count, 0);
     assert_int_equal(mkdir(old, 0755), 0);  // the new one is there, the old one not removed yet
-    OK(ckpt_clean(w->dir));
+    OK(ckpt_clean(w->dir, NULL));
     holds(w, "step-00000003 step-00000004 ");
     resumes_as(w, same, &c);
     drop_world(same);
@@ -294,6 +295,8 @@ static void test_mismatches(void **state) {
     w->s = keep;
     add_key(&w->s, "model.new", "x");
     FAILS(resume(w, &c), ERR_CONFIG, "model.new", "test-1");
+    w->s.key[w->s.keys - 1].usual = true;  // what builds did that did not know it
+    OK(resume(w, &c));
     w->s = keep;
     strcpy(w->s.data_hash, "fedcba9876543210");
     FAILS(resume(w, &c), ERR_CONFIG, "0123456789abcdef", "fedcba9876543210", "[data] train");
@@ -389,7 +392,7 @@ static void test_every_byte(void **state) {
             char flipped = (char)(bytes[at] ^ 1 << at % 8);
             assert_int_equal(pwrite(fd, &flipped, 1, (off_t)at), 1);
             const char *tensor = tensor_at(&f, (int64_t)at);
-            snprintf(names, sizeof names, *tensor ? "tensor %s (" : "", tensor);
+            snprintf(names, sizeof names, "%s%s%s", *tensor ? "tensor " : "", tensor, *tensor ? " (" : "");
             falls_back(&t, files[i], names);
             assert_int_equal(pwrite(fd, bytes + at, 1, (off_t)at), 1);
             close(fd);
@@ -512,7 +515,7 @@ static void test_forged_manifests(void **state) {
         {"\"loss_scale\": 32768.0", "\"loss_scale\": \"x\""},
         {"\"best_loss\": ", "\"best_loss\": true, \"x\": "},
         {"\"format\": \"lockstep checkpoint\"", "\"format\": \"other\""},
-        {"\"version\": 1", "\"version\": \"1\""},
+        {"\"version\": 2", "\"version\": \"2\""},
         {"\"name\": \"model.safetensors\"", "\"name\": \"../../model.safetensors\""},
         {"\"name\": \"w\"", "\"name\": \"\""},
         {"\"name\": \"w\"", "\"name\": \"b.bias\""},
@@ -533,7 +536,20 @@ static void test_forged_manifests(void **state) {
         {"\"bytes\": ", "\"bytes\": 1"},
         {"\"header_blake2b\": \"", "\"header_blake2b\": \"zz"},
         {"\"blake2b\": \"", "\"blake2b\": \"0"},
-        {"\"version\": 1", "\"version\": 1, \"version\": 1"},
+        {"\"version\": 2", "\"version\": 2, \"version\": 2"},
+        {"\"version\": 2", "\"version\": 1"},
+        {"\"world\": 1", "\"world\": 2"},
+        {"\"world\": 1", "\"world\": 0"},
+        {"\"world\": 1", "\"world\": 4294967297"},
+        {"\"rank\": 0", "\"rank\": 1"},
+        {"\"host\": \"", "\"host\": 7, \"x\": \""},
+        {"\"first\": 0", "\"first\": 1"},
+        {"\"first\": 0", "\"first\": -1"},
+        {"\"count\": 15", "\"count\": 14"},
+        {"\"count\": 15", "\"count\": 16"},
+        {"\"count\": 15", "\"count\": 9223372036854775807"},
+        {"\"parts\": [", "\"parts\": [], \"x\": ["},
+        {"\"parts\": [", "\"parts\": [{}, "},
         {"{", "["},
     };
     char path[IO_PATH];
@@ -547,8 +563,8 @@ static void test_forged_manifests(void **state) {
         if (c.count != 1 || !strstr(c.last, "step-00000002")) fail_msg("%s as %s was believed", changes[i][0], changes[i][1]);
     }
     complaints c;
-    forge(path, text, "\"version\": 1", "\"version\": 2");
-    FAILS(resume(t.w, &c), ERR_CONFIG, "version 2");
+    forge(path, text, "\"version\": 2", "\"version\": 3");
+    FAILS(resume(t.w, &c), ERR_CONFIG, "version 3");
     forge(path, text, "\"build\": \"test-1\"", "\"build\": \"test-2\"");  // informative: may be anything
     OK(resume(t.w, &c));
     assert_int_equal(t.w->s.at.step, 2);
@@ -577,6 +593,69 @@ static void test_forged_masters(void **state) {
     free(text);
 }
 
+// --- as it was -----------------------------------------------------------------------------------------------------------------
+
+// The manifest of version 1: one rank, files that nobody signed, tensors with "file" in the place of parts.
+static void write_version_1(const char *path) {
+    size_t n;
+    char *text = slurp(path, &n);
+    json_t *now = json_loadb(text, n, 0, NULL), *then = json_object(), *value;
+    const char *key;
+    json_object_foreach(now, key, value)
+        if (strcmp(key, "world") != 0 && strcmp(key, "digest") != 0) json_object_set(then, key, value);
+    json_object_set_new(then, "version", json_integer(1));
+    for (size_t i = 0; i < json_array_size(json_object_get(then, "files")); i++) {
+        json_t *file = json_array_get(json_object_get(then, "files"), i);
+        assert_int_equal(json_object_del(file, "rank"), 0);
+        assert_int_equal(json_object_del(file, "host"), 0);
+    }
+    for (size_t i = 0; i < json_array_size(json_object_get(then, "tensors")); i++) {
+        json_t *tensor = json_array_get(json_object_get(then, "tensors"), i);
+        json_object_set(tensor, "file", json_object_get(json_array_get(json_object_get(tensor, "parts"), 0), "file"));
+        assert_int_equal(json_object_del(tensor, "parts"), 0);
+    }
+    char *old = json_dumps(then, JSON_INDENT(1)), *end = strrchr(old, '\n'), *whole = calloc(1, strlen(old) + 200), hex[65];
+    unsigned char d[32];
+    crypto_generichash(d, sizeof d, (unsigned char *)old, (size_t)(end - old), NULL, 0);
+    sprintf(whole, "%.*s,\n \"digest\": \"%s\"\n}\n", (int)(end - old), old, sodium_bin2hex(hex, sizeof hex, d, sizeof d));
+    spill(path, whole, strlen(whole));
+    free(whole), free(old), free(text);
+    json_decref(now), json_decref(then);
+}
+
+static void test_version_1(void **state) {
+    two t = two_steps(state);
+    static const char *const changes[][2] = {
+        {"\"file\": \"model.", "\"file\": \"optimizer."},
+        {"\"file\": \"model.safetensors\"", "\"file\": \"other\""},
+        {"3,\n    5", "5,\n    3"},
+        {"\"name\": \"model.safetensors\"", "\"name\": \"model-00000-of-00001.safetensors\""},
+        {"\"blake2b\": \"", "\"blake2b\": \"00"},
+    };
+    char path[IO_PATH], dir[IO_PATH], hash[17], state_hash[17], expected[17];
+    complaints c;
+    path_of(path, t.w, 2, "manifest.json");
+    path_of(dir, t.w, 2, "");
+    write_version_1(path);
+    world *same = make_world("", 5);
+    fill(same, 2, 0);
+    resumes_as(t.w, same, &c);
+    assert_int_equal(c.count, 0);
+    OK(ckpt_hash_dir(dir, hash, state_hash));
+    ckpt_state_hash(&same->s, expected);
+    assert_string_equal(state_hash, expected);
+    size_t n;
+    char *text = slurp(path, &n);
+    assert_null(strstr(text, "parts"));
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        forge(path, text, changes[i][0], changes[i][1]);
+        resumes_as(t.w, t.first, &c);
+        if (c.count != 1 || !strstr(c.last, "step-00000002")) fail_msg("%s as %s was believed", changes[i][0], changes[i][1]);
+    }
+    free(text);
+    drop_world(same), drop_world(t.first);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         CHUNKY(test_round_trip),
@@ -597,6 +676,7 @@ int main(void) {
         TEST(test_all_damaged),
         TEST(test_forged_manifests),
         TEST(test_forged_masters),
+        TEST(test_version_1),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

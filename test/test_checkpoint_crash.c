@@ -1,7 +1,7 @@
-// test/test_checkpoint_crash.c: a checkpoint is there whole or not at all. Every write, fsync and rename is made to fail, the
-// writer is killed at fifty moments and the disk is filled: what loads afterwards is always one state or the other, bit for bit,
-// and nothing lies about.
-#include "test/support/checkpoint.h"
+// test/test_checkpoint_crash.c: a checkpoint is there whole or not at all. Every write, fsync and rename is made to fail, on one rank and on
+// one of several, the writers are killed at any moment and the disk is filled: what loads afterwards is always one state or the other,
+// bit for bit and on all ranks the same.
+#include "test/support/checkpoint_ranks.h"
 
 #include <sched.h>
 #include <signal.h>
@@ -73,9 +73,9 @@ static void test_best_fails(void **state) {
     fault_list faults;
     save_step(w, 1, 5);
     save_step(w, 2, 5);
-    OK(ckpt_mark_best(w->dir, 1, NULL));
+    OK(ckpt_mark_best(w->dir, NULL, 1, NULL));
     OK(fault_parse(&faults, "rename@1"));
-    FAILS(ckpt_mark_best(w->dir, 2, &faults), ERR_IO, "best");
+    FAILS(ckpt_mark_best(w->dir, NULL, 2, &faults), ERR_IO, "best");
     snprintf(best, sizeof best, "%s/best", w->dir);
     assert_int_equal(readlink(best, target, sizeof target - 1), 18);
     assert_string_equal(target, "ckpt/step-00000001");
@@ -134,7 +134,7 @@ static void test_kills(void **state) {
         if (WIFEXITED(status)) assert_int_equal(WEXITSTATUS(status), 0);
         bool found;
         complaints c = {0};
-        OK(ckpt_clean(w->dir));
+        OK(ckpt_clean(w->dir, NULL));
         scramble(w);
         OK(ckpt_resume(w->dir, &w->s, &found, complain, &c));
         assert_true(found);
@@ -192,9 +192,240 @@ static void test_full_disk(void **state) {
     assert_int_equal(umount(t.w->dir), 0);
 }
 
+// --- several ranks -------------------------------------------------------------------------------------------------------------
+
+// Like fail_each: rank `victim` has the fault, all have the error, and all still have step 1.
+static void body_faults(rank_of *r) {
+    const job *j = r->j;
+    world here;
+    char listed[1024];
+    strcpy(here.dir, r->dir);
+    fill_dealt(&r->d, 1, 0);
+    DOES(ckpt_save(r->dir, &r->d.s, 5, NULL));
+    for (int pass = 1; ; pass += j->keep) {
+        fault_list faults;
+        char plan[32];
+        bool found;
+        snprintf(plan, sizeof plan, j->text, pass);
+        DOES(fault_parse(&faults, plan));
+        fill_dealt(&r->d, j->step, 9);
+        err_t rc = ckpt_save(r->dir, &r->d.s, 5, r->rank == j->victim ? &faults : NULL);
+        if (rc == ERR_OK) break;
+        r->out->n++;
+        MUST(rc == ERR_IO, "pass %d: %d: %s", pass, rc, err_last()->text);
+        char from[16];
+        snprintf(from, sizeof from, "rank %d (", j->victim);
+        MUST(r->rank == j->victim || strstr(err_last()->text, from), "pass %d: %s", pass, err_last()->text);
+        MUST(strstr(err_last()->text, "step-0000000") || strstr(err_last()->text, "/ckpt"), "pass %d: %s", pass, err_last()->text);
+        if (r->c->place[r->rank].local == 0) {
+            listing(&here, listed);
+            MUST(strcmp(listed, "step-00000001 ") == 0, "pass %d: %s", pass, listed);
+        }
+        fill_dealt(&r->d, 999, 0);
+        DOES(ckpt_resume(r->dir, &r->d.s, &found, count_complaint, r->out));
+        MUST(found && dealt_is(&r->d, 1, 0), "pass %d: step %lld", pass, (long long)r->d.s.at.step);
+    }
+    bool found;
+    fill_dealt(&r->d, 999, 0);
+    DOES(ckpt_resume(r->dir, &r->d.s, &found, count_complaint, r->out));
+    MUST(found && dealt_is(&r->d, j->step, 9), "step %lld", (long long)r->d.s.at.step);
+    MUST(r->out->complaints == 0, "%s", r->out->complaint);
+}
+
+static void test_faults_of_ranks(void **state) {
+    const nodes *n = *state;
+    static const struct { int ranks[3], nodes, victim; int64_t step; const char *plan; int every, at_least; } rows[] = {
+        {{3}, 1, 1, 2, "write@%d", 3, 3},
+        {{3}, 1, 1, 1, "sync@%d", 1, 2},
+        {{3}, 1, 0, 1, "rename@%d", 1, 3},
+        {{2, 1, 1}, 3, 0, 1, "write@%d", 5, 3},
+        {{2, 1, 1}, 3, 1, 2, "write@%dx1000000", 5, 2},
+        {{2, 1, 1}, 3, 3, 1, "write@%d", 5, 3},
+        {{2, 1, 1}, 3, 0, 2, "sync@%d", 1, 6},
+        {{2, 1, 1}, 3, 1, 1, "sync@%d", 1, 2},
+        {{2, 1, 1}, 3, 3, 1, "sync@%dx1000000", 1, 8},
+        {{2, 1, 1}, 3, 0, 1, "rename@%dx1000000", 1, 4},
+        {{2, 1, 1}, 3, 2, 1, "rename@%d", 1, 5},
+        {{2, 1, 1}, 3, 3, 2, "rename@%d", 1, 4},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        job j = {.where = n,
+                 .nodes = rows[i].nodes,
+                 .on = {0, 1, 2},
+                 .deal = 13,
+                 .victim = rows[i].victim,
+                 .step = rows[i].step,
+                 .text = rows[i].plan,
+                 .keep = rows[i].every};
+        memcpy(j.ranks, rows[i].ranks, sizeof rows[i].ranks);
+        wipe(n);
+        all_ranks_do(&j, body_faults);
+        for (int r = 0; r < j.mesh.world; r++)
+            if (j.out[r].n != j.out[0].n || j.out[r].n < rows[i].at_least)
+                fail_msg("row %zu: rank %d saw %ld failures", i, r, j.out[r].n);
+        end_job(&j);
+    }
+}
+
+static void body_save_until_killed(rank_of *r) {
+    fill_dealt(&r->d, r->j->step, r->j->salt);
+    __atomic_store_n(&r->out->n, 1, __ATOMIC_SEQ_CST);
+    r->out->rc = ckpt_save(r->dir, &r->d.s, r->j->keep, NULL);
+}
+
+static void body_resume_until_killed(rank_of *r) {
+    bool found;
+    fill_dealt(&r->d, 999, 0);
+    __atomic_store_n(&r->out->n, 1, __ATOMIC_SEQ_CST);
+    if (ckpt_clean(r->dir, &r->d.s) == ERR_OK) r->out->rc = ckpt_resume(r->dir, &r->d.s, &found, NULL, NULL);
+}
+
+// The ranks begin, and after this time one of them is killed, or all in some order. Returns whether all ended well before that.
+static bool kill_during(job *j, void (*body)(rank_of *r), int64_t us, int first, int count) {
+    j->body = body;
+    start(j);
+    for (int r = 0; r < j->mesh.world; r++)
+        while (!__atomic_load_n(&j->out[r].n, __ATOMIC_SEQ_CST)) usleep(100);
+    for (int64_t end = now_us() + us; now_us() < end;) usleep(20);
+    for (int i = 0; i < count; i++) kill(j->pid[(first + i) % j->mesh.world], SIGKILL);
+    bool well = reap(j, true);
+    for (int r = 0; r < j->mesh.world; r++) well = well && j->out[r].rc == ERR_OK;
+    return well;
+}
+
+// Every third save replaces a step, the others prune the one before. Every other time whoever resumes is killed as well. Where only one is
+// killed the others lose it, and leave things as they are.
+static void test_killed_ranks(void **state) {
+    enum { ROUNDS = 20 };
+    const nodes *n = *state;
+    job j = {.where = n, .nodes = 3, .ranks = {2, 1, 1}, .on = {0, 1, 2}, .deal = 14, .keep = 1};
+    int64_t step = 1, took = now_us();
+    int older = 0, newer = 0;
+    uint32_t salt = 0, dice[4];
+    wipe(n);
+    for (int i = 0; i < 4; i++) saves(&j, step, salt);
+    took = (now_us() - took) / 4;
+    for (int round = 0; round < ROUNDS; round++) {
+        j.step = round % 3 ? step + 1 : step;
+        j.salt = salt + 1;
+        philox4x32(dice, 20261121, (uint32_t)round, 0, 0, 0);
+        bool done = kill_during(&j, body_save_until_killed, (int64_t)((double)took * 1.5 * dice[0] / 4294967296.0),
+                                (int)(dice[1] % 4), round % 4 == 3 ? 1 : 4);
+        int64_t next = j.step;
+        if (round % 2)
+            kill_during(&j, body_resume_until_killed, (int64_t)((double)took * 0.7 * dice[2] / 4294967296.0), (int)(dice[3] % 4),
+                        round % 4 == 1 ? 1 : 4);
+        all_ranks_do(&j, body_resume);
+        const outcome *o = same_on_all(&j);
+        if (o->rc != ERR_OK || !o->found || o->complaints) fail_msg("round %d: %d %s %s", round, o->rc, o->text, o->complaint);
+        if (o->step == next && o->n == salt + 1) newer++, step = next, salt++;
+        else if (o->step == step && o->n == salt && !done) older++;
+        else fail_msg("round %d: step %lld salt %ld is neither the older nor the newer state", round, (long long)o->step, o->n);
+        for (int k = 0; k < 3; k++) node_has(n, k, step, o);
+    }
+    assert_true(older > 0 && newer > 0);
+    end_job(&j);
+}
+
+static void body_save_and_die(rank_of *r) {
+    pipe_comm *c = (pipe_comm *)r->c;
+    fill_dealt(&r->d, r->j->step, r->j->salt);
+    if (r->rank == r->j->victim) c->die_in = r->j->die_in, c->reach = r->j->reach;
+    r->out->rc = ckpt_save(r->dir, &r->d.s, r->j->keep, NULL);
+    r->out->n = 1;
+}
+
+// A rank is lost in each message of a save, when some have heard of it and others have not. Those that have may rename and remove what is
+// older; if those that have not took back what they did, five nodes are enough to lose everything.
+static void test_lost_in_every_message(void **state) {
+    const nodes *n = *state;
+    job j = {.where = n, .nodes = 5, .ranks = {1, 1, 1, 1, 1}, .on = {0, 1, 2, 3, 4}, .keep = 1, .victim = 4, .reach = 2};
+    int64_t step = 1;
+    uint32_t salt = 0;
+    int died = 0, older = 0, newer = 0;
+    wipe(n);
+    saves(&j, step, salt);
+    for (bool survived = false; !survived; died++) {
+        j.step = died % 2 ? step + 1 : step;
+        j.salt = salt + 1;
+        j.die_in = died + 1;
+        all_ranks_do(&j, body_save_and_die);
+        survived = j.out[j.victim].n == 1;
+        int64_t next = j.step;
+        all_ranks_do(&j, body_resume);
+        const outcome *o = same_on_all(&j);
+        if (o->rc != ERR_OK || !o->found || o->complaints) fail_msg("message %d: %d %s %s", died + 1, o->rc, o->text, o->complaint);
+        if (o->step == next && o->n == salt + 1) newer++, step = next, salt++;
+        else if (o->step == step && o->n == salt && !survived) older++;
+        else fail_msg("message %d: step %lld salt %ld is neither the older nor the newer", died + 1, (long long)o->step, o->n);
+    }
+    assert_true(died > 15 && older > 10 && newer > 2);
+    end_job(&j);
+}
+
+static void copy_tree(const char *from, const char *to) {
+    char command[2 * IO_PATH];
+    snprintf(command, sizeof command, "cp -a '%s' '%s'", from, to);
+    assert_int_equal(system(command), 0);
+}
+
+// All that a crash between renames can leave of a step that replaces itself. `on` node k: the new one under its name and the old one set
+// aside; the others in one of four ways.
+enum { NOT_YET, TAKEN_BACK, BETWEEN, NO_MANIFEST, WAYS };
+enum { NAMES = 3 };
+
+static void lay_out(const nodes *n, int mask, int way) {
+    char from[2][IO_PATH], to[NAMES][IO_PATH];
+    for (int k = 0; k < 3; k++) {
+        for (int v = 0; v < 2; v++) snprintf(from[v], IO_PATH, "%s/kept-%d-%d", n->base, v, k);
+        for (int i = 0; i < NAMES; i++) {
+            snprintf(to[i], IO_PATH, "%s/ckpt/%sstep-00000002", n->dir[k], i == 1 ? ".tmp-" : i == 2 ? ".old-" : "");
+            OK(io_remove_tree(to[i]));
+        }
+        bool on = mask >> k & 1;
+        copy_tree(from[0], to[on || way == BETWEEN ? 2 : 0]);
+        if (on || way != TAKEN_BACK) copy_tree(from[1], to[on ? 0 : 1]);
+        if (on || way != NO_MANIFEST) continue;
+        strcat(to[1], "/manifest.json");
+        assert_int_equal(unlink(to[1]), 0);
+    }
+}
+
+static void test_between_renames(void **state) {
+    const nodes *n = *state;
+    char from[IO_PATH], to[IO_PATH];
+    job j = {.where = n, .nodes = 3, .ranks = {1, 1, 1}, .on = {0, 1, 2}, .deal = 15, .keep = 5};
+    wipe(n);
+    saves(&j, 1, 0);
+    for (int v = 0; v < 2; v++) {
+        saves(&j, 2, 1 + (uint32_t)v);
+        for (int k = 0; k < 3; k++) {
+            node_path(from, n, k, 2, "");
+            snprintf(to, sizeof to, "%s/kept-%d-%d", n->base, v, k);
+            copy_tree(from, to);
+        }
+    }
+    for (int way = 0; way < WAYS; way++)
+        for (int mask = 0; mask < 8; mask++) {
+            bool held = true;  // by those who renamed: each has its own files and those of the node before
+            for (int k = 0; k < 3; k++) held = held && (mask >> k & 1 || mask >> (k + 1) % 3 & 1);
+            bool new = way == BETWEEN || (way == NOT_YET && mask) || held;
+            lay_out(n, mask, way);
+            const outcome *o = resumes_at(&j, 2, new ? 2 : 1, 0);
+            for (int k = 0; k < 3; k++) {
+                world w;
+                strcpy(w.dir, n->dir[k]);
+                node_has(n, k, 2, o);
+                holds(&w, "step-00000001 step-00000002 ");
+            }
+        }
+    end_job(&j);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_fault_points), TEST(test_first_save_fails), TEST(test_best_fails), CHUNKY(test_kills), TEST(test_full_disk),
+        NODES(test_faults_of_ranks), NODES(test_killed_ranks), NODES(test_lost_in_every_message), NODES(test_between_renames),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -204,6 +204,20 @@ static const bad bad_files[] = {
     {"[schedule]\nwarmup = 20\ndecay_steps = 10\n", ":3: [schedule] decay_steps: the warm-up of 20 steps",
      "step 10 (decay_steps)",
      "warmup = 10, or decay_steps = 20."},
+
+    // ranks
+    {"[device]\nranks = 3\n", ":2: [device] ranks: 3 ranks ([device] ranks) are more than the lanes = 2", "a rank without a lane would be idle",
+     "Nearest that work: 2 ranks, or lanes = 4 with global = 32 or micro = 4."},
+    {"[device]\nranks = 64\n", ":2: [device] ranks: 64 ranks", "Nearest that work: 2 ranks, or lanes = 64 with global = 512.", NULL},
+    {"[batch]\nmicro = 2\nlanes = 2\n[device]\nranks = 8\n", ":5: [device] ranks: 8 ranks", "2 ranks, or lanes = 8.", NULL},
+    {"[device]\nranks = 8\n[batch]\nlanes = 2\n", ":4: [batch] lanes: 8 ranks ([device] ranks)", NULL, NULL},
+    {"[cluster]\nnodes = a:2, b:2\n", ":2: [cluster] nodes: 4 ranks ([cluster] nodes) are more than the lanes = 2", NULL, NULL},
+    {"[cluster]\nnodes = a:1, b:0\n", ":2: [cluster] nodes: entry 2, `b:0`", "ranks from 1 to 1024", "Expected host:ranks"},
+    {"[cluster]\nnodes = gpu[2-1]\n", ":2: [cluster] nodes: entry 1, `gpu[2-1]`: the range ends before it begins", NULL, NULL},
+    {"[cluster]\nnodes = a,b\nport = 65535\n", ":3: [cluster] port: port = 65535 and one more for each rank of a node, 1, go beyond", "port = 65534", NULL},
+    {"[cluster]\ntimeout = 5\nheartbeat = 3\n", ":3: [cluster] heartbeat: with heartbeat = 3", "timeout = 6, or heartbeat = 2.5", NULL},
+    {"[device]\nranks = 2\n[parallel]\ndata = 1\n", ":4: [parallel] data: [parallel] data = 1, but the run has 2 ranks", "data = 0", "or 1 rank."},
+    {"[reduce]\ntransport = nccl\n[device]\nbackend = cpu\n", ":4: [device] backend: transport = nccl", "transport = auto", NULL},
 };
 
 static void test_bad_files(void **state) {
@@ -574,12 +588,13 @@ static const char classes_of[] =
     "run.seed model.type model.layers model.heads model.embed model.vocab model.context model.dropout data.shuffle batch.global "
     "batch.micro batch.lanes precision.compute precision.loss_scale precision.scale_window optimizer.type optimizer.lr "
     "optimizer.beta1 optimizer.beta2 optimizer.eps optimizer.weight_decay optimizer.grad_clip "
-    "schedule.type schedule.warmup schedule.decay_steps schedule.final_fraction | "
-    "run.name run.steps run.resume model.init_from checkpoint.every checkpoint.keep_best eval.every eval.batches "
+    "schedule.type schedule.warmup schedule.decay_steps schedule.final_fraction reduce.order | "
+    "run.name run.steps run.resume model.init_from parallel.data parallel.zero parallel.offload reduce.bucket_mb reduce.transport "
+    "reduce.nccl_ib reduce.nccl_algorithm cluster.nodes cluster.port cluster.timeout cluster.heartbeat checkpoint.every checkpoint.keep_best eval.every eval.batches "
     "sample.every sample.tokens sample.prompt sample.temperature sample.top_k log.hash_every | "
-    "run.dir run.faults device.backend device.threads device.simd data.train data.val data.format "
+    "run.dir run.faults device.backend device.ranks device.threads device.simd data.train data.val data.format "
     "data.prefetch data.retry pack.input pack.output pack.tokenizer pack.shard_tokens pack.val_fraction "
-    "pack.compress checkpoint.keep log.every log.jsonl ";
+    "pack.compress reduce.nccl_library reduce.nccl_interface cluster.secret_file checkpoint.keep log.every log.jsonl ";
 
 static err_t list_name(void *ctx, const char *key, const char *value) {
     (void)value;

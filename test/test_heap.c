@@ -2,6 +2,8 @@
 // our code, the libraries' code, and every thread.
 #include "test/support/run.h"
 
+#include <sys/wait.h>
+
 #include <stdatomic.h>
 
 #if defined(__SANITIZE_ADDRESS__)  // the sanitizer has its own malloc in this place
@@ -37,35 +39,74 @@ void free(void *p) {
 
 static const char *const kinds[] = {"", "[precision]\ncompute = bf16\n[model]\ndropout = 0.1\n", "[precision]\ncompute = fp16\n[device]\nthreads = 1\n"};
 
-// Steps with their log records and hashes, as the loop makes them; no checkpoint, no evaluation.
+static const char small_model[] =
+    "[data]\nformat = raw16\n[model]\nlayers = 2\nheads = 2\nembed = 32\ncontext = 32\nvocab = 128\n[batch]\nglobal = 8\nmicro = 2\n";
+
+// Steps with their log records and hashes, as the loop makes them; no checkpoint, no evaluation. Returns the heap calls of all but the first two.
+static long steps_of(const config *c, const launch *at) {
+    char hash[17];
+    long calls_made = 0;
+    session x;
+    monitor m;
+    step_result s;
+    OK(session_open(&x, c, SESSION_TRAIN, at));
+    OK(session_init(&x));
+    OK(session_feed(&x, 40));
+    OK(io_mkdirs(x.dir));
+    OK(monitor_open(&m, x.dir, c, 0));
+    m.terminal = false;
+    m.quiet = true;
+    for (int i = 1; i <= 40; i++) {
+        long before = atomic_load(&calls);
+        OK(session_step(&x, &s));
+        OK(session_settle(&x));
+        OK(ckpt_hash(&x.state.ckpt, hash));
+        monitor_step(&m, &(step_record){.step = i, .loss = s.loss, .grad_norm = s.grad_norm, .lr = s.lr, .ms = 1, .hash = hash, .world = x.ranks->world}, true);
+        if (i > 2) calls_made += atomic_load(&calls) - before;
+    }
+    monitor_close(&m);
+    session_close(&x);
+    return calls_made;
+}
+
 static void steady_steps_make_no_heap_call(void **state) {
     (void)state;
     for (int k = 0; k < 3; k++) {
-        char *dir = make_dir(), hash[17];
+        char *dir = make_dir();
         config c;
-        session x;
-        monitor m;
-        step_result s;
         write_tokens(dir, "text.bin", 20000);
         write_tokens(dir, "val.bin", 1500);
-        load_config(&c, dir, "[data]\nformat = raw16\n[model]\nlayers = 2\nheads = 2\nembed = 32\ncontext = 32\nvocab = 128\n[batch]\nglobal = 8\nmicro = 2\n", kinds[k]);
-        OK(session_open(&x, &c, SESSION_TRAIN));
-        OK(session_init(&x));
-        OK(session_feed(&x, 40));
-        OK(io_mkdirs(x.dir));
-        OK(monitor_open(&m, x.dir, &c, 0));
-        m.terminal = false;
-        for (int i = 1; i <= 40; i++) {
-            long before = atomic_load(&calls);
-            OK(session_step(&x, &s));
-            ckpt_hash(&x.state.ckpt, hash);
-            m.quiet = i < 40;
-            monitor_step(&m, &(step_record){.step = i, .loss = s.loss, .grad_norm = s.grad_norm, .lr = s.lr, .ms = 1, .hash = hash}, true);
-            long made = atomic_load(&calls) - before;
-            if (i > 2 && made != 0) fail_msg("step %d of kind %d made %ld heap calls, expected 0", i, k, made);
+        load_config(&c, dir, small_model, kinds[k]);
+        long made = steps_of(&c, NULL);
+        if (made != 0) fail_msg("steps of kind %d made %ld heap calls, expected 0", k, made);
+        drop_dir(dir);
+    }
+}
+
+// The same on three ranks, in every ZeRO stage: each is a process, and ends with 1 when it has made a call.
+static void nor_do_those_of_several_ranks(void **state) {
+    (void)state;
+    for (int zero = 0; zero <= 3; zero++) {
+        char *dir = make_dir(), more[128];
+        config c;
+        launch l;
+        write_tokens(dir, "text.bin", 20000);
+        write_tokens(dir, "val.bin", 1500);
+        snprintf(more, sizeof more, "[parallel]\nzero = %d\n[reduce]\nbucket_mb = 0.02\n[device]\nthreads = 1\n[cluster]\ntimeout = 20\n", zero);
+        load_config(&c, dir, small_model, more);
+        OK(launch_open(&l, 1, (int[]){3}, NULL, 0));
+        fflush(NULL);
+        for (int i = 0; i < 3; i++) {
+            if (fork() != 0) continue;
+            alarm(30);
+            launch_become(&l, i);
+            _exit(steps_of(&c, &l) != 0);
         }
-        monitor_close(&m);
-        session_close(&x);
+        launch_close(&l);
+        for (int i = 0, status; i < 3; i++) {
+            assert_true(wait(&status) > 0);
+            if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) fail_msg("zero %d: a rank made heap calls in steady steps, or failed (status %d)", zero, status);
+        }
         drop_dir(dir);
     }
 }
@@ -80,7 +121,8 @@ static void the_counter_counts(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_counter_counts), cmocka_unit_test(steady_steps_make_no_heap_call)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_counter_counts), cmocka_unit_test(steady_steps_make_no_heap_call),
+                                       cmocka_unit_test(nor_do_those_of_several_ranks)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 #endif

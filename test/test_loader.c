@@ -159,7 +159,7 @@ static void test_huge(void **state) {
 
 static loader_options options(int64_t global, int64_t micro, int64_t lanes, int depth) {
     return (loader_options){.seed = 11, .shuffle = true, .T = T, .global = global, .micro = micro, .lanes = lanes,
-                            .first_lane = 0, .lane_count = lanes, .first_step = 1, .last_step = 1, .depth = depth};
+                            .first_lane = 0, .lane_count = lanes, .lane_stride = 1, .first_step = 1, .last_step = 1, .depth = depth};
 }
 
 static loader *open_loader(place *p, loader_options *o) {
@@ -197,7 +197,7 @@ static void check_run(place *p, loader_options o) {
     loader *l = open_loader(p, &o);
     batch b;
     for (int64_t step = o.first_step; step <= o.last_step; step++)
-        for (int64_t lane = o.first_lane; lane < o.first_lane + o.lane_count; lane++)
+        for (int64_t lane = o.first_lane; lane < o.first_lane + o.lane_count * o.lane_stride; lane += o.lane_stride)
             for (int64_t micro = 0; micro < o.global / o.lanes / o.micro; micro++) {
                 assert_ok(loader_next(l, &b));
                 check_batch(&o, &b, step, lane, micro);
@@ -219,6 +219,8 @@ static void test_order(void **state) {
         o.first_lane = 1;
         o.lane_count = 2;
         check_run(p, o);
+        o.lane_stride = 2;  // lanes 1 and 3, as one of two ranks that take turns
+        check_run(p, o);
         o.shuffle = false;
         check_run(p, o);
         o.first_step = o.last_step + 1;  // nothing left
@@ -227,8 +229,7 @@ static void test_order(void **state) {
 }
 
 // Every window exactly once an epoch, whatever the number of ranks and however the lanes are dealt out.
-static void test_once_an_epoch(void **state) {
-    place *p = *state;
+static void every_window_once(place *p, bool turns) {
     enum { G = 50, B = 5 };  // 10 lanes; 1250 windows are 25 steps
     assert_int_equal(WINDOWS % G, 0);
     for (int ranks = 1; ranks <= 8; ranks++) {
@@ -238,6 +239,7 @@ static void test_once_an_epoch(void **state) {
             o.first_lane = r == 0 ? 0 : (10 - ranks) * r / ranks + r;  // uneven, none empty
             int64_t next = r == ranks - 1 ? 10 : (10 - ranks) * (r + 1) / ranks + r + 1;
             o.lane_count = next - o.first_lane;
+            if (turns) o.first_lane = r, o.lane_stride = ranks, o.lane_count = (10 - r + ranks - 1) / ranks;
             o.last_step = 2 * WINDOWS / G;
             loader *l = open_loader(p, &o);
             batch b;
@@ -252,6 +254,10 @@ static void test_once_an_epoch(void **state) {
         }
         for (int i = 0; i < 2 * WINDOWS; i++) assert_int_equal(seen[i / WINDOWS][i % WINDOWS], 1);
     }
+}
+
+static void test_once_an_epoch(void **state) {
+    for (int turns = 0; turns <= 1; turns++) every_window_once(*state, turns);
 }
 
 // A batch is left alone until the next one is asked for, even with a full ring behind it.

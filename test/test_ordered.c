@@ -73,16 +73,22 @@ static void only_siblings_are_added(void **state) {
 
 static void buffers_are_as_many_as_planned(void **state) {
     (void)state;
-    assert_int_equal(lane_counter_buffers(0, 1), 1);
-    assert_int_equal(lane_counter_buffers(0, 2), 2);
-    assert_int_equal(lane_counter_buffers(0, 8), 4);
-    assert_int_equal(lane_counter_buffers(0, 64), 7);
-    assert_int_equal(lane_counter_buffers(1, 7), 5);  // 1, 2+3, 4+5, 6, and 7 while it is filled
+    assert_int_equal(lane_counter_buffers(0, 1, false), 1);
+    assert_int_equal(lane_counter_buffers(0, 2, false), 2);
+    assert_int_equal(lane_counter_buffers(0, 8, false), 4);
+    assert_int_equal(lane_counter_buffers(0, 64, false), 7);
+    assert_int_equal(lane_counter_buffers(1, 7, false), 5);  // 1, 2+3, 4+5, 6, and 7 while it is filled
+    assert_int_equal(lane_counter_buffers(0, 2, true), 1);  // one micro-batch a lane: 1 goes on top of 0
+    assert_int_equal(lane_counter_buffers(0, 8, true), 3);
+    assert_int_equal(lane_counter_buffers(1, 2, true), 2);  // no siblings
     for (int first = 0; first < 16; first++)
         for (int count = 1; first + count <= 16; count++) {
+            lane_counter joined = lane_counter_of(first, count, true), apart = lane_counter_of(first, count, false);
+            assert_int_equal(joined.count, apart.count);
+            for (int i = 0; i < joined.count; i++) assert_true(joined.span[i].first == apart.span[i].first && joined.span[i].size == apart.span[i].size);
             holder h = {0};
             for (int64_t l = first; l < first + count; l++) {
-                assert_true(lane_counter_free(&h.c) < lane_counter_buffers(first, count));
+                assert_true(lane_counter_free(&h.c) < lane_counter_buffers(first, count, false));
                 run_lanes(&h, l, 1);
             }
         }

@@ -1,7 +1,6 @@
-// test/test_trainer.c: steps against PyTorch, and bits against bits: threads, vector widths, splits of lanes, repetition, resume.
+// test/test_trainer.c: steps against PyTorch, and bits against bits: threads, vector widths, repetition, resume. (Ranks: test_ranks.c.)
 #include "test/support/run.h"
 
-#include "comm/ordered.h"
 #include "model/safetensors.h"
 #include "trainer/evaluate.h"
 #include "trainer/schedule.h"
@@ -25,7 +24,7 @@ static void rig_open(rig *r, const char *more, bool feed) {
     write_tokens(r->dir, "text.bin", 6000);
     write_tokens(r->dir, "val.bin", 1500);
     load_config(&r->c, r->dir, small_model, more);
-    OK(session_open(&r->x, &r->c, SESSION_TRAIN));
+    OK(session_open(&r->x, &r->c, SESSION_TRAIN, NULL));
     OK(session_init(&r->x));
     if (feed) OK(session_feed(&r->x, r->c.run.steps));
 }
@@ -55,7 +54,7 @@ static void golden_open(rig *r) {
                 "[batch]\nglobal = 6\nmicro = 6\nlanes = 1\n"
                 "[optimizer]\nlr = 1e-3\nbeta1 = 0.9\nbeta2 = 0.99\neps = 1e-8\nweight_decay = 0.1\ngrad_clip = 1\n"
                 "[schedule]\ntype = constant\nwarmup = 0\n", "");
-    OK(session_open(&r->x, &r->c, SESSION_TRAIN));
+    OK(session_open(&r->x, &r->c, SESSION_TRAIN, NULL));
     OK(session_init(&r->x));
     OK(session_feed(&r->x, 10));
 }
@@ -88,15 +87,12 @@ static void compare_gradient(const st_file *f, const param *p, const float *ours
 static void gradients_agree_with_pytorch(void **state) {
     (void)state;
     rig r;
-    lane_counter c = {0};
     st_file f;
     golden_open(&r);
-    OK(step_lanes(&r.x.runner, r.x.data, 1, 0, 1, &c));
+    OK(step_gradient(&r.x.runner, r.x.data, 1));
     OK(st_open(&f, "test/golden/gpt-golden.safetensors"));
     model *m = r.x.net;
-    tensor *grad = &r.x.state.grad[c.span[0].buffer * m->params];
-    int head = model_find(m, "lm_head.weight"), wte = model_find(m, "wte.weight");
-    OK(device_ops(r.x.dev)->add(&grad[wte], &grad[wte], &grad[head], r.x.s));
+    tensor *grad = &r.x.state.grad[r.x.state.sum_buffer * m->params];
     for (int i = 0; i < m->params; i++)
         if (m->param[i].tied < 0) compare_gradient(&f, &m->param[i], grad[i].data, tensor_count(&grad[i]));
     st_close(&f);
@@ -127,14 +123,12 @@ static void losses_agree_with_pytorch(void **state) {
 
 // --- dropout: the mask of the backward pass is that of the forward pass ---------------------------------------------------------------
 
-// Mean loss of step 1 as it stands; its summed gradient is left in slab[*sum].
-static double loss_and_gradient(rig *r, int *sum) {
-    lane_counter c = {0};
+// Mean loss of step 1 as it stands; its summed gradient is left in the state.
+static double loss_and_gradient(rig *r) {
     double total = 0;
     r->x.step = 0;
     OK(session_feed(&r->x, 1));
-    OK(step_lanes(&r->x.runner, r->x.data, 1, 0, r->c.batch.lanes, &c));
-    *sum = c.span[0].buffer;
+    OK(step_gradient(&r->x.runner, r->x.data, 1));
     for (int i = 0; i < r->c.batch.global; i++) total += ((double *)r->x.runner.sample_loss.data)[i];
     return total / (double)r->c.batch.global;
 }
@@ -149,16 +143,13 @@ static void walk(rig *r, float *const *direction, double h) {
 static void gradient_with_dropout_is_the_slope_of_the_loss(void **state) {
     (void)state;
     rig r;
-    int sum;
     float *direction[64] = {0};
     double slope = 0, h = 2e-3, up, down;
     rig_open(&r, "[model]\ndropout = 0.3\n[data]\nshuffle = no\n", false);
-    loss_and_gradient(&r, &sum);
+    loss_and_gradient(&r);
     model *m = r.x.net;
     assert_true(m->params <= 64);
-    tensor *grad = &r.x.state.grad[sum * m->params];
-    int head = model_find(m, "lm_head.weight"), wte = model_find(m, "wte.weight");
-    OK(device_ops(r.x.dev)->add(&grad[wte], &grad[wte], &grad[head], r.x.s));
+    tensor *grad = &r.x.state.grad[r.x.state.sum_buffer * m->params];
     for (int i = 0; i < m->params; i++) {  // each tensor's gradient at unit length, so that all of them count
         if (m->param[i].tied >= 0) continue;
         int64_t n = tensor_count(&grad[i]);
@@ -168,8 +159,8 @@ static void gradient_with_dropout_is_the_slope_of_the_loss(void **state) {
         for (int64_t k = 0; k < n; k++) direction[i][k] = (float)(((float *)grad[i].data)[k] / sqrt(norm));
         slope += sqrt(norm);
     }
-    walk(&r, direction, h), up = loss_and_gradient(&r, &sum);
-    walk(&r, direction, -2 * h), down = loss_and_gradient(&r, &sum);
+    walk(&r, direction, h), up = loss_and_gradient(&r);
+    walk(&r, direction, -2 * h), down = loss_and_gradient(&r);
     double measured = (up - down) / (2 * h);
     if (!(fabs(measured - slope) < 5e-3 * slope)) fail_msg("slope of the loss %g, gradient says %g", measured, slope);
     for (int i = 0; i < 64; i++) free(direction[i]);
@@ -204,64 +195,6 @@ static void what_should_change_the_bits_does(void **state) {
     for (int i = 0; i < 5; i++) {
         hash_after(more[i], 3, other, NULL);
         if (strcmp(base, other) == 0) fail_msg("the hash does not see %s", more[i]);
-    }
-}
-
-typedef struct part { lane_span span; float *sum; } part;
-
-// The lanes [first, first+count) of this step as another rank would run them; its leftover subtrees are copied out.
-static int run_as_rank(rig *r, int64_t step, int64_t first, int64_t count, part *out) {
-    lane_counter c = {0};
-    loader *data;
-    loader_options o = {.seed = (uint64_t)r->c.run.seed, .shuffle = true, .T = r->c.model.context, .global = 12, .micro = 3, .lanes = 4,
-                        .first_lane = first, .lane_count = count, .first_step = step, .last_step = step, .depth = 2};
-    o.memory = aligned_alloc(4096, ((size_t)loader_bytes(&o) + 4095) / 4096 * 4096);
-    OK(loader_open(&data, r->x.train, &o));
-    OK(step_lanes(&r->x.runner, data, step, first, count, &c));
-    loader_close(data);
-    free(o.memory);
-    for (int i = 0; i < c.count; i++) {
-        tensor *slab = &r->x.state.slab[c.span[i].buffer];
-        out[i] = (part){c.span[i], malloc(tensor_bytes(slab))};
-        memcpy(out[i].sum, slab->data, tensor_bytes(slab));
-    }
-    return c.count;
-}
-
-// Merges the ranks' leftovers in order of lane by the same counter, and updates from the result.
-static void merge_and_update(rig *r, int64_t step, part *parts, int count) {
-    lane_counter c = {0};
-    tensor *slab = r->x.state.slab;
-    for (int i = 0, into, from; i < count; i++) {
-        int b = lane_counter_free(&c);
-        memcpy(slab[b].data, parts[i].sum, tensor_bytes(&slab[b]));
-        free(parts[i].sum);
-        lane_counter_push(&c, (lane_span){parts[i].span.first, parts[i].span.size, b});
-        while (lane_counter_merge(&c, &into, &from)) OK(device_ops(r->x.dev)->add(&slab[into], &slab[into], &slab[from], r->x.s));
-    }
-    assert_int_equal(c.count, 1);
-    OK(step_update(&r->x.runner, step, c.span[0].buffer));
-}
-
-static void any_split_of_the_lanes_gives_the_same_bits(void **state) {
-    (void)state;
-    char whole[17], hash[17];
-    hash_after("", 3, whole, NULL);
-    for (int cuts = 0; cuts < 8; cuts++) {
-        rig r;
-        rig_open(&r, "", false);
-        for (int64_t step = 1; step <= 3; step++) {
-            part parts[8];
-            int count = 0;
-            for (int from = 0, to; from < 4; from = to) {
-                for (to = from + 1; to < 4 && !(cuts >> (to - 1) & 1); to++) {}
-                count += run_as_rank(&r, step, from, to - from, parts + count);
-            }
-            merge_and_update(&r, step, parts, count);
-        }
-        ckpt_hash(&r.x.state.ckpt, hash);
-        if (strcmp(hash, whole) != 0) fail_msg("split %d: hash %s, expected %s", cuts, hash, whole);
-        rig_close(&r);
     }
 }
 
@@ -324,7 +257,7 @@ static void run_to(const char *dir, const char *more, int64_t stop_after, char h
     step_result s;
     monitor m = {.log = -1, .events = -1, .quiet = true};
     load_config(&c, dir, small_model, more);
-    OK(session_open(&x, &c, SESSION_TRAIN));
+    OK(session_open(&x, &c, SESSION_TRAIN, NULL));
     OK(session_resume(&x, &found, &m));
     if (!found) OK(session_init(&x));
     if (x.step < c.run.steps) OK(session_feed(&x, c.run.steps));
@@ -365,7 +298,7 @@ static void resume_refuses_other_settings_and_names_them(void **state) {
     bool found;
     monitor m = {.log = -1, .events = -1, .quiet = true};
     load_config(&c, dir, small_model, "[run]\nsteps = 4\n[optimizer]\nbeta2 = 0.5\n");
-    OK(session_open(&x, &c, SESSION_TRAIN));
+    OK(session_open(&x, &c, SESSION_TRAIN, NULL));
     assert_int_equal(session_resume(&x, &found, &m), ERR_CONFIG);
     assert_non_null(strstr(err_last()->text, "beta2"));
     assert_non_null(strstr(err_last()->text, "0.5"));
@@ -468,7 +401,6 @@ int main(void) {
         cmocka_unit_test(gradient_with_dropout_is_the_slope_of_the_loss),
         cmocka_unit_test(threads_and_widths_give_the_same_bits),
         cmocka_unit_test(what_should_change_the_bits_does),
-        cmocka_unit_test(any_split_of_the_lanes_gives_the_same_bits),
         cmocka_unit_test(overflow_skips_the_step_and_the_scale_recovers),
         cmocka_unit_test(sixteen_bit_weights_are_the_rounded_masters),
         cmocka_unit_test(resume_continues_to_the_same_bits),

@@ -7,6 +7,7 @@
 //   bits    what the weights of a step depend on: the model's shape, the seed and the order of the data, the batch and its
 //           lanes, precision, optimizer and schedule. Not run.steps: a run may be extended; what its schedule took from
 //           run.steps is held by decay_steps, which is resolved first.
+//           A bits key that is added later has as its default what all builds did before it: their checkpoints go on.
 //   layout  what all ranks must do alike because they do it together (evaluating, sampling, checkpointing and hashing are
 //           collective), but what may differ from one run to the next. init_from too: only a run's first step asks for it.
 //   local   what one node does for itself: its device, its paths (the data's own hash is compared instead), its log, how many
@@ -46,8 +47,10 @@ const config_key config_keys[] = {
          "rehearse failures, such as write@3 (point@first or point@firstxcount; read write sync rename)"),
 
     WORD(device, backend, LOCAL, "auto", "auto cpu cuda", "device kind", "where to compute; auto takes a GPU if there is one"),
+    INT(device, ranks, LOCAL, "0", 0, 1024, "nproc_per_node world_size gpus",
+         "processes on this node; 0 = one for each GPU, or one, or what [cluster] nodes says; does not change the result"),
     INT(device, threads, LOCAL, "0", 0, 1024, "num_threads cores",
-         "0 = every core that this process may use; does not change the result"),
+         "of each rank; 0 = a fair share of the cores that this process may use; does not change the result"),
     WORD(device, simd, LOCAL, "auto", "auto avx512 avx2 portable", "vector",
          "the CPU's vector width; does not change the result"),
 
@@ -106,6 +109,31 @@ const config_key config_keys[] = {
     REAL(schedule, final_fraction, BITS, "0.1", 0, 1, "min_lr final_lr learning_rate_decay_frac",
          "learning rate at the end, as a fraction of lr"),
 
+    INT(parallel, data, LAYOUT, "0", 0, 1024, "dp data_parallel",
+         "ranks that share the lanes of a step; 0 = all there are"),
+    INT(parallel, zero, LAYOUT, "0", 0, 3, "zero_stage stage sharding",
+         "what ranks keep only a share of: 1 = masters and moments, 2 = also gradients, 3 = also weights; does not change the result"),
+    BOOL(parallel, offload, LAYOUT, "no", "cpu_offload", "keep masters and moments in host memory and update them there"),
+
+    WORD(reduce, order, BITS, "fixed", "fixed any", "",
+         "fixed: the same bits for every number of ranks; any: the transport's own sums"),
+    REAL(reduce, bucket_mb, LAYOUT, "25", 0.001, 65536, "bucket_cap_mb bucket_size", "megabytes of gradients, and at least a block's, that are sent together while backward goes on"),
+    WORD(reduce, transport, LAYOUT, "auto", "auto tcp nccl", "backend", "auto: NCCL between GPUs, else shared memory and TCP"),
+    TEXT(reduce, nccl_library, LOCAL, "", 0, "", "path of libnccl.so.2; empty = the usual places"),
+    TEXT(reduce, nccl_interface, LOCAL, "", 0, "NCCL_SOCKET_IFNAME", "network interface that NCCL uses; empty = its own choice"),
+    WORD(reduce, nccl_ib, LAYOUT, "auto", "auto no yes", "NCCL_IB_DISABLE", "may NCCL use InfiniBand"),
+    TEXT(reduce, nccl_algorithm, LAYOUT, "", 0, "NCCL_ALGO", "algorithms that NCCL may use, such as Ring; empty = its own choice"),
+
+    TEXT(cluster, nodes, LAYOUT, "", 0, "hosts hostfile machines",
+         "every node as host:ranks, comma between; gpu[01-16]:8 is short for 16 of them; empty = this machine alone"),
+    INT(cluster, port, LAYOUT, "28100", 1, 65535, "master_port",
+         "the first node listens here; data connections use the ports above, one for each rank of a node"),
+    TEXT(cluster, secret_file, LOCAL, "", 0, "secret",
+         "file of mode 0600 with the same 32 or more bytes on every node; empty = systemd's credential `lockstep-secret`"),
+    INT(cluster, timeout, LAYOUT, "300", 1, 86400, "",
+         "seconds in which the ranks must find each other, and after which one that shows no sign of life is given up"),
+    REAL(cluster, heartbeat, LAYOUT, "1", 0.05, 3600, "", "seconds between signs of life"),
+
     INT(checkpoint, every, LAYOUT, "250", 0, MANY, "save_every save_interval", "steps between checkpoints; 0 = only at the end, and when asked to stop"),
     INT(checkpoint, keep, LOCAL, "2", 1, 1000000, "save_total_limit", "newest checkpoints that are kept"),
     BOOL(checkpoint, keep_best, LAYOUT, "yes", "save_best", "keep also the one with the lowest validation loss"),
@@ -138,6 +166,9 @@ static const struct { const char *name, *comment; } sections[] = {
     {"precision", "how exactly"},
     {"optimizer", "how the weights change"},
     {"schedule", "the learning rate over time"},
+    {"parallel", "how the work is dealt to the ranks"},
+    {"reduce", "how their gradients are added"},
+    {"cluster", "who takes part"},
     {"checkpoint", "what survives a crash"},
     {"eval", "the loss on data that it is not trained on"},
     {"sample", "text that the model writes"},

@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum { CONFIG_WORD = 64, CONFIG_TEXT = 1024, CONFIG_KEYS_MAX = 96, CONFIG_FILES_MAX = 16 };
+enum { CONFIG_WORD = 64, CONFIG_TEXT = 1024, CONFIG_KEYS_MAX = 112, CONFIG_FILES_MAX = 16 };
 
 typedef enum { RESUME_AUTO, RESUME_NEVER, RESUME_MUST } resume_mode;
 typedef enum { BACKEND_AUTO, BACKEND_CPU, BACKEND_CUDA } backend_mode;
@@ -17,6 +17,9 @@ typedef enum { SIMD_AUTO, SIMD_AVX512, SIMD_AVX2, SIMD_PORTABLE } simd_mode;
 typedef enum { MODEL_GPT } model_kind;
 typedef enum { DATA_AUTO, DATA_LOCKSTEP, DATA_LLMC, DATA_RAW16, DATA_RAW32 } data_format_mode;
 typedef enum { TOKENIZER_BYTES } tokenizer_mode;
+typedef enum { ORDER_FIXED, ORDER_ANY } order_mode;
+typedef enum { VIA_AUTO, VIA_TCP, VIA_NCCL } transport_mode;
+typedef enum { CHOICE_AUTO, CHOICE_NO, CHOICE_YES } choice_mode;
 typedef enum { COMPUTE_FP32, COMPUTE_BF16, COMPUTE_FP16 } compute_mode;
 typedef enum { OPTIMIZER_ADAMW } optimizer_kind;
 typedef enum { SCHEDULE_COSINE, SCHEDULE_LINEAR, SCHEDULE_CONSTANT, SCHEDULE_WSD } schedule_kind;
@@ -33,7 +36,7 @@ typedef struct key_origin {
 
 typedef struct config {
     struct { char name[CONFIG_WORD], dir[CONFIG_TEXT], faults[CONFIG_TEXT]; int64_t seed, steps; int resume; } run;
-    struct { int backend, simd; int64_t threads; } device;  // threads 0: every core this process may use
+    struct { int backend, simd; int64_t ranks, threads; } device;  // threads 0: a rank's fair share of the cores this process may use
     struct { int type; int64_t layers, heads, embed, vocab, context; double dropout; char init_from[CONFIG_TEXT]; } model;
     struct { char train[CONFIG_TEXT], val[CONFIG_TEXT]; int format; int64_t prefetch, retry; bool shuffle; } data;
     struct { char input[CONFIG_TEXT], output[CONFIG_TEXT]; int tokenizer; int64_t shard_tokens; double val_fraction; bool compress; } pack;
@@ -41,6 +44,9 @@ typedef struct config {
     struct { int compute; double loss_scale; int64_t scale_window; } precision;  // loss_scale 0: dynamic
     struct { int type; double lr, beta1, beta2, eps, weight_decay, grad_clip; } optimizer;
     struct { int type; int64_t warmup, decay_steps; double final_fraction; } schedule;  // decay_steps 0: resolved to run.steps, but stays 0 for constant
+    struct { int64_t data, zero; bool offload; } parallel;  // data 0: all ranks
+    struct { int order, transport, nccl_ib; double bucket_mb; char nccl_library[CONFIG_TEXT], nccl_interface[CONFIG_TEXT], nccl_algorithm[CONFIG_TEXT]; } reduce;
+    struct { char nodes[CONFIG_TEXT], secret_file[CONFIG_TEXT]; int64_t port, timeout; double heartbeat; } cluster;
     struct { int64_t every, keep; bool keep_best; } checkpoint;
     struct { int64_t every, batches; } eval;  // batches 0: the whole validation split
     struct { int64_t every, tokens, top_k; char prompt[CONFIG_TEXT]; double temperature; } sample;

@@ -2,10 +2,12 @@
 //
 // A rule that is broken is reported at the line of the key that was set last, since that is the one just edited, together with
 // the nearest values that would satisfy it.
+#include "trainer/cluster.h"
 #include "trainer/config_table.h"
 
 #include <string.h>
 
+#define S(n) ((n) == 1 ? "" : "s")  // "1 rank", "2 ranks"
 #define ROW(section, key) config_row(offsetof(config, section.key))
 
 enum { LANES_MOST = 8 };  // what an open `lanes` becomes at most
@@ -100,8 +102,67 @@ static err_t check_schedule(config *c) {
                    config_keys[end].key, (long long)c->schedule.warmup);
 }
 
+// What would make `world` ranks fit: more lanes, and what they need of the batch. "" when there is none.
+static void more_lanes(const config *c, int world, char dst[160]) {
+    int64_t lanes = 1, global = c->batch.global, micro = c->batch.micro;
+    while (lanes < world) lanes *= 2;
+    *dst = 0;
+    if (lanes > config_keys[ROW(batch, lanes)].max) return;
+    int64_t needed = (global + lanes * micro - 1) / (lanes * micro) * lanes * micro;
+    int n = snprintf(dst, 160, ", or lanes = %lld", (long long)lanes);
+    if (needed == global) return;
+    n += snprintf(dst + n, 160 - (size_t)n, " with global = %lld", (long long)needed);
+    if (global % lanes) return;
+    while (global / lanes % micro) micro--;
+    snprintf(dst + n, 160 - (size_t)n, " or micro = %lld", (long long)micro);
+}
+
+err_t cluster_fits(const config *c, int world) {
+    bool listed = *c->cluster.nodes;
+    int counted = listed ? ROW(cluster, nodes) : ROW(device, ranks);
+    if (world > c->batch.lanes) {
+        char more[160];
+        more_lanes(c, world, more);
+        return err_set(ERR_CONFIG, "%s: %d ranks ([%s] %s) are more than the lanes = %lld that a step is split into: a rank without a lane would be idle. "
+                       "Nearest that work: %lld rank%s%s.", LATEST(counted, ROW(batch, lanes), ROW(batch, global), ROW(batch, micro)), world,
+                       config_keys[counted].section, config_keys[counted].key, (long long)c->batch.lanes, (long long)c->batch.lanes, S(c->batch.lanes),
+                       more);
+    }
+    if (c->parallel.data && c->parallel.data != world)
+        return err_set(ERR_CONFIG, "%s: [parallel] data = %lld, but the run has %d rank%s ([%s] %s), and all of them share the lanes. Nearest that "
+                       "work: data = 0, which means all there are, or %lld rank%s.", LATEST(ROW(parallel, data), counted), (long long)c->parallel.data, world, S(world),
+                       config_keys[counted].section, config_keys[counted].key, (long long)c->parallel.data, S(c->parallel.data));
+    return ERR_OK;
+}
+
+// Data connections come to the ports behind `port`, one for each rank of a node.
+static err_t check_ports(const config *c, const cluster *cl) {
+    int most = 0;
+    for (int i = 0; i < cl->nodes; i++) most = cl->ranks[i] > most ? cl->ranks[i] : most;
+    if (cl->nodes == 1 || c->cluster.port + most <= 65535) return ERR_OK;
+    return err_set(ERR_CONFIG, "%s: port = %lld and one more for each rank of a node, %d, go beyond 65535. Nearest that works: port = %d.",
+                   LATEST(ROW(cluster, port), ROW(cluster, nodes)), (long long)c->cluster.port, most, 65535 - most);
+}
+
+// Where the INI alone says how many ranks there are; cluster_resolve() looks again when they have been counted.
+static err_t check_cluster(const config *c) {
+    if ((double)c->cluster.timeout < 2 * c->cluster.heartbeat)
+        return err_set(ERR_CONFIG, "%s: with heartbeat = %g a rank would be given up after timeout = %lld seconds, before a late sign of life can come. Nearest "
+                       "that work: timeout = %.0f, or heartbeat = %g.", LATEST(ROW(cluster, timeout), ROW(cluster, heartbeat)), c->cluster.heartbeat,
+                       (long long)c->cluster.timeout, 2 * c->cluster.heartbeat + 0.5, (double)c->cluster.timeout / 2);
+    if (c->reduce.transport == VIA_NCCL && c->device.backend == BACKEND_CPU && !c->reduce.nccl_library[0])
+        return err_set(ERR_CONFIG, "%s: transport = nccl moves the memory of GPUs, and backend = cpu has none. Nearest that work: transport = auto, or backend "
+                       "= cuda.", LATEST(ROW(reduce, transport), ROW(device, backend)));
+    if (!*c->cluster.nodes) return c->device.ranks ? cluster_fits(c, (int)c->device.ranks) : ERR_OK;
+    cluster cl;
+    if (cluster_parse(&cl, c->cluster.nodes) != ERR_OK) return err_prefix("%s", LATEST(ROW(cluster, nodes)));
+    TRY(check_ports(c, &cl));
+    return cluster_fits(c, cl.world);
+}
+
 err_t config_resolve(config *c) {
     TRY(check_heads(c));
     TRY(check_batch(c));
-    return check_schedule(c);
+    TRY(check_schedule(c));
+    return check_cluster(c);
 }

@@ -7,11 +7,6 @@
 #include <math.h>
 #include <string.h>
 
-static pass inference_pass(step_runner *r, int64_t B, int64_t T) {
-    return (pass){.ops = device_ops(r->dev), .s = r->s, .B = B, .T = T, .tokens = view2(&r->tokens, B, T), .targets = view2(&r->targets, B, T),
-                  .w = r->state->w, .state = state_step(r->state)};
-}
-
 // Reads B windows of T+1 tokens, one at a time into the end of r->windows, and puts them as tokens and targets on the device.
 static err_t load_windows(step_runner *r, dataset *val, int64_t first, int64_t B, int64_t T) {
     int32_t *rows = r->windows.data, *window = rows + 2 * r->cfg->batch.micro * (T + 1);
@@ -24,28 +19,47 @@ static err_t load_windows(step_runner *r, dataset *val, int64_t first, int64_t B
     return stream_copy(r->s, r->targets.data, rows + B * T, (size_t)(B * T) * 4);
 }
 
-static err_t evaluate_batch(step_runner *r, int64_t B, int64_t T, double *sum) {
-    pass p = inference_pass(r, B, T);
-    double *host = r->host_loss.data;
+// This rank's micro-batch of a round: B windows from `first`, none when B = 0 (but its weights are needed). Their losses go to their places.
+static err_t evaluate_batch(step_runner *r, dataset *val, int64_t first, int64_t B, int64_t T) {
+    err_t rc = B ? load_windows(r, val, first, B, T) : ERR_OK;
+    if (rc != ERR_OK && rc != ERR_DATA && rc != ERR_IO) return rc;
+    if (B == 0 || rc != ERR_OK) {
+        err_record why = rc != ERR_OK ? *err_last() : (err_record){0};
+        TRY(model_forward_hooks(r->net, &r->together.hooks));
+        return rc == ERR_OK ? ERR_OK : err_restore(&why);
+    }
+    pass p = step_inference(r, B, T);
     TRY(model_forward(r->net, &p));
-    tensor means = view1(&r->sample_loss, B);
-    TRY(p.ops->loss_means(&means, &p.losses, r->s));
-    TRY(stream_copy(r->s, host, means.data, (size_t)B * sizeof *host));
+    tensor means = view1(&r->window_loss, B);
+    means.data = (double *)r->window_loss.data + r->ranks->rank * r->cfg->batch.micro;
+    return p.ops->loss_means(&means, &p.losses, r->s);
+}
+
+// A micro-batch for each rank, W windows in all, and their losses added in order of window. Every number comes from one rank: sharing rounds nothing.
+static err_t evaluate_round(step_runner *r, dataset *val, int64_t first, int64_t W, int64_t T, double *sum) {
+    comm *c = r->ranks;
+    int64_t micro = r->cfg->batch.micro, mine = W - c->rank * micro;
+    const double *host = r->host_window_loss.data;
+    TRY(stream_zero(r->s, r->window_loss.data, tensor_bytes(&r->window_loss)));
+    err_t rc = evaluate_batch(r, val, first + c->rank * micro, mine < 0 ? 0 : mine < micro ? mine : micro, T);
+    TRY(parallel_wait(&r->together));
+    if (rc != ERR_OK && rc != ERR_DATA && rc != ERR_IO) return rc;  // not something that the others can be told by agreement
+    TRY(comm_agree_ok(c, rc, r->s));
+    TRY(c->table->all_reduce(c, r->window_loss.data, (size_t)tensor_count(&r->window_loss), FP64, REDUCE_SUM, r->s));
+    TRY(stream_copy(r->s, r->host_window_loss.data, r->window_loss.data, tensor_bytes(&r->window_loss)));
     TRY(stream_wait(r->s));
-    for (int64_t b = 0; b < B; b++) *sum += host[b];
+    for (int64_t i = 0; i < W; i++) *sum += host[i];
     return ERR_OK;
 }
 
 err_t evaluate(step_runner *r, dataset *val, int64_t batches, double *loss, int64_t *windows) {
-    int64_t micro = r->cfg->batch.micro, T = r->cfg->model.context, W = sampler_windows(dataset_about(val).tokens, T);
+    int64_t micro = r->cfg->batch.micro, T = r->cfg->model.context, W = sampler_windows(dataset_about(val).tokens, T), round = micro * r->ranks->world;
     if (batches > 0 && batches * micro < W) W = batches * micro;
     if (W < 1) return err_set(ERR_DATA, "[data] val holds %lld tokens, expected more than [model] context = %lld", (long long)dataset_about(val).tokens, (long long)T);
     double sum = 0;
-    for (int64_t at = 0; at < W; at += micro) {
-        int64_t B = W - at < micro ? W - at : micro;
-        TRY(load_windows(r, val, at, B, T));
-        TRY(evaluate_batch(r, B, T, &sum));
-    }
+    TRY(parallel_wait(&r->together));
+    r->ranks->phase.what = r->ranks->host->phase.what = "evaluate";
+    for (int64_t at = 0; at < W; at += round) TRY(evaluate_round(r, val, at, W - at < round ? W - at : round, T, &sum));
     *loss = sum / (double)W;
     *windows = W;
     return ERR_OK;
@@ -102,7 +116,7 @@ static err_t next_token(step_runner *r, const generate_options *o, int64_t count
     int64_t V = r->cfg->model.vocab;
     float *logits = r->host_logits.data;
     TRY(stream_copy(r->s, r->tokens.data, r->context.data, (size_t)count * 4));
-    pass p = inference_pass(r, 1, count);
+    pass p = step_inference(r, 1, count);
     p.last_only = true;
     TRY(model_forward(r->net, &p));
     tensor row = view1(&p.logits, V);

@@ -2,18 +2,20 @@
 #include "trainer/manifest.h"
 
 #include "base/io.h"
+#include "trainer/checkpoint_parts.h"
 #include "trainer/state_hash.h"
 
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-const char *const manifest_file_names[MANIFEST_FILES] = {"model.safetensors", "optimizer.safetensors"};
 const char *const manifest_prefix[GROUPS] = {"", "m/", "v/"};
 
+static const char *const kind_names[FILE_KINDS] = {"model", "optimizer"};
 static const char FORMAT[] = "lockstep checkpoint";
 static const size_t MANIFEST_MAX = 64 << 20;
 enum { HEX = 2 * CKPT_DIGEST };
@@ -33,16 +35,72 @@ static void make_tail(char tail[TAIL + 1], const char *text, size_t n) {
     snprintf(tail, TAIL + 1, "%s%s%s", TAIL_BEGIN, hex, TAIL_END);
 }
 
+static void file_name(char name[MANIFEST_FILE_NAME], int kind, int rank, int world) {
+    if (world == 1) snprintf(name, MANIFEST_FILE_NAME, "%s.safetensors", kind_names[kind]);
+    else snprintf(name, MANIFEST_FILE_NAME, "%s-%05d-of-%05d.safetensors", kind_names[kind], rank, world);
+}
+
+static bool is_whole(const manifest_tensor *t, const manifest_part *p) {
+    return p->first == 0 && p->count == ckpt_elements(t->dims, t->size);
+}
+
+void manifest_part_name(char name[CKPT_NAME], const manifest_tensor *t, const manifest_part *p) {
+    if (is_whole(t, p)) snprintf(name, CKPT_NAME, "%s", t->name);
+    else snprintf(name, CKPT_NAME, "%s@%lld", t->name, (long long)p->first);
+}
+
+int manifest_find_file(const manifest *m, int kind, int rank) {
+    for (int f = 0; f < m->files; f++)
+        if (m->file[f].kind == kind && m->file[f].rank == rank) return f;
+    return -1;
+}
+
 // --- writing -------------------------------------------------------------------------------------------------------------------
 
-static err_t fill_group(manifest *m, int group, const ckpt_tensor *t) {
+static bool has_file(const ckpt_work *w, int kind, int rank) {
+    int first = kind == FILE_MODEL ? GROUP_MASTER : GROUP_M, last = kind == FILE_MODEL ? GROUP_MASTER : GROUP_V;
+    for (int g = first; g <= last && g < w->groups; g++)
+        for (int i = 0; i < w->params; i++)
+            if (work_span(w, g, rank, i)->count > 0) return true;
+    return false;
+}
+
+static void fill_files(manifest *m, const ckpt_state *s, const ckpt_work *w) {
+    for (int kind = 0; kind < FILE_KINDS; kind++)
+        for (int r = 0; r < m->world; r++) {
+            if (!has_file(w, kind, r)) continue;
+            manifest_file *f = &m->file[m->files++];
+            *f = (manifest_file){.kind = kind, .rank = r};
+            file_name(f->name, kind, r, m->world);
+            snprintf(f->host, sizeof f->host, "%s", ckpt_alone(s) ? "localhost" : s->ranks->place[r].host);
+        }
+}
+
+static err_t fill_parts(manifest *m, const ckpt_work *w, int group, int i) {
+    manifest_tensor *t = &m->tensor[group * m->params + i];
+    t->part = m->parts;
+    for (int r = 0; r < m->world; r++) {
+        const ckpt_span *at = work_span(w, group, r, i);
+        if (at->count == 0) continue;
+        manifest_part *p = &m->part[m->parts++];
+        *p = (manifest_part){.file = manifest_find_file(m, group == GROUP_MASTER ? FILE_MODEL : FILE_OPTIMIZER, r),
+                             .first = at->first,
+                             .count = at->count};
+        t->parts++;
+        if (strlen(t->name) + (is_whole(t, p) ? 0 : 20) >= CKPT_NAME)
+            return err_set(ERR_INTERNAL, "tensor %s can't be saved in parts: its name has %zu bytes (at most 75)", t->name,
+                           strlen(t->name));
+    }
+    return ERR_OK;
+}
+
+static err_t fill_group(manifest *m, const ckpt_work *w, int group, const ckpt_tensor *t) {
     for (int i = 0; i < m->params; i++) {
         manifest_tensor *to = &m->tensor[group * m->params + i];
         int n = snprintf(to->name, sizeof to->name, "%s%s", manifest_prefix[group], t[i].name);
         if (n <= 0 || n >= CKPT_NAME || t[i].dims < 0 || t[i].dims > 4)
             return err_set(ERR_INTERNAL, "tensor %s%s can't be saved: %d dimensions, name of %d bytes (at most 4, and 95)",
                            manifest_prefix[group], t[i].name, t[i].dims, n);
-        to->file = group == GROUP_MASTER ? FILE_MODEL : FILE_OPTIMIZER;
         to->dims = t[i].dims;
         for (int d = 0; d < t[i].dims; d++) {
             to->size[d] = t[i].size[d];
@@ -50,8 +108,20 @@ static err_t fill_group(manifest *m, int group, const ckpt_tensor *t) {
                 return err_set(ERR_INTERNAL, "tensor %s can't be saved: dimension %d is %lld", to->name, d,
                                (long long)to->size[d]);
         }
+        TRY(fill_parts(m, w, group, i));
     }
     return ERR_OK;
+}
+
+static err_t allocate_tables(manifest *m, const ckpt_work *w) {
+    size_t spans = (size_t)m->groups * (size_t)m->world * (size_t)m->params, parts = 0;
+    for (size_t i = 0; i < spans; i++) parts += w->span[i].count > 0;
+    m->key = calloc(CKPT_KEYS_MAX, sizeof *m->key);
+    m->file = calloc(FILE_KINDS * (size_t)m->world, sizeof *m->file);
+    m->tensor = calloc((size_t)m->groups * (size_t)m->params, sizeof *m->tensor);
+    m->part = calloc(parts + 1, sizeof *m->part);
+    if (m->key && m->file && m->tensor && m->part) return ERR_OK;
+    return err_set(ERR_INTERNAL, "no memory for the manifest of %d parameters in %zu parts", m->params, parts);
 }
 
 static err_t copy_keys(manifest *m, const ckpt_state *s) {
@@ -64,27 +134,27 @@ static err_t copy_keys(manifest *m, const ckpt_state *s) {
     return ERR_OK;
 }
 
-err_t manifest_open(manifest *m, const ckpt_state *s) {
+err_t manifest_open(manifest *m, const ckpt_state *s, const ckpt_work *w) {
     bool training = s->m && s->v;
-    *m = (manifest){.at = s->at, .files = training ? 2 : 1, .groups = training ? GROUPS : 1, .params = s->params};
+    *m = (manifest){.at = s->at, .world = w->world, .groups = training ? GROUPS : 1, .params = s->params};
     if (s->params < 1 || s->at.step < 0 || !isfinite(s->at.loss_scale))
         return err_set(ERR_INTERNAL, "a state with %d parameters, step %lld and loss scale %g can't be saved", s->params,
                        (long long)s->at.step, s->at.loss_scale);
-    m->key = calloc(CKPT_KEYS_MAX, sizeof *m->key);
-    m->tensor = calloc((size_t)m->groups * (size_t)m->params, sizeof *m->tensor);
-    if (!m->key || !m->tensor) return err_set(ERR_INTERNAL, "no memory for the manifest of %d parameters", m->params);
+    TRY(allocate_tables(m, w));
     memcpy(m->data_hash, s->data_hash, sizeof m->data_hash);
     memcpy(m->build, s->build, sizeof m->build);
-    for (int f = 0; f < m->files; f++) strcpy(m->file[f].name, manifest_file_names[f]);
+    fill_files(m, s, w);
     TRY(copy_keys(m, s));
-    TRY(fill_group(m, GROUP_MASTER, s->master));
-    if (training) TRY(fill_group(m, GROUP_M, s->m));
-    return training ? fill_group(m, GROUP_V, s->v) : ERR_OK;
+    TRY(fill_group(m, w, GROUP_MASTER, s->master));
+    if (training) TRY(fill_group(m, w, GROUP_M, s->m));
+    return training ? fill_group(m, w, GROUP_V, s->v) : ERR_OK;
 }
 
 void manifest_close(manifest *m) {
     free(m->key);
+    free(m->file);
     free(m->tensor);
+    free(m->part);
     *m = (manifest){0};
 }
 
@@ -116,9 +186,19 @@ static json_t *keys_json(const manifest *m) {
 static json_t *files_json(const manifest *m) {
     json_t *files = json_array();
     for (int f = 0; f < m->files; f++)
-        json_array_append_new(files, json_pack("{s:s, s:I, s:o}", "name", m->file[f].name, "bytes", (json_int_t)m->file[f].bytes,
-                                               "header_blake2b", hex_json(m->file[f].header)));
+        json_array_append_new(files, json_pack("{s:s, s:i, s:s, s:I, s:o}", "name", m->file[f].name, "rank", m->file[f].rank,
+                                               "host", m->file[f].host, "bytes", (json_int_t)m->file[f].bytes, "header_blake2b",
+                                               hex_json(m->file[f].header)));
     return files;
+}
+
+static json_t *parts_json(const manifest *m, const manifest_tensor *t) {
+    json_t *parts = json_array();
+    for (const manifest_part *p = m->part + t->part; p < m->part + t->part + t->parts; p++)
+        json_array_append_new(parts,
+                              json_pack("{s:s, s:I, s:I, s:o}", "file", m->file[p->file].name, "first", (json_int_t)p->first,
+                                        "count", (json_int_t)p->count, "blake2b", hex_json(p->digest)));
+    return parts;
 }
 
 static json_t *tensors_json(const manifest *m) {
@@ -127,14 +207,14 @@ static json_t *tensors_json(const manifest *m) {
         const manifest_tensor *t = &m->tensor[i];
         json_t *shape = json_array();
         for (int d = 0; d < t->dims; d++) json_array_append_new(shape, json_integer(t->size[d]));
-        json_array_append_new(tensors, json_pack("{s:s, s:s, s:o, s:o}", "name", t->name, "file", m->file[t->file].name, "shape",
-                                                 shape, "blake2b", hex_json(t->digest)));
+        json_array_append_new(tensors, json_pack("{s:s, s:o, s:o, s:o}", "name", t->name, "shape", shape, "blake2b",
+                                                 hex_json(t->digest), "parts", parts_json(m, t)));
     }
     return tensors;
 }
 
 // Text with its tail. The caller frees *out.
-static err_t print_manifest(const json_t *root, char **out, size_t *size) {
+static err_t print_json(const json_t *root, char **out, size_t *size) {
     size_t n = json_dumpb(root, NULL, 0, JSON_INDENT(1));
     char *text = n > 2 ? malloc(n + TAIL + 1) : NULL;
     if (!text) return err_set(ERR_INTERNAL, "no memory for a manifest of %zu bytes", n);
@@ -146,20 +226,17 @@ static err_t print_manifest(const json_t *root, char **out, size_t *size) {
     return ERR_OK;
 }
 
-err_t manifest_write(const manifest *m, const char *dir, fault_list *faults) {
-    char path[IO_PATH], *text = NULL;
-    size_t size = 0;
-    TRY(io_path(path, "%s/manifest.json", dir));
+err_t manifest_print(const manifest *m, char **text, size_t *size) {
+    *text = NULL;
     json_t *keys = keys_json(m);
     if (!keys) return err_last()->code;
-    json_t *root = json_pack("{s:s, s:i, s:s, s:o, s:s, s:o, s:o, s:o, s:s, s:s}", "format", FORMAT, "version", MANIFEST_VERSION,
-                             "build", m->build, "counters", counters_json(&m->at), "data_hash", m->data_hash, "bits", keys,
-                             "files", files_json(m), "tensors", tensors_json(m), "hash", m->hash, "state_hash", m->state_hash);
-    if (!root) return err_set(ERR_INTERNAL, "%s: can't be made: a name is not UTF-8, or no memory", path);
-    err_t rc = print_manifest(root, &text, &size);
+    json_t *root =
+        json_pack("{s:s, s:i, s:s, s:o, s:s, s:o, s:i, s:o, s:o, s:s, s:s}", "format", FORMAT, "version", MANIFEST_VERSION,
+                  "build", m->build, "counters", counters_json(&m->at), "data_hash", m->data_hash, "bits", keys, "world",
+                  m->world, "files", files_json(m), "tensors", tensors_json(m), "hash", m->hash, "state_hash", m->state_hash);
+    if (!root) return err_set(ERR_INTERNAL, "the manifest can't be made: a name is not UTF-8, or no memory");
+    err_t rc = print_json(root, text, size);
     json_decref(root);
-    if (rc == ERR_OK) rc = io_write_file(path, text, size, faults);
-    free(text);
     return rc;
 }
 
@@ -171,6 +248,8 @@ typedef struct reader {
     manifest *m;
     char path[IO_PATH];
     const json_t *root;
+    int64_t version;
+    int room;  // for parts
 } reader;
 
 static err_t wrong(const reader *r, const char *member, const char *expected) {
@@ -231,20 +310,48 @@ static err_t read_keys(reader *r) {
     return ERR_OK;
 }
 
+// Names are those that a build makes of kind and rank: nothing else can be named as a file to be opened.
+static err_t name_file(reader *r, manifest_file *f) {
+    for (f->kind = 0; f->kind < FILE_KINDS; f->kind++) {
+        char expected[MANIFEST_FILE_NAME];
+        file_name(expected, f->kind, f->rank, r->m->world);
+        if (strcmp(f->name, expected) == 0) return ERR_OK;
+    }
+    return wrong(r, "files", "names like model.safetensors or optimizer-00001-of-00002.safetensors");
+}
+
+static err_t read_file(reader *r, const json_t *entry, manifest_file *f) {
+    int64_t rank = 0;
+    TRY(get_text(r, entry, "name", f->name, sizeof f->name));
+    if (r->version > 1) {
+        TRY(get_count(r, entry, "rank", &rank));
+        if (rank >= r->m->world) return wrong(r, "rank", "a rank of this world");
+        TRY(get_text(r, entry, "host", f->host, sizeof f->host));
+    }
+    f->rank = (int)rank;
+    TRY(name_file(r, f));
+    TRY(get_count(r, entry, "bytes", &f->bytes));
+    return get_digest(r, entry, "header_blake2b", f->header);
+}
+
 static err_t read_files(reader *r) {
     const json_t *from = json_object_get(r->root, "files");
-    r->m->files = (int)json_array_size(from);
-    if (json_array_size(from) < 1 || json_array_size(from) > MANIFEST_FILES) return wrong(r, "files", "one or two files");
-    r->m->groups = r->m->files == 1 ? 1 : GROUPS;
-    for (int f = 0; f < r->m->files; f++) {
-        const json_t *entry = json_array_get(from, (size_t)f);
-        manifest_file *to = &r->m->file[f];
-        TRY(get_text(r, entry, "name", to->name, sizeof to->name));
-        if (strcmp(to->name, manifest_file_names[f]) != 0)
-            return wrong(r, "files", "model.safetensors, then optimizer.safetensors");
-        TRY(get_count(r, entry, "bytes", &to->bytes));
-        TRY(get_digest(r, entry, "header_blake2b", to->header));
+    manifest *m = r->m;
+    int64_t world = 1;
+    if (r->version > 1) TRY(get_count(r, r->root, "world", &world));
+    if (world < 1 || world > MANIFEST_WORLD_MAX) return wrong(r, "world", "1 to 99999 ranks");
+    m->world = (int)world;
+    if (json_array_size(from) < 1 || json_array_size(from) > FILE_KINDS * (size_t)world)
+        return wrong(r, "files", "one or two files a rank");
+    m->file = calloc(json_array_size(from), sizeof *m->file);
+    if (!m->file) return err_set(ERR_INTERNAL, "%s: no memory for %zu files", r->path, json_array_size(from));
+    while (m->files < (int)json_array_size(from)) {
+        manifest_file *f = &m->file[m->files], *before = m->files ? f - 1 : NULL;
+        TRY(read_file(r, json_array_get(from, (size_t)m->files++), f));
+        bool later = before ? f->kind > before->kind || (f->kind == before->kind && f->rank > before->rank) : f->kind == FILE_MODEL;
+        if (!later) return wrong(r, "files", "the model's, then the optimizer's, each in order of rank");
     }
+    m->groups = m->file[m->files - 1].kind == FILE_MODEL ? 1 : GROUPS;
     return ERR_OK;
 }
 
@@ -274,6 +381,63 @@ static err_t check_group(reader *r, int i) {
     return ERR_OK;
 }
 
+// The file of this name and kind; -1 when there is none. Neighbouring tensors lie in neighbouring files: the search begins at `hint`.
+static int find_file(const manifest *m, const char *name, int kind, int hint) {
+    for (int i = 0; i < m->files; i++) {
+        int f = (hint + i) % m->files;
+        if (m->file[f].kind == kind && strcmp(m->file[f].name, name) == 0) return f;
+    }
+    return -1;
+}
+
+static err_t add_part(reader *r, manifest_part **p) {
+    manifest *m = r->m;
+    if (m->parts == r->room) {
+        int room = r->room ? 2 * r->room : 64;
+        manifest_part *more = realloc(m->part, (size_t)room * sizeof *more);
+        if (!more) return err_set(ERR_INTERNAL, "%s: no memory for its parts", r->path);
+        m->part = more;
+        r->room = room;
+    }
+    *p = &m->part[m->parts++];
+    **p = (manifest_part){0};
+    return ERR_OK;
+}
+
+static err_t read_part(reader *r, const manifest_tensor *t, const json_t *entry, int64_t expected) {
+    int64_t elements = ckpt_elements(t->dims, t->size);
+    char file[MANIFEST_FILE_NAME];
+    manifest_part *p;
+    TRY(add_part(r, &p));
+    TRY(get_text(r, entry, "file", file, sizeof file));
+    p->file =
+        find_file(r->m, file, t < r->m->tensor + r->m->params ? FILE_MODEL : FILE_OPTIMIZER, r->m->parts > 1 ? p[-1].file : 0);
+    if (p->file < 0) return wrong(r, "file", "one of \"files\", of the kind that the tensor belongs to");
+    if (r->version == 1) {
+        p->count = elements;
+        memcpy(p->digest, t->digest, sizeof p->digest);
+        return ERR_OK;
+    }
+    TRY(get_count(r, entry, "first", &p->first));
+    TRY(get_count(r, entry, "count", &p->count));
+    bool fits = p->first == expected && p->count >= 1 && p->count <= elements - p->first;
+    if (!fits || (p->first + p->count < elements && p->count % CKPT_CHUNK != 0))
+        return wrong(r, "parts", "whole chunks, one part after the other");
+    return get_digest(r, entry, "blake2b", p->digest);
+}
+
+static err_t read_parts(reader *r, manifest_tensor *t, const json_t *entry) {
+    const json_t *parts = json_object_get(entry, "parts");
+    int64_t covered = 0;
+    t->part = r->m->parts;
+    t->parts = r->version == 1 ? 1 : (int)json_array_size(parts);
+    for (int i = 0; i < t->parts; i++) {
+        TRY(read_part(r, t, r->version == 1 ? entry : json_array_get(parts, (size_t)i), covered));
+        covered += r->m->part[r->m->parts - 1].count;
+    }
+    return covered == ckpt_elements(t->dims, t->size) ? ERR_OK : wrong(r, "parts", "parts that make up the tensor");
+}
+
 static err_t read_tensors(reader *r) {
     const json_t *from = json_object_get(r->root, "tensors");
     manifest *m = r->m;
@@ -286,14 +450,11 @@ static err_t read_tensors(reader *r) {
     for (int i = 0; i < (int)count; i++) {
         const json_t *entry = json_array_get(from, (size_t)i);
         manifest_tensor *t = &m->tensor[i];
-        char file[MANIFEST_FILE_NAME];
         TRY(get_text(r, entry, "name", t->name, sizeof t->name));
-        TRY(get_text(r, entry, "file", file, sizeof file));
-        t->file = i < m->params ? FILE_MODEL : FILE_OPTIMIZER;
-        if (strcmp(file, m->file[t->file].name) != 0) return wrong(r, "file", "the file that the tensor's group lies in");
         TRY(read_shape(r, t, json_object_get(entry, "shape")));
         TRY(get_digest(r, entry, "blake2b", t->digest));
         TRY(check_group(r, i));
+        TRY(read_parts(r, t, entry));
     }
     return ERR_OK;
 }
@@ -304,9 +465,10 @@ static err_t read_members(reader *r) {
     TRY(get_text(r, r->root, "format", format, sizeof format));
     if (strcmp(format, FORMAT) != 0) return wrong(r, "format", "\"lockstep checkpoint\"");
     if (!json_is_integer(version)) return wrong(r, "version", "a whole number");
-    if (json_integer_value(version) != MANIFEST_VERSION)
-        return err_set(ERR_CONFIG, "%s: version %lld, this build reads %d: use the build that wrote it", r->path,
-                       (long long)json_integer_value(version), MANIFEST_VERSION);
+    r->version = json_integer_value(version);
+    if (r->version < 1 || r->version > MANIFEST_VERSION)
+        return err_set(ERR_CONFIG, "%s: version %lld, this build reads 1 to %d: use the build that wrote it", r->path,
+                       (long long)r->version, MANIFEST_VERSION);
     TRY(get_text(r, r->root, "build", r->m->build, sizeof r->m->build));
     TRY(get_text(r, r->root, "data_hash", r->m->data_hash, sizeof r->m->data_hash));
     TRY(get_text(r, r->root, "hash", r->m->hash, sizeof r->m->hash));
@@ -315,6 +477,12 @@ static err_t read_members(reader *r) {
     TRY(read_keys(r));
     TRY(read_files(r));
     return read_tensors(r);
+}
+
+// Of a tail that was checked.
+static void read_tail(const char *text, size_t n, uint8_t out[CKPT_DIGEST]) {
+    const char *hex = text + n - TAIL + sizeof TAIL_BEGIN - 1;
+    sodium_hex2bin(out, CKPT_DIGEST, hex, HEX, NULL, NULL, NULL);
 }
 
 static err_t check_tail(const char *path, const char *text, size_t n) {
@@ -329,8 +497,9 @@ static err_t check_tail(const char *path, const char *text, size_t n) {
     return ERR_OK;
 }
 
-static err_t parse(manifest *m, const char *path, const char *text, size_t n) {
+err_t manifest_parse(manifest *m, const char *path, const char *text, size_t n) {
     json_error_t why;
+    *m = (manifest){0};
     TRY(check_tail(path, text, n));
     json_t *root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &why);
     if (!root) return err_set(ERR_DATA, "%s: offset %d: not valid JSON: %s", path, why.position, why.text);
@@ -338,18 +507,35 @@ static err_t parse(manifest *m, const char *path, const char *text, size_t n) {
     err_t rc = io_path(r.path, "%s", path);
     if (rc == ERR_OK) rc = read_members(&r);
     json_decref(root);
+    if (rc == ERR_OK) read_tail(text, n, m->digest);
+    return rc;
+}
+
+err_t manifest_text(const char *dir, char **text, size_t *n, uint8_t digest[CKPT_DIGEST]) {
+    char path[IO_PATH];
+    *text = NULL;
+    TRY(io_path(path, "%s/manifest.json", dir));
+    if (access(path, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR))
+        return err_set(ERR_DATA, "%s: is missing: %s is not a whole checkpoint", path, dir);
+    TRY(io_read_file(path, MANIFEST_MAX, text, n));
+    err_t rc = check_tail(path, *text, *n);
+    if (rc == ERR_OK) {
+        read_tail(*text, *n, digest);
+        return ERR_OK;
+    }
+    free(*text);
+    *text = NULL;
     return rc;
 }
 
 err_t manifest_read(manifest *m, const char *dir) {
     char path[IO_PATH], *text;
     size_t n;
+    uint8_t digest[CKPT_DIGEST];
     *m = (manifest){0};
     TRY(io_path(path, "%s/manifest.json", dir));
-    if (access(path, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR))
-        return err_set(ERR_DATA, "%s: is missing: %s is not a whole checkpoint", path, dir);
-    TRY(io_read_file(path, MANIFEST_MAX, &text, &n));
-    err_t rc = parse(m, path, text, n);
+    TRY(manifest_text(dir, &text, &n, digest));
+    err_t rc = manifest_parse(m, path, text, n);
     free(text);
     return rc;
 }

@@ -1,26 +1,38 @@
-// trainer/manifest.h: manifest.json, what a checkpoint says of itself: counters, bits keys, and for each tensor its shape, its
-// file and the digest of its bytes. Files have a digest of their header only: every other byte of them belongs to a tensor. The
-// last member is the digest of all the text before it, so that nothing in a manifest is believed before every byte of it is known
-// to be as written.
+// trainer/manifest.h: manifest.json, what a checkpoint says of itself: counters, bits keys, its files and who wrote them, and for each
+// tensor its shape, the digest of its bytes, and the parts that it lies in, each with a digest of its own, so that damage is found by
+// tensor and by file whoever reads which elements. Files have a digest of their header only: every other byte of them belongs to a
+// part. The last member is the digest of all the text before it, so that nothing in a manifest is believed before every byte of it is
+// known to be as written; it also tells two checkpoints of the same step apart.
+//
+// Version 1 knew one rank: files without rank and host, tensors with "file" in the place of parts. It is still read.
 #ifndef TRAINER_MANIFEST_H
 #define TRAINER_MANIFEST_H
 
 #include "trainer/checkpoint.h"
 
-enum { MANIFEST_VERSION = 1, MANIFEST_FILES = 2, MANIFEST_FILE_NAME = 32 };
-enum { FILE_MODEL, FILE_OPTIMIZER };
+enum { MANIFEST_VERSION = 2, MANIFEST_FILE_NAME = 48, MANIFEST_WORLD_MAX = 99999 };
+enum { FILE_MODEL, FILE_OPTIMIZER, FILE_KINDS };
 enum { GROUP_MASTER, GROUP_M, GROUP_V, GROUPS };
 
 typedef struct manifest_file {
     char name[MANIFEST_FILE_NAME];
+    int kind, rank;               // rank that wrote it
+    char host[COMM_HOST];         // and where that was; empty: not known
     int64_t bytes;
     uint8_t header[CKPT_DIGEST];  // of the bytes before the first tensor
 } manifest_file;
 
+typedef struct manifest_part {
+    int file;
+    int64_t first, count;
+    uint8_t digest[CKPT_DIGEST];  // of its chunks' digests
+} manifest_part;
+
 typedef struct manifest_tensor {
-    char name[CKPT_NAME];  // as in the file: "m/wte.weight"
-    int file, dims;
+    char name[CKPT_NAME];  // "m/wte.weight"
+    int dims;
     int64_t size[4];
+    int part, parts;       // manifest.part[part .. part + parts), in order of `first`, without gap or overlap
     uint8_t digest[CKPT_DIGEST];
 } manifest_tensor;
 
@@ -29,25 +41,42 @@ typedef struct manifest {
     int keys;
     ckpt_key *key;
     char data_hash[17], build[64], hash[17], state_hash[17];
-    int files;   // 1: model only; 2: model and optimizer
-    manifest_file file[MANIFEST_FILES];
+    int world;   // ranks that wrote it
+    int files;   // first those of the model, then those of the optimizer, each in order of rank
+    manifest_file *file;
     int params;  // tensors of each group
     int groups;  // 1: masters only; 3: masters, m, v
     manifest_tensor *tensor;  // groups * params of them, group after group, each in name-table order
+    int parts;
+    manifest_part *part;
+    uint8_t digest[CKPT_DIGEST];  // its own, after reading
 } manifest;
 
-extern const char *const manifest_file_names[MANIFEST_FILES];
+struct ckpt_work;
+
 extern const char *const manifest_prefix[GROUPS];  // of a group's names in the file: "", "m/", "v/"
 
-// Tables for what *s holds, names and shapes filled in. ERR_INTERNAL when *s can't be written: a name too long, a key twice.
-err_t manifest_open(manifest *m, const ckpt_state *s);
+// Tables for what *s holds, dealt as *w says, names, shapes and parts filled in. ERR_INTERNAL when *s can't be written: a name too long, a
+// key twice.
+err_t manifest_open(manifest *m, const ckpt_state *s, const struct ckpt_work *w);
 void manifest_close(manifest *m);
 
-// Writes DIR/manifest.json (temporary file, fsync, rename, fsync of DIR).
-err_t manifest_write(const manifest *m, const char *dir, fault_list *faults);
+// The name under which a part of a tensor lies in its file.
+void manifest_part_name(char name[CKPT_NAME], const manifest_tensor *t, const manifest_part *p);
+// The file of this kind that this rank wrote; -1: it had nothing to write.
+int manifest_find_file(const manifest *m, int kind, int rank);
 
-// Reads and checks DIR/manifest.json against itself. ERR_DATA: missing or damaged; ERR_CONFIG: written by a newer build.
-// manifest_close() afterwards, also after a failure.
+// Its text. The caller frees *text.
+err_t manifest_print(const manifest *m, char **text, size_t *size);
+
+// The text of DIR/manifest.json and its digest, which has been checked. ERR_DATA: missing or damaged. The caller frees *text.
+err_t manifest_text(const char *dir, char **text, size_t *size, uint8_t digest[CKPT_DIGEST]);
+
+// A manifest of its text; `path` is for messages. ERR_DATA: damaged; ERR_CONFIG: written by a newer build. manifest_close() afterwards,
+// also after a failure.
+err_t manifest_parse(manifest *m, const char *path, const char *text, size_t size);
+
+// Both, of DIR/manifest.json.
 err_t manifest_read(manifest *m, const char *dir);
 
 #endif

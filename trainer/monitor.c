@@ -1,6 +1,7 @@
 // trainer/monitor.c: see trainer/monitor.h.
 #include "trainer/monitor.h"
 
+#include "base/clock.h"
 #include "base/io.h"
 
 #include <errno.h>
@@ -13,12 +14,6 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-
-double monitor_now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 // --- one record ------------------------------------------------------------------------------------------------------------
 
@@ -157,7 +152,7 @@ static void draw(const char *full, const char *brief, double fraction) {
 }
 
 static void show_step(monitor *m, const step_record *r, bool log) {
-    double now = monitor_now(), done = (double)(r->step - m->first_step + 1), fraction = (double)r->step / (double)m->steps;
+    double now = clock_now(), done = (double)(r->step - m->first_step + 1), fraction = (double)r->step / (double)m->steps;
     char eta[32], speed[32], at[64], full[256], brief[128];
     if (m->quiet || (m->terminal ? now - m->last_draw < 0.1 && r->step < m->steps : !log)) return;
     time_left(eta, (now - m->started) / done * (double)(m->steps - r->step));
@@ -189,6 +184,13 @@ void monitor_step(monitor *m, const step_record *r, bool log) {
     put(&j, ",\"mfu\":null");  // no peak is known of a CPU
     put_real(&j, "data_wait_ms", r->data_wait_ms);
     put_real(&j, "comm_wait_ms", r->comm_wait_ms);
+    if (r->world > 1) {
+        put_real(&j, "comm_ms", r->comm_ms);
+        put_real(&j, "comm_hidden", r->hidden);
+        put(&j, ",\"slowest_rank\":%d", r->slowest);
+        put_real(&j, "slowest_compute_ms", r->slowest_ms);
+        put_real(&j, "median_compute_ms", r->median_ms);
+    }
     put_real(&j, "loss_scale", r->loss_scale);
     put(&j, ",\"skipped\":%s", r->skipped ? "true" : "false");
     if (r->hash) put_text(&j, "hash", r->hash);

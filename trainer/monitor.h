@@ -30,6 +30,10 @@ typedef struct step_record {
     double loss, grad_norm, lr, ms, tokens_per_s, data_wait_ms, comm_wait_ms, loss_scale;
     bool skipped;
     const char *hash;  // NULL: not computed
+    // With several ranks: how long this one's communication took and which share of it backward hid, on the mean of ranks; the slowest rank's and the
+    // median rank's compute time.
+    int world, slowest;
+    double comm_ms, hidden, slowest_ms, median_ms;
 } step_record;
 
 // Opens DIR/log.jsonl, cut to log_bytes, and DIR/events.jsonl.
@@ -52,8 +56,5 @@ void monitor_say(monitor *m, const char *fmt, ...) __attribute__((format(printf,
 
 // What a terminal may be given of these bytes: valid UTF-8 without control characters (an untrained model writes escape sequences too).
 void monitor_printable(char *to, size_t room, const char *from);
-
-// Seconds of a clock that never goes back.
-double monitor_now(void);
 
 #endif

@@ -3,6 +3,8 @@
 
 #include "base/io.h"
 #include "base/version.h"
+#include "comm/transport.h"
+#include "trainer/cluster.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -41,15 +43,71 @@ static err_t open_data(session *x, session_kind kind) {
     return x->cfg->data.val[0] ? open_split(x, &x->val, "val", x->cfg->data.val) : ERR_OK;
 }
 
-static err_t open_model(session *x, session_kind kind) {
+// --- ranks -------------------------------------------------------------------------------------------------------------------------
+
+static err_t describe_team(session *x, const launch *at, team_options *o) {
+    const config *c = x->cfg;
+    char hash[17];
+    config_hash(c, hash);
+    *o = (team_options){.at = at, .port = (int)c->cluster.port, .has_secret = at->nodes > 1, .timeout_s = (double)c->cluster.timeout,
+                        .heartbeat_s = c->cluster.heartbeat, .links = true};
+    snprintf(o->job, sizeof o->job, "%s", c->run.name);
+    snprintf(o->build, sizeof o->build, "%s", version_text());
+    snprintf(o->config_hash, sizeof o->config_hash, "%s", hash);
+    snprintf(o->data_hash, sizeof o->data_hash, "%s %s", dataset_about(x->train).hash, x->val ? dataset_about(x->val).hash : "-");
+    return o->has_secret ? cluster_secret(c, o->secret) : ERR_OK;
+}
+
+static transport_kind choose_transport(const session *x) {
+    int via = x->cfg->reduce.transport;
+    if (via == VIA_AUTO) return device_about(x->dev)->kind == DEVICE_CUDA ? TRANSPORT_NCCL : TRANSPORT_TCP;
+    return via == VIA_NCCL ? TRANSPORT_NCCL : TRANSPORT_TCP;
+}
+
+static err_t open_ranks(session *x, const launch *at) {
+    const config *c = x->cfg;
+    if (!at || at->world == 1) return comm_self_open(&x->ranks);
+    team_options o;
+    err_t rc = describe_team(x, at, &o);
+    if (rc == ERR_OK) rc = team_join(&x->team, &o);
+    explicit_bzero(o.secret, sizeof o.secret);
+    TRY(rc);
+    static const int infiniband[] = {[CHOICE_AUTO] = -1, [CHOICE_NO] = 0, [CHOICE_YES] = 1};
+    return transport_open(&x->ranks, x->team, &(transport_options){
+        .kind = choose_transport(x), .dev = x->dev, .timeout_s = (double)c->cluster.timeout, .nccl_path = c->reduce.nccl_library,
+        .interface = c->reduce.nccl_interface, .algorithm = c->reduce.nccl_algorithm, .infiniband = infiniband[c->reduce.nccl_ib]}, x->s);
+}
+
+// --- model and tensors ---------------------------------------------------------------------------------------------------------------
+
+// ZeRO deals out what several ranks have; one rank has everything.
+static state_options state_options_of(const session *x, session_kind kind) {
+    const config *c = x->cfg;
+    return (state_options){
+        .compute = compute_type(c), .stage = x->ranks->world > 1 ? (int)c->parallel.zero : 0, .offload = kind == SESSION_TRAIN && c->parallel.offload,
+        .training = kind == SESSION_TRAIN, .fixed = c->reduce.order == ORDER_FIXED, .lanes = c->batch.lanes,
+        .micros = c->batch.global / c->batch.lanes / c->batch.micro, .bucket_bytes = (size_t)(c->reduce.bucket_mb * 1e6), .threads = device_about(x->dev)->threads,
+    };
+}
+
+static err_t plan_model(session *x, session_kind kind) {
     const config *c = x->cfg;
     TRY(model_gpt.open(&x->net, &(model_options){.layers = (int)c->model.layers, .heads = (int)c->model.heads, .embed = c->model.embed,
                                                  .vocab = c->model.vocab, .context = c->model.context, .dropout = c->model.dropout}));
-    TRY(comm_self_open(&x->ranks));
-    int buffers = kind == SESSION_TRAIN ? lane_counter_buffers(0, c->batch.lanes) : 0;
-    TRY(state_open(&x->state, x->net, x->dev, x->s, compute_type(c), buffers));
+    state_options o = state_options_of(x, kind);
+    TRY(state_open(&x->state, x->net, x->dev, x->s, x->ranks, &o));
     return step_open(&x->runner, c, x->dev, x->s, x->ranks, x->net, &x->state);
 }
+
+void session_tell(session *x, err_t rc) {
+    comm *c = x->ranks;
+    if (rc == ERR_OK || rc == ERR_INTERRUPTED || err_last()->shared || !c || c->world == 1) return;
+    err_record why = *err_last();
+    c->table->abort(c, why.text);
+    err_restore(&why);
+}
+
+err_t session_settle(session *x) { return parallel_wait(&x->runner.together); }
 
 static err_t copy_key(void *ctx, const char *key, const char *value) {
     ckpt_state *s = ctx;
@@ -61,10 +119,27 @@ static err_t copy_key(void *ctx, const char *key, const char *value) {
     return ERR_OK;
 }
 
+static err_t mark_usual(void *ctx, const char *key, const char *value) {
+    ckpt_state *s = ctx;
+    for (int i = 0; i < s->keys; i++)
+        if (strcmp(s->key[i].key, key) == 0) s->key[i].usual = strcmp(s->key[i].value, value) == 0;
+    return ERR_OK;
+}
+
+static err_t compare_with_defaults(ckpt_state *s) {
+    config *usual = calloc(1, sizeof *usual);
+    if (!usual) return err_set(ERR_INTERNAL, "no memory for the default settings");
+    err_t rc = config_load(usual, NULL, 0);
+    if (rc == ERR_OK) rc = config_each(usual, CLASS_BITS, mark_usual, s);
+    free(usual);
+    return rc;
+}
+
 // What a checkpoint of this run says of itself, the bits keys foremost.
 static err_t describe(session *x) {
     ckpt_state *s = &x->state.ckpt;
     TRY(config_each(x->cfg, CLASS_BITS, copy_key, s));
+    TRY(compare_with_defaults(s));
     TRY(copy_key(s, "device.kind", device_about(x->dev)->kind == DEVICE_CUDA ? "cuda" : "cpu"));
     if (x->train) memcpy(s->data_hash, dataset_about(x->train).hash, sizeof s->data_hash);
     memcpy(s->build, version_text(), strnlen(version_text(), sizeof s->build - 1));
@@ -72,14 +147,38 @@ static err_t describe(session *x) {
     return ERR_OK;
 }
 
-err_t session_open(session *x, const config *c, session_kind kind) {
+// This rank's lanes of every step.
+static loader_options feed_options(const session *x, int64_t last) {
+    const config *c = x->cfg;
+    loader_options o = {
+        .seed = (uint64_t)c->run.seed, .shuffle = c->data.shuffle, .T = c->model.context, .global = c->batch.global, .micro = c->batch.micro,
+        .lanes = c->batch.lanes, .first_step = x->step + 1, .last_step = last, .depth = (int)c->data.prefetch,
+    };
+    reduce_lanes(x->state.reduce, &o.first_lane, &o.lane_count, &o.lane_stride);
+    return o;
+}
+
+err_t session_open(session *x, const config *c, session_kind kind, const launch *at) {
     *x = (session){.cfg = c};
     TRY(fault_parse(&x->faults, c->run.faults));
     TRY(io_path(x->dir, "%s/%s", c->run.dir, c->run.name));
     TRY(open_device(x));
     TRY(open_data(x, kind));
-    TRY(open_model(x, kind));
+    TRY(open_ranks(x, at));
+    TRY(plan_model(x, kind));
+    TRY(state_commit(&x->state));
+    TRY(step_commit(&x->runner));
+    if (x->state.memory.base) TRY(transport_register(x->ranks, x->state.memory.base, x->state.memory.bytes));
     return describe(x);
+}
+
+err_t session_plan(session *x, const config *c, comm *ranks) {
+    *x = (session){.cfg = c, .ranks = ranks};
+    TRY(open_device(x));
+    TRY(plan_model(x, SESSION_TRAIN));
+    loader_options o = feed_options(x, c->run.steps);
+    x->ring_bytes = (size_t)loader_bytes(&o);
+    return ERR_OK;
 }
 
 static void stop_feeding(session *x) {
@@ -94,6 +193,7 @@ void session_close(session *x) {
     if (x->runner.cfg) step_close(&x->runner);
     if (x->state.net) state_close(&x->state);
     if (x->ranks) x->ranks->table->close(x->ranks);
+    if (x->team) team_leave(x->team);
     if (x->net) x->net->type->close(x->net);
     if (x->train) dataset_close(x->train);
     if (x->val) dataset_close(x->val);
@@ -121,6 +221,7 @@ err_t session_resume(session *x, bool *found, monitor *m) {
     TRY(ckpt_resume(x->dir, &x->state.ckpt, found, complain, m));
     if (!*found) return ERR_OK;
     TRY(state_publish(&x->state));
+    parallel_forget(&x->runner.together);
     return adopt_counters(x);
 }
 
@@ -141,13 +242,8 @@ err_t session_load(session *x, const char *dir) {
 }
 
 err_t session_feed(session *x, int64_t last) {
-    const config *c = x->cfg;
     stop_feeding(x);
-    loader_options o = {
-        .seed = (uint64_t)c->run.seed, .shuffle = c->data.shuffle, .T = c->model.context, .global = c->batch.global, .micro = c->batch.micro,
-        .lanes = c->batch.lanes, .first_lane = 0, .lane_count = c->batch.lanes, .first_step = x->step + 1, .last_step = last,
-        .depth = (int)c->data.prefetch,
-    };
+    loader_options o = feed_options(x, last);
     x->ring_bytes = (size_t)loader_bytes(&o);
     TRY(device_alloc(x->dev, MEMORY_PINNED, x->ring_bytes, &x->ring));
     o.memory = x->ring;

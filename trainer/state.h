@@ -1,41 +1,93 @@
-// trainer/state.h: the tensors of a run: what a checkpoint holds, and the gradients of one step.
+// trainer/state.h: the tensors of a run on this rank: what a checkpoint holds, and the gradients of one step. Which of them are whole and which are only
+// this rank's share follows from the ZeRO stage (trainer/zero.h).
 #ifndef TRAINER_STATE_H
 #define TRAINER_STATE_H
 
+#include "comm/reduce.h"
 #include "gpu/gpu.h"
 #include "gpu/ops.h"
 #include "model/model.h"
 #include "trainer/checkpoint.h"
 #include "trainer/config.h"
+#include "trainer/zero.h"
+
+// One number for each element of the table's values: of all rows side by side, or of what this rank owns.
+typedef struct store { tensor t; bool sharded; } store;
+
+typedef struct state_options {
+    dtype compute;
+    int stage;          // ZeRO, 0 with one rank
+    bool offload;       // masters and moments in host memory
+    bool training;      // else no moments and no gradients
+    bool fixed;         // [reduce] order
+    int64_t lanes, micros;  // of a step; micro-batches of a lane
+    size_t bucket_bytes;
+    int threads;        // offload: of the host's update
+} state_options;
 
 typedef struct train_state {
     model *net;
     device *dev;
     stream *s;
-    dtype compute;
-    arena memory;
-    // One for each row of the parameter table; a tied row shares its partner's tensors.
-    tensor *master, *m, *v;  // FP32; m and v absent (data NULL) for inference
-    tensor *w;               // compute type; the master itself when that is FP32
-    // Gradients: one slab for each buffer of the lane counter, the rows side by side; grad[buffer * params + row] is a view.
+    comm *ranks;
+    state_options o;
+    zero_layout zero;
+    reducer *reduce;
+    arena memory;            // on the device
+    arena host;              // offload: masters, moments and the staging below
+    store masters, first, second;  // FP32: weights, m, v
+    store weights;           // compute type: what a pass reads; the masters themselves in FP32 without offload
+    tensor stage_w, stage_g; // offload: largest piece on its way, compute type and FP32
+    device *host_dev;        // offload: the CPU that updates
+    stream *host_s;
+    // Rows as the model sees them. Stage 3: data is set when a block's weights are gathered.
+    tensor *w;
+    tensor *master;          // data only where masters are whole
+    // Gradients: one slab for each buffer of the lane counter, all rows side by side; grad[buffer * params + row] is a view.
     int buffers;
     tensor *slab, *grad;
-    tensor sums;             // FP64: squares of each chunk, rows in order
-    int64_t *sums_at;        // first chunk of each row
+    // With stages 2 and 3 and one micro-batch a lane no slab is kept: buckets take turns in these slots, and grad[row] moves along.
+    int slots;
+    tensor *slot;
+    // Stages 2 and 3: counters over this rank's ranges, and the whole sum of them.
+    int kepts;
+    tensor *kept, sum;
+    tensor scratch;          // of the ordered reduction
+    tensor gather[2];        // stage 3: weights of two blocks
+    int sum_buffer;          // stages 0 and 1: the slab that has the sum in the end
     tensor step;             // one step_state on the device, as raw INT32 words
+    bool *uses;              // (blocks, segments) for state_uses
+    size_t *cuts;            // world+1 numbers, for state_cuts
     ckpt_state ckpt;         // the same tensors as a checkpoint sees them
 } train_state;
 
-// Declares and allocates everything; buffers = 0 for inference: no moments, no gradients.
-err_t state_open(train_state *t, model *net, device *dev, stream *s, dtype compute, int buffers);
+// Declares everything; state_commit allocates it. A plan needs no more than the first. ranks outlives the state.
+err_t state_open(train_state *t, model *net, device *dev, stream *s, comm *ranks, const state_options *o);
+err_t state_commit(train_state *t);
 void state_close(train_state *t);
 
-// Random initial values (model_init), or those of a safetensors file: every name must be there with its shape.
+// Bytes that state_commit allocates.
+size_t state_bytes(const train_state *t);
+
+// Random initial values (model_init), or those of a safetensors file: every name must be there with its shape. Collective.
 err_t state_init(train_state *t, uint64_t seed);
 err_t state_init_from(train_state *t, const char *safetensors);
 
-// w = master, rounded. After anything that changed the masters from outside.
+// After this rank's own masters and moments were set from outside: everything that follows from them, here and on the other ranks. Collective.
 err_t state_publish(train_state *t);
+
+// What the optimizer updates on this rank: all rows in stage 0, else what it owns.
+const zero_piece *state_pieces(const train_state *t, int *count);
+
+// Views of a piece, one-dimensional.
+tensor store_view(const store *x, const zero_piece *p);
+tensor state_gradient(const train_state *t, const zero_piece *p);  // of the step's whole sum
+
+// Does a pass through the block read this segment's values? (Its own rows, and those that a tied row of it stands for.)
+static inline bool state_uses(const train_state *t, int block, int segment) { return t->uses[block * t->zero.segments + segment]; }
+
+// In bytes of an element: the cuts of a segment between ranks, for all_gather. world+1 numbers, valid until the next call.
+const size_t *state_cuts(train_state *t, int segment, size_t element);
 
 // The step_state: host to device and back (waits).
 err_t state_set_step(train_state *t, const step_state *from);

@@ -1,6 +1,8 @@
 // trainer/state_hash.c: see trainer/state_hash.h. Nothing here allocates: hashing every step is no heap call in steady state.
 #include "trainer/state_hash.h"
 
+#include "trainer/checkpoint_parts.h"
+
 #include <string.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers enter the digests as they lie in memory, little-endian");
@@ -34,14 +36,9 @@ void group_tensor(digest *group, const char *name, int dims, const int64_t *size
     digest_put(group, size, (size_t)dims * sizeof *size);
 }
 
-void group_chunks(digest *group, digest *tensor, const float *x, int64_t n) {
-    for (int64_t i = 0; i < n; i += CKPT_CHUNK) {
-        uint8_t chunk[CKPT_DIGEST];
-        int64_t count = n - i < CKPT_CHUNK ? n - i : CKPT_CHUNK;
-        crypto_generichash(chunk, sizeof chunk, (const void *)(x + i), (size_t)count * sizeof *x, NULL, 0);
-        digest_put(group, chunk, sizeof chunk);
-        if (tensor) digest_put(tensor, chunk, sizeof chunk);
-    }
+void chunk_digest(const float *x, int64_t left, uint8_t out[CKPT_DIGEST]) {
+    int64_t n = left < CKPT_CHUNK ? left : CKPT_CHUNK;
+    crypto_generichash(out, CKPT_DIGEST, (const void *)x, (size_t)n * sizeof *x, NULL, 0);
 }
 
 void group_digest(const ckpt_tensor *t, int n, uint8_t out[CKPT_DIGEST]) {
@@ -49,7 +46,11 @@ void group_digest(const ckpt_tensor *t, int n, uint8_t out[CKPT_DIGEST]) {
     digest_begin(&group);
     for (int i = 0; i < n; i++) {
         group_tensor(&group, t[i].name, t[i].dims, t[i].size);
-        group_chunks(&group, NULL, t[i].data, ckpt_elements(t[i].dims, t[i].size));
+        for (int64_t k = 0; k < t[i].count; k += CKPT_CHUNK) {
+            uint8_t chunk[CKPT_DIGEST];
+            chunk_digest(t[i].data + k, t[i].count - k, chunk);
+            digest_put(&group, chunk, sizeof chunk);
+        }
     }
     digest_end(&group, out);
 }
@@ -64,17 +65,36 @@ void state_digest(uint8_t group[3][CKPT_DIGEST], const ckpt_counters *at, uint8_
     digest_end(&d, out);
 }
 
-void ckpt_hash(const ckpt_state *s, char hash[17]) {
-    uint8_t masters[CKPT_DIGEST];
-    group_digest(s->master, s->params, masters);
-    digest_hex(hash, masters, 8);
+// Alone the chunks' digests go straight into the group's. With ranks, each makes those of its own, and they meet in memory that
+// ckpt_prepare has set aside.
+static err_t hash_group(const ckpt_state *s, int g, const ckpt_tensor *t, uint8_t out[CKPT_DIGEST]) {
+    if (ckpt_alone(s) || !t) {
+        group_digest(t, t ? s->params : 0, out);
+        return ERR_OK;
+    }
+    if (!s->work) return err_set(ERR_INTERNAL, "a state of %d ranks is hashed before ckpt_prepare", s->ranks->world);
+    s->work->of = s;
+    work_digest(s->work, g, t);
+    TRY(work_gather(s->work, g));
+    work_group_digest(s->work, t, out);
+    return ERR_OK;
 }
 
-void ckpt_state_hash(const ckpt_state *s, char hash[17]) {
+err_t ckpt_hash(const ckpt_state *s, char hash[17]) {
+    uint8_t masters[CKPT_DIGEST];
+    hash[0] = 0;
+    TRY(hash_group(s, 0, s->master, masters));
+    digest_hex(hash, masters, 8);
+    return ERR_OK;
+}
+
+err_t ckpt_state_hash(const ckpt_state *s, char hash[17]) {
     uint8_t group[3][CKPT_DIGEST], state[CKPT_DIGEST];
-    group_digest(s->master, s->params, group[0]);
-    group_digest(s->m, s->m ? s->params : 0, group[1]);
-    group_digest(s->v, s->v ? s->params : 0, group[2]);
+    hash[0] = 0;
+    TRY(hash_group(s, 0, s->master, group[0]));
+    TRY(hash_group(s, 1, s->m, group[1]));
+    TRY(hash_group(s, 2, s->v, group[2]));
     state_digest(group, &s->at, state);
     digest_hex(hash, state, 8);
+    return ERR_OK;
 }

@@ -20,14 +20,13 @@ void digest_begin(digest *d);
 void digest_put(digest *d, const void *bytes, size_t n);
 void digest_end(digest *d, uint8_t out[CKPT_DIGEST]);
 
-// Announces the next tensor of a group. Its chunks follow.
+// Announces the next tensor of a group. The digests of its chunks follow.
 void group_tensor(digest *group, const char *name, int dims, const int64_t *size);
 
-// Adds n elements to the group and to the tensor's digest (may be NULL). n is a multiple of CKPT_CHUNK in all calls but a
-// tensor's last.
-void group_chunks(digest *group, digest *tensor, const float *x, int64_t n);
+// The digest of one chunk: of the first CKPT_CHUNK elements at x, or of all that are left.
+void chunk_digest(const float *x, int64_t left, uint8_t out[CKPT_DIGEST]);
 
-// The digest of a whole group; n = 0 where a run has none (inference).
+// The digest of a whole group that is all here; n = 0 where a run has none (inference).
 void group_digest(const ckpt_tensor *t, int n, uint8_t out[CKPT_DIGEST]);
 
 // group: masters, m, v.

@@ -1,118 +1,292 @@
-// trainer/step.c: see trainer/step.h. Everything between loader_next and the last line of step_run is queued on one stream; the
-// host decides nothing in between: overflow, clipping and the loss scale are decided on the device (ops.h: step_decide).
+// trainer/step.c: see trainer/step.h. Computing is queued on one stream, communication beside it (trainer/parallel.h). Overflow, clipping and the
+// loss scale are decided on the device (ops.h: step_decide); the host waits once, to learn whether all ranks had their data, before it updates.
 #include "trainer/step.h"
 
+#include "base/clock.h"
 #include "trainer/schedule.h"
 
 #include <stddef.h>
+#include <stdlib.h>
+
+// --- opening -----------------------------------------------------------------------------------------------------------------------
+
+static err_t declare_shared(step_runner *r) {
+    const model *net = r->net;
+    int64_t chunks = 0, G = r->cfg->batch.global, world = r->ranks->world;
+    r->sums_at = calloc((size_t)net->params, sizeof *r->sums_at);
+    if (!r->sums_at) return err_set(ERR_INTERNAL, "no memory for the table of %d parameters", net->params);
+    for (int i = 0; i < net->params; i++) {
+        int64_t n = 1;
+        for (int d = 0; d < net->param[i].dims; d++) n *= net->param[i].size[d];
+        r->sums_at[i] = chunks;
+        if (net->param[i].tied < 0) chunks += (n + CHUNK - 1) / CHUNK;
+    }
+    r->sums = (tensor){NULL, FP64, 1, {chunks, 1, 1, 1}};
+    r->sample_loss = (tensor){NULL, FP64, 1, {G, 1, 1, 1}};
+    r->reports = (tensor){NULL, FP64, 2, {world, REPORT_ITEMS, 1, 1}};
+    return arena_1d(&r->memory, &r->shared, FP64, chunks + G + world * REPORT_ITEMS);
+}
+
+static err_t declare_staging(step_runner *r) {
+    int64_t B = r->cfg->batch.micro, T = r->cfg->model.context, G = r->cfg->batch.global, world = r->ranks->world;
+    arena_open(&r->staging, r->dev, MEMORY_PINNED);
+    TRY(arena_1d(&r->staging, &r->host_loss, FP64, G + world * REPORT_ITEMS));
+    TRY(arena_1d(&r->staging, &r->host_report, FP64, REPORT_ITEMS));
+    TRY(arena_2d(&r->staging, &r->windows, INT32, 2 * B + 1, T + 1));
+    TRY(arena_1d(&r->staging, &r->host_window_loss, FP64, world * B));
+    TRY(arena_2d(&r->staging, &r->host_logits, FP32, 2, r->cfg->model.vocab));
+    return arena_1d(&r->staging, &r->context, INT32, T);
+}
 
 err_t step_open(step_runner *r, const config *cfg, device *dev, stream *s, comm *ranks, model *net, train_state *state) {
     *r = (step_runner){.cfg = cfg, .dev = dev, .s = s, .ranks = ranks, .net = net, .state = state};
-    int64_t B = cfg->batch.micro, T = cfg->model.context, G = cfg->batch.global;
+    int64_t B = cfg->batch.micro, T = cfg->model.context;
     bool dynamic = cfg->precision.compute == COMPUTE_FP16 && cfg->precision.loss_scale == 0;
     r->rules = (step_rules){.grad_clip = cfg->optimizer.grad_clip, .beta1 = cfg->optimizer.beta1, .beta2 = cfg->optimizer.beta2,
                             .dynamic_scale = dynamic, .scale_window = cfg->precision.scale_window};
     arena_open(&r->memory, dev, MEMORY_DEVICE);
     TRY(arena_2d(&r->memory, &r->tokens, INT32, B, T));
     TRY(arena_2d(&r->memory, &r->targets, INT32, B, T));
-    TRY(arena_1d(&r->memory, &r->sample_loss, FP64, G));
+    TRY(declare_shared(r));
+    TRY(arena_1d(&r->memory, &r->window_loss, FP64, ranks->world * B));
     TRY(arena_1d(&r->memory, &r->logits, FP32, cfg->model.vocab));
-    TRY(net->type->plan(net, &r->memory, state->compute, B, T, state->buffers == 0));
+    TRY(net->type->plan(net, &r->memory, state->o.compute, B, T, !state->o.training));
+    return declare_staging(r);
+}
+
+err_t step_commit(step_runner *r) {
     TRY(arena_commit(&r->memory));
-    arena_open(&r->staging, dev, MEMORY_PINNED);
-    TRY(arena_1d(&r->staging, &r->host_loss, FP64, G));
-    TRY(arena_2d(&r->staging, &r->windows, INT32, 2 * B + 1, T + 1));
-    TRY(arena_2d(&r->staging, &r->host_logits, FP32, 2, cfg->model.vocab));
-    TRY(arena_1d(&r->staging, &r->context, INT32, T));
     TRY(arena_commit(&r->staging));
-    return event_open(dev, &r->copied);
+    double *at = r->shared.data;
+    r->sums.data = at;
+    r->sample_loss.data = at + tensor_count(&r->sums);
+    r->reports.data = at + tensor_count(&r->sums) + tensor_count(&r->sample_loss);
+    TRY(event_open(r->dev, &r->copied));
+    return parallel_open(&r->together, r->state);
 }
 
 void step_close(step_runner *r) {
+    parallel_close(&r->together);
     arena_close(&r->memory);
     arena_close(&r->staging);
-    event_close(r->copied);
+    if (r->copied) event_close(r->copied);
+    free(r->sums_at);
     *r = (step_runner){0};
 }
+
+pass step_inference(step_runner *r, int64_t B, int64_t T) {
+    return (pass){.ops = device_ops(r->dev), .s = r->s, .B = B, .T = T, .tokens = view2(&r->tokens, B, T), .targets = view2(&r->targets, B, T),
+                  .w = r->state->w, .state = state_step(r->state), .hooks = &r->together.hooks};
+}
+
+// --- lanes -------------------------------------------------------------------------------------------------------------------------
 
 // Gradients of one micro-batch, added to buffer's rows.
 static err_t micro_batch(step_runner *r, const batch *b, int buffer) {
     int64_t B = r->cfg->batch.micro, T = r->cfg->model.context, G = r->cfg->batch.global;
-    const ops *o = device_ops(r->dev);
     TRY(stream_copy(r->s, r->tokens.data, b->tokens, tensor_bytes(&r->tokens)));
     TRY(stream_copy(r->s, r->targets.data, b->targets, tensor_bytes(&r->targets)));
     TRY(event_record(r->copied, r->s));
-    pass p = {
-        .ops = o, .s = r->s, .B = B, .T = T, .tokens = r->tokens, .targets = r->targets,
-        .w = r->state->w, .dw = &r->state->grad[buffer * r->net->params], .state = state_step(r->state),
-        .loss_factor = (float)(1.0 / ((double)G * (double)T)),
-        .drop = {.seed = (uint64_t)r->cfg->run.seed, .step = (uint32_t)b->step, .first_sample = (uint32_t)b->first,
-                 .p = (float)r->cfg->model.dropout},
-    };
+    pass p = step_inference(r, B, T);
+    p.dw = &r->state->grad[buffer * r->net->params];
+    p.loss_factor = (float)(1.0 / ((double)G * (double)T));
+    p.drop = (dropout_key){.seed = (uint64_t)r->cfg->run.seed, .step = (uint32_t)b->step, .first_sample = (uint32_t)b->first,
+                           .p = (float)r->cfg->model.dropout};
     TRY(model_forward(r->net, &p));
     tensor means = view1(&r->sample_loss, B);
     means.data = (double *)r->sample_loss.data + b->first;
-    TRY(o->loss_means(&means, &p.losses, r->s));
-    return model_backward(r->net, &p);
+    TRY(p.ops->loss_means(&means, &p.losses, r->s));
+    TRY(model_backward(r->net, &p));
+    return event_wait(r->copied);  // the loader may fill b's buffer again
 }
 
-err_t step_lanes(step_runner *r, loader *data, int64_t step, int64_t first, int64_t count, lane_counter *c) {
-    int64_t per_lane = r->cfg->batch.global / r->cfg->batch.lanes / r->cfg->batch.micro;
-    tensor *slab = r->state->slab;
+// This rank's share in a pass that it has no samples for.
+static err_t idle_micro_batch(step_runner *r) {
+    TRY(model_forward_hooks(r->net, &r->together.hooks));
+    return model_backward_hooks(r->net, &r->together.hooks);
+}
+
+// The next micro-batch, unless this rank has lost its data: then it goes on without, until the step's end can tell the others.
+static err_t next_micro_batch(step_runner *r, loader *data, int64_t step, int64_t lane, int64_t k, int buffer) {
+    batch b;
+    if (r->data_failed.code != ERR_OK) return idle_micro_batch(r);
+    double since = clock_now();
+    err_t rc = loader_next(data, &b);
+    r->data_s += clock_now() - since;
+    if (rc == ERR_DATA || rc == ERR_IO) {
+        r->data_failed = *err_last();
+        return idle_micro_batch(r);
+    }
+    TRY(rc);
+    if (b.step != step || b.lane != lane || b.micro != k)
+        return err_set(ERR_INTERNAL, "loader gave step %lld lane %lld micro-batch %lld, expected %lld, %lld, %lld", (long long)b.step,
+                       (long long)b.lane, (long long)b.micro, (long long)step, (long long)lane, (long long)k);
+    return micro_batch(r, &b, buffer);
+}
+
+static int64_t micros_of_lane(const step_runner *r) { return r->cfg->batch.global / r->cfg->batch.lanes / r->cfg->batch.micro; }
+
+static err_t zero_slab(step_runner *r, int buffer) {
+    if (!r->state->slab) return ERR_OK;  // slots are zeroed when they are taken
+    return stream_zero(r->s, r->state->slab[buffer].data, tensor_bytes(&r->state->slab[buffer]));
+}
+
+// Stages 0 and 1: a range of lanes. Subtrees are added as soon as they are siblings, those that the last lane completes bucket by bucket. With order = any
+// all lanes go into one buffer.
+static err_t run_range(step_runner *r, loader *data, int64_t step) {
+    train_state *t = r->state;
+    lane_counter c = {0};
+    int64_t first, count, stride, micros = micros_of_lane(r);
+    reduce_lanes(t->reduce, &first, &count, &stride);
     for (int64_t lane = first; lane < first + count; lane++) {
-        int buffer = lane_counter_free(c);
-        TRY(stream_zero(r->s, slab[buffer].data, tensor_bytes(&slab[buffer])));
-        for (int64_t k = 0; k < per_lane; k++) {
-            batch b;
-            TRY(loader_next(data, &b));
-            if (b.step != step || b.lane != lane || b.micro != k)
-                return err_set(ERR_INTERNAL, "loader gave step %lld lane %lld micro-batch %lld, expected %lld, %lld, %lld", (long long)b.step,
-                               (long long)b.lane, (long long)b.micro, (long long)step, (long long)lane, (long long)k);
-            TRY(micro_batch(r, &b, buffer));
-            TRY(event_wait(r->copied));  // the loader may fill b's buffer again
+        bool last = lane == first + count - 1;
+        lane_place at = t->o.fixed ? lane_counter_begin(&c, lane, micros == 1) : (lane_place){0, lane > first};
+        if (!at.joins) TRY(zero_slab(r, at.buffer));
+        if (t->o.fixed) lane_counter_end(&c, lane, at);
+        for (int64_t k = 0; k < micros; k++) {
+            parallel_micro(&r->together, 0, last && k == micros - 1, t->o.fixed ? &c : NULL);
+            TRY(next_micro_batch(r, data, step, lane, k, at.buffer));
         }
-        lane_counter_push(c, (lane_span){lane, 1, buffer});
-        for (int into, from; lane_counter_merge(c, &into, &from);)
-            TRY(device_ops(r->dev)->add(&slab[into], &slab[into], &slab[from], r->s));
+        if (!t->o.fixed || last) continue;
+        for (int into, from; lane_counter_merge(&c, &into, &from);)
+            TRY(device_ops(r->dev)->add(&t->slab[into], &t->slab[into], &t->slab[from], r->s));
     }
     return ERR_OK;
 }
 
-// A shared row's values take the gradients of all their uses.
-static err_t add_tied(step_runner *r, tensor *grad) {
-    for (int i = 0; i < r->net->params; i++) {
-        int of = r->net->param[i].tied;
-        if (of >= 0) TRY(device_ops(r->dev)->add(&grad[of], &grad[of], &grad[i], r->s));
+// Stages 2 and 3: one lane at a turn. A rank without a lane at the last turn still brings its weights and takes its sums.
+static err_t run_turns(step_runner *r, loader *data, int64_t step) {
+    int64_t micros = micros_of_lane(r);
+    for (int64_t turn = 0; turn < reduce_turns(r->state->reduce); turn++) {
+        int64_t lane = reduce_turn_lane(r->state->reduce, turn);
+        TRY(parallel_lane(&r->together));
+        TRY(zero_slab(r, 0));
+        for (int64_t k = 0; k < micros; k++) {
+            parallel_micro(&r->together, turn, k == micros - 1, NULL);
+            TRY(lane < 0 ? idle_micro_batch(r) : next_micro_batch(r, data, step, lane, k, 0));
+        }
     }
     return ERR_OK;
 }
 
-static err_t square_sums(step_runner *r, const tensor *grad) {
+// A shared row's values take the gradients of all their uses. Partners are dealt alike, so whoever has a piece of one has that of the other.
+static err_t add_tied(step_runner *r) {
+    int count;
+    const zero_piece *p = state_pieces(r->state, &count);
+    for (int i = 0; i < count; i++) {
+        int of = r->net->param[p[i].row].tied;
+        for (int k = 0; of >= 0 && k < count; k++) {
+            if (p[k].row != of) continue;
+            tensor sum = state_gradient(r->state, &p[k]), more = state_gradient(r->state, &p[i]);
+            TRY(device_ops(r->dev)->add(&sum, &sum, &more, r->s));
+        }
+    }
+    return ERR_OK;
+}
+
+err_t step_gradient(step_runner *r, loader *data, int64_t step) {
+    r->began = clock_now();
+    r->data_s = 0;
+    r->data_failed.code = ERR_OK;
+    parallel_begin(&r->together, step);
+    TRY(stream_zero(r->s, r->shared.data, tensor_bytes(&r->shared)));
+    TRY(r->state->o.stage >= 2 ? run_turns(r, data, step) : run_range(r, data, step));
+    TRY(parallel_finish(&r->together));
+    return add_tied(r);
+}
+
+// --- update ------------------------------------------------------------------------------------------------------------------------
+
+// Squares of what this rank owns. The others' places stay zero.
+static err_t square_sums(step_runner *r) {
+    const zero_layout *z = &r->state->zero;
+    for (int i = 0; i < z->owned; i++) {
+        const zero_piece *p = &z->piece[i];
+        if (r->net->param[p->row].tied >= 0) continue;
+        tensor grad = state_gradient(r->state, p), sums = view1(&r->sums, (p->count + CHUNK - 1) / CHUNK);
+        sums.data = (double *)r->sums.data + r->sums_at[p->row] + p->first / CHUNK;
+        TRY(device_ops(r->dev)->sum_squares(&sums, &grad, r->s));
+    }
+    return ERR_OK;
+}
+
+static err_t report(step_runner *r) {
+    double *mine = r->host_report.data, total = clock_now() - r->began, wait, busy;
+    parallel_times(&r->together, &wait, &busy);
+    mine[REPORT_STOP] = r->stop_wanted;
+    mine[REPORT_FAILED] = r->data_failed.code != ERR_OK;
+    mine[REPORT_COMPUTE_MS] = 1e3 * (total - r->data_s - wait);
+    mine[REPORT_DATA_MS] = 1e3 * r->data_s;
+    mine[REPORT_WAIT_MS] = 1e3 * wait;
+    mine[REPORT_BUSY_MS] = 1e3 * busy;
+    return stream_copy(r->s, (double *)r->reports.data + r->ranks->rank * REPORT_ITEMS, mine, REPORT_ITEMS * sizeof *mine);
+}
+
+// Sums of squares, losses and reports of all ranks, on all ranks.
+static err_t share(step_runner *r) {
+    comm *c = r->ranks;
+    if (c->world == 1) return ERR_OK;
+    TRY(parallel_wait(&r->together));
+    c->phase.what = "share losses and norms", c->phase.step = r->together.step, c->phase.number = 0;
+    return c->table->all_reduce(c, r->shared.data, (size_t)tensor_count(&r->shared), FP64, REDUCE_SUM, r->s);
+}
+
+static bool decays(const step_runner *r, const zero_piece *p) { return r->net->param[p->row].decay; }
+
+static adamw_rules rules_of(const step_runner *r, const zero_piece *p) {
+    return (adamw_rules){r->cfg->optimizer.beta1, r->cfg->optimizer.beta2, r->cfg->optimizer.eps,
+                         decays(r, p) ? r->cfg->optimizer.weight_decay : 0};
+}
+
+static err_t update_piece(step_runner *r, const zero_piece *p) {
     train_state *t = r->state;
-    for (int i = 0; i < r->net->params; i++) {
-        if (r->net->param[i].tied >= 0) continue;
-        tensor sums = view1(&t->sums, (tensor_count(&grad[i]) + CHUNK - 1) / CHUNK);
-        sums.data = (double *)t->sums.data + t->sums_at[i];
-        TRY(device_ops(r->dev)->sum_squares(&sums, &grad[i], r->s));
-    }
-    return ERR_OK;
+    tensor w = store_view(&t->weights, p), master = store_view(&t->masters, p), m = store_view(&t->first, p), v = store_view(&t->second, p);
+    tensor grad = state_gradient(t, p);
+    adamw_rules rules = rules_of(r, p);
+    return device_ops(r->dev)->adamw(w.data == master.data ? NULL : &w, &master, &m, &v, &grad, state_step(t), &rules, r->s);
 }
 
-err_t step_update(step_runner *r, int64_t step, int sum) {
+// Offload: the gradient comes to the host, the CPU updates there, the new weights go back.
+static err_t update_on_host(step_runner *r, const zero_piece *p, const step_state *decided) {
     train_state *t = r->state;
-    const ops *o = device_ops(r->dev);
-    tensor *grad = &t->grad[sum * r->net->params];
+    tensor w = store_view(&t->weights, p), master = store_view(&t->masters, p), m = store_view(&t->first, p), v = store_view(&t->second, p);
+    tensor grad = state_gradient(t, p), host_w = view1(&t->stage_w, p->count), host_g = view1(&t->stage_g, p->count);
+    adamw_rules rules = rules_of(r, p);
+    if (!decided->apply) return ERR_OK;
+    TRY(stream_copy(r->s, host_g.data, grad.data, tensor_bytes(&grad)));
+    TRY(stream_wait(r->s));
+    TRY(device_ops(t->host_dev)->adamw(host_w.type == FP32 ? NULL : &host_w, &master, &m, &v, &host_g, decided, &rules, t->host_s));
+    TRY(stream_wait(t->host_s));
+    TRY(stream_copy(r->s, w.data, host_w.type == FP32 ? master.data : host_w.data, tensor_bytes(&w)));
+    return stream_wait(r->s);
+}
+
+static err_t update(step_runner *r, int64_t step) {
+    train_state *t = r->state;
     float lr = (float)schedule_lr(r->cfg, step);
-    TRY(add_tied(r, grad));
-    TRY(square_sums(r, grad));
+    step_state decided = {0};
+    int count;
+    const zero_piece *p = state_pieces(t, &count);
     TRY(stream_copy(r->s, (char *)t->step.data + offsetof(step_state, lr), &lr, sizeof lr));
-    TRY(o->step_decide(state_step(t), &t->sums, &r->rules, r->s));
-    for (int i = 0; i < r->net->params; i++) {
-        const param *p = &r->net->param[i];
-        if (p->tied >= 0) continue;
-        adamw_rules rules = {r->cfg->optimizer.beta1, r->cfg->optimizer.beta2, r->cfg->optimizer.eps,
-                             p->decay ? r->cfg->optimizer.weight_decay : 0};
-        TRY(o->adamw(t->compute == FP32 ? NULL : &t->w[i], &t->master[i], &t->m[i], &t->v[i], &grad[i], state_step(t), &rules, r->s));
+    TRY(device_ops(r->dev)->step_decide(state_step(t), &r->sums, &r->rules, r->s));
+    if (t->o.offload) TRY(state_get_step(t, &decided));
+    for (int i = 0; i < count; i++)
+        if (r->net->param[p[i].row].tied < 0) TRY(t->o.offload ? update_on_host(r, &p[i], &decided) : update_piece(r, &p[i]));
+    return parallel_spread(&r->together);
+}
+
+// --- a step ------------------------------------------------------------------------------------------------------------------------
+
+static err_t read_reports(step_runner *r, bool *failed, bool *stop) {
+    int64_t G = r->cfg->batch.global;
+    const double *reports = (const double *)r->host_loss.data + G;
+    TRY(stream_copy(r->s, r->host_loss.data, r->sample_loss.data, tensor_bytes(&r->host_loss)));
+    TRY(stream_wait(r->s));
+    TRY(r->ranks->table->query(r->ranks));  // an aborted transport ends its work with wrong numbers: nothing is done with them
+    *failed = *stop = false;
+    for (int k = 0; k < r->ranks->world; k++) {
+        *failed |= reports[k * REPORT_ITEMS + REPORT_FAILED] != 0;
+        *stop |= reports[k * REPORT_ITEMS + REPORT_STOP] != 0;
     }
     return ERR_OK;
 }
@@ -121,20 +295,27 @@ static err_t collect(step_runner *r, int64_t step, step_result *out) {
     int64_t G = r->cfg->batch.global;
     step_state s;
     const double *each = r->host_loss.data;
-    TRY(stream_copy(r->s, r->host_loss.data, r->sample_loss.data, (size_t)G * sizeof *each));
     TRY(state_get_step(r->state, &s));
     double loss = 0;
     for (int64_t i = 0; i < G; i++) loss += each[i];
     *out = (step_result){.loss = loss / (double)G, .grad_norm = s.grad_norm, .lr = schedule_lr(r->cfg, step), .loss_scale = s.loss_scale, .applied = s.apply,
-                         .adam_t = s.adam_t, .good_steps = s.good_steps, .skipped = s.skipped};
+                         .adam_t = s.adam_t, .good_steps = s.good_steps, .skipped = s.skipped, .reports = each + G};
     return ERR_OK;
 }
 
 err_t step_run(step_runner *r, loader *data, int64_t step, step_result *out) {
-    lane_counter c = {0};
-    int sum;
-    TRY(step_lanes(r, data, step, 0, r->cfg->batch.lanes, &c));
-    TRY(r->ranks->table->sum_lanes(r->ranks, &c, r->state->slab, r->cfg->batch.lanes, &sum, r->s));
-    TRY(step_update(r, step, sum));
-    return collect(r, step, out);
+    bool failed, stop;
+    TRY(step_gradient(r, data, step));
+    TRY(square_sums(r));
+    TRY(report(r));
+    TRY(share(r));
+    TRY(read_reports(r, &failed, &stop));
+    if (failed) {
+        err_t mine = r->data_failed.code == ERR_OK ? ERR_OK : err_restore(&r->data_failed);
+        return comm_agree_ok(r->ranks, mine, r->s);
+    }
+    TRY(update(r, step));
+    TRY(collect(r, step, out));
+    out->stop = stop;
+    return ERR_OK;
 }

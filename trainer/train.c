@@ -1,39 +1,58 @@
 // trainer/train.c: the loop: step, log, evaluate, save, until the last step or until told to stop.
 #include "trainer/train.h"
 
+#include "base/clock.h"
 #include "base/io.h"
 #include "base/version.h"
+#include "comm/transport.h"
 #include "trainer/evaluate.h"
+#include "trainer/report.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
 
+// One rank of a run. Files belong to nodes: the first rank of each keeps its directory. Rank 0 is the one that tells.
 typedef struct run {
     session x;
     monitor m;
+    board *b;          // what the node's supervisor sees
+    rank_report times;
     int lock;          // holds DIR/NAME/lock
     int64_t saved;     // step of the newest checkpoint, -1: none
     bool best_pending; // the weights of at.best_step are saved, `best` does not point at them yet
     int64_t skipped;   // steps in a row that were skipped
-    double data_wait;  // loader's waiting time at the last step, seconds
 } run;
 
 // --- opening -----------------------------------------------------------------------------------------------------------------
 
-// One process a run directory: two would take turns in truncating each other's log.
-static err_t lock_directory(run *r) {
-    char path[IO_PATH];
-    TRY(io_mkdirs(r->x.dir));
-    TRY(io_path(path, "%s/lock", r->x.dir));
-    r->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+static bool leads_node(const run *r) { return r->x.ranks->place[r->x.ranks->rank].local == 0; }
+
+// A process that was just killed may need a moment to be gone.
+enum { LOCK_TRIES = 10, LOCK_PAUSE_MS = 100 };
+
+// One process a run directory: two would take turns in truncating each other's log. Where there is a lock already, it is taken before anybody is met:
+// whoever runs must not be disturbed. Where there is none, it is made only when it is known that the run may be.
+static err_t lock_directory(run *r, const config *c, bool make) {
+    char dir[IO_PATH], path[IO_PATH];
+    if (r->lock >= 0) return ERR_OK;
+    TRY(io_path(dir, "%s/%s", c->run.dir, c->run.name));
+    TRY(io_path(path, "%s/lock", dir));
+    if (make) TRY(io_mkdirs(dir));
+    r->lock = open(path, O_RDWR | O_CLOEXEC | (make ? O_CREAT : 0), 0644);
+    if (r->lock < 0 && !make && (errno == ENOENT || errno == ENOTDIR)) return ERR_OK;
     if (r->lock < 0) return err_set(ERR_IO, "%s: %s", path, strerror(errno));
-    if (flock(r->lock, LOCK_EX | LOCK_NB) == 0) return ERR_OK;
-    if (errno != EWOULDBLOCK) return err_set(ERR_IO, "%s: lock: %s", path, strerror(errno));
-    return err_set(ERR_UNAVAILABLE, "%s: another process trains this run; stop it, or choose another [run] name", path);
+    for (int i = 0; i < LOCK_TRIES; i++) {
+        if (flock(r->lock, LOCK_EX | LOCK_NB) == 0) return ERR_OK;
+        if (errno != EWOULDBLOCK) return err_set(ERR_IO, "%s: lock: %s", path, strerror(errno));
+        poll(NULL, 0, LOCK_PAUSE_MS);
+    }
+    return err_set(ERR_UNAVAILABLE, "%s: another process trains this run; stop it, or choose another [run] name. (Nodes that share a file system need "
+                   "a [run] dir of their own each.)", path);
 }
 
 // A copy of the settings for whoever finds the directory; a run does not need it.
@@ -53,6 +72,14 @@ static err_t write_effective_config(run *r) {
     return ERR_OK;
 }
 
+static void greet_ranks(run *r) {
+    const session *x = &r->x;
+    char via[256];
+    transport_describe(x->ranks, via, sizeof via);
+    monitor_say(&r->m, "ranks   %d on %d node%s  zero %d%s  order %s  %s", x->ranks->world, comm_nodes(x->ranks), comm_nodes(x->ranks) == 1 ? "" : "s",
+                x->state.o.stage, x->state.o.offload ? " offload" : "", x->state.o.fixed ? "fixed" : "any", via);
+}
+
 static void greet(run *r) {
     const session *x = &r->x;
     static const char *const compute[] = {"fp32", "bf16", "fp16"};
@@ -63,22 +90,31 @@ static void greet(run *r) {
     monitor_say(&r->m, "device  %s", device_about(x->dev)->choice);
     monitor_say(&r->m, "data    train %lld tokens in %d file%s, val %lld          memory %.1f MB", (long long)t.tokens, t.files,
                 t.files == 1 ? "" : "s", x->val ? (long long)dataset_about(x->val).tokens : 0,
-                (double)(x->state.memory.bytes + x->runner.memory.bytes + x->ring_bytes) / 1e6);
+                (double)(state_bytes(&x->state) + x->runner.memory.bytes + x->ring_bytes) / 1e6);
+    if (x->ranks->world > 1) greet_ranks(r);
     monitor_say(&r->m, "batch   %lld samples = %lld lanes x %lld micro-batches of %lld x %lld tokens", (long long)x->cfg->batch.global,
                 (long long)x->cfg->batch.lanes, (long long)(x->cfg->batch.global / x->cfg->batch.lanes / x->cfg->batch.micro),
                 (long long)x->cfg->batch.micro, (long long)x->cfg->model.context);
 }
 
-static err_t resume_or_start(run *r) {
-    session *x = &r->x;
-    bool found = false;
-    TRY(ckpt_clean(x->dir));
-    TRY(session_resume(x, &found, &r->m));
+static err_t check_resume(const session *x, bool found) {
     if (found && x->cfg->run.resume == RESUME_NEVER)
         return err_set(ERR_CONFIG, "%s holds a checkpoint of step %lld and [run] resume = never: choose another [run] name, or resume = auto",
                        x->dir, (long long)x->step);
     if (!found && x->cfg->run.resume == RESUME_MUST)
         return err_set(ERR_DATA, "%s/ckpt holds no checkpoint and [run] resume = must", x->dir);
+    return ERR_OK;
+}
+
+static err_t resume_or_start(run *r) {
+    session *x = &r->x;
+    bool found = false;
+    x->ranks->host->patient = true;  // for the slowest disk
+    err_t rc = ckpt_clean(x->dir, &x->state.ckpt);
+    if (rc == ERR_OK) rc = session_resume(x, &found, &r->m);
+    x->ranks->host->patient = false;
+    TRY(rc);
+    TRY(check_resume(x, found));
     if (!found) TRY(session_init(x));
     r->saved = found ? x->step : -1;
     return ERR_OK;
@@ -96,14 +132,14 @@ static bool save_is_due(const run *r) {
 
 static void record_checkpoint(run *r, double ms, bool say) {
     char hash[17];
-    ckpt_hash(&r->x.state.ckpt, hash);
+    if (ckpt_hash(&r->x.state.ckpt, hash) != ERR_OK) return;  // ranks are lost: the next step says so
     if (say) monitor_say(&r->m, "saved step %lld  hash %s  %.2f s", (long long)r->x.step, hash, ms / 1e3);
     if (save_is_due(r)) monitor_checkpoint(&r->m, r->x.step, ms, hash);
 }
 
 static void mark_best(run *r) {
     ckpt_counters *at = &r->x.state.ckpt.at;
-    err_t rc = ckpt_mark_best(r->x.dir, at->best_step, &r->x.faults);
+    err_t rc = ckpt_mark_best(r->x.dir, &r->x.state.ckpt, at->best_step, &r->x.faults);
     r->best_pending = rc != ERR_OK;
     if (rc != ERR_OK) monitor_event(&r->m, "best_failed", at->best_step, err_last()->text);
 }
@@ -111,30 +147,52 @@ static void mark_best(run *r) {
 static err_t start_log(run *r) {
     session *x = &r->x;
     ckpt_counters *at = &x->state.ckpt.at;
-    monitor_close(&r->m);
-    TRY(monitor_open(&r->m, x->dir, x->cfg, r->saved >= 0 ? at->log_bytes : 0));
+    if (x->ranks->rank == 0) {
+        monitor_close(&r->m);
+        TRY(monitor_open(&r->m, x->dir, x->cfg, r->saved >= 0 ? at->log_bytes : 0));
+    }
     greet(r);
     if (r->saved < 0) return ERR_OK;
     char text[96];
     snprintf(text, sizeof text, "continuing after step %lld of %lld", (long long)x->step, (long long)x->cfg->run.steps);
     monitor_event(&r->m, "resume", x->step, text);
-    record_checkpoint(r, 0, false);  // its record came after the length that the checkpoint remembers
-    if (x->cfg->checkpoint.keep_best && at->best_step == x->step && at->best_step > 0) mark_best(r);
     return ERR_OK;
 }
 
-static err_t run_open(run *r, const config *c) {
-    TRY(session_open(&r->x, c, SESSION_TRAIN));
-    TRY(lock_directory(r));
-    TRY(monitor_open(&r->m, r->x.dir, &(config){.run.steps = c->run.steps}, 0));  // events only, until it is known where the log continues
-    TRY(resume_or_start(r));
+static void recall_checkpoint(run *r) {
+    const ckpt_counters *at = &r->x.state.ckpt.at;
+    if (r->saved < 0) return;
+    record_checkpoint(r, 0, false);  // its record came after the length that the checkpoint remembers
+    if (r->x.cfg->checkpoint.keep_best && at->best_step == r->x.step && at->best_step > 0) mark_best(r);
+}
+
+// The first rank of a node keeps its directory.
+static err_t open_directory(run *r) {
+    if (!leads_node(r)) return ERR_OK;
+    TRY(lock_directory(r, r->x.cfg, true));
+    TRY(monitor_open(&r->m, r->x.dir, &(config){.run.steps = r->x.cfg->run.steps}, 0));  // events only, until it is known where the log continues
+    r->m.quiet = r->x.ranks->rank != 0;
+    return ERR_OK;
+}
+
+static err_t run_open(run *r, const config *c, const launch *at) {
+    if (at->local == 0) TRY(lock_directory(r, c, false));
+    TRY(session_open(&r->x, c, SESSION_TRAIN, at));
+    TRY(report_open(&r->times, r->x.ranks->world));
+    TRY(comm_agree_ok(r->x.ranks, open_directory(r), r->x.s));
+    TRY(comm_agree_ok(r->x.ranks, resume_or_start(r), r->x.s));
     if (r->x.step < c->run.steps) TRY(session_feed(&r->x, c->run.steps));
-    TRY(start_log(r));
-    return write_effective_config(r);
+    TRY(comm_agree_ok(r->x.ranks, start_log(r), r->x.s));
+    recall_checkpoint(r);
+    if (leads_node(r)) TRY(write_effective_config(r));
+    atomic_store(&r->b->step, r->x.step);
+    atomic_fetch_add(&r->b->ready, 1);
+    return ERR_OK;
 }
 
 static void run_close(run *r) {
     monitor_close(&r->m);
+    report_close(&r->times);
     session_close(&r->x);
     if (r->lock >= 0) close(r->lock);
 }
@@ -150,34 +208,48 @@ static void watch_skips(run *r, const step_result *s) {
                       "or go back to an earlier checkpoint");
 }
 
+// A rank that is much slower than the others holds all of them up: every step waits for it.
+static void name_straggler(run *r, const rank_summary *t) {
+    char who[COMM_HOST + 32], text[256];
+    snprintf(text, sizeof text, "%s computes %.1f ms a step, the median rank %.1f ms: the others wait for it; look for a hot or shared processor there",
+             comm_rank_text(r->x.ranks, t->slowest, who), t->slowest_ms, t->median_ms);
+    monitor_event(&r->m, "straggler", r->x.step, text);
+}
+
 static err_t log_step(run *r, const step_result *s, double ms) {
     const config *c = r->x.cfg;
     int64_t step = r->x.step;
+    int world = r->x.ranks->world;
     bool hashed = due(step, c->log.hash_every);
     bool logged = due(step, c->log.every) || step == c->run.steps || hashed || !s->applied;
     char hash[17];
-    if (hashed) ckpt_hash(&r->x.state.ckpt, hash);
-    double waited = loader_about(r->x.data).wait_s, tokens = (double)(c->batch.global * c->model.context);
+    if (hashed) TRY(session_settle(&r->x));
+    if (hashed) TRY(ckpt_hash(&r->x.state.ckpt, hash));
+    report_add(&r->times, s->reports);
+    rank_summary times = logged && world > 1 ? report_take(&r->times, r->x.state.reduce) : (rank_summary){0};
+    const double *mine = s->reports + r->x.ranks->rank * REPORT_ITEMS;
+    double tokens = (double)(c->batch.global * c->model.context);
     step_record record = {
         .step = step, .tokens = step * c->batch.global * c->model.context, .loss = s->loss, .grad_norm = s->grad_norm, .lr = s->lr, .ms = ms,
-        .tokens_per_s = tokens / (ms / 1e3), .data_wait_ms = 1e3 * (waited - r->data_wait), .loss_scale = s->loss_scale, .skipped = !s->applied,
-        .hash = hashed ? hash : NULL,
+        .tokens_per_s = tokens / (ms / 1e3), .data_wait_ms = mine[REPORT_DATA_MS], .comm_wait_ms = mine[REPORT_WAIT_MS], .loss_scale = s->loss_scale,
+        .skipped = !s->applied, .hash = hashed ? hash : NULL, .world = world, .comm_ms = mine[REPORT_BUSY_MS], .hidden = times.hidden,
+        .slowest = times.slowest, .slowest_ms = times.slowest_ms, .median_ms = times.median_ms,
     };
-    r->data_wait = waited;
     watch_skips(r, s);
     monitor_step(&r->m, &record, logged);
+    if (times.straggler) name_straggler(r, &times);
     return ERR_OK;
 }
 
 static err_t evaluate_now(run *r, bool *improved) {
     session *x = &r->x;
-    double start = monitor_now(), loss;
+    double start = clock_now(), loss;
     int64_t windows;
     TRY(evaluate(&x->runner, x->val, x->cfg->eval.batches, &loss, &windows));
     ckpt_counters *at = &x->state.ckpt.at;
     *improved = loss < at->best_loss;
     if (*improved) at->best_loss = loss, at->best_step = x->step;
-    monitor_eval(&r->m, x->step, loss, windows, at->best_loss, at->best_step, 1e3 * (monitor_now() - start));
+    monitor_eval(&r->m, x->step, loss, windows, at->best_loss, at->best_step, 1e3 * (clock_now() - start));
     return ERR_OK;
 }
 
@@ -185,25 +257,38 @@ static err_t evaluate_now(run *r, bool *improved) {
 static err_t save_now(run *r) {
     session *x = &r->x;
     ckpt_counters *at = &x->state.ckpt.at;
-    double start = monitor_now();
+    double start = clock_now();
+    TRY(session_settle(x));
     TRY(session_counters(x));
     monitor_sync(&r->m);
-    if (r->m.log >= 0) at->log_bytes = r->m.log_bytes;
-    if (ckpt_save(x->dir, &x->state.ckpt, 0, &x->faults) != ERR_OK) {  // prunes later: see between_steps
+    at->log_bytes = r->m.log >= 0 ? r->m.log_bytes : 0;
+    TRY(comm_agree_max(x->ranks, &at->log_bytes, x->s));  // rank 0 has the log, every node's manifest its length
+    x->ranks->host->patient = true;  // for the slowest disk
+    x->ranks->host->phase.what = "checkpoint", x->ranks->host->phase.step = x->step, x->ranks->host->phase.number = 0;
+    err_t rc = ckpt_save(x->dir, &x->state.ckpt, 0, &x->faults);
+    x->ranks->host->patient = false;
+    if (rc != ERR_OK) {  // prunes later: see between_steps
         monitor_event(&r->m, "checkpoint_failed", x->step, err_last()->text);
-        return ERR_OK;
+        return x->ranks->table->query(x->ranks);
     }
     r->saved = x->step;
-    record_checkpoint(r, 1e3 * (monitor_now() - start), true);
+    record_checkpoint(r, 1e3 * (clock_now() - start), true);
     return ERR_OK;
 }
 
-static err_t show_sample(run *r) {
+static err_t write_sample(run *r) {
     char *text;
     TRY(session_sample(&r->x, r->x.cfg->sample.prompt, &text));
     monitor_sample(&r->m, r->x.step, r->x.cfg->sample.prompt, text);
     free(text);
     return ERR_OK;
+}
+
+static err_t show_sample(run *r) {
+    TRY(session_settle(&r->x));
+    err_t rc = r->x.ranks->rank == 0 || r->x.state.o.stage == 3 ? write_sample(r) : session_hear_sample(&r->x);
+    TRY(session_settle(&r->x));
+    return comm_agree_ok(r->x.ranks, rc, r->x.s);
 }
 
 static bool eval_is_due(const run *r, bool last) {
@@ -234,7 +319,7 @@ static err_t between_steps(run *r, bool stopping) {
     bool saved = r->saved == r->x.step;
     if (improved && !saved && r->x.cfg->checkpoint.keep_best) r->x.state.ckpt.at.best_loss = before.best_loss, r->x.state.ckpt.at.best_step = before.best_step;
     if (r->x.cfg->checkpoint.keep_best && ((improved && saved) || r->best_pending)) mark_best(r);
-    if (saved && ckpt_prune(r->x.dir, r->x.step, (int)r->x.cfg->checkpoint.keep) != ERR_OK)
+    if (saved && ckpt_prune(r->x.dir, &r->x.state.ckpt, r->x.step, (int)r->x.cfg->checkpoint.keep) != ERR_OK)
         monitor_event(&r->m, "prune_failed", r->x.step, err_last()->text);
     return why.code ? err_restore(&why) : ERR_OK;
 }
@@ -249,18 +334,24 @@ static err_t step_or_save(run *r, step_result *s) {
     return err_restore(&why);
 }
 
-static err_t run_steps(run *r, const volatile sig_atomic_t *stop) {
+// A team that has failed can save nothing together.
+static err_t run_steps(run *r) {
     const config *c = r->x.cfg;
-    r->m.started = monitor_now();
+    r->m.started = clock_now();
     r->m.first_step = r->x.step + 1;
     while (r->x.step < c->run.steps) {
-        double start = monitor_now();
+        double start = clock_now();
         step_result s;
+        r->x.runner.stop_wanted = atomic_load(&r->b->stop);
         TRY(step_or_save(r, &s));
-        TRY(log_step(r, &s, 1e3 * (monitor_now() - start)));
-        int64_t stopping = *stop && r->x.step < c->run.steps;
-        TRY(r->x.ranks->table->agree_max(r->x.ranks, &stopping));
-        TRY(between_steps(r, stopping));
+        TRY(log_step(r, &s, 1e3 * (clock_now() - start)));
+        atomic_store(&r->b->loss, s.loss);
+        atomic_store(&r->b->step, r->x.step);
+        bool stopping = s.stop && r->x.step < c->run.steps;
+        atomic_fetch_add(&r->b->looking, 1);
+        err_t rc = between_steps(r, stopping);
+        atomic_fetch_sub(&r->b->looking, 1);
+        TRY(rc);
         if (!stopping) continue;
         char text[96];
         snprintf(text, sizeof text, "asked to stop; %s step %lld; the same command continues", r->saved == r->x.step ? "saved" : "could not save",
@@ -271,23 +362,37 @@ static err_t run_steps(run *r, const volatile sig_atomic_t *stop) {
     return ERR_OK;
 }
 
-static err_t run_all(run *r, const config *c, const volatile sig_atomic_t *stop) {
-    TRY(run_open(r, c));
-    TRY(run_steps(r, stop));
-    if (r->saved != r->x.step)
-        return err_set(ERR_IO, "the last checkpoint, of step %lld, could not be written (see events.jsonl); the same command continues behind step %lld",
-                       (long long)r->x.step, (long long)(r->saved < 0 ? 0 : r->saved));
+static err_t check_saved(const run *r) {
+    if (r->saved == r->x.step) return ERR_OK;
+    return err_set(ERR_IO, "the last checkpoint, of step %lld, could not be written (see events.jsonl); the same command continues behind step %lld",
+                   (long long)r->x.step, (long long)(r->saved < 0 ? 0 : r->saved));
+}
+
+static err_t run_all(run *r, const config *c, const launch *at) {
+    TRY(run_open(r, c, at));
+    TRY(run_steps(r));
+    TRY(comm_agree_ok(r->x.ranks, check_saved(r), r->x.s));
     monitor_say(&r->m, "done    %lld steps; run directory %s", (long long)r->x.step, r->x.dir);
     return ERR_OK;
 }
 
-err_t train(const config *c, const volatile sig_atomic_t *stop) {
+// What this rank was at when it heard that another one is lost.
+static void say_where(const run *r) {
+    const comm *c = r->x.ranks;
+    if (c && c->world > 1 && c->phase.what) err_prefix("in %s %lld of step %lld", c->phase.what, (long long)c->phase.number, (long long)c->phase.step);
+}
+
+err_t train_rank(const config *c, const launch *at, board *b) {
     run *r = calloc(1, sizeof *r);
     if (!r) return err_set(ERR_INTERNAL, "no memory for a run");
     r->lock = -1;
+    r->b = b;
     r->m.log = r->m.events = -1;
-    err_t rc = run_all(r, c, stop);
+    r->m.quiet = at->rank != 0;
+    err_t rc = run_all(r, c, at);
+    if (rc == ERR_UNAVAILABLE) say_where(r);
     err_record why = *err_last();
+    session_tell(&r->x, rc);
     r->m.quiet = true;  // a person reads it from main.c
     if (rc != ERR_OK && rc != ERR_INTERRUPTED) monitor_event(&r->m, "failed", r->x.step, why.text);
     run_close(r);

@@ -6,8 +6,7 @@
 #include "trainer/config.h"
 #include "trainer/monitor.h"
 #include "trainer/step.h"
-
-#include <signal.h>
+#include "trainer/supervisor.h"
 
 // Everything a run has open. Tests drive it through session_open, step_run and session_close.
 typedef struct session {
@@ -16,6 +15,7 @@ typedef struct session {
     fault_list faults;
     device *dev;
     stream *s;
+    team *team;               // NULL with one rank
     comm *ranks;
     model *net;
     dataset *train, *val;     // NULL: not opened
@@ -29,9 +29,19 @@ typedef struct session {
 
 typedef enum { SESSION_TRAIN, SESSION_LOOK } session_kind;  // to look: no moments, no gradients, no loader
 
-// Opens device, data, model and tensors as the INI says. Weights are not set yet: session_init or a checkpoint does that.
-err_t session_open(session *x, const config *c, session_kind kind);
+// Opens device, data, the other ranks, model and tensors as the INI says. Weights are not set yet: session_init or a checkpoint does that.
+// at: this rank's place among others; NULL: alone. Collective, as is everything below that changes or saves the state.
+err_t session_open(session *x, const config *c, session_kind kind, const launch *at);
 void session_close(session *x);
+
+// The same up to the point where memory would be allocated, for rank `ranks->rank` of a world that need not exist: what a plan reads.
+err_t session_plan(session *x, const config *c, comm *ranks);
+
+// Before a session that ended with rc is closed: what only this rank knows of ends the run on all of them, before anything here waits for the others.
+void session_tell(session *x, err_t rc);
+
+// Waits until nothing of this rank's is under way between the ranks. Before anything that asks the others for something.
+err_t session_settle(session *x);
 
 // Random weights, or those of [model] init_from; step 0.
 err_t session_init(session *x);
@@ -51,11 +61,13 @@ err_t session_step(session *x, step_result *out);
 // Counters of the state as it is, for ckpt_save and the hashes.
 err_t session_counters(session *x);
 
-// What the weights write after the prompt, as [sample] says. The caller frees *out.
+// What the weights write after the prompt, as [sample] says. The caller frees *out. With several ranks it is called on rank 0, and in ZeRO stage 3 on
+// all of them; the others call session_hear_sample meanwhile.
 err_t session_sample(session *x, const char *prompt, char **out);
+err_t session_hear_sample(session *x);
 
-// `lockstep CONFIG.ini`: trains to the last step. *stop becomes true from a signal handler: finish the step, save, return ERR_INTERRUPTED.
-err_t train(const config *c, const volatile sig_atomic_t *stop);
+// A rank of `lockstep CONFIG.ini`: trains to the last step. b->stop: finish the step, save, return ERR_INTERRUPTED.
+err_t train_rank(const config *c, const launch *at, board *b);
 
 // --- verbs -------------------------------------------------------------------------------------------------------------------
 
@@ -65,7 +77,8 @@ err_t verb_pack(const config *c, FILE *out);
 err_t verb_eval(const config *c, const char *ckpt, FILE *out);
 err_t verb_sample(const config *c, const char *ckpt, const char *prompt, FILE *out);
 err_t verb_hash(const char *ckpt, FILE *out);
-// Times steps of the INI's model on made-up tokens: no data, no files.
-err_t verb_bench(const config *c, int64_t steps, FILE *out);
+
+// A rank of `lockstep bench`: times [run] steps of the INI's model on made-up tokens: no data, no files. Rank 0 prints.
+err_t bench_rank(const config *c, const launch *at, board *b);
 
 #endif

@@ -1,8 +1,10 @@
 // trainer/verbs.c: the verbs beside training: each opens what it needs, looks, tells, and closes.
+#include "base/clock.h"
 #include "base/io.h"
 #include "base/philox.h"
 #include "base/version.h"
 #include "trainer/evaluate.h"
+#include "trainer/report.h"
 #include "trainer/train.h"
 
 #include <math.h>
@@ -10,37 +12,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-// --- text of a sample --------------------------------------------------------------------------------------------------------
-
-typedef struct text_sink { char *text; size_t n, room; } text_sink;
-
-// Bytes as they are; a NUL would end the text and becomes U+FFFD. Tokens past the bytes are shown by number.
-static void put_token(void *ctx, int32_t token) {
-    text_sink *t = ctx;
-    char word[16];
-    if (token > 0 && token < 256) snprintf(word, sizeof word, "%c", token);
-    else if (token == 0) snprintf(word, sizeof word, "\xEF\xBF\xBD");
-    else snprintf(word, sizeof word, "<%d>", token);
-    size_t n = strlen(word);
-    if (t->n + n + 1 > t->room) return;
-    memcpy(t->text + t->n, word, n + 1);
-    t->n += n;
-}
-
-err_t session_sample(session *x, const char *prompt, char **out) {
-    const config *c = x->cfg;
-    text_sink t = {.room = (size_t)c->sample.tokens * 13 + 1};  // the longest is "<2147483647>"
-    *out = NULL;
-    t.text = calloc(1, t.room);
-    if (!t.text) return err_set(ERR_INTERNAL, "no memory for a sample of %lld tokens", (long long)c->sample.tokens);
-    generate_options o = {.prompt = prompt, .tokens = c->sample.tokens, .temperature = c->sample.temperature, .top_k = c->sample.top_k,
-                          .seed = (uint64_t)c->run.seed + (uint64_t)x->step, .put = put_token, .ctx = &t};
-    err_t rc = generate(&x->runner, &o);
-    if (rc == ERR_OK) *out = t.text;
-    else free(t.text);
-    return rc;
-}
 
 // --- look at weights ---------------------------------------------------------------------------------------------------------
 
@@ -57,7 +28,7 @@ static err_t eval_session(session *x, const char *ckpt, FILE *out) {
 
 err_t verb_eval(const config *c, const char *ckpt, FILE *out) {
     session x;
-    err_t rc = session_open(&x, c, SESSION_LOOK);
+    err_t rc = session_open(&x, c, SESSION_LOOK, NULL);
     if (rc == ERR_OK) rc = eval_session(&x, ckpt, out);
     session_close(&x);
     return rc;
@@ -77,7 +48,7 @@ err_t verb_sample(const config *c, const char *ckpt, const char *prompt, FILE *o
     session x;
     config no_data = *c;
     no_data.data.val[0] = 0;
-    err_t rc = session_open(&x, &no_data, SESSION_LOOK);
+    err_t rc = session_open(&x, &no_data, SESSION_LOOK, NULL);
     if (rc == ERR_OK) rc = sample_session(&x, ckpt, prompt ? prompt : c->sample.prompt, out);
     session_close(&x);
     return rc;
@@ -100,7 +71,7 @@ static err_t check_session(session *x, FILE *out) {
     double epoch = (double)sampler_windows(t.tokens, c->model.context) / (double)c->batch.global;
     fprintf(out, "device  %s (%s)\n", device_about(x->dev)->name, device_about(x->dev)->choice);
     fprintf(out, "model   %s, %.2f M parameters\n", x->net->type->name, (double)model_elements(x->net) / 1e6);
-    fprintf(out, "memory  %.1f MB of weights, moments and gradients, %.1f MB of activations\n", (double)x->state.memory.bytes / 1e6,
+    fprintf(out, "memory  %.1f MB of weights, moments and gradients, %.1f MB of activations\n", (double)state_bytes(&x->state) / 1e6,
             (double)x->runner.memory.bytes / 1e6);
     fprintf(out, "batch   %lld lanes; %lld steps are %.2f epochs\n", (long long)c->batch.lanes, (long long)c->run.steps,
             (double)c->run.steps / epoch);
@@ -117,7 +88,7 @@ static err_t check_session(session *x, FILE *out) {
 
 err_t verb_check(const config *c, FILE *out) {
     session x;
-    err_t rc = session_open(&x, c, SESSION_TRAIN);
+    err_t rc = session_open(&x, c, SESSION_TRAIN, NULL);
     if (rc == ERR_OK) rc = check_session(&x, out);
     session_close(&x);
     return rc;
@@ -160,41 +131,62 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static err_t bench_session(session *x, int64_t steps, double *ms, FILE *out) {
-    enum { WARM = 2 };
+// What rank 0 prints of the timed steps, sorted.
+static void print_times(const session *x, const double *ms, int64_t steps, const rank_summary *t) {
     const config *c = x->cfg;
-    TRY(session_init(x));
-    TRY(session_feed(x, steps + WARM));
-    step_result s = {0};
-    for (int64_t i = -WARM; i < steps; i++) {
-        double start = monitor_now();
-        TRY(session_step(x, &s));
-        if (i >= 0) ms[i] = 1e3 * (monitor_now() - start);
-    }
-    if (!isfinite(s.loss)) return err_set(ERR_INTERNAL, "the loss is not finite after %lld steps", (long long)steps);
-    qsort(ms, (size_t)steps, sizeof *ms, by_value);
     double median = ms[steps / 2], tokens = (double)(c->batch.global * c->model.context);
     double weights = (double)(model_elements(x->net) - c->model.context * c->model.embed);
     double flops = tokens * (6 * weights + 6 * (double)(c->model.layers * c->model.embed * c->model.context));  // causal half of attention
-    fprintf(out, "%s  %lld layers %lld channels %lld x %lld tokens  %lld steps: median %.2f ms (min %.2f, max %.2f)  %.0f tok/s  %.1f GFLOP/s\n",
-            device_about(x->dev)->name, (long long)c->model.layers, (long long)c->model.embed, (long long)c->batch.global,
-            (long long)c->model.context, (long long)steps, median, ms[0], ms[steps - 1], tokens / median * 1e3, flops / median * 1e-6);
+    printf("%s  %lld layers %lld channels %lld x %lld tokens  %lld steps: median %.2f ms (min %.2f, max %.2f)  %.0f tok/s  %.1f GFLOP/s\n",
+           device_about(x->dev)->name, (long long)c->model.layers, (long long)c->model.embed, (long long)c->batch.global,
+           (long long)c->model.context, (long long)steps, median, ms[0], ms[steps - 1], tokens / median * 1e3, flops / median * 1e-6);
+    if (x->ranks->world > 1)
+        printf("%d ranks  zero %d  order %s  communication %.2f ms a step, waited for %.2f ms: %.0f %% hidden\n", x->ranks->world, x->state.o.stage,
+               x->state.o.fixed ? "fixed" : "any", t->comm_ms, t->wait_ms, 100 * t->hidden);
+}
+
+static err_t bench_session(session *x, int64_t steps, double *ms) {
+    enum { WARM = 2 };
+    rank_report times;
+    step_result s = {0};
+    TRY(session_init(x));
+    TRY(session_feed(x, steps + WARM));
+    err_t rc = report_open(&times, x->ranks->world);
+    for (int64_t i = -WARM; i < steps && rc == ERR_OK; i++) {
+        double start = clock_now();
+        rc = session_step(x, &s);
+        if (rc != ERR_OK || i < 0) continue;
+        ms[i] = 1e3 * (clock_now() - start);
+        report_add(&times, s.reports);
+    }
+    rank_summary summary = rc == ERR_OK ? report_take(&times, x->state.reduce) : (rank_summary){0};
+    report_close(&times);
+    TRY(rc);
+    TRY(session_settle(x));
+    if (!isfinite(s.loss)) return err_set(ERR_INTERNAL, "the loss is not finite after %lld steps", (long long)steps);
+    qsort(ms, (size_t)steps, sizeof *ms, by_value);
+    if (x->ranks->rank == 0) print_times(x, ms, steps, &summary);
     return ERR_OK;
 }
 
-err_t verb_bench(const config *c, int64_t steps, FILE *out) {
+err_t bench_rank(const config *c, const launch *at, board *b) {
     session x = {0};
     config made_up = *c;
     int fd = -1;
+    int64_t steps = c->run.steps;
     double *ms = calloc((size_t)steps, sizeof *ms);
     err_t rc = ms ? made_up_tokens(c, &fd) : err_set(ERR_INTERNAL, "no memory for %lld timings", (long long)steps);
     if (rc == ERR_OK) {
         snprintf(made_up.data.train, sizeof made_up.data.train, "/proc/self/fd/%d", fd);
         made_up.data.val[0] = 0;
         made_up.data.format = DATA_RAW16;
-        rc = session_open(&x, &made_up, SESSION_TRAIN);
+        rc = session_open(&x, &made_up, SESSION_TRAIN, at);
     }
-    if (rc == ERR_OK) rc = bench_session(&x, steps, ms, out);
+    if (rc == ERR_OK) {
+        atomic_fetch_add(&b->ready, 1);
+        rc = bench_session(&x, steps, ms);
+    }
+    session_tell(&x, rc);
     session_close(&x);
     if (fd >= 0) close(fd);
     free(ms);

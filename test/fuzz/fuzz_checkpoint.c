@@ -4,7 +4,7 @@
 // for a state of another run.
 #include "base/io.h"
 #include "model/safetensors.h"
-#include "trainer/checkpoint.h"
+#include "trainer/checkpoint_parts.h"
 
 #include <sodium.h>
 #include <stdio.h>
@@ -65,12 +65,12 @@ typedef struct world {
 
 static void init(world *w) {
     for (int g = 0; g < 3; g++) {
-        w->tensor[g][0] = (ckpt_tensor){.name = "wte", .dims = 2, .size = {2, 3}, .data = w->data[g]};
-        w->tensor[g][1] = (ckpt_tensor){.name = "bias", .dims = 1, .size = {2}, .data = w->data[g] + 6};
+        w->tensor[g][0] = (ckpt_tensor){.name = "wte", .dims = 2, .size = {2, 3}, .count = 6, .data = w->data[g]};
+        w->tensor[g][1] = (ckpt_tensor){.name = "bias", .dims = 1, .size = {2}, .count = 2, .data = w->data[g] + 6};
     }
     w->s = (ckpt_state){
         .params = 2, .master = w->tensor[0], .m = w->tensor[1], .v = w->tensor[2], .keys = 1, .data_hash = "0011223344556677"};
-    w->s.key[0] = (ckpt_key){"batch.global", "24"};
+    w->s.key[0] = (ckpt_key){.key = "batch.global", .value = "24"};
     w->s.at = (ckpt_counters){.step = 3, .adam_t = 3, .loss_scale = 1, .best_loss = 2.5};
 }
 
@@ -177,6 +177,33 @@ static bool seed_file(const char *path, uint8_t target, size_t cut, void (*seed)
     return bytes != NULL;
 }
 
+// The manifest of two ranks, one of which has a part of a tensor, and the other all else.
+static bool seed_parts(size_t cut, void (*seed)(void *, const uint8_t *, size_t), void *ctx) {
+    world *w = calloc(1, sizeof *w);
+    ckpt_span span[3][2][2];
+    ckpt_work work = {.world = 2, .groups = 3, .params = 2, .span = span[0][0]};
+    manifest m = {0};
+    char *text = NULL;
+    size_t n = 0;
+    if (!w) return false;
+    init(w);
+    for (int g = 0; g < 3; g++) {
+        w->tensor[g][0].size[1] = CKPT_CHUNK;
+        span[g][0][0] = (ckpt_span){0, CKPT_CHUNK}, span[g][1][0] = (ckpt_span){CKPT_CHUNK, CKPT_CHUNK};
+        span[g][0][1] = (ckpt_span){0, 0}, span[g][1][1] = (ckpt_span){0, 2};
+    }
+    uint8_t *bytes = NULL;
+    if (manifest_open(&m, &w->s, &work) == ERR_OK && manifest_print(&m, &text, &n) == ERR_OK && (bytes = malloc(n + 1))) {
+        bytes[0] = TARGET_DIGESTED;
+        memcpy(bytes + 1, text, n);
+        seed(ctx, bytes, n + 1 - cut);
+    }
+    bool made = bytes != NULL;
+    free(bytes), free(text), free(w);
+    manifest_close(&m);
+    return made;
+}
+
 int lockstep_fuzz_seeds(void (*seed)(void *ctx, const uint8_t *bytes, size_t n), void *ctx) {
     world *w = calloc(1, sizeof *w);
     const size_t tail = strlen(",\n \"digest\": \"\"\n}\n") + 64;
@@ -184,7 +211,7 @@ int lockstep_fuzz_seeds(void (*seed)(void *ctx, const uint8_t *bytes, size_t n),
     char model[IO_PATH] = "";
     if (made) snprintf(model, sizeof model, "%s/model.safetensors", w->ckpt);
     made = made && seed_file(model, TARGET_FILE, 0, seed, ctx) && seed_file(w->manifest, TARGET_MANIFEST, 0, seed, ctx) &&
-           seed_file(w->manifest, TARGET_DIGESTED, tail, seed, ctx);
+           seed_file(w->manifest, TARGET_DIGESTED, tail, seed, ctx) && seed_parts(tail, seed, ctx);
     if (w) io_remove_tree(w->dir);
     free(w);
     return made ? 0 : -1;

@@ -33,7 +33,8 @@ static inline void make_group(ckpt_tensor *t, int64_t rows) {
     for (int i = 0; i < PARAMS; i++) {
         t[i] = (ckpt_tensor){.dims = 2 - i, .size = {sizes[i][0], sizes[i][1]}};
         strcpy(t[i].name, names[i]);
-        t[i].data = calloc((size_t)(i == 0 ? 3 * rows : i == 1 ? 4 : 1), sizeof(float));
+        t[i].count = i == 0 ? 3 * rows : i == 1 ? 4 : 1;
+        t[i].data = calloc((size_t)t[i].count, sizeof(float));
     }
 }
 

@@ -1,0 +1,66 @@
+// comm/reduce.h: the ordered reduction: the lanes' gradients are added along the tree of comm/ordered.h whatever the number of ranks and nodes, and
+// every rank ends with the whole sum of what it owns.
+//
+// A rank holds the sums of a few subtrees. It sends the owners' ranges of them to their owners, who merge what is a pair of siblings: the bytes of a
+// reduce-scatter, and adding in place where the data comes together. With several nodes it goes in two phases: inside the node one collector
+// for each owner merges what the node's ranks have, and only what is left of that goes to the owner, in one flow between nodes for each local
+// rank. Only siblings are ever added, in either phase, so the bits know nothing of it.
+//
+// Ranks run their lanes in one of two ways. Contiguous ranges: each keeps its leftover subtrees until its last lane, one reduction a step. Turns:
+// at turn t rank r runs lane t*world + r, every turn is reduced, and the owner keeps a counter of subtrees over its own range only.
+//
+// Ranges      The gradient is a list of segments; segment g is cut into world ranges at cut[g*(world+1) ..], in floats from its start. A job
+//             reduces some consecutive segments (a bucket).
+#ifndef COMM_REDUCE_H
+#define COMM_REDUCE_H
+
+#include "comm/comm.h"
+#include "comm/ordered.h"
+#include "gpu/ops.h"
+
+typedef struct reduce_options {
+    comm *ranks;
+    const ops *ops;
+    int64_t lanes;
+    bool turns;
+    bool once;           // a lane is one micro-batch (comm/ordered.h: joins)
+    int segments;
+    const size_t *cut;   // (segments, world+1) floats, cut[g][0] = 0; outlives the reducer
+} reduce_options;
+
+typedef struct reducer reducer;
+
+err_t reduce_open(reducer **out, const reduce_options *o);
+void reduce_close(reducer *r);
+
+// Lanes of this rank: first, count and the distance between two.
+void reduce_lanes(const reducer *r, int64_t *first, int64_t *count, int64_t *stride);
+int64_t reduce_turns(const reducer *r);        // 1 when ranges are contiguous
+int64_t reduce_turn_lane(const reducer *r, int64_t turn);  // this rank's lane at a turn, -1: none (turns only)
+int64_t reduce_lane_count(const reducer *r, int rank);      // of any rank
+int reduce_lane_buffers(const reducer *r);     // gradient buffers that this rank's lanes need
+int reduce_kept(const reducer *r);             // counters over its own range that an owner needs (turns only)
+
+typedef struct reduce_cost {
+    size_t scratch;                // floats
+    int64_t sent, sent_far;        // bytes of payload by this rank, of these to other nodes
+} reduce_cost;
+
+// What one job will need and move. Also makes room for its message lists: call it for every job before the first one runs.
+err_t reduce_plan(reducer *r, int64_t turn, int first, int count, reduce_cost *out);
+
+typedef struct reduce_job {
+    int64_t turn;                // 0 when ranges are contiguous
+    int first, count;            // segments
+    float *const *lane;          // this rank's gradient buffers, as its lane counter numbers them
+    const size_t *lane_at;       // [segments] where segment g begins in each of them
+    float *const *kept;          // reduce_kept() buffers over this rank's ranges
+    float *out;                  // (=) the sum over all lanes of this rank's ranges, after the last turn. May lie inside a lane buffer
+    const size_t *own_at;        // [segments] where this rank's range of segment g begins in out and in kept
+    float *scratch;
+} reduce_job;
+
+// Collective: all ranks run the same jobs in the same order. Lane buffers are scratch afterwards. Queued on s, like the communicator's calls.
+err_t reduce_run(reducer *r, const reduce_job *job, stream *s);
+
+#endif

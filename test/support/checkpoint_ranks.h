@@ -1,0 +1,348 @@
+// test/support/checkpoint_ranks.h: checkpoints of several ranks: a state of a few tensors whose every bit follows from its step, dealt to forked
+// ranks in any way, on nodes that have a directory each; and jobs that all ranks do, with what came of them in shared memory.
+#ifndef TEST_SUPPORT_CHECKPOINT_RANKS_H
+#define TEST_SUPPORT_CHECKPOINT_RANKS_H
+
+#include "test/support/checkpoint.h"
+#include "test/support/pipe_comm.h"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+enum { TENSORS = 5, MOST_NODES = 5, SECONDS_MOST = 60 };
+
+// 24 chunks, the last one short, so that files are more than one piece on their way; 2 whole ones; less than one, twice; 2, the last one short.
+static const struct { const char *name; int dims; int64_t size[4]; } table_of_tensors[TENSORS] = {
+    {"emb", 2, {10, 38000}}, {"w", 2, {2, CKPT_CHUNK}}, {"b.bias", 1, {4}}, {"s", 0, {0}}, {"h", 3, {1, 3, 7001}},
+};
+
+// --- nodes ---------------------------------------------------------------------------------------------------------------------
+
+typedef struct nodes {
+    char base[256], dir[MOST_NODES][300];
+} nodes;
+
+static inline int enter_nodes(void **state) {
+    nodes *n = calloc(1, sizeof *n);
+    const char *base = getenv("TMPDIR");
+    char made[256];
+    snprintf(made, sizeof made, "%s/ckpt-ranks-XXXXXX", base ? base : "/tmp");
+    if (!mkdtemp(made)) return -1;
+    strcpy(n->base, made);
+    for (int k = 0; k < MOST_NODES; k++) snprintf(n->dir[k], sizeof n->dir[k], "%s/node-%c", made, 'a' + k);
+    *state = n;
+    return 0;
+}
+
+static inline int leave_nodes(void **state) {
+    nodes *n = *state;
+    int rc = io_remove_tree(n->base) == ERR_OK ? 0 : -1;
+    free(n);
+    return rc;
+}
+
+static inline void wipe(const nodes *n) {
+    for (int k = 0; k < MOST_NODES; k++) {
+        OK(io_remove_tree(n->dir[k]));
+        assert_int_equal(mkdir(n->dir[k], 0755), 0);
+    }
+}
+
+static inline void node_path(char path[IO_PATH], const nodes *n, int node, int64_t step, const char *file) {
+    snprintf(path, IO_PATH, "%s/ckpt/step-%08lld%s%s", n->dir[node], (long long)step, *file ? "/" : "", file);
+}
+
+// --- a state, dealt ------------------------------------------------------------------------------------------------------------
+
+typedef struct dealt {
+    ckpt_state s;
+    ckpt_tensor tensor[3][TENSORS];  // masters, m, v
+} dealt;
+
+static inline int64_t elements_of(int i) {
+    int64_t n = 1;
+    for (int d = 0; d < table_of_tensors[i].dims; d++) n *= table_of_tensors[i].size[d];
+    return n;
+}
+
+// Chunks `a` to `b` are rank r's. Deal 0: the same number of each tensor's for all; others: cut where dice say, which leaves some with nothing, and
+// cuts m and v elsewhere than masters.
+static inline void deal_chunks(uint32_t deal, int group, int tensor, int rank, int world, int64_t *a, int64_t *b) {
+    int64_t chunks = (elements_of(tensor) + CKPT_CHUNK - 1) / CKPT_CHUNK, cut[PIPE_RANKS + 1] = {0};
+    for (int r = 1; r < world; r++) {
+        uint32_t word[4];
+        philox4x32(word, deal, (uint32_t)group, (uint32_t)tensor, (uint32_t)r, (uint32_t)world);
+        cut[r] = deal ? word[0] % (chunks + 1) : chunks * r / world;
+        for (int k = r; k > 0 && cut[k] < cut[k - 1]; k--) {
+            int64_t other = cut[k];
+            cut[k] = cut[k - 1], cut[k - 1] = other;
+        }
+    }
+    cut[world] = chunks;
+    *a = cut[rank], *b = cut[rank + 1];
+}
+
+static inline void open_dealt(dealt *d, uint32_t deal, int rank, int world) {
+    memset(d, 0, sizeof *d);
+    for (int g = 0; g < 3; g++)
+        for (int i = 0; i < TENSORS; i++) {
+            ckpt_tensor *t = &d->tensor[g][i];
+            int64_t a, b, end;
+            deal_chunks(deal, g, i, rank, world, &a, &b);
+            end = b * CKPT_CHUNK < elements_of(i) ? b * CKPT_CHUNK : elements_of(i);
+            *t = (ckpt_tensor){.dims = table_of_tensors[i].dims};
+            strcpy(t->name, table_of_tensors[i].name);
+            memcpy(t->size, table_of_tensors[i].size, sizeof t->size);
+            if (a == b) continue;
+            t->first = a * CKPT_CHUNK, t->count = end - t->first;
+            t->data = malloc((size_t)t->count * 4);  // of its own size, so that the sanitizer sees an element too far
+        }
+    d->s = (ckpt_state){.params = TENSORS,
+                        .master = d->tensor[0],
+                        .m = d->tensor[1],
+                        .v = d->tensor[2],
+                        .data_hash = "0123456789abcdef",
+                        .build = "test-1"};
+    add_key(&d->s, "batch.global", "24");
+    add_key(&d->s, "model.type", "gpt");
+}
+
+static inline void close_dealt(dealt *d) {
+    for (int g = 0; g < 3; g++)
+        for (int i = 0; i < TENSORS; i++) free(d->tensor[g][i].data);
+}
+
+// Words k .. k+3 of a tensor, k a multiple of 4, of the state of this step and salt.
+static inline void words_of(uint32_t word[4], int64_t step, uint32_t salt, int g, int i, int64_t k) {
+    philox4x32(word, (uint32_t)step * 1000 + salt, (uint32_t)k, (uint32_t)g, (uint32_t)i, 77);
+    if (k % 1024 == 4) word[0] = 0x80000000, word[1] = 0x7fc00123, word[2] = 0xff800001, word[3] = 0x7f800000;
+}
+
+static inline ckpt_counters counters_of(int64_t step, uint32_t salt) {
+    return (ckpt_counters){.step = step,
+                           .adam_t = step - 1 + salt,
+                           .skipped = 1,
+                           .loss_scale = 32768,
+                           .good_steps = 7,
+                           .best_loss = 1.0 / 3,
+                           .best_step = step,
+                           .log_bytes = 1000 * step};
+}
+
+// Fills in, or compares with, what this rank has of the state. Scrambled first when it is to be loaded.
+static inline void fill_dealt(dealt *d, int64_t step, uint32_t salt) {
+    for (int g = 0; g < 3; g++)
+        for (int i = 0; i < TENSORS; i++)
+            for (int64_t k = 0; k < d->tensor[g][i].count; k += 4) {
+                uint32_t word[4];
+                int64_t left = d->tensor[g][i].count - k;
+                words_of(word, step, salt, g, i, d->tensor[g][i].first + k);
+                memcpy(d->tensor[g][i].data + k, word, 4 * (size_t)(left < 4 ? left : 4));
+            }
+    d->s.at = counters_of(step, salt);
+}
+
+static inline bool dealt_is(const dealt *d, int64_t step, uint32_t salt) {
+    ckpt_counters at = counters_of(step, salt);
+    for (int g = 0; g < 3; g++)
+        for (int i = 0; i < TENSORS; i++)
+            for (int64_t k = 0; k < d->tensor[g][i].count; k += 4) {
+                uint32_t word[4];
+                int64_t left = d->tensor[g][i].count - k;
+                words_of(word, step, salt, g, i, d->tensor[g][i].first + k);
+                if (memcmp(d->tensor[g][i].data + k, word, 4 * (size_t)(left < 4 ? left : 4)) != 0) return false;
+            }
+    return memcmp(&d->s.at, &at, sizeof at) == 0;
+}
+
+// --- jobs ----------------------------------------------------------------------------------------------------------------------
+
+// What came of a job on one rank.
+typedef struct outcome {
+    err_t rc;
+    bool found;
+    int64_t step;
+    int complaints;
+    char hash[17], state_hash[17], text[ERR_TEXT], complaint[ERR_TEXT];
+    long n;
+} outcome;
+
+typedef struct job job;
+typedef struct rank_of {
+    const job *j;
+    comm *c;
+    int rank, node;
+    const char *dir;
+    dealt d;
+    outcome *out;
+} rank_of;
+
+struct job {
+    const nodes *where;
+    int nodes, ranks[MOST_NODES], on[MOST_NODES];  // node k is directory on[k]
+    uint32_t deal;
+    void (*body)(rank_of *r);
+    int64_t step;
+    uint32_t salt;
+    int keep, victim, die_in, reach;
+    const char *text;
+    outcome *out;  // [PIPE_RANKS], shared
+    pipe_mesh mesh;
+    pid_t pid[PIPE_RANKS];
+};
+
+// In a rank: there is no cmocka here. What is wrong is said, and the rank fails.
+#define MUST(truth, ...)                                                                   \
+    do {                                                                                   \
+        if (truth) break;                                                                  \
+        fprintf(stderr, "%s:%d: rank %d: %s: ", __FILE__, __LINE__, r->rank, #truth);      \
+        fprintf(stderr, __VA_ARGS__);                                                      \
+        fputc('\n', stderr);                                                               \
+        _exit(1);                                                                          \
+    } while (0)
+#define DOES(call)                                          \
+    do {                                                    \
+        err_t does_ = (call);                               \
+        MUST(does_ == ERR_OK, "%d: %s", does_, err_last()->text); \
+    } while (0)
+
+static inline void be_rank(job *j, int rank) {
+    rank_of *r = calloc(1, sizeof *r);
+    device *dev;
+    alarm(SECONDS_MOST);
+    comm *c = pipe_comm_open(&j->mesh, rank);
+    *r = (rank_of){.j = j,
+                   .c = c,
+                   .rank = rank,
+                   .node = c->place[rank].node,
+                   .dir = j->where->dir[j->on[c->place[rank].node]],
+                   .out = &j->out[rank]};
+    open_dealt(&r->d, j->deal, rank, c->world);
+    if (c->world > 1) r->d.s.ranks = c;
+    DOES(device_open(&dev, &(device_options){.kind = DEVICE_CPU, .threads = 1}));
+    DOES(stream_open(dev, &r->d.s.s));
+    DOES(ckpt_prepare(&r->d.s));
+    j->body(r);
+    ckpt_release(&r->d.s);
+    stream_close(r->d.s.s);
+    device_close(dev);
+    close_dealt(&r->d);
+    c->table->close(c);
+    free(r);
+    _exit(0);
+}
+
+static inline void start(job *j) {
+    if (!j->out) {
+        j->out = mmap(NULL, PIPE_RANKS * sizeof *j->out, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        assert_true(j->out != MAP_FAILED);
+    }
+    memset(j->out, 0, PIPE_RANKS * sizeof *j->out);
+    pipe_mesh_open(&j->mesh, j->nodes, j->ranks);
+    for (int r = 0; r < j->mesh.world; r++) {
+        j->pid[r] = fork();
+        assert_true(j->pid[r] >= 0);
+        if (j->pid[r] == 0) be_rank(j, r);
+    }
+    pipe_mesh_close(&j->mesh, -1);
+}
+
+// True when all ended well. `killed`: some may have been killed.
+static inline bool reap(job *j, bool killed) {
+    bool well = true;
+    for (int r = 0; r < j->mesh.world; r++) {
+        int status;
+        assert_int_equal(waitpid(j->pid[r], &status, 0), j->pid[r]);
+        bool ended = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+        well = well && ended;
+        if (!ended && !(killed && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL))
+            fail_msg("rank %d ended with status %x", r, (unsigned)status);
+    }
+    return well;
+}
+
+static inline void all_ranks_do(job *j, void (*body)(rank_of *r)) {
+    j->body = body;
+    start(j);
+    reap(j, false);
+}
+
+static inline void end_job(job *j) { munmap(j->out, PIPE_RANKS * sizeof *j->out); }
+
+static inline void count_complaint(void *ctx, const char *text) {
+    outcome *o = ctx;
+    o->complaints++;
+    snprintf(o->complaint, sizeof o->complaint, "%s", text);
+}
+
+// --- bodies --------------------------------------------------------------------------------------------------------------------
+
+static inline void note_hashes(rank_of *r) {
+    DOES(ckpt_hash(&r->d.s, r->out->hash));
+    DOES(ckpt_state_hash(&r->d.s, r->out->state_hash));
+    r->out->step = r->d.s.at.step;
+}
+
+static inline void body_save(rank_of *r) {
+    fill_dealt(&r->d, r->j->step, r->j->salt);
+    r->out->rc = ckpt_save(r->dir, &r->d.s, r->j->keep, NULL);
+    if (r->out->rc != ERR_OK) snprintf(r->out->text, sizeof r->out->text, "%s", err_last()->text);
+    note_hashes(r);
+}
+
+// As a run begins: cleaned up, then resumed. out->n: the salt of what was found; it must be a state that was saved, whole.
+static inline void body_resume(rank_of *r) {
+    enum { SALTS = 64 };
+    fill_dealt(&r->d, 999, 0);
+    DOES(ckpt_clean(r->dir, &r->d.s));
+    r->out->rc = ckpt_resume(r->dir, &r->d.s, &r->out->found, count_complaint, r->out);
+    if (r->out->rc != ERR_OK) snprintf(r->out->text, sizeof r->out->text, "%s", err_last()->text);
+    if (r->out->rc != ERR_OK || !r->out->found) return;
+    note_hashes(r);
+    r->out->n = r->d.s.at.adam_t - r->d.s.at.step + 1;
+    MUST(r->out->n >= 0 && r->out->n < SALTS && dealt_is(&r->d, r->d.s.at.step, (uint32_t)r->out->n),
+         "step %lld is not as it was saved", (long long)r->d.s.at.step);
+}
+
+// What all ranks must agree upon.
+static inline const outcome *same_on_all(const job *j) {
+    const outcome *o = j->out;
+    for (int r = 1; r < j->mesh.world; r++)
+        if (o[r].rc != o->rc || o[r].found != o->found || o[r].step != o->step || o[r].n != o->n ||
+            o[r].complaints != o->complaints || strcmp(o[r].hash, o->hash) != 0 || strcmp(o[r].state_hash, o->state_hash) != 0)
+            fail_msg("rank %d: %d step %lld hash %s complaints %d (%s); rank 0: %d step %lld hash %s complaints %d (%s)", r,
+                     o[r].rc, (long long)o[r].step, o[r].hash, o[r].complaints, o[r].text, o->rc, (long long)o->step, o->hash,
+                     o->complaints, o->text);
+    return o;
+}
+
+static inline void saves(job *j, int64_t step, uint32_t salt) {
+    j->step = step, j->salt = salt;
+    all_ranks_do(j, body_save);
+    const outcome *o = same_on_all(j);
+    if (o->rc != ERR_OK) fail_msg("save of step %lld: %s", (long long)step, o->text);
+}
+
+// Resumes at this step and salt, having complained so often.
+static inline const outcome *resumes_at(job *j, int64_t step, uint32_t salt, int complaints) {
+    all_ranks_do(j, body_resume);
+    const outcome *o = same_on_all(j);
+    if (o->rc != ERR_OK || !o->found || o->step != step || o->n != salt || o->complaints != complaints)
+        fail_msg("%d, found %d: step %lld salt %ld, complaints %d; expected step %lld salt %u, %d; %s; %s", o->rc, o->found,
+                 (long long)o->step, o->n, o->complaints, (long long)step, salt, complaints, o->text, o->complaint);
+    return o;
+}
+
+// Everything of a step is in a node's directory, and nothing lies about.
+static inline void node_has(const nodes *n, int node, int64_t step, const outcome *as) {
+    char path[IO_PATH], hash[17], state_hash[17];
+    node_path(path, n, node, step, "");
+    OK(ckpt_hash_dir(path, hash, state_hash));
+    assert_string_equal(hash, as->hash);
+    assert_string_equal(state_hash, as->state_hash);
+}
+
+#define NODES(f) cmocka_unit_test_setup_teardown(f, enter_nodes, leave_nodes)
+
+#endif

@@ -1,0 +1,426 @@
+// test/test_cluster.c: one line names all nodes. What it may say, what each mistake is answered with, how a machine finds itself in it, and
+// which files are a secret.
+#include "trainer/cluster.h"
+#include "base/io.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <arpa/inet.h>
+#include <cmocka.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define COUNT(a) (sizeof(a) / sizeof *(a))
+
+typedef struct fixture {
+    char dir[256];
+    config c;
+    cluster cl;
+} fixture;
+
+static int set_up(void **state) {
+    fixture *x = calloc(1, sizeof *x);
+    const char *tmp = getenv("TMPDIR");
+    snprintf(x->dir, sizeof x->dir, "%s/lockstep-cluster-XXXXXX", tmp ? tmp : "/tmp");
+    if (!mkdtemp(x->dir)) return -1;
+    unsetenv("LOCKSTEP_NODE");
+    unsetenv("CREDENTIALS_DIRECTORY");
+    if (config_load(&x->c, NULL, 0) != ERR_OK) return -1;
+    x->c.batch.lanes = 64;
+    *state = x;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    fixture *x = *state;
+    unsetenv("LOCKSTEP_NODE");
+    unsetenv("CREDENTIALS_DIRECTORY");
+    io_remove_tree(x->dir);
+    free(x);
+    return 0;
+}
+
+// The last failure holds these parts, in one line.
+static void assert_says(err_t code, const char *part1, const char *part2, const char *part3) {
+    const char *text = err_last()->text, *parts[] = {part1, part2, part3};
+    assert_int_equal(err_last()->code, code);
+    for (size_t i = 0; i < COUNT(parts); i++)
+        if (parts[i] && !strstr(text, parts[i])) fail_msg("expected \"%s\" in\n%s", parts[i], text);
+    assert_null(strchr(text, '\n'));
+}
+
+static err_t resolve(fixture *x, const char *nodes) {
+    snprintf(x->c.cluster.nodes, sizeof x->c.cluster.nodes, "%s", nodes);
+    return cluster_resolve(&x->cl, &x->c);
+}
+
+// --- what the line may say -----------------------------------------------------------------------------------------------------------
+
+// "host:ranks host:ranks ..." of what was read.
+static const char *shown(const cluster *cl, char dst[4096]) {
+    size_t n = 0;
+    dst[0] = 0;
+    for (int i = 0; i < cl->nodes && n < 4000; i++)
+        n += (size_t)snprintf(dst + n, 4096 - n, "%s%s:%d", i ? " " : "", cl->host[i], cl->ranks[i]);
+    return dst;
+}
+
+static void test_parse(void **state) {
+    fixture *x = *state;
+    static const struct { const char *text, *nodes; int world; } rows[] = {
+        {"a:8", "a:8", 8},
+        {"a", "a:1", 1},
+        {"  a:2 ,\tb-1.lan_x:3,C ", "a:2 b-1.lan_x:3 C:1", 6},
+        {"10.0.0.1:4,10.0.0.2:4", "10.0.0.1:4 10.0.0.2:4", 8},
+        {"[fe80::1]:4, [::1], [2001:db8::7%eth0]:2", "fe80::1:4 ::1:1 2001:db8::7%eth0:2", 7},
+        {"gpu[1-3]:8", "gpu1:8 gpu2:8 gpu3:8", 24},
+        {"gpu[08-11]:8", "gpu08:8 gpu09:8 gpu10:8 gpu11:8", 32},
+        {"gpu[008-010]", "gpu008:1 gpu009:1 gpu010:1", 3},
+        {"gpu[9-11]:2", "gpu9:2 gpu10:2 gpu11:2", 6},
+        {"gpu[0-1].lan:2, head", "gpu0.lan:2 gpu1.lan:2 head:1", 5},
+        {"10.0.0.[1-3]:2", "10.0.0.1:2 10.0.0.2:2 10.0.0.3:2", 6},
+        {"[1-2].lan:3", "1.lan:3 2.lan:3", 6},
+        {"n[7-7]", "n7:1", 1},
+        {"a:1024", "a:1024", 1024},
+        {"n[1-256]:4", NULL, 1024},
+        {"abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghijk", "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghijk:1", 1},
+    };
+    char text[4096];
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        if (cluster_parse(&x->cl, rows[i].text) != ERR_OK) fail_msg("%s: %s", rows[i].text, err_last()->text);
+        if (rows[i].nodes) assert_string_equal(shown(&x->cl, text), rows[i].nodes);
+        assert_int_equal(x->cl.world, rows[i].world);
+    }
+    assert_int_equal(cluster_parse(&x->cl, "n[1-256]:4"), ERR_OK);
+    assert_int_equal(x->cl.nodes, 256);
+    assert_string_equal(x->cl.host[255], "n256");
+}
+
+static void test_parse_errors(void **state) {
+    fixture *x = *state;
+    static const struct { const char *text, *entry, *why; } rows[] = {
+        {"", "entry 1, ``", "nothing stands here"},
+        {"a:1,,b:1", "entry 2, ``", "nothing stands here"},
+        {"a:1, ", "entry 2, ``", "nothing stands here"},
+        {"a:1 b:1", "entry 1, `a:1 b:1`", "a space inside"},
+        {"a:1, b :2", "entry 2, `b :2`", "a space inside"},
+        {":8", "entry 1, `:8`", "the host is missing"},
+        {"a:", "entry 1, `a:`", "a number of ranks from 1 to 1024"},
+        {"a:0", "entry 1, `a:0`", "from 1 to 1024"},
+        {"a:1025", "entry 1, `a:1025`", "from 1 to 1024"},
+        {"a:-1", "entry 1, `a:-1`", "from 1 to 1024"},
+        {"a:+1", "entry 1, `a:+1`", "from 1 to 1024"},
+        {"a:4x", "entry 1, `a:4x`", "from 1 to 1024"},
+        {"a:4294967297", "entry 1, `a:4294967297`", "from 1 to 1024"},
+        {"a:1000000000000000000001", "entry 1,", "from 1 to 1024"},
+        {"a:1:2", "entry 1, `a:1:2`", "more than one `:`"},
+        {"fe80::1:8", "entry 1, `fe80::1:8`", "an IPv6 address stands in brackets"},
+        {"[fe80::zz]:8", "entry 1, `[fe80::zz]:8`", "not an IPv6 address"},
+        {"[::1]8", "entry 1, `[::1]8`", "from 1 to 1024"},
+        {"[::1%a/b]:8", "entry 1, `[::1%a/b]:8`", "not an IPv6 address"},
+        {"10.0.0.300:8", "entry 1, `10.0.0.300:8`", "not an IPv4 address"},
+        {"[1-2]:3", "entry 1, `[1-2]:3`", "not an IPv4 address"},  // a bare number is no name
+        {"10.0.0:8", "entry 1, `10.0.0:8`", "not an IPv4 address"},
+        {"10.0.0.[254-257]:8", "entry 1, `10.0.0.[254-257]:8`", "not an IPv4 address"},
+        {"user@a:8", "entry 1, `user@a:8`", "letters, digits"},
+        {"a/24:8", "entry 1, `a/24:8`", "letters, digits"},
+        {"h\xc3\xa9:1", "entry 1,", "letters, digits"},
+        {"gpu[01-]:8", "entry 1, `gpu[01-]:8`", "one range such as 01-16"},
+        {"gpu[]:8", "entry 1, `gpu[]:8`", "one range such as 01-16"},
+        {"gpu[1]:8", "entry 1, `gpu[1]:8`", "one range such as 01-16"},
+        {"gpu[1-2,4]:8", "entry 1, `gpu[1-2,4]:8`", "one range such as 01-16"},
+        {"gpu[1-2:8", "entry 1, `gpu[1-2:8`", "one range such as 01-16"},
+        {"gpu[a-b]:8", "entry 1, `gpu[a-b]:8`", "one range such as 01-16"},
+        {"gpu[4-1]:8", "entry 1, `gpu[4-1]:8`", "ends before it begins"},
+        {"gpu[1-04]:8", "entry 1, `gpu[1-04]:8`", "padded alike"},
+        {"gpu[1-2]x[1-2]:8", "entry 1,", "letters, digits"},
+        {"gpu]1:8", "entry 1,", "letters, digits"},
+        {"n[1-257]:1", "entry 1,", "more nodes than a cluster may have"},
+        {"n[1-256]:1, m:1", "entry 2, `m:1`", "more than 256 nodes"},
+        {"n[1-256]:5", "entry 1, `n[1-256]:5`", "more than 1024 ranks together"},
+        {"n[0-999999999]:1", "entry 1,", "more nodes than a cluster may have"},
+        {"a:1, b:1, A:2", "entry 3, `A:2`", "A is node 0 already"},
+        {"gpu[1-4], gpu3", "entry 2, `gpu3`", "gpu3 is node 2 already"},
+        {"abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghijkl:1", "entry 1,", "63 characters at most"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        if (cluster_parse(&x->cl, rows[i].text) != ERR_CONFIG) fail_msg("expected ERR_CONFIG for `%s`", rows[i].text);
+        assert_says(ERR_CONFIG, rows[i].entry, rows[i].why, "Expected host:ranks, [IPv6]:ranks or name[01-16]:ranks");
+    }
+}
+
+// Any bytes get an answer; what is accepted is within the limits.
+static void test_parse_anything(void **state) {
+    fixture *x = *state;
+    static const char likely[] = "a1:[],- .%0\t9gpu";
+    uint64_t seed = 88172645463325252u;
+    int accepted = 0;
+    for (int round = 0; round < 200000; round++) {
+        char text[24];
+        size_t n = (size_t)(seed >> 20) % sizeof text;
+        for (size_t i = 0; i < n; i++) {
+            seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;
+            text[i] = likely[(seed >> 40) % (sizeof likely - 1)];
+        }
+        text[n] = 0;
+        seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;
+        if (cluster_parse(&x->cl, text) != ERR_OK) continue;
+        accepted++;
+        int world = 0;
+        assert_in_range(x->cl.nodes, 1, TEAM_NODES_MAX);
+        for (int i = 0; i < x->cl.nodes; i++) {
+            assert_in_range(x->cl.ranks[i], 1, TEAM_RANKS_MAX);
+            assert_in_range(strlen(x->cl.host[i]), 1, COMM_HOST - 1);
+            world += x->cl.ranks[i];
+        }
+        assert_int_equal(world, x->cl.world);
+    }
+    assert_in_range(accepted, 200, 100000);
+}
+
+// --- which one is this machine -------------------------------------------------------------------------------------------------------
+
+static void test_alone(void **state) {
+    fixture *x = *state;
+    assert_int_equal(resolve(x, ""), ERR_OK);
+    assert_int_equal(x->cl.nodes, 1);
+    assert_int_equal(x->cl.world, 1);
+    assert_int_equal(x->cl.node, 0);
+    assert_string_equal(x->cl.host[0], "localhost");
+    x->c.device.ranks = 5;
+    assert_int_equal(resolve(x, ""), ERR_OK);
+    assert_int_equal(x->cl.world, 5);
+    assert_int_equal(x->cl.ranks[0], 5);
+    setenv("LOCKSTEP_NODE", "0", 1);
+    assert_int_equal(resolve(x, ""), ERR_OK);
+    setenv("LOCKSTEP_NODE", "1", 1);
+    assert_int_equal(resolve(x, ""), ERR_CONFIG);
+    assert_says(ERR_CONFIG, "LOCKSTEP_NODE=1", "expected a number from 0 to 0", "1 entry, or is empty");
+}
+
+static void test_told(void **state) {
+    fixture *x = *state;
+    for (int k = 0; k < 3; k++) {
+        char text[8];
+        snprintf(text, sizeof text, "%d", k);
+        setenv("LOCKSTEP_NODE", text, 1);
+        assert_int_equal(resolve(x, "127.0.0.1:1, 127.0.0.2:2, no-such-host.invalid:3"), ERR_OK);
+        assert_int_equal(x->cl.node, k);
+        assert_int_equal(x->cl.world, 6);
+        assert_int_equal(x->cl.ranks[x->cl.node], k + 1);
+    }
+    static const char *const bad[] = {"3", "-1", "", " 0", "0 ", "one", "0x1", "1e0", "99999999999999999999"};
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        setenv("LOCKSTEP_NODE", bad[i], 1);
+        if (resolve(x, "127.0.0.1:1, 127.0.0.2:2, 127.0.0.3:3") != ERR_CONFIG) fail_msg("LOCKSTEP_NODE=`%s` was taken", bad[i]);
+        char part[64];
+        snprintf(part, sizeof part, "LOCKSTEP_NODE=%.40s", bad[i]);
+        assert_says(ERR_CONFIG, part, "expected a number from 0 to 2", "has 3 entries");
+    }
+}
+
+// An address of this machine that others may reach; false: it has none.
+static bool outer_address(char text[NI_MAXHOST]) {
+    struct ifaddrs *all;
+    bool found = false;
+    assert_int_equal(getifaddrs(&all), 0);
+    for (struct ifaddrs *i = all; i && !found; i = i->ifa_next) {
+        if (!i->ifa_addr || i->ifa_addr->sa_family != AF_INET || (i->ifa_flags & IFF_LOOPBACK)) continue;
+        found = getnameinfo(i->ifa_addr, sizeof(struct sockaddr_in), text, NI_MAXHOST, NULL, 0, NI_NUMERICHOST) == 0;
+    }
+    freeifaddrs(all);
+    return found;
+}
+
+// 198.51.100.0/24 and 2001:db8::/32 are for documentation: nobody's addresses.
+static void test_find_self(void **state) {
+    fixture *x = *state;
+    static const char *const me[] = {"127.0.0.1:3", "127.5.4.3:3", "[::1]:3", "localhost:3"};
+    for (size_t i = 0; i < COUNT(me); i++) {
+        if (resolve(x, me[i]) != ERR_OK) fail_msg("%s", err_last()->text);
+        assert_int_equal(x->cl.node, 0);
+        assert_int_equal(x->cl.ranks[0], 3);
+    }
+    assert_int_equal(resolve(x, "198.51.100.1:1, 198.51.100.2:1, [2001:db8::1]:4"), ERR_CONFIG);
+    assert_says(ERR_CONFIG, "none of them (198.51.100.1, 198.51.100.2, 2001:db8::1) is this machine", "127.0.0.1",
+                "LOCKSTEP_NODE=k in the environment, from 0 to 2");
+    assert_int_equal(resolve(x, "127.0.0.1:1, 198.51.100.2:1, 127.0.0.2:1"), ERR_CONFIG);
+    assert_says(ERR_CONFIG, "2 of them are this machine: 127.0.0.1, 127.0.0.2. ", "LOCKSTEP_NODE=k", NULL);
+    assert_int_equal(resolve(x, "no..host:1"), ERR_CONFIG);  // no name server is asked for a name with an empty part
+    assert_says(ERR_CONFIG, "none of them (no..host (", "LOCKSTEP_NODE=k", NULL);
+    // a name that is a loopback address here is no use to the others
+    assert_int_equal(resolve(x, "198.51.100.1:1, localhost:1"), ERR_CONFIG);
+    assert_says(ERR_CONFIG, "localhost", "stands here for a loopback address only", "/etc/hosts");
+    // a hundred wrong names do not fill more than a message
+    assert_int_equal(resolve(x, "198.51.100.[1-200]"), ERR_CONFIG);
+    assert_says(ERR_CONFIG, "198.51.100.1, 198.51.100.2, ", ", ...) is this machine", "from 0 to 199");
+}
+
+static void test_find_outer(void **state) {
+    fixture *x = *state;
+    char address[NI_MAXHOST], nodes[NI_MAXHOST + 64];
+    if (!outer_address(address)) {
+        print_message("skipped: this machine has no address but its loopback\n");
+        skip();
+    }
+    snprintf(nodes, sizeof nodes, "198.51.100.1:1, 198.51.100.2:2, %s:3, 198.51.100.3:4", address);
+    if (resolve(x, nodes) != ERR_OK) fail_msg("%s", err_last()->text);
+    assert_int_equal(x->cl.node, 2);
+    assert_int_equal(x->cl.world, 10);
+}
+
+static void test_rules(void **state) {
+    fixture *x = *state;
+    setenv("LOCKSTEP_NODE", "1", 1);
+    x->c.device.ranks = 3;
+    assert_int_equal(resolve(x, "a:2, b:3"), ERR_OK);
+    x->c.device.ranks = 2;
+    assert_int_equal(resolve(x, "a:2, b:3"), ERR_CONFIG);
+    assert_says(ERR_CONFIG, "[device] ranks = 2", "gives this node, b, 3", NULL);
+    x->c.device.ranks = 0;
+    assert_int_equal(resolve(x, "a:2, b:3:4"), ERR_CONFIG);
+    assert_says(ERR_CONFIG, "[cluster] nodes: entry 2, `b:3:4`", NULL, NULL);
+    x->c.batch.lanes = 4;
+    assert_int_equal(resolve(x, "a:2, b:2"), ERR_OK);
+    assert_int_equal(resolve(x, "a:2, b:3"), ERR_CONFIG);
+    assert_says(ERR_CONFIG, "5 ranks ([cluster] nodes) are more than the lanes = 4", "idle", "4 ranks, or lanes = 8");
+    x->c.parallel.data = 4;
+    assert_int_equal(resolve(x, "a:2, b:2"), ERR_OK);
+    x->c.parallel.data = 2;
+    assert_int_equal(resolve(x, "a:2, b:2"), ERR_CONFIG);
+    assert_says(ERR_CONFIG, "[parallel] data = 2", "the run has 4 ranks", "data = 0");
+    setenv("LOCKSTEP_NODE", "0", 1);
+    assert_int_equal(resolve(x, ""), ERR_CONFIG);  // one rank
+    assert_says(ERR_CONFIG, "[parallel] data = 2", "the run has 1 rank ([device] ranks)", NULL);
+}
+
+// --- the secret ----------------------------------------------------------------------------------------------------------------------
+
+static const char *write_secret(fixture *x, const char *name, size_t bytes, int mode) {
+    static char path[512];
+    snprintf(path, sizeof path, "%s/%s", x->dir, name);
+    unlink(path);
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL, 0600);
+    assert_true(fd >= 0);
+    for (size_t i = 0; i < bytes; i++) assert_int_equal(write(fd, &(char){(char)(i * 7 + 1)}, 1), 1);
+    assert_int_equal(fchmod(fd, (mode_t)mode), 0);
+    close(fd);
+    snprintf(x->c.cluster.secret_file, sizeof x->c.cluster.secret_file, "%s", path);
+    return path;
+}
+
+static void test_secret(void **state) {
+    fixture *x = *state;
+    uint8_t key[TEAM_KEY], again[TEAM_KEY], other[TEAM_KEY];
+    write_secret(x, "a", 32, 0600);
+    assert_int_equal(cluster_secret(&x->c, key), ERR_OK);
+    write_secret(x, "b", 32, 0400);  // the same bytes elsewhere
+    assert_int_equal(cluster_secret(&x->c, again), ERR_OK);
+    assert_memory_equal(key, again, TEAM_KEY);
+    write_secret(x, "a", 33, 0600);  // one more
+    assert_int_equal(cluster_secret(&x->c, other), ERR_OK);
+    assert_memory_not_equal(key, other, TEAM_KEY);
+    for (size_t i = 0; i < TEAM_KEY; i++) again[i] = (uint8_t)(i * 7 + 1);
+    assert_memory_not_equal(key, again, TEAM_KEY);  // never the file's own bytes
+    write_secret(x, "a", 4096, 0600);
+    assert_int_equal(cluster_secret(&x->c, other), ERR_OK);
+    assert_memory_not_equal(key, other, TEAM_KEY);
+
+    static const int modes[] = {0640, 0604, 0644, 0660, 0620, 0602, 0610, 0601, 0666, 0777};
+    for (size_t i = 0; i < COUNT(modes); i++) {
+        char part[32];
+        snprintf(part, sizeof part, "mode %04o", modes[i]);
+        const char *path = write_secret(x, "a", 32, modes[i]);
+        if (cluster_secret(&x->c, key) != ERR_AUTH) fail_msg("%s was taken", part);
+        assert_says(ERR_AUTH, path, part, "expected 0600");
+    }
+    static const size_t sizes[] = {0, 1, 31, 4097, 9000};
+    for (size_t i = 0; i < COUNT(sizes); i++) {
+        char part[64];
+        snprintf(part, sizeof part, ": %zu bytes; expected 32 to 4096", sizes[i]);
+        write_secret(x, "a", sizes[i], 0600);
+        if (cluster_secret(&x->c, key) != ERR_AUTH) fail_msg("%s was taken", part);
+        assert_says(ERR_AUTH, part, "head -c 32 /dev/urandom > secret; chmod 600 secret", NULL);
+    }
+}
+
+static void test_secret_kinds(void **state) {
+    fixture *x = *state;
+    uint8_t key[TEAM_KEY], again[TEAM_KEY];
+    char path[512], link[512];
+    assert_int_equal(cluster_secret(&x->c, key), ERR_AUTH);
+    assert_says(ERR_AUTH, "[cluster] secret_file", "head -c 32 /dev/urandom > secret", NULL);
+    snprintf(x->c.cluster.secret_file, sizeof x->c.cluster.secret_file, "%s/none", x->dir);
+    assert_int_equal(cluster_secret(&x->c, key), ERR_AUTH);
+    assert_says(ERR_AUTH, "/none: the secret can't be opened: No such file", "chmod 600", NULL);
+    snprintf(x->c.cluster.secret_file, sizeof x->c.cluster.secret_file, "%s", x->dir);
+    assert_int_equal(cluster_secret(&x->c, key), ERR_AUTH);
+    assert_says(ERR_AUTH, x->dir, "not a regular file", NULL);
+    snprintf(path, sizeof path, "%s/pipe", x->dir);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    strcpy(x->c.cluster.secret_file, path);
+    assert_int_equal(cluster_secret(&x->c, key), ERR_AUTH);  // at once, though nobody writes to it
+    assert_says(ERR_AUTH, "/pipe: not a regular file", NULL, NULL);
+
+    // a link is as good as what it points at, which is what is judged and read
+    strcpy(path, write_secret(x, "good", 40, 0600));
+    assert_int_equal(cluster_secret(&x->c, key), ERR_OK);
+    snprintf(link, sizeof link, "%s/link", x->dir);
+    assert_int_equal(symlink(path, link), 0);
+    strcpy(x->c.cluster.secret_file, link);
+    assert_int_equal(cluster_secret(&x->c, again), ERR_OK);
+    assert_memory_equal(key, again, TEAM_KEY);
+    assert_int_equal(chmod(path, 0644), 0);
+    assert_int_equal(cluster_secret(&x->c, key), ERR_AUTH);
+    assert_says(ERR_AUTH, "/link: mode 0644", NULL, NULL);
+    if (geteuid() == 0) {  // someone else's file
+        assert_int_equal(chmod(path, 0600), 0);
+        assert_int_equal(chown(path, 12345, 0), 0);
+        assert_int_equal(cluster_secret(&x->c, key), ERR_AUTH);
+        assert_says(ERR_AUTH, "belongs to user 12345", NULL, NULL);
+    }
+}
+
+static void test_credentials(void **state) {
+    fixture *x = *state;
+    uint8_t key[TEAM_KEY], again[TEAM_KEY];
+    setenv("CREDENTIALS_DIRECTORY", x->dir, 1);
+    assert_int_equal(cluster_secret(&x->c, key), ERR_AUTH);
+    assert_says(ERR_AUTH, "/lockstep-secret: the secret can't be opened", NULL, NULL);
+    write_secret(x, "lockstep-secret", 32, 0400);
+    x->c.cluster.secret_file[0] = 0;
+    assert_int_equal(cluster_secret(&x->c, key), ERR_OK);
+    write_secret(x, "lockstep-secret", 32, 0440);  // how an access-control list of systemd's looks, when root owns the file
+    x->c.cluster.secret_file[0] = 0;
+    assert_int_equal(cluster_secret(&x->c, again), geteuid() == 0 && getegid() == 0 ? ERR_OK : ERR_AUTH);
+    write_secret(x, "lockstep-secret", 32, 0444);
+    x->c.cluster.secret_file[0] = 0;
+    assert_int_equal(cluster_secret(&x->c, again), ERR_AUTH);
+    assert_says(ERR_AUTH, "/lockstep-secret: mode 0444", NULL, NULL);
+    write_secret(x, "lockstep-secret", 4, 0400);  // what the unit puts there when no secret was made
+    x->c.cluster.secret_file[0] = 0;
+    assert_int_equal(cluster_secret(&x->c, again), ERR_AUTH);
+    assert_says(ERR_AUTH, "/lockstep-secret: 4 bytes", "/etc/lockstep/secret", "head -c 32");
+    write_secret(x, "mine", 50, 0600);  // a file that is named comes first
+    assert_int_equal(cluster_secret(&x->c, again), ERR_OK);
+    assert_memory_not_equal(key, again, TEAM_KEY);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(test_parse), TEST(test_parse_errors), TEST(test_parse_anything), TEST(test_alone), TEST(test_told), TEST(test_find_self),
+        TEST(test_find_outer), TEST(test_rules), TEST(test_secret), TEST(test_secret_kinds), TEST(test_credentials),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

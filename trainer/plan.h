@@ -1,0 +1,28 @@
+// trainer/plan.h: what a run will need and move, before it does: `lockstep plan`. Nothing is estimated: the run's own arenas are declared and not
+// allocated, and its own lists of messages are walked and not sent. A test holds the figures against a real run's, to the byte.
+#ifndef TRAINER_PLAN_H
+#define TRAINER_PLAN_H
+
+#include "comm/comm.h"
+#include "trainer/config.h"
+
+#include <stdio.h>
+
+typedef struct plan_rank {
+    int64_t lanes;                         // of a step
+    size_t weights, masters, moments;      // bytes; FP32 without offload: weights are the masters
+    size_t gradients, counters, scratch;   // slabs or slots; counters of sharded sums; of the reduction
+    size_t gather;                         // stage 3: weights on their way
+    size_t activations, staging, ring, rest;
+    int64_t sent, sent_far;                // bytes of payload that a step sends, of these to other nodes
+} plan_rank;
+
+size_t plan_bytes(const plan_rank *p);     // all memory
+
+// One rank of a run over these places.
+err_t plan_one(const config *c, int rank, int world, const comm_place *place, plan_rank *out);
+
+// All of the INI's run, as a table.
+err_t verb_plan(const config *c, FILE *out);
+
+#endif

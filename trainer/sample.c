@@ -1,0 +1,64 @@
+// trainer/sample.c: text that a session's model writes. With several ranks rank 0 writes and the others hear from it after every token, so that nobody
+// takes a long sample for a rank that is lost; where weights are in shares (ZeRO 3) all must compute, and all write the same.
+#include "trainer/evaluate.h"
+#include "trainer/train.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct text_sink {
+    session *x;
+    char *text;
+    size_t n, room;
+    int64_t told;   // tokens that the others have heard of
+    err_t failed;   // telling them
+} text_sink;
+
+static bool others_listen(const session *x) { return x->ranks->world > 1 && x->state.o.stage < 3; }
+
+static err_t tell(session *x) {
+    comm *host = x->ranks->host;
+    char token = 0;
+    host->phase.what = "sample", host->phase.step = x->step, host->phase.number = 0;
+    return host->table->broadcast(host, &token, sizeof token, 0, x->s);
+}
+
+// Bytes as they are; a NUL would end the text and becomes U+FFFD. Tokens past the bytes are shown by number.
+static void put_token(void *ctx, int32_t token) {
+    text_sink *t = ctx;
+    char word[16];
+    if (others_listen(t->x) && t->failed == ERR_OK) t->failed = tell(t->x), t->told++;
+    if (token > 0 && token < 256) snprintf(word, sizeof word, "%c", token);
+    else if (token == 0) snprintf(word, sizeof word, "\xEF\xBF\xBD");
+    else snprintf(word, sizeof word, "<%d>", token);
+    size_t n = strlen(word);
+    if (t->n + n + 1 > t->room) return;
+    memcpy(t->text + t->n, word, n + 1);
+    t->n += n;
+}
+
+// The others count on hearing of every token, also of those that could not be written.
+static err_t tell_rest(text_sink *t, err_t rc) {
+    err_record why = rc == ERR_OK ? (err_record){0} : *err_last();
+    for (; others_listen(t->x) && t->failed == ERR_OK && t->told < t->x->cfg->sample.tokens; t->told++) t->failed = tell(t->x);
+    return rc == ERR_OK ? t->failed : err_restore(&why);
+}
+
+err_t session_sample(session *x, const char *prompt, char **out) {
+    const config *c = x->cfg;
+    text_sink t = {.x = x, .room = (size_t)c->sample.tokens * 13 + 1};  // the longest is "<2147483647>"
+    *out = NULL;
+    t.text = calloc(1, t.room);
+    if (!t.text) return tell_rest(&t, err_set(ERR_INTERNAL, "no memory for a sample of %lld tokens", (long long)c->sample.tokens));
+    generate_options o = {.prompt = prompt, .tokens = c->sample.tokens, .temperature = c->sample.temperature, .top_k = c->sample.top_k,
+                          .seed = (uint64_t)c->run.seed + (uint64_t)x->step, .put = put_token, .ctx = &t};
+    err_t rc = tell_rest(&t, generate(&x->runner, &o));
+    if (rc == ERR_OK) *out = t.text;
+    else free(t.text);
+    return rc;
+}
+
+err_t session_hear_sample(session *x) {
+    for (int64_t i = 0; i < x->cfg->sample.tokens; i++) TRY(tell(x));
+    return ERR_OK;
+}
