@@ -73,7 +73,7 @@ test: deps
 # --- tests: each test/test_*.c is one program, test/test_*.sh drives the binary, test/fuzz/fuzz_*.c are fuzz targets -----------------------
 TESTS   := $(patsubst test/%.c,$(BUILD)/test/%,$(wildcard test/test_*.c))
 FUZZERS := $(patsubst test/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard test/fuzz/fuzz_*.c))
-tests: $(TESTS)
+tests: $(TESTS) $(BUILD)/test/lossy
 fuzzers: $(FUZZERS)
 $(BUILD)/test/test_ops: $(patsubst %.c,$(BUILD)/%.o,$(wildcard test/ops/*.c))
 $(BUILD)/test/test_vec: $(foreach s,$(SIMDS),$(BUILD)/test/vec_probe.$(s).o)
@@ -84,6 +84,9 @@ $(BUILD)/test/test_nccl: $(if $(NCCL_INC),$(BUILD)/test/nccl_headers.o) | $(BUIL
 $(BUILD)/test/libnccl-standin.so: test/standin/nccl.c comm/nccl_api.h
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -fPIC -fvisibility=hidden -shared -o $@ $<
+$(BUILD)/test/lossy: test/support/lossy.c
+	@mkdir -p $(@D)
+	$(CC) $(FLAGS) -o $@ $<
 $(BUILD)/test/%: $(BUILD)/test/%.o $(LIB)
 	$(CC) $(FLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS) -lcmocka
 $(BUILD)/fuzz/%: $(BUILD)/test/fuzz/%.o $(BUILD)/test/fuzz/driver.o $(LIB)
