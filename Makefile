@@ -101,11 +101,14 @@ asan: deps all
 	@LOCKSTEP_BIN=build/asan/lockstep sh test/run.sh $(TESTS:$(BUILD)/%=build/asan/%) $(FUZZERS:$(BUILD)/%=build/asan/%) $(wildcard test/test_*.sh)
 
 # Figures of this machine, on standard output; results that were kept are in test/bench/results/.
+$(BUILD)/bench_comm: $(BUILD)/test/bench/bench_comm.o $(LIB)
+	$(CC) $(FLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
 $(BUILD)/bench_gemm: $(BUILD)/test/bench/bench_gemm.o $(LIB)
 	$(CC) $(FLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
 bench: deps
-	@$(MAKE) --no-print-directory -s -j2 all $(BUILD)/bench_gemm $(BUILD)/test/test_ops
+	@$(MAKE) --no-print-directory -s -j2 all $(BUILD)/bench_gemm $(BUILD)/bench_comm $(BUILD)/test/test_ops
 	@sh test/bench/run.sh $(BUILD) ./$(BIN)
+	@sh test/bench/ranks.sh $(BUILD) ./$(BIN)
 soak: all
 	@sh test/soak.sh $(BIN)
 
