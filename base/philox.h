@@ -18,7 +18,11 @@ enum {
     SITE_DROPOUT = 0x50000000,  // + 8 * block + which
 };
 
-static inline void philox4x32(uint32_t out[4], uint64_t seed, uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3) {
+#ifndef DEVICE_FN  // kernels make them device functions
+#define DEVICE_FN static inline
+#endif
+
+DEVICE_FN void philox4x32(uint32_t out[4], uint64_t seed, uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3) {
     uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
     for (int round = 0; round < 10; round++) {
         uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
@@ -33,6 +37,6 @@ static inline void philox4x32(uint32_t out[4], uint64_t seed, uint32_t c0, uint3
 }
 
 // [0,1) with 24 bits: every value is a float exactly.
-static inline float philox_uniform(uint32_t bits) { return (float)(bits >> 8) * 0x1p-24f; }
+DEVICE_FN float philox_uniform(uint32_t bits) { return (float)(bits >> 8) * 0x1p-24f; }
 
 #endif

@@ -22,16 +22,23 @@ typedef struct backend {
     err_t (*stream_wait_event)(stream *s, event *e);
     err_t (*copy)(stream *s, void *dst, const void *src, size_t bytes);
     err_t (*zero)(stream *s, void *dst, size_t bytes);
+    // NULL, all four: does not record
+    err_t (*record_begin)(stream *s);
+    err_t (*record_end)(stream *s, recording **out);
+    err_t (*recording_run)(recording *r, stream *s);
+    void (*recording_close)(recording *r);
 } backend;
 
 // Every backend's device, stream and event begin with these, so that gpu/device.c finds the way.
 struct device { const backend *backend; const ops *ops; device_info info; };
 struct stream_head { device *dev; };
 struct event_head { device *dev; };
+struct recording_head { device *dev; };
 
 // gpu/cpu/device.c
 err_t cpu_device_open(device **out, const device_options *o);
 // gpu/cuda/: the real one where nvcc is, else absent.c. ERR_UNAVAILABLE says what is missing.
 err_t cuda_device_open(device **out, const device_options *o);
+int cuda_device_count(void);
 
 #endif

@@ -8,7 +8,11 @@ err_t device_open(device **out, const device_options *o) {
     if (o->kind == DEVICE_CUDA) return cuda_device_open(out, o);
     char why[sizeof (*out)->info.choice] = "chosen by [device] backend";
     if (o->kind == DEVICE_AUTO) {
-        if (cuda_device_open(out, o) == ERR_OK) return ERR_OK;
+        if (cuda_device_open(out, o) == ERR_OK) {
+            memcpy(why, (*out)->info.choice, sizeof why);
+            snprintf((*out)->info.choice, sizeof why, "auto chose the GPU: %.*s", (int)sizeof why - 24, why);
+            return ERR_OK;
+        }
         const char *text = err_last()->text;  // up to its hint: nobody asked for CUDA
         snprintf(why, sizeof why, "auto chose the CPU (%.*s)", (int)strcspn(text, ";"), text);
     }
@@ -16,6 +20,8 @@ err_t device_open(device **out, const device_options *o) {
     memcpy((*out)->info.choice, why, sizeof why);
     return ERR_OK;
 }
+
+int device_count(device_kind kind) { return kind == DEVICE_CPU ? 1 : cuda_device_count(); }
 
 #define STREAM_DEVICE(s) (((struct stream_head *)(s))->dev)
 #define EVENT_DEVICE(e) (((struct event_head *)(e))->dev)
@@ -38,3 +44,9 @@ err_t event_wait(event *e) { return EVENT_DEVICE(e)->backend->event_wait(e); }
 err_t stream_wait_event(stream *s, event *e) { return STREAM_DEVICE(s)->backend->stream_wait_event(s, e); }
 err_t stream_copy(stream *s, void *dst, const void *src, size_t n) { return STREAM_DEVICE(s)->backend->copy(s, dst, src, n); }
 err_t stream_zero(stream *s, void *dst, size_t n) { return STREAM_DEVICE(s)->backend->zero(s, dst, n); }
+
+bool device_records(const device *d) { return d->backend->record_begin != NULL; }
+err_t stream_record_begin(stream *s) { return STREAM_DEVICE(s)->backend->record_begin(s); }
+err_t stream_record_end(stream *s, recording **out) { return STREAM_DEVICE(s)->backend->record_end(s, out); }
+err_t recording_run(recording *r, stream *s) { return STREAM_DEVICE(s)->backend->recording_run(r, s); }
+void recording_close(recording *r) { if (r) ((struct recording_head *)r)->dev->backend->recording_close(r); }

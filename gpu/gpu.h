@@ -56,6 +56,7 @@ typedef struct device_options {
     int index;           // CUDA device
     int threads;         // CPU: 0 = every core this process may use
     vector_width width;  // CPU: WIDTH_AUTO = the widest this machine has. Bits do not depend on it
+    bool check;          // CUDA: wait after every launch, so that a failure names the very kernel; slow
 } device_options;
 
 typedef struct device_info {
@@ -68,6 +69,9 @@ typedef struct device_info {
 // ERR_UNAVAILABLE says what is missing and what to do.
 err_t device_open(device **out, const device_options *o);
 void device_close(device *d);
+// How many devices of this kind this process sees: 1 CPU; as many GPUs as the driver shows, 0 without one. Asking initialises CUDA: a process that
+// will fork asks in a child.
+int device_count(device_kind kind);
 const device_info *device_about(const device *d);
 const struct ops *device_ops(const device *d);
 
@@ -106,6 +110,19 @@ err_t stream_wait_event(stream *s, event *e);   // later work of s waits
 // Queued on s. Either side may be host (pinned) or device memory; a pageable host side makes the call wait.
 err_t stream_copy(stream *s, void *dst, const void *src, size_t bytes);
 err_t stream_zero(stream *s, void *dst, size_t bytes);
+
+// --- recordings ------------------------------------------------------------------------------------------------------------
+
+// What a stretch of calls queues, to be queued again in one go: a CUDA graph. Addresses, sizes and numbers given by value are those of the recorded
+// calls; what changes from one run to the next is read from device memory. Only where device_records() says so.
+typedef struct recording recording;
+
+bool device_records(const device *d);
+// Between the two nothing runs, and nothing may be waited for. At its end the stream is as before; on failure nothing is recorded.
+err_t stream_record_begin(stream *s);
+err_t stream_record_end(stream *s, recording **out);
+err_t recording_run(recording *r, stream *s);
+void recording_close(recording *r);
 
 // --- arenas ----------------------------------------------------------------------------------------------------------------
 

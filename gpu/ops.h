@@ -21,7 +21,8 @@
 typedef struct dropout_key {
     uint64_t seed;
     uint32_t step, first_sample, site;
-    float p;  // 0 <= p < 1
+    float p;             // 0 <= p < 1
+    const uint32_t *at;  // on the device: step and first_sample, read when the operation runs, as a recording needs it; NULL: the two above
 } dropout_key;
 
 // State of a run that lives where the step is decided, so that no host round trip is needed.

@@ -1,6 +1,8 @@
 // gpu/cuda/absent.c: stands in for the CUDA device in a binary that was built without it.
 #include "gpu/backend.h"
 
+int cuda_device_count(void) { return 0; }
+
 err_t cuda_device_open(device **out, const device_options *o) {
     (void)o;
     *out = NULL;

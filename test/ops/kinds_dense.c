@@ -320,7 +320,8 @@ static void dropout_setup(op_run *r) {
     arg *x = arg_add(r, "x", IN, r->row->type, 2, r->row->size[0], r->row->size[1], 0);
     y->batch = x->batch = true;
     if (r->row->options & OPT_ALIAS) y->alias = 2;
-    r->drop = (dropout_key){0x123456789abcdefull, 7, 0xfffffffe, 0x50000003, r->row->options & OPT_EXTREME ? 0 : 0.3f};
+    r->drop = (dropout_key){.seed = 0x123456789abcdefull, .step = 7, .first_sample = 0xfffffffe, .site = 0x50000003,
+                            .p = r->row->options & OPT_EXTREME ? 0 : 0.3f};
     arg_fill(r, x, 1, 0);
 }
 static err_t dropout_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {

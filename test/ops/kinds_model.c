@@ -19,7 +19,7 @@ static ref_attention shape_of(const op_run *r) {
 
 static void attention_key(op_run *r) {
     r->has_drop = r->row->options & OPT_DROP;
-    r->drop = (dropout_key){0xfedcba9876543210ull, 3, 41, 0x50000009, 0.25f};
+    r->drop = (dropout_key){.seed = 0xfedcba9876543210ull, .step = 3, .first_sample = 41, .site = 0x50000009, .p = 0.25f};
 }
 
 static void attention_setup(op_run *r) {

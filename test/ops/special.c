@@ -197,7 +197,7 @@ static bool dropout_masks(const fixture *f, char why[WHY]) {
     for (int i = 0; i < B * E; i++) ones[i] = 1;
     tensor *x = box(&b, FP32, B, E, ones), *y = box(&b, FP32, B, E, NULL);
     tensor head = view2(x, B / 2, E), part = view2(y, B / 2, E);
-    dropout_key key = {99, 5, 1000, 0x50000011, 0.2f}, later = key, other = key;
+    dropout_key key = {.seed = 99, .step = 5, .first_sample = 1000, .site = 0x50000011, .p = 0.2f}, later = key, other = key;
     float *whole = mask(&b, y, x, key);
     // The rate: 100,004 draws of p = 0.2 have a standard deviation of 126.5; five of them.
     int64_t gone = zeros(whole, B * E);
@@ -435,6 +435,78 @@ static bool adamw_steps(const fixture *f, char why[WHY]) {
     return done(&b);
 }
 
+// --- one optimizer step is the CPU's, to the bit: under offload the CPU does it for the device ----------------------------------------------
+
+enum { OPT_W, OPT_MASTER, OPT_M, OPT_V, OPT_GRAD, OPT_STATE, OPT_SUMS, OPT_TENSORS };
+
+// Magnitudes from denormals to 1e12, both signs but for v, zeros; no NaN, whose bits are nobody's promise.
+static float *step_values(int64_t n, int which) {
+    float *x = random_values(FP32, n, 1, (uint32_t)(70 + which));
+    for (int64_t i = 0; i < n; i++) {
+        int low = which == OPT_GRAD ? -50 : -35, range = which == OPT_GRAD ? 90 : 40;
+        double y = ldexp((double)x[i], low + (int)((i * 29 + which * 11) % range));
+        if (which == OPT_V) y = fabs(y);
+        x[i] = (float)(i % 31 == which ? 0 : i % 37 == which ? ldexp(y, -110) : y);
+    }
+    return x;
+}
+
+// Two steps on f of n weights that begin `at` elements behind an aligned address; out: what they leave.
+static bool two_steps(const fixture *f, dtype T, int64_t n, int64_t at, void *out[OPT_TENSORS], char why[WHY]) {
+    bench b = {.f = f, .ok = true, .why = why};
+    const step_rules rules = {1e3, 0.9, 0.95, true, 2};
+    const adamw_rules adam = {0.9, 0.95, 1e-8, 0.1};
+    const step_state start = {.lr = 3e-3f, .loss_scale = 1024, .beta1_power = 0.9 * 0.9, .beta2_power = 0.95 * 0.95, .adam_t = 2};
+    tensor t[OPT_TENSORS];
+    for (int k = 0; k < OPT_STATE; k++) {
+        dtype type = k == OPT_W ? T : FP32;
+        float *x = k == OPT_W ? NULL : step_values(n + at, k);
+        t[k] = *box(&b, type, n + at, 0, x);
+        t[k] = (tensor){(char *)t[k].data + (size_t)at * dtype_bytes(type), type, 1, {n, 1, 1, 1}};
+        free(x);
+    }
+    t[OPT_STATE] = *box(&b, INT32, sizeof start / 4, 0, &start);
+    t[OPT_SUMS] = *box(&b, FP64, (n + CHUNK - 1) / CHUNK, 0, NULL);
+    for (int step = 0; step < 2 && b.ok; step++) {
+        did(&b, f->table->sum_squares(&t[OPT_SUMS], &t[OPT_GRAD], f->s));
+        did(&b, f->table->step_decide(t[OPT_STATE].data, &t[OPT_SUMS], &rules, f->s));
+        did(&b, f->table->adamw(&t[OPT_W], &t[OPT_MASTER], &t[OPT_M], &t[OPT_V], &t[OPT_GRAD], t[OPT_STATE].data, &adam, f->s));
+    }
+    for (int k = 0; k < OPT_TENSORS; k++) out[k] = take(&b, &t[k]);
+    return done(&b);
+}
+
+// Both do the same two steps; a difference is told with its tensor.
+static bool same_steps(const fixture *f, const fixture *cpu, dtype T, int64_t n, int64_t at, char why[WHY]) {
+    static const char *const name[] = {"w", "master", "m", "v", "grad", "state", "sums"};
+    const size_t each = (size_t)n * 4, bytes[] = {(size_t)n * dtype_bytes(T), each, each, each, each, sizeof(step_state),
+                                                  (size_t)(n + CHUNK - 1) / CHUNK * sizeof(double)};
+    void *got[OPT_TENSORS] = {0}, *want[OPT_TENSORS] = {0};
+    bool ok = two_steps(f, T, n, at, got, why) && two_steps(cpu, T, n, at, want, why);
+    if (ok && ((step_state *)want[OPT_STATE])->adam_t != 4) ok = false, snprintf(why, WHY, "the steps were skipped");
+    for (int k = 0; k < OPT_TENSORS; k++) {
+        if (ok && memcmp(got[k], want[k], bytes[k])) {
+            ok = false;
+            snprintf(why, WHY, "%s: %lld weights in %s, %lld past an aligned address: %s has not the CPU's bits", f->name, (long long)n,
+                     dtype_name(T), (long long)at, name[k]);
+        }
+        free(got[k]), free(want[k]);
+    }
+    return ok;
+}
+
+static bool step_as_cpu(const fixture *f, char why[WHY]) {
+    static const int64_t sizes[] = {1, 7, 259, 4099, CHUNK + 5, 4 * CHUNK - 3};
+    fixture cpu = {.name = "the CPU"};
+    bool ok = device_open(&cpu.dev, &(device_options){.kind = DEVICE_CPU, .threads = 1}) == ERR_OK &&
+              stream_open(cpu.dev, &cpu.s) == ERR_OK;
+    if (!ok) return snprintf(why, WHY, "%s", err_last()->text), false;
+    cpu.table = device_ops(cpu.dev);
+    for (int i = 0; i < 36 && ok; i++) ok = same_steps(f, &cpu, compute_types[i % 3], sizes[i / 6], i / 3 % 2, why);
+    stream_close(cpu.s), device_close(cpu.dev);
+    return ok;
+}
+
 const special specials[] = {
     {"matmul: fused epilogues are the unfused pairs, to the bit", matmul_fused},
     {"layer_norm: fused residual is the unfused pair, to the bit", norm_fused},
@@ -445,5 +517,6 @@ const special specials[] = {
     {"step_decide: truth table", decide_table},
     {"step_decide: the scale stays usable", scale_limits},
     {"adamw: five steps with one skipped", adamw_steps},
+    {"optimizer step: the CPU's bits", step_as_cpu},
 };
 const int special_count = sizeof specials / sizeof *specials;
