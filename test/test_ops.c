@@ -1,8 +1,11 @@
 // test/test_ops.c: the table of operations (test/ops/), as one cmocka test for each row.
 //
-//     test_ops                 every row and every special check, on every device and width of this machine
-//     test_ops matmul          the rows whose name contains `matmul`
-//     test_ops --bench [op]    no tests: the benchmark table
+//     test_ops                          every row and every special check, on every device and width of this machine
+//     test_ops matmul                   the rows whose name contains `matmul`
+//     test_ops --device cuda [name]     on devices of this kind alone; fails where there is none
+//     test_ops --once ...               one execution of each row, without what compares several
+//     test_ops --bench [op]             no tests: the benchmark table, of the device that a run would choose or of --device
+//     test_ops --bench --scale 64 [op]  every size and the repetitions divided by 64: does it run to its end? No figures to be quoted
 #include "test/ops/op_test.h"
 
 #include <setjmp.h>
@@ -52,15 +55,43 @@ static int run_table(const fixtures *all, const char *only) {
     return failures;
 }
 
+typedef struct command { bool bench, once; device_kind kind; int64_t scale; const char *only; } command;
+
+static bool parse(command *c, int argc, char **argv) {
+    *c = (command){.scale = 1};
+    for (int i = 1; i < argc; i++) {
+        const char *value = i + 1 < argc ? argv[i + 1] : "";
+        if (!strcmp(argv[i], "--bench")) c->bench = true;
+        else if (!strcmp(argv[i], "--once")) c->once = true;
+        else if (!strcmp(argv[i], "--device")) {
+            c->kind = !strcmp(value, "cuda") ? DEVICE_CUDA : !strcmp(value, "cpu") ? DEVICE_CPU : DEVICE_AUTO;
+            if (c->kind == DEVICE_AUTO) return false;
+            i++;
+        } else if (!strcmp(argv[i], "--scale")) {
+            c->scale = strtol(value, NULL, 10);
+            if (c->scale < 1) return false;
+            i++;
+        } else if (argv[i][0] == '-' || c->only) return false;
+        else c->only = argv[i];
+    }
+    return true;
+}
+
 int main(int argc, char **argv) {
-    if (argc > 1 && !strcmp(argv[1], "--bench")) return bench_run(argc > 2 ? argv[2] : NULL);
+    command c;
+    if (!parse(&c, argc, argv)) {
+        fprintf(stderr, "usage: test_ops [--device cpu|cuda] [--once] [--bench [--scale N]] [name]\n");
+        return 64;
+    }
+    if (c.bench) return bench_run(c.kind, c.scale, c.only);
     fixtures all;
     char why[WHY] = "";
-    if (!fixtures_open(&all, why)) {
+    if (!fixtures_open(&all, c.kind, why)) {
         fprintf(stderr, "test_ops: %s\n", why);
         return 1;
     }
-    int failures = run_table(&all, argc > 1 ? argv[1] : NULL);
+    all.once = c.once;
+    int failures = run_table(&all, c.only);
     fixtures_close(&all);
     return failures ? 1 : 0;
 }

@@ -1,123 +1,160 @@
 // test/ops/bench.c: one line for each benchmark row: median time, bytes and flops that must move by the row's own account,
-// and their share of what this machine does at best: the larger share is the ceiling that the operation is under. A row that
-// stays in the cache may pass 100 % of the triad, which does not.
+// and their share of what this machine does at best (peak.c): the larger share is the ceiling that the operation is under. On a
+// CPU a row that stays in the cache may pass 100 % of the triad, which does not. On a GPU a row is repeated over copies of its
+// arguments that together are far larger than the L2 cache, so that nothing is found there that a training step would not find.
 #include "test/ops/op_test.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
+enum { SAMPLES = 21, COPIES = 1024 };
+#define WORKING_SET 0x1p28  // bytes; an H200's L2 has 60 MB
+
+typedef struct bench {
+    fixture f;
+    bool cuda;
+    int64_t scale;       // sizes are divided by it
+    double bandwidth;    // bytes/s
+    double flops[INT32]; // FLOP/s, by type
+} bench;
+
+// The arguments of a row on the device: `copies` of each, `stride` bytes apart.
+typedef struct operands { int copies; tensor first[ARGS]; size_t stride[ARGS]; int64_t calls; } operands;
 
 static int by_value(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
-enum { SAMPLES = 21 };
+static err_t call_next(const op_run *r, const fixture *f, operands *o) {
+    tensor view[ARGS], *t[ARGS] = {0};
+    for (int i = 0; i < r->count; i++) {
+        if (r->arg[i].absent) continue;
+        view[i] = o->first[i];
+        view[i].data = (char *)view[i].data + o->stride[i] * (size_t)(o->calls % o->copies);
+        t[i] = &view[i];
+    }
+    o->calls++;
+    return kind_of(r->row->op)->call(r, f->table, t, f->s);
+}
 
 // Median seconds of one call; negative when it failed.
-static double median_time(op_run *r, const fixture *f, tensor *t[ARGS]) {
-    const op_kind *kind = kind_of(r->row->op);
-    double sample[SAMPLES], began = now();
+static double median_time(const bench *b, const op_run *r, operands *o) {
+    const fixture *f = &b->f;
+    double sample[SAMPLES], began = bench_seconds(), target = (b->cuda ? 5e-3 : 2e-4) / (double)b->scale, most = 2.0 / (double)b->scale;
     int n = 0, inner = 1;
     for (int warm = 0; warm < 2; warm++) {
-        double start = now();
-        if (kind->call(r, f->table, t, f->s) != ERR_OK || stream_wait(f->s) != ERR_OK) return -1;
-        double one = now() - start;
-        inner = one < 1e-4 ? (int)(2e-4 / (one + 1e-7)) + 1 : 1;
+        double start = bench_seconds();
+        if (call_next(r, f, o) != ERR_OK || stream_wait(f->s) != ERR_OK) return -1;
+        double one = bench_seconds() - start;
+        inner = one < target / 2 ? (int)(target / (one + 1e-7)) + 1 : 1;
     }
-    while (n < SAMPLES && (n < 5 || now() - began < 2)) {
-        double start = now();
+    while (n < SAMPLES && (n < 5 || bench_seconds() - began < most)) {
+        double start = bench_seconds();
         for (int i = 0; i < inner; i++)
-            if (kind->call(r, f->table, t, f->s) != ERR_OK) return -1;
+            if (call_next(r, f, o) != ERR_OK) return -1;
         if (stream_wait(f->s) != ERR_OK) return -1;
-        sample[n++] = (now() - start) / inner;
+        sample[n++] = (bench_seconds() - start) / inner;
     }
     qsort(sample, (size_t)n, sizeof *sample, by_value);
     return sample[n / 2];
 }
 
-// A triad, a = b + c, far larger than any cache: 12 bytes for each element.
-static double peak_bandwidth(const fixture *f) {
-    enum { N = 1 << 25 };
-    tensor t[3];
-    double best = 1e30;
-    for (int i = 0; i < 3; i++) {
-        t[i] = (tensor){NULL, FP32, 1, {N, 1, 1, 1}};
-        if (device_alloc(f->dev, MEMORY_DEVICE, tensor_bytes(&t[i]), &t[i].data) != ERR_OK) return 0;
-        if (stream_zero(f->s, t[i].data, tensor_bytes(&t[i])) != ERR_OK) return 0;
+static bool operands_open(operands *o, const bench *b, const op_run *r) {
+    const fixture *f = &b->f;
+    double bytes = 0;
+    bool ok = true;
+    *o = (operands){.copies = 1};
+    for (int i = 0; i < r->count; i++) {
+        o->stride[i] = (tensor_bytes(&r->arg[i].t) + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
+        if (!r->arg[i].absent) bytes += (double)o->stride[i];
     }
-    for (int k = 0; k < 20; k++) {
-        double start = now();
-        if (f->table->add(&t[0], &t[1], &t[2], f->s) != ERR_OK || stream_wait(f->s) != ERR_OK) return 0;
-        double s = now() - start;
-        if (s < best) best = s;
+    double copies = WORKING_SET / (double)b->scale / bytes + 1, most = (COPIES - 1) / (double)b->scale + 1;
+    if (b->cuda) o->copies = (int)(copies < most ? copies : most);
+    for (int i = 0; i < r->count && ok; i++) {
+        tensor *t = &o->first[i];
+        *t = r->arg[i].t, t->data = NULL;
+        if (r->arg[i].absent) continue;
+        ok = device_alloc(f->dev, MEMORY_DEVICE, o->stride[i] * (size_t)o->copies, &t->data) == ERR_OK &&
+             stream_copy(f->s, t->data, r->arg[i].t.data, tensor_bytes(t)) == ERR_OK;
+        for (int k = 1; k < o->copies && ok; k++)
+            ok = stream_copy(f->s, (char *)t->data + o->stride[i] * (size_t)k, t->data, tensor_bytes(t)) == ERR_OK;
     }
-    for (int i = 0; i < 3; i++) device_free(f->dev, MEMORY_DEVICE, t[i].data, tensor_bytes(&t[i]));
-    return 12.0 * N / best;
+    return ok && stream_wait(f->s) == ERR_OK;
 }
 
-static void bench_row(const op_row *row, const fixture *f, double bandwidth, double flops_peak) {
+static void operands_close(operands *o, const bench *b) {
+    for (int i = 0; i < ARGS; i++)
+        if (o->first[i].data) device_free(b->f.dev, MEMORY_DEVICE, o->first[i].data, o->stride[i] * (size_t)o->copies);
+}
+
+// A row with its sizes divided; heads keep their size, since kernels are written for some.
+static op_row scaled(const op_row *row, int64_t scale) {
+    op_row s = *row;
+    for (int i = 0; i < 4; i++) s.size[i] = row->size[i] ? (row->size[i] + scale - 1) / scale : 0;
+    if (row->op == OP_ATTENTION_FORWARD || row->op == OP_ATTENTION_BACKWARD) s.size[2] = row->size[2] / row->size[3] * s.size[3];
+    return s;
+}
+
+static bool bench_row(const op_row *declared, const bench *b) {
+    op_row row = scaled(declared, b->scale);
     op_run r;
-    tensor view[ARGS], *t[ARGS] = {0};
+    operands o;
     char name[200];
-    double bytes, flops;
-    bool ok = true;
-    run_open(&r, row, true);
-    for (int i = 0; i < r.count && ok; i++) {
-        view[i] = r.arg[i].t;
-        if (r.arg[i].absent) continue;
-        ok = device_alloc(f->dev, MEMORY_DEVICE, tensor_bytes(&view[i]), &view[i].data) == ERR_OK &&
-             stream_copy(f->s, view[i].data, r.arg[i].t.data, tensor_bytes(&view[i])) == ERR_OK;
-        t[i] = &view[i];
-    }
-    row_name(name, sizeof name, row);
-    double s = ok ? median_time(&r, f, t) : -1;
-    kind_of(row->op)->cost(&r, &bytes, &flops);
+    double bytes, flops, peak = b->flops[row.type];
+    run_open(&r, &row, true);
+    row_name(name, sizeof name, &row);
+    double s = operands_open(&o, b, &r) ? median_time(b, &r, &o) : -1;
+    kind_of(row.op)->cost(&r, &bytes, &flops);
     if (s < 0) printf("%-72s failed: %s\n", name, err_last()->text);
     else {
         printf("%-72s %10.1f us %7.1f GB/s %3.0f%%", name, 1e6 * s, 1e-9 * bytes / s,
-               bandwidth > 0 ? 100 * bytes / s / bandwidth : 0);
-        if (flops > 0) printf(" %8.1f GFLOP/s", 1e-9 * flops / s);
-        if (flops > 0 && flops_peak > 0) printf(" %3.0f%%", 100 * flops / s / flops_peak);
+               b->bandwidth > 0 ? 100 * bytes / s / b->bandwidth : 0);
+        if (flops > 0) printf(b->cuda ? " %8.2f TFLOP/s" : " %8.1f GFLOP/s", (b->cuda ? 1e-12 : 1e-9) * flops / s);
+        if (flops > 0 && peak > 0) printf(" %3.0f%%", 100 * flops / s / peak);
         putchar('\n');
     }
     fflush(stdout);
-    for (int i = 0; i < r.count; i++)
-        if (t[i]) device_free(f->dev, MEMORY_DEVICE, t[i]->data, tensor_bytes(t[i]));
+    operands_close(&o, b);
     run_close(&r);
+    return s >= 0;
 }
 
-// only: the name of one operation, or NULL for all.
-int bench_run(const char *only) {
-    fixture f = {0};
-    if (device_open(&f.dev, &(device_options){.kind = DEVICE_AUTO}) != ERR_OK || stream_open(f.dev, &f.s) != ERR_OK) {
+static void measure_peaks(bench *b) {
+    const device_info *about = device_about(b->f.dev);
+    b->bandwidth = peak_bandwidth(&b->f, b->scale);
+    double fma = b->cuda ? 0 : peak_flops(about->threads);
+    for (int t = FP32; t <= FP16; t++) b->flops[t] = b->cuda ? peak_matmul(&b->f, (dtype)t, (8192 + b->scale - 1) / b->scale) : fma;
+    printf("%s   %s %.1f GB/s   ", about->name, b->cuda ? "copy" : "triad", 1e-9 * b->bandwidth);
+    if (b->cuda) printf("matmul fp32 %.1f, bf16 %.1f, fp16 %.1f TFLOP/s", 1e-12 * b->flops[FP32], 1e-12 * b->flops[BF16], 1e-12 * b->flops[FP16]);
+    else printf("FMA %.0f GFLOP/s", 1e-9 * fma);
+    printf("   medians; bytes and flops are those that must move\n");
+}
+
+int bench_run(device_kind kind, int64_t scale, const char *only) {
+    bench b = {.scale = scale};
+    if (device_open(&b.f.dev, &(device_options){.kind = kind}) != ERR_OK || stream_open(b.f.dev, &b.f.s) != ERR_OK) {
         fprintf(stderr, "test_ops: %s\n", err_last()->text);
         return 1;
     }
-    f.table = device_ops(f.dev);
-    const device_info *about = device_about(f.dev);
-    double flops = about->kind == DEVICE_CPU ? peak_flops(about->threads) : 0, bandwidth = peak_bandwidth(&f);
-    printf("%s   triad %.1f GB/s   FMA %.0f GFLOP/s   medians; bytes and flops are those that must move\n", about->name,
-           1e-9 * bandwidth, 1e-9 * flops);
+    b.f.table = device_ops(b.f.dev);
+    b.cuda = device_about(b.f.dev)->kind == DEVICE_CUDA;
+    const op_row *rows = b.cuda ? bench_rows_gpu : bench_rows;
+    int count = b.cuda ? bench_row_gpu_count : bench_row_count, shown = 0, failures = 0;
+    measure_peaks(&b);
     double load;
-    if (getloadavg(&load, 1) == 1 && load > 1)
+    if (getloadavg(&load, 1) == 1 && load > 1 && !b.cuda)
         printf("The load average is %.1f: others use this machine, and these figures are not to be quoted.\n", load);
-    int shown = 0;
-    for (int i = 0; i < bench_row_count; i++) {
-        if (only && strcmp(only, kind_of(bench_rows[i].op)->name)) continue;
-        bench_row(&bench_rows[i], &f, bandwidth, flops);
+    if (scale > 1) printf("Sizes are divided by %lld: these figures are not to be quoted.\n", (long long)scale);
+    for (int i = 0; i < count; i++) {
+        if (only && strcmp(only, kind_of(rows[i].op)->name)) continue;
+        failures += !bench_row(&rows[i], &b);
         shown++;
     }
-    stream_close(f.s);
-    device_close(f.dev);
-    if (shown) return 0;
+    stream_close(b.f.s);
+    device_close(b.f.dev);
+    if (shown) return failures ? 1 : 0;
     fprintf(stderr, "test_ops: no benchmark row of an operation called '%s'\n", only);
     return 64;
 }

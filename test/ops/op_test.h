@@ -97,8 +97,8 @@ extern const op_kind kind_attention_forward, kind_attention_backward, kind_embed
 extern const op_kind kind_sum_squares, kind_step_decide, kind_adamw;  // kinds_step.c
 
 // rows.c
-extern const op_row test_rows[], bench_rows[];
-extern const int test_row_count, bench_row_count;
+extern const op_row test_rows[], bench_rows[], bench_rows_gpu[];
+extern const int test_row_count, bench_row_count, bench_row_gpu_count;
 const op_kind *kind_of(op_id op);
 void row_name(char *out, size_t size, const op_row *row);
 
@@ -136,9 +136,11 @@ typedef struct fixture {
 } fixture;
 
 enum { FIXTURES = 16 };
-typedef struct fixtures { int count; fixture f[FIXTURES]; } fixtures;
+// once: one execution of each row, its values and its memory; for builds in which an execution is dear and what it touches is the question.
+typedef struct fixtures { int count; bool once; fixture f[FIXTURES]; } fixtures;
 
-bool fixtures_open(fixtures *all, char why[WHY]);
+// Of one kind, of which there must be one; DEVICE_AUTO: whatever this machine has.
+bool fixtures_open(fixtures *all, device_kind kind, char why[WHY]);
 void fixtures_close(fixtures *all);
 
 // All that a row promises, on every fixture.
@@ -149,8 +151,13 @@ typedef struct special { const char *name; bool (*check)(const fixture *f, char 
 extern const special specials[];
 extern const int special_count;
 
-// bench.c
-int bench_run(const char *only);
-double peak_flops(int threads);  // peak.c: FMA, FLOP/s; 0 when unknown
+// bench.c: the exit status. Sizes are divided by `scale`; only: the name of one operation, or NULL.
+int bench_run(device_kind kind, int64_t scale, const char *only);
+
+// peak.c: what the device could do: bytes/s and FLOP/s, 0 where unknown.
+double bench_seconds(void);
+double peak_bandwidth(const fixture *f, int64_t scale);  // CPU: a triad; CUDA: a copy within the device
+double peak_flops(int threads);                          // CPU: FMA
+double peak_matmul(const fixture *f, dtype t, int64_t n);  // CUDA: a matrix product n x n x n
 
 #endif
