@@ -592,7 +592,7 @@ static const char classes_of[] =
     "run.name run.steps run.resume model.init_from parallel.data parallel.zero parallel.offload reduce.bucket_mb reduce.transport "
     "reduce.nccl_ib reduce.nccl_algorithm cluster.nodes cluster.port cluster.timeout cluster.heartbeat checkpoint.every checkpoint.keep_best eval.every eval.batches "
     "sample.every sample.tokens sample.prompt sample.temperature sample.top_k log.hash_every | "
-    "run.dir run.faults device.backend device.ranks device.threads device.simd data.train data.val data.format "
+    "run.dir run.faults device.backend device.ranks device.threads device.simd device.graph device.check data.train data.val data.format "
     "data.prefetch data.retry pack.input pack.output pack.tokenizer pack.shard_tokens pack.val_fraction "
     "pack.compress reduce.nccl_library reduce.nccl_interface cluster.secret_file checkpoint.keep log.every log.jsonl ";
 

@@ -1,7 +1,6 @@
 // test/test_trainer.c: steps against PyTorch, and bits against bits: threads, vector widths, repetition, resume. (Ranks: test_ranks.c.)
-#include "test/support/run.h"
+#include "test/support/golden.h"
 
-#include "model/safetensors.h"
 #include "trainer/evaluate.h"
 #include "trainer/schedule.h"
 
@@ -46,30 +45,6 @@ static void hash_after(const char *more, int steps, char hash[17], double *loss)
 
 // --- against PyTorch: test/golden/make_gpt.py ------------------------------------------------------------------------------------
 
-static void golden_open(rig *r) {
-    r->dir = make_dir();
-    load_config(&r->c, r->dir,
-                "[data]\ntrain = test/golden/gpt-tokens.bin\nval =\nformat = raw16\nshuffle = no\n"
-                "[model]\nlayers = 2\nheads = 4\nembed = 48\ncontext = 32\nvocab = 131\ninit_from = test/golden/gpt-weights.safetensors\n"
-                "[batch]\nglobal = 6\nmicro = 6\nlanes = 1\n"
-                "[optimizer]\nlr = 1e-3\nbeta1 = 0.9\nbeta2 = 0.99\neps = 1e-8\nweight_decay = 0.1\ngrad_clip = 1\n"
-                "[schedule]\ntype = constant\nwarmup = 0\n", "");
-    OK(session_open(&r->x, &r->c, SESSION_TRAIN, NULL));
-    OK(session_init(&r->x));
-    OK(session_feed(&r->x, 10));
-}
-
-static void golden_read(const char *file, const char *name, int64_t count, double *out) {
-    st_file f;
-    OK(st_open(&f, file));
-    const st_tensor *t = st_find(&f, name);
-    assert_non_null(t);
-    assert_int_equal(t->type, ST_F64);
-    assert_int_equal(t->bytes, 8 * count);
-    OK(st_read(&f, t, out));
-    st_close(&f);
-}
-
 static void compare_gradient(const st_file *f, const param *p, const float *ours, int64_t n) {
     char name[128];
     snprintf(name, sizeof name, "grad/%s", p->name);
@@ -88,7 +63,8 @@ static void gradients_agree_with_pytorch(void **state) {
     (void)state;
     rig r;
     st_file f;
-    golden_open(&r);
+    r.dir = make_dir();
+    golden_open(&r.x, &r.c, r.dir, "");
     OK(step_gradient(&r.x.runner, r.x.data, 1));
     OK(st_open(&f, "test/golden/gpt-golden.safetensors"));
     model *m = r.x.net;
@@ -101,23 +77,9 @@ static void gradients_agree_with_pytorch(void **state) {
 
 static void losses_agree_with_pytorch(void **state) {
     (void)state;
-    rig r;
-    double losses[10], norms[10], last;
-    golden_open(&r);
-    golden_read("test/golden/gpt-golden.safetensors", "losses", 10, losses);
-    golden_read("test/golden/gpt-golden.safetensors", "norms", 10, norms);
-    golden_read("test/golden/gpt-golden.safetensors", "final_loss", 1, &last);
-    for (int i = 0; i < 10; i++) {
-        step_result s;
-        OK(session_step(&r.x, &s));
-        if (!(fabs(s.loss - losses[i]) <= 1e-5 * losses[i])) fail_msg("step %d: loss %.9f, PyTorch %.9f", i + 1, s.loss, losses[i]);
-        if (!(fabs(s.grad_norm - norms[i]) <= 1e-5 * norms[i])) fail_msg("step %d: norm %.9f, PyTorch %.9f", i + 1, s.grad_norm, norms[i]);
-    }
-    r.x.step = 0;  // the first batch once more, with the weights after ten updates
-    OK(session_feed(&r.x, 1));
-    step_result s;
-    OK(session_step(&r.x, &s));
-    if (!(fabs(s.loss - last) <= 1e-5 * last)) fail_msg("after ten updates: loss %.9f, PyTorch %.9f", s.loss, last);
+    rig r = {.dir = make_dir()};
+    golden_open(&r.x, &r.c, r.dir, "");
+    golden_losses(&r.x);
     rig_close(&r);
 }
 

@@ -4,6 +4,8 @@
 // several nodes on one machine (tests do, on 127.0.0.1, 127.0.0.2, ...) says it with LOCKSTEP_NODE.
 #include "trainer/cluster.h"
 
+#include "gpu/gpu.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,6 +18,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 // --- entries -----------------------------------------------------------------------------------------------------------------------
@@ -263,11 +266,20 @@ static err_t find_self(cluster *cl) {
 
 // --- the whole ---------------------------------------------------------------------------------------------------------------------
 
-// Ranks of a machine of which the INI says nothing: one on CPUs, whose threads use all cores. On GPUs it will be one for each of them; they
-// must be counted in a child process, since a process that has initialised CUDA can't fork ranks.
+// In a child process: one that has initialised CUDA can't fork ranks. 0 when there are none, or when the child can't tell.
+static int count_gpus(void) {
+    int status;
+    pid_t child = fork();
+    if (child == 0) _exit(device_count(DEVICE_CUDA));
+    while (child > 0 && waitpid(child, &status, 0) < 0)
+        if (errno != EINTR) return 0;
+    return child > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+}
+
+// Ranks of a machine of which the INI says nothing: one for each GPU; one on CPUs, whose threads use all cores.
 static int default_ranks(const config *c) {
-    (void)c;
-    return 1;
+    int gpus = c->device.backend == BACKEND_CPU ? 0 : count_gpus();
+    return gpus > 0 ? gpus : 1;
 }
 
 static err_t alone(cluster *out, const config *c) {

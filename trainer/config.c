@@ -53,6 +53,8 @@ const config_key config_keys[] = {
          "of each rank; 0 = a fair share of the cores that this process may use; does not change the result"),
     WORD(device, simd, LOCAL, "auto", "auto avx512 avx2 portable", "vector",
          "the CPU's vector width; does not change the result"),
+    BOOL(device, graph, LOCAL, "yes", "cuda_graph", "on a GPU: record a micro-batch and queue it as one; does not change the result"),
+    BOOL(device, check, LOCAL, "no", "launch_blocking", "on a GPU: wait after every kernel, so that a failure names the very one; slow"),
 
     WORD(model, type, BITS, "gpt", "gpt", "arch architecture", "the architecture"),
     INT(model, layers, BITS, "4", 1, 1024, "n_layer num_layers depth", "number of blocks"),

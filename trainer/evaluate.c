@@ -15,8 +15,8 @@ static err_t load_windows(step_runner *r, dataset *val, int64_t first, int64_t B
         memcpy(rows + b * T, window, (size_t)T * 4);
         memcpy(rows + (B + b) * T, window + 1, (size_t)T * 4);
     }
-    TRY(stream_copy(r->s, r->tokens.data, rows, (size_t)(B * T) * 4));
-    return stream_copy(r->s, r->targets.data, rows + B * T, (size_t)(B * T) * 4);
+    TRY(stream_copy(r->s, r->tokens[r->place].data, rows, (size_t)(B * T) * 4));
+    return stream_copy(r->s, r->targets[r->place].data, rows + B * T, (size_t)(B * T) * 4);
 }
 
 // This rank's micro-batch of a round: B windows from `first`, none when B = 0 (but its weights are needed). Their losses go to their places.
@@ -115,7 +115,7 @@ static int32_t draw(const float *x, int64_t n, const generate_options *o, double
 static err_t next_token(step_runner *r, const generate_options *o, int64_t count, int64_t n, int32_t *out) {
     int64_t V = r->cfg->model.vocab;
     float *logits = r->host_logits.data;
-    TRY(stream_copy(r->s, r->tokens.data, r->context.data, (size_t)count * 4));
+    TRY(stream_copy(r->s, r->tokens[r->place].data, r->context.data, (size_t)count * 4));
     pass p = step_inference(r, 1, count);
     p.last_only = true;
     TRY(model_forward(r->net, &p));

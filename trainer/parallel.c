@@ -24,12 +24,12 @@ static err_t follow_compute(parallel *x) {
     return stream_wait_event(x->side, x->computed);
 }
 
+// On a CPU, where computing is the calling thread's, this is where the host waits.
 static err_t wait_for(parallel *x, event *e) {
     double since = clock_now();
-    err_t rc = event_wait(e);
+    err_t rc = stream_wait_event(x->s, e);
     x->wait_s += clock_now() - since;
-    TRY(rc);
-    return stream_wait_event(x->s, e);
+    return rc;
 }
 
 // --- weights -----------------------------------------------------------------------------------------------------------------------
@@ -267,12 +267,26 @@ void parallel_micro(parallel *x, int64_t turn, bool last, const lane_counter *c)
     while (lane_counter_merge(&after, &x->merge[x->merges].into, &x->merge[x->merges].from)) x->merges++;
 }
 
+bool parallel_is_quiet(const parallel *x) {
+    const train_state *t = x->state;
+    if (t->slots || t->o.stage == 3 || x->final) return false;
+    for (int g = 0; g < t->zero.segments; g++)
+        if (x->fresh[g]) return false;
+    return true;
+}
+
 err_t parallel_lane(parallel *x) { return x->state->o.stage >= 2 && !x->state->slots ? parallel_finish(x) : ERR_OK; }
 
 err_t parallel_finish(parallel *x) {
     if (x->ranks->world == 1) return ERR_OK;
     for (int k = 0; k < x->state->zero.buckets; k++) TRY(wait_for(x, x->reduced[k]));
     return ERR_OK;
+}
+
+err_t parallel_join(parallel *x) {
+    if (!x->side) return ERR_OK;
+    TRY(event_record(x->joined, x->side));
+    return wait_for(x, x->joined);
 }
 
 err_t parallel_wait(parallel *x) {
@@ -312,6 +326,7 @@ err_t parallel_open(parallel *x, train_state *t) {
     if (!x->reduced || !x->arrived || !x->fresh || !x->lanes || !x->kepts) return err_set(ERR_INTERNAL, "no memory for %zu buckets", buckets);
     fill_bases(x);
     TRY(event_open(t->dev, &x->computed));
+    TRY(event_open(t->dev, &x->joined));
     TRY(open_events(x->reduced, t->zero.buckets, t->dev));
     TRY(open_events(x->arrived, t->zero.segments, t->dev));
     TRY(open_events(x->gathered, 2, t->dev));
@@ -330,6 +345,7 @@ void parallel_close(parallel *x) {
         close_events(x->arrived, x->state->zero.segments);
         close_events(x->gathered, 2);
         close_events(&x->computed, 1);
+        close_events(&x->joined, 1);
     }
     free(x->reduced), free(x->arrived), free(x->fresh), free(x->lanes), free(x->kepts);
     *x = (parallel){0};

@@ -18,6 +18,7 @@ typedef struct parallel {
     stream *s, *side;        // compute, communication
     pass_hooks hooks;        // for every pass
     event *computed;         // on s: what a call on the side stream needs is there
+    event *joined;           // on the side stream: all of it up to here is done
     event **reduced;         // one for each bucket, on the side stream
     event **arrived;         // one for each segment: its weights were updated everywhere (stages 1 and 2)
     bool *fresh;             // [segments] they are on their way
@@ -46,7 +47,10 @@ err_t parallel_lane(parallel *x);
 // in it and not yet merged, where lanes are added along the tree; NULL otherwise.
 void parallel_micro(parallel *x, int64_t turn, bool last, const lane_counter *c);
 
-// Behind the last lane: the whole sum is there (state_gradient). The host waits.
+// Would the hooks do nothing in this micro-batch but look at the other ranks?
+bool parallel_is_quiet(const parallel *x);
+
+// Behind the last lane: what is queued from here on finds the whole sum (state_gradient).
 err_t parallel_finish(parallel *x);
 
 // Behind the update: owners' new weights go to everybody. Does not wait; hooks do.
@@ -54,6 +58,9 @@ err_t parallel_spread(parallel *x);
 
 // Seconds since the last call: the host waited for communication, and communication was under way.
 void parallel_times(parallel *x, double *wait_s, double *busy_s);
+
+// What is queued on the compute stream from here on comes after all that is under way between the ranks.
+err_t parallel_join(parallel *x);
 
 // Until nothing of this rank's is under way. Before anything else asks the ranks for something.
 err_t parallel_wait(parallel *x);

@@ -16,13 +16,13 @@ static dtype compute_type(const config *c) {
     return c->precision.compute == COMPUTE_BF16 ? BF16 : c->precision.compute == COMPUTE_FP16 ? FP16 : FP32;
 }
 
-static err_t open_device(session *x) {
+static err_t open_device(session *x, int local) {
     static const device_kind kinds[] = {[BACKEND_AUTO] = DEVICE_AUTO, [BACKEND_CPU] = DEVICE_CPU, [BACKEND_CUDA] = DEVICE_CUDA};
     static const vector_width width[] = {[SIMD_AUTO] = WIDTH_AUTO, [SIMD_AVX512] = WIDTH_AVX512, [SIMD_AVX2] = WIDTH_AVX2,
                                          [SIMD_PORTABLE] = WIDTH_PORTABLE};
     const config *c = x->cfg;
-    TRY(device_open(&x->dev, &(device_options){.kind = kinds[c->device.backend], .threads = (int)c->device.threads,
-                                               .width = width[c->device.simd]}));
+    TRY(device_open(&x->dev, &(device_options){.kind = kinds[c->device.backend], .index = local, .threads = (int)c->device.threads,
+                                               .width = width[c->device.simd], .check = c->device.check}));
     return stream_open(x->dev, &x->s);
 }
 
@@ -66,7 +66,10 @@ static transport_kind choose_transport(const session *x) {
 
 static err_t open_ranks(session *x, const launch *at) {
     const config *c = x->cfg;
+    bool gpu = device_about(x->dev)->kind == DEVICE_CUDA;
     if (!at || at->world == 1) return comm_self_open(&x->ranks);
+    if (gpu && choose_transport(x) != TRANSPORT_NCCL)
+        return err_set(ERR_CONFIG, "[reduce] transport = tcp moves host memory, and this run is on GPUs; set it to auto or nccl, or [device] backend = cpu");
     team_options o;
     err_t rc = describe_team(x, at, &o);
     if (rc == ERR_OK) rc = team_join(&x->team, &o);
@@ -162,7 +165,7 @@ err_t session_open(session *x, const config *c, session_kind kind, const launch 
     *x = (session){.cfg = c};
     TRY(fault_parse(&x->faults, c->run.faults));
     TRY(io_path(x->dir, "%s/%s", c->run.dir, c->run.name));
-    TRY(open_device(x));
+    TRY(open_device(x, at ? at->local : 0));
     TRY(open_data(x, kind));
     TRY(open_ranks(x, at));
     TRY(plan_model(x, kind));
@@ -174,7 +177,7 @@ err_t session_open(session *x, const config *c, session_kind kind, const launch 
 
 err_t session_plan(session *x, const config *c, comm *ranks) {
     *x = (session){.cfg = c, .ranks = ranks};
-    TRY(open_device(x));
+    TRY(open_device(x, 0));
     TRY(plan_model(x, SESSION_TRAIN));
     loader_options o = feed_options(x, c->run.steps);
     x->ring_bytes = (size_t)loader_bytes(&o);
@@ -250,14 +253,26 @@ err_t session_feed(session *x, int64_t last) {
     return loader_open(&x->data, x->train, &o);
 }
 
-err_t session_step(session *x, step_result *out) {
-    TRY(step_run(&x->runner, x->data, x->step + 1, out));
+err_t session_queue(session *x) {
+    TRY(step_queue(&x->runner, x->data, x->step + 1));
     x->step++;
     return ERR_OK;
 }
 
+err_t session_told(session *x, step_result *out) {
+    err_t rc = step_tell(&x->runner, out);
+    if (rc != ERR_OK) x->step = x->runner.oldest - 1;
+    return rc;
+}
+
+err_t session_step(session *x, step_result *out) {
+    TRY(session_queue(x));
+    return session_told(x, out);
+}
+
 err_t session_counters(session *x) {
     step_state s;
+    TRY(state_fetch(&x->state, true));
     TRY(state_get_step(&x->state, &s));
     ckpt_counters *at = &x->state.ckpt.at;
     at->step = x->step;

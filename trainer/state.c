@@ -26,6 +26,15 @@ static size_t largest_piece(const train_state *t) {
 
 static bool shares_masters(const train_state *t) { return t->o.compute == FP32 && !t->o.offload; }
 
+// A CPU's memory is the host's; so are masters and moments under offload.
+static bool needs_mirrors(const train_state *t) { return device_about(t->dev)->kind == DEVICE_CUDA && !t->o.offload; }
+
+static err_t declare_mirrors(train_state *t) {
+    if (!needs_mirrors(t) || !t->zero.shard_values) return ERR_OK;
+    for (int k = 0; k < (t->o.training ? 3 : 1); k++) TRY(arena_1d(&t->host, &t->mirror[k], FP32, (int64_t)t->zero.shard_values));
+    return ERR_OK;
+}
+
 static err_t declare_values(train_state *t) {
     const zero_layout *z = &t->zero;
     arena *a = t->o.offload ? &t->host : &t->memory;
@@ -165,6 +174,7 @@ err_t state_open(train_state *t, model *net, device *dev, stream *s, comm *ranks
     TRY(zero_open(&t->zero, net, ranks->rank, ranks->world, o->bucket_bytes));
     TRY(fill_uses(t));
     TRY(declare_values(t));
+    TRY(declare_mirrors(t));
     if (o->training) TRY(declare_gradients(t));
     if (o->stage == 3) TRY(declare_gather(t));
     return arena_1d(&t->memory, &t->step, INT32, (int64_t)(sizeof(step_state) + 3) / 4);
@@ -188,13 +198,20 @@ static void link_rows(train_state *t) {
     }
 }
 
-static void fill_ckpt_tensor(ckpt_tensor *c, const param *p, const store *x, const zero_piece *piece) {
+static store *store_of(train_state *t, int k) { return k == 0 ? &t->masters : k == 1 ? &t->first : &t->second; }
+
+// Where the host reads and writes a piece of masters (0), m (1) or v (2).
+static float *host_piece(train_state *t, int k, const zero_piece *p) {
+    return t->mirror[k].data ? (float *)t->mirror[k].data + p->shard : store_view(store_of(t, k), p).data;
+}
+
+static void fill_ckpt_tensor(train_state *t, ckpt_tensor *c, const param *p, int k, const zero_piece *piece) {
     *c = (ckpt_tensor){.dims = p->dims, .size = {p->size[0], p->size[1], p->size[2], p->size[3]}};
     memcpy(c->name, p->name, strnlen(p->name, CKPT_NAME - 1));
     if (!piece) return;
     c->first = piece->first;
     c->count = piece->count;
-    c->data = store_view(x, piece).data;
+    c->data = host_piece(t, k, piece);
 }
 
 static const zero_piece *own_piece(const train_state *t, int row) {
@@ -203,7 +220,6 @@ static const zero_piece *own_piece(const train_state *t, int row) {
     return NULL;
 }
 
-// The device's memory is the host's on a CPU. (A device with memory of its own puts pinned mirrors here.)
 static err_t link_checkpoint(train_state *t) {
     ckpt_state *c = &t->ckpt;
     int n = t->net->params;
@@ -215,9 +231,9 @@ static err_t link_checkpoint(train_state *t) {
         const param *p = &t->net->param[i];
         if (p->tied >= 0) continue;
         const zero_piece *piece = own_piece(t, i);
-        fill_ckpt_tensor(&c->master[c->params], p, &t->masters, piece);
-        if (t->o.training) fill_ckpt_tensor(&c->m[c->params], p, &t->first, piece);
-        if (t->o.training) fill_ckpt_tensor(&c->v[c->params], p, &t->second, piece);
+        fill_ckpt_tensor(t, &c->master[c->params], p, 0, piece);
+        if (t->o.training) fill_ckpt_tensor(t, &c->m[c->params], p, 1, piece);
+        if (t->o.training) fill_ckpt_tensor(t, &c->v[c->params], p, 2, piece);
         c->params++;
     }
     return ckpt_prepare(c);
@@ -304,7 +320,24 @@ static err_t round_weights(train_state *t) {
     return stream_wait(t->s);
 }
 
+// Between the device's stores and their mirrors, piece by piece.
+static err_t copy_mirrors(train_state *t, int count, bool to_host) {
+    for (int k = 0; k < count && t->mirror[k].data; k++)
+        for (int i = 0; i < t->zero.owned; i++) {
+            const zero_piece *p = &t->zero.piece[i];
+            if (t->net->param[p->row].tied >= 0) continue;
+            void *host = host_piece(t, k, p), *there = store_view(store_of(t, k), p).data;
+            TRY(stream_copy(t->s, to_host ? host : there, to_host ? there : host, (size_t)p->count * sizeof(float)));
+        }
+    return t->mirror[0].data ? stream_wait(t->s) : ERR_OK;
+}
+
+static int mirrors(const train_state *t, bool moments) { return moments && t->o.training ? 3 : 1; }
+
+err_t state_fetch(train_state *t, bool moments) { return copy_mirrors(t, mirrors(t, moments), true); }
+
 err_t state_publish(train_state *t) {
+    TRY(copy_mirrors(t, mirrors(t, true), false));
     TRY(spread(t, &t->masters));
     TRY(spread(t, &t->first));
     TRY(spread(t, &t->second));
@@ -316,12 +349,12 @@ err_t state_init(train_state *t, uint64_t seed) {
     for (int i = 0; i < t->zero.owned; i++) {
         const zero_piece *p = &t->zero.piece[i];
         if (t->net->param[p->row].tied >= 0) continue;
-        model_init(t->net, p->row, seed, p->first, p->count, store_view(&t->masters, p).data);
+        model_init(t->net, p->row, seed, p->first, p->count, host_piece(t, 0, p));
     }
     return state_publish(t);
 }
 
-static err_t read_piece(const train_state *t, const st_file *f, const zero_piece *p) {
+static err_t read_piece(train_state *t, const st_file *f, const zero_piece *p) {
     const param *to = &t->net->param[p->row];
     const st_tensor *from = st_find(f, to->name);
     if (!from) return err_set(ERR_DATA, "%s: no tensor %s, which the model needs", f->path, to->name);
@@ -331,7 +364,7 @@ static err_t read_piece(const train_state *t, const st_file *f, const zero_piece
         return err_set(ERR_DATA, "%s: tensor %s is (%lld,%lld), expected (%lld,%lld): the [model] section describes another model",
                        f->path, to->name, (long long)from->size[0], (long long)(from->dims > 1 ? from->size[1] : 1),
                        (long long)to->size[0], (long long)(to->dims > 1 ? to->size[1] : 1));
-    return st_read_f32_part(f, from, p->first, p->count, store_view(&t->masters, p).data);
+    return st_read_f32_part(f, from, p->first, p->count, host_piece(t, 0, p));
 }
 
 err_t state_init_from(train_state *t, const char *path) {

@@ -56,6 +56,9 @@ typedef struct train_state {
     tensor gather[2];        // stage 3: weights of two blocks
     int sum_buffer;          // stages 0 and 1: the slab that has the sum in the end
     tensor step;             // one step_state on the device, as raw INT32 words
+    // Where the host can't read the device's memory: a pinned copy of what this rank owns of masters and moments, for checkpoints, hashes and
+    // initial values. No data: the stores themselves are read.
+    tensor mirror[3];        // FP32 (shard_values)
     bool *uses;              // (blocks, segments) for state_uses
     size_t *cuts;            // world+1 numbers, for state_cuts
     ckpt_state ckpt;         // the same tensors as a checkpoint sees them
@@ -75,6 +78,9 @@ err_t state_init_from(train_state *t, const char *safetensors);
 
 // After this rank's own masters and moments were set from outside: everything that follows from them, here and on the other ranks. Collective.
 err_t state_publish(train_state *t);
+
+// Before a checkpoint or a hash: the owned masters, and with `moments` m and v as well, are where the host reads them. Waits for the device.
+err_t state_fetch(train_state *t, bool moments);
 
 // What the optimizer updates on this rank: all rows in stage 0, else what it owns.
 const zero_piece *state_pieces(const train_state *t, int *count);

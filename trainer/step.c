@@ -1,12 +1,15 @@
 // trainer/step.c: see trainer/step.h. Computing is queued on one stream, communication beside it (trainer/parallel.h). Overflow, clipping and the
-// loss scale are decided on the device (ops.h: step_decide); the host waits once, to learn whether all ranks had their data, before it updates.
+// loss scale are decided on the device (ops.h: step_decide), and so is whether all ranks had their data: who has none puts no number among the sums of
+// squares, which makes the step one that is not applied. The host waits once, when all of it is queued.
 #include "trainer/step.h"
 
 #include "base/clock.h"
 #include "trainer/schedule.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 // --- opening -----------------------------------------------------------------------------------------------------------------------
 
@@ -30,8 +33,14 @@ static err_t declare_shared(step_runner *r) {
 static err_t declare_staging(step_runner *r) {
     int64_t B = r->cfg->batch.micro, T = r->cfg->model.context, G = r->cfg->batch.global, world = r->ranks->world;
     arena_open(&r->staging, r->dev, MEMORY_PINNED);
-    TRY(arena_1d(&r->staging, &r->host_loss, FP64, G + world * REPORT_ITEMS));
-    TRY(arena_1d(&r->staging, &r->host_report, FP64, REPORT_ITEMS));
+    for (step_slot *x = r->slot; x < r->slot + r->places; x++) {
+        TRY(arena_1d(&r->staging, &x->loss, FP64, G + world * REPORT_ITEMS));
+        TRY(arena_1d(&r->staging, &x->report, FP64, REPORT_ITEMS));
+        for (int k = 0; k < 2; k++) TRY(arena_1d(&r->staging, &x->state[k], INT32, (int64_t)(sizeof(step_state) + 3) / 4));
+        TRY(arena_1d(&r->staging, &x->lr, FP32, 1));
+    }
+    for (int k = 0; k < r->places; k++) TRY(arena_1d(&r->staging, &r->host_draw[k], INT32, 2));
+    TRY(arena_1d(&r->staging, &r->host_void, FP64, 1));
     TRY(arena_2d(&r->staging, &r->windows, INT32, 2 * B + 1, T + 1));
     TRY(arena_1d(&r->staging, &r->host_window_loss, FP64, world * B));
     TRY(arena_2d(&r->staging, &r->host_logits, FP32, 2, r->cfg->model.vocab));
@@ -45,14 +54,22 @@ err_t step_open(step_runner *r, const config *cfg, device *dev, stream *s, comm 
     r->rules = (step_rules){.grad_clip = cfg->optimizer.grad_clip, .beta1 = cfg->optimizer.beta1, .beta2 = cfg->optimizer.beta2,
                             .dynamic_scale = dynamic, .scale_window = cfg->precision.scale_window};
     arena_open(&r->memory, dev, MEMORY_DEVICE);
-    TRY(arena_2d(&r->memory, &r->tokens, INT32, B, T));
-    TRY(arena_2d(&r->memory, &r->targets, INT32, B, T));
+    r->places = device_about(dev)->kind == DEVICE_CPU ? 1 : 2;
+    for (int k = 0; k < r->places; k++) {
+        TRY(arena_2d(&r->memory, &r->tokens[k], INT32, B, T));
+        TRY(arena_2d(&r->memory, &r->targets[k], INT32, B, T));
+        TRY(arena_1d(&r->memory, &r->draw[k], INT32, 2));
+    }
+    TRY(arena_1d(&r->memory, &r->micro_loss, FP64, B));
     TRY(declare_shared(r));
     TRY(arena_1d(&r->memory, &r->window_loss, FP64, ranks->world * B));
     TRY(arena_1d(&r->memory, &r->logits, FP32, cfg->model.vocab));
     TRY(net->type->plan(net, &r->memory, state->o.compute, B, T, !state->o.training));
     return declare_staging(r);
 }
+
+// A failure inside a recording has no name: who checks wants one.
+static bool cfg_records(const step_runner *r) { return r->cfg->device.graph && !r->cfg->device.check && device_records(r->dev); }
 
 err_t step_commit(step_runner *r) {
     TRY(arena_commit(&r->memory));
@@ -61,7 +78,17 @@ err_t step_commit(step_runner *r) {
     r->sums.data = at;
     r->sample_loss.data = at + tensor_count(&r->sums);
     r->reports.data = at + tensor_count(&r->sums) + tensor_count(&r->sample_loss);
-    TRY(event_open(r->dev, &r->copied));
+    *(double *)r->host_void.data = NAN;
+    for (int k = 0; k < r->places; k++) {
+        TRY(event_open(r->dev, &r->copied[k]));
+        TRY(event_open(r->dev, &r->used[k]));
+        TRY(event_open(r->dev, &r->slot[k].done));
+    }
+    r->records = cfg_records(r);
+    if (r->records) r->recorded = calloc(2 * (size_t)r->state->buffers, sizeof *r->recorded);
+    if (r->records && !r->recorded) return err_set(ERR_INTERNAL, "no memory for %d recordings", 2 * r->state->buffers);
+    r->copies = r->s;
+    if (r->places > 1) TRY(stream_open_queue(r->dev, &r->copies));
     return parallel_open(&r->together, r->state);
 }
 
@@ -69,35 +96,75 @@ void step_close(step_runner *r) {
     parallel_close(&r->together);
     arena_close(&r->memory);
     arena_close(&r->staging);
-    if (r->copied) event_close(r->copied);
+    if (r->copies && r->copies != r->s) stream_close(r->copies);
+    for (int k = 0; k < 2; k++) {
+        if (r->copied[k]) event_close(r->copied[k]);
+        if (r->used[k]) event_close(r->used[k]);
+        if (r->slot[k].done) event_close(r->slot[k].done);
+    }
+    for (int k = 0; r->recorded && k < 2 * r->state->buffers; k++) recording_close(r->recorded[k]);
+    free(r->recorded);
     free(r->sums_at);
     *r = (step_runner){0};
 }
 
 pass step_inference(step_runner *r, int64_t B, int64_t T) {
-    return (pass){.ops = device_ops(r->dev), .s = r->s, .B = B, .T = T, .tokens = view2(&r->tokens, B, T), .targets = view2(&r->targets, B, T),
+    return (pass){.ops = device_ops(r->dev), .s = r->s, .B = B, .T = T, .tokens = view2(&r->tokens[r->place], B, T), .targets = view2(&r->targets[r->place], B, T),
                   .w = r->state->w, .state = state_step(r->state), .hooks = &r->together.hooks};
 }
 
 // --- lanes -------------------------------------------------------------------------------------------------------------------------
 
-// Gradients of one micro-batch, added to buffer's rows.
-static err_t micro_batch(step_runner *r, const batch *b, int buffer) {
+// From the loader's ring to the place that the micro-batch before this one does not use.
+static err_t bring_batch(step_runner *r, const batch *b) {
+    int to = r->place = (r->place + 1) % r->places;
+    TRY(stream_wait_event(r->copies, r->used[to]));
+    TRY(stream_copy(r->copies, r->tokens[to].data, b->tokens, tensor_bytes(&r->tokens[to])));
+    TRY(stream_copy(r->copies, r->targets[to].data, b->targets, tensor_bytes(&r->targets[to])));
+    uint32_t *draw = r->host_draw[to].data;
+    draw[0] = (uint32_t)b->step, draw[1] = (uint32_t)b->first;
+    TRY(stream_copy(r->copies, r->draw[to].data, draw, 2 * sizeof *draw));
+    TRY(event_record(r->copied[to], r->copies));
+    return stream_wait_event(r->s, r->copied[to]);
+}
+
+// Forward, losses and backward of the batch in r->place.
+static err_t queue_micro_batch(step_runner *r, const batch *b, int buffer) {
     int64_t B = r->cfg->batch.micro, T = r->cfg->model.context, G = r->cfg->batch.global;
-    TRY(stream_copy(r->s, r->tokens.data, b->tokens, tensor_bytes(&r->tokens)));
-    TRY(stream_copy(r->s, r->targets.data, b->targets, tensor_bytes(&r->targets)));
-    TRY(event_record(r->copied, r->s));
     pass p = step_inference(r, B, T);
     p.dw = &r->state->grad[buffer * r->net->params];
     p.loss_factor = (float)(1.0 / ((double)G * (double)T));
     p.drop = (dropout_key){.seed = (uint64_t)r->cfg->run.seed, .step = (uint32_t)b->step, .first_sample = (uint32_t)b->first,
-                           .p = (float)r->cfg->model.dropout};
+                           .p = (float)r->cfg->model.dropout, .at = r->draw[r->place].data};
     TRY(model_forward(r->net, &p));
-    tensor means = view1(&r->sample_loss, B);
-    means.data = (double *)r->sample_loss.data + b->first;
-    TRY(p.ops->loss_means(&means, &p.losses, r->s));
-    TRY(model_backward(r->net, &p));
-    return event_wait(r->copied);  // the loader may fill b's buffer again
+    TRY(p.ops->loss_means(&r->micro_loss, &p.losses, r->s));
+    return model_backward(r->net, &p);
+}
+
+// The second time round the same calls are recorded (by then all plans and tables that the first time makes are there), and from then on the recording
+// runs in their place. Not where the hooks have something to do.
+static err_t repeat_micro_batch(step_runner *r, const batch *b, int buffer) {
+    recording **of = &r->recorded[2 * buffer + r->place];
+    if (!*of) {
+        TRY(stream_record_begin(r->s));
+        err_t rc = queue_micro_batch(r, b, buffer);
+        err_record why = rc == ERR_OK ? (err_record){0} : *err_last();
+        err_t ended = stream_record_end(r->s, of);
+        if (rc != ERR_OK) return err_restore(&why);
+        TRY(ended);
+    }
+    r->ranks->table->alive(r->ranks);
+    return recording_run(*of, r->s);
+}
+
+// Gradients of one micro-batch, added to buffer's rows.
+static err_t micro_batch(step_runner *r, const batch *b, int buffer) {
+    TRY(bring_batch(r, b));
+    bool repeats = r->records && r->ran && parallel_is_quiet(&r->together);
+    TRY(repeats ? repeat_micro_batch(r, b, buffer) : queue_micro_batch(r, b, buffer));
+    r->ran = true;
+    TRY(stream_copy(r->s, (double *)r->sample_loss.data + b->first, r->micro_loss.data, tensor_bytes(&r->micro_loss)));
+    return event_record(r->used[r->place], r->s);
 }
 
 // This rank's share in a pass that it has no samples for.
@@ -110,6 +177,7 @@ static err_t idle_micro_batch(step_runner *r) {
 static err_t next_micro_batch(step_runner *r, loader *data, int64_t step, int64_t lane, int64_t k, int buffer) {
     batch b;
     if (r->data_failed.code != ERR_OK) return idle_micro_batch(r);
+    TRY(event_wait(r->copied[r->place]));  // the loader may fill the last batch's buffer again
     double since = clock_now();
     err_t rc = loader_next(data, &b);
     r->data_s += clock_now() - since;
@@ -187,7 +255,7 @@ static err_t add_tied(step_runner *r) {
 err_t step_gradient(step_runner *r, loader *data, int64_t step) {
     r->began = clock_now();
     r->data_s = 0;
-    r->data_failed.code = ERR_OK;
+    if (!r->untold) r->data_failed.code = ERR_OK;
     parallel_begin(&r->together, step);
     TRY(stream_zero(r->s, r->shared.data, tensor_bytes(&r->shared)));
     TRY(r->state->o.stage >= 2 ? run_turns(r, data, step) : run_range(r, data, step));
@@ -210,8 +278,8 @@ static err_t square_sums(step_runner *r) {
     return ERR_OK;
 }
 
-static err_t report(step_runner *r) {
-    double *mine = r->host_report.data, total = clock_now() - r->began, wait, busy;
+static err_t report(step_runner *r, const step_slot *to) {
+    double *mine = to->report.data, total = clock_now() - r->began, wait, busy;
     parallel_times(&r->together, &wait, &busy);
     mine[REPORT_STOP] = r->stop_wanted;
     mine[REPORT_FAILED] = r->data_failed.code != ERR_OK;
@@ -219,6 +287,7 @@ static err_t report(step_runner *r) {
     mine[REPORT_DATA_MS] = 1e3 * r->data_s;
     mine[REPORT_WAIT_MS] = 1e3 * wait;
     mine[REPORT_BUSY_MS] = 1e3 * busy;
+    if (r->data_failed.code != ERR_OK) TRY(stream_copy(r->s, r->sums.data, r->host_void.data, sizeof(double)));
     return stream_copy(r->s, (double *)r->reports.data + r->ranks->rank * REPORT_ITEMS, mine, REPORT_ITEMS * sizeof *mine);
 }
 
@@ -226,7 +295,7 @@ static err_t report(step_runner *r) {
 static err_t share(step_runner *r) {
     comm *c = r->ranks;
     if (c->world == 1) return ERR_OK;
-    TRY(parallel_wait(&r->together));
+    TRY(parallel_join(&r->together));
     c->phase.what = "share losses and norms", c->phase.step = r->together.step, c->phase.number = 0;
     return c->table->all_reduce(c, r->shared.data, (size_t)tensor_count(&r->shared), FP64, REDUCE_SUM, r->s);
 }
@@ -261,14 +330,18 @@ static err_t update_on_host(step_runner *r, const zero_piece *p, const step_stat
     return stream_wait(r->s);
 }
 
-static err_t update(step_runner *r, int64_t step) {
+static err_t update(step_runner *r, const step_slot *to) {
     train_state *t = r->state;
-    float lr = (float)schedule_lr(r->cfg, step);
     step_state decided = {0};
     int count;
     const zero_piece *p = state_pieces(t, &count);
-    TRY(stream_copy(r->s, (char *)t->step.data + offsetof(step_state, lr), &lr, sizeof lr));
+    *(float *)to->lr.data = (float)schedule_lr(r->cfg, to->step);
+    TRY(stream_copy(r->s, (char *)t->step.data + offsetof(step_state, lr), to->lr.data, sizeof(float)));
+    TRY(stream_copy(r->s, to->state[0].data, t->step.data, sizeof(step_state)));
     TRY(device_ops(r->dev)->step_decide(state_step(t), &r->sums, &r->rules, r->s));
+    TRY(stream_copy(r->s, to->state[1].data, t->step.data, sizeof(step_state)));
+    TRY(stream_copy(r->s, to->loss.data, r->sample_loss.data, tensor_bytes(&to->loss)));
+    TRY(event_record(to->done, r->s));
     if (t->o.offload) TRY(state_get_step(t, &decided));
     for (int i = 0; i < count; i++)
         if (r->net->param[p[i].row].tied < 0) TRY(t->o.offload ? update_on_host(r, &p[i], &decided) : update_piece(r, &p[i]));
@@ -277,45 +350,65 @@ static err_t update(step_runner *r, int64_t step) {
 
 // --- a step ------------------------------------------------------------------------------------------------------------------------
 
-static err_t read_reports(step_runner *r, bool *failed, bool *stop) {
-    int64_t G = r->cfg->batch.global;
-    const double *reports = (const double *)r->host_loss.data + G;
-    TRY(stream_copy(r->s, r->host_loss.data, r->sample_loss.data, tensor_bytes(&r->host_loss)));
-    TRY(stream_wait(r->s));
-    TRY(r->ranks->table->query(r->ranks));  // an aborted transport ends its work with wrong numbers: nothing is done with them
+static void read_reports(const step_runner *r, const step_slot *from, bool *failed, bool *stop) {
+    const double *reports = (const double *)from->loss.data + r->cfg->batch.global;
     *failed = *stop = false;
     for (int k = 0; k < r->ranks->world; k++) {
         *failed |= reports[k * REPORT_ITEMS + REPORT_FAILED] != 0;
         *stop |= reports[k * REPORT_ITEMS + REPORT_STOP] != 0;
     }
+}
+
+static void collect(const step_runner *r, const step_slot *from, step_result *out) {
+    int64_t G = r->cfg->batch.global;
+    const step_state *s = from->state[1].data;
+    const double *each = from->loss.data;
+    double loss = 0;
+    for (int64_t i = 0; i < G; i++) loss += each[i];
+    *out = (step_result){.step = from->step, .loss = loss / (double)G, .grad_norm = s->grad_norm, .lr = schedule_lr(r->cfg, from->step),
+                         .loss_scale = s->loss_scale, .applied = s->apply, .adam_t = s->adam_t, .good_steps = s->good_steps, .skipped = s->skipped,
+                         .reports = each + G};
+}
+
+// Some rank had no data. Nothing was applied, then or since; what the decisions changed goes back to what it was.
+static err_t end_void(step_runner *r, const step_slot *from) {
+    step_state before;
+    memcpy(&before, from->state[0].data, sizeof before);
+    r->untold = 0;
+    TRY(state_set_step(r->state, &before));
+    TRY(parallel_wait(&r->together));
+    return comm_agree_ok(r->ranks, r->data_failed.code == ERR_OK ? ERR_OK : err_restore(&r->data_failed), r->s);
+}
+
+err_t step_queue(step_runner *r, loader *data, int64_t step) {
+    step_slot *to = &r->slot[step % r->places];
+    if (r->untold == r->places) return err_set(ERR_INTERNAL, "step %lld is queued before step %lld is told", (long long)step, (long long)r->oldest);
+    to->step = step;
+    TRY(step_gradient(r, data, step));
+    TRY(square_sums(r));
+    TRY(report(r, to));
+    TRY(share(r));
+    TRY(update(r, to));
+    if (!r->untold++) r->oldest = step;
     return ERR_OK;
 }
 
-static err_t collect(step_runner *r, int64_t step, step_result *out) {
-    int64_t G = r->cfg->batch.global;
-    step_state s;
-    const double *each = r->host_loss.data;
-    TRY(state_get_step(r->state, &s));
-    double loss = 0;
-    for (int64_t i = 0; i < G; i++) loss += each[i];
-    *out = (step_result){.loss = loss / (double)G, .grad_norm = s.grad_norm, .lr = schedule_lr(r->cfg, step), .loss_scale = s.loss_scale, .applied = s.apply,
-                         .adam_t = s.adam_t, .good_steps = s.good_steps, .skipped = s.skipped, .reports = each + G};
+err_t step_tell(step_runner *r, step_result *out) {
+    bool failed, stop;
+    if (!r->untold) return err_set(ERR_INTERNAL, "no step is queued that could be told of");
+    const step_slot *from = &r->slot[r->oldest % r->places];
+    TRY(event_wait(from->done));
+    TRY(r->ranks->table->query(r->ranks));  // an aborted transport ends its work with wrong numbers: nothing is done with them
+    read_reports(r, from, &failed, &stop);
+    if (failed) return end_void(r, from);
+    r->untold--;
+    r->oldest++;
+    collect(r, from, out);
+    out->stop = stop;
     return ERR_OK;
 }
 
 err_t step_run(step_runner *r, loader *data, int64_t step, step_result *out) {
-    bool failed, stop;
-    TRY(step_gradient(r, data, step));
-    TRY(square_sums(r));
-    TRY(report(r));
-    TRY(share(r));
-    TRY(read_reports(r, &failed, &stop));
-    if (failed) {
-        err_t mine = r->data_failed.code == ERR_OK ? ERR_OK : err_restore(&r->data_failed);
-        return comm_agree_ok(r->ranks, mine, r->s);
-    }
-    TRY(update(r, step));
-    TRY(collect(r, step, out));
-    out->stop = stop;
-    return ERR_OK;
+    TRY(step_queue(r, data, step));
+    return step_tell(r, out);
 }

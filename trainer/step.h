@@ -10,6 +10,16 @@
 // What each rank tells the others of a step.
 enum { REPORT_STOP, REPORT_FAILED, REPORT_COMPUTE_MS, REPORT_DATA_MS, REPORT_WAIT_MS, REPORT_BUSY_MS, REPORT_ITEMS };
 
+// What a step leaves on the host, pinned, until it is told.
+typedef struct step_slot {
+    tensor loss;       // (G + world * REPORT_ITEMS) FP64: sample_loss and reports
+    tensor report;     // (REPORT_ITEMS) FP64: this rank's, on its way to the device
+    tensor state[2];   // step_state as INT32 words: before and after it was decided
+    tensor lr;         // FP32, on its way to the device
+    event *done;       // all of it is there
+    int64_t step;
+} step_slot;
+
 typedef struct step_runner {
     const config *cfg;
     device *dev;
@@ -19,7 +29,16 @@ typedef struct step_runner {
     train_state *state;
     parallel together;
     arena memory;             // activations and batch buffers
-    tensor tokens, targets;   // (B,T) INT32 on the device
+    // (B,T) INT32 on the device. Where copies go on beside computing there are two of each, and the next micro-batch arrives while one is used.
+    tensor tokens[2], targets[2];
+    int places, place;        // how many; the one in use
+    tensor draw[2], host_draw[2];  // (2) INT32: step and first sample of the micro-batch, for dropout; on the host: pinned
+    tensor micro_loss;        // (B) FP64: losses of the micro-batch's samples
+    // Forward and backward as they were queued before: by gradient buffer and place.
+    recording **recorded;
+    bool records, ran;        // recordings are wanted; something ran that shows what to record
+    stream *copies;           // batches come on it: a stream of its own, or s
+    event *copied[2], *used[2];
     // What the ranks add up at a step's end. Each number comes from one rank and is zero on all others, so that adding moves it and rounds nothing.
     tensor shared;            // FP64: the three below, one behind the other
     tensor sums;              // (chunks) squares of each chunk of the gradient, rows in order
@@ -27,30 +46,32 @@ typedef struct step_runner {
     tensor reports;           // (world, REPORT_ITEMS)
     int64_t *sums_at;         // first chunk of each row
     arena staging;            // pinned: what goes between host and device
-    tensor host_loss;         // (G + world * REPORT_ITEMS) FP64: sample_loss and reports on the host
-    tensor host_report;       // (REPORT_ITEMS) FP64: this rank's
+    step_slot slot[2];        // as many as there are places: a step is queued while the one before it is not told yet
+    int untold;               // steps
+    int64_t oldest;           // of them
+    tensor host_void;         // FP64: not a number
     tensor windows;           // (2*B+1, T+1) INT32: an evaluation batch
     tensor window_loss;       // (world*B) FP64 on the device: losses of a round of an evaluation
     tensor host_window_loss;  // the same on the host
     tensor logits;            // (V) FP32 on the device: the last position's, for sampling
     tensor host_logits;       // (2,V) FP32: the same on the host, and room to sort them
     tensor context;           // (T) INT32: tokens that a sample continues
-    event *copied;            // the batch has left the loader's ring
     step_rules rules;
     bool stop_wanted;         // this rank was asked to stop
-    err_record data_failed;   // why this rank could not read its data in this step
+    err_record data_failed;   // why this rank could not read its data in a step that is not told yet
     double began, data_s;     // of the step: when it began, and how long the loader let it wait
 } step_runner;
 
 // What a finished step has to tell; the same on all ranks.
 typedef struct step_result {
+    int64_t step;
     double loss;       // mean over the step's samples, added in order of sample
     double grad_norm;  // before clipping
     double lr, loss_scale;
     bool applied;      // false: skipped for overflow
     int64_t adam_t, good_steps, skipped;
     bool stop;         // some rank was asked to stop: all do, behind this step
-    const double *reports;  // (world, REPORT_ITEMS), until the next step
+    const double *reports;  // (world, REPORT_ITEMS), until the next step but one is queued
 } step_result;
 
 // Declares everything; step_commit allocates it.
@@ -62,9 +83,15 @@ void step_close(step_runner *r);
 // state_gradient's. Collective.
 err_t step_gradient(step_runner *r, loader *data, int64_t step);
 
-// All of it. The host waits for the end. A rank that can't read its data makes the step void on all of them: nothing is updated, and all
+// All of it. The host waits once, at the end. A rank that can't read its data makes the step void on all of them: nothing is updated, and all
 // return its ERR_DATA or ERR_IO.
 err_t step_run(step_runner *r, loader *data, int64_t step, step_result *out);
+
+// The two halves of it. Between them the next step may be queued, where step_runs_ahead: then a GPU never waits for the host, and what a step has to
+// tell comes one step late. After a void step the one behind it, queued too, is void as well, and is not told; `oldest` is then the void one.
+err_t step_queue(step_runner *r, loader *data, int64_t step);
+err_t step_tell(step_runner *r, step_result *out);
+static inline bool step_runs_ahead(const step_runner *r) { return r->places > 1; }
 
 // A forward pass without gradients, with the hooks that bring weights.
 pass step_inference(step_runner *r, int64_t B, int64_t T);

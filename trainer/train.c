@@ -26,6 +26,7 @@ typedef struct run {
     int64_t saved;     // step of the newest checkpoint, -1: none
     bool best_pending; // the weights of at.best_step are saved, `best` does not point at them yet
     int64_t skipped;   // steps in a row that were skipped
+    double told_at;    // when the last step was told, or the next one begun
 } run;
 
 // --- opening -----------------------------------------------------------------------------------------------------------------
@@ -204,26 +205,27 @@ static void watch_skips(run *r, const step_result *s) {
     r->skipped = s->applied ? 0 : r->skipped + 1;
     int64_t patience = r->x.runner.rules.dynamic_scale ? 50 : 1;
     if (r->skipped == patience)
-        monitor_event(&r->m, "diverged", r->x.step, "the gradient is not finite and the step was skipped, as were those before it; lower [optimizer] lr, "
+        monitor_event(&r->m, "diverged", s->step, "the gradient is not finite and the step was skipped, as were those before it; lower [optimizer] lr, "
                       "or go back to an earlier checkpoint");
 }
 
 // A rank that is much slower than the others holds all of them up: every step waits for it.
-static void name_straggler(run *r, const rank_summary *t) {
+static void name_straggler(run *r, int64_t step, const rank_summary *t) {
     char who[COMM_HOST + 32], text[256];
     snprintf(text, sizeof text, "%s computes %.1f ms a step, the median rank %.1f ms: the others wait for it; look for a hot or shared processor there",
              comm_rank_text(r->x.ranks, t->slowest, who), t->slowest_ms, t->median_ms);
-    monitor_event(&r->m, "straggler", r->x.step, text);
+    monitor_event(&r->m, "straggler", step, text);
 }
 
 static err_t log_step(run *r, const step_result *s, double ms) {
     const config *c = r->x.cfg;
-    int64_t step = r->x.step;
+    int64_t step = s->step;
     int world = r->x.ranks->world;
     bool hashed = due(step, c->log.hash_every);
     bool logged = due(step, c->log.every) || step == c->run.steps || hashed || !s->applied;
     char hash[17];
     if (hashed) TRY(session_settle(&r->x));
+    if (hashed) TRY(state_fetch(&r->x.state, false));
     if (hashed) TRY(ckpt_hash(&r->x.state.ckpt, hash));
     report_add(&r->times, s->reports);
     rank_summary times = logged && world > 1 ? report_take(&r->times, r->x.state.reduce) : (rank_summary){0};
@@ -237,7 +239,7 @@ static err_t log_step(run *r, const step_result *s, double ms) {
     };
     watch_skips(r, s);
     monitor_step(&r->m, &record, logged);
-    if (times.straggler) name_straggler(r, &times);
+    if (times.straggler) name_straggler(r, step, &times);
     return ERR_OK;
 }
 
@@ -324,14 +326,49 @@ static err_t between_steps(run *r, bool stopping) {
     return why.code ? err_restore(&why) : ERR_OK;
 }
 
-// The next step. Data that can't be read ends the run, but not before the weights of the last step are safe: these errors come from
-// the loader, before anything was updated.
-static err_t step_or_save(run *r, step_result *s) {
-    err_t rc = session_step(&r->x, s);
+// Does anything have to be done behind the last step that was queued, but for telling it?
+static bool rests(const run *r) {
+    bool last = r->x.step == r->x.cfg->run.steps;
+    return last || !step_runs_ahead(&r->x.runner) || due(r->x.step, r->x.cfg->log.hash_every) || look_is_due(r, last) || save_is_due(r);
+}
+
+static err_t tell_step(run *r, bool *stopping) {
+    step_result s;
+    TRY(session_told(&r->x, &s));
+    double now = clock_now();
+    TRY(log_step(r, &s, 1e3 * (now - r->told_at)));
+    r->told_at = now;
+    atomic_store(&r->b->loss, s.loss);
+    atomic_store(&r->b->step, s.step);
+    *stopping |= s.stop;
+    return ERR_OK;
+}
+
+// Queues the next step and tells what is to be told: on a CPU that step; on a GPU the one before it, unless the next thing to do is not a step.
+static err_t step_on(run *r, bool *stopping) {
+    r->x.runner.stop_wanted = atomic_load(&r->b->stop);
+    if (!r->x.runner.untold) r->told_at = clock_now();
+    TRY(session_queue(&r->x));
+    int most = rests(r) ? 0 : 1;
+    while (r->x.runner.untold > (*stopping ? 0 : most)) TRY(tell_step(r, stopping));
+    return ERR_OK;
+}
+
+// Data that can't be read ends the run, but not before the weights of the last step are safe: a step without data updates nothing.
+static err_t step_or_save(run *r, bool *stopping) {
+    err_t rc = step_on(r, stopping);
     if ((rc != ERR_DATA && rc != ERR_IO) || r->x.step == 0 || r->saved == r->x.step) return rc;
     err_record why = *err_last();
     TRY(save_now(r));
     return err_restore(&why);
+}
+
+static err_t say_stopped(run *r) {
+    char text[96];
+    snprintf(text, sizeof text, "asked to stop; %s step %lld; the same command continues", r->saved == r->x.step ? "saved" : "could not save",
+             (long long)r->x.step);
+    monitor_event(&r->m, "stop", r->x.step, text);
+    return err_set(ERR_INTERRUPTED, "stopped after step %lld of %lld on request", (long long)r->x.step, (long long)r->x.cfg->run.steps);
 }
 
 // A team that has failed can save nothing together.
@@ -340,24 +377,15 @@ static err_t run_steps(run *r) {
     r->m.started = clock_now();
     r->m.first_step = r->x.step + 1;
     while (r->x.step < c->run.steps) {
-        double start = clock_now();
-        step_result s;
-        r->x.runner.stop_wanted = atomic_load(&r->b->stop);
-        TRY(step_or_save(r, &s));
-        TRY(log_step(r, &s, 1e3 * (clock_now() - start)));
-        atomic_store(&r->b->loss, s.loss);
-        atomic_store(&r->b->step, r->x.step);
-        bool stopping = s.stop && r->x.step < c->run.steps;
+        bool stopping = false;
+        TRY(step_or_save(r, &stopping));
+        if (r->x.runner.untold) continue;
+        stopping = stopping && r->x.step < c->run.steps;
         atomic_fetch_add(&r->b->looking, 1);
         err_t rc = between_steps(r, stopping);
         atomic_fetch_sub(&r->b->looking, 1);
         TRY(rc);
-        if (!stopping) continue;
-        char text[96];
-        snprintf(text, sizeof text, "asked to stop; %s step %lld; the same command continues", r->saved == r->x.step ? "saved" : "could not save",
-                 (long long)r->x.step);
-        monitor_event(&r->m, "stop", r->x.step, text);
-        return err_set(ERR_INTERRUPTED, "stopped after step %lld of %lld on request", (long long)r->x.step, (long long)c->run.steps);
+        if (stopping) return say_stopped(r);
     }
     return ERR_OK;
 }

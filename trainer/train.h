@@ -58,6 +58,11 @@ err_t session_feed(session *x, int64_t last);
 // The next step.
 err_t session_step(session *x, step_result *out);
 
+// The two halves of it (trainer/step.h). While a step is untold, x->step counts it all the same. A void step takes itself, and what was queued behind it,
+// off x->step.
+err_t session_queue(session *x);
+err_t session_told(session *x, step_result *out);
+
 // Counters of the state as it is, for ckpt_save and the hashes.
 err_t session_counters(session *x);
 

@@ -1,0 +1,169 @@
+// test/test_device.c: the trainer on a GPU, or on the simulated one of `make sim`, against the trainer on this machine's processor: the same losses, as
+// closely as the storage type allows, and on one kind of device the same bits. Skipped by name where there is no such device.
+#include "test/support/golden.h"
+
+#include "trainer/evaluate.h"
+
+static const char tiny_model[] =
+    "[data]\nformat = raw16\n[model]\nlayers = 2\nheads = 2\nembed = 32\ncontext = 24\nvocab = 128\n"
+    "[batch]\nglobal = 8\nmicro = 2\nlanes = 4\n[optimizer]\nlr = 3e-3\n[schedule]\nwarmup = 4\n[device]\nthreads = 2\n";
+
+typedef struct rig { char *dir; config c; session x; } rig;
+
+static void rig_open(rig *r, const char *backend, const char *more) {
+    char text[1024];
+    r->dir = make_dir();
+    write_tokens(r->dir, "text.bin", 6000);
+    write_tokens(r->dir, "val.bin", 1500);
+    snprintf(text, sizeof text, "%s[device]\nbackend = %s\n", more, backend);
+    load_config(&r->c, r->dir, tiny_model, text);
+    OK(session_open(&r->x, &r->c, SESSION_TRAIN, NULL));
+    OK(session_init(&r->x));
+    OK(session_feed(&r->x, r->c.run.steps));
+}
+
+static void rig_close(rig *r) {
+    session_close(&r->x);
+    drop_dir(r->dir);
+}
+
+static void need_gpu(void **state) {
+    (void)state;
+    device *d;
+    if (device_open(&d, &(device_options){.kind = DEVICE_CUDA}) == ERR_OK) device_close(d);
+    else if (err_last()->code == ERR_UNAVAILABLE) {
+        print_message("skipped: %s\n", err_last()->text);
+        skip();
+    } else fail_msg("%s", err_last()->text);
+}
+
+enum { LONG = 20, SHORT = 5 };
+
+typedef struct course { double loss[LONG], norm[LONG], eval; char hash[17], state_hash[17]; } course;
+
+static course run_steps(const char *backend, const char *more, int steps) {
+    rig r;
+    course k = {0};
+    int64_t windows;
+    rig_open(&r, backend, more);
+    for (int i = 0; i < steps; i++) {
+        step_result s;
+        OK(session_step(&r.x, &s));
+        k.loss[i] = s.loss, k.norm[i] = s.grad_norm;
+    }
+    OK(evaluate(&r.x.runner, r.x.val, 2, &k.eval, &windows));
+    OK(session_counters(&r.x));
+    OK(ckpt_hash(&r.x.state.ckpt, k.hash));
+    OK(ckpt_state_hash(&r.x.state.ckpt, k.state_hash));
+    rig_close(&r);
+    return k;
+}
+
+// --- against the CPU -------------------------------------------------------------------------------------------------------------
+
+static void compare(const char *more, int steps, double tolerance) {
+    course cpu = run_steps("cpu", more, steps), gpu = run_steps("cuda", more, steps);
+    for (int i = 0; i < steps; i++) {
+        if (!(fabs(gpu.loss[i] - cpu.loss[i]) <= tolerance * cpu.loss[i])) fail_msg("step %d: loss %.9f, on the CPU %.9f", i + 1, gpu.loss[i], cpu.loss[i]);
+        if (!(fabs(gpu.norm[i] - cpu.norm[i]) <= 10 * tolerance * cpu.norm[i])) fail_msg("step %d: norm %.9f, on the CPU %.9f", i + 1, gpu.norm[i], cpu.norm[i]);
+    }
+    if (!(fabs(gpu.eval - cpu.eval) <= tolerance * cpu.eval)) fail_msg("evaluation: %.9f, on the CPU %.9f", gpu.eval, cpu.eval);
+}
+
+static void fp32_is_like_the_cpu(void **state) { need_gpu(state); compare("", LONG, 1e-5); }
+static void fp32_with_dropout_is_like_the_cpu(void **state) { need_gpu(state); compare("[model]\ndropout = 0.2\n", SHORT, 1e-5); }
+
+// Storage rounds activations by up to 2^-9 and 2^-12; a loss is a mean over many of them.
+static void bf16_is_like_the_cpu(void **state) { need_gpu(state); compare("[precision]\ncompute = bf16\n[model]\ndropout = 0.1\n", SHORT, 0x1p-9); }
+static void fp16_is_like_the_cpu(void **state) { need_gpu(state); compare("[precision]\ncompute = fp16\n[model]\ndropout = 0.1\n", SHORT, 0x1p-12); }
+
+static void fp32_is_like_pytorch(void **state) {
+    need_gpu(state);
+    rig r = {.dir = make_dir()};
+    golden_open(&r.x, &r.c, r.dir, "[device]\nbackend = cuda\n");
+    golden_losses(&r.x);
+    rig_close(&r);
+}
+
+// --- bits ------------------------------------------------------------------------------------------------------------------------
+
+static void same(const course *a, const course *b, const char *what) {
+    if (strcmp(a->hash, b->hash) || strcmp(a->state_hash, b->state_hash)) fail_msg("%s: hashes %s %s, expected %s %s", what, b->hash, b->state_hash, a->hash, a->state_hash);
+    assert_memory_equal(a->loss, b->loss, sizeof a->loss);
+}
+
+static void the_same_again(void **state) {
+    need_gpu(state);
+    static const char *const types[] = {"fp32", "bf16", "fp16"};
+    for (int i = 0; i < 3; i++) {
+        char more[128];
+        snprintf(more, sizeof more, "[model]\ndropout = 0.1\n[precision]\ncompute = %s\n", types[i]);
+        course one = run_steps("cuda", more, SHORT), two = run_steps("cuda", more, SHORT);
+        same(&one, &two, types[i]);
+    }
+}
+
+// The CPU updates host memory with the bits that the device makes of its own.
+static void offload_changes_nothing(void **state) {
+    need_gpu(state);
+    course one = run_steps("cuda", "[precision]\ncompute = bf16\n", SHORT), two = run_steps("cuda", "[precision]\ncompute = bf16\n[parallel]\noffload = yes\n", SHORT);
+    same(&one, &two, "offload");
+}
+
+static void recordings_change_nothing(void **state) {
+    need_gpu(state);
+    course one = run_steps("cuda", "[model]\ndropout = 0.1\n[precision]\ncompute = fp16\n", SHORT);
+    course two = run_steps("cuda", "[model]\ndropout = 0.1\n[precision]\ncompute = fp16\n[device]\ngraph = no\n", SHORT);
+    same(&one, &two, "graph");
+}
+
+static void waiting_changes_nothing(void **state) {
+    need_gpu(state);
+    course one = run_steps("cuda", "", SHORT), two = run_steps("cuda", "[device]\ncheck = yes\n", SHORT);
+    same(&one, &two, "check");
+}
+
+// --- checkpoints -----------------------------------------------------------------------------------------------------------------
+
+static void a_checkpoint_goes_on(void **state) {
+    need_gpu(state);
+    course whole = run_steps("cuda", "[model]\ndropout = 0.1\n", 2 * SHORT);
+    rig r;
+    step_result s;
+    char hash[17];
+    rig_open(&r, "cuda", "[model]\ndropout = 0.1\n");
+    for (int i = 0; i < SHORT; i++) OK(session_step(&r.x, &s));
+    OK(session_counters(&r.x));
+    OK(ckpt_save(r.x.dir, &r.x.state.ckpt, 1, NULL));
+    session_close(&r.x);
+    bool found;
+    monitor m = {.quiet = true};
+    OK(session_open(&r.x, &r.c, SESSION_TRAIN, NULL));
+    OK(session_resume(&r.x, &found, &m));
+    assert_true(found);
+    OK(session_feed(&r.x, r.c.run.steps));
+    for (int i = SHORT; i < 2 * SHORT; i++) {
+        OK(session_step(&r.x, &s));
+        assert_true(s.loss == whole.loss[i]);
+    }
+    OK(session_counters(&r.x));
+    OK(ckpt_state_hash(&r.x.state.ckpt, hash));
+    assert_string_equal(hash, whole.state_hash);
+    rig_close(&r);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fp32_is_like_the_cpu),
+        cmocka_unit_test(fp32_with_dropout_is_like_the_cpu),
+        cmocka_unit_test(bf16_is_like_the_cpu),
+        cmocka_unit_test(fp16_is_like_the_cpu),
+        cmocka_unit_test(fp32_is_like_pytorch),
+        cmocka_unit_test(the_same_again),
+        cmocka_unit_test(offload_changes_nothing),
+        cmocka_unit_test(recordings_change_nothing),
+        cmocka_unit_test(waiting_changes_nothing),
+        cmocka_unit_test(a_checkpoint_goes_on),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
