@@ -3,6 +3,8 @@ ifeq ($(origin CC),default)
 CC      := gcc
 endif
 BUILD   ?= build
+CBUILD  ?= $(BUILD)
+LIB     := $(BUILD)/liblockstep.a
 BIN     ?= lockstep
 CFLAGS  ?= -O3 -g
 SAN     ?=
@@ -19,37 +21,81 @@ SIMDS   := portable $(if $(filter x86_64,$(shell uname -m)),avx2 avx512)
 SIMD_portable := $(if $(filter x86_64,$(shell uname -m)),-O1 -ftree-vectorize)
 SIMD_avx2     := -mavx2 -mfma -mf16c
 SIMD_avx512   := $(SIMD_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512
-SRC     := $(wildcard $(addsuffix /*.c,base data model trainer comm gpu gpu/cpu gpu/cuda))
+SRC     := $(wildcard $(addsuffix /*.c,base data model trainer comm gpu gpu/cpu))
 KERNELS := $(wildcard gpu/cpu/kernel/*.c)
-OBJ     := $(SRC:%.c=$(BUILD)/%.o) $(foreach s,$(SIMDS),$(KERNELS:%.c=$(BUILD)/%.$(s).o))
-LIB     := $(BUILD)/liblockstep.a
+OBJ     := $(SRC:%.c=$(CBUILD)/%.o) $(foreach s,$(SIMDS),$(KERNELS:%.c=$(CBUILD)/%.$(s).o))
+
+# --- CUDA: where its toolkit is, unless CUDA=none; with CUDA=sim the same files over the simulator in test/sim -----------------------------
+CUDA_HOME ?= /usr/local/cuda
+NVCC    := $(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard $(CUDA_HOME)/bin/nvcc))
+CUDA    ?= $(if $(and $(NVCC),$(wildcard $(CUDA_HOME)/include/cuda_runtime.h),$(wildcard $(CUDA_HOME)/lib64/libcudart_static.a)),yes,none)
+ARCH    ?= 80 86 89 90
+CUDA_INC := -isystem $(CUDA_HOME)/include
+CU_SRC  := $(filter-out gpu/cuda/absent.c $(if $(filter sim,$(CUDA)),gpu/cuda/blas.c),$(wildcard gpu/cuda/*.c))
+CU_KERNELS := $(wildcard gpu/cuda/*.cu)
+CU_FLAGS := -std=c++17 -I. -g
+ifeq ($(CUDA),none)
+OBJ     += $(BUILD)/gpu/cuda/absent.o
+else
+OBJ     += $(CU_SRC:%.c=$(BUILD)/%.o) $(CU_KERNELS:%.cu=$(BUILD)/%.cu.o)
+$(CU_SRC:%.c=$(BUILD)/%.o): FLAGS += $(CUDA_INC)
+endif
+ifeq ($(CUDA),yes)
+GENCODE := $(foreach a,$(ARCH),-gencode arch=compute_$(a),code=sm_$(a)) -gencode arch=compute_$(lastword $(ARCH)),code=compute_$(lastword $(ARCH))
+LIBS    += -L$(CUDA_HOME)/lib64 -Wl,-Bstatic -lcudart_static -Wl,-Bdynamic -lrt
+# A kernel that spills is an error. But FP32 attention, which is for comparing, not for speed, spills 16 bytes on 8.6 and 8.9.
+SPILLS  := -Xptxas -warn-spills,-Werror
+$(BUILD)/gpu/cuda/attention_fp32.cu.o: SPILLS :=
+$(BUILD)/%.cu.o: %.cu
+	@mkdir -p $(@D)
+	$(NVCC) $(CU_FLAGS) -O3 -lineinfo -fmad=false -Werror all-warnings $(SPILLS) $(GENCODE) -t 0 -Xcompiler -Wall,-Wextra,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics,-ffp-contract=off -MMD -MP -c -o $@ $<
+endif
+ifeq ($(CUDA),sim)
+SIM_SRC := $(wildcard test/sim/*.cpp)
+SIM     := $(CU_FLAGS) $(CUDA_INC) -Wall -Wextra -Wno-unknown-pragmas -ffp-contract=off -MMD -MP $(SAN)
+OBJ     += $(SIM_SRC:%.cpp=$(BUILD)/%.o)
+LIBS    += -lstdc++
+$(BUILD)/%.cu.o: %.cu
+	@mkdir -p $(@D)
+	g++ $(SIM) -O2 $(SIM_RACE) -include test/sim/simt.h -x c++ -c -o $@ $<
+$(BUILD)/%.o: %.cpp
+	@mkdir -p $(@D)
+	g++ $(SIM) -O2 -mf16c -c -o $@ $<
+include $(wildcard test/sim/*.mk)
+endif
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 
-$(BIN): $(BUILD)/main.o $(LIB)
+$(BIN): $(CBUILD)/main.o $(LIB)
+	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
 
 $(LIB): $(OBJ)
+	@mkdir -p $(@D)
 	@rm -f $@
 	@ar rcs $@ $^
 
+C_RULE = @mkdir -p $(@D) && echo "$(CC) $<" && $(CC) $(FLAGS) -c -o $@ $<
+$(CBUILD)/%.o: %.c
+	$(C_RULE)
+ifneq ($(CBUILD),$(BUILD))
 $(BUILD)/%.o: %.c
-	@mkdir -p $(@D)
-	$(CC) $(FLAGS) -c -o $@ $<
+	$(C_RULE)
+endif
 
 define simd_rule
-$(BUILD)/%.$(1).o: %.c
+$(CBUILD)/%.$(1).o: %.c
 	@mkdir -p $$(@D)
 	$$(CC) $$(FLAGS) $$(SIMD_$(1)) -DSIMD=$(1) -c -o $$@ $$<
 endef
 $(foreach s,$(SIMDS),$(eval $(call simd_rule,$(s))))
 
-$(BUILD)/base/version.o: FLAGS += -DGIT_VERSION='"$(VERSION)"'
-$(BUILD)/base/version.o: $(BUILD)/version-$(VERSION)
-$(BUILD)/version-$(VERSION):
-	@mkdir -p $(@D) && rm -f $(BUILD)/version-* && touch $@
+$(CBUILD)/base/version.o: FLAGS += -DGIT_VERSION='"$(VERSION)"'
+$(CBUILD)/base/version.o: $(CBUILD)/version-$(VERSION)
+$(CBUILD)/version-$(VERSION):
+	@mkdir -p $(@D) && rm -f $(CBUILD)/version-* && touch $@
 
 # --- the two commands of the README ---------------------------------------------------------------------------------------------
-PACKAGES := gcc make libc6-dev libiniparser-dev libjansson-dev libsodium-dev zlib1g-dev libcmocka-dev
+PACKAGES := gcc make libc6-dev libiniparser-dev libjansson-dev libsodium-dev zlib1g-dev libcmocka-dev $(if $(filter-out none,$(CUDA)),g++)
 # What is missing shows when an empty program is linked with all of it.
 PROBE    := echo 'int main(void) { return 0; }' | $(CC) -x c - -o /dev/null $(LIBS) -lcmocka
 
@@ -68,6 +114,7 @@ run: deps
 test: deps
 	@$(MAKE) --no-print-directory -j2 all tests
 	@$(MAKE) --no-print-directory -j2 $(ASAN) fuzzers $(ASAN_TESTS)
+	@$(MAKE) --no-print-directory sim
 	@sh test/run.sh $(TESTS) $(ASAN_TESTS) $(FUZZERS:$(BUILD)/%=build/asan/%) $(wildcard test/test_*.sh)
 
 # --- tests: each test/test_*.c is one program, test/test_*.sh drives the binary, test/fuzz/fuzz_*.c are fuzz targets -----------------------
@@ -75,30 +122,51 @@ TESTS   := $(patsubst test/%.c,$(BUILD)/test/%,$(wildcard test/test_*.c))
 FUZZERS := $(patsubst test/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard test/fuzz/fuzz_*.c))
 tests: $(TESTS) $(BUILD)/test/lossy
 fuzzers: $(FUZZERS)
-$(BUILD)/test/test_ops: $(patsubst %.c,$(BUILD)/%.o,$(wildcard test/ops/*.c))
-$(BUILD)/test/test_vec: $(foreach s,$(SIMDS),$(BUILD)/test/vec_probe.$(s).o)
+$(BUILD)/test/test_ops: $(patsubst %.c,$(CBUILD)/%.o,$(wildcard test/ops/*.c))
+$(BUILD)/test/test_vec: $(foreach s,$(SIMDS),$(CBUILD)/test/vec_probe.$(s).o)
 # The nccl transport is tested with a stand-in; where NCCL's headers are installed, our declarations are compared with them.
 NCCL_INC := $(patsubst %/nccl.h,%,$(firstword $(wildcard /usr/local/cuda/include/nccl.h $(if $(wildcard /usr/include/cuda_runtime.h),/usr/include/nccl.h))))
-$(BUILD)/test/nccl_headers.o: FLAGS += -isystem $(NCCL_INC)
-$(BUILD)/test/test_nccl: $(if $(NCCL_INC),$(BUILD)/test/nccl_headers.o) | $(BUILD)/test/libnccl-standin.so
+$(CBUILD)/test/nccl_headers.o: FLAGS += -isystem $(NCCL_INC)
+$(BUILD)/test/test_nccl: $(if $(NCCL_INC),$(CBUILD)/test/nccl_headers.o) | $(BUILD)/test/libnccl-standin.so
 $(BUILD)/test/libnccl-standin.so: test/standin/nccl.c comm/nccl_api.h
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -fPIC -fvisibility=hidden -shared -o $@ $<
 $(BUILD)/test/lossy: test/support/lossy.c
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -o $@ $<
-$(BUILD)/test/%: $(BUILD)/test/%.o $(LIB)
+$(BUILD)/test/sim/test_wrappers: $(BUILD)/test/sim/test_wrappers.cu.o $(LIB)
+	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
+$(BUILD)/test/%: $(CBUILD)/test/%.o $(LIB)
+	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS) -lcmocka
-$(BUILD)/fuzz/%: $(BUILD)/test/fuzz/%.o $(BUILD)/test/fuzz/driver.o $(LIB)
+$(BUILD)/fuzz/%: $(CBUILD)/test/fuzz/%.o $(CBUILD)/test/fuzz/driver.o $(LIB)
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
 
 # Everything under AddressSanitizer and UBSan. `make test` runs the readers of foreign bytes that way, `make asan` every test.
-ASAN       := BUILD=build/asan BIN=build/asan/lockstep CFLAGS="-O1 -g" SAN="-fsanitize=address,undefined -fno-sanitize-recover=all"
+ASAN       := CUDA=none BUILD=build/asan BIN=build/asan/lockstep CFLAGS="-O1 -g" SAN="-fsanitize=address,undefined -fno-sanitize-recover=all"
 ASAN_TESTS := $(addprefix build/asan/test/test_,config data safetensors checkpoint checkpoint_crash cluster team team_auth comm checkpoint_ranks ranks)
 asan: deps all
 	@$(MAKE) --no-print-directory -j2 $(ASAN) all tests fuzzers
 	@LOCKSTEP_BIN=build/asan/lockstep sh test/run.sh $(TESTS:$(BUILD)/%=build/asan/%) $(FUZZERS:$(BUILD)/%=build/asan/%) $(wildcard test/test_*.sh)
+
+# The CUDA backend over the simulator (test/sim): plain, with the race detector, under AddressSanitizer. C objects are those of the other builds.
+# build/sim/lockstep is the whole trainer. Nothing is done where the CUDA toolkit's headers are missing; test/test_sim.sh then says so.
+SIM_OF   = CUDA=sim CBUILD=$(1) BUILD=build/sim$(2) BIN=build/sim$(2)/lockstep
+GPU_PROGRAMS := test/test_ops test/test_device test/sim/test_wrappers
+SIM_PROGRAMS := $(GPU_PROGRAMS) test/sim/test_simt test/test_cudart
+RACE    := SIM_RACE="-fsanitize=thread --param=tsan-instrument-func-entry-exit=0 -fsanitize=alignment"
+sim:
+ifneq ($(wildcard $(CUDA_HOME)/include/cuda_runtime.h),)
+	@$(MAKE) --no-print-directory -j2 $(call SIM_OF,build,) all $(SIM_PROGRAMS:%=build/sim/%)
+	@$(MAKE) --no-print-directory -j2 $(call SIM_OF,build,-race) $(RACE) all $(SIM_PROGRAMS:%=build/sim-race/%)
+	@$(MAKE) --no-print-directory -j2 $(ASAN) $(call SIM_OF,build/asan,-asan) $(SIM_PROGRAMS:%=build/sim-asan/%)
+endif
+
+# On a machine with a GPU: what it has to show, as a page for test/bench/results/. Standard output only.
+gpu-check: deps
+	@$(MAKE) --no-print-directory -j2 all $(GPU_PROGRAMS:%=$(BUILD)/%) >&2
+	@NVCC=$(NVCC) sh test/gpu_check.sh $(BUILD) ./$(BIN)
 
 # Figures of this machine, on standard output; results that were kept are in test/bench/results/.
 $(BUILD)/bench_comm: $(BUILD)/test/bench/bench_comm.o $(LIB)
@@ -132,6 +200,6 @@ install: $(BIN)
 clean:
 	rm -rf build $(BIN)
 
-.PHONY: all deps run test tests fuzzers asan fuzz bench soak install clean
-.PRECIOUS: $(BUILD)/%.o
--include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+.PHONY: all deps run test tests sim gpu-check fuzzers asan fuzz bench soak install clean
+.PRECIOUS: $(BUILD)/%.o $(CBUILD)/%.o $(BUILD)/%.cu.o
+-include $(shell find $(sort $(BUILD) $(CBUILD)) -name '*.d' 2>/dev/null)

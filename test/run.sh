@@ -1,7 +1,8 @@
 #!/bin/sh
 # test/run.sh PROGRAM...: runs these test programs, fuzz targets and scripts, each in bounded time, and closes with
 # "N passed, N failed, N skipped". What a program printed is shown when it failed; its log stays beside it, a script's in build/.
-limit=${LOCKSTEP_TEST_LIMIT:-400}
+limit=${LOCKSTEP_TEST_LIMIT:-900}
+export CUDA_VISIBLE_DEVICES=  # `auto` is the CPU here, whose bits are written down; GPUs have make gpu-check
 passed=0 failed=0 skipped=0
 
 # cmocka's summary lines, or the plain closing line of a script: prints "passed failed skipped"

@@ -3,6 +3,7 @@
 # shared but the training data.
 #
 #   near 2 2        two nodes of two ranks, on 127.0.0.1 and 127.0.0.2; LOCKSTEP_NODE says which one is which: needs no privilege
+#                   (and NCCL_HOSTID, so that NCCL takes ranks on one GPU for ranks of several hosts)
 #   far 2 2         each in a network namespace of its own, with a cable to one switch; they find themselves by their addresses
 #   lossy 20 1 2 2  the same, but the switch is a bad one: 20 ms late, and one frame in a hundred is lost
 #
@@ -136,7 +137,7 @@ ended_or_ready() { grep -q '^ready' "$out" || ! kill -0 "$cable" 2>/dev/null; }
 boot() {
     if [ $# -eq 2 ]; then turns=$2; else turns=$(seq 0 $((nodes - 1))) pids=; fi
     for k in $turns; do
-        if [ $kind = near ]; then set -- "$1" env LOCKSTEP_NODE="$k"; else set -- "$1" ip netns exec "$mark-$k"; fi
+        if [ $kind = near ]; then set -- "$1" env LOCKSTEP_NODE="$k" NCCL_HOSTID="$mark-$k"; else set -- "$1" ip netns exec "$mark-$k"; fi
         (run=$1; shift; cd "node$k" && exec "$@" "$bin" ../base.ini "../$run.ini" own.ini) >"node$k/out" 2>&1 </dev/null 8>&- &
         pids="$pids${pids:+ }$!"
     done

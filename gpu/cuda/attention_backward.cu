@@ -1,0 +1,170 @@
+// gpu/cuda/attention_backward.cu: causal attention, backward: FP16 and BF16 on tensor cores; FP32 is in attention_fp32.cu.
+//
+// Three kernels: delta; dk and dv, a block for each tile of keys; dq, a block for each tile of queries. The last two make the probabilities twice
+// (7 products, where atomic additions to dq would need 5), and in return every sum is one block's own, in a fixed order. They are one template:
+//     KEYS   owns k and v, queries pass      s = k q^T, dp = v dy^T (transposed)     dk += ds q, dv += p dy
+//     else   owns q and dy, keys pass        s = q k^T, dp = dy v^T                  dq += ds k
+#include "gpu/cuda/attention.h"
+
+// attention_delta_kernel: delta (B,H,T) = row sums of dy * y over D: what the softmax's gradient subtracts. Eight lanes a row of (B,T,H,D).
+// alias      none
+// sums       FP32: chunks of 8 channels by turns to the eight lanes, then a fixed shuffle tree
+// moves      2 * B*T*C * sizeof(T) bytes; memory bound
+// reference  gpu/cpu/kernel/attention.c:delta_rows; Dao et al. 2022, algorithm 4, line 19 (there D_i)
+template <class T>
+__global__ void __launch_bounds__(256) attention_delta_kernel(float *__restrict__ delta, const T *__restrict__ dy, const T *__restrict__ y,
+                                                              int blocks, const attention_shape z) {
+    const int64_t sample = blockIdx.x / blocks;
+    const int row = blockIdx.x % blocks * 32 + threadIdx.x / 8, head = row % z.heads, t = row / z.heads;  // of the sample
+    const bool there = t < z.time;  // all lanes take part in the shuffles
+    const int64_t from = there ? att_y(z, sample, t, head) : 0;
+    const T *a = dy + from, *b = y + from;
+    float sum = 0;
+#pragma unroll 1
+    for (int at = threadIdx.x % 8 * 8; at < z.head; at += 64) {
+        if (z.wide) {
+            pack<T> u[sizeof(T) / 2], v[sizeof(T) / 2];
+#pragma unroll
+            for (int i = 0; i < (int)sizeof(T) / 2; i++) {
+                u[i] = reinterpret_cast<const pack<T> *>(a + at)[i], v[i] = reinterpret_cast<const pack<T> *>(b + at)[i];
+#pragma unroll
+                for (int e = 0; e < 16 / (int)sizeof(T); e++) sum = fmaf(to_float(u[i].v[e]), to_float(v[i].v[e]), sum);
+            }
+        } else {
+            for (int e = at; e < min(at + 8, z.head); e++) sum = fmaf(to_float(a[e]), to_float(b[e]), sum);
+        }
+    }
+#pragma unroll
+    for (int step = 4; step; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+    if (!there || threadIdx.x % 8) return;
+    delta[(sample * z.heads + head) * z.time + t] = sum;
+}
+
+// Scores and their gradient, 16 x N of them, become p and ds = p (dp - delta). stats has, for each row the lane holds, or with KEYS for each column
+// of the tile, lse in powers of two and delta. own and other are the first row and column in time.
+template <bool KEYS, int N>
+__device__ __forceinline__ void gradient_of_scores(float (&s)[N / 8][4], float (&dp)[N / 8][4], const float *lse, const float *delta,
+                                                   const uint8_t *keep, int row, int own, int other, const att_place &at, const attention_shape &z) {
+    const int lane = threadIdx.x % WARP;
+    const float c = z.scale * 1.4426950408889634f;  // log2(e)
+#pragma unroll
+    for (int n = 0; n < N / 8; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            int r = row + lane / 4 + i / 2 * 8, col = n * 8 + lane % 4 * 2 + i % 2, stat = KEYS ? col : i / 2;
+            int query = KEYS ? other + col : own + r, key = KEYS ? own + r : other + col;
+            float p = key <= query && query < z.time ? exp2f(fmaf(s[n][i], c, -lse[stat])) : 0.0f, g = dp[n][i], kept = p;
+            if (z.drop) {
+                bool stays = KEYS ? keep_has<ATT_OWN>(keep, col, r, att_element(z, at.head, query, own))
+                                  : keep_has<N>(keep, r, col, att_element(z, at.head, query, other));
+                kept = stays ? p : 0.0f, g = stays ? g * z.stays : 0.0f;
+            }
+            s[n][i] = kept;
+            dp[n][i] = p * (g - delta[stat]);
+        }
+}
+
+// attention_backward_kernel: see the head of the file; a block for each 64 rows of a head of a sample and each A of its W columns.
+// layout     qkv, dqkv (B,T,3C), dy (B,T,C), lse, delta (B,H,T); dqkv (=)
+// alias      none
+// sums       FP32 on tensor cores: scores along D; dk and dv along queries, dq along keys, ascending. p and ds are rounded to T before
+//            they meet dy, q or k; dk and dq are multiplied by 1/sqrt(D) at the end
+// repeatable a row is summed by one warp, in an order that D and the row's place fix
+// flops      KEYS: 4 * T * (T+1) * D for each head, else 3; bound by tensor cores from D = 64 on. With A < W the scores are made W / A times
+// reference  gpu/cpu/kernel/attention.c; Dao et al. 2022, algorithm 4; Dao 2023, algorithm 2
+template <class T, int W, int N, int A, bool KEYS>
+__global__ void __launch_bounds__(ATT_THREADS) attention_backward_kernel(T *__restrict__ dqkv, const T *__restrict__ dy,
+                                                                         const float *__restrict__ lse, const float *__restrict__ delta,
+                                                                         const T *__restrict__ qkv, const attention_shape z) {
+    K_DYN_SMEM(T, room);
+    T *own1 = room, *own2 = own1 + ATT_OWN * W, *pass1 = own2 + ATT_OWN * W, *pass2 = pass1 + 2 * N * W;
+    float *stats = reinterpret_cast<float *>(pass2 + 2 * N * W);  // (2,2,N) with KEYS
+    uint8_t *keep = reinterpret_cast<uint8_t *>(stats + (KEYS ? 4 * N : 0));
+    const att_place at = att_place_of(z, ATT_OWN, !KEYS);
+    const int lane = threadIdx.x % WARP, row = threadIdx.x / WARP * 16, first = at.first;
+    const int64_t wide = 3 * z.channels, narrow = z.channels, rows = (at.sample * z.heads + at.head) * z.time;
+    const T *q = qkv + att_qkv(z, at.sample, 0, at.head, 0), *k = q + z.channels, *v = k + z.channels, *g = dy + att_y(z, at.sample, 0, at.head);
+    const T *from1 = KEYS ? q : k, *from2 = KEYS ? g : v;
+    const int64_t stride2 = KEYS ? narrow : wide;
+    const int begin = KEYS ? first / N : 0, end = KEYS ? (z.time + N - 1) / N : (min(first + ATT_OWN, z.time) + N - 1) / N;
+
+    tile_load<T, W, ATT_OWN>(own1, (KEYS ? k : q) + first * wide, wide, z.time - first, z);
+    tile_load<T, W, ATT_OWN>(own2, (KEYS ? v + first * wide : g + first * narrow), KEYS ? wide : narrow, z.time - first, z);
+    float sum1[A / 8][4] = {}, sum2[KEYS ? A / 8 : 1][4] = {}, own_lse[2] = {}, own_delta[2] = {};
+    if (!KEYS)
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            int t = first + row + lane / 4 + h * 8;
+            if (t < z.time) own_lse[h] = lse[rows + t] * 1.4426950408889634f, own_delta[h] = delta[rows + t];
+        }
+    for (int j = begin - 1; j < end; j++) {  // one turn ahead of the first tile, to fetch it
+        int next = (j + 1) * N, there = j & 1, other = j * N;
+        if (j + 1 < end) {
+            tile_load<T, W, N>(pass1 + (1 - there) * N * W, from1 + next * wide, wide, z.time - next, z);
+            tile_load<T, W, N>(pass2 + (1 - there) * N * W, from2 + next * stride2, stride2, z.time - next, z);
+            if (KEYS && threadIdx.x < N) {
+                int t = next + (int)threadIdx.x;
+                stats[(1 - there) * 2 * N + threadIdx.x] = t < z.time ? lse[rows + t] * 1.4426950408889634f : 0;
+                stats[(1 - there) * 2 * N + N + threadIdx.x] = t < z.time ? delta[rows + t] : 0;
+            }
+        }
+        dev_cp_async_commit();
+        if (j < begin) continue;
+        if (z.drop && KEYS) keep_draw<N, ATT_OWN>(keep, z, at.sample, at.head, other, first);
+        if (z.drop && !KEYS) keep_draw<ATT_OWN, N>(keep, z, at.sample, at.head, first, other);
+        dev_cp_async_wait<1>();
+        __syncthreads();
+        float s[N / 8][4], dp[N / 8][4];
+        const float *stat = stats + there * 2 * N;
+        scores_of<T, W, N>(s, own1, row, pass1 + there * N * W);
+        scores_of<T, W, N>(dp, own2, row, pass2 + there * N * W);
+        gradient_of_scores<KEYS, N>(s, dp, KEYS ? stat : own_lse, KEYS ? stat + N : own_delta, keep, row, first, other, at, z);
+        int chunk = A < W ? blockIdx.y * (A / 8) : 0;
+        if constexpr (KEYS) add_product<T, W, N, A>(sum2, s, pass2 + there * N * W, chunk);
+        add_product<T, W, N, A>(sum1, dp, pass1 + there * N * W, chunk);
+        __syncthreads();  // this tile's room is the next but one's
+    }
+    T *to = dqkv + att_qkv(z, at.sample, first, at.head, KEYS ? 1 : 0);
+    int chunk = A < W ? blockIdx.y * (A / 8) : 0;
+    const float scaled[2] = {z.scale, z.scale}, kept[2] = {z.stays, z.stays};
+    rows_store<T, W, A>(to, wide, z.time - first, sum1, scaled, own1, row, chunk, z);
+    if constexpr (KEYS) rows_store<T, W, A>(to + z.channels, wide, z.time - first, sum2, kept, own2, row, chunk, z);
+}
+
+template <class T, int W, int A, bool KEYS>
+static err_t backward_launch(tensor *dqkv, const tensor *delta, const tensor *dy, const tensor *lse, const tensor *qkv, const attention_shape *z,
+                             stream *s) {
+    // With KEYS and 128 columns, whose two sums fill 128 registers, tiles of 32 would spill.
+    enum { N = KEYS && W == 128 ? 16 : 4096 / W, KEEP = KEYS ? N * keep_row<ATT_OWN>::BYTES : ATT_OWN * keep_row<N>::BYTES,
+           ROOM = (2 * ATT_OWN + 4 * N) * W * (int)sizeof(T) + (KEYS ? 4 * N * (int)sizeof(float) : 0) + KEEP };
+    CUDA(cudaFuncSetAttribute((const void *)attention_backward_kernel<T, W, N, A, KEYS>, cudaFuncAttributeMaxDynamicSharedMemorySize, ROOM));
+    LAUNCH((attention_backward_kernel<T, W, N, A, KEYS>), dim3(attention_blocks(qkv, z, ATT_OWN), W / A), ATT_THREADS, ROOM, s, (T *)dqkv->data,
+           (const T *)dy->data, (const float *)lse->data, (const float *)delta->data, (const T *)qkv->data, *z);
+    return ERR_OK;
+}
+
+// dk and dv of 256 columns are more than a warp's registers hold.
+template <class T, int W>
+static err_t backward_16(tensor *dqkv, const tensor *delta, const tensor *dy, const tensor *lse, const tensor *qkv,
+                         const attention_shape *z, stream *s) {
+    TRY((backward_launch<T, W, (W < 256 ? W : 128), true>(dqkv, delta, dy, lse, qkv, z, s)));
+    return backward_launch<T, W, W, false>(dqkv, delta, dy, lse, qkv, z, s);
+}
+
+err_t cuda_attention_backward(tensor *dqkv, tensor *delta, const tensor *dy, const tensor *y, const tensor *lse, const tensor *qkv, int heads,
+                              const dropout_key *drop, stream *s) {
+    attention_shape z = attention_shape_of(qkv, heads, drop);
+    int64_t stats = qkv->size[0] * heads * z.time;
+    assert(dqkv->type == qkv->type && tensor_count(dqkv) == tensor_count(qkv));
+    assert(y->type == qkv->type && tensor_count(y) * 3 == tensor_count(qkv));
+    assert(dy->type == qkv->type && tensor_count(dy) == tensor_count(y));
+    assert(lse->type == FP32 && delta->type == FP32 && tensor_count(lse) == stats && tensor_count(delta) == stats);
+    TRY(attention_fits(&z, "attention_backward"));
+    z.wide = z.wide && ((uintptr_t)dqkv->data | (uintptr_t)dy->data | (uintptr_t)y->data) % 16 == 0;
+    int blocks = (int)ceil_div(heads * z.time, 32);  // of a sample
+    BY_TYPE(qkv->type, T, LAUNCH((attention_delta_kernel<T>), (unsigned)(qkv->size[0] * blocks), 256, 0, s, (float *)delta->data,
+                                 (const T *)dy->data, (const T *)y->data, blocks, z));
+    if (qkv->type == FP32) return attention_backward_fp32(dqkv, delta, dy, lse, qkv, &z, s);
+    if (qkv->type == BF16) ATT_BY_WIDTH(z.head, W, return backward_16<bf16, W>(dqkv, delta, dy, lse, qkv, &z, s));
+    else ATT_BY_WIDTH(z.head, W, return backward_16<fp16, W>(dqkv, delta, dy, lse, qkv, &z, s));
+}

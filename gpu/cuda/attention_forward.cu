@@ -1,0 +1,126 @@
+// gpu/cuda/attention_forward.cu: causal attention, forward: FP16 and BF16 on tensor cores; FP32 is in attention_fp32.cu.
+#include "gpu/cuda/attention.h"
+
+// One tile's scores of a warp become probabilities relative to the row's maximum so far; the running sums are brought up to date, and shrink is
+// what must be done to what was summed with the old maximum (Milakov & Gimelshein 2018). max is of unscaled scores; c turns them into powers of 2.
+template <int N>
+__device__ __forceinline__ void softmax_tile(float (&s)[N / 8][4], float (&max)[2], float (&sum)[2], float (&shrink)[2], int row, int key, float c) {
+    int lane = threadIdx.x % WARP;
+    if (key + N - 1 > row) {  // the row that the warp begins with does not see the tile's last key
+#pragma unroll
+        for (int n = 0; n < N / 8; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                if (key + n * 8 + lane % 4 * 2 + i % 2 > row + lane / 4 + i / 2 * 8) s[n][i] = -INFINITY;
+    }
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        float old = max[h], part = 0;
+#pragma unroll
+        for (int n = 0; n < N / 8; n++) max[h] = fmaxf(max[h], fmaxf(s[n][2 * h], s[n][2 * h + 1]));
+        max[h] = fmaxf(max[h], __shfl_xor_sync(0xffffffffu, max[h], 1));
+        max[h] = fmaxf(max[h], __shfl_xor_sync(0xffffffffu, max[h], 2));
+        shrink[h] = exp2f((old - max[h]) * c);
+        float base = -max[h] * c;
+#pragma unroll
+        for (int n = 0; n < N / 8; n++)
+#pragma unroll
+            for (int i = 2 * h; i < 2 * h + 2; i++) part += s[n][i] = exp2f(fmaf(s[n][i], c, base));
+        sum[h] = fmaf(sum[h], shrink[h], part);
+    }
+}
+
+// Dropout takes elements out of one tile of probabilities.
+template <int N>
+__device__ __forceinline__ void drop_keys(float (&s)[N / 8][4], const uint8_t *keep, const attention_shape &z, const att_place &at, int row,
+                                          int key) {
+    int lane = threadIdx.x % WARP;
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        int r = row + lane / 4 + h * 8;
+        int64_t element = att_element(z, at.head, at.first + r, key);
+#pragma unroll
+        for (int n = 0; n < N / 8; n++)
+#pragma unroll
+            for (int i = 0; i < 2; i++)
+                if (!keep_has<N>(keep, r, n * 8 + lane % 4 * 2 + i, element)) s[n][2 * h + i] = 0;
+    }
+}
+
+// attention_forward_kernel: a block for each 64 queries of a head of a sample; keys and values pass in tiles of N.
+// layout     qkv (B,T,3C), y (B,T,C), lse (B,H,T)
+// alias      none
+// sums       FP32: scores along D and y along keys on tensor cores, keys ascending; row sums by lane, then a fixed shuffle tree. Probabilities
+//            are rounded to T before they meet v
+// repeatable a row is summed by one warp, in an order that D and the row's place fix
+// flops      2 * T * (T+1) * D for each head, twice that in 1024 x 1024 tiles; bound by tensor cores from D = 64 on
+// reference  gpu/cpu/kernel/attention.c; Dao et al. 2022, algorithm 1; Dao 2023, algorithm 1
+template <class T, int W, int N>
+__global__ void __launch_bounds__(ATT_THREADS) attention_forward_kernel(T *__restrict__ y, float *__restrict__ lse, const T *__restrict__ qkv,
+                                                                        const attention_shape z) {
+    K_DYN_SMEM(T, room);
+    T *q = room, *k = q + ATT_OWN * W, *v = k + 2 * N * W;
+    uint8_t *keep = reinterpret_cast<uint8_t *>(v + 2 * N * W);
+    const att_place at = att_place_of(z, ATT_OWN, true);
+    const int lane = threadIdx.x % WARP, row = threadIdx.x / WARP * 16;
+    const int tiles = (min(at.first + ATT_OWN, z.time) + N - 1) / N;
+    const int64_t stride = 3 * z.channels;
+    const T *keys = qkv + att_qkv(z, at.sample, 0, at.head, 1), *values = keys + z.channels;
+    const float c = z.scale * 1.4426950408889634f;  // log2(e)
+
+    tile_load<T, W, ATT_OWN>(q, qkv + att_qkv(z, at.sample, at.first, at.head, 0), stride, z.time - at.first, z);
+    tile_load<T, W, N>(k, keys, stride, z.time, z);
+    tile_load<T, W, N>(v, values, stride, z.time, z);
+    dev_cp_async_commit();
+    float sum[W / 8][4] = {}, max[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0}, shrink[2];
+    for (int j = 0; j < tiles; j++) {
+        int key = j * N, next = key + N;
+        if (j + 1 < tiles) {
+            tile_load<T, W, N>(k + (j + 1) % 2 * N * W, keys + next * stride, stride, z.time - next, z);
+            tile_load<T, W, N>(v + (j + 1) % 2 * N * W, values + next * stride, stride, z.time - next, z);
+        }
+        dev_cp_async_commit();
+        if (z.drop) keep_draw<ATT_OWN, N>(keep, z, at.sample, at.head, at.first, key);
+        dev_cp_async_wait<1>();
+        __syncthreads();
+        float s[N / 8][4];
+        scores_of<T, W, N>(s, q, row, k + j % 2 * N * W);
+        softmax_tile<N>(s, max, total, shrink, at.first + row, key, c);
+        if (z.drop) drop_keys<N>(s, keep, z, at, row, key);
+#pragma unroll
+        for (int n = 0; n < W / 8; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) sum[n][i] *= shrink[i / 2];
+        add_product<T, W, N, W>(sum, s, v + j % 2 * N * W, 0);
+        __syncthreads();  // this tile's room is the next but one's
+    }
+    float factor[2];
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        total[h] += __shfl_xor_sync(0xffffffffu, total[h], 1);
+        total[h] += __shfl_xor_sync(0xffffffffu, total[h], 2);
+        factor[h] = z.stays / total[h];
+        int t = at.first + row + lane / 4 + h * 8;
+        if (lane % 4 == 0 && t < z.time) lse[(at.sample * z.heads + at.head) * z.time + t] = max[h] * z.scale + logf(total[h]);
+    }
+    rows_store<T, W, W>(y + att_y(z, at.sample, at.first, at.head), z.channels, z.time - at.first, sum, factor, q, row, 0, z);
+}
+
+template <class T, int W> static err_t forward_launch(tensor *y, tensor *lse, const tensor *qkv, const attention_shape *z, stream *s) {
+    enum { N = 4096 / W, ROOM = (ATT_OWN + 4 * N) * W * (int)sizeof(T) + ATT_OWN * keep_row<N>::BYTES };
+    CUDA(cudaFuncSetAttribute((const void *)attention_forward_kernel<T, W, N>, cudaFuncAttributeMaxDynamicSharedMemorySize, ROOM));
+    LAUNCH((attention_forward_kernel<T, W, N>), attention_blocks(qkv, z, ATT_OWN), ATT_THREADS, ROOM, s, (T *)y->data, (float *)lse->data,
+           (const T *)qkv->data, *z);
+    return ERR_OK;
+}
+
+err_t cuda_attention_forward(tensor *y, tensor *lse, const tensor *qkv, int heads, const dropout_key *drop, stream *s) {
+    attention_shape z = attention_shape_of(qkv, heads, drop);
+    assert(y->type == qkv->type && tensor_count(y) * 3 == tensor_count(qkv));
+    assert(lse->type == FP32 && tensor_count(lse) == qkv->size[0] * heads * z.time);
+    TRY(attention_fits(&z, "attention_forward"));
+    z.wide = z.wide && (uintptr_t)y->data % 16 == 0;
+    if (qkv->type == FP32) return attention_forward_fp32(y, lse, qkv, &z, s);
+    if (qkv->type == BF16) ATT_BY_WIDTH(z.head, W, return forward_launch<bf16, W>(y, lse, qkv, &z, s));
+    else ATT_BY_WIDTH(z.head, W, return forward_launch<fp16, W>(y, lse, qkv, &z, s));
+}

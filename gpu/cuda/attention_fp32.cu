@@ -1,0 +1,216 @@
+// gpu/cuda/attention_fp32.cu: causal attention in FP32 with plain FMA: what a run in FP32 promises (all of FP32's digits) tensor cores do not give.
+//
+// The idea is that of attention.h with other hands: a warp owns R rows, all of its lanes, and the 32 rows of a tile that passes belong to its lanes
+// where scores are made, while columns do where rows are summed. Scores reach the other lanes through shared memory, (32,R) for each warp.
+// Rows that pass are padded by 4 floats: eight lanes' 16 bytes of as many rows are then in different banks.
+#include "gpu/cuda/attention.h"
+
+enum { PASS = WARP };  // rows of a tile that passes
+
+// tile (ROWS,LD) = rows of `head` floats at `stride`, `left` of them; zeros behind, up to W columns.
+template <int W, int LD, int ROWS>
+__device__ __forceinline__ void floats_load(float *tile, const float *from, int64_t stride, int left, const attention_shape &z) {
+    for (int i = threadIdx.x; i < ROWS * (W / 4); i += ATT_THREADS) {
+        int row = i / (W / 4), col = i % (W / 4) * 4;
+        const float *at = from + row * stride + col;
+        float4 x = {0, 0, 0, 0};
+        if (row < left && z.wide && col < z.head) x = *reinterpret_cast<const float4 *>(at);
+        if (row < left && !z.wide) {
+            if (col < z.head) x.x = at[0];
+            if (col + 1 < z.head) x.y = at[1];
+            if (col + 2 < z.head) x.z = at[2];
+            if (col + 3 < z.head) x.w = at[3];
+        }
+        *reinterpret_cast<float4 *>(tile + row * LD + col) = x;
+    }
+}
+
+// s[r] = row r of own (R,W) times the lane's row of pass (32,W+4), one chain of FMA along W.
+template <int W, int R> __device__ __forceinline__ void floats_scores(float (&s)[R], const float *own, const float *pass) {
+    const float *mine = pass + threadIdx.x % WARP * (W + 4);
+#pragma unroll
+    for (int r = 0; r < R; r++) s[r] = 0;
+#pragma unroll 4
+    for (int d = 0; d < W; d += 4) {
+        float4 b = *reinterpret_cast<const float4 *>(mine + d);
+#pragma unroll
+        for (int r = 0; r < R; r++) {
+            float4 a = *reinterpret_cast<const float4 *>(own + r * W + d);
+            s[r] = fmaf(a.w, b.w, fmaf(a.z, b.z, fmaf(a.y, b.y, fmaf(a.x, b.x, s[r]))));
+        }
+    }
+}
+
+// sum[r][c], column lane + 32 c of row r, += s (R rows, 32 lanes) times pass (32,W+4); mid (32,R) is the warp's own shared memory.
+template <int W, int R>
+__device__ __forceinline__ void floats_add(float (&sum)[R][W / WARP], const float (&s)[R], float *mid, const float *pass) {
+    int lane = threadIdx.x % WARP;
+    __syncwarp();
+#pragma unroll
+    for (int r = 0; r < R; r++) mid[lane * R + r] = s[r];
+    __syncwarp();
+#pragma unroll 2
+    for (int j = 0; j < PASS; j++)
+#pragma unroll
+        for (int c = 0; c < W / WARP; c++) {
+            float x = pass[j * (W + 4) + lane + c * WARP];
+#pragma unroll
+            for (int r = 0; r < R; r++) sum[r][c] = fmaf(mid[j * R + r], x, sum[r][c]);
+        }
+}
+
+template <int W, int R>
+__device__ __forceinline__ void floats_store(float *to, int64_t stride, int left, const float (&sum)[R][W / WARP], float factor, int row, int head) {
+#pragma unroll
+    for (int r = 0; r < R; r++)
+#pragma unroll
+        for (int c = 0; c < W / WARP; c++) {
+            int col = threadIdx.x % WARP + c * WARP;
+            if (row + r < left && col < head) to[(row + r) * stride + col] = sum[r][c] * factor;
+        }
+}
+
+// attention_forward_fp32_kernel: a block for each 4 R queries of a head of a sample; keys and values pass in tiles of 32.
+// layout     qkv (B,T,3C), y (B,T,C), lse (B,H,T)
+// alias      none
+// sums       FP32, one FMA chain each: scores along D, y along keys ascending; row sums by a fixed butterfly for each tile
+// repeatable a row is summed by one warp, in an order that D and the row's place fix
+// flops      2 * T * (T+1) * D for each head; bound by shared memory
+// reference  gpu/cpu/kernel/attention.c; Dao et al. 2022, algorithm 1
+template <int W, int R>
+__global__ void __launch_bounds__(ATT_THREADS) attention_forward_fp32_kernel(float *__restrict__ y, float *__restrict__ lse,
+                                                                             const float *__restrict__ qkv, const attention_shape z) {
+    K_DYN_SMEM(float, room);
+    float *q = room, *pass = q + ATT_WARPS * R * W, *mids = pass + PASS * (W + 4);
+    uint8_t *keep = reinterpret_cast<uint8_t *>(mids + ATT_WARPS * PASS * R);
+    const att_place at = att_place_of(z, ATT_WARPS * R, true);
+    const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, row = warp * R, last = min(at.first + ATT_WARPS * R, z.time);
+    const int64_t stride = 3 * z.channels;
+    const float *keys = qkv + att_qkv(z, at.sample, 0, at.head, 1);
+    float sum[R][W / WARP] = {}, max[R], total[R], s[R];
+#pragma unroll
+    for (int r = 0; r < R; r++) max[r] = -INFINITY, total[r] = 0;
+    floats_load<W, W, ATT_WARPS * R>(q, qkv + att_qkv(z, at.sample, at.first, at.head, 0), stride, z.time - at.first, z);
+    for (int key = 0; key < last; key += PASS) {
+        floats_load<W, W + 4, PASS>(pass, keys + key * stride, stride, z.time - key, z);
+        if (z.drop) keep_draw<ATT_WARPS * R, PASS>(keep, z, at.sample, at.head, at.first, key);
+        __syncthreads();
+        floats_scores<W, R>(s, q + row * W, pass);
+        __syncthreads();  // v takes the room of k
+        floats_load<W, W + 4, PASS>(pass, keys + z.channels + key * stride, stride, z.time - key, z);
+#pragma unroll
+        for (int r = 0; r < R; r++) {
+            int t = at.first + row + r;
+            float x = key + lane <= t ? s[r] * z.scale : -INFINITY, old = max[r];
+            max[r] = fmaxf(old, warp_max(x));
+            float shrink = expf(old - max[r]), p = expf(x - max[r]);
+            total[r] = fmaf(total[r], shrink, warp_sum(p));
+            s[r] = z.drop && !keep_has<PASS>(keep, row + r, lane, att_element(z, at.head, t, key)) ? 0.0f : p;
+#pragma unroll
+            for (int c = 0; c < W / WARP; c++) sum[r][c] *= shrink;
+        }
+        __syncthreads();
+        floats_add<W, R>(sum, s, mids + warp * PASS * R, pass);
+        __syncthreads();
+    }
+    float *to = y + att_y(z, at.sample, at.first + row, at.head);
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+        int t = at.first + row + r;
+        const float factor = z.stays / total[r];
+        if (t >= z.time) break;
+        if (lane == 0) lse[(at.sample * z.heads + at.head) * z.time + t] = max[r] + logf(total[r]);
+#pragma unroll
+        for (int c = 0; c < W / WARP; c++)
+            if (lane + c * WARP < z.head) to[r * z.channels + lane + c * WARP] = sum[r][c] * factor;
+    }
+}
+
+// Scores and their gradient become p and ds = p (dp - delta), for the warp's R rows and the lane's column. With KEYS columns are queries.
+template <bool KEYS, int R>
+__device__ __forceinline__ void floats_gradient(float (&s)[R], float (&dp)[R], const float *lse, const float *delta, const uint8_t *keep, int row,
+                                                int own, int other, const att_place &at, const attention_shape &z) {
+    const int lane = threadIdx.x % WARP;
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+        int query = KEYS ? other + lane : own + row + r, key = KEYS ? own + row + r : other + lane;
+        bool seen = key <= query && query < z.time, stays = true;
+        float p = seen ? expf(fmaf(s[r], z.scale, -lse[query])) : 0.0f, d = seen ? delta[query] : 0.0f;
+        if (z.drop && seen)
+            stays = KEYS ? keep_has<ATT_WARPS * R>(keep, lane, row + r, att_element(z, at.head, query, own))
+                         : keep_has<PASS>(keep, row + r, lane, att_element(z, at.head, query, other));
+        s[r] = stays ? p : 0.0f;
+        dp[r] = p * ((stays ? dp[r] * z.stays : 0.0f) - d);
+    }
+}
+
+// attention_backward_fp32_kernel: a block for each 4 R rows of a head of a sample: of k and v with KEYS, else of q (attention_backward.cu).
+// layout     qkv, dqkv (B,T,3C), dy (B,T,C), lse, delta (B,H,T); dqkv (=)
+// alias      none
+// sums       FP32, one FMA chain each: scores along D; dk and dv along queries, dq along keys, ascending
+// repeatable a row is summed by one warp, in an order that D and the row's place fix
+// flops      KEYS: 4 * T * (T+1) * D for each head, else 3; bound by shared memory
+// reference  gpu/cpu/kernel/attention.c; Dao et al. 2022, algorithm 4
+template <int W, int R, bool KEYS>
+__global__ void __launch_bounds__(ATT_THREADS) attention_backward_fp32_kernel(float *__restrict__ dqkv, const float *__restrict__ dy,
+                                                                              const float *__restrict__ lse, const float *__restrict__ delta,
+                                                                              const float *__restrict__ qkv, const attention_shape z) {
+    enum { OWN = ATT_WARPS * R };
+    K_DYN_SMEM(float, room);
+    float *own1 = room, *own2 = own1 + OWN * W, *pass1 = own2 + OWN * W, *pass2 = pass1 + PASS * (W + 4), *mids = pass2 + PASS * (W + 4);
+    uint8_t *keep = reinterpret_cast<uint8_t *>(mids + ATT_WARPS * PASS * R);
+    const att_place at = att_place_of(z, OWN, !KEYS);
+    const int warp = threadIdx.x / WARP, row = warp * R, first = at.first;
+    const int64_t wide = 3 * z.channels, narrow = z.channels, rows = (at.sample * z.heads + at.head) * z.time;
+    const float *q = qkv + att_qkv(z, at.sample, 0, at.head, 0), *k = q + z.channels, *v = k + z.channels, *g = dy + att_y(z, at.sample, 0, at.head);
+    const int begin = KEYS ? first / PASS * PASS : 0, end = KEYS ? z.time : min(first + OWN, z.time);
+    float sum1[R][W / WARP] = {}, sum2[KEYS ? R : 1][KEYS ? W / WARP : 1] = {}, s[R], dp[R];
+    floats_load<W, W, OWN>(own1, (KEYS ? k : q) + first * wide, wide, z.time - first, z);
+    floats_load<W, W, OWN>(own2, KEYS ? v + first * wide : g + first * narrow, KEYS ? wide : narrow, z.time - first, z);
+    for (int other = begin; other < end; other += PASS) {
+        floats_load<W, W + 4, PASS>(pass1, (KEYS ? q : k) + other * wide, wide, z.time - other, z);
+        floats_load<W, W + 4, PASS>(pass2, KEYS ? g + other * narrow : v + other * wide, KEYS ? narrow : wide, z.time - other, z);
+        if (z.drop && KEYS) keep_draw<PASS, OWN>(keep, z, at.sample, at.head, other, first);
+        if (z.drop && !KEYS) keep_draw<OWN, PASS>(keep, z, at.sample, at.head, first, other);
+        __syncthreads();
+        floats_scores<W, R>(s, own1 + row * W, pass1);
+        floats_scores<W, R>(dp, own2 + row * W, pass2);
+        floats_gradient<KEYS, R>(s, dp, lse + rows, delta + rows, keep, row, first, other, at, z);
+        if constexpr (KEYS) floats_add<W, R>(sum2, s, mids + warp * PASS * R, pass2);
+        floats_add<W, R>(sum1, dp, mids + warp * PASS * R, pass1);
+        __syncthreads();
+    }
+    float *to = dqkv + att_qkv(z, at.sample, first, at.head, KEYS ? 1 : 0);
+    floats_store<W, R>(to, wide, z.time - first, sum1, z.scale, row, z.head);
+    if constexpr (KEYS) floats_store<W, R>(to + z.channels, wide, z.time - first, sum2, z.stays, row, z.head);
+}
+
+template <int W> static err_t forward_launch(tensor *y, tensor *lse, const tensor *qkv, const attention_shape *z, stream *s) {
+    enum { R = 8, OWN = ATT_WARPS * R,
+           ROOM = (OWN * W + PASS * (W + 4) + OWN * PASS) * (int)sizeof(float) + OWN * keep_row<PASS>::BYTES };
+    CUDA(cudaFuncSetAttribute((const void *)attention_forward_fp32_kernel<W, R>, cudaFuncAttributeMaxDynamicSharedMemorySize, ROOM));
+    LAUNCH((attention_forward_fp32_kernel<W, R>), attention_blocks(qkv, z, OWN), ATT_THREADS, ROOM, s, (float *)y->data, (float *)lse->data,
+           (const float *)qkv->data, *z);
+    return ERR_OK;
+}
+
+template <int W, bool KEYS>
+static err_t backward_launch(tensor *dqkv, const tensor *delta, const tensor *dy, const tensor *lse, const tensor *qkv, const attention_shape *z,
+                             stream *s) {
+    enum { R = W == 256 ? 2 : 8, OWN = ATT_WARPS * R, KEEP = KEYS ? PASS * keep_row<OWN>::BYTES : OWN * keep_row<PASS>::BYTES,
+           ROOM = (2 * OWN * W + 2 * PASS * (W + 4) + OWN * PASS) * (int)sizeof(float) + KEEP };
+    CUDA(cudaFuncSetAttribute((const void *)attention_backward_fp32_kernel<W, R, KEYS>, cudaFuncAttributeMaxDynamicSharedMemorySize, ROOM));
+    LAUNCH((attention_backward_fp32_kernel<W, R, KEYS>), attention_blocks(qkv, z, OWN), ATT_THREADS, ROOM, s, (float *)dqkv->data,
+           (const float *)dy->data, (const float *)lse->data, (const float *)delta->data, (const float *)qkv->data, *z);
+    return ERR_OK;
+}
+
+err_t attention_forward_fp32(tensor *y, tensor *lse, const tensor *qkv, const attention_shape *z, stream *s) {
+    ATT_BY_WIDTH(z->head, W, return forward_launch<W>(y, lse, qkv, z, s));
+}
+
+err_t attention_backward_fp32(tensor *dqkv, const tensor *delta, const tensor *dy, const tensor *lse, const tensor *qkv, const attention_shape *z,
+                              stream *s) {
+    ATT_BY_WIDTH(z->head, W, TRY((backward_launch<W, true>(dqkv, delta, dy, lse, qkv, z, s)));
+                 return backward_launch<W, false>(dqkv, delta, dy, lse, qkv, z, s));
+}

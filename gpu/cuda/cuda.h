@@ -1,0 +1,120 @@
+// gpu/cuda/cuda.h: the CUDA device from inside. Host code in C (device.c, stream.c, memory.c, matmul.c), kernels in .cu files: one for each family
+// of operations, each with its launches, which are the entries of the table (table.c).
+//
+//   order     A compute stream and a queue stream are both a non-blocking cudaStream_t; nothing here uses the default stream
+//   scratch   Every stream has CUDA_SCRATCH bytes of device memory for the operations queued on it: partial sums, split K. It belongs to the
+//             operation that is queued next, and to nobody behind it. Reductions size their grids so that they fit
+//   bits      No float atomics. Grids, block sizes and the split of sums follow from shapes alone, never from what the device is doing
+//   failures  CUDA(call) turns a status into a record with the call, file and line. A kernel's launch is noted (LAUNCH), and when the device fails
+//             later on, the message names the last launches; [device] check = yes finds the very one
+#ifndef GPU_CUDA_CUDA_H
+#define GPU_CUDA_CUDA_H
+
+#include <cuda_runtime_api.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#include "gpu/backend.h"
+
+#include <assert.h>
+
+enum { CUDA_SCRATCH = 32 << 20 };  // bytes
+enum { CUDA_LAUNCHES = 16 };       // remembered for a message
+
+typedef struct launch_note { const char *kernel, *file; int line; } launch_note;
+
+typedef struct cuda_device cuda_device;
+
+struct stream {
+    device *dev;
+    cudaStream_t native;
+    void *scratch;   // CUDA_SCRATCH bytes on the device
+    bool recording;  // what is launched does not run yet
+};
+
+struct event {
+    device *dev;
+    cudaEvent_t native;
+    stream *on;  // where it was recorded last, for messages
+};
+
+typedef struct matmul_plans matmul_plans;  // matmul.c
+
+struct cuda_device {
+    device head;
+    int index, sms;          // device number, streaming multiprocessors
+    size_t shared_most;      // bytes of shared memory that a block may ask for
+    bool check;              // wait after every launch, to name the one that failed
+    launch_note note[CUDA_LAUNCHES];  // the last launches, on whatever stream: a failure on one of them is returned by any
+    int64_t launches;
+    matmul_plans *plans;
+};
+
+// ERR_OK, or the record of a failed call: code by kind (no memory and a lost device are ERR_UNAVAILABLE), text with call, CUDA's name and words for
+// it, and a hint.
+err_t cuda_status(cudaError_t e, const char *call, const char *file, int line);
+#define CUDA(call) TRY(cuda_status((call), #call, __FILE__, __LINE__))
+
+// Behind a launch: notes it, and returns what is known of it at once (with check: all of it).
+err_t cuda_launched(stream *s, const char *kernel, const char *file, int line);
+
+// Waits for the host's side; e is what a synchronising call on s returned.
+err_t cuda_finished(stream *s, cudaError_t e, const char *file, int line);
+
+static inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// --- backend ---------------------------------------------------------------------------------------------------------------------
+
+err_t cuda_stream_open(device *d, stream **out);
+void cuda_stream_close(stream *s);
+err_t cuda_stream_call(stream *s, stream_function fn, const void *ctx, size_t bytes);
+void *cuda_stream_native(stream *s);
+err_t cuda_stream_wait(stream *s);
+err_t cuda_event_open(device *d, event **out);
+void cuda_event_close(event *e);
+err_t cuda_event_record(event *e, stream *s);
+err_t cuda_event_wait(event *e);
+err_t cuda_stream_wait_event(stream *s, event *e);
+err_t cuda_copy(stream *s, void *dst, const void *src, size_t bytes);
+err_t cuda_zero(stream *s, void *dst, size_t bytes);
+err_t cuda_record_begin(stream *s);
+err_t cuda_record_end(stream *s, recording **out);
+err_t cuda_recording_run(recording *r, stream *s);
+void cuda_recording_close(recording *r);
+
+// --- operations: gpu/ops.h says what they compute ------------------------------------------------------------------------------------
+
+err_t cuda_matmul(tensor *d, tensor *pre, const tensor *a, bool ta, const tensor *b, bool tb, const tensor *bias, unsigned epilogue,
+                  stream *s);                                                                                         // matmul.c
+err_t cuda_attention_forward(tensor *y, tensor *lse, const tensor *qkv, int heads, const dropout_key *drop, stream *s);   // attention_forward.cu
+err_t cuda_attention_backward(tensor *dqkv, tensor *delta, const tensor *dy, const tensor *y, const tensor *lse, const tensor *qkv, int heads,
+                              const dropout_key *drop, stream *s);                                                    // attention_backward.cu
+err_t cuda_layer_norm_forward(tensor *y, tensor *mean, tensor *rstd, tensor *sum, const tensor *x, const tensor *residual, const tensor *w,
+                              const tensor *b, float eps, stream *s);                                                 // norm.cu
+err_t cuda_layer_norm_backward(tensor *dx, tensor *dw, tensor *db, const tensor *dy, const tensor *dresidual, const tensor *x, const tensor *w,
+                               const tensor *mean, const tensor *rstd, stream *s);
+err_t cuda_bias_backward(tensor *dbias, const tensor *dy, stream *s);                                                 // norm.cu: column sums
+err_t cuda_gelu_forward(tensor *y, const tensor *x, stream *s);                                                       // elementwise.cu
+err_t cuda_gelu_backward(tensor *dx, const tensor *dy, const tensor *x, stream *s);
+err_t cuda_dropout(tensor *y, const tensor *x, const dropout_key *drop, stream *s);
+err_t cuda_add(tensor *y, const tensor *a, const tensor *b, stream *s);
+err_t cuda_cast(tensor *y, const tensor *x, stream *s);
+err_t cuda_embedding_forward(tensor *x, const tensor *tokens, const tensor *wte, const tensor *wpe, stream *s);       // embedding.cu
+err_t cuda_embedding_backward(tensor *dwte, tensor *dwpe, tensor *scratch, const tensor *dx, const tensor *tokens, stream *s);
+err_t cuda_cross_entropy(tensor *losses, tensor *logits, const tensor *targets, const float *scale, const step_state *state, stream *s);  // loss.cu
+err_t cuda_loss_means(tensor *means, const tensor *losses, stream *s);
+err_t cuda_sum_squares(tensor *sums, const tensor *g, stream *s);                                                     // optimizer.cu
+err_t cuda_step_decide(step_state *state, const tensor *sums, const step_rules *r, stream *s);
+err_t cuda_adamw(tensor *w, tensor *master, tensor *m, tensor *v, const tensor *grad, const step_state *state, const adamw_rules *r, stream *s);
+
+// --- matrix products -------------------------------------------------------------------------------------------------------------
+
+err_t matmul_plans_open(matmul_plans **out, cuda_device *d);
+void matmul_plans_close(matmul_plans *p);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

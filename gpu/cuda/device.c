@@ -1,0 +1,144 @@
+// gpu/cuda/device.c: a GPU as a device: whether there is one that this binary can use, its memory, and what its failures mean.
+#include "gpu/cuda/cuda.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// --- failures ------------------------------------------------------------------------------------------------------------------------
+
+typedef struct meaning { cudaError_t status; err_t code; const char *hint; } meaning;
+
+static const meaning meanings[] = {
+    {cudaErrorMemoryAllocation, ERR_UNAVAILABLE, "the device has no memory left: lower [batch] micro, or see who else uses it (nvidia-smi)"},
+    {cudaErrorInsufficientDriver, ERR_UNAVAILABLE, "the driver is older than this binary needs: update it, or set [device] backend = cpu"},
+    {cudaErrorNoDevice, ERR_UNAVAILABLE, "no GPU is visible: see nvidia-smi and CUDA_VISIBLE_DEVICES, or set [device] backend = cpu"},
+    {cudaErrorDevicesUnavailable, ERR_UNAVAILABLE, "another process has the GPU to itself (compute mode exclusive): nvidia-smi names it"},
+    {cudaErrorSystemDriverMismatch, ERR_UNAVAILABLE, "driver and its libraries are of two versions: reboot after an update of the driver"},
+    {cudaErrorNoKernelImageForDevice, ERR_UNAVAILABLE, "this binary has no code for this GPU: build it with make ARCH=<compute capability>"},
+    {cudaErrorUnsupportedPtxVersion, ERR_UNAVAILABLE, "the driver is too old for this binary's PTX: update it, or build with make ARCH=<compute capability>"},
+    {cudaErrorECCUncorrectable, ERR_UNAVAILABLE, "the GPU's memory lost a bit that it could not restore: reset or replace it (nvidia-smi -q -d ECC)"},
+    {cudaErrorHardwareStackError, ERR_UNAVAILABLE, "the GPU failed: see the kernel's log for Xid messages (dmesg)"},
+};
+
+err_t cuda_status(cudaError_t e, const char *call, const char *file, int line) {
+    if (e == cudaSuccess) return ERR_OK;
+    (void)cudaGetLastError();  // so that a later call does not find this one's
+    const char *name = cudaGetErrorName(e), *words = cudaGetErrorString(e);
+    for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++)
+        if (meanings[i].status == e) return err_set_at(file, line, call, meanings[i].code, "cuda: %s: %s (%s); %s", call, name, words, meanings[i].hint);
+    return err_set_at(file, line, call, ERR_INTERNAL, "cuda: %s: %s (%s)", call, name, words);
+}
+
+// --- memory --------------------------------------------------------------------------------------------------------------------------
+
+static err_t alloc(device *d, memory_kind kind, size_t bytes, void **out) {
+    if (kind == MEMORY_PINNED) {
+        CUDA(cudaMallocHost(out, bytes));
+        memset(*out, 0, bytes);
+        return ERR_OK;
+    }
+    cudaError_t e = cudaMalloc(out, bytes);
+    if (e == cudaErrorMemoryAllocation) {
+        size_t unused = 0, all = 0;
+        (void)cudaGetLastError();
+        (void)cudaMemGetInfo(&unused, &all);
+        return err_set(ERR_UNAVAILABLE, "%s: %.1f MB were asked for, %.1f of %.1f MB are free; lower [batch] micro or raise [parallel] zero "
+                       "(lockstep plan says what each takes), or see who else uses it: nvidia-smi", d->info.name, (double)bytes / 1e6,
+                       (double)unused / 1e6, (double)all / 1e6);
+    }
+    CUDA(e);
+    CUDA(cudaMemset(*out, 0, bytes));
+    CUDA(cudaDeviceSynchronize());  // before the first use on any stream
+    return ERR_OK;
+}
+
+static void release(device *d, memory_kind kind, void *p, size_t bytes) {
+    (void)d, (void)bytes;
+    (void)(kind == MEMORY_PINNED ? cudaFreeHost(p) : cudaFree(p));
+}
+
+// --- opening -------------------------------------------------------------------------------------------------------------------------
+
+extern const ops cuda_ops;  // table.c
+
+static void close_device(device *d) {
+    matmul_plans_close(((cuda_device *)d)->plans);
+    free(d);
+}
+
+static const backend cuda_backend = {
+    .close = close_device, .alloc = alloc, .free = release,
+    .stream_open = cuda_stream_open, .stream_open_queue = cuda_stream_open, .stream_close = cuda_stream_close, .stream_wait = cuda_stream_wait,
+    .stream_call = cuda_stream_call, .stream_native = cuda_stream_native,
+    .event_open = cuda_event_open, .event_close = cuda_event_close, .event_record = cuda_event_record, .event_wait = cuda_event_wait,
+    .stream_wait_event = cuda_stream_wait_event, .copy = cuda_copy, .zero = cuda_zero,
+    .record_begin = cuda_record_begin, .record_end = cuda_record_end, .recording_run = cuda_recording_run, .recording_close = cuda_recording_close,
+};
+
+enum { CAPABILITY_LEAST = 80 };  // bf16 mma, cp.async
+
+static err_t describe(cuda_device *d) {
+    struct cudaDeviceProp p;
+    int driver = 0;
+    CUDA(cudaGetDeviceProperties(&p, d->index));
+    CUDA(cudaDriverGetVersion(&driver));
+    snprintf(d->head.info.name, sizeof d->head.info.name, "cuda:%d %.64s", d->index, p.name);
+    if (10 * p.major + p.minor < CAPABILITY_LEAST)
+        return err_set(ERR_UNAVAILABLE, "cuda: device %d (%s) has compute capability %d.%d, expected 8.0 or later (Ampere); set [device] backend = cpu", d->index,
+                       p.name, p.major, p.minor);
+    d->sms = p.multiProcessorCount;
+    d->shared_most = p.sharedMemPerBlockOptin;
+    d->head.info.kind = DEVICE_CUDA;
+    d->head.info.threads = 1;
+    snprintf(d->head.info.choice, sizeof d->head.info.choice, "compute capability %d.%d, %d SMs, %.1f GB, driver for CUDA %d.%d", p.major, p.minor,
+             d->sms, (double)p.totalGlobalMem / 1e9, driver / 1000, driver % 1000 / 10);
+    return ERR_OK;
+}
+
+// The runtime says "insufficient" of a driver that is not there at all, too.
+static err_t find_driver(void) {
+    int driver = 0, needed = CUDART_VERSION / 1000 * 1000;  // within a major version any driver will do
+    CUDA(cudaDriverGetVersion(&driver));
+    if (driver == 0)
+        return err_set(ERR_UNAVAILABLE, "cuda: there is no NVIDIA driver on this machine (libcuda.so.1); install one, or set [device] backend = cpu");
+    if (driver < needed)
+        return err_set(ERR_UNAVAILABLE, "cuda: the driver is for CUDA %d.%d, expected %d.%d or later; update it, or set [device] backend = cpu", driver / 1000,
+                       driver % 1000 / 10, needed / 1000, needed % 1000 / 10);
+    return ERR_OK;
+}
+
+static err_t open_device(cuda_device *d, const device_options *o) {
+    int count = 0;
+    d->head = (device){.backend = &cuda_backend, .ops = &cuda_ops};
+    d->index = o->index;
+    d->check = o->check;
+    TRY(find_driver());
+    CUDA(cudaGetDeviceCount(&count));
+    if (o->index < 0 || o->index >= count)
+        return err_set(ERR_UNAVAILABLE, "cuda: there is no device %d; this process sees %d; lower [device] ranks or see CUDA_VISIBLE_DEVICES", o->index,
+                       count);
+    CUDA(cudaSetDevice(o->index));
+    TRY(describe(d));
+    return matmul_plans_open(&d->plans, d);
+}
+
+int cuda_device_count(void) {
+    int count = 0;
+    if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
+    (void)cudaGetLastError();
+    return 0;
+}
+
+err_t cuda_device_open(device **out, const device_options *o) {
+    *out = NULL;
+    cuda_device *d = calloc(1, sizeof *d);
+    if (!d) return err_set(ERR_INTERNAL, "no memory for a device");
+    err_t rc = open_device(d, o);
+    if (rc != ERR_OK) {
+        free(d);
+        return err_pass(__FILE__, __LINE__, __func__, rc);
+    }
+    *out = &d->head;
+    return ERR_OK;
+}

@@ -1,0 +1,117 @@
+// gpu/cuda/elementwise.cu: operations whose elements know nothing of each other: add, GELU, cast, dropout. Each thread takes 16
+// bytes of the narrower type, reads and writes them in 16-byte accesses, and is done; where an address is not a multiple of 16
+// bytes, one element.
+#include "gpu/cuda/kernel.h"
+
+enum { BLOCK = 256 };
+
+// --- add, gelu, cast ---------------------------------------------------------------------------------------------------------
+
+typedef enum each_op { EACH_ADD, EACH_GELU, EACH_DGELU, EACH_CAST } each_op;
+
+// y = op(a, b) in FP32, rounded once.
+// alias      y may be a or b: what a thread writes it has read before
+// moves      count times the bytes of an element of each tensor; memory bound
+// reference  gpu/cpu/kernel/elementwise.c: add, cast; gelu.c: gelu_forward, gelu_backward
+template <each_op OP> __device__ __forceinline__ float each(float a, float b) {
+    return OP == EACH_ADD ? a + b : OP == EACH_GELU ? gelu(a) : OP == EACH_DGELU ? a * gelu_slope(b) : a;
+}
+
+template <each_op OP, int W, class U, class T>
+__global__ void __launch_bounds__(BLOCK) each_kernel(U *y, const T *a, const T *b, int64_t count) {
+    constexpr bool TWO = OP == EACH_ADD || OP == EACH_DGELU;
+    int64_t i = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) * W;
+    if (i + W <= count) {
+        float u[W], v[W] = {0};
+        load_floats<W>(u, a + i);
+        if (TWO) load_floats<W>(v, b + i);
+#pragma unroll
+        for (int k = 0; k < W; k++) u[k] = each<OP>(u[k], v[k]);
+        store_floats<W>(y + i, u);
+    } else
+        for (; i < count; i++) round_to(&y[i], each<OP>(to_float(a[i]), TWO ? to_float(b[i]) : 0.0f));
+}
+
+template <each_op OP, class U, class T> static err_t each_of(tensor *y, const tensor *a, const tensor *b, stream *s) {
+    constexpr int W = 16 / (sizeof(U) < sizeof(T) ? sizeof(U) : sizeof(T));
+    int64_t count = tensor_count(y);
+    U *out = (U *)y->data;
+    const T *p = (const T *)a->data, *q = (const T *)b->data;
+    if (((uintptr_t)out | (uintptr_t)p | (uintptr_t)q) % 16 == 0)
+        LAUNCH((each_kernel<OP, W, U, T>), (unsigned)ceil_div(count, BLOCK * W), BLOCK, 0, s, out, p, q, count);
+    else LAUNCH((each_kernel<OP, 1, U, T>), (unsigned)ceil_div(count, BLOCK), BLOCK, 0, s, out, p, q, count);
+    return ERR_OK;
+}
+
+err_t cuda_add(tensor *y, const tensor *a, const tensor *b, stream *s) {
+    assert(a->type == y->type && b->type == y->type && tensor_count(a) == tensor_count(y) && tensor_count(b) == tensor_count(y));
+    BY_TYPE(y->type, T, TRY((each_of<EACH_ADD, T, T>(y, a, b, s))));
+    return ERR_OK;
+}
+
+err_t cuda_gelu_forward(tensor *y, const tensor *x, stream *s) {
+    assert(y->type == x->type && tensor_count(y) == tensor_count(x));
+    BY_TYPE(y->type, T, TRY((each_of<EACH_GELU, T, T>(y, x, x, s))));
+    return ERR_OK;
+}
+
+err_t cuda_gelu_backward(tensor *dx, const tensor *dy, const tensor *x, stream *s) {
+    assert(dx->type == x->type && dy->type == x->type);
+    assert(tensor_count(dx) == tensor_count(x) && tensor_count(dy) == tensor_count(x));
+    BY_TYPE(dx->type, T, TRY((each_of<EACH_DGELU, T, T>(dx, dy, x, s))));
+    return ERR_OK;
+}
+
+err_t cuda_cast(tensor *y, const tensor *x, stream *s) {
+    assert(tensor_count(x) == tensor_count(y) && y->type <= FP16 && x->type <= FP16);
+    BY_TYPE(y->type, U, BY_TYPE(x->type, T, TRY((each_of<EACH_CAST, U, T>(y, x, x, s)))));
+    return ERR_OK;
+}
+
+// --- dropout -----------------------------------------------------------------------------------------------------------------
+
+typedef struct dropout_draw { dropout_key key; uint32_t limit; float grow; } dropout_draw;
+
+// One row of blocks for each sample; a thread draws the words of the 4 or 8 elements of its 16 bytes. Samples of odd length
+// begin where 16-byte accesses are not allowed: then the same threads take the same elements one by one.
+// alias      y may be x
+// moves      2 * sizeof(T) bytes an element, and 10 rounds of philox for 4 of them; memory bound
+// reference  gpu/cpu/kernel/dropout.c: the same mask and the same bits
+template <class T, bool PACKED>
+__global__ void __launch_bounds__(BLOCK) dropout_kernel(T *y, const T *x, int64_t samples, int64_t elements, dropout_draw d) {
+    constexpr int W = 16 / sizeof(T);
+    int64_t e = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) * W;
+    if (e >= elements) return;
+    const uint32_t step = d.key.at ? d.key.at[0] : d.key.step, first = d.key.at ? d.key.at[1] : d.key.first_sample;
+    for (int64_t b = blockIdx.y; b < samples; b += gridDim.y) {
+        const T *from = x + b * elements;
+        T *to = y + b * elements;
+        float v[W];
+        load_row<PACKED>(v, from, e, elements);
+#pragma unroll
+        for (int q = 0; q < W; q += 4) {
+            uint32_t word[4];
+            philox4x32(word, d.key.seed, (uint32_t)((e + q) / 4), d.key.site, first + (uint32_t)b, step);
+#pragma unroll
+            for (int k = 0; k < 4; k++) v[q + k] = dropout_goes(word[k], d.limit) ? 0.0f : v[q + k] * d.grow;
+        }
+        store_row<PACKED>(to, v, e, elements);
+    }
+}
+
+err_t cuda_dropout(tensor *y, const tensor *x, const dropout_key *drop, stream *s) {
+    int64_t samples = x->size[0], elements = tensor_count(x) / samples;
+    assert(y->type == x->type && tensor_count(y) == tensor_count(x));
+    assert(drop->p >= 0 && drop->p < 1 && elements <= (int64_t)1 << 34);
+    dropout_draw d = {*drop, dropout_limit(drop->p), 1.0f / (1.0f - drop->p)};
+    unsigned rows = samples < 65535 ? (unsigned)samples : 65535;  // of a grid there are no more
+    BY_TYPE(x->type, T, {
+        T *out = (T *)y->data;
+        const T *in = (const T *)x->data;
+        dim3 grid((unsigned)ceil_div(elements, BLOCK * (16 / sizeof(T))), rows);
+        bool packed = packs<T>(out, elements) && packs<T>(in, elements);
+        if (packed) LAUNCH((dropout_kernel<T, true>), grid, BLOCK, 0, s, out, in, samples, elements, d);
+        else LAUNCH((dropout_kernel<T, false>), grid, BLOCK, 0, s, out, in, samples, elements, d);
+    });
+    return ERR_OK;
+}

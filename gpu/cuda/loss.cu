@@ -1,0 +1,188 @@
+// gpu/cuda/loss.cu: softmax, cross entropy and their gradient in one kernel, in place; and the mean loss of each sample. Probabilities are never
+// stored. A row of logits is read once for its maximum and its sum of exponentials, which are kept together (online softmax, Milakov & Gimelshein
+// 2018), and is then overwritten by its gradient. What fits into the registers of the row's threads is not read again.
+#include "gpu/cuda/kernel.h"
+
+// Groups of 16 bytes that a thread loads at once: bytes in flight, and the part of a row that is read once only.
+enum { BATCH = 4, ROWS = 4 };  // ROWS: of a block, where a warp has a row
+
+// A row in the hands of THREADS threads. Sweep k covers THREADS groups of E elements, 16 bytes each. WIDE: a group is contiguous, for rows that
+// begin at multiples of 16 bytes. Else its elements are THREADS apart, so that every access of a warp is contiguous all the same.
+template <class T, int THREADS, bool WIDE> __device__ __forceinline__ int element(int thread, int sweep, int j) {
+    enum { E = 16 / sizeof(T) };
+    return WIDE ? (sweep * THREADS + thread) * E + j : (sweep * E + j) * THREADS + thread;
+}
+
+// What lies beyond the row's end is -inf: e^-inf adds nothing.
+template <class T, int THREADS, bool WIDE> __device__ __forceinline__ void load_batch(pack<T> *g, const T *x, int width, int thread, int batch) {
+    enum { E = 16 / sizeof(T) };
+#pragma unroll
+    for (int k = 0; k < BATCH; k++) {
+        int sweep = batch * BATCH + k, first = element<T, THREADS, WIDE>(thread, sweep, 0);
+        if (WIDE && first < width) {
+            g[k] = *reinterpret_cast<const pack<T> *>(x + first);
+            continue;
+        }
+#pragma unroll
+        for (int j = 0; j < E; j++) {
+            int i = element<T, THREADS, WIDE>(thread, sweep, j);
+            if (!WIDE && i < width) g[k].v[j] = x[i];
+            else round_to(&g[k].v[j], -INFINITY);
+        }
+    }
+}
+
+// A finite stand-in where nothing was seen but -inf, lest -inf - -inf make a NaN of an impossible class.
+__device__ __forceinline__ float shift_of(float most) { return most == -INFINITY ? 0.0f : most; }
+
+// Takes a batch into the running maximum and the running sum of e^(x - most). fmaxf passes over a NaN; the sum keeps it. +inf makes one.
+template <class T, int THREADS> __device__ __forceinline__ void take_batch(float *most, float *sum, const pack<T> *g, int width, int batch) {
+    enum { E = 16 / sizeof(T) };
+#pragma unroll
+    for (int k = 0; k < BATCH; k++) {
+        if ((batch * BATCH + k) * THREADS * E >= width) break;
+        float top = *most, part = 0;
+#pragma unroll
+        for (int j = 0; j < E; j++) top = fmaxf(top, to_float(g[k].v[j]));
+        if (top > *most) *sum *= expf(*most - top);
+        *most = top;
+#pragma unroll
+        for (int j = 0; j < E; j++) part += expf(to_float(g[k].v[j]) - shift_of(top));
+        *sum += part;
+    }
+}
+
+// x = e^(x - most) * ratio, less `factor` at the target.
+template <class T, int THREADS, bool WIDE>
+__device__ __forceinline__ void store_batch(T *x, const pack<T> *g, int width, int thread, int batch, int target, float most, float ratio,
+                                            float factor) {
+    enum { E = 16 / sizeof(T) };
+#pragma unroll
+    for (int k = 0; k < BATCH; k++) {
+        int sweep = batch * BATCH + k, first = element<T, THREADS, WIDE>(thread, sweep, 0);
+        if (first >= width) break;
+        pack<T> d;
+#pragma unroll
+        for (int j = 0; j < E; j++) {
+            int i = element<T, THREADS, WIDE>(thread, sweep, j);
+            float p = expf(to_float(g[k].v[j]) - most) * ratio;
+            round_to(&d.v[j], i == target ? p - factor : p);
+            if (!WIDE && i < width) x[i] = d.v[j];
+        }
+        if (WIDE) *reinterpret_cast<pack<T> *>(x + first) = d;
+    }
+}
+
+// Zeros for a row whose target is ignored.
+template <class T, int THREADS> __device__ __forceinline__ void clear_row(T *x, int width, int thread) {
+    T zero;
+    round_to(&zero, 0.0f);
+    for (int i = thread; i < width; i += THREADS) x[i] = zero;
+}
+
+// Maximum and sum over the row's threads. Behind them every thread may overwrite what others have read before.
+template <int THREADS> __device__ __forceinline__ void combine(float *most, float *sum) {
+    float own = *most;
+    if (THREADS == WARP) {
+        *most = warp_max(own);
+        *sum = warp_sum(*sum * expf(own - shift_of(*most)));
+        __syncwarp();
+    } else {
+        K_SMEM(float, room, [WARP]);
+        *most = block_max(own, room);
+        *sum = block_sum(*sum * expf(own - shift_of(*most)), room);
+    }
+}
+
+// cross_entropy: THREADS threads a row, a warp for short ones; any width. Batches are visited from the last to the first, which is whole where
+// the row has so much and stays in registers; the gradient then goes from the first to the last, over what the L2 cache was given last.
+// alias      in place; a thread writes what it alone has read, but for the target's logit, which all read before the first barrier
+// sums       FP32: in order within a thread, then a fixed tree; the order follows from type, width and alignment of the rows: repeatable
+// moves      2 * sizeof(T) bytes a logit and reads what lies beyond the first batch twice, the second time mostly from L2; losses alone: once
+// reference  gpu/cpu/kernel/loss.c
+template <class T, int THREADS, bool WIDE>
+__global__ void __launch_bounds__(THREADS == WARP ? ROWS * WARP : THREADS, THREADS == WARP ? 8 : 1024 / THREADS)
+    cross_entropy_rows(float *losses, T *logits, const int32_t *targets, int64_t rows, int width, bool gradient, float scale,
+                       const step_state *state) {
+    int thread = threadIdx.x % THREADS;
+    int64_t row = THREADS == WARP ? (int64_t)blockIdx.x * ROWS + threadIdx.x / WARP : (int64_t)blockIdx.x;
+    if (row >= rows) return;  // whole warps: blocks of several rows have no barrier
+    T *x = logits + row * width;
+    int target = targets[row];
+    if (target < 0) {
+        if (thread == 0) losses[row] = 0;
+        if (gradient) clear_row<T, THREADS>(x, width, thread);
+        return;
+    }
+    const int last = (width - 1) / (THREADS * BATCH * (16 / (int)sizeof(T)));
+    float logit = target < width ? to_float(x[target]) : NAN, most = -INFINITY, sum = 0;
+    pack<T> g[BATCH];
+    for (int b = last; b >= 0; b--) {
+        load_batch<T, THREADS, WIDE>(g, x, width, thread, b);
+        take_batch<T, THREADS>(&most, &sum, g, width, b);
+    }
+    combine<THREADS>(&most, &sum);
+    if (thread == 0) losses[row] = (most - logit) + logf(sum);
+    if (!gradient) return;
+    float factor = scale * state->loss_scale, ratio = factor / sum;
+    for (int b = 0; b <= last; b++) {
+        if (b > 0) load_batch<T, THREADS, WIDE>(g, x, width, thread, b);
+        store_batch<T, THREADS, WIDE>(x, g, width, thread, b, target, most, ratio, factor);
+    }
+}
+
+typedef struct loss_job {
+    float *losses;
+    void *logits;
+    const int32_t *targets;
+    int64_t rows;
+    int width;
+    const float *scale;  // NULL: losses only
+    const step_state *state;
+} loss_job;
+
+template <class T, int THREADS> static err_t launch_rows(const loss_job *j, stream *s) {
+    bool warps = THREADS == WARP, wide = packs<T>(j->logits, j->width);
+    unsigned grid = (unsigned)(warps ? ceil_div(j->rows, ROWS) : j->rows), block = warps ? ROWS * WARP : THREADS;
+    bool gradient = j->scale != NULL;
+    float scale = gradient ? *j->scale : 0;
+    T *x = (T *)j->logits;
+    if (wide)
+        LAUNCH((cross_entropy_rows<T, THREADS, true>), grid, block, 0, s, j->losses, x, j->targets, j->rows, j->width, gradient, scale, j->state);
+    else
+        LAUNCH((cross_entropy_rows<T, THREADS, false>), grid, block, 0, s, j->losses, x, j->targets, j->rows, j->width, gradient, scale, j->state);
+    return ERR_OK;
+}
+
+// By the width alone: few enough rows are under way at a time that L2 holds them (two blocks of 512 on a multiprocessor).
+template <class T> static err_t launch_width(const loss_job *j, stream *s) {
+    if (j->width <= 1024) return launch_rows<T, WARP>(j, s);
+    if (j->width <= 8192) return launch_rows<T, 256>(j, s);
+    return launch_rows<T, 512>(j, s);
+}
+
+err_t cuda_cross_entropy(tensor *losses, tensor *logits, const tensor *targets, const float *scale, const step_state *state, stream *s) {
+    int64_t rows = tensor_count(targets), count = tensor_count(logits), width = count / rows;
+    assert(losses->type == FP32 && targets->type == INT32 && tensor_count(losses) == rows && rows * width == count);
+    assert(rows <= INT32_MAX && width <= INT32_MAX / 2);
+    loss_job j = {(float *)losses->data, logits->data, (const int32_t *)targets->data, rows, (int)width, scale, state};
+    BY_TYPE(logits->type, T, TRY(launch_width<T>(&j, s)));
+    return ERR_OK;
+}
+
+// loss_means: one block a sample; one thread adds in double, in order of t, what the others lay into shared memory for it. The order is the
+// contract, so the additions are a chain: about eight cycles an element; samples go side by side.
+// moves      4 bytes a loss
+// reference  gpu/cpu/kernel/loss.c
+__global__ void __launch_bounds__(ORDERED_THREADS) loss_means_kernel(double *means, const float *losses, int64_t length) {
+    K_SMEM(float, room, [2][ORDERED_TILE]);
+    double sum = ordered_sum(losses + blockIdx.x * length, length, room);
+    if (threadIdx.x == 0) means[blockIdx.x] = sum / (double)length;
+}
+
+err_t cuda_loss_means(tensor *means, const tensor *losses, stream *s) {
+    int64_t samples = tensor_count(means), length = tensor_count(losses) / samples;
+    assert(means->type == FP64 && losses->type == FP32 && samples * length == tensor_count(losses) && samples <= INT32_MAX);
+    LAUNCH(loss_means_kernel, (unsigned)samples, ORDERED_THREADS, 0, s, (double *)means->data, (const float *)losses->data, length);
+    return ERR_OK;
+}

@@ -1,0 +1,394 @@
+// gpu/cuda/matmul.c: matrix products through cuBLASLt.
+//
+// A row-major d (M,N) = op(a) op(b) is, read by columns, d' (N,M) = op(b)' op(a)': cuBLASLt's A is our b, its B our a, its m is N and its n is M;
+// what is transposed here is transposed there.
+//
+//   plans     What a product needs is a plan: descriptors and an algorithm, made when a shape is first met, kept in a table that is allocated at
+//             open. Memory is asked for at no other time
+//   rows      The rows of a, where it is not transposed, are the batch, and a product of a part of them must give the same bits. So such a plan
+//             knows nothing of M: its algorithm is the one that the heuristic takes for BATCH_ROWS rows and for the alignment that every row
+//             has, whatever row this call begins with. An algorithm handles each element of d alike, wherever it lies. A few rows (sampling)
+//             are computed with larger tiles than they need; whole micro-batches, which is where the time goes, with the right ones
+//   sums      FP32 for every type; true FP32 of FP32 operands, not TF32. k is divided only by the plan: where a is transposed (a weight's
+//             gradient has few tiles and a long k), and then with the partial sums in the workspace, as FP32, added by one more kernel in a
+//             fixed order. The scheme that adds them in d itself is excluded, which would add them to what d held one by one, and the one that
+//             keeps them as 16 bits. There are no atomics in either. FP32 operands are multiplied K_STEP of k at a time: a longer chain of
+//             FP32 additions loses digits
+//   (+=)      Unsplit with beta = 1: the epilogue adds d once to the whole sum over k. A sum that comes in parts is made in the stream's
+//             scratch, where it fits, and added by one more pass
+//   epilogue  The bias is added by cuBLASLt to the FP32 sum. Its GELU and DGELU epilogues are not used: they take gelu of the sum before it is
+//             rounded, and by a tanh of their own, so that the GELU that recomputation takes of the kept pre would have other bits. The
+//             elementwise kernels do it, 2 * M * N * sizeof(T) bytes more than the fused ones would move (3 for DGELU), of which L2 holds
+//             what fits
+//   alias     none: d, pre, a, b and bias are apart
+//   reference gpu/cpu/kernel/matmul.c
+#include "gpu/cuda/blas.h"
+#include "gpu/cuda/cuda.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// All of these are part of the arithmetic.
+enum {
+    WORKSPACE = CUDA_SCRATCH / 2,       // bytes of a stream's scratch for cuBLASLt
+    ROOM = CUDA_SCRATCH - WORKSPACE,    // the rest: sums that come in parts, or a bias as FP32
+    BATCH_ROWS = 4096,                  // rows that a plan for any number of rows is made for
+    K_STEP = 4096,                      // of FP32 operands
+    CANDIDATES = 4,                     // of the heuristic, best first; the first that can do M rows is taken
+};
+enum { PLANS = 512, PROBES = 8 };       // a power of two; places that a plan may lie at
+
+// What makes two products use one plan. Compared as bytes: no padding.
+typedef struct plan_key {
+    int64_t m, n, k;            // m: 0 for any
+    int64_t lda, ldb;           // columns of a and b in memory
+    uint32_t type, d_type;
+    uint32_t ta, tb, bias;
+    uint32_t split;             // k may be divided
+    uint32_t align[3];          // a, b, d: bytes, at most 16
+    uint32_t unused;
+} plan_key;
+_Static_assert(sizeof(plan_key) == 5 * 8 + 10 * 4, "padding");
+
+typedef struct plan {
+    plan_key key;
+    bool ready;
+    int64_t m;                  // that `algo` was checked for
+    cublasLtMatmulDesc_t desc;
+    cublasLtMatrixLayout_t a, b, d;
+    int candidates;
+    cublasLtMatmulHeuristicResult_t candidate[CANDIDATES];
+    cublasLtMatmulAlgo_t algo;
+    bool parts;                 // it divides k
+} plan;
+
+struct matmul_plans {
+    blas lib;
+    cublasLtHandle_t handle;
+    cublasLtMatmulPreference_t preference;
+    plan *table;  // PLANS
+};
+
+// --- failures ------------------------------------------------------------------------------------------------------------------------
+
+static err_t blas_status(const matmul_plans *p, cublasStatus_t status, const char *call, const char *file, int line) {
+    if (status == CUBLAS_STATUS_SUCCESS) return ERR_OK;
+    bool absent = status == CUBLAS_STATUS_NOT_INITIALIZED || status == CUBLAS_STATUS_ALLOC_FAILED || status == CUBLAS_STATUS_ARCH_MISMATCH;
+    return err_set_at(file, line, call, absent ? ERR_UNAVAILABLE : ERR_INTERNAL, "cuda: %.40s: %s (%d, cuBLASLt %zu, %s)", call,
+                      p->lib.cublasLtGetStatusString(status), (int)status, p->lib.version, p->lib.path);
+}
+#define BLAS(name, ...) TRY(blas_status(p, p->lib.name(__VA_ARGS__), #name, __FILE__, __LINE__))
+
+static const char *type_name(uint32_t t) { return t == FP32 ? "fp32" : t == BF16 ? "bf16" : "fp16"; }
+
+// "matmul (7,65,33) bf16 to fp32, a transposed, ..."; m is 0 for any
+static int key_text(const plan_key *k, int64_t m, char *dst, size_t room) {
+    return snprintf(dst, room, "matmul (%lld,%lld,%lld) %s to %s%s%s%s, rows of %lld and %lld, aligned to %u, %u and %u", (long long)m,
+                    (long long)k->n, (long long)k->k, type_name(k->type), type_name(k->d_type), k->ta ? ", a transposed" : "",
+                    k->tb ? ", b transposed" : "", k->bias ? ", with bias" : "", (long long)k->lda, (long long)k->ldb, k->align[0], k->align[1],
+                    k->align[2]);
+}
+
+// --- making plans --------------------------------------------------------------------------------------------------------------------
+
+static cudaDataType_t blas_type(uint32_t t) { return t == FP32 ? CUDA_R_32F : t == BF16 ? CUDA_R_16BF : CUDA_R_16F; }
+
+#define DESC(attribute, value) \
+    BLAS(cublasLtMatmulDescSetAttribute, e->desc, CUBLASLT_MATMUL_DESC_##attribute, &(value), sizeof(value))
+#define PREFER(attribute, value) \
+    BLAS(cublasLtMatmulPreferenceSetAttribute, p->preference, CUBLASLT_MATMUL_PREF_##attribute, &(value), sizeof(value))
+
+static err_t make_descriptors(matmul_plans *p, plan *e, const void *bias) {
+    const plan_key *k = &e->key;
+    int32_t trans_a = k->tb ? CUBLAS_OP_T : CUBLAS_OP_N, trans_b = k->ta ? CUBLAS_OP_T : CUBLAS_OP_N;
+    uint32_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+    uint64_t n = (uint64_t)k->n, m = (uint64_t)e->m, depth = (uint64_t)k->k;
+    cudaDataType_t type = blas_type(k->type);
+    BLAS(cublasLtMatmulDescCreate, &e->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+    DESC(TRANSA, trans_a);
+    DESC(TRANSB, trans_b);
+    if (k->bias) {
+        DESC(EPILOGUE, epilogue);
+        DESC(BIAS_POINTER, bias);
+    }
+    BLAS(cublasLtMatrixLayoutCreate, &e->a, type, k->tb ? depth : n, k->tb ? n : depth, k->ldb);
+    BLAS(cublasLtMatrixLayoutCreate, &e->b, type, k->ta ? m : depth, k->ta ? depth : m, k->lda);
+    BLAS(cublasLtMatrixLayoutCreate, &e->d, blas_type(k->d_type), n, m, k->n);
+    return ERR_OK;
+}
+
+// The heuristic's algorithms for the plan's layouts as they are, best first: at least one.
+static err_t ask(matmul_plans *p, const plan *e, cublasLtMatmulHeuristicResult_t out[CANDIDATES], int *count) {
+    uint64_t workspace = WORKSPACE;
+    uint32_t scheme = e->key.split ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_NONE;
+    cublasLtMatmulHeuristicResult_t found[CANDIDATES];
+    int all = 0;
+    char text[256];
+    PREFER(MAX_WORKSPACE_BYTES, workspace);
+    PREFER(REDUCTION_SCHEME_MASK, scheme);
+    PREFER(MIN_ALIGNMENT_A_BYTES, e->key.align[1]);
+    PREFER(MIN_ALIGNMENT_B_BYTES, e->key.align[0]);
+    PREFER(MIN_ALIGNMENT_C_BYTES, e->key.align[2]);
+    PREFER(MIN_ALIGNMENT_D_BYTES, e->key.align[2]);
+    cublasStatus_t status = p->lib.cublasLtMatmulAlgoGetHeuristic(p->handle, e->desc, e->a, e->b, e->d, e->d, p->preference, CANDIDATES, found, &all);
+    if (status != CUBLAS_STATUS_NOT_SUPPORTED) TRY(blas_status(p, status, "cublasLtMatmulAlgoGetHeuristic", __FILE__, __LINE__));
+    *count = 0;
+    for (int i = 0; i < all; i++)
+        if (found[i].state == CUBLAS_STATUS_SUCCESS && found[i].workspaceSize <= WORKSPACE) out[(*count)++] = found[i];
+    if (*count) return ERR_OK;
+    key_text(&e->key, e->m, text, sizeof text);
+    return err_set(ERR_UNAVAILABLE, "cuda: %s: cuBLASLt %zu (%s) has no algorithm for it on this GPU; install a newer cuBLAS", text,
+                   p->lib.version, p->lib.path);
+}
+
+static void config(const matmul_plans *p, const plan *e, cublasLtMatmulAlgoConfigAttributes_t attribute, uint32_t *value) {
+    uint64_t wide = 0;  // the two shapes are 16 bits, the rest 32
+    size_t written = 0;
+    bool narrow = attribute == CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID || attribute == CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID;
+    (void)p->lib.cublasLtMatmulAlgoConfigGetAttribute(&e->algo, attribute, &wide, narrow ? 2 : 4, &written);
+    memcpy(value, &wide, sizeof *value);
+}
+
+static void take(const matmul_plans *p, plan *e, const cublasLtMatmulHeuristicResult_t *candidate) {
+    uint32_t split = 0;
+    e->algo = candidate->algo;
+    config(p, e, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &split);
+    e->parts = split > 1;
+}
+
+static void drop(const matmul_plans *p, plan *e) {
+    if (e->desc) (void)p->lib.cublasLtMatmulDescDestroy(e->desc);
+    if (e->a) (void)p->lib.cublasLtMatrixLayoutDestroy(e->a);
+    if (e->b) (void)p->lib.cublasLtMatrixLayoutDestroy(e->b);
+    if (e->d) (void)p->lib.cublasLtMatrixLayoutDestroy(e->d);
+    *e = (plan){0};
+}
+
+static err_t make(matmul_plans *p, plan *e, const plan_key *key, const void *bias) {
+    drop(p, e);
+    e->key = *key;
+    e->m = key->m ? key->m : BATCH_ROWS;
+    TRY(make_descriptors(p, e, bias));
+    TRY(ask(p, e, e->candidate, &e->candidates));
+    take(p, e, &e->candidate[0]);
+    e->ready = true;
+    return ERR_OK;
+}
+
+// The first of the plan's algorithms that can do m rows: `algo` then says which.
+static bool choose(matmul_plans *p, plan *e) {
+    for (int i = 0; i < e->candidates; i++) {
+        cublasLtMatmulHeuristicResult_t result;
+        cublasStatus_t status = p->lib.cublasLtMatmulAlgoCheck(p->handle, e->desc, e->a, e->b, e->d, e->d, &e->candidate[i].algo, &result);
+        if (status != CUBLAS_STATUS_SUCCESS || result.workspaceSize > WORKSPACE) continue;
+        take(p, e, &e->candidate[i]);
+        return true;
+    }
+    return false;
+}
+
+// Makes a plan for any number of rows one for m. Were m beyond all of its algorithms, m would get one of its own: right, if with bits of its own.
+static err_t fit(matmul_plans *p, plan *e, int64_t m) {
+    cublasLtMatmulHeuristicResult_t own[CANDIDATES];
+    uint64_t rows = (uint64_t)m;
+    int count;
+    if (e->m == m) return ERR_OK;
+    e->m = m;
+    e->ready = false;  // until all of it is for m
+    BLAS(cublasLtMatrixLayoutSetAttribute, e->b, CUBLASLT_MATRIX_LAYOUT_COLS, &rows, sizeof rows);
+    BLAS(cublasLtMatrixLayoutSetAttribute, e->d, CUBLASLT_MATRIX_LAYOUT_COLS, &rows, sizeof rows);
+    if (!choose(p, e)) {
+        TRY(ask(p, e, own, &count));
+        take(p, e, &own[0]);
+    }
+    e->ready = true;
+    return ERR_OK;
+}
+
+// --- the table -----------------------------------------------------------------------------------------------------------------------
+
+static uint64_t hash(const plan_key *key) {  // FNV-1a
+    const unsigned char *c = (const unsigned char *)key;
+    uint64_t h = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < sizeof *key; i++) h = (h ^ c[i]) * 0x100000001b3u;
+    return h ^ h >> 32;
+}
+
+// A plan follows from its key alone: one that was pushed out is made again as it was.
+static err_t plan_for(matmul_plans *p, const plan_key *key, const void *bias, plan **out) {
+    uint64_t home = hash(key);
+    plan *unused = NULL;
+    for (int i = 0; i < PROBES; i++) {
+        plan *e = &p->table[(home + (uint64_t)i) % PLANS];
+        if (e->ready && memcmp(&e->key, key, sizeof *key) == 0) {
+            *out = e;
+            return ERR_OK;
+        }
+        if (!e->ready && !unused) unused = e;
+    }
+    *out = unused ? unused : &p->table[home % PLANS];
+    return make(p, *out, key, bias);
+}
+
+// --- products ------------------------------------------------------------------------------------------------------------------------
+
+// The largest power of two up to 16 that divides x.
+static uint32_t alignment(uint64_t x) { return (uint32_t)((x | 16) & (~(x | 16) + 1)); }
+
+// What every row of t is aligned to.
+static uint32_t row_alignment(const tensor *t) { return alignment((uintptr_t)t->data | (uint64_t)t->size[1] * dtype_bytes(t->type)); }
+
+// op(a) op(b) and its sums, before what happens to them elementwise.
+typedef struct product {
+    int64_t m, k;
+    const tensor *a, *b, *d;  // d: for its type and shape
+    bool ta, tb;
+    bool split;
+    const void *bias;         // of d's type, or NULL
+} product;
+
+// The plan for `depth` of k from k0 on.
+static err_t plan_step(matmul_plans *p, const product *g, int64_t k0, int64_t depth, plan **out) {
+    const void *bias = k0 ? NULL : g->bias;
+    plan_key key = {
+        .m = g->ta ? g->m : 0, .n = g->d->size[1], .k = depth, .lda = g->a->size[1], .ldb = g->b->size[1], .type = g->a->type, .d_type = g->d->type,
+        .ta = g->ta, .tb = g->tb, .bias = bias != NULL, .split = g->split,
+        .align = {row_alignment(g->a), row_alignment(g->b), row_alignment(g->d)},
+    };
+    if (bias && alignment((uintptr_t)bias) < key.align[2]) key.align[2] = alignment((uintptr_t)bias);
+    return plan_for(p, &key, bias, out);
+}
+
+static const char *from_k(const tensor *t, bool k_first, int64_t k) {
+    return (const char *)t->data + (size_t)(k * (k_first ? t->size[1] : 1)) * dtype_bytes(t->type);
+}
+
+// out = beta * out + the product, `step` of k at a time.
+static err_t multiply(matmul_plans *p, const product *g, int64_t step, void *out, float beta, stream *s) {
+    const float one = 1;
+    for (int64_t k0 = 0; k0 < g->k; k0 += step, beta = 1) {
+        plan *e;
+        TRY(plan_step(p, g, k0, g->k - k0 < step ? g->k - k0 : step, &e));
+        TRY(fit(p, e, g->m));
+        if (e->key.bias) DESC(BIAS_POINTER, g->bias);
+        BLAS(cublasLtMatmul, p->handle, e->desc, &one, from_k(g->b, !g->tb, k0), e->a, from_k(g->a, g->ta, k0), e->b, &beta, out, e->d, out, e->d,
+             &e->algo, s->scratch, WORKSPACE, s->native);
+        TRY(cuda_launched(s, "cublasLtMatmul", __FILE__, __LINE__));
+    }
+    return ERR_OK;
+}
+
+// d (+=): the whole sum over k is formed before d is added.
+static err_t accumulate(matmul_plans *p, const product *g, tensor *d, stream *s) {
+    tensor sum = *d;
+    plan *first;
+    bool fits = tensor_bytes(d) <= ROOM;
+    int64_t step = fits && g->a->type == FP32 && g->k > K_STEP ? K_STEP : g->k;
+    product whole = *g;
+    whole.split = g->split && fits;
+    TRY(plan_step(p, &whole, 0, step, &first));
+    if (step == g->k && !first->parts) return multiply(p, &whole, step, d->data, 1, s);
+    sum.data = (char *)s->scratch + WORKSPACE;
+    TRY(multiply(p, &whole, step, sum.data, 0, s));
+    return cuda_add(d, d, &sum, s);
+}
+
+static void check_shapes(const tensor *d, const tensor *pre, const tensor *a, bool ta, const tensor *b, bool tb, const tensor *bias,
+                         unsigned epilogue) {
+    (void)d, (void)pre, (void)a, (void)ta, (void)b, (void)tb, (void)bias, (void)epilogue;
+    assert(a->dims == 2 && b->dims == 2 && d->dims == 2 && a->type == b->type);
+    assert(a->type == FP32 || a->type == BF16 || a->type == FP16);
+    assert(d->size[0] == a->size[ta] && d->size[1] == b->size[!tb] && a->size[!ta] == b->size[tb]);
+    assert(d->type == a->type || (d->type == FP32 && !(epilogue & (MATMUL_GELU | MATMUL_DGELU))));
+    assert(!(epilogue & MATMUL_BIAS) || (bias->type == a->type && tensor_count(bias) == d->size[1]));
+    assert(!(epilogue & (MATMUL_GELU | MATMUL_DGELU)) || (pre->type == a->type && tensor_count(pre) == tensor_count(d)));
+    assert(!(epilogue & MATMUL_ACCUMULATE) || (d->type == FP32 && epilogue == MATMUL_ACCUMULATE));
+}
+
+err_t cuda_matmul(tensor *d, tensor *pre, const tensor *a, bool ta, const tensor *b, bool tb, const tensor *bias, unsigned epilogue, stream *s) {
+    check_shapes(d, pre, a, ta, b, tb, bias, epilogue);
+    matmul_plans *p = ((cuda_device *)s->dev)->plans;
+    tensor out = *d, bias32;
+    product g = {.m = d->size[0], .k = a->size[!ta], .a = a, .b = b, .d = &out, .ta = ta, .tb = tb, .split = ta};
+    if (epilogue & MATMUL_ACCUMULATE) return accumulate(p, &g, d, s);
+    if (epilogue & MATMUL_BIAS) {
+        g.bias = bias->data;
+        if (d->type != bias->type) {  // cuBLASLt wants it of d's type
+            bias32 = *bias;
+            bias32.type = FP32;
+            bias32.data = (char *)s->scratch + WORKSPACE;
+            if (tensor_bytes(&bias32) > ROOM) return err_set(ERR_INTERNAL, "matmul: a bias of %lld does not fit into scratch", (long long)d->size[1]);
+            TRY(cuda_cast(&bias32, bias, s));
+            g.bias = bias32.data;
+        }
+    }
+    if (epilogue & MATMUL_GELU) out.data = pre->data;
+    TRY(multiply(p, &g, a->type == FP32 ? K_STEP : g.k, out.data, 0, s));
+    if (epilogue & MATMUL_GELU) return cuda_gelu_forward(d, pre, s);
+    if (epilogue & MATMUL_DGELU) return cuda_gelu_backward(d, d, pre, s);
+    return ERR_OK;
+}
+
+// --- opening, and what was chosen ----------------------------------------------------------------------------------------------------
+
+static err_t open_plans(matmul_plans *p) {
+    TRY(blas_open(&p->lib));
+    p->table = calloc(PLANS, sizeof *p->table);
+    if (!p->table) return err_set(ERR_INTERNAL, "no memory for matmul plans");
+    BLAS(cublasLtCreate, &p->handle);
+    BLAS(cublasLtMatmulPreferenceCreate, &p->preference);
+    return ERR_OK;
+}
+
+err_t matmul_plans_open(matmul_plans **out, cuda_device *d) {
+    (void)d;  // it is the current device: the handle becomes its
+    *out = NULL;
+    matmul_plans *p = calloc(1, sizeof *p);
+    if (!p) return err_set(ERR_INTERNAL, "no memory for matmul plans");
+    err_t rc = open_plans(p);
+    if (rc != ERR_OK) {
+        matmul_plans_close(p);
+        return err_pass(__FILE__, __LINE__, __func__, rc);
+    }
+    *out = p;
+    return ERR_OK;
+}
+
+void matmul_plans_close(matmul_plans *p) {
+    if (!p) return;
+    for (int i = 0; p->table && i < PLANS; i++) drop(p, &p->table[i]);
+    if (p->preference) (void)p->lib.cublasLtMatmulPreferenceDestroy(p->preference);
+    if (p->handle) (void)p->lib.cublasLtDestroy(p->handle);
+    free(p->table);
+    free(p);
+}
+
+bool matmul_plan_text(const device *d, int index, char *dst, size_t room) {
+    const matmul_plans *p = ((const cuda_device *)d)->plans;
+    static const struct { cublasLtMatmulAlgoConfigAttributes_t attribute; const char *name; } number[] = {
+        {CUBLASLT_ALGO_CONFIG_ID, "algo"}, {CUBLASLT_ALGO_CONFIG_TILE_ID, "tile"}, {CUBLASLT_ALGO_CONFIG_STAGES_ID, "stages"},
+        {CUBLASLT_ALGO_CONFIG_SPLITK_NUM, "split"}, {CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, "scheme"},
+        {CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING, "swizzle"}, {CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, "custom"},
+        {CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, "inner"}, {CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, "cluster"},
+    };
+    for (int i = 0; i < PLANS; i++) {
+        const plan *e = &p->table[i];
+        uint32_t value;
+        if (!e->ready || index-- > 0) continue;
+        int at = key_text(&e->key, e->key.m, dst, room);
+        for (size_t k = 0; k < sizeof number / sizeof *number && at < (int)room; k++) {
+            config(p, e, number[k].attribute, &value);
+            at += snprintf(dst + at, room - (size_t)at, "%s%s %u", k ? " " : ": ", number[k].name, value);
+        }
+        return true;
+    }
+    return false;
+}
+
+err_t blas_about(char *dst, size_t room) {
+    blas lib;
+    TRY(blas_open(&lib));
+    snprintf(dst, room, "cuBLASLt %zu.%zu.%zu, %s", lib.version / 10000, lib.version / 100 % 100, lib.version % 100, lib.path);
+    return ERR_OK;
+}

@@ -1,0 +1,456 @@
+// gpu/cuda/norm.cu: layer norm (Ba, Kiros, Hinton 2016), and sums over the rows of a matrix, which its backward and the bias
+// gradient share.
+//
+// A thread owns packs of 16 bytes of a row, the same ones whether the row's address allows 16-byte accesses or not, so that the
+// order of every sum follows from the shape alone. Sums over rows go in two steps, without atomics: each group of consecutive
+// rows leaves its part in the stream's scratch, then one kernel adds the parts, in order, once to what is there. The number of
+// groups follows from the shape, and so do the bits.
+#include "gpu/cuda/kernel.h"
+
+enum {
+    HELD = 32,             // forward: elements of a row that a thread holds in registers
+    FORWARD_THREADS = 256, // forward: most threads of a row
+    FORWARD_ROWS = 4,      // forward: rows of a block, where one warp holds a row
+    OWNED = 8,             // backward: columns of a thread
+    BACKWARD_THREADS = 512,
+    LONG = OWNED * BACKWARD_THREADS,  // backward: a longer row is not kept between the sums and the result
+};
+
+// --- forward -----------------------------------------------------------------------------------------------------------------
+
+template <class T> struct norm_args {
+    T *y, *sum;
+    float *mean, *rstd;
+    const T *x, *residual, *w, *b;
+    int64_t rows, width;
+    float eps;
+};
+
+// The total of a row over its threads: a warp, or a block.
+__device__ __forceinline__ float row_sum(float v, float *room) { return blockDim.x == WARP ? warp_sum(v) : block_sum(v, room); }
+
+// Packs p of a thread: x, or round_T(x + residual), which is stored as the sum. All loads first: `sum` may lie on x, and the
+// compiler must not wait for one store after the other.
+template <bool PACKED, int P, class T>
+__device__ __forceinline__ void norm_load(float v[P][16 / sizeof(T)], const norm_args<T> &a, int64_t row, int64_t i) {
+    constexpr int W = 16 / sizeof(T);
+    int64_t first = row * a.width, step = (int64_t)blockDim.x * W;
+#pragma unroll
+    for (int p = 0; p < P; p++) load_row<PACKED>(v[p], a.x + first, i + p * step, a.width);
+    if (a.residual) {
+        float r[P][W];
+#pragma unroll
+        for (int p = 0; p < P; p++) load_row<PACKED>(r[p], a.residual + first, i + p * step, a.width);
+#pragma unroll
+        for (int p = 0; p < P; p++)
+#pragma unroll
+            for (int k = 0; k < W; k++) v[p][k] = rounded<T>(v[p][k] + r[p][k]);
+    }
+    if (a.sum) {
+#pragma unroll
+        for (int p = 0; p < P; p++) store_row<PACKED>(a.sum + first, v[p], i + p * step, a.width);
+    }
+}
+
+template <int P, int W> __device__ __forceinline__ float norm_total(const float v[P][W]) {
+    float total = 0;
+#pragma unroll
+    for (int p = 0; p < P; p++)
+#pragma unroll
+        for (int k = 0; k < W; k++) total += v[p][k];
+    return total;
+}
+
+// Squares of the distances from the mean, of the elements that are inside the row.
+template <int P, int W>
+__device__ __forceinline__ float norm_squares(const float v[P][W], float mean, int64_t i, int64_t step, int64_t width) {
+    float total = 0;
+#pragma unroll
+    for (int p = 0; p < P; p++)
+#pragma unroll
+        for (int k = 0; k < W; k++) {
+            float d = i + p * step + k < width ? v[p][k] - mean : 0.0f;
+            total = fmaf(d, d, total);
+        }
+    return total;
+}
+
+template <bool PACKED, int P, class T>
+__device__ __forceinline__ void norm_store(const norm_args<T> &a, const float v[P][16 / sizeof(T)], float mean, float rstd,
+                                           int64_t row, int64_t i) {
+    constexpr int W = 16 / sizeof(T);
+#pragma unroll
+    for (int p = 0; p < P; p++) {
+        int64_t at = i + p * blockDim.x * W;
+        float w[W], b[W], y[W];
+        load_row<PACKED>(w, a.w, at, a.width);
+        load_row<PACKED>(b, a.b, at, a.width);
+#pragma unroll
+        for (int k = 0; k < W; k++) y[k] = fmaf((v[p][k] - mean) * rstd, w[k], b[k]);
+        store_row<PACKED>(a.y + row * a.width, y, at, a.width);
+    }
+}
+
+// A row belongs to one warp, or, where it is too long for that, to one block, which holds it in registers: the variance is that
+// of two passes, and every element is read once and written once. P packs a thread.
+// alias      y == x and sum == x or residual allowed, y == sum not
+// sums       FP32: a thread's elements in order, then a fixed butterfly over the warp and over the block's warps
+// moves      2 to 4 * sizeof(T) bytes an element; memory bound
+// reference  gpu/cpu/kernel/norm.c: layer_norm_forward
+template <class T, bool PACKED> __global__ void __launch_bounds__(FORWARD_THREADS) norm_forward_kernel(norm_args<T> a) {
+    constexpr int W = 16 / sizeof(T), P = HELD / W;
+    K_SMEM(float, room, [WARP]);
+    int64_t i = (int64_t)threadIdx.x * W, step = (int64_t)blockDim.x * W;
+    for (int64_t row = (int64_t)blockIdx.x * blockDim.y + threadIdx.y; row < a.rows; row += (int64_t)gridDim.x * blockDim.y) {
+        float v[P][W];
+        norm_load<PACKED, P>(v, a, row, i);
+        float mean = row_sum(norm_total<P, W>(v), room) / (float)a.width;
+        float rstd = 1.0f / sqrtf(row_sum(norm_squares<P, W>(v, mean, i, step, a.width), room) / (float)a.width + a.eps);
+        if (threadIdx.x == 0) a.mean[row] = mean, a.rstd[row] = rstd;
+        norm_store<PACKED, P>(a, v, mean, rstd, row, i);
+    }
+}
+
+// The same for rows that a block's registers do not hold: they are read again from the caches for the variance and for the
+// result, by the very threads that wrote `sum`.
+template <class T, bool PACKED> __global__ void __launch_bounds__(FORWARD_THREADS) norm_forward_long_kernel(norm_args<T> a) {
+    constexpr int W = 16 / sizeof(T);
+    K_SMEM(float, room, [WARP]);
+    int64_t start = (int64_t)threadIdx.x * W, step = (int64_t)blockDim.x * W;
+    for (int64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {
+        const T *x = (a.sum ? a.sum : a.x) + row * a.width;
+        float v[1][W], total = 0, squares = 0;
+        for (int64_t i = start; i < a.width; i += step) {
+            norm_load<PACKED, 1>(v, a, row, i);
+            total += norm_total<1, W>(v);
+        }
+        float mean = row_sum(total, room) / (float)a.width;
+        for (int64_t i = start; i < a.width; i += step) {
+            load_row<PACKED>(v[0], x, i, a.width);
+            squares += norm_squares<1, W>(v, mean, i, step, a.width);
+        }
+        float rstd = 1.0f / sqrtf(row_sum(squares, room) / (float)a.width + a.eps);
+        if (threadIdx.x == 0) a.mean[row] = mean, a.rstd[row] = rstd;
+        for (int64_t i = start; i < a.width; i += step) {
+            load_row<PACKED>(v[0], x, i, a.width);
+            norm_store<PACKED, 1>(a, v, mean, rstd, row, i);
+        }
+    }
+}
+
+static inline int64_t at_most(int64_t n, int64_t most) { return n < most ? n : most; }
+static inline int64_t at_least(int64_t n, int64_t least) { return n > least ? n : least; }
+static inline unsigned blocks_for(int64_t n) { return (unsigned)at_most(n, INT32_MAX); }  // the rest in a next turn
+
+template <class T, bool PACKED> static err_t norm_forward(const norm_args<T> *a, stream *s) {
+    unsigned threads = (unsigned)at_most(ceil_div(ceil_div(a->width, HELD), WARP) * WARP, FORWARD_THREADS);
+    bool warp = threads == WARP, held = a->width <= (int64_t)HELD * FORWARD_THREADS;
+    dim3 block(threads, warp ? FORWARD_ROWS : 1);
+    unsigned grid = blocks_for(ceil_div(a->rows, warp ? FORWARD_ROWS : 1));
+    if (held) LAUNCH((norm_forward_kernel<T, PACKED>), grid, block, 0, s, *a);
+    else LAUNCH((norm_forward_long_kernel<T, PACKED>), grid, block, 0, s, *a);
+    return ERR_OK;
+}
+
+err_t cuda_layer_norm_forward(tensor *y, tensor *mean, tensor *rstd, tensor *sum, const tensor *x, const tensor *residual,
+                              const tensor *w, const tensor *b, float eps, stream *s) {
+    int64_t width = tensor_count(w), rows = tensor_count(x) / width;
+    assert(rows * width == tensor_count(x) && tensor_count(y) == rows * width && tensor_count(b) == width);
+    assert(tensor_count(mean) == rows && tensor_count(rstd) == rows && mean->type == FP32 && rstd->type == FP32);
+    assert(y->type == x->type && w->type == x->type && b->type == x->type && (sum || !residual));
+    assert(!sum || (sum->type == x->type && tensor_count(sum) == rows * width && sum->data != y->data));
+    assert(!residual || (residual->type == x->type && tensor_count(residual) == rows * width));
+    void *kept = sum ? sum->data : NULL;
+    const void *past = residual ? residual->data : NULL;
+    uintptr_t all = (uintptr_t)y->data | (uintptr_t)kept | (uintptr_t)x->data | (uintptr_t)past;
+    all |= (uintptr_t)w->data | (uintptr_t)b->data;
+    BY_TYPE(x->type, T, {
+        norm_args<T> a = {(T *)y->data, (T *)kept, (float *)mean->data, (float *)rstd->data, (const T *)x->data,
+                          (const T *)past, (const T *)w->data, (const T *)b->data, rows, width, eps};
+        if (packs<T>((const void *)all, width)) TRY((norm_forward<T, true>(&a, s)));
+        else TRY((norm_forward<T, false>(&a, s)));
+    });
+    return ERR_OK;
+}
+
+// --- sums over rows ----------------------------------------------------------------------------------------------------------
+
+// out0 of a plain sum is the column sums of dy; with NORM out0 is those of dy * h, h = (x - mean) * rstd, and out1 those of dy.
+// Group g leaves its part in row g of the outputs; where there is one group only, its sum is added to them.
+// A plain sum may be of two matrices of the same shape, one behind the other, into out0 and out1: blockIdx.y.
+template <class T> struct column_args {
+    float *out0, *out1;
+    const T *dy, *x;
+    const float *mean, *rstd;
+    int64_t rows, width, per_group, tiles;
+    bool add;
+};
+
+// A block has 256 threads: blockDim.x packs of columns side by side times blockDim.y rows, and goes down the rows of its group.
+// sums       FP32: each thread its rows in order, then the block's rows in order
+// moves      sizeof(T) bytes an element, with NORM twice that; memory bound
+// reference  gpu/cpu/kernel/elementwise.c: bias_backward; norm.c: back_row
+enum { COLUMN_THREADS = 256 };
+template <class T, bool PACKED, bool NORM> __global__ void __launch_bounds__(COLUMN_THREADS) columns_kernel(column_args<T> a) {
+    constexpr int W = 16 / sizeof(T), SUMS = NORM ? 2 : 1;
+    K_SMEM(float, part, [SUMS][W * COLUMN_THREADS]);
+    int lanes = blockDim.x, depth = blockDim.y, t = threadIdx.y * lanes + threadIdx.x;
+    int64_t tile = blockIdx.x % a.tiles, group = blockIdx.x / a.tiles, left = tile * lanes * W, i = left + threadIdx.x * W;
+    int64_t end = min((group + 1) * a.per_group, a.rows);
+    const T *dy = a.dy + blockIdx.y * a.rows * a.width;
+    float sum[SUMS][W] = {};
+#pragma unroll (PACKED ? 4 : 1)
+    for (int64_t row = group * a.per_group + threadIdx.y; row < end; row += depth) {
+        float d[W], h[W];
+        load_row<PACKED>(d, dy + row * a.width, i, a.width);
+        if (NORM) {
+            load_row<PACKED>(h, a.x + row * a.width, i, a.width);
+            float mean = a.mean[row], rstd = a.rstd[row];
+#pragma unroll
+            for (int k = 0; k < W; k++) sum[0][k] = fmaf(d[k], (h[k] - mean) * rstd, sum[0][k]);
+        }
+#pragma unroll
+        for (int k = 0; k < W; k++) sum[SUMS - 1][k] += d[k];
+    }
+#pragma unroll
+    for (int n = 0; n < SUMS; n++)
+#pragma unroll
+        for (int k = 0; k < W; k++) part[n][(threadIdx.y * W + k) * lanes + threadIdx.x] = sum[n][k];
+    __syncthreads();
+    if (t >= lanes * W) return;
+    int64_t column = left + t % lanes * W + t / lanes;
+    if (column >= a.width) return;
+#pragma unroll
+    for (int n = 0; n < SUMS; n++) {
+        float total = 0, *out = ((NORM ? n : blockIdx.y) ? a.out1 : a.out0) + (a.add ? 0 : group * a.width) + column;
+        for (int k = 0; k < depth; k++) total += part[n][k * lanes * W + t];
+        *out = a.add ? *out + total : total;
+    }
+}
+
+// Fills in a's tiling and queues it; `most` lanes side by side.
+template <class T, bool NORM> static err_t columns(column_args<T> *a, int most, int64_t groups, int matrices, stream *s) {
+    constexpr int W = 16 / sizeof(T);
+    int lanes = 1;
+    while (lanes < most && lanes * W < a->width) lanes *= 2;
+    a->tiles = ceil_div(a->width, lanes * W);
+    a->per_group = ceil_div(a->rows, groups);
+    groups = ceil_div(a->rows, a->per_group);
+    assert(groups == 1 || !a->add);
+    dim3 grid((unsigned)(a->tiles * groups), (unsigned)matrices), block((unsigned)lanes, (unsigned)(COLUMN_THREADS / lanes));
+    bool packed = packs<T>(a->dy, a->width) && (!NORM || packs<T>(a->x, a->width));
+    if (packed) LAUNCH((columns_kernel<T, true, NORM>), grid, block, 0, s, *a);
+    else LAUNCH((columns_kernel<T, false, NORM>), grid, block, 0, s, *a);
+    return ERR_OK;
+}
+
+// Groups of rows: about as many as fill a large device, each of `least` rows at least, and what the scratch holds of `matrices`
+// parts each.
+static int64_t row_groups(int64_t rows, int64_t width, int64_t wanted, int64_t least, int matrices) {
+    int64_t fit = CUDA_SCRATCH / ((int64_t)sizeof(float) * width * matrices);
+    return at_least(at_most(at_most(wanted, ceil_div(rows, least)), fit), 1);
+}
+
+// out0 (and out1) (+=) the sum of the groups' parts, which stand in the scratch: first those of out0, then those of out1. A few
+// columns a block: there are not many columns, and all blocks are needed to go down them.
+static err_t add_parts(float *out0, float *out1, int64_t groups, int64_t width, stream *s) {
+    column_args<float> a = {out0, out1, (const float *)s->scratch, NULL, NULL, NULL, groups, width, 0, 0, true};
+    return columns<float, false>(&a, 8, 1, out1 ? 2 : 1, s);
+}
+
+enum { COLUMN_LANES = 32 };
+static int64_t column_groups(int64_t rows, int64_t width, int matrices) {
+    enum { BLOCKS = 1024, LEAST_ROWS = 64, TILE = 256 };
+    return row_groups(rows, width, ceil_div(BLOCKS, ceil_div(width, TILE)), LEAST_ROWS, matrices);
+}
+
+template <class T> static err_t bias_of(float *dbias, const T *dy, int64_t rows, int64_t width, stream *s) {
+    int64_t groups = column_groups(rows, width, 1);
+    bool one = groups == 1;
+    groups = ceil_div(rows, ceil_div(rows, groups));  // so many are not empty
+    column_args<T> a = {one ? dbias : (float *)s->scratch, NULL, dy, NULL, NULL, NULL, rows, width, 0, 0, one};
+    TRY((columns<T, false>(&a, COLUMN_LANES, groups, 1, s)));
+    return one ? ERR_OK : add_parts(dbias, NULL, groups, width, s);
+}
+
+err_t cuda_bias_backward(tensor *dbias, const tensor *dy, stream *s) {
+    int64_t width = tensor_count(dbias), rows = tensor_count(dy) / width;
+    assert(dbias->type == FP32 && rows * width == tensor_count(dy));
+    BY_TYPE(dy->type, T, TRY(bias_of<T>((float *)dbias->data, (const T *)dy->data, rows, width, s)));
+    return ERR_OK;
+}
+
+// --- backward ----------------------------------------------------------------------------------------------------------------
+
+template <class T> struct norm_back_args {
+    T *dx;
+    float *dw, *db;  // where group 0 leaves its part; group g's is g * width behind
+    const T *dy, *dresidual, *x, *w;
+    const float *mean, *rstd;
+    int64_t rows, width, per_group;
+    bool add;  // one group only: its sums are added to what is there
+};
+
+// Two totals over a block. Of `room` the next call takes another one: then one barrier a call is enough.
+__device__ __forceinline__ void block_sums(float *a, float *b, float (*room)[2]) {
+    int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
+    *a = warp_sum(*a), *b = warp_sum(*b);
+    if (warps == 1) return;
+    if (lane == 0) room[warp][0] = *a, room[warp][1] = *b;
+    __syncthreads();
+    *a = warp_sum(lane < warps ? room[lane][0] : 0.0f);
+    *b = warp_sum(lane < warps ? room[lane][1] : 0.0f);
+}
+
+// What a thread has of a row: as stored, so that the next row is on its way while this one is worked on.
+template <class T, int P> struct norm_back_row { pack<T> x[P], dy[P], dresidual[P]; float mean, rstd; };
+
+template <bool PACKED, int P, class T>
+__device__ __forceinline__ void back_load(norm_back_row<T, P> *r, const norm_back_args<T> &a, int64_t row, int64_t i) {
+    int64_t first = row * a.width;
+#pragma unroll
+    for (int p = 0; p < P; p++) {
+        int64_t at = i + p * blockDim.x * (16 / sizeof(T));
+        r->x[p] = load_pack<PACKED>(a.x + first, at, a.width);
+        r->dy[p] = load_pack<PACKED>(a.dy + first, at, a.width);
+        if (a.dresidual) r->dresidual[p] = load_pack<PACKED>(a.dresidual + first, at, a.width);
+    }
+    r->mean = a.mean[row], r->rstd = a.rstd[row];
+}
+
+// dx of one pack from h = (x - mean) rstd and g = dy w: rstd (g - mean(g) - h mean(g h)), + dresidual.
+template <bool PACKED, int W, class T>
+__device__ __forceinline__ void back_store(const norm_back_args<T> &a, const pack<T> &dresidual, const float *g, const float *h,
+                                           float mean_g, float mean_gh, float rstd, int64_t row, int64_t at) {
+    float dx[W];
+#pragma unroll
+    for (int k = 0; k < W; k++) {
+        dx[k] = fmaf(-h[k], mean_gh, g[k] - mean_g) * rstd;
+        if (a.dresidual) dx[k] += to_float(dresidual.v[k]);
+    }
+    store_row<PACKED>(a.dx + row * a.width, dx, at, a.width);
+}
+
+// A block takes a group of rows, one after the other; a thread has 8 columns, whose parts of dw and db stay in its registers.
+// Rows up to LONG.
+// alias      dx == dresidual or dy allowed: a thread has read what it writes, and the rows to come are others
+// sums       FP32: the two means of a row as in forward; dw and db over the rows of the group in order, then add_parts
+// moves      3 or 4 * sizeof(T) bytes an element, and 16 bytes a column and group; memory bound
+// reference  gpu/cpu/kernel/norm.c: layer_norm_backward
+template <class T, bool PACKED> __global__ void __launch_bounds__(BACKWARD_THREADS) norm_backward_kernel(norm_back_args<T> a) {
+    constexpr int W = 16 / sizeof(T), P = OWNED / W;
+    K_SMEM(float, room, [2][WARP][2]);
+    int64_t i = (int64_t)threadIdx.x * W, step = (int64_t)blockDim.x * W;
+    int64_t first = blockIdx.x * a.per_group, end = min(first + a.per_group, a.rows);
+    float w[P][W], dw[P][W] = {}, db[P][W] = {};
+    norm_back_row<T, P> now, next;
+    back_load<PACKED>(&next, a, first, i);
+#pragma unroll
+    for (int p = 0; p < P; p++) load_row<PACKED>(w[p], a.w, i + p * step, a.width);
+    for (int64_t row = first; row < end; row++) {
+        float g[P][W], h[P][W], mean_g = 0, mean_gh = 0;
+        now = next;
+        if (row + 1 < end) back_load<PACKED>(&next, a, row + 1, i);
+#pragma unroll
+        for (int p = 0; p < P; p++)
+#pragma unroll
+            for (int k = 0; k < W; k++) {
+                float d = to_float(now.dy[p].v[k]);
+                h[p][k] = (to_float(now.x[p].v[k]) - now.mean) * now.rstd;
+                g[p][k] = d * w[p][k];  // zero behind the end of the row, as dy reads there
+                mean_g += g[p][k];
+                mean_gh = fmaf(g[p][k], h[p][k], mean_gh);
+                dw[p][k] = fmaf(d, h[p][k], dw[p][k]);
+                db[p][k] += d;
+            }
+        block_sums(&mean_g, &mean_gh, room[row % 2]);
+        mean_g /= (float)a.width, mean_gh /= (float)a.width;
+#pragma unroll
+        for (int p = 0; p < P; p++)
+            back_store<PACKED, W>(a, now.dresidual[p], g[p], h[p], mean_g, mean_gh, now.rstd, row, i + p * step);
+    }
+#pragma unroll
+    for (int p = 0; p < P; p++)
+#pragma unroll
+        for (int k = 0; k < W; k++) {
+            int64_t column = i + p * step + k, at = blockIdx.x * a.width + column;
+            if (column >= a.width) continue;
+            a.dw[at] = a.add ? a.dw[at] + dw[p][k] : dw[p][k];
+            a.db[at] = a.add ? a.db[at] + db[p][k] : db[p][k];
+        }
+}
+
+// dx of rows beyond LONG: one block a row, which reads it a second time from the caches. dw and db are columns_kernel's, before
+// this one, since dx may lie on dy.
+template <class T, bool PACKED>
+__global__ void __launch_bounds__(BACKWARD_THREADS) norm_backward_long_kernel(norm_back_args<T> a) {
+    constexpr int W = 16 / sizeof(T);
+    K_SMEM(float, room, [2][WARP][2]);
+    int64_t start = (int64_t)threadIdx.x * W, step = (int64_t)blockDim.x * W;
+    int turn = 0;
+    for (int64_t row = blockIdx.x; row < a.rows; row += gridDim.x, turn++) {
+        norm_back_row<T, 1> r;
+        float g[W], h[W], mean_g = 0, mean_gh = 0;
+        for (int pass = 0; pass < 2; pass++) {
+            for (int64_t i = start; i < a.width; i += step) {
+                back_load<PACKED>(&r, a, row, i);
+                load_row<PACKED>(g, a.w, i, a.width);
+#pragma unroll
+                for (int k = 0; k < W; k++) {
+                    h[k] = (to_float(r.x[0].v[k]) - r.mean) * r.rstd;
+                    g[k] *= to_float(r.dy[0].v[k]);
+                    if (!pass) mean_g += g[k], mean_gh = fmaf(g[k], h[k], mean_gh);
+                }
+                if (pass) back_store<PACKED, W>(a, r.dresidual[0], g, h, mean_g, mean_gh, r.rstd, row, i);
+            }
+            if (pass) break;
+            block_sums(&mean_g, &mean_gh, room[turn % 2]);
+            mean_g /= (float)a.width, mean_gh /= (float)a.width;
+        }
+    }
+}
+
+// Groups such that the blocks in flight fill a device of a hundred multiprocessors and more, but not twice.
+static int64_t back_groups(int64_t rows, int64_t width, unsigned threads) {
+    enum { LEAST_ROWS = 8, LEAST_GROUPS = 256, DEVICE_THREADS = 49152 };
+    return row_groups(rows, width, at_least(DEVICE_THREADS / threads, LEAST_GROUPS), LEAST_ROWS, 2);
+}
+
+template <class T, bool PACKED> static err_t norm_backward(norm_back_args<T> *a, stream *s) {
+    float *dw = a->dw, *db = a->db;
+    unsigned threads = (unsigned)at_most(ceil_div(ceil_div(a->width, OWNED), WARP) * WARP, BACKWARD_THREADS);
+    bool fused = a->width <= LONG;
+    int64_t groups = fused ? back_groups(a->rows, a->width, threads)
+                           : column_groups(a->rows, a->width, 2);
+    a->add = groups == 1;
+    a->per_group = ceil_div(a->rows, groups);
+    groups = ceil_div(a->rows, a->per_group);
+    if (!a->add) a->dw = (float *)s->scratch, a->db = a->dw + groups * a->width;
+    if (fused) LAUNCH((norm_backward_kernel<T, PACKED>), (unsigned)groups, threads, 0, s, *a);
+    else {
+        column_args<T> c = {a->dw, a->db, a->dy, a->x, a->mean, a->rstd, a->rows, a->width, 0, 0, a->add};
+        TRY((columns<T, true>(&c, COLUMN_LANES, groups, 1, s)));
+        LAUNCH((norm_backward_long_kernel<T, PACKED>), blocks_for(a->rows), threads, 0, s, *a);
+    }
+    return a->add ? ERR_OK : add_parts(dw, db, groups, a->width, s);
+}
+
+err_t cuda_layer_norm_backward(tensor *dx, tensor *dw, tensor *db, const tensor *dy, const tensor *dresidual, const tensor *x,
+                               const tensor *w, const tensor *mean, const tensor *rstd, stream *s) {
+    int64_t width = tensor_count(w), rows = tensor_count(x) / width;
+    assert(rows * width == tensor_count(x) && tensor_count(dx) == rows * width && tensor_count(dy) == rows * width);
+    assert(tensor_count(dw) == width && tensor_count(db) == width && dw->type == FP32 && db->type == FP32);
+    assert(tensor_count(mean) == rows && tensor_count(rstd) == rows && mean->type == FP32 && rstd->type == FP32);
+    assert(dx->type == x->type && dy->type == x->type && w->type == x->type);
+    assert(!dresidual || (dresidual->type == x->type && tensor_count(dresidual) == rows * width));
+    const void *past = dresidual ? dresidual->data : NULL;
+    uintptr_t all = (uintptr_t)dx->data | (uintptr_t)dy->data | (uintptr_t)past | (uintptr_t)x->data | (uintptr_t)w->data;
+    BY_TYPE(x->type, T, {
+        norm_back_args<T> a = {(T *)dx->data, (float *)dw->data, (float *)db->data, (const T *)dy->data, (const T *)past,
+                               (const T *)x->data, (const T *)w->data, (const float *)mean->data, (const float *)rstd->data,
+                               rows, width, 0, false};
+        if (packs<T>((const void *)all, width)) TRY((norm_backward<T, true>(&a, s)));
+        else TRY((norm_backward<T, false>(&a, s)));
+    });
+    return ERR_OK;
+}
