@@ -2,10 +2,6 @@
 //
 //   device side   block.cpp fiber.cpp warp.cpp tensor.cpp race.cpp report.cpp   executes grids and looks for mistakes in them
 //   host side     cudart.cpp and its neighbours                              memory, streams, events, graphs, libraries
-//
-// The two are written apart: change this file by additions only, and say so here.
-//   added  is_device, keep_going, range_forget
-//   added  last_text, where, SHARED_OPTIN and the last parameter of run_grid (a default keeps old callers)
 #ifndef TEST_SIM_SIMT_RT_H
 #define TEST_SIM_SIMT_RT_H
 
@@ -56,7 +52,7 @@ const char *op_name(uint32_t a);
 
 bool is_device(const void *p);                                               // in the device's part of the arena, whether allocated or not
 
-// The memory was freed: what is known of accesses to it may go. Of the device side, if it has one.
+// The memory was freed: what is known of accesses to it may go.
 void range_forget(const void *p, size_t n) __attribute__((weak));
 
 // From now on operations with a poll, and those before them, go on while the host is away in calls that are not CUDA's: a second thread runs them,
