@@ -69,7 +69,7 @@ err_t step_open(step_runner *r, const config *cfg, device *dev, stream *s, comm 
 }
 
 // A failure inside a recording has no name: who checks wants one.
-static bool cfg_records(const step_runner *r) { return r->cfg->device.graph && !r->cfg->device.check && device_records(r->dev); }
+static bool wants_recordings(const step_runner *r) { return r->cfg->device.graph && !r->cfg->device.check && device_records(r->dev); }
 
 err_t step_commit(step_runner *r) {
     TRY(arena_commit(&r->memory));
@@ -84,7 +84,7 @@ err_t step_commit(step_runner *r) {
         TRY(event_open(r->dev, &r->used[k]));
         TRY(event_open(r->dev, &r->slot[k].done));
     }
-    r->records = cfg_records(r);
+    r->records = wants_recordings(r);
     if (r->records) r->recorded = calloc(2 * (size_t)r->state->buffers, sizeof *r->recorded);
     if (r->records && !r->recorded) return err_set(ERR_INTERNAL, "no memory for %d recordings", 2 * r->state->buffers);
     r->copies = r->s;
@@ -406,9 +406,4 @@ err_t step_tell(step_runner *r, step_result *out) {
     collect(r, from, out);
     out->stop = stop;
     return ERR_OK;
-}
-
-err_t step_run(step_runner *r, loader *data, int64_t step, step_result *out) {
-    TRY(step_queue(r, data, step));
-    return step_tell(r, out);
 }

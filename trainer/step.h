@@ -70,7 +70,7 @@ typedef struct step_result {
     double lr, loss_scale;
     bool applied;      // false: skipped for overflow
     int64_t adam_t, good_steps, skipped;
-    bool stop;         // some rank was asked to stop: all do, behind this step
+    bool stop;         // some rank was asked to stop: all do, behind the last step that is queued
     const double *reports;  // (world, REPORT_ITEMS), until the next step but one is queued
 } step_result;
 
@@ -83,12 +83,10 @@ void step_close(step_runner *r);
 // state_gradient's. Collective.
 err_t step_gradient(step_runner *r, loader *data, int64_t step);
 
-// All of it. The host waits once, at the end. A rank that can't read its data makes the step void on all of them: nothing is updated, and all
-// return its ERR_DATA or ERR_IO.
-err_t step_run(step_runner *r, loader *data, int64_t step, step_result *out);
-
-// The two halves of it. Between them the next step may be queued, where step_runs_ahead: then a GPU never waits for the host, and what a step has to
-// tell comes one step late. After a void step the one behind it, queued too, is void as well, and is not told; `oldest` is then the void one.
+// A whole step, in two halves: it is queued, and when the host has waited for it, it is told. Between them the next step may be queued, where
+// step_runs_ahead: then a GPU never waits for the host, and what a step has to tell comes one step late. A rank that can't read its data makes the step
+// void on all of them: nothing is updated, and all return its ERR_DATA or ERR_IO from step_tell. A step that was queued behind it is void as well and is
+// not told; `oldest` is then the void one.
 err_t step_queue(step_runner *r, loader *data, int64_t step);
 err_t step_tell(step_runner *r, step_result *out);
 static inline bool step_runs_ahead(const step_runner *r) { return r->places > 1; }

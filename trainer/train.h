@@ -8,7 +8,7 @@
 #include "trainer/step.h"
 #include "trainer/supervisor.h"
 
-// Everything a run has open. Tests drive it through session_open, step_run and session_close.
+// Everything a run has open. Tests drive it through session_open, session_step and session_close.
 typedef struct session {
     const config *cfg;
     char dir[1024];           // DIR/NAME

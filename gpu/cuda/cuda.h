@@ -44,8 +44,7 @@ typedef struct matmul_plans matmul_plans;  // matmul.c
 
 struct cuda_device {
     device head;
-    int index, sms;          // device number, streaming multiprocessors
-    size_t shared_most;      // bytes of shared memory that a block may ask for
+    int index;               // device number
     bool check;              // wait after every launch, to name the one that failed
     launch_note note[CUDA_LAUNCHES];  // the last launches, on whatever stream: a failure on one of them is returned by any
     int64_t launches;

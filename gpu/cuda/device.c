@@ -87,12 +87,10 @@ static err_t describe(cuda_device *d) {
     if (10 * p.major + p.minor < CAPABILITY_LEAST)
         return err_set(ERR_UNAVAILABLE, "cuda: device %d (%s) has compute capability %d.%d, expected 8.0 or later (Ampere); set [device] backend = cpu", d->index,
                        p.name, p.major, p.minor);
-    d->sms = p.multiProcessorCount;
-    d->shared_most = p.sharedMemPerBlockOptin;
     d->head.info.kind = DEVICE_CUDA;
     d->head.info.threads = 1;
     snprintf(d->head.info.choice, sizeof d->head.info.choice, "compute capability %d.%d, %d SMs, %.1f GB, driver for CUDA %d.%d", p.major, p.minor,
-             d->sms, (double)p.totalGlobalMem / 1e9, driver / 1000, driver % 1000 / 10);
+             p.multiProcessorCount, (double)p.totalGlobalMem / 1e9, driver / 1000, driver % 1000 / 10);
     return ERR_OK;
 }
 
