@@ -122,7 +122,7 @@ TESTS   := $(patsubst test/%.c,$(BUILD)/test/%,$(wildcard test/test_*.c))
 FUZZERS := $(patsubst test/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard test/fuzz/fuzz_*.c))
 tests: $(TESTS) $(BUILD)/test/lossy
 fuzzers: $(FUZZERS)
-$(BUILD)/test/test_ops: $(patsubst %.c,$(CBUILD)/%.o,$(wildcard test/ops/*.c))
+$(BUILD)/test/test_ops $(BUILD)/test/test_profile: $(patsubst %.c,$(CBUILD)/%.o,$(wildcard test/ops/*.c))
 $(BUILD)/test/test_vec: $(foreach s,$(SIMDS),$(CBUILD)/test/vec_probe.$(s).o)
 # The nccl transport is tested with a stand-in; where NCCL's headers are installed, our declarations are compared with them.
 NCCL_INC := $(patsubst %/nccl.h,%,$(firstword $(wildcard /usr/local/cuda/include/nccl.h $(if $(wildcard /usr/include/cuda_runtime.h),/usr/include/nccl.h))))

@@ -22,6 +22,7 @@ static const char help[] =
     "  lockstep sample CONFIG.ini...     let the model write              [--ckpt DIR] [--prompt TEXT]\n"
     "  lockstep hash CKPT_DIR...         fingerprints of weights and of the whole state, after checking every digest\n"
     "  lockstep bench CONFIG.ini...      time training steps on made-up tokens [--steps N]\n"
+    "  lockstep bench step CONFIG.ini... where the time of a step goes, operation by operation [--steps N]\n"
     "  lockstep version\n"
     "\n"
     "--ckpt is the run's best checkpoint, or its newest, when not given. SIGTERM or Ctrl-C: finish the step, save, exit\n"
@@ -37,6 +38,7 @@ typedef struct arguments {
     int count;
     const char *ckpt, *prompt;
     int64_t steps;
+    bool parts;  // bench step
 } arguments;
 
 static err_t parse_steps(const char *text, int64_t *steps) {
@@ -95,7 +97,7 @@ static err_t do_bench(const config *c, const arguments *a) {
     config timed = *c;
     int rank, world;
     timed.run.steps = a->steps;
-    return supervise(&timed, bench_rank, &rank, &world);
+    return supervise(&timed, a->parts ? bench_step_rank : bench_rank, &rank, &world);
 }
 
 typedef struct verb {
@@ -117,7 +119,9 @@ static const verb verbs[] = {
 
 static err_t run_verb(const verb *v, int argc, char **argv) {
     arguments a;
-    TRY(parse(argc, argv, v->options, &a));
+    bool parts = v->run == do_bench && argc > 0 && strcmp(argv[0], "step") == 0;
+    TRY(parse(argc - parts, argv + parts, v->options, &a));
+    a.parts = parts;
     if (a.count < v->least_files) return err_set(ERR_USAGE, "lockstep %s: expected an INI file, e.g. lockstep %s config.ini", v->name, v->name);
     config *c = calloc(1, sizeof *c);
     if (!c) return err_set(ERR_INTERNAL, "no memory for the settings");

@@ -30,7 +30,7 @@ typedef struct backend {
 } backend;
 
 // Every backend's device, stream and event begin with these, so that gpu/device.c finds the way.
-struct device { const backend *backend; const ops *ops; device_info info; };
+struct device { const backend *backend; const ops *ops; device_info info; struct profile *profile; };
 struct stream_head { device *dev; };
 struct event_head { device *dev; };
 struct recording_head { device *dev; };
@@ -40,5 +40,12 @@ err_t cpu_device_open(device **out, const device_options *o);
 // gpu/cuda/: the real one where nvcc is, else absent.c. ERR_UNAVAILABLE says what is missing.
 err_t cuda_device_open(device **out, const device_options *o);
 int cuda_device_count(void);
+
+// gpu/profile.c: the table and the calls of a device that has a profile.
+extern const ops profile_ops;
+err_t profile_open(device *d);
+void profile_close(device *d);
+err_t profile_copy(stream *s, void *dst, const void *src, size_t bytes);
+err_t profile_zero(stream *s, void *dst, size_t bytes);
 
 #endif

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-err_t device_open(device **out, const device_options *o) {
+static err_t open_any(device **out, const device_options *o) {
     if (o->kind == DEVICE_CUDA) return cuda_device_open(out, o);
     char why[sizeof (*out)->info.choice] = "chosen by [device] backend";
     if (o->kind == DEVICE_AUTO) {
@@ -21,14 +21,26 @@ err_t device_open(device **out, const device_options *o) {
     return ERR_OK;
 }
 
+err_t device_open(device **out, const device_options *o) {
+    TRY(open_any(out, o));
+    if (!o->profile || profile_open(*out) == ERR_OK) return ERR_OK;
+    device_close(*out);
+    *out = NULL;
+    return err_last()->code;
+}
+
 int device_count(device_kind kind) { return kind == DEVICE_CPU ? 1 : cuda_device_count(); }
 
 #define STREAM_DEVICE(s) (((struct stream_head *)(s))->dev)
 #define EVENT_DEVICE(e) (((struct event_head *)(e))->dev)
 
-void device_close(device *d) { if (d) d->backend->close(d); }
+void device_close(device *d) {
+    if (!d) return;
+    profile_close(d);
+    d->backend->close(d);
+}
 const device_info *device_about(const device *d) { return &d->info; }
-const ops *device_ops(const device *d) { return d->ops; }
+const ops *device_ops(const device *d) { return d->profile ? &profile_ops : d->ops; }
 err_t device_alloc(device *d, memory_kind kind, size_t bytes, void **out) { return d->backend->alloc(d, kind, bytes, out); }
 void device_free(device *d, memory_kind kind, void *p, size_t bytes) { if (p) d->backend->free(d, kind, p, bytes); }
 err_t stream_open(device *d, stream **out) { return d->backend->stream_open(d, out); }
@@ -42,10 +54,16 @@ void event_close(event *e) { if (e) EVENT_DEVICE(e)->backend->event_close(e); }
 err_t event_record(event *e, stream *s) { return EVENT_DEVICE(e)->backend->event_record(e, s); }
 err_t event_wait(event *e) { return EVENT_DEVICE(e)->backend->event_wait(e); }
 err_t stream_wait_event(stream *s, event *e) { return STREAM_DEVICE(s)->backend->stream_wait_event(s, e); }
-err_t stream_copy(stream *s, void *dst, const void *src, size_t n) { return STREAM_DEVICE(s)->backend->copy(s, dst, src, n); }
-err_t stream_zero(stream *s, void *dst, size_t n) { return STREAM_DEVICE(s)->backend->zero(s, dst, n); }
 
-bool device_records(const device *d) { return d->backend->record_begin != NULL; }
+err_t stream_copy(stream *s, void *dst, const void *src, size_t n) {
+    return STREAM_DEVICE(s)->profile ? profile_copy(s, dst, src, n) : STREAM_DEVICE(s)->backend->copy(s, dst, src, n);
+}
+
+err_t stream_zero(stream *s, void *dst, size_t n) {
+    return STREAM_DEVICE(s)->profile ? profile_zero(s, dst, n) : STREAM_DEVICE(s)->backend->zero(s, dst, n);
+}
+
+bool device_records(const device *d) { return d->backend->record_begin != NULL && !d->profile; }
 err_t stream_record_begin(stream *s) { return STREAM_DEVICE(s)->backend->record_begin(s); }
 err_t stream_record_end(stream *s, recording **out) { return STREAM_DEVICE(s)->backend->record_end(s, out); }
 err_t recording_run(recording *r, stream *s) { return STREAM_DEVICE(s)->backend->recording_run(r, s); }

@@ -57,6 +57,7 @@ typedef struct device_options {
     int threads;         // CPU: 0 = every core this process may use
     vector_width width;  // CPU: WIDTH_AUTO = the widest this machine has. Bits do not depend on it
     bool check;          // CUDA: wait after every launch, so that a failure names the very kernel; slow
+    bool profile;        // measure every operation (gpu/profile.h)
 } device_options;
 
 typedef struct device_info {

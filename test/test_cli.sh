@@ -355,6 +355,21 @@ bench_steps() {
     [ ! -e runs/benched ] || fail "bench made a run directory"
 }
 
+# Each operation of a step has its line, and the lines add up to the step.
+bench_parts() {
+    expect 0 "$bin" bench step base.ini --steps 3
+    for op in matmul attention_backward layer_norm_forward adamw; do grep -qE "^$op [0-9x]+ fp32.* %" "$out" || fail "no line for $op"; done
+    says "ceilings: triad" "operations of a step" "between operations" "a step: matrix products"
+    awk '/^(matmul|attention|layer_norm|gelu|embedding|cross|loss|dropout|add|cast|sum|step_decide|adamw|bias|copy|zero|those|between)/ {
+            for (i = 1; i < NF; i++) if ($(i + 1) == "%") { sum += $i; break } }
+         END { exit !(sum > 97 && sum < 103) }' "$out" || fail "the shares do not add up to a step"
+    expect 64 "$bin" bench step
+    expect 0 "$bin" bench step base.ini --steps 1 >/dev/null
+    printf '[device]\nranks = 2\n' >two.ini
+    expect 0 "$bin" bench step base.ini two.ini --steps 2
+    says "waiting for other ranks"
+}
+
 # --- bits ----------------------------------------------------------------------------------------------------------------------------
 
 # Another machine's libm may round another way: nothing here may call into it for more than moving and rounding numbers.
@@ -407,6 +422,7 @@ try hash_checkpoints
 try eval_checkpoints
 try sample_text
 try bench_steps
+try bench_parts
 try no_foreign_mathematics
 try first_step_of_the_default_run
 finish

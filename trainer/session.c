@@ -16,13 +16,14 @@ static dtype compute_type(const config *c) {
     return c->precision.compute == COMPUTE_BF16 ? BF16 : c->precision.compute == COMPUTE_FP16 ? FP16 : FP32;
 }
 
-static err_t open_device(session *x, int local) {
+static err_t open_device(session *x, session_kind kind, int local) {
     static const device_kind kinds[] = {[BACKEND_AUTO] = DEVICE_AUTO, [BACKEND_CPU] = DEVICE_CPU, [BACKEND_CUDA] = DEVICE_CUDA};
     static const vector_width width[] = {[SIMD_AUTO] = WIDTH_AUTO, [SIMD_AVX512] = WIDTH_AVX512, [SIMD_AVX2] = WIDTH_AVX2,
                                          [SIMD_PORTABLE] = WIDTH_PORTABLE};
     const config *c = x->cfg;
     TRY(device_open(&x->dev, &(device_options){.kind = kinds[c->device.backend], .index = local, .threads = (int)c->device.threads,
-                                               .width = width[c->device.simd], .check = c->device.check}));
+                                               .width = width[c->device.simd], .check = c->device.check,
+                                               .profile = kind == SESSION_PROFILE}));
     return stream_open(x->dev, &x->s);
 }
 
@@ -39,7 +40,7 @@ static err_t open_split(session *x, dataset **out, const char *key, const char *
 }
 
 static err_t open_data(session *x, session_kind kind) {
-    if (kind == SESSION_TRAIN) TRY(open_split(x, &x->train, "train", x->cfg->data.train));
+    if (kind != SESSION_LOOK) TRY(open_split(x, &x->train, "train", x->cfg->data.train));
     return x->cfg->data.val[0] ? open_split(x, &x->val, "val", x->cfg->data.val) : ERR_OK;
 }
 
@@ -87,8 +88,8 @@ static err_t open_ranks(session *x, const launch *at) {
 static state_options state_options_of(const session *x, session_kind kind) {
     const config *c = x->cfg;
     return (state_options){
-        .compute = compute_type(c), .stage = x->ranks->world > 1 ? (int)c->parallel.zero : 0, .offload = kind == SESSION_TRAIN && c->parallel.offload,
-        .training = kind == SESSION_TRAIN, .fixed = c->reduce.order == ORDER_FIXED, .lanes = c->batch.lanes,
+        .compute = compute_type(c), .stage = x->ranks->world > 1 ? (int)c->parallel.zero : 0, .offload = kind != SESSION_LOOK && c->parallel.offload,
+        .training = kind != SESSION_LOOK, .fixed = c->reduce.order == ORDER_FIXED, .lanes = c->batch.lanes,
         .micros = c->batch.global / c->batch.lanes / c->batch.micro, .bucket_bytes = (size_t)(c->reduce.bucket_mb * 1e6), .threads = device_about(x->dev)->threads,
     };
 }
@@ -165,7 +166,7 @@ err_t session_open(session *x, const config *c, session_kind kind, const launch 
     *x = (session){.cfg = c};
     TRY(fault_parse(&x->faults, c->run.faults));
     TRY(io_path(x->dir, "%s/%s", c->run.dir, c->run.name));
-    TRY(open_device(x, at ? at->local : 0));
+    TRY(open_device(x, kind, at ? at->local : 0));
     TRY(open_data(x, kind));
     TRY(open_ranks(x, at));
     TRY(plan_model(x, kind));
@@ -177,7 +178,7 @@ err_t session_open(session *x, const config *c, session_kind kind, const launch 
 
 err_t session_plan(session *x, const config *c, comm *ranks) {
     *x = (session){.cfg = c, .ranks = ranks};
-    TRY(open_device(x, 0));
+    TRY(open_device(x, SESSION_TRAIN, 0));
     TRY(plan_model(x, SESSION_TRAIN));
     loader_options o = feed_options(x, c->run.steps);
     x->ring_bytes = (size_t)loader_bytes(&o);

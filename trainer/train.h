@@ -27,7 +27,8 @@ typedef struct session {
     int64_t step;             // finished steps
 } session;
 
-typedef enum { SESSION_TRAIN, SESSION_LOOK } session_kind;  // to look: no moments, no gradients, no loader
+// To look: no moments, no gradients, no loader. To profile: to train, on a device that measures every operation.
+typedef enum { SESSION_TRAIN, SESSION_LOOK, SESSION_PROFILE } session_kind;
 
 // Opens device, data, the other ranks, model and tensors as the INI says. Weights are not set yet: session_init or a checkpoint does that.
 // at: this rank's place among others; NULL: alone. Collective, as is everything below that changes or saves the state.
@@ -85,5 +86,8 @@ err_t verb_hash(const char *ckpt, FILE *out);
 
 // A rank of `lockstep bench`: times [run] steps of the INI's model on made-up tokens: no data, no files. Rank 0 prints.
 err_t bench_rank(const config *c, const launch *at, board *b);
+
+// The same for `lockstep bench step`: where the time of a step goes, operation by operation, beside what this device could do.
+err_t bench_step_rank(const config *c, const launch *at, board *b);
 
 #endif

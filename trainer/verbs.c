@@ -1,16 +1,13 @@
 // trainer/verbs.c: the verbs beside training: each opens what it needs, looks, tells, and closes.
 #include "base/clock.h"
 #include "base/io.h"
-#include "base/philox.h"
 #include "base/version.h"
 #include "trainer/evaluate.h"
 #include "trainer/report.h"
 #include "trainer/train.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 // --- look at weights ---------------------------------------------------------------------------------------------------------
@@ -103,97 +100,4 @@ err_t verb_pack(const config *c, FILE *out) {
             (long long)r.files_in, (long long)r.bytes_in, (long long)r.files_skipped, r.shards_out, (long long)r.train_tokens,
             (long long)r.val_tokens);
     return ERR_OK;
-}
-
-// --- bench -------------------------------------------------------------------------------------------------------------------
-
-// Tokens that no disk holds: a file in memory, read like any other.
-static err_t made_up_tokens(const config *c, int *fd) {
-    int64_t n = c->batch.global * c->model.context * 4 + 1;
-    *fd = memfd_create("lockstep-bench", MFD_CLOEXEC);
-    uint16_t *t = malloc((size_t)n * sizeof *t);
-    if (*fd < 0 || !t) {
-        free(t);
-        return err_set(ERR_INTERNAL, "no memory for %lld tokens", (long long)n);
-    }
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t bits[4];
-        philox4x32(bits, (uint64_t)c->run.seed, (uint32_t)i, SITE_SAMPLE, 1, 0);
-        t[i] = (uint16_t)(bits[0] % (uint32_t)(c->model.vocab < 65536 ? c->model.vocab : 65536));
-    }
-    err_t rc = io_write(*fd, "tokens in memory", t, (size_t)n * sizeof *t, NULL);
-    free(t);
-    return rc;
-}
-
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-// What rank 0 prints of the timed steps, sorted.
-static void print_times(const session *x, const double *ms, int64_t steps, const rank_summary *t) {
-    const config *c = x->cfg;
-    double median = ms[steps / 2], tokens = (double)(c->batch.global * c->model.context);
-    double weights = (double)(model_elements(x->net) - c->model.context * c->model.embed);
-    double flops = tokens * (6 * weights + 6 * (double)(c->model.layers * c->model.embed * c->model.context));  // causal half of attention
-    printf("%s  %lld layers %lld channels %lld x %lld tokens  %lld steps: median %.2f ms (min %.2f, max %.2f)  %.0f tok/s  %.1f GFLOP/s\n",
-           device_about(x->dev)->name, (long long)c->model.layers, (long long)c->model.embed, (long long)c->batch.global,
-           (long long)c->model.context, (long long)steps, median, ms[0], ms[steps - 1], tokens / median * 1e3, flops / median * 1e-6);
-    if (x->ranks->world > 1)
-        printf("%d ranks  zero %d  order %s  communication %.2f ms a step, waited for %.2f ms: %.0f %% hidden\n", x->ranks->world, x->state.o.stage,
-               x->state.o.fixed ? "fixed" : "any", t->comm_ms, t->wait_ms, 100 * t->hidden);
-}
-
-static err_t bench_session(session *x, int64_t steps, double *ms) {
-    enum { WARM = 2 };
-    rank_report times;
-    step_result s = {0};
-    double start = 0;
-    TRY(session_init(x));
-    TRY(session_feed(x, steps + WARM));
-    err_t rc = report_open(&times, x->ranks->world);
-    for (int64_t i = -WARM; i < steps && rc == ERR_OK; i++) {
-        if (!x->runner.untold) start = clock_now();
-        rc = session_queue(x);
-        while (rc == ERR_OK && x->runner.untold > (step_runs_ahead(&x->runner) && i + 1 < steps ? 1 : 0)) {
-            rc = session_told(x, &s);
-            double now = clock_now();
-            if (rc == ERR_OK && s.step > WARM) ms[s.step - WARM - 1] = 1e3 * (now - start);
-            if (rc == ERR_OK && s.step > WARM) report_add(&times, s.reports);
-            start = now;
-        }
-    }
-    rank_summary summary = rc == ERR_OK ? report_take(&times, x->state.reduce) : (rank_summary){0};
-    report_close(&times);
-    TRY(rc);
-    TRY(session_settle(x));
-    if (!isfinite(s.loss)) return err_set(ERR_INTERNAL, "the loss is not finite after %lld steps", (long long)steps);
-    qsort(ms, (size_t)steps, sizeof *ms, by_value);
-    if (x->ranks->rank == 0) print_times(x, ms, steps, &summary);
-    return ERR_OK;
-}
-
-err_t bench_rank(const config *c, const launch *at, board *b) {
-    session x = {0};
-    config made_up = *c;
-    int fd = -1;
-    int64_t steps = c->run.steps;
-    double *ms = calloc((size_t)steps, sizeof *ms);
-    err_t rc = ms ? made_up_tokens(c, &fd) : err_set(ERR_INTERNAL, "no memory for %lld timings", (long long)steps);
-    if (rc == ERR_OK) {
-        snprintf(made_up.data.train, sizeof made_up.data.train, "/proc/self/fd/%d", fd);
-        made_up.data.val[0] = 0;
-        made_up.data.format = DATA_RAW16;
-        rc = session_open(&x, &made_up, SESSION_TRAIN, at);
-    }
-    if (rc == ERR_OK) {
-        atomic_fetch_add(&b->ready, 1);
-        rc = bench_session(&x, steps, ms);
-    }
-    session_tell(&x, rc);
-    session_close(&x);
-    if (fd >= 0) close(fd);
-    free(ms);
-    return rc;
 }

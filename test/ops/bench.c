@@ -1,8 +1,11 @@
 // test/ops/bench.c: one line for each benchmark row: median time, bytes and flops that must move by the row's own account,
-// and their share of what this machine does at best (peak.c): the larger share is the ceiling that the operation is under. On a
+// and their share of what this machine does at best (gpu/peak.h): the larger share is the ceiling that the operation is under. On a
 // CPU a row that stays in the cache may pass 100 % of the triad, which does not. On a GPU a row is repeated over copies of its
 // arguments that together are far larger than the L2 cache, so that nothing is found there that a training step would not find.
 #include "test/ops/op_test.h"
+
+#include "base/clock.h"
+#include "gpu/peak.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,20 +45,20 @@ static err_t call_next(const op_run *r, const fixture *f, operands *o) {
 // Median seconds of one call; negative when it failed.
 static double median_time(const bench *b, const op_run *r, operands *o) {
     const fixture *f = &b->f;
-    double sample[SAMPLES], began = bench_seconds(), target = (b->cuda ? 5e-3 : 2e-4) / (double)b->scale, most = 2.0 / (double)b->scale;
+    double sample[SAMPLES], began = clock_now(), target = (b->cuda ? 5e-3 : 2e-4) / (double)b->scale, most = 2.0 / (double)b->scale;
     int n = 0, inner = 1;
     for (int warm = 0; warm < 2; warm++) {
-        double start = bench_seconds();
+        double start = clock_now();
         if (call_next(r, f, o) != ERR_OK || stream_wait(f->s) != ERR_OK) return -1;
-        double one = bench_seconds() - start;
+        double one = clock_now() - start;
         inner = one < target / 2 ? (int)(target / (one + 1e-7)) + 1 : 1;
     }
-    while (n < SAMPLES && (n < 5 || bench_seconds() - began < most)) {
-        double start = bench_seconds();
+    while (n < SAMPLES && (n < 5 || clock_now() - began < most)) {
+        double start = clock_now();
         for (int i = 0; i < inner; i++)
             if (call_next(r, f, o) != ERR_OK) return -1;
         if (stream_wait(f->s) != ERR_OK) return -1;
-        sample[n++] = (bench_seconds() - start) / inner;
+        sample[n++] = (clock_now() - start) / inner;
     }
     qsort(sample, (size_t)n, sizeof *sample, by_value);
     return sample[n / 2];
@@ -123,9 +126,9 @@ static bool bench_row(const op_row *declared, const bench *b) {
 
 static void measure_peaks(bench *b) {
     const device_info *about = device_about(b->f.dev);
-    b->bandwidth = peak_bandwidth(&b->f, b->scale);
-    double fma = b->cuda ? 0 : peak_flops(about->threads);
-    for (int t = FP32; t <= FP16; t++) b->flops[t] = b->cuda ? peak_matmul(&b->f, (dtype)t, (8192 + b->scale - 1) / b->scale) : fma;
+    b->bandwidth = peak_bandwidth(b->f.dev, b->f.s, b->scale);
+    double fma = b->cuda ? 0 : peak_fma(about->threads);
+    for (int t = FP32; t <= FP16; t++) b->flops[t] = b->cuda ? peak_matmul(b->f.dev, b->f.s, (dtype)t, (8192 + b->scale - 1) / b->scale) : fma;
     printf("%s   %s %.1f GB/s   ", about->name, b->cuda ? "copy" : "triad", 1e-9 * b->bandwidth);
     if (b->cuda) printf("matmul fp32 %.1f, bf16 %.1f, fp16 %.1f TFLOP/s", 1e-12 * b->flops[FP32], 1e-12 * b->flops[BF16], 1e-12 * b->flops[FP16]);
     else printf("FMA %.0f GFLOP/s", 1e-9 * fma);

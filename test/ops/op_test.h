@@ -154,10 +154,4 @@ extern const int special_count;
 // bench.c: the exit status. Sizes are divided by `scale`; only: the name of one operation, or NULL.
 int bench_run(device_kind kind, int64_t scale, const char *only);
 
-// peak.c: what the device could do: bytes/s and FLOP/s, 0 where unknown.
-double bench_seconds(void);
-double peak_bandwidth(const fixture *f, int64_t scale);  // CPU: a triad; CUDA: a copy within the device
-double peak_flops(int threads);                          // CPU: FMA
-double peak_matmul(const fixture *f, dtype t, int64_t n);  // CUDA: a matrix product n x n x n
-
 #endif

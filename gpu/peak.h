@@ -1,0 +1,17 @@
+// gpu/peak.h: what a device could do, measured: the ceilings beside which a figure of speed says something.
+#ifndef GPU_PEAK_H
+#define GPU_PEAK_H
+
+#include "gpu/gpu.h"
+
+// Bytes/s between the device and its own memory, of tensors far larger than any cache: on a CPU a = b + c, on a GPU a copy. 0: no room.
+// Sizes are divided by `scale`, for tests.
+double peak_bandwidth(device *d, stream *s, int64_t scale);
+
+// FLOP/s of fused multiply-adds from registers and nothing else, on so many threads of this processor. 0: not known.
+double peak_fma(int threads);
+
+// FLOP/s of a matrix product n x n x n of zeros, which cost a GPU less power and clock than data do. 0: no room.
+double peak_matmul(device *d, stream *s, dtype t, int64_t n);
+
+#endif

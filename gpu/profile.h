@@ -1,0 +1,33 @@
+// gpu/profile.h: where the time goes. A device that is opened with device_options.profile has a table of operations around its own, which
+// measures each call and counts what it must move and compute by its shapes. Nobody who queues operations knows of it.
+//
+// On a CPU a call's time is that of the calling thread. On a GPU the host waits behind each call, so that the time is the call's own and
+// that of its launch; recordings are not made.
+#ifndef GPU_PROFILE_H
+#define GPU_PROFILE_H
+
+#include "gpu/gpu.h"
+
+enum { PROFILE_LINES = 256, PROFILE_SHAPE = 64 };
+
+// All calls of one operation with one shape.
+typedef struct profile_line {
+    const char *op;             // as in gpu/ops.h; "copy", "zero"
+    char shape[PROFILE_SHAPE];  // "1024x3072x768 bf16 bias gelu"
+    dtype type;                 // of its inputs
+    int64_t calls;
+    double seconds;             // these are sums over the calls
+    double bytes, flops;        // that must move and be computed: each operand once, what is added to twice, scratch never
+} profile_line;
+
+// NULL: the device is not profiled.
+typedef struct profile profile;
+profile *device_profile(device *d);
+
+// Forgets what was measured so far.
+void profile_clear(profile *p);
+
+// Copies the lines to out, those that took longest first, and returns how many there are. Calls beyond PROFILE_LINES shapes are one line, "others".
+int profile_read(profile *p, profile_line out[PROFILE_LINES]);
+
+#endif

@@ -1,0 +1,207 @@
+// trainer/bench.c: the speed of training steps, whole and in parts, on made-up tokens.
+#include "base/clock.h"
+#include "base/io.h"
+#include "base/philox.h"
+#include "gpu/peak.h"
+#include "gpu/profile.h"
+#include "trainer/report.h"
+#include "trainer/train.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { WARM = 2 };  // steps that are not counted: page faults, plans, caches
+
+// Tokens that no disk holds: a file in memory, read like any other.
+static err_t made_up_tokens(const config *c, int *fd) {
+    int64_t n = c->batch.global * c->model.context * 4 + 1;
+    *fd = memfd_create("lockstep-bench", MFD_CLOEXEC);
+    uint16_t *t = malloc((size_t)n * sizeof *t);
+    if (*fd < 0 || !t) {
+        free(t);
+        return err_set(ERR_INTERNAL, "no memory for %lld tokens", (long long)n);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits[4];
+        philox4x32(bits, (uint64_t)c->run.seed, (uint32_t)i, SITE_SAMPLE, 1, 0);
+        t[i] = (uint16_t)(bits[0] % (uint32_t)(c->model.vocab < 65536 ? c->model.vocab : 65536));
+    }
+    err_t rc = io_write(*fd, "tokens in memory", t, (size_t)n * sizeof *t, NULL);
+    free(t);
+    return rc;
+}
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double step_tokens(const config *c) { return (double)(c->batch.global * c->model.context); }
+
+// Multiplications and additions of a step's matrix products, of attention only the causal half.
+static double step_flops(const session *x) {
+    const config *c = x->cfg;
+    double weights = (double)(model_elements(x->net) - c->model.context * c->model.embed);
+    return step_tokens(c) * (6 * weights + 6 * (double)(c->model.layers * c->model.embed * c->model.context));
+}
+
+static void print_shape(const session *x) {
+    const config *c = x->cfg;
+    printf("%s  %lld layers %lld channels %lld x %lld tokens  %lld steps: ", device_about(x->dev)->name, (long long)c->model.layers,
+           (long long)c->model.embed, (long long)c->batch.global, (long long)c->model.context, (long long)c->run.steps);
+}
+
+// --- whole steps -------------------------------------------------------------------------------------------------------------
+
+// What rank 0 prints of the timed steps, sorted.
+static void print_times(const session *x, const double *ms, const rank_summary *t) {
+    int64_t steps = x->cfg->run.steps;
+    double median = ms[steps / 2];
+    print_shape(x);
+    printf("median %.2f ms (min %.2f, max %.2f)  %.0f tok/s  %.1f GFLOP/s\n", median, ms[0], ms[steps - 1], step_tokens(x->cfg) / median * 1e3,
+           step_flops(x) / median * 1e-6);
+    if (x->ranks->world > 1)
+        printf("%d ranks  zero %d  order %s  communication %.2f ms a step, waited for %.2f ms: %.0f %% hidden\n", x->ranks->world, x->state.o.stage,
+               x->state.o.fixed ? "fixed" : "any", t->comm_ms, t->wait_ms, 100 * t->hidden);
+}
+
+// Runs WARM steps and then those that are asked for, and says how long each took and what the ranks reported of them.
+static err_t run_steps(session *x, double *ms, rank_report *times) {
+    int64_t steps = x->cfg->run.steps;
+    step_result s = {0};
+    double start = 0;
+    for (int64_t i = -WARM; i < steps; i++) {
+        if (!x->runner.untold) start = clock_now();
+        TRY(session_queue(x));
+        if (i == -1 && device_profile(x->dev)) profile_clear(device_profile(x->dev));
+        while (x->runner.untold > (step_runs_ahead(&x->runner) && i + 1 < steps ? 1 : 0)) {
+            TRY(session_told(x, &s));
+            double now = clock_now();
+            if (s.step > WARM) ms[s.step - WARM - 1] = 1e3 * (now - start);
+            if (s.step > WARM) report_add(times, s.reports);
+            start = now;
+        }
+    }
+    TRY(session_settle(x));
+    return isfinite(s.loss) ? ERR_OK : err_set(ERR_INTERNAL, "the loss is not finite after %lld steps", (long long)steps);
+}
+
+static err_t whole_steps(session *x, double *ms) {
+    rank_report times;
+    err_t rc = report_open(&times, x->ranks->world);
+    if (rc == ERR_OK) rc = run_steps(x, ms, &times);
+    rank_summary summary = rc == ERR_OK ? report_take(&times, x->state.reduce) : (rank_summary){0};
+    report_close(&times);
+    TRY(rc);
+    qsort(ms, (size_t)x->cfg->run.steps, sizeof *ms, by_value);
+    if (x->ranks->rank == 0) print_times(x, ms, &summary);
+    return ERR_OK;
+}
+
+// --- parts of a step ---------------------------------------------------------------------------------------------------------
+
+typedef struct ceilings { bool cuda; double bandwidth, flops[INT32]; } ceilings;
+
+static void measure(session *x, ceilings *to) {
+    to->cuda = device_about(x->dev)->kind == DEVICE_CUDA;
+    to->bandwidth = peak_bandwidth(x->dev, x->s, 1);
+    double fma = to->cuda ? 0 : peak_fma(device_about(x->dev)->threads);
+    for (int t = FP32; t <= FP16; t++) to->flops[t] = to->cuda ? peak_matmul(x->dev, x->s, (dtype)t, 8192) : fma;
+}
+
+// Time, share, speed, and the larger of the shares of the two ceilings. l: of one step.
+static void print_line(const char *name, const profile_line *l, double step, const ceilings *top) {
+    double peak = l->type <= FP16 ? top->flops[l->type] : 0, of_flops = peak > 0 ? l->flops / l->seconds / peak : 0;
+    double of_bytes = top->bandwidth > 0 ? l->bytes / l->seconds / top->bandwidth : 0;
+    char calls[24] = "", bytes[24] = "", flops[24] = "", share[24] = "";
+    if (l->calls > 0) snprintf(calls, sizeof calls, "%lld", (long long)l->calls);
+    if (l->bytes > 0) snprintf(bytes, sizeof bytes, "%.1f", 1e-9 * l->bytes / l->seconds);
+    if (l->flops > 0) snprintf(flops, sizeof flops, "%.1f", 1e-9 * l->flops / l->seconds);
+    if (l->bytes > 0 || l->flops > 0) snprintf(share, sizeof share, "%.0f %%", 100 * (of_flops > of_bytes ? of_flops : of_bytes));
+    printf("%-56s %6s %9.2f %6.1f %% %8s %9s %7s\n", name, calls, 1e3 * l->seconds, 100 * l->seconds / step, bytes, flops, share);
+}
+
+static void print_ceilings(const ceilings *top) {
+    printf("ceilings: %s %.1f GB/s", top->cuda ? "copy" : "triad", 1e-9 * top->bandwidth);
+    if (!top->cuda) printf(", FMA %.1f GFLOP/s", 1e-9 * top->flops[FP32]);
+    else printf(", matrix products fp32 %.1f, bf16 %.1f, fp16 %.1f GFLOP/s", 1e-9 * top->flops[FP32], 1e-9 * top->flops[BF16], 1e-9 * top->flops[FP16]);
+    printf("; a share is that of the ceiling which is nearer\n");
+}
+
+// What was measured of all steps, as one step's. seconds: of a whole step; waited: of it for other ranks.
+static void print_parts(const session *x, const profile_line *line, int lines, double seconds, double waited, const ceilings *top) {
+    const double SMALL = 0.001;  // of a step: told together
+    int64_t steps = x->cfg->run.steps;
+    profile_line small = {.type = INT32}, wait = {.type = INT32, .seconds = waited}, rest = {.type = INT32, .seconds = seconds - waited};
+    profile_line whole = {.type = x->state.o.compute, .seconds = seconds, .flops = step_flops(x)};
+    print_shape(x);
+    printf("mean %.2f ms\n", 1e3 * seconds);
+    print_ceilings(top);
+    printf("\n%-56s %6s %9s %8s %8s %9s %7s\n", "operations of a step", "calls", "ms", "share", "GB/s", "GFLOP/s", "ceiling");
+    for (int i = 0; i < lines; i++) {
+        char name[128];
+        profile_line one = line[i];
+        one.calls /= steps, one.seconds /= (double)steps, one.bytes /= (double)steps, one.flops /= (double)steps;
+        rest.seconds -= one.seconds;
+        snprintf(name, sizeof name, "%s %s", one.op, one.shape);
+        if (one.seconds >= SMALL * seconds) print_line(name, &one, seconds, top);
+        else small.calls += one.calls, small.seconds += one.seconds;
+    }
+    if (small.calls) print_line("those below 0.1 %", &small, seconds, top);
+    if (x->ranks->world > 1) print_line("waiting for other ranks", &wait, seconds, top);
+    if (rest.seconds > 0) print_line("between operations", &rest, seconds, top);
+    print_line("a step: matrix products and attention by its whole time", &whole, seconds, top);
+}
+
+static err_t parts_of_steps(session *x, double *ms) {
+    ceilings top;
+    rank_report times;
+    double total = 0;
+    profile_line *line = calloc(PROFILE_LINES, sizeof *line);
+    if (!line) return err_set(ERR_INTERNAL, "no memory for %d lines", PROFILE_LINES);
+    measure(x, &top);
+    err_t rc = report_open(&times, x->ranks->world);
+    if (rc == ERR_OK) rc = run_steps(x, ms, &times);
+    for (int64_t i = 0; i < x->cfg->run.steps; i++) total += 1e-3 * ms[i];
+    if (rc == ERR_OK && x->ranks->rank == 0) {
+        rank_summary summary = report_take(&times, x->state.reduce);
+        int lines = profile_read(device_profile(x->dev), line);
+        print_parts(x, line, lines, total / (double)x->cfg->run.steps, x->ranks->world > 1 ? 1e-3 * summary.wait_ms : 0, &top);
+    }
+    report_close(&times);
+    free(line);
+    return rc == ERR_OK ? rc : err_pass(__FILE__, __LINE__, __func__, rc);
+}
+
+// --- a rank ------------------------------------------------------------------------------------------------------------------
+
+static err_t bench(const config *c, const launch *at, board *b, session_kind kind, err_t (*body)(session *x, double *ms)) {
+    session x = {0};
+    config made_up = *c;
+    int fd = -1;
+    double *ms = calloc((size_t)c->run.steps, sizeof *ms);
+    err_t rc = ms ? made_up_tokens(c, &fd) : err_set(ERR_INTERNAL, "no memory for %lld timings", (long long)c->run.steps);
+    if (rc == ERR_OK) {
+        snprintf(made_up.data.train, sizeof made_up.data.train, "/proc/self/fd/%d", fd);
+        made_up.data.val[0] = 0;
+        made_up.data.format = DATA_RAW16;
+        rc = session_open(&x, &made_up, kind, at);
+    }
+    if (rc == ERR_OK) {
+        atomic_fetch_add(&b->ready, 1);
+        rc = session_init(&x);
+    }
+    if (rc == ERR_OK) rc = session_feed(&x, c->run.steps + WARM);
+    if (rc == ERR_OK) rc = body(&x, ms);
+    session_tell(&x, rc);
+    session_close(&x);
+    if (fd >= 0) close(fd);
+    free(ms);
+    return rc;
+}
+
+err_t bench_rank(const config *c, const launch *at, board *b) { return bench(c, at, b, SESSION_TRAIN, whole_steps); }
+err_t bench_step_rank(const config *c, const launch *at, board *b) { return bench(c, at, b, SESSION_PROFILE, parts_of_steps); }
