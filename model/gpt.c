@@ -15,21 +15,35 @@ typedef struct layer_params {
     int ln_1_w, ln_1_b, qkv_w, qkv_b, proj_w, proj_b, ln_2_w, ln_2_b, fc_w, fc_b, out_w, out_b;
 } layer_params;
 
-// What a layer keeps for its backward pass.
-typedef struct layer_acts {
-    tensor x;                              // (B,T,C)   input of the layer
-    tensor ln_1, ln_1_mean, ln_1_rstd;     // (B,T,C), (B,T)
-    tensor qkv, att, lse;                  // (B,T,3C), (B,T,C), (B,H,T)
-    tensor mid;                            // (B,T,C)   x + attention
-    tensor ln_2, ln_2_mean, ln_2_rstd;     // (B,T,C), (B,T)
-    tensor fc_pre, fc;                     // (B,T,4C)  before and after GELU
-} layer_acts;
+// What a layer's backward pass reads beside its input x, by what it takes to have it again.
+typedef struct layer_costly {
+    tensor qkv, att, lse;                                 // (B,T,3C), (B,T,C), (B,H,T)
+    tensor mid;                                           // (B,T,C)   x + attention
+    tensor fc_pre;                                        // (B,T,4C)  before GELU
+    tensor ln_1_mean, ln_1_rstd, ln_2_mean, ln_2_rstd;    // (B,T)
+} layer_costly;
+
+typedef struct layer_cheap {
+    tensor ln_1, ln_2;  // (B,T,C)
+    tensor fc;          // (B,T,4C)  after GELU
+} layer_cheap;
+
+// How many sets of each there are: one for each layer, or one that all layers share, where the next layer's forward pass writes over this one's.
+//                x   costly   cheap
+//   none         L      L       L
+//   selective    L      L       1
+//   block        L      1       1
+//   forward only 1      1       1     each layer's output lies on its input
+typedef struct layer_sets { int x, costly, cheap; } layer_sets;
 
 typedef struct gpt {
     model head;
     int wte, wpe, ln_f_w, ln_f_b, lm_head;
     layer_params *layer;
-    layer_acts *act;
+    layer_sets sets;
+    tensor *x;                                // (B,T,C)   inputs of the layers
+    layer_costly *costly;
+    layer_cheap *cheap;
     tensor last, ln_f, ln_f_mean, ln_f_rstd;  // (B,T,C), (B,T,C), (B,T)
     tensor logits, losses;                    // (B,T,V), (B,T)
     tensor branch;                            // (B,T,C)   what is added to the residual stream
@@ -67,7 +81,7 @@ static err_t linear_weights(pass *p, int w, int b, const tensor *dy, const tenso
 
 static err_t embed_forward(model *m, int layer, pass *p) {
     gpt *g = (gpt *)m;
-    tensor x = view3(&g->act[0].x, p->B, p->T, m->options.embed);
+    tensor x = view3(&g->x[0], p->B, p->T, m->options.embed);
     TRY(p->ops->embedding_forward(&x, &p->tokens, &p->w[g->wte], &p->w[g->wpe], p->s));
     return drop_samples(p, layer, DROP_EMBED, &x, &x);
 }
@@ -81,45 +95,75 @@ static err_t embed_backward(model *m, int layer, pass *p) {
 
 // --- transformer block -----------------------------------------------------------------------------------------------------
 
-// One layer's tensors, cut to this pass's B and T.
+// One layer's tensors, its own or the shared ones, cut to this pass's B and T.
 typedef struct layer_view {
     tensor x, ln_1, ln_1_mean, ln_1_rstd, qkv, att, lse, mid, ln_2, ln_2_mean, ln_2_rstd, fc_pre, fc, y, branch;
     tensor qkv3, att3;  // (B,T,.)
 } layer_view;
 
 static layer_view view_layer(gpt *g, int l, const pass *p) {
-    layer_acts *a = &g->act[l];
+    const layer_costly *a = &g->costly[l % g->sets.costly];
+    const layer_cheap *b = &g->cheap[l % g->sets.cheap];
+    const tensor *x = &g->x[l % g->sets.x];
     int64_t N = p->B * p->T, C = g->head.options.embed;
-    tensor *out = l + 1 < g->head.options.layers ? &g->act[l + 1].x : &g->last;
+    const tensor *out = l + 1 < g->head.options.layers ? &g->x[(l + 1) % g->sets.x] : &g->last;
     return (layer_view){
-        .x = view2(&a->x, N, C), .ln_1 = view2(&a->ln_1, N, C), .ln_1_mean = view1(&a->ln_1_mean, N), .ln_1_rstd = view1(&a->ln_1_rstd, N),
+        .x = view2(x, N, C), .ln_1 = view2(&b->ln_1, N, C), .ln_1_mean = view1(&a->ln_1_mean, N), .ln_1_rstd = view1(&a->ln_1_rstd, N),
         .qkv = view2(&a->qkv, N, 3 * C), .att = view2(&a->att, N, C), .lse = view3(&a->lse, p->B, g->head.options.heads, p->T),
-        .mid = view2(&a->mid, N, C), .ln_2 = view2(&a->ln_2, N, C), .ln_2_mean = view1(&a->ln_2_mean, N), .ln_2_rstd = view1(&a->ln_2_rstd, N),
-        .fc_pre = view2(&a->fc_pre, N, 4 * C), .fc = view2(&a->fc, N, 4 * C), .y = view2(out, N, C), .branch = view2(&g->branch, N, C),
+        .mid = view2(&a->mid, N, C), .ln_2 = view2(&b->ln_2, N, C), .ln_2_mean = view1(&a->ln_2_mean, N), .ln_2_rstd = view1(&a->ln_2_rstd, N),
+        .fc_pre = view2(&a->fc_pre, N, 4 * C), .fc = view2(&b->fc, N, 4 * C), .y = view2(out, N, C), .branch = view2(&g->branch, N, C),
         .qkv3 = view3(&a->qkv, p->B, p->T, 3 * C), .att3 = view3(&a->att, p->B, p->T, C),
     };
+}
+
+// ln_1 = norm(x)
+static err_t norm_1(pass *p, const layer_params *n, layer_view *v) {
+    return p->ops->layer_norm_forward(&v->ln_1, &v->ln_1_mean, &v->ln_1_rstd, NULL, &v->x, NULL, &p->w[n->ln_1_w], &p->w[n->ln_1_b], NORM_EPS, p->s);
+}
+
+// ln_2 = norm(mid), with mid = x + branch, or, where branch is NULL, mid as it was kept: the operation norms the rounded sum either way.
+static err_t norm_2(pass *p, const layer_params *n, layer_view *v, const tensor *branch) {
+    return p->ops->layer_norm_forward(&v->ln_2, &v->ln_2_mean, &v->ln_2_rstd, branch ? &v->mid : NULL, branch ? &v->x : &v->mid, branch,
+                                      &p->w[n->ln_2_w], &p->w[n->ln_2_b], NORM_EPS, p->s);
+}
+
+// mid = x + attention(norm(x));  fc = gelu(linear(norm(mid))): the layer up to the last value that its backward pass reads.
+static err_t layer_to_fc(gpt *g, int l, pass *p, layer_view *v) {
+    const ops *o = p->ops;
+    const layer_params *n = &g->layer[l];
+    const tensor *w = p->w;
+    dropout_key key;
+
+    TRY(norm_1(p, n, v));
+    TRY(o->matmul(&v->qkv, NULL, &v->ln_1, false, &w[n->qkv_w], true, &w[n->qkv_b], MATMUL_BIAS, p->s));
+    TRY(o->attention_forward(&v->att3, &v->lse, &v->qkv3, g->head.options.heads, drop_at(p, l, DROP_ATTENTION, &key), p->s));
+    TRY(o->matmul(&v->branch, NULL, &v->att, false, &w[n->proj_w], true, &w[n->proj_b], MATMUL_BIAS, p->s));
+    TRY(drop_samples(p, l, DROP_MID, &v->branch, &v->branch));
+
+    TRY(norm_2(p, n, v, &v->branch));
+    return o->matmul(&v->fc, &v->fc_pre, &v->ln_2, false, &w[n->fc_w], true, &w[n->fc_b], MATMUL_BIAS | MATMUL_GELU, p->s);
 }
 
 // mid = x + attention(norm(x));  y = mid + mlp(norm(mid))
 static err_t layer_forward(model *m, int l, pass *p) {
     gpt *g = (gpt *)m;
-    const ops *o = p->ops;
     const layer_params *n = &g->layer[l];
-    const tensor *w = p->w;
     layer_view v = view_layer(g, l, p);
-    dropout_key key;
-
-    TRY(o->layer_norm_forward(&v.ln_1, &v.ln_1_mean, &v.ln_1_rstd, NULL, &v.x, NULL, &w[n->ln_1_w], &w[n->ln_1_b], NORM_EPS, p->s));
-    TRY(o->matmul(&v.qkv, NULL, &v.ln_1, false, &w[n->qkv_w], true, &w[n->qkv_b], MATMUL_BIAS, p->s));
-    TRY(o->attention_forward(&v.att3, &v.lse, &v.qkv3, m->options.heads, drop_at(p, l, DROP_ATTENTION, &key), p->s));
-    TRY(o->matmul(&v.branch, NULL, &v.att, false, &w[n->proj_w], true, &w[n->proj_b], MATMUL_BIAS, p->s));
-    TRY(drop_samples(p, l, DROP_MID, &v.branch, &v.branch));
-
-    TRY(o->layer_norm_forward(&v.ln_2, &v.ln_2_mean, &v.ln_2_rstd, &v.mid, &v.x, &v.branch, &w[n->ln_2_w], &w[n->ln_2_b], NORM_EPS, p->s));
-    TRY(o->matmul(&v.fc, &v.fc_pre, &v.ln_2, false, &w[n->fc_w], true, &w[n->fc_b], MATMUL_BIAS | MATMUL_GELU, p->s));
-    TRY(o->matmul(&v.branch, NULL, &v.fc, false, &w[n->out_w], true, &w[n->out_b], MATMUL_BIAS, p->s));
+    TRY(layer_to_fc(g, l, p, &v));
+    TRY(p->ops->matmul(&v.branch, NULL, &v.fc, false, &p->w[n->out_w], true, &p->w[n->out_b], MATMUL_BIAS, p->s));
     TRY(drop_samples(p, l, DROP_OUT, &v.branch, &v.branch));
-    return o->add(&v.y, &v.mid, &v.branch, p->s);
+    return p->ops->add(&v.y, &v.mid, &v.branch, p->s);
+}
+
+// Computes again what the forward pass left in sets that other layers have used since. The last layer's is still there.
+static err_t layer_recompute(gpt *g, int l, pass *p, layer_view *v) {
+    const layer_params *n = &g->layer[l];
+    int layers = g->head.options.layers;
+    if (l + 1 == layers || g->sets.cheap == layers) return ERR_OK;
+    if (g->sets.costly == 1) return layer_to_fc(g, l, p, v);
+    TRY(norm_1(p, n, v));
+    TRY(norm_2(p, n, v, NULL));
+    return p->ops->gelu_forward(&v->fc, &v->fc_pre, p->s);
 }
 
 // The gradient of what a dropout at `which` let through: dx itself where there is none.
@@ -141,6 +185,7 @@ static err_t layer_backward(model *m, int l, pass *p) {
     tensor dqkv3 = view3(&dqkv, p->B, p->T, 3 * C), datt3 = view3(&datt, p->B, p->T, C);
     dropout_key key;
 
+    TRY(layer_recompute(g, l, p, &v));
     TRY(branch_gradient(g, p, l, DROP_OUT, &dx, &dbranch));
     TRY(linear_weights(p, n->out_w, n->out_b, &dbranch, &v.fc));
     TRY(o->matmul(&dfc, &v.fc_pre, &dbranch, false, &w[n->out_w], false, NULL, MATMUL_DGELU, p->s));
@@ -251,7 +296,9 @@ static void gpt_close(model *m) {
     free(m->param);
     free(m->block);
     free(g->layer);
-    free(g->act);
+    free(g->x);
+    free(g->costly);
+    free(g->cheap);
     free(g);
 }
 
@@ -263,8 +310,10 @@ static err_t gpt_open(model **out, const model_options *o) {
     g->head.param = calloc((size_t)(5 + 12 * o->layers), sizeof(param));
     g->head.block = calloc((size_t)(2 + o->layers), sizeof(block));
     g->layer = calloc((size_t)o->layers, sizeof *g->layer);
-    g->act = calloc((size_t)o->layers, sizeof *g->act);
-    if (!g->head.param || !g->head.block || !g->layer || !g->act) {
+    g->x = calloc((size_t)o->layers, sizeof *g->x);
+    g->costly = calloc((size_t)o->layers, sizeof *g->costly);
+    g->cheap = calloc((size_t)o->layers, sizeof *g->cheap);
+    if (!g->head.param || !g->head.block || !g->layer || !g->x || !g->costly || !g->cheap) {
         gpt_close(&g->head);
         return err_set(ERR_INTERNAL, "no memory for a model of %d layers", o->layers);
     }
@@ -273,21 +322,37 @@ static err_t gpt_open(model **out, const model_options *o) {
     return ERR_OK;
 }
 
-static err_t plan_layer(gpt *g, arena *a, layer_acts *t, dtype type, int64_t B, int64_t T) {
-    int64_t C = g->head.options.embed, H = g->head.options.heads;
-    TRY(arena_3d(a, &t->x, type, B, T, C));
-    TRY(arena_3d(a, &t->ln_1, type, B, T, C));
-    TRY(arena_2d(a, &t->ln_1_mean, FP32, B, T));
-    TRY(arena_2d(a, &t->ln_1_rstd, FP32, B, T));
+static err_t plan_costly(gpt *g, arena *a, layer_costly *t, dtype type, int64_t B, int64_t T) {
+    int64_t C = g->head.options.embed;
     TRY(arena_3d(a, &t->qkv, type, B, T, 3 * C));
     TRY(arena_3d(a, &t->att, type, B, T, C));
-    TRY(arena_3d(a, &t->lse, FP32, B, H, T));
+    TRY(arena_3d(a, &t->lse, FP32, B, g->head.options.heads, T));
     TRY(arena_3d(a, &t->mid, type, B, T, C));
-    TRY(arena_3d(a, &t->ln_2, type, B, T, C));
-    TRY(arena_2d(a, &t->ln_2_mean, FP32, B, T));
-    TRY(arena_2d(a, &t->ln_2_rstd, FP32, B, T));
     TRY(arena_3d(a, &t->fc_pre, type, B, T, 4 * C));
+    TRY(arena_2d(a, &t->ln_1_mean, FP32, B, T));
+    TRY(arena_2d(a, &t->ln_1_rstd, FP32, B, T));
+    TRY(arena_2d(a, &t->ln_2_mean, FP32, B, T));
+    return arena_2d(a, &t->ln_2_rstd, FP32, B, T);
+}
+
+static err_t plan_cheap(gpt *g, arena *a, layer_cheap *t, dtype type, int64_t B, int64_t T) {
+    int64_t C = g->head.options.embed;
+    TRY(arena_3d(a, &t->ln_1, type, B, T, C));
+    TRY(arena_3d(a, &t->ln_2, type, B, T, C));
     return arena_3d(a, &t->fc, type, B, T, 4 * C);
+}
+
+static err_t plan_layers(gpt *g, arena *a, const model_plan *o) {
+    int L = g->head.options.layers;
+    g->sets = (layer_sets){
+        .x = o->forward_only ? 1 : L,
+        .costly = o->forward_only || o->recompute == RECOMPUTE_BLOCK ? 1 : L,
+        .cheap = o->forward_only || o->recompute != RECOMPUTE_NONE ? 1 : L,
+    };
+    for (int l = 0; l < g->sets.x; l++) TRY(arena_3d(a, &g->x[l], o->compute, o->B, o->T, g->head.options.embed));
+    for (int l = 0; l < g->sets.costly; l++) TRY(plan_costly(g, a, &g->costly[l], o->compute, o->B, o->T));
+    for (int l = 0; l < g->sets.cheap; l++) TRY(plan_cheap(g, a, &g->cheap[l], o->compute, o->B, o->T));
+    return ERR_OK;
 }
 
 static err_t plan_backward(gpt *g, arena *a, dtype type, int64_t B, int64_t T) {
@@ -300,10 +365,11 @@ static err_t plan_backward(gpt *g, arena *a, dtype type, int64_t B, int64_t T) {
     return arena_1d(a, &g->scratch, INT32, B * T + g->head.options.vocab + 1);
 }
 
-static err_t gpt_plan(model *m, arena *a, dtype type, int64_t B, int64_t T, bool forward_only) {
+static err_t gpt_plan(model *m, arena *a, const model_plan *o) {
     gpt *g = (gpt *)m;
-    int64_t C = m->options.embed;
-    for (int l = 0; l < m->options.layers; l++) TRY(plan_layer(g, a, &g->act[l], type, B, T));
+    dtype type = o->compute;
+    int64_t C = m->options.embed, B = o->B, T = o->T;
+    TRY(plan_layers(g, a, o));
     TRY(arena_3d(a, &g->last, type, B, T, C));
     TRY(arena_3d(a, &g->ln_f, type, B, T, C));
     TRY(arena_2d(a, &g->ln_f_mean, FP32, B, T));
@@ -311,7 +377,7 @@ static err_t gpt_plan(model *m, arena *a, dtype type, int64_t B, int64_t T, bool
     TRY(arena_3d(a, &g->logits, type, B, T, m->options.vocab));
     TRY(arena_2d(a, &g->losses, FP32, B, T));
     TRY(arena_3d(a, &g->branch, type, B, T, C));
-    return forward_only ? ERR_OK : plan_backward(g, a, type, B, T);
+    return o->forward_only ? ERR_OK : plan_backward(g, a, type, B, T);
 }
 
 const model_type model_gpt = {.name = "gpt", .open = gpt_open, .plan = gpt_plan, .close = gpt_close};

@@ -71,11 +71,27 @@ struct model {
     block *block;
 };
 
+// What a forward pass does not keep for the backward pass, which then computes it again: the same operations on the same values, so the same bits.
+typedef enum recomputation {
+    RECOMPUTE_NONE,       // keeps everything
+    RECOMPUTE_SELECTIVE,  // norms and activation functions: much memory, little work (Korthikanti et al. 2022)
+    RECOMPUTE_BLOCK,      // all but the blocks' inputs: nearly a second forward pass (Chen et al. 2016)
+} recomputation;
+
+// What memory is planned for: micro-batches of at most B x T.
+typedef struct model_plan {
+    dtype compute;
+    int64_t B, T;
+    bool forward_only;  // no pass will have dw: nothing is kept, and recompute says nothing
+    recomputation recompute;
+} model_plan;
+
 typedef struct model_type {
     const char *name;
     err_t (*open)(model **out, const model_options *o);
-    // Declares the activations of a micro-batch of B x T, and what backward needs unless forward_only.
-    err_t (*plan)(model *m, arena *a, dtype compute, int64_t B, int64_t T, bool forward_only);
+    // Declares the activations, and what backward needs unless forward_only. A backward pass comes right behind the forward pass of its micro-batch:
+    // whatever layers share is as the last of them left it.
+    err_t (*plan)(model *m, arena *a, const model_plan *o);
     void (*close)(model *m);
 } model_type;
 

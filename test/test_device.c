@@ -110,6 +110,23 @@ static void offload_changes_nothing(void **state) {
     same(&one, &two, "offload");
 }
 
+// What is computed again is part of the recording, where there is one; each mode runs both ways. Two steps are eight micro-batches.
+static void recomputation_changes_nothing(void **state) {
+    need_gpu(state);
+    static const struct { const char *type, *mode, *graph; } kinds[] = {
+        {"fp32", "none", "yes"}, {"fp32", "selective", "yes"}, {"fp32", "block", "no"},
+        {"bf16", "none", "no"}, {"bf16", "selective", "no"}, {"bf16", "block", "yes"}};
+    course kept = {0};
+    for (int i = 0; i < 6; i++) {
+        char more[256];
+        snprintf(more, sizeof more, "[model]\nlayers = 3\ndropout = 0.1\n[precision]\ncompute = %s\n[parallel]\nrecompute = %s\n[device]\ngraph = %s\n",
+                 kinds[i].type, kinds[i].mode, kinds[i].graph);
+        course k = run_steps("cuda", more, 2);
+        if (i % 3 == 0) kept = k;
+        same(&kept, &k, more);
+    }
+}
+
 static void recordings_change_nothing(void **state) {
     need_gpu(state);
     course one = run_steps("cuda", "[model]\ndropout = 0.1\n[precision]\ncompute = fp16\n", SHORT);
@@ -161,6 +178,7 @@ int main(void) {
         cmocka_unit_test(fp32_is_like_pytorch),
         cmocka_unit_test(the_same_again),
         cmocka_unit_test(offload_changes_nothing),
+        cmocka_unit_test(recomputation_changes_nothing),
         cmocka_unit_test(recordings_change_nothing),
         cmocka_unit_test(waiting_changes_nothing),
         cmocka_unit_test(a_checkpoint_goes_on),

@@ -37,7 +37,8 @@ void free(void *p) {
     __libc_free(p);
 }
 
-static const char *const kinds[] = {"", "[precision]\ncompute = bf16\n[model]\ndropout = 0.1\n", "[precision]\ncompute = fp16\n[device]\nthreads = 1\n"};
+static const char *const kinds[] = {"", "[precision]\ncompute = bf16\n[model]\ndropout = 0.1\n", "[precision]\ncompute = fp16\n[device]\nthreads = 1\n",
+                                    "[parallel]\nrecompute = block\n"};
 
 static const char small_model[] =
     "[data]\nformat = raw16\n[model]\nlayers = 2\nheads = 2\nembed = 32\ncontext = 32\nvocab = 128\n[batch]\nglobal = 8\nmicro = 2\n";
@@ -71,7 +72,7 @@ static long steps_of(const config *c, const launch *at) {
 
 static void steady_steps_make_no_heap_call(void **state) {
     (void)state;
-    for (int k = 0; k < 3; k++) {
+    for (int k = 0; k < (int)(sizeof kinds / sizeof *kinds); k++) {
         char *dir = make_dir();
         config c;
         write_tokens(dir, "text.bin", 20000);

@@ -206,6 +206,23 @@ static void precision_dropout_and_offload_do_not_matter(void **state) {
     drop_dir(dir);
 }
 
+// In stage 3 a layer's weights are gathered for its backward pass, which is when they are needed for its forward pass again.
+static void recomputation_does_not_matter(void **state) {
+    (void)state;
+    static const char kind[] = "[precision]\ncompute = bf16\n[model]\nlayers = 4\ndropout = 0.1\n[batch]\nlanes = 4\n";
+    static const char *const modes[] = {"selective", "block"};
+    char *dir = data_dir(), name[64], more[512];
+    finding one = {.hash = ""};
+    try_world("one rank", dir, kind, 1, (int[]){1}, &one);
+    for (int mode = 0; mode < 2; mode++)
+        for (int zero = 0; zero <= 3; zero++) {
+            snprintf(name, sizeof name, "3 ranks, zero %d, recompute %s", zero, modes[mode]);
+            snprintf(more, sizeof more, "%s[parallel]\nzero = %d\nrecompute = %s\n", kind, zero, modes[mode]);
+            try_world(name, dir, more, 1, (int[]){3}, &one);
+        }
+    drop_dir(dir);
+}
+
 static void any_number_of_nodes_gives_the_same_bits(void **state) {
     (void)state;
     static const struct { int nodes, ranks[4]; } worlds[] = {{2, {1, 1}}, {2, {2, 2}}, {3, {3, 1, 2}}, {4, {1, 1, 1, 1}}, {2, {4, 4}}, {2, {1, 4}}};
@@ -225,6 +242,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_number_of_ranks_in_any_stage_gives_the_same_bits),
         cmocka_unit_test(precision_dropout_and_offload_do_not_matter),
+        cmocka_unit_test(recomputation_does_not_matter),
         cmocka_unit_test(any_number_of_nodes_gives_the_same_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

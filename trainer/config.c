@@ -115,6 +115,8 @@ const config_key config_keys[] = {
          "ranks that share the lanes of a step; 0 = all there are"),
     INT(parallel, zero, LAYOUT, "0", 0, 3, "zero_stage stage sharding",
          "what ranks keep only a share of: 1 = masters and moments, 2 = also gradients, 3 = also weights; does not change the result"),
+    WORD(parallel, recompute, LAYOUT, "none", "none selective block", "checkpointing gradient_checkpointing activation_checkpointing remat",
+         "recomputed in backward: norms and GELU, or a block from its input; does not change the result"),
     BOOL(parallel, offload, LAYOUT, "no", "cpu_offload", "keep masters and moments in host memory and update them there"),
 
     WORD(reduce, order, BITS, "fixed", "fixed any", "",

@@ -22,6 +22,7 @@ typedef enum { VIA_AUTO, VIA_TCP, VIA_NCCL } transport_mode;
 typedef enum { CHOICE_AUTO, CHOICE_NO, CHOICE_YES } choice_mode;
 typedef enum { COMPUTE_FP32, COMPUTE_BF16, COMPUTE_FP16 } compute_mode;
 typedef enum { OPTIMIZER_ADAMW } optimizer_kind;
+typedef enum { REDO_NONE, REDO_SELECTIVE, REDO_BLOCK } recompute_mode;
 typedef enum { SCHEDULE_COSINE, SCHEDULE_LINEAR, SCHEDULE_CONSTANT, SCHEDULE_WSD } schedule_kind;
 
 // Who must agree on a key: `bits` keys must match on resume, `layout` keys may change between runs but match across ranks,
@@ -44,7 +45,7 @@ typedef struct config {
     struct { int compute; double loss_scale; int64_t scale_window; } precision;  // loss_scale 0: dynamic
     struct { int type; double lr, beta1, beta2, eps, weight_decay, grad_clip; } optimizer;
     struct { int type; int64_t warmup, decay_steps; double final_fraction; } schedule;  // decay_steps 0: resolved to run.steps, but stays 0 for constant
-    struct { int64_t data, zero; bool offload; } parallel;  // data 0: all ranks
+    struct { int64_t data, zero; int recompute; bool offload; } parallel;  // data 0: all ranks
     struct { int order, transport, nccl_ib; double bucket_mb; char nccl_library[CONFIG_TEXT], nccl_interface[CONFIG_TEXT], nccl_algorithm[CONFIG_TEXT]; } reduce;
     struct { char nodes[CONFIG_TEXT], secret_file[CONFIG_TEXT]; int64_t port, timeout; double heartbeat; } cluster;
     struct { int64_t every, keep; bool keep_best; } checkpoint;

@@ -158,6 +158,7 @@ static void print_lanes(FILE *out, const plan_rank *p, int world, int64_t lanes)
 }
 
 static err_t plan_all(const config *c, const cluster *who, plan_rank *p, comm_place *place, FILE *out) {
+    static const char *const again[] = {[REDO_NONE] = "", [REDO_SELECTIVE] = ", recompute selective", [REDO_BLOCK] = ", recompute block"};
     int world = 0;
     for (int n = 0; n < who->nodes; n++)
         for (int i = 0; i < who->ranks[n]; i++, world++) {
@@ -165,8 +166,8 @@ static err_t plan_all(const config *c, const cluster *who, plan_rank *p, comm_pl
             snprintf(place[world].host, sizeof place[world].host, "%s", who->host[n]);
         }
     for (int k = 0; k < world; k++) TRY(plan_one(c, k, world, place, &p[k]));
-    fprintf(out, "ranks   %d on %d node%s, zero %d%s, order %s\n", world, who->nodes, who->nodes == 1 ? "" : "s", world > 1 ? (int)c->parallel.zero : 0,
-            c->parallel.offload ? " offload" : "", c->reduce.order == ORDER_FIXED ? "fixed" : "any");
+    fprintf(out, "ranks   %d on %d node%s, zero %d%s%s, order %s\n", world, who->nodes, who->nodes == 1 ? "" : "s", world > 1 ? (int)c->parallel.zero : 0,
+            c->parallel.offload ? " offload" : "", again[c->parallel.recompute], c->reduce.order == ORDER_FIXED ? "fixed" : "any");
     print_lanes(out, p, world, c->batch.lanes);
     print_memory(out, p, world);
     if (world > 1) print_traffic(out, p, world);

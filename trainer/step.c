@@ -47,6 +47,13 @@ static err_t declare_staging(step_runner *r) {
     return arena_1d(&r->staging, &r->context, INT32, T);
 }
 
+static err_t plan_activations(step_runner *r) {
+    static const recomputation again[] = {[REDO_NONE] = RECOMPUTE_NONE, [REDO_SELECTIVE] = RECOMPUTE_SELECTIVE, [REDO_BLOCK] = RECOMPUTE_BLOCK};
+    const config *c = r->cfg;
+    return r->net->type->plan(r->net, &r->memory, &(model_plan){.compute = r->state->o.compute, .B = c->batch.micro, .T = c->model.context,
+                                                                .forward_only = !r->state->o.training, .recompute = again[c->parallel.recompute]});
+}
+
 err_t step_open(step_runner *r, const config *cfg, device *dev, stream *s, comm *ranks, model *net, train_state *state) {
     *r = (step_runner){.cfg = cfg, .dev = dev, .s = s, .ranks = ranks, .net = net, .state = state};
     int64_t B = cfg->batch.micro, T = cfg->model.context;
@@ -64,7 +71,7 @@ err_t step_open(step_runner *r, const config *cfg, device *dev, stream *s, comm 
     TRY(declare_shared(r));
     TRY(arena_1d(&r->memory, &r->window_loss, FP64, ranks->world * B));
     TRY(arena_1d(&r->memory, &r->logits, FP32, cfg->model.vocab));
-    TRY(net->type->plan(net, &r->memory, state->o.compute, B, T, !state->o.training));
+    TRY(plan_activations(r));
     return declare_staging(r);
 }
 
