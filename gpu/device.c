@@ -41,6 +41,7 @@ void device_close(device *d) {
 }
 const device_info *device_about(const device *d) { return &d->info; }
 const ops *device_ops(const device *d) { return d->profile ? &profile_ops : d->ops; }
+err_t device_sense(device *d, device_sensors *out) { return d->backend->sense(d, out); }
 err_t device_alloc(device *d, memory_kind kind, size_t bytes, void **out) { return d->backend->alloc(d, kind, bytes, out); }
 void device_free(device *d, memory_kind kind, void *p, size_t bytes) { if (p) d->backend->free(d, kind, p, bytes); }
 err_t stream_open(device *d, stream **out) { return d->backend->stream_open(d, out); }
@@ -68,3 +69,14 @@ err_t stream_record_begin(stream *s) { return STREAM_DEVICE(s)->backend->record_
 err_t stream_record_end(stream *s, recording **out) { return STREAM_DEVICE(s)->backend->record_end(s, out); }
 err_t recording_run(recording *r, stream *s) { return STREAM_DEVICE(s)->backend->recording_run(r, s); }
 void recording_close(recording *r) { if (r) ((struct recording_head *)r)->dev->backend->recording_close(r); }
+
+const char *device_limited_text(unsigned limited, char dst[LIMITED_TEXT]) {
+    static const struct { unsigned bit; const char *word; } words[] = {
+        {LIMITED_POWER, "power"}, {LIMITED_HEAT, "heat"}, {LIMITED_BRAKE, "brake"}, {LIMITED_HARDWARE, "hardware"}};
+    size_t n = 0;
+    dst[0] = 0;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (limited & words[i].bit) n += (size_t)snprintf(dst + n, LIMITED_TEXT - n, "%s%s", n ? "+" : "", words[i].word);
+    if (!limited) snprintf(dst, LIMITED_TEXT, "no");
+    return dst;
+}

@@ -76,6 +76,26 @@ int device_count(device_kind kind);
 const device_info *device_about(const device *d);
 const struct ops *device_ops(const device *d);
 
+// What a device's sensors say. NaN: not known.
+enum { LIMITED_POWER = 1, LIMITED_HEAT = 2, LIMITED_BRAKE = 4, LIMITED_HARDWARE = 8, LIMITED_UNKNOWN = 16 };
+typedef struct device_sensors {
+    double watts, celsius, mhz;  // power it draws, its temperature, clock of its processors: now, or over the last second
+    double joules;               // used since some time in the past: two readings tell what was used between them
+    // Why its clocks are lower than it would like, bits: its power cap, heat, a brake of the power supply, its hardware for no
+    // reason that it gives. 0: they are not; LIMITED_UNKNOWN, alone: nobody says.
+    unsigned limited;
+} device_sensors;
+
+// A CUDA device: of the whole GPU, also where only a part of it (MIG) is used, by NVML. A CPU: joules of all processors of the
+// machine, whoever uses them, by RAPL; that counter goes round in some minutes, so ask at least once in one. Never waits for what
+// is queued on the device. The first call opens what it takes; later ones use no heap of ours and take up to some ms.
+// ERR_UNAVAILABLE: nothing is known, and why.
+err_t device_sense(device *d, device_sensors *out);
+
+// "power", "heat+hardware", "no" into dst; "" of LIMITED_UNKNOWN. Returns dst.
+enum { LIMITED_TEXT = 32 };
+const char *device_limited_text(unsigned limited, char dst[LIMITED_TEXT]);
+
 typedef enum memory_kind { MEMORY_DEVICE, MEMORY_PINNED } memory_kind;
 
 // Zero-filled, page-aligned. ERR_INTERNAL with the size when there is not enough.

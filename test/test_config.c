@@ -119,7 +119,7 @@ static const bad bad_files[] = {
     {"[run]\nevery = 1\n", ":2: [run] every: no such key. `every` is a key of [checkpoint] [eval] [sample] [log].", NULL, NULL},
     {"[run]\nlearning_rates = 1\n", ":2: [run] learning_rates: no such key. Did you mean `lr` of [optimizer]?", NULL, NULL},
     {"[log]\nxyzzy_plugh_plover = 7\n", ":2: [log] xyzzy_plugh_plover: no such key. The nearest is `",
-     "(keys: every hash_every jsonl;", NULL},
+     "(keys: every hash_every jsonl power_every;", NULL},
     {"\n[optimiser]\nlr = 1\n", ":2: [optimiser]: no such section. Did you mean [optimizer]? (sections: run device model data ",
      NULL, NULL},
     {"[Run]\n", ":1: [Run]: no such section. Did you mean [run]?", NULL, NULL},
@@ -591,7 +591,7 @@ static const char classes_of[] =
     "schedule.type schedule.warmup schedule.decay_steps schedule.final_fraction reduce.order | "
     "run.name run.steps run.resume model.init_from parallel.data parallel.zero parallel.recompute parallel.offload reduce.bucket_mb reduce.transport "
     "reduce.nccl_ib reduce.nccl_algorithm cluster.nodes cluster.port cluster.timeout cluster.heartbeat checkpoint.every checkpoint.keep_best eval.every eval.batches "
-    "sample.every sample.tokens sample.prompt sample.temperature sample.top_k log.hash_every | "
+    "sample.every sample.tokens sample.prompt sample.temperature sample.top_k log.hash_every log.power_every | "
     "run.dir run.faults device.backend device.ranks device.threads device.simd device.graph device.check data.train data.val data.format "
     "data.prefetch data.retry pack.input pack.output pack.tokenizer pack.shard_tokens pack.val_fraction "
     "pack.compress reduce.nccl_library reduce.nccl_interface cluster.secret_file checkpoint.keep log.every log.jsonl ";

@@ -169,6 +169,29 @@ static void a_checkpoint_goes_on(void **state) {
     rig_close(&r);
 }
 
+// Which sensors there are is the machine's business; what they say must be possible. The simulated GPU has none.
+static void sensors_say_what_can_be(void **state) {
+    need_gpu(state);
+    device *d;
+    device_sensors s[2];
+    OK(device_open(&d, &(device_options){.kind = DEVICE_CUDA}));
+    err_t rc = device_sense(d, &s[0]);
+    if (rc != ERR_OK) {
+        assert_int_equal(rc, ERR_UNAVAILABLE);
+        print_message("no sensors: %s\n", err_last()->text);
+        device_close(d);
+        return;
+    }
+    OK(device_sense(d, &s[1]));
+    for (int k = 0; k < 2; k++) {
+        print_message("%.1f W, %.0f C, %.0f MHz, %.3f J, limited %u\n", s[k].watts, s[k].celsius, s[k].mhz, s[k].joules, s[k].limited);
+        assert_false(s[k].watts <= 0 || s[k].watts > 3000 || s[k].celsius <= 0 || s[k].celsius > 120);
+        assert_false(s[k].mhz <= 0 || s[k].mhz > 5000);
+    }
+    assert_false(s[1].joules < s[0].joules);
+    device_close(d);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fp32_is_like_the_cpu),
@@ -182,6 +205,7 @@ int main(void) {
         cmocka_unit_test(recordings_change_nothing),
         cmocka_unit_test(waiting_changes_nothing),
         cmocka_unit_test(a_checkpoint_goes_on),
+        cmocka_unit_test(sensors_say_what_can_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

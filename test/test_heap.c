@@ -2,6 +2,9 @@
 // our code, the libraries' code, and every thread.
 #include "test/support/run.h"
 
+#include "gpu/cpu/rapl.h"
+#include "trainer/power.h"
+
 #include <sys/wait.h>
 
 #include <stdatomic.h>
@@ -112,6 +115,48 @@ static void nor_do_those_of_several_ranks(void **state) {
     }
 }
 
+// Nor do readings of sensors, and what is told of them.
+static void nor_does_reading_energy(void **state) {
+    (void)state;
+    static const char *const files[] = {"name", "max_energy_range_uj", "energy_uj"};
+    static const char *const texts[] = {"package-0\n", "65532610987\n", "12345678\n"};
+    char *dir = make_dir(), zone[512];
+    double report[REPORT_ITEMS] = {[REPORT_SENSED] = 1, [REPORT_WATTS] = 100, [REPORT_LIMITED] = LIMITED_HEAT}, joules = 0;
+    config c = {.run.steps = 40, .log.jsonl = true};
+    comm *alone;
+    device *dev;
+    monitor m;
+    power p;
+    rapl r;
+    snprintf(zone, sizeof zone, "%s/intel-rapl:0", dir);
+    OK(io_mkdirs(zone));
+    for (int i = 0; i < 3; i++) write_text(zone, files[i], texts[i]);
+    OK(rapl_open(&r, dir));
+    OK(comm_self_open(&alone));
+    OK(device_open(&dev, &(device_options){.kind = DEVICE_CPU, .threads = 1}));
+    err_t rc = power_open(&p, dev, alone, 1, 0);
+    assert_true(rc == ERR_OK || rc == ERR_UNAVAILABLE);  // as this machine has it
+    OK(monitor_open(&m, dir, &c, 0));
+    m.quiet = true;
+    long before = 0;
+    for (int i = 1; i <= 40; i++) {
+        double mine[REPORT_ITEMS];
+        if (i == 3) before = atomic_load(&calls);  // the first event makes the C library read its time zone
+        OK(rapl_read(&r, &joules));
+        power_report(&p, i, mine);
+        power_tell(&p, &m, i, report, 64);
+    }
+    long made = atomic_load(&calls) - before;
+    if (made != 0) fail_msg("readings made %ld heap calls, expected 0", made);
+    assert_true(m.log_bytes > 0);
+    monitor_close(&m);
+    power_close(&p);
+    device_close(dev);
+    alone->table->close(alone);
+    rapl_close(&r);
+    drop_dir(dir);
+}
+
 // The counter counts: otherwise the test above could not fail.
 static void the_counter_counts(void **state) {
     (void)state;
@@ -123,7 +168,7 @@ static void the_counter_counts(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(the_counter_counts), cmocka_unit_test(steady_steps_make_no_heap_call),
-                                       cmocka_unit_test(nor_do_those_of_several_ranks)};
+                                       cmocka_unit_test(nor_do_those_of_several_ranks), cmocka_unit_test(nor_does_reading_energy)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 #endif

@@ -640,6 +640,30 @@ best_is_kept() {
     [ "$(ls runs/nobest/ckpt | tr '\n' ' ')" = "step-00000055 step-00000060 " ] || fail "kept: $(ls runs/nobest/ckpt | tr '\n' ' ')"
 }
 
+# Energy counters of two processors, in a /sys/class of its own; they stand still, so that what is told is known. The first rank of the machine tells.
+energy_of_processors() {
+    [ "$(id -u)" -eq 0 ] || skip "needs root, to put counters into /sys/class/powercap"
+    unshare -m true 2>/dev/null && unshare -m mount -t tmpfs tmpfs /sys/class 2>/dev/null || skip "can't mount over /sys/class here"
+    settings energy run.steps=6 device.ranks=2 device.threads=1 log.power_every=2 log.hash_every=0 eval.every=0 checkpoint.every=0
+    cat >counted.sh <<'END'
+mount -t tmpfs tmpfs /sys/class || exit 1
+for k in 0 1; do
+    mkdir -p /sys/class/powercap/intel-rapl:$k && cd /sys/class/powercap/intel-rapl:$k || exit 1
+    echo package-$k >name
+    echo 65532610987 >max_energy_range_uj
+    echo 12345678 >energy_uj
+done
+cd "$1" && exec "$2" base.ini energy.ini
+END
+    expect 0 timeout 120 unshare -m sh counted.sh "$PWD" "$bin"
+    for step in 2 4 6; do
+        echo '{"t":"power","step":'$step',"watts":0,"joules_per_token":0,"devices":[{"rank":0,"watts":0,"celsius":null,"mhz":null,"limited":null}]}'
+    done >wanted
+    grep '"t":"power"' runs/energy/log.jsonl >found
+    same wanted found "records of power"
+    ! has_event energy power || fail "the counters are there: $(cat runs/energy/events.jsonl)"
+}
+
 try two_runs_are_the_same
 try killed_twenty_times
 try stopped_by_signals
@@ -651,6 +675,7 @@ done
 try same_bits_for_any_threads
 try other_bits
 try same_bits_for_any_shards
+try energy_of_processors
 train short >"$out" 2>&1
 try with_a_full_disk
 try with_rehearsed_failures

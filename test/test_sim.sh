@@ -116,6 +116,61 @@ failures() {
     says "auto chose the CPU (cuda:"
 }
 
+# Power and clocks of two ranks, through the stand-in for NVML, and who holds a device that can't be had.
+power() {
+    bin=$sim/lockstep nvml=$top/build/test/nvml
+    [ -x "$bin" ] || skip "$bin is not built: make sim, which needs the CUDA toolkit's headers"
+    [ -e "$nvml/libnvidia-ml.so.1" ] || skip "the stand-in for NVML is not built: make sim"
+    export SIM_SEED=2 SIM_DEVICES=2
+    gpu_runs "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
+    settings pair device.ranks=2 run.steps=6 log.power_every=2 log.hash_every=0 eval.every=0
+    settings alone device.ranks=2 run.steps=6 log.power_every=2 log.hash_every=0 eval.every=0
+    # The first reading is before the first step; a step is 12 x 16 tokens.
+    LOCKSTEP_NVML_41="power=250500 energy=5000,5384,5768,6536 heat=60 clock=1980 reasons=0" \
+    LOCKSTEP_NVML_42="power=199500 energy=70000,70768,71536,72304 heat=85 clock=1980,1200,1980 reasons=0,72,0" \
+    LD_LIBRARY_PATH=$nvml expect 0 timeout 100 "$bin" base.ini pair.ini
+    one='{"rank":0,"watts":250.5,"celsius":60,"mhz":1980,"limited":"no"}'
+    two='{"rank":1,"watts":199.5,"celsius":85,"mhz":'
+    for row in '2 0.003 1200 heat' '4 0.003 1980 no' '6 0.004 1980 no'; do
+        set -- $row
+        echo '{"t":"power","step":'"$1"',"watts":450,"joules_per_token":'"$2"',"devices":['"$one,$two$3"',"limited":"'"$4"'"}]}'
+    done >wanted
+    grep '"t":"power"' runs/pair/log.jsonl >found
+    same wanted found "records of power"
+    sed -n 's/.*"kind":"\([a-z]*throttled\)","step":\([0-9]*\),"text":"\(.*\)"}/\1 \2 \3/p' runs/pair/events.jsonl >found
+    cat >wanted <<'EVENTS'
+throttled 2 rank 1 (localhost), device 1, is held back by heat: 1200 MHz, 85 C, 200 W; see to its cooling
+unthrottled 6 rank 1 (localhost), device 1, is no longer held back by heat: 1980 MHz, 85 C, 200 W
+EVENTS
+    same wanted found "events of clocks"
+    LOCKSTEP_NVML_INIT=9 LD_LIBRARY_PATH=$nvml expect 0 timeout 100 "$bin" base.ini alone.ini
+    says "power: nvml: nvmlInit_v2: Driver Not Loaded (9)"
+    [ "$(grep -c '"kind":"power"' runs/alone/events.jsonl)" -eq 1 ] || fail "one event says why nothing is known"
+    ! grep -q '"t":"power"' runs/alone/log.jsonl || fail "nothing is known, and it is told"
+    for run in pair alone; do "$bin" hash "runs/$run/ckpt/step-00000006" | sed 's/  [^ ]*$//' >"$run.hash"; done
+    same pair.hash alone.hash "weights with sensors and without"
+}
+
+holders() {
+    bin=$sim/lockstep nvml=$top/build/test/nvml
+    [ -x "$bin" ] || skip "$bin is not built: make sim, which needs the CUDA toolkit's headers"
+    [ -e "$nvml/libnvidia-ml.so.1" ] || skip "the stand-in for NVML is not built: make sim"
+    gpu_runs
+    export LD_LIBRARY_PATH="$nvml" LOCKSTEP_NVML_41="power=1" LOCKSTEP_NVML_PROCESSES="4194305:3221225472,$$:75269931008"
+    who="held by process $$ ($(cat /proc/$$/comm), 70.1 GiB), 4194305 (3.0 GiB)"
+    settings busy
+    SIM_BUSY=1 expect 69 timeout 100 "$bin" base.ini busy.ini
+    says "cudaErrorDevicesUnavailable" "$who; another process has the GPU to itself"
+    SIM_MEMORY=40 expect 69 timeout 100 "$bin" base.ini busy.ini
+    says "MB are free, $who; lower [batch] micro"
+    settings auto device.backend=auto
+    SIM_BUSY=1 expect 0 timeout 100 "$bin" base.ini auto.ini
+    says "auto chose the CPU (cuda:" "$who)"
+    unset LD_LIBRARY_PATH LOCKSTEP_NVML_41
+    SIM_BUSY=1 expect 69 timeout 100 "$bin" base.ini busy.ini
+    ! grep -q "held by" "$out" || fail "nobody knows who holds it"
+}
+
 try bugs_in_kernels
 try bugs_on_the_host
 try models_of_instructions
@@ -124,4 +179,6 @@ try trainer
 try ranks
 try ahead
 try failures
+try power
+try holders
 finish

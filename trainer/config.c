@@ -156,6 +156,8 @@ const config_key config_keys[] = {
     INT(log, every, LOCAL, "10", 1, MANY, "log_interval", "steps between lines of the log"),
     INT(log, hash_every, LAYOUT, "0", 0, MANY, "", "steps between hashes of the weights in the log; 0 = none but in checkpoints"),
     BOOL(log, jsonl, LOCAL, "yes", "", "write DIR/NAME/log.jsonl"),
+    INT(log, power_every, LAYOUT, "0", 0, MANY, "power_interval",
+        "steps between readings of the devices' power, temperature and clocks; 0 = never"),
 };
 const int config_key_count = sizeof config_keys / sizeof *config_keys;
 _Static_assert(sizeof config_keys / sizeof *config_keys <= CONFIG_KEYS_MAX, "raise CONFIG_KEYS_MAX");

@@ -51,7 +51,7 @@ typedef struct config {
     struct { int64_t every, keep; bool keep_best; } checkpoint;
     struct { int64_t every, batches; } eval;  // batches 0: the whole validation split
     struct { int64_t every, tokens, top_k; char prompt[CONFIG_TEXT]; double temperature; } sample;
-    struct { int64_t every, hash_every; bool jsonl; } log;
+    struct { int64_t every, hash_every, power_every; bool jsonl; } log;
 
     key_origin origin[CONFIG_KEYS_MAX];  // one for each row of the table
     char files[CONFIG_FILES_MAX][CONFIG_TEXT];

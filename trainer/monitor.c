@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/io.h"
+#include "gpu/gpu.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -207,6 +208,33 @@ void monitor_eval(monitor *m, int64_t step, double loss, int64_t windows, double
     put(&j, ",\"best_step\":%lld,\"windows\":%lld", (long long)best_step, (long long)windows);
     put_real(&j, "ms", ms);
     append_log(m, &j);
+}
+
+static void put_device(json *j, const power_device *d) {
+    char why[LIMITED_TEXT];
+    put(j, "{\"rank\":%d", d->rank);
+    put_real(j, "watts", d->watts);
+    put_real(j, "celsius", d->celsius);
+    put_real(j, "mhz", d->mhz);
+    if (d->limited == LIMITED_UNKNOWN) put(j, ",\"limited\":null}");
+    else put(j, ",\"limited\":\"%s\"}", device_limited_text(d->limited, why));
+}
+
+void monitor_power(monitor *m, const power_record *r) {
+    for (int first = 0; first < r->devices; first += POWER_DEVICES) {
+        int end = first + POWER_DEVICES < r->devices ? first + POWER_DEVICES : r->devices;
+        json j = {.n = 0};
+        put(&j, "{\"t\":\"power\",\"step\":%lld", (long long)r->step);
+        put_real(&j, "watts", r->watts);
+        put_real(&j, "joules_per_token", r->joules_per_token);
+        put(&j, ",\"devices\":[");
+        for (int k = first; k < end; k++) {
+            if (k > first) put(&j, ",");
+            put_device(&j, &r->device[k]);
+        }
+        put(&j, "]");
+        append_log(m, &j);
+    }
 }
 
 void monitor_sync(monitor *m) {

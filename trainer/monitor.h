@@ -36,6 +36,21 @@ typedef struct step_record {
     double comm_ms, hidden, slowest_ms, median_ms;
 } step_record;
 
+// A device that a rank has read, NaN: not known. limited: as device_sensors has it (gpu/gpu.h).
+typedef struct power_device {
+    int rank;
+    double watts, celsius, mhz;
+    unsigned limited;
+} power_device;
+
+typedef struct power_record {
+    int64_t step;
+    double watts;             // of all devices, now
+    double joules_per_token;  // used since the last such record
+    const power_device *device;
+    int devices;
+} power_record;
+
 // Opens DIR/log.jsonl, cut to log_bytes, and DIR/events.jsonl.
 err_t monitor_open(monitor *m, const char *run_dir, const config *c, int64_t log_bytes);
 void monitor_close(monitor *m);
@@ -43,6 +58,12 @@ void monitor_close(monitor *m);
 void monitor_step(monitor *m, const step_record *r, bool log);
 void monitor_eval(monitor *m, int64_t step, double loss, int64_t windows, double best, int64_t best_step, double ms);
 void monitor_checkpoint(monitor *m, int64_t step, double ms, const char *hash);
+
+// {"t":"power","step":100,"watts":W,"joules_per_token":J,"devices":[{"rank":0,"watts":W,"celsius":C,"mhz":M,"limited":"no"},...]}:
+// null is not known; limited is "no" or what holds the clocks down (device_limited_text). At most POWER_DEVICES devices a record:
+// those of a larger run come in several of the same step, each with the sums of all.
+enum { POWER_DEVICES = 128 };
+void monitor_power(monitor *m, const power_record *r);
 
 // What was logged so far reaches the disk, as far as the disk lets it.
 void monitor_sync(monitor *m);

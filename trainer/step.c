@@ -4,6 +4,7 @@
 #include "trainer/step.h"
 
 #include "base/clock.h"
+#include "trainer/power.h"
 #include "trainer/schedule.h"
 
 #include <math.h>
@@ -294,6 +295,7 @@ static err_t report(step_runner *r, const step_slot *to) {
     mine[REPORT_DATA_MS] = 1e3 * r->data_s;
     mine[REPORT_WAIT_MS] = 1e3 * wait;
     mine[REPORT_BUSY_MS] = 1e3 * busy;
+    power_report(r->power, to->step, mine);
     if (r->data_failed.code != ERR_OK) TRY(stream_copy(r->s, r->sums.data, r->host_void.data, sizeof(double)));
     return stream_copy(r->s, (double *)r->reports.data + r->ranks->rank * REPORT_ITEMS, mine, REPORT_ITEMS * sizeof *mine);
 }

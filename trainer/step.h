@@ -8,7 +8,12 @@
 #include "trainer/state.h"
 
 // What each rank tells the others of a step.
-enum { REPORT_STOP, REPORT_FAILED, REPORT_COMPUTE_MS, REPORT_DATA_MS, REPORT_WAIT_MS, REPORT_BUSY_MS, REPORT_ITEMS };
+enum {
+    REPORT_STOP, REPORT_FAILED, REPORT_COMPUTE_MS, REPORT_DATA_MS, REPORT_WAIT_MS, REPORT_BUSY_MS,
+    // Where power is read in this step (trainer/power.h): 1, and device_sensors with the joules since the last reading; else zeros.
+    REPORT_SENSED, REPORT_WATTS, REPORT_CELSIUS, REPORT_MHZ, REPORT_JOULES, REPORT_LIMITED,
+    REPORT_ITEMS
+};
 
 // What a step leaves on the host, pinned, until it is told.
 typedef struct step_slot {
@@ -58,6 +63,7 @@ typedef struct step_runner {
     tensor context;           // (T) INT32: tokens that a sample continues
     step_rules rules;
     bool stop_wanted;         // this rank was asked to stop
+    struct power *power;      // reads the sensors; NULL: nobody does
     err_record data_failed;   // why this rank could not read its data in a step that is not told yet
     double began, data_s;     // of the step: when it began, and how long the loader let it wait
 } step_runner;

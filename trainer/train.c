@@ -6,6 +6,7 @@
 #include "base/version.h"
 #include "comm/transport.h"
 #include "trainer/evaluate.h"
+#include "trainer/power.h"
 #include "trainer/report.h"
 
 #include <errno.h>
@@ -22,6 +23,7 @@ typedef struct run {
     monitor m;
     board *b;          // what the node's supervisor sees
     rank_report times;
+    power power;
     int lock;          // holds DIR/NAME/lock
     int64_t saved;     // step of the newest checkpoint, -1: none
     bool best_pending; // the weights of at.best_step are saved, `best` does not point at them yet
@@ -167,6 +169,14 @@ static void recall_checkpoint(run *r) {
     if (r->x.cfg->checkpoint.keep_best && at->best_step == r->x.step && at->best_step > 0) mark_best(r);
 }
 
+// A device of which nothing is known is an event on its node, not the end.
+static err_t start_power(run *r) {
+    err_t rc = power_open(&r->power, r->x.dev, r->x.ranks, r->x.cfg->log.power_every, r->x.step);
+    r->x.runner.power = &r->power;
+    if (rc == ERR_UNAVAILABLE) monitor_event(&r->m, "power", r->x.step, err_last()->text);
+    return rc == ERR_UNAVAILABLE ? ERR_OK : rc;
+}
+
 // The first rank of a node keeps its directory.
 static err_t open_directory(run *r) {
     if (!leads_node(r)) return ERR_OK;
@@ -185,6 +195,7 @@ static err_t run_open(run *r, const config *c, const launch *at) {
     if (r->x.step < c->run.steps) TRY(session_feed(&r->x, c->run.steps));
     TRY(comm_agree_ok(r->x.ranks, start_log(r), r->x.s));
     recall_checkpoint(r);
+    TRY(start_power(r));
     if (leads_node(r)) TRY(write_effective_config(r));
     atomic_store(&r->b->step, r->x.step);
     atomic_fetch_add(&r->b->ready, 1);
@@ -194,6 +205,7 @@ static err_t run_open(run *r, const config *c, const launch *at) {
 static void run_close(run *r) {
     monitor_close(&r->m);
     report_close(&r->times);
+    power_close(&r->power);
     session_close(&r->x);
     if (r->lock >= 0) close(r->lock);
 }
@@ -240,6 +252,7 @@ static err_t log_step(run *r, const step_result *s, double ms) {
     watch_skips(r, s);
     monitor_step(&r->m, &record, logged);
     if (times.straggler) name_straggler(r, step, &times);
+    power_tell(&r->power, &r->m, step, s->reports, c->batch.global * c->model.context);
     return ERR_OK;
 }
 

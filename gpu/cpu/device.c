@@ -1,11 +1,13 @@
 // gpu/cpu/device.c: the CPU as a device: its memory, and which body of kernels this processor can run.
 #include "gpu/backend.h"
 #include "gpu/cpu/cpu.h"
+#include "gpu/cpu/rapl.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
 #include <errno.h>
+#include <math.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +18,7 @@
 typedef struct cpu_device {
     device head;
     pool *workers;
+    rapl energy;  // no packages: not opened yet
 } cpu_device;
 
 // Whole cores of a container's quota (cgroup v2), or `cores` where there is none: more threads than that would be stopped in turns.
@@ -43,7 +46,15 @@ static int usable_cores(void) {
 static void cpu_close(device *d) {
     cpu_device *c = (cpu_device *)d;
     pool_close(c->workers);
+    rapl_close(&c->energy);
     free(c);
+}
+
+static err_t cpu_sense(device *d, device_sensors *out) {
+    cpu_device *c = (cpu_device *)d;
+    *out = (device_sensors){.watts = NAN, .celsius = NAN, .mhz = NAN, .joules = NAN, .limited = LIMITED_UNKNOWN};
+    if (c->energy.count == 0) TRY(rapl_open(&c->energy, RAPL_DIR));
+    return rapl_read(&c->energy, &out->joules);
 }
 
 static err_t cpu_alloc(device *d, memory_kind kind, size_t bytes, void **out) {
@@ -65,7 +76,7 @@ static void cpu_free(device *d, memory_kind kind, void *p, size_t bytes) {
 static err_t open_stream(device *d, stream **out) { return cpu_stream_open(d, ((cpu_device *)d)->workers, out); }
 
 static const backend cpu_backend = {
-    .close = cpu_close, .alloc = cpu_alloc, .free = cpu_free,
+    .close = cpu_close, .sense = cpu_sense, .alloc = cpu_alloc, .free = cpu_free,
     .stream_open = open_stream, .stream_open_queue = cpu_stream_open_queue, .stream_close = cpu_stream_close, .stream_wait = cpu_stream_wait,
     .stream_call = cpu_stream_call, .stream_native = cpu_stream_native,
     .event_open = cpu_event_open, .event_close = cpu_event_close, .event_record = cpu_event_record,

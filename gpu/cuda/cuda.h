@@ -49,12 +49,16 @@ struct cuda_device {
     launch_note note[CUDA_LAUNCHES];  // the last launches, on whatever stream: a failure on one of them is returned by any
     int64_t launches;
     matmul_plans *plans;
+    struct nvml *sensors;    // opened when they are first asked for
 };
 
 // ERR_OK, or the record of a failed call: code by kind (no memory and a lost device are ERR_UNAVAILABLE), text with call, CUDA's name and words for
 // it, and a hint.
 err_t cuda_status(cudaError_t e, const char *call, const char *file, int line);
 #define CUDA(call) TRY(cuda_status((call), #call, __FILE__, __LINE__))
+
+// Device memory as it comes. ERR_UNAVAILABLE says how much there is, and who has the rest.
+err_t cuda_malloc(device *d, size_t bytes, void **out);
 
 // Behind a launch: notes it, and returns what is known of it at once (with check: all of it).
 err_t cuda_launched(stream *s, const char *kernel, const char *file, int line);

@@ -63,7 +63,7 @@ err_t cuda_launched(stream *s, const char *kernel, const char *file, int line) {
 
 static err_t fill_stream(stream *s) {
     CUDA(cudaStreamCreateWithFlags(&s->native, cudaStreamNonBlocking));
-    CUDA(cudaMalloc(&s->scratch, CUDA_SCRATCH));
+    TRY(cuda_malloc(s->dev, CUDA_SCRATCH, &s->scratch));
     return ERR_OK;
 }
 
