@@ -115,9 +115,11 @@ typedef struct ops {
 
     // losses[n] = -log softmax(logits[n])[target[n]]; where scale is not NULL, logits are overwritten by their gradient
     // (softmax - onehot) * *scale * state->loss_scale. A target < 0 has loss 0 and gradient 0.
+    // The first `classes` columns are classes. What the others hold, NaN included, changes no bit; their gradient is +0, always.
     err_t (*cross_entropy)(tensor *losses,          // (N) FP32 (=)
-                           tensor *logits,          // (N,V) T, in place
-                           const tensor *targets,   // (N) INT32
+                           tensor *logits,          // (N,Vp) T, in place
+                           const tensor *targets,   // (N) INT32, each < classes
+                           int64_t classes,         // V, 1 .. Vp
                            const float *scale,      // host; NULL: losses only
                            const step_state *state, // device
                            stream *s);

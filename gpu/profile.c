@@ -216,9 +216,10 @@ static err_t embedding_backward(tensor *dwte, tensor *dwpe, tensor *scratch, con
     return end(&c, rc, "embedding_backward", dx->type, SIZES(ROWS(dx), dx->size[2], V), 0, 2 * size_of(dx) + 8.0 * (double)dx->size[2] * rows, 0);
 }
 
-static err_t cross_entropy(tensor *losses, tensor *logits, const tensor *targets, const float *scale, const step_state *state, stream *s) {
+static err_t cross_entropy(tensor *losses, tensor *logits, const tensor *targets, int64_t classes, const float *scale, const step_state *state,
+                           stream *s) {
     call c = begin(s);
-    err_t rc = c.inner->cross_entropy(losses, logits, targets, scale, state, s);
+    err_t rc = c.inner->cross_entropy(losses, logits, targets, classes, scale, state, s);
     return end(&c, rc, "cross_entropy", logits->type, SIZES(ROWS(logits)), scale ? HAS_GRADIENT : 0,
                size_of(losses) + size_of(targets) + size_of(logits) * (scale ? 2 : 1) + (double)sizeof *state, 0);
 }

@@ -2,6 +2,9 @@
 // shares the token embedding. Read it from the bottom of the forward functions to the top of the backward ones: each backward line
 // undoes the forward line at the same place.
 //
+// Vp is V as it lies in memory (model_vocab_in_memory): the head's products take the zeros behind the token embedding along. These
+// make columns of logits that no softmax looks at, whose gradient is zero and adds nothing to dx or to the weight gradient's padding.
+//
 // Initial values are those of GPT-2: normal(0, 0.02), the projections back into the residual stream scaled by 1/sqrt(2L).
 #include "base/philox.h"
 #include "model/model.h"
@@ -45,7 +48,7 @@ typedef struct gpt {
     layer_costly *costly;
     layer_cheap *cheap;
     tensor last, ln_f, ln_f_mean, ln_f_rstd;  // (B,T,C), (B,T,C), (B,T)
-    tensor logits, losses;                    // (B,T,V), (B,T)
+    tensor logits, losses;                    // (B,T,Vp), (B,T)
     tensor branch;                            // (B,T,C)   what is added to the residual stream
     tensor dx, dnorm, datt, dwide, delta;     // backward: (B,T,C) x3, (B,T,4C), (B,H,T)
     tensor scratch;                           // of the embedding's backward
@@ -204,39 +207,45 @@ static err_t layer_backward(model *m, int l, pass *p) {
 
 // --- head and loss ---------------------------------------------------------------------------------------------------------
 
+// The head's weight or its gradient, and the zeros behind it.
+static tensor with_padding(const tensor *t, int64_t Vp) { return view2(t, Vp, t->size[1]); }
+
 // Logits of the last position of each sample (sampling needs no others). B = 1 there.
 static err_t last_logits(gpt *g, pass *p) {
-    int64_t C = g->head.options.embed, V = g->head.options.vocab;
+    int64_t C = g->head.options.embed, V = g->head.options.vocab, Vp = model_vocab_in_memory(V);
     assert(p->B == 1);
     tensor x = view2(&g->ln_f, 1, C);
     x.data = (char *)x.data + (size_t)((p->T - 1) * C) * dtype_bytes(x.type);
+    tensor logits = view2(&g->logits, 1, Vp), w = with_padding(&p->w[g->lm_head], Vp);
     p->logits = view2(&g->logits, 1, V);
-    return p->ops->matmul(&p->logits, NULL, &x, false, &p->w[g->lm_head], true, NULL, 0, p->s);
+    return p->ops->matmul(&logits, NULL, &x, false, &w, true, NULL, 0, p->s);
 }
 
 static err_t head_forward(model *m, int layer, pass *p) {
     (void)layer;
     gpt *g = (gpt *)m;
-    int64_t N = p->B * p->T, C = m->options.embed, V = m->options.vocab;
+    int64_t N = p->B * p->T, C = m->options.embed, V = m->options.vocab, Vp = model_vocab_in_memory(V);
     tensor x = view2(&g->last, N, C), norm = view2(&g->ln_f, N, C), mean = view1(&g->ln_f_mean, N), rstd = view1(&g->ln_f_rstd, N);
     TRY(p->ops->layer_norm_forward(&norm, &mean, &rstd, NULL, &x, NULL, &p->w[g->ln_f_w], &p->w[g->ln_f_b], NORM_EPS, p->s));
     if (p->last_only) return last_logits(g, p);
 
-    tensor logits = view2(&g->logits, N, V), losses = view1(&g->losses, N), targets = view1(&p->targets, N);
-    TRY(p->ops->matmul(&logits, NULL, &norm, false, &p->w[g->lm_head], true, NULL, 0, p->s));
+    tensor logits = view2(&g->logits, N, Vp), w = with_padding(&p->w[g->lm_head], Vp);
+    tensor losses = view1(&g->losses, N), targets = view1(&p->targets, N);
+    TRY(p->ops->matmul(&logits, NULL, &norm, false, &w, true, NULL, 0, p->s));
     p->losses = view2(&g->losses, p->B, p->T);
-    return p->ops->cross_entropy(&losses, &logits, &targets, p->dw ? &p->loss_factor : NULL, p->state, p->s);
+    return p->ops->cross_entropy(&losses, &logits, &targets, V, p->dw ? &p->loss_factor : NULL, p->state, p->s);
 }
 
 // The logits are their own gradient by now.
 static err_t head_backward(model *m, int layer, pass *p) {
     (void)layer;
     gpt *g = (gpt *)m;
-    int64_t N = p->B * p->T, C = m->options.embed, V = m->options.vocab;
+    int64_t N = p->B * p->T, C = m->options.embed, Vp = model_vocab_in_memory(m->options.vocab);
     tensor x = view2(&g->last, N, C), norm = view2(&g->ln_f, N, C), mean = view1(&g->ln_f_mean, N), rstd = view1(&g->ln_f_rstd, N);
-    tensor dlogits = view2(&g->logits, N, V), dnorm = view2(&g->dnorm, N, C), dx = view2(&g->dx, N, C);
-    TRY(p->ops->matmul(&p->dw[g->lm_head], NULL, &dlogits, true, &norm, false, NULL, MATMUL_ACCUMULATE, p->s));
-    TRY(p->ops->matmul(&dnorm, NULL, &dlogits, false, &p->w[g->lm_head], false, NULL, 0, p->s));
+    tensor dlogits = view2(&g->logits, N, Vp), dnorm = view2(&g->dnorm, N, C), dx = view2(&g->dx, N, C);
+    tensor w = with_padding(&p->w[g->lm_head], Vp), dw = with_padding(&p->dw[g->lm_head], Vp);
+    TRY(p->ops->matmul(&dw, NULL, &dlogits, true, &norm, false, NULL, MATMUL_ACCUMULATE, p->s));
+    TRY(p->ops->matmul(&dnorm, NULL, &dlogits, false, &w, false, NULL, 0, p->s));
     return p->ops->layer_norm_backward(&dx, &p->dw[g->ln_f_w], &p->dw[g->ln_f_b], &dnorm, NULL, &x, &p->w[g->ln_f_w], &mean, &rstd, p->s);
 }
 
@@ -284,6 +293,7 @@ static void declare(gpt *g) {
     g->ln_f_w = add_param(g, head, o->embed, 0, 0, 1, -1, "ln_f.weight");
     g->ln_f_b = add_param(g, head, o->embed, 0, 0, 0, -1, "ln_f.bias");
     g->lm_head = add_param(g, head, o->vocab, o->embed, 0, 0, g->wte, "lm_head.weight");
+    g->head.param[g->wte].rows_in_memory = g->head.param[g->lm_head].rows_in_memory = model_vocab_in_memory(o->vocab);
 
     g->head.block[0] = (block){"embedding", -1, embed_forward, embed_backward};
     for (int l = 0; l < o->layers; l++) g->head.block[1 + l] = (block){"layer", l, layer_forward, layer_backward};
@@ -374,7 +384,7 @@ static err_t gpt_plan(model *m, arena *a, const model_plan *o) {
     TRY(arena_3d(a, &g->ln_f, type, B, T, C));
     TRY(arena_2d(a, &g->ln_f_mean, FP32, B, T));
     TRY(arena_2d(a, &g->ln_f_rstd, FP32, B, T));
-    TRY(arena_3d(a, &g->logits, type, B, T, m->options.vocab));
+    TRY(arena_3d(a, &g->logits, type, B, T, model_vocab_in_memory(m->options.vocab)));
     TRY(arena_2d(a, &g->losses, FP32, B, T));
     TRY(arena_3d(a, &g->branch, type, B, T, C));
     return o->forward_only ? ERR_OK : plan_backward(g, a, type, B, T);

@@ -22,6 +22,7 @@ typedef struct param {
     char name[MODEL_NAME];
     int dims;
     int64_t size[TENSOR_DIMS];
+    int64_t rows_in_memory;  // 0: size[0]. Else no fewer: rows of zeros follow the values, and the gradient, up to this number
     int block;         // the block that uses it
     bool decay;        // weight decay applies: matrices and embeddings, not biases and gains
     double init_std;   // values start normal(0, init_std), or, where it is 0, at init_value
@@ -43,7 +44,7 @@ typedef struct pass {
     const struct pass_hooks *hooks;  // NULL: none
     bool last_only;           // leave logits of the last position instead of losses
     tensor losses;            // out (B,T) FP32
-    tensor logits;            // out (B,V) compute type, when last_only
+    tensor logits;            // out (B,V) compute type, when last_only; no padding
 } pass;
 
 // What whoever runs the pass does around each block: bring its weights, send its gradients.
@@ -96,6 +97,11 @@ typedef struct model_type {
 } model_type;
 
 extern const model_type model_gpt;
+
+// A vocabulary's rows in memory, V or more. Tensor cores want rows of logits that begin at multiples of 16 bytes and tiles that are
+// whole, and GPT-2's 50257 gives neither; 50304 gives both. Only memory knows: names, shapes, files, hashes and samples have V.
+enum { VOCAB_ALIGN = 128 };
+static inline int64_t model_vocab_in_memory(int64_t vocab) { return (vocab + VOCAB_ALIGN - 1) / VOCAB_ALIGN * VOCAB_ALIGN; }
 
 // --- model/model.c: the same for every architecture --------------------------------------------------------------------------
 

@@ -8,6 +8,9 @@ static const char tiny_model[] =
     "[data]\nformat = raw16\n[model]\nlayers = 2\nheads = 2\nembed = 32\ncontext = 24\nvocab = 128\n"
     "[batch]\nglobal = 8\nmicro = 2\nlanes = 4\n[optimizer]\nlr = 3e-3\n[schedule]\nwarmup = 4\n[device]\nthreads = 2\n";
 
+// gpu/cuda/blas.h, without the headers that it includes; absent in a build without CUDA.
+bool matmul_plan_text(const device *d, int index, char *dst, size_t room) __attribute__((weak));
+
 typedef struct rig { char *dir; config c; session x; } rig;
 
 static void rig_open(rig *r, const char *backend, const char *more) {
@@ -82,6 +85,65 @@ static void fp32_is_like_pytorch(void **state) {
     rig r = {.dir = make_dir()};
     golden_open(&r.x, &r.c, r.dir, "[device]\nbackend = cuda\n");
     golden_losses(&r.x);
+    rig_close(&r);
+}
+
+// --- a vocabulary that is odd -----------------------------------------------------------------------------------------------------
+
+static void expect_zeros(session *x, const char *what, const tensor *t, size_t from, size_t count) {
+    size_t each = dtype_bytes(t->type);
+    unsigned char *host = malloc(count * each);
+    OK(stream_copy(x->s, host, (const char *)t->data + from * each, count * each));
+    OK(stream_wait(x->s));
+    for (size_t i = 0; i < count * each; i++)
+        if (host[i]) fail_msg("the padding of %s is not zero: byte %zu is 0x%02x", what, i, host[i]);
+    free(host);
+}
+
+// What lies behind the 131 rows of 256.
+static void expect_padding(session *x) {
+    const train_state *t = &x->state;
+    int wte = model_find(x->net, "wte.weight"), head = model_find(x->net, "lm_head.weight");
+    size_t rows = 131 * 32, count = (256 - 131) * 32;
+    expect_zeros(x, "the weights", &t->w[head], rows, count);
+    expect_zeros(x, "the masters", &t->master[wte], rows, count);
+    expect_zeros(x, "m", &t->first.t, t->zero.row_at[wte] + rows, count);
+    expect_zeros(x, "v", &t->second.t, t->zero.row_at[wte] + rows, count);
+    for (int b = 0; b < t->buffers; b++) {
+        expect_zeros(x, "the embedding's gradient", &t->grad[b * x->net->params + wte], rows, count);
+        expect_zeros(x, "the head's gradient", &t->grad[b * x->net->params + head], rows, count);
+    }
+}
+
+static int plans(const session *x, const char *with) {
+    char text[512];
+    int count = 0;
+    for (int i = 0; matmul_plan_text(x->dev, i, text, sizeof text); i++) count += strstr(text, with) != NULL;
+    return count;
+}
+
+static void an_odd_vocabulary_is_like_the_cpu_and_aligned(void **state) {
+    need_gpu(state);
+    static const char odd[] = "[model]\nvocab = 131\ndropout = 0.1\n[precision]\ncompute = bf16\n[sample]\ntokens = 4\n";
+    static const char *const head[] = {  // logits, and the gradients of what goes in and of the weight
+        "matmul (0,256,32) bf16 to bf16, b transposed, rows of 32 and 32, aligned to 16, 16 and 16",
+        "matmul (0,32,256) bf16 to bf16, rows of 256 and 32, aligned to 16, 16 and 16",
+        "matmul (256,32,48) bf16 to fp32, a transposed, rows of 256 and 32, aligned to 16, 16 and 16"};
+    course cpu = run_steps("cpu", odd, SHORT);
+    rig r;
+    char *text;
+    rig_open(&r, "cuda", odd);
+    for (int i = 0; i < SHORT; i++) {
+        step_result s;
+        OK(session_step(&r.x, &s));
+        if (!(fabs(s.loss - cpu.loss[i]) <= 0x1p-9 * cpu.loss[i])) fail_msg("step %d: loss %.9f, on the CPU %.9f", i + 1, s.loss, cpu.loss[i]);
+    }
+    for (int i = 0; i < 3; i++)
+        if (plans(&r.x, head[i]) != 1) fail_msg("%d plans say %s", plans(&r.x, head[i]), head[i]);
+    assert_int_equal(plans(&r.x, "131"), 0);
+    expect_padding(&r.x);
+    OK(session_sample(&r.x, "7 bottles", &text));
+    free(text);
     rig_close(&r);
 }
 
@@ -199,6 +261,7 @@ int main(void) {
         cmocka_unit_test(bf16_is_like_the_cpu),
         cmocka_unit_test(fp16_is_like_the_cpu),
         cmocka_unit_test(fp32_is_like_pytorch),
+        cmocka_unit_test(an_odd_vocabulary_is_like_the_cpu_and_aligned),
         cmocka_unit_test(the_same_again),
         cmocka_unit_test(offload_changes_nothing),
         cmocka_unit_test(recomputation_changes_nothing),

@@ -1,8 +1,10 @@
-// test/test_ranks.c: bits against bits: any number of ranks, on any number of nodes, in any ZeRO stage, is one rank.
+// test/test_ranks.c: bits against bits: any number of ranks, on any number of nodes, in any ZeRO stage, is one rank. The vocabulary
+// of 131 has 256 rows in memory: every run here also looks at what lies behind the 131.
 //
 // Each rank is a process of its own with shared memory, sockets and the real transport between them; what it found goes back through a pipe.
 #include "test/support/run.h"
 
+#include "model/safetensors.h"
 #include "trainer/evaluate.h"
 #include "trainer/plan.h"
 
@@ -13,7 +15,7 @@
 #include <time.h>
 
 static const char small_model[] =
-    "[data]\nformat = raw16\n[model]\nlayers = 2\nheads = 3\nembed = 36\ncontext = 24\nvocab = 128\n"
+    "[data]\nformat = raw16\n[model]\nlayers = 2\nheads = 3\nembed = 36\ncontext = 24\nvocab = 131\n"
     "[batch]\nglobal = 16\nmicro = 2\nlanes = 8\n[optimizer]\nlr = 3e-3\n[schedule]\nwarmup = 4\n[device]\nthreads = 1\n[reduce]\nbucket_mb = 0.02\n"
     "[cluster]\ntimeout = 20\n";
 
@@ -31,7 +33,8 @@ typedef struct world {
     char *dir;
     const char *more;
     int nodes, ranks[4];
-    int steps;
+    bool resumes;
+    int saves;  // the step after which it saves and ends, 0: none
 } world;
 
 static char secret_path[64];
@@ -42,13 +45,85 @@ static int world_size(const world *w) {
     return n;
 }
 
-static err_t measure(session *x, finding *f) {
+// --- zeros behind a vocabulary ---------------------------------------------------------------------------------------------------
+
+static err_t expect_zeros(const char *what, const tensor *t, size_t from, size_t count) {
+    const unsigned char *p = (const unsigned char *)t->data + from * dtype_bytes(t->type);
+    for (size_t i = 0; i < count * dtype_bytes(t->type); i++)
+        if (p[i]) return err_set(ERR_INTERNAL, "the padding of %s is not zero: byte %zu is 0x%02x", what, i, p[i]);
+    return ERR_OK;
+}
+
+// Of a row: where it begins in a slab, and in this rank's shard; how much it is, and how much of it is this rank's.
+typedef struct padding { int row; size_t whole, shard, count, owned; } padding;
+
+static padding padding_of(const session *x, int row) {
+    const zero_layout *z = &x->state.zero;
+    const param *p = &x->net->param[row];
+    size_t n = (size_t)(p->size[0] * p->size[1]);
+    padding at = {row, z->row_at[row] + n, 0, (size_t)(p->rows_in_memory * p->size[1]) - n, 0};
+    for (int i = 0; i < z->owned; i++) {
+        const zero_piece *k = &z->piece[i];
+        if (k->row != row || k->first + k->count != (int64_t)n) continue;
+        at.shard = k->shard + (size_t)k->count;
+        at.owned = z->shard_at[k->segment] + zero_range(z, k->segment, z->rank) - at.shard;
+    }
+    return at;
+}
+
+static err_t store_padding(const char *what, const store *x, const padding *p) {
+    if (!x->t.data) return ERR_OK;
+    return expect_zeros(what, &x->t, x->sharded ? p->shard : p->whole, x->sharded ? p->owned : p->count);
+}
+
+static err_t row_padding(const session *x, const padding *p) {
+    const train_state *t = &x->state;
+    const param *row = &x->net->param[p->row];
+    size_t rows = (size_t)(row->size[0] * row->size[1]);
+    bool here = t->o.stage < 3 || x->runner.together.held[row->block % 2] == row->block, last = row->block == 0;
+    if (here) TRY(expect_zeros("the weights that a pass reads", &t->w[p->row], rows, p->count));
+    for (int b = 0; t->slab && b < t->buffers; b++) TRY(expect_zeros("a gradient", &t->slab[b], p->whole, p->count));
+    if (t->slots && last) TRY(expect_zeros("the last gradient", &t->grad[p->row], rows, p->count));
+    for (int k = 0; k < t->kepts; k++) TRY(expect_zeros("a counter", &t->kept[k], p->shard, p->owned));
+    if (t->sum.data) TRY(expect_zeros("the gradient's sum", &t->sum, p->shard, p->owned));
+    if (row->tied >= 0) return ERR_OK;
+    TRY(store_padding("the masters", &t->masters, p));
+    TRY(store_padding("the weights", &t->weights, p));
+    TRY(store_padding("m", &t->first, p));
+    return store_padding("v", &t->second, p);
+}
+
+static err_t look_at_padding(const session *x) {
+    int64_t wte = model_find(x->net, "wte.weight"), head = model_find(x->net, "lm_head.weight");
+    for (int i = 0; i < x->net->params; i++) {
+        const param *p = &x->net->param[i];
+        bool padded = i == wte || i == head;
+        if (p->rows_in_memory != (padded ? 256 : 0))
+            return err_set(ERR_INTERNAL, "%s has %lld rows in memory", p->name, (long long)p->rows_in_memory);
+        padding at;
+        if (padded) at = padding_of(x, i);
+        if (padded) TRY(row_padding(x, &at));
+    }
+    return ERR_OK;
+}
+
+// --- runs --------------------------------------------------------------------------------------------------------------------------
+
+static err_t begin(session *x, const world *w) {
+    bool found;
+    monitor m = {.log = -1, .events = -1, .quiet = true};
+    if (!w->resumes) return session_init(x);
+    TRY(session_resume(x, &found, &m));
+    return found ? ERR_OK : err_set(ERR_DATA, "%s: no checkpoint to go on from", x->dir);
+}
+
+static err_t measure(session *x, const world *w, finding *f) {
     step_result s;
-    int64_t windows;
-    comm_traffic before;
-    TRY(session_init(x));
+    int64_t windows, last = w->saves ? w->saves : STEPS;
+    comm_traffic before = x->ranks->traffic;
+    TRY(begin(x, w));
     TRY(session_feed(x, STEPS));
-    for (int i = 0; i < STEPS; i++) {
+    while (x->step < last) {
         TRY(session_settle(x));
         before = x->ranks->traffic;
         TRY(session_step(x, &s));
@@ -59,7 +134,9 @@ static err_t measure(session *x, finding *f) {
     f->loss = s.loss;
     TRY(evaluate(&x->runner, x->val, 0, &f->eval, &windows));
     TRY(session_settle(x));
+    TRY(look_at_padding(x));
     TRY(session_counters(x));
+    if (w->saves) TRY(ckpt_save(x->dir, &x->state.ckpt, 1, NULL));
     TRY(ckpt_hash(&x->state.ckpt, f->hash));
     return ckpt_state_hash(&x->state.ckpt, f->state_hash);
 }
@@ -76,9 +153,8 @@ static err_t compare_plan(session *x, const config *c, finding *f) {
 
 static err_t live(const world *w, const config *c, const launch *at, finding *f) {
     session x;
-    (void)w;
     err_t rc = session_open(&x, c, SESSION_TRAIN, at);
-    if (rc == ERR_OK) rc = measure(&x, f);
+    if (rc == ERR_OK) rc = measure(&x, w, f);
     if (rc == ERR_OK) rc = compare_plan(&x, c, f);
     if (rc != ERR_OK) {
         snprintf(f->error, sizeof f->error, "%s", err_last()->text);
@@ -147,18 +223,22 @@ static void expect_same(const char *what, const finding *all, int n, const findi
     }
 }
 
-static void try_world(const char *name, char *dir, const char *more, int nodes, const int *ranks, finding *one) {
-    world w = {.dir = dir, .more = more, .nodes = nodes};
+static void try_this(const char *name, const world *w, finding *one) {
     finding *all = shared_findings();
-    for (int i = 0; i < nodes; i++) w.ranks[i] = ranks[i];
     for (int attempt = 0; attempt < 5; attempt++) {  // a port may be taken
         memset(all, 0, RANKS_MOST * sizeof *all);
-        run_world(&w, random_port(), all);
-        if (nodes == 1 || !strstr(all[0].error, "in use")) break;
+        run_world(w, random_port(), all);
+        if (w->nodes == 1 || !strstr(all[0].error, "in use")) break;
     }
     if (!one->hash[0]) *one = all[0];
-    expect_same(name, all, world_size(&w), one);
+    expect_same(name, all, world_size(w), one);
     munmap(all, RANKS_MOST * sizeof *all);
+}
+
+static void try_world(const char *name, char *dir, const char *more, int nodes, const int *ranks, finding *one) {
+    world w = {.dir = dir, .more = more, .nodes = nodes};
+    for (int i = 0; i < nodes; i++) w.ranks[i] = ranks[i];
+    try_this(name, &w, one);
 }
 
 static char *data_dir(void) {
@@ -238,12 +318,55 @@ static void any_number_of_nodes_gives_the_same_bits(void **state) {
     drop_dir(dir);
 }
 
+// Files know nothing of rows in memory.
+static void expect_saved_shapes(const char *dir) {
+    char path[512];
+    st_file f;
+    snprintf(path, sizeof path, "%s/runs/default/ckpt/step-%08d/model.safetensors", dir, 2);
+    OK(st_open(&f, path));
+    const st_tensor *wte = st_find(&f, "wte.weight");
+    assert_non_null(wte);
+    assert_null(st_find(&f, "lm_head.weight"));
+    assert_int_equal(wte->size[0], 131);
+    assert_int_equal(wte->size[1], 36);
+    assert_int_equal(wte->bytes, 131 * 36 * 4);
+    st_close(&f);
+}
+
+// Saved after two steps by some ranks, continued by others. embed = 252: a vocabulary of three chunks, the last one short, in the
+// memory of four.
+static void what_some_ranks_saved_others_continue(void **state) {
+    (void)state;
+    static const struct { int ranks; const char *zero; } worlds[] = {
+        {1, ""}, {3, "[parallel]\nzero = 3\n"}, {2, "[parallel]\nzero = 1\n"}, {4, "[parallel]\nzero = 2\noffload = yes\n"}};
+    static const char *const widths[] = {"", "[model]\nembed = 252\nlayers = 1\n[precision]\ncompute = bf16\n"};
+    char *dir = data_dir(), name[64], more[256], runs[512];
+    snprintf(runs, sizeof runs, "%s/runs", dir);
+    for (int k = 0; k < 2; k++) {
+        finding one = {.hash = ""}, saved = {.hash = ""};
+        try_world("one rank", dir, widths[k], 1, (int[]){1}, &one);
+        for (int i = 0; i < 4; i++) {
+            int to = (i + 1) % 4;
+            OK(io_remove_tree(runs));
+            snprintf(name, sizeof name, "width %d, saved by %d ranks", k, worlds[i].ranks);
+            snprintf(more, sizeof more, "%s%s", widths[k], worlds[i].zero);
+            try_this(name, &(world){.dir = dir, .more = more, .nodes = 1, .ranks = {worlds[i].ranks}, .saves = 2}, &saved);
+            if (k == 0 && worlds[i].ranks == 1) expect_saved_shapes(dir);
+            snprintf(name, sizeof name, "width %d, saved by %d ranks, continued by %d", k, worlds[i].ranks, worlds[to].ranks);
+            snprintf(more, sizeof more, "%s%s", widths[k], worlds[to].zero);
+            try_this(name, &(world){.dir = dir, .more = more, .nodes = 1, .ranks = {worlds[to].ranks}, .resumes = true}, &one);
+        }
+    }
+    drop_dir(dir);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_number_of_ranks_in_any_stage_gives_the_same_bits),
         cmocka_unit_test(precision_dropout_and_offload_do_not_matter),
         cmocka_unit_test(recomputation_does_not_matter),
         cmocka_unit_test(any_number_of_nodes_gives_the_same_bits),
+        cmocka_unit_test(what_some_ranks_saved_others_continue),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -160,6 +160,19 @@ static void what_should_change_the_bits_does(void **state) {
     }
 }
 
+// Hashes of a vocabulary of 131 from the time when memory, too, had 131 rows of it.
+static void a_vocabulary_that_is_padded_keeps_its_bits(void **state) {
+    (void)state;
+    static const struct { const char *compute, *hash; } before[] = {
+        {"fp32", "debf6aa6d1d3846c"}, {"bf16", "e1e6e61fddf1dc5c"}, {"fp16", "cff62d84fd96cdd7"}};
+    for (int i = 0; i < 3; i++) {
+        char hash[17], more[128];
+        snprintf(more, sizeof more, "[model]\nvocab = 131\ndropout = 0.1\n[precision]\ncompute = %s\n", before[i].compute);
+        hash_after(more, 6, hash, NULL);
+        if (strcmp(hash, before[i].hash) != 0) fail_msg("%s: hash %s, expected %s", before[i].compute, hash, before[i].hash);
+    }
+}
+
 // --- precision -------------------------------------------------------------------------------------------------------------------
 
 static void overflow_skips_the_step_and_the_scale_recovers(void **state) {
@@ -363,6 +376,7 @@ int main(void) {
         cmocka_unit_test(gradient_with_dropout_is_the_slope_of_the_loss),
         cmocka_unit_test(threads_and_widths_give_the_same_bits),
         cmocka_unit_test(what_should_change_the_bits_does),
+        cmocka_unit_test(a_vocabulary_that_is_padded_keeps_its_bits),
         cmocka_unit_test(overflow_skips_the_step_and_the_scale_recovers),
         cmocka_unit_test(sixteen_bit_weights_are_the_rounded_masters),
         cmocka_unit_test(resume_continues_to_the_same_bits),

@@ -36,7 +36,8 @@ static err_t wait_for(parallel *x, event *e) {
 
 typedef struct weights_call { parallel *x; int64_t step; int what; } weights_call;  // what: a block (stage 3), or a segment
 
-// Stage 3: this rank's share of a block's weights, and then everybody's.
+// Stage 3: this rank's share of a block's weights, and then everybody's. The ranges cover the padding too, so that the zeros
+// behind a vocabulary are there whatever block was here before.
 static err_t gather_block(void *ctx, stream *inner) {
     const weights_call *k = ctx;
     parallel *x = k->x;

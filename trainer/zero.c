@@ -12,7 +12,11 @@ static int64_t elements(const param *p) {
     return n;
 }
 
-static size_t padded(const param *p) { return ((size_t)elements(p) + ROW_ALIGN - 1) / ROW_ALIGN * ROW_ALIGN; }
+static size_t padded(const param *p) {
+    size_t n = (size_t)elements(p);
+    if (p->rows_in_memory) n = n / (size_t)p->size[0] * (size_t)p->rows_in_memory;
+    return (n + ROW_ALIGN - 1) / ROW_ALIGN * ROW_ALIGN;
+}
 
 // A row that shares values, either way: alone in its segment, so that both partners are dealt alike and an owner has both gradients.
 static bool shares(const model *net, int row) {

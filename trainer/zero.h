@@ -12,7 +12,7 @@
 typedef struct zero_segment {
     int block;          // that uses its rows
     int first, rows;    // in the table
-    size_t at, count;   // floats in the slab, row padding included
+    size_t at, count;   // floats in the slab, row padding included: it is zero, the last chunk's owner's, and travels with it
     bool tied;          // its rows share another row's values: it has a gradient and nothing else
 } zero_segment;
 

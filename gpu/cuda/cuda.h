@@ -106,7 +106,8 @@ err_t cuda_add(tensor *y, const tensor *a, const tensor *b, stream *s);
 err_t cuda_cast(tensor *y, const tensor *x, stream *s);
 err_t cuda_embedding_forward(tensor *x, const tensor *tokens, const tensor *wte, const tensor *wpe, stream *s);       // embedding.cu
 err_t cuda_embedding_backward(tensor *dwte, tensor *dwpe, tensor *scratch, const tensor *dx, const tensor *tokens, stream *s);
-err_t cuda_cross_entropy(tensor *losses, tensor *logits, const tensor *targets, const float *scale, const step_state *state, stream *s);  // loss.cu
+err_t cuda_cross_entropy(tensor *losses, tensor *logits, const tensor *targets, int64_t classes, const float *scale,
+                         const step_state *state, stream *s);  // loss.cu
 err_t cuda_loss_means(tensor *means, const tensor *losses, stream *s);
 err_t cuda_sum_squares(tensor *sums, const tensor *g, stream *s);                                                     // optimizer.cu
 err_t cuda_step_decide(step_state *state, const tensor *sums, const step_rules *r, stream *s);

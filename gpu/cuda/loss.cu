@@ -8,12 +8,13 @@ enum { BATCH = 4, ROWS = 4 };  // ROWS: of a block, where a warp has a row
 
 // A row in the hands of THREADS threads. Sweep k covers THREADS groups of E elements, 16 bytes each. WIDE: a group is contiguous, for rows that
 // begin at multiples of 16 bytes. Else its elements are THREADS apart, so that every access of a warp is contiguous all the same.
+// `width` of the row's `stride` elements are classes. Of WIDE rows the group in which they end is read and written whole.
 template <class T, int THREADS, bool WIDE> __device__ __forceinline__ int element(int thread, int sweep, int j) {
     enum { E = 16 / sizeof(T) };
     return WIDE ? (sweep * THREADS + thread) * E + j : (sweep * E + j) * THREADS + thread;
 }
 
-// What lies beyond the row's end is -inf: e^-inf adds nothing.
+// What lies beyond the classes is -inf: e^-inf adds nothing.
 template <class T, int THREADS, bool WIDE> __device__ __forceinline__ void load_batch(pack<T> *g, const T *x, int width, int thread, int batch) {
     enum { E = 16 / sizeof(T) };
 #pragma unroll
@@ -21,6 +22,10 @@ template <class T, int THREADS, bool WIDE> __device__ __forceinline__ void load_
         int sweep = batch * BATCH + k, first = element<T, THREADS, WIDE>(thread, sweep, 0);
         if (WIDE && first < width) {
             g[k] = *reinterpret_cast<const pack<T> *>(x + first);
+            if (first + E <= width) continue;
+#pragma unroll
+            for (int j = 1; j < E; j++)
+                if (first + j >= width) round_to(&g[k].v[j], -INFINITY);
             continue;
         }
 #pragma unroll
@@ -52,7 +57,7 @@ template <class T, int THREADS> __device__ __forceinline__ void take_batch(float
     }
 }
 
-// x = e^(x - most) * ratio, less `factor` at the target.
+// x = e^(x - most) * ratio, less `factor` at the target. Zero beyond the classes, also in a row of NaN.
 template <class T, int THREADS, bool WIDE>
 __device__ __forceinline__ void store_batch(T *x, const pack<T> *g, int width, int thread, int batch, int target, float most, float ratio,
                                             float factor) {
@@ -69,15 +74,20 @@ __device__ __forceinline__ void store_batch(T *x, const pack<T> *g, int width, i
             round_to(&d.v[j], i == target ? p - factor : p);
             if (!WIDE && i < width) x[i] = d.v[j];
         }
+        if (WIDE && first + E > width) {
+#pragma unroll
+            for (int j = 1; j < E; j++)
+                if (first + j >= width) round_to(&d.v[j], 0.0f);
+        }
         if (WIDE) *reinterpret_cast<pack<T> *>(x + first) = d;
     }
 }
 
-// Zeros for a row whose target is ignored.
-template <class T, int THREADS> __device__ __forceinline__ void clear_row(T *x, int width, int thread) {
+// Zeros for elements first .. end-1: a row whose target is ignored, or what lies behind the classes.
+template <class T, int THREADS> __device__ __forceinline__ void clear(T *x, int first, int end, int thread) {
     T zero;
     round_to(&zero, 0.0f);
-    for (int i = thread; i < width; i += THREADS) x[i] = zero;
+    for (int i = first + thread; i < end; i += THREADS) x[i] = zero;
 }
 
 // Maximum and sum over the row's threads. Behind them every thread may overwrite what others have read before.
@@ -94,27 +104,29 @@ template <int THREADS> __device__ __forceinline__ void combine(float *most, floa
     }
 }
 
-// cross_entropy: THREADS threads a row, a warp for short ones; any width. Batches are visited from the last to the first, which is whole where
-// the row has so much and stays in registers; the gradient then goes from the first to the last, over what the L2 cache was given last.
+// cross_entropy: THREADS threads a row, a warp for short ones; any width and stride. Batches are visited from the last to the
+// first, which is whole where the row has so much and stays in registers; the gradient then goes from the first to the last, over
+// what the L2 cache was given last.
 // alias      in place; a thread writes what it alone has read, but for the target's logit, which all read before the first barrier
 // sums       FP32: in order within a thread, then a fixed tree; the order follows from type, width and alignment of the rows: repeatable
 // moves      2 * sizeof(T) bytes a logit and reads what lies beyond the first batch twice, the second time mostly from L2; losses alone: once
 // reference  gpu/cpu/kernel/loss.c
 template <class T, int THREADS, bool WIDE>
 __global__ void __launch_bounds__(THREADS == WARP ? ROWS * WARP : THREADS, THREADS == WARP ? 8 : 1024 / THREADS)
-    cross_entropy_rows(float *losses, T *logits, const int32_t *targets, int64_t rows, int width, bool gradient, float scale,
-                       const step_state *state) {
+    cross_entropy_rows(float *losses, T *logits, const int32_t *targets, int64_t rows, int width, int stride, bool gradient,
+                       float scale, const step_state *state) {
+    enum { E = 16 / sizeof(T) };
     int thread = threadIdx.x % THREADS;
     int64_t row = THREADS == WARP ? (int64_t)blockIdx.x * ROWS + threadIdx.x / WARP : (int64_t)blockIdx.x;
     if (row >= rows) return;  // whole warps: blocks of several rows have no barrier
-    T *x = logits + row * width;
+    T *x = logits + row * stride;
     int target = targets[row];
     if (target < 0) {
         if (thread == 0) losses[row] = 0;
-        if (gradient) clear_row<T, THREADS>(x, width, thread);
+        if (gradient) clear<T, THREADS>(x, 0, stride, thread);
         return;
     }
-    const int last = (width - 1) / (THREADS * BATCH * (16 / (int)sizeof(T)));
+    const int last = (width - 1) / (THREADS * BATCH * E);
     float logit = target < width ? to_float(x[target]) : NAN, most = -INFINITY, sum = 0;
     pack<T> g[BATCH];
     for (int b = last; b >= 0; b--) {
@@ -125,6 +137,7 @@ __global__ void __launch_bounds__(THREADS == WARP ? ROWS * WARP : THREADS, THREA
     if (thread == 0) losses[row] = (most - logit) + logf(sum);
     if (!gradient) return;
     float factor = scale * state->loss_scale, ratio = factor / sum;
+    clear<T, THREADS>(x, WIDE ? (width + E - 1) / E * E : width, stride, thread);
     for (int b = 0; b <= last; b++) {
         if (b > 0) load_batch<T, THREADS, WIDE>(g, x, width, thread, b);
         store_batch<T, THREADS, WIDE>(x, g, width, thread, b, target, most, ratio, factor);
@@ -136,21 +149,23 @@ typedef struct loss_job {
     void *logits;
     const int32_t *targets;
     int64_t rows;
-    int width;
+    int width, stride;
     const float *scale;  // NULL: losses only
     const step_state *state;
 } loss_job;
 
 template <class T, int THREADS> static err_t launch_rows(const loss_job *j, stream *s) {
-    bool warps = THREADS == WARP, wide = packs<T>(j->logits, j->width);
+    bool warps = THREADS == WARP, wide = packs<T>(j->logits, j->stride);
     unsigned grid = (unsigned)(warps ? ceil_div(j->rows, ROWS) : j->rows), block = warps ? ROWS * WARP : THREADS;
     bool gradient = j->scale != NULL;
     float scale = gradient ? *j->scale : 0;
     T *x = (T *)j->logits;
     if (wide)
-        LAUNCH((cross_entropy_rows<T, THREADS, true>), grid, block, 0, s, j->losses, x, j->targets, j->rows, j->width, gradient, scale, j->state);
+        LAUNCH((cross_entropy_rows<T, THREADS, true>), grid, block, 0, s, j->losses, x, j->targets, j->rows, j->width, j->stride,
+               gradient, scale, j->state);
     else
-        LAUNCH((cross_entropy_rows<T, THREADS, false>), grid, block, 0, s, j->losses, x, j->targets, j->rows, j->width, gradient, scale, j->state);
+        LAUNCH((cross_entropy_rows<T, THREADS, false>), grid, block, 0, s, j->losses, x, j->targets, j->rows, j->width, j->stride,
+               gradient, scale, j->state);
     return ERR_OK;
 }
 
@@ -161,11 +176,13 @@ template <class T> static err_t launch_width(const loss_job *j, stream *s) {
     return launch_rows<T, 512>(j, s);
 }
 
-err_t cuda_cross_entropy(tensor *losses, tensor *logits, const tensor *targets, const float *scale, const step_state *state, stream *s) {
-    int64_t rows = tensor_count(targets), count = tensor_count(logits), width = count / rows;
-    assert(losses->type == FP32 && targets->type == INT32 && tensor_count(losses) == rows && rows * width == count);
-    assert(rows <= INT32_MAX && width <= INT32_MAX / 2);
-    loss_job j = {(float *)losses->data, logits->data, (const int32_t *)targets->data, rows, (int)width, scale, state};
+err_t cuda_cross_entropy(tensor *losses, tensor *logits, const tensor *targets, int64_t classes, const float *scale,
+                         const step_state *state, stream *s) {
+    int64_t rows = tensor_count(targets), count = tensor_count(logits), stride = count / rows;
+    assert(losses->type == FP32 && targets->type == INT32 && tensor_count(losses) == rows && rows * stride == count);
+    assert(classes >= 1 && classes <= stride && rows <= INT32_MAX && stride <= INT32_MAX / 2);
+    loss_job j = {(float *)losses->data, logits->data, (const int32_t *)targets->data, rows, (int)classes, (int)stride, scale,
+                  state};
     BY_TYPE(logits->type, T, TRY(launch_width<T>(&j, s)));
     return ERR_OK;
 }

@@ -220,15 +220,24 @@ const op_kind kind_embedding_backward = {"embedding_backward", embedding_back_se
                                          embedding_back_reference,
                                          embedding_back_gradient, embedding_back_exact, embedding_back_cost};
 
-// --- cross_entropy: N V ----------------------------------------------------------------------------------------------------
+// --- cross_entropy: N V, and Vp where it is not V --------------------------------------------------------------------------
 
 enum { CE_LOSSES, CE_LOGITS, CE_TARGETS, CE_STATE };
 
+static int64_t columns_of(const op_run *r) { return r->row->size[2] ? r->row->size[2] : r->row->size[1]; }
+
+// What lies behind the classes must not be looked at: it would show in every class.
+static void entropy_padding(op_run *r, arg *logits) {
+    int64_t V = r->row->size[1], Vp = columns_of(r);
+    for (int64_t i = 0, n = r->row->size[0] * Vp; i < n; i++)
+        if (i % Vp >= V) storage_set(logits->t.data, r->row->type, i, i % 3 == 0 ? NAN : i % 3 == 1 ? INFINITY : 3e4);
+}
+
 static void entropy_setup(op_run *r) {
-    int64_t N = r->row->size[0], V = r->row->size[1];
+    int64_t N = r->row->size[0], V = r->row->size[1], Vp = columns_of(r);
     unsigned o = r->row->options;
     arg *losses = arg_add(r, "losses", OUT, FP32, 1, N, 0, 0);
-    arg *logits = arg_add(r, "logits", o & OPT_LOSS_ONLY ? IN : UPDATES, r->row->type, 2, N, V, 0);
+    arg *logits = arg_add(r, "logits", o & OPT_LOSS_ONLY ? IN : UPDATES, r->row->type, 2, N, Vp, 0);
     arg *targets = arg_add(r, "targets", IN, INT32, 1, N, 0, 0);
     arg *state = arg_add(r, "state", IN, INT32, 1, sizeof(step_state) / 4, 0, 0);
     losses->batch = logits->batch = targets->batch = true;
@@ -237,33 +246,36 @@ static void entropy_setup(op_run *r) {
     arg_fill_bytes(state, &r->state);
     arg_fill_index(r, targets, V, N > 2 ? 5 : 0);
     arg_fill(r, logits, 2, 0);
-    if (!(o & OPT_EXTREME)) return;
-    for (int64_t i = 0; i < N * V; i++) {  // 1e4 apart, both signs
+    for (int64_t i = 0; o & OPT_EXTREME && i < N * Vp; i++) {  // 1e4 apart, both signs
         double x = i * 7 % 13 == 0 ? 1e4 : i * 7 % 13 == 5 ? -1e4 : logits->value[i];
         storage_set(logits->t.data, r->row->type, i, x);
         logits->value[i] = storage_get(logits->t.data, r->row->type, i);
     }
+    entropy_padding(r, logits);
 }
 
 static err_t entropy_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
     const float *scale = r->row->options & OPT_LOSS_ONLY ? NULL : &r->scale;
-    return o->cross_entropy(t[CE_LOSSES], t[CE_LOGITS], t[CE_TARGETS], scale, (const step_state *)t[CE_STATE]->data, s);
+    const step_state *state = (const step_state *)t[CE_STATE]->data;
+    return o->cross_entropy(t[CE_LOSSES], t[CE_LOGITS], t[CE_TARGETS], r->row->size[1], scale, state, s);
 }
 
 static void entropy_reference(op_run *r) {
     arg *a = r->arg;
     ref_cross_entropy(a[CE_LOSSES].want, a[CE_LOGITS].want, a[CE_LOGITS].value, a[CE_TARGETS].value,
-                      (double)r->scale * (double)r->state.loss_scale, r->row->size[0], r->row->size[1]);
+                      (double)r->scale * (double)r->state.loss_scale, r->row->size[0], r->row->size[1], columns_of(r));
 }
 
-static bool entropy_exact(op_run *r, const outcome *got) {  // an ignored target leaves exact zeros
-    int64_t V = r->row->size[1];
-    for (int64_t i = 0, n = r->row->size[0] * V; i < n; i++) {
-        if (r->arg[CE_TARGETS].value[i / V] >= 0) continue;
-        if (storage_get(got->data[CE_LOSSES], FP32, i / V) != 0)
-            return failed(r, "loss of ignored row %lld is not 0", (long long)(i / V));
-        if (!(r->row->options & OPT_LOSS_ONLY) && storage_get(got->data[CE_LOGITS], r->row->type, i) != 0)
-            return failed(r, "gradient of ignored row %lld is not 0", (long long)(i / V));
+static bool entropy_exact(op_run *r, const outcome *got) {  // zeros where a target is ignored, and behind the classes of every row
+    int64_t V = r->row->size[1], Vp = columns_of(r);
+    for (int64_t i = 0, n = r->row->size[0] * Vp; i < n; i++) {
+        bool ignored = r->arg[CE_TARGETS].value[i / Vp] < 0;
+        if (ignored && storage_get(got->data[CE_LOSSES], FP32, i / Vp) != 0)
+            return failed(r, "loss of ignored row %lld is not 0", (long long)(i / Vp));
+        if ((!ignored && i % Vp < V) || r->row->options & OPT_LOSS_ONLY) continue;
+        double x = storage_get(got->data[CE_LOGITS], r->row->type, i);
+        if (x != 0 || signbit(x))
+            return failed(r, "gradient of row %lld, column %lld is %g, expected +0", (long long)(i / Vp), (long long)(i % Vp), x);
     }
     return true;
 }
@@ -273,7 +285,8 @@ static double entropy_loss(void *ctx) {
     entropy_ctx *c = ctx;
     int64_t N = c->r->row->size[0];
     double sum = 0;
-    ref_cross_entropy(c->losses, NULL, c->r->arg[CE_LOGITS].value, c->r->arg[CE_TARGETS].value, 1, N, c->r->row->size[1]);
+    ref_cross_entropy(c->losses, NULL, c->r->arg[CE_LOGITS].value, c->r->arg[CE_TARGETS].value, 1, N, c->r->row->size[1],
+                      columns_of(c->r));
     for (int64_t n = 0; n < N; n++) sum += c->losses[n] * (double)c->r->scale * (double)c->r->state.loss_scale;
     return sum;
 }
@@ -282,7 +295,7 @@ static bool entropy_gradient(op_run *r) {
     if (r->row->options & (OPT_LOSS_ONLY | OPT_EXTREME)) return true;
     int64_t N = r->row->size[0];
     entropy_ctx c = {r, doubles(N)};
-    bool ok = gradient_near(r, "dlogits", entropy_loss, &c, r->arg[CE_LOGITS].value, r->arg[CE_LOGITS].want, N * r->row->size[1]);
+    bool ok = gradient_near(r, "dlogits", entropy_loss, &c, r->arg[CE_LOGITS].value, r->arg[CE_LOGITS].want, N * columns_of(r));
     free(c.losses);
     return ok;
 }

@@ -24,9 +24,9 @@ void ref_attention_forward(double *y, double *lse, const double *qkv, const ref_
 void ref_attention_backward(double *dqkv, double *delta, const double *dy, const double *y, const double *lse, const double *qkv,
                             const ref_attention *s);
 
-// targets: integers held as doubles.
+// targets: integers held as doubles. Rows of logits have Vp elements, of which the first V are classes.
 void ref_cross_entropy(double *losses, double *dlogits, const double *logits, const double *targets, double scale, int64_t N,
-                       int64_t V);
+                       int64_t V, int64_t Vp);
 
 // One update, t >= 1.
 void ref_adamw(double *master, double *m, double *v, const double *grad, double grad_factor, double lr, int64_t t,

@@ -79,6 +79,71 @@ static void expect_same(bench *b, const char *what, const tensor *x, const tenso
 
 static const dtype compute_types[] = {FP32, BF16, FP16};
 
+// --- a vocabulary's padding ------------------------------------------------------------------------------------------------
+
+// Rows of `plain` begin those of `wide`, and what else `wide` has (columns or rows) is +0.
+static void expect_padded(bench *b, const char *what, const tensor *wide, const tensor *plain) {
+    unsigned char *p = take(b, wide), *q = take(b, plain);
+    size_t each = dtype_bytes(wide->type);
+    static const unsigned char zero[4];
+    for (int64_t i = 0; b->ok && i < tensor_count(wide); i++) {
+        int64_t row = i / wide->size[1], column = i % wide->size[1];
+        bool inside = row < plain->size[0] && column < plain->size[1];
+        const unsigned char *want = inside ? q + (size_t)(row * plain->size[1] + column) * each : zero;
+        if (memcmp(p + (size_t)i * each, want, each))
+            say(b, "%s: (%lld,%lld) is %.9g, expected %.9g", what, (long long)row, (long long)column,
+                storage_get(p, wide->type, i), storage_get(want, wide->type, 0));
+    }
+    free(p), free(q);
+}
+
+// A head of V classes, once over memory of Vp rows with zeros behind V and once without: logits, losses and gradients.
+static void padded_head(bench *b, dtype T, int64_t V, int64_t Vp) {
+    enum { N = 21, C = 29 };
+    const ops *o = b->f->table;
+    stream *s = b->f->s;
+    float scale = 0.5f;
+    step_state state = {.loss_scale = 64};
+    int32_t target[N];
+    for (int i = 0; i < N; i++) target[i] = i % 6 == 5 ? -1 : i == 3 ? 0 : (int32_t)(V - 1 - i);
+    void *rows = random_values(T, Vp * C, 2, 7);
+    float *sums = random_values(FP32, Vp * C, 1, 8);
+    memset((char *)rows + (size_t)(V * C) * dtype_bytes(T), 0, (size_t)((Vp - V) * C) * dtype_bytes(T));
+    memset(sums + V * C, 0, (size_t)((Vp - V) * C) * sizeof *sums);
+    tensor *x = random_box(b, T, N, C, 3, 9), *w = box(b, T, Vp, C, rows), *w2 = box(b, T, V, C, rows);
+    tensor *y = box(b, T, N, Vp, NULL), *losses = box(b, FP32, N, 0, NULL);
+    tensor *y2 = box(b, T, N, V, NULL), *losses2 = box(b, FP32, N, 0, NULL);
+    tensor *dx = box(b, T, N, C, NULL), *dw = box(b, FP32, Vp, C, sums);
+    tensor *dx2 = box(b, T, N, C, NULL), *dw2 = box(b, FP32, V, C, sums);
+    tensor *targets = box(b, INT32, N, 0, target), *st = box(b, INT32, sizeof state / 4, 0, &state);
+    did(b, o->matmul(y, NULL, x, false, w, true, NULL, 0, s));
+    did(b, o->matmul(y2, NULL, x, false, w2, true, NULL, 0, s));
+    expect_padded(b, "logits", y, y2);
+    did(b, o->cross_entropy(losses, y, targets, V, &scale, st->data, s));
+    did(b, o->cross_entropy(losses2, y2, targets, V, &scale, st->data, s));
+    expect_same(b, "losses", losses, losses2);
+    expect_padded(b, "gradient of the logits", y, y2);
+    did(b, o->matmul(dx, NULL, y, false, w, false, NULL, 0, s));
+    did(b, o->matmul(dx2, NULL, y2, false, w2, false, NULL, 0, s));
+    expect_same(b, "gradient of the head's input", dx, dx2);
+    did(b, o->matmul(dw, NULL, y, true, x, false, NULL, MATMUL_ACCUMULATE, s));
+    did(b, o->matmul(dw2, NULL, y2, true, x, false, NULL, MATMUL_ACCUMULATE, s));
+    expect_padded(b, "gradient of the weight", dw, dw2);
+    free(rows), free(sums);
+}
+
+// Zeros along n and k. On a GPU the order of sums follows from the shape; test_device compares whole runs.
+static bool padding_is_nothing(const fixture *f, char why[WHY]) {
+    static const int64_t classes[][2] = {{131, 256}, {383, 384}, {769, 896}, {1030, 1152}, {50, 51}};  // one to three blocks of k
+    bool ok = true;
+    for (int k = 0; k < 15 && ok && device_about(f->dev)->kind == DEVICE_CPU; k++) {
+        bench b = {.f = f, .ok = true, .why = why};
+        padded_head(&b, compute_types[k % 3], classes[k / 3][0], classes[k / 3][1]);
+        ok = done(&b);
+    }
+    return ok;
+}
+
 // --- fused and unfused -----------------------------------------------------------------------------------------------------
 
 static bool matmul_fused(const fixture *f, char why[WHY]) {
@@ -262,6 +327,18 @@ static void expect_not_finite(bench *b, const char *what, const tensor *x, int64
     free(p);
 }
 
+// ... but not where it has no business: columns that are no classes.
+static void expect_zero_columns(bench *b, const tensor *x, int64_t from) {
+    unsigned char *p = take(b, x);
+    for (int64_t i = 0; i < tensor_count(x); i++) {
+        double v = storage_get(p, x->type, i);
+        if (i % x->size[1] >= from && (v != 0 || signbit(v)))
+            say(b, "cross_entropy of a row with it: gradient %lld, column %lld, is %g, expected +0", (long long)i,
+                (long long)(i % x->size[1]), v);
+    }
+    free(p);
+}
+
 static bool not_finite(const fixture *f, char why[WHY]) {
     bool ok = true;
     static const float bad[] = {NAN, INFINITY, -INFINITY};
@@ -289,8 +366,12 @@ static bool not_finite(const fixture *f, char why[WHY]) {
             expect_not_finite(&b, "gelu_forward", y, AT, 1);
         }
         if (bad[k] > 0 || isnan(bad[k])) {  // a logit of -inf is a class that cannot be
-            did(&b, o->cross_entropy(losses, x, targets, &scale, st->data, f->s));
+            did(&b, o->cross_entropy(losses, x, targets, C, &scale, st->data, f->s));
             expect_not_finite(&b, "cross_entropy's loss", losses, 1, 1);
+            put(&b, x, p);
+            did(&b, o->cross_entropy(losses, x, targets, C - 3, &scale, st->data, f->s));
+            expect_not_finite(&b, "cross_entropy's loss of fewer classes", losses, 1, 1);
+            expect_zero_columns(&b, x, C - 3);
         }
         free(p);
         ok = done(&b);
@@ -511,6 +592,7 @@ static bool step_as_cpu(const fixture *f, char why[WHY]) {
 
 const special specials[] = {
     {"matmul: fused epilogues are the unfused pairs, to the bit", matmul_fused},
+    {"a vocabulary's padding changes no bit", padding_is_nothing},
     {"layer_norm: fused residual is the unfused pair, to the bit", norm_fused},
     {"cast: every 16-bit value, every rounding decision", cast_exhaustive},
     {"dropout: rate, keys, samples", dropout_masks},

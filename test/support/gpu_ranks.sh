@@ -20,6 +20,7 @@ layers = 2
 heads = 2
 embed = 32
 context = 16
+vocab = 259
 dropout = 0.1
 [data]
 train = data/plain-train-*.bin

@@ -25,8 +25,8 @@ err_t KERNEL(gelu_forward)(tensor *y, const tensor *x, stream *s);
 err_t KERNEL(gelu_backward)(tensor *dx, const tensor *dy, const tensor *x, stream *s);
 err_t KERNEL(embedding_forward)(tensor *x, const tensor *tokens, const tensor *wte, const tensor *wpe, stream *s);
 err_t KERNEL(embedding_backward)(tensor *dwte, tensor *dwpe, tensor *scratch, const tensor *dx, const tensor *tokens, stream *s);
-err_t KERNEL(cross_entropy)(tensor *losses, tensor *logits, const tensor *targets, const float *scale, const step_state *state,
-                            stream *s);
+err_t KERNEL(cross_entropy)(tensor *losses, tensor *logits, const tensor *targets, int64_t classes, const float *scale,
+                            const step_state *state, stream *s);
 err_t KERNEL(loss_means)(tensor *means, const tensor *losses, stream *s);
 err_t KERNEL(dropout)(tensor *y, const tensor *x, const dropout_key *drop, stream *s);
 err_t KERNEL(add)(tensor *y, const tensor *a, const tensor *b, stream *s);

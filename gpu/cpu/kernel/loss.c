@@ -9,7 +9,7 @@ typedef struct loss_job {
     float *losses;
     void *logits;
     const int32_t *targets;
-    int64_t rows, width;
+    int64_t rows, width, stride;  // of a row: classes, elements in memory
     bool gradient;
     float factor;  // of the gradient
 } loss_job;
@@ -61,12 +61,12 @@ static float scalar(vf v) {
 }
 
 BODY void loss_row(dtype t, const loss_job *j, int64_t row) {
-    void *x = typed_at_mut(j->logits, t, row * j->width);
+    void *x = typed_at_mut(j->logits, t, row * j->stride);
     int32_t target = j->targets[row];
     assert(target < j->width);
     if (target < 0) {
         j->losses[row] = 0;
-        if (j->gradient) memset(x, 0, (size_t)j->width * dtype_bytes(t));
+        if (j->gradient) memset(x, 0, (size_t)j->stride * dtype_bytes(t));
         return;
     }
     float most = row_max(t, x, j->width), sum = row_sum_exp(t, x, j->width, most);
@@ -76,6 +76,7 @@ BODY void loss_row(dtype t, const loss_job *j, int64_t row) {
     float ratio = j->factor / sum, p = scalar(vf_exp(vf_set1(logit - most))) * ratio;
     row_gradient(t, x, j->width, most, ratio);
     typed_set(x, t, target, p - j->factor);
+    memset(typed_at_mut(x, t, j->width), 0, (size_t)(j->stride - j->width) * dtype_bytes(t));
 }
 
 BODY void loss_rows(dtype t, const loss_job *j, int64_t from, int64_t to) {
@@ -85,18 +86,19 @@ BODY void loss_rows(dtype t, const loss_job *j, int64_t from, int64_t to) {
 static void loss_item(void *ctx, int64_t item, int thread) {
     (void)thread;
     const loss_job *j = ctx;
-    int64_t rows = rows_per_item(j->width), from = item * rows, to = from + rows < j->rows ? from + rows : j->rows;
+    int64_t rows = rows_per_item(j->stride), from = item * rows, to = from + rows < j->rows ? from + rows : j->rows;
     BY_TYPE(j->type, loss_rows, j, from, to);
 }
 
 // moves: 2 * sizeof(T) bytes a logit, and two exponentials.  A row that holds a NaN or +inf gives NaN
-err_t KERNEL(cross_entropy)(tensor *losses, tensor *logits, const tensor *targets, const float *scale, const step_state *state,
-                            stream *s) {
+err_t KERNEL(cross_entropy)(tensor *losses, tensor *logits, const tensor *targets, int64_t classes, const float *scale,
+                            const step_state *state, stream *s) {
     int64_t rows = tensor_count(targets), count = tensor_count(logits);
-    loss_job j = {logits->type, losses->data, logits->data, targets->data, rows, count / rows, scale != NULL,
+    loss_job j = {logits->type, losses->data, logits->data, targets->data, rows, classes, count / rows, scale != NULL,
                   scale ? *scale * state->loss_scale : 0};
-    assert(losses->type == FP32 && targets->type == INT32 && tensor_count(losses) == rows && rows * j.width == count);
-    int64_t per_item = rows_per_item(j.width);
+    assert(losses->type == FP32 && targets->type == INT32 && tensor_count(losses) == rows && rows * j.stride == count);
+    assert(classes >= 1 && classes <= j.stride);
+    int64_t per_item = rows_per_item(j.stride);
     pool_run(s->workers, (rows + per_item - 1) / per_item, loss_item, &j);
     return ERR_OK;
 }
