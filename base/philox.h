@@ -16,6 +16,7 @@ enum {
     SITE_SAMPLE = 0x30000000,   // text generation: sample = 0, step = token number
     SITE_FAULT = 0x40000000,    // seeded fault points
     SITE_DROPOUT = 0x50000000,  // + 8 * block + which
+    SITE_ROUND = 0x60000000,    // stochastic rounding: + index in the parameter table, sample = element / 2^34, step = Adam's t
 };
 
 #ifndef DEVICE_FN  // kernels make them device functions

@@ -25,6 +25,21 @@ typedef struct dropout_key {
     const uint32_t *at;  // on the device: step and first_sample, read when the operation runs, as a recording needs it; NULL: the two above
 } dropout_key;
 
+// Stochastic rounding to BF16 and FP16: element e of a call is element first + e of its tensor, and a number between two
+// neighbours of the type goes to either, the more likely the nearer it is (Gupta et al., "Deep learning with limited numerical
+// precision", 2015, section 3), so that the mean of what is stored is the number itself. Exactly: |x| lies a share f, 0 <= f <
+// 1, of the way from its neighbour towards zero to the one away from it, subnormals included, and goes to the latter when f + u
+// >= 1, with u = (word >> 8) * 2^-24 and
+//     word = philox(seed; n / 4 mod 2^32, site, n / 2^34, t mod 2^32)[n % 4],  n = first + e,  t = state->adam_t
+// where adam_t counts the update that makes x. The probability is f wherever f is a multiple of 2^-24, which it is but for |x|
+// < 2^-24 in FP16; there it is the next one below. What the type can hold stays as it is. Beyond the largest number of the type
+// there is no neighbour: there, and for NaN, to nearest even, so that chance makes no infinity.
+typedef struct rounding_key {
+    uint64_t seed;
+    uint32_t site;
+    int64_t first;  // a multiple of 64
+} rounding_key;
+
 // State of a run that lives where the step is decided, so that no host round trip is needed.
 typedef struct step_state {
     float lr;                        // written before each step by the schedule
@@ -134,6 +149,12 @@ typedef struct ops {
     err_t (*add)(tensor *y, const tensor *a, const tensor *b, stream *s);  // y = a + b, rounded to y's type; all of one type; y may be a or b
     err_t (*cast)(tensor *y, const tensor *x, stream *s);                  // between FP32, BF16 and FP16, round to nearest even
 
+    // y = x, rounded as adamw did it when it brought state to its adam_t: the same w of the same master, for whoever comes back
+    // to it later. To nearest even where adam_t is 0: nothing was updated yet.
+    err_t (*cast_stochastic)(tensor *y,        // BF16 or FP16 (=)
+                             const tensor *x,  // FP32
+                             const rounding_key *round, const step_state *state, stream *s);
+
     // sums[c] = sum of squares of chunk c of g, in double, element after element... in 8 interleaved double accumulators (element i of the
     // chunk goes to accumulator i % 8) that are added as a fixed tree ((0+4)+(2+6))+((1+5)+(3+7)). Not finite when an element is not.
     err_t (*sum_squares)(tensor *sums,      // (ceil(count / CHUNK)) FP64 (=)
@@ -146,11 +167,12 @@ typedef struct ops {
 
     // Nothing when !state->apply. Otherwise, with g = grad * grad_factor and t = adam_t (Loshchilov & Hutter 2019, algorithm 2):
     // m = beta1 m + (1-beta1) g; v = beta2 v + (1-beta2) g^2; master = master (1 - lr wd) - lr m' / (sqrt(v') + eps);
-    // w = master rounded to T, where w is not NULL. FMA where written, IEEE division and square root: the same on every device.
+    // w = master rounded to T, where w is not NULL: to nearest even, or, where round is not NULL, stochastically to BF16 or FP16.
+    // FMA where written, IEEE division and square root: the same on every device.
     err_t (*adamw)(tensor *w,                                      // T or NULL
                    tensor *master, tensor *m, tensor *v,           // FP32 (+=)
                    const tensor *grad,                             // FP32
-                   const step_state *state, const adamw_rules *r, stream *s);
+                   const step_state *state, const adamw_rules *r, const rounding_key *round, stream *s);
 } ops;
 
 #endif

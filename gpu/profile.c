@@ -248,6 +248,12 @@ static err_t cast(tensor *y, const tensor *x, stream *s) {
     return end(&c, rc, "cast", x->type, SIZES(tensor_count(x)), 0, size_of(y) + size_of(x), 0);
 }
 
+static err_t cast_stochastic(tensor *y, const tensor *x, const rounding_key *round, const step_state *state, stream *s) {
+    call c = begin(s);
+    err_t rc = c.inner->cast_stochastic(y, x, round, state, s);
+    return end(&c, rc, "cast_stochastic", x->type, SIZES(tensor_count(x)), 0, size_of(y) + size_of(x) + (double)sizeof *state, 0);
+}
+
 static err_t sum_squares(tensor *sums, const tensor *g, stream *s) {
     call c = begin(s);
     err_t rc = c.inner->sum_squares(sums, g, s);
@@ -260,9 +266,10 @@ static err_t step_decide(step_state *state, const tensor *sums, const step_rules
     return end(&c, rc, "step_decide", sums->type, SIZES(tensor_count(sums)), 0, size_of(sums) + 2.0 * (double)sizeof *state, 0);
 }
 
-static err_t adamw(tensor *w, tensor *master, tensor *m, tensor *v, const tensor *grad, const step_state *state, const adamw_rules *r, stream *s) {
+static err_t adamw(tensor *w, tensor *master, tensor *m, tensor *v, const tensor *grad, const step_state *state, const adamw_rules *r,
+                   const rounding_key *round, stream *s) {
     call c = begin(s);
-    err_t rc = c.inner->adamw(w, master, m, v, grad, state, r, s);
+    err_t rc = c.inner->adamw(w, master, m, v, grad, state, r, round, s);
     double bytes = size_of(w) + 2 * (size_of(master) + size_of(m) + size_of(v)) + size_of(grad) + (double)sizeof *state;
     return end(&c, rc, "adamw", w ? w->type : FP32, SIZES(tensor_count(master)), 0, bytes, 0);
 }
@@ -271,7 +278,7 @@ const ops profile_ops = {
     .matmul = matmul, .bias_backward = bias_backward, .attention_forward = attention_forward, .attention_backward = attention_backward,
     .layer_norm_forward = layer_norm_forward, .layer_norm_backward = layer_norm_backward, .gelu_forward = gelu_forward,
     .gelu_backward = gelu_backward, .embedding_forward = embedding_forward, .embedding_backward = embedding_backward,
-    .cross_entropy = cross_entropy, .loss_means = loss_means, .dropout = dropout, .add = add, .cast = cast, .sum_squares = sum_squares,
+    .cross_entropy = cross_entropy, .loss_means = loss_means, .dropout = dropout, .add = add, .cast = cast, .cast_stochastic = cast_stochastic, .sum_squares = sum_squares,
     .step_decide = step_decide, .adamw = adamw,
 };
 

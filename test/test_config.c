@@ -188,6 +188,10 @@ static const bad bad_files[] = {
     {"[model]\nembed = 96\nheads = 5\n", ":3: [model] heads: embed = 96 is not a multiple of heads = 5.", "heads = 4 or 6,",
      "embed = 95 or 100."},
     {"[model]\nembed = 2\n", ":2: [model] embed: embed = 2 is not a multiple of heads = 4.", "heads = 2, or embed = 4.", NULL},
+    {"[precision]\nrounding = stochastic\n", ":2: [precision] rounding: with compute = fp32 the weights in use are the masters themselves",
+     "rounding = nearest, or compute = bf16.", NULL},
+    {"[precision]\nrounding = stochastic\ncompute = fp32\n", ":3: [precision] compute: with compute = fp32", NULL, NULL},
+    {"[precision]\ncompute = fp16\nrounding = random\n", ":3: [precision] rounding: no such value `random`.", "(values: nearest stochastic)", NULL},
     {"[batch]\nlanes = 6\n", ":2: [batch] lanes: lanes = 6 is not a power of two. Nearest that work: 4 or 8, or 0", NULL, NULL},
     {"[batch]\nmicro = 5\n", ":2: [batch] micro: global = 16 is not a multiple of micro = 5.",
      "micro = 4 or 8, or global = 15 or 20.", NULL},
@@ -426,6 +430,10 @@ static void test_words(void **state) {
             assert_int_equal(load_text(x, text), ERR_OK);
             assert_int_equal(*lists[i].at, w);
         }
+    assert_int_equal(load_text(x, "[precision]\ncompute = bf16\n"), ERR_OK);
+    assert_int_equal(c->precision.rounding, ROUNDING_NEAREST);
+    assert_int_equal(load_text(x, "[precision]\nrounding = stochastic\ncompute = bf16\n"), ERR_OK);
+    assert_int_equal(c->precision.rounding, ROUNDING_STOCHASTIC);
     static const struct { const char *word; bool value; } bools[] = {{"yes", true}, {"no", false}};
     for (size_t i = 0; i < COUNT(bools); i++) {
         char text[128];
@@ -586,7 +594,7 @@ static void test_defaults(void **state) {
 
 static const char classes_of[] =
     "run.seed model.type model.layers model.heads model.embed model.vocab model.context model.dropout data.shuffle batch.global "
-    "batch.micro batch.lanes precision.compute precision.loss_scale precision.scale_window optimizer.type optimizer.lr "
+    "batch.micro batch.lanes precision.compute precision.rounding precision.loss_scale precision.scale_window optimizer.type optimizer.lr "
     "optimizer.beta1 optimizer.beta2 optimizer.eps optimizer.weight_decay optimizer.grad_clip "
     "schedule.type schedule.warmup schedule.decay_steps schedule.final_fraction reduce.order | "
     "run.name run.steps run.resume model.init_from parallel.data parallel.zero parallel.recompute parallel.offload reduce.bucket_mb reduce.transport "

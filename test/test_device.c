@@ -40,7 +40,7 @@ static void need_gpu(void **state) {
     } else fail_msg("%s", err_last()->text);
 }
 
-enum { LONG = 20, SHORT = 5 };
+enum { LONG = 20, SHORT = 5, BRIEF = 2 };
 
 typedef struct course { double loss[LONG], norm[LONG], eval; char hash[17], state_hash[17]; } course;
 
@@ -79,6 +79,12 @@ static void fp32_with_dropout_is_like_the_cpu(void **state) { need_gpu(state); c
 // Storage rounds activations by up to 2^-9 and 2^-12; a loss is a mean over many of them.
 static void bf16_is_like_the_cpu(void **state) { need_gpu(state); compare("[precision]\ncompute = bf16\n[model]\ndropout = 0.1\n", SHORT, 0x1p-9); }
 static void fp16_is_like_the_cpu(void **state) { need_gpu(state); compare("[precision]\ncompute = fp16\n[model]\ndropout = 0.1\n", SHORT, 0x1p-12); }
+
+// The keys are the same there and here, so that only masters that differ can fall on another side.
+static void stochastic_rounding_is_like_the_cpu(void **state) {
+    need_gpu(state);
+    compare("[precision]\ncompute = bf16\nrounding = stochastic\n", BRIEF + 1, 0x1p-9);
+}
 
 static void fp32_is_like_pytorch(void **state) {
     need_gpu(state);
@@ -170,6 +176,9 @@ static void offload_changes_nothing(void **state) {
     need_gpu(state);
     course one = run_steps("cuda", "[precision]\ncompute = bf16\n", SHORT), two = run_steps("cuda", "[precision]\ncompute = bf16\n[parallel]\noffload = yes\n", SHORT);
     same(&one, &two, "offload");
+    one = run_steps("cuda", "[precision]\ncompute = fp16\nrounding = stochastic\n", BRIEF);
+    two = run_steps("cuda", "[precision]\ncompute = fp16\nrounding = stochastic\n[parallel]\noffload = yes\n", BRIEF);
+    same(&one, &two, "offload with stochastic rounding");
 }
 
 // What is computed again is part of the recording, where there is one; each mode runs both ways. Two steps are eight micro-batches.
@@ -191,8 +200,8 @@ static void recomputation_changes_nothing(void **state) {
 
 static void recordings_change_nothing(void **state) {
     need_gpu(state);
-    course one = run_steps("cuda", "[model]\ndropout = 0.1\n[precision]\ncompute = fp16\n", SHORT);
-    course two = run_steps("cuda", "[model]\ndropout = 0.1\n[precision]\ncompute = fp16\n[device]\ngraph = no\n", SHORT);
+    course one = run_steps("cuda", "[model]\ndropout = 0.1\n[precision]\ncompute = fp16\nrounding = stochastic\n", SHORT);
+    course two = run_steps("cuda", "[model]\ndropout = 0.1\n[precision]\ncompute = fp16\nrounding = stochastic\n[device]\ngraph = no\n", SHORT);
     same(&one, &two, "graph");
 }
 
@@ -204,14 +213,13 @@ static void waiting_changes_nothing(void **state) {
 
 // --- checkpoints -----------------------------------------------------------------------------------------------------------------
 
-static void a_checkpoint_goes_on(void **state) {
-    need_gpu(state);
-    course whole = run_steps("cuda", "[model]\ndropout = 0.1\n", 2 * SHORT);
+static void goes_on(const char *more, int steps) {
+    course whole = run_steps("cuda", more, 2 * steps);
     rig r;
     step_result s;
     char hash[17];
-    rig_open(&r, "cuda", "[model]\ndropout = 0.1\n");
-    for (int i = 0; i < SHORT; i++) OK(session_step(&r.x, &s));
+    rig_open(&r, "cuda", more);
+    for (int i = 0; i < steps; i++) OK(session_step(&r.x, &s));
     OK(session_counters(&r.x));
     OK(ckpt_save(r.x.dir, &r.x.state.ckpt, 1, NULL));
     session_close(&r.x);
@@ -221,7 +229,7 @@ static void a_checkpoint_goes_on(void **state) {
     OK(session_resume(&r.x, &found, &m));
     assert_true(found);
     OK(session_feed(&r.x, r.c.run.steps));
-    for (int i = SHORT; i < 2 * SHORT; i++) {
+    for (int i = steps; i < 2 * steps; i++) {
         OK(session_step(&r.x, &s));
         assert_true(s.loss == whole.loss[i]);
     }
@@ -229,6 +237,12 @@ static void a_checkpoint_goes_on(void **state) {
     OK(ckpt_state_hash(&r.x.state.ckpt, hash));
     assert_string_equal(hash, whole.state_hash);
     rig_close(&r);
+}
+
+static void a_checkpoint_goes_on(void **state) {
+    need_gpu(state);
+    goes_on("[model]\ndropout = 0.1\n", SHORT);
+    goes_on("[precision]\ncompute = bf16\nrounding = stochastic\n", BRIEF);
 }
 
 // Which sensors there are is the machine's business; what they say must be possible. The simulated GPU has none.
@@ -260,6 +274,7 @@ int main(void) {
         cmocka_unit_test(fp32_with_dropout_is_like_the_cpu),
         cmocka_unit_test(bf16_is_like_the_cpu),
         cmocka_unit_test(fp16_is_like_the_cpu),
+        cmocka_unit_test(stochastic_rounding_is_like_the_cpu),
         cmocka_unit_test(fp32_is_like_pytorch),
         cmocka_unit_test(an_odd_vocabulary_is_like_the_cpu_and_aligned),
         cmocka_unit_test(the_same_again),

@@ -60,7 +60,7 @@ ranks() {
     export SIM_SEED=2
     gpu_runs "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
     dealt two 2 parallel.zero=1
-    dealt three 3 parallel.zero=2 precision.compute=bf16
+    dealt three 3 parallel.zero=2 precision.compute=bf16 precision.rounding=stochastic
     dealt four 4 parallel.zero=3 precision.compute=fp16 device.graph=no
 }
 

@@ -1,6 +1,7 @@
 // test/test_trainer.c: steps against PyTorch, and bits against bits: threads, vector widths, repetition, resume. (Ranks: test_ranks.c.)
 #include "test/support/golden.h"
 
+#include "base/philox.h"
 #include "trainer/evaluate.h"
 #include "trainer/schedule.h"
 
@@ -133,10 +134,10 @@ static void gradient_with_dropout_is_the_slope_of_the_loss(void **state) {
 
 static void threads_and_widths_give_the_same_bits(void **state) {
     (void)state;
-    static const char *const compute[] = {"fp32", "bf16", "fp16"};
+    static const char *const compute[] = {"fp32", "bf16", "fp16", "bf16\nrounding = stochastic", "fp16\nrounding = stochastic"};
     static const char *const device[] = {"threads = 1\nsimd = auto", "threads = 2\nsimd = auto", "threads = 4\nsimd = auto",
                                          "threads = 2\nsimd = avx2", "threads = 1\nsimd = portable"};
-    for (int p = 0; p < 3; p++) {
+    for (int p = 0; p < 5; p++) {
         char first[17] = "", hash[17], more[512];
         for (int d = 0; d < 5; d++) {
             if (d == 3 && !(__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))) continue;
@@ -158,6 +159,9 @@ static void what_should_change_the_bits_does(void **state) {
         hash_after(more[i], 3, other, NULL);
         if (strcmp(base, other) == 0) fail_msg("the hash does not see %s", more[i]);
     }
+    hash_after("[precision]\ncompute = bf16\n", 3, base, NULL);
+    hash_after("[precision]\ncompute = bf16\nrounding = stochastic\n", 3, other, NULL);
+    if (strcmp(base, other) == 0) fail_msg("the hash does not see how weights are rounded");
 }
 
 // Hashes of a vocabulary of 131 from the time when memory, too, had 131 rows of it.
@@ -207,19 +211,74 @@ static void overflow_skips_the_step_and_the_scale_recovers(void **state) {
     rig_close(&r);
 }
 
+// Counts the weights, and those that are not their masters rounded to nearest; where differ is NULL there may be none.
+static void compare_weights(rig *r, int64_t *differ, int64_t *all) {
+    for (int i = 0; i < r->x.net->params; i++) {
+        const tensor *w = &r->x.state.w[i];
+        tensor copy = *w;
+        copy.data = malloc(tensor_bytes(&copy));
+        OK(device_ops(r->x.dev)->cast(&copy, &r->x.state.master[i], r->x.s));
+        if (!differ) assert_memory_equal(copy.data, w->data, tensor_bytes(&copy));
+        for (int64_t k = 0; differ && k < tensor_count(w); k++) *differ += ((uint16_t *)copy.data)[k] != ((uint16_t *)w->data)[k];
+        if (all) *all += tensor_count(w);
+        free(copy.data);
+    }
+}
+
 static void sixteen_bit_weights_are_the_rounded_masters(void **state) {
     (void)state;
     rig r;
     step_result out;
     rig_open(&r, "[precision]\ncompute = bf16\n", true);
     for (int i = 0; i < 3; i++) OK(session_step(&r.x, &out));
-    for (int i = 0; i < r.x.net->params; i++) {
+    compare_weights(&r, NULL, NULL);
+    rig_close(&r);
+}
+
+// A number that lies a share f of the way to the next one goes against the nearest in min(f, 1-f) of all cases: in a quarter of
+// them in the mean.
+static void stochastic_weights_are_near_their_masters(void **state) {
+    (void)state;
+    rig r;
+    step_result out;
+    int64_t differ = 0, all = 0;
+    rig_open(&r, "[precision]\ncompute = bf16\nrounding = stochastic\n", true);
+    compare_weights(&r, NULL, NULL);  // no update yet: to nearest
+    for (int i = 0; i < 3; i++) OK(session_step(&r.x, &out));
+    compare_weights(&r, &differ, &all);
+    if (fabs((double)differ / (double)all - 0.25) > 0.01) fail_msg("%lld of %lld weights are not the nearest", (long long)differ, (long long)all);
+    for (int i = 0; i < r.x.net->params; i++) {  // whoever has a master knows its weight: a key is the seed, the row and the number of updates
+        int row = r.x.net->param[i].tied >= 0 ? r.x.net->param[i].tied : i;
+        const rounding_key key = {.seed = (uint64_t)r.c.run.seed, .site = SITE_ROUND + (uint32_t)row};
         tensor copy = r.x.state.w[i];
         copy.data = malloc(tensor_bytes(&copy));
-        OK(device_ops(r.x.dev)->cast(&copy, &r.x.state.master[i], r.x.s));
+        OK(device_ops(r.x.dev)->cast_stochastic(&copy, &r.x.state.master[i], &key, &(step_state){.adam_t = 3}, r.x.s));
         assert_memory_equal(copy.data, r.x.state.w[i].data, tensor_bytes(&copy));
         free(copy.data);
     }
+    rig_close(&r);
+}
+
+static void a_skipped_step_rounds_nothing_anew(void **state) {
+    (void)state;
+    rig r;
+    step_state s;
+    step_result out;
+    rig_open(&r, "[precision]\ncompute = fp16\nrounding = stochastic\n", true);
+    OK(session_step(&r.x, &out));
+    tensor *w = &r.x.state.weights.t;
+    void *before = malloc(tensor_bytes(w));
+    memcpy(before, w->data, tensor_bytes(w));
+    OK(state_get_step(&r.x.state, &s));
+    s.loss_scale = 0x1p30f;
+    OK(state_set_step(&r.x.state, &s));
+    OK(session_step(&r.x, &out));
+    assert_false(out.applied);
+    assert_memory_equal(before, w->data, tensor_bytes(w));
+    OK(session_counters(&r.x));
+    OK(state_publish(&r.x.state));  // as a restart here would
+    assert_memory_equal(before, w->data, tensor_bytes(w));
+    free(before);
     rig_close(&r);
 }
 
@@ -246,8 +305,9 @@ static void run_to(const char *dir, const char *more, int64_t stop_after, char h
 
 static void resume_continues_to_the_same_bits(void **state) {
     (void)state;
-    static const char *const more[] = {"[run]\nsteps = 8\n", "[run]\nsteps = 8\n[precision]\ncompute = fp16\n[model]\ndropout = 0.2\n"};
-    for (int i = 0; i < 2; i++) {
+    static const char *const more[] = {"[run]\nsteps = 8\n", "[run]\nsteps = 8\n[precision]\ncompute = fp16\n[model]\ndropout = 0.2\n",
+                                       "[run]\nsteps = 8\n[precision]\ncompute = bf16\nrounding = stochastic\n"};
+    for (int i = 0; i < 3; i++) {
         char whole[17], whole_state[17], parts[17], parts_state[17];
         char *a = make_dir(), *b = make_dir();
         for (int k = 0; k < 2; k++) write_tokens(k ? a : b, "text.bin", 6000), write_tokens(k ? a : b, "val.bin", 1500);
@@ -259,6 +319,49 @@ static void resume_continues_to_the_same_bits(void **state) {
         drop_dir(a);
         drop_dir(b);
     }
+}
+
+// A run that is stopped behind every second step: its losses and its weights in use are those of one that is not, and so are
+// those of a session that only looks at the checkpoint. The part in the middle offloads: weights are rounded by the host too,
+// and read by the step behind.
+static void restarts_bring_back_stochastic_weights(void **state) {
+    (void)state;
+    enum { RUN = 6 };
+    static const char settings[] = "[run]\nsteps = 6\n[precision]\ncompute = bf16\nrounding = stochastic\n";
+    rig whole, part;
+    double loss[RUN], eval[2];
+    step_result s;
+    int64_t windows;
+    bool found;
+    char more[256];
+    monitor m = {.log = -1, .events = -1, .quiet = true};
+    rig_open(&whole, settings, true);
+    rig_open(&part, settings, true);
+    for (int i = 0; i < RUN; i++) {
+        OK(session_step(&whole.x, &s));
+        loss[i] = s.loss;
+        OK(session_step(&part.x, &s));
+        if (s.loss != loss[i]) fail_msg("step %d: loss %.17g, expected %.17g", i + 1, s.loss, loss[i]);
+        if (i % 2 == 0) continue;
+        OK(session_counters(&part.x));
+        OK(ckpt_save(part.x.dir, &part.x.state.ckpt, 1, NULL));
+        session_close(&part.x);
+        snprintf(more, sizeof more, "%s[parallel]\noffload = %s\n", settings, i == 1 ? "yes" : "no");
+        load_config(&part.c, part.dir, small_model, more);
+        OK(session_open(&part.x, &part.c, SESSION_TRAIN, NULL));
+        OK(session_resume(&part.x, &found, &m));
+        assert_true(found);
+        assert_memory_equal(part.x.state.weights.t.data, whole.x.state.weights.t.data, tensor_bytes(&whole.x.state.weights.t));
+        if (i + 1 < RUN) OK(session_feed(&part.x, RUN));
+    }
+    session_close(&part.x);
+    OK(session_open(&part.x, &part.c, SESSION_LOOK, NULL));
+    OK(session_load(&part.x, NULL));
+    OK(evaluate(&part.x.runner, part.x.val, 0, &eval[0], &windows));
+    OK(evaluate(&whole.x.runner, whole.x.val, 0, &eval[1], &windows));
+    assert_true(eval[0] == eval[1]);
+    rig_close(&part);
+    rig_close(&whole);
 }
 
 static void resume_refuses_other_settings_and_names_them(void **state) {
@@ -379,7 +482,10 @@ int main(void) {
         cmocka_unit_test(a_vocabulary_that_is_padded_keeps_its_bits),
         cmocka_unit_test(overflow_skips_the_step_and_the_scale_recovers),
         cmocka_unit_test(sixteen_bit_weights_are_the_rounded_masters),
+        cmocka_unit_test(stochastic_weights_are_near_their_masters),
+        cmocka_unit_test(a_skipped_step_rounds_nothing_anew),
         cmocka_unit_test(resume_continues_to_the_same_bits),
+        cmocka_unit_test(restarts_bring_back_stochastic_weights),
         cmocka_unit_test(resume_refuses_other_settings_and_names_them),
         cmocka_unit_test(training_lowers_the_validation_loss),
         cmocka_unit_test(evaluation_does_not_touch_training),

@@ -2,6 +2,7 @@
 #include "test/vec_probe.h"
 
 #include "gpu/cpu/kernel/kernel.h"
+#include "gpu/cpu/kernel/stochastic.h"
 #include "gpu/cpu/kernel/typed.h"
 #include "gpu/cpu/kernel/vmath.h"
 
@@ -71,6 +72,8 @@ PROBE(p_gelu_grad, FLOATS(vf_gelu_grad(A)))
 PROBE(p_philox64, vi w[4]; vi_philox64(w, in[0] | (uint64_t)in[1] << 32, in[2], in[3], in[4], in[5]);
       for (int k = 0; k < 4; k++) vi_store((int32_t *)out + k * VL, w[k]))
 PROBE(p_goes, MASK(dropout_goes(IA, in[VL])))
+PROBE(p_stochastic_bf16, FLOATS(stochastic_bf16(A, IB)))
+PROBE(p_stochastic_fp16, FLOATS(stochastic_fp16(A, IB)))
 
 #define ROW(name, kind) {#name, kind, p_##name}
 const probe_row KERNEL(probes)[] = {
@@ -86,5 +89,6 @@ const probe_row KERNEL(probes)[] = {
     ROW(store_fp16, PROBE_EXACT), ROW(store_bf16, PROBE_EXACT), ROW(typed_load_n, PROBE_COUNT), ROW(typed_store_n, PROBE_COUNT),
     ROW(typed_round, PROBE_EXACT), ROW(exp, PROBE_FLOAT), ROW(log, PROBE_FLOAT), ROW(tanh, PROBE_FLOAT), ROW(gelu, PROBE_FLOAT),
     ROW(gelu_grad, PROBE_FLOAT), ROW(philox64, PROBE_EXACT), ROW(goes, PROBE_EXACT),
+    ROW(stochastic_bf16, PROBE_EXACT), ROW(stochastic_fp16, PROBE_EXACT),
     {0, 0, 0},
 };

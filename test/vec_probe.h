@@ -1,4 +1,4 @@
-// test/vec_probe.h: every function of gpu/cpu/kernel/vec.h, vmath.h and typed.h behind one signature, so that test_vec.c can hold
+// test/vec_probe.h: every function of gpu/cpu/kernel/vec.h, vmath.h, typed.h and stochastic.h behind one signature, so that test_vec.c can hold
 // the vector widths against each other. vec_probe.c is compiled once for each width, like a kernel.
 #ifndef TEST_VEC_PROBE_H
 #define TEST_VEC_PROBE_H

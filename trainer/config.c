@@ -92,6 +92,8 @@ const config_key config_keys[] = {
 
     WORD(precision, compute, BITS, "fp32", "fp32 bf16 fp16", "dtype type",
          "storage of activations and of the weights in use; masters are fp32"),
+    WORD(precision, rounding, BITS, "nearest", "nearest stochastic", "stochastic_rounding",
+         "of masters to 16-bit weights in use; stochastic: up or down by chance, the nearer the likelier"),
     {AT(precision, loss_scale), KEY_REAL, BITS, IN(precision, loss_scale), "dynamic", 1, 16777216, "dynamic", "grad_scale",
      "a number, or dynamic: as large as fp16 allows (1 for fp32 and bf16)"},
     INT(precision, scale_window, BITS, "2000", 1, MANY, "growth_interval", "good steps after which a dynamic loss scale doubles"),

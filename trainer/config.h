@@ -21,6 +21,7 @@ typedef enum { ORDER_FIXED, ORDER_ANY } order_mode;
 typedef enum { VIA_AUTO, VIA_TCP, VIA_NCCL } transport_mode;
 typedef enum { CHOICE_AUTO, CHOICE_NO, CHOICE_YES } choice_mode;
 typedef enum { COMPUTE_FP32, COMPUTE_BF16, COMPUTE_FP16 } compute_mode;
+typedef enum { ROUNDING_NEAREST, ROUNDING_STOCHASTIC } rounding_mode;
 typedef enum { OPTIMIZER_ADAMW } optimizer_kind;
 typedef enum { REDO_NONE, REDO_SELECTIVE, REDO_BLOCK } recompute_mode;
 typedef enum { SCHEDULE_COSINE, SCHEDULE_LINEAR, SCHEDULE_CONSTANT, SCHEDULE_WSD } schedule_kind;
@@ -42,7 +43,7 @@ typedef struct config {
     struct { char train[CONFIG_TEXT], val[CONFIG_TEXT]; int format; int64_t prefetch, retry; bool shuffle; } data;
     struct { char input[CONFIG_TEXT], output[CONFIG_TEXT]; int tokenizer; int64_t shard_tokens; double val_fraction; bool compress; } pack;
     struct { int64_t global, micro, lanes; } batch;  // lanes 0 in the file: resolved by config_load
-    struct { int compute; double loss_scale; int64_t scale_window; } precision;  // loss_scale 0: dynamic
+    struct { int compute, rounding; double loss_scale; int64_t scale_window; } precision;  // loss_scale 0: dynamic
     struct { int type; double lr, beta1, beta2, eps, weight_decay, grad_clip; } optimizer;
     struct { int type; int64_t warmup, decay_steps; double final_fraction; } schedule;  // decay_steps 0: resolved to run.steps, but stays 0 for constant
     struct { int64_t data, zero; int recompute; bool offload; } parallel;  // data 0: all ranks

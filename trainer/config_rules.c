@@ -56,6 +56,13 @@ static err_t check_heads(const config *c) {
                    multiples);
 }
 
+static err_t check_rounding(const config *c) {
+    if (c->precision.rounding == ROUNDING_NEAREST || c->precision.compute != COMPUTE_FP32) return ERR_OK;
+    return err_set(ERR_CONFIG, "%s: with compute = fp32 the weights in use are the masters themselves, and rounding = stochastic "
+                   "would round nothing. Nearest that work: rounding = nearest, or compute = bf16.",
+                   LATEST(ROW(precision, rounding), ROW(precision, compute)));
+}
+
 // global = lanes * micro * a whole number; lanes a power of two.
 static err_t check_batch(config *c) {
     int64_t global = c->batch.global, micro = c->batch.micro, lanes = c->batch.lanes;
@@ -163,6 +170,7 @@ static err_t check_cluster(const config *c) {
 err_t config_resolve(config *c) {
     TRY(check_heads(c));
     TRY(check_batch(c));
+    TRY(check_rounding(c));
     TRY(check_schedule(c));
     return check_cluster(c);
 }

@@ -89,7 +89,8 @@ static state_options state_options_of(const session *x, session_kind kind) {
     const config *c = x->cfg;
     return (state_options){
         .compute = compute_type(c), .stage = x->ranks->world > 1 ? (int)c->parallel.zero : 0, .offload = kind != SESSION_LOOK && c->parallel.offload,
-        .training = kind != SESSION_LOOK, .fixed = c->reduce.order == ORDER_FIXED, .lanes = c->batch.lanes,
+        .training = kind != SESSION_LOOK, .fixed = c->reduce.order == ORDER_FIXED,
+        .stochastic = c->precision.rounding == ROUNDING_STOCHASTIC, .seed = (uint64_t)c->run.seed, .lanes = c->batch.lanes,
         .micros = c->batch.global / c->batch.lanes / c->batch.micro, .bucket_bytes = (size_t)(c->reduce.bucket_mb * 1e6), .threads = device_about(x->dev)->threads,
     };
 }
@@ -206,6 +207,7 @@ void session_close(session *x) {
     *x = (session){0};
 }
 
+// Before the weights are published: how they were rounded depends on the number of updates.
 static err_t adopt_counters(session *x) {
     step_state s;
     state_from_counters(&s, &x->state.ckpt.at, x->cfg);
@@ -214,9 +216,9 @@ static err_t adopt_counters(session *x) {
 }
 
 err_t session_init(session *x) {
-    if (x->cfg->model.init_from[0]) TRY(state_init_from(&x->state, x->cfg->model.init_from));
-    else TRY(state_init(&x->state, (uint64_t)x->cfg->run.seed));
-    return adopt_counters(x);
+    TRY(adopt_counters(x));
+    if (x->cfg->model.init_from[0]) return state_init_from(&x->state, x->cfg->model.init_from);
+    return state_init(&x->state, (uint64_t)x->cfg->run.seed);
 }
 
 static void complain(void *ctx, const char *text) { monitor_event(ctx, "damaged", 0, text); }
@@ -224,9 +226,10 @@ static void complain(void *ctx, const char *text) { monitor_event(ctx, "damaged"
 err_t session_resume(session *x, bool *found, monitor *m) {
     TRY(ckpt_resume(x->dir, &x->state.ckpt, found, complain, m));
     if (!*found) return ERR_OK;
+    TRY(adopt_counters(x));
     TRY(state_publish(&x->state));
     parallel_forget(&x->runner.together);
-    return adopt_counters(x);
+    return ERR_OK;
 }
 
 err_t session_load(session *x, const char *dir) {
@@ -241,8 +244,8 @@ err_t session_load(session *x, const char *dir) {
         dir = best;
     }
     TRY(ckpt_load(dir, &x->state.ckpt, true));
-    TRY(state_publish(&x->state));
-    return adopt_counters(x);
+    TRY(adopt_counters(x));
+    return state_publish(&x->state);
 }
 
 err_t session_feed(session *x, int64_t last) {

@@ -1,6 +1,7 @@
 // trainer/state.c: see trainer/state.h. Masters, moments and gradients are FP32 whatever the compute type.
 #include "trainer/state.h"
 
+#include "base/philox.h"
 #include "model/safetensors.h"
 
 #include <stdlib.h>
@@ -279,6 +280,11 @@ tensor state_gradient(const train_state *t, const zero_piece *p) {
     return flat(at(&t->slab[t->sum_buffer], p->slab), FP32, p->count);
 }
 
+const rounding_key *state_rounding(const train_state *t, const zero_piece *p, rounding_key *key) {
+    *key = (rounding_key){.seed = t->o.seed, .site = SITE_ROUND + (uint32_t)p->row, .first = p->first};
+    return t->o.stochastic ? key : NULL;
+}
+
 const size_t *state_cuts(train_state *t, int segment, size_t element) {
     const size_t *cut = &t->zero.cut[(size_t)segment * (size_t)(t->zero.world + 1)];
     for (int k = 0; k <= t->zero.world; k++) t->cuts[k] = cut[k] * element;
@@ -299,21 +305,32 @@ static err_t spread(train_state *t, store *x) {
     return ERR_OK;
 }
 
+// On the device, or for offload on the host: as the update that brought `at` to its adam_t did it.
+static err_t round_piece(train_state *t, const zero_piece *p, tensor *w, const tensor *master, const step_state *at) {
+    rounding_key key;
+    const rounding_key *round = state_rounding(t, p, &key);
+    const ops *on = device_ops(t->o.offload ? t->host_dev : t->dev);
+    stream *s = t->o.offload ? t->host_s : t->s;
+    return round ? on->cast_stochastic(w, master, round, at, s) : on->cast(w, master, s);
+}
+
 // Host memory or not, all ranks' masters are where their owners' optimizer reads them; the weights follow from them by rounding.
 static err_t round_weights(train_state *t) {
     if (t->weights.t.data == t->masters.t.data) return ERR_OK;
     int count;
     const zero_piece *p = state_pieces(t, &count);
+    step_state here;
+    TRY(state_get_step(t, &here));
     for (int i = 0; i < count; i++) {
         if (t->net->param[p[i].row].tied >= 0) continue;
         tensor w = store_view(&t->weights, &p[i]), master = store_view(&t->masters, &p[i]);
         if (!t->o.offload) {
-            TRY(device_ops(t->dev)->cast(&w, &master, t->s));
+            TRY(round_piece(t, &p[i], &w, &master, state_step(t)));
             continue;
         }
         tensor staged = flat(t->stage_w.data, t->o.compute, p[i].count);
         TRY(stream_wait(t->s));
-        TRY(device_ops(t->host_dev)->cast(&staged, &master, t->host_s));
+        TRY(round_piece(t, &p[i], &staged, &master, &here));
         TRY(stream_wait(t->host_s));
         TRY(stream_copy(t->s, w.data, staged.data, tensor_bytes(&w)));
     }

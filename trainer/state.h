@@ -20,6 +20,8 @@ typedef struct state_options {
     bool offload;       // masters and moments in host memory
     bool training;      // else no moments and no gradients
     bool fixed;         // [reduce] order
+    bool stochastic;    // [precision] rounding; seed: [run] seed
+    uint64_t seed;
     int64_t lanes, micros;  // of a step; micro-batches of a lane
     size_t bucket_bytes;
     int threads;        // offload: of the host's update
@@ -76,7 +78,8 @@ size_t state_bytes(const train_state *t);
 err_t state_init(train_state *t, uint64_t seed);
 err_t state_init_from(train_state *t, const char *safetensors);
 
-// After this rank's own masters and moments were set from outside: everything that follows from them, here and on the other ranks. Collective.
+// After this rank's own masters and moments and the step_state were set from outside: everything that follows from them, here
+// and on the other ranks. Collective.
 err_t state_publish(train_state *t);
 
 // Before a checkpoint or a hash: the owned masters, and with `moments` m and v as well, are where the host reads them. Waits for the device.
@@ -84,6 +87,9 @@ err_t state_fetch(train_state *t, bool moments);
 
 // What the optimizer updates on this rank: all rows in stage 0, else what it owns.
 const zero_piece *state_pieces(const train_state *t, int *count);
+
+// How the piece's masters become weights: *key, filled in, or NULL: to nearest.
+const rounding_key *state_rounding(const train_state *t, const zero_piece *p, rounding_key *key);
 
 // Views of a piece, one-dimensional.
 tensor store_view(const store *x, const zero_piece *p);

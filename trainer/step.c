@@ -321,7 +321,9 @@ static err_t update_piece(step_runner *r, const zero_piece *p) {
     tensor w = store_view(&t->weights, p), master = store_view(&t->masters, p), m = store_view(&t->first, p), v = store_view(&t->second, p);
     tensor grad = state_gradient(t, p);
     adamw_rules rules = rules_of(r, p);
-    return device_ops(r->dev)->adamw(w.data == master.data ? NULL : &w, &master, &m, &v, &grad, state_step(t), &rules, r->s);
+    rounding_key key;
+    return device_ops(r->dev)->adamw(w.data == master.data ? NULL : &w, &master, &m, &v, &grad, state_step(t), &rules,
+                                     state_rounding(t, p, &key), r->s);
 }
 
 // Offload: the gradient comes to the host, the CPU updates there, the new weights go back.
@@ -330,10 +332,12 @@ static err_t update_on_host(step_runner *r, const zero_piece *p, const step_stat
     tensor w = store_view(&t->weights, p), master = store_view(&t->masters, p), m = store_view(&t->first, p), v = store_view(&t->second, p);
     tensor grad = state_gradient(t, p), host_w = view1(&t->stage_w, p->count), host_g = view1(&t->stage_g, p->count);
     adamw_rules rules = rules_of(r, p);
+    rounding_key key;
     if (!decided->apply) return ERR_OK;
     TRY(stream_copy(r->s, host_g.data, grad.data, tensor_bytes(&grad)));
     TRY(stream_wait(r->s));
-    TRY(device_ops(t->host_dev)->adamw(host_w.type == FP32 ? NULL : &host_w, &master, &m, &v, &host_g, decided, &rules, t->host_s));
+    TRY(device_ops(t->host_dev)->adamw(host_w.type == FP32 ? NULL : &host_w, &master, &m, &v, &host_g, decided, &rules,
+                                       state_rounding(t, p, &key), t->host_s));
     TRY(stream_wait(t->host_s));
     TRY(stream_copy(r->s, w.data, host_w.type == FP32 ? master.data : host_w.data, tensor_bytes(&w)));
     return stream_wait(r->s);

@@ -111,7 +111,9 @@ err_t cuda_cross_entropy(tensor *losses, tensor *logits, const tensor *targets, 
 err_t cuda_loss_means(tensor *means, const tensor *losses, stream *s);
 err_t cuda_sum_squares(tensor *sums, const tensor *g, stream *s);                                                     // optimizer.cu
 err_t cuda_step_decide(step_state *state, const tensor *sums, const step_rules *r, stream *s);
-err_t cuda_adamw(tensor *w, tensor *master, tensor *m, tensor *v, const tensor *grad, const step_state *state, const adamw_rules *r, stream *s);
+err_t cuda_adamw(tensor *w, tensor *master, tensor *m, tensor *v, const tensor *grad, const step_state *state, const adamw_rules *r,
+                 const rounding_key *round, stream *s);
+err_t cuda_cast_stochastic(tensor *y, const tensor *x, const rounding_key *round, const step_state *state, stream *s);
 
 // --- matrix products -------------------------------------------------------------------------------------------------------------
 

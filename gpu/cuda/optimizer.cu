@@ -1,4 +1,4 @@
-// gpu/cuda/optimizer.cu: the gradient's norm, whether a step counts, and what it does to the weights. All three give the bits of the CPU: orders
+// gpu/cuda/optimizer.cu: the gradient's norm, whether a step counts, and what it does to the weights. All of it gives the bits of the CPU: orders
 // are written down (gpu/ops.h), and only operations that IEEE 754 fixes are used: + - * / sqrt and fma, which nvcc rounds to nearest without
 // flushing denormals unless told otherwise.
 #include "gpu/cuda/kernel.h"
@@ -85,11 +85,43 @@ err_t cuda_step_decide(step_state *state, const tensor *sums, const step_rules *
     return ERR_OK;
 }
 
+// --- stochastic rounding: gpu/ops.h, rounding_key; line by line that of gpu/cpu/kernel/stochastic.h ------------------------------------
+
+// The words of the four elements of this call that begin with i, a multiple of four.
+__device__ __forceinline__ void rounding_words(uint32_t *word, const rounding_key &key, int64_t i, uint32_t t) {
+    uint64_t quad = (uint64_t)(key.first + i) / 4;
+    philox4x32(word, key.seed, (uint32_t)quad, key.site, (uint32_t)(quad >> 32), t);
+}
+
+__device__ __forceinline__ void round_stochastic(bf16 *y, float x, uint32_t word) {
+    uint32_t bits = __float_as_uint(x);
+    if ((bits & 0x7fffffffu) <= 0x7f7f0000u) x = __uint_as_float((bits + (word >> 16)) & 0xffff0000u);
+    round_to(y, x);
+}
+
+__device__ __forceinline__ void round_stochastic(fp16 *y, float x, uint32_t word) {
+    uint32_t magnitude = __float_as_uint(x) & 0x7fffffffu, sign = __float_as_uint(x) ^ magnitude;
+    if (magnitude < 0x38800000u) {  // below 2^-14 halves are 2^-24 apart
+        float a = __uint_as_float(magnitude) * 0x1p24f, whole = floorf(a), rest = (float)((1u << 24) - (word >> 8)) * 0x1p-24f;
+        float up = rest <= a - whole ? 1.0f : 0.0f;
+        x = __uint_as_float(sign | __float_as_uint((whole + up) * 0x1p-24f));
+    } else if (magnitude <= 0x477fe000u) x = __uint_as_float(sign | ((magnitude + (word >> 19)) & ~0x1fffu));
+    round_to(y, x);
+}
+
 // --- adamw ---------------------------------------------------------------------------------------------------------------------------
 
 enum { ADAM_THREADS = 256, ADAM_GROUPS = 4, ADAM_SPAN = ADAM_THREADS * ADAM_GROUPS * 4 };  // elements of a block; a thread's are groups of four
 
-typedef struct adam_job { void *w; float *master, *m, *v; const float *grad; int64_t count; const step_state *state; adamw_rules rules; } adam_job;
+typedef struct adam_job {
+    void *w;
+    float *master, *m, *v;
+    const float *grad;
+    int64_t count;
+    const step_state *state;
+    adamw_rules rules;
+    rounding_key round;
+} adam_job;
 typedef struct adam_step { float factor, keep, step, beta1, rest1, beta2, rest2, correct2, eps; } adam_step;
 
 // The constants of a step, in double and rounded once, as the CPU computes them.
@@ -128,9 +160,12 @@ template <bool WIDE, class T> __device__ __forceinline__ void store4(T *x, four<
 }
 
 // adamw: element by element; w may be NULL, or the master itself. WIDE: all five begin at a multiple of four elements.
+// STOCHASTIC: w is rounded stochastically, with one philox for a thread's four elements; its registers cost a block on each
+// processor.
 // moves      28 + sizeof(T) bytes a weight; memory bound. Nothing but the state is read when the step was decided against
 // reference  gpu/cpu/kernel/optimizer.c, to the bit
-template <class T, bool WIDE> __global__ void __launch_bounds__(ADAM_THREADS, 5) adamw_kernel(adam_job j) {
+template <class T, bool WIDE, bool STOCHASTIC>
+__global__ void __launch_bounds__(ADAM_THREADS, STOCHASTIC ? 4 : 5) adamw_kernel(adam_job j) {
     K_SMEM(adam_step, shared, [1]);
     if (!j.state->apply) return;
     if (threadIdx.x == 0) shared[0] = constants(j.state, j.rules);
@@ -142,6 +177,8 @@ template <class T, bool WIDE> __global__ void __launch_bounds__(ADAM_THREADS, 5)
         four<float> grad = load4<WIDE>(j.grad, i, j.count), m = load4<WIDE>(j.m, i, j.count), v = load4<WIDE>(j.v, i, j.count);
         four<float> master = load4<WIDE>(j.master, i, j.count);
         four<T> w;
+        uint32_t word[4];
+        if constexpr (STOCHASTIC) rounding_words(word, j.round, i, (uint32_t)j.state->adam_t);
 #pragma unroll
         for (int e = 0; e < 4; e++) {
             float g = grad.v[e] * c.factor;
@@ -149,7 +186,8 @@ template <class T, bool WIDE> __global__ void __launch_bounds__(ADAM_THREADS, 5)
             v.v[e] = fmaf(c.beta2, v.v[e], c.rest2 * (g * g));
             float size = m.v[e] / fmaf(sqrtf(v.v[e]), c.correct2, c.eps);
             master.v[e] = fmaf(-c.step, size, master.v[e] * c.keep);
-            round_to(&w.v[e], master.v[e]);
+            if constexpr (STOCHASTIC) round_stochastic(&w.v[e], master.v[e], word[e]);
+            else round_to(&w.v[e], master.v[e]);
         }
         store4<WIDE>(j.m, m, i, j.count);
         store4<WIDE>(j.v, v, i, j.count);
@@ -158,18 +196,68 @@ template <class T, bool WIDE> __global__ void __launch_bounds__(ADAM_THREADS, 5)
     }
 }
 
-err_t cuda_adamw(tensor *w, tensor *master, tensor *m, tensor *v, const tensor *grad, const step_state *state, const adamw_rules *r, stream *s) {
+template <class T, bool STOCHASTIC> static err_t adamw_of(const adam_job &j, stream *s) {
+    size_t aligned = (uintptr_t)j.master | (uintptr_t)j.m | (uintptr_t)j.v | (uintptr_t)j.grad;
+    unsigned grid = (unsigned)ceil_div(j.count, ADAM_SPAN);
+    if (aligned % 16 == 0 && (uintptr_t)j.w % sizeof(four<T>) == 0)
+        LAUNCH((adamw_kernel<T, true, STOCHASTIC>), grid, ADAM_THREADS, 0, s, j);
+    else
+        LAUNCH((adamw_kernel<T, false, STOCHASTIC>), grid, ADAM_THREADS, 0, s, j);
+    return ERR_OK;
+}
+
+err_t cuda_adamw(tensor *w, tensor *master, tensor *m, tensor *v, const tensor *grad, const step_state *state, const adamw_rules *r,
+                 const rounding_key *round, stream *s) {
     int64_t count = tensor_count(master);
     assert(master->type == FP32 && m->type == FP32 && v->type == FP32 && grad->type == FP32);
     assert(tensor_count(m) == count && tensor_count(v) == count && tensor_count(grad) == count);
     assert(!w || tensor_count(w) == count);
-    adam_job j = {w ? w->data : NULL, (float *)master->data, (float *)m->data, (float *)v->data, (const float *)grad->data, count, state, *r};
-    size_t aligned = (uintptr_t)j.master | (uintptr_t)j.m | (uintptr_t)j.v | (uintptr_t)j.grad;
-    unsigned grid = (unsigned)ceil_div(count, ADAM_SPAN);
-    BY_TYPE(w ? w->type : FP32, T,
-            if (aligned % 16 == 0 && (uintptr_t)j.w % sizeof(four<T>) == 0)
-                LAUNCH((adamw_kernel<T, true>), grid, ADAM_THREADS, 0, s, j);
-            else
-                LAUNCH((adamw_kernel<T, false>), grid, ADAM_THREADS, 0, s, j));
+    assert(!round || (w && (w->type == BF16 || w->type == FP16) && round->first % 64 == 0));
+    adam_job j = {w ? w->data : NULL, (float *)master->data, (float *)m->data, (float *)v->data, (const float *)grad->data, count, state, *r,
+                  round ? *round : rounding_key()};
+    if (round && w->type == BF16) return adamw_of<bf16, true>(j, s);
+    if (round) return adamw_of<fp16, true>(j, s);
+    BY_TYPE(w ? w->type : FP32, T, TRY((adamw_of<T, false>(j, s))));
     return ERR_OK;
+}
+
+// --- cast, stochastically ------------------------------------------------------------------------------------------------------------
+
+// cast_stochastic: four elements a thread, with the words that adamw had for them. WIDE: both begin at a multiple of four elements.
+// moves      4 + sizeof(T) bytes a weight; memory bound
+// reference  gpu/cpu/kernel/elementwise.c: cast_stochastic, to the bit
+template <class T, bool WIDE>
+__global__ void __launch_bounds__(ADAM_THREADS)
+cast_stochastic_kernel(T *y, const float *x, int64_t count, const step_state *state, rounding_key key) {
+    int64_t i = ((int64_t)blockIdx.x * ADAM_THREADS + threadIdx.x) * 4, t = state->adam_t;
+    if (i >= count) return;
+    four<float> from = load4<WIDE>(x, i, count);
+    four<T> to;
+    uint32_t word[4];
+    rounding_words(word, key, i, (uint32_t)t);
+#pragma unroll
+    for (int e = 0; e < 4; e++) {
+        if (t) round_stochastic(&to.v[e], from.v[e], word[e]);
+        else round_to(&to.v[e], from.v[e]);
+    }
+    store4<WIDE>(y, to, i, count);
+}
+
+template <class T>
+static err_t cast_stochastic_of(tensor *y, const tensor *x, const rounding_key *round, const step_state *state, stream *s) {
+    T *to = (T *)y->data;
+    const float *from = (const float *)x->data;
+    int64_t count = tensor_count(y);
+    unsigned grid = (unsigned)ceil_div(count, 4 * ADAM_THREADS);
+    if ((uintptr_t)from % 16 == 0 && (uintptr_t)to % sizeof(four<T>) == 0)
+        LAUNCH((cast_stochastic_kernel<T, true>), grid, ADAM_THREADS, 0, s, to, from, count, state, *round);
+    else
+        LAUNCH((cast_stochastic_kernel<T, false>), grid, ADAM_THREADS, 0, s, to, from, count, state, *round);
+    return ERR_OK;
+}
+
+err_t cuda_cast_stochastic(tensor *y, const tensor *x, const rounding_key *round, const step_state *state, stream *s) {
+    assert(x->type == FP32 && (y->type == BF16 || y->type == FP16));
+    assert(tensor_count(x) == tensor_count(y) && round->first % 64 == 0);
+    return y->type == BF16 ? cast_stochastic_of<bf16>(y, x, round, state, s) : cast_stochastic_of<fp16>(y, x, round, state, s);
 }

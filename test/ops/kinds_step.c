@@ -1,4 +1,5 @@
-// test/ops/kinds_step.c: the operations of one optimizer step: sum_squares, step_decide, adamw.
+// test/ops/kinds_step.c: the operations of one optimizer step: sum_squares, step_decide, adamw, and the rounding of its weights.
+#include "base/philox.h"
 #include "test/ops/op_test.h"
 #include "test/ops/reference.h"
 
@@ -86,8 +87,9 @@ static void adamw_setup(op_run *r) {
     arg *state = arg_add(r, "state", IN, INT32, 1, sizeof(step_state) / 4, 0, 0);
     w->absent = o & OPT_NO_W;
     free(w->want);
-    w->want = NULL;  // adamw_exact: the master, rounded
+    w->want = NULL;  // adamw_exact: the master, rounded one way or the other
     r->adamw = (adamw_rules){.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
+    r->round = (rounding_key){.seed = 1337, .site = 0x60000007, .first = n > 64 ? 5 * CHUNK : 0};
     r->state = (step_state){.lr = 0.0123f, .apply = !(o & OPT_SKIP), .grad_factor = 0.0078125f, .loss_scale = 128, .adam_t = t,
                             .beta1_power = 0.9 * 0.9 * 0.9, .beta2_power = 0.95 * 0.95 * 0.95};
     arg_fill(r, master, 0.02, 0);
@@ -99,7 +101,8 @@ static void adamw_setup(op_run *r) {
 }
 
 static err_t adamw_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
-    return o->adamw(t[AW_W], t[AW_MASTER], t[AW_M], t[AW_V], t[AW_GRAD], (const step_state *)t[AW_STATE]->data, &r->adamw, s);
+    return o->adamw(t[AW_W], t[AW_MASTER], t[AW_M], t[AW_V], t[AW_GRAD], (const step_state *)t[AW_STATE]->data, &r->adamw,
+                    r->row->options & OPT_STOCHASTIC ? &r->round : NULL, s);
 }
 
 static void adamw_reference(op_run *r) {
@@ -121,10 +124,72 @@ static bool adamw_exact(op_run *r, const outcome *got) {
     }
     for (int64_t i = 0; i < r->row->size[0] && !w->absent; i++) {
         double master = storage_get(got->data[AW_MASTER], FP32, i), g = storage_get(got->data[AW_W], w->t.type, i);
-        if (g != storage_round(w->t.type, master))
-            return failed(r, "w[%lld] is %.9g, not its master %.9g rounded", (long long)i, g, master);
+        double want = r->row->options & OPT_STOCHASTIC ? ref_stochastic(w->t.type, master, &r->round, i, r->state.adam_t)
+                                                       : storage_round(w->t.type, master);
+        if (g != want) return failed(r, "w[%lld] is %.9g, not its master %.9g rounded: %.9g", (long long)i, g, master, want);
     }
     return true;
 }
 
 const op_kind kind_adamw = {"adamw", adamw_setup, adamw_call, adamw_reference, NULL, adamw_exact, traffic_cost};
+
+// --- cast_stochastic: n ------------------------------------------------------------------------------------------------------
+
+// The smallest number above 1, or for `tiny` above 0, that the words of element i send away from zero, or the largest that they
+// do not.
+static double at_the_edge(const op_run *r, dtype type, int64_t i, bool tiny, bool goes) {
+    uint64_t n = (uint64_t)(r->round.first + i);
+    uint32_t word[4];
+    philox4x32(word, r->round.seed, (uint32_t)(n / 4), r->round.site, (uint32_t)(n >> 34), (uint32_t)r->state.adam_t);
+    double share = 1 - (word[n % 4] >> 8) * 0x1p-24, steps = tiny && type == FP16 ? 0x1p24 : type == FP16 ? 0x1p13 : 0x1p16;
+    double gap = tiny ? type == FP16 ? 0x1p-24 : 0x1p-133 : type == FP16 ? 0x1p-10 : 0x1p-7;
+    return (tiny ? 0 : 1) + gap * (ceil(share * steps) - !goes) / steps;
+}
+
+// Every magnitude of the type, from what is nothing to it to what is too much, in both signs; each third one is a number that
+// it can hold, and some stand where their words decide by the last bit.
+static void stochastic_fill(op_run *r, arg *x, dtype type) {
+    int64_t n = r->row->size[0];
+    int low = type == BF16 ? -140 : -36, high = type == BF16 ? 128 : 17;
+    double *v = calloc((size_t)n, sizeof *v);
+    arg_fill(r, x, 1, 0);
+    for (int64_t i = 0; i < n; i++) {
+        v[i] = ldexp(storage_get(x->t.data, FP32, i), low + (int)(i * 7 % (high - low + 1)));
+        if (fabs(v[i]) > 0x1.fffffep127) v[i] = 0;
+        if (i % 3 == 0) v[i] = storage_round(type, v[i]);
+        if (i % 3 == 0 && isinf(v[i])) v[i] = -0.0;
+        if (i % 8 == 1) v[i] = at_the_edge(r, type, i, i & 16, i & 32);
+    }
+    arg_fill_with(r, x, v);
+    free(v);
+}
+
+static void stochastic_setup(op_run *r) {
+    int64_t n = r->row->size[0];
+    arg *y = arg_add(r, "y", OUT, r->row->type, 1, n, 0, 0), *x = arg_add(r, "x", IN, FP32, 1, n, 0, 0);
+    arg *state = arg_add(r, "state", IN, INT32, 1, sizeof(step_state) / 4, 0, 0);
+    free(y->want);
+    y->want = NULL;  // stochastic_exact
+    r->round = (rounding_key){.seed = 7ull << 32 | 99, .site = 0x60000003, .first = n > 64 ? (3ll << 34) + 7 * 64 : 0};
+    r->state = (step_state){.adam_t = (5ll << 32) + 77};
+    if (r->bench) arg_fill(r, x, 1, 0);
+    else stochastic_fill(r, x, r->row->type);
+    arg_fill_bytes(state, &r->state);
+}
+
+static err_t stochastic_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
+    return o->cast_stochastic(t[0], t[1], &r->round, (const step_state *)t[2]->data, s);
+}
+static void stochastic_reference(op_run *r) { (void)r; }  // stochastic_exact
+
+static bool stochastic_exact(op_run *r, const outcome *got) {
+    dtype type = r->row->type;
+    for (int64_t i = 0; i < r->row->size[0]; i++) {
+        double x = r->arg[1].value[i], g = storage_get(got->data[0], type, i), want = ref_stochastic(type, x, &r->round, i, r->state.adam_t);
+        if (g != want || signbit(g) != signbit(want)) return failed(r, "y[%lld] of %a is %a, expected %a", (long long)i, x, g, want);
+    }
+    return true;
+}
+
+const op_kind kind_cast_stochastic = {"cast_stochastic", stochastic_setup, stochastic_call, stochastic_reference, NULL,
+                                      stochastic_exact, traffic_cost};

@@ -20,7 +20,7 @@
 typedef enum op_id {
     OP_MATMUL, OP_BIAS_BACKWARD, OP_ATTENTION_FORWARD, OP_ATTENTION_BACKWARD, OP_LAYER_NORM_FORWARD, OP_LAYER_NORM_BACKWARD,
     OP_GELU_FORWARD, OP_GELU_BACKWARD, OP_EMBEDDING_FORWARD, OP_EMBEDDING_BACKWARD, OP_CROSS_ENTROPY, OP_LOSS_MEANS, OP_DROPOUT,
-    OP_ADD, OP_CAST, OP_SUM_SQUARES, OP_STEP_DECIDE, OP_ADAMW, OP_COUNT
+    OP_ADD, OP_CAST, OP_SUM_SQUARES, OP_STEP_DECIDE, OP_ADAMW, OP_CAST_STOCHASTIC, OP_COUNT
 } op_id;
 
 // Options of a row. The lowest bits are matmul's epilogue.
@@ -35,6 +35,7 @@ enum {
     OPT_EXTREME = 1 << 12,             // inputs that break careless arithmetic
     OPT_SKIP = 1 << 13,                // adamw: the step was decided against
     OPT_NO_W = 1 << 14,                // adamw: no rounded copy
+    OPT_STOCHASTIC = 1 << 15,          // adamw: w is rounded stochastically
     OPT_TO_SHIFT = 16,                 // cast: destination type
 };
 
@@ -74,6 +75,7 @@ typedef struct op_run {
     step_state state;
     step_rules step;
     adamw_rules adamw;
+    rounding_key round;
     char why[WHY];   // of the first failure
 } op_run;
 
@@ -94,7 +96,7 @@ extern const op_kind kind_matmul, kind_bias_backward, kind_layer_norm_forward, k
     kind_gelu_backward, kind_dropout, kind_add, kind_cast;  // kinds_dense.c
 extern const op_kind kind_attention_forward, kind_attention_backward, kind_embedding_forward, kind_embedding_backward,
     kind_cross_entropy, kind_loss_means;  // kinds_model.c
-extern const op_kind kind_sum_squares, kind_step_decide, kind_adamw;  // kinds_step.c
+extern const op_kind kind_sum_squares, kind_step_decide, kind_adamw, kind_cast_stochastic;  // kinds_step.c
 
 // rows.c
 extern const op_row test_rows[], bench_rows[], bench_rows_gpu[];

@@ -3,6 +3,7 @@
 #include "test/ops/reference.h"
 
 #include "base/philox.h"
+#include "test/ops/op_test.h"
 
 #include <math.h>
 #include <string.h>
@@ -139,6 +140,21 @@ void ref_cross_entropy(double *losses, double *dlogits, const double *logits, co
         for (int64_t v = 0; dlogits && v < Vp; v++)
             dlogits[n * Vp + v] = counts && v < V ? (exp(x[v] - most) / sum - ((int64_t)targets[n] == v)) * scale : 0;
     }
+}
+
+// The definition, word by word: everything here is exact in double.
+double ref_stochastic(dtype type, double x, const rounding_key *key, int64_t e, int64_t t) {
+    const int digits = type == BF16 ? 8 : 11, quantum = type == BF16 ? -133 : -24;
+    const double most = type == BF16 ? 0x1.fep127 : 65504, a = fabs(x);
+    uint64_t n = (uint64_t)(key->first + e);
+    uint32_t word[4];
+    int exponent;
+    if (!isfinite(x) || a > most) return storage_round(type, x);
+    philox4x32(word, key->seed, (uint32_t)(n / 4), key->site, (uint32_t)(n >> 34), (uint32_t)t);
+    frexp(a, &exponent);
+    double gap = ldexp(1, exponent - digits > quantum ? exponent - digits : quantum), low = floor(a / gap) * gap;
+    double f = (a - low) / gap, u = (word[n % 4] >> 8) * 0x1p-24;
+    return copysign(f >= 1 - u ? low + gap : low, x);
 }
 
 void ref_adamw(double *master, double *m, double *v, const double *grad, double grad_factor, double lr, int64_t t,

@@ -209,6 +209,15 @@ const op_row test_rows[] = {
     TYPES(OP_ADAMW,   OPT_SKIP | OPT_NO_W,     0,     "skipped, no rounded copy", 67),
     {OP_ADAMW,         {1031},                 FP32, OPT_NO_W, 3e-14, "no rounded copy"},
     {OP_ADAMW,         {2 * CHUNK + 3},        BF16, 0, 3e-14, "several chunks"},
+    {OP_ADAMW,         {1},                    BF16, OPT_STOCHASTIC, 3e-14, "smallest legal"},
+    {OP_ADAMW,         {4099},                 BF16, OPT_STOCHASTIC, 3e-14, "odd tail"},
+    {OP_ADAMW,         {4099},                 FP16, OPT_STOCHASTIC, 3e-14, "odd tail"},
+    {OP_ADAMW,         {2 * CHUNK + 3},        FP16, OPT_STOCHASTIC, 3e-14, "several chunks"},
+    {OP_ADAMW,         {1031},                 BF16, OPT_STOCHASTIC | OPT_SKIP, 0, "a step decided against"},
+    {OP_CAST_STOCHASTIC, {1},                  FP16, 0, 0, "smallest legal"},
+    {OP_CAST_STOCHASTIC, {4099},               BF16, 0, 0, "odd tail, every magnitude"},
+    {OP_CAST_STOCHASTIC, {4099},               FP16, 0, 0, "odd tail, every magnitude"},
+    {OP_CAST_STOCHASTIC, {2 * CHUNK + 3},      BF16, 0, 0, "several chunks"},
 };
 const int test_row_count = sizeof test_rows / sizeof *test_rows;
 
@@ -258,6 +267,7 @@ const op_row bench_rows[] = {
     {OP_STEP_DECIDE, {7596}, FP32, 0, 0, "124 M parameters"},
     {OP_ADAMW, {16777216}, FP32, 0, 0, ""},
     {OP_ADAMW, {16777216}, BF16, 0, 0, ""},
+    {OP_ADAMW, {16777216}, BF16, OPT_STOCHASTIC, 0, ""},
 };
 const int bench_row_count = sizeof bench_rows / sizeof *bench_rows;
 
@@ -315,6 +325,7 @@ const op_row bench_rows_gpu[] = {
     {OP_STEP_DECIDE, {7596}, FP32, 0, 0, "124 M parameters"},
     {OP_ADAMW, {16777216}, FP32, 0, 0, ""},
     {OP_ADAMW, {16777216}, BF16, 0, 0, ""},
+    {OP_ADAMW, {16777216}, BF16, OPT_STOCHASTIC, 0, ""},
 };
 const int bench_row_gpu_count = sizeof bench_rows_gpu / sizeof *bench_rows_gpu;
 
@@ -327,7 +338,7 @@ const op_kind *kind_of(op_id op) {
         [OP_EMBEDDING_FORWARD] = &kind_embedding_forward, [OP_EMBEDDING_BACKWARD] = &kind_embedding_backward,
         [OP_CROSS_ENTROPY] = &kind_cross_entropy, [OP_LOSS_MEANS] = &kind_loss_means, [OP_DROPOUT] = &kind_dropout,
         [OP_ADD] = &kind_add, [OP_CAST] = &kind_cast, [OP_SUM_SQUARES] = &kind_sum_squares,
-        [OP_STEP_DECIDE] = &kind_step_decide, [OP_ADAMW] = &kind_adamw,
+        [OP_STEP_DECIDE] = &kind_step_decide, [OP_ADAMW] = &kind_adamw, [OP_CAST_STOCHASTIC] = &kind_cast_stochastic,
     };
     return kind[op];
 }
@@ -339,6 +350,7 @@ void row_name(char *out, size_t size, const op_row *row) {
         {OPT_TB, "tb"},
         {OPT_OUT32, "fp32 out"}, {OPT_DROP, "dropout"}, {OPT_RESIDUAL, "residual"}, {OPT_ALIAS, "alias"}, {OPT_ALIAS2, "alias b"},
         {OPT_LOSS_ONLY, "loss only"}, {OPT_EXTREME, "extreme"}, {OPT_SKIP, "skip"}, {OPT_NO_W, "no w"},
+        {OPT_STOCHASTIC, "stochastic"},
     };
     size_t at = (size_t)snprintf(out, size, "%s", kind_of(row->op)->name);
     for (int i = 0; i < 4 && row->size[i] && at < size; i++)

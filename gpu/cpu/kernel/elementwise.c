@@ -1,5 +1,6 @@
 // gpu/cpu/kernel/elementwise.c: sums and conversions that look at each element once: add, cast, bias gradient, sum of squares.
 #include "gpu/cpu/kernel/kernel.h"
+#include "gpu/cpu/kernel/stochastic.h"
 #include "gpu/cpu/kernel/typed.h"
 
 // --- add ---------------------------------------------------------------------------------------------------------------------
@@ -45,6 +46,42 @@ err_t KERNEL(cast)(tensor *y, const tensor *x, stream *s) {
     cast_job j = {y->type, x->type, y->data, x->data, tensor_count(y)};
     assert(tensor_count(x) == j.count && j.to <= FP16 && j.from <= FP16);
     pool_run(s->workers, slices(j.count), cast_item, &j);
+    return ERR_OK;
+}
+
+// --- cast, stochastically --------------------------------------------------------------------------------------------------------
+
+typedef struct stochastic_job { void *y; const void *x; int64_t count; const rounding_key *round; uint32_t t; } stochastic_job;
+
+BODY void stochastic_slice(dtype to, const stochastic_job *j, int64_t at, int64_t end) {
+    for (; at < end; at += 4 * VL) {
+        vi word[4];
+        rounding_words(word, j->round, at, j->t);
+        for (int k = 0; k < 4 && at + k * VL < end; k++) {
+            int64_t i = at + k * VL, n = end - i;
+            typed_store_n(j->y, to, i, typed_stochastic(to, typed_load_n(j->x, FP32, i, n), word[k]), n);
+        }
+    }
+}
+
+static void to_bf16_item(void *ctx, int64_t item, int thread) {
+    (void)thread;
+    const stochastic_job *j = ctx;
+    stochastic_slice(BF16, j, item * SLICE, slice_end(item, j->count));
+}
+
+static void to_fp16_item(void *ctx, int64_t item, int thread) {
+    (void)thread;
+    const stochastic_job *j = ctx;
+    stochastic_slice(FP16, j, item * SLICE, slice_end(item, j->count));
+}
+
+// moves: 4 + sizeof(T) bytes an element, and 10 rounds of philox for 4 of them
+err_t KERNEL(cast_stochastic)(tensor *y, const tensor *x, const rounding_key *round, const step_state *state, stream *s) {
+    stochastic_job j = {y->data, x->data, tensor_count(y), round, (uint32_t)state->adam_t};
+    assert(x->type == FP32 && (y->type == BF16 || y->type == FP16) && tensor_count(x) == j.count && round->first % 64 == 0);
+    if (state->adam_t == 0) return KERNEL(cast)(y, x, s);
+    pool_run(s->workers, slices(j.count), y->type == BF16 ? to_bf16_item : to_fp16_item, &j);
     return ERR_OK;
 }
 

@@ -31,9 +31,10 @@ err_t KERNEL(loss_means)(tensor *means, const tensor *losses, stream *s);
 err_t KERNEL(dropout)(tensor *y, const tensor *x, const dropout_key *drop, stream *s);
 err_t KERNEL(add)(tensor *y, const tensor *a, const tensor *b, stream *s);
 err_t KERNEL(cast)(tensor *y, const tensor *x, stream *s);
+err_t KERNEL(cast_stochastic)(tensor *y, const tensor *x, const rounding_key *round, const step_state *state, stream *s);
 err_t KERNEL(sum_squares)(tensor *sums, const tensor *g, stream *s);
 err_t KERNEL(step_decide)(step_state *state, const tensor *sums, const step_rules *r, stream *s);
 err_t KERNEL(adamw)(tensor *w, tensor *master, tensor *m, tensor *v, const tensor *grad, const step_state *state,
-                    const adamw_rules *r, stream *s);
+                    const adamw_rules *r, const rounding_key *round, stream *s);
 
 #endif

@@ -1,6 +1,7 @@
 // gpu/cpu/kernel/optimizer.c: whether a step counts, and what it does to the weights. Both read and write step_state where it lives, so
 // that on other devices no host has to be asked.
 #include "gpu/cpu/kernel/kernel.h"
+#include "gpu/cpu/kernel/stochastic.h"
 #include "gpu/cpu/kernel/typed.h"
 
 // The loss scale is multiplied in FP32. Beyond these bounds it has left what any half-precision gradient could still use.
@@ -47,39 +48,61 @@ typedef struct adamw_job {
     const float *grad;
     int64_t count;
     float factor, keep, step, beta1, rest1, beta2, rest2, correct2, eps;
+    const rounding_key *round;
+    uint32_t t;  // for the rounding
 } adamw_job;
 
 // The arithmetic, once: m and v decay and take in g; the weight decays, then moves against m' / (sqrt(v') + eps).
+// n elements from i on; returns the masters.
+BODY vf adamw_vector(const adamw_job *j, int64_t i, int64_t n) {
+    vf g = vf_mul(typed_load_n(j->grad, FP32, i, n), vf_set1(j->factor));
+    vf m = vf_fma(vf_set1(j->beta1), typed_load_n(j->m, FP32, i, n), vf_mul(vf_set1(j->rest1), g));
+    vf v = vf_fma(vf_set1(j->beta2), typed_load_n(j->v, FP32, i, n), vf_mul(vf_set1(j->rest2), vf_mul(g, g)));
+    vf kept = vf_mul(typed_load_n(j->master, FP32, i, n), vf_set1(j->keep));
+    vf size = vf_div(m, vf_fma(vf_sqrt(v), vf_set1(j->correct2), vf_set1(j->eps)));
+    vf master = vf_fnma(vf_set1(j->step), size, kept);
+    typed_store_n(j->m, FP32, i, m, n);
+    typed_store_n(j->v, FP32, i, v, n);
+    typed_store_n(j->master, FP32, i, master, n);
+    return master;
+}
+
 BODY void adamw_slice(dtype t, const adamw_job *j, int64_t from, int64_t to) {
     for (int64_t i = from; i < to; i += VL) {
-        int64_t n = to - i;
-        vf g = vf_mul(typed_load_n(j->grad, FP32, i, n), vf_set1(j->factor));
-        vf m = vf_fma(vf_set1(j->beta1), typed_load_n(j->m, FP32, i, n), vf_mul(vf_set1(j->rest1), g));
-        vf v = vf_fma(vf_set1(j->beta2), typed_load_n(j->v, FP32, i, n), vf_mul(vf_set1(j->rest2), vf_mul(g, g)));
-        vf kept = vf_mul(typed_load_n(j->master, FP32, i, n), vf_set1(j->keep));
-        vf size = vf_div(m, vf_fma(vf_sqrt(v), vf_set1(j->correct2), vf_set1(j->eps)));
-        vf master = vf_fnma(vf_set1(j->step), size, kept);
-        typed_store_n(j->m, FP32, i, m, n);
-        typed_store_n(j->v, FP32, i, v, n);
-        typed_store_n(j->master, FP32, i, master, n);
-        if (j->w) typed_store_n(j->w, t, i, master, n);
+        vf master = adamw_vector(j, i, to - i);
+        if (j->w) typed_store_n(j->w, t, i, master, to - i);
+    }
+}
+
+BODY void adamw_slice_stochastic(dtype t, const adamw_job *j, int64_t from, int64_t to) {
+    for (int64_t at = from; at < to; at += 4 * VL) {
+        vi word[4];
+        rounding_words(word, j->round, at, j->t);
+        for (int k = 0; k < 4 && at + k * VL < to; k++) {
+            int64_t i = at + k * VL;
+            typed_store_n(j->w, t, i, typed_stochastic(t, adamw_vector(j, i, to - i), word[k]), to - i);
+        }
     }
 }
 
 static void adamw_item(void *ctx, int64_t item, int thread) {
     (void)thread;
     const adamw_job *j = ctx;
-    BY_TYPE(j->type, adamw_slice, j, item * SLICE, slice_end(item, j->count));
+    int64_t from = item * SLICE, to = slice_end(item, j->count);
+    if (!j->round) BY_TYPE(j->type, adamw_slice, j, from, to);
+    else if (j->type == BF16) adamw_slice_stochastic(BF16, j, from, to);
+    else adamw_slice_stochastic(FP16, j, from, to);
 }
 
 // The constants of a step are computed in double and rounded once: step = lr / (1 - beta1^t), and the factor 1 / sqrt(1 - beta2^t) that
 // makes sqrt(v') of sqrt(v).  moves: 28 + sizeof(T) bytes a weight; memory bound
 err_t KERNEL(adamw)(tensor *w, tensor *master, tensor *m, tensor *v, const tensor *grad, const step_state *state,
-                    const adamw_rules *r, stream *s) {
+                    const adamw_rules *r, const rounding_key *round, stream *s) {
     int64_t count = tensor_count(master);
     assert(master->type == FP32 && m->type == FP32 && v->type == FP32 && grad->type == FP32);
     assert(tensor_count(m) == count && tensor_count(v) == count && tensor_count(grad) == count);
     assert(!w || tensor_count(w) == count);
+    assert(!round || (w && (w->type == BF16 || w->type == FP16) && round->first % 64 == 0));
     if (!state->apply) return ERR_OK;
     double lr = state->lr;
     adamw_job j = {
@@ -92,6 +115,8 @@ err_t KERNEL(adamw)(tensor *w, tensor *master, tensor *m, tensor *v, const tenso
         .beta2 = (float)r->beta2, .rest2 = (float)(1 - r->beta2),
         .correct2 = (float)(1 / __builtin_sqrt(1 - state->beta2_power)),
         .eps = (float)r->eps,
+        .round = round,
+        .t = (uint32_t)state->adam_t,
     };
     pool_run(s->workers, slices(count), adamw_item, &j);
     return ERR_OK;

@@ -10,6 +10,6 @@ const ops KERNEL(cpu_ops) = {
     ROW(gelu_forward), ROW(gelu_backward),
     ROW(embedding_forward), ROW(embedding_backward),
     ROW(cross_entropy), ROW(loss_means),
-    ROW(dropout), ROW(add), ROW(cast),
+    ROW(dropout), ROW(add), ROW(cast), ROW(cast_stochastic),
     ROW(sum_squares), ROW(step_decide), ROW(adamw),
 };
