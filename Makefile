@@ -160,7 +160,7 @@ asan: deps all
 # The CUDA backend over the simulator (test/sim): plain, with the race detector, under AddressSanitizer. C objects are those of the other builds.
 # build/sim/lockstep is the whole trainer. Nothing is done where the CUDA toolkit's headers are missing; test/test_sim.sh then says so.
 SIM_OF   = CUDA=sim CBUILD=$(1) BUILD=build/sim$(2) BIN=build/sim$(2)/lockstep
-GPU_PROGRAMS := test/test_ops test/test_device test/sim/test_wrappers
+GPU_PROGRAMS := test/test_ops test/test_cublaslt test/test_device test/sim/test_wrappers
 SIM_PROGRAMS := $(GPU_PROGRAMS) test/sim/test_simt test/test_cudart
 RACE    := SIM_RACE="-fsanitize=thread --param=tsan-instrument-func-entry-exit=0 -fsanitize=alignment"
 sim:

@@ -9,6 +9,7 @@ typedef enum { TRANSPORT_TCP, TRANSPORT_NCCL } transport_kind;
 typedef struct transport_options {
     transport_kind kind;
     device *dev;
+    const char *arithmetic;    // of this rank's device (gpu/gpu.h), with which all ranks' must be the same; NULL: not compared, on no rank
     double timeout_s;          // without a byte of progress in one collective
     // NCCL only; empty: its own choice. What is set here is what its environment variables would set, and is printed.
     const char *nccl_path;     // path of libnccl.so.2; empty: the usual places
@@ -17,7 +18,8 @@ typedef struct transport_options {
     int infiniband;            // NCCL_IB_DISABLE: -1 its own choice, 0 off, 1 on
 } transport_options;
 
-// Collective over the team. With one rank both are comm_self_open.
+// Collective over the team. With one rank both are comm_self_open. ERR_CONFIG names two ranks whose devices give other bits, and what they say of
+// themselves; it comes before anything is done that ranks of two kinds would do in two ways.
 err_t transport_open(comm **out, team *t, const transport_options *o, stream *s);
 
 // comm/tcp.c

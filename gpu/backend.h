@@ -28,6 +28,10 @@ typedef struct backend {
     err_t (*record_end)(stream *s, recording **out);
     err_t (*recording_run)(recording *r, stream *s);
     void (*recording_close)(recording *r);
+    // NULL, all three: a CPU, whose bits depend on nothing
+    void (*arithmetic)(const device *d, char *dst, size_t room);
+    bool (*plans_get)(const device *d, int index, char text[DEVICE_PLAN]);
+    err_t (*plans_set)(device *d, const char *text);
 } backend;
 
 // Every backend's device, stream and event begin with these, so that gpu/device.c finds the way.

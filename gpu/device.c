@@ -64,6 +64,20 @@ err_t stream_zero(stream *s, void *dst, size_t n) {
     return STREAM_DEVICE(s)->profile ? profile_zero(s, dst, n) : STREAM_DEVICE(s)->backend->zero(s, dst, n);
 }
 
+void device_arithmetic(const device *d, char *dst, size_t room) {
+    if (d->backend->arithmetic) d->backend->arithmetic(d, dst, room);
+    else snprintf(dst, room, "cpu");
+}
+
+bool device_plans_get(const device *d, int index, char text[DEVICE_PLAN]) {
+    return d->backend->plans_get && d->backend->plans_get(d, index, text);
+}
+
+err_t device_plans_set(device *d, const char *text) {
+    if (d->backend->plans_set) return d->backend->plans_set(d, text);
+    return err_set(ERR_UNAVAILABLE, "%s multiplies without plans, and is given one: \"%.80s...\"", d->info.name, text);
+}
+
 bool device_records(const device *d) { return d->backend->record_begin != NULL && !d->profile; }
 err_t stream_record_begin(stream *s) { return STREAM_DEVICE(s)->backend->record_begin(s); }
 err_t stream_record_end(stream *s, recording **out) { return STREAM_DEVICE(s)->backend->record_end(s, out); }

@@ -102,6 +102,24 @@ typedef enum memory_kind { MEMORY_DEVICE, MEMORY_PINNED } memory_kind;
 err_t device_alloc(device *d, memory_kind kind, size_t bytes, void **out);
 void device_free(device *d, memory_kind kind, void *p, size_t bytes);
 
+// --- what bits depend on ---------------------------------------------------------------------------------------------------
+
+enum { DEVICE_ARITHMETIC = 160, DEVICE_PLAN = 1024 };  // bytes of a text, its NUL included
+
+// What the bits of this device's results depend on, beside what it is told to compute, as one line: "cpu" of every CPU; of a GPU its architecture, how
+// many processors it has, the library that multiplies and, where kernels are compiled by the driver, the driver: "cuda sm_90 132 SMs cuBLASLt 13.1.0".
+// Two devices that say the same, with the same plans, compute the same bits.
+void device_arithmetic(const device *d, char *dst, size_t room);
+
+// How it multiplies matrices is chosen when a shape is first met and then kept: a plan, one line of ASCII, made to be stored and to be put into another
+// device that says the same of its arithmetic. Plan `index` of the device, in no order that means anything; false behind the last one. A CPU has none.
+bool device_plans_get(const device *d, int index, char text[DEVICE_PLAN]);
+
+// Makes the plan one of the device's, used as it is and kept until the device is closed, whatever else it meets. To be called before the shape is met;
+// behind that it confirms. ERR_DATA: the text is damaged; ERR_CONFIG: refused, by name: of another version, not possible on this device, or another
+// choice than the one that the device has already; ERR_UNAVAILABLE: a device without plans, or no room for more.
+err_t device_plans_set(device *d, const char *text);
+
 // --- streams and events ----------------------------------------------------------------------------------------------------
 
 // A compute stream: operations (gpu/ops.h) are queued on it. On a CPU they are done when the call returns.

@@ -43,6 +43,7 @@ show() {
 printf '\n## Checks\n\n| what | result | time |\n|---|---|---|\n'
 check "instructions against their models" 60 "$build/test/sim/test_wrappers"
 check "operations" 120 "$build/test/test_ops" --device cuda
+check "matrix products and their plans" 60 "$build/test/test_cublaslt"
 check "trainer against the CPU's and PyTorch's" 120 "$build/test/test_device"
 check "1 to 4 NCCL ranks on the device" 120 env LOCKSTEP_BIN="$bin" sh test/gpu_ranks.sh
 if command -v compute-sanitizer >/dev/null; then

@@ -3,6 +3,7 @@
 // (test_checkpoint_crash.c: while saving.)
 #include "model/safetensors.h"
 #include "test/support/checkpoint.h"
+#include "test/support/fake_device.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -515,7 +516,7 @@ static void test_forged_manifests(void **state) {
         {"\"loss_scale\": 32768.0", "\"loss_scale\": \"x\""},
         {"\"best_loss\": ", "\"best_loss\": true, \"x\": "},
         {"\"format\": \"lockstep checkpoint\"", "\"format\": \"other\""},
-        {"\"version\": 2", "\"version\": \"2\""},
+        {"\"version\": 3", "\"version\": \"3\""},
         {"\"name\": \"model.safetensors\"", "\"name\": \"../../model.safetensors\""},
         {"\"name\": \"w\"", "\"name\": \"\""},
         {"\"name\": \"w\"", "\"name\": \"b.bias\""},
@@ -536,8 +537,19 @@ static void test_forged_manifests(void **state) {
         {"\"bytes\": ", "\"bytes\": 1"},
         {"\"header_blake2b\": \"", "\"header_blake2b\": \"zz"},
         {"\"blake2b\": \"", "\"blake2b\": \"0"},
-        {"\"version\": 2", "\"version\": 2, \"version\": 2"},
-        {"\"version\": 2", "\"version\": 1"},
+        {"\"version\": 3", "\"version\": 3, \"version\": 3"},
+        {"\"version\": 3", "\"version\": 1"},
+        {"\"device\": {", "\"divice\": {"},
+        {"\"device\": {", "\"device\": [], \"x\": {"},
+        {"\"arithmetic\": \"\"", "\"arithmetic\": 7"},
+        {"\"arithmetic\": \"\"", "\"arithmetic\": \"\\u001b[2J\""},
+        {"\"arithmetic\": \"\"", "\"arithmetic\": \"0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789"
+         "012345678901234567890123456789012345678901234567890123456789\""},
+        {"\"plans\": []", "\"plans\": {}"},
+        {"\"plans\": []", "\"plans\": [7]"},
+        {"\"plans\": []", "\"plans\": [\"a\\nb\"]"},
+        {"\"plans\": []", "\"plans\": [\"\u00e9\"]"},
+        {"\"plans\": []", "\"x\": []"},
         {"\"world\": 1", "\"world\": 2"},
         {"\"world\": 1", "\"world\": 0"},
         {"\"world\": 1", "\"world\": 4294967297"},
@@ -563,8 +575,8 @@ static void test_forged_manifests(void **state) {
         if (c.count != 1 || !strstr(c.last, "step-00000002")) fail_msg("%s as %s was believed", changes[i][0], changes[i][1]);
     }
     complaints c;
-    forge(path, text, "\"version\": 2", "\"version\": 3");
-    FAILS(resume(t.w, &c), ERR_CONFIG, "version 3");
+    forge(path, text, "\"version\": 3", "\"version\": 4");
+    FAILS(resume(t.w, &c), ERR_CONFIG, "version 4", "reads 1 to 3");
     forge(path, text, "\"build\": \"test-1\"", "\"build\": \"test-2\"");  // informative: may be anything
     OK(resume(t.w, &c));
     assert_int_equal(t.w->s.at.step, 2);
@@ -595,6 +607,16 @@ static void test_forged_masters(void **state) {
 
 // --- as it was -----------------------------------------------------------------------------------------------------------------
 
+// With its digest.
+static void spill_json(const char *path, const json_t *then) {
+    char *old = json_dumps(then, JSON_INDENT(1)), *end = strrchr(old, '\n'), *whole = calloc(1, strlen(old) + 200), hex[65];
+    unsigned char d[32];
+    crypto_generichash(d, sizeof d, (unsigned char *)old, (size_t)(end - old), NULL, 0);
+    sprintf(whole, "%.*s,\n \"digest\": \"%s\"\n}\n", (int)(end - old), old, sodium_bin2hex(hex, sizeof hex, d, sizeof d));
+    spill(path, whole, strlen(whole));
+    free(whole), free(old);
+}
+
 // The manifest of version 1: one rank, files that nobody signed, tensors with "file" in the place of parts.
 static void write_version_1(const char *path) {
     size_t n;
@@ -602,7 +624,7 @@ static void write_version_1(const char *path) {
     json_t *now = json_loadb(text, n, 0, NULL), *then = json_object(), *value;
     const char *key;
     json_object_foreach(now, key, value)
-        if (strcmp(key, "world") != 0 && strcmp(key, "digest") != 0) json_object_set(then, key, value);
+        if (strcmp(key, "world") != 0 && strcmp(key, "device") != 0 && strcmp(key, "digest") != 0) json_object_set(then, key, value);
     json_object_set_new(then, "version", json_integer(1));
     for (size_t i = 0; i < json_array_size(json_object_get(then, "files")); i++) {
         json_t *file = json_array_get(json_object_get(then, "files"), i);
@@ -614,13 +636,25 @@ static void write_version_1(const char *path) {
         json_object_set(tensor, "file", json_object_get(json_array_get(json_object_get(tensor, "parts"), 0), "file"));
         assert_int_equal(json_object_del(tensor, "parts"), 0);
     }
-    char *old = json_dumps(then, JSON_INDENT(1)), *end = strrchr(old, '\n'), *whole = calloc(1, strlen(old) + 200), hex[65];
-    unsigned char d[32];
-    crypto_generichash(d, sizeof d, (unsigned char *)old, (size_t)(end - old), NULL, 0);
-    sprintf(whole, "%.*s,\n \"digest\": \"%s\"\n}\n", (int)(end - old), old, sodium_bin2hex(hex, sizeof hex, d, sizeof d));
-    spill(path, whole, strlen(whole));
-    free(whole), free(old), free(text);
+    spill_json(path, then);
+    free(text);
     json_decref(now), json_decref(then);
+}
+
+// The manifest of version 2: of what it was computed on it knew the kind, as one of the bits keys.
+static void write_version_2(const char *path, const char *kind) {
+    size_t n;
+    char *text = slurp(path, &n);
+    json_t *then = json_loadb(text, n, 0, NULL), *keys = json_object(), *value;
+    const char *key;
+    json_object_del(then, "device"), json_object_del(then, "digest");
+    json_object_set_new(then, "version", json_integer(2));
+    json_object_set_new(keys, "device.kind", json_string(kind));  // in front: its place must not matter
+    json_object_foreach(json_object_get(then, "bits"), key, value) json_object_set(keys, key, value);
+    json_object_set_new(then, "bits", keys);
+    spill_json(path, then);
+    free(text);
+    json_decref(then);
 }
 
 static void test_version_1(void **state) {
@@ -656,6 +690,90 @@ static void test_version_1(void **state) {
     drop_world(same), drop_world(t.first);
 }
 
+static void test_version_2(void **state) {
+    world *w = *state, *same = make_world("", 5);
+    char path[IO_PATH];
+    complaints c;
+    fake_device gpu = fake_open("cuda sm_90 132 SMs cuBLASLt 13.1.0"), cpu = fake_open("cpu");
+    static const char *const kinds[] = {"cpu", "cuda"};
+    for (int k = 0; k < 2; k++) {
+        w->s.dev = NULL;
+        save_step(w, 1, 5);
+        fill(same, 1, 0);
+        path_of(path, w, 1, "manifest.json");
+        write_version_2(path, kinds[k]);
+        resumes_as(w, same, &c);  // nothing to compare with
+        w->s.dev = k ? &gpu.head : &cpu.head;
+        resumes_as(w, same, &c);
+        assert_int_equal(c.count, 0);
+        w->s.dev = k ? &cpu.head : &gpu.head;
+        FAILS(resume(w, &c), ERR_CONFIG, k ? "\"cuda\"" : "\"cpu\"", k ? "\"cpu\"" : "132 SMs", "match = no");
+    }
+    w->s.dev = NULL;
+    w->s.keys--;
+    FAILS(resume(w, &c), ERR_CONFIG, "optimizer.lr");  // the other keys are compared as ever
+    drop_world(same);
+}
+
+// --- what it was computed on ---------------------------------------------------------------------------------------------------
+
+static void test_device(void **state) {
+    world *w = *state;
+    char path[IO_PATH], hash[17], state_hash[17], again[17];
+    complaints c;
+    fake_device gpu = fake_open("cuda sm_90 132 SMs cuBLASLt 13.1.0"), other = fake_open("cuda sm_90 78 SMs cuBLASLt 13.1.0"), cpu = fake_open("cpu");
+    strcpy(gpu.plan[0], "first: 00 \"\\"), strcpy(gpu.plan[1], "");
+    memset(gpu.plan[2], 'p', DEVICE_PLAN - 1);
+    gpu.plans = 3;
+    w->s.dev = &gpu.head;
+    save_step(w, 1, 5);
+    path_of(path, w, 1, "");
+    OK(ckpt_hash_dir(path, hash, state_hash));
+    fake_device fresh = fake_open(gpu.arithmetic);
+    w->s.dev = &fresh.head;
+    OK(resume(w, &c));
+    assert_int_equal(fresh.plans, 3);
+    assert_memory_equal(fresh.plan, gpu.plan, sizeof gpu.plan);
+    assert_string_equal(w->s.other, "");
+    fresh.plans = 0, fresh.refuses = "ppp";
+    w->s.at.step = 77;
+    FAILS(resume(w, &c), ERR_CONFIG, "step-00000001", "plan 3 of 3", "refused: pppp");
+    assert_int_equal(w->s.at.step, 77);
+    fresh.plans = 0;
+    w->s.any_device = true;
+    OK(resume(w, &c));
+    assert_string_equal(w->s.other, "cuda sm_90 132 SMs cuBLASLt 13.1.0 (not all of its plans can be used)");
+    assert_int_equal(fresh.plans, 2);
+    w->s.any_device = false;
+    w->s.dev = &other.head;
+    FAILS(resume(w, &c), ERR_CONFIG, "132 SMs", "78 SMs", "[device] match = no");
+    assert_int_equal(c.count, 0);
+    OK(ckpt_load(path, &w->s, true));
+    assert_int_equal(other.plans, 0);
+    w->s.any_device = true;
+    OK(resume(w, &c));
+    assert_string_equal(w->s.other, "cuda sm_90 132 SMs cuBLASLt 13.1.0");
+    assert_int_equal(other.plans, 0);  // they are of another device
+    w->s.dev = &cpu.head;
+    OK(resume(w, &c));
+    assert_string_equal(w->s.other, "cuda sm_90 132 SMs cuBLASLt 13.1.0");
+    fresh.plans = 0, fresh.refuses = NULL;
+    w->s.dev = &fresh.head;
+    OK(resume(w, &c));  // of the same: the bits are the same, and nothing is to be told
+    assert_int_equal(fresh.plans, 3);
+    assert_string_equal(w->s.other, "");
+    w->s.dev = &cpu.head;
+    save_step(w, 1, 5);
+    OK(ckpt_hash_dir(path, again, state_hash));
+    assert_string_equal(again, hash);  // of the weights
+    w->s.any_device = false;
+    OK(resume(w, &c));
+    w->s.dev = NULL;
+    OK(resume(w, &c));
+    w->s.dev = &gpu.head;
+    FAILS(resume(w, &c), ERR_CONFIG, "\"cpu\"", "132 SMs");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         CHUNKY(test_round_trip),
@@ -677,6 +795,8 @@ int main(void) {
         TEST(test_forged_manifests),
         TEST(test_forged_masters),
         TEST(test_version_1),
+        TEST(test_version_2),
+        TEST(test_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

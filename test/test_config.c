@@ -597,7 +597,7 @@ static const char classes_of[] =
     "batch.micro batch.lanes precision.compute precision.rounding precision.loss_scale precision.scale_window optimizer.type optimizer.lr "
     "optimizer.beta1 optimizer.beta2 optimizer.eps optimizer.weight_decay optimizer.grad_clip "
     "schedule.type schedule.warmup schedule.decay_steps schedule.final_fraction reduce.order | "
-    "run.name run.steps run.resume model.init_from parallel.data parallel.zero parallel.recompute parallel.offload reduce.bucket_mb reduce.transport "
+    "run.name run.steps run.resume device.match model.init_from parallel.data parallel.zero parallel.recompute parallel.offload reduce.bucket_mb reduce.transport "
     "reduce.nccl_ib reduce.nccl_algorithm cluster.nodes cluster.port cluster.timeout cluster.heartbeat checkpoint.every checkpoint.keep_best eval.every eval.batches "
     "sample.every sample.tokens sample.prompt sample.temperature sample.top_k log.hash_every log.power_every | "
     "run.dir run.faults device.backend device.ranks device.threads device.simd device.graph device.check data.train data.val data.format "

@@ -1,6 +1,6 @@
 // test/test_cublaslt.c: does this machine's cuBLASLt have every call that the CUDA device makes, and what the rows of test_ops do not
-// reach: plans that are shared, pushed out and made again, and sums too large for the stream's scratch. In a build without CUDA, on a
-// machine without cuBLASLt or without a GPU, the parts concerned are skipped, by name.
+// reach: plans that are shared, pushed out and made again, taken out as text, put back and refused, and sums too large for the stream's scratch.
+// In a build without CUDA, on a machine without cuBLASLt or without a GPU, the parts concerned are skipped, by name; over the simulator all run.
 #include "gpu/gpu.h"
 #include "gpu/ops.h"
 
@@ -14,7 +14,6 @@
 
 // gpu/cuda/blas.h, without the headers that it includes; absent in a build without CUDA.
 err_t blas_about(char *dst, size_t room) __attribute__((weak));
-bool matmul_plan_text(const device *d, int index, char *dst, size_t room) __attribute__((weak));
 
 typedef struct gpu { device *dev; stream *s; const ops *o; } gpu;
 
@@ -35,20 +34,30 @@ static void test_library(void **state) {
     assert_memory_equal(text, "cuBLASLt 1", 10);  // 12 or 13, and all symbols resolved
 }
 
-static int open_gpu(void **state) {
-    gpu *g = calloc(1, sizeof *g);
-    *state = g;
+static int enter_gpu(gpu *g) {
+    *g = (gpu){0};
     if (device_open(&g->dev, &(device_options){.kind = DEVICE_CUDA}) != ERR_OK) return 0;
     g->o = device_ops(g->dev);
     return stream_open(g->dev, &g->s) == ERR_OK ? 0 : -1;
 }
 
-static int close_gpu(void **state) {
-    gpu *g = *state;
+static void leave_gpu(gpu *g) {
     stream_close(g->s);
     device_close(g->dev);
-    free(g);
+}
+
+static int open_gpu(void **state) { return enter_gpu(*state = calloc(1, sizeof(gpu))); }
+
+static int close_gpu(void **state) {
+    leave_gpu(*state);
+    free(*state);
     return 0;
+}
+
+// The same device, opened anew: it has no plans.
+static void reopen(gpu *g) {
+    leave_gpu(g);
+    assert_int_equal(enter_gpu(g), 0);
 }
 
 static gpu *gpu_of(void **state, const char *name) {
@@ -106,19 +115,19 @@ static void check_product(gpu *g, shape z) {
 }
 
 static int plans(const gpu *g, const char *with) {
-    char text[512];
+    char text[DEVICE_PLAN];
     int count = 0;
-    for (int i = 0; matmul_plan_text(g->dev, i, text, sizeof text); i++) count += strstr(text, with) != NULL;
+    for (int i = 0; device_plans_get(g->dev, i, text); i++) count += strstr(text, with) != NULL;
     return count;
 }
 
 static void test_shared(void **state) {
     gpu *g = gpu_of(state, "rows share a plan");
     for (int64_t m = 1; m <= 9; m += 4) check_product(g, (shape){m, 24, 40, false, true, BF16, 0});
-    assert_int_equal(plans(g, "matmul (0,24,40) bf16 to fp32, b transposed"), 1);
+    assert_int_equal(plans(g, "matmul 1: m 0 n 24 k 40 lda 40 ldb 40 bf16 to fp32 ta 0 tb 1 "), 1);
     assert_int_equal(plans(g, " split 1 "), 1);
     for (int64_t m = 8; m <= 24; m += 8) check_product(g, (shape){m, 24, 40, true, false, BF16, MATMUL_ACCUMULATE});
-    assert_int_equal(plans(g, "a transposed"), 3);  // a weight gradient's rows are no batch
+    assert_int_equal(plans(g, " ta 1 "), 3);  // a weight gradient's rows are no batch
     assert_int_equal(plans(g, "matmul"), 4);
 }
 
@@ -143,6 +152,212 @@ static void test_bounded(void **state) {
     for (int64_t n = 1; n <= 3; n++) check_product(g, (shape){2, n, 3, false, false, BF16, 0});
 }
 
+// --- the book ------------------------------------------------------------------------------------------------------------------------
+
+enum { BOOK = 600 };
+typedef struct book { int count; char line[BOOK][DEVICE_PLAN]; } book;
+
+static int in_order(const void *a, const void *b) { return strcmp(a, b); }
+
+static book *read_book(const gpu *g) {
+    book *b = calloc(1, sizeof *b);
+    while (b->count < BOOK && device_plans_get(g->dev, b->count, b->line[b->count])) b->count++;
+    qsort(b->line, (size_t)b->count, sizeof *b->line, in_order);
+    return b;
+}
+
+static bool has(const book *b, const char *line) { return bsearch(line, b->line, (size_t)b->count, sizeof *b->line, in_order) != NULL; }
+
+static void multiply_some(gpu *g) {
+    check_product(g, (shape){5, 24, 40, false, true, BF16, MATMUL_BIAS});
+    check_product(g, (shape){1, 24, 40, false, true, BF16, 0});
+    check_product(g, (shape){16, 24, 40, true, false, BF16, MATMUL_ACCUMULATE});
+    check_product(g, (shape){7, 9, 9001, true, true, FP32, MATMUL_BIAS});
+}
+
+#define REFUSES(call, expected, ...)                                                                                             \
+    do {                                                                                                                         \
+        const char *const says_[] = {__VA_ARGS__};                                                                               \
+        err_t rc_ = (call);                                                                                                      \
+        if (rc_ != (expected)) fail_msg("%s: %d, expected %d: %s", #call, rc_, expected, rc_ ? err_last()->text : "");           \
+        for (size_t i_ = 0; i_ < sizeof says_ / sizeof *says_; i_++)                                                             \
+            if (!strstr(err_last()->text, says_[i_])) fail_msg("%s: \"%s\" says nothing of %s", #call, err_last()->text, says_[i_]); \
+    } while (0)
+
+static void set_all(gpu *g, const book *b) {
+    for (int i = 0; i < b->count; i++)
+        if (device_plans_set(g->dev, b->line[i]) != ERR_OK) fail_msg("%s", err_last()->text);
+}
+
+// What was taken out, put into another device, is what it then says, and what it computes by: no plan comes to it.
+static void test_book(void **state) {
+    gpu *g = gpu_of(state, "plans are taken out and put back");
+    multiply_some(g);
+    book *whole = read_book(g);
+    assert_in_range(whole->count, 5, 8);
+    set_all(g, whole);  // confirms
+    reopen(g);
+    assert_int_equal(plans(g, ""), 0);
+    set_all(g, whole);
+    set_all(g, whole);
+    multiply_some(g);
+    book *again = read_book(g);
+    assert_memory_equal(again, whole, sizeof *whole);
+    free(whole), free(again);
+}
+
+static uint64_t sum_of(const char *text, size_t n) {  // FNV-1a, as the device's
+    uint64_t h = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < n; i++) h = (h ^ (unsigned char)text[i]) * 0x100000001b3u;
+    return h;
+}
+
+// The line with `from` as `to`, and a sum that is right again.
+static void forge(char line[DEVICE_PLAN], const char *from, const char *to) {
+    char changed[DEVICE_PLAN];
+    const char *at = strstr(line, from);
+    assert_non_null(at);
+    int n = snprintf(changed, sizeof changed, "%.*s%s%s", (int)(at - line), line, to, at + strlen(from));
+    snprintf(changed + n - 16, 17, "%016llx", (unsigned long long)sum_of(changed, (size_t)n - 16));
+    strcpy(line, changed);
+}
+
+// Any bit changed, any length but its own, and what no device writes, though its sum is right.
+static void test_damaged(void **state) {
+    gpu *g = gpu_of(state, "damaged plans are refused");
+    static const char *const changes[][2] = {
+        {"m 0 ", "m 00 "}, {"m 0 ", "m -1 "}, {"n 24 ", "n 0 "}, {"k 40 ", "k 040 "}, {"bf16", "bf17"}, {"ta 0", "ta 2"}, {"align 16", "align 3"}, {"align 16", "align 32"},
+        {"split 0 align", "split  align"}, {": algo ", " : algo "}, {": algo ", ": algo 1"}, {" tile ", " tile 1"}, {"ldb 40", "ldb -40"}, {"matmul 1", "matmul x"},
+    };
+    char line[DEVICE_PLAN], changed[DEVICE_PLAN];
+    check_product(g, (shape){5, 24, 40, false, true, BF16, 0});
+    assert_true(device_plans_get(g->dev, 0, line));
+    reopen(g);
+    size_t n = strlen(line);
+    for (size_t i = 0; i < n; i++) {
+        strcpy(changed, line);
+        changed[i] = (char)(changed[i] ^ 1 << i % 7);
+        err_t rc = device_plans_set(g->dev, changed);
+        if (rc != ERR_DATA && rc != ERR_CONFIG) fail_msg("byte %zu as %d: %d: %s", i, changed[i], rc, changed);
+        snprintf(changed, sizeof changed, "%.*s", (int)i, line);
+        assert_int_equal(device_plans_set(g->dev, changed), ERR_DATA);
+    }
+    memset(changed, 'x', sizeof changed);  // no end
+    assert_int_equal(device_plans_set(g->dev, changed), ERR_DATA);
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        strcpy(changed, line);
+        forge(changed, changes[i][0], changes[i][1]);
+        if (device_plans_set(g->dev, changed) != ERR_DATA) fail_msg("%s as %s was believed", changes[i][0], changes[i][1]);
+    }
+    strcpy(changed, line);
+    forge(changed, "matmul 1", "matmul 2");
+    REFUSES(device_plans_set(g->dev, changed), ERR_CONFIG, "version 2", "knows 1");
+    assert_int_equal(plans(g, ""), 0);
+    assert_int_equal(device_plans_set(g->dev, line), ERR_OK);
+}
+
+static bool simulated(const gpu *g) { return strstr(device_about(g->dev)->name, "simulator") != NULL; }
+
+// What only the simulator can be made to do: a library that thinks otherwise, or cannot do what it could.
+static void test_other_minds(void **state) {
+    gpu *g = gpu_of(state, "another choice is refused");
+    if (!simulated(g)) skip();
+    multiply_some(g);
+    book *first = read_book(g);
+    setenv("SIM_BLAS", "1", 1);
+    reopen(g);
+    set_all(g, first);
+    multiply_some(g);
+    book *kept = read_book(g);
+    assert_memory_equal(kept, first, sizeof *first);
+    reopen(g);
+    multiply_some(g);
+    assert_int_equal(plans(g, " custom 1 "), first->count);
+    for (int i = 0; i < first->count; i++)
+        REFUSES(device_plans_set(g->dev, first->line[i]), ERR_CONFIG, "matmul (", " custom 0 ", "the device has chosen", " custom 1 ");
+    unsetenv("SIM_BLAS");
+    reopen(g);
+    setenv("SIM_BLAS_LACKS", "0", 1);
+    for (int i = 0; i < first->count; i++) REFUSES(device_plans_set(g->dev, first->line[i]), ERR_CONFIG, "matmul (", " custom 0 ", "is refused");
+    unsetenv("SIM_BLAS_LACKS");
+    assert_int_equal(plans(g, ""), 0);
+    multiply_some(g);
+    free(first), free(kept);
+}
+
+// More rows than any algorithm for fewer can do: they have a plan of their own, which is in the book like any other.
+static void test_own_rows(void **state) {
+    gpu *g = gpu_of(state, "very many rows");
+    if (!simulated(g)) skip();
+    for (int k = 0; k < 2; k++) check_product(g, (shape){70000, 1, 1, false, false, BF16, 0});
+    check_product(g, (shape){3, 1, 1, false, false, BF16, 0});
+    book *b = read_book(g);
+    assert_int_equal(b->count, 2);
+    assert_non_null(strstr(b->line[0], "matmul 1: m 0 n 1 k 1 "));
+    assert_non_null(strstr(b->line[1], "matmul 1: m 70000 n 1 k 1 "));
+    setenv("SIM_BLAS", "1", 1);
+    reopen(g);
+    set_all(g, b);
+    check_product(g, (shape){70000, 1, 1, false, false, BF16, 0});
+    unsetenv("SIM_BLAS");
+    assert_int_equal(plans(g, " custom 0 "), 2);
+    free(b);
+}
+
+// However many shapes are met: a plan that was set is not pushed out. When there is no room for others, they are refused.
+static void test_kept(void **state) {
+    gpu *g = gpu_of(state, "plans that were set stay");
+    for (int64_t n = 1; n <= 600; n++) check_product(g, (shape){2, n, 3, false, false, BF16, 0});
+    book *full = read_book(g);
+    reopen(g);
+    for (int i = 0; i < full->count; i += 2)
+        if (device_plans_set(g->dev, full->line[i]) != ERR_OK) fail_msg("%s", err_last()->text);
+    for (int64_t n = 1; n <= 600; n++) check_product(g, (shape){2, n, 5, false, false, BF16, 0});
+    book *later = read_book(g);
+    for (int i = 0; i < full->count; i += 2)
+        if (!has(later, full->line[i])) fail_msg("pushed out: %s", full->line[i]);
+    err_t rc = ERR_OK;
+    for (int i = 0; i < later->count && rc == ERR_OK; i++) rc = device_plans_set(g->dev, later->line[i]);
+    assert_int_equal(rc, ERR_OK);  // now all that it has are kept
+    for (int i = 1; i < full->count && rc == ERR_OK; i += 2) rc = device_plans_set(g->dev, full->line[i]);
+    assert_int_equal(rc, ERR_UNAVAILABLE);
+    assert_non_null(strstr(err_last()->text, "there is no place for its plan"));
+    free(full), free(later);
+}
+
+// --- what a device says of its bits ----------------------------------------------------------------------------------------------------
+
+static void test_arithmetic(void **state) {
+    char text[DEVICE_ARITHMETIC];
+    device *cpu;
+    assert_int_equal(device_open(&cpu, &(device_options){.kind = DEVICE_CPU, .threads = 1}), ERR_OK);
+    device_arithmetic(cpu, text, sizeof text);
+    assert_string_equal(text, "cpu");
+    char line[DEVICE_PLAN] = "matmul 1: m 0";
+    assert_false(device_plans_get(cpu, 0, line));
+    assert_int_equal(device_plans_set(cpu, line), ERR_UNAVAILABLE);
+    device_close(cpu);
+    gpu *g = gpu_of(state, "what a GPU says of its bits");
+    device_arithmetic(g->dev, text, sizeof text);
+    print_message("test_cublaslt: %s\n", text);
+    int major, minor, sms, n = 0;
+    assert_int_equal(sscanf(text, "cuda sm_%d %d SMs cuBLASLt %d.%d.%*d%n", &major, &sms, &minor, &minor, &n), 4);
+    if (!simulated(g)) return;
+    assert_int_equal(text[n], 0);
+    setenv("SIM_JIT", "1", 1), setenv("SIM_SMS", "7", 1), setenv("SIM_CAPABILITY", "89", 1);
+    reopen(g);
+    unsetenv("SIM_JIT"), unsetenv("SIM_SMS"), unsetenv("SIM_CAPABILITY");
+    device_arithmetic(g->dev, text, sizeof text);
+    assert_non_null(strstr(text, "cuda sm_89 7 SMs cuBLASLt 1"));
+    assert_non_null(strstr(text, ", driver 13.0 (kernels compiled from PTX)"));
+    setenv("CUDA_FORCE_PTX_JIT", "1", 1);
+    reopen(g);
+    unsetenv("CUDA_FORCE_PTX_JIT");
+    device_arithmetic(g->dev, text, sizeof text);
+    assert_non_null(strstr(text, "cuda sm_90 4 SMs"));
+    assert_non_null(strstr(text, "compiled from PTX"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_library),
@@ -150,6 +365,12 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_bias, open_gpu, close_gpu),
         cmocka_unit_test_setup_teardown(test_large_sums, open_gpu, close_gpu),
         cmocka_unit_test_setup_teardown(test_bounded, open_gpu, close_gpu),
+        cmocka_unit_test_setup_teardown(test_book, open_gpu, close_gpu),
+        cmocka_unit_test_setup_teardown(test_damaged, open_gpu, close_gpu),
+        cmocka_unit_test_setup_teardown(test_other_minds, open_gpu, close_gpu),
+        cmocka_unit_test_setup_teardown(test_own_rows, open_gpu, close_gpu),
+        cmocka_unit_test_setup_teardown(test_kept, open_gpu, close_gpu),
+        cmocka_unit_test_setup_teardown(test_arithmetic, open_gpu, close_gpu),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

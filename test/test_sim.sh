@@ -53,6 +53,12 @@ trainer() {
     runs "2 $race/$t" "0 $sim/$t" "3 $sim/$t"
 }
 
+# Matrix products: which plan is taken, kept, stored, refused.
+products() {
+    t=test/test_cublaslt
+    runs "0 $sim/$t" "2 $sim/$t" "2 $asan/$t"
+}
+
 # Several ranks, through the stand-in for NCCL that knows streams.
 ranks() {
     bin=$sim/lockstep
@@ -88,6 +94,105 @@ ahead() {
     comes_to 75
     last=$(sed -n 's/^{"t":"step","step":\([0-9]*\),.*/\1/p' runs/stopped/log.jsonl | tail -n 1)
     [ -d "$(printf 'runs/stopped/ckpt/step-%08d' "$last")" ] || fail "the last step told is $last; saved: $(ls runs/stopped/ckpt)"
+}
+
+# A run goes on with the plans of its checkpoint, whatever the heuristic has come to think since, or not at all.
+plans() {
+    bin=$sim/lockstep
+    [ -x "$bin" ] || skip "$bin is not built: make sim, which needs the CUDA toolkit's headers"
+    export SIM_SEED=2
+    gpu_runs "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
+    settings whole run.steps=6 schedule.decay_steps=6
+    expect 0 timeout 100 "$bin" base.ini whole.ini
+    settings half run.steps=3 schedule.decay_steps=6 sample.tokens=3 sample.every=100
+    expect 0 timeout 100 "$bin" base.ini half.ini
+    SIM_BLAS=1 goes_on other 0
+    ends whole other "the hashes of a run whose heuristic changed its mind, and of one whose did not,"
+    # Of another arithmetic: refused, or its plans are made anew. Then the heuristic's mind is all that decides.
+    SIM_SMS=5 goes_on refused 78
+    says "\"cuda sm_90 4 SMs cuBLASLt 1" "\"cuda sm_90 5 SMs cuBLASLt 1" "[device] match = no"
+    SIM_SMS=5 goes_on anew 0 device.match=no
+    ends whole anew "the hashes of a run on two devices that compute alike"
+    SIM_SMS=5 SIM_BLAS=1 goes_on differs 0 device.match=no
+    says "the checkpoint was computed on" "its bits are others from here on"
+    grep -q '"device".*bits are others from here on' runs/differs/events.jsonl || fail "no event says that the bits are others"
+    ! cmp -s whole.ends differs.ends && [ -d runs/differs/ckpt/step-00000006 ] || fail "the stand-in's minds give the same bits: nothing was shown"
+    SIM_JIT=1 goes_on refused 78
+    says "driver 13.0 (kernels compiled from PTX)"
+    SIM_BLAS_LACKS=0 goes_on refused 78
+    says "step-00000003" "plan 1 of" "match = no goes on" "cuda: matmul (" "custom 0" "is refused"
+    SIM_BLAS=1 SIM_BLAS_LACKS=0 goes_on lacking 0 device.match=no
+    says "(not all of its plans can be used)" "its bits are others from here on"
+    goes_on refused 78 device.backend=cpu
+    says "this run computes on \"cpu\""
+    for verb in eval sample; do SIM_SMS=5 SIM_BLAS=1 expect 0 timeout 100 "$bin" $verb base.ini half.ini; done
+    expect 0 "$bin" eval base.ini refused.ini
+    goes_on onwards 0 device.backend=cpu device.match=no
+    settings onwards run.steps=7 schedule.decay_steps=6
+    expect 78 timeout 100 "$bin" base.ini onwards.ini
+    says "the checkpoint was computed on \"cpu\""
+}
+
+# goes_on NAME CODE [SETTING...]: from step 3 of `half`, under another name.
+goes_on() {
+    run=$1 want=$2
+    shift 2
+    rm -rf "runs/$run"
+    cp -r runs/half "runs/$run"
+    settings "$run" run.steps=6 schedule.decay_steps=6 "$@"
+    expect "$want" timeout 100 "$bin" base.ini "$run.ini"
+    [ "$want" -ne 0 ] || "$bin" hash "runs/$run/ckpt/step-00000006" | sed 's/  [^ ]*$//' >"$run.ends"
+}
+
+# ends A B WHAT: both runs come to the same weights.
+ends() {
+    for run in "$1" "$2"; do "$bin" hash "runs/$run/ckpt/step-00000006" | sed 's/  [^ ]*$//' >"$run.ends"; done
+    same "$1.ends" "$2.ends" "$3"
+}
+
+# Ranks that would compute other bits than the others are refused, by name. The second node is another kind of machine.
+strangers() {
+    bin=$sim/lockstep
+    [ -x "$bin" ] || skip "$bin is not built: make sim, which needs the CUDA toolkit's headers"
+    export SIM_SEED=2
+    gpu_runs "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
+    ours=$bin bin=$PWD/second
+    stranger blas SIM_BLAS=1
+    on 0 "rank 1 (127.0.0.2): its plans are not those of rank 0 (127.0.0.1)" "cuda: matmul (" "custom 0" "the device has chosen algo 7" "custom 1"
+    on 1 "its plans are not those of rank 0 (127.0.0.1)"
+    [ ! -e node0/runs/blas/ckpt ] || fail "a step of ranks that do not compute alike was saved"
+    # With plans from a checkpoint nobody chooses, and the second node's mind is as good as any.
+    settings whole run.steps=6 schedule.decay_steps=6
+    expect 0 timeout 100 "$ours" base.ini whole.ini
+    near 1 1
+    for steps in 3 6; do
+        settings joint cluster.nodes="$list" cluster.port="$port" run.steps=$steps schedule.decay_steps=6
+        if [ $steps -eq 3 ]; then bin=$ours; else bin=$PWD/second; fi
+        boot joint
+        ended 0
+    done
+    told runs/whole >told.want
+    told node0/runs/joint >told.found
+    same told.want told.found "what one rank tells of its steps, and two that continue with a stored plan each,"
+    stranger sms SIM_SMS=5
+    for k in 0 1; do
+        on $k "rank 0 (127.0.0.1) computes on \"cuda sm_90 4 SMs cuBLASLt 1" "rank 1 (127.0.0.2) on \"cuda sm_90 5 SMs cuBLASLt 1"
+    done
+    stranger cpu SIM_DEVICES=0 device.backend=auto reduce.transport=auto
+    on 0 "rank 0 (127.0.0.1) computes on \"cuda sm_90 4 SMs cuBLASLt 1" "rank 1 (127.0.0.2) on \"cpu\""
+    on 1 "rank 1 (127.0.0.2) on \"cpu\""
+}
+
+# stranger RUN VARIABLE=VALUE [SETTING...]: node 1 has this in its environment; both nodes refuse to go on.
+stranger() {
+    run=$1 has=$2
+    shift 2
+    printf '#!/bin/sh\n[ "$LOCKSTEP_NODE" != 1 ] || export %s\nexec "%s" "$@"\n' "$has" "$ours" >second
+    chmod 755 second
+    near 1 1
+    settings "$run" cluster.nodes="$list" cluster.port="$port" cluster.timeout=60 checkpoint.every=1 "$@"
+    boot "$run"
+    ended 78
 }
 
 # What the device says when something is wrong, for the person who has to mend it: the kernel by name, file and line.
@@ -175,9 +280,12 @@ try bugs_in_kernels
 try bugs_on_the_host
 try models_of_instructions
 try operations
+try products
 try trainer
 try ranks
 try ahead
+try plans
+try strangers
 try failures
 try power
 try holders

@@ -1,4 +1,5 @@
 // test/test_trainer.c: steps against PyTorch, and bits against bits: threads, vector widths, repetition, resume. (Ranks: test_ranks.c.)
+#include "test/support/fake_device.h"
 #include "test/support/golden.h"
 
 #include "base/philox.h"
@@ -384,6 +385,54 @@ static void resume_refuses_other_settings_and_names_them(void **state) {
     drop_dir(dir);
 }
 
+// A checkpoint of a GPU, which here only says that it is one.
+static void resume_refuses_another_device(void **state) {
+    (void)state;
+    static const char gpu[] = "cuda sm_90 132 SMs cuBLASLt 13.1.0";
+    char *dir = make_dir(), path[1100], *events;
+    fake_device fake = fake_open(gpu);
+    config c;
+    session x;
+    bool found;
+    step_result s;
+    size_t n;
+    monitor m = {.log = -1, .events = -1, .quiet = true};
+    write_tokens(dir, "text.bin", 6000);
+    write_tokens(dir, "val.bin", 1500);
+    load_config(&c, dir, small_model, "[run]\nsteps = 4\n");
+    OK(session_open(&x, &c, SESSION_TRAIN, NULL));
+    OK(session_init(&x));
+    OK(session_feed(&x, 4));
+    for (int i = 0; i < 2; i++) OK(session_step(&x, &s));
+    OK(session_counters(&x));
+    x.state.ckpt.dev = &fake.head;
+    OK(ckpt_save(x.dir, &x.state.ckpt, 2, NULL));
+    session_close(&x);
+    OK(session_open(&x, &c, SESSION_TRAIN, NULL));
+    assert_int_equal(session_resume(&x, &found, &m), ERR_CONFIG);
+    for (int i = 0; i < 3; i++) assert_non_null(strstr(err_last()->text, ((const char *const[]){gpu, "\"cpu\"", "[device] match = no"})[i]));
+    OK(session_load(&x, NULL));  // to look at
+    assert_int_equal(x.step, 2);
+    session_close(&x);
+    load_config(&c, dir, small_model, "[run]\nsteps = 4\n[device]\nmatch = no\n");
+    OK(session_open(&x, &c, SESSION_TRAIN, NULL));
+    OK(monitor_open(&m, x.dir, &c, 0));
+    m.quiet = true;
+    OK(session_resume(&x, &found, &m));
+    assert_true(found);
+    OK(session_feed(&x, 4));
+    while (x.step < 4) OK(session_step(&x, &s));
+    snprintf(path, sizeof path, "%s/events.jsonl", x.dir);
+    OK(io_read_file(path, 1 << 20, &events, &n));
+    assert_non_null(strstr(events, "\"device\""));
+    assert_non_null(strstr(events, gpu));
+    assert_non_null(strstr(events, "its bits are others from here on"));
+    free(events);
+    monitor_close(&m);
+    session_close(&x);
+    drop_dir(dir);
+}
+
 // --- evaluation, sampling, schedules -----------------------------------------------------------------------------------------------
 
 static void training_lowers_the_validation_loss(void **state) {
@@ -487,6 +536,7 @@ int main(void) {
         cmocka_unit_test(resume_continues_to_the_same_bits),
         cmocka_unit_test(restarts_bring_back_stochastic_weights),
         cmocka_unit_test(resume_refuses_other_settings_and_names_them),
+        cmocka_unit_test(resume_refuses_another_device),
         cmocka_unit_test(training_lowers_the_validation_loss),
         cmocka_unit_test(evaluation_does_not_touch_training),
         cmocka_unit_test(samples_repeat_and_obey_top_k),

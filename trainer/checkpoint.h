@@ -62,6 +62,10 @@ typedef struct ckpt_state {
     comm *ranks;               // NULL: alone
     stream *s;                 // that gives their calls an order; NULL when alone
     struct ckpt_work *work;    // of ckpt_prepare; NULL when alone
+    // What bits depend on beside the keys: the device's arithmetic and its plans (gpu/gpu.h).
+    device *dev;               // whose they are: saved, compared, and its plans taken over from a checkpoint; NULL: none of that
+    bool any_device;           // a checkpoint of another arithmetic will do
+    char other[DEVICE_ARITHMETIC + 48];  // of what was resumed, where it was another one or a plan of it can't be used; else empty
 } ckpt_state;
 
 // Collective. Exchanges who has which part and sets s->work up: memory in which the ranks' digests meet. After ranks, s and the tables of
@@ -88,7 +92,8 @@ err_t ckpt_mark_best(const char *run_dir, const ckpt_state *s, int64_t step, fau
 err_t ckpt_clean(const char *run_dir, const ckpt_state *s);
 
 // Collective. Loads the newest checkpoint that is whole and fits: the tensors' names and shapes and every bits key and data_hash must be those
-// of *s (ERR_CONFIG names the key and both values; an empty data_hash in *s is not compared). A damaged one is reported through
+// of *s (ERR_CONFIG names the key and both values; an empty data_hash in *s is not compared), and so must the arithmetic of s->dev be, unless
+// s->any_device; then s->dev has the checkpoint's plans as well (ERR_CONFIG names one that it refuses). A damaged one is reported through
 // complain(ctx, text), by file and tensor, on all ranks alike, and the one before it is tried; if all are damaged ERR_DATA. *found = false when
 // there is none. Tensors are read straight into s->master, m, v. With several nodes a checkpoint is whole when the nodes together
 // have every file of it; what a node lacks, or has damaged, it is sent. ERR_DATA of an incomplete one names files and the hosts that wrote them.
@@ -97,8 +102,8 @@ err_t ckpt_resume(const char *run_dir, ckpt_state *s, bool *found, void (*compla
 // Path of the newest checkpoint directory of the run, by step number; it is not opened. *found = false when there is none.
 err_t ckpt_newest(const char *run_dir, char path[1024], bool *found);
 
-// Collective. Loads one checkpoint directory, which must hold all files; the same checks, except that keys and data_hash are not compared
-// when `foreign`.
+// Collective. Loads one checkpoint directory, which must hold all files; the same checks, except that keys, data_hash and arithmetic are
+// not compared, and no plans taken over, when `foreign`.
 err_t ckpt_load(const char *ckpt_dir, ckpt_state *s, bool foreign);
 
 // Reads only the manifest: counters and keys, no tensor. (`eval` and `sample` take the model's shape from the INI, not from here.)

@@ -31,6 +31,8 @@ err_t ckpt_undo_node(const char *run_dir, int64_t step);
 err_t ckpt_read(const char *dir, const manifest *m, ckpt_state *s);
 // ERR_CONFIG: *s is another model, or, unless `foreign`, another run.
 err_t ckpt_fits(const char *dir, const manifest *m, const ckpt_state *s, bool foreign);
+// Collective. What is left to be done once the tensors are loaded: counters, and, unless `foreign`, the plans of the device.
+err_t ckpt_adopt(const char *dir, const manifest *m, ckpt_state *s, bool foreign);
 // Every byte of one file (f of the manifest) at `path` against the manifest.
 err_t ckpt_verify_file(const char *path, const manifest *m, int f);
 // Its length and header only.

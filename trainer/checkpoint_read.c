@@ -386,9 +386,55 @@ static err_t compare_tensors(const char *dir, const manifest *m, const ckpt_stat
     return ERR_OK;
 }
 
+// Builds before version 3 said no more of a GPU than "cuda". An empty text was written by no device.
+static bool same_arithmetic(const manifest *m, const char *now) {
+    return !*m->arithmetic || strcmp(m->arithmetic, now) == 0 || (strcmp(m->arithmetic, "cuda") == 0 && strncmp(now, "cuda ", 5) == 0);
+}
+
+static err_t compare_devices(const char *dir, const manifest *m, const ckpt_state *s) {
+    char now[DEVICE_ARITHMETIC];
+    if (!s->dev || s->any_device) return ERR_OK;
+    device_arithmetic(s->dev, now, sizeof now);
+    if (same_arithmetic(m, now)) return ERR_OK;
+    return err_set(
+        ERR_CONFIG,
+        "%s: the checkpoint was computed on \"%s\", this run computes on \"%s\", and the bits depend on it: continue on a device of "
+        "that kind with that library, or set [device] match = no, and the bits will be others from there on",
+        dir, m->arithmetic, now);
+}
+
 err_t ckpt_fits(const char *dir, const manifest *m, const ckpt_state *s, bool foreign) {
     if (!foreign) TRY(compare_keys(dir, m, s));
+    if (!foreign) TRY(compare_devices(dir, m, s));
     return compare_tensors(dir, m, s);
+}
+
+// Of the same arithmetic all plans were possible once: a device that refuses one would compute other bits.
+static err_t take_plans(const char *dir, const manifest *m, ckpt_state *s) {
+    for (int i = 0; i < m->plans; i++) {
+        if (device_plans_set(s->dev, m->plan[i]) == ERR_OK) continue;
+        if (!s->any_device)
+            return err_prefix("%s: plan %d of %d can't be used, and without it the bits will be others ([device] match = no goes on so)", dir, i + 1,
+                              m->plans);
+        snprintf(s->other, sizeof s->other, "%s (not all of its plans can be used)", m->arithmetic);
+    }
+    return ERR_OK;
+}
+
+// Plans belong to one arithmetic: to another device they mean nothing.
+static err_t compare_arithmetic(const char *dir, const manifest *m, ckpt_state *s) {
+    char now[DEVICE_ARITHMETIC];
+    s->other[0] = 0;
+    device_arithmetic(s->dev, now, sizeof now);
+    if (strcmp(m->arithmetic, now) == 0) return take_plans(dir, m, s);
+    if (!same_arithmetic(m, now)) snprintf(s->other, sizeof s->other, "%s", m->arithmetic);
+    return ERR_OK;
+}
+
+err_t ckpt_adopt(const char *dir, const manifest *m, ckpt_state *s, bool foreign) {
+    TRY(ckpt_agree(s, s->dev && !foreign ? compare_arithmetic(dir, m, s) : ERR_OK));
+    s->at = m->at;
+    return ERR_OK;
 }
 
 // --- a directory ---------------------------------------------------------------------------------------------------------------
@@ -412,7 +458,7 @@ err_t ckpt_load(const char *ckpt_dir, ckpt_state *s, bool foreign) {
     rc = ckpt_agree(s, rc);
     if (rc == ERR_OK && !ckpt_alone(s)) rc = same_manifest(ckpt_dir, &m, s);
     if (rc == ERR_OK) rc = ckpt_read(ckpt_dir, &m, s);
-    if (rc == ERR_OK) s->at = m.at;
+    if (rc == ERR_OK) rc = ckpt_adopt(ckpt_dir, &m, s, foreign);
     manifest_close(&m);
     return rc;
 }

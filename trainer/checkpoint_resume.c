@@ -180,8 +180,7 @@ static err_t try_shared(shared *x, ckpt_state *s, attempt *a) {
         rc = fetch_and_read(x, s, true, a);
         free(list);
     }
-    if (rc == ERR_OK) s->at = x->m.at;
-    return rc;
+    return rc == ERR_OK ? ckpt_adopt(x->final, &x->m, s, false) : rc;
 }
 
 static err_t try_version(const remains *r, const ckpt_version *v, ckpt_state *s, attempt *a) {

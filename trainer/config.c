@@ -55,6 +55,7 @@ const config_key config_keys[] = {
          "the CPU's vector width; does not change the result"),
     BOOL(device, graph, LOCAL, "yes", "cuda_graph", "on a GPU: record a micro-batch and queue it as one; does not change the result"),
     BOOL(device, check, LOCAL, "no", "launch_blocking", "on a GPU: wait after every kernel, so that a failure names the very one; slow"),
+    BOOL(device, match, LAYOUT, "yes", "", "refuse to go on from a checkpoint of another kind of device or library, on which the bits differ"),
 
     WORD(model, type, BITS, "gpt", "gpt", "arch architecture", "the architecture"),
     INT(model, layers, BITS, "4", 1, 1024, "n_layer num_layers depth", "number of blocks"),

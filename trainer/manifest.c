@@ -134,6 +134,18 @@ static err_t copy_keys(manifest *m, const ckpt_state *s) {
     return ERR_OK;
 }
 
+static err_t copy_device(manifest *m, const ckpt_state *s) {
+    char text[DEVICE_PLAN];
+    int count = 0;
+    if (!s->dev) return ERR_OK;
+    device_arithmetic(s->dev, m->arithmetic, sizeof m->arithmetic);
+    while (count < MANIFEST_PLANS_MAX && device_plans_get(s->dev, count, text)) count++;
+    m->plan = calloc((size_t)count + 1, sizeof *m->plan);
+    if (!m->plan) return err_set(ERR_INTERNAL, "no memory for %d plans of the device", count);
+    while (m->plans < count && device_plans_get(s->dev, m->plans, m->plan[m->plans])) m->plans++;
+    return ERR_OK;
+}
+
 err_t manifest_open(manifest *m, const ckpt_state *s, const ckpt_work *w) {
     bool training = s->m && s->v;
     *m = (manifest){.at = s->at, .world = w->world, .groups = training ? GROUPS : 1, .params = s->params};
@@ -145,6 +157,7 @@ err_t manifest_open(manifest *m, const ckpt_state *s, const ckpt_work *w) {
     memcpy(m->build, s->build, sizeof m->build);
     fill_files(m, s, w);
     TRY(copy_keys(m, s));
+    TRY(copy_device(m, s));
     TRY(fill_group(m, w, GROUP_MASTER, s->master));
     if (training) TRY(fill_group(m, w, GROUP_M, s->m));
     return training ? fill_group(m, w, GROUP_V, s->v) : ERR_OK;
@@ -152,6 +165,7 @@ err_t manifest_open(manifest *m, const ckpt_state *s, const ckpt_work *w) {
 
 void manifest_close(manifest *m) {
     free(m->key);
+    free(m->plan);
     free(m->file);
     free(m->tensor);
     free(m->part);
@@ -181,6 +195,12 @@ static json_t *keys_json(const manifest *m) {
         return NULL;
     }
     return keys;
+}
+
+static json_t *device_json(const manifest *m) {
+    json_t *plans = json_array();
+    for (int i = 0; i < m->plans; i++) json_array_append_new(plans, json_string(m->plan[i]));
+    return json_pack("{s:s, s:o}", "arithmetic", m->arithmetic, "plans", plans);
 }
 
 static json_t *files_json(const manifest *m) {
@@ -231,9 +251,9 @@ err_t manifest_print(const manifest *m, char **text, size_t *size) {
     json_t *keys = keys_json(m);
     if (!keys) return err_last()->code;
     json_t *root =
-        json_pack("{s:s, s:i, s:s, s:o, s:s, s:o, s:i, s:o, s:o, s:s, s:s}", "format", FORMAT, "version", MANIFEST_VERSION,
-                  "build", m->build, "counters", counters_json(&m->at), "data_hash", m->data_hash, "bits", keys, "world",
-                  m->world, "files", files_json(m), "tensors", tensors_json(m), "hash", m->hash, "state_hash", m->state_hash);
+        json_pack("{s:s, s:i, s:s, s:o, s:s, s:o, s:o, s:i, s:o, s:o, s:s, s:s}", "format", FORMAT, "version", MANIFEST_VERSION,
+                  "build", m->build, "counters", counters_json(&m->at), "data_hash", m->data_hash, "bits", keys, "device",
+                  device_json(m), "world", m->world, "files", files_json(m), "tensors", tensors_json(m), "hash", m->hash, "state_hash", m->state_hash);
     if (!root) return err_set(ERR_INTERNAL, "the manifest can't be made: a name is not UTF-8, or no memory");
     err_t rc = print_json(root, text, size);
     json_decref(root);
@@ -306,6 +326,43 @@ static err_t read_keys(reader *r) {
         if (strlen(key) >= CKPT_KEY) return wrong(r, "bits", "keys of at most 63 bytes");
         memcpy(to->key, key, strlen(key) + 1);
         TRY(get_text(r, from, key, to->value, CKPT_VALUE));
+    }
+    return ERR_OK;
+}
+
+// What "device.kind" said is the arithmetic of every CPU, and the kind of a GPU.
+static void recall_device(manifest *m) {
+    for (int i = 0; i < m->keys; i++) {
+        if (strcmp(m->key[i].key, "device.kind") != 0) continue;
+        snprintf(m->arithmetic, sizeof m->arithmetic, "%.32s", m->key[i].value);
+        m->key[i] = m->key[--m->keys];
+        return;
+    }
+}
+
+// One line that may be shown.
+static bool is_line(const char *text) {
+    for (; *text; text++)
+        if (*text < ' ' || *text > '~') return false;
+    return true;
+}
+
+static err_t read_device(reader *r) {
+    const json_t *from = json_object_get(r->root, "device"), *plans = json_object_get(from, "plans");
+    manifest *m = r->m;
+    if (r->version < 3) {
+        recall_device(m);
+        return ERR_OK;
+    }
+    TRY(get_text(r, from, "arithmetic", m->arithmetic, sizeof m->arithmetic));
+    if (!is_line(m->arithmetic)) return wrong(r, "arithmetic", "a line of ASCII");
+    if (!json_is_array(plans) || json_array_size(plans) > MANIFEST_PLANS_MAX) return wrong(r, "plans", "a list of at most 4096 lines");
+    m->plan = calloc(json_array_size(plans) + 1, sizeof *m->plan);
+    if (!m->plan) return err_set(ERR_INTERNAL, "%s: no memory for %zu plans", r->path, json_array_size(plans));
+    for (; m->plans < (int)json_array_size(plans); m->plans++) {
+        const char *text = json_string_value(json_array_get(plans, (size_t)m->plans));
+        if (!text || strlen(text) >= DEVICE_PLAN || !is_line(text)) return wrong(r, "plans", "lines of at most 1023 bytes of ASCII");
+        memcpy(m->plan[m->plans], text, strlen(text) + 1);
     }
     return ERR_OK;
 }
@@ -475,6 +532,7 @@ static err_t read_members(reader *r) {
     TRY(get_text(r, r->root, "state_hash", r->m->state_hash, sizeof r->m->state_hash));
     TRY(read_counters(r));
     TRY(read_keys(r));
+    TRY(read_device(r));
     TRY(read_files(r));
     return read_tensors(r);
 }

@@ -1,16 +1,19 @@
-// trainer/manifest.h: manifest.json, what a checkpoint says of itself: counters, bits keys, its files and who wrote them, and for each
+// trainer/manifest.h: manifest.json, what a checkpoint says of itself: counters, bits keys, what it was computed on, its files and who wrote them, and for each
 // tensor its shape, the digest of its bytes, and the parts that it lies in, each with a digest of its own, so that damage is found by
 // tensor and by file whoever reads which elements. Files have a digest of their header only: every other byte of them belongs to a
 // part. The last member is the digest of all the text before it, so that nothing in a manifest is believed before every byte of it is
 // known to be as written; it also tells two checkpoints of the same step apart.
 //
-// Version 1 knew one rank: files without rank and host, tensors with "file" in the place of parts. It is still read.
+// "device" is what the bits depend on beside the keys: the arithmetic of the device, and its plans (gpu/gpu.h), which nothing looks into here.
+//
+// Older versions are still read. 2 had no "device", but "device.kind" among the bits keys: cpu or cuda. 1 knew one rank: files without rank and
+// host, tensors with "file" in the place of parts.
 #ifndef TRAINER_MANIFEST_H
 #define TRAINER_MANIFEST_H
 
 #include "trainer/checkpoint.h"
 
-enum { MANIFEST_VERSION = 2, MANIFEST_FILE_NAME = 48, MANIFEST_WORLD_MAX = 99999 };
+enum { MANIFEST_VERSION = 3, MANIFEST_FILE_NAME = 48, MANIFEST_WORLD_MAX = 99999, MANIFEST_PLANS_MAX = 4096 };
 enum { FILE_MODEL, FILE_OPTIMIZER, FILE_KINDS };
 enum { GROUP_MASTER, GROUP_M, GROUP_V, GROUPS };
 
@@ -41,6 +44,9 @@ typedef struct manifest {
     int keys;
     ckpt_key *key;
     char data_hash[17], build[64], hash[17], state_hash[17];
+    char arithmetic[DEVICE_ARITHMETIC];  // empty: not known
+    int plans;
+    char (*plan)[DEVICE_PLAN];
     int world;   // ranks that wrote it
     int files;   // first those of the model, then those of the optimizer, each in order of rank
     manifest_file *file;

@@ -77,8 +77,10 @@ static err_t open_ranks(session *x, const launch *at) {
     explicit_bzero(o.secret, sizeof o.secret);
     TRY(rc);
     static const int infiniband[] = {[CHOICE_AUTO] = -1, [CHOICE_NO] = 0, [CHOICE_YES] = 1};
+    char arithmetic[DEVICE_ARITHMETIC];
+    device_arithmetic(x->dev, arithmetic, sizeof arithmetic);
     return transport_open(&x->ranks, x->team, &(transport_options){
-        .kind = choose_transport(x), .dev = x->dev, .timeout_s = (double)c->cluster.timeout, .nccl_path = c->reduce.nccl_library,
+        .kind = choose_transport(x), .dev = x->dev, .arithmetic = arithmetic, .timeout_s = (double)c->cluster.timeout, .nccl_path = c->reduce.nccl_library,
         .interface = c->reduce.nccl_interface, .algorithm = c->reduce.nccl_algorithm, .infiniband = infiniband[c->reduce.nccl_ib]}, x->s);
 }
 
@@ -145,7 +147,8 @@ static err_t describe(session *x) {
     ckpt_state *s = &x->state.ckpt;
     TRY(config_each(x->cfg, CLASS_BITS, copy_key, s));
     TRY(compare_with_defaults(s));
-    TRY(copy_key(s, "device.kind", device_about(x->dev)->kind == DEVICE_CUDA ? "cuda" : "cpu"));
+    s->dev = x->dev;
+    s->any_device = !x->cfg->device.match;
     if (x->train) memcpy(s->data_hash, dataset_about(x->train).hash, sizeof s->data_hash);
     memcpy(s->build, version_text(), strnlen(version_text(), sizeof s->build - 1));
     s->at.best_loss = __builtin_inf();
@@ -223,9 +226,18 @@ err_t session_init(session *x) {
 
 static void complain(void *ctx, const char *text) { monitor_event(ctx, "damaged", 0, text); }
 
+static void tell_of_device(const session *x, monitor *m) {
+    char now[DEVICE_ARITHMETIC], text[2 * DEVICE_ARITHMETIC + 256];
+    device_arithmetic(x->dev, now, sizeof now);
+    snprintf(text, sizeof text, "the checkpoint was computed on \"%s\", this run goes on with \"%s\" ([device] match = no): its bits are others from here on",
+             x->state.ckpt.other, now);
+    monitor_event(m, "device", x->state.ckpt.at.step, text);
+}
+
 err_t session_resume(session *x, bool *found, monitor *m) {
     TRY(ckpt_resume(x->dir, &x->state.ckpt, found, complain, m));
     if (!*found) return ERR_OK;
+    if (x->state.ckpt.other[0]) tell_of_device(x, m);
     TRY(adopt_counters(x));
     TRY(state_publish(&x->state));
     parallel_forget(&x->runner.together);

@@ -5,6 +5,7 @@
 #include "base/io.h"
 #include "base/version.h"
 #include "comm/transport.h"
+#include "trainer/arithmetic.h"
 #include "trainer/evaluate.h"
 #include "trainer/power.h"
 #include "trainer/report.h"
@@ -29,6 +30,7 @@ typedef struct run {
     bool best_pending; // the weights of at.best_step are saved, `best` does not point at them yet
     int64_t skipped;   // steps in a row that were skipped
     double told_at;    // when the last step was told, or the next one begun
+    bool confirmed;    // the ranks have compared how they multiply
 } run;
 
 // --- opening -----------------------------------------------------------------------------------------------------------------
@@ -342,7 +344,7 @@ static err_t between_steps(run *r, bool stopping) {
 // Does anything have to be done behind the last step that was queued, but for telling it?
 static bool rests(const run *r) {
     bool last = r->x.step == r->x.cfg->run.steps;
-    return last || !step_runs_ahead(&r->x.runner) || due(r->x.step, r->x.cfg->log.hash_every) || look_is_due(r, last) || save_is_due(r);
+    return last || !r->confirmed || !step_runs_ahead(&r->x.runner) || due(r->x.step, r->x.cfg->log.hash_every) || look_is_due(r, last) || save_is_due(r);
 }
 
 static err_t tell_step(run *r, bool *stopping) {
@@ -357,6 +359,15 @@ static err_t tell_step(run *r, bool *stopping) {
     return ERR_OK;
 }
 
+// Behind the first step of a process, which has met all shapes of a step: before anything is saved, and never again.
+static err_t confirm(run *r) {
+    if (r->confirmed) return ERR_OK;
+    TRY(session_settle(&r->x));
+    TRY(arithmetic_confirm(r->x.dev, r->x.ranks, r->x.s));
+    r->confirmed = true;
+    return ERR_OK;
+}
+
 // Queues the next step and tells what is to be told: on a CPU that step; on a GPU the one before it, unless the next thing to do is not a step.
 static err_t step_on(run *r, bool *stopping) {
     r->x.runner.stop_wanted = atomic_load(&r->b->stop);
@@ -364,7 +375,7 @@ static err_t step_on(run *r, bool *stopping) {
     TRY(session_queue(&r->x));
     int most = rests(r) ? 0 : 1;
     while (r->x.runner.untold > (*stopping ? 0 : most)) TRY(tell_step(r, stopping));
-    return ERR_OK;
+    return confirm(r);
 }
 
 // Data that can't be read ends the run, but not before the weights of the last step are safe: a step without data updates nothing.

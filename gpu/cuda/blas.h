@@ -51,11 +51,6 @@ err_t blas_open(blas *out);
 // "cuBLASLt 13.1.0, /usr/local/cuda/lib64/libcublasLt.so.13" into dst. Opens the library.
 err_t blas_about(char *dst, size_t room);
 
-// Plan `index` of a CUDA device as one line of text into dst: what it multiplies, and the algorithm that was chosen, number by number. False behind
-// the last one. Plans are part of the arithmetic of a run.
-struct device;
-bool matmul_plan_text(const struct device *d, int index, char *dst, size_t room);
-
 #ifdef __cplusplus
 }
 #endif

@@ -50,6 +50,7 @@ struct cuda_device {
     int64_t launches;
     matmul_plans *plans;
     struct nvml *sensors;    // opened when they are first asked for
+    char arithmetic[DEVICE_ARITHMETIC];
 };
 
 // ERR_OK, or the record of a failed call: code by kind (no memory and a lost device are ERR_UNAVAILABLE), text with call, CUDA's name and words for
@@ -119,6 +120,15 @@ err_t cuda_cast_stochastic(tensor *y, const tensor *x, const rounding_key *round
 
 err_t matmul_plans_open(matmul_plans **out, cuda_device *d);
 void matmul_plans_close(matmul_plans *p);
+size_t matmul_plans_library(const matmul_plans *p);  // its version, as cublasLtGetVersion says it
+bool cuda_plans_get(const device *d, int index, char text[DEVICE_PLAN]);
+err_t cuda_plans_set(device *d, const char *text);
+
+// --- machine code ----------------------------------------------------------------------------------------------------------------
+
+// Of this binary's kernels as the driver has loaded them: the compute capability (90: 9.0) of their machine code, and that of the PTX which it was made
+// from.
+err_t cuda_kernel_code(int *machine, int *ptx);                                                                       // elementwise.cu
 
 #ifdef __cplusplus
 }

@@ -108,6 +108,8 @@ static void release(device *d, memory_kind kind, void *p, size_t bytes) {
 
 extern const ops cuda_ops;  // table.c
 
+static void arithmetic(const device *d, char *dst, size_t room) { snprintf(dst, room, "%s", ((const cuda_device *)d)->arithmetic); }
+
 static void close_device(device *d) {
     cuda_device *c = (cuda_device *)d;
     matmul_plans_close(c->plans);
@@ -123,6 +125,7 @@ static const backend cuda_backend = {
     .event_open = cuda_event_open, .event_close = cuda_event_close, .event_record = cuda_event_record, .event_wait = cuda_event_wait,
     .stream_wait_event = cuda_stream_wait_event, .copy = cuda_copy, .zero = cuda_zero,
     .record_begin = cuda_record_begin, .record_end = cuda_record_end, .recording_run = cuda_recording_run, .recording_close = cuda_recording_close,
+    .arithmetic = arithmetic, .plans_get = cuda_plans_get, .plans_set = cuda_plans_set,
 };
 
 enum { CAPABILITY_LEAST = 80 };  // bf16 mma, cp.async
@@ -140,6 +143,37 @@ static err_t describe(cuda_device *d) {
     d->head.info.threads = 1;
     snprintf(d->head.info.choice, sizeof d->head.info.choice, "compute capability %d.%d, %d SMs, %.1f GB, driver for CUDA %d.%d", p.major, p.minor,
              p.multiProcessorCount, (double)p.totalGlobalMem / 1e9, driver / 1000, driver % 1000 / 10);
+    return ERR_OK;
+}
+
+static bool is_set(const char *variable) {
+    const char *value = getenv(variable);
+    return value && atoi(value) != 0;
+}
+
+// Did the driver compile the kernels? The Makefile makes machine code for a processor from PTX for the same one. What the driver makes is for the device,
+// from the newest PTX that the binary has, which is older: else there would have been machine code that fits. It is told to compile all the same by
+// a variable.
+static err_t compiled_here(bool *here) {
+    int machine = 0, ptx = 0;
+    TRY(cuda_kernel_code(&machine, &ptx));
+    *here = machine != ptx || is_set("CUDA_FORCE_PTX_JIT") || is_set("CUDA_FORCE_JIT");
+    return ERR_OK;
+}
+
+// cuBLASLt has machine code of its own: its version tells of it.
+static err_t describe_arithmetic(cuda_device *d) {
+    struct cudaDeviceProp p;
+    size_t library = matmul_plans_library(d->plans), room = sizeof d->arithmetic;
+    bool here;
+    int driver = 0;
+    CUDA(cudaGetDeviceProperties(&p, d->index));
+    CUDA(cudaDriverGetVersion(&driver));
+    TRY(compiled_here(&here));
+    int n = snprintf(d->arithmetic, room, "cuda sm_%d%d %d SMs cuBLASLt %zu.%zu.%zu", p.major, p.minor, p.multiProcessorCount, library / 10000,
+                     library / 100 % 100, library % 100);
+    if (here)
+        snprintf(d->arithmetic + n, room - (size_t)n, ", driver %d.%d (kernels compiled from PTX)", driver / 1000, driver % 1000 / 10);
     return ERR_OK;
 }
 
@@ -178,7 +212,8 @@ static err_t open_device(cuda_device *d, const device_options *o) {
                        count);
     TRY(take(o->index));
     TRY(describe(d));
-    return matmul_plans_open(&d->plans, d);
+    TRY(matmul_plans_open(&d->plans, d));
+    return describe_arithmetic(d);
 }
 
 int cuda_device_count(void) {
@@ -194,6 +229,7 @@ err_t cuda_device_open(device **out, const device_options *o) {
     if (!d) return err_set(ERR_INTERNAL, "no memory for a device");
     err_t rc = open_device(d, o);
     if (rc != ERR_OK) {
+        matmul_plans_close(d->plans);
         free(d);
         return err_pass(__FILE__, __LINE__, __func__, rc);
     }

@@ -49,6 +49,15 @@ err_t cuda_add(tensor *y, const tensor *a, const tensor *b, stream *s) {
     return ERR_OK;
 }
 
+// All kernels are compiled for the same processors: one tells of all.
+err_t cuda_kernel_code(int *machine, int *ptx) {
+    struct cudaFuncAttributes a;
+    CUDA(cudaFuncGetAttributes(&a, (const void *)each_kernel<EACH_ADD, 1, float, float>));
+    *machine = a.binaryVersion;
+    *ptx = a.ptxVersion;
+    return ERR_OK;
+}
+
 err_t cuda_gelu_forward(tensor *y, const tensor *x, stream *s) {
     assert(y->type == x->type && tensor_count(y) == tensor_count(x));
     BY_TYPE(y->type, T, TRY((each_of<EACH_GELU, T, T>(y, x, x, s))));

@@ -4,7 +4,8 @@
 // what is transposed here is transposed there.
 //
 //   plans     What a product needs is a plan: descriptors and an algorithm, made when a shape is first met, kept in a table that is allocated at
-//             open. Memory is asked for at no other time
+//             open. Memory is asked for at no other time. A plan can be taken out as text and put into another process: the book. What came
+//             from there is used as it is, and stays; only what the heuristic made here may be pushed out, for it would be made again as it was
 //   rows      The rows of a, where it is not transposed, are the batch, and a product of a part of them must give the same bits. So such a plan
 //             knows nothing of M: its algorithm is the one that the heuristic takes for BATCH_ROWS rows and for the alignment that every row
 //             has, whatever row this call begins with. An algorithm handles each element of d alike, wherever it lies. A few rows (sampling)
@@ -24,6 +25,7 @@
 //   reference gpu/cpu/kernel/matmul.c
 #include "gpu/cuda/blas.h"
 #include "gpu/cuda/cuda.h"
+#include "gpu/matmul_check.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,10 +40,11 @@ enum {
     CANDIDATES = 4,                     // of the heuristic, best first; the first that can do M rows is taken
 };
 enum { PLANS = 512, PROBES = 8 };       // a power of two; places that a plan may lie at
+enum { BOOK_VERSION = 1, ALGO_BYTES = sizeof(cublasLtMatmulAlgo_t), NUMBERS_TEXT = 192 };
 
 // What makes two products use one plan. Compared as bytes: no padding.
 typedef struct plan_key {
-    int64_t m, n, k;            // m: 0 for any
+    int64_t m, n, k;            // m: 0 for any, as far as the algorithms can do it
     int64_t lda, ldb;           // columns of a and b in memory
     uint32_t type, d_type;
     uint32_t ta, tb, bias;
@@ -54,12 +57,13 @@ _Static_assert(sizeof(plan_key) == 5 * 8 + 10 * 4, "padding");
 typedef struct plan {
     plan_key key;
     bool ready;
-    int64_t m;                  // that `algo` was checked for
+    bool kept;                  // belongs to the book: is never pushed out
+    int64_t m;                  // that the layouts and `algo` are for; 0: for none
+    bool fits;                  // an algorithm can do m rows: `algo`
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t a, b, d;
-    int candidates;
-    cublasLtMatmulHeuristicResult_t candidate[CANDIDATES];
-    cublasLtMatmulAlgo_t algo;
+    int candidates;             // best first
+    cublasLtMatmulAlgo_t candidate[CANDIDATES], algo;
     bool parts;                 // it divides k
 } plan;
 
@@ -84,10 +88,10 @@ static const char *type_name(uint32_t t) { return t == FP32 ? "fp32" : t == BF16
 
 // "matmul (7,65,33) bf16 to fp32, a transposed, ..."; m is 0 for any
 static int key_text(const plan_key *k, int64_t m, char *dst, size_t room) {
-    return snprintf(dst, room, "matmul (%lld,%lld,%lld) %s to %s%s%s%s, rows of %lld and %lld, aligned to %u, %u and %u", (long long)m,
+    return snprintf(dst, room, "matmul (%lld,%lld,%lld) %s to %s%s%s%s%s, rows of %lld and %lld, aligned to %u, %u and %u", (long long)m,
                     (long long)k->n, (long long)k->k, type_name(k->type), type_name(k->d_type), k->ta ? ", a transposed" : "",
-                    k->tb ? ", b transposed" : "", k->bias ? ", with bias" : "", (long long)k->lda, (long long)k->ldb, k->align[0], k->align[1],
-                    k->align[2]);
+                    k->tb ? ", b transposed" : "", k->bias ? ", with bias" : "", k->split ? ", k may be divided" : "", (long long)k->lda,
+                    (long long)k->ldb, k->align[0], k->align[1], k->align[2]);
 }
 
 // --- making plans --------------------------------------------------------------------------------------------------------------------
@@ -119,10 +123,10 @@ static err_t make_descriptors(matmul_plans *p, plan *e, const void *bias) {
 }
 
 // The heuristic's algorithms for the plan's layouts as they are, best first: at least one.
-static err_t ask(matmul_plans *p, const plan *e, cublasLtMatmulHeuristicResult_t out[CANDIDATES], int *count) {
+static err_t ask(matmul_plans *p, const plan *e, cublasLtMatmulAlgo_t out[CANDIDATES], int *count) {
     uint64_t workspace = WORKSPACE;
     uint32_t scheme = e->key.split ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_NONE;
-    cublasLtMatmulHeuristicResult_t found[CANDIDATES];
+    cublasLtMatmulHeuristicResult_t found[CANDIDATES] = {0};  // what the library leaves of them alone is the same everywhere
     int all = 0;
     char text[256];
     PREFER(MAX_WORKSPACE_BYTES, workspace);
@@ -135,26 +139,24 @@ static err_t ask(matmul_plans *p, const plan *e, cublasLtMatmulHeuristicResult_t
     if (status != CUBLAS_STATUS_NOT_SUPPORTED) TRY(blas_status(p, status, "cublasLtMatmulAlgoGetHeuristic", __FILE__, __LINE__));
     *count = 0;
     for (int i = 0; i < all; i++)
-        if (found[i].state == CUBLAS_STATUS_SUCCESS && found[i].workspaceSize <= WORKSPACE) out[(*count)++] = found[i];
+        if (found[i].state == CUBLAS_STATUS_SUCCESS && found[i].workspaceSize <= WORKSPACE) out[(*count)++] = found[i].algo;
     if (*count) return ERR_OK;
     key_text(&e->key, e->m, text, sizeof text);
     return err_set(ERR_UNAVAILABLE, "cuda: %s: cuBLASLt %zu (%s) has no algorithm for it on this GPU; install a newer cuBLAS", text,
                    p->lib.version, p->lib.path);
 }
 
-static void config(const matmul_plans *p, const plan *e, cublasLtMatmulAlgoConfigAttributes_t attribute, uint32_t *value) {
+static uint32_t config(const matmul_plans *p, const cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgoConfigAttributes_t attribute) {
     uint64_t wide = 0;  // the two shapes are 16 bits, the rest 32
     size_t written = 0;
     bool narrow = attribute == CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID || attribute == CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID;
-    (void)p->lib.cublasLtMatmulAlgoConfigGetAttribute(&e->algo, attribute, &wide, narrow ? 2 : 4, &written);
-    memcpy(value, &wide, sizeof *value);
+    (void)p->lib.cublasLtMatmulAlgoConfigGetAttribute(algo, attribute, &wide, narrow ? 2 : 4, &written);
+    return (uint32_t)wide;
 }
 
-static void take(const matmul_plans *p, plan *e, const cublasLtMatmulHeuristicResult_t *candidate) {
-    uint32_t split = 0;
-    e->algo = candidate->algo;
-    config(p, e, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &split);
-    e->parts = split > 1;
+static void take(const matmul_plans *p, plan *e, const cublasLtMatmulAlgo_t *candidate) {
+    e->algo = *candidate;
+    e->parts = config(p, candidate, CUBLASLT_ALGO_CONFIG_SPLITK_NUM) > 1;
 }
 
 static void drop(const matmul_plans *p, plan *e) {
@@ -171,64 +173,83 @@ static err_t make(matmul_plans *p, plan *e, const plan_key *key, const void *bia
     e->m = key->m ? key->m : BATCH_ROWS;
     TRY(make_descriptors(p, e, bias));
     TRY(ask(p, e, e->candidate, &e->candidates));
+    if (key->m) e->candidates = 1;  // the others are for other numbers of rows
     take(p, e, &e->candidate[0]);
-    e->ready = true;
+    e->fits = e->ready = true;
     return ERR_OK;
 }
 
-// The first of the plan's algorithms that can do m rows: `algo` then says which.
+// Can it do this, for the plan's layouts as they are?
+static bool possible(matmul_plans *p, const plan *e, const cublasLtMatmulAlgo_t *algo) {
+    cublasLtMatmulHeuristicResult_t result;
+    cublasStatus_t status = p->lib.cublasLtMatmulAlgoCheck(p->handle, e->desc, e->a, e->b, e->d, e->d, algo, &result);
+    return status == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= WORKSPACE;
+}
+
+// The first of the plan's algorithms that can do the rows that its layouts have: `algo` then says which.
 static bool choose(matmul_plans *p, plan *e) {
     for (int i = 0; i < e->candidates; i++) {
-        cublasLtMatmulHeuristicResult_t result;
-        cublasStatus_t status = p->lib.cublasLtMatmulAlgoCheck(p->handle, e->desc, e->a, e->b, e->d, e->d, &e->candidate[i].algo, &result);
-        if (status != CUBLAS_STATUS_SUCCESS || result.workspaceSize > WORKSPACE) continue;
+        if (!possible(p, e, &e->candidate[i])) continue;
         take(p, e, &e->candidate[i]);
         return true;
     }
     return false;
 }
 
-// Makes a plan for any number of rows one for m. Were m beyond all of its algorithms, m would get one of its own: right, if with bits of its own.
-static err_t fit(matmul_plans *p, plan *e, int64_t m) {
-    cublasLtMatmulHeuristicResult_t own[CANDIDATES];
-    uint64_t rows = (uint64_t)m;
-    int count;
-    if (e->m == m) return ERR_OK;
-    e->m = m;
-    e->ready = false;  // until all of it is for m
-    BLAS(cublasLtMatrixLayoutSetAttribute, e->b, CUBLASLT_MATRIX_LAYOUT_COLS, &rows, sizeof rows);
-    BLAS(cublasLtMatrixLayoutSetAttribute, e->d, CUBLASLT_MATRIX_LAYOUT_COLS, &rows, sizeof rows);
-    if (!choose(p, e)) {
-        TRY(ask(p, e, own, &count));
-        take(p, e, &own[0]);
-    }
-    e->ready = true;
-    return ERR_OK;
-}
-
 // --- the table -----------------------------------------------------------------------------------------------------------------------
 
-static uint64_t hash(const plan_key *key) {  // FNV-1a
-    const unsigned char *c = (const unsigned char *)key;
+static uint64_t fnv(const void *bytes, size_t n) {  // FNV-1a, 64 bits
+    const unsigned char *c = bytes;
     uint64_t h = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < sizeof *key; i++) h = (h ^ c[i]) * 0x100000001b3u;
-    return h ^ h >> 32;
+    for (size_t i = 0; i < n; i++) h = (h ^ c[i]) * 0x100000001b3u;
+    return h;
 }
 
-// A plan follows from its key alone: one that was pushed out is made again as it was.
-static err_t plan_for(matmul_plans *p, const plan_key *key, const void *bias, plan **out) {
-    uint64_t home = hash(key);
-    plan *unused = NULL;
+// The key's plan. NULL: it has none, and *place is where it would be: an unused place, or the first whose plan may be pushed out, or NULL.
+static plan *find(matmul_plans *p, const plan_key *key, plan **place) {
+    uint64_t h = fnv(key, sizeof *key), home = h ^ h >> 32;
+    plan *unused = NULL, *pushed = NULL;
     for (int i = 0; i < PROBES; i++) {
         plan *e = &p->table[(home + (uint64_t)i) % PLANS];
-        if (e->ready && memcmp(&e->key, key, sizeof *key) == 0) {
-            *out = e;
-            return ERR_OK;
-        }
+        if (e->ready && memcmp(&e->key, key, sizeof *key) == 0) return e;
         if (!e->ready && !unused) unused = e;
+        if (!e->kept && !pushed) pushed = e;
     }
-    *out = unused ? unused : &p->table[home % PLANS];
-    return make(p, *out, key, bias);
+    *place = unused ? unused : pushed;
+    return NULL;
+}
+
+static err_t no_place(const plan_key *key) {
+    char text[256];
+    key_text(key, key->m, text, sizeof text);
+    return err_set(ERR_UNAVAILABLE, "cuda: %s: there is no place for its plan among those of the run, of which there are %d at most; the run has met too "
+                   "many shapes: do what meets others in a run of its own", text, PLANS);
+}
+
+// A plan that the heuristic makes follows from its key alone: one that was pushed out is made again as it was.
+static err_t plan_for(matmul_plans *p, const plan_key *key, const void *bias, plan **out) {
+    plan *place;
+    if ((*out = find(p, key, &place))) return ERR_OK;
+    if (!place) return no_place(key);
+    *out = place;
+    return make(p, place, key, bias);
+}
+
+// Makes a plan for any number of rows one for m. Where m is beyond all of its algorithms, m has a plan of its own: right, if with bits of its own.
+static err_t fit(matmul_plans *p, plan **of, int64_t m, const void *bias) {
+    plan *e = *of;
+    if (e->m != m) {
+        uint64_t rows = (uint64_t)m;
+        e->m = 0;  // until all of it is for m
+        BLAS(cublasLtMatrixLayoutSetAttribute, e->b, CUBLASLT_MATRIX_LAYOUT_COLS, &rows, sizeof rows);
+        BLAS(cublasLtMatrixLayoutSetAttribute, e->d, CUBLASLT_MATRIX_LAYOUT_COLS, &rows, sizeof rows);
+        e->fits = choose(p, e);
+        e->m = m;
+    }
+    if (e->fits) return ERR_OK;
+    plan_key own = e->key;
+    own.m = m;
+    return plan_for(p, &own, bias, of);
 }
 
 // --- products ------------------------------------------------------------------------------------------------------------------------
@@ -270,7 +291,7 @@ static err_t multiply(matmul_plans *p, const product *g, int64_t step, void *out
     for (int64_t k0 = 0; k0 < g->k; k0 += step, beta = 1) {
         plan *e;
         TRY(plan_step(p, g, k0, g->k - k0 < step ? g->k - k0 : step, &e));
-        TRY(fit(p, e, g->m));
+        TRY(fit(p, &e, g->m, g->bias));
         if (e->key.bias) DESC(BIAS_POINTER, g->bias);
         BLAS(cublasLtMatmul, p->handle, e->desc, &one, from_k(g->b, !g->tb, k0), e->a, from_k(g->a, g->ta, k0), e->b, &beta, out, e->d, out, e->d,
              &e->algo, s->scratch, WORKSPACE, s->native);
@@ -294,20 +315,8 @@ static err_t accumulate(matmul_plans *p, const product *g, tensor *d, stream *s)
     return cuda_add(d, d, &sum, s);
 }
 
-static void check_shapes(const tensor *d, const tensor *pre, const tensor *a, bool ta, const tensor *b, bool tb, const tensor *bias,
-                         unsigned epilogue) {
-    (void)d, (void)pre, (void)a, (void)ta, (void)b, (void)tb, (void)bias, (void)epilogue;
-    assert(a->dims == 2 && b->dims == 2 && d->dims == 2 && a->type == b->type);
-    assert(a->type == FP32 || a->type == BF16 || a->type == FP16);
-    assert(d->size[0] == a->size[ta] && d->size[1] == b->size[!tb] && a->size[!ta] == b->size[tb]);
-    assert(d->type == a->type || (d->type == FP32 && !(epilogue & (MATMUL_GELU | MATMUL_DGELU))));
-    assert(!(epilogue & MATMUL_BIAS) || (bias->type == a->type && tensor_count(bias) == d->size[1]));
-    assert(!(epilogue & (MATMUL_GELU | MATMUL_DGELU)) || (pre->type == a->type && tensor_count(pre) == tensor_count(d)));
-    assert(!(epilogue & MATMUL_ACCUMULATE) || (d->type == FP32 && epilogue == MATMUL_ACCUMULATE));
-}
-
 err_t cuda_matmul(tensor *d, tensor *pre, const tensor *a, bool ta, const tensor *b, bool tb, const tensor *bias, unsigned epilogue, stream *s) {
-    check_shapes(d, pre, a, ta, b, tb, bias, epilogue);
+    matmul_check(d, pre, a, ta, b, tb, bias, epilogue);
     matmul_plans *p = ((cuda_device *)s->dev)->plans;
     tensor out = *d, bias32;
     product g = {.m = d->size[0], .k = a->size[!ta], .a = a, .b = b, .d = &out, .ta = ta, .tb = tb, .split = ta};
@@ -364,26 +373,183 @@ void matmul_plans_close(matmul_plans *p) {
     free(p);
 }
 
-bool matmul_plan_text(const device *d, int index, char *dst, size_t room) {
+size_t matmul_plans_library(const matmul_plans *p) { return p->lib.version; }
+
+// --- the book ------------------------------------------------------------------------------------------------------------------------
+// A plan as a line of text: version; key; algorithms, best first, byte for byte, which is how cuBLASLt lets them be stored for the same version of
+// itself; the numbers of the first, for people; and the FNV-1a of all that, which any single change changes:
+//
+//   matmul 1: m 0 n 24 k 40 lda 40 ldb 40 bf16 to fp32 ta 0 tb 1 bias 0 split 0 align 16 16 16: 0700...00 0700...00: algo 7 tile 18 ...: 0123456789abcdef
+
+static const struct number { cublasLtMatmulAlgoConfigAttributes_t attribute; const char *name; } numbers[] = {
+    {CUBLASLT_ALGO_CONFIG_ID, "algo"}, {CUBLASLT_ALGO_CONFIG_TILE_ID, "tile"}, {CUBLASLT_ALGO_CONFIG_STAGES_ID, "stages"},
+    {CUBLASLT_ALGO_CONFIG_SPLITK_NUM, "split"}, {CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, "scheme"},
+    {CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING, "swizzle"}, {CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, "custom"},
+    {CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, "inner"}, {CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, "cluster"},
+};
+enum { NUMBERS = sizeof numbers / sizeof *numbers };
+
+static void numbers_text(const matmul_plans *p, const cublasLtMatmulAlgo_t *algo, char dst[NUMBERS_TEXT]) {
+    int at = 0;
+    for (int i = 0; i < NUMBERS; i++)
+        at += snprintf(dst + at, NUMBERS_TEXT - (size_t)at, "%s%s %u", i ? " " : "", numbers[i].name, config(p, algo, numbers[i].attribute));
+}
+
+// The numbers are all that there is to an algorithm. Its bytes may hold what has no meaning.
+static bool same_algorithm(const matmul_plans *p, const cublasLtMatmulAlgo_t *a, const cublasLtMatmulAlgo_t *b) {
+    for (int i = 0; i < NUMBERS; i++)
+        if (config(p, a, numbers[i].attribute) != config(p, b, numbers[i].attribute)) return false;
+    return true;
+}
+
+// What a line says.
+typedef struct entry {
+    plan_key key;
+    int candidates;
+    cublasLtMatmulAlgo_t candidate[CANDIDATES];
+} entry;
+
+static int head_text(const plan_key *k, char dst[DEVICE_PLAN]) {
+    return snprintf(dst, DEVICE_PLAN, "matmul %d: m %lld n %lld k %lld lda %lld ldb %lld %s to %s ta %u tb %u bias %u split %u align %u %u %u:",
+                    BOOK_VERSION, (long long)k->m, (long long)k->n, (long long)k->k, (long long)k->lda, (long long)k->ldb, type_name(k->type),
+                    type_name(k->d_type), k->ta, k->tb, k->bias, k->split, k->align[0], k->align[1], k->align[2]);
+}
+
+static void entry_text(const matmul_plans *p, const entry *x, char dst[DEVICE_PLAN]) {
+    char words[NUMBERS_TEXT];
+    int at = head_text(&x->key, dst);
+    for (int i = 0; i < x->candidates; i++) {
+        const unsigned char *byte = (const unsigned char *)&x->candidate[i];
+        dst[at++] = ' ';
+        for (int k = 0; k < ALGO_BYTES; k++) at += snprintf(dst + at, DEVICE_PLAN - (size_t)at, "%02x", byte[k]);
+    }
+    numbers_text(p, &x->candidate[0], words);
+    at += snprintf(dst + at, DEVICE_PLAN - (size_t)at, ": %s: ", words);
+    snprintf(dst + at, DEVICE_PLAN - (size_t)at, "%016llx", (unsigned long long)fnv(dst, (size_t)at));
+}
+
+bool cuda_plans_get(const device *d, int index, char text[DEVICE_PLAN]) {
     const matmul_plans *p = ((const cuda_device *)d)->plans;
-    static const struct { cublasLtMatmulAlgoConfigAttributes_t attribute; const char *name; } number[] = {
-        {CUBLASLT_ALGO_CONFIG_ID, "algo"}, {CUBLASLT_ALGO_CONFIG_TILE_ID, "tile"}, {CUBLASLT_ALGO_CONFIG_STAGES_ID, "stages"},
-        {CUBLASLT_ALGO_CONFIG_SPLITK_NUM, "split"}, {CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, "scheme"},
-        {CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING, "swizzle"}, {CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, "custom"},
-        {CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, "inner"}, {CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, "cluster"},
-    };
     for (int i = 0; i < PLANS; i++) {
         const plan *e = &p->table[i];
-        uint32_t value;
         if (!e->ready || index-- > 0) continue;
-        int at = key_text(&e->key, e->key.m, dst, room);
-        for (size_t k = 0; k < sizeof number / sizeof *number && at < (int)room; k++) {
-            config(p, e, number[k].attribute, &value);
-            at += snprintf(dst + at, room - (size_t)at, "%s%s %u", k ? " " : ": ", number[k].name, value);
-        }
+        entry x = {.key = e->key, .candidates = e->candidates};
+        memcpy(x.candidate, e->candidate, sizeof x.candidate);
+        entry_text(p, &x, text);
         return true;
     }
     return false;
+}
+
+static bool read_type(const char *word, uint32_t *type) {
+    for (*type = FP32; *type <= FP16; ++*type)
+        if (strcmp(word, type_name(*type)) == 0) return true;
+    return false;
+}
+
+// The key, and where the algorithms begin; NULL: it is none.
+static const char *read_head(const char *text, plan_key *k) {
+    long long m, n, depth, lda, ldb;
+    char type[8], d_type[8], again[DEVICE_PLAN];
+    int end = 0;
+    *k = (plan_key){0};
+    int found = sscanf(text, "matmul %*d: m %lld n %lld k %lld lda %lld ldb %lld %7s to %7s ta %u tb %u bias %u split %u align %u %u %u:%n", &m, &n, &depth,
+                       &lda, &ldb, type, d_type, &k->ta, &k->tb, &k->bias, &k->split, &k->align[0], &k->align[1], &k->align[2], &end);
+    if (found != 14 || end == 0 || !read_type(type, &k->type) || !read_type(d_type, &k->d_type)) return NULL;
+    k->m = m, k->n = n, k->k = depth, k->lda = lda, k->ldb = ldb;
+    bool flags = k->ta <= 1 && k->tb <= 1 && k->bias <= 1 && k->split <= 1;
+    for (int i = 0; i < 3; i++) flags = flags && k->align[i] >= 1 && k->align[i] <= 16 && !(k->align[i] & (k->align[i] - 1));
+    bool written_so = head_text(k, again) == end && memcmp(again, text, (size_t)end) == 0;
+    return flags && written_so && m >= 0 && n >= 1 && depth >= 1 && lda >= 1 && ldb >= 1 ? text + end : NULL;
+}
+
+static int digit(char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; }
+
+static bool read_algorithm(const char *hex, cublasLtMatmulAlgo_t *out) {
+    unsigned char *byte = (unsigned char *)out;
+    for (int k = 0; k < ALGO_BYTES; k++) {
+        int high = digit(hex[2 * k]), low = high < 0 ? -1 : digit(hex[2 * k + 1]);  // never behind the end of the text
+        if (low < 0) return false;
+        byte[k] = (unsigned char)(high << 4 | low);
+    }
+    return true;
+}
+
+static bool read_entry(const char *text, entry *x) {
+    const char *at = read_head(text, &x->key);
+    x->candidates = 0;
+    while (at && *at == ' ' && x->candidates < CANDIDATES && read_algorithm(at + 1, &x->candidate[x->candidates])) {
+        at += 1 + 2 * ALGO_BYTES;
+        x->candidates++;
+    }
+    return at && *at == ':' && x->candidates > 0;
+}
+
+// Nothing is guessed: what is read must be, written again, what was read.
+static err_t parse_entry(const matmul_plans *p, const char *text, entry *x) {
+    char again[DEVICE_PLAN], sum[17];
+    int version = 0;
+    size_t n = strnlen(text, DEVICE_PLAN);
+    if (sscanf(text, "matmul %d:", &version) == 1 && version != BOOK_VERSION)
+        return err_set(ERR_CONFIG, "cuda: a matmul plan is of version %d, this build knows %d: go on with the build that wrote it (\"%.80s...\")", version,
+                       BOOK_VERSION, text);
+    snprintf(sum, sizeof sum, "%016llx", (unsigned long long)fnv(text, n < 16 ? 0 : n - 16));
+    bool whole = n >= 16 && n < DEVICE_PLAN && strcmp(text + n - 16, sum) == 0 && read_entry(text, x);
+    if (whole) entry_text(p, x, again);
+    if (whole && strcmp(again, text) == 0) return ERR_OK;
+    return err_set(ERR_DATA, "cuda: a matmul plan is damaged, or of another library: \"%.80s...\"", text);
+}
+
+// The plan of a key that was met already, or set already.
+static err_t confirm(const matmul_plans *p, const plan *e, const entry *x) {
+    char text[256], mine[NUMBERS_TEXT], theirs[NUMBERS_TEXT];
+    int i = 0, count = e->candidates < x->candidates ? e->candidates : x->candidates;
+    while (i < count && same_algorithm(p, &e->candidate[i], &x->candidate[i])) i++;
+    if (i == count && e->candidates == x->candidates) return ERR_OK;
+    key_text(&e->key, e->key.m, text, sizeof text);
+    if (i == count)
+        return err_set(ERR_CONFIG, "cuda: %s: the plan that is given has %d algorithms to choose from, the device has chosen among %d", text, x->candidates,
+                       e->candidates);
+    numbers_text(p, &x->candidate[i], theirs);
+    numbers_text(p, &e->candidate[i], mine);
+    return err_set(ERR_CONFIG, "cuda: %s: the plan that is given is %s, the device has chosen %s", text, theirs, mine);
+}
+
+static err_t fill(matmul_plans *p, plan *e, const entry *x) {
+    static const _Alignas(16) char some_bias[16];  // nobody reads it, but its address may be looked at
+    char text[256], words[NUMBERS_TEXT];
+    e->key = x->key;
+    e->m = x->key.m ? x->key.m : BATCH_ROWS;
+    e->candidates = x->candidates;
+    memcpy(e->candidate, x->candidate, sizeof e->candidate);
+    TRY(make_descriptors(p, e, some_bias));
+    for (int i = 0; i < e->candidates; i++) {
+        if (possible(p, e, &e->candidate[i])) continue;
+        key_text(&e->key, e->m, text, sizeof text);
+        numbers_text(p, &e->candidate[i], words);
+        return err_set(ERR_CONFIG, "cuda: %s: the plan that is given, %s, is refused: cuBLASLt %zu (%s) cannot do it on this GPU", text, words,
+                       p->lib.version, p->lib.path);
+    }
+    take(p, e, &e->candidate[0]);
+    e->fits = e->ready = true;
+    return ERR_OK;
+}
+
+err_t cuda_plans_set(device *d, const char *text) {
+    matmul_plans *p = ((cuda_device *)d)->plans;
+    entry x = {0};
+    plan *place, *e;
+    TRY(parse_entry(p, text, &x));
+    if ((e = find(p, &x.key, &place))) TRY(confirm(p, e, &x));
+    else if (!place) return no_place(&x.key);
+    else {
+        drop(p, e = place);
+        err_t rc = fill(p, e, &x);
+        if (rc != ERR_OK) drop(p, e);
+        TRY(rc);
+    }
+    e->kept = true;
+    return ERR_OK;
 }
 
 err_t blas_about(char *dst, size_t room) {

@@ -4,6 +4,7 @@
 // for a state of another run.
 #include "base/io.h"
 #include "model/safetensors.h"
+#include "test/support/fake_device.h"
 #include "trainer/checkpoint_parts.h"
 
 #include <sodium.h>
@@ -177,7 +178,7 @@ static bool seed_file(const char *path, uint8_t target, size_t cut, void (*seed)
     return bytes != NULL;
 }
 
-// The manifest of two ranks, one of which has a part of a tensor, and the other all else.
+// The manifest of two ranks, one of which has a part of a tensor, and the other all else, on devices with plans.
 static bool seed_parts(size_t cut, void (*seed)(void *, const uint8_t *, size_t), void *ctx) {
     world *w = calloc(1, sizeof *w);
     ckpt_span span[3][2][2];
@@ -187,6 +188,9 @@ static bool seed_parts(size_t cut, void (*seed)(void *, const uint8_t *, size_t)
     size_t n = 0;
     if (!w) return false;
     init(w);
+    fake_device gpu = fake_open("cuda sm_90 4 SMs cuBLASLt 13.1.0");
+    strcpy(gpu.plan[gpu.plans++], "matmul 1: m 0 n 2"), strcpy(gpu.plan[gpu.plans++], "\"quoted\\");
+    w->s.dev = &gpu.head;
     for (int g = 0; g < 3; g++) {
         w->tensor[g][0].size[1] = CKPT_CHUNK;
         span[g][0][0] = (ckpt_span){0, CKPT_CHUNK}, span[g][1][0] = (ckpt_span){CKPT_CHUNK, CKPT_CHUNK};

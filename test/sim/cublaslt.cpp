@@ -7,12 +7,16 @@
 // Its arithmetic is the real one's in kind, not in bits: FP32 sums over blocks of k, which are added in order. As with the real one the order depends
 // on the algorithm, and the algorithm on the whole shape that the heuristic is asked about, on alignment and on the leave to divide k: who asks it
 // with another shape, where the same bits are promised, is found out.
+//
+//   SIM_BLAS=n         the heuristic is of another mind: its algorithms add k in blocks of another size. They say so: custom option n (0)
+//   SIM_BLAS_LACKS=n   those of mind n are not possible here
 #include "gpu/cuda/blas.h"
 #include "test/sim/simt_rt.h"
 
 #include <immintrin.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <algorithm>
@@ -26,7 +30,7 @@ namespace {
 struct Desc { int32_t trans_a = CUBLAS_OP_N, trans_b = CUBLAS_OP_N; uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT; const void *bias = nullptr; };
 struct Layout { cudaDataType_t type; uint64_t rows, cols; int64_t ld; };
 struct Preference { uint64_t workspace = 0; uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_MASK; uint32_t align[4] = {256, 256, 256, 256}; };
-struct Algo { uint32_t magic, tile, block, split, scheme, align_a, align_b, align_d; uint64_t workspace; uint32_t types; };
+struct Algo { uint32_t magic, tile, block, split, scheme, align_a, align_b, align_d; uint64_t workspace; uint32_t types, mind, rows; };
 static_assert(sizeof(Algo) <= sizeof(cublasLtMatmulAlgo_t), "room");
 
 enum { MAGIC = 0x5eedb1a5, ALGO_ID = 7 };
@@ -205,6 +209,10 @@ void run_call(const Call &c, uint32_t op) {
 
 // --- algorithms ------------------------------------------------------------------------------------------------------------------------
 
+enum { ROWS_MOST = 16 };  // times the rows that an algorithm was made for
+
+uint32_t asked(const char *variable, uint32_t otherwise) { return getenv(variable) ? (uint32_t)atoi(getenv(variable)) : otherwise; }
+
 uint32_t log2_of(int64_t x) { return 63 - (uint32_t)__builtin_clzll((uint64_t)x); }
 
 Algo design(const Problem &p, const Preference &w) {
@@ -214,6 +222,8 @@ Algo design(const Problem &p, const Preference &w) {
     bool wide = std::min({g.align_a, g.align_b, g.align_d}) >= 16;
     g.tile = 18 + log2_of(p.n) % 4;
     g.block = 16 + 8 * (log2_of(p.n) % 4) + (wide ? 0 : 4);
+    g.mind = asked("SIM_BLAS", 0), g.rows = (uint32_t)p.n;
+    g.block += 4 * g.mind;
     g.workspace = wide && w.workspace >= 4096 ? 4096 : 0;
     int64_t tiles = (p.m + 127) / 128 * ((p.n + 127) / 128), most = (int64_t)(w.workspace / (size_t)(4 * p.m * p.n));
     int64_t split = std::min({(int64_t)8, p.k / 64, most});
@@ -227,6 +237,7 @@ Algo design(const Problem &p, const Preference &w) {
 cublasStatus_t check(const Problem &p, const Algo &g) {
     DEMAND(g.magic == MAGIC, "an algorithm that no heuristic gave");
     if (g.types != types_of(p)) return CUBLAS_STATUS_INVALID_VALUE;
+    if (g.mind == asked("SIM_BLAS_LACKS", ~0u) || p.n > (int64_t)ROWS_MOST * g.rows) return CUBLAS_STATUS_NOT_SUPPORTED;
     if (g.split > 1 && g.workspace < (uint64_t)(4 * g.split * p.m * p.n)) return CUBLAS_STATUS_NOT_SUPPORTED;
     if (g.tile < 22 && p.n == 1) return CUBLAS_STATUS_NOT_SUPPORTED;  // the second choice can: callers must look further than the first
     return CUBLAS_STATUS_SUCCESS;
@@ -343,7 +354,7 @@ cublasStatus_t CUBLASWINAPI cublasLtMatmulAlgoConfigGetAttribute(const cublasLtM
     memcpy(&g, algo, sizeof g);
     bool narrow = name == CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID || name == CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID;
     uint32_t value = name == CUBLASLT_ALGO_CONFIG_ID ? (uint32_t)ALGO_ID : name == CUBLASLT_ALGO_CONFIG_TILE_ID ? g.tile
-                   : name == CUBLASLT_ALGO_CONFIG_SPLITK_NUM ? g.split : name == CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME ? g.scheme : 0;
+                   : name == CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION ? g.mind : name == CUBLASLT_ALGO_CONFIG_SPLITK_NUM ? g.split : name == CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME ? g.scheme : 0;
     DEMAND(size == (narrow ? 2u : 4u) && g.magic == MAGIC, "a configuration of another size, or of no algorithm");
     memcpy(buf, &value, size);
     *written = size;

@@ -2,6 +2,7 @@
 //
 //   SIM_DEVICES=n        0: cudaErrorNoDevice (1)             SIM_CAPABILITY=75   compute capability 7.5 (90)
 //   SIM_DRIVER=12000     the driver is for CUDA 12.0: cudaErrorInsufficientDriver (13000)
+//   SIM_SMS=n            multiprocessors (4)                  SIM_JIT=1   kernels are compiled by the driver, from older PTX
 //   SIM_BUSY=1           the device belongs to another process: cudaErrorDevicesUnavailable
 //   SIM_FAIL=name@n      the n-th launch of a kernel whose name contains `name` ends in an illegal address, and so does all that comes later
 //   SIM_FAIL=launch:name@n   it is not launched at all: cudaErrorLaunchOutOfResources, once
@@ -228,7 +229,9 @@ cudaError_t CUDARTAPI cudaGetDevice(int *d) {
 
 }  // extern "C"
 
-enum { SMS = 4, THREADS_SM = 2048, BLOCKS_SM = 32, SHARED_RESERVED = 1024, SHARED_DEFAULT = 48 << 10 };
+enum { THREADS_SM = 2048, BLOCKS_SM = 32, SHARED_RESERVED = 1024, SHARED_DEFAULT = 48 << 10 };
+
+static int sms() { return (int)setting("SIM_SMS", 4); }
 
 // Of one SM: 8.0 has 164 KB, 8.6 and 8.9 have 100, 9.0 has 228, 7.5 has 64 (CUDA C++ Programming Guide, "Technical specifications").
 static int shared_sm() {
@@ -251,7 +254,7 @@ cudaError_t CUDARTAPI cudaGetDeviceProperties(struct cudaDeviceProp *p, int d) {
     cudaMemGetInfo(&unused, &p->totalGlobalMem);
     p->major = capability() / 10;
     p->minor = capability() % 10;
-    p->multiProcessorCount = SMS;
+    p->multiProcessorCount = sms();
     p->sharedMemPerBlock = SHARED_DEFAULT;
     p->sharedMemPerBlockOptin = (size_t)shared_limit();
     p->sharedMemPerMultiprocessor = (size_t)shared_sm();
@@ -276,7 +279,7 @@ cudaError_t CUDARTAPI cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr a, 
     switch (a) {
         case cudaDevAttrComputeCapabilityMajor: *value = p.major; break;
         case cudaDevAttrComputeCapabilityMinor: *value = p.minor; break;
-        case cudaDevAttrMultiProcessorCount: *value = SMS; break;
+        case cudaDevAttrMultiProcessorCount: *value = p.multiProcessorCount; break;
         case cudaDevAttrMaxThreadsPerBlock: *value = p.maxThreadsPerBlock; break;
         case cudaDevAttrWarpSize: *value = p.warpSize; break;
         case cudaDevAttrMaxSharedMemoryPerBlock: *value = SHARED_DEFAULT; break;
@@ -306,6 +309,8 @@ cudaError_t CUDARTAPI cudaFuncGetAttributes(struct cudaFuncAttributes *a, const 
     *a = {};
     a->maxThreadsPerBlock = 1024;
     a->maxDynamicSharedSizeBytes = shared_limit();
+    a->binaryVersion = capability();
+    a->ptxVersion = setting("SIM_JIT", 0) ? 75 : capability();
     return cudaSuccess;
 }
 

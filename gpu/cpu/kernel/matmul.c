@@ -20,6 +20,7 @@
 #include "gpu/cpu/kernel/gemm_pack.h"
 #include "gpu/cpu/kernel/kernel.h"
 #include "gpu/cpu/kernel/vmath.h"
+#include "gpu/matmul_check.h"
 
 enum {
     KC = 384,                  // the specification's
@@ -230,23 +231,11 @@ static err_t plan_memory(gemm *g, bool share_s, bool share_v) {
     return ERR_OK;
 }
 
-static void check_shapes(const tensor *d, const tensor *pre, const tensor *a, bool ta, const tensor *b, bool tb, const tensor *bias,
-                         unsigned epilogue) {
-    (void)d, (void)pre, (void)a, (void)ta, (void)b, (void)tb, (void)bias, (void)epilogue;
-    assert(a->dims == 2 && b->dims == 2 && d->dims == 2 && a->type == b->type);
-    assert(a->type == FP32 || a->type == BF16 || a->type == FP16);
-    assert(d->size[0] == a->size[ta] && d->size[1] == b->size[!tb] && a->size[!ta] == b->size[tb]);
-    assert(d->type == a->type || (d->type == FP32 && !(epilogue & (MATMUL_GELU | MATMUL_DGELU))));
-    assert(!(epilogue & MATMUL_BIAS) || (bias->type == a->type && tensor_count(bias) == d->size[1]));
-    assert(!(epilogue & (MATMUL_GELU | MATMUL_DGELU)) || (pre->type == a->type && tensor_count(pre) == tensor_count(d)));
-    assert(!(epilogue & MATMUL_ACCUMULATE) || (d->type == FP32 && epilogue == MATMUL_ACCUMULATE));
-}
-
 // alias      none: d, pre, a, b and bias are apart
 // moves      each operand once or a few times; bound by FMA from about K = 128 on
 err_t KERNEL(matmul)(tensor *d, tensor *pre, const tensor *a, bool ta, const tensor *b, bool tb, const tensor *bias,
                      unsigned epilogue, stream *st) {
-    check_shapes(d, pre, a, ta, b, tb, bias, epilogue);
+    matmul_check(d, pre, a, ta, b, tb, bias, epilogue);
     gemm g = {.m = d->size[0], .n = d->size[1], .k = a->size[!ta], .d = d, .pre = pre, .bias = bias, .epilogue = epilogue,
               .workers = st->workers, .plain = d->type == FP32 && !(epilogue & ~(unsigned)MATMUL_ACCUMULATE)};
     g.s = (operand){a->data, a->type, !ta, a->size[1], g.m};
