@@ -158,7 +158,7 @@ asan: deps all
 	@LOCKSTEP_BIN=build/asan/lockstep sh test/run.sh $(TESTS:$(BUILD)/%=build/asan/%) $(FUZZERS:$(BUILD)/%=build/asan/%) $(wildcard test/test_*.sh)
 
 # The CUDA backend over the simulator (test/sim): plain, with the race detector, under AddressSanitizer. C objects are those of the other builds.
-# build/sim/lockstep is the whole trainer. Nothing is done where the CUDA toolkit's headers are missing; test/test_sim.sh then says so.
+# build/sim/lockstep is the whole trainer. Nothing is done where the CUDA toolkit's headers are missing; test/test_sim.sh and test_sim_runs.sh then say so.
 SIM_OF   = CUDA=sim CBUILD=$(1) BUILD=build/sim$(2) BIN=build/sim$(2)/lockstep
 GPU_PROGRAMS := test/test_ops test/test_cublaslt test/test_device test/sim/test_wrappers
 SIM_PROGRAMS := $(GPU_PROGRAMS) test/sim/test_simt test/test_cudart
@@ -170,10 +170,17 @@ ifneq ($(wildcard $(CUDA_HOME)/include/cuda_runtime.h),)
 	@$(MAKE) --no-print-directory -j2 $(ASAN) $(call SIM_OF,build/asan,-asan) $(SIM_PROGRAMS:%=build/sim-asan/%)
 endif
 
-# On a machine with a GPU: what it has to show, as a page for test/bench/results/. Standard output only.
-gpu-check: deps
-	@$(MAKE) --no-print-directory -j2 all $(GPU_PROGRAMS:%=$(BUILD)/%) >&2
-	@NVCC=$(NVCC) sh test/gpu_check.sh $(BUILD) ./$(BIN)
+# On a machine with a GPU: what it has to show, as a page for test/bench/results/. Standard output only. Kernels are compiled for the
+# GPUs that are there, unless ARCH says otherwise, and apart from the other builds, which are for all.
+OWN_ARCH = nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | \
+           sed -n 's/^\([0-9]*\)\.\([0-9]\)$$/\1\2/p' | sort -nu | tr '\n' ' '
+gpu-check:
+	@[ -e /dev/nvidiactl ] || command -v nvidia-smi >/dev/null || \
+	  { echo "gpu-check: no GPU was found: there is neither nvidia-smi nor /dev/nvidiactl" >&2; exit 69; }
+	@$(MAKE) --no-print-directory deps >&2
+	@arch=$$($(if $(filter file,$(origin ARCH)),$(OWN_ARCH))); arch=$${arch:-$(ARCH)}; at=$(BUILD)/gpu-$$(echo $$arch | tr ' ' -); \
+	$(MAKE) --no-print-directory -j$$(nproc) CBUILD=$(BUILD) BUILD=$$at BIN=$$at/lockstep ARCH="$$arch" all $(GPU_PROGRAMS:%=$$at/%) >&2 && \
+	NVCC=$(NVCC) CUDA_HOME=$(CUDA_HOME) sh test/gpu_check.sh $$at $$at/lockstep
 
 # Figures of this machine, on standard output; results that were kept are in test/bench/results/.
 $(BUILD)/bench_comm: $(BUILD)/test/bench/bench_comm.o $(LIB)

@@ -9,9 +9,9 @@
 // would listen on port 28028: it is switched off, unless NCCL_RAS_ENABLE says otherwise.
 #include "comm/nccl_api.h"
 
-#include <dlfcn.h>
+#include "base/library.h"
+
 #include <errno.h>
-#include <link.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,63 +75,33 @@ void nccl_library_describe(const nccl_library *lib, char *dst, size_t room) {
 
 // --- the library ---------------------------------------------------------------------------------------------------------------
 
-// "tried" collects what was looked at. A file that is there and cannot be loaded is another matter than one that is not: its
-// reason is kept.
-static void *open_one(const char *path, char *tried, size_t room) {
-    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (handle) return handle;
-    const char *why = dlerror();
-    append(tried, room, "%s%s", *tried ? ", " : "", path);
-    if (why && !strstr(why, "No such file")) append(tried, room, " (%s)", why);
-    return NULL;
-}
-
-static err_t open_any(void **handle, const char *library) {
-    char tried[ERR_TEXT / 2] = "";
-    *handle = NULL;
-    if (given(library)) *handle = open_one(library, tried, sizeof tried);
-    for (size_t i = 0; !given(library) && !*handle && i < sizeof places / sizeof *places; i++)
-        *handle = open_one(places[i], tried, sizeof tried);
-    if (*handle) return ERR_OK;
+static err_t open_any(library *file, const char *named) {
+    bool found = given(named) ? library_open(file, &named, 1) : library_open(file, places, sizeof places / sizeof *places);
+    if (found) return ERR_OK;
     return err_set(ERR_UNAVAILABLE,
-                   "nccl: libnccl.so.2 not found (tried %s): install it, or set [reduce] transport = tcp", tried);
+                   "nccl: libnccl.so.2 not found (tried %s): install it, or set [reduce] transport = tcp", file->text);
 }
 
-static void find_path(void *handle, char dst[NCCL_PATH]) {
-    struct link_map *map = NULL;
-    dst[0] = 0;
-    if (dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && map) snprintf(dst, NCCL_PATH, "%s", map->l_name);
-}
+#define FIND(result, name, arguments) library_find(file, #name, true, &lib->name);
+#define FIND_OPTIONAL(result, name, arguments) library_find(file, #name, false, &lib->name);
 
-static void missing(char *list, size_t room, int *count, const char *name) {
-    append(list, room, "%s%s", (*count)++ ? ", " : "", name);
-}
-
-// ISO C has no conversion from an object's address to a function's; POSIX promises that they have the same representation.
-#define FIND(result, name, arguments) symbol = dlsym(handle, #name), memcpy(&lib->name, &symbol, sizeof symbol);
-#define REQUIRE(result, name, arguments) if (!lib->name) missing(list, sizeof list, &count, #name);
-
-static err_t resolve(nccl_library *lib, void *handle) {
-    char list[ERR_TEXT / 2] = "", version[NCCL_VERSION_TEXT], oldest[NCCL_VERSION_TEXT];
-    int count = 0;
-    void *symbol;
+static err_t resolve(nccl_library *lib, library *file) {
+    char version[NCCL_VERSION_TEXT], oldest[NCCL_VERSION_TEXT];
     NCCL_CALLS(FIND)
-    NCCL_OPTIONAL_CALLS(FIND)
+    NCCL_OPTIONAL_CALLS(FIND_OPTIONAL)
     if (lib->ncclGetVersion && lib->ncclGetVersion(&lib->version) == ncclSuccess && lib->version < NCCL_OLDEST)
         return err_set(ERR_UNAVAILABLE,
                        "nccl: %s is version %s, expected %s or newer: install a newer one, or name it in [reduce] nccl_library",
                        lib->path, nccl_version_text(lib->version, version), nccl_version_text(NCCL_OLDEST, oldest));
-    NCCL_CALLS(REQUIRE)
-    if (count)
+    if (file->missing)
         return err_set(ERR_UNAVAILABLE, "nccl: %s is not an NCCL of %s or newer: %d functions are missing (%s)", lib->path,
-                       nccl_version_text(NCCL_OLDEST, oldest), count, list);
+                       nccl_version_text(NCCL_OLDEST, oldest), file->missing, file->text);
     return ERR_OK;
 }
 
-static err_t check_device(nccl_library *lib, void *handle, device *dev) {
-    int (*host_memory)(void) = NULL;
-    void *symbol = dlsym(handle, "ncclStandInHostMemory");
-    memcpy(&host_memory, &symbol, sizeof symbol);
+static err_t check_device(nccl_library *lib, library *file, device *dev) {
+    int (*host_memory)(void);
+    library_find(file, "ncclStandInHostMemory", false, &host_memory);
     lib->stand_in = host_memory && host_memory();
     if (lib->stand_in || device_about(dev)->kind != DEVICE_CPU) return ERR_OK;
     return err_set(ERR_CONFIG,
@@ -141,14 +111,13 @@ static err_t check_device(nccl_library *lib, void *handle, device *dev) {
 }
 
 err_t nccl_library_open(nccl_library *out, const transport_options *o) {
-    void *handle;
+    library file;
     *out = (nccl_library){0};
     TRY(pass_settings(o));
-    TRY(open_any(&handle, o->nccl_path));
-    find_path(handle, out->path);
-    err_t rc = resolve(out, handle);
-    if (rc == ERR_OK) rc = check_device(out, handle, o->dev);
-    if (rc == ERR_OK) return ERR_OK;
-    dlclose(handle);  // nothing but its version was asked for: no thread of its own yet
+    TRY(open_any(&file, o->nccl_path));
+    snprintf(out->path, sizeof out->path, "%s", file.path);
+    err_t rc = resolve(out, &file);
+    if (rc == ERR_OK) rc = check_device(out, &file, o->dev);
+    if (rc != ERR_OK) library_close(&file);  // nothing but its version was asked for: no thread of its own yet
     return rc;
 }

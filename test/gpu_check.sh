@@ -1,70 +1,156 @@
 #!/bin/sh
-# test/gpu_check.sh BUILD BIN: what a machine with a GPU has to show, in under 8 minutes, as one Markdown page on standard output: the instructions
-# against the models that CI uses, every operation, the trainer against the CPU's, NCCL ranks, compute-sanitizer, figures. It needs the CUDA toolkit and
-# nothing from a network. With a build over the simulator it runs too, which is how the script itself is tested; that page is worth nothing else.
+# test/gpu_check.sh BUILD BIN: what a machine with a GPU has to show, as one Markdown page on standard output, in under 8 minutes: the
+# instructions against the models that CI uses, every operation, the trainer against the CPU's, NCCL ranks, compute-sanitizer, figures.
+# It needs the CUDA toolkit and nothing from a network. `make gpu-check` builds what it runs. Ends with 69 where there is no GPU, and with
+# 1 where something failed or had no time.
+#
+#   CUDA_VISIBLE_DEVICES=2   which GPU; the first otherwise
+#   NCCL_LIBRARY=FILE        libnccl.so.2, where it is not found by itself
+#   GPU_CHECK_S=460          seconds for all of it: what comes too late is left out, and the page names it
+#   GPU_CHECK=short          a little of everything: how test/test_sim_runs.sh tests this script, over the simulator
 set -u
-build=$1 bin=$2
-top=$PWD
+export LC_ALL=C CUDA_DEVICE_ORDER=PCI_BUS_ID
+build=$1 bin=$2 top=$PWD
 case $build in /*) ;; *) build=$top/$build ;; esac
 case $bin in /*) ;; *) bin=$top/$bin ;; esac
+ops=$build/test/test_ops
+[ -x "$ops" ] && [ -x "$bin" ] || { echo "gpu-check: $ops and $bin are not both there: make gpu-check builds them" >&2; exit 1; }
+about=$("$ops" --about --device cuda 2>&1) || { echo "gpu-check: no GPU was found: ${about#test_ops: }" >&2; exit 69; }
 work=$(mktemp -d "${TMPDIR:-/tmp}/lockstep-gpu.XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
 trap 'exit 143' HUP INT TERM
-failed=0
+failed=0 late=0 absent=0
+until=$(($(date +%s) + ${GPU_CHECK_S:-460}))
 
-smi() { nvidia-smi --query-gpu="$1" --format=csv,noheader 2>/dev/null | head -n 1; }
-name=$(smi name)
-echo "# ${name:-no nvidia-smi here}, $(date -u +%Y-%m-%d)"
-echo
-echo "lockstep: $("$bin" version); driver: $(smi driver_version); CUDA: $("${NVCC:-nvcc}" --version 2>/dev/null | sed -n 's/.*release \([^,]*\),.*/\1/p'); clocks (SM, memory): $(smi clocks.max.sm), $(smi clocks.max.mem); power limit: $(smi power.limit)"
+# --- what all of it is about ---------------------------------------------------------------------------------------------------------
 
-# check TITLE SECONDS COMMAND...: its closing line; and its end, where it failed.
-check() {
-    title=$1 limit=$2
-    shift 2
-    start=$(date +%s)
-    timeout "$limit" "$@" >"$work/out" 2>&1
+named() { echo "$about" | sed -n "s/^$1: //p"; }
+name=$(named device | sed 's/^cuda:[0-9]* //')
+gpu=${CUDA_VISIBLE_DEVICES:-0}
+case $name in simulator*) real= ;; *) real=yes ;; esac
+smi() {  # FIELD: what nvidia-smi says of this GPU, in a word
+    said=$([ -z "$real" ] || nvidia-smi -i "${gpu%%,*}" --query-gpu="$1" --format=csv,noheader 2>/dev/null | head -n 1)
+    echo "${said:-unknown}"
+}
+cat <<END
+# $name, $(date -u +%Y-%m-%d)
+
+| | |
+|---|---|
+| lockstep | $("$bin" version | sed 's/^lockstep //') |
+| device | $(named about) |
+| driver | $(smi driver_version) |
+| toolkit | CUDA $("${NVCC:-nvcc}" --version 2>/dev/null | sed -n 's/.*release \([^,]*\),.*/\1/p') |
+| products | $(named library) |
+| clocks | at most $(smi clocks.max.sm) (SM), $(smi clocks.max.mem) (memory); power limit $(smi power.limit) |
+| host | $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(nproc) cores, Linux $(uname -r) |
+END
+[ -n "$real" ] || printf '\nThe device is a simulator: no figure here says anything.\n'
+
+# --- how things are run --------------------------------------------------------------------------------------------------------------
+
+# within LIMIT: seconds, as far as there are so many left; none when that is too few to begin.
+within() {
+    left=$((until - $(date +%s)))
+    [ $left -ge 5 ] || return 1
+    [ $left -lt "$1" ] || left=$1
+}
+
+# run LIMIT COMMAND...: into $work/out; $rc says how it ended.
+run() {
+    shift
+    timeout -k 5 "$left" "$@" >"$work/out" 2>&1 </dev/null
     rc=$?
-    verdict=$(grep -E '^\[  (PASSED|FAILED)|^[0-9]+ passed|ERROR SUMMARY' "$work/out" | tail -n 1)
-    [ $rc -eq 0 ] && [ -n "$verdict" ] && ! grep -q '^skipped: ' "$work/out" || { failed=$((failed + 1)); verdict="FAILED ($rc): $verdict"; }
-    printf '| %s | %s | %s s |\n' "$title" "$verdict" "$(($(date +%s) - start))"
-    case $verdict in FAILED*) { echo "--- $title"; tail -n 40 "$work/out"; } >&2 ;; esac
+    [ $rc -ne 124 ] || echo "(stopped after $left s)" >>"$work/out"
 }
 
-# show TITLE SECONDS COMMAND...: all that it prints.
-show() {
-    printf '\n## %s\n\n```\n' "$1"
-    limit=$2
-    shift 2
-    timeout "$limit" "$@" 2>&1 || { echo "(ended with $?)"; failed=$((failed + 1)); }
-    echo '```'
+# went_wrong TITLE: its end is kept for the page's.
+went_wrong() {
+    failed=$((failed + 1))
+    {
+        printf '\n### %s\n\n```\n' "$1"
+        { grep -E 'ERROR|FAILED|failed' "$work/out" | head -n 20; echo ...; tail -n 20 "$work/out"; } | cut -c 1-300
+        echo '```'
+    } >>"$work/failures"
 }
+
+# check TITLE SECONDS COMMAND...: a row with its closing line. What skips something has not shown it.
+check() {
+    title=$1
+    within "$2" || { late=$((late + 1)); echo "| $title | left out: no time | |"; return; }
+    shift
+    start=$(date +%s)
+    run "$@"
+    verdict=$(grep -E '^\[  (PASSED|FAILED)|^[0-9]+ passed|(ERROR|RACECHECK) SUMMARY' "$work/out" | tail -n 1 | sed 's/^=* *//')
+    with=$(sed -n 's/^with: /; /p' "$work/out" | tail -n 1)
+    if [ $rc -ne 0 ] || [ -z "$verdict" ] || grep -qE '^skipped: |: skipped, |^\[  SKIPPED' "$work/out"; then
+        went_wrong "$title"
+        verdict="FAILED ($rc): $(grep -hE '^skipped: |: skipped, ' "$work/out" | head -n 1)$verdict"
+    fi
+    printf '| %s | %s | %s s |\n' "$title" "$(echo "$verdict$with" | tr '|' '/')" "$(($(date +%s) - start))"
+}
+
+# sanitize TITLE TOOL ROWS: these operations under compute-sanitizer, which executes them many times slower.
+sanitize() {
+    [ -n "$sanitizer" ] || { absent=$((absent + 1)); echo "| $1 | left out: $why | |"; return; }
+    check "$1" 90 "$sanitizer" --tool "$2" --error-exitcode 9 "$ops" --device cuda --once "$3"
+}
+
+# step NAME STEPS INI: a line of the table of whole steps.
+step() {
+    printf '%-28s ' "$1"
+    within 60 || { late=$((late + 1)); echo "left out: no time"; return; }
+    printf '%b' "[device]\nbackend=cuda\nranks=1\n$3" >"$work/step.ini"
+    run 60 "$bin" bench "$work/step.ini" --steps "$2"
+    if [ $rc -eq 0 ]; then tail -n 1 "$work/out"
+    else echo "FAILED ($rc): $(grep '^lockstep: ' "$work/out" | head -n 1)" && went_wrong "$1"
+    fi
+}
+
+# --- the page ------------------------------------------------------------------------------------------------------------------------
+
+rows='' tests='' cases='' scale='' few=5 many=20
+gpt2='[model]\nlayers=12\nheads=12\nembed=768\nvocab=50257\ncontext=1024\n[batch]\nglobal=64\nmicro=8\n[precision]\n'
+baby='[model]\nlayers=4\nheads=4\nembed=128\ncontext=64\n[batch]\nglobal=12\nmicro=12\n[precision]\n'
+if [ "${GPU_CHECK:-}" = short ]; then
+    rows='--once smallest' tests='recordings*' cases=two_ranks scale='--scale 512' few=1 many=1
+    gpt2='[model]\nlayers=1\nheads=1\nembed=16\nvocab=256\ncontext=8\n[batch]\nglobal=2\nmicro=1\n[precision]\n' baby=$gpt2
+fi
+sanitizer='' why='it is not on PATH or with nvcc, or in CUDA_HOME'
+for at in "$(command -v compute-sanitizer)" "$(dirname "${NVCC:-nvcc}")/compute-sanitizer" \
+    "${CUDA_HOME:-/usr/local/cuda}/bin/compute-sanitizer"; do
+    [ -n "$sanitizer" ] || [ ! -f "$at" ] || [ ! -x "$at" ] || sanitizer=$at
+done
+[ -n "$real" ] || sanitizer='' why='it watches real devices'
 
 printf '\n## Checks\n\n| what | result | time |\n|---|---|---|\n'
-check "instructions against their models" 60 "$build/test/sim/test_wrappers"
-check "operations" 120 "$build/test/test_ops" --device cuda
-check "matrix products and their plans" 60 "$build/test/test_cublaslt"
-check "trainer against the CPU's and PyTorch's" 120 "$build/test/test_device"
-check "1 to 4 NCCL ranks on the device" 120 env LOCKSTEP_BIN="$bin" sh test/gpu_ranks.sh
-if command -v compute-sanitizer >/dev/null; then
-    check "memory (compute-sanitizer memcheck)" 90 compute-sanitizer --error-exitcode 9 "$build/test/test_ops" --device cuda 'smallest'
-    check "races (compute-sanitizer racecheck)" 90 compute-sanitizer --tool racecheck --error-exitcode 9 "$build/test/test_ops" --device cuda 'odd tail'
-fi
+check "instructions against their models" 30 "$build/test/sim/test_wrappers"
+check "cuBLASLt and its plans" 60 "$build/test/test_cublaslt"
+check "operations" 120 "$ops" --device cuda $rows
+check "trainer against the CPU's and PyTorch's" 120 "$build/test/test_device" $tests
+check "1 to 4 NCCL ranks on the device" 120 env LOCKSTEP_BIN="$bin" sh test/gpu_ranks.sh $cases
+sanitize "memory (compute-sanitizer memcheck)" memcheck smallest
+sanitize "races (compute-sanitizer racecheck)" racecheck odd
+sanitize "barriers (compute-sanitizer synccheck)" synccheck odd
 
-step() { # name, INI lines, steps
-    printf '%b' "[device]\nbackend=cuda\n$2" >"$work/$1.ini"
-    printf '%-28s ' "$1"
-    "$bin" bench "$work/$1.ini" --steps "$3" | tail -n 1
-}
-steps() {
-    gpt2='[model]\nlayers=12\nheads=12\nembed=768\nvocab=50257\ncontext=1024\n[batch]\nglobal=64\nmicro=8\n'
-    step gpt-baby-bf16 '[model]\nlayers=4\nheads=4\nembed=128\ncontext=64\n[batch]\nglobal=12\nmicro=12\n[precision]\ncompute=bf16\n' 100
-    [ -z "${name:-}" ] || step gpt2-124m-bf16 "$gpt2[precision]\ncompute=bf16\n" 20
-    [ -z "${name:-}" ] || step gpt2-124m-fp16 "$gpt2[precision]\ncompute=fp16\n" 20
-    [ -z "${name:-}" ] || step gpt2-124m-bf16-no-graph "$gpt2[precision]\ncompute=bf16\n[device]\ngraph=no\n" 20
-}
-show "Operations" 120 "$build/test/test_ops" --bench --device cuda
-show "Whole training steps" 180 steps
-echo
-echo "$failed failed"
-[ "$failed" -eq 0 ]
+printf '\n## Operations\n\n```\n'
+if within 120; then
+    run 120 "$ops" --bench --device cuda $scale
+    cat "$work/out"
+    [ $rc -eq 0 ] || { echo "FAILED ($rc)"; went_wrong "Operations"; }
+else
+    late=$((late + 1))
+    echo "left out: no time"
+fi
+printf '```\n\n## Whole training steps\n\n```\n'
+step gpt-baby-bf16 $((5 * many)) "${baby}compute=bf16\n"
+step gpt2-124m-bf16 $many "${gpt2}compute=bf16\n"
+step gpt2-124m-bf16-no-graph $many "${gpt2}compute=bf16\n[device]\ngraph=no\n"
+step gpt2-124m-fp16 $many "${gpt2}compute=fp16\n"
+step gpt2-124m-fp16-no-graph $many "${gpt2}compute=fp16\n[device]\ngraph=no\n"
+step gpt2-124m-fp32 $few "${gpt2}compute=fp32\n"
+printf '```\n\nAfterwards: %s (SM), %s (memory), %s C, %s.\n' "$(smi clocks.sm)" "$(smi clocks.mem)" "$(smi temperature.gpu)" \
+    "$(smi power.draw)"
+[ ! -s "$work/failures" ] || { printf '\n## What failed\n'; cat "$work/failures"; }
+printf '\n%s failed, %s left out for want of time, %s for want of a tool\n' $failed $late $absent
+[ $failed -eq 0 ] && [ $late -eq 0 ]

@@ -268,7 +268,9 @@ static void sensors_say_what_can_be(void **state) {
     device_close(d);
 }
 
-int main(void) {
+// test_device [PATTERN]: the tests whose name it matches, as in a shell.
+int main(int argc, char **argv) {
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fp32_is_like_the_cpu),
         cmocka_unit_test(fp32_with_dropout_is_like_the_cpu),

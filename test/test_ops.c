@@ -4,6 +4,7 @@
 //     test_ops matmul                   the rows whose name contains `matmul`
 //     test_ops --device cuda [name]     on devices of this kind alone; fails where there is none
 //     test_ops --once ...               one execution of each row, without what compares several
+//     test_ops --about --device cuda    no tests: which device that is, and the library behind its products; fails where there is none
 //     test_ops --bench [op]             no tests: the benchmark table, of the device that a run would choose or of --device
 //     test_ops --bench --scale 64 [op]  every size and the repetitions divided by 64: does it run to its end? No figures to be quoted
 #include "test/ops/op_test.h"
@@ -55,7 +56,22 @@ static int run_table(const fixtures *all, const char *only) {
     return failures;
 }
 
-typedef struct command { bool bench, once; device_kind kind; int64_t scale; const char *only; } command;
+// gpu/cuda/blas.h, without the headers that it includes; absent in a build without CUDA.
+err_t blas_about(char *dst, size_t room) __attribute__((weak));
+
+// What a page of figures has to say of the device, one `name: text` a line.
+static int tell_about(device_kind kind) {
+    device *dev;
+    char blas[512] = "none";
+    err_t rc = device_open(&dev, &(device_options){.kind = kind});
+    if (rc == ERR_OK && device_about(dev)->kind == DEVICE_CUDA && blas_about) rc = blas_about(blas, sizeof blas);
+    if (rc == ERR_OK) printf("device: %s\nabout: %s\nlibrary: %s\n", device_about(dev)->name, device_about(dev)->choice, blas);
+    else fprintf(stderr, "test_ops: %s\n", err_last()->text);
+    device_close(dev);
+    return rc == ERR_OK ? 0 : 1;
+}
+
+typedef struct command { bool bench, once, about; device_kind kind; int64_t scale; const char *only; } command;
 
 static bool parse(command *c, int argc, char **argv) {
     *c = (command){.scale = 1};
@@ -63,6 +79,7 @@ static bool parse(command *c, int argc, char **argv) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
         if (!strcmp(argv[i], "--bench")) c->bench = true;
         else if (!strcmp(argv[i], "--once")) c->once = true;
+        else if (!strcmp(argv[i], "--about")) c->about = true;
         else if (!strcmp(argv[i], "--device")) {
             c->kind = !strcmp(value, "cuda") ? DEVICE_CUDA : !strcmp(value, "cpu") ? DEVICE_CPU : DEVICE_AUTO;
             if (c->kind == DEVICE_AUTO) return false;
@@ -80,9 +97,10 @@ static bool parse(command *c, int argc, char **argv) {
 int main(int argc, char **argv) {
     command c;
     if (!parse(&c, argc, argv)) {
-        fprintf(stderr, "usage: test_ops [--device cpu|cuda] [--once] [--bench [--scale N]] [name]\n");
+        fprintf(stderr, "usage: test_ops [--device cpu|cuda] [--about] [--once] [--bench [--scale N]] [name]\n");
         return 64;
     }
+    if (c.about) return tell_about(c.kind);
     if (c.bench) return bench_run(c.kind, c.scale, c.only);
     fixtures all;
     char why[WHY] = "";

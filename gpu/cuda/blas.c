@@ -2,11 +2,9 @@
 // both that are looked for. Which one it is decides about bits, so its version belongs to what a run says of itself.
 #include "gpu/cuda/blas.h"
 
-#include <dlfcn.h>
-#include <link.h>
-#include <stdarg.h>
+#include "base/library.h"
+
 #include <stdio.h>
-#include <string.h>
 
 static const char *const places[] = {
     "libcublasLt.so.13",  // wherever the dynamic linker looks: LD_LIBRARY_PATH, /etc/ld.so.conf, the distribution's own
@@ -19,52 +17,26 @@ static const char *const places[] = {
     "/usr/lib/aarch64-linux-gnu/libcublasLt.so.12",
 };
 
-static void append(char *dst, size_t room, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-static void append(char *dst, size_t room, const char *fmt, ...) {
-    size_t at = strlen(dst);
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(dst + at, room - at, fmt, ap);
-    va_end(ap);
-}
+#define FIND(name) library_find(lib, #name, true, &out->name);
 
-// A file that is there and cannot be loaded is another matter than one that is not: its reason is kept.
-static err_t find(void **handle) {
-    char tried[ERR_TEXT / 2] = "";
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        if ((*handle = dlopen(places[i], RTLD_NOW | RTLD_LOCAL))) return ERR_OK;
-        const char *why = dlerror();
-        append(tried, sizeof tried, "%s%s", *tried ? ", " : "", places[i]);
-        if (why && !strstr(why, "No such file")) append(tried, sizeof tried, " (%s)", why);
-    }
-    return err_set(ERR_UNAVAILABLE, "cuda: libcublasLt.so.13 not found (tried %s); install the cuBLAS of CUDA 13 (package libcublas-13-0) or "
-                   "name its folder in LD_LIBRARY_PATH, or set [device] backend = cpu", tried);
-}
-
-// ISO C has no conversion from an object's address to a function's; POSIX promises that they have the same representation.
-#define RESOLVE(name)                                                                \
-    symbol = dlsym(handle, #name), memcpy(&out->name, &symbol, sizeof symbol);       \
-    if (!symbol) append(missing, sizeof missing, "%s%s", *missing ? ", " : "", #name);
-
-static err_t resolve(blas *out, void *handle) {
-    char missing[ERR_TEXT / 2] = "";
-    void *symbol;
-    BLAS_CALLS(RESOLVE)
+static err_t resolve(blas *out, library *lib) {
+    BLAS_CALLS(FIND)
     out->version = out->cublasLtGetVersion ? out->cublasLtGetVersion() : 0;
     if (out->version < BLAS_OLDEST)
         return err_set(ERR_UNAVAILABLE, "cuda: %s is version %zu.%zu, expected %d.%d or newer; install the cuBLAS of CUDA 13", out->path,
                        out->version / 10000, out->version / 100 % 100, BLAS_OLDEST / 10000, BLAS_OLDEST / 100 % 100);
-    if (*missing) return err_set(ERR_UNAVAILABLE, "cuda: %s lacks %s; install the cuBLAS of CUDA 13", out->path, missing);
+    if (lib->missing) return err_set(ERR_UNAVAILABLE, "cuda: %s lacks %s; install the cuBLAS of CUDA 13", out->path, lib->text);
     return ERR_OK;
 }
 
 err_t blas_open(blas *out) {
-    void *handle = NULL;
-    struct link_map *map = NULL;
+    library lib;
     *out = (blas){0};
-    TRY(find(&handle));
-    if (dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && map) snprintf(out->path, sizeof out->path, "%s", map->l_name);
-    err_t rc = resolve(out, handle);
-    if (rc != ERR_OK) dlclose(handle);  // nothing but its version was asked for
+    if (!library_open(&lib, places, sizeof places / sizeof *places))
+        return err_set(ERR_UNAVAILABLE, "cuda: libcublasLt.so.13 not found (tried %s); install the cuBLAS of CUDA 13 (package libcublas-13-0) or "
+                       "name its folder in LD_LIBRARY_PATH, or set [device] backend = cpu", lib.text);
+    snprintf(out->path, sizeof out->path, "%s", lib.path);
+    err_t rc = resolve(out, &lib);
+    if (rc != ERR_OK) library_close(&lib);  // nothing but its version was asked for
     return rc;
 }

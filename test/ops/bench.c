@@ -112,7 +112,7 @@ static bool bench_row(const op_row *declared, const bench *b) {
     kind_of(row.op)->cost(&r, &bytes, &flops);
     if (s < 0) printf("%-72s failed: %s\n", name, err_last()->text);
     else {
-        printf("%-72s %10.1f us %7.1f GB/s %3.0f%%", name, 1e6 * s, 1e-9 * bytes / s,
+        printf("%-72s %10.1f us %8.2f MB %7.1f GB/s %3.0f%%", name, 1e6 * s, 1e-6 * bytes, 1e-9 * bytes / s,
                b->bandwidth > 0 ? 100 * bytes / s / b->bandwidth : 0);
         if (flops > 0) printf(b->cuda ? " %8.2f TFLOP/s" : " %8.1f GFLOP/s", (b->cuda ? 1e-12 : 1e-9) * flops / s);
         if (flops > 0 && peak > 0) printf(" %3.0f%%", 100 * flops / s / peak);

@@ -323,9 +323,11 @@ static void dropout_setup(op_run *r) {
     r->drop = (dropout_key){.seed = 0x123456789abcdefull, .step = 7, .first_sample = 0xfffffffe, .site = 0x50000003,
                             .p = r->row->options & OPT_EXTREME ? 0 : 0.3f};
     arg_fill(r, x, 1, 0);
+    arg_add_key(r, r->row->size[0]);
 }
 static err_t dropout_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
-    return o->dropout(t[0], t[1], &r->drop, s);
+    dropout_key key = call_key(r, t);
+    return o->dropout(t[0], t[1], &key, s);
 }
 static void dropout_reference(op_run *r) {
     for (int64_t i = 0, n = tensor_count(&r->arg[0].t), E = r->row->size[1]; i < n; i++)

@@ -20,6 +20,7 @@ static ref_attention shape_of(const op_run *r) {
 static void attention_key(op_run *r) {
     r->has_drop = r->row->options & OPT_DROP;
     r->drop = (dropout_key){.seed = 0xfedcba9876543210ull, .step = 3, .first_sample = 41, .site = 0x50000009, .p = 0.25f};
+    arg_add_key(r, r->row->size[0]);
 }
 
 static void attention_setup(op_run *r) {
@@ -32,7 +33,8 @@ static void attention_setup(op_run *r) {
 }
 
 static err_t attention_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
-    return o->attention_forward(t[AT_Y], t[AT_LSE], t[AT_QKV], (int)r->row->size[3], r->has_drop ? &r->drop : NULL, s);
+    dropout_key key = call_key(r, t);
+    return o->attention_forward(t[AT_Y], t[AT_LSE], t[AT_QKV], (int)r->row->size[3], r->has_drop ? &key : NULL, s);
 }
 
 static void attention_reference(op_run *r) {
@@ -73,8 +75,9 @@ static void attention_back_setup(op_run *r) {
 }
 
 static err_t attention_back_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
+    dropout_key key = call_key(r, t);
     return o->attention_backward(t[AB_DQKV], t[AB_DELTA], t[AB_DY], t[AB_Y], t[AB_LSE], t[AB_QKV], (int)r->row->size[3],
-                                 r->has_drop ? &r->drop : NULL, s);
+                                 r->has_drop ? &key : NULL, s);
 }
 
 static void attention_back_reference(op_run *r) {

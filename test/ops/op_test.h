@@ -5,6 +5,8 @@
 //   bits        every vector width and thread count of a kind of device gives the same ones, and so does a second run
 //   (=), (+=)   overwritten outputs do not see old content (NaN at first), accumulated ones are fl(old + contribution from zero)
 //   batch       two calls on parts of the batch give the bits of one call: what lanes stand on
+//   key         dropout whose step and sample lie in device memory has the bits of dropout by value; where the device records, a recording
+//               reads them when it runs
 //   memory      poison before and behind every argument is intact, inputs are unchanged, and poison that is read shows as NaN
 //   benchmark   time, bytes and flops that must move, share of what the machine can do
 //
@@ -36,7 +38,8 @@ enum {
     OPT_SKIP = 1 << 13,                // adamw: the step was decided against
     OPT_NO_W = 1 << 14,                // adamw: no rounded copy
     OPT_STOCHASTIC = 1 << 15,          // adamw: w is rounded stochastically
-    OPT_TO_SHIFT = 16,                 // cast: destination type
+    OPT_AT = 1 << 16,                  // dropout: step and first sample come from device memory
+    OPT_TO_SHIFT = 20,                 // cast: destination type
 };
 
 typedef struct op_row {
@@ -71,6 +74,8 @@ typedef struct op_run {
     arg arg[ARGS];
     dropout_key drop;
     bool has_drop;
+    int key_at;      // OPT_AT: 1 + the argument that holds step and sample
+    bool by_value;   // OPT_AT: but not in this call
     float scale;     // cross_entropy's
     step_state state;
     step_rules step;
@@ -119,6 +124,8 @@ void arg_fill_wide(op_run *r, arg *a, double scale);                     // many
 void arg_fill_with(op_run *r, arg *a, const double *x);                  // given values, rounded to storage
 void arg_fill_index(op_run *r, arg *a, int64_t limit, int ignore_every); // INT32 in [0,limit); every k-th is -1
 void arg_fill_bytes(arg *a, const void *bytes);
+void arg_add_key(op_run *r, int64_t samples);                            // OPT_AT: where r->drop says in memory which step and sample it is
+dropout_key call_key(const op_run *r, tensor *const t[ARGS]);            // r->drop for a call
 double arg_traffic(const op_run *r);    // bytes: inputs and (=) outputs once, (+=) and updated ones twice, scratch never
 double loss_weight(int64_t i);          // fixed, in [-1,1): turns an output into one number, the sum of w_i y_i
 bool failed(op_run *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));  // always false

@@ -87,6 +87,7 @@ const op_row test_rows[] = {
     TYPES(OP_ATTENTION_FORWARD, 0,             2e-13, "head of 160",              1, 65, 320, 2),
     TYPES(OP_ATTENTION_FORWARD, OPT_DROP,      2e-13, "widest head",              1, 130, 256, 1),
     TYPES(OP_ATTENTION_FORWARD, 0,             2e-13, "wide head of no whole chunk", 1, 70, 201, 1),
+    TYPES(OP_ATTENTION_FORWARD, OPT_DROP | OPT_AT, 5e-14, "dropout's step and sample in memory", 3, 23, 10, 2),
     {OP_ATTENTION_FORWARD, {1, 1000, 64, 1}, FP32, OPT_DROP, 3e-13, "very long row"},
 
     TYPES(OP_ATTENTION_BACKWARD, 0,            3e-13, "smallest legal: one key, so q and k have no gradient", 1, 1, 1, 1),
@@ -104,6 +105,7 @@ const op_row test_rows[] = {
     TYPES(OP_ATTENTION_BACKWARD, 0,             5e-13, "head of 160",              1, 65, 320, 2),
     TYPES(OP_ATTENTION_BACKWARD, OPT_DROP,      5e-13, "widest head",              1, 130, 256, 1),
     TYPES(OP_ATTENTION_BACKWARD, 0,             5e-13, "wide head of no whole chunk", 1, 70, 201, 1),
+    TYPES(OP_ATTENTION_BACKWARD, OPT_DROP | OPT_AT, 3e-13, "dropout's step and sample in memory", 3, 23, 10, 2),
     {OP_ATTENTION_BACKWARD, {1, 1000, 64, 1}, FP32, OPT_DROP, 1e-12, "very long row"},
 
     // op                        options       nmse   why                         N C
@@ -186,6 +188,8 @@ const op_row test_rows[] = {
     TYPES(OP_DROPOUT, OPT_ALIAS,               1e-14, "in place",                 3, 131),
     TYPES(OP_DROPOUT, OPT_EXTREME,             1e-14, "p = 0 keeps all",          3, 67),
     TYPES(OP_DROPOUT, 0,                       1e-14, "aligned samples",          3, 4104),
+    TYPES(OP_DROPOUT, OPT_AT,                  1e-14, "step and sample in memory", 5, 264),
+    TYPES(OP_DROPOUT, OPT_AT | OPT_ALIAS,      1e-14, "step and sample in memory, odd, in place", 3, 131),
     TYPES(OP_DROPOUT, 0,                       1e-14, "real width, samples longer than a work item", 4, 49155),
     TYPES(OP_ADD,     0,                       1e-14, "smallest legal",           1),
     TYPES(OP_ADD,     0,                       1e-14, "odd tail",                 8197),
@@ -280,6 +284,12 @@ const op_row bench_rows_gpu[] = {
     {OP_MATMUL, {8192, 3072, 768}, BF16, TB | GELU, 0, "MLP in, fused GELU"},
     {OP_MATMUL, {8192, 768, 3072}, BF16, TB | BIAS, 0, "MLP out"},
     {OP_MATMUL, {8192, 3072, 768}, BF16, DGELU, 0, "MLP out, input gradient"},
+    {OP_MATMUL, {8192, 768, 3072}, BF16, 0, 0, "MLP in, input gradient"},
+    {OP_MATMUL, {8192, 768, 768}, BF16, 0, 0, "projection, input gradient"},
+    {OP_MATMUL, {8192, 768, 2304}, BF16, 0, 0, "qkv, input gradient"},
+    {OP_MATMUL, {768, 3072, 8192}, BF16, TA | ACC, 0, "MLP out, weight gradient"},
+    {OP_MATMUL, {768, 768, 8192}, BF16, TA | ACC, 0, "projection, weight gradient"},
+    {OP_MATMUL, {2304, 768, 8192}, BF16, TA | ACC, 0, "qkv, weight gradient"},
     {OP_MATMUL, {3072, 768, 8192}, BF16, TA | ACC, 0, "MLP in, weight gradient"},
     {OP_MATMUL, {3072, 768, 8192}, FP32, TA | ACC, 0, "MLP in, weight gradient"},
     {OP_MATMUL, {8192, 50304, 768}, BF16, TB, 0, "logits"},
@@ -350,7 +360,7 @@ void row_name(char *out, size_t size, const op_row *row) {
         {OPT_TB, "tb"},
         {OPT_OUT32, "fp32 out"}, {OPT_DROP, "dropout"}, {OPT_RESIDUAL, "residual"}, {OPT_ALIAS, "alias"}, {OPT_ALIAS2, "alias b"},
         {OPT_LOSS_ONLY, "loss only"}, {OPT_EXTREME, "extreme"}, {OPT_SKIP, "skip"}, {OPT_NO_W, "no w"},
-        {OPT_STOCHASTIC, "stochastic"},
+        {OPT_STOCHASTIC, "stochastic"}, {OPT_AT, "at"},
     };
     size_t at = (size_t)snprintf(out, size, "%s", kind_of(row->op)->name);
     for (int i = 0; i < 4 && row->size[i] && at < size; i++)

@@ -78,6 +78,23 @@ void arg_fill_index(op_run *r, arg *a, int64_t limit, int ignore_every) {
 
 void arg_fill_bytes(arg *a, const void *bytes) { memcpy(a->t.data, bytes, tensor_bytes(&a->t)); }
 
+// A line for each sample, so that a part of the batch begins with its own.
+void arg_add_key(op_run *r, int64_t samples) {
+    if (!(r->row->options & OPT_AT)) return;
+    arg *a = arg_add(r, "key", IN, INT32, 2, samples, 2, 0);
+    a->batch = true;
+    uint32_t *at = a->t.data;
+    for (int64_t i = 0; i < samples; i++) at[2 * i] = r->drop.step, at[2 * i + 1] = r->drop.first_sample + (uint32_t)i;
+    r->key_at = r->count;
+}
+
+// What is given by value is wrong where memory is to be read.
+dropout_key call_key(const op_run *r, tensor *const t[ARGS]) {
+    dropout_key k = r->drop;
+    if (r->key_at && !r->by_value) k.step += 77, k.first_sample += 1000, k.at = t[r->key_at - 1]->data;
+    return k;
+}
+
 double arg_traffic(const op_run *r) {
     double sum = 0;
     for (int i = 0; i < r->count; i++) {
@@ -130,8 +147,8 @@ bool gradient_near(op_run *r, const char *what, double (*loss)(void *), void *ct
 
 typedef enum start { CLEAN, LOADED } start;  // CLEAN: (=) from NaN, (+=) from zero; LOADED: both from finite rubbish
 
-// apart: no aliasing; split: rows of the first of two calls, 0: one call
-typedef struct how { start from; bool apart; int64_t split; } how;
+// apart: no aliasing; split: rows of the first of two calls, 0: one call; by_value: no key from memory; recorded: a recording runs for the call
+typedef struct how { start from; bool apart; int64_t split; bool by_value, recorded; } how;
 
 static unsigned char *initial(const arg *a, start from) {
     size_t n = tensor_bytes(&a->t);
@@ -174,8 +191,38 @@ static err_t call_part(op_run *r, const fixture *f, char *block[ARGS], int64_t f
     return rc;
 }
 
-static err_t call_all(op_run *r, const fixture *f, char *block[ARGS], int64_t split) {
-    int64_t n = 0;
+// What the arguments hold at first; where `astray`, another step and sample. An output that lies on its input gets nothing.
+static err_t upload(const op_run *r, const fixture *f, char *block[ARGS], start from, bool astray) {
+    for (int i = 0; i < r->count; i++) {
+        if (r->arg[i].alias && block[i] == block[r->arg[i].alias - 1]) continue;
+        unsigned char *p = initial(&r->arg[i], from);
+        if (astray && i == r->key_at - 1) memset(p + GUARD, 0x35, tensor_bytes(&r->arg[i].t));
+        err_t rc = stream_copy(f->s, block[i], p, GUARD + tensor_bytes(&r->arg[i].t) + GUARD);
+        if (rc == ERR_OK) rc = stream_wait(f->s);
+        free(p);
+        TRY(rc);
+    }
+    return ERR_OK;
+}
+
+// Recorded with one key in memory, run with that, and run again with the right one, from the beginning: what the first run left is gone.
+static err_t call_recorded(op_run *r, const fixture *f, char *block[ARGS], start from) {
+    recording *k = NULL;
+    TRY(upload(r, f, block, from, true));
+    TRY(stream_record_begin(f->s));
+    err_t rc = call_part(r, f, block, 0, 0), ended = stream_record_end(f->s, &k);
+    if (rc == ERR_OK) rc = ended;
+    if (rc == ERR_OK) rc = recording_run(k, f->s);
+    if (rc == ERR_OK) rc = upload(r, f, block, from, false);
+    if (rc == ERR_OK) rc = recording_run(k, f->s);
+    if (rc == ERR_OK) rc = stream_wait(f->s);
+    recording_close(k);
+    return rc;
+}
+
+static err_t call_all(op_run *r, const fixture *f, char *block[ARGS], how how) {
+    int64_t n = 0, split = how.split;
+    if (how.recorded) return call_recorded(r, f, block, how.from);
     for (int i = 0; i < r->count; i++)
         if (r->arg[i].batch) n = r->arg[i].t.size[0];
     if (!split) TRY(call_part(r, f, block, 0, 0));
@@ -222,20 +269,19 @@ static bool execute(op_run *r, const fixture *f, how how, outcome *out) {
     size_t bytes[ARGS];
     bool ok = true, shared[ARGS] = {0};
     *out = (outcome){0};
+    r->by_value = how.by_value;
     for (int i = 0; i < r->count && ok; i++) {
-        unsigned char *p = initial(&r->arg[i], how.from);
         void *q = NULL;
         bytes[i] = GUARD + tensor_bytes(&r->arg[i].t) + GUARD;
-        ok = device_alloc(f->dev, MEMORY_DEVICE, bytes[i], &q) == ERR_OK && stream_copy(f->s, q, p, bytes[i]) == ERR_OK &&
-             stream_wait(f->s) == ERR_OK;
+        ok = device_alloc(f->dev, MEMORY_DEVICE, bytes[i], &q) == ERR_OK;
         block[i] = own[i] = q;
-        free(p);
     }
+    ok = ok && upload(r, f, block, how.from, false) == ERR_OK;
     for (int i = 0; i < r->count; i++) {
         int with = how.apart ? 0 : r->arg[i].alias;
         if (with) block[i] = own[with - 1], shared[i] = shared[with - 1] = true;
     }
-    if (!ok || call_all(r, f, block, how.split) != ERR_OK) ok = failed(r, "%s: %s", f->name, err_last()->text);
+    if (!ok || call_all(r, f, block, how) != ERR_OK) ok = failed(r, "%s: %s", f->name, err_last()->text);
     for (int i = 0; i < r->count && ok; i++) ok = collect(r, f, i, shared[i], block[i], out);
     for (int i = 0; i < r->count; i++) device_free(f->dev, MEMORY_DEVICE, own[i], own[i] ? bytes[i] : 0);
     return ok;
@@ -317,6 +363,8 @@ static bool check_on(op_run *r, const fixture *f, bool once, outcome *base) {
     if (once) return true;
     if (!again(r, "second run", f, (how){.from = CLEAN}, base) || !adds_once(r, f, base)) return false;
     if (aliased && !again(r, "output on its input against output apart", f, (how){.apart = true}, base)) return false;
+    if (r->key_at && !again(r, "step and sample by value", f, (how){.by_value = true}, base)) return false;
+    if (r->key_at && device_records(f->dev) && !again(r, "a recording", f, (how){.recorded = true}, base)) return false;
     for (int64_t split = 1; split < rows && split <= rows / 3 + 1; split += rows / 3 > 1 ? rows / 3 : 1)
         if (!again(r, "batch in two parts", f, (how){.split = split}, base)) return false;
     return true;

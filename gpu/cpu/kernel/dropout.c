@@ -16,10 +16,11 @@ BODY void dropout_slice(dtype t, const dropout_job *j, int64_t sample, int64_t f
     const void *x = typed_at(j->x, t, sample * j->elements);
     void *y = typed_at_mut(j->y, t, sample * j->elements);
     uint32_t limit = dropout_limit(j->key.p);
+    uint32_t step = dropout_step(&j->key), drawn = dropout_sample(&j->key, (uint32_t)sample);
     vf grow = vf_set1(1.0f / (1.0f - j->key.p));
     for (int64_t e = from; e < to; e += 4 * VL) {
         vi word[4];
-        vi_philox64(word, j->key.seed, (uint32_t)(e / 4), j->key.site, j->key.first_sample + (uint32_t)sample, j->key.step);
+        vi_philox64(word, j->key.seed, (uint32_t)(e / 4), j->key.site, drawn, step);
         for (int k = 0; k < 4; k++) {
             int64_t i = e + k * VL, n = to - i;
             vf stays = vf_mul(typed_load_n(x, t, i, n), grow);

@@ -126,15 +126,20 @@ VEC vm dropout_goes(vi word, uint32_t limit) {
     return vi_lt(vi_xor(word, vi_set1(INT32_MIN)), vi_set1((int32_t)(limit ^ 0x80000000u)));  // unsigned comparison
 }
 
+// Step and sample of a key, which a caller may keep in memory (ops.h: dropout_key.at).
+static inline uint32_t dropout_step(const dropout_key *key) { return key->at ? key->at[0] : key->step; }
+static inline uint32_t dropout_sample(const dropout_key *key, uint32_t sample) { return (key->at ? key->at[1] : key->first_sample) + sample; }
+
 // factor[i] = 0 where element e + i of the sample goes, 1 / (1-p) where it stays. sample counts from the key's first. 0 <= e + n <= 2^34.
 static inline void dropout_factors(float *factor, int64_t e, int64_t n, const dropout_key *key, uint32_t sample) {
     uint32_t limit = dropout_limit(key->p);
+    uint32_t step = dropout_step(key), drawn = dropout_sample(key, sample);
     vf stays = vf_set1(1.0f / (1.0f - key->p));
     int64_t end = e + n;
     for (int64_t at = e & ~(int64_t)3; at < end; at += 4 * VL) {
         vi word[4];
         float f[4 * VL];
-        vi_philox64(word, key->seed, (uint32_t)(at / 4), key->site, key->first_sample + sample, key->step);
+        vi_philox64(word, key->seed, (uint32_t)(at / 4), key->site, drawn, step);
         for (int k = 0; k < 4; k++) vf_store(f + k * VL, vf_select(dropout_goes(word[k], limit), vf_zero(), stays));
         int64_t from = at < e ? e : at, to = at + 4 * VL < end ? at + 4 * VL : end;
         memcpy(factor + (from - e), f + (from - at), (size_t)(to - from) * sizeof *factor);

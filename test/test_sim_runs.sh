@@ -1,0 +1,335 @@
+#!/bin/sh
+# test/test_sim_runs.sh: whole runs of ./lockstep on the simulated GPU: several ranks, steps that are queued ahead, checkpoints that carry plans, reads
+# that fail, what a device says when something is wrong, its sensors, and the page of `make gpu-check`. `make sim` builds what it runs.
+. test/support/lib.sh
+. "$top/test/support/net.sh"
+. "$top/test/support/gpu_ranks.sh"
+sim=$top/build/sim bin=$sim/lockstep
+[ -x "$bin" ] || { echo "skipped: $bin is not built: make sim, which needs the CUDA toolkit's headers"; echo "0 passed, 0 failed, 1 skipped"; exit 0; }
+
+# Several ranks, through the stand-in for NCCL that knows streams.
+ranks() {
+    export SIM_SEED=2
+    gpu_runs "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
+    dealt two 2 parallel.zero=1
+    dealt three 3 parallel.zero=2 precision.compute=bf16 precision.rounding=stochastic
+    dealt four 4 parallel.zero=3 precision.compute=fp16 device.graph=no
+}
+
+# said DIR: what a run's log says of its steps, to the last digit.
+said() { sed -n 's/.*"step":\([0-9]*\),.*"loss":\([^,]*\),.*"grad_norm":\([^,]*\),.*/\1 \2 \3/p' "$1/log.jsonl"; }
+
+# Steps that are queued before the one ahead of them is told say the same, end in the same weights, and stop together.
+ahead() {
+    export SIM_SEED=3
+    gpu_runs "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
+    for ranks in 1 2; do
+        settings "told-$ranks" device.ranks=$ranks run.steps=9
+        settings "late-$ranks" device.ranks=$ranks run.steps=9 log.hash_every=9 eval.every=9
+        for run in told late; do
+            SIM_DEVICES=$ranks expect 0 timeout 100 "$bin" base.ini "$run-$ranks.ini"
+            said "runs/$run-$ranks" >"$run.said"
+            "$bin" hash "runs/$run-$ranks/ckpt/step-00000009" | sed 's/  [^ ]*$//' >>"$run.said"
+        done
+        [ "$(wc -l <told.said)" -eq 10 ] || fail "$(wc -l <told.said) lines, expected 9 steps and the hashes"
+        same told.said late.said "what $ranks ranks say of their steps at once and one step late"
+    done
+    settings stopped run.steps=1000000 log.hash_every=0 eval.every=0
+    start "$bin" base.ini stopped.ini
+    until_true 60 grep -sq '"step":20,' runs/stopped/log.jsonl
+    kill -TERM "$pid"
+    comes_to 75
+    last=$(sed -n 's/^{"t":"step","step":\([0-9]*\),.*/\1/p' runs/stopped/log.jsonl | tail -n 1)
+    [ -d "$(printf 'runs/stopped/ckpt/step-%08d' "$last")" ] || fail "the last step told is $last; saved: $(ls runs/stopped/ckpt)"
+}
+
+# A run goes on with the plans of its checkpoint, whatever the heuristic has come to think since, or not at all.
+plans() {
+    export SIM_SEED=2
+    gpu_runs "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
+    settings whole run.steps=6 schedule.decay_steps=6
+    expect 0 timeout 100 "$bin" base.ini whole.ini
+    settings half run.steps=3 schedule.decay_steps=6 sample.tokens=3 sample.every=100
+    expect 0 timeout 100 "$bin" base.ini half.ini
+    SIM_BLAS=1 goes_on other 0
+    ends whole other "the hashes of a run whose heuristic changed its mind, and of one whose did not,"
+    # Of another arithmetic: refused, or its plans are made anew. Then the heuristic's mind is all that decides.
+    SIM_SMS=5 goes_on refused 78
+    says "\"cuda sm_90 4 SMs cuBLASLt 1" "\"cuda sm_90 5 SMs cuBLASLt 1" "[device] match = no"
+    SIM_SMS=5 goes_on anew 0 device.match=no
+    ends whole anew "the hashes of a run on two devices that compute alike"
+    SIM_SMS=5 SIM_BLAS=1 goes_on differs 0 device.match=no
+    says "the checkpoint was computed on" "its bits are others from here on"
+    grep -q '"device".*bits are others from here on' runs/differs/events.jsonl || fail "no event says that the bits are others"
+    ! cmp -s whole.ends differs.ends && [ -d runs/differs/ckpt/step-00000006 ] || fail "the stand-in's minds give the same bits: nothing was shown"
+    SIM_JIT=1 goes_on refused 78
+    says "driver 13.0 (kernels compiled from PTX)"
+    SIM_BLAS_LACKS=0 goes_on refused 78
+    says "step-00000003" "plan 1 of" "match = no goes on" "cuda: matmul (" "custom 0" "is refused"
+    SIM_BLAS=1 SIM_BLAS_LACKS=0 goes_on lacking 0 device.match=no
+    says "(not all of its plans can be used)" "its bits are others from here on"
+    goes_on refused 78 device.backend=cpu
+    says "this run computes on \"cpu\""
+    for verb in eval sample; do SIM_SMS=5 SIM_BLAS=1 expect 0 timeout 100 "$bin" $verb base.ini half.ini; done
+    expect 0 "$bin" eval base.ini refused.ini
+    goes_on onwards 0 device.backend=cpu device.match=no
+    settings onwards run.steps=7 schedule.decay_steps=6
+    expect 78 timeout 100 "$bin" base.ini onwards.ini
+    says "the checkpoint was computed on \"cpu\""
+}
+
+# goes_on NAME CODE [SETTING...]: from step 3 of `half`, under another name.
+goes_on() {
+    run=$1 want=$2
+    shift 2
+    rm -rf "runs/$run"
+    cp -r runs/half "runs/$run"
+    settings "$run" run.steps=6 schedule.decay_steps=6 "$@"
+    expect "$want" timeout 100 "$bin" base.ini "$run.ini"
+    [ "$want" -ne 0 ] || "$bin" hash "runs/$run/ckpt/step-00000006" | sed 's/  [^ ]*$//' >"$run.ends"
+}
+
+# ends A B WHAT: both runs come to the same weights.
+ends() {
+    for run in "$1" "$2"; do "$bin" hash "runs/$run/ckpt/step-00000006" | sed 's/  [^ ]*$//' >"$run.ends"; done
+    same "$1.ends" "$2.ends" "$3"
+}
+
+# Ranks that would compute other bits than the others are refused, by name. The second node is another kind of machine.
+strangers() {
+    export SIM_SEED=2
+    gpu_runs "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
+    ours=$bin bin=$PWD/second
+    stranger blas SIM_BLAS=1
+    on 0 "rank 1 (127.0.0.2): its plans are not those of rank 0 (127.0.0.1)" "cuda: matmul (" "custom 0" "the device has chosen algo 7" "custom 1"
+    on 1 "its plans are not those of rank 0 (127.0.0.1)"
+    [ ! -e node0/runs/blas/ckpt ] || fail "a step of ranks that do not compute alike was saved"
+    # With plans from a checkpoint nobody chooses, and the second node's mind is as good as any.
+    settings whole run.steps=6 schedule.decay_steps=6
+    expect 0 timeout 100 "$ours" base.ini whole.ini
+    near 1 1
+    for steps in 3 6; do
+        settings joint cluster.nodes="$list" cluster.port="$port" run.steps=$steps schedule.decay_steps=6
+        if [ $steps -eq 3 ]; then bin=$ours; else bin=$PWD/second; fi
+        boot joint
+        ended 0
+    done
+    told runs/whole >told.want
+    told node0/runs/joint >told.found
+    same told.want told.found "what one rank tells of its steps, and two that continue with a stored plan each,"
+    stranger sms SIM_SMS=5
+    for k in 0 1; do
+        on $k "rank 0 (127.0.0.1) computes on \"cuda sm_90 4 SMs cuBLASLt 1" "rank 1 (127.0.0.2) on \"cuda sm_90 5 SMs cuBLASLt 1"
+    done
+    stranger cpu SIM_DEVICES=0 device.backend=auto reduce.transport=auto
+    on 0 "rank 0 (127.0.0.1) computes on \"cuda sm_90 4 SMs cuBLASLt 1" "rank 1 (127.0.0.2) on \"cpu\""
+    on 1 "rank 1 (127.0.0.2) on \"cpu\""
+}
+
+# stranger RUN VARIABLE=VALUE [SETTING...]: node 1 has this in its environment; both nodes refuse to go on.
+stranger() {
+    run=$1 has=$2
+    shift 2
+    printf '#!/bin/sh\n[ "$LOCKSTEP_NODE" != 1 ] || export %s\nexec "%s" "$@"\n' "$has" "$ours" >second
+    chmod 755 second
+    near 1 1
+    settings "$run" cluster.nodes="$list" cluster.port="$port" cluster.timeout=60 checkpoint.every=1 "$@"
+    boot "$run"
+    ended 78
+}
+
+# broke DIR STEPS: the run in DIR told and saved so many steps, as the undisturbed one has them, and says why it ended.
+broke() {
+    said "$1" >told.found
+    head -n "$2" whole.said | cmp -s - told.found || fail "it told $(wc -l <told.found) steps, expected the first $2 of the undisturbed run"
+    grep -qF '"failed"' "$1/events.jsonl" && grep -qF 'plain-train-00000.bin: read of' "$1/events.jsonl" || fail "$1/events.jsonl does not tell of the read"
+    saved=$(ls "$1/ckpt" 2>/dev/null | tail -n 1)
+    [ "$2" -gt 0 ] || [ -z "$saved" ] || fail "it saved $saved of no step"
+    [ "$2" -eq 0 ] || whole_as "$1" "$(printf 'step-%08d' "$2")"
+}
+
+# whole_as DIR STEP: the newest checkpoint in DIR is that one, and holds what the undisturbed run had then.
+whole_as() {
+    [ "$(ls "$1/ckpt" | tail -n 1)" = "$2" ] || fail "the newest checkpoint in $1 is $(ls "$1/ckpt" | tail -n 1), expected $2"
+    "$bin" hash "$1/ckpt/$2" | sed 's/  [^ ]*$//' >hash.found
+    "$bin" hash "runs/whole/ckpt/$2" | sed 's/  [^ ]*$//' >hash.want
+    same hash.want hash.found "the undisturbed run at $2 and $1"
+}
+
+# A read that fails when steps are queued ahead: the step that has no data and the one behind it are void, what was told before them is
+# saved, and the same command goes on as if nothing had been. Six reads open the files, then there is one a sample: 4 a step, or 2 on each
+# of two ranks.
+unread() {
+    export SIM_SEED=4
+    gpu_runs "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
+    all="batch.global=4 precision.compute=fp16 log.hash_every=5 eval.every=0 data.retry=0"
+    settings whole $all checkpoint.every=1 checkpoint.keep=9
+    expect 0 timeout 100 "$bin" base.ini whole.ini
+    said runs/whole >whole.said
+    [ "$(wc -l <whole.said)" -eq 5 ] || fail "$(wc -l <whole.said) lines, expected 5 steps"
+    for nth in 7 10 12 23 26; do
+        settings "alone-$nth" $all
+        cp "alone-$nth.ini" good.ini
+        printf '[run]\nfaults = read@%s\n' "$nth" >>"alone-$nth.ini"
+        expect 74 timeout 100 "$bin" base.ini "alone-$nth.ini"
+        says "plain-train-00000.bin: read of" "given up after 1 try"
+        broke "runs/alone-$nth" $(((nth - 7) / 4))
+        mends "runs/alone-$nth" timeout 100 "$bin" base.ini good.ini
+    done
+    for two in 7:1 12:1 16:0; do unread_by_two ${two%:*} ${two#*:}; done
+}
+
+# mends DIR COMMAND...: it ends well, and the run in DIR is the undisturbed one.
+mends() {
+    in=$1
+    shift
+    expect 0 "$@"
+    said "$in" >told.found
+    same whole.said told.found "the undisturbed run and what was told in all in $in"
+    whole_as "$in" step-00000005
+}
+
+# unread_by_two READ RANK: the same with two ranks, of which one can't read.
+unread_by_two() {
+    nth=$1 who=$2
+    rm -rf node?
+    near 1 1
+    settings two $all cluster.nodes="$list" cluster.port="$port" parallel.zero=$((1 + who))
+    printf '[run]\nfaults = read@%s\n' "$nth" >>"node$who/own.ini"
+    boot two
+    ended 74
+    on 0 "rank $who" "plain-train-00000.bin: read of" "given up after 1 try"
+    broke node0/runs/two $(((nth - 7) / 2))
+    sed -i '/^faults/d' "node$who/own.ini"
+    boot two
+    ended 0
+    mends node0/runs/two true
+}
+
+# What the device says when something is wrong, for the person who has to mend it: the kernel by name, file and line.
+failures() {
+    gpu_runs
+    settings bad device.check=yes
+    SIM_FAIL=norm_backward@3 expect 70 timeout 100 "$bin" base.ini bad.ini
+    says norm_backward "gpu/cuda/norm.cu:" "failed on the device" cudaErrorIllegalAddress
+    settings late device.check=no
+    SIM_FAIL=norm_backward@3 expect 70 timeout 100 "$bin" base.ini late.ini
+    says "the device failed" cudaErrorIllegalAddress "[device] check = yes" "gpu/cuda/"
+    SIM_DRIVER=12000 expect 69 timeout 100 "$bin" base.ini late.ini
+    says "the driver is for CUDA 12.0" "update it"
+    SIM_DEVICES=0 expect 69 timeout 100 "$bin" base.ini late.ini
+    says "nvidia-smi"
+    SIM_BUSY=1 expect 69 timeout 100 "$bin" base.ini late.ini
+    says "another process has the GPU to itself"
+    SIM_CAPABILITY=75 expect 69 timeout 100 "$bin" base.ini late.ini
+    says "compute capability 7.5, expected 8.0"
+    SIM_MEMORY=40 expect 69 timeout 100 "$bin" base.ini late.ini
+    says "lower [batch] micro"
+    settings auto device.backend=auto
+    SIM_DEVICES=0 expect 0 timeout 100 "$bin" base.ini auto.ini
+    says "auto chose the CPU (cuda:"
+}
+
+# Power and clocks of two ranks, through the stand-in for NVML, and who holds a device that can't be had.
+power() {
+    nvml=$top/build/test/nvml
+    [ -e "$nvml/libnvidia-ml.so.1" ] || skip "the stand-in for NVML is not built: make sim"
+    export SIM_SEED=2 SIM_DEVICES=2
+    gpu_runs "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
+    settings pair device.ranks=2 run.steps=6 log.power_every=2 log.hash_every=0 eval.every=0
+    settings alone device.ranks=2 run.steps=6 log.power_every=2 log.hash_every=0 eval.every=0
+    # The first reading is before the first step; a step is 12 x 16 tokens.
+    LOCKSTEP_NVML_41="power=250500 energy=5000,5384,5768,6536 heat=60 clock=1980 reasons=0" \
+    LOCKSTEP_NVML_42="power=199500 energy=70000,70768,71536,72304 heat=85 clock=1980,1200,1980 reasons=0,72,0" \
+    LD_LIBRARY_PATH=$nvml expect 0 timeout 100 "$bin" base.ini pair.ini
+    one='{"rank":0,"watts":250.5,"celsius":60,"mhz":1980,"limited":"no"}'
+    two='{"rank":1,"watts":199.5,"celsius":85,"mhz":'
+    for row in '2 0.003 1200 heat' '4 0.003 1980 no' '6 0.004 1980 no'; do
+        set -- $row
+        echo '{"t":"power","step":'"$1"',"watts":450,"joules_per_token":'"$2"',"devices":['"$one,$two$3"',"limited":"'"$4"'"}]}'
+    done >wanted
+    grep '"t":"power"' runs/pair/log.jsonl >found
+    same wanted found "records of power"
+    sed -n 's/.*"kind":"\([a-z]*throttled\)","step":\([0-9]*\),"text":"\(.*\)"}/\1 \2 \3/p' runs/pair/events.jsonl >found
+    cat >wanted <<'EVENTS'
+throttled 2 rank 1 (localhost), device 1, is held back by heat: 1200 MHz, 85 C, 200 W; see to its cooling
+unthrottled 6 rank 1 (localhost), device 1, is no longer held back by heat: 1980 MHz, 85 C, 200 W
+EVENTS
+    same wanted found "events of clocks"
+    LOCKSTEP_NVML_INIT=9 LD_LIBRARY_PATH=$nvml expect 0 timeout 100 "$bin" base.ini alone.ini
+    says "power: nvml: nvmlInit_v2: Driver Not Loaded (9)"
+    [ "$(grep -c '"kind":"power"' runs/alone/events.jsonl)" -eq 1 ] || fail "one event says why nothing is known"
+    ! grep -q '"t":"power"' runs/alone/log.jsonl || fail "nothing is known, and it is told"
+    for run in pair alone; do "$bin" hash "runs/$run/ckpt/step-00000006" | sed 's/  [^ ]*$//' >"$run.hash"; done
+    same pair.hash alone.hash "weights with sensors and without"
+}
+
+holders() {
+    nvml=$top/build/test/nvml
+    [ -e "$nvml/libnvidia-ml.so.1" ] || skip "the stand-in for NVML is not built: make sim"
+    gpu_runs
+    export LD_LIBRARY_PATH="$nvml" LOCKSTEP_NVML_41="power=1" LOCKSTEP_NVML_PROCESSES="4194305:3221225472,$$:75269931008"
+    who="held by process $$ ($(cat /proc/$$/comm), 70.1 GiB), 4194305 (3.0 GiB)"
+    settings busy
+    SIM_BUSY=1 expect 69 timeout 100 "$bin" base.ini busy.ini
+    says "cudaErrorDevicesUnavailable" "$who; another process has the GPU to itself"
+    SIM_MEMORY=40 expect 69 timeout 100 "$bin" base.ini busy.ini
+    says "MB are free, $who; lower [batch] micro"
+    settings auto device.backend=auto
+    SIM_BUSY=1 expect 0 timeout 100 "$bin" base.ini auto.ini
+    says "auto chose the CPU (cuda:" "$who)"
+    unset LD_LIBRARY_PATH LOCKSTEP_NVML_41
+    SIM_BUSY=1 expect 69 timeout 100 "$bin" base.ini busy.ini
+    ! grep -q "held by" "$out" || fail "nobody knows who holds it"
+}
+
+# check_gpu CODE: a little of everything that `make gpu-check` does, with the simulator for a GPU; the page is in $out.
+check_gpu() {
+    want=$1
+    (cd "$top" && GPU_CHECK=short NCCL_LIBRARY=$sim/test/libnccl-sim.so exec timeout 200 sh test/gpu_check.sh "$sim" "$sim/lockstep") >"$out" 2>errors </dev/null
+    got=$?
+    [ $got -eq "$want" ] || { cat errors >>"$out"; fail "expected exit status $want, got $got, of test/gpu_check.sh"; }
+}
+
+# row TITLE PATTERN: the page's line of this check or step says so.
+row() {
+    grep -F "| $1 |" "$out" | grep -qE -e "$2" || grep -E "^$1  " "$out" | grep -qE -e "$2" || fail "the page has no \"$2\" for $1: $(grep -F "$1" "$out" | head -n 1)"
+}
+
+# The page that a GPU is measured by: whole when all is well; and what goes wrong is on it, and in the exit status.
+page() {
+    steps="gpt-baby-bf16 gpt2-124m-bf16 gpt2-124m-bf16-no-graph gpt2-124m-fp16 gpt2-124m-fp16-no-graph gpt2-124m-fp32"
+    check_gpu 0
+    says "# simulator, " "The device is a simulator" "| driver | unknown |" "| products | cuBLASLt 13" "| device | compute capability 9.0" "## Operations" \
+        "## Whole training steps" "0 failed, 0 left out for want of time, 3 for want of a tool"
+    row "instructions against their models" "^. .* . [1-9][0-9]* passed, 0 failed . "
+    for title in "cuBLASLt and its plans" operations "trainer against the CPU's and PyTorch's"; do row "$title" "PASSED  . [1-9][0-9]* test"; done
+    row "1 to 4 NCCL ranks on the device" "[1-9] passed, 0 failed, 0 skipped; nccl 2[.0-9]*, /.*libnccl-sim.so . "
+    for title in "memory (compute-sanitizer memcheck)" "races (compute-sanitizer racecheck)"; do row "$title" "left out: "; done
+    for each in $steps; do row "$each" " tok/s "; done
+    [ "$(grep -c ' us .* MB .* GB/s .*%' "$out")" -ge 50 ] || fail "$(grep -c ' GB/s ' "$out") operations were timed, expected 50 and more"
+    ! grep -q FAILED "$out" || fail "the page says FAILED"
+    SIM_FAIL=norm@1 check_gpu 1
+    row "instructions against their models" "0 failed"
+    for title in operations "trainer against the CPU's and PyTorch's" "1 to 4 NCCL ranks on the device"; do row "$title" "FAILED \([1-9]"; done
+    for each in $steps; do row "$each" "FAILED \([1-9][0-9]*\): lockstep: "; done
+    grep -q '^FAILED (1)$' "$out" || fail "the table of operations does not say FAILED"
+    says "## What failed" "### operations" "### Operations" "### gpt2-124m-fp16" "10 failed, "
+    GPU_CHECK_S=0 check_gpu 1
+    for title in "instructions against their models" operations; do row "$title" "left out: no time"; done
+    for each in $steps; do row "$each" "left out: no time"; done
+    says "0 failed, 12 left out for want of time, "
+    SIM_DEVICES=0 check_gpu 69
+    grep -qF "gpu-check: no GPU was found: " errors && [ ! -s "$out" ] || fail "without a GPU it printed: $(cat errors)"
+}
+
+try ranks
+try ahead
+try plans
+try strangers
+try unread
+try failures
+try power
+try holders
+try page
+finish
