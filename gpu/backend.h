@@ -17,10 +17,12 @@ typedef struct backend {
     void *(*stream_native)(stream *s);
     err_t (*stream_wait)(stream *s);
     err_t (*event_open)(device *d, event **out);
+    err_t (*event_open_timed)(device *d, event **out);
     void (*event_close)(event *e);
     err_t (*event_record)(event *e, stream *s);
     err_t (*event_wait)(event *e);
     err_t (*stream_wait_event)(stream *s, event *e);
+    err_t (*event_elapsed)(event *from, event *to, double *ms);
     err_t (*copy)(stream *s, void *dst, const void *src, size_t bytes);
     err_t (*zero)(stream *s, void *dst, size_t bytes);
     // NULL, all four: does not record

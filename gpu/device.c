@@ -51,10 +51,12 @@ void *stream_native(stream *s) { return STREAM_DEVICE(s)->backend->stream_native
 void stream_close(stream *s) { if (s) STREAM_DEVICE(s)->backend->stream_close(s); }
 err_t stream_wait(stream *s) { return STREAM_DEVICE(s)->backend->stream_wait(s); }
 err_t event_open(device *d, event **out) { return d->backend->event_open(d, out); }
+err_t event_open_timed(device *d, event **out) { return d->backend->event_open_timed(d, out); }
 void event_close(event *e) { if (e) EVENT_DEVICE(e)->backend->event_close(e); }
 err_t event_record(event *e, stream *s) { return EVENT_DEVICE(e)->backend->event_record(e, s); }
 err_t event_wait(event *e) { return EVENT_DEVICE(e)->backend->event_wait(e); }
 err_t stream_wait_event(stream *s, event *e) { return STREAM_DEVICE(s)->backend->stream_wait_event(s, e); }
+err_t event_elapsed(event *from, event *to, double *ms) { return EVENT_DEVICE(to)->backend->event_elapsed(from, to, ms); }
 
 err_t stream_copy(stream *s, void *dst, const void *src, size_t n) {
     return STREAM_DEVICE(s)->profile ? profile_copy(s, dst, src, n) : STREAM_DEVICE(s)->backend->copy(s, dst, src, n);

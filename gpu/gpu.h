@@ -146,6 +146,12 @@ err_t event_record(event *e, stream *s);
 err_t event_wait(event *e);                     // the host waits
 err_t stream_wait_event(stream *s, event *e);   // later work of s waits
 
+// An event that also notes when it was reached. For measuring: it costs the stream a little more, and it can't be recorded inside a recording.
+err_t event_open_timed(device *d, event **out);
+// Milliseconds between two timed events, by the device's clock. Never waits: that both are reached is for the caller to know,
+// by an event behind them; ERR_INTERNAL when one of them is not.
+err_t event_elapsed(event *from, event *to, double *ms);
+
 // Queued on s. Either side may be host (pinned) or device memory; a pageable host side makes the call wait.
 err_t stream_copy(stream *s, void *dst, const void *src, size_t bytes);
 err_t stream_zero(stream *s, void *dst, size_t bytes);

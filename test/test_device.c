@@ -205,10 +205,211 @@ static void recordings_change_nothing(void **state) {
     same(&one, &two, "graph");
 }
 
+// Whatever happens between steps and to them, what was recorded in the first ones is still what is to be queued: evaluations,
+// overflows, a checkpoint.
+typedef struct eventful { double loss[LONG], eval[2]; int64_t skipped; char hash[2][17]; } eventful;
+
+static void hash_now(session *x, char hash[17]) {
+    OK(session_counters(x));
+    OK(ckpt_state_hash(&x->state.ckpt, hash));
+}
+
+static err_t steps_ahead(session *x, int count, double *loss) {
+    step_result s;
+    for (int i = 0; i < count; i++) {
+        TRY(session_queue(x));
+        if (x->runner.untold < 2 && i + 1 < count) continue;
+        TRY(session_told(x, &s));
+        loss[s.step - 1] = s.loss;
+    }
+    while (x->runner.untold) {
+        TRY(session_told(x, &s));
+        loss[s.step - 1] = s.loss;
+    }
+    return ERR_OK;
+}
+
+static eventful run_eventful(const char *more) {
+    rig r;
+    eventful e = {.skipped = 0};
+    int64_t windows;
+    step_state now;
+    rig_open(&r, "cuda", more);
+    OK(steps_ahead(&r.x, 4, e.loss));
+    OK(evaluate(&r.x.runner, r.x.val, 2, &e.eval[0], &windows));
+    OK(steps_ahead(&r.x, 1, e.loss));
+    OK(state_get_step(&r.x.state, &now));
+    now.loss_scale = 0x1p22f;  // logit gradients beyond 65504
+    OK(state_set_step(&r.x.state, &now));
+    OK(steps_ahead(&r.x, 3, e.loss));
+    OK(state_get_step(&r.x.state, &now));
+    e.skipped = now.skipped;
+    hash_now(&r.x, e.hash[0]);
+    OK(ckpt_save(r.x.dir, &r.x.state.ckpt, 1, NULL));
+    OK(steps_ahead(&r.x, 2, e.loss));
+    hash_now(&r.x, e.hash[1]);
+    OK(evaluate(&r.x.runner, r.x.val, 2, &e.eval[1], &windows));
+    rig_close(&r);
+    return e;
+}
+
+static void plain_and_recorded(char plain[256], char graph[256], const char *more) {
+    snprintf(graph, 256, "[batch]\nglobal = 6\nmicro = 1\nlanes = 2\n[model]\ndropout = 0.1\n[precision]\ncompute = fp16\n%s", more);
+    snprintf(plain, 256, "%s[device]\ngraph = no\n", graph);
+}
+
+static void recordings_outlast_what_happens(void **state) {
+    need_gpu(state);
+    char plain[256], graph[256];
+    plain_and_recorded(plain, graph, "");
+    eventful one = run_eventful(plain), two = run_eventful(graph);
+    if (one.skipped < 1 || one.skipped > 2) fail_msg("%lld steps were skipped, expected 1 or 2", (long long)one.skipped);
+    assert_memory_equal(&one, &two, sizeof one);
+}
+
+// A step without data, with another one queued behind it, leaves the weights of the step before.
+static void void_steps_are_void_when_recorded(void **state) {
+    need_gpu(state);
+    char plain[256], graph[256], hash[3][17] = {0};
+    int64_t last[2];
+    plain_and_recorded(plain, graph, "[run]\nfaults = read@40x1000\n[data]\nretry = 0\n");
+    for (int i = 0; i < 3; i++) {
+        rig r;
+        double loss[2 * LONG];
+        rig_open(&r, "cuda", i == 1 ? graph : plain);
+        if (i < 2) assert_int_equal(steps_ahead(&r.x, 2 * LONG, loss), ERR_IO);
+        if (i < 2) last[i] = r.x.step;
+        else OK(steps_ahead(&r.x, (int)last[0], loss));
+        hash_now(&r.x, hash[i]);
+        rig_close(&r);
+    }
+    assert_true(last[0] == last[1] && last[0] > 4);
+    assert_string_equal(hash[0], hash[2]);
+    assert_string_equal(hash[1], hash[2]);
+}
+
 static void waiting_changes_nothing(void **state) {
     need_gpu(state);
     course one = run_steps("cuda", "", SHORT), two = run_steps("cuda", "[device]\ncheck = yes\n", SHORT);
     same(&one, &two, "check");
+}
+
+// --- what the host does ----------------------------------------------------------------------------------------------------------
+
+extern long sim_submitted(const char *what) __attribute__((weak));  // test/sim/cudart.h; not there on a GPU
+
+typedef struct submissions { long kernels, graphs, copies, sets, others; } submissions;
+
+static submissions submitted_so_far(void) {
+    return (submissions){sim_submitted("kernels"), sim_submitted("graphs"), sim_submitted("copies"), sim_submitted("sets"), sim_submitted("others")};
+}
+
+// Of the sixth step.
+static submissions submitted_in_a_step(const char *more) {
+    rig r;
+    step_result s;
+    submissions before = {0}, after;
+    rig_open(&r, "cuda", more);
+    for (int i = 0; i < 6; i++) {
+        before = submitted_so_far();
+        OK(session_step(&r.x, &s));
+    }
+    after = submitted_so_far();
+    rig_close(&r);
+    return (submissions){after.kernels - before.kernels, after.graphs - before.graphs, after.copies - before.copies, after.sets - before.sets,
+                         after.others - before.others};
+}
+
+static void is_submitted(const char *what, long found, long expected) {
+    if (found != expected) fail_msg("%s that the host submits for a step: %ld, expected %ld", what, found, expected);
+}
+
+// Every micro-batch is one graph, of four copies (tokens, targets, where dropout is, losses), and six events or waits for
+// events: its data came, its place is free again, and how long that took. The update is two more, of one copy (this rank's
+// report), and three events.
+static void a_step_is_a_few_submissions(void **state) {
+    need_gpu(state);
+    if (!sim_submitted) skip();
+    submissions one = submitted_in_a_step("[model]\ndropout = 0.1\n");
+    is_submitted("graphs", one.graphs, 4 + 2);
+    is_submitted("kernels", one.kernels, 0);
+    is_submitted("copies", one.copies, 4 * 4 + 1);
+    is_submitted("sets", one.sets, 2 + 1);  // buffers of lanes 0 and 2 (1 and 3 join them), and what the ranks share
+    is_submitted("events", one.others, 6 * 4 + 3);
+    submissions two = submitted_in_a_step("[batch]\nglobal = 6\nlanes = 1\n");  // three micro-batches, in two places that change from step to step
+    is_submitted("graphs", two.graphs, 3 + 2);
+    is_submitted("kernels", two.kernels, 0);
+    is_submitted("copies", two.copies, 4 * 3 + 1);
+    is_submitted("sets", two.sets, 1 + 1);
+    is_submitted("events", two.others, 6 * 3 + 3);
+    submissions plain = submitted_in_a_step("[device]\ngraph = no\n");
+    is_submitted("graphs", plain.graphs, 0);
+    assert_true(plain.kernels > 100);
+}
+
+// --- times -----------------------------------------------------------------------------------------------------------------------
+
+static double compute_ms(const step_result *s) { return s->reports[REPORT_COMPUTE_MS]; }
+
+// They are those of two steps before, and there is none in the first two; evaluations are nobody's. On a CPU every step has
+// its own.
+static void times_come_two_steps_late(void **state) {
+    need_gpu(state);
+    static const char *const backends[] = {"cpu", "cuda"};
+    for (int i = 0; i < 2; i++) {
+        rig r;
+        step_result s;
+        double loss;
+        int64_t windows;
+        rig_open(&r, backends[i], "");
+        for (int k = 1; k <= 4; k++) {
+            OK(session_step(&r.x, &s));
+            if (i == 1 && k <= 2) assert_true(compute_ms(&s) == 0);
+            else assert_true(compute_ms(&s) > 0 && compute_ms(&s) < 1e6);
+            assert_true(s.reports[REPORT_WAIT_MS] == 0 || i == 0);
+            assert_true(s.reports[REPORT_BUSY_MS] == 0);
+            OK(evaluate(&r.x.runner, r.x.val, 1, &loss, &windows));
+        }
+        rig_close(&r);
+    }
+}
+
+static void timed_events_tell_when_they_were_reached(void **state) {
+    need_gpu(state);
+    for (int i = 0; i < 2; i++) {
+        device *d;
+        stream *s[2];
+        event *a, *b, *plain;
+        double ms = -1;
+        OK(device_open(&d, &(device_options){.kind = i ? DEVICE_CUDA : DEVICE_CPU, .threads = 1}));
+        OK(stream_open(d, &s[0]));
+        OK(stream_open_queue(d, &s[1]));
+        OK(event_open_timed(d, &a));
+        OK(event_open_timed(d, &b));
+        OK(event_open(d, &plain));
+        assert_int_equal(event_elapsed(a, b, &ms), ERR_INTERNAL);
+        for (int k = 0; k < 2; k++) {
+            OK(event_record(a, s[k]));
+            assert_int_equal(k ? ERR_OK : event_elapsed(a, b, &ms), k ? ERR_OK : ERR_INTERNAL);
+            OK(stream_wait_event(s[1 - k], a));
+            OK(event_record(b, s[1 - k]));
+            OK(event_record(plain, s[1 - k]));
+            OK(event_wait(b));
+            OK(event_elapsed(a, b, &ms));
+            assert_true(ms >= 0 && ms < 1e6);
+            assert_int_equal(event_elapsed(a, plain, &ms), ERR_INTERNAL);
+        }
+        if (device_records(d)) {
+            recording *none;
+            OK(stream_record_begin(s[0]));
+            assert_int_equal(event_record(a, s[0]), ERR_INTERNAL);
+            OK(stream_record_end(s[0], &none));
+            recording_close(none);
+        }
+        event_close(a), event_close(b), event_close(plain);
+        stream_close(s[0]), stream_close(s[1]);
+        device_close(d);
+    }
 }
 
 // --- checkpoints -----------------------------------------------------------------------------------------------------------------
@@ -283,7 +484,12 @@ int main(int argc, char **argv) {
         cmocka_unit_test(offload_changes_nothing),
         cmocka_unit_test(recomputation_changes_nothing),
         cmocka_unit_test(recordings_change_nothing),
+        cmocka_unit_test(recordings_outlast_what_happens),
+        cmocka_unit_test(void_steps_are_void_when_recorded),
         cmocka_unit_test(waiting_changes_nothing),
+        cmocka_unit_test(a_step_is_a_few_submissions),
+        cmocka_unit_test(times_come_two_steps_late),
+        cmocka_unit_test(timed_events_tell_when_they_were_reached),
         cmocka_unit_test(a_checkpoint_goes_on),
         cmocka_unit_test(sensors_say_what_can_be),
     };

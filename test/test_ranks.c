@@ -98,7 +98,8 @@ static err_t look_at_padding(const session *x) {
     for (int i = 0; i < x->net->params; i++) {
         const param *p = &x->net->param[i];
         bool padded = i == wte || i == head;
-        if (p->rows_in_memory != (padded ? 256 : 0))
+        int64_t rows = padded ? (p->size[0] + 127) / 128 * 128 : 0;
+        if (p->rows_in_memory != rows)
             return err_set(ERR_INTERNAL, "%s has %lld rows in memory", p->name, (long long)p->rows_in_memory);
         padding at;
         if (padded) at = padding_of(x, i);

@@ -147,6 +147,30 @@ static void more_lanes_are_not_slowness(void **state) {
     close_scene(&s);
 }
 
+// A GPU's first two steps come without times: they are nobody's speed, and not the first step that does not count.
+static void what_is_not_known_is_not_fast(void **state) {
+    (void)state;
+    scene s;
+    double unknown[] = {0, 0}, even[] = {10, 10}, slow[] = {10, 40};
+    open_scene(&s, 2, 2);
+    steps(&s, 2, unknown);
+    assert_int_equal(s.report.steps, 0);
+    steps(&s, 1, (double[]){900, 10});  // with its page faults
+    rank_summary t = after(&s, 1, even);
+    assert_true(t.slowest_ms == 10 && t.median_ms == 10);
+    steps(&s, 2, slow);
+    steps(&s, 2, unknown);  // after a resume, say
+    t = after(&s, 2, slow);
+    assert_true(t.slowest_ms == 40 && t.median_ms == 10);
+    double one[2 * REPORT_ITEMS] = {0};
+    assert_false(report_is_timed(one, 2));
+    one[REPORT_COMPUTE_MS] = 1;
+    assert_false(report_is_timed(one, 2));
+    one[REPORT_ITEMS + REPORT_COMPUTE_MS] = 1;
+    assert_true(report_is_timed(one, 2));
+    close_scene(&s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_slowest_is_told),
@@ -155,6 +179,7 @@ int main(void) {
         cmocka_unit_test(little_is_not_slow),
         cmocka_unit_test(few_steps_wait_for_more),
         cmocka_unit_test(more_lanes_are_not_slowness),
+        cmocka_unit_test(what_is_not_known_is_not_fast),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

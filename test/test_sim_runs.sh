@@ -13,18 +13,19 @@ ranks() {
     gpu_runs "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
     dealt two 2 parallel.zero=1
     dealt three 3 parallel.zero=2 precision.compute=bf16 precision.rounding=stochastic
-    dealt four 4 parallel.zero=3 precision.compute=fp16 device.graph=no
+    dealt four 4 parallel.zero=3 precision.compute=fp16
 }
 
 # said DIR: what a run's log says of its steps, to the last digit.
 said() { sed -n 's/.*"step":\([0-9]*\),.*"loss":\([^,]*\),.*"grad_norm":\([^,]*\),.*/\1 \2 \3/p' "$1/log.jsonl"; }
 
-# Steps that are queued before the one ahead of them is told say the same, end in the same weights, and stop together.
+# Steps that are queued before the one ahead of them is told, from recordings, say the same as those that are told at once and
+# queued call by call; they end in the same weights, and stop together.
 ahead() {
     export SIM_SEED=3
     gpu_runs "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
     for ranks in 1 2; do
-        settings "told-$ranks" device.ranks=$ranks run.steps=9
+        settings "told-$ranks" device.ranks=$ranks run.steps=9 device.graph=no
         settings "late-$ranks" device.ranks=$ranks run.steps=9 log.hash_every=9 eval.every=9
         for run in told late; do
             SIM_DEVICES=$ranks expect 0 timeout 100 "$bin" base.ini "$run-$ranks.ini"
@@ -206,6 +207,21 @@ unread_by_two() {
     mends node0/runs/two true
 }
 
+# A device that is slow is named, though the host is done with queueing in no time: nothing runs before it waits (seed 1). Times come two steps late.
+slow_device() {
+    export SIM_SEED=1
+    gpu_runs "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
+    settings slow device.ranks=2 run.steps=26 model.layers=1 model.heads=1 model.embed=16 model.context=8 batch.global=2 \
+        batch.lanes=2 log.hash_every=0 eval.every=0
+    SIM_SLOW=1:2000 SIM_DEVICES=2 expect 0 timeout 100 "$bin" base.ini slow.ini
+    grep -q '"kind":"straggler".*"text":"rank 1 (localhost)' runs/slow/events.jsonl ||
+        fail "rank 1 has a slow device and was not named: $(cat runs/slow/events.jsonl)"
+    n=$(grep -c '"slowest_rank":1,' runs/slow/log.jsonl)
+    [ "$n" -gt 13 ] || fail "rank 1 is the slowest in $n of 26 steps: $(tail -n 2 runs/slow/log.jsonl)"
+    sed -n 's/.*"step":\([0-9]*\),.*"comm_wait_ms":null,"comm_ms":null,.*/\1/p' runs/slow/log.jsonl | tr '\n' ' ' >untimed
+    [ "$(cat untimed)" = "1 2 " ] || fail "steps without times: $(cat untimed), expected 1 and 2"
+}
+
 # What the device says when something is wrong, for the person who has to mend it: the kernel by name, file and line.
 failures() {
     gpu_runs
@@ -328,6 +344,7 @@ try ahead
 try plans
 try strangers
 try unread
+try slow_device
 try failures
 try power
 try holders

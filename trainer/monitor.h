@@ -30,6 +30,9 @@ typedef struct step_record {
     double loss, grad_norm, lr, ms, tokens_per_s, data_wait_ms, comm_wait_ms, loss_scale;
     bool skipped;
     const char *hash;  // NULL: not computed
+    // Times of communication and computing are the device's where that is a GPU, and then those of two steps before; not a number
+    // (null in the log) where they are not known, as in a GPU's first two steps. data_wait_ms is the host's and of this step.
+    //
     // With several ranks: how long this one's communication took and which share of it backward hid, on the mean of ranks; the slowest rank's and the
     // median rank's compute time.
     int world, slowest;

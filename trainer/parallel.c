@@ -13,9 +13,16 @@ static void set_phase(comm *c, const char *what, int64_t step, int64_t number) {
     c->phase.number = number;
 }
 
-static void count_busy(parallel *x, double since) {
+// What a call on the side stream takes.
+static err_t begin_busy(parallel *x, double *since, stream *inner) {
+    *since = clock_now();
+    return stopwatch_begin(&x->watch, SPAN_BUSY, inner);
+}
+
+static err_t end_busy(parallel *x, double since, stream *inner) {
     double before = atomic_load(&x->busy_s), spent = clock_now() - since;
     while (!atomic_compare_exchange_weak(&x->busy_s, &before, before + spent)) {}
+    return stopwatch_end(&x->watch, SPAN_BUSY, inner);
 }
 
 // Work that the side stream must not overtake.
@@ -25,12 +32,16 @@ static err_t follow_compute(parallel *x) {
 }
 
 // On a CPU, where computing is the calling thread's, this is where the host waits.
-static err_t wait_for(parallel *x, event *e) {
+static err_t wait_as(parallel *x, span_kind kind, event *e) {
+    TRY(stopwatch_begin(&x->watch, kind, x->s));
     double since = clock_now();
     err_t rc = stream_wait_event(x->s, e);
     x->wait_s += clock_now() - since;
-    return rc;
+    TRY(rc);
+    return stopwatch_end(&x->watch, kind, x->s);
 }
+
+static err_t wait_for(parallel *x, event *e) { return wait_as(x, SPAN_WAIT, e); }
 
 // --- weights -----------------------------------------------------------------------------------------------------------------------
 
@@ -43,7 +54,8 @@ static err_t gather_block(void *ctx, stream *inner) {
     parallel *x = k->x;
     train_state *t = x->state;
     size_t element = dtype_bytes(t->o.compute), at = 0;
-    double since = clock_now();
+    double since;
+    TRY(begin_busy(x, &since, inner));
     set_phase(x->ranks, "gather weights", k->step, k->what);
     for (int g = 0; g < t->zero.segments; g++) {
         if (!state_uses(t, k->what, g)) continue;
@@ -54,8 +66,7 @@ static err_t gather_block(void *ctx, stream *inner) {
         TRY(x->ranks->table->all_gather(x->ranks, to, cut, inner));
         at += t->zero.segment[g].count;
     }
-    count_busy(x, since);
-    return ERR_OK;
+    return end_busy(x, since, inner);
 }
 
 static err_t bring_block(parallel *x, int block) {
@@ -104,12 +115,12 @@ static err_t gather_segment(void *ctx, stream *inner) {
     const weights_call *k = ctx;
     train_state *t = k->x->state;
     size_t element = dtype_bytes(t->weights.t.type);
-    double since = clock_now();
+    double since;
+    TRY(begin_busy(k->x, &since, inner));
     set_phase(k->x->ranks, "spread weights", k->step, k->what);
     char *at = (char *)t->weights.t.data + t->zero.segment[k->what].at * element;
     TRY(k->x->ranks->table->all_gather(k->x->ranks, at, state_cuts(t, k->what, element), inner));
-    count_busy(k->x, since);
-    return ERR_OK;
+    return end_busy(k->x, since, inner);
 }
 
 // In the order in which the next forward pass needs them.
@@ -202,12 +213,12 @@ static err_t return_bucket(parallel *x, int k, stream *inner) {
 static err_t reduce_bucket(void *ctx, stream *inner) {
     const bucket_call *k = ctx;
     parallel *x = k->x;
-    double since = clock_now();
+    double since;
+    TRY(begin_busy(x, &since, inner));
     set_phase(x->ranks, "reduce gradients", k->step, k->bucket);
     TRY(x->state->o.fixed ? reduce_fixed(x, k->bucket, k->turn, inner) : reduce_any(x, k->bucket, k->turn, inner));
     if (x->state->o.fixed && x->state->o.stage == 0) TRY(return_bucket(x, k->bucket, inner));
-    count_busy(x, since);
-    return ERR_OK;
+    return end_busy(x, since, inner);
 }
 
 // The siblings that this rank's last lane completes, over the bucket's part of the slabs.
@@ -270,7 +281,7 @@ void parallel_micro(parallel *x, int64_t turn, bool last, const lane_counter *c)
 
 bool parallel_is_quiet(const parallel *x) {
     const train_state *t = x->state;
-    if (t->slots || t->o.stage == 3 || x->final) return false;
+    if (t->slots || t->o.stage == 3 || (x->final && x->ranks->world > 1)) return false;
     for (int g = 0; g < t->zero.segments; g++)
         if (x->fresh[g]) return false;
     return true;
@@ -287,7 +298,7 @@ err_t parallel_finish(parallel *x) {
 err_t parallel_join(parallel *x) {
     if (!x->side) return ERR_OK;
     TRY(event_record(x->joined, x->side));
-    return wait_for(x, x->joined);
+    return wait_as(x, SPAN_JOIN, x->joined);
 }
 
 err_t parallel_wait(parallel *x) {
@@ -308,6 +319,20 @@ void parallel_times(parallel *x, double *wait_s, double *busy_s) {
 static err_t open_events(event **e, int n, device *dev) {
     for (int i = 0; i < n; i++) TRY(event_open(dev, &e[i]));
     return ERR_OK;
+}
+
+// The most spans that a step can have: it waits before each block (stage 3) or for each segment that was spread, and for each
+// bucket of each turn, before it takes its place again and at the end. Forward and backward gather each block once, but for
+// those that are there, and one ahead.
+static err_t open_watch(parallel *x) {
+    const train_state *t = x->state;
+    if (device_about(t->dev)->kind == DEVICE_CPU || !t->o.training) return ERR_OK;
+    int turns = (int)reduce_turns(t->reduce), buckets = t->zero.buckets;
+    int lanes = t->o.stage >= 2 ? turns : (int)reduce_lane_count(t->reduce, t->ranks->rank), passes = lanes * (int)t->o.micros;
+    int weights = t->o.stage == 3 ? passes * 2 * (t->net->blocks + 1) : t->zero.segments;
+    int most[SPANS] = {[SPAN_STEP] = 1, [SPAN_DATA] = passes};
+    if (t->ranks->world > 1) most[SPAN_WAIT] = weights + (turns + 1) * buckets, most[SPAN_JOIN] = 1, most[SPAN_BUSY] = weights + turns * buckets;
+    return stopwatch_open(&x->watch, t->dev, most);
 }
 
 static void fill_bases(parallel *x) {
@@ -331,6 +356,7 @@ err_t parallel_open(parallel *x, train_state *t) {
     TRY(open_events(x->reduced, t->zero.buckets, t->dev));
     TRY(open_events(x->arrived, t->zero.segments, t->dev));
     TRY(open_events(x->gathered, 2, t->dev));
+    TRY(open_watch(x));
     return t->ranks->world > 1 ? stream_open_queue(t->dev, &x->side) : ERR_OK;
 }
 
@@ -341,6 +367,7 @@ static void close_events(event **e, int n) {
 
 void parallel_close(parallel *x) {
     if (x->side) stream_close(x->side);
+    stopwatch_close(&x->watch);
     if (x->state) {
         close_events(x->reduced, x->state->zero.buckets);
         close_events(x->arrived, x->state->zero.segments);

@@ -8,6 +8,7 @@
 #define TRAINER_PARALLEL_H
 
 #include "trainer/state.h"
+#include "trainer/stopwatch.h"
 
 #include <stdatomic.h>
 
@@ -32,6 +33,7 @@ typedef struct parallel {
     struct { int into, from; } merge[ORDERED_LEVELS];
     double wait_s;           // the host waited for communication: since it was last taken
     _Atomic double busy_s;   // communication was under way: the same
+    stopwatch watch;         // the same by the device's clock, where it works on its own
 } parallel;
 
 err_t parallel_open(parallel *x, train_state *t);
@@ -47,7 +49,7 @@ err_t parallel_lane(parallel *x);
 // in it and not yet merged, where lanes are added along the tree; NULL otherwise.
 void parallel_micro(parallel *x, int64_t turn, bool last, const lane_counter *c);
 
-// Would the hooks do nothing in this micro-batch but look at the other ranks?
+// Would the hooks queue nothing in this micro-batch but work on the compute stream, the same for all micro-batches with this `last`?
 bool parallel_is_quiet(const parallel *x);
 
 // Behind the last lane: what is queued from here on finds the whole sum (state_gradient).
@@ -56,7 +58,7 @@ err_t parallel_finish(parallel *x);
 // Behind the update: owners' new weights go to everybody. Does not wait; hooks do.
 err_t parallel_spread(parallel *x);
 
-// Seconds since the last call: the host waited for communication, and communication was under way.
+// Seconds since the last call, by the host's clock: the host waited for communication, and communication was under way.
 void parallel_times(parallel *x, double *wait_s, double *busy_s);
 
 // What is queued on the compute stream from here on comes after all that is under way between the ranks.

@@ -22,7 +22,14 @@ void report_close(rank_report *r) {
     *r = (rank_report){0};
 }
 
+bool report_is_timed(const double *reports, int world) {
+    for (int k = 0; k < world; k++)
+        if (reports[k * REPORT_ITEMS + REPORT_COMPUTE_MS] == 0) return false;
+    return true;
+}
+
 void report_add(rank_report *r, const double *reports) {
+    if (!report_is_timed(reports, r->world)) return;  // no time at all would look like speed
     if (!r->warm) {
         r->warm = true;
         return;

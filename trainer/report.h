@@ -12,7 +12,7 @@ typedef struct rank_report {
     double *per_lane;  // (2, world) scratch
     double *lately;    // (world) compute time in lately_steps, since slowness was last judged
     int64_t lately_steps;
-    bool warm;         // the first step, with its page faults, is behind
+    bool warm;         // the first step that is timed, with its page faults, is behind
     int suspect;       // the rank that was slow when it was last told, -1: none
     bool named;        // and was named
 } rank_report;
@@ -22,13 +22,16 @@ typedef struct rank_summary {
     double slowest_ms, median_ms;  // compute time of a step, of it and of the median rank; for equal numbers of lanes
     bool straggler;           // more than STRAGGLER times the median, for the second time running, and not named yet
     double comm_ms;           // mean over ranks and steps: communication was under way
-    double wait_ms;           // mean: the host waited for it
+    double wait_ms;           // mean: computing waited for it
     double hidden;            // 1 - wait/comm; waiting for a slower rank is in both
 } rank_summary;
 
+// Are the times of these reports known? Of all ranks or of none (trainer/step.h).
+bool report_is_timed(const double *reports, int world);
+
 err_t report_open(rank_report *r, int world);
 void report_close(rank_report *r);
-void report_add(rank_report *r, const double *reports);
+void report_add(rank_report *r, const double *reports);  // those that are timed
 
 // What was added since the last call, and begins again. r: how many lanes each rank runs.
 rank_summary report_take(rank_report *x, const reducer *r);

@@ -79,6 +79,9 @@ err_t step_open(step_runner *r, const config *cfg, device *dev, stream *s, comm 
 // A failure inside a recording has no name: who checks wants one.
 static bool wants_recordings(const step_runner *r) { return r->cfg->device.graph && !r->cfg->device.check && device_records(r->dev); }
 
+// For each gradient buffer and place: of a micro-batch, and of the last one.
+static int micro_recordings(const step_runner *r) { return 4 * r->state->buffers; }
+
 err_t step_commit(step_runner *r) {
     TRY(arena_commit(&r->memory));
     TRY(arena_commit(&r->staging));
@@ -93,8 +96,8 @@ err_t step_commit(step_runner *r) {
         TRY(event_open(r->dev, &r->slot[k].done));
     }
     r->records = wants_recordings(r);
-    if (r->records) r->recorded = calloc(2 * (size_t)r->state->buffers, sizeof *r->recorded);
-    if (r->records && !r->recorded) return err_set(ERR_INTERNAL, "no memory for %d recordings", 2 * r->state->buffers);
+    if (r->records) r->recorded_micro = calloc((size_t)micro_recordings(r), sizeof *r->recorded_micro);
+    if (r->records && !r->recorded_micro) return err_set(ERR_INTERNAL, "no memory for %d recordings", micro_recordings(r));
     r->copies = r->s;
     if (r->places > 1) TRY(stream_open_queue(r->dev, &r->copies));
     return parallel_open(&r->together, r->state);
@@ -110,8 +113,10 @@ void step_close(step_runner *r) {
         if (r->used[k]) event_close(r->used[k]);
         if (r->slot[k].done) event_close(r->slot[k].done);
     }
-    for (int k = 0; r->recorded && k < 2 * r->state->buffers; k++) recording_close(r->recorded[k]);
-    free(r->recorded);
+    for (int k = 0; r->recorded_micro && k < micro_recordings(r); k++) replay_close(&r->recorded_micro[k]);
+    replay_close(&r->recorded_squares);
+    for (int k = 0; k < 2; k++) replay_close(&r->recorded_update[k]);
+    free(r->recorded_micro);
     free(r->sums_at);
     *r = (step_runner){0};
 }
@@ -133,7 +138,8 @@ static err_t bring_batch(step_runner *r, const batch *b) {
     draw[0] = (uint32_t)b->step, draw[1] = (uint32_t)b->first;
     TRY(stream_copy(r->copies, r->draw[to].data, draw, 2 * sizeof *draw));
     TRY(event_record(r->copied[to], r->copies));
-    return stream_wait_event(r->s, r->copied[to]);
+    TRY(stream_wait_event(r->s, r->copied[to]));
+    return stopwatch_end(&r->together.watch, SPAN_DATA, r->s);
 }
 
 // Forward, losses and backward of the batch in r->place.
@@ -149,20 +155,18 @@ static err_t queue_micro_batch(step_runner *r, const batch *b, int buffer) {
     return model_backward(r->net, &p);
 }
 
-// The second time round the same calls are recorded (by then all plans and tables that the first time makes are there), and from then on the recording
-// runs in their place. Not where the hooks have something to do.
+typedef struct micro_call { step_runner *r; const batch *b; int buffer; } micro_call;
+
+static err_t queue_micro_call(void *ctx) {
+    const micro_call *c = ctx;
+    return queue_micro_batch(c->r, c->b, c->buffer);
+}
+
+// Not where the hooks have something to do with the other ranks.
 static err_t repeat_micro_batch(step_runner *r, const batch *b, int buffer) {
-    recording **of = &r->recorded[2 * buffer + r->place];
-    if (!*of) {
-        TRY(stream_record_begin(r->s));
-        err_t rc = queue_micro_batch(r, b, buffer);
-        err_record why = rc == ERR_OK ? (err_record){0} : *err_last();
-        err_t ended = stream_record_end(r->s, of);
-        if (rc != ERR_OK) return err_restore(&why);
-        TRY(ended);
-    }
+    replay *of = &r->recorded_micro[4 * buffer + 2 * r->together.final + r->place];
     r->ranks->table->alive(r->ranks);
-    return recording_run(*of, r->s);
+    return replay_run(of, r->s, queue_micro_call, &(micro_call){r, b, buffer});
 }
 
 // Gradients of one micro-batch, added to buffer's rows.
@@ -185,6 +189,7 @@ static err_t idle_micro_batch(step_runner *r) {
 static err_t next_micro_batch(step_runner *r, loader *data, int64_t step, int64_t lane, int64_t k, int buffer) {
     batch b;
     if (r->data_failed.code != ERR_OK) return idle_micro_batch(r);
+    TRY(stopwatch_begin(&r->together.watch, SPAN_DATA, r->s));
     TRY(event_wait(r->copied[r->place]));  // the loader may fill the last batch's buffer again
     double since = clock_now();
     err_t rc = loader_next(data, &b);
@@ -260,14 +265,19 @@ static err_t add_tied(step_runner *r) {
     return ERR_OK;
 }
 
-err_t step_gradient(step_runner *r, loader *data, int64_t step) {
+static err_t run_lanes(step_runner *r, loader *data, int64_t step) {
     r->began = clock_now();
+    TRY(stopwatch_begin(&r->together.watch, SPAN_STEP, r->s));
     r->data_s = 0;
     if (!r->untold) r->data_failed.code = ERR_OK;
     parallel_begin(&r->together, step);
     TRY(stream_zero(r->s, r->shared.data, tensor_bytes(&r->shared)));
     TRY(r->state->o.stage >= 2 ? run_turns(r, data, step) : run_range(r, data, step));
-    TRY(parallel_finish(&r->together));
+    return parallel_finish(&r->together);
+}
+
+err_t step_gradient(step_runner *r, loader *data, int64_t step) {
+    TRY(run_lanes(r, data, step));
     return add_tied(r);
 }
 
@@ -286,15 +296,34 @@ static err_t square_sums(step_runner *r) {
     return ERR_OK;
 }
 
-static err_t report(step_runner *r, const step_slot *to) {
-    double *mine = to->report.data, total = clock_now() - r->began, wait, busy;
+// What is left of the gradient, all of it on this rank's side.
+static err_t queue_squares(void *ctx) {
+    TRY(add_tied(ctx));
+    return square_sums(ctx);
+}
+
+// By the host's clock where computing is the host's own work. Else by the device's, of the step before the last one.
+static err_t take_times(step_runner *r, double *mine) {
+    double total = clock_now() - r->began, wait, busy, ms[SPANS];
+    bool known;
     parallel_times(&r->together, &wait, &busy);
-    mine[REPORT_STOP] = r->stop_wanted;
-    mine[REPORT_FAILED] = r->data_failed.code != ERR_OK;
-    mine[REPORT_COMPUTE_MS] = 1e3 * (total - r->data_s - wait);
     mine[REPORT_DATA_MS] = 1e3 * r->data_s;
+    mine[REPORT_COMPUTE_MS] = 1e3 * (total - r->data_s - wait);
     mine[REPORT_WAIT_MS] = 1e3 * wait;
     mine[REPORT_BUSY_MS] = 1e3 * busy;
+    if (!step_runs_ahead(r)) return ERR_OK;
+    TRY(stopwatch_read(&r->together.watch, ms, &known));  // all zero where nothing is known
+    mine[REPORT_COMPUTE_MS] = ms[SPAN_STEP] - ms[SPAN_DATA] - ms[SPAN_WAIT];
+    mine[REPORT_WAIT_MS] = ms[SPAN_WAIT] + ms[SPAN_JOIN];
+    mine[REPORT_BUSY_MS] = ms[SPAN_BUSY];
+    return ERR_OK;
+}
+
+static err_t report(step_runner *r, const step_slot *to) {
+    double *mine = to->report.data;
+    mine[REPORT_STOP] = r->stop_wanted;
+    mine[REPORT_FAILED] = r->data_failed.code != ERR_OK;
+    TRY(take_times(r, mine));
     power_report(r->power, to->step, mine);
     if (r->data_failed.code != ERR_OK) TRY(stream_copy(r->s, r->sums.data, r->host_void.data, sizeof(double)));
     return stream_copy(r->s, (double *)r->reports.data + r->ranks->rank * REPORT_ITEMS, mine, REPORT_ITEMS * sizeof *mine);
@@ -307,6 +336,11 @@ static err_t share(step_runner *r) {
     TRY(parallel_join(&r->together));
     c->phase.what = "share losses and norms", c->phase.step = r->together.step, c->phase.number = 0;
     return c->table->all_reduce(c, r->shared.data, (size_t)tensor_count(&r->shared), FP64, REDUCE_SUM, r->s);
+}
+
+// What every step queues with the same arguments: recorded in the second step.
+static err_t queue_or_replay(step_runner *r, replay *of, replay_calls calls, void *ctx) {
+    return r->records && r->updated ? replay_run(of, r->s, calls, ctx) : calls(ctx);
 }
 
 static bool decays(const step_runner *r, const zero_piece *p) { return r->net->param[p->row].decay; }
@@ -343,22 +377,44 @@ static err_t update_on_host(step_runner *r, const zero_piece *p, const step_stat
     return stream_wait(r->s);
 }
 
-static err_t update(step_runner *r, const step_slot *to) {
+// The decision, and what the host is to know of it.
+static err_t decide(step_runner *r, const step_slot *to) {
     train_state *t = r->state;
-    step_state decided = {0};
-    int count;
-    const zero_piece *p = state_pieces(t, &count);
-    *(float *)to->lr.data = (float)schedule_lr(r->cfg, to->step);
     TRY(stream_copy(r->s, (char *)t->step.data + offsetof(step_state, lr), to->lr.data, sizeof(float)));
     TRY(stream_copy(r->s, to->state[0].data, t->step.data, sizeof(step_state)));
     TRY(device_ops(r->dev)->step_decide(state_step(t), &r->sums, &r->rules, r->s));
     TRY(stream_copy(r->s, to->state[1].data, t->step.data, sizeof(step_state)));
-    TRY(stream_copy(r->s, to->loss.data, r->sample_loss.data, tensor_bytes(&to->loss)));
-    TRY(event_record(to->done, r->s));
-    if (t->o.offload) TRY(state_get_step(t, &decided));
+    return stream_copy(r->s, to->loss.data, r->sample_loss.data, tensor_bytes(&to->loss));
+}
+
+// On the device, or by the host of what was decided.
+static err_t update_pieces(step_runner *r, const step_state *decided) {
+    int count;
+    const zero_piece *p = state_pieces(r->state, &count);
     for (int i = 0; i < count; i++)
-        if (r->net->param[p[i].row].tied < 0) TRY(t->o.offload ? update_on_host(r, &p[i], &decided) : update_piece(r, &p[i]));
-    return parallel_spread(&r->together);
+        if (r->net->param[p[i].row].tied < 0) TRY(decided ? update_on_host(r, &p[i], decided) : update_piece(r, &p[i]));
+    return ERR_OK;
+}
+
+typedef struct update_call { step_runner *r; const step_slot *to; } update_call;
+
+static err_t queue_update(void *ctx) {
+    const update_call *c = ctx;
+    TRY(decide(c->r, c->to));
+    return update_pieces(c->r, NULL);
+}
+
+static err_t update(step_runner *r, const step_slot *to) {
+    *(float *)to->lr.data = (float)schedule_lr(r->cfg, to->step);
+    if (!r->state->o.offload) {
+        TRY(queue_or_replay(r, &r->recorded_update[to - r->slot], queue_update, &(update_call){r, to}));
+        return event_record(to->done, r->s);
+    }
+    step_state decided;
+    TRY(decide(r, to));
+    TRY(event_record(to->done, r->s));
+    TRY(state_get_step(r->state, &decided));
+    return update_pieces(r, &decided);
 }
 
 // --- a step ------------------------------------------------------------------------------------------------------------------------
@@ -395,13 +451,20 @@ static err_t end_void(step_runner *r, const step_slot *from) {
 
 err_t step_queue(step_runner *r, loader *data, int64_t step) {
     step_slot *to = &r->slot[step % r->places];
+    stopwatch *watch = &r->together.watch;
     if (r->untold == r->places) return err_set(ERR_INTERNAL, "step %lld is queued before step %lld is told", (long long)step, (long long)r->oldest);
     to->step = step;
-    TRY(step_gradient(r, data, step));
-    TRY(square_sums(r));
+    stopwatch_start(watch);
+    TRY(run_lanes(r, data, step));
+    TRY(queue_or_replay(r, &r->recorded_squares, queue_squares, r));
+    TRY(stopwatch_end(watch, SPAN_STEP, r->s));
     TRY(report(r, to));
     TRY(share(r));
     TRY(update(r, to));
+    stopwatch_turn(watch);  // new weights are on their way while the next step begins, and may not have arrived when this one is told
+    TRY(parallel_spread(&r->together));
+    stopwatch_stop(watch);
+    r->updated = true;
     if (!r->untold++) r->oldest = step;
     return ERR_OK;
 }

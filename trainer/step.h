@@ -5,9 +5,12 @@
 #include "data/data.h"
 #include "trainer/config.h"
 #include "trainer/parallel.h"
+#include "trainer/replay.h"
 #include "trainer/state.h"
 
-// What each rank tells the others of a step.
+// What each rank tells the others of a step. Where steps run ahead (step_runs_ahead), times but DATA_MS, which is the
+// loader's and the host's, are the device's own and those of two steps before, the newest that is certainly done when the
+// report is queued; COMPUTE_MS of the first two steps is 0: not known.
 enum {
     REPORT_STOP, REPORT_FAILED, REPORT_COMPUTE_MS, REPORT_DATA_MS, REPORT_WAIT_MS, REPORT_BUSY_MS,
     // Where power is read in this step (trainer/power.h): 1, and device_sensors with the joules since the last reading; else zeros.
@@ -39,9 +42,10 @@ typedef struct step_runner {
     int places, place;        // how many; the one in use
     tensor draw[2], host_draw[2];  // (2) INT32: step and first sample of the micro-batch, for dropout; on the host: pinned
     tensor micro_loss;        // (B) FP64: losses of the micro-batch's samples
-    // Forward and backward as they were queued before: by gradient buffer and place.
-    recording **recorded;
-    bool records, ran;        // recordings are wanted; something ran that shows what to record
+    // What was queued before, to be queued again in one go (trainer/replay.h).
+    bool records, ran, updated;  // recordings are wanted; a micro-batch, a whole step ran that showed what to record
+    replay *recorded_micro;   // forward and backward, by gradient buffer, place, and whether it is the step's last here
+    replay recorded_squares, recorded_update[2];  // of the update: before the ranks share what they know, and behind it, by slot
     stream *copies;           // batches come on it: a stream of its own, or s
     event *copied[2], *used[2];
     // What the ranks add up at a step's end. Each number comes from one rank and is zero on all others, so that adding moves it and rounds nothing.

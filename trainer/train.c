@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -244,11 +245,12 @@ static err_t log_step(run *r, const step_result *s, double ms) {
     report_add(&r->times, s->reports);
     rank_summary times = logged && world > 1 ? report_take(&r->times, r->x.state.reduce) : (rank_summary){0};
     const double *mine = s->reports + r->x.ranks->rank * REPORT_ITEMS;
+    bool timed = report_is_timed(s->reports, world);
     double tokens = (double)(c->batch.global * c->model.context);
     step_record record = {
         .step = step, .tokens = step * c->batch.global * c->model.context, .loss = s->loss, .grad_norm = s->grad_norm, .lr = s->lr, .ms = ms,
-        .tokens_per_s = tokens / (ms / 1e3), .data_wait_ms = mine[REPORT_DATA_MS], .comm_wait_ms = mine[REPORT_WAIT_MS], .loss_scale = s->loss_scale,
-        .skipped = !s->applied, .hash = hashed ? hash : NULL, .world = world, .comm_ms = mine[REPORT_BUSY_MS], .hidden = times.hidden,
+        .tokens_per_s = tokens / (ms / 1e3), .data_wait_ms = mine[REPORT_DATA_MS], .comm_wait_ms = timed ? mine[REPORT_WAIT_MS] : NAN, .loss_scale = s->loss_scale,
+        .skipped = !s->applied, .hash = hashed ? hash : NULL, .world = world, .comm_ms = timed ? mine[REPORT_BUSY_MS] : NAN, .hidden = times.hidden,
         .slowest = times.slowest, .slowest_ms = times.slowest_ms, .median_ms = times.median_ms,
     };
     watch_skips(r, s);

@@ -22,10 +22,12 @@ err_t cpu_stream_wait(stream *s);
 err_t cpu_stream_call(stream *s, stream_function fn, const void *ctx, size_t bytes);
 void *cpu_stream_native(stream *s);
 err_t cpu_event_open(device *d, event **out);
+err_t cpu_event_open_timed(device *d, event **out);
 void cpu_event_close(event *e);
 err_t cpu_event_record(event *e, stream *s);
 err_t cpu_event_wait(event *e);
 err_t cpu_stream_wait_event(stream *s, event *e);
+err_t cpu_event_elapsed(event *from, event *to, double *ms);
 err_t cpu_copy(stream *s, void *dst, const void *src, size_t bytes);
 err_t cpu_zero(stream *s, void *dst, size_t bytes);
 

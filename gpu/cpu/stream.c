@@ -2,11 +2,13 @@
 //
 // A compute stream is a name for the pool of threads: work is done when the call returns, and its events have nothing to remember. A queue
 // stream has a thread that takes calls from a ring, in order; an event on it remembers how many calls had been put in.
+#include "base/clock.h"
 #include "base/thread.h"
 #include "gpu/backend.h"
 #include "gpu/cpu/cpu.h"
 
 #include <assert.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +35,8 @@ struct event {
     device *dev;
     queue *queue;    // NULL: never recorded, or on a compute stream
     uint64_t after;  // calls of the queue
+    bool timed;
+    _Atomic double at;  // seconds, when it was reached; 0: not yet
 };
 
 // --- the thread of a queue -----------------------------------------------------------------------------------------------------------
@@ -153,15 +157,41 @@ err_t cpu_event_open(device *d, event **out) {
     return ERR_OK;
 }
 
+err_t cpu_event_open_timed(device *d, event **out) {
+    TRY(cpu_event_open(d, out));
+    (*out)->timed = true;
+    return ERR_OK;
+}
+
 void cpu_event_close(event *e) { free(e); }
 
+static err_t note_time(void *ctx, stream *inner) {
+    (void)inner;
+    atomic_store(&(*(event **)ctx)->at, clock_now());
+    return ERR_OK;
+}
+
 err_t cpu_event_record(event *e, stream *s) {
+    if (e->timed) {
+        atomic_store(&e->at, 0);
+        TRY(cpu_stream_call(s, note_time, &e, sizeof e));
+    }
     e->queue = s->queue;
     e->after = s->queue ? s->queue->put : 0;
     return ERR_OK;
 }
 
 err_t cpu_event_wait(event *e) { return e->queue ? wait_until(e->queue, e->after) : ERR_OK; }
+
+err_t cpu_event_elapsed(event *from, event *to, double *ms) {
+    double a = atomic_load(&from->at), b = atomic_load(&to->at);
+    *ms = 0;
+    if (!from->timed || !to->timed)
+        return err_set(ERR_INTERNAL, "cpu: an event that is not timed was asked for its time; open it with event_open_timed");
+    if (a == 0 || b == 0) return err_set(ERR_INTERNAL, "cpu: an event was asked for its time before it was reached; wait for one behind it first");
+    *ms = 1e3 * (b - a);
+    return ERR_OK;
+}
 
 typedef struct wait_call { queue *queue; uint64_t after; } wait_call;
 

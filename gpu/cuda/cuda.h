@@ -38,6 +38,7 @@ struct event {
     device *dev;
     cudaEvent_t native;
     stream *on;  // where it was recorded last, for messages
+    bool timed;
 };
 
 typedef struct matmul_plans matmul_plans;  // matmul.c
@@ -77,10 +78,12 @@ err_t cuda_stream_call(stream *s, stream_function fn, const void *ctx, size_t by
 void *cuda_stream_native(stream *s);
 err_t cuda_stream_wait(stream *s);
 err_t cuda_event_open(device *d, event **out);
+err_t cuda_event_open_timed(device *d, event **out);
 void cuda_event_close(event *e);
 err_t cuda_event_record(event *e, stream *s);
 err_t cuda_event_wait(event *e);
 err_t cuda_stream_wait_event(stream *s, event *e);
+err_t cuda_event_elapsed(event *from, event *to, double *ms);
 err_t cuda_copy(stream *s, void *dst, const void *src, size_t bytes);
 err_t cuda_zero(stream *s, void *dst, size_t bytes);
 err_t cuda_record_begin(stream *s);

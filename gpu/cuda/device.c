@@ -122,8 +122,9 @@ static const backend cuda_backend = {
     .close = close_device, .sense = sense, .alloc = alloc, .free = release,
     .stream_open = cuda_stream_open, .stream_open_queue = cuda_stream_open, .stream_close = cuda_stream_close, .stream_wait = cuda_stream_wait,
     .stream_call = cuda_stream_call, .stream_native = cuda_stream_native,
-    .event_open = cuda_event_open, .event_close = cuda_event_close, .event_record = cuda_event_record, .event_wait = cuda_event_wait,
-    .stream_wait_event = cuda_stream_wait_event, .copy = cuda_copy, .zero = cuda_zero,
+    .event_open = cuda_event_open, .event_open_timed = cuda_event_open_timed, .event_close = cuda_event_close, .event_record = cuda_event_record,
+    .event_wait = cuda_event_wait, .stream_wait_event = cuda_stream_wait_event, .event_elapsed = cuda_event_elapsed,
+    .copy = cuda_copy, .zero = cuda_zero,
     .record_begin = cuda_record_begin, .record_end = cuda_record_end, .recording_run = cuda_recording_run, .recording_close = cuda_recording_close,
     .arithmetic = arithmetic, .plans_get = cuda_plans_get, .plans_set = cuda_plans_set,
 };

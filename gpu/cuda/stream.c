@@ -102,12 +102,14 @@ err_t cuda_stream_wait(stream *s) { return cuda_finished(s, cudaStreamSynchroniz
 
 // --- events --------------------------------------------------------------------------------------------------------------------------
 
-err_t cuda_event_open(device *d, event **out) {
+static err_t open_event(device *d, bool timed, event **out) {
     *out = NULL;
     event *e = calloc(1, sizeof *e);
     if (!e) return err_set(ERR_INTERNAL, "no memory for an event");
     e->dev = d;
-    err_t rc = cuda_status(cudaEventCreateWithFlags(&e->native, cudaEventDisableTiming), "cudaEventCreateWithFlags", __FILE__, __LINE__);
+    e->timed = timed;
+    unsigned flags = timed ? cudaEventDefault : cudaEventDisableTiming;
+    err_t rc = cuda_status(cudaEventCreateWithFlags(&e->native, flags), "cudaEventCreateWithFlags", __FILE__, __LINE__);
     if (rc != ERR_OK) {
         free(e);
         return rc;
@@ -116,12 +118,18 @@ err_t cuda_event_open(device *d, event **out) {
     return ERR_OK;
 }
 
+err_t cuda_event_open(device *d, event **out) { return open_event(d, false, out); }
+err_t cuda_event_open_timed(device *d, event **out) { return open_event(d, true, out); }
+
 void cuda_event_close(event *e) {
     (void)cudaEventDestroy(e->native);
     free(e);
 }
 
+// Inside a capture an event is an edge of the graph and has no time.
 err_t cuda_event_record(event *e, stream *s) {
+    if (e->timed && s->recording)
+        return err_set(ERR_INTERNAL, "cuda: a timed event inside a recording has no time; record it before or behind it");
     ON(s, cudaEventRecord(e->native, s->native));
     e->on = s;
     return ERR_OK;
@@ -135,6 +143,22 @@ err_t cuda_event_wait(event *e) {
 
 err_t cuda_stream_wait_event(stream *s, event *e) {
     if (e->on) ON(s, cudaStreamWaitEvent(s->native, e->native, 0));
+    return ERR_OK;
+}
+
+err_t cuda_event_elapsed(event *from, event *to, double *ms) {
+    float between = 0;
+    *ms = 0;
+    if (!from->timed || !to->timed)
+        return err_set(ERR_INTERNAL, "cuda: an event that is not timed was asked for its time; open it with event_open_timed");
+    if (!from->on || !to->on) return err_set(ERR_INTERNAL, "cuda: an event was asked for its time before it was recorded; record it first");
+    cudaError_t e = cudaEventElapsedTime(&between, from->native, to->native);
+    if (e == cudaErrorNotReady) {
+        (void)cudaGetLastError();  // else the next launch would find it
+        return err_set(ERR_INTERNAL, "cuda: an event was asked for its time before it was reached; wait for one behind it first");
+    }
+    TRY(called(to->on, e, "cudaEventElapsedTime", __LINE__));
+    *ms = between;
     return ERR_OK;
 }
 

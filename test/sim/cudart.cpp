@@ -4,6 +4,7 @@
 //   SIM_DRIVER=12000     the driver is for CUDA 12.0: cudaErrorInsufficientDriver (13000)
 //   SIM_SMS=n            multiprocessors (4)                  SIM_JIT=1   kernels are compiled by the driver, from older PTX
 //   SIM_BUSY=1           the device belongs to another process: cudaErrorDevicesUnavailable
+//   SIM_SLOW=1:500       every kernel of device 1 takes 500 microseconds longer
 //   SIM_FAIL=name@n      the n-th launch of a kernel whose name contains `name` ends in an illegal address, and so does all that comes later
 //   SIM_FAIL=launch:name@n   it is not launched at all: cudaErrorLaunchOutOfResources, once
 #include "test/sim/cudart.h"
@@ -241,6 +242,22 @@ static int shared_sm() {
 
 namespace simt {
 int shared_limit() { return capability() < 80 ? shared_sm() : shared_sm() - SHARED_RESERVED; }
+
+unsigned slowness() {
+    int device;
+    unsigned us;
+    const char *wish = getenv("SIM_SLOW");
+    return wish && sscanf(wish, "%d:%u", &device, &us) == 2 && device == current ? us : 0;
+}
+}
+
+extern "C" long sim_submitted(const char *what) {
+    Call call(false);
+    const Host &h = host();
+    static const char *const names[NODE_KINDS] = {"kernels", "copies", "sets", "host functions", "others"};
+    for (int k = 0; k < NODE_KINDS; k++)
+        if (strcmp(what, names[k]) == 0) return (long)h.submitted[k];
+    return strcmp(what, "graphs") == 0 ? (long)h.graphs : -1;
 }
 
 extern "C" {

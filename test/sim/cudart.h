@@ -8,7 +8,7 @@
 //
 // SIM_SEED   0: everything is done when it is queued; 1: nothing is done before the host waits for it; else: at random, by this number
 // SIM_MEMORY of the device in MB (1024)   SIM_STALL seconds after which a collective that nobody joins is a finding (120)
-// cudart.cpp tells of SIM_DEVICES, SIM_CAPABILITY, SIM_DRIVER, SIM_BUSY and SIM_FAIL.
+// cudart.cpp tells of SIM_DEVICES, SIM_CAPABILITY, SIM_DRIVER, SIM_BUSY, SIM_SLOW and SIM_FAIL.
 //
 // Every call takes one lock. A second thread empties queues while the host is away in calls that are not CUDA's, but only where a queue has
 // something that waits for another process: else laziness would make ranks wait for each other that a GPU would not.
@@ -30,7 +30,7 @@ typedef std::vector<uint32_t> Clock;         // for each line (a stream, a chain
 struct Operation { const char *name; uint32_t line, seq; Clock clock; bool done; };
 struct Queued { uint32_t id; Run run; Poll poll; std::vector<uint32_t> after; };
 
-enum node_kind { NODE_KERNEL, NODE_COPY, NODE_SET, NODE_HOST, NODE_OTHER };
+enum node_kind { NODE_KERNEL, NODE_COPY, NODE_SET, NODE_HOST, NODE_OTHER, NODE_KINDS };
 
 struct Node {
     node_kind kind;
@@ -88,6 +88,8 @@ struct Host {
     cudaError_t last_error, lost;               // lost: what the device ended of; every call returns it from then on
     int in_host_function;
     uint64_t calls, polls;
+    uint64_t submitted[NODE_KINDS], graphs;     // by the host, outside of captures; what a graph is made of counts as the one graph
+    bool launching;                             // a graph
 };
 Host &host();
 
@@ -144,7 +146,12 @@ cudaError_t not_in_capture(const char *call);
 enum plan { GOES_WELL, NOT_LAUNCHED, FAILS_LATER };
 plan planned(const char *kernel);  // SIM_FAIL
 int shared_limit();
+unsigned slowness();         // SIM_SLOW
 
 }  // namespace simt
+
+// How much the host has submitted so far: "kernels", "copies", "sets", "graphs", or "others": events, waits for them, and
+// calls of other libraries. A program that may run on a GPU too declares it weak.
+extern "C" long sim_submitted(const char *what);
 
 #endif

@@ -52,6 +52,8 @@ static void split_into_chains(CUgraphExec_st *g) {
 static void launch(CUgraphExec_st *g, CUstream_st *s) {
     std::vector<uint32_t> op(g->nodes.size()), all;
     std::vector<Clock> chain_clock;
+    host().graphs++;
+    host().launching = true;
     uint32_t begin = enqueue(s, {NODE_OTHER, "a graph's begin", nullptr, nullptr, nullptr, {g->last}, &g->clock});
     Clock known = s->clock;
     for (CUstream_st *c : g->chains) c->clock = known;
@@ -71,6 +73,7 @@ static void launch(CUgraphExec_st *g, CUstream_st *s) {
     for (uint32_t o : op) join(end, clock_of(o));
     g->last = enqueue(s, {NODE_OTHER, "a graph's end", nullptr, nullptr, nullptr, std::move(all), &end});
     g->clock = s->clock;
+    host().launching = false;
 }
 
 }  // namespace simt

@@ -266,6 +266,7 @@ uint32_t enqueue(CUstream_st *s, Task t) {
     Host &h = host();
     if (s->capture) return add_node(s, t);
     if (breaks_capture(s)) return 0;
+    if (!h.launching) h.submitted[t.kind]++;
     forget_done();
     if (race_build()) join(s->clock, h.clock);
     if (race_build() && t.known) join(s->clock, *t.known);
@@ -331,7 +332,10 @@ void enqueue_kernel(const char *name, const void *kernel, dim3 g, dim3 b, size_t
     }
     const char *kept = keep(name);
     size_t most = shared_allowed(kernel);
-    Run run = [=](uint32_t op) { run_grid(kept, op, g, b, shared, body, most); };
+    Run run = [=](uint32_t op) {
+        if (unsigned us = slowness()) usleep(us);
+        run_grid(kept, op, g, b, shared, body, most);
+    };
     if (p == FAILS_LATER) run = [](uint32_t) { host().lost = cudaErrorIllegalAddress; };
     enqueue(s, {NODE_KERNEL, kept, kernel, std::move(run), nullptr, {}, nullptr});
 }
@@ -512,6 +516,7 @@ cudaError_t CUDARTAPI cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEven
     if (cudaError_t bad = bad_event(from)) return bad;
     if (cudaError_t bad = bad_event(to)) return bad;
     if (from->untimed || to->untimed || !from->recorded || !to->recorded) return failed(cudaErrorInvalidResourceHandle);
+    if (from->capture || to->capture) return failed(cudaErrorCapturedEvent);
     if (!is_done(from->op) || !is_done(to->op)) return failed(cudaErrorNotReady);
     *ms = (float)(to->ms - from->ms);
     return cudaSuccess;

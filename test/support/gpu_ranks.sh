@@ -1,11 +1,11 @@
 # test/support/gpu_ranks.sh: runs of several ranks on a GPU, or on the simulated one, for scripts that have read lib.sh and net.sh. Every rank is a node of
 # its own with its own NCCL_HOSTID: that is how NCCL lets them share a device. However a run is dealt to ranks, its log says what that of one rank says.
 #
-#   gpu_runs [INI line...]   prepares the directory: data, base.ini with these lines at its end
+#   gpu_runs [INI line...]   prepares a directory: data, base.ini with these lines at its end
 #   dealt NAME RANKS [SETTING...]   trains with so many ranks, and compares with one rank under the same settings
 
 gpu_runs() {
-    mkdir -p gpu && cd gpu || fail "no directory"
+    rm -rf gpu && mkdir gpu && cd gpu || fail "no directory"
     text 30000 >text.txt
     head -c 32 /dev/urandom >secret
     chmod 600 secret
@@ -56,7 +56,7 @@ told() { sed -n 's/.*"step":\([0-9]*\),.*"loss":\([^,]*\),.*"grad_norm":\([^,]*\
 dealt() {
     run=$1 ranks=$2
     shift 2
-    one=$(echo "one $*" | tr -c 'a-z0-9\n' '-')
+    one=$(echo "one $*" | sed 's/[a-z]*\.//g' | tr -c 'a-z0-9\n' '-')
     if [ ! -d "runs/$one" ]; then
         settings "$one" "$@"
         expect 0 timeout 300 "$bin" base.ini "$one.ini"

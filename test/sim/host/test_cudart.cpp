@@ -167,6 +167,8 @@ static void default_stream(int) {
     MUST(all_are(y, N, 3));
 }
 
+extern "C" long sim_submitted(const char *what);  // test/sim/cudart.h
+
 static int told;
 static void tell(void *p) { told += *(int *)p; }
 
@@ -184,6 +186,20 @@ static void calls(int) {
     MUST(told == 1);
     OK(cudaEventElapsedTime(&ms, a, b));
     MUST(ms >= 0 && ms < 1e4f);
+    cudaEvent_t c = new_event(), never;
+    cudaGraph_t graph;
+    long events = sim_submitted("others"), copies = sim_submitted("copies");
+    OK(cudaEventRecord(c, s));
+    MUST(sim_submitted("others") == events + 1 && sim_submitted("copies") == copies && sim_submitted("no such thing") == -1);
+    MUST(cudaEventElapsedTime(&ms, a, c) == cudaErrorInvalidResourceHandle);  // without timing
+    OK(cudaEventCreate(&never));
+    MUST(cudaEventElapsedTime(&ms, a, never) == cudaErrorInvalidResourceHandle);
+    OK(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
+    OK(cudaEventRecord(b, s));
+    OK(cudaStreamEndCapture(s, &graph));
+    OK(cudaGraphDestroy(graph));
+    MUST(cudaEventElapsedTime(&ms, a, b) == cudaErrorCapturedEvent);
+    MUST(cudaGetLastError() == cudaErrorCapturedEvent);
     OK(cudaRuntimeGetVersion(&version));
     MUST(version == CUDART_VERSION);
     OK(cudaDeviceGetAttribute(&value, cudaDevAttrComputeCapabilityMajor, 0));
