@@ -37,19 +37,7 @@ bugs_on_the_host() { runs "0 $sim/test/test_cudart" "0 $race/test/test_cudart"; 
 # What CI proves rests on the models being the instructions: `make gpu-check` runs the same program on a GPU.
 models_of_instructions() { runs "1 $sim/test/sim/test_wrappers" "2 $race/test/sim/test_wrappers" "3 $asan/test/sim/test_wrappers"; }
 
-# --- operations ----------------------------------------------------------------------------------------------------------------------
-
-operations() {
-    o="test/test_ops --device cuda"
-    runs "2 $asan/$o --once" "1 $race/$o --once" "2 $race/$o --once" "3 $race/$o --once" "0 $sim/$o" "1 $sim/$o" "2 $sim/$o" "3 $sim/$o" "4 $sim/$o"
-}
-
-# --- the trainer ---------------------------------------------------------------------------------------------------------------------
-
-trainer() {
-    t=test/test_device
-    runs "2 $race/$t" "0 $sim/$t" "3 $sim/$t"
-}
+# --- operations and the trainer ------------------------------------------------------------------------------------------------------
 
 # Matrix products: which plan is taken, kept, stored, refused.
 products() {
@@ -57,10 +45,16 @@ products() {
     runs "0 $sim/$t" "2 $sim/$t" "2 $asan/$t"
 }
 
+# The longest first, so that two cores end together.
+operations_and_the_trainer() {
+    o="test/test_ops --device cuda" t=test/test_device
+    runs "2 $race/$t" "2 $asan/$o --once" "1 $race/$o --once" "2 $race/$o --once" "3 $race/$o --once" "0 $sim/$t" "3 $sim/$t" \
+        "0 $sim/$o" "1 $sim/$o" "2 $sim/$o" "3 $sim/$o" "4 $sim/$o"
+}
+
 try bugs_in_kernels
 try bugs_on_the_host
 try models_of_instructions
-try operations
 try products
-try trainer
+try operations_and_the_trainer
 finish
