@@ -105,11 +105,12 @@ static err_t whole_steps(session *x, double *ms) {
 
 typedef struct ceilings { bool cuda; double bandwidth, flops[INT32]; } ceilings;
 
+// The most that was seen in any of several calls: a machine that others use shows it only now and then.
 static void measure(session *x, ceilings *to) {
     to->cuda = device_about(x->dev)->kind == DEVICE_CUDA;
-    to->bandwidth = peak_bandwidth(x->dev, x->s, 1);
+    to->bandwidth = fmax(to->bandwidth, peak_bandwidth(x->dev, x->s, 1));
     double fma = to->cuda ? 0 : peak_fma(device_about(x->dev)->threads);
-    for (int t = FP32; t <= FP16; t++) to->flops[t] = to->cuda ? peak_matmul(x->dev, x->s, (dtype)t, 8192) : fma;
+    for (int t = FP32; t <= FP16; t++) to->flops[t] = fmax(to->flops[t], to->cuda ? peak_matmul(x->dev, x->s, (dtype)t, 8192) : fma);
 }
 
 // Time, share, speed, and the larger of the shares of the two ceilings. l: of one step.
@@ -157,7 +158,7 @@ static void print_parts(const session *x, const profile_line *line, int lines, d
 }
 
 static err_t parts_of_steps(session *x, double *ms) {
-    ceilings top;
+    ceilings top = {0};
     rank_report times;
     double total = 0;
     profile_line *line = calloc(PROFILE_LINES, sizeof *line);
@@ -165,10 +166,11 @@ static err_t parts_of_steps(session *x, double *ms) {
     measure(x, &top);
     err_t rc = report_open(&times, x->ranks->world);
     if (rc == ERR_OK) rc = run_steps(x, ms, &times);
+    int lines = rc == ERR_OK ? profile_read(device_profile(x->dev), line) : 0;  // before more is measured
+    if (rc == ERR_OK) measure(x, &top);
     for (int64_t i = 0; i < x->cfg->run.steps; i++) total += 1e-3 * ms[i];
     if (rc == ERR_OK && x->ranks->rank == 0) {
         rank_summary summary = report_take(&times, x->state.reduce);
-        int lines = profile_read(device_profile(x->dev), line);
         print_parts(x, line, lines, total / (double)x->cfg->run.steps, x->ranks->world > 1 ? 1e-3 * summary.wait_ms : 0, &top);
     }
     report_close(&times);
