@@ -2,6 +2,8 @@
 // where it is missing, less is told.
 #include "gpu/cuda/nvml_api.h"
 
+#include "base/library.h"
+
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -36,23 +38,12 @@ static const char *words(const nvml *n, nvmlReturn_t r) {
 
 // --- opening -------------------------------------------------------------------------------
 
-// A file that is there and cannot be loaded is another matter than one that is not: its reason is kept.
-static void *open_one(const char *path, char *tried, size_t room) {
-    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (handle) return handle;
-    const char *why = dlerror();
-    append(tried, room, "%s%s", *tried ? ", " : "", path);
-    if (why && !strstr(why, "No such file")) append(tried, room, " (%s)", why);
-    return NULL;
-}
-
-static err_t open_library(void **handle, const char *library) {
-    char tried[ERR_TEXT / 2] = "";
-    *handle = library ? open_one(library, tried, sizeof tried) : NULL;
-    for (size_t i = 0; !library && !*handle && i < sizeof places / sizeof *places; i++)
-        *handle = open_one(places[i], tried, sizeof tried);
-    if (*handle) return ERR_OK;
-    return err_set(ERR_UNAVAILABLE, "libnvidia-ml.so.1 not found (tried %s): it comes with the NVIDIA driver", tried);
+static err_t open_library(void **handle, const char *named) {
+    library file;
+    bool found = named ? library_open(&file, &named, 1) : library_open(&file, places, sizeof places / sizeof *places);
+    *handle = file.handle;
+    if (found) return ERR_OK;
+    return err_set(ERR_UNAVAILABLE, "libnvidia-ml.so.1 not found (tried %s): it comes with the NVIDIA driver", file.text);
 }
 
 static void *find_symbol(void *handle, const char *name) { return dlsym(handle, name); }
