@@ -23,6 +23,7 @@ typedef struct line { line_key key; profile_line sum; } line;
 
 struct profile {
     pthread_mutex_t lock;  // streams of a CPU have threads of their own
+    event *from, *to;      // on a GPU, around one call; its one host thread waits behind each
     int lines;
     line line[PROFILE_LINES];
 };
@@ -82,11 +83,15 @@ err_t profile_open(device *d) {
     d->profile = calloc(1, sizeof *d->profile);
     if (!d->profile) return err_set(ERR_INTERNAL, "no memory for a profile");
     pthread_mutex_init(&d->profile->lock, NULL);
-    return ERR_OK;
+    if (d->info.kind == DEVICE_CPU) return ERR_OK;
+    TRY(event_open_timed(d, &d->profile->from));
+    return event_open_timed(d, &d->profile->to);
 }
 
 void profile_close(device *d) {
     if (!d->profile) return;
+    if (d->profile->from) event_close(d->profile->from);
+    if (d->profile->to) event_close(d->profile->to);
     pthread_mutex_destroy(&d->profile->lock);
     free(d->profile);
     d->profile = NULL;
@@ -99,17 +104,33 @@ typedef struct call {
     const ops *inner;
     stream *s;
     double since;
+    err_t begun;
 } call;
 
 static call begin(stream *s) {
     device *d = ((struct stream_head *)s)->dev;
-    return (call){d, d->ops, s, clock_now()};
+    call c = {.dev = d, .inner = d->ops, .s = s, .since = clock_now()};
+    if (d->profile->from) c.begun = event_record(d->profile->from, s);
+    return c;
+}
+
+// Of what was queued since `begin`. A GPU's own: the host waits for it.
+static err_t seconds_of(const call *c, double *seconds) {
+    profile *p = c->dev->profile;
+    *seconds = clock_now() - c->since;
+    if (!p->from) return ERR_OK;
+    TRY(c->begun);
+    TRY(event_record(p->to, c->s));
+    TRY(event_wait(p->to));
+    TRY(event_elapsed(p->from, p->to, seconds));
+    *seconds *= 1e-3;
+    return ERR_OK;
 }
 
 static err_t end(const call *c, err_t rc, const char *op, dtype type, const int64_t size[4], unsigned options, double bytes, double flops) {
-    if (rc == ERR_OK && c->dev->info.kind != DEVICE_CPU) rc = stream_wait(c->s);
+    double spent;
     if (rc != ERR_OK) return err_pass(__FILE__, __LINE__, op, rc);
-    double spent = clock_now() - c->since;
+    TRY(seconds_of(c, &spent));
     profile *p = c->dev->profile;
     line_key key;
     memset(&key, 0, sizeof key);

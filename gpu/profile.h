@@ -1,8 +1,8 @@
 // gpu/profile.h: where the time goes. A device that is opened with device_options.profile has a table of operations around its own, which
 // measures each call and counts what it must move and compute by its shapes. Nobody who queues operations knows of it.
 //
-// On a CPU a call's time is that of the calling thread. On a GPU the host waits behind each call, so that the time is the call's own and
-// that of its launch; recordings are not made.
+// On a CPU a call's time is that of the calling thread. On a GPU it is the GPU's own, between two events; the host waits behind each call, and
+// recordings are not made, so that nothing overlaps: a step takes longer than it would.
 #ifndef GPU_PROFILE_H
 #define GPU_PROFILE_H
 

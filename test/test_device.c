@@ -2,6 +2,7 @@
 // closely as the storage type allows, and on one kind of device the same bits. Skipped by name where there is no such device.
 #include "test/support/golden.h"
 
+#include "gpu/profile.h"
 #include "trainer/evaluate.h"
 
 static const char tiny_model[] =
@@ -447,6 +448,38 @@ static void a_checkpoint_goes_on(void **state) {
     goes_on("[precision]\ncompute = bf16\nrounding = stochastic\n", BRIEF);
 }
 
+// Each call is measured by the device's own clock and computes what it would; nothing is recorded.
+static void a_profile_measures_every_call(void **state) {
+    need_gpu(state);
+    enum { N = 4096 };
+    float host[N];
+    device *d;
+    stream *s;
+    profile_line line[PROFILE_LINES];
+    OK(device_open(&d, &(device_options){.kind = DEVICE_CUDA, .profile = true}));
+    OK(stream_open(d, &s));
+    assert_false(device_records(d));
+    tensor x = {.type = FP32, .dims = 1, .size = {N, 1, 1, 1}};
+    OK(device_alloc(d, MEMORY_DEVICE, sizeof host, &x.data));
+    for (int i = 0; i < N; i++) host[i] = (float)i;
+    OK(stream_copy(s, x.data, host, sizeof host));
+    for (int k = 0; k < 3; k++) OK(device_ops(d)->add(&x, &x, &x, s));
+    OK(stream_copy(s, host, x.data, sizeof host));
+    OK(stream_wait(s));
+    for (int i = 0; i < N; i++) assert_true(host[i] == 8.0f * (float)i);
+    assert_int_equal(profile_read(device_profile(d), line), 2);
+    for (int k = 0; k < 2; k++) {
+        bool sums = strcmp(line[k].op, "add") == 0;
+        assert_string_equal(line[k].op, sums ? "add" : "copy");
+        assert_int_equal(line[k].calls, sums ? 3 : 2);
+        assert_true(line[k].bytes == (sums ? 3 * 3 : 2 * 2) * (double)sizeof host);
+        assert_true(line[k].seconds >= 0 && line[k].seconds < 60);
+    }
+    device_free(d, MEMORY_DEVICE, x.data, sizeof host);
+    stream_close(s);
+    device_close(d);
+}
+
 // Which sensors there are is the machine's business; what they say must be possible. The simulated GPU has none.
 static void sensors_say_what_can_be(void **state) {
     need_gpu(state);
@@ -492,6 +525,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(times_come_two_steps_late),
         cmocka_unit_test(timed_events_tell_when_they_were_reached),
         cmocka_unit_test(a_checkpoint_goes_on),
+        cmocka_unit_test(a_profile_measures_every_call),
         cmocka_unit_test(sensors_say_what_can_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
