@@ -157,8 +157,8 @@ static err_t matmul(tensor *d, tensor *pre, const tensor *a, bool ta, const tens
     call c = begin(s);
     err_t rc = c.inner->matmul(d, pre, a, ta, b, tb, bias, epilogue, s);
     int64_t m = d->size[0], n = d->size[1], k = a->size[!ta];
-    bool reads_pre = epilogue & (MATMUL_GELU | MATMUL_DGELU);
-    double bytes = size_of(a) + size_of(b) + size_of(d) * (epilogue & MATMUL_ACCUMULATE ? 2 : 1) + (reads_pre ? size_of(pre) : 0) +
+    bool has_pre = epilogue & (MATMUL_GELU | MATMUL_DGELU);
+    double bytes = size_of(a) + size_of(b) + size_of(d) * (epilogue & MATMUL_ACCUMULATE ? 2 : 1) + (has_pre ? size_of(pre) : 0) +
                    (epilogue & MATMUL_BIAS ? size_of(bias) : 0);
     return end(&c, rc, "matmul", a->type, SIZES(m, n, k), epilogue | (ta ? HAS_TA : 0) | (tb ? HAS_TB : 0), bytes,
                2.0 * (double)m * (double)n * (double)k);

@@ -170,7 +170,7 @@ static void nvml_reads_sensors(void **state) {
     assert_true(near(s.watts, 250.5) && s.celsius == 71 && s.mhz == 1755 && near(s.joules, 1234567890.123));
     assert_int_equal(s.limited, LIMITED_POWER);
     nvml_close(&n);
-    assert_null(n.library);
+    assert_null(n.handle);
 }
 
 static void nvml_says_what_holds_clocks(void **state) {
@@ -219,28 +219,28 @@ static void nvml_says_why_not(void **state) {
     nvml n;
     FAILS(nvml_open(&n, "/nowhere/libnvidia-ml.so.1", "0000:41:00.0"), "libnvidia-ml.so.1 not found", "/nowhere/", "driver");
     FAILS(nvml_open(&n, standin(), "0000:41:00.0"), "0000:41:00.0", "Not Found (6)", "driver stand-in");
-    assert_null(n.library);
+    assert_null(n.handle);
     setenv("LOCKSTEP_NVML_INIT", "9", 1);
     FAILS(nvml_open(&n, standin(), "0000:41:00.0"), "nvmlInit_v2: Driver Not Loaded (9)");
-    assert_null(n.library);
+    assert_null(n.handle);
 }
 
 // A library of another age: some functions are not there.
-typedef struct age { void *library; const char *without; } age;
+typedef struct age { void *handle; const char *without; } age;
 
 static void *find_of_age(void *ctx, const char *name) {
     const age *a = ctx;
     char word[80];
     snprintf(word, sizeof word, " %s ", name);
-    return strstr(a->without, word) ? NULL : dlsym(a->library, name);
+    return strstr(a->without, word) ? NULL : dlsym(a->handle, name);
 }
 
 static void open_of_age(nvml *n, age *a, const char *without) {
     *n = (nvml){.bus_id = "0000:41:00.0"};
-    *a = (age){.library = dlopen(standin(), RTLD_NOW | RTLD_LOCAL), .without = without};
-    assert_non_null(a->library);
+    *a = (age){.handle = dlopen(standin(), RTLD_NOW | RTLD_LOCAL), .without = without};
+    assert_non_null(a->handle);
     OK(nvml_bind(n, find_of_age, a));
-    n->library = a->library;
+    n->handle = a->handle;
     assert_int_equal(n->nvmlInit_v2(), NVML_SUCCESS);
     assert_int_equal(n->nvmlDeviceGetHandleByPciBusId_v2(n->bus_id, &n->device), NVML_SUCCESS);
 }
@@ -269,7 +269,7 @@ static void nvml_of_another_age(void **state) {
     assert_int_equal(s.limited, LIMITED_UNKNOWN);
     nvml_holders(&n, "/nowhere", text, sizeof text);
     assert_string_equal(text, "held by process 78 (2.0 GiB), 77 (1.0 GiB)");
-    FAILS(nvml_bind(&(nvml){0}, find_of_age, &(age){a.library, " nvmlInit_v2 nvmlShutdown "}),
+    FAILS(nvml_bind(&(nvml){0}, find_of_age, &(age){a.handle, " nvmlInit_v2 nvmlShutdown "}),
           "lacks nvmlInit_v2, nvmlShutdown", "450");
     nvml_close(&n);
 }

@@ -84,7 +84,7 @@ err_t nvml_open(nvml *out, const char *library, const char *bus_id) {
     err_t rc = nvml_bind(out, find_symbol, handle);
     if (rc == ERR_OK) rc = find_device(out);
     if (rc == ERR_OK) {
-        out->library = handle;
+        out->handle = handle;
         return ERR_OK;
     }
     dlclose(handle);
@@ -93,9 +93,9 @@ err_t nvml_open(nvml *out, const char *library, const char *bus_id) {
 }
 
 void nvml_close(nvml *n) {
-    if (!n->library) return;
+    if (!n->handle) return;
     n->nvmlShutdown();
-    dlclose(n->library);
+    dlclose(n->handle);
     *n = (nvml){0};
 }
 

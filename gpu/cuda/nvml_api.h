@@ -73,7 +73,7 @@ enum { NVML_BUS_ID = 32 };
 
 #define NVML_FIELD(result, name, arguments) result (*name) arguments;
 typedef struct nvml {
-    void *library;
+    void *handle;
     nvmlDevice_t device;
     char bus_id[NVML_BUS_ID];
     NVML_CALLS(NVML_FIELD)
