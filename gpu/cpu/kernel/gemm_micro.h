@@ -16,6 +16,8 @@
 
 #include "gpu/cpu/kernel/vec.h"
 
+#include <stdbool.h>
+
 #if defined(__AVX512F__)
 enum { MR = 8, NV = 3 };
 #define UNROLL_K _Pragma("GCC unroll 8")
@@ -28,9 +30,35 @@ enum { MR = 4, NV = 1 };
 #endif
 enum { NR = NV * VL };
 
-// c (rows, 16 * vecs) = sum over k < kc of s[k][r] * v[k][j], or with `add` c + that sum, one addition. s is packed [kc][MR], v [kc][NR].
-// `ahead` is what will be read soon: 64 bytes of it are asked for every 8 steps.
-typedef void (*micro_kernel)(int64_t kc, const float *s, const float *v, float *c, int64_t ldc, int add, const char *ahead);
+// What will be needed soon, line by line: rows of `width` bytes that are `stride` bytes apart. The inner loop asks for one line every
+// 8 steps, so that memory works while the units multiply. It may walk on behind the last row: asking for what is not there does nothing.
+typedef struct walk {
+    const char *row;
+    int64_t done, width, stride;
+} walk;
+
+VEC const char *walk_on(walk *w) {
+    const char *line = w->row + w->done;
+    w->done += 64;
+    if (w->done >= w->width) w->done = 0, w->row += w->stride;
+    return line;
+}
+
+// Where a tile goes: c = base + (sums + products), without what is NULL. ld_base may be 0: one row for all. c may be sums or base.
+typedef struct destination {
+    float *c;
+    const float *sums, *base;
+    int64_t ldc, ld_sums, ld_base;
+} destination;
+
+typedef struct lookahead {
+    const char *near;  // the next panel of s, into the L1
+    walk far;          // what is packed next, into the L2
+    walk out, pre;     // the tile's own places in memory
+} lookahead;
+
+// products (rows, 16 * vecs) = sum over k < kc of s[k][r] * v[k][j], then as `to` says. s is packed [kc][MR], v [kc][NR].
+typedef void (*micro_kernel)(int64_t kc, const float *s, const float *v, const destination *to, lookahead *ahead);
 
 VEC void micro_step(int rows, int vecs, vf acc[MR][NV], const float *s, const float *v) {
     vf b[NV];
@@ -44,36 +72,46 @@ VEC void micro_step(int rows, int vecs, vf acc[MR][NV], const float *s, const fl
     }
 }
 
-VEC void micro_body(int rows, int vecs, int64_t kc, const float *s, const float *v, float *c, int64_t ldc, int add, const char *ahead) {
-    vf acc[MR][NV];
+VEC void micro_store(int rows, int vecs, vf acc[MR][NV], const destination *to, bool sums, bool base) {
 #pragma GCC unroll 16
     for (int r = 0; r < rows; r++) {
 #pragma GCC unroll 4
         for (int j = 0; j < vecs; j++) {
-            acc[r][j] = vf_zero();
-            if (add) __builtin_prefetch(c + r * ldc + j * VL, 1);
-        }
-    }
-    int64_t k = 0;
-    for (; k + 8 <= kc; k += 8, s += 8 * MR, v += 8 * NR, ahead += 64) {
-        __builtin_prefetch(ahead);
-        UNROLL_K
-        for (int i = 0; i < 8; i++) micro_step(rows, vecs, acc, s + i * MR, v + i * NR);
-    }
-    for (; k < kc; k++, s += MR, v += NR) micro_step(rows, vecs, acc, s, v);
-#pragma GCC unroll 16
-    for (int r = 0; r < rows; r++) {
-#pragma GCC unroll 4
-        for (int j = 0; j < vecs; j++) {
-            float *at = c + r * ldc + j * VL;
-            vf_store(at, add ? vf_add(vf_load(at), acc[r][j]) : acc[r][j]);
+            vf x = acc[r][j];
+            if (sums) x = vf_add(vf_load(to->sums + r * to->ld_sums + j * VL), x);
+            if (base) x = vf_add(vf_load(to->base + r * to->ld_base + j * VL), x);
+            vf_store(to->c + r * to->ldc + j * VL, x);
         }
     }
 }
 
+VEC void micro_body(int rows, int vecs, int64_t kc, const float *s, const float *v, const destination *to, lookahead *ahead) {
+    vf acc[MR][NV];
+    lookahead a = *ahead;
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 4
+        for (int j = 0; j < vecs; j++) acc[r][j] = vf_zero();
+    int64_t k = 0;
+    for (; k + 8 <= kc; k += 8, s += 8 * MR, v += 8 * NR, a.near += 64) {
+        __builtin_prefetch(a.near);
+        __builtin_prefetch(walk_on(&a.far), 0, 2);
+        __builtin_prefetch(walk_on(&a.out), 1);
+        __builtin_prefetch(walk_on(&a.pre), 1);
+        UNROLL_K
+        for (int i = 0; i < 8; i++) micro_step(rows, vecs, acc, s + i * MR, v + i * NR);
+    }
+    for (; k < kc; k++, s += MR, v += NR) micro_step(rows, vecs, acc, s, v);
+    ahead->near = a.near, ahead->far = a.far;
+    if (to->sums && to->base) micro_store(rows, vecs, acc, to, true, true);
+    else if (to->sums) micro_store(rows, vecs, acc, to, true, false);
+    else if (to->base) micro_store(rows, vecs, acc, to, false, true);
+    else micro_store(rows, vecs, acc, to, false, false);
+}
+
 #define MICRO(r, w)                                                                                                                 \
-    static void micro_##r##x##w(int64_t kc, const float *s, const float *v, float *c, int64_t ldc, int add, const char *ahead) {    \
-        micro_body(r, w, kc, s, v, c, ldc, add, ahead);                                                                             \
+    static void micro_##r##x##w(int64_t kc, const float *s, const float *v, const destination *to, lookahead *ahead) {              \
+        micro_body(r, w, kc, s, v, to, ahead);                                                                                      \
     }
 #if defined(__AVX512F__)
 #define MICRO3(r) MICRO(r, 1) MICRO(r, 2) MICRO(r, 3)

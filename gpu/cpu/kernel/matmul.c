@@ -16,6 +16,7 @@
 // sums live in registers (gemm_micro.h). k is never divided between threads. An operand that several tiles need is packed once, for
 // all threads. One that is too large for the shared cache (the weights of the output head), or that meets few rows, is packed
 // block by block by the thread that is about to use it, while tiles are so long in the other direction that no other needs the block.
+// What it packs next comes from memory while it multiplies: the inner loop asks for it.
 #include "gpu/cpu/kernel/gemm_micro.h"
 #include "gpu/cpu/kernel/gemm_pack.h"
 #include "gpu/cpu/kernel/kernel.h"
@@ -27,9 +28,9 @@ enum {
     NC = 192,                  // columns of v that are used from L2 together: a multiple of every NR
     MC = 256,                  // rows of a large tile, about
     LONG = 1280,               // the long side of a tile whose other operand is packed on the way
-    WIDE = 1536,               // columns that make tiles enough even if each is as high as d
     SHARED = 4 << 20,          // floats of an operand that is packed as a whole
     ITEMS = 24,                // tiles to aim at, so that threads end together
+    TURNS = 4,                 // ... and how many a thread takes at least, if they are as high as d
 };
 
 typedef struct gemm {
@@ -38,7 +39,7 @@ typedef struct gemm {
     tensor *d, *pre;
     const tensor *bias;
     unsigned epilogue;
-    bool plain;             // d is FP32 and takes the sum as it is: the inner loop may write to it
+    bool plain;             // d is FP32 and takes the sum, and bias or d, as they are: the inner loop may write to it
     int64_t k_step;         // k that is packed at a time, a multiple of KC unless it is all
     int64_t k0, k1;         // ... now
     float *packed_s, *packed_v;  // NULL: packed on the way
@@ -54,32 +55,43 @@ static inline int64_t round_up(int64_t x, int64_t unit) { return (x + unit - 1) 
 // --- the epilogue ------------------------------------------------------------------------------------------------------------
 
 // Columns n .. n+count-1 of row m: sum (from a tile, plus what earlier blocks left, or NULL) -> d, through bias, GELU and the rest.
-BODY void finish_row(dtype t, const gemm *g, const float *tile, const float *earlier, int64_t m, int64_t n, int64_t count) {
+BODY void finish_row(dtype t, unsigned epilogue, const gemm *g, const float *tile, const float *earlier, int64_t m, int64_t n,
+                     int64_t count) {
     tensor *d = g->d;
+#pragma GCC unroll 4
     for (int64_t i = 0; i < count; i += VL) {
         int64_t left = count - i, at = m * g->n + n + i;
         vf x = vf_load(tile + i);
         if (earlier) x = vf_add(left >= VL ? vf_load(earlier + i) : vf_load_n(earlier + i, (int)left), x);
-        if (g->epilogue & MATMUL_BIAS) x = vf_add(x, typed_load_n(g->bias->data, t, n + i, left));
-        if (g->epilogue & MATMUL_GELU) {
+        if (epilogue & MATMUL_BIAS) x = vf_add(x, typed_load_n(g->bias->data, t, n + i, left));
+        if (epilogue & MATMUL_GELU) {
             x = typed_round(t, x);
             typed_store_n(g->pre->data, t, at, x, left);
             x = vf_gelu(x);
         }
-        if (g->epilogue & MATMUL_DGELU) x = vf_mul(typed_round(t, x), vf_gelu_grad(typed_load_n(g->pre->data, t, at, left)));
-        if (g->epilogue & MATMUL_ACCUMULATE) x = vf_add(typed_load_n(d->data, FP32, at, left), x);
-        if (d->type == FP32) typed_store_n(d->data, FP32, at, x, left);
+        if (epilogue & MATMUL_DGELU) x = vf_mul(typed_round(t, x), vf_gelu_grad(typed_load_n(g->pre->data, t, at, left)));
+        if (epilogue & MATMUL_ACCUMULATE) x = vf_add(typed_load_n(d->data, FP32, at, left), x);
+        if (t == FP32 || d->type == FP32) typed_store_n(d->data, FP32, at, x, left);
         else typed_store_n(d->data, t, at, x, left);
     }
 }
 
-BODY void finish_typed(dtype t, const gemm *g, const float *tile, const float *earlier, int64_t ld, int64_t m, int64_t n, int64_t rows,
-                       int64_t cols) {
-    for (int64_t r = 0; r < rows; r++) finish_row(t, g, tile + r * NR, earlier ? earlier + r * ld : NULL, m + r, n, cols);
+// Whole rows, which are nearly all, have loops of their own: without questions, for the compiler to unroll.
+BODY void finish_typed(dtype t, unsigned epilogue, const gemm *g, const float *tile, const float *earlier, int64_t ld, int64_t m, int64_t n,
+                       int64_t rows, int64_t cols) {
+    if (cols == NR && earlier)
+        for (int64_t r = 0; r < rows; r++) finish_row(t, epilogue, g, tile + r * NR, earlier + r * ld, m + r, n, NR);
+    else if (cols == NR)
+        for (int64_t r = 0; r < rows; r++) finish_row(t, epilogue, g, tile + r * NR, NULL, m + r, n, NR);
+    else
+        for (int64_t r = 0; r < rows; r++) finish_row(t, epilogue, g, tile + r * NR, earlier ? earlier + r * ld : NULL, m + r, n, cols);
 }
 
 static void finish(const gemm *g, const float *tile, const float *earlier, int64_t ld, int64_t m, int64_t n, int64_t rows, int64_t cols) {
-    BY_TYPE(g->s.type, finish_typed, g, tile, earlier, ld, m, n, rows, cols);
+    const unsigned biased_gelu = MATMUL_BIAS | MATMUL_GELU;
+    if (g->epilogue == biased_gelu) BY_TYPE(g->s.type, finish_typed, biased_gelu, g, tile, earlier, ld, m, n, rows, cols);
+    else if (g->epilogue == MATMUL_DGELU) BY_TYPE(g->s.type, finish_typed, MATMUL_DGELU, g, tile, earlier, ld, m, n, rows, cols);
+    else BY_TYPE(g->s.type, finish_typed, g->epilogue, g, tile, earlier, ld, m, n, rows, cols);
 }
 
 // sums (=) or (+=) tile, for tiles whose last vector is not full.
@@ -99,35 +111,77 @@ typedef struct place {
     bool first, last;
 } place;
 
+// Where the products of a tile of whole vectors at (m, n) go.
+static destination destination_of(const place *w, float *sums, int64_t m, int64_t n) {
+    const gemm *g = w->g;
+    destination to = {.sums = w->first ? NULL : sums, .ld_sums = w->ld, .c = sums, .ldc = w->ld};
+    if (!w->last) return to;
+    to.c = (float *)g->d->data + m * g->n + n, to.ldc = g->n;
+    if (g->epilogue & MATMUL_ACCUMULATE) to.base = to.c, to.ld_base = g->n;
+    if (g->epilogue & MATMUL_BIAS) to.base = (const float *)g->bias->data + n;
+    return to;
+}
+
+// The lines of t, of d's shape, that a tile is written to.
+static walk lines_of(const gemm *g, const tensor *t, int64_t m, int64_t n, int64_t cols) {
+    int64_t bytes = (int64_t)dtype_bytes(t->type);
+    return (walk){.row = (const char *)t->data + (m * g->n + n) * bytes, .width = cols * bytes, .stride = g->n * bytes};
+}
+
 // One tile of registers: rows x cols outputs at (m, n).
 static void register_tile(const place *w, const float *s, const float *v, int64_t m, int64_t n, int64_t rows, int64_t cols,
-                          const char *ahead) {
+                          lookahead *ahead) {
     const gemm *g = w->g;
     micro_kernel run = micro[rows - 1][(cols - 1) / VL];
     float *sums = w->sums ? w->sums + (m - w->m0) * w->ld + n - w->n0 : NULL;
-    bool whole = cols % VL == 0;
-    if (whole && !w->last) {
-        run(w->kc, s, v, sums, w->ld, !w->first, ahead);
-    } else if (whole && g->plain && (w->first || sums == (float *)g->d->data + m * g->n + n)) {
-        float *d = (float *)g->d->data + m * g->n + n;
-        run(w->kc, s, v, d, g->n, !w->first || (g->epilogue & MATMUL_ACCUMULATE) != 0, ahead);
-    } else {
-        _Alignas(64) float tile[MR * NR];
-        run(w->kc, s, v, tile, NR, 0, ahead);
-        if (!w->last) keep(sums, w->ld, tile, !w->first, rows, cols);
-        else finish(g, tile, w->first ? NULL : sums, w->ld, m, n, rows, cols);
+    ahead->out = lines_of(g, g->d, m, n, cols);
+    ahead->pre = g->pre ? lines_of(g, g->pre, m, n, cols) : ahead->out;
+    if (cols % VL == 0 && (!w->last || g->plain)) {
+        destination to = destination_of(w, sums, m, n);
+        run(w->kc, s, v, &to, ahead);
+        return;
     }
+    _Alignas(64) float tile[MR * NR];
+    run(w->kc, s, v, &(destination){.c = tile, .ldc = NR}, ahead);
+    if (!w->last) keep(sums, w->ld, tile, !w->first, rows, cols);
+    else finish(g, tile, w->first ? NULL : sums, w->ld, m, n, rows, cols);
 }
 
-// One block of k for `rows` x `cols` outputs whose operands are packed: panels of s in turn, each against all panels of v.
-static void block(const place *w, const float *s, const float *v, int64_t m, int64_t n, int64_t rows, int64_t cols) {
+// What is asked for while a block is multiplied, and how many lines it has.
+typedef struct coming { walk way; int64_t lines; } coming;
+
+static coming coming_of(const operand *o, int64_t first, int64_t n, int64_t k0, int64_t kc) {
+    int64_t bytes = (int64_t)dtype_bytes(o->type), at = o->along_k ? first * o->stride + k0 : k0 * o->stride + first;
+    walk way = {.row = (const char *)o->data + at * bytes, .width = (o->along_k ? kc : n) * bytes, .stride = o->stride * bytes};
+    return (coming){way, (o->along_k ? n : kc) * ((way.width + 63) / 64)};
+}
+
+// What the thread that works at block k of tile `item` will pack after it: the tile's next block, or the first one of the tile that it will
+// take then if all threads are equally quick.
+static coming packed_next(const gemm *g, int64_t item, int64_t k) {
+    const coming none = {{.row = g->d->data, .width = 64}, 0};
+    if (g->packed_s && g->packed_v) return none;
+    if (k + KC < g->k1) k += KC;
+    else item += pool_threads(g->workers), k = g->k0;
+    if (item >= g->tiles) return none;
+    int64_t kc = min64(KC, g->k1 - k), m0 = item % g->tiles_m * g->tile_m, n0 = item / g->tiles_m * g->tile_n;
+    if (g->packed_v) return coming_of(&g->s, m0, min64(g->tile_m, g->m - m0), k, kc);
+    return coming_of(&g->v, n0, min64(g->tile_n, g->n - n0), k, kc);
+}
+
+// One block of k for `rows` x `cols` outputs whose operands are packed: panels of s in turn, each against all panels of v. Meanwhile `next`
+// is asked for.
+static void block(const place *w, const float *s, const float *v, int64_t m, int64_t n, int64_t rows, int64_t cols, coming *next) {
+    lookahead ahead = {.far = next->way};
     for (int64_t i = 0; i < rows; i += MR, s += MR * w->kc) {
-        const char *ahead = (const char *)(s + MR * w->kc);  // the next panel of s, piece by piece
+        ahead.near = (const char *)(s + MR * w->kc);
         for (int64_t j = 0; j < cols; j += NR) {
-            register_tile(w, s, v + j * w->kc, m + i, n + j, min64(MR, rows - i), min64(NR, cols - j), ahead);
-            ahead += w->kc / 8 * 64;
+            register_tile(w, s, v + j * w->kc, m + i, n + j, min64(MR, rows - i), min64(NR, cols - j), &ahead);
+            next->lines -= w->kc / 8;
+            if (next->lines <= 0) ahead.far.stride = 0, ahead.far.width = 64;  // all was asked for
         }
     }
+    next->way = ahead.far;
 }
 
 static void tile_item(void *ctx, int64_t item, int thread) {
@@ -142,16 +196,13 @@ static void tile_item(void *ctx, int64_t item, int thread) {
         w.kc = min64(KC, g->k1 - k);
         w.first = k == 0;
         w.last = k + w.kc == g->k;
-        const float *s = local;
+        coming next = packed_next(g, item, k);
+        const float *s = local, *v = local + g->local_s;
         if (g->packed_s) s = g->packed_s + (k - g->k0) * round_up(g->m, MR) + m0 * w.kc;
         else pack_s(local, &g->s, m0, rows, k, w.kc);
-        for (int64_t j = 0; j < cols; j += NC) {
-            int64_t some = min64(NC, cols - j);
-            const float *v = local + g->local_s;
-            if (g->packed_v) v = g->packed_v + (k - g->k0) * round_up(g->n, NR) + (n0 + j) * w.kc;
-            else pack_v(local + g->local_s, &g->v, n0 + j, some, k, w.kc);
-            block(&w, s, v, m0, n0 + j, rows, some);
-        }
+        if (g->packed_v) v = g->packed_v + (k - g->k0) * round_up(g->n, NR) + n0 * w.kc;
+        else pack_v(local + g->local_s, &g->v, n0, cols, k, w.kc);
+        for (int64_t j = 0; j < cols; j += NC) block(&w, s, v + j * w.kc, m0, n0 + j, rows, min64(NC, cols - j), &next);
     }
 }
 
@@ -184,23 +235,32 @@ static int64_t even(int64_t count, int64_t most, int64_t panel) {
     return round_up((count + parts - 1) / parts, panel);
 }
 
-// Which operand is packed whole, how far k goes at a time, and the size of the tiles. By shape alone.
+static void count_tiles(gemm *g, int64_t rows, int64_t cols) {
+    g->tile_m = even(g->m, rows, MR);
+    g->tile_n = even(g->n, cols, NR);
+    g->tiles_m = (g->m + g->tile_m - 1) / g->tile_m;
+    g->tiles = g->tiles_m * ((g->n + g->tile_n - 1) / g->tile_n);
+}
+
+// Which operand is packed whole, how far k goes at a time, and the size of the tiles. By shape and number of threads.
 static void plan_tiles(gemm *g, bool *share_s, bool *share_v) {
-    int64_t big = g->m > g->n ? g->m : g->n, small = g->m + g->n - big;
+    int64_t big = g->m > g->n ? g->m : g->n, small = g->m + g->n - big, columns = g->n / (TURNS * pool_threads(g->workers));
     g->k_step = g->k;
     if (small * g->k > SHARED) {
         int64_t step = SHARED / (SHARED / big >= 4 * KC ? big : small) / KC * KC;
         g->k_step = step > KC ? step : KC;
     }
+    if (g->m <= LONG && columns >= NR) {  // tiles as high as d: each column of v is packed once anyway
+        *share_s = true, *share_v = false;
+        count_tiles(g, LONG, columns < NC ? columns : NC);
+        return;
+    }
     bool fits = big * min64(g->k_step, g->k) <= SHARED;
     *share_s = fits || g->m <= g->n;
-    *share_v = (fits && (g->m > LONG || g->n < WIDE)) || g->m > g->n;
+    *share_v = fits || g->m > g->n;
     int64_t rows = *share_v ? MC : LONG, cols = *share_s ? NC : LONG;
     for (int turn = 0;; turn++) {  // halve until there are tiles enough, but not what saves the packing
-        g->tile_m = even(g->m, rows, MR);
-        g->tile_n = even(g->n, cols, NR);
-        g->tiles_m = (g->m + g->tile_m - 1) / g->tile_m;
-        g->tiles = g->tiles_m * ((g->n + g->tile_n - 1) / g->tile_n);
+        count_tiles(g, rows, cols);
         if (g->tiles >= ITEMS) break;
         if (*share_v && rows > MC / 4) rows /= 2;
         else if (*share_s && cols > (*share_v ? NC / 4 : NC / 2)) cols /= 2;
@@ -217,7 +277,7 @@ static err_t plan_memory(gemm *g, bool share_s, bool share_v) {
     s = (s + 15) & ~(size_t)15, v = (v + 15) & ~(size_t)15;
     float *shared = pool_shared(g->workers, (s + v + sums + 1024) * sizeof *shared);  // read-ahead may look beyond
     g->local_s = share_s ? 0 : (size_t)(g->tile_m * KC);
-    g->local_v = share_v ? 0 : (size_t)(NC * KC);
+    g->local_v = share_v ? 0 : (size_t)(g->tile_n * KC);
     g->local_sums = keeps && !sums ? (size_t)(g->tile_m * g->tile_n) : 0;
     size_t local = (g->local_s + g->local_v + g->local_sums) * sizeof *shared;
     bool ok = shared != NULL;
@@ -237,7 +297,9 @@ err_t KERNEL(matmul)(tensor *d, tensor *pre, const tensor *a, bool ta, const ten
                      unsigned epilogue, stream *st) {
     matmul_check(d, pre, a, ta, b, tb, bias, epilogue);
     gemm g = {.m = d->size[0], .n = d->size[1], .k = a->size[!ta], .d = d, .pre = pre, .bias = bias, .epilogue = epilogue,
-              .workers = st->workers, .plain = d->type == FP32 && !(epilogue & ~(unsigned)MATMUL_ACCUMULATE)};
+              .workers = st->workers};
+    bool adds = epilogue == MATMUL_ACCUMULATE || (epilogue == MATMUL_BIAS && bias->type == FP32);
+    g.plain = d->type == FP32 && (!epilogue || adds);
     g.s = (operand){a->data, a->type, !ta, a->size[1], g.m};
     g.v = (operand){b->data, b->type, tb, b->size[1], g.n};
     bool share_s, share_v;
