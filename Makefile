@@ -112,7 +112,7 @@ run: deps
 	./$(BIN) config.ini
 
 test: deps
-	@$(MAKE) --no-print-directory -j2 all tests
+	@$(MAKE) --no-print-directory -j2 all tests $(BUILD)/bench_gemm
 	@$(MAKE) --no-print-directory -j2 $(ASAN) fuzzers $(ASAN_TESTS)
 	@$(MAKE) --no-print-directory sim
 	@sh test/run.sh $(TESTS) $(ASAN_TESTS) $(FUZZERS:$(BUILD)/%=build/asan/%) $(wildcard test/test_*.sh)
@@ -191,6 +191,10 @@ bench: deps
 	@$(MAKE) --no-print-directory -s -j2 all $(BUILD)/bench_gemm $(BUILD)/bench_comm $(BUILD)/test/test_ops
 	@sh test/bench/run.sh $(BUILD) ./$(BIN)
 	@sh test/bench/ranks.sh $(BUILD) ./$(BIN)
+bench-cpu:
+	@$(MAKE) --no-print-directory deps >&2
+	@$(MAKE) --no-print-directory -j2 all $(BUILD)/bench_gemm $(BUILD)/test/test_ops >&2
+	@sh test/bench/cpu.sh $(BUILD) ./$(BIN)
 soak: all
 	@sh test/soak.sh $(BIN)
 
@@ -214,6 +218,6 @@ install: $(BIN)
 clean:
 	rm -rf build $(BIN)
 
-.PHONY: all deps run test tests sim gpu-check fuzzers asan fuzz bench soak install clean
+.PHONY: all deps run test tests sim gpu-check fuzzers asan fuzz bench bench-cpu soak install clean
 .PRECIOUS: $(BUILD)/%.o $(CBUILD)/%.o $(BUILD)/%.cu.o
 -include $(shell find $(sort $(BUILD) $(CBUILD)) -name '*.d' 2>/dev/null)

@@ -349,7 +349,7 @@ sample_text() {
 bench_steps() {
     expect 0 "$bin" bench base.ini --steps 3
     one_line
-    grep -qE 'cpu .* 3 steps: median [0-9.]+ ms .* tok/s  [0-9.]+ GFLOP/s$' "$out" || fail "expected one line of figures"
+    grep -qE 'cpu .* 3 steps: median [0-9.]+ ms .* tok/s  [0-9.]+ GFLOP/s  resident at most [0-9.]+ MB$' "$out" || fail "expected one line of figures"
     printf '[run]\nname = benched\n[data]\ntrain = data/nothing\n' >more.ini
     expect 0 "$bin" bench base.ini more.ini --steps 1
     [ ! -e runs/benched ] || fail "bench made a run directory"

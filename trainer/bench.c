@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 enum { WARM = 2 };  // steps that are not counted: page faults, plans, caches
@@ -56,13 +57,20 @@ static void print_shape(const session *x) {
 
 // --- whole steps -------------------------------------------------------------------------------------------------------------
 
+// The most of the machine's memory that this process, a rank, has held at once, in bytes.
+static double peak_resident(void) {
+    struct rusage used = {0};
+    getrusage(RUSAGE_SELF, &used);
+    return 1024.0 * (double)used.ru_maxrss;
+}
+
 // What rank 0 prints of the timed steps, sorted.
 static void print_times(const session *x, const double *ms, const rank_summary *t) {
     int64_t steps = x->cfg->run.steps;
     double median = ms[steps / 2];
     print_shape(x);
-    printf("median %.2f ms (min %.2f, max %.2f)  %.0f tok/s  %.1f GFLOP/s\n", median, ms[0], ms[steps - 1], step_tokens(x->cfg) / median * 1e3,
-           step_flops(x) / median * 1e-6);
+    printf("median %.2f ms (min %.2f, max %.2f)  %.0f tok/s  %.1f GFLOP/s  resident at most %.1f MB\n", median, ms[0], ms[steps - 1],
+           step_tokens(x->cfg) / median * 1e3, step_flops(x) / median * 1e-6, 1e-6 * peak_resident());
     if (x->ranks->world > 1)
         printf("%d ranks  zero %d  order %s  communication %.2f ms a step, waited for %.2f ms: %.0f %% hidden\n", x->ranks->world, x->state.o.stage,
                x->state.o.fixed ? "fixed" : "any", t->comm_ms, t->wait_ms, 100 * t->hidden);

@@ -1,13 +1,13 @@
 // test/bench/bench_gemm.c: the matrix product at the shapes that a GPT makes of it, against the processor's peak and, where they are
 // installed, against oneDNN (dnnl_sgemm) and OpenBLAS (cblas_sgemm).
 //
-//     OPENBLAS_CORETYPE=SkylakeX bench_gemm [threads] [quick]
+//     OPENBLAS_CORETYPE=SkylakeX bench_gemm [threads] [quick|tiny]
 //
 // (OpenBLAS knows processors by number and takes those newer than itself for older ones: name it the kernels of this one.)
 //
 // Ours and theirs take turns within one process, so that a disturbance of the machine meets all alike; figures are medians. The peers are
-// opened at run time and nothing is needed when they are absent. GFLOP/s; peak is what a loop of register FMAs reaches at the
-// same number of threads.
+// opened at run time and nothing is needed when they are absent. GFLOP/s; peak is what a loop of register FMAs of the same width reaches
+// at the same number of threads. Quick: fewer shapes and turns. Tiny, for tests: small sizes and one turn, no figures to be quoted.
 #include "gpu/cpu/kernel/kernel.h"
 
 #include <dlfcn.h>
@@ -43,8 +43,19 @@ typedef struct contender {
     dnnl_fn dnnl;
     cblas_fn cblas;
     stream *st;
+    double peak;  // GFLOP/s that its vectors could do; 0: not known
     double seconds[64];
 } contender;
+
+typedef struct effort {
+    bool quick;
+    int64_t divide;  // every size by this
+    double warm;     // seconds of untimed calls, behind a pause of twice as long
+    int peaks;       // rounds in which a peak may show
+} effort;
+
+// The least of all shapes, and where it was: what a goal for every shape is held against.
+typedef struct least { double share; char shape[48]; } least;
 
 static double now(void) {
     struct timespec t;
@@ -88,13 +99,12 @@ static void peak_item(void *ctx, int64_t item, int thread) {
     ((peak_job *)ctx)->loop(20000);
 }
 
-static double peak_gflops(pool *p) {
-    bool wide = __builtin_cpu_supports("avx512f");
-    if (!wide && !(__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))) return 0;
+// Of the widest vectors, or of AVX2's.
+static double peak_gflops(pool *p, bool wide, int rounds) {
     peak_job j = {wide ? peak_zmm : peak_ymm};
     double best = 0;
     int items = 8 * pool_threads(p);
-    for (int r = 0; r < 15; r++) {
+    for (int r = 0; r < rounds; r++) {
         double t = now();
         pool_run(p, items, peak_item, &j);
         double g = 20000.0 * 96 * (wide ? 32 : 16) * items / (now() - t) * 1e-9;
@@ -102,8 +112,6 @@ static double peak_gflops(pool *p) {
     }
     return best;
 }
-#else
-static double peak_gflops(pool *p) { (void)p; return 0; }
 #endif
 
 // --- runs ----------------------------------------------------------------------------------------------------------------------
@@ -125,13 +133,13 @@ static void once(contender *c, problem *p) {
     }
 }
 
-// One turn: untimed calls for 10 ms, then `calls` timed ones. A pause before it lets the peers' idle threads stop spinning (libgomp's do so for
+// One turn: untimed calls, then `calls` timed ones. A pause before it lets the peers' idle threads stop spinning (libgomp's do so for
 // some 5 ms after their last work, and would take a core from whoever is next).
-static double turn(contender *c, problem *p, int calls) {
-    nanosleep(&(struct timespec){0, 20000000}, NULL);
+static double turn(contender *c, problem *p, const effort *e, int calls) {
+    nanosleep(&(struct timespec){0, (long)(2e9 * e->warm)}, NULL);
     double t = now();
     do once(c, p);  // until its own threads are awake: a core that has slept is slow to come back
-    while (now() - t < 0.01);
+    while (now() - t < e->warm);
     t = now();
     for (int i = 0; i < calls; i++) once(c, p);
     return (now() - t) / calls;
@@ -145,29 +153,53 @@ static float *floats(int64_t n, uint32_t seed) {
     return p;
 }
 
-static void run_shape(const shape *s, contender *c, int contenders, double peak, bool quick) {
-    problem p = {.s = *s};
-    p.a = (tensor){floats(s->m * s->k, 1), FP32, 2, {s->ta ? s->k : s->m, s->ta ? s->m : s->k}};
-    p.b = (tensor){floats(s->k * s->n, 7), FP32, 2, {s->tb ? s->n : s->k, s->tb ? s->k : s->n}};
-    p.d = (tensor){floats(s->m * s->n, 3), FP32, 2, {s->m, s->n}};
-    double flops = 2.0 * (double)s->m * (double)s->n * (double)s->k;
-    double first = turn(&c[0], &p, 1);
-    int calls = 1 + (int)((quick ? 0.001 : 0.004) / first), turns = first > 0.1 ? 3 : quick ? 5 : 15;
-    for (int r = 0; r < turns; r++)
-        for (int i = 0; i < contenders; i++) c[i].seconds[r] = turn(&c[i], &p, calls);
-    char size[48];
-    snprintf(size, sizeof size, "%s %lldx%lldx%lld", s->name, (long long)s->m, (long long)s->n, (long long)s->k);
-    printf("%-30s", size);
-    double ours = 0;
+static void note(least *l, double share, const char *shape) {
+    if (l->shape[0] && l->share <= share) return;
+    l->share = share;
+    snprintf(l->shape, sizeof l->shape, "%s", shape);
+}
+
+// One line: speeds, of ours the share of the peak, ours / theirs, and ours / the faster of theirs.
+static void print_row(const char *shape, contender *c, int contenders, int turns, double flops, least *share, least *ratio) {
+    double ours = 0, theirs = 0;
+    printf("%-30s", shape);
     for (int i = 0; i < contenders; i++) {
         double g = flops / median(c[i].seconds, turns) * 1e-9;
         if (i == 0) ours = g;
         printf("%9.1f", g);
-        if (i == 0 && peak > 0) printf(" %4.0f%%", 100 * g / peak);
-        if (!c[i].ours) printf(" %5.2f", ours / g);
+        if (c[i].peak > 0) {
+            printf(" %4.0f%%", 100 * g / c[i].peak);
+            note(&share[i], g / c[i].peak, shape);
+        }
+        if (c[i].ours) continue;
+        printf(" %5.2f", ours / g);
+        if (g > theirs) theirs = g;
+    }
+    if (theirs > 0) {
+        printf(" %7.2f", ours / theirs);
+        note(ratio, ours / theirs, shape);
     }
     printf("\n");
     fflush(stdout);
+}
+
+static int64_t divided(int64_t n, const effort *e) { return (n + e->divide - 1) / e->divide; }
+
+static void run_shape(const shape *full, contender *c, int contenders, const effort *e, least *share, least *ratio) {
+    problem p = {.s = *full};
+    shape *s = &p.s;
+    s->m = divided(s->m, e), s->n = divided(s->n, e), s->k = divided(s->k, e);
+    p.a = (tensor){floats(s->m * s->k, 1), FP32, 2, {s->ta ? s->k : s->m, s->ta ? s->m : s->k}};
+    p.b = (tensor){floats(s->k * s->n, 7), FP32, 2, {s->tb ? s->n : s->k, s->tb ? s->k : s->n}};
+    p.d = (tensor){floats(s->m * s->n, 3), FP32, 2, {s->m, s->n}};
+    double flops = 2.0 * (double)s->m * (double)s->n * (double)s->k;
+    double first = turn(&c[0], &p, e, 1);
+    int calls = 1 + (int)((e->quick ? 0.001 : 0.004) / first), turns = e->divide > 1 ? 1 : first > 0.1 ? 3 : e->quick ? 5 : 15;
+    for (int r = 0; r < turns; r++)
+        for (int i = 0; i < contenders; i++) c[i].seconds[r] = turn(&c[i], &p, e, calls);
+    char size[48];
+    snprintf(size, sizeof size, "%s %lldx%lldx%lld", s->name, (long long)s->m, (long long)s->n, (long long)s->k);
+    print_row(size, c, contenders, turns, flops, share, ratio);
     free(p.a.data), free(p.b.data), free(p.d.data);
 }
 
@@ -179,13 +211,14 @@ static void *open_peer(const char *const *files, const char *symbol) {
     return NULL;
 }
 
-static int find_contenders(contender *c, stream *st, bool quick) {
+static int find_contenders(contender *c, stream *st, const effort *e) {
     int n = 0;
+    (void)e;  // without a peak to measure
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
-        c[n++] = (contender){.name = "avx512", .ours = matmul_avx512, .st = st};
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && (!quick || !n))
-        c[n++] = (contender){.name = "avx2", .ours = matmul_avx2, .st = st};
+        c[n++] = (contender){.name = "avx512", .ours = matmul_avx512, .st = st, .peak = peak_gflops(st->workers, true, e->peaks)};
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        c[n++] = (contender){.name = "avx2", .ours = matmul_avx2, .st = st, .peak = peak_gflops(st->workers, false, e->peaks)};
 #endif
     if (!n) c[n++] = (contender){.name = "portable", .ours = matmul_portable, .st = st};
     void *f = open_peer((const char *[]){"libdnnl.so.3", "libdnnl.so.2", NULL}, "dnnl_sgemm");
@@ -206,23 +239,8 @@ static int find_contenders(contender *c, stream *st, bool quick) {
     return n;
 }
 
-int main(int argc, char **argv) {
-    int threads = argc > 1 ? atoi(argv[1]) : 1;
-    bool quick = argc > 2 && !strcmp(argv[2], "quick");
-    if (threads < 1) return fprintf(stderr, "usage: bench_gemm [threads] [quick]\n"), ERR_USAGE;
-    char text[16];
-    snprintf(text, sizeof text, "%d", threads);
-    setenv("OMP_NUM_THREADS", text, 1);  // all before the peers are loaded
-    setenv("OPENBLAS_NUM_THREADS", text, 1);
-    stream st = {0};
-    if (pool_open(&st.workers, threads) != ERR_OK) return fprintf(stderr, "%s\n", err_last()->text), ERR_INTERNAL;
-    contender c[8] = {0};
-    int n = find_contenders(c, &st, quick);
-    double peak = peak_gflops(st.workers);
-    printf("# %d thread%s, peak %.1f GFLOP/s; behind a peer: ours / peer\n%-30s", threads, threads > 1 ? "s" : "", peak, "# m x n x k");
-    for (int i = 0; i < n; i++) printf("%9s%s", c[i].name, i == 0 && peak > 0 ? " peak" : c[i].ours ? "" : " ratio");
-    printf("\n");
-    for (int i = 0; i < 2; i++) {
+static void run_shapes(contender *c, int n, const effort *e, least *share, least *ratio) {
+    for (int i = 0; i < (e->quick ? 1 : 2); i++) {
         int64_t m = i ? 1024 : 256;
         const shape gpt2[] = {
             {"qkv", 0, 1, 0, m, 2304, 768},       {"attproj", 0, 1, 0, m, 768, 768},  {"fc", 0, 1, 0, m, 3072, 768},
@@ -230,15 +248,45 @@ int main(int argc, char **argv) {
             {"dX head", 0, 0, 0, m, 768, 50304},  {"dW fc", 1, 0, 1, 3072, 768, m},   {"dW fcproj", 1, 0, 1, 768, 3072, m},
             {"dW head", 1, 0, 1, 50304, 768, m},
         };
-        for (size_t s = 0; s < sizeof gpt2 / sizeof *gpt2; s++)
-            if (!quick || i == 0) run_shape(&gpt2[s], c, n, peak, quick);
+        for (size_t s = 0; s < sizeof gpt2 / sizeof *gpt2; s++) run_shape(&gpt2[s], c, n, e, share, ratio);
     }
     const shape small[] = {
         {"qkv", 0, 1, 0, 768, 384, 128},    {"fc", 0, 1, 0, 768, 512, 128},     {"fcproj", 0, 1, 0, 768, 128, 512},
         {"head", 0, 1, 0, 768, 256, 128},   {"dX fc", 0, 0, 0, 768, 128, 512},  {"dW qkv", 1, 0, 1, 384, 128, 768},
         {"dW fc", 1, 0, 1, 512, 128, 768},  {"dW fcproj", 1, 0, 1, 128, 512, 768},
     };
-    for (size_t s = 0; s < sizeof small / sizeof *small; s++) run_shape(&small[s], c, n, peak, quick);
+    for (size_t s = 0; s < sizeof small / sizeof *small; s++) run_shape(&small[s], c, n, e, share, ratio);
+}
+
+static void print_header(const contender *c, int n, int threads) {
+    printf("# %d thread%s, peak", threads, threads > 1 ? "s" : "");
+    for (int i = 0; i < n; i++)
+        if (c[i].peak > 0) printf(" %s %.1f", c[i].name, c[i].peak);
+    printf(" GFLOP/s; behind a peer: ours / peer%s\n%-30s", c[n - 1].ours ? "" : ", last: ours / the faster peer", "# m x n x k");
+    for (int i = 0; i < n; i++) printf("%9s%s", c[i].name, c[i].peak > 0 ? "  peak" : c[i].ours ? "" : " ratio");
+    printf("%s\n", c[n - 1].ours ? "" : "  faster");
+}
+
+int main(int argc, char **argv) {
+    enum { MOST = 8 };
+    int threads = argc > 1 ? atoi(argv[1]) : 1;
+    bool tiny = argc > 2 && !strcmp(argv[2], "tiny"), quick = tiny || (argc > 2 && !strcmp(argv[2], "quick"));
+    if (threads < 1) return fprintf(stderr, "usage: bench_gemm [threads] [quick|tiny]\n"), ERR_USAGE;
+    effort e = {.quick = quick, .divide = tiny ? 16 : 1, .warm = tiny ? 0 : 0.01, .peaks = tiny ? 5 : 100};
+    char text[16];
+    snprintf(text, sizeof text, "%d", threads);
+    setenv("OMP_NUM_THREADS", text, 1);  // all before the peers are loaded
+    setenv("OPENBLAS_NUM_THREADS", text, 1);
+    stream st = {0};
+    if (pool_open(&st.workers, threads) != ERR_OK) return fprintf(stderr, "%s\n", err_last()->text), ERR_INTERNAL;
+    contender c[MOST] = {0};
+    least share[MOST] = {0}, ratio = {0};
+    int n = find_contenders(c, &st, &e);
+    print_header(c, n, threads);
+    run_shapes(c, n, &e, share, &ratio);
+    for (int i = 0; i < n; i++)
+        if (c[i].peak > 0) printf("# least of %s's peak: %.0f%%, %s\n", c[i].name, 100 * share[i].share, share[i].shape);
+    if (ratio.shape[0]) printf("# least of the faster peer: %.2f, %s\n", ratio.share, ratio.shape);
     pool_close(st.workers);
     return 0;
 }
