@@ -24,8 +24,8 @@ typedef struct lane_counter {
     lane_span span[ORDERED_SPANS];  // in order of lane
 } lane_counter;
 
-// Where the next lane's gradient is formed. joins: in its left sibling's buffer, on top of it, and no merge is needed. That is possible where a lane is
-// one micro-batch (`once`): what is added then is a single number for each element, and (0 + a) + b are the bits of (0 + a) + (0 + b).
+// Where the next lane's gradient is formed. joins: in its left sibling's buffer, on top of it, and no merge is needed. That is possible where a lane
+// adds to each element once (`once`): one micro-batch, its head in one chunk. (0 + a) + b are the bits of (0 + a) + (0 + b).
 typedef struct lane_place { int buffer; bool joins; } lane_place;
 
 lane_place lane_counter_begin(const lane_counter *c, int64_t lane, bool once);

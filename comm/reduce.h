@@ -23,7 +23,7 @@ typedef struct reduce_options {
     const ops *ops;
     int64_t lanes;
     bool turns;
-    bool once;           // a lane is one micro-batch (comm/ordered.h: joins)
+    bool once;           // a lane adds to each element once (comm/ordered.h: joins)
     int segments;
     const size_t *cut;   // (segments, world+1) floats, cut[g][0] = 0; outlives the reducer
 } reduce_options;

@@ -3,7 +3,8 @@
 // Alphabet   B batch  T time  C channels  H heads  D head size  F hidden  V vocabulary  N rows = B*T  M,N,K of a matrix product
 // Order      outputs, saved for backward, inputs, sizes, stream
 // Gradients  d<name>; (=) overwrites, (+=) accumulates. Gradients of weights are FP32 and (+=): the operation sums its own
-//            contribution from zero first and adds it once, so that a lane's gradient is a sum over micro-batches, in order.
+//            contribution from zero first and adds it once, so that a lane's gradient is a sum over micro-batches (or, of a head, over
+//            its chunks of rows), in order.
 // Types      "T" below is the compute type of the run: FP32, BF16 or FP16, the same for all tensors so marked; the rest is as written.
 //            Arithmetic is FP32 whatever the storage.
 // Async      queued on `s`; results are the host's only after an event or stream_wait()

@@ -5,6 +5,11 @@
 // Vp is V as it lies in memory (model_vocab_in_memory): the head's products take the zeros behind the token embedding along. These
 // make columns of logits that no softmax looks at, whose gradient is zero and adds nothing to dx or to the weight gradient's padding.
 //
+// The head works on one chunk of rows after the other (model_plan.head_chunks): V logits of every row at once would be the largest tensor
+// of all. In training a chunk's logits become their own gradient and are used up before the next chunk begins, so losses, dx and the
+// weight's gradient come from one visit, in backward, where the memory of gradients is there. The weight's gradient is summed from zero
+// over a chunk, not over a micro-batch, and added once for each.
+//
 // Initial values are those of GPT-2: normal(0, 0.02), the projections back into the residual stream scaled by 1/sqrt(2L).
 #include "base/philox.h"
 #include "model/model.h"
@@ -47,10 +52,10 @@ typedef struct gpt {
     tensor *x;                                // (B,T,C)   inputs of the layers
     layer_costly *costly;
     layer_cheap *cheap;
-    tensor last, ln_f, ln_f_mean, ln_f_rstd;  // (B,T,C), (B,T,C), (B,T)
-    tensor logits, losses;                    // (B,T,Vp), (B,T)
-    tensor branch;                            // (B,T,C)   what is added to the residual stream
-    tensor dx, dnorm, datt, dwide, delta;     // backward: (B,T,C) x3, (B,T,4C), (B,H,T)
+    tensor last, ln_f_mean, ln_f_rstd;        // (B,T,C), (B,T)
+    tensor logits, losses;                    // (rows of a chunk,Vp), (B,T)
+    tensor branch;                            // (B,T,C)   what is added to the residual stream; in the head its norm, and the norm's gradient
+    tensor dx, dinner, delta;                 // backward: (B,T,C) x2, (B,H,T); dinner: of a norm or of attention, one after the other
     tensor scratch;                           // of the embedding's backward
 } gpt;
 
@@ -183,8 +188,8 @@ static err_t layer_backward(model *m, int l, pass *p) {
     const tensor *w = p->w;
     layer_view v = view_layer(g, l, p);
     int64_t N = p->B * p->T, C = m->options.embed;
-    tensor dx = view2(&g->dx, N, C), dnorm = view2(&g->dnorm, N, C), datt = view2(&g->datt, N, C), dbranch;
-    tensor dfc = view2(&g->dwide, N, 4 * C), dqkv = view2(&g->dwide, N, 3 * C), delta = view3(&g->delta, p->B, m->options.heads, p->T);
+    tensor dx = view2(&g->dx, N, C), dnorm = view2(&g->dinner, N, C), datt = dnorm, dbranch;
+    tensor dfc = v.fc, dqkv = view2(&v.fc, N, 3 * C), delta = view3(&g->delta, p->B, m->options.heads, p->T);  // fc is read first, and then room
     tensor dqkv3 = view3(&dqkv, p->B, p->T, 3 * C), datt3 = view3(&datt, p->B, p->T, C);
     dropout_key key;
 
@@ -210,43 +215,69 @@ static err_t layer_backward(model *m, int l, pass *p) {
 // The head's weight or its gradient, and the zeros behind it.
 static tensor with_padding(const tensor *t, int64_t Vp) { return view2(t, Vp, t->size[1]); }
 
+// Rows first .. first+count-1 of a matrix or vector.
+static tensor rows_of(const tensor *t, int64_t first, int64_t count) {
+    tensor part = *t;
+    part.data = (char *)t->data + (size_t)(first * (t->dims > 1 ? t->size[1] : 1)) * dtype_bytes(t->type);
+    part.size[0] = count;
+    return part;
+}
+
+// The head's tensors, cut to this pass's rows.
+typedef struct head_view { tensor x, norm, mean, rstd, losses, targets, w; } head_view;
+
+static head_view view_head(gpt *g, const pass *p) {
+    int64_t N = p->B * p->T, C = g->head.options.embed, Vp = model_vocab_in_memory(g->head.options.vocab);
+    return (head_view){
+        .x = view2(&g->last, N, C), .norm = view2(&g->branch, N, C), .mean = view1(&g->ln_f_mean, N), .rstd = view1(&g->ln_f_rstd, N),
+        .losses = view1(&g->losses, N), .targets = view1(&p->targets, N), .w = with_padding(&p->w[g->lm_head], Vp),
+    };
+}
+
 // Logits of the last position of each sample (sampling needs no others). B = 1 there.
-static err_t last_logits(gpt *g, pass *p) {
-    int64_t C = g->head.options.embed, V = g->head.options.vocab, Vp = model_vocab_in_memory(V);
+static err_t last_logits(gpt *g, pass *p, const head_view *v) {
     assert(p->B == 1);
-    tensor x = view2(&g->ln_f, 1, C);
-    x.data = (char *)x.data + (size_t)((p->T - 1) * C) * dtype_bytes(x.type);
-    tensor logits = view2(&g->logits, 1, Vp), w = with_padding(&p->w[g->lm_head], Vp);
-    p->logits = view2(&g->logits, 1, V);
-    return p->ops->matmul(&logits, NULL, &x, false, &w, true, NULL, 0, p->s);
+    tensor x = rows_of(&v->norm, p->T - 1, 1), logits = view2(&g->logits, 1, v->w.size[0]);
+    p->logits = view2(&g->logits, 1, g->head.options.vocab);
+    return p->ops->matmul(&logits, NULL, &x, false, &v->w, true, NULL, 0, p->s);
+}
+
+// Logits and losses of a chunk of rows. Where there is a backward pass the logits are their own gradient then, and the norm is overwritten by its own.
+static err_t head_chunk(gpt *g, pass *p, const head_view *v, int64_t first, int64_t rows) {
+    const ops *o = p->ops;
+    tensor norm = rows_of(&v->norm, first, rows), losses = rows_of(&v->losses, first, rows), targets = rows_of(&v->targets, first, rows);
+    tensor logits = view2(&g->logits, rows, v->w.size[0]);
+    TRY(o->matmul(&logits, NULL, &norm, false, &v->w, true, NULL, 0, p->s));
+    TRY(o->cross_entropy(&losses, &logits, &targets, g->head.options.vocab, p->dw ? &p->loss_factor : NULL, p->state, p->s));
+    if (!p->dw) return ERR_OK;
+    tensor dw = with_padding(&p->dw[g->lm_head], v->w.size[0]);
+    TRY(o->matmul(&dw, NULL, &logits, true, &norm, false, NULL, MATMUL_ACCUMULATE, p->s));
+    return o->matmul(&norm, NULL, &logits, false, &v->w, false, NULL, 0, p->s);
+}
+
+static err_t head_chunks(gpt *g, pass *p, const head_view *v) {
+    int64_t N = p->B * p->T, rows = g->logits.size[0];
+    for (int64_t first = 0; first < N; first += rows) TRY(head_chunk(g, p, v, first, N - first < rows ? N - first : rows));
+    p->losses = view2(&g->losses, p->B, p->T);
+    return ERR_OK;
 }
 
 static err_t head_forward(model *m, int layer, pass *p) {
     (void)layer;
     gpt *g = (gpt *)m;
-    int64_t N = p->B * p->T, C = m->options.embed, V = m->options.vocab, Vp = model_vocab_in_memory(V);
-    tensor x = view2(&g->last, N, C), norm = view2(&g->ln_f, N, C), mean = view1(&g->ln_f_mean, N), rstd = view1(&g->ln_f_rstd, N);
-    TRY(p->ops->layer_norm_forward(&norm, &mean, &rstd, NULL, &x, NULL, &p->w[g->ln_f_w], &p->w[g->ln_f_b], NORM_EPS, p->s));
-    if (p->last_only) return last_logits(g, p);
-
-    tensor logits = view2(&g->logits, N, Vp), w = with_padding(&p->w[g->lm_head], Vp);
-    tensor losses = view1(&g->losses, N), targets = view1(&p->targets, N);
-    TRY(p->ops->matmul(&logits, NULL, &norm, false, &w, true, NULL, 0, p->s));
-    p->losses = view2(&g->losses, p->B, p->T);
-    return p->ops->cross_entropy(&losses, &logits, &targets, V, p->dw ? &p->loss_factor : NULL, p->state, p->s);
+    head_view v = view_head(g, p);
+    TRY(p->ops->layer_norm_forward(&v.norm, &v.mean, &v.rstd, NULL, &v.x, NULL, &p->w[g->ln_f_w], &p->w[g->ln_f_b], NORM_EPS, p->s));
+    if (p->last_only) return last_logits(g, p, &v);
+    return p->dw ? ERR_OK : head_chunks(g, p, &v);
 }
 
-// The logits are their own gradient by now.
 static err_t head_backward(model *m, int layer, pass *p) {
     (void)layer;
     gpt *g = (gpt *)m;
-    int64_t N = p->B * p->T, C = m->options.embed, Vp = model_vocab_in_memory(m->options.vocab);
-    tensor x = view2(&g->last, N, C), norm = view2(&g->ln_f, N, C), mean = view1(&g->ln_f_mean, N), rstd = view1(&g->ln_f_rstd, N);
-    tensor dlogits = view2(&g->logits, N, Vp), dnorm = view2(&g->dnorm, N, C), dx = view2(&g->dx, N, C);
-    tensor w = with_padding(&p->w[g->lm_head], Vp), dw = with_padding(&p->dw[g->lm_head], Vp);
-    TRY(p->ops->matmul(&dw, NULL, &dlogits, true, &norm, false, NULL, MATMUL_ACCUMULATE, p->s));
-    TRY(p->ops->matmul(&dnorm, NULL, &dlogits, false, &w, false, NULL, 0, p->s));
-    return p->ops->layer_norm_backward(&dx, &p->dw[g->ln_f_w], &p->dw[g->ln_f_b], &dnorm, NULL, &x, &p->w[g->ln_f_w], &mean, &rstd, p->s);
+    head_view v = view_head(g, p);
+    tensor dx = view2(&g->dx, p->B * p->T, m->options.embed);
+    TRY(head_chunks(g, p, &v));
+    return p->ops->layer_norm_backward(&dx, &p->dw[g->ln_f_w], &p->dw[g->ln_f_b], &v.norm, NULL, &v.x, &p->w[g->ln_f_w], &v.mean, &v.rstd, p->s);
 }
 
 // --- tables ----------------------------------------------------------------------------------------------------------------
@@ -368,9 +399,7 @@ static err_t plan_layers(gpt *g, arena *a, const model_plan *o) {
 static err_t plan_backward(gpt *g, arena *a, dtype type, int64_t B, int64_t T) {
     int64_t C = g->head.options.embed;
     TRY(arena_3d(a, &g->dx, type, B, T, C));
-    TRY(arena_3d(a, &g->dnorm, type, B, T, C));
-    TRY(arena_3d(a, &g->datt, type, B, T, C));
-    TRY(arena_3d(a, &g->dwide, type, B, T, 4 * C));
+    TRY(arena_3d(a, &g->dinner, type, B, T, C));
     TRY(arena_3d(a, &g->delta, FP32, B, g->head.options.heads, T));
     return arena_1d(a, &g->scratch, INT32, B * T + g->head.options.vocab + 1);
 }
@@ -381,10 +410,9 @@ static err_t gpt_plan(model *m, arena *a, const model_plan *o) {
     int64_t C = m->options.embed, B = o->B, T = o->T;
     TRY(plan_layers(g, a, o));
     TRY(arena_3d(a, &g->last, type, B, T, C));
-    TRY(arena_3d(a, &g->ln_f, type, B, T, C));
     TRY(arena_2d(a, &g->ln_f_mean, FP32, B, T));
     TRY(arena_2d(a, &g->ln_f_rstd, FP32, B, T));
-    TRY(arena_3d(a, &g->logits, type, B, T, model_vocab_in_memory(m->options.vocab)));
+    TRY(arena_2d(a, &g->logits, type, model_head_rows(B * T, o->head_chunks), model_vocab_in_memory(m->options.vocab)));
     TRY(arena_2d(a, &g->losses, FP32, B, T));
     TRY(arena_3d(a, &g->branch, type, B, T, C));
     return o->forward_only ? ERR_OK : plan_backward(g, a, type, B, T);

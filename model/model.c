@@ -23,6 +23,19 @@ int model_find(const model *m, const char *name) {
     return -1;
 }
 
+// A share of less than a tile is not rounded.
+int64_t model_head_rows(int64_t rows, int64_t chunks) {
+    int64_t share = (rows + chunks - 1) / chunks, whole = (share + HEAD_TILE - 1) / HEAD_TILE * HEAD_TILE;
+    return share < HEAD_TILE ? share : whole < rows ? whole : rows;
+}
+
+int64_t model_head_chunks(int64_t rows, int64_t vocab) {
+    int64_t most = HEAD_LOGITS / model_vocab_in_memory(vocab);
+    if (most >= rows) return 1;
+    if (most > HEAD_TILE) most = most / HEAD_TILE * HEAD_TILE;
+    return most > 1 ? (rows + most - 1) / most : rows;
+}
+
 // Four normal deviates from 128 random bits (Box & Muller 1958). Uniforms lie in (0,1): the logarithm is finite.
 static void normal4(double z[4], const uint32_t bits[4]) {
     const double two_pi = 6.283185307179586, quarter = 1.5707963267948966;

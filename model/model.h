@@ -37,13 +37,13 @@ typedef struct pass {
     int64_t B, T;             // B <= the planned batch, T <= the context
     tensor tokens, targets;   // (B,T) INT32 on the device; targets unused when last_only
     const tensor *w;          // the parameters' values, compute type, one for each row of the table
-    tensor *dw;               // their gradients, FP32 (+=), each added to by one operation of a pass; NULL: forward only
+    tensor *dw;               // their gradients, FP32 (+=), each added to by one operation of a pass, the head's by one for each chunk; NULL: forward only
     const step_state *state;  // on the device: the loss scale
     float loss_factor;        // 1 / (G*T): the share of one token in the step's mean loss
     dropout_key drop;         // seed, step and first sample; p = 0: no dropout
     const struct pass_hooks *hooks;  // NULL: none
     bool last_only;           // leave logits of the last position instead of losses
-    tensor losses;            // out (B,T) FP32
+    tensor losses;            // out (B,T) FP32: of the forward pass, or where dw is given of the backward pass
     tensor logits;            // out (B,V) compute type, when last_only; no padding
 } pass;
 
@@ -85,6 +85,7 @@ typedef struct model_plan {
     int64_t B, T;
     bool forward_only;  // no pass will have dw: nothing is kept, and recompute says nothing
     recomputation recompute;
+    int64_t head_chunks;  // parts of B*T rows whose logits are in memory one after the other: model_head_rows
 } model_plan;
 
 typedef struct model_type {
@@ -107,6 +108,15 @@ static inline int64_t model_vocab_in_memory(int64_t vocab) { return (vocab + VOC
 
 // Elements of all parameters (a tied one is not counted again).
 int64_t model_elements(const model *m);
+
+// A head computes its logits in chunks of rows. How many is part of the arithmetic: the head's weight gradient is summed over one chunk and
+// then added. The rows of each but the last, which may have fewer, are a share of all that is rounded up to whole tiles of a matrix product.
+enum { HEAD_TILE = 128 };
+int64_t model_head_rows(int64_t rows, int64_t chunks);
+
+// The fewest chunks with at most HEAD_LOGITS elements each (or one row).
+enum { HEAD_LOGITS = 20 << 20 };
+int64_t model_head_chunks(int64_t rows, int64_t vocab);
 
 // Index of a parameter, -1 when there is none of that name.
 int model_find(const model *m, const char *name);

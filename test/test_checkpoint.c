@@ -295,8 +295,9 @@ static void test_mismatches(void **state) {
     FAILS(resume(w, &c), ERR_CONFIG, "optimizer.lr", "test-1");
     w->s = keep;
     add_key(&w->s, "model.new", "x");
-    FAILS(resume(w, &c), ERR_CONFIG, "model.new", "test-1");
-    w->s.key[w->s.keys - 1].usual = true;  // what builds did that did not know it
+    strcpy(w->s.key[w->s.keys - 1].usual, "old");  // what builds did that did not know it
+    FAILS(resume(w, &c), ERR_CONFIG, "model.new = x", "test-1", "what old means");
+    strcpy(w->s.key[w->s.keys - 1].value, "old");
     OK(resume(w, &c));
     w->s = keep;
     strcpy(w->s.data_hash, "fedcba9876543210");

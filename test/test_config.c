@@ -461,6 +461,19 @@ static void test_resolve(void **state) {
     assert_int_equal(x->c.schedule.decay_steps, 777);
     assert_int_equal(load_text(x, "[run]\nsteps = 777\n[schedule]\ndecay_steps = 100\n"), ERR_OK);
     assert_int_equal(x->c.schedule.decay_steps, 100);
+    static const struct { int micro, context, vocab, chunks; } auto_chunks[] = {
+        {8, 128, 256, 1}, {4, 256, 50257, 3}, {4, 1024, 50257, 11}, {1, 1280, 16384, 1}, {1, 1281, 16384, 2}, {3, 1000, 131072, 24},
+        {3, 1000, 131073, 24}, {1, 7, 16777216, 7}, {1048576, 1048576, 2, 6710887},
+    };
+    for (size_t i = 0; i < COUNT(auto_chunks); i++) {
+        char text[128];
+        snprintf(text, sizeof text, "[batch]\nglobal = %d\nmicro = %d\n[model]\ncontext = %d\nvocab = %d\n", auto_chunks[i].micro, auto_chunks[i].micro,
+                 auto_chunks[i].context, auto_chunks[i].vocab);
+        assert_int_equal(load_text(x, text), ERR_OK);
+        assert_int_equal(x->c.model.head_chunks, auto_chunks[i].chunks);
+    }
+    assert_int_equal(load_text(x, "[batch]\nmicro = 4\n[model]\nvocab = 50257\nhead_chunks = 1\n"), ERR_OK);
+    assert_int_equal(x->c.model.head_chunks, 1);
     // a constant rate does not decay, so its bits do not depend on run.steps
     assert_int_equal(load_text(x, "[run]\nsteps = 50\n[schedule]\ntype = constant\n"), ERR_OK);
     assert_int_equal(x->c.schedule.decay_steps, 0);
@@ -550,6 +563,7 @@ static void test_layers(void **state) {
     assert_line(&copy, "optimizer", "lr", "0.0003", origin);
     assert_line(&copy, "optimizer", "beta1", "0.9", "; bits   default");
     assert_line(&copy, "batch", "lanes", "2", "; bits   default, chosen");
+    assert_line(&copy, "model", "head_chunks", "1", "; bits   default, chosen");
     assert_line(&copy, "run", "dir", "\"runs\"", "; local  default");
 
     // the other way round the first file wins, and a mistake is reported in the file that holds it
@@ -593,7 +607,7 @@ static void test_defaults(void **state) {
 }
 
 static const char classes_of[] =
-    "run.seed model.type model.layers model.heads model.embed model.vocab model.context model.dropout data.shuffle batch.global "
+    "run.seed model.type model.layers model.heads model.embed model.vocab model.context model.dropout model.head_chunks data.shuffle batch.global "
     "batch.micro batch.lanes precision.compute precision.rounding precision.loss_scale precision.scale_window optimizer.type optimizer.lr "
     "optimizer.beta1 optimizer.beta2 optimizer.eps optimizer.weight_decay optimizer.grad_clip "
     "schedule.type schedule.warmup schedule.decay_steps schedule.final_fraction reduce.order | "

@@ -84,6 +84,8 @@ static void stochastic_rounding_is_like_the_cpu(void **state) {
     compare("[precision]\ncompute = bf16\nrounding = stochastic\n", BRIEF + 1, 0x1p-9);
 }
 
+static void a_head_in_chunks_is_like_the_cpu(void **state) { need_gpu(state); compare("[model]\nhead_chunks = 5\n", SHORT, 1e-5); }
+
 static void fp32_is_like_pytorch(void **state) {
     need_gpu(state);
     rig r = {.dir = make_dir()};
@@ -192,8 +194,8 @@ static void recomputation_changes_nothing(void **state) {
     course kept = {0};
     for (int i = 0; i < 6; i++) {
         char more[256];
-        snprintf(more, sizeof more, "[model]\nlayers = 3\ndropout = 0.1\n[precision]\ncompute = %s\n[parallel]\nrecompute = %s\n[device]\ngraph = %s\n",
-                 kinds[i].type, kinds[i].mode, kinds[i].graph);
+        snprintf(more, sizeof more, "[model]\nlayers = 3\ndropout = 0.1\nhead_chunks = %d\n[precision]\ncompute = %s\n[parallel]\nrecompute = %s\n"
+                 "[device]\ngraph = %s\n", i < 3 ? 1 : 5, kinds[i].type, kinds[i].mode, kinds[i].graph);
         course k = run_steps("cuda", more, 2);
         if (i % 3 == 0) kept = k;
         same(&kept, &k, more);
@@ -512,6 +514,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(bf16_is_like_the_cpu),
         cmocka_unit_test(fp16_is_like_the_cpu),
         cmocka_unit_test(stochastic_rounding_is_like_the_cpu),
+        cmocka_unit_test(a_head_in_chunks_is_like_the_cpu),
         cmocka_unit_test(fp32_is_like_pytorch),
         cmocka_unit_test(an_odd_vocabulary_is_like_the_cpu_and_aligned),
         cmocka_unit_test(the_same_again),

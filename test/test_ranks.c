@@ -312,6 +312,22 @@ static void recomputation_does_not_matter(void **state) {
     drop_dir(dir);
 }
 
+// 48 rows: four chunks of 10 and one of 8.
+static void chunks_of_the_head_do_not_matter(void **state) {
+    (void)state;
+    static const char kind[] = "[precision]\ncompute = bf16\n[model]\nhead_chunks = 5\ndropout = 0.1\n[parallel]\nrecompute = block\n";
+    char *dir = data_dir(), name[64], more[512];
+    finding one = {.hash = ""};
+    try_world("one rank", dir, kind, 1, (int[]){1}, &one);
+    for (int world = 2; world <= 4; world += 2)
+        for (int zero = 0; zero <= 3; zero++) {
+            snprintf(name, sizeof name, "%d ranks, zero %d, five chunks", world, zero);
+            snprintf(more, sizeof more, "%szero = %d\n", kind, zero);
+            try_world(name, dir, more, 1, &world, &one);
+        }
+    drop_dir(dir);
+}
+
 static void any_number_of_nodes_gives_the_same_bits(void **state) {
     (void)state;
     static const struct { int nodes, ranks[4]; } worlds[] = {{2, {1, 1}}, {2, {2, 2}}, {3, {3, 1, 2}}, {4, {1, 1, 1, 1}}, {2, {4, 4}}, {2, {1, 4}}};
@@ -374,6 +390,7 @@ int main(void) {
         cmocka_unit_test(any_number_of_ranks_in_any_stage_gives_the_same_bits),
         cmocka_unit_test(precision_dropout_and_offload_do_not_matter),
         cmocka_unit_test(recomputation_does_not_matter),
+        cmocka_unit_test(chunks_of_the_head_do_not_matter),
         cmocka_unit_test(any_number_of_nodes_gives_the_same_bits),
         cmocka_unit_test(what_some_ranks_saved_others_continue),
     };

@@ -142,9 +142,9 @@ static size_t costly_bytes(size_t e) {
     return place(3 * N * C, e) + 2 * place(N * C, e) + place(MICRO * HEADS * CONTEXT, 4) + place(4 * N * C, e) + 4 * place(N, 4);
 }
 
-// dx, dnorm, datt; dwide; delta; the embedding's scratch.
+// dx and the gradient of a norm or of attention; delta; the embedding's scratch.
 static size_t backward_bytes(size_t e) {
-    return 3 * place(N * C, e) + place(4 * N * C, e) + place(MICRO * HEADS * CONTEXT, 4) + place(N + VOCAB + 1, 4);
+    return 2 * place(N * C, e) + place(MICRO * HEADS * CONTEXT, 4) + place(N + VOCAB + 1, 4);
 }
 
 // What a run of the kind holds for its passes, as it is planned and as it is.

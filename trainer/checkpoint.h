@@ -48,8 +48,8 @@ typedef struct ckpt_counters {
     int64_t log_bytes;     // length of log.jsonl when this state was current
 } ckpt_counters;
 
-// A `bits` key. usual: the value is the default, which is what builds that did not know the key went by: a checkpoint of theirs fits.
-typedef struct ckpt_key { char key[CKPT_KEY], value[CKPT_VALUE]; bool usual; } ckpt_key;
+// A `bits` key. usual: the default, which is what builds that did not know the key went by: a checkpoint of theirs fits where the value is that.
+typedef struct ckpt_key { char key[CKPT_KEY], value[CKPT_VALUE], usual[CKPT_VALUE]; } ckpt_key;
 
 typedef struct ckpt_state {
     ckpt_counters at;

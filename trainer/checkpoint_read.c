@@ -327,13 +327,14 @@ static const char *find_value(const ckpt_key *key, int keys, const char *name) {
 static err_t compare_keys(const char *dir, const manifest *m, const ckpt_state *s) {
     for (int i = 0; i < s->keys; i++) {
         const char *name = s->key[i].key, *now = s->key[i].value, *then = find_value(m->key, m->keys, name);
-        if (!then && s->key[i].usual) continue;
+        const char *usual = s->key[i].usual;
+        if (!then && strcmp(now, usual) == 0) continue;
         if (!then)
             return err_set(
                 ERR_CONFIG,
-                "%s: %s = %.200s is not known to this checkpoint, which build %s wrote: continue with that build, or start "
-                "another [run] name",
-                dir, name, now, m->build);
+                "%s: %s = %.200s is not known to this checkpoint: build %s, which wrote it, always did what %.200s means: put that, or "
+                "start another [run] name",
+                dir, name, now, m->build, usual);
         if (strcmp(then, now) != 0)
             return err_set(
                 ERR_CONFIG,

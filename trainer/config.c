@@ -64,6 +64,8 @@ const config_key config_keys[] = {
     INT(model, vocab, BITS, "256", 2, 16777216, "vocab_size", "number of different tokens; 256 for bytes"),
     INT(model, context, BITS, "128", 1, 1048576, "block_size seq_len sequence_length", "tokens that the model sees at once"),
     REAL(model, dropout, BITS, "0", 0, 0.95, "", "probability that an activation is dropped while training"),
+    INT(model, head_chunks, BITS, "0", 0, EXACT, "loss_chunks",
+        "parts of a micro-batch whose logits are in memory one after the other; 0 = parts of at most 20,971,520 logits"),
     TEXT(model, init_from, LAYOUT, "", 0, "pretrained",
          "start from the weights in this safetensors file; empty = random weights"),
 

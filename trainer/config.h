@@ -39,7 +39,7 @@ typedef struct key_origin {
 typedef struct config {
     struct { char name[CONFIG_WORD], dir[CONFIG_TEXT], faults[CONFIG_TEXT]; int64_t seed, steps; int resume; } run;
     struct { int backend, simd; bool graph, check, match; int64_t ranks, threads; } device;  // threads 0: a rank's fair share of the cores this process may use
-    struct { int type; int64_t layers, heads, embed, vocab, context; double dropout; char init_from[CONFIG_TEXT]; } model;
+    struct { int type; int64_t layers, heads, embed, vocab, context, head_chunks; double dropout; char init_from[CONFIG_TEXT]; } model;  // head_chunks: see lanes
     struct { char train[CONFIG_TEXT], val[CONFIG_TEXT]; int format; int64_t prefetch, retry; bool shuffle; } data;
     struct { char input[CONFIG_TEXT], output[CONFIG_TEXT]; int tokenizer; int64_t shard_tokens; double val_fraction; bool compress; } pack;
     struct { int64_t global, micro, lanes; } batch;  // lanes 0 in the file: resolved by config_load

@@ -2,6 +2,7 @@
 //
 // A rule that is broken is reported at the line of the key that was set last, since that is the one just edited, together with
 // the nearest values that would satisfy it.
+#include "model/model.h"
 #include "trainer/cluster.h"
 #include "trainer/config_table.h"
 
@@ -93,6 +94,13 @@ static err_t check_batch(config *c) {
     return ERR_OK;
 }
 
+// From the INI alone, as all that decides bits. One chunk is what builds did that did not know the key.
+static void choose_head_chunks(config *c) {
+    if (c->model.head_chunks) return;
+    c->model.head_chunks = model_head_chunks(c->batch.micro * c->model.context, c->model.vocab);
+    c->origin[ROW(model, head_chunks)].chosen = true;
+}
+
 // A constant rate has no decay: an open decay_steps stays 0 there, so that the run can be extended without another schedule.
 static err_t check_schedule(config *c) {
     if (c->schedule.type == SCHEDULE_CONSTANT && c->schedule.decay_steps == 0) return ERR_OK;
@@ -170,6 +178,7 @@ static err_t check_cluster(const config *c) {
 err_t config_resolve(config *c) {
     TRY(check_heads(c));
     TRY(check_batch(c));
+    choose_head_chunks(c);
     TRY(check_rounding(c));
     TRY(check_schedule(c));
     return check_cluster(c);

@@ -89,11 +89,13 @@ static err_t open_ranks(session *x, const launch *at) {
 // ZeRO deals out what several ranks have; one rank has everything.
 static state_options state_options_of(const session *x, session_kind kind) {
     const config *c = x->cfg;
+    int64_t micros = c->batch.global / c->batch.lanes / c->batch.micro;
     return (state_options){
         .compute = compute_type(c), .stage = x->ranks->world > 1 ? (int)c->parallel.zero : 0, .offload = kind != SESSION_LOOK && c->parallel.offload,
         .training = kind != SESSION_LOOK, .fixed = c->reduce.order == ORDER_FIXED,
         .stochastic = c->precision.rounding == ROUNDING_STOCHASTIC, .seed = (uint64_t)c->run.seed, .lanes = c->batch.lanes,
-        .micros = c->batch.global / c->batch.lanes / c->batch.micro, .bucket_bytes = (size_t)(c->reduce.bucket_mb * 1e6), .threads = device_about(x->dev)->threads,
+        .micros = micros, .once = micros == 1 && c->model.head_chunks == 1, .bucket_bytes = (size_t)(c->reduce.bucket_mb * 1e6),
+        .threads = device_about(x->dev)->threads,
     };
 }
 
@@ -129,7 +131,7 @@ static err_t copy_key(void *ctx, const char *key, const char *value) {
 static err_t mark_usual(void *ctx, const char *key, const char *value) {
     ckpt_state *s = ctx;
     for (int i = 0; i < s->keys; i++)
-        if (strcmp(s->key[i].key, key) == 0) s->key[i].usual = strcmp(s->key[i].value, value) == 0;
+        if (strcmp(s->key[i].key, key) == 0) snprintf(s->key[i].usual, CKPT_VALUE, "%s", value);
     return ERR_OK;
 }
 

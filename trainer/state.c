@@ -109,13 +109,13 @@ static err_t declare_scratch(train_state *t) {
 static int last_sum(const train_state *t) {
     int64_t first, count, stride;
     reduce_lanes(t->reduce, &first, &count, &stride);
-    lane_counter c = lane_counter_of(first, count, t->o.micros == 1);
+    lane_counter c = lane_counter_of(first, count, t->o.once);
     return c.count ? c.span[0].buffer : 0;
 }
 
 static err_t declare_gradients(train_state *t) {
     bool turns = t->o.stage >= 2;
-    TRY(reduce_open(&t->reduce, &(reduce_options){.ranks = t->ranks, .ops = device_ops(t->dev), .lanes = t->o.lanes, .turns = turns, .once = t->o.micros == 1,
+    TRY(reduce_open(&t->reduce, &(reduce_options){.ranks = t->ranks, .ops = device_ops(t->dev), .lanes = t->o.lanes, .turns = turns, .once = t->o.once,
                                                   .segments = t->zero.segments, .cut = t->zero.cut}));
     t->buffers = t->o.fixed ? reduce_lane_buffers(t->reduce) : 1;
     t->sum_buffer = t->o.fixed && !turns ? last_sum(t) : 0;

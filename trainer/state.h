@@ -23,6 +23,7 @@ typedef struct state_options {
     bool stochastic;    // [precision] rounding; seed: [run] seed
     uint64_t seed;
     int64_t lanes, micros;  // of a step; micro-batches of a lane
+    bool once;              // a lane adds to every element of a gradient once (comm/ordered.h: joins)
     size_t bucket_bytes;
     int threads;        // offload: of the host's update
 } state_options;

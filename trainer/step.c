@@ -52,7 +52,8 @@ static err_t plan_activations(step_runner *r) {
     static const recomputation again[] = {[REDO_NONE] = RECOMPUTE_NONE, [REDO_SELECTIVE] = RECOMPUTE_SELECTIVE, [REDO_BLOCK] = RECOMPUTE_BLOCK};
     const config *c = r->cfg;
     return r->net->type->plan(r->net, &r->memory, &(model_plan){.compute = r->state->o.compute, .B = c->batch.micro, .T = c->model.context,
-                                                                .forward_only = !r->state->o.training, .recompute = again[c->parallel.recompute]});
+                                                                .forward_only = !r->state->o.training, .recompute = again[c->parallel.recompute],
+                                                                .head_chunks = c->model.head_chunks});
 }
 
 err_t step_open(step_runner *r, const config *cfg, device *dev, stream *s, comm *ranks, model *net, train_state *state) {
@@ -142,7 +143,7 @@ static err_t bring_batch(step_runner *r, const batch *b) {
     return stopwatch_end(&r->together.watch, SPAN_DATA, r->s);
 }
 
-// Forward, losses and backward of the batch in r->place.
+// Forward and backward of the batch in r->place, and its losses.
 static err_t queue_micro_batch(step_runner *r, const batch *b, int buffer) {
     int64_t B = r->cfg->batch.micro, T = r->cfg->model.context, G = r->cfg->batch.global;
     pass p = step_inference(r, B, T);
@@ -151,8 +152,8 @@ static err_t queue_micro_batch(step_runner *r, const batch *b, int buffer) {
     p.drop = (dropout_key){.seed = (uint64_t)r->cfg->run.seed, .step = (uint32_t)b->step, .first_sample = (uint32_t)b->first,
                            .p = (float)r->cfg->model.dropout, .at = r->draw[r->place].data};
     TRY(model_forward(r->net, &p));
-    TRY(p.ops->loss_means(&r->micro_loss, &p.losses, r->s));
-    return model_backward(r->net, &p);
+    TRY(model_backward(r->net, &p));
+    return p.ops->loss_means(&r->micro_loss, &p.losses, r->s);
 }
 
 typedef struct micro_call { step_runner *r; const batch *b; int buffer; } micro_call;
@@ -221,7 +222,7 @@ static err_t run_range(step_runner *r, loader *data, int64_t step) {
     reduce_lanes(t->reduce, &first, &count, &stride);
     for (int64_t lane = first; lane < first + count; lane++) {
         bool last = lane == first + count - 1;
-        lane_place at = t->o.fixed ? lane_counter_begin(&c, lane, micros == 1) : (lane_place){0, lane > first};
+        lane_place at = t->o.fixed ? lane_counter_begin(&c, lane, t->o.once) : (lane_place){0, lane > first};
         if (!at.joins) TRY(zero_slab(r, at.buffer));
         if (t->o.fixed) lane_counter_end(&c, lane, at);
         for (int64_t k = 0; k < micros; k++) {
