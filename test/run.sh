@@ -1,9 +1,23 @@
 #!/bin/sh
-# test/run.sh PROGRAM...: runs these test programs, fuzz targets and scripts, each in bounded time, and closes with
-# "N passed, N failed, N skipped". What a program printed is shown when it failed; its log stays beside it, a script's in build/.
-limit=${LOCKSTEP_TEST_LIMIT:-900}
+# test/run.sh PROGRAM...: runs these test programs, fuzz targets and scripts, LOCKSTEP_TEST_JOBS (2) at a time, each in bounded time, tells
+# of them in this order, and closes with "N passed, N failed, N skipped". What a program printed is shown when it failed; its log stays
+# beside it, a script's in build/. Many do little but wait: beside such a one another computes.
+limit=${LOCKSTEP_TEST_LIMIT:-900} jobs=${LOCKSTEP_TEST_JOBS:-2}
 export CUDA_VISIBLE_DEVICES=  # `auto` is the CPU here, whose bits are written down; GPUs have make gpu-check
 passed=0 failed=0 skipped=0
+[ "$jobs" -ge 1 ] || { echo "LOCKSTEP_TEST_JOBS=$jobs: expected a number from 1" >&2; exit 64; }
+
+# Those that listen on ports, or demand that something happens within so many seconds, never meet each other: two of them might choose the
+# same port, and each would make the other late. They come first, one after the other; beside them runs all else.
+keeps_apart() {
+    case ${1##*/} in
+    test_team | test_team_auth | test_comm | test_comm_team | test_nccl | test_ranks | test_supervisor | test_loader) ;;
+    test_cluster.sh | test_runs.sh | test_sim_runs.sh) ;;
+    *) return 1 ;;
+    esac
+}
+
+log_of() { case $1 in *.sh) echo "build/$(basename "$1").log" ;; *) echo "$1.log" ;; esac; }
 
 # cmocka's summary lines, or the plain closing line of a script: prints "passed failed skipped"
 count() {
@@ -11,20 +25,58 @@ count() {
          /^[0-9]+ passed, [0-9]+ failed/ { p += $1; f += $3; s += $5 } END { print p + 0, f + 0, s + 0 }' "$1"
 }
 
-for t; do
-    name=${t#build/}
-    case $t in *.sh) log=build/$(basename "$t").log ;; *) log=$t.log ;; esac
-    start=$(date +%s)
-    case $t in *.sh) timeout "$limit" sh "$t" >"$log" 2>&1 ;; */fuzz_*) timeout "$limit" "$t" "${LOCKSTEP_FUZZ_SECONDS:-5}" >"$log" 2>&1 ;;
-    *) timeout "$limit" "$t" >"$log" 2>&1 ;; esac
-    rc=$?
+# work PROGRAM: runs it; then $ended/PROGRAM holds its exit status and its seconds, and the pipe a line.
+work() {
+    start=$(date +%s) program=$1
+    case $1 in *.sh) set -- sh "$1" ;; */fuzz_*) set -- "$1" "${LOCKSTEP_FUZZ_SECONDS:-5}" ;; esac
+    timeout "$limit" "$@" >"$(log_of "$program")" 2>&1 3>&-
+    echo "$? $(($(date +%s) - start))" >"$ended/$program"
+    echo >&3
+}
+
+# take: the next one that may run now is $next; of those that keep apart one, if none of them runs.
+take() {
+    if [ -n "$apart" ] && { [ -z "$lone" ] || [ -s "$ended/$lone" ]; }; then
+        lone=${apart%% *} next=${apart%% *} apart=${apart#* }
+    elif [ -n "$rest" ]; then
+        next=${rest%% *} rest=${rest#* }
+    else
+        return 1
+    fi
+}
+
+# tell PROGRAM: how it ended.
+tell() {
+    name=${1#build/} log=$(log_of "$1")
+    read -r rc seconds <"$ended/$1"
     set -- $(count "$log")
-    [ $rc -eq 0 ] || [ "$2" -gt 0 ] || set -- "$1" 1 "$3"  # crashed or ran out of time before it could say so
-    [ $(($1 + $2 + $3)) -gt 0 ] || set -- 0 1 0            # ended well and tested nothing
+    [ "$rc" -eq 0 ] || [ "$2" -gt 0 ] || set -- "$1" 1 "$3"  # crashed or ran out of time before it could say so
+    [ $(($1 + $2 + $3)) -gt 0 ] || set -- 0 1 0              # ended well and tested nothing
     passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3))
-    echo "$name: $1 passed, $2 failed, $3 skipped, $(($(date +%s) - start)) s"
+    echo "$name: $1 passed, $2 failed, $3 skipped, $seconds s"
     grep -h '^\[  SKIPPED \] [a-z]\|^skipped: ' "$log" | sort -u
-    [ $rc -eq 0 ] || { echo "--- $name ended with $rc"; tail -n 60 "$log"; echo "---"; }
+    [ "$rc" -eq 0 ] || { echo "--- $name ended with $rc"; tail -n 60 "$log"; echo "---"; }
+}
+
+ended=$(mktemp -d "${TMPDIR:-/tmp}/lockstep-run.XXXXXX") || exit 1
+trap 'rm -rf "$ended"' EXIT
+trap 'exit 143' HUP INT TERM
+mkfifo "$ended/pipe" && exec 3<>"$ended/pipe" || exit 1
+apart='' rest='' lone='' running=0
+for t; do
+    mkdir -p "$ended/$(dirname "$t")"
+    if keeps_apart "$t"; then apart="$apart$t "; else rest="$rest$t "; fi
+done
+for t; do
+    until [ -s "$ended/$t" ]; do
+        while [ $running -lt "$jobs" ] && take; do
+            work "$next" &
+            running=$((running + 1))
+        done
+        read -r end <&3
+        running=$((running - 1))
+    done
+    tell "$t"
 done
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

@@ -1,0 +1,97 @@
+#!/bin/sh
+# test/test_run.sh: test/run.sh itself: what it says of programs that pass, fail, crash, hang or test nothing, one and several at a time.
+. test/support/lib.sh
+mkdir build
+
+# program NAME LINE...: build/NAME.sh, a script of these lines.
+program() {
+    file=build/$1.sh
+    shift
+    for line; do echo "$line"; done >"$file"
+}
+
+# runs CODE JOBS NAME...: run.sh ends with this exit status; `told` is what it printed, without the seconds.
+runs() {
+    code=$1 jobs=$2 list=
+    shift 2
+    for each; do list="$list build/$each.sh"; done
+    LOCKSTEP_TEST_JOBS=$jobs LOCKSTEP_TEST_LIMIT=${limit:-60} expect "$code" sh "$top/test/run.sh" $list
+    sed 's/, [0-9]* s$//' "$out" >told
+}
+
+program good 'echo "3 passed, 0 failed, 1 skipped"' 'echo "skipped: what needs more"'
+program cmocka 'echo "[  PASSED  ] 4 test(s)."'
+program slow 'sleep 0.5' 'echo "1 passed, 0 failed"'
+program bad 'echo "a reason"' 'echo "1 passed, 2 failed"' 'exit 1'
+program crashed 'echo "2 passed, 0 failed"' 'echo "last words"' 'kill -SEGV $$'
+program silent 'echo "nothing was tested"'
+program hangs 'echo "and then"' 'exec sleep 60'
+
+# However many run at a time, and whichever ends first: whole, and in the order of the list.
+in_order() {
+    cat >want <<'END'
+slow.sh: 1 passed, 0 failed, 0 skipped
+good.sh: 3 passed, 0 failed, 1 skipped
+skipped: what needs more
+bad.sh: 1 passed, 2 failed, 0 skipped
+--- bad.sh ended with 1
+a reason
+1 passed, 2 failed
+---
+cmocka.sh: 4 passed, 0 failed, 0 skipped
+9 passed, 2 failed, 1 skipped
+END
+    for jobs in 1 2 3 9; do
+        runs 1 $jobs slow good bad cmocka
+        same want told "what is told of four programs, $jobs at a time,"
+    done
+    [ "$(cat build/slow.sh.log)" = "1 passed, 0 failed" ] || fail "the log of slow.sh holds: $(cat build/slow.sh.log)"
+    runs 0 2 slow good cmocka
+    says "8 passed, 0 failed, 1 skipped"
+}
+
+# One that can't say how it ended has failed, and nobody beside it.
+failures_are_named() {
+    for jobs in 1 2; do
+        runs 1 $jobs slow crashed good
+        says "crashed.sh: 2 passed, 1 failed, 0 skipped, " "--- crashed.sh ended with 139" "last words" "6 passed, 1 failed, 1 skipped"
+        runs 1 $jobs good silent slow
+        says "silent.sh: 0 passed, 1 failed, 0 skipped, " "4 passed, 1 failed, 1 skipped"
+        limit=1 runs 1 $jobs hangs good slow
+        says "hangs.sh: 0 passed, 1 failed, 0 skipped, " "--- hangs.sh ended with 124" "and then" "4 passed, 1 failed, 1 skipped"
+        runs 1 $jobs good nowhere
+        says "nowhere.sh: 0 passed, 1 failed, 0 skipped, " "3 passed, 1 failed, 1 skipped"
+    done
+    runs 1 2 silent
+    expect 1 sh "$top/test/run.sh"
+    says "0 passed, 0 failed, 0 skipped"
+    LOCKSTEP_TEST_JOBS=0 expect 64 sh "$top/test/run.sh" build/good.sh
+}
+
+# first_sees SECONDS JOBS FIRST SECOND: how many of the two have begun when FIRST ends, which waits for SECOND for so long.
+first_sees() {
+    rm -f ./*.on
+    for each in "$3" "$4"; do
+        program "$each" "touch $each.on; tries=$1" 'both() { [ "$(ls *.on | wc -l)" -eq 2 ]; }' \
+            'until both || [ $tries -eq 0 ]; do sleep 1; tries=$((tries - 1)); done' 'ls *.on | wc -l' 'echo "1 passed, 0 failed"'
+    done
+    runs 0 "$2" "$3" "$4"
+    seen=$(head -n 1 "build/$3.sh.log")
+}
+
+# Programs of which one may disturb another one's times or take its ports.
+meetings() {
+    first_sees 1 2 test_runs test_cluster
+    [ "$seen" -eq 1 ] || fail "two that keep apart have met"
+    first_sees 60 2 test_runs other
+    [ "$seen" -eq 2 ] || fail "two that may run at a time have not met"
+    first_sees 60 2 some other
+    [ "$seen" -eq 2 ] || fail "two that may run at a time have not met"
+    first_sees 1 1 some other
+    [ "$seen" -eq 1 ] || fail "two have met where one runs at a time"
+}
+
+try in_order
+try failures_are_named
+try meetings
+finish
