@@ -30,7 +30,8 @@ enum {
     LONG = 1280,               // the long side of a tile whose other operand is packed on the way
     SHARED = 4 << 20,          // floats of an operand that is packed as a whole
     ITEMS = 24,                // tiles to aim at, so that threads end together
-    TURNS = 4,                 // ... and how many a thread takes at least, if they are as high as d
+    TURNS = 2,                 // ... and how many a thread takes at least, if they are as high as d
+    STEP = 1 << 20,            // floats of s that are packed at a time then, if k is long
 };
 
 typedef struct gemm {
@@ -147,19 +148,19 @@ static void register_tile(const place *w, const float *s, const float *v, int64_
     else finish(g, tile, w->first ? NULL : sums, w->ld, m, n, rows, cols);
 }
 
-// What is asked for while a block is multiplied, and how many lines it has.
-typedef struct coming { walk way; int64_t lines; } coming;
+// What is asked for while a block is multiplied, how many lines it has, and the same of what comes after it.
+typedef struct coming { walk way; int64_t lines; walk then; int64_t then_lines; } coming;
 
 static coming coming_of(const operand *o, int64_t first, int64_t n, int64_t k0, int64_t kc) {
     int64_t bytes = (int64_t)dtype_bytes(o->type), at = o->along_k ? first * o->stride + k0 : k0 * o->stride + first;
     walk way = {.row = (const char *)o->data + at * bytes, .width = (o->along_k ? kc : n) * bytes, .stride = o->stride * bytes};
-    return (coming){way, (o->along_k ? n : kc) * ((way.width + 63) / 64)};
+    return (coming){.way = way, .lines = (o->along_k ? n : kc) * ((way.width + 63) / 64)};
 }
 
 // What the thread that works at block k of tile `item` will pack after it: the tile's next block, or the first one of the tile that it will
 // take then if all threads are equally quick.
 static coming packed_next(const gemm *g, int64_t item, int64_t k) {
-    const coming none = {{.row = g->d->data, .width = 64}, 0};
+    const coming none = {.way = {.row = g->d->data, .width = 64}};
     if (g->packed_s && g->packed_v) return none;
     if (k + KC < g->k1) k += KC;
     else item += pool_threads(g->workers), k = g->k0;
@@ -167,6 +168,17 @@ static coming packed_next(const gemm *g, int64_t item, int64_t k) {
     int64_t kc = min64(KC, g->k1 - k), m0 = item % g->tiles_m * g->tile_m, n0 = item / g->tiles_m * g->tile_n;
     if (g->packed_v) return coming_of(&g->s, m0, min64(g->tile_m, g->m - m0), k, kc);
     return coming_of(&g->v, n0, min64(g->tile_n, g->n - n0), k, kc);
+}
+
+// ... and behind it this block's share of the s that all threads will pack for the next step of k.
+static coming asked_for(const gemm *g, int64_t item, int64_t k) {
+    coming next = packed_next(g, item, k);
+    if (!g->packed_s || g->k1 == g->k) return next;
+    int64_t blocks = (g->k1 - g->k0 + KC - 1) / KC, shares = g->tiles * blocks, share = item * blocks + (k - g->k0) / KC;
+    int64_t first = share * g->m / shares, end = (share + 1) * g->m / shares;
+    coming s = coming_of(&g->s, first, end - first, g->k1, min64(g->k_step, g->k - g->k1));
+    next.then = s.way, next.then_lines = s.lines;
+    return next;
 }
 
 // One block of k for `rows` x `cols` outputs whose operands are packed: panels of s in turn, each against all panels of v. Meanwhile `next`
@@ -178,7 +190,9 @@ static void block(const place *w, const float *s, const float *v, int64_t m, int
         for (int64_t j = 0; j < cols; j += NR) {
             register_tile(w, s, v + j * w->kc, m + i, n + j, min64(MR, rows - i), min64(NR, cols - j), &ahead);
             next->lines -= w->kc / 8;
-            if (next->lines <= 0) ahead.far.stride = 0, ahead.far.width = 64;  // all was asked for
+            if (next->lines > 0) continue;
+            if (next->then_lines) ahead.far = next->then, next->lines = next->then_lines, next->then_lines = 0;
+            else ahead.far.stride = 0, ahead.far.width = 64;  // all was asked for
         }
     }
     next->way = ahead.far;
@@ -196,7 +210,7 @@ static void tile_item(void *ctx, int64_t item, int thread) {
         w.kc = min64(KC, g->k1 - k);
         w.first = k == 0;
         w.last = k + w.kc == g->k;
-        coming next = packed_next(g, item, k);
+        coming next = asked_for(g, item, k);
         const float *s = local, *v = local + g->local_s;
         if (g->packed_s) s = g->packed_s + (k - g->k0) * round_up(g->m, MR) + m0 * w.kc;
         else pack_s(local, &g->s, m0, rows, k, w.kc);
@@ -252,6 +266,7 @@ static void plan_tiles(gemm *g, bool *share_s, bool *share_v) {
     }
     if (g->m <= LONG && columns >= NR) {  // tiles as high as d: each column of v is packed once anyway
         *share_s = true, *share_v = false;
+        if (g->m * g->k_step > STEP) g->k_step = STEP / g->m / KC > 0 ? STEP / g->m / KC * KC : KC;
         count_tiles(g, LONG, columns < NC ? columns : NC);
         return;
     }
