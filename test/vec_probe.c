@@ -56,7 +56,7 @@ PROBE(p_vi_select, INTS(vi_select(vi_lt(IA, IB), IB, vi_set1(7))))
 PROBE(p_transpose4, vi x[4] = {IA, IB, vf_bits(C), vi_xor(IA, IB)}; vi_transpose4(x);
       for (int k = 0; k < 4; k++) vi_store((int32_t *)out + k * VL, x[k]))
 PROBE(p_load_u16, vi raw; FLOATS(vf_load_u16((const uint16_t *)in, &raw)); vi_store((int32_t *)out + VL, raw))
-PROBE(p_store_u16, vi_store_u16((uint16_t *)out, vi_and(IA, vi_set1(0xffff))))
+PROBE(p_store_u16, vi_store_high_u16((uint16_t *)out, IA))
 PROBE(p_load_fp16, FLOATS(vf_load_fp16((const uint16_t *)in)))
 PROBE(p_load_bf16, FLOATS(vf_load_bf16((const uint16_t *)in)))
 PROBE(p_store_fp16, vf_store_fp16((uint16_t *)out, A))

@@ -12,6 +12,9 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
 
 enum { CALLS = 256 };  // a full ring makes the caller wait
 
@@ -209,16 +212,40 @@ err_t cpu_stream_wait_event(stream *s, event *e) {
 
 // --- copies --------------------------------------------------------------------------------------------------------------------------
 
-enum { SLICE = 1 << 20 };  // bytes of a copy or fill that one thread takes at a time
+enum {
+    SLICE = 1 << 20,  // bytes of a copy or fill that one thread takes at a time
+    LARGE = 64 << 20, // bytes from which on it goes past the caches: they would not hold it until it is read
+};
 
 typedef struct move_job { char *dst; const char *src; size_t bytes; } move_job;
+
+static void move_cached(char *dst, const char *src, size_t n) {
+    if (src) memcpy(dst, src, n);
+    else memset(dst, 0, n);
+}
+
+#if defined(__x86_64__)
+// Streaming stores, which do not read the lines that they overwrite; from the first whole line on.
+static void move_past(char *dst, const char *src, size_t n) {
+    size_t head = (size_t)(-(uintptr_t)dst & 63), at = head < n ? head : n;
+    move_cached(dst, src, at);
+    for (; at + 64 <= n; at += 64) {
+        __m128i line[4] = {_mm_setzero_si128(), _mm_setzero_si128(), _mm_setzero_si128(), _mm_setzero_si128()};
+        if (src) memcpy(line, src + at, sizeof line);
+        for (int k = 0; k < 4; k++) _mm_stream_si128((__m128i *)(dst + at) + k, line[k]);
+    }
+    _mm_sfence();  // before others are told that it is done
+    move_cached(dst + at, src ? src + at : NULL, n - at);
+}
+#else
+static void move_past(char *dst, const char *src, size_t n) { move_cached(dst, src, n); }
+#endif
 
 static void move_slice(void *ctx, int64_t item, int thread) {
     (void)thread;
     const move_job *j = ctx;
     size_t at = (size_t)item * SLICE, n = j->bytes - at < SLICE ? j->bytes - at : SLICE;
-    if (j->src) memcpy(j->dst + at, j->src + at, n);
-    else memset(j->dst + at, 0, n);
+    (j->bytes >= LARGE ? move_past : move_cached)(j->dst + at, j->src ? j->src + at : NULL, n);
 }
 
 static err_t move(void *ctx, stream *inner) {

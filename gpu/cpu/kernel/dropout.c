@@ -12,21 +12,29 @@ typedef struct dropout_job {
     dropout_key key;
 } dropout_job;
 
-BODY void dropout_slice(dtype t, const dropout_job *j, int64_t sample, int64_t from, int64_t to) {
-    const void *x = typed_at(j->x, t, sample * j->elements);
-    void *y = typed_at_mut(j->y, t, sample * j->elements);
-    uint32_t limit = dropout_limit(j->key.p);
-    uint32_t step = dropout_step(&j->key), drawn = dropout_sample(&j->key, (uint32_t)sample);
-    vf grow = vf_set1(1.0f / (1.0f - j->key.p));
-    for (int64_t e = from; e < to; e += 4 * VL) {
-        vi word[4];
-        vi_philox64(word, j->key.seed, (uint32_t)(e / 4), j->key.site, drawn, step);
-        for (int k = 0; k < 4; k++) {
-            int64_t i = e + k * VL, n = to - i;
-            vf stays = vf_mul(typed_load_n(x, t, i, n), grow);
-            typed_store_n(y, t, i, vf_select(dropout_goes(word[k], limit), vf_zero(), stays), n);
-        }
+// What a slice of a sample has in common.
+typedef struct dropout_slice_of { void *y; const void *x; uint64_t seed; uint32_t site, sample, step, limit; vf grow; } dropout_slice_of;
+
+// The elements of 64 * blocks words from e on, or those of them before `to`.
+BODY void dropout_blocks(dtype t, const dropout_slice_of *d, int64_t e, int64_t to, int blocks, bool whole) {
+    vi word[4 * PHILOX_BLOCKS];
+    vi_philox(word, blocks, d->seed, (uint32_t)(e / 4), d->site, d->sample, d->step);
+    for (int k = 0; k < 4 * blocks; k++) {
+        int64_t i = e + k * VL, n = whole ? VL : to - i;
+        vf stays = vf_mul(typed_load_n(d->x, t, i, n), d->grow);
+        typed_store_n(d->y, t, i, vf_select(dropout_goes(word[k], d->limit), vf_zero(), stays), n);
     }
+}
+
+BODY void dropout_slice(dtype t, const dropout_job *j, int64_t sample, int64_t from, int64_t to) {
+    const dropout_slice_of d = {
+        .y = typed_at_mut(j->y, t, sample * j->elements), .x = typed_at(j->x, t, sample * j->elements), .seed = j->key.seed,
+        .site = j->key.site, .sample = dropout_sample(&j->key, (uint32_t)sample), .step = dropout_step(&j->key),
+        .limit = dropout_limit(j->key.p), .grow = vf_set1(1.0f / (1.0f - j->key.p)),
+    };
+    int64_t e = from;
+    for (; e + PHILOX_WORDS <= to; e += PHILOX_WORDS) dropout_blocks(t, &d, e, to, PHILOX_BLOCKS, true);
+    for (; e < to; e += 4 * VL) dropout_blocks(t, &d, e, to, 1, false);
 }
 
 static void dropout_item(void *ctx, int64_t item, int thread) {

@@ -7,15 +7,16 @@
 
 typedef struct add_job { dtype type; void *y; const void *a, *b; int64_t count; } add_job;
 
-BODY void add_slice(dtype t, const add_job *j, int64_t from, int64_t to) {
-    for (int64_t i = from; i < to; i += VL)
-        typed_store_n(j->y, t, i, vf_add(typed_load_n(j->a, t, i, to - i), typed_load_n(j->b, t, i, to - i)), to - i);
+BODY void add_vector(dtype t, const add_job *j, int64_t i, int64_t n) {
+    typed_store_n(j->y, t, i, vf_add(typed_load_n(j->a, t, i, n), typed_load_n(j->b, t, i, n)), n);
 }
+
+BODY void add_slice(dtype t, const add_job *j, int64_t from, int64_t to) { EACH_VECTOR(from, to, add_vector, t, j); }
 
 static void add_item(void *ctx, int64_t item, int thread) {
     (void)thread;
-    const add_job *j = ctx;
-    BY_TYPE(j->type, add_slice, j, item * SLICE, slice_end(item, j->count));
+    const add_job j = *(const add_job *)ctx;
+    BY_TYPE(j.type, add_slice, &j, item * SLICE, slice_end(item, j.count));
 }
 
 // moves: 3 * sizeof(T) bytes an element; memory bound
@@ -30,16 +31,18 @@ err_t KERNEL(add)(tensor *y, const tensor *a, const tensor *b, stream *s) {
 
 typedef struct cast_job { dtype to, from; void *y; const void *x; int64_t count; } cast_job;
 
-BODY void cast_pair(dtype from, dtype to, const cast_job *j, int64_t at, int64_t end) {
-    for (int64_t i = at; i < end; i += VL) typed_store_n(j->y, to, i, typed_load_n(j->x, from, i, end - i), end - i);
+BODY void cast_vector(dtype from, dtype to, const cast_job *j, int64_t i, int64_t n) {
+    typed_store_n(j->y, to, i, typed_load_n(j->x, from, i, n), n);
 }
+
+BODY void cast_pair(dtype from, dtype to, const cast_job *j, int64_t at, int64_t end) { EACH_VECTOR(at, end, cast_vector, from, to, j); }
 
 BODY void cast_slice(dtype to, const cast_job *j, int64_t at, int64_t end) { BY_TYPE(j->from, cast_pair, to, j, at, end); }
 
 static void cast_item(void *ctx, int64_t item, int thread) {
     (void)thread;
-    const cast_job *j = ctx;
-    BY_TYPE(j->to, cast_slice, j, item * SLICE, slice_end(item, j->count));
+    const cast_job j = *(const cast_job *)ctx;
+    BY_TYPE(j.to, cast_slice, &j, item * SLICE, slice_end(item, j.count));
 }
 
 err_t KERNEL(cast)(tensor *y, const tensor *x, stream *s) {
@@ -53,27 +56,31 @@ err_t KERNEL(cast)(tensor *y, const tensor *x, stream *s) {
 
 typedef struct stochastic_job { void *y; const void *x; int64_t count; const rounding_key *round; uint32_t t; } stochastic_job;
 
-BODY void stochastic_slice(dtype to, const stochastic_job *j, int64_t at, int64_t end) {
-    for (; at < end; at += 4 * VL) {
-        vi word[4];
-        rounding_words(word, j->round, at, j->t);
-        for (int k = 0; k < 4 && at + k * VL < end; k++) {
-            int64_t i = at + k * VL, n = end - i;
-            typed_store_n(j->y, to, i, typed_stochastic(to, typed_load_n(j->x, FP32, i, n), word[k]), n);
-        }
+// The elements of 64 * blocks words from `at` on, or those of them before `end`.
+BODY void stochastic_blocks(dtype to, const stochastic_job *j, int64_t at, int64_t end, int blocks, bool whole) {
+    vi word[4 * PHILOX_BLOCKS];
+    rounding_words(word, blocks, j->round, at, j->t);
+    for (int k = 0; k < 4 * blocks; k++) {
+        int64_t i = at + k * VL, n = whole ? VL : end - i;
+        typed_store_n(j->y, to, i, typed_stochastic(to, typed_load_n(j->x, FP32, i, n), word[k]), n);
     }
+}
+
+BODY void stochastic_slice(dtype to, const stochastic_job *j, int64_t at, int64_t end) {
+    for (; at + PHILOX_WORDS <= end; at += PHILOX_WORDS) stochastic_blocks(to, j, at, end, PHILOX_BLOCKS, true);
+    for (; at < end; at += 4 * VL) stochastic_blocks(to, j, at, end, 1, false);
 }
 
 static void to_bf16_item(void *ctx, int64_t item, int thread) {
     (void)thread;
-    const stochastic_job *j = ctx;
-    stochastic_slice(BF16, j, item * SLICE, slice_end(item, j->count));
+    const stochastic_job j = *(const stochastic_job *)ctx;
+    stochastic_slice(BF16, &j, item * SLICE, slice_end(item, j.count));
 }
 
 static void to_fp16_item(void *ctx, int64_t item, int thread) {
     (void)thread;
-    const stochastic_job *j = ctx;
-    stochastic_slice(FP16, j, item * SLICE, slice_end(item, j->count));
+    const stochastic_job j = *(const stochastic_job *)ctx;
+    stochastic_slice(FP16, &j, item * SLICE, slice_end(item, j.count));
 }
 
 // moves: 4 + sizeof(T) bytes an element, and 10 rounds of philox for 4 of them
@@ -112,8 +119,8 @@ BODY void bias_chunk(dtype t, const bias_job *j, int64_t c) {
 
 static void bias_item(void *ctx, int64_t item, int thread) {
     (void)thread;
-    const bias_job *j = ctx;
-    BY_TYPE(j->type, bias_chunk, j, item * BIAS_COLUMNS);
+    const bias_job j = *(const bias_job *)ctx;
+    BY_TYPE(j.type, bias_chunk, &j, item * BIAS_COLUMNS);
 }
 
 // sums: each column from zero, row after row, then added once

@@ -6,27 +6,28 @@
 
 typedef struct gelu_job { dtype type; void *out; const void *dy, *x; int64_t count; } gelu_job;
 
-BODY void forward_slice(dtype t, const gelu_job *j, int64_t from, int64_t to) {
-    for (int64_t i = from; i < to; i += VL) typed_store_n(j->out, t, i, vf_gelu(typed_load_n(j->x, t, i, to - i)), to - i);
+BODY void forward_vector(dtype t, const gelu_job *j, int64_t i, int64_t n) {
+    typed_store_n(j->out, t, i, vf_gelu(typed_load_n(j->x, t, i, n)), n);
 }
 
-BODY void backward_slice(dtype t, const gelu_job *j, int64_t from, int64_t to) {
-    for (int64_t i = from; i < to; i += VL) {
-        vf slope = vf_gelu_grad(typed_load_n(j->x, t, i, to - i));
-        typed_store_n(j->out, t, i, vf_mul(typed_load_n(j->dy, t, i, to - i), slope), to - i);
-    }
+BODY void backward_vector(dtype t, const gelu_job *j, int64_t i, int64_t n) {
+    vf slope = vf_gelu_grad(typed_load_n(j->x, t, i, n));
+    typed_store_n(j->out, t, i, vf_mul(typed_load_n(j->dy, t, i, n), slope), n);
 }
+
+BODY void forward_slice(dtype t, const gelu_job *j, int64_t from, int64_t to) { EACH_VECTOR(from, to, forward_vector, t, j); }
+BODY void backward_slice(dtype t, const gelu_job *j, int64_t from, int64_t to) { EACH_VECTOR(from, to, backward_vector, t, j); }
 
 static void forward_item(void *ctx, int64_t item, int thread) {
     (void)thread;
-    const gelu_job *j = ctx;
-    BY_TYPE(j->type, forward_slice, j, item * SLICE, slice_end(item, j->count));
+    const gelu_job j = *(const gelu_job *)ctx;
+    BY_TYPE(j.type, forward_slice, &j, item * SLICE, slice_end(item, j.count));
 }
 
 static void backward_item(void *ctx, int64_t item, int thread) {
     (void)thread;
-    const gelu_job *j = ctx;
-    BY_TYPE(j->type, backward_slice, j, item * SLICE, slice_end(item, j->count));
+    const gelu_job j = *(const gelu_job *)ctx;
+    BY_TYPE(j.type, backward_slice, &j, item * SLICE, slice_end(item, j.count));
 }
 
 // alias: y == x allowed.  moves: 2 * sizeof(T) bytes an element; memory bound

@@ -1,5 +1,6 @@
 // gpu/cpu/kernel/loss.c: softmax, cross entropy and their gradient in one visit per row. A row of logits is read for its maximum, then for
-// the sum of exponentials, then overwritten by its gradient; by the second time it is in the cache. Probabilities are never stored.
+// the sum of exponentials, then overwritten by its gradient; by the second time it is in the cache. In FP32 the exponentials wait in
+// the row itself; a 16-bit row has no room for their bits, so they are taken twice.
 #include "gpu/cpu/kernel/kernel.h"
 #include "gpu/cpu/kernel/typed.h"
 #include "gpu/cpu/kernel/vmath.h"
@@ -33,25 +34,32 @@ BODY float row_max(dtype t, const void *x, int64_t width) {
     return most;
 }
 
-// Sum of e^(x - most): 32 interleaved sums and the tree.
-BODY float row_sum_exp(dtype t, const void *x, int64_t width, float most) {
+// Sum of e^(x - most): 32 interleaved sums and the tree. `keep`: the powers stay where the logits were.
+BODY float row_sum_exp(dtype t, void *x, int64_t width, float most, bool keep) {
     const vf shift = vf_set1(most);
     vf sum[2] = {vf_zero(), vf_zero()};
     int64_t i = 0;
     for (; i + 2 * VL <= width; i += 2 * VL)
-        for (int k = 0; k < 2; k++) sum[k] = vf_add(sum[k], vf_exp(vf_sub(typed_load(x, t, i + k * VL), shift)));
+        for (int k = 0; k < 2; k++) {
+            vf e = vf_exp_down(vf_sub(typed_load(x, t, i + k * VL), shift));
+            if (keep) typed_store(x, t, i + k * VL, e);
+            sum[k] = vf_add(sum[k], e);
+        }
     for (int k = 0; k < 2 && i < width; k++, i += VL) {
         int n = width - i < VL ? (int)(width - i) : VL;
-        sum[k] = vf_add(sum[k], vf_select(vm_first(n), vf_exp(vf_sub(typed_load_n(x, t, i, n), shift)), vf_zero()));
+        vf e = vf_exp_down(vf_sub(typed_load_n(x, t, i, n), shift));
+        if (keep) typed_store_n(x, t, i, e, n);
+        sum[k] = vf_add(sum[k], vf_select(vm_first(n), e, vf_zero()));
     }
     return vf_sum(vf_add(sum[0], sum[1]));
 }
 
-// x = e^(x - most) * ratio, ratio = factor / sum.
-BODY void row_gradient(dtype t, void *x, int64_t width, float most, float ratio) {
-    const vf shift = vf_set1(most), r = vf_set1(ratio);
-    for (int64_t i = 0; i < width; i += VL)
-        typed_store_n(x, t, i, vf_mul(vf_exp(vf_sub(typed_load_n(x, t, i, width - i), shift)), r), width - i);
+typedef struct gradient_of { void *x; vf most, ratio; } gradient_of;
+
+// x = e^(x - most) * ratio, ratio = factor / sum. In FP32 the powers are there already.
+BODY void gradient_vector(dtype t, const gradient_of *g, int64_t i, int64_t n) {
+    vf x = typed_load_n(g->x, t, i, n), e = t == FP32 ? x : vf_exp_down(vf_sub(x, g->most));
+    typed_store_n(g->x, t, i, vf_mul(e, g->ratio), n);
 }
 
 static float scalar(vf v) {
@@ -69,12 +77,13 @@ BODY void loss_row(dtype t, const loss_job *j, int64_t row) {
         if (j->gradient) memset(x, 0, (size_t)j->stride * dtype_bytes(t));
         return;
     }
-    float most = row_max(t, x, j->width), sum = row_sum_exp(t, x, j->width, most);
-    float logit = typed_get(x, t, target);
+    float logit = typed_get(x, t, target), most = row_max(t, x, j->width);
+    float sum = j->gradient ? row_sum_exp(t, x, j->width, most, t == FP32) : row_sum_exp(t, x, j->width, most, false);
     j->losses[row] = (most - logit) + scalar(vf_log(vf_set1(sum)));
     if (!j->gradient) return;
     float ratio = j->factor / sum, p = scalar(vf_exp(vf_set1(logit - most))) * ratio;
-    row_gradient(t, x, j->width, most, ratio);
+    const gradient_of g = {x, vf_set1(most), vf_set1(ratio)};
+    EACH_VECTOR(0, j->width, gradient_vector, t, &g);
     typed_set(x, t, target, p - j->factor);
     memset(typed_at_mut(x, t, j->width), 0, (size_t)(j->stride - j->width) * dtype_bytes(t));
 }
@@ -90,7 +99,7 @@ static void loss_item(void *ctx, int64_t item, int thread) {
     BY_TYPE(j->type, loss_rows, j, from, to);
 }
 
-// moves: 2 * sizeof(T) bytes a logit, and two exponentials.  A row that holds a NaN or +inf gives NaN
+// moves: 2 * sizeof(T) bytes a logit, and two exponentials (FP32: one).  A row that holds a NaN or +inf gives NaN
 err_t KERNEL(cross_entropy)(tensor *losses, tensor *logits, const tensor *targets, int64_t classes, const float *scale,
                             const step_state *state, stream *s) {
     int64_t rows = tensor_count(targets), count = tensor_count(logits);

@@ -6,10 +6,23 @@
 enum {
     NORM_ROWS = 64,      // rows of a block in backward: their weight gradients are summed in order, then the blocks in order
     NORM_COLUMNS = 256,  // columns of an item when the blocks are added
+    // Rows side by side: their sums do not wait for each other, and what belongs to a column is read once for all of them. It pays where
+    // instructions are the limit: of BF16, and in backward of rows whose weight gradients leave the first-level cache. Where memory is,
+    // short rows that are read in turns are slower than one after the other.
+    FORWARD_ROWS = 2,
+    BACKWARD_ROWS = VEC_REGISTERS >= 32 ? 4 : 1,
+    LONG_ROW = 2048,
 };
 
-// Row sums run in 32 interleaved accumulators: two vectors, elements 32 i + l.
-#define ROW_EACH(i, width) for (int64_t i = 0; i < (width); i += 2 * VL)
+// Row sums run in 32 interleaved accumulators: two vectors, elements 32 i + l. step(.., i, n, k) for vector k of each pair: n elements
+// from i on, VL of them but at the row's end.
+#define EACH_PAIR(width, step, ...)                                                                             \
+    do {                                                                                                        \
+        int64_t i_ = 0, width_ = (width);                                                                       \
+        for (; i_ + 2 * VL <= width_; i_ += 2 * VL)                                                             \
+            for (int k_ = 0; k_ < 2; k_++) step(__VA_ARGS__, i_ + k_ * VL, (int64_t)VL, k_);                    \
+        for (int k_ = 0; k_ < 2 && i_ < width_; k_++, i_ += VL) step(__VA_ARGS__, i_, width_ - i_, k_);         \
+    } while (0)
 
 typedef struct norm_job {
     dtype type;
@@ -20,60 +33,70 @@ typedef struct norm_job {
     float eps;
 } norm_job;
 
-// Sums x (+ residual), rounded to T as it is stored, over the row.
-BODY float norm_total(dtype t, const norm_job *j, const void *x, const void *residual, void *sum) {
-    vf total[2] = {vf_zero(), vf_zero()};
-    ROW_EACH(i, j->width) for (int k = 0; k < 2; k++) {
-        int64_t at = i + k * VL, n = j->width - at;
-        vf v = typed_load_n(x, t, at, n);
-        if (residual) v = typed_round(t, vf_add(v, typed_load_n(residual, t, at, n)));
-        if (sum) typed_store_n(sum, t, at, v, n);
-        total[k] = vf_add(total[k], v);
+typedef struct forward_rows { vf total[FORWARD_ROWS][2], mean[FORWARD_ROWS], rstd[FORWARD_ROWS]; } forward_rows;
+
+// x (+ residual, rounded to T as it is stored) onto the sums.
+BODY void total_vector(dtype t, const norm_job *j, forward_rows *f, int64_t first, int rows, int64_t i, int64_t n, int k) {
+    for (int r = 0; r < rows; r++) {
+        int64_t at = first + r * j->width + i;
+        vf v = typed_load_n(j->x, t, at, n);
+        if (j->residual) v = typed_round(t, vf_add(v, typed_load_n(j->residual, t, at, n)));
+        if (j->sum) typed_store_n(j->sum, t, at, v, n);
+        f->total[r][k] = vf_add(f->total[r][k], v);
     }
-    return vf_sum(vf_add(total[0], total[1]));
 }
 
-BODY float norm_squares(dtype t, const void *x, int64_t width, float mean) {
-    vf total[2] = {vf_zero(), vf_zero()}, m = vf_set1(mean);
-    int64_t i = 0;
-    for (; i + 2 * VL <= width; i += 2 * VL)
-        for (int k = 0; k < 2; k++) {
-            vf d = vf_sub(typed_load(x, t, i + k * VL), m);
-            total[k] = vf_fma(d, d, total[k]);
-        }
-    for (int k = 0; k < 2 && i < width; k++, i += VL) {
-        int n = width - i < VL ? (int)(width - i) : VL;
-        vf d = vf_select(vm_first(n), vf_sub(typed_load_n(x, t, i, n), m), vf_zero());
-        total[k] = vf_fma(d, d, total[k]);
+BODY void square_vector(dtype t, const norm_job *j, forward_rows *f, int64_t first, int rows, int64_t i, int64_t n, int k) {
+    const void *x = j->sum ? j->sum : j->x;
+    for (int r = 0; r < rows; r++) {
+        vf d = vf_sub(typed_load_n(x, t, first + r * j->width + i, n), f->mean[r]);
+        if (n < VL) d = vf_select(vm_first((int)n), d, vf_zero());
+        f->total[r][k] = vf_fma(d, d, f->total[r][k]);
     }
-    return vf_sum(vf_add(total[0], total[1]));
 }
 
-BODY void norm_row(dtype t, const norm_job *j, int64_t row) {
-    int64_t width = j->width, first = row * width;
-    const void *x = typed_at(j->x, t, first), *residual = j->residual ? typed_at(j->residual, t, first) : NULL;
-    void *sum = j->sum ? typed_at_mut(j->sum, t, first) : NULL, *y = typed_at_mut(j->y, t, first);
-    float mean = norm_total(t, j, x, residual, sum) / (float)width;
-    if (sum) x = sum;
-    float rstd = 1.0f / __builtin_sqrtf(norm_squares(t, x, width, mean) / (float)width + j->eps);
-    j->mean[row] = mean, j->rstd[row] = rstd;
-    vf m = vf_set1(mean), r = vf_set1(rstd);
-    for (int64_t i = 0; i < width; i += VL) {
-        int64_t n = width - i;
-        vf hat = vf_mul(vf_sub(typed_load_n(x, t, i, n), m), r);
-        typed_store_n(y, t, i, vf_fma(hat, typed_load_n(j->w, t, i, n), typed_load_n(j->b, t, i, n)), n);
+BODY void norm_vector(dtype t, const norm_job *j, const forward_rows *f, int64_t first, int rows, int64_t i, int64_t n) {
+    const void *x = j->sum ? j->sum : j->x;
+    vf w = typed_load_n(j->w, t, i, n), b = typed_load_n(j->b, t, i, n);
+    for (int r = 0; r < rows; r++) {
+        int64_t at = first + r * j->width + i;
+        vf hat = vf_mul(vf_sub(typed_load_n(x, t, at, n), f->mean[r]), f->rstd[r]);
+        typed_store_n(j->y, t, at, vf_fma(hat, w, b), n);
+        __builtin_prefetch(typed_at(j->x, t, at + rows * j->width));  // the next rows come while these are still computed on
     }
+}
+
+// Of each row the mean of its total, which begins anew.
+BODY float row_mean(const norm_job *j, vf total[2]) {
+    float mean = vf_sum(vf_add(total[0], total[1])) / (float)j->width;
+    total[0] = total[1] = vf_zero();
+    return mean;
+}
+
+BODY void norm_of(dtype t, const norm_job *j, int64_t row, int rows) {
+    int64_t first = row * j->width;
+    forward_rows f;
+    for (int r = 0; r < rows; r++) f.total[r][0] = f.total[r][1] = vf_zero();
+    EACH_PAIR(j->width, total_vector, t, j, &f, first, rows);
+    for (int r = 0; r < rows; r++) f.mean[r] = vf_set1(j->mean[row + r] = row_mean(j, f.total[r]));
+    EACH_PAIR(j->width, square_vector, t, j, &f, first, rows);
+    for (int r = 0; r < rows; r++)
+        f.rstd[r] = vf_set1(j->rstd[row + r] = 1.0f / __builtin_sqrtf(row_mean(j, f.total[r]) + j->eps));
+    EACH_VECTOR(0, j->width, norm_vector, t, j, &f, first, rows);
 }
 
 BODY void norm_rows(dtype t, const norm_job *j, int64_t from, int64_t to) {
-    for (int64_t row = from; row < to; row++) norm_row(t, j, row);
+    int64_t row = from;
+    if (t == BF16)
+        for (; row + FORWARD_ROWS <= to; row += FORWARD_ROWS) norm_of(t, j, row, FORWARD_ROWS);
+    for (; row < to; row++) norm_of(t, j, row, 1);
 }
 
 static void norm_item(void *ctx, int64_t item, int thread) {
     (void)thread;
-    const norm_job *j = ctx;
-    int64_t rows = rows_per_item(j->width), from = item * rows, to = from + rows < j->rows ? from + rows : j->rows;
-    BY_TYPE(j->type, norm_rows, j, from, to);
+    const norm_job j = *(const norm_job *)ctx;
+    int64_t rows = rows_per_item(j.width), from = item * rows, to = from + rows < j.rows ? from + rows : j.rows;
+    BY_TYPE(j.type, norm_rows, &j, from, to);
 }
 
 // alias: y == x and sum == x or residual allowed, y == sum not.  moves: 2 to 4 * sizeof(T) bytes an element; memory bound
@@ -105,46 +128,69 @@ typedef struct norm_back_job {
     int64_t rows, width, blocks;
 } norm_back_job;
 
-// With h = (x - mean) rstd and g = dy w:  dx = rstd (g - mean(g) - h mean(g h)).  First the two means, and this row's part of dw and db.
-BODY void back_row(dtype t, const norm_back_job *j, int64_t row, float *dw, float *db) {
-    int64_t width = j->width, first = row * width;
-    const void *x = typed_at(j->x, t, first), *dy = typed_at(j->dy, t, first);
-    const void *dresidual = j->dresidual ? typed_at(j->dresidual, t, first) : NULL;
-    void *dx = typed_at_mut(j->dx, t, first);
-    vf m = vf_set1(j->mean[row]), r = vf_set1(j->rstd[row]);
-    vf sum_g[2] = {vf_zero(), vf_zero()}, sum_gh[2] = {vf_zero(), vf_zero()};
-    ROW_EACH(i, width) for (int k = 0; k < 2; k++) {
-        int64_t at = i + k * VL, n = width - at;
-        vf d = typed_load_n(dy, t, at, n), h = vf_mul(vf_sub(typed_load_n(x, t, at, n), m), r);
-        vf g = vf_mul(d, typed_load_n(j->w, t, at, n));  // zero behind the end of the row, as dy reads there
-        sum_g[k] = vf_add(sum_g[k], g);
-        sum_gh[k] = vf_fma(g, h, sum_gh[k]);
-        typed_store_n(dw, FP32, at, vf_fma(d, h, typed_load_n(dw, FP32, at, n)), n);
-        typed_store_n(db, FP32, at, vf_add(d, typed_load_n(db, FP32, at, n)), n);
+typedef struct backward_rows {
+    vf mean[BACKWARD_ROWS], rstd[BACKWARD_ROWS], mean_g[BACKWARD_ROWS], mean_gh[BACKWARD_ROWS];
+    vf sum_g[BACKWARD_ROWS][2], sum_gh[BACKWARD_ROWS][2];
+} backward_rows;
+
+// With h = (x - mean) rstd and g = dy w:  dx = rstd (g - mean(g) - h mean(g h)).  First the sums of the two means, and these rows' part
+// of dw and db, row after row. g is zero behind the end of a row, as dy reads there.
+BODY void sums_vector(dtype t, const norm_back_job *j, backward_rows *b, float *dw, float *db, int64_t first, int rows, int64_t i,
+                      int64_t n, int k) {
+    vf w = typed_load_n(j->w, t, i, n), dw_sum = typed_load_n(dw, FP32, i, n), db_sum = typed_load_n(db, FP32, i, n);
+    for (int r = 0; r < rows; r++) {
+        int64_t at = first + r * j->width + i;
+        vf d = typed_load_n(j->dy, t, at, n), g = vf_mul(d, w);
+        vf h = vf_mul(vf_sub(typed_load_n(j->x, t, at, n), b->mean[r]), b->rstd[r]);
+        b->sum_g[r][k] = vf_add(b->sum_g[r][k], g);
+        b->sum_gh[r][k] = vf_fma(g, h, b->sum_gh[r][k]);
+        dw_sum = vf_fma(d, h, dw_sum);
+        db_sum = vf_add(d, db_sum);
     }
-    vf mean_g = vf_set1(vf_sum(vf_add(sum_g[0], sum_g[1])) / (float)width);
-    vf mean_gh = vf_set1(vf_sum(vf_add(sum_gh[0], sum_gh[1])) / (float)width);
-    for (int64_t i = 0; i < width; i += VL) {
-        int64_t n = width - i;
-        vf h = vf_mul(vf_sub(typed_load_n(x, t, i, n), m), r);
-        vf g = vf_mul(typed_load_n(dy, t, i, n), typed_load_n(j->w, t, i, n));
-        vf v = vf_mul(vf_fnma(h, mean_gh, vf_sub(g, mean_g)), r);
-        if (dresidual) v = vf_add(v, typed_load_n(dresidual, t, i, n));
-        typed_store_n(dx, t, i, v, n);
+    typed_store_n(dw, FP32, i, dw_sum, n);
+    typed_store_n(db, FP32, i, db_sum, n);
+}
+
+BODY void dx_vector(dtype t, const norm_back_job *j, const backward_rows *b, int64_t first, int rows, int64_t i, int64_t n) {
+    vf w = typed_load_n(j->w, t, i, n);
+    for (int r = 0; r < rows; r++) {
+        int64_t at = first + r * j->width + i;
+        vf h = vf_mul(vf_sub(typed_load_n(j->x, t, at, n), b->mean[r]), b->rstd[r]), g = vf_mul(typed_load_n(j->dy, t, at, n), w);
+        vf v = vf_mul(vf_fnma(h, b->mean_gh[r], vf_sub(g, b->mean_g[r])), b->rstd[r]);
+        if (j->dresidual) v = vf_add(v, typed_load_n(j->dresidual, t, at, n));
+        typed_store_n(j->dx, t, at, v, n);
     }
+}
+
+BODY void back_rows(dtype t, const norm_back_job *j, int64_t row, int rows, float *dw, float *db) {
+    int64_t first = row * j->width;
+    float width = (float)j->width;
+    backward_rows b;
+    for (int r = 0; r < rows; r++) {
+        b.mean[r] = vf_set1(j->mean[row + r]), b.rstd[r] = vf_set1(j->rstd[row + r]);
+        b.sum_g[r][0] = b.sum_g[r][1] = b.sum_gh[r][0] = b.sum_gh[r][1] = vf_zero();
+    }
+    EACH_PAIR(j->width, sums_vector, t, j, &b, dw, db, first, rows);
+    for (int r = 0; r < rows; r++) {
+        b.mean_g[r] = vf_set1(vf_sum(vf_add(b.sum_g[r][0], b.sum_g[r][1])) / width);
+        b.mean_gh[r] = vf_set1(vf_sum(vf_add(b.sum_gh[r][0], b.sum_gh[r][1])) / width);
+    }
+    EACH_VECTOR(0, j->width, dx_vector, t, j, &b, first, rows);
 }
 
 BODY void back_block(dtype t, const norm_back_job *j, int64_t block) {
     float *dw = j->parts + block * 2 * j->width, *db = dw + j->width;
     memset(dw, 0, (size_t)(2 * j->width) * sizeof *dw);
-    int64_t to = (block + 1) * NORM_ROWS < j->rows ? (block + 1) * NORM_ROWS : j->rows;
-    for (int64_t row = block * NORM_ROWS; row < to; row++) back_row(t, j, row, dw, db);
+    int64_t row = block * NORM_ROWS, to = row + NORM_ROWS < j->rows ? row + NORM_ROWS : j->rows;
+    if (t == BF16 || j->width >= LONG_ROW)
+        for (; row + BACKWARD_ROWS <= to; row += BACKWARD_ROWS) back_rows(t, j, row, BACKWARD_ROWS, dw, db);
+    for (; row < to; row++) back_rows(t, j, row, 1, dw, db);
 }
 
 static void back_item(void *ctx, int64_t item, int thread) {
     (void)thread;
-    const norm_back_job *j = ctx;
-    BY_TYPE(j->type, back_block, j, item);
+    const norm_back_job j = *(const norm_back_job *)ctx;
+    BY_TYPE(j.type, back_block, &j, item);
 }
 
 // The blocks' parts, in order, then once onto what is there. dw and db stand one behind the other: 2 * width columns.

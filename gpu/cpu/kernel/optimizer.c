@@ -67,31 +67,37 @@ BODY vf adamw_vector(const adamw_job *j, int64_t i, int64_t n) {
     return master;
 }
 
+BODY void adamw_store(dtype t, const adamw_job *j, int64_t i, int64_t n) { typed_store_n(j->w, t, i, adamw_vector(j, i, n), n); }
+BODY void adamw_keep(const adamw_job *j, int64_t i, int64_t n) { adamw_vector(j, i, n); }
+
 BODY void adamw_slice(dtype t, const adamw_job *j, int64_t from, int64_t to) {
-    for (int64_t i = from; i < to; i += VL) {
-        vf master = adamw_vector(j, i, to - i);
-        if (j->w) typed_store_n(j->w, t, i, master, to - i);
+    if (j->w) EACH_VECTOR(from, to, adamw_store, t, j);
+    else EACH_VECTOR(from, to, adamw_keep, j);
+}
+
+// The elements of 64 * blocks words from `at` on, or those of them before `to`.
+BODY void adamw_blocks_stochastic(dtype t, const adamw_job *j, int64_t at, int64_t to, int blocks, bool whole) {
+    vi word[4 * PHILOX_BLOCKS];
+    rounding_words(word, blocks, j->round, at, j->t);
+    for (int k = 0; k < 4 * blocks && (whole || at + k * VL < to); k++) {
+        int64_t i = at + k * VL, n = whole ? VL : to - i;
+        typed_store_n(j->w, t, i, typed_stochastic(t, adamw_vector(j, i, n), word[k]), n);
     }
 }
 
 BODY void adamw_slice_stochastic(dtype t, const adamw_job *j, int64_t from, int64_t to) {
-    for (int64_t at = from; at < to; at += 4 * VL) {
-        vi word[4];
-        rounding_words(word, j->round, at, j->t);
-        for (int k = 0; k < 4 && at + k * VL < to; k++) {
-            int64_t i = at + k * VL;
-            typed_store_n(j->w, t, i, typed_stochastic(t, adamw_vector(j, i, to - i), word[k]), to - i);
-        }
-    }
+    int64_t at = from;
+    for (; at + PHILOX_WORDS <= to; at += PHILOX_WORDS) adamw_blocks_stochastic(t, j, at, to, PHILOX_BLOCKS, true);
+    for (; at < to; at += 4 * VL) adamw_blocks_stochastic(t, j, at, to, 1, false);
 }
 
 static void adamw_item(void *ctx, int64_t item, int thread) {
     (void)thread;
-    const adamw_job *j = ctx;
-    int64_t from = item * SLICE, to = slice_end(item, j->count);
-    if (!j->round) BY_TYPE(j->type, adamw_slice, j, from, to);
-    else if (j->type == BF16) adamw_slice_stochastic(BF16, j, from, to);
-    else adamw_slice_stochastic(FP16, j, from, to);
+    const adamw_job j = *(const adamw_job *)ctx;
+    int64_t from = item * SLICE, to = slice_end(item, j.count);
+    if (!j.round) BY_TYPE(j.type, adamw_slice, &j, from, to);
+    else if (j.type == BF16) adamw_slice_stochastic(BF16, &j, from, to);
+    else adamw_slice_stochastic(FP16, &j, from, to);
 }
 
 // The constants of a step are computed in double and rounded once: step = lr / (1 - beta1^t), and the factor 1 / sqrt(1 - beta2^t) that

@@ -8,10 +8,13 @@
 #include "gpu/cpu/kernel/vmath.h"
 #include "gpu/ops.h"
 
-// The words of the 64 elements of this call that begin with e, a multiple of 64.
-BODY void rounding_words(vi word[4], const rounding_key *key, int64_t e, uint32_t t) {
-    uint64_t quad = (uint64_t)(key->first + e) / 4;
-    vi_philox64(word, key->seed, (uint32_t)quad, key->site, (uint32_t)(quad >> 32), t);
+// The words of the 64 * blocks elements of this call that begin with e, a multiple of 64.
+BODY void rounding_words(vi *word, int blocks, const rounding_key *key, int64_t e, uint32_t t) {
+    uint64_t quad = (uint64_t)(key->first + e) / 4, last = quad + (uint64_t)(blocks - 1) * VL;
+    if (quad >> 32 == last >> 32) vi_philox(word, blocks, key->seed, (uint32_t)quad, key->site, (uint32_t)(quad >> 32), t);
+    else
+        for (int b = 0; b < blocks; b++, quad += VL)
+            vi_philox64(word + 4 * b, key->seed, (uint32_t)quad, key->site, (uint32_t)(quad >> 32), t);
 }
 
 // A number is its neighbour below and 16 bits more: they and 16 random ones carry into the neighbour with just that probability.

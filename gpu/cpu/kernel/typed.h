@@ -23,6 +23,14 @@ BODY int64_t slice_end(int64_t item, int64_t n) { return (item + 1) * SLICE < n 
 // Rows of `width` elements that make an item of about that size.
 BODY int64_t rows_per_item(int64_t width) { return width < SLICE ? SLICE / width : 1; }
 
+// step(.., i, n) for each vector of [from, to): n is the constant VL but for the last one, so that the loop asks nothing.
+#define EACH_VECTOR(from, to, step, ...)                                      \
+    do {                                                                      \
+        int64_t i_ = (from), to_ = (to);                                      \
+        for (; i_ + VL <= to_; i_ += VL) step(__VA_ARGS__, i_, (int64_t)VL);  \
+        if (i_ < to_) step(__VA_ARGS__, i_, to_ - i_);                        \
+    } while (0)
+
 // Calls body(<constant dtype>, ...) for the compute type t.
 #define BY_TYPE(t, body, ...)                        \
     do {                                             \
@@ -72,6 +80,7 @@ BODY void typed_store_n(void *p, dtype t, int64_t i, vf v, int64_t n) {
 // v as the type would hold it.
 BODY vf typed_round(dtype t, vf v) {
     if (t == FP32) return v;
+    if (t == BF16) return vi_float_bits(vi_and(vf_round_bf16(v), vi_set1((int32_t)0xffff0000u)));
     uint16_t buf[VL];
     typed_store(buf, t, 0, v);
     return typed_load(buf, t, 0);

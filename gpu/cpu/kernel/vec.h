@@ -21,6 +21,7 @@ enum { VL = 16 };
 // ------------------------------------------------------------------------------------------------------------------ AVX-512
 #include <immintrin.h>
 
+enum { VEC_REGISTERS = 32 };  // vectors that a kernel can hold at a time
 typedef __m512 vf;
 typedef __m512i vi;
 typedef __mmask16 vm;
@@ -79,9 +80,20 @@ VEC vf vf_load_u16(const uint16_t *p, vi *raw) {  // 16 x uint16, widened
     *raw = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
     return _mm512_castsi512_ps(*raw);
 }
-VEC void vi_store_u16(uint16_t *p, vi v) { _mm256_storeu_si256((__m256i *)p, _mm512_cvtepi32_epi16(v)); }
+VEC vi vf_round_bf16(vf v) {
+    __m512i b = _mm512_castps_si512(v), below = _mm512_add_epi32(b, _mm512_set1_epi32(0x7fff));
+    __m512i rounded = _mm512_mask_add_epi32(below, _mm512_test_epi32_mask(b, _mm512_set1_epi32(0x10000)), below, _mm512_set1_epi32(1));
+    return _mm512_mask_or_epi32(rounded, _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), b, _mm512_set1_epi32(0x400000));
+}
+VEC void vi_store_high_u16(uint16_t *p, vi v) {  // the upper half of each lane
+    static const uint16_t high[VL] = {1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31};
+    __m512i order = _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)high));
+    _mm256_storeu_si256((__m256i *)p, _mm512_castsi512_si256(_mm512_permutexvar_epi16(order, v)));
+}
 VEC vf vf_load_fp16(const uint16_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }
 VEC void vf_store_fp16(uint16_t *p, vf v) { _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT)); }
+// (1 + p) 2^n, k = n as a float, |n| <= 152: rounded as it is added, and again where the product is denormal.
+VEC vf vf_scale1p(vf p, vf k, vi n) { return (void)n, _mm512_scalef_ps(_mm512_add_ps(p, _mm512_set1_ps(1.0f)), k); }
 VEC float vf_sum(vf v) {  // (i, i+8), (i, i+4), (i, i+2), (0, 1)
     __m256 a = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
     __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
@@ -93,6 +105,7 @@ VEC float vf_sum(vf v) {  // (i, i+8), (i, i+4), (i, i+2), (0, 1)
 // --------------------------------------------------------------------------------------------------------------------- AVX2
 #include <immintrin.h>
 
+enum { VEC_REGISTERS = 8 };
 typedef struct { __m256 lo, hi; } vf;
 typedef struct { __m256i lo, hi; } vi;
 typedef struct { __m256 lo, hi; } vm;
@@ -129,6 +142,7 @@ VEC vf vf_fnma(vf a, vf b, vf c) { return (vf){_mm256_fnmadd_ps(a.lo, b.lo, c.lo
 VEC_CMP(vf_lt, _CMP_LT_OQ)
 VEC_CMP(vf_le, _CMP_LE_OQ)
 VEC_CMP(vf_eq, _CMP_EQ_OQ)
+VEC vm vf_nan(vf a) { return (vm){_mm256_cmp_ps(a.lo, a.lo, _CMP_UNORD_Q), _mm256_cmp_ps(a.hi, a.hi, _CMP_UNORD_Q)}; }
 VEC vf vf_select(vm m, vf yes, vf no) {
     return (vf){_mm256_blendv_ps(no.lo, yes.lo, m.lo), _mm256_blendv_ps(no.hi, yes.hi, m.hi)};
 }
@@ -180,9 +194,9 @@ VEC vf vf_load_u16(const uint16_t *p, vi *raw) {
     *raw = (vi){_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)), _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(p + 8)))};
     return vi_float_bits(*raw);
 }
-VEC void vi_store_u16(uint16_t *p, vi v) {  // values fit in 16 bits
-    __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(v.lo, v.hi), 0xD8);
-    _mm256_storeu_si256((__m256i *)p, packed);
+VEC void vi_store_high_u16(uint16_t *p, vi v) {
+    __m256i packed = _mm256_packus_epi32(_mm256_srli_epi32(v.lo, 16), _mm256_srli_epi32(v.hi, 16));
+    _mm256_storeu_si256((__m256i *)p, _mm256_permute4x64_epi64(packed, 0xD8));
 }
 VEC vf vf_load_fp16(const uint16_t *p) {
     return (vf){_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)), _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(p + 8)))};
@@ -200,6 +214,7 @@ VEC float vf_sum(vf v) {
 
 #else
 // ----------------------------------------------------------------------------------------------------------------- portable
+enum { VEC_REGISTERS = 8 };
 typedef struct { float f[VL]; } vf;
 typedef struct { int32_t i[VL]; } vi;
 typedef struct { int32_t i[VL]; } vm;  // 0 or -1
@@ -253,6 +268,7 @@ VEC vf vf_fnma(vf a, vf b, vf c) { VEC_EACH a.f[l] = -a.f[l]; return vf_fma(a, b
 VEC_CMP(vf_lt, <)
 VEC_CMP(vf_le, <=)
 VEC_CMP(vf_eq, ==)
+VEC vm vf_nan(vf a) { vm r; VEC_EACH r.i[l] = -(a.f[l] != a.f[l]); return r; }
 VEC vf vf_select(vm m, vf yes, vf no) { vf r; VEC_EACH r.f[l] = m.i[l] ? yes.f[l] : no.f[l]; return r; }
 VEC vi vf_bits(vf a) { vi r; memcpy(&r, &a, sizeof r); return r; }
 VEC vf vi_float_bits(vi a) { vf r; memcpy(&r, &a, sizeof r); return r; }
@@ -291,7 +307,7 @@ VEC void vi_transpose4(vi x[4]) {
     memcpy(x, y, sizeof y);
 }
 VEC vf vf_load_u16(const uint16_t *p, vi *raw) { VEC_EACH raw->i[l] = p[l]; return vi_float_bits(*raw); }
-VEC void vi_store_u16(uint16_t *p, vi v) { VEC_EACH p[l] = (uint16_t)v.i[l]; }
+VEC void vi_store_high_u16(uint16_t *p, vi v) { VEC_EACH p[l] = (uint16_t)((uint32_t)v.i[l] >> 16); }
 // IEEE half to float: exact. Rebias; subnormals by an exact multiplication.
 VEC vf vf_load_fp16(const uint16_t *p) {
     vf r;
@@ -347,17 +363,28 @@ VEC vf vf_zero(void) { return vf_set1(0.0f); }
 VEC vf vf_abs(vf a) { return vi_float_bits(vi_and(vf_bits(a), vi_set1(0x7fffffff))); }
 VEC vf vf_neg(vf a) { return vi_float_bits(vi_xor(vf_bits(a), vi_set1(INT32_MIN))); }
 
-// bfloat16: the upper half of a float. Load is exact; store rounds to nearest even, a NaN stays one.
+#if !defined(__AVX512F__)
+// (1 + p) 2^n in two steps: the first is exact, the second rounds once, also into the denormals.
+VEC vf vf_scale1p(vf p, vf k, vi n) {
+    (void)k;
+    vi half = vi_sar(n, 1), bias = vi_set1(127);
+    vf s = vi_float_bits(vi_shl(vi_add(half, bias), 23));
+    return vf_mul(vf_fma(p, s, s), vi_float_bits(vi_shl(vi_add(vi_sub(n, half), bias), 23)));
+}
+
+VEC vi vf_round_bf16(vf v) {
+    vi b = vf_bits(v), odd = vi_and(vi_shr(b, 16), vi_set1(1)), rounded = vi_add(b, vi_add(odd, vi_set1(0x7fff)));
+    return vi_select(vf_nan(v), vi_or(b, vi_set1(0x400000)), rounded);
+}
+#endif
+
+// bfloat16: the upper half of a float. Load is exact; vf_round_bf16 rounds to nearest even, a NaN stays one, and leaves anything in
+// the lower half.
 VEC vf vf_load_bf16(const uint16_t *p) {
     vi raw;
     vf_load_u16(p, &raw);
     return vi_float_bits(vi_shl(raw, 16));
 }
-VEC void vf_store_bf16(uint16_t *p, vf v) {
-    vi b = vf_bits(v), odd = vi_and(vi_shr(b, 16), vi_set1(1));
-    vi rounded = vi_shr(vi_add(b, vi_add(odd, vi_set1(0x7fff))), 16);
-    vm nan = vi_lt(vi_set1(0x7f800000), vi_and(b, vi_set1(0x7fffffff)));
-    vi_store_u16(p, vi_select(nan, vi_or(vi_shr(b, 16), vi_set1(0x40)), rounded));
-}
+VEC void vf_store_bf16(uint16_t *p, vf v) { vi_store_high_u16(p, vf_round_bf16(v)); }
 
 #endif

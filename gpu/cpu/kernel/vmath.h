@@ -15,12 +15,14 @@
 #include "gpu/ops.h"
 
 // e^x = 2^n (1 + p), n = round(x / ln 2), p = e^r - 1 of the rest |r| <= ln 2 / 2. ln 2 is taken off in two parts; the first
-// product is exact under FMA for every x that matters (Cody & Waite 1980). Gives n as an integer, for |n| < 2^22.
-VEC vf vmath_exp_split(vf x, vi *n) {
+// product is exact under FMA for every x that matters (Cody & Waite 1980). Gives n as a float
+// and as an integer, for |n| < 2^22.
+VEC vf vmath_exp_split(vf x, vf *k, vi *n) {
     const vf magic = vf_set1(0x1.8p23f);  // adding it rounds to an integer, which then stands in the low bits
-    vf z = vf_fma(x, vf_set1(0x1.715476p0f), magic), k = vf_sub(z, magic);
+    vf z = vf_fma(x, vf_set1(0x1.715476p0f), magic);
+    *k = vf_sub(z, magic);
     *n = vi_sub(vf_bits(z), vf_bits(magic));
-    vf r = vf_fnma(k, vf_set1(-0x1.05c61p-29f), vf_fnma(k, vf_set1(0x1.62e43p-1f), x));
+    vf r = vf_fnma(*k, vf_set1(-0x1.05c61p-29f), vf_fnma(*k, vf_set1(0x1.62e43p-1f), x));
     vf q = vf_fma(vf_set1(0x1.6d115p-10f), r, vf_set1(0x1.120bb6p-7f));
     q = vf_fma(q, r, vf_set1(0x1.55551ap-5f));
     q = vf_fma(q, r, vf_set1(0x1.5554dcp-3f));
@@ -30,15 +32,14 @@ VEC vf vmath_exp_split(vf x, vi *n) {
 
 VEC vf vmath_pow2(vi n) { return vi_float_bits(vi_shl(vi_add(n, vi_set1(127)), 23)); }  // -127 < n < 128
 
-// e^x. Overflows to infinity above 88.72, goes through the denormals to 0 below -103.97; NaN stays NaN.
-VEC vf vf_exp(vf x) {
-    x = vf_max(vf_set1(-104.0f), vf_min(vf_set1(89.0f), x));  // in this order of arguments a NaN goes through
-    vi n, half;
-    vf p = vmath_exp_split(x, &n);
-    half = vi_sar(n, 1);  // 2^n in two steps: the first is exact, the second rounds once, also into the denormals
-    vf s = vmath_pow2(half);
-    return vf_mul(vf_fma(p, s, s), vmath_pow2(vi_sub(n, half)));
+// e^x. Overflows to infinity above 88.72, goes through the denormals to 0 below -103.97; NaN stays NaN. The first form is for x <= 0.
+VEC vf vf_exp_down(vf x) {
+    vf k, p;
+    vi n;
+    p = vmath_exp_split(vf_max(vf_set1(-104.0f), x), &k, &n);  // in this order of arguments a NaN goes through
+    return vf_scale1p(p, k, n);
 }
+VEC vf vf_exp(vf x) { return vf_exp_down(vf_min(vf_set1(89.0f), x)); }
 
 // ln x = e ln 2 + ln(1+f), sqrt(1/2) <= 1+f < sqrt(2). ln 0 = -inf, of negative numbers NaN.
 VEC vf vf_log(vf x) {
@@ -67,7 +68,7 @@ VEC vf vf_log(vf x) {
 VEC vf vf_tanh(vf x) {
     vf a = vf_min(vf_set1(20.0f), vf_mul(vf_abs(x), vf_set1(2.0f)));
     vi n, sign = vi_and(vf_bits(x), vi_set1(INT32_MIN));
-    vf p = vmath_exp_split(a, &n), s = vmath_pow2(n);
+    vf k, p = vmath_exp_split(a, &k, &n), s = vmath_pow2(n);
     vf e = vf_fma(p, s, vf_sub(s, vf_set1(1.0f)));
     return vi_float_bits(vi_or(vf_bits(vf_div(e, vf_add(e, vf_set1(2.0f)))), sign));
 }
@@ -95,23 +96,36 @@ VEC vf vf_gelu_grad(vf x) {
 
 // --- random numbers ----------------------------------------------------------------------------------------------------------
 
-// Sixteen philox4x32-10 at once (base/philox.h): out[k] lane l is word (16k + l) % 4 of counter c0 + (16k + l) / 4, that is, the words of
-// the 64 consecutive elements from 4 * c0 on. The counters are dealt to the lanes so that four 4 x 4 transpositions put the words in order.
-VEC void vi_philox64(vi out[4], uint64_t seed, uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3) {
+// Sixteen philox4x32-10 at once (base/philox.h), `blocks` times side by side, which hides the latency of the products: out[k] lane l is
+// word (16k + l) % 4 of counter c0 + (16k + l) / 4, that is, the words of the 64 * blocks consecutive elements from 4 * c0 on. The
+// counters are dealt to the lanes so that four 4 x 4 transpositions put the words in order.
+enum { PHILOX_BLOCKS = 2, PHILOX_WORDS = 64 * PHILOX_BLOCKS };
+VEC void vi_philox(vi *out, int blocks, uint64_t seed, uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3) {
     static const int32_t deal[VL] = {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15};
     const vi m0 = vi_set1((int32_t)0xD2511F53u), m1 = vi_set1((int32_t)0xCD9E8D57u);
     uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
-    vi a = vi_add(vi_set1((int32_t)c0), vi_load(deal)), b = vi_set1((int32_t)c1), c = vi_set1((int32_t)c2), d = vi_set1((int32_t)c3);
+    vi x[PHILOX_BLOCKS][4];
+    for (int n = 0; n < blocks; n++) {
+        x[n][0] = vi_add(vi_set1((int32_t)(c0 + (uint32_t)(n * VL))), vi_load(deal)), x[n][1] = vi_set1((int32_t)c1);
+        x[n][2] = vi_set1((int32_t)c2), x[n][3] = vi_set1((int32_t)c3);
+    }
     for (int round = 0; round < 10; round++) {
-        vi p0 = vi_mul_lo(m0, a), p1 = vi_mul_lo(m1, c);
-        vi a1 = vi_xor(vi_xor(vi_mul_hi(m1, c), b), vi_set1((int32_t)k0));
-        c = vi_xor(vi_xor(vi_mul_hi(m0, a), d), vi_set1((int32_t)k1));
-        a = a1, b = p1, d = p0;
+        for (int n = 0; n < blocks; n++) {
+            vi *r = x[n], p0 = vi_mul_lo(m0, r[0]), p1 = vi_mul_lo(m1, r[2]);
+            vi a = vi_xor(vi_xor(vi_mul_hi(m1, r[2]), r[1]), vi_set1((int32_t)k0));
+            r[2] = vi_xor(vi_xor(vi_mul_hi(m0, r[0]), r[3]), vi_set1((int32_t)k1));
+            r[0] = a, r[1] = p1, r[3] = p0;
+        }
         k0 += 0x9E3779B9u;
         k1 += 0xBB67AE85u;
     }
-    out[0] = a, out[1] = b, out[2] = c, out[3] = d;
-    vi_transpose4(out);
+    for (int n = 0; n < blocks; n++) {
+        for (int k = 0; k < 4; k++) out[4 * n + k] = x[n][k];
+        vi_transpose4(out + 4 * n);
+    }
+}
+VEC void vi_philox64(vi out[4], uint64_t seed, uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3) {
+    vi_philox(out, 1, seed, c0, c1, c2, c3);
 }
 
 // Dropout: an element goes when its word is below p * 2^32. The smallest word that stays, rounded up where p has bits below 2^-32.
