@@ -61,6 +61,10 @@ static void load_qkv(const sizes *z, float *out, const tensor *qkv, int64_t samp
     load_rows(z->type, out, z->width, qkv->data, at_qkv(z, sample, t, head, part), 3 * z->channels, rows, z->head,
               part == 0 ? z->scale : 1);
 }
+static void load_transposed(const sizes *z, float *out, const tensor *qkv, int64_t sample, int64_t t, int64_t head, int part,
+                            int64_t rows) {
+    load_columns(z->type, out, z->width, qkv->data, at_qkv(z, sample, t, head, part), 3 * z->channels, rows, z->head);
+}
 static void store_dqkv(const sizes *z, tensor *dqkv, const float *in, int64_t sample, int64_t t, int64_t head, int part,
                        int64_t rows) {
     store_rows(z->type, dqkv->data, at_qkv(z, sample, t, head, part), 3 * z->channels, in, z->width, rows, z->head,
@@ -84,48 +88,58 @@ static err_t reserve(stream *s, int64_t floats, const char *who) {
     return ERR_OK;
 }
 
+// A tile of queries and a tile of keys, by number.
+typedef struct meeting {
+    int64_t sample, head, query, key;
+    int64_t rows, keys;  // of the two tiles
+    bool diagonal;
+} meeting;
+
+static meeting meeting_of(const sizes *z, int64_t sample, int64_t head, int64_t query, int64_t key) {
+    return (meeting){sample, head, query, key, rows_of_tile(z, query), rows_of_tile(z, key), query == key};
+}
+
 // scores (TILE,TILE) = x y^T, for y transposed; on the diagonal only as far as each strip of rows sees.
-static void scores_of_tile(const sizes *z, float *scores, const float *x, const float *yt, int64_t rows, int64_t keys,
-                           bool diagonal) {
-    if (!diagonal) {
-        product(scores, TILE, x, z->width, yt, TILE, rows, keys, z->head, true);
+static void scores_of_tile(const sizes *z, float *scores, const float *x, const float *yt, const meeting *m) {
+    int64_t w = z->width;
+    if (!m->diagonal) {
+        product(scores, TILE, x, w, yt, TILE, m->rows, m->keys, z->head, true);
         return;
     }
-    for (int64_t r = 0; r < rows; r += STRIP)
-        product(scores + r * TILE, TILE, x + r * z->width, z->width, yt, TILE, least(STRIP, rows - r), r + STRIP, z->head, true);
+    for (int64_t r = 0; r < m->rows; r += STRIP)
+        product(scores + r * TILE, TILE, x + r * w, w, yt, TILE, least(STRIP, m->rows - r), r + STRIP, z->head, true);
 }
 
-// out (rows,width) += p y, p (TILE,TILE) of queries by keys.
-static void add_over_keys(const sizes *z, float *out, const float *p, const float *y, int64_t rows, int64_t keys, bool diagonal) {
+// out (rows,width) += p y, p (TILE,TILE) of queries by keys, or = where the keys are the first of all.
+static void add_over_keys(const sizes *z, float *out, const float *p, const float *y, const meeting *m) {
     int64_t w = z->width;
-    if (!diagonal) {
-        product(out, w, p, TILE, y, w, rows, w, keys, false);
+    if (!m->diagonal) {
+        product(out, w, p, TILE, y, w, m->rows, w, m->keys, m->key == 0);
         return;
     }
-    for (int64_t r = 0; r < rows; r += STRIP)
-        product(out + r * w, w, p + r * TILE, TILE, y, w, least(STRIP, rows - r), w, least(r + STRIP, keys), false);
+    for (int64_t r = 0; r < m->rows; r += STRIP)
+        product(out + r * w, w, p + r * TILE, TILE, y, w, least(STRIP, m->rows - r), w, least(r + STRIP, m->keys), m->key == 0);
 }
 
-// out (keys,width) += p^T x.
-static void add_over_queries(const sizes *z, float *out, const float *p, const float *x, int64_t rows, int64_t keys,
-                             bool diagonal) {
+// out (keys,width) += p^T x, or = where the queries are the first that see these keys.
+static void add_over_queries(const sizes *z, float *out, const float *p, const float *x, const meeting *m) {
     int64_t w = z->width;
-    if (!diagonal) {
-        product_transposed(out, w, p, TILE, x, w, keys, w, rows);
+    if (!m->diagonal) {
+        product_transposed(out, w, p, TILE, x, w, m->keys, w, m->rows, false);
         return;
     }
-    for (int64_t k = 0; k < keys; k += STRIP)
-        product_transposed(out + k * w, w, p + k * TILE + k, TILE, x + k * w, w, least(STRIP, keys - k), w, rows - k);
+    for (int64_t k = 0; k < m->keys; k += STRIP)
+        product_transposed(out + k * w, w, p + k * TILE + k, TILE, x + k * w, w, least(STRIP, m->keys - k), w, m->rows - k, true);
 }
 
 // Vectors of row r of a tile that hold keys it sees: all, or on the diagonal those up to its own key, which is in the last one.
 static int vecs_seen(int64_t r, bool diagonal) { return diagonal ? (int)(r / VL) + 1 : TILE_VECS; }
 
-// 0 or 1/(1-p) for the probabilities of query t and the keys of a tile; 0 behind the last one that it sees.
-static void keep_factors(const sizes *z, float *factor, int64_t sample, int64_t head, int64_t t, int64_t key, bool diagonal) {
-    int64_t n = diagonal ? t - key + 1 : TILE;
+// 0 or 1/(1-p) for the probabilities of row r of the queries and the keys of a tile; 0 behind the last one that it sees.
+static void keep_factors(const sizes *z, float *factor, const meeting *m, int64_t r) {
+    int64_t t = m->query * TILE + r, n = m->diagonal ? r + 1 : TILE;
     if (n < TILE) memset(factor, 0, TILE * sizeof *factor);
-    dropout_factors(factor, (head * z->time + t) * z->time + key, n, z->drop, (uint32_t)sample);
+    dropout_factors(factor, (m->head * z->time + t) * z->time + m->key * TILE, n, z->drop, (uint32_t)m->sample);
 }
 
 // --- forward -------------------------------------------------------------------------------------------------------------------
@@ -141,7 +155,7 @@ typedef struct forward_room {
     float *q, *y;       // (FORWARD_ROWS,width)
     float *sum;         // (FORWARD_ROWS,16) lanes of the row sums
     float *max;         // (FORWARD_ROWS)
-    float *k, *kt, *v;  // (TILE,width), (width,TILE), (TILE,width)
+    float *kt, *v;      // (width,TILE), (TILE,width)
     float *scores;      // (TILE,TILE)
 } forward_room;
 
@@ -150,7 +164,7 @@ static int64_t forward_layout(forward_room *f, const sizes *z, float *base) {
     int64_t rows = least(FORWARD_ROWS, z->tiles * TILE);
     f->q = take(&r, rows * z->width), f->y = take(&r, rows * z->width);
     f->sum = take(&r, rows * VL), f->max = take(&r, rows);
-    f->k = take(&r, TILE * z->width), f->kt = take(&r, z->width * TILE), f->v = take(&r, TILE * z->width);
+    f->kt = take(&r, z->width * TILE), f->v = take(&r, TILE * z->width);
     f->scores = take(&r, TILE * TILE);
     return r.used;
 }
@@ -183,87 +197,86 @@ static void row_maxima(float *max, const float *scores, int64_t rows, bool diago
 // Row r of a tile: scores become probabilities relative to the maximum; returns their sum by lanes.
 VEC vf row_probabilities(float *row, float max, int64_t r, bool diagonal) {
     vf m = vf_set1(max), sum = vf_zero();
-    int last = vecs_seen(r, diagonal) - 1;
-    for (int v = 0; v < last; v++) {
-        vf p = vf_exp(vf_sub(vf_load(row + v * VL), m));
+    int vecs = vecs_seen(r, diagonal);
+#pragma GCC unroll 4
+    for (int v = 0; v < vecs; v++) {
+        vf p = vf_exp_down(vf_sub(vf_load(row + v * VL), m));
+        if (diagonal && v == vecs - 1) p = vf_select(vm_first((int)(r % VL) + 1), p, vf_zero());
         vf_store(row + v * VL, p);
         sum = vf_add(sum, p);
     }
-    vf p = vf_exp(vf_sub(vf_load(row + last * VL), m));
-    if (diagonal) p = vf_select(vm_first((int)(r % VL) + 1), p, vf_zero());
-    vf_store(row + last * VL, p);
-    return vf_add(sum, p);
+    return sum;
 }
 
 // One tile of queries meets one tile of keys: y, sum and max of the queries are brought up to date.
-static void forward_tile(const sizes *z, const forward_room *f, int64_t from, int64_t rows, int64_t keys, bool diagonal,
-                         int64_t sample, int64_t head, int64_t t, int64_t key) {
-    float *y = f->y + from * z->width, *sum = f->sum + from * VL, *max = f->max + from;
+static void forward_tile(const sizes *z, const forward_room *f, const meeting *m, int64_t from) {
+    int64_t w = z->width;
+    float *y = f->y + from * w, *sum = f->sum + from * VL, *max = f->max + from;
     float here[TILE], shrink[TILE], factor[TILE];
-    scores_of_tile(z, f->scores, f->q + from * z->width, f->kt, rows, keys, diagonal);
-    row_maxima(here, f->scores, rows, diagonal);
-    for (int64_t r = 0; r < rows; r += VL) {
-        vf old = vf_load(max + r), new = vf_max(old, vf_load_n(here + r, (int)least(VL, rows - r)));
-        vf_store(shrink + r, vf_exp(vf_sub(old, new)));
+    bool first = m->key == 0;
+    scores_of_tile(z, f->scores, f->q + from * w, f->kt, m);
+    row_maxima(here, f->scores, m->rows, m->diagonal);
+    for (int64_t r = 0; r < m->rows; r += VL) {
+        vf old = vf_load(max + r), new = vf_max(old, vf_load_n(here + r, (int)least(VL, m->rows - r)));
+        vf_store(shrink + r, vf_exp_down(vf_sub(old, new)));
         vf_store(max + r, new);
     }
-    for (int64_t r = 0; r < rows; r++) {
+    for (int64_t r = 0; r < m->rows; r++) {
         float *row = f->scores + r * TILE;
-        vf p = row_probabilities(row, max[r], r, diagonal);
-        vf_store(sum + r * VL, vf_fma(vf_load(sum + r * VL), vf_set1(shrink[r]), p));
-        if (shrink[r] != 1)
-            for (int64_t i = 0; i < z->width; i += VL)
-                vf_store(y + r * z->width + i, vf_mul(vf_load(y + r * z->width + i), vf_set1(shrink[r])));
+        vf p = m->diagonal ? row_probabilities(row, max[r], r, true) : row_probabilities(row, max[r], r, false);
+        vf_store(sum + r * VL, first ? p : vf_fma(vf_load(sum + r * VL), vf_set1(shrink[r]), p));
+        if (!first && shrink[r] != 1)
+            for (int64_t i = 0; i < w; i += VL) vf_store(y + r * w + i, vf_mul(vf_load(y + r * w + i), vf_set1(shrink[r])));
         if (!z->drop) continue;
-        keep_factors(z, factor, sample, head, t + r, key, diagonal);
-        for (int v = 0; v < vecs_seen(r, diagonal); v++)
+        keep_factors(z, factor, m, r);
+        for (int v = 0; v < vecs_seen(r, m->diagonal); v++)
             vf_store(row + v * VL, vf_mul(vf_load(row + v * VL), vf_load(factor + v * VL)));
     }
-    add_over_keys(z, y, f->scores, f->v, rows, keys, diagonal);
+    add_over_keys(z, y, f->scores, f->v, m);
 }
 
-BODY void forward_store(dtype type, const sizes *z, const forward_room *f, const forward_job *j, int64_t sample, int64_t head,
-                        int64_t t, int64_t rows) {
-    float *lse = (float *)j->lse->data + (sample * z->heads + head) * z->time + t;
+BODY void forward_store(dtype type, const sizes *z, const forward_room *f, const forward_job *j, const meeting *m, int64_t from) {
+    int64_t t = m->query * TILE;
+    float *lse = (float *)j->lse->data + (m->sample * z->heads + m->head) * z->time + t;
+    const float *y = f->y + from * z->width, *sum = f->sum + from * VL, *max = f->max + from;
     float total[VL];
-    for (int64_t r = 0; r < rows; r++) {
-        total[r % VL] = vf_sum(vf_load(f->sum + r * VL));
+    for (int64_t r = 0; r < m->rows; r++) {
+        total[r % VL] = vf_sum(vf_load(sum + r * VL));
         vf divisor = vf_set1(total[r % VL]);
         for (int64_t i = 0; i < z->head; i += VL)
-            typed_store_n(j->y->data, type, at_y(z, sample, t + r, head) + i, vf_div(vf_load(f->y + r * z->width + i), divisor),
+            typed_store_n(j->y->data, type, at_y(z, m->sample, t + r, m->head) + i, vf_div(vf_load(y + r * z->width + i), divisor),
                           z->head - i);
-        if (r % VL != VL - 1 && r != rows - 1) continue;
+        if (r % VL != VL - 1 && r != m->rows - 1) continue;
         int64_t first = r / VL * VL;
         int n = (int)(r - first) + 1;
-        vf_store_n(lse + first, vf_add(vf_load_n(f->max + first, n), vf_log(vf_load_n(total, n))), n);
+        vf_store_n(lse + first, vf_add(vf_load_n(max + first, n), vf_log(vf_load_n(total, n))), n);
     }
 }
 
-// An item is a (sample, head) and FORWARD_ROWS queries; the last queries, which have most to do, come first.
+// An item is a (sample, head) and FORWARD_ROWS queries; the last queries, which have most to do, come first. Queries are loaded
+// when they meet the first keys and stored when they have met the last, their own.
 static void forward_item(void *ctx, int64_t item, int thread) {
     const forward_job *j = ctx;
     const sizes *z = &j->z;
     int64_t pairs = z->samples * z->heads, blocks = (z->tiles + FORWARD_TILES - 1) / FORWARD_TILES;
     int64_t sample = item % pairs / z->heads, head = item % z->heads;
-    int64_t first = (blocks - 1 - item / pairs) * FORWARD_TILES, end = least(first + FORWARD_TILES, z->tiles), t = first * TILE;
-    int64_t rows = least(end * TILE, z->time) - t;
+    int64_t first = (blocks - 1 - item / pairs) * FORWARD_TILES, end = least(first + FORWARD_TILES, z->tiles);
     forward_room f;
     size_t bytes = (size_t)forward_layout(&f, z, NULL) * sizeof(float);
     forward_layout(&f, z, pool_scratch(j->workers, thread, bytes));
 
-    load_qkv(z, f.q, j->qkv, sample, t, head, 0, rows);
-    memset(f.y, 0, (size_t)(rows * z->width) * sizeof(float));
-    memset(f.sum, 0, (size_t)(rows * VL) * sizeof(float));
     for (int64_t r = 0; r < (end - first) * TILE; r++) f.max[r] = -__builtin_inff();
     for (int64_t k = 0; k < end; k++) {
-        int64_t keys = rows_of_tile(z, k);
-        load_qkv(z, f.k, j->qkv, sample, k * TILE, head, 1, keys);
-        transpose_tile(f.kt, f.k, keys, z->width);
-        load_qkv(z, f.v, j->qkv, sample, k * TILE, head, 2, keys);
-        for (int64_t q = k > first ? k : first; q < end; q++)
-            forward_tile(z, &f, (q - first) * TILE, rows_of_tile(z, q), keys, q == k, sample, head, q * TILE, k * TILE);
+        load_transposed(z, f.kt, j->qkv, sample, k * TILE, head, 1, rows_of_tile(z, k));
+        load_qkv(z, f.v, j->qkv, sample, k * TILE, head, 2, rows_of_tile(z, k));
+        for (int64_t q = k > first ? k : first; q < end; q++) {
+            meeting m = meeting_of(z, sample, head, q, k);
+            int64_t from = (q - first) * TILE;
+            if (k == 0) load_qkv(z, f.q + from * z->width, j->qkv, sample, q * TILE, head, 0, m.rows);
+            forward_tile(z, &f, &m, from);
+            if (m.diagonal) BY_TYPE(z->type, forward_store, z, &f, j, &m, from);
+        }
     }
-    BY_TYPE(z->type, forward_store, z, &f, j, sample, head, t, rows);
 }
 
 err_t KERNEL(attention_forward)(tensor *y, tensor *lse, const tensor *qkv, int heads, const dropout_key *drop, stream *s) {
@@ -288,26 +301,26 @@ typedef struct backward_job {
 } backward_job;
 
 typedef struct backward_room {
-    float *q, *dy, *dq;                // (rows,width)
-    float *k, *kt, *v, *vt, *dk, *dv;  // (TILE,width), those with t (width,TILE)
-    float *p, *ds;                     // (TILE,TILE)
+    float *q, *dy, *dq;            // (rows,width)
+    float *k, *kt, *vt, *dk, *dv;  // (TILE,width), those with t (width,TILE)
+    float *p, *ds;                 // (TILE,TILE)
 } backward_room;
 
-static int64_t backward_layout(backward_room *w, const backward_job *j, float *base) {
+static int64_t backward_layout(backward_room *b, const backward_job *j, float *base) {
     room r = {base, 0};
     int64_t tile = TILE * j->z.width, all = j->rows * j->z.width;
-    w->q = take(&r, all), w->dy = take(&r, all), w->dq = take(&r, all);
-    w->k = take(&r, tile), w->kt = take(&r, tile), w->v = take(&r, tile), w->vt = take(&r, tile);
-    w->dk = take(&r, tile), w->dv = take(&r, tile);
-    w->p = take(&r, TILE * TILE), w->ds = take(&r, TILE * TILE);
+    b->q = take(&r, all), b->dy = take(&r, all), b->dq = take(&r, all);
+    b->k = take(&r, tile), b->kt = take(&r, tile), b->vt = take(&r, tile);
+    b->dk = take(&r, tile), b->dv = take(&r, tile);
+    b->p = take(&r, TILE * TILE), b->ds = take(&r, TILE * TILE);
     return r.used;
 }
 
 static backward_room backward_room_of(const backward_job *j, int thread) {
-    backward_room w;
-    size_t bytes = (size_t)backward_layout(&w, j, NULL) * sizeof(float);
-    backward_layout(&w, j, pool_scratch(j->workers, thread, bytes));
-    return w;
+    backward_room b;
+    size_t bytes = (size_t)backward_layout(&b, j, NULL) * sizeof(float);
+    backward_layout(&b, j, pool_scratch(j->workers, thread, bytes));
+    return b;
 }
 
 BODY void delta_rows(dtype type, const backward_job *j, int64_t sample, int64_t head, int64_t t, int64_t rows) {
@@ -335,9 +348,11 @@ VEC void row_gradient(const sizes *z, float *p, float *ds, float lse, float delt
                       bool diagonal) {
     vf l = vf_set1(lse), e = vf_set1(delta);
     int vecs = vecs_seen(r, diagonal);
+#pragma GCC unroll 4
     for (int v = 0; v < vecs; v++) {
-        vf x = vf_exp(vf_sub(vf_load(p + v * VL), l)), g = vf_load(ds + v * VL), kept = x;
-        if (diagonal && v == vecs - 1) x = kept = vf_select(vm_first((int)(r % VL) + 1), x, vf_zero());
+        vf x = vf_exp(vf_sub(vf_load(p + v * VL), l)), g = vf_load(ds + v * VL), kept;
+        if (diagonal && v == vecs - 1) x = vf_select(vm_first((int)(r % VL) + 1), x, vf_zero());
+        kept = x;
         if (z->drop) kept = vf_mul(x, vf_load(factor + v * VL)), g = vf_mul(g, vf_load(factor + v * VL));
         vf_store(p + v * VL, kept);
         vf_store(ds + v * VL, vf_mul(x, vf_sub(g, e)));
@@ -346,98 +361,97 @@ VEC void row_gradient(const sizes *z, float *p, float *ds, float lse, float delt
 
 // One tile of queries and one of keys: probabilities are made again, and what they give is added where want says.
 typedef enum want { WANT_DKDV = 1, WANT_DQ = 2 } want;
-static void backward_tile(const backward_job *j, const backward_room *w, int64_t from, int64_t sample, int64_t head,
-                          int64_t query, int64_t key, unsigned wanted) {
+static void backward_tile(const backward_job *j, const backward_room *b, const meeting *m, int64_t from, unsigned wanted) {
     const sizes *z = &j->z;
-    int64_t rows = rows_of_tile(z, query), keys = rows_of_tile(z, key), t = query * TILE;
-    int64_t stat = (sample * z->heads + head) * z->time + t;
+    int64_t w = z->width, stat = (m->sample * z->heads + m->head) * z->time + m->query * TILE;
     const float *lse = (const float *)j->lse->data + stat, *delta = (const float *)j->delta->data + stat;
-    const float *q = w->q + from * z->width, *dy = w->dy + from * z->width;
+    const float *q = b->q + from * w, *dy = b->dy + from * w;
     float factor[TILE];
-    bool diagonal = query == key;
-    scores_of_tile(z, w->p, q, w->kt, rows, keys, diagonal);
-    scores_of_tile(z, w->ds, dy, w->vt, rows, keys, diagonal);
-    for (int64_t r = 0; r < rows; r++) {
-        if (z->drop) keep_factors(z, factor, sample, head, t + r, key * TILE, diagonal);
-        row_gradient(z, w->p + r * TILE, w->ds + r * TILE, lse[r], delta[r], factor, r, diagonal);
+    scores_of_tile(z, b->p, q, b->kt, m);
+    scores_of_tile(z, b->ds, dy, b->vt, m);
+    for (int64_t r = 0; r < m->rows; r++) {
+        float *p = b->p + r * TILE, *ds = b->ds + r * TILE;
+        if (z->drop) keep_factors(z, factor, m, r);
+        if (m->diagonal) row_gradient(z, p, ds, lse[r], delta[r], factor, r, true);
+        else row_gradient(z, p, ds, lse[r], delta[r], factor, r, false);
     }
-    if (wanted & WANT_DKDV) {
-        add_over_queries(z, w->dv, w->p, dy, rows, keys, diagonal);
-        add_over_queries(z, w->dk, w->ds, q, rows, keys, diagonal);
-    }
-    if (wanted & WANT_DQ) add_over_keys(z, w->dq + from * z->width, w->ds, w->k, rows, keys, diagonal);
+    if (wanted & WANT_DQ) add_over_keys(z, b->dq + from * w, b->ds, b->k, m);
+    if (!(wanted & WANT_DKDV)) return;
+    add_over_queries(z, b->dv, b->p, dy, m);
+    add_over_queries(z, b->dk, b->ds, q, m);
 }
 
-static void load_queries(const backward_job *j, const backward_room *w, int64_t sample, int64_t head, int64_t t, int64_t rows) {
+// A tile of queries, to row `from` of scratch.
+static void load_queries(const backward_job *j, const backward_room *b, const meeting *m, int64_t from) {
     const sizes *z = &j->z;
-    load_qkv(z, w->q, j->qkv, sample, t, head, 0, rows);
-    load_rows(z->type, w->dy, z->width, j->dy->data, at_y(z, sample, t, head), z->channels, rows, z->head, 1);
+    int64_t t = m->query * TILE;
+    load_qkv(z, b->q + from * z->width, j->qkv, m->sample, t, m->head, 0, m->rows);
+    load_rows(z->type, b->dy + from * z->width, z->width, j->dy->data, at_y(z, m->sample, t, m->head), z->channels, m->rows,
+              z->head, 1);
 }
 
-static void load_keys(const backward_job *j, const backward_room *w, int64_t sample, int64_t head, int64_t tile) {
+static void load_keys(const backward_job *j, const backward_room *b, int64_t sample, int64_t head, int64_t tile) {
     const sizes *z = &j->z;
     int64_t keys = rows_of_tile(z, tile);
-    load_qkv(z, w->k, j->qkv, sample, tile * TILE, head, 1, keys);
-    load_qkv(z, w->v, j->qkv, sample, tile * TILE, head, 2, keys);
-    transpose_tile(w->kt, w->k, keys, z->width);
-    transpose_tile(w->vt, w->v, keys, z->width);
+    load_qkv(z, b->k, j->qkv, sample, tile * TILE, head, 1, keys);
+    transpose_tile(b->kt, b->k, keys, z->width);
+    load_transposed(z, b->vt, j->qkv, sample, tile * TILE, head, 2, keys);
 }
 
-static void clear_keys(const sizes *z, const backward_room *w) {
-    memset(w->dk, 0, (size_t)(TILE * z->width) * sizeof(float));
-    memset(w->dv, 0, (size_t)(TILE * z->width) * sizeof(float));
+static void store_keys(const backward_job *j, const backward_room *b, int64_t sample, int64_t head, int64_t tile) {
+    store_dqkv(&j->z, j->dqkv, b->dk, sample, tile * TILE, head, 1, rows_of_tile(&j->z, tile));
+    store_dqkv(&j->z, j->dqkv, b->dv, sample, tile * TILE, head, 2, rows_of_tile(&j->z, tile));
 }
 
-static void store_keys(const backward_job *j, const backward_room *w, int64_t sample, int64_t head, int64_t tile) {
-    store_dqkv(&j->z, j->dqkv, w->dk, sample, tile * TILE, head, 1, rows_of_tile(&j->z, tile));
-    store_dqkv(&j->z, j->dqkv, w->dv, sample, tile * TILE, head, 2, rows_of_tile(&j->z, tile));
-}
-
-// One pass: an item is a (sample, head).
+// One pass: an item is a (sample, head). Queries come and go as in forward.
 static void backward_item(void *ctx, int64_t item, int thread) {
     const backward_job *j = ctx;
     const sizes *z = &j->z;
-    backward_room w = backward_room_of(j, thread);
+    backward_room b = backward_room_of(j, thread);
     int64_t sample = item / z->heads, head = item % z->heads;
-    load_queries(j, &w, sample, head, 0, z->time);
-    memset(w.dq, 0, (size_t)(z->time * z->width) * sizeof(float));
     for (int64_t k = 0; k < z->tiles; k++) {
-        load_keys(j, &w, sample, head, k);
-        clear_keys(z, &w);
-        for (int64_t q = k; q < z->tiles; q++) backward_tile(j, &w, q * TILE, sample, head, q, k, WANT_DKDV | WANT_DQ);
-        store_keys(j, &w, sample, head, k);
+        load_keys(j, &b, sample, head, k);
+        for (int64_t q = k; q < z->tiles; q++) {
+            meeting m = meeting_of(z, sample, head, q, k);
+            if (k == 0) {
+                BY_TYPE(z->type, delta_rows, j, sample, head, q * TILE, m.rows);
+                load_queries(j, &b, &m, q * TILE);
+            }
+            backward_tile(j, &b, &m, q * TILE, WANT_DKDV | WANT_DQ);
+            if (m.diagonal) store_dqkv(z, j->dqkv, b.dq + q * TILE * z->width, sample, q * TILE, head, 0, m.rows);
+        }
+        store_keys(j, &b, sample, head, k);
     }
-    store_dqkv(z, j->dqkv, w.dq, sample, 0, head, 0, z->time);
 }
 
 // Two passes: an item is a tile of one (sample, head), longest first.
 static void backward_keys_item(void *ctx, int64_t item, int thread) {
     const backward_job *j = ctx;
     const sizes *z = &j->z;
-    backward_room w = backward_room_of(j, thread);
+    backward_room b = backward_room_of(j, thread);
     int64_t pairs = z->samples * z->heads, sample = item % pairs / z->heads, head = item % z->heads, k = item / pairs;
-    load_keys(j, &w, sample, head, k);
-    clear_keys(z, &w);
+    load_keys(j, &b, sample, head, k);
     for (int64_t q = k; q < z->tiles; q++) {
-        load_queries(j, &w, sample, head, q * TILE, rows_of_tile(z, q));
-        backward_tile(j, &w, 0, sample, head, q, k, WANT_DKDV);
+        meeting m = meeting_of(z, sample, head, q, k);
+        load_queries(j, &b, &m, 0);
+        backward_tile(j, &b, &m, 0, WANT_DKDV);
     }
-    store_keys(j, &w, sample, head, k);
+    store_keys(j, &b, sample, head, k);
 }
 
 static void backward_queries_item(void *ctx, int64_t item, int thread) {
     const backward_job *j = ctx;
     const sizes *z = &j->z;
-    backward_room w = backward_room_of(j, thread);
+    backward_room b = backward_room_of(j, thread);
     int64_t pairs = z->samples * z->heads, sample = item % pairs / z->heads, head = item % z->heads;
     int64_t q = z->tiles - 1 - item / pairs;
-    load_queries(j, &w, sample, head, q * TILE, rows_of_tile(z, q));
-    memset(w.dq, 0, (size_t)(TILE * z->width) * sizeof(float));
     for (int64_t k = 0; k <= q; k++) {
-        load_keys(j, &w, sample, head, k);
-        backward_tile(j, &w, 0, sample, head, q, k, WANT_DQ);
+        meeting m = meeting_of(z, sample, head, q, k);
+        if (k == 0) load_queries(j, &b, &m, 0);
+        load_keys(j, &b, sample, head, k);
+        backward_tile(j, &b, &m, 0, WANT_DQ);
     }
-    store_dqkv(z, j->dqkv, w.dq, sample, q * TILE, head, 0, rows_of_tile(z, q));
+    store_dqkv(z, j->dqkv, b.dq, sample, q * TILE, head, 0, rows_of_tile(z, q));
 }
 
 err_t KERNEL(attention_backward)(tensor *dqkv, tensor *delta, const tensor *dy, const tensor *y, const tensor *lse,
@@ -455,10 +469,10 @@ err_t KERNEL(attention_backward)(tensor *dqkv, tensor *delta, const tensor *dy, 
     int64_t rounds = (pairs + threads - 1) / threads;
     bool two_passes = j.z.tiles > 1 && 7 * pairs < 5 * rounds * threads;
     j.rows = two_passes ? TILE : j.z.time;
-    backward_room w;
-    TRY(reserve(s, backward_layout(&w, &j, NULL), "attention_backward"));
-    pool_run(s->workers, pairs * j.z.tiles, delta_item, &j);
+    backward_room b;
+    TRY(reserve(s, backward_layout(&b, &j, NULL), "attention_backward"));
     if (two_passes) {
+        pool_run(s->workers, pairs * j.z.tiles, delta_item, &j);
         pool_run(s->workers, pairs * j.z.tiles, backward_keys_item, &j);
         pool_run(s->workers, pairs * j.z.tiles, backward_queries_item, &j);
     } else {

@@ -84,10 +84,10 @@ static void product(float *c, int64_t ldc, const float *a, int64_t lda, const fl
     product_all(false, c, ldc, a, lda, b, ldb, rows, cols, depth, from_zero);
 }
 
-// c (rows,cols) += a^T b, a (depth,rows).
+// c (rows,cols) = or += a^T b, a (depth,rows).
 static void product_transposed(float *c, int64_t ldc, const float *a, int64_t lda, const float *b, int64_t ldb, int64_t rows,
-                               int64_t cols, int64_t depth) {
-    product_all(true, c, ldc, a, lda, b, ldb, rows, cols, depth, false);
+                               int64_t cols, int64_t depth, bool from_zero) {
+    product_all(true, c, ldc, a, lda, b, ldb, rows, cols, depth, from_zero);
 }
 
 // --- rows in and out -----------------------------------------------------------------------------------------------------------
@@ -118,20 +118,25 @@ static void store_rows(dtype t, void *out, int64_t at, int64_t stride, const flo
     BY_TYPE(t, store_rows_of, out, at, stride, in, ld, rows, n, scale);
 }
 
-// out (ld,TILE) = in^T, in (rows,ld); columns of zeros behind the last row, up to a multiple of VL. Four rows at a time: a 4 x 4
-// transposition in each group of four lanes brings elements of one column together, in groups that are written where they belong.
-static void transpose_tile(float *out, float *in, int64_t rows, int64_t ld) {
-    int64_t whole = (rows + VL - 1) / VL * VL;
-    memset(in + rows * ld, 0, (size_t)((whole - rows) * ld) * sizeof *in);
-    for (int64_t r = 0; r < whole; r += 4)
+// out (ld,TILE) = in^T for `rows` rows of n values that lie `stride` elements apart; zeros behind the n-th row of out and, up to a
+// multiple of VL, behind the last column. Four rows at a time: a 4 x 4 transposition in each group of four lanes brings elements
+// of one column together, in groups that are written where they belong.
+BODY void load_columns_of(dtype t, float *out, int64_t ld, const void *in, int64_t at, int64_t stride, int64_t rows, int64_t n) {
+    for (int64_t r = 0; r < (rows + VL - 1) / VL * VL; r += 4)
         for (int64_t i = 0; i < ld; i += VL) {
             vi x[4];
             float group[4][VL];
-            for (int k = 0; k < 4; k++) x[k] = vf_bits(vf_load(in + (r + k) * ld + i));
+            for (int k = 0; k < 4; k++) x[k] = vf_bits(typed_load_n(in, t, at + (r + k) * stride + i, r + k < rows ? n - i : 0));
             vi_transpose4(x);
             for (int k = 0; k < 4; k++) vf_store(group[k], vi_float_bits(x[k]));
             for (int k = 0; k < VL; k++) memcpy(out + (i + k) * TILE + r, group[k % 4] + k / 4 * 4, 4 * sizeof *out);
         }
 }
+static void load_columns(dtype t, float *out, int64_t ld, const void *in, int64_t at, int64_t stride, int64_t rows, int64_t n) {
+    BY_TYPE(t, load_columns_of, out, ld, in, at, stride, rows, n);
+}
+
+// The same of a tile that is in FP32 already.
+static void transpose_tile(float *out, const float *in, int64_t rows, int64_t ld) { load_columns_of(FP32, out, ld, in, 0, ld, rows, ld); }
 
 #endif
