@@ -30,7 +30,8 @@ enum {
     LONG = 1280,               // the long side of a tile whose other operand is packed on the way
     SHARED = 4 << 20,          // floats of an operand that is packed as a whole
     ITEMS = 24,                // tiles to aim at, so that threads end together
-    TURNS = 2,                 // ... and how many a thread takes at least, if they are as high as d
+    TURNS = 2,                 // ... and how many a thread takes at least, if they are as high as d,
+    LOW = 512,                 // ... twice as many if d has no more rows: a block of s then stays in the L2 from tile to tile
     STEP = 1 << 20,            // floats of s that are packed at a time then, if k is long
 };
 
@@ -258,7 +259,8 @@ static void count_tiles(gemm *g, int64_t rows, int64_t cols) {
 
 // Which operand is packed whole, how far k goes at a time, and the size of the tiles. By shape and number of threads.
 static void plan_tiles(gemm *g, bool *share_s, bool *share_v) {
-    int64_t big = g->m > g->n ? g->m : g->n, small = g->m + g->n - big, columns = g->n / (TURNS * pool_threads(g->workers));
+    int64_t big = g->m > g->n ? g->m : g->n, small = g->m + g->n - big;
+    int64_t columns = g->n / ((g->m <= LOW ? 2 * TURNS : TURNS) * pool_threads(g->workers));
     g->k_step = g->k;
     if (small * g->k > SHARED) {
         int64_t step = SHARED / (SHARED / big >= 4 * KC ? big : small) / KC * KC;
