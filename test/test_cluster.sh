@@ -509,9 +509,10 @@ straggler() {
     until_step runs/slow 5
     slow=$(children "$pid" | sed -n 2p)
     n=0 early=$(events_of_rank_1)
-    while [ $n -lt 300 ] && ! slow_enough; do
+    while [ $n -lt 300 ]; do
         kill -STOP "$slow"
         sleep 0.09
+        ! slow_enough || n=300  # asked while it stands still: it shall not run longer than it must
         kill -CONT "$slow"
         sleep 0.01
         n=$((n + 1))
