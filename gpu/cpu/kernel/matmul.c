@@ -32,7 +32,7 @@ enum {
     ITEMS = 24,                // tiles to aim at, so that threads end together
     TURNS = 2,                 // ... and how many a thread takes at least, if they are as high as d,
     LOW = 512,                 // ... twice as many if d has no more rows: a block of s then stays in the L2 from tile to tile
-    STEP = 1 << 20,            // floats of s that are packed at a time then, if k is long
+    STEP = 1 << 20,            // floats of s that are packed at a time then, if k goes in steps
 };
 
 typedef struct gemm {
@@ -268,7 +268,7 @@ static void plan_tiles(gemm *g, bool *share_s, bool *share_v) {
     }
     if (g->m <= LONG && columns >= NR) {  // tiles as high as d: each column of v is packed once anyway
         *share_s = true, *share_v = false;
-        if (g->m * g->k_step > STEP) g->k_step = STEP / g->m / KC > 0 ? STEP / g->m / KC * KC : KC;
+        if (g->k_step < g->k) g->k_step = STEP / g->m / KC > 0 ? STEP / g->m / KC * KC : KC;
         count_tiles(g, LONG, columns < NC ? columns : NC);
         return;
     }
