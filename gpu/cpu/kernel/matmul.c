@@ -268,7 +268,7 @@ static void plan_tiles(gemm *g, bool *share_s, bool *share_v) {
     }
     if (g->m <= LONG && columns >= NR) {  // tiles as high as d: each column of v is packed once anyway
         *share_s = true, *share_v = false;
-        if (g->k_step < g->k) g->k_step = STEP / g->m / KC > 0 ? STEP / g->m / KC * KC : KC;
+        if (g->k_step < g->k) g->k_step = STEP / g->m / KC * KC;  // two blocks at least: LONG rows of them fit
         count_tiles(g, LONG, columns < NC ? columns : NC);
         return;
     }
