@@ -215,7 +215,7 @@ static void specified_bits(void **state) {
     const int64_t sizes[][3] = {
         {1, 1, 1}, {1, 1, 7}, {2, 3, 5}, {7, 1, 3}, {1, 49, 17}, {17, 33, 70}, {13, 97, 31}, {8, 48, 16}, {9, 47, 15}, {6, 16, 8},
         {5, 19, KC - 1}, {5, 19, KC}, {11, 50, KC + 1}, {7, 23, 2 * KC + 3}, {65, 131, 67}, {101, 7, 129}, {1, 200, 2 * KC},
-        {23, 1, KC + 100}, {31, 193, 40}, {257, 95, 9},
+        {23, 1, KC + 100}, {31, 193, 40}, {257, 95, 9}, {13, 400, KC + 5},
     };
     const dtype types[] = {FP32, BF16, FP16};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
@@ -281,6 +281,7 @@ static void large_shapes(void **state) {
         check_large(*state, (test_case){11, 12000, 1200, types[t], false, false, MATMUL_ACCUMULATE, false});
         check_large(*state, (test_case){11, 1600, 800, types[t], false, true, 0, false});                    // v packed for few rows
         check_large(*state, (test_case){300, 700, 900, types[t], false, true, 0, false});                    // several tiles
+        check_large(*state, (test_case){300, 720, 900, types[t], false, false, 0, false});                   // v packed where it is multiplied
     }
 }
 

@@ -10,7 +10,8 @@
 //
 // Two FMAs a cycle of four cycles' latency want 8 independent chains or more. The 8 x 48 tile needs 192 bytes of v for 12 cycles of FMA;
 // s, a panel of 8 rows, stays in L1 while v streams by from L2. Tiles at the edges have functions of their own with fewer rows
-// or vectors, so that a row costs a row.
+// or vectors, so that a row costs a row. Rows of v that lie in memory as the loop wants them are packed by the loop that reads them first: its
+// units are busy multiplying, and copying is three more stores beside 24 FMAs.
 #ifndef GPU_CPU_KERNEL_GEMM_MICRO_H
 #define GPU_CPU_KERNEL_GEMM_MICRO_H
 
@@ -57,13 +58,26 @@ typedef struct lookahead {
     walk out, pre;     // the tile's own places in memory
 } lookahead;
 
-// products (rows, 16 * vecs) = sum over k < kc of s[k][r] * v[k][j], then as `to` says. s is packed [kc][MR], v [kc][NR].
-typedef void (*micro_kernel)(int64_t kc, const float *s, const float *v, const destination *to, lookahead *ahead);
+// NR columns of v: packed [kc][NR], or still rows of `stride` floats, which the kernel leaves packed.
+typedef struct panel {
+    float *packed;
+    const float *rows;  // NULL: packed
+    int64_t stride;
+} panel;
 
-VEC void micro_step(int rows, int vecs, vf acc[MR][NV], const float *s, const float *v) {
+// products (rows, 16 * vecs) = sum over k < kc of s[k][r] * v[k][j], then as `to` says. s is packed [kc][MR].
+typedef void (*micro_kernel)(int64_t kc, const float *s, const panel *v, const destination *to, lookahead *ahead);
+
+enum { ROWS_AHEAD = 8 };  // of v that is not packed: its lines are too far apart for the processor to foresee them
+
+// One k. packed: where v's row goes, or NULL.
+VEC void micro_step(int rows, int vecs, vf acc[MR][NV], const float *s, const float *v, float *packed) {
     vf b[NV];
 #pragma GCC unroll 4
-    for (int j = 0; j < vecs; j++) b[j] = vf_load(v + j * VL);
+    for (int j = 0; j < vecs; j++) {
+        b[j] = vf_load(v + j * VL);
+        if (packed) vf_store(packed + j * VL, b[j]);
+    }
 #pragma GCC unroll 16
     for (int r = 0; r < rows; r++) {
         vf a = vf_set1(s[r]);
@@ -85,23 +99,30 @@ VEC void micro_store(int rows, int vecs, vf acc[MR][NV], const destination *to, 
     }
 }
 
-VEC void micro_body(int rows, int vecs, int64_t kc, const float *s, const float *v, const destination *to, lookahead *ahead) {
+VEC void micro_body(int rows, int vecs, bool packs, int64_t kc, const float *s, const panel *from, const destination *to, lookahead *ahead) {
     vf acc[MR][NV];
     lookahead a = *ahead;
+    const float *v = packs ? from->rows : from->packed;
+    float *packed = packs ? from->packed : NULL;
+    int64_t stride = packs ? from->stride : NR;
 #pragma GCC unroll 16
     for (int r = 0; r < rows; r++)
 #pragma GCC unroll 4
         for (int j = 0; j < vecs; j++) acc[r][j] = vf_zero();
     int64_t k = 0;
-    for (; k + 8 <= kc; k += 8, s += 8 * MR, v += 8 * NR, a.near += 64) {
+    for (; k + 8 <= kc; k += 8, s += 8 * MR, v += 8 * stride, a.near += 64) {
         __builtin_prefetch(a.near);
         __builtin_prefetch(walk_on(&a.far), 0, 2);
         __builtin_prefetch(walk_on(&a.out), 1);
         __builtin_prefetch(walk_on(&a.pre), 1);
         UNROLL_K
-        for (int i = 0; i < 8; i++) micro_step(rows, vecs, acc, s + i * MR, v + i * NR);
+        for (int i = 0; i < 8; i++) {
+            for (int j = 0; packs && j < vecs; j++) __builtin_prefetch(v + (i + ROWS_AHEAD) * stride + j * VL);
+            micro_step(rows, vecs, acc, s + i * MR, v + i * stride, packs ? packed + i * NR : NULL);
+        }
+        packed += packs ? 8 * NR : 0;
     }
-    for (; k < kc; k++, s += MR, v += NR) micro_step(rows, vecs, acc, s, v);
+    for (; k < kc; k++, s += MR, v += stride, packed += packs ? NR : 0) micro_step(rows, vecs, acc, s, v, packs ? packed : NULL);
     ahead->near = a.near, ahead->far = a.far;
     if (to->sums && to->base) micro_store(rows, vecs, acc, to, true, true);
     else if (to->sums) micro_store(rows, vecs, acc, to, true, false);
@@ -110,28 +131,42 @@ VEC void micro_body(int rows, int vecs, int64_t kc, const float *s, const float 
 }
 
 #define MICRO(r, w)                                                                                                                 \
-    static void micro_##r##x##w(int64_t kc, const float *s, const float *v, const destination *to, lookahead *ahead) {              \
-        micro_body(r, w, kc, s, v, to, ahead);                                                                                      \
+    static void micro_##r##x##w(int64_t kc, const float *s, const panel *v, const destination *to, lookahead *ahead) {              \
+        micro_body(r, w, false, kc, s, v, to, ahead);                                                                               \
+    }                                                                                                                               \
+    static void micro_first_##r##x##w(int64_t kc, const float *s, const panel *v, const destination *to, lookahead *ahead) {        \
+        micro_body(r, w, true, kc, s, v, to, ahead);                                                                                \
     }
+#define BOTH(r, w) {micro_##r##x##w, micro_first_##r##x##w}
 #if defined(__AVX512F__)
-#define MICRO3(r) MICRO(r, 1) MICRO(r, 2) MICRO(r, 3)
-MICRO3(1) MICRO3(2) MICRO3(3) MICRO3(4) MICRO3(5) MICRO3(6) MICRO3(7) MICRO3(8)
-#define MICRO_ROW(r) {micro_##r##x1, micro_##r##x2, micro_##r##x3}
-static const micro_kernel micro[MR][NV] = {MICRO_ROW(1), MICRO_ROW(2), MICRO_ROW(3), MICRO_ROW(4),
-                                           MICRO_ROW(5), MICRO_ROW(6), MICRO_ROW(7), MICRO_ROW(8)};
-#undef MICRO3
+#define MICRO_ROWS(r) MICRO(r, 1) MICRO(r, 2) MICRO(r, 3)
+#define MICRO_ROW(r) {BOTH(r, 1), BOTH(r, 2), BOTH(r, 3)}
 #else
-#define MICRO_ROW(r) {micro_##r##x1}
-MICRO(1, 1) MICRO(2, 1) MICRO(3, 1) MICRO(4, 1)
+#define MICRO_ROWS(r) MICRO(r, 1)
+#define MICRO_ROW(r) {BOTH(r, 1)}
+#endif
+MICRO_ROWS(1) MICRO_ROWS(2) MICRO_ROWS(3) MICRO_ROWS(4)
 #if defined(__AVX2__)
-MICRO(5, 1) MICRO(6, 1)
-static const micro_kernel micro[MR][NV] = {MICRO_ROW(1), MICRO_ROW(2), MICRO_ROW(3), MICRO_ROW(4), MICRO_ROW(5), MICRO_ROW(6)};
-#else
-static const micro_kernel micro[MR][NV] = {MICRO_ROW(1), MICRO_ROW(2), MICRO_ROW(3), MICRO_ROW(4)};
+MICRO_ROWS(5) MICRO_ROWS(6)
 #endif
+#if defined(__AVX512F__)
+MICRO_ROWS(7) MICRO_ROWS(8)
 #endif
+
+// [rows - 1][vectors - 1][is v not packed yet?]
+static const micro_kernel micro[MR][NV][2] = {
+    MICRO_ROW(1), MICRO_ROW(2), MICRO_ROW(3), MICRO_ROW(4),
+#if defined(__AVX2__)
+    MICRO_ROW(5), MICRO_ROW(6),
+#endif
+#if defined(__AVX512F__)
+    MICRO_ROW(7), MICRO_ROW(8),
+#endif
+};
 #undef MICRO
-#undef UNROLL_K
+#undef BOTH
+#undef MICRO_ROWS
 #undef MICRO_ROW
+#undef UNROLL_K
 
 #endif

@@ -15,8 +15,8 @@
 // through k in blocks of KC; for a block, a panel of s (12 KB) stays in L1 while the tile's panels of v (288 KB) come from L2; the
 // sums live in registers (gemm_micro.h). k is never divided between threads. An operand that several tiles need is packed once, for
 // all threads. One that is too large for the shared cache (the weights of the output head), or that meets few rows, is packed
-// block by block by the thread that is about to use it, while tiles are so long in the other direction that no other needs the block.
-// What it packs next comes from memory while it multiplies: the inner loop asks for it.
+// block by block by the thread that is about to use it, while tiles are so long in the other direction that no other needs the block; rows of
+// v that lie as the inner loop wants them it packs itself, at their first panel of s. What comes next is asked for from memory meanwhile.
 #include "gpu/cpu/kernel/gemm_micro.h"
 #include "gpu/cpu/kernel/gemm_pack.h"
 #include "gpu/cpu/kernel/kernel.h"
@@ -41,6 +41,7 @@ typedef struct gemm {
     tensor *d, *pre;
     const tensor *bias;
     unsigned epilogue;
+    bool packs_v;           // the inner loop packs v, as it comes
     bool plain;             // d is FP32 and takes the sum, and bias or d, as they are: the inner loop may write to it
     int64_t k_step;         // k that is packed at a time, a multiple of KC unless it is all
     int64_t k0, k1;         // ... now
@@ -111,6 +112,7 @@ typedef struct place {
     int64_t ld, m0, n0;
     int64_t kc;
     bool first, last;
+    const float *v_rows;  // element (k, n0) of a v that the inner loop packs, or NULL
 } place;
 
 // Where the products of a tile of whole vectors at (m, n) go.
@@ -131,10 +133,10 @@ static walk lines_of(const gemm *g, const tensor *t, int64_t m, int64_t n, int64
 }
 
 // One tile of registers: rows x cols outputs at (m, n).
-static void register_tile(const place *w, const float *s, const float *v, int64_t m, int64_t n, int64_t rows, int64_t cols,
+static void register_tile(const place *w, const float *s, const panel *v, int64_t m, int64_t n, int64_t rows, int64_t cols,
                           lookahead *ahead) {
     const gemm *g = w->g;
-    micro_kernel run = micro[rows - 1][(cols - 1) / VL];
+    micro_kernel run = micro[rows - 1][(cols - 1) / VL][v->rows != NULL];
     float *sums = w->sums ? w->sums + (m - w->m0) * w->ld + n - w->n0 : NULL;
     ahead->out = lines_of(g, g->d, m, n, cols);
     ahead->pre = g->pre ? lines_of(g, g->pre, m, n, cols) : ahead->out;
@@ -182,14 +184,15 @@ static coming asked_for(const gemm *g, int64_t item, int64_t k) {
     return next;
 }
 
-// One block of k for `rows` x `cols` outputs whose operands are packed: panels of s in turn, each against all panels of v. Meanwhile `next`
-// is asked for.
-static void block(const place *w, const float *s, const float *v, int64_t m, int64_t n, int64_t rows, int64_t cols, coming *next) {
+// One block of k for `rows` x `cols` outputs: panels of s in turn, each against all panels of v, which the first one packs if nobody did. Meanwhile
+// `next` is asked for.
+static void block(const place *w, const float *s, float *v, int64_t m, int64_t n, int64_t rows, int64_t cols, coming *next) {
     lookahead ahead = {.far = next->way};
     for (int64_t i = 0; i < rows; i += MR, s += MR * w->kc) {
         ahead.near = (const char *)(s + MR * w->kc);
         for (int64_t j = 0; j < cols; j += NR) {
-            register_tile(w, s, v + j * w->kc, m + i, n + j, min64(MR, rows - i), min64(NR, cols - j), &ahead);
+            panel p = {v + j * w->kc, w->v_rows && i == 0 ? w->v_rows + n + j - w->n0 : NULL, w->g->v.stride};
+            register_tile(w, s, &p, m + i, n + j, min64(MR, rows - i), min64(NR, cols - j), &ahead);
             next->lines -= w->kc / 8;
             if (next->lines > 0) continue;
             if (next->then_lines) ahead.far = next->then, next->lines = next->then_lines, next->then_lines = 0;
@@ -212,11 +215,13 @@ static void tile_item(void *ctx, int64_t item, int thread) {
         w.first = k == 0;
         w.last = k + w.kc == g->k;
         coming next = asked_for(g, item, k);
-        const float *s = local, *v = local + g->local_s;
+        const float *s = local;
+        float *v = local + g->local_s;
         if (g->packed_s) s = g->packed_s + (k - g->k0) * round_up(g->m, MR) + m0 * w.kc;
         else pack_s(local, &g->s, m0, rows, k, w.kc);
         if (g->packed_v) v = g->packed_v + (k - g->k0) * round_up(g->n, NR) + n0 * w.kc;
-        else pack_v(local + g->local_s, &g->v, n0, cols, k, w.kc);
+        else if (g->packs_v) w.v_rows = (const float *)g->v.data + k * g->v.stride + n0;
+        else pack_v(v, &g->v, n0, cols, k, w.kc);
         for (int64_t j = 0; j < cols; j += NC) block(&w, s, v + j * w.kc, m0, n0 + j, rows, min64(NC, cols - j), &next);
     }
 }
@@ -321,6 +326,7 @@ err_t KERNEL(matmul)(tensor *d, tensor *pre, const tensor *a, bool ta, const ten
     g.v = (operand){b->data, b->type, tb, b->size[1], g.n};
     bool share_s, share_v;
     plan_tiles(&g, &share_s, &share_v);
+    g.packs_v = !share_v && g.v.type == FP32 && !g.v.along_k && g.n % VL == 0;
     TRY(plan_memory(&g, share_s, share_v));
     for (g.k0 = 0; g.k0 < g.k; g.k0 = g.k1) {
         g.k1 = min64(g.k0 + g.k_step, g.k);
