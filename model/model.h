@@ -27,7 +27,8 @@ typedef struct param {
     bool decay;        // weight decay applies: matrices and embeddings, not biases and gains
     double init_std;   // values start normal(0, init_std), or, where it is 0, at init_value
     float init_value;
-    int tied;          // -1, or the row whose values this one shares; only its gradient is its own, added to that row's at the end
+    int tied;          // -1, or the row whose values this one shares; only its gradient is its own, added to that row's at the end. A backward pass
+                       // is through with it before it adds to that row's, once: the two may be the same memory
 } param;
 
 // One micro-batch on its way through the blocks.

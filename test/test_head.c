@@ -1,5 +1,6 @@
 // test/test_head.c: the head in chunks of rows. What a row gives does not depend on the chunk that it is in: losses and the gradients of all that
-// lies before the head have the bits of one chunk. Only the head's own weight gradient is another sum. (Ranks: test_ranks.c; GPUs: test_device.c.)
+// lies before the head have the bits of one chunk. Only the head's own weight gradient is another sum. And that gradient with the embedding's, whose
+// weight is the same: apart, or one on top of the other. (Ranks: test_ranks.c; GPUs: test_device.c.)
 #include "test/support/run.h"
 
 #include "trainer/evaluate.h"
@@ -167,6 +168,27 @@ static void three_chunks_have_the_same_bits_everywhere(void **state) {
     drop_dir(dir);
 }
 
+// --- the tied weight ---------------------------------------------------------------------------------------------------------------
+
+// Where a step is one micro-batch of one lane, the embedding's gradient is added to where the head's is. The hashes are those of the last build
+// that kept the two apart and added them at the end.
+static void one_micro_batch_adds_to_the_heads_gradient(void **state) {
+    (void)state;
+    static const struct { const char *more, *hash; } runs[] = {
+        {"[model]\nhead_chunks = 1\n", "408cf785ac18046c"},
+        {"[model]\nhead_chunks = 3\n", "7e3d3fa58075cd91"},
+        {"[model]\nhead_chunks = 3\ndropout = 0.1\n[precision]\ncompute = bf16\n[parallel]\nrecompute = block\n", "d8c6fd4290d3d96d"},
+        {"[model]\nhead_chunks = 1\n[precision]\ncompute = fp16\n[parallel]\noffload = yes\n[device]\nsimd = portable\nthreads = 3\n", "a8cb060d60284773"},
+    };
+    char *dir = data_dir(), more[256];
+    for (int i = 0; i < 4; i++) {
+        snprintf(more, sizeof more, "[batch]\nglobal = 4\nmicro = 4\nlanes = 1\n%s", runs[i].more);
+        course k = train(dir, more);
+        if (strcmp(k.hash, runs[i].hash) != 0) fail_msg("run %d: hash %s, expected %s", i, k.hash, runs[i].hash);
+    }
+    drop_dir(dir);
+}
+
 // --- memory ----------------------------------------------------------------------------------------------------------------------
 
 static size_t activations(const char *dir, int chunks) {
@@ -194,13 +216,35 @@ static void memory_holds_the_logits_of_one_chunk(void **state) {
     drop_dir(dir);
 }
 
+// Of a buffer, beside those of the values.
+static int64_t gradient_floats(const char *dir, const char *more) {
+    config c;
+    session x;
+    load_config(&c, dir, small_model, more);
+    OK(session_open(&x, &c, SESSION_TRAIN, NULL));
+    int64_t beyond = tensor_count(&x.state.slab[0]) - (int64_t)x.state.zero.values;
+    session_close(&x);
+    return beyond;
+}
+
+static void memory_holds_the_tied_gradient_once_where_it_can(void **state) {
+    (void)state;
+    char *dir = data_dir();
+    assert_int_equal(gradient_floats(dir, "[batch]\nglobal = 2\nmicro = 2\nlanes = 1\n"), 0);
+    assert_int_equal(gradient_floats(dir, "[batch]\nglobal = 4\nmicro = 2\nlanes = 1\n"), VOCAB_ROWS * 36);
+    assert_int_equal(gradient_floats(dir, "[batch]\nglobal = 4\nmicro = 2\nlanes = 2\n"), VOCAB_ROWS * 36);
+    drop_dir(dir);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(chunks_cover_all_rows_and_hold_what_they_may),
         cmocka_unit_test(only_the_heads_weight_is_another_sum),
         cmocka_unit_test(a_run_sees_how_many_there_are),
         cmocka_unit_test(three_chunks_have_the_same_bits_everywhere),
+        cmocka_unit_test(one_micro_batch_adds_to_the_heads_gradient),
         cmocka_unit_test(memory_holds_the_logits_of_one_chunk),
+        cmocka_unit_test(memory_holds_the_tied_gradient_once_where_it_can),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -172,7 +172,7 @@ err_t state_open(train_state *t, model *net, device *dev, stream *s, comm *ranks
     arena_open(&t->memory, dev, MEMORY_DEVICE);
     arena_open(&t->host, dev, MEMORY_PINNED);
     TRY(allocate_tables(t));
-    TRY(zero_open(&t->zero, net, ranks->rank, ranks->world, o->bucket_bytes));
+    TRY(zero_open(&t->zero, net, ranks->rank, ranks->world, o->bucket_bytes, ranks->world == 1 && o->lanes == 1 && o->micros == 1));
     TRY(fill_uses(t));
     TRY(declare_values(t));
     TRY(declare_mirrors(t));

@@ -254,6 +254,7 @@ static err_t run_turns(step_runner *r, loader *data, int64_t step) {
 // A shared row's values take the gradients of all their uses. Partners are dealt alike, so whoever has a piece of one has that of the other.
 static err_t add_tied(step_runner *r) {
     int count;
+    if (r->state->zero.joined) return ERR_OK;  // they have them
     const zero_piece *p = state_pieces(r->state, &count);
     for (int i = 0; i < count; i++) {
         int of = r->net->param[p[i].row].tied;

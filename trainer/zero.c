@@ -1,6 +1,7 @@
 // trainer/zero.c: see trainer/zero.h.
 #include "trainer/zero.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,20 +36,27 @@ static void find_segments(zero_layout *z, const model *net) {
     }
 }
 
+// A segment's rows from a place in the slab on; where they end.
+static size_t place_segment(zero_layout *z, const model *net, zero_segment *s, size_t at) {
+    s->at = at;
+    for (int i = s->first; i < s->first + s->rows; i++) {
+        z->row_at[i] = at;
+        at += padded(&net->param[i]);
+    }
+    s->count = at - s->at;
+    return at;
+}
+
 // Tied segments last: what holds values only ends before them.
 static void place_rows(zero_layout *z, const model *net) {
-    for (int tied = 0; tied <= 1; tied++) {
-        for (int g = 0; g < z->segments; g++) {
-            zero_segment *s = &z->segment[g];
-            if (s->tied != tied) continue;
-            s->at = z->slab;
-            for (int i = s->first; i < s->first + s->rows; i++) {
-                z->row_at[i] = z->slab;
-                z->slab += padded(&net->param[i]);
-            }
-            s->count = z->slab - s->at;
-        }
-        if (!tied) z->values = z->slab;
+    for (int g = 0; g < z->segments; g++)
+        if (!z->segment[g].tied) z->slab = place_segment(z, net, &z->segment[g], z->slab);
+    z->values = z->slab;
+    for (int g = 0; g < z->segments; g++) {
+        zero_segment *s = &z->segment[g];
+        if (!s->tied) continue;
+        if (z->joined) place_segment(z, net, s, z->row_at[net->param[s->first].tied]);  // alone in its segment, like its partner
+        else z->slab = place_segment(z, net, s, z->slab);
     }
 }
 
@@ -113,9 +121,10 @@ static void own_pieces(zero_layout *z, const model *net, int g) {
     }
 }
 
-err_t zero_open(zero_layout *z, const model *net, int rank, int world, size_t bucket_bytes) {
+err_t zero_open(zero_layout *z, const model *net, int rank, int world, size_t bucket_bytes, bool joined) {
     size_t n = (size_t)net->params;
-    *z = (zero_layout){.rank = rank, .world = world};
+    assert(!joined || world == 1);
+    *z = (zero_layout){.rank = rank, .world = world, .joined = joined};
     z->segment = calloc(n, sizeof *z->segment);
     z->bucket = calloc(n, sizeof *z->bucket);
     z->cut = calloc(n * (size_t)(world + 1), sizeof *z->cut);

@@ -42,10 +42,13 @@ typedef struct zero_layout {
     size_t *shard_at;       // [segments] where this rank's range begins in its shard
     size_t *slab_at;        // [segments] where it begins in the slab
     size_t slab, values;    // floats: of all rows; of those that are not tied, which come first
+    bool joined;            // tied rows lie on the rows whose values they share
     size_t shard, shard_values;  // the same of this rank's ranges
 } zero_layout;
 
-err_t zero_open(zero_layout *z, const model *net, int rank, int world, size_t bucket_bytes);
+// joined: a step is one micro-batch of one lane, and so of one rank. Then nothing is between a tied row's gradient and the sum of both, and
+// backward adds the other one on top of it (model.h): a + b are the bits of a + (0 + b), and a slab has no place for the tied row.
+err_t zero_open(zero_layout *z, const model *net, int rank, int world, size_t bucket_bytes, bool joined);
 void zero_close(zero_layout *z);
 
 // Floats of this rank's (of any rank's) range of a segment.
