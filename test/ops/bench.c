@@ -1,7 +1,7 @@
 // test/ops/bench.c: one line for each benchmark row: median time, bytes and flops that must move by the row's own account,
 // and their share of what this machine does at best (gpu/peak.h): the larger share is the ceiling that the operation is under. On a
-// CPU a row that stays in the cache may pass 100 % of the triad, which does not, and the peaks are measured before every row again: a share is that
-// of the highest so far. On a GPU a row is repeated over copies of its
+// CPU a row that stays in the cache may pass 100 % of the triad, which does not; and since others may use the machine, the peaks are measured
+// again after every row, whose shares are those of the higher ones before and after it. On a GPU a row is repeated over copies of its
 // arguments that together are far larger than the L2 cache, so that nothing is found there that a training step would not find.
 #include "test/ops/op_test.h"
 
@@ -22,6 +22,7 @@ typedef struct bench {
     int64_t scale;       // sizes are divided by it
     double bandwidth;    // bytes/s
     double flops[INT32]; // FLOP/s, by type
+    double bandwidth_before, flops_before[INT32];  // a row ago
 } bench;
 
 // The arguments of a row on the device: `copies` of each, `stride` bytes apart.
@@ -102,36 +103,38 @@ static op_row scaled(const op_row *row, int64_t scale) {
     return s;
 }
 
-static bool bench_row(const op_row *declared, const bench *b) {
+static void measure_peaks(bench *b) {
+    b->bandwidth_before = b->bandwidth;
+    memcpy(b->flops_before, b->flops, sizeof b->flops);
+    b->bandwidth = peak_bandwidth(b->f.dev, b->f.s, b->scale);
+    double fma = b->cuda ? 0 : peak_fma(device_about(b->f.dev)->threads);
+    for (int t = FP32; t <= FP16; t++) b->flops[t] = b->cuda ? peak_matmul(b->f.dev, b->f.s, (dtype)t, (8192 + b->scale - 1) / b->scale) : fma;
+}
+
+static bool bench_row(const op_row *declared, bench *b) {
     op_row row = scaled(declared, b->scale);
     op_run r;
     operands o;
     char name[200];
-    double bytes, flops, peak = b->flops[row.type];
+    double bytes, flops;
     run_open(&r, &row, true);
     row_name(name, sizeof name, &row);
     double s = operands_open(&o, b, &r) ? median_time(b, &r, &o) : -1;
     kind_of(row.op)->cost(&r, &bytes, &flops);
+    operands_close(&o, b);
+    if (!b->cuda && b->scale == 1) measure_peaks(b);
+    double bandwidth = fmax(b->bandwidth, b->bandwidth_before), peak = fmax(b->flops[row.type], b->flops_before[row.type]);
     if (s < 0) printf("%-72s failed: %s\n", name, err_last()->text);
     else {
         printf("%-72s %10.1f us %8.2f MB %7.1f GB/s %3.0f%%", name, 1e6 * s, 1e-6 * bytes, 1e-9 * bytes / s,
-               b->bandwidth > 0 ? 100 * bytes / s / b->bandwidth : 0);
+               bandwidth > 0 ? 100 * bytes / s / bandwidth : 0);
         if (flops > 0) printf(b->cuda ? " %8.2f TFLOP/s" : " %8.1f GFLOP/s", (b->cuda ? 1e-12 : 1e-9) * flops / s);
         if (flops > 0 && peak > 0) printf(" %3.0f%%", 100 * flops / s / peak);
         putchar('\n');
     }
     fflush(stdout);
-    operands_close(&o, b);
     run_close(&r);
     return s >= 0;
-}
-
-// The most that was seen so far.
-static void measure_peaks(bench *b) {
-    b->bandwidth = fmax(b->bandwidth, peak_bandwidth(b->f.dev, b->f.s, b->scale));
-    double fma = b->cuda ? 0 : peak_fma(device_about(b->f.dev)->threads);
-    for (int t = FP32; t <= FP16; t++)
-        b->flops[t] = fmax(b->flops[t], b->cuda ? peak_matmul(b->f.dev, b->f.s, (dtype)t, (8192 + b->scale - 1) / b->scale) : fma);
 }
 
 static void print_peaks(const bench *b) {
@@ -160,11 +163,9 @@ int bench_run(device_kind kind, int64_t scale, const char *only) {
     if (scale > 1) printf("Sizes are divided by %lld: these figures are not to be quoted.\n", (long long)scale);
     for (int i = 0; i < count; i++) {
         if (only && strcmp(only, kind_of(rows[i].op)->name)) continue;
-        if (!b.cuda && scale == 1) measure_peaks(&b);  // which others who use the machine may have hidden
         failures += !bench_row(&rows[i], &b);
         shown++;
     }
-    if (!b.cuda && scale == 1) print_peaks(&b);
     stream_close(b.f.s);
     device_close(b.f.dev);
     if (shown) return failures ? 1 : 0;
