@@ -262,6 +262,20 @@ static void count_tiles(gemm *g, int64_t rows, int64_t cols) {
     g->tiles = g->tiles_m * ((g->n + g->tile_n - 1) / g->tile_n);
 }
 
+// Columns, in panels, that the busiest thread takes if tiles as high as d have `panels` of them.
+static int64_t busiest(const gemm *g, int64_t panels) {
+    int64_t all = (g->n + NR - 1) / NR, tiles = (all + panels - 1) / panels, threads = pool_threads(g->workers);
+    return (tiles + threads - 1) / threads * panels;
+}
+
+// The width of tiles as high as d: `columns` or less, but where few tiles leave a thread idle for long the widest that keeps all at work.
+static int64_t balanced(const gemm *g, int64_t columns) {
+    int64_t panels = even(g->n, columns, NR) / NR, best = panels;
+    for (int64_t p = NC / NR; p >= 1; p--)
+        if (busiest(g, p) * 10 < busiest(g, best) * 9) best = p;
+    return best * NR;
+}
+
 // Which operand is packed whole, how far k goes at a time, and the size of the tiles. By shape and number of threads.
 static void plan_tiles(gemm *g, bool *share_s, bool *share_v) {
     int64_t big = g->m > g->n ? g->m : g->n, small = g->m + g->n - big;
@@ -274,7 +288,7 @@ static void plan_tiles(gemm *g, bool *share_s, bool *share_v) {
     if (g->m <= LONG && columns >= NR) {  // tiles as high as d: each column of v is packed once anyway
         *share_s = true, *share_v = false;
         if (g->k_step < g->k) g->k_step = STEP / g->m / KC * KC;  // two blocks at least: LONG rows of them fit
-        count_tiles(g, LONG, columns < NC ? columns : NC);
+        count_tiles(g, LONG, balanced(g, columns < NC ? columns : NC));
         return;
     }
     bool fits = big * min64(g->k_step, g->k) <= SHARED;
