@@ -282,6 +282,8 @@ static void large_shapes(void **state) {
         check_large(*state, (test_case){11, 1600, 800, types[t], false, true, 0, false});                    // v packed for few rows
         check_large(*state, (test_case){300, 700, 900, types[t], false, true, 0, false});                    // several tiles
         check_large(*state, (test_case){300, 720, 900, types[t], false, false, 0, false});                   // v packed where it is multiplied
+        check_large(*state, (test_case){300, 208, 4000, types[t], false, false, 0, false});                  // ... and k in steps
+        check_large(*state, (test_case){600, 208, 20200, types[t], true, false, MATMUL_ACCUMULATE, false});
     }
 }
 

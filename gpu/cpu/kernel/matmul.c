@@ -32,7 +32,7 @@ enum {
     ITEMS = 24,                // tiles to aim at, so that threads end together
     TURNS = 2,                 // ... and how many a thread takes at least, if they are as high as d,
     LOW = 512,                 // ... twice as many if d has no more rows: a block of s then stays in the L2 from tile to tile
-    STEP = 1 << 20,            // floats of s that are packed at a time then, if k goes in steps
+    WAITING = 1 << 20,         // floats of s that may lie packed then: beyond, k goes in steps of a block or two, for others use the shared cache too
 };
 
 typedef struct gemm {
@@ -276,6 +276,9 @@ static int64_t balanced(const gemm *g, int64_t columns) {
     return best * NR;
 }
 
+// Unfinished sums can be kept in d itself.
+static bool holds_sums(const gemm *g) { return g->d->type == FP32 && !(g->epilogue & MATMUL_ACCUMULATE); }
+
 // Which operand is packed whole, how far k goes at a time, and the size of the tiles. By shape and number of threads.
 static void plan_tiles(gemm *g, bool *share_s, bool *share_v) {
     int64_t big = g->m > g->n ? g->m : g->n, small = g->m + g->n - big;
@@ -287,7 +290,7 @@ static void plan_tiles(gemm *g, bool *share_s, bool *share_v) {
     }
     if (g->m <= LONG && columns >= NR) {  // tiles as high as d: each column of v is packed once anyway
         *share_s = true, *share_v = false;
-        if (g->k_step < g->k) g->k_step = STEP / g->m / KC * KC;  // two blocks at least: LONG rows of them fit
+        if (g->k_step < g->k || (g->m * g->k > WAITING && holds_sums(g))) g->k_step = g->m <= LOW ? 2 * KC : KC;
         count_tiles(g, LONG, balanced(g, columns < NC ? columns : NC));
         return;
     }
@@ -307,7 +310,7 @@ static void plan_tiles(gemm *g, bool *share_s, bool *share_v) {
 // Memory of the plan: what all threads share, and each thread's own.
 static err_t plan_memory(gemm *g, bool share_s, bool share_v) {
     int64_t k = min64(g->k_step, g->k);
-    bool keeps = g->k > KC && !(g->d->type == FP32 && !(g->epilogue & MATMUL_ACCUMULATE));  // unfinished sums d cannot hold
+    bool keeps = g->k > KC && !holds_sums(g);
     size_t s = share_s ? (size_t)(round_up(g->m, MR) * k) : 0, v = share_v ? (size_t)(round_up(g->n, NR) * k) : 0;
     size_t sums = keeps && g->k_step < g->k ? (size_t)(g->m * g->n) : 0;
     s = (s + 15) & ~(size_t)15, v = (v + 15) & ~(size_t)15;
