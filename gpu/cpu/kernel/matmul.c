@@ -32,7 +32,7 @@ enum {
     ITEMS = 24,                // tiles to aim at, so that threads end together
     TURNS = 2,                 // ... and how many a thread takes at least, if they are as high as d,
     LOW = 512,                 // ... twice as many if d has no more rows: a block of s then stays in the L2 from tile to tile
-    WAITING = 1 << 20,         // floats of s that may lie packed then: beyond, k goes in steps of a block or two, for others use the shared cache too
+    WAITING = 1 << 20,         // floats of s that may lie packed then: beyond, k goes in short steps, for others use the shared cache too
 };
 
 typedef struct gemm {
@@ -290,7 +290,8 @@ static void plan_tiles(gemm *g, bool *share_s, bool *share_v) {
     }
     if (g->m <= LONG && columns >= NR) {  // tiles as high as d: each column of v is packed once anyway
         *share_s = true, *share_v = false;
-        if (g->k_step < g->k || (g->m * g->k > WAITING && holds_sums(g))) g->k_step = g->m <= LOW ? 2 * KC : KC;
+        if (g->m * g->k > WAITING && holds_sums(g)) g->k_step = g->m <= LOW ? 2 * KC : KC;
+        else if (g->k_step < g->k) g->k_step = WAITING / g->m / KC * KC;  // two blocks at least: unfinished sums go through memory at every step
         count_tiles(g, LONG, balanced(g, columns < NC ? columns : NC));
         return;
     }
