@@ -262,10 +262,7 @@ static void run_shapes(contender *c, int n, const effort *e, least *share, least
 }
 
 static void print_header(const contender *c, int n, int threads) {
-    printf("# %d thread%s, GFLOP/s of the fastest turn", threads, threads > 1 ? "s" : "");
-    for (int i = 0; i < n; i++)
-        if (c[i].peak_loop) printf(", peak of %s %.1f", c[i].name, peak_gflops(c[i].st->workers, c[i].peak_loop, c[i].floats));
-    printf("; behind a peer: ours / peer%s\n%-30s", c[n - 1].ours ? "" : ", last: ours / the faster peer", "# m x n x k");
+    printf("# %d thread%s, GFLOP/s of the fastest turn; behind a peer: ours / peer%s\n%-30s", threads, threads > 1 ? "s" : "", c[n - 1].ours ? "" : ", last: ours / the faster peer", "# m x n x k");
     for (int i = 0; i < n; i++) printf("%9s%s", c[i].name, c[i].peak_loop ? "  peak" : c[i].ours ? "" : " ratio");
     printf("%s\n", c[n - 1].ours ? "" : "  faster");
 }
