@@ -226,7 +226,7 @@ static void specified_bits(void **state) {
 
 static void epilogues_are_the_separate_operations(void **state) {
     const unsigned all[] = {MATMUL_BIAS, MATMUL_GELU, MATMUL_BIAS | MATMUL_GELU, MATMUL_DGELU, MATMUL_ACCUMULATE};
-    const int64_t sizes[][3] = {{1, 1, 1}, {17, 33, 70}, {9, 48, KC}, {13, 61, 2 * KC + 3}, {40, 100, KC + 1}};
+    const int64_t sizes[][3] = {{1, 1, 1}, {17, 33, 70}, {9, 48, KC}, {13, 61, 2 * KC + 3}, {40, 100, KC + 1}, {200, 416, 20}};
     const dtype types[] = {FP32, BF16, FP16};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int t = 0; t < 3; t++)
@@ -284,6 +284,10 @@ static void large_shapes(void **state) {
         check_large(*state, (test_case){300, 720, 900, types[t], false, false, 0, false});                   // v packed where it is multiplied
         check_large(*state, (test_case){300, 208, 4000, types[t], false, false, 0, false});                  // ... and k in steps
         check_large(*state, (test_case){600, 208, 20200, types[t], true, false, MATMUL_ACCUMULATE, false});
+        check_large(*state, (test_case){250, 784, 1000, types[t], false, false, 0, false});                  // threads that share nothing
+        check_large(*state, (test_case){1000, 784, 500, types[t], false, false, 0, false});                  // ... with several tiles each
+        check_large(*state, (test_case){250, 700, 1000, types[t], false, true, 0, false});                   // ... and v along k
+        check_large(*state, (test_case){250, 1040, 380, types[t], true, false, MATMUL_ACCUMULATE, false});   // ... and a sum to add to
     }
 }
 

@@ -10,8 +10,8 @@
 //
 // Two FMAs a cycle of four cycles' latency want 8 independent chains or more. The 8 x 48 tile needs 192 bytes of v for 12 cycles of FMA;
 // s, a panel of 8 rows, stays in L1 while v streams by from L2. Tiles at the edges have functions of their own with fewer rows
-// or vectors, so that a row costs a row. Rows of v that lie in memory as the loop wants them are packed by the loop that reads them first: its
-// units are busy multiplying, and copying is three more stores beside 24 FMAs.
+// or vectors, so that a row costs a row. What is multiplied next is fetched meanwhile, and where it only has to be copied it is copied, a
+// line every 8 steps: the units are busy multiplying, and one load and one store beside 192 FMAs cost nothing.
 #ifndef GPU_CPU_KERNEL_GEMM_MICRO_H
 #define GPU_CPU_KERNEL_GEMM_MICRO_H
 
@@ -52,32 +52,36 @@ typedef struct destination {
     int64_t ldc, ld_sums, ld_base;
 } destination;
 
+// Rows of v on their way into panels: line by line, `width` lines a row.
+typedef struct transfer {
+    const float *from;  // the row in turn
+    float *to;          // ... its place in the first panel
+    int64_t stride;     // from row to row, in floats
+    int64_t line_step;  // from line to line in the panels, in floats
+    int64_t line, width;
+    int64_t turn, lines;  // as long as turn < 0 it waits for what was asked for
+} transfer;
+
+VEC void transfer_line(transfer *t) {
+    if ((uint64_t)t->turn++ >= (uint64_t)t->lines) return;
+    vf_store(t->to + t->line * t->line_step, vf_load(t->from + t->line * VL));
+    if (++t->line == t->width) t->line = 0, t->from += t->stride, t->to += NR;
+}
+
 typedef struct lookahead {
     const char *near;  // the next panel of s, into the L1
     walk far;          // what is packed next, into the L2
     walk out, pre;     // the tile's own places in memory
+    transfer copy;
 } lookahead;
 
-// NR columns of v: packed [kc][NR], or still rows of `stride` floats, which the kernel leaves packed.
-typedef struct panel {
-    float *packed;
-    const float *rows;  // NULL: packed
-    int64_t stride;
-} panel;
+// products (rows, 16 * vecs) = sum over k < kc of s[k][r] * v[k][j], then as `to` says. s is packed [kc][MR], v [kc][NR].
+typedef void (*micro_kernel)(int64_t kc, const float *s, const float *v, const destination *to, lookahead *ahead);
 
-// products (rows, 16 * vecs) = sum over k < kc of s[k][r] * v[k][j], then as `to` says. s is packed [kc][MR].
-typedef void (*micro_kernel)(int64_t kc, const float *s, const panel *v, const destination *to, lookahead *ahead);
-
-enum { ROWS_AHEAD = 8 };  // of v that is not packed: its lines are too far apart for the processor to foresee them
-
-// One k. packed: where v's row goes, or NULL.
-VEC void micro_step(int rows, int vecs, vf acc[MR][NV], const float *s, const float *v, float *packed) {
+VEC void micro_step(int rows, int vecs, vf acc[MR][NV], const float *s, const float *v) {
     vf b[NV];
 #pragma GCC unroll 4
-    for (int j = 0; j < vecs; j++) {
-        b[j] = vf_load(v + j * VL);
-        if (packed) vf_store(packed + j * VL, b[j]);
-    }
+    for (int j = 0; j < vecs; j++) b[j] = vf_load(v + j * VL);
 #pragma GCC unroll 16
     for (int r = 0; r < rows; r++) {
         vf a = vf_set1(s[r]);
@@ -99,31 +103,25 @@ VEC void micro_store(int rows, int vecs, vf acc[MR][NV], const destination *to, 
     }
 }
 
-VEC void micro_body(int rows, int vecs, bool packs, int64_t kc, const float *s, const panel *from, const destination *to, lookahead *ahead) {
+VEC void micro_body(int rows, int vecs, int64_t kc, const float *s, const float *v, const destination *to, lookahead *ahead) {
     vf acc[MR][NV];
     lookahead a = *ahead;
-    const float *v = packs ? from->rows : from->packed;
-    float *packed = packs ? from->packed : NULL;
-    int64_t stride = packs ? from->stride : NR;
 #pragma GCC unroll 16
     for (int r = 0; r < rows; r++)
 #pragma GCC unroll 4
         for (int j = 0; j < vecs; j++) acc[r][j] = vf_zero();
     int64_t k = 0;
-    for (; k + 8 <= kc; k += 8, s += 8 * MR, v += 8 * stride, a.near += 64) {
+    for (; k + 8 <= kc; k += 8, s += 8 * MR, v += 8 * NR, a.near += 64) {
         __builtin_prefetch(a.near);
         __builtin_prefetch(walk_on(&a.far), 0, 2);
         __builtin_prefetch(walk_on(&a.out), 1);
         __builtin_prefetch(walk_on(&a.pre), 1);
+        transfer_line(&a.copy);
         UNROLL_K
-        for (int i = 0; i < 8; i++) {
-            for (int j = 0; packs && j < vecs; j++) __builtin_prefetch(v + (i + ROWS_AHEAD) * stride + j * VL);
-            micro_step(rows, vecs, acc, s + i * MR, v + i * stride, packs ? packed + i * NR : NULL);
-        }
-        packed += packs ? 8 * NR : 0;
+        for (int i = 0; i < 8; i++) micro_step(rows, vecs, acc, s + i * MR, v + i * NR);
     }
-    for (; k < kc; k++, s += MR, v += stride, packed += packs ? NR : 0) micro_step(rows, vecs, acc, s, v, packs ? packed : NULL);
-    ahead->near = a.near, ahead->far = a.far;
+    for (; k < kc; k++, s += MR, v += NR) micro_step(rows, vecs, acc, s, v);
+    ahead->near = a.near, ahead->far = a.far, ahead->copy = a.copy;
     if (to->sums && to->base) micro_store(rows, vecs, acc, to, true, true);
     else if (to->sums) micro_store(rows, vecs, acc, to, true, false);
     else if (to->base) micro_store(rows, vecs, acc, to, false, true);
@@ -131,19 +129,15 @@ VEC void micro_body(int rows, int vecs, bool packs, int64_t kc, const float *s, 
 }
 
 #define MICRO(r, w)                                                                                                                 \
-    static void micro_##r##x##w(int64_t kc, const float *s, const panel *v, const destination *to, lookahead *ahead) {              \
-        micro_body(r, w, false, kc, s, v, to, ahead);                                                                               \
-    }                                                                                                                               \
-    static void micro_first_##r##x##w(int64_t kc, const float *s, const panel *v, const destination *to, lookahead *ahead) {        \
-        micro_body(r, w, true, kc, s, v, to, ahead);                                                                                \
+    static void micro_##r##x##w(int64_t kc, const float *s, const float *v, const destination *to, lookahead *ahead) {              \
+        micro_body(r, w, kc, s, v, to, ahead);                                                                                      \
     }
-#define BOTH(r, w) {micro_##r##x##w, micro_first_##r##x##w}
 #if defined(__AVX512F__)
 #define MICRO_ROWS(r) MICRO(r, 1) MICRO(r, 2) MICRO(r, 3)
-#define MICRO_ROW(r) {BOTH(r, 1), BOTH(r, 2), BOTH(r, 3)}
+#define MICRO_ROW(r) {micro_##r##x1, micro_##r##x2, micro_##r##x3}
 #else
 #define MICRO_ROWS(r) MICRO(r, 1)
-#define MICRO_ROW(r) {BOTH(r, 1)}
+#define MICRO_ROW(r) {micro_##r##x1}
 #endif
 MICRO_ROWS(1) MICRO_ROWS(2) MICRO_ROWS(3) MICRO_ROWS(4)
 #if defined(__AVX2__)
@@ -153,8 +147,8 @@ MICRO_ROWS(5) MICRO_ROWS(6)
 MICRO_ROWS(7) MICRO_ROWS(8)
 #endif
 
-// [rows - 1][vectors - 1][is v not packed yet?]
-static const micro_kernel micro[MR][NV][2] = {
+// [rows - 1][vectors - 1]
+static const micro_kernel micro[MR][NV] = {
     MICRO_ROW(1), MICRO_ROW(2), MICRO_ROW(3), MICRO_ROW(4),
 #if defined(__AVX2__)
     MICRO_ROW(5), MICRO_ROW(6),
@@ -164,7 +158,6 @@ static const micro_kernel micro[MR][NV][2] = {
 #endif
 };
 #undef MICRO
-#undef BOTH
 #undef MICRO_ROWS
 #undef MICRO_ROW
 #undef UNROLL_K

@@ -11,12 +11,19 @@
 // arithmetic of every run that was ever made and never changes; every other number in this file is about speed alone.
 //
 // The way (Goto & van de Geijn 2008, with the roles of the operands as the widest tile wants them): s = op(a) is packed into
-// panels of MR rows, v = op(b) into panels of NR columns (gemm_pack.h). Threads take tiles of d of about 256 x 192. A tile goes
-// through k in blocks of KC; for a block, a panel of s (12 KB) stays in L1 while the tile's panels of v (288 KB) come from L2; the
-// sums live in registers (gemm_micro.h). k is never divided between threads. An operand that several tiles need is packed once, for
-// all threads. One that is too large for the shared cache (the weights of the output head), or that meets few rows, is packed
-// block by block by the thread that is about to use it, while tiles are so long in the other direction that no other needs the block; rows of
-// v that lie as the inner loop wants them it packs itself, at their first panel of s. What comes next is asked for from memory meanwhile.
+// panels of MR rows, v = op(b) into panels of NR columns (gemm_pack.h). Threads take tiles of d. A tile goes through k in blocks of
+// KC; for a block, a panel of s (12 KB) stays in L1 while panels of v come from L2; the sums live in registers (gemm_micro.h). k is never
+// divided between threads. Who packs what:
+//
+//   alone     few rows, and threads few enough for tiles of about 256 rows and many columns: a thread keeps its block of s in its L2, and
+//             v comes by in strips of STRIP columns. Where v lies as the inner loop wants it (dX, dW) each is copied while the one before
+//             is multiplied. Threads share nothing but what they only read: a line that one packs and another reads costs 50 ns, and 230
+//             between two dies of one processor.
+//   together  else: an operand that several tiles need is packed once, for all threads. One that is too large for the shared cache
+//             (the weights of the output head), or that meets few rows, is packed block by block by the thread that is about to use it,
+//             while tiles are so long in the other direction that no other needs the block.
+//
+// What comes next is asked for from memory meanwhile.
 #include "gpu/cpu/kernel/gemm_micro.h"
 #include "gpu/cpu/kernel/gemm_pack.h"
 #include "gpu/cpu/kernel/kernel.h"
@@ -29,10 +36,12 @@ enum {
     MC = 256,                  // rows of a large tile, about
     LONG = 1280,               // the long side of a tile whose other operand is packed on the way
     SHARED = 4 << 20,          // floats of an operand that is packed as a whole
+    STRIP = 48,                // columns of v that a thread alone packs at a time, a multiple of every NR
+    LEAD = 96,                 // lines that memory is ahead of their copying
     ITEMS = 24,                // tiles to aim at, so that threads end together
     TURNS = 2,                 // ... and how many a thread takes at least, if they are as high as d,
     LOW = 512,                 // ... twice as many if d has no more rows: a block of s then stays in the L2 from tile to tile
-    WAITING = 1 << 20,         // floats of s that may lie packed then: beyond, k goes in short steps, for others use the shared cache too
+    WAITING = 1 << 19,         // floats of s that may lie packed then: beyond, k goes in short steps, for others use the shared cache too
 };
 
 typedef struct gemm {
@@ -41,11 +50,13 @@ typedef struct gemm {
     tensor *d, *pre;
     const tensor *bias;
     unsigned epilogue;
-    bool packs_v;           // the inner loop packs v, as it comes
+    bool alone;             // each thread packs what it needs
+    bool copies;            // ... and v beside the inner loop, for it lies as that wants it
     bool plain;             // d is FP32 and takes the sum, and bias or d, as they are: the inner loop may write to it
     int64_t k_step;         // k that is packed at a time, a multiple of KC unless it is all
     int64_t k0, k1;         // ... now
     float *packed_s, *packed_v;  // NULL: packed on the way
+    float *next_s;          // s of the next step is packed here meanwhile, or NULL
     float *sums;            // (m,n) unfinished sums when k goes in several steps and d cannot hold them, or NULL
     int64_t tile_m, tile_n, tiles_m, tiles;
     size_t local_s, local_v, local_sums;  // floats of each thread's scratch
@@ -112,8 +123,12 @@ typedef struct place {
     int64_t ld, m0, n0;
     int64_t kc;
     bool first, last;
-    const float *v_rows;  // element (k, n0) of a v that the inner loop packs, or NULL
 } place;
+
+static int64_t tile_row(const gemm *g, int64_t item) { return item % g->tiles_m * g->tile_m; }
+static int64_t tile_column(const gemm *g, int64_t item) { return item / g->tiles_m * g->tile_n; }
+static int64_t tile_rows(const gemm *g, int64_t item) { return min64(g->tile_m, g->m - tile_row(g, item)); }
+static int64_t tile_columns(const gemm *g, int64_t item) { return min64(g->tile_n, g->n - tile_column(g, item)); }
 
 // Where the products of a tile of whole vectors at (m, n) go.
 static destination destination_of(const place *w, float *sums, int64_t m, int64_t n) {
@@ -133,10 +148,10 @@ static walk lines_of(const gemm *g, const tensor *t, int64_t m, int64_t n, int64
 }
 
 // One tile of registers: rows x cols outputs at (m, n).
-static void register_tile(const place *w, const float *s, const panel *v, int64_t m, int64_t n, int64_t rows, int64_t cols,
+static void register_tile(const place *w, const float *s, const float *v, int64_t m, int64_t n, int64_t rows, int64_t cols,
                           lookahead *ahead) {
     const gemm *g = w->g;
-    micro_kernel run = micro[rows - 1][(cols - 1) / VL][v->rows != NULL];
+    micro_kernel run = micro[rows - 1][(cols - 1) / VL];
     float *sums = w->sums ? w->sums + (m - w->m0) * w->ld + n - w->n0 : NULL;
     ahead->out = lines_of(g, g->d, m, n, cols);
     ahead->pre = g->pre ? lines_of(g, g->pre, m, n, cols) : ahead->out;
@@ -151,8 +166,8 @@ static void register_tile(const place *w, const float *s, const panel *v, int64_
     else finish(g, tile, w->first ? NULL : sums, w->ld, m, n, rows, cols);
 }
 
-// What is asked for while a block is multiplied, how many lines it has, and the same of what comes after it.
-typedef struct coming { walk way; int64_t lines; walk then; int64_t then_lines; } coming;
+// What is asked for while a block is multiplied, how many lines it has, the same of what comes after it, and what is copied.
+typedef struct coming { walk way; int64_t lines; walk then; int64_t then_lines; transfer copy; } coming;
 
 static coming coming_of(const operand *o, int64_t first, int64_t n, int64_t k0, int64_t kc) {
     int64_t bytes = (int64_t)dtype_bytes(o->type), at = o->along_k ? first * o->stride + k0 : k0 * o->stride + first;
@@ -165,12 +180,14 @@ static coming coming_of(const operand *o, int64_t first, int64_t n, int64_t k0, 
 static coming packed_next(const gemm *g, int64_t item, int64_t k) {
     const coming none = {.way = {.row = g->d->data, .width = 64}};
     if (g->packed_s && g->packed_v) return none;
+    int64_t end = g->k1;
     if (k + KC < g->k1) k += KC;
     else item += pool_threads(g->workers), k = g->k0;
-    if (item >= g->tiles) return none;
-    int64_t kc = min64(KC, g->k1 - k), m0 = item % g->tiles_m * g->tile_m, n0 = item / g->tiles_m * g->tile_n;
-    if (g->packed_v) return coming_of(&g->s, m0, min64(g->tile_m, g->m - m0), k, kc);
-    return coming_of(&g->v, n0, min64(g->tile_n, g->n - n0), k, kc);
+    if (item >= g->tiles) item -= g->tiles, k = g->k1, end = min64(g->k1 + g->k_step, g->k);
+    if (k >= g->k || item >= g->tiles) return none;
+    int64_t kc = min64(KC, end - k);
+    if (g->packed_v) return coming_of(&g->s, tile_row(g, item), tile_rows(g, item), k, kc);
+    return coming_of(&g->v, tile_column(g, item), tile_columns(g, item), k, kc);
 }
 
 // ... and behind it this block's share of the s that all threads will pack for the next step of k.
@@ -184,67 +201,137 @@ static coming asked_for(const gemm *g, int64_t item, int64_t k) {
     return next;
 }
 
-// One block of k for `rows` x `cols` outputs: panels of s in turn, each against all panels of v, which the first one packs if nobody did. Meanwhile
-// `next` is asked for.
-static void block(const place *w, const float *s, float *v, int64_t m, int64_t n, int64_t rows, int64_t cols, coming *next) {
-    lookahead ahead = {.far = next->way};
+// One block of k for `rows` x `cols` outputs whose operands are packed: panels of s in turn, each against all panels of v. Meanwhile `next`
+// is asked for, and copied.
+static void block(const place *w, const float *s, const float *v, int64_t m, int64_t n, int64_t rows, int64_t cols, coming *next) {
+    lookahead ahead = {.far = next->way, .copy = next->copy};
     for (int64_t i = 0; i < rows; i += MR, s += MR * w->kc) {
         ahead.near = (const char *)(s + MR * w->kc);
         for (int64_t j = 0; j < cols; j += NR) {
-            panel p = {v + j * w->kc, w->v_rows && i == 0 ? w->v_rows + n + j - w->n0 : NULL, w->g->v.stride};
-            register_tile(w, s, &p, m + i, n + j, min64(MR, rows - i), min64(NR, cols - j), &ahead);
+            register_tile(w, s, v + j * w->kc, m + i, n + j, min64(MR, rows - i), min64(NR, cols - j), &ahead);
             next->lines -= w->kc / 8;
             if (next->lines > 0) continue;
             if (next->then_lines) ahead.far = next->then, next->lines = next->then_lines, next->then_lines = 0;
             else ahead.far.stride = 0, ahead.far.width = 64;  // all was asked for
         }
     }
-    next->way = ahead.far;
+    next->way = ahead.far, next->copy = ahead.copy;
+}
+
+static place place_of(const gemm *g, int64_t m0, int64_t n0, float *local_sums) {
+    place w = {.g = g, .m0 = m0, .n0 = n0};
+    if (g->local_sums) w.sums = local_sums, w.ld = g->tile_n;
+    else if (g->sums || g->d->type == FP32) w.sums = (g->sums ? g->sums : (float *)g->d->data) + m0 * g->n + n0, w.ld = g->n;
+    return w;
+}
+
+static void at_block(place *w, int64_t k, int64_t end) {
+    w->kc = min64(KC, end - k);
+    w->first = k == 0;
+    w->last = k + w->kc == w->g->k;
+}
+
+// The tile of a thread that shares s or v with others.
+static void tile_together(const gemm *g, int64_t item, float *local, int64_t rows, int64_t cols) {
+    int64_t m0 = tile_row(g, item), n0 = tile_column(g, item);
+    place w = place_of(g, m0, n0, local + g->local_s + g->local_v);
+    for (int64_t k = g->k0; k < g->k1; k += KC) {
+        at_block(&w, k, g->k1);
+        coming next = asked_for(g, item, k);
+        const float *s = local, *v = local + g->local_s;
+        if (g->packed_s) s = g->packed_s + (k - g->k0) * round_up(g->m, MR) + m0 * w.kc;
+        else pack_s(local, &g->s, m0, rows, k, w.kc);
+        if (g->packed_v) v = g->packed_v + (k - g->k0) * round_up(g->n, NR) + n0 * w.kc;
+        else pack_v(local + g->local_s, &g->v, n0, cols, k, w.kc);
+        for (int64_t j = 0; j < cols; j += NC) block(&w, s, v + j * w.kc, m0, n0 + j, rows, min64(NC, cols - j), &next);
+    }
+}
+
+// --- a thread alone ------------------------------------------------------------------------------------------------------------
+
+// Columns n .. n+cols-1 of v, k .. k+kc-1, on their way to `packed`.
+static transfer transfer_of(const gemm *g, int64_t n, int64_t cols, int64_t k, int64_t kc, float *packed) {
+    return (transfer){.from = (const float *)g->v.data + k * g->v.stride + n, .to = packed, .stride = g->v.stride,
+                      .line_step = (int64_t)NR == STRIP ? VL : NR * kc, .width = cols / VL, .turn = -LEAD, .lines = cols / VL * kc};
+}
+
+// While the strip at column j of block k is multiplied, the next one is asked for and copied to `packed`, and a share of the next block of s
+// is asked for. After the tile comes the one that the thread will take then if all threads are equally quick.
+static coming strip_next(const gemm *g, int64_t item, int64_t j, int64_t k, int64_t cols, float *packed) {
+    bool goes_on = j + STRIP < cols, stays = k + KC < g->k;  // in the block, in the tile
+    int64_t tile = stays ? item : item + pool_threads(g->workers), k2 = stays ? k + KC : 0, kc2 = min64(KC, g->k - k2);
+    coming next = {.way = {.row = g->d->data, .width = 64}};
+    if (goes_on || tile < g->tiles) {
+        int64_t n = goes_on ? tile_column(g, item) + j + STRIP : tile_column(g, tile), at = goes_on ? k : k2, kc = min64(KC, g->k - at);
+        int64_t count = min64(STRIP, goes_on ? cols - j - STRIP : tile_columns(g, tile));
+        next = coming_of(&g->v, n, count, at, kc);
+        if (g->copies && (goes_on || stays)) next.copy = transfer_of(g, n, count, at, kc, packed);
+    }
+    if (tile < g->tiles) {
+        int64_t rows = tile_rows(g, tile), first = rows * j / cols, end = rows * min64(j + STRIP, cols) / cols;
+        coming s = coming_of(&g->s, tile_row(g, tile) + first, end - first, k2, kc2);
+        next.then = s.way, next.then_lines = s.lines;
+    }
+    return next;
+}
+
+static void tile_alone(const gemm *g, int64_t item, float *local, int64_t rows, int64_t cols) {
+    int64_t m0 = tile_row(g, item), n0 = tile_column(g, item);
+    float *s = local, *v[2] = {local + g->local_s, local + g->local_s + g->local_v / 2};
+    place w = place_of(g, m0, n0, v[0] + g->local_v);
+    int turn = 0;
+    if (g->copies) pack_v(v[0], &g->v, n0, min64(STRIP, cols), 0, min64(KC, g->k));
+    for (int64_t k = 0; k < g->k; k += KC) {
+        at_block(&w, k, g->k);
+        pack_s(s, &g->s, m0, rows, k, w.kc);
+        for (int64_t j = 0; j < cols; j += STRIP, turn ^= 1) {
+            if (!g->copies) pack_v(v[turn], &g->v, n0 + j, min64(STRIP, cols - j), k, w.kc);
+            coming next = strip_next(g, item, j, k, cols, v[!turn]);
+            block(&w, s, v[turn], m0, n0 + j, rows, min64(STRIP, cols - j), &next);
+            while (next.copy.turn < next.copy.lines) transfer_line(&next.copy);  // what too few rows left over
+        }
+    }
 }
 
 static void tile_item(void *ctx, int64_t item, int thread) {
     const gemm *g = ctx;
-    int64_t m0 = item % g->tiles_m * g->tile_m, n0 = item / g->tiles_m * g->tile_n;
-    int64_t rows = min64(g->tile_m, g->m - m0), cols = min64(g->tile_n, g->n - n0);
     float *local = pool_scratch(g->workers, thread, (g->local_s + g->local_v + g->local_sums) * sizeof *local);
-    place w = {.g = g, .m0 = m0, .n0 = n0};
-    if (g->local_sums) w.sums = local + g->local_s + g->local_v, w.ld = g->tile_n;
-    else if (g->sums || g->d->type == FP32) w.sums = (g->sums ? g->sums : (float *)g->d->data) + m0 * g->n + n0, w.ld = g->n;
-    for (int64_t k = g->k0; k < g->k1; k += KC) {
-        w.kc = min64(KC, g->k1 - k);
-        w.first = k == 0;
-        w.last = k + w.kc == g->k;
-        coming next = asked_for(g, item, k);
-        const float *s = local;
-        float *v = local + g->local_s;
-        if (g->packed_s) s = g->packed_s + (k - g->k0) * round_up(g->m, MR) + m0 * w.kc;
-        else pack_s(local, &g->s, m0, rows, k, w.kc);
-        if (g->packed_v) v = g->packed_v + (k - g->k0) * round_up(g->n, NR) + n0 * w.kc;
-        else if (g->packs_v) w.v_rows = (const float *)g->v.data + k * g->v.stride + n0;
-        else pack_v(v, &g->v, n0, cols, k, w.kc);
-        for (int64_t j = 0; j < cols; j += NC) block(&w, s, v + j * w.kc, m0, n0 + j, rows, min64(NC, cols - j), &next);
-    }
+    (g->alone ? tile_alone : tile_together)(g, item, local, tile_rows(g, item), tile_columns(g, item));
 }
 
 // --- packing for all -----------------------------------------------------------------------------------------------------------
 
 enum { PACK_S = 64 / MR * MR, PACK_V = NR < 48 ? 48 : NR };  // rows or columns of one item, by KC of k
 
-static int64_t pack_items(const gemm *g, const float *packed, int64_t count, int64_t unit) {
-    return packed ? (count + unit - 1) / unit * ((g->k1 - g->k0 + KC - 1) / KC) : 0;
+static int64_t pack_groups(bool is_s, int64_t count) { return (count + (is_s ? PACK_S : PACK_V) - 1) / (is_s ? PACK_S : PACK_V); }
+
+static int64_t pack_items(const float *packed, bool is_s, int64_t count, int64_t k0, int64_t k1) {
+    return packed ? pack_groups(is_s, count) * ((k1 - k0 + KC - 1) / KC) : 0;
+}
+
+// Item `item` of operand o, of which k0 .. k1-1 goes to `packed`.
+static void pack_part(float *packed, const operand *o, bool is_s, int64_t k0, int64_t k1, int64_t item) {
+    int64_t unit = is_s ? PACK_S : PACK_V, width = is_s ? MR : NR, groups = pack_groups(is_s, o->count);
+    int64_t block = item / groups * KC, first = item % groups * unit, kc = min64(KC, k1 - k0 - block);
+    float *dst = packed + block * round_up(o->count, width) + first * kc;
+    (is_s ? pack_s : pack_v)(dst, o, first, min64(unit, o->count - first), k0 + block, kc);
 }
 
 static void pack_item(void *ctx, int64_t item, int thread) {
     (void)thread;
     const gemm *g = ctx;
-    int64_t s_items = pack_items(g, g->packed_s, g->m, PACK_S);
-    bool is_s = item < s_items;
-    if (!is_s) item -= s_items;
-    const operand *o = is_s ? &g->s : &g->v;
-    int64_t unit = is_s ? PACK_S : PACK_V, width = is_s ? MR : NR, groups = (o->count + unit - 1) / unit;
-    int64_t k = g->k0 + item / groups * KC, first = item % groups * unit, kc = min64(KC, g->k1 - k);
-    float *dst = (is_s ? g->packed_s : g->packed_v) + (k - g->k0) * round_up(o->count, width) + first * kc;
-    (is_s ? pack_s : pack_v)(dst, o, first, min64(unit, o->count - first), k, kc);
+    int64_t s_items = pack_items(g->packed_s, true, g->m, g->k0, g->k1);
+    if (item < s_items) pack_part(g->packed_s, &g->s, true, g->k0, g->k1, item);
+    else pack_part(g->packed_v, &g->v, false, g->k0, g->k1, item - s_items);
+}
+
+static int64_t next_k1(const gemm *g) { return min64(g->k1 + g->k_step, g->k); }
+
+// The tiles, and behind them s of the next step: a thread that finds no tile any more packs while others end theirs.
+static void step_item(void *ctx, int64_t item, int thread) {
+    const gemm *g = ctx;
+    if (item < g->tiles) tile_item(ctx, item, thread);
+    else pack_part(g->next_s, &g->s, true, g->k1, next_k1(g), item - g->tiles);
 }
 
 // --- the plan ----------------------------------------------------------------------------------------------------------------
@@ -279,11 +366,34 @@ static int64_t balanced(const gemm *g, int64_t columns) {
 // Unfinished sums can be kept in d itself.
 static bool holds_sums(const gemm *g) { return g->d->type == FP32 && !(g->epilogue & MATMUL_ACCUMULATE); }
 
+static int64_t gcd(int64_t a, int64_t b) { return b ? gcd(b, a % b) : a; }
+
+// Tiles for threads that share nothing: so many rows that a strip can be copied beside the one before (a tile of registers takes one line for each
+// 8 of its k), and so that all threads have as many. True if packing is little then beside multiplying: a row of s costs as much as 12
+// columns of products, a column of v as 5 rows, or 9 if it is transposed (measured on a Zen 5).
+static bool plan_alone(gemm *g) {
+    double best = 0.08;
+    int64_t rows = 0, cols = 0, threads = pool_threads(g->workers);
+    g->copies = g->v.type == FP32 && !g->v.along_k && g->n % VL == 0;
+    if (g->m > (g->copies ? LONG : MC) || (g->k > KC && !holds_sums(g))) return false;
+    for (int64_t most = MC; most <= MC / 4 * 5; most += MC / 4) {
+        int64_t r = even(g->m, most, MR), groups = (g->m + r - 1) / r;
+        int64_t across = groups >= ITEMS / 2 * threads ? 1 : threads / gcd(groups, threads), c = even(g->n, (g->n + across - 1) / across, NR);
+        double cost = 12.0 / (double)c + (g->copies ? 5.0 : 9.0) / (double)r;
+        if (r >= MC / 4 * 3 && cost < best) best = cost, rows = r, cols = c;
+    }
+    if (rows) count_tiles(g, rows, cols);
+    return rows > 0;
+}
+
 // Which operand is packed whole, how far k goes at a time, and the size of the tiles. By shape and number of threads.
 static void plan_tiles(gemm *g, bool *share_s, bool *share_v) {
     int64_t big = g->m > g->n ? g->m : g->n, small = g->m + g->n - big;
     int64_t columns = g->n / ((g->m <= LOW ? 2 * TURNS : TURNS) * pool_threads(g->workers));
     g->k_step = g->k;
+    *share_s = *share_v = false;
+    g->alone = plan_alone(g);
+    if (g->alone) return;
     if (small * g->k > SHARED) {
         int64_t step = SHARED / (SHARED / big >= 4 * KC ? big : small) / KC * KC;
         g->k_step = step > KC ? step : KC;
@@ -291,7 +401,7 @@ static void plan_tiles(gemm *g, bool *share_s, bool *share_v) {
     if (g->m <= LONG && columns >= NR) {  // tiles as high as d: each column of v is packed once anyway
         *share_s = true, *share_v = false;
         if (g->m * g->k > WAITING && holds_sums(g)) g->k_step = g->m <= LOW ? 2 * KC : KC;
-        else if (g->k_step < g->k) g->k_step = WAITING / g->m / KC * KC;  // two blocks at least: unfinished sums go through memory at every step
+        else if (g->k_step < g->k) g->k_step = 2 * WAITING / g->m / KC * KC;  // two blocks at least: unfinished sums go through memory at every step
         count_tiles(g, LONG, balanced(g, columns < NC ? columns : NC));
         return;
     }
@@ -312,22 +422,24 @@ static void plan_tiles(gemm *g, bool *share_s, bool *share_v) {
 static err_t plan_memory(gemm *g, bool share_s, bool share_v) {
     int64_t k = min64(g->k_step, g->k);
     bool keeps = g->k > KC && !holds_sums(g);
-    size_t s = share_s ? (size_t)(round_up(g->m, MR) * k) : 0, v = share_v ? (size_t)(round_up(g->n, NR) * k) : 0;
+    bool ahead = share_s && !share_v && g->k_step < g->k;
+    size_t s = share_s ? (size_t)(round_up(g->m, MR) * k) : 0, next = ahead ? s : 0, v = share_v ? (size_t)(round_up(g->n, NR) * k) : 0;
     size_t sums = keeps && g->k_step < g->k ? (size_t)(g->m * g->n) : 0;
-    s = (s + 15) & ~(size_t)15, v = (v + 15) & ~(size_t)15;
-    float *shared = pool_shared(g->workers, (s + v + sums + 1024) * sizeof *shared);  // read-ahead may look beyond
+    s = (s + 15) & ~(size_t)15, next = (next + 15) & ~(size_t)15, v = (v + 15) & ~(size_t)15;
+    float *shared = pool_shared(g->workers, (s + next + v + sums + 1024) * sizeof *shared);  // read-ahead may look beyond
     g->local_s = share_s ? 0 : (size_t)(g->tile_m * KC);
-    g->local_v = share_v ? 0 : (size_t)(g->tile_n * KC);
+    g->local_v = share_v ? 0 : (size_t)((g->alone ? 2 * STRIP : g->tile_n) * KC);
     g->local_sums = keeps && !sums ? (size_t)(g->tile_m * g->tile_n) : 0;
     size_t local = (g->local_s + g->local_v + g->local_sums) * sizeof *shared;
     bool ok = shared != NULL;
     for (int i = 0; ok && i < pool_threads(g->workers); i++) ok = pool_scratch(g->workers, i, local ? local : 64) != NULL;
     if (!ok)
         return err_set(ERR_INTERNAL, "matmul (%lld,%lld,%lld): no memory for %.1f MB of packed operands", (long long)g->m,
-                       (long long)g->n, (long long)g->k, (double)((s + v + sums) * sizeof *shared + local) / 1e6);
+                       (long long)g->n, (long long)g->k, (double)((s + next + v + sums) * sizeof *shared + local) / 1e6);
     if (share_s) g->packed_s = shared;
-    if (share_v) g->packed_v = shared + s;
-    if (sums) g->sums = shared + s + v;
+    if (ahead) g->next_s = shared + s;
+    if (share_v) g->packed_v = shared + s + next;
+    if (sums) g->sums = shared + s + next + v;
     return ERR_OK;
 }
 
@@ -344,13 +456,13 @@ err_t KERNEL(matmul)(tensor *d, tensor *pre, const tensor *a, bool ta, const ten
     g.v = (operand){b->data, b->type, tb, b->size[1], g.n};
     bool share_s, share_v;
     plan_tiles(&g, &share_s, &share_v);
-    g.packs_v = !share_v && g.v.type == FP32 && !g.v.along_k && g.n % VL == 0;
     TRY(plan_memory(&g, share_s, share_v));
     for (g.k0 = 0; g.k0 < g.k; g.k0 = g.k1) {
         g.k1 = min64(g.k0 + g.k_step, g.k);
-        int64_t packs = pack_items(&g, g.packed_s, g.m, PACK_S) + pack_items(&g, g.packed_v, g.n, PACK_V);
-        pool_run(g.workers, packs, pack_item, &g);
-        pool_run(g.workers, g.tiles, tile_item, &g);
+        if (g.k0 == 0 || !g.next_s)
+            pool_run(g.workers, pack_items(g.packed_s, true, g.m, g.k0, g.k1) + pack_items(g.packed_v, false, g.n, g.k0, g.k1), pack_item, &g);
+        pool_run(g.workers, g.tiles + pack_items(g.next_s, true, g.m, g.k1, next_k1(&g)), step_item, &g);
+        if (g.next_s) { float *s = g.packed_s; g.packed_s = g.next_s, g.next_s = s; }
     }
     return ERR_OK;
 }
