@@ -8,11 +8,14 @@
 // Ours and theirs take turns within one process, and so do the peaks: what loops of register FMAs of the same width reach at the same number of
 // threads. A figure is that of the fastest turn: what disturbs a machine only takes away, on a shared one for seconds and never from all alike; rounds
 // in which a peak was missed come again, up to twice as many as there should be. The peers are opened at run time and nothing is needed when
-// they are absent. GFLOP/s. Quick: fewer shapes and turns. Tiny, for tests: small sizes and one turn, no figures to be quoted.
+// they are absent. GFLOP/s. `line` is how many ns a line of cache took from one thread to another at the best moment of the shape: several times
+// as many between two dies of a processor as on one, and whatever threads share is so much dearer then. Quick: fewer shapes and turns. Tiny,
+// for tests: small sizes and one turn, no figures to be quoted.
 #include "gpu/cpu/kernel/kernel.h"
 
 #include <dlfcn.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,6 +107,31 @@ static double peak_gflops(pool *p, void (*loop)(long), int floats) {
     return 2.0 * PEAK_LOOPS * PEAK_FMAS * floats * items / (now() - t) * 1e-9;
 }
 
+// --- how far threads are from each other -----------------------------------------------------------------------------------------
+
+enum { PASSES = 100 };
+
+typedef struct passing { _Alignas(128) atomic_int line; _Alignas(128) double seconds; } passing;
+
+// Two threads take turns to add one, each at its parity. The clock starts when both are awake.
+static void pass_item(void *ctx, int64_t item, int thread) {
+    (void)thread;
+    passing *p = ctx;
+    double start = 0;
+    for (int i = 0; i <= PASSES; i++) {
+        while (atomic_load_explicit(&p->line, memory_order_acquire) != 2 * i + (int)item) {}
+        if (i == 1) start = now();
+        atomic_store_explicit(&p->line, 2 * i + (int)item + 1, memory_order_release);
+    }
+    if (item == 1) p->seconds = now() - start;
+}
+
+static double line_ns(pool *workers) {
+    passing p = {0};
+    pool_run(workers, 2, pass_item, &p);
+    return 1e9 * p.seconds / (2 * PASSES);
+}
+
 // --- runs ----------------------------------------------------------------------------------------------------------------------
 
 static void once(contender *c, problem *p) {
@@ -152,7 +180,7 @@ static void note(least *l, double share, const char *shape) {
 }
 
 // One line: speeds, of ours the share of the peak, ours / theirs, and ours / the faster of theirs.
-static void print_row(const char *shape, const contender *c, int contenders, double flops, least *share, least *ratio) {
+static void print_row(const char *shape, const contender *c, int contenders, double flops, double line, least *share, least *ratio) {
     double ours = 0, theirs = 0;
     printf("%-30s", shape);
     for (int i = 0; i < contenders; i++) {
@@ -171,6 +199,7 @@ static void print_row(const char *shape, const contender *c, int contenders, dou
         printf(" %7.2f", ours / theirs);
         note(ratio, ours / theirs, shape);
     }
+    if (line < INFINITY) printf(" %5.0f", line);
     printf("\n");
     fflush(stdout);
 }
@@ -200,10 +229,14 @@ static void run_shape(const shape *full, contender *c, int contenders, const eff
     double first = turn(&c[0], &p, e, 1);
     int calls = 1 + (int)((e->quick ? 0.001 : 0.004) / first), turns = e->divide > 1 ? 1 : e->quick || first > 0.1 ? 5 : 15;
     for (int i = 0; i < contenders; i++) c[i].seconds = INFINITY, c[i].peak = 0;
-    for (int r = 0, calm = 0; calm < turns && r < 3 * turns; r++) calm += run_round(&p, c, contenders, e, calls);
+    double line = INFINITY;
+    for (int r = 0, calm = 0; calm < turns && r < 3 * turns; r++) {
+        calm += run_round(&p, c, contenders, e, calls);
+        if (pool_threads(c[0].st->workers) > 1) line = fmin(line, line_ns(c[0].st->workers));
+    }
     char size[48];
     snprintf(size, sizeof size, "%s %lldx%lldx%lld", s->name, (long long)s->m, (long long)s->n, (long long)s->k);
-    print_row(size, c, contenders, flops, share, ratio);
+    print_row(size, c, contenders, flops, line, share, ratio);
     free(p.a.data), free(p.b.data), free(p.d.data);
 }
 
@@ -264,7 +297,7 @@ static void run_shapes(contender *c, int n, const effort *e, least *share, least
 static void print_header(const contender *c, int n, int threads) {
     printf("# %d thread%s, GFLOP/s of the fastest turn; behind a peer: ours / peer%s\n%-30s", threads, threads > 1 ? "s" : "", c[n - 1].ours ? "" : ", last: ours / the faster peer", "# m x n x k");
     for (int i = 0; i < n; i++) printf("%9s%s", c[i].name, c[i].peak_loop ? "  peak" : c[i].ours ? "" : " ratio");
-    printf("%s\n", c[n - 1].ours ? "" : "  faster");
+    printf("%s%s\n", c[n - 1].ours ? "" : "  faster", threads > 1 ? "  line" : "");
 }
 
 int main(int argc, char **argv) {

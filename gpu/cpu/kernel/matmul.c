@@ -284,7 +284,7 @@ static void tile_alone(const gemm *g, int64_t item, float *local, int64_t rows, 
     for (int64_t k = 0; k < g->k; k += KC) {
         at_block(&w, k, g->k);
         pack_s(s, &g->s, m0, rows, k, w.kc);
-        for (int64_t j = 0; j < cols; j += STRIP, turn ^= 1) {
+        for (int64_t j = 0; j < cols; j += STRIP, turn ^= g->copies) {
             if (!g->copies) pack_v(v[turn], &g->v, n0 + j, min64(STRIP, cols - j), k, w.kc);
             coming next = strip_next(g, item, j, k, cols, v[!turn]);
             block(&w, s, v[turn], m0, n0 + j, rows, min64(STRIP, cols - j), &next);
