@@ -11,7 +11,7 @@
 // Two FMAs a cycle of four cycles' latency want 8 independent chains or more. The 8 x 48 tile needs 192 bytes of v for 12 cycles of FMA;
 // s, a panel of 8 rows, stays in L1 while v streams by from L2. Tiles at the edges have functions of their own with fewer rows
 // or vectors, so that a row costs a row. What is multiplied next is fetched meanwhile, and where it only has to be copied it is copied, a
-// line every 8 steps: the units are busy multiplying, and one load and one store beside 192 FMAs cost nothing.
+// line every 8 steps: the units are busy multiplying, and one load and one store beside 192 FMAs cost little.
 #ifndef GPU_CPU_KERNEL_GEMM_MICRO_H
 #define GPU_CPU_KERNEL_GEMM_MICRO_H
 

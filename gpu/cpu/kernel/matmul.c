@@ -378,7 +378,7 @@ static bool plan_alone(gemm *g) {
     if (g->m > (g->copies ? LONG : MC) || (g->k > KC && !holds_sums(g))) return false;
     for (int64_t most = MC; most <= MC / 4 * 5; most += MC / 4) {
         int64_t r = even(g->m, most, MR), groups = (g->m + r - 1) / r;
-        int64_t across = groups >= ITEMS / 2 * threads ? 1 : threads / gcd(groups, threads), c = even(g->n, (g->n + across - 1) / across, NR);
+        int64_t across = threads / gcd(groups, threads), c = even(g->n, (g->n + across - 1) / across, NR);
         double cost = 12.0 / (double)c + (g->copies ? 5.0 : 9.0) / (double)r;
         if (r >= MC / 4 * 3 && cost < best) best = cost, rows = r, cols = c;
     }
@@ -462,7 +462,8 @@ err_t KERNEL(matmul)(tensor *d, tensor *pre, const tensor *a, bool ta, const ten
         if (g.k0 == 0 || !g.next_s)
             pool_run(g.workers, pack_items(g.packed_s, true, g.m, g.k0, g.k1) + pack_items(g.packed_v, false, g.n, g.k0, g.k1), pack_item, &g);
         pool_run(g.workers, g.tiles + pack_items(g.next_s, true, g.m, g.k1, next_k1(&g)), step_item, &g);
-        if (g.next_s) { float *s = g.packed_s; g.packed_s = g.next_s, g.next_s = s; }
+        float *done = g.packed_s;
+        if (g.next_s) g.packed_s = g.next_s, g.next_s = done;
     }
     return ERR_OK;
 }
