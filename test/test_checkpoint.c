@@ -280,6 +280,20 @@ static void test_clean(void **state) {
 
 // --- does it fit ---------------------------------------------------------------------------------------------------------------
 
+// A checkpoint of a build for which `warmup = 0` meant none.
+static void test_no_warmup(void **state) {
+    world *w = *state;
+    complaints c;
+    ckpt_state keep = w->s;
+    add_key(&w->s, "schedule.warmup", "0");
+    save_step(w, 1, 5);
+    w->s = keep;
+    add_key(&w->s, "schedule.warmup", "-1");
+    OK(resume(w, &c));
+    strcpy(w->s.key[w->s.keys - 1].value, "10");
+    FAILS(resume(w, &c), ERR_CONFIG, "schedule.warmup", "-1", "10");
+}
+
 static void test_mismatches(void **state) {
     world *w = *state;
     complaints c;
@@ -788,6 +802,7 @@ int main(void) {
         TEST(test_strangers_stay),
         TEST(test_clean),
         TEST(test_mismatches),
+        TEST(test_no_warmup),
         TEST(test_unsaveable),
         TEST(test_every_byte),
         TEST(test_other_lengths),

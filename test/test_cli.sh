@@ -393,8 +393,6 @@ steps = 1
 [data]
 train = "data/text-train-*.bin"
 val = ""
-[schedule]
-warmup = 0
 [sample]
 tokens = 0
 END

@@ -201,9 +201,9 @@ static const bad bad_files[] = {
      ":4: [batch] global: global = 12 is not lanes = 2 * micro = 4 * a whole number.", "lanes = 1, or global = 8 or 16.", NULL},
     {"[batch]\nlanes = 4\n", ":2: [batch] lanes: global = 16 is not lanes = 4 * micro = 8", "lanes = 2, or global = 32.", NULL},
     {"[schedule]\nwarmup = 2000\n", ":2: [schedule] warmup: the warm-up of 2000 steps ends after the decay",
-     "step 1500 (run.steps)",
-     "warmup = 1500, or steps = 2000."},
-    {"[run]\nsteps = 50\n", ":2: [run] steps: the warm-up of 100 steps ends after the decay", "warmup = 50, or steps = 100.",
+     "step 600 (run.steps)",
+     "warmup = 600, or steps = 2000."},
+    {"[schedule]\nwarmup = 100\n[run]\nsteps = 50\n", ":4: [run] steps: the warm-up of 100 steps ends after the decay", "warmup = 50, or steps = 100.",
      NULL},
     {"[schedule]\nwarmup = 20\ndecay_steps = 10\n", ":3: [schedule] decay_steps: the warm-up of 20 steps",
      "step 10 (decay_steps)",
@@ -477,6 +477,23 @@ static void test_resolve(void **state) {
     // a constant rate does not decay, so its bits do not depend on run.steps
     assert_int_equal(load_text(x, "[run]\nsteps = 50\n[schedule]\ntype = constant\n"), ERR_OK);
     assert_int_equal(x->c.schedule.decay_steps, 0);
+    assert_int_equal(x->c.schedule.warmup, 100);
+}
+
+// A warm-up that nobody named is a tenth of the schedule, and no rule can refuse it.
+static void test_open_warmup(void **state) {
+    fixture *x = *state;
+    static const struct { const char *text; int64_t warmup; } rows[] = {
+        {"[run]\nsteps = 1\n", 1},          {"[run]\nsteps = 19\n", 1},
+        {"[run]\nsteps = 20\n", 2},         {"[run]\nsteps = 999\n", 99},
+        {"[run]\nsteps = 1500\n", 100},     {"[run]\nsteps = 1500\n[schedule]\ndecay_steps = 400\n", 40},
+        {"[schedule]\nwarmup = -1\n", -1},  {"[schedule]\nwarmup = 0\ndecay_steps = 50\n", 5},
+        {"[schedule]\ntype = constant\ndecay_steps = 50\n", 5},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        assert_int_equal(load_text(x, rows[i].text), ERR_OK);
+        assert_int_equal(x->c.schedule.warmup, rows[i].warmup);
+    }
 }
 
 // ---- layers and printing
@@ -662,7 +679,7 @@ static void test_canonical(void **state) {
     assert_non_null(strstr(l->text, "\nmodel.type=gpt\n"));
     assert_non_null(strstr(l->text, "\ndata.shuffle=yes\n"));
     assert_non_null(strstr(l->text, "\nbatch.lanes=2\n"));
-    assert_non_null(strstr(l->text, "\nschedule.decay_steps=1500\n"));
+    assert_non_null(strstr(l->text, "\nschedule.decay_steps=600\n"));
     list_class(&x->c, CLASS_LAYOUT, l);
     assert_non_null(strstr(l->text, "\nsample.prompt=a\\\"b\\\\\n"));
     assert_int_equal(load_text(x, ""), ERR_OK);
@@ -680,12 +697,12 @@ static void test_hash(void **state) {
     assert_int_equal(strspn(base, "0123456789abcdef"), 16);
     static const struct { const char *text; bool same; } rows[] = {
         {"", true},
-        {"[run]\nseed = 1337\n[optimizer]\nlr = 0.0010\n[batch]\nlanes = 2\n[schedule]\ndecay_steps = 1500\n", true},
+        {"[run]\nseed = 1337\n[optimizer]\nlr = 0.0010\n[batch]\nlanes = 2\n[schedule]\nwarmup = 60\ndecay_steps = 600\n", true},
           // in other words
         {"[device]\nthreads = 1\nsimd = portable\n[run]\ndir = elsewhere\n[log]\nevery = 1\n", true},               // local
         {"[run]\nseed = 1338\n", false},
         {"[optimizer]\nlr = 0.0010000000000000002\n", false},
-        {"[run]\nsteps = 1501\n[schedule]\ndecay_steps = 1500\n", false},  // layout
+        {"[run]\nsteps = 601\n[schedule]\ndecay_steps = 600\n", false},  // layout
         {"[batch]\nlanes = 1\n", false},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
@@ -822,7 +839,7 @@ static void test_mutations(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_bad_files), TEST(test_nul), TEST(test_long_lines), TEST(test_unreadable), TEST(test_file_names),
-        TEST(test_spellings), TEST(test_words), TEST(test_resolve), TEST(test_layers), TEST(test_defaults), TEST(test_each),
+        TEST(test_spellings), TEST(test_words), TEST(test_resolve), TEST(test_open_warmup), TEST(test_layers), TEST(test_defaults), TEST(test_each),
         TEST(test_canonical), TEST(test_hash), TEST(test_print_and_load), TEST(test_locale), TEST(test_config_ini),
         TEST(test_mutations),
     };

@@ -39,7 +39,7 @@ const config_key config_keys[] = {
     TEXT(run, dir, LOCAL, "runs", 1, "out_dir output_dir", "directory of all runs"),
     INT(run, seed, BITS, "1337", 0, EXACT, "random_seed",
          "start of everything random: initial weights, order of the data, dropout, samples"),
-    INT(run, steps, LAYOUT, "1500", 1, MANY, "max_iters max_steps iterations num_iterations",
+    INT(run, steps, LAYOUT, "600", 1, MANY, "max_iters max_steps iterations num_iterations",
          "train until this step; may be raised later"),
     WORD(run, resume, LAYOUT, "auto", "auto never must", "",
          "`never` refuses to go on from a checkpoint, `must` refuses to start without one"),
@@ -111,7 +111,8 @@ const config_key config_keys[] = {
 
     WORD(schedule, type, BITS, "cosine", "cosine linear constant wsd", "lr_scheduler",
          "course of the learning rate after the warm-up; wsd = warm-up, stable, decay"),
-    INT(schedule, warmup, BITS, "100", 0, MANY, "warmup_steps warmup_iters", "steps in which the rate rises to lr"),
+    INT(schedule, warmup, BITS, "0", -1, MANY, "warmup_steps warmup_iters",
+        "steps in which the rate rises to lr; 0 = a tenth of decay_steps, at most 100; -1 = none"),
     INT(schedule, decay_steps, BITS, "0", 0, MANY, "lr_decay_iters", "step at which the decay ends; 0 = run.steps"),
     REAL(schedule, final_fraction, BITS, "0.1", 0, 1, "min_lr final_lr learning_rate_decay_frac",
          "learning rate at the end, as a fraction of lr"),

@@ -45,7 +45,7 @@ typedef struct config {
     struct { int64_t global, micro, lanes; } batch;  // lanes 0 in the file: resolved by config_load
     struct { int compute, rounding; double loss_scale; int64_t scale_window; } precision;  // loss_scale 0: dynamic
     struct { int type; double lr, beta1, beta2, eps, weight_decay, grad_clip; } optimizer;
-    struct { int type; int64_t warmup, decay_steps; double final_fraction; } schedule;  // decay_steps 0: resolved to run.steps, but stays 0 for constant
+    struct { int type; int64_t warmup, decay_steps; double final_fraction; } schedule;  // both 0: resolved, but decay_steps stays 0 for constant; warmup -1: none
     struct { int64_t data, zero; int recompute; bool offload; } parallel;  // data 0: all ranks
     struct { int order, transport, nccl_ib; double bucket_mb; char nccl_library[CONFIG_TEXT], nccl_interface[CONFIG_TEXT], nccl_algorithm[CONFIG_TEXT]; } reduce;
     struct { char nodes[CONFIG_TEXT], secret_file[CONFIG_TEXT]; int64_t port, timeout; double heartbeat; } cluster;

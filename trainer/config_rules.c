@@ -11,7 +11,7 @@
 #define S(n) ((n) == 1 ? "" : "s")  // "1 rank", "2 ranks"
 #define ROW(section, key) config_row(offsetof(config, section.key))
 
-enum { LANES_MOST = 8 };  // what an open `lanes` becomes at most
+enum { LANES_MOST = 8, WARMUP_MOST = 100 };  // what an open `lanes` and `warmup` become at most
 
 static bool later(key_origin a, key_origin b) { return a.file != b.file ? a.file > b.file : a.line > b.line; }
 
@@ -101,14 +101,25 @@ static void choose_head_chunks(config *c) {
     c->origin[ROW(model, head_chunks)].chosen = true;
 }
 
+// A tenth of the schedule. A constant rate without an end has the longest, whatever run.steps is: it can be extended.
+static void choose_warmup(config *c) {
+    if (c->schedule.warmup) return;
+    int64_t tenth = c->schedule.decay_steps / 10;
+    if (tenth < 1) tenth = 1;
+    c->schedule.warmup = c->schedule.decay_steps && tenth < WARMUP_MOST ? tenth : WARMUP_MOST;
+    c->origin[ROW(schedule, warmup)].chosen = true;
+}
+
 // A constant rate has no decay: an open decay_steps stays 0 there, so that the run can be extended without another schedule.
 static err_t check_schedule(config *c) {
-    if (c->schedule.type == SCHEDULE_CONSTANT && c->schedule.decay_steps == 0) return ERR_OK;
-    bool open = c->schedule.decay_steps == 0;
+    bool endless = c->schedule.type == SCHEDULE_CONSTANT && c->schedule.decay_steps == 0;
+    bool open = c->schedule.decay_steps == 0 && !endless;
     if (open) {
         c->schedule.decay_steps = c->run.steps;
         c->origin[ROW(schedule, decay_steps)].chosen = true;
     }
+    choose_warmup(c);
+    if (endless) return ERR_OK;
     if (c->schedule.warmup <= c->schedule.decay_steps) return ERR_OK;
     int end = open ? ROW(run, steps) : ROW(schedule, decay_steps);
     return err_set(ERR_CONFIG, "%s: the warm-up of %lld steps ends after the decay, which ends at step %lld (%s). Nearest that "

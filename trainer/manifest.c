@@ -314,6 +314,11 @@ static err_t read_counters(reader *r) {
     return ERR_OK;
 }
 
+// Older builds wrote 0 for no warm-up; today 0 leaves the choice open, and what is chosen is never 0.
+static void recall_warmup(ckpt_key *key) {
+    if (strcmp(key->key, "schedule.warmup") == 0 && strcmp(key->value, "0") == 0) strcpy(key->value, "-1");
+}
+
 static err_t read_keys(reader *r) {
     const json_t *from = json_object_get(r->root, "bits");
     if (!json_is_object(from) || json_object_size(from) > CKPT_KEYS_MAX) return wrong(r, "bits", "an object of at most 64 keys");
@@ -326,6 +331,7 @@ static err_t read_keys(reader *r) {
         if (strlen(key) >= CKPT_KEY) return wrong(r, "bits", "keys of at most 63 bytes");
         memcpy(to->key, key, strlen(key) + 1);
         TRY(get_text(r, from, key, to->value, CKPT_VALUE));
+        recall_warmup(to);
     }
     return ERR_OK;
 }
