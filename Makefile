@@ -1,9 +1,15 @@
-# lockstep: `make run` trains the default model, `make test` runs every test. Both install what is missing first.
+# lockstep: `make run` trains the default model, `make test` tests what changes most, `make check` the rest. They install what is missing first.
+# All cores work, unless -j says how many.
+ifeq ($(MAKELEVEL)$(filter -j%,$(MAKEFLAGS)),0)
+MAKEFLAGS += -j$(shell nproc)
+endif
 ifeq ($(origin CC),default)
 CC      := gcc
 endif
+# A build keeps the objects of CUDA code in BUILD, those of C in CBUILD, those of the CPU's kernels in KBUILD: what is the same is compiled once.
 BUILD   ?= build
 CBUILD  ?= $(BUILD)
+KBUILD  ?= $(CBUILD)
 LIB     := $(BUILD)/liblockstep.a
 BIN     ?= lockstep
 CFLAGS  ?= -O3 -g
@@ -23,17 +29,22 @@ SIMD_avx2     := -mavx2 -mfma -mf16c
 SIMD_avx512   := $(SIMD_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512
 SRC     := $(wildcard $(addsuffix /*.c,base data model trainer comm gpu gpu/cpu))
 KERNELS := $(wildcard gpu/cpu/kernel/*.c)
-OBJ     := $(SRC:%.c=$(CBUILD)/%.o) $(foreach s,$(SIMDS),$(KERNELS:%.c=$(CBUILD)/%.$(s).o))
+OBJ     := $(SRC:%.c=$(CBUILD)/%.o) $(foreach s,$(SIMDS),$(KERNELS:%.c=$(KBUILD)/%.$(s).o))
 
-# --- CUDA: where its toolkit is, unless CUDA=none; with CUDA=sim the same files over the simulator in test/sim -----------------------------
+# --- CUDA: CUDA=yes with its toolkit, CUDA=none without it, CUDA=sim over the simulator in test/sim. By default the GPUs of this machine decide:
+# code is compiled for them, or for none where there is none. CUDA=yes without a GPU is for all that ARCH lists.
 CUDA_HOME ?= /usr/local/cuda
 NVCC    := $(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard $(CUDA_HOME)/bin/nvcc))
-CUDA    ?= $(if $(and $(NVCC),$(wildcard $(CUDA_HOME)/include/cuda_runtime.h),$(wildcard $(CUDA_HOME)/lib64/libcudart_static.a)),yes,none)
-ARCH    ?= 80 86 89 90
+TOOLKIT := $(and $(NVCC),$(wildcard $(CUDA_HOME)/include/cuda_runtime.h),$(wildcard $(CUDA_HOME)/lib64/libcudart_static.a))
+OWN_ARCH := $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | sed -n 's/^\([0-9]*\)\.\([0-9]\)$$/\1\2/p' | sort -nu)
+CUDA    ?= $(if $(and $(TOOLKIT),$(OWN_ARCH)),yes,none)
+ARCHS   := 80 86 89 90
+ARCH    ?= $(or $(OWN_ARCH),$(ARCHS))
+NVFLAGS ?= -g -lineinfo
 CUDA_INC := -isystem $(CUDA_HOME)/include
 CU_SRC  := $(filter-out gpu/cuda/absent.c $(if $(filter sim,$(CUDA)),gpu/cuda/blas.c),$(wildcard gpu/cuda/*.c))
 CU_KERNELS := $(wildcard gpu/cuda/*.cu)
-CU_FLAGS := -std=c++17 -I. -g
+CU_FLAGS := -std=c++17 -I.
 ifeq ($(CUDA),none)
 OBJ     += $(BUILD)/gpu/cuda/absent.o
 else
@@ -48,11 +59,11 @@ SPILLS  := -Xptxas -warn-spills,-Werror
 $(BUILD)/gpu/cuda/attention_fp32.cu.o: SPILLS :=
 $(BUILD)/%.cu.o: %.cu
 	@mkdir -p $(@D)
-	$(NVCC) $(CU_FLAGS) -O3 -lineinfo -fmad=false -Werror all-warnings $(SPILLS) $(GENCODE) -t 0 -Xcompiler -Wall,-Wextra,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics,-ffp-contract=off -MMD -MP -c -o $@ $<
+	$(NVCC) $(CU_FLAGS) -O3 $(NVFLAGS) -fmad=false -Werror all-warnings $(SPILLS) $(GENCODE) -t 0 -Xcompiler -Wall,-Wextra,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics,-ffp-contract=off -MMD -MP -c -o $@ $<
 endif
 ifeq ($(CUDA),sim)
 SIM_SRC := $(wildcard test/sim/*.cpp)
-SIM     := $(CU_FLAGS) $(CUDA_INC) -Wall -Wextra -Wno-unknown-pragmas -ffp-contract=off -MMD -MP $(SAN)
+SIM     := $(CU_FLAGS) -g $(CUDA_INC) -Wall -Wextra -Wno-unknown-pragmas -ffp-contract=off -MMD -MP $(SAN)
 OBJ     += $(SIM_SRC:%.cpp=$(BUILD)/%.o)
 LIBS    += -lstdc++
 $(BUILD)/%.cu.o: %.cu
@@ -69,10 +80,13 @@ $(BIN): $(CBUILD)/main.o $(LIB)
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
 
-$(LIB): $(OBJ)
-	@mkdir -p $(@D)
+$(LIB): $(OBJ) $(BUILD)/objects
 	@rm -f $@
-	@ar rcs $@ $^
+	@ar rcs $@ $(OBJ)
+
+# Their names: another CUDA or KBUILD gives another library.
+$(BUILD)/objects: FORCE
+	@mkdir -p $(@D) && echo $(OBJ) | cmp -s - $@ || echo $(OBJ) >$@
 
 C_RULE = @mkdir -p $(@D) && echo "$(CC) $<" && $(CC) $(FLAGS) -c -o $@ $<
 $(CBUILD)/%.o: %.c
@@ -83,9 +97,9 @@ $(BUILD)/%.o: %.c
 endif
 
 define simd_rule
-$(CBUILD)/%.$(1).o: %.c
-	@mkdir -p $$(@D)
-	$$(CC) $$(FLAGS) $$(SIMD_$(1)) -DSIMD=$(1) -c -o $$@ $$<
+$(KBUILD)/%.$(1).o: %.c
+	@mkdir -p $$(@D) && echo "$$(CC) $$< ($(1))"
+	@$$(CC) $$(FLAGS) $$(SIMD_$(1)) -DSIMD=$(1) -c -o $$@ $$<
 endef
 $(foreach s,$(SIMDS),$(eval $(call simd_rule,$(s))))
 
@@ -107,26 +121,32 @@ deps:
 	$$sudo apt-get update -q && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $(PACKAGES)
 
 run: deps
-	@$(MAKE) --no-print-directory -j2 $(BIN)
+	@$(MAKE) --no-print-directory $(BIN)
 	@ls datasets/self-train-*.bin >/dev/null 2>&1 || ./$(BIN) pack config.ini
 	./$(BIN) config.ini
 
+# What fails first when something is wrong: every unit, every reader of foreign bytes under ASan, one cluster, one simulated GPU.
 test: deps
-	@$(MAKE) --no-print-directory -j2 all tests $(BUILD)/bench_gemm
-	@$(MAKE) --no-print-directory -j2 $(ASAN) fuzzers $(ASAN_TESTS)
+	@$(MAKE) --no-print-directory all tests
+	@$(MAKE) --no-print-directory $(ASAN) KBUILD=$(KBUILD) $(READERS) fuzzers
 	@$(MAKE) --no-print-directory sim
-	@sh test/run.sh $(SCRIPTS) $(TESTS) $(ASAN_TESTS) $(FUZZERS:$(BUILD)/%=build/asan/%) $(LAST)
+	@LOCKSTEP_FUZZ_SECONDS=2 sh test/run.sh $(wildcard test/test_*.sh) $(TESTS) $(READERS) $(FUZZERS:$(BUILD)/%=build/asan/%)
 
-# --- tests: each test/test_*.c is one program, test/test_*.sh drives the binary, test/fuzz/fuzz_*.c are fuzz targets -----------------------
+# All else: other orders of threads and races on the simulated GPU, all layouts of a cluster, ASan, TSan, long fuzzing, the README, other machines.
+check: deps
+	@$(MAKE) --no-print-directory all tests bench-programs
+	@$(MAKE) --no-print-directory $(ASAN) all $(READERS) $(MORE_ASAN) fuzzers
+	@$(MAKE) --no-print-directory sim sim-race sim-asan
+	@$(MAKE) --no-print-directory tsan-programs
+	@LOCKSTEP_FUZZ_SECONDS=30 sh test/run.sh $(wildcard test/check_*.sh) $(MORE_ASAN) $(FUZZERS:$(BUILD)/%=build/asan/%)
+
+# --- tests: each test/test_*.c is one program, test/test_*.sh and check_*.sh drive the binary, test/fuzz/fuzz_*.c are fuzz targets ---------
 TESTS   := $(patsubst test/%.c,$(BUILD)/test/%,$(wildcard test/test_*.c))
 FUZZERS := $(patsubst test/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard test/fuzz/fuzz_*.c))
-# Scripts come first, for the longest of them end late; but the one that keeps two cores busy by itself runs beside programs that only wait.
-LAST    := test/test_sim.sh
-SCRIPTS := $(filter-out $(LAST),$(wildcard test/test_*.sh))
 tests: $(TESTS) $(BUILD)/test/lossy
 fuzzers: $(FUZZERS)
 $(BUILD)/test/test_ops $(BUILD)/test/test_profile: $(patsubst %.c,$(CBUILD)/%.o,$(wildcard test/ops/*.c))
-$(BUILD)/test/test_vec: $(foreach s,$(SIMDS),$(CBUILD)/test/vec_probe.$(s).o)
+$(BUILD)/test/test_vec: $(foreach s,$(SIMDS),$(KBUILD)/test/vec_probe.$(s).o)
 # The nccl transport is tested with a stand-in; where NCCL's headers are installed, our declarations are compared with them.
 NCCL_INC := $(patsubst %/nccl.h,%,$(firstword $(wildcard /usr/local/cuda/include/nccl.h $(if $(wildcard /usr/include/cuda_runtime.h),/usr/include/nccl.h))))
 $(CBUILD)/test/nccl_headers.o: FLAGS += -isystem $(NCCL_INC)
@@ -153,50 +173,55 @@ $(BUILD)/fuzz/%: $(CBUILD)/test/fuzz/%.o $(CBUILD)/test/fuzz/driver.o $(LIB)
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
 
-# Everything under AddressSanitizer and UBSan. `make test` runs the readers of foreign bytes that way, `make asan` every test.
-ASAN       := CUDA=none BUILD=build/asan BIN=build/asan/lockstep CFLAGS="-O1 -g" SAN="-fsanitize=address,undefined -fno-sanitize-recover=all"
-ASAN_TESTS := $(addprefix build/asan/test/test_,config data safetensors checkpoint checkpoint_crash cluster team team_auth comm checkpoint_ranks ranks)
+# Everything under AddressSanitizer and UBSan is `make asan`. `make test` runs READERS that way, which read foreign bytes, over kernels that are not
+# instrumented; `make check` MORE_ASAN, over kernels that are.
+ASAN      := CUDA=none BUILD=build/asan BIN=build/asan/lockstep CFLAGS="-O1 -g" SAN="-fsanitize=address,undefined -fno-sanitize-recover=all"
+READERS   := $(addprefix build/asan/test/test_,config data safetensors checkpoint checkpoint_crash cluster team_auth)
+MORE_ASAN := $(addprefix build/asan/test/test_,team comm checkpoint_ranks ranks trainer)
 asan: deps all
-	@$(MAKE) --no-print-directory -j2 $(ASAN) all tests fuzzers
-	@LOCKSTEP_BIN=build/asan/lockstep sh test/run.sh $(SCRIPTS) $(TESTS:$(BUILD)/%=build/asan/%) $(FUZZERS:$(BUILD)/%=build/asan/%) $(LAST)
+	@$(MAKE) --no-print-directory $(ASAN) all tests fuzzers
+	@LOCKSTEP_BIN=build/asan/lockstep sh test/run.sh $(wildcard test/test_*.sh) $(TESTS:$(BUILD)/%=build/asan/%) $(FUZZERS:$(BUILD)/%=build/asan/%)
 
 # The CUDA backend over the simulator (test/sim): plain, with the race detector, under AddressSanitizer. C objects are those of the other builds.
-# build/sim/lockstep is the whole trainer. Nothing is done where the CUDA toolkit's headers are missing; test/test_sim.sh and test_sim_runs.sh then say so.
-SIM_OF   = CUDA=sim CBUILD=$(1) BUILD=build/sim$(2) BIN=build/sim$(2)/lockstep
+# build/sim/lockstep is the whole trainer. Nothing is done where the CUDA toolkit's headers are missing; the scripts that want it then say so.
+SIM_OF    = CUDA=sim CBUILD=$(1) BUILD=build/sim$(2) BIN=build/sim$(2)/lockstep
 GPU_PROGRAMS := test/test_ops test/test_cublaslt test/test_device test/sim/test_wrappers
 SIM_PROGRAMS := $(GPU_PROGRAMS) test/sim/test_simt test/test_cudart
-RACE    := SIM_RACE="-fsanitize=thread --param=tsan-instrument-func-entry-exit=0 -fsanitize=alignment"
-sim:
+RACE     := SIM_RACE="-fsanitize=thread --param=tsan-instrument-func-entry-exit=0 -fsanitize=alignment"
 ifneq ($(wildcard $(CUDA_HOME)/include/cuda_runtime.h),)
-	@$(MAKE) --no-print-directory -j2 $(call SIM_OF,build,) all $(SIM_PROGRAMS:%=build/sim/%)
-	@$(MAKE) --no-print-directory -j2 $(call SIM_OF,build,-race) $(RACE) all $(SIM_PROGRAMS:%=build/sim-race/%)
-	@$(MAKE) --no-print-directory -j2 $(ASAN) $(call SIM_OF,build/asan,-asan) $(SIM_PROGRAMS:%=build/sim-asan/%)
+sim:
+	@$(MAKE) --no-print-directory $(call SIM_OF,build,) all $(SIM_PROGRAMS:%=build/sim/%)
+sim-race:
+	@$(MAKE) --no-print-directory $(call SIM_OF,build,-race) $(RACE) all $(SIM_PROGRAMS:%=build/sim-race/%)
+sim-asan:
+	@$(MAKE) --no-print-directory $(ASAN) $(call SIM_OF,build/asan,-asan) $(SIM_PROGRAMS:%=build/sim-asan/%)
+else
+sim sim-race sim-asan:
 endif
 
 # On a machine with a GPU: what it has to show, as a page for test/bench/results/. Standard output only. Kernels are compiled for the
 # GPUs that are there, unless ARCH says otherwise, and apart from the other builds, which are for all.
-OWN_ARCH = nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | \
-           sed -n 's/^\([0-9]*\)\.\([0-9]\)$$/\1\2/p' | sort -nu | tr '\n' ' '
+GPU_BUILD := $(BUILD)/gpu-$(subst $() ,-,$(strip $(ARCH)))
 gpu-check:
 	@[ -e /dev/nvidiactl ] || command -v nvidia-smi >/dev/null || \
 	  { echo "gpu-check: no GPU was found: there is neither nvidia-smi nor /dev/nvidiactl" >&2; exit 69; }
 	@$(MAKE) --no-print-directory deps >&2
-	@arch=$$($(if $(filter file,$(origin ARCH)),$(OWN_ARCH))); arch=$${arch:-$(ARCH)}; at=$(BUILD)/gpu-$$(echo $$arch | tr ' ' -); \
-	$(MAKE) --no-print-directory -j$$(nproc) CBUILD=$(BUILD) BUILD=$$at BIN=$$at/lockstep ARCH="$$arch" all $(GPU_PROGRAMS:%=$$at/%) >&2 && \
-	NVCC=$(NVCC) CUDA_HOME=$(CUDA_HOME) sh test/gpu_check.sh $$at $$at/lockstep
+	@$(MAKE) --no-print-directory CUDA=yes CBUILD=$(CBUILD) BUILD=$(GPU_BUILD) BIN=$(GPU_BUILD)/lockstep ARCH="$(ARCH)" all $(GPU_PROGRAMS:%=$(GPU_BUILD)/%) >&2
+	@NVCC=$(NVCC) CUDA_HOME=$(CUDA_HOME) sh test/gpu_check.sh $(GPU_BUILD) $(GPU_BUILD)/lockstep
 
 # Figures of this machine, on standard output; results that were kept are in test/bench/results/.
 $(BUILD)/bench_comm: $(BUILD)/test/bench/bench_comm.o $(LIB)
 	$(CC) $(FLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
 $(BUILD)/bench_gemm: $(BUILD)/test/bench/bench_gemm.o $(LIB)
 	$(CC) $(FLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
+bench-programs: $(BUILD)/bench_gemm $(BUILD)/bench_comm $(BUILD)/test/test_ops
 bench: deps
-	@$(MAKE) --no-print-directory -s -j2 all $(BUILD)/bench_gemm $(BUILD)/bench_comm $(BUILD)/test/test_ops
+	@$(MAKE) --no-print-directory -s all bench-programs
 	@sh test/bench/run.sh $(BUILD) ./$(BIN)
 	@sh test/bench/ranks.sh $(BUILD) ./$(BIN)
 bench-cpu:
 	@$(MAKE) --no-print-directory deps >&2
-	@$(MAKE) --no-print-directory -j2 all $(BUILD)/bench_gemm $(BUILD)/test/test_ops >&2
+	@$(MAKE) --no-print-directory all bench-programs >&2
 	@sh test/bench/cpu.sh $(BUILD) ./$(BIN)
 soak: all
 	@sh test/soak.sh $(BIN)
@@ -205,11 +230,19 @@ soak: all
 TARGET  ?= shard
 SECONDS ?= 60
 fuzz:
-	@$(MAKE) --no-print-directory -j2 CC=clang BUILD=build/fuzz BIN=build/fuzz/lockstep CFLAGS="-O1 -g" SAN="-fsanitize=fuzzer-no-link,address,undefined" build/fuzz/test/fuzz/fuzz_$(TARGET).o build/fuzz/liblockstep.a
+	@$(MAKE) --no-print-directory CC=clang BUILD=build/fuzz BIN=build/fuzz/lockstep CFLAGS="-O1 -g" SAN="-fsanitize=fuzzer-no-link,address,undefined" build/fuzz/test/fuzz/fuzz_$(TARGET).o build/fuzz/liblockstep.a
 	clang -fsanitize=fuzzer,address,undefined -o build/fuzz/fuzz_$(TARGET) build/fuzz/test/fuzz/fuzz_$(TARGET).o build/fuzz/liblockstep.a $(LIBS)
 	mkdir -p build/fuzz/corpus-$(TARGET) && build/fuzz/fuzz_$(TARGET) -max_total_time=$(SECONDS) build/fuzz/corpus-$(TARGET)
 
 # --- the rest ---------------------------------------------------------------------------------------------------------------------
+# One file for every machine of this kind: code for all GPUs that ARCHS lists, PTX for later ones, without what only a debugger wants.
+RELEASE := build/release
+release: deps
+	@$(MAKE) --no-print-directory CUDA=$(if $(TOOLKIT),yes,none) ARCH="$(ARCHS)" NVFLAGS=-Xfatbin=-compress-all CBUILD=$(CBUILD) BUILD=$(RELEASE) \
+	  BIN=$(RELEASE)/lockstep $(RELEASE)/lockstep
+	@strip $(RELEASE)/lockstep
+	@echo "$(RELEASE)/lockstep: $$(($$(wc -c <$(RELEASE)/lockstep) / 1000000)) MB, $(if $(TOOLKIT),GPUs $(ARCHS) and later,for CPUs only: no CUDA toolkit in $(CUDA_HOME))"
+
 PREFIX ?= /usr/local
 UNITS  ?= $(PREFIX)/lib/systemd/system
 install: $(BIN)
@@ -221,6 +254,7 @@ install: $(BIN)
 clean:
 	rm -rf build $(BIN)
 
-.PHONY: all deps run test tests sim gpu-check fuzzers asan fuzz bench bench-cpu soak install clean
+FORCE:
+.PHONY: all deps run test check tests sim sim-race sim-asan gpu-check fuzzers asan fuzz bench bench-programs bench-cpu soak release install clean FORCE
 .PRECIOUS: $(BUILD)/%.o $(CBUILD)/%.o $(BUILD)/%.cu.o
--include $(shell find $(sort $(BUILD) $(CBUILD)) -name '*.d' 2>/dev/null)
+-include $(shell find $(sort $(BUILD) $(CBUILD) $(KBUILD)) -name '*.d' 2>/dev/null)

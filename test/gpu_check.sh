@@ -7,7 +7,7 @@
 #   CUDA_VISIBLE_DEVICES=2   which GPU; the first otherwise
 #   NCCL_LIBRARY=FILE        libnccl.so.2, where it is not found by itself
 #   GPU_CHECK_S=460          seconds for all of it: what comes too late is left out, and the page names it
-#   GPU_CHECK=short          a little of everything: how test/test_sim_runs.sh tests this script, over the simulator
+#   GPU_CHECK=short          a little of everything: how test/check_sim_runs.sh tests this script, over the simulator
 set -u
 export LC_ALL=C CUDA_DEVICE_ORDER=PCI_BUS_ID
 build=$1 bin=$2 top=$PWD

@@ -46,7 +46,7 @@ try() {
 
 finish() {
     echo "$passed passed, $failed failed, $skipped skipped"
-    [ $failed -eq 0 ] && [ $passed -gt 0 ]
+    [ $failed -eq 0 ] && [ $((passed + skipped)) -gt 0 ]
     exit
 }
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# test/test_readme.sh: runs every command of README.md, in order, in a copy of the tree: the lines that begin with "$ " in its console blocks.
+# test/check_readme.sh: runs every command of README.md, in order, in a copy of the tree: the lines that begin with "$ " in its console blocks.
 # Its ini block becomes mine.ini. `make run` trains fewer steps here than there; `make test` is what is running.
 set -u
 dir=$(mktemp -d)

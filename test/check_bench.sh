@@ -1,5 +1,5 @@
 #!/bin/sh
-# test/test_bench.sh: the page of `make bench-cpu` (test/bench/cpu.sh), at sizes whose figures say nothing: every part prints what it should, with
+# test/check_bench.sh: the page of `make bench-cpu` (test/bench/cpu.sh), at sizes whose figures say nothing: every part prints what it should, with
 # a PyTorch, without one, and beside one that is too slow to be fair. A script stands in for PyTorch.
 . test/support/lib.sh
 build=$(cd "$(dirname "$bin")" && pwd)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# test/test_sim_runs.sh: whole runs of ./lockstep on the simulated GPU: several ranks, steps that are queued ahead, checkpoints that carry plans, reads
+# test/check_sim_runs.sh: whole runs of ./lockstep on the simulated GPU: several ranks, steps that are queued ahead, checkpoints that carry plans, reads
 # that fail, what a device says when something is wrong, its sensors, and the page of `make gpu-check`. `make sim` builds what it runs.
 . test/support/lib.sh
 . "$top/test/support/net.sh"

@@ -1,0 +1,35 @@
+#!/bin/sh
+# test/check_sim.sh: the CUDA backend over the simulator of test/sim under several orders of threads, warps, blocks and streams (seeds), with the race
+# detector, and under AddressSanitizer. `make sim sim-race sim-asan` builds what it runs.
+. test/support/lib.sh
+. "$top/test/support/sim.sh"
+
+# --- the simulator finds what was planted --------------------------------------------------------------------------------------------
+
+bugs_in_kernels() { runs "0 $race/test/sim/test_simt" "0 $asan/test/sim/test_simt 3"; }
+bugs_on_the_host() { runs "0 $race/test/test_cudart"; }
+
+# What CI proves rests on the models being the instructions: `make gpu-check` runs the same program on a GPU.
+models_of_instructions() { runs "2 $race/test/sim/test_wrappers" "3 $asan/test/sim/test_wrappers"; }
+
+# --- operations and the trainer ------------------------------------------------------------------------------------------------------
+
+# Matrix products: which plan is taken, kept, stored, refused.
+products() {
+    t=test/test_cublaslt
+    runs "2 $sim/$t" "2 $asan/$t"
+}
+
+# The longest first, so that two cores end together. Four orders plain: two of them with all that a row promises, two with one execution of it.
+operations_and_the_trainer() {
+    o="test/test_ops --device cuda" t=test/test_device
+    runs "2 $race/$t" "2 $asan/$o --once" "1 $race/$o --once" "2 $race/$o --once" "3 $sim/$t" \
+        "0 $sim/$o" "3 $sim/$o" "1 $sim/$o --once" "2 $sim/$o --once"
+}
+
+try bugs_in_kernels
+try bugs_on_the_host
+try models_of_instructions
+try products
+try operations_and_the_trainer
+finish
