@@ -24,7 +24,7 @@ all: $(BIN)
 # --- the binary: kernels are compiled once for each vector width and chosen at run time ---------------------------------------
 SIMDS   := portable $(if $(filter x86_64,$(shell uname -m)),avx2 avx512)
 # On x86 the portable body is the fallback for old processors; compiling it well costs more than it gives. Elsewhere it is all there is.
-SIMD_portable := $(if $(filter x86_64,$(shell uname -m)),-O1 -ftree-vectorize)
+SIMD_portable := $(if $(filter x86_64,$(shell uname -m)),-O1 -fno-var-tracking)
 SIMD_avx2     := -mavx2 -mfma -mf16c
 SIMD_avx512   := $(SIMD_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512
 SRC     := $(wildcard $(addsuffix /*.c,base data model trainer comm gpu gpu/cpu))

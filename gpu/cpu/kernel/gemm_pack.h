@@ -81,13 +81,18 @@ VEC void transpose16(vf x[16]) {
     for (int i = 0; i < 8; i++) x[i] = (vf){q[0][i], q[2][i]}, x[i + 8] = (vf){q[1][i], q[3][i]};
 }
 #else
-VEC void transpose16(vf x[16]) {
-    for (int i = 0; i < 16; i++)
-        for (int j = 0; j < i; j++) {
-            float t = x[i].f[j];
-            x[i].f[j] = x[j].f[i];
-            x[j].f[i] = t;
-        }
+// 64 quads fit no register file: it is done in memory, and may as well be a call.
+static void transpose16(vf x[16]) {
+    for (int i = 0; i < 16; i += 4) {
+        vi four[4] = {vf_bits(x[i]), vf_bits(x[i + 1]), vf_bits(x[i + 2]), vf_bits(x[i + 3])};
+        vi_transpose4(four);  // quad c of four[k]: column 4c + k, rows i .. i+3
+        for (int k = 0; k < 4; k++) x[i + k] = vi_float_bits(four[k]);
+    }
+    for (int k = 0; k < 4; k++) {
+        vf a = x[k], b = x[4 + k], c = x[8 + k], d = x[12 + k];
+        x[k] = (vf){a.q0, b.q0, c.q0, d.q0}, x[4 + k] = (vf){a.q1, b.q1, c.q1, d.q1};
+        x[8 + k] = (vf){a.q2, b.q2, c.q2, d.q2}, x[12 + k] = (vf){a.q3, b.q3, c.q3, d.q3};
+    }
 }
 #endif
 

@@ -1,7 +1,7 @@
-// gpu/cpu/kernel/vec.h: sixteen floats, three bodies, the same bits.
+// gpu/cpu/kernel/vec.h: sixteen floats, four bodies, the same bits.
 //
-// A kernel is written once over `vf` (16 x float) and `vi` (16 x int32). AVX-512 has one register of it, AVX2 two, the portable body an
-// array that the compiler spreads over what the machine has (NEON, SSE2). Every function here is one IEEE operation per lane or
+// A kernel is written once over `vf` (16 x float) and `vi` (16 x int32). AVX-512 has one register of it, AVX2 two, NEON four, and so has
+// the portable body, of what the compiler makes quads of floats from (vec_quads.h). Every function here is one IEEE operation per lane or
 // an exact move, so the bodies agree to the last bit; nothing else may depend on the width. Sums across lanes use one fixed tree.
 #ifndef GPU_CPU_KERNEL_VEC_H
 #define GPU_CPU_KERNEL_VEC_H
@@ -11,10 +11,12 @@
 
 enum { VL = 16 };
 
-#if defined(__SANITIZE_ADDRESS__) && !defined(__AVX2__)
-#define VEC static __attribute__((noinline, unused))  // a thousand instrumented lanes to a kernel would compile for minutes
-#else
 #define VEC static inline __attribute__((always_inline))  // or a vector of several registers goes through memory
+// A function of many operations. Where each of them is several instructions, or a call, it is one: else it would be compiled for minutes.
+#if defined(__AVX2__) || (defined(VEC_NEON) && !defined(__SANITIZE_ADDRESS__))
+#define VEC_LONG VEC
+#else
+#define VEC_LONG static __attribute__((noinline, unused))
 #endif
 
 #if defined(__AVX512F__)
@@ -213,145 +215,8 @@ VEC float vf_sum(vf v) {
 }
 
 #else
-// ----------------------------------------------------------------------------------------------------------------- portable
-enum { VEC_REGISTERS = 8 };
-typedef struct { float f[VL]; } vf;
-typedef struct { int32_t i[VL]; } vi;
-typedef struct { int32_t i[VL]; } vm;  // 0 or -1
-
-#define VEC_EACH for (int l = 0; l < VL; l++)
-#define VEC_F2(name, expr) VEC vf name(vf a, vf b) { vf r; VEC_EACH r.f[l] = expr; return r; }
-#define VEC_CMP(name, op) VEC vm name(vf a, vf b) { vm r; VEC_EACH r.i[l] = -(a.f[l] op b.f[l]); return r; }
-#define VEC_I2(name, expr) VEC vi name(vi a, vi b) { vi r; VEC_EACH r.i[l] = (int32_t)(expr); return r; }
-
-#if defined(__FP_FAST_FMAF)
-VEC float vec_fma1(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
-#else
-// Fused multiply-add in double: the product of two floats is exact there, the sum is rounded to odd so that the second
-// rounding, to float, is the only one that counts (Boldo & Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
-VEC float vec_fma1(float a, float b, float c) {
-    double p = (double)a * b, z = c, s = p + z;
-    double t = s - p, e = (p - (s - t)) + (z - t);  // exact error of s (Knuth's two-sum); NaN when s is not finite
-    int64_t bits;
-    memcpy(&bits, &s, sizeof bits);
-    int64_t inexact = (e > 0) | (e < 0), even = ~bits & 1;
-    int64_t toward = ((e > 0) ^ (s < 0)) ? 1 : -1;  // the neighbour on the side of the error, as steps of the magnitude
-    bits += (inexact & even) ? toward : 0;
-    memcpy(&s, &bits, sizeof bits);
-    return (float)s;
-}
-#endif
-
-VEC vf vf_set1(float x) { vf r; VEC_EACH r.f[l] = x; return r; }
-VEC vf vf_load(const float *p) { vf r; memcpy(&r, p, sizeof r); return r; }
-VEC void vf_store(float *p, vf v) { memcpy(p, &v, sizeof v); }
-VEC vm vm_first(int n) { vm r; VEC_EACH r.i[l] = -(l < n); return r; }
-VEC vf vf_load_n(const float *p, int n) { vf r = vf_set1(0); memcpy(&r, p, (size_t)n * 4); return r; }
-VEC void vf_store_n(float *p, vf v, int n) { memcpy(p, &v, (size_t)n * 4); }
-VEC_F2(vf_add, a.f[l] + b.f[l])
-VEC_F2(vf_sub, a.f[l] - b.f[l])
-VEC_F2(vf_mul, a.f[l] * b.f[l])
-VEC_F2(vf_div, a.f[l] / b.f[l])
-VEC_F2(vf_max, a.f[l] > b.f[l] ? a.f[l] : b.f[l])
-VEC_F2(vf_min, a.f[l] < b.f[l] ? a.f[l] : b.f[l])
-VEC vf vf_sqrt(vf a) { vf r; VEC_EACH r.f[l] = __builtin_sqrtf(a.f[l]); return r; }
-#if defined(__FP_FAST_FMAF)
-VEC vf vf_fma(vf a, vf b, vf c) { vf r; VEC_EACH r.f[l] = vec_fma1(a.f[l], b.f[l], c.f[l]); return r; }
-#else
-// Sixteen emulations are too much code to stand in every place that multiplies.
-static __attribute__((noinline, unused)) void vec_fma16(vf *r, const vf *a, const vf *b, const vf *c) {
-    VEC_EACH r->f[l] = vec_fma1(a->f[l], b->f[l], c->f[l]);
-}
-VEC vf vf_fma(vf a, vf b, vf c) { vf r; vec_fma16(&r, &a, &b, &c); return r; }
-#endif
-VEC vf vf_fnma(vf a, vf b, vf c) { VEC_EACH a.f[l] = -a.f[l]; return vf_fma(a, b, c); }
-VEC_CMP(vf_lt, <)
-VEC_CMP(vf_le, <=)
-VEC_CMP(vf_eq, ==)
-VEC vm vf_nan(vf a) { vm r; VEC_EACH r.i[l] = -(a.f[l] != a.f[l]); return r; }
-VEC vf vf_select(vm m, vf yes, vf no) { vf r; VEC_EACH r.f[l] = m.i[l] ? yes.f[l] : no.f[l]; return r; }
-VEC vi vf_bits(vf a) { vi r; memcpy(&r, &a, sizeof r); return r; }
-VEC vf vi_float_bits(vi a) { vf r; memcpy(&r, &a, sizeof r); return r; }
-// Nearest even by adding 1.5 * 2^52 in double, exact for every float in the range; INT32_MIN outside of it and for NaN, as on x86.
-VEC vi vf_round_int(vf a) {
-    vi r;
-    VEC_EACH {
-        double t = (double)a.f[l] + 0x1.8p52;
-        int64_t b;
-        memcpy(&b, &t, 8);
-        r.i[l] = a.f[l] < 0x1p31f && a.f[l] >= -0x1p31f ? (int32_t)b : INT32_MIN;
-    }
-    return r;
-}
-VEC vf vi_to_float(vi a) { vf r; VEC_EACH r.f[l] = (float)a.i[l]; return r; }
-VEC vi vi_set1(int32_t x) { vi r; VEC_EACH r.i[l] = x; return r; }
-VEC vi vi_load(const int32_t *p) { vi r; memcpy(&r, p, sizeof r); return r; }
-VEC void vi_store(int32_t *p, vi v) { memcpy(p, &v, sizeof v); }
-VEC_I2(vi_add, (uint32_t)a.i[l] + (uint32_t)b.i[l])
-VEC_I2(vi_sub, (uint32_t)a.i[l] - (uint32_t)b.i[l])
-VEC_I2(vi_and, a.i[l] & b.i[l])
-VEC_I2(vi_or, a.i[l] | b.i[l])
-VEC_I2(vi_xor, a.i[l] ^ b.i[l])
-VEC_I2(vi_mul_lo, (uint32_t)a.i[l] * (uint32_t)b.i[l])
-VEC_I2(vi_mul_hi, ((uint64_t)(uint32_t)a.i[l] * (uint32_t)b.i[l]) >> 32)
-VEC vi vi_shl(vi a, int n) { VEC_EACH a.i[l] = (int32_t)((uint32_t)a.i[l] << n); return a; }
-VEC vi vi_shr(vi a, int n) { VEC_EACH a.i[l] = (int32_t)((uint32_t)a.i[l] >> n); return a; }
-VEC vi vi_sar(vi a, int n) { VEC_EACH a.i[l] = a.i[l] >> n; return a; }
-VEC vm vi_lt(vi a, vi b) { vm r; VEC_EACH r.i[l] = -(a.i[l] < b.i[l]); return r; }
-VEC vm vi_eq(vi a, vi b) { vm r; VEC_EACH r.i[l] = -(a.i[l] == b.i[l]); return r; }
-VEC vi vi_select(vm m, vi yes, vi no) { vi r; VEC_EACH r.i[l] = m.i[l] ? yes.i[l] : no.i[l]; return r; }
-VEC void vi_transpose4(vi x[4]) {
-    vi y[4];
-    for (int i = 0; i < 4; i++)
-        for (int l = 0; l < VL; l++) y[l % 4].i[l - l % 4 + i] = x[i].i[l];
-    memcpy(x, y, sizeof y);
-}
-VEC vf vf_load_u16(const uint16_t *p, vi *raw) { VEC_EACH raw->i[l] = p[l]; return vi_float_bits(*raw); }
-VEC void vi_store_high_u16(uint16_t *p, vi v) { VEC_EACH p[l] = (uint16_t)((uint32_t)v.i[l] >> 16); }
-// IEEE half to float: exact. Rebias; subnormals by an exact multiplication.
-VEC vf vf_load_fp16(const uint16_t *p) {
-    vf r;
-    VEC_EACH {
-        uint32_t h = p[l], sign = (h & 0x8000u) << 16, em = h & 0x7fffu, bits;
-        if (em >= 0x7c00u) bits = 0x7f800000u | (em & 0x3ffu) << 13 | (em > 0x7c00u ? 0x400000u : 0);  // NaN made quiet, as F16C does
-        else {
-            float f;
-            uint32_t shifted = em << 13;
-            memcpy(&f, &shifted, 4);
-            f *= 0x1p112f;
-            memcpy(&bits, &f, 4);
-        }
-        bits |= sign;
-        memcpy(&r.f[l], &bits, 4);
-    }
-    return r;
-}
-// Float to half, nearest even, overflow to infinity.
-VEC void vf_store_fp16(uint16_t *p, vf v) {
-    VEC_EACH {
-        uint32_t b, sign;
-        memcpy(&b, &v.f[l], 4);
-        sign = b >> 16 & 0x8000u;
-        b &= 0x7fffffffu;
-        uint32_t h;
-        if (b > 0x7f800000u) h = 0x7e00u | (b >> 13 & 0x3ffu);
-        else if (b >= 0x477ff000u) h = 0x7c00u;  // 65520 and above
-        else if (b < 0x38800000u) {              // below 2^-14: adding 0.5 leaves the value in units of 2^-24, rounded once
-            float f, half = 0.5f;
-            memcpy(&f, &b, 4);
-            f += half;
-            memcpy(&b, &f, 4);
-            h = b - 0x3f000000u;
-        } else h = (b + 0xfffu + (b >> 13 & 1)) >> 13, h -= (127u - 15u) << 10;
-        p[l] = (uint16_t)(h | sign);
-    }
-}
-VEC float vf_sum(vf v) {
-    for (int w = VL / 2; w; w /= 2)
-        for (int l = 0; l < w; l++) v.f[l] += v.f[l + w];
-    return v.f[0];
-}
-#undef VEC_EACH
+// ------------------------------------------------------------------------------------------------- neon and portable
+#include "gpu/cpu/kernel/vec_quads.h"
 #endif
 #undef VEC_F2
 #undef VEC_I2

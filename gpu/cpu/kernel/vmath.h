@@ -33,16 +33,16 @@ VEC vf vmath_exp_split(vf x, vf *k, vi *n) {
 VEC vf vmath_pow2(vi n) { return vi_float_bits(vi_shl(vi_add(n, vi_set1(127)), 23)); }  // -127 < n < 128
 
 // e^x. Overflows to infinity above 88.72, goes through the denormals to 0 below -103.97; NaN stays NaN. The first form is for x <= 0.
-VEC vf vf_exp_down(vf x) {
+VEC_LONG vf vf_exp_down(vf x) {
     vf k, p;
     vi n;
     p = vmath_exp_split(vf_max(vf_set1(-104.0f), x), &k, &n);  // in this order of arguments a NaN goes through
     return vf_scale1p(p, k, n);
 }
-VEC vf vf_exp(vf x) { return vf_exp_down(vf_min(vf_set1(89.0f), x)); }
+VEC_LONG vf vf_exp(vf x) { return vf_exp_down(vf_min(vf_set1(89.0f), x)); }
 
 // ln x = e ln 2 + ln(1+f), sqrt(1/2) <= 1+f < sqrt(2). ln 0 = -inf, of negative numbers NaN.
-VEC vf vf_log(vf x) {
+VEC_LONG vf vf_log(vf x) {
     vm tiny = vf_lt(x, vf_set1(0x1p-126f));
     vf scaled = vf_select(tiny, vf_mul(x, vf_set1(0x1p23f)), x);
     vi b = vf_bits(scaled), e = vi_sar(vi_sub(b, vi_set1(0x3f3504f3)), 23);
@@ -65,7 +65,7 @@ VEC vf vf_log(vf x) {
 }
 
 // tanh x = E / (E + 2) with E = e^(2|x|) - 1, which loses nothing near 0; +-1 from |x| = 9.02 on.
-VEC vf vf_tanh(vf x) {
+VEC_LONG vf vf_tanh(vf x) {
     vf a = vf_min(vf_set1(20.0f), vf_mul(vf_abs(x), vf_set1(2.0f)));
     vi n, sign = vi_and(vf_bits(x), vi_set1(INT32_MIN));
     vf k, p = vmath_exp_split(a, &k, &n), s = vmath_pow2(n);
@@ -83,11 +83,11 @@ VEC vf vmath_gelu_exp(vf x) {  // e^(-2u)
     return vf_exp(u);
 }
 
-VEC vf vf_gelu(vf x) { return vf_div(x, vf_add(vf_set1(1.0f), vmath_gelu_exp(x))); }
+VEC_LONG vf vf_gelu(vf x) { return vf_div(x, vf_add(vf_set1(1.0f), vmath_gelu_exp(x))); }
 
 // 0.5 (1+t) + 0.5 x (1-t^2) u' = s (1 + 2 x (e s) u') with e = e^(-2u), s = 1 / (1+e), 1-s = e s. Beyond |x| = 10 it is 0 or 1 to the
 // last bit that a float has around 1; clamping there keeps e finite.
-VEC vf vf_gelu_grad(vf x) {
+VEC_LONG vf vf_gelu_grad(vf x) {
     x = vf_max(vf_set1(-10.0f), vf_min(vf_set1(10.0f), x));
     vf e = vmath_gelu_exp(x), s = vf_div(vf_set1(1.0f), vf_add(vf_set1(1.0f), e));
     vf du = vf_fma(vf_mul(x, x), vf_set1(6 * VMATH_GELU_A * VMATH_GELU_B), vf_set1(2 * VMATH_GELU_A));  // 2 u'
@@ -100,7 +100,7 @@ VEC vf vf_gelu_grad(vf x) {
 // word (16k + l) % 4 of counter c0 + (16k + l) / 4, that is, the words of the 64 * blocks consecutive elements from 4 * c0 on. The
 // counters are dealt to the lanes so that four 4 x 4 transpositions put the words in order.
 enum { PHILOX_BLOCKS = 2, PHILOX_WORDS = 64 * PHILOX_BLOCKS };
-VEC void vi_philox(vi *out, int blocks, uint64_t seed, uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3) {
+VEC_LONG void vi_philox(vi *out, int blocks, uint64_t seed, uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3) {
     static const int32_t deal[VL] = {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15};
     const vi m0 = vi_set1((int32_t)0xD2511F53u), m1 = vi_set1((int32_t)0xCD9E8D57u);
     uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
