@@ -70,9 +70,9 @@ def batches(stream):
     return np.stack(windows).reshape(STEPS, B, T + 1)
 
 
-def loss_of(p, tokens):                       # tokens (B,T+1) -> mean cross entropy over all B*T positions
-    D = C // H
-    x = p['wte.weight'][tokens[:, :-1]] + p['wpe.weight']                                    # (B,T,C)
+def logits_of(p, tokens):                     # tokens (B,T), T at most the context -> (B,T,V)
+    (B, T), D = tokens.shape, C // H
+    x = p['wte.weight'][tokens] + p['wpe.weight'][:T]                                        # (B,T,C)
     future = torch.ones(T, T, dtype=torch.bool).triu(1)
 
     def norm(x, name):
@@ -88,8 +88,11 @@ def loss_of(p, tokens):                       # tokens (B,T+1) -> mean cross ent
         a = F.softmax(score.masked_fill(future, -math.inf), -1) @ v
         x = x + linear(a.transpose(1, 2).reshape(B, T, C), h + 'attn.c_proj')
         x = x + linear(F.gelu(linear(norm(x, h + 'ln_2'), h + 'mlp.c_fc'), approximate='tanh'), h + 'mlp.c_proj')
-    logits = F.linear(norm(x, 'ln_f'), p['wte.weight'])                                      # tied head, no bias
-    return F.cross_entropy(logits.view(-1, V), tokens[:, 1:].reshape(-1))
+    return F.linear(norm(x, 'ln_f'), p['wte.weight'])                                        # tied head, no bias
+
+
+def loss_of(p, tokens):                       # tokens (B,T+1) -> mean cross entropy over all B*T positions
+    return F.cross_entropy(logits_of(p, tokens[:, :-1]).view(-1, V), tokens[:, 1:].reshape(-1))
 
 
 def train(weights, tokens, dtype):
