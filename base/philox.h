@@ -13,7 +13,7 @@
 enum {
     SITE_INIT = 0x10000000,     // sample = index in the parameter table, step = 0
     SITE_SHUFFLE = 0x20000000,  // sample = Feistel round, step = epoch
-    SITE_SAMPLE = 0x30000000,   // text generation: sample = 0, step = token number
+    SITE_SAMPLE = 0x30000000,   // text generation: sample = step of the weights, step = token number
     SITE_FAULT = 0x40000000,    // seeded fault points
     SITE_DROPOUT = 0x50000000,  // + 8 * block + which
     SITE_ROUND = 0x60000000,    // stochastic rounding: + index in the parameter table, sample = element / 2^34, step = Adam's t

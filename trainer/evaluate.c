@@ -67,7 +67,7 @@ err_t evaluate(step_runner *r, dataset *val, int64_t batches, double *loss, int6
 
 // --- generation ------------------------------------------------------------------------------------------------------------
 
-// The k-th largest of n values (k >= 1), by selection over a copy. Ties keep the lower index likelier below.
+// The k-th largest of n values (k >= 1), by selection over a copy.
 static float kth_largest(const float *x, int64_t n, int64_t k, float *copy) {
     memcpy(copy, x, (size_t)n * sizeof *x);
     int64_t low = 0, high = n - 1;
@@ -96,16 +96,22 @@ static int32_t likeliest(const float *x, int64_t n) {
     return (int32_t)best;
 }
 
+// Is x among the k largest? low: the k-th; ties: how many that equal it are still to be taken, in order of index.
+static bool takes(float x, float low, int64_t *ties) { return x > low || (x == low && (*ties)-- > 0); }
+
 // Draws from softmax(x / temperature) over the top_k values; u in [0,1) is the draw. Double sums in order of index.
 static int32_t draw(const float *x, int64_t n, const generate_options *o, double u, float *copy) {
     int32_t best = likeliest(x, n);
     if (o->temperature <= 0) return best;
-    float low = o->top_k > 0 && o->top_k < n ? kth_largest(x, n, o->top_k, copy) : -INFINITY;
+    int64_t k = o->top_k > 0 && o->top_k < n ? o->top_k : n, ties = k;
+    float low = kth_largest(x, n, k, copy);
     double total = 0, at = 0;
+    for (int64_t i = 0; i < n; i++) ties -= x[i] > low;
+    int64_t left = ties;
     for (int64_t i = 0; i < n; i++)
-        if (x[i] >= low) total += fm_exp((x[i] - x[best]) / o->temperature);
+        if (takes(x[i], low, &ties)) total += fm_exp((x[i] - x[best]) / o->temperature);
     for (int64_t i = 0; i < n; i++) {
-        if (!(x[i] >= low)) continue;
+        if (!takes(x[i], low, &left)) continue;
         at += fm_exp((x[i] - x[best]) / o->temperature);
         if (u * total < at) return (int32_t)i;
     }
@@ -124,7 +130,7 @@ static err_t next_token(step_runner *r, const generate_options *o, int64_t count
     TRY(stream_copy(r->s, logits, r->logits.data, (size_t)V * sizeof *logits));
     TRY(stream_wait(r->s));
     uint32_t bits[4];
-    philox4x32(bits, o->seed, 0, SITE_SAMPLE, 0, (uint32_t)n);
+    philox4x32(bits, o->seed, 0, SITE_SAMPLE, (uint32_t)o->step, (uint32_t)n);
     *out = draw(logits, V, o, bits[0] * 0x1p-32, logits + V);
     return ERR_OK;
 }

@@ -1,0 +1,261 @@
+// test/test_sample.c: what is written after a prompt: logits, distributions and draws against PyTorch and numpy
+// (test/golden/make_look.py), and that draws of one stream say nothing of those of another.
+#include "test/support/look.h"
+
+enum { DRAWS = 20000, TOKENS = 80, CLASSES = 8 };
+
+// The first so many bytes of it are the prompts.
+static const char text[] = "The lanes are added by one fixed binary tree over the lane index.";
+
+typedef struct rig {
+    char *dir;
+    config c;
+    session x;
+} rig;
+
+static void rig_close(rig *r) {
+    session_close(&r->x);
+    drop_dir(r->dir);
+}
+
+static void collect(void *ctx, int32_t token) {
+    int32_t **next = ctx;
+    *(*next)++ = token;
+}
+
+// Draws o->tokens after the first `length` bytes of the text.
+static void draw(rig *r, int length, generate_options o, int32_t *out) {
+    char prompt[sizeof text];
+    snprintf(prompt, sizeof prompt, "%.*s", length, text);
+    o.prompt = prompt, o.put = collect, o.ctx = &out;
+    OK(generate(&r->x.runner, &o));
+}
+
+// --- against what was computed elsewhere -----------------------------------------------------------------------------
+
+// Prompts of one token, of some, of as many as the context holds, and of more: then the last ones count.
+static void logits_agree_with_pytorch(void **state) {
+    (void)state;
+    static const int lengths[] = {1, 7, 32, 45};
+    rig r = {.dir = make_dir()};
+    double theirs[LOOK_VOCAB];
+    int32_t token;
+    look_open(&r.x, &r.c, r.dir, SESSION_LOOK, "");
+    for (int i = 0; i < 4; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "logits/%d", lengths[i]);
+        golden_read(LOOK_GOLDEN, name, LOOK_VOCAB, theirs);
+        draw(&r, lengths[i], (generate_options){.tokens = 1}, &token);
+        const float *ours = r.x.runner.host_logits.data;
+        for (int v = 0; v < LOOK_VOCAB; v++)
+            if (!(fabs(ours[v] - theirs[v]) <= 2e-5))
+                fail_msg("prompt of %d bytes, token %d: logit %.7f, PyTorch %.7f", lengths[i], v, ours[v], theirs[v]);
+    }
+    rig_close(&r);
+}
+
+// The recipe's list. 80 tokens after prompts of up to 45: the context of 32 fills up and moves on.
+static void tokens_agree_with_numpy(void **state) {
+    (void)state;
+    static const struct { generate_options o; int length; } list[] = {
+        {{.seed = 1337, .step = 0, .temperature = 1.0, .top_k = 0}, 7},
+        {{.seed = 1337, .step = 1, .temperature = 1.0, .top_k = 0}, 7},
+        {{.seed = 1338, .step = 0, .temperature = 1.0, .top_k = 0}, 7},
+        {{.seed = 6, .step = 300, .temperature = 0.6, .top_k = 0}, 45},
+        {{.seed = (UINT64_C(1) << 40) + 9, .step = 7, .temperature = 1.3, .top_k = 12}, 32},
+        {{.seed = 1, .step = 1, .temperature = 0, .top_k = 0}, 1},
+    };
+    rig r = {.dir = make_dir()};
+    double theirs[TOKENS];
+    int32_t ours[TOKENS];
+    look_open(&r.x, &r.c, r.dir, SESSION_LOOK, "");
+    for (int i = 0; i < (int)(sizeof list / sizeof *list); i++) {
+        char name[32];
+        generate_options o = list[i].o;
+        snprintf(name, sizeof name, "draws/%d", i);
+        golden_read(LOOK_GOLDEN, name, TOKENS, theirs);
+        o.tokens = TOKENS;
+        draw(&r, list[i].length, o, ours);
+        for (int n = 0; n < TOKENS; n++)
+            if (ours[n] != (int32_t)theirs[n])
+                fail_msg("list %d, token %d: %d, numpy %d", i, n, ours[n], (int)theirs[n]);
+    }
+    rig_close(&r);
+}
+
+// A run writes with its own seed and step: the same tokens as the recipe's list.
+static void a_session_writes_with_its_seed_and_step(void **state) {
+    (void)state;
+    rig r = {.dir = make_dir()};
+    double theirs[TOKENS];
+    char *written, expected[TOKENS + 1] = "";
+    look_open(&r.x, &r.c, r.dir, SESSION_LOOK,
+              "[run]\nseed = 1337\n[sample]\ntokens = 80\ntemperature = 1\ntop_k = 0\n");
+    r.x.step = 1;
+    golden_read(LOOK_GOLDEN, "draws/1", TOKENS, theirs);
+    for (int n = 0, at = 0; n < TOKENS; n++) {
+        assert_true(theirs[n] > 0);  // a NUL would be written as three bytes
+        expected[at++] = (char)theirs[n];
+    }
+    OK(session_sample(&r.x, "The lan", &written));
+    assert_string_equal(written, expected);
+    free(written);
+    rig_close(&r);
+}
+
+// --- frequencies -----------------------------------------------------------------------------------------------------
+
+// Pearson's statistic of `cells` counts that add up to n, those expected less than 5 times as one cell; as a normal
+// deviate (Wilson and Hilferty 1931). Beyond 5 lies chance in 3 of 10 million cases; seeds are fixed, so that it is the
+// same case each time.
+static double deviate(const int64_t *seen, const double *probability, int cells, int64_t n) {
+    double sum = 0, rest_seen = 0, rest = 0, freedom = -1;
+    for (int i = 0; i <= cells; i++) {
+        double expected = i < cells ? probability[i] * (double)n : rest;
+        double found = i < cells ? (double)seen[i] : rest_seen;
+        if (i < cells && expected < 5) {
+            rest += expected, rest_seen += found;
+            continue;
+        }
+        if (expected == 0 && found > 0) return INFINITY;  // what can't happen
+        if (expected == 0) continue;
+        sum += (found - expected) * (found - expected) / expected, freedom++;
+    }
+    double share = 2 / (9 * freedom);
+    return (cbrt(sum / freedom) - (1 - share)) / sqrt(share);
+}
+
+static void expect_frequencies(const char *what, const int32_t *tokens, const double *probability) {
+    int64_t seen[LOOK_VOCAB] = {0};
+    for (int i = 0; i < DRAWS; i++) {
+        assert_in_range(tokens[i], 0, LOOK_VOCAB - 1);
+        if (probability[tokens[i]] == 0) fail_msg("%s: draw %d is token %d, which can't be", what, i, tokens[i]);
+        seen[tokens[i]]++;
+    }
+    double z = deviate(seen, probability, LOOK_VOCAB, DRAWS);
+    if (!(z < 5)) fail_msg("%s: frequencies of %d draws are %.1f deviations from what they should be", what, DRAWS, z);
+}
+
+// The first token after a prompt, with 20,000 seeds.
+static void frequencies_agree_with_pytorch(void **state) {
+    (void)state;
+    static const struct { double temperature; int64_t top_k; } list[] = {{0.7, 0}, {1.5, 0}, {1.0, 10}};
+    rig r = {.dir = make_dir()};
+    double theirs[LOOK_VOCAB];
+    int32_t *tokens = malloc(DRAWS * sizeof *tokens);
+    assert_non_null(tokens);
+    look_open(&r.x, &r.c, r.dir, SESSION_LOOK, "");
+    for (int k = 0; k < 3; k++) {
+        char name[32];
+        snprintf(name, sizeof name, "distribution/%d", k);
+        golden_read(LOOK_GOLDEN, name, LOOK_VOCAB, theirs);
+        for (int i = 0; i < DRAWS; i++)
+            draw(&r, 7, (generate_options){.tokens = 1, .seed = (uint64_t)i, .temperature = list[k].temperature,
+                                           .top_k = list[k].top_k}, &tokens[i]);
+        expect_frequencies(name, tokens, theirs);
+    }
+    free(tokens);
+    rig_close(&r);
+}
+
+// --- streams ---------------------------------------------------------------------------------------------------------
+
+// A model of one layer and a context of one that says the same after any token: its last norm is its bias alone. Logits
+// are wte * bias.
+static void open_forgetful(rig *r, double logits[LOOK_VOCAB]) {
+    enum { C = 8 };
+    r->dir = make_dir();
+    load_config(&r->c, r->dir, "[data]\nval =\n[device]\nthreads = 1\n[batch]\nglobal = 1\nmicro = 1\n",
+                "[model]\nlayers = 1\nheads = 1\nembed = 8\ncontext = 1\nvocab = 128\n");
+    OK(session_open(&r->x, &r->c, SESSION_LOOK, NULL));
+    OK(session_init(&r->x));
+    float *wte = r->x.state.w[model_find(r->x.net, "wte.weight")].data;
+    float *scale = r->x.state.w[model_find(r->x.net, "ln_f.weight")].data;
+    float *bias = r->x.state.w[model_find(r->x.net, "ln_f.bias")].data;
+    for (int c = 0; c < C; c++) scale[c] = 0, bias[c] = c % 2 ? 25.0f : -15.0f;  // times weights of std 0.02
+    for (int v = 0; v < LOOK_VOCAB; v++) {
+        logits[v] = 0;
+        for (int c = 0; c < C; c++) logits[v] += (double)wte[v * C + c] * bias[c];
+    }
+}
+
+static void softmax(double *probability, const double *logits, double temperature) {
+    double sum = 0;
+    for (int v = 0; v < LOOK_VOCAB; v++) sum += probability[v] = exp(logits[v] / temperature);
+    for (int v = 0; v < LOOK_VOCAB; v++) probability[v] /= sum;
+}
+
+// Tokens fall into classes of about equal probability; pairs of classes must be as frequent as the product says.
+static void expect_independent(const char *what, const int32_t *a, const int32_t *b, int n, const double *probability) {
+    int class[LOOK_VOCAB];
+    double share[CLASSES] = {0}, both[CLASSES * CLASSES], sum = 0;
+    int64_t seen[CLASSES * CLASSES] = {0};
+    for (int v = 0; v < LOOK_VOCAB; v++) {
+        class[v] = (int)((sum + probability[v] / 2) * CLASSES);
+        sum += probability[v];
+        share[class[v]] += probability[v];
+    }
+    for (int i = 0; i < CLASSES * CLASSES; i++) both[i] = share[i / CLASSES] * share[i % CLASSES];
+    for (int i = 0; i < n; i++) seen[class[a[i]] * CLASSES + class[b[i]]]++;
+    double z = deviate(seen, both, CLASSES * CLASSES, n);
+    if (!(z < 5)) fail_msg("%s: draws are %.1f deviations from being independent", what, z);
+}
+
+// Streams of a seed and a step, its neighbours, and those with the same sum of the two.
+static void tokens_steps_and_seeds_are_streams_of_their_own(void **state) {
+    (void)state;
+    static const struct { uint64_t seed; int64_t step; } list[] = {{7, 10}, {7, 11}, {8, 10}, {8, 9}, {6, 11}};
+    enum { STREAMS = sizeof list / sizeof *list };
+    rig r;
+    char what[64];
+    double logits[LOOK_VOCAB], probability[LOOK_VOCAB];
+    int32_t *at[STREAMS];
+    open_forgetful(&r, logits);
+    softmax(probability, logits, 1.5);
+    for (int i = 0; i < STREAMS; i++) {
+        at[i] = malloc(DRAWS * sizeof *at[i]);
+        assert_non_null(at[i]);
+        generate_options o = {.tokens = DRAWS, .seed = list[i].seed, .step = list[i].step, .temperature = 1.5};
+        draw(&r, 1, o, at[i]);
+        snprintf(what, sizeof what, "seed %d, step %d", (int)list[i].seed, (int)list[i].step);
+        expect_frequencies(what, at[i], probability);
+        for (int lag = 1; lag <= 3; lag++) expect_independent(what, at[i], at[i] + lag, DRAWS - lag, probability);
+    }
+    for (int i = 0; i < STREAMS; i++)
+        for (int k = 0; k < i; k++) {
+            snprintf(what, sizeof what, "streams %d and %d", k, i);
+            for (int lag = 0; lag <= 1; lag++) {
+                expect_independent(what, at[i], at[k] + lag, DRAWS - lag, probability);
+                expect_independent(what, at[i] + lag, at[k], DRAWS - lag, probability);
+            }
+        }
+    for (int i = 0; i < STREAMS; i++) free(at[i]);
+    rig_close(&r);
+}
+
+// Of 128 equals three are drawn, no more: the first three, whose turns are equal.
+static void equals_are_no_more_than_top_k(void **state) {
+    (void)state;
+    rig r;
+    double logits[LOOK_VOCAB], third[LOOK_VOCAB] = {1 / 3.0, 1 / 3.0, 1 / 3.0};
+    int32_t *tokens = malloc(DRAWS * sizeof *tokens);
+    assert_non_null(tokens);
+    open_forgetful(&r, logits);
+    memset(r.x.state.w[model_find(r.x.net, "ln_f.bias")].data, 0, 8 * sizeof(float));
+    draw(&r, 1, (generate_options){.tokens = DRAWS, .seed = 3, .temperature = 0.5, .top_k = 3}, tokens);
+    expect_frequencies("three of equals", tokens, third);
+    free(tokens);
+    rig_close(&r);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(logits_agree_with_pytorch),
+        cmocka_unit_test(tokens_agree_with_numpy),
+        cmocka_unit_test(a_session_writes_with_its_seed_and_step),
+        cmocka_unit_test(frequencies_agree_with_pytorch),
+        cmocka_unit_test(tokens_steps_and_seeds_are_streams_of_their_own),
+        cmocka_unit_test(equals_are_no_more_than_top_k),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
