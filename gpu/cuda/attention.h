@@ -45,6 +45,7 @@ static inline attention_shape attention_shape_of(const tensor *qkv, int heads, c
     z.time = (int)qkv->size[1], z.heads = heads, z.channels = qkv->size[2] / 3, z.head = (int)(z.channels / heads);
     z.scale = 1.0f / sqrtf((float)z.head), z.stays = 1;
     z.wide = (uintptr_t)qkv->data % 16 == 0 && z.head % 8 == 0;
+    assert(!drop || (drop->p >= 0 && drop->p < 1));
     if (!drop || !(drop->p > 0)) return z;
     assert((int64_t)heads * z.time * z.time <= (int64_t)1 << 34);  // a quarter of an element's number is a 32-bit counter
     z.drop = true, z.key = *drop, z.limit = dropout_limit(drop->p), z.stays = 1.0f / (1.0f - drop->p);

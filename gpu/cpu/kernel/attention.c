@@ -40,6 +40,7 @@ static sizes sizes_of(const tensor *qkv, int heads, const dropout_key *drop) {
     z.width = (z.head + VL - 1) / VL * VL;
     z.tiles = (z.time + TILE - 1) / TILE;
     z.scale = 1.0f / __builtin_sqrtf((float)z.head);
+    assert(!drop || (drop->p >= 0 && drop->p < 1));
     z.drop = drop && drop->p > 0 ? drop : NULL;
     assert(!z.drop || z.heads * z.time * z.time <= (int64_t)1 << 34);  // a quarter of an element's number is a 32-bit counter
     return z;
