@@ -1,11 +1,11 @@
 // test/test_step.c: what one step does, against formulas that are written down here once more: which learning rate
 // moves the weights, what a fixed loss scale scales, which activations dropout takes. Bits are compared elsewhere
 // (test_trainer.c, test_ranks.c): they say that something is as it was, and not that it is right.
+#include "test/support/rate.h"
 #include "test/support/run.h"
 
 #include "base/philox.h"
 
-#include <math.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -49,21 +49,8 @@ static void set_scale(rig *r, float scale) {
 
 // --- the learning rate -----------------------------------------------------------------------------------------------
 
-enum { WARMUP = 3, END = 10 };
-static const double LR = 4e-3, FINAL = 0.1, BETA1 = 0.9, BETA2 = 0.99, EPS = 1e-8;
-static const char *const types[] = {"cosine", "linear", "constant", "wsd"};
-
-// The rate of a step, from 1, as trainer/schedule.h says it.
-static double rate_at(int type, int step) {
-    double low = LR * FINAL, since = (double)(step - WARMUP) / (END - WARMUP);
-    if (step < WARMUP) return LR * step / WARMUP;
-    if (type == 2) return LR;
-    if (step >= END) return low;
-    if (type == 0) return low + (LR - low) * (1 + cos(M_PI * since)) / 2;
-    if (type == 1) return LR + (low - LR) * since;
-    double stable = 0.8 * END;  // more than the warm-up
-    return step <= stable ? LR : LR + (low - LR) * (step - stable) / (END - stable);
-}
+static const rate rates = {.lr = 4e-3, .warmup = 3, .end = 10, .final = 0.1};
+static const double BETA1 = 0.9, BETA2 = 0.99, EPS = 1e-8;
 
 // AdamW in double over the gradients that the steps leave, for one tensor of a model that runs beside it.
 typedef struct adam { int64_t n, t; double *w, *m, *v; } adam;
@@ -107,7 +94,7 @@ static void every_step_moves_the_weights_at_its_own_rate(void **state) {
         rig r;
         step_result out;
         snprintf(more, sizeof more, "[run]\nsteps = 12\n[optimizer]\nlr = 4e-3\nweight_decay = 0\ngrad_clip = 0\n"
-                 "[schedule]\ntype = %s\nwarmup = 3\ndecay_steps = 10\nfinal_fraction = 0.1\n", types[type]);
+                 "[schedule]\ntype = %s\nwarmup = 3\ndecay_steps = 10\nfinal_fraction = 0.1\n", rate_types[type]);
         rig_open(&r, more);
         tensor *master = row(&r, r.x.state.master, "h.1.mlp.c_fc.weight");
         adam a = adam_open(master);
@@ -115,7 +102,7 @@ static void every_step_moves_the_weights_at_its_own_rate(void **state) {
         assert_non_null(before);
         for (int step = 1; step <= 12; step++) {
             bool skipped = step == 4 || step == 5;
-            double lr = rate_at(type, step);
+            double lr = rate_at(&rates, type, step);
             memcpy(before, master->data, tensor_bytes(master));
             if (skipped) set_scale(&r, INFINITY);
             OK(session_step(&r.x, &out));
@@ -124,11 +111,11 @@ static void every_step_moves_the_weights_at_its_own_rate(void **state) {
             if (!skipped) adam_step(&a, row(&r, gradients(&r), "h.1.mlp.c_fc.weight"), lr);
             assert_int_equal(out.adam_t, a.t);
             if (!(fabs(out.lr - lr) <= 1e-12))
-                fail_msg("%s, step %d: lr %.12f, expected %.12f", types[type], step, out.lr, lr);
+                fail_msg("%s, step %d: lr %.12f, expected %.12f", rate_types[type], step, out.lr, lr);
             if (skipped) assert_memory_equal(before, master->data, tensor_bytes(master));
             double error = skipped ? 0 : adam_error(&a, master, before);
             if (!(error < 1e-3))
-                fail_msg("%s, step %d: the weights moved otherwise, by %.2g of the way", types[type], step, error);
+                fail_msg("%s, step %d: the weights moved otherwise, by %.2g of the way", rate_types[type], step, error);
         }
         free(before);
         free(a.w);

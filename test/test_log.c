@@ -1,0 +1,347 @@
+// test/test_log.c: what a run says of itself is true: every figure of log.jsonl and of the lines for a person against
+// an account that is kept here, with jansson as the reader.
+//
+// One idea: this program has a clock of its own. Each time the run reads it a second has passed, so that times are
+// known without waiting.
+#include "test/support/rate.h"
+#include "test/support/train.h"
+
+#include "trainer/monitor.h"
+
+#include <sys/syscall.h>
+#include <time.h>
+
+static const char small_model[] =
+    "[data]\nformat = raw16\n[model]\nlayers = 1\nheads = 2\nembed = 16\ncontext = 24\nvocab = 128\n"
+    "[batch]\nglobal = 12\nmicro = 3\nlanes = 4\n[device]\nthreads = 1\n[log]\nevery = 1\n"
+    "[sample]\ntokens = 0\n[eval]\nevery = 0\n";
+
+enum { TOKENS = 12 * 24, MICROS = 4 };  // of a step
+
+// --- the clock -------------------------------------------------------------------------------------------------------
+
+static _Thread_local bool ticking;  // on the thread that trains; the loader has the machine's time
+static double seconds;
+
+int clock_gettime(clockid_t id, struct timespec *t) {
+    if (!ticking || id != CLOCK_MONOTONIC) return (int)syscall(SYS_clock_gettime, id, t);
+    seconds++;
+    t->tv_sec = (time_t)seconds;
+    t->tv_nsec = 0;
+    return 0;
+}
+
+typedef struct rig {
+    char *dir;
+    config c;
+} rig;
+
+static void rig_open(rig *r, const char *more) {
+    r->dir = make_dir();
+    write_tokens(r->dir, "text.bin", 6000);
+    write_tokens(r->dir, "val.bin", 1500);
+    load_config(&r->c, r->dir, small_model, more);
+}
+
+static void run(rig *r) {
+    ticking = true;
+    err_t rc = train(&r->c, r->dir);
+    ticking = false;
+    OK(rc);
+}
+
+static void expect_near(const char *what, int64_t step, double found, double expected, double share) {
+    if (!(fabs(found - expected) <= share * fabs(expected)))
+        fail_msg("step %d: %s is %.9g, expected %.9g", (int)step, what, found, expected);
+}
+
+static void expect_between(const char *what, int64_t step, double found, double low, double high) {
+    if (!(found >= low && found <= high))
+        fail_msg("step %d: %s is %.9g, expected %g to %g", (int)step, what, found, low, high);
+}
+
+// --- figures ---------------------------------------------------------------------------------------------------------
+
+// A step reads the clock before and after each micro-batch comes, twice more where that had to be waited for, and a few
+// times beside.
+static void expect_times(const json_t *record, int64_t step) {
+    double ms = real_of(record, "ms"), data = real_of(record, "data_wait_ms");
+    expect_between("ms", step, ms, 1e3 * (2 * MICROS + 1), 1e3 * (4 * MICROS + 10));
+    expect_between("data_wait_ms", step, data, 1e3 * MICROS, 1e3 * 3 * MICROS);
+    expect_near("tokens_per_s", step, real_of(record, "tokens_per_s"), TOKENS / (ms / 1e3), 1e-6);
+    expect_between("comm_wait_ms", step, real_of(record, "comm_wait_ms"), 0, 3e3);  // nobody to wait for
+}
+
+// The line of this step says what its record says. spent: seconds of a step in this process; telling takes a few more.
+static void expect_line(const rig *r, const json_t *record, int64_t step, double spent) {
+    char path[1024], start[64], *out, *at;
+    size_t n;
+    int last = (int)r->c.run.steps, left = last - (int)step;
+    snprintf(path, sizeof path, "%s/out", r->dir);
+    OK(io_read_file(path, 1 << 20, &out, &n));
+    snprintf(start, sizeof start, "\nstep %4d/%d %3d%%  loss ", (int)step, last, 100 * (int)step / last);
+    at = strstr(out, start);
+    if (!at) fail_msg("no line begins with \"%s\"", start + 1);
+    double loss, norm, lr, speed, data;
+    long minutes = 0, eta = 0;
+    int read = sscanf(at + strlen(start), "%lf norm %lf lr %lf %lf tok/s data %lf%%", &loss, &norm, &lr, &speed, &data);
+    if (read != 5) fail_msg("%d of 5 figures in \"%.120s\"", read, at + 1);
+    expect_near("the line's loss", step, loss, real_of(record, "loss"), 1e-3);
+    expect_near("the line's lr", step, lr, real_of(record, "lr"), 0.06);
+    expect_near("the line's speed", step, speed, real_of(record, "tokens_per_s"), 0.1);
+    double share = real_of(record, "data_wait_ms") / real_of(record, "ms");
+    expect_near("the line's share of data", step, data, 100 * share, 0.01);
+    at = strstr(at, "eta ");
+    assert_non_null(at);
+    if (sscanf(at, "eta %ldm%lds", &minutes, &eta) != 2) minutes = 0, assert_int_equal(sscanf(at, "eta %lds", &eta), 1);
+    expect_between("eta", step, (double)(60 * minutes + eta), spent * left - 1, (spent + 8) * left + 1);
+    free(out);
+}
+
+// Records from .. to of the log, of which those after `resumed` are this process's.
+static void expect_steps(const rig *r, int type, int64_t to, int64_t resumed) {
+    static const rate rates = {.lr = 4e-3, .warmup = 3, .end = 10, .final = 0.1};
+    json_t *steps = read_records(&r->c, "log.jsonl", "step");
+    double spent = 0;
+    assert_int_equal(json_array_size(steps), to);
+    for (int64_t step = 1; step <= to; step++) {
+        const json_t *record = json_array_get(steps, (size_t)step - 1);
+        assert_true(real_of(record, "step") == (double)step);
+        assert_true(real_of(record, "tokens") == (double)(step * TOKENS));
+        assert_true(real_of(record, "loss_scale") == 1);
+        assert_true(json_is_false(json_object_get(record, "skipped")));
+        expect_near("lr", step, real_of(record, "lr"), rate_at(&rates, type, (double)step), 1e-8);
+        expect_times(record, step);
+        if (step <= resumed) continue;
+        spent += real_of(record, "ms") / 1e3;
+        expect_line(r, record, step, spent / (double)(step - resumed));
+    }
+    json_decref(steps);
+}
+
+// To step 6, and in another process, as far as a run can tell, from there to step 24: what is left is not reckoned from
+// steps that were done before.
+static void every_figure_is_right_also_after_a_resume(void **state) {
+    (void)state;
+    for (int type = 0; type < 4; type++) {
+        char more[256], longer[512];
+        rig r;
+        snprintf(more, sizeof more, "[optimizer]\nlr = 4e-3\n"
+                 "[schedule]\ntype = %s\nwarmup = 3\ndecay_steps = 10\nfinal_fraction = 0.1\n", rate_types[type]);
+        snprintf(longer, sizeof longer, "%s[run]\nsteps = 6\n", more);
+        rig_open(&r, longer);
+        run(&r);
+        expect_steps(&r, type, 6, 0);
+        snprintf(longer, sizeof longer, "%s[run]\nsteps = 24\n", more);
+        load_config(&r.c, r.dir, small_model, longer);
+        run(&r);
+        expect_steps(&r, type, 24, 6);
+        drop_dir(r.dir);
+    }
+}
+
+static void an_evaluation_says_how_much_and_how_long(void **state) {
+    (void)state;
+    rig r;
+    rig_open(&r, "[run]\nsteps = 5\n[schedule]\nwarmup = 3\n[eval]\nevery = 2\nbatches = 7\n");
+    run(&r);
+    json_t *evals = read_records(&r.c, "log.jsonl", "eval");
+    assert_int_equal(json_array_size(evals), 3);  // the last step's too
+    for (size_t i = 0; i < 3; i++) {
+        const json_t *record = json_array_get(evals, i);
+        assert_true(real_of(record, "step") == (i < 2 ? 2.0 * (double)(i + 1) : 5));
+        assert_true(real_of(record, "windows") == 7 * 3);
+        expect_between("ms", (int64_t)i, real_of(record, "ms"), 1000, 100000);
+    }
+    json_decref(evals);
+    drop_dir(r.dir);
+}
+
+// Every key has its own value, those of several ranks too.
+static void every_figure_is_under_its_own_key(void **state) {
+    (void)state;
+    static const struct { const char *key; double value; } all[] = {
+        {"step", 1}, {"tokens", 2}, {"loss", 3.25}, {"grad_norm", 4.5}, {"lr", 5e-7}, {"ms", 6.125},
+        {"tokens_per_s", 7e9}, {"data_wait_ms", 8.5}, {"comm_wait_ms", 9.5}, {"loss_scale", 10},
+        {"comm_ms", 11}, {"comm_hidden", 0.12},
+        {"slowest_rank", 13}, {"slowest_compute_ms", 14}, {"median_compute_ms", 15}};
+    const step_record said = {
+        .step = 1, .tokens = 2, .loss = 3.25, .grad_norm = 4.5, .lr = 5e-7, .ms = 6.125, .tokens_per_s = 7e9,
+        .data_wait_ms = 8.5, .comm_wait_ms = 9.5, .loss_scale = 10, .comm_ms = 11, .hidden = 0.12, .slowest = 13,
+        .slowest_ms = 14, .median_ms = 15, .world = 16, .skipped = true, .hash = "0123456789abcdef"};
+    monitor m;
+    rig r;
+    rig_open(&r, "");
+    snprintf(r.c.run.name, sizeof r.c.run.name, "record");
+    char dir[1500];
+    snprintf(dir, sizeof dir, "%s/record", r.c.run.dir);
+    OK(io_mkdirs(dir));
+    OK(monitor_open(&m, dir, &r.c, 0));
+    m.quiet = true;
+    monitor_step(&m, &said, true);
+    monitor_close(&m);
+    json_t *steps = read_records(&r.c, "log.jsonl", "step");
+    assert_int_equal(json_array_size(steps), 1);
+    const json_t *record = json_array_get(steps, 0);
+    for (int i = 0; i < 15; i++) expect_near(all[i].key, 1, real_of(record, all[i].key), all[i].value, 1e-8);
+    assert_true(json_is_true(json_object_get(record, "skipped")));
+    assert_string_equal(text_of(record, "hash"), "0123456789abcdef");
+    json_decref(steps);
+    drop_dir(r.dir);
+}
+
+// --- text ------------------------------------------------------------------------------------------------------------
+
+#define BAD "\xEF\xBF\xBD"
+
+// Whatever a prompt, a model or a path has in it: a reader of JSON gets the same back, with U+FFFD for what is no
+// UTF-8.
+static void any_text_can_be_read_again(void **state) {
+    (void)state;
+    static const struct { const char *said, *read; } list[] = {
+        {"say \"no\" \\ and \\\"yes\\\"", NULL}, {"\n\r\t\b\f\x01\x1f\x7f/", NULL}, {"", NULL},
+        {"\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80", NULL}, {"{\"t\":\"step\"}\n{", NULL},
+        {"a\x80z", "a" BAD "z"}, {"\xC3", BAD}, {"\xC0\x80", BAD BAD}, {"\xED\xA0\x80", BAD BAD BAD},
+        {"\xF4\x90\x80\x80", BAD BAD BAD BAD}, {"\xE2\x82\"", BAD BAD "\""}, {"\xFF\\", BAD "\\"}};
+    enum { TEXTS = sizeof list / sizeof *list };
+    monitor m;
+    rig r;
+    rig_open(&r, "");
+    char dir[1500];
+    snprintf(dir, sizeof dir, "%s/%s", r.c.run.dir, r.c.run.name);
+    OK(io_mkdirs(dir));
+    OK(monitor_open(&m, dir, &r.c, 0));
+    m.quiet = true;
+    for (int i = 0; i < TEXTS; i++) {
+        monitor_sample(&m, i, list[i].said, list[TEXTS - 1 - i].said);
+        monitor_event(&m, "try", i, list[i].said);
+    }
+    monitor_close(&m);
+    json_t *samples = read_records(&r.c, "log.jsonl", "sample"), *events = read_records(&r.c, "events.jsonl", "event");
+    assert_int_equal(json_array_size(samples), TEXTS);
+    assert_int_equal(json_array_size(events), TEXTS);
+    for (int i = 0; i < TEXTS; i++) {
+        const int k = TEXTS - 1 - i;
+        const char *one = list[i].read ? list[i].read : list[i].said;
+        const char *other = list[k].read ? list[k].read : list[k].said;
+        const json_t *sample = json_array_get(samples, (size_t)i), *event = json_array_get(events, (size_t)i);
+        assert_string_equal(text_of(sample, "prompt"), one);
+        assert_string_equal(text_of(sample, "text"), other);
+        assert_string_equal(text_of(event, "text"), one);
+        assert_string_equal(text_of(event, "kind"), "try");
+    }
+    json_decref(samples);
+    json_decref(events);
+    drop_dir(r.dir);
+}
+
+// What is longer than a record is cut, never in the middle of an escape or of a character.
+static void a_text_that_is_too_long_is_cut(void **state) {
+    (void)state;
+    static const char *const units[] = {"x", "\"", "\\", "\x01", "\xE2\x82\xAC", "\xF0\x9F\x98\x80"};
+    enum { LENGTH = 24000 };
+    monitor m;
+    rig r;
+    rig_open(&r, "");
+    char dir[1500], *said = calloc(1, LENGTH + 8);
+    assert_non_null(said);
+    snprintf(dir, sizeof dir, "%s/%s", r.c.run.dir, r.c.run.name);
+    OK(io_mkdirs(dir));
+    OK(monitor_open(&m, dir, &r.c, 0));
+    m.quiet = true;
+    for (int i = 0; i < 6; i++) {
+        size_t n = strlen(units[i]);
+        for (size_t at = 0; at < LENGTH; at += n) memcpy(said + at, units[i], n + 1);
+        monitor_sample(&m, i, said, said);
+        monitor_sample(&m, i, "", said);
+    }
+    monitor_close(&m);
+    json_t *samples = read_records(&r.c, "log.jsonl", "sample");
+    assert_int_equal(json_array_size(samples), 12);
+    for (size_t i = 0; i < 12; i++) {
+        const char *text = text_of(json_array_get(samples, i), i % 2 ? "text" : "prompt");
+        size_t n = strlen(units[i / 2]);
+        assert_true(strlen(text) > 2000 && strlen(text) % n == 0);
+        for (size_t at = 0; at < strlen(text); at += n) assert_memory_equal(text + at, units[i / 2], n);
+    }
+    free(said);
+    json_decref(samples);
+    drop_dir(r.dir);
+}
+
+// A run whose directory and prompt have all of it in their names: its files can be read.
+static void a_run_of_any_name_can_be_read(void **state) {
+    (void)state;
+    rig r;
+    char more[2048], prompt[] = "say \"no\"\t\\n\n";
+    rig_open(&r, "");
+    snprintf(more, sizeof more, "[run]\nsteps = 2\nfaults = write@1\ndir = '%s/q\"u\\o'\n[schedule]\nwarmup = 1\n"
+             "[checkpoint]\nevery = 1\n[sample]\nevery = 1\ntokens = 30\ntemperature = 2\n"
+             "prompt = \"say \\\"no\\\"\\t\\\\n\\n\"\n", r.dir);
+    load_config(&r.c, r.dir, small_model, more);
+    assert_string_equal(r.c.sample.prompt, prompt);
+    run(&r);
+    json_t *samples = read_records(&r.c, "log.jsonl", "sample"), *events = read_records(&r.c, "events.jsonl", "event");
+    assert_int_equal(json_array_size(samples), 2);
+    for (size_t i = 0; i < 2; i++) {
+        assert_string_equal(text_of(json_array_get(samples, i), "prompt"), prompt);
+        assert_true(strlen(text_of(json_array_get(samples, i), "text")) >= 30);
+    }
+    assert_int_equal(json_array_size(events), 1);
+    assert_string_equal(text_of(json_array_get(events, 0), "kind"), "checkpoint_failed");
+    assert_non_null(strstr(text_of(json_array_get(events, 0), "text"), "q\"u\\o"));
+    json_decref(samples);
+    json_decref(events);
+    drop_dir(r.dir);
+}
+
+// --- a run that diverges ---------------------------------------------------------------------------------------------
+
+// FP16 can't hold what weights of a thousand make of it: from the second step on no gradient is finite. Its records say
+// so whatever [log] every is, and one event does, after as many skipped steps in a row as are no loss scale looking for
+// its place.
+static void expect_diverged(const char *scale, int patience) {
+    char more[256];
+    rig r;
+    snprintf(more, sizeof more, "[run]\nsteps = 60\n[precision]\ncompute = fp16\nloss_scale = %s\n"
+             "[optimizer]\nlr = 1000\n[schedule]\nwarmup = 0\ntype = constant\n[log]\nevery = 40\n", scale);
+    rig_open(&r, more);
+    run(&r);
+    json_t *steps = read_records(&r.c, "log.jsonl", "step"), *events = read_records(&r.c, "events.jsonl", "event");
+    int64_t first = 0, skipped = 0;
+    for (size_t i = 0; i < json_array_size(steps); i++) {
+        const json_t *record = json_array_get(steps, i);
+        if (!json_is_true(json_object_get(record, "skipped"))) continue;
+        if (!first) first = (int64_t)real_of(record, "step");
+        assert_int_equal(real_of(record, "step"), first + skipped++);
+        assert_true(real_of(record, "tokens") == (double)TOKENS * real_of(record, "step"));
+        assert_true(json_is_null(json_object_get(record, "grad_norm")));
+    }
+    assert_true(first >= 1 && first <= 5);
+    assert_int_equal(skipped, 60 - first + 1);
+    assert_int_equal(json_array_size(events), 1);
+    assert_string_equal(text_of(json_array_get(events, 0), "kind"), "diverged");
+    assert_int_equal(real_of(json_array_get(events, 0), "step"), first + patience - 1);
+    json_decref(steps);
+    json_decref(events);
+    drop_dir(r.dir);
+}
+
+static void a_run_that_diverges_says_so_once(void **state) {
+    (void)state;
+    expect_diverged("1", 1);
+    expect_diverged("dynamic", 50);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_figure_is_right_also_after_a_resume),
+        cmocka_unit_test(an_evaluation_says_how_much_and_how_long),
+        cmocka_unit_test(every_figure_is_under_its_own_key),
+        cmocka_unit_test(any_text_can_be_read_again),
+        cmocka_unit_test(a_text_that_is_too_long_is_cut),
+        cmocka_unit_test(a_run_of_any_name_can_be_read),
+        cmocka_unit_test(a_run_that_diverges_says_so_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
