@@ -181,7 +181,7 @@ static void rank_main(const world *w, const config *c, launch *at, int local, fi
 // Forks all ranks of all nodes and waits for them.
 static void run_world(const world *w, int port, finding *all) {
     static const char *const hosts[] = {"127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4"};
-    char cluster[256];
+    char cluster[1536];
     config c;
     int n = world_size(w);
     snprintf(cluster, sizeof cluster, "%s[cluster]\nport = %d\nsecret_file = %s\n", w->more, port, secret_path);
@@ -385,6 +385,25 @@ static void what_some_ranks_saved_others_continue(void **state) {
     drop_dir(dir);
 }
 
+// Tensors of several chunks, of which every rank reads its own part from the file.
+static void ranks_begin_from_a_file_as_one_does(void **state) {
+    (void)state;
+    static const char wide[] = "[model]\nembed = 252\nlayers = 1\n";
+    char *dir = data_dir(), name[64], more[1024];
+    finding one = {.hash = ""}, saved = {.hash = ""};
+    try_this("saved", &(world){.dir = dir, .more = wide, .nodes = 1, .ranks = {1}, .saves = 2}, &saved);
+    for (int ranks = 1; ranks <= 4; ranks++)
+        for (int zero = 0; zero <= 3; zero++) {
+            if (ranks == 1 ? zero > 0 : ranks == 4 && zero != 3) continue;
+            snprintf(name, sizeof name, "%d ranks, zero %d, from a file", ranks, zero);
+            snprintf(more, sizeof more, "%sinit_from = %s/runs/default/ckpt/step-%08d/model.safetensors\n[parallel]\nzero = %d\n",
+                     wide, dir, 2, zero);
+            try_world(name, dir, more, 1, &ranks, &one);
+        }
+    assert_string_not_equal(one.hash, saved.hash);
+    drop_dir(dir);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_number_of_ranks_in_any_stage_gives_the_same_bits),
@@ -393,6 +412,7 @@ int main(void) {
         cmocka_unit_test(chunks_of_the_head_do_not_matter),
         cmocka_unit_test(any_number_of_nodes_gives_the_same_bits),
         cmocka_unit_test(what_some_ranks_saved_others_continue),
+        cmocka_unit_test(ranks_begin_from_a_file_as_one_does),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
