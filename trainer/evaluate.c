@@ -96,22 +96,17 @@ static int32_t likeliest(const float *x, int64_t n) {
     return (int32_t)best;
 }
 
-// Is x among the k largest? low: the k-th; ties: how many that equal it are still to be taken, in order of index.
-static bool takes(float x, float low, int64_t *ties) { return x > low || (x == low && (*ties)-- > 0); }
-
-// Draws from softmax(x / temperature) over the top_k values; u in [0,1) is the draw. Double sums in order of index.
+// Draws from softmax(x / temperature) over the top_k largest values and what equals the last of them (as Hugging Face's
+// generate does); u in [0,1) is the draw. Double sums in order of index.
 static int32_t draw(const float *x, int64_t n, const generate_options *o, double u, float *copy) {
     int32_t best = likeliest(x, n);
     if (o->temperature <= 0) return best;
-    int64_t k = o->top_k > 0 && o->top_k < n ? o->top_k : n, ties = k;
-    float low = kth_largest(x, n, k, copy);
+    float low = o->top_k > 0 && o->top_k < n ? kth_largest(x, n, o->top_k, copy) : -INFINITY;
     double total = 0, at = 0;
-    for (int64_t i = 0; i < n; i++) ties -= x[i] > low;
-    int64_t left = ties;
     for (int64_t i = 0; i < n; i++)
-        if (takes(x[i], low, &ties)) total += fm_exp((x[i] - x[best]) / o->temperature);
+        if (x[i] >= low) total += fm_exp((x[i] - x[best]) / o->temperature);
     for (int64_t i = 0; i < n; i++) {
-        if (!takes(x[i], low, &left)) continue;
+        if (!(x[i] >= low)) continue;
         at += fm_exp((x[i] - x[best]) / o->temperature);
         if (u * total < at) return (int32_t)i;
     }

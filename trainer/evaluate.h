@@ -13,7 +13,7 @@ typedef struct generate_options {
     const char *prompt;     // bytes
     int64_t tokens;         // to be written after it
     double temperature;     // 0: always the likeliest
-    int64_t top_k;          // choose among the k likeliest, 0: all
+    int64_t top_k;          // choose among the k likeliest and their equals, 0: all
     uint64_t seed;          // of the run
     int64_t step;           // of the weights: every step of every seed has draws of its own
     void (*put)(void *ctx, int32_t token);  // called for each new token
