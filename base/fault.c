@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const point_names[FAULT_POINTS] = {"read", "write", "sync", "rename"};
+static const char *const point_names[FAULT_POINTS] = {"read", "write", "sync", "rename", "flip"};
 
 static const char *skip(const char *p) { return p + strspn(p, " \t,"); }
 
@@ -23,7 +23,7 @@ static err_t parse_one(fault_list *list, const char **text) {
         return ERR_OK;
     }
     return err_set(ERR_CONFIG, "fault list \"%s\": expected point@first or point@firstxcount, comma between; "
-                   "points: read write sync rename", p);
+                   "points: read write sync rename flip", p);
 }
 
 err_t fault_parse(fault_list *list, const char *text) {

@@ -15,6 +15,7 @@ typedef enum fault_point {
     FAULT_WRITE,   // a checkpoint write returns ENOSPC
     FAULT_SYNC,    // an fsync returns EIO
     FAULT_RENAME,  // a commit rename returns EIO
+    FAULT_FLIP,    // a checkpoint write succeeds, and a bit of what it wrote is wrong
     FAULT_POINTS,
 } fault_point;
 

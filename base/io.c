@@ -37,6 +37,14 @@ err_t io_read_at(int fd, const char *path, int64_t offset, void *dst, size_t n) 
     return ERR_OK;
 }
 
+// What a bad disk or cable does: a bit in the middle of the n bytes before the current position is not as it was written, and no call failed.
+static err_t flip_bit(int fd, const char *path, const uint8_t *src, size_t n) {
+    uint8_t wrong = src[n / 2] ^ 0x10;
+    off_t end = lseek(fd, 0, SEEK_CUR), at = end - (off_t)n + (off_t)(n / 2);
+    if (end >= (off_t)n && pwrite(fd, &wrong, 1, at) == 1) return ERR_OK;
+    return err_set(ERR_IO, "%s: a bit was to be flipped, and could not be: %s", path, strerror(errno));
+}
+
 err_t io_write(int fd, const char *path, const void *src, size_t n, fault_list *faults) {
     size_t done = 0;
     while (done < n) {
@@ -47,6 +55,7 @@ err_t io_write(int fd, const char *path, const void *src, size_t n, fault_list *
         if (put <= 0)
             return err_set(ERR_IO, "%s: write of %zu bytes: %s%s", path, n, strerror(errno),
                            errno == ENOSPC ? "; free some space" : "");
+        if (fault_hit(faults, FAULT_FLIP)) TRY(flip_bit(fd, path, (const uint8_t *)src + done, (size_t)put));
         done += (size_t)put;
     }
     return ERR_OK;

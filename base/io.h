@@ -16,7 +16,7 @@ err_t io_path(char dst[IO_PATH], const char *fmt, ...) __attribute__((format(pri
 // Reads exactly n bytes at offset. ERR_IO names the file, offset and errno; a file that ends early is ERR_DATA.
 err_t io_read_at(int fd, const char *path, int64_t offset, void *dst, size_t n);
 
-// Writes all n bytes at the current position. ERR_IO names the file and errno. Honours FAULT_WRITE.
+// Writes all n bytes at the current position. ERR_IO names the file and errno. Honours FAULT_WRITE and FAULT_FLIP.
 err_t io_write(int fd, const char *path, const void *src, size_t n, fault_list *faults);
 
 // The whole of a file of at most `limit` bytes, with a NUL behind it; *size is without the NUL. The caller frees *out.

@@ -314,14 +314,11 @@ static err_t print_header(const char *path, const json_t *header, char **out, si
 }
 
 static err_t write_header(st_writer *w, st_tensor *tensors, int count, const json_t *header) {
-    char *text = NULL;
-    size_t n = 0;
-    TRY(print_header(w->path, header, &text, &n));
-    for (int i = 0; i < count; i++) tensors[i].offset += (int64_t)n;
+    TRY(print_header(w->path, header, &w->header, &w->header_bytes));
+    for (int i = 0; i < count; i++) tensors[i].offset += (int64_t)w->header_bytes;
     w->fd = open(w->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    err_t rc = w->fd < 0 ? err_set(ERR_IO, "%s: %s", w->path, strerror(errno)) : io_write(w->fd, w->path, text, n, w->faults);
-    free(text);
-    return rc;
+    if (w->fd < 0) return err_set(ERR_IO, "%s: %s", w->path, strerror(errno));
+    return io_write(w->fd, w->path, w->header, w->header_bytes, w->faults);
 }
 
 err_t st_create(st_writer *w, const char *path, st_tensor *tensors, int count, const char *const *metadata, fault_list *faults) {
@@ -344,6 +341,11 @@ err_t st_put(st_writer *w, const void *bytes, size_t n) {
     return ERR_OK;
 }
 
+static void drop_header(st_writer *w) {
+    free(w->header);
+    w->header = NULL;
+}
+
 err_t st_finish(st_writer *w, int64_t *file_bytes) {
     err_t rc = ERR_OK;
     if (w->left != 0) rc = err_set(ERR_INTERNAL, "%s: %lld bytes of data were declared and not put", w->path, (long long)w->left);
@@ -353,10 +355,12 @@ err_t st_finish(st_writer *w, int64_t *file_bytes) {
     int fd = w->fd;
     w->fd = -1;
     if (close(fd) != 0 && rc == ERR_OK) rc = err_set(ERR_IO, "%s: close: %s", w->path, strerror(errno));
+    drop_header(w);
     return rc;
 }
 
 void st_abort(st_writer *w) {
     if (w->fd >= 0) close(w->fd);
     w->fd = -1;
+    drop_header(w);
 }

@@ -180,7 +180,7 @@ static const bad bad_files[] = {
     {"[run]\nname = a23456789012345678901234567890123456789012345678901234567890abcd\n",
      ":2: [run] name: expected 1 to 63 letters", NULL, NULL},
     {"[run]\ndir = \"\"\n", ":2: [run] dir: expected some text, found ``", NULL, NULL},
-    {"[run]\nfaults = wirte@3\n", ":2: [run] faults: ", "wirte@3", "points: read write sync rename"},
+    {"[run]\nfaults = wirte@3\n", ":2: [run] faults: ", "wirte@3", "points: read write sync rename flip"},
 
     // rules between keys
     {"[model]\nembed = 130\n", ":2: [model] embed: embed = 130 is not a multiple of heads = 4.",

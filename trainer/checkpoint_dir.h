@@ -37,8 +37,6 @@ err_t ckpt_adopt(const char *dir, const manifest *m, ckpt_state *s, bool foreign
 err_t ckpt_verify_file(const char *path, const manifest *m, int f);
 // Its length and header only.
 err_t ckpt_look_at_file(const char *path, const manifest *m, int f);
-// The digest of the first n bytes.
-err_t ckpt_digest_header(int fd, const char *path, int64_t n, uint8_t out[CKPT_DIGEST]);
 // ERR_DATA that names what absent[m->files] says, and who wrote it: "3 of its 16 files are missing: model-00003-of-00008.safetensors (of rank 3,
 // written on node-b), ...". ERR_OK when nothing is absent.
 err_t ckpt_missing(const char *where, const manifest *m, const bool *absent);

@@ -18,7 +18,7 @@ enum { PIECE = 16 * CKPT_CHUNK };  // elements, 1 MiB: large enough for any disk
 
 // --- a file against its manifest -----------------------------------------------------------------------------------------------
 
-err_t ckpt_digest_header(int fd, const char *path, int64_t n, uint8_t out[CKPT_DIGEST]) {
+static err_t digest_header(int fd, const char *path, int64_t n, uint8_t out[CKPT_DIGEST]) {
     digest d;
     char piece[4096];
     err_t rc = ERR_OK;
@@ -35,7 +35,7 @@ err_t ckpt_digest_header(int fd, const char *path, int64_t n, uint8_t out[CKPT_D
 static err_t check_header(const st_file *f, const manifest_file *say) {
     int64_t n = f->count ? f->tensors[0].offset : f->file_bytes;
     uint8_t found[CKPT_DIGEST];
-    TRY(ckpt_digest_header(f->fd, f->path, n, found));
+    TRY(digest_header(f->fd, f->path, n, found));
     if (memcmp(found, say->header, sizeof found) == 0) return ERR_OK;
     return err_set(ERR_DATA, "%s: its header (%lld bytes from offset 0) is not what the manifest recorded: the file is damaged",
                    f->path, (long long)n);

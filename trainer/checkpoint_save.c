@@ -21,12 +21,10 @@
 #include "trainer/state_hash.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 enum { PIECE = 16 * CKPT_CHUNK };
 
@@ -75,12 +73,12 @@ static int declare(const save *x, int f, st_tensor *table) {
     return count;
 }
 
-static err_t read_header(const char *path, int64_t n, uint8_t out[CKPT_DIGEST]) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return err_set(ERR_IO, "%s: %s", path, strerror(errno));
-    err_t rc = ckpt_digest_header(fd, path, n, out);
-    close(fd);
-    return rc;
+// Of the bytes in memory, never of the file: what the disk got wrong must not become what the manifest expects.
+static void digest_header(const st_writer *w, uint8_t out[CKPT_DIGEST]) {
+    digest d;
+    digest_begin(&d);
+    digest_put(&d, w->header, w->header_bytes);
+    digest_end(&d, out);
 }
 
 static err_t write_file(save *x, int f, int first, int last, st_tensor *table) {
@@ -91,12 +89,12 @@ static err_t write_file(save *x, int f, int first, int last, st_tensor *table) {
     st_writer w;
     TRY(io_path(path, "%s/%s", x->tmp, say->name));
     TRY(st_create(&w, path, table, declare(x, f, table), metadata, x->faults));
+    digest_header(&w, say->header);
     err_t rc = ERR_OK;
     for (int g = first; g <= last && rc == ERR_OK; g++) rc = put_group(&w, x->w, g, from[g]);
-    if (rc == ERR_OK) rc = st_finish(&w, &say->bytes);
-    else st_abort(&w);
-    TRY(rc);
-    return read_header(path, table[0].offset, say->header);  // from the cache, so that nobody has to hand it around
+    if (rc == ERR_OK) return st_finish(&w, &say->bytes);
+    st_abort(&w);
+    return rc;
 }
 
 static err_t write_files(save *x) {

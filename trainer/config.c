@@ -44,7 +44,7 @@ const config_key config_keys[] = {
     WORD(run, resume, LAYOUT, "auto", "auto never must", "",
          "`never` refuses to go on from a checkpoint, `must` refuses to start without one"),
     TEXT(run, faults, LOCAL, "", 0, "",
-         "rehearse failures, such as write@3 (point@first or point@firstxcount; read write sync rename)"),
+         "rehearse failures, such as write@3 (point@first or point@firstxcount; read write sync rename flip)"),
 
     WORD(device, backend, LOCAL, "auto", "auto cpu cuda", "device kind", "where to compute; auto takes a GPU if there is one"),
     INT(device, ranks, LOCAL, "0", 0, 1024, "nproc_per_node world_size gpus",
