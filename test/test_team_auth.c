@@ -45,24 +45,6 @@ static void wrong_secret_then_right_one(void **state) {
 
 // --- the handshake, and those who cheat ----------------------------------------------------------------------------------------
 
-static const uint8_t secret[TEAM_KEY] = {7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7,
-                                         7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7};
-
-static hello hello_of(const scene *s, int node, int rank, uint8_t nonce) {
-    hello h = {.version = HELLO_VERSION,
-               .role = ROLE_CONTROL,
-               .node = (uint32_t)node,
-               .rank = (uint32_t)rank,
-               .world = s ? (uint32_t)world_of(s) : 3,
-               .epoch = 1,
-               .job = "tiny",
-               .build = "1a2b",
-               .config_hash = "c0ffee",
-               .data_hash = "d00d"};
-    memset(h.nonce, nonce, sizeof h.nonce);
-    return h;
-}
-
 // Carries what one side has queued to the other; byte number *broken of the whole conversation is changed on its way.
 static void carry(handshake *from, handshake *to, long *broken) {
     while (from->sent < from->queued) {
@@ -152,28 +134,6 @@ static void frames_are_sealed(void **state) {
         assert_false(frame_open(&g, bytes, key, 41));
         bytes[i] ^= 1;
     }
-}
-
-// Plays the calling side against a real rank 0 and writes down what it sent.
-static bool call_rank_0(int fd, handshake *h, const hello *mine, uint8_t sent[HELLO_BYTES + PROOF_BYTES]) {
-    uint8_t bytes[HELLO_BYTES + PROOF_BYTES];
-    size_t n = 0;
-    handshake_call(h, mine, secret);
-    while (h->state == HANDSHAKE_GOING) {
-        memcpy(sent + n, h->out + h->sent, h->queued - h->sent);
-        n += h->queued - h->sent;
-        if (!write_all(fd, h->out + h->sent, h->queued - h->sent)) return false;
-        h->sent = h->queued;
-        size_t room = handshake_room(h);
-        if (!read_all(fd, bytes, room)) return false;
-        handshake_feed(h, bytes, room);
-    }
-    return h->state == HANDSHAKE_KNOWN;
-}
-
-static bool next_frame(int fd, const handshake *h, uint64_t counter, frame *f) {
-    uint8_t bytes[FRAME_BYTES];
-    return read_all(fd, bytes, sizeof bytes) && frame_open(f, bytes, h->keys.recv, counter);
 }
 
 static bool get_frame(int fd, const handshake *h, uint64_t counter, uint32_t type) {

@@ -227,6 +227,48 @@ static inline int world_of(const scene *s) {
     return n;
 }
 
+// --- playing one side by hand --------------------------------------------------------------------------------------------------
+
+static const uint8_t secret[TEAM_KEY] = {7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7,
+                                         7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7};
+
+static inline hello hello_of(const scene *s, int node, int rank, uint8_t nonce) {
+    hello h = {.version = HELLO_VERSION,
+               .role = ROLE_CONTROL,
+               .node = (uint32_t)node,
+               .rank = (uint32_t)rank,
+               .world = s ? (uint32_t)world_of(s) : 3,
+               .epoch = 1,
+               .job = "tiny",
+               .build = "1a2b",
+               .config_hash = "c0ffee",
+               .data_hash = "d00d"};
+    memset(h.nonce, nonce, sizeof h.nonce);
+    return h;
+}
+
+// Plays the calling side against a real rank 0 and writes down what it sent.
+static inline bool call_rank_0(int fd, handshake *h, const hello *mine, uint8_t sent[HELLO_BYTES + PROOF_BYTES]) {
+    uint8_t bytes[HELLO_BYTES + PROOF_BYTES];
+    size_t n = 0;
+    handshake_call(h, mine, secret);
+    while (h->state == HANDSHAKE_GOING) {
+        memcpy(sent + n, h->out + h->sent, h->queued - h->sent);
+        n += h->queued - h->sent;
+        if (!write_all(fd, h->out + h->sent, h->queued - h->sent)) return false;
+        h->sent = h->queued;
+        size_t room = handshake_room(h);
+        if (!read_all(fd, bytes, room)) return false;
+        handshake_feed(h, bytes, room);
+    }
+    return h->state == HANDSHAKE_KNOWN;
+}
+
+static inline bool next_frame(int fd, const handshake *h, uint64_t counter, frame *f) {
+    uint8_t bytes[FRAME_BYTES];
+    return read_all(fd, bytes, sizeof bytes) && frame_open(f, bytes, h->keys.recv, counter);
+}
+
 #define assert_text(text, part)                                                                    \
     do {                                                                                           \
         if (!strstr((text), (part))) fail_msg("\"%s\" does not say \"%s\"", (text), (part));       \
