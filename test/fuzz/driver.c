@@ -1,9 +1,13 @@
 // test/fuzz/driver.c: runs a fuzz target without libFuzzer: its own seeds, mutated by a seeded generator, for a bounded time or count. Coverage
 // is not followed; what it finds it finds again, since input k depends on the seed and k alone. `make fuzz` uses libFuzzer where clang has it.
 //
+// Every seed is something valid, and the target must find it so: mutations of what is refused at its first byte would reach nothing. A run in which
+// no mutated input was tried has failed.
+//
 //   fuzz_shard [seconds [first input number]]
 #include "base/philox.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,16 +15,19 @@
 #include <time.h>
 #include <unistd.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+bool lockstep_fuzz_try(const uint8_t *data, size_t size);
 int lockstep_fuzz_seeds(void (*seed)(void *ctx, const uint8_t *bytes, size_t n), void *ctx);
 
 enum { SEEDS = 16, LARGEST = 1 << 16 };
 
-typedef struct corpus { uint8_t *bytes[SEEDS]; size_t size[SEEDS]; int count; } corpus;
+typedef struct corpus { uint8_t *bytes[SEEDS]; size_t size[SEEDS]; int count, dropped; } corpus;
 
 static void keep(void *ctx, const uint8_t *bytes, size_t n) {
     corpus *c = ctx;
-    if (c->count == SEEDS || n > LARGEST) return;
+    if (c->count == SEEDS || n > LARGEST) {
+        c->dropped++;
+        return;
+    }
     c->bytes[c->count] = malloc(n + 1);
     memcpy(c->bytes[c->count], bytes, n);
     c->size[c->count++] = n;
@@ -63,15 +70,26 @@ static size_t mutate(dice *d, uint8_t *b, size_t n) {
     }
 }
 
+// The target's seeds, all of which must be there, fit and be accepted.
+static bool plant(corpus *c) {
+    bool made = lockstep_fuzz_seeds(keep, c) == 0, well = made && c->count > 0 && c->dropped == 0;
+    if (!well)
+        fprintf(stderr, "seeds: %d kept, %d too many or too large%s\n", c->count, c->dropped, made ? "" : ", others could not be made");
+    for (int i = 0; i < c->count; i++) {
+        if (lockstep_fuzz_try(c->bytes[i], c->size[i])) continue;
+        fprintf(stderr, "seed %d, of %zu bytes, is refused: expected something valid\n", i, c->size[i]);
+        well = false;
+    }
+    return well;
+}
+
 int main(int argc, char **argv) {
     double seconds = argc > 1 ? atof(argv[1]) : 5;
     uint64_t first = argc > 2 ? strtoull(argv[2], NULL, 10) : 0, k = first;
     static uint8_t input[LARGEST + 64];
     corpus c = {0};
-    lockstep_fuzz_seeds(keep, &c);
-    if (c.count == 0) return fprintf(stderr, "no seeds\n"), 1;
-    for (int i = 0; i < c.count; i++) LLVMFuzzerTestOneInput(c.bytes[i], c.size[i]);
-    for (clock_t end = clock() + (clock_t)(seconds * CLOCKS_PER_SEC); clock() < end; k++) {
+    bool well = plant(&c);
+    for (clock_t end = clock() + (clock_t)(seconds * CLOCKS_PER_SEC); well && clock() < end; k++) {
         dice d = {.input = k};
         int seed = (int)roll(&d, (uint32_t)c.count);
         size_t n = c.size[seed];
@@ -80,10 +98,11 @@ int main(int argc, char **argv) {
         uint8_t *exact = malloc(n ? n : 1);  // of its own size, so that the sanitizer sees a byte too far
         memcpy(exact, input, n);
         if (argc > 2) fprintf(stderr, "input %llu\n", (unsigned long long)k);
-        LLVMFuzzerTestOneInput(exact, n);
+        lockstep_fuzz_try(exact, n);
         free(exact);
     }
     for (int i = 0; i < c.count; i++) free(c.bytes[i]);
-    printf("%llu inputs\n1 passed, 0 failed\n", (unsigned long long)(k - first));
-    return 0;
+    well = well && k > first;
+    printf("%llu inputs\n%d passed, %d failed\n", (unsigned long long)(k - first), well, !well);
+    return !well;
 }

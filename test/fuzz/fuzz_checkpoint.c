@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+bool lockstep_fuzz_try(const uint8_t *data, size_t size);
 int lockstep_fuzz_seeds(void (*seed)(void *ctx, const uint8_t *bytes, size_t n), void *ctx);
 
 enum { TARGET_FILE, TARGET_MANIFEST, TARGET_DIGESTED, TARGETS };
@@ -40,18 +41,21 @@ static void read_all(const st_file *f) {
     expect(at == f->file_bytes);
 }
 
-static void try_file(const uint8_t *data, size_t size) {
+static bool try_file(const uint8_t *data, size_t size) {
     char path[64];
     st_file f;
     int fd = memfd_create("tensors", MFD_CLOEXEC);
-    if (fd < 0) return;
+    bool whole = false;
+    if (fd < 0) return false;
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     if (write(fd, data, size) == (ssize_t)size) {
         err_t rc = st_open(&f, path);
         expect(rc == ERR_OK || (rc == ERR_DATA && strstr(err_last()->text, path)));
-        if (rc == ERR_OK) read_all(&f), st_close(&f);
+        whole = rc == ERR_OK;
+        if (whole) read_all(&f), st_close(&f);
     }
     close(fd);
+    return whole;
 }
 
 // --- a checkpoint --------------------------------------------------------------------------------------------------------------
@@ -112,7 +116,8 @@ static void count(void *ctx, const char *text) {
     ++*(int *)ctx;
 }
 
-static void ask(world *w) {
+// Can the manifest be read?
+static bool ask(world *w) {
     char hash[17], state_hash[17];
     bool found;
     int complaints = 0;
@@ -131,33 +136,39 @@ static void ask(world *w) {
     expect(resume == ERR_OK || resume == ERR_DATA || resume == ERR_CONFIG);
     expect(found == (resume == ERR_OK) && complaints == (resume == ERR_DATA));
     free(seen);
+    return peek == ERR_OK;
 }
 
-static void try_manifest(const uint8_t *data, size_t size) {
+static bool try_manifest(const uint8_t *data, size_t size) {
     world *w = get();
     expect(ftruncate(w->fd, 0) == 0 && pwrite(w->fd, data, size, 0) == (ssize_t)size);
-    ask(w);
+    return ask(w);
 }
 
 // Everything before the digest is the input's.
-static void try_digested(const uint8_t *data, size_t size) {
+static bool try_digested(const uint8_t *data, size_t size) {
     uint8_t d[32];
     char hex[65], *text = malloc(size + 200);
     expect(text != NULL);
     memcpy(text, data, size);
     crypto_generichash(d, sizeof d, data, size, NULL, 0);
     int tail = sprintf(text + size, ",\n \"digest\": \"%s\"\n}\n", sodium_bin2hex(hex, sizeof hex, d, sizeof d));
-    try_manifest((uint8_t *)text, size + (size_t)tail);
+    bool read = try_manifest((uint8_t *)text, size + (size_t)tail);
     free(text);
+    return read;
+}
+
+bool lockstep_fuzz_try(const uint8_t *data, size_t size) {
+    if (size == 0) return false;
+    switch (data[0] % TARGETS) {
+    case TARGET_FILE: return try_file(data + 1, size - 1);
+    case TARGET_MANIFEST: return try_manifest(data + 1, size - 1);
+    default: return try_digested(data + 1, size - 1);
+    }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    if (size == 0) return 0;
-    switch (data[0] % TARGETS) {
-    case TARGET_FILE: try_file(data + 1, size - 1); break;
-    case TARGET_MANIFEST: try_manifest(data + 1, size - 1); break;
-    default: try_digested(data + 1, size - 1); break;
-    }
+    lockstep_fuzz_try(data, size);
     return 0;
 }
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+bool lockstep_fuzz_try(const uint8_t *data, size_t size);
 int lockstep_fuzz_seeds(void (*seed)(void *ctx, const uint8_t *bytes, size_t n), void *ctx);
 
 enum { AS_ANSWERER, AS_CALLER, AS_CONN, PARTS };
@@ -56,7 +57,7 @@ static void right(uint8_t caller[CALLER_SAYS], uint8_t answerer[ANSWERER_SAYS]) 
     expect(side[0].state == HANDSHAKE_KNOWN && side[1].state == HANDSHAKE_KNOWN);
 }
 
-static void try_handshake(bool answers, size_t piece, const uint8_t *data, size_t size) {
+static bool try_handshake(bool answers, size_t piece, const uint8_t *data, size_t size) {
     uint8_t caller[CALLER_SAYS], answerer[ANSWERER_SAYS];
     const uint8_t *good = answers ? caller : answerer;
     size_t most = answers ? CALLER_SAYS : ANSWERER_SAYS, first = answers ? HELLO_BYTES : CALLER_SAYS, used = 0;
@@ -80,15 +81,16 @@ static void try_handshake(bool answers, size_t piece, const uint8_t *data, size_
     if (!answers) expect(h.proven == (used >= first && memcmp(data, good, first) == 0));
     if (h.state != HANDSHAKE_GOING) expect(handshake_room(&h) == 0);
     handshake_wipe(&h);
+    return same;
 }
 
-static void try_conn(size_t piece, const uint8_t *data, size_t size) {
+static bool try_conn(size_t piece, const uint8_t *data, size_t size) {
     int pair[2];
     conn c;
     frame f;
     conn_news news = CONN_NOTHING;
     uint64_t frames = 0;
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) return;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) return false;
     conn_open(&c, pair[0], true, 1, &conn_keys);
     for (size_t used = 0; used < size && news != CONN_FORGED; used += piece) {
         size_t n = piece < size - used ? piece : size - used;
@@ -100,16 +102,21 @@ static void try_conn(size_t piece, const uint8_t *data, size_t size) {
     expect(news == CONN_FORGED ? size >= (frames + 1) * FRAME_BYTES
                                : conn_read(&c, &f) == CONN_ENDED && frames == size / FRAME_BYTES);
     conn_close(&c);
+    return frames > 0 && frames * FRAME_BYTES == size;
+}
+
+bool lockstep_fuzz_try(const uint8_t *data, size_t size) {
+    if (size < 2) return false;
+    size_t piece = 1 + 4 * (size_t)data[1];
+    switch (data[0] % PARTS) {
+    case AS_ANSWERER: return try_handshake(true, piece, data + 2, size - 2);
+    case AS_CALLER: return try_handshake(false, piece, data + 2, size - 2);
+    default: return try_conn(piece, data + 2, size - 2);
+    }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    if (size < 2) return 0;
-    size_t piece = 1 + 4 * (size_t)data[1];
-    switch (data[0] % PARTS) {
-    case AS_ANSWERER: try_handshake(true, piece, data + 2, size - 2); break;
-    case AS_CALLER: try_handshake(false, piece, data + 2, size - 2); break;
-    default: try_conn(piece, data + 2, size - 2); break;
-    }
+    lockstep_fuzz_try(data, size);
     return 0;
 }
 

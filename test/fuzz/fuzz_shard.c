@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+bool lockstep_fuzz_try(const uint8_t *data, size_t size);
 int lockstep_fuzz_seeds(void (*seed)(void *ctx, const uint8_t *bytes, size_t n), void *ctx);
 
 enum { VOCAB = 50000, WINDOW = 65 };
@@ -30,12 +31,12 @@ static void read_range(dataset *d, int64_t first, int64_t n) {
     for (int64_t i = 0; rc == ERR_OK && i < n; i++) expect(tokens[i] >= 0 && tokens[i] < VOCAB);
 }
 
-static void try_format(const char *path, shard_format format) {
+static bool try_format(const char *path, shard_format format) {
     dataset *d;
     err_t rc = dataset_open(&d, &(dataset_options){.files = path, .format = format, .vocab = VOCAB});
     if (rc != ERR_OK) {
         expect(rc == ERR_DATA && strstr(err_last()->text, path));
-        return;
+        return false;
     }
     int64_t n = dataset_about(d).tokens, window = n < WINDOW ? n : WINDOW;
     int reports = 0;
@@ -45,6 +46,7 @@ static void try_format(const char *path, shard_format format) {
     expect(rc == (reports ? ERR_DATA : ERR_OK));
     read_range(d, n - window, window);
     dataset_close(d);
+    return reports == 0;
 }
 
 // Makes every checksum of the lockstep format right, so that what lies behind them is reached too.
@@ -60,25 +62,35 @@ static void repair(uint8_t *file, size_t size) {
     le32_put(file + 60, (uint32_t)crc32(0, file, 60));
 }
 
-static void try_file(const uint8_t *bytes, size_t size) {
+// Is it a file whose format shows, and every block of it as it was written?
+static bool try_file(const uint8_t *bytes, size_t size) {
     char path[64];
+    bool whole = false;
     int fd = memfd_create("shard", MFD_CLOEXEC);
-    if (fd < 0) return;
+    if (fd < 0) return false;
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     if (write(fd, bytes, size) == (ssize_t)size)
-        for (int format = SHARD_AUTO; format <= SHARD_RAW32; format++) try_format(path, (shard_format)format);
+        for (int format = SHARD_AUTO; format <= SHARD_RAW32; format++) {
+            bool fits = try_format(path, (shard_format)format);
+            if (format == SHARD_AUTO) whole = fits;
+        }
     close(fd);
+    return whole;
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    try_file(data, size);
-    if (size < SHARD_HEADER) return 0;
-    uint8_t *copy = malloc(size);
-    if (!copy) return 0;
+bool lockstep_fuzz_try(const uint8_t *data, size_t size) {
+    bool whole = try_file(data, size);
+    uint8_t *copy = size < SHARD_HEADER ? NULL : malloc(size);
+    if (!copy) return whole;
     memcpy(copy, data, size);
     repair(copy, size);
     try_file(copy, size);
     free(copy);
+    return whole;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    lockstep_fuzz_try(data, size);
     return 0;
 }
 
