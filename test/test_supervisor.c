@@ -74,9 +74,19 @@ typedef struct trial {
     int poor;  // may start so many processes, 0: as many as it likes
 } trial;
 
+static trial *under_way[MOST];  // prepared and not dropped: what a test that fails leaves behind
+
+static void list_trial(trial *old, trial *new) {
+    int i = 0;
+    while (i < MOST && under_way[i] != old) i++;
+    assert_true(i < MOST);
+    under_way[i] = new;
+}
+
 static trial *prepare(rank_body body, int ranks) {
     trial *t = calloc(1, sizeof *t);
     assert_non_null(t);
+    list_trial(NULL, t);
     assert_int_equal(config_load(&t->c, NULL, 0), ERR_OK);
     t->c.device.ranks = ranks;
     t->c.batch.lanes = 64;
@@ -96,6 +106,8 @@ static void become_poor(int processes) {
 
 static void run_trial(trial *t) {
     here = t->shared;
+    alarm(LIMIT_S);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (t->poor) become_poor(t->poor);
     int rank = -2, world = -2;
     here->fds_before = open_files();
@@ -116,10 +128,8 @@ static void start(trial *t) {
     t->started_at = seconds();
     t->pid = fork();
     assert_true(t->pid >= 0);
-    if (t->pid == 0) {
-        alarm(LIMIT_S);
-        run_trial(t);
-    }
+    setpgid(t->pid, t->pid);  // here and there: whoever comes first
+    if (t->pid == 0) run_trial(t);
 }
 
 // Waits until so many ranks are in their bodies and listen.
@@ -144,8 +154,24 @@ static lab *finish(trial *t) {
 }
 
 static void drop(trial *t) {
+    list_trial(t, NULL);
     munmap(t->shared, sizeof *t->shared);
     free(t);
+}
+
+// A supervisor and its ranks are a process group. What a failed test has left of it ends here, or it would keep the output open for ever.
+static int end_trials(void **state) {
+    (void)state;
+    for (int i = 0; i < MOST; i++) {
+        trial *t = under_way[i];
+        if (!t) continue;
+        if (t->pid > 0) {
+            kill(-t->pid, SIGKILL);
+            waitpid(t->pid, NULL, 0);
+        }
+        drop(t);
+    }
+    return 0;
 }
 
 static void assert_end(const lab *l, err_t code, const char *text) {
@@ -156,6 +182,7 @@ static void assert_end(const lab *l, err_t code, const char *text) {
 // --- lives of ranks --------------------------------------------------------------------------------------------------------------------
 
 static void begin(const config *c, const launch *at, board *b) {
+    alarm(LIMIT_S);
     here->threads[at->rank] = (int)c->device.threads;
     sched_getaffinity(0, sizeof here->cores[0], &here->cores[at->rank]);
     atomic_store(&here->pid[at->rank], getpid());
@@ -726,7 +753,7 @@ static int clean(void **state) {
     return prctl(PR_SET_CHILD_SUBREAPER, 0);
 }
 
-#define TEST(f) cmocka_unit_test_setup(f, clean)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, clean, end_trials)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
