@@ -147,7 +147,8 @@ tests: $(TESTS) $(BUILD)/test/lossy
 fuzzers: $(FUZZERS)
 $(BUILD)/test/test_ops $(BUILD)/test/test_profile: $(patsubst %.c,$(CBUILD)/%.o,$(wildcard test/ops/*.c))
 # The disk's calls of these go through test/support/journal.h.
-$(BUILD)/test/test_durable: LIBS += $(foreach f,fsync fdatasync rename mkdir symlink unlink remove write pread,-Wl,--wrap=$(f))
+WRAPPED := fsync fdatasync rename mkdir symlink unlink remove write pread
+$(BUILD)/test/test_durable $(BUILD)/test/test_durable_run: LIBS += $(WRAPPED:%=-Wl,--wrap=%)
 $(BUILD)/test/test_vec: $(foreach s,$(SIMDS),$(KBUILD)/test/vec_probe.$(s).o)
 # The nccl transport is tested with a stand-in; where NCCL's headers are installed, our declarations are compared with them.
 NCCL_INC := $(patsubst %/nccl.h,%,$(firstword $(wildcard /usr/local/cuda/include/nccl.h $(if $(wildcard /usr/include/cuda_runtime.h),/usr/include/nccl.h))))

@@ -37,7 +37,8 @@ err_t io_read_at(int fd, const char *path, int64_t offset, void *dst, size_t n) 
     return ERR_OK;
 }
 
-// What a bad disk or cable does: a bit in the middle of the n bytes before the current position is not as it was written, and no call failed.
+// What a bad disk or cable does: of the n bytes before the current position a bit in the middle is not as it was
+// written, and no call failed.
 static err_t flip_bit(int fd, const char *path, const uint8_t *src, size_t n) {
     uint8_t wrong = src[n / 2] ^ 0x10;
     off_t end = lseek(fd, 0, SEEK_CUR), at = end - (off_t)n + (off_t)(n / 2);

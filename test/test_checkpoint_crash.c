@@ -35,9 +35,11 @@ static int fail_each(two *t, const char *point, const char *with_x, int64_t step
 }
 
 static void test_fault_points(void **state) {
-    // Writes: the header and three tensors of masters, the header and six of moments, the manifest. Every one may come out wrong. Fsyncs: two files,
-    // the manifest, its directory, the directory of checkpoints. Renames: of the manifest and of the step. A step that is there is set aside before.
-    static const struct { const char *point; int times, more; } points[] = {{"write", 12, 0}, {"flip", 12, 0}, {"sync", 5, 1}, {"rename", 2, 1}};
+    // Writes: the header and three tensors of masters, the header and six of moments, the manifest; every one may come
+    // out wrong. Fsyncs: two files, the manifest, its directory, the directory of checkpoints. Renames: of the manifest
+    // and of the step. `more`: a step that is there is set aside before.
+    static const struct { const char *point; int times, more; } points[] = {
+        {"write", 12, 0}, {"flip", 12, 0}, {"sync", 5, 1}, {"rename", 2, 1}};
     for (int64_t step = 1; step <= 2; step++)  // 1: the same step again, replaced; 2: a new one
         for (int i = 0; i < 4; i++)
             for (int x = 0; x < 2; x++) {
@@ -237,8 +239,9 @@ static void body_faults(rank_of *r) {
     MUST(r->out->complaints == 0, "%s", r->out->complaint);
 }
 
-// How often a rank passes a point follows from what it does: rank 0 of three nodes syncs two files, two that come from node c and the directory after
-// each, the manifest and its directory, and, once the step has its name, the directory of checkpoints: 9. One more where a step is set aside before.
+// How often a rank passes a point follows from what it does: rank 0 of three nodes syncs two files, two that come from
+// node c and the directory after each, the manifest and its directory, and, once the step has its name, the directory
+// of checkpoints: 9. One more where a step is set aside before.
 static void test_faults_of_ranks(void **state) {
     const nodes *n = *state;
     static const struct { int ranks[3], nodes, victim; int64_t step; const char *plan; int every, times; } rows[] = {

@@ -1,11 +1,12 @@
-// test/test_door.c: what was heard once opens no door a second time, nobody may stand in it for long, and who speaks another version of the protocol is
-// told so. Words of a real conversation are played back by somebody who heard them: to a caller, and into the memory that two ranks share.
+// test/test_door.c: what was heard once opens no door a second time, nobody may stand in it for long, and who speaks
+// another version of the protocol is told so. Words of a real conversation are played back by somebody who heard them:
+// to a caller, and into the memory that two ranks share.
 #include "test/support/team.h"
 
 #include "comm/shm.h"
 #include "comm/transport.h"
 
-// --- a caller ------------------------------------------------------------------------------------------------------------------
+// --- a caller --------------------------------------------------------------------------------------------------------
 
 // Takes in who calls this listener, and reads its hello.
 static int hear_caller(int listener, uint8_t said[HELLO_BYTES]) {
@@ -48,7 +49,9 @@ static void every_call_has_its_own_nonce(void **state) {
 }
 
 // What rank 0 says to a caller until the team stands: its hello and proof, its confirmation, and the word to go.
-typedef struct recording { uint8_t answer[HELLO_BYTES + PROOF_BYTES], welcome[PROOF_BYTES], go[FRAME_BYTES]; } recording;
+typedef struct recording {
+    uint8_t answer[HELLO_BYTES + PROOF_BYTES], welcome[PROOF_BYTES], go[FRAME_BYTES];
+} recording;
 
 static void be_rank_0(int fd, const uint8_t *said, recording *out) {
     handshake h;
@@ -92,7 +95,7 @@ static void a_recorded_answer_is_not_believed(void **state) {
     scene_close(s);
 }
 
-// --- versions ------------------------------------------------------------------------------------------------------------------
+// --- versions --------------------------------------------------------------------------------------------------------
 
 static void another_version_is_refused(void **state) {
     (void)state;
@@ -123,9 +126,9 @@ static void another_version_is_refused(void **state) {
     }
 }
 
-// --- limits --------------------------------------------------------------------------------------------------------------------
+// --- limits ----------------------------------------------------------------------------------------------------------
 
-static const double visit_s = 5, visit_most_s = 25;  // what the product allows; what a machine that is busy with other things may make of it
+static const double visit_s = 5, visit_most_s = 25;  // what the product allows, and what a busy machine may make of it
 
 // Has the other side ended this connection? What it says is read and thrown away.
 static bool ended(int fd) {
@@ -139,8 +142,8 @@ static bool ended(int fd) {
 
 typedef enum { SILENT, SLOW, UNPROVEN, VISITORS } visitor_kind;
 
-// One that says nothing, one that says its hello byte by byte, and one that never sends its proof: each has five seconds in all, no
-// less and not for ever; who is expected still gets in.
+// One that says nothing, one that says its hello byte by byte, and one that never sends its proof: each has five
+// seconds in all, no less and not for ever; who is expected still gets in.
 static void a_visit_has_an_end(void **state) {
     (void)state;
     int fd[VISITORS], open = VISITORS;
@@ -192,7 +195,7 @@ static void a_silent_answerer_is_left(void **state) {
     scene_close(s);
 }
 
-// --- messages in shared memory -------------------------------------------------------------------------------------------------
+// --- messages in shared memory ---------------------------------------------------------------------------------------
 
 enum { WORDS = 100 };
 
@@ -254,7 +257,8 @@ static void a_message_played_again_is_noticed(void **state) {
         const result *r = s->b->rank;
         assert_int_equal(r[0].links, again ? 1 : 2);
         assert_int_equal(r[1].links, again ? 1 : 2);
-        if (again) assert_text(r[0].text, "rank 1 (127.0.0.1) sends message number 0, expected 1: the stream is damaged");
+        if (again)
+            assert_text(r[0].text, "rank 1 (127.0.0.1) sends message number 0, expected 1: the stream is damaged");
         for (int i = 0; i < 2; i++) assert_int_equal(r[i].after, again ? ERR_UNAVAILABLE : ERR_OK);
         scene_close(s);
     }
@@ -262,12 +266,9 @@ static void a_message_played_again_is_noticed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_call_has_its_own_nonce),
-        cmocka_unit_test(a_recorded_answer_is_not_believed),
-        cmocka_unit_test(another_version_is_refused),
-        cmocka_unit_test(a_visit_has_an_end),
-        cmocka_unit_test(a_silent_answerer_is_left),
-        cmocka_unit_test(a_message_played_again_is_noticed),
+        cmocka_unit_test(every_call_has_its_own_nonce), cmocka_unit_test(a_recorded_answer_is_not_believed),
+        cmocka_unit_test(another_version_is_refused),   cmocka_unit_test(a_visit_has_an_end),
+        cmocka_unit_test(a_silent_answerer_is_left),    cmocka_unit_test(a_message_played_again_is_noticed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,13 @@
-// test/test_durable.c: what is on disk when. Every fsync, rename and read-back of a save is asked for by its place in the order of all calls, on one rank
-// and on several nodes: whatever instant the power goes off, a name that stands for good has only bytes behind it that stand for good and were read back.
+// test/test_durable.c: what is on disk when. Every fsync, rename and read-back of a save is asked for by its place in
+// the order of all calls, on one rank and on several nodes: whatever instant the power goes off, a name that stands for
+// good has only bytes behind it that stand for good and were read back.
 #include "test/support/checkpoint_ranks.h"
 #include "test/support/journal.h"
 
-// --- journals ------------------------------------------------------------------------------------------------------------------
+// --- journals --------------------------------------------------------------------------------------------------------
 
-// Lines of an expectation, in which %T is the temporary directory of the step, %F its final name and %O what is set aside.
+// Lines of an expectation, in which %T is the temporary directory of the step, %F its final name and %O what is set
+// aside.
 static void spell(char out[JOURNAL_LINE], const char *line, int64_t step) {
     static const char *const names[] = {['T'] = ".tmp-step-", ['F'] = "step-", ['O'] = ".old-step-"};
     size_t n = 0;
@@ -27,13 +29,13 @@ static void expect_journal(const char *who, const journal *j, int64_t step, cons
     }
 }
 
-#define EXPECT_JOURNAL(who, j, step, ...)                                                        \
-    do {                                                                                         \
-        static const char *const lines_[] = {__VA_ARGS__};                                       \
-        expect_journal(who, j, step, lines_, (int)(sizeof lines_ / sizeof *lines_));             \
+#define EXPECT_JOURNAL(who, j, step, ...)                                                                              \
+    do {                                                                                                               \
+        static const char *const lines_[] = {__VA_ARGS__};                                                             \
+        expect_journal(who, j, step, lines_, (int)(sizeof lines_ / sizeof *lines_));                                   \
     } while (0)
 
-// --- one rank ------------------------------------------------------------------------------------------------------------------
+// --- one rank --------------------------------------------------------------------------------------------------------
 
 static void save_in(journal *j, world *w, int64_t step, uint32_t salt, int keep) {
     fill(w, step, salt);
@@ -43,18 +45,20 @@ static void save_in(journal *j, world *w, int64_t step, uint32_t salt, int keep)
     OK(rc);
 }
 
-// Each file is on disk before it is read back, all of them before the manifest is written, and that before the directory gets its name.
-#define WRITES_ALL_FILES                                                                                                   \
-    "mkdir %T", "write %T/model.safetensors", "sync %T/model.safetensors", "write %T/optimizer.safetensors",               \
-        "sync %T/optimizer.safetensors", "read %T/model.safetensors", "read %T/optimizer.safetensors",                     \
-        "write %T/manifest.json.tmp", "sync %T/manifest.json.tmp", "rename %T/manifest.json.tmp %T/manifest.json",         \
+// Each file is on disk before it is read back, all of them before the manifest is written, and that before the
+// directory gets its name.
+#define WRITES_ALL_FILES                                                                                               \
+    "mkdir %T", "write %T/model.safetensors", "sync %T/model.safetensors", "write %T/optimizer.safetensors",           \
+        "sync %T/optimizer.safetensors", "read %T/model.safetensors", "read %T/optimizer.safetensors",                 \
+        "write %T/manifest.json.tmp", "sync %T/manifest.json.tmp", "rename %T/manifest.json.tmp %T/manifest.json",     \
         "sync %T", "read %T/manifest.json"
 
 static void test_save(void **state) {
     world *w = *state;
     journal *j = journal_open(1);
     save_in(j, w, 1, 0, 5);
-    EXPECT_JOURNAL("the first save", j, 1, "mkdir ckpt", "sync .", "sync .", "sync ..", WRITES_ALL_FILES, "rename %T %F", "sync ckpt");
+    EXPECT_JOURNAL("the first save", j, 1, "mkdir ckpt", "sync .", "sync .", "sync ..", WRITES_ALL_FILES,
+                   "rename %T %F", "sync ckpt");
     save_in(j, w, 2, 0, 5);
     EXPECT_JOURNAL("the next one", j, 2, WRITES_ALL_FILES, "rename %T %F", "sync ckpt");
     journal_drop(j, 1);
@@ -77,7 +81,8 @@ static void test_prune(void **state) {
     save_step(w, 1, 5);
     save_in(j, w, 2, 0, 1);
     EXPECT_JOURNAL("the next step alone", j, 2, WRITES_ALL_FILES, "rename %T %F", "sync ckpt",
-                   "rename ckpt/step-00000001 ckpt/.tmp-step-00000001", "empty ckpt/.tmp-step-00000001", "remove ckpt/.tmp-step-00000001");
+                   "rename ckpt/step-00000001 ckpt/.tmp-step-00000001", "empty ckpt/.tmp-step-00000001",
+                   "remove ckpt/.tmp-step-00000001");
     journal_drop(j, 1);
 }
 
@@ -127,11 +132,12 @@ static void test_files_and_directories(void **state) {
     rc = io_write_file(path, "text", 4, NULL);
     journal_end();
     OK(rc);
-    EXPECT_JOURNAL("a file", j, 0, "write a/b/c/file.tmp", "sync a/b/c/file.tmp", "rename a/b/c/file.tmp a/b/c/file", "sync a/b/c");
+    EXPECT_JOURNAL("a file", j, 0, "write a/b/c/file.tmp", "sync a/b/c/file.tmp", "rename a/b/c/file.tmp a/b/c/file",
+                   "sync a/b/c");
     journal_drop(j, 1);
 }
 
-// --- several nodes -------------------------------------------------------------------------------------------------------------
+// --- several nodes ---------------------------------------------------------------------------------------------------
 
 // Two ranks on node a, one on b, one on c; each rank's files also lie on the next node.
 enum { NODE_COUNT = 3, WORLD = 4 };
@@ -144,7 +150,10 @@ static void body_write_journal(rank_of *r) {
     journal_end();
 }
 
-typedef struct script { char line[JOURNAL_LINES][JOURNAL_LINE]; int lines; } script;
+typedef struct script {
+    char line[JOURNAL_LINES][JOURNAL_LINE];
+    int lines;
+} script;
 
 static void script_add(script *x, const char *fmt, ...) {
     va_list ap;
@@ -160,30 +169,37 @@ static const char *file_of(char name[64], int kind, int rank) {
     return name;
 }
 
-// What a rank of a save does: its files; those of two rounds that it sends, from its cache, and that come from others; and, where it is the first of
-// its node, the directory, the manifest and the names.
+// What a rank of a save does: its files; those of two rounds that it sends, from its cache, and that come from others;
+// and, where it is the first of its node, the directory, the manifest and the names.
 static void script_of_save(script *x, int rank, bool first_save) {
     static const int sources[WORLD][2] = {{3, -1}, {-1, -1}, {0, 1}, {2, -1}};
+    static const char *const opening[] = {"mkdir ckpt", "sync .", "sync .", "sync .."};
+    static const char *const closing[] = {
+        "write %T/manifest.json.tmp", "sync %T/manifest.json.tmp", "rename %T/manifest.json.tmp %T/manifest.json",
+        "sync %T",                    "read %T/manifest.json",     "rename %T %F",
+        "sync ckpt"};
     bool leads = rank != 1;
     char f[64];
     x->lines = 0;
-    if (leads && first_save)
-        for (int i = 0; i < 4; i++) script_add(x, "%s", ((const char *[]){"mkdir ckpt", "sync .", "sync .", "sync .."})[i]);
+    for (int i = 0; i < 4 && leads && first_save; i++) script_add(x, "%s", opening[i]);
     if (leads) script_add(x, "mkdir %%T");
-    for (int kind = 0; kind < 2; kind++) script_add(x, "write %%T/%s", file_of(f, kind, rank)), script_add(x, "sync %%T/%s", f);
+    for (int kind = 0; kind < 2; kind++) {
+        script_add(x, "write %%T/%s", file_of(f, kind, rank));
+        script_add(x, "sync %%T/%s", f);
+    }
     for (int kind = 0; kind < 2; kind++) script_add(x, "read %%T/%s", file_of(f, kind, rank));
     for (int kind = 0; kind < 2; kind++) {
         script_add(x, "read %%T/%s", file_of(f, kind, rank));
         for (int i = 0; i < 2 && sources[rank][i] >= 0; i++) {
             file_of(f, kind, sources[rank][i]);
-            script_add(x, "write %%T/.part-%s", f), script_add(x, "sync %%T/.part-%s", f), script_add(x, "read %%T/.part-%s", f);
-            script_add(x, "rename %%T/.part-%s %%T/%s", f, f), script_add(x, "sync %%T");
+            script_add(x, "write %%T/.part-%s", f);
+            script_add(x, "sync %%T/.part-%s", f);
+            script_add(x, "read %%T/.part-%s", f);
+            script_add(x, "rename %%T/.part-%s %%T/%s", f, f);
+            script_add(x, "sync %%T");
         }
     }
-    for (int i = 0; i < 7 && leads; i++)
-        script_add(x, "%s", ((const char *[]){"write %T/manifest.json.tmp", "sync %T/manifest.json.tmp",
-                                              "rename %T/manifest.json.tmp %T/manifest.json", "sync %T", "read %T/manifest.json",
-                                              "rename %T %F", "sync ckpt"})[i]);
+    for (int i = 0; i < 7 && leads; i++) script_add(x, "%s", closing[i]);
 }
 
 static void expect_script(const char *who, const journal *j, int64_t step, const script *x) {
@@ -209,7 +225,8 @@ static int moment(bool first, const char *line, int64_t step) {
 // On all ranks the one before on any the other.
 static void expect_before(const char *earlier, const char *later, int64_t step) {
     int a = moment(false, earlier, step), b = moment(true, later, step);
-    if (a < 0 || b < 0 || a > b) fail_msg("\"%s\" at %d on the last rank, \"%s\" at %d on the first", earlier, a, later, b);
+    if (a < 0 || b < 0 || a > b)
+        fail_msg("\"%s\" at %d on the last rank, \"%s\" at %d on the first", earlier, a, later, b);
 }
 
 static void test_save_of_nodes(void **state) {
@@ -233,7 +250,8 @@ static void test_save_of_nodes(void **state) {
     end_job(&j);
 }
 
-// A manifest anywhere means that all files are everywhere for good, a name that all manifests are, and a removal that all names are.
+// A manifest anywhere means that all files are everywhere for good, a name that all manifests are, and a removal that
+// all names are.
 static void test_nodes_wait_for_each_other(void **state) {
     const nodes *n = *state;
     job j = {.where = n, .nodes = NODE_COUNT, .ranks = {2, 1, 1}, .on = {0, 1, 2}, .keep = 1};
@@ -254,7 +272,9 @@ static void test_nodes_wait_for_each_other(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_save), TEST(test_save_again), TEST(test_prune), TEST(test_best), TEST(test_put_back), TEST(test_files_and_directories),
+        TEST(test_save),           TEST(test_save_again),
+        TEST(test_prune),          TEST(test_best),
+        TEST(test_put_back),       TEST(test_files_and_directories),
         NODES(test_save_of_nodes), NODES(test_nodes_wait_for_each_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

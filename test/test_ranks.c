@@ -178,7 +178,8 @@ static void rank_main(const world *w, const config *c, launch *at, int local, fi
     _exit(f->code);
 }
 
-// A rank ends with the code that it left in its finding. Whatever ends it earlier (a signal, a sanitizer, which exits with 1) does so without.
+// A rank ends with the code that it left in its finding. Whatever ends it earlier (a signal, a sanitizer, which exits
+// with 1) does so without.
 static void note_end(pid_t pid, finding *f) {
     int status;
     assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -226,7 +227,8 @@ static int random_port(void) {
 static void expect_same(const char *what, const finding *all, int n, const finding *one) {
     for (int k = 0; k < n; k++) {
         if (all[k].code != ERR_OK) fail_msg("%s: rank %d of %d: %s", what, k, n, all[k].error);
-        if (strlen(all[k].hash) != 16 || strlen(all[k].state_hash) != 16) fail_msg("%s: rank %d of %d has no hash", what, k, n);
+        if (strlen(all[k].hash) != 16 || strlen(all[k].state_hash) != 16)
+            fail_msg("%s: rank %d of %d has no hash", what, k, n);
         if (strcmp(all[k].hash, one->hash) != 0 || strcmp(all[k].state_hash, one->state_hash) != 0)
             fail_msg("%s: rank %d of %d: hash %s state %s, expected %s and %s", what, k, n, all[k].hash, all[k].state_hash, one->hash, one->state_hash);
         if (all[k].loss != one->loss || all[k].eval != one->eval)

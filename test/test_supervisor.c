@@ -159,7 +159,8 @@ static void drop(trial *t) {
     free(t);
 }
 
-// A supervisor and its ranks are a process group. What a failed test has left of it ends here, or it would keep the output open for ever.
+// A supervisor and its ranks are a process group. What a failed test has left of it ends here, or it would keep the
+// output open for ever.
 static int end_trials(void **state) {
     (void)state;
     for (int i = 0; i < MOST; i++) {

@@ -1,5 +1,5 @@
-// test/test_uneven.c: two ranks, of which one has other data than its neighbour: other validation data, and none at all from some read on. What is wrong
-// with one is known to both, and neither goes on alone.
+// test/test_uneven.c: two ranks, of which one has other data than its neighbour: other validation data, and none at all
+// from some read on. What is wrong with one is known to both, and neither goes on alone.
 #include "test/support/run.h"
 
 #include <sys/mman.h>
@@ -9,7 +9,8 @@
 
 static const char small_model[] =
     "[data]\nformat = raw16\nretry = 0\n[model]\nlayers = 1\nheads = 2\nembed = 16\ncontext = 24\nvocab = 131\n"
-    "[batch]\nglobal = 8\nmicro = 2\nlanes = 4\n[schedule]\nwarmup = 2\n[device]\nthreads = 1\n[cluster]\ntimeout = 20\n";
+    "[batch]\nglobal = 8\nmicro = 2\nlanes = 4\n[schedule]\nwarmup = 2\n[device]\nthreads = 1\n[cluster]\ntimeout = "
+    "20\n";
 
 enum { STEPS = 4, RANKS = 2 };
 
@@ -27,7 +28,7 @@ typedef struct pair {
     outcome *out;
 } pair;
 
-// --- ranks ---------------------------------------------------------------------------------------------------------------------
+// --- ranks -----------------------------------------------------------------------------------------------------------
 
 static err_t hash_now(session *x, outcome *o) {
     TRY(session_settle(x));
@@ -109,9 +110,10 @@ static int leave(void **state) {
     return 0;
 }
 
-// --- data that can't be read ---------------------------------------------------------------------------------------------------
+// --- data that can't be read -----------------------------------------------------------------------------------------
 
-// From its read number `nth` on one of two ranks has no data. Both end with its reason, after the same step, with the weights of that step.
+// From its read number `nth` on one of two ranks has no data. Both end with its reason, after the same step, with the
+// weights of that step.
 static int64_t unread(pair *p, int zero, int victim, int nth, const outcome *alone) {
     char more[256], name[32];
     for (int r = 0; r < RANKS; r++) {
@@ -126,8 +128,8 @@ static int64_t unread(pair *p, int zero, int victim, int nth, const outcome *alo
         const outcome *o = &p->out[r];
         bool said = strstr(o->text, "text.bin: read of") && (r == victim || strncmp(o->text, name, strlen(name)) == 0);
         if (o->code != ERR_IO || !said || o->step != p->out[0].step || o->step >= STEPS)
-            fail_msg("zero %d, rank %d can't read number %d: rank %d ended with %d after step %lld: %s", zero, victim, nth, r, o->code,
-                     (long long)o->step, o->text);
+            fail_msg("zero %d, rank %d can't read number %d: rank %d ended with %d after step %lld: %s", zero, victim,
+                     nth, r, o->code, (long long)o->step, o->text);
         for (int64_t k = 0; k <= o->step; k++) assert_string_equal(o->hash[k], alone->hash[k]);
     }
     return p->out[0].step;
@@ -145,11 +147,12 @@ static void a_rank_without_data_is_everybodys_news(void **state) {
     for (int zero = 0; zero <= 3; zero++)
         for (int victim = 0; victim < RANKS; victim++) {
             int64_t early = unread(p, zero, victim, 5, &alone), late = unread(p, zero, victim, 15, &alone);
-            if (early != 0 || late <= early) fail_msg("they ended after steps %lld and %lld", (long long)early, (long long)late);
+            if (early != 0 || late <= early)
+                fail_msg("they ended after steps %lld and %lld", (long long)early, (long long)late);
         }
 }
 
-// --- data that differ ----------------------------------------------------------------------------------------------------------
+// --- data that differ ------------------------------------------------------------------------------------------------
 
 static int random_port(void) {
     struct timespec t;
@@ -178,7 +181,8 @@ static void other_tokens(pair *p, const char *what) {
     }
     for (int r = 0; r < RANKS; r++) {
         const outcome *o = &p->out[r];
-        if (o->code != ERR_CONFIG || !strstr(o->text, "rank 1 (127.0.0.2) runs dataset ") || !strstr(o->text, "copy the same data to all nodes"))
+        if (o->code != ERR_CONFIG || !strstr(o->text, "rank 1 (127.0.0.2) runs dataset ") ||
+            !strstr(o->text, "copy the same data to all nodes"))
             fail_msg("%s differs, and rank %d ended with %d: %s", what, r, o->code, o->text);
     }
     drop_dir(there);

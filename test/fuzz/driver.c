@@ -1,8 +1,8 @@
 // test/fuzz/driver.c: runs a fuzz target without libFuzzer: its own seeds, mutated by a seeded generator, for a bounded time or count. Coverage
 // is not followed; what it finds it finds again, since input k depends on the seed and k alone. `make fuzz` uses libFuzzer where clang has it.
 //
-// Every seed is something valid, and the target must find it so: mutations of what is refused at its first byte would reach nothing. A run in which
-// no mutated input was tried has failed.
+// Every seed is something valid, and the target must find it so: mutations of what is refused at its first byte would
+// reach nothing. A run in which no mutated input was tried has failed.
 //
 //   fuzz_shard [seconds [first input number]]
 #include "base/philox.h"
@@ -74,7 +74,8 @@ static size_t mutate(dice *d, uint8_t *b, size_t n) {
 static bool plant(corpus *c) {
     bool made = lockstep_fuzz_seeds(keep, c) == 0, well = made && c->count > 0 && c->dropped == 0;
     if (!well)
-        fprintf(stderr, "seeds: %d kept, %d too many or too large%s\n", c->count, c->dropped, made ? "" : ", others could not be made");
+        fprintf(stderr, "seeds: %d kept, %d too many or too large%s\n", c->count, c->dropped,
+                made ? "" : ", others could not be made");
     for (int i = 0; i < c->count; i++) {
         if (lockstep_fuzz_try(c->bytes[i], c->size[i])) continue;
         fprintf(stderr, "seed %d, of %zu bytes, is refused: expected something valid\n", i, c->size[i]);

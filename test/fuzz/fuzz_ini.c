@@ -1,7 +1,7 @@
-// test/fuzz/fuzz_ini.c: any bytes at all as an INI file. They become an unnamed file in memory and are loaded. Whatever they
-// are, the answer is ERR_CONFIG with the file's name, or a configuration that, printed and loaded again, is the same. The same
-// bytes are also read as the value of [cluster] nodes, alone: ERR_CONFIG with the entry, or a list that, printed and read again,
-// is the same.
+// test/fuzz/fuzz_ini.c: any bytes at all as an INI file. They become an unnamed file in memory and are loaded. Whatever
+// they are, the answer is ERR_CONFIG with the file's name, or a configuration that, printed and loaded again, is the
+// same. The same bytes are also read as the value of [cluster] nodes, alone: ERR_CONFIG with the entry, or a list that,
+// printed and read again, is the same.
 #include "trainer/cluster.h"
 
 #include <stdio.h>
@@ -119,7 +119,8 @@ int lockstep_fuzz_seeds(void (*seed)(void *ctx, const uint8_t *bytes, size_t n),
         "[run]\nname = a.b ; comment\nseed = 7\nfaults = write@3\n[optimizer]\nlr = 3e-4\n# done\n",
         "\xef\xbb\xbf[sample]\r\nprompt = \"a\\n\\t\\\\\\\"; #\" # c\r\ntop_k=0\r\n[data]\r\nval=''\r\ntrain='x\"\\'\r\n",
         "[batch]\nglobal = 12\nmicro = 3\nlanes = 4\n[precision]\nloss_scale = dynamic\n[schedule]\ntype = constant\n",
-        "[cluster]\nnodes = gpu[01-04].lab:8, 10.0.0.9, [fe80::1%eth0]:2\nsecret_file = s\n[batch]\nglobal = 64\nlanes = 64\nmicro = 1\n",
+        "[cluster]\nnodes = gpu[01-04].lab:8, 10.0.0.9, [fe80::1%eth0]:2\nsecret_file = s\n"
+        "[batch]\nglobal = 64\nlanes = 64\nmicro = 1\n",
         "gpu[01-16]:8",
         "10.0.0.1:2, [::1]:4, a-b_c.d, n[8-11]",
     };

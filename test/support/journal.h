@@ -1,7 +1,9 @@
-// test/support/journal.h: what a process asks of the disk, in the order in which it asks. The test's program is linked with --wrap for the calls below
-// (see the Makefile), so that the product's own calls come here first; those that succeed on paths under the journal's root become lines such as
-// "sync ckpt" or "rename ckpt/.tmp-step-00000001 ckpt/step-00000001". What a file descriptor stands for, the kernel says. Writes and reads that follow
-// each other on one file, and removals in one directory ("empty ..."), are one line. Every line has a number that counts through all processes that share the journals' page.
+// test/support/journal.h: what a process asks of the disk, in the order in which it asks. The test's program is linked
+// with --wrap for the calls below (see the Makefile), so that the product's own calls come here first; those that
+// succeed on paths under the journal's root become lines such as "sync ckpt" or "rename ckpt/.tmp-step-00000001
+// ckpt/step-00000001". What a file descriptor stands for, the kernel says. Writes and reads that follow each other on
+// one file, and removals in one directory ("empty ..."), are one line. Every line has a number that counts through all
+// processes that share the journals' page.
 #ifndef TEST_SUPPORT_JOURNAL_H
 #define TEST_SUPPORT_JOURNAL_H
 
@@ -73,7 +75,8 @@ static inline void note_fd(const char *verb, int fd, const char *more) {
 // Of a record of a log its kind belongs to the line: " step", " eval", ...
 static inline const char *kind_of_record(const void *bytes, size_t n, char dst[32]) {
     dst[0] = 0;
-    if (n > 6 && memcmp(bytes, "{\"t\":\"", 6) == 0) snprintf(dst, 32, " %.*s", (int)strcspn((const char *)bytes + 6, "\""), (const char *)bytes + 6);
+    if (n > 6 && memcmp(bytes, "{\"t\":\"", 6) == 0)
+        snprintf(dst, 32, " %.*s", (int)strcspn((const char *)bytes + 6, "\""), (const char *)bytes + 6);
     return dst;
 }
 
@@ -166,7 +169,9 @@ static inline journal *journal_open(int count) {
     return j;
 }
 
-static inline void journal_drop(journal *j, int count) { munmap(j, (size_t)count * sizeof(journal) + sizeof(atomic_int)); }
+static inline void journal_drop(journal *j, int count) {
+    munmap(j, (size_t)count * sizeof(journal) + sizeof(atomic_int));
+}
 
 // From here on this process writes into *j, anew.
 static inline void journal_begin(journal *j, const char *root) {
