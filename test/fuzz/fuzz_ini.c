@@ -122,7 +122,7 @@ int lockstep_fuzz_seeds(void (*seed)(void *ctx, const uint8_t *bytes, size_t n),
         "[cluster]\nnodes = gpu[01-04].lab:8, 10.0.0.9, [fe80::1%eth0]:2\nsecret_file = s\n"
         "[batch]\nglobal = 64\nlanes = 64\nmicro = 1\n",
         "gpu[01-16]:8",
-        "10.0.0.1:2, [::1]:4, a-b_c.d, n[8-11]",
+        "10.0.0.1:2, [::1]:4, a-b_c.d, n[001-253]",
     };
     for (size_t i = 0; i < sizeof seeds / sizeof *seeds; i++) seed(ctx, (const uint8_t *)seeds[i], strlen(seeds[i]));
     return 0;
