@@ -119,8 +119,7 @@ int lockstep_fuzz_seeds(void (*seed)(void *ctx, const uint8_t *bytes, size_t n),
         "[run]\nname = a.b ; comment\nseed = 7\nfaults = write@3\n[optimizer]\nlr = 3e-4\n# done\n",
         "\xef\xbb\xbf[sample]\r\nprompt = \"a\\n\\t\\\\\\\"; #\" # c\r\ntop_k=0\r\n[data]\r\nval=''\r\ntrain='x\"\\'\r\n",
         "[batch]\nglobal = 12\nmicro = 3\nlanes = 4\n[precision]\nloss_scale = dynamic\n[schedule]\ntype = constant\n",
-        "[cluster]\nnodes = gpu[01-04].lab:8, 10.0.0.9, [fe80::1%eth0]:2\nsecret_file = s\n"
-        "[batch]\nglobal = 64\nlanes = 64\nmicro = 1\n",
+        "[cluster]\nnodes = gpu[01-04].lab:3, [fe80::1%eth0]:2\n[batch]\nglobal = 64\nlanes = 64\nmicro = 1\n",
         "gpu[01-16]:8",
         "10.0.0.1:2, [::1]:4, a-b_c.d, n[001-253]",
     };
