@@ -8,7 +8,6 @@
 
 #define LOOK_GOLDEN "test/golden/look-golden.safetensors"
 #define LOOK_VOCAB 128
-#define LOOK_CONTEXT 32
 
 // With the golden weights, before the first step. more: further INI lines.
 static inline void look_open(session *x, config *c, const char *dir, session_kind kind, const char *more) {
