@@ -169,11 +169,22 @@ static const char *file_of(char name[64], int kind, int rank) {
     return name;
 }
 
+static const char *const opening[] = {"mkdir ckpt", "sync .", "sync .", "sync .."};
+
+// A file that comes from another node: written under another name, and named when it was read back.
+static void script_of_arrival(script *x, int kind, int rank) {
+    char f[64];
+    script_add(x, "write %%T/.part-%s", file_of(f, kind, rank));
+    script_add(x, "sync %%T/.part-%s", f);
+    script_add(x, "read %%T/.part-%s", f);
+    script_add(x, "rename %%T/.part-%s %%T/%s", f, f);
+    script_add(x, "sync %%T");
+}
+
 // What a rank of a save does: its files; those of two rounds that it sends, from its cache, and that come from others;
 // and, where it is the first of its node, the directory, the manifest and the names.
 static void script_of_save(script *x, int rank, bool first_save) {
     static const int sources[WORLD][2] = {{3, -1}, {-1, -1}, {0, 1}, {2, -1}};
-    static const char *const opening[] = {"mkdir ckpt", "sync .", "sync .", "sync .."};
     static const char *const closing[] = {
         "write %T/manifest.json.tmp", "sync %T/manifest.json.tmp", "rename %T/manifest.json.tmp %T/manifest.json",
         "sync %T",                    "read %T/manifest.json",     "rename %T %F",
@@ -190,14 +201,7 @@ static void script_of_save(script *x, int rank, bool first_save) {
     for (int kind = 0; kind < 2; kind++) script_add(x, "read %%T/%s", file_of(f, kind, rank));
     for (int kind = 0; kind < 2; kind++) {
         script_add(x, "read %%T/%s", file_of(f, kind, rank));
-        for (int i = 0; i < 2 && sources[rank][i] >= 0; i++) {
-            file_of(f, kind, sources[rank][i]);
-            script_add(x, "write %%T/.part-%s", f);
-            script_add(x, "sync %%T/.part-%s", f);
-            script_add(x, "read %%T/.part-%s", f);
-            script_add(x, "rename %%T/.part-%s %%T/%s", f, f);
-            script_add(x, "sync %%T");
-        }
+        for (int i = 0; i < 2 && sources[rank][i] >= 0; i++) script_of_arrival(x, kind, sources[rank][i]);
     }
     for (int i = 0; i < 7 && leads; i++) script_add(x, "%s", closing[i]);
 }
@@ -270,12 +274,49 @@ static void test_nodes_wait_for_each_other(void **state) {
     end_job(&j);
 }
 
+static void body_resume_journal(rank_of *r) {
+    bool found;
+    fill_dealt(&r->d, 999, 0);
+    journal_begin(&pages[r->rank], r->dir);
+    r->out->rc = ckpt_resume(r->dir, &r->d.s, &found, count_complaint, r->out);
+    journal_end();
+    MUST(found && dealt_is(&r->d, 1, 0), "step %lld", (long long)r->d.s.at.step);
+}
+
+// A node that comes with nothing is sent every file, and has the step for good before anything is loaded.
+static void test_resume_of_an_empty_node(void **state) {
+    static const char *const closing[] = {
+        "write %T/manifest.json.tmp", "sync %T/manifest.json.tmp", "rename %T/manifest.json.tmp %T/manifest.json",
+        "sync %T",                    "rename %T %F",              "sync ckpt"};
+    const nodes *n = *state;
+    job j = {.where = n, .nodes = NODE_COUNT, .ranks = {2, 1, 1}, .on = {0, 1, 2}, .keep = 1};
+    script *x = calloc(1, sizeof *x);
+    char f[64];
+    pages = journal_open(WORLD);
+    wipe(n);
+    saves(&j, 1, 0);
+    OK(io_remove_tree(n->dir[2]));
+    assert_int_equal(mkdir(n->dir[2], 0755), 0);
+    all_ranks_do(&j, body_resume_journal);
+    for (int i = 0; i < 4; i++) script_add(x, "%s", opening[i]);
+    script_add(x, "mkdir %%T");
+    for (int kind = 0; kind < 2; kind++)
+        for (int r = 0; r < WORLD; r++) script_of_arrival(x, kind, r);
+    for (int i = 0; i < 6; i++) script_add(x, "%s", closing[i]);
+    for (int kind = 0; kind < 2; kind++) script_add(x, "read %%F/%s", file_of(f, kind, 3));
+    expect_script("the empty node", &pages[3], 1, x);
+    free(x);
+    journal_drop(pages, WORLD);
+    end_job(&j);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_save),           TEST(test_save_again),
         TEST(test_prune),          TEST(test_best),
         TEST(test_put_back),       TEST(test_files_and_directories),
         NODES(test_save_of_nodes), NODES(test_nodes_wait_for_each_other),
+        NODES(test_resume_of_an_empty_node),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
