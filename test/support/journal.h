@@ -22,7 +22,7 @@
 enum { JOURNAL_LINES = 400, JOURNAL_LINE = 160 };
 
 typedef struct journal {
-    char root[PATH_MAX];
+    char root[2][PATH_MAX];  // as it was given, for the paths in calls; without links, for those of descriptors
     atomic_int *clock;
     int lines, when[JOURNAL_LINES];
     char line[JOURNAL_LINES][JOURNAL_LINE];
@@ -33,10 +33,14 @@ static pthread_mutex_t writing_lock = PTHREAD_MUTEX_INITIALIZER;
 
 // `path` as seen from the root: "." is the root itself, ".." its parent; NULL: elsewhere.
 static inline const char *seen_from_root(const char *path) {
-    size_t n = strlen(writing->root), parent = (size_t)(strrchr(writing->root, '/') - writing->root);
-    if (strlen(path) == parent && strncmp(path, writing->root, parent) == 0) return "..";
-    if (strncmp(path, writing->root, n) != 0) return NULL;
-    return path[n] == 0 ? "." : path[n] == '/' ? path + n + 1 : NULL;
+    for (int i = 0; i < 2; i++) {
+        const char *root = writing->root[i];
+        size_t n = strlen(root), parent = (size_t)(strrchr(root, '/') - root);
+        if (strlen(path) == parent && strncmp(path, root, parent) == 0) return "..";
+        if (strncmp(path, root, n) != 0 || (path[n] != 0 && path[n] != '/')) continue;
+        return path[n] ? path + n + 1 : ".";
+    }
+    return NULL;
 }
 
 static inline void note_line(const char *fmt, ...) {
@@ -176,7 +180,8 @@ static inline void journal_drop(journal *j, int count) {
 // From here on this process writes into *j, anew.
 static inline void journal_begin(journal *j, const char *root) {
     j->lines = 0;
-    if (!realpath(root, j->root)) abort();
+    snprintf(j->root[0], PATH_MAX, "%s", root);
+    if (!realpath(root, j->root[1])) abort();
     writing = j;
 }
 
