@@ -185,6 +185,18 @@ asan: deps all
 	@$(MAKE) --no-print-directory $(ASAN) all tests fuzzers
 	@LOCKSTEP_BIN=build/asan/lockstep sh test/run.sh $(wildcard test/test_*.sh) $(TESTS:$(BUILD)/%=build/asan/%) $(FUZZERS:$(BUILD)/%=build/asan/%)
 
+# Threads and ranks under ThreadSanitizer. A race ends the process that has it, and its report the target, whoever looked at that process's end.
+# The portable kernels are only linked: on x86 those of a vector width run, which are the same source. The fences that -Wno-tsan is about
+# are between processes, which no sanitizer sees; within each, all that they order is atomic.
+TSAN       := CUDA=none BUILD=build/tsan BIN=build/tsan/lockstep CFLAGS="-O1 -g -Wno-tsan" SAN="-fsanitize=thread" \
+              $(if $(filter x86_64,$(shell uname -m)),SIMD_portable="-O0 -w -fno-sanitize=thread")
+TSAN_TESTS := $(addprefix build/tsan/test/test_,pool loader team comm_team comm trainer supervisor order_any async)
+tsan: deps
+	@$(MAKE) --no-print-directory -j2 $(TSAN) all $(TSAN_TESTS)
+	@rm -f build/tsan/race.*
+	@TSAN_OPTIONS="halt_on_error=1 log_path=$(CURDIR)/build/tsan/race" LOCKSTEP_BIN=build/tsan/lockstep \
+	 sh test/run.sh $(TSAN_TESTS) test/check_threads.sh; rc=$$?; cat build/tsan/race.* 2>/dev/null && exit 1; exit $$rc
+
 # The CUDA backend over the simulator (test/sim): plain, with the race detector, under AddressSanitizer. C objects are those of the other builds.
 # build/sim/lockstep is the whole trainer. Nothing is done where the CUDA toolkit's headers are missing; the scripts that want it then say so.
 SIM_OF    = CUDA=sim CBUILD=$(1) BUILD=build/sim$(2) BIN=build/sim$(2)/lockstep
@@ -258,6 +270,6 @@ clean:
 	rm -rf build $(BIN)
 
 FORCE:
-.PHONY: all deps run test check tests sim sim-race sim-asan gpu-check fuzzers asan fuzz bench bench-programs bench-cpu soak release install clean FORCE
+.PHONY: all deps run test check tests sim sim-race sim-asan gpu-check fuzzers asan tsan fuzz bench bench-programs bench-cpu soak release install clean FORCE
 .PRECIOUS: $(BUILD)/%.o $(CBUILD)/%.o $(BUILD)/%.cu.o
 -include $(shell find $(sort $(BUILD) $(CBUILD) $(KBUILD)) -name '*.d' 2>/dev/null)
