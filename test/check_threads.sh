@@ -1,0 +1,99 @@
+#!/bin/sh
+# test/check_threads.sh: whole runs of LOCKSTEP_BIN in which every thread of a run has work: pools of two, loaders that read again, communication
+# beside compute, signs of life, a supervisor and its listeners, nodes, evaluations, samples, checkpoints, a stop. `make tsan` runs it
+# under ThreadSanitizer, which ends whoever has a race; the runs must end, with equal bits.
+. test/support/lib.sh
+. "$top/test/support/net.sh"
+
+cat >base.ini <<'END'
+[run]
+dir = runs
+steps = 6
+faults = read@5x2
+[device]
+threads = 2
+[model]
+layers = 1
+heads = 2
+embed = 16
+context = 16
+vocab = 128
+[data]
+train = data/plain-train-*.bin
+val = data/plain-val-*.bin
+[pack]
+input = text.txt
+output = data/plain
+[batch]
+global = 8
+micro = 1
+lanes = 4
+[schedule]
+warmup = 2
+[reduce]
+bucket_mb = 0.002
+[cluster]
+heartbeat = 0.05
+[checkpoint]
+every = 3
+[eval]
+every = 2
+batches = 4
+[sample]
+every = 3
+tokens = 3
+[log]
+every = 1
+hash_every = 4
+END
+text 20000 >text.txt
+head -c 32 /dev/urandom >secret
+chmod 600 secret
+"$bin" pack base.ini >"$out" 2>&1 || { cat "$out"; echo "0 passed, 1 failed"; exit 1; }
+
+# as_one DIR: the run in there ended with the bits of one rank.
+last_hash() { sed -n 's/^{"t":"checkpoint","step":6,.*"hash":"\([0-9a-f]*\)".*/\1/p' "$1/log.jsonl"; }
+as_one() {
+    [ -n "$(last_hash runs/one)" ] || fail "one rank: no hash of step 6"
+    [ "$(last_hash "$1")" = "$(last_hash runs/one)" ] || fail "$1: hash $(last_hash "$1"), expected $(last_hash runs/one)"
+}
+
+one_rank() {
+    settings one
+    expect 0 timeout 200 "$bin" base.ini one.ini
+}
+
+several_ranks() {
+    for stage in 0 1 2 3; do
+        settings z$stage device.ranks=2 parallel.zero=$stage
+        expect 0 timeout 200 "$bin" base.ini z$stage.ini
+        as_one runs/z$stage
+    done
+}
+
+several_nodes() {
+    near 1 2
+    settings nodes cluster.nodes="$list" cluster.port="$port" parallel.zero=2
+    boot nodes
+    ended 0
+    as_one node0/runs/nodes
+}
+
+# A signal reaches a listener's thread, and the ranks agree on the step that is the last.
+logged() { grep -q "$1" runs/stopped/log.jsonl runs/stopped/events.jsonl 2>/dev/null; }
+stopped_and_continued() {
+    set -- device.ranks=2 parallel.zero=1 run.steps=100000 schedule.type=constant eval.every=0 sample.every=0
+    for sign in '"step":3,' '"kind":"resume"'; do
+        settings stopped "$@"
+        start "$bin" base.ini stopped.ini
+        until_true 100 logged "$sign"
+        kill -TERM "$pid"
+        await 75
+    done
+}
+
+try one_rank
+try several_ranks
+try several_nodes
+try stopped_and_continued
+finish
