@@ -190,7 +190,7 @@ asan: deps all
 # are between processes, which no sanitizer sees; within each, all that they order is atomic.
 TSAN       := CUDA=none BUILD=build/tsan BIN=build/tsan/lockstep CFLAGS="-O1 -g -Wno-tsan" SAN="-fsanitize=thread" \
               $(if $(filter x86_64,$(shell uname -m)),SIMD_portable="-O0 -w -fno-sanitize=thread")
-TSAN_TESTS := $(addprefix build/tsan/test/test_,pool loader team comm_team comm trainer supervisor order_any async)
+TSAN_TESTS := $(addprefix build/tsan/test/test_,pool loader team supervisor async)
 tsan: deps
 	@$(MAKE) --no-print-directory -j2 $(TSAN) all $(TSAN_TESTS)
 	@rm -f build/tsan/race.*

@@ -35,9 +35,9 @@ through_nccl() {
 near_two_nodes() { near 2 2 && as_one near22 parallel.zero=3; }
 far_two_nodes() { far 2 2 && as_one far-22 parallel.zero=2; }
 
-# Hashed every fifth step only: the other steps are followed by the next one, or by an evaluation, while weights are on their way.
+# Hashed every fifth step only: most steps are followed by the next one, one by an evaluation, while weights are on their way.
 over_a_bad_cable() {
-    set -- run.steps=6 model.layers=1 model.embed=16 eval.every=2 eval.batches=4 log.hash_every=5
+    set -- run.steps=8 model.layers=1 model.embed=16 eval.every=4 eval.batches=4 log.hash_every=5
     alone tiny 1 "$@"
     lossy 20 1 1 1
     together bad-cable "$@" parallel.zero=1
@@ -45,8 +45,8 @@ over_a_bad_cable() {
     ended 0
     nodes_like runs/tiny bad-cable
     # it was as slow as a round trip of 40 ms makes it, or the cable was a good one
-    sed -n 's/^{"t":"step","step":[2-6],.*,"ms":\([0-9]*\).*/\1/p' node0/runs/bad-cable/log.jsonl |
-        awk '$1 < 40 { bad = 1 } END { exit bad || NR != 5 }' ||
+    sed -n 's/^{"t":"step","step":[2-8],.*,"ms":\([0-9]*\).*/\1/p' node0/runs/bad-cable/log.jsonl |
+        awk '$1 < 40 { bad = 1 } END { exit bad || NR != 7 }' ||
         fail "the cable has no delay: $(head -n 2 node0/runs/bad-cable/log.jsonl)"
 }
 

@@ -1,7 +1,10 @@
-// test/support/late.h: a transport whose transfers are late, for programs that put it in the place of comm/transport.c: they define what that
-// file defines, so the linker never looks for it. What a queue stream's thread asks of the tcp transport is first spoiled: every
-// byte that will arrive becomes 0xff (NaN in every type), and stays so for some milliseconds, drawn from a seed. Only then is it moved. Who
-// does not wait for what is under way reads NaN, or is caught here: two calls at the same time, or a phase that changes under a call.
+// test/support/late.h: a transport whose transfers are as late as they can be, for programs that put it in the place of
+// comm/transport.c: they define what that file defines, so the linker never looks for it.
+//
+// What a queue stream's thread asks of the tcp transport is first spoiled: every byte that will arrive becomes 0xff, which is NaN
+// in every type. It is moved only when the rank's own thread sleeps, and so has nothing left to do but to wait. Who does not wait
+// for what is under way reads NaN however fast the machine is, or is caught here: two calls at the same time, or a phase that
+// changes under a call.
 #ifndef TEST_SUPPORT_LATE_H
 #define TEST_SUPPORT_LATE_H
 
@@ -12,33 +15,44 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 // One of a process: a rank has one transport.
 typedef struct late_ways {
     const comm_table *real;
     comm_table table;
     pthread_t opener;        // whose own calls are not late: it waits for them anyway
-    uint64_t seed;
+    pid_t task;              // its number
     atomic_int inside;       // calls
     atomic_bool broken;
 } late_ways;
 
 static late_ways late;
 
-// splitmix64 (Steele, Lea, Flood 2014): 0, 1, ... 4 ms, which is longer than these small models compute.
+// Is the opener asleep? Not, if it would run and has no processor.
+static inline bool late_opener_sleeps(void) {
+    char path[64], line[256] = "";
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)late.task);
+    FILE *f = fopen(path, "r");
+    if (f && !fgets(line, sizeof line, f)) line[0] = 0;
+    if (f) fclose(f);
+    const char *state = strrchr(line, ')');
+    return state && state[1] == ' ' && state[2] == 'S';
+}
+
+// In three looks in a row; or, if it never is, for some seconds.
 static inline void late_wait(void) {
-    uint64_t z = late.seed += 0x9E3779B97F4A7C15u;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    z ^= z >> 31;
-    nanosleep(&(struct timespec){0, (long)(z % 5) * 1000000}, NULL);
+    for (int asleep = 0, looks = 0; asleep < 3 && looks < 10000; looks++) {
+        nanosleep(&(struct timespec){0, 200000}, NULL);
+        asleep = late_opener_sleeps() ? asleep + 1 : 0;
+    }
 }
 
 static inline bool late_is_own(void) { return pthread_equal(pthread_self(), late.opener); }
 
 typedef struct late_call { comm *c; const char *what; int64_t step, number; } late_call;
 
-// Before a call moves anything. `arrives` is spoiled already.
+// Before a call moves anything; what will arrive is spoiled already.
 static inline err_t late_enter(late_call *k, comm *c) {
     *k = (late_call){c, c->phase.what, c->phase.step, c->phase.number};
     if (atomic_fetch_add(&late.inside, 1) != 0) {
@@ -112,7 +126,7 @@ err_t transport_open(comm **out, team *t, const transport_options *o, stream *s)
     late.table.broadcast = late_broadcast;
     late.table.barrier = late_barrier;
     late.opener = pthread_self();
-    late.seed = (uint64_t)team_at(t)->rank;
+    late.task = gettid();
     (*out)->table = &late.table;
     return ERR_OK;
 }
