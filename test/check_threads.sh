@@ -1,7 +1,8 @@
 #!/bin/sh
-# test/check_threads.sh: whole runs of LOCKSTEP_BIN in which every thread of a run has work: pools of two, loaders that read again, communication
-# beside compute, signs of life, a supervisor and its listeners, nodes, evaluations, samples, checkpoints, a stop. `make tsan` runs it
-# under ThreadSanitizer, which ends whoever has a race; the runs must end, with equal bits.
+# test/check_threads.sh: whole runs of LOCKSTEP_BIN in which every thread of a run has work: pools of two, loaders that
+# read again, communication beside compute, signs of life, a supervisor and its listeners, nodes, evaluations, samples,
+# checkpoints, a stop. `make tsan` runs it under ThreadSanitizer, which ends whoever has a race; the runs must end, with
+# equal bits.
 . test/support/lib.sh
 . "$top/test/support/net.sh"
 
@@ -55,7 +56,7 @@ chmod 600 secret
 last_hash() { sed -n 's/^{"t":"checkpoint","step":6,.*"hash":"\([0-9a-f]*\)".*/\1/p' "$1/log.jsonl"; }
 as_one() {
     [ -n "$(last_hash runs/one)" ] || fail "one rank: no hash of step 6"
-    [ "$(last_hash "$1")" = "$(last_hash runs/one)" ] || fail "$1: hash $(last_hash "$1"), expected $(last_hash runs/one)"
+    [ "$(last_hash "$1")" = "$(last_hash runs/one)" ] || fail "$1: $(last_hash "$1"), expected $(last_hash runs/one)"
 }
 
 one_rank() {

@@ -1,11 +1,11 @@
-// test/test_async.c: whole runs over a transport whose transfers are late (test/support/late.h). Steps, evaluations, samples,
-// hashes and checkpoints must wait for what they read, and ask the other ranks for nothing while something is under way: then the
-// log, and every hash in it, is that of one rank.
+// test/test_async.c: whole runs over a transport whose transfers are late (test/support/late.h). Steps, evaluations,
+// samples, hashes and checkpoints must wait for what they read, and ask the other ranks for nothing while something is
+// under way: then the log, and every hash in it, is that of one rank.
 #include "test/support/late.h"
 #include "test/support/ranks.h"
 
-// Steps 2, 3, 6 and 11 are followed by nothing but the next step. What else makes a run stand still comes alone: an evaluation after
-// step 4, a hash in the log after 5, a checkpoint after 7, a sample after 9.
+// Steps 2, 3, 6 and 11 are followed by nothing but the next step. What else makes a run stand still comes alone: an
+// evaluation after step 4, a hash in the log after 5, a checkpoint after 7, a sample after 9.
 static const char small_model[] =
     "[run]\nsteps = 12\n[data]\nformat = raw16\n[batch]\nglobal = 16\nmicro = 2\n"
     "[model]\nlayers = 2\nheads = 3\nembed = 12\ncontext = 12\nvocab = 131\ndropout = 0.1\n"
@@ -19,10 +19,11 @@ static err_t rank_main(const config *shared, const launch *at, void *ctx) {
     if (at->node > 0) snprintf(c.run.dir, sizeof c.run.dir, "%s-of-node-%d", shared->run.dir, at->node);
     if (!freopen("/dev/null", "w", stdout)) return err_set(ERR_IO, "/dev/null can't be opened");
     TRY(train_rank(&c, at, ctx));
-    return atomic_load(&late.broken) ? err_set(ERR_INTERNAL, "something was wrong in the transport, and the run went on") : ERR_OK;
+    if (!atomic_load(&late.broken)) return ERR_OK;
+    return err_set(ERR_INTERNAL, "something was wrong in the transport, and the run went on");
 }
 
-// --- what a log says but for times -------------------------------------------------------------------------------------------------------
+// --- what a log says but for times -----------------------------------------------------------------------------------
 
 // Cuts ,"key":number out of a line.
 static void cut_out(char *line, const char *key) {
@@ -36,8 +37,8 @@ static void cut_out(char *line, const char *key) {
 }
 
 static char *facts_of(const char *dir, const char *name) {
-    static const char *const timed[] = {"ms", "tokens_per_s", "data_wait_ms", "comm_wait_ms", "comm_ms", "comm_hidden", "slowest_rank",
-                                        "slowest_compute_ms", "median_compute_ms"};
+    static const char *const timed[] = {"ms", "tokens_per_s", "data_wait_ms", "comm_wait_ms", "comm_ms", "comm_hidden",
+                                        "slowest_rank", "slowest_compute_ms", "median_compute_ms"};
     char path[1024], line[4096], *text = NULL;
     size_t size = 0;
     snprintf(path, sizeof path, "%s/runs/%s/log.jsonl", dir, name);
@@ -66,7 +67,7 @@ static int count_of(const char *text, const char *part) {
     return n;
 }
 
-// --- runs ----------------------------------------------------------------------------------------------------------------------------------
+// --- runs ------------------------------------------------------------------------------------------------------------
 
 static char *run_facts(char *dir, const char *name, const char *more, const rank_world *w) {
     config c;
@@ -104,7 +105,8 @@ static void lanes_of_one_micro_batch(void **state) {
     as_one_rank("[batch]\nlanes = 8\n", w, 5, (int[]){0, 1, 2, 3, 3});
 }
 
-// Two: a slab is zeroed for the next lane while the last one may be on its way. 16 bits: what is spread is not the masters.
+// Two: a slab is zeroed for the next lane while the last one may be on its way. 16 bits: what is spread is not the
+// masters.
 static void lanes_of_two_micro_batches(void **state) {
     (void)state;
     static const rank_world w[] = {{1, {3}}, {1, {2}}, {1, {3}}, {1, {2}}};

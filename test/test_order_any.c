@@ -1,9 +1,11 @@
-// test/test_order_any.c: [reduce] order = any: the transport adds gradients in its own order. Whatever that order is, a sum of n floats
-// c[1] + ... + c[n] lies within g * (|c[1]| + ... + |c[n]|) of the exact one, g = (n-1)u / (1 - (n-1)u), u = 2^-24 (Higham 2002, eq. 4.4).
+// test/test_order_any.c: [reduce] order = any: the transport adds gradients in its own order. Whatever that order is, a
+// sum of n floats c[1] + ... + c[n] lies within g * (|c[1]| + ... + |c[n]|) of the exact one, g = (n-1)u / (1 -
+// (n-1)u), u = 2^-24 (Higham 2002, eq. 4.4).
 //
-// So the truth is made here: each micro-batch's gradient by itself, and their sum in double. Every stage, on any number of ranks and
-// nodes, must lie within that bound of it; and since a step with eps = 1 carries an error of the gradient on without enlarging it, the
-// weights and losses after several steps must lie within a bound of those of order = fixed. What a rank holds and sends is what `plan` says.
+// So the truth is made here: each micro-batch's gradient by itself, and their sum in double. Every stage, on any number
+// of ranks and nodes, must lie within that bound of it; and since a step with eps = 1 carries an error of the gradient
+// on without enlarging it, the weights and losses after several steps must lie within a bound of those of order =
+// fixed. What a rank holds and sends is what `plan` says.
 #include "test/support/ranks.h"
 
 #include "trainer/plan.h"
@@ -11,8 +13,9 @@
 #include <math.h>
 
 static const char small_model[] =
-    "[data]\nformat = raw16\n[model]\nlayers = 2\nheads = 3\nembed = 36\ncontext = 24\nvocab = 131\n[batch]\nglobal = 16\nmicro = 2\n"
-    "[optimizer]\nlr = 1e-3\neps = 1\ngrad_clip = 0\n[schedule]\ntype = constant\nwarmup = 0\n[device]\nthreads = 1\n[cluster]\ntimeout = 20\n";
+    "[data]\nformat = raw16\n[model]\nlayers = 2\nheads = 3\nembed = 36\ncontext = 24\nvocab = 131\n"
+    "[batch]\nglobal = 16\nmicro = 2\n[optimizer]\nlr = 1e-3\neps = 1\ngrad_clip = 0\n"
+    "[schedule]\ntype = constant\nwarmup = 0\n[device]\nthreads = 1\n[cluster]\ntimeout = 20\n";
 
 enum { STEPS = 3, RANKS = 4, MICROS = 8 };  // micro-batches of a step
 
@@ -42,7 +45,7 @@ typedef struct truth {
 // How far a sum of so many floats may be from the exact one, for each unit of their size.
 static double gamma_of(int terms) { return (terms - 1) * unit / (1 - (terms - 1) * unit); }
 
-// --- the truth ---------------------------------------------------------------------------------------------------------------------
+// --- the truth -------------------------------------------------------------------------------------------------------
 
 static err_t one_micro_batch(session *x, int64_t step) {
     step_runner *r = &x->runner;
@@ -105,7 +108,7 @@ static void find_truth(truth *t, const char *dir, const char *lanes) {
 
 static void drop_truth(truth *t) { free(t->at), free(t->sum), free(t->size), free(t->tied); }
 
-// --- a rank ------------------------------------------------------------------------------------------------------------------------
+// --- a rank ----------------------------------------------------------------------------------------------------------
 
 // Which of them a piece's elements are.
 static float *place_of(float *all, const findings *f, const zero_piece *p) { return all + f->at[p->row] + p->first; }
@@ -181,7 +184,7 @@ static err_t rank_main(const config *c, const launch *at, void *ctx) {
     return rc;
 }
 
-// --- verdicts ----------------------------------------------------------------------------------------------------------------------
+// --- verdicts --------------------------------------------------------------------------------------------------------
 
 // One array out of the ranks': who has an element agrees with all who have it, and somebody has it.
 static void merge(const char *what, float *all, size_t stride, size_t elements, int ranks) {
@@ -190,7 +193,8 @@ static void merge(const char *what, float *all, size_t stride, size_t elements, 
         for (int k = 0; k < ranks; k++) {
             float *its = all + (size_t)k * stride + i;
             if (isnan(*its)) continue;
-            if (found && *its != *found) fail_msg("%s: element %zu is %.9g on rank %d, %.9g before it", what, i, *its, k, *found);
+            if (found && *its != *found)
+                fail_msg("%s: element %zu is %.9g on rank %d, %.9g before it", what, i, *its, k, *found);
             found = its;
         }
         if (!found) fail_msg("%s: element %zu: no rank has a number there", what, i);
@@ -225,14 +229,14 @@ static void expect_gradients(const char *what, const findings *f, const truth *t
         for (size_t i = 0; i < t->elements; i++) {
             size_t at = (size_t)k * t->elements + i;
             if (!(fabs((double)f->gradient[at] - t->sum[at]) <= room_of(t, k, i)))
-                fail_msg("%s: step %d, element %zu of the gradient: %.9g, expected %.9g +- %.3g", what, k + 1, i, f->gradient[at], t->sum[at],
-                         room_of(t, k, i));
+                fail_msg("%s: step %d, element %zu of the gradient: %.9g, expected %.9g +- %.3g", what, k + 1, i,
+                         f->gradient[at], t->sum[at], room_of(t, k, i));
         }
 }
 
-// Two steps from gradients that are at most d apart differ by at most rate * 2 d: m / (sqrt(v) + 1) follows its gradients no faster while
-// they are below 1. Both are within room_of() of the exact sum; doubled for what other weights do to the gradients after them. Rounding: a
-// step rounds a weight, and its change, a few times.
+// Two steps from gradients that are at most d apart differ by at most rate * 2 d: m / (sqrt(v) + 1) follows its
+// gradients no faster while they are below 1. Both are within room_of() of the exact sum; doubled for what other
+// weights do to the gradients after them. Rounding: a step rounds a weight, and its change, a few times.
 static void expect_weights(const char *what, const findings *f, const findings *fixed, const truth *t) {
     for (size_t i = 0; i < t->elements; i++) {
         double room = STEPS * 8 * unit * (fabs((double)fixed->weights[i]) + rate);
@@ -242,7 +246,8 @@ static void expect_weights(const char *what, const findings *f, const findings *
     }
 }
 
-// The first step's losses are of equal weights. What comes later is off by what the weights are off, which is next to nothing.
+// The first step's losses are of equal weights. What comes later is off by what the weights are off, which is next to
+// nothing.
 static void expect_losses(const char *what, const findings *f, const findings *fixed, const truth *t, int ranks) {
     for (int r = 0; r < ranks; r++)
         for (int k = 0; k < STEPS; k++) {
@@ -260,21 +265,24 @@ static void expect_plan(const char *what, const findings *f, int ranks) {
     for (int r = 0; r < ranks; r++) {
         const finding *me = &f->rank[r];
         if (me->memory != me->planned)
-            fail_msg("%s: rank %d holds %lld bytes, planned %lld", what, r, (long long)me->memory, (long long)me->planned);
+            fail_msg("%s: rank %d holds %lld bytes, planned %lld", what, r, (long long)me->memory,
+                     (long long)me->planned);
         if (me->sent != me->planned_sent || me->sent_far != me->planned_far)
-            fail_msg("%s: rank %d sent %lld bytes in a step (%lld far), planned %lld (%lld)", what, r, (long long)me->sent,
-                     (long long)me->sent_far, (long long)me->planned_sent, (long long)me->planned_far);
+            fail_msg("%s: rank %d sent %lld bytes in a step (%lld far), planned %lld (%lld)", what, r,
+                     (long long)me->sent, (long long)me->sent_far, (long long)me->planned_sent, (long long)me->planned_far);
         assert_true(ranks == 1 || me->sent > 0);
     }
 }
 
-static void try_any(const char *dir, const rank_world *w, int stage, const char *lanes, double bucket_mb, const truth *t,
-                    const findings *fixed) {
+static void try_any(const char *dir, const rank_world *w, int stage, const char *lanes, double bucket_mb,
+                    const truth *t, const findings *fixed) {
     config c;
     findings f;
     char what[96], more[256];
-    snprintf(what, sizeof what, "order any, %d ranks on %d nodes, zero %d, buckets of %g MB", rank_count(w), w->nodes, stage, bucket_mb);
-    snprintf(more, sizeof more, "%s[reduce]\norder = any\nbucket_mb = %g\n[parallel]\nzero = %d\n", lanes, bucket_mb, stage);
+    snprintf(what, sizeof what, "order any, %d ranks on %d nodes, zero %d, buckets of %g MB", rank_count(w), w->nodes,
+             stage, bucket_mb);
+    snprintf(more, sizeof more, "%s[reduce]\norder = any\nbucket_mb = %g\n[parallel]\nzero = %d\n", lanes, bucket_mb,
+             stage);
     rank_config(&c, dir, small_model, more);
     run_findings(what, &f, t, w, &c);
     expect_gradients(what, &f, t);
@@ -295,13 +303,15 @@ static void against_fixed(const char *lanes, const rank_world *w, int worlds, do
     run_findings("order fixed, one rank", &fixed, &t, &(rank_world){1, {1}}, &c);
     expect_gradients("order fixed, one rank", &fixed, &t);
     for (int i = 0; i < worlds; i++)
-        for (int stage = 0; stage <= (rank_count(&w[i]) == 1 ? 0 : 3); stage++) try_any(dir, &w[i], stage, lanes, bucket_mb, &t, &fixed);
+        for (int stage = 0; stage <= (rank_count(&w[i]) == 1 ? 0 : 3); stage++)
+            try_any(dir, &w[i], stage, lanes, bucket_mb, &t, &fixed);
     drop_findings(&fixed);
     drop_truth(&t);
     drop_dir(dir);
 }
 
-static const rank_world near[] = {{1, {1}}, {1, {2}}, {1, {3}}, {1, {4}}}, far[] = {{2, {1, 1}}, {2, {2, 1}}, {2, {2, 2}}};
+static const rank_world near[] = {{1, {1}}, {1, {2}}, {1, {3}}, {1, {4}}};
+static const rank_world far[] = {{2, {1, 1}}, {2, {2, 1}}, {2, {2, 2}}};
 
 // Eight lanes of one micro-batch: three ranks have three turns, the last one without a lane on one of them.
 static void lanes_of_one_micro_batch(void **state) {

@@ -1,10 +1,10 @@
 // test/support/late.h: a transport whose transfers are as late as they can be, for programs that put it in the place of
 // comm/transport.c: they define what that file defines, so the linker never looks for it.
 //
-// What a queue stream's thread asks of the tcp transport is first spoiled: every byte that will arrive becomes 0xff, which is NaN
-// in every type. It is moved only when the rank's own thread sleeps, and so has nothing left to do but to wait. Who does not wait
-// for what is under way reads NaN however fast the machine is, or is caught here: two calls at the same time, or a phase that
-// changes under a call.
+// What a queue stream's thread asks of the tcp transport is first spoiled: every byte that will arrive becomes 0xff,
+// which is NaN in every type. It is moved only when the rank's own thread sleeps, and so has nothing left to do but to
+// wait. Who does not wait for what is under way reads NaN however fast the machine is, or is caught here: two calls at
+// the same time, or a phase that changes under a call.
 #ifndef TEST_SUPPORT_LATE_H
 #define TEST_SUPPORT_LATE_H
 
@@ -54,10 +54,10 @@ typedef struct late_call { comm *c; const char *what; int64_t step, number; } la
 
 // Before a call moves anything; what will arrive is spoiled already.
 static inline err_t late_enter(late_call *k, comm *c) {
-    *k = (late_call){c, c->phase.what, c->phase.step, c->phase.number};
+    *k = (late_call){c, c->phase.what ? c->phase.what : "", c->phase.step, c->phase.number};
     if (atomic_fetch_add(&late.inside, 1) != 0) {
         atomic_store(&late.broken, true);
-        return err_set(ERR_INTERNAL, "two threads are in the transport at the same time, in \"%s\"", k->what ? k->what : "");
+        return err_set(ERR_INTERNAL, "two threads are in the transport at the same time, one in \"%s\"", k->what);
     }
     if (!late_is_own()) late_wait();
     return ERR_OK;
@@ -67,13 +67,15 @@ static inline err_t late_leave(const late_call *k, err_t rc) {
     const comm *c = k->c;
     atomic_fetch_sub(&late.inside, 1);
     TRY(rc);
-    if (c->phase.what == k->what && c->phase.step == k->step && c->phase.number == k->number) return ERR_OK;
+    const char *what = c->phase.what ? c->phase.what : "";
+    if (strcmp(what, k->what) == 0 && c->phase.step == k->step && c->phase.number == k->number) return ERR_OK;
     atomic_store(&late.broken, true);
-    return err_set(ERR_INTERNAL, "\"%s\" %lld was under way, and the rank said that it is in \"%s\" %lld", k->what, (long long)k->number,
-                   c->phase.what, (long long)c->phase.number);
+    return err_set(ERR_INTERNAL, "\"%s\" %lld was under way, and the rank said that it is in \"%s\" %lld", k->what,
+                   (long long)k->number, what, (long long)c->phase.number);
 }
 
-static inline err_t late_exchange(comm *c, const comm_part *send, int sends, const comm_part *recv, int recvs, stream *s) {
+static inline err_t late_exchange(comm *c, const comm_part *send, int sends, const comm_part *recv, int recvs,
+                                  stream *s) {
     late_call k;
     for (int i = 0; i < recvs && !late_is_own(); i++) memset(recv[i].data, 0xff, recv[i].bytes);
     TRY(late_enter(&k, c));
@@ -112,7 +114,7 @@ static inline err_t late_barrier(comm *c, stream *s) {
     return late_leave(&k, late.real->barrier(c, s));
 }
 
-// --- in the place of comm/transport.c ------------------------------------------------------------------------------------------------
+// --- in the place of comm/transport.c --------------------------------------------------------------------------------
 
 err_t transport_open(comm **out, team *t, const transport_options *o, stream *s) {
     (void)s;

@@ -1,5 +1,6 @@
-// test/support/ranks.h: runs of several ranks within a test: each rank is a process of its own, with the real launch, team and transport
-// between them; "nodes" are the addresses 127.0.0.1, 127.0.0.2, ... What a rank found it leaves in memory that is shared.
+// test/support/ranks.h: runs of several ranks within a test: each rank is a process of its own, with the real launch,
+// team and transport between them; "nodes" are the addresses 127.0.0.1, 127.0.0.2, ... What a rank found it leaves in
+// memory that is shared.
 #ifndef TEST_SUPPORT_RANKS_H
 #define TEST_SUPPORT_RANKS_H
 
@@ -72,7 +73,8 @@ static inline void rank_config(config *c, const char *dir, const char *text, con
     load_config(c, dir, text, all);
 }
 
-// Runs body in every rank. What a rank returns is its exit status; a failure is a failure of the test, with the rank's own words.
+// Runs body in every rank. What a rank returns is its exit status; a failure is a failure of the test, with the rank's
+// own words.
 static inline void run_ranks(const char *what, const rank_world *w, const config *c, rank_work body, void *ctx) {
     static const char *const hosts[RANK_NODES] = {"127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4"};
     int n = rank_count(w), status;
