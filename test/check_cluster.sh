@@ -67,7 +67,7 @@ far_four_nodes() { far 1 1 1 1 && as_one far-1111; }
 
 # The same in the other stages, with a rank that has a neighbour, and without any hash but those of checkpoints.
 stages_over_a_bad_cable() {
-    set -- run.steps=4 model.layers=1 model.embed=16 eval.every=2 eval.batches=4 log.hash_every=0
+    set -- run.steps=6 model.layers=1 model.embed=16 eval.every=3 eval.batches=4 log.hash_every=0
     alone bare 1 "$@"
     for stage in 0 2 3; do
         lossy 20 1 1 2
