@@ -12,7 +12,7 @@ CBUILD  ?= $(BUILD)
 KBUILD  ?= $(CBUILD)
 LIB     := $(BUILD)/liblockstep.a
 BIN     ?= lockstep
-CFLAGS  ?= -O3 -g
+CFLAGS  ?= -O3 -g1
 SAN     ?=
 # Bits must not depend on the compiler: no contraction but explicit fma, no fast-math flag of any kind.
 FLAGS   := -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -Wno-unknown-warning-option -Wno-format-truncation -ffp-contract=off -fno-math-errno \
@@ -138,12 +138,13 @@ check: deps
 	@$(MAKE) --no-print-directory $(ASAN) all $(READERS) $(MORE_ASAN) fuzzers
 	@$(MAKE) --no-print-directory sim sim-race sim-asan
 	@$(MAKE) --no-print-directory tsan-programs
-	@LOCKSTEP_FUZZ_SECONDS=30 sh test/run.sh $(wildcard test/check_*.sh) $(MORE_ASAN) $(FUZZERS:$(BUILD)/%=build/asan/%)
+	@export LOCKSTEP_FUZZ_SECONDS=30; $(call RUN_TSAN,$(wildcard test/check_*.sh) $(TSAN_TESTS) $(MORE_ASAN) $(FUZZERS:$(BUILD)/%=build/asan/%))
 
 # --- tests: each test/test_*.c is one program, test/test_*.sh and check_*.sh drive the binary, test/fuzz/fuzz_*.c are fuzz targets ---------
 TESTS   := $(patsubst test/%.c,$(BUILD)/test/%,$(wildcard test/test_*.c))
 FUZZERS := $(patsubst test/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard test/fuzz/fuzz_*.c))
 tests: $(TESTS) $(BUILD)/test/lossy
+$(CBUILD)/test/test_%.o: FLAGS += -O1
 fuzzers: $(FUZZERS)
 $(BUILD)/test/test_ops $(BUILD)/test/test_profile: $(patsubst %.c,$(CBUILD)/%.o,$(wildcard test/ops/*.c))
 # The disk's calls of these go through test/support/journal.h.
@@ -180,10 +181,10 @@ $(BUILD)/fuzz/%: $(CBUILD)/test/fuzz/%.o $(CBUILD)/test/fuzz/driver.o $(LIB)
 # instrumented; `make check` MORE_ASAN, over kernels that are.
 ASAN      := CUDA=none BUILD=build/asan BIN=build/asan/lockstep CFLAGS="-O1 -g" SAN="-fsanitize=address,undefined -fno-sanitize-recover=all"
 READERS   := $(addprefix build/asan/test/test_,config data safetensors checkpoint checkpoint_crash cluster team_auth)
-MORE_ASAN := $(addprefix build/asan/test/test_,team comm checkpoint_ranks ranks trainer)
+MORE_ASAN := $(addprefix build/asan/test/test_,team comm checkpoint_ranks ranks door durable evaluate sample log)
 asan: deps all
 	@$(MAKE) --no-print-directory $(ASAN) all tests fuzzers
-	@LOCKSTEP_BIN=build/asan/lockstep sh test/run.sh $(wildcard test/test_*.sh) $(TESTS:$(BUILD)/%=build/asan/%) $(FUZZERS:$(BUILD)/%=build/asan/%)
+	@LOCKSTEP_BIN=build/asan/lockstep sh test/run.sh $(wildcard test/test_*.sh) test/check_cluster.sh $(TESTS:$(BUILD)/%=build/asan/%) $(FUZZERS:$(BUILD)/%=build/asan/%)
 
 # Threads and ranks under ThreadSanitizer. A race ends the process that has it, and its report the target, whoever looked at that process's end.
 # The portable kernels are only linked: on x86 those of a vector width run, which are the same source. The fences that -Wno-tsan is about
@@ -191,11 +192,12 @@ asan: deps all
 TSAN       := CUDA=none BUILD=build/tsan BIN=build/tsan/lockstep CFLAGS="-O1 -g -Wno-tsan" SAN="-fsanitize=thread" \
               $(if $(filter x86_64,$(shell uname -m)),SIMD_portable="-O0 -w -fno-sanitize=thread")
 TSAN_TESTS := $(addprefix build/tsan/test/test_,pool loader team supervisor async)
-tsan: deps
-	@$(MAKE) --no-print-directory -j2 $(TSAN) all $(TSAN_TESTS)
-	@rm -f build/tsan/race.*
-	@TSAN_OPTIONS="halt_on_error=1 log_path=$(CURDIR)/build/tsan/race" LOCKSTEP_BIN=build/tsan/lockstep \
-	 sh test/run.sh $(TSAN_TESTS) test/check_threads.sh; rc=$$?; cat build/tsan/race.* 2>/dev/null && exit 1; exit $$rc
+RUN_TSAN   = rm -f build/tsan/race.*; export TSAN_OPTIONS="halt_on_error=1 log_path=$(CURDIR)/build/tsan/race"; \
+             sh test/run.sh $(1); rc=$$?; ! cat build/tsan/race.* 2>/dev/null && exit $$rc
+tsan-programs:
+	@$(MAKE) --no-print-directory $(TSAN) all $(TSAN_TESTS)
+tsan: deps tsan-programs
+	@$(call RUN_TSAN,$(TSAN_TESTS) test/check_threads.sh)
 
 # The CUDA backend over the simulator (test/sim): plain, with the race detector, under AddressSanitizer. C objects are those of the other builds.
 # build/sim/lockstep is the whole trainer. Nothing is done where the CUDA toolkit's headers are missing; the scripts that want it then say so.
@@ -270,6 +272,6 @@ clean:
 	rm -rf build $(BIN)
 
 FORCE:
-.PHONY: all deps run test check tests sim sim-race sim-asan gpu-check fuzzers asan tsan fuzz bench bench-programs bench-cpu soak release install clean FORCE
+.PHONY: all deps run test check tests sim sim-race sim-asan gpu-check fuzzers asan tsan tsan-programs fuzz bench bench-programs bench-cpu soak release install clean FORCE
 .PRECIOUS: $(BUILD)/%.o $(CBUILD)/%.o $(BUILD)/%.cu.o
 -include $(shell find $(sort $(BUILD) $(CBUILD) $(KBUILD)) -name '*.d' 2>/dev/null)
