@@ -22,9 +22,12 @@ LIBS    := -Wl,-Bstatic -liniparser -ljansson -lsodium -lz -Wl,-Bdynamic -lm -ld
 all: $(BIN)
 
 # --- the binary: kernels are compiled once for each vector width and chosen at run time ---------------------------------------
-SIMDS   := portable $(if $(filter x86_64,$(shell uname -m)),avx2 avx512)
-# On x86 the portable body is the fallback for old processors; compiling it well costs more than it gives. Elsewhere it is all there is.
-SIMD_portable := $(if $(filter x86_64,$(shell uname -m)),-O1 -fno-var-tracking)
+# The processor that the compiler compiles for, which is not always this one: x86_64, aarch64.
+CPU     := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
+SIMDS   := portable $(if $(filter x86_64,$(CPU)),avx2 avx512) $(if $(filter aarch64,$(CPU)),neon)
+# The portable body is the fallback where there is another; compiling it well costs more than it gives.
+SIMD_portable := $(if $(filter-out portable,$(SIMDS)),-O1)
+SIMD_neon     := -DVEC_NEON
 SIMD_avx2     := -mavx2 -mfma -mf16c
 SIMD_avx512   := $(SIMD_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512
 SRC     := $(wildcard $(addsuffix /*.c,base data model trainer comm gpu gpu/cpu))
@@ -82,7 +85,7 @@ $(BIN): $(CBUILD)/main.o $(LIB)
 
 $(LIB): $(OBJ) $(BUILD)/objects
 	@rm -f $@
-	@ar rcs $@ $(OBJ)
+	@$(AR) rcs $@ $(OBJ)
 
 # Their names: another CUDA or KBUILD gives another library.
 $(BUILD)/objects: FORCE

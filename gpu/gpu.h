@@ -49,7 +49,7 @@ typedef struct event event;
 struct ops;
 
 typedef enum device_kind { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA } device_kind;
-typedef enum vector_width { WIDTH_AUTO, WIDTH_AVX512, WIDTH_AVX2, WIDTH_PORTABLE } vector_width;
+typedef enum vector_width { WIDTH_AUTO, WIDTH_AVX512, WIDTH_AVX2, WIDTH_NEON, WIDTH_PORTABLE } vector_width;
 
 typedef struct device_options {
     device_kind kind;    // DEVICE_AUTO: CUDA where there is a driver and a device, else CPU

@@ -45,7 +45,7 @@ a_page() {
     rows 3 '^lockstep, recompute (none|selective|block) +[0-9.]+ +[0-9.]+ +[0-9.]+$'
     rows 2 '^PyTorch, .* 123\.4 +20000\.00$'
     says "a step: matrix products and attention by its whole time" "adamw " "layer_norm_backward "
-    rows 12 '^(fp32|bf16) +(portable|avx2|avx512) +threads [12] +([0-9a-f]{16}|\(not on this processor\))$'
+    rows 16 '^(fp32|bf16) +(portable|avx2|avx512|neon) +threads [12] +([0-9a-f]{16}|\(not on this processor\))$'
     says "the same bits in every row of a type"
     for program in bench_gemm test/test_ops; do # which not every build makes
         [ -x "$build/$program" ] || says "($build/$program is not built)"

@@ -27,6 +27,7 @@ typedef err_t (*backward_fn)(tensor *, tensor *, const tensor *, const tensor *,
 DECLARE(portable)
 DECLARE(avx2)
 DECLARE(avx512)
+DECLARE(neon)
 
 typedef struct width { const char *name; forward_fn forward; backward_fn backward; } width;
 
@@ -40,6 +41,8 @@ static int widths(width *w) {
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl"))
         w[n++] = (width){"avx512", attention_forward_avx512, attention_backward_avx512};
+#elif defined(__aarch64__)
+    w[n++] = (width){"neon", attention_forward_neon, attention_backward_neon};
 #endif
     return n;
 }

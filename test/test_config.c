@@ -409,7 +409,7 @@ static void test_words(void **state) {
     const struct { const char *section, *key, *words[6]; const int *at; } lists[] = {
         {"run", "resume", {"auto", "never", "must"}, &c->run.resume},
         {"device", "backend", {"auto", "cpu", "cuda"}, &c->device.backend},
-        {"device", "simd", {"auto", "avx512", "avx2", "portable"}, &c->device.simd},
+        {"device", "simd", {"auto", "avx512", "avx2", "neon", "portable"}, &c->device.simd},
         {"model", "type", {"gpt"}, &c->model.type},
         {"data", "format", {"auto", "lockstep", "llmc", "raw16", "raw32"}, &c->data.format},
         {"pack", "tokenizer", {"bytes"}, &c->pack.tokenizer},

@@ -20,6 +20,7 @@ typedef err_t (*matmul_fn)(tensor *, tensor *, const tensor *, bool, const tenso
 err_t matmul_portable(tensor *, tensor *, const tensor *, bool, const tensor *, bool, const tensor *, unsigned, stream *);
 err_t matmul_avx2(tensor *, tensor *, const tensor *, bool, const tensor *, bool, const tensor *, unsigned, stream *);
 err_t matmul_avx512(tensor *, tensor *, const tensor *, bool, const tensor *, bool, const tensor *, unsigned, stream *);
+err_t matmul_neon(tensor *, tensor *, const tensor *, bool, const tensor *, bool, const tensor *, unsigned, stream *);
 
 static int widths(matmul_fn *f) {
     int n = 0;
@@ -28,6 +29,8 @@ static int widths(matmul_fn *f) {
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c")) f[n++] = matmul_avx2;
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl")) f[n++] = matmul_avx512;
+#elif defined(__aarch64__)
+    f[n++] = matmul_neon;
 #endif
     return n;
 }

@@ -293,12 +293,15 @@ same_width() {
 same_bits_fp32_portable() { same_width fp32 portable; }
 same_bits_fp32_avx2() { same_width fp32 avx2; }
 same_bits_fp32_avx512() { same_width fp32 avx512; }
+same_bits_fp32_neon() { same_width fp32 neon; }
 same_bits_bf16_portable() { same_width bf16 portable; }
 same_bits_bf16_avx2() { same_width bf16 avx2; }
 same_bits_bf16_avx512() { same_width bf16 avx512; }
+same_bits_bf16_neon() { same_width bf16 neon; }
 same_bits_fp16_portable() { same_width fp16 portable; }
 same_bits_fp16_avx2() { same_width fp16 avx2; }
 same_bits_fp16_avx512() { same_width fp16 avx512; }
+same_bits_fp16_neon() { same_width fp16 neon; }
 
 # More of everything, so that there is work for many threads; those that wait for a core are as good as any.
 same_bits_for_any_threads() {
@@ -677,7 +680,7 @@ try stopped_by_signals
 try stopped_twice
 try stopped_when_complete
 for type in fp32 bf16 fp16; do
-    for simd in portable avx2 avx512; do try same_bits_${type}_$simd; done
+    for simd in portable avx2 avx512 neon; do try same_bits_${type}_$simd; done
 done
 try same_bits_for_any_threads
 try other_bits

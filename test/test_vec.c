@@ -27,6 +27,8 @@ static int widths(const probe_row *table[WIDTHS]) {
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl"))
         table[n++] = probes_avx512;
+#elif defined(__aarch64__)
+    table[n++] = probes_neon;
 #endif
     return n;
 }

@@ -23,6 +23,8 @@ typedef struct probe_row {
 extern const probe_row probes_portable[];  // ends with a row of zeros
 #if defined(__x86_64__)
 extern const probe_row probes_avx2[], probes_avx512[];
+#elif defined(__aarch64__)
+extern const probe_row probes_neon[];
 #endif
 
 #endif

@@ -51,7 +51,7 @@ const config_key config_keys[] = {
          "processes on this node; 0 = one for each GPU, or one, or what [cluster] nodes says; does not change the result"),
     INT(device, threads, LOCAL, "0", 0, 1024, "num_threads cores",
          "of each rank; 0 = a fair share of the cores that this process may use; does not change the result"),
-    WORD(device, simd, LOCAL, "auto", "auto avx512 avx2 portable", "vector",
+    WORD(device, simd, LOCAL, "auto", "auto avx512 avx2 neon portable", "vector",
          "the CPU's vector width; does not change the result"),
     BOOL(device, graph, LOCAL, "yes", "cuda_graph", "on a GPU: record a micro-batch and queue it as one; does not change the result"),
     BOOL(device, check, LOCAL, "no", "launch_blocking", "on a GPU: wait after every kernel, so that a failure names the very one; slow"),

@@ -13,7 +13,7 @@ enum { CONFIG_WORD = 64, CONFIG_TEXT = 1024, CONFIG_KEYS_MAX = 112, CONFIG_FILES
 
 typedef enum { RESUME_AUTO, RESUME_NEVER, RESUME_MUST } resume_mode;
 typedef enum { BACKEND_AUTO, BACKEND_CPU, BACKEND_CUDA } backend_mode;
-typedef enum { SIMD_AUTO, SIMD_AVX512, SIMD_AVX2, SIMD_PORTABLE } simd_mode;
+typedef enum { SIMD_AUTO, SIMD_AVX512, SIMD_AVX2, SIMD_NEON, SIMD_PORTABLE } simd_mode;
 typedef enum { MODEL_GPT } model_kind;
 typedef enum { DATA_AUTO, DATA_LOCKSTEP, DATA_LLMC, DATA_RAW16, DATA_RAW32 } data_format_mode;
 typedef enum { TOKENIZER_BYTES } tokenizer_mode;

@@ -19,7 +19,7 @@ static dtype compute_type(const config *c) {
 static err_t open_device(session *x, session_kind kind, int local) {
     static const device_kind kinds[] = {[BACKEND_AUTO] = DEVICE_AUTO, [BACKEND_CPU] = DEVICE_CPU, [BACKEND_CUDA] = DEVICE_CUDA};
     static const vector_width width[] = {[SIMD_AUTO] = WIDTH_AUTO, [SIMD_AVX512] = WIDTH_AVX512, [SIMD_AVX2] = WIDTH_AVX2,
-                                         [SIMD_PORTABLE] = WIDTH_PORTABLE};
+                                         [SIMD_NEON] = WIDTH_NEON, [SIMD_PORTABLE] = WIDTH_PORTABLE};
     const config *c = x->cfg;
     TRY(device_open(&x->dev, &(device_options){.kind = kinds[c->device.backend], .index = local, .threads = (int)c->device.threads,
                                                .width = width[c->device.simd], .check = c->device.check,

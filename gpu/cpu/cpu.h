@@ -36,6 +36,8 @@ extern const ops cpu_ops_portable;
 #if defined(__x86_64__)
 extern const ops cpu_ops_avx2;
 extern const ops cpu_ops_avx512;
+#elif defined(__aarch64__)
+extern const ops cpu_ops_neon;
 #endif
 
 #endif

@@ -107,6 +107,8 @@ static int widths(width_row row[3]) {
     bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
     row[n++] = (width_row){WIDTH_AVX512, "avx512", &cpu_ops_avx512, avx512};
     row[n++] = (width_row){WIDTH_AVX2, "avx2", &cpu_ops_avx2, avx2};
+#elif defined(__aarch64__)
+    row[n++] = (width_row){WIDTH_NEON, "neon", &cpu_ops_neon, true};
 #endif
     row[n++] = (width_row){WIDTH_PORTABLE, "portable", &cpu_ops_portable, true};
     return n;

@@ -30,6 +30,7 @@ typedef void (*cblas_fn)(int, int, int, int, int, int, float, const float *, int
 err_t matmul_portable(tensor *, tensor *, const tensor *, bool, const tensor *, bool, const tensor *, unsigned, stream *);
 err_t matmul_avx2(tensor *, tensor *, const tensor *, bool, const tensor *, bool, const tensor *, unsigned, stream *);
 err_t matmul_avx512(tensor *, tensor *, const tensor *, bool, const tensor *, bool, const tensor *, unsigned, stream *);
+err_t matmul_neon(tensor *, tensor *, const tensor *, bool, const tensor *, bool, const tensor *, unsigned, stream *);
 
 typedef struct shape {
     const char *name;
@@ -255,6 +256,8 @@ static int find_contenders(contender *c, stream *st) {
         c[n++] = (contender){.name = "avx512", .ours = matmul_avx512, .st = st, .peak_loop = peak_zmm, .floats = 16};
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
         c[n++] = (contender){.name = "avx2", .ours = matmul_avx2, .st = st, .peak_loop = peak_ymm, .floats = 8};
+#elif defined(__aarch64__)
+    c[n++] = (contender){.name = "neon", .ours = matmul_neon, .st = st};
 #endif
     if (!n) c[n++] = (contender){.name = "portable", .ours = matmul_portable, .st = st};
     void *f = open_peer((const char *[]){"libdnnl.so.3", "libdnnl.so.2", NULL}, "dnnl_sgemm");

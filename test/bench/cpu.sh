@@ -300,7 +300,7 @@ hash() {
     "$bin" pack "$dir/hash.ini" >/dev/null || exit 1
     echo "# a small GPT after 3 steps"
     for type in fp32 bf16; do
-        for width in portable avx2 avx512; do
+        for width in portable avx2 avx512 neon; do
             for n in 1 2; do
                 found=$(hash_of $type $width $n) || { cat "$dir/line"; exit 1; }
                 echo "$type $width $n ${found:-(not on this processor)}"

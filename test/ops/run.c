@@ -408,10 +408,10 @@ static bool fixture_add(fixtures *all, const device_options *o, int kin, bool sl
 }
 
 bool fixtures_open(fixtures *all, device_kind kind, char why[WHY]) {
-    static const vector_width width[] = {WIDTH_AVX512, WIDTH_AVX2, WIDTH_PORTABLE};
+    static const vector_width width[] = {WIDTH_AVX512, WIDTH_AVX2, WIDTH_NEON, WIDTH_PORTABLE};
     static const int threads[] = {1, 2, 4};
     *all = (fixtures){0};
-    for (int w = 0; w < 3 && kind != DEVICE_CUDA; w++)
+    for (int w = 0; w < 4 && kind != DEVICE_CUDA; w++)
         for (int t = 0; t < 3; t++) {
             device_options o = {.kind = DEVICE_CPU, .threads = threads[t], .width = width[w]};
             if (!fixture_add(all, &o, 0, width[w] == WIDTH_PORTABLE, why)) return false;

@@ -6,6 +6,7 @@
 //               tile (rows x columns)   registers of 32 or 16                       loads : FMAs per k
 //     AVX-512   8 x 48                  24 sums + 3 of v + 1 broadcast  of 32       11 : 24
 //     AVX2      6 x 16                  12 sums + 2 of v + 1 broadcast  of 16        8 : 12
+//     NEON      6 x 16                  24 sums + 4 of v + 1 broadcast  of 32       10 : 24
 //     portable  4 x 16                  the compiler's business
 //
 // Two FMAs a cycle of four cycles' latency want 8 independent chains or more. The 8 x 48 tile needs 192 bytes of v for 12 cycles of FMA;
@@ -22,7 +23,7 @@
 #if defined(__AVX512F__)
 enum { MR = 8, NV = 3 };
 #define UNROLL_K _Pragma("GCC unroll 8")
-#elif defined(__AVX2__)
+#elif defined(__AVX2__) || defined(VEC_NEON)
 enum { MR = 6, NV = 1 };
 #define UNROLL_K _Pragma("GCC unroll 8")
 #else
@@ -140,7 +141,7 @@ VEC void micro_body(int rows, int vecs, int64_t kc, const float *s, const float 
 #define MICRO_ROW(r) {micro_##r##x1}
 #endif
 MICRO_ROWS(1) MICRO_ROWS(2) MICRO_ROWS(3) MICRO_ROWS(4)
-#if defined(__AVX2__)
+#if defined(__AVX2__) || defined(VEC_NEON)
 MICRO_ROWS(5) MICRO_ROWS(6)
 #endif
 #if defined(__AVX512F__)
@@ -150,7 +151,7 @@ MICRO_ROWS(7) MICRO_ROWS(8)
 // [rows - 1][vectors - 1]
 static const micro_kernel micro[MR][NV] = {
     MICRO_ROW(1), MICRO_ROW(2), MICRO_ROW(3), MICRO_ROW(4),
-#if defined(__AVX2__)
+#if defined(__AVX2__) || defined(VEC_NEON)
     MICRO_ROW(5), MICRO_ROW(6),
 #endif
 #if defined(__AVX512F__)

@@ -11,12 +11,19 @@
 
 enum { VL = 16 };
 
-#define VEC static inline __attribute__((always_inline))  // or a vector of several registers goes through memory
-// A function of many operations. Where each of them is several instructions, or a call, it is one: else it would be compiled for minutes.
-#if defined(__AVX2__) || (defined(VEC_NEON) && !defined(__SANITIZE_ADDRESS__))
+// A function of many operations (VEC_LONG) is a call where each of them is one, or several instructions: else kernels would compile for
+// minutes. So it is with all of them under AddressSanitizer, which doubles the instructions.
+#define VEC_INLINE static inline __attribute__((always_inline))  // or a vector of several registers goes through memory
+#define VEC_CALL static __attribute__((noinline, unused))
+#if defined(__SANITIZE_ADDRESS__) && !defined(__AVX2__)
+#define VEC VEC_CALL
+#else
+#define VEC VEC_INLINE
+#endif
+#if defined(__AVX2__) || defined(VEC_NEON)
 #define VEC_LONG VEC
 #else
-#define VEC_LONG static __attribute__((noinline, unused))
+#define VEC_LONG VEC_CALL
 #endif
 
 #if defined(__AVX512F__)
