@@ -383,12 +383,14 @@ static void test_dropout_factors(void **state) {
     assert_int_equal(dropout_limit(1e-12f), 1);  // word 0 only
 }
 
-int main(void) {
+// An argument is the name of the only test to run.
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_widths_agree), cmocka_unit_test(test_arithmetic), cmocka_unit_test(test_sum_is_the_tree),
         cmocka_unit_test(test_tails_touch_nothing_else), cmocka_unit_test(test_every_half), cmocka_unit_test(test_every_bf16),
         cmocka_unit_test(test_math_errors), cmocka_unit_test(test_math_edges), cmocka_unit_test(test_philox),
         cmocka_unit_test(test_dropout_factors),
     };
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests_name("vec", tests, NULL, NULL);
 }
