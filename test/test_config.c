@@ -419,7 +419,7 @@ static void test_words(void **state) {
     };
     assert_int_equal(RESUME_MUST, 2);
     assert_int_equal(BACKEND_CUDA, 2);
-    assert_int_equal(SIMD_PORTABLE, 3);
+    assert_int_equal(SIMD_PORTABLE, 4);
     assert_int_equal(DATA_RAW32, 4);
     assert_int_equal(COMPUTE_FP16, 2);
     assert_int_equal(SCHEDULE_WSD, 3);
