@@ -112,15 +112,21 @@ $(CBUILD)/version-$(VERSION):
 	@mkdir -p $(@D) && rm -f $(CBUILD)/version-* && touch $@
 
 # --- the two commands of the README ---------------------------------------------------------------------------------------------
-PACKAGES := gcc make libc6-dev libiniparser-dev libjansson-dev libsodium-dev zlib1g-dev libcmocka-dev $(if $(filter-out none,$(CUDA)),g++)
+# C++ is for nvcc, which calls its compiler, and for the simulator, which needs the toolkit's headers and no more.
+CXX_FOR := $(filter-out none,$(CUDA))$(wildcard $(CUDA_HOME)/include/cuda_runtime.h)
+PACKAGES := gcc make libc6-dev libiniparser-dev libjansson-dev libsodium-dev zlib1g-dev libcmocka-dev $(if $(CXX_FOR),g++)
 # What is missing shows when an empty program is linked with all of it.
-PROBE    := echo 'int main(void) { return 0; }' | $(CC) -x c - -o /dev/null $(LIBS) -lcmocka
+PROBE    := echo 'int main(void) { return 0; }' | $(CC) -x c - -o /dev/null $(LIBS) -lcmocka \
+            $(if $(CXX_FOR),&& echo 'int main() { return 0; }' | g++ -x c++ - -o /dev/null)
 
 deps:
-	@if $(PROBE) 2>/dev/null; then exit 0; fi; \
+	@if { $(PROBE); } 2>/dev/null; then exit 0; fi; \
 	if ! command -v apt-get >/dev/null; then \
 	  echo "make deps: install gcc, make, and the development files (with static libraries) of iniparser, jansson, libsodium, zlib and cmocka" >&2; exit 1; fi; \
-	sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; echo "make deps: installing $(PACKAGES)"; \
+	sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
+	if [ -n "$$sudo" ] && ! command -v sudo >/dev/null; then \
+	  echo "make deps: something of this is missing, and there is no sudo to install it with. As root: apt-get install $(PACKAGES)" >&2; exit 1; fi; \
+	echo "make deps: installing $(PACKAGES)"; \
 	$$sudo apt-get update -q && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $(PACKAGES)
 
 run: deps
