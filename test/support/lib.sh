@@ -33,10 +33,11 @@ skip() {
     exit 77
 }
 
-# try NAME: runs the function of that name as a case.
+# try NAME [COMMAND...]: runs the command, or the function of that name, as a case.
 try() {
     name=$1 since=$(date +%s)
-    (trap 'reap' EXIT; trap 'exit 143' HUP INT TERM; : >"$out"; "$name")
+    [ $# -eq 1 ] || shift
+    (trap 'reap' EXIT; trap 'exit 143' HUP INT TERM; : >"$out"; "$@")
     case $? in
     0) passed=$((passed + 1)) && echo "ok: $name, $(($(date +%s) - since)) s" ;;
     77) skipped=$((skipped + 1)) ;;
