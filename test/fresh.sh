@@ -40,12 +40,13 @@ deps_of_a_user() {
 
 # Twenty steps of the default run, in the same bits on every machine.
 twenty_steps() {
-    echo 'printf "[run]\nname = quick\nsteps = 20\n[schedule]\nwarmup = 5\n" >quick.ini; ./lockstep pack config.ini &&' \
+    echo 'printf "[run]\nname = quick\nsteps = 20\n" >quick.ini; ./lockstep pack config.ini &&' \
         './lockstep config.ini quick.ini && ./lockstep hash runs/quick/best'
 }
 
 quick() {
-    in_clone build "make deps && make -j\$(nproc) ARCH=90 && $(twenty_steps)"
+    case $cuda in nvcc) insist='CUDA=yes ARCH=90' ;; *) insist= ;; esac
+    in_clone build "make deps && make $insist && $(twenty_steps)"
     says "lockstep " " $commit " "done    20 steps"
     case $cuda in
     nvcc) ! grep -q "built without it" "$out" || fail "there is nvcc, and the binary is without CUDA" ;;
