@@ -4,8 +4,8 @@
 # arm64 packages, which are unpacked under build/arm64/root unless they are installed; nothing of this machine changes.
 . test/support/lib.sh
 
-built=${BUILD:-build}/arm64
-case $built in /*) ;; *) built=$top/$built ;; esac
+at=build/arm64
+built=$top/$at
 root=$built/root
 target=aarch64-linux-gnu
 arm=$built/lockstep
@@ -53,8 +53,8 @@ on_arm64() { qemu-aarch64-static -E LD_LIBRARY_PATH="$root/usr/lib/$target" "$@"
 
 it_compiles() {
     [ -z "$missing" ] || skip "$missing"
-    (cd "$top" && ${MAKE:-make} --no-print-directory -j2 CUDA=none CC="$target-gcc $flags" AR=$target-ar SAN= BUILD="$built" \
-        CBUILD="$built" BIN="$arm" "$arm" "$built/test/test_vec") >"$out" 2>&1 || fail "the build failed"
+    (cd "$top" && ${MAKE:-make} --no-print-directory -j2 CUDA=none CC="$target-gcc $flags" AR=$target-ar SAN= BUILD=$at CBUILD=$at \
+        BIN=$at/lockstep $at/lockstep $at/test/test_vec) >"$out" 2>&1 || fail "the build failed"
 }
 
 # Emulated, only what compares bodies, and whole ranges of halves; precision is that of x86, for the bits are.
