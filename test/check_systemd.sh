@@ -1,7 +1,8 @@
 #!/bin/sh
-# test/check_systemd.sh: trainer/lockstep.service under a live systemd. A bare Debian with systemd is booted in a container by systemd-nspawn, the
-# binary and the unit are installed in it as `make install` does it, and what its service manager says of them is read from outside.
-# What trained under it, through kills and stops, has the weights of a run to which nothing happened.
+# test/check_systemd.sh: trainer/lockstep.service under a live systemd. A bare Debian with systemd is booted in a
+# container by systemd-nspawn, the binary and the unit are installed in it as `make install` does it, and what its
+# service manager says of them is read from outside. What trained under it, through kills and stops, has the weights of
+# a run to which nothing happened.
 . test/support/lib.sh
 . "$top/test/support/root.sh"
 box=    # the process that has the container in it
@@ -44,9 +45,10 @@ every = 0
 tokens = 0
 END
 
-# --- the container ---------------------------------------------------------------------------------------------------------------------
+# --- the container ----------------------------------------------------------------------------------------------------
 
-# All of the container is gone: its processes with the first one, its mounts with them; then its control groups are empty.
+# All of the container is gone: its processes with the first one, its mounts with them; then its control groups are
+# empty.
 shut_down() {
     [ -z "$box" ] || { kill -9 "$box"; wait "$box"; } 2>/dev/null
     box=
@@ -126,14 +128,18 @@ boots() {
 soon() {
     until=$(($(date +%s) + 60))
     until "$@"; do
-        [ "$(date +%s)" -lt $until ] || { inside journalctl -o short-monotonic -n 8 >"$out"; fail "waited too long for: $*"; }
+        if [ "$(date +%s)" -ge $until ]; then
+            inside journalctl -o short-monotonic -n 8 >"$out"
+            fail "waited too long for: $*"
+        fi
         sleep 0.05
     done
 }
 
-# --- looking at units ------------------------------------------------------------------------------------------------------------------
+# --- looking at units -------------------------------------------------------------------------------------------------
 
-# unit NAME SETTING...: its INI, and of its own what `systemctl edit` would write. It is enabled: the manager forgets how others ended.
+# unit NAME SETTING...: its INI, and of its own what `systemctl edit` would write. It is enabled: the manager forgets
+# how others ended.
 unit() {
     cp base.ini "$root/etc/lockstep/$1.ini"
     instance=$1
@@ -146,7 +152,11 @@ unit() {
 
 state() { echo "$root/var/lib/private/lockstep/$1/runs/box"; }
 is() { [ "$(show "$1" "$2")" = "$3" ]; }
-are() { is "$1" "$2" "$3" || { ctl status "lockstep@$2" >"$out" 2>&1; fail "$2: $1 is $(show "$1" "$2"), expected $3"; }; }
+are() {
+    is "$1" "$2" "$3" && return
+    ctl status "lockstep@$2" >"$out" 2>&1
+    fail "$2: $1 is $(show "$1" "$2"), expected $3"
+}
 step() { show StatusText "$1" | sed -n 's/^step \([0-9]*\)\/1000000 loss [0-9].*/\1/p'; }
 beyond() { [ "$(step "$1")" -gt "$2" ] 2>/dev/null; }
 restarted() { [ "$(show NRestarts "$1")" -ge 1 ] && is ActiveState "$1" active; }
@@ -175,7 +185,7 @@ stopped() {
     are ExecMainStatus "$1" 75
 }
 
-# --- cases -----------------------------------------------------------------------------------------------------------------------------
+# --- cases ------------------------------------------------------------------------------------------------------------
 
 starts_and_reports() {
     unit one
@@ -222,8 +232,8 @@ settings_refused() {
     are ExecMainStatus nobody 0
 }
 
-# The supervisor lives, but no step is finished: the watchdog ends it. It does not where a rank stands still while it saves, which may take
-# long; so here none does.
+# The supervisor lives, but no step is finished: the watchdog ends it. It does not where a rank stands still while it
+# saves, which may take long; so here none does.
 steps_stand_still() {
     unit still WatchdogSec=6 RestartSec=1
     sed -i 's/^every = 20$/every = 0/' "$root/etc/lockstep/still.ini"

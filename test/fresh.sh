@@ -1,10 +1,12 @@
 #!/bin/sh
-# test/fresh.sh [SUITE:CUDA:USER[:1core]]...: the README's commands on a fresh machine, which is a bare Debian root file system with make and git
-# and a clean clone of this checkout's HEAD. SUITE is bookworm or trixie; CUDA is none, headers (nothing but them) or nvcc, taken from
-# this machine's CUDA_HOME; USER is root, or user, for whom root has installed what `make deps` installs; 1core leaves it one core.
+# test/fresh.sh [SUITE:CUDA:USER[:1core]]...: the README's commands on a fresh machine, which is a bare Debian root file
+# system with make and git and a clean clone of this checkout's HEAD. SUITE is bookworm or trixie; CUDA is none, headers
+# (nothing but them) or nvcc, taken from this machine's CUDA_HOME; USER is root, or user, for whom root has installed
+# what `make deps` installs; 1core leaves it one core.
 #
-# FRESH_DO says what is done there: `run test`, the default, is `make run` and `make test`; `build`, which is quick, builds the binary and
-# trains 20 steps, to the same hash on each of the machines; other words are goals of make. Logs are kept in build/fresh.
+# FRESH_DO says what is done there: `run test`, the default, is `make run` and `make test`; `build`, which is quick,
+# builds the binary and trains 20 steps, to the same hash on each of the machines; other words are goals of make. Logs
+# are kept in build/fresh.
 LOCKSTEP_BIN=$(command -v make) # no binary of this machine is tested
 export LOCKSTEP_BIN
 . test/support/lib.sh
@@ -40,8 +42,8 @@ deps_of_a_user() {
 
 # Twenty steps of the default run, in the same bits on every machine.
 twenty_steps() {
-    echo 'printf "[run]\nname = quick\nsteps = 20\n" >quick.ini; ./lockstep pack config.ini &&' \
-        './lockstep config.ini quick.ini && ./lockstep hash runs/quick/best'
+    echo 'printf "[run]\nname = quick\nsteps = 20\n" >quick.ini;' \
+        './lockstep pack config.ini && ./lockstep config.ini quick.ini && ./lockstep hash runs/quick/best'
 }
 
 quick() {
@@ -68,7 +70,10 @@ END
     nvcc) [ -x "$cuda_home/bin/nvcc" ] || skip "$cuda_home has no nvcc" ;;
     *) fail "expected SUITE:CUDA:USER[:1core]" ;;
     esac
-    case $who:$cores:$rest in root::|user::|root:1core:|user:1core:) ;; *) fail "expected SUITE:CUDA:USER[:1core]" ;; esac
+    case $who:$cores:$rest in
+    root:: | user:: | root:1core: | user:1core:) ;;
+    *) fail "expected SUITE:CUDA:USER[:1core]" ;;
+    esac
     root_of "$suite" make,git
     [ -z "$cores" ] || cpus=$(taskset -cp $$ | sed 's/.*: \([0-9]*\).*/\1/')
     online=yes
@@ -76,7 +81,8 @@ END
     if [ "$who" = root ]; then
         git clone -q --no-hardlinks "$top" "$root/root/lockstep" || fail "no clone"
     else
-        chroot "$root" useradd -m user && git clone -q --no-hardlinks "$top" "$root/home/user/lockstep" || fail "no clone"
+        chroot "$root" useradd -m user || fail "no user"
+        git clone -q --no-hardlinks "$top" "$root/home/user/lockstep" || fail "no clone"
         chroot "$root" chown -R user: /home/user
         online=
         deps_of_a_user

@@ -1,5 +1,6 @@
-# test/support/root.sh: bare Debian root file systems, for scripts that have read test/support/lib.sh. debootstrap makes one once, from where
-# this machine takes its packages; it is kept as an archive in build/roots (or LOCKSTEP_ROOTS), and every case unpacks a copy for itself.
+# test/support/root.sh: bare Debian root file systems, for scripts that have read test/support/lib.sh. debootstrap makes
+# one once, from where this machine takes its packages; it is kept as an archive in build/roots (or LOCKSTEP_ROOTS), and
+# every case unpacks a copy for itself.
 #
 #   root_of bookworm make,git     $root is a new copy of Debian's smallest system with these packages in it
 #   within 60 COMMAND...          in it, with processes, mounts and a network of its own, for at most 60 s
@@ -54,8 +55,8 @@ root_of() {
     mkdir -p "$debs" "$root/var/cache/apt/archives"
 }
 
-# What is done inside the namespaces, before there is another root: $1 is it, $2 where packages that were downloaded are kept, $3 cuda
-# and $4 its home, $5 online, $6 user, $7 cpus, $8 the limit in seconds.
+# What is done inside the namespaces, before there is another root: $1 is it, $2 where packages that were downloaded are
+# kept, $3 cuda and $4 its home, $5 online, $6 user, $7 cpus, $8 the limit in seconds.
 enter='
     set -e
     root=$1 debs=$2 cuda=$3 home=$4 online=$5 user=$6 cpus=$7 limit=$8
@@ -77,7 +78,8 @@ enter='
     exec timeout -s KILL "$limit" chroot --userspec="$who" "$root" env -i HOME="$at" USER="$who" LANG=C.UTF-8 \
         PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin sh -c "cd && exec \"\$@\"" sh "$@"'
 
-# within SECONDS COMMAND...: its exit status; what it printed is in $out. All its processes end with it, or with this script.
+# within SECONDS COMMAND...: its exit status; what it printed is in $out. All its processes end with it, or with this
+# script.
 within() {
     limit=$1
     shift
