@@ -260,6 +260,10 @@ fuzz:
 	clang -fsanitize=fuzzer,address,undefined -o build/fuzz/fuzz_$(TARGET) build/fuzz/test/fuzz/fuzz_$(TARGET).o build/fuzz/liblockstep.a $(LIBS)
 	mkdir -p build/fuzz/corpus-$(TARGET) && build/fuzz/fuzz_$(TARGET) -max_total_time=$(SECONDS) build/fuzz/corpus-$(TARGET)
 
+# Do the tests notice small mistakes? make mutate AT="comm trainer/plan.c" N=20 SEED=1 JOBS=2 (test/mutate/run.sh)
+mutate: deps
+	@sh test/mutate/run.sh
+
 # --- the rest ---------------------------------------------------------------------------------------------------------------------
 # One file for every machine of this kind: code for all GPUs that ARCHS lists, PTX for later ones, without what only a debugger wants.
 RELEASE := build/release
@@ -281,6 +285,6 @@ clean:
 	rm -rf build $(BIN)
 
 FORCE:
-.PHONY: all deps run test check tests sim sim-race sim-asan gpu-check fuzzers asan tsan tsan-programs fuzz bench bench-programs bench-cpu soak release install clean FORCE
+.PHONY: all deps run test check tests sim sim-race sim-asan gpu-check fuzzers asan tsan tsan-programs fuzz bench bench-programs bench-cpu soak mutate release install clean FORCE
 .PRECIOUS: $(BUILD)/%.o $(CBUILD)/%.o $(BUILD)/%.cu.o
 -include $(shell find $(sort $(BUILD) $(CBUILD) $(KBUILD)) -name '*.d' 2>/dev/null)

@@ -1,12 +1,14 @@
-// test/mutate/mutate.c: small changes of a C file, each of which a test should notice. The file is cut into tokens and no more: what is
-// an operator, a call or a statement is seen by its neighbours, which suffices for code that is laid out as this project's is (an operator
-// of two operands stands between spaces). What does not compile in the end was no mutant; test/mutate/run.sh draws another.
+// test/mutate/mutate.c: small changes of a C file, each of which a test should notice. The file is cut into tokens
+// and no more: what is an operator, a call or a statement is seen by its neighbours, which suffices for code that
+// is laid out as this project's is (an operator of two operands stands between spaces). What does not compile in
+// the end was no mutant; test/mutate/run.sh draws another.
 //
-//   mutate draw SEED FILE...     every change of the files, "FILE NUMBER" on a line, in an order that depends on the seed alone
+//   mutate draw SEED FILE...     every change of the files, "FILE NUMBER" on a line, in an order that the seed decides
 //   mutate make FILE NUMBER OUT  writes the file with this change, and prints "FILE:LINE: kind: before -> after"
 //
-// Only bodies of functions are changed. Left alone are what only makes text or checks (err_set, assert, printf), preprocessor lines, lengths
-// of arrays, and statements that only release something: a test that sees a leak is a build with AddressSanitizer.
+// Only bodies of functions are changed. Left alone are what only makes text or checks (err_set, assert, printf),
+// preprocessor lines, lengths of arrays, and statements that only release something: what sees leaks is
+// AddressSanitizer.
 #include "base/philox.h"
 
 #include <ctype.h>
@@ -44,10 +46,10 @@ static void *must(void *p) {
     return p;
 }
 
-// --- tokens ----------------------------------------------------------------------------------------------------------------------------
+// --- tokens ------------------------------------------------------------------------------------------------------
 
-static const char *const puncts[] = {"<<=", ">>=", "...", "->", "++", "--", "<<", ">>", "<=", ">=", "==", "!=", "&&", "||", "+=", "-=",
-                                     "*=",  "/=",  "%=",  "&=", "|=", "^="};
+static const char *const puncts[] = {"<<=", ">>=", "...", "->", "++", "--", "<<", ">>", "<=", ">=", "==",
+                                     "!=",  "&&",  "||",  "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^="};
 
 static int punct_length(const char *s) {
     for (size_t i = 0; i < sizeof puncts / sizeof *puncts; i++)
@@ -124,19 +126,24 @@ static bool one_of(const source *s, int i, const char *const *words) {
     return false;
 }
 
-// --- places ----------------------------------------------------------------------------------------------------------------------------
+// --- places ------------------------------------------------------------------------------------------------------
 
-static const char *const makes_text[] = {"err_set", "err_prefix", "assert", "static_assert", "_Static_assert", "__attribute__", "printf",
-                                         "fprintf", "snprintf", "vsnprintf", "alignas", "_Alignas", NULL};
-static const char *const releases[] = {"free", "close", "fclose", "closedir", "munmap", "sodium_memzero", "freeaddrinfo", "json_decref",
-                                       "va_end", "assert", "static_assert", "_Static_assert", "__builtin_prefetch", "err_prefix",
-                                       "fflush", "pthread_mutex_destroy", "pthread_cond_destroy", "pthread_attr_destroy", NULL};
+static const char *const makes_text[] = {
+    "err_set", "err_prefix", "assert", "static_assert", "_Static_assert", "__attribute__", "printf", "fprintf",
+    "snprintf", "vsnprintf", "alignas", "_Alignas", NULL,
+};
+static const char *const releases[] = {
+    "free", "close", "fclose", "closedir", "munmap", "sodium_memzero", "freeaddrinfo", "json_decref", "va_end",
+    "assert", "static_assert", "_Static_assert", "__builtin_prefetch", "err_prefix", "fflush", "pthread_mutex_destroy",
+    "pthread_cond_destroy", "pthread_attr_destroy", NULL,
+};
 static const char *const borders[] = {"{", "}", ";", ":", NULL};
 static const char *const control[] = {"if", "for", "while", "switch", NULL};
-static const char *const keywords[] = {"if", "for", "while", "switch", "return", "sizeof", "else", "do", "goto", "case", "default",
-                                       "break", "continue", "const", "static", "struct", "enum", "union", "unsigned", "signed", "int",
-                                       "char", "void", "long", "short", "float", "double", "_Atomic", "typedef", "extern", "_Alignof",
-                                       NULL};
+static const char *const keywords[] = {
+    "if", "for", "while", "switch", "return", "sizeof", "else", "do", "goto", "case", "default", "break", "continue",
+    "const", "static", "struct", "enum", "union", "unsigned", "signed", "int", "char", "void", "long", "short", "float",
+    "double", "_Atomic", "typedef", "extern", "_Alignof", NULL,
+};
 
 static void match_brackets(source *s) {
     int open = -1;
@@ -164,7 +171,8 @@ static int at_end(const token *t) { return t->at + t->len; }
 // The token after this one, or after the whole bracket that it opens.
 static int step_over(const source *s, int i) { return (s->t[i].mate > i ? s->t[i].mate : i) + 1; }
 
-// Is this the first token of a statement, or of a block? (A label's or case's colon is told from that of `?` by what is before it.)
+// Is this the first token of a statement, or of a block? (A label's colon and that of `?` differ by what is before
+// them.)
 static bool statement_begins(const source *s, int i) {
     int in = s->t[i].in, before = i - 1;
     if (in < 0 || !is(s, in, "{")) return false;
@@ -178,7 +186,8 @@ static bool is_name(const source *s, int i) { return s->t[i].kind == NAME && !on
 // By how its first tokens look: "type name", "type *name", or a keyword.
 static bool is_declaration(const source *s, int i) {
     if (s->t[i].kind != NAME) return false;
-    return one_of(s, i, keywords) || s->t[i + 1].kind == NAME || (is(s, i + 1, "*") && at_end(&s->t[i + 1]) == s->t[i + 2].at);
+    bool pointer = is(s, i + 1, "*") && at_end(&s->t[i + 1]) == s->t[i + 2].at;
+    return one_of(s, i, keywords) || s->t[i + 1].kind == NAME || pointer;
 }
 
 // The `;` of a statement that begins here, or 0.
@@ -190,7 +199,7 @@ static int statement_end(const source *s, int i) {
     return i <= s->tokens ? i : 0;
 }
 
-// --- changes ---------------------------------------------------------------------------------------------------------------------------
+// --- changes -----------------------------------------------------------------------------------------------------
 
 // Replaces what lies from token `from` to token `to`.
 static void add(source *s, const char *what, int from, int to, char *after) {
@@ -213,17 +222,19 @@ static char *around(const source *s, const char *before, int from, int to, const
 
 static void change_operator(source *s, int i) {
     static const char *const swaps[][3] = {
-        {"+", "-"}, {"-", "+"}, {"*", "/"}, {"/", "*"}, {"%", "/"}, {"<<", ">>"}, {">>", "<<"}, {"&", "|"}, {"|", "&"}, {"^", "|"},
-        {"<", "<=", ">="}, {"<=", "<", ">"}, {">", ">=", "<="}, {">=", ">", "<"}, {"==", "!="}, {"!=", "=="}, {"&&", "||"},
-        {"||", "&&"}, {"+=", "-="}, {"-=", "+="}, {"*=", "/="}, {"/=", "*="}, {"<<=", ">>="}, {">>=", "<<="}, {"&=", "|="},
-        {"|=", "&="}, {"++", "--"}, {"--", "++"},
+        {"+", "-"}, {"-", "+"}, {"*", "/"}, {"/", "*"}, {"%", "/"}, {"<<", ">>"}, {">>", "<<"}, {"&", "|"}, {"|", "&"},
+        {"^", "|"}, {"<", "<=", ">="}, {"<=", "<", ">"}, {">", ">=", "<="}, {">=", ">", "<"}, {"==", "!="},
+        {"!=", "=="}, {"&&", "||"}, {"||", "&&"}, {"+=", "-="}, {"-=", "+="}, {"*=", "/="}, {"/=", "*="},
+        {"<<=", ">>="}, {">>=", "<<="}, {"&=", "|="}, {"|=", "&="}, {"++", "--"}, {"--", "++"},
     };
     const token *t = &s->t[i];
     bool step = is(s, i, "++") || is(s, i, "--");
     bool apart = isspace((unsigned char)s->text[t->at - 1]) && isspace((unsigned char)s->text[at_end(t)]);
     if (!step && !apart) return;
-    for (size_t k = 0; k < sizeof swaps / sizeof *swaps; k++)
-        for (int to = 1; is(s, i, swaps[k][0]) && to < 3 && swaps[k][to]; to++) add(s, "operator", i, i, strdup(swaps[k][to]));
+    for (size_t k = 0; k < sizeof swaps / sizeof *swaps; k++) {
+        if (!is(s, i, swaps[k][0])) continue;
+        for (int to = 1; to < 3 && swaps[k][to]; to++) add(s, "operator", i, i, strdup(swaps[k][to]));
+    }
 }
 
 // [32] in a declaration: room, whose exact size hardly ever means something.
@@ -320,7 +331,8 @@ static void find_changes(source *s) {
         if (t->kind == NUMBER) change_number(s, i);
         if (is(s, i, "(") && is_name(s, i - 1) && !one_of(s, i - 1, makes_text)) change_arguments(s, i);
         if (is(s, i, "if") || is(s, i, "while") || is(s, i, "for")) change_condition(s, i);
-        if (is(s, i, "true") || is(s, i, "false")) add(s, "constant", i, i, strdup(is(s, i, "true") ? "false" : "true"));
+        if (is(s, i, "true")) add(s, "constant", i, i, strdup("false"));
+        if (is(s, i, "false")) add(s, "constant", i, i, strdup("true"));
         if (is(s, i, "break")) add(s, "jump", i, i, strdup("continue"));
         if (is(s, i, "continue")) add(s, "jump", i, i, strdup("break"));
     }
@@ -344,7 +356,7 @@ static void source_close(source *s) {
     free(s->c), free(s->t), free(s->text);
 }
 
-// --- the two verbs ---------------------------------------------------------------------------------------------------------------------
+// --- the two verbs -----------------------------------------------------------------------------------------------
 
 typedef struct lot {
     uint64_t key;
@@ -358,7 +370,8 @@ static int by_key(const void *a, const void *b) {
     return x->key != y->key ? (x->key < y->key ? -1 : 1) : files ? files : x->number - y->number;
 }
 
-// A change's place in the order depends on the seed, its file's name and its number, not on which other files are drawn from.
+// A change's place in the order depends on the seed, its file's name and its number, not on which other files are
+// drawn from.
 static int draw(uint64_t seed, int files, char **paths) {
     lot *lots = NULL;
     int n = 0;
