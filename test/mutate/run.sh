@@ -20,6 +20,7 @@ at=${AT:-base data model comm trainer gpu/cpu} n=${N:-20} seed=${SEED:-1} jobs=$
 unset AT N SEED JOBS MAKEFLAGS MAKEOVERRIDES MFLAGS
 case $n$seed$jobs in *[!0-9]*) echo "mutate: N, SEED and JOBS are numbers" >&2; exit 64 ;; esac
 leave() { echo "mutate: $2" >&2; exit "$1"; }
+trap 'trap "" TERM; kill 0; exit 143' HUP INT TERM  # what runs in namespaces ends as well
 
 # -O1 compiles fast, and without -g what is the same program is the same object file. The portable kernels are compiled
 # for what this machine has: it is their code that is changed, and emulating FMA takes most of a minute to compile.
@@ -50,7 +51,7 @@ confined() {
     *:*) set -- "build/test/${test%%:*}" "${test#*:}" ;;
     *) set -- "build/test/$test" ;;
     esac
-    apart timeout -s KILL "$limit" sh -c "$inside" sh "$@" >"$log" 2>&1
+    apart timeout --foreground -s KILL "$limit" sh -c "$inside" sh "$@" >"$log" 2>&1
 }
 
 target() { case $1 in *.sh) echo "build/lockstep" ;; *) echo "build/test/${1%%:*}" ;; esac; }
