@@ -138,11 +138,52 @@ static void one_rank_gets_the_transport_that_does_nothing(void **state) {
     scene_close(s);
 }
 
+// Leaves the code of opening with a device of this arithmetic, negative where the failure is not marked as known to all.
+static void compare_devices(scene *s, team *t, result *r) {
+    comm *c = NULL;
+    device *d = NULL;
+    stream *own = NULL;
+    const char *arithmetic = team_at(t)->rank == s->number ? "wing 9, of tin" : "wing 8";
+    transport_options o = {.kind = TRANSPORT_TCP, .timeout_s = 10, .arithmetic = arithmetic};
+    r->links = -1;
+    if (device_open(&d, &(device_options){.kind = DEVICE_CPU, .threads = 1}) != ERR_OK) return;
+    if (stream_open(d, &own) != ERR_OK) return;
+    err_t rc = transport_open(&c, t, &o, own);
+    r->links = rc == ERR_OK || err_last()->shared ? (int)rc : -(int)rc;
+    keep_text(r->text, rc);
+    if (c) c->table->close(c);
+    stream_close(own);
+    device_close(d);
+}
+
+static void devices_that_compute_otherwise_are_refused_by_all(void **state) {
+    (void)state;
+    for (int other = -1; other < 4; other++) {
+        scene *s = scene_open(2, (int[]){1, 3});
+        s->o.links = true;
+        s->body = compare_devices;
+        s->number = other;
+        run_all(s);
+        for (int r = 0; r < 4; r++) {
+            assert_int_equal(s->b->rank[r].links, other < 0 ? ERR_OK : ERR_CONFIG);
+            if (other < 0) continue;
+            char named[32];
+            snprintf(named, sizeof named, "rank %d (", other ? other : 1);
+            assert_text(s->b->rank[r].text, "rank 0 (");
+            assert_text(s->b->rank[r].text, named);
+            assert_text(s->b->rank[r].text, "\"wing 8\"");
+            assert_text(s->b->rank[r].text, "\"wing 9, of tin\"");
+        }
+        scene_close(s);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_rank_gets_the_transport_that_does_nothing),
         cmocka_unit_test(calls_work_over_a_real_team),
         cmocka_unit_test(a_rank_that_dies_ends_all_calls),
+        cmocka_unit_test(devices_that_compute_otherwise_are_refused_by_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,7 +30,7 @@ int last(int a, int b) {
     default: break;
     }
     for (int i = 0; i < 1; i++)
-        if (a && div(a, b).quot != 3) continue;
+        if (a && div(a, b).quot != 3 && calloc(a, b)) continue;
     return TWICE(a);
 }
 END
@@ -82,11 +82,12 @@ room/toy.c:22: operator: ++ -> --
 room/toy.c:22: operator: < -> <=
 room/toy.c:22: operator: < -> >=
 room/toy.c:23: argument: a, b -> b, a
-room/toy.c:23: condition: a && div(a, b).quot != 3 -> !(a && div(a, b).quot != 3)
+room/toy.c:23: condition: a && div(a, b).quot != 3 && calloc(a, b) -> !(a && div(a, b).quot != 3 && calloc(a, b))
 room/toy.c:23: constant: 3 -> (3 + 1)
 room/toy.c:23: constant: 3 -> (3 - 1)
 room/toy.c:23: jump: continue -> break
 room/toy.c:23: operator: != -> ==
+room/toy.c:23: operator: && -> ||
 room/toy.c:23: operator: && -> ||
 END
 

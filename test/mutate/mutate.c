@@ -137,6 +137,7 @@ static const char *const releases[] = {
     "assert", "static_assert", "_Static_assert", "__builtin_prefetch", "err_prefix", "fflush", "pthread_mutex_destroy",
     "pthread_cond_destroy", "pthread_attr_destroy", NULL,
 };
+static const char *const symmetric[] = {"calloc", "vf_add", "vf_mul", NULL};  // in their first two arguments
 static const char *const borders[] = {"{", "}", ";", ":", NULL};
 static const char *const control[] = {"if", "for", "while", "switch", NULL};
 static const char *const keywords[] = {
@@ -316,7 +317,8 @@ static void change_arguments(source *s, int open) {
     int close = s->t[open].mate, before = 0, begin = open + 1;
     for (int i = begin; i <= close; i = i < close ? step_over(s, i) : i + 1) {
         if (!is(s, i, ",") && i != close) continue;
-        if (before && begin < i) exchange(s, before, begin - 2, begin, i - 1);
+        bool same = before == open + 1 && one_of(s, open - 1, symmetric);
+        if (before && begin < i && !same) exchange(s, before, begin - 2, begin, i - 1);
         before = begin;
         begin = i + 1;
     }
