@@ -50,45 +50,45 @@ build/test/test_toy: build/test/test_toy.o build/liblockstep.a
 END
 echo 'room/* test_toy' >toy/test/mutate/guards
 cat >want <<'END'
-room/toy.c:7: constant: 0 -> (0 + 1)
-room/toy.c:7: constant: 0 -> (0 - 1)
-room/toy.c:8: condition: n > 0 -> !(n > 0)
-room/toy.c:8: constant: 0 -> (0 + 1)
-room/toy.c:8: constant: 0 -> (0 - 1)
-room/toy.c:8: operator: > -> <=
-room/toy.c:8: operator: > -> >=
-room/toy.c:9: constant: 1 -> (1 + 1)
-room/toy.c:9: constant: 1 -> (1 - 1)
-room/toy.c:9: operator: -= -> +=
-room/toy.c:9: statement: n -= 1; -> ;
-room/toy.c:10: operator: ++ -> --
-room/toy.c:10: statement: left++; -> ;
-room/toy.c:12: statement: printf("%d + %d\n", n + 1, 2); -> ;
-room/toy.c:13: constant: 0 -> (0 + 1)
-room/toy.c:13: constant: 0 -> (0 - 1)
-room/toy.c:13: statement: room[0] = left; -> ;
-room/toy.c:19: constant: 1 -> (1 + 1)
-room/toy.c:19: constant: 1 -> (1 - 1)
-room/toy.c:19: constant: 7 -> (7 + 1)
-room/toy.c:19: constant: 7 -> (7 - 1)
-room/toy.c:19: operator: == -> !=
-room/toy.c:20: jump: break -> continue
-room/toy.c:22: condition: i < 1 -> !(i < 1)
-room/toy.c:22: constant: 0 -> (0 + 1)
-room/toy.c:22: constant: 0 -> (0 - 1)
-room/toy.c:22: constant: 1 -> (1 + 1)
-room/toy.c:22: constant: 1 -> (1 - 1)
-room/toy.c:22: operator: ++ -> --
-room/toy.c:22: operator: < -> <=
-room/toy.c:22: operator: < -> >=
-room/toy.c:23: argument: a, b -> b, a
-room/toy.c:23: condition: a && div(a, b).quot != 3 && calloc(a, b) -> !(a && div(a, b).quot != 3 && calloc(a, b))
-room/toy.c:23: constant: 3 -> (3 + 1)
-room/toy.c:23: constant: 3 -> (3 - 1)
-room/toy.c:23: jump: continue -> break
-room/toy.c:23: operator: != -> ==
-room/toy.c:23: operator: && -> ||
-room/toy.c:23: operator: && -> ||
+room/toy.c:7:37: constant: 0 -> (0 + 1)
+room/toy.c:7:37: constant: 0 -> (0 - 1)
+room/toy.c:8:12: condition: n > 0 -> !(n > 0)
+room/toy.c:8:14: operator: > -> <=
+room/toy.c:8:14: operator: > -> >=
+room/toy.c:8:16: constant: 0 -> (0 + 1)
+room/toy.c:8:16: constant: 0 -> (0 - 1)
+room/toy.c:9:9: statement: n -= 1; -> ;
+room/toy.c:9:11: operator: -= -> +=
+room/toy.c:9:14: constant: 1 -> (1 + 1)
+room/toy.c:9:14: constant: 1 -> (1 - 1)
+room/toy.c:10:9: statement: left++; -> ;
+room/toy.c:10:13: operator: ++ -> --
+room/toy.c:12:5: statement: printf("%d + %d\n", n + 1, 2); -> ;
+room/toy.c:13:5: statement: room[0] = left; -> ;
+room/toy.c:13:10: constant: 0 -> (0 + 1)
+room/toy.c:13:10: constant: 0 -> (0 - 1)
+room/toy.c:19:10: constant: 7 -> (7 + 1)
+room/toy.c:19:10: constant: 7 -> (7 - 1)
+room/toy.c:19:22: operator: == -> !=
+room/toy.c:19:29: constant: 1 -> (1 + 1)
+room/toy.c:19:29: constant: 1 -> (1 - 1)
+room/toy.c:20:14: jump: break -> continue
+room/toy.c:22:18: constant: 0 -> (0 + 1)
+room/toy.c:22:18: constant: 0 -> (0 - 1)
+room/toy.c:22:21: condition: i < 1 -> !(i < 1)
+room/toy.c:22:23: operator: < -> <=
+room/toy.c:22:23: operator: < -> >=
+room/toy.c:22:25: constant: 1 -> (1 + 1)
+room/toy.c:22:25: constant: 1 -> (1 - 1)
+room/toy.c:22:29: operator: ++ -> --
+room/toy.c:23:13: condition: a && div(a, b).quot != 3 && calloc(a, b) -> !(a && div(a, b).quot != 3 && calloc(a, b))
+room/toy.c:23:15: operator: && -> ||
+room/toy.c:23:22: argument: a, b -> b, a
+room/toy.c:23:33: operator: != -> ==
+room/toy.c:23:36: constant: 3 -> (3 + 1)
+room/toy.c:23:36: constant: 3 -> (3 - 1)
+room/toy.c:23:38: operator: && -> ||
+room/toy.c:23:55: jump: continue -> break
 END
 
 built() { ${CC:-cc} -std=c11 -D_GNU_SOURCE -I. -o mutate test/mutate/mutate.c || fail "mutate.c does not compile"; }
@@ -104,7 +104,7 @@ every_kind() {
     ./mutate draw 1 room/toy.c >drawn
     while read -r file number; do
         ./mutate make "$file" "$number" "changed.$number" || fail "$number was not made"
-    done <drawn | sort -t : -k 2,2n -k 3 >found
+    done <drawn | sort -t : -k 2,2n -k 3,3n -k 4 >found
     same "$work/want" found "changes of room/toy.c"
     for f in changed.*; do
         [ "$(wc -l <"$f")" -eq 25 ] || fail "$f has lost lines"
@@ -130,7 +130,7 @@ survivors_are_found() {
     confinable
     cd toy
     AT=room N=99 SEED=3 JOBS=2 MUTATE_SLACK=1 expect 0 sh "$top/test/mutate/run.sh"
-    says "room/toy.c:19: operator: == -> !=" "room/toy.c:12: statement: "
+    says "room/toy.c:19:22: operator: == -> !=" "room/toy.c:12:5: statement: "
     sed -n '/^survivors:/,$p' "$out" >survivors
     ! grep -qE 'toy.c:(7|9|10):' survivors || fail "a mutant of lines 7, 9 and 10 survived"
     set -- $(grep '^room ' "$out")

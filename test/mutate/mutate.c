@@ -4,7 +4,7 @@
 // the end was no mutant; test/mutate/run.sh draws another.
 //
 //   mutate draw SEED FILE...     every change of the files, "FILE NUMBER" on a line, in an order that the seed decides
-//   mutate make FILE NUMBER OUT  writes the file with this change, and prints "FILE:LINE: kind: before -> after"
+//   mutate make FILE NUMBER OUT  writes the file with this change, and prints "FILE:LINE:COLUMN: kind: before -> after"
 //
 // Only bodies of functions are changed. Left alone are what only makes text or checks (err_set, assert, printf),
 // preprocessor lines, lengths of arrays, and statements that only release something: what sees leaks is
@@ -418,7 +418,9 @@ static int make(const char *path, int number, const char *out) {
     fputs(c->after, f);
     fputs(s.text + c->at + c->len, f);
     if (fclose(f) != 0) return perror(out), 74;
-    printf("%s:%d: %s: ", path, c->line, c->kind);
+    int column = 1;
+    while (column <= c->at && s.text[c->at - column] != '\n') column++;
+    printf("%s:%d:%d: %s: ", path, c->line, column, c->kind);
     print_plain(s.text + c->at, c->len);
     fputs(" -> ", stdout);
     print_plain(c->after, (int)strlen(c->after));
