@@ -494,6 +494,19 @@ static void killed_in_a_split(job *j) {
     CHECK(now() - start < 5, "it took %.1f s", now() - start);
 }
 
+// There is no communicator yet that could be aborted; the one that was to be split is.
+static void refused_split(job *j) {
+    comm *half;
+    open_nccl(j);
+    CHECK(j->c->table->split(j->c, 0, 0, &half) == ERR_UNAVAILABLE && !half, "a split that is refused");
+    stays_failed(j);
+}
+
+static void a_split_that_is_refused_fails(void **state) {
+    (void)state;
+    run(&(plan){.world = 2, .body = refused_split, .standin = {"split-no", "split-no"}});
+}
+
 static void a_split_with_a_dead_rank_fails(void **state) {
     (void)state;
     run(&(plan){.world = 4, .body = killed_in_a_split, .killed = 1});
@@ -791,6 +804,7 @@ int main(void) {
         cmocka_unit_test(groups_are_split),
         cmocka_unit_test(buffers_are_registered_and_forgotten),
         cmocka_unit_test(a_killed_rank_is_told_of),
+        cmocka_unit_test(a_split_that_is_refused_fails),
         cmocka_unit_test(a_split_with_a_dead_rank_fails),
         cmocka_unit_test(an_init_that_hangs_meets_the_deadline),
         cmocka_unit_test(an_init_with_a_killed_rank_ends_long_before_the_deadline),

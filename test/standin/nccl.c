@@ -11,7 +11,7 @@
 //   return@N   group N is refused at once           hang-init  init never ends
 //   async@N    group N fails while in progress      cpu-no     ncclStandInHostMemory says no: NCCL itself does not have it
 //   later@N    20 ms after group N was seen to end well there is an error
-//   hang@N     group N never ends
+//   hang@N     group N never ends                   split-no   a split is refused at once
 // LOCKSTEP_STANDIN_VERSION is what ncclGetVersion says.
 #include "comm/nccl_api.h"
 
@@ -497,6 +497,7 @@ API ncclResult_t ncclCommSplit(ncclComm_t c, int color, int key, ncclComm_t *out
     *out = NULL;
     if (!good_config(config) || color < NCCL_SPLIT_NOCOLOR)
         return error(ncclInvalidArgument, "stand-in: color or configuration is wrong");
+    if (asked("split-no", 0)) return error(ncclSystemError, "stand-in: asked to refuse");
     pthread_mutex_lock(&c->lock);
     if (c->job == JOB_NONE) c->split.color = color, c->split.key = key, c->split.out = out;
     pthread_mutex_unlock(&c->lock);
