@@ -82,7 +82,6 @@ int64_t conn_flush(conn *c) {
 }
 
 conn_news conn_read(conn *c, frame *f) {
-    if (c->fd < 0) return CONN_NOTHING;
     while (c->in < FRAME_BYTES) {
         ssize_t n = recv(c->fd, c->in_bytes + c->in, FRAME_BYTES - c->in, MSG_DONTWAIT);
         if (n < 0 && errno == EINTR) continue;
