@@ -741,6 +741,10 @@ static void test_pack_split(void **state) {
     put_text(p, "file", "x");
     snprintf(out, sizeof out, "%s/file/t", p->dir);
     assert_error(pack_run(&(pack_options){in, out, 5, 0, false}, &r), ERR_IO, "/file");
+    char root[300] = "/~";  // in the root directory, under a name that it can't have: nothing else is made there
+    memset(root + 2, 'x', sizeof root - 3);
+    assert_error(pack_run(&(pack_options){in, root, 5, 0, false}, &r), ERR_IO, "too long");
+    assert_int_equal(access("/~", F_OK), -1);
     expect_tokens(p, "t-train-0*.bin", "0123456789abcdefghi");
 }
 
