@@ -483,6 +483,35 @@ static void test_cache_after_damage(void **state) {
     dataset_close(d);
 }
 
+// What was read, found good and kept is read again when all is verified: the last byte has changed on the disk since.
+static void test_verify_reads_again(void **state) {
+    enum { N = SHARD_BLOCK };
+    place *p = *state;
+    uint8_t *text = make_text(N), last;
+    for (int compress = 0; compress < 2; compress++) {
+        shard_writer *w;
+        dataset *d;
+        int32_t t;
+        int reports = 0;
+        assert_ok(shard_write_open(&w, at(p, "again.bin"), 1, N, compress));
+        assert_ok(shard_write(w, text, N));
+        assert_ok(shard_write_finish(w));
+        shard_write_close(w);
+        assert_ok(open_at(&d, p, "again.bin", SHARD_AUTO, 0));
+        assert_ok(dataset_read(d, 0, 1, &t));
+        int fd = open(at(p, "again.bin"), O_RDWR);
+        off_t end = lseek(fd, -1, SEEK_END);
+        assert_int_equal(pread(fd, &last, 1, end), 1);
+        last ^= 1;
+        assert_int_equal(pwrite(fd, &last, 1, end), 1);
+        close(fd);
+        assert_error(dataset_verify(d, count_report, &reports), ERR_DATA, "1 faults in 1 of 1 shards");
+        assert_int_equal(reports, 1);
+        dataset_close(d);
+    }
+    free(text);
+}
+
 static void test_damage_report(void **state) {
     enum { N = 3 * SHARD_BLOCK + 10 };
     place *p = *state;
@@ -781,6 +810,7 @@ int main(void) {
         TEST(test_damage_report), TEST(test_every_flip_and_cut),  TEST(test_foreign_files),  TEST(test_vocab),
         TEST(test_beyond_2gb),   TEST(test_hole_hash),            TEST(test_read_faults),    TEST(test_pack_walk),
         TEST(test_pack_split),   TEST(test_pack_changing_input),    TEST(test_cache_after_damage),
+        TEST(test_verify_reads_again),
     };
     return cmocka_run_group_tests_name("data", tests, NULL, NULL);
 }
