@@ -242,8 +242,12 @@ train_in_plain_lines() {
     for file in config.ini log.jsonl events.jsonl ckpt/step-00000003/manifest.json ckpt/step-00000006/model.safetensors; do
         [ -f runs/base/$file ] || fail "runs/base/$file is not there"
     done
+    shown=$(sed -n 's/^data .* memory \([0-9.]* MB\)$/\1/p' "$out")
     no_controls runs/base/log.jsonl
     awk '!/^\{"t":"(step|eval|sample|checkpoint)",.*\}$/ { exit 1 }' runs/base/log.jsonl || fail "log.jsonl holds something else than its records"
+    expect 0 "$bin" plan base.ini
+    planned=$(awk '$1 == "all" { printf "%.1f MB", $2 / 1e6 }' "$out")
+    [ -n "$shown" ] && [ "$shown" = "$planned" ] || fail "the run says that it takes $shown, its plan says $planned"
     # the effective configuration is a configuration
     expect 0 "$bin" config runs/base/config.ini
     # a reader that goes away does not end a run

@@ -96,7 +96,7 @@ static void greet(run *r) {
     monitor_say(&r->m, "device  %s", device_about(x->dev)->choice);
     monitor_say(&r->m, "data    train %lld tokens in %d file%s, val %lld          memory %.1f MB", (long long)t.tokens, t.files,
                 t.files == 1 ? "" : "s", x->val ? (long long)dataset_about(x->val).tokens : 0,
-                (double)(state_bytes(&x->state) + x->runner.memory.bytes + x->ring_bytes) / 1e6);
+                (double)(state_bytes(&x->state) + x->runner.memory.bytes + x->runner.staging.bytes + x->ring_bytes) / 1e6);
     if (x->ranks->world > 1) greet_ranks(r);
     monitor_say(&r->m, "batch   %lld samples = %lld lanes x %lld micro-batches of %lld x %lld tokens", (long long)x->cfg->batch.global,
                 (long long)x->cfg->batch.lanes, (long long)(x->cfg->batch.global / x->cfg->batch.lanes / x->cfg->batch.micro),
