@@ -1,7 +1,8 @@
 #!/bin/sh
-# test/check_arm64.sh: the bits of aarch64 are those of this machine. ./lockstep is compiled for aarch64 with Debian's cross compiler, and runs under
-# QEMU's emulation of the processor, which is about a hundred times slower: the smallest runs that say something. Libraries come from Debian's
-# arm64 packages, which are unpacked under build/arm64/root unless they are installed; nothing of this machine changes.
+# test/check_arm64.sh: the bits of aarch64 are those of this machine. ./lockstep is compiled for aarch64 with Debian's cross
+# compiler and runs under QEMU's emulation of the processor, which is about a hundred times slower: the smallest runs that
+# say something. Libraries come from Debian's arm64 packages, which are unpacked under build/arm64/root unless they are
+# installed; nothing of this machine changes.
 . test/support/lib.sh
 
 at=build/arm64
@@ -11,14 +12,14 @@ target=aarch64-linux-gnu
 arm=$built/lockstep
 packages="libiniparser-dev libjansson-dev libsodium-dev zlib1g-dev libcmocka-dev libcmocka0"
 
-# --- what it takes -------------------------------------------------------------------------------------------------------------------
+# --- what it takes ------------------------------------------------------------------------------------------------------
 
 # An apt of its own, which knows of arm64 and of no installed package, with the sources and keys of this machine's.
 apt_arm64() {
     mkdir -p "$root/apt/lists/partial" "$root/apt/archives/partial"
     : >"$root/apt/status"
-    apt-get -o APT::Architecture=arm64 -o APT::Architectures::=arm64 -o Dir::State="$root/apt" -o Dir::State::status="$root/apt/status" \
-        -o Dir::Cache="$root/apt" -o APT::Sandbox::User= "$@"
+    apt-get -o APT::Architecture=arm64 -o APT::Architectures::=arm64 -o Dir::State="$root/apt" \
+        -o Dir::State::status="$root/apt/status" -o Dir::Cache="$root/apt" -o APT::Sandbox::User= "$@"
 }
 
 unpack() {
@@ -30,6 +31,7 @@ unpack() {
 # missing WHAT: why nothing can be done here, for every case.
 missing=
 find_tools() {
+    [ "$(uname -m)" != aarch64 ] || { missing="this machine is aarch64: make test says it"; return; }
     for tool in $target-gcc $target-ar qemu-aarch64-static; do
         command -v $tool >/dev/null || missing="${missing:+$missing, }$tool"
     done
@@ -38,7 +40,8 @@ find_tools() {
     [ ! -e /usr/lib/$target/libjansson.a ] || return
     flags="-isystem $root/usr/include -L$root/usr/lib/$target"
     if [ ! -e "$root/usr/lib/$target/libjansson.a" ]; then
-        command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || { missing="libraries for arm64 come from apt-get"; return; }
+        command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null ||
+            { missing="libraries for arm64 come from apt-get"; return; }
         mkdir -p "$root" && unpack || missing="arm64 packages cannot be had: $(tail -n 1 "$work/apt")"
     fi
 }
@@ -49,12 +52,12 @@ export QEMU_LD_PREFIX
 # on_arm64 PROGRAM...: with its libraries.
 on_arm64() { qemu-aarch64-static -E LD_LIBRARY_PATH="$root/usr/lib/$target" "$@"; }
 
-# --- cases ---------------------------------------------------------------------------------------------------------------------------
+# --- cases --------------------------------------------------------------------------------------------------------------
 
 it_compiles() {
     [ -z "$missing" ] || skip "$missing"
-    (cd "$top" && ${MAKE:-make} --no-print-directory -j2 CUDA=none CC="$target-gcc $flags" AR=$target-ar SAN= BUILD=$at CBUILD=$at \
-        BIN=$at/lockstep $at/lockstep $at/test/test_vec) >"$out" 2>&1 || fail "the build failed"
+    (cd "$top" && ${MAKE:-make} --no-print-directory -j2 CUDA=none CC="$target-gcc $flags" AR=$target-ar SAN= \
+        BUILD=$at CBUILD=$at BIN=$at/lockstep $at/lockstep $at/test/test_vec) >"$out" 2>&1 || fail "the build failed"
 }
 
 # Emulated, only what compares bodies, and whole ranges of halves; precision is that of x86, for the bits are.
@@ -103,7 +106,10 @@ hash_every = 1
 END
 text 20000 >text.txt
 
-steps() { sed -n 's/^{"t":"step","step":\([0-9]*\),"loss":\([^,]*\),.*"hash":"\([0-9a-f]*\)".*/\1 \2 \3/p' "runs/$1/log.jsonl"; }
+steps() {
+    sed -n 's/^{"t":"step","step":\([0-9]*\),"loss":\([^,]*\),.*"hash":"\([0-9a-f]*\)".*/\1 \2 \3/p' \
+        "runs/$1/log.jsonl"
+}
 
 # same_run NAME SETTING...: steps, losses and hashes of every step here and there, for both bodies.
 same_run() {
@@ -123,7 +129,9 @@ same_run() {
 }
 fp32_has_the_bits_of_x86() { same_run fp32; }
 bf16_dropout_two_ranks_has_the_bits_of_x86() { same_run bf16 precision.compute=bf16 model.dropout=0.1 device.ranks=2; }
-fp16_stochastic_has_the_bits_of_x86() { same_run fp16 precision.compute=fp16 precision.rounding=stochastic run.steps=1; }
+fp16_stochastic_has_the_bits_of_x86() {
+    same_run fp16 precision.compute=fp16 precision.rounding=stochastic run.steps=1
+}
 refuses_other_widths() {
     [ -x "$arm" ] || skip "${missing:-lockstep was not built}"
     settings other device.simd=avx2
@@ -132,9 +140,6 @@ refuses_other_widths() {
 }
 
 "$bin" pack base.ini >"$out" 2>&1 || { cat "$out"; echo "0 passed, 1 failed"; exit 1; }
-if [ "$(uname -m)" = aarch64 ]; then
-    missing="this machine is aarch64: make test has seen to it"
-fi
 try it_compiles
 try vectors_agree
 try fp32_has_the_bits_of_x86

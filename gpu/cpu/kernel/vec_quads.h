@@ -1,9 +1,9 @@
-// gpu/cpu/kernel/vec_quads.h: the bodies of vec.h for machines whose registers hold four floats: sixteen lanes are four quads.
+// gpu/cpu/kernel/vec_quads.h: the bodies of vec.h for registers that hold four floats: sixteen lanes are four quads.
 //
-// A quad is GCC's vector type, and most of what vec.h asks for is an operator of the language, which becomes one instruction of NEON or SSE2.
-// So there is one text for `neon` (VEC_NEON, set by the Makefile) and `portable`; they differ in the few functions that the language
-// does not have: NEON has an instruction for each, and the portable body makes them out of what it has. There they are calls: inlined, they
-// would be most of the binary and nearly all of the time that it takes to compile.
+// A quad is GCC's vector type, and most of what vec.h asks for is an operator of the language, which becomes one
+// instruction of NEON or SSE2. So there is one text for `neon` (VEC_NEON, set by the Makefile) and `portable`. They differ
+// in the few functions that the language does not have: NEON has an instruction for each, and the portable body makes them
+// out of what it has. There they are calls: inlined, they would be most of the time that it takes to compile.
 #ifndef GPU_CPU_KERNEL_VEC_QUADS_H
 #define GPU_CPU_KERNEL_VEC_QUADS_H
 
@@ -34,14 +34,15 @@ VEC f4 quad_set(float x) { return (f4){x, x, x, x}; }
 VEC u4 quad_seti(uint32_t x) { return (u4){x, x, x, x}; }
 VEC u4 quad_choose(i4 m, u4 yes, u4 no) { return (yes & (u4)m) | (no & ~(u4)m); }
 
-// --- one quad: what the language has no operator for ---------------------------------------------------------------------------
+// --- one quad: what the language has no operator for ------------------------------------------------------------------
 
 #if defined(VEC_NEON)
 #define QUAD_FMA(a, b, c) vfmaq_f32(c, a, b)
 #define QUAD_FNMA(a, b, c) vfmsq_f32(c, a, b)
 #define QUAD_SELECT(m, yes, no) vbslq_f32((uint32x4_t)(m), yes, no)
 #define QUAD_SQRT(a) vsqrtq_f32(a)
-#define QUAD_MUL_HI(a, b) vuzp2q_u32((uint32x4_t)vmull_u32(vget_low_u32(a), vget_low_u32(b)), (uint32x4_t)vmull_high_u32(a, b))
+#define QUAD_MUL_HI(a, b) \
+    vuzp2q_u32((uint32x4_t)vmull_u32(vget_low_u32(a), vget_low_u32(b)), (uint32x4_t)vmull_high_u32(a, b))
 VEC u4 quad_round_int(f4 a) {  // the instruction saturates, and gives 0 for NaN
     return quad_choose((a < 0x1p31f) & (a >= -0x1p31f), (u4)vcvtnq_s32_f32(a), quad_seti(0x80000000u));
 }
@@ -57,13 +58,15 @@ VEC f4 quad_fma(f4 a, f4 b, f4 c) {
 }
 #else
 // Fused multiply-add in double: the product of two floats is exact there, the sum is rounded to odd so that the second
-// rounding, to float, is the only one that counts (Boldo & Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
+// rounding, to float, is the only one that counts (Boldo & Melquiond, "Emulation of FMA and correctly rounded sums",
+// 2008). e is the exact error of s (Knuth's two-sum), and NaN when s is not finite. Towards the side of the error is the
+// neighbour +1 or -1 steps of the magnitude away.
 typedef double d2 __attribute__((vector_size(16)));
 typedef int64_t l2 __attribute__((vector_size(16)));
 VEC d2 quad_fma_odd(d2 a, d2 b, d2 z) {
-    d2 p = a * b, s = p + z, t = s - p, e = (p - (s - t)) + (z - t);  // exact error of s (Knuth's two-sum); NaN when s is not finite
+    d2 p = a * b, s = p + z, t = s - p, e = (p - (s - t)) + (z - t);
     l2 bits = (l2)s, inexact = (e > 0) | (e < 0), even = (bits & 1) - 1;  // masks
-    l2 side = (e > 0) ^ (s < 0), toward = ~(side + side);  // the neighbour on the side of the error, +1 or -1 as steps of the magnitude
+    l2 side = (e > 0) ^ (s < 0), toward = ~(side + side);
     return (d2)(bits + (inexact & even & toward));
 }
 #if defined(__SSE2__)
@@ -76,7 +79,8 @@ VEC d2 quad_high(f4 a) { return (d2){a[2], a[3]}; }
 VEC f4 quad_narrow(d2 low, d2 high) { return (f4){(float)low[0], (float)low[1], (float)high[0], (float)high[1]}; }
 #endif
 VEC f4 quad_fma(f4 a, f4 b, f4 c) {
-    return quad_narrow(quad_fma_odd(quad_low(a), quad_low(b), quad_low(c)), quad_fma_odd(quad_high(a), quad_high(b), quad_high(c)));
+    return quad_narrow(quad_fma_odd(quad_low(a), quad_low(b), quad_low(c)),
+                       quad_fma_odd(quad_high(a), quad_high(b), quad_high(c)));
 }
 #endif
 
@@ -96,8 +100,8 @@ VEC u4 quad_mul_hi(u4 a, u4 b) {
     return QUAD_MIX(even, odd, 1, 5, 3, 7);
 }
 
-// Nearest even by adding 2^23 to the magnitude, which leaves no bits for a fraction; from 2^23 on there is none. INT32_MIN outside
-// of the range and for NaN, as on x86.
+// Nearest even by adding 2^23 to the magnitude, which leaves no bits for a fraction; from 2^23 on there is none. INT32_MIN
+// outside of the range and for NaN, as on x86.
 VEC u4 quad_round_int(f4 a) {
     u4 bits = (u4)a, sign = bits & 0x80000000u;
     f4 magnitude = (f4)(bits ^ sign), whole = (f4)((u4)((magnitude + 0x1p23f) - 0x1p23f) | sign);
@@ -128,7 +132,7 @@ VEC u4 quad_to_fp16(f4 v) {
 }
 #endif
 
-// --- four of them ----------------------------------------------------------------------------------------------------------------
+// --- four of them -----------------------------------------------------------------------------------------------------
 
 #define QUAD_ADD(x, y) ((x) + (y))
 #define QUAD_SUB(x, y) ((x) - (y))
@@ -205,7 +209,9 @@ VEC_I2(vi_mul_lo, QUAD_MUL)
 VEC_I2(vi_mul_hi, QUAD_MUL_HI)
 VEC vi vi_shl(vi a, int n) { return (vi){a.q0 << n, a.q1 << n, a.q2 << n, a.q3 << n}; }
 VEC vi vi_shr(vi a, int n) { return (vi){a.q0 >> n, a.q1 >> n, a.q2 >> n, a.q3 >> n}; }
-VEC vi vi_sar(vi a, int n) { return (vi){(u4)((i4)a.q0 >> n), (u4)((i4)a.q1 >> n), (u4)((i4)a.q2 >> n), (u4)((i4)a.q3 >> n)}; }
+VEC vi vi_sar(vi a, int n) {
+    return (vi){(u4)((i4)a.q0 >> n), (u4)((i4)a.q1 >> n), (u4)((i4)a.q2 >> n), (u4)((i4)a.q3 >> n)};
+}
 VEC vm vi_lt(vi a, vi b) { return QUADS_2(vm, QUAD_LT_SIGNED); }
 VEC vm vi_eq(vi a, vi b) { return QUADS_2(vm, QUAD_EQ); }
 VEC vi vi_select(vm a, vi b, vi c) { return QUADS_3(vi, quad_choose); }
@@ -239,14 +245,16 @@ VEC vf vf_load_u16(const uint16_t *p, vi *raw) {
     quad_load_u16(p, &raw->q0, &raw->q1), quad_load_u16(p + 8, &raw->q2, &raw->q3);
     return vi_float_bits(*raw);
 }
-VEC void vi_store_high_u16(uint16_t *p, vi v) { quad_store_high_u16(p, v.q0, v.q1), quad_store_high_u16(p + 8, v.q2, v.q3); }
+VEC void vi_store_high_u16(uint16_t *p, vi v) {
+    quad_store_high_u16(p, v.q0, v.q1), quad_store_high_u16(p + 8, v.q2, v.q3);
+}
 
 VEC float vf_sum(vf v) {
     f4 x = (v.q0 + v.q2) + (v.q1 + v.q3);
     return (x[0] + x[2]) + (x[1] + x[3]);
 }
 
-// --- four of them, in a call where the quad's way is long ------------------------------------------------------------------------
+// --- four of them, in a call where the quad's way is long -------------------------------------------------------------
 
 #if defined(VEC_NEON)
 VEC vf vf_fma(vf a, vf b, vf c) { return QUADS_3(vf, QUAD_FMA); }
