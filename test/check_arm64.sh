@@ -1,8 +1,8 @@
 #!/bin/sh
-# test/check_arm64.sh: the bits of aarch64 are those of this machine. ./lockstep is compiled for aarch64 with Debian's cross
-# compiler and runs under QEMU's emulation of the processor, which is about a hundred times slower: the smallest runs that
-# say something. Libraries come from Debian's arm64 packages, which are unpacked under build/arm64/root unless they are
-# installed; nothing of this machine changes.
+# test/check_arm64.sh: the bits of aarch64 are those of this machine. ./lockstep is compiled for aarch64 with Debian's
+# cross compiler and runs under QEMU's emulation of the processor, which is about a hundred times slower: the smallest
+# runs that say something. Libraries come from Debian's arm64 packages, which are unpacked under build/arm64/root unless
+# they are installed; nothing of this machine changes.
 . test/support/lib.sh
 
 at=build/arm64
@@ -12,7 +12,7 @@ target=aarch64-linux-gnu
 arm=$built/lockstep
 packages="libiniparser-dev libjansson-dev libsodium-dev zlib1g-dev libcmocka-dev libcmocka0"
 
-# --- what it takes ------------------------------------------------------------------------------------------------------
+# --- what it takes --------------------------------------------------------------------------------------------------
 
 # An apt of its own, which knows of arm64 and of no installed package, with the sources and keys of this machine's.
 apt_arm64() {
@@ -52,7 +52,7 @@ export QEMU_LD_PREFIX
 # on_arm64 PROGRAM...: with its libraries.
 on_arm64() { qemu-aarch64-static -E LD_LIBRARY_PATH="$root/usr/lib/$target" "$@"; }
 
-# --- cases --------------------------------------------------------------------------------------------------------------
+# --- cases ----------------------------------------------------------------------------------------------------------
 
 it_compiles() {
     [ -z "$missing" ] || skip "$missing"

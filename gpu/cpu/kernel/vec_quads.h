@@ -1,9 +1,9 @@
 // gpu/cpu/kernel/vec_quads.h: the bodies of vec.h for registers that hold four floats: sixteen lanes are four quads.
 //
 // A quad is GCC's vector type, and most of what vec.h asks for is an operator of the language, which becomes one
-// instruction of NEON or SSE2. So there is one text for `neon` (VEC_NEON, set by the Makefile) and `portable`. They differ
-// in the few functions that the language does not have: NEON has an instruction for each, and the portable body makes them
-// out of what it has. There they are calls: inlined, they would be most of the time that it takes to compile.
+// instruction of NEON or SSE2. So there is one text for `neon` (VEC_NEON, set by the Makefile) and `portable`. They
+// differ in the few functions that the language does not have: NEON has an instruction for each, and the portable body
+// makes them out of what it has. There they are calls: inlined, they would be most of the time that it takes to compile.
 #ifndef GPU_CPU_KERNEL_VEC_QUADS_H
 #define GPU_CPU_KERNEL_VEC_QUADS_H
 
@@ -34,7 +34,7 @@ VEC f4 quad_set(float x) { return (f4){x, x, x, x}; }
 VEC u4 quad_seti(uint32_t x) { return (u4){x, x, x, x}; }
 VEC u4 quad_choose(i4 m, u4 yes, u4 no) { return (yes & (u4)m) | (no & ~(u4)m); }
 
-// --- one quad: what the language has no operator for ------------------------------------------------------------------
+// --- one quad: what the language has no operator for ---------------------------------------------------------------
 
 #if defined(VEC_NEON)
 #define QUAD_FMA(a, b, c) vfmaq_f32(c, a, b)
@@ -57,9 +57,9 @@ VEC f4 quad_fma(f4 a, f4 b, f4 c) {
                 __builtin_fmaf(a[3], b[3], c[3])};
 }
 #else
-// Fused multiply-add in double: the product of two floats is exact there, the sum is rounded to odd so that the second
-// rounding, to float, is the only one that counts (Boldo & Melquiond, "Emulation of FMA and correctly rounded sums",
-// 2008). e is the exact error of s (Knuth's two-sum), and NaN when s is not finite. Towards the side of the error is the
+// Fused multiply-add in double: the product of two floats is exact there, the sum is rounded to odd so that the
+// second rounding, to float, is the only one that counts (Boldo & Melquiond, "Emulation of FMA and correctly rounded
+// sums", 2008). e is the exact error of s (Knuth's two-sum), and NaN when s is not finite. Towards the side of the error is the
 // neighbour +1 or -1 steps of the magnitude away.
 typedef double d2 __attribute__((vector_size(16)));
 typedef int64_t l2 __attribute__((vector_size(16)));
@@ -100,8 +100,8 @@ VEC u4 quad_mul_hi(u4 a, u4 b) {
     return QUAD_MIX(even, odd, 1, 5, 3, 7);
 }
 
-// Nearest even by adding 2^23 to the magnitude, which leaves no bits for a fraction; from 2^23 on there is none. INT32_MIN
-// outside of the range and for NaN, as on x86.
+// Nearest even by adding 2^23 to the magnitude, which leaves no bits for a fraction; from 2^23 on there is none.
+// INT32_MIN outside of the range and for NaN, as on x86.
 VEC u4 quad_round_int(f4 a) {
     u4 bits = (u4)a, sign = bits & 0x80000000u;
     f4 magnitude = (f4)(bits ^ sign), whole = (f4)((u4)((magnitude + 0x1p23f) - 0x1p23f) | sign);
@@ -132,7 +132,7 @@ VEC u4 quad_to_fp16(f4 v) {
 }
 #endif
 
-// --- four of them -----------------------------------------------------------------------------------------------------
+// --- four of them --------------------------------------------------------------------------------------------------
 
 #define QUAD_ADD(x, y) ((x) + (y))
 #define QUAD_SUB(x, y) ((x) - (y))
@@ -254,7 +254,7 @@ VEC float vf_sum(vf v) {
     return (x[0] + x[2]) + (x[1] + x[3]);
 }
 
-// --- four of them, in a call where the quad's way is long -------------------------------------------------------------
+// --- four of them, in a call where the quad's way is long ----------------------------------------------------------
 
 #if defined(VEC_NEON)
 VEC vf vf_fma(vf a, vf b, vf c) { return QUADS_3(vf, QUAD_FMA); }
