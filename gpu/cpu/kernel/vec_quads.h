@@ -3,7 +3,7 @@
 // A quad is GCC's vector type, and most of what vec.h asks for is an operator of the language, which becomes one
 // instruction of NEON or SSE2. So there is one text for `neon` (VEC_NEON, set by the Makefile) and `portable`. They
 // differ in the few functions that the language does not have: NEON has an instruction for each, and the portable body
-// makes them out of what it has. There they are calls: inlined, they would be most of the time that it takes to compile.
+// makes them out of what it has. There they are calls: inlined, they would be most of the time that compiling takes.
 #ifndef GPU_CPU_KERNEL_VEC_QUADS_H
 #define GPU_CPU_KERNEL_VEC_QUADS_H
 
@@ -59,8 +59,8 @@ VEC f4 quad_fma(f4 a, f4 b, f4 c) {
 #else
 // Fused multiply-add in double: the product of two floats is exact there, the sum is rounded to odd so that the
 // second rounding, to float, is the only one that counts (Boldo & Melquiond, "Emulation of FMA and correctly rounded
-// sums", 2008). e is the exact error of s (Knuth's two-sum), and NaN when s is not finite. Towards the side of the error is the
-// neighbour +1 or -1 steps of the magnitude away.
+// sums", 2008). e is the exact error of s (Knuth's two-sum), and NaN when s is not finite. Towards the side of the error
+// is the neighbour +1 or -1 steps of the magnitude away.
 typedef double d2 __attribute__((vector_size(16)));
 typedef int64_t l2 __attribute__((vector_size(16)));
 VEC d2 quad_fma_odd(d2 a, d2 b, d2 z) {
