@@ -122,6 +122,11 @@ static void few_steps_wait_for_more(void **state) {
     for (int i = 0; i < 4; i++) named[i] = after(&s, TWICE / 4, (double[]){10, 40}).straggler;
     assert_memory_equal(named, ((bool[]){false, false, false, true}), sizeof named);
     close_scene(&s);
+    opened(&s, 2, 2, (double[]){10, 10});
+    static const int counts[] = {TWICE / 2 - 1, 1, TWICE / 2 - 1, 1};  // each judgement is of as many steps as the first
+    for (int i = 0; i < 4; i++) named[i] = after(&s, counts[i], (double[]){10, 40}).straggler;
+    assert_memory_equal(named, ((bool[]){false, false, false, true}), sizeof named);
+    close_scene(&s);
 }
 
 // 8 lanes on 3 ranks: some have three, one has two. Who has less to do is not fast, and who has more is not slow.
