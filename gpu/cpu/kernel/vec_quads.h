@@ -59,8 +59,8 @@ VEC f4 quad_fma(f4 a, f4 b, f4 c) {
 #else
 // Fused multiply-add in double: the product of two floats is exact there, the sum is rounded to odd so that the
 // second rounding, to float, is the only one that counts (Boldo & Melquiond, "Emulation of FMA and correctly rounded
-// sums", 2008). e is the exact error of s (Knuth's two-sum), and NaN when s is not finite. Towards the side of the error
-// is the neighbour +1 or -1 steps of the magnitude away.
+// sums", 2008). e is the exact error of s (Knuth's two-sum), and NaN when s is not finite. Towards the side of it is
+// the neighbour +1 or -1 steps of the magnitude away.
 typedef double d2 __attribute__((vector_size(16)));
 typedef int64_t l2 __attribute__((vector_size(16)));
 VEC d2 quad_fma_odd(d2 a, d2 b, d2 z) {
