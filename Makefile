@@ -189,7 +189,7 @@ $(BUILD)/fuzz/%: $(CBUILD)/test/fuzz/%.o $(CBUILD)/test/fuzz/driver.o $(LIB)
 
 # Everything under AddressSanitizer and UBSan is `make asan`. `make test` runs READERS that way, which read foreign bytes, over kernels that are not
 # instrumented; `make check` MORE_ASAN, over kernels that are.
-ASAN      := CUDA=none BUILD=build/asan BIN=build/asan/lockstep CFLAGS="-O1 -g" SAN="-fsanitize=address,undefined -fno-sanitize-recover=all"
+ASAN      := CUDA=none BUILD=build/asan BIN=build/asan/lockstep CFLAGS="-O1 -g1" SAN="-fsanitize=address,undefined -fno-sanitize-recover=all"
 READERS   := $(addprefix build/asan/test/test_,config data safetensors checkpoint checkpoint_crash cluster team_auth)
 MORE_ASAN := $(addprefix build/asan/test/test_,team comm checkpoint_ranks ranks door durable evaluate sample log)
 asan: deps all
@@ -199,7 +199,7 @@ asan: deps all
 # Threads and ranks under ThreadSanitizer. A race ends the process that has it, and its report the target, whoever looked at that process's end.
 # The portable kernels are only linked: on x86 those of a vector width run, which are the same source. The fences that -Wno-tsan is about
 # are between processes, which no sanitizer sees; within each, all that they order is atomic.
-TSAN       := CUDA=none BUILD=build/tsan BIN=build/tsan/lockstep CFLAGS="-O1 -g -Wno-tsan" SAN="-fsanitize=thread" \
+TSAN       := CUDA=none BUILD=build/tsan BIN=build/tsan/lockstep CFLAGS="-O1 -g1 -Wno-tsan" SAN="-fsanitize=thread" \
               $(if $(filter x86_64,$(shell uname -m)),SIMD_portable="-O0 -w -fno-sanitize=thread")
 TSAN_TESTS := $(addprefix build/tsan/test/test_,pool loader team supervisor async)
 RUN_TSAN   = rm -f build/tsan/race.*; export TSAN_OPTIONS="halt_on_error=1 log_path=$(CURDIR)/build/tsan/race"; \
