@@ -1,5 +1,7 @@
 // test/test_ordered.c: the lanes' tree. Buffers hold the text of the sum they stand for, so that an order is seen and not inferred.
+#include "comm/cost.h"
 #include "comm/ordered.h"
+#include "comm/reduce.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -94,12 +96,38 @@ static void buffers_are_as_many_as_planned(void **state) {
         }
 }
 
+// Where lanes take turns, an owner keeps a buffer for each subtree that is complete before a turn, and none besides.
+static void owners_keep_as_few_buffers_as_there_are_sums(void **state) {
+    (void)state;
+    enum { WORLDS = 6 };
+    for (int world = 1; world <= WORLDS; world++)
+        for (int lanes = 1; lanes <= 32; lanes++) {
+            comm_place place[WORLDS] = {0};
+            size_t cut[WORLDS + 1] = {0};
+            comm *ranks;
+            reducer *r;
+            int most = 0;
+            assert_int_equal(comm_imaginary_open(&ranks, 0, world, place), ERR_OK);
+            reduce_options o = {.ranks = ranks, .lanes = lanes, .turns = true, .segments = 1, .cut = cut};
+            assert_int_equal(reduce_open(&r, &o), ERR_OK);
+            for (int64_t turn = 0; turn < reduce_turns(r); turn++) {
+                int sums = __builtin_popcountll((unsigned long long)(turn * world));
+                most = sums > most ? sums : most;
+            }
+            if (reduce_kept(r) != most)
+                fail_msg("%d lanes on %d ranks: %d kept, expected %d", lanes, world, reduce_kept(r), most);
+            reduce_close(r);
+            ranks->table->close(ranks);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tree_is_the_balanced_one),
         cmocka_unit_test(every_split_gives_the_same_sum),
         cmocka_unit_test(only_siblings_are_added),
         cmocka_unit_test(buffers_are_as_many_as_planned),
+        cmocka_unit_test(owners_keep_as_few_buffers_as_there_are_sums),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
