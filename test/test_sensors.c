@@ -532,6 +532,33 @@ static void readings_are_due(void **state) {
     ranks->table->close(ranks);
 }
 
+// The counters of processors go round in minutes: between readings far apart they are looked at, and nothing is told. Those
+// of a GPU do not.
+static void processors_are_looked_at_between_readings(void **state) {
+    (void)state;
+    static const device_sensors list[] = {{1, 1, 1, 1, 0}, {1, 1, 1, 1, 0}, {1, 1, 1, 1, 0}};
+    for (int cpu = 0; cpu < 2; cpu++) {
+        comm_place place[WORLD] = {0};
+        device_kind kind = cpu ? DEVICE_CPU : DEVICE_CUDA;
+        listed d = {.head = {.backend = &listed_backend, .info.kind = kind}, .list = list, .count = 3};
+        double r[REPORT_ITEMS];
+        comm *ranks;
+        power p;
+        OK(comm_imaginary_open(&ranks, 0, WORLD, place));
+        OK(power_open(&p, &d.head, ranks, 100, 0));
+        power_report(&p, 1, r);
+        assert_int_equal(d.asked, 1);  // it has just been
+        p.looked -= 3600;
+        power_report(&p, 2, r);
+        assert_int_equal(d.asked, 1 + cpu);
+        assert_true(r[REPORT_SENSED] == 0);
+        power_report(&p, 3, r);
+        assert_int_equal(d.asked, 1 + cpu);
+        power_close(&p);
+        ranks->table->close(ranks);
+    }
+}
+
 // The ranks of a node share its processors: the first one tells of them. A GPU is a rank's own.
 static void who_reads(void **state) {
     (void)state;
@@ -608,6 +635,7 @@ int main(void) {
         cmocka_unit_test(nothing_known_nothing_told),
         cmocka_unit_test(limits_are_told_once),
         cmocka_unit_test(readings_are_due),
+        cmocka_unit_test(processors_are_looked_at_between_readings),
         cmocka_unit_test(who_reads),
         cmocka_unit_test(nothing_known_is_not_asked_again),
         cmocka_unit_test(large_runs_fit),
