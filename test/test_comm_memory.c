@@ -1,6 +1,6 @@
-// test/test_comm_memory.c: opening a transport when there is no memory. The heap refuses one request, the first, then the
-// second, and so on until opening works: each time the answer is an error that says so, and all that was made until then is
-// given back.
+// test/test_comm_memory.c: opening a transport when there is no memory. The heap refuses one request, the first, then
+// the second, and so on until opening works: each time the answer is an error that says so, and all that was made until
+// then is given back.
 #include "comm/transport.h"
 #include "test/support/team_stub.h"
 

@@ -34,17 +34,25 @@ int last(int a, int b) {
     return TWICE(a);
 }
 END
+cat >toy/room/small.c <<'END'
+int small(int n) {
+    int left = 5;
+    while (n > 0) n -= 1, left++;
+    return left;
+}
+int unseen(int a) { return a == 3; }
+END
 cat >toy/test/test_toy.c <<'END'
-int count(int n);
-int main(void) { return count(5) != 5; }
+int small(int n);
+int main(void) { return small(5) != 10; }
 END
 cat >toy/Makefile <<'END'
 CC ?= cc
 build/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -c -o $@ $<
-build/liblockstep.a: build/room/toy.o
-	ar rcs $@ $<
+build/liblockstep.a: build/room/toy.o build/room/small.o
+	ar rcs $@ $^
 build/test/test_toy: build/test/test_toy.o build/liblockstep.a
 	$(CC) -o $@ $^
 END
@@ -125,26 +133,26 @@ seeds() {
     return 0
 }
 
-# All mutants of the toy: `last` has no test; `n -= 1` dropped goes on for ever; n + 1 in printf is left alone.
+# All mutants of a file: what it does with n is tested, and goes on for ever where n stays what it is; `unseen` is not.
 survivors_are_found() {
     confinable
     cd toy
-    AT=room N=99 SEED=3 JOBS=2 MUTATE_SLACK=1 expect 0 sh "$top/test/mutate/run.sh"
-    says "room/toy.c:19:22: operator: == -> !=" "room/toy.c:12:5: statement: "
+    AT=room/small.c N=99 SEED=3 JOBS=2 MUTATE_SLACK=1 expect 0 sh "$top/test/mutate/run.sh"
+    says "room/small.c:6:30: operator: == -> !="
     sed -n '/^survivors:/,$p' "$out" >survivors
-    ! grep -qE 'toy.c:(7|9|10):' survivors || fail "a mutant of lines 7, 9 and 10 survived"
-    set -- $(grep '^room ' "$out")
-    [ "$2" -ge 25 ] && [ "$3" -ge 8 ] && [ "$3" -lt "$2" ] && [ "$8" -ge 1 ] || fail "the table's line is wrong: $*"
-    [ "$(grep -c toy.c survivors)" -eq $(($2 - $3)) ] || fail "not all survivors are listed"
-    same room/toy.c build/mutate/tree/room/toy.c "the file before and after"
+    ! grep -qE 'small.c:[2-4]:' survivors || fail "a mutant of lines 2 to 4 survived"
+    set -- $(grep '^room/small.c ' "$out")
+    [ "$2" -gt 10 ] && [ "$2" -eq $(($3 + 3)) ] && [ "$8" -ge 1 ] || fail "the table's line is wrong: $*"
+    [ "$(grep -c small.c survivors)" -eq 3 ] || fail "not all survivors are listed"
+    same room/small.c build/mutate/tree/room/small.c "the file before and after"
 }
 
 # A test that fails by itself says nothing of mutants.
 tests_must_pass() {
     confinable
     cd toy
-    sed -i 's/!= 5/!= 6/' test/test_toy.c
-    AT=room expect 1 sh "$top/test/mutate/run.sh"
+    sed -i 's/!= 10/!= 11/' test/test_toy.c
+    AT=room/small.c expect 1 sh "$top/test/mutate/run.sh"
     says "test_toy ends with 1 without a mutant"
 }
 
