@@ -1,0 +1,50 @@
+// test/test_fault.c: a fault list fails the passes that it names, of the points that it names, and no others.
+#include "base/fault.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+// The points fail in passes first .. first+count-1; count 0: never.
+static void expect(const char *text, const long first[FAULT_POINTS], const long count[FAULT_POINTS]) {
+    enum { PASSES = 200 };
+    fault_list list;
+    if (fault_parse(&list, text) != ERR_OK) fail_msg("%s: %s", text, err_last()->text);
+    for (int k = 0; k < FAULT_POINTS; k++)
+        for (long pass = 1; pass <= PASSES; pass++) {
+            bool fails = pass >= first[k] && pass < first[k] + count[k];
+            if (fault_hit(&list, (fault_point)k) != fails) fail_msg("%s: point %d, pass %ld", text, k, pass);
+        }
+}
+
+static void passes_are_counted(void **state) {
+    (void)state;
+    const long none[FAULT_POINTS] = {0};
+    expect("", none, none);
+    expect(" ,\t", none, none);
+    expect("read@1", (long[FAULT_POINTS]){[FAULT_READ] = 1}, (long[FAULT_POINTS]){[FAULT_READ] = 1});
+    expect("write@98x89", (long[FAULT_POINTS]){[FAULT_WRITE] = 98}, (long[FAULT_POINTS]){[FAULT_WRITE] = 89});
+    const long first[FAULT_POINTS] = {[FAULT_SYNC] = 19, [FAULT_RENAME] = 3, [FAULT_READ] = 8};
+    const long count[FAULT_POINTS] = {[FAULT_SYNC] = 2, [FAULT_RENAME] = 1, [FAULT_READ] = 1};
+    expect(" sync@19x2, rename@3\tread@8,", first, count);
+    assert_false(fault_hit(NULL, FAULT_READ));
+}
+
+static void mistakes_are_named(void **state) {
+    (void)state;
+    static const char *const texts[] = {"sync", "sync@", "sync@0", "sync@-1", "sync@2x0", "sync@2x", "sync@2y",
+                                        "sync@0x10", "read@1,open@2", "syncs@1", "@1"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        fault_list list;
+        assert_int_equal(fault_parse(&list, texts[i]), ERR_CONFIG);
+        if (!strstr(err_last()->text, "read write sync rename")) fail_msg("%s: \"%s\"", texts[i], err_last()->text);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(passes_are_counted), cmocka_unit_test(mistakes_are_named)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
