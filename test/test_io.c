@@ -1,0 +1,65 @@
+// test/test_io.c: a write that the system does only in part, or interrupts, is finished all the same. The file is a pipe
+// whose reader waits until the writer has been interrupted a few times.
+#include "base/io.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { BYTES = 300007 };  // more than a pipe holds
+
+static volatile sig_atomic_t rings;
+static int go[2];  // a pipe in which the reader finds a byte when it may begin
+
+static void ring(int number) {
+    if (number == SIGALRM && ++rings == 5 && write(go[1], "", 1) != 1) _exit(1);
+}
+
+static uint8_t byte_at(int i) { return (uint8_t)(i * 31 + i / 251); }
+
+// The reader's exit status: 0 when exactly these bytes came.
+static int read_late(int fd) {
+    uint8_t piece[4096];
+    int at = 0, wrong = read(go[0], piece, 1) != 1;
+    for (ssize_t n; (n = read(fd, piece, sizeof piece)) > 0; at += (int)n)
+        for (int i = 0; i < (int)n; i++) wrong |= piece[i] != byte_at(at + i);
+    return wrong || at != BYTES;
+}
+
+static void writes_are_finished(void **state) {
+    (void)state;
+    int fd[2], status;
+    assert_int_equal(pipe(fd) | pipe(go), 0);
+    pid_t reader = fork();
+    if (reader == 0) {
+        close(fd[1]);
+        alarm(30);
+        _exit(read_late(fd[0]));
+    }
+    close(fd[0]);
+    uint8_t *bytes = malloc(BYTES);
+    for (int i = 0; i < BYTES; i++) bytes[i] = byte_at(i);
+    signal(SIGPIPE, SIG_IGN);
+    sigaction(SIGALRM, &(struct sigaction){.sa_handler = ring}, NULL);
+    setitimer(ITIMER_REAL, &(struct itimerval){{0, 10000}, {0, 10000}}, NULL);
+    err_t rc = io_write(fd[1], "pipe", bytes, BYTES, NULL);
+    setitimer(ITIMER_REAL, &(struct itimerval){0}, NULL);
+    close(fd[1]);
+    free(bytes);
+    assert_int_equal(waitpid(reader, &status, 0), reader);
+    if (rc != ERR_OK) fail_msg("%s", err_last()->text);
+    assert_true(rings >= 5);
+    assert_int_equal(status, 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(writes_are_finished)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
