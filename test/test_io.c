@@ -1,12 +1,14 @@
-// test/test_io.c: a write that the system does only in part, or interrupts, is finished all the same. The file is a pipe
-// whose reader waits until the writer has been interrupted a few times.
+// test/test_io.c: what the system says of a write. One that it does only in part, or interrupts, is finished all the
+// same: the file is a pipe whose reader waits until the writer has been interrupted a few times.
 #include "base/io.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -59,7 +61,23 @@ static void writes_are_finished(void **state) {
     assert_int_equal(status, 0);
 }
 
+static void a_file_that_cannot_be_made_is_named(void **state) {
+    (void)state;
+    const char *base = getenv("TMPDIR");
+    char dir[IO_PATH], path[IO_PATH];
+    assert_int_equal(io_path(dir, "%s/lockstep-io-XXXXXX", base ? base : "/tmp"), ERR_OK);
+    assert_non_null(mkdtemp(dir));
+    assert_int_equal(io_path(path, "%s/none/file", dir), ERR_OK);
+    assert_int_equal(io_write_file(path, "x", 1, NULL), ERR_IO);
+    if (!strstr(err_last()->text, "/none/file") || !strstr(err_last()->text, strerror(ENOENT)))
+        fail_msg("%s", err_last()->text);
+    assert_int_equal(rmdir(dir), 0);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(writes_are_finished)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(writes_are_finished),
+        cmocka_unit_test(a_file_that_cannot_be_made_is_named),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
