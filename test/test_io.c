@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -74,10 +75,33 @@ static void a_file_that_cannot_be_made_is_named(void **state) {
     assert_int_equal(rmdir(dir), 0);
 }
 
+// Others may look into what is made on the way, and write nowhere.
+static void directories_are_for_others_to_read(void **state) {
+    (void)state;
+    const char *base = getenv("TMPDIR");
+    char dir[IO_PATH], path[IO_PATH];
+    struct stat st;
+    assert_int_equal(io_path(dir, "%s/lockstep-io-XXXXXX", base ? base : "/tmp"), ERR_OK);
+    assert_non_null(mkdtemp(dir));
+    mode_t before = umask(0);
+    assert_int_equal(io_path(path, "%s/a/b", dir), ERR_OK);
+    assert_int_equal(io_mkdirs(path), ERR_OK);
+    assert_int_equal(io_mkdirs(path), ERR_OK);  // where it is already
+    umask(before);
+    for (int k = 0; k < 2; k++) {
+        assert_int_equal(stat(path, &st), 0);
+        assert_int_equal(st.st_mode, S_IFDIR | 0755);
+        path[strlen(path) - 2] = 0;
+    }
+    assert_int_equal(io_remove_tree(dir), ERR_OK);
+    assert_int_equal(access(dir, F_OK), -1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(writes_are_finished),
         cmocka_unit_test(a_file_that_cannot_be_made_is_named),
+        cmocka_unit_test(directories_are_for_others_to_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
