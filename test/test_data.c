@@ -768,6 +768,11 @@ static void test_pack_split(void **state) {
                  "1 files skipped");
     assert_error(pack_run(&(pack_options){at(p, "nothing"), out, 5, 0, false}, &r), ERR_CONFIG, "nothing");
     put_text(p, "file", "x");
+    snprintf(out, sizeof out, "%s", at(p, "one"));
+    assert_ok(pack_run(&(pack_options){at(p, "file"), out, 1, 0, false}, &r));
+    assert_int_equal(mkdir(at(p, "one-train-00007.bin"), 0755), 0);  // old shards go before new ones get their names
+    assert_error(pack_run(&(pack_options){in, out, 5, 0, false}, &r), ERR_IO, "one-train-00007.bin", "can't be removed");
+    assert_int_equal(access(at(p, "one-train-00001.bin"), F_OK), -1);
     snprintf(out, sizeof out, "%s/file/t", p->dir);
     assert_error(pack_run(&(pack_options){in, out, 5, 0, false}, &r), ERR_IO, "/file");
     char root[300] = "/~";  // in the root directory, under a name that it can't have: nothing else is made there
