@@ -142,13 +142,14 @@ test: deps
 	@$(MAKE) --no-print-directory sim
 	@LOCKSTEP_FUZZ_SECONDS=2 sh test/run.sh $(wildcard test/test_*.sh) $(TESTS) $(READERS) $(FUZZERS:$(BUILD)/%=build/asan/%)
 
-# All else: other orders of threads and races on the simulated GPU, all layouts of a cluster, ASan, TSan, long fuzzing, the README, other machines.
+# All else: other orders of threads and races on the simulated GPU (the longest, so it begins), all layouts of a cluster, ASan, TSan, long fuzzing,
+# the README, other machines.
 check: deps
 	@$(MAKE) --no-print-directory all tests bench-programs
 	@$(MAKE) --no-print-directory $(ASAN) all $(READERS) $(MORE_ASAN) fuzzers
 	@$(MAKE) --no-print-directory sim sim-race sim-asan
 	@$(MAKE) --no-print-directory tsan-programs
-	@export LOCKSTEP_FUZZ_SECONDS=30 LOCKSTEP_TEST_LIMIT=1800; $(call RUN_TSAN,$(wildcard test/check_*.sh) $(TSAN_TESTS) $(MORE_ASAN) $(FUZZERS:$(BUILD)/%=build/asan/%))
+	@export LOCKSTEP_FUZZ_SECONDS=30 LOCKSTEP_TEST_LIMIT=1800; $(call RUN_TSAN,test/check_sim.sh $(filter-out test/check_sim.sh,$(wildcard test/check_*.sh)) $(TSAN_TESTS) $(MORE_ASAN) $(FUZZERS:$(BUILD)/%=build/asan/%))
 
 # --- tests: each test/test_*.c is one program, test/test_*.sh and check_*.sh drive the binary, test/fuzz/fuzz_*.c are fuzz targets ---------
 TESTS   := $(patsubst test/%.c,$(BUILD)/test/%,$(wildcard test/test_*.c))
