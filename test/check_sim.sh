@@ -23,7 +23,7 @@ products() {
 # The longest first, so that two cores end together. Four orders plain: two of them with all that a row promises, two with one execution of it.
 operations_and_the_trainer() {
     o="test/test_ops --device cuda" t=test/test_device
-    runs "2 $race/$t" "2 $asan/$o --once" "1 $race/$o --once" "2 $race/$o --once" "3 $sim/$t" \
+    runs "2 $race/$t" "2 $asan/$o --once" "1 $race/$o --once" "2 $race/$o --once" "0 $sim/$t" "3 $sim/$t" \
         "0 $sim/$o" "3 $sim/$o" "1 $sim/$o --once" "2 $sim/$o --once"
 }
 
