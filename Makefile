@@ -142,7 +142,7 @@ test: deps
 	@$(MAKE) --no-print-directory sim
 	@LOCKSTEP_FUZZ_SECONDS=2 sh test/run.sh $(wildcard test/test_*.sh) $(TESTS) $(READERS) $(FUZZERS:$(BUILD)/%=build/asan/%)
 
-# All else: other orders of threads and races on the simulated GPU (the longest, so it begins), all layouts of a cluster, ASan, TSan, long fuzzing,
+# All else: other orders of threads and races on the simulated GPU (the longest, so it comes first), all layouts of a cluster, ASan, TSan, long fuzzing,
 # the README, other machines.
 check: deps
 	@$(MAKE) --no-print-directory all tests bench-programs
@@ -197,7 +197,7 @@ asan: deps all
 	@$(MAKE) --no-print-directory $(ASAN) all tests fuzzers
 	@LOCKSTEP_BIN=build/asan/lockstep sh test/run.sh $(wildcard test/test_*.sh) test/check_cluster.sh $(TESTS:$(BUILD)/%=build/asan/%) $(FUZZERS:$(BUILD)/%=build/asan/%)
 
-# Threads and ranks under ThreadSanitizer. A race ends the process that has it, and its report the target, whoever looked at that process's end.
+# Threads and ranks under ThreadSanitizer. A race ends its process and leaves a report, and a report fails the target.
 # The portable kernels are only linked: on x86 those of a vector width run, which are the same source. The fences that -Wno-tsan is about
 # are between processes, which no sanitizer sees; within each, all that they order is atomic.
 TSAN       := CUDA=none BUILD=build/tsan BIN=build/tsan/lockstep CFLAGS="-O1 -g1 -Wno-tsan" SAN="-fsanitize=thread" \

@@ -51,7 +51,7 @@ sixteen_bits_and_offload() {
     [ "$(hashes runs/bf16)" != "$(hashes runs/fp16)" ] || fail "bf16 and fp16 give the same hash"
 }
 
-# The sum is the same; who adds it is not told to the model.
+# Which rank adds a part of the sum changes no bit of it.
 small_buckets() {
     alone ref 1
     alone buckets 3 reduce.bucket_mb=1 parallel.zero=2 data.prefetch=2 device.threads=2
@@ -146,7 +146,7 @@ refused_together() {
     done
 }
 
-# The node that has the log loses its disk: the steps before are no longer told of, the weights are the same.
+# The node that has the log loses its disk: the earlier steps are gone from the log, the weights are the same.
 first_node_lost() {
     near 2 1
     alone long 1 $long
@@ -226,7 +226,7 @@ far_unplugged_for_a_moment() {
     nodes_like runs/long moment
 }
 
-# Shorter than the timeout: nobody is given up.
+# The pause is shorter than the timeout: no rank is given up.
 paused() {
     near 2 1
     alone long 1 $long
@@ -247,9 +247,9 @@ paused() {
     nodes_like runs/long paused
 }
 
-# Rank 1 gets a fifth of the time that it needs, and is named. Every step is stopped, most of them twice: stops longer than a step would fall into
-# step with the run, always in the same place, and where it only waits for the other rank anyway nobody is slow. (Who is named and who is not,
-# by exact figures: test_report. Here the machine may hold up another rank, and that one is rightly named too.)
+# Rank 1 gets a fifth of the time that it needs, and is named. Every step is stopped, most of them twice. Longer stops would settle on one place
+# of the step, and a rank that is stopped while it waits for the other one is not slow. (test_report asks which ranks are named, with exact
+# figures. Here the machine may hold up another rank, which is then rightly named too.)
 straggler() {
     settings slow $forever model.embed=64 model.context=64 batch.micro=8 batch.global=64 log.every=5 device.ranks=2
     start "$bin" base.ini slow.ini

@@ -1,6 +1,6 @@
 #!/bin/sh
 # test/check_readme.sh: runs every command of README.md, in order, in a copy of the tree: the lines that begin with "$ " in its console blocks.
-# Its ini block becomes mine.ini. `make run` trains fewer steps here than there; `make test` is what is running.
+# Its ini block becomes mine.ini. `make run` trains fewer steps here than there; `make test` is run before `make check`, which runs this.
 set -u
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
@@ -18,7 +18,7 @@ expected() {
 passed=0 failed=0 skipped=0
 while IFS= read -r command; do
     if [ "$command" = "make test" ]; then
-        echo "skipped: make test (this is it)"
+        echo "skipped: make test (it runs before make check)"
         skipped=$((skipped + 1))
         continue
     fi

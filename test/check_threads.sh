@@ -1,8 +1,8 @@
 #!/bin/sh
 # test/check_threads.sh: whole runs in which every thread of a run has work: pools of two, loaders that
 # read again, communication beside compute, signs of life, a supervisor and its listeners, nodes, evaluations, samples,
-# checkpoints, a stop. The binary is that of `make tsan`: ThreadSanitizer ends whoever has a race; the runs must end, with
-# equal bits.
+# checkpoints, a stop. The binary is that of `make tsan`: ThreadSanitizer ends a process that has a race; the runs must
+# end, with equal bits.
 export LOCKSTEP_BIN="${LOCKSTEP_BIN:-build/tsan/lockstep}"
 . test/support/lib.sh
 . "$top/test/support/net.sh"

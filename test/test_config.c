@@ -480,7 +480,7 @@ static void test_resolve(void **state) {
     assert_int_equal(x->c.schedule.warmup, 100);
 }
 
-// A warm-up that nobody named is a tenth of the schedule, and no rule can refuse it.
+// A warm-up that is not named is a tenth of the schedule, and no rule can refuse it.
 static void test_open_warmup(void **state) {
     fixture *x = *state;
     static const struct { const char *text; int64_t warmup; } rows[] = {

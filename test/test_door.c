@@ -1,6 +1,6 @@
-// test/test_door.c: what was heard once opens no door a second time, nobody may stand in it for long, and who speaks
-// another version of the protocol is told so. Words of a real conversation are played back by somebody who heard them:
-// to a caller, and into the memory that two ranks share.
+// test/test_door.c: recorded messages open no connection a second time, a visitor that stays silent is dropped, and
+// another version of the protocol is refused by its number. The test records a real conversation and replays it: to a
+// caller, and into the memory that two ranks share.
 #include "test/support/team.h"
 
 #include "comm/shm.h"

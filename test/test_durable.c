@@ -1,6 +1,6 @@
 // test/test_durable.c: what is on disk when. Every fsync, rename and read-back of a save is asked for by its place in
-// the order of all calls, on one rank and on several nodes: whatever instant the power goes off, a name that stands for
-// good has only bytes behind it that stand for good and were read back.
+// the order of all calls, on one rank and on several nodes: whenever the power fails, a file that has its final name is
+// on disk as it was written, and was read back.
 #include "test/support/checkpoint_ranks.h"
 #include "test/support/journal.h"
 

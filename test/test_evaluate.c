@@ -3,7 +3,7 @@
 // One idea: no two windows have the same loss, so that one that is read twice, left out or counted wrongly shows.
 #include "test/support/look.h"
 
-enum { WINDOWS = 21 };  // and 13 tokens more, which are nobody's
+enum { WINDOWS = 21 };  // and 13 tokens more, which fill no window
 
 static const double CLOSE = 1e-5;  // float32 itself is off by 1e-6
 

@@ -69,7 +69,7 @@ static void expect_times(const json_t *record, int64_t step) {
     expect_between("ms", step, ms, 1e3 * (2 * MICROS + 1), 1e3 * (4 * MICROS + 10));
     expect_between("data_wait_ms", step, data, 1e3 * MICROS, 1e3 * 3 * MICROS);
     expect_near("tokens_per_s", step, real_of(record, "tokens_per_s"), TOKENS / (ms / 1e3), 1e-6);
-    expect_between("comm_wait_ms", step, real_of(record, "comm_wait_ms"), 0, 3e3);  // nobody to wait for
+    expect_between("comm_wait_ms", step, real_of(record, "comm_wait_ms"), 0, 3e3);  // there is no other rank to wait for
 }
 
 // The line of this step says what its record says. spent: seconds of a step in this process; telling takes a few more.

@@ -532,8 +532,8 @@ static void readings_are_due(void **state) {
     ranks->table->close(ranks);
 }
 
-// The counters of processors go round in minutes: between readings far apart they are looked at, and nothing is told. Those
-// of a GPU do not.
+// The counters of processors wrap within minutes: they are also read between two records that are far apart, and nothing is
+// logged then. A GPU's counters do not wrap.
 static void processors_are_looked_at_between_readings(void **state) {
     (void)state;
     static const device_sensors list[] = {{1, 1, 1, 1, 0}, {1, 1, 1, 1, 0}, {1, 1, 1, 1, 0}};

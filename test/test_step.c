@@ -266,7 +266,7 @@ static void dropout_takes_what_its_key_says(void **state) {
     rig_close(&r);
 }
 
-// Nothing is left to be scaled up by 1 / (1-p) where p is 1 and more: whoever asks for that has made a mistake.
+// With p = 1 nothing is left that 1 / (1-p) could scale up: a caller that asks for it has made a mistake.
 static void expect_abort(rig *r, bool attention, float p) {
     fflush(NULL);
     pid_t child = fork();

@@ -128,7 +128,7 @@ static void start(trial *t) {
     t->started_at = seconds();
     t->pid = fork();
     assert_true(t->pid >= 0);
-    setpgid(t->pid, t->pid);  // here and there: whoever comes first
+    setpgid(t->pid, t->pid);  // in parent and child: it holds before either goes on
     if (t->pid == 0) run_trial(t);
 }
 

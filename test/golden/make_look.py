@@ -17,7 +17,7 @@ import torch.nn.functional as F
 
 T, V, W, N = 32, 128, 21, 80
 gpt.L, gpt.H, gpt.C, gpt.V, gpt.T = 2, 2, 32, V, T
-SPARE = 13                                     # tokens after the last whole window: nobody's
+SPARE = 13                                     # tokens after the last whole window: not evaluated
 TEXT = 'The lanes are added by one fixed binary tree over the lane index.'
 PROMPTS = (1, 7, 32, 45)                        # the first so many bytes of TEXT; the last one exceeds the context
 DISTRIBUTIONS = ((0.7, 0), (1.5, 0), (1.0, 10))  # temperature and top_k, after the prompt of 7 bytes

@@ -137,7 +137,7 @@ static const char *const releases[] = {
     "assert", "static_assert", "_Static_assert", "__builtin_prefetch", "err_prefix", "fflush", "pthread_mutex_destroy",
     "pthread_cond_destroy", "pthread_attr_destroy", NULL,
 };
-static const char *const symmetric[] = {  // in their first two arguments, or but for a sign that nobody looks at
+static const char *const symmetric[] = {  // in their first two arguments; of a comparison only the sign changes
     "calloc", "vf_add", "vf_mul", "vf_fma", "memcmp", "strcmp", "strncmp", NULL,
 };
 static const char *const borders[] = {"{", "}", ";", ":", NULL};

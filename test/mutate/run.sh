@@ -22,11 +22,9 @@ case $n$seed$jobs in *[!0-9]*) echo "mutate: N, SEED and JOBS are numbers" >&2; 
 leave() { echo "mutate: $2" >&2; exit "$1"; }
 trap 'trap "" TERM; kill 0; exit 143' HUP INT TERM  # what runs in namespaces ends as well
 
-# -O1 compiles fast, and without -g what is the same program is the same object file. The portable kernels are compiled
-# for what this machine has: it is their code that is changed, and emulating FMA takes most of a minute to compile.
-simd_portable=$([ "$(uname -m)" != x86_64 ] || echo -mavx2 -mfma -mf16c)
+# -O1 compiles fast, and without -g what is the same program is the same object file.
 build() {
-    make -s CUDA=none VERSION=mutant BUILD=build BIN=build/lockstep CFLAGS=-O1 SIMD_portable="$simd_portable" "$@"
+    make -s CUDA=none VERSION=mutant BUILD=build BIN=build/lockstep CFLAGS=-O1 "$@"
 }
 
 # In namespaces: of processes, so that they end together and reach no other; of mounts; of networks.

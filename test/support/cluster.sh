@@ -149,7 +149,7 @@ as_one() {
 
 long="run.steps=400 eval.every=0 model.embed=16 model.layers=1 batch.global=8"
 
-# stop_nodes RUN STEP K...: SIGTERM to the supervisors of these nodes behind that step; all stop.
+# stop_nodes RUN STEP K...: SIGTERM to the supervisors of these nodes after that step; all stop.
 stop_nodes() {
     run=$1
     until_step "node0/runs/$run" "$2"

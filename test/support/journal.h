@@ -28,7 +28,7 @@ typedef struct journal {
     char line[JOURNAL_LINES][JOURNAL_LINE];
 } journal;
 
-static journal *writing;  // of this process; NULL: nobody is interested
+static journal *writing;  // of this process; NULL: calls are not recorded
 static pthread_mutex_t writing_lock = PTHREAD_MUTEX_INITIALIZER;
 
 // `path` as seen from the root: "." is the root itself, ".." its parent; NULL: elsewhere.

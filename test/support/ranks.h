@@ -54,7 +54,7 @@ static inline bool port_is_free(int node, int port) {
     return free;
 }
 
-// A port that nobody has on any node's address, and those after it, which the nodes' data take.
+// A free port on every node's address. The ports after it, for the nodes' data, are free too.
 static inline int rank_port(void) {
     struct timespec t;
     for (;;) {

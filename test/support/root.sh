@@ -9,7 +9,7 @@ case $roots in /*) ;; *) roots=$top/$roots ;; esac
 root=   # the copy of this case
 cuda=   # `headers` or `nvcc`: what of this machine's CUDA toolkit it sees
 cuda_home=${CUDA_HOME:-/usr/local/cuda}
-online= # `yes`: with this machine's network instead of one that reaches nobody
+online= # `yes`: with this machine's network instead of an empty one
 user=   # who runs the commands in it; empty: root
 cpus=   # those which it may use, as taskset(1) has them; empty: all
 
