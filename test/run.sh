@@ -20,9 +20,12 @@ keeps_apart() {
 
 log_of() { case $1 in *.sh) echo "build/$(basename "$1").log" ;; *) echo "$1.log" ;; esac; }
 
-# cmocka's summary lines, or the plain closing line of a script: prints "passed failed skipped"
+# cmocka's summary lines, which name the group in newer versions ("tests: 4 test(s)"), or the plain closing line of a script: prints
+# "passed failed skipped"
 count() {
-    awk '/^\[  PASSED  \] [0-9]+ test/ { p += $4 } /^\[  FAILED  \] [0-9]+ test/ { f += $4 } /^\[  SKIPPED \] [0-9]+ test/ { s += $4 }
+    awk 'match($0, /^\[  [A-Z]+ *\] ([a-z_]+: )?[0-9]+ test/) {
+             n = substr($0, 1, RLENGTH - 5); sub(/.* /, "", n)
+             if (/PASSED/) p += n; if (/FAILED/) f += n; if (/SKIPPED/) s += n }
          /^[0-9]+ passed, [0-9]+ failed/ { p += $1; f += $3; s += $5 } END { print p + 0, f + 0, s + 0 }' "$1"
 }
 
@@ -55,7 +58,7 @@ tell() {
     [ $(($1 + $2 + $3)) -gt 0 ] || set -- 0 1 0              # ended well and tested nothing
     passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3))
     echo "$name: $1 passed, $2 failed, $3 skipped, $seconds s"
-    grep -h '^\[  SKIPPED \] [a-z]\|^skipped: ' "$log" | sort -u
+    grep -h '^\[  SKIPPED \] [a-z]\|^skipped: ' "$log" | grep -v 'listed below' | sort -u
     [ "$rc" -eq 0 ] || { echo "--- $name ended with $rc"; tail -n 60 "$log"; echo "---"; }
 }
 

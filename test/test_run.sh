@@ -21,6 +21,8 @@ runs() {
 
 program good 'echo "3 passed, 0 failed, 1 skipped"' 'echo "skipped: what needs more"'
 program cmocka 'echo "[  PASSED  ] 4 test(s)."'
+program newer 'echo "[  PASSED  ] 2 test(s)."' 'echo "[  SKIPPED ] tests: 11 test(s), listed below:"' 'echo "[  SKIPPED ] what_needs_a_gpu"' \
+    'echo "[  FAILED  ] tests: 1 test(s), listed below:"' 'exit 1'
 program slow 'sleep 0.5' 'echo "1 passed, 0 failed"'
 program bad 'echo "a reason"' 'echo "1 passed, 2 failed"' 'exit 1'
 program crashed 'echo "2 passed, 0 failed"' 'echo "last words"' 'kill -SEGV $$'
@@ -48,6 +50,12 @@ END
     [ "$(cat build/slow.sh.log)" = "1 passed, 0 failed" ] || fail "the log of slow.sh holds: $(cat build/slow.sh.log)"
     runs 0 2 slow good cmocka
     says "8 passed, 0 failed, 1 skipped"
+}
+
+# Newer versions of cmocka write the name of the group before the number.
+versions_of_cmocka() {
+    runs 1 1 newer
+    says "newer.sh: 2 passed, 1 failed, 11 skipped, " "[  SKIPPED ] what_needs_a_gpu" "2 passed, 1 failed, 11 skipped"
 }
 
 # One that can't say how it ended has failed, and nobody beside it.
@@ -92,6 +100,7 @@ meetings() {
 }
 
 try in_order
+try versions_of_cmocka
 try failures_are_named
 try meetings
 finish

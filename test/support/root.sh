@@ -51,6 +51,8 @@ root_of() {
     make_root "$archive" "$1" "$2"
     mkdir "$root" && tar -C "$root" -xpf "$archive" --numeric-owner || fail "$archive can't be unpacked"
     cp /etc/resolv.conf "$root/etc/resolv.conf"
+    # debootstrap leaves this to the installer
+    [ -e "$root/etc/hosts" ] || printf '127.0.0.1 localhost\n::1 localhost\n' >"$root/etc/hosts"
     debs=$roots/$1-debs
     mkdir -p "$debs" "$root/var/cache/apt/archives"
 }
