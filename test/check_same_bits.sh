@@ -1,6 +1,6 @@
 #!/bin/sh
 # test/check_same_bits.sh: not one bit moves. Every row of test/support/same_bits.sh, run with today's binary, must tell what the tables in test/golden
-# say that an older one told: each loss, norm, rate and hash, as it stands in the log.
+# say that an older one told: each loss, norm, rate and hash, as it stands in the log. On the simulated GPU too, where `make sim` has built it.
 . test/support/same_bits.sh
 
 # same_row TABLE NAME RANKS SETTINGS [RANKS SETTINGS]
@@ -38,4 +38,10 @@ try_row() { try "$1" same_row "$table" "$@"; }
 
 same_table cpu same_bits.txt
 same_table since same_bits_since.txt
+bin=$top/build/sim/lockstep
+if [ -x "$bin" ]; then
+    same_table sim same_bits_sim.txt
+else
+    try sim skip "$bin is not built: make sim, which needs the CUDA toolkit's headers"
+fi
 finish

@@ -4,12 +4,13 @@
 #
 #   sh test/support/same_bits.sh cpu lockstep >test/golden/same_bits.txt
 #   sh test/support/same_bits.sh since lockstep >test/golden/same_bits_since.txt
+#   sh test/support/same_bits.sh sim build/sim/lockstep >test/golden/same_bits_sim.txt
 #
 # A table is made anew when bits are to change, and with a binary that is known to be right: never to make a comparison pass.
 alone=no
 if [ "${0##*/}" = same_bits.sh ]; then
     alone=yes
-    [ $# -eq 2 ] || { echo "usage: sh test/support/same_bits.sh cpu|since BIN" >&2; exit 64; }
+    [ $# -eq 2 ] || { echo "usage: sh test/support/same_bits.sh cpu|since|sim BIN" >&2; exit 64; }
     LOCKSTEP_BIN=$2
 fi
 . test/support/lib.sh
@@ -161,17 +162,40 @@ warmup-no         | 1 | schedule.warmup=-1
 ROWS
 }
 
+# On the simulated GPU, whose bits are others, a row takes four seconds: few rows.
+rows_sim() {
+    cat <<ROWS
+fp32              | 1 | model.dropout=0.1
+bf16              | 1 | precision.compute=bf16
+bf16-stochastic   | 1 | precision.compute=bf16 precision.rounding=stochastic model.dropout=0.1
+fp16              | 1 | precision.compute=fp16 precision.scale_window=2
+recompute-block   | 1 | precision.compute=bf16 model.dropout=0.1 parallel.recompute=block
+recompute-norms   | 1 | precision.compute=bf16 model.dropout=0.1 parallel.recompute=selective
+odd               | 1 | model.embed=40 model.context=19 model.vocab=259 precision.compute=bf16 batch.micro=2 model.head_chunks=3
+sample            | 1 | sample.tokens=12 sample.every=3 precision.compute=bf16 batch.global=4 $look
+offload           | 1 | precision.compute=bf16 parallel.offload=yes
+2-zero-0          | 2 | precision.compute=bf16 model.dropout=0.1 parallel.zero=0
+2-zero-1          | 2 | model.dropout=0.1 parallel.zero=1
+2-zero-2          | 2 | precision.compute=bf16 model.dropout=0.1 parallel.zero=2
+2-zero-3          | 2 | precision.compute=fp16 parallel.zero=3
+2-any-zero-2      | 2 | reduce.order=any precision.compute=bf16 parallel.zero=2
+resumed           | 1 | precision.compute=bf16 model.dropout=0.1 | 2 | precision.compute=bf16 model.dropout=0.1 parallel.zero=1
+ROWS
+}
+
 # --- how a row is run ------------------------------------------------------------------------------------------------------------------
 
-# prepare cpu|since: base.ini and its data, and the file `rows`.
+# prepare cpu|since|sim: base.ini and its data, and the file `rows`.
 prepare() {
     "rows_$1" | sed '/^$/d' >rows
-    cat >base.ini <<'END'
+    backend=cpu global=16 lanes=8 windows=4
+    [ "$1" != sim ] || backend=cuda global=8 lanes=4 windows=2
+    cat >base.ini <<END
 [run]
 dir = runs
 steps = 6
 [device]
-backend = cpu
+backend = $backend
 threads = 1
 [model]
 layers = 2
@@ -186,9 +210,9 @@ val = data/plain-val-*.bin
 input = text.txt
 output = data/plain
 [batch]
-global = 16
+global = $global
 micro = 1
-lanes = 8
+lanes = $lanes
 [optimizer]
 lr = 0.003
 [schedule]
@@ -199,7 +223,7 @@ every = 0
 keep_best = no
 [eval]
 every = 3
-batches = 4
+batches = $windows
 [sample]
 tokens = 0
 prompt = the
@@ -208,6 +232,10 @@ temperature = 0
 every = 1
 hash_every = 1
 END
+    if [ "$1" = sim ]; then
+        export SIM_SEED=1
+        printf '[reduce]\ntransport = nccl\nnccl_library = %s/test/libnccl-sim.so\n' "${bin%/*}" >>base.ini
+    fi
     text 40000 >text.txt
     head -c 32 /dev/urandom >secret
     ln -s "$top/test/golden" golden
@@ -235,7 +263,7 @@ to_step() {
         ;;
     *)
         settings "$row" device.ranks="$ranks" "$@" ${steps:+"$steps"}
-        expect 0 timeout 100 "$bin" base.ini "$row.ini"
+        SIM_DEVICES=$ranks expect 0 timeout 100 "$bin" base.ini "$row.ini"
         ;;
     esac
 }
