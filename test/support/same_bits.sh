@@ -24,6 +24,9 @@ model.heads=4 model.embed=48 model.vocab=131 model.context=32"
 look="model.init_from=golden/look-weights.safetensors data.train=golden/look-val.bin data.val=golden/look-val.bin data.format=raw16 \
 model.vocab=128 model.context=32"
 
+# More than one tile of attention (64), block of a product's k (384), chunk of a digest (16384), and a message that all ways of adding take.
+large="model.layers=1 model.embed=136 model.context=70 model.vocab=259 batch.global=24 batch.micro=6 batch.lanes=4 run.steps=3"
+
 # A row is NAME | RANKS | SETTING... and, if it is resumed, | RANKS | SETTING... of what goes on after step 3. 2+1 are two nodes, of two ranks and one.
 # Every key that decides bits stands in some row. Threads and vector widths do not: test_runs.sh has them.
 rows_cpu() {
@@ -73,6 +76,17 @@ narrow            | 1 | model.heads=3 model.embed=21 model.context=17 model.voca
 bf16-narrow       | 1 | model.heads=3 model.embed=21 model.context=17 model.vocab=257 model.layers=1 precision.compute=bf16
 one-head          | 1 | model.heads=1 model.layers=3 model.context=32
 wide              | 1 | model.heads=4 model.embed=72 model.context=33 batch.micro=2 run.steps=4
+
+large             | 1 | $large
+large-bf16        | 1 | $large precision.compute=bf16 precision.rounding=stochastic
+large-fp16        | 1 | $large precision.compute=fp16 model.dropout=0.1
+large-block       | 1 | $large model.dropout=0.1 parallel.recompute=block
+large-3           | 3 | $large model.dropout=0.1 parallel.zero=2 reduce.bucket_mb=0.2
+large-any-zero-0  | 4 | $large reduce.order=any parallel.zero=0
+large-any-zero-3  | 3 | $large reduce.order=any parallel.zero=3 precision.compute=bf16
+large-any-nodes   | 2+1 | $large reduce.order=any parallel.zero=1
+long              | 1 | model.heads=1 model.layers=1 model.context=300 batch.global=4 batch.lanes=4 run.steps=3 model.dropout=0.1
+long-bf16         | 1 | model.heads=1 model.layers=1 model.context=300 batch.global=4 batch.lanes=4 run.steps=3 precision.compute=bf16
 
 clip-no           | 1 | optimizer.grad_clip=0
 clip-low          | 1 | optimizer.grad_clip=0.1
