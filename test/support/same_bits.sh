@@ -118,6 +118,7 @@ scale-falls       | 1 | precision.compute=fp16 precision.scale_window=1 run.step
 4-zero-3          | 4 | precision.compute=bf16 parallel.zero=3
 8-zero-0          | 8 | model.embed=40 parallel.zero=0
 8-zero-3          | 8 | model.embed=40 parallel.zero=3
+9-zero-2          | 9 | batch.lanes=16 model.dropout=0.1 parallel.zero=2
 fp16-3-zero-2     | 3 | precision.compute=fp16 precision.scale_window=2 parallel.zero=2
 stochastic-4      | 4 | precision.compute=bf16 precision.rounding=stochastic model.dropout=0.1 parallel.zero=3 reduce.bucket_mb=0.01
 offload-2         | 2 | parallel.offload=yes precision.compute=bf16 parallel.zero=1
@@ -133,6 +134,7 @@ any-3-zero-0      | 3 | reduce.order=any model.dropout=0.1 parallel.zero=0
 any-3-zero-1      | 3 | reduce.order=any model.dropout=0.1 parallel.zero=1
 any-3-zero-2      | 3 | reduce.order=any model.dropout=0.1 parallel.zero=2
 any-3-zero-3      | 3 | reduce.order=any model.dropout=0.1 parallel.zero=3
+any-9-zero-1      | 9 | reduce.order=any batch.lanes=16 model.dropout=0.1 parallel.zero=1
 any-4-bf16        | 4 | reduce.order=any precision.compute=bf16 parallel.zero=3 reduce.bucket_mb=0.01
 any-4-offload     | 4 | reduce.order=any parallel.offload=yes parallel.zero=2
 
