@@ -134,6 +134,8 @@ any-3-zero-0      | 3 | reduce.order=any model.dropout=0.1 parallel.zero=0
 any-3-zero-1      | 3 | reduce.order=any model.dropout=0.1 parallel.zero=1
 any-3-zero-2      | 3 | reduce.order=any model.dropout=0.1 parallel.zero=2
 any-3-zero-3      | 3 | reduce.order=any model.dropout=0.1 parallel.zero=3
+any-3-tiny        | 3 | reduce.order=any model.heads=1 model.embed=8 model.context=8 model.vocab=259 parallel.zero=0 reduce.bucket_mb=0.001
+any-9-zero-0      | 9 | reduce.order=any batch.lanes=16 model.dropout=0.1 parallel.zero=0 reduce.bucket_mb=0.001
 any-9-zero-1      | 9 | reduce.order=any batch.lanes=16 model.dropout=0.1 parallel.zero=1
 any-4-bf16        | 4 | reduce.order=any precision.compute=bf16 parallel.zero=3 reduce.bucket_mb=0.01
 any-4-offload     | 4 | reduce.order=any parallel.offload=yes parallel.zero=2
