@@ -31,7 +31,8 @@ SIMD_portable := $(if $(filter-out portable,$(SIMDS)),-O1)
 SIMD_neon     := -DVEC_NEON -fno-schedule-insns
 SIMD_avx2     := -mavx2 -mfma -mf16c
 SIMD_avx512   := $(SIMD_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512
-SRC     := $(wildcard $(addsuffix /*.c,base data model trainer comm gpu gpu/cpu))
+ROOMS   := base data model trainer $(addprefix trainer/,config checkpoint node log step) comm comm/team comm/tcp comm/nccl gpu gpu/cpu
+SRC     := $(wildcard $(addsuffix /*.c,$(ROOMS)))
 KERNELS := $(wildcard gpu/cpu/kernel/*.c)
 OBJ     := $(SRC:%.c=$(CBUILD)/%.o) $(foreach s,$(SIMDS),$(KERNELS:%.c=$(KBUILD)/%.$(s).o))
 
@@ -166,7 +167,7 @@ $(BUILD)/test/test_vec: $(foreach s,$(SIMDS),$(KBUILD)/test/vec_probe.$(s).o)
 NCCL_INC := $(patsubst %/nccl.h,%,$(firstword $(wildcard /usr/local/cuda/include/nccl.h $(if $(wildcard /usr/include/cuda_runtime.h),/usr/include/nccl.h))))
 $(CBUILD)/test/nccl_headers.o: FLAGS += -isystem $(NCCL_INC)
 $(BUILD)/test/test_nccl: $(if $(NCCL_INC),$(CBUILD)/test/nccl_headers.o) | $(BUILD)/test/libnccl-standin.so
-$(BUILD)/test/libnccl-standin.so: test/standin/nccl.c comm/nccl_api.h
+$(BUILD)/test/libnccl-standin.so: test/standin/nccl.c comm/nccl/api.h
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -fPIC -fvisibility=hidden -shared -o $@ $<
 # The same of NVML. Its binding is tested in every build, and needs no CUDA to be compiled.
@@ -280,7 +281,7 @@ UNITS  ?= $(PREFIX)/lib/systemd/system
 install: $(BIN)
 	install -D -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/lockstep
 	install -d $(DESTDIR)$(UNITS)
-	sed 's|/usr/local/bin/|$(PREFIX)/bin/|' trainer/lockstep.service > $(DESTDIR)$(UNITS)/lockstep@.service
+	sed 's|/usr/local/bin/|$(PREFIX)/bin/|' trainer/node/lockstep.service > $(DESTDIR)$(UNITS)/lockstep@.service
 	chmod 644 $(DESTDIR)$(UNITS)/lockstep@.service
 
 clean:

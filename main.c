@@ -1,7 +1,7 @@
 // main.c: verbs and exit codes. Only this file prints errors and decides how the process ends.
 #include "base/version.h"
-#include "trainer/config.h"
-#include "trainer/supervisor.h"
+#include "trainer/config/config.h"
+#include "trainer/node/supervisor.h"
 #include "trainer/plan.h"
 #include "trainer/train.h"
 

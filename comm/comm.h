@@ -60,6 +60,10 @@ typedef struct comm_table {
     err_t (*query)(comm *c);
     // This rank gives up: tells the others why and makes all pending and later calls, here and there, fail. Any thread.
     void (*abort)(comm *c, const char *why);
+    // Collectives will use this memory of the device, so that the transport may prepare for it. Local. NULL: there is nothing to prepare.
+    err_t (*register_memory)(comm *c, void *base, size_t bytes);
+    // "shared memory and TCP": for the person who starts a run.
+    void (*describe)(const comm *c, char *dst, size_t room);
     void (*close)(comm *c);
 } comm_table;
 

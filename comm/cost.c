@@ -1,4 +1,4 @@
-// comm/cost.c: see comm/cost.h, and the table of what a rank sends at the top of comm/tcp.c, which this follows.
+// comm/cost.c: see comm/cost.h, and the table of what a rank sends at the top of comm/tcp/tcp.c, which this follows.
 #include "comm/cost.h"
 
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 // comm/self.c: the transport of a run with one rank: everything asked of the others is already here.
 #include "comm/comm.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,10 +53,12 @@ static err_t self_query(comm *c) { (void)c; return ERR_OK; }
 static void self_abort(comm *c, const char *why) { (void)c, (void)why; }
 static void self_close(comm *c) { free(c); }
 
+static void self_describe(const comm *c, char *dst, size_t room) { snprintf(dst, room, "%s: nobody to talk to", c->table->name); }
+
 static const comm_table self_table = {
     .name = "self", .exchange = self_exchange, .all_reduce = self_all_reduce, .reduce_scatter = self_reduce_scatter,
     .all_gather = self_all_gather, .broadcast = self_broadcast, .all_to_all = self_all_to_all, .barrier = self_barrier,
-    .split = self_split, .alive = self_alive, .query = self_query, .abort = self_abort, .close = self_close,
+    .split = self_split, .alive = self_alive, .query = self_query, .abort = self_abort, .describe = self_describe, .close = self_close,
 };
 
 err_t comm_self_open(comm **out) {

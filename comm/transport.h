@@ -2,12 +2,12 @@
 #ifndef COMM_TRANSPORT_H
 #define COMM_TRANSPORT_H
 
-#include "comm/team.h"
+#include "comm/team/team.h"
 
-typedef enum { TRANSPORT_TCP, TRANSPORT_NCCL } transport_kind;
+typedef enum { TRANSPORT_AUTO, TRANSPORT_TCP, TRANSPORT_NCCL } transport_kind;
 
 typedef struct transport_options {
-    transport_kind kind;
+    transport_kind kind;  // the caller has chosen: not TRANSPORT_AUTO
     device *dev;
     const char *arithmetic;    // of this rank's device (gpu/gpu.h), with which all ranks' must be the same; NULL: not compared, on no rank
     double timeout_s;          // without a byte of progress in one collective
@@ -22,9 +22,9 @@ typedef struct transport_options {
 // themselves; it comes before anything is done that ranks of two kinds would do in two ways.
 err_t transport_open(comm **out, team *t, const transport_options *o, stream *s);
 
-// comm/tcp.c
+// comm/tcp/tcp.c
 err_t comm_tcp_open(comm **out, team *t, const transport_options *o);
-// comm/nccl.c: the id of the NCCL communicator travels through `over`, which is kept for small host-side messages and closed with it. On failure it
+// comm/nccl/nccl.c: the id of the NCCL communicator travels through `over`, which is kept for small host-side messages and closed with it. On failure it
 // stays the caller's.
 err_t comm_nccl_open(comm **out, team *t, comm *over, const transport_options *o, stream *s);
 

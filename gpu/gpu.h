@@ -23,13 +23,21 @@ typedef struct tensor {
     int64_t size[TENSOR_DIMS];
 } tensor;
 
+static inline const char *dtype_name(dtype t) {
+    static const char *const name[] = {[FP32] = "fp32", [BF16] = "bf16", [FP16] = "fp16", [FP64] = "fp64", [INT32] = "int32"};
+    return name[t];
+}
+
 static inline size_t dtype_bytes(dtype t) { return t == FP64 ? 8 : t == BF16 || t == FP16 ? 2 : 4; }
 
-static inline int64_t tensor_count(const tensor *t) {
+// Elements of a shape.
+static inline int64_t shape_count(int dims, const int64_t *size) {
     int64_t n = 1;
-    for (int i = 0; i < t->dims; i++) n *= t->size[i];
+    for (int i = 0; i < dims; i++) n *= size[i];
     return n;
 }
+
+static inline int64_t tensor_count(const tensor *t) { return shape_count(t->dims, t->size); }
 
 static inline size_t tensor_bytes(const tensor *t) { return (size_t)tensor_count(t) * dtype_bytes(t->type); }
 

@@ -31,7 +31,6 @@ struct profile {
 // --- lines ---------------------------------------------------------------------------------------------------------------------------
 
 static void describe(profile_line *to, const line_key *k) {
-    static const char *const type[] = {[FP32] = "fp32", [BF16] = "bf16", [FP16] = "fp16", [FP64] = "fp64", [INT32] = "int32"};
     static const struct { unsigned bit; const char *name; } word[] = {
         {MATMUL_BIAS, " bias"}, {MATMUL_GELU, " gelu"}, {MATMUL_DGELU, " dgelu"}, {MATMUL_ACCUMULATE, " acc"}, {HAS_TA, " ta"}, {HAS_TB, " tb"},
         {HAS_DROPOUT, " dropout"}, {HAS_RESIDUAL, " residual"}, {HAS_GRADIENT, " gradient"}, {BYTES, " bytes"},
@@ -40,7 +39,7 @@ static void describe(profile_line *to, const line_key *k) {
     to->op = k->op;
     to->type = k->type;
     for (int i = 0; i < 4 && k->size[i]; i++) n += snprintf(to->shape + n, sizeof to->shape - (size_t)n, i ? "x%lld" : "%lld", (long long)k->size[i]);
-    if (!(k->options & BYTES)) n += snprintf(to->shape + n, sizeof to->shape - (size_t)n, " %s", type[k->type]);
+    if (!(k->options & BYTES)) n += snprintf(to->shape + n, sizeof to->shape - (size_t)n, " %s", dtype_name(k->type));
     for (size_t i = 0; i < sizeof word / sizeof *word && n < PROFILE_SHAPE; i++)
         if (k->options & word[i].bit) n += snprintf(to->shape + n, sizeof to->shape - (size_t)n, "%s", word[i].name);
 }
@@ -84,14 +83,14 @@ err_t profile_open(device *d) {
     if (!d->profile) return err_set(ERR_INTERNAL, "no memory for a profile");
     pthread_mutex_init(&d->profile->lock, NULL);
     if (d->info.kind == DEVICE_CPU) return ERR_OK;
-    TRY(event_open_timed(d, &d->profile->from));
-    return event_open_timed(d, &d->profile->to);
+    TRY(d->backend->event_open_timed(d, &d->profile->from));
+    return d->backend->event_open_timed(d, &d->profile->to);
 }
 
 void profile_close(device *d) {
     if (!d->profile) return;
-    if (d->profile->from) event_close(d->profile->from);
-    if (d->profile->to) event_close(d->profile->to);
+    if (d->profile->from) d->backend->event_close(d->profile->from);
+    if (d->profile->to) d->backend->event_close(d->profile->to);
     pthread_mutex_destroy(&d->profile->lock);
     free(d->profile);
     d->profile = NULL;
@@ -110,7 +109,7 @@ typedef struct call {
 static call begin(stream *s) {
     device *d = ((struct stream_head *)s)->dev;
     call c = {.dev = d, .inner = d->ops, .s = s, .since = clock_now()};
-    if (d->profile->from) c.begun = event_record(d->profile->from, s);
+    if (d->profile->from) c.begun = d->backend->event_record(d->profile->from, s);
     return c;
 }
 
@@ -120,9 +119,9 @@ static err_t seconds_of(const call *c, double *seconds) {
     *seconds = clock_now() - c->since;
     if (!p->from) return ERR_OK;
     TRY(c->begun);
-    TRY(event_record(p->to, c->s));
-    TRY(event_wait(p->to));
-    TRY(event_elapsed(p->from, p->to, seconds));
+    TRY(c->dev->backend->event_record(p->to, c->s));
+    TRY(c->dev->backend->event_wait(p->to));
+    TRY(c->dev->backend->event_elapsed(p->from, p->to, seconds));
     *seconds *= 1e-3;
     return ERR_OK;
 }

@@ -8,12 +8,8 @@
 
 int64_t model_elements(const model *m) {
     int64_t n = 0;
-    for (int i = 0; i < m->params; i++) {
-        const param *p = &m->param[i];
-        int64_t count = 1;
-        for (int d = 0; d < p->dims; d++) count *= p->size[d];
-        if (p->tied < 0) n += count;
-    }
+    for (int i = 0; i < m->params; i++)
+        if (m->param[i].tied < 0) n += shape_count(m->param[i].dims, m->param[i].size);
     return n;
 }
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# test/check_systemd.sh: trainer/lockstep.service under a live systemd. A bare Debian with systemd is booted in a
+# test/check_systemd.sh: trainer/node/lockstep.service under a live systemd. A bare Debian with systemd is booted in a
 # container by systemd-nspawn, the binary and the unit are installed in it as `make install` does it, and what its
 # service manager says of them is read from outside. What trained under it, through kills and stops, has the weights of
 # a run to which nothing happened.

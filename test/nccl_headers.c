@@ -1,4 +1,4 @@
-// test/nccl_headers.c: compared with NCCL's own header, is comm/nccl_api.h right? Compiled only where that header is installed;
+// test/nccl_headers.c: compared with NCCL's own header, is comm/nccl/api.h right? Compiled only where that header is installed;
 // there is nothing to run. Our types are renamed while they are read, so that both can be seen at once; the list of functions is
 // a macro, and is therefore read with NCCL's types in it.
 #define ncclUniqueId our_ncclUniqueId
@@ -22,7 +22,7 @@
 #define ncclConfig_t our_ncclConfig_t
 #define NCCL_UNIQUE_ID_BYTES OUR_UNIQUE_ID_BYTES
 #define NCCL_SPLIT_NOCOLOR OUR_SPLIT_NOCOLOR
-#include "comm/nccl_api.h"
+#include "comm/nccl/api.h"
 #undef ncclUniqueId
 #undef ncclResult_t
 #undef ncclSuccess

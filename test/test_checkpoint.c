@@ -137,7 +137,7 @@ static void ramp(ckpt_tensor *t, int k) {
         for (int64_t j = 0; j < count_of(&t[i]); j++) t[i].data[j] = (float)((k + i) * j - 5);
 }
 
-// The figures come from another implementation of the definition in trainer/checkpoint.h and trainer/state_hash.h (Python's
+// The figures come from another implementation of the definition in trainer/checkpoint/checkpoint.h and trainer/checkpoint/digest.h (Python's
 // hashlib).
 static void test_hash_value(void **state) {
     world *w = *state;

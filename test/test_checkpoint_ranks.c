@@ -67,8 +67,8 @@ static void test_any_world(void **state) {
 
 // One file a rank, none for a rank that has nothing; whole tensors under their names, others with where they begin.
 static void body_save_three(rank_of *r) {
-    static const int64_t first[3][TENSORS] = {{0}, {0}, {CKPT_CHUNK}},
-                         count[3][TENSORS] = {{0}, {CKPT_CHUNK, 2 * CKPT_CHUNK}, {380000 - CKPT_CHUNK, 0, 4, 1, 21003}};
+    static const int64_t first[3][TENSORS] = {{0}, {0}, {CHUNK}},
+                         count[3][TENSORS] = {{0}, {CHUNK, 2 * CHUNK}, {380000 - CHUNK, 0, 4, 1, 21003}};
     ckpt_release(&r->d.s);
     for (int g = 0; g < 3; g++)
         for (int i = 0; i < TENSORS; i++) {
@@ -98,7 +98,7 @@ static void file_holds(const nodes *n, const char *file, int count, const char *
         memcpy(read, x, t->bytes < 16 ? (size_t)t->bytes : 16);
         int tensor = 0;
         while (strncmp(names[i], table_of_tensors[tensor].name, strlen(table_of_tensors[tensor].name)) != 0) tensor++;
-        words_of(word, 5, 0, 0, tensor, strstr(names[i], "@16384") ? CKPT_CHUNK : 0);
+        words_of(word, 5, 0, 0, tensor, strstr(names[i], "@16384") ? CHUNK : 0);
         assert_memory_equal(read, word, t->bytes < 16 ? (size_t)t->bytes : 16);
         free(x);
     }
@@ -113,9 +113,9 @@ static void test_files(void **state) {
     all_ranks_do(&j, body_save_three);
     if (same_on_all(&j)->rc != ERR_OK) fail_msg("%s", j.out->text);
     file_holds(n, "model-00001-of-00003.safetensors", 2, (const char *[]){"emb@0", "w"},
-               (const int64_t[][2]){{CKPT_CHUNK, 0}, {2, CKPT_CHUNK}});
+               (const int64_t[][2]){{CHUNK, 0}, {2, CHUNK}});
     file_holds(n, "model-00002-of-00003.safetensors", 4, (const char *[]){"emb@16384", "b.bias", "s", "h"},
-               (const int64_t[][2]){{380000 - CKPT_CHUNK, 0}, {4, 0}, {0, 0}, {1, 3}});
+               (const int64_t[][2]){{380000 - CHUNK, 0}, {4, 0}, {0, 0}, {1, 3}});
     static const char *const absent[] = {"model-00000-of-00003.safetensors", "optimizer-00000-of-00003.safetensors",
                                          "model.safetensors"};
     for (int i = 0; i < 3; i++) {
@@ -127,7 +127,7 @@ static void test_files(void **state) {
 
 // Parts that don't make up the tensors: everybody is told.
 static void body_bad_parts(rank_of *r) {
-    static const int64_t shift[] = {CKPT_CHUNK, -CKPT_CHUNK, 5};
+    static const int64_t shift[] = {CHUNK, -CHUNK, 5};
     for (int i = 0; i < 3; i++) {
         ckpt_release(&r->d.s);
         ckpt_tensor *t = &r->d.tensor[1][0], keep = *t;
@@ -294,7 +294,7 @@ static void test_damage_on_one_node(void **state) {
     const nodes *n = *state;
     static const struct { const char *file, *tensor; int64_t from_end; } damage[] = {
         {"model-00001-of-00003.safetensors", "tensor h (elements 0 to 16383:", 10},
-        {"model-00000-of-00003.safetensors", "tensor emb (elements 0 to 131071:", CKPT_CHUNK * 4 + 1000},
+        {"model-00000-of-00003.safetensors", "tensor emb (elements 0 to 131071:", CHUNK * 4 + 1000},
         {"optimizer-00002-of-00003.safetensors", "tensor v/s (4 bytes", 4619 * 4 + 2},
         {"optimizer-00001-of-00003.safetensors", "header", 0},
         {"model-00002-of-00003.safetensors", "truncated", -1},

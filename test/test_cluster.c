@@ -1,6 +1,6 @@
 // test/test_cluster.c: one line names all nodes. What it may say, what each mistake is answered with, how a machine finds itself in it, and
 // which files are a secret.
-#include "trainer/cluster.h"
+#include "trainer/node/cluster.h"
 #include "base/io.h"
 
 #include <setjmp.h>

@@ -3,7 +3,7 @@
 // numbers wherever sums are compared, so that every order of additions gives the same bits and a wrong one cannot hide behind a
 // tolerance.
 #include "base/philox.h"
-#include "comm/sum.h"
+#include "comm/tcp/sum.h"
 #include "comm/transport.h"
 #include "test/support/team_stub.h"
 

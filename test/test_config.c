@@ -1,8 +1,8 @@
 // test/test_config.c: the configuration is right or refused. Each way to get an INI wrong is one row: the text, and what the one
 // message must say. Then what good files mean: layers, defaults, canonical values, classes, and text that comes back the same.
 #include "base/io.h"
-#include "trainer/config.h"
-#include "trainer/ini.h"
+#include "trainer/config/config.h"
+#include "trainer/config/ini.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -418,10 +418,10 @@ static void test_words(void **state) {
         {"schedule", "type", {"cosine", "linear", "constant", "wsd"}, &c->schedule.type},
     };
     assert_int_equal(RESUME_MUST, 2);
-    assert_int_equal(BACKEND_CUDA, 2);
-    assert_int_equal(SIMD_PORTABLE, 4);
-    assert_int_equal(DATA_RAW32, 4);
-    assert_int_equal(COMPUTE_FP16, 2);
+    assert_int_equal(DEVICE_CUDA, 2);
+    assert_int_equal(WIDTH_PORTABLE, 4);
+    assert_int_equal(SHARD_RAW32, 4);
+    assert_int_equal(FP16, 2);
     assert_int_equal(SCHEDULE_WSD, 3);
     for (size_t i = 0; i < COUNT(lists); i++)
         for (int w = 0; lists[i].words[w]; w++) {

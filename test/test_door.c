@@ -3,7 +3,7 @@
 // caller, and into the memory that two ranks share.
 #include "test/support/team.h"
 
-#include "comm/shm.h"
+#include "comm/team/shm.h"
 #include "comm/transport.h"
 
 // --- a caller --------------------------------------------------------------------------------------------------------

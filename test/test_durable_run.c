@@ -3,7 +3,7 @@
 // written for a while loses those records and nothing else.
 #include "test/support/journal.h"
 #include "test/support/run.h"
-#include "trainer/monitor.h"
+#include "trainer/log/monitor.h"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -3,7 +3,7 @@
 #include "test/support/run.h"
 
 #include "gpu/cpu/rapl.h"
-#include "trainer/power.h"
+#include "trainer/log/power.h"
 
 #include <sys/wait.h>
 

@@ -6,7 +6,7 @@
 #include "test/support/rate.h"
 #include "test/support/train.h"
 
-#include "trainer/monitor.h"
+#include "trainer/log/monitor.h"
 
 #include <sys/syscall.h>
 #include <time.h>

@@ -1,6 +1,6 @@
 // test/test_nccl.c: the nccl transport, without a GPU: every rank is a forked process that opens the stand-in
 // (test/standin/nccl.c) in NCCL's place. What it is not: a test of NCCL, of CUDA, or of speed.
-#include "comm/nccl_api.h"
+#include "comm/nccl/api.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -565,6 +565,8 @@ static void who_and_where(job *j) {
     float x = 1;
     char self[COMM_HOST + 32];
     open_nccl(j);
+    atomic_fetch_add(j->arrived, 1);  // a rank that is still opening would see the failure there
+    while (atomic_load(j->arrived) < j->at.world) sleep_ms(1);
     j->c->phase.what = "reduce bucket", j->c->phase.step = 17, j->c->phase.number = 3;
     err_t rc = j->c->table->all_reduce(j->c, &x, 1, FP32, REDUCE_SUM, j->s);
     if (rc == ERR_OK) rc = j->c->table->barrier(j->c, j->s);

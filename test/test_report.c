@@ -1,7 +1,7 @@
 // test/test_report.c: who is named as the straggler, with times that are written down here instead of measured.
-#include "trainer/report.h"
+#include "trainer/log/report.h"
 #include "comm/cost.h"
-#include "trainer/step.h"
+#include "trainer/step/step.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -6,7 +6,7 @@
 #include "gpu/backend.h"
 #include "gpu/cpu/rapl.h"
 #include "gpu/cuda/nvml_api.h"
-#include "trainer/power.h"
+#include "trainer/log/power.h"
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 // test/test_stopwatch.c: whose time is told when, and what is not known is not told. On a CPU, whose timed events are the host's clock.
-#include "trainer/stopwatch.h"
+#include "trainer/log/stopwatch.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

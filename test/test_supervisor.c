@@ -2,8 +2,8 @@
 // once and twice, what is left behind (nothing), and what a service manager hears.
 //
 // Each trial runs in a process of its own, which becomes a supervisor and forks ranks. They all share one page, the lab, with whoever runs the test.
-#include "trainer/supervisor.h"
-#include "trainer/notify.h"
+#include "trainer/node/supervisor.h"
+#include "trainer/node/notify.h"
 #include "base/io.h"
 
 #include <setjmp.h>

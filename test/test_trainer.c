@@ -4,7 +4,7 @@
 
 #include "base/philox.h"
 #include "trainer/evaluate.h"
-#include "trainer/schedule.h"
+#include "trainer/step/schedule.h"
 
 #include <math.h>
 #include <sys/stat.h>

@@ -4,7 +4,7 @@
 #include "base/philox.h"
 #include "gpu/peak.h"
 #include "gpu/profile.h"
-#include "trainer/report.h"
+#include "trainer/log/report.h"
 #include "trainer/train.h"
 
 #include <math.h>
@@ -197,7 +197,7 @@ static err_t bench(const config *c, const launch *at, board *b, session_kind kin
     if (rc == ERR_OK) {
         snprintf(made_up.data.train, sizeof made_up.data.train, "/proc/self/fd/%d", fd);
         made_up.data.val[0] = 0;
-        made_up.data.format = DATA_RAW16;
+        made_up.data.format = SHARD_RAW16;
         rc = session_open(&x, &made_up, kind, at);
     }
     if (rc == ERR_OK) {

@@ -3,7 +3,7 @@
 #define TRAINER_EVALUATE_H
 
 #include "data/data.h"
-#include "trainer/step.h"
+#include "trainer/step/step.h"
 
 // Mean loss over the first `batches` micro-batches of windows of the split, in order (0: all of them; the last may be smaller). Losses of
 // samples are added in double in order of sample. Uses the runner's activations.

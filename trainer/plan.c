@@ -2,7 +2,7 @@
 #include "trainer/plan.h"
 
 #include "comm/cost.h"
-#include "trainer/cluster.h"
+#include "trainer/node/cluster.h"
 #include "trainer/train.h"
 
 #include <stdlib.h>
@@ -158,7 +158,7 @@ static void print_lanes(FILE *out, const plan_rank *p, int world, int64_t lanes)
 }
 
 static err_t plan_all(const config *c, const cluster *who, plan_rank *p, comm_place *place, FILE *out) {
-    static const char *const again[] = {[REDO_NONE] = "", [REDO_SELECTIVE] = ", recompute selective", [REDO_BLOCK] = ", recompute block"};
+    static const char *const again[] = {[RECOMPUTE_NONE] = "", [RECOMPUTE_SELECTIVE] = ", recompute selective", [RECOMPUTE_BLOCK] = ", recompute block"};
     int world = 0;
     for (int n = 0; n < who->nodes; n++)
         for (int i = 0; i < who->ranks[n]; i++, world++) {
@@ -177,7 +177,7 @@ static err_t plan_all(const config *c, const cluster *who, plan_rank *p, comm_pl
 err_t verb_plan(const config *c, FILE *out) {
     cluster who;
     TRY(c->cluster.nodes[0] ? cluster_parse(&who, c->cluster.nodes) : cluster_resolve(&who, c));  // not of a node only
-    TRY(cluster_fits(c, who.world));
+    TRY(config_fits(c, who.world));
     plan_rank *p = calloc((size_t)who.world, sizeof *p);
     comm_place *place = calloc((size_t)who.world, sizeof *place);
     err_t rc = p && place ? plan_all(c, &who, p, place, out) : err_set(ERR_INTERNAL, "no memory for a plan of %d ranks", who.world);

@@ -4,7 +4,7 @@
 #define TRAINER_PLAN_H
 
 #include "comm/comm.h"
-#include "trainer/config.h"
+#include "trainer/config/config.h"
 
 #include <stdio.h>
 

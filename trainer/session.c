@@ -4,7 +4,7 @@
 #include "base/io.h"
 #include "base/version.h"
 #include "comm/transport.h"
-#include "trainer/cluster.h"
+#include "trainer/node/cluster.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -12,25 +12,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static dtype compute_type(const config *c) {
-    return c->precision.compute == COMPUTE_BF16 ? BF16 : c->precision.compute == COMPUTE_FP16 ? FP16 : FP32;
-}
-
 static err_t open_device(session *x, session_kind kind, int local) {
-    static const device_kind kinds[] = {[BACKEND_AUTO] = DEVICE_AUTO, [BACKEND_CPU] = DEVICE_CPU, [BACKEND_CUDA] = DEVICE_CUDA};
-    static const vector_width width[] = {[SIMD_AUTO] = WIDTH_AUTO, [SIMD_AVX512] = WIDTH_AVX512, [SIMD_AVX2] = WIDTH_AVX2,
-                                         [SIMD_NEON] = WIDTH_NEON, [SIMD_PORTABLE] = WIDTH_PORTABLE};
     const config *c = x->cfg;
-    TRY(device_open(&x->dev, &(device_options){.kind = kinds[c->device.backend], .index = local, .threads = (int)c->device.threads,
-                                               .width = width[c->device.simd], .check = c->device.check,
+    TRY(device_open(&x->dev, &(device_options){.kind = (device_kind)c->device.backend, .index = local, .threads = (int)c->device.threads,
+                                               .width = (vector_width)c->device.simd, .check = c->device.check,
                                                .profile = kind == SESSION_PROFILE}));
     return stream_open(x->dev, &x->s);
 }
 
 static err_t open_split(session *x, dataset **out, const char *key, const char *files) {
-    static const shard_format format[] = {[DATA_AUTO] = SHARD_AUTO, [DATA_LOCKSTEP] = SHARD_LOCKSTEP, [DATA_LLMC] = SHARD_LLMC,
-                                          [DATA_RAW16] = SHARD_RAW16, [DATA_RAW32] = SHARD_RAW32};
-    err_t rc = dataset_open(out, &(dataset_options){.files = files, .format = format[x->cfg->data.format], .vocab = x->cfg->model.vocab,
+    err_t rc = dataset_open(out, &(dataset_options){.files = files, .format = (shard_format)x->cfg->data.format, .vocab = x->cfg->model.vocab,
                                                     .retry = (int)x->cfg->data.retry, .faults = &x->faults});
     if (rc != ERR_OK) return err_prefix("[data] %s", key);
     int64_t T = x->cfg->model.context, tokens = dataset_about(*out).tokens;
@@ -60,9 +51,9 @@ static err_t describe_team(session *x, const launch *at, team_options *o) {
 }
 
 static transport_kind choose_transport(const session *x) {
-    int via = x->cfg->reduce.transport;
-    if (via == VIA_AUTO) return device_about(x->dev)->kind == DEVICE_CUDA ? TRANSPORT_NCCL : TRANSPORT_TCP;
-    return via == VIA_NCCL ? TRANSPORT_NCCL : TRANSPORT_TCP;
+    transport_kind wanted = (transport_kind)x->cfg->reduce.transport;
+    if (wanted != TRANSPORT_AUTO) return wanted;
+    return device_about(x->dev)->kind == DEVICE_CUDA ? TRANSPORT_NCCL : TRANSPORT_TCP;
 }
 
 static err_t open_ranks(session *x, const launch *at) {
@@ -91,7 +82,7 @@ static state_options state_options_of(const session *x, session_kind kind) {
     const config *c = x->cfg;
     int64_t micros = c->batch.global / c->batch.lanes / c->batch.micro;
     return (state_options){
-        .compute = compute_type(c), .stage = x->ranks->world > 1 ? (int)c->parallel.zero : 0, .offload = kind != SESSION_LOOK && c->parallel.offload,
+        .compute = (dtype)c->precision.compute, .stage = x->ranks->world > 1 ? (int)c->parallel.zero : 0, .offload = kind != SESSION_LOOK && c->parallel.offload,
         .training = kind != SESSION_LOOK, .fixed = c->reduce.order == ORDER_FIXED,
         .stochastic = c->precision.rounding == ROUNDING_STOCHASTIC, .seed = (uint64_t)c->run.seed, .lanes = c->batch.lanes,
         .micros = micros, .once = micros == 1 && c->model.head_chunks == 1, .bucket_bytes = (size_t)(c->reduce.bucket_mb * 1e6),

@@ -5,10 +5,10 @@
 #include "base/io.h"
 #include "base/version.h"
 #include "comm/transport.h"
-#include "trainer/arithmetic.h"
+#include "trainer/step/arithmetic.h"
 #include "trainer/evaluate.h"
-#include "trainer/power.h"
-#include "trainer/report.h"
+#include "trainer/log/power.h"
+#include "trainer/log/report.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -88,11 +88,10 @@ static void greet_ranks(run *r) {
 
 static void greet(run *r) {
     const session *x = &r->x;
-    static const char *const compute[] = {"fp32", "bf16", "fp16"};
     dataset_info t = dataset_about(x->train);
     monitor_say(&r->m, "lockstep %s  %s  gpt %lld layers %lld channels %.1f M parameters  %s", version_text(), device_about(x->dev)->name,
                 (long long)x->cfg->model.layers, (long long)x->cfg->model.embed, (double)model_elements(x->net) / 1e6,
-                compute[x->cfg->precision.compute]);
+                dtype_name((dtype)x->cfg->precision.compute));
     monitor_say(&r->m, "device  %s", device_about(x->dev)->choice);
     monitor_say(&r->m, "data    train %lld tokens in %d file%s, val %lld          memory %.1f MB", (long long)t.tokens, t.files,
                 t.files == 1 ? "" : "s", x->val ? (long long)dataset_about(x->val).tokens : 0,

@@ -3,10 +3,10 @@
 #define TRAINER_TRAIN_H
 
 #include "data/data.h"
-#include "trainer/config.h"
-#include "trainer/monitor.h"
-#include "trainer/step.h"
-#include "trainer/supervisor.h"
+#include "trainer/config/config.h"
+#include "trainer/log/monitor.h"
+#include "trainer/step/step.h"
+#include "trainer/node/supervisor.h"
 
 // Everything a run has open. Tests drive it through session_open, session_step and session_close.
 typedef struct session {
@@ -59,7 +59,7 @@ err_t session_feed(session *x, int64_t last);
 // The next step.
 err_t session_step(session *x, step_result *out);
 
-// The two halves of it (trainer/step.h). While a step is untold, x->step counts it all the same. A void step takes itself, and what was queued behind it,
+// The two halves of it (trainer/step/step.h). While a step is untold, x->step counts it all the same. A void step takes itself, and what was queued behind it,
 // off x->step.
 err_t session_queue(session *x);
 err_t session_told(session *x, step_result *out);

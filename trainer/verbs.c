@@ -3,7 +3,7 @@
 #include "base/io.h"
 #include "base/version.h"
 #include "trainer/evaluate.h"
-#include "trainer/report.h"
+#include "trainer/log/report.h"
 #include "trainer/train.h"
 
 #include <stdlib.h>

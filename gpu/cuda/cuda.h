@@ -59,6 +59,10 @@ struct cuda_device {
 err_t cuda_status(cudaError_t e, const char *call, const char *file, int line);
 #define CUDA(call) TRY(cuda_status((call), #call, __FILE__, __LINE__))
 
+// ", held by process ...", or "" where nobody says. Returns dst.
+enum { CUDA_HOLDERS = 320 };
+const char *cuda_holders(int index, char dst[CUDA_HOLDERS]);
+
 // Device memory as it comes. ERR_UNAVAILABLE says how much there is, and who has the rest.
 err_t cuda_malloc(device *d, size_t bytes, void **out);
 
@@ -72,6 +76,9 @@ static inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // --- backend ---------------------------------------------------------------------------------------------------------------------
 
+err_t cuda_sense(device *d, device_sensors *out);
+err_t cuda_alloc(device *d, memory_kind kind, size_t bytes, void **out);
+void cuda_free(device *d, memory_kind kind, void *p, size_t bytes);
 err_t cuda_stream_open(device *d, stream **out);
 void cuda_stream_close(stream *s);
 err_t cuda_stream_call(stream *s, stream_function fn, const void *ctx, size_t bytes);

@@ -1,108 +1,10 @@
-// gpu/cuda/device.c: a GPU as a device: whether there is one that this binary can use, its memory, and what its failures mean.
+// gpu/cuda/device.c: a GPU as a device: whether there is one that this binary can use, and what it is.
 #include "gpu/cuda/cuda.h"
 #include "gpu/cuda/nvml_api.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-// --- failures ------------------------------------------------------------------------------------------------------------------------
-
-typedef struct meaning { cudaError_t status; err_t code; const char *hint; } meaning;
-
-static const meaning meanings[] = {
-    {cudaErrorMemoryAllocation, ERR_UNAVAILABLE, "the device has no memory left: lower [batch] micro, or see who else uses it (nvidia-smi)"},
-    {cudaErrorInsufficientDriver, ERR_UNAVAILABLE, "the driver is older than this binary needs: update it, or set [device] backend = cpu"},
-    {cudaErrorNoDevice, ERR_UNAVAILABLE, "no GPU is visible: see nvidia-smi and CUDA_VISIBLE_DEVICES, or set [device] backend = cpu"},
-    {cudaErrorDevicesUnavailable, ERR_UNAVAILABLE, "another process has the GPU to itself (compute mode exclusive): nvidia-smi names it"},
-    {cudaErrorSystemDriverMismatch, ERR_UNAVAILABLE, "driver and its libraries are of two versions: reboot after an update of the driver"},
-    {cudaErrorNoKernelImageForDevice, ERR_UNAVAILABLE, "this binary has no code for this GPU: build it with make ARCH=<compute capability>"},
-    {cudaErrorUnsupportedPtxVersion, ERR_UNAVAILABLE, "the driver is too old for this binary's PTX: update it, or build with make ARCH=<compute capability>"},
-    {cudaErrorECCUncorrectable, ERR_UNAVAILABLE, "the GPU's memory lost a bit that it could not restore: reset or replace it (nvidia-smi -q -d ECC)"},
-    {cudaErrorHardwareStackError, ERR_UNAVAILABLE, "the GPU failed: see the kernel's log for Xid messages (dmesg)"},
-};
-
-err_t cuda_status(cudaError_t e, const char *call, const char *file, int line) {
-    if (e == cudaSuccess) return ERR_OK;
-    (void)cudaGetLastError();  // so that a later call does not find this one's
-    const char *name = cudaGetErrorName(e), *words = cudaGetErrorString(e);
-    for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++)
-        if (meanings[i].status == e) return err_set_at(file, line, call, meanings[i].code, "cuda: %s: %s (%s); %s", call, name, words, meanings[i].hint);
-    return err_set_at(file, line, call, ERR_INTERNAL, "cuda: %s: %s (%s)", call, name, words);
-}
-
-// --- who holds it, and its sensors ---------------------------------------------------------------------------------------------------
-
-// NVML numbers devices by itself, and knows nothing of CUDA_VISIBLE_DEVICES: both know the PCI bus.
-static err_t open_nvml(nvml *out, int index) {
-    char bus_id[NVML_BUS_ID];
-    CUDA(cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, index));
-    return nvml_open(out, NULL, bus_id);
-}
-
-enum { HOLDERS = 320 };
-
-// ", held by process ...", or "" where nobody says. Why NVML can't be asked is not told: there is a worse failure to tell of.
-static const char *holders(int index, char dst[HOLDERS]) {
-    nvml n;
-    dst[0] = 0;
-    if (open_nvml(&n, index) != ERR_OK) return dst;
-    nvml_holders(&n, "/proc", dst + 2, HOLDERS - 2);
-    if (dst[2]) memcpy(dst, ", ", 2);
-    nvml_close(&n);
-    return dst;
-}
-
-static err_t sense(device *d, device_sensors *out) {
-    cuda_device *c = (cuda_device *)d;
-    *out = (device_sensors){.watts = NAN, .celsius = NAN, .mhz = NAN, .joules = NAN, .limited = LIMITED_UNKNOWN};
-    if (!c->sensors) {
-        nvml *n = calloc(1, sizeof *n);
-        if (!n) return err_set(ERR_INTERNAL, "no memory for a device's sensors");
-        err_t rc = open_nvml(n, c->index);
-        if (rc != ERR_OK) {
-            free(n);
-            return err_pass(__FILE__, __LINE__, __func__, rc);
-        }
-        c->sensors = n;
-    }
-    return nvml_sense(c->sensors, out);
-}
-
-// --- memory --------------------------------------------------------------------------------------------------------------------------
-
-err_t cuda_malloc(device *d, size_t bytes, void **out) {
-    cudaError_t e = cudaMalloc(out, bytes);
-    if (e == cudaErrorMemoryAllocation) {
-        size_t unused = 0, all = 0;
-        char who[HOLDERS];
-        (void)cudaGetLastError();
-        (void)cudaMemGetInfo(&unused, &all);
-        return err_set(ERR_UNAVAILABLE, "%s: %.1f MB were asked for, %.1f of %.1f MB are free%s; lower [batch] micro or raise [parallel] zero "
-                       "(lockstep plan says what each takes), or see who else uses it: nvidia-smi", d->info.name, (double)bytes / 1e6,
-                       (double)unused / 1e6, (double)all / 1e6, holders(((cuda_device *)d)->index, who));
-    }
-    CUDA(e);
-    return ERR_OK;
-}
-
-static err_t alloc(device *d, memory_kind kind, size_t bytes, void **out) {
-    if (kind == MEMORY_PINNED) {
-        CUDA(cudaMallocHost(out, bytes));
-        memset(*out, 0, bytes);
-        return ERR_OK;
-    }
-    TRY(cuda_malloc(d, bytes, out));
-    CUDA(cudaMemset(*out, 0, bytes));
-    CUDA(cudaDeviceSynchronize());  // before the first use on any stream
-    return ERR_OK;
-}
-
-static void release(device *d, memory_kind kind, void *p, size_t bytes) {
-    (void)d, (void)bytes;
-    (void)(kind == MEMORY_PINNED ? cudaFreeHost(p) : cudaFree(p));
-}
 
 // --- opening -------------------------------------------------------------------------------------------------------------------------
 
@@ -119,7 +21,7 @@ static void close_device(device *d) {
 }
 
 static const backend cuda_backend = {
-    .close = close_device, .sense = sense, .alloc = alloc, .free = release,
+    .close = close_device, .sense = cuda_sense, .alloc = cuda_alloc, .free = cuda_free,
     .stream_open = cuda_stream_open, .stream_open_queue = cuda_stream_open, .stream_close = cuda_stream_close, .stream_wait = cuda_stream_wait,
     .stream_call = cuda_stream_call, .stream_native = cuda_stream_native,
     .event_open = cuda_event_open, .event_open_timed = cuda_event_open_timed, .event_close = cuda_event_close, .event_record = cuda_event_record,
@@ -192,13 +94,13 @@ static err_t find_driver(void) {
 
 // The first call that makes a context: it needs the device to itself or shared, and some memory.
 static err_t take(int index) {
-    char why[ERR_TEXT], who[HOLDERS];
+    char why[ERR_TEXT], who[CUDA_HOLDERS];
     cudaError_t e = cudaSetDevice(index);
     err_t rc = cuda_status(e, "cudaSetDevice(index)", __FILE__, __LINE__);
     if (e != cudaErrorDevicesUnavailable && e != cudaErrorMemoryAllocation) return rc;
     snprintf(why, sizeof why, "%s", err_last()->text);
     int hint = (int)strcspn(why, ";");  // what is left out where nobody asked for CUDA: the holder's name comes before it
-    return err_set(rc, "%.*s%s%s", hint, why, holders(index, who), why + hint);
+    return err_set(rc, "%.*s%s%s", hint, why, cuda_holders(index, who), why + hint);
 }
 
 static err_t open_device(cuda_device *d, const device_options *o) {

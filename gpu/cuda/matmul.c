@@ -84,12 +84,10 @@ static err_t blas_status(const matmul_plans *p, cublasStatus_t status, const cha
 }
 #define BLAS(name, ...) TRY(blas_status(p, p->lib.name(__VA_ARGS__), #name, __FILE__, __LINE__))
 
-static const char *type_name(uint32_t t) { return t == FP32 ? "fp32" : t == BF16 ? "bf16" : "fp16"; }
-
 // "matmul (7,65,33) bf16 to fp32, a transposed, ..."; m is 0 for any
 static int key_text(const plan_key *k, int64_t m, char *dst, size_t room) {
     return snprintf(dst, room, "matmul (%lld,%lld,%lld) %s to %s%s%s%s%s, rows of %lld and %lld, aligned to %u, %u and %u", (long long)m,
-                    (long long)k->n, (long long)k->k, type_name(k->type), type_name(k->d_type), k->ta ? ", a transposed" : "",
+                    (long long)k->n, (long long)k->k, dtype_name(k->type), dtype_name(k->d_type), k->ta ? ", a transposed" : "",
                     k->tb ? ", b transposed" : "", k->bias ? ", with bias" : "", k->split ? ", k may be divided" : "", (long long)k->lda,
                     (long long)k->ldb, k->align[0], k->align[1], k->align[2]);
 }
@@ -411,8 +409,8 @@ typedef struct entry {
 
 static int head_text(const plan_key *k, char dst[DEVICE_PLAN]) {
     return snprintf(dst, DEVICE_PLAN, "matmul %d: m %lld n %lld k %lld lda %lld ldb %lld %s to %s ta %u tb %u bias %u split %u align %u %u %u:",
-                    BOOK_VERSION, (long long)k->m, (long long)k->n, (long long)k->k, (long long)k->lda, (long long)k->ldb, type_name(k->type),
-                    type_name(k->d_type), k->ta, k->tb, k->bias, k->split, k->align[0], k->align[1], k->align[2]);
+                    BOOK_VERSION, (long long)k->m, (long long)k->n, (long long)k->k, (long long)k->lda, (long long)k->ldb, dtype_name(k->type),
+                    dtype_name(k->d_type), k->ta, k->tb, k->bias, k->split, k->align[0], k->align[1], k->align[2]);
 }
 
 static void entry_text(const matmul_plans *p, const entry *x, char dst[DEVICE_PLAN]) {
@@ -443,7 +441,7 @@ bool cuda_plans_get(const device *d, int index, char text[DEVICE_PLAN]) {
 
 static bool read_type(const char *word, uint32_t *type) {
     for (*type = FP32; *type <= FP16; ++*type)
-        if (strcmp(word, type_name(*type)) == 0) return true;
+        if (strcmp(word, dtype_name(*type)) == 0) return true;
     return false;
 }
 

@@ -5,7 +5,7 @@
 #include "base/io.h"
 #include "model/safetensors.h"
 #include "test/support/fake_device.h"
-#include "trainer/checkpoint_parts.h"
+#include "trainer/checkpoint/describe.h"
 
 #include <sodium.h>
 #include <stdio.h>
@@ -203,8 +203,8 @@ static bool seed_parts(size_t cut, void (*seed)(void *, const uint8_t *, size_t)
     strcpy(gpu.plan[gpu.plans++], "matmul 1: m 0 n 2"), strcpy(gpu.plan[gpu.plans++], "\"quoted\\");
     w->s.dev = &gpu.head;
     for (int g = 0; g < 3; g++) {
-        w->tensor[g][0].size[1] = CKPT_CHUNK;
-        span[g][0][0] = (ckpt_span){0, CKPT_CHUNK}, span[g][1][0] = (ckpt_span){CKPT_CHUNK, CKPT_CHUNK};
+        w->tensor[g][0].size[1] = CHUNK;
+        span[g][0][0] = (ckpt_span){0, CHUNK}, span[g][1][0] = (ckpt_span){CHUNK, CHUNK};
         span[g][0][1] = (ckpt_span){0, 0}, span[g][1][1] = (ckpt_span){0, 2};
     }
     uint8_t *bytes = NULL;

@@ -3,7 +3,7 @@
 // somebody who knows the secret, no proof is shown to a stranger, and not one byte more is taken than there is room for.
 //
 //   input    how (which part is played), size of the pieces in which the bytes arrive, bytes
-#include "comm/control.h"
+#include "comm/team/control.h"
 
 #include <stdlib.h>
 #include <string.h>

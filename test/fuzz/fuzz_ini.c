@@ -2,7 +2,7 @@
 // they are, the answer is ERR_CONFIG with the file's name, or a configuration that, printed and loaded again, is the
 // same. The same bytes are also read as the value of [cluster] nodes, alone: ERR_CONFIG with the entry, or a list that,
 // printed and read again, is the same.
-#include "trainer/cluster.h"
+#include "trainer/node/cluster.h"
 
 #include <stdio.h>
 #include <stdlib.h>

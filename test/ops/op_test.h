@@ -113,7 +113,6 @@ void row_name(char *out, size_t size, const op_row *row);
 double storage_get(const void *p, dtype t, int64_t i);
 void storage_set(void *p, dtype t, int64_t i, double x);
 double storage_round(dtype t, double x);  // nearest even, straight from double
-const char *dtype_name(dtype t);
 // False, with why, when `got` is further from `want` than the tolerance allows, in the mean or in any element.
 bool values_near(const char *name, dtype t, const void *got, const double *want, int64_t n, double nmse, char why[WHY]);
 

@@ -72,11 +72,6 @@ void storage_set(void *p, dtype t, int64_t i, double x) {
     }
 }
 
-const char *dtype_name(dtype t) {
-    static const char *const name[] = {"fp32", "bf16", "fp16", "fp64", "int32"};
-    return name[t];
-}
-
 // One rounding to p digits errs by at most u = 2^-p relative; the mean square of that lies between u^2 / 12 and u^2 / 3,
 // wherever the mantissas lie. 0.4 u^2 therefore allows one rounding and not much more (few elements have more luck and more
 // bad luck).

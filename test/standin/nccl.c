@@ -13,7 +13,7 @@
 //   later@N    20 ms after group N was seen to end well there is an error
 //   hang@N     group N never ends                   split-no   a split is refused at once
 // LOCKSTEP_STANDIN_VERSION is what ncclGetVersion says.
-#include "comm/nccl_api.h"
+#include "comm/nccl/api.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -5,7 +5,7 @@
 
 #include "base/io.h"
 #include "base/philox.h"
-#include "trainer/checkpoint.h"
+#include "trainer/checkpoint/checkpoint.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -14,7 +14,7 @@ enum { TENSORS = 5, MOST_NODES = 5, SECONDS_MOST = 60 };
 
 // 24 chunks, the last one short, so that files are more than one piece on their way; 2 whole ones; less than one, twice; 2, the last one short.
 static const struct { const char *name; int dims; int64_t size[4]; } table_of_tensors[TENSORS] = {
-    {"emb", 2, {10, 38000}}, {"w", 2, {2, CKPT_CHUNK}}, {"b.bias", 1, {4}}, {"s", 0, {0}}, {"h", 3, {1, 3, 7001}},
+    {"emb", 2, {10, 38000}}, {"w", 2, {2, CHUNK}}, {"b.bias", 1, {4}}, {"s", 0, {0}}, {"h", 3, {1, 3, 7001}},
 };
 
 // --- nodes ---------------------------------------------------------------------------------------------------------------------
@@ -69,7 +69,7 @@ static inline int64_t elements_of(int i) {
 // Chunks `a` to `b` are rank r's. Deal 0: the same number of each tensor's for all; others: cut where dice say, which leaves some with nothing, and
 // cuts m and v elsewhere than masters.
 static inline void deal_chunks(uint32_t deal, int group, int tensor, int rank, int world, int64_t *a, int64_t *b) {
-    int64_t chunks = (elements_of(tensor) + CKPT_CHUNK - 1) / CKPT_CHUNK, cut[PIPE_RANKS + 1] = {0};
+    int64_t chunks = (elements_of(tensor) + CHUNK - 1) / CHUNK, cut[PIPE_RANKS + 1] = {0};
     for (int r = 1; r < world; r++) {
         uint32_t word[4];
         philox4x32(word, deal, (uint32_t)group, (uint32_t)tensor, (uint32_t)r, (uint32_t)world);
@@ -90,12 +90,12 @@ static inline void open_dealt(dealt *d, uint32_t deal, int rank, int world) {
             ckpt_tensor *t = &d->tensor[g][i];
             int64_t a, b, end;
             deal_chunks(deal, g, i, rank, world, &a, &b);
-            end = b * CKPT_CHUNK < elements_of(i) ? b * CKPT_CHUNK : elements_of(i);
+            end = b * CHUNK < elements_of(i) ? b * CHUNK : elements_of(i);
             *t = (ckpt_tensor){.dims = table_of_tensors[i].dims};
             strcpy(t->name, table_of_tensors[i].name);
             memcpy(t->size, table_of_tensors[i].size, sizeof t->size);
             if (a == b) continue;
-            t->first = a * CKPT_CHUNK, t->count = end - t->first;
+            t->first = a * CHUNK, t->count = end - t->first;
             t->data = malloc((size_t)t->count * 4);  // of its own size, so that the sanitizer sees an element too far
         }
     d->s = (ckpt_state){.params = TENSORS,

@@ -1,4 +1,4 @@
-// test/support/rate.h: the learning rate of a step as trainer/schedule.h describes it, by another hand and with libm's
+// test/support/rate.h: the learning rate of a step as trainer/step/schedule.h describes it, by another hand and with libm's
 // cosine.
 #ifndef TEST_SUPPORT_RATE_H
 #define TEST_SUPPORT_RATE_H

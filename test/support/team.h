@@ -3,7 +3,7 @@
 #ifndef TEST_SUPPORT_TEAM_H
 #define TEST_SUPPORT_TEAM_H
 
-#include "comm/control.h"
+#include "comm/team/control.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -5,7 +5,7 @@
 #ifndef TEST_SUPPORT_TEAM_STUB_H
 #define TEST_SUPPORT_TEAM_STUB_H
 
-#include "comm/team.h"
+#include "comm/team/team.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>

@@ -12,7 +12,7 @@
 #include "test/sim/simt_rt.h"
 
 extern "C" {
-#include "comm/nccl_api.h"
+#include "comm/nccl/api.h"
 }
 
 #include <errno.h>

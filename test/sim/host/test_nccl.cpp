@@ -3,7 +3,7 @@
 #include "test/sim/host/test_cudart.h"
 
 extern "C" {
-#include "comm/nccl_api.h"
+#include "comm/nccl/api.h"
 }
 
 #include <dlfcn.h>

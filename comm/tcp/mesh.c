@@ -1,0 +1,458 @@
+// comm/tcp/mesh.c: see comm/tcp/mesh.h.
+#include "comm/tcp/mesh.h"
+
+#include "comm/tcp/link.h"
+#include "comm/team/shm.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+// TURN: a flow moves at most so many bytes before the next one has its turn. What one flow brought is then still in the cache when
+// another one sends it on.
+// LOOK_NS: a rank that finds nothing to do looks again for so long before it sleeps, and lets other threads pass meanwhile; but not
+// for the first PAUSE_NS where every rank can have a core of its own. Most answers come within a microsecond or two, a sleep costs ten.
+enum { TURN = 64 << 10, MARK = 0x4c, PAUSE_NS = 2000, LOOK_NS = 15000, NEWS_MS = 300, LONGEST_MS = 60000 };
+
+struct mesh {
+    team *team;
+    const launch *at;
+    shm near;
+    link_end *far;          // by team rank; fd -1 where there is none
+    flow *out, *in;         // by team rank
+    flow **live;            // those with messages left in this call
+    int lives, users;
+    struct pollfd *watched;
+    char *frame;            // where a frame waits for its verification before it is added
+    int64_t timeout_ns, pause_ns;
+    uint64_t serial;
+    uint32_t pulse;         // of the team, when this rank began to wait or last looked
+    uint16_t next_id;
+};
+
+static const char *const op_names[] = {"nothing",   "exchange",   "all_reduce", "reduce_scatter", "all_gather",
+                                       "broadcast", "all_to_all", "barrier",    "split"};
+
+static const char *op_name(unsigned op) { return op < sizeof op_names / sizeof *op_names ? op_names[op] : "something unknown"; }
+
+// --- opening -------------------------------------------------------------------------------------------------------------------
+
+static err_t open_links(mesh *m) {
+    const team_link *l = team_links(m->team);
+    for (int r = 0; l && r < m->at->world; r++)
+        if (l[r].fd >= 0) TRY(link_open(&m->far[r], &l[r]));
+    for (int r = 0; r < m->at->world; r++)
+        if (m->at->place[r].node != m->at->node && m->far[r].fd < 0)
+            return err_set(ERR_INTERNAL, "no data connection to rank %d (%s): the team was joined without links", r,
+                           m->at->place[r].host);
+    return ERR_OK;
+}
+
+static int64_t pause_for(int locals) {
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) >= locals ? PAUSE_NS : 0;
+}
+
+err_t mesh_open(mesh **out, team *t, double timeout_s) {
+    const launch *at = team_at(t);
+    size_t world = (size_t)at->world;
+    if (sodium_init() < 0) return err_set(ERR_INTERNAL, "libsodium does not start");
+    mesh *m = calloc(1, sizeof *m);
+    if (!m) return err_set(ERR_INTERNAL, "no memory for a communicator");
+    *m = (mesh){.team = t, .at = at, .users = 1, .next_id = 1, .timeout_ns = (int64_t)(timeout_s * 1e9)};
+    m->pause_ns = pause_for(at->locals);
+    err_t rc;
+    m->far = calloc(world, sizeof *m->far);
+    for (size_t r = 0; m->far && r < world; r++) m->far[r].fd = -1;
+    m->out = calloc(world, sizeof *m->out);
+    m->in = calloc(world, sizeof *m->in);
+    m->live = calloc(2 * world, sizeof *m->live);
+    m->watched = calloc(2 * world + 2, sizeof *m->watched);
+    m->frame = malloc(LINK_FRAME);
+    if (!m->far || !m->out || !m->in || !m->live || !m->watched || !m->frame)
+        rc = err_set(ERR_INTERNAL, "no memory for a communicator of %d ranks", at->world);
+    else if ((rc = open_links(m)) == ERR_OK)
+        rc = shm_attach(&m->near, at);
+    if (rc == ERR_OK) {
+        *out = m;
+        return ERR_OK;
+    }
+    err_record why = *err_last();
+    mesh_close(m);
+    return err_restore(&why);
+}
+
+mesh *mesh_share(mesh *m) {
+    m->users++;
+    return m;
+}
+
+void mesh_close(mesh *m) {
+    if (--m->users > 0) return;
+    for (int r = 0; m->far && r < m->at->world; r++)
+        if (m->far[r].fd >= 0) link_close(&m->far[r]);
+    if (m->near.out) shm_detach(&m->near);
+    free(m->far), free(m->out), free(m->in), free(m->live), free(m->watched), free(m->frame), free(m);
+}
+
+team *mesh_team(const mesh *m) { return m->team; }
+uint16_t *mesh_next_id(mesh *m) { return &m->next_id; }
+
+// --- failing -------------------------------------------------------------------------------------------------------------------
+
+static const char *name_of(const mesh *m, int r, char dst[COMM_HOST + 32]) {
+    snprintf(dst, COMM_HOST + 32, "rank %d (%s)", r, m->at->place[r].host);
+    return dst;
+}
+
+// "all_reduce #8123"; the team adds what for, and which rank says so.
+static const char *phase_of(const mesh_call *x, char dst[MESH_TEXT]) {
+    snprintf(dst, MESH_TEXT, "%s #%llu", op_name(x->op), (unsigned long long)x->number);
+    return dst;
+}
+
+// The team knows the first failure only: what is returned may be another one's. The team tells the others which rank says so.
+static err_t give_up(const mesh_call *x, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static err_t give_up(const mesh_call *x, const char *fmt, ...) {
+    char text[ERR_TEXT], what[MESH_TEXT];
+    va_list args;
+    va_start(args, fmt);
+    int n = vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    if (n < (int)sizeof text) snprintf(text + n, sizeof text - (size_t)n, " (in %s)", phase_of(x, what));
+    err_t rc = team_fail(x->m->team, text), first = team_query(x->m->team);
+    return first != ERR_OK ? first : err_set(rc, "%s", text);
+}
+
+// A connection that ends may be the news of a failure elsewhere, come faster than the team's own: a rank that was told has left.
+// Who is told the reason within NEWS_MS blames nobody.
+static err_t broken_link(const mesh_call *x, const flow *f) {
+    char name[COMM_HOST + 32];
+    struct pollfd news = {.fd = team_fd(x->m->team), .events = POLLIN};
+    if (x->m->far[f->peer].lost && poll(&news, 1, NEWS_MS) > 0) TRY(team_query(x->m->team));
+    return give_up(x, "%s, %s message %d of %d: %s", name_of(x->m, f->peer, name), f->out ? "sending" : "receiving", f->k + 1,
+                   f->n, x->m->far[f->peer].why);
+}
+
+// The head of a message must be the one that this rank expects now. Whoever finds a difference names both sides.
+static err_t check_head(const mesh_call *x, const flow *f, const message *h) {
+    if (h->mark == MARK && h->comm == x->id && h->op == x->op && h->sequence == f->sequence && h->bytes == f->bytes)
+        return ERR_OK;
+    char name[COMM_HOST + 32];
+    name_of(x->m, f->peer, name);
+    if (h->mark != MARK || h->sequence != f->sequence)
+        return give_up(x, "%s sends message number %u, expected %u: the stream is damaged", name, h->sequence, f->sequence);
+    if (h->comm != x->id || h->op != x->op)
+        return give_up(x,
+                       "%s is in %s of communicator %u, this rank in %s of communicator %u: ranks must make the same calls in "
+                       "the same order",
+                       name, op_name(h->op), h->comm, op_name(x->op), x->id);
+    return give_up(x, "%s sends %llu bytes where %zu are expected (message %d of %d): both sides must agree on sizes", name,
+                   (unsigned long long)h->bytes, f->bytes, f->k + 1, f->n);
+}
+
+// --- moving --------------------------------------------------------------------------------------------------------------------
+
+static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+static size_t whole_steps(size_t n) { return (n + RING_STEP - 1) / RING_STEP * RING_STEP; }
+
+// How much of the flow's message its gate lets through by now: all of it, or whole steps.
+static size_t allowed(const flow *f) {
+    const flow *g = f->gate;
+    if (!g || g->k > f->gate_k) return f->bytes;
+    if (g->k < f->gate_k) return 0;
+    return g->done >= f->bytes ? f->bytes : g->done / RING_STEP * RING_STEP;
+}
+
+static void tell(const mesh_call *x, flow *f) {
+    f->data = NULL, f->bytes = 0, f->add = NULL, f->gate = NULL, f->gate_k = 0;
+    f->begun = false;
+    f->done = 0;
+    x->next(x, f);
+}
+
+static void finish(const mesh_call *x, flow *f) {
+    comm_traffic *t = &x->c->traffic;
+    if (f->out) t->sent += (int64_t)f->bytes;
+    else t->received += (int64_t)f->bytes;
+    if (f->out && x->m->far[f->peer].fd >= 0) t->sent_far += (int64_t)f->bytes;
+    f->sequence++;
+    if (++f->k < f->n) tell(x, f);
+}
+
+static message head_of(const mesh_call *x, const flow *f) {
+    return (message){.bytes = f->bytes, .sequence = f->sequence, .comm = x->id, .op = (uint8_t)x->op, .mark = MARK};
+}
+
+_Static_assert(sizeof(message) == RING_STEP, "a head is one step of a ring");
+
+static bool ring_push(const mesh_call *x, flow *f) {
+    int to = x->m->at->place[f->peer].local;
+    ring *r = &x->m->near.out[to];
+    size_t turn = TURN;
+    bool moved = false;
+    while (f->k < f->n && turn > 0) {
+        char *at;
+        size_t space = ring_space(r, &at), head = 0;
+        if (!f->begun) {
+            if (space == 0) break;
+            message h = head_of(x, f);
+            memcpy(at, &h, head = sizeof h);
+            f->begun = true;
+        }
+        size_t n = least(least(allowed(f) - f->done, space - head), turn);
+        if (n) memcpy(at + head, f->data + f->done, n);
+        f->done += n;
+        if (head + n == 0) break;
+        ring_publish(r, head + whole_steps(n));
+        turn -= whole_steps(n);
+        moved = true;
+        if (f->done == f->bytes) finish(x, f);
+    }
+    if (moved) shm_wake(&x->m->near, to);
+    return moved;
+}
+
+static err_t ring_pull(const mesh_call *x, flow *f, bool *moved_any) {
+    int from = x->m->at->place[f->peer].local;
+    ring *r = &x->m->near.in[from];
+    size_t turn = TURN;
+    bool moved = false;
+    while (f->k < f->n && turn > 0) {
+        const char *at;
+        size_t ready = ring_ready(r, &at), head = 0;
+        if (!f->begun) {
+            if (ready == 0) break;
+            message h;
+            memcpy(&h, at, head = sizeof h);
+            TRY(check_head(x, f, &h));
+            f->begun = true;
+        }
+        size_t n = least(least(allowed(f) - f->done, ready - head), turn);
+        if (n && f->add) f->add(f->data + f->done, at + head, n);
+        else if (n) memcpy(f->data + f->done, at + head, n);
+        f->done += n;
+        if (head + n == 0) break;
+        ring_publish(r, head + whole_steps(n));
+        turn -= whole_steps(n);
+        moved = true;
+        if (f->done == f->bytes) finish(x, f);
+    }
+    if (moved) shm_wake(&x->m->near, from);
+    *moved_any |= moved;
+    return ERR_OK;
+}
+
+// Frames of a message are all full but the last, so that the reader knows each frame's length before it comes.
+static size_t frame_of(const flow *f) { return least(f->bytes - f->done, LINK_FRAME); }
+
+static err_t wire_push(const mesh_call *x, flow *f, bool *moved) {
+    link_end *l = &x->m->far[f->peer];
+    for (int turn = 0; f->k < f->n && turn < 2; turn++) {
+        if (!link_sending(l)) {
+            f->frame = frame_of(f);
+            if (allowed(f) - f->done < f->frame) break;
+            message h = head_of(x, f);
+            link_post(l, &h, f->data + f->done, f->frame);
+        }
+        int64_t before = l->wire;
+        link_result r = link_push(l);
+        x->c->traffic.wire += l->wire - before;
+        if (r == LINK_FAILED) return broken_link(x, f);
+        *moved |= r != LINK_BLOCKED;
+        if (r != LINK_DONE) break;
+        f->done += f->frame;
+        if (f->done == f->bytes) finish(x, f);
+    }
+    return ERR_OK;
+}
+
+static err_t wire_head(const mesh_call *x, flow *f, link_result *r) {
+    link_end *l = &x->m->far[f->peer];
+    message h;
+    uint32_t length;
+    *r = link_head(l, &h, &length);
+    if (*r == LINK_FAILED) return broken_link(x, f);
+    if (*r != LINK_DONE) return ERR_OK;
+    TRY(check_head(x, f, &h));
+    f->frame = frame_of(f);
+    if (length != f->frame) return give_up(x, "rank %d sends a frame of %u bytes, expected %zu", f->peer, length, f->frame);
+    f->begun = true;
+    return ERR_OK;
+}
+
+static err_t wire_pull(const mesh_call *x, flow *f, bool *moved) {
+    link_end *l = &x->m->far[f->peer];
+    for (int turn = 0; f->k < f->n && turn < 2; turn++) {
+        link_result r = LINK_DONE;
+        char *to = f->add || !f->bytes ? x->m->frame : f->data + f->done;
+        if (!l->in_frame) TRY(wire_head(x, f, &r));
+        if (r == LINK_DONE && f->frame > 0) r = link_body(l, to);
+        if (r == LINK_FAILED) return broken_link(x, f);
+        *moved |= r != LINK_BLOCKED;
+        if (r == LINK_BLOCKED) break;
+        if (r == LINK_MOVED) continue;
+        if (f->add && f->frame) f->add(f->data + f->done, to, f->frame);
+        f->done += f->frame;
+        if (f->done == f->bytes) finish(x, f);
+    }
+    return ERR_OK;
+}
+
+// One turn for every flow. Those that are done leave the list; the order of the others stays.
+static err_t move_all(const mesh_call *x, bool *moved) {
+    mesh *m = x->m;
+    TRY(team_query(m->team));
+    *moved = false;
+    int kept = 0, lives = m->lives;
+    for (int i = 0; i < lives; i++) {
+        flow *f = m->live[i];
+        bool far = m->far[f->peer].fd >= 0;
+        if (far) TRY(f->out ? wire_push(x, f, moved) : wire_pull(x, f, moved));
+        else if (f->out) *moved |= ring_push(x, f);
+        else TRY(ring_pull(x, f, moved));
+        if (f->k < f->n) m->live[kept++] = f;
+    }
+    m->lives = kept;
+    return ERR_OK;
+}
+
+// --- waiting -------------------------------------------------------------------------------------------------------------------
+
+static int64_t now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static void pause_a_moment(void) {
+#if defined(__x86_64__)
+    for (int i = 0; i < 16; i++) __builtin_ia32_pause();
+#endif
+}
+
+static uint64_t entry_of(const mesh_call *x) { return (uint64_t)x->id << 48 | (x->number & 0xffffffffffff); }
+
+// A rank of this host that is in an earlier call of the same communicator, or -1. It need not be a neighbour in the collective:
+// who waits for somebody who waits is not to blame.
+static int late_here(const mesh_call *x) {
+    const mesh *m = x->m;
+    for (int i = 0; i < x->c->world; i++) {
+        const comm_place *p = &m->at->place[x->map[i]];
+        if (p->node != m->at->node || x->map[i] == m->at->rank) continue;
+        uint64_t at = shm_entered(&m->near, p->local);
+        if (at >> 48 == x->id && at < entry_of(x)) return x->map[i];
+    }
+    return -1;
+}
+
+// The flow that is furthest behind: nothing came at all, then too little came, then nobody takes what is sent.
+static const flow *slowest(const mesh *m) {
+    const flow *worst = m->live[0];
+    for (int i = 1; i < m->lives; i++) {
+        const flow *f = m->live[i];
+        bool less = f->k < worst->k || (f->k == worst->k && f->begun + f->done < worst->begun + worst->done);
+        if (!f->out && (worst->out || less)) worst = f;
+    }
+    return worst;
+}
+
+static err_t too_long(const mesh_call *x, int64_t waited) {
+    const mesh *m = x->m;
+    const flow *f = slowest(m);
+    int late = late_here(x);
+    char name[COMM_HOST + 32], why[MESH_TEXT];
+    name_of(m, late >= 0 ? late : f->peer, name);
+    if (late >= 0 || (!f->out && f->k == 0 && !f->begun)) snprintf(why, sizeof why, "%s has not entered it", name);
+    else if (f->out) snprintf(why, sizeof why, "%s has not taken message %d of %d", name, f->k + 1, f->n);
+    else
+        snprintf(why, sizeof why, "%s has not sent more than %zu of %zu bytes of message %d of %d", name, f->done, f->bytes,
+                 f->k + 1, f->n);
+    return give_up(x, "no progress for %.0f s: %s", (double)waited / 1e9, why);
+}
+
+static int watch(mesh *m) {
+    int n = 0;
+    m->watched[n++] = (struct pollfd){.fd = team_fd(m->team), .events = POLLIN};
+    m->watched[n++] = (struct pollfd){.fd = shm_bell(&m->near), .events = POLLIN};
+    for (int i = 0; i < m->lives; i++) {
+        const flow *f = m->live[i];
+        const link_end *l = &m->far[f->peer];
+        if (l->fd >= 0 && (!f->out || link_sending(l)))
+            m->watched[n++] = (struct pollfd){.fd = l->fd, .events = f->out ? POLLOUT : POLLIN};
+    }
+    return n;
+}
+
+// Nothing could be moved since `*idle`: looks again for a moment, then sleeps until a neighbour rings, a socket is ready, the
+// team fails, or it is too long.
+static err_t wait_for_more(const mesh_call *x, int64_t *idle) {
+    mesh *m = x->m;
+    int64_t waited = now_ns() - *idle;
+    if (waited < LOOK_NS) {
+        if (waited < m->pause_ns) pause_a_moment();
+        else sched_yield();
+        return ERR_OK;
+    }
+    if (waited >= m->timeout_ns && !x->c->patient) {
+        uint32_t before = m->pulse;
+        m->pulse = team_pulse(m->team);
+        if (m->pulse == before) return too_long(x, waited);
+        *idle = 0;  // somebody is at work: an odd share of the lanes, a slow processor
+        return ERR_OK;
+    }
+    bool moved = false, rang = false;
+    shm_doze(&m->near);
+    err_t rc = move_all(x, &moved);
+    if (rc == ERR_OK && !moved) {
+        int64_t left = x->c->patient ? LONGEST_MS : (m->timeout_ns - waited) / 1000000 + 1;
+        int n = watch(m);
+        rang = poll(m->watched, (nfds_t)n, left > LONGEST_MS ? LONGEST_MS : (int)left) > 0 && m->watched[1].revents != 0;
+    }
+    shm_rise(&m->near, rang);
+    if (moved) *idle = 0;
+    return rc;
+}
+
+// --- calls ---------------------------------------------------------------------------------------------------------------------
+
+err_t mesh_begin(mesh_call *x) {
+    TRY(team_query(x->m->team));
+    x->number = (uint64_t)++x->c->traffic.calls;
+    x->m->serial++;
+    x->m->pulse = team_pulse(x->m->team);
+    x->m->lives = 0;
+    shm_enter(&x->m->near, entry_of(x));
+    team_progress(x->m->team, x->c->phase.what ? x->c->phase.what : op_name(x->op), x->c->phase.step, x->c->phase.number);
+    return ERR_OK;
+}
+
+flow *mesh_flow(const mesh_call *x, int rank, bool out) {
+    mesh *m = x->m;
+    int peer = x->map[rank];
+    flow *f = out ? &m->out[peer] : &m->in[peer];
+    if (f->serial != m->serial) {
+        *f = (flow){.rank = rank, .peer = peer, .out = out, .sequence = f->sequence, .serial = m->serial};
+        m->live[m->lives++] = f;
+    }
+    return f;
+}
+
+err_t mesh_run(mesh_call *x) {
+    mesh *m = x->m;
+    int64_t idle = 0;
+    for (int i = 0; i < m->lives; i++) tell(x, m->live[i]);
+    while (m->lives > 0) {
+        bool moved;
+        TRY(move_all(x, &moved));
+        if (moved) idle = 0;
+        else if (idle == 0) idle = now_ns();
+        else TRY(wait_for_more(x, &idle));
+    }
+    m->serial++;
+    return ERR_OK;
+}

@@ -1,0 +1,102 @@
+// comm/team/internal.h: what rendezvous (how a team comes together), door (how connections are made) and control (how it is
+// watched) share.
+#ifndef COMM_TEAM_INTERNAL_H
+#define COMM_TEAM_INTERNAL_H
+
+#include "base/clock.h"
+#include "comm/team/control.h"
+
+#include <poll.h>
+#include <pthread.h>
+
+struct team {
+    const launch *at;
+    double timeout_s, heartbeat_s;
+    conn *control;                 // rank 0: `world` of them, by rank. Others: one, to rank 0. Join's, then the watcher's
+    int controls;
+    team_link *link;               // world
+    pthread_t thread;              // the watcher
+    bool watching;
+    atomic_bool leaving;
+    int wake;                      // eventfd: look at `leaving` and `failed`
+    pthread_mutex_t lock;          // held while the first failure is written
+    atomic_int failed;             // its code, ERR_OK while all is well
+    err_record why;                // constant once `failed` is set
+    int news;                      // eventfd that is readable once `failed` is set
+    _Atomic(const char *) what;    // own progress; torn between its three parts at worst, which only a message shows
+    _Atomic int64_t step, number;
+    _Atomic uint32_t work;         // counted up by this rank
+    _Atomic uint32_t pulse;        // rank 0: changes of anybody's work, as beats told of them. Others: rank 0's, as its beats tell
+    _Atomic int64_t wire;
+};
+
+// "rank 5 (10.0.0.2)" into dst. Returns dst.
+enum { RANK_TEXT = COMM_HOST + 32 };
+const char *rank_text(const launch *at, int rank, char dst[RANK_TEXT]);
+
+// Records a failure, if it is the first, and wakes whoever waits for one.
+void team_record(team *t, err_t code, const char *text);
+
+// --- comm/team/door.c: connections are made -----------------------------------------------------------------------------------------
+
+enum { VISITORS_MAX = 256, DOOR_TEXT = 128 };
+
+// Somebody who called us and has not proven anything yet.
+typedef struct visitor {
+    int fd;         // -1: free
+    int slot;       // in meeting.poll, -1: not waited for
+    bool local;     // through a socket pair of the launch
+    double since;
+    handshake shake;
+} visitor;
+
+// A rank that we call until it answers.
+typedef struct caller {
+    int target, fd, slot;
+    bool local, connecting, done;
+    const char *host;
+    int port;
+    unsigned turn;                    // of the host's addresses
+    double again, pause, answer_by;   // next attempt; pause before the one after it; end of this one
+    char why[DOOR_TEXT];              // how the last attempt ended
+    handshake shake;
+} caller;
+
+// Connections being made in both directions, by one thread, with poll().
+typedef struct meeting {
+    team *t;
+    const uint8_t *secret;
+    hello mine;                       // nonce: filled in for each connection
+    int listener;                     // -1: nobody calls us
+    double accept_again;
+    visitor *visitor;                 // VISITORS_MAX that come through the listener, then those of socket pairs
+    int visitors;
+    caller *caller;
+    int callers;
+    struct pollfd *poll;              // what the owner wants to watch comes first: `watched` of them
+    int watched, polled;
+    int strangers;                    // visitors that were sent away
+    char stranger[DOOR_TEXT];         // the last one: address and reason
+    // The handshake is done; the function takes the descriptor over by setting fd = -1. An error ends the meeting.
+    err_t (*came)(struct meeting *m, visitor *v);
+    err_t (*reached)(struct meeting *m, caller *c);
+} meeting;
+
+// watched: the most that the owner will watch.
+err_t meeting_open(meeting *m, int locals, int callers, int watched);
+void meeting_close(meeting *m);
+
+// Listens on host:port, on that address only.
+err_t meeting_listen(meeting *m, const char *host, int port);
+
+// Visitor through the socket pair `fd`; places are 0 .. locals-1.
+void meeting_admit_local(meeting *m, int place, int fd);
+
+// Waits for something to happen until `until`, and does what there is to do. m->poll[0 .. watched) has events and revents of the
+// owner.
+err_t meeting_turn(meeting *m, double until);
+
+// "10.0.0.3 port 40122" of the other end of a connection into dst. Returns dst.
+const char *peer_text(int fd, char dst[DOOR_TEXT]);
+
+#endif

@@ -1,0 +1,98 @@
+// comm/team/launch.c: what the ranks of one node share because one process forked them all. Everything is anonymous: no name in a file system, no
+// port, nothing that a crash could leave behind.
+#include "comm/team/team.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static int *descriptors(int n) {
+    int *fd = malloc((size_t)n * sizeof *fd);
+    for (int i = 0; fd && i < n; i++) fd[i] = -1;
+    return fd;
+}
+
+static void close_all(int *fd, int n) {
+    for (int i = 0; fd && i < n; i++)
+        if (fd[i] >= 0) close(fd[i]);
+    free(fd);
+}
+
+void launch_close(launch *l) {
+    close_all(l->doorbell, l->locals);
+    close_all(l->control, 2 * l->locals);
+    if (l->area) munmap(l->area, l->area_bytes);
+    free(l->place);
+    *l = (launch){0};
+}
+
+static void fill_places(launch *l, int nodes, const int *ranks, const char *const *hosts) {
+    comm_place *p = l->place;
+    for (int n = 0; n < nodes; n++)
+        for (int i = 0; i < ranks[n]; i++, p++) {
+            *p = (comm_place){.node = n, .local = i};
+            snprintf(p->host, sizeof p->host, "%s", hosts ? hosts[n] : "localhost");
+        }
+}
+
+static err_t open_area(launch *l) {
+    l->area_bytes = team_area_bytes(l->locals);
+    void *area = mmap(NULL, l->area_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (area == MAP_FAILED)
+        return err_set(ERR_INTERNAL, "no %.1f MB of memory for %d ranks to share: %s", (double)l->area_bytes / 1e6, l->locals, strerror(errno));
+    l->area = area;
+    l->doorbell = descriptors(l->locals);
+    if (!l->doorbell) return err_set(ERR_INTERNAL, "no memory for %d ranks", l->locals);
+    for (int i = 0; i < l->locals; i++)
+        if ((l->doorbell[i] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0)
+            return err_set(ERR_INTERNAL, "eventfd for rank %d of %d: %s; raise the limit of open files (LimitNOFILE)", i, l->locals, strerror(errno));
+    return ERR_OK;
+}
+
+static err_t open_control(launch *l) {
+    l->control = descriptors(2 * l->locals);
+    if (!l->control) return err_set(ERR_INTERNAL, "no memory for %d ranks", l->locals);
+    for (int i = 1, pair[2]; i < l->locals; i++) {
+        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
+            return err_set(ERR_INTERNAL, "socket pair for rank %d of %d: %s; raise the limit of open files (LimitNOFILE)", i, l->locals, strerror(errno));
+        l->control[i] = pair[0];
+        l->control[l->locals + i] = pair[1];
+    }
+    return ERR_OK;
+}
+
+err_t launch_open(launch *l, int nodes, const int *ranks, const char *const *hosts, int node) {
+    *l = (launch){.node = node, .nodes = nodes, .locals = ranks[node]};
+    for (int n = 0; n < nodes; n++) l->world += ranks[n];
+    l->place = calloc((size_t)l->world, sizeof *l->place);
+    if (!l->place) return err_set(ERR_INTERNAL, "no memory for %d ranks", l->world);
+    fill_places(l, nodes, ranks, hosts);
+    err_t rc = l->locals > 1 ? open_area(l) : ERR_OK;
+    if (rc == ERR_OK && node == 0) rc = open_control(l);
+    if (rc == ERR_OK) return ERR_OK;
+    err_record why = *err_last();
+    launch_close(l);
+    return err_restore(&why);
+}
+
+static void drop(int *fd) {
+    if (*fd >= 0) close(*fd);
+    *fd = -1;
+}
+
+void launch_become(launch *l, int local) {
+    int first = 0;
+    while (l->place[first].node != l->node) first++;
+    l->local = local;
+    l->rank = first + local;
+    if (!l->control) return;
+    for (int i = 0; i < l->locals; i++) {
+        if (local != 0) drop(&l->control[i]);
+        if (local != i) drop(&l->control[l->locals + i]);
+    }
+}

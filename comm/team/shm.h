@@ -1,0 +1,74 @@
+// comm/team/shm.h: byte rings in the memory that the ranks of one host share, and how a rank waits for its neighbours.
+//
+// For each ordered pair of ranks there is one ring with one writer and one reader. Each end owns one counter, which only grows;
+// the other end reads it. Bytes between tail and head are the reader's, all others the writer's: no lock, and no byte is ever
+// touched by both. Positions are multiples of RING_STEP, so that no element of a vector is ever cut in two by the end of the
+// ring.
+#ifndef COMM_TEAM_SHM_H
+#define COMM_TEAM_SHM_H
+
+#include "comm/team/team.h"
+
+enum { RING_STEP = 16 };
+
+// One end of a ring, as its owner sees it.
+typedef struct ring {
+    _Atomic uint64_t *mine, *theirs;   // the counter that this end publishes, and the one that it looks at
+    char *data;
+    size_t room;                       // a power of two
+    uint64_t at, seen;                 // own position; the other's when last looked at
+} ring;
+
+typedef struct shm_rank shm_rank;
+
+typedef struct shm {
+    int me, locals;
+    shm_rank *rank;    // in shared memory, by local number
+    const int *bell;
+    ring *out, *in;    // by local number; [me] is unused
+} shm;
+
+// The area must be that of launch_open. With one rank there is nothing to attach to, and nothing fails.
+err_t shm_attach(shm *s, const launch *at);
+void shm_detach(shm *s);
+
+// The writer's end: bytes that may be written at once from *at on, in one piece. What is written becomes visible with
+// ring_publish.
+static inline size_t ring_space(ring *r, char **at) {
+    size_t place = (size_t)r->at & (r->room - 1), whole = r->room - place;
+    if (r->room - (size_t)(r->at - r->seen) < whole) r->seen = atomic_load_explicit(r->theirs, memory_order_acquire);
+    size_t space = r->room - (size_t)(r->at - r->seen);
+    *at = r->data + place;
+    return space < whole ? space : whole;
+}
+
+// The reader's end: bytes that are there to be read from *at on, in one piece.
+static inline size_t ring_ready(ring *r, const char **at) {
+    size_t place = (size_t)r->at & (r->room - 1), whole = r->room - place;
+    if ((size_t)(r->seen - r->at) < whole) r->seen = atomic_load_explicit(r->theirs, memory_order_acquire);
+    size_t ready = (size_t)(r->seen - r->at);
+    *at = r->data + place;
+    return ready < whole ? ready : whole;
+}
+
+// Gives `bytes` (a multiple of RING_STEP) to the other end: written, or read and free again.
+static inline void ring_publish(ring *r, size_t bytes) {
+    r->at += bytes;
+    atomic_store_explicit(r->mine, r->at, memory_order_release);
+}
+
+// To be called after publishing: wakes the neighbour if it sleeps. Returns whether it did.
+bool shm_wake(shm *s, int local);
+
+// shm_doze announces that this rank is about to sleep. Between it and poll() on shm_bell() everything must be looked at once
+// more: a neighbour that published before it could see the announcement will not ring. shm_rise takes the announcement back, and
+// silences the bell if it rang.
+void shm_doze(shm *s);
+void shm_rise(shm *s, bool rang);
+static inline int shm_bell(const shm *s) { return s->locals > 1 ? s->bell[s->me] : -1; }
+
+// The call that a rank has entered last, for its neighbours' error messages only.
+void shm_enter(shm *s, uint64_t call);
+uint64_t shm_entered(const shm *s, int local);
+
+#endif

@@ -1,0 +1,101 @@
+// comm/team/team.h: the ranks of a run find each other and notice when one is lost.
+//
+// A node's supervisor forks its ranks and gives each a `launch`. On one node that is all: the ranks share memory that was mapped, and hold
+// socket pairs that were made, before the fork; no port is opened and no secret needed. With several nodes every rank that does not share
+// rank 0's node connects to rank 0's host and port, both prove that they know the secret, and all learn where the others are.
+//
+// Afterwards a watcher thread keeps the control connections: heartbeats, and the news that a rank is lost. It is the one place where a failure
+// of the team is recorded; transports look at it and are woken by it.
+#ifndef COMM_TEAM_TEAM_H
+#define COMM_TEAM_TEAM_H
+
+#include "comm/comm.h"
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+enum { TEAM_RANKS_MAX = 1024, TEAM_NODES_MAX = 256, TEAM_KEY = 32, TEAM_TEXT = 64 };
+
+// What a supervisor gives to each rank of its node. Memory and descriptors are made before the fork and inherited.
+typedef struct launch {
+    int rank, world;
+    int node, nodes;      // this rank's node
+    int local, locals;    // this rank among those of its node
+    comm_place *place;    // world of them
+    void *area;           // memory that the node's ranks share, zero-filled; NULL when locals = 1
+    size_t area_bytes;
+    int *doorbell;        // locals of them: an eventfd that wakes this rank of the node; NULL when locals = 1
+    int *control;         // node 0 only: socket pairs between rank 0 and its neighbours. control[i] is rank 0's end, control[locals + i] that of local
+                          // rank i; -1 for i = 0 and, after launch_become, for what is not this rank's. NULL on other nodes
+} launch;
+
+// Makes everything for the ranks of `node`. ranks[nodes]: how many each node has; hosts[nodes]: their names (NULL: "localhost").
+// Nodes' ranks are numbered one node after the other.
+err_t launch_open(launch *l, int nodes, const int *ranks, const char *const *hosts, int node);
+
+// In a forked process: this is local rank `local`; the descriptors of others are closed.
+void launch_become(launch *l, int local);
+
+// Frees and closes what this process has of it.
+void launch_close(launch *l);
+
+// Bytes of shared memory for the ranks of a node (comm/tcp/tcp.c knows what for).
+size_t team_area_bytes(int locals);
+
+typedef struct team_options {
+    const launch *at;            // outlives the team
+    int port;                    // rank 0's node listens here; a rank's data connections come to port + 1 + local on its node's host
+    bool has_secret;             // needed with several nodes
+    uint8_t secret[TEAM_KEY];
+    double timeout_s;            // to find each other, and for a rank to show signs of life
+    double heartbeat_s;
+    bool links;                  // open data connections to the ranks of other nodes (transport tcp)
+    // Must be the same on all ranks; who differs is refused, with both values.
+    char job[TEAM_TEXT], build[TEAM_TEXT], config_hash[TEAM_TEXT], data_hash[TEAM_TEXT];
+    uint32_t epoch;
+} team_options;
+
+// A data connection to a rank of another node: connected, authenticated, non-blocking.
+typedef struct team_link {
+    int fd;                                       // -1: none (own rank, ranks of this node)
+    uint8_t send_key[TEAM_KEY], recv_key[TEAM_KEY];  // of this connection, one for each direction
+} team_link;
+
+typedef struct team team;
+
+// Collective. ERR_AUTH: who is there does not know the secret, or we don't; ERR_CONFIG: refused, with both values; ERR_UNAVAILABLE: the port is
+// taken, or not all came within the timeout (names those that are missing).
+err_t team_join(team **out, const team_options *o);
+
+// Says good-bye: a connection that ends after that is no failure. Collective in so far as all ranks are expected to leave. Rank 0 goes on passing
+// news to the others until all have said good-bye, for 10 s or the timeout at most; the others wait 1 s at most. Closes the links.
+void team_leave(team *t);
+
+const launch *team_at(const team *t);
+const team_link *team_links(const team *t);        // world of them
+
+// --- failure -------------------------------------------------------------------------------------------------------------------
+
+// ERR_OK, or the record of the first failure: ours or what the others told. Any thread, never waits; costs one load while all is well.
+err_t team_query(team *t);
+
+// Records a failure found by a transport or by the trainer, and tells everybody. The first one wins. Returns ERR_UNAVAILABLE (or the first one's code).
+err_t team_fail(team *t, const char *why);
+
+// Becomes readable when team_query starts to fail: for poll().
+int team_fd(const team *t);
+
+// Counted up by whoever does something: heartbeats carry it, so that a lost rank's last sign of life can be told.
+void team_progress(team *t, const char *what, int64_t step, int64_t number);
+
+// This rank is at work, whatever it is.
+void team_alive(team *t);
+
+// A number that changes as long as any rank of the team does something: who waits in vain while it changes waits for a busy rank, not for a
+// stuck one. It changes with the heartbeats.
+uint32_t team_pulse(const team *t);
+
+// Bytes that the team's own connections wrote so far.
+int64_t team_wire(const team *t);
+
+#endif

@@ -1,0 +1,93 @@
+#!/bin/sh
+# test/test_rooms.sh: the arrows between rooms and files point one way. What a room may include stands in `below`; includes are read from the
+# source, and who calls whom from the objects of the build, since a header says little about which file is behind it.
+. test/support/lib.sh
+
+# below ROOM: the rooms that files of this one may include, beside their own.
+below() {
+    case $1 in
+    base) ;;
+    gpu) echo base ;;
+    gpu/cpu | gpu/cuda) echo gpu base ;;
+    gpu/cpu/kernel) echo gpu/cpu gpu base ;;
+    data) echo base ;;
+    model) echo gpu base ;;
+    comm) echo comm/team gpu base ;;
+    comm/team) echo comm gpu base ;;
+    comm/tcp | comm/nccl) echo comm/team comm gpu base ;;
+    trainer/config) echo comm comm/team data model gpu base ;;
+    trainer/checkpoint) echo comm model gpu base ;;
+    trainer/node | trainer/log) echo trainer/config comm comm/team gpu base ;;
+    trainer/step) echo trainer/log trainer/checkpoint trainer/config comm data model gpu base ;;
+    trainer) echo trainer/step trainer/log trainer/node trainer/checkpoint trainer/config comm comm/team data model gpu base ;;
+    .) echo trainer trainer/step trainer/log trainer/node trainer/checkpoint trainer/config comm comm/team data model gpu base ;;
+    *) return 1 ;;
+    esac
+}
+
+sources() { (cd "$top" && find main.c base gpu data model comm trainer -name '*.[ch]' -o -name '*.cu') | sort; }
+
+# "FILE INCLUDED", for each include of a file of ours.
+includes() { (cd "$top" && sources | xargs grep -H '^#include "') | sed 's/^\([^:]*\):#include "\([^"]*\)".*/\1 \2/'; }
+
+# Pairs "A B", A needs B: `tsort` finds no order where they run in a circle, and says which files are in it.
+one_way() {
+    [ -s "$1" ] || fail "no pairs were found"
+    tsort "$1" >order 2>circle || { cat circle >"$out"; fail "in a circle: $(sed 's/^tsort: //' circle | grep -v 'contains a loop' | tr '\n' ' ')"; }
+}
+
+rooms_are_known() {
+    sources | sed 's|/[^/]*$||; s|^main.c$|.|' | sort -u >rooms
+    while read -r room; do below "$room" >/dev/null || fail "which rooms may $room include? It has no line in test/test_rooms.sh"; done <rooms
+}
+
+no_arrow_runs_up() {
+    includes | awk '{ a = $1; b = $2; if (!sub(/\/[^\/]*$/, "", a)) a = "."; sub(/\/[^\/]*$/, "", b); if (a != b) print a, b, $1, $2 }' >arrows
+    [ -s arrows ] || fail "no include was found"
+    while read -r from to file included; do
+        case " $(below "$from") " in
+        *" $to "*) ;;
+        *) fail "$file includes $included, and $from stands below $to" ;;
+        esac
+    done <arrows
+}
+
+no_headers_in_a_circle() {
+    includes | awk '$1 ~ /\.h$/' >pairs
+    one_way pairs
+}
+
+# calls OBJECT...: "A B" where A uses what B defines. The kernels of one vector width stand for all.
+calls() {
+    nm -A -P "$@" 2>/dev/null | sed 's/: / /' | awk '
+        { file = $1; sub(/\.o$/, "", file) }
+        $3 ~ /^[TDRBVWC]$/ { home[$2] = file }
+        $3 == "U" { wanted[file " " $2] }
+        END { for (w in wanted) { split(w, x, " "); if (x[2] in home && home[x[2]] != x[1]) print x[1], home[x[2]] } }'
+}
+
+no_files_in_a_circle() {
+    cd "$top/build" 2>/dev/null || skip "no build"
+    calls $(sources | sed -n 's/\.c$/.o/p' | while read -r o; do
+        [ ! -e "$o" ] || echo "$o"
+        [ ! -e "${o%.o}.portable.o" ] || echo "${o%.o}.portable.o"
+    done) >"$work/pairs"
+    cd "$work" || exit 1
+    one_way pairs
+    [ "$(wc -l <pairs)" -gt 200 ] || fail "only $(wc -l <pairs) pairs of files were found"
+}
+
+no_cuda_files_in_a_circle() {
+    cd "$top/build/sim" 2>/dev/null || skip "no simulated GPU was built"
+    [ -d gpu/cuda ] || skip "no simulated GPU was built"
+    calls $(find gpu/cuda -name '*.o') >"$work/pairs"
+    cd "$work" || exit 1
+    one_way pairs
+}
+
+try rooms_are_known
+try no_arrow_runs_up
+try no_headers_in_a_circle
+try no_files_in_a_circle
+try no_cuda_files_in_a_circle
+finish

@@ -1,0 +1,115 @@
+// trainer/checkpoint/describe.c: the manifest of a state that is about to be saved.
+#include "trainer/checkpoint/describe.h"
+
+#include "trainer/checkpoint/digest.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool has_file(const ckpt_work *w, int kind, int rank) {
+    int first = kind == FILE_MODEL ? GROUP_MASTER : GROUP_M, last = kind == FILE_MODEL ? GROUP_MASTER : GROUP_V;
+    for (int g = first; g <= last && g < w->groups; g++)
+        for (int i = 0; i < w->params; i++)
+            if (work_span(w, g, rank, i)->count > 0) return true;
+    return false;
+}
+
+static void fill_files(manifest *m, const ckpt_state *s, const ckpt_work *w) {
+    for (int kind = 0; kind < FILE_KINDS; kind++)
+        for (int r = 0; r < m->world; r++) {
+            if (!has_file(w, kind, r)) continue;
+            manifest_file *f = &m->file[m->files++];
+            *f = (manifest_file){.kind = kind, .rank = r};
+            manifest_file_name(f->name, kind, r, m->world);
+            snprintf(f->host, sizeof f->host, "%s", ckpt_alone(s) ? "localhost" : s->ranks->place[r].host);
+        }
+}
+
+static err_t fill_parts(manifest *m, const ckpt_work *w, int group, int i) {
+    manifest_tensor *t = &m->tensor[group * m->params + i];
+    t->part = m->parts;
+    for (int r = 0; r < m->world; r++) {
+        const ckpt_span *at = work_span(w, group, r, i);
+        if (at->count == 0) continue;
+        manifest_part *p = &m->part[m->parts++];
+        *p = (manifest_part){.file = manifest_find_file(m, group == GROUP_MASTER ? FILE_MODEL : FILE_OPTIMIZER, r),
+                             .first = at->first,
+                             .count = at->count};
+        t->parts++;
+        if (strlen(t->name) + (manifest_part_is_whole(t, p) ? 0 : 20) >= CKPT_NAME)
+            return err_set(ERR_INTERNAL, "tensor %s can't be saved in parts: its name has %zu bytes (at most 75)", t->name,
+                           strlen(t->name));
+    }
+    return ERR_OK;
+}
+
+static err_t fill_group(manifest *m, const ckpt_work *w, int group, const ckpt_tensor *t) {
+    for (int i = 0; i < m->params; i++) {
+        manifest_tensor *to = &m->tensor[group * m->params + i];
+        int n = snprintf(to->name, sizeof to->name, "%s%s", manifest_prefix[group], t[i].name);
+        if (n <= 0 || n >= CKPT_NAME || t[i].dims < 0 || t[i].dims > 4)
+            return err_set(ERR_INTERNAL, "tensor %s%s can't be saved: %d dimensions, name of %d bytes (at most 4, and 95)",
+                           manifest_prefix[group], t[i].name, t[i].dims, n);
+        to->dims = t[i].dims;
+        for (int d = 0; d < t[i].dims; d++) {
+            to->size[d] = t[i].size[d];
+            if (to->size[d] < 1)
+                return err_set(ERR_INTERNAL, "tensor %s can't be saved: dimension %d is %lld", to->name, d,
+                               (long long)to->size[d]);
+        }
+        TRY(fill_parts(m, w, group, i));
+    }
+    return ERR_OK;
+}
+
+static err_t allocate_tables(manifest *m, const ckpt_work *w) {
+    size_t spans = (size_t)m->groups * (size_t)m->world * (size_t)m->params, parts = 0;
+    for (size_t i = 0; i < spans; i++) parts += w->span[i].count > 0;
+    m->key = calloc(CKPT_KEYS_MAX, sizeof *m->key);
+    m->file = calloc(FILE_KINDS * (size_t)m->world, sizeof *m->file);
+    m->tensor = calloc((size_t)m->groups * (size_t)m->params, sizeof *m->tensor);
+    m->part = calloc(parts + 1, sizeof *m->part);
+    if (m->key && m->file && m->tensor && m->part) return ERR_OK;
+    return err_set(ERR_INTERNAL, "no memory for the manifest of %d parameters in %zu parts", m->params, parts);
+}
+
+static err_t copy_keys(manifest *m, const ckpt_state *s) {
+    for (int i = 0; i < s->keys; i++) {
+        for (int j = 0; j < i; j++)
+            if (strcmp(s->key[i].key, s->key[j].key) == 0)
+                return err_set(ERR_INTERNAL, "bits key %s is given twice", s->key[i].key);
+        m->key[m->keys++] = s->key[i];
+    }
+    return ERR_OK;
+}
+
+static err_t copy_device(manifest *m, const ckpt_state *s) {
+    char text[DEVICE_PLAN];
+    int count = 0;
+    if (!s->dev) return ERR_OK;
+    device_arithmetic(s->dev, m->arithmetic, sizeof m->arithmetic);
+    while (count < MANIFEST_PLANS_MAX && device_plans_get(s->dev, count, text)) count++;
+    m->plan = calloc((size_t)count + 1, sizeof *m->plan);
+    if (!m->plan) return err_set(ERR_INTERNAL, "no memory for %d plans of the device", count);
+    while (m->plans < count && device_plans_get(s->dev, m->plans, m->plan[m->plans])) m->plans++;
+    return ERR_OK;
+}
+
+err_t manifest_open(manifest *m, const ckpt_state *s, const ckpt_work *w) {
+    bool training = s->m && s->v;
+    *m = (manifest){.at = s->at, .world = w->world, .groups = training ? GROUPS : 1, .params = s->params};
+    if (s->params < 1 || s->at.step < 0 || !isfinite(s->at.loss_scale))
+        return err_set(ERR_INTERNAL, "a state with %d parameters, step %lld and loss scale %g can't be saved", s->params,
+                       (long long)s->at.step, s->at.loss_scale);
+    TRY(allocate_tables(m, w));
+    memcpy(m->data_hash, s->data_hash, sizeof m->data_hash);
+    memcpy(m->build, s->build, sizeof m->build);
+    fill_files(m, s, w);
+    TRY(copy_keys(m, s));
+    TRY(copy_device(m, s));
+    TRY(fill_group(m, w, GROUP_MASTER, s->master));
+    if (training) TRY(fill_group(m, w, GROUP_M, s->m));
+    return training ? fill_group(m, w, GROUP_V, s->v) : ERR_OK;
+}

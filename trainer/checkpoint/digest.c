@@ -1,0 +1,58 @@
+// trainer/checkpoint/digest.c: see trainer/checkpoint/digest.h.
+#include "trainer/checkpoint/digest.h"
+
+#include <string.h>
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers enter the digests as they lie in memory, little-endian");
+_Static_assert(CKPT_DIGEST == crypto_generichash_BYTES, "BLAKE2b-256 is what crypto_generichash computes by default");
+
+void digest_begin(digest *d) {
+    // Picks the fast implementation, once, under a lock of its own. Without it the portable one gives the same digests.
+    int picked = sodium_init();
+    (void)picked;
+    crypto_generichash_init(&d->state, NULL, 0, CKPT_DIGEST);
+}
+
+void digest_put(digest *d, const void *bytes, size_t n) { crypto_generichash_update(&d->state, bytes, n); }
+
+void digest_end(digest *d, uint8_t out[CKPT_DIGEST]) { crypto_generichash_final(&d->state, out, CKPT_DIGEST); }
+
+void digest_hex(char *hex, const uint8_t *d, size_t n) { sodium_bin2hex(hex, 2 * n + 1, d, n); }
+
+// Lengths go in front of what they measure, so that no two tables of tensors make the same bytes.
+void group_tensor(digest *group, const char *name, int dims, const int64_t *size) {
+    int64_t length = (int64_t)strlen(name), rank = dims;
+    digest_put(group, &length, sizeof length);
+    digest_put(group, name, (size_t)length);
+    digest_put(group, &rank, sizeof rank);
+    digest_put(group, size, (size_t)dims * sizeof *size);
+}
+
+void chunk_digest(const float *x, int64_t left, uint8_t out[CKPT_DIGEST]) {
+    int64_t n = left < CHUNK ? left : CHUNK;
+    crypto_generichash(out, CKPT_DIGEST, (const void *)x, (size_t)n * sizeof *x, NULL, 0);
+}
+
+void group_digest(const ckpt_tensor *t, int n, uint8_t out[CKPT_DIGEST]) {
+    digest group;
+    digest_begin(&group);
+    for (int i = 0; i < n; i++) {
+        group_tensor(&group, t[i].name, t[i].dims, t[i].size);
+        for (int64_t k = 0; k < t[i].count; k += CHUNK) {
+            uint8_t chunk[CKPT_DIGEST];
+            chunk_digest(t[i].data + k, t[i].count - k, chunk);
+            digest_put(&group, chunk, sizeof chunk);
+        }
+    }
+    digest_end(&group, out);
+}
+
+void state_digest(uint8_t group[3][CKPT_DIGEST], const ckpt_counters *at, uint8_t out[CKPT_DIGEST]) {
+    digest d;
+    int64_t counters[] = {at->step, at->adam_t, at->skipped, at->good_steps};
+    digest_begin(&d);
+    digest_put(&d, group, 3 * CKPT_DIGEST);
+    digest_put(&d, counters, sizeof counters);
+    digest_put(&d, &at->loss_scale, sizeof at->loss_scale);
+    digest_end(&d, out);
+}

@@ -1,0 +1,38 @@
+// trainer/checkpoint/digest.h: digests of weights, in the one form that the log, the checkpoint and `lockstep hash` share.
+//
+// A tensor is cut into chunks of CHUNK elements and each chunk has its own BLAKE2b-256. Everything above is a digest of
+// digests, so that chunks may be digested where they live, on any rank, and only 32 bytes of each need to travel:
+//
+//   tensor = B(chunk digests)                                     stored in the manifest, finds damage by name
+//   group  = B(for each tensor: name, dims, sizes, chunk digests)   masters, m and v are a group each
+//   hash   = first 8 bytes of the masters' group
+//   state  = B(masters, m, v, counters)                           state_hash is its first 8 bytes
+#ifndef TRAINER_CHECKPOINT_DIGEST_H
+#define TRAINER_CHECKPOINT_DIGEST_H
+
+#include "trainer/checkpoint/checkpoint.h"
+
+#include <sodium.h>
+
+typedef struct digest { crypto_generichash_state state; } digest;
+
+void digest_begin(digest *d);
+void digest_put(digest *d, const void *bytes, size_t n);
+void digest_end(digest *d, uint8_t out[CKPT_DIGEST]);
+
+// Announces the next tensor of a group. The digests of its chunks follow.
+void group_tensor(digest *group, const char *name, int dims, const int64_t *size);
+
+// The digest of one chunk: of the first CHUNK elements at x, or of all that are left.
+void chunk_digest(const float *x, int64_t left, uint8_t out[CKPT_DIGEST]);
+
+// The digest of a whole group that is all here; n = 0 where a run has none (inference).
+void group_digest(const ckpt_tensor *t, int n, uint8_t out[CKPT_DIGEST]);
+
+// group: masters, m, v.
+void state_digest(uint8_t group[3][CKPT_DIGEST], const ckpt_counters *at, uint8_t out[CKPT_DIGEST]);
+
+// The first n bytes as 2n hex digits and a NUL.
+void digest_hex(char *hex, const uint8_t *d, size_t n);
+
+#endif

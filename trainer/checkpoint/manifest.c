@@ -1,0 +1,498 @@
+// trainer/checkpoint/manifest.c: see trainer/checkpoint/manifest.h.
+#include "trainer/checkpoint/manifest.h"
+
+#include "base/io.h"
+#include "trainer/checkpoint/digest.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+const char *const manifest_prefix[GROUPS] = {"", "m/", "v/"};
+
+static const char *const kind_names[FILE_KINDS] = {"model", "optimizer"};
+static const char FORMAT[] = "lockstep checkpoint";
+static const size_t MANIFEST_MAX = 64 << 20;
+enum { HEX = 2 * CKPT_DIGEST };
+
+// The end of the text: digest of everything before it.
+static const char TAIL_BEGIN[] = ",\n \"digest\": \"", TAIL_END[] = "\"\n}\n";
+enum { TAIL = sizeof TAIL_BEGIN - 1 + HEX + sizeof TAIL_END - 1 };
+
+static void make_tail(char tail[TAIL + 1], const char *text, size_t n) {
+    digest d;
+    uint8_t bytes[CKPT_DIGEST];
+    char hex[HEX + 1];
+    digest_begin(&d);
+    digest_put(&d, text, n);
+    digest_end(&d, bytes);
+    digest_hex(hex, bytes, sizeof bytes);
+    snprintf(tail, TAIL + 1, "%s%s%s", TAIL_BEGIN, hex, TAIL_END);
+}
+
+void manifest_file_name(char name[MANIFEST_FILE_NAME], int kind, int rank, int world) {
+    if (world == 1) snprintf(name, MANIFEST_FILE_NAME, "%s.safetensors", kind_names[kind]);
+    else snprintf(name, MANIFEST_FILE_NAME, "%s-%05d-of-%05d.safetensors", kind_names[kind], rank, world);
+}
+
+bool manifest_part_is_whole(const manifest_tensor *t, const manifest_part *p) {
+    return p->first == 0 && p->count == shape_count(t->dims, t->size);
+}
+
+void manifest_part_name(char name[CKPT_NAME], const manifest_tensor *t, const manifest_part *p) {
+    if (manifest_part_is_whole(t, p)) snprintf(name, CKPT_NAME, "%s", t->name);
+    else snprintf(name, CKPT_NAME, "%s@%lld", t->name, (long long)p->first);
+}
+
+int manifest_find_file(const manifest *m, int kind, int rank) {
+    for (int f = 0; f < m->files; f++)
+        if (m->file[f].kind == kind && m->file[f].rank == rank) return f;
+    return -1;
+}
+
+// --- writing -------------------------------------------------------------------------------------------------------------------
+
+void manifest_close(manifest *m) {
+    free(m->key);
+    free(m->plan);
+    free(m->file);
+    free(m->tensor);
+    free(m->part);
+    *m = (manifest){0};
+}
+
+static json_t *hex_json(const uint8_t d[CKPT_DIGEST]) {
+    char hex[HEX + 1];
+    digest_hex(hex, d, CKPT_DIGEST);
+    return json_string(hex);
+}
+
+static json_t *counters_json(const ckpt_counters *at) {
+    json_t *best = isfinite(at->best_loss) ? json_real(at->best_loss) : json_null();
+    return json_pack("{s:I, s:I, s:I, s:f, s:I, s:o, s:I, s:I}", "step", (json_int_t)at->step, "adam_t", (json_int_t)at->adam_t,
+                     "skipped", (json_int_t)at->skipped, "loss_scale", at->loss_scale, "good_steps", (json_int_t)at->good_steps,
+                     "best_loss", best, "best_step", (json_int_t)at->best_step, "log_bytes", (json_int_t)at->log_bytes);
+}
+
+static json_t *keys_json(const manifest *m) {
+    json_t *keys = json_object();
+    for (int i = 0; i < m->keys; i++) {
+        if (json_object_set_new(keys, m->key[i].key, json_string(m->key[i].value)) == 0) continue;
+        err_set(ERR_CONFIG, "the value of %s is not UTF-8 and can't be recorded in a checkpoint: \"%.200s\"", m->key[i].key,
+                m->key[i].value);
+        json_decref(keys);
+        return NULL;
+    }
+    return keys;
+}
+
+static json_t *device_json(const manifest *m) {
+    json_t *plans = json_array();
+    for (int i = 0; i < m->plans; i++) json_array_append_new(plans, json_string(m->plan[i]));
+    return json_pack("{s:s, s:o}", "arithmetic", m->arithmetic, "plans", plans);
+}
+
+static json_t *files_json(const manifest *m) {
+    json_t *files = json_array();
+    for (int f = 0; f < m->files; f++)
+        json_array_append_new(files, json_pack("{s:s, s:i, s:s, s:I, s:o}", "name", m->file[f].name, "rank", m->file[f].rank,
+                                               "host", m->file[f].host, "bytes", (json_int_t)m->file[f].bytes, "header_blake2b",
+                                               hex_json(m->file[f].header)));
+    return files;
+}
+
+static json_t *parts_json(const manifest *m, const manifest_tensor *t) {
+    json_t *parts = json_array();
+    for (const manifest_part *p = m->part + t->part; p < m->part + t->part + t->parts; p++)
+        json_array_append_new(parts,
+                              json_pack("{s:s, s:I, s:I, s:o}", "file", m->file[p->file].name, "first", (json_int_t)p->first,
+                                        "count", (json_int_t)p->count, "blake2b", hex_json(p->digest)));
+    return parts;
+}
+
+static json_t *tensors_json(const manifest *m) {
+    json_t *tensors = json_array();
+    for (int i = 0; i < m->groups * m->params; i++) {
+        const manifest_tensor *t = &m->tensor[i];
+        json_t *shape = json_array();
+        for (int d = 0; d < t->dims; d++) json_array_append_new(shape, json_integer(t->size[d]));
+        json_array_append_new(tensors, json_pack("{s:s, s:o, s:o, s:o}", "name", t->name, "shape", shape, "blake2b",
+                                                 hex_json(t->digest), "parts", parts_json(m, t)));
+    }
+    return tensors;
+}
+
+// Text with its tail. The caller frees *out.
+static err_t print_json(const json_t *root, char **out, size_t *size) {
+    size_t n = json_dumpb(root, NULL, 0, JSON_INDENT(1));
+    char *text = n > 2 ? malloc(n + TAIL + 1) : NULL;
+    if (!text) return err_set(ERR_INTERNAL, "no memory for a manifest of %zu bytes", n);
+    json_dumpb(root, text, n, JSON_INDENT(1));
+    n -= 2;  // its "\n}": one more member follows
+    make_tail(text + n, text, n);
+    *out = text;
+    *size = n + TAIL;
+    return ERR_OK;
+}
+
+err_t manifest_print(const manifest *m, char **text, size_t *size) {
+    *text = NULL;
+    json_t *keys = keys_json(m);
+    if (!keys) return err_last()->code;
+    json_t *root =
+        json_pack("{s:s, s:i, s:s, s:o, s:s, s:o, s:o, s:i, s:o, s:o, s:s, s:s}", "format", FORMAT, "version", MANIFEST_VERSION,
+                  "build", m->build, "counters", counters_json(&m->at), "data_hash", m->data_hash, "bits", keys, "device",
+                  device_json(m), "world", m->world, "files", files_json(m), "tensors", tensors_json(m), "hash", m->hash, "state_hash", m->state_hash);
+    if (!root) return err_set(ERR_INTERNAL, "the manifest can't be made: a name is not UTF-8, or no memory");
+    err_t rc = print_json(root, text, size);
+    json_decref(root);
+    return rc;
+}
+
+// --- reading -------------------------------------------------------------------------------------------------------------------
+// The digest has already proven that this is what some build wrote. The checks below keep a wrong build, or a forger, from making
+// this one read out of bounds; their messages name the member.
+
+typedef struct reader {
+    manifest *m;
+    char path[IO_PATH];
+    const json_t *root;
+    int64_t version;
+    int room;  // for parts
+} reader;
+
+static err_t wrong(const reader *r, const char *member, const char *expected) {
+    return err_set(ERR_DATA, "%s: member \"%s\": expected %s", r->path, member, expected);
+}
+
+static err_t get_text(const reader *r, const json_t *from, const char *member, char *to, size_t room) {
+    const char *text = json_string_value(json_object_get(from, member));
+    if (!text || strlen(text) >= room)
+        return err_set(ERR_DATA, "%s: member \"%s\": expected a text of at most %zu bytes", r->path, member, room - 1);
+    memcpy(to, text, strlen(text) + 1);
+    return ERR_OK;
+}
+
+static err_t get_count(const reader *r, const json_t *from, const char *member, int64_t *to) {
+    const json_t *n = json_object_get(from, member);
+    *to = json_integer_value(n);
+    return json_is_integer(n) && *to >= 0 ? ERR_OK : wrong(r, member, "a whole number of 0 or more");
+}
+
+static err_t get_digest(const reader *r, const json_t *from, const char *member, uint8_t to[CKPT_DIGEST]) {
+    char hex[HEX + 1];
+    size_t n = 0;
+    TRY(get_text(r, from, member, hex, sizeof hex));
+    if (sodium_hex2bin(to, CKPT_DIGEST, hex, strlen(hex), NULL, &n, NULL) != 0 || n != CKPT_DIGEST)
+        return wrong(r, member, "64 hex digits");
+    return ERR_OK;
+}
+
+static err_t read_counters(reader *r) {
+    const json_t *from = json_object_get(r->root, "counters"), *best = json_object_get(from, "best_loss");
+    ckpt_counters *at = &r->m->at;
+    const struct { const char *member; int64_t *to; } counts[] = {
+        {"step", &at->step}, {"adam_t", &at->adam_t}, {"skipped", &at->skipped}, {"good_steps", &at->good_steps},
+        {"best_step", &at->best_step}, {"log_bytes", &at->log_bytes},
+    };
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) TRY(get_count(r, from, counts[i].member, counts[i].to));
+    if (!json_is_number(json_object_get(from, "loss_scale"))) return wrong(r, "loss_scale", "a number");
+    at->loss_scale = json_number_value(json_object_get(from, "loss_scale"));
+    if (!json_is_number(best) && !json_is_null(best)) return wrong(r, "best_loss", "a number or null");
+    at->best_loss = json_is_null(best) ? INFINITY : json_number_value(best);
+    return ERR_OK;
+}
+
+// Older builds wrote 0 for no warm-up; today 0 leaves the choice open, and what is chosen is never 0.
+static void recall_warmup(ckpt_key *key) {
+    if (strcmp(key->key, "schedule.warmup") == 0 && strcmp(key->value, "0") == 0) strcpy(key->value, "-1");
+}
+
+static err_t read_keys(reader *r) {
+    const json_t *from = json_object_get(r->root, "bits");
+    if (!json_is_object(from) || json_object_size(from) > CKPT_KEYS_MAX) return wrong(r, "bits", "an object of at most 64 keys");
+    r->m->key = calloc(CKPT_KEYS_MAX, sizeof *r->m->key);
+    if (!r->m->key) return err_set(ERR_INTERNAL, "%s: no memory for its keys", r->path);
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)from, key, value) {
+        ckpt_key *to = &r->m->key[r->m->keys++];
+        if (strlen(key) >= CKPT_KEY) return wrong(r, "bits", "keys of at most 63 bytes");
+        memcpy(to->key, key, strlen(key) + 1);
+        TRY(get_text(r, from, key, to->value, CKPT_VALUE));
+        recall_warmup(to);
+    }
+    return ERR_OK;
+}
+
+// What "device.kind" said is the arithmetic of every CPU, and the kind of a GPU.
+static void recall_device(manifest *m) {
+    for (int i = 0; i < m->keys; i++) {
+        if (strcmp(m->key[i].key, "device.kind") != 0) continue;
+        snprintf(m->arithmetic, sizeof m->arithmetic, "%.32s", m->key[i].value);
+        m->key[i] = m->key[--m->keys];
+        return;
+    }
+}
+
+// One line that may be shown.
+static bool is_line(const char *text) {
+    for (; *text; text++)
+        if (*text < ' ' || *text > '~') return false;
+    return true;
+}
+
+static err_t read_device(reader *r) {
+    const json_t *from = json_object_get(r->root, "device"), *plans = json_object_get(from, "plans");
+    manifest *m = r->m;
+    if (r->version < 3) {
+        recall_device(m);
+        return ERR_OK;
+    }
+    TRY(get_text(r, from, "arithmetic", m->arithmetic, sizeof m->arithmetic));
+    if (!is_line(m->arithmetic)) return wrong(r, "arithmetic", "a line of ASCII");
+    if (!json_is_array(plans) || json_array_size(plans) > MANIFEST_PLANS_MAX) return wrong(r, "plans", "a list of at most 4096 lines");
+    m->plan = calloc(json_array_size(plans) + 1, sizeof *m->plan);
+    if (!m->plan) return err_set(ERR_INTERNAL, "%s: no memory for %zu plans", r->path, json_array_size(plans));
+    for (; m->plans < (int)json_array_size(plans); m->plans++) {
+        const char *text = json_string_value(json_array_get(plans, (size_t)m->plans));
+        if (!text || strlen(text) >= DEVICE_PLAN || !is_line(text)) return wrong(r, "plans", "lines of at most 1023 bytes of ASCII");
+        memcpy(m->plan[m->plans], text, strlen(text) + 1);
+    }
+    return ERR_OK;
+}
+
+// Names are those that a build makes of kind and rank: nothing else can be named as a file to be opened.
+static err_t name_file(reader *r, manifest_file *f) {
+    for (f->kind = 0; f->kind < FILE_KINDS; f->kind++) {
+        char expected[MANIFEST_FILE_NAME];
+        manifest_file_name(expected, f->kind, f->rank, r->m->world);
+        if (strcmp(f->name, expected) == 0) return ERR_OK;
+    }
+    return wrong(r, "files", "names like model.safetensors or optimizer-00001-of-00002.safetensors");
+}
+
+static err_t read_file(reader *r, const json_t *entry, manifest_file *f) {
+    int64_t rank = 0;
+    TRY(get_text(r, entry, "name", f->name, sizeof f->name));
+    if (r->version > 1) {
+        TRY(get_count(r, entry, "rank", &rank));
+        if (rank >= r->m->world) return wrong(r, "rank", "a rank of this world");
+        TRY(get_text(r, entry, "host", f->host, sizeof f->host));
+    }
+    f->rank = (int)rank;
+    TRY(name_file(r, f));
+    TRY(get_count(r, entry, "bytes", &f->bytes));
+    return get_digest(r, entry, "header_blake2b", f->header);
+}
+
+static err_t read_files(reader *r) {
+    const json_t *from = json_object_get(r->root, "files");
+    manifest *m = r->m;
+    int64_t world = 1;
+    if (r->version > 1) TRY(get_count(r, r->root, "world", &world));
+    if (world < 1 || world > MANIFEST_WORLD_MAX) return wrong(r, "world", "1 to 99999 ranks");
+    m->world = (int)world;
+    if (json_array_size(from) < 1 || json_array_size(from) > FILE_KINDS * (size_t)world)
+        return wrong(r, "files", "one or two files a rank");
+    m->file = calloc(json_array_size(from), sizeof *m->file);
+    if (!m->file) return err_set(ERR_INTERNAL, "%s: no memory for %zu files", r->path, json_array_size(from));
+    while (m->files < (int)json_array_size(from)) {
+        manifest_file *f = &m->file[m->files], *before = m->files ? f - 1 : NULL;
+        TRY(read_file(r, json_array_get(from, (size_t)m->files++), f));
+        bool later = before ? f->kind > before->kind || (f->kind == before->kind && f->rank > before->rank) : f->kind == FILE_MODEL;
+        if (!later) return wrong(r, "files", "the model's, then the optimizer's, each in order of rank");
+    }
+    m->groups = m->file[m->files - 1].kind == FILE_MODEL ? 1 : GROUPS;
+    return ERR_OK;
+}
+
+static err_t read_shape(reader *r, manifest_tensor *t, const json_t *shape) {
+    t->dims = (int)json_array_size(shape);
+    int64_t elements = 1;
+    if (!json_is_array(shape) || json_array_size(shape) > 4) return wrong(r, "shape", "a list of at most 4 sizes");
+    for (int d = 0; d < t->dims; d++) {
+        t->size[d] = json_integer_value(json_array_get(shape, (size_t)d));
+        if (t->size[d] < 1 || __builtin_mul_overflow(elements, t->size[d], &elements) || elements > INT64_MAX / 4)
+            return wrong(r, "shape", "sizes of 1 or more whose product is a possible size");
+    }
+    return ERR_OK;
+}
+
+// m and v repeat the masters' names, behind their prefix, and their shapes.
+static err_t check_group(reader *r, int i) {
+    const manifest *m = r->m;
+    const manifest_tensor *t = &m->tensor[i], *master = &m->tensor[i % m->params];
+    const char *prefix = manifest_prefix[i / m->params];
+    size_t n = strlen(prefix);
+    if (t == master) return t->name[0] ? ERR_OK : wrong(r, "tensors", "names");
+    bool same = strncmp(t->name, prefix, n) == 0 && strcmp(t->name + n, master->name) == 0 && t->dims == master->dims;
+    if (!same || memcmp(t->size, master->size, sizeof t->size) != 0)
+        return err_set(ERR_DATA, "%s: tensor %s does not match the name and shape of %s%s", r->path, t->name, prefix,
+                       master->name);
+    return ERR_OK;
+}
+
+// The file of this name and kind; -1 when there is none. Neighbouring tensors lie in neighbouring files: the search begins at `hint`.
+static int find_file(const manifest *m, const char *name, int kind, int hint) {
+    for (int i = 0; i < m->files; i++) {
+        int f = (hint + i) % m->files;
+        if (m->file[f].kind == kind && strcmp(m->file[f].name, name) == 0) return f;
+    }
+    return -1;
+}
+
+static err_t add_part(reader *r, manifest_part **p) {
+    manifest *m = r->m;
+    if (m->parts == r->room) {
+        int room = r->room ? 2 * r->room : 64;
+        manifest_part *more = realloc(m->part, (size_t)room * sizeof *more);
+        if (!more) return err_set(ERR_INTERNAL, "%s: no memory for its parts", r->path);
+        m->part = more;
+        r->room = room;
+    }
+    *p = &m->part[m->parts++];
+    **p = (manifest_part){0};
+    return ERR_OK;
+}
+
+static err_t read_part(reader *r, const manifest_tensor *t, const json_t *entry, int64_t expected) {
+    int64_t elements = shape_count(t->dims, t->size);
+    char file[MANIFEST_FILE_NAME];
+    manifest_part *p;
+    TRY(add_part(r, &p));
+    TRY(get_text(r, entry, "file", file, sizeof file));
+    p->file =
+        find_file(r->m, file, t < r->m->tensor + r->m->params ? FILE_MODEL : FILE_OPTIMIZER, r->m->parts > 1 ? p[-1].file : 0);
+    if (p->file < 0) return wrong(r, "file", "one of \"files\", of the kind that the tensor belongs to");
+    if (r->version == 1) {
+        p->count = elements;
+        memcpy(p->digest, t->digest, sizeof p->digest);
+        return ERR_OK;
+    }
+    TRY(get_count(r, entry, "first", &p->first));
+    TRY(get_count(r, entry, "count", &p->count));
+    bool fits = p->first == expected && p->count >= 1 && p->count <= elements - p->first;
+    if (!fits || (p->first + p->count < elements && p->count % CHUNK != 0))
+        return wrong(r, "parts", "whole chunks, one part after the other");
+    return get_digest(r, entry, "blake2b", p->digest);
+}
+
+static err_t read_parts(reader *r, manifest_tensor *t, const json_t *entry) {
+    const json_t *parts = json_object_get(entry, "parts");
+    int64_t covered = 0;
+    t->part = r->m->parts;
+    t->parts = r->version == 1 ? 1 : (int)json_array_size(parts);
+    for (int i = 0; i < t->parts; i++) {
+        TRY(read_part(r, t, r->version == 1 ? entry : json_array_get(parts, (size_t)i), covered));
+        covered += r->m->part[r->m->parts - 1].count;
+    }
+    return covered == shape_count(t->dims, t->size) ? ERR_OK : wrong(r, "parts", "parts that make up the tensor");
+}
+
+static err_t read_tensors(reader *r) {
+    const json_t *from = json_object_get(r->root, "tensors");
+    manifest *m = r->m;
+    size_t count = json_array_size(from), groups = (size_t)m->groups;
+    if (count == 0 || count % groups != 0 || count > INT32_MAX)
+        return wrong(r, "tensors", "as many moments m and v as parameters");
+    m->params = (int)(count / groups);
+    m->tensor = calloc(count, sizeof *m->tensor);
+    if (!m->tensor) return err_set(ERR_INTERNAL, "%s: no memory for %zu tensors", r->path, count);
+    for (int i = 0; i < (int)count; i++) {
+        const json_t *entry = json_array_get(from, (size_t)i);
+        manifest_tensor *t = &m->tensor[i];
+        TRY(get_text(r, entry, "name", t->name, sizeof t->name));
+        TRY(read_shape(r, t, json_object_get(entry, "shape")));
+        TRY(get_digest(r, entry, "blake2b", t->digest));
+        TRY(check_group(r, i));
+        TRY(read_parts(r, t, entry));
+    }
+    return ERR_OK;
+}
+
+static err_t read_members(reader *r) {
+    const json_t *version = json_object_get(r->root, "version");
+    char format[sizeof FORMAT];
+    TRY(get_text(r, r->root, "format", format, sizeof format));
+    if (strcmp(format, FORMAT) != 0) return wrong(r, "format", "\"lockstep checkpoint\"");
+    if (!json_is_integer(version)) return wrong(r, "version", "a whole number");
+    r->version = json_integer_value(version);
+    if (r->version < 1 || r->version > MANIFEST_VERSION)
+        return err_set(ERR_CONFIG, "%s: version %lld, this build reads 1 to %d: use the build that wrote it", r->path,
+                       (long long)r->version, MANIFEST_VERSION);
+    TRY(get_text(r, r->root, "build", r->m->build, sizeof r->m->build));
+    TRY(get_text(r, r->root, "data_hash", r->m->data_hash, sizeof r->m->data_hash));
+    TRY(get_text(r, r->root, "hash", r->m->hash, sizeof r->m->hash));
+    TRY(get_text(r, r->root, "state_hash", r->m->state_hash, sizeof r->m->state_hash));
+    TRY(read_counters(r));
+    TRY(read_keys(r));
+    TRY(read_device(r));
+    TRY(read_files(r));
+    return read_tensors(r);
+}
+
+// Of a tail that was checked.
+static void read_tail(const char *text, size_t n, uint8_t out[CKPT_DIGEST]) {
+    const char *hex = text + n - TAIL + sizeof TAIL_BEGIN - 1;
+    sodium_hex2bin(out, CKPT_DIGEST, hex, HEX, NULL, NULL, NULL);
+}
+
+static err_t check_tail(const char *path, const char *text, size_t n) {
+    char tail[TAIL + 1];
+    const size_t begin = sizeof TAIL_BEGIN - 1;
+    if (n <= TAIL || memcmp(text + n - TAIL, TAIL_BEGIN, begin) != 0)
+        return err_set(ERR_DATA, "%s: has %zu bytes and does not end in a digest: truncated, or not a manifest", path, n);
+    make_tail(tail, text, n - TAIL);
+    if (memcmp(tail, text + n - TAIL, TAIL) != 0)
+        return err_set(ERR_DATA, "%s: its digest is %.16s..., it says %.16s...: the manifest is damaged", path, tail + begin,
+                       text + n - TAIL + begin);
+    return ERR_OK;
+}
+
+err_t manifest_parse(manifest *m, const char *path, const char *text, size_t n) {
+    json_error_t why;
+    *m = (manifest){0};
+    TRY(check_tail(path, text, n));
+    json_t *root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &why);
+    if (!root) return err_set(ERR_DATA, "%s: offset %d: not valid JSON: %s", path, why.position, why.text);
+    reader r = {.m = m, .root = root};
+    err_t rc = io_path(r.path, "%s", path);
+    if (rc == ERR_OK) rc = read_members(&r);
+    json_decref(root);
+    if (rc == ERR_OK) read_tail(text, n, m->digest);
+    return rc;
+}
+
+err_t manifest_text(const char *dir, char **text, size_t *n, uint8_t digest[CKPT_DIGEST]) {
+    char path[IO_PATH];
+    *text = NULL;
+    TRY(io_path(path, "%s/manifest.json", dir));
+    if (access(path, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR))
+        return err_set(ERR_DATA, "%s: is missing: %s is not a whole checkpoint", path, dir);
+    TRY(io_read_file(path, MANIFEST_MAX, text, n));
+    err_t rc = check_tail(path, *text, *n);
+    if (rc == ERR_OK) {
+        read_tail(*text, *n, digest);
+        return ERR_OK;
+    }
+    free(*text);
+    *text = NULL;
+    return rc;
+}
+
+err_t manifest_read(manifest *m, const char *dir) {
+    char path[IO_PATH], *text;
+    size_t n;
+    uint8_t digest[CKPT_DIGEST];
+    *m = (manifest){0};
+    TRY(io_path(path, "%s/manifest.json", dir));
+    TRY(manifest_text(dir, &text, &n, digest));
+    err_t rc = manifest_parse(m, path, text, n);
+    free(text);
+    return rc;
+}

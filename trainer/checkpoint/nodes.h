@@ -1,0 +1,61 @@
+// trainer/checkpoint/nodes.h: what several nodes have of a step, and of one checkpoint of it. nodes.c brings order into it, resume.c
+// loads from it.
+#ifndef TRAINER_CHECKPOINT_NODES_H
+#define TRAINER_CHECKPOINT_NODES_H
+
+#include "base/io.h"
+#include "trainer/checkpoint/directory.h"
+#include "trainer/checkpoint/manifest.h"
+
+// One directory of one node with a manifest that is whole, or isn't.
+typedef struct ckpt_version {
+    int64_t step;
+    int32_t kind, node, whole;
+    uint8_t digest[CKPT_DIGEST];  // of the manifest, where it is whole
+} ckpt_version;
+
+// Collective. All directories of all nodes, newest step first, then by node and kind. The caller frees *list, also after a failure.
+err_t ckpt_versions(const char *run_dir, const ckpt_state *s, ckpt_version **list, int *count);
+// Collective. Brings every node's directories to final names: see there.
+err_t ckpt_settle(const char *run_dir, const ckpt_state *s);
+
+// All directories of one step.
+typedef struct remains {
+    const char *run_dir;
+    const ckpt_state *s;
+    int64_t step;
+    const ckpt_version *v;
+    int count;
+} remains;
+
+remains remains_at(const char *run_dir, const ckpt_state *s, const ckpt_version *list, int count, int first);
+bool remains_is(const ckpt_version *v, const uint8_t *digest);
+const ckpt_version *remains_find(const remains *r, int node, int kind);
+// The directory in which a node may have files of this checkpoint: one with its manifest, or else step-N when that has none that can be
+// read. NULL: the node has nothing of it.
+const ckpt_version *remains_place(const remains *r, const uint8_t *digest, int node);
+// Removes this node's.
+err_t remains_remove(const remains *r, ckpt_kind kind);
+
+// One checkpoint, on all nodes.
+typedef struct shared {
+    remains r;
+    uint8_t digest[CKPT_DIGEST];
+    char final[IO_PATH];     // step-N here
+    char *text;              // of the manifest
+    size_t size;
+    manifest m;
+    int32_t *have;           // [node][file]: 1: there
+    bool *absent;            // [file]: no node has it
+} shared;
+
+// Collective. Everybody gets the manifest from the first node that has it. shared_close() afterwards, also after a failure.
+err_t shared_open(shared *x, const remains *r, const ckpt_version *of);
+void shared_close(shared *x);
+// Collective. Which node has which file: of the right length and header, or, `deep`, to the last byte. *damage: what is there and damaged,
+// the same on all ranks.
+err_t shared_inventory(shared *x, bool deep, err_record *damage);
+// Every file is on some node.
+bool shared_complete(const shared *x);
+
+#endif

@@ -1,0 +1,196 @@
+// trainer/checkpoint/parts.c: see trainer/checkpoint/parts.h. Every rank digests the chunks that it has; what travels is 32 bytes for
+// 64 KB. Then everybody has all chunk digests in order of tensors, and everything above them is computed as one rank would.
+#include "trainer/checkpoint/parts.h"
+
+#include "trainer/checkpoint/digest.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const ckpt_tensor *table_of(const ckpt_state *s, int group) {
+    return group == GROUP_MASTER ? s->master : group == GROUP_M ? s->m : s->v;
+}
+
+static void close_work(ckpt_work *w) {
+    if (!w) return;
+    for (int g = 0; g < GROUPS; g++) free(w->mine[g]);
+    free(w->span), free(w->base), free(w->cut), free(w->gathered), free(w->chunk);
+    free(w);
+}
+
+static size_t spans_each(const ckpt_work *w) { return (size_t)w->groups * (size_t)w->params; }
+
+static err_t new_work(ckpt_work **out, const ckpt_state *s) {
+    ckpt_work *w = *out = calloc(1, sizeof *w);
+    if (!w) return err_set(ERR_INTERNAL, "no memory for a checkpoint's table");
+    *w = (ckpt_work){
+        .of = s, .rank = ckpt_rank(s), .world = ckpt_world(s), .groups = s->m && s->v ? GROUPS : 1, .params = s->params};
+    w->span = calloc(spans_each(w) * (size_t)w->world + 1, sizeof *w->span);
+    w->base = calloc((size_t)w->params + 1, sizeof *w->base);
+    w->cut = calloc((size_t)w->groups * ((size_t)w->world + 1), sizeof *w->cut);
+    if (!w->span || !w->base || !w->cut)
+        return err_set(ERR_INTERNAL, "no memory for the parts of %d tensors on %d ranks", w->params, w->world);
+    for (int i = 0; i < w->params; i++)
+        w->base[i + 1] = w->base[i] + ckpt_chunks(shape_count(s->master[i].dims, s->master[i].size));
+    for (int g = 0; g < w->groups; g++)
+        for (int i = 0; i < w->params; i++) {
+            const ckpt_tensor *t = &table_of(s, g)[i];
+            *(ckpt_span *)work_span(w, g, w->rank, i) = (ckpt_span){t->count ? t->first : 0, t->count};
+        }
+    return ERR_OK;
+}
+
+// The tables' names and shapes must be the same on all ranks: this digest tells.
+static void digest_tables(const ckpt_state *s, int groups, uint8_t out[CKPT_DIGEST]) {
+    digest d;
+    digest_begin(&d);
+    for (int g = 0; g < groups; g++)
+        for (int i = 0; i < s->params; i++)
+            group_tensor(&d, table_of(s, g)[i].name, table_of(s, g)[i].dims, table_of(s, g)[i].size);
+    digest_end(&d, out);
+}
+
+static err_t gather_spans(ckpt_work *w, const ckpt_state *s) {
+    size_t bytes = spans_each(w) * sizeof *w->span, each = bytes + CKPT_DIGEST;
+    uint8_t *mine = malloc(each);
+    void *all = NULL;
+    size_t *cut = NULL;
+    err_t rc = ckpt_agree(s, mine ? ERR_OK : err_set(ERR_INTERNAL, "no memory for the parts of %d tensors", w->params));
+    if (rc == ERR_OK) {
+        for (int g = 0; g < w->groups; g++)
+            memcpy(mine + (size_t)g * (size_t)w->params * sizeof *w->span, work_span(w, g, w->rank, 0),
+                   (size_t)w->params * sizeof *w->span);
+        digest_tables(s, w->groups, mine + bytes);
+        rc = ckpt_gather(s, mine, each, &all, &cut);
+    }
+    for (int r = 0; r < w->world && rc == ERR_OK; r++) {
+        const uint8_t *theirs = (uint8_t *)all + cut[r];
+        if (cut[r + 1] - cut[r] != each || memcmp(theirs + bytes, (uint8_t *)all + cut[0] + bytes, CKPT_DIGEST) != 0)
+            rc = err_set(ERR_INTERNAL, "rank %d and rank 0 don't have the same tensors", r);
+        for (int g = 0; g < w->groups && rc == ERR_OK; g++)
+            memcpy((void *)work_span(w, g, r, 0), theirs + (size_t)g * (size_t)w->params * sizeof *w->span,
+                   (size_t)w->params * sizeof *w->span);
+    }
+    free(mine), free(all), free(cut);
+    return rc;
+}
+
+// The ranks' parts, one after the other, are the tensor.
+static err_t check_spans(const ckpt_work *w, const ckpt_state *s) {
+    for (int g = 0; g < w->groups; g++)
+        for (int i = 0; i < w->params; i++) {
+            const ckpt_tensor *t = &table_of(s, g)[i];
+            int64_t elements = shape_count(t->dims, t->size), at = 0;
+            for (int r = 0; r < w->world; r++) {
+                const ckpt_span *p = work_span(w, g, r, i);
+                if (p->count == 0) continue;
+                if (p->first != at || p->count < 0 || p->count > elements - at ||
+                    (at + p->count < elements && p->count % CHUNK != 0))
+                    return err_set(ERR_INTERNAL,
+                                   "tensor %s%s: rank %d has %lld elements from %lld of %lld, expected whole chunks of %d from "
+                                   "%lld: it can't be saved",
+                                   manifest_prefix[g], t->name, r, (long long)p->count, (long long)p->first, (long long)elements,
+                                   CHUNK, (long long)at);
+                at += p->count;
+            }
+            if (at != elements)
+                return err_set(ERR_INTERNAL, "tensor %s%s: the ranks have %lld of its %lld elements: it can't be saved",
+                               manifest_prefix[g], t->name, (long long)at, (long long)elements);
+        }
+    return ERR_OK;
+}
+
+static err_t allocate_digests(ckpt_work *w) {
+    for (int g = 0; g < w->groups; g++) {
+        size_t *cut = w->cut + (size_t)g * ((size_t)w->world + 1);
+        for (int r = 0; r < w->world; r++) {
+            cut[r + 1] = cut[r];
+            for (int i = 0; i < w->params; i++) cut[r + 1] += (size_t)ckpt_chunks(work_span(w, g, r, i)->count) * CKPT_DIGEST;
+        }
+        w->mine[g] = malloc(cut[w->rank + 1] - cut[w->rank] + 1);
+        if (!w->mine[g]) return err_set(ERR_INTERNAL, "no memory for the digests of %lld chunks", (long long)w->base[w->params]);
+    }
+    size_t bytes = (size_t)w->base[w->params] * CKPT_DIGEST;
+    w->chunk = malloc(bytes + 1);
+    w->gathered = w->world > 1 ? malloc(bytes + 1) : NULL;
+    if (!w->chunk || (w->world > 1 && !w->gathered))
+        return err_set(ERR_INTERNAL, "no memory for the digests of %lld chunks", (long long)w->base[w->params]);
+    return ERR_OK;
+}
+
+static err_t make_work(ckpt_work **out, const ckpt_state *s) {
+    err_t rc = ckpt_agree(s, new_work(out, s));
+    if (rc == ERR_OK && !ckpt_alone(s)) rc = gather_spans(*out, s);
+    if (rc == ERR_OK) rc = check_spans(*out, s);
+    if (rc == ERR_OK) rc = allocate_digests(*out);
+    rc = ckpt_agree(s, rc);
+    if (rc == ERR_OK) return ERR_OK;
+    close_work(*out);
+    *out = NULL;
+    return rc;
+}
+
+err_t ckpt_prepare(ckpt_state *s) {
+    s->work = NULL;
+    return ckpt_alone(s) ? ERR_OK : make_work(&s->work, s);
+}
+
+void ckpt_release(ckpt_state *s) {
+    close_work(s->work);
+    s->work = NULL;
+}
+
+err_t work_open(ckpt_work **w, const ckpt_state *s) {
+    *w = s->work;
+    if (ckpt_alone(s)) return make_work(w, s);
+    if (!*w) return err_set(ERR_INTERNAL, "a checkpoint of %d ranks is asked for before ckpt_prepare", s->ranks->world);
+    (*w)->of = s;
+    return ERR_OK;
+}
+
+void work_close_own(ckpt_work *w, const ckpt_state *s) {
+    if (ckpt_alone(s)) close_work(w);
+}
+
+// --- digests -------------------------------------------------------------------------------------------------------------------
+
+void work_digest(ckpt_work *w, int group, const ckpt_tensor *t) {
+    uint8_t *to = w->mine[group];
+    for (int i = 0; i < w->params; i++)
+        for (int64_t k = 0; k < t[i].count; k += CHUNK, to += CKPT_DIGEST) chunk_digest(t[i].data + k, t[i].count - k, to);
+}
+
+err_t work_gather(ckpt_work *w, int group) {
+    const size_t *cut = w->cut + (size_t)group * ((size_t)w->world + 1);
+    const uint8_t *from = w->mine[group];
+    if (w->world > 1) {
+        memcpy(w->gathered + cut[w->rank], from, cut[w->rank + 1] - cut[w->rank]);
+        TRY(ckpt_all_gather(w->of, w->gathered, cut));
+        from = w->gathered;
+    }
+    for (int r = 0; r < w->world; r++)
+        for (int i = 0; i < w->params; i++) {
+            const ckpt_span *p = work_span(w, group, r, i);
+            size_t bytes = (size_t)ckpt_chunks(p->count) * CKPT_DIGEST;
+            memcpy(w->chunk + (size_t)(w->base[i] + p->first / CHUNK) * CKPT_DIGEST, from, bytes);
+            from += bytes;
+        }
+    return ERR_OK;
+}
+
+void work_part_digest(const ckpt_work *w, int i, int64_t first, int64_t count, uint8_t out[CKPT_DIGEST]) {
+    digest d;
+    digest_begin(&d);
+    digest_put(&d, w->chunk + (size_t)(w->base[i] + first / CHUNK) * CKPT_DIGEST, (size_t)ckpt_chunks(count) * CKPT_DIGEST);
+    digest_end(&d, out);
+}
+
+void work_group_digest(const ckpt_work *w, const ckpt_tensor *t, uint8_t out[CKPT_DIGEST]) {
+    digest d;
+    digest_begin(&d);
+    for (int i = 0; i < w->params; i++) {
+        group_tensor(&d, t[i].name, t[i].dims, t[i].size);
+        digest_put(&d, w->chunk + (size_t)w->base[i] * CKPT_DIGEST, (size_t)(w->base[i + 1] - w->base[i]) * CKPT_DIGEST);
+    }
+    digest_end(&d, out);
+}

@@ -1,0 +1,39 @@
+// trainer/checkpoint/parts.h: a state that is dealt to ranks: who has which part of which tensor, and how the digests of all chunks come
+// together.
+#ifndef TRAINER_CHECKPOINT_PARTS_H
+#define TRAINER_CHECKPOINT_PARTS_H
+
+#include "trainer/checkpoint/manifest.h"
+#include "trainer/checkpoint/ranks.h"
+
+typedef struct ckpt_span { int64_t first, count; } ckpt_span;
+
+typedef struct ckpt_work {
+    const ckpt_state *of;       // its ranks
+    int rank, world, groups, params;
+    ckpt_span *span;            // [group][rank][param]
+    int64_t *base;              // [params + 1]: number of the first chunk of each tensor; last: of all chunks
+    size_t *cut;                // [group][world + 1]: where a rank's digests are in `gathered`, in bytes
+    uint8_t *mine[GROUPS];      // digests of the chunks of this rank's parts, tensor after tensor
+    uint8_t *gathered, *chunk;  // of all chunks of one group: rank after rank, and in order of tensors
+} ckpt_work;
+
+static inline int64_t ckpt_chunks(int64_t elements) { return (elements + CHUNK - 1) / CHUNK; }
+
+static inline const ckpt_span *work_span(const ckpt_work *w, int group, int rank, int param) {
+    return &w->span[((size_t)group * (size_t)w->world + (size_t)rank) * (size_t)w->params + (size_t)param];
+}
+
+// s->work, or, alone, one of its own, which work_close_own removes again.
+err_t work_open(ckpt_work **w, const ckpt_state *s);
+void work_close_own(ckpt_work *w, const ckpt_state *s);
+
+// Digests of this rank's parts of a group into w->mine.
+void work_digest(ckpt_work *w, int group, const ckpt_tensor *t);
+// Collective. w->chunk (=) the digests of all chunks of a group, from everybody's w->mine.
+err_t work_gather(ckpt_work *w, int group);
+// Of what work_gather gathered: elements first .. first+count-1 of tensor i; and the whole group.
+void work_part_digest(const ckpt_work *w, int i, int64_t first, int64_t count, uint8_t out[CKPT_DIGEST]);
+void work_group_digest(const ckpt_work *w, const ckpt_tensor *t, uint8_t out[CKPT_DIGEST]);
+
+#endif

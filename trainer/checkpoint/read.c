@@ -1,0 +1,515 @@
+// trainer/checkpoint/read.c: reading one checkpoint directory; see trainer/checkpoint/checkpoint.h. Each rank reads its elements out of whatever
+// files hold them, straight to where they belong, and digests the chunks as they come; then the digests meet and every part, tensor and
+// group is compared with the manifest. Every byte of a checkpoint is under some digest: the manifest's own, a file's header's, or
+// a part's. A rank that reads half of a part can't tell alone whether it is whole: together they can.
+#include "trainer/checkpoint/read.h"
+
+#include "base/io.h"
+#include "model/safetensors.h"
+#include "trainer/checkpoint/digest.h"
+#include "trainer/checkpoint/parts.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { PIECE = 16 * CHUNK };  // elements, 1 MiB: large enough for any disk, small enough to be digested from the cache
+
+// --- a file against its manifest -----------------------------------------------------------------------------------------------
+
+static err_t digest_header(int fd, const char *path, int64_t n, uint8_t out[CKPT_DIGEST]) {
+    digest d;
+    char piece[4096];
+    err_t rc = ERR_OK;
+    digest_begin(&d);
+    for (int64_t i = 0; i < n && rc == ERR_OK; i += (int64_t)sizeof piece) {
+        size_t count = n - i < (int64_t)sizeof piece ? (size_t)(n - i) : sizeof piece;
+        rc = io_read_at(fd, path, i, piece, count);
+        if (rc == ERR_OK) digest_put(&d, piece, count);
+    }
+    digest_end(&d, out);
+    return rc;
+}
+
+static err_t check_header(const st_file *f, const manifest_file *say) {
+    int64_t n = f->count ? f->tensors[0].offset : f->file_bytes;
+    uint8_t found[CKPT_DIGEST];
+    TRY(digest_header(f->fd, f->path, n, found));
+    if (memcmp(found, say->header, sizeof found) == 0) return ERR_OK;
+    return err_set(ERR_DATA, "%s: its header (%lld bytes from offset 0) is not what the manifest recorded: the file is damaged",
+                   f->path, (long long)n);
+}
+
+static err_t check_file(const st_file *f, const manifest *m, int file) {
+    const manifest_file *say = &m->file[file];
+    int count = 0;
+    for (int p = 0; p < m->parts; p++) count += m->part[p].file == file;
+    if (f->file_bytes != say->bytes)
+        return err_set(ERR_DATA, "%s: has %lld bytes, the manifest says %lld", f->path, (long long)f->file_bytes,
+                       (long long)say->bytes);
+    if (f->count != count) return err_set(ERR_DATA, "%s: has %d tensors, the manifest says %d", f->path, f->count, count);
+    return check_header(f, say);
+}
+
+static err_t open_file(st_file *f, const char *path, const manifest *m, int file) {
+    if (access(path, F_OK) != 0 && errno == ENOENT) return err_set(ERR_DATA, "%s: is missing; the manifest lists it", path);
+    TRY(st_open(f, path));
+    err_t rc = check_file(f, m, file);
+    if (rc != ERR_OK) st_close(f);
+    return rc;
+}
+
+static err_t find_part(const st_file *f, const manifest_tensor *t, const manifest_part *p, const st_tensor **out) {
+    char name[CKPT_NAME];
+    ckpt_tensor is = {.dims = 1, .size = {p->count}};
+    manifest_part_name(name, t, p);
+    if (strcmp(name, t->name) == 0) {
+        is.dims = t->dims;
+        memcpy(is.size, t->size, sizeof is.size);
+    }
+    const st_tensor *found = *out = st_find(f, name);
+    if (!found) return err_set(ERR_DATA, "%s: tensor %s is missing; the manifest lists it", f->path, name);
+    if (found->type != ST_F32 || found->dims != is.dims || memcmp(found->size, is.size, sizeof is.size) != 0)
+        return err_set(ERR_DATA, "%s: tensor %s has another type or shape than the manifest says", f->path, name);
+    return ERR_OK;
+}
+
+static err_t damaged(const char *path, const manifest_tensor *t, const manifest_part *p, const st_tensor *at,
+                     const uint8_t found[CKPT_DIGEST]) {
+    char is[17], should[17], elements[64] = "";
+    digest_hex(is, found, 8);
+    digest_hex(should, p->digest, 8);
+    if (p->count != shape_count(t->dims, t->size))
+        snprintf(elements, sizeof elements, "elements %lld to %lld: ", (long long)p->first, (long long)(p->first + p->count - 1));
+    return err_set(ERR_DATA,
+                   "%s: tensor %s (%s%lld bytes at offset %lld) has digest %s..., the manifest says %s...: it is damaged", path,
+                   t->name, elements, (long long)at->bytes, (long long)at->offset, is, should);
+}
+
+// Reads n elements from k on of a part and digests their chunks.
+static err_t read_chunks(const st_file *f, const st_tensor *at, int64_t k, int64_t n, float *x, uint8_t *chunk) {
+    err_t rc = io_read_at(f->fd, f->path, at->offset + k * 4, x, (size_t)n * 4);
+    if (rc != ERR_OK) err_prefix("tensor %s", at->name);
+    for (int64_t i = 0; i < n && rc == ERR_OK; i += CHUNK, chunk += CKPT_DIGEST) chunk_digest(x + i, n - i, chunk);
+    return rc;
+}
+
+static err_t verify_part(const st_file *f, const manifest_tensor *t, const manifest_part *p, float *scratch) {
+    const st_tensor *at;
+    uint8_t chunk[PIECE / CHUNK * CKPT_DIGEST], found[CKPT_DIGEST];
+    digest d;
+    TRY(find_part(f, t, p, &at));
+    digest_begin(&d);
+    for (int64_t k = 0; k < p->count; k += PIECE) {
+        int64_t n = p->count - k < PIECE ? p->count - k : PIECE;
+        TRY(read_chunks(f, at, k, n, scratch, chunk));
+        digest_put(&d, chunk, (size_t)ckpt_chunks(n) * CKPT_DIGEST);
+    }
+    digest_end(&d, found);
+    return memcmp(found, p->digest, sizeof found) == 0 ? ERR_OK : damaged(f->path, t, p, at, found);
+}
+
+err_t ckpt_look_at_file(const char *path, const manifest *m, int file) {
+    st_file f;
+    TRY(open_file(&f, path, m, file));
+    st_close(&f);
+    return ERR_OK;
+}
+
+err_t ckpt_verify_file(const char *path, const manifest *m, int file) {
+    st_file f;
+    TRY(open_file(&f, path, m, file));
+    // The kernel is asked to forget the pages, so that this reads the disk. Where it does not listen, the pages are compared.
+    posix_fadvise(f.fd, 0, 0, POSIX_FADV_DONTNEED);
+    float *scratch = malloc(PIECE * sizeof *scratch);
+    err_t rc = scratch ? ERR_OK : err_set(ERR_INTERNAL, "%s: no memory to read it", path);
+    for (int i = 0; i < m->groups * m->params && rc == ERR_OK; i++)
+        for (int k = m->tensor[i].part; k < m->tensor[i].part + m->tensor[i].parts && rc == ERR_OK; k++)
+            if (m->part[k].file == file) rc = verify_part(&f, &m->tensor[i], &m->part[k], scratch);
+    free(scratch);
+    st_close(&f);
+    return rc;
+}
+
+// --- what is missing -----------------------------------------------------------------------------------------------------------
+
+err_t ckpt_missing(const char *where, const manifest *m, const bool *absent) {
+    enum { NAMED = 6 };
+    char names[ERR_TEXT] = "";
+    int count = 0, first = 0;
+    size_t n = 0;
+    for (int f = 0; f < m->files; f++) {
+        if (!absent[f]) continue;
+        if (count++ == 0) first = f;
+        if (count > NAMED) continue;
+        n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", n ? ", " : "", m->file[f].name);
+        if (m->world > 1)
+            n += (size_t)snprintf(names + n, sizeof names - n, " (of rank %d, written on %s)", m->file[f].rank, m->file[f].host);
+    }
+    if (count == 0) return ERR_OK;
+    if (count > 1)
+        return err_set(ERR_DATA, "%s: %d of its %d files are missing: %s%s", where, count, m->files, names,
+                       count > NAMED ? ", and more" : "");
+    const manifest_file *f = &m->file[first];
+    if (m->world == 1) return err_set(ERR_DATA, "%s/%s: is missing; the manifest lists it", where, f->name);
+    return err_set(ERR_DATA, "%s/%s: is missing; rank %d wrote it on %s", where, f->name, f->rank, f->host);
+}
+
+static err_t all_there(const char *dir, const manifest *m, int groups) {
+    bool *absent = calloc((size_t)m->files, sizeof *absent);
+    char path[IO_PATH];
+    err_t rc = absent ? ERR_OK : err_set(ERR_INTERNAL, "%s: no memory for %d files", dir, m->files);
+    for (int f = 0; f < m->files && rc == ERR_OK; f++) {
+        if (m->file[f].kind == FILE_OPTIMIZER && groups == 1) continue;
+        rc = io_path(path, "%s/%s", dir, m->file[f].name);
+        absent[f] = rc == ERR_OK && access(path, F_OK) != 0 && errno == ENOENT;
+    }
+    if (rc == ERR_OK) rc = ckpt_missing(dir, m, absent);
+    free(absent);
+    return rc;
+}
+
+// --- this rank's parts ---------------------------------------------------------------------------------------------------------
+
+// Files that stay open: tensors may be cut so that each is in every file, and opening one means parsing its header.
+enum { OPEN_FILES = 64 };
+typedef struct source {
+    const char *dir;
+    const manifest *m;
+    float *scratch;  // for what is read only to be verified
+    struct { st_file f; int number; bool open; } slot[OPEN_FILES];
+} source;
+
+static err_t source_file(source *x, int file, const st_file **out) {
+    char path[IO_PATH];
+    int k = file % OPEN_FILES;
+    *out = &x->slot[k].f;
+    if (x->slot[k].open && x->slot[k].number == file) return ERR_OK;
+    if (x->slot[k].open) st_close(&x->slot[k].f);
+    x->slot[k].open = false;
+    TRY(io_path(path, "%s/%s", x->dir, x->m->file[file].name));
+    TRY(open_file(&x->slot[k].f, path, x->m, file));
+    x->slot[k].number = file;
+    x->slot[k].open = true;
+    return ERR_OK;
+}
+
+static void source_close(source *x) {
+    for (int k = 0; k < OPEN_FILES; k++)
+        if (x->slot[k].open) st_close(&x->slot[k].f);
+    free(x->scratch);
+}
+
+// Elements [from, to) of a tensor, which lie in part p: to y, or nowhere when that is NULL. Adds the digests of their chunks.
+static err_t read_range(source *x, const manifest_tensor *t, const manifest_part *p, int64_t from, int64_t to, float *y,
+                        uint8_t **chunk) {
+    const st_file *f;
+    const st_tensor *at;
+    TRY(source_file(x, p->file, &f));
+    TRY(find_part(f, t, p, &at));
+    for (int64_t k = from; k < to; k += PIECE) {
+        int64_t n = to - k < PIECE ? to - k : PIECE;
+        TRY(read_chunks(f, at, k - p->first, n, y ? y + (k - from) : x->scratch, *chunk));
+        *chunk += ckpt_chunks(n) * CKPT_DIGEST;
+    }
+    return ERR_OK;
+}
+
+static err_t read_group(source *x, int group, const ckpt_tensor *to, ckpt_work *w) {
+    uint8_t *chunk = w->mine[group];
+    for (int i = 0; i < w->params; i++) {
+        const manifest_tensor *t = &x->m->tensor[group * w->params + i];
+        int64_t first = to[i].first, end = first + to[i].count;
+        for (const manifest_part *p = x->m->part + t->part; p < x->m->part + t->part + t->parts; p++) {
+            int64_t a = first > p->first ? first : p->first, b = end < p->first + p->count ? end : p->first + p->count;
+            if (a < b) TRY(read_range(x, t, p, a, b, to[i].data ? to[i].data + (a - first) : NULL, &chunk));
+        }
+    }
+    return ERR_OK;
+}
+
+static err_t read_groups(const char *dir, const manifest *m, ckpt_tensor *const to[GROUPS], ckpt_work *w) {
+    TRY(all_there(dir, m, w->groups));
+    source *x = calloc(1, sizeof *x);
+    if (!x) return err_set(ERR_INTERNAL, "%s: no memory to read it", dir);
+    *x = (source){.dir = dir, .m = m, .scratch = malloc(PIECE * sizeof(float))};
+    err_t rc = x->scratch ? ERR_OK : err_set(ERR_INTERNAL, "%s: no memory to read it", dir);
+    for (int g = 0; g < w->groups && rc == ERR_OK; g++) rc = read_group(x, g, to[g], w);
+    source_close(x);
+    free(x);
+    return rc;
+}
+
+// --- all parts together --------------------------------------------------------------------------------------------------------
+
+static err_t part_damaged(const char *dir, const manifest *m, const manifest_tensor *t, const manifest_part *p,
+                          const uint8_t found[CKPT_DIGEST]) {
+    char path[IO_PATH];
+    st_file f;
+    const st_tensor *at;
+    TRY(io_path(path, "%s/%s", dir, m->file[p->file].name));
+    TRY(open_file(&f, path, m, p->file));
+    err_t rc = find_part(&f, t, p, &at);
+    if (rc == ERR_OK) rc = damaged(path, t, p, at, found);
+    st_close(&f);
+    return rc;
+}
+
+// Compares what work_gather gathered with the manifest. A damaged part is reported by those who read of it: it is their node's copy that
+// is damaged. *whole = false for all.
+static err_t verify_group(const char *dir, const manifest *m, const ckpt_work *w, int group, bool *whole) {
+    uint8_t found[CKPT_DIGEST];
+    err_t rc = ERR_OK;
+    for (int i = 0; i < w->params && rc == ERR_OK; i++) {
+        const manifest_tensor *t = &m->tensor[group * w->params + i];
+        const ckpt_span *mine = work_span(w, group, w->rank, i);
+        bool parts = true;
+        for (const manifest_part *p = m->part + t->part; p < m->part + t->part + t->parts && rc == ERR_OK; p++) {
+            work_part_digest(w, i, p->first, p->count, found);
+            if (memcmp(found, p->digest, sizeof found) == 0) continue;
+            parts = *whole = false;
+            if (mine->first < p->first + p->count && p->first < mine->first + mine->count) rc = part_damaged(dir, m, t, p, found);
+        }
+        work_part_digest(w, i, 0, shape_count(t->dims, t->size), found);
+        if (!parts || memcmp(found, t->digest, sizeof found) == 0) continue;
+        *whole = false;
+        rc = err_set(ERR_DATA,
+                     "%s: tensor %s has another digest than the manifest says: manifest.json does not belong to its parts", dir,
+                     t->name);
+    }
+    return rc;
+}
+
+static err_t compare_hash(const char *dir, const char *what, const uint8_t found[CKPT_DIGEST], const char *recorded) {
+    char hex[17];
+    digest_hex(hex, found, 8);
+    if (strcmp(hex, recorded) == 0) return ERR_OK;
+    return err_set(ERR_DATA, "%s: %s is %s, the manifest says %s: manifest.json does not belong to these tensors", dir, what, hex,
+                   recorded);
+}
+
+static err_t verify_groups(const char *dir, const manifest *m, ckpt_tensor *const table[GROUPS], ckpt_work *w) {
+    uint8_t group[GROUPS][CKPT_DIGEST], state[CKPT_DIGEST];
+    bool whole = true;
+    err_t rc = ERR_OK;
+    for (int g = 0; g < w->groups; g++) {  // all of them, whatever is found: the others gather too
+        TRY(work_gather(w, g));
+        if (rc == ERR_OK) rc = verify_group(dir, m, w, g, &whole);
+        work_group_digest(w, table[g], group[g]);
+    }
+    if (rc != ERR_OK || !whole) return rc;
+    TRY(compare_hash(dir, "hash", group[GROUP_MASTER], m->hash));
+    if (w->groups == 1 && m->groups > 1) return ERR_OK;  // the moments were not read
+    for (int g = w->groups; g < GROUPS; g++) group_digest(NULL, 0, group[g]);
+    state_digest(group, &m->at, state);
+    return compare_hash(dir, "state_hash", state, m->state_hash);
+}
+
+err_t ckpt_read(const char *dir, const manifest *m, ckpt_state *s) {
+    ckpt_tensor *const table[GROUPS] = {s->master, s->m, s->v};
+    ckpt_work *w;
+    TRY(ckpt_agree(s, work_open(&w, s)));
+    err_t rc = ckpt_agree(s, read_groups(dir, m, table, w));
+    if (rc == ERR_OK) rc = ckpt_agree(s, verify_groups(dir, m, table, w));
+    work_close_own(w, s);
+    return rc;
+}
+
+// --- does it fit ---------------------------------------------------------------------------------------------------------------
+
+static const char *find_value(const ckpt_key *key, int keys, const char *name) {
+    for (int i = 0; i < keys; i++)
+        if (strcmp(key[i].key, name) == 0) return key[i].value;
+    return NULL;
+}
+
+static err_t compare_keys(const char *dir, const manifest *m, const ckpt_state *s) {
+    for (int i = 0; i < s->keys; i++) {
+        const char *name = s->key[i].key, *now = s->key[i].value, *then = find_value(m->key, m->keys, name);
+        const char *usual = s->key[i].usual;
+        if (!then && strcmp(now, usual) == 0) continue;
+        if (!then)
+            return err_set(
+                ERR_CONFIG,
+                "%s: %s = %.200s is not known to this checkpoint: build %s, which wrote it, always did what %.200s means: put that, or "
+                "start another [run] name",
+                dir, name, now, m->build, usual);
+        if (strcmp(then, now) != 0)
+            return err_set(
+                ERR_CONFIG,
+                "%s: %s is %.200s in the checkpoint and %.200s now, and the bits depend on it: put %.200s back, or start "
+                "another [run] name",
+                dir, name, then, now, then);
+    }
+    for (int i = 0; i < m->keys; i++)
+        if (!find_value(s->key, s->keys, m->key[i].key))
+            return err_set(
+                ERR_CONFIG,
+                "%s: %s = %.200s is in the checkpoint, which build %s wrote, and not known to this build: continue with that "
+                "build, or start another [run] name",
+                dir, m->key[i].key, m->key[i].value, m->build);
+    if (s->data_hash[0] && strcmp(s->data_hash, m->data_hash) != 0)
+        return err_set(
+            ERR_CONFIG,
+            "%s: the training dataset was %s when the checkpoint was written and is %s now: restore the files of [data] train, "
+            "or start another [run] name",
+            dir, m->data_hash, s->data_hash);
+    return ERR_OK;
+}
+
+static void shape_text(char *to, size_t room, int dims, const int64_t *size) {
+    size_t n = (size_t)snprintf(to, room, "(");
+    for (int d = 0; d < dims; d++) n += (size_t)snprintf(to + n, room - n, "%s%lld", d ? "," : "", (long long)size[d]);
+    snprintf(to + n, room - n, ")");
+}
+
+static err_t compare_tensors(const char *dir, const manifest *m, const ckpt_state *s) {
+    for (int i = 0; i < s->params || i < m->params; i++) {
+        const manifest_tensor *then = i < m->params ? &m->tensor[i] : NULL;
+        const ckpt_tensor *now = i < s->params ? &s->master[i] : NULL;
+        if (!then || !now || strcmp(then->name, now->name) != 0)
+            return err_set(
+                ERR_CONFIG,
+                "%s: tensor %d of %d is %s in the checkpoint, and of this model's %d it is %s: [model] describes another model",
+                dir, i + 1, m->params, then ? then->name : "absent", s->params, now ? now->name : "absent");
+        if (then->dims == now->dims && memcmp(then->size, now->size, (size_t)now->dims * sizeof *now->size) == 0) continue;
+        char is[96], should[96];
+        shape_text(is, sizeof is, then->dims, then->size);
+        shape_text(should, sizeof should, now->dims, now->size);
+        return err_set(ERR_CONFIG, "%s: tensor %s is %s in the checkpoint and %s in this model: [model] describes another model",
+                       dir, now->name, is, should);
+    }
+    if (s->m && m->groups == 1)
+        return err_set(
+            ERR_CONFIG,
+            "%s: holds no optimizer state, training can't continue from it: use its model.safetensors as [model] init_from", dir);
+    return ERR_OK;
+}
+
+// Builds before version 3 said no more of a GPU than "cuda". An empty text was written by no device.
+static bool same_arithmetic(const manifest *m, const char *now) {
+    return !*m->arithmetic || strcmp(m->arithmetic, now) == 0 || (strcmp(m->arithmetic, "cuda") == 0 && strncmp(now, "cuda ", 5) == 0);
+}
+
+static err_t compare_devices(const char *dir, const manifest *m, const ckpt_state *s) {
+    char now[DEVICE_ARITHMETIC];
+    if (!s->dev || s->any_device) return ERR_OK;
+    device_arithmetic(s->dev, now, sizeof now);
+    if (same_arithmetic(m, now)) return ERR_OK;
+    return err_set(
+        ERR_CONFIG,
+        "%s: the checkpoint was computed on \"%s\", this run computes on \"%s\", and the bits depend on it: continue on a device of "
+        "that kind with that library, or set [device] match = no, and the bits will be others from there on",
+        dir, m->arithmetic, now);
+}
+
+err_t ckpt_fits(const char *dir, const manifest *m, const ckpt_state *s, bool foreign) {
+    if (!foreign) TRY(compare_keys(dir, m, s));
+    if (!foreign) TRY(compare_devices(dir, m, s));
+    return compare_tensors(dir, m, s);
+}
+
+// Of the same arithmetic all plans were possible once: a device that refuses one would compute other bits.
+static err_t take_plans(const char *dir, const manifest *m, ckpt_state *s) {
+    for (int i = 0; i < m->plans; i++) {
+        if (device_plans_set(s->dev, m->plan[i]) == ERR_OK) continue;
+        if (!s->any_device)
+            return err_prefix("%s: plan %d of %d can't be used, and without it the bits will be others ([device] match = no goes on so)", dir, i + 1,
+                              m->plans);
+        snprintf(s->other, sizeof s->other, "%s (not all of its plans can be used)", m->arithmetic);
+    }
+    return ERR_OK;
+}
+
+// Plans belong to one arithmetic: to another device they mean nothing.
+static err_t compare_arithmetic(const char *dir, const manifest *m, ckpt_state *s) {
+    char now[DEVICE_ARITHMETIC];
+    s->other[0] = 0;
+    device_arithmetic(s->dev, now, sizeof now);
+    if (strcmp(m->arithmetic, now) == 0) return take_plans(dir, m, s);
+    if (!same_arithmetic(m, now)) snprintf(s->other, sizeof s->other, "%s", m->arithmetic);
+    return ERR_OK;
+}
+
+err_t ckpt_adopt(const char *dir, const manifest *m, ckpt_state *s, bool foreign) {
+    TRY(ckpt_agree(s, s->dev && !foreign ? compare_arithmetic(dir, m, s) : ERR_OK));
+    s->at = m->at;
+    return ERR_OK;
+}
+
+// --- a directory ---------------------------------------------------------------------------------------------------------------
+
+// Nodes may hold different checkpoints under the same name.
+static err_t same_manifest(const char *dir, const manifest *m, const ckpt_state *s) {
+    void *all;
+    size_t *cut;
+    err_t rc = ckpt_gather(s, m->digest, sizeof m->digest, &all, &cut);
+    for (int r = 1; r < ckpt_world(s) && rc == ERR_OK; r++)
+        if (memcmp(all, (char *)all + cut[r], CKPT_DIGEST) != 0)
+            rc = err_set(ERR_DATA, "%s: rank %d has another checkpoint of this name than rank 0", dir, r);
+    free(all), free(cut);
+    return rc;
+}
+
+err_t ckpt_load(const char *ckpt_dir, ckpt_state *s, bool foreign) {
+    manifest m;
+    err_t rc = manifest_read(&m, ckpt_dir);
+    if (rc == ERR_OK) rc = ckpt_fits(ckpt_dir, &m, s, foreign);
+    rc = ckpt_agree(s, rc);
+    if (rc == ERR_OK && !ckpt_alone(s)) rc = same_manifest(ckpt_dir, &m, s);
+    if (rc == ERR_OK) rc = ckpt_read(ckpt_dir, &m, s);
+    if (rc == ERR_OK) rc = ckpt_adopt(ckpt_dir, &m, s, foreign);
+    manifest_close(&m);
+    return rc;
+}
+
+err_t ckpt_peek(const char *ckpt_dir, ckpt_state *s) {
+    manifest m;
+    memset(s, 0, sizeof *s);
+    err_t rc = manifest_read(&m, ckpt_dir);
+    if (rc == ERR_OK) {
+        s->at = m.at;
+        s->keys = m.keys;
+        memcpy(s->key, m.key, (size_t)m.keys * sizeof *m.key);
+        memcpy(s->data_hash, m.data_hash, sizeof s->data_hash);
+        memcpy(s->build, m.build, sizeof s->build);
+    }
+    manifest_close(&m);
+    return rc;
+}
+
+// The tables of a state as the manifest describes it, with nowhere to read it to.
+static err_t hash_state(const char *dir, const manifest *m, ckpt_state *s, ckpt_tensor *table) {
+    ckpt_tensor **of[GROUPS] = {&s->master, &s->m, &s->v};
+    s->params = m->params;
+    for (int g = 0; g < m->groups; g++) {
+        *of[g] = table + (size_t)g * (size_t)m->params;
+        for (int i = 0; i < m->params; i++) {
+            const manifest_tensor *from = &m->tensor[g * m->params + i];
+            ckpt_tensor *t = *of[g] + i;
+            *t = (ckpt_tensor){.dims = from->dims, .count = shape_count(from->dims, from->size)};
+            memcpy(t->size, from->size, sizeof t->size);
+            snprintf(t->name, sizeof t->name, "%s", from->name + strlen(manifest_prefix[g]));
+        }
+    }
+    return ckpt_read(dir, m, s);
+}
+
+err_t ckpt_hash_dir(const char *ckpt_dir, char hash[17], char state_hash[17]) {
+    manifest m;
+    err_t rc = manifest_read(&m, ckpt_dir);
+    ckpt_state *s = calloc(1, sizeof *s);
+    ckpt_tensor *table = calloc((size_t)m.groups * (size_t)m.params + 1, sizeof *table);
+    if (rc == ERR_OK && (!s || !table)) rc = err_set(ERR_INTERNAL, "%s: no memory to read it", ckpt_dir);
+    if (rc == ERR_OK) rc = hash_state(ckpt_dir, &m, s, table);
+    if (rc == ERR_OK) {
+        memcpy(hash, m.hash, sizeof m.hash);
+        memcpy(state_hash, m.state_hash, sizeof m.state_hash);
+    }
+    free(s), free(table);
+    manifest_close(&m);
+    return rc;
+}

@@ -1,0 +1,277 @@
+// trainer/checkpoint/resume.c: resuming with several nodes, each with a directory of its own.
+//
+// The newest step that is complete over the union is chosen. Every node is sent what it lacks (files are looked at by
+// length and header), so that it can then load alone; a node that comes with an empty directory gets everything. When loading finds
+// damage, every file of every node is read, damaged copies count as missing, and it is tried once more before the step before it is.
+#include "trainer/checkpoint/resume.h"
+
+#include "trainer/checkpoint/copy.h"
+#include "trainer/checkpoint/nodes.h"
+#include "trainer/checkpoint/ranks.h"
+#include "trainer/checkpoint/read.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+// --- sending what a node lacks -------------------------------------------------------------------------------------------------
+
+// Where this node gets its files: step-N, or, when it has nothing of this checkpoint there, a new directory.
+static err_t open_target(const shared *x, char dir[IO_PATH]) {
+    const ckpt_version *at = remains_place(&x->r, x->digest, ckpt_node(x->r.s));
+    if (at) return io_path(dir, "%s", x->final);
+    TRY(ckpt_open_directory(x->r.run_dir, NULL));
+    TRY(remains_remove(&x->r, KIND_TMP));
+    TRY(remains_remove(&x->r, KIND_OLD));
+    TRY(ckpt_path(dir, x->r.run_dir, KIND_TMP, x->r.step));
+    return mkdir(dir, 0755) == 0 ? ERR_OK : err_set(ERR_IO, "%s: mkdir: %s", dir, strerror(errno));
+}
+
+static err_t close_target(const shared *x, const char *dir) {
+    char path[IO_PATH];
+    const ckpt_version *at = remains_place(&x->r, x->digest, ckpt_node(x->r.s));
+    if (at && at->whole) return ERR_OK;
+    TRY(io_path(path, "%s/manifest.json", dir));
+    TRY(io_write_file(path, x->text, x->size, NULL));
+    if (at) return ERR_OK;
+    TRY(ckpt_commit_node(x->r.run_dir, x->r.step, NULL));
+    return remains_remove(&x->r, KIND_OLD);
+}
+
+// One file on its way from the first node that has it to all that lack it, through the first rank of each.
+typedef struct passage {
+    const shared *x;
+    int f, source;
+    bool sends, receives;
+    int fd;
+    ckpt_incoming in;
+    comm_part *part;
+    uint8_t *piece;
+    err_record why;  // the first failure of all files; it does not end the sending
+} passage;
+
+static void passage_note(passage *p, err_t rc) {
+    if (rc != ERR_OK && p->why.code == ERR_OK) p->why = *err_last();
+}
+
+static bool lacks(const shared *x, int node, int f) { return !x->have[node * x->m.files + f]; }
+
+static void passage_open(passage *p, int f, const char *dir) {
+    const shared *x = p->x;
+    char path[IO_PATH];
+    p->f = f, p->fd = -1, p->source = 0;
+    while (lacks(x, p->source, f)) p->source++;
+    p->sends = ckpt_leads(x->r.s) && ckpt_node(x->r.s) == p->source;
+    p->receives = ckpt_leads(x->r.s) && lacks(x, ckpt_node(x->r.s), f);
+    if (p->receives) incoming_open(&p->in, dir, x->m.file[f].name, NULL);
+    if (!p->sends) return;
+    err_t rc = io_path(path, "%s/%s", x->final, x->m.file[f].name);
+    if (rc == ERR_OK) p->fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (rc == ERR_OK && p->fd < 0) passage_note(p, err_set(ERR_DATA, "%s: %s", path, strerror(errno)));
+}
+
+static void read_piece(passage *p, int64_t at, size_t n) {
+    if (p->fd < 0 || io_read_at(p->fd, p->x->m.file[p->f].name, at, p->piece, n) == ERR_OK) return;
+    passage_note(p, err_set(ERR_DATA, "%s: can't be read to be sent to other nodes", p->x->final));  // this copy is of no use
+}
+
+// All ranks are in every call, most of them with nothing to send or receive: they make the same calls in the same order.
+static err_t pass_piece(passage *p, int64_t at, size_t n) {
+    const ckpt_state *s = p->x->r.s;
+    int sends = 0;
+    for (int k = 0; k < ckpt_nodes(s) && p->sends; k++)
+        if (lacks(p->x, k, p->f)) p->part[sends++] = (comm_part){ckpt_leader_of(s, k), p->piece, n};
+    comm_part from = {ckpt_leader_of(s, p->source), p->piece, n};
+    if (p->sends) read_piece(p, at, n);
+    TRY(ckpt_exchange(s, p->part, sends, &from, p->receives));
+    if (p->receives) incoming_put(&p->in, p->piece, n);
+    return ERR_OK;
+}
+
+static void passage_close(passage *p, bool arrived) {
+    if (p->fd >= 0) close(p->fd);
+    if (p->receives && arrived) passage_note(p, incoming_close(&p->in, &p->x->m, p->f));
+    else if (p->receives && p->in.fd >= 0) close(p->in.fd), unlink(p->in.path);
+}
+
+static err_t pass_file(passage *p, int f, const char *dir) {
+    const shared *x = p->x;
+    bool needed = false;
+    for (int k = 0; k < ckpt_nodes(x->r.s); k++) needed = needed || lacks(x, k, f);
+    if (!needed) return ERR_OK;
+    passage_open(p, f, dir);
+    err_t rc = ERR_OK;
+    for (int64_t at = 0, left; rc == ERR_OK && (left = x->m.file[f].bytes - at) > 0; at += CKPT_PIECE)
+        rc = pass_piece(p, at, left < CKPT_PIECE ? (size_t)left : CKPT_PIECE);
+    passage_close(p, rc == ERR_OK);
+    return rc;
+}
+
+static err_t move_files(const shared *x, const char *dir) {
+    passage p = {.x = x, .piece = malloc(CKPT_PIECE), .part = calloc((size_t)ckpt_nodes(x->r.s), sizeof(comm_part))};
+    err_t rc =
+        ckpt_agree(x->r.s, p.piece && p.part ? ERR_OK : err_set(ERR_INTERNAL, "no memory for a piece of %d bytes", CKPT_PIECE));
+    for (int f = 0; f < x->m.files && rc == ERR_OK; f++) rc = pass_file(&p, f, dir);
+    free(p.piece), free(p.part);
+    if (rc != ERR_OK) return rc;
+    return ckpt_agree(x->r.s, p.why.code ? err_restore(&p.why) : ERR_OK);
+}
+
+// Afterwards every node has this checkpoint whole, as step-N. ERR_DATA: a copy that was sent is damaged.
+static err_t fetch(const shared *x) {
+    char dir[IO_PATH] = "";
+    bool leads = ckpt_leads(x->r.s), all = true;
+    for (int n = 0; n < ckpt_nodes(x->r.s); n++) {
+        const ckpt_version *at = remains_place(&x->r, x->digest, n);
+        all = all && at && at->whole;
+        for (int f = 0; f < x->m.files; f++) all = all && x->have[n * x->m.files + f];
+    }
+    if (all) return ERR_OK;
+    TRY(ckpt_agree(x->r.s, leads ? open_target(x, dir) : ERR_OK));
+    err_t rc = move_files(x, dir);
+    if (rc == ERR_OK) rc = ckpt_agree(x->r.s, leads ? close_target(x, dir) : ERR_OK);
+    return rc;  // a new directory that was not finished has no manifest and goes with the next cleaning
+}
+
+// --- resuming ------------------------------------------------------------------------------------------------------------------
+
+typedef struct attempt {
+    void (*complain)(void *ctx, const char *text);
+    void *ctx;
+    bool fatal;          // this is not the checkpoint's fault: trying another would lose steps for nothing
+    bool told;           // complained about already
+    int tried;
+    err_record newest;   // what is wrong with the newest that was tried
+} attempt;
+
+static void tell(attempt *a, const char *text) {
+    if (a->complain && !a->told) a->complain(a->ctx, text);
+    a->told = true;
+}
+
+// Sends what is lacking, and loads. With `deep` after a first try has failed for `first`.
+static err_t fetch_and_read(shared *x, ckpt_state *s, bool deep, attempt *a) {
+    err_record damage, first = deep ? *err_last() : (err_record){0};
+    err_t rc = shared_inventory(x, deep, &damage);
+    if (rc == ERR_OK && damage.code && !deep) tell(a, damage.text);
+    if (rc == ERR_OK && deep && (!damage.code || !shared_complete(x))) return err_restore(&first);
+    if (rc == ERR_OK) rc = ckpt_missing(x->final, &x->m, x->absent);
+    TRY(rc);
+    rc = fetch(x);
+    a->fatal = rc != ERR_OK && rc != ERR_DATA;
+    if (rc == ERR_OK) rc = ckpt_read(x->final, &x->m, s);
+    return rc;
+}
+
+static err_t try_shared(shared *x, ckpt_state *s, attempt *a) {
+    if (x->m.at.step != x->r.step)
+        return err_set(ERR_DATA, "%s: holds step %lld: the directory was renamed", x->final, (long long)x->m.at.step);
+    TRY(ckpt_agree(s, ckpt_fits(x->final, &x->m, s, false)));
+    err_t rc = fetch_and_read(x, s, false, a);
+    if ((rc == ERR_DATA || rc == ERR_IO) && !a->fatal && shared_complete(x)) {
+        tell(a, err_last()->text);
+        // What was sent meanwhile is there now: look again.
+        ckpt_version *list;
+        int count, i = 0;
+        err_record why = *err_last();
+        TRY(ckpt_versions(x->r.run_dir, s, &list, &count));
+        while (i < count && list[i].step != x->r.step) i++;
+        x->r = remains_at(x->r.run_dir, s, list, count, i);
+        err_restore(&why);
+        rc = fetch_and_read(x, s, true, a);
+        free(list);
+    }
+    return rc == ERR_OK ? ckpt_adopt(x->final, &x->m, s, false) : rc;
+}
+
+static err_t try_version(const remains *r, const ckpt_version *v, ckpt_state *s, attempt *a) {
+    shared x;
+    a->told = a->fatal = false;
+    err_t rc = shared_open(&x, r, v);
+    if (rc == ERR_OK) rc = try_shared(&x, s, a);
+    shared_close(&x);
+    if (rc != ERR_DATA && rc != ERR_IO) return rc;  // it is whole and does not fit, or this process is not well
+    if (a->tried++ == 0) a->newest = *err_last();
+    if (!a->fatal) tell(a, err_last()->text);
+    return rc;
+}
+
+// A step of which no node has a manifest that can be read.
+static err_t try_broken(const remains *r, attempt *a) {
+    char path[IO_PATH], *text = NULL;
+    uint8_t digest[CKPT_DIGEST];
+    size_t n;
+    err_t rc = ERR_OK;
+    if (ckpt_leads(r->s) && remains_find(r, ckpt_node(r->s), KIND_FINAL)) {
+        rc = ckpt_path(path, r->run_dir, KIND_FINAL, r->step);
+        if (rc == ERR_OK) rc = manifest_text(path, &text, &n, digest);
+        free(text);
+    }
+    rc = ckpt_agree(r->s, rc);
+    if (rc != ERR_DATA && rc != ERR_IO) return rc == ERR_OK ? ERR_DATA : rc;
+    a->told = false;
+    if (a->tried++ == 0) a->newest = *err_last();
+    tell(a, err_last()->text);
+    return rc;
+}
+
+// How many nodes have it as step-N.
+static int holders(const remains *r, const ckpt_version *v) {
+    int n = 0;
+    for (int i = 0; i < r->count; i++) n += r->v[i].kind == KIND_FINAL && remains_is(&r->v[i], v->digest);
+    return n;
+}
+
+// The checkpoint of this step that comes after `before`: what most nodes have, first. NULL: no other.
+static const ckpt_version *next_version(const remains *r, const ckpt_version *before) {
+    const ckpt_version *best = NULL;
+    for (int i = 0; i < r->count; i++) {
+        const ckpt_version *v = &r->v[i];
+        if (!v->whole || v->kind != KIND_FINAL) continue;
+        int n = holders(r, v), least = before ? holders(r, before) : 0, most = best ? holders(r, best) : 0;
+        if (before && (n > least || (n == least && memcmp(v->digest, before->digest, CKPT_DIGEST) <= 0))) continue;
+        if (!best || n > most || (n == most && memcmp(v->digest, best->digest, CKPT_DIGEST) < 0)) best = v;
+    }
+    return best;
+}
+
+static err_t try_step(const remains *r, ckpt_state *s, attempt *a) {
+    const ckpt_version *v = next_version(r, NULL);
+    if (!v) return try_broken(r, a);
+    err_t rc = ERR_DATA;
+    for (; v && (rc == ERR_DATA || rc == ERR_IO) && !a->fatal; v = next_version(r, v)) rc = try_version(r, v, s, a);
+    return rc;
+}
+
+static bool has_final(const remains *r) {
+    for (int i = 0; i < r->count; i++)
+        if (r->v[i].kind == KIND_FINAL) return true;
+    return false;
+}
+
+err_t ckpt_resume_nodes(const char *run_dir, ckpt_state *s, bool *found, void (*complain)(void *ctx, const char *text), void *ctx) {
+    attempt a = {.complain = complain, .ctx = ctx};
+    ckpt_version *list;
+    int count;
+    TRY(ckpt_settle(run_dir, s));
+    err_t rc = ckpt_versions(run_dir, s, &list, &count);
+    for (int i = 0; i < count && rc == ERR_OK && !*found;) {
+        remains r = remains_at(run_dir, s, list, count, i);
+        i += r.count;
+        if (!has_final(&r)) continue;
+        rc = try_step(&r, s, &a);
+        *found = rc == ERR_OK;
+        if ((rc == ERR_DATA || rc == ERR_IO) && !a.fatal) rc = ERR_OK;
+    }
+    free(list);
+    if (rc != ERR_OK || *found || a.tried == 0) return rc;
+    return err_set(ERR_DATA,
+                   "%s/ckpt: the nodes have %d checkpoint%s, and none can be used: bring back a node that has what is missing, "
+                   "restore one from a "
+                   "copy, or move the directories away to start from the beginning. Of the newest: %.600s",
+                   run_dir, a.tried, a.tried == 1 ? "" : "s", a.newest.text);
+}

@@ -1,0 +1,250 @@
+// trainer/checkpoint/save.c: writing a checkpoint, together. Nodes share no disk, and any process may be killed at any instant; what makes
+// the result whole is the order of things, with an agreement of all ranks behind each:
+//
+//   1  a node's first rank makes .tmp-step-N
+//   2  each rank writes and fsyncs its files there; digests are gathered; each file is read back
+//   3  each file is copied to the next node, fsynced and read back there
+//   4  a node's first rank writes the manifest, the same on all nodes, and fsyncs the directory
+//   5  a node's first rank renames .tmp-step-N to step-N, with what stood there set aside as .old-step-N
+//   6  a node's first rank removes .old-step-N and older checkpoints
+//
+// A manifest anywhere means that every file was on its disk, and the next node's, when it was written: from there on the checkpoint is
+// complete over the union of the nodes, under whatever names they have it, and the next start may finish it (nodes.c). Nothing
+// older is removed before all have renamed: until then the one before is complete too.
+//
+// When a rank fails, all learn of it at the next agreement, and every node takes back what it did. When ranks are lost, and the others
+// can't know how far those came, nobody takes anything back: a node that removed its part could be removing the only copy of what
+// another one has just renamed.
+#include "trainer/checkpoint/checkpoint.h"
+
+#include "base/io.h"
+#include "model/safetensors.h"
+#include "trainer/checkpoint/copy.h"
+#include "trainer/checkpoint/describe.h"
+#include "trainer/checkpoint/digest.h"
+#include "trainer/checkpoint/directory.h"
+#include "trainer/checkpoint/parts.h"
+#include "trainer/checkpoint/read.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { PIECE = 16 * CHUNK };
+
+typedef struct save {
+    const char *run_dir;
+    char tmp[IO_PATH];
+    const ckpt_state *s;
+    fault_list *faults;
+    ckpt_work *w;
+    manifest m;
+    bool renaming;
+} save;
+
+// What a rank tells of the files that it wrote.
+typedef struct record { int64_t bytes; uint8_t header[CKPT_DIGEST]; } record;
+
+// --- this rank's files ---------------------------------------------------------------------------------------------------------
+
+static err_t put_group(st_writer *to, ckpt_work *w, int group, const ckpt_tensor *t) {
+    uint8_t *chunk = w->mine[group];
+    for (int i = 0; i < w->params; i++)
+        for (int64_t k = 0; k < t[i].count; k += PIECE) {
+            int64_t n = t[i].count - k < PIECE ? t[i].count - k : PIECE;
+            for (int64_t c = k; c < k + n; c += CHUNK, chunk += CKPT_DIGEST)
+                chunk_digest(t[i].data + c, t[i].count - c, chunk);
+            TRY(st_put(to, t[i].data + k, (size_t)n * 4));
+        }
+    return ERR_OK;
+}
+
+// The header's entries for this rank's parts in file f; returns how many.
+static int declare(const save *x, int f, st_tensor *table) {
+    int count = 0;
+    for (int i = 0; i < x->m.groups * x->m.params; i++) {
+        const manifest_tensor *t = &x->m.tensor[i];
+        for (const manifest_part *p = x->m.part + t->part; p < x->m.part + t->part + t->parts; p++) {
+            if (p->file != f) continue;
+            st_tensor *to = &table[count++];
+            *to = (st_tensor){.type = ST_F32, .dims = 1, .size = {p->count}};
+            manifest_part_name(to->name, t, p);
+            if (strcmp(to->name, t->name) != 0) continue;
+            to->dims = t->dims;
+            memcpy(to->size, t->size, sizeof to->size);
+        }
+    }
+    return count;
+}
+
+// Of the bytes in memory, never of the file: what the disk got wrong must not become what the manifest expects.
+static void digest_header(const st_writer *w, uint8_t out[CKPT_DIGEST]) {
+    digest d;
+    digest_begin(&d);
+    digest_put(&d, w->header, w->header_bytes);
+    digest_end(&d, out);
+}
+
+static err_t write_file(save *x, int f, int first, int last, st_tensor *table) {
+    const ckpt_tensor *const from[GROUPS] = {x->s->master, x->s->m, x->s->v};
+    static const char *const metadata[] = {"format", "pt", NULL};  // what other readers look for: plain arrays, row by row
+    manifest_file *say = &x->m.file[f];
+    char path[IO_PATH];
+    st_writer w;
+    TRY(io_path(path, "%s/%s", x->tmp, say->name));
+    TRY(st_create(&w, path, table, declare(x, f, table), metadata, x->faults));
+    digest_header(&w, say->header);
+    err_t rc = ERR_OK;
+    for (int g = first; g <= last && rc == ERR_OK; g++) rc = put_group(&w, x->w, g, from[g]);
+    if (rc == ERR_OK) return st_finish(&w, &say->bytes);
+    st_abort(&w);
+    return rc;
+}
+
+static err_t write_files(save *x) {
+    int model = manifest_find_file(&x->m, FILE_MODEL, x->w->rank),
+        optimizer = manifest_find_file(&x->m, FILE_OPTIMIZER, x->w->rank);
+    st_tensor *table = calloc(2 * (size_t)x->m.params, sizeof *table);
+    if (!table) return err_set(ERR_INTERNAL, "no memory for a table of %d tensors", 2 * x->m.params);
+    err_t rc = model >= 0 ? write_file(x, model, GROUP_MASTER, GROUP_MASTER, table) : ERR_OK;
+    if (rc == ERR_OK && optimizer >= 0) rc = write_file(x, optimizer, GROUP_M, GROUP_V, table);
+    free(table);
+    return rc;
+}
+
+static err_t verify_files(const save *x) {
+    for (int f = 0; f < x->m.files; f++) {
+        char path[IO_PATH];
+        if (x->m.file[f].rank != x->w->rank) continue;
+        TRY(io_path(path, "%s/%s", x->tmp, x->m.file[f].name));
+        err_t rc = ckpt_verify_file(path, &x->m, f);
+        if (rc != ERR_OK) err_prefix("the new checkpoint can't be read back and is not used");
+        TRY(rc);
+    }
+    return ERR_OK;
+}
+
+// --- the manifest --------------------------------------------------------------------------------------------------------------
+
+static err_t gather_records(save *x) {
+    record mine[FILE_KINDS] = {0};
+    void *all;
+    size_t *cut;
+    for (int kind = 0; kind < FILE_KINDS; kind++) {
+        int f = manifest_find_file(&x->m, kind, x->w->rank);
+        if (f < 0) continue;
+        mine[kind].bytes = x->m.file[f].bytes;
+        memcpy(mine[kind].header, x->m.file[f].header, CKPT_DIGEST);
+    }
+    err_t rc = ckpt_gather(x->s, mine, sizeof mine, &all, &cut);
+    for (int f = 0; f < x->m.files && rc == ERR_OK; f++) {
+        const record *r = (const record *)all + x->m.file[f].rank * FILE_KINDS + x->m.file[f].kind;
+        x->m.file[f].bytes = r->bytes;
+        memcpy(x->m.file[f].header, r->header, CKPT_DIGEST);
+    }
+    free(all), free(cut);
+    return rc;
+}
+
+// Digests of all parts, tensors and groups, as one rank would have them.
+static err_t gather_digests(save *x) {
+    const ckpt_tensor *const table[GROUPS] = {x->s->master, x->s->m, x->s->v};
+    uint8_t group[GROUPS][CKPT_DIGEST], state[CKPT_DIGEST];
+    for (int g = 0; g < GROUPS; g++) {
+        if (g >= x->w->groups) {
+            group_digest(NULL, 0, group[g]);
+            continue;
+        }
+        TRY(work_gather(x->w, g));
+        work_group_digest(x->w, table[g], group[g]);
+        for (int i = 0; i < x->m.params; i++) {
+            manifest_tensor *t = &x->m.tensor[g * x->m.params + i];
+            work_part_digest(x->w, i, 0, shape_count(t->dims, t->size), t->digest);
+            for (manifest_part *p = x->m.part + t->part; p < x->m.part + t->part + t->parts; p++)
+                work_part_digest(x->w, i, p->first, p->count, p->digest);
+        }
+    }
+    state_digest(group, &x->s->at, state);
+    digest_hex(x->m.hash, group[GROUP_MASTER], 8);
+    digest_hex(x->m.state_hash, state, 8);
+    return ERR_OK;
+}
+
+static err_t put_manifest(const save *x, const char *text, size_t size) {
+    char path[IO_PATH], *again;
+    uint8_t digest[CKPT_DIGEST];
+    size_t n;
+    TRY(io_path(path, "%s/manifest.json", x->tmp));
+    TRY(io_write_file(path, text, size, x->faults));  // also fsyncs the directory
+    TRY(manifest_text(x->tmp, &again, &n, digest));
+    bool same = n == size && memcmp(again, text, n) == 0;
+    free(again);
+    return same ? ERR_OK : err_set(ERR_DATA, "%s: reads back with other bytes than were written: not used", path);
+}
+
+// Rank 0's text is everybody's: the manifests must be the same to the bit.
+static err_t write_manifest(save *x) {
+    char *text = NULL;
+    size_t size = 0;
+    err_t rc = ckpt_agree(x->s, x->w->rank == 0 ? manifest_print(&x->m, &text, &size) : ERR_OK);
+    if (rc == ERR_OK && !ckpt_alone(x->s)) rc = ckpt_broadcast_text(x->s, &text, &size, 0);
+    if (rc == ERR_OK) rc = ckpt_agree(x->s, ckpt_leads(x->s) ? put_manifest(x, text, size) : ERR_OK);
+    free(text);
+    return rc;
+}
+
+// --- all of it -----------------------------------------------------------------------------------------------------------------
+
+static err_t make_directory(const save *x) {
+    TRY(ckpt_open_directory(x->run_dir, x->faults));
+    TRY(ckpt_clean_node(x->run_dir));
+    if (mkdir(x->tmp, 0755) != 0) return err_set(ERR_IO, "%s: mkdir: %s", x->tmp, strerror(errno));
+    return ERR_OK;
+}
+
+static err_t write_all(save *x) {
+    TRY(ckpt_agree(x->s, manifest_open(&x->m, x->s, x->w)));
+    TRY(ckpt_agree(x->s, ckpt_leads(x->s) ? make_directory(x) : ERR_OK));
+    TRY(ckpt_agree(x->s, write_files(x)));
+    TRY(gather_records(x));
+    TRY(gather_digests(x));
+    TRY(ckpt_agree(x->s, verify_files(x)));
+    if (ckpt_nodes(x->s) > 1) TRY(ckpt_copy_to_buddies(x->tmp, &x->m, x->s, x->faults));
+    TRY(write_manifest(x));
+    x->renaming = true;
+    return ckpt_agree(x->s, ckpt_leads(x->s) ? ckpt_commit_node(x->run_dir, x->s->at.step, x->faults) : ERR_OK);
+}
+
+static void take_back(const save *x) {
+    if (ckpt_cut_off(x->s) || !ckpt_leads(x->s)) return;
+    if (x->renaming) ckpt_undo_node(x->run_dir, x->s->at.step);
+    io_remove_tree(x->tmp);
+}
+
+static err_t remove_older(const save *x, int keep) {
+    char old[IO_PATH];
+    TRY(ckpt_path(old, x->run_dir, KIND_OLD, x->s->at.step));
+    TRY(io_remove_tree(old));
+    return ckpt_prune_node(x->run_dir, x->s->at.step, keep);
+}
+
+err_t ckpt_save(const char *run_dir, const ckpt_state *s, int keep, fault_list *faults) {
+    save x = {.run_dir = run_dir, .s = s, .faults = faults};
+    err_t rc = ckpt_agree(s, ckpt_path(x.tmp, run_dir, KIND_TMP, s->at.step));
+    if (rc == ERR_OK) rc = work_open(&x.w, s);
+    if (rc == ERR_OK) {
+        rc = write_all(&x);
+        work_close_own(x.w, s);
+    }
+    manifest_close(&x.m);
+    if (rc != ERR_OK) {
+        err_record why = *err_last();
+        take_back(&x);
+        return err_restore(&why);
+    }
+    rc = ckpt_agree(s, ckpt_leads(s) ? remove_older(&x, keep) : ERR_OK);
+    if (rc != ERR_OK) err_prefix("step %lld is saved, but what it replaces can't be removed", (long long)s->at.step);
+    return rc;
+}

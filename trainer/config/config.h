@@ -1,0 +1,84 @@
+// trainer/config/config.h: what the INI says. One table of keys in trainer/config/keys.c is the only source: parsing, checking,
+// `lockstep config`, config.ini and the resume check all come from it.
+#ifndef TRAINER_CONFIG_CONFIG_H
+#define TRAINER_CONFIG_CONFIG_H
+
+#include "base/err.h"
+#include "comm/transport.h"
+#include "data/data.h"
+#include "gpu/gpu.h"
+#include "model/model.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum { CONFIG_WORD = 64, CONFIG_TEXT = 1024, CONFIG_KEYS_MAX = 112, CONFIG_FILES_MAX = 16 };
+
+// A key whose values are words holds the index of its word. Where a room has an enum of what they stand for (device_kind, vector_width, dtype,
+// shard_format, recomputation, transport_kind), the words are in its order.
+typedef enum { RESUME_AUTO, RESUME_NEVER, RESUME_MUST } resume_mode;
+typedef enum { MODEL_GPT } model_kind;
+typedef enum { TOKENIZER_BYTES } tokenizer_mode;
+typedef enum { ORDER_FIXED, ORDER_ANY } order_mode;
+typedef enum { CHOICE_AUTO, CHOICE_NO, CHOICE_YES } choice_mode;
+typedef enum { ROUNDING_NEAREST, ROUNDING_STOCHASTIC } rounding_mode;
+typedef enum { OPTIMIZER_ADAMW } optimizer_kind;
+typedef enum { SCHEDULE_COSINE, SCHEDULE_LINEAR, SCHEDULE_CONSTANT, SCHEDULE_WSD } schedule_kind;
+
+// Who must agree on a key: `bits` keys must match on resume, `layout` keys may change between runs but match across ranks,
+// `local` keys are a node's own business.
+typedef enum { CLASS_BITS, CLASS_LAYOUT, CLASS_LOCAL } key_class;
+
+typedef struct key_origin {
+    int file;     // 0: the default; else files[file - 1]. An index, so that a config can be copied
+    int line;     // from 1
+    bool chosen;  // the key was left open (0), config_load chose the value from other keys
+} key_origin;
+
+typedef struct config {
+    struct { char name[CONFIG_WORD], dir[CONFIG_TEXT], faults[CONFIG_TEXT]; int64_t seed, steps; int resume; } run;
+    struct { int backend, simd; bool graph, check, match; int64_t ranks, threads; } device;  // threads 0: a rank's fair share of the cores this process may use
+    struct { int type; int64_t layers, heads, embed, vocab, context, head_chunks; double dropout; char init_from[CONFIG_TEXT]; } model;  // head_chunks: see lanes
+    struct { char train[CONFIG_TEXT], val[CONFIG_TEXT]; int format; int64_t prefetch, retry; bool shuffle; } data;
+    struct { char input[CONFIG_TEXT], output[CONFIG_TEXT]; int tokenizer; int64_t shard_tokens; double val_fraction; bool compress; } pack;
+    struct { int64_t global, micro, lanes; } batch;  // lanes 0 in the file: resolved by config_load
+    struct { int compute, rounding; double loss_scale; int64_t scale_window; } precision;  // loss_scale 0: dynamic
+    struct { int type; double lr, beta1, beta2, eps, weight_decay, grad_clip; } optimizer;
+    struct { int type; int64_t warmup, decay_steps; double final_fraction; } schedule;  // both 0: resolved, but decay_steps stays 0 for constant; warmup -1: none
+    struct { int64_t data, zero; int recompute; bool offload; } parallel;  // data 0: all ranks
+    struct { int order, transport, nccl_ib; double bucket_mb; char nccl_library[CONFIG_TEXT], nccl_interface[CONFIG_TEXT], nccl_algorithm[CONFIG_TEXT]; } reduce;
+    struct { char nodes[CONFIG_TEXT], secret_file[CONFIG_TEXT]; int64_t port, timeout; double heartbeat; } cluster;
+    struct { int64_t every, keep; bool keep_best; } checkpoint;
+    struct { int64_t every, batches; } eval;  // batches 0: the whole validation split
+    struct { int64_t every, tokens, top_k; char prompt[CONFIG_TEXT]; double temperature; } sample;
+    struct { int64_t every, hash_every, power_every; bool jsonl; } log;
+
+    key_origin origin[CONFIG_KEYS_MAX];  // one for each row of the table
+    char files[CONFIG_FILES_MAX][CONFIG_TEXT];
+    int file_count;
+} config;
+
+// Reads the files in order, later ones override earlier ones; with none every key has its default. Checks every value and
+// every rule between keys, and resolves what was left open. On failure ERR_CONFIG (ERR_IO when a file can't be read is
+// also reported as ERR_CONFIG: the configuration is what is missing), `file:line: [section] key: ...`, and *c is unspecified.
+err_t config_load(config *c, const char *const *files, int count);
+
+// Can so many ranks share the work of a step? ERR_CONFIG says what would fit. (trainer/config/rules.c)
+err_t config_fits(const config *c, int world);
+
+// Prints every key: value, class, where it came from. The text is a valid INI (origin and class are comments).
+void config_print(const config *c, FILE *out);
+
+// Prints config.ini: every key with its default and one comment line (test/test_config.c compares it with the file).
+void config_print_defaults(FILE *out);
+
+// Calls visit(ctx, "section.key", value) for every key of the class, in table order, with the resolved value in canonical form.
+// Stops at the first failure and returns it.
+typedef err_t (*config_visit)(void *ctx, const char *key, const char *value);
+err_t config_each(const config *c, key_class class, config_visit visit, void *ctx);
+
+// First 16 hex digits of the BLAKE2b-256 of all bits and layout keys: what ranks compare.
+void config_hash(const config *c, char hex[17]);
+
+#endif

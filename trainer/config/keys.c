@@ -1,0 +1,212 @@
+// trainer/config/keys.c: the one table of keys.
+//
+// Everything that is known of a key stands in its row. A new key is a field in trainer/config/config.h and a row here, and from
+// then on it is parsed, checked, printed, written to config.ini, compared on resume and suggested to those who misspell it.
+//
+// Which class a key has:
+//   bits    what the weights of a step depend on: the model's shape, the seed and the order of the data, the batch and its
+//           lanes, precision, optimizer and schedule. Not run.steps: a run may be extended; what its schedule took from
+//           run.steps is held by decay_steps, which is resolved first.
+//           A bits key that is added later has as its default what all builds did before it: their checkpoints go on.
+//   layout  what all ranks must do alike because they do it together (evaluating, sampling, checkpointing and hashing are
+//           collective), but what may differ from one run to the next. init_from too: only a run's first step asks for it.
+//   local   what one node does for itself: its device, its paths (the data's own hash is compared instead), its log, how many
+//           checkpoints it keeps, and faults, which are meant to hit one of many.
+#include "trainer/config/table.h"
+
+#include <string.h>
+
+#define AT(section, key) #section, #key
+#define IN(section, key) offsetof(config, section.key)
+#define INT(s, k, class, def, min, max, also, comment) {AT(s, k), KEY_INT, class, IN(s, k), def, min, max, NULL, also, comment}
+#define REAL(s, k, class, def, min, max, also, comment) {AT(s, k), KEY_REAL, class, IN(s, k), def, min, max, NULL, also, comment}
+#define BOOL(s, k, class, def, also, comment) {AT(s, k), KEY_BOOL, class, IN(s, k), def, 0, 1, "no yes", also, comment}
+#define TEXT(s, k, class, def, least, also, comment) {AT(s, k), KEY_TEXT, class, IN(s, k), def, least, 0, NULL, also, comment}
+#define WORD(s, k, class, def, words, also, comment) {AT(s, k), KEY_WORD, class, IN(s, k), def, 0, 0, words, also, comment}
+#define BITS CLASS_BITS
+#define LAYOUT CLASS_LAYOUT
+#define LOCAL CLASS_LOCAL
+#define MANY 1e12              // more steps, tokens or bytes than anyone has
+#define EXACT 9007199254740991.0  // 2^53 - 1
+
+const config_key config_keys[] = {
+    {AT(run, name), KEY_NAME, LAYOUT, IN(run, name), "default", 1, 0, NULL, "run_name id", "the run's files are in DIR/NAME"},
+    TEXT(run, dir, LOCAL, "runs", 1, "out_dir output_dir", "directory of all runs"),
+    INT(run, seed, BITS, "1337", 0, EXACT, "random_seed",
+         "start of everything random: initial weights, order of the data, dropout, samples"),
+    INT(run, steps, LAYOUT, "600", 1, MANY, "max_iters max_steps iterations num_iterations",
+         "train until this step; may be raised later"),
+    WORD(run, resume, LAYOUT, "auto", "auto never must", "",
+         "`never` refuses to go on from a checkpoint, `must` refuses to start without one"),
+    TEXT(run, faults, LOCAL, "", 0, "",
+         "rehearse failures, such as write@3 (point@first or point@firstxcount; read write sync rename flip)"),
+
+    WORD(device, backend, LOCAL, "auto", "auto cpu cuda", "device kind", "where to compute; auto takes a GPU if there is one"),
+    INT(device, ranks, LOCAL, "0", 0, 1024, "nproc_per_node world_size gpus",
+         "processes on this node; 0 = one for each GPU, or one, or what [cluster] nodes says; does not change the result"),
+    INT(device, threads, LOCAL, "0", 0, 1024, "num_threads cores",
+         "of each rank; 0 = a fair share of the cores that this process may use; does not change the result"),
+    WORD(device, simd, LOCAL, "auto", "auto avx512 avx2 neon portable", "vector",
+         "the CPU's vector width; does not change the result"),
+    BOOL(device, graph, LOCAL, "yes", "cuda_graph", "on a GPU: record a micro-batch and queue it as one; does not change the result"),
+    BOOL(device, check, LOCAL, "no", "launch_blocking", "on a GPU: wait after every kernel, so that a failure names the very one; slow"),
+    BOOL(device, match, LAYOUT, "yes", "", "refuse to go on from a checkpoint of another kind of device or library, on which the bits differ"),
+
+    WORD(model, type, BITS, "gpt", "gpt", "arch architecture", "the architecture"),
+    INT(model, layers, BITS, "4", 1, 1024, "n_layer num_layers depth", "number of blocks"),
+    INT(model, heads, BITS, "4", 1, 1024, "n_head num_heads", "attention heads; must divide embed"),
+    INT(model, embed, BITS, "128", 1, 1048576, "n_embd channels hidden_size dim d_model", "channels"),
+    INT(model, vocab, BITS, "256", 2, 16777216, "vocab_size", "number of different tokens; 256 for bytes"),
+    INT(model, context, BITS, "128", 1, 1048576, "block_size seq_len sequence_length", "tokens that the model sees at once"),
+    REAL(model, dropout, BITS, "0", 0, 0.95, "", "probability that an activation is dropped while training"),
+    INT(model, head_chunks, BITS, "0", 0, EXACT, "loss_chunks",
+        "parts of a micro-batch whose logits are in memory one after the other; 0 = parts of at most 20,971,520 logits"),
+    TEXT(model, init_from, LAYOUT, "", 0, "pretrained",
+         "start from the weights in this safetensors file; empty = random weights"),
+
+    TEXT(data, train, LOCAL, "datasets/self-train-*.bin", 1, "train_data",
+         "training shards: files or globs, space between"),
+    TEXT(data, val, LOCAL, "datasets/self-val-*.bin", 0, "validation valid eval_data",
+         "validation shards; empty = no evaluation"),
+    WORD(data, format, LOCAL, "auto", "auto lockstep llmc raw16 raw32", "",
+         "format of the shards; auto looks at their first bytes"),
+    INT(data, prefetch, LOCAL, "8", 2, 1024, "num_workers", "micro-batches that are read ahead of need at most"),
+    INT(data, retry, LOCAL, "5", 0, 100, "retries", "how often a failed read is tried again"),
+    BOOL(data, shuffle, BITS, "yes", "", "visit the windows of the data in a random order, another one each epoch"),
+
+    TEXT(pack, input, LOCAL, "README.md Makefile main.c base comm data gpu model test trainer", 1, "source", "what `lockstep pack` reads: files, directories or globs, space between"),
+    TEXT(pack, output, LOCAL, "datasets/self", 1, "destination",
+         "the shards' names begin with this: PREFIX-train-00000.bin, PREFIX-val-..."),
+    WORD(pack, tokenizer, LOCAL, "bytes", "bytes", "encoding", "one token for each byte"),
+    INT(pack, shard_tokens, LOCAL, "100000000", 1, MANY, "shard_size", "most tokens in one shard"),
+    REAL(pack, val_fraction, LOCAL, "0.1", 0, 0.9, "val_split", "share of the tokens, from the end, that is kept for validation"),
+    BOOL(pack, compress, LOCAL, "no", "", "compress the shards with zlib"),
+
+    INT(batch, global, BITS, "16", 1, 16777216, "batch_size total_batch_size",
+         "samples in one step; lanes * micro * a whole number"),
+    INT(batch, micro, BITS, "8", 1, 1048576, "micro_batch_size device_batch_size", "samples that are computed at once"),
+    INT(batch, lanes, BITS, "0", 0, 1024, "",
+         "a power of two; the gradient is the sum of so many parts; 0 = largest up to 8 that fits"),
+
+    WORD(precision, compute, BITS, "fp32", "fp32 bf16 fp16", "dtype type",
+         "storage of activations and of the weights in use; masters are fp32"),
+    WORD(precision, rounding, BITS, "nearest", "nearest stochastic", "stochastic_rounding",
+         "of masters to 16-bit weights in use; stochastic: up or down by chance, the nearer the likelier"),
+    {AT(precision, loss_scale), KEY_REAL, BITS, IN(precision, loss_scale), "dynamic", 1, 16777216, "dynamic", "grad_scale",
+     "a number, or dynamic: as large as fp16 allows (1 for fp32 and bf16)"},
+    INT(precision, scale_window, BITS, "2000", 1, MANY, "growth_interval", "good steps after which a dynamic loss scale doubles"),
+
+    WORD(optimizer, type, BITS, "adamw", "adamw", "name", "the update rule"),
+    REAL(optimizer, lr, BITS, "0.001", 0, 1000, "learning_rate max_lr", "learning rate at the end of the warm-up"),
+    REAL(optimizer, beta1, BITS, "0.9", 0, 0.999999, "", "decay of the mean of the gradient"),
+    REAL(optimizer, beta2, BITS, "0.99", 0, 0.999999, "", "decay of the mean of the gradient's square"),
+    REAL(optimizer, eps, BITS, "1e-08", 1e-30, 1, "epsilon", "added to the square root of that mean"),
+    REAL(optimizer, weight_decay, BITS, "0.1", 0, 100, "wd", "decay of the matrices; biases and norms do not decay"),
+    REAL(optimizer, grad_clip, BITS, "1", 0, 1e30, "clip max_grad_norm", "largest norm of the gradient; 0 = off"),
+
+    WORD(schedule, type, BITS, "cosine", "cosine linear constant wsd", "lr_scheduler",
+         "course of the learning rate after the warm-up; wsd = warm-up, stable, decay"),
+    INT(schedule, warmup, BITS, "0", -1, MANY, "warmup_steps warmup_iters",
+        "steps in which the rate rises to lr; 0 = a tenth of decay_steps, at most 100; -1 = none"),
+    INT(schedule, decay_steps, BITS, "0", 0, MANY, "lr_decay_iters", "step at which the decay ends; 0 = run.steps"),
+    REAL(schedule, final_fraction, BITS, "0.1", 0, 1, "min_lr final_lr learning_rate_decay_frac",
+         "learning rate at the end, as a fraction of lr"),
+
+    INT(parallel, data, LAYOUT, "0", 0, 1024, "dp data_parallel",
+         "ranks that share the lanes of a step; 0 = all there are"),
+    INT(parallel, zero, LAYOUT, "0", 0, 3, "zero_stage stage sharding",
+         "what ranks keep only a share of: 1 = masters and moments, 2 = also gradients, 3 = also weights; does not change the result"),
+    WORD(parallel, recompute, LAYOUT, "none", "none selective block", "checkpointing gradient_checkpointing activation_checkpointing remat",
+         "recomputed in backward: norms and GELU, or a block from its input; does not change the result"),
+    BOOL(parallel, offload, LAYOUT, "no", "cpu_offload", "keep masters and moments in host memory and update them there"),
+
+    WORD(reduce, order, BITS, "fixed", "fixed any", "",
+         "fixed: the same bits for every number of ranks; any: the transport's own sums"),
+    REAL(reduce, bucket_mb, LAYOUT, "25", 0.001, 65536, "bucket_cap_mb bucket_size", "megabytes of gradients, and at least a block's, that are sent together while backward goes on"),
+    WORD(reduce, transport, LAYOUT, "auto", "auto tcp nccl", "backend", "auto: NCCL between GPUs, else shared memory and TCP"),
+    TEXT(reduce, nccl_library, LOCAL, "", 0, "", "path of libnccl.so.2; empty = the usual places"),
+    TEXT(reduce, nccl_interface, LOCAL, "", 0, "NCCL_SOCKET_IFNAME", "network interface that NCCL uses; empty = its own choice"),
+    WORD(reduce, nccl_ib, LAYOUT, "auto", "auto no yes", "NCCL_IB_DISABLE", "may NCCL use InfiniBand"),
+    TEXT(reduce, nccl_algorithm, LAYOUT, "", 0, "NCCL_ALGO", "algorithms that NCCL may use, such as Ring; empty = its own choice"),
+
+    TEXT(cluster, nodes, LAYOUT, "", 0, "hosts hostfile machines",
+         "every node as host:ranks, comma between; gpu[01-16]:8 is short for 16 of them; empty = this machine alone"),
+    INT(cluster, port, LAYOUT, "28100", 1, 65535, "master_port",
+         "the first node listens here; data connections use the ports above, one for each rank of a node"),
+    TEXT(cluster, secret_file, LOCAL, "", 0, "secret",
+         "file of mode 0600 with the same 32 or more bytes on every node; empty = systemd's credential `lockstep-secret`"),
+    INT(cluster, timeout, LAYOUT, "300", 1, 86400, "",
+         "seconds in which the ranks must find each other, and after which one that shows no sign of life is given up"),
+    REAL(cluster, heartbeat, LAYOUT, "1", 0.05, 3600, "", "seconds between signs of life"),
+
+    INT(checkpoint, every, LAYOUT, "250", 0, MANY, "save_every save_interval", "steps between checkpoints; 0 = only at the end, and when asked to stop"),
+    INT(checkpoint, keep, LOCAL, "2", 1, 1000000, "save_total_limit", "newest checkpoints that are kept"),
+    BOOL(checkpoint, keep_best, LAYOUT, "yes", "save_best", "keep also the one with the lowest validation loss"),
+
+    INT(eval, every, LAYOUT, "250", 0, MANY, "eval_interval val_loss_every", "steps between evaluations; 0 = never"),
+    INT(eval, batches, LAYOUT, "0", 0, MANY, "eval_iters", "micro-batches of one evaluation; 0 = all of the validation data"),
+
+    INT(sample, every, LAYOUT, "0", 0, MANY, "sample_every",
+         "steps between samples of what the model writes; 0 = at the end only"),
+    INT(sample, tokens, LAYOUT, "400", 0, 1000000, "max_new_tokens length", "length of a sample; 0 = no samples"),
+    TEXT(sample, prompt, LAYOUT, "static err_t ", 0, "start", "what the model continues"),
+    REAL(sample, temperature, LAYOUT, "0.8", 0, 100, "",
+         "below 1: more certain, above 1: more daring; 0 = always the likeliest token"),
+    INT(sample, top_k, LAYOUT, "40", 0, 16777216, "", "choose among that many likeliest tokens; 0 = all"),
+
+    INT(log, every, LOCAL, "10", 1, MANY, "log_interval", "steps between lines of the log"),
+    INT(log, hash_every, LAYOUT, "0", 0, MANY, "", "steps between hashes of the weights in the log; 0 = none but in checkpoints"),
+    BOOL(log, jsonl, LOCAL, "yes", "", "write DIR/NAME/log.jsonl"),
+    INT(log, power_every, LAYOUT, "0", 0, MANY, "power_interval",
+        "steps between readings of the devices' power, temperature and clocks; 0 = never"),
+};
+const int config_key_count = sizeof config_keys / sizeof *config_keys;
+_Static_assert(sizeof config_keys / sizeof *config_keys <= CONFIG_KEYS_MAX, "raise CONFIG_KEYS_MAX");
+
+static const struct { const char *name, *comment; } sections[] = {
+    {"run", "the run as a whole"},
+    {"device", "where it is computed"},
+    {"model", "what is trained"},
+    {"data", "what it is trained on"},
+    {"pack", "how `lockstep pack` makes shards of text"},
+    {"batch", "how much of it at a time"},
+    {"precision", "how exactly"},
+    {"optimizer", "how the weights change"},
+    {"schedule", "the learning rate over time"},
+    {"parallel", "how the work is dealt to the ranks"},
+    {"reduce", "how their gradients are added"},
+    {"cluster", "who takes part"},
+    {"checkpoint", "what survives a crash"},
+    {"eval", "the loss on data that it is not trained on"},
+    {"sample", "text that the model writes"},
+    {"log", "what is told of the run"},
+};
+
+const char *config_section(const char *name) {
+    for (size_t i = 0; i < sizeof sections / sizeof *sections; i++)
+        if (strcmp(sections[i].name, name) == 0) return sections[i].comment;
+    return NULL;
+}
+
+bool config_word(const char *words, int i, char dst[CONFIG_WORD]) {
+    for (; i > 0 && *words; i--) {
+        words += strcspn(words, " ");
+        words += strspn(words, " ");
+    }
+    size_t n = strcspn(words, " ");
+    if (n == 0 || n >= CONFIG_WORD) return false;
+    memcpy(dst, words, n);
+    dst[n] = 0;
+    return true;
+}
+
+int config_row(size_t offset) {
+    for (int i = 0; i < config_key_count; i++)
+        if (config_keys[i].offset == offset) return i;
+    return 0;  // not reached: the callers name fields of the table
+}
+
+const char *config_place(const config *c, int i, char dst[INI_PLACE]) {
+    const key_origin *o = &c->origin[i];
+    return o->file ? ini_place(dst, c->files[o->file - 1], o->line) : strcpy(dst, "default");
+}

@@ -1,0 +1,126 @@
+// trainer/config/print.c: the configuration back as text: for people, for config.ini, for checkpoints and for other ranks.
+#include "trainer/config/table.h"
+
+#include <locale.h>
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WIDTH = 36 };  // column of the comments
+
+// The shortest decimal text that reads back as the same double.
+static void print_real(double v, char *dst, size_t room) {
+    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0), here = plain ? uselocale(plain) : (locale_t)0;
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(dst, room, "%.*g", digits, v);
+        if (strtod(dst, NULL) == v) break;
+    }
+    if (!plain) return;
+    uselocale(here);
+    freelocale(plain);
+}
+
+static void print_text(const char *text, char *dst) {
+    static const char special[] = "\n\t\\\"", letter[] = "nt\\\"";
+    for (; *text; text++) {
+        const char *s = strchr(special, *text);
+        if (s) *dst++ = '\\';
+        *dst++ = s ? letter[s - special] : *text;
+    }
+    *dst = 0;
+}
+
+void config_value(const config *c, int i, char dst[CONFIG_VALUE]) {
+    const config_key *k = &config_keys[i];
+    const void *at = (const char *)c + k->offset;
+    switch (k->type) {
+    case KEY_INT: snprintf(dst, CONFIG_VALUE, "%lld", (long long)*(const int64_t *)at); break;
+    case KEY_REAL:
+        if (k->words && *(const double *)at == 0) snprintf(dst, CONFIG_VALUE, "%s", k->words);
+        else print_real(*(const double *)at, dst, CONFIG_VALUE);
+        break;
+    case KEY_BOOL: snprintf(dst, CONFIG_VALUE, "%s", *(const bool *)at ? "yes" : "no"); break;
+    case KEY_NAME:
+    case KEY_TEXT: print_text(at, dst); break;
+    case KEY_WORD: config_word(k->words, *(const int *)at, dst);
+    }
+}
+
+// `key = value` as the file has it.
+static int print_setting(const config_key *k, const char *value, FILE *out) {
+    const char *quote = k->type == KEY_TEXT ? "\"" : "";
+    return fprintf(out, "%s = %s%s%s", k->key, quote, value, quote);
+}
+
+static bool opens_section(int i) { return i == 0 || strcmp(config_keys[i].section, config_keys[i - 1].section) != 0; }
+
+void config_print(const config *c, FILE *out) {
+    static const char *const classes[] = {[CLASS_BITS] = "bits", [CLASS_LAYOUT] = "layout", [CLASS_LOCAL] = "local"};
+    for (int i = 0; i < config_key_count; i++) {
+        char value[CONFIG_VALUE], place[INI_PLACE];
+        config_value(c, i, value);
+        if (opens_section(i)) fprintf(out, "%s[%s]\n", i ? "\n" : "", config_keys[i].section);
+        int n = print_setting(&config_keys[i], value, out);
+        // A comment behind a long text could make the line longer than INI_LINE.
+        if (n > INI_LINE / 2) fprintf(out, "\n%*s", WIDTH, "");
+        else if (n < WIDTH) fprintf(out, "%*s", WIDTH - n, "");
+        const char *chosen = c->origin[i].chosen ? ", chosen" : "";
+        fprintf(out, " ; %-6s %s%s\n", classes[config_keys[i].class], config_place(c, i, place), chosen);
+    }
+}
+
+static const char *const preface =
+    "; lockstep: the default run, every key with its default.\n"
+    "; `lockstep config FILE...` prints what is in force, and where each value came from.\n"
+    ";\n"
+    "; A line is `key = value` under its [section]. A comment starts with ; or # outside quotes and ends with the line.\n"
+    "; Text with one of ; # \" \\ in it, or with spaces at an end, stands in quotes: \"...\" knows \\n \\t \\\\ and \\\",\n"
+    "; '...' takes everything as it stands. Names are lower case, numbers are decimal and have no units.\n"
+    "; A line has at most 1000 bytes and can't be continued. A key stands once in a file. Of several files the later\n"
+    "; ones override the earlier ones, so that a file needs only what it changes.\n";
+
+void config_print_defaults(FILE *out) {
+    fputs(preface, out);
+    for (int i = 0; i < config_key_count; i++) {
+        const config_key *k = &config_keys[i];
+        char value[CONFIG_VALUE];
+        if (opens_section(i)) fprintf(out, "\n; ---- %s\n[%s]\n", config_section(k->section), k->section);
+        fprintf(out, "; %s", k->comment);
+        if (k->type == KEY_WORD) fprintf(out, " (%s)", k->words);
+        if (k->type == KEY_TEXT) print_text(k->fallback, value);
+        else snprintf(value, sizeof value, "%s", k->fallback);
+        fputc('\n', out);
+        print_setting(k, value, out);
+        fputc('\n', out);
+    }
+}
+
+err_t config_each(const config *c, key_class class, config_visit visit, void *ctx) {
+    for (int i = 0; i < config_key_count; i++) {
+        char name[2 * CONFIG_WORD], value[CONFIG_VALUE];
+        if (config_keys[i].class != class) continue;
+        snprintf(name, sizeof name, "%s.%s", config_keys[i].section, config_keys[i].key);
+        config_value(c, i, value);
+        TRY(visit(ctx, name, value));
+    }
+    return ERR_OK;
+}
+
+static err_t hash_key(void *ctx, const char *key, const char *value) {
+    crypto_generichash_state *h = ctx;
+    crypto_generichash_update(h, (const unsigned char *)key, strlen(key));
+    crypto_generichash_update(h, (const unsigned char *)"=", 1);
+    crypto_generichash_update(h, (const unsigned char *)value, strlen(value));
+    crypto_generichash_update(h, (const unsigned char *)"\n", 1);
+    return ERR_OK;
+}
+
+void config_hash(const config *c, char hex[17]) {
+    crypto_generichash_state h;
+    unsigned char digest[32];
+    crypto_generichash_init(&h, NULL, 0, sizeof digest);
+    config_each(c, CLASS_BITS, hash_key, &h);
+    config_each(c, CLASS_LAYOUT, hash_key, &h);
+    crypto_generichash_final(&h, digest, sizeof digest);
+    for (int i = 0; i < 8; i++) snprintf(hex + 2 * i, 3, "%02x", digest[i]);
+}

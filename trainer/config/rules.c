@@ -1,0 +1,196 @@
+// trainer/config/rules.c: what the keys demand of each other, and the values of those that were left open (0).
+//
+// A rule that is broken is reported at the line of the key that was set last, since that is the one just edited, together with
+// the nearest values that would satisfy it.
+#include "model/model.h"
+#include "trainer/config/cluster_parse.h"
+#include "trainer/config/table.h"
+
+#include <string.h>
+
+#define S(n) ((n) == 1 ? "" : "s")  // "1 rank", "2 ranks"
+#define ROW(section, key) config_row(offsetof(config, section.key))
+
+enum { LANES_MOST = 8, WARMUP_MOST = 100 };  // what an open `lanes` and `warmup` become at most
+
+static bool later(key_origin a, key_origin b) { return a.file != b.file ? a.file > b.file : a.line > b.line; }
+
+// "file:line: [section] key" of the key set last among these.
+static const char *latest(const config *c, const int *rows, int n, char dst[INI_PLACE + 128]) {
+    char place[INI_PLACE];
+    int at = rows[0];
+    for (int i = 1; i < n; i++)
+        if (later(c->origin[rows[i]], c->origin[at])) at = rows[i];
+    snprintf(dst, INI_PLACE + 128, "%s: [%s] %s", config_place(c, at, place), config_keys[at].section, config_keys[at].key);
+    return dst;
+}
+
+#define COUNT(...) (int)(sizeof((const int[]){__VA_ARGS__}) / sizeof(int))
+#define LATEST(...) latest(c, (const int[]){__VA_ARGS__}, COUNT(__VA_ARGS__), (char[INI_PLACE + 128]){0})
+
+// dst = the divisors of n that are nearest to x: "a or b", below and above, or one of them.
+static void nearest_divisors(int64_t n, int64_t x, char dst[64]) {
+    int64_t below = 0, above = 0;
+    for (int64_t d = x; d >= 1 && !below; d--)
+        if (n % d == 0) below = d;
+    for (int64_t d = x + 1; d <= n && !above; d++)
+        if (n % d == 0) above = d;
+    if (below && above) snprintf(dst, 64, "%lld or %lld", (long long)below, (long long)above);
+    else snprintf(dst, 64, "%lld", (long long)(below ? below : above));
+}
+
+// dst = the multiples of m nearest to x.
+static void nearest_multiples(int64_t m, int64_t x, char dst[64]) {
+    int64_t below = x / m * m;
+    if (below) snprintf(dst, 64, "%lld or %lld", (long long)below, (long long)(below + m));
+    else snprintf(dst, 64, "%lld", (long long)m);
+}
+
+static err_t check_heads(const config *c) {
+    int64_t embed = c->model.embed, heads = c->model.heads;
+    if (embed % heads == 0) return ERR_OK;
+    char divisors[64], multiples[64];
+    nearest_divisors(embed, heads, divisors);
+    nearest_multiples(heads, embed, multiples);
+    return err_set(ERR_CONFIG, "%s: embed = %lld is not a multiple of heads = %lld. Nearest that work: heads = %s, or "
+                   "embed = %s.", LATEST(ROW(model, heads), ROW(model, embed)), (long long)embed, (long long)heads, divisors,
+                   multiples);
+}
+
+static err_t check_rounding(const config *c) {
+    if (c->precision.rounding == ROUNDING_NEAREST || c->precision.compute != FP32) return ERR_OK;
+    return err_set(ERR_CONFIG, "%s: with compute = fp32 the weights in use are the masters themselves, and rounding = stochastic "
+                   "would round nothing. Nearest that work: rounding = nearest, or compute = bf16.",
+                   LATEST(ROW(precision, rounding), ROW(precision, compute)));
+}
+
+// global = lanes * micro * a whole number; lanes a power of two.
+static err_t check_batch(config *c) {
+    int64_t global = c->batch.global, micro = c->batch.micro, lanes = c->batch.lanes;
+    char divisors[64], multiples[64];
+    if (lanes & (lanes - 1)) {
+        int64_t below = 1;
+        while (below * 2 < lanes) below *= 2;
+        return err_set(ERR_CONFIG, "%s: lanes = %lld is not a power of two. Nearest that work: %lld or %lld, or 0 = chosen for "
+                       "you.", LATEST(ROW(batch, lanes)), (long long)lanes, (long long)below, (long long)below * 2);
+    }
+    if (global % micro) {
+        nearest_divisors(global, micro, divisors);
+        nearest_multiples(micro, global, multiples);
+        return err_set(ERR_CONFIG, "%s: global = %lld is not a multiple of micro = %lld. Nearest that work: micro = %s, "
+                       "or global = %s.", LATEST(ROW(batch, global), ROW(batch, micro)), (long long)global, (long long)micro,
+                       divisors, multiples);
+    }
+    int64_t most = global / micro & -(global / micro);  // largest power of two that divides
+    if (lanes == 0) {
+        c->batch.lanes = most < LANES_MOST ? most : LANES_MOST;
+        c->origin[ROW(batch, lanes)].chosen = true;
+    } else if (lanes > most) {
+        nearest_multiples(lanes * micro, global, multiples);
+        return err_set(ERR_CONFIG, "%s: global = %lld is not lanes = %lld * micro = %lld * a whole number. Nearest that work: "
+                       "lanes = %lld, or global = %s.", LATEST(ROW(batch, global), ROW(batch, micro), ROW(batch, lanes)),
+                       (long long)global, (long long)lanes, (long long)micro, (long long)most, multiples);
+    }
+    return ERR_OK;
+}
+
+// From the INI alone, as all that decides bits. One chunk is what builds did that did not know the key.
+static void choose_head_chunks(config *c) {
+    if (c->model.head_chunks) return;
+    c->model.head_chunks = model_head_chunks(c->batch.micro * c->model.context, c->model.vocab);
+    c->origin[ROW(model, head_chunks)].chosen = true;
+}
+
+// A tenth of the schedule. A constant rate without an end has the longest, whatever run.steps is: it can be extended.
+static void choose_warmup(config *c) {
+    if (c->schedule.warmup) return;
+    int64_t tenth = c->schedule.decay_steps / 10;
+    if (tenth < 1) tenth = 1;
+    c->schedule.warmup = c->schedule.decay_steps && tenth < WARMUP_MOST ? tenth : WARMUP_MOST;
+    c->origin[ROW(schedule, warmup)].chosen = true;
+}
+
+// A constant rate has no decay: an open decay_steps stays 0 there, so that the run can be extended without another schedule.
+static err_t check_schedule(config *c) {
+    bool endless = c->schedule.type == SCHEDULE_CONSTANT && c->schedule.decay_steps == 0;
+    bool open = c->schedule.decay_steps == 0 && !endless;
+    if (open) {
+        c->schedule.decay_steps = c->run.steps;
+        c->origin[ROW(schedule, decay_steps)].chosen = true;
+    }
+    choose_warmup(c);
+    if (endless) return ERR_OK;
+    if (c->schedule.warmup <= c->schedule.decay_steps) return ERR_OK;
+    int end = open ? ROW(run, steps) : ROW(schedule, decay_steps);
+    return err_set(ERR_CONFIG, "%s: the warm-up of %lld steps ends after the decay, which ends at step %lld (%s). Nearest that "
+                   "work: warmup = %lld, or %s = %lld.", LATEST(ROW(schedule, warmup), end), (long long)c->schedule.warmup,
+                   (long long)c->schedule.decay_steps, open ? "run.steps" : "decay_steps", (long long)c->schedule.decay_steps,
+                   config_keys[end].key, (long long)c->schedule.warmup);
+}
+
+// What would make `world` ranks fit: more lanes, and what they need of the batch. "" when there is none.
+static void more_lanes(const config *c, int world, char dst[160]) {
+    int64_t lanes = 1, global = c->batch.global, micro = c->batch.micro;
+    while (lanes < world) lanes *= 2;
+    *dst = 0;
+    if (lanes > config_keys[ROW(batch, lanes)].max) return;
+    int64_t needed = (global + lanes * micro - 1) / (lanes * micro) * lanes * micro;
+    int n = snprintf(dst, 160, ", or lanes = %lld", (long long)lanes);
+    if (needed == global) return;
+    n += snprintf(dst + n, 160 - (size_t)n, " with global = %lld", (long long)needed);
+    if (global % lanes) return;
+    while (global / lanes % micro) micro--;
+    snprintf(dst + n, 160 - (size_t)n, " or micro = %lld", (long long)micro);
+}
+
+err_t config_fits(const config *c, int world) {
+    bool listed = *c->cluster.nodes;
+    int counted = listed ? ROW(cluster, nodes) : ROW(device, ranks);
+    if (world > c->batch.lanes) {
+        char more[160];
+        more_lanes(c, world, more);
+        return err_set(ERR_CONFIG, "%s: %d ranks ([%s] %s) are more than the lanes = %lld that a step is split into: a rank without a lane would be idle. "
+                       "Nearest that work: %lld rank%s%s.", LATEST(counted, ROW(batch, lanes), ROW(batch, global), ROW(batch, micro)), world,
+                       config_keys[counted].section, config_keys[counted].key, (long long)c->batch.lanes, (long long)c->batch.lanes, S(c->batch.lanes),
+                       more);
+    }
+    if (c->parallel.data && c->parallel.data != world)
+        return err_set(ERR_CONFIG, "%s: [parallel] data = %lld, but the run has %d rank%s ([%s] %s), and all of them share the lanes. Nearest that "
+                       "work: data = 0, which means all there are, or %lld rank%s.", LATEST(ROW(parallel, data), counted), (long long)c->parallel.data, world, S(world),
+                       config_keys[counted].section, config_keys[counted].key, (long long)c->parallel.data, S(c->parallel.data));
+    return ERR_OK;
+}
+
+// Data connections come to the ports behind `port`, one for each rank of a node.
+static err_t check_ports(const config *c, const cluster *cl) {
+    int most = 0;
+    for (int i = 0; i < cl->nodes; i++) most = cl->ranks[i] > most ? cl->ranks[i] : most;
+    if (cl->nodes == 1 || c->cluster.port + most <= 65535) return ERR_OK;
+    return err_set(ERR_CONFIG, "%s: port = %lld and one more for each rank of a node, %d, go beyond 65535. Nearest that works: port = %d.",
+                   LATEST(ROW(cluster, port), ROW(cluster, nodes)), (long long)c->cluster.port, most, 65535 - most);
+}
+
+// Where the INI alone says how many ranks there are; cluster_resolve() looks again when they have been counted.
+static err_t check_cluster(const config *c) {
+    if ((double)c->cluster.timeout < 2 * c->cluster.heartbeat)
+        return err_set(ERR_CONFIG, "%s: with heartbeat = %g a rank would be given up after timeout = %lld seconds, before a late sign of life can come. Nearest "
+                       "that work: timeout = %.0f, or heartbeat = %g.", LATEST(ROW(cluster, timeout), ROW(cluster, heartbeat)), c->cluster.heartbeat,
+                       (long long)c->cluster.timeout, 2 * c->cluster.heartbeat + 0.5, (double)c->cluster.timeout / 2);
+    if (c->reduce.transport == TRANSPORT_NCCL && c->device.backend == DEVICE_CPU && !c->reduce.nccl_library[0])
+        return err_set(ERR_CONFIG, "%s: transport = nccl moves the memory of GPUs, and backend = cpu has none. Nearest that work: transport = auto, or backend "
+                       "= cuda.", LATEST(ROW(reduce, transport), ROW(device, backend)));
+    if (!*c->cluster.nodes) return c->device.ranks ? config_fits(c, (int)c->device.ranks) : ERR_OK;
+    cluster cl;
+    if (cluster_parse(&cl, c->cluster.nodes) != ERR_OK) return err_prefix("%s", LATEST(ROW(cluster, nodes)));
+    TRY(check_ports(c, &cl));
+    return config_fits(c, cl.world);
+}
+
+err_t config_resolve(config *c) {
+    TRY(check_heads(c));
+    TRY(check_batch(c));
+    choose_head_chunks(c);
+    TRY(check_rounding(c));
+    TRY(check_schedule(c));
+    return check_cluster(c);
+}

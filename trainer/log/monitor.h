@@ -1,0 +1,84 @@
+// trainer/log/monitor.h: what a run tells: lines for a person, log.jsonl for programs, events.jsonl for what went wrong.
+//
+// log.jsonl reads as if nothing had ever happened: a resumed run cuts it back to the length its checkpoint remembers. What did happen is
+// in events.jsonl, which is only ever appended to. Nothing here takes heap memory: a record is built in a fixed buffer and written at once.
+#ifndef TRAINER_LOG_MONITOR_H
+#define TRAINER_LOG_MONITOR_H
+
+#include "base/err.h"
+#include "trainer/config/config.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct monitor {
+    int log, events;      // file descriptors, -1: off
+    char log_path[1024];
+    int64_t log_bytes;    // of whole records
+    bool log_failing;     // the last record could not be written
+    bool terminal;        // standard output is one: draw a bar
+    bool quiet;           // write nothing for people
+    bool drawn;           // a bar stands on the last line
+    double last_draw;     // seconds
+    int64_t steps;        // last step of the run
+    double started;       // when this process's first step began, seconds
+    int64_t first_step;   // and its number
+} monitor;
+
+typedef struct step_record {
+    int64_t step, tokens;
+    double loss, grad_norm, lr, ms, tokens_per_s, data_wait_ms, comm_wait_ms, loss_scale;
+    bool skipped;
+    const char *hash;  // NULL: not computed
+    // Times of communication and computing are the device's where that is a GPU, and then those of two steps before; not a number
+    // (null in the log) where they are not known, as in a GPU's first two steps. data_wait_ms is the host's and of this step.
+    //
+    // With several ranks: how long this one's communication took and which share of it backward hid, on the mean of ranks; the slowest rank's and the
+    // median rank's compute time.
+    int world, slowest;
+    double comm_ms, hidden, slowest_ms, median_ms;
+} step_record;
+
+// A device that a rank has read, NaN: not known. limited: as device_sensors has it (gpu/gpu.h).
+typedef struct power_device {
+    int rank;
+    double watts, celsius, mhz;
+    unsigned limited;
+} power_device;
+
+typedef struct power_record {
+    int64_t step;
+    double watts;             // of all devices, now
+    double joules_per_token;  // used since the last such record
+    const power_device *device;
+    int devices;
+} power_record;
+
+// Opens DIR/log.jsonl, cut to log_bytes, and DIR/events.jsonl.
+err_t monitor_open(monitor *m, const char *run_dir, const config *c, int64_t log_bytes);
+void monitor_close(monitor *m);
+
+void monitor_step(monitor *m, const step_record *r, bool log);
+void monitor_eval(monitor *m, int64_t step, double loss, int64_t windows, double best, int64_t best_step, double ms);
+void monitor_checkpoint(monitor *m, int64_t step, double ms, const char *hash);
+
+// {"t":"power","step":100,"watts":W,"joules_per_token":J,"devices":[{"rank":0,"watts":W,"celsius":C,"mhz":M,"limited":"no"},...]}:
+// null is not known; limited is "no" or what holds the clocks down (device_limited_text). At most POWER_DEVICES devices a record:
+// those of a larger run come in several of the same step, each with the sums of all.
+enum { POWER_DEVICES = 128 };
+void monitor_power(monitor *m, const power_record *r);
+
+// What was logged so far reaches the disk, as far as the disk lets it.
+void monitor_sync(monitor *m);
+void monitor_sample(monitor *m, int64_t step, const char *prompt, const char *text);
+
+// events.jsonl and one line for a person. kind is a word: "resume", "checkpoint_failed", "damaged", "stop" ...
+void monitor_event(monitor *m, const char *kind, int64_t step, const char *text);
+
+// One line for a person, above the bar.
+void monitor_say(monitor *m, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+// What a terminal may be given of these bytes: valid UTF-8 without control characters (an untrained model writes escape sequences too).
+void monitor_printable(char *to, size_t room, const char *from);
+
+#endif

@@ -1,0 +1,92 @@
+// trainer/log/report.c: see trainer/log/report.h. Compute times are compared for one lane: with 8 lanes on 3 ranks somebody has less to do, and is not fast.
+#include "trainer/log/report.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const double STRAGGLER = 1.5, NOTICED_MS = 1;
+enum { STEPS_LEAST = 10 };  // fewer say little of a machine that does other things too
+
+err_t report_open(rank_report *r, int world) {
+    *r = (rank_report){.world = world, .suspect = -1};
+    r->sum = calloc((size_t)world * REPORT_ITEMS, sizeof *r->sum);
+    r->per_lane = calloc(2 * (size_t)world, sizeof *r->per_lane);
+    r->lately = calloc((size_t)world, sizeof *r->lately);
+    return r->sum && r->per_lane && r->lately ? ERR_OK : err_set(ERR_INTERNAL, "no memory for the reports of %d ranks", world);
+}
+
+void report_close(rank_report *r) {
+    free(r->sum), free(r->per_lane), free(r->lately);
+    *r = (rank_report){0};
+}
+
+bool report_is_timed(const double *reports, int world) {
+    for (int k = 0; k < world; k++)
+        if (reports[k * REPORT_ITEMS + REPORT_COMPUTE_MS] == 0) return false;
+    return true;
+}
+
+void report_add(rank_report *r, const double *reports) {
+    if (!report_is_timed(reports, r->world)) return;  // no time at all would look like speed
+    if (!r->warm) {
+        r->warm = true;
+        return;
+    }
+    for (int i = 0; i < r->world * REPORT_ITEMS; i++) r->sum[i] += reports[i];
+    for (int k = 0; k < r->world; k++) r->lately[k] += reports[k * REPORT_ITEMS + REPORT_COMPUTE_MS];
+    r->steps++;
+    r->lately_steps++;
+}
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+// The lower of the two middle ones: with two ranks the faster one is the measure.
+static double median(rank_report *x) {
+    double *sorted = x->per_lane + x->world;
+    memcpy(sorted, x->per_lane, (size_t)x->world * sizeof *sorted);
+    qsort(sorted, (size_t)x->world, sizeof *sorted, by_value);
+    return sorted[(x->world - 1) / 2];
+}
+
+// Once is chance. The same rank twice running is named, and then not again before it has caught up.
+static bool newly_slow(rank_report *x, const reducer *r) {
+    int slowest = 0;
+    if (x->lately_steps < STEPS_LEAST) return false;
+    for (int k = 0; k < x->world; k++) {
+        x->per_lane[k] = x->lately[k] / (double)reduce_lane_count(r, k);
+        if (x->per_lane[k] > x->per_lane[slowest]) slowest = k;
+    }
+    double middle = median(x), lag = (x->per_lane[slowest] - middle) * (double)reduce_lane_count(r, slowest) / (double)x->lately_steps;
+    bool slow = x->per_lane[slowest] > STRAGGLER * middle && lag > NOTICED_MS;
+    memset(x->lately, 0, (size_t)x->world * sizeof *x->lately);
+    x->lately_steps = 0;
+    bool again = slow && x->suspect == slowest;
+    if (!again) x->named = false;
+    x->suspect = slow ? slowest : -1;
+    if (!again || x->named) return false;
+    return x->named = true;
+}
+
+rank_summary report_take(rank_report *x, const reducer *r) {
+    rank_summary s = {0};
+    double steps = x->steps ? (double)x->steps : 1;
+    for (int k = 0; k < x->world; k++) {
+        const double *one = &x->sum[k * REPORT_ITEMS];
+        x->per_lane[k] = one[REPORT_COMPUTE_MS] / steps / (double)reduce_lane_count(r, k);
+        if (x->per_lane[k] > x->per_lane[s.slowest]) s.slowest = k;
+        s.comm_ms += one[REPORT_BUSY_MS] / steps / x->world;
+        s.wait_ms += one[REPORT_WAIT_MS] / steps / x->world;
+    }
+    double middle = median(x), lanes = (double)reduce_lane_count(r, s.slowest);
+    s.slowest_ms = x->per_lane[s.slowest] * lanes;
+    s.median_ms = middle * lanes;
+    s.hidden = s.comm_ms > 0 ? 1 - s.wait_ms / s.comm_ms : 0;
+    if (s.hidden < 0) s.hidden = 0;
+    memset(x->sum, 0, (size_t)x->world * REPORT_ITEMS * sizeof *x->sum);
+    x->steps = 0;
+    s.straggler = newly_slow(x, r);
+    return s;
+}

@@ -1,0 +1,105 @@
+// trainer/node/notify.c: sd_notify(3) by hand. The protocol is promised to be stable, and a page of code is less than a library.
+#include "trainer/node/notify.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+static const double status_every_s = 1;
+
+// A path, or with '@' a name in Linux's abstract space.
+static int connect_to(const char *name) {
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    size_t n = strlen(name);
+    if ((*name != '/' && *name != '@') || n < 2 || n >= sizeof to.sun_path) return -1;
+    memcpy(to.sun_path, name, n);
+    if (*name == '@') to.sun_path[0] = 0;
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) return -1;
+    // A listener with a full queue holds us up this long at most; what was not told then is told again.
+    struct timeval patience = {.tv_usec = 200000};
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    if (connect(fd, (struct sockaddr *)&to, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n + (*name == '/'))) == 0) return fd;
+    close(fd);
+    return -1;
+}
+
+static double watchdog_seconds(void) {
+    const char *usec = getenv("WATCHDOG_USEC"), *pid = getenv("WATCHDOG_PID");
+    if (!usec || (pid && strtol(pid, NULL, 10) != getpid())) return 0;
+    char *end;
+    double value = strtod(usec, &end);
+    return *usec && !*end && value > 0 ? value * 1e-6 : 0;
+}
+
+void notify_open(notify *n, int locals, int64_t steps, double start_s, double now) {
+    const char *name = getenv("NOTIFY_SOCKET");
+    *n = (notify){.fd = name ? connect_to(name) : -1, .locals = locals, .steps = steps, .start_s = start_s};
+    n->watchdog_s = watchdog_seconds();
+    n->shown_ready = -1;
+    n->shown_step = -1;
+    n->opened = n->alive_at = now;
+    n->shown_at = now - status_every_s;
+}
+
+void notify_close(notify *n) {
+    if (n->fd >= 0) close(n->fd);
+    n->fd = -1;
+}
+
+void notify_forget(void) {
+    unsetenv("NOTIFY_SOCKET");
+    unsetenv("WATCHDOG_USEC");
+    unsetenv("WATCHDOG_PID");
+}
+
+static bool tell(notify *n, const char *message) { return send(n->fd, message, strlen(message), MSG_NOSIGNAL) >= 0; }
+
+static void tell_status(notify *n, const notify_news *news) {
+    if (news->now - n->shown_at < status_every_s || (news->ready == n->shown_ready && news->step == n->shown_step)) return;
+    char text[160];
+    if (news->ready < n->locals) snprintf(text, sizeof text, "STATUS=%d of %d ranks are ready", news->ready, n->locals);
+    else if (news->step == 0) snprintf(text, sizeof text, "STATUS=ready, step 0/%lld", (long long)n->steps);
+    else snprintf(text, sizeof text, "STATUS=step %lld/%lld loss %.4f", (long long)news->step, (long long)n->steps, news->loss);
+    if (!tell(n, text)) return;
+    n->shown_at = news->now;
+    n->shown_ready = news->ready;
+    n->shown_step = news->step;
+}
+
+static void tell_alive(notify *n, const notify_news *news) {
+    if (!n->watchdog_s || news->now - n->alive_at < n->watchdog_s / 4) return;
+    bool starting = news->ready < n->locals && news->now - n->opened < n->start_s;
+    if (!starting && !news->looking && news->step == n->alive_step) return;
+    if (!tell(n, "WATCHDOG=1")) return;
+    n->alive_at = news->now;
+    n->alive_step = news->step;
+}
+
+void notify_tell(notify *n, const notify_news *news) {
+    if (n->fd < 0) return;
+    if (!n->ready && news->ready >= n->locals) n->ready = tell(n, "READY=1");
+    if (!n->stopping && news->stopping) n->stopping = tell(n, "STOPPING=1");
+    tell_status(n, news);
+    tell_alive(n, news);
+}
+
+double notify_period(const notify *n) {
+    if (n->fd < 0) return 1;
+    double period = n->watchdog_s ? n->watchdog_s / 8 : 0.25;
+    return period > 0.25 ? 0.25 : period < 0.01 ? 0.01 : period;
+}
+
+void notify_end(notify *n, bool well, const char *why) {
+    if (n->fd < 0) return;
+    char text[256];
+    if (well && !n->ready) n->ready = tell(n, "READY=1");
+    snprintf(text, sizeof text, "STATUS=%.200s", why);
+    tell(n, text);
+    if (!n->stopping) n->stopping = tell(n, "STOPPING=1");
+}

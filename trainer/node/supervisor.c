@@ -1,0 +1,323 @@
+// trainer/node/supervisor.c: a parent that is too simple to fail.
+//
+// It holds no state that matters: ranks agree among themselves on everything, and the parent's part is to start them, to hear signals, to
+// tell which rank's end was the cause of the others', and to leave nothing behind. It sleeps in sigtimedwait(), where the end of a child, a
+// request and the time to speak to the service manager all arrive in turn, so there is no handler, and no global variable for one to write.
+#include "trainer/node/supervisor.h"
+
+#include "base/clock.h"
+
+#include "trainer/node/cluster.h"
+#include "trainer/node/notify.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+// Seconds that the others have when one has failed, then after SIGTERM; and all of them when asked to stop before they are ready.
+static const double grace_s = 5, last_call_s = 2, start_stop_s = 10;
+
+typedef struct crew {
+    board *b;
+    notify voice;
+    launch at;        // closed once the ranks are forked
+    int first;        // number of this node's first rank
+    int locals, world, node;
+    pid_t *pid;       // locals of them; 0: not started, or ended
+    int left;         // ranks that have not ended
+    // How it went.
+    int root;         // local rank whose end was the cause, -1: none
+    int root_status;  // as of wait(2)
+    bool stopped;     // some rank ended with ERR_INTERRUPTED
+    bool forced;      // we were asked to end them at once
+    int asked;        // requests to stop
+    int sent;         // the last signal sent to all ranks, 0: none
+    double failed_at, asked_at;
+} crew;
+
+// --- in a rank -------------------------------------------------------------------------------------------------------------------
+
+// systemd may signal every process of the unit, and people use killall: a rank understands SIGTERM as its supervisor does.
+static void *listen_for_term(void *ctx) {
+    board *b = ctx;
+    sigset_t term;
+    sigemptyset(&term);
+    sigaddset(&term, SIGTERM);
+    for (int heard = 0, signal; sigwait(&term, &signal) == 0; heard++) {
+        if (heard) _exit(ERR_INTERRUPTED);
+        atomic_store(&b->stop, 1);
+    }
+    return NULL;
+}
+
+static err_t start_listener(pthread_t *listener, board *b, const sigset_t *before) {
+    sigset_t all, term = *before;
+    sigfillset(&all);
+    sigaddset(&term, SIGTERM);
+    signal(SIGINT, SIG_IGN);  // a terminal's Ctrl-C reaches the whole group; the supervisor passes it on
+    pthread_sigmask(SIG_SETMASK, &all, NULL);
+    int failed = pthread_create(listener, NULL, listen_for_term, b);
+    pthread_sigmask(SIG_SETMASK, &term, NULL);
+    return failed ? err_set(ERR_INTERNAL, "no thread to listen for SIGTERM: %s", strerror(failed)) : ERR_OK;
+}
+
+// Whole cores of a container's quota (cgroup v2); more threads than that would be stopped in turns.
+static int quota_cores(int cores) {
+    double quota, period;
+    FILE *f = fopen("/sys/fs/cgroup/cpu.max", "re");
+    if (!f) return cores;
+    bool limited = fscanf(f, "%lf %lf", &quota, &period) == 2 && quota > 0 && period > 0 && quota / period < cores;
+    fclose(f);
+    return limited ? (int)(quota / period) : cores;
+}
+
+// Neighbours take neighbouring cores, an equal share each, and stay on them; where there are more ranks than cores each gets one thread.
+// Returns the number of threads, 0: not known.
+static int take_cores(int local, int locals) {
+    cpu_set_t all, mine;
+    if (sched_getaffinity(0, sizeof all, &all) != 0) return 0;
+    int n = CPU_COUNT(&all), from = local * n / locals, to = (local + 1) * n / locals, seen = 0;
+    if (locals > n) from = local % n, to = from + 1;
+    CPU_ZERO(&mine);
+    for (int core = 0; core < CPU_SETSIZE; core++) {
+        if (!CPU_ISSET(core, &all)) continue;
+        if (seen >= from && seen < to) CPU_SET(core, &mine);
+        seen++;
+    }
+    sched_setaffinity(0, sizeof mine, &mine);  // a refusal costs some speed; the number of threads is right all the same
+    int allowed = quota_cores(n) / locals, share = to - from;
+    return share < allowed ? share : allowed > 1 ? allowed : 1;
+}
+
+static err_t run_body(const config *c, const launch *at, board *b, rank_body body) {
+    if (at->locals == 1 || c->device.threads) return body(c, at, b);
+    config *mine = malloc(sizeof *mine);
+    if (!mine) return err_set(ERR_INTERNAL, "no memory for a rank's settings");
+    *mine = *c;
+    mine->device.threads = take_cores(at->local, at->locals);
+    err_t rc = body(mine, at, b);
+    free(mine);
+    return rc;
+}
+
+// Who says it, unless the text begins with that: the team says so of what it has told others.
+static void say_who(const launch *at) {
+    char who[COMM_HOST + 32];
+    int n = snprintf(who, sizeof who, "rank %d (%s)", at->rank, at->place[at->rank].host);
+    if (strncmp(err_last()->text, who, (size_t)n) != 0) err_prefix("%s", who);
+}
+
+// The rest of this process is a rank. What its parent made for itself is given back.
+static err_t be_rank(crew *w, int local, pid_t parent, const sigset_t *before, const config *c, rank_body body, int *rank) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) raise(SIGKILL);  // it died before it could have told us
+    free(w->pid);
+    launch_become(&w->at, local);
+    notify_forget();
+    *rank = w->at.rank;
+    pthread_t listener;
+    err_t rc = start_listener(&listener, w->b, before);
+    if (rc == ERR_OK) {
+        rc = run_body(c, &w->at, w->b, body);
+        pthread_cancel(listener);
+        pthread_join(listener, NULL);
+    }
+    if (rc != ERR_OK && rc != ERR_INTERRUPTED && w->world > 1) say_who(&w->at);
+    launch_close(&w->at);
+    munmap(w->b, sizeof *w->b);
+    return rc;
+}
+
+// --- in the parent ---------------------------------------------------------------------------------------------------------------
+
+static void signal_all(crew *w, int signal) {
+    for (int i = 0; i < w->locals; i++)
+        if (w->pid[i]) kill(w->pid[i], signal);
+    w->sent = signal;
+}
+
+// A rank that ends because another was lost says ERR_UNAVAILABLE: it is the cause only if nobody has a better one.
+static bool is_cause(int status) { return WIFSIGNALED(status) || WEXITSTATUS(status) != ERR_UNAVAILABLE; }
+
+static void note_end(crew *w, int local, int status, double now) {
+    int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    w->pid[local] = 0;
+    w->left--;
+    w->stopped |= code == ERR_INTERRUPTED;
+    bool ours = w->sent && WIFSIGNALED(status) && (w->sent == SIGKILL || WTERMSIG(status) == w->sent);
+    if (code == ERR_OK || code == ERR_INTERRUPTED || ours) return;
+    if (w->root < 0) w->failed_at = now;
+    else if (is_cause(w->root_status) || !is_cause(status)) return;
+    w->root = local;
+    w->root_status = status;
+}
+
+static void reap(crew *w, double now) {
+    for (int i = 0; i < w->locals; i++) {
+        int status;
+        pid_t got = w->pid[i] ? waitpid(w->pid[i], &status, WNOHANG) : 0;
+        if (got < 0) status = ERR_INTERNAL << 8;  // someone else has waited for our child
+        if (got != 0) note_end(w, i, status, now);
+    }
+}
+
+static void force(crew *w) {
+    w->forced = true;
+    signal_all(w, SIGKILL);
+}
+
+static void ask(crew *w, double now) {
+    if (w->asked++ == 0) w->asked_at = now;
+    atomic_store(&w->b->stop, 1);
+    if (w->asked > 1) force(w);
+}
+
+static void keep_deadlines(crew *w, double now) {
+    if (w->root >= 0 && now >= w->failed_at + grace_s && !w->sent) signal_all(w, SIGTERM);
+    if (w->root >= 0 && now >= w->failed_at + grace_s + last_call_s && w->sent != SIGKILL) signal_all(w, SIGKILL);
+    // Nothing was trained yet that could be lost, and who looks for the other ranks does not look at board->stop.
+    bool ready = atomic_load(&w->b->ready) >= w->locals;
+    if (w->asked && !ready && now >= w->asked_at + start_stop_s && w->sent != SIGKILL) force(w);
+}
+
+static void tell(crew *w, double now) {
+    notify_tell(&w->voice, &(notify_news){
+        .now = now, .loss = atomic_load(&w->b->loss), .ready = atomic_load(&w->b->ready), .step = atomic_load(&w->b->step),
+        .looking = atomic_load(&w->b->looking) > 0, .stopping = atomic_load(&w->b->stop) != 0 || w->root >= 0,
+    });
+}
+
+// The time until something has to be done even if nothing happens.
+static struct timespec next_look(const crew *w) {
+    double wait = w->root >= 0 || w->asked ? 0.1 : notify_period(&w->voice);
+    return (struct timespec){.tv_sec = (time_t)wait, .tv_nsec = (long)((wait - (double)(time_t)wait) * 1e9)};
+}
+
+static void watch(crew *w, const sigset_t *set) {
+    while (w->left) {
+        tell(w, clock_now());
+        struct timespec wait = next_look(w);
+        int heard = sigtimedwait(set, NULL, &wait);
+        double now = clock_now();
+        reap(w, now);
+        if (heard == SIGTERM || heard == SIGINT) ask(w, now);
+        keep_deadlines(w, now);
+    }
+}
+
+// ERR_OK or what has to be said of the ranks' ends.
+static err_t verdict(const crew *w) {
+    // Ranks that were signalled themselves, twice, leave the others behind without a good-bye: that is no failure.
+    bool failed = w->root >= 0 && !(w->stopped && !is_cause(w->root_status));
+    if (!failed && (w->forced || w->root >= 0))
+        return err_set(ERR_INTERRUPTED, "ended at once on request; the newest checkpoint stands, and the same command continues");
+    if (!failed && !w->stopped) return ERR_OK;
+    if (!failed) return err_set(ERR_INTERRUPTED, "%s", w->node == 0 ? "" : "stopped on request; the same command continues");
+    int rank = w->first + w->root, status = w->root_status;
+    if (WIFSIGNALED(status)) {
+        int signal = WTERMSIG(status);
+        const char *name = sigdescr_np(signal);
+        return err_set(ERR_UNAVAILABLE, "rank %d was killed by signal %d (%s)%s", rank, signal, name ? name : "unknown",
+                       signal == SIGKILL ? "; if no person did it, the kernel had run out of memory: see dmesg" : "");
+    }
+    err_t code = (err_t)WEXITSTATUS(status);
+    if (w->world == 1) return err_set(code, "%s", "");
+    return err_set(code, "rank %d ended with %d", rank, (int)code);
+}
+
+// --- both ------------------------------------------------------------------------------------------------------------------------
+
+static err_t open_crew(crew *w, const config *c) {
+    cluster *cl = malloc(sizeof *cl);
+    const char *hosts[TEAM_NODES_MAX];
+    if (!cl) return err_set(ERR_INTERNAL, "no memory for the list of nodes");
+    err_t rc = cluster_resolve(cl, c);
+    for (int i = 0; rc == ERR_OK && i < cl->nodes; i++) hosts[i] = cl->host[i];
+    if (rc == ERR_OK) rc = launch_open(&w->at, cl->nodes, cl->ranks, hosts, cl->node);
+    if (rc == ERR_OK) {
+        w->world = cl->world, w->node = cl->node, w->locals = cl->ranks[cl->node];
+        for (int i = 0; i < cl->node; i++) w->first += cl->ranks[i];
+    }
+    free(cl);
+    TRY(rc);
+    w->pid = calloc((size_t)w->locals, sizeof *w->pid);
+    w->b = mmap(NULL, sizeof *w->b, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (w->pid && w->b != MAP_FAILED) return ERR_OK;
+    free(w->pid);
+    if (w->b != MAP_FAILED) munmap(w->b, sizeof *w->b);
+    launch_close(&w->at);
+    return err_set(ERR_INTERNAL, "no memory to watch %d ranks", w->locals);
+}
+
+// Local rank that this process has become, or w->locals in the parent; -1: a fork failed.
+static int fork_all(crew *w) {
+    fflush(NULL);  // or every rank would write again what is in our buffers
+    for (int i = 0; i < w->locals; i++) {
+        pid_t pid = fork();
+        if (pid == 0) return i;
+        if (pid < 0) return -1;
+        w->pid[i] = pid;
+        w->left++;
+    }
+    return w->locals;
+}
+
+static err_t no_fork(crew *w) {
+    int why = errno, started = w->left;
+    signal_all(w, SIGKILL);
+    for (int i = 0; i < w->locals; i++)
+        if (w->pid[i]) waitpid(w->pid[i], NULL, 0);
+    w->left = 0;
+    return err_set(ERR_UNAVAILABLE, "no process for rank %d (%d of %d of this node were started): %s; raise the limit of processes (TasksMax, ulimit -u) or "
+                   "lower the number of ranks", w->first + started, started, w->locals, strerror(why));
+}
+
+static err_t lead(crew *w, const config *c, const sigset_t *set) {
+    launch_close(&w->at);  // or rank 0 would never see the end of a connection whose other end we hold
+    notify_open(&w->voice, w->locals, c->run.steps, 2 * c->cluster.timeout, clock_now());
+    watch(w, set);
+    err_t rc = verdict(w);
+    bool well = rc == ERR_OK || rc == ERR_INTERRUPTED;
+    notify_end(&w->voice, well, rc == ERR_OK ? "done" : *err_last()->text ? err_last()->text : well ? "stopped on request" : "failed, see the log");
+    notify_close(&w->voice);
+    return rc;
+}
+
+err_t supervise(const config *c, rank_body body, int *rank, int *world) {
+    crew w = {.root = -1};
+    *rank = -1;
+    *world = 0;
+    TRY(open_crew(&w, c));
+    *world = w.world;
+    // Blocked before the first fork: no signal can fall between that and the loop, and a rank starts with SIGTERM held back for its listener.
+    sigset_t set, before;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGCHLD);
+    struct sigaction plain = {.sa_handler = SIG_DFL}, ignore = {.sa_handler = SIG_IGN}, was_child, was_pipe;
+    sigaction(SIGCHLD, &plain, &was_child);   // ignored, as some parents leave it, the ranks' ends would be lost
+    sigaction(SIGPIPE, &ignore, &was_pipe);   // a reader that went away must not end a run
+    pthread_sigmask(SIG_BLOCK, &set, &before);
+    pid_t self = getpid();
+    int local = fork_all(&w);
+    if (local >= 0 && local < w.locals) return be_rank(&w, local, self, &before, c, body, rank);
+    err_t rc = local < 0 ? no_fork(&w) : lead(&w, c, &set);
+    if (local < 0) launch_close(&w.at);
+    free(w.pid);
+    munmap(w.b, sizeof *w.b);
+    while (sigtimedwait(&set, NULL, &(struct timespec){0}) > 0) {}  // a late request: there is nothing left to stop
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    sigaction(SIGCHLD, &was_child, NULL);
+    sigaction(SIGPIPE, &was_pipe, NULL);
+    return rc;
+}

@@ -1,0 +1,419 @@
+// trainer/step/state.c: see trainer/step/state.h. Masters, moments and gradients are FP32 whatever the compute type.
+#include "trainer/step/state.h"
+
+#include "base/philox.h"
+#include "model/safetensors.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// --- planning --------------------------------------------------------------------------------------------------------------------
+
+static err_t declare_store(arena *a, store *x, dtype type, bool sharded, const zero_layout *z) {
+    size_t n = sharded ? z->shard_values : z->values;
+    x->sharded = sharded;
+    x->t.type = type;
+    return n ? arena_1d(a, &x->t, type, (int64_t)n) : ERR_OK;  // a rank may own nothing
+}
+
+static size_t largest_piece(const train_state *t) {
+    int count;
+    const zero_piece *p = state_pieces(t, &count);
+    size_t most = 1;
+    for (int i = 0; i < count; i++)
+        if ((size_t)p[i].count > most) most = (size_t)p[i].count;
+    return most;
+}
+
+static bool shares_masters(const train_state *t) { return t->o.compute == FP32 && !t->o.offload; }
+
+// A CPU's memory is the host's; so are masters and moments under offload.
+static bool needs_mirrors(const train_state *t) { return device_about(t->dev)->kind == DEVICE_CUDA && !t->o.offload; }
+
+static err_t declare_mirrors(train_state *t) {
+    if (!needs_mirrors(t) || !t->zero.shard_values) return ERR_OK;
+    for (int k = 0; k < (t->o.training ? 3 : 1); k++) TRY(arena_1d(&t->host, &t->mirror[k], FP32, (int64_t)t->zero.shard_values));
+    return ERR_OK;
+}
+
+static err_t declare_values(train_state *t) {
+    const zero_layout *z = &t->zero;
+    arena *a = t->o.offload ? &t->host : &t->memory;
+    bool share = shares_masters(t);
+    TRY(declare_store(a, &t->masters, FP32, share ? t->o.stage == 3 : t->o.stage >= 1, z));
+    if (!share) TRY(declare_store(&t->memory, &t->weights, t->o.compute, t->o.stage == 3, z));
+    if (!t->o.training) return ERR_OK;
+    TRY(declare_store(a, &t->first, FP32, t->o.stage >= 1, z));
+    TRY(declare_store(a, &t->second, FP32, t->o.stage >= 1, z));
+    if (!t->o.offload) return ERR_OK;
+    TRY(arena_1d(a, &t->stage_w, t->o.compute, (int64_t)largest_piece(t)));
+    return arena_1d(a, &t->stage_g, FP32, (int64_t)largest_piece(t));
+}
+
+// Buckets that one block touches, at most.
+static int buckets_of_a_block(const train_state *t) {
+    const zero_layout *z = &t->zero;
+    int most = 1;
+    for (int b = 0; b < t->net->blocks; b++) {
+        int n = 0;
+        for (int k = 0; k < z->buckets; k++) n += z->bucket[k].block <= b && z->segment[z->bucket[k].first + z->bucket[k].count - 1].block >= b;
+        if (n > most) most = n;
+    }
+    return most;
+}
+
+// Slots for the buckets of a block, and one that may still be on its way to the owners.
+static err_t declare_slots(train_state *t) {
+    const zero_layout *z = &t->zero;
+    int wanted = buckets_of_a_block(t) + 1;
+    t->slots = wanted < z->buckets ? wanted : z->buckets;
+    t->slot = calloc((size_t)t->slots, sizeof *t->slot);
+    if (!t->slot) return err_set(ERR_INTERNAL, "no memory for %d slots", t->slots);
+    for (int i = 0; i < t->slots; i++) {
+        size_t most = 0;
+        for (int k = i; k < z->buckets; k += t->slots)
+            if (z->bucket[k].floats > most) most = z->bucket[k].floats;
+        TRY(arena_1d(&t->memory, &t->slot[i], FP32, (int64_t)most));
+    }
+    return ERR_OK;
+}
+
+static err_t declare_slabs(train_state *t) {
+    t->slab = calloc((size_t)t->buffers, sizeof *t->slab);
+    if (!t->slab) return err_set(ERR_INTERNAL, "no memory for %d buffers", t->buffers);
+    for (int b = 0; b < t->buffers; b++) TRY(arena_1d(&t->memory, &t->slab[b], FP32, (int64_t)t->zero.slab));
+    return ERR_OK;
+}
+
+static err_t declare_counters(train_state *t) {
+    t->kepts = t->o.fixed ? reduce_kept(t->reduce) : 0;
+    t->kept = calloc((size_t)t->kepts + 1, sizeof *t->kept);
+    if (!t->kept) return err_set(ERR_INTERNAL, "no memory for %d counters", t->kepts);
+    if (!t->zero.shard) return ERR_OK;
+    for (int i = 0; i < t->kepts; i++) TRY(arena_1d(&t->memory, &t->kept[i], FP32, (int64_t)t->zero.shard));
+    return arena_1d(&t->memory, &t->sum, FP32, (int64_t)t->zero.shard);
+}
+
+static err_t declare_scratch(train_state *t) {
+    size_t most = 0;
+    for (int64_t turn = 0; turn < reduce_turns(t->reduce); turn++)
+        for (int k = 0; k < t->zero.buckets; k++) {
+            reduce_cost cost;
+            TRY(reduce_plan(t->reduce, turn, t->zero.bucket[k].first, t->zero.bucket[k].count, &cost));
+            if (cost.scratch > most) most = cost.scratch;
+        }
+    return t->o.fixed && most ? arena_1d(&t->memory, &t->scratch, FP32, (int64_t)most) : ERR_OK;
+}
+
+// The buffer that holds the first of this rank's subtrees in the end.
+static int last_sum(const train_state *t) {
+    int64_t first, count, stride;
+    reduce_lanes(t->reduce, &first, &count, &stride);
+    lane_counter c = lane_counter_of(first, count, t->o.once);
+    return c.count ? c.span[0].buffer : 0;
+}
+
+static err_t declare_gradients(train_state *t) {
+    bool turns = t->o.stage >= 2;
+    TRY(reduce_open(&t->reduce, &(reduce_options){.ranks = t->ranks, .ops = device_ops(t->dev), .lanes = t->o.lanes, .turns = turns, .once = t->o.once,
+                                                  .segments = t->zero.segments, .cut = t->zero.cut}));
+    t->buffers = t->o.fixed ? reduce_lane_buffers(t->reduce) : 1;
+    t->sum_buffer = t->o.fixed && !turns ? last_sum(t) : 0;
+    t->grad = calloc((size_t)t->buffers * (size_t)t->net->params, sizeof *t->grad);
+    if (!t->grad) return err_set(ERR_INTERNAL, "no memory for the tables of %d parameters", t->net->params);
+    TRY(turns && t->o.micros == 1 ? declare_slots(t) : declare_slabs(t));
+    if (turns) TRY(declare_counters(t));
+    return declare_scratch(t);
+}
+
+static bool finds_use(const train_state *t, int block, const zero_segment *s) {
+    if (s->tied || s->block == block) return !s->tied;
+    for (int i = 0; i < t->net->params; i++)
+        if (t->net->param[i].block == block && t->net->param[i].tied == s->first) return true;
+    return false;
+}
+
+static err_t fill_uses(train_state *t) {
+    t->uses = calloc((size_t)t->net->blocks * (size_t)t->zero.segments, sizeof *t->uses);
+    if (!t->uses) return err_set(ERR_INTERNAL, "no memory for a table of %d blocks", t->net->blocks);
+    for (int b = 0; b < t->net->blocks; b++)
+        for (int g = 0; g < t->zero.segments; g++) t->uses[b * t->zero.segments + g] = finds_use(t, b, &t->zero.segment[g]);
+    return ERR_OK;
+}
+
+// Stage 3: blocks take turns in two places, so that one is gathered while the other is used.
+static err_t declare_gather(train_state *t) {
+    for (int parity = 0; parity < 2; parity++) {
+        size_t most = 0;
+        for (int b = parity; b < t->net->blocks; b += 2) {
+            size_t n = 0;
+            for (int g = 0; g < t->zero.segments; g++) n += state_uses(t, b, g) ? t->zero.segment[g].count : 0;
+            if (n > most) most = n;
+        }
+        if (most) TRY(arena_1d(&t->memory, &t->gather[parity], t->o.compute, (int64_t)most));
+    }
+    return ERR_OK;
+}
+
+// --- opening ---------------------------------------------------------------------------------------------------------------------
+
+static err_t allocate_tables(train_state *t) {
+    size_t n = (size_t)t->net->params;
+    t->master = calloc(n, sizeof(tensor));
+    t->w = calloc(n, sizeof(tensor));
+    t->cuts = calloc((size_t)t->ranks->world + 1, sizeof *t->cuts);
+    t->ckpt.master = calloc(3 * n, sizeof(ckpt_tensor));
+    if (!t->master || !t->w || !t->cuts || !t->ckpt.master) return err_set(ERR_INTERNAL, "no memory for the tables of %zu parameters", n);
+    return ERR_OK;
+}
+
+err_t state_open(train_state *t, model *net, device *dev, stream *s, comm *ranks, const state_options *o) {
+    *t = (train_state){.net = net, .dev = dev, .s = s, .ranks = ranks, .o = *o};
+    arena_open(&t->memory, dev, MEMORY_DEVICE);
+    arena_open(&t->host, dev, MEMORY_PINNED);
+    TRY(allocate_tables(t));
+    TRY(zero_open(&t->zero, net, ranks->rank, ranks->world, o->bucket_bytes, ranks->world == 1 && o->lanes == 1 && o->micros == 1));
+    TRY(fill_uses(t));
+    TRY(declare_values(t));
+    TRY(declare_mirrors(t));
+    if (o->training) TRY(declare_gradients(t));
+    if (o->stage == 3) TRY(declare_gather(t));
+    return arena_1d(&t->memory, &t->step, INT32, (int64_t)(sizeof(step_state) + 3) / 4);
+}
+
+size_t state_bytes(const train_state *t) { return t->memory.bytes + t->host.bytes; }
+
+static tensor row_view(void *data, dtype type, const param *p) {
+    return (tensor){data, type, p->dims, {p->size[0], p->size[1], p->size[2], p->size[3]}};
+}
+
+static void *at(const tensor *t, size_t element) { return t->data ? (char *)t->data + element * dtype_bytes(t->type) : NULL; }
+
+static void link_rows(train_state *t) {
+    for (int i = 0; i < t->net->params; i++) {
+        const param *p = &t->net->param[i];
+        size_t row = t->zero.row_at[p->tied >= 0 ? p->tied : i];
+        t->master[i] = row_view(t->masters.sharded ? NULL : at(&t->masters.t, row), FP32, p);
+        t->w[i] = row_view(t->weights.sharded ? NULL : at(&t->weights.t, row), t->o.compute, p);
+        for (int b = 0; b < t->buffers; b++) t->grad[b * t->net->params + i] = row_view(t->slab ? at(&t->slab[b], t->zero.row_at[i]) : NULL, FP32, p);
+    }
+}
+
+static store *store_of(train_state *t, int k) { return k == 0 ? &t->masters : k == 1 ? &t->first : &t->second; }
+
+// Where the host reads and writes a piece of masters (0), m (1) or v (2).
+static float *host_piece(train_state *t, int k, const zero_piece *p) {
+    return t->mirror[k].data ? (float *)t->mirror[k].data + p->shard : store_view(store_of(t, k), p).data;
+}
+
+static void fill_ckpt_tensor(train_state *t, ckpt_tensor *c, const param *p, int k, const zero_piece *piece) {
+    *c = (ckpt_tensor){.dims = p->dims, .size = {p->size[0], p->size[1], p->size[2], p->size[3]}};
+    memcpy(c->name, p->name, strnlen(p->name, CKPT_NAME - 1));
+    if (!piece) return;
+    c->first = piece->first;
+    c->count = piece->count;
+    c->data = host_piece(t, k, piece);
+}
+
+static const zero_piece *own_piece(const train_state *t, int row) {
+    for (int i = 0; i < t->zero.owned; i++)
+        if (t->zero.piece[i].row == row) return &t->zero.piece[i];
+    return NULL;
+}
+
+static err_t link_checkpoint(train_state *t) {
+    ckpt_state *c = &t->ckpt;
+    int n = t->net->params;
+    c->m = t->o.training ? c->master + n : NULL;
+    c->v = t->o.training ? c->master + 2 * n : NULL;
+    c->ranks = t->ranks;
+    c->s = t->s;
+    for (int i = 0; i < n; i++) {
+        const param *p = &t->net->param[i];
+        if (p->tied >= 0) continue;
+        const zero_piece *piece = own_piece(t, i);
+        fill_ckpt_tensor(t, &c->master[c->params], p, 0, piece);
+        if (t->o.training) fill_ckpt_tensor(t, &c->m[c->params], p, 1, piece);
+        if (t->o.training) fill_ckpt_tensor(t, &c->v[c->params], p, 2, piece);
+        c->params++;
+    }
+    return ckpt_prepare(c);
+}
+
+err_t state_commit(train_state *t) {
+    TRY(arena_commit(&t->memory));
+    TRY(arena_commit(&t->host));
+    if (shares_masters(t)) t->weights = t->masters;
+    if (t->o.offload) {
+        TRY(device_open(&t->host_dev, &(device_options){.kind = DEVICE_CPU, .threads = t->o.threads}));
+        TRY(stream_open(t->host_dev, &t->host_s));
+    }
+    link_rows(t);
+    return link_checkpoint(t);
+}
+
+void state_close(train_state *t) {
+    ckpt_release(&t->ckpt);
+    reduce_close(t->reduce);
+    zero_close(&t->zero);
+    arena_close(&t->memory);
+    arena_close(&t->host);
+    if (t->host_s) stream_close(t->host_s);
+    if (t->host_dev) device_close(t->host_dev);
+    free(t->master), free(t->w), free(t->cuts), free(t->uses), free(t->slab), free(t->grad), free(t->slot), free(t->kept), free(t->ckpt.master);
+    *t = (train_state){0};
+}
+
+// --- pieces ----------------------------------------------------------------------------------------------------------------------
+
+const zero_piece *state_pieces(const train_state *t, int *count) {
+    *count = t->o.stage == 0 ? t->zero.rows : t->zero.owned;
+    return t->o.stage == 0 ? t->zero.whole : t->zero.piece;
+}
+
+static tensor flat(void *data, dtype type, int64_t n) { return (tensor){data, type, 1, {n, 1, 1, 1}}; }
+
+tensor store_view(const store *x, const zero_piece *p) { return flat(at(&x->t, x->sharded ? p->shard : p->slab), x->t.type, p->count); }
+
+tensor state_gradient(const train_state *t, const zero_piece *p) {
+    if (t->o.stage >= 2) return flat(at(&t->sum, p->shard), FP32, p->count);
+    return flat(at(&t->slab[t->sum_buffer], p->slab), FP32, p->count);
+}
+
+const rounding_key *state_rounding(const train_state *t, const zero_piece *p, rounding_key *key) {
+    *key = (rounding_key){.seed = t->o.seed, .site = SITE_ROUND + (uint32_t)p->row, .first = p->first};
+    return t->o.stochastic ? key : NULL;
+}
+
+const size_t *state_cuts(train_state *t, int segment, size_t element) {
+    const size_t *cut = &t->zero.cut[(size_t)segment * (size_t)(t->zero.world + 1)];
+    for (int k = 0; k <= t->zero.world; k++) t->cuts[k] = cut[k] * element;
+    return t->cuts;
+}
+
+// --- values ----------------------------------------------------------------------------------------------------------------------
+
+// Makes a store whole on every rank from what each owns.
+static err_t spread(train_state *t, store *x) {
+    if (x->sharded || t->ranks->world == 1 || !x->t.data) return ERR_OK;
+    comm *over = t->o.offload && x != &t->weights ? t->ranks->host : t->ranks;
+    for (int g = 0; g < t->zero.segments; g++) {
+        if (t->zero.segment[g].tied) continue;
+        const size_t *cuts = state_cuts(t, g, dtype_bytes(x->t.type));
+        TRY(over->table->all_gather(over, at(&x->t, t->zero.segment[g].at), cuts, t->s));
+    }
+    return ERR_OK;
+}
+
+// On the device, or for offload on the host: as the update that brought `at` to its adam_t did it.
+static err_t round_piece(train_state *t, const zero_piece *p, tensor *w, const tensor *master, const step_state *at) {
+    rounding_key key;
+    const rounding_key *round = state_rounding(t, p, &key);
+    const ops *on = device_ops(t->o.offload ? t->host_dev : t->dev);
+    stream *s = t->o.offload ? t->host_s : t->s;
+    return round ? on->cast_stochastic(w, master, round, at, s) : on->cast(w, master, s);
+}
+
+// Host memory or not, all ranks' masters are where their owners' optimizer reads them; the weights follow from them by rounding.
+static err_t round_weights(train_state *t) {
+    if (t->weights.t.data == t->masters.t.data) return ERR_OK;
+    int count;
+    const zero_piece *p = state_pieces(t, &count);
+    step_state here;
+    TRY(state_get_step(t, &here));
+    for (int i = 0; i < count; i++) {
+        if (t->net->param[p[i].row].tied >= 0) continue;
+        tensor w = store_view(&t->weights, &p[i]), master = store_view(&t->masters, &p[i]);
+        if (!t->o.offload) {
+            TRY(round_piece(t, &p[i], &w, &master, state_step(t)));
+            continue;
+        }
+        tensor staged = flat(t->stage_w.data, t->o.compute, p[i].count);
+        TRY(stream_wait(t->s));
+        TRY(round_piece(t, &p[i], &staged, &master, &here));
+        TRY(stream_wait(t->host_s));
+        TRY(stream_copy(t->s, w.data, staged.data, tensor_bytes(&w)));
+    }
+    return stream_wait(t->s);
+}
+
+// Between the device's stores and their mirrors, piece by piece.
+static err_t copy_mirrors(train_state *t, int count, bool to_host) {
+    for (int k = 0; k < count && t->mirror[k].data; k++)
+        for (int i = 0; i < t->zero.owned; i++) {
+            const zero_piece *p = &t->zero.piece[i];
+            if (t->net->param[p->row].tied >= 0) continue;
+            void *host = host_piece(t, k, p), *there = store_view(store_of(t, k), p).data;
+            TRY(stream_copy(t->s, to_host ? host : there, to_host ? there : host, (size_t)p->count * sizeof(float)));
+        }
+    return t->mirror[0].data ? stream_wait(t->s) : ERR_OK;
+}
+
+static int mirrors(const train_state *t, bool moments) { return moments && t->o.training ? 3 : 1; }
+
+err_t state_fetch(train_state *t, bool moments) { return copy_mirrors(t, mirrors(t, moments), true); }
+
+err_t state_publish(train_state *t) {
+    TRY(copy_mirrors(t, mirrors(t, true), false));
+    TRY(spread(t, &t->masters));
+    TRY(spread(t, &t->first));
+    TRY(spread(t, &t->second));
+    TRY(round_weights(t));
+    return t->o.stage > 0 && t->weights.t.data != t->masters.t.data ? spread(t, &t->weights) : ERR_OK;
+}
+
+err_t state_init(train_state *t, uint64_t seed) {
+    for (int i = 0; i < t->zero.owned; i++) {
+        const zero_piece *p = &t->zero.piece[i];
+        if (t->net->param[p->row].tied >= 0) continue;
+        model_init(t->net, p->row, seed, p->first, p->count, host_piece(t, 0, p));
+    }
+    return state_publish(t);
+}
+
+static err_t read_piece(train_state *t, const st_file *f, const zero_piece *p) {
+    const param *to = &t->net->param[p->row];
+    const st_tensor *from = st_find(f, to->name);
+    if (!from) return err_set(ERR_DATA, "%s: no tensor %s, which the model needs", f->path, to->name);
+    bool same = from->dims == to->dims;
+    for (int d = 0; same && d < to->dims; d++) same = from->size[d] == to->size[d];
+    if (!same)
+        return err_set(ERR_DATA, "%s: tensor %s is (%lld,%lld), expected (%lld,%lld): the [model] section describes another model",
+                       f->path, to->name, (long long)from->size[0], (long long)(from->dims > 1 ? from->size[1] : 1),
+                       (long long)to->size[0], (long long)(to->dims > 1 ? to->size[1] : 1));
+    return st_read_f32_part(f, from, p->first, p->count, host_piece(t, 0, p));
+}
+
+err_t state_init_from(train_state *t, const char *path) {
+    st_file f;
+    err_t rc = st_open(&f, path);
+    for (int i = 0; i < t->zero.owned && rc == ERR_OK; i++)
+        if (t->net->param[t->zero.piece[i].row].tied < 0) rc = read_piece(t, &f, &t->zero.piece[i]);
+    st_close(&f);
+    TRY(comm_agree_ok(t->ranks, rc, t->s));  // the file is each node's own
+    return state_publish(t);
+}
+
+err_t state_set_step(train_state *t, const step_state *from) {
+    TRY(stream_copy(t->s, t->step.data, from, sizeof *from));
+    return stream_wait(t->s);
+}
+
+err_t state_get_step(train_state *t, step_state *to) {
+    TRY(stream_copy(t->s, to, t->step.data, sizeof *to));
+    return stream_wait(t->s);
+}
+
+static const double FP16_FIRST_SCALE = 32768;
+
+void state_from_counters(step_state *to, const ckpt_counters *at, const config *c) {
+    bool scaled = c->precision.compute == FP16 || c->precision.loss_scale > 0;
+    double first = c->precision.loss_scale > 0 ? c->precision.loss_scale : FP16_FIRST_SCALE;
+    *to = (step_state){.adam_t = at->adam_t, .good_steps = at->good_steps, .skipped = at->skipped, .beta1_power = 1, .beta2_power = 1};
+    to->loss_scale = at->step > 0 ? (float)at->loss_scale : scaled ? (float)first : 1.0f;
+    for (int64_t t = 0; t < at->adam_t; t++) {
+        double one = to->beta1_power * c->optimizer.beta1, two = to->beta2_power * c->optimizer.beta2;
+        if (one == to->beta1_power && two == to->beta2_power) break;  // both have come to rest: no later t changes them
+        to->beta1_power = one, to->beta2_power = two;
+    }
+}

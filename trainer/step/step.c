@@ -1,0 +1,484 @@
+// trainer/step/step.c: see trainer/step/step.h. Computing is queued on one stream, communication beside it (trainer/step/parallel.h). Overflow, clipping and the
+// loss scale are decided on the device (ops.h: step_decide), and so is whether all ranks had their data: who has none puts no number among the sums of
+// squares, which makes the step one that is not applied. The host waits once, when all of it is queued.
+#include "trainer/step/step.h"
+
+#include "base/clock.h"
+#include "trainer/log/power.h"
+#include "trainer/step/schedule.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+// --- opening -----------------------------------------------------------------------------------------------------------------------
+
+static err_t declare_shared(step_runner *r) {
+    const model *net = r->net;
+    int64_t chunks = 0, G = r->cfg->batch.global, world = r->ranks->world;
+    r->sums_at = calloc((size_t)net->params, sizeof *r->sums_at);
+    if (!r->sums_at) return err_set(ERR_INTERNAL, "no memory for the table of %d parameters", net->params);
+    for (int i = 0; i < net->params; i++) {
+        r->sums_at[i] = chunks;
+        if (net->param[i].tied < 0) chunks += (shape_count(net->param[i].dims, net->param[i].size) + CHUNK - 1) / CHUNK;
+    }
+    r->sums = (tensor){NULL, FP64, 1, {chunks, 1, 1, 1}};
+    r->sample_loss = (tensor){NULL, FP64, 1, {G, 1, 1, 1}};
+    r->reports = (tensor){NULL, FP64, 2, {world, REPORT_ITEMS, 1, 1}};
+    return arena_1d(&r->memory, &r->shared, FP64, chunks + G + world * REPORT_ITEMS);
+}
+
+static err_t declare_staging(step_runner *r) {
+    int64_t B = r->cfg->batch.micro, T = r->cfg->model.context, G = r->cfg->batch.global, world = r->ranks->world;
+    arena_open(&r->staging, r->dev, MEMORY_PINNED);
+    for (step_slot *x = r->slot; x < r->slot + r->places; x++) {
+        TRY(arena_1d(&r->staging, &x->loss, FP64, G + world * REPORT_ITEMS));
+        TRY(arena_1d(&r->staging, &x->report, FP64, REPORT_ITEMS));
+        for (int k = 0; k < 2; k++) TRY(arena_1d(&r->staging, &x->state[k], INT32, (int64_t)(sizeof(step_state) + 3) / 4));
+        TRY(arena_1d(&r->staging, &x->lr, FP32, 1));
+    }
+    for (int k = 0; k < r->places; k++) TRY(arena_1d(&r->staging, &r->host_draw[k], INT32, 2));
+    TRY(arena_1d(&r->staging, &r->host_void, FP64, 1));
+    TRY(arena_2d(&r->staging, &r->windows, INT32, 2 * B + 1, T + 1));
+    TRY(arena_1d(&r->staging, &r->host_window_loss, FP64, world * B));
+    TRY(arena_2d(&r->staging, &r->host_logits, FP32, 2, r->cfg->model.vocab));
+    return arena_1d(&r->staging, &r->context, INT32, T);
+}
+
+static err_t plan_activations(step_runner *r) {
+    const config *c = r->cfg;
+    return r->net->type->plan(r->net, &r->memory, &(model_plan){.compute = r->state->o.compute, .B = c->batch.micro, .T = c->model.context,
+                                                                .forward_only = !r->state->o.training, .recompute = (recomputation)c->parallel.recompute,
+                                                                .head_chunks = c->model.head_chunks});
+}
+
+err_t step_open(step_runner *r, const config *cfg, device *dev, stream *s, comm *ranks, model *net, train_state *state) {
+    *r = (step_runner){.cfg = cfg, .dev = dev, .s = s, .ranks = ranks, .net = net, .state = state};
+    int64_t B = cfg->batch.micro, T = cfg->model.context;
+    bool dynamic = cfg->precision.compute == FP16 && cfg->precision.loss_scale == 0;
+    r->rules = (step_rules){.grad_clip = cfg->optimizer.grad_clip, .beta1 = cfg->optimizer.beta1, .beta2 = cfg->optimizer.beta2,
+                            .dynamic_scale = dynamic, .scale_window = cfg->precision.scale_window};
+    arena_open(&r->memory, dev, MEMORY_DEVICE);
+    r->places = device_about(dev)->kind == DEVICE_CPU ? 1 : 2;
+    for (int k = 0; k < r->places; k++) {
+        TRY(arena_2d(&r->memory, &r->tokens[k], INT32, B, T));
+        TRY(arena_2d(&r->memory, &r->targets[k], INT32, B, T));
+        TRY(arena_1d(&r->memory, &r->draw[k], INT32, 2));
+    }
+    TRY(arena_1d(&r->memory, &r->micro_loss, FP64, B));
+    TRY(declare_shared(r));
+    TRY(arena_1d(&r->memory, &r->window_loss, FP64, ranks->world * B));
+    TRY(arena_1d(&r->memory, &r->logits, FP32, cfg->model.vocab));
+    TRY(plan_activations(r));
+    return declare_staging(r);
+}
+
+// A failure inside a recording has no name: who checks wants one.
+static bool wants_recordings(const step_runner *r) { return r->cfg->device.graph && !r->cfg->device.check && device_records(r->dev); }
+
+// For each gradient buffer and place: of a micro-batch, and of the last one.
+static int micro_recordings(const step_runner *r) { return 4 * r->state->buffers; }
+
+err_t step_commit(step_runner *r) {
+    TRY(arena_commit(&r->memory));
+    TRY(arena_commit(&r->staging));
+    double *at = r->shared.data;
+    r->sums.data = at;
+    r->sample_loss.data = at + tensor_count(&r->sums);
+    r->reports.data = at + tensor_count(&r->sums) + tensor_count(&r->sample_loss);
+    *(double *)r->host_void.data = NAN;
+    for (int k = 0; k < r->places; k++) {
+        TRY(event_open(r->dev, &r->copied[k]));
+        TRY(event_open(r->dev, &r->used[k]));
+        TRY(event_open(r->dev, &r->slot[k].done));
+    }
+    r->records = wants_recordings(r);
+    if (r->records) r->recorded_micro = calloc((size_t)micro_recordings(r), sizeof *r->recorded_micro);
+    if (r->records && !r->recorded_micro) return err_set(ERR_INTERNAL, "no memory for %d recordings", micro_recordings(r));
+    r->copies = r->s;
+    if (r->places > 1) TRY(stream_open_queue(r->dev, &r->copies));
+    return parallel_open(&r->together, r->state);
+}
+
+void step_close(step_runner *r) {
+    parallel_close(&r->together);
+    arena_close(&r->memory);
+    arena_close(&r->staging);
+    if (r->copies && r->copies != r->s) stream_close(r->copies);
+    for (int k = 0; k < 2; k++) {
+        if (r->copied[k]) event_close(r->copied[k]);
+        if (r->used[k]) event_close(r->used[k]);
+        if (r->slot[k].done) event_close(r->slot[k].done);
+    }
+    for (int k = 0; r->recorded_micro && k < micro_recordings(r); k++) replay_close(&r->recorded_micro[k]);
+    replay_close(&r->recorded_squares);
+    for (int k = 0; k < 2; k++) replay_close(&r->recorded_update[k]);
+    free(r->recorded_micro);
+    free(r->sums_at);
+    *r = (step_runner){0};
+}
+
+pass step_inference(step_runner *r, int64_t B, int64_t T) {
+    return (pass){.ops = device_ops(r->dev), .s = r->s, .B = B, .T = T, .tokens = view2(&r->tokens[r->place], B, T), .targets = view2(&r->targets[r->place], B, T),
+                  .w = r->state->w, .state = state_step(r->state), .hooks = &r->together.hooks};
+}
+
+// --- lanes -------------------------------------------------------------------------------------------------------------------------
+
+// From the loader's ring to the place that the micro-batch before this one does not use.
+static err_t bring_batch(step_runner *r, const batch *b) {
+    int to = r->place = (r->place + 1) % r->places;
+    TRY(stream_wait_event(r->copies, r->used[to]));
+    TRY(stream_copy(r->copies, r->tokens[to].data, b->tokens, tensor_bytes(&r->tokens[to])));
+    TRY(stream_copy(r->copies, r->targets[to].data, b->targets, tensor_bytes(&r->targets[to])));
+    uint32_t *draw = r->host_draw[to].data;
+    draw[0] = (uint32_t)b->step, draw[1] = (uint32_t)b->first;
+    TRY(stream_copy(r->copies, r->draw[to].data, draw, 2 * sizeof *draw));
+    TRY(event_record(r->copied[to], r->copies));
+    TRY(stream_wait_event(r->s, r->copied[to]));
+    return stopwatch_end(&r->together.watch, SPAN_DATA, r->s);
+}
+
+// Forward and backward of the batch in r->place, and its losses.
+static err_t queue_micro_batch(step_runner *r, const batch *b, int buffer) {
+    int64_t B = r->cfg->batch.micro, T = r->cfg->model.context, G = r->cfg->batch.global;
+    pass p = step_inference(r, B, T);
+    p.dw = &r->state->grad[buffer * r->net->params];
+    p.loss_factor = (float)(1.0 / ((double)G * (double)T));
+    p.drop = (dropout_key){.seed = (uint64_t)r->cfg->run.seed, .step = (uint32_t)b->step, .first_sample = (uint32_t)b->first,
+                           .p = (float)r->cfg->model.dropout, .at = r->draw[r->place].data};
+    TRY(model_forward(r->net, &p));
+    TRY(model_backward(r->net, &p));
+    return p.ops->loss_means(&r->micro_loss, &p.losses, r->s);
+}
+
+typedef struct micro_call { step_runner *r; const batch *b; int buffer; } micro_call;
+
+static err_t queue_micro_call(void *ctx) {
+    const micro_call *c = ctx;
+    return queue_micro_batch(c->r, c->b, c->buffer);
+}
+
+// Not where the hooks have something to do with the other ranks.
+static err_t repeat_micro_batch(step_runner *r, const batch *b, int buffer) {
+    replay *of = &r->recorded_micro[4 * buffer + 2 * r->together.final + r->place];
+    r->ranks->table->alive(r->ranks);
+    return replay_run(of, r->s, queue_micro_call, &(micro_call){r, b, buffer});
+}
+
+// Gradients of one micro-batch, added to buffer's rows.
+static err_t micro_batch(step_runner *r, const batch *b, int buffer) {
+    TRY(bring_batch(r, b));
+    bool repeats = r->records && r->ran && parallel_is_quiet(&r->together);
+    TRY(repeats ? repeat_micro_batch(r, b, buffer) : queue_micro_batch(r, b, buffer));
+    r->ran = true;
+    TRY(stream_copy(r->s, (double *)r->sample_loss.data + b->first, r->micro_loss.data, tensor_bytes(&r->micro_loss)));
+    return event_record(r->used[r->place], r->s);
+}
+
+// This rank's share in a pass that it has no samples for.
+static err_t idle_micro_batch(step_runner *r) {
+    TRY(model_forward_hooks(r->net, &r->together.hooks));
+    return model_backward_hooks(r->net, &r->together.hooks);
+}
+
+// The next micro-batch, unless this rank has lost its data: then it goes on without, until the step's end can tell the others.
+static err_t next_micro_batch(step_runner *r, loader *data, int64_t step, int64_t lane, int64_t k, int buffer) {
+    batch b;
+    if (r->data_failed.code != ERR_OK) return idle_micro_batch(r);
+    TRY(stopwatch_begin(&r->together.watch, SPAN_DATA, r->s));
+    TRY(event_wait(r->copied[r->place]));  // the loader may fill the last batch's buffer again
+    double since = clock_now();
+    err_t rc = loader_next(data, &b);
+    r->data_s += clock_now() - since;
+    if (rc == ERR_DATA || rc == ERR_IO) {
+        r->data_failed = *err_last();
+        return idle_micro_batch(r);
+    }
+    TRY(rc);
+    if (b.step != step || b.lane != lane || b.micro != k)
+        return err_set(ERR_INTERNAL, "loader gave step %lld lane %lld micro-batch %lld, expected %lld, %lld, %lld", (long long)b.step,
+                       (long long)b.lane, (long long)b.micro, (long long)step, (long long)lane, (long long)k);
+    return micro_batch(r, &b, buffer);
+}
+
+static int64_t micros_of_lane(const step_runner *r) { return r->cfg->batch.global / r->cfg->batch.lanes / r->cfg->batch.micro; }
+
+static err_t zero_slab(step_runner *r, int buffer) {
+    if (!r->state->slab) return ERR_OK;  // slots are zeroed when they are taken
+    return stream_zero(r->s, r->state->slab[buffer].data, tensor_bytes(&r->state->slab[buffer]));
+}
+
+// Stages 0 and 1: a range of lanes. Subtrees are added as soon as they are siblings, those that the last lane completes bucket by bucket. With order = any
+// all lanes go into one buffer.
+static err_t run_range(step_runner *r, loader *data, int64_t step) {
+    train_state *t = r->state;
+    lane_counter c = {0};
+    int64_t first, count, stride, micros = micros_of_lane(r);
+    reduce_lanes(t->reduce, &first, &count, &stride);
+    for (int64_t lane = first; lane < first + count; lane++) {
+        bool last = lane == first + count - 1;
+        lane_place at = t->o.fixed ? lane_counter_begin(&c, lane, t->o.once) : (lane_place){0, lane > first};
+        if (!at.joins) TRY(zero_slab(r, at.buffer));
+        if (t->o.fixed) lane_counter_end(&c, lane, at);
+        for (int64_t k = 0; k < micros; k++) {
+            parallel_micro(&r->together, 0, last && k == micros - 1, t->o.fixed ? &c : NULL);
+            TRY(next_micro_batch(r, data, step, lane, k, at.buffer));
+        }
+        if (!t->o.fixed || last) continue;
+        for (int into, from; lane_counter_merge(&c, &into, &from);)
+            TRY(device_ops(r->dev)->add(&t->slab[into], &t->slab[into], &t->slab[from], r->s));
+    }
+    return ERR_OK;
+}
+
+// Stages 2 and 3: one lane at a turn. A rank without a lane at the last turn still brings its weights and takes its sums.
+static err_t run_turns(step_runner *r, loader *data, int64_t step) {
+    int64_t micros = micros_of_lane(r);
+    for (int64_t turn = 0; turn < reduce_turns(r->state->reduce); turn++) {
+        int64_t lane = reduce_turn_lane(r->state->reduce, turn);
+        TRY(parallel_lane(&r->together));
+        TRY(zero_slab(r, 0));
+        for (int64_t k = 0; k < micros; k++) {
+            parallel_micro(&r->together, turn, k == micros - 1, NULL);
+            TRY(lane < 0 ? idle_micro_batch(r) : next_micro_batch(r, data, step, lane, k, 0));
+        }
+    }
+    return ERR_OK;
+}
+
+// A shared row's values take the gradients of all their uses. Partners are dealt alike, so whoever has a piece of one has that of the other.
+static err_t add_tied(step_runner *r) {
+    int count;
+    if (r->state->zero.joined) return ERR_OK;  // they have them
+    const zero_piece *p = state_pieces(r->state, &count);
+    for (int i = 0; i < count; i++) {
+        int of = r->net->param[p[i].row].tied;
+        for (int k = 0; of >= 0 && k < count; k++) {
+            if (p[k].row != of) continue;
+            tensor sum = state_gradient(r->state, &p[k]), more = state_gradient(r->state, &p[i]);
+            TRY(device_ops(r->dev)->add(&sum, &sum, &more, r->s));
+        }
+    }
+    return ERR_OK;
+}
+
+static err_t run_lanes(step_runner *r, loader *data, int64_t step) {
+    r->began = clock_now();
+    TRY(stopwatch_begin(&r->together.watch, SPAN_STEP, r->s));
+    r->data_s = 0;
+    if (!r->untold) r->data_failed.code = ERR_OK;
+    parallel_begin(&r->together, step);
+    TRY(stream_zero(r->s, r->shared.data, tensor_bytes(&r->shared)));
+    TRY(r->state->o.stage >= 2 ? run_turns(r, data, step) : run_range(r, data, step));
+    return parallel_finish(&r->together);
+}
+
+err_t step_gradient(step_runner *r, loader *data, int64_t step) {
+    TRY(run_lanes(r, data, step));
+    return add_tied(r);
+}
+
+// --- update ------------------------------------------------------------------------------------------------------------------------
+
+// Squares of what this rank owns. The others' places stay zero.
+static err_t square_sums(step_runner *r) {
+    const zero_layout *z = &r->state->zero;
+    for (int i = 0; i < z->owned; i++) {
+        const zero_piece *p = &z->piece[i];
+        if (r->net->param[p->row].tied >= 0) continue;
+        tensor grad = state_gradient(r->state, p), sums = view1(&r->sums, (p->count + CHUNK - 1) / CHUNK);
+        sums.data = (double *)r->sums.data + r->sums_at[p->row] + p->first / CHUNK;
+        TRY(device_ops(r->dev)->sum_squares(&sums, &grad, r->s));
+    }
+    return ERR_OK;
+}
+
+// What is left of the gradient, all of it on this rank's side.
+static err_t queue_squares(void *ctx) {
+    TRY(add_tied(ctx));
+    return square_sums(ctx);
+}
+
+// By the host's clock where computing is the host's own work. Else by the device's, of the step before the last one.
+static err_t take_times(step_runner *r, double *mine) {
+    double total = clock_now() - r->began, wait, busy, ms[SPANS];
+    bool known;
+    parallel_times(&r->together, &wait, &busy);
+    mine[REPORT_DATA_MS] = 1e3 * r->data_s;
+    mine[REPORT_COMPUTE_MS] = 1e3 * (total - r->data_s - wait);
+    mine[REPORT_WAIT_MS] = 1e3 * wait;
+    mine[REPORT_BUSY_MS] = 1e3 * busy;
+    if (!step_runs_ahead(r)) return ERR_OK;
+    TRY(stopwatch_read(&r->together.watch, ms, &known));  // all zero where nothing is known
+    mine[REPORT_COMPUTE_MS] = ms[SPAN_STEP] - ms[SPAN_DATA] - ms[SPAN_WAIT];
+    mine[REPORT_WAIT_MS] = ms[SPAN_WAIT] + ms[SPAN_JOIN];
+    mine[REPORT_BUSY_MS] = ms[SPAN_BUSY];
+    return ERR_OK;
+}
+
+static err_t report(step_runner *r, const step_slot *to) {
+    double *mine = to->report.data;
+    mine[REPORT_STOP] = r->stop_wanted;
+    mine[REPORT_FAILED] = r->data_failed.code != ERR_OK;
+    TRY(take_times(r, mine));
+    power_report(r->power, to->step, mine);
+    if (r->data_failed.code != ERR_OK) TRY(stream_copy(r->s, r->sums.data, r->host_void.data, sizeof(double)));
+    return stream_copy(r->s, (double *)r->reports.data + r->ranks->rank * REPORT_ITEMS, mine, REPORT_ITEMS * sizeof *mine);
+}
+
+// Sums of squares, losses and reports of all ranks, on all ranks.
+static err_t share(step_runner *r) {
+    comm *c = r->ranks;
+    if (c->world == 1) return ERR_OK;
+    TRY(parallel_join(&r->together));
+    c->phase.what = "share losses and norms", c->phase.step = r->together.step, c->phase.number = 0;
+    return c->table->all_reduce(c, r->shared.data, (size_t)tensor_count(&r->shared), FP64, REDUCE_SUM, r->s);
+}
+
+// What every step queues with the same arguments: recorded in the second step.
+static err_t queue_or_replay(step_runner *r, replay *of, replay_calls calls, void *ctx) {
+    return r->records && r->updated ? replay_run(of, r->s, calls, ctx) : calls(ctx);
+}
+
+static bool decays(const step_runner *r, const zero_piece *p) { return r->net->param[p->row].decay; }
+
+static adamw_rules rules_of(const step_runner *r, const zero_piece *p) {
+    return (adamw_rules){r->cfg->optimizer.beta1, r->cfg->optimizer.beta2, r->cfg->optimizer.eps,
+                         decays(r, p) ? r->cfg->optimizer.weight_decay : 0};
+}
+
+static err_t update_piece(step_runner *r, const zero_piece *p) {
+    train_state *t = r->state;
+    tensor w = store_view(&t->weights, p), master = store_view(&t->masters, p), m = store_view(&t->first, p), v = store_view(&t->second, p);
+    tensor grad = state_gradient(t, p);
+    adamw_rules rules = rules_of(r, p);
+    rounding_key key;
+    return device_ops(r->dev)->adamw(w.data == master.data ? NULL : &w, &master, &m, &v, &grad, state_step(t), &rules,
+                                     state_rounding(t, p, &key), r->s);
+}
+
+// Offload: the gradient comes to the host, the CPU updates there, the new weights go back.
+static err_t update_on_host(step_runner *r, const zero_piece *p, const step_state *decided) {
+    train_state *t = r->state;
+    tensor w = store_view(&t->weights, p), master = store_view(&t->masters, p), m = store_view(&t->first, p), v = store_view(&t->second, p);
+    tensor grad = state_gradient(t, p), host_w = view1(&t->stage_w, p->count), host_g = view1(&t->stage_g, p->count);
+    adamw_rules rules = rules_of(r, p);
+    rounding_key key;
+    if (!decided->apply) return ERR_OK;
+    TRY(stream_copy(r->s, host_g.data, grad.data, tensor_bytes(&grad)));
+    TRY(stream_wait(r->s));
+    TRY(device_ops(t->host_dev)->adamw(host_w.type == FP32 ? NULL : &host_w, &master, &m, &v, &host_g, decided, &rules,
+                                       state_rounding(t, p, &key), t->host_s));
+    TRY(stream_wait(t->host_s));
+    TRY(stream_copy(r->s, w.data, host_w.type == FP32 ? master.data : host_w.data, tensor_bytes(&w)));
+    return stream_wait(r->s);
+}
+
+// The decision, and what the host is to know of it.
+static err_t decide(step_runner *r, const step_slot *to) {
+    train_state *t = r->state;
+    TRY(stream_copy(r->s, (char *)t->step.data + offsetof(step_state, lr), to->lr.data, sizeof(float)));
+    TRY(stream_copy(r->s, to->state[0].data, t->step.data, sizeof(step_state)));
+    TRY(device_ops(r->dev)->step_decide(state_step(t), &r->sums, &r->rules, r->s));
+    TRY(stream_copy(r->s, to->state[1].data, t->step.data, sizeof(step_state)));
+    return stream_copy(r->s, to->loss.data, r->sample_loss.data, tensor_bytes(&to->loss));
+}
+
+// On the device, or by the host of what was decided.
+static err_t update_pieces(step_runner *r, const step_state *decided) {
+    int count;
+    const zero_piece *p = state_pieces(r->state, &count);
+    for (int i = 0; i < count; i++)
+        if (r->net->param[p[i].row].tied < 0) TRY(decided ? update_on_host(r, &p[i], decided) : update_piece(r, &p[i]));
+    return ERR_OK;
+}
+
+typedef struct update_call { step_runner *r; const step_slot *to; } update_call;
+
+static err_t queue_update(void *ctx) {
+    const update_call *c = ctx;
+    TRY(decide(c->r, c->to));
+    return update_pieces(c->r, NULL);
+}
+
+static err_t update(step_runner *r, const step_slot *to) {
+    *(float *)to->lr.data = (float)schedule_lr(r->cfg, to->step);
+    if (!r->state->o.offload) {
+        TRY(queue_or_replay(r, &r->recorded_update[to - r->slot], queue_update, &(update_call){r, to}));
+        return event_record(to->done, r->s);
+    }
+    step_state decided;
+    TRY(decide(r, to));
+    TRY(event_record(to->done, r->s));
+    TRY(state_get_step(r->state, &decided));
+    return update_pieces(r, &decided);
+}
+
+// --- a step ------------------------------------------------------------------------------------------------------------------------
+
+static void read_reports(const step_runner *r, const step_slot *from, bool *failed, bool *stop) {
+    const double *reports = (const double *)from->loss.data + r->cfg->batch.global;
+    *failed = *stop = false;
+    for (int k = 0; k < r->ranks->world; k++) {
+        *failed |= reports[k * REPORT_ITEMS + REPORT_FAILED] != 0;
+        *stop |= reports[k * REPORT_ITEMS + REPORT_STOP] != 0;
+    }
+}
+
+static void collect(const step_runner *r, const step_slot *from, step_result *out) {
+    int64_t G = r->cfg->batch.global;
+    const step_state *s = from->state[1].data;
+    const double *each = from->loss.data;
+    double loss = 0;
+    for (int64_t i = 0; i < G; i++) loss += each[i];
+    *out = (step_result){.step = from->step, .loss = loss / (double)G, .grad_norm = s->grad_norm, .lr = schedule_lr(r->cfg, from->step),
+                         .loss_scale = s->loss_scale, .applied = s->apply, .adam_t = s->adam_t, .good_steps = s->good_steps, .skipped = s->skipped,
+                         .reports = each + G};
+}
+
+// Some rank had no data. Nothing was applied, then or since; what the decisions changed goes back to what it was.
+static err_t end_void(step_runner *r, const step_slot *from) {
+    step_state before;
+    memcpy(&before, from->state[0].data, sizeof before);
+    r->untold = 0;
+    TRY(state_set_step(r->state, &before));
+    TRY(parallel_wait(&r->together));
+    return comm_agree_ok(r->ranks, r->data_failed.code == ERR_OK ? ERR_OK : err_restore(&r->data_failed), r->s);
+}
+
+err_t step_queue(step_runner *r, loader *data, int64_t step) {
+    step_slot *to = &r->slot[step % r->places];
+    stopwatch *watch = &r->together.watch;
+    if (r->untold == r->places) return err_set(ERR_INTERNAL, "step %lld is queued before step %lld is told", (long long)step, (long long)r->oldest);
+    to->step = step;
+    stopwatch_start(watch);
+    TRY(run_lanes(r, data, step));
+    TRY(queue_or_replay(r, &r->recorded_squares, queue_squares, r));
+    TRY(stopwatch_end(watch, SPAN_STEP, r->s));
+    TRY(report(r, to));
+    TRY(share(r));
+    TRY(update(r, to));
+    stopwatch_turn(watch);  // new weights are on their way while the next step begins, and may not have arrived when this one is told
+    TRY(parallel_spread(&r->together));
+    stopwatch_stop(watch);
+    r->updated = true;
+    if (!r->untold++) r->oldest = step;
+    return ERR_OK;
+}
+
+err_t step_tell(step_runner *r, step_result *out) {
+    bool failed, stop;
+    if (!r->untold) return err_set(ERR_INTERNAL, "no step is queued that could be told of");
+    const step_slot *from = &r->slot[r->oldest % r->places];
+    TRY(event_wait(from->done));
+    TRY(r->ranks->table->query(r->ranks));  // an aborted transport ends its work with wrong numbers: nothing is done with them
+    read_reports(r, from, &failed, &stop);
+    if (failed) return end_void(r, from);
+    r->untold--;
+    r->oldest++;
+    collect(r, from, out);
+    out->stop = stop;
+    return ERR_OK;
+}

@@ -1,0 +1,98 @@
+// trainer/step/step.h: one training step: lanes of micro-batches forward and backward, their sum along the fixed tree, one update.
+#ifndef TRAINER_STEP_STEP_H
+#define TRAINER_STEP_STEP_H
+
+#include "data/data.h"
+#include "trainer/config/config.h"
+#include "trainer/log/report.h"
+#include "trainer/step/parallel.h"
+#include "trainer/step/replay.h"
+#include "trainer/step/state.h"
+
+// What a step leaves on the host, pinned, until it is told.
+typedef struct step_slot {
+    tensor loss;       // (G + world * REPORT_ITEMS) FP64: sample_loss and reports
+    tensor report;     // (REPORT_ITEMS) FP64: this rank's, on its way to the device
+    tensor state[2];   // step_state as INT32 words: before and after it was decided
+    tensor lr;         // FP32, on its way to the device
+    event *done;       // all of it is there
+    int64_t step;
+} step_slot;
+
+typedef struct step_runner {
+    const config *cfg;
+    device *dev;
+    stream *s;
+    comm *ranks;
+    model *net;
+    train_state *state;
+    parallel together;
+    arena memory;             // activations and batch buffers
+    // (B,T) INT32 on the device. Where copies go on beside computing there are two of each, and the next micro-batch arrives while one is used.
+    tensor tokens[2], targets[2];
+    int places, place;        // how many; the one in use
+    tensor draw[2], host_draw[2];  // (2) INT32: step and first sample of the micro-batch, for dropout; on the host: pinned
+    tensor micro_loss;        // (B) FP64: losses of the micro-batch's samples
+    // What was queued before, to be queued again in one go (trainer/step/replay.h).
+    bool records, ran, updated;  // recordings are wanted; a micro-batch, a whole step ran that showed what to record
+    replay *recorded_micro;   // forward and backward, by gradient buffer, place, and whether it is the step's last here
+    replay recorded_squares, recorded_update[2];  // of the update: before the ranks share what they know, and behind it, by slot
+    stream *copies;           // batches come on it: a stream of its own, or s
+    event *copied[2], *used[2];
+    // What the ranks add up at a step's end. Each number comes from one rank and is zero on all others, so that adding moves it and rounds nothing.
+    tensor shared;            // FP64: the three below, one behind the other
+    tensor sums;              // (chunks) squares of each chunk of the gradient, rows in order
+    tensor sample_loss;       // (G) mean loss of each sample of the step
+    tensor reports;           // (world, REPORT_ITEMS)
+    int64_t *sums_at;         // first chunk of each row
+    arena staging;            // pinned: what goes between host and device
+    step_slot slot[2];        // as many as there are places: a step is queued while the one before it is not told yet
+    int untold;               // steps
+    int64_t oldest;           // of them
+    tensor host_void;         // FP64: not a number
+    tensor windows;           // (2*B+1, T+1) INT32: an evaluation batch
+    tensor window_loss;       // (world*B) FP64 on the device: losses of a round of an evaluation
+    tensor host_window_loss;  // the same on the host
+    tensor logits;            // (V) FP32 on the device: the last position's, for sampling
+    tensor host_logits;       // (2,V) FP32: the same on the host, and room to sort them
+    tensor context;           // (T) INT32: tokens that a sample continues
+    step_rules rules;
+    bool stop_wanted;         // this rank was asked to stop
+    struct power *power;      // reads the sensors; NULL: nobody does
+    err_record data_failed;   // why this rank could not read its data in a step that is not told yet
+    double began, data_s;     // of the step: when it began, and how long the loader let it wait
+} step_runner;
+
+// What a finished step has to tell; the same on all ranks.
+typedef struct step_result {
+    int64_t step;
+    double loss;       // mean over the step's samples, added in order of sample
+    double grad_norm;  // before clipping
+    double lr, loss_scale;
+    bool applied;      // false: skipped for overflow
+    int64_t adam_t, good_steps, skipped;
+    bool stop;         // some rank was asked to stop: all do, behind the last step that is queued
+    const double *reports;  // (world, REPORT_ITEMS), until the next step but one is queued
+} step_result;
+
+// Declares everything; step_commit allocates it.
+err_t step_open(step_runner *r, const config *cfg, device *dev, stream *s, comm *ranks, model *net, train_state *state);
+err_t step_commit(step_runner *r);
+void step_close(step_runner *r);
+
+// Runs this rank's lanes of the step, whose micro-batches come next from the loader, and adds all ranks' lanes: the gradient is then
+// state_gradient's. Collective.
+err_t step_gradient(step_runner *r, loader *data, int64_t step);
+
+// A whole step, in two halves: it is queued, and when the host has waited for it, it is told. Between them the next step may be queued, where
+// step_runs_ahead: then a GPU never waits for the host, and what a step has to tell comes one step late. A rank that can't read its data makes the step
+// void on all of them: nothing is updated, and all return its ERR_DATA or ERR_IO from step_tell. A step that was queued behind it is void as well and is
+// not told; `oldest` is then the void one.
+err_t step_queue(step_runner *r, loader *data, int64_t step);
+err_t step_tell(step_runner *r, step_result *out);
+static inline bool step_runs_ahead(const step_runner *r) { return r->places > 1; }
+
+// A forward pass without gradients, with the hooks that bring weights.
+pass step_inference(step_runner *r, int64_t B, int64_t T);
+
+#endif

@@ -1,0 +1,149 @@
+// trainer/step/zero.c: see trainer/step/zero.h.
+#include "trainer/step/zero.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROW_ALIGN = 64 };  // floats: rows of a slab start on 256 bytes; the padding stays zero
+
+static int64_t elements(const param *p) { return shape_count(p->dims, p->size); }
+
+static size_t padded(const param *p) {
+    size_t n = (size_t)elements(p);
+    if (p->rows_in_memory) n = n / (size_t)p->size[0] * (size_t)p->rows_in_memory;
+    return (n + ROW_ALIGN - 1) / ROW_ALIGN * ROW_ALIGN;
+}
+
+// A row that shares values, either way: alone in its segment, so that both partners are dealt alike and an owner has both gradients.
+static bool shares(const model *net, int row) {
+    if (net->param[row].tied >= 0) return true;
+    for (int i = 0; i < net->params; i++)
+        if (net->param[i].tied == row) return true;
+    return false;
+}
+
+static void find_segments(zero_layout *z, const model *net) {
+    for (int i = 0; i < net->params; i++) {
+        const zero_segment *last = z->segments ? &z->segment[z->segments - 1] : NULL;
+        bool join = last && last->block == net->param[i].block && !shares(net, i) && !shares(net, last->first);
+        if (!join) z->segment[z->segments++] = (zero_segment){.block = net->param[i].block, .first = i, .tied = net->param[i].tied >= 0};
+        z->segment[z->segments - 1].rows++;
+    }
+}
+
+// A segment's rows from a place in the slab on; where they end.
+static size_t place_segment(zero_layout *z, const model *net, zero_segment *s, size_t at) {
+    s->at = at;
+    for (int i = s->first; i < s->first + s->rows; i++) {
+        z->row_at[i] = at;
+        at += padded(&net->param[i]);
+    }
+    s->count = at - s->at;
+    return at;
+}
+
+// Tied segments last: what holds values only ends before them.
+static void place_rows(zero_layout *z, const model *net) {
+    for (int g = 0; g < z->segments; g++)
+        if (!z->segment[g].tied) z->slab = place_segment(z, net, &z->segment[g], z->slab);
+    z->values = z->slab;
+    for (int g = 0; g < z->segments; g++) {
+        zero_segment *s = &z->segment[g];
+        if (!s->tied) continue;
+        if (z->joined) place_segment(z, net, s, z->row_at[net->param[s->first].tied]);  // alone in its segment, like its partner
+        else z->slab = place_segment(z, net, s, z->slab);
+    }
+}
+
+// A chunk belongs to the rank in whose share of the segment it begins.
+static void deal(zero_layout *z, const model *net, int g) {
+    const zero_segment *s = &z->segment[g];
+    size_t *cut = &z->cut[(size_t)g * (size_t)(z->world + 1)];
+    size_t at = 0;
+    int rank = 0;
+    for (int i = s->first; i < s->first + s->rows; i++) {
+        size_t row = z->row_at[i] - s->at;
+        for (int64_t k = 0; k < elements(&net->param[i]); k += CHUNK) {
+            at = row + (size_t)k;
+            int owner = (int)((unsigned __int128)at * (unsigned)z->world / s->count);
+            while (rank < owner) cut[++rank] = at;
+        }
+    }
+    while (rank < z->world) cut[++rank] = s->count;
+}
+
+// Backward goes from the last block to the first; a bucket takes whole blocks' segments until it is large enough.
+static void fill_buckets(zero_layout *z, size_t bytes) {
+    zero_bucket *b = NULL;
+    for (int g = z->segments - 1; g >= 0; g--) {
+        const zero_segment *s = &z->segment[g];
+        bool near = b && z->segment[g + 1].at == s->at + s->count;  // in the slab too
+        if (!near || b->floats * sizeof(float) >= bytes) {
+            b = &z->bucket[z->buckets++];
+            *b = (zero_bucket){.first = g + 1};
+        }
+        b->first = g;
+        b->count++;
+        b->block = s->block;
+        b->at = s->at;
+        b->floats += s->count;
+    }
+}
+
+static void own_ranges(zero_layout *z) {
+    for (int tied = 0; tied <= 1; tied++) {
+        for (int g = 0; g < z->segments; g++) {
+            if (z->segment[g].tied != tied) continue;
+            z->slab_at[g] = z->segment[g].at + z->cut[(size_t)g * (size_t)(z->world + 1) + (size_t)z->rank];
+            z->shard_at[g] = z->shard;
+            z->shard += zero_range(z, g, z->rank);
+        }
+        if (!tied) z->shard_values = z->shard;
+    }
+}
+
+// The parts of a segment's rows that lie in this rank's range.
+static void own_pieces(zero_layout *z, const model *net, int g) {
+    const zero_segment *s = &z->segment[g];
+    size_t begin = z->slab_at[g], end = begin + zero_range(z, g, z->rank);
+    for (int i = s->first; i < s->first + s->rows; i++) {
+        size_t row = z->row_at[i], n = (size_t)elements(&net->param[i]);
+        size_t from = row > begin ? row : begin, to = row + n < end ? row + n : end;
+        z->whole[z->rows++] = (zero_piece){.row = i, .segment = g, .count = (int64_t)n, .slab = row};
+        if (from >= to) continue;
+        z->piece[z->owned++] = (zero_piece){.row = i, .segment = g, .first = (int64_t)(from - row), .count = (int64_t)(to - from), .slab = from,
+                                            .shard = z->shard_at[g] + (from - begin)};
+    }
+}
+
+err_t zero_open(zero_layout *z, const model *net, int rank, int world, size_t bucket_bytes, bool joined) {
+    size_t n = (size_t)net->params;
+    assert(!joined || world == 1);
+    *z = (zero_layout){.rank = rank, .world = world, .joined = joined};
+    z->segment = calloc(n, sizeof *z->segment);
+    z->bucket = calloc(n, sizeof *z->bucket);
+    z->cut = calloc(n * (size_t)(world + 1), sizeof *z->cut);
+    z->row_at = calloc(n, sizeof *z->row_at);
+    z->piece = calloc(n, sizeof *z->piece);
+    z->whole = calloc(n, sizeof *z->whole);
+    z->shard_at = calloc(n, sizeof *z->shard_at);
+    z->slab_at = calloc(n, sizeof *z->slab_at);
+    if (!z->segment || !z->bucket || !z->cut || !z->row_at || !z->piece || !z->whole || !z->shard_at || !z->slab_at) {
+        zero_close(z);
+        return err_set(ERR_INTERNAL, "no memory for the layout of %zu parameters over %d ranks", n, world);
+    }
+    find_segments(z, net);
+    place_rows(z, net);
+    for (int g = 0; g < z->segments; g++) deal(z, net, g);
+    fill_buckets(z, bucket_bytes);
+    own_ranges(z);
+    for (int g = 0; g < z->segments; g++) own_pieces(z, net, g);
+    return ERR_OK;
+}
+
+void zero_close(zero_layout *z) {
+    free(z->segment), free(z->bucket), free(z->cut), free(z->row_at);
+    free(z->piece), free(z->whole), free(z->shard_at), free(z->slab_at);
+    *z = (zero_layout){0};
+}
