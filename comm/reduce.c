@@ -199,7 +199,7 @@ static err_t combine(walk *w, int owner, const source *y, const source *a, const
             left.data = range_at(w, a, g, owner, packed);
             if (b) {
                 right.data = range_at(w, b, g, owner, packed);
-                TRY(w->r->ops->add(&to, &left, &right, w->s));
+                TRY(w->r->ops->add(&(add_args){.y = &to, .a = &left, .b = &right}, w->s));
             } else if (left.data != to.data) {
                 TRY(stream_copy(w->s, to.data, left.data, n * sizeof(float)));
             }

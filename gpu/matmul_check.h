@@ -8,16 +8,17 @@
 
 #include <assert.h>
 
-static inline void matmul_check(const tensor *d, const tensor *pre, const tensor *a, bool ta, const tensor *b, bool tb,
-                                const tensor *bias, unsigned epilogue) {
-    (void)d, (void)pre, (void)a, (void)ta, (void)b, (void)tb, (void)bias, (void)epilogue;
-    assert(a->dims == 2 && b->dims == 2 && d->dims == 2 && a->type == b->type);
-    assert(a->type == FP32 || a->type == BF16 || a->type == FP16);
-    assert(d->size[0] == a->size[ta] && d->size[1] == b->size[!tb] && a->size[!ta] == b->size[tb]);
-    assert(d->type == a->type || (d->type == FP32 && !(epilogue & (MATMUL_GELU | MATMUL_DGELU))));
-    assert(!(epilogue & MATMUL_BIAS) || (bias->type == a->type && tensor_count(bias) == d->size[1]));
-    assert(!(epilogue & (MATMUL_GELU | MATMUL_DGELU)) || (pre->type == a->type && tensor_count(pre) == tensor_count(d)));
-    assert(!(epilogue & MATMUL_ACCUMULATE) || (d->type == FP32 && epilogue == MATMUL_ACCUMULATE));
+static inline void matmul_check(const matmul_args *args) {
+    (void)args;
+    assert(args->a->dims == 2 && args->b->dims == 2 && args->d->dims == 2 && args->a->type == args->b->type);
+    assert(args->a->type == FP32 || args->a->type == BF16 || args->a->type == FP16);
+    assert(args->d->size[0] == args->a->size[args->ta] && args->d->size[1] == args->b->size[!args->tb] &&
+           args->a->size[!args->ta] == args->b->size[args->tb]);
+    assert(args->d->type == args->a->type || (args->d->type == FP32 && !(args->epilogue & (MATMUL_GELU | MATMUL_DGELU))));
+    assert(!(args->epilogue & MATMUL_BIAS) || (args->bias->type == args->a->type && tensor_count(args->bias) == args->d->size[1]));
+    assert(!(args->epilogue & (MATMUL_GELU | MATMUL_DGELU)) || (args->pre->type == args->a->type &&
+                                                                tensor_count(args->pre) == tensor_count(args->d)));
+    assert(!(args->epilogue & MATMUL_ACCUMULATE) || (args->d->type == FP32 && args->epilogue == MATMUL_ACCUMULATE));
 }
 
 #endif

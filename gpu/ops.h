@@ -67,113 +67,157 @@ enum { MATMUL_BIAS = 1, MATMUL_GELU = 2, MATMUL_DGELU = 4, MATMUL_ACCUMULATE = 8
 
 enum { CHUNK = 16384 };  // elements: the unit in which tensors are dealt, normed and hashed; never divided
 
+// --- operations: a struct of named arguments each. What is left out is NULL, false or 0. -----------------------------------------------
+
+// d = epilogue(op(a) op(b)), op transposes where told.
+//   MATMUL_BIAS        + bias
+//   MATMUL_GELU        pre = sum + bias, rounded to T from the FP32 sum; d = gelu(pre), of the rounded value, as the unfused pair would
+//   MATMUL_DGELU       d = round_T(sum) * gelu'(pre), pre is read: the same bits as the unfused pair
+//   MATMUL_ACCUMULATE  d is FP32 and (+=): the whole sum over k is formed first and added once
+// gelu is the tanh form (Hendrycks & Gimpel 2016).
+typedef struct matmul_args {
+    tensor *d;            // (M,N) T (=), or FP32 with MATMUL_ACCUMULATE; with T = BF16/FP16 d may also be FP32 (=)
+    tensor *pre;          // (M,N) T (=), or read
+    const tensor *a;      // (M,K) T, or (K,M) if ta
+    bool ta;
+    const tensor *b;      // (K,N) T, or (N,K) if tb
+    bool tb;
+    const tensor *bias;   // (N) T
+    unsigned epilogue;
+} matmul_args;
+
+// dbias = column sums of dy
+typedef struct bias_backward_args {
+    tensor *dbias;        // (C) FP32 (+=)
+    const tensor *dy;     // (N,C) T
+} bias_backward_args;
+
+// Causal self-attention, softmax(q k^T / sqrt(D)) v per head, without a T x T matrix (Dao et al. 2022; Dao 2023).
+// qkv holds q, k, v side by side, each H heads of D = C / H.
+typedef struct attention_forward_args {
+    tensor *y;            // (B,T,C) T (=)
+    tensor *lse;          // (B,H,T) FP32 (=)  log-sum-exp of each row, saved for backward
+    const tensor *qkv;    // (B,T,3C) T
+    int heads;
+    const dropout_key *drop;  // acts on the probabilities; NULL: none
+} attention_forward_args;
+
+typedef struct attention_backward_args {
+    tensor *dqkv;         // (B,T,3C) T (=)
+    tensor *delta;        // (B,H,T) FP32 (=)  scratch: row sums of dy * y
+    const tensor *dy, *y; // (B,T,C) T
+    const tensor *lse, *qkv;
+    int heads;
+    const dropout_key *drop;
+} attention_backward_args;
+
+// sum = x + residual, rounded to T (both may be NULL: then sum is x itself); y = (sum - mean) * rstd * w + b    (Ba et al. 2016)
+typedef struct layer_norm_forward_args {
+    tensor *y;                // (N,C) T (=)
+    tensor *mean, *rstd;      // (N) FP32 (=)  saved for backward; rstd = 1 / sqrt(var + eps)
+    tensor *sum;              // (N,C) T (=) or NULL
+    const tensor *x;          // (N,C) T
+    const tensor *residual;   // (N,C) T or NULL
+    const tensor *w, *b;      // (C) T
+    float eps;
+} layer_norm_forward_args;
+
+// dx = gradient through the norm, + dresidual where given (the gradient that flows past the norm). x is what was normalised.
+typedef struct layer_norm_backward_args {
+    tensor *dx;               // (N,C) T (=), may be dresidual itself
+    tensor *dw, *db;          // (C) FP32 (+=)
+    const tensor *dy;         // (N,C) T
+    const tensor *dresidual;  // (N,C) T or NULL
+    const tensor *x;          // (N,C) T
+    const tensor *w, *mean, *rstd;
+} layer_norm_backward_args;
+
+typedef struct gelu_forward_args { tensor *y; const tensor *x; } gelu_forward_args;           // any shape, T
+typedef struct gelu_backward_args { tensor *dx; const tensor *dy, *x; } gelu_backward_args;   // dx (=) = dy * gelu'(x), dx may be dy
+
+// x[b,t] = wte[token[b,t]] + wpe[t]
+typedef struct embedding_forward_args {
+    tensor *x;                // (B,T,C) T (=)
+    const tensor *tokens;     // (B,T) INT32, each in [0,V)
+    const tensor *wte;        // (V,C) T
+    const tensor *wpe;        // (>=T,C) T
+} embedding_forward_args;
+
+// dwte[v] += sum of dx over positions with token v, in order of position; dwpe[t] += sum over b, in order
+typedef struct embedding_backward_args {
+    tensor *dwte, *dwpe;      // (V,C), (>=T,C) FP32 (+=)
+    tensor *scratch;          // (B*T + V + 1) INT32
+    const tensor *dx;         // (B,T,C) T
+    const tensor *tokens;     // (B,T) INT32
+} embedding_backward_args;
+
+// losses[n] = -log softmax(logits[n])[target[n]]; where scale is not NULL, logits are overwritten by their gradient
+// (softmax - onehot) * *scale * state->loss_scale. A target < 0 has loss 0 and gradient 0.
+// The first `classes` columns are classes. What the others hold, NaN included, changes no bit; their gradient is +0, always.
+typedef struct cross_entropy_args {
+    tensor *losses;           // (N) FP32 (=)
+    tensor *logits;           // (N,Vp) T, in place
+    const tensor *targets;    // (N) INT32, each < classes
+    int64_t classes;          // V, 1 .. Vp
+    const float *scale;       // host; NULL: losses only
+    const step_state *state;  // device
+} cross_entropy_args;
+
+// means[b] = mean over t of losses[b,t], summed in double in order of t
+typedef struct loss_means_args {
+    tensor *means;            // (B) FP64 (=)
+    const tensor *losses;     // (B,T) FP32
+} loss_means_args;
+
+// y = dropout(x), and dx = dropout(dy); y may be x. Dimension 0 is the sample.
+typedef struct dropout_args { tensor *y; const tensor *x; const dropout_key *drop; } dropout_args;
+
+typedef struct add_args { tensor *y; const tensor *a, *b; } add_args;  // y = a + b, rounded to y's type; all of one type; y may be a or b
+typedef struct cast_args { tensor *y; const tensor *x; } cast_args;    // between FP32, BF16 and FP16, round to nearest even
+
+// y = x, rounded as adamw did it when it brought state to its adam_t: the same w of the same master, for whoever comes back
+// to it later. To nearest even where adam_t is 0: nothing was updated yet.
+typedef struct cast_stochastic_args {
+    tensor *y;                // BF16 or FP16 (=)
+    const tensor *x;          // FP32
+    const rounding_key *round;
+    const step_state *state;
+} cast_stochastic_args;
+
+// sums[c] = sum of squares of chunk c of g, in double, in 8 interleaved accumulators (element i of the chunk goes to accumulator i % 8)
+// that are added as a fixed tree ((0+4)+(2+6))+((1+5)+(3+7)). Not finite when an element is not.
+typedef struct sum_squares_args {
+    tensor *sums;             // (ceil(count / CHUNK)) FP64 (=)
+    const tensor *g;          // FP32
+} sum_squares_args;
+
+// Decides the step on the device: norm = sqrt(sum of sums, in order) / loss_scale; apply = finite; the clip factor; t and the
+// loss scale. sums may be several tensors' sums, one after the other in name-table order.
+typedef struct step_decide_args { step_state *state; const tensor *sums; const step_rules *rules; } step_decide_args;
+
+// Nothing when !state->apply. Otherwise, with g = grad * grad_factor and t = adam_t (Loshchilov & Hutter 2019, algorithm 2):
+// m = beta1 m + (1-beta1) g; v = beta2 v + (1-beta2) g^2; master = master (1 - lr wd) - lr m' / (sqrt(v') + eps);
+// w = master rounded to T, where w is not NULL: to nearest even, or, where round is not NULL, stochastically to BF16 or FP16.
+// FMA where written, IEEE division and square root: the same on every device.
+typedef struct adamw_args {
+    tensor *w;                // T or NULL
+    tensor *master, *m, *v;   // FP32 (+=)
+    const tensor *grad;       // FP32
+    const step_state *state;
+    const adamw_rules *rules;
+    const rounding_key *round;
+} adamw_args;
+
+// All of them. Tables, declarations, the profile's wrappers and names are made from this list.
+#define OPS(X)                                                                                                          \
+    X(matmul) X(bias_backward) X(attention_forward) X(attention_backward) X(layer_norm_forward) X(layer_norm_backward)  \
+    X(gelu_forward) X(gelu_backward) X(embedding_forward) X(embedding_backward) X(cross_entropy) X(loss_means)          \
+    X(dropout) X(add) X(cast) X(cast_stochastic) X(sum_squares) X(step_decide) X(adamw)
+
 typedef struct ops {
-    // d = epilogue(op(a) op(b)), op transposes where told. a (M,K) or (K,M) if ta; b (K,N) or (N,K) if tb; d (M,N).
-    //   MATMUL_BIAS        + bias (N), type T
-    //   MATMUL_GELU        pre (M,N) = sum + bias is kept, d = gelu(pre), both rounded to T from the FP32 sum... in this order:
-    //                      pre is rounded to T first and gelu is taken of the rounded value, as the unfused pair would
-    //   MATMUL_DGELU       d = round_T(sum) * gelu'(pre), pre (M,N) is read: the same bits as the unfused pair
-    //   MATMUL_ACCUMULATE  d is FP32 and (+=): the whole sum over k is formed first and added once
-    // a, b, bias, pre: T. d: T (=), or FP32 with MATMUL_ACCUMULATE; with T = BF16/FP16, d may also be FP32 (=).
-    // gelu is the tanh form (Hendrycks & Gimpel 2016).
-    err_t (*matmul)(tensor *d, tensor *pre, const tensor *a, bool ta, const tensor *b, bool tb, const tensor *bias,
-                    unsigned epilogue, stream *s);
-
-    // dbias = column sums of dy
-    err_t (*bias_backward)(tensor *dbias,      // (C) FP32 (+=)
-                           const tensor *dy,   // (N,C) T
-                           stream *s);
-
-    // Causal self-attention, softmax(q k^T / sqrt(D)) v per head, without a T x T matrix (Dao et al. 2022; Dao 2023).
-    // qkv holds q, k, v side by side, each H heads of D = C / H.
-    err_t (*attention_forward)(tensor *y,          // (B,T,C) T (=)
-                               tensor *lse,        // (B,H,T) FP32 (=)  log-sum-exp of each row, saved for backward
-                               const tensor *qkv,  // (B,T,3C) T
-                               int heads, const dropout_key *drop,  // drop: NULL for none; acts on the probabilities
-                               stream *s);
-    err_t (*attention_backward)(tensor *dqkv,      // (B,T,3C) T (=)
-                                tensor *delta,     // (B,H,T) FP32 (=)  scratch: row sums of dy * y
-                                const tensor *dy,  // (B,T,C) T
-                                const tensor *y, const tensor *lse, const tensor *qkv, int heads, const dropout_key *drop,
-                                stream *s);
-
-    // sum = x + residual, rounded to T (both may be NULL: then sum is x itself); y = (sum - mean) * rstd * w + b    (Ba et al. 2016)
-    err_t (*layer_norm_forward)(tensor *y,                      // (N,C) T (=)
-                                tensor *mean, tensor *rstd,     // (N) FP32 (=)  saved for backward; rstd = 1 / sqrt(var + eps)
-                                tensor *sum,                    // (N,C) T (=) or NULL
-                                const tensor *x,                // (N,C) T
-                                const tensor *residual,         // (N,C) T or NULL
-                                const tensor *w, const tensor *b,  // (C) T
-                                float eps, stream *s);
-    // dx = gradient through the norm, + dresidual where given (the gradient that flows past the norm). x is what was normalised.
-    err_t (*layer_norm_backward)(tensor *dx,                    // (N,C) T (=), may be dresidual itself
-                                 tensor *dw, tensor *db,        // (C) FP32 (+=)
-                                 const tensor *dy,              // (N,C) T
-                                 const tensor *dresidual,       // (N,C) T or NULL
-                                 const tensor *x,               // (N,C) T
-                                 const tensor *w, const tensor *mean, const tensor *rstd, stream *s);
-
-    err_t (*gelu_forward)(tensor *y, const tensor *x, stream *s);                     // any shape, T
-    err_t (*gelu_backward)(tensor *dx, const tensor *dy, const tensor *x, stream *s);  // dx (=) = dy * gelu'(x), dx may be dy
-
-    // x[b,t] = wte[token[b,t]] + wpe[t]
-    err_t (*embedding_forward)(tensor *x,             // (B,T,C) T (=)
-                               const tensor *tokens,  // (B,T) INT32, each in [0,V)
-                               const tensor *wte,     // (V,C) T
-                               const tensor *wpe,     // (>=T,C) T
-                               stream *s);
-    // dwte[v] += sum of dx over positions with token v, in order of position; dwpe[t] += sum over b, in order
-    err_t (*embedding_backward)(tensor *dwte, tensor *dwpe,  // (V,C), (>=T,C) FP32 (+=)
-                                tensor *scratch,             // (B*T + V + 1) INT32
-                                const tensor *dx,            // (B,T,C) T
-                                const tensor *tokens,        // (B,T) INT32
-                                stream *s);
-
-    // losses[n] = -log softmax(logits[n])[target[n]]; where scale is not NULL, logits are overwritten by their gradient
-    // (softmax - onehot) * *scale * state->loss_scale. A target < 0 has loss 0 and gradient 0.
-    // The first `classes` columns are classes. What the others hold, NaN included, changes no bit; their gradient is +0, always.
-    err_t (*cross_entropy)(tensor *losses,          // (N) FP32 (=)
-                           tensor *logits,          // (N,Vp) T, in place
-                           const tensor *targets,   // (N) INT32, each < classes
-                           int64_t classes,         // V, 1 .. Vp
-                           const float *scale,      // host; NULL: losses only
-                           const step_state *state, // device
-                           stream *s);
-    // means[b] = mean over t of losses[b,t], summed in double in order of t
-    err_t (*loss_means)(tensor *means,         // (B) FP64 (=)
-                        const tensor *losses,  // (B,T) FP32
-                        stream *s);
-
-    // y = dropout(x), and dx = dropout(dy); y may be x. Dimension 0 is the sample.
-    err_t (*dropout)(tensor *y, const tensor *x, const dropout_key *drop, stream *s);
-
-    err_t (*add)(tensor *y, const tensor *a, const tensor *b, stream *s);  // y = a + b, rounded to y's type; all of one type; y may be a or b
-    err_t (*cast)(tensor *y, const tensor *x, stream *s);                  // between FP32, BF16 and FP16, round to nearest even
-
-    // y = x, rounded as adamw did it when it brought state to its adam_t: the same w of the same master, for whoever comes back
-    // to it later. To nearest even where adam_t is 0: nothing was updated yet.
-    err_t (*cast_stochastic)(tensor *y,        // BF16 or FP16 (=)
-                             const tensor *x,  // FP32
-                             const rounding_key *round, const step_state *state, stream *s);
-
-    // sums[c] = sum of squares of chunk c of g, in double, element after element... in 8 interleaved double accumulators (element i of the
-    // chunk goes to accumulator i % 8) that are added as a fixed tree ((0+4)+(2+6))+((1+5)+(3+7)). Not finite when an element is not.
-    err_t (*sum_squares)(tensor *sums,      // (ceil(count / CHUNK)) FP64 (=)
-                         const tensor *g,   // FP32
-                         stream *s);
-
-    // Decides the step on the device: norm = sqrt(sum of sums, in order) / loss_scale; apply = finite; the clip factor; t and the
-    // loss scale. sums may be several tensors' sums, one behind the other in name-table order.
-    err_t (*step_decide)(step_state *state, const tensor *sums, const step_rules *r, stream *s);
-
-    // Nothing when !state->apply. Otherwise, with g = grad * grad_factor and t = adam_t (Loshchilov & Hutter 2019, algorithm 2):
-    // m = beta1 m + (1-beta1) g; v = beta2 v + (1-beta2) g^2; master = master (1 - lr wd) - lr m' / (sqrt(v') + eps);
-    // w = master rounded to T, where w is not NULL: to nearest even, or, where round is not NULL, stochastically to BF16 or FP16.
-    // FMA where written, IEEE division and square root: the same on every device.
-    err_t (*adamw)(tensor *w,                                      // T or NULL
-                   tensor *master, tensor *m, tensor *v,           // FP32 (+=)
-                   const tensor *grad,                             // FP32
-                   const step_state *state, const adamw_rules *r, const rounding_key *round, stream *s);
+#define OP_ENTRY(op) err_t (*op)(const op##_args *args, stream *s);
+    OPS(OP_ENTRY)
+#undef OP_ENTRY
 } ops;
 
 #endif

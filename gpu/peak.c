@@ -81,9 +81,10 @@ static double best_seconds(const ops *o, stream *s, int rounds, int calls, err_t
     return best;
 }
 
-static err_t triad(const ops *o, tensor *t, stream *s) { return o->add(&t[0], &t[1], &t[2], s); }
+static err_t triad(const ops *o, tensor *t, stream *s) { return o->add(&(add_args){.y = &t[0], .a = &t[1], .b = &t[2]}, s); }
 static err_t copy(const ops *o, tensor *t, stream *s) { return (void)o, stream_copy(s, t[0].data, t[1].data, tensor_bytes(t)); }
-static err_t product(const ops *o, tensor *t, stream *s) { return o->matmul(&t[0], NULL, &t[1], false, &t[2], true, NULL, 0, s); }
+static err_t product(const ops *o, tensor *t, stream *s) { return o->matmul(&(matmul_args){.d = &t[0], .a = &t[1], .b = &t[2], .tb = true},
+                                                                            s); }
 
 // Seconds of `call` on three tensors of zeros of one shape; not positive when there is no room for them, or it failed.
 static double time_of(device *d, stream *s, int rounds, int calls, err_t (*call)(const ops *o, tensor *t, stream *s), tensor shape) {

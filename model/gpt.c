@@ -76,13 +76,13 @@ static err_t drop_samples(pass *p, int layer, int which, const tensor *y, const 
     if (!drop_at(p, layer, which, &key)) return ERR_OK;
     int64_t columns = tensor_count(x) / (p->B * p->T);
     tensor to = view3(y, p->B, p->T, columns), from = view3(x, p->B, p->T, columns);
-    return p->ops->dropout(&to, &from, &key, p->s);
+    return p->ops->dropout(&(dropout_args){.y = &to, .x = &from, .drop = &key}, p->s);
 }
 
 // Gradients of y = x W^T + b for W (O,I): dW += dy^T x, db += column sums of dy
 static err_t linear_weights(pass *p, int w, int b, const tensor *dy, const tensor *x) {
-    TRY(p->ops->matmul(&p->dw[w], NULL, dy, true, x, false, NULL, MATMUL_ACCUMULATE, p->s));
-    return p->ops->bias_backward(&p->dw[b], dy, p->s);
+    TRY(p->ops->matmul(&(matmul_args){.d = &p->dw[w], .a = dy, .ta = true, .b = x, .epilogue = MATMUL_ACCUMULATE}, p->s));
+    return p->ops->bias_backward(&(bias_backward_args){.dbias = &p->dw[b], .dy = dy}, p->s);
 }
 
 // --- embedding -------------------------------------------------------------------------------------------------------------
@@ -90,7 +90,8 @@ static err_t linear_weights(pass *p, int w, int b, const tensor *dy, const tenso
 static err_t embed_forward(model *m, int layer, pass *p) {
     gpt *g = (gpt *)m;
     tensor x = view3(&g->x[0], p->B, p->T, m->options.embed);
-    TRY(p->ops->embedding_forward(&x, &p->tokens, &p->w[g->wte], &p->w[g->wpe], p->s));
+    TRY(p->ops->embedding_forward(&(embedding_forward_args){.x = &x, .tokens = &p->tokens, .wte = &p->w[g->wte], .wpe = &p->w[g->wpe]},
+                                  p->s));
     return drop_samples(p, layer, DROP_EMBED, &x, &x);
 }
 
@@ -98,7 +99,8 @@ static err_t embed_backward(model *m, int layer, pass *p) {
     gpt *g = (gpt *)m;
     tensor dx = view3(&g->dx, p->B, p->T, m->options.embed);
     TRY(drop_samples(p, layer, DROP_EMBED, &dx, &dx));
-    return p->ops->embedding_backward(&p->dw[g->wte], &p->dw[g->wpe], &g->scratch, &dx, &p->tokens, p->s);
+    return p->ops->embedding_backward(&(embedding_backward_args){.dwte = &p->dw[g->wte], .dwpe = &p->dw[g->wpe], .scratch = &g->scratch,
+                                                                 .dx = &dx, .tokens = &p->tokens}, p->s);
 }
 
 // --- transformer block -----------------------------------------------------------------------------------------------------
@@ -126,13 +128,16 @@ static layer_view view_layer(gpt *g, int l, const pass *p) {
 
 // ln_1 = norm(x)
 static err_t norm_1(pass *p, const layer_params *n, layer_view *v) {
-    return p->ops->layer_norm_forward(&v->ln_1, &v->ln_1_mean, &v->ln_1_rstd, NULL, &v->x, NULL, &p->w[n->ln_1_w], &p->w[n->ln_1_b], NORM_EPS, p->s);
+    return p->ops->layer_norm_forward(&(layer_norm_forward_args){.y = &v->ln_1, .mean = &v->ln_1_mean, .rstd = &v->ln_1_rstd, .x = &v->x,
+                                                                 .w = &p->w[n->ln_1_w], .b = &p->w[n->ln_1_b], .eps = NORM_EPS}, p->s);
 }
 
 // ln_2 = norm(mid), with mid = x + branch, or, where branch is NULL, mid as it was kept: the operation norms the rounded sum either way.
 static err_t norm_2(pass *p, const layer_params *n, layer_view *v, const tensor *branch) {
-    return p->ops->layer_norm_forward(&v->ln_2, &v->ln_2_mean, &v->ln_2_rstd, branch ? &v->mid : NULL, branch ? &v->x : &v->mid, branch,
-                                      &p->w[n->ln_2_w], &p->w[n->ln_2_b], NORM_EPS, p->s);
+    return p->ops->layer_norm_forward(&(layer_norm_forward_args){.y = &v->ln_2, .mean = &v->ln_2_mean, .rstd = &v->ln_2_rstd,
+                                                                 .sum = branch ? &v->mid : NULL, .x = branch ? &v->x : &v->mid,
+                                                                 .residual = branch, .w = &p->w[n->ln_2_w], .b = &p->w[n->ln_2_b],
+                                                                 .eps = NORM_EPS}, p->s);
 }
 
 // mid = x + attention(norm(x));  fc = gelu(linear(norm(mid))): the layer up to the last value that its backward pass reads.
@@ -143,13 +148,17 @@ static err_t layer_to_fc(gpt *g, int l, pass *p, layer_view *v) {
     dropout_key key;
 
     TRY(norm_1(p, n, v));
-    TRY(o->matmul(&v->qkv, NULL, &v->ln_1, false, &w[n->qkv_w], true, &w[n->qkv_b], MATMUL_BIAS, p->s));
-    TRY(o->attention_forward(&v->att3, &v->lse, &v->qkv3, g->head.options.heads, drop_at(p, l, DROP_ATTENTION, &key), p->s));
-    TRY(o->matmul(&v->branch, NULL, &v->att, false, &w[n->proj_w], true, &w[n->proj_b], MATMUL_BIAS, p->s));
+    TRY(o->matmul(&(matmul_args){.d = &v->qkv, .a = &v->ln_1, .b = &w[n->qkv_w], .tb = true, .bias = &w[n->qkv_b], .epilogue = MATMUL_BIAS},
+                  p->s));
+    TRY(o->attention_forward(&(attention_forward_args){.y = &v->att3, .lse = &v->lse, .qkv = &v->qkv3, .heads = g->head.options.heads,
+                                                       .drop = drop_at(p, l, DROP_ATTENTION, &key)}, p->s));
+    TRY(o->matmul(&(matmul_args){.d = &v->branch, .a = &v->att, .b = &w[n->proj_w], .tb = true, .bias = &w[n->proj_b],
+                                 .epilogue = MATMUL_BIAS}, p->s));
     TRY(drop_samples(p, l, DROP_MID, &v->branch, &v->branch));
 
     TRY(norm_2(p, n, v, &v->branch));
-    return o->matmul(&v->fc, &v->fc_pre, &v->ln_2, false, &w[n->fc_w], true, &w[n->fc_b], MATMUL_BIAS | MATMUL_GELU, p->s);
+    return o->matmul(&(matmul_args){.d = &v->fc, .pre = &v->fc_pre, .a = &v->ln_2, .b = &w[n->fc_w], .tb = true, .bias = &w[n->fc_b],
+                                    .epilogue = MATMUL_BIAS | MATMUL_GELU}, p->s);
 }
 
 // mid = x + attention(norm(x));  y = mid + mlp(norm(mid))
@@ -158,9 +167,10 @@ static err_t layer_forward(model *m, int l, pass *p) {
     const layer_params *n = &g->layer[l];
     layer_view v = view_layer(g, l, p);
     TRY(layer_to_fc(g, l, p, &v));
-    TRY(p->ops->matmul(&v.branch, NULL, &v.fc, false, &p->w[n->out_w], true, &p->w[n->out_b], MATMUL_BIAS, p->s));
+    TRY(p->ops->matmul(&(matmul_args){.d = &v.branch, .a = &v.fc, .b = &p->w[n->out_w], .tb = true, .bias = &p->w[n->out_b],
+                                      .epilogue = MATMUL_BIAS}, p->s));
     TRY(drop_samples(p, l, DROP_OUT, &v.branch, &v.branch));
-    return p->ops->add(&v.y, &v.mid, &v.branch, p->s);
+    return p->ops->add(&(add_args){.y = &v.y, .a = &v.mid, .b = &v.branch}, p->s);
 }
 
 // Computes again what the forward pass left in sets that other layers have used since. The last layer's is still there.
@@ -171,7 +181,7 @@ static err_t layer_recompute(gpt *g, int l, pass *p, layer_view *v) {
     if (g->sets.costly == 1) return layer_to_fc(g, l, p, v);
     TRY(norm_1(p, n, v));
     TRY(norm_2(p, n, v, NULL));
-    return p->ops->gelu_forward(&v->fc, &v->fc_pre, p->s);
+    return p->ops->gelu_forward(&(gelu_forward_args){.y = &v->fc, .x = &v->fc_pre}, p->s);
 }
 
 // The gradient of what a dropout at `which` let through: dx itself where there is none.
@@ -196,18 +206,24 @@ static err_t layer_backward(model *m, int l, pass *p) {
     TRY(layer_recompute(g, l, p, &v));
     TRY(branch_gradient(g, p, l, DROP_OUT, &dx, &dbranch));
     TRY(linear_weights(p, n->out_w, n->out_b, &dbranch, &v.fc));
-    TRY(o->matmul(&dfc, &v.fc_pre, &dbranch, false, &w[n->out_w], false, NULL, MATMUL_DGELU, p->s));
+    TRY(o->matmul(&(matmul_args){.d = &dfc, .pre = &v.fc_pre, .a = &dbranch, .b = &w[n->out_w], .epilogue = MATMUL_DGELU}, p->s));
     TRY(linear_weights(p, n->fc_w, n->fc_b, &dfc, &v.ln_2));
-    TRY(o->matmul(&dnorm, NULL, &dfc, false, &w[n->fc_w], false, NULL, 0, p->s));
-    TRY(o->layer_norm_backward(&dx, &p->dw[n->ln_2_w], &p->dw[n->ln_2_b], &dnorm, &dx, &v.mid, &w[n->ln_2_w], &v.ln_2_mean, &v.ln_2_rstd, p->s));
+    TRY(o->matmul(&(matmul_args){.d = &dnorm, .a = &dfc, .b = &w[n->fc_w]}, p->s));
+    TRY(o->layer_norm_backward(&(layer_norm_backward_args){.dx = &dx, .dw = &p->dw[n->ln_2_w], .db = &p->dw[n->ln_2_b], .dy = &dnorm,
+                                                           .dresidual = &dx, .x = &v.mid, .w = &w[n->ln_2_w], .mean = &v.ln_2_mean,
+                                                           .rstd = &v.ln_2_rstd}, p->s));
 
     TRY(branch_gradient(g, p, l, DROP_MID, &dx, &dbranch));
     TRY(linear_weights(p, n->proj_w, n->proj_b, &dbranch, &v.att));
-    TRY(o->matmul(&datt, NULL, &dbranch, false, &w[n->proj_w], false, NULL, 0, p->s));
-    TRY(o->attention_backward(&dqkv3, &delta, &datt3, &v.att3, &v.lse, &v.qkv3, m->options.heads, drop_at(p, l, DROP_ATTENTION, &key), p->s));
+    TRY(o->matmul(&(matmul_args){.d = &datt, .a = &dbranch, .b = &w[n->proj_w]}, p->s));
+    TRY(o->attention_backward(&(attention_backward_args){.dqkv = &dqkv3, .delta = &delta, .dy = &datt3, .y = &v.att3, .lse = &v.lse,
+                                                         .qkv = &v.qkv3, .heads = m->options.heads, .drop = drop_at(p, l, DROP_ATTENTION,
+                                                                 &key)}, p->s));
     TRY(linear_weights(p, n->qkv_w, n->qkv_b, &dqkv, &v.ln_1));
-    TRY(o->matmul(&dnorm, NULL, &dqkv, false, &w[n->qkv_w], false, NULL, 0, p->s));
-    return o->layer_norm_backward(&dx, &p->dw[n->ln_1_w], &p->dw[n->ln_1_b], &dnorm, &dx, &v.x, &w[n->ln_1_w], &v.ln_1_mean, &v.ln_1_rstd, p->s);
+    TRY(o->matmul(&(matmul_args){.d = &dnorm, .a = &dqkv, .b = &w[n->qkv_w]}, p->s));
+    return o->layer_norm_backward(&(layer_norm_backward_args){.dx = &dx, .dw = &p->dw[n->ln_1_w], .db = &p->dw[n->ln_1_b], .dy = &dnorm,
+                                                              .dresidual = &dx, .x = &v.x, .w = &w[n->ln_1_w], .mean = &v.ln_1_mean,
+                                                              .rstd = &v.ln_1_rstd}, p->s);
 }
 
 // --- head and loss ---------------------------------------------------------------------------------------------------------
@@ -239,7 +255,7 @@ static err_t last_logits(gpt *g, pass *p, const head_view *v) {
     assert(p->B == 1);
     tensor x = rows_of(&v->norm, p->T - 1, 1), logits = view2(&g->logits, 1, v->w.size[0]);
     p->logits = view2(&g->logits, 1, g->head.options.vocab);
-    return p->ops->matmul(&logits, NULL, &x, false, &v->w, true, NULL, 0, p->s);
+    return p->ops->matmul(&(matmul_args){.d = &logits, .a = &x, .b = &v->w, .tb = true}, p->s);
 }
 
 // Logits and losses of a chunk of rows. Where there is a backward pass the logits are their own gradient then, and the norm is overwritten by its own.
@@ -247,12 +263,13 @@ static err_t head_chunk(gpt *g, pass *p, const head_view *v, int64_t first, int6
     const ops *o = p->ops;
     tensor norm = rows_of(&v->norm, first, rows), losses = rows_of(&v->losses, first, rows), targets = rows_of(&v->targets, first, rows);
     tensor logits = view2(&g->logits, rows, v->w.size[0]);
-    TRY(o->matmul(&logits, NULL, &norm, false, &v->w, true, NULL, 0, p->s));
-    TRY(o->cross_entropy(&losses, &logits, &targets, g->head.options.vocab, p->dw ? &p->loss_factor : NULL, p->state, p->s));
+    TRY(o->matmul(&(matmul_args){.d = &logits, .a = &norm, .b = &v->w, .tb = true}, p->s));
+    TRY(o->cross_entropy(&(cross_entropy_args){.losses = &losses, .logits = &logits, .targets = &targets, .classes = g->head.options.vocab,
+                                               .scale = p->dw ? &p->loss_factor : NULL, .state = p->state}, p->s));
     if (!p->dw) return ERR_OK;
     tensor dw = with_padding(&p->dw[g->lm_head], v->w.size[0]);
-    TRY(o->matmul(&dw, NULL, &logits, true, &norm, false, NULL, MATMUL_ACCUMULATE, p->s));
-    return o->matmul(&norm, NULL, &logits, false, &v->w, false, NULL, 0, p->s);
+    TRY(o->matmul(&(matmul_args){.d = &dw, .a = &logits, .ta = true, .b = &norm, .epilogue = MATMUL_ACCUMULATE}, p->s));
+    return o->matmul(&(matmul_args){.d = &norm, .a = &logits, .b = &v->w}, p->s);
 }
 
 static err_t head_chunks(gpt *g, pass *p, const head_view *v) {
@@ -266,7 +283,8 @@ static err_t head_forward(model *m, int layer, pass *p) {
     (void)layer;
     gpt *g = (gpt *)m;
     head_view v = view_head(g, p);
-    TRY(p->ops->layer_norm_forward(&v.norm, &v.mean, &v.rstd, NULL, &v.x, NULL, &p->w[g->ln_f_w], &p->w[g->ln_f_b], NORM_EPS, p->s));
+    TRY(p->ops->layer_norm_forward(&(layer_norm_forward_args){.y = &v.norm, .mean = &v.mean, .rstd = &v.rstd, .x = &v.x,
+                                                              .w = &p->w[g->ln_f_w], .b = &p->w[g->ln_f_b], .eps = NORM_EPS}, p->s));
     if (p->last_only) return last_logits(g, p, &v);
     return p->dw ? ERR_OK : head_chunks(g, p, &v);
 }
@@ -277,7 +295,9 @@ static err_t head_backward(model *m, int layer, pass *p) {
     head_view v = view_head(g, p);
     tensor dx = view2(&g->dx, p->B * p->T, m->options.embed);
     TRY(head_chunks(g, p, &v));
-    return p->ops->layer_norm_backward(&dx, &p->dw[g->ln_f_w], &p->dw[g->ln_f_b], &v.norm, NULL, &v.x, &p->w[g->ln_f_w], &v.mean, &v.rstd, p->s);
+    return p->ops->layer_norm_backward(&(layer_norm_backward_args){.dx = &dx, .dw = &p->dw[g->ln_f_w], .db = &p->dw[g->ln_f_b],
+                                                                   .dy = &v.norm, .x = &v.x, .w = &p->w[g->ln_f_w], .mean = &v.mean,
+                                                                   .rstd = &v.rstd}, p->s);
 }
 
 // --- tables ----------------------------------------------------------------------------------------------------------------

@@ -99,7 +99,8 @@ static void check_product(gpu *g, shape z) {
     tensor bias = new_tensor(g, z.type, 1, z.N, 3), d = new_tensor(g, FP32, z.M, z.N, 4);
     tensor flat = view1(&bias, z.N);
     float *got = malloc(tensor_bytes(&d));
-    err_t rc = g->o->matmul(&d, NULL, &a, z.ta, &b, z.tb, biased ? &flat : NULL, z.epilogue, g->s);
+    err_t rc = g->o->matmul(&(matmul_args){.d = &d, .a = &a, .ta = z.ta, .b = &b, .tb = z.tb, .bias = biased ? &flat : NULL,
+                                           .epilogue = z.epilogue}, g->s);
     if (rc != ERR_OK) fail_msg("%s", err_last()->text);
     assert_int_equal(stream_copy(g->s, got, d.data, tensor_bytes(&d)), ERR_OK);
     assert_int_equal(stream_wait(g->s), ERR_OK);

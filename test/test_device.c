@@ -465,7 +465,7 @@ static void a_profile_measures_every_call(void **state) {
     OK(device_alloc(d, MEMORY_DEVICE, sizeof host, &x.data));
     for (int i = 0; i < N; i++) host[i] = (float)i;
     OK(stream_copy(s, x.data, host, sizeof host));
-    for (int k = 0; k < 3; k++) OK(device_ops(d)->add(&x, &x, &x, s));
+    for (int k = 0; k < 3; k++) OK(device_ops(d)->add(&(add_args){.y = &x, .a = &x, .b = &x}, s));
     OK(stream_copy(s, host, x.data, sizeof host));
     OK(stream_wait(s));
     for (int i = 0; i < N; i++) assert_true(host[i] == 8.0f * (float)i);

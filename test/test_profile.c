@@ -53,7 +53,7 @@ static void counts_what_the_rows_count(void **state) {
         assert_int_equal(line[0].calls, 1);
         assert_true(line[0].seconds > 0);
         // Which rows of its tables an embedding's gradient touches follows from the tokens, which a profile does not look at.
-        bool near = row->op == OP_EMBEDDING_BACKWARD ? line[0].bytes >= bytes : within(line[0].bytes, bytes);
+        bool near = row->op == OP_embedding_backward ? line[0].bytes >= bytes : within(line[0].bytes, bytes);
         if (!near || !within(line[0].flops, flops))
             fail_msg("%s: %.0f bytes, %.0f flops; the row says %.0f and %.0f", name, line[0].bytes, line[0].flops, bytes, flops);
         run_close(&run);
@@ -90,10 +90,10 @@ static void lines_are_sums_by_shape(void **state) {
     static float a[4096], b[4096];
     tensor x = {a, FP32, 1, {4096, 1, 1, 1}}, y = {b, FP32, 1, {4096, 1, 1, 1}};
     const ops *o = device_ops(r.dev);
-    OK(o->add(&y, &x, &x, r.s));
-    OK(o->add(&y, &x, &x, r.s));
+    OK(o->add(&(add_args){.y = &y, .a = &x, .b = &x}, r.s));
+    OK(o->add(&(add_args){.y = &y, .a = &x, .b = &x}, r.s));
     tensor half = view1(&x, 2048), to = view1(&y, 2048);
-    OK(o->add(&to, &half, &half, r.s));
+    OK(o->add(&(add_args){.y = &to, .a = &half, .b = &half}, r.s));
     OK(stream_zero(r.s, b, 100));
     OK(stream_copy(r.s, b, a, 200));
     assert_int_equal(profile_read(device_profile(r.dev), line), 4);

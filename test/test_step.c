@@ -280,8 +280,8 @@ static void expect_abort(rig *r, bool attention, float p) {
         setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
         signal(SIGABRT, SIG_DFL);
         close(STDERR_FILENO);
-        if (attention) o->attention_forward(&y, &sums, &x, 1, &key, r->x.s);
-        else o->dropout(&y, &x, &key, r->x.s);
+        if (attention) o->attention_forward(&(attention_forward_args){.y = &y, .lse = &sums, .qkv = &x, .heads = 1, .drop = &key}, r->x.s);
+        else o->dropout(&(dropout_args){.y = &y, .x = &x, .drop = &key}, r->x.s);
         _exit(0);
     }
     int status;

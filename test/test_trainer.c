@@ -233,7 +233,7 @@ static void compare_weights(rig *r, int64_t *differ, int64_t *all) {
         const tensor *w = &r->x.state.w[i];
         tensor copy = *w;
         copy.data = malloc(tensor_bytes(&copy));
-        OK(device_ops(r->x.dev)->cast(&copy, &r->x.state.master[i], r->x.s));
+        OK(device_ops(r->x.dev)->cast(&(cast_args){.y = &copy, .x = &r->x.state.master[i]}, r->x.s));
         if (!differ) assert_memory_equal(copy.data, w->data, tensor_bytes(&copy));
         for (int64_t k = 0; differ && k < tensor_count(w); k++) *differ += ((uint16_t *)copy.data)[k] != ((uint16_t *)w->data)[k];
         if (all) *all += tensor_count(w);
@@ -268,7 +268,8 @@ static void stochastic_weights_are_near_their_masters(void **state) {
         const rounding_key key = {.seed = (uint64_t)r.c.run.seed, .site = SITE_ROUND + (uint32_t)row};
         tensor copy = r.x.state.w[i];
         copy.data = malloc(tensor_bytes(&copy));
-        OK(device_ops(r.x.dev)->cast_stochastic(&copy, &r.x.state.master[i], &key, &(step_state){.adam_t = 3}, r.x.s));
+        OK(device_ops(r.x.dev)->cast_stochastic(&(cast_stochastic_args){.y = &copy, .x = &r.x.state.master[i], .round = &key,
+                                                                        .state = &(step_state){.adam_t = 3}}, r.x.s));
         assert_memory_equal(copy.data, r.x.state.w[i].data, tensor_bytes(&copy));
         free(copy.data);
     }

@@ -32,7 +32,7 @@ static err_t evaluate_batch(step_runner *r, dataset *val, int64_t first, int64_t
     TRY(model_forward(r->net, &p));
     tensor means = view1(&r->window_loss, B);
     means.data = (double *)r->window_loss.data + r->ranks->rank * r->cfg->batch.micro;
-    return p.ops->loss_means(&means, &p.losses, r->s);
+    return p.ops->loss_means(&(loss_means_args){.means = &means, .losses = &p.losses}, r->s);
 }
 
 // A micro-batch for each rank, W windows in all, and their losses added in order of window. Every number comes from one rank: sharing rounds nothing.
@@ -121,7 +121,7 @@ static err_t next_token(step_runner *r, const generate_options *o, int64_t count
     p.last_only = true;
     TRY(model_forward(r->net, &p));
     tensor row = view1(&p.logits, V);
-    TRY(p.ops->cast(&r->logits, &row, r->s));
+    TRY(p.ops->cast(&(cast_args){.y = &r->logits, .x = &row}, r->s));
     TRY(stream_copy(r->s, logits, r->logits.data, (size_t)V * sizeof *logits));
     TRY(stream_wait(r->s));
     uint32_t bits[4];

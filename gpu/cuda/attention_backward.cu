@@ -151,20 +151,21 @@ static err_t backward_16(tensor *dqkv, const tensor *delta, const tensor *dy, co
     return backward_launch<T, W, W, false>(dqkv, delta, dy, lse, qkv, z, s);
 }
 
-err_t cuda_attention_backward(tensor *dqkv, tensor *delta, const tensor *dy, const tensor *y, const tensor *lse, const tensor *qkv, int heads,
-                              const dropout_key *drop, stream *s) {
-    attention_shape z = attention_shape_of(qkv, heads, drop);
-    int64_t stats = qkv->size[0] * heads * z.time;
-    assert(dqkv->type == qkv->type && tensor_count(dqkv) == tensor_count(qkv));
-    assert(y->type == qkv->type && tensor_count(y) * 3 == tensor_count(qkv));
-    assert(dy->type == qkv->type && tensor_count(dy) == tensor_count(y));
-    assert(lse->type == FP32 && delta->type == FP32 && tensor_count(lse) == stats && tensor_count(delta) == stats);
+err_t cuda_attention_backward(const attention_backward_args *args, stream *s) {
+    attention_shape z = attention_shape_of(args->qkv, args->heads, args->drop);
+    int64_t stats = args->qkv->size[0] * args->heads * z.time;
+    assert(args->dqkv->type == args->qkv->type && tensor_count(args->dqkv) == tensor_count(args->qkv));
+    assert(args->y->type == args->qkv->type && tensor_count(args->y) * 3 == tensor_count(args->qkv));
+    assert(args->dy->type == args->qkv->type && tensor_count(args->dy) == tensor_count(args->y));
+    assert(args->lse->type == FP32 && args->delta->type == FP32 && tensor_count(args->lse) == stats && tensor_count(args->delta) == stats);
     TRY(attention_fits(&z, "attention_backward"));
-    z.wide = z.wide && ((uintptr_t)dqkv->data | (uintptr_t)dy->data | (uintptr_t)y->data) % 16 == 0;
-    int blocks = (int)ceil_div(heads * z.time, 32);  // of a sample
-    BY_TYPE(qkv->type, T, LAUNCH((attention_delta_kernel<T>), (unsigned)(qkv->size[0] * blocks), 256, 0, s, (float *)delta->data,
-                                 (const T *)dy->data, (const T *)y->data, blocks, z));
-    if (qkv->type == FP32) return attention_backward_fp32(dqkv, delta, dy, lse, qkv, &z, s);
-    if (qkv->type == BF16) ATT_BY_WIDTH(z.head, W, return backward_16<bf16, W>(dqkv, delta, dy, lse, qkv, &z, s));
-    else ATT_BY_WIDTH(z.head, W, return backward_16<fp16, W>(dqkv, delta, dy, lse, qkv, &z, s));
+    z.wide = z.wide && ((uintptr_t)args->dqkv->data | (uintptr_t)args->dy->data | (uintptr_t)args->y->data) % 16 == 0;
+    int blocks = (int)ceil_div(args->heads * z.time, 32);  // of a sample
+    BY_TYPE(args->qkv->type, T, LAUNCH((attention_delta_kernel<T>), (unsigned)(args->qkv->size[0] * blocks), 256, 0, s,
+                                       (float *)args->delta->data,
+                                 (const T *)args->dy->data, (const T *)args->y->data, blocks, z));
+    if (args->qkv->type == FP32) return attention_backward_fp32(args->dqkv, args->delta, args->dy, args->lse, args->qkv, &z, s);
+    if (args->qkv->type == BF16) ATT_BY_WIDTH(z.head, W, return backward_16<bf16, W>(args->dqkv, args->delta, args->dy, args->lse,
+                                                                                     args->qkv, &z, s));
+    else ATT_BY_WIDTH(z.head, W, return backward_16<fp16, W>(args->dqkv, args->delta, args->dy, args->lse, args->qkv, &z, s));
 }

@@ -114,13 +114,13 @@ template <class T, int W> static err_t forward_launch(tensor *y, tensor *lse, co
     return ERR_OK;
 }
 
-err_t cuda_attention_forward(tensor *y, tensor *lse, const tensor *qkv, int heads, const dropout_key *drop, stream *s) {
-    attention_shape z = attention_shape_of(qkv, heads, drop);
-    assert(y->type == qkv->type && tensor_count(y) * 3 == tensor_count(qkv));
-    assert(lse->type == FP32 && tensor_count(lse) == qkv->size[0] * heads * z.time);
+err_t cuda_attention_forward(const attention_forward_args *args, stream *s) {
+    attention_shape z = attention_shape_of(args->qkv, args->heads, args->drop);
+    assert(args->y->type == args->qkv->type && tensor_count(args->y) * 3 == tensor_count(args->qkv));
+    assert(args->lse->type == FP32 && tensor_count(args->lse) == args->qkv->size[0] * args->heads * z.time);
     TRY(attention_fits(&z, "attention_forward"));
-    z.wide = z.wide && (uintptr_t)y->data % 16 == 0;
-    if (qkv->type == FP32) return attention_forward_fp32(y, lse, qkv, &z, s);
-    if (qkv->type == BF16) ATT_BY_WIDTH(z.head, W, return forward_launch<bf16, W>(y, lse, qkv, &z, s));
-    else ATT_BY_WIDTH(z.head, W, return forward_launch<fp16, W>(y, lse, qkv, &z, s));
+    z.wide = z.wide && (uintptr_t)args->y->data % 16 == 0;
+    if (args->qkv->type == FP32) return attention_forward_fp32(args->y, args->lse, args->qkv, &z, s);
+    if (args->qkv->type == BF16) ATT_BY_WIDTH(z.head, W, return forward_launch<bf16, W>(args->y, args->lse, args->qkv, &z, s));
+    else ATT_BY_WIDTH(z.head, W, return forward_launch<fp16, W>(args->y, args->lse, args->qkv, &z, s));
 }

@@ -100,31 +100,9 @@ void cuda_recording_close(recording *r);
 
 // --- operations: gpu/ops.h says what they compute ------------------------------------------------------------------------------------
 
-err_t cuda_matmul(tensor *d, tensor *pre, const tensor *a, bool ta, const tensor *b, bool tb, const tensor *bias, unsigned epilogue,
-                  stream *s);                                                                                         // matmul.c
-err_t cuda_attention_forward(tensor *y, tensor *lse, const tensor *qkv, int heads, const dropout_key *drop, stream *s);   // attention_forward.cu
-err_t cuda_attention_backward(tensor *dqkv, tensor *delta, const tensor *dy, const tensor *y, const tensor *lse, const tensor *qkv, int heads,
-                              const dropout_key *drop, stream *s);                                                    // attention_backward.cu
-err_t cuda_layer_norm_forward(tensor *y, tensor *mean, tensor *rstd, tensor *sum, const tensor *x, const tensor *residual, const tensor *w,
-                              const tensor *b, float eps, stream *s);                                                 // norm.cu
-err_t cuda_layer_norm_backward(tensor *dx, tensor *dw, tensor *db, const tensor *dy, const tensor *dresidual, const tensor *x, const tensor *w,
-                               const tensor *mean, const tensor *rstd, stream *s);
-err_t cuda_bias_backward(tensor *dbias, const tensor *dy, stream *s);                                                 // norm.cu: column sums
-err_t cuda_gelu_forward(tensor *y, const tensor *x, stream *s);                                                       // elementwise.cu
-err_t cuda_gelu_backward(tensor *dx, const tensor *dy, const tensor *x, stream *s);
-err_t cuda_dropout(tensor *y, const tensor *x, const dropout_key *drop, stream *s);
-err_t cuda_add(tensor *y, const tensor *a, const tensor *b, stream *s);
-err_t cuda_cast(tensor *y, const tensor *x, stream *s);
-err_t cuda_embedding_forward(tensor *x, const tensor *tokens, const tensor *wte, const tensor *wpe, stream *s);       // embedding.cu
-err_t cuda_embedding_backward(tensor *dwte, tensor *dwpe, tensor *scratch, const tensor *dx, const tensor *tokens, stream *s);
-err_t cuda_cross_entropy(tensor *losses, tensor *logits, const tensor *targets, int64_t classes, const float *scale,
-                         const step_state *state, stream *s);  // loss.cu
-err_t cuda_loss_means(tensor *means, const tensor *losses, stream *s);
-err_t cuda_sum_squares(tensor *sums, const tensor *g, stream *s);                                                     // optimizer.cu
-err_t cuda_step_decide(step_state *state, const tensor *sums, const step_rules *r, stream *s);
-err_t cuda_adamw(tensor *w, tensor *master, tensor *m, tensor *v, const tensor *grad, const step_state *state, const adamw_rules *r,
-                 const rounding_key *round, stream *s);
-err_t cuda_cast_stochastic(tensor *y, const tensor *x, const rounding_key *round, const step_state *state, stream *s);
+#define CUDA_DECLARATION(op) err_t cuda_##op(const op##_args *args, stream *s);
+OPS(CUDA_DECLARATION)
+#undef CUDA_DECLARATION
 
 // --- matrix products -------------------------------------------------------------------------------------------------------------
 

@@ -43,9 +43,10 @@ template <each_op OP, class U, class T> static err_t each_of(tensor *y, const te
     return ERR_OK;
 }
 
-err_t cuda_add(tensor *y, const tensor *a, const tensor *b, stream *s) {
-    assert(a->type == y->type && b->type == y->type && tensor_count(a) == tensor_count(y) && tensor_count(b) == tensor_count(y));
-    BY_TYPE(y->type, T, TRY((each_of<EACH_ADD, T, T>(y, a, b, s))));
+err_t cuda_add(const add_args *args, stream *s) {
+    assert(args->a->type == args->y->type && args->b->type == args->y->type && tensor_count(args->a) == tensor_count(args->y) &&
+           tensor_count(args->b) == tensor_count(args->y));
+    BY_TYPE(args->y->type, T, TRY((each_of<EACH_ADD, T, T>(args->y, args->a, args->b, s))));
     return ERR_OK;
 }
 
@@ -58,22 +59,22 @@ err_t cuda_kernel_code(int *machine, int *ptx) {
     return ERR_OK;
 }
 
-err_t cuda_gelu_forward(tensor *y, const tensor *x, stream *s) {
-    assert(y->type == x->type && tensor_count(y) == tensor_count(x));
-    BY_TYPE(y->type, T, TRY((each_of<EACH_GELU, T, T>(y, x, x, s))));
+err_t cuda_gelu_forward(const gelu_forward_args *args, stream *s) {
+    assert(args->y->type == args->x->type && tensor_count(args->y) == tensor_count(args->x));
+    BY_TYPE(args->y->type, T, TRY((each_of<EACH_GELU, T, T>(args->y, args->x, args->x, s))));
     return ERR_OK;
 }
 
-err_t cuda_gelu_backward(tensor *dx, const tensor *dy, const tensor *x, stream *s) {
-    assert(dx->type == x->type && dy->type == x->type);
-    assert(tensor_count(dx) == tensor_count(x) && tensor_count(dy) == tensor_count(x));
-    BY_TYPE(dx->type, T, TRY((each_of<EACH_DGELU, T, T>(dx, dy, x, s))));
+err_t cuda_gelu_backward(const gelu_backward_args *args, stream *s) {
+    assert(args->dx->type == args->x->type && args->dy->type == args->x->type);
+    assert(tensor_count(args->dx) == tensor_count(args->x) && tensor_count(args->dy) == tensor_count(args->x));
+    BY_TYPE(args->dx->type, T, TRY((each_of<EACH_DGELU, T, T>(args->dx, args->dy, args->x, s))));
     return ERR_OK;
 }
 
-err_t cuda_cast(tensor *y, const tensor *x, stream *s) {
-    assert(tensor_count(x) == tensor_count(y) && y->type <= FP16 && x->type <= FP16);
-    BY_TYPE(y->type, U, BY_TYPE(x->type, T, TRY((each_of<EACH_CAST, U, T>(y, x, x, s)))));
+err_t cuda_cast(const cast_args *args, stream *s) {
+    assert(tensor_count(args->x) == tensor_count(args->y) && args->y->type <= FP16 && args->x->type <= FP16);
+    BY_TYPE(args->y->type, U, BY_TYPE(args->x->type, T, TRY((each_of<EACH_CAST, U, T>(args->y, args->x, args->x, s)))));
     return ERR_OK;
 }
 
@@ -108,15 +109,15 @@ __global__ void __launch_bounds__(BLOCK) dropout_kernel(T *y, const T *x, int64_
     }
 }
 
-err_t cuda_dropout(tensor *y, const tensor *x, const dropout_key *drop, stream *s) {
-    int64_t samples = x->size[0], elements = tensor_count(x) / samples;
-    assert(y->type == x->type && tensor_count(y) == tensor_count(x));
-    assert(drop->p >= 0 && drop->p < 1 && elements <= (int64_t)1 << 34);
-    dropout_draw d = {*drop, dropout_limit(drop->p), 1.0f / (1.0f - drop->p)};
+err_t cuda_dropout(const dropout_args *args, stream *s) {
+    int64_t samples = args->x->size[0], elements = tensor_count(args->x) / samples;
+    assert(args->y->type == args->x->type && tensor_count(args->y) == tensor_count(args->x));
+    assert(args->drop->p >= 0 && args->drop->p < 1 && elements <= (int64_t)1 << 34);
+    dropout_draw d = {*args->drop, dropout_limit(args->drop->p), 1.0f / (1.0f - args->drop->p)};
     unsigned rows = samples < 65535 ? (unsigned)samples : 65535;  // of a grid there are no more
-    BY_TYPE(x->type, T, {
-        T *out = (T *)y->data;
-        const T *in = (const T *)x->data;
+    BY_TYPE(args->x->type, T, {
+        T *out = (T *)args->y->data;
+        const T *in = (const T *)args->x->data;
         dim3 grid((unsigned)ceil_div(elements, BLOCK * (16 / sizeof(T))), rows);
         bool packed = packs<T>(out, elements) && packs<T>(in, elements);
         if (packed) LAUNCH((dropout_kernel<T, true>), grid, BLOCK, 0, s, out, in, samples, elements, d);

@@ -42,15 +42,16 @@ __global__ void __launch_bounds__(BLOCK) embed_kernel(T *x, const int32_t *token
     }
 }
 
-err_t cuda_embedding_forward(tensor *x, const tensor *tokens, const tensor *wte, const tensor *wpe, stream *s) {
-    int64_t positions = tensor_count(tokens), length = tokens->size[1], vocabulary = wte->size[0], width = wte->size[1];
-    assert(tokens->type == INT32 && tokens->dims == 2 && wte->type == x->type && wpe->type == x->type);
-    assert(tensor_count(x) == positions * width && wpe->size[1] == width && wpe->size[0] >= length);
-    const int32_t *token = (const int32_t *)tokens->data;
+err_t cuda_embedding_forward(const embedding_forward_args *args, stream *s) {
+    int64_t positions = tensor_count(args->tokens), length = args->tokens->size[1], vocabulary = args->wte->size[0],
+    width = args->wte->size[1];
+    assert(args->tokens->type == INT32 && args->tokens->dims == 2 && args->wte->type == args->x->type && args->wpe->type == args->x->type);
+    assert(tensor_count(args->x) == positions * width && args->wpe->size[1] == width && args->wpe->size[0] >= length);
+    const int32_t *token = (const int32_t *)args->tokens->data;
     dim3 grid(blocks_of(positions, BLOCK / WARP)), block(WARP, BLOCK / WARP);
-    BY_TYPE(x->type, T, {
-        T *out = (T *)x->data;
-        const T *word = (const T *)wte->data, *place = (const T *)wpe->data;
+    BY_TYPE(args->x->type, T, {
+        T *out = (T *)args->x->data;
+        const T *word = (const T *)args->wte->data, *place = (const T *)args->wpe->data;
         if (packs<T>(out, width) && packs<T>(word, width) && packs<T>(place, width))
             LAUNCH((embed_kernel<T, true>), grid, block, 0, s, out, token, word, place, positions, length, width, vocabulary);
         else LAUNCH((embed_kernel<T, false>), grid, block, 0, s, out, token, word, place, positions, length, width, vocabulary);
@@ -261,21 +262,22 @@ template <class T, int W> static err_t embed_back(embed_back_args<T> *a, stream 
     return ERR_OK;
 }
 
-err_t cuda_embedding_backward(tensor *dwte, tensor *dwpe, tensor *scratch, const tensor *dx, const tensor *tokens, stream *s) {
-    int64_t samples = tokens->size[0], length = tokens->size[1], positions = samples * length;
-    int64_t vocabulary = dwte->size[0], width = dwte->size[1];
-    assert(tokens->type == INT32 && tokens->dims == 2 && dwte->type == FP32 && dwpe->type == FP32 && positions <= INT32_MAX);
-    assert(scratch->type == INT32 && tensor_count(scratch) >= positions + vocabulary + 1 && vocabulary < INT32_MAX);
-    assert(tensor_count(dx) == positions * width && dwpe->size[1] == width && dwpe->size[0] >= length);
-    int32_t *order = (int32_t *)scratch->data, *begin = order + positions;
+err_t cuda_embedding_backward(const embedding_backward_args *args, stream *s) {
+    int64_t samples = args->tokens->size[0], length = args->tokens->size[1], positions = samples * length;
+    int64_t vocabulary = args->dwte->size[0], width = args->dwte->size[1];
+    assert(args->tokens->type == INT32 && args->tokens->dims == 2 && args->dwte->type == FP32 && args->dwpe->type == FP32 &&
+           positions <= INT32_MAX);
+    assert(args->scratch->type == INT32 && tensor_count(args->scratch) >= positions + vocabulary + 1 && vocabulary < INT32_MAX);
+    assert(tensor_count(args->dx) == positions * width && args->dwpe->size[1] == width && args->dwpe->size[0] >= length);
+    int32_t *order = (int32_t *)args->scratch->data, *begin = order + positions;
     sort_args sort = {};
-    sort.order = order, sort.begin = begin, sort.tokens = (const int32_t *)tokens->data, sort.positions = (int32_t)positions;
+    sort.order = order, sort.begin = begin, sort.tokens = (const int32_t *)args->tokens->data, sort.positions = (int32_t)positions;
     TRY(sort_by_token(sort, vocabulary, s));
-    BY_TYPE(dx->type, T, {
+    BY_TYPE(args->dx->type, T, {
         constexpr int W = 4 / sizeof(T);
-        embed_back_args<T> a = {(float *)dwte->data, (float *)dwpe->data, order, begin, (const T *)dx->data,
+        embed_back_args<T> a = {(float *)args->dwte->data, (float *)args->dwpe->data, order, begin, (const T *)args->dx->data,
                                 samples, length, width, vocabulary, 0, 0};
-        if (width % W == 0 && (uintptr_t)dx->data % 4 == 0) TRY((embed_back<T, W>(&a, s)));
+        if (width % W == 0 && (uintptr_t)args->dx->data % 4 == 0) TRY((embed_back<T, W>(&a, s)));
         else TRY((embed_back<T, 1>(&a, s)));
     });
     return ERR_OK;

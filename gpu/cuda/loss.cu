@@ -176,14 +176,14 @@ template <class T> static err_t launch_width(const loss_job *j, stream *s) {
     return launch_rows<T, 512>(j, s);
 }
 
-err_t cuda_cross_entropy(tensor *losses, tensor *logits, const tensor *targets, int64_t classes, const float *scale,
-                         const step_state *state, stream *s) {
-    int64_t rows = tensor_count(targets), count = tensor_count(logits), stride = count / rows;
-    assert(losses->type == FP32 && targets->type == INT32 && tensor_count(losses) == rows && rows * stride == count);
-    assert(classes >= 1 && classes <= stride && rows <= INT32_MAX && stride <= INT32_MAX / 2);
-    loss_job j = {(float *)losses->data, logits->data, (const int32_t *)targets->data, rows, (int)classes, (int)stride, scale,
-                  state};
-    BY_TYPE(logits->type, T, TRY(launch_width<T>(&j, s)));
+err_t cuda_cross_entropy(const cross_entropy_args *args, stream *s) {
+    int64_t rows = tensor_count(args->targets), count = tensor_count(args->logits), stride = count / rows;
+    assert(args->losses->type == FP32 && args->targets->type == INT32 && tensor_count(args->losses) == rows && rows * stride == count);
+    assert(args->classes >= 1 && args->classes <= stride && rows <= INT32_MAX && stride <= INT32_MAX / 2);
+    loss_job j = {(float *)args->losses->data, args->logits->data, (const int32_t *)args->targets->data, rows, (int)args->classes,
+                  (int)stride, args->scale,
+                  args->state};
+    BY_TYPE(args->logits->type, T, TRY(launch_width<T>(&j, s)));
     return ERR_OK;
 }
 
@@ -197,9 +197,11 @@ __global__ void __launch_bounds__(ORDERED_THREADS) loss_means_kernel(double *mea
     if (threadIdx.x == 0) means[blockIdx.x] = sum / (double)length;
 }
 
-err_t cuda_loss_means(tensor *means, const tensor *losses, stream *s) {
-    int64_t samples = tensor_count(means), length = tensor_count(losses) / samples;
-    assert(means->type == FP64 && losses->type == FP32 && samples * length == tensor_count(losses) && samples <= INT32_MAX);
-    LAUNCH(loss_means_kernel, (unsigned)samples, ORDERED_THREADS, 0, s, (double *)means->data, (const float *)losses->data, length);
+err_t cuda_loss_means(const loss_means_args *args, stream *s) {
+    int64_t samples = tensor_count(args->means), length = tensor_count(args->losses) / samples;
+    assert(args->means->type == FP64 && args->losses->type == FP32 && samples * length == tensor_count(args->losses) &&
+           samples <= INT32_MAX);
+    LAUNCH(loss_means_kernel, (unsigned)samples, ORDERED_THREADS, 0, s, (double *)args->means->data, (const float *)args->losses->data,
+           length);
     return ERR_OK;
 }

@@ -310,30 +310,40 @@ static err_t accumulate(matmul_plans *p, const product *g, tensor *d, stream *s)
     if (step == g->k && !first->parts) return multiply(p, &whole, step, d->data, 1, s);
     sum.data = (char *)s->scratch + WORKSPACE;
     TRY(multiply(p, &whole, step, sum.data, 0, s));
-    return cuda_add(d, d, &sum, s);
+    return cuda_add(&(add_args){.y = d, .a = d, .b = &sum}, s);
 }
 
-err_t cuda_matmul(tensor *d, tensor *pre, const tensor *a, bool ta, const tensor *b, bool tb, const tensor *bias, unsigned epilogue, stream *s) {
-    matmul_check(d, pre, a, ta, b, tb, bias, epilogue);
+err_t cuda_matmul(const matmul_args *args, stream *s) {
+    matmul_check(args);
     matmul_plans *p = ((cuda_device *)s->dev)->plans;
-    tensor out = *d, bias32;
-    product g = {.m = d->size[0], .k = a->size[!ta], .a = a, .b = b, .d = &out, .ta = ta, .tb = tb, .split = ta};
-    if (epilogue & MATMUL_ACCUMULATE) return accumulate(p, &g, d, s);
-    if (epilogue & MATMUL_BIAS) {
-        g.bias = bias->data;
-        if (d->type != bias->type) {  // cuBLASLt wants it of d's type
-            bias32 = *bias;
+    tensor out = *args->d, bias32;
+    product g = {.m = args->d->size[0],
+                 .k = args->a->size[!args->ta],
+                 .a = args->a,
+                 .b = args->b,
+                 .d = &out,
+                 .ta = args->ta,
+                 .tb = args->tb,
+                 .split = args->ta};
+    if (args->epilogue & MATMUL_ACCUMULATE) return accumulate(p, &g, args->d, s);
+    if (args->epilogue & MATMUL_BIAS) {
+        g.bias = args->bias->data;
+        if (args->d->type != args->bias->type) {  // cuBLASLt wants it of d's type
+            bias32 = *args->bias;
             bias32.type = FP32;
             bias32.data = (char *)s->scratch + WORKSPACE;
-            if (tensor_bytes(&bias32) > ROOM) return err_set(ERR_INTERNAL, "matmul: a bias of %lld does not fit into scratch", (long long)d->size[1]);
-            TRY(cuda_cast(&bias32, bias, s));
+            if (tensor_bytes(&bias32) > ROOM)
+                return err_set(ERR_INTERNAL, "matmul: a bias of %lld does not fit into scratch",
+                               (long long)args->d->size[1]);
+            TRY(cuda_cast(&(cast_args){.y = &bias32, .x = args->bias}, s));
             g.bias = bias32.data;
         }
     }
-    if (epilogue & MATMUL_GELU) out.data = pre->data;
-    TRY(multiply(p, &g, a->type == FP32 ? K_STEP : g.k, out.data, 0, s));
-    if (epilogue & MATMUL_GELU) return cuda_gelu_forward(d, pre, s);
-    if (epilogue & MATMUL_DGELU) return cuda_gelu_backward(d, d, pre, s);
+    if (args->epilogue & MATMUL_GELU) out.data = args->pre->data;
+    TRY(multiply(p, &g, args->a->type == FP32 ? K_STEP : g.k, out.data, 0, s));
+    if (args->epilogue & MATMUL_GELU) return cuda_gelu_forward(&(gelu_forward_args){.y = args->d, .x = args->pre}, s);
+    if (args->epilogue & MATMUL_DGELU)
+        return cuda_gelu_backward(&(gelu_backward_args){.dx = args->d, .dy = args->d, .x = args->pre}, s);
     return ERR_OK;
 }
 

@@ -152,21 +152,21 @@ template <class T, bool PACKED> static err_t norm_forward(const norm_args<T> *a,
     return ERR_OK;
 }
 
-err_t cuda_layer_norm_forward(tensor *y, tensor *mean, tensor *rstd, tensor *sum, const tensor *x, const tensor *residual,
-                              const tensor *w, const tensor *b, float eps, stream *s) {
-    int64_t width = tensor_count(w), rows = tensor_count(x) / width;
-    assert(rows * width == tensor_count(x) && tensor_count(y) == rows * width && tensor_count(b) == width);
-    assert(tensor_count(mean) == rows && tensor_count(rstd) == rows && mean->type == FP32 && rstd->type == FP32);
-    assert(y->type == x->type && w->type == x->type && b->type == x->type && (sum || !residual));
-    assert(!sum || (sum->type == x->type && tensor_count(sum) == rows * width && sum->data != y->data));
-    assert(!residual || (residual->type == x->type && tensor_count(residual) == rows * width));
-    void *kept = sum ? sum->data : NULL;
-    const void *past = residual ? residual->data : NULL;
-    uintptr_t all = (uintptr_t)y->data | (uintptr_t)kept | (uintptr_t)x->data | (uintptr_t)past;
-    all |= (uintptr_t)w->data | (uintptr_t)b->data;
-    BY_TYPE(x->type, T, {
-        norm_args<T> a = {(T *)y->data, (T *)kept, (float *)mean->data, (float *)rstd->data, (const T *)x->data,
-                          (const T *)past, (const T *)w->data, (const T *)b->data, rows, width, eps};
+err_t cuda_layer_norm_forward(const layer_norm_forward_args *args, stream *s) {
+    int64_t width = tensor_count(args->w), rows = tensor_count(args->x) / width;
+    assert(rows * width == tensor_count(args->x) && tensor_count(args->y) == rows * width && tensor_count(args->b) == width);
+    assert(tensor_count(args->mean) == rows && tensor_count(args->rstd) == rows && args->mean->type == FP32 && args->rstd->type == FP32);
+    assert(args->y->type == args->x->type && args->w->type == args->x->type && args->b->type == args->x->type &&
+           (args->sum || !args->residual));
+    assert(!args->sum || (args->sum->type == args->x->type && tensor_count(args->sum) == rows * width && args->sum->data != args->y->data));
+    assert(!args->residual || (args->residual->type == args->x->type && tensor_count(args->residual) == rows * width));
+    void *kept = args->sum ? args->sum->data : NULL;
+    const void *past = args->residual ? args->residual->data : NULL;
+    uintptr_t all = (uintptr_t)args->y->data | (uintptr_t)kept | (uintptr_t)args->x->data | (uintptr_t)past;
+    all |= (uintptr_t)args->w->data | (uintptr_t)args->b->data;
+    BY_TYPE(args->x->type, T, {
+        norm_args<T> a = {(T *)args->y->data, (T *)kept, (float *)args->mean->data, (float *)args->rstd->data, (const T *)args->x->data,
+                          (const T *)past, (const T *)args->w->data, (const T *)args->b->data, rows, width, args->eps};
         if (packs<T>((const void *)all, width)) TRY((norm_forward<T, true>(&a, s)));
         else TRY((norm_forward<T, false>(&a, s)));
     });
@@ -273,10 +273,10 @@ template <class T> static err_t bias_of(float *dbias, const T *dy, int64_t rows,
     return one ? ERR_OK : add_parts(dbias, NULL, groups, width, s);
 }
 
-err_t cuda_bias_backward(tensor *dbias, const tensor *dy, stream *s) {
-    int64_t width = tensor_count(dbias), rows = tensor_count(dy) / width;
-    assert(dbias->type == FP32 && rows * width == tensor_count(dy));
-    BY_TYPE(dy->type, T, TRY(bias_of<T>((float *)dbias->data, (const T *)dy->data, rows, width, s)));
+err_t cuda_bias_backward(const bias_backward_args *args, stream *s) {
+    int64_t width = tensor_count(args->dbias), rows = tensor_count(args->dy) / width;
+    assert(args->dbias->type == FP32 && rows * width == tensor_count(args->dy));
+    BY_TYPE(args->dy->type, T, TRY(bias_of<T>((float *)args->dbias->data, (const T *)args->dy->data, rows, width, s)));
     return ERR_OK;
 }
 
@@ -435,19 +435,20 @@ template <class T, bool PACKED> static err_t norm_backward(norm_back_args<T> *a,
     return a->add ? ERR_OK : add_parts(dw, db, groups, a->width, s);
 }
 
-err_t cuda_layer_norm_backward(tensor *dx, tensor *dw, tensor *db, const tensor *dy, const tensor *dresidual, const tensor *x,
-                               const tensor *w, const tensor *mean, const tensor *rstd, stream *s) {
-    int64_t width = tensor_count(w), rows = tensor_count(x) / width;
-    assert(rows * width == tensor_count(x) && tensor_count(dx) == rows * width && tensor_count(dy) == rows * width);
-    assert(tensor_count(dw) == width && tensor_count(db) == width && dw->type == FP32 && db->type == FP32);
-    assert(tensor_count(mean) == rows && tensor_count(rstd) == rows && mean->type == FP32 && rstd->type == FP32);
-    assert(dx->type == x->type && dy->type == x->type && w->type == x->type);
-    assert(!dresidual || (dresidual->type == x->type && tensor_count(dresidual) == rows * width));
-    const void *past = dresidual ? dresidual->data : NULL;
-    uintptr_t all = (uintptr_t)dx->data | (uintptr_t)dy->data | (uintptr_t)past | (uintptr_t)x->data | (uintptr_t)w->data;
-    BY_TYPE(x->type, T, {
-        norm_back_args<T> a = {(T *)dx->data, (float *)dw->data, (float *)db->data, (const T *)dy->data, (const T *)past,
-                               (const T *)x->data, (const T *)w->data, (const float *)mean->data, (const float *)rstd->data,
+err_t cuda_layer_norm_backward(const layer_norm_backward_args *args, stream *s) {
+    int64_t width = tensor_count(args->w), rows = tensor_count(args->x) / width;
+    assert(rows * width == tensor_count(args->x) && tensor_count(args->dx) == rows * width && tensor_count(args->dy) == rows * width);
+    assert(tensor_count(args->dw) == width && tensor_count(args->db) == width && args->dw->type == FP32 && args->db->type == FP32);
+    assert(tensor_count(args->mean) == rows && tensor_count(args->rstd) == rows && args->mean->type == FP32 && args->rstd->type == FP32);
+    assert(args->dx->type == args->x->type && args->dy->type == args->x->type && args->w->type == args->x->type);
+    assert(!args->dresidual || (args->dresidual->type == args->x->type && tensor_count(args->dresidual) == rows * width));
+    const void *past = args->dresidual ? args->dresidual->data : NULL;
+    uintptr_t all = (uintptr_t)args->dx->data | (uintptr_t)args->dy->data | (uintptr_t)past | (uintptr_t)args->x->data | (uintptr_t)args->w->data;
+    BY_TYPE(args->x->type, T, {
+        norm_back_args<T> a = {(T *)args->dx->data, (float *)args->dw->data, (float *)args->db->data, (const T *)args->dy->data,
+                               (const T *)past,
+                               (const T *)args->x->data, (const T *)args->w->data, (const float *)args->mean->data,
+                               (const float *)args->rstd->data,
                                rows, width, 0, false};
         if (packs<T>((const void *)all, width)) TRY((norm_backward<T, true>(&a, s)));
         else TRY((norm_backward<T, false>(&a, s)));

@@ -31,10 +31,11 @@ __global__ void __launch_bounds__(WARP) sum_squares_kernel(double *sums, const f
     if (chunk < chunks && lane == 0) sums[chunk] = sum;
 }
 
-err_t cuda_sum_squares(tensor *sums, const tensor *g, stream *s) {
-    int64_t count = tensor_count(g), chunks = ceil_div(count, CHUNK);
-    assert(sums->type == FP64 && g->type == FP32 && tensor_count(sums) == chunks);
-    LAUNCH(sum_squares_kernel, (unsigned)ceil_div(chunks, CHUNKS_A_WARP), WARP, 0, s, (double *)sums->data, (const float *)g->data, chunks, count);
+err_t cuda_sum_squares(const sum_squares_args *args, stream *s) {
+    int64_t count = tensor_count(args->g), chunks = ceil_div(count, CHUNK);
+    assert(args->sums->type == FP64 && args->g->type == FP32 && tensor_count(args->sums) == chunks);
+    LAUNCH(sum_squares_kernel, (unsigned)ceil_div(chunks, CHUNKS_A_WARP), WARP, 0, s, (double *)args->sums->data,
+           (const float *)args->g->data, chunks, count);
     return ERR_OK;
 }
 
@@ -79,9 +80,10 @@ __global__ void __launch_bounds__(ORDERED_THREADS) step_decide_kernel(step_state
     if (threadIdx.x == 0) decide(state, total, r);
 }
 
-err_t cuda_step_decide(step_state *state, const tensor *sums, const step_rules *r, stream *s) {
-    assert(sums->type == FP64);
-    LAUNCH(step_decide_kernel, 1, ORDERED_THREADS, 0, s, state, (const double *)sums->data, tensor_count(sums), *r);
+err_t cuda_step_decide(const step_decide_args *args, stream *s) {
+    assert(args->sums->type == FP64);
+    LAUNCH(step_decide_kernel, 1, ORDERED_THREADS, 0, s, args->state, (const double *)args->sums->data, tensor_count(args->sums),
+           *args->rules);
     return ERR_OK;
 }
 
@@ -206,18 +208,18 @@ template <class T, bool STOCHASTIC> static err_t adamw_of(const adam_job &j, str
     return ERR_OK;
 }
 
-err_t cuda_adamw(tensor *w, tensor *master, tensor *m, tensor *v, const tensor *grad, const step_state *state, const adamw_rules *r,
-                 const rounding_key *round, stream *s) {
-    int64_t count = tensor_count(master);
-    assert(master->type == FP32 && m->type == FP32 && v->type == FP32 && grad->type == FP32);
-    assert(tensor_count(m) == count && tensor_count(v) == count && tensor_count(grad) == count);
-    assert(!w || tensor_count(w) == count);
-    assert(!round || (w && (w->type == BF16 || w->type == FP16) && round->first % 64 == 0));
-    adam_job j = {w ? w->data : NULL, (float *)master->data, (float *)m->data, (float *)v->data, (const float *)grad->data, count, state, *r,
-                  round ? *round : rounding_key()};
-    if (round && w->type == BF16) return adamw_of<bf16, true>(j, s);
-    if (round) return adamw_of<fp16, true>(j, s);
-    BY_TYPE(w ? w->type : FP32, T, TRY((adamw_of<T, false>(j, s))));
+err_t cuda_adamw(const adamw_args *args, stream *s) {
+    int64_t count = tensor_count(args->master);
+    assert(args->master->type == FP32 && args->m->type == FP32 && args->v->type == FP32 && args->grad->type == FP32);
+    assert(tensor_count(args->m) == count && tensor_count(args->v) == count && tensor_count(args->grad) == count);
+    assert(!args->w || tensor_count(args->w) == count);
+    assert(!args->round || (args->w && (args->w->type == BF16 || args->w->type == FP16) && args->round->first % 64 == 0));
+    adam_job j = {args->w ? args->w->data : NULL, (float *)args->master->data, (float *)args->m->data, (float *)args->v->data,
+                  (const float *)args->grad->data, count, args->state, *args->rules,
+                  args->round ? *args->round : rounding_key()};
+    if (args->round && args->w->type == BF16) return adamw_of<bf16, true>(j, s);
+    if (args->round) return adamw_of<fp16, true>(j, s);
+    BY_TYPE(args->w ? args->w->type : FP32, T, TRY((adamw_of<T, false>(j, s))));
     return ERR_OK;
 }
 
@@ -256,8 +258,9 @@ static err_t cast_stochastic_of(tensor *y, const tensor *x, const rounding_key *
     return ERR_OK;
 }
 
-err_t cuda_cast_stochastic(tensor *y, const tensor *x, const rounding_key *round, const step_state *state, stream *s) {
-    assert(x->type == FP32 && (y->type == BF16 || y->type == FP16));
-    assert(tensor_count(x) == tensor_count(y) && round->first % 64 == 0);
-    return y->type == BF16 ? cast_stochastic_of<bf16>(y, x, round, state, s) : cast_stochastic_of<fp16>(y, x, round, state, s);
+err_t cuda_cast_stochastic(const cast_stochastic_args *args, stream *s) {
+    assert(args->x->type == FP32 && (args->y->type == BF16 || args->y->type == FP16));
+    assert(tensor_count(args->x) == tensor_count(args->y) && args->round->first % 64 == 0);
+    return args->y->type == BF16 ? cast_stochastic_of<bf16>(args->y, args->x, args->round, args->state,
+                                                            s) : cast_stochastic_of<fp16>(args->y, args->x, args->round, args->state, s);
 }

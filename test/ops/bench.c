@@ -99,7 +99,7 @@ static void operands_close(operands *o, const bench *b) {
 static op_row scaled(const op_row *row, int64_t scale) {
     op_row s = *row;
     for (int i = 0; i < 4; i++) s.size[i] = row->size[i] ? (row->size[i] + scale - 1) / scale : 0;
-    if (row->op == OP_ATTENTION_FORWARD || row->op == OP_ATTENTION_BACKWARD) s.size[2] = row->size[2] / row->size[3] * s.size[3];
+    if (row->op == OP_attention_forward || row->op == OP_attention_backward) s.size[2] = row->size[2] / row->size[3] * s.size[3];
     return s;
 }
 

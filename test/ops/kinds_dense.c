@@ -32,7 +32,8 @@ static void matmul_setup(op_run *r) {
 
 static err_t matmul_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
     unsigned opt = r->row->options;
-    return o->matmul(t[MM_D], t[MM_PRE], t[MM_A], opt & OPT_TA, t[MM_B], opt & OPT_TB, t[MM_BIAS], opt & 15, s);
+    return o->matmul(&(matmul_args){.d = t[MM_D], .pre = t[MM_PRE], .a = t[MM_A], .ta = opt & OPT_TA, .b = t[MM_B], .tb = opt & OPT_TB,
+                                    .bias = t[MM_BIAS], .epilogue = opt & 15}, s);
 }
 
 static void matmul_sum(op_run *r, double *d) {
@@ -119,7 +120,7 @@ static void bias_setup(op_run *r) {
 }
 static err_t bias_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
     (void)r;
-    return o->bias_backward(t[0], t[1], s);
+    return o->bias_backward(&(bias_backward_args){.dbias = t[0], .dy = t[1]}, s);
 }
 static void bias_reference(op_run *r) { ref_column_sums(r->arg[0].want, r->arg[1].value, r->row->size[0], r->row->size[1]); }
 
@@ -169,7 +170,9 @@ static void norm_setup(op_run *r) {
 
 static err_t norm_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
     (void)r;
-    return o->layer_norm_forward(t[LN_Y], t[LN_MEAN], t[LN_RSTD], t[LN_SUM], t[LN_X], t[LN_RES], t[LN_W], t[LN_B], LN_EPS, s);
+    return o->layer_norm_forward(&(layer_norm_forward_args){.y = t[LN_Y], .mean = t[LN_MEAN], .rstd = t[LN_RSTD], .sum = t[LN_SUM],
+                                                            .x = t[LN_X], .residual = t[LN_RES], .w = t[LN_W], .b = t[LN_B], .eps = LN_EPS},
+                                                            s);
 }
 
 static void norm_reference(op_run *r) {
@@ -226,7 +229,9 @@ static void norm_back_setup(op_run *r) {
 
 static err_t norm_back_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
     (void)r;
-    return o->layer_norm_backward(t[LB_DX], t[LB_DW], t[LB_DB], t[LB_DY], t[LB_RES], t[LB_X], t[LB_W], t[LB_MEAN], t[LB_RSTD], s);
+    return o->layer_norm_backward(&(layer_norm_backward_args){.dx = t[LB_DX], .dw = t[LB_DW], .db = t[LB_DB], .dy = t[LB_DY],
+                                                              .dresidual = t[LB_RES], .x = t[LB_X], .w = t[LB_W], .mean = t[LB_MEAN],
+                                                              .rstd = t[LB_RSTD]}, s);
 }
 
 static void norm_back_reference(op_run *r) {
@@ -276,7 +281,7 @@ static void gelu_setup(op_run *r) {
 }
 static err_t gelu_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
     (void)r;
-    return o->gelu_forward(t[0], t[1], s);
+    return o->gelu_forward(&(gelu_forward_args){.y = t[0], .x = t[1]}, s);
 }
 static void gelu_reference(op_run *r) {
     for (int64_t i = 0, n = tensor_count(&r->arg[0].t); i < n; i++) r->arg[0].want[i] = ref_gelu(r->arg[1].value[i]);
@@ -294,7 +299,7 @@ static void gelu_back_setup(op_run *r) {
 }
 static err_t gelu_back_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
     (void)r;
-    return o->gelu_backward(t[0], t[1], t[2], s);
+    return o->gelu_backward(&(gelu_backward_args){.dx = t[0], .dy = t[1], .x = t[2]}, s);
 }
 static void gelu_back_reference(op_run *r) {
     for (int64_t i = 0, n = tensor_count(&r->arg[0].t); i < n; i++)
@@ -327,7 +332,7 @@ static void dropout_setup(op_run *r) {
 }
 static err_t dropout_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
     dropout_key key = call_key(r, t);
-    return o->dropout(t[0], t[1], &key, s);
+    return o->dropout(&(dropout_args){.y = t[0], .x = t[1], .drop = &key}, s);
 }
 static void dropout_reference(op_run *r) {
     for (int64_t i = 0, n = tensor_count(&r->arg[0].t), E = r->row->size[1]; i < n; i++)
@@ -352,7 +357,8 @@ static void add_setup(op_run *r) {
     arg_fill(r, a, 1, 0);
     arg_fill(r, b, 2, 0);
 }
-static err_t add_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) { (void)r; return o->add(t[0], t[1], t[2], s); }
+static err_t add_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) { (void)r; return o->add(&(add_args){.y = t[0], .a = t[1],
+        .b = t[2]}, s); }
 static void add_reference(op_run *r) {
     for (int64_t i = 0; i < r->row->size[0]; i++)
         r->arg[0].want[i] = storage_round(r->row->type, (double)(float)(r->arg[1].value[i] + r->arg[2].value[i]));
@@ -373,7 +379,8 @@ static void cast_setup(op_run *r) {
     y->batch = x->batch = true;
     arg_fill(r, x, 1, 0);
 }
-static err_t cast_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) { (void)r; return o->cast(t[0], t[1], s); }
+static err_t cast_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) { (void)r; return o->cast(&(cast_args){.y = t[0],
+        .x = t[1]}, s); }
 static void cast_reference(op_run *r) {
     for (int64_t i = 0; i < r->row->size[0]; i++) r->arg[0].want[i] = storage_round(r->arg[0].t.type, r->arg[1].value[i]);
 }

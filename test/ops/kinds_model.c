@@ -34,7 +34,8 @@ static void attention_setup(op_run *r) {
 
 static err_t attention_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
     dropout_key key = call_key(r, t);
-    return o->attention_forward(t[AT_Y], t[AT_LSE], t[AT_QKV], (int)r->row->size[3], r->has_drop ? &key : NULL, s);
+    return o->attention_forward(&(attention_forward_args){.y = t[AT_Y], .lse = t[AT_LSE], .qkv = t[AT_QKV], .heads = (int)r->row->size[3],
+                                                          .drop = r->has_drop ? &key : NULL}, s);
 }
 
 static void attention_reference(op_run *r) {
@@ -76,8 +77,9 @@ static void attention_back_setup(op_run *r) {
 
 static err_t attention_back_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
     dropout_key key = call_key(r, t);
-    return o->attention_backward(t[AB_DQKV], t[AB_DELTA], t[AB_DY], t[AB_Y], t[AB_LSE], t[AB_QKV], (int)r->row->size[3],
-                                 r->has_drop ? &key : NULL, s);
+    return o->attention_backward(&(attention_backward_args){.dqkv = t[AB_DQKV], .delta = t[AB_DELTA], .dy = t[AB_DY], .y = t[AB_Y],
+                                                            .lse = t[AB_LSE], .qkv = t[AB_QKV], .heads = (int)r->row->size[3],
+                                                            .drop = r->has_drop ? &key : NULL}, s);
 }
 
 static void attention_back_reference(op_run *r) {
@@ -132,7 +134,7 @@ static void embedding_setup(op_run *r) {
 
 static err_t embedding_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
     (void)r;
-    return o->embedding_forward(t[0], t[1], t[2], t[3], s);
+    return o->embedding_forward(&(embedding_forward_args){.x = t[0], .tokens = t[1], .wte = t[2], .wpe = t[3]}, s);
 }
 
 static void embedding_reference(op_run *r) {
@@ -167,7 +169,8 @@ static void embedding_back_setup(op_run *r) {
 
 static err_t embedding_back_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
     (void)r;
-    return o->embedding_backward(t[EB_DWTE], t[EB_DWPE], t[EB_SCRATCH], t[EB_DX], t[EB_TOKENS], s);
+    return o->embedding_backward(&(embedding_backward_args){.dwte = t[EB_DWTE], .dwpe = t[EB_DWPE], .scratch = t[EB_SCRATCH],
+                                                            .dx = t[EB_DX], .tokens = t[EB_TOKENS]}, s);
 }
 
 static void embedding_back_reference(op_run *r) {
@@ -260,7 +263,8 @@ static void entropy_setup(op_run *r) {
 static err_t entropy_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
     const float *scale = r->row->options & OPT_LOSS_ONLY ? NULL : &r->scale;
     const step_state *state = (const step_state *)t[CE_STATE]->data;
-    return o->cross_entropy(t[CE_LOSSES], t[CE_LOGITS], t[CE_TARGETS], r->row->size[1], scale, state, s);
+    return o->cross_entropy(&(cross_entropy_args){.losses = t[CE_LOSSES], .logits = t[CE_LOGITS], .targets = t[CE_TARGETS],
+                                                  .classes = r->row->size[1], .scale = scale, .state = state}, s);
 }
 
 static void entropy_reference(op_run *r) {
@@ -319,7 +323,7 @@ static void means_setup(op_run *r) {
 }
 static err_t means_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
     (void)r;
-    return o->loss_means(t[0], t[1], s);
+    return o->loss_means(&(loss_means_args){.means = t[0], .losses = t[1]}, s);
 }
 static void means_reference(op_run *r) {
     int64_t B = r->row->size[0], T = r->row->size[1];

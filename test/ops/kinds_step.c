@@ -19,7 +19,7 @@ static void squares_setup(op_run *r) {
 }
 static err_t squares_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
     (void)r;
-    return o->sum_squares(t[0], t[1], s);
+    return o->sum_squares(&(sum_squares_args){.sums = t[0], .g = t[1]}, s);
 }
 
 static void squares_reference(op_run *r) {  // the written-down order
@@ -56,7 +56,7 @@ static void decide_setup(op_run *r) {
     }
 }
 static err_t decide_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
-    return o->step_decide((step_state *)t[0]->data, t[1], &r->step, s);
+    return o->step_decide(&(step_decide_args){.state = (step_state *)t[0]->data, .sums = t[1], .rules = &r->step}, s);
 }
 static void decide_reference(op_run *r) { (void)r; }  // the truth table is in special.c
 
@@ -101,8 +101,9 @@ static void adamw_setup(op_run *r) {
 }
 
 static err_t adamw_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
-    return o->adamw(t[AW_W], t[AW_MASTER], t[AW_M], t[AW_V], t[AW_GRAD], (const step_state *)t[AW_STATE]->data, &r->adamw,
-                    r->row->options & OPT_STOCHASTIC ? &r->round : NULL, s);
+    return o->adamw(&(adamw_args){.w = t[AW_W], .master = t[AW_MASTER], .m = t[AW_M], .v = t[AW_V], .grad = t[AW_GRAD],
+                                  .state = (const step_state *)t[AW_STATE]->data, .rules = &r->adamw,
+                                  .round = r->row->options & OPT_STOCHASTIC ? &r->round : NULL}, s);
 }
 
 static void adamw_reference(op_run *r) {
@@ -178,7 +179,8 @@ static void stochastic_setup(op_run *r) {
 }
 
 static err_t stochastic_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
-    return o->cast_stochastic(t[0], t[1], &r->round, (const step_state *)t[2]->data, s);
+    return o->cast_stochastic(&(cast_stochastic_args){.y = t[0], .x = t[1], .round = &r->round, .state = (const step_state *)t[2]->data},
+                              s);
 }
 static void stochastic_reference(op_run *r) { (void)r; }  // stochastic_exact
 

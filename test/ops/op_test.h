@@ -20,9 +20,10 @@
 #include <stdarg.h>
 
 typedef enum op_id {
-    OP_MATMUL, OP_BIAS_BACKWARD, OP_ATTENTION_FORWARD, OP_ATTENTION_BACKWARD, OP_LAYER_NORM_FORWARD, OP_LAYER_NORM_BACKWARD,
-    OP_GELU_FORWARD, OP_GELU_BACKWARD, OP_EMBEDDING_FORWARD, OP_EMBEDDING_BACKWARD, OP_CROSS_ENTROPY, OP_LOSS_MEANS, OP_DROPOUT,
-    OP_ADD, OP_CAST, OP_SUM_SQUARES, OP_STEP_DECIDE, OP_ADAMW, OP_CAST_STOCHASTIC, OP_COUNT
+#define OP_ID(op) OP_##op,
+    OPS(OP_ID)
+#undef OP_ID
+    OP_COUNT
 } op_id;
 
 // Options of a row. The lowest bits are matmul's epilogue.
@@ -97,11 +98,10 @@ typedef struct op_kind {
     void (*cost)(const op_run *r, double *bytes, double *flops);
 } op_kind;
 
-extern const op_kind kind_matmul, kind_bias_backward, kind_layer_norm_forward, kind_layer_norm_backward, kind_gelu_forward,
-    kind_gelu_backward, kind_dropout, kind_add, kind_cast;  // kinds_dense.c
-extern const op_kind kind_attention_forward, kind_attention_backward, kind_embedding_forward, kind_embedding_backward,
-    kind_cross_entropy, kind_loss_means;  // kinds_model.c
-extern const op_kind kind_sum_squares, kind_step_decide, kind_adamw, kind_cast_stochastic;  // kinds_step.c
+// kinds_dense.c, kinds_model.c and kinds_step.c: one for each operation of the list.
+#define OP_KIND(op) extern const op_kind kind_##op;
+OPS(OP_KIND)
+#undef OP_KIND
 
 // rows.c
 extern const op_row test_rows[], bench_rows[], bench_rows_gpu[];

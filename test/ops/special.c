@@ -116,18 +116,20 @@ static void padded_head(bench *b, dtype T, int64_t V, int64_t Vp) {
     tensor *dx = box(b, T, N, C, NULL), *dw = box(b, FP32, Vp, C, sums);
     tensor *dx2 = box(b, T, N, C, NULL), *dw2 = box(b, FP32, V, C, sums);
     tensor *targets = box(b, INT32, N, 0, target), *st = box(b, INT32, sizeof state / 4, 0, &state);
-    did(b, o->matmul(y, NULL, x, false, w, true, NULL, 0, s));
-    did(b, o->matmul(y2, NULL, x, false, w2, true, NULL, 0, s));
+    did(b, o->matmul(&(matmul_args){.d = y, .a = x, .b = w, .tb = true}, s));
+    did(b, o->matmul(&(matmul_args){.d = y2, .a = x, .b = w2, .tb = true}, s));
     expect_padded(b, "logits", y, y2);
-    did(b, o->cross_entropy(losses, y, targets, V, &scale, st->data, s));
-    did(b, o->cross_entropy(losses2, y2, targets, V, &scale, st->data, s));
+    did(b, o->cross_entropy(&(cross_entropy_args){.losses = losses, .logits = y, .targets = targets, .classes = V, .scale = &scale,
+                                                  .state = st->data}, s));
+    did(b, o->cross_entropy(&(cross_entropy_args){.losses = losses2, .logits = y2, .targets = targets, .classes = V, .scale = &scale,
+                                                  .state = st->data}, s));
     expect_same(b, "losses", losses, losses2);
     expect_padded(b, "gradient of the logits", y, y2);
-    did(b, o->matmul(dx, NULL, y, false, w, false, NULL, 0, s));
-    did(b, o->matmul(dx2, NULL, y2, false, w2, false, NULL, 0, s));
+    did(b, o->matmul(&(matmul_args){.d = dx, .a = y, .b = w}, s));
+    did(b, o->matmul(&(matmul_args){.d = dx2, .a = y2, .b = w2}, s));
     expect_same(b, "gradient of the head's input", dx, dx2);
-    did(b, o->matmul(dw, NULL, y, true, x, false, NULL, MATMUL_ACCUMULATE, s));
-    did(b, o->matmul(dw2, NULL, y2, true, x, false, NULL, MATMUL_ACCUMULATE, s));
+    did(b, o->matmul(&(matmul_args){.d = dw, .a = y, .ta = true, .b = x, .epilogue = MATMUL_ACCUMULATE}, s));
+    did(b, o->matmul(&(matmul_args){.d = dw2, .a = y2, .ta = true, .b = x, .epilogue = MATMUL_ACCUMULATE}, s));
     expect_padded(b, "gradient of the weight", dw, dw2);
     free(rows), free(sums);
 }
@@ -156,20 +158,21 @@ static bool matmul_fused(const fixture *f, char why[WHY]) {
         tensor *x = random_box(&b, T, M, K, 1, 1), *w = random_box(&b, T, N, K, 0.5, 2), *bias = random_box(&b, T, N, 0, 1, 3);
         tensor *pre = box(&b, T, M, N, NULL), *d = box(&b, T, M, N, NULL), *pre2 = box(&b, T, M, N, NULL);
         tensor *d2 = box(&b, T, M, N, NULL);
-        did(&b, o->matmul(d, pre, x, false, w, true, bias, MATMUL_BIAS | MATMUL_GELU, f->s));
-        did(&b, o->matmul(pre2, NULL, x, false, w, true, bias, MATMUL_BIAS, f->s));
-        did(&b, o->gelu_forward(d2, pre2, f->s));
+        did(&b, o->matmul(&(matmul_args){.d = d, .pre = pre, .a = x, .b = w, .tb = true, .bias = bias,
+                                         .epilogue = MATMUL_BIAS | MATMUL_GELU}, f->s));
+        did(&b, o->matmul(&(matmul_args){.d = pre2, .a = x, .b = w, .tb = true, .bias = bias, .epilogue = MATMUL_BIAS}, f->s));
+        did(&b, o->gelu_forward(&(gelu_forward_args){.y = d2, .x = pre2}, f->s));
         expect_same(&b, "pre of matmul+gelu against matmul", pre, pre2);
         expect_same(&b, "matmul+gelu against matmul, then gelu", d, d2);
-        did(&b, o->matmul(d, pre, x, false, w, true, NULL, MATMUL_DGELU, f->s));
-        did(&b, o->matmul(d2, NULL, x, false, w, true, NULL, 0, f->s));
-        did(&b, o->gelu_backward(d2, d2, pre, f->s));
+        did(&b, o->matmul(&(matmul_args){.d = d, .pre = pre, .a = x, .b = w, .tb = true, .epilogue = MATMUL_DGELU}, f->s));
+        did(&b, o->matmul(&(matmul_args){.d = d2, .a = x, .b = w, .tb = true}, f->s));
+        did(&b, o->gelu_backward(&(gelu_backward_args){.dx = d2, .dy = d2, .x = pre}, f->s));
         expect_same(&b, "matmul+dgelu against matmul, then gelu_backward", d, d2);
         // An FP32 accumulator is c + the FP32 result, whatever T is.
         tensor *sum = random_box(&b, FP32, M, N, 3, 4), *c = random_box(&b, FP32, M, N, 3, 4), *z = box(&b, FP32, M, N, NULL);
-        did(&b, o->matmul(sum, NULL, x, false, w, true, NULL, MATMUL_ACCUMULATE, f->s));
-        did(&b, o->matmul(z, NULL, x, false, w, true, NULL, 0, f->s));
-        did(&b, o->add(z, z, c, f->s));
+        did(&b, o->matmul(&(matmul_args){.d = sum, .a = x, .b = w, .tb = true, .epilogue = MATMUL_ACCUMULATE}, f->s));
+        did(&b, o->matmul(&(matmul_args){.d = z, .a = x, .b = w, .tb = true}, f->s));
+        did(&b, o->add(&(add_args){.y = z, .a = z, .b = c}, f->s));
         expect_same(&b, "accumulate against matmul, then add", sum, z);
         ok = done(&b);
     }
@@ -190,9 +193,11 @@ static bool norm_fused(const fixture *f, char why[WHY]) {
         tensor *sum2 = box(&b, T, N, C, NULL);
         tensor *mean = box(&b, FP32, N, 0, NULL), *rstd = box(&b, FP32, N, 0, NULL), *mean2 = box(&b, FP32, N, 0, NULL);
         tensor *rstd2 = box(&b, FP32, N, 0, NULL);
-        did(&b, f->table->layer_norm_forward(y, mean, rstd, sum, x, res, w, bias, 1e-5f, f->s));
-        did(&b, f->table->add(sum2, x, res, f->s));
-        did(&b, f->table->layer_norm_forward(y2, mean2, rstd2, NULL, sum2, NULL, w, bias, 1e-5f, f->s));
+        did(&b, f->table->layer_norm_forward(&(layer_norm_forward_args){.y = y, .mean = mean, .rstd = rstd, .sum = sum, .x = x,
+                                                                        .residual = res, .w = w, .b = bias, .eps = 1e-5f}, f->s));
+        did(&b, f->table->add(&(add_args){.y = sum2, .a = x, .b = res}, f->s));
+        did(&b, f->table->layer_norm_forward(&(layer_norm_forward_args){.y = y2, .mean = mean2, .rstd = rstd2, .x = sum2, .w = w, .b = bias,
+                                                                        .eps = 1e-5f}, f->s));
         expect_same(&b, "fused residual against add", sum, sum2);
         expect_same(&b, "fused layer_norm against add, then layer_norm", y, y2);
         expect_same(&b, "its mean", mean, mean2);
@@ -206,7 +211,7 @@ static bool norm_fused(const fixture *f, char why[WHY]) {
 
 static bool cast_all(bench *b, dtype to, dtype from, const void *values, int64_t n) {
     tensor *x = box(b, from, n, 0, values), *y = box(b, to, n, 0, NULL);
-    if (b->ok) did(b, b->f->table->cast(y, x, b->f->s));
+    if (b->ok) did(b, b->f->table->cast(&(cast_args){.y = y, .x = x}, b->f->s));
     void *got = take(b, y);
     for (int64_t i = 0; i < n && b->ok; i++) {
         double in = storage_get(values, from, i), g = storage_get(got, to, i), want = storage_round(to, in);
@@ -247,7 +252,7 @@ static bool cast_exhaustive(const fixture *f, char why[WHY]) {
 
 // What the mask does to ones, as one float for each element.
 static float *mask(bench *b, tensor *y, const tensor *ones, dropout_key key) {
-    if (b->ok) did(b, b->f->table->dropout(y, ones, &key, b->f->s));
+    if (b->ok) did(b, b->f->table->dropout(&(dropout_args){.y = y, .x = ones, .drop = &key}, b->f->s));
     return take(b, y);
 }
 
@@ -304,9 +309,9 @@ static bool attention_causal(const fixture *f, char why[WHY]) {  // what comes l
     tensor *lse = box(&b, FP32, H, T, NULL), *lse2 = box(&b, FP32, H, T, NULL);
     tensor ya = view3(y, 1, T, C), yb = view3(y2, 1, T, C), la = view3(lse, 1, H, T), lb = view3(lse2, 1, H, T);
     x = view3(flat, 1, T, 3 * C);
-    if (b.ok) did(&b, f->table->attention_forward(&ya, &la, &x, H, NULL, f->s));
+    if (b.ok) did(&b, f->table->attention_forward(&(attention_forward_args){.y = &ya, .lse = &la, .qkv = &x, .heads = H}, f->s));
     x = view3(flat2, 1, T, 3 * C);
-    if (b.ok) did(&b, f->table->attention_forward(&yb, &lb, &x, H, NULL, f->s));
+    if (b.ok) did(&b, f->table->attention_forward(&(attention_forward_args){.y = &yb, .lse = &lb, .qkv = &x, .heads = H}, f->s));
     tensor before = view2(y, FROM, C), before2 = view2(y2, FROM, C);
     expect_same(&b, "outputs before the first changed position", &before, &before2);
     free(qkv);
@@ -355,21 +360,24 @@ static bool not_finite(const fixture *f, char why[WHY]) {
         tensor *mean = box(&b, FP32, N, 0, NULL), *rstd = box(&b, FP32, N, 0, NULL), *losses = box(&b, FP32, N, 0, NULL);
         tensor *targets = box(&b, INT32, N, 0, target), *st = box(&b, INT32, sizeof state / 4, 0, &state);
         tensor *sums = box(&b, FP64, 1, 0, NULL);
-        did(&b, o->add(y, x, x, f->s));
+        did(&b, o->add(&(add_args){.y = y, .a = x, .b = x}, f->s));
         expect_not_finite(&b, "add", y, AT, 1);
-        did(&b, o->layer_norm_forward(y, mean, rstd, NULL, x, NULL, w, w, 1e-5f, f->s));
+        did(&b, o->layer_norm_forward(&(layer_norm_forward_args){.y = y, .mean = mean, .rstd = rstd, .x = x, .w = w, .b = w, .eps = 1e-5f},
+                                      f->s));
         expect_not_finite(&b, "layer_norm of a row with it", y, C, C);
-        did(&b, o->sum_squares(sums, x, f->s));
+        did(&b, o->sum_squares(&(sum_squares_args){.sums = sums, .g = x}, f->s));
         expect_not_finite(&b, "sum_squares", sums, 0, 1);
         if (isnan(bad[k])) {
-            did(&b, o->gelu_forward(y, x, f->s));
+            did(&b, o->gelu_forward(&(gelu_forward_args){.y = y, .x = x}, f->s));
             expect_not_finite(&b, "gelu_forward", y, AT, 1);
         }
         if (bad[k] > 0 || isnan(bad[k])) {  // a logit of -inf is a class that cannot be
-            did(&b, o->cross_entropy(losses, x, targets, C, &scale, st->data, f->s));
+            did(&b, o->cross_entropy(&(cross_entropy_args){.losses = losses, .logits = x, .targets = targets, .classes = C, .scale = &scale,
+                                                           .state = st->data}, f->s));
             expect_not_finite(&b, "cross_entropy's loss", losses, 1, 1);
             put(&b, x, p);
-            did(&b, o->cross_entropy(losses, x, targets, C - 3, &scale, st->data, f->s));
+            did(&b, o->cross_entropy(&(cross_entropy_args){.losses = losses, .logits = x, .targets = targets, .classes = C - 3,
+                                                           .scale = &scale, .state = st->data}, f->s));
             expect_not_finite(&b, "cross_entropy's loss of fewer classes", losses, 1, 1);
             expect_zero_columns(&b, x, C - 3);
         }
@@ -417,7 +425,7 @@ static void decide_one(bench *b, tensor *st, tensor *sums, const decision *d) {
     const step_rules rules = {d->clip, 0.5, 0.75, d->dynamic, d->window};
     put(b, st, &before);
     put(b, sums, d->sums);
-    if (b->ok) did(b, b->f->table->step_decide(st->data, sums, &rules, b->f->s));
+    if (b->ok) did(b, b->f->table->step_decide(&(step_decide_args){.state = st->data, .sums = sums, .rules = &rules}, b->f->s));
     step_state *s = take(b, st);
     if (!b->ok) return free(s);
     if (s->apply != d->apply || s->loss_scale != d->scale || s->lr != before.lr)
@@ -452,9 +460,10 @@ static bool scale_limits(const fixture *f, char why[WHY]) {
     for (int up = 0; up < 2; up++) {
         put(&b, st, &start);
         put(&b, sums, up ? &good : &bad);
-        for (int i = 0; i < 400 && b.ok; i++) did(&b, f->table->step_decide(st->data, sums, &rules, f->s));
+        for (int i = 0; i < 400 && b.ok; i++) did(&b, f->table->step_decide(&(step_decide_args){.state = st->data, .sums = sums,
+                .rules = &rules}, f->s));
         put(&b, sums, &good);
-        if (b.ok) did(&b, f->table->step_decide(st->data, sums, &rules, f->s));
+        if (b.ok) did(&b, f->table->step_decide(&(step_decide_args){.state = st->data, .sums = sums, .rules = &rules}, f->s));
         step_state *s = take(&b, st);
         bool usable = s->apply == 1 && isfinite(s->loss_scale) && s->loss_scale > 0 && isfinite(s->grad_factor) &&
             s->grad_factor > 0;
@@ -480,9 +489,10 @@ static void adam_step(bench *b, int step, adam_ref *ref, const step_rules *rules
     put(b, grad, g);
     free(g);
     step_state *before = take(b, st);
-    if (b->ok) did(b, b->f->table->sum_squares(sums, grad, b->f->s));
-    if (b->ok) did(b, b->f->table->step_decide(st->data, sums, rules, b->f->s));
-    if (b->ok) did(b, b->f->table->adamw(w, master, m, v, grad, st->data, adam, NULL, b->f->s));
+    if (b->ok) did(b, b->f->table->sum_squares(&(sum_squares_args){.sums = sums, .g = grad}, b->f->s));
+    if (b->ok) did(b, b->f->table->step_decide(&(step_decide_args){.state = st->data, .sums = sums, .rules = rules}, b->f->s));
+    if (b->ok) did(b, b->f->table->adamw(&(adamw_args){.w = w, .master = master, .m = m, .v = v, .grad = grad, .state = st->data,
+                                                       .rules = adam}, b->f->s));
     double scale = (double)before->loss_scale, factor = 1 / scale * fmin(1, rules->grad_clip / (sqrt(norm) / scale));
     if (step != 2) ref_adamw(ref->master, ref->m, ref->v, ref->grad, factor, (double)before->lr, ++ref->t, adam, WEIGHTS);
     free(before);
@@ -551,9 +561,10 @@ static bool two_steps(const fixture *f, dtype T, int64_t n, int64_t at, const ro
     t[OPT_STATE] = *box(&b, INT32, sizeof start / 4, 0, &start);
     t[OPT_SUMS] = *box(&b, FP64, (n + CHUNK - 1) / CHUNK, 0, NULL);
     for (int step = 0; step < 2 && b.ok; step++) {
-        did(&b, f->table->sum_squares(&t[OPT_SUMS], &t[OPT_GRAD], f->s));
-        did(&b, f->table->step_decide(t[OPT_STATE].data, &t[OPT_SUMS], &rules, f->s));
-        did(&b, f->table->adamw(&t[OPT_W], &t[OPT_MASTER], &t[OPT_M], &t[OPT_V], &t[OPT_GRAD], t[OPT_STATE].data, &adam, round, f->s));
+        did(&b, f->table->sum_squares(&(sum_squares_args){.sums = &t[OPT_SUMS], .g = &t[OPT_GRAD]}, f->s));
+        did(&b, f->table->step_decide(&(step_decide_args){.state = t[OPT_STATE].data, .sums = &t[OPT_SUMS], .rules = &rules}, f->s));
+        did(&b, f->table->adamw(&(adamw_args){.w = &t[OPT_W], .master = &t[OPT_MASTER], .m = &t[OPT_M], .v = &t[OPT_V],
+                                              .grad = &t[OPT_GRAD], .state = t[OPT_STATE].data, .rules = &adam, .round = round}, f->s));
     }
     for (int k = 0; k < OPT_TENSORS; k++) out[k] = take(&b, &t[k]);
     return done(&b);
@@ -599,7 +610,7 @@ static double *rounded_by_chance(bench *b, tensor *y, const tensor *x, tensor *s
     int64_t n = tensor_count(y);
     double *v = calloc((size_t)n, sizeof *v);
     put(b, st, &(step_state){.adam_t = t});
-    if (b->ok) did(b, b->f->table->cast_stochastic(y, x, &key, st->data, b->f->s));
+    if (b->ok) did(b, b->f->table->cast_stochastic(&(cast_stochastic_args){.y = y, .x = x, .round = &key, .state = st->data}, b->f->s));
     void *got = take(b, y);
     for (int64_t i = 0; i < n; i++) v[i] = storage_get(got, y->type, i);
     free(got);
@@ -740,11 +751,13 @@ static bool rounding_comes_back(const fixture *f, char why[WHY]) {
                     t[i] = view1(all[i], parts && N - at > CUT ? CUT : N - at);
                     t[i].data = (char *)all[i]->data + (size_t)at * dtype_bytes(all[i]->type);
                 }
-                did(&b, f->table->adamw(&t[0], &t[1], &t[2], &t[3], &t[4], st->data, &adam, &key, f->s));
+                did(&b, f->table->adamw(&(adamw_args){.w = &t[0], .master = &t[1], .m = &t[2], .v = &t[3], .grad = &t[4], .state = st->data,
+                                                      .rules = &adam, .round = &key}, f->s));
             }
         }
         expect_same(&b, "weights in one call and in parts", w[0], w[1]);
-        if (b.ok) did(&b, f->table->cast_stochastic(w[1], master[0], &chance, st->data, f->s));
+        if (b.ok) did(&b, f->table->cast_stochastic(&(cast_stochastic_args){.y = w[1], .x = master[0], .round = &chance, .state = st->data},
+                                                    f->s));
         expect_same(&b, "adamw's weights and those of its masters", w[0], w[1]);
         ok = done(&b);
     }
@@ -767,7 +780,8 @@ static bool rounding_shows_updates(const fixture *f, char why[WHY]) {
         put(&b, master, ones);
         for (int t = 1; t <= UPDATES && b.ok; t++) {
             put(&b, st, &(step_state){.lr = 0x1p-13f, .apply = 1, .grad_factor = 1, .adam_t = t});
-            did(&b, f->table->adamw(w[k], master, m, v, grad, st->data, &adam, k ? &chance : NULL, f->s));
+            did(&b, f->table->adamw(&(adamw_args){.w = w[k], .master = master, .m = m, .v = v, .grad = grad, .state = st->data,
+                                                  .rules = &adam, .round = k ? &chance : NULL}, f->s));
         }
         void *got = take(&b, w[k]);
         for (int i = 0; i < N; i++) mean[k] += storage_get(got, BF16, i);

@@ -195,7 +195,7 @@ static err_t reduce_any(parallel *x, int k, int64_t turn, stream *inner) {
         tensor part = {from + cut[t->zero.rank], FP32, 1, {n, 1, 1, 1}}, sum = part;
         sum.data = (float *)t->sum.data + t->zero.shard_at[g];
         if (turn == 0) TRY(stream_copy(inner, sum.data, part.data, (size_t)n * sizeof(float)));
-        else TRY(x->ops->add(&sum, &sum, &part, inner));
+        else TRY(x->ops->add(&(add_args){.y = &sum, .a = &sum, .b = &part}, inner));
     }
     return ERR_OK;
 }
@@ -227,7 +227,7 @@ static err_t merge_bucket(parallel *x, const zero_bucket *b) {
     for (int i = 0; i < x->merges; i++) {
         tensor into = {(float *)t->slab[x->merge[i].into].data + b->at, FP32, 1, {(int64_t)b->floats, 1, 1, 1}}, from = into;
         from.data = (float *)t->slab[x->merge[i].from].data + b->at;
-        TRY(x->ops->add(&into, &into, &from, x->s));
+        TRY(x->ops->add(&(add_args){.y = &into, .a = &into, .b = &from}, x->s));
     }
     return ERR_OK;
 }

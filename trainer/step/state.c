@@ -311,7 +311,8 @@ static err_t round_piece(train_state *t, const zero_piece *p, tensor *w, const t
     const rounding_key *round = state_rounding(t, p, &key);
     const ops *on = device_ops(t->o.offload ? t->host_dev : t->dev);
     stream *s = t->o.offload ? t->host_s : t->s;
-    return round ? on->cast_stochastic(w, master, round, at, s) : on->cast(w, master, s);
+    return round ? on->cast_stochastic(&(cast_stochastic_args){.y = w, .x = master, .round = round, .state = at},
+                                       s) : on->cast(&(cast_args){.y = w, .x = master}, s);
 }
 
 // Host memory or not, all ranks' masters are where their owners' optimizer reads them; the weights follow from them by rounding.

@@ -150,7 +150,7 @@ static err_t queue_micro_batch(step_runner *r, const batch *b, int buffer) {
                            .p = (float)r->cfg->model.dropout, .at = r->draw[r->place].data};
     TRY(model_forward(r->net, &p));
     TRY(model_backward(r->net, &p));
-    return p.ops->loss_means(&r->micro_loss, &p.losses, r->s);
+    return p.ops->loss_means(&(loss_means_args){.means = &r->micro_loss, .losses = &p.losses}, r->s);
 }
 
 typedef struct micro_call { step_runner *r; const batch *b; int buffer; } micro_call;
@@ -228,7 +228,7 @@ static err_t run_range(step_runner *r, loader *data, int64_t step) {
         }
         if (!t->o.fixed || last) continue;
         for (int into, from; lane_counter_merge(&c, &into, &from);)
-            TRY(device_ops(r->dev)->add(&t->slab[into], &t->slab[into], &t->slab[from], r->s));
+            TRY(device_ops(r->dev)->add(&(add_args){.y = &t->slab[into], .a = &t->slab[into], .b = &t->slab[from]}, r->s));
     }
     return ERR_OK;
 }
@@ -258,7 +258,7 @@ static err_t add_tied(step_runner *r) {
         for (int k = 0; of >= 0 && k < count; k++) {
             if (p[k].row != of) continue;
             tensor sum = state_gradient(r->state, &p[k]), more = state_gradient(r->state, &p[i]);
-            TRY(device_ops(r->dev)->add(&sum, &sum, &more, r->s));
+            TRY(device_ops(r->dev)->add(&(add_args){.y = &sum, .a = &sum, .b = &more}, r->s));
         }
     }
     return ERR_OK;
@@ -290,7 +290,7 @@ static err_t square_sums(step_runner *r) {
         if (r->net->param[p->row].tied >= 0) continue;
         tensor grad = state_gradient(r->state, p), sums = view1(&r->sums, (p->count + CHUNK - 1) / CHUNK);
         sums.data = (double *)r->sums.data + r->sums_at[p->row] + p->first / CHUNK;
-        TRY(device_ops(r->dev)->sum_squares(&sums, &grad, r->s));
+        TRY(device_ops(r->dev)->sum_squares(&(sum_squares_args){.sums = &sums, .g = &grad}, r->s));
     }
     return ERR_OK;
 }
@@ -355,8 +355,9 @@ static err_t update_piece(step_runner *r, const zero_piece *p) {
     tensor grad = state_gradient(t, p);
     adamw_rules rules = rules_of(r, p);
     rounding_key key;
-    return device_ops(r->dev)->adamw(w.data == master.data ? NULL : &w, &master, &m, &v, &grad, state_step(t), &rules,
-                                     state_rounding(t, p, &key), r->s);
+    return device_ops(r->dev)->adamw(&(adamw_args){.w = w.data == master.data ? NULL : &w, .master = &master, .m = &m, .v = &v,
+                                                   .grad = &grad, .state = state_step(t), .rules = &rules, .round = state_rounding(t, p,
+                                                           &key)}, r->s);
 }
 
 // Offload: the gradient comes to the host, the CPU updates there, the new weights go back.
@@ -369,8 +370,9 @@ static err_t update_on_host(step_runner *r, const zero_piece *p, const step_stat
     if (!decided->apply) return ERR_OK;
     TRY(stream_copy(r->s, host_g.data, grad.data, tensor_bytes(&grad)));
     TRY(stream_wait(r->s));
-    TRY(device_ops(t->host_dev)->adamw(host_w.type == FP32 ? NULL : &host_w, &master, &m, &v, &host_g, decided, &rules,
-                                       state_rounding(t, p, &key), t->host_s));
+    TRY(device_ops(t->host_dev)->adamw(&(adamw_args){.w = host_w.type == FP32 ? NULL : &host_w, .master = &master, .m = &m, .v = &v,
+                                                     .grad = &host_g, .state = decided, .rules = &rules, .round = state_rounding(t, p,
+                                                             &key)}, t->host_s));
     TRY(stream_wait(t->host_s));
     TRY(stream_copy(r->s, w.data, host_w.type == FP32 ? master.data : host_w.data, tensor_bytes(&w)));
     return stream_wait(r->s);
@@ -381,7 +383,7 @@ static err_t decide(step_runner *r, const step_slot *to) {
     train_state *t = r->state;
     TRY(stream_copy(r->s, (char *)t->step.data + offsetof(step_state, lr), to->lr.data, sizeof(float)));
     TRY(stream_copy(r->s, to->state[0].data, t->step.data, sizeof(step_state)));
-    TRY(device_ops(r->dev)->step_decide(state_step(t), &r->sums, &r->rules, r->s));
+    TRY(device_ops(r->dev)->step_decide(&(step_decide_args){.state = state_step(t), .sums = &r->sums, .rules = &r->rules}, r->s));
     TRY(stream_copy(r->s, to->state[1].data, t->step.data, sizeof(step_state)));
     return stream_copy(r->s, to->loss.data, r->sample_loss.data, tensor_bytes(&to->loss));
 }

@@ -280,10 +280,14 @@ static void forward_item(void *ctx, int64_t item, int thread) {
     }
 }
 
-err_t KERNEL(attention_forward)(tensor *y, tensor *lse, const tensor *qkv, int heads, const dropout_key *drop, stream *s) {
-    forward_job j = {.z = sizes_of(qkv, heads, drop), .y = y, .lse = lse, .qkv = qkv, .workers = s->workers};
-    assert(y->type == j.z.type && tensor_count(y) * 3 == tensor_count(qkv));
-    assert(lse->type == FP32 && tensor_count(lse) == j.z.samples * j.z.heads * j.z.time);
+err_t KERNEL(attention_forward)(const attention_forward_args *args, stream *s) {
+    forward_job j = {.z = sizes_of(args->qkv, args->heads, args->drop),
+                     .y = args->y,
+                     .lse = args->lse,
+                     .qkv = args->qkv,
+                     .workers = s->workers};
+    assert(args->y->type == j.z.type && tensor_count(args->y) * 3 == tensor_count(args->qkv));
+    assert(args->lse->type == FP32 && tensor_count(args->lse) == j.z.samples * j.z.heads * j.z.time);
     forward_room f;
     TRY(reserve(s, forward_layout(&f, &j.z, NULL), "attention_forward"));
     int64_t blocks = (j.z.tiles + FORWARD_TILES - 1) / FORWARD_TILES;
@@ -455,16 +459,21 @@ static void backward_queries_item(void *ctx, int64_t item, int thread) {
     store_dqkv(z, j->dqkv, b.dq, sample, q * TILE, head, 0, rows_of_tile(z, q));
 }
 
-err_t KERNEL(attention_backward)(tensor *dqkv, tensor *delta, const tensor *dy, const tensor *y, const tensor *lse,
-                                 const tensor *qkv, int heads, const dropout_key *drop, stream *s) {
-    backward_job j = {.z = sizes_of(qkv, heads, drop), .dqkv = dqkv, .delta = delta, .dy = dy, .y = y, .lse = lse, .qkv = qkv,
+err_t KERNEL(attention_backward)(const attention_backward_args *args, stream *s) {
+    backward_job j = {.z = sizes_of(args->qkv, args->heads, args->drop),
+                      .dqkv = args->dqkv,
+                      .delta = args->delta,
+                      .dy = args->dy,
+                      .y = args->y,
+                      .lse = args->lse,
+                      .qkv = args->qkv,
                       .workers = s->workers};
     int64_t pairs = j.z.samples * j.z.heads, threads = pool_threads(s->workers);
-    assert(dqkv->type == j.z.type && tensor_count(dqkv) == tensor_count(qkv));
-    assert(y->type == j.z.type && tensor_count(y) * 3 == tensor_count(qkv));
-    assert(dy->type == j.z.type && tensor_count(dy) == tensor_count(y));
-    assert(lse->type == FP32 && delta->type == FP32);
-    assert(tensor_count(lse) == pairs * j.z.time && tensor_count(delta) == pairs * j.z.time);
+    assert(args->dqkv->type == j.z.type && tensor_count(args->dqkv) == tensor_count(args->qkv));
+    assert(args->y->type == j.z.type && tensor_count(args->y) * 3 == tensor_count(args->qkv));
+    assert(args->dy->type == j.z.type && tensor_count(args->dy) == tensor_count(args->y));
+    assert(args->lse->type == FP32 && args->delta->type == FP32);
+    assert(tensor_count(args->lse) == pairs * j.z.time && tensor_count(args->delta) == pairs * j.z.time);
 
     // Products on the busiest thread: 5 for each of its pairs, or 7 for its share of all.
     int64_t rounds = (pairs + threads - 1) / threads;

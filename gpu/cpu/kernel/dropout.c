@@ -44,11 +44,11 @@ static void dropout_item(void *ctx, int64_t item, int thread) {
     BY_TYPE(j->type, dropout_slice, j, item / per_sample, part * SLICE, slice_end(part, j->elements));
 }
 
-err_t KERNEL(dropout)(tensor *y, const tensor *x, const dropout_key *drop, stream *s) {
-    int64_t samples = x->size[0];
-    dropout_job j = {x->type, y->data, x->data, tensor_count(x) / samples, *drop};
-    assert(y->type == x->type && tensor_count(y) == tensor_count(x));
-    assert(drop->p >= 0 && drop->p < 1 && j.elements <= (int64_t)1 << 34);
+err_t KERNEL(dropout)(const dropout_args *args, stream *s) {
+    int64_t samples = args->x->size[0];
+    dropout_job j = {args->x->type, args->y->data, args->x->data, tensor_count(args->x) / samples, *args->drop};
+    assert(args->y->type == args->x->type && tensor_count(args->y) == tensor_count(args->x));
+    assert(args->drop->p >= 0 && args->drop->p < 1 && j.elements <= (int64_t)1 << 34);
     pool_run(s->workers, samples * slices(j.elements), dropout_item, &j);
     return ERR_OK;
 }

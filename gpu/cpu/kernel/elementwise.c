@@ -20,9 +20,10 @@ static void add_item(void *ctx, int64_t item, int thread) {
 }
 
 // moves: 3 * sizeof(T) bytes an element; memory bound
-err_t KERNEL(add)(tensor *y, const tensor *a, const tensor *b, stream *s) {
-    add_job j = {y->type, y->data, a->data, b->data, tensor_count(y)};
-    assert(a->type == y->type && b->type == y->type && tensor_count(a) == j.count && tensor_count(b) == j.count);
+err_t KERNEL(add)(const add_args *args, stream *s) {
+    add_job j = {args->y->type, args->y->data, args->a->data, args->b->data, tensor_count(args->y)};
+    assert(args->a->type == args->y->type && args->b->type == args->y->type && tensor_count(args->a) == j.count &&
+           tensor_count(args->b) == j.count);
     pool_run(s->workers, slices(j.count), add_item, &j);
     return ERR_OK;
 }
@@ -45,9 +46,9 @@ static void cast_item(void *ctx, int64_t item, int thread) {
     BY_TYPE(j.to, cast_slice, &j, item * SLICE, slice_end(item, j.count));
 }
 
-err_t KERNEL(cast)(tensor *y, const tensor *x, stream *s) {
-    cast_job j = {y->type, x->type, y->data, x->data, tensor_count(y)};
-    assert(tensor_count(x) == j.count && j.to <= FP16 && j.from <= FP16);
+err_t KERNEL(cast)(const cast_args *args, stream *s) {
+    cast_job j = {args->y->type, args->x->type, args->y->data, args->x->data, tensor_count(args->y)};
+    assert(tensor_count(args->x) == j.count && j.to <= FP16 && j.from <= FP16);
     pool_run(s->workers, slices(j.count), cast_item, &j);
     return ERR_OK;
 }
@@ -84,11 +85,13 @@ static void to_fp16_item(void *ctx, int64_t item, int thread) {
 }
 
 // moves: 4 + sizeof(T) bytes an element, and 10 rounds of philox for 4 of them
-err_t KERNEL(cast_stochastic)(tensor *y, const tensor *x, const rounding_key *round, const step_state *state, stream *s) {
-    stochastic_job j = {y->data, x->data, tensor_count(y), round, (uint32_t)state->adam_t};
-    assert(x->type == FP32 && (y->type == BF16 || y->type == FP16) && tensor_count(x) == j.count && round->first % 64 == 0);
-    if (state->adam_t == 0) return KERNEL(cast)(y, x, s);
-    pool_run(s->workers, slices(j.count), y->type == BF16 ? to_bf16_item : to_fp16_item, &j);
+err_t KERNEL(cast_stochastic)(const cast_stochastic_args *args, stream *s) {
+    stochastic_job j = {args->y->data, args->x->data, tensor_count(args->y), args->round,
+                        (uint32_t)args->state->adam_t};
+    assert(args->x->type == FP32 && (args->y->type == BF16 || args->y->type == FP16) &&
+           tensor_count(args->x) == j.count && args->round->first % 64 == 0);
+    if (args->state->adam_t == 0) return KERNEL(cast)(&(cast_args){.y = args->y, .x = args->x}, s);
+    pool_run(s->workers, slices(j.count), args->y->type == BF16 ? to_bf16_item : to_fp16_item, &j);
     return ERR_OK;
 }
 
@@ -124,10 +127,10 @@ static void bias_item(void *ctx, int64_t item, int thread) {
 }
 
 // sums: each column from zero, row after row, then added once
-err_t KERNEL(bias_backward)(tensor *dbias, const tensor *dy, stream *s) {
-    int64_t columns = tensor_count(dbias), count = tensor_count(dy);
-    bias_job j = {dy->type, dbias->data, dy->data, count / columns, columns};
-    assert(dbias->type == FP32 && j.rows * columns == count);
+err_t KERNEL(bias_backward)(const bias_backward_args *args, stream *s) {
+    int64_t columns = tensor_count(args->dbias), count = tensor_count(args->dy);
+    bias_job j = {args->dy->type, args->dbias->data, args->dy->data, count / columns, columns};
+    assert(args->dbias->type == FP32 && j.rows * columns == count);
     pool_run(s->workers, (columns + BIAS_COLUMNS - 1) / BIAS_COLUMNS, bias_item, &j);
     return ERR_OK;
 }
@@ -149,10 +152,10 @@ static void squares_item(void *ctx, int64_t item, int thread) {
     j->sums[item] = ((sum[0] + sum[4]) + (sum[2] + sum[6])) + ((sum[1] + sum[5]) + (sum[3] + sum[7]));
 }
 
-err_t KERNEL(sum_squares)(tensor *sums, const tensor *g, stream *s) {
-    squares_job j = {sums->data, g->data, tensor_count(g)};
+err_t KERNEL(sum_squares)(const sum_squares_args *args, stream *s) {
+    squares_job j = {args->sums->data, args->g->data, tensor_count(args->g)};
     int64_t chunks = (j.count + CHUNK - 1) / CHUNK;
-    assert(sums->type == FP64 && g->type == FP32 && tensor_count(sums) >= chunks);
+    assert(args->sums->type == FP64 && args->g->type == FP32 && tensor_count(args->sums) >= chunks);
     pool_run(s->workers, chunks, squares_item, &j);
     return ERR_OK;
 }

@@ -38,10 +38,14 @@ static void embed_item(void *ctx, int64_t item, int thread) {
     BY_TYPE(j->type, embed_rows, j, from, to);
 }
 
-err_t KERNEL(embedding_forward)(tensor *x, const tensor *tokens, const tensor *wte, const tensor *wpe, stream *s) {
-    embed_job j = {x->type, x->data, tokens->data, wte->data, wpe->data, tensor_count(tokens), tokens->size[1], wte->size[1], wte->size[0]};
-    assert(tokens->type == INT32 && tokens->dims == 2 && wte->type == x->type && wpe->type == x->type);
-    assert(tensor_count(x) == j.positions * j.width && wpe->size[1] == j.width && wpe->size[0] >= j.length);
+err_t KERNEL(embedding_forward)(const embedding_forward_args *args, stream *s) {
+    embed_job j = {args->x->type,         args->x->data,      args->tokens->data,
+                   args->wte->data,       args->wpe->data,    tensor_count(args->tokens),
+                   args->tokens->size[1], args->wte->size[1], args->wte->size[0]};
+    assert(args->tokens->type == INT32 && args->tokens->dims == 2 && args->wte->type == args->x->type &&
+           args->wpe->type == args->x->type);
+    assert(tensor_count(args->x) == j.positions * j.width && args->wpe->size[1] == j.width &&
+           args->wpe->size[0] >= j.length);
     int64_t rows = rows_per_item(j.width);
     pool_run(s->workers, (j.positions + rows - 1) / rows, embed_item, &j);
     return ERR_OK;
@@ -118,15 +122,19 @@ static void sort_by_token(int32_t *order, int32_t *end, const int32_t *tokens, i
 }
 
 // sums: each row from zero over its positions in order, then added once; so bits depend on tokens alone
-err_t KERNEL(embedding_backward)(tensor *dwte, tensor *dwpe, tensor *scratch, const tensor *dx, const tensor *tokens, stream *s) {
-    int64_t samples = tokens->size[0], length = tokens->size[1], positions = samples * length;
-    int64_t vocabulary = dwte->size[0], width = dwte->size[1];
-    assert(tokens->type == INT32 && tokens->dims == 2 && dwte->type == FP32 && dwpe->type == FP32 && positions <= INT32_MAX);
-    assert(scratch->type == INT32 && tensor_count(scratch) >= positions + vocabulary + 1);
-    assert(tensor_count(dx) == positions * width && dwpe->size[1] == width && dwpe->size[0] >= length);
-    int32_t *order = scratch->data, *end = order + positions;
-    sort_by_token(order, end, tokens->data, positions, vocabulary);
-    embed_back_job j = {dx->type, dwte->data, dwpe->data, order, end, dx->data, samples, length, width, vocabulary, blocks_of(width, COLUMNS)};
+err_t KERNEL(embedding_backward)(const embedding_backward_args *args, stream *s) {
+    int64_t samples = args->tokens->size[0], length = args->tokens->size[1], positions = samples * length;
+    int64_t vocabulary = args->dwte->size[0], width = args->dwte->size[1];
+    assert(args->tokens->type == INT32 && args->tokens->dims == 2 && args->dwte->type == FP32 &&
+           args->dwpe->type == FP32 && positions <= INT32_MAX);
+    assert(args->scratch->type == INT32 && tensor_count(args->scratch) >= positions + vocabulary + 1);
+    assert(tensor_count(args->dx) == positions * width && args->dwpe->size[1] == width &&
+           args->dwpe->size[0] >= length);
+    int32_t *order = args->scratch->data, *end = order + positions;
+    sort_by_token(order, end, args->tokens->data, positions, vocabulary);
+    embed_back_job j = {args->dx->type,           args->dwte->data, args->dwpe->data, order, end,
+                        args->dx->data,           samples,          length,           width, vocabulary,
+                        blocks_of(width, COLUMNS)};
     pool_run(s->workers, (blocks_of(vocabulary, WORDS) + blocks_of(length, TIMES)) * j.column_items, embed_back_item, &j);
     return ERR_OK;
 }

@@ -31,17 +31,18 @@ static void backward_item(void *ctx, int64_t item, int thread) {
 }
 
 // alias: y == x allowed.  moves: 2 * sizeof(T) bytes an element; memory bound
-err_t KERNEL(gelu_forward)(tensor *y, const tensor *x, stream *s) {
-    gelu_job j = {x->type, y->data, NULL, x->data, tensor_count(x)};
-    assert(y->type == x->type && tensor_count(y) == j.count);
+err_t KERNEL(gelu_forward)(const gelu_forward_args *args, stream *s) {
+    gelu_job j = {args->x->type, args->y->data, NULL, args->x->data, tensor_count(args->x)};
+    assert(args->y->type == args->x->type && tensor_count(args->y) == j.count);
     pool_run(s->workers, slices(j.count), forward_item, &j);
     return ERR_OK;
 }
 
 // alias: dx == dy allowed.  moves: 3 * sizeof(T) bytes an element
-err_t KERNEL(gelu_backward)(tensor *dx, const tensor *dy, const tensor *x, stream *s) {
-    gelu_job j = {x->type, dx->data, dy->data, x->data, tensor_count(x)};
-    assert(dx->type == x->type && dy->type == x->type && tensor_count(dx) == j.count && tensor_count(dy) == j.count);
+err_t KERNEL(gelu_backward)(const gelu_backward_args *args, stream *s) {
+    gelu_job j = {args->x->type, args->dx->data, args->dy->data, args->x->data, tensor_count(args->x)};
+    assert(args->dx->type == args->x->type && args->dy->type == args->x->type && tensor_count(args->dx) == j.count &&
+           tensor_count(args->dy) == j.count);
     pool_run(s->workers, slices(j.count), backward_item, &j);
     return ERR_OK;
 }

@@ -100,13 +100,20 @@ static void loss_item(void *ctx, int64_t item, int thread) {
 }
 
 // moves: 2 * sizeof(T) bytes a logit, and two exponentials (FP32: one).  A row that holds a NaN or +inf gives NaN
-err_t KERNEL(cross_entropy)(tensor *losses, tensor *logits, const tensor *targets, int64_t classes, const float *scale,
-                            const step_state *state, stream *s) {
-    int64_t rows = tensor_count(targets), count = tensor_count(logits);
-    loss_job j = {logits->type, losses->data, logits->data, targets->data, rows, classes, count / rows, scale != NULL,
-                  scale ? *scale * state->loss_scale : 0};
-    assert(losses->type == FP32 && targets->type == INT32 && tensor_count(losses) == rows && rows * j.stride == count);
-    assert(classes >= 1 && classes <= j.stride);
+err_t KERNEL(cross_entropy)(const cross_entropy_args *args, stream *s) {
+    int64_t rows = tensor_count(args->targets), count = tensor_count(args->logits);
+    loss_job j = {args->logits->type,
+                  args->losses->data,
+                  args->logits->data,
+                  args->targets->data,
+                  rows,
+                  args->classes,
+                  count / rows,
+                  args->scale != NULL,
+                  args->scale ? *args->scale * args->state->loss_scale : 0};
+    assert(args->losses->type == FP32 && args->targets->type == INT32 && tensor_count(args->losses) == rows &&
+           rows * j.stride == count);
+    assert(args->classes >= 1 && args->classes <= j.stride);
     int64_t per_item = rows_per_item(j.stride);
     pool_run(s->workers, (rows + per_item - 1) / per_item, loss_item, &j);
     return ERR_OK;
@@ -122,10 +129,10 @@ static void means_item(void *ctx, int64_t item, int thread) {
     j->means[item] = sum / (double)j->length;
 }
 
-err_t KERNEL(loss_means)(tensor *means, const tensor *losses, stream *s) {
-    int64_t samples = tensor_count(means);
-    means_job j = {means->data, losses->data, tensor_count(losses) / samples};
-    assert(means->type == FP64 && losses->type == FP32 && samples * j.length == tensor_count(losses));
+err_t KERNEL(loss_means)(const loss_means_args *args, stream *s) {
+    int64_t samples = tensor_count(args->means);
+    means_job j = {args->means->data, args->losses->data, tensor_count(args->losses) / samples};
+    assert(args->means->type == FP64 && args->losses->type == FP32 && samples * j.length == tensor_count(args->losses));
     pool_run(s->workers, samples, means_item, &j);
     return ERR_OK;
 }

@@ -445,15 +445,20 @@ static err_t plan_memory(gemm *g, bool share_s, bool share_v) {
 
 // alias      none: d, pre, a, b and bias are apart
 // moves      each operand once or a few times; bound by FMA from about K = 128 on
-err_t KERNEL(matmul)(tensor *d, tensor *pre, const tensor *a, bool ta, const tensor *b, bool tb, const tensor *bias,
-                     unsigned epilogue, stream *st) {
-    matmul_check(d, pre, a, ta, b, tb, bias, epilogue);
-    gemm g = {.m = d->size[0], .n = d->size[1], .k = a->size[!ta], .d = d, .pre = pre, .bias = bias, .epilogue = epilogue,
+err_t KERNEL(matmul)(const matmul_args *args, stream *st) {
+    matmul_check(args);
+    gemm g = {.m = args->d->size[0],
+              .n = args->d->size[1],
+              .k = args->a->size[!args->ta],
+              .d = args->d,
+              .pre = args->pre,
+              .bias = args->bias,
+              .epilogue = args->epilogue,
               .workers = st->workers};
-    bool adds = epilogue == MATMUL_ACCUMULATE || (epilogue == MATMUL_BIAS && bias->type == FP32);
-    g.plain = d->type == FP32 && (!epilogue || adds);
-    g.s = (operand){a->data, a->type, !ta, a->size[1], g.m};
-    g.v = (operand){b->data, b->type, tb, b->size[1], g.n};
+    bool adds = args->epilogue == MATMUL_ACCUMULATE || (args->epilogue == MATMUL_BIAS && args->bias->type == FP32);
+    g.plain = args->d->type == FP32 && (!args->epilogue || adds);
+    g.s = (operand){args->a->data, args->a->type, !args->ta, args->a->size[1], g.m};
+    g.v = (operand){args->b->data, args->b->type, args->tb, args->b->size[1], g.n};
     bool share_s, share_v;
     plan_tiles(&g, &share_s, &share_v);
     TRY(plan_memory(&g, share_s, share_v));

@@ -100,17 +100,30 @@ static void norm_item(void *ctx, int64_t item, int thread) {
 }
 
 // alias: y == x and sum == x or residual allowed, y == sum not.  moves: 2 to 4 * sizeof(T) bytes an element; memory bound
-err_t KERNEL(layer_norm_forward)(tensor *y, tensor *mean, tensor *rstd, tensor *sum, const tensor *x, const tensor *residual,
-                                 const tensor *w, const tensor *b, float eps, stream *s) {
-    int64_t width = tensor_count(w), rows = tensor_count(x) / width;
-    assert(rows * width == tensor_count(x) && tensor_count(y) == rows * width && tensor_count(b) == width);
-    assert(tensor_count(mean) == rows && tensor_count(rstd) == rows && mean->type == FP32 && rstd->type == FP32);
-    assert(y->type == x->type && w->type == x->type && b->type == x->type && (sum || !residual));
-    assert(!sum || (sum->type == x->type && tensor_count(sum) == rows * width && sum->data != y->data));
-    assert(!residual || (residual->type == x->type && tensor_count(residual) == rows * width));
+err_t KERNEL(layer_norm_forward)(const layer_norm_forward_args *args, stream *s) {
+    int64_t width = tensor_count(args->w), rows = tensor_count(args->x) / width;
+    assert(rows * width == tensor_count(args->x) && tensor_count(args->y) == rows * width &&
+           tensor_count(args->b) == width);
+    assert(tensor_count(args->mean) == rows && tensor_count(args->rstd) == rows && args->mean->type == FP32 &&
+           args->rstd->type == FP32);
+    assert(args->y->type == args->x->type && args->w->type == args->x->type && args->b->type == args->x->type &&
+           (args->sum || !args->residual));
+    assert(!args->sum || (args->sum->type == args->x->type && tensor_count(args->sum) == rows * width &&
+                          args->sum->data != args->y->data));
+    assert(!args->residual || (args->residual->type == args->x->type && tensor_count(args->residual) == rows * width));
     norm_job j = {
-        .type = x->type, .y = y->data, .sum = sum ? sum->data : NULL, .mean = mean->data, .rstd = rstd->data, .x = x->data,
-        .residual = residual ? residual->data : NULL, .w = w->data, .b = b->data, .rows = rows, .width = width, .eps = eps,
+        .type = args->x->type,
+        .y = args->y->data,
+        .sum = args->sum ? args->sum->data : NULL,
+        .mean = args->mean->data,
+        .rstd = args->rstd->data,
+        .x = args->x->data,
+        .residual = args->residual ? args->residual->data : NULL,
+        .w = args->w->data,
+        .b = args->b->data,
+        .rows = rows,
+        .width = width,
+        .eps = args->eps,
     };
     int64_t per_item = rows_per_item(width);
     pool_run(s->workers, (rows + per_item - 1) / per_item, norm_item, &j);
@@ -211,21 +224,36 @@ static void add_parts_item(void *ctx, int64_t item, int thread) {
 
 // alias: dx == dresidual or dy allowed.  sums: dw and db over blocks of NORM_ROWS rows in order, then over the blocks in order.
 // moves: 3 or 4 * sizeof(T) bytes an element; memory bound
-err_t KERNEL(layer_norm_backward)(tensor *dx, tensor *dw, tensor *db, const tensor *dy, const tensor *dresidual, const tensor *x,
-                                  const tensor *w, const tensor *mean, const tensor *rstd, stream *s) {
-    int64_t width = tensor_count(w), rows = tensor_count(x) / width, blocks = (rows + NORM_ROWS - 1) / NORM_ROWS;
-    assert(rows * width == tensor_count(x) && tensor_count(dx) == rows * width && tensor_count(dy) == rows * width);
-    assert(tensor_count(dw) == width && tensor_count(db) == width && dw->type == FP32 && db->type == FP32);
-    assert(tensor_count(mean) == rows && tensor_count(rstd) == rows && mean->type == FP32 && rstd->type == FP32);
-    assert(dx->type == x->type && dy->type == x->type && w->type == x->type);
-    assert(!dresidual || (dresidual->type == x->type && tensor_count(dresidual) == rows * width));
+err_t KERNEL(layer_norm_backward)(const layer_norm_backward_args *args, stream *s) {
+    int64_t width = tensor_count(args->w), rows = tensor_count(args->x) / width,
+            blocks = (rows + NORM_ROWS - 1) / NORM_ROWS;
+    assert(rows * width == tensor_count(args->x) && tensor_count(args->dx) == rows * width &&
+           tensor_count(args->dy) == rows * width);
+    assert(tensor_count(args->dw) == width && tensor_count(args->db) == width && args->dw->type == FP32 &&
+           args->db->type == FP32);
+    assert(tensor_count(args->mean) == rows && tensor_count(args->rstd) == rows && args->mean->type == FP32 &&
+           args->rstd->type == FP32);
+    assert(args->dx->type == args->x->type && args->dy->type == args->x->type && args->w->type == args->x->type);
+    assert(!args->dresidual ||
+           (args->dresidual->type == args->x->type && tensor_count(args->dresidual) == rows * width));
     size_t bytes = (size_t)(blocks * 2 * width) * sizeof(float);
     float *parts = pool_shared(s->workers, bytes);
     if (!parts) return err_set(ERR_INTERNAL, "layer_norm_backward: no memory for %zu bytes of partial sums", bytes);
     norm_back_job j = {
-        .type = x->type, .dx = dx->data, .dw = dw->data, .db = db->data, .parts = parts, .dy = dy->data,
-        .dresidual = dresidual ? dresidual->data : NULL, .x = x->data, .w = w->data, .mean = mean->data, .rstd = rstd->data,
-        .rows = rows, .width = width, .blocks = blocks,
+        .type = args->x->type,
+        .dx = args->dx->data,
+        .dw = args->dw->data,
+        .db = args->db->data,
+        .parts = parts,
+        .dy = args->dy->data,
+        .dresidual = args->dresidual ? args->dresidual->data : NULL,
+        .x = args->x->data,
+        .w = args->w->data,
+        .mean = args->mean->data,
+        .rstd = args->rstd->data,
+        .rows = rows,
+        .width = width,
+        .blocks = blocks,
     };
     pool_run(s->workers, blocks, back_item, &j);
     pool_run(s->workers, 2 * ((width + NORM_COLUMNS - 1) / NORM_COLUMNS), add_parts_item, &j);

@@ -10,33 +10,33 @@
 
 // A step counts when the norm is finite. The scale that unscales this step's gradient is the one it was computed with; what is decided
 // here holds from the next step on.
-err_t KERNEL(step_decide)(step_state *state, const tensor *sums, const step_rules *r, stream *s) {
+err_t KERNEL(step_decide)(const step_decide_args *args, stream *s) {
     (void)s;
-    assert(sums->type == FP64);
-    const double *sum = sums->data;
-    int64_t n = tensor_count(sums);
+    assert(args->sums->type == FP64);
+    const double *sum = args->sums->data;
+    int64_t n = tensor_count(args->sums);
     double total = 0;
     for (int64_t i = 0; i < n; i++) total += sum[i];
-    double scale = state->loss_scale, norm = __builtin_sqrt(total) / scale;
+    double scale = args->state->loss_scale, norm = __builtin_sqrt(total) / scale;
     bool finite = norm <= 0x1.fffffffffffffp1023;  // false for NaN too
-    state->grad_norm = norm;
-    state->apply = finite;
-    state->grad_factor = 0;
+    args->state->grad_norm = norm;
+    args->state->apply = finite;
+    args->state->grad_factor = 0;
     if (!finite) {
-        state->skipped++;
-        state->good_steps = 0;
-        if (r->dynamic_scale && state->loss_scale > SCALE_LEAST) state->loss_scale *= 0.5f;
+        args->state->skipped++;
+        args->state->good_steps = 0;
+        if (args->rules->dynamic_scale && args->state->loss_scale > SCALE_LEAST) args->state->loss_scale *= 0.5f;
         return ERR_OK;
     }
-    double clip = r->grad_clip > 0 && norm > r->grad_clip ? r->grad_clip / norm : 1.0;
-    state->grad_factor = (float)(clip / scale);
-    state->adam_t++;
-    state->beta1_power *= r->beta1;
-    state->beta2_power *= r->beta2;
-    state->good_steps++;
-    if (r->dynamic_scale && state->good_steps >= r->scale_window) {
-        if (state->loss_scale < SCALE_MOST) state->loss_scale *= 2.0f;
-        state->good_steps = 0;
+    double clip = args->rules->grad_clip > 0 && norm > args->rules->grad_clip ? args->rules->grad_clip / norm : 1.0;
+    args->state->grad_factor = (float)(clip / scale);
+    args->state->adam_t++;
+    args->state->beta1_power *= args->rules->beta1;
+    args->state->beta2_power *= args->rules->beta2;
+    args->state->good_steps++;
+    if (args->rules->dynamic_scale && args->state->good_steps >= args->rules->scale_window) {
+        if (args->state->loss_scale < SCALE_MOST) args->state->loss_scale *= 2.0f;
+        args->state->good_steps = 0;
     }
     return ERR_OK;
 }
@@ -102,27 +102,34 @@ static void adamw_item(void *ctx, int64_t item, int thread) {
 
 // The constants of a step are computed in double and rounded once: step = lr / (1 - beta1^t), and the factor 1 / sqrt(1 - beta2^t) that
 // makes sqrt(v') of sqrt(v).  moves: 28 + sizeof(T) bytes a weight; memory bound
-err_t KERNEL(adamw)(tensor *w, tensor *master, tensor *m, tensor *v, const tensor *grad, const step_state *state,
-                    const adamw_rules *r, const rounding_key *round, stream *s) {
-    int64_t count = tensor_count(master);
-    assert(master->type == FP32 && m->type == FP32 && v->type == FP32 && grad->type == FP32);
-    assert(tensor_count(m) == count && tensor_count(v) == count && tensor_count(grad) == count);
-    assert(!w || tensor_count(w) == count);
-    assert(!round || (w && (w->type == BF16 || w->type == FP16) && round->first % 64 == 0));
-    if (!state->apply) return ERR_OK;
-    double lr = state->lr;
+err_t KERNEL(adamw)(const adamw_args *args, stream *s) {
+    int64_t count = tensor_count(args->master);
+    assert(args->master->type == FP32 && args->m->type == FP32 && args->v->type == FP32 && args->grad->type == FP32);
+    assert(tensor_count(args->m) == count && tensor_count(args->v) == count && tensor_count(args->grad) == count);
+    assert(!args->w || tensor_count(args->w) == count);
+    assert(!args->round ||
+           (args->w && (args->w->type == BF16 || args->w->type == FP16) && args->round->first % 64 == 0));
+    if (!args->state->apply) return ERR_OK;
+    double lr = args->state->lr;
     adamw_job j = {
-        .type = w ? w->type : FP32, .w = w ? w->data : NULL,
-        .master = master->data, .m = m->data, .v = v->data, .grad = grad->data, .count = count,
-        .factor = state->grad_factor,
-        .keep = (float)(1 - lr * r->weight_decay),
-        .step = (float)(lr / (1 - state->beta1_power)),
-        .beta1 = (float)r->beta1, .rest1 = (float)(1 - r->beta1),
-        .beta2 = (float)r->beta2, .rest2 = (float)(1 - r->beta2),
-        .correct2 = (float)(1 / __builtin_sqrt(1 - state->beta2_power)),
-        .eps = (float)r->eps,
-        .round = round,
-        .t = (uint32_t)state->adam_t,
+        .type = args->w ? args->w->type : FP32,
+        .w = args->w ? args->w->data : NULL,
+        .master = args->master->data,
+        .m = args->m->data,
+        .v = args->v->data,
+        .grad = args->grad->data,
+        .count = count,
+        .factor = args->state->grad_factor,
+        .keep = (float)(1 - lr * args->rules->weight_decay),
+        .step = (float)(lr / (1 - args->state->beta1_power)),
+        .beta1 = (float)args->rules->beta1,
+        .rest1 = (float)(1 - args->rules->beta1),
+        .beta2 = (float)args->rules->beta2,
+        .rest2 = (float)(1 - args->rules->beta2),
+        .correct2 = (float)(1 / __builtin_sqrt(1 - args->state->beta2_power)),
+        .eps = (float)args->rules->eps,
+        .round = args->round,
+        .t = (uint32_t)args->state->adam_t,
     };
     pool_run(s->workers, slices(count), adamw_item, &j);
     return ERR_OK;

@@ -1,0 +1,22 @@
+// gpu/cost.h: what an operation must move and compute, stated once: the profile, the benchmarks and the tests of operations take it from here.
+#ifndef GPU_COST_H
+#define GPU_COST_H
+
+#include "gpu/ops.h"
+
+// What else tells two calls of an operation apart, beside MATMUL_BIAS and the others.
+enum { COST_TA = 1 << 4, COST_TB = 1 << 5, COST_DROPOUT = 1 << 6, COST_RESIDUAL = 1 << 7, COST_GRADIENT = 1 << 8, COST_BYTES = 1 << 9 };
+
+typedef struct op_cost {
+    dtype type;
+    int64_t size[4];   // 0 after the last
+    unsigned options;
+    double bytes;      // that must be read and written, each tensor once
+    double flops;      // of matrix products; 0 for what memory bounds
+} op_cost;
+
+#define COST_DECLARATION(op) op_cost op##_cost(const op##_args *args);
+OPS(COST_DECLARATION)
+#undef COST_DECLARATION
+
+#endif
