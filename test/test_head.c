@@ -123,7 +123,7 @@ static course train(const char *dir, const char *more) {
         int64_t windows;
         char *text;
         for (int step = 0; i && step < STEPS; step++) OK(session_step(&x, &s));
-        OK(evaluate(&x.runner, x.val, 0, &k.eval[i], &windows));  // the last round has fewer rows
+        OK(evaluate(&x.evaluator, x.val, 0, &k.eval[i], &windows));  // the last round has fewer rows
         OK(session_sample(&x, c.sample.prompt, &text));
         snprintf(k.text[i], sizeof k.text[i], "%s", text);
         free(text);

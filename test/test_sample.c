@@ -28,7 +28,7 @@ static void draw(rig *r, int length, generate_options o, int32_t *out) {
     char prompt[sizeof text];
     snprintf(prompt, sizeof prompt, "%.*s", length, text);
     o.prompt = prompt, o.put = collect, o.ctx = &out;
-    OK(generate(&r->x.runner, &o));
+    OK(generate(&r->x.evaluator, &o));
 }
 
 // --- against what was computed elsewhere -----------------------------------------------------------------------------
@@ -46,7 +46,7 @@ static void logits_agree_with_pytorch(void **state) {
         snprintf(name, sizeof name, "logits/%d", lengths[i]);
         golden_read(LOOK_GOLDEN, name, LOOK_VOCAB, theirs);
         draw(&r, lengths[i], (generate_options){.tokens = 1}, &token);
-        const float *ours = r.x.runner.host_logits.data;
+        const float *ours = r.x.evaluator.host_logits.data;
         for (int v = 0; v < LOOK_VOCAB; v++)
             if (!(fabs(ours[v] - theirs[v]) <= 2e-5))
                 fail_msg("prompt of %d bytes, token %d: logit %.7f, PyTorch %.7f", lengths[i], v, ours[v], theirs[v]);

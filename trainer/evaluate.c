@@ -7,9 +7,21 @@
 #include <math.h>
 #include <string.h>
 
-// Reads B windows of T+1 tokens, one at a time into the end of r->windows, and puts them as tokens and targets on the device.
-static err_t load_windows(step_runner *r, dataset *val, int64_t first, int64_t B, int64_t T) {
-    int32_t *rows = r->windows.data, *window = rows + 2 * r->cfg->batch.micro * (T + 1);
+err_t evaluator_declare(evaluator *k, step_runner *r) {
+    int64_t B = r->cfg->batch.micro, T = r->cfg->model.context, V = r->cfg->model.vocab, world = r->ranks->world;
+    *k = (evaluator){.r = r};
+    TRY(arena_1d(&r->memory, &k->window_loss, FP64, world * B));
+    TRY(arena_1d(&r->memory, &k->logits, FP32, V));
+    TRY(arena_2d(&r->staging, &k->windows, INT32, 2 * B + 1, T + 1));
+    TRY(arena_1d(&r->staging, &k->host_window_loss, FP64, world * B));
+    TRY(arena_2d(&r->staging, &k->host_logits, FP32, 2, V));
+    return arena_1d(&r->staging, &k->context, INT32, T);
+}
+
+// Reads B windows of T+1 tokens, one at a time into the end of k->windows, and puts them as tokens and targets on the device.
+static err_t load_windows(evaluator *k, dataset *val, int64_t first, int64_t B, int64_t T) {
+    step_runner *r = k->r;
+    int32_t *rows = k->windows.data, *window = rows + 2 * r->cfg->batch.micro * (T + 1);
     for (int64_t b = 0; b < B; b++) {
         TRY(dataset_read(val, (first + b) * T, T + 1, window));
         memcpy(rows + b * T, window, (size_t)T * 4);
@@ -20,8 +32,9 @@ static err_t load_windows(step_runner *r, dataset *val, int64_t first, int64_t B
 }
 
 // This rank's micro-batch of a round: B windows from `first`, none when B = 0 (but its weights are needed). Their losses go to their places.
-static err_t evaluate_batch(step_runner *r, dataset *val, int64_t first, int64_t B, int64_t T) {
-    err_t rc = B ? load_windows(r, val, first, B, T) : ERR_OK;
+static err_t evaluate_batch(evaluator *k, dataset *val, int64_t first, int64_t B, int64_t T) {
+    step_runner *r = k->r;
+    err_t rc = B ? load_windows(k, val, first, B, T) : ERR_OK;
     if (rc != ERR_OK && rc != ERR_DATA && rc != ERR_IO) return rc;
     if (B == 0 || rc != ERR_OK) {
         err_record why = rc != ERR_OK ? *err_last() : (err_record){0};
@@ -30,36 +43,38 @@ static err_t evaluate_batch(step_runner *r, dataset *val, int64_t first, int64_t
     }
     pass p = step_inference(r, B, T);
     TRY(model_forward(r->net, &p));
-    tensor means = view1(&r->window_loss, B);
-    means.data = (double *)r->window_loss.data + r->ranks->rank * r->cfg->batch.micro;
+    tensor means = view1(&k->window_loss, B);
+    means.data = (double *)k->window_loss.data + r->ranks->rank * r->cfg->batch.micro;
     return p.ops->loss_means(&(loss_means_args){.means = &means, .losses = &p.losses}, r->s);
 }
 
 // A micro-batch for each rank, W windows in all, and their losses added in order of window. Every number comes from one rank: sharing rounds nothing.
-static err_t evaluate_round(step_runner *r, dataset *val, int64_t first, int64_t W, int64_t T, double *sum) {
+static err_t evaluate_round(evaluator *k, dataset *val, int64_t first, int64_t W, int64_t T, double *sum) {
+    step_runner *r = k->r;
     comm *c = r->ranks;
     int64_t micro = r->cfg->batch.micro, mine = W - c->rank * micro;
-    const double *host = r->host_window_loss.data;
-    TRY(stream_zero(r->s, r->window_loss.data, tensor_bytes(&r->window_loss)));
-    err_t rc = evaluate_batch(r, val, first + c->rank * micro, mine < 0 ? 0 : mine < micro ? mine : micro, T);
+    const double *host = k->host_window_loss.data;
+    TRY(stream_zero(r->s, k->window_loss.data, tensor_bytes(&k->window_loss)));
+    err_t rc = evaluate_batch(k, val, first + c->rank * micro, mine < 0 ? 0 : mine < micro ? mine : micro, T);
     TRY(parallel_wait(&r->together));
     if (rc != ERR_OK && rc != ERR_DATA && rc != ERR_IO) return rc;  // not something that the others can be told by agreement
     TRY(comm_agree_ok(c, rc, r->s));
-    TRY(c->table->all_reduce(c, r->window_loss.data, (size_t)tensor_count(&r->window_loss), FP64, REDUCE_SUM, r->s));
-    TRY(stream_copy(r->s, r->host_window_loss.data, r->window_loss.data, tensor_bytes(&r->window_loss)));
+    TRY(c->table->all_reduce(c, k->window_loss.data, (size_t)tensor_count(&k->window_loss), FP64, REDUCE_SUM, r->s));
+    TRY(stream_copy(r->s, k->host_window_loss.data, k->window_loss.data, tensor_bytes(&k->window_loss)));
     TRY(stream_wait(r->s));
     for (int64_t i = 0; i < W; i++) *sum += host[i];
     return ERR_OK;
 }
 
-err_t evaluate(step_runner *r, dataset *val, int64_t batches, double *loss, int64_t *windows) {
+err_t evaluate(evaluator *k, dataset *val, int64_t batches, double *loss, int64_t *windows) {
+    step_runner *r = k->r;
     int64_t micro = r->cfg->batch.micro, T = r->cfg->model.context, W = sampler_windows(dataset_about(val).tokens, T), round = micro * r->ranks->world;
     if (batches > 0 && batches * micro < W) W = batches * micro;
     if (W < 1) return err_set(ERR_DATA, "[data] val holds %lld tokens, expected more than [model] context = %lld", (long long)dataset_about(val).tokens, (long long)T);
     double sum = 0;
     TRY(parallel_wait(&r->together));
     r->ranks->phase.what = r->ranks->host->phase.what = "evaluate";
-    for (int64_t at = 0; at < W; at += round) TRY(evaluate_round(r, val, at, W - at < round ? W - at : round, T, &sum));
+    for (int64_t at = 0; at < W; at += round) TRY(evaluate_round(k, val, at, W - at < round ? W - at : round, T, &sum));
     *loss = sum / (double)W;
     *windows = W;
     return ERR_OK;
@@ -113,16 +128,17 @@ static int32_t draw(const float *x, int64_t n, const generate_options *o, double
     return best;
 }
 
-static err_t next_token(step_runner *r, const generate_options *o, int64_t count, int64_t n, int32_t *out) {
+static err_t next_token(evaluator *k, const generate_options *o, int64_t count, int64_t n, int32_t *out) {
+    step_runner *r = k->r;
     int64_t V = r->cfg->model.vocab;
-    float *logits = r->host_logits.data;
-    TRY(stream_copy(r->s, r->tokens[r->place].data, r->context.data, (size_t)count * 4));
+    float *logits = k->host_logits.data;
+    TRY(stream_copy(r->s, r->tokens[r->place].data, k->context.data, (size_t)count * 4));
     pass p = step_inference(r, 1, count);
     p.last_only = true;
     TRY(model_forward(r->net, &p));
     tensor row = view1(&p.logits, V);
-    TRY(p.ops->cast(&(cast_args){.y = &r->logits, .x = &row}, r->s));
-    TRY(stream_copy(r->s, logits, r->logits.data, (size_t)V * sizeof *logits));
+    TRY(p.ops->cast(&(cast_args){.y = &k->logits, .x = &row}, r->s));
+    TRY(stream_copy(r->s, logits, k->logits.data, (size_t)V * sizeof *logits));
     TRY(stream_wait(r->s));
     uint32_t bits[4];
     philox4x32(bits, o->seed, 0, SITE_SAMPLE, (uint32_t)o->step, (uint32_t)n);
@@ -131,10 +147,11 @@ static err_t next_token(step_runner *r, const generate_options *o, int64_t count
 }
 
 // The prompt's last bytes as tokens; an empty one starts with a newline.
-static err_t set_prompt(step_runner *r, const char *prompt, int64_t *count) {
+static err_t set_prompt(evaluator *k, const char *prompt, int64_t *count) {
+    step_runner *r = k->r;
     int64_t T = r->cfg->model.context, V = r->cfg->model.vocab;
     size_t length = strlen(prompt), skip = length > (size_t)T ? length - (size_t)T : 0;
-    int32_t *tokens = r->context.data;
+    int32_t *tokens = k->context.data;
     *count = 0;
     for (const char *c = length ? prompt + skip : "\n"; *c; c++) {
         if ((unsigned char)*c >= V)
@@ -145,12 +162,13 @@ static err_t set_prompt(step_runner *r, const char *prompt, int64_t *count) {
     return ERR_OK;
 }
 
-err_t generate(step_runner *r, const generate_options *o) {
+err_t generate(evaluator *k, const generate_options *o) {
+    step_runner *r = k->r;
     int64_t T = r->cfg->model.context, count;
-    int32_t *tokens = r->context.data, token;
-    TRY(set_prompt(r, o->prompt, &count));
+    int32_t *tokens = k->context.data, token;
+    TRY(set_prompt(k, o->prompt, &count));
     for (int64_t n = 0; n < o->tokens; n++) {
-        TRY(next_token(r, o, count, n, &token));
+        TRY(next_token(k, o, count, n, &token));
         o->put(o->ctx, token);
         if (count == T) memmove(tokens, tokens + 1, (size_t)(--count) * 4);
         tokens[count++] = token;

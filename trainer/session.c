@@ -96,7 +96,8 @@ static err_t plan_model(session *x, session_kind kind) {
                                                  .vocab = c->model.vocab, .context = c->model.context, .dropout = c->model.dropout}));
     state_options o = state_options_of(x, kind);
     TRY(state_open(&x->state, x->net, x->dev, x->s, x->ranks, &o));
-    return step_open(&x->runner, c, x->dev, x->s, x->ranks, x->net, &x->state);
+    TRY(step_open(&x->runner, c, x->dev, x->s, x->ranks, x->net, &x->state));
+    return evaluator_declare(&x->evaluator, &x->runner);
 }
 
 void session_tell(session *x, err_t rc) {

@@ -174,7 +174,7 @@ static void recall_checkpoint(run *r) {
 // A device of which nothing is known is an event on its node, not the end.
 static err_t start_power(run *r) {
     err_t rc = power_open(&r->power, r->x.dev, r->x.ranks, r->x.cfg->log.power_every, r->x.step);
-    r->x.runner.power = &r->power;
+    r->x.runner.sense = power_report, r->x.runner.sense_ctx = &r->power;
     if (rc == ERR_UNAVAILABLE) monitor_event(&r->m, "power", r->x.step, err_last()->text);
     return rc == ERR_UNAVAILABLE ? ERR_OK : rc;
 }
@@ -263,7 +263,7 @@ static err_t evaluate_now(run *r, bool *improved) {
     session *x = &r->x;
     double start = clock_now(), loss;
     int64_t windows;
-    TRY(evaluate(&x->runner, x->val, x->cfg->eval.batches, &loss, &windows));
+    TRY(evaluate(&x->evaluator, x->val, x->cfg->eval.batches, &loss, &windows));
     ckpt_counters *at = &x->state.ckpt.at;
     *improved = loss < at->best_loss;
     if (*improved) at->best_loss = loss, at->best_step = x->step;

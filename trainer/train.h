@@ -4,6 +4,7 @@
 
 #include "data/data.h"
 #include "trainer/config/config.h"
+#include "trainer/evaluate.h"
 #include "trainer/log/monitor.h"
 #include "trainer/step/step.h"
 #include "trainer/node/supervisor.h"
@@ -21,6 +22,7 @@ typedef struct session {
     dataset *train, *val;     // NULL: not opened
     train_state state;
     step_runner runner;
+    evaluator evaluator;
     loader *data;
     void *ring;               // the loader's buffers
     size_t ring_bytes;

@@ -17,7 +17,7 @@ static err_t eval_session(session *x, const char *ckpt, FILE *out) {
     int64_t windows;
     if (!x->val) return err_set(ERR_CONFIG, "[data] val is empty: nothing to evaluate on");
     TRY(session_load(x, ckpt));
-    TRY(evaluate(&x->runner, x->val, x->cfg->eval.batches, &loss, &windows));
+    TRY(evaluate(&x->evaluator, x->val, x->cfg->eval.batches, &loss, &windows));
     fprintf(out, "step %lld  loss %.6f  %lld windows of %lld tokens\n", (long long)x->step, loss, (long long)windows,
             (long long)x->cfg->model.context);
     return ERR_OK;

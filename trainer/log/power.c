@@ -41,7 +41,8 @@ static device_sensors unknown(void) {
     return (device_sensors){.watts = NAN, .celsius = NAN, .mhz = NAN, .joules = NAN, .limited = LIMITED_UNKNOWN};
 }
 
-void power_report(power *p, int64_t step, double *report) {
+void power_report(void *ctx, int64_t step, double *report) {
+    power *p = ctx;
     for (int i = REPORT_SENSED; i <= REPORT_LIMITED; i++) report[i] = 0;
     if (!p || !p->reads) return;
     device_sensors s = unknown();

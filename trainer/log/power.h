@@ -27,8 +27,8 @@ err_t power_open(power *p, device *dev, const comm *ranks, int64_t every, int64_
 void power_close(power *p);
 
 // This rank's share of a step's report: items REPORT_SENSED to REPORT_LIMITED of report (REPORT_ITEMS). Zeros when no reading
-// is due. p NULL: zeros.
-void power_report(power *p, int64_t step, double *report);
+// is due. p is a power, or NULL: zeros. What a step calls (step_runner.sense).
+void power_report(void *p, int64_t step, double *report);
 
 // A told step's readings, reports (world, REPORT_ITEMS): a record in the log, and an event for each rank whose clocks begin or
 // cease to be held down. tokens: of one step. Does nothing when no reading was due.

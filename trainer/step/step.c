@@ -4,7 +4,6 @@
 #include "trainer/step/step.h"
 
 #include "base/clock.h"
-#include "trainer/log/power.h"
 #include "trainer/step/schedule.h"
 
 #include <math.h>
@@ -30,7 +29,7 @@ static err_t declare_shared(step_runner *r) {
 }
 
 static err_t declare_staging(step_runner *r) {
-    int64_t B = r->cfg->batch.micro, T = r->cfg->model.context, G = r->cfg->batch.global, world = r->ranks->world;
+    int64_t G = r->cfg->batch.global, world = r->ranks->world;
     arena_open(&r->staging, r->dev, MEMORY_PINNED);
     for (step_slot *x = r->slot; x < r->slot + r->places; x++) {
         TRY(arena_1d(&r->staging, &x->loss, FP64, G + world * REPORT_ITEMS));
@@ -39,11 +38,7 @@ static err_t declare_staging(step_runner *r) {
         TRY(arena_1d(&r->staging, &x->lr, FP32, 1));
     }
     for (int k = 0; k < r->places; k++) TRY(arena_1d(&r->staging, &r->host_draw[k], INT32, 2));
-    TRY(arena_1d(&r->staging, &r->host_void, FP64, 1));
-    TRY(arena_2d(&r->staging, &r->windows, INT32, 2 * B + 1, T + 1));
-    TRY(arena_1d(&r->staging, &r->host_window_loss, FP64, world * B));
-    TRY(arena_2d(&r->staging, &r->host_logits, FP32, 2, r->cfg->model.vocab));
-    return arena_1d(&r->staging, &r->context, INT32, T);
+    return arena_1d(&r->staging, &r->host_void, FP64, 1);
 }
 
 static err_t plan_activations(step_runner *r) {
@@ -68,8 +63,6 @@ err_t step_open(step_runner *r, const config *cfg, device *dev, stream *s, comm 
     }
     TRY(arena_1d(&r->memory, &r->micro_loss, FP64, B));
     TRY(declare_shared(r));
-    TRY(arena_1d(&r->memory, &r->window_loss, FP64, ranks->world * B));
-    TRY(arena_1d(&r->memory, &r->logits, FP32, cfg->model.vocab));
     TRY(plan_activations(r));
     return declare_staging(r);
 }
@@ -323,7 +316,7 @@ static err_t report(step_runner *r, const step_slot *to) {
     mine[REPORT_STOP] = r->stop_wanted;
     mine[REPORT_FAILED] = r->data_failed.code != ERR_OK;
     TRY(take_times(r, mine));
-    power_report(r->power, to->step, mine);
+    if (r->sense) r->sense(r->sense_ctx, to->step, mine);
     if (r->data_failed.code != ERR_OK) TRY(stream_copy(r->s, r->sums.data, r->host_void.data, sizeof(double)));
     return stream_copy(r->s, (double *)r->reports.data + r->ranks->rank * REPORT_ITEMS, mine, REPORT_ITEMS * sizeof *mine);
 }

@@ -50,15 +50,11 @@ typedef struct step_runner {
     int untold;               // steps
     int64_t oldest;           // of them
     tensor host_void;         // FP64: not a number
-    tensor windows;           // (2*B+1, T+1) INT32: an evaluation batch
-    tensor window_loss;       // (world*B) FP64 on the device: losses of a round of an evaluation
-    tensor host_window_loss;  // the same on the host
-    tensor logits;            // (V) FP32 on the device: the last position's, for sampling
-    tensor host_logits;       // (2,V) FP32: the same on the host, and room to sort them
-    tensor context;           // (T) INT32: tokens that a sample continues
     step_rules rules;
     bool stop_wanted;         // this rank was asked to stop
-    struct power *power;      // reads the sensors; NULL: nobody does
+    // What else this rank reports of a step: fills in REPORT_SENSED and what follows it. NULL: nothing.
+    void (*sense)(void *ctx, int64_t step, double *report);
+    void *sense_ctx;
     err_record data_failed;   // why this rank could not read its data in a step that is not told yet
     double began, data_s;     // of the step: when it began, and how long the loader let it wait
 } step_runner;
