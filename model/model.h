@@ -100,6 +100,9 @@ typedef struct model_type {
 
 extern const model_type model_gpt;
 
+// All of them, in the order of the words of [model] type.
+extern const model_type *const model_types[];
+
 // A vocabulary's rows in memory, V or more. Tensor cores want rows of logits that begin at multiples of 16 bytes and tiles that are
 // whole, and GPT-2's 50257 gives neither; 50304 gives both. Only memory knows: names, shapes, files, hashes and samples have V.
 enum { VOCAB_ALIGN = 128 };

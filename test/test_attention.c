@@ -17,32 +17,20 @@
 
 #include <cmocka.h>
 
-typedef err_t (*forward_fn)(tensor *, tensor *, const tensor *, int, const dropout_key *, stream *);
-typedef err_t (*backward_fn)(tensor *, tensor *, const tensor *, const tensor *, const tensor *, const tensor *, int,
-                             const dropout_key *, stream *);
-#define DECLARE(width)                                                                                                    \
-    err_t attention_forward_##width(tensor *, tensor *, const tensor *, int, const dropout_key *, stream *);              \
-    err_t attention_backward_##width(tensor *, tensor *, const tensor *, const tensor *, const tensor *, const tensor *, int, \
-                                     const dropout_key *, stream *);
-DECLARE(portable)
-DECLARE(avx2)
-DECLARE(avx512)
-DECLARE(neon)
-
-typedef struct width { const char *name; forward_fn forward; backward_fn backward; } width;
+typedef struct width { const char *name; const ops *table; } width;
 
 // Portable first, the widest last.
 static int widths(width *w) {
     int n = 0;
-    w[n++] = (width){"portable", attention_forward_portable, attention_backward_portable};
+    w[n++] = (width){"portable", &cpu_ops_portable};
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"))
-        w[n++] = (width){"avx2", attention_forward_avx2, attention_backward_avx2};
+        w[n++] = (width){"avx2", &cpu_ops_avx2};
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl"))
-        w[n++] = (width){"avx512", attention_forward_avx512, attention_backward_avx512};
+        w[n++] = (width){"avx512", &cpu_ops_avx512};
 #elif defined(__aarch64__)
-    w[n++] = (width){"neon", attention_forward_neon, attention_backward_neon};
+    w[n++] = (width){"neon", &cpu_ops_neon};
 #endif
     return n;
 }
@@ -107,9 +95,12 @@ static void drop_problem(problem *x) {
 static void run(problem *x, const width *w, pool *threads) {
     stream s = {.workers = threads};
     poison(&x->y), poison(&x->lse), poison(&x->dqkv), poison(&x->delta);
-    assert_int_equal(w->forward(&x->y, &x->lse, &x->qkv, x->s.H, x->drop, &s), ERR_OK);
+    assert_int_equal(w->table->attention_forward(&(attention_forward_args){.y = &x->y, .lse = &x->lse, .qkv = &x->qkv, .heads = x->s.H,
+                                                                          .drop = x->drop}, &s), ERR_OK);
     check_guards(&x->y), check_guards(&x->lse);
-    assert_int_equal(w->backward(&x->dqkv, &x->delta, &x->dy, &x->y, &x->lse, &x->qkv, x->s.H, x->drop, &s), ERR_OK);
+    assert_int_equal(w->table->attention_backward(&(attention_backward_args){.dqkv = &x->dqkv, .delta = &x->delta, .dy = &x->dy, .y = &x->y,
+                                                                            .lse = &x->lse, .qkv = &x->qkv, .heads = x->s.H,
+                                                                            .drop = x->drop}, &s), ERR_OK);
     check_guards(&x->y), check_guards(&x->lse), check_guards(&x->dqkv), check_guards(&x->delta);
 }
 

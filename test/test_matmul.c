@@ -15,22 +15,17 @@
 
 enum { KC = 384 };  // the specification's, written here again on purpose: it may never change
 
-typedef err_t (*matmul_fn)(tensor *, tensor *, const tensor *, bool, const tensor *, bool, const tensor *, unsigned, stream *);
-
-err_t matmul_portable(tensor *, tensor *, const tensor *, bool, const tensor *, bool, const tensor *, unsigned, stream *);
-err_t matmul_avx2(tensor *, tensor *, const tensor *, bool, const tensor *, bool, const tensor *, unsigned, stream *);
-err_t matmul_avx512(tensor *, tensor *, const tensor *, bool, const tensor *, bool, const tensor *, unsigned, stream *);
-err_t matmul_neon(tensor *, tensor *, const tensor *, bool, const tensor *, bool, const tensor *, unsigned, stream *);
+typedef err_t (*matmul_fn)(const matmul_args *, stream *);
 
 static int widths(matmul_fn *f) {
     int n = 0;
-    f[n++] = matmul_portable;
+    f[n++] = cpu_ops_portable.matmul;
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c")) f[n++] = matmul_avx2;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c")) f[n++] = cpu_ops_avx2.matmul;
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512vl")) f[n++] = matmul_avx512;
+        __builtin_cpu_supports("avx512vl")) f[n++] = cpu_ops_avx512.matmul;
 #elif defined(__aarch64__)
-    f[n++] = matmul_neon;
+    f[n++] = cpu_ops_neon.matmul;
 #endif
     return n;
 }
@@ -176,7 +171,7 @@ static void check_same(const problem *p, const tensor *got, const tensor *want, 
 
 static void run_once(const problem *p, matmul_fn f, int width, stream *s) {
     tensor d = copy_of(&p->d), pre = copy_of(&p->pre), bias = view1(&p->bias, p->c.n);
-    assert_int_equal(f(&d, &pre, &p->a, p->c.ta, &p->b, p->c.tb, &bias, p->c.epilogue, s), ERR_OK);
+    assert_int_equal(f(&(matmul_args){.d = &d, .pre = &pre, .a = &p->a, .ta = p->c.ta, .b = &p->b, .tb = p->c.tb, .bias = &bias, .epilogue = p->c.epilogue}, s), ERR_OK);
     check_same(p, &d, &p->want_d, "d", width, pool_threads(s->workers));
     check_same(p, &pre, &p->want_pre, "pre", width, pool_threads(s->workers));
     check_guards(&d), check_guards(&pre), check_guards(&p->a), check_guards(&p->b);
@@ -252,7 +247,7 @@ static void check_large(fixture *f, test_case c) {
         for (int t = 1; t <= MAX_THREADS; t += w == 0 ? MAX_THREADS : 1) {
             if (w == 0 && n > 1 && c.m * c.n * c.k > 15000000) continue;  // the portable width: see the small sizes
             tensor d = copy_of(&before);
-            assert_int_equal(fn[w](&d, NULL, &a, c.ta, &b, c.tb, NULL, c.epilogue, &f->s[t]), ERR_OK);
+            assert_int_equal(fn[w](&(matmul_args){.d = &d, .a = &a, .ta = c.ta, .b = &b, .tb = c.tb, .epilogue = c.epilogue}, &f->s[t]), ERR_OK);
             check_guards(&d);
             if (!first.data) first = d;
             else {
@@ -302,13 +297,13 @@ static void position_is_nothing(void **state) {
     enum { M = 83, N = 149, K = KC + 77 };
     tensor a = filled(FP32, M, K), b = filled(FP32, N, K), d = guarded(FP32, M, N);
     for (int w = 0; w < n; w++) {
-        assert_int_equal(fn[w](&d, NULL, &a, false, &b, true, NULL, 0, &f->s[2]), ERR_OK);
+        assert_int_equal(fn[w](&(matmul_args){.d = &d, .a = &a, .b = &b, .tb = true}, &f->s[2]), ERR_OK);
         for (int64_t i = 0; i < M; i += 3) {
             for (int64_t j = 0; j < N; j += 5) {
                 float one = 0;
                 tensor row = {(float *)a.data + i * K, FP32, 2, {1, K}}, col = {(float *)b.data + j * K, FP32, 2, {1, K}};
                 tensor out = {&one, FP32, 2, {1, 1}};
-                assert_int_equal(fn[w](&out, NULL, &row, false, &col, true, NULL, 0, &f->s[1]), ERR_OK);
+                assert_int_equal(fn[w](&(matmul_args){.d = &out, .a = &row, .b = &col, .tb = true}, &f->s[1]), ERR_OK);
                 assert_memory_equal(&one, (float *)d.data + i * N + j, sizeof one);
             }
         }
@@ -325,7 +320,7 @@ static void close_to_the_true_product(void **state) {
     for (size_t q = 0; q < sizeof ks / sizeof *ks; q++) {
         int64_t k = ks[q], m = 21, cols = 35;
         tensor a = filled(FP32, m, k), b = filled(FP32, k, cols), d = guarded(FP32, m, cols);
-        assert_int_equal(fn[n - 1](&d, NULL, &a, false, &b, false, NULL, 0, &f->s[2]), ERR_OK);
+        assert_int_equal(fn[n - 1](&(matmul_args){.d = &d, .a = &a, .b = &b}, &f->s[2]), ERR_OK);
         double factor = (double)((k < KC ? k : KC) + (k + KC - 1) / KC) * 0x1p-24;
         for (int64_t i = 0; i < m; i++) {
             for (int64_t j = 0; j < cols; j++) {
@@ -353,7 +348,7 @@ static void accumulate_adds_once(void **state) {
             for (int64_t i = 0; i < k * 50; i++) ((float *)b.data)[i] = 0.25f;
             for (int64_t i = 0; i < 250; i++) ((float *)d.data)[i] = 0x1p24f;  // + 0.25 or + 0.5 is nothing, + k/4 is exact
             for (int again = 1; again <= 2; again++) {
-                assert_int_equal(fn[w](&d, NULL, &a, false, &b, false, NULL, MATMUL_ACCUMULATE, &f->s[2]), ERR_OK);
+                assert_int_equal(fn[w](&(matmul_args){.d = &d, .a = &a, .b = &b, .epilogue = MATMUL_ACCUMULATE}, &f->s[2]), ERR_OK);
                 for (int64_t i = 0; i < 250; i++) assert_true(((float *)d.data)[i] == 0x1p24f + (float)(again * k / 4));
             }
             release(&a), release(&b), release(&d);

@@ -104,6 +104,17 @@ static void garbage_ends_at_its_first_byte(void **state) {
         assert_int_equal(n, i < 6 ? i : 6);
         bytes[i] ^= 0x20;
     }
+    for (size_t i = 0; i < 6; i++) {  // so it is for who calls
+        hello caller = {.role = ROLE_CONTROL};
+        handshake_call(&h, &caller, secret);
+        h.sent = h.queued;
+        bytes[i] ^= 0x20;
+        size_t n = 0;
+        while (n < sizeof bytes && handshake_feed(&h, bytes + n, 1) == HANDSHAKE_GOING) n++;
+        assert_int_equal(h.state, HANDSHAKE_GARBAGE);
+        assert_int_equal(n, i);
+        bytes[i] ^= 0x20;
+    }
     for (int i = 0; i < 4; i++) {  // a hello, but of the answering side, for another use of the connection, for another rank
         hello caller = {.role = i == 1 ? ROLE_DATA : ROLE_CONTROL, .target = i == 2};
         hello_pack(bytes, &caller, i == 0);

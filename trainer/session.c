@@ -92,7 +92,7 @@ static state_options state_options_of(const session *x, session_kind kind) {
 
 static err_t plan_model(session *x, session_kind kind) {
     const config *c = x->cfg;
-    TRY(model_gpt.open(&x->net, &(model_options){.layers = (int)c->model.layers, .heads = (int)c->model.heads, .embed = c->model.embed,
+    TRY(model_types[c->model.type]->open(&x->net, &(model_options){.layers = (int)c->model.layers, .heads = (int)c->model.heads, .embed = c->model.embed,
                                                  .vocab = c->model.vocab, .context = c->model.context, .dropout = c->model.dropout}));
     state_options o = state_options_of(x, kind);
     TRY(state_open(&x->state, x->net, x->dev, x->s, x->ranks, &o));

@@ -89,7 +89,7 @@ static void greet_ranks(run *r) {
 static void greet(run *r) {
     const session *x = &r->x;
     dataset_info t = dataset_about(x->train);
-    monitor_say(&r->m, "lockstep %s  %s  gpt %lld layers %lld channels %.1f M parameters  %s", version_text(), device_about(x->dev)->name,
+    monitor_say(&r->m, "lockstep %s  %s  %s %lld layers %lld channels %.1f M parameters  %s", version_text(), device_about(x->dev)->name, x->net->type->name,
                 (long long)x->cfg->model.layers, (long long)x->cfg->model.embed, (double)model_elements(x->net) / 1e6,
                 dtype_name((dtype)x->cfg->precision.compute));
     monitor_say(&r->m, "device  %s", device_about(x->dev)->choice);

@@ -22,15 +22,11 @@
 #include <sys/mman.h>
 #include <time.h>
 
-typedef err_t (*matmul_fn)(tensor *, tensor *, const tensor *, bool, const tensor *, bool, const tensor *, unsigned, stream *);
+typedef err_t (*matmul_fn)(const matmul_args *, stream *);
 typedef int (*dnnl_fn)(char, char, int64_t, int64_t, int64_t, float, const float *, int64_t, const float *, int64_t, float, float *,
                        int64_t);
 typedef void (*cblas_fn)(int, int, int, int, int, int, float, const float *, int, const float *, int, float, float *, int);
 
-err_t matmul_portable(tensor *, tensor *, const tensor *, bool, const tensor *, bool, const tensor *, unsigned, stream *);
-err_t matmul_avx2(tensor *, tensor *, const tensor *, bool, const tensor *, bool, const tensor *, unsigned, stream *);
-err_t matmul_avx512(tensor *, tensor *, const tensor *, bool, const tensor *, bool, const tensor *, unsigned, stream *);
-err_t matmul_neon(tensor *, tensor *, const tensor *, bool, const tensor *, bool, const tensor *, unsigned, stream *);
 
 typedef struct shape {
     const char *name;
@@ -140,7 +136,7 @@ static void once(contender *c, problem *p) {
     float beta = s->accumulate ? 1.0f : 0.0f;
     int64_t lda = p->a.size[1], ldb = p->b.size[1];
     if (c->ours) {
-        if (c->ours(&p->d, NULL, &p->a, s->ta, &p->b, s->tb, NULL, s->accumulate ? MATMUL_ACCUMULATE : 0, c->st) != ERR_OK) {
+        if (c->ours(&(matmul_args){.d = &p->d, .a = &p->a, .ta = s->ta, .b = &p->b, .tb = s->tb, .epilogue = s->accumulate ? MATMUL_ACCUMULATE : 0}, c->st) != ERR_OK) {
             fprintf(stderr, "%s\n", err_last()->text);
             exit(ERR_INTERNAL);
         }
@@ -253,13 +249,13 @@ static int find_contenders(contender *c, stream *st) {
     int n = 0;
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
-        c[n++] = (contender){.name = "avx512", .ours = matmul_avx512, .st = st, .peak_loop = peak_zmm, .floats = 16};
+        c[n++] = (contender){.name = "avx512", .ours = cpu_ops_avx512.matmul, .st = st, .peak_loop = peak_zmm, .floats = 16};
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        c[n++] = (contender){.name = "avx2", .ours = matmul_avx2, .st = st, .peak_loop = peak_ymm, .floats = 8};
+        c[n++] = (contender){.name = "avx2", .ours = cpu_ops_avx2.matmul, .st = st, .peak_loop = peak_ymm, .floats = 8};
 #elif defined(__aarch64__)
-    c[n++] = (contender){.name = "neon", .ours = matmul_neon, .st = st};
+    c[n++] = (contender){.name = "neon", .ours = cpu_ops_neon.matmul, .st = st};
 #endif
-    if (!n) c[n++] = (contender){.name = "portable", .ours = matmul_portable, .st = st};
+    if (!n) c[n++] = (contender){.name = "portable", .ours = cpu_ops_portable.matmul, .st = st};
     void *f = open_peer((const char *[]){"libdnnl.so.3", "libdnnl.so.2", NULL}, "dnnl_sgemm");
     if (f) {
         c[n].name = "oneDNN";

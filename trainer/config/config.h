@@ -16,9 +16,8 @@
 enum { CONFIG_WORD = 64, CONFIG_TEXT = 1024, CONFIG_KEYS_MAX = 112, CONFIG_FILES_MAX = 16 };
 
 // A key whose values are words holds the index of its word. Where a room has an enum of what they stand for (device_kind, vector_width, dtype,
-// shard_format, recomputation, transport_kind), the words are in its order.
+// shard_format, recomputation, transport_kind) or a list of it (model_types), the words are in its order.
 typedef enum { RESUME_AUTO, RESUME_NEVER, RESUME_MUST } resume_mode;
-typedef enum { MODEL_GPT } model_kind;
 typedef enum { TOKENIZER_BYTES } tokenizer_mode;
 typedef enum { ORDER_FIXED, ORDER_ANY } order_mode;
 typedef enum { CHOICE_AUTO, CHOICE_NO, CHOICE_YES } choice_mode;
