@@ -40,7 +40,7 @@ typedef struct pass {
     int64_t B, T;             // B <= the planned batch, T <= the context
     tensor tokens, targets;   // (B,T) INT32 on the device; targets unused when last_only
     const tensor *w;          // the parameters' values, compute type, one for each row of the table
-    tensor *dw;               // their gradients, FP32 (+=): one operation of a pass adds to each; to the head's, one for
+    tensor *dw;               // their gradients, FP32 (+=). One operation of a pass adds to each; to the head's one for
                               // each chunk. NULL: forward only
     const step_state *state;  // on the device: the loss scale
     float loss_factor;        // 1 / (G*T): the share of one token in the step's mean loss

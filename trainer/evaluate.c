@@ -113,8 +113,8 @@ static int32_t likeliest(const float *x, int64_t n) {
     return (int32_t)best;
 }
 
-// Draws from softmax(x / temperature) over the top_k largest values and what equals the last of them (as Hugging Face's
-// generate does); u in [0,1) is the draw. Double sums in order of index.
+// Draws from softmax(x / temperature) over the top_k largest values and all that equal the smallest of these (as
+// Hugging Face's generate does); u in [0,1) is the draw. Sums are doubles, in order of index.
 static int32_t draw(const float *x, int64_t n, const generate_options *o, double u, float *copy) {
     int32_t best = likeliest(x, n);
     if (o->temperature <= 0) return best;

@@ -24,7 +24,8 @@ static err_t tell(session *x) {
     return host->table->broadcast(host, &token, sizeof token, 0, x->s);
 }
 
-// Bytes as they are; a NUL would end the text and becomes U+FFFD. Tokens past the bytes are shown by number.
+// Bytes are written unchanged, except NUL, which would end the text and becomes U+FFFD. Larger tokens are shown by
+// number.
 static void put_token(void *ctx, int32_t token) {
     text_sink *t = ctx;
     char word[16];

@@ -28,7 +28,7 @@ typedef struct run {
     power power;
     int lock;          // holds DIR/NAME/lock
     int64_t saved;     // step of the newest checkpoint, -1: none
-    bool best_pending; // the weights of at.best_step are saved, `best` does not point at them yet
+    bool best_pending; // the weights of at.best_step are saved, but `best` does not point at them yet
     int64_t skipped;   // steps in a row that were skipped
     double told_at;    // when the last step was logged, or the next one begun
     bool confirmed;    // the ranks have compared their matmul plans

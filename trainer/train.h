@@ -1,4 +1,4 @@
-// trainer/train.h: a run from its INI to its last step, and the verbs that look at one.
+// trainer/train.h: a run from its INI to its last step, and the other verbs.
 #ifndef TRAINER_TRAIN_H
 #define TRAINER_TRAIN_H
 

@@ -131,7 +131,8 @@ err_t ckpt_peek(const char *ckpt_dir, ckpt_state *s);
 err_t ckpt_hash(const ckpt_state *s, char hash[17]);
 err_t ckpt_state_hash(const ckpt_state *s, char hash[17]);
 
-// The hashes of a checkpoint directory that holds all files, verified against its manifest (ERR_DATA names the tensor, or what is missing).
+// The hashes of a checkpoint directory that holds all files, verified against its manifest (ERR_DATA names the tensor,
+// or the missing files).
 err_t ckpt_hash_dir(const char *ckpt_dir, char hash[17], char state_hash[17]);
 
 #endif

@@ -1,4 +1,4 @@
-// trainer/checkpoint/digest.h: digests of weights, in the one form that the log, the checkpoint and `lockstep hash` share.
+// trainer/checkpoint/digest.h: digests of weights, the same for the log, the checkpoint and `lockstep hash`.
 //
 // A tensor is cut into chunks of CHUNK elements and each chunk has its own BLAKE2b-256. Everything above is a digest of
 // digests: each rank digests the chunks that it has, and sends only 32 bytes for each:

@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-// What a directory of a step can be called: DIR/ckpt/step-N, .tmp-step-N, .old-step-N.
+// The names of a step's directory: DIR/ckpt/step-N, .tmp-step-N, .old-step-N.
 typedef enum ckpt_kind { KIND_FINAL, KIND_TMP, KIND_OLD, KINDS } ckpt_kind;
 
 bool ckpt_exists(const char *path);
@@ -15,7 +15,7 @@ err_t ckpt_path(char path[IO_PATH], const char *run_dir, ckpt_kind kind, int64_t
 err_t ckpt_steps(const char *run_dir, ckpt_kind kind, int64_t **steps, int *count);
 // Makes DIR/ckpt, and syncs it to disk before anything is put into it.
 err_t ckpt_open_directory(const char *run_dir, fault_list *faults);
-// Of one node alone: removes .tmp, puts .old back unless a new one took its place.
+// For a single node: removes .tmp, and puts .old back unless step-N exists.
 err_t ckpt_clean_node(const char *run_dir);
 err_t ckpt_prune_node(const char *run_dir, int64_t saved, int keep);
 // Renames .tmp-step-N to step-N. An earlier step-N is set aside as .old-step-N, and is put back if anything fails.

@@ -122,7 +122,7 @@ static err_t move_files(const shared *x, const char *dir) {
     return ckpt_agree(x->r.s, p.why.code ? err_restore(&p.why) : ERR_OK);
 }
 
-// Afterwards every node has this checkpoint whole, as step-N. ERR_DATA: a copy that was sent is damaged.
+// Gives every node this whole checkpoint, as step-N. ERR_DATA: a copy that was sent is damaged.
 static err_t fetch(const shared *x) {
     char dir[IO_PATH] = "";
     bool leads = ckpt_leads(x->r.s), all = true;

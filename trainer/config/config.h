@@ -1,5 +1,5 @@
-// trainer/config/config.h: what the INI says. One table of keys in trainer/config/keys.c is the only source: parsing, checking,
-// `lockstep config`, config.ini and the resume check all come from it.
+// trainer/config/config.h: the settings of a run. The table of keys in trainer/config/keys.c is their only source:
+// parsing, checking, `lockstep config`, config.ini and the resume check all use it.
 #ifndef TRAINER_CONFIG_CONFIG_H
 #define TRAINER_CONFIG_CONFIG_H
 

@@ -56,7 +56,7 @@ static err_t unreadable(const char *path, const char *why) {
     return err_set(ERR_CONFIG, "%s: can't read the configuration: %s", ini_place(place, path, 0), why);
 }
 
-// At most INI_FILE + 1 bytes, so that a file of any size costs the same.
+// Reads at most INI_FILE + 1 bytes, so that a huge file costs no more.
 static err_t read_fd(int fd, const char *path, char *bytes, size_t *n) {
     struct stat st;
     if (fstat(fd, &st) != 0) return unreadable(path, strerror(errno));
@@ -166,7 +166,7 @@ static err_t add_entry(scanner *s, const char *key) {
     return ERR_OK;
 }
 
-// iniparser folds case and lets the last one win: here the second is an error, whatever its case.
+// iniparser ignores case and lets the last one win: here a second one is an error, whatever its case.
 static err_t check_repeat(const scanner *s, const char *key) {
     char place[INI_PLACE];
     for (int i = 0; i < s->out->count; i++) {

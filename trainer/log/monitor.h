@@ -57,7 +57,7 @@ typedef struct power_record {
     int devices;
 } power_record;
 
-// Opens DIR/log.jsonl, cut to log_bytes, and DIR/events.jsonl.
+// Opens DIR/log.jsonl, truncated to log_bytes, and DIR/events.jsonl.
 err_t monitor_open(monitor *m, const char *run_dir, const config *c, int64_t log_bytes);
 void monitor_close(monitor *m);
 

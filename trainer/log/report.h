@@ -31,7 +31,7 @@ typedef struct rank_report {
 
 typedef struct rank_summary {
     int slowest;              // rank with the most compute time for each of its lanes
-    double slowest_ms, median_ms;  // compute time of a step, of it and of the median rank; for equal numbers of lanes
+    double slowest_ms, median_ms;  // compute time of a step, of it and of the median rank with as many lanes
     bool straggler;           // slower than STRAGGLER times the median, twice in a row, and not reported yet
     double comm_ms;           // mean over ranks and steps: time in communication
     double wait_ms;           // mean: time that computing waited for it

@@ -123,7 +123,7 @@ static err_t gather_segment(void *ctx, stream *inner) {
     return end_busy(k->x, since, inner);
 }
 
-// In the order in which the next forward pass needs them.
+// Sends segments in the order in which the next forward pass needs them.
 err_t parallel_spread(parallel *x) {
     train_state *t = x->state;
     parallel_forget(x);
@@ -200,7 +200,7 @@ static err_t reduce_any(parallel *x, int k, int64_t turn, stream *inner) {
     return ERR_OK;
 }
 
-// Stage 0: the owners' sums to everybody.
+// Stage 0: the owners send their sums to all ranks.
 static err_t return_bucket(parallel *x, int k, stream *inner) {
     train_state *t = x->state;
     const zero_bucket *b = &t->zero.bucket[k];
@@ -221,7 +221,7 @@ static err_t reduce_bucket(void *ctx, stream *inner) {
     return end_busy(x, since, inner);
 }
 
-// The siblings that this rank's last lane completes, over the bucket's part of the slabs.
+// Adds the siblings that this rank's last lane completes, in the bucket's part of the slabs.
 static err_t merge_bucket(parallel *x, const zero_bucket *b) {
     const train_state *t = x->state;
     for (int i = 0; i < x->merges; i++) {

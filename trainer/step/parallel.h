@@ -1,9 +1,10 @@
 // trainer/step/parallel.h: communication during a step. The model's blocks know nothing of it: hooks around them bring
 // weights before they are read and hand over gradients when they are final, on a stream beside the compute stream.
 //
-//   forward of block b     weights of b are here; those of b+1 are being gathered                        (stage 3, and 1 and 2 after an update)
-//   backward of block b    when the last block of a bucket is done, on the last micro-batch of a lane (stages 2, 3) or of this rank's last lane
-//                          (stages 0, 1): the bucket goes to its owners in order of the tree, and in stage 0 comes back
+//   forward of block b     weights of b are here; those of b+1 are being gathered (stage 3; 1 and 2 after an update)
+//   backward of block b    after the last block of a bucket, the bucket goes to its owners in order of the tree, and in
+//                          stage 0 comes back. Only on the last micro-batch of a lane (stages 2, 3) or of this rank's
+//                          last lane (stages 0, 1)
 #ifndef TRAINER_STEP_PARALLEL_H
 #define TRAINER_STEP_PARALLEL_H
 
@@ -21,13 +22,13 @@ typedef struct parallel {
     event *computed;         // on s: the input of the next call on the side stream is ready
     event *joined;           // on the side stream: everything queued before is done
     event **reduced;         // one for each bucket, on the side stream
-    event **arrived;         // one for each segment: its weights were updated everywhere (stages 1 and 2)
+    event **arrived;         // one for each segment: its new weights are here (stages 1 and 2)
     bool *fresh;             // [segments] new weights are on their way
     event *gathered[2];      // stage 3: one for each of the two places
     int held[2];             // the block whose weights each place holds, -1: none
     size_t *slab_at;         // [segments] where a segment begins in a slab
     float **lanes, **kepts;  // bases, for reduce_run
-    bool final;              // the gradients of this pass are the last of their lane or of this rank's lanes
+    bool final;              // this pass completes the gradients of its lane, or of this rank's lanes
     int64_t step, turn;
     int merges;              // stages 0 and 1: pairs that become siblings with the last lane
     struct { int into, from; } merge[ORDERED_LEVELS];
@@ -69,7 +70,7 @@ err_t parallel_join(parallel *x);
 // Waits until none of this rank's communication is in flight. Call it before any other collective.
 err_t parallel_wait(parallel *x);
 
-// Weights were set from outside: what was gathered is stale.
+// Call it after weights were set from outside: gathered copies are stale.
 void parallel_forget(parallel *x);
 
 #endif

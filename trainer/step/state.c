@@ -338,7 +338,7 @@ static err_t round_weights(train_state *t) {
     return stream_wait(t->s);
 }
 
-// Between the device's stores and their mirrors, piece by piece.
+// Copies between the device's stores and their mirrors, piece by piece.
 static err_t copy_mirrors(train_state *t, int count, bool to_host) {
     for (int k = 0; k < count && t->mirror[k].data; k++)
         for (int i = 0; i < t->zero.owned; i++) {

@@ -76,7 +76,8 @@ void state_close(train_state *t);
 // Bytes that state_commit allocates.
 size_t state_bytes(const train_state *t);
 
-// Random initial values (model_init), or those of a safetensors file: every name must be there with its shape. Collective.
+// Random initial values (model_init), or those of a safetensors file, which must have every name with its shape.
+// Collective.
 err_t state_init(train_state *t, uint64_t seed);
 err_t state_init_from(train_state *t, const char *safetensors);
 

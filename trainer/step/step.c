@@ -324,7 +324,7 @@ static err_t report(step_runner *r, const step_slot *to) {
     return stream_copy(r->s, (double *)r->reports.data + r->ranks->rank * REPORT_ITEMS, mine, REPORT_ITEMS * sizeof *mine);
 }
 
-// Sums of squares, losses and reports of all ranks, on all ranks.
+// Gives all ranks the sums of squares, losses and reports of all ranks.
 static err_t share(step_runner *r) {
     comm *c = r->ranks;
     if (c->world == 1) return ERR_OK;
@@ -333,7 +333,7 @@ static err_t share(step_runner *r) {
     return c->table->all_reduce(c, r->shared.data, (size_t)tensor_count(&r->shared), FP64, REDUCE_SUM, r->s);
 }
 
-// What every step queues with the same arguments: recorded in the second step.
+// For calls that every step queues with the same arguments: the second step records them.
 static err_t queue_or_replay(step_runner *r, replay *of, replay_calls calls, void *ctx) {
     return r->records && r->updated ? replay_run(of, r->s, calls, ctx) : calls(ctx);
 }

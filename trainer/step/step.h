@@ -43,7 +43,7 @@ typedef struct step_runner {
     // What the ranks add up at a step's end. Each number comes from one rank and is zero on all others: adding it
     // rounds nothing.
     tensor shared;            // FP64: the three below, one after the other
-    tensor sums;              // (chunks) squares of each chunk of the gradient, rows in order
+    tensor sums;              // (chunks) sum of squares of each chunk of the gradient, rows in order
     tensor sample_loss;       // (G) mean loss of each sample of the step
     tensor reports;           // (world, REPORT_ITEMS)
     int64_t *sums_at;         // first chunk of each row
@@ -70,7 +70,7 @@ typedef struct step_result {
     bool applied;      // false: skipped for overflow
     int64_t adam_t, good_steps, skipped;
     bool stop;         // some rank was asked to stop: all stop after the last step that is queued
-    const double *reports;  // (world, REPORT_ITEMS), until the next step but one is queued
+    const double *reports;  // (world, REPORT_ITEMS), valid until this step's slot is used again
 } step_result;
 
 // Declares everything; step_commit allocates it.

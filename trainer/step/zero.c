@@ -104,7 +104,7 @@ static void own_ranges(zero_layout *z) {
     }
 }
 
-// The parts of a segment's rows that lie in this rank's range.
+// The parts of a segment's rows that are in this rank's range.
 static void own_pieces(zero_layout *z, const model *net, int g) {
     const zero_segment *s = &z->segment[g];
     size_t begin = z->slab_at[g], end = begin + zero_range(z, g, z->rank);

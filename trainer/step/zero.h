@@ -17,7 +17,7 @@ typedef struct zero_segment {
     bool tied;          // its rows share another row's values: it has only a gradient
 } zero_segment;
 
-// At least one segment, whatever its size, and whole segments until bucket_mb is reached.
+// Whole segments, at least one, until bucket_mb is reached.
 typedef struct zero_bucket {
     int first, count;   // segments
     int block;          // the bucket is final when backward has left this block
@@ -42,7 +42,7 @@ typedef struct zero_layout {
     zero_piece *whole;      // all rows, `rows` of them, as pieces
     size_t *shard_at;       // [segments] where this rank's range begins in its shard
     size_t *slab_at;        // [segments] where it begins in the slab
-    size_t slab, values;    // floats: of all rows; of those that are not tied, which come first
+    size_t slab, values;    // floats: of all rows; of rows that are not tied, which come first
     bool joined;            // tied rows use the memory of the rows whose values they share
     size_t shard, shard_values;  // the same of this rank's ranges
 } zero_layout;
