@@ -49,7 +49,7 @@ static err_t parse_steps(const char *text, int64_t *steps) {
     return ERR_OK;
 }
 
-// `allowed` names the options of the verb, each with a space behind it.
+// `allowed` names the options of the verb, each followed by a space.
 static err_t parse(int argc, char **argv, const char *allowed, arguments *a) {
     *a = (arguments){.steps = 20};
     for (int i = 0; i < argc; i++) {
@@ -77,7 +77,7 @@ static err_t do_train(const config *c, const arguments *a) {
     (void)a;
     int rank, world;
     err_t rc = supervise(c, train_rank, &rank, &world);
-    bool said = rc == ERR_INTERRUPTED && rank > 0;  // by rank 0: they stopped together
+    bool said = rc == ERR_INTERRUPTED && rank > 0;  // rank 0 has reported it: all stopped together
     return said ? err_set(rc, "%s", "") : rc;
 }
 
@@ -153,10 +153,10 @@ static err_t dispatch(int argc, char **argv) {
 
 static void print_error(err_t rc) {
     const err_record *e = err_last();
-    if (!*e->text) return;  // another process of this run has said it
+    if (!*e->text) return;  // another process of this run has printed it
     fprintf(stderr, "lockstep: %s\n", e->text);
     if (rc == ERR_USAGE) fputs("`lockstep --help` shows what there is.\n", stderr);
-    if (rc != ERR_INTERNAL) return;  // the way here helps nobody else
+    if (rc != ERR_INTERNAL) return;  // the trail helps only with internal errors
     for (int i = 0; i < e->depth; i++) fprintf(stderr, "  %s:%d %s\n", e->trail[i].file, e->trail[i].line, e->trail[i].func);
 }
 

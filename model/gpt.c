@@ -1,14 +1,16 @@
-// model/gpt.c: GPT-2 (Radford et al. 2019): token and position embeddings, L pre-norm transformer blocks, a final norm, and a head that
-// shares the token embedding. Read it from the bottom of the forward functions to the top of the backward ones: each backward line
-// undoes the forward line at the same place.
+// model/gpt.c: GPT-2 (Radford et al. 2019): token and position embeddings, L pre-norm transformer blocks, a final norm,
+// and a head that shares the token embedding. Each backward function mirrors its forward function: read the forward
+// lines from the bottom up.
 //
-// Vp is V as it lies in memory (model_vocab_in_memory): the head's products take the zeros behind the token embedding along. These
-// make columns of logits that no softmax looks at, whose gradient is zero and adds nothing to dx or to the weight gradient's padding.
+// Vp is the padded V (model_vocab_in_memory): the head's products include the zeros after the token embedding. These
+// give columns of logits that no softmax reads; their gradient is zero and adds nothing to dx or to the weight
+// gradient's padding.
 //
-// The head works on one chunk of rows after the other (model_plan.head_chunks): V logits of every row at once would be the largest tensor
-// of all. In training a chunk's logits become their own gradient and are used up before the next chunk begins, so losses, dx and the
-// weight's gradient come from one visit, in backward, where the memory of gradients is there. The weight's gradient is summed from zero
-// over a chunk, not over a micro-batch, and added once for each.
+// The head works on one chunk of rows after the other (model_plan.head_chunks): the logits of all rows would be the
+// largest tensor of all. In training a chunk's logits are overwritten by their gradient, which is used before the next
+// chunk begins. So one loop over the chunks gives losses, dx and the weight's gradient; it runs in backward, where the
+// memory of gradients is available. The weight's gradient is summed from zero over each chunk, not over a micro-batch,
+// and added once for each chunk.
 //
 // Initial values are those of GPT-2: normal(0, 0.02), the projections back into the residual stream scaled by 1/sqrt(2L).
 #include "base/philox.h"
@@ -23,7 +25,7 @@ typedef struct layer_params {
     int ln_1_w, ln_1_b, qkv_w, qkv_b, proj_w, proj_b, ln_2_w, ln_2_b, fc_w, fc_b, out_w, out_b;
 } layer_params;
 
-// What a layer's backward pass reads beside its input x, by what it takes to have it again.
+// What a layer's backward pass reads in addition to its input x, by the cost of recomputing it.
 typedef struct layer_costly {
     tensor qkv, att, lse;                                 // (B,T,3C), (B,T,C), (B,H,T)
     tensor mid;                                           // (B,T,C)   x + attention
@@ -36,12 +38,13 @@ typedef struct layer_cheap {
     tensor fc;          // (B,T,4C)  after GELU
 } layer_cheap;
 
-// How many sets of each there are: one for each layer, or one that all layers share, where the next layer's forward pass writes over this one's.
+// The number of sets of each: one for each layer, or one that all layers share and each layer's forward pass
+// overwrites.
 //                x   costly   cheap
 //   none         L      L       L
 //   selective    L      L       1
 //   block        L      1       1
-//   forward only 1      1       1     each layer's output lies on its input
+//   forward only 1      1       1     each layer's output overwrites its input
 typedef struct layer_sets { int x, costly, cheap; } layer_sets;
 
 typedef struct gpt {
@@ -54,8 +57,8 @@ typedef struct gpt {
     layer_cheap *cheap;
     tensor last, ln_f_mean, ln_f_rstd;        // (B,T,C), (B,T)
     tensor logits, losses;                    // (rows of a chunk,Vp), (B,T)
-    tensor branch;                            // (B,T,C)   what is added to the residual stream; in the head its norm, and the norm's gradient
-    tensor dx, dinner, delta;                 // backward: (B,T,C) x2, (B,H,T); dinner: of a norm or of attention, one after the other
+    tensor branch;                            // (B,T,C)   added to the residual stream; head: norm, then its gradient
+    tensor dx, dinner, delta;                 // backward: (B,T,C) x2, (B,H,T); dinner: of a norm or of attention
     tensor scratch;                           // of the embedding's backward
 } gpt;
 
@@ -70,7 +73,7 @@ static const dropout_key *drop_at(pass *p, int layer, int which, dropout_key *ke
     return key;
 }
 
-// y = dropout(x), or nothing, for x of B samples: the operation finds the sample in dimension 0, so that is what it must be.
+// y = dropout(x), or nothing, for x of B samples: the operation needs the sample as dimension 0.
 static err_t drop_samples(pass *p, int layer, int which, const tensor *y, const tensor *x) {
     dropout_key key;
     if (!drop_at(p, layer, which, &key)) return ERR_OK;
@@ -132,7 +135,8 @@ static err_t norm_1(pass *p, const layer_params *n, layer_view *v) {
                                                                  .w = &p->w[n->ln_1_w], .b = &p->w[n->ln_1_b], .eps = NORM_EPS}, p->s);
 }
 
-// ln_2 = norm(mid), with mid = x + branch, or, where branch is NULL, mid as it was kept: the operation norms the rounded sum either way.
+// ln_2 = norm(mid), with mid = x + branch, or, if branch is NULL, the mid that was kept: in both cases the operation
+// norms the rounded sum.
 static err_t norm_2(pass *p, const layer_params *n, layer_view *v, const tensor *branch) {
     return p->ops->layer_norm_forward(&(layer_norm_forward_args){.y = &v->ln_2, .mean = &v->ln_2_mean, .rstd = &v->ln_2_rstd,
                                                                  .sum = branch ? &v->mid : NULL, .x = branch ? &v->x : &v->mid,
@@ -173,7 +177,7 @@ static err_t layer_forward(model *m, int l, pass *p) {
     return p->ops->add(&(add_args){.y = &v.y, .a = &v.mid, .b = &v.branch}, p->s);
 }
 
-// Computes again what the forward pass left in sets that other layers have used since. The last layer's is still there.
+// Recomputes values in shared sets, which later layers have overwritten. The last layer's are still there.
 static err_t layer_recompute(gpt *g, int l, pass *p, layer_view *v) {
     const layer_params *n = &g->layer[l];
     int layers = g->head.options.layers;
@@ -184,7 +188,7 @@ static err_t layer_recompute(gpt *g, int l, pass *p, layer_view *v) {
     return p->ops->gelu_forward(&(gelu_forward_args){.y = &v->fc, .x = &v->fc_pre}, p->s);
 }
 
-// The gradient of what a dropout at `which` let through: dx itself where there is none.
+// The gradient before the dropout at `which`; dx itself without dropout.
 static err_t branch_gradient(gpt *g, pass *p, int l, int which, const tensor *dx, tensor *out) {
     *out = p->drop.p == 0 ? *dx : view2(&g->branch, dx->size[0], dx->size[1]);
     return drop_samples(p, l, which, out, dx);
@@ -199,7 +203,7 @@ static err_t layer_backward(model *m, int l, pass *p) {
     layer_view v = view_layer(g, l, p);
     int64_t N = p->B * p->T, C = m->options.embed;
     tensor dx = view2(&g->dx, N, C), dnorm = view2(&g->dinner, N, C), datt = dnorm, dbranch;
-    tensor dfc = v.fc, dqkv = view2(&v.fc, N, 3 * C), delta = view3(&g->delta, p->B, m->options.heads, p->T);  // fc is read first, and then room
+    tensor dfc = v.fc, dqkv = view2(&v.fc, N, 3 * C), delta = view3(&g->delta, p->B, m->options.heads, p->T);  // fc's memory is reused after fc was read
     tensor dqkv3 = view3(&dqkv, p->B, p->T, 3 * C), datt3 = view3(&datt, p->B, p->T, C);
     dropout_key key;
 
@@ -228,7 +232,7 @@ static err_t layer_backward(model *m, int l, pass *p) {
 
 // --- head and loss ---------------------------------------------------------------------------------------------------------
 
-// The head's weight or its gradient, and the zeros behind it.
+// The head's weight or its gradient, with the zeros after it.
 static tensor with_padding(const tensor *t, int64_t Vp) { return view2(t, Vp, t->size[1]); }
 
 // Rows first .. first+count-1 of a matrix or vector.
@@ -258,7 +262,7 @@ static err_t last_logits(gpt *g, pass *p, const head_view *v) {
     return p->ops->matmul(&(matmul_args){.d = &logits, .a = &x, .b = &v->w, .tb = true}, p->s);
 }
 
-// Logits and losses of a chunk of rows. Where there is a backward pass the logits are their own gradient then, and the norm is overwritten by its own.
+// Logits and losses of a chunk of rows. With a backward pass, logits and norm are then overwritten by their gradients.
 static err_t head_chunk(gpt *g, pass *p, const head_view *v, int64_t first, int64_t rows) {
     const ops *o = p->ops;
     tensor norm = rows_of(&v->norm, first, rows), losses = rows_of(&v->losses, first, rows), targets = rows_of(&v->targets, first, rows);

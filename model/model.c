@@ -19,7 +19,7 @@ int model_find(const model *m, const char *name) {
     return -1;
 }
 
-// A share of less than a tile is not rounded.
+// A share smaller than a tile is not rounded up.
 int64_t model_head_rows(int64_t rows, int64_t chunks) {
     int64_t share = (rows + chunks - 1) / chunks, whole = (share + HEAD_TILE - 1) / HEAD_TILE * HEAD_TILE;
     return share < HEAD_TILE ? share : whole < rows ? whole : rows;

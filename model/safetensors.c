@@ -1,6 +1,6 @@
-// model/safetensors.c: see model/safetensors.h. The header is taken for what a stranger wrote: every number in it is checked
-// against the file before anything is read at an offset that it gives. Tensors must tile the data exactly, so that each byte of
-// the file has one owner and a file that is longer or shorter than its header says can't pass.
+// model/safetensors.c: see model/safetensors.h. The header is not trusted: every number in it is checked against the
+// file before anything is read at an offset that it gives. Tensors must tile the data exactly: each byte belongs to one
+// tensor, and a file that is longer or shorter than its header says is refused.
 #include "model/safetensors.h"
 
 #include "base/io.h"
@@ -105,7 +105,7 @@ static int by_offset(const void *a, const void *b) {
     return strcmp(x->name, y->name);
 }
 
-// Each tensor starts where the one before it ended, and the last ends with the file.
+// Each tensor starts where the previous one ended, and the last ends with the file.
 static err_t check_tiling(const st_file *f, int64_t data) {
     int64_t at = data;
     const char *before = "the header";
@@ -257,7 +257,7 @@ err_t st_read_f32_part(const st_file *f, const st_tensor *t, int64_t first, int6
 
 // --- writing -------------------------------------------------------------------------------------------------------------------
 
-// Sets offset (from the start of the data, for now) and bytes; what is wrong here is the caller's mistake.
+// Sets offset (from the start of the data, for now) and bytes. An error here is the caller's mistake.
 static err_t place(const char *path, st_tensor *t, int64_t at) {
     if (!t->name[0] || !memchr(t->name, 0, ST_NAME) || strcmp(t->name, METADATA) == 0 || t->dims < 0 || t->dims > ST_DIMS ||
         (unsigned)t->type >= TYPES)
@@ -300,7 +300,8 @@ static err_t build_header(const char *path, json_t *header, st_tensor *tensors, 
     return ERR_OK;
 }
 
-// The text of the header behind its length, padded with spaces so that the data starts on a multiple of 8. The caller frees *out.
+// The header's length and then its text, padded with spaces so that the data starts on a multiple of 8. The caller
+// frees *out.
 static err_t print_header(const char *path, const json_t *header, char **out, size_t *size) {
     size_t n = json_dumpb(header, NULL, 0, JSON_COMPACT), padded = (n + 7) / 8 * 8;
     char *text = n > 0 ? malloc(LENGTH_BYTES + padded) : NULL;

@@ -1,4 +1,4 @@
-// model/safetensors.h: tensors in files that everyone reads (github.com/huggingface/safetensors, format of 2022-09):
+// model/safetensors.h: tensors in a common file format (github.com/huggingface/safetensors, format of 2022-09):
 // 8 bytes little-endian header length, JSON header, then the data without gaps.
 #ifndef MODEL_SAFETENSORS_H
 #define MODEL_SAFETENSORS_H
@@ -29,8 +29,8 @@ typedef struct st_file {
     int64_t file_bytes;
 } st_file;
 
-// Opens and checks everything the header says against itself and the file's length: types, shapes, offsets, overlaps, gaps,
-// duplicates. ERR_DATA names the file, and the tensor or the offset. No tensor data is read.
+// Opens the file and checks the header, for consistency and against the file's length: types, shapes, offsets,
+// overlaps, gaps, duplicates. ERR_DATA names the file, and the tensor or the offset. Reads no tensor data.
 err_t st_open(st_file *f, const char *path);
 void st_close(st_file *f);
 
@@ -43,7 +43,7 @@ err_t st_read(const st_file *f, const st_tensor *t, void *out);
 // Reads as FP32, converting from F16, BF16 and F64. `out` holds the tensor's element count of floats.
 err_t st_read_f32(const st_file *f, const st_tensor *t, float *out);
 
-// The same of elements first .. first+count-1.
+// The same for elements first .. first+count-1.
 err_t st_read_f32_part(const st_file *f, const st_tensor *t, int64_t first, int64_t count, float *out);
 
 // Writer: declare all tensors (their offsets are set by st_create), then put the data in the same order, then finish.

@@ -16,7 +16,7 @@
 
 enum { WARM = 2 };  // steps that are not counted: page faults, plans, caches
 
-// Tokens that no disk holds: a file in memory, read like any other.
+// Random tokens in a file in memory, which is read like any other.
 static err_t made_up_tokens(const config *c, int *fd) {
     int64_t n = c->batch.global * c->model.context * 4 + 1;
     *fd = memfd_create("lockstep-bench", MFD_CLOEXEC);
@@ -42,7 +42,7 @@ static int by_value(const void *a, const void *b) {
 
 static double step_tokens(const config *c) { return (double)(c->batch.global * c->model.context); }
 
-// Multiplications and additions of a step's matrix products, of attention only the causal half.
+// Multiplications and additions of a step's matrix products; of attention only the causal half.
 static double step_flops(const session *x) {
     const config *c = x->cfg;
     double weights = (double)(model_elements(x->net) - c->model.context * c->model.embed);
@@ -57,14 +57,14 @@ static void print_shape(const session *x) {
 
 // --- whole steps -------------------------------------------------------------------------------------------------------------
 
-// The most of the machine's memory that this process, a rank, has held at once, in bytes.
+// The peak resident memory of this process, a rank, in bytes.
 static double peak_resident(void) {
     struct rusage used = {0};
     getrusage(RUSAGE_SELF, &used);
     return 1024.0 * (double)used.ru_maxrss;
 }
 
-// What rank 0 prints of the timed steps, sorted.
+// Rank 0 prints the timed steps; ms is sorted.
 static void print_times(const session *x, const double *ms, const rank_summary *t) {
     int64_t steps = x->cfg->run.steps;
     double median = ms[steps / 2];
@@ -76,7 +76,7 @@ static void print_times(const session *x, const double *ms, const rank_summary *
                x->state.o.fixed ? "fixed" : "any", t->comm_ms, t->wait_ms, 100 * t->hidden);
 }
 
-// Runs WARM steps and then those that are asked for, and says how long each took and what the ranks reported of them.
+// Runs WARM steps and then the steps to be timed. ms (=) the time of each; *times (+=) what the ranks reported.
 static err_t run_steps(session *x, double *ms, rank_report *times) {
     int64_t steps = x->cfg->run.steps;
     step_result s = {0};
@@ -113,7 +113,7 @@ static err_t whole_steps(session *x, double *ms) {
 
 typedef struct ceilings { bool cuda; double bandwidth, flops[INT32]; } ceilings;
 
-// The most that was seen in any of several calls: a machine that others use shows it only now and then.
+// Keeps the maximum over several calls: a shared machine reaches its peak only now and then.
 static void measure(session *x, ceilings *to) {
     to->cuda = device_about(x->dev)->kind == DEVICE_CUDA;
     to->bandwidth = fmax(to->bandwidth, peak_bandwidth(x->dev, x->s, 1));
@@ -121,7 +121,7 @@ static void measure(session *x, ceilings *to) {
     for (int t = FP32; t <= FP16; t++) to->flops[t] = fmax(to->flops[t], to->cuda ? peak_matmul(x->dev, x->s, (dtype)t, 8192) : fma);
 }
 
-// Time, share, speed, and the larger of the shares of the two ceilings. l: of one step.
+// Prints time, share of the step, speed, and the larger of the shares of the two ceilings. l: of one step.
 static void print_line(const char *name, const profile_line *l, double step, const ceilings *top) {
     double peak = l->type <= FP16 ? top->flops[l->type] : 0, of_flops = peak > 0 ? l->flops / l->seconds / peak : 0;
     double of_bytes = top->bandwidth > 0 ? l->bytes / l->seconds / top->bandwidth : 0;
@@ -140,9 +140,10 @@ static void print_ceilings(const ceilings *top) {
     printf("; a share is that of the ceiling which is nearer\n");
 }
 
-// What was measured of all steps, as one step's. seconds: of a whole step; waited: of it for other ranks.
+// Prints the mean over all steps. seconds: of a whole step; waited: the part of it that was spent waiting for other
+// ranks.
 static void print_parts(const session *x, const profile_line *line, int lines, double seconds, double waited, const ceilings *top) {
-    const double SMALL = 0.001;  // of a step: told together
+    const double SMALL = 0.001;  // of a step: smaller ones share a line
     int64_t steps = x->cfg->run.steps;
     profile_line small = {.type = INT32}, wait = {.type = INT32, .seconds = waited}, rest = {.type = INT32, .seconds = seconds - waited};
     profile_line whole = {.type = x->state.o.compute, .seconds = seconds, .flops = step_flops(x)};

@@ -31,7 +31,8 @@ static err_t load_windows(evaluator *k, dataset *val, int64_t first, int64_t B, 
     return stream_copy(r->s, r->targets[r->place].data, rows + B * T, (size_t)(B * T) * 4);
 }
 
-// This rank's micro-batch of a round: B windows from `first`, none when B = 0 (but its weights are needed). Their losses go to their places.
+// This rank's micro-batch of a round: B windows from `first`. With B = 0 only the hooks run: other ranks need its
+// weights. The losses go to this rank's place in window_loss.
 static err_t evaluate_batch(evaluator *k, dataset *val, int64_t first, int64_t B, int64_t T) {
     step_runner *r = k->r;
     err_t rc = B ? load_windows(k, val, first, B, T) : ERR_OK;
@@ -48,7 +49,8 @@ static err_t evaluate_batch(evaluator *k, dataset *val, int64_t first, int64_t B
     return p.ops->loss_means(&(loss_means_args){.means = &means, .losses = &p.losses}, r->s);
 }
 
-// A micro-batch for each rank, W windows in all, and their losses added in order of window. Every number comes from one rank: sharing rounds nothing.
+// One micro-batch for each rank, W windows in all; their losses are added in order of window. Each loss comes from one
+// rank and is zero on the others, so the all-reduce rounds nothing.
 static err_t evaluate_round(evaluator *k, dataset *val, int64_t first, int64_t W, int64_t T, double *sum) {
     step_runner *r = k->r;
     comm *c = r->ranks;
@@ -57,7 +59,7 @@ static err_t evaluate_round(evaluator *k, dataset *val, int64_t first, int64_t W
     TRY(stream_zero(r->s, k->window_loss.data, tensor_bytes(&k->window_loss)));
     err_t rc = evaluate_batch(k, val, first + c->rank * micro, mine < 0 ? 0 : mine < micro ? mine : micro, T);
     TRY(parallel_wait(&r->together));
-    if (rc != ERR_OK && rc != ERR_DATA && rc != ERR_IO) return rc;  // not something that the others can be told by agreement
+    if (rc != ERR_OK && rc != ERR_DATA && rc != ERR_IO) return rc;  // can't be shared by agreement
     TRY(comm_agree_ok(c, rc, r->s));
     TRY(c->table->all_reduce(c, k->window_loss.data, (size_t)tensor_count(&k->window_loss), FP64, REDUCE_SUM, r->s));
     TRY(stream_copy(r->s, k->host_window_loss.data, k->window_loss.data, tensor_bytes(&k->window_loss)));
@@ -111,8 +113,8 @@ static int32_t likeliest(const float *x, int64_t n) {
     return (int32_t)best;
 }
 
-// Draws from softmax(x / temperature) over the top_k largest values and what equals the last of them (as Hugging Face's
-// generate does); u in [0,1) is the draw. Double sums in order of index.
+// Draws from softmax(x / temperature) over the top_k largest values and all that equal the smallest of these (as
+// Hugging Face's generate does); u in [0,1) is the draw. Sums are doubles, in order of index.
 static int32_t draw(const float *x, int64_t n, const generate_options *o, double u, float *copy) {
     int32_t best = likeliest(x, n);
     if (o->temperature <= 0) return best;

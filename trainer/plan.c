@@ -113,7 +113,7 @@ static const column columns[] = {
 
 static size_t value(const plan_rank *p, const column *c) { return *(const size_t *)((const char *)p + c->offset); }
 
-// The smallest and the largest of the ranks: they differ where shares are uneven.
+// The least and the most over the ranks: they differ where shares are uneven.
 static void print_row(FILE *out, const char *name, int64_t least, int64_t most) {
     if (least == most) fprintf(out, "  %-18s %16lld\n", name, (long long)most);
     else fprintf(out, "  %-18s %16lld   on the rank with least %lld\n", name, (long long)most, (long long)least);
@@ -149,7 +149,7 @@ static void print_traffic(FILE *out, const plan_rank *p, int world) {
     fprintf(out, "  %-18s %16lld   of these %lld between nodes\n", "by all", (long long)sent, (long long)far);
 }
 
-// A rank with fewer lanes than another waits: lanes are dealt whole.
+// Lanes are not divided, so a rank with fewer lanes than another waits.
 static void print_lanes(FILE *out, const plan_rank *p, int world, int64_t lanes) {
     int64_t most = 0;
     for (int k = 0; k < world; k++) most = p[k].lanes > most ? p[k].lanes : most;
@@ -176,7 +176,7 @@ static err_t plan_all(const config *c, const cluster *who, plan_rank *p, comm_pl
 
 err_t verb_plan(const config *c, FILE *out) {
     cluster who;
-    TRY(c->cluster.nodes[0] ? cluster_parse(&who, c->cluster.nodes) : cluster_resolve(&who, c));  // not of a node only
+    TRY(c->cluster.nodes[0] ? cluster_parse(&who, c->cluster.nodes) : cluster_resolve(&who, c));  // for all nodes, not only this one
     TRY(config_fits(c, who.world));
     plan_rank *p = calloc((size_t)who.world, sizeof *p);
     comm_place *place = calloc((size_t)who.world, sizeof *place);

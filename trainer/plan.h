@@ -1,5 +1,6 @@
-// trainer/plan.h: what a run will need and move, before it does: `lockstep plan`. Nothing is estimated: the run's own arenas are declared and not
-// allocated, and its own lists of messages are walked and not sent. A test holds the figures against a real run's, to the byte.
+// trainer/plan.h: the memory and traffic of a run, before it runs: `lockstep plan`. Nothing is estimated: the run's own
+// arenas are declared but not allocated, and its own messages are counted but not sent. A test compares the figures
+// with a real run's, to the byte.
 #ifndef TRAINER_PLAN_H
 #define TRAINER_PLAN_H
 
@@ -14,7 +15,7 @@ typedef struct plan_rank {
     size_t gradients, counters, scratch;   // slabs or slots; counters of sharded sums; of the reduction
     size_t gather;                         // stage 3: weights on their way
     size_t activations, staging, ring, rest;
-    int64_t sent, sent_far;                // bytes of payload that a step sends, of these to other nodes
+    int64_t sent, sent_far;                // bytes of payload that a step sends; of these, to other nodes
 } plan_rank;
 
 size_t plan_bytes(const plan_rank *p);     // all memory

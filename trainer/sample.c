@@ -1,5 +1,6 @@
-// trainer/sample.c: text that a session's model writes. With several ranks rank 0 writes and the others hear from it after every token, so that nobody
-// takes a long sample for a rank that is lost; where weights are in shares (ZeRO 3) all must compute, and all write the same.
+// trainer/sample.c: generates text with a session's model. With several ranks, rank 0 generates and sends the others a
+// sign of life after every token, so that they don't take a long sample for a lost rank. With ZeRO stage 3 all ranks
+// must compute, and all generate the same text.
 #include "trainer/evaluate.h"
 #include "trainer/train.h"
 
@@ -10,8 +11,8 @@ typedef struct text_sink {
     session *x;
     char *text;
     size_t n, room;
-    int64_t told;   // tokens that the others have heard of
-    err_t failed;   // telling them
+    int64_t told;   // signs of life sent, one for each token
+    err_t failed;   // of sending them
 } text_sink;
 
 static bool others_listen(const session *x) { return x->ranks->world > 1 && x->state.o.stage < 3; }
@@ -23,7 +24,8 @@ static err_t tell(session *x) {
     return host->table->broadcast(host, &token, sizeof token, 0, x->s);
 }
 
-// Bytes as they are; a NUL would end the text and becomes U+FFFD. Tokens past the bytes are shown by number.
+// Bytes are written unchanged, except NUL, which would end the text and becomes U+FFFD. Larger tokens are shown by
+// number.
 static void put_token(void *ctx, int32_t token) {
     text_sink *t = ctx;
     char word[16];
@@ -37,7 +39,7 @@ static void put_token(void *ctx, int32_t token) {
     t->n += n;
 }
 
-// The others count on hearing of every token, also of those that could not be written.
+// The others wait for a sign of life for every token, also for those that could not be generated.
 static err_t tell_rest(text_sink *t, err_t rc) {
     err_record why = rc == ERR_OK ? (err_record){0} : *err_last();
     for (; others_listen(t->x) && t->failed == ERR_OK && t->told < t->x->cfg->sample.tokens; t->told++) t->failed = tell(t->x);

@@ -1,4 +1,4 @@
-// trainer/session.c: opens and closes what a run needs, in the order in which one thing stands on the other.
+// trainer/session.c: opens and closes what a run needs, in the order in which its parts depend on each other.
 #include "trainer/train.h"
 
 #include "base/io.h"
@@ -77,7 +77,7 @@ static err_t open_ranks(session *x, const launch *at) {
 
 // --- model and tensors ---------------------------------------------------------------------------------------------------------------
 
-// ZeRO deals out what several ranks have; one rank has everything.
+// ZeRO divides tensors among several ranks; one rank alone has everything.
 static state_options state_options_of(const session *x, session_kind kind) {
     const config *c = x->cfg;
     int64_t micros = c->batch.global / c->batch.lanes / c->batch.micro;
@@ -136,7 +136,7 @@ static err_t compare_with_defaults(ckpt_state *s) {
     return rc;
 }
 
-// What a checkpoint of this run says of itself, the bits keys foremost.
+// Fills in what this run's checkpoints say of it, above all the bits keys.
 static err_t describe(session *x) {
     ckpt_state *s = &x->state.ckpt;
     TRY(config_each(x->cfg, CLASS_BITS, copy_key, s));
@@ -204,7 +204,7 @@ void session_close(session *x) {
     *x = (session){0};
 }
 
-// Before the weights are published: how they were rounded depends on the number of updates.
+// Call it before the weights are published: their rounding depends on the number of updates.
 static err_t adopt_counters(session *x) {
     step_state s;
     state_from_counters(&s, &x->state.ckpt.at, x->cfg);

@@ -1,4 +1,4 @@
-// trainer/train.c: the loop: step, log, evaluate, save, until the last step or until told to stop.
+// trainer/train.c: the loop: step, log, evaluate, save, until the last step or a request to stop.
 #include "trainer/train.h"
 
 #include "base/clock.h"
@@ -19,30 +19,30 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-// One rank of a run. Files belong to nodes: the first rank of each keeps its directory. Rank 0 is the one that tells.
+// One rank of a run. Files belong to nodes: the first rank of each keeps its directory. Rank 0 logs.
 typedef struct run {
     session x;
     monitor m;
-    board *b;          // what the node's supervisor sees
+    board *b;          // shared with the node's supervisor
     rank_report times;
     power power;
     int lock;          // holds DIR/NAME/lock
     int64_t saved;     // step of the newest checkpoint, -1: none
-    bool best_pending; // the weights of at.best_step are saved, `best` does not point at them yet
+    bool best_pending; // the weights of at.best_step are saved, but `best` does not point at them yet
     int64_t skipped;   // steps in a row that were skipped
-    double told_at;    // when the last step was told, or the next one begun
-    bool confirmed;    // the ranks have compared how they multiply
+    double told_at;    // when the last step was logged, or the next one begun
+    bool confirmed;    // the ranks have compared their matmul plans
 } run;
 
 // --- opening -----------------------------------------------------------------------------------------------------------------
 
 static bool leads_node(const run *r) { return r->x.ranks->place[r->x.ranks->rank].local == 0; }
 
-// A process that was just killed may need a moment to be gone.
+// A process that was just killed may need a moment to exit.
 enum { LOCK_TRIES = 10, LOCK_PAUSE_MS = 100 };
 
-// One process a run directory: two would take turns in truncating each other's log. Where there is a lock already, it is taken before anybody is met:
-// whoever runs must not be disturbed. Where there is none, it is made only when it is known that the run may be.
+// One process a run directory: two would truncate each other's log. An existing lock is taken before connecting to
+// other ranks, so that a running process is not disturbed. A new lock is made only once the run is known to be valid.
 static err_t lock_directory(run *r, const config *c, bool make) {
     char dir[IO_PATH], path[IO_PATH];
     if (r->lock >= 0) return ERR_OK;
@@ -61,7 +61,7 @@ static err_t lock_directory(run *r, const config *c, bool make) {
                    "a [run] dir of their own each.)", path);
 }
 
-// A copy of the settings for whoever finds the directory; a run does not need it.
+// A copy of the settings, for people who look into the directory; the run does not need it.
 static err_t write_effective_config(run *r) {
     char path[IO_PATH], *text = NULL;
     size_t size = 0;
@@ -127,8 +127,8 @@ static err_t resume_or_start(run *r) {
 
 static bool due(int64_t step, int64_t every) { return every > 0 && step % every == 0; }
 
-// Would this step have been saved without anyone asking? Then it has a record in the log; a stop in between leaves none there, so that
-// the log of a run that was stopped reads like that of one that was not.
+// Would this step be saved without a request to stop? Only then the log has a record of it, so the log of a run that
+// was stopped reads like that of one that was not.
 static bool save_is_due(const run *r) {
     const config *c = r->x.cfg;
     bool best = c->checkpoint.keep_best && r->x.state.ckpt.at.best_step == r->x.step;
@@ -137,7 +137,7 @@ static bool save_is_due(const run *r) {
 
 static void record_checkpoint(run *r, double ms, bool say) {
     char hash[17];
-    if (ckpt_hash(&r->x.state.ckpt, hash) != ERR_OK) return;  // ranks are lost: the next step says so
+    if (ckpt_hash(&r->x.state.ckpt, hash) != ERR_OK) return;  // ranks are lost: the next step reports it
     if (say) monitor_say(&r->m, "saved step %lld  hash %s  %.2f s", (long long)r->x.step, hash, ms / 1e3);
     if (save_is_due(r)) monitor_checkpoint(&r->m, r->x.step, ms, hash);
 }
@@ -167,11 +167,11 @@ static err_t start_log(run *r) {
 static void recall_checkpoint(run *r) {
     const ckpt_counters *at = &r->x.state.ckpt.at;
     if (r->saved < 0) return;
-    record_checkpoint(r, 0, false);  // its record came after the length that the checkpoint remembers
+    record_checkpoint(r, 0, false);  // its record was written after the checkpoint stored the log's length
     if (r->x.cfg->checkpoint.keep_best && at->best_step == r->x.step && at->best_step > 0) mark_best(r);
 }
 
-// A device of which nothing is known is an event on its node, not the end.
+// A device whose sensors can't be read is logged as an event on its node; the run goes on.
 static err_t start_power(run *r) {
     err_t rc = power_open(&r->power, r->x.dev, r->x.ranks, r->x.cfg->log.power_every, r->x.step);
     r->x.runner.sense = power_report, r->x.runner.sense_ctx = &r->power;
@@ -183,7 +183,7 @@ static err_t start_power(run *r) {
 static err_t open_directory(run *r) {
     if (!leads_node(r)) return ERR_OK;
     TRY(lock_directory(r, r->x.cfg, true));
-    TRY(monitor_open(&r->m, r->x.dir, &(config){.run.steps = r->x.cfg->run.steps}, 0));  // events only, until it is known where the log continues
+    TRY(monitor_open(&r->m, r->x.dir, &(config){.run.steps = r->x.cfg->run.steps}, 0));  // only events, until the log's length is known
     r->m.quiet = r->x.ranks->rank != 0;
     return ERR_OK;
 }
@@ -214,7 +214,7 @@ static void run_close(run *r) {
 
 // --- what happens between steps ----------------------------------------------------------------------------------------------
 
-// A diverged run looks busy: say so once, when it has skipped more steps in a row than a loss scale needs to find its place.
+// A diverged run looks busy: log it once, after more skipped steps in a row than a loss scale needs to settle.
 static void watch_skips(run *r, const step_result *s) {
     r->skipped = s->applied ? 0 : r->skipped + 1;
     int64_t patience = r->x.runner.rules.dynamic_scale ? 50 : 1;
@@ -223,7 +223,7 @@ static void watch_skips(run *r, const step_result *s) {
                       "or go back to an earlier checkpoint");
 }
 
-// A rank that is much slower than the others holds all of them up: every step waits for it.
+// A rank that is much slower than the others delays all of them: every step waits for it.
 static void name_straggler(run *r, int64_t step, const rank_summary *t) {
     char who[COMM_HOST + 32], text[256];
     snprintf(text, sizeof text, "%s computes %.1f ms a step, the median rank %.1f ms: the others wait for it; look for a hot or shared processor there",
@@ -271,7 +271,7 @@ static err_t evaluate_now(run *r, bool *improved) {
     return ERR_OK;
 }
 
-// A checkpoint that can't be written is an event, not the end: the one before is intact and training goes on.
+// A checkpoint that can't be written is logged as an event: the previous one is intact, and training goes on.
 static err_t save_now(run *r) {
     session *x = &r->x;
     ckpt_counters *at = &x->state.ckpt.at;
@@ -280,12 +280,12 @@ static err_t save_now(run *r) {
     TRY(session_counters(x));
     monitor_sync(&r->m);
     at->log_bytes = r->m.log >= 0 ? r->m.log_bytes : 0;
-    TRY(comm_agree_max(x->ranks, &at->log_bytes, x->s));  // rank 0 has the log, every node's manifest its length
+    TRY(comm_agree_max(x->ranks, &at->log_bytes, x->s));  // rank 0 has the log; every node's manifest stores its length
     x->ranks->host->patient = true;  // for the slowest disk
     x->ranks->host->phase.what = "checkpoint", x->ranks->host->phase.step = x->step, x->ranks->host->phase.number = 0;
     err_t rc = ckpt_save(x->dir, &x->state.ckpt, 0, &x->faults);
     x->ranks->host->patient = false;
-    if (rc != ERR_OK) {  // prunes later: see between_steps
+    if (rc != ERR_OK) {  // between_steps prunes
         monitor_event(&r->m, "checkpoint_failed", x->step, err_last()->text);
         return x->ranks->table->query(x->ranks);
     }
@@ -325,13 +325,13 @@ static err_t look(run *r, bool last, bool *improved) {
     return sample_is_due(r, last) ? show_sample(r) : ERR_OK;
 }
 
-// Order matters: what a record says must be in the checkpoint that remembers the log's length behind it. What fails here ends the run,
-// but not before the weights that were trained are safe.
+// Order matters: log first, then save, because a checkpoint must contain what the log says up to the length that it
+// stores. A failure here ends the run, but only after the trained weights are saved.
 static err_t between_steps(run *r, bool stopping) {
     bool last = r->x.step == r->x.cfg->run.steps, improved = false;
     ckpt_counters before = r->x.state.ckpt.at;
     err_record why = {0};
-    if (stopping && look_is_due(r, last)) TRY(save_now(r));  // looking may take longer than who asked is willing to wait
+    if (stopping && look_is_due(r, last)) TRY(save_now(r));  // evaluating may outlast the patience of whoever asked to stop
     if (look(r, last, &improved) != ERR_OK) why = *err_last();
     if (save_is_due(r) || stopping || why.code) TRY(save_now(r));
     bool saved = r->saved == r->x.step;
@@ -342,7 +342,7 @@ static err_t between_steps(run *r, bool stopping) {
     return why.code ? err_restore(&why) : ERR_OK;
 }
 
-// Does anything have to be done behind the last step that was queued, but for telling it?
+// Must the queue drain now, because something other than a step comes next?
 static bool rests(const run *r) {
     bool last = r->x.step == r->x.cfg->run.steps;
     return last || !r->confirmed || !step_runs_ahead(&r->x.runner) || due(r->x.step, r->x.cfg->log.hash_every) || look_is_due(r, last) || save_is_due(r);
@@ -360,7 +360,7 @@ static err_t tell_step(run *r, bool *stopping) {
     return ERR_OK;
 }
 
-// Behind the first step of a process, which has met all shapes of a step: before anything is saved, and never again.
+// Once, after the first step of a process, which has met all shapes of a step, and before anything is saved.
 static err_t confirm(run *r) {
     if (r->confirmed) return ERR_OK;
     TRY(session_settle(&r->x));
@@ -369,7 +369,8 @@ static err_t confirm(run *r) {
     return ERR_OK;
 }
 
-// Queues the next step and tells what is to be told: on a CPU that step; on a GPU the one before it, unless the next thing to do is not a step.
+// Queues the next step and logs what is due: on a CPU that step; on a GPU the previous one, and that step too if the
+// queue must drain.
 static err_t step_on(run *r, bool *stopping) {
     r->x.runner.stop_wanted = atomic_load(&r->b->stop);
     if (!r->x.runner.untold) r->told_at = clock_now();
@@ -379,7 +380,8 @@ static err_t step_on(run *r, bool *stopping) {
     return confirm(r);
 }
 
-// Data that can't be read ends the run, but not before the weights of the last step are safe: a step without data updates nothing.
+// Data that can't be read ends the run, but only after the weights of the last step are saved: a step without data
+// updates nothing.
 static err_t step_or_save(run *r, bool *stopping) {
     err_t rc = step_on(r, stopping);
     if ((rc != ERR_DATA && rc != ERR_IO) || r->x.step == 0 || r->saved == r->x.step) return rc;
@@ -396,7 +398,7 @@ static err_t say_stopped(run *r) {
     return err_set(ERR_INTERRUPTED, "stopped after step %lld of %lld on request", (long long)r->x.step, (long long)r->x.cfg->run.steps);
 }
 
-// A team that has failed can save nothing together.
+// After a failure of the team nothing is saved: saving needs all ranks.
 static err_t run_steps(run *r) {
     const config *c = r->x.cfg;
     r->m.started = clock_now();
@@ -429,7 +431,7 @@ static err_t run_all(run *r, const config *c, const launch *at) {
     return ERR_OK;
 }
 
-// What this rank was at when it heard that another one is lost.
+// Adds what this rank was doing when another rank was lost.
 static void say_where(const run *r) {
     const comm *c = r->x.ranks;
     if (c && c->world > 1 && c->phase.what) err_prefix("in %s %lld of step %lld", c->phase.what, (long long)c->phase.number, (long long)c->phase.step);
@@ -446,7 +448,7 @@ err_t train_rank(const config *c, const launch *at, board *b) {
     if (rc == ERR_UNAVAILABLE) say_where(r);
     err_record why = *err_last();
     session_tell(&r->x, rc);
-    r->m.quiet = true;  // a person reads it from main.c
+    r->m.quiet = true;  // main.c prints it
     if (rc != ERR_OK && rc != ERR_INTERRUPTED) monitor_event(&r->m, "failed", r->x.step, why.text);
     run_close(r);
     free(r);

@@ -1,4 +1,4 @@
-// trainer/train.h: a run from its INI to its last step, and the verbs that look at one.
+// trainer/train.h: a run from its INI to its last step, and the other verbs.
 #ifndef TRAINER_TRAIN_H
 #define TRAINER_TRAIN_H
 
@@ -29,21 +29,23 @@ typedef struct session {
     int64_t step;             // finished steps
 } session;
 
-// To look: no moments, no gradients, no loader. To profile: to train, on a device that measures every operation.
+// LOOK: no moments, no gradients, no loader. PROFILE: training on a device that measures every operation.
 typedef enum { SESSION_TRAIN, SESSION_LOOK, SESSION_PROFILE } session_kind;
 
-// Opens device, data, the other ranks, model and tensors as the INI says. Weights are not set yet: session_init or a checkpoint does that.
-// at: this rank's place among others; NULL: alone. Collective, as is everything below that changes or saves the state.
+// Opens device, data, connections to the other ranks, model and tensors as the INI says. session_init or a checkpoint
+// sets the weights later. at: this rank's place among others; NULL: alone. Collective, as is everything below that
+// changes or saves the state.
 err_t session_open(session *x, const config *c, session_kind kind, const launch *at);
 void session_close(session *x);
 
-// The same up to the point where memory would be allocated, for rank `ranks->rank` of a world that need not exist: what a plan reads.
+// For a plan: the same, without allocating memory, as rank `ranks->rank` of a world that need not exist.
 err_t session_plan(session *x, const config *c, comm *ranks);
 
-// Before a session that ended with rc is closed: what only this rank knows of ends the run on all of them, before anything here waits for the others.
+// Call it before closing a session that ended with rc: an error that only this rank knows then ends the run on all
+// ranks, before anything here waits for the others.
 void session_tell(session *x, err_t rc);
 
-// Waits until nothing of this rank's is under way between the ranks. Before anything that asks the others for something.
+// Waits until none of this rank's communication is in flight. Call it before any other collective.
 err_t session_settle(session *x);
 
 // Random weights, or those of [model] init_from; step 0.
@@ -55,22 +57,22 @@ err_t session_resume(session *x, bool *found, monitor *m);
 // The weights of one checkpoint directory, or, when dir is NULL, of the run's best, or else its newest.
 err_t session_load(session *x, const char *dir);
 
-// Starts the loader behind the last finished step; it delivers up to step `last`.
+// Starts the loader after the last finished step; it delivers up to step `last`.
 err_t session_feed(session *x, int64_t last);
 
 // The next step.
 err_t session_step(session *x, step_result *out);
 
-// The two halves of it (trainer/step/step.h). While a step is untold, x->step counts it all the same. A void step takes itself, and what was queued behind it,
-// off x->step.
+// Its two halves (trainer/step/step.h). x->step counts a step as soon as it is queued. If a step turns out void,
+// x->step goes back to before it.
 err_t session_queue(session *x);
 err_t session_told(session *x, step_result *out);
 
-// Counters of the state as it is, for ckpt_save and the hashes.
+// Reads the current counters of the state, for ckpt_save and the hashes.
 err_t session_counters(session *x);
 
-// What the weights write after the prompt, as [sample] says. The caller frees *out. With several ranks it is called on rank 0, and in ZeRO stage 3 on
-// all of them; the others call session_hear_sample meanwhile.
+// The text that the model generates after the prompt, as [sample] says. The caller frees *out. With several ranks, rank
+// 0 calls it and the others call session_hear_sample; in ZeRO stage 3 all ranks call it.
 err_t session_sample(session *x, const char *prompt, char **out);
 err_t session_hear_sample(session *x);
 
@@ -79,7 +81,7 @@ err_t train_rank(const config *c, const launch *at, board *b);
 
 // --- verbs -------------------------------------------------------------------------------------------------------------------
 
-// Opens everything, reads and checks all data, says what the run would be.
+// Opens everything, reads and checks all data, prints what the run would be.
 err_t verb_check(const config *c, FILE *out);
 err_t verb_pack(const config *c, FILE *out);
 err_t verb_eval(const config *c, const char *ckpt, FILE *out);
@@ -89,7 +91,8 @@ err_t verb_hash(const char *ckpt, FILE *out);
 // A rank of `lockstep bench`: times [run] steps of the INI's model on made-up tokens: no data, no files. Rank 0 prints.
 err_t bench_rank(const config *c, const launch *at, board *b);
 
-// The same for `lockstep bench step`: where the time of a step goes, operation by operation, beside what this device could do.
+// The same for `lockstep bench step`: the time of a step, operation by operation, compared with what this device could
+// do.
 err_t bench_step_rank(const config *c, const launch *at, board *b);
 
 #endif

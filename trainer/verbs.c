@@ -1,4 +1,4 @@
-// trainer/verbs.c: the verbs beside training: each opens what it needs, looks, tells, and closes.
+// trainer/verbs.c: the verbs other than training: each opens what it needs, prints its result, and closes.
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/version.h"
@@ -35,7 +35,7 @@ static err_t sample_session(session *x, const char *ckpt, const char *prompt, FI
     char *text;
     TRY(session_load(x, ckpt));
     TRY(session_sample(x, prompt, &text));
-    if (isatty(fileno(out))) monitor_printable(text, strlen(text) + 6, text);  // in place: never longer than it was
+    if (isatty(fileno(out))) monitor_printable(text, strlen(text) + 6, text);  // in place: never grows
     fprintf(out, "%s%s\n", prompt, text);
     free(text);
     return ERR_OK;

@@ -1,4 +1,5 @@
-// trainer/checkpoint/checkpoint.c: what all ranks do together with the directories of their nodes; see trainer/checkpoint/checkpoint.h.
+// trainer/checkpoint/checkpoint.c: what the ranks do together in their nodes' directories; see
+// trainer/checkpoint/checkpoint.h.
 #include "trainer/checkpoint/checkpoint.h"
 
 #include "trainer/checkpoint/directory.h"
@@ -18,7 +19,8 @@ err_t ckpt_prune(const char *run_dir, const ckpt_state *s, int64_t saved, int ke
     return ckpt_agree(s, ckpt_leads(s) ? ckpt_prune_node(run_dir, saved, keep) : ERR_OK);
 }
 
-// All make their link before anybody uses it: what is likely to go wrong then goes wrong while all still point to the old one.
+// All nodes make their link before any node renames it: the likely failures then happen while all still point to the
+// old one.
 err_t ckpt_mark_best(const char *run_dir, const ckpt_state *s, int64_t step, fault_list *faults) {
     bool leads = ckpt_leads(s);
     err_t rc = ckpt_agree(s, leads ? ckpt_make_link(run_dir, step) : ERR_OK);
@@ -46,7 +48,7 @@ static err_t try_all(const char *run_dir, const int64_t *steps, int count, ckpt_
         err_t rc = try_step(run_dir, steps[i], s);
         *found = rc == ERR_OK;
         if (*found) return ERR_OK;
-        if (rc != ERR_DATA && rc != ERR_IO) return rc;  // it is whole and does not fit, or this process is not well
+        if (rc != ERR_DATA && rc != ERR_IO) return rc;  // it is whole and does not fit, or this process has failed
         if (i == 0) newest = *err_last();
         if (complain) complain(ctx, err_last()->text);
     }
@@ -59,7 +61,7 @@ static err_t try_all(const char *run_dir, const int64_t *steps, int count, ckpt_
         run_dir, count, newest.text, count > 1 ? ". Of the oldest: " : "", count > 1 ? oldest.text : "");
 }
 
-// With several ranks the lowest rank's listing is everybody's: they share the directory, and must try the same steps in the same order.
+// All ranks use the list of rank 0: they share the directory, and must try the same steps in the same order.
 static err_t share_steps(const ckpt_state *s, int64_t **steps, int *count, err_t rc) {
     TRY(ckpt_agree(s, rc));
     char *text = (char *)*steps, none = 0;

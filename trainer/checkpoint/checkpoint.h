@@ -1,17 +1,19 @@
-// trainer/checkpoint/checkpoint.h: the state of a run on disk. A checkpoint is there whole or not at all: files and a manifest are written
-// into a temporary directory, each fsynced, the manifest last, and one rename makes it the newest.
+// trainer/checkpoint/checkpoint.h: the state of a run on disk. A checkpoint exists completely or not at all: files and
+// a manifest are written into a temporary directory, each fsynced, the manifest last; then one rename makes it the
+// newest.
 //
 //   DIR/NAME/ckpt/step-00000100/   model.safetensors       FP32 masters under the model's own names
 //                                  optimizer.safetensors   "m/<name>" and "v/<name>"
-//                                  manifest.json           lengths, digests, bits keys, counters, who has which part
+//                                  manifest.json           lengths, digests, bits keys, counters, where each part is
 //   DIR/NAME/best -> ckpt/step-00000050
 //
-// Of N > 1 ranks each writes model-00003-of-00008.safetensors and optimizer-00003-of-00008.safetensors with its parts: a part that
-// is a whole tensor under the tensor's name, another as "<name>@<first element>", one-dimensional. Nodes share no disk: each has the
-// files of its own ranks, copies of those of the node before it, and the full manifest. Any world size loads what any other saved.
+// With N > 1 ranks, each rank writes its parts to model-00003-of-00008.safetensors and
+// optimizer-00003-of-00008.safetensors. A part that is a whole tensor has the tensor's name; any other is named
+// "<name>@<first element>" and is one-dimensional. Nodes share no disk: each has the files of its own ranks, copies of
+// the previous node's, and the full manifest. A checkpoint can be loaded with any world size.
 //
-// Collective functions are called by all ranks of s->ranks together and give all of them the same answer. With one rank they are
-// ordinary functions, and s->work is not needed.
+// Collective functions are called by all ranks of s->ranks together and return the same on all of them. With one rank
+// they are ordinary functions, and s->work is not needed.
 #ifndef TRAINER_CHECKPOINT_CHECKPOINT_H
 #define TRAINER_CHECKPOINT_CHECKPOINT_H
 
@@ -26,9 +28,10 @@
 
 enum { CKPT_NAME = 96, CKPT_DIGEST = 32, CKPT_KEY = 64, CKPT_VALUE = 1024, CKPT_KEYS_MAX = 64 };
 
-// One tensor of the state, FP32, and the part of it that this rank saves and loads, in host memory. The ranks' parts make up the tensor and
-// do not overlap: a rank has elements first .. first+count-1 in row-major order, in order of rank. first is a multiple of CHUNK, and so is count
-// unless the part reaches the tensor's end. With one rank the part is the whole. count = 0: another's altogether, data unused.
+// One tensor of the state, FP32, and the part of it that this rank saves and loads, in host memory: elements first ..
+// first+count-1 in row-major order. The parts, in order of rank, make up the tensor without overlap. first is a
+// multiple of CHUNK, and so is count unless the part reaches the tensor's end. With one rank the part is the whole
+// tensor. count = 0: this rank has no part of it, and data is unused.
 typedef struct ckpt_tensor {
     char name[CKPT_NAME];
     int dims;
@@ -49,7 +52,8 @@ typedef struct ckpt_counters {
     int64_t log_bytes;     // length of log.jsonl when this state was current
 } ckpt_counters;
 
-// A `bits` key. usual: the default, which is what builds that did not know the key went by: a checkpoint of theirs fits where the value is that.
+// A `bits` key. usual: the default, which is how builds without the key behaved: their checkpoints fit if value equals
+// it.
 typedef struct ckpt_key { char key[CKPT_KEY], value[CKPT_VALUE], usual[CKPT_VALUE]; } ckpt_key;
 
 typedef struct ckpt_state {
@@ -61,63 +65,74 @@ typedef struct ckpt_state {
     int params;                // master, m and v have this many entries each, in name-table order; m and v may be NULL (inference)
     ckpt_tensor *master, *m, *v;
     comm *ranks;               // NULL: alone
-    stream *s;                 // that gives their calls an order; NULL when alone
+    stream *s;                 // orders their calls; NULL when alone
     struct ckpt_work *work;    // of ckpt_prepare; NULL when alone
-    // What bits depend on beside the keys: the device's arithmetic and its plans (gpu/gpu.h).
-    device *dev;               // whose they are: saved, compared, and its plans taken over from a checkpoint; NULL: none of that
-    bool any_device;           // a checkpoint of another arithmetic will do
-    char other[DEVICE_ARITHMETIC + 48];  // of what was resumed, where it was another one or a plan of it can't be used; else empty
+    // The bits also depend on the device's arithmetic and its plans (gpu/gpu.h).
+    device *dev;               // both are saved and compared, and plans loaded into it; NULL: none of that
+    bool any_device;           // accept a checkpoint of another arithmetic
+    char other[DEVICE_ARITHMETIC + 48];  // what was resumed, if it differs or a plan can't be used; else empty
 } ckpt_state;
 
-// Collective. Exchanges who has which part and sets s->work up: memory in which the ranks' digests meet. After ranks, s and the tables of
-// tensors are filled in, before any of the collective functions below. ERR_INTERNAL when the parts don't make up the tensors.
+// Collective. Exchanges which rank has which part, and sets up s->work: memory for the digests of all ranks. Call it
+// after ranks, s and the tables of tensors are filled in, and before the collective functions below. ERR_INTERNAL when
+// the parts don't make up the tensors.
 err_t ckpt_prepare(ckpt_state *s);
 void ckpt_release(ckpt_state *s);
 
-// Collective. Writes DIR/ckpt/step-NNNNNNNN, verifies it by reading it back (before the rename: what does not verify never gets its name),
-// then removes the oldest beyond `keep` (never the one `best` points to, nor later steps than this one; keep < 1 removes none).
-// On failure the temporary directory is removed, what was there before is intact, and the error says why.
-// An existing checkpoint of the same step is replaced only after the new one is complete. A failure of one rank is everybody's,
-// under that rank's name; counters are those of rank 0.
+// Collective. Writes DIR/ckpt/step-NNNNNNNN and verifies it by reading it back, before it is renamed to its final name.
+// Then removes the oldest beyond `keep` (never the one `best` points to, nor later steps than this one; keep < 1
+// removes none). On failure the temporary directory is removed, earlier checkpoints are intact, and the error says why.
+// An existing checkpoint of the same step is replaced only after the new one is complete. If one rank fails, all return
+// its error, which names the rank. The counters are rank 0's.
 err_t ckpt_save(const char *run_dir, const ckpt_state *s, int keep, fault_list *faults);
 
-// Below: run_dir is this rank's node's, the first rank of each node does the work, and s is asked for its ranks only (NULL: alone).
+// In the three functions below, run_dir is that of this rank's node, the first rank of each node does the work, and
+// only the ranks of s are used (NULL: alone).
 
-// Collective. Removes the oldest checkpoints beyond `keep`, none newer than `saved`, never the one that `best` points to. keep < 1: removes nothing.
+// Collective. Removes the oldest checkpoints beyond `keep`, none newer than `saved`, never the one that `best` points
+// to. keep < 1: removes nothing.
 err_t ckpt_prune(const char *run_dir, const ckpt_state *s, int64_t saved, int keep);
 
 // Collective. Atomically points DIR/best at the checkpoint of `step`.
 err_t ckpt_mark_best(const char *run_dir, const ckpt_state *s, int64_t step, fault_list *faults);
 
-// Collective. Sorts out what a crash left behind: removes what was never finished, and finishes what is complete over all nodes.
+// Collective. Cleans up after a crash: removes checkpoints that were never finished, and finishes those for which the
+// nodes together have every file.
 err_t ckpt_clean(const char *run_dir, const ckpt_state *s);
 
-// Collective. Loads the newest checkpoint that is whole and fits: the tensors' names and shapes and every bits key and data_hash must be those
-// of *s (ERR_CONFIG names the key and both values; an empty data_hash in *s is not compared), and so must the arithmetic of s->dev be, unless
-// s->any_device; then s->dev has the checkpoint's plans as well (ERR_CONFIG names one that it refuses). A damaged one is reported through
-// complain(ctx, text), by file and tensor, on all ranks alike, and the one before it is tried; if all are damaged ERR_DATA. *found = false when
-// there is none. Tensors are read straight into s->master, m, v. With several nodes a checkpoint is whole when the nodes together
-// have every file of it; what a node lacks, or has damaged, it is sent. ERR_DATA of an incomplete one names files and the hosts that wrote them.
+// Collective. Loads the newest checkpoint that is whole and fits. *found = false when there is none. Tensors are read
+// straight into s->master, m, v.
+//
+// It fits if the tensors' names and shapes, every bits key and data_hash equal those of *s (ERR_CONFIG names the key and
+// both values; an empty data_hash in *s is not compared). The arithmetic of s->dev must be equal too, unless
+// s->any_device. If it is equal, s->dev gets the checkpoint's plans (ERR_CONFIG, unless s->any_device, names one that it
+// refuses).
+//
+// A damaged checkpoint is reported through complain(ctx, text), by file and tensor, the same on all ranks, and the
+// previous one is tried; ERR_DATA if all are damaged. With several nodes a checkpoint is whole when the nodes together
+// have every file of it; a node gets the files that it lacks or has damaged. ERR_DATA of an incomplete one names the files
+// and the hosts that wrote them.
 err_t ckpt_resume(const char *run_dir, ckpt_state *s, bool *found, void (*complain)(void *ctx, const char *text), void *ctx);
 
 // Path of the newest checkpoint directory of the run, by step number; it is not opened. *found = false when there is none.
 err_t ckpt_newest(const char *run_dir, char path[1024], bool *found);
 
-// Collective. Loads one checkpoint directory, which must hold all files; the same checks, except that keys, data_hash and arithmetic are
-// not compared, and no plans taken over, when `foreign`.
+// Collective. Loads one checkpoint directory, which must hold all files. The same checks; with `foreign`, keys,
+// data_hash and arithmetic are not compared, and plans are not loaded.
 err_t ckpt_load(const char *ckpt_dir, ckpt_state *s, bool foreign);
 
 // Reads only the manifest: counters and keys, no tensor. (`eval` and `sample` take the model's shape from the INI, not from here.)
 err_t ckpt_peek(const char *ckpt_dir, ckpt_state *s);
 
-// hash: first 8 bytes of BLAKE2b-256 over names, shapes and chunk digests of the masters, as 16 hex digits. Chunks are CHUNK
-// elements from the first of each tensor; a chunk's digest is BLAKE2b-256 of its bytes. state_hash adds m, v and the counters that
-// the future depends on (step, adam_t, skipped, loss_scale, good_steps). Collective; the same for every way to deal the parts. No heap call.
-// Fails only when ranks are lost, with an empty hash.
+// hash: first 8 bytes of BLAKE2b-256 over names, shapes and chunk digests of the masters, as 16 hex digits. A tensor is
+// cut into chunks of CHUNK elements; a chunk's digest is BLAKE2b-256 of its bytes. state_hash adds m, v and the
+// counters that later steps depend on (step, adam_t, skipped, loss_scale, good_steps). Collective; does not depend on
+// how the parts are dealt. No heap calls. Fails only when ranks are lost, with an empty hash.
 err_t ckpt_hash(const ckpt_state *s, char hash[17]);
 err_t ckpt_state_hash(const ckpt_state *s, char hash[17]);
 
-// The hashes of a checkpoint directory that holds all files, verified against its manifest (ERR_DATA names the tensor, or what is missing).
+// The hashes of a checkpoint directory that holds all files, verified against its manifest (ERR_DATA names the tensor,
+// or the missing files).
 err_t ckpt_hash_dir(const char *ckpt_dir, char hash[17], char state_hash[17]);
 
 #endif

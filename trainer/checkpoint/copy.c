@@ -1,5 +1,5 @@
-// trainer/checkpoint/copy.c: files from one node to another, in pieces. Whoever receives goes on receiving after a failure, throws away what
-// comes, and tells at the end: nobody waits for a rank that has given up.
+// trainer/checkpoint/copy.c: copies files from one node to another, in pieces. After a failure the receiver keeps
+// receiving, discards the data, and reports the failure at the end: no rank waits for one that has given up.
 #include "trainer/checkpoint/copy.h"
 
 #include "trainer/checkpoint/ranks.h"
@@ -53,15 +53,15 @@ err_t incoming_close(ckpt_incoming *in, const manifest *m, int file) {
 
 // --- to the next node ----------------------------------------------------------------------------------------------------------
 
-// The files of one rank, one after the other, on their way between two.
+// The files of one rank, sent one after the other from one rank to another.
 typedef struct flow {
     int peer;            // at the other end
     int file[FILE_KINDS], files;
-    int at;              // file that is on its way
+    int at;              // the current file
     int64_t offset;      // of its next piece
     size_t piece;        // of this round; 0: none
-    int fd;              // where it is read, when it is going out
-    ckpt_incoming in;    // where it is written, when it is coming in
+    int fd;              // outgoing: the file is read here
+    ckpt_incoming in;    // incoming: the file is written here
     uint8_t *buffer;
 } flow;
 
@@ -89,7 +89,7 @@ static err_t open_flow(flow *f, const manifest *m, int from, int peer) {
     return f->buffer ? ERR_OK : err_set(ERR_INTERNAL, "no memory for a piece of %d bytes", CKPT_PIECE);
 }
 
-// Rank r's files go to the next node's rank of the same place, or, where that has fewer, around once more.
+// Rank r's files go to the rank with the same local number on the next node, modulo that node's number of ranks.
 static int buddy_of(const ckpt_state *s, int r) {
     const comm_place *p = &s->ranks->place[r];
     int next = (p->node + 1) % ckpt_nodes(s);
@@ -122,7 +122,7 @@ static size_t next_piece(flow *f, const manifest *m) {
     return f->piece = left > CKPT_PIECE ? CKPT_PIECE : (size_t)left;
 }
 
-// Whole when the file's last piece was this round's.
+// True when this round's piece was the file's last.
 static bool advance(flow *f, const manifest *m) {
     f->offset += (int64_t)f->piece;
     if (f->offset < m->file[f->file[f->at]].bytes) return false;
@@ -154,7 +154,8 @@ static void received(ring *x, flow *f) {
     f->in.fd = -1;
 }
 
-// One piece of every flow. All ranks are in every round, with nothing when their own flows have ended: they make the same calls.
+// One piece of every flow. All ranks take part in every round, also when their own flows have ended: they make the same
+// calls.
 static err_t move_round(ring *x) {
     comm_part send = {x->out.peer, x->out.buffer, next_piece(&x->out, x->m)};
     int recvs = 0;
@@ -168,7 +169,7 @@ static err_t move_round(ring *x) {
     return ERR_OK;
 }
 
-// Pieces of the rank that has most.
+// The number of pieces of the rank that has most.
 static int64_t rounds_of(const manifest *m) {
     int64_t most = 0;
     for (int r = 0; r < m->world; r++) {

@@ -5,8 +5,8 @@
 #include "trainer/checkpoint/manifest.h"
 #include "trainer/checkpoint/parts.h"
 
-// Tables for what *s holds, dealt as *w says, names, shapes and parts filled in. ERR_INTERNAL when *s can't be written: a name too long, a
-// key twice.
+// Makes the tables for *s, dealt as *w says, and fills in names, shapes and parts. ERR_INTERNAL when *s can't be
+// written: a name too long, a key twice.
 err_t manifest_open(manifest *m, const ckpt_state *s, const ckpt_work *w);
 
 #endif

@@ -7,7 +7,8 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers enter the dig
 _Static_assert(CKPT_DIGEST == crypto_generichash_BYTES, "BLAKE2b-256 is what crypto_generichash computes by default");
 
 void digest_begin(digest *d) {
-    // Picks the fast implementation, once, under a lock of its own. Without it the portable one gives the same digests.
+    // Picks the fast implementation, once, under libsodium's own lock. If it fails, the portable one gives the same
+    // digests.
     int picked = sodium_init();
     (void)picked;
     crypto_generichash_init(&d->state, NULL, 0, CKPT_DIGEST);
@@ -19,7 +20,7 @@ void digest_end(digest *d, uint8_t out[CKPT_DIGEST]) { crypto_generichash_final(
 
 void digest_hex(char *hex, const uint8_t *d, size_t n) { sodium_bin2hex(hex, 2 * n + 1, d, n); }
 
-// Lengths go in front of what they measure, so that no two tables of tensors make the same bytes.
+// Each name and shape follows its length, so that no two tables of tensors give the same bytes.
 void group_tensor(digest *group, const char *name, int dims, const int64_t *size) {
     int64_t length = (int64_t)strlen(name), rank = dims;
     digest_put(group, &length, sizeof length);

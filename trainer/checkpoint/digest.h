@@ -1,7 +1,7 @@
-// trainer/checkpoint/digest.h: digests of weights, in the one form that the log, the checkpoint and `lockstep hash` share.
+// trainer/checkpoint/digest.h: digests of weights, the same for the log, the checkpoint and `lockstep hash`.
 //
 // A tensor is cut into chunks of CHUNK elements and each chunk has its own BLAKE2b-256. Everything above is a digest of
-// digests, so that chunks may be digested where they live, on any rank, and only 32 bytes of each need to travel:
+// digests: each rank digests the chunks that it has, and sends only 32 bytes for each:
 //
 //   tensor = B(chunk digests)                                     stored in the manifest, finds damage by name
 //   group  = B(for each tensor: name, dims, sizes, chunk digests)   masters, m and v are a group each
@@ -20,13 +20,13 @@ void digest_begin(digest *d);
 void digest_put(digest *d, const void *bytes, size_t n);
 void digest_end(digest *d, uint8_t out[CKPT_DIGEST]);
 
-// Announces the next tensor of a group. The digests of its chunks follow.
+// Begins the next tensor of a group. The digests of its chunks follow.
 void group_tensor(digest *group, const char *name, int dims, const int64_t *size);
 
-// The digest of one chunk: of the first CHUNK elements at x, or of all that are left.
+// The digest of one chunk: the first CHUNK elements at x, or all that are left.
 void chunk_digest(const float *x, int64_t left, uint8_t out[CKPT_DIGEST]);
 
-// The digest of a whole group that is all here; n = 0 where a run has none (inference).
+// The digest of a group whose elements are all on this rank; n = 0: the run has no such group (inference).
 void group_digest(const ckpt_tensor *t, int n, uint8_t out[CKPT_DIGEST]);
 
 // group: masters, m, v.

@@ -1,11 +1,11 @@
-// trainer/checkpoint/directory.c: the directory of checkpoints of one node. What is there under its final name is whole and
-// was read back. Everything in between has a name that starts with a dot, so that whatever instant a crash picks, it can be told
-// what is what:
+// trainer/checkpoint/directory.c: the directory of checkpoints of one node. A checkpoint under its final name is whole
+// and was read back. Everything else has a name that starts with a dot, so the state is clear whenever a crash happens:
 //
-//   .tmp-step-N   being written, or being removed: to be deleted
-//   .old-step-N   step N as it was, set aside while a new step N takes its place: put back unless the new one made it
+//   .tmp-step-N   being written, or being removed: delete it
+//   .old-step-N   the previous step N, set aside while a new one takes its place: put it back unless step-N exists
 //
-// (With several nodes a .tmp with a manifest may be all that a node has of a checkpoint that others have renamed: nodes.c.)
+// (With several nodes, a .tmp with a manifest may be all that a node has of a checkpoint that others have renamed:
+// nodes.c.)
 #include "trainer/checkpoint/directory.h"
 
 #include <dirent.h>
@@ -25,7 +25,7 @@ err_t ckpt_path(char path[IO_PATH], const char *run_dir, ckpt_kind kind, int64_t
     return io_path(path, "%s/ckpt/%s%0*lld", run_dir, prefixes[kind], STEP_DIGITS, (long long)step);
 }
 
-// The step of a name that ckpt_path makes of this prefix, -1 of any other.
+// The step of a name that ckpt_path makes with this prefix; -1 for any other name.
 static int64_t step_of(const char *name, const char *prefix) {
     size_t n = strlen(prefix), digits = strspn(name + (strncmp(name, prefix, n) == 0 ? n : 0), "0123456789");
     if (strncmp(name, prefix, n) != 0 || name[n + digits] != 0 || digits < STEP_DIGITS || digits > 18) return -1;
@@ -130,7 +130,7 @@ err_t ckpt_undo_node(const char *run_dir, int64_t step) {
     return undo(&p);
 }
 
-// At every instant what was there, or the new one, exists whole under a name that a cleaning and a resume understand.
+// At every instant the old checkpoint or the new one exists whole, under a name that cleaning and resuming understand.
 err_t ckpt_commit_node(const char *run_dir, int64_t step, fault_list *faults) {
     step_paths p;
     TRY(paths_of(&p, run_dir, step));
@@ -138,7 +138,7 @@ err_t ckpt_commit_node(const char *run_dir, int64_t step, fault_list *faults) {
     if (rc == ERR_OK) rc = io_rename(p.tmp, p.final, faults);
     if (rc == ERR_OK) return ERR_OK;
     err_record why = *err_last();
-    undo(&p);  // renamed, perhaps, but not for good: nobody was told of it yet
+    undo(&p);  // perhaps renamed but not synced; the save has not been reported yet
     return err_restore(&why);
 }
 
@@ -156,7 +156,7 @@ err_t ckpt_open_directory(const char *run_dir, fault_list *faults) {
 
 // --- pruning -------------------------------------------------------------------------------------------------------------------
 
-// The step that DIR/best points to, -1 when it points nowhere of ours.
+// The step that DIR/best points to; -1 when it points to none of our checkpoints.
 static err_t best_step(const char *run_dir, int64_t *step) {
     char link[IO_PATH], target[IO_PATH];
     *step = -1;
@@ -170,7 +170,7 @@ static err_t best_step(const char *run_dir, int64_t *step) {
     return ERR_OK;
 }
 
-// Renamed first, so that a crash in the middle leaves a directory to be cleaned up and not a damaged checkpoint.
+// Renames first: a crash in the middle then leaves a directory to clean up, not a damaged checkpoint.
 static err_t remove_step(const char *run_dir, int64_t step) {
     char path[IO_PATH], tmp[IO_PATH];
     TRY(ckpt_path(path, run_dir, KIND_FINAL, step));
@@ -179,8 +179,8 @@ static err_t remove_step(const char *run_dir, int64_t step) {
     return io_remove_tree(tmp);
 }
 
-// Steps beyond the one just saved are of no use to this run, or it would have begun there; but they are not counted and not
-// touched: someone may want to know what happened to them.
+// Steps later than `saved` are of no use to this run: it would have resumed from them. They are neither counted nor
+// removed, so that a person can find out what happened to them.
 err_t ckpt_prune_node(const char *run_dir, int64_t saved, int keep) {
     int64_t *steps, best;
     int count, kept = 0;

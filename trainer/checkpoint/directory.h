@@ -6,24 +6,24 @@
 
 #include <stdbool.h>
 
-// What a directory of a step can be called: DIR/ckpt/step-N, .tmp-step-N, .old-step-N.
+// The names of a step's directory: DIR/ckpt/step-N, .tmp-step-N, .old-step-N.
 typedef enum ckpt_kind { KIND_FINAL, KIND_TMP, KIND_OLD, KINDS } ckpt_kind;
 
 bool ckpt_exists(const char *path);
 err_t ckpt_path(char path[IO_PATH], const char *run_dir, ckpt_kind kind, int64_t step);
 // The steps of this kind in DIR/ckpt, newest first; none when there is no such directory. The caller frees *steps, also after a failure.
 err_t ckpt_steps(const char *run_dir, ckpt_kind kind, int64_t **steps, int *count);
-// The directory of checkpoints, there for good before anything in it is.
+// Makes DIR/ckpt, and syncs it to disk before anything is put into it.
 err_t ckpt_open_directory(const char *run_dir, fault_list *faults);
-// Of one node alone: removes .tmp, puts .old back unless a new one took its place.
+// For a single node: removes .tmp, and puts .old back unless step-N exists.
 err_t ckpt_clean_node(const char *run_dir);
 err_t ckpt_prune_node(const char *run_dir, int64_t saved, int keep);
-// .tmp-step-N becomes step-N. What stood there is set aside as .old-step-N, and comes back when anything fails.
+// Renames .tmp-step-N to step-N. An earlier step-N is set aside as .old-step-N, and is put back if anything fails.
 err_t ckpt_commit_node(const char *run_dir, int64_t step, fault_list *faults);
-// What ckpt_commit_node did is taken back: .tmp-step-N is there again, and step-N as it was.
+// Undoes ckpt_commit_node: .tmp-step-N is there again, and step-N is as it was.
 err_t ckpt_undo_node(const char *run_dir, int64_t step);
 
-// DIR/best points to a step through a link that is made as .best first, and renamed.
+// DIR/best is a link to a step. It is made as .best and then renamed.
 err_t ckpt_make_link(const char *run_dir, int64_t step);
 err_t ckpt_swing_link(const char *run_dir, fault_list *faults);
 err_t ckpt_remove_link(const char *run_dir);

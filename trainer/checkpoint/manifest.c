@@ -132,7 +132,7 @@ static err_t print_json(const json_t *root, char **out, size_t *size) {
     char *text = n > 2 ? malloc(n + TAIL + 1) : NULL;
     if (!text) return err_set(ERR_INTERNAL, "no memory for a manifest of %zu bytes", n);
     json_dumpb(root, text, n, JSON_INDENT(1));
-    n -= 2;  // its "\n}": one more member follows
+    n -= 2;  // without its "\n}": one more member follows
     make_tail(text + n, text, n);
     *out = text;
     *size = n + TAIL;
@@ -154,8 +154,8 @@ err_t manifest_print(const manifest *m, char **text, size_t *size) {
 }
 
 // --- reading -------------------------------------------------------------------------------------------------------------------
-// The digest has already proven that this is what some build wrote. The checks below keep a wrong build, or a forger, from making
-// this one read out of bounds; their messages name the member.
+// The digest has already shown that the text is as it was written. The checks below keep a faulty or forged manifest
+// from causing reads out of bounds; their messages name the member.
 
 typedef struct reader {
     manifest *m;
@@ -207,7 +207,7 @@ static err_t read_counters(reader *r) {
     return ERR_OK;
 }
 
-// Older builds wrote 0 for no warm-up; today 0 leaves the choice open, and what is chosen is never 0.
+// Older builds wrote 0 for no warm-up. Today 0 leaves the choice open, and the chosen value is never 0.
 static void recall_warmup(ckpt_key *key) {
     if (strcmp(key->key, "schedule.warmup") == 0 && strcmp(key->value, "0") == 0) strcpy(key->value, "-1");
 }
@@ -229,7 +229,7 @@ static err_t read_keys(reader *r) {
     return ERR_OK;
 }
 
-// What "device.kind" said is the arithmetic of every CPU, and the kind of a GPU.
+// "device.kind" is the whole arithmetic of a CPU, but only the kind of a GPU.
 static void recall_device(manifest *m) {
     for (int i = 0; i < m->keys; i++) {
         if (strcmp(m->key[i].key, "device.kind") != 0) continue;
@@ -239,7 +239,7 @@ static void recall_device(manifest *m) {
     }
 }
 
-// One line that may be shown.
+// Is it one line of printable ASCII?
 static bool is_line(const char *text) {
     for (; *text; text++)
         if (*text < ' ' || *text > '~') return false;
@@ -266,7 +266,7 @@ static err_t read_device(reader *r) {
     return ERR_OK;
 }
 
-// Names are those that a build makes of kind and rank: nothing else can be named as a file to be opened.
+// A file's name must be the one that a build makes from kind and rank: a manifest can't make us open any other file.
 static err_t name_file(reader *r, manifest_file *f) {
     for (f->kind = 0; f->kind < FILE_KINDS; f->kind++) {
         char expected[MANIFEST_FILE_NAME];
@@ -323,7 +323,7 @@ static err_t read_shape(reader *r, manifest_tensor *t, const json_t *shape) {
     return ERR_OK;
 }
 
-// m and v repeat the masters' names, behind their prefix, and their shapes.
+// m and v repeat the masters' names, after their prefix, and the masters' shapes.
 static err_t check_group(reader *r, int i) {
     const manifest *m = r->m;
     const manifest_tensor *t = &m->tensor[i], *master = &m->tensor[i % m->params];
@@ -337,7 +337,8 @@ static err_t check_group(reader *r, int i) {
     return ERR_OK;
 }
 
-// The file of this name and kind; -1 when there is none. Neighbouring tensors lie in neighbouring files: the search begins at `hint`.
+// The file of this name and kind; -1 when there is none. Neighbouring tensors are in neighbouring files, so the search
+// begins at `hint`.
 static int find_file(const manifest *m, const char *name, int kind, int hint) {
     for (int i = 0; i < m->files; i++) {
         int f = (hint + i) % m->files;
@@ -436,7 +437,7 @@ static err_t read_members(reader *r) {
     return read_tensors(r);
 }
 
-// Of a tail that was checked.
+// The digest in a tail that was checked.
 static void read_tail(const char *text, size_t n, uint8_t out[CKPT_DIGEST]) {
     const char *hex = text + n - TAIL + sizeof TAIL_BEGIN - 1;
     sodium_hex2bin(out, CKPT_DIGEST, hex, HEX, NULL, NULL, NULL);

@@ -1,13 +1,15 @@
-// trainer/checkpoint/manifest.h: manifest.json, what a checkpoint says of itself: counters, bits keys, what it was computed on, its files and
-// who wrote them, and for each tensor its shape, the digest of its bytes, and the parts that it lies in, each with a digest of its own, so that
-// damage is found by tensor and by file whoever reads which elements. Files have a digest of their header only: every other byte of them
-// belongs to a part. The last member is the digest of all the text before it, so that nothing in a manifest is believed before every byte of it
-// is known to be as written; it also tells two checkpoints of the same step apart.
+// trainer/checkpoint/manifest.h: manifest.json, the description of a checkpoint: counters, bits keys, the device that
+// computed it, its files and which rank wrote each. For each tensor: its shape, the digest of its bytes, and its parts,
+// each with a digest of its own, so that damage is found by tensor and by file, whichever rank reads which elements.
+// Files have a digest of their header only: every other byte belongs to a part. The last member is the digest of all
+// text before it: nothing in a manifest is used before every byte of it is verified. It also distinguishes two
+// checkpoints of the same step.
 //
-// "device" is what the bits depend on beside the keys: the arithmetic of the device, and its plans (gpu/gpu.h), which nothing looks into here.
+// "device" holds what the bits depend on besides the keys: the device's arithmetic, and its plans (gpu/gpu.h), which
+// are opaque here.
 //
-// Older versions are still read. 2 had no "device", but "device.kind" among the bits keys: cpu or cuda. 1 knew one rank: files without rank and
-// host, tensors with "file" in the place of parts.
+// Older versions are still read. Version 2 had no "device", but "device.kind" among the bits keys: cpu or cuda. Version
+// 1 had one rank: files without rank and host, tensors with "file" instead of parts.
 #ifndef TRAINER_CHECKPOINT_MANIFEST_H
 #define TRAINER_CHECKPOINT_MANIFEST_H
 
@@ -20,7 +22,7 @@ enum { GROUP_MASTER, GROUP_M, GROUP_V, GROUPS };
 typedef struct manifest_file {
     char name[MANIFEST_FILE_NAME];
     int kind, rank;               // rank that wrote it
-    char host[COMM_HOST];         // and where that was; empty: not known
+    char host[COMM_HOST];         // that rank's host; empty: not known
     int64_t bytes;
     uint8_t header[CKPT_DIGEST];  // of the bytes before the first tensor
 } manifest_file;
@@ -48,7 +50,7 @@ typedef struct manifest {
     int plans;
     char (*plan)[DEVICE_PLAN];
     int world;   // ranks that wrote it
-    int files;   // first those of the model, then those of the optimizer, each in order of rank
+    int files;   // first the model's, then the optimizer's, each in order of rank
     manifest_file *file;
     int params;  // tensors of each group
     int groups;  // 1: masters only; 3: masters, m, v
@@ -66,7 +68,7 @@ void manifest_close(manifest *m);
 void manifest_file_name(char name[MANIFEST_FILE_NAME], int kind, int rank, int world);
 // Is the part all of its tensor?
 bool manifest_part_is_whole(const manifest_tensor *t, const manifest_part *p);
-// The name under which a part of a tensor lies in its file.
+// The name of a tensor's part in its file.
 void manifest_part_name(char name[CKPT_NAME], const manifest_tensor *t, const manifest_part *p);
 // The file of this kind that this rank wrote; -1: it had nothing to write.
 int manifest_find_file(const manifest *m, int kind, int rank);
@@ -77,11 +79,11 @@ err_t manifest_print(const manifest *m, char **text, size_t *size);
 // The text of DIR/manifest.json and its digest, which has been checked. ERR_DATA: missing or damaged. The caller frees *text.
 err_t manifest_text(const char *dir, char **text, size_t *size, uint8_t digest[CKPT_DIGEST]);
 
-// A manifest of its text; `path` is for messages. ERR_DATA: damaged; ERR_CONFIG: written by a newer build. manifest_close() afterwards,
-// also after a failure.
+// Parses a manifest's text; `path` is for messages. ERR_DATA: damaged; ERR_CONFIG: written by a newer build. Call
+// manifest_close() afterwards, also after a failure.
 err_t manifest_parse(manifest *m, const char *path, const char *text, size_t size);
 
-// Both, of DIR/manifest.json.
+// manifest_text and manifest_parse of DIR/manifest.json.
 err_t manifest_read(manifest *m, const char *dir);
 
 #endif

@@ -1,13 +1,18 @@
-// trainer/checkpoint/nodes.c: several nodes, each with a directory of its own, look together at what they have, after whatever happened to
-// any of them. A checkpoint is a manifest (its digest is its identity: two manifests of the same step are two checkpoints, and are never
-// mixed) and the files that it lists, wherever they are.
+// trainer/checkpoint/nodes.c: several nodes, each with its own directory, find out together what they have after a
+// crash. A checkpoint is a manifest and the files that it lists, on whatever node they are. The manifest's digest is
+// its identity: two manifests of the same step are two checkpoints, and are never mixed.
 //
-// Settling. A save that was cut short leaves, on each node, some of step-N, .tmp-step-N and .old-step-N, and save.c sees to it
-// that the files of one checkpoint among them are complete over the union of the nodes. Of each step that has such remains one complete
-// checkpoint is chosen, the same on all nodes: one that nobody has set aside as .old before one that somebody has, one that somebody has
-// renamed before one that nobody has. Each node that has the chosen one then renames it to step-N, by moves that never leave it without a
-// name; so a crash while settling is settled again. Only then is the rest removed. Where nothing is complete nothing is chosen, and
-// nothing is removed but directories without a whole manifest: a node that is missing today may be back tomorrow.
+// Settling. A save that was interrupted leaves, on each node, some of step-N, .tmp-step-N and .old-step-N. save.c
+// ensures that the nodes together have every file of one of these checkpoints. For each such step:
+//
+//   1  One complete checkpoint is chosen, the same on all nodes. Those that no node has set aside as .old come first;
+//      among equals, those that some node has renamed.
+//   2  Each node that has the chosen one renames it to step-N. It has a name at every moment: a crash here is settled
+//      by the next settling.
+//   3  Only then is the rest removed.
+//
+// If none is complete, none is chosen, and only directories without a whole manifest are removed: a node that is
+// missing today may be back tomorrow.
 #include "trainer/checkpoint/nodes.h"
 
 #include "trainer/checkpoint/ranks.h"
@@ -123,7 +128,7 @@ err_t shared_open(shared *x, const remains *r, const ckpt_version *of) {
     return ckpt_agree(r->s, rc);
 }
 
-// *bad: what is there and damaged.
+// *bad: the first file here that is damaged.
 static err_t look_here(shared *x, const char *dir, bool deep, err_record *bad) {
     const comm_place *here = &x->r.s->ranks->place[ckpt_rank(x->r.s)];
     int locals = ckpt_ranks_of(x->r.s, here->node);
@@ -189,7 +194,7 @@ static err_t rename_kind(const remains *r, ckpt_kind from, ckpt_kind to) {
     return io_rename(a, b, NULL);
 }
 
-// This node's directories of the step, when `chosen` (NULL: nothing) is to be step-N.
+// Cleans up this node's directories of the step, so that `chosen` (NULL: none) becomes step-N.
 static err_t settle_here(const remains *r, const uint8_t *chosen) {
     int node = ckpt_node(r->s);
     const ckpt_version *final = remains_find(r, node, KIND_FINAL), *tmp = remains_find(r, node, KIND_TMP),
@@ -214,7 +219,7 @@ static err_t settle_here(const remains *r, const uint8_t *chosen) {
     return old && chosen ? remains_remove(r, KIND_OLD) : ERR_OK;
 }
 
-// 0: not complete.
+// How preferable a checkpoint is; 0: not complete.
 static err_t rate(const remains *r, const ckpt_version *v, int *rating) {
     shared x;
     err_record damage;
@@ -229,7 +234,7 @@ static err_t rate(const remains *r, const ckpt_version *v, int *rating) {
     if (rc == ERR_OK) rc = shared_inventory(&x, false, &damage);
     if (rc == ERR_OK && shared_complete(&x)) *rating = 1 + 2 * !set_aside + renamed;
     shared_close(&x);
-    return rc == ERR_DATA || rc == ERR_CONFIG ? ERR_OK : rc;  // of a build that we can't read: not ours to finish
+    return rc == ERR_DATA || rc == ERR_CONFIG ? ERR_OK : rc;  // written by a build that we can't read: not ours to finish
 }
 
 static err_t settle_step(const remains *r) {

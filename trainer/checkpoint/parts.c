@@ -1,5 +1,6 @@
-// trainer/checkpoint/parts.c: see trainer/checkpoint/parts.h. Every rank digests the chunks that it has; what travels is 32 bytes for
-// 64 KB. Then everybody has all chunk digests in order of tensors, and everything above them is computed as one rank would.
+// trainer/checkpoint/parts.c: see trainer/checkpoint/parts.h. Each rank digests the chunks that it has, and sends 32
+// bytes for each 64 KB. Then all ranks have all chunk digests in order of tensors, and compute everything above them as
+// one rank would.
 #include "trainer/checkpoint/parts.h"
 
 #include "trainer/checkpoint/digest.h"
@@ -40,7 +41,7 @@ static err_t new_work(ckpt_work **out, const ckpt_state *s) {
     return ERR_OK;
 }
 
-// The tables' names and shapes must be the same on all ranks: this digest tells.
+// A digest of the tables' names and shapes, which must be the same on all ranks.
 static void digest_tables(const ckpt_state *s, int groups, uint8_t out[CKPT_DIGEST]) {
     digest d;
     digest_begin(&d);
@@ -75,7 +76,7 @@ static err_t gather_spans(ckpt_work *w, const ckpt_state *s) {
     return rc;
 }
 
-// The ranks' parts, one after the other, are the tensor.
+// Checks that the ranks' parts, one after the other, make up each tensor.
 static err_t check_spans(const ckpt_work *w, const ckpt_state *s) {
     for (int g = 0; g < w->groups; g++)
         for (int i = 0; i < w->params; i++) {

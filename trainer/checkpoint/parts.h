@@ -1,5 +1,5 @@
-// trainer/checkpoint/parts.h: a state that is dealt to ranks: who has which part of which tensor, and how the digests of all chunks come
-// together.
+// trainer/checkpoint/parts.h: a state that is dealt to ranks: which rank has which part of which tensor, and how the
+// digests of all chunks are gathered.
 #ifndef TRAINER_CHECKPOINT_PARTS_H
 #define TRAINER_CHECKPOINT_PARTS_H
 
@@ -24,15 +24,15 @@ static inline const ckpt_span *work_span(const ckpt_work *w, int group, int rank
     return &w->span[((size_t)group * (size_t)w->world + (size_t)rank) * (size_t)w->params + (size_t)param];
 }
 
-// s->work, or, alone, one of its own, which work_close_own removes again.
+// Returns s->work, or, alone, makes a temporary one, which work_close_own frees.
 err_t work_open(ckpt_work **w, const ckpt_state *s);
 void work_close_own(ckpt_work *w, const ckpt_state *s);
 
 // Digests of this rank's parts of a group into w->mine.
 void work_digest(ckpt_work *w, int group, const ckpt_tensor *t);
-// Collective. w->chunk (=) the digests of all chunks of a group, from everybody's w->mine.
+// Collective. w->chunk (=) the digests of all chunks of a group, from w->mine of all ranks.
 err_t work_gather(ckpt_work *w, int group);
-// Of what work_gather gathered: elements first .. first+count-1 of tensor i; and the whole group.
+// After work_gather: the digest of elements first .. first+count-1 of tensor i, and of the whole group.
 void work_part_digest(const ckpt_work *w, int i, int64_t first, int64_t count, uint8_t out[CKPT_DIGEST]);
 void work_group_digest(const ckpt_work *w, const ckpt_tensor *t, uint8_t out[CKPT_DIGEST]);
 

@@ -53,13 +53,14 @@ err_t ckpt_largest(const ckpt_state *s, int32_t *value, size_t count) {
     return stream_wait(s->s);
 }
 
-// Lengths first. Nobody may fail between the two gathers, or the others would wait: memory is agreed upon.
+// Gathers the lengths first. No rank may fail alone between the two gathers, or the others would wait: so the ranks
+// agree that all have memory.
 err_t ckpt_gather(const ckpt_state *s, const void *mine, size_t bytes, void **all, size_t **cut) {
     size_t world = (size_t)ckpt_world(s), rank = (size_t)ckpt_rank(s);
     *all = NULL;
     *cut = calloc(2 * world + 2, sizeof **cut);
     TRY(ckpt_agree(s, *cut ? ERR_OK : err_set(ERR_INTERNAL, "no memory for %zu ranks", world)));
-    size_t *of = *cut + 1, *eight = *cut + world + 1;  // lengths land where the sums of them will be
+    size_t *of = *cut + 1, *eight = *cut + world + 1;  // lengths are gathered where their sums will be
     for (size_t r = 0; r <= world; r++) eight[r] = r * sizeof *of;
     of[rank] = bytes;
     TRY(ckpt_all_gather(s, of, eight));

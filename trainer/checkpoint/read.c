@@ -1,7 +1,8 @@
-// trainer/checkpoint/read.c: reading one checkpoint directory; see trainer/checkpoint/checkpoint.h. Each rank reads its elements out of whatever
-// files hold them, straight to where they belong, and digests the chunks as they come; then the digests meet and every part, tensor and
-// group is compared with the manifest. Every byte of a checkpoint is under some digest: the manifest's own, a file's header's, or
-// a part's. A rank that reads half of a part can't tell alone whether it is whole: together they can.
+// trainer/checkpoint/read.c: reads one checkpoint directory; see trainer/checkpoint/checkpoint.h. Each rank reads its
+// elements from the files that hold them straight to their place, and digests the chunks. Then the digests are
+// gathered, and every part, tensor and group is compared with the manifest. Every byte of a checkpoint is covered by a
+// digest: the manifest's own, a file header's, or a part's. A rank that reads half of a part can't verify it alone; the
+// ranks can together.
 #include "trainer/checkpoint/read.h"
 
 #include "base/io.h"
@@ -89,7 +90,7 @@ static err_t damaged(const char *path, const manifest_tensor *t, const manifest_
                    t->name, elements, (long long)at->bytes, (long long)at->offset, is, should);
 }
 
-// Reads n elements from k on of a part and digests their chunks.
+// Reads n elements of a part, from element k, and digests their chunks.
 static err_t read_chunks(const st_file *f, const st_tensor *at, int64_t k, int64_t n, float *x, uint8_t *chunk) {
     err_t rc = io_read_at(f->fd, f->path, at->offset + k * 4, x, (size_t)n * 4);
     if (rc != ERR_OK) err_prefix("tensor %s", at->name);
@@ -122,7 +123,7 @@ err_t ckpt_look_at_file(const char *path, const manifest *m, int file) {
 err_t ckpt_verify_file(const char *path, const manifest *m, int file) {
     st_file f;
     TRY(open_file(&f, path, m, file));
-    // The kernel is asked to forget the pages, so that this reads the disk. Where it does not listen, the pages are compared.
+    // Asks the kernel to drop the pages, so that this reads the disk. If it does not, the cached pages are compared.
     posix_fadvise(f.fd, 0, 0, POSIX_FADV_DONTNEED);
     float *scratch = malloc(PIECE * sizeof *scratch);
     err_t rc = scratch ? ERR_OK : err_set(ERR_INTERNAL, "%s: no memory to read it", path);
@@ -174,12 +175,12 @@ static err_t all_there(const char *dir, const manifest *m, int groups) {
 
 // --- this rank's parts ---------------------------------------------------------------------------------------------------------
 
-// Files that stay open: tensors may be cut so that each is in every file, and opening one means parsing its header.
+// Files stay open: each tensor may have a part in every file, and opening a file means parsing its header.
 enum { OPEN_FILES = 64 };
 typedef struct source {
     const char *dir;
     const manifest *m;
-    float *scratch;  // for what is read only to be verified
+    float *scratch;  // for data that is read only to verify it
     struct { st_file f; int number; bool open; } slot[OPEN_FILES];
 } source;
 
@@ -203,7 +204,8 @@ static void source_close(source *x) {
     free(x->scratch);
 }
 
-// Elements [from, to) of a tensor, which lie in part p: to y, or nowhere when that is NULL. Adds the digests of their chunks.
+// Reads elements [from, to) of a tensor, which are in part p, to y (NULL: discards them). Adds the digests of their
+// chunks.
 static err_t read_range(source *x, const manifest_tensor *t, const manifest_part *p, int64_t from, int64_t to, float *y,
                         uint8_t **chunk) {
     const st_file *f;
@@ -258,8 +260,8 @@ static err_t part_damaged(const char *dir, const manifest *m, const manifest_ten
     return rc;
 }
 
-// Compares what work_gather gathered with the manifest. A damaged part is reported by those who read of it: it is their node's copy that
-// is damaged. *whole = false for all.
+// Compares the digests from work_gather with the manifest. A damaged part is reported by the ranks that read it: their
+// node's copy is damaged. *whole = false on all ranks.
 static err_t verify_group(const char *dir, const manifest *m, const ckpt_work *w, int group, bool *whole) {
     uint8_t found[CKPT_DIGEST];
     err_t rc = ERR_OK;
@@ -295,7 +297,7 @@ static err_t verify_groups(const char *dir, const manifest *m, ckpt_tensor *cons
     uint8_t group[GROUPS][CKPT_DIGEST], state[CKPT_DIGEST];
     bool whole = true;
     err_t rc = ERR_OK;
-    for (int g = 0; g < w->groups; g++) {  // all of them, whatever is found: the others gather too
+    for (int g = 0; g < w->groups; g++) {  // also after a failure: the other ranks gather too
         TRY(work_gather(w, g));
         if (rc == ERR_OK) rc = verify_group(dir, m, w, g, &whole);
         work_group_digest(w, table[g], group[g]);
@@ -389,7 +391,7 @@ static err_t compare_tensors(const char *dir, const manifest *m, const ckpt_stat
     return ERR_OK;
 }
 
-// Builds before version 3 said no more of a GPU than "cuda". An empty text was written by no device.
+// Builds before version 3 wrote only "cuda" for a GPU. An empty text: not known.
 static bool same_arithmetic(const manifest *m, const char *now) {
     return !*m->arithmetic || strcmp(m->arithmetic, now) == 0 || (strcmp(m->arithmetic, "cuda") == 0 && strncmp(now, "cuda ", 5) == 0);
 }
@@ -412,7 +414,7 @@ err_t ckpt_fits(const char *dir, const manifest *m, const ckpt_state *s, bool fo
     return compare_tensors(dir, m, s);
 }
 
-// Of the same arithmetic all plans were possible once: a device that refuses one would compute other bits.
+// On the same arithmetic all these plans worked once: a device that refuses one would compute other bits.
 static err_t take_plans(const char *dir, const manifest *m, ckpt_state *s) {
     for (int i = 0; i < m->plans; i++) {
         if (device_plans_set(s->dev, m->plan[i]) == ERR_OK) continue;
@@ -424,7 +426,7 @@ static err_t take_plans(const char *dir, const manifest *m, ckpt_state *s) {
     return ERR_OK;
 }
 
-// Plans belong to one arithmetic: to another device they mean nothing.
+// Plans belong to one arithmetic: on another they mean nothing.
 static err_t compare_arithmetic(const char *dir, const manifest *m, ckpt_state *s) {
     char now[DEVICE_ARITHMETIC];
     s->other[0] = 0;
@@ -481,7 +483,7 @@ err_t ckpt_peek(const char *ckpt_dir, ckpt_state *s) {
     return rc;
 }
 
-// The tables of a state as the manifest describes it, with nowhere to read it to.
+// Hashes the state that the manifest describes; its tables have no memory to read into.
 static err_t hash_state(const char *dir, const manifest *m, ckpt_state *s, ckpt_tensor *table) {
     ckpt_tensor **of[GROUPS] = {&s->master, &s->m, &s->v};
     s->params = m->params;

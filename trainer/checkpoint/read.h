@@ -1,21 +1,21 @@
-// trainer/checkpoint/read.h: one checkpoint directory is read and verified.
+// trainer/checkpoint/read.h: reads and verifies one checkpoint directory.
 #ifndef TRAINER_CHECKPOINT_READ_H
 #define TRAINER_CHECKPOINT_READ_H
 
 #include "trainer/checkpoint/manifest.h"
 
-// Collective. Reads this rank's parts from `dir`, in which this rank's node has all files that it needs, and verifies everything.
+// Collective. Reads this rank's parts from `dir`, which has all files that this rank needs, and verifies everything.
 err_t ckpt_read(const char *dir, const manifest *m, ckpt_state *s);
-// ERR_CONFIG: *s is another model, or, unless `foreign`, another run.
+// ERR_CONFIG: *s is of another model, or, unless `foreign`, of another run.
 err_t ckpt_fits(const char *dir, const manifest *m, const ckpt_state *s, bool foreign);
-// Collective. What is left to be done once the tensors are loaded: counters, and, unless `foreign`, the plans of the device.
+// Collective. After the tensors are loaded: takes over the counters, and, unless `foreign`, the plans of the device.
 err_t ckpt_adopt(const char *dir, const manifest *m, ckpt_state *s, bool foreign);
-// Every byte of one file (f of the manifest) at `path` against the manifest.
+// Compares every byte of one file (f of the manifest) at `path` with the manifest.
 err_t ckpt_verify_file(const char *path, const manifest *m, int f);
-// Its length and header only.
+// Compares its length and header only.
 err_t ckpt_look_at_file(const char *path, const manifest *m, int f);
-// ERR_DATA that names what absent[m->files] says, and who wrote it: "3 of its 16 files are missing: model-00003-of-00008.safetensors (of rank 3,
-// written on node-b), ...". ERR_OK when nothing is absent.
+// ERR_DATA that names the files in absent[m->files], and the ranks that wrote them: "3 of its 16 files are missing:
+// model-00003-of-00008.safetensors (of rank 3, written on node-b), ...". ERR_OK when nothing is absent.
 err_t ckpt_missing(const char *where, const manifest *m, const bool *absent);
 
 #endif

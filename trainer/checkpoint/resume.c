@@ -1,8 +1,9 @@
 // trainer/checkpoint/resume.c: resuming with several nodes, each with a directory of its own.
 //
-// The newest step that is complete over the union is chosen. Every node is sent what it lacks (files are looked at by
-// length and header), so that it can then load alone; a node that comes with an empty directory gets everything. When loading finds
-// damage, every file of every node is read, damaged copies count as missing, and it is tried once more before the step before it is.
+// Chooses the newest step of which the nodes together have every file. Each node gets the files that it lacks (found by
+// length and header), so that it can then load alone; a node with an empty directory gets everything. If loading finds
+// damage, every file on every node is read, damaged copies count as missing, and the step is tried once more; then the
+// previous step.
 #include "trainer/checkpoint/resume.h"
 
 #include "trainer/checkpoint/copy.h"
@@ -20,7 +21,7 @@
 
 // --- sending what a node lacks -------------------------------------------------------------------------------------------------
 
-// Where this node gets its files: step-N, or, when it has nothing of this checkpoint there, a new directory.
+// Where this node receives files: step-N, or, if it has nothing of this checkpoint, a new directory.
 static err_t open_target(const shared *x, char dir[IO_PATH]) {
     const ckpt_version *at = remains_place(&x->r, x->digest, ckpt_node(x->r.s));
     if (at) return io_path(dir, "%s", x->final);
@@ -42,7 +43,7 @@ static err_t close_target(const shared *x, const char *dir) {
     return remains_remove(&x->r, KIND_OLD);
 }
 
-// One file on its way from the first node that has it to all that lack it, through the first rank of each.
+// One file, sent from the first node that has it to all that lack it, by the first rank of each.
 typedef struct passage {
     const shared *x;
     int f, source;
@@ -79,7 +80,7 @@ static void read_piece(passage *p, int64_t at, size_t n) {
     passage_note(p, err_set(ERR_DATA, "%s: can't be read to be sent to other nodes", p->x->final));  // this copy is of no use
 }
 
-// All ranks are in every call, most of them with nothing to send or receive: they make the same calls in the same order.
+// All ranks take part in every call, most with nothing to send or receive: they make the same calls in the same order.
 static err_t pass_piece(passage *p, int64_t at, size_t n) {
     const ckpt_state *s = p->x->r.s;
     int sends = 0;
@@ -121,7 +122,7 @@ static err_t move_files(const shared *x, const char *dir) {
     return ckpt_agree(x->r.s, p.why.code ? err_restore(&p.why) : ERR_OK);
 }
 
-// Afterwards every node has this checkpoint whole, as step-N. ERR_DATA: a copy that was sent is damaged.
+// Gives every node this whole checkpoint, as step-N. ERR_DATA: a copy that was sent is damaged.
 static err_t fetch(const shared *x) {
     char dir[IO_PATH] = "";
     bool leads = ckpt_leads(x->r.s), all = true;
@@ -134,7 +135,7 @@ static err_t fetch(const shared *x) {
     TRY(ckpt_agree(x->r.s, leads ? open_target(x, dir) : ERR_OK));
     err_t rc = move_files(x, dir);
     if (rc == ERR_OK) rc = ckpt_agree(x->r.s, leads ? close_target(x, dir) : ERR_OK);
-    return rc;  // a new directory that was not finished has no manifest and goes with the next cleaning
+    return rc;  // an unfinished new directory has no manifest, and the next cleaning removes it
 }
 
 // --- resuming ------------------------------------------------------------------------------------------------------------------
@@ -142,7 +143,7 @@ static err_t fetch(const shared *x) {
 typedef struct attempt {
     void (*complain)(void *ctx, const char *text);
     void *ctx;
-    bool fatal;          // this is not the checkpoint's fault: trying another would lose steps for nothing
+    bool fatal;          // not the checkpoint's fault: trying an older one would lose steps for nothing
     bool told;           // complained about already
     int tried;
     err_record newest;   // what is wrong with the newest that was tried
@@ -153,7 +154,7 @@ static void tell(attempt *a, const char *text) {
     a->told = true;
 }
 
-// Sends what is lacking, and loads. With `deep` after a first try has failed for `first`.
+// Sends each node what it lacks, and loads. deep: a first try has failed, with the last error.
 static err_t fetch_and_read(shared *x, ckpt_state *s, bool deep, attempt *a) {
     err_record damage, first = deep ? *err_last() : (err_record){0};
     err_t rc = shared_inventory(x, deep, &damage);
@@ -174,7 +175,7 @@ static err_t try_shared(shared *x, ckpt_state *s, attempt *a) {
     err_t rc = fetch_and_read(x, s, false, a);
     if ((rc == ERR_DATA || rc == ERR_IO) && !a->fatal && shared_complete(x)) {
         tell(a, err_last()->text);
-        // What was sent meanwhile is there now: look again.
+        // The first try may have sent files: look again.
         ckpt_version *list;
         int count, i = 0;
         err_record why = *err_last();
@@ -194,13 +195,13 @@ static err_t try_version(const remains *r, const ckpt_version *v, ckpt_state *s,
     err_t rc = shared_open(&x, r, v);
     if (rc == ERR_OK) rc = try_shared(&x, s, a);
     shared_close(&x);
-    if (rc != ERR_DATA && rc != ERR_IO) return rc;  // it is whole and does not fit, or this process is not well
+    if (rc != ERR_DATA && rc != ERR_IO) return rc;  // it is whole and does not fit, or this process has failed
     if (a->tried++ == 0) a->newest = *err_last();
     if (!a->fatal) tell(a, err_last()->text);
     return rc;
 }
 
-// A step of which no node has a manifest that can be read.
+// A step for which no node has a readable manifest.
 static err_t try_broken(const remains *r, attempt *a) {
     char path[IO_PATH], *text = NULL;
     uint8_t digest[CKPT_DIGEST];
@@ -226,7 +227,8 @@ static int holders(const remains *r, const ckpt_version *v) {
     return n;
 }
 
-// The checkpoint of this step that comes after `before`: what most nodes have, first. NULL: no other.
+// The checkpoint of this step to try after `before` (NULL: the first one): those that most nodes have come first. NULL:
+// none.
 static const ckpt_version *next_version(const remains *r, const ckpt_version *before) {
     const ckpt_version *best = NULL;
     for (int i = 0; i < r->count; i++) {

@@ -4,7 +4,7 @@
 
 #include "trainer/checkpoint/checkpoint.h"
 
-// Collective. ckpt_resume where there are several nodes.
+// Collective. ckpt_resume for several nodes.
 err_t ckpt_resume_nodes(const char *run_dir, ckpt_state *s, bool *found, void (*complain)(void *ctx, const char *text), void *ctx);
 
 #endif

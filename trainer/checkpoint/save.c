@@ -1,20 +1,20 @@
-// trainer/checkpoint/save.c: writing a checkpoint, together. Nodes share no disk, and any process may be killed at any instant; what makes
-// the result whole is the order of things, with an agreement of all ranks behind each:
+// trainer/checkpoint/save.c: the ranks write a checkpoint together. Nodes share no disk, and any process may be killed
+// at any instant. The order of steps makes the result whole; after each step all ranks agree that it succeeded:
 //
 //   1  a node's first rank makes .tmp-step-N
 //   2  each rank writes and fsyncs its files there; digests are gathered; each file is read back
 //   3  each file is copied to the next node, fsynced and read back there
 //   4  a node's first rank writes the manifest, the same on all nodes, and fsyncs the directory
-//   5  a node's first rank renames .tmp-step-N to step-N, with what stood there set aside as .old-step-N
+//   5  a node's first rank renames .tmp-step-N to step-N; an earlier step-N is set aside as .old-step-N
 //   6  a node's first rank removes .old-step-N and older checkpoints
 //
-// A manifest anywhere means that every file was on its disk, and the next node's, when it was written: from there on the checkpoint is
-// complete over the union of the nodes, under whatever names they have it, and the next start may finish it (nodes.c). Nothing
-// older is removed before all have renamed: until then the one before is complete too.
+// Once a manifest exists anywhere, every file is on its node's disk and on the next node's. From then on the nodes
+// together have the whole checkpoint, under whatever names, and the next start may finish it (nodes.c). Nothing older
+// is removed before all nodes have renamed: until then the previous checkpoint is complete too.
 //
-// When a rank fails, all learn of it at the next agreement, and every node takes back what it did. When ranks are lost, and the others
-// can't know how far those came, nobody takes anything back: a node that removed its part could be removing the only copy of what
-// another one has just renamed.
+// When a rank fails, all learn of it at the next agreement, and every node undoes what it did. When ranks are lost, the
+// others can't know how far those got, and no node undoes anything: it could remove the only copy of files that another
+// node has just renamed.
 #include "trainer/checkpoint/checkpoint.h"
 
 #include "base/io.h"
@@ -44,7 +44,7 @@ typedef struct save {
     bool renaming;
 } save;
 
-// What a rank tells of the files that it wrote.
+// What a rank reports of the files that it wrote.
 typedef struct record { int64_t bytes; uint8_t header[CKPT_DIGEST]; } record;
 
 // --- this rank's files ---------------------------------------------------------------------------------------------------------
@@ -61,7 +61,7 @@ static err_t put_group(st_writer *to, ckpt_work *w, int group, const ckpt_tensor
     return ERR_OK;
 }
 
-// The header's entries for this rank's parts in file f; returns how many.
+// Fills in the header's entries for this rank's parts in file f. Returns how many.
 static int declare(const save *x, int f, st_tensor *table) {
     int count = 0;
     for (int i = 0; i < x->m.groups * x->m.params; i++) {
@@ -79,7 +79,7 @@ static int declare(const save *x, int f, st_tensor *table) {
     return count;
 }
 
-// Of the bytes in memory, never of the file: what the disk got wrong must not become what the manifest expects.
+// Digests the bytes in memory, never the file's: an error of the disk must not become what the manifest expects.
 static void digest_header(const st_writer *w, uint8_t out[CKPT_DIGEST]) {
     digest d;
     digest_begin(&d);
@@ -148,7 +148,7 @@ static err_t gather_records(save *x) {
     return rc;
 }
 
-// Digests of all parts, tensors and groups, as one rank would have them.
+// Digests of all parts, tensors and groups, the same as one rank would compute.
 static err_t gather_digests(save *x) {
     const ckpt_tensor *const table[GROUPS] = {x->s->master, x->s->m, x->s->v};
     uint8_t group[GROUPS][CKPT_DIGEST], state[CKPT_DIGEST];
@@ -184,7 +184,7 @@ static err_t put_manifest(const save *x, const char *text, size_t size) {
     return same ? ERR_OK : err_set(ERR_DATA, "%s: reads back with other bytes than were written: not used", path);
 }
 
-// Rank 0's text is everybody's: the manifests must be the same to the bit.
+// All nodes write rank 0's text: the manifests must be identical.
 static err_t write_manifest(save *x) {
     char *text = NULL;
     size_t size = 0;

@@ -1,10 +1,10 @@
-// trainer/checkpoint/state_hash.c: the hashes of a state that ranks share; see trainer/checkpoint/checkpoint.h. Nothing here allocates: hashing every
-// step is no heap call in steady state.
+// trainer/checkpoint/state_hash.c: the hashes of a state that ranks share; see trainer/checkpoint/checkpoint.h. Nothing
+// here allocates: hashing every step makes no heap calls in steady state.
 #include "trainer/checkpoint/digest.h"
 #include "trainer/checkpoint/parts.h"
 
-// Alone the chunks' digests go straight into the group's. With ranks, each makes those of its own, and they meet in memory that
-// ckpt_prepare has set aside.
+// Alone, the chunks' digests go straight into the group's. With several ranks, each digests its own chunks, and the
+// digests are gathered in memory from ckpt_prepare.
 static err_t hash_group(const ckpt_state *s, int g, const ckpt_tensor *t, uint8_t out[CKPT_DIGEST]) {
     if (ckpt_alone(s) || !t) {
         group_digest(t, t ? s->params : 0, out);

@@ -1,4 +1,4 @@
-// trainer/config/cluster_parse.h: who takes part, as [cluster] nodes says it.
+// trainer/config/cluster_parse.h: the nodes of a run, as listed in [cluster] nodes.
 #ifndef TRAINER_CONFIG_CLUSTER_PARSE_H
 #define TRAINER_CONFIG_CLUSTER_PARSE_H
 
@@ -11,8 +11,8 @@ typedef struct cluster {
     char host[TEAM_NODES_MAX][COMM_HOST];  // a name or an address; IPv6 without its brackets
 } cluster;
 
-// Reads "host:ranks, [IPv6]:ranks, gpu[01-16]:8" into *out, all but `node`; ranks left out are 1. ERR_CONFIG names the entry that is wrong, and what
-// was expected. The text must not be empty.
+// Reads "host:ranks, [IPv6]:ranks, gpu[01-16]:8" into *out, all but `node`; ranks left out are 1. ERR_CONFIG names the
+// wrong entry and what was expected. The text must not be empty.
 err_t cluster_parse(cluster *out, const char *nodes);
 
 // The decimal number at *p, of 1 to 9 digits; moves *p past it. -1: there is none.

@@ -10,7 +10,7 @@
 
 // --- one value -----------------------------------------------------------------------------------------------
 
-// Fails with what was expected and what was found. The caller puts the place in front.
+// Fails with what was expected and what was found. The caller puts the place before it.
 static err_t expected(const char *found, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static err_t expected(const char *found, const char *fmt, ...) {
     char show[INI_SHOW], what[512];
@@ -31,7 +31,8 @@ static const char *skip_digits(const char *p) {
     return p;
 }
 
-// Decimal digits with at most a minus: what a person sees is what is read, so no octal, no hexadecimal, no 1e6 and no 1_000.
+// Decimal digits, perhaps with a minus; no octal, no hexadecimal, no 1e6 and no 1_000: a number means what it looks
+// like.
 static err_t parse_int(const config_key *k, const char *text, int64_t *out) {
     const char *digits = text + (*text == '-'), *end = skip_digits(digits);
     if (end == digits || *end || (digits[0] == '0' && digits[1]))
@@ -65,7 +66,7 @@ static err_t parse_real(const config_key *k, const char *text, double *out) {
         return ERR_OK;
     }
     if (!real_syntax(text)) return outside(k, text);
-    // A decimal point is a point in every country.
+    // The decimal point is a point in every locale.
     locale_t here = uselocale((locale_t)0), plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     if (!plain) return err_set(ERR_INTERNAL, "no memory for the C locale");
     uselocale(plain);
@@ -103,7 +104,7 @@ static err_t parse_name(const char *text, char dst[CONFIG_WORD]) {
     return ERR_OK;
 }
 
-// Its printed form must fit into a line again, so that what `lockstep config` prints can be read.
+// The printed form must fit into a line, so that the output of `lockstep config` can be read back.
 static err_t parse_text(const config_key *k, const char *text, char dst[CONFIG_TEXT]) {
     enum { PRINTED = 900 };
     size_t n = 0;

@@ -1,5 +1,5 @@
-// trainer/config/config.h: what the INI says. One table of keys in trainer/config/keys.c is the only source: parsing, checking,
-// `lockstep config`, config.ini and the resume check all come from it.
+// trainer/config/config.h: the settings of a run. The table of keys in trainer/config/keys.c is their only source:
+// parsing, checking, `lockstep config`, config.ini and the resume check all use it.
 #ifndef TRAINER_CONFIG_CONFIG_H
 #define TRAINER_CONFIG_CONFIG_H
 
@@ -15,8 +15,8 @@
 
 enum { CONFIG_WORD = 64, CONFIG_TEXT = 1024, CONFIG_KEYS_MAX = 112, CONFIG_FILES_MAX = 16 };
 
-// A key whose values are words holds the index of its word. Where a room has an enum of what they stand for (device_kind, vector_width, dtype,
-// shard_format, recomputation, transport_kind) or a list of it (model_types), the words are in its order.
+// A key whose values are words holds the index of its word. Where the values have an enum (device_kind, vector_width,
+// dtype, shard_format, recomputation, transport_kind) or a list (model_types), the words are in its order.
 typedef enum { RESUME_AUTO, RESUME_NEVER, RESUME_MUST } resume_mode;
 typedef enum { TOKENIZER_BYTES } tokenizer_mode;
 typedef enum { ORDER_FIXED, ORDER_ANY } order_mode;
@@ -25,14 +25,14 @@ typedef enum { ROUNDING_NEAREST, ROUNDING_STOCHASTIC } rounding_mode;
 typedef enum { OPTIMIZER_ADAMW } optimizer_kind;
 typedef enum { SCHEDULE_COSINE, SCHEDULE_LINEAR, SCHEDULE_CONSTANT, SCHEDULE_WSD } schedule_kind;
 
-// Who must agree on a key: `bits` keys must match on resume, `layout` keys may change between runs but match across ranks,
-// `local` keys are a node's own business.
+// Where a key must agree: `bits` keys must match on resume, `layout` keys may change between runs but must match across
+// ranks, `local` keys may differ on each node.
 typedef enum { CLASS_BITS, CLASS_LAYOUT, CLASS_LOCAL } key_class;
 
 typedef struct key_origin {
     int file;     // 0: the default; else files[file - 1]. An index, so that a config can be copied
     int line;     // from 1
-    bool chosen;  // the key was left open (0), config_load chose the value from other keys
+    bool chosen;  // the key was left open (0), and config_load derived the value from other keys
 } key_origin;
 
 typedef struct config {
@@ -58,12 +58,12 @@ typedef struct config {
     int file_count;
 } config;
 
-// Reads the files in order, later ones override earlier ones; with none every key has its default. Checks every value and
-// every rule between keys, and resolves what was left open. On failure ERR_CONFIG (ERR_IO when a file can't be read is
-// also reported as ERR_CONFIG: the configuration is what is missing), `file:line: [section] key: ...`, and *c is unspecified.
+// Reads the files in order; later ones override earlier ones, and without files every key has its default. Checks every
+// value and every rule between keys, and resolves what was left open. On failure ERR_CONFIG (also when a file can't be
+// read), `file:line: [section] key: ...`, and *c is unspecified.
 err_t config_load(config *c, const char *const *files, int count);
 
-// Can so many ranks share the work of a step? ERR_CONFIG says what would fit. (trainer/config/rules.c)
+// Can `world` ranks share the work of a step? ERR_CONFIG says what would fit. (trainer/config/rules.c)
 err_t config_fits(const config *c, int world);
 
 // Prints every key: value, class, where it came from. The text is a valid INI (origin and class are comments).

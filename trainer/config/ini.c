@@ -1,8 +1,8 @@
 // trainer/config/ini.c: see trainer/config/ini.h. Three passes over one buffer: bytes and line lengths, lines, and iniparser over the copy.
 //
-// The copy has one line for each line of the file: empty, `[section]`, or `key = "value"`. In the value the characters that
-// iniparser 4.1 and 4.2 disagree about, or can't hold, are replaced by control bytes; the first pass has made sure that none was
-// there before.
+// The copy has one line for each line of the file: empty, `[section]`, or `key = "value"`. In values, characters that
+// iniparser 4.1 and 4.2 treat differently, or can't hold, are replaced by control bytes; the first pass has checked
+// that the file contains none.
 #include "trainer/config/ini.h"
 
 #include <errno.h>
@@ -56,7 +56,7 @@ static err_t unreadable(const char *path, const char *why) {
     return err_set(ERR_CONFIG, "%s: can't read the configuration: %s", ini_place(place, path, 0), why);
 }
 
-// At most INI_FILE + 1 bytes, so that a file of any size costs the same.
+// Reads at most INI_FILE + 1 bytes, so that a huge file costs no more.
 static err_t read_fd(int fd, const char *path, char *bytes, size_t *n) {
     struct stat st;
     if (fstat(fd, &st) != 0) return unreadable(path, strerror(errno));
@@ -112,7 +112,7 @@ static err_t check_bytes(const char *path, const char *bytes, size_t n) {
 
 // ---- lines
 
-// Fails at the current line with a message that ends in the piece of text that it is about.
+// Fails at the current line, with a message that ends with the offending text.
 static err_t reject(const scanner *s, const char *why, const char *p, const char *end) {
     char place[INI_PLACE], show[INI_SHOW];
     return err_set(ERR_CONFIG, "%s: %s: `%s`", ini_place(place, s->path, s->line), why, ini_show(show, p, (size_t)(end - p)));
@@ -166,7 +166,7 @@ static err_t add_entry(scanner *s, const char *key) {
     return ERR_OK;
 }
 
-// iniparser folds case and lets the last one win: here the second is an error, whatever its case.
+// iniparser ignores case and lets the last one win: here a second one is an error, whatever its case.
 static err_t check_repeat(const scanner *s, const char *key) {
     char place[INI_PLACE];
     for (int i = 0; i < s->out->count; i++) {
@@ -193,7 +193,7 @@ static err_t scan_section(scanner *s, const char *p, const char *end) {
 
 static const char *const CONTINUED = "a line can't be continued with \\, put the value on one line";
 
-// *p is a backslash inside double quotes, *p_next what follows its escape.
+// *p is a backslash inside double quotes. Emits the character that the escape stands for.
 static err_t scan_escape(scanner *s, const char *key, const char *p, const char *end) {
     static const char letters[] = "nt\\\"", stands_for[] = {HIDDEN_NEWLINE, '\t', HIDDEN_BACKSLASH, HIDDEN_QUOTE};
     if (p + 1 == trim_blanks(p, end)) return reject_value(s, key, CONTINUED, p, p + 1);
@@ -203,7 +203,7 @@ static err_t scan_escape(scanner *s, const char *key, const char *p, const char 
     return ERR_OK;
 }
 
-// p is behind the opening quote. Double quotes know escapes, single quotes take everything as it stands.
+// p is after the opening quote. Escapes work in double quotes; in single quotes every character is literal.
 static err_t scan_quoted(scanner *s, const char *key, const char *p, const char *end) {
     const char *open = p - 1;
     for (; p < end && *p != *open; p++) {
@@ -273,7 +273,7 @@ static int silent(const char *format, ...) {
     return 0;
 }
 
-// Loads exactly the scanned bytes: a file of its own, in memory, that nobody else can change.
+// Loads exactly the scanned bytes: from a private file in memory, which no other process can change.
 static err_t load_copy(const scanner *s, dictionary **d) {
     char place[INI_PLACE], path[64];
     const char *did = "create a file in memory";

@@ -1,8 +1,8 @@
 // trainer/config/ini.h: one INI file, read strictly.
 //
-// iniparser supplies the values. It keeps no line numbers, lets a repeated key win silently, cuts lines at a fixed length,
-// and its versions differ in what a backslash means. So every byte is first scanned here: what is not plainly
-// `key = value` in a `[section]` is an error with its line, and only a cleaned copy of the text ever reaches iniparser.
+// iniparser supplies the values. But it keeps no line numbers, silently lets a repeated key win, cuts lines at a fixed
+// length, and its versions differ in what a backslash means. So every byte is scanned here first: anything other than a
+// plain `key = value` in a `[section]` is an error with its line, and iniparser gets only a cleaned copy of the text.
 #ifndef TRAINER_CONFIG_INI_H
 #define TRAINER_CONFIG_INI_H
 
@@ -15,7 +15,7 @@ enum {
     INI_LINE = 1000,     // longest line, bytes; iniparser's buffers hold 1024
     INI_NAME = 64,       // longest section or key, with its NUL
     INI_ENTRIES = 512,   // most section headers and keys in one file
-    INI_SHOW = 88,       // room for a quoted piece of someone's file in a message
+    INI_SHOW = 88,       // room for a quoted piece of the file in a message
     INI_PLACE = 320,     // room for "file:line"
 };
 
@@ -31,11 +31,11 @@ typedef struct ini_file {
     ini_entry entry[INI_ENTRIES];  // in the order of the file
 } ini_file;
 
-// Reads one file into *out, which the caller frees with free(). ERR_CONFIG with "file:line: ..." for anything that is not
-// as written at the top of config.ini, or when the file can't be read.
+// Reads one file into *out, which the caller frees with free(). ERR_CONFIG with "file:line: ..." for anything that
+// breaks the rules at the top of config.ini, or when the file can't be read.
 err_t ini_read(const char *path, ini_file **out);
 
-// dst = these bytes for a message: what can't be printed becomes `?`, what is too long ends in "...". Returns dst.
+// dst = these bytes for a message: unprintable ones become `?`, and a long text ends in "...". Returns dst.
 const char *ini_show(char dst[INI_SHOW], const char *bytes, size_t n);
 
 // dst = "path:line", or the path alone for line 0; a long path loses its front. Returns dst.

@@ -1,17 +1,18 @@
 // trainer/config/keys.c: the one table of keys.
 //
-// Everything that is known of a key stands in its row. A new key is a field in trainer/config/config.h and a row here, and from
-// then on it is parsed, checked, printed, written to config.ini, compared on resume and suggested to those who misspell it.
+// A key's row says everything about it. A new key is a field in trainer/config/config.h and a row here; this is enough
+// for it to be parsed, checked, printed, written to config.ini, compared on resume and suggested when it is misspelled.
 //
 // Which class a key has:
 //   bits    what the weights of a step depend on: the model's shape, the seed and the order of the data, the batch and its
-//           lanes, precision, optimizer and schedule. Not run.steps: a run may be extended; what its schedule took from
-//           run.steps is held by decay_steps, which is resolved first.
-//           A bits key that is added later has as its default what all builds did before it: their checkpoints go on.
-//   layout  what all ranks must do alike because they do it together (evaluating, sampling, checkpointing and hashing are
-//           collective), but what may differ from one run to the next. init_from too: only a run's first step asks for it.
-//   local   what one node does for itself: its device, its paths (the data's own hash is compared instead), its log, how many
-//           checkpoints it keeps, and faults, which are meant to hit one of many.
+//           lanes, precision, optimizer and schedule. Not run.steps: a run may be extended; the part of run.steps that
+//           the schedule uses is kept in decay_steps, which is resolved first.
+//           The default of a bits key that is added later is the behaviour of all builds before it, so that their
+//           checkpoints can be continued.
+//   layout  what all ranks must do alike because they do it together (evaluating, sampling, checkpointing and hashing
+//           are collective), but what may differ between runs. Also init_from: only a run's first step uses it.
+//   local   what one node does for itself: its device, its paths (the data's hash is compared instead), its log, how
+//           many checkpoints it keeps, and faults, which are meant to hit one of many.
 #include "trainer/config/table.h"
 
 #include <string.h>

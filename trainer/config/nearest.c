@@ -1,5 +1,6 @@
-// trainer/config/nearest.c: what someone may have meant. Edit distance (Damerau 1964: insert, delete, replace, swap neighbours;
-// each place edited once) over the names of the table and over what other trainers call the same key.
+// trainer/config/nearest.c: suggestions for misspelled names. Edit distance (Damerau 1964: insert, delete, replace,
+// swap neighbours; each place edited once) over the names in the table and the names of the same keys in other
+// trainers.
 #include "trainer/config/table.h"
 
 #include <ctype.h>
@@ -11,7 +12,7 @@ static int fold(char c) { return tolower((unsigned char)c); }
 
 static int least(int a, int b) { return a < b ? a : b; }
 
-// Whatever is behind the first CONFIG_WORD-1 characters does not count; case does not either.
+// Ignores case, and everything after the first CONFIG_WORD-1 characters.
 static int distance(const char *a, const char *b) {
     int n = (int)strnlen(a, CONFIG_WORD - 1), m = (int)strnlen(b, CONFIG_WORD - 1);
     int rows[3][CONFIG_WORD], *before = rows[0], *above = rows[1], *row = rows[2];  // rows i-2, i-1 and i of the table
@@ -30,7 +31,7 @@ static int distance(const char *a, const char *b) {
     return above[m];
 }
 
-// Near enough that it may be a slip: one edit in three characters.
+// Near enough to be a typing error: one edit in three characters.
 static bool near(const char *found, int edits) { return edits <= 1 || edits <= (int)strlen(found) / 3; }
 
 static int distance_to_row(const char *found, const config_key *k) {

@@ -1,4 +1,4 @@
-// trainer/config/print.c: the configuration back as text: for people, for config.ini, for checkpoints and for other ranks.
+// trainer/config/print.c: prints the configuration as text: for people, config.ini, checkpoints and other ranks.
 #include "trainer/config/table.h"
 
 #include <locale.h>
@@ -61,7 +61,7 @@ void config_print(const config *c, FILE *out) {
         config_value(c, i, value);
         if (opens_section(i)) fprintf(out, "%s[%s]\n", i ? "\n" : "", config_keys[i].section);
         int n = print_setting(&config_keys[i], value, out);
-        // A comment behind a long text could make the line longer than INI_LINE.
+        // A comment after a long text could make the line longer than INI_LINE.
         if (n > INI_LINE / 2) fprintf(out, "\n%*s", WIDTH, "");
         else if (n < WIDTH) fprintf(out, "%*s", WIDTH - n, "");
         const char *chosen = c->origin[i].chosen ? ", chosen" : "";

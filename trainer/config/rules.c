@@ -1,7 +1,7 @@
-// trainer/config/rules.c: what the keys demand of each other, and the values of those that were left open (0).
+// trainer/config/rules.c: the rules between keys, and the values of keys that were left open (0).
 //
-// A rule that is broken is reported at the line of the key that was set last, since that is the one just edited, together with
-// the nearest values that would satisfy it.
+// A broken rule is reported at the line of the key that was set last, probably the one just edited, together with the
+// nearest values that satisfy the rule.
 #include "model/model.h"
 #include "trainer/config/cluster_parse.h"
 #include "trainer/config/table.h"
@@ -11,7 +11,7 @@
 #define S(n) ((n) == 1 ? "" : "s")  // "1 rank", "2 ranks"
 #define ROW(section, key) config_row(offsetof(config, section.key))
 
-enum { LANES_MOST = 8, WARMUP_MOST = 100 };  // what an open `lanes` and `warmup` become at most
+enum { LANES_MOST = 8, WARMUP_MOST = 100 };  // the most that an open `lanes` and `warmup` become
 
 static bool later(key_origin a, key_origin b) { return a.file != b.file ? a.file > b.file : a.line > b.line; }
 
@@ -94,14 +94,15 @@ static err_t check_batch(config *c) {
     return ERR_OK;
 }
 
-// From the INI alone, as all that decides bits. One chunk is what builds did that did not know the key.
+// From the INI alone, like everything that decides bits. Builds without this key used one chunk.
 static void choose_head_chunks(config *c) {
     if (c->model.head_chunks) return;
     c->model.head_chunks = model_head_chunks(c->batch.micro * c->model.context, c->model.vocab);
     c->origin[ROW(model, head_chunks)].chosen = true;
 }
 
-// A tenth of the schedule. A constant rate without an end has the longest, whatever run.steps is: it can be extended.
+// A tenth of the schedule, at most WARMUP_MOST. A constant rate without an end gets WARMUP_MOST, whatever run.steps is:
+// the run can be extended.
 static void choose_warmup(config *c) {
     if (c->schedule.warmup) return;
     int64_t tenth = c->schedule.decay_steps / 10;
@@ -128,7 +129,7 @@ static err_t check_schedule(config *c) {
                    config_keys[end].key, (long long)c->schedule.warmup);
 }
 
-// What would make `world` ranks fit: more lanes, and what they need of the batch. "" when there is none.
+// A hint how `world` ranks would fit: more lanes, and the batch that these need. "" when there is none.
 static void more_lanes(const config *c, int world, char dst[160]) {
     int64_t lanes = 1, global = c->batch.global, micro = c->batch.micro;
     while (lanes < world) lanes *= 2;
@@ -161,7 +162,7 @@ err_t config_fits(const config *c, int world) {
     return ERR_OK;
 }
 
-// Data connections come to the ports behind `port`, one for each rank of a node.
+// Data connections use the ports after `port`, one for each rank of a node.
 static err_t check_ports(const config *c, const cluster *cl) {
     int most = 0;
     for (int i = 0; i < cl->nodes; i++) most = cl->ranks[i] > most ? cl->ranks[i] : most;
@@ -170,7 +171,7 @@ static err_t check_ports(const config *c, const cluster *cl) {
                    LATEST(ROW(cluster, port), ROW(cluster, nodes)), (long long)c->cluster.port, most, 65535 - most);
 }
 
-// Where the INI alone says how many ranks there are; cluster_resolve() looks again when they have been counted.
+// Checks the number of ranks only if the INI gives it; cluster_resolve() checks again after it has counted them.
 static err_t check_cluster(const config *c) {
     if ((double)c->cluster.timeout < 2 * c->cluster.heartbeat)
         return err_set(ERR_CONFIG, "%s: with heartbeat = %g a rank would be given up after timeout = %lld seconds, before a late sign of life can come. Nearest "

@@ -1,4 +1,5 @@
-// trainer/config/table.h: what the files of this room share: the shape of the one table of keys, which stands in trainer/config/keys.c.
+// trainer/config/table.h: shared by the files of trainer/config: the row type of the one table of keys,
+// trainer/config/keys.c.
 #ifndef TRAINER_CONFIG_TABLE_H
 #define TRAINER_CONFIG_TABLE_H
 
@@ -21,10 +22,10 @@ typedef struct config_key {
     key_type type;
     key_class class;
     size_t offset;         // into config
-    const char *fallback;  // the default, as one would write it
+    const char *fallback;  // the default, as written in a file
     double min, max;       // every int that we allow is exact in a double
     const char *words;     // "auto never must"
-    const char *also;      // what other trainers call it: finds the key for one who learned it there
+    const char *also;      // its names in other trainers: the key is suggested for these too
     const char *comment;
 } config_key;
 
@@ -37,7 +38,7 @@ const char *config_section(const char *name);
 // The i-th word of "a b c" into dst; false when there are fewer.
 bool config_word(const char *words, int i, char dst[CONFIG_WORD]);
 
-// The row whose value stands at this offset of config. There is one.
+// The row whose value is at this offset of config. There is one.
 int config_row(size_t offset);
 
 // dst = the value of row i in canonical form, on one line: whole numbers in decimal, reals as the shortest text that reads
@@ -48,10 +49,10 @@ void config_value(const config *c, int i, char dst[CONFIG_VALUE]);
 // dst = "file:line", or "default" with no file. Returns dst.
 const char *config_place(const config *c, int i, char dst[INI_PLACE]);
 
-// The rules between keys, and what was left open. ERR_CONFIG at the line of the latest key that a broken rule speaks of.
+// Resolves open keys and checks the rules between keys. ERR_CONFIG at the line of the latest key in the broken rule.
 err_t config_resolve(config *c);
 
-// trainer/config/nearest.c: err_set for a section or key that is not there, with the nearest one that is.
+// trainer/config/nearest.c: err_set for an unknown section or key, with the nearest one that exists.
 err_t config_no_section(const char *place, const ini_entry *e);
 err_t config_no_key(const char *place, const ini_entry *e);
 

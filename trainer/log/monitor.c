@@ -48,7 +48,7 @@ static int utf8_length(const unsigned char *s) {
     return n;
 }
 
-// A model may write any bytes; a JSON string may not hold them. What is no UTF-8 becomes U+FFFD.
+// A model may write any bytes, but a JSON string holds only UTF-8. Anything else becomes U+FFFD.
 static void put_text(json *j, const char *key, const char *text) {
     put(j, ",\"%s\":\"", key);
     for (const unsigned char *s = (const unsigned char *)text; *s && j->n < RECORD - 64;) {
@@ -81,8 +81,8 @@ static err_t append(int fd, const char *path, json *j) {
     return io_write(fd, path, j->text, j->n, NULL);
 }
 
-// A record that can't be written (a full disk, mostly) is lost, not the run: the file is cut back to its last whole record, and the first
-// loss of a series is an event.
+// If a record can't be written (mostly a full disk), the record is lost, but the run goes on: the file is truncated to
+// its last whole record, and the first loss in a row is logged as an event.
 static void append_log(monitor *m, json *j) {
     if (m->log < 0) return;
     if (append(m->log, m->log_path, j) == ERR_OK) {
@@ -93,7 +93,7 @@ static void append_log(monitor *m, json *j) {
     char why[ERR_TEXT];
     snprintf(why, sizeof why, "record not written: %s", err_last()->text);
     (void)!ftruncate(m->log, (off_t)m->log_bytes);
-    lseek(m->log, (off_t)m->log_bytes, SEEK_SET);  // where the next record goes, whatever became of this one
+    lseek(m->log, (off_t)m->log_bytes, SEEK_SET);  // the next record starts here, even if ftruncate failed
     if (!m->log_failing) monitor_event(m, "log_failed", 0, why);
     m->log_failing = true;
 }
@@ -130,14 +130,14 @@ static void rate(char out[32], double tokens_per_s) {
     else snprintf(out, 32, "%.0f tok/s", tokens_per_s);
 }
 
-// Columns of the terminal, 80 when it does not say.
+// Columns of the terminal; 80 if not known.
 static int columns(void) {
     struct winsize w;
     return ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 0 ? w.ws_col : 80;
 }
 
-// On a terminal: the line with a bar behind it, and less of the line where there is no room for both; never wider than the terminal,
-// or each redraw would scroll.
+// On a terminal: the line followed by a bar; the brief line if there is no room for both. Never wider than the
+// terminal, or each redraw would scroll.
 static void draw(const char *full, const char *brief, double fraction) {
     enum { BAR_LEAST = 5, BAR_MOST = 26, FRAME = 4 };
     int wide = columns() - 1;
@@ -182,7 +182,7 @@ void monitor_step(monitor *m, const step_record *r, bool log) {
     put(&j, ",\"tokens\":%lld", (long long)r->tokens);
     put_real(&j, "ms", r->ms);
     put_real(&j, "tokens_per_s", r->tokens_per_s);
-    put(&j, ",\"mfu\":null");  // no peak is known of a CPU
+    put(&j, ",\"mfu\":null");  // a CPU's peak is not known
     put_real(&j, "data_wait_ms", r->data_wait_ms);
     put_real(&j, "comm_wait_ms", r->comm_wait_ms);
     if (r->world > 1) {
@@ -283,7 +283,7 @@ static err_t open_log(monitor *m, int64_t log_bytes) {
     m->log = open(m->log_path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
     struct stat st;
     if (m->log < 0 || fstat(m->log, &st) != 0) return err_set(ERR_IO, "%s: %s", m->log_path, strerror(errno));
-    if (st.st_size < log_bytes)  // lost with the machine's cache: the checkpoint is newer than the log's end
+    if (st.st_size < log_bytes)  // the end of the log was lost with the machine's cache
         monitor_event(m, "log_short", 0, "log.jsonl is shorter than its checkpoint remembers; its last records were lost in a crash of the machine");
     else if (ftruncate(m->log, (off_t)log_bytes) != 0) return err_set(ERR_IO, "%s: truncate: %s", m->log_path, strerror(errno));
     off_t end = lseek(m->log, 0, SEEK_END);

@@ -1,7 +1,9 @@
-// trainer/log/monitor.h: what a run tells: lines for a person, log.jsonl for programs, events.jsonl for what went wrong.
+// trainer/log/monitor.h: the output of a run: lines for a person, log.jsonl for programs, events.jsonl for what went
+// wrong.
 //
-// log.jsonl reads as if nothing had ever happened: a resumed run cuts it back to the length its checkpoint remembers. What did happen is
-// in events.jsonl, which is only ever appended to. Nothing here takes heap memory: a record is built in a fixed buffer and written at once.
+// log.jsonl reads as if the run had never been interrupted: a resumed run truncates it to the length that its
+// checkpoint stores. Interruptions are in events.jsonl, which is only appended to. Nothing here takes heap memory: a
+// record is built in a fixed buffer and written immediately.
 #ifndef TRAINER_LOG_MONITOR_H
 #define TRAINER_LOG_MONITOR_H
 
@@ -18,7 +20,7 @@ typedef struct monitor {
     bool log_failing;     // the last record could not be written
     bool terminal;        // standard output is one: draw a bar
     bool quiet;           // write nothing for people
-    bool drawn;           // a bar stands on the last line
+    bool drawn;           // the last line shows a bar
     double last_draw;     // seconds
     int64_t steps;        // last step of the run
     double started;       // when this process's first step began, seconds
@@ -30,16 +32,17 @@ typedef struct step_record {
     double loss, grad_norm, lr, ms, tokens_per_s, data_wait_ms, comm_wait_ms, loss_scale;
     bool skipped;
     const char *hash;  // NULL: not computed
-    // Times of communication and computing are the device's where that is a GPU, and then those of two steps before; not a number
-    // (null in the log) where they are not known, as in a GPU's first two steps. data_wait_ms is the host's and of this step.
+    // On a GPU, times of communication and computing are by the device's clock and of two steps before; NaN (null in
+    // the log) where they are not known, as in a GPU's first two steps. data_wait_ms is by the host's clock and of this
+    // step.
     //
-    // With several ranks: how long this one's communication took and which share of it backward hid, on the mean of ranks; the slowest rank's and the
-    // median rank's compute time.
+    // With several ranks: the mean over ranks of the communication time, and the share of it that backward hid; the
+    // compute times of the slowest and of the median rank.
     int world, slowest;
     double comm_ms, hidden, slowest_ms, median_ms;
 } step_record;
 
-// A device that a rank has read, NaN: not known. limited: as device_sensors has it (gpu/gpu.h).
+// Readings of one rank's device; NaN: not known. limited: as in device_sensors (gpu/gpu.h).
 typedef struct power_device {
     int rank;
     double watts, celsius, mhz;
@@ -54,7 +57,7 @@ typedef struct power_record {
     int devices;
 } power_record;
 
-// Opens DIR/log.jsonl, cut to log_bytes, and DIR/events.jsonl.
+// Opens DIR/log.jsonl, truncated to log_bytes, and DIR/events.jsonl.
 err_t monitor_open(monitor *m, const char *run_dir, const config *c, int64_t log_bytes);
 void monitor_close(monitor *m);
 
@@ -62,13 +65,14 @@ void monitor_step(monitor *m, const step_record *r, bool log);
 void monitor_eval(monitor *m, int64_t step, double loss, int64_t windows, double best, int64_t best_step, double ms);
 void monitor_checkpoint(monitor *m, int64_t step, double ms, const char *hash);
 
+//
 // {"t":"power","step":100,"watts":W,"joules_per_token":J,"devices":[{"rank":0,"watts":W,"celsius":C,"mhz":M,"limited":"no"},...]}:
-// null is not known; limited is "no" or what holds the clocks down (device_limited_text). At most POWER_DEVICES devices a record:
-// those of a larger run come in several of the same step, each with the sums of all.
+// null: not known. limited: "no", or what limits the clocks (device_limited_text). A record has at most POWER_DEVICES
+// devices: a larger run writes several records for a step, each with the sums over all devices.
 enum { POWER_DEVICES = 128 };
 void monitor_power(monitor *m, const power_record *r);
 
-// What was logged so far reaches the disk, as far as the disk lets it.
+// Syncs to disk what was logged so far. A failure is only logged.
 void monitor_sync(monitor *m);
 void monitor_sample(monitor *m, int64_t step, const char *prompt, const char *text);
 
@@ -78,7 +82,8 @@ void monitor_event(monitor *m, const char *kind, int64_t step, const char *text)
 // One line for a person, above the bar.
 void monitor_say(monitor *m, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-// What a terminal may be given of these bytes: valid UTF-8 without control characters (an untrained model writes escape sequences too).
+// Copies what is safe to print on a terminal: valid UTF-8 without control characters (an untrained model writes escape
+// sequences too).
 void monitor_printable(char *to, size_t room, const char *from);
 
 #endif

@@ -1,6 +1,7 @@
-// trainer/log/power.c: see trainer/log/power.h. Energy between two readings is what the devices' counters say, everything that the run
-// did in between included; where there is no counter it is not made up from watts. On a GPU a step is read when it is queued,
-// while the one before it is computed: two readings are a whole number of steps apart all the same.
+// trainer/log/power.c: see trainer/log/power.h. The energy between two readings comes from the devices' counters and
+// includes everything that the run did in between; without a counter it is not estimated from watts. On a GPU a step's
+// reading is taken when the step is queued, while the previous one is computed: two readings are still a whole number
+// of steps apart.
 #include "trainer/log/power.h"
 
 #include "base/clock.h"
@@ -10,8 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static const double LOOK_S = 30;  // the counters of processors go round in some minutes
-enum { CLEAR = 2 };  // so many readings in a row without a limit end it: a power cap comes and goes all the time
+static const double LOOK_S = 30;  // seconds: the counters of CPUs wrap around within minutes
+enum { CLEAR = 2 };  // readings in a row without a limit that end it: a power cap comes and goes all the time
 
 err_t power_open(power *p, device *dev, const comm *ranks, int64_t every, int64_t step) {
     device_sensors s;
@@ -49,7 +50,7 @@ void power_report(void *ctx, int64_t step, double *report) {
     double now = clock_now();
     bool goes_round = device_about(p->dev)->kind == DEVICE_CPU && now - p->looked > LOOK_S;
     if (!due(p, step) && !goes_round) return;
-    if (p->known && device_sense(p->dev, &s) != ERR_OK) s = unknown();  // a sensor that fails is no reason to end a run
+    if (p->known && device_sense(p->dev, &s) != ERR_OK) s = unknown();  // a failed sensor must not end the run
     p->looked = now;
     if (!due(p, step)) return;
     double used = s.joules >= p->joules ? s.joules - p->joules : NAN;
@@ -88,7 +89,7 @@ static void tell_limit(const power *p, monitor *m, int64_t step, const power_dev
     monitor_event(m, begins ? "throttled" : "unthrottled", step, text);
 }
 
-// Told once when it begins, once more for a reason that was not told yet, and once when it is over.
+// A limit is logged when it begins, again for each new reason, and when it is over.
 static void watch_limit(power *p, monitor *m, int64_t step, const power_device *d) {
     struct power_limit *l = &p->limit[d->rank];
     if (d->limited == LIMITED_UNKNOWN) return;
@@ -118,7 +119,7 @@ void power_tell(power *p, monitor *m, int64_t step, const double *reports, int64
         power_device *d = &p->device[count++];
         *d = (power_device){.rank = k, .watts = of[REPORT_WATTS], .celsius = of[REPORT_CELSIUS], .mhz = of[REPORT_MHZ],
                             .limited = (unsigned)of[REPORT_LIMITED]};
-        watts += d->watts;  // one that is not known makes the sum not known
+        watts += d->watts;  // one unknown value makes the sum unknown
         joules += of[REPORT_JOULES];
         anything |= says_anything(d);
         watch_limit(p, m, step, d);

@@ -1,11 +1,12 @@
-// trainer/log/report.c: see trainer/log/report.h. Compute times are compared for one lane: with 8 lanes on 3 ranks somebody has less to do, and is not fast.
+// trainer/log/report.c: see trainer/log/report.h. Compute times are compared per lane: with 8 lanes on 3 ranks one rank
+// has less to do, but is not faster.
 #include "trainer/log/report.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 static const double STRAGGLER = 1.5, NOTICED_MS = 1;
-enum { STEPS_LEAST = 10 };  // fewer say little of a machine that does other things too
+enum { STEPS_LEAST = 10 };  // fewer say little about a machine that does other work too
 
 err_t report_open(rank_report *r, int world) {
     *r = (rank_report){.world = world, .suspect = -1};
@@ -27,7 +28,7 @@ bool report_is_timed(const double *reports, int world) {
 }
 
 void report_add(rank_report *r, const double *reports) {
-    if (!report_is_timed(reports, r->world)) return;  // no time at all would look like speed
+    if (!report_is_timed(reports, r->world)) return;  // a time of 0 would look fast
     if (!r->warm) {
         r->warm = true;
         return;
@@ -43,7 +44,7 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-// The lower of the two middle ones: with two ranks the faster one is the measure.
+// Of two middle ranks the faster one: with two ranks the slower is compared with it.
 static double median(rank_report *x) {
     double *sorted = x->per_lane + x->world;
     memcpy(sorted, x->per_lane, (size_t)x->world * sizeof *sorted);
@@ -51,7 +52,7 @@ static double median(rank_report *x) {
     return sorted[(x->world - 1) / 2];
 }
 
-// Once is chance. The same rank twice running is named, and then not again before it has caught up.
+// Once is chance. A rank that is slow twice in a row is reported, and not again before it has caught up.
 static bool newly_slow(rank_report *x, const reducer *r) {
     int slowest = 0;
     if (x->lately_steps < STEPS_LEAST) return false;

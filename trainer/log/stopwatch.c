@@ -39,7 +39,7 @@ void stopwatch_stop(stopwatch *w) {
     if (w->open) w->running = false;
 }
 
-// A list that is full notes nothing more: the step's times are then unknown, which is better than too small.
+// A full list records nothing more: the step's times are then unknown, which is better than too small.
 err_t stopwatch_begin(stopwatch *w, span_kind kind, stream *s) {
     if (!w->running) return ERR_OK;
     span_list *l = &w->list[w->now][kind];

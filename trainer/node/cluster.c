@@ -1,7 +1,7 @@
-// trainer/node/cluster.c: which row of [cluster] nodes, the same line on all nodes, is this machine.
+// trainer/node/cluster.c: finds which entry of [cluster] nodes, the same list on all nodes, is this machine.
 //
-// A node is not told which one it is: it looks up every entry's addresses and compares them with those of its own interfaces. Whoever runs
-// several nodes on one machine (tests do, on 127.0.0.1, 127.0.0.2, ...) says it with LOCKSTEP_NODE.
+// A node looks up the addresses of every entry and compares them with those of its own interfaces. To run several nodes
+// on one machine (as tests do, on 127.0.0.1, 127.0.0.2, ...), set LOCKSTEP_NODE.
 #include "trainer/node/cluster.h"
 
 #include "gpu/gpu.h"
@@ -47,7 +47,7 @@ static bool same_address(const struct sockaddr *a, const struct sockaddr *b) {
     return memcmp(&x->sin6_addr, &y->sin6_addr, sizeof x->sin6_addr) == 0 && (!scoped || x->sin6_scope_id == y->sin6_scope_id);
 }
 
-// The whole of 127/8 is this machine, though its interface shows one address of it.
+// All of 127/8 is this machine, though its interface lists only one of these addresses.
 static bool is_mine(const struct sockaddr *a, const struct ifaddrs *mine) {
     if (is_loopback(a)) return true;
     for (const struct ifaddrs *i = mine; i; i = i->ifa_next)
@@ -104,7 +104,7 @@ static err_t find_among(cluster *cl, const struct ifaddrs *mine) {
     if (found > 1)
         return err_set(ERR_CONFIG, "[cluster] nodes: %d of them are this machine: %s. Set LOCKSTEP_NODE=k in the environment, from 0 to %d, to say which one "
                        "this process is", found, hits.text, cl->nodes - 1);
-    // What Debian's installer writes into /etc/hosts: a machine finds itself by its name, and nobody else reaches it there.
+    // Debian's installer maps the machine's name to a loopback address in /etc/hosts: no other node can reach it there.
     if (elsewhere && !me.reachable)
         return err_set(ERR_CONFIG, "[cluster] nodes: %s is this machine, but stands here for a loopback address only, where the other nodes can't reach it. "
                        "Mend /etc/hosts, or write its address instead of its name", hits.text);
@@ -129,7 +129,8 @@ static err_t find_self(cluster *cl) {
 
 // --- the whole ---------------------------------------------------------------------------------------------------------------------
 
-// In a child process: one that has initialised CUDA can't fork ranks. 0 when there are none, or when the child can't tell.
+// Counts in a child process: after initialising CUDA a process can't fork ranks. 0 when there are none, or when the
+// child fails.
 static int count_gpus(void) {
     int status;
     pid_t child = fork();
@@ -139,7 +140,7 @@ static int count_gpus(void) {
     return child > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : 0;
 }
 
-// Ranks of a machine of which the INI says nothing: one for each GPU; one on CPUs, whose threads use all cores.
+// Ranks of a machine if the INI does not say: one for each GPU; on a CPU one, whose threads use all cores.
 static int default_ranks(const config *c) {
     int gpus = c->device.backend == DEVICE_CPU ? 0 : count_gpus();
     return gpus > 0 ? gpus : 1;
@@ -176,7 +177,8 @@ static err_t check_secret(const char *path, const struct stat *st, bool credenti
     if (!S_ISREG(st->st_mode)) return err_set(ERR_AUTH, "%s: not a regular file. " MAKE_ONE, path);
     if (st->st_uid != 0 && st->st_uid != geteuid())
         return err_set(ERR_AUTH, "%s: belongs to user %u; expected yours (%u) or root's. " MAKE_ONE, path, (unsigned)st->st_uid, (unsigned)geteuid());
-    // systemd lets a service's user read a credential by an access-control list; its mask shows as read permission of the group root.
+    // systemd gives a service's user access to a credential by an ACL; the ACL's mask appears as read permission of
+    // group root.
     mode_t tolerated = credential && st->st_uid == 0 && st->st_gid == 0 ? S_IRGRP : 0;
     if (st->st_mode & (S_IRWXG | S_IRWXO) & ~tolerated)
         return err_set(ERR_AUTH, "%s: mode %04o lets others at the secret; expected 0600. If it was so for long, make a new one; otherwise `chmod 600 "
@@ -187,7 +189,7 @@ static err_t check_secret(const char *path, const struct stat *st, bool credenti
     return ERR_OK;
 }
 
-// Personalised BLAKE2b: the file may serve other programs too, and our key is of no use to them.
+// Personalised BLAKE2b: if other programs use the same file, our key is of no use to them.
 static err_t read_secret(int fd, const char *path, int64_t size, uint8_t secret[TEAM_KEY]) {
     static const uint8_t salt[crypto_generichash_blake2b_SALTBYTES] = {0};
     static const uint8_t personal[crypto_generichash_blake2b_PERSONALBYTES] = "lockstep secret";
@@ -211,7 +213,8 @@ err_t cluster_secret(const config *c, uint8_t secret[TEAM_KEY]) {
     if (credential && (!given || !*given)) return err_set(ERR_AUTH, "[cluster] secret_file: several nodes need a secret that they share. " MAKE_ONE);
     if (credential) snprintf(path, sizeof path, "%.1023s/lockstep-secret", given);
     else snprintf(path, sizeof path, "%s", c->cluster.secret_file);
-    // Opened first and judged then: what is judged is what will be read. Without O_NONBLOCK a named pipe would hold us here.
+    // Open first, then check: the file that is checked is the one that is read. Without O_NONBLOCK a named pipe would
+    // block here.
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd < 0) return err_set(ERR_AUTH, "%s: the secret can't be opened: %s. " MAKE_ONE, path, strerror(errno));
     struct stat st;

@@ -1,4 +1,5 @@
-// trainer/node/notify.c: sd_notify(3) by hand. The protocol is promised to be stable, and a page of code is less than a library.
+// trainer/node/notify.c: sd_notify(3) without libsystemd. The protocol is guaranteed to be stable, and a page of code
+// is less than a library.
 #include "trainer/node/notify.h"
 
 #include <stddef.h>
@@ -21,7 +22,7 @@ static int connect_to(const char *name) {
     if (*name == '@') to.sun_path[0] = 0;
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0) return -1;
-    // A listener with a full queue holds us up this long at most; what was not told then is told again.
+    // A listener with a full queue blocks us no longer than this; what could not be sent is sent later.
     struct timeval patience = {.tv_usec = 200000};
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
     if (connect(fd, (struct sockaddr *)&to, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n + (*name == '/'))) == 0) return fd;

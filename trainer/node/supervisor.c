@@ -1,8 +1,9 @@
 // trainer/node/supervisor.c: a parent that is too simple to fail.
 //
-// It holds no state that matters: ranks agree among themselves on everything, and the parent's part is to start them, to hear signals, to
-// tell which rank's end was the cause of the others', and to leave nothing behind. It sleeps in sigtimedwait(), where the end of a child, a
-// request and the time to speak to the service manager all arrive in turn, so there is no handler, and no global variable for one to write.
+// It holds no state that matters: the ranks agree among themselves on everything. The parent starts them, receives
+// signals, finds which rank's end caused the others', and leaves no process behind. It sleeps in sigtimedwait(), which
+// returns when a child ends, on a request, and when a report to the service manager is due: no signal handler is
+// needed, and no global variable for one.
 #include "trainer/node/supervisor.h"
 
 #include "base/clock.h"
@@ -23,7 +24,8 @@
 #include <time.h>
 #include <unistd.h>
 
-// Seconds that the others have when one has failed, then after SIGTERM; and all of them when asked to stop before they are ready.
+// Seconds for the others to end after one has failed; then after SIGTERM; and for all, when asked to stop before they
+// are ready.
 static const double grace_s = 5, last_call_s = 2, start_stop_s = 10;
 
 typedef struct crew {
@@ -38,7 +40,7 @@ typedef struct crew {
     int root;         // local rank whose end was the cause, -1: none
     int root_status;  // as of wait(2)
     bool stopped;     // some rank ended with ERR_INTERRUPTED
-    bool forced;      // we were asked to end them at once
+    bool forced;      // we killed them on request
     int asked;        // requests to stop
     int sent;         // the last signal sent to all ranks, 0: none
     double failed_at, asked_at;
@@ -46,7 +48,7 @@ typedef struct crew {
 
 // --- in a rank -------------------------------------------------------------------------------------------------------------------
 
-// systemd may signal every process of the unit, and people use killall: a rank understands SIGTERM as its supervisor does.
+// systemd may signal every process of the unit, and people use killall: a rank handles SIGTERM as its supervisor does.
 static void *listen_for_term(void *ctx) {
     board *b = ctx;
     sigset_t term;
@@ -70,7 +72,7 @@ static err_t start_listener(pthread_t *listener, board *b, const sigset_t *befor
     return failed ? err_set(ERR_INTERNAL, "no thread to listen for SIGTERM: %s", strerror(failed)) : ERR_OK;
 }
 
-// Whole cores of a container's quota (cgroup v2); more threads than that would be stopped in turns.
+// Whole cores of a container's quota (cgroup v2); more threads than that would be throttled.
 static int quota_cores(int cores) {
     double quota, period;
     FILE *f = fopen("/sys/fs/cgroup/cpu.max", "re");
@@ -80,8 +82,8 @@ static int quota_cores(int cores) {
     return limited ? (int)(quota / period) : cores;
 }
 
-// Neighbours take neighbouring cores, an equal share each, and stay on them; where there are more ranks than cores each gets one thread.
-// Returns the number of threads, 0: not known.
+// Binds this rank to its equal share of the cores; neighbouring ranks get neighbouring cores. If there are more ranks
+// than cores, each gets one thread. Returns the number of threads, 0: not known.
 static int take_cores(int local, int locals) {
     cpu_set_t all, mine;
     if (sched_getaffinity(0, sizeof all, &all) != 0) return 0;
@@ -93,7 +95,7 @@ static int take_cores(int local, int locals) {
         if (seen >= from && seen < to) CPU_SET(core, &mine);
         seen++;
     }
-    sched_setaffinity(0, sizeof mine, &mine);  // a refusal costs some speed; the number of threads is right all the same
+    sched_setaffinity(0, sizeof mine, &mine);  // a refusal costs some speed; the number of threads is still right
     int allowed = quota_cores(n) / locals, share = to - from;
     return share < allowed ? share : allowed > 1 ? allowed : 1;
 }
@@ -109,17 +111,17 @@ static err_t run_body(const config *c, const launch *at, board *b, rank_body bod
     return rc;
 }
 
-// Who says it, unless the text begins with that: the team says so of what it has told others.
+// Puts this rank's name before the text, unless it is there: the team adds it to errors that it sends to others.
 static void say_who(const launch *at) {
     char who[COMM_HOST + 32];
     int n = snprintf(who, sizeof who, "rank %d (%s)", at->rank, at->place[at->rank].host);
     if (strncmp(err_last()->text, who, (size_t)n) != 0) err_prefix("%s", who);
 }
 
-// The rest of this process is a rank. What its parent made for itself is given back.
+// From here on this process is a rank. First it releases what the parent made for itself.
 static err_t be_rank(crew *w, int local, pid_t parent, const sigset_t *before, const config *c, rank_body body, int *rank) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) raise(SIGKILL);  // it died before it could have told us
+    if (getppid() != parent) raise(SIGKILL);  // the parent died before prctl
     free(w->pid);
     launch_become(&w->at, local);
     notify_forget();
@@ -145,7 +147,7 @@ static void signal_all(crew *w, int signal) {
     w->sent = signal;
 }
 
-// A rank that ends because another was lost says ERR_UNAVAILABLE: it is the cause only if nobody has a better one.
+// A rank that ends because another was lost returns ERR_UNAVAILABLE: it is the cause only if there is no better one.
 static bool is_cause(int status) { return WIFSIGNALED(status) || WEXITSTATUS(status) != ERR_UNAVAILABLE; }
 
 static void note_end(crew *w, int local, int status, double now) {
@@ -165,7 +167,7 @@ static void reap(crew *w, double now) {
     for (int i = 0; i < w->locals; i++) {
         int status;
         pid_t got = w->pid[i] ? waitpid(w->pid[i], &status, WNOHANG) : 0;
-        if (got < 0) status = ERR_INTERNAL << 8;  // someone else has waited for our child
+        if (got < 0) status = ERR_INTERNAL << 8;  // another waitpid has reaped our child
         if (got != 0) note_end(w, i, status, now);
     }
 }
@@ -184,7 +186,7 @@ static void ask(crew *w, double now) {
 static void keep_deadlines(crew *w, double now) {
     if (w->root >= 0 && now >= w->failed_at + grace_s && !w->sent) signal_all(w, SIGTERM);
     if (w->root >= 0 && now >= w->failed_at + grace_s + last_call_s && w->sent != SIGKILL) signal_all(w, SIGKILL);
-    // Nothing was trained yet that could be lost, and who looks for the other ranks does not look at board->stop.
+    // Nothing was trained that could be lost, and a rank that is connecting to the others does not look at board->stop.
     bool ready = atomic_load(&w->b->ready) >= w->locals;
     if (w->asked && !ready && now >= w->asked_at + start_stop_s && w->sent != SIGKILL) force(w);
 }
@@ -196,7 +198,7 @@ static void tell(crew *w, double now) {
     });
 }
 
-// The time until something has to be done even if nothing happens.
+// The longest time to sleep if nothing happens.
 static struct timespec next_look(const crew *w) {
     double wait = w->root >= 0 || w->asked ? 0.1 : notify_period(&w->voice);
     return (struct timespec){.tv_sec = (time_t)wait, .tv_nsec = (long)((wait - (double)(time_t)wait) * 1e9)};
@@ -214,9 +216,9 @@ static void watch(crew *w, const sigset_t *set) {
     }
 }
 
-// ERR_OK or what has to be said of the ranks' ends.
+// ERR_OK, or the error to report for the way the ranks ended.
 static err_t verdict(const crew *w) {
-    // Ranks that were signalled themselves, twice, leave the others behind without a good-bye: that is no failure.
+    // Ranks that received two signals themselves exit immediately, and the others lose them: that is no failure.
     bool failed = w->root >= 0 && !(w->stopped && !is_cause(w->root_status));
     if (!failed && (w->forced || w->root >= 0))
         return err_set(ERR_INTERRUPTED, "ended at once on request; the newest checkpoint stands, and the same command continues");
@@ -260,7 +262,7 @@ static err_t open_crew(crew *w, const config *c) {
 
 // Local rank that this process has become, or w->locals in the parent; -1: a fork failed.
 static int fork_all(crew *w) {
-    fflush(NULL);  // or every rank would write again what is in our buffers
+    fflush(NULL);  // or every rank would write our buffered output again
     for (int i = 0; i < w->locals; i++) {
         pid_t pid = fork();
         if (pid == 0) return i;
@@ -282,7 +284,7 @@ static err_t no_fork(crew *w) {
 }
 
 static err_t lead(crew *w, const config *c, const sigset_t *set) {
-    launch_close(&w->at);  // or rank 0 would never see the end of a connection whose other end we hold
+    launch_close(&w->at);  // or rank 0 would not notice closed connections, because we hold their other ends open
     notify_open(&w->voice, w->locals, c->run.steps, 2 * c->cluster.timeout, clock_now());
     watch(w, set);
     err_t rc = verdict(w);
@@ -298,14 +300,15 @@ err_t supervise(const config *c, rank_body body, int *rank, int *world) {
     *world = 0;
     TRY(open_crew(&w, c));
     *world = w.world;
-    // Blocked before the first fork: no signal can fall between that and the loop, and a rank starts with SIGTERM held back for its listener.
+    // Block signals before the first fork: none is lost between fork and loop, and in a rank SIGTERM waits for its
+    // listener.
     sigset_t set, before;
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGCHLD);
     struct sigaction plain = {.sa_handler = SIG_DFL}, ignore = {.sa_handler = SIG_IGN}, was_child, was_pipe;
-    sigaction(SIGCHLD, &plain, &was_child);   // ignored, as some parents leave it, the ranks' ends would be lost
+    sigaction(SIGCHLD, &plain, &was_child);   // some parents leave it ignored; then the ranks' ends would be lost
     sigaction(SIGPIPE, &ignore, &was_pipe);   // a reader that went away must not end a run
     pthread_sigmask(SIG_BLOCK, &set, &before);
     pid_t self = getpid();
@@ -315,7 +318,7 @@ err_t supervise(const config *c, rank_body body, int *rank, int *world) {
     if (local < 0) launch_close(&w.at);
     free(w.pid);
     munmap(w.b, sizeof *w.b);
-    while (sigtimedwait(&set, NULL, &(struct timespec){0}) > 0) {}  // a late request: there is nothing left to stop
+    while (sigtimedwait(&set, NULL, &(struct timespec){0}) > 0) {}  // discards a late request: there is nothing left to stop
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     sigaction(SIGCHLD, &was_child, NULL);
     sigaction(SIGPIPE, &was_pipe, NULL);

@@ -1,5 +1,5 @@
-// trainer/node/supervisor.h: one process a node that computes nothing. It forks the node's ranks, watches them, speaks to systemd, and passes on what
-// whoever runs it wants: stop now, or stop at once.
+// trainer/node/supervisor.h: one process on each node that computes nothing. It forks the node's ranks, watches them,
+// reports to systemd, and passes on requests: stop after this step, or stop immediately.
 #ifndef TRAINER_NODE_SUPERVISOR_H
 #define TRAINER_NODE_SUPERVISOR_H
 
@@ -8,27 +8,32 @@
 
 #include <stdatomic.h>
 
-// A page that supervisor and ranks share: what the node has to tell, and what is asked of it. Written by the ranks, `stop` by the supervisor.
+// A page that supervisor and ranks share: the node's state, and requests to it. Written by the ranks, `stop` by the
+// supervisor.
 typedef struct board {
     atomic_int stop;        // finish the step, save, leave
     atomic_int ready;       // ranks that have joined and loaded
     _Atomic int64_t step;   // last finished step
     _Atomic double loss;    // and its loss
-    atomic_int looking;     // evaluating, sampling or saving: no step is finished now, and none is missed
+    atomic_int looking;     // evaluating, sampling or saving: no step finishes now, and none is expected
 } board;
 
-// What a rank does with its life. Its config says how many threads are its share ([device] threads = 0 and several ranks on this node); its main
-// thread runs with SIGTERM blocked, and so will the threads that it starts: the signal has a listener of its own, and no call is interrupted by it.
+// The body of a rank. With [device] threads = 0 and several ranks on this node, its config has its share of the
+// threads. Its main thread and the threads that it starts have SIGTERM blocked: the signal has its own listener, and
+// interrupts no call.
 typedef err_t (*rank_body)(const config *c, const launch *at, board *b);
 
 // Forks this node's ranks and runs `body` in each. Returns in every process:
-//   in a rank       what body returned, with "rank R (host): " in front of the text where there are several (not of ERR_INTERRUPTED);
-//                   *rank is its number, *world how many there are
-//   in the parent   *rank = -1. ERR_OK when all ranks ended well, ERR_INTERRUPTED when they stopped on request; otherwise the code of the one that
-//                   failed first (ERR_UNAVAILABLE when a signal killed it). *world = 0 when there was nothing to fork. The text is empty where the
-//                   ranks have said it already: the only one of a world failed, or rank 0, which is of this node, stopped
-// SIGTERM and SIGINT: board->stop; a second one ends the ranks at once. A stop before the ranks are ready ends them after 10 seconds. When one rank
-// has failed the others have 5 seconds to end by themselves, then 2 more after a SIGTERM. Ranks die with their supervisor.
+//   in a rank       what body returned; with several ranks the text begins with "rank R (host): " (except with
+//                   ERR_INTERRUPTED); *rank is its number, *world how many there are
+//   in the parent   *rank = -1. ERR_OK when all ranks ended well, ERR_INTERRUPTED when they stopped on request;
+//                   otherwise the code of the rank that failed first (ERR_UNAVAILABLE when a signal killed it).
+//                   *world = 0 when there was nothing to fork. The text is empty where a rank has reported it already:
+//                   the only rank of a world failed, or rank 0, on this node, stopped
+//
+// SIGTERM and SIGINT set board->stop; a second one ends the ranks immediately. A stop before the ranks are ready ends
+// them after 10 seconds. When one rank has failed the others have 5 seconds to end by themselves, then 2 more after a
+// SIGTERM. Ranks die with their supervisor.
 err_t supervise(const config *c, rank_body body, int *rank, int *world);
 
 #endif

@@ -1,14 +1,17 @@
 // trainer/step/arithmetic.c: see trainer/step/arithmetic.h.
 //
-// A plan is chosen when a shape is first met, by each rank for itself: the heuristic gives the same answer to the same question, on the same GPU with
-// the same library. That it did is confirmed once, behind the first step and before anything is saved. Rank 0 could choose for all only by going through
-// a step before the first one: alone, while collectives stand in the middle of it for which nobody else has come, or in a capture, in which a library
-// that is used for the first time may not load what it needs. A run that continues has its plans from the checkpoint, on all ranks, and chooses nothing.
+// Each rank chooses a plan when it first meets a shape. On the same GPU with the same library the heuristic makes the
+// same choice. This is confirmed once, after the first step and before anything is saved.
+//
+// To choose for all, rank 0 would have to go through a step before the first one. It can't do that alone: a step
+// contains collectives, which the other ranks would not join. Nor in a capture: there, a library that is used for the
+// first time is not allowed to load what it needs. A resumed run takes its plans from the checkpoint, on all ranks, and
+// chooses nothing.
 #include "trainer/step/arithmetic.h"
 
 #include <string.h>
 
-// Plan i of rank 0; empty behind the last one.
+// Plan i of rank 0; empty after the last one.
 static err_t bring(const device *d, int i, char text[DEVICE_PLAN], comm *ranks, stream *s) {
     comm *host = ranks->host;
     memset(text, 0, DEVICE_PLAN);
@@ -21,7 +24,7 @@ static err_t bring(const device *d, int i, char text[DEVICE_PLAN], comm *ranks, 
 err_t arithmetic_confirm(device *d, comm *ranks, stream *s) {
     char text[DEVICE_PLAN], first[COMM_HOST + 32];
     err_record why = {0};
-    if (device_about(d)->kind == DEVICE_CPU) return ERR_OK;  // and so it is on all ranks
+    if (device_about(d)->kind == DEVICE_CPU) return ERR_OK;  // as on all ranks
     ranks->phase.what = ranks->host->phase.what = "compare matmul plans";
     for (int i = 0;; i++) {
         TRY(bring(d, i, text, ranks, s));

@@ -1,5 +1,5 @@
-// trainer/step/parallel.c: see trainer/step/parallel.h. All ranks queue the same calls in the same order on their side streams, whatever each of them computes: a
-// rank that has no lane at a turn runs the hooks alone.
+// trainer/step/parallel.c: see trainer/step/parallel.h. All ranks queue the same calls in the same order on their side
+// streams, whatever they compute: a rank without a lane at a turn runs only the hooks.
 #include "trainer/step/parallel.h"
 
 #include "base/clock.h"
@@ -13,7 +13,7 @@ static void set_phase(comm *c, const char *what, int64_t step, int64_t number) {
     c->phase.number = number;
 }
 
-// What a call on the side stream takes.
+// Time spent in a call on the side stream.
 static err_t begin_busy(parallel *x, double *since, stream *inner) {
     *since = clock_now();
     return stopwatch_begin(&x->watch, SPAN_BUSY, inner);
@@ -25,13 +25,13 @@ static err_t end_busy(parallel *x, double since, stream *inner) {
     return stopwatch_end(&x->watch, SPAN_BUSY, inner);
 }
 
-// Work that the side stream must not overtake.
+// The side stream waits for the work queued so far on the compute stream.
 static err_t follow_compute(parallel *x) {
     TRY(event_record(x->computed, x->s));
     return stream_wait_event(x->side, x->computed);
 }
 
-// On a CPU, where computing is the calling thread's, this is where the host waits.
+// On a CPU the calling thread computes, so here the host waits.
 static err_t wait_as(parallel *x, span_kind kind, event *e) {
     TRY(stopwatch_begin(&x->watch, kind, x->s));
     double since = clock_now();
@@ -47,8 +47,8 @@ static err_t wait_for(parallel *x, event *e) { return wait_as(x, SPAN_WAIT, e); 
 
 typedef struct weights_call { parallel *x; int64_t step; int what; } weights_call;  // what: a block (stage 3), or a segment
 
-// Stage 3: this rank's share of a block's weights, and then everybody's. The ranges cover the padding too, so that the zeros
-// behind a vocabulary are there whatever block was here before.
+// Stage 3: copies this rank's share of a block's weights, then gathers all shares. The ranges include the padding, so
+// the zeros after a vocabulary are there whichever block was here before.
 static err_t gather_block(void *ctx, stream *inner) {
     const weights_call *k = ctx;
     parallel *x = k->x;
@@ -73,7 +73,7 @@ static err_t bring_block(parallel *x, int block) {
     int place = block % 2;
     if (x->held[place] == block) return ERR_OK;
     x->held[place] = block;
-    TRY(follow_compute(x));  // whatever read the block that was here is done
+    TRY(follow_compute(x));  // reads of the block that was here are done
     TRY(stream_call(x->side, gather_block, &(weights_call){x, x->step, block}, sizeof(weights_call)));
     return event_record(x->gathered[place], x->side);
 }
@@ -123,7 +123,7 @@ static err_t gather_segment(void *ctx, stream *inner) {
     return end_busy(k->x, since, inner);
 }
 
-// In the order in which the next forward pass needs them.
+// Sends segments in the order in which the next forward pass needs them.
 err_t parallel_spread(parallel *x) {
     train_state *t = x->state;
     parallel_forget(x);
@@ -144,12 +144,12 @@ void parallel_forget(parallel *x) { x->held[0] = x->held[1] = -1; }
 
 static int highest_block(const zero_layout *z, const zero_bucket *b) { return z->segment[b->first + b->count - 1].block; }
 
-// A bucket's slot: free when the bucket that had it has left, and zero.
+// Takes a bucket's slot when the previous bucket has left it, and zeroes it.
 static err_t take_slot(parallel *x, int k) {
     train_state *t = x->state;
     const zero_bucket *b = &t->zero.bucket[k];
     int before = k - t->slots, at = k % t->slots;
-    if (before < 0) before = (t->zero.buckets - 1 - at) / t->slots * t->slots + at;  // the last to have it, a turn ago
+    if (before < 0) before = (t->zero.buckets - 1 - at) / t->slots * t->slots + at;  // the slot's last bucket of the previous turn
     TRY(wait_for(x, x->reduced[before]));
     TRY(stream_zero(x->s, t->slot[at].data, b->floats * sizeof(float)));
     for (int g = b->first; g < b->first + b->count; g++)
@@ -180,7 +180,7 @@ static err_t reduce_fixed(parallel *x, int k, int64_t turn, stream *inner) {
                                                .out = out, .own_at = own_at, .scratch = t->scratch.data}, inner);
 }
 
-// As the transport adds: stage 0 in one sum over all, else to the owners; turns are added up one after the other.
+// In the transport's order: stage 0 as one sum over all ranks, else to the owners; turns are added one after the other.
 static err_t reduce_any(parallel *x, int k, int64_t turn, stream *inner) {
     train_state *t = x->state;
     const zero_bucket *b = &t->zero.bucket[k];
@@ -200,7 +200,7 @@ static err_t reduce_any(parallel *x, int k, int64_t turn, stream *inner) {
     return ERR_OK;
 }
 
-// Stage 0: the owners' sums to everybody.
+// Stage 0: the owners send their sums to all ranks.
 static err_t return_bucket(parallel *x, int k, stream *inner) {
     train_state *t = x->state;
     const zero_bucket *b = &t->zero.bucket[k];
@@ -221,7 +221,7 @@ static err_t reduce_bucket(void *ctx, stream *inner) {
     return end_busy(x, since, inner);
 }
 
-// The siblings that this rank's last lane completes, over the bucket's part of the slabs.
+// Adds the siblings that this rank's last lane completes, in the bucket's part of the slabs.
 static err_t merge_bucket(parallel *x, const zero_bucket *b) {
     const train_state *t = x->state;
     for (int i = 0; i < x->merges; i++) {
@@ -255,7 +255,7 @@ static err_t enter_block(void *ctx, int block, bool backward) {
 static err_t leave_block(void *ctx, int block, bool backward) {
     parallel *x = ctx;
     x->ranks->table->alive(x->ranks);
-    TRY(x->ranks->table->query(x->ranks));  // a rank that is gone is noticed here, not at the end of a long step
+    TRY(x->ranks->table->query(x->ranks));  // notices a lost rank here, not at the end of a long step
     if (!backward || !x->final) return ERR_OK;
     for (int k = 0; k < x->state->zero.buckets; k++)
         if (x->state->zero.bucket[k].block == block) TRY(hand_over(x, k));
@@ -321,9 +321,9 @@ static err_t open_events(event **e, int n, device *dev) {
     return ERR_OK;
 }
 
-// The most spans that a step can have: it waits before each block (stage 3) or for each segment that was spread, and for each
-// bucket of each turn, before it takes its place again and at the end. Forward and backward gather each block once, but for
-// those that are there, and one ahead.
+// The most spans that a step can have. It waits before each block (stage 3) or for each segment that was spread. It
+// waits for each bucket of each turn: before the bucket's slot is used again, and at the end. Forward and backward each
+// gather a block at most once, and one block ahead.
 static err_t open_watch(parallel *x) {
     const train_state *t = x->state;
     if (device_about(t->dev)->kind == DEVICE_CPU || !t->o.training) return ERR_OK;

@@ -4,7 +4,8 @@
 
 #include "trainer/config/config.h"
 
-// Learning rate of a step (from 1). Warm-up rises linearly to lr at step `warmup` (-1: none); from there to `decay_steps`, and after it stays, at
+// Learning rate of a step (from 1). Warm-up rises linearly to lr at step `warmup` (-1: none). Then, until `decay_steps`
+// (and constant after that):
 //   constant  lr
 //   linear    from lr to lr * final_fraction on a straight line
 //   cosine    the same end points on half a cosine (Loshchilov & Hutter 2017, eq. 5)

@@ -27,7 +27,7 @@ static size_t largest_piece(const train_state *t) {
 
 static bool shares_masters(const train_state *t) { return t->o.compute == FP32 && !t->o.offload; }
 
-// A CPU's memory is the host's; so are masters and moments under offload.
+// A CPU computes in host memory, and offload keeps masters and moments there: neither needs mirrors.
 static bool needs_mirrors(const train_state *t) { return device_about(t->dev)->kind == DEVICE_CUDA && !t->o.offload; }
 
 static err_t declare_mirrors(train_state *t) {
@@ -62,7 +62,7 @@ static int buckets_of_a_block(const train_state *t) {
     return most;
 }
 
-// Slots for the buckets of a block, and one that may still be on its way to the owners.
+// Slots for the buckets of a block, plus one for a bucket that may still be on its way to the owners.
 static err_t declare_slots(train_state *t) {
     const zero_layout *z = &t->zero;
     int wanted = buckets_of_a_block(t) + 1;
@@ -105,7 +105,7 @@ static err_t declare_scratch(train_state *t) {
     return t->o.fixed && most ? arena_1d(&t->memory, &t->scratch, FP32, (int64_t)most) : ERR_OK;
 }
 
-// The buffer that holds the first of this rank's subtrees in the end.
+// The buffer that holds the first of this rank's subtrees after its last lane.
 static int last_sum(const train_state *t) {
     int64_t first, count, stride;
     reduce_lanes(t->reduce, &first, &count, &stride);
@@ -141,7 +141,7 @@ static err_t fill_uses(train_state *t) {
     return ERR_OK;
 }
 
-// Stage 3: blocks take turns in two places, so that one is gathered while the other is used.
+// Stage 3: blocks alternate between two places, so that one is gathered while the other is used.
 static err_t declare_gather(train_state *t) {
     for (int parity = 0; parity < 2; parity++) {
         size_t most = 0;
@@ -305,7 +305,7 @@ static err_t spread(train_state *t, store *x) {
     return ERR_OK;
 }
 
-// On the device, or for offload on the host: as the update that brought `at` to its adam_t did it.
+// Rounds on the device, or with offload on the host, exactly as the update that brought `at` to its adam_t.
 static err_t round_piece(train_state *t, const zero_piece *p, tensor *w, const tensor *master, const step_state *at) {
     rounding_key key;
     const rounding_key *round = state_rounding(t, p, &key);
@@ -315,7 +315,7 @@ static err_t round_piece(train_state *t, const zero_piece *p, tensor *w, const t
                                        s) : on->cast(&(cast_args){.y = w, .x = master}, s);
 }
 
-// Host memory or not, all ranks' masters are where their owners' optimizer reads them; the weights follow from them by rounding.
+// Rounds the masters to weights. Masters are already where their owners' optimizer reads them, in host memory or not.
 static err_t round_weights(train_state *t) {
     if (t->weights.t.data == t->masters.t.data) return ERR_OK;
     int count;
@@ -338,7 +338,7 @@ static err_t round_weights(train_state *t) {
     return stream_wait(t->s);
 }
 
-// Between the device's stores and their mirrors, piece by piece.
+// Copies between the device's stores and their mirrors, piece by piece.
 static err_t copy_mirrors(train_state *t, int count, bool to_host) {
     for (int k = 0; k < count && t->mirror[k].data; k++)
         for (int i = 0; i < t->zero.owned; i++) {
@@ -414,7 +414,7 @@ void state_from_counters(step_state *to, const ckpt_counters *at, const config *
     to->loss_scale = at->step > 0 ? (float)at->loss_scale : scaled ? (float)first : 1.0f;
     for (int64_t t = 0; t < at->adam_t; t++) {
         double one = to->beta1_power * c->optimizer.beta1, two = to->beta2_power * c->optimizer.beta2;
-        if (one == to->beta1_power && two == to->beta2_power) break;  // both have come to rest: no later t changes them
+        if (one == to->beta1_power && two == to->beta2_power) break;  // both are constant from here on: no later t changes them
         to->beta1_power = one, to->beta2_power = two;
     }
 }

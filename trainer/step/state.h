@@ -1,5 +1,5 @@
-// trainer/step/state.h: the tensors of a run on this rank: what a checkpoint holds, and the gradients of one step. Which of them are whole and which are only
-// this rank's share follows from the ZeRO stage (trainer/step/zero.h).
+// trainer/step/state.h: the tensors of a run on this rank: what a checkpoint holds, and the gradients of one step. The
+// ZeRO stage (trainer/step/zero.h) decides which of them are whole and which hold only this rank's share.
 #ifndef TRAINER_STEP_STATE_H
 #define TRAINER_STEP_STATE_H
 
@@ -11,7 +11,7 @@
 #include "trainer/config/config.h"
 #include "trainer/step/zero.h"
 
-// One number for each element of the table's values: of all rows side by side, or of what this rank owns.
+// One number for each value in the parameter table: all rows side by side, or only the ranges that this rank owns.
 typedef struct store { tensor t; bool sharded; } store;
 
 typedef struct state_options {
@@ -40,7 +40,7 @@ typedef struct train_state {
     arena host;              // offload: masters, moments and the staging below
     store masters, first, second;  // FP32: weights, m, v
     store weights;           // compute type: what a pass reads; the masters themselves in FP32 without offload
-    tensor stage_w, stage_g; // offload: largest piece on its way, compute type and FP32
+    tensor stage_w, stage_g; // offload: staging for the largest piece, compute type and FP32
     device *host_dev;        // offload: the CPU that updates
     stream *host_s;
     // Rows as the model sees them. Stage 3: data is set when a block's weights are gathered.
@@ -49,7 +49,8 @@ typedef struct train_state {
     // Gradients: one slab for each buffer of the lane counter, all rows side by side; grad[buffer * params + row] is a view.
     int buffers;
     tensor *slab, *grad;
-    // With stages 2 and 3 and one micro-batch a lane no slab is kept: buckets take turns in these slots, and grad[row] moves along.
+    // Stages 2 and 3 with one micro-batch a lane keep no slab: buckets take turns in these slots, and grad[row] moves
+    // along.
     int slots;
     tensor *slot;
     // Stages 2 and 3: counters over this rank's ranges, and the whole sum of them.
@@ -57,17 +58,17 @@ typedef struct train_state {
     tensor *kept, sum;
     tensor scratch;          // of the ordered reduction
     tensor gather[2];        // stage 3: weights of two blocks
-    int sum_buffer;          // stages 0 and 1: the slab that has the sum in the end
+    int sum_buffer;          // stages 0 and 1: the slab that holds the final sum
     tensor step;             // one step_state on the device, as raw INT32 words
-    // Where the host can't read the device's memory: a pinned copy of what this rank owns of masters and moments, for checkpoints, hashes and
-    // initial values. No data: the stores themselves are read.
+    // Where the host can't read device memory: a pinned copy of the masters and moments that this rank owns, for
+    // checkpoints, hashes and initial values. No data: the stores are read directly.
     tensor mirror[3];        // FP32 (shard_values)
     bool *uses;              // (blocks, segments) for state_uses
     size_t *cuts;            // world+1 numbers, for state_cuts
     ckpt_state ckpt;         // the same tensors as a checkpoint sees them
 } train_state;
 
-// Declares everything; state_commit allocates it. A plan needs no more than the first. ranks outlives the state.
+// state_open declares everything, state_commit allocates it; a plan needs only state_open. ranks outlives the state.
 err_t state_open(train_state *t, model *net, device *dev, stream *s, comm *ranks, const state_options *o);
 err_t state_commit(train_state *t);
 void state_close(train_state *t);
@@ -75,31 +76,35 @@ void state_close(train_state *t);
 // Bytes that state_commit allocates.
 size_t state_bytes(const train_state *t);
 
-// Random initial values (model_init), or those of a safetensors file: every name must be there with its shape. Collective.
+// Random initial values (model_init), or those of a safetensors file, which must have every name with its shape.
+// Collective.
 err_t state_init(train_state *t, uint64_t seed);
 err_t state_init_from(train_state *t, const char *safetensors);
 
-// After this rank's own masters and moments and the step_state were set from outside: everything that follows from them, here
-// and on the other ranks. Collective.
+// After this rank's own masters, moments and step_state were set from outside: updates everything derived from them,
+// here and on the other ranks. Collective.
 err_t state_publish(train_state *t);
 
-// Before a checkpoint or a hash: the owned masters, and with `moments` m and v as well, are where the host reads them. Waits for the device.
+// Before a checkpoint or a hash: brings the owned masters, and with `moments` also m and v, to where the host reads
+// them. Waits for the device.
 err_t state_fetch(train_state *t, bool moments);
 
-// What the optimizer updates on this rank: all rows in stage 0, else what it owns.
+// The pieces that the optimizer updates on this rank: all rows in stage 0, else what the rank owns.
 const zero_piece *state_pieces(const train_state *t, int *count);
 
-// How the piece's masters become weights: *key, filled in, or NULL: to nearest.
+// How the piece's masters are rounded to weights: fills in and returns key (stochastic), or NULL (to nearest).
 const rounding_key *state_rounding(const train_state *t, const zero_piece *p, rounding_key *key);
 
 // Views of a piece, one-dimensional.
 tensor store_view(const store *x, const zero_piece *p);
-tensor state_gradient(const train_state *t, const zero_piece *p);  // of the step's whole sum
+tensor state_gradient(const train_state *t, const zero_piece *p);  // of the step's complete sum
 
-// Does a pass through the block read this segment's values? (Its own rows, and those that a tied row of it stands for.)
+// Does a pass through the block read this segment's values? (The block's own rows, and the rows that its tied rows
+// share.)
 static inline bool state_uses(const train_state *t, int block, int segment) { return t->uses[block * t->zero.segments + segment]; }
 
-// In bytes of an element: the cuts of a segment between ranks, for all_gather. world+1 numbers, valid until the next call.
+// Where a segment is cut between ranks, for all_gather, in units of `element` bytes each: world+1 offsets in bytes,
+// valid until the next call.
 const size_t *state_cuts(train_state *t, int segment, size_t element);
 
 // The step_state: host to device and back (waits).
@@ -108,7 +113,7 @@ err_t state_get_step(train_state *t, step_state *to);
 
 static inline step_state *state_step(const train_state *t) { return t->step.data; }
 
-// ckpt counters <-> step_state. beta powers are rebuilt by repeated multiplication, as the device made them.
+// step_state from a checkpoint's counters. The powers of beta are rebuilt by repeated multiplication, as on the device.
 void state_from_counters(step_state *to, const ckpt_counters *at, const config *c);
 
 #endif

@@ -1,6 +1,7 @@
-// trainer/step/step.c: see trainer/step/step.h. Computing is queued on one stream, communication beside it (trainer/step/parallel.h). Overflow, clipping and the
-// loss scale are decided on the device (ops.h: step_decide), and so is whether all ranks had their data: who has none puts no number among the sums of
-// squares, which makes the step one that is not applied. The host waits once, when all of it is queued.
+// trainer/step/step.c: see trainer/step/step.h. Compute is queued on one stream, communication on another
+// (trainer/step/parallel.h). The device decides overflow, clipping and the loss scale (ops.h: step_decide), and whether
+// all ranks had their data: a rank without data puts NaN into the sums of squares, so the step is skipped. The host
+// waits once, after everything is queued.
 #include "trainer/step/step.h"
 
 #include "base/clock.h"
@@ -67,10 +68,10 @@ err_t step_open(step_runner *r, const config *cfg, device *dev, stream *s, comm 
     return declare_staging(r);
 }
 
-// A failure inside a recording has no name: who checks wants one.
+// A failure inside a recording can't be named, and [device] check needs the name.
 static bool wants_recordings(const step_runner *r) { return r->cfg->device.graph && !r->cfg->device.check && device_records(r->dev); }
 
-// For each gradient buffer and place: of a micro-batch, and of the last one.
+// For each gradient buffer and each of two places: one of a micro-batch, one of the last micro-batch.
 static int micro_recordings(const step_runner *r) { return 4 * r->state->buffers; }
 
 err_t step_commit(step_runner *r) {
@@ -119,7 +120,7 @@ pass step_inference(step_runner *r, int64_t B, int64_t T) {
 
 // --- lanes -------------------------------------------------------------------------------------------------------------------------
 
-// From the loader's ring to the place that the micro-batch before this one does not use.
+// From the loader's ring to the place that the previous micro-batch does not use.
 static err_t bring_batch(step_runner *r, const batch *b) {
     int to = r->place = (r->place + 1) % r->places;
     TRY(stream_wait_event(r->copies, r->used[to]));
@@ -153,7 +154,7 @@ static err_t queue_micro_call(void *ctx) {
     return queue_micro_batch(c->r, c->b, c->buffer);
 }
 
-// Not where the hooks have something to do with the other ranks.
+// Only for micro-batches in which the hooks do not communicate (parallel_is_quiet).
 static err_t repeat_micro_batch(step_runner *r, const batch *b, int buffer) {
     replay *of = &r->recorded_micro[4 * buffer + 2 * r->together.final + r->place];
     r->ranks->table->alive(r->ranks);
@@ -170,13 +171,13 @@ static err_t micro_batch(step_runner *r, const batch *b, int buffer) {
     return event_record(r->used[r->place], r->s);
 }
 
-// This rank's share in a pass that it has no samples for.
+// This rank's part in a pass for which it has no samples: the hooks only.
 static err_t idle_micro_batch(step_runner *r) {
     TRY(model_forward_hooks(r->net, &r->together.hooks));
     return model_backward_hooks(r->net, &r->together.hooks);
 }
 
-// The next micro-batch, unless this rank has lost its data: then it goes on without, until the step's end can tell the others.
+// The next micro-batch. A rank whose data failed continues without any, and reports it to the others at the step's end.
 static err_t next_micro_batch(step_runner *r, loader *data, int64_t step, int64_t lane, int64_t k, int buffer) {
     batch b;
     if (r->data_failed.code != ERR_OK) return idle_micro_batch(r);
@@ -203,8 +204,8 @@ static err_t zero_slab(step_runner *r, int buffer) {
     return stream_zero(r->s, r->state->slab[buffer].data, tensor_bytes(&r->state->slab[buffer]));
 }
 
-// Stages 0 and 1: a range of lanes. Subtrees are added as soon as they are siblings, those that the last lane completes bucket by bucket. With order = any
-// all lanes go into one buffer.
+// Stages 0 and 1: a range of lanes. Sibling subtrees are added as soon as both exist; those that the last lane
+// completes are added bucket by bucket. With order = any, all lanes go into one buffer.
 static err_t run_range(step_runner *r, loader *data, int64_t step) {
     train_state *t = r->state;
     lane_counter c = {0};
@@ -226,7 +227,8 @@ static err_t run_range(step_runner *r, loader *data, int64_t step) {
     return ERR_OK;
 }
 
-// Stages 2 and 3: one lane at a turn. A rank without a lane at the last turn still brings its weights and takes its sums.
+// Stages 2 and 3: one lane a turn. A rank without a lane at the last turn still sends its weights and receives its
+// sums.
 static err_t run_turns(step_runner *r, loader *data, int64_t step) {
     int64_t micros = micros_of_lane(r);
     for (int64_t turn = 0; turn < reduce_turns(r->state->reduce); turn++) {
@@ -241,10 +243,11 @@ static err_t run_turns(step_runner *r, loader *data, int64_t step) {
     return ERR_OK;
 }
 
-// A shared row's values take the gradients of all their uses. Partners are dealt alike, so whoever has a piece of one has that of the other.
+// A shared row gets the gradients of all its uses. Tied rows are cut alike, so a rank that owns a piece of one owns the
+// same piece of the other.
 static err_t add_tied(step_runner *r) {
     int count;
-    if (r->state->zero.joined) return ERR_OK;  // they have them
+    if (r->state->zero.joined) return ERR_OK;  // backward has added them already
     const zero_piece *p = state_pieces(r->state, &count);
     for (int i = 0; i < count; i++) {
         int of = r->net->param[p[i].row].tied;
@@ -275,7 +278,7 @@ err_t step_gradient(step_runner *r, loader *data, int64_t step) {
 
 // --- update ------------------------------------------------------------------------------------------------------------------------
 
-// Squares of what this rank owns. The others' places stay zero.
+// Sums of squares of what this rank owns. The places of other ranks stay zero.
 static err_t square_sums(step_runner *r) {
     const zero_layout *z = &r->state->zero;
     for (int i = 0; i < z->owned; i++) {
@@ -288,13 +291,13 @@ static err_t square_sums(step_runner *r) {
     return ERR_OK;
 }
 
-// What is left of the gradient, all of it on this rank's side.
+// The last work on the gradient, without communication.
 static err_t queue_squares(void *ctx) {
     TRY(add_tied(ctx));
     return square_sums(ctx);
 }
 
-// By the host's clock where computing is the host's own work. Else by the device's, of the step before the last one.
+// By the host's clock where the host computes; else by the device's clock, of two steps before.
 static err_t take_times(step_runner *r, double *mine) {
     double total = clock_now() - r->began, wait, busy, ms[SPANS];
     bool known;
@@ -304,7 +307,7 @@ static err_t take_times(step_runner *r, double *mine) {
     mine[REPORT_WAIT_MS] = 1e3 * wait;
     mine[REPORT_BUSY_MS] = 1e3 * busy;
     if (!step_runs_ahead(r)) return ERR_OK;
-    TRY(stopwatch_read(&r->together.watch, ms, &known));  // all zero where nothing is known
+    TRY(stopwatch_read(&r->together.watch, ms, &known));  // all zero if not known
     mine[REPORT_COMPUTE_MS] = ms[SPAN_STEP] - ms[SPAN_DATA] - ms[SPAN_WAIT];
     mine[REPORT_WAIT_MS] = ms[SPAN_WAIT] + ms[SPAN_JOIN];
     mine[REPORT_BUSY_MS] = ms[SPAN_BUSY];
@@ -321,7 +324,7 @@ static err_t report(step_runner *r, const step_slot *to) {
     return stream_copy(r->s, (double *)r->reports.data + r->ranks->rank * REPORT_ITEMS, mine, REPORT_ITEMS * sizeof *mine);
 }
 
-// Sums of squares, losses and reports of all ranks, on all ranks.
+// Gives all ranks the sums of squares, losses and reports of all ranks.
 static err_t share(step_runner *r) {
     comm *c = r->ranks;
     if (c->world == 1) return ERR_OK;
@@ -330,7 +333,7 @@ static err_t share(step_runner *r) {
     return c->table->all_reduce(c, r->shared.data, (size_t)tensor_count(&r->shared), FP64, REDUCE_SUM, r->s);
 }
 
-// What every step queues with the same arguments: recorded in the second step.
+// For calls that every step queues with the same arguments: the second step records them.
 static err_t queue_or_replay(step_runner *r, replay *of, replay_calls calls, void *ctx) {
     return r->records && r->updated ? replay_run(of, r->s, calls, ctx) : calls(ctx);
 }
@@ -371,7 +374,7 @@ static err_t update_on_host(step_runner *r, const zero_piece *p, const step_stat
     return stream_wait(r->s);
 }
 
-// The decision, and what the host is to know of it.
+// Queues the decision, and the copies of its results to the host.
 static err_t decide(step_runner *r, const step_slot *to) {
     train_state *t = r->state;
     TRY(stream_copy(r->s, (char *)t->step.data + offsetof(step_state, lr), to->lr.data, sizeof(float)));
@@ -381,7 +384,7 @@ static err_t decide(step_runner *r, const step_slot *to) {
     return stream_copy(r->s, to->loss.data, r->sample_loss.data, tensor_bytes(&to->loss));
 }
 
-// On the device, or by the host of what was decided.
+// decided: NULL: on the device; else on the host (offload), as decided.
 static err_t update_pieces(step_runner *r, const step_state *decided) {
     int count;
     const zero_piece *p = state_pieces(r->state, &count);
@@ -433,7 +436,7 @@ static void collect(const step_runner *r, const step_slot *from, step_result *ou
                          .reports = each + G};
 }
 
-// Some rank had no data. Nothing was applied, then or since; what the decisions changed goes back to what it was.
+// Some rank had no data. This step and those after it were not applied; the step_state is set back to before this step.
 static err_t end_void(step_runner *r, const step_slot *from) {
     step_state before;
     memcpy(&before, from->state[0].data, sizeof before);
@@ -455,7 +458,7 @@ err_t step_queue(step_runner *r, loader *data, int64_t step) {
     TRY(report(r, to));
     TRY(share(r));
     TRY(update(r, to));
-    stopwatch_turn(watch);  // new weights are on their way while the next step begins, and may not have arrived when this one is told
+    stopwatch_turn(watch);  // the weights travel while the next step begins, and may arrive after this step is collected
     TRY(parallel_spread(&r->together));
     stopwatch_stop(watch);
     r->updated = true;
@@ -468,7 +471,7 @@ err_t step_tell(step_runner *r, step_result *out) {
     if (!r->untold) return err_set(ERR_INTERNAL, "no step is queued that could be told of");
     const step_slot *from = &r->slot[r->oldest % r->places];
     TRY(event_wait(from->done));
-    TRY(r->ranks->table->query(r->ranks));  // an aborted transport ends its work with wrong numbers: nothing is done with them
+    TRY(r->ranks->table->query(r->ranks));  // an aborted transport ends with wrong numbers: don't use them
     read_reports(r, from, &failed, &stop);
     if (failed) return end_void(r, from);
     r->untold--;

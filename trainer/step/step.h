@@ -9,13 +9,13 @@
 #include "trainer/step/replay.h"
 #include "trainer/step/state.h"
 
-// What a step leaves on the host, pinned, until it is told.
+// A step's results on the host, pinned, until step_tell collects them.
 typedef struct step_slot {
     tensor loss;       // (G + world * REPORT_ITEMS) FP64: sample_loss and reports
     tensor report;     // (REPORT_ITEMS) FP64: this rank's, on its way to the device
     tensor state[2];   // step_state as INT32 words: before and after it was decided
     tensor lr;         // FP32, on its way to the device
-    event *done;       // all of it is there
+    event *done;       // all results have arrived
     int64_t step;
 } step_slot;
 
@@ -28,38 +28,40 @@ typedef struct step_runner {
     train_state *state;
     parallel together;
     arena memory;             // activations and batch buffers
-    // (B,T) INT32 on the device. Where copies go on beside computing there are two of each, and the next micro-batch arrives while one is used.
+    // (B,T) INT32 on the device. Where copies overlap with computing there are two of each: the next micro-batch
+    // arrives while one is used.
     tensor tokens[2], targets[2];
     int places, place;        // how many; the one in use
     tensor draw[2], host_draw[2];  // (2) INT32: step and first sample of the micro-batch, for dropout; on the host: pinned
     tensor micro_loss;        // (B) FP64: losses of the micro-batch's samples
-    // What was queued before, to be queued again in one go (trainer/step/replay.h).
-    bool records, ran, updated;  // recordings are wanted; a micro-batch, a whole step ran that showed what to record
-    replay *recorded_micro;   // forward and backward, by gradient buffer, place, and whether it is the step's last here
-    replay recorded_squares, recorded_update[2];  // of the update: before the ranks share what they know, and behind it, by slot
+    // Recorded work, to be queued again as a whole (trainer/step/replay.h).
+    bool records, ran, updated;  // recordings are wanted; a micro-batch, a whole step has run and may be recorded
+    replay *recorded_micro;   // forward and backward, by gradient buffer, place, and whether it is this rank's last
+    replay recorded_squares, recorded_update[2];  // the update: before the ranks share their sums; after that, by slot
     stream *copies;           // batches come on it: a stream of its own, or s
     event *copied[2], *used[2];
-    // What the ranks add up at a step's end. Each number comes from one rank and is zero on all others, so that adding moves it and rounds nothing.
-    tensor shared;            // FP64: the three below, one behind the other
-    tensor sums;              // (chunks) squares of each chunk of the gradient, rows in order
+    // What the ranks add up at a step's end. Each number comes from one rank and is zero on all others: adding it
+    // rounds nothing.
+    tensor shared;            // FP64: the three below, one after the other
+    tensor sums;              // (chunks) sum of squares of each chunk of the gradient, rows in order
     tensor sample_loss;       // (G) mean loss of each sample of the step
     tensor reports;           // (world, REPORT_ITEMS)
     int64_t *sums_at;         // first chunk of each row
     arena staging;            // pinned: what goes between host and device
-    step_slot slot[2];        // as many as there are places: a step is queued while the one before it is not told yet
-    int untold;               // steps
-    int64_t oldest;           // of them
+    step_slot slot[2];        // as many as there are places: a step is queued before the previous one is collected
+    int untold;               // steps that are queued and not collected (step_tell)
+    int64_t oldest;           // the first of them
     tensor host_void;         // FP64: not a number
     step_rules rules;
     bool stop_wanted;         // this rank was asked to stop
-    // What else this rank reports of a step: fills in REPORT_SENSED and what follows it. NULL: nothing.
+    // Fills in the rest of this rank's report of a step, from REPORT_SENSED on. NULL: nothing.
     void (*sense)(void *ctx, int64_t step, double *report);
     void *sense_ctx;
-    err_record data_failed;   // why this rank could not read its data in a step that is not told yet
-    double began, data_s;     // of the step: when it began, and how long the loader let it wait
+    err_record data_failed;   // why this rank could not read its data in a step that is not collected yet
+    double began, data_s;     // of the step: when it began, and how long it waited for the loader
 } step_runner;
 
-// What a finished step has to tell; the same on all ranks.
+// Results of a finished step; the same on all ranks.
 typedef struct step_result {
     int64_t step;
     double loss;       // mean over the step's samples, added in order of sample
@@ -67,8 +69,8 @@ typedef struct step_result {
     double lr, loss_scale;
     bool applied;      // false: skipped for overflow
     int64_t adam_t, good_steps, skipped;
-    bool stop;         // some rank was asked to stop: all do, behind the last step that is queued
-    const double *reports;  // (world, REPORT_ITEMS), until the next step but one is queued
+    bool stop;         // some rank was asked to stop: all stop after the last step that is queued
+    const double *reports;  // (world, REPORT_ITEMS), valid until this step's slot is used again
 } step_result;
 
 // Declares everything; step_commit allocates it.
@@ -76,14 +78,15 @@ err_t step_open(step_runner *r, const config *cfg, device *dev, stream *s, comm 
 err_t step_commit(step_runner *r);
 void step_close(step_runner *r);
 
-// Runs this rank's lanes of the step, whose micro-batches come next from the loader, and adds all ranks' lanes: the gradient is then
-// state_gradient's. Collective.
+// Runs this rank's lanes of the step, whose micro-batches come next from the loader, and adds all ranks' lanes.
+// state_gradient then gives the gradient. Collective.
 err_t step_gradient(step_runner *r, loader *data, int64_t step);
 
-// A whole step, in two halves: it is queued, and when the host has waited for it, it is told. Between them the next step may be queued, where
-// step_runs_ahead: then a GPU never waits for the host, and what a step has to tell comes one step late. A rank that can't read its data makes the step
-// void on all of them: nothing is updated, and all return its ERR_DATA or ERR_IO from step_tell. A step that was queued behind it is void as well and is
-// not told; `oldest` is then the void one.
+// A whole step, in two halves: step_queue queues it, step_tell waits for it and returns its results. Where
+// step_runs_ahead, the next step may be queued in between: then a GPU never waits for the host, and results come one
+// step late. If a rank can't read its data, the step is void on all ranks: nothing is updated, and step_tell returns
+// that rank's ERR_DATA or ERR_IO on all of them. A step queued after it is void as well and is not collected; `oldest`
+// is then the first void step.
 err_t step_queue(step_runner *r, loader *data, int64_t step);
 err_t step_tell(step_runner *r, step_result *out);
 static inline bool step_runs_ahead(const step_runner *r) { return r->places > 1; }

@@ -15,7 +15,8 @@ static size_t padded(const param *p) {
     return (n + ROW_ALIGN - 1) / ROW_ALIGN * ROW_ALIGN;
 }
 
-// A row that shares values, either way: alone in its segment, so that both partners are dealt alike and an owner has both gradients.
+// Is the row tied to another, either way? Such a row is alone in its segment: both are cut alike, and an owner has both
+// gradients.
 static bool shares(const model *net, int row) {
     if (net->param[row].tied >= 0) return true;
     for (int i = 0; i < net->params; i++)
@@ -32,7 +33,7 @@ static void find_segments(zero_layout *z, const model *net) {
     }
 }
 
-// A segment's rows from a place in the slab on; where they end.
+// Places a segment's rows in the slab from `at` on. Returns where they end.
 static size_t place_segment(zero_layout *z, const model *net, zero_segment *s, size_t at) {
     s->at = at;
     for (int i = s->first; i < s->first + s->rows; i++) {
@@ -43,7 +44,7 @@ static size_t place_segment(zero_layout *z, const model *net, zero_segment *s, s
     return at;
 }
 
-// Tied segments last: what holds values only ends before them.
+// Tied segments come last, so that stores of values end before them.
 static void place_rows(zero_layout *z, const model *net) {
     for (int g = 0; g < z->segments; g++)
         if (!z->segment[g].tied) z->slab = place_segment(z, net, &z->segment[g], z->slab);
@@ -56,7 +57,7 @@ static void place_rows(zero_layout *z, const model *net) {
     }
 }
 
-// A chunk belongs to the rank in whose share of the segment it begins.
+// A chunk belongs to the rank in whose equal share of the segment it begins.
 static void deal(zero_layout *z, const model *net, int g) {
     const zero_segment *s = &z->segment[g];
     size_t *cut = &z->cut[(size_t)g * (size_t)(z->world + 1)];
@@ -103,7 +104,7 @@ static void own_ranges(zero_layout *z) {
     }
 }
 
-// The parts of a segment's rows that lie in this rank's range.
+// The parts of a segment's rows that are in this rank's range.
 static void own_pieces(zero_layout *z, const model *net, int g) {
     const zero_segment *s = &z->segment[g];
     size_t begin = z->slab_at[g], end = begin + zero_range(z, g, z->rank);

@@ -1,25 +1,26 @@
-// trainer/step/zero.h: who owns what. The rows of the parameter table are laid side by side in one slab; segments of it (a block's rows) are dealt to the
-// ranks in whole chunks, and segments are grouped into buckets in the order in which backward finishes them.
+// trainer/step/zero.h: which rank owns what. The rows of the parameter table are laid side by side in one slab.
+// Segments of it (a block's rows) are dealt to the ranks in whole chunks, and are grouped into buckets in the order in
+// which backward finishes them.
 //
-// ZeRO (Rajbhandari et al. 2020, section 5) keeps of every rank's share only what the stage says:
-//   0  everything everywhere          1  masters and moments: the owner's range       2  also gradients       3  also weights
-// The owners are the same in every stage, with any bucket size, on any number of nodes: they follow from the model and the number of ranks.
+// ZeRO (Rajbhandari et al. 2020, section 5): the stage says of which tensors a rank keeps only the range that it owns:
+//   0  none: everything is everywhere     1  masters and moments     2  also gradients     3  also weights
+// The owners depend on the model and the number of ranks only, not on stage, bucket size or number of nodes.
 #ifndef TRAINER_STEP_ZERO_H
 #define TRAINER_STEP_ZERO_H
 
 #include "model/model.h"
 
 typedef struct zero_segment {
-    int block;          // that uses its rows
+    int block;          // the block that uses its rows
     int first, rows;    // in the table
-    size_t at, count;   // floats in the slab, row padding included: it is zero, the last chunk's owner's, and travels with it
-    bool tied;          // its rows share another row's values: it has a gradient and nothing else
+    size_t at, count;   // floats in the slab, row padding included: it is zero and goes with the last chunk
+    bool tied;          // its rows share another row's values: it has only a gradient
 } zero_segment;
 
-// At least one segment, whatever its size, and whole segments until bucket_mb is reached.
+// Whole segments, at least one, until bucket_mb is reached.
 typedef struct zero_bucket {
     int first, count;   // segments
-    int block;          // the last one that backward needs before the bucket is final
+    int block;          // the bucket is final when backward has left this block
     size_t at, floats;  // in the slab
 } zero_bucket;
 
@@ -41,17 +42,18 @@ typedef struct zero_layout {
     zero_piece *whole;      // all rows, `rows` of them, as pieces
     size_t *shard_at;       // [segments] where this rank's range begins in its shard
     size_t *slab_at;        // [segments] where it begins in the slab
-    size_t slab, values;    // floats: of all rows; of those that are not tied, which come first
-    bool joined;            // tied rows lie on the rows whose values they share
+    size_t slab, values;    // floats: of all rows; of rows that are not tied, which come first
+    bool joined;            // tied rows use the memory of the rows whose values they share
     size_t shard, shard_values;  // the same of this rank's ranges
 } zero_layout;
 
-// joined: a step is one micro-batch of one lane, and so of one rank. Then nothing is between a tied row's gradient and the sum of both, and
-// backward adds the other one on top of it (model.h): a + b are the bits of a + (0 + b), and a slab has no place for the tied row.
+// joined: a step is one micro-batch of one lane, and so of one rank. Then a tied row's gradient is final before its
+// partner's is added, and backward adds the partner's on top of it (model.h): a + b has the same bits as a + (0 + b).
+// The slab has no place of its own for the tied row.
 err_t zero_open(zero_layout *z, const model *net, int rank, int world, size_t bucket_bytes, bool joined);
 void zero_close(zero_layout *z);
 
-// Floats of this rank's (of any rank's) range of a segment.
+// Floats of a rank's range of a segment.
 static inline size_t zero_range(const zero_layout *z, int segment, int rank) {
     const size_t *cut = &z->cut[(size_t)segment * (size_t)(z->world + 1)];
     return cut[rank + 1] - cut[rank];
