@@ -1,10 +1,11 @@
 // gpu/cuda/attention.h: what the kernels of attention share: shapes, tiles in shared memory, products of tiles on tensor cores, dropout's mask.
 //
-// One idea serves forward and both halves of backward. A block owns 64 rows (of q; of k and v) of one head of one sample, 16 to each of its four
-// warps, and tiles of the other side move past it through shared memory, two at a time: while one is used, the next one is on its way
-// (cp.async). `own moving^T` gives a warp 16 x N scores in its registers; these, rounded to T, are as they lie the left operand of the next
-// product, `scores moving`, which is added to the rows that the block owns. So no score ever passes through memory, and every sum runs in one
-// warp, in the order of the moving tiles. Published: Dao et al. 2022, algorithms 1 and 4; Dao 2023, section 3.
+// One idea serves forward and both halves of backward. A block owns 64 rows (of q; of k and v) of one head of one
+// sample, 16 to each of its four warps, and tiles of the other side move past it through shared memory, two at a time:
+// while one is used, the next one is on its way (cp.async). `own moving^T` gives a warp 16 x N scores in its registers;
+// these, rounded to E, are as they lie the left operand of the next product, `scores moving`, which is added to the
+// rows that the block owns. So no score ever passes through memory, and every sum runs in one warp, in the order of the
+// moving tiles. Published: Dao et al. 2022, algorithms 1 and 4; Dao 2023, section 3.
 //
 // Tiles are (rows,W) with W = 64, 128 or 256 the head size rounded up, zeros behind its end and behind the last row. A row is cut into chunks of
 // 16 bytes, and chunk c of row r lies at c XOR (r % 8): eight rows' same chunk, which is what ldmatrix reads, are then in different banks.
@@ -15,9 +16,10 @@
 
 enum { ATT_OWN = 64, ATT_WARPS = 4, ATT_THREADS = ATT_WARPS * WARP, ATT_HEAD_MOST = 256 };
 
-// Values of T that stand for one probability or its gradient where it enters a product. 1 rounds it to T, as is usual, and leaves an error in every
-// sum as large as its storage would. 2 adds what the rounding lost, and the sums are those of FP32 but for 2^-17 (BF16) or 2^-22 (FP16): what
-// gpu/ops.h promises, for half as many tensor core instructions again (forward 3 for 2, backward 10 for 7), memory and shared memory as before.
+// Values of E that stand for one probability or its gradient where it enters a product. 1 rounds it to E, as is usual,
+// and leaves an error in every sum as large as its storage would. 2 adds what the rounding lost, and the sums are those
+// of FP32 but for 2^-17 (BF16) or 2^-22 (FP16): what gpu/ops.h promises, for half as many tensor core instructions
+// again (forward 3 for 2, backward 10 for 7), memory and shared memory as before.
 enum { ATT_TERMS = 2 };
 
 typedef struct attention_shape {
@@ -111,7 +113,7 @@ __device__ __forceinline__ void tile_load(T *tile, const T *from, int64_t stride
 
 // --- products --------------------------------------------------------------------------------------------------------------------
 
-// Two numbers rounded to T, the first in the lower half, as fragments have them.
+// Two numbers rounded to E, the first in the lower half, as fragments have them.
 template <class T> __device__ __forceinline__ uint32_t pair_of(float a, float b) {
     T x[2];
     uint32_t bits;
@@ -149,7 +151,7 @@ template <class T, int W, int N> __device__ __forceinline__ void scores_of(float
     }
 }
 
-// sum (16,A) += s (16,N), rounded to T, times columns 8 * chunk and on of moving (N,W).
+// sum (16,A) += s (16,N), rounded to E, times columns 8 * chunk and on of moving (N,W).
 template <class T, int W, int N, int A>
 __device__ __forceinline__ void add_product(float (&sum)[A / 8][4], const float (&s)[N / 8][4], const T *moving, int chunk) {
     int lane = threadIdx.x % WARP;
@@ -175,7 +177,8 @@ __device__ __forceinline__ void add_product(float (&sum)[A / 8][4], const float 
     }
 }
 
-// A warp's 16 rows go out: sum[.][i] times factor[i / 2], rounded to T, through the warp's own rows of a tile, so that stores are of 16 bytes.
+// A warp's 16 rows go out: sum[.][i] times factor[i / 2], rounded to E, through the warp's own rows of a tile, so that
+// stores are of 16 bytes.
 template <class T, int W, int A>
 __device__ __forceinline__ void rows_store(T *to, int64_t stride, int left, const float (&sum)[A / 8][4], const float (&factor)[2], T *tile, int row,
                                            int chunk, const attention_shape &z) {

@@ -9,7 +9,7 @@
 // attention_delta_kernel: delta (B,H,T) = row sums of dy * y over D: what the softmax's gradient subtracts. Eight lanes a row of (B,T,H,D).
 // alias      none
 // sums       FP32: chunks of 8 channels by turns to the eight lanes, then a fixed shuffle tree
-// moves      2 * B*T*C * sizeof(T) bytes; memory bound
+// moves      2 * B*T*C * sizeof(E) bytes; memory bound
 // reference  gpu/cpu/kernel/attention.c:delta_rows; Dao et al. 2022, algorithm 4, line 19 (there D_i)
 template <class T>
 __global__ void __launch_bounds__(256) attention_delta_kernel(float *__restrict__ delta, const T *__restrict__ dy, const T *__restrict__ y,
@@ -67,8 +67,8 @@ __device__ __forceinline__ void gradient_of_scores(float (&s)[N / 8][4], float (
 // attention_backward_kernel: see the head of the file; a block for each 64 rows of a head of a sample and each A of its W columns.
 // layout     qkv, dqkv (B,T,3C), dy (B,T,C), lse, delta (B,H,T); dqkv (=)
 // alias      none
-// sums       FP32 on tensor cores: scores along D; dk and dv along queries, dq along keys, ascending. p and ds are rounded to T before
-//            they meet dy, q or k; dk and dq are multiplied by 1/sqrt(D) at the end
+// sums       FP32 on tensor cores: scores along D; dk and dv along queries, dq along keys, ascending. p and ds are
+//            rounded to E before they meet dy, q or k; dk and dq are multiplied by 1/sqrt(D) at the end
 // repeatable a row is summed by one warp, in an order that D and the row's place fix
 // flops      KEYS: 4 * T * (T+1) * D for each head, else 3; bound by tensor cores from D = 64 on. With A < W the scores are made W / A times
 // reference  gpu/cpu/kernel/attention.c; Dao et al. 2022, algorithm 4; Dao 2023, algorithm 2

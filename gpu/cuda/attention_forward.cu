@@ -51,7 +51,7 @@ __device__ __forceinline__ void drop_keys(float (&s)[N / 8][4], const uint8_t *k
 // layout     qkv (B,T,3C), y (B,T,C), lse (B,H,T)
 // alias      none
 // sums       FP32: scores along D and y along keys on tensor cores, keys ascending; row sums by lane, then a fixed shuffle tree. Probabilities
-//            are rounded to T before they meet v
+//            are rounded to E before they meet v
 // repeatable a row is summed by one warp, in an order that D and the row's place fix
 // flops      2 * T * (T+1) * D for each head, twice that in 1024 x 1024 tiles; bound by tensor cores from D = 64 on
 // reference  gpu/cpu/kernel/attention.c; Dao et al. 2022, algorithm 1; Dao 2023, algorithm 1

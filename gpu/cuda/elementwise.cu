@@ -85,7 +85,7 @@ typedef struct dropout_draw { dropout_key key; uint32_t limit; float grow; } dro
 // One row of blocks for each sample; a thread draws the words of the 4 or 8 elements of its 16 bytes. Samples of odd length
 // begin where 16-byte accesses are not allowed: then the same threads take the same elements one by one.
 // alias      y may be x
-// moves      2 * sizeof(T) bytes an element, and 10 rounds of philox for 4 of them; memory bound
+// moves      2 * sizeof(E) bytes an element, and 10 rounds of philox for 4 of them; memory bound
 // reference  gpu/cpu/kernel/dropout.c: the same mask and the same bits
 template <class T, bool PACKED>
 __global__ void __launch_bounds__(BLOCK) dropout_kernel(T *y, const T *x, int64_t samples, int64_t elements, dropout_draw d) {

@@ -20,7 +20,7 @@ static inline unsigned blocks_of(int64_t n, int64_t size) { return (unsigned)cei
 // --- forward -----------------------------------------------------------------------------------------------------------------
 
 // x[b,t] = wte[token[b,t]] + wpe[t]. A warp a position.
-// moves      3 * sizeof(T) bytes an element; memory bound
+// moves      3 * sizeof(E) bytes an element; memory bound
 // reference  gpu/cpu/kernel/embedding.c: embedding_forward
 template <class T, bool PACKED>
 __global__ void __launch_bounds__(BLOCK) embed_kernel(T *x, const int32_t *tokens, const T *wte, const T *wpe, int64_t positions,
@@ -204,7 +204,8 @@ template <class T, int W> __device__ __forceinline__ void add_few(float *sum, fe
 // dwte[v] (+=) the sum of its positions' dx: from zero, in order of position, then added once. A warp takes one slice of
 // columns of the tokens of a group, which lie apart since frequent tokens often stand together; those without positions cost
 // one look.
-// moves      sizeof(T) bytes an element of dx, 8 bytes an element of the rows that occur, and the sort's counters; memory bound
+// moves      sizeof(E) bytes an element of dx, 8 bytes an element of the rows that occur, and the sort's counters;
+//            memory bound
 // reference  gpu/cpu/kernel/embedding.c: embedding_backward; the same bits
 template <class T, int W> __global__ void __launch_bounds__(BLOCK, 3) embed_words_kernel(embed_back_args<T> a) {
     int lane = threadIdx.x;

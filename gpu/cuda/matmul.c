@@ -17,10 +17,10 @@
 //             FP32 additions loses digits
 //   (+=)      Unsplit with beta = 1: the epilogue adds d once to the whole sum over k. A sum that comes in parts is made in the stream's
 //             scratch, where it fits, and added by one more pass
-//   epilogue  The bias is added by cuBLASLt to the FP32 sum. Its GELU and DGELU epilogues are not used: they take gelu of the sum before it is
-//             rounded, and by a tanh of their own, so that the GELU that recomputation takes of the kept pre would have other bits. The
-//             elementwise kernels do it, 2 * M * N * sizeof(T) bytes more than the fused ones would move (3 for DGELU), of which L2 holds
-//             what fits
+//   epilogue  The bias is added by cuBLASLt to the FP32 sum. Its GELU and DGELU epilogues are not used: they take gelu
+//             of the sum before it is rounded, and by a tanh of their own, so that the GELU that recomputation takes of
+//             the kept pre would have other bits. The elementwise kernels do it, 2 * M * N * sizeof(E) bytes more than
+//             the fused ones would move (3 for DGELU), of which L2 holds what fits
 //   alias     none: d, pre, a, b and bias are apart
 //   reference gpu/cpu/kernel/matmul.c
 #include "gpu/cuda/blas.h"

@@ -29,8 +29,8 @@ template <class T> struct norm_args {
 // The total of a row over its threads: a warp, or a block.
 __device__ __forceinline__ float row_sum(float v, float *room) { return blockDim.x == WARP ? warp_sum(v) : block_sum(v, room); }
 
-// Packs p of a thread: x, or round_T(x + residual), which is stored as the sum. All loads first: `sum` may lie on x, and the
-// compiler must not wait for one store after the other.
+// Packs p of a thread: x, or round_E(x + residual), which is stored as the sum. All loads first: `sum` may lie on x,
+// and the compiler must not wait for one store after the other.
 template <bool PACKED, int P, class T>
 __device__ __forceinline__ void norm_load(float v[P][16 / sizeof(T)], const norm_args<T> &a, int64_t row, int64_t i) {
     constexpr int W = 16 / sizeof(T);
@@ -95,7 +95,7 @@ __device__ __forceinline__ void norm_store(const norm_args<T> &a, const float v[
 // of two passes, and every element is read once and written once. P packs a thread.
 // alias      y == x and sum == x or residual allowed, y == sum not
 // sums       FP32: a thread's elements in order, then a fixed butterfly over the warp and over the block's warps
-// moves      2 to 4 * sizeof(T) bytes an element; memory bound
+// moves      2 to 4 * sizeof(E) bytes an element; memory bound
 // reference  gpu/cpu/kernel/norm.c: layer_norm_forward
 template <class T, bool PACKED> __global__ void __launch_bounds__(FORWARD_THREADS) norm_forward_kernel(norm_args<T> a) {
     constexpr int W = 16 / sizeof(T), P = HELD / W;
@@ -188,7 +188,7 @@ template <class T> struct column_args {
 
 // A block has 256 threads: blockDim.x packs of columns side by side times blockDim.y rows, and goes down the rows of its group.
 // sums       FP32: each thread its rows in order, then the block's rows in order
-// moves      sizeof(T) bytes an element, with NORM twice that; memory bound
+// moves      sizeof(E) bytes an element, with NORM twice that; memory bound
 // reference  gpu/cpu/kernel/elementwise.c: bias_backward; norm.c: back_row
 enum { COLUMN_THREADS = 256 };
 template <class T, bool PACKED, bool NORM> __global__ void __launch_bounds__(COLUMN_THREADS) columns_kernel(column_args<T> a) {
@@ -335,7 +335,7 @@ __device__ __forceinline__ void back_store(const norm_back_args<T> &a, const pac
 // Rows up to LONG.
 // alias      dx == dresidual or dy allowed: a thread has read what it writes, and the rows to come are others
 // sums       FP32: the two means of a row as in forward; dw and db over the rows of the group in order, then add_parts
-// moves      3 or 4 * sizeof(T) bytes an element, and 16 bytes a column and group; memory bound
+// moves      3 or 4 * sizeof(E) bytes an element, and 16 bytes a column and group; memory bound
 // reference  gpu/cpu/kernel/norm.c: layer_norm_backward
 template <class T, bool PACKED> __global__ void __launch_bounds__(BACKWARD_THREADS) norm_backward_kernel(norm_back_args<T> a) {
     constexpr int W = 16 / sizeof(T), P = OWNED / W;
