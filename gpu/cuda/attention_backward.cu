@@ -1,7 +1,8 @@
 // gpu/cuda/attention_backward.cu: causal attention, backward: FP16 and BF16 on tensor cores; FP32 is in attention_fp32.cu.
 //
-// Three kernels: delta; dk and dv, a block for each tile of keys; dq, a block for each tile of queries. The last two make the probabilities twice
-// (7 products, where atomic additions to dq would need 5), and in return every sum is one block's own, in a fixed order. They are one template:
+// Three kernels: delta; dk and dv, a block for each tile of keys; dq, a block for each tile of queries. The last two
+// make the probabilities twice (7 products, where atomic additions to dq would need 5); in return every sum is made by
+// one block, in a fixed order. They are one template:
 //     KEYS   owns k and v, queries pass      s = k q^T, dp = v dy^T (transposed)     dk += ds q, dv += p dy
 //     else   owns q and dy, keys pass        s = q k^T, dp = dy v^T                  dq += ds k
 #include "gpu/cuda/attention.h"
@@ -122,7 +123,7 @@ __global__ void __launch_bounds__(ATT_THREADS) attention_backward_kernel(T *__re
         int chunk = A < W ? blockIdx.y * (A / 8) : 0;
         if constexpr (KEYS) add_product<T, W, N, A>(sum2, s, pass2 + there * N * W, chunk);
         add_product<T, W, N, A>(sum1, dp, pass1 + there * N * W, chunk);
-        __syncthreads();  // this tile's room is the next but one's
+        __syncthreads();  // the tile after next is loaded into this one's memory
     }
     T *to = dqkv + att_qkv(z, at.sample, first, at.head, KEYS ? 1 : 0);
     int chunk = A < W ? blockIdx.y * (A / 8) : 0;
@@ -143,7 +144,7 @@ static err_t backward_launch(tensor *dqkv, const tensor *delta, const tensor *dy
     return ERR_OK;
 }
 
-// dk and dv of 256 columns are more than a warp's registers hold.
+// dk and dv of 256 columns do not fit a warp's registers.
 template <class T, int W>
 static err_t backward_16(tensor *dqkv, const tensor *delta, const tensor *dy, const tensor *lse, const tensor *qkv,
                          const attention_shape *z, stream *s) {

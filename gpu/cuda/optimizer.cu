@@ -41,11 +41,11 @@ err_t cuda_sum_squares(const sum_squares_args *args, stream *s) {
 
 // --- step_decide ---------------------------------------------------------------------------------------------------------------------
 
-// The loss scale is multiplied in FP32. Beyond these bounds it has left what any half-precision gradient could still use.
+// The loss scale is multiplied in FP32. Beyond these bounds it is of no use to any half-precision gradient.
 #define SCALE_MOST 0x1p24f
 #define SCALE_LEAST 0x1p-14f
 
-// The decision, line by line that of gpu/cpu/kernel/optimizer.c.
+// The decision, line by line as in gpu/cpu/kernel/optimizer.c.
 __device__ static void decide(step_state *state, double total, step_rules r) {
     double scale = state->loss_scale, norm = sqrt(total) / scale;
     bool finite = norm <= 0x1.fffffffffffffp1023;  // false for NaN too
