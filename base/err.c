@@ -1,4 +1,4 @@
-// base/err.c: one failure record a thread. It is the only mutable state of the library that no argument carries.
+// base/err.c: one failure record per thread. It is the library's only mutable state that is not passed as an argument.
 #include "base/err.h"
 
 #include <stdarg.h>

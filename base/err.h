@@ -25,7 +25,7 @@ enum { ERR_TEXT = 1024, ERR_TRAIL = 12 };
 typedef struct err_record {
     err_t code;
     char text[ERR_TEXT];
-    bool shared;  // every rank of the run has this failure: nobody needs to be told
+    bool shared;  // every rank of the run has this failure: no need to report it to the others
     int depth;  // entries of trail in use
     struct { const char *file, *func; int line; } trail[ERR_TRAIL];
 } err_record;
@@ -36,7 +36,7 @@ typedef struct err_record {
 err_t err_set_at(const char *file, int line, const char *func, err_t code, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
 
-// Puts "context: " in front of the text of this thread's record. Returns its code.
+// Prepends "context: " to the text of this thread's record. Returns its code.
 err_t err_prefix(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 // Adds the caller's place to the trail. Returns code.
@@ -45,7 +45,7 @@ err_t err_pass(const char *file, int line, const char *func, err_t code);
 // Marks this thread's record as shared, until the next failure. Returns its code.
 err_t err_share(void);
 
-// This thread's record; valid until the next failure on it. Copy the record to carry a failure to another thread.
+// This thread's record; valid until the thread's next failure. Copy the record to carry a failure to another thread.
 const err_record *err_last(void);
 err_t err_restore(const err_record *from);
 

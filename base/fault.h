@@ -1,7 +1,7 @@
-// base/fault.h: failures on demand, so that recovery is rehearsed and not hoped for.
+// base/fault.h: failures on demand, so that recovery is tested.
 //
-// `[run] faults = write@3, read@5x2` makes the third write fail, and the fifth and sixth read. Code that can fail asks
-// fault_hit() at the place where the operating system would have said no; a list that is NULL or empty costs one load.
+// `[run] faults = write@3, read@5x2` makes the third write fail, and the fifth and sixth read. Code that can fail calls
+// fault_hit() where the operating system would report the error; a list that is NULL or empty costs one load.
 #ifndef BASE_FAULT_H
 #define BASE_FAULT_H
 
@@ -27,7 +27,7 @@ typedef struct fault_list {
 // Parses "point@first[xcount], ..." into *list. ERR_CONFIG with the valid points on anything else.
 err_t fault_parse(fault_list *list, const char *text);
 
-// Counts one pass of the point and tells whether it must fail. Any thread.
+// Counts one pass of the point and returns whether it must fail. Any thread.
 bool fault_hit(fault_list *list, fault_point point);
 
 #endif

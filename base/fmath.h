@@ -1,5 +1,6 @@
-// base/fmath.h: exp, log, cos and powers in double that give the same bits on every machine. Only + - * / on IEEE doubles, in the
-// order written: no libm, whose last bits differ from one version and processor to the next. For schedules and initial weights, not for speed.
+// base/fmath.h: exp, log, cos and powers in double that give the same bits on every machine. Only + - * / on IEEE
+// doubles, in the order written: no libm, whose last bits differ between versions and processors. For schedules and
+// initial weights, not for speed.
 #ifndef BASE_FMATH_H
 #define BASE_FMATH_H
 

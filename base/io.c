@@ -37,8 +37,8 @@ err_t io_read_at(int fd, const char *path, int64_t offset, void *dst, size_t n) 
     return ERR_OK;
 }
 
-// What a bad disk or cable does: of the n bytes before the current position a bit in the middle is not as it was
-// written, and no call failed.
+// Does what a bad disk or cable does: flips a bit in the middle of the n bytes before the current position, and reports
+// no error.
 static err_t flip_bit(int fd, const char *path, const uint8_t *src, size_t n) {
     uint8_t wrong = src[n / 2] ^ 0x10;
     off_t end = lseek(fd, 0, SEEK_CUR), at = end - (off_t)n + (off_t)(n / 2);
@@ -140,7 +140,7 @@ err_t io_mkdirs(const char *path) {
         if (*p != '/' && *p != 0) continue;
         char end = *p;
         *p = 0;
-        if (mkdir(dir, 0755) == 0) TRY(sync_parent(dir, NULL));  // or a crash of the machine may take the directory with all that is in it
+        if (mkdir(dir, 0755) == 0) TRY(sync_parent(dir, NULL));  // else a crash of the machine may lose the directory and all its files
         else if (errno != EEXIST) return err_set(ERR_IO, "%s: mkdir: %s", dir, strerror(errno));
         *p = end;
         if (!end) return ERR_OK;

@@ -1,4 +1,4 @@
-// base/io.h: files, with errors for a person and writes that are all or nothing.
+// base/io.h: files, with readable errors and writes that are all or nothing.
 #ifndef BASE_IO_H
 #define BASE_IO_H
 
@@ -19,7 +19,7 @@ err_t io_read_at(int fd, const char *path, int64_t offset, void *dst, size_t n);
 // Writes all n bytes at the current position. ERR_IO names the file and errno. Honours FAULT_WRITE and FAULT_FLIP.
 err_t io_write(int fd, const char *path, const void *src, size_t n, fault_list *faults);
 
-// The whole of a file of at most `limit` bytes, with a NUL behind it; *size is without the NUL. The caller frees *out.
+// Reads a whole file of at most `limit` bytes and appends a NUL; *size is without the NUL. The caller frees *out.
 // ERR_IO when it can't be read, ERR_DATA when it is larger.
 err_t io_read_file(const char *path, size_t limit, char **out, size_t *size);
 
@@ -31,14 +31,15 @@ err_t io_sync_dir(const char *path, fault_list *faults);
 // rename(2), and fsync of the parent directory of `to`. Honours FAULT_RENAME.
 err_t io_rename(const char *from, const char *to, fault_list *faults);
 
-// Replaces `path` by these bytes: temporary file beside it, fsync, rename, fsync of the parent. On failure the temporary one is
-// gone and `path` is whole: the old bytes, or, when it was the parent's fsync that failed, the new ones.
+// Replaces `path` by these bytes: writes a temporary file beside it, fsync, rename, fsync of the parent. On failure the
+// temporary file is removed and `path` is whole: it has the old bytes, or the new ones if only the parent's fsync
+// failed.
 err_t io_write_file(const char *path, const void *src, size_t n, fault_list *faults);
 
 // mkdir -p.
 err_t io_mkdirs(const char *path);
 
-// rm -r of one directory of ours and all that is in it; a missing one is fine. Never follows links.
+// rm -r of one of our directories; a missing one is fine. Never follows links.
 err_t io_remove_tree(const char *path);
 
 #endif

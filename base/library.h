@@ -1,5 +1,5 @@
-// base/library.h: a shared library that is no part of the binary: it is looked for when it is needed, so that the binary starts where there
-// is none, and every place that was looked at can be said.
+// base/library.h: a shared library that is opened only when it is needed, so that the binary starts where it is not
+// installed. Keeps the list of the places that were tried.
 #ifndef BASE_LIBRARY_H
 #define BASE_LIBRARY_H
 
@@ -16,11 +16,12 @@ typedef struct library {
     int missing;                 // how many
 } library;
 
-// Opens the first of these that can be loaded, by itself and for nobody else (RTLD_LOCAL); a name without a slash is looked for wherever the
-// dynamic linker does. False: none, and `text` names them; one that is there and cannot be loaded is followed by the reason.
+// Opens the first of these that can be loaded, with RTLD_LOCAL; a name without a slash is searched for where the
+// dynamic linker searches. False: none could be loaded, and `text` names them, each existing one with the reason.
 bool library_open(library *lib, const char *const places[], size_t count);
 
-// *(function pointer of any type *)to = the function of that name, or NULL, which is noted in `text` and `missing` where it is needed.
+// *(function pointer of any type *)to = the function of that name, or NULL. If it is `needed`, NULL is noted in `text`
+// and `missing`.
 void library_find(library *lib, const char *name, bool needed, void *to);
 
 void library_close(library *lib);

@@ -1,7 +1,7 @@
 // base/philox.h: random numbers without state. philox4x32-10 maps a 64-bit key and a 128-bit counter to 128 random bits
 // (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011, section 3.3 and table 2).
 //
-// Everything random in lockstep is keyed by what it is for, never by who computes it:
+// Every random number in lockstep is keyed by what it is for, never by which rank or thread computes it:
 //   key     = seed
 //   counter = { element / 4, site, sample, step }      element % 4 picks the word
 #ifndef BASE_PHILOX_H

@@ -1,5 +1,5 @@
-// base/thread.h: how this program starts a thread: with a name for top and gdb, and with every signal blocked but those that a thread brings on
-// itself, because signals are the main thread's.
+// base/thread.h: starts a thread with a name for top and gdb. All signals are blocked in it, because the main thread
+// handles them, except those that a thread causes itself.
 #ifndef BASE_THREAD_H
 #define BASE_THREAD_H
 

@@ -28,7 +28,8 @@ const char *comm_rank_text(const comm *c, int rank, char dst[COMM_HOST + 32]) {
 
 typedef struct verdict { int32_t code; char text[ERR_TEXT]; } verdict;
 
-// The lowest rank that failed tells everybody. The number that is agreed on is larger for lower ranks, and 0 while all is well.
+// The lowest rank that failed broadcasts its error. The number agreed on is larger for lower ranks, and 0 if none
+// failed.
 err_t comm_agree_ok(comm *c, err_t mine, stream *s) {
     if (c->world == 1) return mine;
     err_record own = mine != ERR_OK ? *err_last() : (err_record){0};

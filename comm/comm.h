@@ -4,14 +4,15 @@
 //   tcp    CPUs and tests: ranks of one host exchange through shared memory, hosts through authenticated TCP connections
 //   nccl   GPUs, opened at run time
 //
-// Order      All ranks of a communicator call the same collectives in the same order, from one thread at a time. `s` says after which work
-//            the call comes: a transport that works on the host does it at once, in the calling thread, and therefore is called on a compute
-//            stream, or within stream_call() on a queue stream, which is how communication overlaps with compute.
-// Memory     of the device. Nothing is allocated by a collective.
-// Failure    A rank that is gone, a frame that does not verify, a wait beyond the timeout: ERR_UNAVAILABLE, on all ranks, with rank, node and
-//            phase. From then on every call fails with the same record, until close.
-// Bits       exchange, all_gather, broadcast and all_to_all move bytes. all_reduce and reduce_scatter add in the transport's own order: what
-//            must not depend on the number of ranks goes through comm/reduce.h instead.
+// Order      All ranks of a communicator call the same collectives in the same order, from one thread at a time. The
+//            call runs after the work already queued on `s`. A transport that works on the host runs it immediately, in
+//            the calling thread; so call it on a compute stream, or within stream_call() on a queue stream, which is
+//            how communication overlaps with compute.
+// Memory     Device memory. A collective allocates nothing.
+// Failure    A lost rank, a frame that does not verify, or a wait beyond the timeout gives ERR_UNAVAILABLE on all
+//            ranks, with rank, node and phase. From then on every call fails with the same record, until close.
+// Bits       exchange, all_gather, broadcast and all_to_all move bytes. all_reduce and reduce_scatter add in the
+//            transport's own order: sums that must not depend on the number of ranks go through comm/reduce.h instead.
 #ifndef COMM_COMM_H
 #define COMM_COMM_H
 
@@ -45,22 +46,23 @@ typedef struct comm_table {
     err_t (*all_reduce)(comm *c, void *data, size_t count, dtype type, reduce_op op, stream *s);
     // data[cut[world]] elements; afterwards data[cut[r] .. cut[r+1]) holds the sum over ranks on rank r. The rest of data is scratch. FP32.
     err_t (*reduce_scatter)(comm *c, void *data, const size_t *cut, dtype type, stream *s);
-    // data[cut[world]] bytes; rank r's are data[cut[r] .. cut[r+1]); afterwards everybody has all of them.
+    // data[cut[world]] bytes; rank r's are data[cut[r] .. cut[r+1]); afterwards every rank has all of them.
     err_t (*all_gather)(comm *c, void *data, const size_t *cut, stream *s);
     err_t (*broadcast)(comm *c, void *data, size_t bytes, int root, stream *s);
     // out (world, each) (=): row r is what rank r has in row `rank` of its `in` (world, each). Bytes. out != in.
     err_t (*all_to_all)(comm *c, void *out, const void *in, size_t each, stream *s);
     err_t (*barrier)(comm *c, stream *s);
-    // Those of the same color (>= 0) form a new communicator, ranked by (key, rank). Collective. Not to be used at the same time as *c from
-    // another thread. color < 0: takes part in the call only, *out = NULL. Closed before *c.
+    // Ranks of the same color (>= 0) form a new communicator, ranked by (key, rank). Collective. Must not be used at
+    // the same time as *c from another thread. color < 0: takes part in the call only, *out = NULL. Close it before *c.
     err_t (*split)(comm *c, int color, int key, comm **out);
-    // This rank is at work: as long as some rank says so, those that wait for it are patient. Any thread; costs one atomic addition.
+    // This rank is making progress. While any rank says so, waiting ranks do not time out. Any thread; one atomic
+    // addition.
     void (*alive)(comm *c);
-    // ERR_OK, or why this communicator is of no more use. Any thread, never waits.
+    // ERR_OK, or why this communicator has failed. Any thread, never waits.
     err_t (*query)(comm *c);
-    // This rank gives up: tells the others why and makes all pending and later calls, here and there, fail. Any thread.
+    // This rank gives up: reports why to the others, and fails all pending and later calls on every rank. Any thread.
     void (*abort)(comm *c, const char *why);
-    // Collectives will use this memory of the device, so that the transport may prepare for it. Local. NULL: there is nothing to prepare.
+    // Collectives will use this device memory: the transport may prepare for it. Local. NULL: nothing to prepare.
     err_t (*register_memory)(comm *c, void *base, size_t bytes);
     // "shared memory and TCP": for the person who starts a run.
     void (*describe)(const comm *c, char *dst, size_t room);
@@ -73,9 +75,9 @@ struct comm {
     int rank, world;
     const comm_place *place;   // one for each rank
     comm *host;                // moves host memory: itself, or the companion of a transport that moves device memory only
-    bool patient;              // wait as long as all ranks show signs of life: what they do now is as slow as their disks
+    bool patient;              // no timeout while all ranks show signs of life: their disks may be slow now
     comm_traffic traffic;
-    // What this rank is doing, for whoever has to report a failure: "reduce bucket 3 of step 17". what is a constant text.
+    // What this rank is doing, for reports of a failure: "reduce bucket 3 of step 17". what is a constant text.
     struct { const char *what; int64_t step, number; } phase;
 };
 
@@ -90,8 +92,9 @@ err_t comm_recv(comm *c, int from, void *data, size_t bytes, stream *s);
 // *value = the largest of the ranks' values; the host waits. How ranks agree on a step to stop at, and on whether all succeeded.
 err_t comm_agree_max(comm *c, int64_t *value, stream *s);
 
-// Collective. Every rank passes its own outcome of something that all ranks did. ERR_OK when all succeeded; otherwise, on every rank, the
-// code and text of the lowest rank that failed, with "rank R (host): " in front where it was another one; the record is shared. Nothing is aborted.
+// Collective. Every rank passes its own outcome of something that all ranks did. ERR_OK when all succeeded. Otherwise
+// every rank gets the code and text of the lowest rank that failed, prefixed with "rank R (host): " on the other ranks;
+// the record is shared. Nothing is aborted.
 err_t comm_agree_ok(comm *c, err_t mine, stream *s);
 
 // "rank 5 (10.0.0.2)" into dst. Returns dst.

@@ -12,7 +12,7 @@ static void add(comm_cost *x, const comm *c, int peer, int64_t bytes) {
     if (far(c, peer)) x->sent_far += bytes;
 }
 
-// In a ring everything passes but one piece; on one host the own piece goes to everybody.
+// In a ring a rank sends every piece but one; on one host it sends its own piece to every other rank.
 comm_cost cost_all_gather(const comm *c, const size_t *cut) {
     comm_cost x = {0};
     if (c->world == 1) return x;
@@ -27,7 +27,7 @@ comm_cost cost_reduce_scatter(const comm *c, const size_t *cut, size_t element) 
     if (c->world == 1) return x;
     int64_t own = (int64_t)(cut[c->rank + 1] - cut[c->rank]), all = (int64_t)cut[c->world];
     if (one_host(c)) x.sent = (all - own) * (int64_t)element;
-    else add(&x, c, right_of(c), (all - own) * (int64_t)element);  // the own piece only arrives
+    else add(&x, c, right_of(c), (all - own) * (int64_t)element);  // its own piece is only received
     return x;
 }
 

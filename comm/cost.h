@@ -1,11 +1,13 @@
-// comm/cost.h: what the collectives of the tcp transport send, without sending it: for `lockstep plan`. A test holds these formulas against the
-// transport's own counters, to the byte. (NCCL chooses its algorithms itself: its rings send as much as these between hosts.)
+// comm/cost.h: what the collectives of the tcp transport send, without sending it: for `lockstep plan`. A test compares
+// these formulas with the transport's own counters, to the byte. (NCCL chooses its algorithms itself: its rings send as
+// much as these between hosts.)
 #ifndef COMM_COST_H
 #define COMM_COST_H
 
 #include "comm/comm.h"
 
-// Where the tcp transport goes over from one algorithm to another: ranks, bytes, bytes, bytes; and what all_reduce's pieces are multiples of.
+// Where the tcp transport switches algorithms: ranks, bytes, bytes, bytes. And what all_reduce's pieces are multiples
+// of.
 enum { COST_SMALL_RANKS = 8, COST_SMALL_BYTES = 8 << 10, COST_TREE_BYTES = 64 << 10, COST_CHAIN_BYTES = 256 << 10, COST_PIECE_ELEMENTS = 16 };
 
 typedef struct comm_cost { int64_t sent, sent_far; } comm_cost;  // bytes of payload by this rank, of these to other nodes
@@ -15,7 +17,7 @@ comm_cost cost_all_gather(const comm *c, const size_t *cut);       // cuts in by
 comm_cost cost_reduce_scatter(const comm *c, const size_t *cut, size_t element);
 comm_cost cost_all_reduce(const comm *c, size_t count, size_t element);
 
-// A communicator that has a rank, a world and places and can do nothing: for plans of runs that do not exist. place outlives it.
+// A communicator with rank, world and places and no operations, for plans of runs that do not exist. place outlives it.
 err_t comm_imaginary_open(comm **out, int rank, int world, const comm_place *place);
 
 #endif

@@ -1,9 +1,10 @@
-// comm/ordered.h: the fixed order in which lanes are added, whoever holds them.
+// comm/ordered.h: the fixed order in which lanes are added, whichever ranks hold them.
 //
-// A step's gradient is the sum over lanes, added along one binary tree over the lane index: (((0+1)+(2+3))+((4+5)+(6+7))). Floating-point
-// addition is not associative, so the tree is the arithmetic: only siblings are ever added. Whoever runs lanes [a,b) keeps a binary
-// counter of finished subtrees; what is left at the end are the maximal aligned subtrees of [a,b), and merging the leftovers of all ranks by
-// the same rule, in order of lane, gives the whole tree and the same bits for any split.
+// A step's gradient is the sum over lanes, added along one binary tree over the lane index:
+// (((0+1)+(2+3))+((4+5)+(6+7))). Floating-point addition is not associative, so the tree defines the result: only
+// siblings are ever added. A rank that runs lanes [a,b) keeps a binary counter of finished subtrees. At the end the
+// maximal aligned subtrees of [a,b) are left. Merging those of all ranks by the same rule, in order of lane, gives the
+// whole tree, and the same bits for any split.
 //
 // This file knows lanes and buffer numbers only; adding two buffers is the caller's work.
 #ifndef COMM_ORDERED_H
@@ -24,8 +25,9 @@ typedef struct lane_counter {
     lane_span span[ORDERED_SPANS];  // in order of lane
 } lane_counter;
 
-// Where the next lane's gradient is formed. joins: in its left sibling's buffer, on top of it, and no merge is needed. That is possible where a lane
-// adds to each element once (`once`): one micro-batch, its head in one chunk. (0 + a) + b are the bits of (0 + a) + (0 + b).
+// Where the next lane's gradient is accumulated. joins: in its left sibling's buffer, on top of it, so that no merge is
+// needed. That is possible where a lane adds to each element once (`once`: one micro-batch, its head in one chunk),
+// because (0 + a) + b has the bits of (0 + a) + (0 + b).
 typedef struct lane_place { int buffer; bool joins; } lane_place;
 
 lane_place lane_counter_begin(const lane_counter *c, int64_t lane, bool once);
@@ -34,17 +36,17 @@ void lane_counter_end(lane_counter *c, int64_t lane, lane_place at);
 // Buffers that lanes [first, first+count), run one after the other, need at the same time, the one being filled included.
 int lane_counter_buffers(int64_t first, int64_t count, bool once);
 
-// What is left of them, when all that can be merged is.
+// The subtrees that are left of them when everything that can be merged is merged.
 lane_counter lane_counter_of(int64_t first, int64_t count, bool once);
 
 // The lowest buffer number that no span holds.
 int lane_counter_free(const lane_counter *c);
 
-// Puts a finished subtree behind the others.
+// Appends a finished subtree.
 void lane_counter_push(lane_counter *c, lane_span s);
 
-// When the last two spans are siblings: makes them one, which is kept in *into, and asks the caller to do buffer[into] = buffer[into] +
-// buffer[from]; *from is free afterwards. Call until false.
+// When the last two spans are siblings: makes them one span in *into. The caller must then do buffer[into] =
+// buffer[into] + buffer[from]; *from is free afterwards. Call until false.
 bool lane_counter_merge(lane_counter *c, int *into, int *from);
 
 #endif

@@ -1,11 +1,12 @@
-// comm/reduce.c: see comm/reduce.h. Who holds which subtrees after which phase follows from lanes, ranks and nodes alone, so every rank computes it for
-// all: no message carries more than gradients, and what a job costs is found by walking it without moving anything.
+// comm/reduce.c: see comm/reduce.h. Lanes, ranks and nodes alone determine which rank holds which subtrees after each
+// phase, so every rank computes it for all: messages carry gradients only, and a job's cost is found by walking it
+// without moving anything.
 #include "comm/reduce.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum { IN_LANE, IN_SCRATCH, IN_OWN } form;  // how a range lies in a buffer: by lane_at + cut, packed, by own_at
+typedef enum { IN_LANE, IN_SCRATCH, IN_OWN } form;  // where a range is in a buffer: at lane_at + cut, packed, at own_at
 
 // A subtree's sum over one owner's ranges.
 typedef struct source {
@@ -59,7 +60,7 @@ static lane_counter node_spans(const reducer *r, int node, int64_t turn) {
     return c;
 }
 
-// What an owner has kept behind each turn: buffers are numbers of kept buffers.
+// The subtrees that an owner keeps after each turn: buffers are numbers of kept buffers.
 static void fill_kept(reducer *r) {
     enum { FRESH = 1 << 20 };
     for (int64_t t = 0; t < reduce_turns(r); t++) {
@@ -158,7 +159,7 @@ void reduce_close(reducer *r) {
 
 // --- a job -----------------------------------------------------------------------------------------------------------------------
 
-// A job on its way, or, without memory behind it, being measured.
+// A job that runs, or, without memory (`dry`), is measured.
 typedef struct walk {
     reducer *r;
     const reduce_job *job;
@@ -179,7 +180,7 @@ static size_t ranges_floats(const walk *w, int owner) {
     return n;
 }
 
-// Where the owner's range of segment g lies in a source. `packed` is the sum of the ranges before it.
+// Where the owner's range of segment g is in a source. `packed` is the sum of the ranges before it.
 static float *range_at(const walk *w, const source *x, int g, int owner, size_t packed) {
     switch (x->form) {
     case IN_LANE: return x->base + w->job->lane_at[g] + w->r->cut[(size_t)g * (size_t)(w->r->world + 1) + (size_t)owner];
@@ -209,7 +210,8 @@ static err_t combine(walk *w, int owner, const source *y, const source *a, const
     return ERR_OK;
 }
 
-// Merges `count` sources behind those already in stack[0 .. *top), in order of lane. A sum over all lanes goes to `out`, where there is one.
+// Appends `count` sources to stack[0 .. *top), in order of lane, and merges siblings. A sum over all lanes goes to
+// `out`, if any.
 static err_t merge(walk *w, int owner, source *stack, int *top, const source *from, int count, const source *out) {
     for (int i = 0; i < count; i++) {
         stack[(*top)++] = from[i];
@@ -305,7 +307,7 @@ static err_t list_collected(walk *w, int node, int owner, source *list, int *cou
     return ERR_OK;
 }
 
-// Where in scratch the ranges of each collected owner begin is found again by walking in the same order: nothing needs to be remembered.
+// Walking in the same order finds again where in scratch the ranges of each collected owner begin: nothing is stored.
 static err_t merge_collected(walk *w, int node, int owner, source *stack, int *top) {
     int count = 0;
     int recvs = w->r->recvs;
@@ -360,7 +362,7 @@ static err_t receive_nodes(walk *w, int node, source *list, int *count) {
     return ERR_OK;
 }
 
-// Own node's subtrees go between those of the nodes before and behind.
+// Inserts the own node's subtrees between those of the nodes before and after it.
 static void put_between(source *list, int *count, const source *mine, int mines) {
     int at = 0;
     while (mines && at < *count && list[at].span.first < mine[0].span.first) at++;

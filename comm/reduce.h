@@ -1,13 +1,15 @@
-// comm/reduce.h: the ordered reduction: the lanes' gradients are added along the tree of comm/ordered.h whatever the number of ranks and nodes, and
-// every rank ends with the whole sum of what it owns.
+// comm/reduce.h: the ordered reduction: the lanes' gradients are added along the tree of comm/ordered.h whatever the
+// number of ranks and nodes, and every rank ends with the whole sum of what it owns.
 //
-// A rank holds the sums of a few subtrees. It sends the owners' ranges of them to their owners, who merge what is a pair of siblings: the bytes of a
-// reduce-scatter, and adding in place where the data comes together. With several nodes it goes in two phases: inside the node one collector
-// for each owner merges what the node's ranks have, and only what is left of that goes to the owner, in one flow between nodes for each local
-// rank. Only siblings are ever added, in either phase, so the bits know nothing of it.
+// A rank holds the sums of a few subtrees. It sends each owner its ranges of them, and the owner merges pairs of
+// siblings: the bytes of a reduce-scatter, added in place where they arrive. With several nodes there are two phases.
+// Inside the node one collector for each owner merges what the node's ranks have. Then the collector sends only what is
+// left to the owner, in one flow between nodes for each local rank. Only siblings are ever added, in either phase, so
+// the bits are the same.
 //
-// Ranks run their lanes in one of two ways. Contiguous ranges: each keeps its leftover subtrees until its last lane, one reduction a step. Turns:
-// at turn t rank r runs lane t*world + r, every turn is reduced, and the owner keeps a counter of subtrees over its own range only.
+// Ranks run their lanes in one of two ways. Contiguous ranges: each keeps its leftover subtrees until its last lane,
+// then there is one reduction a step. Turns: at turn t rank r runs lane t*world + r, every turn is reduced, and the
+// owner keeps a counter of subtrees over its own range only.
 //
 // Ranges      The gradient is a list of segments; segment g is cut into world ranges at cut[g*(world+1) ..], in floats from its start. A job
 //             reduces some consecutive segments (a bucket).
@@ -46,7 +48,7 @@ typedef struct reduce_cost {
     int64_t sent, sent_far;        // bytes of payload by this rank, of these to other nodes
 } reduce_cost;
 
-// What one job will need and move. Also makes room for its message lists: call it for every job before the first one runs.
+// What one job will need and move. Also allocates its message lists: call it for every job before the first one runs.
 err_t reduce_plan(reducer *r, int64_t turn, int first, int count, reduce_cost *out);
 
 typedef struct reduce_job {
@@ -55,7 +57,7 @@ typedef struct reduce_job {
     float *const *lane;          // this rank's gradient buffers, as its lane counter numbers them
     const size_t *lane_at;       // [segments] where segment g begins in each of them
     float *const *kept;          // reduce_kept() buffers over this rank's ranges
-    float *out;                  // (=) the sum over all lanes of this rank's ranges, after the last turn. May lie inside a lane buffer
+    float *out;                  // (=) this rank's ranges summed over all lanes, after the last turn. May be in a lane buffer
     const size_t *own_at;        // [segments] where this rank's range of segment g begins in out and in kept
     float *scratch;
 } reduce_job;

@@ -1,4 +1,4 @@
-// comm/self.c: the transport of a run with one rank: everything asked of the others is already here.
+// comm/self.c: the transport of a run with one rank: there are no others to ask.
 #include "comm/comm.h"
 
 #include <stdio.h>

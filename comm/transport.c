@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// All ranks see all lines, and come to the same end.
+// All ranks see all lines, so all reach the same result.
 static err_t compare_lines(const comm *c, const char *line) {
     char first[COMM_HOST + 32], other[COMM_HOST + 32];
     for (int r = 1; r < c->world; r++) {

@@ -7,28 +7,30 @@
 typedef enum { TRANSPORT_AUTO, TRANSPORT_TCP, TRANSPORT_NCCL } transport_kind;
 
 typedef struct transport_options {
-    transport_kind kind;  // the caller has chosen: not TRANSPORT_AUTO
+    transport_kind kind;  // not TRANSPORT_AUTO: the caller has resolved it
     device *dev;
-    const char *arithmetic;    // of this rank's device (gpu/gpu.h), with which all ranks' must be the same; NULL: not compared, on no rank
+    const char *arithmetic;    // of this rank's device (gpu/gpu.h), the same on all ranks. NULL on all: not compared
     double timeout_s;          // without a byte of progress in one collective
-    // NCCL only; empty: its own choice. What is set here is what its environment variables would set, and is printed.
+    // NCCL only; empty: its own choice. These set NCCL's environment variables, and are printed.
     const char *nccl_path;     // path of libnccl.so.2; empty: the usual places
     const char *interface;     // NCCL_SOCKET_IFNAME
     const char *algorithm;     // NCCL_ALGO
     int infiniband;            // NCCL_IB_DISABLE: -1 its own choice, 0 off, 1 on
 } transport_options;
 
-// Collective over the team. With one rank both are comm_self_open. ERR_CONFIG names two ranks whose devices give other bits, and what they say of
-// themselves; it comes before anything is done that ranks of two kinds would do in two ways.
+// Collective over the team. With one rank both are comm_self_open. ERR_CONFIG names two ranks whose devices give
+// different bits, and their descriptions; this check runs before anything that two kinds of device would do
+// differently.
 err_t transport_open(comm **out, team *t, const transport_options *o, stream *s);
 
 // comm/tcp/tcp.c
 err_t comm_tcp_open(comm **out, team *t, const transport_options *o);
-// comm/nccl/nccl.c: the id of the NCCL communicator travels through `over`, which is kept for small host-side messages and closed with it. On failure it
-// stays the caller's.
+// comm/nccl/nccl.c: the id of the NCCL communicator is sent through `over`, which is kept for small host-side messages
+// and closed with the new communicator. On failure `over` stays the caller's.
 err_t comm_nccl_open(comm **out, team *t, comm *over, const transport_options *o, stream *s);
 
-// Tells the transport of device memory that collectives will use, so that it may prepare for it. Local; a no-op but for NCCL 2.19 and later.
+// Announces device memory that collectives will use: the transport may prepare for it. Local; a no-op except for NCCL
+// 2.19 and later.
 err_t transport_register(comm *c, void *base, size_t bytes);
 
 // "nccl 2.28.3, /usr/lib/.../libnccl.so.2, interface eth0, infiniband off" or "shared memory and TCP": for the person who starts a run.

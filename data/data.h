@@ -1,5 +1,5 @@
-// data/data.h: tokens in. A dataset is an ordered list of shard files seen as one long stream of tokens; the order of
-// windows is computed, never stored; a loader thread keeps a ring of batch buffers full ahead of the trainer.
+// data/data.h: the input of tokens. A dataset is an ordered list of shard files, seen as one long stream of tokens. The
+// order of windows is computed, never stored. A loader thread fills a ring of batch buffers ahead of the trainer.
 //
 // Alphabet  B samples of a micro-batch  T tokens of a window  W windows of the dataset  G samples of a step
 #ifndef DATA_DATA_H
@@ -19,7 +19,7 @@ typedef struct dataset_options {
     const char *files;    // files and globs, space between; the match is sorted by name in byte order
     shard_format format;  // SHARD_AUTO: by magic, else raw16
     int64_t vocab;        // a token >= vocab is ERR_DATA with file and offset; 0: not checked
-    int retry;            // reads that fail with an I/O error are tried this many times more, with back-off
+    int retry;            // how often a read that fails with an I/O error is retried, with back-off
     fault_list *faults;   // may be NULL
 } dataset_options;
 
@@ -35,7 +35,7 @@ err_t dataset_open(dataset **out, const dataset_options *o);
 void dataset_close(dataset *d);
 dataset_info dataset_about(const dataset *d);
 
-// out[0..n) = tokens first .. first+n of the stream; across shard files where need be. One thread at a time.
+// out[0..n) = tokens first .. first+n of the stream; may cross shard files. One thread at a time.
 err_t dataset_read(dataset *d, int64_t first, int64_t n, int32_t *out);
 
 // Reads everything and checks every checksum. Calls report(ctx, text) for each damaged block; returns ERR_DATA if there was one.
@@ -43,7 +43,7 @@ err_t dataset_verify(dataset *d, void (*report)(void *ctx, const char *text), vo
 
 // --- order: data/sampler.c -------------------------------------------------------------------------------------------------
 
-// Windows of T tokens (and the one that follows, as the last target) that the stream holds: (tokens - 1) / T.
+// How many windows of T tokens the stream holds, (tokens - 1) / T: the token after a window is its last target.
 int64_t sampler_windows(int64_t tokens, int64_t T);
 
 // Window of sample n (from 0): perm(seed, n / W)[n % W], a keyed permutation of [0,W) per epoch, evaluated by a Feistel
@@ -73,9 +73,9 @@ typedef struct batch {
 } batch;
 
 typedef struct loader_stats {
-    double wait_s;   // time the trainer has waited for a batch, in all
-    int depth;       // batches the ring is kept filled to now: grows when the trainer had to wait, shrinks when it never does
-    int64_t retries; // reads that failed and then worked
+    double wait_s;   // total time that the trainer has waited for batches
+    int depth;       // batches that the loader now reads ahead: grows when the trainer had to wait, shrinks when it never does
+    int64_t retries; // reads that failed first and succeeded later
 } loader_stats;
 
 int64_t loader_bytes(const loader_options *o);
@@ -83,8 +83,8 @@ int64_t loader_bytes(const loader_options *o);
 // Starts the thread. The options are copied; the dataset and the memory stay the caller's.
 err_t loader_open(loader **out, dataset *d, const loader_options *o);
 
-// The next micro-batch, in order of step, lane and micro; waits until it is there. Valid until the next call.
-// A read that failed for good is returned here, with file and offset. ERR_DATA past last_step.
+// The next micro-batch, in order of step, lane and micro; waits until it is read. Valid until the next call. Returns
+// the error of a read whose retries all failed, with file and offset. ERR_DATA past last_step.
 err_t loader_next(loader *l, batch *out);
 
 loader_stats loader_about(loader *l);
@@ -105,7 +105,8 @@ typedef struct pack_report {
     int shards_out;
 } pack_report;
 
-// Tokenises (bytes) and writes shards, each atomically. A file that two patterns name is packed twice. Old shards of the same prefix are removed when the new ones are complete on disk, just before they get their names.
+// Tokenises (bytes) and writes shards, each atomically. A file that two patterns name is packed twice. Old shards of
+// the same prefix are removed when the new ones are complete on disk, just before these get their names.
 err_t pack_run(const pack_options *o, pack_report *r);
 
 #endif

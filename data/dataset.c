@@ -1,5 +1,5 @@
-// data/dataset.c: many shards as one stream of tokens. Token k of the stream lies in the last file that starts at or before k; a
-// read that reaches the end of a file goes on in the next, so a window does not care where files end.
+// data/dataset.c: many shards as one stream of tokens. Token k of the stream is in the last file that starts at or
+// before k. A read that reaches the end of a file goes on in the next, so a window may cross files.
 #include "data/shard.h"
 
 #include <glob.h>
@@ -17,7 +17,7 @@ struct dataset {
 
 static int by_bytes(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
-// Everything that the patterns match, in *g.
+// *g = all files that the patterns match.
 static err_t expand(const char *files, glob_t *g) {
     const char *p = files ? files : "";
     for (;;) {
@@ -53,8 +53,8 @@ static int sort_unique(glob_t *g) {
     return (int)kept;
 }
 
-// The hash says what the tokens are, not where they came from: names and compression do not enter. How they are dealt to files does,
-// since checksums are made file by file.
+// The hash depends on the tokens, not on the files' names or compression. It also depends on how the tokens are divided
+// into files, because checksums are made file by file.
 static void hash_tokens(dataset *d) {
     crypto_generichash_state state;
     uint8_t digest[32], b[8];

@@ -1,8 +1,8 @@
 // data/loader.c: one thread that keeps a ring of batches full, so that the trainer finds the next one ready.
 //
-// The ring's slots are handed out in order. `produced` and `taken` only grow; the trainer holds the batch taken last until it
-// asks for the next. The thread runs at most `ahead` batches before the trainer: more after the trainer had to wait, fewer
-// again when even the emptiest moment of a long while left batches unused.
+// The ring's slots are handed out in order. `produced` and `taken` only grow; the trainer holds the batch taken last
+// until it asks for the next. The thread runs at most `ahead` batches before the trainer. `ahead` grows after the
+// trainer had to wait, and shrinks when over a long time at least one ready batch was always left.
 #include "base/clock.h"
 #include "base/thread.h"
 #include "data/shard.h"
@@ -24,10 +24,10 @@ struct loader {
     bool running;
 
     pthread_mutex_t lock;  // guards all below
-    pthread_cond_t more, less;  // a batch was produced; there is room, or it is time to stop
+    pthread_cond_t more, less;  // a batch was produced; there is room, or the thread must stop
     int64_t produced, taken;
     int ahead;
-    int64_t calm, spare;  // batches since the last wait or change of depth; fewest batches left over meanwhile
+    int64_t calm, spare;  // batches since the last wait or change of depth; fewest ready batches in that time
     double wait_s;
     bool held;            // the trainer is using batch taken-1
     bool stop, failed;
@@ -67,7 +67,7 @@ static err_t fill(loader *l, const batch *b) {
     return ERR_OK;
 }
 
-// The slot that the trainer holds is not free either.
+// The slot that the trainer holds counts as used.
 static bool has_room(const loader *l) {
     int64_t ready = l->produced - l->taken;
     return ready < l->ahead && ready + l->held < l->o.depth;
@@ -140,10 +140,10 @@ err_t loader_open(loader **out, dataset *d, const loader_options *o) {
     return rc;
 }
 
-// The depth doubles when the trainer had to wait, and shrinks by one after CALM batches without a wait in which one less
-// would have been enough. The very first batch is waited for in any case and tells nothing.
+// The depth doubles when the trainer had to wait. It shrinks by one after CALM batches without a wait in which one less
+// would have been enough. The wait for the very first batch does not count: it always happens.
 static void adapt(loader *l, bool waited) {
-    int64_t left = l->produced - l->taken - 1;  // ready besides the one being taken
+    int64_t left = l->produced - l->taken - 1;  // ready, without the one being taken
     if (waited && l->taken > 0) {
         l->ahead = 2 * l->ahead < l->o.depth ? 2 * l->ahead : l->o.depth;
         l->calm = 0;
@@ -189,7 +189,7 @@ loader_stats loader_about(loader *l) {
     return s;
 }
 
-// Neither a full ring nor a read that is waiting to be tried again holds this up.
+// Does not wait for room in the ring, nor for a read that is about to be retried.
 void loader_close(loader *l) {
     if (!l) return;
     if (l->running) {

@@ -1,13 +1,14 @@
 // data/pack.c: text to shards, for byte tokens: a token is a byte, 0..255.
 //
-// The stream is the files in the order given; what a glob or a directory brings in comes in byte order of the names. A file that
-// does not end its last line gets a line end, unless it is the last of all: no line of one file runs into the next, and a single
-// file is packed exactly as it is.
+// The stream is the files in the order given; the files of a glob or a directory come in byte order of their names. A
+// file that does not end its last line gets a line end, unless it is the last of all: no line of one file runs into the
+// next, and a single file is packed unchanged.
 //
-// Input may be larger than memory: a first pass finds the files and adds up their sizes, from which follow the split and the size
-// of every shard; the second streams them. A file whose size is no longer what it was is an error.
+// Input may be larger than memory. The first pass finds the files and adds up their sizes, which give the split and the
+// size of every shard; the second streams the files. A file whose size has changed in between is an error.
 //
-// No shard takes its name before all are on disk; old ones go last. A run that dies leaves *.tmp files, which the next removes.
+// No shard gets its name before all are on disk and the old ones are removed. A run that dies leaves *.tmp files, which
+// the next run removes.
 #include "data/shard.h"
 
 #include "base/io.h"
@@ -87,7 +88,7 @@ static int by_bytes(const void *a, const void *b) { return strcmp(*(char *const 
 static int not_hidden(const struct dirent *e) { return e->d_name[0] != '.'; }
 static int by_name(const struct dirent **a, const struct dirent **b) { return strcmp((*a)->d_name, (*b)->d_name); }
 
-// A directory, all the way down. Links are not followed: they may lead in a circle, or out of what was asked for.
+// A directory, recursively. Links are not followed: they may form a circle, or lead out of the directory.
 static err_t add_tree(pack *p, const char *dir) {
     struct dirent **names;
     int n = scandir(dir, &names, not_hidden, by_name);
@@ -109,7 +110,7 @@ static err_t add_tree(pack *p, const char *dir) {
     return rc;
 }
 
-// What was named is taken, also behind a link.
+// A path that was named is taken, also if it is a link.
 static err_t add_named(pack *p, const char *path) {
     struct stat st;
     if (stat(path, &st) != 0) return err_set(ERR_CONFIG, "[pack] input: %s: %s", path, strerror(errno));
@@ -237,7 +238,7 @@ out:
 
 // --- names -----------------------------------------------------------------------------------------------------------------
 
-// The training files come last: as long as they are not there, nobody takes half a set for a whole one.
+// The training files come last: until they exist, an incomplete set cannot be taken for a whole one.
 static err_t rename_all(pack *p) {
     char from[IO_PATH], to[IO_PATH];
     for (int s = 1; s >= 0; s--)
@@ -258,7 +259,8 @@ static void remove_temps(pack *p) {
             if (shard_path(p, path, s, i, ".tmp") == ERR_OK) unlink(path);
 }
 
-// Whether a name behind the prefix is that of a shard (all: of any set), or of a temporary one, that is not part of the new set.
+// Whether `rest`, a name without the prefix, is an old file: a shard that is not part of the new set or, with `all`,
+// any shard; without `all`, also any temporary file.
 static bool is_stale(const pack *p, bool all, const char *rest) {
     for (int s = 0; s < 2; s++) {
         size_t n = strlen(split_names[s]);
@@ -314,7 +316,7 @@ static err_t run(pack *p) {
     TRY(split_output(p, dir, &name));
     TRY(io_mkdirs(dir));
     for (int64_t i = 0; i < p->count; i++) TRY(stream_file(p, &p->files[i]));
-    TRY(remove_stale(p, true, dir, name));  // everything new is on disk by now: a crash from here on leaves too little, never a mixture
+    TRY(remove_stale(p, true, dir, name));  // all new files are on disk: a crash from here on leaves too few files, never a mixture
     TRY(rename_all(p));
     p->r->train_tokens = p->tokens[0];
     p->r->val_tokens = p->tokens[1];

@@ -1,10 +1,10 @@
 // data/sampler.c: a shuffle that is computed, not stored. A permutation of any size, keyed by seed and epoch, answers "which
 // window is sample n?" in constant memory, so resuming, splitting over ranks and looking ahead are arithmetic.
 //
-// [0,W) sits in the square [0,a) x [0,a), a = ceil(sqrt(W)). A Feistel network with addition mod a permutes the square
-// (Luby & Rackoff 1988; mod a: Black & Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002, section 5), and
-// walking along its cycles until the value is below W again makes a permutation of [0,W) (section 3 there). The square
-// exceeds W by less than 2 sqrt(W) + 1, so the walk is one step, nearly always.
+// [0,W) is part of the square [0,a) x [0,a), a = ceil(sqrt(W)). A Feistel network with addition mod a permutes the
+// square (Luby & Rackoff 1988; mod a: Black & Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002, section
+// 5), and walking along its cycles until the value is below W again makes a permutation of [0,W) (section 3 there). The
+// square exceeds W by less than 2 sqrt(W) + 1, so the walk is nearly always one step.
 #include "data/data.h"
 
 #include "base/philox.h"

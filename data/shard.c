@@ -1,5 +1,5 @@
-// data/shard.c: what a file of tokens is, found out once, when it is opened. Nothing a header says is believed before it agrees
-// with the size of the file; after shard_open() every offset and length is known to lie inside it.
+// data/shard.c: opens a file of tokens, finds its format and checks it. No number of a header is used before it is
+// checked against the size of the file; after shard_open() every offset and length is known to be inside the file.
 #include "data/shard.h"
 
 #include "base/io.h"
@@ -23,7 +23,7 @@ static const struct signature { uint8_t size; const char *bytes, *what; } foreig
     {16, "SQLite format 3", "a database"},
 };
 
-// What a file without a known magic looks like that surely holds no tokens; NULL when it may.
+// For a file without a known magic: what it is if it certainly holds no tokens; NULL if it may hold tokens.
 static const char *looks_like(const uint8_t *head, int64_t n) {
     if (n >= 4 && le32_get(head) == LLMC_EVAL) return "an llm.c evaluation set";
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
@@ -34,7 +34,7 @@ static const char *looks_like(const uint8_t *head, int64_t n) {
     return "text (`lockstep pack` turns text into shards)";
 }
 
-// A damaged magic must not turn a shard of ours into a raw16 file that reads well: five bytes of the eight are enough.
+// A lockstep shard with a damaged magic must not be read as a raw16 file: five of the eight bytes are enough.
 static bool is_ours(const uint8_t *head, int64_t n) {
     int64_t m = n < SHARD_MAGIC_BYTES ? n : SHARD_MAGIC_BYTES, same = 0;
     for (int64_t i = 0; i < m; i++) same += head[i] == shard_magic[i];
@@ -45,7 +45,7 @@ static err_t find_format(shard *s, shard_io *io, shard_format wanted) {
     uint8_t head[SNIFF];
     int64_t n = s->size < SNIFF ? s->size : SNIFF;
     s->format = wanted;
-    TRY(shard_io_read(io, s, 0, head, n));  // a file that can't be read is found out here, whatever its format
+    TRY(shard_io_read(io, s, 0, head, n));  // a file that can't be read fails here, whatever its format
     if (wanted != SHARD_AUTO) return ERR_OK;
     s->format = SHARD_RAW16;
     if (is_ours(head, n)) s->format = SHARD_LOCKSTEP;
@@ -69,7 +69,8 @@ static uint32_t crc_of_zeros(int64_t n) {
     return crc;
 }
 
-// Where the next data (SEEK_DATA) or hole (SEEK_HOLE) from `at` is, at most `end`. A file system that does not know: no holes.
+// Where the next data (SEEK_DATA) or hole (SEEK_HOLE) from `at` on is, at most `end`. Without support by the file
+// system: no holes.
 static int64_t next_extent(const shard *s, int64_t at, int64_t end, int whence) {
     off_t found = lseek(s->fd, at, whence);
     if (found < 0) return errno == ENXIO || whence == SEEK_HOLE ? end : at;
@@ -135,7 +136,8 @@ static err_t wrong(const shard *s, int offset, const char *what, uint64_t found,
                    expected);
 }
 
-// The header agrees with itself and with the size of the file. Every product stays below 2^63: tokens <= 2^58 is checked first.
+// Checks that the header agrees with itself and with the size of the file. Every product stays below 2^63, because
+// tokens <= 2^58 is checked first.
 static err_t check_header(shard *s, const uint8_t *h, bool *packed) {
     uint32_t found = le32_get(h + 60), crc = (uint32_t)crc32(0, h, 60);
     if (memcmp(h, shard_magic, SHARD_MAGIC_BYTES) != 0)

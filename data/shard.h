@@ -1,7 +1,7 @@
 // data/shard.h: one file of tokens, whatever its format: open, read a range, write. Private to data/.
 //
-// The lockstep format keeps every byte of a file under a checksum, so that a flipped bit is a message and never a strange
-// loss curve. All numbers are little-endian, and there is no padding:
+// In the lockstep format a checksum covers every byte of a file, so that a flipped bit gives an error and never a
+// strange loss curve. All numbers are little-endian, and there is no padding:
 //
 //      0  magic         8 bytes  93 'LSHARD' 0a
 //      8  version       u32      1
@@ -15,11 +15,11 @@
 //     52  zero          u64
 //     60  header CRC    u32      of bytes 0..59
 //     64  table: for each block  offset u64, stored bytes u32, CRC of the stored bytes u32, CRC of the tokens' bytes u32
-//         blocks, one behind the other, in order
+//         blocks, one after the other, in order
 //
-// A block with fewer stored bytes than its tokens have is a zlib stream (RFC 1950); with as many, the tokens themselves: what
-// does not shrink is not compressed. CRC is the CRC-32 of zlib and gzip (RFC 1952). Thanks to the second CRC of a block the hash
-// of a dataset does not depend on compression.
+// A block with fewer stored bytes than its tokens have is a zlib stream (RFC 1950); with as many, it is the tokens
+// themselves, because they did not shrink. CRC is the CRC-32 of zlib and gzip (RFC 1952). With the second CRC of a
+// block the hash of a dataset does not depend on compression.
 //
 // Foreign formats, read as they are:
 //   llm.c   256 int32: magic 20240520, version 1, number of tokens, rest unused; then uint16 tokens (GPT-2, modded-nanogpt).
@@ -60,7 +60,7 @@ typedef struct shard_block {
 typedef struct shard {
     char *path;
     int fd;  // -1: not open now
-    dev_t dev;    // these four tell that a file opened again is still the same
+    dev_t dev;    // these four identify the file when it is opened again
     ino_t ino;
     struct timespec mtime;
     int64_t size;  // in bytes
@@ -75,8 +75,8 @@ typedef struct shard {
     uint64_t *checked;  // a bit for each plain block whose CRC has been found right
 } shard;
 
-// What reading needs besides the shard, shared by all shards of a dataset: descriptors, buffers, retries. One reading thread
-// at a time; shard_io_cancel() and the retry count may be used from others.
+// What reading needs in addition to the shard, shared by all shards of a dataset: descriptors, buffers, retries. One
+// reading thread at a time; shard_io_cancel() and the retry count may be used from other threads.
 typedef struct shard_slot {
     const shard *owner;  // NULL: empty
     int64_t block, used;
@@ -89,7 +89,7 @@ typedef struct shard_io {
     fault_list *faults;
     atomic_llong retries;
     shard *open[SHARD_OPEN_MAX];
-    int hand;  // the next of open[] to give way
+    int hand;  // the next of open[] to be closed
     uint8_t *stage;
     int64_t stage_bytes;
     shard_slot slot[SHARD_CACHE_SLOTS];
@@ -103,20 +103,22 @@ typedef struct shard_io {
     bool cancelled;
 } shard_io;
 
-// io is zero before. Buffers are sized by shard_io_reserve() when every shard is open; nothing is allocated after that.
+// io must be zero. shard_io_reserve() sizes the buffers when every shard is open; nothing is allocated after that.
 err_t shard_io_open(shard_io *io, const dataset_options *o);
 err_t shard_io_reserve(shard_io *io, const shard *shards, int count);
 void shard_io_close(shard_io *io);
 
-// true: a read that is waiting to be tried again gives up now with ERR_INTERRUPTED, and so do later ones. false: as before.
+// true: a read that waits for its next retry fails now with ERR_INTERRUPTED, and so do later ones. false: retries work
+// again.
 void shard_io_cancel(shard_io *io, bool cancelled);
 
-// Reads n bytes at offset; tries again, after 10 ms, 20 ms, 40 ms, ..., what failed with ERR_IO. The last failure comes back.
+// Reads n bytes at offset. A read that failed with ERR_IO is retried after 10 ms, 20 ms, 40 ms, ...; returns the last
+// failure.
 err_t shard_io_read(shard_io *io, shard *s, int64_t offset, void *dst, int64_t n);
 
-// Opens the file, finds its format and checks all that can be checked without the tokens. Foreign formats carry no checksum:
-// their CRC is computed here, which reads the file once (about 1 s for each GB; holes of a sparse file cost nothing).
-// *s is zero before; shard_close() it in any case.
+// Opens the file, finds its format and checks all that can be checked without the tokens. Foreign formats have no
+// checksum: their CRC is computed here, which reads the file once (about 1 s for each GB; holes of a sparse file cost
+// nothing). *s must be zero; shard_close() it in any case.
 err_t shard_open(shard *s, shard_io *io, const char *path, shard_format format);
 void shard_close(shard *s, shard_io *io);
 
@@ -130,8 +132,9 @@ void shard_verify(shard *s, shard_io *io, void (*report)(void *ctx, const char *
 
 typedef struct shard_writer shard_writer;
 
-// Writes the shard at `path` in place (the caller renames); `tokens` is what shard_write() will bring in all, at least 1.
-// shard_write_finish() returns when it is on disk. Close in any case; closing what is not finished leaves a useless file.
+// Writes the shard at `path` in place (the caller renames); `tokens` is the total that shard_write() will get, at least
+// 1. shard_write_finish() returns when it is on disk. Close in any case; closing an unfinished one leaves a useless
+// file.
 err_t shard_write_open(shard_writer **out, const char *path, int token_bytes, int64_t tokens, bool compress);
 err_t shard_write(shard_writer *w, const uint8_t *bytes, int64_t tokens);  // tokens in little-endian
 err_t shard_write_finish(shard_writer *w);
@@ -140,7 +143,7 @@ void shard_write_close(shard_writer *w);
 // --- data/dataset.c, for the loader
 
 void dataset_cancel(dataset *d, bool cancelled);  // see shard_io_cancel
-int64_t dataset_retries(const dataset *d);        // reads that failed and then worked; any thread
+int64_t dataset_retries(const dataset *d);        // reads that failed first and succeeded later; any thread
 
 // --- little-endian numbers at any address
 

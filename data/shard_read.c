@@ -1,5 +1,5 @@
-// data/shard_read.c: bytes of a shard to tokens. Reads go through pread, never through a mapping: a file that shrinks or a disk
-// that fails must be an error, not a SIGBUS.
+// data/shard_read.c: turns bytes of a shard into tokens. Reads use pread, never a mapping: a file that shrinks or a
+// disk that fails must be an error, not a SIGBUS.
 //
 // A plain block is read whole and checked the first time it is touched; after that only the bytes that are needed are read.
 // A compressed block is inflated into a small cache that keeps the blocks used last.
@@ -87,7 +87,7 @@ void shard_close(shard *s, shard_io *io) {
 
 // --- bytes -----------------------------------------------------------------------------------------------------------------
 
-// Opens the file again where its descriptor had to give way to another's. It must still be the same file.
+// Opens the file again if its descriptor was closed to make room for another. It must still be the same file.
 static err_t reopen(shard *s, shard_io *io) {
     struct stat st;
     if (s->fd >= 0) return ERR_OK;
@@ -110,7 +110,7 @@ static err_t reopen(shard *s, shard_io *io) {
     return ERR_OK;
 }
 
-// Gives the descriptor up: after an error on a network file system only a new one may work.
+// Closes the descriptor: after an error on a network file system only a new one may work.
 static void drop(shard *s, shard_io *io) {
     for (int i = 0; i < SHARD_OPEN_MAX; i++)
         if (io->open[i] == s) io->open[i] = NULL;
@@ -196,7 +196,7 @@ static err_t inflate_block(const shard *s, shard_io *io, int64_t b, uint8_t *raw
     return crc == s->table[b].raw_crc ? ERR_OK : damaged(s, b, "checksum of the tokens", crc, s->table[b].raw_crc);
 }
 
-// *raw = inflated block b, from the cache or put there in place of the one not used for longest.
+// *raw = inflated block b, from the cache; on a miss it replaces the least recently used block.
 static err_t cached_block(shard *s, shard_io *io, int64_t b, const uint8_t **raw) {
     shard_slot *oldest = &io->slot[0];
     for (int i = 0; i < io->slots; i++) {
@@ -217,7 +217,8 @@ static err_t cached_block(shard *s, shard_io *io, int64_t b, const uint8_t **raw
     return ERR_OK;
 }
 
-// *raw = the bytes of tokens first .. first+*n; *n is lowered to what is at hand in one piece. Valid until the next call.
+// *raw = the bytes of tokens first .. first+*n; *n is lowered to what is available in one piece. Valid until the next
+// call.
 static err_t fetch(shard *s, shard_io *io, int64_t first, int64_t *n, const uint8_t **raw) {
     int64_t width = s->token_bytes, most = io->stage_bytes / width;
     *raw = io->stage;
@@ -280,7 +281,7 @@ err_t shard_read(shard *s, shard_io *io, int64_t first, int64_t n, int32_t *out)
     return ERR_OK;
 }
 
-// Tokens first .. first+n, from the disk and not from a cache.
+// Verifies tokens first .. first+n, read from the disk and not from our cache.
 static err_t verify_range(shard *s, shard_io *io, int64_t first, int64_t n, uint32_t *crc) {
     int32_t tokens[DECODE_TOKENS];
     const uint8_t *raw;

@@ -1,5 +1,5 @@
-// data/shard_write.c: tokens to a shard. Blocks go out as they fill; the header and the table, whose size follows from the number
-// of tokens, are left as a hole at the start and written last.
+// data/shard_write.c: writes tokens to a shard. Each block is written when it is full. The header and the table, whose
+// size follows from the number of tokens, are left as a hole at the start and written last.
 #include "data/shard.h"
 
 #include "base/io.h"
@@ -18,7 +18,7 @@ struct shard_writer {
     bool compress;
     int64_t tokens, block_tokens, blocks;
     int64_t done, block, at;  // tokens taken, blocks written, offset of the next block
-    int64_t fill, room;       // bytes in raw, and that fit
+    int64_t fill, room;       // bytes in raw, and bytes that fit
     uint8_t *raw, *packed;
     uint8_t *head;            // header and table
     z_stream deflater;
@@ -46,7 +46,7 @@ err_t shard_write_open(shard_writer **out, const char *path, int token_bytes, in
     return ERR_OK;
 }
 
-// Bytes of the block as a zlib stream in packed, or 0 when that is not shorter.
+// Compresses the block into `packed` as a zlib stream. Returns its bytes, or 0 when it is not shorter.
 static int64_t deflate_block(shard_writer *w) {
     z_stream *z = &w->deflater;
     deflateReset(z);

@@ -1,4 +1,4 @@
-// gpu/arena.c: see gpu/gpu.h. Tensors lie behind one another in the order of their declaration, each on its own cache lines.
+// gpu/arena.c: see gpu/gpu.h. Tensors follow each other in order of declaration, each on its own cache lines.
 #include "gpu/gpu.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// gpu/backend.h: what a kind of device must give to stand behind gpu/gpu.h. Only gpu/ includes it.
+// gpu/backend.h: what a kind of device must implement for gpu/gpu.h. Included by gpu/ only.
 #ifndef GPU_BACKEND_H
 #define GPU_BACKEND_H
 
@@ -25,18 +25,18 @@ typedef struct backend {
     err_t (*event_elapsed)(event *from, event *to, double *ms);
     err_t (*copy)(stream *s, void *dst, const void *src, size_t bytes);
     err_t (*zero)(stream *s, void *dst, size_t bytes);
-    // NULL, all four: does not record
+    // all four NULL: it cannot record
     err_t (*record_begin)(stream *s);
     err_t (*record_end)(stream *s, recording **out);
     err_t (*recording_run)(recording *r, stream *s);
     void (*recording_close)(recording *r);
-    // NULL, all three: a CPU, whose bits depend on nothing
+    // all three NULL: a CPU, whose bits depend on nothing
     void (*arithmetic)(const device *d, char *dst, size_t room);
     bool (*plans_get)(const device *d, int index, char text[DEVICE_PLAN]);
     err_t (*plans_set)(device *d, const char *text);
 } backend;
 
-// Every backend's device, stream and event begin with these, so that gpu/device.c finds the way.
+// Every backend's device, stream and event begin with these, so that gpu/device.c finds the backend.
 struct device { const backend *backend; const ops *ops; device_info info; struct profile *profile; };
 struct stream_head { device *dev; };
 struct event_head { device *dev; };

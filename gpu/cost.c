@@ -73,7 +73,7 @@ op_cost embedding_forward_cost(const embedding_forward_args *args) {
     return (op_cost){args->x->type, {ROWS(args->x), args->x->size[2], args->wte->size[0]}, 0, 3 * size_of(args->x), 0};
 }
 
-// dx is read for each table; of their rows as many are updated as tokens can touch.
+// dx is read for each table; updated are as many rows as the tokens can touch.
 op_cost embedding_backward_cost(const embedding_backward_args *args) {
     int64_t N = args->dx->size[0] * args->dx->size[1], V = args->dwte->size[0];
     double rows = (double)((N < V ? N : V) + args->dx->size[1]);

@@ -1,10 +1,11 @@
-// gpu/cost.h: what an operation must move and compute, stated once: the profile, the benchmarks and the tests of operations take it from here.
+// gpu/cost.h: what an operation must move and compute, defined once for the profile, the benchmarks and the tests of
+// operations.
 #ifndef GPU_COST_H
 #define GPU_COST_H
 
 #include "gpu/ops.h"
 
-// What else tells two calls of an operation apart, beside MATMUL_BIAS and the others.
+// More options that distinguish calls of an operation, in addition to MATMUL_BIAS and the others.
 enum { COST_TA = 1 << 4, COST_TB = 1 << 5, COST_DROPOUT = 1 << 6, COST_RESIDUAL = 1 << 7, COST_GRADIENT = 1 << 8, COST_BYTES = 1 << 9 };
 
 typedef struct op_cost {

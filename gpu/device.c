@@ -13,7 +13,7 @@ static err_t open_any(device **out, const device_options *o) {
             snprintf((*out)->info.choice, sizeof why, "auto chose the GPU: %.*s", (int)sizeof why - 24, why);
             return ERR_OK;
         }
-        const char *text = err_last()->text;  // up to its hint: nobody asked for CUDA
+        const char *text = err_last()->text;  // without its hint: CUDA was not asked for
         snprintf(why, sizeof why, "auto chose the CPU (%.*s)", (int)strcspn(text, ";"), text);
     }
     TRY(cpu_device_open(out, o));

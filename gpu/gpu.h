@@ -1,5 +1,5 @@
-// gpu/gpu.h: where it is computed. A device gives memory, streams, events, and one table of operations (gpu/ops.h). The CPU is a
-// device like any other: its compute streams work at once, its pinned memory is page-aligned memory.
+// gpu/gpu.h: devices. A device provides memory, streams, events, and one table of operations (gpu/ops.h). The CPU is a
+// device like any other: its compute streams work immediately, its pinned memory is page-aligned memory.
 #ifndef GPU_GPU_H
 #define GPU_GPU_H
 
@@ -64,7 +64,7 @@ typedef struct device_options {
     int index;           // CUDA device
     int threads;         // CPU: 0 = every core this process may use
     vector_width width;  // CPU: WIDTH_AUTO = the widest this machine has. Bits do not depend on it
-    bool check;          // CUDA: wait after every launch, so that a failure names the very kernel; slow
+    bool check;          // CUDA: wait after every launch, so that a failure names its kernel; slow
     bool profile;        // measure every operation (gpu/profile.h)
 } device_options;
 
@@ -78,26 +78,26 @@ typedef struct device_info {
 // ERR_UNAVAILABLE says what is missing and what to do.
 err_t device_open(device **out, const device_options *o);
 void device_close(device *d);
-// How many devices of this kind this process sees: 1 CPU; as many GPUs as the driver shows, 0 without one. Asking initialises CUDA: a process that
-// will fork asks in a child.
+// How many devices of this kind this process sees: 1 CPU; as many GPUs as the driver shows, 0 without a driver. The
+// call initialises CUDA: a process that will fork must call it in a child.
 int device_count(device_kind kind);
 const device_info *device_about(const device *d);
 const struct ops *device_ops(const device *d);
 
-// What a device's sensors say. NaN: not known.
+// Readings of a device's sensors. NaN: not known.
 enum { LIMITED_POWER = 1, LIMITED_HEAT = 2, LIMITED_BRAKE = 4, LIMITED_HARDWARE = 8, LIMITED_UNKNOWN = 16 };
 typedef struct device_sensors {
     double watts, celsius, mhz;  // power it draws, its temperature, clock of its processors: now, or over the last second
-    double joules;               // used since some time in the past: two readings tell what was used between them
-    // Why its clocks are lower than it would like, bits: its power cap, heat, a brake of the power supply, its hardware for no
-    // reason that it gives. 0: they are not; LIMITED_UNKNOWN, alone: nobody says.
+    double joules;               // used since some time in the past: use the difference of two readings
+    // Why its clocks are lowered, bits: its power cap, heat, a brake of the power supply, its hardware without a reason
+    // given. 0: they are not lowered; LIMITED_UNKNOWN, alone: not known.
     unsigned limited;
 } device_sensors;
 
-// A CUDA device: of the whole GPU, also where only a part of it (MIG) is used, by NVML. A CPU: joules of all processors of the
-// machine, whoever uses them, by RAPL; that counter goes round in some minutes, so ask at least once in one. Never waits for what
-// is queued on the device. The first call opens what it takes; later ones use no heap of ours and take up to some ms.
-// ERR_UNAVAILABLE: nothing is known, and why.
+// A CUDA device: readings of the whole GPU, also where only a part of it (MIG) is used, from NVML. A CPU: joules of all
+// processors of the machine, by all processes, from RAPL; that counter wraps in some minutes, so read it at least once
+// a minute. Never waits for work queued on the device. The first call opens the source; later ones use no heap of ours
+// and take up to some ms. ERR_UNAVAILABLE: nothing is known, and why.
 err_t device_sense(device *d, device_sensors *out);
 
 // "power", "heat+hardware", "no" into dst; "" of LIMITED_UNKNOWN. Returns dst.
@@ -114,38 +114,42 @@ void device_free(device *d, memory_kind kind, void *p, size_t bytes);
 
 enum { DEVICE_ARITHMETIC = 160, DEVICE_PLAN = 1024 };  // bytes of a text, its NUL included
 
-// What the bits of this device's results depend on, beside what it is told to compute, as one line: "cpu" of every CPU; of a GPU its architecture, how
-// many processors it has, the library that multiplies and, where kernels are compiled by the driver, the driver: "cuda sm_90 132 SMs cuBLASLt 13.1.0".
-// Two devices that say the same, with the same plans, compute the same bits.
+// What the bits of this device's results depend on, apart from the computation itself, as one line. "cpu" for every
+// CPU. For a GPU: its architecture, its number of processors, the library that multiplies and, where the driver
+// compiles the kernels, the driver: "cuda sm_90 132 SMs cuBLASLt 13.1.0". Two devices with the same line and the same
+// plans compute the same bits.
 void device_arithmetic(const device *d, char *dst, size_t room);
 
-// How it multiplies matrices is chosen when a shape is first met and then kept: a plan, one line of ASCII, made to be stored and to be put into another
-// device that says the same of its arithmetic. Plan `index` of the device, in no order that means anything; false behind the last one. A CPU has none.
+// When the device first meets a matrix shape it chooses how to multiply it, and keeps that choice: a plan, one line of
+// ASCII, which can be stored and set on another device with the same device_arithmetic(). Gets plan `index` of the
+// device, in arbitrary order; false past the last one. A CPU has none.
 bool device_plans_get(const device *d, int index, char text[DEVICE_PLAN]);
 
-// Makes the plan one of the device's, used as it is and kept until the device is closed, whatever else it meets. To be called before the shape is met;
-// behind that it confirms. ERR_DATA: the text is damaged; ERR_CONFIG: refused, by name: of another version, not possible on this device, or another
-// choice than the one that the device has already; ERR_UNAVAILABLE: a device without plans, or no room for more.
+// Adds the plan to the device, which uses it unchanged and keeps it until it is closed. Call it before the shape is
+// met; after that it only confirms that the device has the same plan. ERR_DATA: the text is damaged; ERR_CONFIG:
+// refused, by name: from another version, not possible on this device, or different from the plan that the device has
+// already; ERR_UNAVAILABLE: a device without plans, or no room for more.
 err_t device_plans_set(device *d, const char *text);
 
 // --- streams and events ----------------------------------------------------------------------------------------------------
 
 // A compute stream: operations (gpu/ops.h) are queued on it. On a CPU they are done when the call returns.
 err_t stream_open(device *d, stream **out);
-// A stream that goes on beside the compute stream on any device: on a CPU it has a thread of its own. Only stream_call, copies, zeroes and
-// events are queued on it.
+// A stream that runs in parallel with the compute stream on any device: on a CPU it has a thread of its own. Only
+// stream_call, copies, zeroes and events are queued on it.
 err_t stream_open_queue(device *d, stream **out);
 void stream_close(stream *s);  // after what was queued is done
 err_t stream_wait(stream *s);  // the host waits until all that was queued is done; returns the first failure of it
 
-// Runs fn(copy of ctx, inner) in the order of the stream, where operations may be queued on `inner`: on a CPU's queue stream later, in its
-// thread, with a compute stream of one thread; else at once, with s itself. After a failure nothing more is run; stream_wait and the waits
-// for events behind it return the failure. Returns what is known at once.
+// Runs fn(copy of ctx, inner) in the order of the stream; fn may queue operations on `inner`. On a CPU's queue stream
+// fn runs later, in the stream's thread, with a compute stream of one thread; otherwise it runs immediately, with s
+// itself. After a failure nothing more is run; stream_wait and the waits for later events return the failure. Returns
+// what is known now.
 enum { STREAM_CALL = 96 };  // most bytes of ctx
 typedef err_t (*stream_function)(void *ctx, stream *inner);
 err_t stream_call(stream *s, stream_function fn, const void *ctx, size_t bytes);
 
-// The stream that other libraries know: a cudaStream_t; NULL on a CPU.
+// The stream as other libraries need it: a cudaStream_t; NULL on a CPU.
 void *stream_native(stream *s);
 
 err_t event_open(device *d, event **out);
@@ -154,10 +158,11 @@ err_t event_record(event *e, stream *s);
 err_t event_wait(event *e);                     // the host waits
 err_t stream_wait_event(stream *s, event *e);   // later work of s waits
 
-// An event that also notes when it was reached. For measuring: it costs the stream a little more, and it can't be recorded inside a recording.
+// An event that also notes the time when it was reached, for measuring. It costs the stream a little more, and it can't
+// be recorded inside a recording.
 err_t event_open_timed(device *d, event **out);
-// Milliseconds between two timed events, by the device's clock. Never waits: that both are reached is for the caller to know,
-// by an event behind them; ERR_INTERNAL when one of them is not.
+// Milliseconds between two timed events, by the device's clock. Never waits: the caller must know that both are
+// reached, by a later event; ERR_INTERNAL when one of them is not.
 err_t event_elapsed(event *from, event *to, double *ms);
 
 // Queued on s. Either side may be host (pinned) or device memory; a pageable host side makes the call wait.
@@ -166,12 +171,14 @@ err_t stream_zero(stream *s, void *dst, size_t bytes);
 
 // --- recordings ------------------------------------------------------------------------------------------------------------
 
-// What a stretch of calls queues, to be queued again in one go: a CUDA graph. Addresses, sizes and numbers given by value are those of the recorded
-// calls; what changes from one run to the next is read from device memory. Only where device_records() says so.
+// The work that a sequence of calls queued, which can be queued again as a whole: a CUDA graph. Addresses, sizes and
+// numbers passed by value are those of the recorded calls; what changes from one run to the next is read from device
+// memory. Only where device_records() is true.
 typedef struct recording recording;
 
 bool device_records(const device *d);
-// Between the two nothing runs, and nothing may be waited for. At its end the stream is as before; on failure nothing is recorded.
+// Between begin and end nothing runs, and nothing may be waited for. After end the stream is as before; on failure
+// nothing is recorded.
 err_t stream_record_begin(stream *s);
 err_t stream_record_end(stream *s, recording **out);
 err_t recording_run(recording *r, stream *s);
@@ -181,8 +188,8 @@ void recording_close(recording *r);
 
 enum { ARENA_ALIGN = 256 };  // bytes: where a tensor begins; what cudaMalloc promises, and four cache lines
 
-// Memory that is planned before it exists: every tensor is declared, then one allocation gives all of them their data.
-// After arena_commit nothing of it is allocated again, and `bytes` is what `lockstep plan` prints.
+// Memory that is planned before it is allocated: every tensor is declared, then one allocation gives all of them their
+// data. After arena_commit nothing more is allocated. `lockstep plan` prints `bytes`.
 typedef struct arena {
     device *dev;
     memory_kind kind;
@@ -194,7 +201,7 @@ typedef struct arena {
 
 void arena_open(arena *a, device *d, memory_kind kind);
 
-// Declares t: its type and shape now, its data at commit. t must stay where it is until then.
+// Declares t: its type and shape are set now, its data at commit. t must not move until then.
 err_t arena_tensor(arena *a, tensor *t, dtype type, int dims, int64_t s0, int64_t s1, int64_t s2, int64_t s3);
 #define arena_1d(a, t, type, n) arena_tensor((a), (t), (type), 1, (n), 1, 1, 1)
 #define arena_2d(a, t, type, m, n) arena_tensor((a), (t), (type), 2, (m), (n), 1, 1)

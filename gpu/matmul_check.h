@@ -1,5 +1,5 @@
-// gpu/matmul_check.h: what a caller of matmul (gpu/ops.h) must not get wrong, whichever device multiplies. Programmer errors only: it is nothing where
-// asserts are off.
+// gpu/matmul_check.h: checks the arguments of matmul (gpu/ops.h), the same for all devices. Programmer errors only:
+// does nothing where asserts are off.
 #ifndef GPU_MATMUL_CHECK_H
 #define GPU_MATMUL_CHECK_H
 

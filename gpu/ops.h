@@ -5,8 +5,8 @@
 // Gradients  d<name>; (=) overwrites, (+=) accumulates. Gradients of weights are FP32 and (+=): the operation sums its own
 //            contribution from zero first and adds it once, so that a lane's gradient is a sum over micro-batches (or, of a head, over
 //            its chunks of rows), in order.
-// Types      "T" below is the compute type of the run: FP32, BF16 or FP16, the same for all tensors so marked; the rest is as written.
-//            Arithmetic is FP32 whatever the storage.
+// Types      "E" (element) below is the compute type of the run: FP32, BF16 or FP16, the same for all tensors marked E.
+//            Other types are as written. Arithmetic is FP32 for every storage type.
 // Async      queued on `s`; results are the host's only after an event or stream_wait()
 // Returns    ERR_OK or a code; err_last() says what was expected, what was found, and a hint. Shapes that do not fit are a
 //            programmer's mistake and asserted.
@@ -23,7 +23,7 @@ typedef struct dropout_key {
     uint64_t seed;
     uint32_t step, first_sample, site;
     float p;             // 0 <= p < 1
-    const uint32_t *at;  // on the device: step and first_sample, read when the operation runs, as a recording needs it; NULL: the two above
+    const uint32_t *at;  // on the device: step and first_sample, read at run time (for recordings); NULL: the above
 } dropout_key;
 
 // Stochastic rounding to BF16 and FP16: element e of a call is element first + e of its tensor, and a number between two
@@ -41,7 +41,7 @@ typedef struct rounding_key {
     int64_t first;  // a multiple of 64
 } rounding_key;
 
-// State of a run that lives where the step is decided, so that no host round trip is needed.
+// State of a run, in the memory of the device that decides the step, so that no host round trip is needed.
 typedef struct step_state {
     float lr;                        // written before each step by the schedule
     int32_t apply;                   // decided: 1 update, 0 skip (overflow)
@@ -65,89 +65,90 @@ typedef struct adamw_rules { double beta1, beta2, eps, weight_decay; } adamw_rul
 
 enum { MATMUL_BIAS = 1, MATMUL_GELU = 2, MATMUL_DGELU = 4, MATMUL_ACCUMULATE = 8 };
 
-enum { CHUNK = 16384 };  // elements: the unit in which tensors are dealt, normed and hashed; never divided
+enum { CHUNK = 16384 };  // elements: the unit in which tensors are distributed, normed and hashed; never divided
 
-// --- operations: a struct of named arguments each. What is left out is NULL, false or 0. -----------------------------------------------
+// --- operations: a struct of named arguments each. Omitted arguments are NULL, false or 0. -----------------------------------------------
 
-// d = epilogue(op(a) op(b)), op transposes where told.
+// d = epilogue(op(a) op(b)); op transposes a if ta, b if tb.
 //   MATMUL_BIAS        + bias
-//   MATMUL_GELU        pre = sum + bias, rounded to T from the FP32 sum; d = gelu(pre), of the rounded value, as the unfused pair would
-//   MATMUL_DGELU       d = round_T(sum) * gelu'(pre), pre is read: the same bits as the unfused pair
+//   MATMUL_GELU        pre = sum + bias, rounded to E from the FP32 sum; d = gelu(pre), of the rounded value, as the
+//                      unfused pair would
+//   MATMUL_DGELU       d = round_E(sum) * gelu'(pre), pre is read: the same bits as the unfused pair
 //   MATMUL_ACCUMULATE  d is FP32 and (+=): the whole sum over k is formed first and added once
 // gelu is the tanh form (Hendrycks & Gimpel 2016).
 typedef struct matmul_args {
-    tensor *d;            // (M,N) T (=), or FP32 with MATMUL_ACCUMULATE; with T = BF16/FP16 d may also be FP32 (=)
-    tensor *pre;          // (M,N) T (=), or read
-    const tensor *a;      // (M,K) T, or (K,M) if ta
+    tensor *d;            // (M,N) E (=), or FP32 with MATMUL_ACCUMULATE; with E = BF16/FP16 d may also be FP32 (=)
+    tensor *pre;          // (M,N) E (=), or read
+    const tensor *a;      // (M,K) E, or (K,M) if ta
     bool ta;
-    const tensor *b;      // (K,N) T, or (N,K) if tb
+    const tensor *b;      // (K,N) E, or (N,K) if tb
     bool tb;
-    const tensor *bias;   // (N) T
+    const tensor *bias;   // (N) E
     unsigned epilogue;
 } matmul_args;
 
 // dbias = column sums of dy
 typedef struct bias_backward_args {
     tensor *dbias;        // (C) FP32 (+=)
-    const tensor *dy;     // (N,C) T
+    const tensor *dy;     // (N,C) E
 } bias_backward_args;
 
 // Causal self-attention, softmax(q k^T / sqrt(D)) v per head, without a T x T matrix (Dao et al. 2022; Dao 2023).
 // qkv holds q, k, v side by side, each H heads of D = C / H.
 typedef struct attention_forward_args {
-    tensor *y;            // (B,T,C) T (=)
+    tensor *y;            // (B,T,C) E (=)
     tensor *lse;          // (B,H,T) FP32 (=)  log-sum-exp of each row, saved for backward
-    const tensor *qkv;    // (B,T,3C) T
+    const tensor *qkv;    // (B,T,3C) E
     int heads;
     const dropout_key *drop;  // acts on the probabilities; NULL: none
 } attention_forward_args;
 
 typedef struct attention_backward_args {
-    tensor *dqkv;         // (B,T,3C) T (=)
+    tensor *dqkv;         // (B,T,3C) E (=)
     tensor *delta;        // (B,H,T) FP32 (=)  scratch: row sums of dy * y
-    const tensor *dy, *y; // (B,T,C) T
+    const tensor *dy, *y; // (B,T,C) E
     const tensor *lse, *qkv;
     int heads;
     const dropout_key *drop;
 } attention_backward_args;
 
-// sum = x + residual, rounded to T (both may be NULL: then sum is x itself); y = (sum - mean) * rstd * w + b    (Ba et al. 2016)
+// sum = x + residual, rounded to E (both may be NULL: then sum is x itself); y = (sum - mean) * rstd * w + b    (Ba et al. 2016)
 typedef struct layer_norm_forward_args {
-    tensor *y;                // (N,C) T (=)
+    tensor *y;                // (N,C) E (=)
     tensor *mean, *rstd;      // (N) FP32 (=)  saved for backward; rstd = 1 / sqrt(var + eps)
-    tensor *sum;              // (N,C) T (=) or NULL
-    const tensor *x;          // (N,C) T
-    const tensor *residual;   // (N,C) T or NULL
-    const tensor *w, *b;      // (C) T
+    tensor *sum;              // (N,C) E (=) or NULL
+    const tensor *x;          // (N,C) E
+    const tensor *residual;   // (N,C) E or NULL
+    const tensor *w, *b;      // (C) E
     float eps;
 } layer_norm_forward_args;
 
 // dx = gradient through the norm, + dresidual where given (the gradient that flows past the norm). x is what was normalised.
 typedef struct layer_norm_backward_args {
-    tensor *dx;               // (N,C) T (=), may be dresidual itself
+    tensor *dx;               // (N,C) E (=), may be dresidual itself
     tensor *dw, *db;          // (C) FP32 (+=)
-    const tensor *dy;         // (N,C) T
-    const tensor *dresidual;  // (N,C) T or NULL
-    const tensor *x;          // (N,C) T
+    const tensor *dy;         // (N,C) E
+    const tensor *dresidual;  // (N,C) E or NULL
+    const tensor *x;          // (N,C) E
     const tensor *w, *mean, *rstd;
 } layer_norm_backward_args;
 
-typedef struct gelu_forward_args { tensor *y; const tensor *x; } gelu_forward_args;           // any shape, T
+typedef struct gelu_forward_args { tensor *y; const tensor *x; } gelu_forward_args;           // any shape, E
 typedef struct gelu_backward_args { tensor *dx; const tensor *dy, *x; } gelu_backward_args;   // dx (=) = dy * gelu'(x), dx may be dy
 
 // x[b,t] = wte[token[b,t]] + wpe[t]
 typedef struct embedding_forward_args {
-    tensor *x;                // (B,T,C) T (=)
+    tensor *x;                // (B,T,C) E (=)
     const tensor *tokens;     // (B,T) INT32, each in [0,V)
-    const tensor *wte;        // (V,C) T
-    const tensor *wpe;        // (>=T,C) T
+    const tensor *wte;        // (V,C) E
+    const tensor *wpe;        // (>=T,C) E
 } embedding_forward_args;
 
 // dwte[v] += sum of dx over positions with token v, in order of position; dwpe[t] += sum over b, in order
 typedef struct embedding_backward_args {
     tensor *dwte, *dwpe;      // (V,C), (>=T,C) FP32 (+=)
     tensor *scratch;          // (B*T + V + 1) INT32
-    const tensor *dx;         // (B,T,C) T
+    const tensor *dx;         // (B,T,C) E
     const tensor *tokens;     // (B,T) INT32
 } embedding_backward_args;
 
@@ -156,7 +157,7 @@ typedef struct embedding_backward_args {
 // The first `classes` columns are classes. What the others hold, NaN included, changes no bit; their gradient is +0, always.
 typedef struct cross_entropy_args {
     tensor *losses;           // (N) FP32 (=)
-    tensor *logits;           // (N,Vp) T, in place
+    tensor *logits;           // (N,Vp) E, in place
     const tensor *targets;    // (N) INT32, each < classes
     int64_t classes;          // V, 1 .. Vp
     const float *scale;       // host; NULL: losses only
@@ -175,8 +176,8 @@ typedef struct dropout_args { tensor *y; const tensor *x; const dropout_key *dro
 typedef struct add_args { tensor *y; const tensor *a, *b; } add_args;  // y = a + b, rounded to y's type; all of one type; y may be a or b
 typedef struct cast_args { tensor *y; const tensor *x; } cast_args;    // between FP32, BF16 and FP16, round to nearest even
 
-// y = x, rounded as adamw did it when it brought state to its adam_t: the same w of the same master, for whoever comes back
-// to it later. To nearest even where adam_t is 0: nothing was updated yet.
+// y = x, rounded as adamw rounded in the update that state->adam_t counted last: makes the same w again from the same
+// master. To nearest even where adam_t is 0: nothing was updated yet.
 typedef struct cast_stochastic_args {
     tensor *y;                // BF16 or FP16 (=)
     const tensor *x;          // FP32
@@ -195,12 +196,14 @@ typedef struct sum_squares_args {
 // loss scale. sums may be several tensors' sums, one after the other in name-table order.
 typedef struct step_decide_args { step_state *state; const tensor *sums; const step_rules *rules; } step_decide_args;
 
-// Nothing when !state->apply. Otherwise, with g = grad * grad_factor and t = adam_t (Loshchilov & Hutter 2019, algorithm 2):
-// m = beta1 m + (1-beta1) g; v = beta2 v + (1-beta2) g^2; master = master (1 - lr wd) - lr m' / (sqrt(v') + eps);
-// w = master rounded to T, where w is not NULL: to nearest even, or, where round is not NULL, stochastically to BF16 or FP16.
+// Nothing when !state->apply. Otherwise, with g = grad * grad_factor and t = adam_t (Loshchilov & Hutter 2019,
+// algorithm 2):
+//   m = beta1 m + (1-beta1) g;  v = beta2 v + (1-beta2) g^2;  master = master (1 - lr wd) - lr m' / (sqrt(v') + eps);
+//   w = master rounded to E, where w is not NULL: to nearest even, or, where round is not NULL, stochastically to BF16
+//   or FP16.
 // FMA where written, IEEE division and square root: the same on every device.
 typedef struct adamw_args {
-    tensor *w;                // T or NULL
+    tensor *w;                // E or NULL
     tensor *master, *m, *v;   // FP32 (+=)
     const tensor *grad;       // FP32
     const step_state *state;
@@ -208,7 +211,7 @@ typedef struct adamw_args {
     const rounding_key *round;
 } adamw_args;
 
-// All of them. Tables, declarations, the profile's wrappers and names are made from this list.
+// All operations. Tables, declarations, the profile's wrappers and names are made from this list.
 #define OPS(X)                                                                                                          \
     X(matmul) X(bias_backward) X(attention_forward) X(attention_backward) X(layer_norm_forward) X(layer_norm_backward)  \
     X(gelu_forward) X(gelu_backward) X(embedding_forward) X(embedding_backward) X(cross_entropy) X(loss_means)          \

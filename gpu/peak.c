@@ -9,8 +9,8 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-// Twelve chains hide a latency of four to five cycles on two units. The sum is returned, or the compiler would take the work
-// away.
+// Twelve chains hide a latency of four to five cycles on two units. The sum is returned, or the compiler would remove
+// the work.
 enum { CHAINS = 12, TURNS = 4000000 };
 
 __attribute__((target("avx512f"))) static float fma512(void) {
@@ -86,7 +86,8 @@ static err_t copy(const ops *o, tensor *t, stream *s) { return (void)o, stream_c
 static err_t product(const ops *o, tensor *t, stream *s) { return o->matmul(&(matmul_args){.d = &t[0], .a = &t[1], .b = &t[2], .tb = true},
                                                                             s); }
 
-// Seconds of `call` on three tensors of zeros of one shape; not positive when there is no room for them, or it failed.
+// Seconds of `call` on three tensors of zeros of one shape; not positive when there is no memory for them or the call
+// failed.
 static double time_of(device *d, stream *s, int rounds, int calls, err_t (*call)(const ops *o, tensor *t, stream *s), tensor shape) {
     tensor t[3] = {shape, shape, shape};
     bool ok = true;

@@ -1,4 +1,4 @@
-// gpu/peak.h: what a device could do, measured: the ceilings beside which a figure of speed says something.
+// gpu/peak.h: measures a device's peak rates, with which a measured speed is compared.
 #ifndef GPU_PEAK_H
 #define GPU_PEAK_H
 
@@ -8,10 +8,11 @@
 // Sizes are divided by `scale`, for tests.
 double peak_bandwidth(device *d, stream *s, int64_t scale);
 
-// FLOP/s of fused multiply-adds from registers and nothing else, on so many threads of this processor. 0: not known.
+// FLOP/s of fused multiply-adds on registers alone, on `threads` threads of this processor. 0: not known.
 double peak_fma(int threads);
 
-// FLOP/s of a matrix product n x n x n of zeros, which cost a GPU less power and clock than data do. 0: no room.
+// FLOP/s of a matrix product n x n x n of zeros, with which a GPU needs less power and clocks higher than with data. 0:
+// no room.
 double peak_matmul(device *d, stream *s, dtype t, int64_t n);
 
 #endif

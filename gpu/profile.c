@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// What makes calls one line. Compared as bytes: cleared before it is filled.
+// Calls with the same key share a line. Compared as bytes: cleared before it is filled.
 typedef struct line_key {
     const char *op;
     int64_t size[4];
@@ -22,7 +22,7 @@ typedef struct line { line_key key; profile_line sum; } line;
 
 struct profile {
     pthread_mutex_t lock;  // streams of a CPU have threads of their own
-    event *from, *to;      // on a GPU, around one call; its one host thread waits behind each
+    event *from, *to;      // on a GPU, around one call; its one host thread waits after each
     int lines;
     line line[PROFILE_LINES];
 };
@@ -44,7 +44,7 @@ static void describe(profile_line *to, const line_key *k) {
         if (k->options & word[i].bit) n += snprintf(to->shape + n, sizeof to->shape - (size_t)n, "%s", word[i].name);
 }
 
-// The line of this key, made when it is new; the last one is for all that find no room.
+// The line of this key, made if it is new. The last line is for all keys that find no room.
 static profile_line *find(profile *p, const line_key *k) {
     for (int i = 0; i < p->lines; i++)
         if (memcmp(&p->line[i].key, k, sizeof *k) == 0) return &p->line[i].sum;
@@ -113,7 +113,7 @@ static call begin(stream *s) {
     return c;
 }
 
-// Of what was queued since `begin`. A GPU's own: the host waits for it.
+// Seconds of the work queued since `begin`. On a GPU its own time: the host waits for it.
 static err_t seconds_of(const call *c, double *seconds) {
     profile *p = c->dev->profile;
     *seconds = clock_now() - c->since;

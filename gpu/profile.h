@@ -1,8 +1,9 @@
-// gpu/profile.h: where the time goes. A device that is opened with device_options.profile has a table of operations around its own, which
-// measures each call and counts what it must move and compute by its shapes. Nobody who queues operations knows of it.
+// gpu/profile.h: where the time goes. A device that is opened with device_options.profile wraps its table of operations
+// in one that measures each call, and counts by its shapes what it must move and compute. Callers see no difference.
 //
-// On a CPU a call's time is that of the calling thread. On a GPU it is the GPU's own, between two events; the host waits behind each call, and
-// recordings are not made, so that nothing overlaps: a step takes longer than it would.
+// On a CPU a call's time is that of the calling thread. On a GPU it is the GPU's own, between two events. There the
+// host waits after each call and makes no recordings, so that nothing overlaps: a step takes longer than without the
+// profile.
 #ifndef GPU_PROFILE_H
 #define GPU_PROFILE_H
 
@@ -17,7 +18,7 @@ typedef struct profile_line {
     dtype type;                 // of its inputs
     int64_t calls;
     double seconds;             // these are sums over the calls
-    double bytes, flops;        // that must move and be computed: each operand once, what is added to twice, scratch never
+    double bytes, flops;        // that must move and be computed: each operand once, what is added to twice, no scratch
 } profile_line;
 
 // NULL: the device is not profiled.
@@ -27,7 +28,8 @@ profile *device_profile(device *d);
 // Forgets what was measured so far.
 void profile_clear(profile *p);
 
-// Copies the lines to out, those that took longest first, and returns how many there are. Calls beyond PROFILE_LINES shapes are one line, "others".
+// Copies the lines to out, slowest first, and returns how many there are. Calls beyond PROFILE_LINES shapes share one
+// line, "others".
 int profile_read(profile *p, profile_line out[PROFILE_LINES]);
 
 #endif

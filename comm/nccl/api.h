@@ -30,12 +30,12 @@ typedef enum { ncclSum = 0, ncclMax = 2 } ncclRedOp_t;
 
 typedef enum { ncclInt8 = 0, ncclInt32 = 2, ncclFloat32 = 7, ncclFloat64 = 8 } ncclDataType_t;
 
-// An older library reads as much of it as it knows (`size`), a newer one takes what is missing for undefined; both know what an
-// undefined value of this `version` looks like.
+// An older library reads as much of it as it knows (`size`), a newer one treats missing fields as undefined; both know
+// what an undefined value of this `version` looks like.
 typedef struct {
     size_t size;
     unsigned magic, version;
-    int blocking;  // 0: calls return at once, ncclCommGetAsyncError tells how they ended
+    int blocking;  // 0: calls return immediately, ncclCommGetAsyncError gives their result
     int cgaClusterSize, minCTAs, maxCTAs;
     const char *netName;
     int splitShare, trafficClass;
@@ -77,7 +77,7 @@ static inline ncclConfig_t nccl_config_nonblocking(void) {
          (const void *in, void *out, size_t each, ncclDataType_t type, ncclRedOp_t op, ncclComm_t c, cudaStream_t s))            \
     CALL(ncclResult_t, ncclAllGather, (const void *in, void *out, size_t each, ncclDataType_t type, ncclComm_t c, cudaStream_t s))
 
-// The same, younger than the oldest library that will do: NULL where it has none.
+// Functions that are newer than the oldest supported library: NULL where the library has none.
 #define NCCL_OPTIONAL_CALLS(CALL)                                                                                                \
     CALL(ncclResult_t, ncclCommRegister, (const ncclComm_t c, void *base, size_t bytes, void **handle))                          \
     CALL(ncclResult_t, ncclCommDeregister, (const ncclComm_t c, void *handle))
@@ -95,16 +95,16 @@ typedef struct nccl_library {
     NCCL_OPTIONAL_CALLS(NCCL_FIELD)
 } nccl_library;
 
-// Puts the settings into this process's environment, where NCCL looks for them, then opens the library and checks its version.
-// It stays loaded until the process ends: NCCL's threads may outlive its communicators. ERR_UNAVAILABLE names what was tried or
-// what is missing, and what to do.
+// Puts the settings into this process's environment, where NCCL looks for them, then opens the library and checks its
+// version. The library stays loaded until the process ends: NCCL's threads may outlive its communicators.
+// ERR_UNAVAILABLE names what was tried or what is missing, and what to do.
 err_t nccl_library_open(nccl_library *out, const transport_options *o);
 
 // "2.28.9" of 22809, into dst. Returns dst.
 const char *nccl_version_text(int version, char dst[NCCL_VERSION_TEXT]);
 
-// "nccl 2.28.9, /usr/lib/libnccl.so.2, interface eth0, infiniband off": with what NCCL's environment variables say, whoever has
-// set them.
+// "nccl 2.28.9, /usr/lib/libnccl.so.2, interface eth0, infiniband off": with the values of NCCL's environment
+// variables, set by the INI or by the user.
 void nccl_library_describe(const nccl_library *lib, char *dst, size_t room);
 
 // --- its communicators (comm/nccl/nccl.c) -------------------------------------------------------------------------------------------
@@ -112,9 +112,9 @@ void nccl_library_describe(const nccl_library *lib, char *dst, size_t room);
 // The same of a communicator's library.
 void nccl_describe(const comm *c, char *dst, size_t room);
 
-// Tells NCCL of a device buffer that collectives of c will use often, before the first of them: it may then be sent from and
-// received into without a copy. Not collective. Forgotten at close; the buffer must live until then. At most NCCL_REGISTERED of
-// them.
+// Registers with NCCL a device buffer that collectives of c will use often; call it before the first of them. NCCL may
+// then send from it and receive into it without a copy. Not collective. Undone at close; the buffer must live until
+// then. At most NCCL_REGISTERED buffers.
 enum { NCCL_REGISTERED = 64 };
 err_t nccl_register(comm *c, void *base, size_t bytes);
 

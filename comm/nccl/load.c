@@ -1,12 +1,13 @@
-// comm/nccl/load.c: finds libnccl.so.2 on the machine, and tells NCCL and the person what the INI wants of it. NCCL is no part
-// of the binary, so that the binary starts where there is none; what is missing is said when it is asked for, with every place
-// that was looked at.
+// comm/nccl/load.c: finds libnccl.so.2 on the machine, passes the INI's settings to it, and describes both to the user.
+// NCCL is not part of the binary, so the binary starts where it is not installed. Only a run that asks for it fails,
+// and the error lists every place that was searched.
 //
-// NCCL is configured by environment variables, read when it is first called. The INI's settings are put there; a variable that
-// the INI says nothing of is left as the person has set it. What NCCL opens by itself: one listening socket a rank and some for
-// its data, on ports that the system chooses (net.ipv4.ip_local_port_range), on the interfaces of NCCL_SOCKET_IFNAME. They are
-// neither authenticated nor encrypted, so several machines belong on a network of their own. Its monitoring (RAS, since 2.24)
-// would listen on port 28028: it is switched off, unless NCCL_RAS_ENABLE says otherwise.
+// NCCL is configured by environment variables, read when it is first called. The INI's settings are put there; a
+// variable that the INI does not mention is left as the user has set it. NCCL opens by itself one listening socket a
+// rank and some for its data, on ports that the system chooses (net.ipv4.ip_local_port_range), on the interfaces of
+// NCCL_SOCKET_IFNAME. They are neither authenticated nor encrypted, so several machines need a network of their own.
+// Its monitoring (RAS, since 2.24) would listen on port 28028: it is switched off, unless NCCL_RAS_ENABLE says
+// otherwise.
 #include "comm/nccl/api.h"
 
 #include "base/library.h"
@@ -118,6 +119,6 @@ err_t nccl_library_open(nccl_library *out, const transport_options *o) {
     snprintf(out->path, sizeof out->path, "%s", file.path);
     err_t rc = resolve(out, &file);
     if (rc == ERR_OK) rc = check_device(out, &file, o->dev);
-    if (rc != ERR_OK) library_close(&file);  // nothing but its version was asked for: no thread of its own yet
+    if (rc != ERR_OK) library_close(&file);  // only its version was read: NCCL has no threads yet
     return rc;
 }

@@ -1,14 +1,14 @@
-// comm/nccl/nccl.c: collectives between GPUs, by NCCL. One idea: nothing here ever waits inside NCCL. Communicators are opened
-// non-blocking, so that every call into it returns at once and says "in progress"; we wait ourselves, with an eye on the
-// deadline and on the team's watcher. Then a rank that dies, a cable that is cut or a peer that never comes ends in an error
-// here, and not in a process that must be killed.
+// comm/nccl/nccl.c: collectives between GPUs, by NCCL. One idea: nothing here ever waits inside NCCL. Communicators are
+// opened non-blocking: every call into NCCL returns immediately and says "in progress", and we wait ourselves, while
+// checking the deadline and the team's watcher. A rank that dies, a cable that is cut or a peer that never comes then
+// ends in an error here, not in a process that must be killed.
 //
-// A collective has returned when its work is in the stream (on a GPU) and not when it is done. What is lost after that is found
-// by a thread of ours (`watch`): it aborts NCCL's communicators, whereupon the stream's work ends, with wrong numbers in the
-// buffers. So: whoever has waited for a stream asks query() before using what it made. How long work may stay in a stream
-// without an error is the caller's to watch.
+// A collective returns when its work is in the stream (on a GPU), not when it is done. A thread of ours (`watch`) finds
+// later losses. It aborts NCCL's communicators; the stream's work then ends, with wrong numbers in the buffers. So:
+// after waiting for a stream, call query() before using its results. The caller limits how long work may stay in a
+// stream without an error.
 //
-// NCCL moves memory of the device only. The id of the communicator, small messages of the host and barriers go over the
+// NCCL moves device memory only. The id of the communicator, small messages of the host and barriers go over the
 // companion, a communicator of the tcp transport, whose connections are authenticated.
 #include "base/clock.h"
 #include "comm/nccl/api.h"
@@ -33,8 +33,8 @@ typedef struct nccl_shared {
     nccl_library lib;
     team *team;
     double timeout_s;
-    pthread_mutex_t lock;  // held during every call into NCCL that names a communicator: an abort may come from any thread
-    nccl_comm *first;      // of all that are open, under the lock as well
+    pthread_mutex_t lock;  // held during every call into NCCL with a communicator: an abort may come from any thread
+    nccl_comm *first;      // list of all open communicators, under the lock too
     bool watched;
     pthread_t watcher;
     int leave;             // eventfd: the watcher is no longer needed
@@ -58,14 +58,14 @@ static nccl_comm *ours(comm *c) { return (nccl_comm *)c; }
 
 static bool fine(ncclResult_t r) { return r == ncclSuccess || r == ncclInProgress; }
 
-// NCCL's words for r. With the lock held, and before an abort: the last error is forgotten with its communicator.
+// NCCL's text for r. Call it with the lock held, and before an abort: the last error is lost with its communicator.
 static void reason(const nccl_comm *n, ncclResult_t r, char dst[REASON]) {
     const char *kind = n->with->lib.ncclGetErrorString(r), *last = n->with->lib.ncclGetLastError(n->raw);
     snprintf(dst, REASON, "%s%s%s", kind ? kind : "unknown error", last && *last ? ": " : "", last ? last : "");
     for (size_t i = strlen(dst); i > 0 && (dst[i - 1] == '\n' || dst[i - 1] == ' '); i--) dst[i - 1] = 0;
 }
 
-// All communicators of the team at once: a rank that is lost is lost to all of them, and only an abort takes their work out of
+// All communicators of the team together: a lost rank is lost to all of them, and only an abort takes their work out of
 // the streams.
 static void abort_all(nccl_shared *with) {
     pthread_mutex_lock(&with->lock);
@@ -76,20 +76,20 @@ static void abort_all(nccl_shared *with) {
     pthread_mutex_unlock(&with->lock);
 }
 
-// For the whole team, which adds who says it and in which phase: "nccl all_reduce #12: why". The number may be of the call
-// before or after when another thread tells.
+// Reports "nccl all_reduce #12: why" to the whole team, which adds rank and phase. From another thread the number may
+// be that of the previous or the next call.
 static err_t tell(const nccl_comm *n, const char *what, const char *why) {
     char text[ERR_TEXT];
     snprintf(text, sizeof text, "nccl %s #%lld: %s", what, (long long)n->head.traffic.calls, why);
     return team_fail(n->with->team, text);
 }
 
-// A peer that is gone is seen here first and understood elsewhere: what happened to it is about to be told.
+// NCCL notices a lost peer first, but does not know why: waits for the team's report of what happened to it.
 static void await_news(const nccl_shared *with) {
     poll(&(struct pollfd){.fd = team_fd(with->team), .events = POLLIN}, 1, NEWS_MS);
 }
 
-// Everything that fails ends here; the team's record, ours or an earlier one, is what the caller gets, now and ever after.
+// Every failure ends here. The caller gets the team's record, ours or an earlier one, now and from every later call.
 static err_t give_up(nccl_comm *n, const char *what, const char *why) {
     tell(n, what, why);
     abort_all(n->with);
@@ -104,7 +104,7 @@ static err_t nccl_query(comm *c) {
     char why[REASON];
     ncclResult_t state = ncclSuccess;
     TRY(team_query(n->with->team));
-    if (pthread_mutex_trylock(&n->with->lock) != 0) return ERR_OK;  // someone is in a call, and will hear of it
+    if (pthread_mutex_trylock(&n->with->lock) != 0) return ERR_OK;  // another thread's call will see it
     if (n->raw && n->with->lib.ncclCommGetAsyncError(n->raw, &state) != ncclSuccess) state = ncclInternalError;
     if (!fine(state)) reason(n, state, why);
     pthread_mutex_unlock(&n->with->lock);
@@ -132,7 +132,7 @@ static bool all_well(nccl_shared *with) {
     return false;
 }
 
-// While this rank waits for a stream, or is busy elsewhere, nobody else looks after NCCL.
+// Checks NCCL while this rank waits for a stream or is busy elsewhere.
 static void *watch(void *arg) {
     nccl_shared *with = arg;
     struct pollfd p[2] = {{.fd = with->leave, .events = POLLIN}, {.fd = team_fd(with->team), .events = POLLIN}};
@@ -148,7 +148,7 @@ static void *watch(void *arg) {
 
 // --- waiting -------------------------------------------------------------------------------------------------------------------
 
-// A launch takes microseconds, a peer that is late milliseconds: look often first, then give the core away.
+// A launch takes microseconds, a late peer milliseconds: look often at first, then sleep.
 static void pause_a_while(int turn) {
     if (turn < 8) {
         sched_yield();
@@ -160,7 +160,7 @@ static void pause_a_while(int turn) {
 
 typedef enum { ENDED, FAILED, PEER_LOST, LATE, TEAM_LOST } outcome;
 
-// Waits until the call whose result was r is no longer in progress. why: NCCL's words, when it FAILED or lost a peer.
+// Waits until the call whose result was r is no longer in progress. why: NCCL's text, after FAILED or PEER_LOST.
 static outcome await(nccl_comm *n, ncclResult_t r, char why[REASON]) {
     nccl_shared *with = n->with;
     double until = clock_now() + with->timeout_s;
@@ -221,7 +221,7 @@ static err_t leave(nccl_comm *n, const char *what, ncclResult_t r) {
 
 // --- collectives ---------------------------------------------------------------------------------------------------------------
 
-// NCCL chooses by which way bytes travel. What is counted is what has to: a part goes straight from the rank that has it to the
+// NCCL chooses the route of the bytes. We count the minimum: each part goes straight from the rank that has it to the
 // one that needs it.
 static void count_sent(comm *c, int to, size_t bytes) {
     if (to == c->rank) return;
@@ -235,7 +235,7 @@ static void count_received(comm *c, int from, size_t bytes) {
 
 static cudaStream_t native(stream *s) { return stream_native(s); }
 
-// A group must be closed whatever happened within, or the next call would belong to it.
+// A group must be closed even after an error inside it, or the next call would belong to it.
 static ncclResult_t end_group(const nccl_library *lib, ncclResult_t inside) {
     ncclResult_t r = lib->ncclGroupEnd();
     return fine(inside) ? r : inside;
@@ -370,7 +370,7 @@ static err_t nccl_all_to_all(comm *c, void *out, const void *in, size_t each, st
     return leave(n, "all_to_all", end_group(lib, r));
 }
 
-// A barrier is for what the host has done (files that were synced), so it is the host that waits: for its stream, then for the
+// A barrier is for what the host has done (files that were synced), so the host waits: for its stream, then for the
 // others.
 static err_t nccl_barrier(comm *c, stream *s) {
     TRY(stream_wait(s));
@@ -407,7 +407,8 @@ static void free_shared(nccl_shared *with) {
     free(with);
 }
 
-// Ends NCCL's part in good order where the others do too, and without them where they don't: there is nobody left to tell.
+// Ends NCCL's part in good order if the other ranks do so too, else aborts it. An error here is not reported: no one is
+// left to report it to.
 static void finish(nccl_comm *n) {
     const nccl_library *lib = &n->with->lib;
     char why[REASON];
@@ -454,14 +455,15 @@ static nccl_comm *new_comm(nccl_shared *with, comm *host) {
     return n;
 }
 
-// A group of one is a self communicator: NCCL is never called for one rank. Its place is that of a machine of its own.
+// A group of one is a self communicator: NCCL is never called for one rank. Its place says that it has a machine of its
+// own.
 static err_t alone(comm *host, comm **out) {
     host->table->close(host);
     return comm_self_open(out);
 }
 
-// The companion is split first: it knows who will be in the group. NCCL fills in the pointer to the new communicator some time
-// before the old one is ready again, and it has then still to be waited for.
+// The companion is split first: that gives the group's members. NCCL fills in the pointer to the new communicator some
+// time before the old one is ready again; the new one must then still be waited for.
 static err_t nccl_split(comm *c, int color, int key, comm **out) {
     nccl_comm *n = ours(c), *child;
     comm *host = NULL;
@@ -489,13 +491,13 @@ static err_t nccl_split(comm *c, int color, int key, comm **out) {
     unlink_from(child);
 fail:;
     err_record why = *err_last();
-    if (child && child->raw) n->with->lib.ncclCommAbort(child->raw);  // known to nobody else
+    if (child && child->raw) n->with->lib.ncclCommAbort(child->raw);  // not in any list yet
     free(child);
     if (host) host->table->close(host);
     return err_restore(&why);
 }
 
-// What each rank can find out alone: its library, and on rank 0 the id.
+// What a rank can do without the others: open its library, and on rank 0 make the id.
 static err_t prepare(nccl_library *lib, ncclUniqueId *id, const comm *over, const transport_options *o) {
     TRY(nccl_library_open(lib, o));
     if (over->rank != 0) return ERR_OK;
@@ -533,7 +535,7 @@ static nccl_shared *new_shared(team *t, double timeout_s) {
     return with;
 }
 
-// The usual reason why this hangs is that NCCL chose a network by which the nodes do not reach each other: the name of the call
+// This usually hangs because NCCL chose a network over which the nodes cannot reach each other: the name of the call
 // says what to set.
 static err_t connect_all(nccl_comm *n, ncclUniqueId id) {
     const char *what = comm_nodes(&n->head) > 1 ? "init (is [reduce] nccl_interface a network that all nodes share?)" : "init";

@@ -97,7 +97,7 @@ link_result link_push(link_end *l) {
 
 // --- receiving -----------------------------------------------------------------------------------------------------------------
 
-// Reads into dst first and into the buffer, which must be empty then, next. With no dst: appends to the buffer.
+// Reads into dst first, then into the buffer, which must be empty. With no dst: appends to the buffer.
 static link_result fetch(link_end *l, void *dst, size_t want, size_t *got) {
     if (l->from == l->to) l->from = l->to = 0;
     struct iovec v[2] = {{dst, want}, {l->buffer + l->to, LINK_BUFFER - l->to}};

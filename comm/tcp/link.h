@@ -1,12 +1,12 @@
-// comm/tcp/link.h: one end of a data connection between ranks of different hosts. Messages go as frames, and no frame is believed
-// unverified.
+// comm/tcp/link.h: one end of a data connection between ranks of different hosts. Messages are sent as frames, and no
+// frame is used before it is verified.
 //
 //     frame   head (24 bytes), its tag (16), payload (up to LINK_FRAME bytes), its tag (16, where there is payload)
 //
-// A tag is Poly1305 under a key that is used once: the first 64 bytes of ChaCha20 under the connection's key, with the frame's
-// number as nonce, give both keys of a frame. A frame that was changed, lost, repeated or moved therefore fails the first check
-// that it meets, and a length is acted upon only after the head that holds it was verified. Payload is not copied on the way: it
-// goes from where it is to where it belongs, and what has arrived but is not yet verified is never handed on.
+// A tag is Poly1305 under a key that is used once: the first 64 bytes of ChaCha20 under the connection's key, with the
+// frame's number as nonce, give both keys of a frame. A frame that was changed, lost, repeated or moved therefore fails
+// its first check, and a length is used only after the head that holds it was verified. Payload is not copied on the
+// way: it goes straight from its source to its destination, and unverified payload is never handed on.
 #ifndef COMM_TCP_LINK_H
 #define COMM_TCP_LINK_H
 

@@ -12,10 +12,11 @@
 #include <string.h>
 #include <time.h>
 
-// TURN: a flow moves at most so many bytes before the next one has its turn. What one flow brought is then still in the cache when
-// another one sends it on.
-// LOOK_NS: a rank that finds nothing to do looks again for so long before it sleeps, and lets other threads pass meanwhile; but not
-// for the first PAUSE_NS where every rank can have a core of its own. Most answers come within a microsecond or two, a sleep costs ten.
+// TURN: a flow moves at most this many bytes before the next one has its turn. What one flow received is then still in
+// the cache when another one sends it on.
+// LOOK_NS: a rank with nothing to do polls for this long before it sleeps. It yields to other threads between looks;
+// where every rank can have a core of its own it spins for the first PAUSE_NS instead. Most answers come within a
+// microsecond or two, a sleep costs ten.
 enum { TURN = 64 << 10, MARK = 0x4c, PAUSE_NS = 2000, LOOK_NS = 15000, NEWS_MS = 300, LONGEST_MS = 60000 };
 
 struct mesh {
@@ -109,13 +110,13 @@ static const char *name_of(const mesh *m, int r, char dst[COMM_HOST + 32]) {
     return dst;
 }
 
-// "all_reduce #8123"; the team adds what for, and which rank says so.
+// "all_reduce #8123"; the team adds the phase and the rank that reports it.
 static const char *phase_of(const mesh_call *x, char dst[MESH_TEXT]) {
     snprintf(dst, MESH_TEXT, "%s #%llu", op_name(x->op), (unsigned long long)x->number);
     return dst;
 }
 
-// The team knows the first failure only: what is returned may be another one's. The team tells the others which rank says so.
+// The team keeps only the first failure: what is returned may be another rank's. The team adds which rank reports it.
 static err_t give_up(const mesh_call *x, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static err_t give_up(const mesh_call *x, const char *fmt, ...) {
     char text[ERR_TEXT], what[MESH_TEXT];
@@ -128,8 +129,8 @@ static err_t give_up(const mesh_call *x, const char *fmt, ...) {
     return first != ERR_OK ? first : err_set(rc, "%s", text);
 }
 
-// A connection that ends may be the news of a failure elsewhere, come faster than the team's own: a rank that was told has left.
-// Who is told the reason within NEWS_MS blames nobody.
+// A connection may end because the peer has already heard of a failure elsewhere and left, before the team's own news
+// reach this rank. If the reason arrives within NEWS_MS, it is returned, and the peer is not blamed.
 static err_t broken_link(const mesh_call *x, const flow *f) {
     char name[COMM_HOST + 32];
     struct pollfd news = {.fd = team_fd(x->m->team), .events = POLLIN};
@@ -138,7 +139,7 @@ static err_t broken_link(const mesh_call *x, const flow *f) {
                    f->n, x->m->far[f->peer].why);
 }
 
-// The head of a message must be the one that this rank expects now. Whoever finds a difference names both sides.
+// The head of a message must be the one that this rank expects now. The error names both sides.
 static err_t check_head(const mesh_call *x, const flow *f, const message *h) {
     if (h->mark == MARK && h->comm == x->id && h->op == x->op && h->sequence == f->sequence && h->bytes == f->bytes)
         return ERR_OK;
@@ -160,7 +161,7 @@ static err_t check_head(const mesh_call *x, const flow *f, const message *h) {
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 static size_t whole_steps(size_t n) { return (n + RING_STEP - 1) / RING_STEP * RING_STEP; }
 
-// How much of the flow's message its gate lets through by now: all of it, or whole steps.
+// How much of the flow's message its gate lets through so far: all of it, or whole steps.
 static size_t allowed(const flow *f) {
     const flow *g = f->gate;
     if (!g || g->k > f->gate_k) return f->bytes;
@@ -247,7 +248,7 @@ static err_t ring_pull(const mesh_call *x, flow *f, bool *moved_any) {
     return ERR_OK;
 }
 
-// Frames of a message are all full but the last, so that the reader knows each frame's length before it comes.
+// All frames of a message but the last are full, so that the reader knows each frame's length before it arrives.
 static size_t frame_of(const flow *f) { return least(f->bytes - f->done, LINK_FRAME); }
 
 static err_t wire_push(const mesh_call *x, flow *f, bool *moved) {
@@ -338,7 +339,7 @@ static void pause_a_moment(void) {
 static uint64_t entry_of(const mesh_call *x) { return (uint64_t)x->id << 48 | (x->number & 0xffffffffffff); }
 
 // A rank of this host that is in an earlier call of the same communicator, or -1. It need not be a neighbour in the collective:
-// who waits for somebody who waits is not to blame.
+// a neighbour may itself be waiting for the late rank.
 static int late_here(const mesh_call *x) {
     const mesh *m = x->m;
     for (int i = 0; i < x->c->world; i++) {
@@ -350,7 +351,7 @@ static int late_here(const mesh_call *x) {
     return -1;
 }
 
-// The flow that is furthest behind: nothing came at all, then too little came, then nobody takes what is sent.
+// The slowest flow. In this order: nothing was received, too little was received, what is sent is not taken.
 static const flow *slowest(const mesh *m) {
     const flow *worst = m->live[0];
     for (int i = 1; i < m->lives; i++) {
@@ -388,8 +389,8 @@ static int watch(mesh *m) {
     return n;
 }
 
-// Nothing could be moved since `*idle`: looks again for a moment, then sleeps until a neighbour rings, a socket is ready, the
-// team fails, or it is too long.
+// Nothing could be moved since `*idle`: polls for a moment, then sleeps until a neighbour rings, a socket is ready, the
+// team fails, or the timeout is over.
 static err_t wait_for_more(const mesh_call *x, int64_t *idle) {
     mesh *m = x->m;
     int64_t waited = now_ns() - *idle;
@@ -402,7 +403,7 @@ static err_t wait_for_more(const mesh_call *x, int64_t *idle) {
         uint32_t before = m->pulse;
         m->pulse = team_pulse(m->team);
         if (m->pulse == before) return too_long(x, waited);
-        *idle = 0;  // somebody is at work: an odd share of the lanes, a slow processor
+        *idle = 0;  // some rank is still working: an odd share of the lanes, a slow processor
         return ERR_OK;
     }
     bool moved = false, rang = false;

@@ -1,11 +1,11 @@
 // comm/tcp/mesh.h: the engine under the tcp transport: rings to the ranks of this host, links to those of others, and one loop that
 // moves bytes on all of them at once.
 //
-// A collective is described, not programmed: for each peer a flow of messages out and a flow of messages in. What message k of a
-// flow is (where the bytes are, whether they are copied or added, behind which other flow they must stay) is told by one function
-// when the flow comes to it. The loop moves whatever can be moved, a piece at a time, so that a pipeline needs no steps and an
-// order of lists cannot deadlock. A `gate` is how a collective says that bytes pass through a rank: a flow is never ahead of the
-// flow that is its gate.
+// A collective is described, not programmed: for each peer a flow of messages out and a flow of messages in. One
+// function, called when a flow comes to message k, describes that message: where the bytes are, whether they are copied
+// or added, and which other flow they must not overtake. The loop moves whatever can be moved, a piece at a time, so
+// that a pipeline needs no steps and no order of lists can deadlock. With a `gate` a collective says that bytes pass
+// through a rank: a flow never overtakes the flow that is its gate.
 #ifndef COMM_TCP_MESH_H
 #define COMM_TCP_MESH_H
 
@@ -24,14 +24,14 @@ typedef struct flow {
     int rank, peer;            // in the communicator, in the team
     bool out;
     int k, n;                  // the message in work, how many there are in this call
-    // told by the collective for message k; all zero before it is asked
+    // set by the collective for message k; all zero before it is called
     char *data;
     size_t bytes;
     sum_fn *add;               // in: NULL copies
     const struct flow *gate;   // not ahead of message gate_k of that flow, which has the same size
     int gate_k;
     // the engine's
-    bool begun;                // the head of message k is through
+    bool begun;                // the head of message k was sent, or received
     size_t done;               // bytes of it that are sent, or received, verified and added
     size_t frame;              // bytes of the frame in work
     int cursor;                // for the collective
@@ -42,7 +42,7 @@ typedef struct flow {
 typedef struct mesh mesh;
 
 typedef struct mesh_call {
-    comm *c;                   // whose call it is: its traffic is counted, its phase told
+    comm *c;                   // whose call it is: its traffic is counted, its phase reported
     mesh_op op;
     uint16_t id;               // of the communicator
     uint64_t number;           // of the call in it
@@ -54,7 +54,7 @@ typedef struct mesh_call {
 
 err_t mesh_open(mesh **out, team *t, double timeout_s);
 mesh *mesh_share(mesh *m);                      // one more communicator uses it
-void mesh_close(mesh *m);                       // frees it when nobody is left
+void mesh_close(mesh *m);                       // frees it when no user is left
 team *mesh_team(const mesh *m);
 uint16_t *mesh_next_id(mesh *m);
 

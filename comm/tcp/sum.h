@@ -1,5 +1,4 @@
-// comm/tcp/sum.h: what a transport does with bytes that it does not only move: adds them to, or takes the larger of them and, what is
-// there already.
+// comm/tcp/sum.h: how a transport reduces received elements into its own: by adding them, or by keeping the larger.
 #ifndef COMM_TCP_SUM_H
 #define COMM_TCP_SUM_H
 
@@ -9,7 +8,7 @@
 // wrap.
 typedef void sum_fn(void *dst, const void *src, size_t bytes);
 
-// NULL: nobody needs that type.
+// NULL: the type is not supported.
 sum_fn *sum_of(dtype type, reduce_op op);
 
 #endif

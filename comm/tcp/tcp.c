@@ -41,8 +41,8 @@ static mesh_call call_of(tcp_comm *t, mesh_op op, void (*next)(const mesh_call *
 
 typedef struct lists { const comm_part *send, *recv; } lists;
 
-// A flow walks over the whole list once, from its own first message on: as many looks as there are parts and peers, and nothing
-// is allocated.
+// A flow walks over the whole list once, from its own first message on: parts times peers steps in all, and nothing is
+// allocated.
 static void next_listed(const mesh_call *x, flow *f) {
     const lists *l = x->plan;
     const comm_part *p = (f->out ? l->send : l->recv) + f->cursor;
@@ -111,9 +111,10 @@ static void take_piece(const pieces *p, flow *f, int piece) {
     f->bytes = (p->cut[piece + 1] - p->cut[piece]) * p->unit;
 }
 
-// One host: every rank sends each piece to its owner, who adds straight out of the rings, one after the other: own + right
-// neighbour's + next one's... Then the owner sends its piece to all, and is never ahead of the last addition. Nothing is
-// overwritten too early: an owner sends a byte of the sum only when it has everybody's byte, this rank's among them.
+// One host: every rank sends each piece to its owner. The owner adds straight out of the rings, one after the other:
+// own + right neighbour's + next one's... Then it sends its piece to all, and never overtakes the last addition.
+// Nothing is overwritten too early: an owner sends a byte of the sum only when it has that byte of every rank, this
+// rank's among them.
 static void next_direct(const mesh_call *x, flow *f) {
     const pieces *p = x->plan;
     int me = x->c->rank, world = x->c->world, last = left_of(me, world), before = left_of(f->rank, world);
@@ -125,8 +126,9 @@ static void next_direct(const mesh_call *x, flow *f) {
     if (!f->out && before != me) f->gate = mesh_flow(x, before, false);
 }
 
-// Several hosts: a ring in rank order, so that one flow leaves and one enters each host. Piece r-1 starts at rank r and is added
-// to on its way round until it comes to its owner, and goes round once more as it is. Message k+1 out is message k in.
+// Several hosts: a ring in rank order, so that one flow leaves and one enters each host. Piece r-1 starts at rank r, is
+// added to on its way round until it reaches its owner, and then goes round once more unchanged. Message k+1 out is
+// message k in.
 static void next_ring(const mesh_call *x, flow *f) {
     const pieces *p = x->plan;
     int me = x->c->rank, world = x->c->world, adds = p->add ? world - 1 : 0, turn = p->add ? f->k : f->k + world - 1;
@@ -173,7 +175,7 @@ static err_t tcp_all_gather(comm *c, void *data, const size_t *cut, stream *s) {
 typedef struct block {
     char *data;
     size_t bytes;
-    const flow *from;    // the way in of what is sent: not ahead of it; NULL where it starts here
+    const flow *from;    // the incoming flow of what is sent on, never overtaken; NULL where the block starts here
     char *slots;         // reduction: what comes from the i-th sender goes to slot i
     int slot[COST_SMALL_RANKS > 16 ? COST_SMALL_RANKS : 16];
 } block;
@@ -216,7 +218,7 @@ static err_t tcp_broadcast(comm *c, void *data, size_t bytes, int root, stream *
     return mesh_run(&x);
 }
 
-// Few ranks: everybody sends to everybody and adds in the order of the ranks.
+// Few ranks: every rank sends to every other and adds in the order of the ranks.
 static err_t reduce_everywhere(tcp_comm *t, mesh_call *x, block *b, sum_fn *add) {
     int world = t->head.world, me = t->head.rank;
     for (int i = 1; i < world; i++) {
@@ -233,7 +235,7 @@ static err_t reduce_everywhere(tcp_comm *t, mesh_call *x, block *b, sum_fn *add)
     return ERR_OK;
 }
 
-// Many ranks: up the tree to rank 0, who tells all. Fewer messages in all, and each costs a wake-up.
+// Many ranks: up the tree to rank 0, which broadcasts the result. Fewer messages in all, and each costs a wake-up.
 static err_t reduce_by_tree(tcp_comm *t, mesh_call *x, block *b, sum_fn *add) {
     int world = t->head.world, me = t->head.rank, low = low_bit(me, world), children = 0;
     for (int bit = 1; bit < low && me + bit < world; bit *= 2) {
@@ -271,8 +273,8 @@ static err_t tcp_all_reduce(comm *c, void *data, size_t count, dtype type, reduc
 
 // --- barrier -------------------------------------------------------------------------------------------------------------------
 
-// Few ranks: everybody tells everybody. Many: in round j rank r tells r + 2^j (Hensgen, Finkel, Manber 1988), and knows of
-// 2^(j+1) ranks then.
+// Few ranks: every rank signals every other. Many: in round j rank r signals r + 2^j (Hensgen, Finkel, Manber 1988),
+// and then knows of 2^(j+1) ranks.
 static err_t tcp_barrier(comm *c, stream *s) {
     (void)s;
     block b = {0};
@@ -307,7 +309,7 @@ static size_t scratch_bytes(int world) {
     return world <= COST_SMALL_RANKS ? (size_t)world * COST_SMALL_BYTES : log * COST_TREE_BYTES;
 }
 
-// A communicator without places over ranks map[world] of the team. Takes over one use of m, also when it fails.
+// A communicator over ranks map[world] of the team, with no places yet. Takes over one use of m, also when it fails.
 static err_t make(tcp_comm **out, mesh *m, const int *map, int world, int rank) {
     size_t n = (size_t)world;
     tcp_comm *t = calloc(1, sizeof *t);
@@ -396,7 +398,8 @@ static err_t make_part(tcp_comm *t, ballot *mine, int members, uint16_t id, comm
     return ERR_OK;
 }
 
-// Everybody hears all ballots and draws the same conclusions. The parts of one split share a number: no rank is in two of them.
+// Every rank gets all ballots and draws the same conclusions. The parts of one split share an id: no rank is in two of
+// them.
 static err_t count_ballots(tcp_comm *t, ballot *all, int color, comm **out) {
     int world = t->head.world, members = 0, id = 0;
     for (int r = 0; r < world; r++) t->cut[r + 1] = (size_t)(r + 1) * sizeof *all;
@@ -427,7 +430,7 @@ static err_t tcp_query(comm *c) { return team_query(mesh_team(((tcp_comm *)c)->m
 
 static void tcp_abort(comm *c, const char *why) {
     char text[ERR_TEXT];
-    snprintf(text, sizeof text, "gives up: %s", why);  // the team says who
+    snprintf(text, sizeof text, "gives up: %s", why);  // the team adds which rank
     team_fail(mesh_team(((tcp_comm *)c)->m), text);
 }
 

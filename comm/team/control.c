@@ -1,10 +1,11 @@
-// comm/team/control.c: news of the team. One thread a rank keeps the control connections: rank 0's thread has one to every other rank
-// and passes on what it hears, all others have one, to rank 0. The thread owns the connections; everybody else sees one atomic
+// comm/team/control.c: news of the team. One thread per rank owns the control connections: rank 0's thread has one to
+// every other rank and passes on what it receives; the others have one, to rank 0. Other threads see only one atomic
 // and one descriptor.
 //
-// Leaving. A rank that leaves says good-bye to rank 0 and waits a moment for the answer. Rank 0 holds the star together, so when
-// it leaves first its thread goes on serving the others until all have said good-bye, for a bounded time; then it says good-bye
-// itself, and who is left works on without news. An end of a connection after a good-bye, of either side, is no failure.
+// Leaving. A rank that leaves says good-bye to rank 0 and waits a moment for the answer. Rank 0 is the centre of the
+// star, so when it leaves first its thread goes on serving the others until all have said good-bye, for a bounded time.
+// Then it says good-bye itself, and the remaining ranks go on without news. A connection that ends after a good-bye
+// from either side is no failure.
 #include "base/thread.h"
 #include "comm/team/internal.h"
 
@@ -66,7 +67,7 @@ bool conn_queue(conn *c, const frame *f) {
     return true;
 }
 
-// A connection that can't be written to any more ends; that is found, and told, by reading.
+// A connection that can't be written to any more has ended; the next read finds that and reports it.
 int64_t conn_flush(conn *c) {
     int64_t total = 0;
     while (c->fd >= 0 && c->out > 0) {
@@ -126,7 +127,7 @@ err_t team_query(team *t) {
     return atomic_load_explicit(&t->failed, memory_order_acquire) == ERR_OK ? ERR_OK : err_restore(&t->why);
 }
 
-// " in reduce bucket 2 of step 17", or nothing when there is nothing to tell.
+// " in reduce bucket 2 of step 17", or nothing when no phase is known.
 static void phase_text(char *dst, size_t room, const char *what, int64_t step, int64_t number) {
     int n = snprintf(dst, room, "%s%s", what[0] ? " in " : "", what);
     if (!what[0]) return;
@@ -138,7 +139,7 @@ err_t team_fail(team *t, const char *why) {
     char text[ERR_TEXT], name[RANK_TEXT], phase[128];
     const char *what = atomic_load(&t->what);
     phase_text(phase, sizeof phase, what ? what : "", atomic_load(&t->step), atomic_load(&t->number));
-    int most = FRAME_TEXT - 8 - RANK_TEXT - (int)strlen(phase);  // the phase is told even where the reason is long
+    int most = FRAME_TEXT - 8 - RANK_TEXT - (int)strlen(phase);  // a long reason is cut, the phase is not
     snprintf(text, sizeof text, "%s: %.*s%s%s%s", rank_text(t->at, t->at->rank, name), most, why, phase[0] ? " (" : "",
              phase[0] ? phase + 1 : "", phase[0] ? ")" : "");
     team_record(t, ERR_UNAVAILABLE, text);
@@ -178,7 +179,7 @@ static void lost(watcher *w, const conn *c, const char *how) {
     team_record(w->t, ERR_UNAVAILABLE, text);
 }
 
-// Rank 0 counts changes of what the ranks have done, and tells the others the count.
+// Rank 0 counts changes of the ranks' work counters; its heartbeats carry the count to the others.
 static void feel_pulse(team *t, conn *c, uint32_t work) {
     if (t->at->rank != 0) atomic_store(&t->pulse, work);
     else if (work != c->work) atomic_fetch_add(&t->pulse, 1);
@@ -237,8 +238,8 @@ static bool silent(const watcher *w, const conn *c) {
     return open_to(c) && !c->bye_heard && w->now - c->heard >= w->t->timeout_s;
 }
 
-// Whoever was silent for too long is lost. Called after all that had come was read, so that time in which this process itself did
-// not run is not held against others.
+// A peer that was silent for too long is lost. Called after everything received was read, so that time in which this
+// process itself did not run does not count against the peers.
 static void judge_silence(watcher *w) {
     for (int i = 0; i < w->t->controls; i++) {
         conn *c = &w->t->control[i];
@@ -266,7 +267,7 @@ static void tell_failure(watcher *w) {
     w->told = true;
 }
 
-// A good-bye is answered by a good-bye; when both are said, and sent, the connection is done.
+// A good-bye is answered with a good-bye. When both were said, and ours is sent, the connection is closed.
 static void part(watcher *w) {
     bool any = false;
     const frame bye = {.type = FRAME_BYE};

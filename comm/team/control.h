@@ -34,7 +34,7 @@ typedef struct conn {
     int peer;                             // rank at the other end
     bool bye_said, bye_heard;
     double heard;                         // when the last frame came
-    char what[CONN_WHAT];                 // the peer's progress, as it last told
+    char what[CONN_WHAT];                 // the peer's progress, as last reported
     int64_t step, number;
     uint32_t work;
     uint8_t send_key[TEAM_KEY], recv_key[TEAM_KEY];

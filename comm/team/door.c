@@ -1,6 +1,7 @@
-// comm/team/door.c: connections being made, in both directions, until each has proven itself. One thread, one poll(), and a fixed
-// number of places: a visitor gets a place and a few seconds, and nothing it says or does not say costs more than that. When all
-// places are taken the oldest visitor has to go, but not in its first moments, in which an honest one is through.
+// comm/team/door.c: makes connections, in both directions, until each has proven itself. One thread, one poll(), and a
+// fixed number of places: a visitor gets a place and a few seconds, and can cost no more than that. When all places are
+// taken the oldest visitor is dropped, but not in its first moments (grace_s), in which an honest one has proven
+// itself.
 #include "comm/team/internal.h"
 
 #include <errno.h>
@@ -16,7 +17,7 @@
 
 static const double visit_s = 5;          // for a visitor to prove itself, and for an answering side to answer a hello
 static const double grace_s = 0.25;       // a visitor's first moments
-static const double pause_least_s = 0.02, pause_most_s = 0.5;   // between attempts to reach somebody
+static const double pause_least_s = 0.02, pause_most_s = 0.5;   // between attempts to reach a rank
 
 // --- addresses -----------------------------------------------------------------------------------------------------------------
 
@@ -45,7 +46,7 @@ static int resolve(const char *host, int port, struct addrinfo **list) {
     return getaddrinfo(host, service, &hints, list);
 }
 
-// A system that has no IPv6, or whose name has both, connects to whatever works: attempts take the addresses in turn.
+// Attempts try the addresses in turn, so that a host without IPv6, or with both kinds, is reached at whichever works.
 static const struct addrinfo *pick(const struct addrinfo *list, unsigned turn) {
     unsigned n = 0;
     for (const struct addrinfo *a = list; a; a = a->ai_next) n++;
@@ -121,8 +122,8 @@ static void no_delay(int fd) {
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
 }
 
-// The oldest visitor has to go, unless it is in its first moments: then nobody is taken in until these are over. Who waits, waits
-// in the kernel.
+// Drops the oldest visitor, unless it is in its first moments: then no visitor is accepted until these are over. New
+// callers wait in the kernel.
 static visitor *make_room(meeting *m, double now, const char *why) {
     visitor *old = oldest(m);
     if (!old || now - old->since < grace_s) {
@@ -133,7 +134,7 @@ static visitor *make_room(meeting *m, double now, const char *why) {
     return old;
 }
 
-// Takes in who is waiting.
+// Accepts waiting callers.
 static void open_door(meeting *m, double now) {
     for (int i = 0; i < 64; i++) {
         visitor *v = free_place(m);
@@ -143,7 +144,7 @@ static void open_door(meeting *m, double now) {
         if (fd >= 0) {
             no_delay(fd);
             admit(m, v, fd, false);
-            if (full) return;  // one at a time: nobody is sent away for a caller who is not there
+            if (full) return;  // one at a time: no visitor is dropped for a caller that does not exist
             continue;
         }
         if (errno == EAGAIN || errno == EWOULDBLOCK) return;
@@ -246,7 +247,7 @@ static void dial(caller *c, double now) {
     c->answer_by = now + visit_s;
 }
 
-// A port of this machine to which nobody listens can, by chance, be connected to from itself.
+// connect() to a local port without a listener can, by chance, connect the socket to itself.
 static bool called_itself(int fd) {
     struct sockaddr_storage a = {0}, b = {0};
     socklen_t na = sizeof a, nb = sizeof b;
@@ -306,7 +307,7 @@ static err_t step_caller(meeting *m, caller *c, bool news, double now) {
     if (c->local && c->shake.length == 0) say_hello(m, c, now);
     if (c->connecting && news) connected(m, c, now);
     if (c->fd >= 0 && !c->connecting) TRY(hear_answer(m, c, now));
-    // Who has proven itself waits as long as it takes: the other side may already count on it.
+    // After sending its proof this side waits without limit: the other side may already rely on the connection.
     if (c->fd >= 0 && !c->local && !c->done && !c->shake.proven && now >= c->answer_by) hang_up(c, now, "no answer");
     return ERR_OK;
 }

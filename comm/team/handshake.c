@@ -1,5 +1,5 @@
-// comm/team/handshake.c: the handshake as a machine that is fed bytes. Every message has a fixed size, so that nothing the other side
-// says decides how much is read or kept.
+// comm/team/handshake.c: the handshake as a state machine that is fed bytes. Every message has a fixed size, so the
+// other side cannot choose how much is read or kept.
 #include "comm/team/handshake.h"
 
 #include <sodium.h>
@@ -65,7 +65,7 @@ void seal_mac(uint8_t mac[PROOF_BYTES], const uint8_t key[TEAM_KEY], uint64_t co
 
 bool seal_same(const uint8_t a[PROOF_BYTES], const uint8_t b[PROOF_BYTES]) { return sodium_memcmp(a, b, PROOF_BYTES) == 0; }
 
-// Both proofs are in: the session's key is that of the conversation, and everything else comes from it.
+// After both proofs: the session's key is derived from the conversation, and all other keys from the session's.
 static void derive_session(handshake *h) {
     uint8_t session[TEAM_KEY];
     session_keys *k = &h->keys;
@@ -169,12 +169,12 @@ handshake_state handshake_feed(handshake *h, const uint8_t *bytes, size_t n) {
     uint8_t *at = h->said + h->length;
     memcpy(at + h->got, bytes, n);
     h->got += n;
-    // Whoever does not speak this language is sent away at the first wrong byte.
+    // A peer that does not speak this protocol is dropped at its first wrong byte.
     bool expects_hello = h->want >= HELLO_BYTES;
     if (expects_hello && memcmp(at, magic, h->got < HELLO_MAGIC ? h->got : HELLO_MAGIC) != 0) return h->state = HANDSHAKE_GARBAGE;
     if (h->got < h->want) return HANDSHAKE_GOING;
     h->state = h->answers ? answer_next(h) : call_next(h);
-    if (h->state != HANDSHAKE_GOING) {  // what is still needed: the keys, and the bytes to send
+    if (h->state != HANDSHAKE_GOING) {  // only the session's keys and the bytes to send are still needed
         sodium_memzero(h->prove_key, sizeof h->prove_key);
         sodium_memzero(h->session_key, sizeof h->session_key);
     }

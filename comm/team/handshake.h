@@ -25,7 +25,7 @@ enum {
 
 typedef enum hello_role { ROLE_CONTROL = 1, ROLE_DATA = 2 } hello_role;
 
-// What a caller says of itself. The answering side fills in role, rank and nonce only.
+// How a caller identifies itself. The answering side fills in role, rank and nonce only.
 typedef struct hello {
     uint32_t version, role, node, rank, target, world, epoch;   // target: the rank that is called
     char job[TEAM_TEXT], build[TEAM_TEXT], config_hash[TEAM_TEXT], data_hash[TEAM_TEXT];
@@ -35,7 +35,7 @@ typedef struct hello {
 typedef enum handshake_state {
     HANDSHAKE_GOING,      // more bytes are needed
     HANDSHAKE_KNOWN,      // the other side knows the secret; keys are ready
-    HANDSHAKE_GARBAGE,    // what came is no handshake of ours, or one for somebody else
+    HANDSHAKE_GARBAGE,    // what was received is no handshake of ours, or one for another rank
     HANDSHAKE_STRANGER,   // the other side does not know the secret
 } handshake_state;
 
@@ -50,9 +50,9 @@ typedef struct handshake {
     hello mine, theirs;                   // theirs is valid from KNOWN on
     uint8_t said[HANDSHAKE_BYTES];        // the conversation so far, both directions
     size_t length;                        // bytes of it
-    size_t want, got;                     // the message that is being received: its size, and what is there (behind said[length])
+    size_t want, got;                     // the message being received, at said[length]: its size, and bytes so far
     uint8_t out[HELLO_BYTES + PROOF_BYTES];
-    size_t queued, sent;                  // bytes of `out` that are to be sent, and that are
+    size_t queued, sent;                  // bytes of `out` to send, and bytes sent
     uint8_t prove_key[TEAM_KEY], session_key[TEAM_KEY];
     session_keys keys;                    // valid from KNOWN on
 } handshake;
@@ -61,7 +61,8 @@ typedef struct handshake {
 void handshake_call(handshake *h, const hello *mine, const uint8_t secret[TEAM_KEY]);
 void handshake_answer(handshake *h, const hello *mine, const uint8_t secret[TEAM_KEY]);
 
-// How many bytes the other side may send now: no more must be taken from the connection. 0: none before `out` is sent, or ever.
+// How many bytes the other side may send now: read no more than that from the connection. 0: none before `out` is sent,
+// or ever.
 size_t handshake_room(const handshake *h);
 
 // Takes n <= handshake_room() bytes. Returns the state.

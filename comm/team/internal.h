@@ -18,15 +18,15 @@ struct team {
     pthread_t thread;              // the watcher
     bool watching;
     atomic_bool leaving;
-    int wake;                      // eventfd: look at `leaving` and `failed`
+    int wake;                      // eventfd: makes the watcher look at `leaving` and `failed`
     pthread_mutex_t lock;          // held while the first failure is written
     atomic_int failed;             // its code, ERR_OK while all is well
     err_record why;                // constant once `failed` is set
     int news;                      // eventfd that is readable once `failed` is set
-    _Atomic(const char *) what;    // own progress; torn between its three parts at worst, which only a message shows
+    _Atomic(const char *) what;    // own progress; its three parts may be torn, which only a message shows
     _Atomic int64_t step, number;
     _Atomic uint32_t work;         // counted up by this rank
-    _Atomic uint32_t pulse;        // rank 0: changes of anybody's work, as beats told of them. Others: rank 0's, as its beats tell
+    _Atomic uint32_t pulse;        // rank 0: changes of work seen in beats. Others: rank 0's pulse, from its beats
     _Atomic int64_t wire;
 };
 
@@ -34,14 +34,14 @@ struct team {
 enum { RANK_TEXT = COMM_HOST + 32 };
 const char *rank_text(const launch *at, int rank, char dst[RANK_TEXT]);
 
-// Records a failure, if it is the first, and wakes whoever waits for one.
+// Records a failure, if it is the first, and wakes the threads that wait for one.
 void team_record(team *t, err_t code, const char *text);
 
-// --- comm/team/door.c: connections are made -----------------------------------------------------------------------------------------
+// --- comm/team/door.c: making connections -----------------------------------------------------------------------------
 
 enum { VISITORS_MAX = 256, DOOR_TEXT = 128 };
 
-// Somebody who called us and has not proven anything yet.
+// A caller that has connected to us and has not proven anything yet.
 typedef struct visitor {
     int fd;         // -1: free
     int slot;       // in meeting.poll, -1: not waited for
@@ -67,22 +67,22 @@ typedef struct meeting {
     team *t;
     const uint8_t *secret;
     hello mine;                       // nonce: filled in for each connection
-    int listener;                     // -1: nobody calls us
+    int listener;                     // -1: no rank calls us
     double accept_again;
     visitor *visitor;                 // VISITORS_MAX that come through the listener, then those of socket pairs
     int visitors;
     caller *caller;
     int callers;
-    struct pollfd *poll;              // what the owner wants to watch comes first: `watched` of them
+    struct pollfd *poll;              // the owner's descriptors first: `watched` of them
     int watched, polled;
-    int strangers;                    // visitors that were sent away
+    int strangers;                    // visitors that were dropped
     char stranger[DOOR_TEXT];         // the last one: address and reason
     // The handshake is done; the function takes the descriptor over by setting fd = -1. An error ends the meeting.
     err_t (*came)(struct meeting *m, visitor *v);
     err_t (*reached)(struct meeting *m, caller *c);
 } meeting;
 
-// watched: the most that the owner will watch.
+// watched: the most descriptors that the owner will watch.
 err_t meeting_open(meeting *m, int locals, int callers, int watched);
 void meeting_close(meeting *m);
 
@@ -92,8 +92,7 @@ err_t meeting_listen(meeting *m, const char *host, int port);
 // Visitor through the socket pair `fd`; places are 0 .. locals-1.
 void meeting_admit_local(meeting *m, int place, int fd);
 
-// Waits for something to happen until `until`, and does what there is to do. m->poll[0 .. watched) has events and revents of the
-// owner.
+// Waits for events until `until`, and handles them. m->poll[0 .. watched) has events and revents of the owner.
 err_t meeting_turn(meeting *m, double until);
 
 // "10.0.0.3 port 40122" of the other end of a connection into dst. Returns dst.

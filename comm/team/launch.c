@@ -1,5 +1,5 @@
-// comm/team/launch.c: what the ranks of one node share because one process forked them all. Everything is anonymous: no name in a file system, no
-// port, nothing that a crash could leave behind.
+// comm/team/launch.c: what the ranks of one node share because one process forked them all. Everything is anonymous: no
+// name in a file system, no port, nothing that a crash could leave behind.
 #include "comm/team/team.h"
 
 #include <errno.h>

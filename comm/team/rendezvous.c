@@ -1,13 +1,13 @@
 // comm/team/rendezvous.c: how the ranks of a run become a team.
 //
-//   1. Who will be called for data listens, before anybody can know of it.
-//   2. Every rank comes to rank 0: through its socket pair from rank 0's own node, through TCP from others. Rank 0 compares what
-//      they run.
-//   3. When all are there rank 0 says go, and from then on the watcher (control.c) has the control connections.
+//   1. A rank that will receive data connections listens, before any other rank may call it.
+//   2. Every rank connects to rank 0: through its socket pair on rank 0's own node, through TCP from other nodes. Rank
+//      0 compares what they run.
+//   3. When all are there rank 0 says go, and from then on the watcher (control.c) owns the control connections.
 //   4. Ranks of different nodes connect to each other, the higher to the lower, with the same handshake.
 //
-// Everything has a deadline, and who is missing is named. What rank 0 finds wrong it tells to all that are there, so that all say
-// the same.
+// Everything has a deadline, and an error names the missing ranks. Rank 0 sends every error that it finds to all ranks
+// that have joined, so that all report the same.
 #include "comm/team/internal.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@
 
 // --- what must agree -----------------------------------------------------------------------------------------------------------
 
-// What another process has sent, for a message: printable, and never empty.
+// Text from another process, made fit for a message: printable, and never empty.
 static const char *printable(char dst[TEAM_TEXT], const char *src) {
     int i = 0;
     for (; i < TEAM_TEXT - 1 && src[i]; i++) dst[i] = src[i] >= 32 && src[i] < 127 ? src[i] : '?';
@@ -58,7 +58,8 @@ static bool runs_differ(char *why, const char *who, const hello *h, const hello 
            text_differs(why, who, "dataset", h->data_hash, o->data_hash, at, "copy the same data to all nodes");
 }
 
-// Does `h`, who has proven to know the secret, not belong here? Then `why` says so, with both values.
+// True if the visitor, which has proven that it knows the secret, does not belong here. `why` then says so, with both
+// values.
 static bool refused(char why[FRAME_TEXT], const meeting *m, const visitor *v) {
     const hello *h = &v->shake.theirs, *o = &m->mine;
     const launch *at = m->t->at;
@@ -145,7 +146,8 @@ static err_t came_to_star(meeting *m, visitor *v) {
     return ERR_OK;
 }
 
-// Somebody who has joined says something before all have: only that it is over.
+// A rank that has joined sends something before all have joined: that can only be a failure, or the end of its
+// connection.
 static err_t heard_early(team *t, conn *c) {
     frame f;
     char name[RANK_TEXT];
@@ -178,7 +180,7 @@ static err_t gather_all(meeting *m, double timeout_s) {
     return ERR_OK;
 }
 
-// To all that have joined. Nothing was sent to them before: there is room in their sockets.
+// Sends to all that have joined. Nothing was sent to them before, so there is room in their sockets.
 static void say_all(team *t, const frame *f) {
     for (int r = 1; r < t->at->world; r++) {
         if (!conn_queue(&t->control[r], f)) continue;
@@ -238,7 +240,7 @@ out:
     return rc;
 }
 
-// Rank 0 decides within the timeout from when it began, which was before we came; if it does not, it hangs.
+// Rank 0 decides within the timeout, counted from when it began, which was before we came. If it does not, it hangs.
 static err_t await_go(team *t, double timeout_s) {
     double until = clock_now() + timeout_s + 5;
     conn *c = &t->control[0];
@@ -270,7 +272,7 @@ static void keep_link(team *t, int rank, int fd, const session_keys *k) {
     memcpy(l->recv_key, k->link_recv, TEAM_KEY);
 }
 
-// Rank 0 has compared everything; here only who belongs to another team is left alone, and closed.
+// Rank 0 has compared everything already; here only visitors of another team are ignored, and closed.
 static err_t came_for_data(meeting *m, visitor *v) {
     const hello *h = &v->shake.theirs;
     const launch *at = m->t->at;
@@ -332,7 +334,7 @@ static err_t link_all(meeting *m, double timeout_s) {
     return ERR_OK;
 }
 
-// The others learn why this rank does not come.
+// Reports to the others why this rank fails.
 static err_t fail_linking(team *t) {
     char name[RANK_TEXT];
     if (team_query(t) != ERR_OK) return team_query(t);
@@ -368,7 +370,7 @@ static err_t team_new(team **out, const team_options *o) {
     if (!t) return err_set(ERR_INTERNAL, "no memory for a team of %d ranks", at->world);
     t->at = at;
     t->timeout_s = o->timeout_s;
-    double most = o->timeout_s / 3;  // one heartbeat that is late must not be the end
+    double most = o->timeout_s / 3;  // one late heartbeat must not be fatal
     t->heartbeat_s = o->heartbeat_s < most ? o->heartbeat_s : most;
     t->wake = t->news = -1;
     pthread_mutex_init(&t->lock, NULL);

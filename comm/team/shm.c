@@ -1,7 +1,8 @@
 // comm/team/shm.c: see comm/team/shm.h.
 //
-// Layout of the area: one line for each rank, two lines (head, tail) for each ring, then the rings' bytes. Rings lie by reader,
-// then writer. Pages are touched only when they are used: a pair that never talks costs address space and nothing else.
+// Layout of the area: one line for each rank, two lines (head, tail) for each ring, then the rings' bytes. Rings are
+// ordered by reader, then writer. Pages are touched only when used: a pair that never communicates costs only address
+// space.
 #include "comm/team/shm.h"
 
 #include <errno.h>
@@ -21,8 +22,8 @@ typedef struct counters {
     _Alignas(LINE) _Atomic uint64_t tail;
 } counters;
 
-// Two ranks need room to run ahead of each other, sixty-four must not fill the memory: the largest power of two within the
-// budget.
+// The largest power of two within the budget: two ranks need room to run ahead of each other, sixty-four must not fill
+// the memory.
 static size_t ring_room(int locals) {
     size_t rings = (size_t)locals * (size_t)(locals - 1), room = RING_MOST;
     while (room > RING_LEAST && room * rings > AREA_BUDGET) room /= 2;
@@ -70,9 +71,9 @@ void shm_detach(shm *s) {
     *s = (shm){0};
 }
 
-// Publishing and looking at `asleep` here, setting `asleep` and looking at the counters there: each side stores first and loads
-// second, and the two fences forbid that both load the old value (Dekker). One of them therefore notices: either this rank rings,
-// or the other one does not sleep.
+// This side publishes, then loads `asleep`; the other side sets `asleep`, then loads the counters. Each stores first
+// and loads second, and with the two fences they cannot both load the old value (Dekker). So one of them notices:
+// either this rank rings, or the other one does not sleep.
 bool shm_wake(shm *s, int local) {
     atomic_thread_fence(memory_order_seq_cst);
     if (!atomic_load_explicit(&s->rank[local].asleep, memory_order_relaxed)) return false;
@@ -88,7 +89,7 @@ void shm_doze(shm *s) {
     atomic_thread_fence(memory_order_seq_cst);
 }
 
-// Whoever took the announcement may ring only after this: poll() then finds the bell ringing once for nothing.
+// A neighbour that has seen the announcement may ring only after this: the next poll() then wakes once for nothing.
 void shm_rise(shm *s, bool rang) {
     if (s->locals == 1) return;
     atomic_store_explicit(&s->rank[s->me].asleep, 0, memory_order_relaxed);

@@ -28,12 +28,11 @@ typedef struct shm {
     ring *out, *in;    // by local number; [me] is unused
 } shm;
 
-// The area must be that of launch_open. With one rank there is nothing to attach to, and nothing fails.
+// The area must be that of launch_open. With one rank there is nothing to attach to: ERR_OK.
 err_t shm_attach(shm *s, const launch *at);
 void shm_detach(shm *s);
 
-// The writer's end: bytes that may be written at once from *at on, in one piece. What is written becomes visible with
-// ring_publish.
+// The writer's end: bytes that may be written from *at on, in one piece. ring_publish makes them visible.
 static inline size_t ring_space(ring *r, char **at) {
     size_t place = (size_t)r->at & (r->room - 1), whole = r->room - place;
     if (r->room - (size_t)(r->at - r->seen) < whole) r->seen = atomic_load_explicit(r->theirs, memory_order_acquire);
@@ -42,7 +41,7 @@ static inline size_t ring_space(ring *r, char **at) {
     return space < whole ? space : whole;
 }
 
-// The reader's end: bytes that are there to be read from *at on, in one piece.
+// The reader's end: bytes that may be read from *at on, in one piece.
 static inline size_t ring_ready(ring *r, const char **at) {
     size_t place = (size_t)r->at & (r->room - 1), whole = r->room - place;
     if ((size_t)(r->seen - r->at) < whole) r->seen = atomic_load_explicit(r->theirs, memory_order_acquire);
@@ -57,12 +56,12 @@ static inline void ring_publish(ring *r, size_t bytes) {
     atomic_store_explicit(r->mine, r->at, memory_order_release);
 }
 
-// To be called after publishing: wakes the neighbour if it sleeps. Returns whether it did.
+// Call after publishing: wakes the neighbour if it sleeps. Returns whether it did.
 bool shm_wake(shm *s, int local);
 
-// shm_doze announces that this rank is about to sleep. Between it and poll() on shm_bell() everything must be looked at once
-// more: a neighbour that published before it could see the announcement will not ring. shm_rise takes the announcement back, and
-// silences the bell if it rang.
+// shm_doze announces that this rank is about to sleep. Between it and poll() on shm_bell() look at everything once
+// more: a neighbour that published before it could see the announcement will not ring. shm_rise takes the announcement
+// back, and silences the bell if it rang.
 void shm_doze(shm *s);
 void shm_rise(shm *s, bool rang);
 static inline int shm_bell(const shm *s) { return s->locals > 1 ? s->bell[s->me] : -1; }

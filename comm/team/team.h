@@ -1,11 +1,12 @@
 // comm/team/team.h: the ranks of a run find each other and notice when one is lost.
 //
-// A node's supervisor forks its ranks and gives each a `launch`. On one node that is all: the ranks share memory that was mapped, and hold
-// socket pairs that were made, before the fork; no port is opened and no secret needed. With several nodes every rank that does not share
-// rank 0's node connects to rank 0's host and port, both prove that they know the secret, and all learn where the others are.
+// A node's supervisor forks its ranks and gives each a `launch`. On one node that is all: memory was mapped and socket
+// pairs were made before the fork, so no port is opened and no secret is needed. With several nodes every rank outside
+// rank 0's node connects to rank 0's host and port, both prove that they know the secret, and all learn where the
+// others are.
 //
-// Afterwards a watcher thread keeps the control connections: heartbeats, and the news that a rank is lost. It is the one place where a failure
-// of the team is recorded; transports look at it and are woken by it.
+// Afterwards a watcher thread serves the control connections: heartbeats, and the news that a rank is lost. A failure
+// of the team is recorded in this one place; transports check the record and are woken by it.
 #ifndef COMM_TEAM_TEAM_H
 #define COMM_TEAM_TEAM_H
 
@@ -36,7 +37,7 @@ err_t launch_open(launch *l, int nodes, const int *ranks, const char *const *hos
 // In a forked process: this is local rank `local`; the descriptors of others are closed.
 void launch_become(launch *l, int local);
 
-// Frees and closes what this process has of it.
+// Frees and closes this process's part of it.
 void launch_close(launch *l);
 
 // Bytes of shared memory for the ranks of a node (comm/tcp/tcp.c knows what for).
@@ -50,7 +51,7 @@ typedef struct team_options {
     double timeout_s;            // to find each other, and for a rank to show signs of life
     double heartbeat_s;
     bool links;                  // open data connections to the ranks of other nodes (transport tcp)
-    // Must be the same on all ranks; who differs is refused, with both values.
+    // Must be the same on all ranks; a rank that differs is refused, with both values.
     char job[TEAM_TEXT], build[TEAM_TEXT], config_hash[TEAM_TEXT], data_hash[TEAM_TEXT];
     uint32_t epoch;
 } team_options;
@@ -63,12 +64,13 @@ typedef struct team_link {
 
 typedef struct team team;
 
-// Collective. ERR_AUTH: who is there does not know the secret, or we don't; ERR_CONFIG: refused, with both values; ERR_UNAVAILABLE: the port is
-// taken, or not all came within the timeout (names those that are missing).
+// Collective. ERR_AUTH: the peer does not know the secret, or we don't; ERR_CONFIG: refused, with both values;
+// ERR_UNAVAILABLE: the port is taken, or not all ranks came within the timeout (names the missing ones).
 err_t team_join(team **out, const team_options *o);
 
-// Says good-bye: a connection that ends after that is no failure. Collective in so far as all ranks are expected to leave. Rank 0 goes on passing
-// news to the others until all have said good-bye, for 10 s or the timeout at most; the others wait 1 s at most. Closes the links.
+// Says good-bye: a connection that ends after that is no failure. All ranks are expected to leave. Rank 0 goes on
+// passing news to the others until all have said good-bye, for 10 s or the timeout at most; the others wait 1 s at
+// most. Closes the links.
 void team_leave(team *t);
 
 const launch *team_at(const team *t);
@@ -76,23 +78,25 @@ const team_link *team_links(const team *t);        // world of them
 
 // --- failure -------------------------------------------------------------------------------------------------------------------
 
-// ERR_OK, or the record of the first failure: ours or what the others told. Any thread, never waits; costs one load while all is well.
+// ERR_OK, or the record of the first failure, ours or another rank's. Any thread, never waits; costs one load while all
+// is well.
 err_t team_query(team *t);
 
-// Records a failure found by a transport or by the trainer, and tells everybody. The first one wins. Returns ERR_UNAVAILABLE (or the first one's code).
+// Records a failure found by a transport or by the trainer, and reports it to all ranks. The first one wins. Returns
+// ERR_UNAVAILABLE (or the first one's code).
 err_t team_fail(team *t, const char *why);
 
 // Becomes readable when team_query starts to fail: for poll().
 int team_fd(const team *t);
 
-// Counted up by whoever does something: heartbeats carry it, so that a lost rank's last sign of life can be told.
+// What this rank is doing now: heartbeats carry it, so that the last phase of a lost rank can be reported.
 void team_progress(team *t, const char *what, int64_t step, int64_t number);
 
-// This rank is at work, whatever it is.
+// This rank is making progress, whatever it is doing.
 void team_alive(team *t);
 
-// A number that changes as long as any rank of the team does something: who waits in vain while it changes waits for a busy rank, not for a
-// stuck one. It changes with the heartbeats.
+// A number that changes while any rank of the team makes progress: a wait during which it changes is for a busy rank,
+// not for a stuck one. It changes with the heartbeats.
 uint32_t team_pulse(const team *t);
 
 // Bytes that the team's own connections wrote so far.

@@ -1,4 +1,4 @@
-// gpu/cpu/cpu.h: what the parts of the CPU device know of each other.
+// gpu/cpu/cpu.h: what the parts of the CPU device share.
 #ifndef GPU_CPU_CPU_H
 #define GPU_CPU_CPU_H
 

@@ -1,14 +1,15 @@
 // gpu/cpu/pool.c: the threads of a CPU device.
 //
-// One idea: a job is a countdown. The caller writes task, ctx and items, then stores `items` into `left`; whoever decrements
-// `left` from a value r > 0 owns item items - r. A job's description cannot change before all its items are done, so a
-// thread that owns one may read it without a lock, and a thread that wakes late, after the job or in the middle of the next
-// one, needs no special case: it finds r <= 0 and goes back to sleep, or an item and does it. Nobody waits for threads, only
-// for items: a worker that the kernel has not scheduled holds up nothing.
+// One idea: a job is a countdown. The caller writes task, ctx and items, then stores `items` into `left`; the thread
+// that decrements `left` from a value r > 0 owns item items - r. A job's description cannot change before all its items
+// are done, so a thread that owns one may read it without a lock. A thread that wakes late, after the job or in the
+// middle of the next one, needs no special case: it finds r <= 0 and goes back to sleep, or it finds an item and does
+// it. The caller waits for items, never for threads: a worker that the kernel has not scheduled delays nothing.
 //
-// Waiting is spinning first, but for 0.4 ms at most, and not at all when there are more threads than cores; then a futex. The time
-// covers what one step does between two large operations. A shorter one is costly where an idle core is slow to come back (a
-// virtual machine's halts): with 40 us a small GPT's step took 18.6 ms on two threads of one, with 400 us 12.7 ms.
+// A wait spins first, for at most 0.4 ms, and not at all when there are more threads than cores; then it uses a futex.
+// The time covers what one step does between two large operations. A shorter one is costly where an idle core is slow
+// to wake (a virtual machine's halts): with 40 us a small GPT's step took 18.6 ms on two threads of one, with 400 us
+// 12.7 ms.
 #include "gpu/cpu/pool.h"
 
 #include "base/thread.h"
@@ -100,8 +101,8 @@ static void sleep_on(atomic_uint *word, unsigned seen) {
 
 static void wake(atomic_uint *word, int count) { syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0); }
 
-// Spins until *p > 0 (want_work) or *p == 0, or the time is up. The clock is read every few pauses: their length differs by
-// ten times between processors.
+// Spins until *word > 0 (want_work) or *word == 0, or the time is up. The clock is read every few pauses: their length
+// differs by a factor of ten between processors.
 static bool spin_until(const pool *p, atomic_llong *word, bool want_work) {
     int64_t until = 0;
     do {
@@ -118,7 +119,7 @@ static bool spin_until(const pool *p, atomic_llong *word, bool want_work) {
 
 // --- work --------------------------------------------------------------------------------------------------------------------
 
-// Takes items until there are none. The count of those done is given back once, at the end: until then the job is not over.
+// Takes items until there are none. `unfinished` is lowered once, at the end: until then the job is not over.
 static void take_items(pool *p, int thread) {
     int64_t done = 0;
     for (;;) {
@@ -141,7 +142,8 @@ static void *worker_main(void *arg) {
         if (!spin_until(p, &p->left, true)) {
             atomic_fetch_add(&p->sleepers, 1);
             unsigned seen = atomic_load(&p->job);
-            // A job that came before `seen` was read is seen here; one that comes after changes the word that the kernel compares.
+            // A job started before `seen` was read is seen here; one started later changes the word that the kernel
+            // compares.
             while (atomic_load(&p->left) <= 0 && !atomic_load(&p->closing) && atomic_load(&p->job) == seen)
                 sleep_on(&p->job, seen);
             atomic_fetch_sub(&p->sleepers, 1);
@@ -183,7 +185,7 @@ void pool_run(pool *p, int64_t items, pool_task task, void *ctx) {
 
 // --- memory ------------------------------------------------------------------------------------------------------------------
 
-// Fresh zero pages; from 2 MB on aligned for huge pages, which save most of the misses of the address translation.
+// Fresh zero pages; from 2 MB on aligned for huge pages, which save most TLB misses.
 static char *map_pages(size_t bytes) {
     size_t extra = bytes >= HUGE ? HUGE : 0;
     char *p = mmap(NULL, bytes + extra, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -262,7 +264,7 @@ err_t pool_open(pool **out, int threads) {
     p->workers = workers;
     p->spin_ns = threads <= cores() ? SPIN_NS : 0;
     float_mode();
-    p->threads = 1;  // so many there are to join if the next one fails
+    p->threads = 1;  // how many to join if the next start fails
     for (int i = 0; i < threads - 1; i++) {
         err_t e = start_worker(p, i);
         if (e != ERR_OK) {

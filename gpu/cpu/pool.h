@@ -1,5 +1,5 @@
-// gpu/cpu/pool.h: the threads of a CPU device. Work is cut into items whose size depends on shapes alone; threads take the next
-// item when they are free, so that which thread does what may vary and bits may not.
+// gpu/cpu/pool.h: the threads of a CPU device. Work is cut into items whose size depends on shapes alone. A free thread
+// takes the next item: which thread does what may vary, the bits do not.
 #ifndef GPU_CPU_POOL_H
 #define GPU_CPU_POOL_H
 

@@ -1,6 +1,6 @@
-// gpu/cpu/rapl.c: see gpu/cpu/rapl.h. Only packages are counted: what is below them (intel-rapl:N:M: cores, graphics) is part
-// of them, and a zone named psys is the whole platform, with the packages in it. Memory that has a counter of its own is left
-// out, as few machines have one.
+// gpu/cpu/rapl.c: see gpu/cpu/rapl.h. Only packages are counted: the zones below them (intel-rapl:N:M: cores, graphics)
+// are part of them, and a zone named psys is the whole platform, which includes the packages. Memory with a counter of
+// its own is left out, because few machines have one.
 #include "gpu/cpu/rapl.h"
 
 #include <dirent.h>
@@ -15,8 +15,7 @@
 
 enum { PATH = 512, NUMBER = 32 };
 
-// The kernel makes the text anew whenever it is read from its beginning. Returns errno, 0 when all is well; EPROTO when it is
-// not a number.
+// The kernel makes the text anew at each read from offset 0. Returns 0, or errno; EPROTO when it is not a number.
 static int read_number(int fd, uint64_t *out) {
     char text[NUMBER], *end;
     ssize_t n = pread(fd, text, sizeof text - 1, 0);
@@ -40,7 +39,7 @@ static bool is_package(const char *dir, int zone) {
     char path[PATH], name[64] = "";
     snprintf(path, sizeof path, "%s/intel-rapl:%d/name", dir, zone);
     FILE *f = fopen(path, "re");
-    if (!f) return true;  // who has no name is not called psys
+    if (!f) return true;  // a zone without a name is not psys
     bool read = fgets(name, sizeof name, f) != NULL;
     fclose(f);
     return !read || strncmp(name, "package", 7) == 0;

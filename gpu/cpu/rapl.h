@@ -13,17 +13,17 @@ enum { RAPL_PACKAGES = 64 };
 
 typedef struct rapl {
     int count;  // packages
-    struct { int fd, zone; uint64_t last, range; } package[RAPL_PACKAGES];  // microjoules; behind `range` a counter begins again
+    struct { int fd, zone; uint64_t last, range; } package[RAPL_PACKAGES];  // microjoules; restarts after `range`
     double joules;  // of all packages, since rapl_open
 } rapl;
 
-// Finds the packages in dir (RAPL_DIR) and reads them once. ERR_UNAVAILABLE says what is missing, or whom the kernel lets read
-// it. The file descriptors stay open: reading makes no heap call.
+// Finds the packages in dir (RAPL_DIR) and reads them once. ERR_UNAVAILABLE says what is missing, or who may read it.
+// The file descriptors stay open: reading makes no heap call.
 err_t rapl_open(rapl *r, const char *dir);
 void rapl_close(rapl *r);
 
-// *joules = used since rapl_open by all packages. To be called before any counter has gone round twice: once in a minute is
-// enough for 1000 W.
+// *joules = used since rapl_open by all packages. Call it before any counter wraps twice: once a minute is enough for
+// 1000 W.
 err_t rapl_read(rapl *r, double *joules);
 
 #endif

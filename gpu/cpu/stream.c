@@ -1,7 +1,8 @@
 // gpu/cpu/stream.c: streams and events of the CPU.
 //
-// A compute stream is a name for the pool of threads: work is done when the call returns, and its events have nothing to remember. A queue
-// stream has a thread that takes calls from a ring, in order; an event on it remembers how many calls had been put in.
+// A compute stream is a name for the pool of threads: work is done when the call returns, and its events have no state.
+// A queue stream has a thread that takes calls from a ring, in order; an event on it keeps how many calls were put in
+// before it.
 #include "base/clock.h"
 #include "base/thread.h"
 #include "gpu/backend.h"
@@ -214,7 +215,7 @@ err_t cpu_stream_wait_event(stream *s, event *e) {
 
 enum {
     SLICE = 1 << 20,  // bytes of a copy or fill that one thread takes at a time
-    LARGE = 64 << 20, // bytes from which on it goes past the caches: they would not hold it until it is read
+    LARGE = 64 << 20, // bytes from which on stores bypass the caches, which would not hold so much until it is read
 };
 
 typedef struct move_job { char *dst; const char *src; size_t bytes; } move_job;
@@ -225,7 +226,7 @@ static void move_cached(char *dst, const char *src, size_t n) {
 }
 
 #if defined(__x86_64__)
-// Streaming stores, which do not read the lines that they overwrite; from the first whole line on.
+// Streaming stores, which do not read the lines that they overwrite, from the first whole line on.
 static void move_past(char *dst, const char *src, size_t n) {
     size_t head = (size_t)(-(uintptr_t)dst & 63), at = head < n ? head : n;
     move_cached(dst, src, at);
@@ -234,7 +235,7 @@ static void move_past(char *dst, const char *src, size_t n) {
         if (src) memcpy(line, src + at, sizeof line);
         for (int k = 0; k < 4; k++) _mm_stream_si128((__m128i *)(dst + at) + k, line[k]);
     }
-    _mm_sfence();  // before others are told that it is done
+    _mm_sfence();  // before others can see that it is done
     move_cached(dst + at, src ? src + at : NULL, n - at);
 }
 #else

@@ -1,13 +1,15 @@
 // gpu/cuda/attention.h: what the kernels of attention share: shapes, tiles in shared memory, products of tiles on tensor cores, dropout's mask.
 //
-// One idea serves forward and both halves of backward. A block owns 64 rows (of q; of k and v) of one head of one sample, 16 to each of its four
-// warps, and tiles of the other side move past it through shared memory, two at a time: while one is used, the next one is on its way
-// (cp.async). `own moving^T` gives a warp 16 x N scores in its registers; these, rounded to T, are as they lie the left operand of the next
-// product, `scores moving`, which is added to the rows that the block owns. So no score ever passes through memory, and every sum runs in one
-// warp, in the order of the moving tiles. Published: Dao et al. 2022, algorithms 1 and 4; Dao 2023, section 3.
+// One idea serves forward and both halves of backward. A block owns 64 rows (of q; of k and v) of one head of one
+// sample, 16 to each of its four warps, and tiles of the other side move past it through shared memory, two at a time:
+// while one is used, the next one is loaded (cp.async). `own moving^T` gives a warp 16 x N scores in its registers.
+// Rounded to E, their layout is that of the left operand of the next product, `scores moving`, which is added to the
+// rows that the block owns. So no score ever passes through memory, and every sum runs in one warp, in the order of the
+// moving tiles. Published: Dao et al. 2022, algorithms 1 and 4; Dao 2023, section 3.
 //
-// Tiles are (rows,W) with W = 64, 128 or 256 the head size rounded up, zeros behind its end and behind the last row. A row is cut into chunks of
-// 16 bytes, and chunk c of row r lies at c XOR (r % 8): eight rows' same chunk, which is what ldmatrix reads, are then in different banks.
+// Tiles are (rows,W) with W = 64, 128 or 256 the head size rounded up, zeros past its end and past the last row. A row
+// is cut into chunks of 16 bytes, and chunk c of row r is at c XOR (r % 8): ldmatrix reads the same chunk of eight
+// rows, which are then in different banks.
 #ifndef GPU_CUDA_ATTENTION_H
 #define GPU_CUDA_ATTENTION_H
 
@@ -15,9 +17,10 @@
 
 enum { ATT_OWN = 64, ATT_WARPS = 4, ATT_THREADS = ATT_WARPS * WARP, ATT_HEAD_MOST = 256 };
 
-// Values of T that stand for one probability or its gradient where it enters a product. 1 rounds it to T, as is usual, and leaves an error in every
-// sum as large as its storage would. 2 adds what the rounding lost, and the sums are those of FP32 but for 2^-17 (BF16) or 2^-22 (FP16): what
-// gpu/ops.h promises, for half as many tensor core instructions again (forward 3 for 2, backward 10 for 7), memory and shared memory as before.
+// How many values of E represent one probability, or its gradient, in a product. 1 rounds it to E, as is usual: every
+// sum then has an error as large as its storage would add. 2 adds what the rounding lost: the sums are those of FP32 up
+// to 2^-17 (BF16) or 2^-22 (FP16), as gpu/ops.h promises. That costs half as many tensor core instructions again
+// (forward 3 for 2, backward 10 for 7), and no more memory or shared memory.
 enum { ATT_TERMS = 2 };
 
 typedef struct attention_shape {
@@ -26,7 +29,7 @@ typedef struct attention_shape {
     float scale;            // 1 / sqrt(D)
     bool wide;              // rows begin at multiples of 16 bytes and are whole chunks
     bool drop;
-    uint32_t limit;         // dropout: words below go
+    uint32_t limit;         // dropout: words below are dropped
     float stays;            // 1 / (1-p), or 1 without dropout
     dropout_key key;
 } attention_shape;
@@ -68,7 +71,8 @@ err_t attention_forward_fp32(tensor *y, tensor *lse, const tensor *qkv, const at
 err_t attention_backward_fp32(tensor *dqkv, const tensor *delta, const tensor *dy, const tensor *lse, const tensor *qkv, const attention_shape *z,
                               stream *s);
 
-// Where a block works: tiles of `rows` rows of one head of one sample follow each other, those with most to do first.
+// Where a block works: tiles of `rows` rows of one head of one sample follow each other, those with the most work
+// first.
 typedef struct att_place { int64_t sample; int head, first; } att_place;
 __device__ __forceinline__ att_place att_place_of(const attention_shape &z, int rows, bool last_first) {
     int tiles = (z.time + rows - 1) / rows, pair = blockIdx.x / tiles, tile = blockIdx.x % tiles;
@@ -87,7 +91,7 @@ __device__ __forceinline__ int64_t att_y(const attention_shape &z, int64_t sampl
 
 template <class T> __device__ __forceinline__ T att_zero() { T x; round_to(&x, 0.0f); return x; }
 
-// Element number of a chunk's begin in a tile.
+// Index of a chunk's first element in a tile.
 template <int W> __device__ __forceinline__ int tile_at(int row, int chunk) { return row * W + ((chunk ^ (row & 7)) << 3); }
 
 // tile (ROWS,W) = rows of `head` elements at `stride`, `left` of them. Asynchronous where rows are wide: commit and wait.
@@ -111,7 +115,7 @@ __device__ __forceinline__ void tile_load(T *tile, const T *from, int64_t stride
 
 // --- products --------------------------------------------------------------------------------------------------------------------
 
-// Two numbers rounded to T, the first in the lower half, as fragments have them.
+// Two numbers rounded to E, the first in the lower half, as fragments have them.
 template <class T> __device__ __forceinline__ uint32_t pair_of(float a, float b) {
     T x[2];
     uint32_t bits;
@@ -149,7 +153,7 @@ template <class T, int W, int N> __device__ __forceinline__ void scores_of(float
     }
 }
 
-// sum (16,A) += s (16,N), rounded to T, times columns 8 * chunk and on of moving (N,W).
+// sum (16,A) += s (16,N), rounded to E, times columns 8 * chunk and on of moving (N,W).
 template <class T, int W, int N, int A>
 __device__ __forceinline__ void add_product(float (&sum)[A / 8][4], const float (&s)[N / 8][4], const T *moving, int chunk) {
     int lane = threadIdx.x % WARP;
@@ -175,7 +179,8 @@ __device__ __forceinline__ void add_product(float (&sum)[A / 8][4], const float 
     }
 }
 
-// A warp's 16 rows go out: sum[.][i] times factor[i / 2], rounded to T, through the warp's own rows of a tile, so that stores are of 16 bytes.
+// Stores a warp's 16 rows: sum[.][i] times factor[i / 2], rounded to E, through the warp's own rows of a tile, so that
+// stores are of 16 bytes.
 template <class T, int W, int A>
 __device__ __forceinline__ void rows_store(T *to, int64_t stride, int left, const float (&sum)[A / 8][4], const float (&factor)[2], T *tile, int row,
                                            int chunk, const attention_shape &z) {
@@ -205,8 +210,8 @@ __device__ __forceinline__ void rows_store(T *to, int64_t stride, int left, cons
 
 // --- dropout ---------------------------------------------------------------------------------------------------------------------
 
-// The mask of a tile of queries by keys, from philox's quads of elements: a byte has the four bits of a quad, 1 for what stays. A row's first
-// element is bit e % 4 of its first byte, e its number.
+// The mask of a tile of queries by keys, from philox's quads of elements: a byte has the four bits of a quad, 1 for
+// what is kept. A row's first element is bit e % 4 of its first byte, e its number.
 template <int KEYS> struct keep_row { enum { QUADS = KEYS / 4 + 1, BYTES = KEYS / 4 + 4 }; };
 
 __device__ __forceinline__ int64_t att_element(const attention_shape &z, int head, int query, int key) {

@@ -1,7 +1,8 @@
 // gpu/cuda/attention_backward.cu: causal attention, backward: FP16 and BF16 on tensor cores; FP32 is in attention_fp32.cu.
 //
-// Three kernels: delta; dk and dv, a block for each tile of keys; dq, a block for each tile of queries. The last two make the probabilities twice
-// (7 products, where atomic additions to dq would need 5), and in return every sum is one block's own, in a fixed order. They are one template:
+// Three kernels: delta; dk and dv, a block for each tile of keys; dq, a block for each tile of queries. The last two
+// make the probabilities twice (7 products, where atomic additions to dq would need 5); in return every sum is made by
+// one block, in a fixed order. They are one template:
 //     KEYS   owns k and v, queries pass      s = k q^T, dp = v dy^T (transposed)     dk += ds q, dv += p dy
 //     else   owns q and dy, keys pass        s = q k^T, dp = dy v^T                  dq += ds k
 #include "gpu/cuda/attention.h"
@@ -9,7 +10,7 @@
 // attention_delta_kernel: delta (B,H,T) = row sums of dy * y over D: what the softmax's gradient subtracts. Eight lanes a row of (B,T,H,D).
 // alias      none
 // sums       FP32: chunks of 8 channels by turns to the eight lanes, then a fixed shuffle tree
-// moves      2 * B*T*C * sizeof(T) bytes; memory bound
+// moves      2 * B*T*C * sizeof(E) bytes; memory bound
 // reference  gpu/cpu/kernel/attention.c:delta_rows; Dao et al. 2022, algorithm 4, line 19 (there D_i)
 template <class T>
 __global__ void __launch_bounds__(256) attention_delta_kernel(float *__restrict__ delta, const T *__restrict__ dy, const T *__restrict__ y,
@@ -67,8 +68,8 @@ __device__ __forceinline__ void gradient_of_scores(float (&s)[N / 8][4], float (
 // attention_backward_kernel: see the head of the file; a block for each 64 rows of a head of a sample and each A of its W columns.
 // layout     qkv, dqkv (B,T,3C), dy (B,T,C), lse, delta (B,H,T); dqkv (=)
 // alias      none
-// sums       FP32 on tensor cores: scores along D; dk and dv along queries, dq along keys, ascending. p and ds are rounded to T before
-//            they meet dy, q or k; dk and dq are multiplied by 1/sqrt(D) at the end
+// sums       FP32 on tensor cores: scores along D; dk and dv along queries, dq along keys, ascending. p and ds are
+//            rounded to E before they meet dy, q or k; dk and dq are multiplied by 1/sqrt(D) at the end
 // repeatable a row is summed by one warp, in an order that D and the row's place fix
 // flops      KEYS: 4 * T * (T+1) * D for each head, else 3; bound by tensor cores from D = 64 on. With A < W the scores are made W / A times
 // reference  gpu/cpu/kernel/attention.c; Dao et al. 2022, algorithm 4; Dao 2023, algorithm 2
@@ -122,7 +123,7 @@ __global__ void __launch_bounds__(ATT_THREADS) attention_backward_kernel(T *__re
         int chunk = A < W ? blockIdx.y * (A / 8) : 0;
         if constexpr (KEYS) add_product<T, W, N, A>(sum2, s, pass2 + there * N * W, chunk);
         add_product<T, W, N, A>(sum1, dp, pass1 + there * N * W, chunk);
-        __syncthreads();  // this tile's room is the next but one's
+        __syncthreads();  // the tile after next is loaded into this one's memory
     }
     T *to = dqkv + att_qkv(z, at.sample, first, at.head, KEYS ? 1 : 0);
     int chunk = A < W ? blockIdx.y * (A / 8) : 0;
@@ -143,7 +144,7 @@ static err_t backward_launch(tensor *dqkv, const tensor *delta, const tensor *dy
     return ERR_OK;
 }
 
-// dk and dv of 256 columns are more than a warp's registers hold.
+// dk and dv of 256 columns do not fit a warp's registers.
 template <class T, int W>
 static err_t backward_16(tensor *dqkv, const tensor *delta, const tensor *dy, const tensor *lse, const tensor *qkv,
                          const attention_shape *z, stream *s) {

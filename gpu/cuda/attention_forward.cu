@@ -1,8 +1,9 @@
 // gpu/cuda/attention_forward.cu: causal attention, forward: FP16 and BF16 on tensor cores; FP32 is in attention_fp32.cu.
 #include "gpu/cuda/attention.h"
 
-// One tile's scores of a warp become probabilities relative to the row's maximum so far; the running sums are brought up to date, and shrink is
-// what must be done to what was summed with the old maximum (Milakov & Gimelshein 2018). max is of unscaled scores; c turns them into powers of 2.
+// One tile's scores of a warp become probabilities relative to the row's maximum so far, and are added to the running
+// sums. What was summed with the old maximum must be multiplied by shrink (Milakov & Gimelshein 2018). max is of
+// unscaled scores; c turns them into powers of 2.
 template <int N>
 __device__ __forceinline__ void softmax_tile(float (&s)[N / 8][4], float (&max)[2], float (&sum)[2], float (&shrink)[2], int row, int key, float c) {
     int lane = threadIdx.x % WARP;
@@ -30,7 +31,7 @@ __device__ __forceinline__ void softmax_tile(float (&s)[N / 8][4], float (&max)[
     }
 }
 
-// Dropout takes elements out of one tile of probabilities.
+// Applies dropout to one tile of probabilities.
 template <int N>
 __device__ __forceinline__ void drop_keys(float (&s)[N / 8][4], const uint8_t *keep, const attention_shape &z, const att_place &at, int row,
                                           int key) {
@@ -51,7 +52,7 @@ __device__ __forceinline__ void drop_keys(float (&s)[N / 8][4], const uint8_t *k
 // layout     qkv (B,T,3C), y (B,T,C), lse (B,H,T)
 // alias      none
 // sums       FP32: scores along D and y along keys on tensor cores, keys ascending; row sums by lane, then a fixed shuffle tree. Probabilities
-//            are rounded to T before they meet v
+//            are rounded to E before they meet v
 // repeatable a row is summed by one warp, in an order that D and the row's place fix
 // flops      2 * T * (T+1) * D for each head, twice that in 1024 x 1024 tiles; bound by tensor cores from D = 64 on
 // reference  gpu/cpu/kernel/attention.c; Dao et al. 2022, algorithm 1; Dao 2023, algorithm 1
@@ -92,7 +93,7 @@ __global__ void __launch_bounds__(ATT_THREADS) attention_forward_kernel(T *__res
 #pragma unroll
             for (int i = 0; i < 4; i++) sum[n][i] *= shrink[i / 2];
         add_product<T, W, N, W>(sum, s, v + j % 2 * N * W, 0);
-        __syncthreads();  // this tile's room is the next but one's
+        __syncthreads();  // the tile after next is loaded into this one's memory
     }
     float factor[2];
 #pragma unroll

@@ -1,13 +1,15 @@
-// gpu/cuda/attention_fp32.cu: causal attention in FP32 with plain FMA: what a run in FP32 promises (all of FP32's digits) tensor cores do not give.
+// gpu/cuda/attention_fp32.cu: causal attention in FP32 with plain FMA: a run in FP32 promises all of FP32's digits,
+// which tensor cores do not give.
 //
-// The idea is that of attention.h with other hands: a warp owns R rows, all of its lanes, and the 32 rows of a tile that passes belong to its lanes
-// where scores are made, while columns do where rows are summed. Scores reach the other lanes through shared memory, (32,R) for each warp.
-// Rows that pass are padded by 4 floats: eight lanes' 16 bytes of as many rows are then in different banks.
+// The idea is that of attention.h, divided differently: a warp owns R rows, shared by all of its lanes. Where scores
+// are made, each lane has one of the 32 rows of the moving tile; where rows are summed, each lane has columns. Scores
+// reach the other lanes through shared memory, (32,R) for each warp. Rows of the moving tile are padded by 4 floats:
+// the 16 bytes that eight lanes read from as many rows are then in different banks.
 #include "gpu/cuda/attention.h"
 
-enum { PASS = WARP };  // rows of a tile that passes
+enum { PASS = WARP };  // rows of a moving tile
 
-// tile (ROWS,LD) = rows of `head` floats at `stride`, `left` of them; zeros behind, up to W columns.
+// tile (ROWS,LD) = rows of `head` floats at `stride`, `left` of them; zeros after them, up to W columns.
 template <int W, int LD, int ROWS>
 __device__ __forceinline__ void floats_load(float *tile, const float *from, int64_t stride, int left, const attention_shape &z) {
     for (int i = threadIdx.x; i < ROWS * (W / 4); i += ATT_THREADS) {
@@ -96,7 +98,7 @@ __global__ void __launch_bounds__(ATT_THREADS) attention_forward_fp32_kernel(flo
         if (z.drop) keep_draw<ATT_WARPS * R, PASS>(keep, z, at.sample, at.head, at.first, key);
         __syncthreads();
         floats_scores<W, R>(s, q + row * W, pass);
-        __syncthreads();  // v takes the room of k
+        __syncthreads();  // v overwrites k
         floats_load<W, W + 4, PASS>(pass, keys + z.channels + key * stride, stride, z.time - key, z);
 #pragma unroll
         for (int r = 0; r < R; r++) {

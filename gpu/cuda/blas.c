@@ -1,5 +1,6 @@
-// gpu/cuda/blas.c: finds libcublasLt on the machine. Its name carries the major version of CUDA that it belongs to; the calls in use are the same in
-// both that are looked for. Which one it is decides about bits, so its version belongs to what a run says of itself.
+// gpu/cuda/blas.c: finds libcublasLt on the machine. Its name has the major version of CUDA that it belongs to; the
+// calls in use are the same in both versions that are searched for. The version decides the bits, so it is part of a
+// run's description.
 #include "gpu/cuda/blas.h"
 
 #include "base/library.h"
@@ -37,6 +38,6 @@ err_t blas_open(blas *out) {
                        "name its folder in LD_LIBRARY_PATH, or set [device] backend = cpu", lib.text);
     snprintf(out->path, sizeof out->path, "%s", lib.path);
     err_t rc = resolve(out, &lib);
-    if (rc != ERR_OK) library_close(&lib);  // nothing but its version was asked for
+    if (rc != ERR_OK) library_close(&lib);  // only its version was read
     return rc;
 }

@@ -42,8 +42,8 @@ typedef struct blas {
     BLAS_CALLS(BLAS_FIELD)
 } blas;
 
-// Finds the library and its functions. It stays loaded until the process ends: it keeps things of its own for each CUDA context. ERR_UNAVAILABLE
-// names what was tried or what is missing, and what to do.
+// Finds the library and its functions. It stays loaded until the process ends: it keeps state for each CUDA context.
+// ERR_UNAVAILABLE names what was tried or what is missing, and what to do.
 err_t blas_open(blas *out);
 
 // --- matmul.c ----------------------------------------------------------------------------------------------------------------------------

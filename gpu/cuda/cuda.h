@@ -2,11 +2,14 @@
 // of operations, each with its launches, which are the entries of the table (table.c).
 //
 //   order     A compute stream and a queue stream are both a non-blocking cudaStream_t; nothing here uses the default stream
-//   scratch   Every stream has CUDA_SCRATCH bytes of device memory for the operations queued on it: partial sums, split K. It belongs to the
-//             operation that is queued next, and to nobody behind it. Reductions size their grids so that they fit
-//   bits      No float atomics. Grids, block sizes and the split of sums follow from shapes alone, never from what the device is doing
-//   failures  CUDA(call) turns a status into a record with the call, file and line. A kernel's launch is noted (LAUNCH), and when the device fails
-//             later on, the message names the last launches; [device] check = yes finds the very one
+//   scratch   Every stream has CUDA_SCRATCH bytes of device memory for the operations queued on it: partial sums, split
+//             K. It belongs to one operation at a time; the next one overwrites it. Reductions size their grids so that
+//             they fit
+//   bits      No float atomics. Grids, block sizes and the split of sums follow from shapes alone, never from the
+//             device's load
+//   failures  CUDA(call) turns a status into a record with the call, file and line. A kernel's launch is noted
+//             (LAUNCH). When the device fails later on, the message names the last launches; [device] check = yes finds
+//             the one that failed
 #ifndef GPU_CUDA_CUDA_H
 #define GPU_CUDA_CUDA_H
 
@@ -31,7 +34,7 @@ struct stream {
     device *dev;
     cudaStream_t native;
     void *scratch;   // CUDA_SCRATCH bytes on the device
-    bool recording;  // what is launched does not run yet
+    bool recording;  // launches are recorded and do not run
 };
 
 struct event {
@@ -50,23 +53,23 @@ struct cuda_device {
     launch_note note[CUDA_LAUNCHES];  // the last launches, on whatever stream: a failure on one of them is returned by any
     int64_t launches;
     matmul_plans *plans;
-    struct nvml *sensors;    // opened when they are first asked for
+    struct nvml *sensors;    // opened at the first reading
     char arithmetic[DEVICE_ARITHMETIC];
 };
 
-// ERR_OK, or the record of a failed call: code by kind (no memory and a lost device are ERR_UNAVAILABLE), text with call, CUDA's name and words for
-// it, and a hint.
+// ERR_OK, or the record of a failed call: code by kind (no memory and a lost device are ERR_UNAVAILABLE), text with the
+// call, CUDA's name and description of the error, and a hint.
 err_t cuda_status(cudaError_t e, const char *call, const char *file, int line);
 #define CUDA(call) TRY(cuda_status((call), #call, __FILE__, __LINE__))
 
-// ", held by process ...", or "" where nobody says. Returns dst.
+// ", held by process ...", or "" where that is not known. Returns dst.
 enum { CUDA_HOLDERS = 320 };
 const char *cuda_holders(int index, char dst[CUDA_HOLDERS]);
 
-// Device memory as it comes. ERR_UNAVAILABLE says how much there is, and who has the rest.
+// Device memory, not cleared. ERR_UNAVAILABLE says how much there is, and which processes hold the rest.
 err_t cuda_malloc(device *d, size_t bytes, void **out);
 
-// Behind a launch: notes it, and returns what is known of it at once (with check: all of it).
+// Call after a launch: notes it, and returns an error that is already known (with check: any error of it).
 err_t cuda_launched(stream *s, const char *kernel, const char *file, int line);
 
 // Waits for the host's side; e is what a synchronising call on s returned.
@@ -114,8 +117,8 @@ err_t cuda_plans_set(device *d, const char *text);
 
 // --- machine code ----------------------------------------------------------------------------------------------------------------
 
-// Of this binary's kernels as the driver has loaded them: the compute capability (90: 9.0) of their machine code, and that of the PTX which it was made
-// from.
+// For this binary's kernels as the driver has loaded them: the compute capability (90: 9.0) of their machine code, and
+// that of the PTX from which it was made.
 err_t cuda_kernel_code(int *machine, int *ptx);                                                                       // elementwise.cu
 
 #ifdef __cplusplus

@@ -54,9 +54,9 @@ static bool is_set(const char *variable) {
     return value && atoi(value) != 0;
 }
 
-// Did the driver compile the kernels? The Makefile makes machine code for a processor from PTX for the same one. What the driver makes is for the device,
-// from the newest PTX that the binary has, which is older: else there would have been machine code that fits. It is told to compile all the same by
-// a variable.
+// Did the driver compile the kernels? The Makefile makes machine code for a processor from PTX for the same processor.
+// The driver makes code for the device from the newest PTX in the binary, which is for an older processor: else the
+// binary would have machine code that fits. An environment variable can force the driver to compile in any case.
 static err_t compiled_here(bool *here) {
     int machine = 0, ptx = 0;
     TRY(cuda_kernel_code(&machine, &ptx));
@@ -64,7 +64,7 @@ static err_t compiled_here(bool *here) {
     return ERR_OK;
 }
 
-// cuBLASLt has machine code of its own: its version tells of it.
+// cuBLASLt has machine code of its own, which its version identifies.
 static err_t describe_arithmetic(cuda_device *d) {
     struct cudaDeviceProp p;
     size_t library = matmul_plans_library(d->plans), room = sizeof d->arithmetic;
@@ -80,7 +80,7 @@ static err_t describe_arithmetic(cuda_device *d) {
     return ERR_OK;
 }
 
-// The runtime says "insufficient" of a driver that is not there at all, too.
+// The runtime reports "insufficient" also where no driver is installed.
 static err_t find_driver(void) {
     int driver = 0, needed = CUDART_VERSION / 1000 * 1000;  // within a major version any driver will do
     CUDA(cudaDriverGetVersion(&driver));
@@ -99,7 +99,7 @@ static err_t take(int index) {
     err_t rc = cuda_status(e, "cudaSetDevice(index)", __FILE__, __LINE__);
     if (e != cudaErrorDevicesUnavailable && e != cudaErrorMemoryAllocation) return rc;
     snprintf(why, sizeof why, "%s", err_last()->text);
-    int hint = (int)strcspn(why, ";");  // what is left out where nobody asked for CUDA: the holder's name comes before it
+    int hint = (int)strcspn(why, ";");  // left out where CUDA was not asked for; the holder's name goes before it
     return err_set(rc, "%.*s%s%s", hint, why, cuda_holders(index, who), why + hint);
 }
 

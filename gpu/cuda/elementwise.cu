@@ -1,5 +1,5 @@
-// gpu/cuda/elementwise.cu: operations whose elements know nothing of each other: add, GELU, cast, dropout. Each thread takes 16
-// bytes of the narrower type, reads and writes them in 16-byte accesses, and is done; where an address is not a multiple of 16
+// gpu/cuda/elementwise.cu: operations whose elements are independent: add, GELU, cast, dropout. Each thread takes 16
+// bytes of the narrower type and reads and writes them in 16-byte accesses; where an address is not a multiple of 16
 // bytes, one element.
 #include "gpu/cuda/kernel.h"
 
@@ -50,7 +50,7 @@ err_t cuda_add(const add_args *args, stream *s) {
     return ERR_OK;
 }
 
-// All kernels are compiled for the same processors: one tells of all.
+// All kernels are compiled for the same processors: one stands for all.
 err_t cuda_kernel_code(int *machine, int *ptx) {
     struct cudaFuncAttributes a;
     CUDA(cudaFuncGetAttributes(&a, (const void *)each_kernel<EACH_ADD, 1, float, float>));
@@ -85,7 +85,7 @@ typedef struct dropout_draw { dropout_key key; uint32_t limit; float grow; } dro
 // One row of blocks for each sample; a thread draws the words of the 4 or 8 elements of its 16 bytes. Samples of odd length
 // begin where 16-byte accesses are not allowed: then the same threads take the same elements one by one.
 // alias      y may be x
-// moves      2 * sizeof(T) bytes an element, and 10 rounds of philox for 4 of them; memory bound
+// moves      2 * sizeof(E) bytes an element, and 10 rounds of philox for 4 of them; memory bound
 // reference  gpu/cpu/kernel/dropout.c: the same mask and the same bits
 template <class T, bool PACKED>
 __global__ void __launch_bounds__(BLOCK) dropout_kernel(T *y, const T *x, int64_t samples, int64_t elements, dropout_draw d) {
@@ -114,7 +114,7 @@ err_t cuda_dropout(const dropout_args *args, stream *s) {
     assert(args->y->type == args->x->type && tensor_count(args->y) == tensor_count(args->x));
     assert(args->drop->p >= 0 && args->drop->p < 1 && elements <= (int64_t)1 << 34);
     dropout_draw d = {*args->drop, dropout_limit(args->drop->p), 1.0f / (1.0f - args->drop->p)};
-    unsigned rows = samples < 65535 ? (unsigned)samples : 65535;  // of a grid there are no more
+    unsigned rows = samples < 65535 ? (unsigned)samples : 65535;  // a grid has no more
     BY_TYPE(args->x->type, T, {
         T *out = (T *)args->y->data;
         const T *in = (const T *)args->x->data;

@@ -1,5 +1,6 @@
-// gpu/cuda/embedding.cu: rows of two tables, added. Backward turns a scatter, whose sums would depend on who comes first, into
-// a gather: positions are sorted by token in a counting sort that keeps their order, then every vocabulary row sums its own.
+// gpu/cuda/embedding.cu: rows of two tables, added. Backward turns a scatter, whose sums would depend on the order of
+// the threads, into a gather: positions are sorted by token in a counting sort that keeps their order, then every
+// vocabulary row sums its own.
 //
 // The sort cuts the positions into segments. Each segment has its own counter for each token, so that after two prefix sums
 // (over the segments of a token, then over the tokens) a warp can place its segment alone, in order. All counters together fit
@@ -12,7 +13,7 @@ enum {
     WINDOW = 1 << 18,          // tokens sorted at a time
     SEGMENTS = 128,            // most segments
     SEGMENT = 256,             // fewest positions of one
-    LIST = 32,                 // rows that a warp has on their way while it sums
+    LIST = 32,                 // rows that a warp has in flight while it sums
 };
 
 static inline unsigned blocks_of(int64_t n, int64_t size) { return (unsigned)ceil_div(n, size); }
@@ -20,7 +21,7 @@ static inline unsigned blocks_of(int64_t n, int64_t size) { return (unsigned)cei
 // --- forward -----------------------------------------------------------------------------------------------------------------
 
 // x[b,t] = wte[token[b,t]] + wpe[t]. A warp a position.
-// moves      3 * sizeof(T) bytes an element; memory bound
+// moves      3 * sizeof(E) bytes an element; memory bound
 // reference  gpu/cpu/kernel/embedding.c: embedding_forward
 template <class T, bool PACKED>
 __global__ void __launch_bounds__(BLOCK) embed_kernel(T *x, const int32_t *tokens, const T *wte, const T *wpe, int64_t positions,
@@ -70,7 +71,7 @@ typedef struct sort_args {
     int32_t first, window;   // tokens [first, first + window) are sorted now
 } sort_args;
 
-// Counts each segment's tokens. Integer atomics: sums of integers have no order.
+// Counts each segment's tokens. Integer atomics: the order of integer additions does not matter.
 __global__ void __launch_bounds__(BLOCK) count_kernel(sort_args a) {
     int64_t p = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
     if (p >= a.positions) return;
@@ -145,7 +146,7 @@ __global__ void __launch_bounds__(WARP) place_kernel(sort_args a) {
 #pragma unroll
         for (int l = 0; l < WARP; l++) same |= (uint32_t)(__shfl_sync(0xffffffffu, key, l) == key) << l;
         int below = __popc(same & ((1u << lane) - 1));
-        __syncwarp();  // everybody has read the counters
+        __syncwarp();  // all lanes have read the counters
         if (mine) {
             a.order[place + below] = (int32_t)(at + lane);
             if (!(same >> lane >> 1)) counter[key] += below + 1;  // the last of its kind
@@ -173,9 +174,9 @@ static err_t sort_by_token(sort_args a, int64_t vocabulary, stream *s) {
 
 // --- backward: the sums ------------------------------------------------------------------------------------------------------
 
-// W columns of a lane: 4 bytes where rows allow it, one element elsewhere. A sum in order of position cannot be shared out, so
-// that what makes a frequent token fast is the number of its rows on their way: 32, of few columns each. A warp still reads
-// whole lines of 128 bytes.
+// W columns of a lane: 4 bytes where rows allow it, one element elsewhere. A sum in order of position cannot be
+// divided, so a frequent token is fast only if many of its rows are in flight: 32, of few columns each. A warp still
+// reads whole lines of 128 bytes.
 template <int BYTES> struct few_bits { typedef uint32_t type; };
 template <> struct few_bits<2> { typedef uint16_t type; };
 
@@ -187,7 +188,7 @@ template <class T> struct embed_back_args {
     int64_t slices, groups;  // of columns; of tokens: group g has the tokens g, g + groups, ...
 };
 
-// They stay packed until they are added: half the registers.
+// The columns stay packed until they are added: half the registers.
 template <class T, int W> using few = typename few_bits<sizeof(T) * W>::type;
 template <class T, int W> __device__ __forceinline__ few<T, W> load_few(const T *p) {
     few<T, W> bits;
@@ -201,10 +202,11 @@ template <class T, int W> __device__ __forceinline__ void add_few(float *sum, fe
     for (int w = 0; w < W; w++) sum[w] += to_float(v[w]);
 }
 
-// dwte[v] (+=) the sum of its positions' dx: from zero, in order of position, then added once. A warp takes one slice of
-// columns of the tokens of a group, which lie apart since frequent tokens often stand together; those without positions cost
-// one look.
-// moves      sizeof(T) bytes an element of dx, 8 bytes an element of the rows that occur, and the sort's counters; memory bound
+// dwte[v] (+=) the sum of its positions' dx: from zero, in order of position, then added once. A warp takes one slice
+// of columns of the tokens of a group; these are spread out, because frequent tokens often have neighbouring numbers. A
+// token without positions costs one check.
+// moves      sizeof(E) bytes an element of dx, 8 bytes an element of the rows that occur, and the sort's counters;
+//            memory bound
 // reference  gpu/cpu/kernel/embedding.c: embedding_backward; the same bits
 template <class T, int W> __global__ void __launch_bounds__(BLOCK, 3) embed_words_kernel(embed_back_args<T> a) {
     int lane = threadIdx.x;

@@ -39,7 +39,7 @@ __device__ __forceinline__ void round_to(bf16 *y, float x) { *y = __float2bfloat
 __device__ __forceinline__ void round_to(fp16 *y, float x) { *y = __float2half_rn(x); }
 template <class T> __device__ __forceinline__ float rounded(float x) { T t; round_to(&t, x); return to_float(t); }
 
-// 16 bytes of a row whose address allows it.
+// 16 bytes of a row whose address allows 16-byte accesses.
 template <class T> struct alignas(16) pack { T v[16 / sizeof(T)]; };
 template <class T> static inline bool packs(const void *p, int64_t row) { return (uintptr_t)p % 16 == 0 && row * sizeof(T) % 16 == 0; }
 
@@ -74,8 +74,9 @@ template <int W, class T> __device__ __forceinline__ void store_floats(T *p, con
     }
 }
 
-// The elements from i on that make a pack, of a row of n. PACKED says that packs() holds: one access; else one access an element, which gives
-// the same elements to the same thread, so that the order of sums does not depend on addresses. Behind the end of the row is zero.
+// The pack of elements from i on, of a row of n. PACKED, if packs() is true: one access. Else one access per element,
+// which gives the same elements to the same thread, so that the order of sums does not depend on addresses. Past the
+// end of the row it is zero.
 template <bool PACKED, class T> __device__ __forceinline__ pack<T> load_pack(const T *row, int64_t i, int64_t n) {
     pack<T> u;
     if (PACKED && i < n) return *reinterpret_cast<const pack<T> *>(row + i);
@@ -118,8 +119,8 @@ __device__ __forceinline__ float warp_max(float v) {
     return v;
 }
 
-// Sum over a block of at most 1024 threads, a multiple of 32; on all threads. `room` is shared memory for 32 floats that nobody else uses until the
-// next barrier behind this call.
+// Sum over a block of at most 1024 threads, a multiple of 32; on all threads. `room` is shared memory for 32 floats
+// that nothing else may use until the next barrier after this call.
 __device__ __forceinline__ float block_sum(float v, float *room) {
     int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
     v = warp_sum(v);
@@ -141,13 +142,14 @@ __device__ __forceinline__ float block_max(float v, float *room) {
     return v;
 }
 
-// x[0] + x[1] + ... in double, one after the other, on thread 0 of a block of ORDERED_THREADS: for sums whose very order is the contract. The first
-// thread adds one tile while the other warps lay the next into shared memory, so that it waits for additions only. `room` is shared memory.
+// x[0] + x[1] + ... in double, one after the other, on thread 0 of a block of ORDERED_THREADS: for sums whose order is
+// the contract. The first thread adds one tile while the other warps load the next into shared memory, so that it waits
+// for additions only. `room` is shared memory.
 enum { ORDERED_THREADS = 128, ORDERED_TILE = 1024 };
 template <class S> __device__ __forceinline__ double ordered_sum(const S *x, int64_t n, S (*room)[ORDERED_TILE]) {
     double total = 0;
     for (int64_t at = -ORDERED_TILE; at < n; at += ORDERED_TILE) {
-        int64_t next = at + ORDERED_TILE;  // the tile to come; in the first turn nothing is there to add
+        int64_t next = at + ORDERED_TILE;  // the next tile; in the first turn there is nothing to add
         if (threadIdx.x >= WARP) {
             S *to = room[next / ORDERED_TILE % 2];
             for (int i = threadIdx.x - WARP; i < ORDERED_TILE && next + i < n; i += ORDERED_THREADS - WARP) to[i] = x[next + i];

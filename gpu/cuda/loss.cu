@@ -6,9 +6,10 @@
 // Groups of 16 bytes that a thread loads at once: bytes in flight, and the part of a row that is read once only.
 enum { BATCH = 4, ROWS = 4 };  // ROWS: of a block, where a warp has a row
 
-// A row in the hands of THREADS threads. Sweep k covers THREADS groups of E elements, 16 bytes each. WIDE: a group is contiguous, for rows that
-// begin at multiples of 16 bytes. Else its elements are THREADS apart, so that every access of a warp is contiguous all the same.
-// `width` of the row's `stride` elements are classes. Of WIDE rows the group in which they end is read and written whole.
+// How THREADS threads share a row. Sweep k covers THREADS groups of E elements, 16 bytes each. WIDE: a group is
+// contiguous, for rows that begin at multiples of 16 bytes. Else its elements are THREADS apart, so that every access
+// of a warp is contiguous all the same. `width` of the row's `stride` elements are classes. Of WIDE rows the group in
+// which they end is read and written whole.
 template <class T, int THREADS, bool WIDE> __device__ __forceinline__ int element(int thread, int sweep, int j) {
     enum { E = 16 / sizeof(T) };
     return WIDE ? (sweep * THREADS + thread) * E + j : (sweep * E + j) * THREADS + thread;
@@ -37,7 +38,7 @@ template <class T, int THREADS, bool WIDE> __device__ __forceinline__ void load_
     }
 }
 
-// A finite stand-in where nothing was seen but -inf, lest -inf - -inf make a NaN of an impossible class.
+// A finite value where only -inf was seen: -inf - -inf would make a NaN of an impossible class.
 __device__ __forceinline__ float shift_of(float most) { return most == -INFINITY ? 0.0f : most; }
 
 // Takes a batch into the running maximum and the running sum of e^(x - most). fmaxf passes over a NaN; the sum keeps it. +inf makes one.
@@ -83,14 +84,14 @@ __device__ __forceinline__ void store_batch(T *x, const pack<T> *g, int width, i
     }
 }
 
-// Zeros for elements first .. end-1: a row whose target is ignored, or what lies behind the classes.
+// Zeros for elements first .. end-1: a row whose target is ignored, or the columns past the classes.
 template <class T, int THREADS> __device__ __forceinline__ void clear(T *x, int first, int end, int thread) {
     T zero;
     round_to(&zero, 0.0f);
     for (int i = first + thread; i < end; i += THREADS) x[i] = zero;
 }
 
-// Maximum and sum over the row's threads. Behind them every thread may overwrite what others have read before.
+// Maximum and sum over the row's threads. After it every thread may overwrite what others have read before it.
 template <int THREADS> __device__ __forceinline__ void combine(float *most, float *sum) {
     float own = *most;
     if (THREADS == WARP) {
@@ -104,9 +105,9 @@ template <int THREADS> __device__ __forceinline__ void combine(float *most, floa
     }
 }
 
-// cross_entropy: THREADS threads a row, a warp for short ones; any width and stride. Batches are visited from the last to the
-// first, which is whole where the row has so much and stays in registers; the gradient then goes from the first to the last, over
-// what the L2 cache was given last.
+// cross_entropy: THREADS threads a row, a warp for short ones; any width and stride. Batches are read from the last to
+// the first, which is full if the row is long enough, and stays in registers. The gradient then goes from the first to
+// the last, over the batches that were read into the L2 cache most recently.
 // alias      in place; a thread writes what it alone has read, but for the target's logit, which all read before the first barrier
 // sums       FP32: in order within a thread, then a fixed tree; the order follows from type, width and alignment of the rows: repeatable
 // moves      2 * sizeof(T) bytes a logit and reads what lies beyond the first batch twice, the second time mostly from L2; losses alone: once
@@ -169,7 +170,7 @@ template <class T, int THREADS> static err_t launch_rows(const loss_job *j, stre
     return ERR_OK;
 }
 
-// By the width alone: few enough rows are under way at a time that L2 holds them (two blocks of 512 on a multiprocessor).
+// Chosen by the width alone: few enough rows are in flight that L2 holds them (two blocks of 512 on a multiprocessor).
 template <class T> static err_t launch_width(const loss_job *j, stream *s) {
     if (j->width <= 1024) return launch_rows<T, WARP>(j, s);
     if (j->width <= 8192) return launch_rows<T, 256>(j, s);
@@ -187,8 +188,8 @@ err_t cuda_cross_entropy(const cross_entropy_args *args, stream *s) {
     return ERR_OK;
 }
 
-// loss_means: one block a sample; one thread adds in double, in order of t, what the others lay into shared memory for it. The order is the
-// contract, so the additions are a chain: about eight cycles an element; samples go side by side.
+// loss_means: one block a sample; one thread adds in double, in order of t, what the others load into shared memory for
+// it. The order is the contract, so the additions are a chain: about eight cycles an element; samples run in parallel.
 // moves      4 bytes a loss
 // reference  gpu/cpu/kernel/loss.c
 __global__ void __launch_bounds__(ORDERED_THREADS) loss_means_kernel(double *means, const float *losses, int64_t length) {

@@ -3,24 +3,26 @@
 // A row-major d (M,N) = op(a) op(b) is, read by columns, d' (N,M) = op(b)' op(a)': cuBLASLt's A is our b, its B our a, its m is N and its n is M;
 // what is transposed here is transposed there.
 //
-//   plans     What a product needs is a plan: descriptors and an algorithm, made when a shape is first met, kept in a table that is allocated at
-//             open. Memory is asked for at no other time. A plan can be taken out as text and put into another process: the book. What came
-//             from there is used as it is, and stays; only what the heuristic made here may be pushed out, for it would be made again as it was
-//   rows      The rows of a, where it is not transposed, are the batch, and a product of a part of them must give the same bits. So such a plan
-//             knows nothing of M: its algorithm is the one that the heuristic takes for BATCH_ROWS rows and for the alignment that every row
-//             has, whatever row this call begins with. An algorithm handles each element of d alike, wherever it lies. A few rows (sampling)
-//             are computed with larger tiles than they need; whole micro-batches, which is where the time goes, with the right ones
-//   sums      FP32 for every type; true FP32 of FP32 operands, not TF32. k is divided only by the plan: where a is transposed (a weight's
-//             gradient has few tiles and a long k), and then with the partial sums in the workspace, as FP32, added by one more kernel in a
-//             fixed order. The scheme that adds them in d itself is excluded, which would add them to what d held one by one, and the one that
-//             keeps them as 16 bits. There are no atomics in either. FP32 operands are multiplied K_STEP of k at a time: a longer chain of
-//             FP32 additions loses digits
-//   (+=)      Unsplit with beta = 1: the epilogue adds d once to the whole sum over k. A sum that comes in parts is made in the stream's
-//             scratch, where it fits, and added by one more pass
-//   epilogue  The bias is added by cuBLASLt to the FP32 sum. Its GELU and DGELU epilogues are not used: they take gelu of the sum before it is
-//             rounded, and by a tanh of their own, so that the GELU that recomputation takes of the kept pre would have other bits. The
-//             elementwise kernels do it, 2 * M * N * sizeof(T) bytes more than the fused ones would move (3 for DGELU), of which L2 holds
-//             what fits
+//   plans     Each product needs a plan: descriptors and an algorithm, made when a shape is first met, kept in a table
+//             that is allocated at open. No memory is allocated at any other time. A plan can be written as text and
+//             set in another process: the book. A plan from the book is used unchanged and stays; only plans that the
+//             heuristic made here may be evicted, because they would be made again the same
+//   rows      The rows of a, where it is not transposed, are the batch, and a product of a part of them must give the
+//             same bits. So such a plan does not depend on M: its algorithm is the heuristic's choice for BATCH_ROWS
+//             rows and for the alignment that every row has, whichever row this call begins with. An algorithm treats
+//             every element of d alike, wherever it is. A few rows (sampling) are computed with larger tiles than they
+//             need; whole micro-batches, which take most of the time, with the right ones
+//   sums      FP32 for every type; true FP32 for FP32 operands, not TF32. k is divided only by the plan: where a is
+//             transposed (a weight's gradient has few tiles and a long k). The partial sums are then in the workspace,
+//             as FP32, and one more kernel adds them in a fixed order. Two schemes are excluded: one adds the partial
+//             sums to d itself, one by one; the other keeps them as 16 bits. Neither way of summing uses atomics. FP32
+//             operands are multiplied K_STEP of k at a time: a longer chain of FP32 additions loses digits
+//   (+=)      Unsplit with beta = 1: the epilogue adds d once to the whole sum over k. A sum in parts is made in the
+//             stream's scratch, where it fits, and added by one more pass
+//   epilogue  The bias is added by cuBLASLt to the FP32 sum. Its GELU and DGELU epilogues are not used: they take gelu
+//             of the unrounded sum, with a tanh of their own, so recomputation, which takes GELU of the kept pre, would
+//             give other bits. The elementwise kernels do it. They move 2 * M * N * sizeof(E) bytes more than the fused
+//             ones would (3 for DGELU), of which L2 holds what fits
 //   alias     none: d, pre, a, b and bias are apart
 //   reference gpu/cpu/kernel/matmul.c
 #include "gpu/cuda/blas.h"
@@ -48,7 +50,7 @@ typedef struct plan_key {
     int64_t lda, ldb;           // columns of a and b in memory
     uint32_t type, d_type;
     uint32_t ta, tb, bias;
-    uint32_t split;             // k may be divided
+    uint32_t split;             // whether k may be divided
     uint32_t align[3];          // a, b, d: bytes, at most 16
     uint32_t unused;
 } plan_key;
@@ -57,7 +59,7 @@ _Static_assert(sizeof(plan_key) == 5 * 8 + 10 * 4, "padding");
 typedef struct plan {
     plan_key key;
     bool ready;
-    bool kept;                  // belongs to the book: is never pushed out
+    bool kept;                  // belongs to the book: is never evicted
     int64_t m;                  // that the layouts and `algo` are for; 0: for none
     bool fits;                  // an algorithm can do m rows: `algo`
     cublasLtMatmulDesc_t desc;
@@ -124,7 +126,7 @@ static err_t make_descriptors(matmul_plans *p, plan *e, const void *bias) {
 static err_t ask(matmul_plans *p, const plan *e, cublasLtMatmulAlgo_t out[CANDIDATES], int *count) {
     uint64_t workspace = WORKSPACE;
     uint32_t scheme = e->key.split ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_NONE;
-    cublasLtMatmulHeuristicResult_t found[CANDIDATES] = {0};  // what the library leaves of them alone is the same everywhere
+    cublasLtMatmulHeuristicResult_t found[CANDIDATES] = {0};  // bytes that the library leaves are the same everywhere
     int all = 0;
     char text[256];
     PREFER(MAX_WORKSPACE_BYTES, workspace);
@@ -184,7 +186,7 @@ static bool possible(matmul_plans *p, const plan *e, const cublasLtMatmulAlgo_t 
     return status == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= WORKSPACE;
 }
 
-// The first of the plan's algorithms that can do the rows that its layouts have: `algo` then says which.
+// Sets `algo` to the first of the plan's algorithms that can do the number of rows in its layouts. False: none can.
 static bool choose(matmul_plans *p, plan *e) {
     for (int i = 0; i < e->candidates; i++) {
         if (!possible(p, e, &e->candidate[i])) continue;
@@ -203,7 +205,8 @@ static uint64_t fnv(const void *bytes, size_t n) {  // FNV-1a, 64 bits
     return h;
 }
 
-// The key's plan. NULL: it has none, and *place is where it would be: an unused place, or the first whose plan may be pushed out, or NULL.
+// The key's plan. NULL: it has none, and *place is where to make it: an unused place, or the first whose plan may be
+// evicted, or NULL.
 static plan *find(matmul_plans *p, const plan_key *key, plan **place) {
     uint64_t h = fnv(key, sizeof *key), home = h ^ h >> 32;
     plan *unused = NULL, *pushed = NULL;
@@ -224,7 +227,7 @@ static err_t no_place(const plan_key *key) {
                    "many shapes: do what meets others in a run of its own", text, PLANS);
 }
 
-// A plan that the heuristic makes follows from its key alone: one that was pushed out is made again as it was.
+// A plan that the heuristic makes follows from its key alone: an evicted one is made again the same.
 static err_t plan_for(matmul_plans *p, const plan_key *key, const void *bias, plan **out) {
     plan *place;
     if ((*out = find(p, key, &place))) return ERR_OK;
@@ -233,7 +236,8 @@ static err_t plan_for(matmul_plans *p, const plan_key *key, const void *bias, pl
     return make(p, place, key, bias);
 }
 
-// Makes a plan for any number of rows one for m. Where m is beyond all of its algorithms, m has a plan of its own: right, if with bits of its own.
+// Turns a plan for any number of rows into one for m. If none of its algorithms can do m rows, m gets a plan of its
+// own: correct, but perhaps with other bits.
 static err_t fit(matmul_plans *p, plan **of, int64_t m, const void *bias) {
     plan *e = *of;
     if (e->m != m) {
@@ -258,7 +262,7 @@ static uint32_t alignment(uint64_t x) { return (uint32_t)((x | 16) & (~(x | 16) 
 // What every row of t is aligned to.
 static uint32_t row_alignment(const tensor *t) { return alignment((uintptr_t)t->data | (uint64_t)t->size[1] * dtype_bytes(t->type)); }
 
-// op(a) op(b) and its sums, before what happens to them elementwise.
+// op(a) op(b) and its sums, before the elementwise part of the epilogue.
 typedef struct product {
     int64_t m, k;
     const tensor *a, *b, *d;  // d: for its type and shape
@@ -328,7 +332,7 @@ err_t cuda_matmul(const matmul_args *args, stream *s) {
     if (args->epilogue & MATMUL_ACCUMULATE) return accumulate(p, &g, args->d, s);
     if (args->epilogue & MATMUL_BIAS) {
         g.bias = args->bias->data;
-        if (args->d->type != args->bias->type) {  // cuBLASLt wants it of d's type
+        if (args->d->type != args->bias->type) {  // cuBLASLt requires d's type
             bias32 = *args->bias;
             bias32.type = FP32;
             bias32.data = (char *)s->scratch + WORKSPACE;
@@ -403,14 +407,14 @@ static void numbers_text(const matmul_plans *p, const cublasLtMatmulAlgo_t *algo
         at += snprintf(dst + at, NUMBERS_TEXT - (size_t)at, "%s%s %u", i ? " " : "", numbers[i].name, config(p, algo, numbers[i].attribute));
 }
 
-// The numbers are all that there is to an algorithm. Its bytes may hold what has no meaning.
+// The numbers define an algorithm completely. Some of its bytes may have no meaning.
 static bool same_algorithm(const matmul_plans *p, const cublasLtMatmulAlgo_t *a, const cublasLtMatmulAlgo_t *b) {
     for (int i = 0; i < NUMBERS; i++)
         if (config(p, a, numbers[i].attribute) != config(p, b, numbers[i].attribute)) return false;
     return true;
 }
 
-// What a line says.
+// The content of a line.
 typedef struct entry {
     plan_key key;
     int candidates;
@@ -455,7 +459,7 @@ static bool read_type(const char *word, uint32_t *type) {
     return false;
 }
 
-// The key, and where the algorithms begin; NULL: it is none.
+// Reads the key. Returns where the algorithms begin; NULL: not a key.
 static const char *read_head(const char *text, plan_key *k) {
     long long m, n, depth, lda, ldb;
     char type[8], d_type[8], again[DEVICE_PLAN];
@@ -476,7 +480,7 @@ static int digit(char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c
 static bool read_algorithm(const char *hex, cublasLtMatmulAlgo_t *out) {
     unsigned char *byte = (unsigned char *)out;
     for (int k = 0; k < ALGO_BYTES; k++) {
-        int high = digit(hex[2 * k]), low = high < 0 ? -1 : digit(hex[2 * k + 1]);  // never behind the end of the text
+        int high = digit(hex[2 * k]), low = high < 0 ? -1 : digit(hex[2 * k + 1]);  // never past the end of the text
         if (low < 0) return false;
         byte[k] = (unsigned char)(high << 4 | low);
     }
@@ -493,7 +497,7 @@ static bool read_entry(const char *text, entry *x) {
     return at && *at == ':' && x->candidates > 0;
 }
 
-// Nothing is guessed: what is read must be, written again, what was read.
+// Nothing is guessed: the entry that was read, written again, must give the same text.
 static err_t parse_entry(const matmul_plans *p, const char *text, entry *x) {
     char again[DEVICE_PLAN], sum[17];
     int version = 0;
@@ -524,7 +528,7 @@ static err_t confirm(const matmul_plans *p, const plan *e, const entry *x) {
 }
 
 static err_t fill(matmul_plans *p, plan *e, const entry *x) {
-    static const _Alignas(16) char some_bias[16];  // nobody reads it, but its address may be looked at
+    static const _Alignas(16) char some_bias[16];  // never read, but its address may be checked
     char text[256], words[NUMBERS_TEXT];
     e->key = x->key;
     e->m = x->key.m ? x->key.m : BATCH_ROWS;

@@ -1,4 +1,4 @@
-// gpu/cuda/memory.c: a GPU's memory, its sensors, what its failures mean, and who else holds it.
+// gpu/cuda/memory.c: a GPU's memory, its sensors, what its failures mean, and which other processes hold it.
 #include "gpu/cuda/cuda.h"
 #include "gpu/cuda/nvml_api.h"
 
@@ -34,14 +34,14 @@ err_t cuda_status(cudaError_t e, const char *call, const char *file, int line) {
 
 // --- who holds it, and its sensors ---------------------------------------------------------------------------------------------------
 
-// NVML numbers devices by itself, and knows nothing of CUDA_VISIBLE_DEVICES: both know the PCI bus.
+// NVML has its own device numbers and ignores CUDA_VISIBLE_DEVICES, so the PCI bus id, which both know, is used.
 static err_t open_nvml(nvml *out, int index) {
     char bus_id[NVML_BUS_ID];
     CUDA(cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, index));
     return nvml_open(out, NULL, bus_id);
 }
 
-// Why NVML can't be asked is not told: there is a worse failure to tell of.
+// A failure of NVML is not reported: a worse failure is about to be.
 const char *cuda_holders(int index, char dst[CUDA_HOLDERS]) {
     nvml n;
     dst[0] = 0;

@@ -29,8 +29,8 @@ template <class T> struct norm_args {
 // The total of a row over its threads: a warp, or a block.
 __device__ __forceinline__ float row_sum(float v, float *room) { return blockDim.x == WARP ? warp_sum(v) : block_sum(v, room); }
 
-// Packs p of a thread: x, or round_T(x + residual), which is stored as the sum. All loads first: `sum` may lie on x, and the
-// compiler must not wait for one store after the other.
+// Packs p of a thread: x, or round_E(x + residual), which is stored as the sum. All loads first: `sum` may be x
+// itself, and a load must not wait for the store before it.
 template <bool PACKED, int P, class T>
 __device__ __forceinline__ void norm_load(float v[P][16 / sizeof(T)], const norm_args<T> &a, int64_t row, int64_t i) {
     constexpr int W = 16 / sizeof(T);
@@ -95,7 +95,7 @@ __device__ __forceinline__ void norm_store(const norm_args<T> &a, const float v[
 // of two passes, and every element is read once and written once. P packs a thread.
 // alias      y == x and sum == x or residual allowed, y == sum not
 // sums       FP32: a thread's elements in order, then a fixed butterfly over the warp and over the block's warps
-// moves      2 to 4 * sizeof(T) bytes an element; memory bound
+// moves      2 to 4 * sizeof(E) bytes an element; memory bound
 // reference  gpu/cpu/kernel/norm.c: layer_norm_forward
 template <class T, bool PACKED> __global__ void __launch_bounds__(FORWARD_THREADS) norm_forward_kernel(norm_args<T> a) {
     constexpr int W = 16 / sizeof(T), P = HELD / W;
@@ -111,8 +111,8 @@ template <class T, bool PACKED> __global__ void __launch_bounds__(FORWARD_THREAD
     }
 }
 
-// The same for rows that a block's registers do not hold: they are read again from the caches for the variance and for the
-// result, by the very threads that wrote `sum`.
+// The same for rows that do not fit a block's registers: they are read again from the caches for the variance and for
+// the result, by the same threads that wrote `sum`.
 template <class T, bool PACKED> __global__ void __launch_bounds__(FORWARD_THREADS) norm_forward_long_kernel(norm_args<T> a) {
     constexpr int W = 16 / sizeof(T);
     K_SMEM(float, room, [WARP]);
@@ -140,7 +140,7 @@ template <class T, bool PACKED> __global__ void __launch_bounds__(FORWARD_THREAD
 
 static inline int64_t at_most(int64_t n, int64_t most) { return n < most ? n : most; }
 static inline int64_t at_least(int64_t n, int64_t least) { return n > least ? n : least; }
-static inline unsigned blocks_for(int64_t n) { return (unsigned)at_most(n, INT32_MAX); }  // the rest in a next turn
+static inline unsigned blocks_for(int64_t n) { return (unsigned)at_most(n, INT32_MAX); }  // the rest in later turns
 
 template <class T, bool PACKED> static err_t norm_forward(const norm_args<T> *a, stream *s) {
     unsigned threads = (unsigned)at_most(ceil_div(ceil_div(a->width, HELD), WARP) * WARP, FORWARD_THREADS);
@@ -177,7 +177,7 @@ err_t cuda_layer_norm_forward(const layer_norm_forward_args *args, stream *s) {
 
 // out0 of a plain sum is the column sums of dy; with NORM out0 is those of dy * h, h = (x - mean) * rstd, and out1 those of dy.
 // Group g leaves its part in row g of the outputs; where there is one group only, its sum is added to them.
-// A plain sum may be of two matrices of the same shape, one behind the other, into out0 and out1: blockIdx.y.
+// A plain sum may be of two matrices of the same shape, one after the other in memory, into out0 and out1: blockIdx.y.
 template <class T> struct column_args {
     float *out0, *out1;
     const T *dy, *x;
@@ -188,7 +188,7 @@ template <class T> struct column_args {
 
 // A block has 256 threads: blockDim.x packs of columns side by side times blockDim.y rows, and goes down the rows of its group.
 // sums       FP32: each thread its rows in order, then the block's rows in order
-// moves      sizeof(T) bytes an element, with NORM twice that; memory bound
+// moves      sizeof(E) bytes an element, with NORM twice that; memory bound
 // reference  gpu/cpu/kernel/elementwise.c: bias_backward; norm.c: back_row
 enum { COLUMN_THREADS = 256 };
 template <class T, bool PACKED, bool NORM> __global__ void __launch_bounds__(COLUMN_THREADS) columns_kernel(column_args<T> a) {
@@ -244,15 +244,15 @@ template <class T, bool NORM> static err_t columns(column_args<T> *a, int most, 
     return ERR_OK;
 }
 
-// Groups of rows: about as many as fill a large device, each of `least` rows at least, and what the scratch holds of `matrices`
-// parts each.
+// The number of groups of rows: `wanted`, but each has at least `least` rows, and the scratch must hold `matrices`
+// parts of each.
 static int64_t row_groups(int64_t rows, int64_t width, int64_t wanted, int64_t least, int matrices) {
     int64_t fit = CUDA_SCRATCH / ((int64_t)sizeof(float) * width * matrices);
     return at_least(at_most(at_most(wanted, ceil_div(rows, least)), fit), 1);
 }
 
-// out0 (and out1) (+=) the sum of the groups' parts, which stand in the scratch: first those of out0, then those of out1. A few
-// columns a block: there are not many columns, and all blocks are needed to go down them.
+// out0 (and out1) (+=) the sum of the groups' parts, which are in the scratch: first those of out0, then those of out1.
+// Each block takes few columns: there are not many, and enough blocks are needed to go down them.
 static err_t add_parts(float *out0, float *out1, int64_t groups, int64_t width, stream *s) {
     column_args<float> a = {out0, out1, (const float *)s->scratch, NULL, NULL, NULL, groups, width, 0, 0, true};
     return columns<float, false>(&a, 8, 1, out1 ? 2 : 1, s);
@@ -267,7 +267,7 @@ static int64_t column_groups(int64_t rows, int64_t width, int matrices) {
 template <class T> static err_t bias_of(float *dbias, const T *dy, int64_t rows, int64_t width, stream *s) {
     int64_t groups = column_groups(rows, width, 1);
     bool one = groups == 1;
-    groups = ceil_div(rows, ceil_div(rows, groups));  // so many are not empty
+    groups = ceil_div(rows, ceil_div(rows, groups));  // the non-empty ones
     column_args<T> a = {one ? dbias : (float *)s->scratch, NULL, dy, NULL, NULL, NULL, rows, width, 0, 0, one};
     TRY((columns<T, false>(&a, COLUMN_LANES, groups, 1, s)));
     return one ? ERR_OK : add_parts(dbias, NULL, groups, width, s);
@@ -284,14 +284,14 @@ err_t cuda_bias_backward(const bias_backward_args *args, stream *s) {
 
 template <class T> struct norm_back_args {
     T *dx;
-    float *dw, *db;  // where group 0 leaves its part; group g's is g * width behind
+    float *dw, *db;  // where group 0 stores its part; group g's is g * width further on
     const T *dy, *dresidual, *x, *w;
     const float *mean, *rstd;
     int64_t rows, width, per_group;
     bool add;  // one group only: its sums are added to what is there
 };
 
-// Two totals over a block. Of `room` the next call takes another one: then one barrier a call is enough.
+// Two totals over a block. If the next call uses another `room`, one barrier a call is enough.
 __device__ __forceinline__ void block_sums(float *a, float *b, float (*room)[2]) {
     int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
     *a = warp_sum(*a), *b = warp_sum(*b);
@@ -302,7 +302,7 @@ __device__ __forceinline__ void block_sums(float *a, float *b, float (*room)[2])
     *b = warp_sum(lane < warps ? room[lane][1] : 0.0f);
 }
 
-// What a thread has of a row: as stored, so that the next row is on its way while this one is worked on.
+// A thread's part of a row, in storage type, so that the next row can be loaded while this one is processed.
 template <class T, int P> struct norm_back_row { pack<T> x[P], dy[P], dresidual[P]; float mean, rstd; };
 
 template <bool PACKED, int P, class T>
@@ -333,9 +333,9 @@ __device__ __forceinline__ void back_store(const norm_back_args<T> &a, const pac
 
 // A block takes a group of rows, one after the other; a thread has 8 columns, whose parts of dw and db stay in its registers.
 // Rows up to LONG.
-// alias      dx == dresidual or dy allowed: a thread has read what it writes, and the rows to come are others
+// alias      dx == dresidual or dy allowed: a thread has read what it overwrites, and later rows are other memory
 // sums       FP32: the two means of a row as in forward; dw and db over the rows of the group in order, then add_parts
-// moves      3 or 4 * sizeof(T) bytes an element, and 16 bytes a column and group; memory bound
+// moves      3 or 4 * sizeof(E) bytes an element, and 16 bytes a column and group; memory bound
 // reference  gpu/cpu/kernel/norm.c: layer_norm_backward
 template <class T, bool PACKED> __global__ void __launch_bounds__(BACKWARD_THREADS) norm_backward_kernel(norm_back_args<T> a) {
     constexpr int W = 16 / sizeof(T), P = OWNED / W;
@@ -357,7 +357,7 @@ template <class T, bool PACKED> __global__ void __launch_bounds__(BACKWARD_THREA
             for (int k = 0; k < W; k++) {
                 float d = to_float(now.dy[p].v[k]);
                 h[p][k] = (to_float(now.x[p].v[k]) - now.mean) * now.rstd;
-                g[p][k] = d * w[p][k];  // zero behind the end of the row, as dy reads there
+                g[p][k] = d * w[p][k];  // zero past the end of the row, where dy reads as zero
                 mean_g += g[p][k];
                 mean_gh = fmaf(g[p][k], h[p][k], mean_gh);
                 dw[p][k] = fmaf(d, h[p][k], dw[p][k]);
@@ -380,8 +380,8 @@ template <class T, bool PACKED> __global__ void __launch_bounds__(BACKWARD_THREA
         }
 }
 
-// dx of rows beyond LONG: one block a row, which reads it a second time from the caches. dw and db are columns_kernel's, before
-// this one, since dx may lie on dy.
+// dx of rows beyond LONG: one block a row, which reads it a second time from the caches. columns_kernel makes dw and db
+// before it, because dx may overwrite dy.
 template <class T, bool PACKED>
 __global__ void __launch_bounds__(BACKWARD_THREADS) norm_backward_long_kernel(norm_back_args<T> a) {
     constexpr int W = 16 / sizeof(T);
@@ -410,7 +410,7 @@ __global__ void __launch_bounds__(BACKWARD_THREADS) norm_backward_long_kernel(no
     }
 }
 
-// Groups such that the blocks in flight fill a device of a hundred multiprocessors and more, but not twice.
+// So many groups that the blocks fill a device of a hundred multiprocessors and more once, but not twice.
 static int64_t back_groups(int64_t rows, int64_t width, unsigned threads) {
     enum { LEAST_ROWS = 8, LEAST_GROUPS = 256, DEVICE_THREADS = 49152 };
     return row_groups(rows, width, at_least(DEVICE_THREADS / threads, LEAST_GROUPS), LEAST_ROWS, 2);

@@ -1,5 +1,5 @@
-// gpu/cuda/nvml.c: NVML, opened at run time: what a GPU's sensors say, and who else uses it. Nothing of a run depends on it;
-// where it is missing, less is told.
+// gpu/cuda/nvml.c: NVML, opened at run time: a GPU's sensors, and which other processes use it. No run depends on it;
+// where it is missing, less is reported.
 #include "gpu/cuda/nvml_api.h"
 
 #include "base/library.h"
@@ -165,9 +165,9 @@ static bool list_processes(const nvml *n, void *to, unsigned *count) {
     return r == NVML_SUCCESS || (r == NVML_ERROR_INSUFFICIENT_SIZE && *count > ASKED);
 }
 
-// How many bytes an entry takes, 0: can't be told. It is not the header's word for it but seen from what was written, because
-// drivers 535.43 to 535.86 write one more field (32 bytes) under the name _v3 than all others (24), and the first edition has
-// fewer (16). ASKED is a prime, so that an answer that fills the whole room is not mistaken.
+// How many bytes an entry takes; 0: not known. It is found from what was written, not taken from the header, because
+// drivers 535.43 to 535.86 write one more field (32 bytes) under the name _v3 than all others (24), and the first
+// edition has fewer (16). ASKED is a prime, so that an answer that fills the whole room is not mistaken.
 static size_t entry_bytes(const unsigned char *list, unsigned count) {
     static const size_t layouts[] = {sizeof(nvmlProcessInfo_v1_t), sizeof(nvmlProcessInfo_t), ENTRY_MOST};
     size_t end = ASKED * ENTRY_MOST;
@@ -177,14 +177,14 @@ static size_t entry_bytes(const unsigned char *list, unsigned count) {
     return 0;
 }
 
-// Those with most first, those of which it is not known (all ones) last.
+// Processes with the most memory first, those whose memory is not known (all ones) last.
 static int by_memory(const void *a, const void *b) {
     const holder *x = a, *y = b;
     unsigned long long mine = x->bytes + 1, other = y->bytes + 1;
     return mine != other ? (mine < other) - (mine > other) : (x->pid > y->pid) - (x->pid < y->pid);
 }
 
-// A process may call itself anything: what is no plain character becomes '?'.
+// A process may have any name: characters that are not plain become '?'.
 static void command_of(const char *proc, unsigned pid, char dst[32]) {
     char path[256];
     dst[0] = 0;

@@ -49,8 +49,8 @@ enum {
     CALL(nvmlReturn_t, nvmlShutdown, (void))                                                                                     \
     CALL(nvmlReturn_t, nvmlDeviceGetHandleByPciBusId_v2, (const char *bus_id, nvmlDevice_t *device))
 
-// The same, NULL where a driver has none: older than the call, or so new that it was dropped. What only they know is then not
-// known.
+// The same, NULL where a driver has none: older than the call, or so new that it was dropped. What only such a call
+// returns is then not known.
 #define NVML_OPTIONAL_CALLS(CALL)                                                                                                \
     CALL(const char *, nvmlErrorString, (nvmlReturn_t result))                                                                   \
     CALL(nvmlReturn_t, nvmlSystemGetDriverVersion, (char *version, unsigned int length))                                         \
@@ -80,8 +80,8 @@ typedef struct nvml {
     NVML_OPTIONAL_CALLS(NVML_FIELD)
 } nvml;
 
-// Opens the library (NULL: where the driver puts it) and finds the GPU with this PCI bus id, "0000:3b:00.0": numbers of devices
-// are not the same here and in CUDA. ERR_UNAVAILABLE: not there, or what NVML says; *out is then closed.
+// Opens the library (NULL: where the driver puts it) and finds the GPU with this PCI bus id, "0000:3b:00.0": device
+// numbers differ between NVML and CUDA. ERR_UNAVAILABLE: not installed, or NVML's error; *out is then closed.
 err_t nvml_open(nvml *out, const char *library, const char *bus_id);
 void nvml_close(nvml *n);
 
@@ -89,12 +89,12 @@ void nvml_close(nvml *n);
 typedef void *(*nvml_finder)(void *ctx, const char *name);
 err_t nvml_bind(nvml *out, nvml_finder find, void *ctx);
 
-// What the GPU's sensors say. A single one that does not answer is NaN. ERR_UNAVAILABLE: none does, and why.
+// Reads the GPU's sensors. A single one that does not answer is NaN. ERR_UNAVAILABLE: none does, and why.
 err_t nvml_sense(const nvml *n, device_sensors *out);
 
-// "held by process 4711 (python3, 70.1 GiB), 4802 (this process, 3.0 GiB) and 2 more" into dst, by memory, at most 4 of them;
-// "" when nobody holds it or NVML does not say. Commands are those of proc/PID/comm, left out where that can't be read; proc:
-// "/proc".
+// "held by process 4711 (python3, 70.1 GiB), 4802 (this process, 3.0 GiB) and 2 more" into dst, by memory, at most 4 of
+// them; "" when no process holds it or NVML does not say. Commands are those of proc/PID/comm, left out where that
+// can't be read; proc: "/proc".
 void nvml_holders(const nvml *n, const char *proc, char *dst, size_t room);
 
 #endif

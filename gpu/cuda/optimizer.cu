@@ -41,11 +41,11 @@ err_t cuda_sum_squares(const sum_squares_args *args, stream *s) {
 
 // --- step_decide ---------------------------------------------------------------------------------------------------------------------
 
-// The loss scale is multiplied in FP32. Beyond these bounds it has left what any half-precision gradient could still use.
+// The loss scale is multiplied in FP32. Beyond these bounds it is of no use to any half-precision gradient.
 #define SCALE_MOST 0x1p24f
 #define SCALE_LEAST 0x1p-14f
 
-// The decision, line by line that of gpu/cpu/kernel/optimizer.c.
+// The decision, line by line as in gpu/cpu/kernel/optimizer.c.
 __device__ static void decide(step_state *state, double total, step_rules r) {
     double scale = state->loss_scale, norm = sqrt(total) / scale;
     bool finite = norm <= 0x1.fffffffffffffp1023;  // false for NaN too
@@ -164,7 +164,8 @@ template <bool WIDE, class T> __device__ __forceinline__ void store4(T *x, four<
 // adamw: element by element; w may be NULL, or the master itself. WIDE: all five begin at a multiple of four elements.
 // STOCHASTIC: w is rounded stochastically, with one philox for a thread's four elements; its registers cost a block on each
 // processor.
-// moves      28 + sizeof(T) bytes a weight; memory bound. Nothing but the state is read when the step was decided against
+// moves      28 + sizeof(E) bytes a weight; memory bound. Nothing but the state is read when the step was decided
+//            against
 // reference  gpu/cpu/kernel/optimizer.c, to the bit
 template <class T, bool WIDE, bool STOCHASTIC>
 __global__ void __launch_bounds__(ADAM_THREADS, STOCHASTIC ? 4 : 5) adamw_kernel(adam_job j) {
@@ -226,7 +227,7 @@ err_t cuda_adamw(const adamw_args *args, stream *s) {
 // --- cast, stochastically ------------------------------------------------------------------------------------------------------------
 
 // cast_stochastic: four elements a thread, with the words that adamw had for them. WIDE: both begin at a multiple of four elements.
-// moves      4 + sizeof(T) bytes a weight; memory bound
+// moves      4 + sizeof(E) bytes a weight; memory bound
 // reference  gpu/cpu/kernel/elementwise.c: cast_stochastic, to the bit
 template <class T, bool WIDE>
 __global__ void __launch_bounds__(ADAM_THREADS)

@@ -4,7 +4,7 @@
 // Rules for kernels
 //   launch         K_LAUNCH in a host function of the same file, never <<<>>>; LAUNCH of gpu/cuda/kernel.h does it and checks
 //   shared memory  K_SMEM(float, tile, [8][33]) and K_DYN_SMEM(float, tile), never __shared__
-//   instructions   inline asm stands in this file only, one instruction a wrapper, named dev_<instruction>
+//   instructions   inline asm is in this file only, one instruction a wrapper, named dev_<instruction>
 //   halves         arithmetic in FP32: the half headers' own operators are missing under g++
 //   contraction    is off (-fmad=false): write fmaf where one is meant
 #ifndef GPU_CUDA_SIMT_H

@@ -1,5 +1,5 @@
-// gpu/cuda/stream.c: streams, events and copies. What fails on the device shows later, at a call that has nothing to do with it: so what was launched is
-// remembered.
+// gpu/cuda/stream.c: streams, events and copies. A failure on the device is reported later, by an unrelated call, so
+// launches are remembered.
 #include "gpu/cuda/cuda.h"
 
 #include <stdio.h>
@@ -33,7 +33,7 @@ err_t cuda_finished(stream *s, cudaError_t e, const char *file, int line) {
                       "first: %s", cudaGetErrorName(e), cudaGetErrorString(e), text);
 }
 
-// Statuses that tell of work queued earlier, whatever call returns them.
+// Statuses that report a failure of work queued earlier, whichever call returns them.
 static bool is_of_earlier_work(cudaError_t e) {
     static const cudaError_t late[] = {
         cudaErrorIllegalAddress, cudaErrorLaunchTimeout, cudaErrorAssert, cudaErrorHardwareStackError, cudaErrorIllegalInstruction, cudaErrorMisalignedAddress,

@@ -72,7 +72,7 @@ static void store_dqkv(const sizes *z, tensor *dqkv, const float *in, int64_t sa
                part == 0 ? z->scale : 1);
 }
 
-// Scratch is dealt from one block. With base NULL it is only measured.
+// Takes parts of one block of scratch. With base NULL it only measures.
 typedef struct room { float *base; int64_t used; } room;
 static float *take(room *r, int64_t floats) {
     float *p = r->base ? r->base + r->used : NULL;
@@ -80,7 +80,7 @@ static float *take(room *r, int64_t floats) {
     return p;
 }
 
-// Every thread's scratch is made before the work starts, where a failure can still be told.
+// Allocates every thread's scratch before the work starts, where a failure can still be returned.
 static err_t reserve(stream *s, int64_t floats, const char *who) {
     for (int i = 0; i < pool_threads(s->workers); i++)
         if (!pool_scratch(s->workers, i, (size_t)floats * sizeof(float)))
@@ -136,7 +136,7 @@ static void add_over_queries(const sizes *z, float *out, const float *p, const f
 // Vectors of row r of a tile that hold keys it sees: all, or on the diagonal those up to its own key, which is in the last one.
 static int vecs_seen(int64_t r, bool diagonal) { return diagonal ? (int)(r / VL) + 1 : TILE_VECS; }
 
-// 0 or 1/(1-p) for the probabilities of row r of the queries and the keys of a tile; 0 behind the last one that it sees.
+// 0 or 1/(1-p) for the probabilities of row r of the queries and the keys of a tile; 0 past the last key that it sees.
 static void keep_factors(const sizes *z, float *factor, const meeting *m, int64_t r) {
     int64_t t = m->query * TILE + r, n = m->diagonal ? r + 1 : TILE;
     if (n < TILE) memset(factor, 0, TILE * sizeof *factor);
@@ -170,8 +170,8 @@ static int64_t forward_layout(forward_room *f, const sizes *z, float *base) {
     return r.used;
 }
 
-// max[r] of each row of a tile. Four rows at a time: a transposition leaves in lane 4g+i what group g of lanes says of row i.
-// Rows behind the last, up to a multiple of four, are taken along and not used.
+// max[r] of each row of a tile. Four rows at a time: after a transposition lane 4g+i holds row i's maximum over group g
+// of lanes. Rows past the last, up to a multiple of four, are computed and not used.
 static void row_maxima(float *max, const float *scores, int64_t rows, bool diagonal) {
     const vf lowest = vf_set1(-__builtin_inff());
     for (int64_t r = 0; r < rows; r += 4) {
@@ -209,7 +209,7 @@ VEC vf row_probabilities(float *row, float max, int64_t r, bool diagonal) {
     return sum;
 }
 
-// One tile of queries meets one tile of keys: y, sum and max of the queries are brought up to date.
+// Adds one tile of keys to y, sum and max of one tile of queries.
 static void forward_tile(const sizes *z, const forward_room *f, const meeting *m, int64_t from) {
     int64_t w = z->width;
     float *y = f->y + from * w, *sum = f->sum + from * VL, *max = f->max + from;
@@ -254,8 +254,8 @@ BODY void forward_store(dtype type, const sizes *z, const forward_room *f, const
     }
 }
 
-// An item is a (sample, head) and FORWARD_ROWS queries; the last queries, which have most to do, come first. Queries are loaded
-// when they meet the first keys and stored when they have met the last, their own.
+// An item is a (sample, head) and FORWARD_ROWS queries; the last queries, which have the most keys, come first. Queries
+// are loaded at the first tile of keys and stored after the last, their own.
 static void forward_item(void *ctx, int64_t item, int thread) {
     const forward_job *j = ctx;
     const sizes *z = &j->z;
@@ -348,7 +348,7 @@ static void delta_item(void *ctx, int64_t item, int thread) {
     BY_TYPE(z->type, delta_rows, j, pair / z->heads, pair % z->heads, tile * TILE, rows_of_tile(z, tile));
 }
 
-// Row r of a tile: p = exp(s - lse) and ds = p (dp - delta), where what dropout takes away leaves p for dv and dp for ds alike.
+// Row r of a tile: p = exp(s - lse) and ds = p (dp - delta). Dropout applies its factors to p for dv, and to dp for ds.
 VEC void row_gradient(const sizes *z, float *p, float *ds, float lse, float delta, const float *factor, int64_t r,
                       bool diagonal) {
     vf l = vf_set1(lse), e = vf_set1(delta);
@@ -364,7 +364,8 @@ VEC void row_gradient(const sizes *z, float *p, float *ds, float lse, float delt
     }
 }
 
-// One tile of queries and one of keys: probabilities are made again, and what they give is added where want says.
+// One tile of queries and one of keys: computes the probabilities again and adds to the gradients that `wanted`
+// selects.
 typedef enum want { WANT_DKDV = 1, WANT_DQ = 2 } want;
 static void backward_tile(const backward_job *j, const backward_room *b, const meeting *m, int64_t from, unsigned wanted) {
     const sizes *z = &j->z;
@@ -408,7 +409,7 @@ static void store_keys(const backward_job *j, const backward_room *b, int64_t sa
     store_dqkv(&j->z, j->dqkv, b->dv, sample, tile * TILE, head, 2, rows_of_tile(&j->z, tile));
 }
 
-// One pass: an item is a (sample, head). Queries come and go as in forward.
+// One pass: an item is a (sample, head). Queries are loaded and stored as in forward.
 static void backward_item(void *ctx, int64_t item, int thread) {
     const backward_job *j = ctx;
     const sizes *z = &j->z;

@@ -92,8 +92,8 @@ static void product_transposed(float *c, int64_t ldc, const float *a, int64_t ld
 
 // --- rows in and out -----------------------------------------------------------------------------------------------------------
 
-// n values from each of `rows` rows that lie `stride` elements apart, times `scale`, into rows of ld floats, ld a multiple of VL;
-// zeros behind the n-th.
+// n values from each of `rows` rows that are `stride` elements apart, times `scale`, into rows of ld floats, ld a
+// multiple of VL; zeros past the n-th.
 BODY void load_rows_of(dtype t, float *out, int64_t ld, const void *in, int64_t at, int64_t stride, int64_t rows, int64_t n,
                        float scale) {
     vf factor = vf_set1(scale);
@@ -118,9 +118,9 @@ static void store_rows(dtype t, void *out, int64_t at, int64_t stride, const flo
     BY_TYPE(t, store_rows_of, out, at, stride, in, ld, rows, n, scale);
 }
 
-// out (ld,TILE) = in^T for `rows` rows of n values that lie `stride` elements apart; zeros behind the n-th row of out and, up to a
-// multiple of VL, behind the last column. Four rows at a time: a 4 x 4 transposition in each group of four lanes brings elements
-// of one column together, in groups that are written where they belong.
+// out (ld,TILE) = in^T for `rows` rows of n values that are `stride` elements apart; zeros past the n-th row of out
+// and, up to a multiple of VL, past the last column. Four rows at a time: a 4 x 4 transposition in each group of four
+// lanes brings four elements of one column together, which are then stored as a group.
 BODY void load_columns_of(dtype t, float *out, int64_t ld, const void *in, int64_t at, int64_t stride, int64_t rows, int64_t n) {
     for (int64_t r = 0; r < (rows + VL - 1) / VL * VL; r += 4)
         for (int64_t i = 0; i < ld; i += VL) {
@@ -136,7 +136,7 @@ static void load_columns(dtype t, float *out, int64_t ld, const void *in, int64_
     BY_TYPE(t, load_columns_of, out, ld, in, at, stride, rows, n);
 }
 
-// The same of a tile that is in FP32 already.
+// The same for a tile that is in FP32 already.
 static void transpose_tile(float *out, const float *in, int64_t rows, int64_t ld) { load_columns_of(FP32, out, ld, in, 0, ld, rows, ld); }
 
 #endif

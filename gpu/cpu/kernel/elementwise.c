@@ -19,7 +19,7 @@ static void add_item(void *ctx, int64_t item, int thread) {
     BY_TYPE(j.type, add_slice, &j, item * SLICE, slice_end(item, j.count));
 }
 
-// moves: 3 * sizeof(T) bytes an element; memory bound
+// moves: 3 * sizeof(E) bytes an element; memory bound
 err_t KERNEL(add)(const add_args *args, stream *s) {
     add_job j = {args->y->type, args->y->data, args->a->data, args->b->data, tensor_count(args->y)};
     assert(args->a->type == args->y->type && args->b->type == args->y->type && tensor_count(args->a) == j.count &&
@@ -84,7 +84,7 @@ static void to_fp16_item(void *ctx, int64_t item, int thread) {
     stochastic_slice(FP16, &j, item * SLICE, slice_end(item, j.count));
 }
 
-// moves: 4 + sizeof(T) bytes an element, and 10 rounds of philox for 4 of them
+// moves: 4 + sizeof(E) bytes an element, and 10 rounds of philox for 4 of them
 err_t KERNEL(cast_stochastic)(const cast_stochastic_args *args, stream *s) {
     stochastic_job j = {args->y->data, args->x->data, tensor_count(args->y), args->round,
                         (uint32_t)args->state->adam_t};

@@ -1,5 +1,6 @@
-// gpu/cpu/kernel/embedding.c: rows of two tables, added. Backward turns a scatter, whose sums would depend on who comes first, into a gather:
-// positions are sorted by token (a counting sort keeps their order), then every vocabulary row sums its own.
+// gpu/cpu/kernel/embedding.c: rows of two tables, added. Backward turns a scatter, whose sums would depend on the order
+// of the threads, into a gather: positions are sorted by token (a counting sort keeps their order), then every
+// vocabulary row sums its own.
 #include "gpu/cpu/kernel/kernel.h"
 #include "gpu/cpu/kernel/typed.h"
 

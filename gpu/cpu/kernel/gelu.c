@@ -30,7 +30,7 @@ static void backward_item(void *ctx, int64_t item, int thread) {
     BY_TYPE(j.type, backward_slice, &j, item * SLICE, slice_end(item, j.count));
 }
 
-// alias: y == x allowed.  moves: 2 * sizeof(T) bytes an element; memory bound
+// alias: y == x allowed.  moves: 2 * sizeof(E) bytes an element; memory bound
 err_t KERNEL(gelu_forward)(const gelu_forward_args *args, stream *s) {
     gelu_job j = {args->x->type, args->y->data, NULL, args->x->data, tensor_count(args->x)};
     assert(args->y->type == args->x->type && tensor_count(args->y) == j.count);
@@ -38,7 +38,7 @@ err_t KERNEL(gelu_forward)(const gelu_forward_args *args, stream *s) {
     return ERR_OK;
 }
 
-// alias: dx == dy allowed.  moves: 3 * sizeof(T) bytes an element
+// alias: dx == dy allowed.  moves: 3 * sizeof(E) bytes an element
 err_t KERNEL(gelu_backward)(const gelu_backward_args *args, stream *s) {
     gelu_job j = {args->x->type, args->dx->data, args->dy->data, args->x->data, tensor_count(args->x)};
     assert(args->dx->type == args->x->type && args->dy->type == args->x->type && tensor_count(args->dx) == j.count &&

@@ -9,10 +9,11 @@
 //     NEON      6 x 16                  24 sums + 4 of v + 1 broadcast  of 32       10 : 24
 //     portable  4 x 16                  the compiler's business
 //
-// Two FMAs a cycle of four cycles' latency want 8 independent chains or more. The 8 x 48 tile needs 192 bytes of v for 12 cycles of FMA;
-// s, a panel of 8 rows, stays in L1 while v streams by from L2. Tiles at the edges have functions of their own with fewer rows
-// or vectors, so that a row costs a row. What is multiplied next is fetched meanwhile, and where it only has to be copied it is copied, a
-// line every 8 steps: the units are busy multiplying, and one load and one store beside 192 FMAs cost little.
+// Two FMAs a cycle of four cycles' latency want 8 independent chains or more. The 8 x 48 tile needs 192 bytes of v for
+// 12 cycles of FMA; s, a panel of 8 rows, stays in L1 while v streams by from L2. Tiles at the edges have functions of
+// their own with fewer rows or vectors, so that they cost no more than their rows. Meanwhile the operands that come
+// next are prefetched or, if they need no conversion, copied, a line every 8 steps: one load and one store next to 192
+// FMAs cost little.
 #ifndef GPU_CPU_KERNEL_GEMM_MICRO_H
 #define GPU_CPU_KERNEL_GEMM_MICRO_H
 
@@ -32,8 +33,9 @@ enum { MR = 4, NV = 1 };
 #endif
 enum { NR = NV * VL };
 
-// What will be needed soon, line by line: rows of `width` bytes that are `stride` bytes apart. The inner loop asks for one line every
-// 8 steps, so that memory works while the units multiply. It may walk on behind the last row: asking for what is not there does nothing.
+// What will be needed soon, line by line: rows of `width` bytes that are `stride` bytes apart. The inner loop
+// prefetches one line every 8 steps, so that memory works while the units multiply. It may run past the last row: such
+// a prefetch does nothing.
 typedef struct walk {
     const char *row;
     int64_t done, width, stride;
@@ -53,14 +55,14 @@ typedef struct destination {
     int64_t ldc, ld_sums, ld_base;
 } destination;
 
-// Rows of v on their way into panels: line by line, `width` lines a row.
+// A copy of rows of v into panels: line by line, `width` lines a row.
 typedef struct transfer {
-    const float *from;  // the row in turn
+    const float *from;  // the current row
     float *to;          // ... its place in the first panel
     int64_t stride;     // from row to row, in floats
     int64_t line_step;  // from line to line in the panels, in floats
     int64_t line, width;
-    int64_t turn, lines;  // as long as turn < 0 it waits for what was asked for
+    int64_t turn, lines;  // while turn < 0 it waits for the prefetch
 } transfer;
 
 VEC void transfer_line(transfer *t) {

@@ -81,7 +81,7 @@ VEC void transpose16(vf x[16]) {
     for (int i = 0; i < 8; i++) x[i] = (vf){q[0][i], q[2][i]}, x[i + 8] = (vf){q[1][i], q[3][i]};
 }
 #else
-// 64 quads fit no register file: it is done in memory, and may as well be a call.
+// 64 quads fit no register file: the work is done in memory, and may as well be a call.
 static void transpose16(vf x[16]) {
     for (int i = 0; i < 16; i += 4) {
         vi four[4] = {vf_bits(x[i]), vf_bits(x[i + 1]), vf_bits(x[i + 2]), vf_bits(x[i + 3])};
@@ -114,8 +114,8 @@ VEC void store_first(float *p, vf v, int width) {
     else vf_store_n(p, v, width);
 }
 
-// What will be packed soon, asked for into the L2: the pieces of rows are too short for the processor to guess the next one. The
-// address may lie behind the matrix; a prefetch of it does nothing.
+// Prefetches into the L2 what will be packed soon: the pieces of rows are too short for the processor to guess the next
+// one. The address may be past the end of the matrix; its prefetch does nothing.
 BODY void ask(const operand *o, dtype t, int64_t i) { __builtin_prefetch(typed_at(o->data, t, i), 0, 2); }
 
 enum { AHEAD = 24 };  // steps of k, where k goes down the rows
@@ -149,7 +149,8 @@ BODY void pack_along_k(dtype t, int width, float *dst, const operand *o, int64_t
     }
 }
 
-// All panels from rows that lie side by side: copies, k outermost, so that whole cache lines are read and each page is met once.
+// All panels from rows that are adjacent in memory: copies, k outermost, so that whole cache lines are read and each
+// page is visited once.
 BODY void pack_across_k(dtype t, int width, float *dst, const operand *o, int64_t first, int64_t n, int64_t k0, int64_t kc) {
     int64_t at = k0 * o->stride + first;
     for (int64_t k = 0; k < kc; k++, at += o->stride, dst += width) {
@@ -169,7 +170,7 @@ BODY void pack_across_k(dtype t, int width, float *dst, const operand *o, int64_
     }
 }
 
-// Rows first .. first+n-1 of the operand, k0 .. k0+kc-1, as ceil(n / width) panels, one behind the other.
+// Rows first .. first+n-1 of the operand, k0 .. k0+kc-1, as ceil(n / width) panels, one after the other.
 BODY void pack_typed(dtype t, int width, float *dst, const operand *o, int64_t first, int64_t n, int64_t k0, int64_t kc) {
     if (o->along_k)
         for (int64_t p = 0; p < n; p += width) pack_along_k(t, width, dst + p * kc, o, first + p, n - p, k0, kc);

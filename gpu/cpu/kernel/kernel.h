@@ -1,5 +1,6 @@
-// gpu/cpu/kernel/kernel.h: the operations of one vector width. Every file here is compiled once for each width with SIMD set
-// to its name; KERNEL(x) is x with that name behind it, so that all widths live in one binary. kernel/table.c puts them into cpu_ops_<width>.
+// gpu/cpu/kernel/kernel.h: the operations of one vector width. Every file here is compiled once for each width with
+// SIMD set to its name; KERNEL(x) is x with that name appended, so that all widths are in one binary. kernel/table.c
+// puts them into cpu_ops_<width>.
 #ifndef GPU_CPU_KERNEL_KERNEL_H
 #define GPU_CPU_KERNEL_KERNEL_H
 

@@ -1,6 +1,7 @@
-// gpu/cpu/kernel/loss.c: softmax, cross entropy and their gradient in one visit per row. A row of logits is read for its maximum, then for
-// the sum of exponentials, then overwritten by its gradient; by the second time it is in the cache. In FP32 the exponentials wait in
-// the row itself; a 16-bit row has no room for their bits, so they are taken twice.
+// gpu/cpu/kernel/loss.c: softmax, cross entropy and their gradient in one visit per row. A row of logits is read for
+// its maximum, then for the sum of exponentials, then overwritten by its gradient; by the second time it is in the
+// cache. In FP32 the exponentials are kept in the row itself; a 16-bit row has no room for their bits, so they are
+// computed twice.
 #include "gpu/cpu/kernel/kernel.h"
 #include "gpu/cpu/kernel/typed.h"
 #include "gpu/cpu/kernel/vmath.h"
@@ -99,7 +100,7 @@ static void loss_item(void *ctx, int64_t item, int thread) {
     BY_TYPE(j->type, loss_rows, j, from, to);
 }
 
-// moves: 2 * sizeof(T) bytes a logit, and two exponentials (FP32: one).  A row that holds a NaN or +inf gives NaN
+// moves: 2 * sizeof(E) bytes a logit, and two exponentials (FP32: one).  A row that holds a NaN or +inf gives NaN
 err_t KERNEL(cross_entropy)(const cross_entropy_args *args, stream *s) {
     int64_t rows = tensor_count(args->targets), count = tensor_count(args->logits);
     loss_job j = {args->logits->type,

@@ -15,15 +15,17 @@
 // KC; for a block, a panel of s (12 KB) stays in L1 while panels of v come from L2; the sums live in registers (gemm_micro.h). k is never
 // divided between threads. Who packs what:
 //
-//   alone     few rows, and threads few enough for tiles of about 256 rows and many columns: a thread keeps its block of s in its L2, and
-//             v comes by in strips of STRIP columns. Where v lies as the inner loop wants it (dX, dW) each is copied while the one before
-//             is multiplied. Threads share nothing but what they only read: a line that one packs and another reads costs 50 ns, and 230
-//             between two dies of one processor.
-//   together  else: an operand that several tiles need is packed once, for all threads. One that is too large for the shared cache
-//             (the weights of the output head), or that meets few rows, is packed block by block by the thread that is about to use it,
-//             while tiles are so long in the other direction that no other needs the block.
+//   alone     few rows, and few enough threads for tiles of about 256 rows and many columns. A thread keeps its block
+//             of s in its L2 and takes v in strips of STRIP columns. Where v already has the order of the inner loop
+//             (dX, dW), each strip is copied while the previous one is multiplied. Threads share only what no thread
+//             writes: a line that one packs and another reads costs 50 ns, and 230 ns between two dies of one
+//             processor.
+//   together  otherwise. An operand that several tiles need is packed once, for all threads. One that is too large for
+//             the shared cache (the weights of the output head), or that meets few rows, is packed block by block by
+//             the thread that is about to use it; tiles are then so long in the other direction that no other thread
+//             needs the block.
 //
-// What comes next is asked for from memory meanwhile.
+// What comes next is prefetched meanwhile.
 #include "gpu/cpu/kernel/gemm_micro.h"
 #include "gpu/cpu/kernel/gemm_pack.h"
 #include "gpu/cpu/kernel/kernel.h"
@@ -34,14 +36,14 @@ enum {
     KC = 384,                  // the specification's
     NC = 192,                  // columns of v that are used from L2 together: a multiple of every NR
     MC = 256,                  // rows of a large tile, about
-    LONG = 1280,               // the long side of a tile whose other operand is packed on the way
+    LONG = 1280,               // the long side of a tile whose other operand is packed on the fly
     SHARED = 4 << 20,          // floats of an operand that is packed as a whole
     STRIP = 48,                // columns of v that a thread alone packs at a time, a multiple of every NR
-    LEAD = 96,                 // lines that memory is ahead of their copying
+    LEAD = 96,                 // lines that the prefetch is ahead of the copy
     ITEMS = 24,                // tiles to aim at, so that threads end together
     TURNS = 2,                 // ... and how many a thread takes at least, if they are as high as d,
     LOW = 512,                 // ... twice as many if d has no more rows: a block of s then stays in the L2 from tile to tile
-    WAITING = 1 << 19,         // floats of s that may lie packed then: beyond, k goes in short steps, for others use the shared cache too
+    WAITING = 1 << 19,         // most floats of s packed then: beyond, k goes in short steps: others use the shared cache too
 };
 
 typedef struct gemm {
@@ -51,12 +53,12 @@ typedef struct gemm {
     const tensor *bias;
     unsigned epilogue;
     bool alone;             // each thread packs what it needs
-    bool copies;            // ... and v beside the inner loop, for it lies as that wants it
-    bool plain;             // d is FP32 and takes the sum, and bias or d, as they are: the inner loop may write to it
+    bool copies;            // ... and copies v within the inner loop, whose order it has already
+    bool plain;             // d is FP32 and gets the sum, plus bias or d, unchanged: the inner loop may write to it
     int64_t k_step;         // k that is packed at a time, a multiple of KC unless it is all
     int64_t k0, k1;         // ... now
-    float *packed_s, *packed_v;  // NULL: packed on the way
-    float *next_s;          // s of the next step is packed here meanwhile, or NULL
+    float *packed_s, *packed_v;  // NULL: packed on the fly
+    float *next_s;          // s of the next step is packed here during this one, or NULL
     float *sums;            // (m,n) unfinished sums when k goes in several steps and d cannot hold them, or NULL
     int64_t tile_m, tile_n, tiles_m, tiles;
     size_t local_s, local_v, local_sums;  // floats of each thread's scratch
@@ -90,7 +92,7 @@ BODY void finish_row(dtype t, unsigned epilogue, const gemm *g, const float *til
     }
 }
 
-// Whole rows, which are nearly all, have loops of their own: without questions, for the compiler to unroll.
+// Whole rows, which are nearly all, have loops of their own, without branches, for the compiler to unroll.
 BODY void finish_typed(dtype t, unsigned epilogue, const gemm *g, const float *tile, const float *earlier, int64_t ld, int64_t m, int64_t n,
                        int64_t rows, int64_t cols) {
     if (cols == NR && earlier)
@@ -166,7 +168,8 @@ static void register_tile(const place *w, const float *s, const float *v, int64_
     else finish(g, tile, w->first ? NULL : sums, w->ld, m, n, rows, cols);
 }
 
-// What is asked for while a block is multiplied, how many lines it has, the same of what comes after it, and what is copied.
+// What is prefetched while a block is multiplied and its number of lines; the same for what is prefetched after it;
+// what is copied.
 typedef struct coming { walk way; int64_t lines; walk then; int64_t then_lines; transfer copy; } coming;
 
 static coming coming_of(const operand *o, int64_t first, int64_t n, int64_t k0, int64_t kc) {
@@ -175,8 +178,8 @@ static coming coming_of(const operand *o, int64_t first, int64_t n, int64_t k0, 
     return (coming){.way = way, .lines = (o->along_k ? n : kc) * ((way.width + 63) / 64)};
 }
 
-// What the thread that works at block k of tile `item` will pack after it: the tile's next block, or the first one of the tile that it will
-// take then if all threads are equally quick.
+// What the thread that works on block k of tile `item` will pack next: the tile's next block, or the first block of the
+// tile that it will take next if all threads are equally fast.
 static coming packed_next(const gemm *g, int64_t item, int64_t k) {
     const coming none = {.way = {.row = g->d->data, .width = 64}};
     if (g->packed_s && g->packed_v) return none;
@@ -190,7 +193,7 @@ static coming packed_next(const gemm *g, int64_t item, int64_t k) {
     return coming_of(&g->v, tile_column(g, item), tile_columns(g, item), k, kc);
 }
 
-// ... and behind it this block's share of the s that all threads will pack for the next step of k.
+// ... followed by this block's share of the s that all threads will pack for the next step of k.
 static coming asked_for(const gemm *g, int64_t item, int64_t k) {
     coming next = packed_next(g, item, k);
     if (!g->packed_s || g->k1 == g->k) return next;
@@ -202,7 +205,7 @@ static coming asked_for(const gemm *g, int64_t item, int64_t k) {
 }
 
 // One block of k for `rows` x `cols` outputs whose operands are packed: panels of s in turn, each against all panels of v. Meanwhile `next`
-// is asked for, and copied.
+// is prefetched and copied.
 static void block(const place *w, const float *s, const float *v, int64_t m, int64_t n, int64_t rows, int64_t cols, coming *next) {
     lookahead ahead = {.far = next->way, .copy = next->copy};
     for (int64_t i = 0; i < rows; i += MR, s += MR * w->kc) {
@@ -212,7 +215,7 @@ static void block(const place *w, const float *s, const float *v, int64_t m, int
             next->lines -= w->kc / 8;
             if (next->lines > 0) continue;
             if (next->then_lines) ahead.far = next->then, next->lines = next->then_lines, next->then_lines = 0;
-            else ahead.far.stride = 0, ahead.far.width = 64;  // all was asked for
+            else ahead.far.stride = 0, ahead.far.width = 64;  // all is prefetched
         }
     }
     next->way = ahead.far, next->copy = ahead.copy;
@@ -249,14 +252,15 @@ static void tile_together(const gemm *g, int64_t item, float *local, int64_t row
 
 // --- a thread alone ------------------------------------------------------------------------------------------------------------
 
-// Columns n .. n+cols-1 of v, k .. k+kc-1, on their way to `packed`.
+// The copy of columns n .. n+cols-1 of v, k .. k+kc-1, to `packed`.
 static transfer transfer_of(const gemm *g, int64_t n, int64_t cols, int64_t k, int64_t kc, float *packed) {
     return (transfer){.from = (const float *)g->v.data + k * g->v.stride + n, .to = packed, .stride = g->v.stride,
                       .line_step = (int64_t)NR == STRIP ? VL : NR * kc, .width = cols / VL, .turn = -LEAD, .lines = cols / VL * kc};
 }
 
-// While the strip at column j of block k is multiplied, the next one is asked for and copied to `packed`, and a share of the next block of s
-// is asked for. After the tile comes the one that the thread will take then if all threads are equally quick.
+// While the strip at column j of block k is multiplied, the next strip is prefetched and copied to `packed`, and a
+// share of the next block of s is prefetched. The next tile is the one that the thread will take if all threads are
+// equally fast.
 static coming strip_next(const gemm *g, int64_t item, int64_t j, int64_t k, int64_t cols, float *packed) {
     bool goes_on = j + STRIP < cols, stays = k + KC < g->k;  // in the block, in the tile
     int64_t tile = stays ? item : item + pool_threads(g->workers), k2 = stays ? k + KC : 0, kc2 = min64(KC, g->k - k2);
@@ -288,7 +292,7 @@ static void tile_alone(const gemm *g, int64_t item, float *local, int64_t rows, 
             if (!g->copies) pack_v(v[turn], &g->v, n0 + j, min64(STRIP, cols - j), k, w.kc);
             coming next = strip_next(g, item, j, k, cols, v[!turn]);
             block(&w, s, v[turn], m0, n0 + j, rows, min64(STRIP, cols - j), &next);
-            while (next.copy.turn < next.copy.lines) transfer_line(&next.copy);  // what too few rows left over
+            while (next.copy.turn < next.copy.lines) transfer_line(&next.copy);  // the rest, where rows were too few
         }
     }
 }
@@ -327,7 +331,7 @@ static void pack_item(void *ctx, int64_t item, int thread) {
 
 static int64_t next_k1(const gemm *g) { return min64(g->k1 + g->k_step, g->k); }
 
-// The tiles, and behind them s of the next step: a thread that finds no tile any more packs while others end theirs.
+// The tiles, then s of the next step: a thread that finds no more tiles packs while others finish theirs.
 static void step_item(void *ctx, int64_t item, int thread) {
     const gemm *g = ctx;
     if (item < g->tiles) tile_item(ctx, item, thread);
@@ -336,7 +340,7 @@ static void step_item(void *ctx, int64_t item, int thread) {
 
 // --- the plan ----------------------------------------------------------------------------------------------------------------
 
-// The size, in whole panels, of the parts of `count` when none may be much larger than `most` and all are alike.
+// Divides `count` into equal parts, none much larger than `most`. Returns their size, rounded up to whole panels.
 static int64_t even(int64_t count, int64_t most, int64_t panel) {
     int64_t parts = (count + most - 1) / most;
     return round_up((count + parts - 1) / parts, panel);
@@ -349,13 +353,14 @@ static void count_tiles(gemm *g, int64_t rows, int64_t cols) {
     g->tiles = g->tiles_m * ((g->n + g->tile_n - 1) / g->tile_n);
 }
 
-// Columns, in panels, that the busiest thread takes if tiles as high as d have `panels` of them.
+// Panels of columns that the busiest thread takes if tiles are as high as d and `panels` panels wide.
 static int64_t busiest(const gemm *g, int64_t panels) {
     int64_t all = (g->n + NR - 1) / NR, tiles = (all + panels - 1) / panels, threads = pool_threads(g->workers);
     return (tiles + threads - 1) / threads * panels;
 }
 
-// The width of tiles as high as d: `columns` or less, but where few tiles leave a thread idle for long the widest that keeps all at work.
+// The width of tiles as high as d: `columns` or less; where so few tiles would leave a thread idle for long, the widest
+// that keeps all threads busy.
 static int64_t balanced(const gemm *g, int64_t columns) {
     int64_t panels = even(g->n, columns, NR) / NR, best = panels;
     for (int64_t p = NC / NR; p >= 1; p--)
@@ -368,9 +373,10 @@ static bool holds_sums(const gemm *g) { return g->d->type == FP32 && !(g->epilog
 
 static int64_t gcd(int64_t a, int64_t b) { return b ? gcd(b, a % b) : a; }
 
-// Tiles for threads that share nothing: so many rows that a strip can be copied beside the one before (a tile of registers takes one line for each
-// 8 of its k), and so that all threads have as many. True if packing is little then beside multiplying: a row of s costs as much as 12
-// columns of products, a column of v as 5 rows, or 9 if it is transposed (measured on a Zen 5).
+// Tiles for threads that share nothing: enough rows that a strip can be copied while the previous one is multiplied (a
+// register tile copies one line for each 8 of its k), and the same number of tiles for each thread. True if packing
+// then costs little compared with multiplying: packing a row of s costs as much as 12 columns of products, a column of
+// v as 5 rows, or 9 if it is transposed (measured on a Zen 5).
 static bool plan_alone(gemm *g) {
     double best = 0.08;
     int64_t rows = 0, cols = 0, threads = pool_threads(g->workers);
@@ -409,7 +415,7 @@ static void plan_tiles(gemm *g, bool *share_s, bool *share_v) {
     *share_s = fits || g->m <= g->n;
     *share_v = fits || g->m > g->n;
     int64_t rows = *share_v ? MC : LONG, cols = *share_s ? NC : LONG;
-    for (int turn = 0;; turn++) {  // halve until there are tiles enough, but not what saves the packing
+    for (int turn = 0;; turn++) {  // halve until there are enough tiles, but not below what makes packing pay
         count_tiles(g, rows, cols);
         if (g->tiles >= ITEMS) break;
         if (*share_v && rows > MC / 4) rows /= 2;

@@ -6,9 +6,10 @@
 enum {
     NORM_ROWS = 64,      // rows of a block in backward: their weight gradients are summed in order, then the blocks in order
     NORM_COLUMNS = 256,  // columns of an item when the blocks are added
-    // Rows side by side: their sums do not wait for each other, and what belongs to a column is read once for all of them. It pays where
-    // instructions are the limit: of BF16, and in backward of rows whose weight gradients leave the first-level cache. Where memory is,
-    // short rows that are read in turns are slower than one after the other.
+    // Rows processed side by side: their sums do not wait for each other, and per-column data is read once for all of
+    // them. It pays where instructions are the limit: for BF16, and in backward for rows whose weight gradients do not
+    // fit the first-level cache. Where memory is the limit, reading short rows in turns is slower than one after the
+    // other.
     FORWARD_ROWS = 2,
     BACKWARD_ROWS = VEC_REGISTERS >= 32 ? 4 : 1,
     LONG_ROW = 2048,
@@ -35,7 +36,7 @@ typedef struct norm_job {
 
 typedef struct forward_rows { vf total[FORWARD_ROWS][2], mean[FORWARD_ROWS], rstd[FORWARD_ROWS]; } forward_rows;
 
-// x (+ residual, rounded to T as it is stored) onto the sums.
+// Adds x (+ residual, rounded to E as it is stored) to the sums.
 BODY void total_vector(dtype t, const norm_job *j, forward_rows *f, int64_t first, int rows, int64_t i, int64_t n, int k) {
     for (int r = 0; r < rows; r++) {
         int64_t at = first + r * j->width + i;
@@ -62,11 +63,11 @@ BODY void norm_vector(dtype t, const norm_job *j, const forward_rows *f, int64_t
         int64_t at = first + r * j->width + i;
         vf hat = vf_mul(vf_sub(typed_load_n(x, t, at, n), f->mean[r]), f->rstd[r]);
         typed_store_n(j->y, t, at, vf_fma(hat, w, b), n);
-        __builtin_prefetch(typed_at(j->x, t, at + rows * j->width));  // the next rows come while these are still computed on
+        __builtin_prefetch(typed_at(j->x, t, at + rows * j->width));  // the next rows, while these are computed
     }
 }
 
-// Of each row the mean of its total, which begins anew.
+// The mean from a row's total, which is reset to zero.
 BODY float row_mean(const norm_job *j, vf total[2]) {
     float mean = vf_sum(vf_add(total[0], total[1])) / (float)j->width;
     total[0] = total[1] = vf_zero();
@@ -99,7 +100,7 @@ static void norm_item(void *ctx, int64_t item, int thread) {
     BY_TYPE(j.type, norm_rows, &j, from, to);
 }
 
-// alias: y == x and sum == x or residual allowed, y == sum not.  moves: 2 to 4 * sizeof(T) bytes an element; memory bound
+// alias: y == x and sum == x or residual allowed, y == sum not.  moves: 2 to 4 * sizeof(E) bytes an element; memory bound
 err_t KERNEL(layer_norm_forward)(const layer_norm_forward_args *args, stream *s) {
     int64_t width = tensor_count(args->w), rows = tensor_count(args->x) / width;
     assert(rows * width == tensor_count(args->x) && tensor_count(args->y) == rows * width &&
@@ -147,7 +148,7 @@ typedef struct backward_rows {
 } backward_rows;
 
 // With h = (x - mean) rstd and g = dy w:  dx = rstd (g - mean(g) - h mean(g h)).  First the sums of the two means, and these rows' part
-// of dw and db, row after row. g is zero behind the end of a row, as dy reads there.
+// of dw and db, row after row. g is zero past the end of a row, because dy reads as zero there.
 BODY void sums_vector(dtype t, const norm_back_job *j, backward_rows *b, float *dw, float *db, int64_t first, int rows, int64_t i,
                       int64_t n, int k) {
     vf w = typed_load_n(j->w, t, i, n), dw_sum = typed_load_n(dw, FP32, i, n), db_sum = typed_load_n(db, FP32, i, n);
@@ -206,7 +207,7 @@ static void back_item(void *ctx, int64_t item, int thread) {
     BY_TYPE(j.type, back_block, &j, item);
 }
 
-// The blocks' parts, in order, then once onto what is there. dw and db stand one behind the other: 2 * width columns.
+// Adds the blocks' parts in order, then the sum once to dw and db. A part has dw, then db: 2 * width columns.
 static void add_parts_item(void *ctx, int64_t item, int thread) {
     (void)thread;
     const norm_back_job *j = ctx;
@@ -223,7 +224,7 @@ static void add_parts_item(void *ctx, int64_t item, int thread) {
 }
 
 // alias: dx == dresidual or dy allowed.  sums: dw and db over blocks of NORM_ROWS rows in order, then over the blocks in order.
-// moves: 3 or 4 * sizeof(T) bytes an element; memory bound
+// moves: 3 or 4 * sizeof(E) bytes an element; memory bound
 err_t KERNEL(layer_norm_backward)(const layer_norm_backward_args *args, stream *s) {
     int64_t width = tensor_count(args->w), rows = tensor_count(args->x) / width,
             blocks = (rows + NORM_ROWS - 1) / NORM_ROWS;

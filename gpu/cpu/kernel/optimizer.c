@@ -1,15 +1,15 @@
-// gpu/cpu/kernel/optimizer.c: whether a step counts, and what it does to the weights. Both read and write step_state where it lives, so
-// that on other devices no host has to be asked.
+// gpu/cpu/kernel/optimizer.c: whether a step counts, and what it does to the weights. Both read and write step_state in
+// the device's memory, so that on other devices the host is not involved.
 #include "gpu/cpu/kernel/kernel.h"
 #include "gpu/cpu/kernel/stochastic.h"
 #include "gpu/cpu/kernel/typed.h"
 
-// The loss scale is multiplied in FP32. Beyond these bounds it has left what any half-precision gradient could still use.
+// The loss scale is multiplied in FP32. Beyond these bounds it is of no use to any half-precision gradient.
 #define SCALE_MOST 0x1p24f
 #define SCALE_LEAST 0x1p-14f
 
-// A step counts when the norm is finite. The scale that unscales this step's gradient is the one it was computed with; what is decided
-// here holds from the next step on.
+// A step counts when the norm is finite. This step's gradient is unscaled by the scale that it was computed with; a new
+// scale holds from the next step on.
 err_t KERNEL(step_decide)(const step_decide_args *args, stream *s) {
     (void)s;
     assert(args->sums->type == FP64);
@@ -101,7 +101,7 @@ static void adamw_item(void *ctx, int64_t item, int thread) {
 }
 
 // The constants of a step are computed in double and rounded once: step = lr / (1 - beta1^t), and the factor 1 / sqrt(1 - beta2^t) that
-// makes sqrt(v') of sqrt(v).  moves: 28 + sizeof(T) bytes a weight; memory bound
+// makes sqrt(v') of sqrt(v).  moves: 28 + sizeof(E) bytes a weight; memory bound
 err_t KERNEL(adamw)(const adamw_args *args, stream *s) {
     int64_t count = tensor_count(args->master);
     assert(args->master->type == FP32 && args->m->type == FP32 && args->v->type == FP32 && args->grad->type == FP32);

@@ -1,6 +1,6 @@
-// gpu/cpu/kernel/stochastic.h: stochastic rounding of sixteen floats (gpu/ops.h: rounding_key). What comes out is a float that
-// the type can hold, so that the store behind it, which rounds to nearest, changes nothing of it; what chance has no say in
-// goes through as it was and is rounded there.
+// gpu/cpu/kernel/stochastic.h: stochastic rounding of sixteen floats (gpu/ops.h: rounding_key). The result is a float
+// that the type can hold, so the store after it, which rounds to nearest, does not change it. Numbers that are not
+// rounded by chance pass unchanged and are rounded by the store.
 #ifndef GPU_CPU_KERNEL_STOCHASTIC_H
 #define GPU_CPU_KERNEL_STOCHASTIC_H
 
@@ -17,7 +17,8 @@ BODY void rounding_words(vi *word, int blocks, const rounding_key *key, int64_t 
             vi_philox64(word + 4 * b, key->seed, (uint32_t)quad, key->site, (uint32_t)(quad >> 32), t);
 }
 
-// A number is its neighbour below and 16 bits more: they and 16 random ones carry into the neighbour with just that probability.
+// A number is its neighbour below plus 16 low bits: adding 16 random bits carries into the neighbour above with exactly
+// the right probability.
 BODY vf stochastic_bf16(vf x, vi word) {
     vi bits = vf_bits(x), magnitude = vi_and(bits, vi_set1(0x7fffffff));
     vf y = vi_float_bits(vi_and(vi_add(bits, vi_shr(word, 16)), vi_set1((int32_t)0xffff0000u)));

@@ -1,13 +1,13 @@
 // gpu/cpu/kernel/typed.h: sixteen elements of a tensor whose type is known at run time only.
 //
-// Everything here is inlined by force, so that where `t` is a constant the switch is gone. BY_TYPE makes it one: a kernel's body is written
-// once, with the dtype as its first parameter, and the compiler makes three of it.
+// Everything here is always inlined: where `t` is a constant, the switch disappears. BY_TYPE makes it a constant: a
+// kernel's body is written once, with the dtype as its first parameter, and compiled three times.
 //
 //     BODY void add_body(dtype t, const add_job *j, int64_t from, int64_t to) { ... typed_load_n(j->a, t, i, n) ... }
 //     static void add_item(void *ctx, int64_t item, int thread) { ... BY_TYPE(j->type, add_body, j, from, to); }
 //
-// The _n forms touch n elements and no byte outside them; lanes behind the n-th read as zero. n > VL counts as VL, n < 0 as 0, so that
-// `for (i = 0; i < n; i += VL) ... typed_load_n(p, t, i, n - i)` is the whole loop, tail included.
+// The _n forms touch n elements and no byte outside them; lanes past the n-th read as zero. n > VL counts as VL, n < 0
+// as 0, so that `for (i = 0; i < n; i += VL) ... typed_load_n(p, t, i, n - i)` is the whole loop, tail included.
 #ifndef GPU_CPU_KERNEL_TYPED_H
 #define GPU_CPU_KERNEL_TYPED_H
 
@@ -23,7 +23,8 @@ BODY int64_t slice_end(int64_t item, int64_t n) { return (item + 1) * SLICE < n 
 // Rows of `width` elements that make an item of about that size.
 BODY int64_t rows_per_item(int64_t width) { return width < SLICE ? SLICE / width : 1; }
 
-// step(.., i, n) for each vector of [from, to): n is the constant VL but for the last one, so that the loop asks nothing.
+// step(.., i, n) for each vector of [from, to): n is the constant VL except for the last one, so that the loop has no
+// branch on it.
 #define EACH_VECTOR(from, to, step, ...)                                      \
     do {                                                                      \
         int64_t i_ = (from), to_ = (to);                                      \

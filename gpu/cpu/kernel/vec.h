@@ -1,9 +1,9 @@
 // gpu/cpu/kernel/vec.h: sixteen floats, four bodies, the same bits.
 //
-// A kernel is written once over `vf` (16 x float) and `vi` (16 x int32). AVX-512 has one register of it, AVX2 two, NEON
-// four, and so has the portable body, of what the compiler takes for quads of floats (vec_quads.h). Every function here is
-// one IEEE operation per lane or an exact move, so the bodies agree to the last bit; nothing else may depend on the width.
-// Sums across lanes use one fixed tree.
+// A kernel is written once over `vf` (16 x float) and `vi` (16 x int32). Each is one register on AVX-512, two on AVX2
+// and four on NEON; the portable body uses four of the compiler's vectors of four (vec_quads.h). Every function here is
+// one IEEE operation per lane or an exact move, so the bodies agree to the last bit; nothing else may depend on the
+// width. Sums across lanes use one fixed tree.
 #ifndef GPU_CPU_KERNEL_VEC_H
 #define GPU_CPU_KERNEL_VEC_H
 
@@ -12,8 +12,9 @@
 
 enum { VL = 16 };
 
-// A function of many operations (VEC_LONG) is a call where each of them is one, or several instructions: else kernels would
-// compile for minutes. So it is with every function under AddressSanitizer, which doubles the instructions.
+// A function of many operations (VEC_LONG) is a call where each operation is a call or several instructions: inlined,
+// kernels would compile for minutes. For the same reason every function is a call under AddressSanitizer, which doubles
+// the instructions.
 #define VEC_INLINE static inline __attribute__((always_inline))  // or a vector of several registers goes through memory
 #define VEC_CALL static __attribute__((noinline, unused))
 #if defined(__SANITIZE_ADDRESS__) && !defined(__AVX2__)

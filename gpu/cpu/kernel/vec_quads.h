@@ -59,8 +59,8 @@ VEC f4 quad_fma(f4 a, f4 b, f4 c) {
 #else
 // Fused multiply-add in double: the product of two floats is exact there, the sum is rounded to odd so that the
 // second rounding, to float, is the only one that counts (Boldo & Melquiond, "Emulation of FMA and correctly rounded
-// sums", 2008). e is the exact error of s (Knuth's two-sum), and NaN when s is not finite. Towards the side of it is
-// the neighbour +1 or -1 steps of the magnitude away.
+// sums", 2008). e is the exact error of s (Knuth's two-sum), and NaN when s is not finite. The neighbour on
+// e's side is +1 or -1 steps of the magnitude away.
 typedef double d2 __attribute__((vector_size(16)));
 typedef int64_t l2 __attribute__((vector_size(16)));
 VEC d2 quad_fma_odd(d2 a, d2 b, d2 z) {
@@ -145,7 +145,7 @@ VEC u4 quad_to_fp16(f4 v) {
 #define QUAD_LE(x, y) ((x) <= (y))
 #define QUAD_EQ(x, y) ((x) == (y))
 #define QUAD_LT_SIGNED(x, y) ((i4)(x) < (i4)(y))
-#define QUAD_MAX(x, y) QUAD_SELECT((x) > (y), x, y)  // not the instruction, which has its own mind about zeros and NaN
+#define QUAD_MAX(x, y) QUAD_SELECT((x) > (y), x, y)  // not the instruction, which treats zeros and NaN differently
 #define QUAD_MIN(x, y) QUAD_SELECT((x) < (y), x, y)
 
 #define QUADS_1(type, f) ((type){f(a.q0), f(a.q1), f(a.q2), f(a.q3)})

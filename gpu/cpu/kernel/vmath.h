@@ -18,7 +18,7 @@
 // product is exact under FMA for every x that matters (Cody & Waite 1980). Gives n as a float
 // and as an integer, for |n| < 2^22.
 VEC vf vmath_exp_split(vf x, vf *k, vi *n) {
-    const vf magic = vf_set1(0x1.8p23f);  // adding it rounds to an integer, which then stands in the low bits
+    const vf magic = vf_set1(0x1.8p23f);  // adding it rounds to an integer, which is then in the low bits
     vf z = vf_fma(x, vf_set1(0x1.715476p0f), magic);
     *k = vf_sub(z, magic);
     *n = vi_sub(vf_bits(z), vf_bits(magic));
@@ -128,14 +128,15 @@ VEC void vi_philox64(vi out[4], uint64_t seed, uint32_t c0, uint32_t c1, uint32_
     vi_philox(out, 1, seed, c0, c1, c2, c3);
 }
 
-// Dropout: an element goes when its word is below p * 2^32. The smallest word that stays, rounded up where p has bits below 2^-32.
+// Dropout drops an element when its word is below p * 2^32. Returns the smallest word that is kept, rounded up where p
+// has bits below 2^-32.
 VEC uint32_t dropout_limit(float p) {
     double limit = (double)p * 0x1p32;
     uint32_t whole = (uint32_t)limit;
     return whole + (whole < limit);
 }
 
-// Lanes whose word says that they go.
+// Lanes to drop.
 VEC vm dropout_goes(vi word, uint32_t limit) {
     return vi_lt(vi_xor(word, vi_set1(INT32_MIN)), vi_set1((int32_t)(limit ^ 0x80000000u)));  // unsigned comparison
 }
@@ -144,7 +145,8 @@ VEC vm dropout_goes(vi word, uint32_t limit) {
 static inline uint32_t dropout_step(const dropout_key *key) { return key->at ? key->at[0] : key->step; }
 static inline uint32_t dropout_sample(const dropout_key *key, uint32_t sample) { return (key->at ? key->at[1] : key->first_sample) + sample; }
 
-// factor[i] = 0 where element e + i of the sample goes, 1 / (1-p) where it stays. sample counts from the key's first. 0 <= e + n <= 2^34.
+// factor[i] = 0 where element e + i of the sample is dropped, 1 / (1-p) where it is kept. sample counts from the key's
+// first. 0 <= e + n <= 2^34.
 static inline void dropout_factors(float *factor, int64_t e, int64_t n, const dropout_key *key, uint32_t sample) {
     uint32_t limit = dropout_limit(key->p);
     uint32_t step = dropout_step(key), drawn = dropout_sample(key, sample);
