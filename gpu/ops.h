@@ -67,7 +67,7 @@ enum { MATMUL_BIAS = 1, MATMUL_GELU = 2, MATMUL_DGELU = 4, MATMUL_ACCUMULATE = 8
 
 enum { CHUNK = 16384 };  // elements: the unit in which tensors are distributed, normed and hashed; never divided
 
-// --- operations: a struct of named arguments each. Omitted arguments are NULL, false or 0. -----------------------------------------------
+// --- operations: a struct of named arguments each. Omitted arguments are NULL, false or 0. ---------------------------
 
 // d = epilogue(op(a) op(b)); op transposes a if ta, b if tb.
 //   MATMUL_BIAS        + bias
