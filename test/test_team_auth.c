@@ -67,6 +67,7 @@ static void handshake_holds(void **state) {
     talk(&a, &b, secret, -1);
     assert_int_equal(a.state, HANDSHAKE_KNOWN);
     assert_int_equal(b.state, HANDSHAKE_KNOWN);
+    assert_true(a.proven);  // from here on the caller waits as long as the answerer takes (door.c)
     assert_memory_equal(a.keys.send, b.keys.recv, TEAM_KEY);
     assert_memory_equal(a.keys.recv, b.keys.send, TEAM_KEY);
     assert_memory_equal(a.keys.link_send, b.keys.link_recv, TEAM_KEY);
