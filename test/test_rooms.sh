@@ -1,6 +1,6 @@
 #!/bin/sh
 # test/test_rooms.sh: the arrows between rooms and files point one way. What a room may include stands in `below`; includes are read from the
-# source, and who calls whom from the objects of the build, since a header says little about which file is behind it.
+# source, and who calls whom from the objects of the build, since a header does not say which file defines what it declares.
 . test/support/lib.sh
 
 # below ROOM: the rooms that files of this one may include, beside their own.

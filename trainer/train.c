@@ -331,7 +331,7 @@ static err_t between_steps(run *r, bool stopping) {
     bool last = r->x.step == r->x.cfg->run.steps, improved = false;
     ckpt_counters before = r->x.state.ckpt.at;
     err_record why = {0};
-    if (stopping && look_is_due(r, last)) TRY(save_now(r));  // evaluating may outlast the patience of whoever asked to stop
+    if (stopping && look_is_due(r, last)) TRY(save_now(r));  // evaluating may take longer than the stop may last
     if (look(r, last, &improved) != ERR_OK) why = *err_last();
     if (save_is_due(r) || stopping || why.code) TRY(save_now(r));
     bool saved = r->saved == r->x.step;

@@ -66,7 +66,7 @@ has_saved() { saved "$1"; [ "$newest" -ge "$2" ]; }
 has_logged() { [ "$(last_step "$1" 2>/dev/null)" -ge "$2" ] 2>/dev/null; }
 has_event() { grep -q "\"kind\":\"$2\"" "runs/$1/events.jsonl"; }
 
-# event RUN KIND TEXT...: events.jsonl tells of it, in one record with all of these.
+# event RUN KIND TEXT...: events.jsonl has such an event, one record with all of these texts.
 event() {
     grep "\"kind\":\"$2\"" "runs/$1/events.jsonl" >found || fail "$1: no event \"$2\" in events.jsonl"
     run=$1 kind=$2

@@ -169,7 +169,7 @@ init-checkpoint   | 1 | model.init_from=runs/fp32/ckpt/step-00000006/model.safet
 ROWS
 }
 
-# What was changed on purpose behind b86639b: the draws of a sample (4d3290c), and a warm-up that has no number (04a9171).
+# What was changed on purpose after b86639b: the draws of a sample (4d3290c), and a warm-up that has no number (04a9171).
 rows_since() {
     cat <<ROWS
 draws             | 1 | sample.tokens=40 sample.every=2 sample.temperature=0.8 sample.top_k=40 $look

@@ -30,6 +30,14 @@
 #define MANY 1e12              // more steps, tokens or bytes than anyone has
 #define EXACT 9007199254740991.0  // 2^53 - 1
 
+// Words are in the order of the enums that they stand for.
+_Static_assert(DEVICE_AUTO == 0 && DEVICE_CPU == 1 && DEVICE_CUDA == 2, "[device] backend");
+_Static_assert(WIDTH_AUTO == 0 && WIDTH_AVX512 == 1 && WIDTH_AVX2 == 2 && WIDTH_NEON == 3 && WIDTH_PORTABLE == 4, "[device] simd");
+_Static_assert(SHARD_AUTO == 0 && SHARD_LOCKSTEP == 1 && SHARD_LLMC == 2 && SHARD_RAW16 == 3 && SHARD_RAW32 == 4, "[data] format");
+_Static_assert(FP32 == 0 && BF16 == 1 && FP16 == 2, "[precision] compute");
+_Static_assert(RECOMPUTE_NONE == 0 && RECOMPUTE_SELECTIVE == 1 && RECOMPUTE_BLOCK == 2, "[parallel] recompute");
+_Static_assert(TRANSPORT_AUTO == 0 && TRANSPORT_TCP == 1 && TRANSPORT_NCCL == 2, "[reduce] transport");
+
 const config_key config_keys[] = {
     {AT(run, name), KEY_NAME, LAYOUT, IN(run, name), "default", 1, 0, NULL, "run_name id", "the run's files are in DIR/NAME"},
     TEXT(run, dir, LOCAL, "runs", 1, "out_dir output_dir", "directory of all runs"),
