@@ -1,40 +1,60 @@
 #!/bin/sh
-# test/check_readme.sh: runs every command of README.md, in order, in a copy of the tree: the lines that begin with "$ " in its console blocks.
-# Its ini block becomes mine.ini. `make run` trains fewer steps here than there; `make test` is run before `make check`, which runs this.
+# test/check_readme.sh: runs every command of every README.md in a copy of the tree, the top one first: the lines that begin with "$ " in console
+# blocks. The first ini block of the top one becomes mine.ini; `lockstep config` checks all others. `make run` trains fewer steps here than
+# there; `make test` is run before `make check`, which runs this. What other blocks contain is not run: see test/test_readme.sh.
 set -u
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 cp -a README.md LICENSE Makefile main.c config.ini base comm data gpu model test trainer build lockstep "$dir/" || exit 1
 cd "$dir" || exit 1
 sed -i 's/^steps = .*/steps = 110/' config.ini
-awk '/^```ini/ { on = 1; next } /^```/ { on = 0 } on' README.md >mine.ini
-awk '/^```console/ { on = 1; next } /^```/ { on = 0 } on && /^\$ / { print substr($0, 3) }' README.md >commands
+passed=0 failed=0 skipped=0
 
-# The lines that the README shows below a command.
+# The lines that a page shows below a command.
 expected() {
-    awk -v command="$1" '/^```/ { on = 0 } on && /^\$ / { on = 0 } on { print } $0 == "$ " command { on = 1 }' README.md
+    awk -v command="$2" '/^```/ { on = 0 } on && /^\$ / { on = 0 } on { print } $0 == "$ " command { on = 1 }' "$1"
 }
 
-passed=0 failed=0 skipped=0
-while IFS= read -r command; do
-    if [ "$command" = "make test" ]; then
-        echo "skipped: make test (it runs before make check)"
-        skipped=$((skipped + 1))
-        continue
-    fi
-    printf "\$ %s\n" "$command"
-    sh -c "$command" </dev/null >out 2>&1
+# What the page shows below a command is what the command prints, line for line.
+run() {
+    printf "\$ %s\n" "$2"
+    sh -c "$2" </dev/null >out 2>&1
     rc=$?
-    expected "$command" >wanted
-    # What the page shows below a command is what the command prints, line for line.
+    expected "$1" "$2" >wanted
     if [ $rc -eq 0 ] && { [ ! -s wanted ] || cmp -s wanted out; }; then passed=$((passed + 1)); else
         echo "failed with $rc:"
         tail -n 20 out
-        [ ! -s wanted ] || { echo "the README says:"; cat wanted; }
+        [ ! -s wanted ] || { echo "$1 says:"; cat wanted; }
         failed=$((failed + 1))
     fi
-done <commands
-! grep -n '@@' README.md || failed=$((failed + 1))
-[ "$passed" -gt 5 ] || failed=$((failed + 1))  # the README has more commands than that
+}
+
+commands_of() {
+    awk '/^```console/ { on = 1; next } /^```/ { on = 0 } on && /^\$ / { print substr($0, 3) }' "$1" >commands
+    while IFS= read -r command; do
+        if [ "$command" = "make test" ]; then
+            echo "skipped: make test (it runs before make check)"
+            skipped=$((skipped + 1))
+        else
+            run "$1" "$command"
+        fi
+    done <commands
+}
+
+settings_of() {
+    awk '/^```ini/ { on = 1; n++; next } /^```/ { on = 0 } on { print > ("block-" n ".ini") }' "$1"
+    [ "$1" != README.md ] || mv block-1.ini mine.ini
+    for block in block-*.ini; do
+        [ ! -e "$block" ] || run "$1" "./lockstep config $block"
+    done
+    rm -f block-*.ini
+}
+
+for page in README.md $(find base comm data gpu model test trainer -name README.md | LC_ALL=C sort); do
+    echo "--- $page"
+    settings_of "$page"
+    commands_of "$page"
+done
+[ "$passed" -gt 30 ] || { echo "only $passed commands were found"; failed=$((failed + 1)); }
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]
