@@ -61,7 +61,7 @@ static err_t parse(int argc, char **argv, const char *allowed, arguments *a) {
             continue;
         }
         if (!strstr(allowed, word)) return err_set(ERR_USAGE, "%s: no such option here; `lockstep --help` lists them", argv[i]);
-        if (i + 1 == argc) return err_set(ERR_USAGE, "%s: expected a value behind it", argv[i]);
+        if (i + 1 == argc) return err_set(ERR_USAGE, "%s: expected a value after it", argv[i]);
         const char *value = argv[++i];
         if (strcmp(word, "--ckpt ") == 0) a->ckpt = value;
         else if (strcmp(word, "--prompt ") == 0) a->prompt = value;

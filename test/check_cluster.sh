@@ -303,7 +303,7 @@ open_secret() {
     untouched
 }
 
-# First the one at which rank 0 waits for the others, then the one for its data. Whoever has it is another lockstep, waiting for a node that
+# First the one at which rank 0 waits for the others, then the one for its data. It belongs to another lockstep, waiting for a node that
 # does not come, and has the port above as well.
 port_taken() {
     near 1 1

@@ -19,7 +19,7 @@ ranks() {
 # said DIR: what a run's log says of its steps, to the last digit.
 said() { sed -n 's/.*"step":\([0-9]*\),.*"loss":\([^,]*\),.*"grad_norm":\([^,]*\),.*/\1 \2 \3/p' "$1/log.jsonl"; }
 
-# Steps that are queued before the one ahead of them is told, from recordings, say the same as those that are told at once and
+# Steps that are queued before the one before them is collected, from recordings, log the same as those that are collected at once and
 # queued call by call; they end in the same weights, and stop together.
 ahead() {
     export SIM_SEED=3
@@ -41,7 +41,7 @@ ahead() {
     kill -TERM "$pid"
     comes_to 75
     last=$(sed -n 's/^{"t":"step","step":\([0-9]*\),.*/\1/p' runs/stopped/log.jsonl | tail -n 1)
-    [ -d "$(printf 'runs/stopped/ckpt/step-%08d' "$last")" ] || fail "the last step told is $last; saved: $(ls runs/stopped/ckpt)"
+    [ -d "$(printf 'runs/stopped/ckpt/step-%08d' "$last")" ] || fail "the last step logged is $last; saved: $(ls runs/stopped/ckpt)"
 }
 
 # A run goes on with the plans of its checkpoint, whatever the heuristic has come to think since, or not at all.
@@ -117,7 +117,7 @@ strangers() {
     done
     told runs/whole >told.want
     told node0/runs/joint >told.found
-    same told.want told.found "what one rank tells of its steps, and two that continue with a stored plan each,"
+    same told.want told.found "what one rank logs of its steps, and two that continue with a stored plan each,"
     stranger sms SIM_SMS=5
     for k in 0 1; do
         on $k "rank 0 (127.0.0.1) computes on \"cuda sm_90 4 SMs cuBLASLt 1" "rank 1 (127.0.0.2) on \"cuda sm_90 5 SMs cuBLASLt 1"
@@ -139,11 +139,11 @@ stranger() {
     ended 78
 }
 
-# broke DIR STEPS: the run in DIR told and saved so many steps, as the undisturbed one has them, and says why it ended.
+# broke DIR STEPS: the run in DIR logged and saved so many steps, as the undisturbed one has them, and says why it ended.
 broke() {
     said "$1" >told.found
-    head -n "$2" whole.said | cmp -s - told.found || fail "it told $(wc -l <told.found) steps, expected the first $2 of the undisturbed run"
-    grep -qF '"failed"' "$1/events.jsonl" && grep -qF 'plain-train-00000.bin: read of' "$1/events.jsonl" || fail "$1/events.jsonl does not tell of the read"
+    head -n "$2" whole.said | cmp -s - told.found || fail "it logged $(wc -l <told.found) steps, expected the first $2 of the undisturbed run"
+    grep -qF '"failed"' "$1/events.jsonl" && grep -qF 'plain-train-00000.bin: read of' "$1/events.jsonl" || fail "$1/events.jsonl does not mention the read"
     saved=$(ls "$1/ckpt" 2>/dev/null | tail -n 1)
     [ "$2" -gt 0 ] || [ -z "$saved" ] || fail "it saved $saved of no step"
     [ "$2" -eq 0 ] || whole_as "$1" "$(printf 'step-%08d' "$2")"
@@ -157,7 +157,7 @@ whole_as() {
     same hash.want hash.found "the undisturbed run at $2 and $1"
 }
 
-# A read that fails when steps are queued ahead: the step that has no data and the one behind it are void, what was told before them is
+# A read that fails when steps are queued ahead: the step that has no data and the one after it are void, what was logged before them is
 # saved, and the same command goes on as if nothing had been. Six reads open the files, then there is one a sample: 4 a step, or 2 on each
 # of two ranks.
 unread() {
@@ -186,7 +186,7 @@ mends() {
     shift
     expect 0 "$@"
     said "$in" >told.found
-    same whole.said told.found "the undisturbed run and what was told in all in $in"
+    same whole.said told.found "the undisturbed run and what was logged in all in $in"
     whole_as "$in" step-00000005
 }
 
@@ -275,7 +275,7 @@ EVENTS
     LOCKSTEP_NVML_INIT=9 LD_LIBRARY_PATH=$nvml expect 0 timeout 100 "$bin" base.ini alone.ini
     says "power: nvml: nvmlInit_v2: Driver Not Loaded (9)"
     [ "$(grep -c '"kind":"power"' runs/alone/events.jsonl)" -eq 1 ] || fail "one event says why nothing is known"
-    ! grep -q '"t":"power"' runs/alone/log.jsonl || fail "nothing is known, and it is told"
+    ! grep -q '"t":"power"' runs/alone/log.jsonl || fail "nothing is known, and there is a record"
     for run in pair alone; do "$bin" hash "runs/$run/ckpt/step-00000006" | sed 's/  [^ ]*$//' >"$run.hash"; done
     same pair.hash alone.hash "weights with sensors and without"
 }

@@ -1,6 +1,6 @@
 #!/bin/sh
-# test/run.sh PROGRAM...: runs these test programs, fuzz targets and scripts, LOCKSTEP_TEST_JOBS (2) at a time, each in bounded time, tells
-# of them in this order, and closes with "N passed, N failed, N skipped". What a program printed is shown when it failed; its log stays
+# test/run.sh PROGRAM...: runs these test programs, fuzz targets and scripts, LOCKSTEP_TEST_JOBS (2) at a time, each in bounded time, reports
+# them in this order, and closes with "N passed, N failed, N skipped". What a program printed is shown when it failed; its log stays
 # beside it, a script's in build/. Many do little but wait: beside such a one another computes.
 limit=${LOCKSTEP_TEST_LIMIT:-900} jobs=${LOCKSTEP_TEST_JOBS:-2}
 export CUDA_VISIBLE_DEVICES=  # `auto` is the CPU here, whose bits are written down; GPUs have make gpu-check

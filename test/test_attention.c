@@ -45,7 +45,7 @@ typedef struct problem {
     shape s;
     dropout_key key;
     const dropout_key *drop;
-    tensor qkv, dy;              // in: allocated to the byte, so that ASan sees any read behind the end
+    tensor qkv, dy;              // in: allocated to the byte, so that ASan sees any read past the end
     tensor y, lse, dqkv, delta;  // out: between guards
 } problem;
 

@@ -774,7 +774,7 @@ static void test_device(void **state) {
     assert_string_equal(w->s.other, "cuda sm_90 132 SMs cuBLASLt 13.1.0");
     fresh.plans = 0, fresh.refuses = NULL;
     w->s.dev = &fresh.head;
-    OK(resume(w, &c));  // of the same: the bits are the same, and nothing is to be told
+    OK(resume(w, &c));  // of the same: the bits are the same, and there is nothing to report
     assert_int_equal(fresh.plans, 3);
     assert_string_equal(w->s.other, "");
     w->s.dev = &cpu.head;

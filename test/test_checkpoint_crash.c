@@ -11,7 +11,7 @@
 
 // --- failures while saving -----------------------------------------------------------------------------------------------------
 
-// Of a bit that is not as it was written no call tells: it shows when the file is read back.
+// No call reports a bit that is not as it was written: it shows when the file is read back.
 static err_t fails_with(const char *plan) { return strncmp(plan, "flip", 4) == 0 ? ERR_DATA : ERR_IO; }
 
 // Saves step `step` with the fault on its 1st, 2nd, ... pass until a save succeeds; returns how many failed. `with_x`: it stays
@@ -306,7 +306,7 @@ static bool kill_during(job *j, void (*body)(rank_of *r), int64_t us, int first,
     return well;
 }
 
-// Every third save replaces a step, the others prune the one before. Every other time whoever resumes is killed as well. Where only one is
+// Every third save replaces a step, the others prune the one before. Every other time the rank that resumes is killed as well. Where only one is
 // killed the others lose it, and leave things as they are.
 static void test_killed_ranks(void **state) {
     enum { ROUNDS = 20 };

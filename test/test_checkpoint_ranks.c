@@ -125,7 +125,7 @@ static void test_files(void **state) {
     end_job(&j);
 }
 
-// Parts that don't make up the tensors: everybody is told.
+// Parts that don't make up the tensors: every rank gets the error.
 static void body_bad_parts(rank_of *r) {
     static const int64_t shift[] = {CHUNK, -CHUNK, 5};
     for (int i = 0; i < 3; i++) {
@@ -206,7 +206,7 @@ static void test_lost_node(void **state) {
     }
 }
 
-// Two neighbours of four: what both had is gone. The step before, which was saved by two nodes only, is used; without it all is told.
+// Two neighbours of four: what both had is gone. The step before, which was saved by two nodes only, is used; without it everything is reported.
 static void test_lost_too_many(void **state) {
     const nodes *n = *state;
     char path[IO_PATH], hash[17], state_hash[17];
@@ -289,7 +289,7 @@ static void says(const job *j, const char *a, const char *b) {
             fail_msg("rank %d: \"%s\" does not name %s and %s", r, j->out[r].complaint, a, b);
 }
 
-// On one node nobody has a copy: the tensor is named, and the step before it is used, whoever reads.
+// On one node nobody has a copy: the tensor is named, and the step before it is used, whichever rank reads.
 static void test_damage_on_one_node(void **state) {
     const nodes *n = *state;
     static const struct { const char *file, *tensor; int64_t from_end; } damage[] = {
@@ -325,7 +325,7 @@ static void test_damage_on_one_node(void **state) {
     }
 }
 
-// With several nodes the next one has a copy: it is told, and mended. Where both copies are damaged the step before is used.
+// With several nodes the next one has a copy: the damage is reported, and mended. Where both copies are damaged the step before is used.
 static void test_damage_is_mended(void **state) {
     const nodes *n = *state;
     static const struct { const char *file, *says; int64_t from_end; } damage[] = {

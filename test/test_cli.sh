@@ -1,6 +1,6 @@
 #!/bin/sh
 # test/test_cli.sh: the command line of ./lockstep, or of the binary that LOCKSTEP_BIN names: every verb, and what each says when it can't do what
-# was asked: one line with the file and the key or the offset, an exit status that tells whose business it is, and nothing touched.
+# was asked: one line with the file and the key or the offset, an exit status that says whose business it is, and nothing touched.
 . test/support/lib.sh
 
 cat >base.ini <<'END'
@@ -50,7 +50,7 @@ help_fits_a_screen() {
     [ "$(wc -l <"$out")" -le 24 ] || fail "the help has $(wc -l <"$out") lines, expected at most 24"
     awk 'length > 120 { exit 1 }' "$out" || fail "a line of the help is longer than 120 columns"
     for verb in train check config pack eval sample hash bench version; do says "lockstep $verb"; done
-    for code in 0 64 65 69 70 74 75 78; do grep -q "[ :]$code " "$out" || fail "the help does not tell of exit code $code"; done
+    for code in 0 64 65 69 70 74 75 78; do grep -q "[ :]$code " "$out" || fail "the help does not mention exit code $code"; done
 }
 
 version() {

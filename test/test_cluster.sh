@@ -1,6 +1,6 @@
 #!/bin/sh
 # test/test_cluster.sh: many ranks and nodes, from the outside. However a run is dealt to ranks and nodes, its log has the same
-# losses and hashes as that of one rank; and whoever dies, hangs or does not belong here is named, everywhere, and nothing of it is
+# losses and hashes as that of one rank; and a process that dies, hangs or does not belong here is named, everywhere, and nothing of it is
 # left. One case of each kind, for `make test`; check_cluster.sh has the others.
 . test/support/lib.sh
 . "$top/test/support/net.sh"

@@ -85,7 +85,7 @@ static void be_rank(team *t, launch *node, int rank, double timeout_s, body *run
     _exit(0);
 }
 
-// Waits for all, and does what a team's watcher does: a rank that is lost is told to the others. Returns how many did not end
+// Waits for all, and does what a team's watcher does: a lost rank is reported to the others. Returns how many did not end
 // with 0.
 static int wait_for_all(team *t, pid_t *pid, int world, report *r) {
     int bad = 0;
@@ -782,7 +782,7 @@ static void damaged_frames_are_not_believed(void **state) {
 static void a_link_that_ends_is_an_error(void **state) {
     (void)state;
     const long ends[] = {20, 40, 100000, 262144 + 40, 262144 + 56};
-    for (int i = 0; i < 5; i++) run_damaged(&(damage){-1, ends[i], -1, "(in ", "connection"});  // whoever sees it first
+    for (int i = 0; i < 5; i++) run_damaged(&(damage){-1, ends[i], -1, "(in ", "connection"});  // whichever rank sees it first
 }
 
 int main(void) {

@@ -230,7 +230,7 @@ static void put_le(uint8_t *bytes, int width, int64_t n, int64_t first) {
         for (int b = 0; b < width; b++) bytes[i * width + b] = (uint8_t)((first + i) % 50000 >> 8 * b);
 }
 
-// llm.c with 16 and 32 bits, raw16, and ours, one behind the other by name, as one stream.
+// llm.c with 16 and 32 bits, raw16, and ours, one after the other by name, as one stream.
 static void test_foreign_formats(void **state) {
     enum { N = 150001 };
     place *p = *state;

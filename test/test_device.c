@@ -106,7 +106,7 @@ static void expect_zeros(session *x, const char *what, const tensor *t, size_t f
     free(host);
 }
 
-// What lies behind the 131 rows of 256.
+// What lies past the 131 rows of 256.
 static void expect_padding(session *x) {
     const train_state *t = &x->state;
     int wte = model_find(x->net, "wte.weight"), head = model_find(x->net, "lm_head.weight");
@@ -121,7 +121,7 @@ static void expect_padding(session *x) {
     }
 }
 
-// Plans whose shapes say so; the algorithms behind them are hexadecimal digits, which may say anything.
+// Plans whose shapes say so; the algorithms after them are hexadecimal digits, which may say anything.
 static int plans(const session *x, const char *with) {
     char text[DEVICE_PLAN];
     int count = 0;
@@ -271,7 +271,7 @@ static void recordings_outlast_what_happens(void **state) {
     assert_memory_equal(&one, &two, sizeof one);
 }
 
-// A step without data, with another one queued behind it, leaves the weights of the step before.
+// A step without data, with another one queued after it, leaves the weights of the step before.
 static void void_steps_are_void_when_recorded(void **state) {
     need_gpu(state);
     char plain[256], graph[256], hash[3][17] = {0};

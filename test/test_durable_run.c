@@ -67,7 +67,7 @@ static void expect_lines(const journal *j, const char *const *want, int count) {
         "read " TMP "/optimizer.safetensors", "write " TMP "/manifest.json.tmp", "sync " TMP "/manifest.json.tmp",     \
         "rename " TMP "/manifest.json.tmp " TMP "/manifest.json", "sync " TMP, "read " TMP "/manifest.json"
 
-// Whoever asks may not be willing to wait for an evaluation and a sample: the step is safe before them, and saved again
+// The one who asks may not wait for an evaluation and a sample: the step is safe before them, and saved again
 // with what they left in the log.
 static void a_stop_saves_before_it_looks(void **state) {
     (void)state;

@@ -109,7 +109,7 @@ static void only_the_heads_weight_is_another_sum(void **state) {
 
 typedef struct course { double eval[2]; char text[2][64], hash[17]; } course;
 
-// An evaluation and a sample before the first step and behind the last.
+// An evaluation and a sample before the first step and after the last.
 static course train(const char *dir, const char *more) {
     config c;
     session x;

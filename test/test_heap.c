@@ -115,7 +115,7 @@ static void nor_do_those_of_several_ranks(void **state) {
     }
 }
 
-// Nor do readings of sensors, and what is told of them.
+// Nor do readings of sensors, and what is logged of them.
 static void nor_does_reading_energy(void **state) {
     (void)state;
     static const char *const files[] = {"name", "max_energy_range_uj", "energy_uj"};

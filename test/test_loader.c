@@ -260,7 +260,7 @@ static void test_once_an_epoch(void **state) {
     for (int turns = 0; turns <= 1; turns++) every_window_once(*state, turns);
 }
 
-// A batch is left alone until the next one is asked for, even with a full ring behind it.
+// A batch is left alone until the next one is asked for, even when the ring is full.
 static void test_batch_stays(void **state) {
     place *p = *state;
     for (int depth = 1; depth <= 3; depth++) {

@@ -228,7 +228,7 @@ static void check_cuts(job *j, int kind) {
         CHECK(twins[0][i] == twins[1][i], "element %zu is other than tcp's", i);
     }
     for (size_t i = cut[world]; i < ELEMENTS; i++)
-        CHECK(twins[0][i] == value(self, i, kind), "element %zu behind the end was written", i);
+        CHECK(twins[0][i] == value(self, i, kind), "element %zu past the end was written", i);
     twin_start(j, kind, before);
     for (int k = 0; k < 2; k++) RUN(pair[k]->table->all_gather(pair[k], twins[k], bytes, j->s));
     same_traffic(j, j->c, j->over, before[0], before[1], "all_gather");

@@ -1,5 +1,5 @@
 // test/test_ranks.c: bits against bits: any number of ranks, on any number of nodes, in any ZeRO stage, is one rank. The vocabulary
-// of 131 has 256 rows in memory: every run here also looks at what lies behind the 131.
+// of 131 has 256 rows in memory: every run here also looks at what lies past the 131.
 //
 // Each rank is a process of its own with shared memory, sockets and the real transport between them; what it found goes back through a pipe.
 #include "test/support/run.h"
@@ -45,7 +45,7 @@ static int world_size(const world *w) {
     return n;
 }
 
-// --- zeros behind a vocabulary ---------------------------------------------------------------------------------------------------
+// --- zeros past a vocabulary -----------------------------------------------------------------------------------------------------
 
 static err_t expect_zeros(const char *what, const tensor *t, size_t from, size_t count) {
     const unsigned char *p = (const unsigned char *)t->data + from * dtype_bytes(t->type);

@@ -25,7 +25,7 @@ static char *data_dir(void) {
 
 typedef struct course { double loss[STEPS], norm[STEPS], eval[STEPS]; char text[STEPS][64], hash[17], state_hash[17]; } course;
 
-// Steps with an evaluation and a sample behind each: both run forward over the same memory, with other T and B.
+// Steps with an evaluation and a sample after each: both run forward over the same memory, with other T and B.
 static course train(const char *dir, const char *more) {
     config c;
     session x;

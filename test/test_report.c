@@ -69,7 +69,7 @@ static void the_slowest_is_told(void **state) {
     assert_true(t.comm_ms == 4 && t.wait_ms == 1 && t.hidden == 0.75);
     assert_false(t.straggler);
     t = after(&s, 2, (double[]){20, 12, 14, 11});
-    assert_int_equal(t.slowest, 0);  // what was told is forgotten
+    assert_int_equal(t.slowest, 0);  // what was reported is forgotten
     assert_true(t.slowest_ms == 20);
     close_scene(&s);
 }

@@ -45,7 +45,7 @@ cmocka.sh: 4 passed, 0 failed, 0 skipped
 END
     for jobs in 1 2 3 9; do
         runs 1 $jobs slow good bad cmocka
-        same want told "what is told of four programs, $jobs at a time,"
+        same want told "what is reported of four programs, $jobs at a time,"
     done
     [ "$(cat build/slow.sh.log)" = "1 passed, 0 failed" ] || fail "the log of slow.sh holds: $(cat build/slow.sh.log)"
     runs 0 2 slow good cmocka

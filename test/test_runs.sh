@@ -1,6 +1,6 @@
 #!/bin/sh
 # test/test_runs.sh: the three promises, from the outside. Whatever happens to a run of ./lockstep, or to a copy of the binary named by
-# LOCKSTEP_BIN: killed, stopped, out of disk, damaged, on another number of threads, on another vector width: the log tells the same steps,
+# LOCKSTEP_BIN: killed, stopped, out of disk, damaged, on another number of threads, on another vector width: the log has the same steps,
 # losses and hashes as that of a run to which nothing happened.
 . test/support/runs.sh
 
@@ -40,7 +40,7 @@ is_saving() {
 
 is_saving_or_done() { is_saving "$@" || has_saved killed 250; }
 
-# A quarter of the kills falls anywhere behind the start, half is aimed at a checkpoint, a quarter at what lies between two.
+# A quarter of the kills falls anywhere after the start, half is aimed at a checkpoint, a quarter at what lies between two.
 wait_for_the_moment() {
     saved killed
     roll 2
@@ -105,7 +105,7 @@ stopped_by_signals() {
         await 75
         says "stopped after step" "on request"
         saved stopped
-        [ "$newest" -gt $before ] || fail "SIG$signal: step $newest is saved, expected one behind $before"
+        [ "$newest" -gt $before ] || fail "SIG$signal: step $newest is saved, expected one after $before"
         [ "$newest" -eq "$(last_step stopped)" ] || fail "SIG$signal: step $newest is saved, the last finished one is $(last_step stopped)"
         [ "$(steps stopped | wc -l)" -eq "$newest" ] || fail "SIG$signal: $newest steps, $(steps stopped | wc -l) records"
         event stopped stop "saved step $newest"
@@ -151,7 +151,7 @@ stopped_twice() {
     same log.want log.found "the log before and after running a complete run again:"
 }
 
-# The signal comes while a sample is written, before the last step and behind it: either way nothing is left to continue.
+# The signal comes while a sample is written, before the last step and after it: either way nothing is left to continue.
 stopped_when_complete() {
     for seen in 5 6; do
         settings complete$seen run.steps=6 sample.every=5 sample.tokens=4000
@@ -503,7 +503,7 @@ best_is_kept() {
     [ "$(ls runs/nobest/ckpt | tr '\n' ' ')" = "step-00000055 step-00000060 " ] || fail "kept: $(ls runs/nobest/ckpt | tr '\n' ' ')"
 }
 
-# Energy counters of two processors, in a /sys/class of its own; they stand still, so that what is told is known. The first rank of the machine tells.
+# Energy counters of two processors, in a /sys/class of its own; they stand still, so that what is logged is known. The first rank of the machine reads them.
 energy_of_processors() {
     [ "$(id -u)" -eq 0 ] || skip "needs root, to put counters into /sys/class/powercap"
     unshare -m true 2>/dev/null && unshare -m mount -t tmpfs tmpfs /sys/class 2>/dev/null || skip "can't mount over /sys/class here"

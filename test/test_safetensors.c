@@ -69,7 +69,7 @@ static void refused(const place *p, const char *header, size_t data, const char 
 static void test_accepts(void **state) {
     place *p = *state;
     st_file f;
-    // data order differs from header order; a scalar; an empty tensor; metadata; spaces behind
+    // data order differs from header order; a scalar; an empty tensor; metadata; spaces at the end
     write_file(p, "{\"b\":" ENTRY("F32", "2,1", "4", "12") ",\"__metadata__\":{\"k\":\"v\"}"
                   ",\"a\":" ENTRY("F16", "", "0", "2") ",\"e\":" ENTRY("I64", "0,7", "4", "4")
                   ",\"a2\":" ENTRY("BF16", "1", "2", "4") "}   ", 12);

@@ -1,5 +1,5 @@
 // test/test_sensors.c: power, clocks and who holds a GPU: RAPL over a made directory, NVML over the stand-in of
-// test/standin/nvml.c, and what is told of readings that are written down here.
+// test/standin/nvml.c, and what is logged of readings that are written down here.
 #include "test/support/run.h"
 
 #include "comm/cost.h"
@@ -346,7 +346,7 @@ static void nvml_header_is_compared(void **state) {
     if (!&nvml_headers_compared || !nvml_headers_compared) skip();
 }
 
-// --- what is told --------------------------------------------------------------------------------------------------------------
+// --- what is logged --------------------------------------------------------------------------------------------------------------
 
 enum { WORLD = 3, TOKENS = 64 };
 
@@ -453,7 +453,7 @@ static void nothing_known_nothing_told(void **state) {
     close_scene(&s);
 }
 
-// Told when it begins, when another reason joins, and when two readings in a row are free of it; for each rank by itself.
+// Logged when it begins, when another reason joins, and when two readings in a row are free of it; for each rank by itself.
 static void limits_are_told_once(void **state) {
     (void)state;
     static const unsigned course[][2] = {
@@ -559,7 +559,7 @@ static void processors_are_looked_at_between_readings(void **state) {
     }
 }
 
-// The ranks of a node share its processors: the first one tells of them. A GPU is a rank's own.
+// The ranks of a node share its processors: the first one reports them. A GPU is a rank's own.
 static void who_reads(void **state) {
     (void)state;
     static const device_sensors list[] = {{1, 1, 1, 1, 0}, {1, 1, 1, 1, 0}};

@@ -1,4 +1,4 @@
-// test/test_stopwatch.c: whose time is told when, and what is not known is not told. On a CPU, whose timed events are the host's clock.
+// test/test_stopwatch.c: whose time is reported when, and what is not known is not reported. On a CPU, whose timed events are the host's clock.
 #include "trainer/log/stopwatch.h"
 
 #include <setjmp.h>
@@ -45,7 +45,7 @@ static bool reads(const scene *x, bool waited) {
     return known;
 }
 
-// Step by step, before it is over: what is told is two steps old.
+// Step by step, before it is over: what is reported is two steps old.
 static void a_step_is_told_two_steps_later(void **state) {
     (void)state;
     scene x;
@@ -61,7 +61,7 @@ static void a_step_is_told_two_steps_later(void **state) {
     close_scene(&x);
 }
 
-// More spans than there is room for: none is told, and the next step has its own room again.
+// More spans than there is room for: none is reported, and the next step has its own room again.
 static void half_a_time_is_not_told(void **state) {
     (void)state;
     scene x;

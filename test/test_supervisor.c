@@ -1,7 +1,7 @@
 // test/test_supervisor.c: a parent and its ranks, as real processes with short lives. Who is named when some fail, what a request to stop does
 // once and twice, what is left behind (nothing), and what a service manager hears.
 //
-// Each trial runs in a process of its own, which becomes a supervisor and forks ranks. They all share one page, the lab, with whoever runs the test.
+// Each trial runs in a process of its own, which becomes a supervisor and forks ranks. They all share one page, the lab, with the test's own process.
 #include "trainer/node/supervisor.h"
 #include "trainer/node/notify.h"
 #include "base/io.h"
@@ -734,7 +734,7 @@ static void test_watchdog(void **state) {
         if (strncmp(all[i], "STATUS=step ", 12) == 0 && first_step < 0) first_step = i;
         if (strcmp(all[i], "WATCHDOG=1") != 0) continue;
         moving += when[i] < l->stalled_at;
-        late += when[i] > l->stalled_at + 0.5;  // the last steps may still be told of
+        late += when[i] > l->stalled_at + 0.5;  // the last steps may still be reported
     }
     assert_true(ready >= 0 && first_step > ready);
     assert_non_null(strstr(all[first_step], "/2000 loss 2.5000"));

@@ -289,7 +289,7 @@ static void work(scene *s, team *t, result *r) {
     nap(0.1);
 }
 
-// Signals `victim` once all are there and have told what they do.
+// Signals `victim` once all are there and have said what they do.
 static void strike(scene *s, int victim, int signal) {
     for (int n = 0; n < s->nodes; n++) start_node(s, n, -1);
     await_count(&s->b->joined, world_of(s));
@@ -437,7 +437,7 @@ static void leave_or_work(scene *s, team *t, result *r) {
     if (team_at(t)->rank != 0) work(s, t, r);
 }
 
-// While rank 0 waits for the good-byes it still tells who is lost.
+// While rank 0 waits for the good-byes it still says which rank is lost.
 static void news_while_rank_0_leaves(void **state) {
     (void)state;
     scene *s = scene_open(2, (int[]){2, 2});

@@ -263,7 +263,7 @@ static void stochastic_weights_are_near_their_masters(void **state) {
     for (int i = 0; i < 3; i++) OK(session_step(&r.x, &out));
     compare_weights(&r, &differ, &all);
     if (fabs((double)differ / (double)all - 0.25) > 0.01) fail_msg("%lld of %lld weights are not the nearest", (long long)differ, (long long)all);
-    for (int i = 0; i < r.x.net->params; i++) {  // whoever has a master knows its weight: a key is the seed, the row and the number of updates
+    for (int i = 0; i < r.x.net->params; i++) {  // a master determines its weight: a key is the seed, the row and the number of updates
         int row = r.x.net->param[i].tied >= 0 ? r.x.net->param[i].tied : i;
         const rounding_key key = {.seed = (uint64_t)r.c.run.seed, .site = SITE_ROUND + (uint32_t)row};
         tensor copy = r.x.state.w[i];
@@ -338,9 +338,9 @@ static void resume_continues_to_the_same_bits(void **state) {
     }
 }
 
-// A run that is stopped behind every second step: its losses and its weights in use are those of one that is not, and so are
+// A run that is stopped after every second step: its losses and its weights in use are those of one that is not, and so are
 // those of a session that only looks at the checkpoint. The part in the middle offloads: weights are rounded by the host too,
-// and read by the step behind.
+// and read by the step after that.
 static void restarts_bring_back_stochastic_weights(void **state) {
     (void)state;
     enum { RUN = 6 };

@@ -419,7 +419,7 @@ static err_t run_steps(run *r) {
 
 static err_t check_saved(const run *r) {
     if (r->saved == r->x.step) return ERR_OK;
-    return err_set(ERR_IO, "the last checkpoint, of step %lld, could not be written (see events.jsonl); the same command continues behind step %lld",
+    return err_set(ERR_IO, "the last checkpoint, of step %lld, could not be written (see events.jsonl); the same command continues after step %lld",
                    (long long)r->x.step, (long long)(r->saved < 0 ? 0 : r->saved));
 }
 

@@ -192,7 +192,7 @@ err_t cpu_event_elapsed(event *from, event *to, double *ms) {
     *ms = 0;
     if (!from->timed || !to->timed)
         return err_set(ERR_INTERNAL, "cpu: an event that is not timed was asked for its time; open it with event_open_timed");
-    if (a == 0 || b == 0) return err_set(ERR_INTERNAL, "cpu: an event was asked for its time before it was reached; wait for one behind it first");
+    if (a == 0 || b == 0) return err_set(ERR_INTERNAL, "cpu: an event was asked for its time before it was reached; wait for one recorded after it first");
     *ms = 1e3 * (b - a);
     return ERR_OK;
 }

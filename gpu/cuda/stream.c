@@ -129,7 +129,7 @@ void cuda_event_close(event *e) {
 // Inside a capture an event is an edge of the graph and has no time.
 err_t cuda_event_record(event *e, stream *s) {
     if (e->timed && s->recording)
-        return err_set(ERR_INTERNAL, "cuda: a timed event inside a recording has no time; record it before or behind it");
+        return err_set(ERR_INTERNAL, "cuda: a timed event inside a recording has no time; record it before or after it");
     ON(s, cudaEventRecord(e->native, s->native));
     e->on = s;
     return ERR_OK;
@@ -155,7 +155,7 @@ err_t cuda_event_elapsed(event *from, event *to, double *ms) {
     cudaError_t e = cudaEventElapsedTime(&between, from->native, to->native);
     if (e == cudaErrorNotReady) {
         (void)cudaGetLastError();  // else the next launch would find it
-        return err_set(ERR_INTERNAL, "cuda: an event was asked for its time before it was reached; wait for one behind it first");
+        return err_set(ERR_INTERNAL, "cuda: an event was asked for its time before it was reached; wait for one recorded after it first");
     }
     TRY(called(to->on, e, "cudaEventElapsedTime", __LINE__));
     *ms = between;

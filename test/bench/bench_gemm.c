@@ -53,7 +53,7 @@ typedef struct contender {
 typedef struct effort {
     bool quick;
     int64_t divide;  // every size by this
-    double warm;     // seconds of untimed calls, behind a pause of twice as long
+    double warm;     // seconds of untimed calls, after a pause of twice as long
 } effort;
 
 // The least of all shapes, and where it was, and how many shapes miss the goal that each is held against.
@@ -149,7 +149,7 @@ static void once(contender *c, problem *p) {
 }
 
 // One turn: untimed calls, then `calls` timed ones. A pause before it lets the peers' idle threads stop spinning (libgomp's do so for
-// some 5 ms after their last work, and would take a core from whoever is next).
+// some 5 ms after their last work, and would take a core from what runs next).
 static double turn(contender *c, problem *p, const effort *e, int calls) {
     nanosleep(&(struct timespec){0, (long)(2e9 * e->warm)}, NULL);
     double t = now();
@@ -294,7 +294,7 @@ static void run_shapes(contender *c, int n, const effort *e, least *share, least
 }
 
 static void print_header(const contender *c, int n, int threads) {
-    printf("# %d thread%s, GFLOP/s of the fastest turn; behind a peer: ours / peer%s\n%-30s", threads, threads > 1 ? "s" : "", c[n - 1].ours ? "" : ", last: ours / the faster peer", "# m x n x k");
+    printf("# %d thread%s, GFLOP/s of the fastest turn; after a peer: ours / peer%s\n%-30s", threads, threads > 1 ? "s" : "", c[n - 1].ours ? "" : ", last: ours / the faster peer", "# m x n x k");
     for (int i = 0; i < n; i++) printf("%9s%s", c[i].name, c[i].peak_loop ? "  peak" : c[i].ours ? "" : " ratio");
     printf("%s%s\n", c[n - 1].ours ? "" : "  faster", threads > 1 ? "  line" : "");
 }

@@ -1,5 +1,5 @@
 // test/fuzz/fuzz_checkpoint.c: any bytes at all as a checkpoint's files. The first byte picks the target: a safetensors file
-// (opened and read), or the manifest of a small valid checkpoint (loaded, peeked at, hashed and resumed), as it is or behind a
+// (opened and read), or the manifest of a small valid checkpoint (loaded, peeked at, hashed and resumed), as it is or after a
 // digest made to fit, since hardly any mutation would get past the real one. The answer is a whole state, ERR_DATA, or ERR_CONFIG
 // for a state of another run.
 #include "base/io.h"

@@ -49,7 +49,7 @@ static bool try_format(const char *path, shard_format format) {
     return reports == 0;
 }
 
-// Makes every checksum of the lockstep format right, so that what lies behind them is reached too.
+// Makes every checksum of the lockstep format right, so that the code after their checks is reached too.
 static void repair(uint8_t *file, size_t size) {
     uint64_t blocks = le64_get(file + 32), most = (size - SHARD_HEADER) / SHARD_ENTRY;
     size_t table = (size_t)(blocks < most ? blocks : most) * SHARD_ENTRY;

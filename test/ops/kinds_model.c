@@ -120,7 +120,7 @@ const op_kind kind_attention_backward = {"attention_backward", attention_back_se
 
 // --- embedding: B T C V ----------------------------------------------------------------------------------------------------
 
-enum { SPARE = 3 };  // positions of wpe behind T: never read, their gradient never touched
+enum { SPARE = 3 };  // positions of wpe past T: never read, their gradient never touched
 
 static void embedding_setup(op_run *r) {
     int64_t B = r->row->size[0], T = r->row->size[1], C = r->row->size[2], V = r->row->size[3];
@@ -232,7 +232,7 @@ enum { CE_LOSSES, CE_LOGITS, CE_TARGETS, CE_STATE };
 
 static int64_t columns_of(const op_run *r) { return r->row->size[2] ? r->row->size[2] : r->row->size[1]; }
 
-// What lies behind the classes must not be looked at: it would show in every class.
+// What lies past the classes must not be looked at: it would show in every class.
 static void entropy_padding(op_run *r, arg *logits) {
     int64_t V = r->row->size[1], Vp = columns_of(r);
     for (int64_t i = 0, n = r->row->size[0] * Vp; i < n; i++)
@@ -273,7 +273,7 @@ static void entropy_reference(op_run *r) {
                       (double)r->scale * (double)r->state.loss_scale, r->row->size[0], r->row->size[1], columns_of(r));
 }
 
-static bool entropy_exact(op_run *r, const outcome *got) {  // zeros where a target is ignored, and behind the classes of every row
+static bool entropy_exact(op_run *r, const outcome *got) {  // zeros where a target is ignored, and past the classes of every row
     int64_t V = r->row->size[1], Vp = columns_of(r);
     for (int64_t i = 0, n = r->row->size[0] * Vp; i < n; i++) {
         bool ignored = r->arg[CE_TARGETS].value[i / Vp] < 0;

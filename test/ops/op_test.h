@@ -7,7 +7,7 @@
 //   batch       two calls on parts of the batch give the bits of one call: what lanes stand on
 //   key         dropout whose step and sample lie in device memory has the bits of dropout by value; where the device records, a recording
 //               reads them when it runs
-//   memory      poison before and behind every argument is intact, inputs are unchanged, and poison that is read shows as NaN
+//   memory      poison before and after every argument is intact, inputs are unchanged, and poison that is read shows as NaN
 //   benchmark   time, bytes and flops that must move, share of what the machine can do
 //
 // Nothing here knows which device it runs on: inputs are made on the host and copied, outputs are copied back.

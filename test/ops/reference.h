@@ -29,7 +29,7 @@ void ref_cross_entropy(double *losses, double *dlogits, const double *logits, co
                        int64_t V, int64_t Vp);
 
 // One update, t >= 1.
-// x as the type's stochastic rounding (gpu/ops.h: rounding_key) has element e of a call behind update t.
+// x as the type's stochastic rounding (gpu/ops.h: rounding_key) has element e of a call after update t.
 double ref_stochastic(dtype type, double x, const rounding_key *key, int64_t e, int64_t t);
 
 void ref_adamw(double *master, double *m, double *v, const double *grad, double grad_factor, double lr, int64_t t,

@@ -7,7 +7,7 @@
 //     3e-14   a dozen, with a division, a square root or an exponential that is off by two units in the last place
 //     1e-13   sums of up to a hundred elements, or of many in a tree
 //     1e-12   sequential sums of several hundred, and gradients through them
-// An output stored in 16 bits is allowed one rounding of its type besides (values.c), and nothing for the sums behind it.
+// An output stored in 16 bits is allowed one rounding of its type besides (values.c), and nothing for the sums that lead to it.
 #include "test/ops/op_test.h"
 
 #include <stdio.h>

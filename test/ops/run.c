@@ -12,7 +12,7 @@
 
 enum { GUARD = 256 };  // bytes on each side; keeps the alignment that arenas give
 
-// As FP32, BF16, FP16 and FP64 a NaN, as INT32 negative: whoever reads it shows it.
+// As FP32, BF16, FP16 and FP64 a NaN, as INT32 negative: a read of it shows.
 static void poison(unsigned char *p, size_t n) {
     for (size_t i = 0; i < n; i++) p[i] = i % 2 ? 0xff : 0xd5;
 }
@@ -240,7 +240,7 @@ static bool guards_hold(op_run *r, const fixture *f, const arg *a, const unsigne
     if (memcmp(p, expected, GUARD)) return failed(r, "%s: wrote before %s", f->name, a->name);
     for (size_t i = 0; i < GUARD; i++)
         if (p[end + i] != ((end + i) % 2 ? 0xff : 0xd5))
-            return failed(r, "%s: wrote behind %s, byte %zu after its end", f->name, a->name, i);
+            return failed(r, "%s: wrote past %s, byte %zu after its end", f->name, a->name, i);
     return true;
 }
 

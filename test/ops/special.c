@@ -97,7 +97,7 @@ static void expect_padded(bench *b, const char *what, const tensor *wide, const 
     free(p), free(q);
 }
 
-// A head of V classes, once over memory of Vp rows with zeros behind V and once without: logits, losses and gradients.
+// A head of V classes, once over memory of Vp rows with zeros past V and once without: logits, losses and gradients.
 static void padded_head(bench *b, dtype T, int64_t V, int64_t Vp) {
     enum { N = 21, C = 29 };
     const ops *o = b->f->table;
@@ -544,7 +544,7 @@ static float *step_values(int64_t n, int which) {
     return x;
 }
 
-// Two steps on f of n weights that begin `at` elements behind an aligned address; out: what they leave.
+// Two steps on f of n weights that begin `at` elements past an aligned address; out: what they leave.
 static bool two_steps(const fixture *f, dtype T, int64_t n, int64_t at, const rounding_key *round, void *out[OPT_TENSORS], char why[WHY]) {
     bench b = {.f = f, .ok = true, .why = why};
     const step_rules rules = {1e3, 0.9, 0.95, true, 2};
@@ -570,7 +570,7 @@ static bool two_steps(const fixture *f, dtype T, int64_t n, int64_t at, const ro
     return done(&b);
 }
 
-// Both do the same two steps; a difference is told with its tensor.
+// Both do the same two steps; a difference is reported with its tensor.
 static bool same_steps(const fixture *f, const fixture *cpu, dtype T, int64_t n, int64_t at, const rounding_key *round, char why[WHY]) {
     static const char *const name[] = {"w", "master", "m", "v", "grad", "state", "sums"};
     const size_t each = (size_t)n * 4, bytes[] = {(size_t)n * dtype_bytes(T), each, each, each, each, sizeof(step_state),
@@ -605,7 +605,7 @@ static bool step_as_cpu(const fixture *f, char why[WHY]) {
 
 // --- stochastic rounding ---------------------------------------------------------------------------------------------------------------------
 
-// y = x behind update t, as one double for each element; the caller frees it.
+// y = x after update t, as one double for each element; the caller frees it.
 static double *rounded_by_chance(bench *b, tensor *y, const tensor *x, tensor *st, rounding_key key, int64_t t) {
     int64_t n = tensor_count(y);
     double *v = calloc((size_t)n, sizeof *v);
@@ -730,7 +730,7 @@ static bool rounding_keys(const fixture *f, char why[WHY]) {
     return done(&b);
 }
 
-// A tensor in two calls, as its owners cut it, has the bits of one call; and whoever comes back to the masters later finds
+// A tensor in two calls, as its owners cut it, has the bits of one call; and a later look at the masters finds
 // adamw's weights again.
 static bool rounding_comes_back(const fixture *f, char why[WHY]) {
     enum { N = 2 * CHUNK + 101, CUT = CHUNK };

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// x to `digits` binary digits, nearest even, with 2^quantum the smallest spacing; infinity behind `most`.
+// x to `digits` binary digits, nearest even, with 2^quantum the smallest spacing; infinity above `most`.
 static double round_digits(double x, int digits, int quantum, double most) {
     int e;
     if (!isfinite(x) || x == 0) return x;

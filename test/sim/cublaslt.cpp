@@ -111,7 +111,7 @@ void store(void *p, cudaDataType_t t, int64_t i, float x) {  // to nearest even
 enum { LANES = 8, WIDE = 64 };  // rows of d in a vector and in a strip
 typedef float lanes __attribute__((vector_size(4 * LANES)));
 
-// strip[k][i] = op(A)[first + i][k], zero behind the last row.
+// strip[k][i] = op(A)[first + i][k], zero past the last row.
 void read_strip(float *strip, const Problem &p, const void *a, int64_t first, int64_t count, int64_t width) {
     bool trans = p.op->trans_a == CUBLAS_OP_T;
     memset(strip, 0, (size_t)(p.k * width) * sizeof *strip);
@@ -144,7 +144,7 @@ template <int V> void column_sums(float *out, const float *strip, const float *c
     memcpy(out, sum, sizeof sum);
 }
 
-// What d held (or NULL) is added behind the first part of a k that is divided: that it is added once, to the whole sum, is promised by no one.
+// What d held (or NULL) is added after the first part of a k that is divided: that it is added once, to the whole sum, is promised by no one.
 void strip_sums(float *out, int64_t width, const float *strip, const float *column, int64_t k, const Algo &g, const float *held) {
     int64_t share = ((k + g.split - 1) / g.split + 7) / 8 * 8;
     float part[WIDE];

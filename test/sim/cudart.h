@@ -2,13 +2,13 @@
 // address that host code can neither read nor write, its streams are queues that nobody empties before somebody has to.
 //
 //   cudart_memory.cpp   device memory, pinned memory, copies, what a bad address means
-//   cudart_stream.cpp   streams, events, who goes next, what is ordered behind what
+//   cudart_stream.cpp   streams, events, who goes next, what is ordered after what
 //   cudart_graph.cpp    capture and graphs
 //   cudart.cpp          devices, their properties, errors, and those that a test asks for
 //
 // SIM_SEED   0: everything is done when it is queued; 1: nothing is done before the host waits for it; else: at random, by this number
 // SIM_MEMORY of the device in MB (1024)   SIM_STALL seconds after which a collective that nobody joins is a finding (120)
-// cudart.cpp tells of SIM_DEVICES, SIM_CAPABILITY, SIM_DRIVER, SIM_BUSY, SIM_SLOW and SIM_FAIL.
+// cudart.cpp explains SIM_DEVICES, SIM_CAPABILITY, SIM_DRIVER, SIM_BUSY, SIM_SLOW and SIM_FAIL.
 //
 // Every call takes one lock. A second thread empties queues while the host is away in calls that are not CUDA's, but only where a queue has
 // something that waits for another process: else laziness would make ranks wait for each other that a GPU would not.
@@ -52,7 +52,7 @@ struct CUstream_st {
     simt::Clock clock;
     std::deque<simt::Queued> queue;
     simt::Capture *capture;
-    std::vector<int> tail;      // while it is captured: the nodes that the next one comes behind
+    std::vector<int> tail;      // while it is captured: the nodes that the next one comes after
 };
 
 struct CUevent_st {

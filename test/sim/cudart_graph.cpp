@@ -18,7 +18,7 @@ cudaError_t not_in_capture(const char *call) {
     return cudaSuccess;
 }
 
-// Is every node that nothing comes behind one that the captured stream comes behind?
+// Is every node that nothing comes after one that the captured stream comes after?
 static bool is_joined(const Capture *c) {
     std::vector<char> reached(c->nodes.size());
     std::vector<int> todo = c->origin->tail;
@@ -32,7 +32,7 @@ static bool is_joined(const Capture *c) {
     return std::find(reached.begin(), reached.end(), 0) == reached.end();
 }
 
-// As few in-order queues as a greedy search finds: a node goes behind one of those that it comes after, where that is the last of its chain.
+// As few in-order queues as a greedy search finds: a node is queued after one of its predecessors, where that is the last of its chain.
 static void split_into_chains(CUgraphExec_st *g) {
     std::vector<int> last;
     for (size_t i = 0; i < g->nodes.size(); i++) {

@@ -2,8 +2,8 @@
 //
 //   protection  Host code cannot touch device memory: it is made accessible when an operation runs, and closed before the call returns
 //   contents    Fresh memory is all ones (a NaN in every floating type): a private mapping of one small file, so that nothing is written
-//   borders     A block ends where its last page does, but for the alignment of 256 bytes; behind it is a page that belongs to nobody. An
-//               operation that touches it, or memory that was freed, is told of and reads NaN. What is nearer only the race build sees
+//   borders     A block ends where its last page does, but for the alignment of 256 bytes; after it is a page that belongs to nobody. An
+//               operation that touches it, or memory that was freed, is reported and reads NaN. What is nearer only the race build sees
 //   addresses   are used again only when there are no more of them
 //   pinned      is in the arena so that races on it are found as on device memory. A source that the host changes while its copy is queued
 //               is found by a sum over its bytes
@@ -131,7 +131,7 @@ static bool map_pattern(char *base, char *end, int how) {
     return true;
 }
 
-// A bad address of an operation is told of, and reads NaN. One of the host's ends the process, as do all others: by the handler that was there.
+// A bad address of an operation is reported, and reads NaN. One of the host's ends the process, as do all others: by the handler that was there.
 static void on_fault(int sig, siginfo_t *info, void *context) {
     (void)context;
     char *at = (char *)info->si_addr, why[200];

@@ -232,7 +232,7 @@ static void forget_done() {
     }
 }
 
-// The legacy default stream comes behind all blocking ones, and they behind it.
+// The legacy default stream comes after all blocking ones, and they after it.
 static void order_blocking(CUstream_st *s, std::vector<uint32_t> *after) {
     Host &h = host();
     if (!s->blocking) return;
@@ -367,7 +367,7 @@ cudaError_t CUDARTAPI cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flag
 cudaError_t CUDARTAPI cudaStreamCreate(cudaStream_t *out) { return cudaStreamCreateWithFlags(out, 0); }
 cudaError_t CUDARTAPI cudaStreamCreateWithPriority(cudaStream_t *out, unsigned flags, int) { return cudaStreamCreateWithFlags(out, flags); }
 
-// What is queued will still be done. The object stays, so that its use can be told of.
+// What is queued will still be done. The object stays, so that its use can be reported.
 cudaError_t CUDARTAPI cudaStreamDestroy(cudaStream_t stream) {
     CALL;
     Host &h = host();

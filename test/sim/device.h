@@ -91,7 +91,7 @@ const char *shared_name(const void *p, size_t n);   // of the array that holds t
 std::string shared_near(const void *p);             // "array+0x40", for messages
 bool in_shared(const void *p);
 size_t shared_offset(const void *p);
-enum { SHARED_ROOM = 512 << 10 };    // bytes of address space behind all arrays of a block
+enum { SHARED_ROOM = 512 << 10 };    // bytes of address space after all arrays of a block
 
 // warp.cpp
 enum warp_op { OP_SYNC, OP_SHUFFLE, OP_SHUFFLE_XOR, OP_SHUFFLE_DOWN, OP_SHUFFLE_UP, OP_BALLOT,

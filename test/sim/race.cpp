@@ -2,10 +2,10 @@
 // before every access; this file is what they call, in place of the sanitizer's own library.
 //
 // Happens-before, checked at every access against the last write and the last two readers of the same bytes:
-//   threads      a barrier of the block orders everything before it with everything behind it: barriers cut a block into segments, which are
+//   threads      a barrier of the block orders everything before it with everything after it: barriers cut a block into segments, which are
 //                numbered from the start of the program. __syncwarp orders the lanes of its mask (a vector clock a lane)
 //   blocks       of one grid are not ordered, but by an atomic: what a block did before __threadfence and an atomic happened before what
-//                another block does behind its own atomic on the same address
+//                another block does after its own atomic on the same address
 //   operations   of streams: op_before() of the host side. Copies and library calls touch ranges: kept by page, not by byte
 // Two atomics never race. Bytes written by cp.async are nobody's until it was waited for.
 #include "test/sim/device.h"
@@ -54,7 +54,7 @@ static std::vector<run> runs;
 static uint32_t segment, block_first, op_first;
 static uint32_t clocks[THREADS][LANES];     // what a lane knows of the lanes of its warp
 
-struct span { uint32_t first, last; int thread; };  // of a block, up to an atomic by this thread behind a fence
+struct span { uint32_t first, last; int thread; };  // of a block, up to an atomic by this thread after a fence
 static std::map<const void *, std::vector<span>> released;
 static std::map<const void *, size_t> acquired;     // by the block that runs: how many of them
 
@@ -145,7 +145,7 @@ static bool ordered(const access &then, const access &now) {
     return then.thread / LANES == now.thread / LANES && clocks[now.thread][then.thread % LANES] >= then.epoch;
 }
 
-// --- what is told --------------------------------------------------------------------------------------------------------------------
+// --- reports --------------------------------------------------------------------------------------------------------------------
 
 // "norm.cu:120", and the line that called it where it was inlined.
 static std::string line_of(uint32_t pc) {
@@ -235,7 +235,7 @@ static void touch_cells(cell *c, const char *p, size_t n, access now, bool write
             against(c->read, false, now, true, at);
             against(c->read2, false, now, true, at);
             c->write = now;
-            if (now.bytes == 3) c->read = c->read2 = {};  // whoever comes after this write comes after them
+            if (now.bytes == 3) c->read = c->read2 = {};  // what comes after this write comes after them
         } else push_reader(&c->read, &c->read2, now);
         at = next;
     }

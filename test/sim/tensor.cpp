@@ -103,7 +103,7 @@ void cp_async(void *to, const void *from, int bytes, int read, const char *file,
         return;
     }
     race_copy_issued(me, &c, __builtin_return_address(0));
-    if (SIM_ASAN && read) {  // out of bounds is told here and not at the wait
+    if (SIM_ASAN && read) {  // out of bounds is reported here and not at the wait
         char probe[16];
         memcpy(probe, from, (size_t)read);
     }

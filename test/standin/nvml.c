@@ -9,8 +9,8 @@
 //   LOCKSTEP_NVML_PROCESSES="4711:1048576,4712:"   who computes there, and with how many bytes; none: not known
 //   LOCKSTEP_NVML_ENTRY=32                 bytes of an entry that the third edition of the list writes (24)
 //   LOCKSTEP_NVML_LIST=!13                 result code of the third edition
-//   LOCKSTEP_NVML_WIPES=1                  what is behind the last entry is set to zero
-// A call before nvmlInit_v2 or behind the last nvmlShutdown ends the process: NVML would answer, and the program be wrong all
+//   LOCKSTEP_NVML_WIPES=1                  what is after the last entry is set to zero
+// A call before nvmlInit_v2 or after the last nvmlShutdown ends the process: NVML would answer, and the program be wrong all
 // the same.
 #include "gpu/cuda/nvml_api.h"
 

@@ -167,7 +167,7 @@ static inline void path_of(char *path, const world *w, int64_t step, const char 
     snprintf(path, IO_PATH, "%s/ckpt/step-%08lld%s%s", w->dir, (long long)step, *file ? "/" : "", file);
 }
 
-// All names in DIR/ckpt, sorted, with a space behind each.
+// All names in DIR/ckpt, sorted, with a space after each.
 static inline void listing(const world *w, char text[1024]) {
     char path[IO_PATH];
     struct dirent **names;

@@ -69,5 +69,5 @@ dealt() {
     told "runs/$one" >told.want
     told "node0/runs/$run" >told.found
     [ "$(wc -l <told.want)" -eq 5 ] || fail "the run of one rank has $(wc -l <told.want) steps, expected 5"
-    same told.want told.found "what one rank and $ranks ranks tell of their steps"
+    same told.want told.found "what one rank and $ranks ranks log of their steps"
 }

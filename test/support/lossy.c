@@ -1,5 +1,5 @@
 // test/support/lossy.c: a bad cable in user space. lossy DELAY_MS LOSS_PERCENT SEED TAP...: makes these tap devices, prints "ready" and is the switch
-// between them: each frame comes late, and some never. Whoever started it moves the devices into network namespaces; it ends with its standard input.
+// between them: each frame comes late, and some never. The process that started it moves the devices into network namespaces; it ends with its standard input.
 // (`tc netem` does as much where the kernel has it. Many don't.)
 #include <fcntl.h>
 #include <linux/if.h>

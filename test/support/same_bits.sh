@@ -297,7 +297,7 @@ told() {
     } | sed "s/^/$row /"
 }
 
-# bits NAME RANKS SETTINGS [RANKS SETTINGS]: runs that row; what it told is in the file found.
+# bits NAME RANKS SETTINGS [RANKS SETTINGS]: runs that row; what it logged is in the file found.
 bits() {
     row=$1
     if [ $# -eq 5 ]; then

@@ -1,5 +1,5 @@
 // test/support/team_stub.h: a team without a rendezvous, for tests of what stands on one. The parent makes everything before it
-// forks: memory that all share, bells, and the links between nodes. It also stands in for the watcher: whoever waits for the
+// forks: memory that all share, bells, and the links between nodes. It also stands in for the watcher: the process that waits for the
 // children tells the team of a lost one. A program that includes this has its own team_* functions; the library's are left out of
 // it.
 #ifndef TEST_SUPPORT_TEAM_STUB_H

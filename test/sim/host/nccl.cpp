@@ -1,7 +1,7 @@
 // test/sim/host/nccl.cpp: a stand-in for NCCL over the simulated device, as a library that the program opens by name ([reduce] nccl_library) and
 // that calls back into the simulator in the program (linked with -rdynamic). test/standin/nccl.c is strict with NCCL's manners and moves host memory at
 // once; this one has NCCL's order instead: a group is one operation of its stream, over device memory, done when the stream comes to it and the
-// peers' streams come to theirs. A missing event before or behind it is then a wrong result, or in the race build a race between two names.
+// peers' streams come to theirs. A missing event before or after it is then a wrong result, or in the race build a race between two names.
 //
 //   ranks      processes of one machine; they meet at unix sockets of the abstract namespace, two for each pair: data, and control (split, finalize)
 //   progress   nothing has a thread: a communicator opens and splits while it is asked for its state, a group moves while the simulator asks

@@ -161,8 +161,8 @@ static void default_stream(int) {
     OK(cudaStreamCreate(&s));
     float *x = device_floats(N, 1), *y = device_floats(N, 0);
     axpy(y, x, 1, N, s);
-    axpy(x, y, 1, N, nullptr);  // behind s, which is blocking
-    axpy(y, x, 1, N, s);        // and s behind it
+    axpy(x, y, 1, N, nullptr);  // after s, which is blocking
+    axpy(y, x, 1, N, s);        // and s after it
     OK(cudaStreamSynchronize(s));
     MUST(all_are(y, N, 3));
 }
@@ -473,7 +473,7 @@ static const Bad bads[] = {
     {"an event is not waited for", missing_wait, RACE, "race"}, {"a graph lacks an edge", graph, RACE, "race"},
     {"pinned memory between two streams", pinned_race, RACE, "race"}, {"pinned memory is filled again too early", pinned_reused, NOT_EAGER, "host-race"},
     {"the host reads device memory", host_reads, TRAP, "host-deref"}, {"use after free", used_after_free, ALWAYS, "memory"},
-    {"a kernel writes behind its memory", kernel_beyond, ALWAYS, "memory"}, {"a copy goes too far", copy_beyond, ALWAYS, "memory"},
+    {"a kernel writes past its memory", kernel_beyond, ALWAYS, "memory"}, {"a copy goes too far", copy_beyond, ALWAYS, "memory"},
     {"a copy of the wrong kind", wrong_kind, ALWAYS, "memory"}, {"the host waits during a capture", waits_in_capture, ALWAYS, "capture"},
     {"a captured stream is not joined", not_joined, ALWAYS, "capture"}, {"a destroyed stream is used", stale_stream, ALWAYS, "handle"},
     {"memory is freed twice", freed_twice, ALWAYS, "memory"}, {"CUDA before a fork", used_before_fork, ALWAYS, "fork"},

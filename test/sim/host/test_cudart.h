@@ -22,7 +22,7 @@ struct Good { const char *name; void (*fn)(int); };
 struct Bad { const char *name; void (*fn)(int); finder by; const char *kind; };
 void try_good(const char *name, void (*fn)(int));
 void try_bad(const Bad *b);
-void leave();  // the end of a process of the case's own: tells what it has found
+void leave();  // the end of a process of the case's own: reports what it has found
 
 float *device_floats(int n, float v);
 float *pinned_floats(int n);

@@ -270,7 +270,7 @@ static const Good goods[] = {
     {"nccl: a peer is lost", peer_lost}, {"nccl: a call too early", manners},
 };
 static const Bad bads[] = {
-    {"nccl: no event before it", event_before, RACE, "race"}, {"nccl: no event behind it", event_after, RACE, "race"},
+    {"nccl: no event before it", event_before, RACE, "race"}, {"nccl: no event after it", event_after, RACE, "race"},
     {"nccl: another count on one rank", other_count, ALWAYS, "nccl"}, {"nccl: host memory", host_memory, ALWAYS, "nccl"},
 };
 
