@@ -68,6 +68,15 @@ op_cost gelu_backward_cost(const gelu_backward_args *args) {
         args->x->type, {tensor_count(args->x)}, 0, size_of(args->dx) + size_of(args->dy) + size_of(args->x), 0};
 }
 
+op_cost relu_forward_cost(const relu_forward_args *args) {
+    return (op_cost){args->x->type, {tensor_count(args->x)}, 0, size_of(args->y) + size_of(args->x), 0};
+}
+
+op_cost relu_backward_cost(const relu_backward_args *args) {
+    return (op_cost){
+        args->y->type, {tensor_count(args->y)}, 0, size_of(args->dx) + size_of(args->dy) + size_of(args->y), 0};
+}
+
 // A row of each table is read for each that is written.
 op_cost embedding_forward_cost(const embedding_forward_args *args) {
     return (op_cost){args->x->type, {ROWS(args->x), args->x->size[2], args->wte->size[0]}, 0, 3 * size_of(args->x), 0};
@@ -90,6 +99,14 @@ op_cost cross_entropy_cost(const cross_entropy_args *args) {
                      args->scale ? COST_GRADIENT : 0,
                      size_of(args->losses) + size_of(args->targets) + size_of(args->logits) * (args->scale ? 2 : 1) +
                          (double)sizeof *args->state,
+                     0};
+}
+
+op_cost top_1_cost(const top_1_args *args) {
+    return (op_cost){args->logits->type,
+                     {ROWS(args->logits)},
+                     0,
+                     size_of(args->hits) + size_of(args->targets) + size_of(args->logits),
                      0};
 }
 

@@ -136,6 +136,11 @@ typedef struct layer_norm_backward_args {
 typedef struct gelu_forward_args { tensor *y; const tensor *x; } gelu_forward_args;           // any shape, E
 typedef struct gelu_backward_args { tensor *dx; const tensor *dy, *x; } gelu_backward_args;   // dx (=) = dy * gelu'(x), dx may be dy
 
+// y = x > 0 ? x : +0, and NaN for NaN; y may be x. Backward reads the output y, so that x need not be kept: dx (=) y > 0 ? dy : +0, dx
+// may be dy.
+typedef struct relu_forward_args { tensor *y; const tensor *x; } relu_forward_args;           // any shape, E
+typedef struct relu_backward_args { tensor *dx; const tensor *dy, *y; } relu_backward_args;
+
 // x[b,t] = wte[token[b,t]] + wpe[t]
 typedef struct embedding_forward_args {
     tensor *x;                // (B,T,C) E (=)
@@ -163,6 +168,15 @@ typedef struct cross_entropy_args {
     const float *scale;       // host; NULL: losses only
     const step_state *state;  // device
 } cross_entropy_args;
+
+// hits[n] = 1 where the first largest of the first `classes` columns is column targets[n], else 0. A row with a NaN among them has no
+// largest, and a target outside of them is never it: 0. What the other columns hold changes nothing.
+typedef struct top_1_args {
+    tensor *hits;             // (N) FP64 (=)
+    const tensor *logits;     // (N,Vp) E
+    const tensor *targets;    // (N) INT32
+    int64_t classes;          // V, 1 .. Vp
+} top_1_args;
 
 // means[b] = mean over t of losses[b,t], summed in double in order of t
 typedef struct loss_means_args {
@@ -214,8 +228,9 @@ typedef struct adamw_args {
 // All operations. Tables, declarations, the profile's wrappers and names are made from this list.
 #define OPS(X)                                                                                                          \
     X(matmul) X(bias_backward) X(attention_forward) X(attention_backward) X(layer_norm_forward) X(layer_norm_backward)  \
-    X(gelu_forward) X(gelu_backward) X(embedding_forward) X(embedding_backward) X(cross_entropy) X(loss_means)          \
-    X(dropout) X(add) X(cast) X(cast_stochastic) X(sum_squares) X(step_decide) X(adamw)
+    X(gelu_forward) X(gelu_backward) X(relu_forward) X(relu_backward) X(embedding_forward) X(embedding_backward)        \
+    X(cross_entropy) X(top_1) X(loss_means) X(dropout) X(add) X(cast) X(cast_stochastic) X(sum_squares) X(step_decide)  \
+    X(adamw)
 
 typedef struct ops {
 #define OP_ENTRY(op) err_t (*op)(const op##_args *args, stream *s);

@@ -1,25 +1,32 @@
-// gpu/cuda/elementwise.cu: operations whose elements are independent: add, GELU, cast, dropout. Each thread takes 16
+// gpu/cuda/elementwise.cu: operations whose elements are independent: add, GELU, ReLU, cast, dropout. Each thread takes 16
 // bytes of the narrower type and reads and writes them in 16-byte accesses; where an address is not a multiple of 16
 // bytes, one element.
 #include "gpu/cuda/kernel.h"
 
 enum { BLOCK = 256 };
 
-// --- add, gelu, cast ---------------------------------------------------------------------------------------------------------
+// --- add, gelu, relu, cast ---------------------------------------------------------------------------------------------------------
 
-typedef enum each_op { EACH_ADD, EACH_GELU, EACH_DGELU, EACH_CAST } each_op;
+typedef enum each_op { EACH_ADD, EACH_GELU, EACH_DGELU, EACH_RELU, EACH_DRELU, EACH_CAST } each_op;
 
 // y = op(a, b) in FP32, rounded once.
 // alias      y may be a or b: what a thread writes it has read before
 // moves      count times the bytes of an element of each tensor; memory bound
-// reference  gpu/cpu/kernel/elementwise.c: add, cast; gelu.c: gelu_forward, gelu_backward
+// reference  gpu/cpu/kernel/elementwise.c: add, cast; gelu.c and relu.c: forward and backward
 template <each_op OP> __device__ __forceinline__ float each(float a, float b) {
-    return OP == EACH_ADD ? a + b : OP == EACH_GELU ? gelu(a) : OP == EACH_DGELU ? a * gelu_slope(b) : a;
+    switch (OP) {
+    case EACH_ADD: return a + b;
+    case EACH_GELU: return gelu(a);
+    case EACH_DGELU: return a * gelu_slope(b);
+    case EACH_RELU: return a <= 0.0f ? 0.0f : a;  // a NaN is not, and stays
+    case EACH_DRELU: return b > 0.0f ? a : 0.0f;
+    default: return a;
+    }
 }
 
 template <each_op OP, int W, class U, class T>
 __global__ void __launch_bounds__(BLOCK) each_kernel(U *y, const T *a, const T *b, int64_t count) {
-    constexpr bool TWO = OP == EACH_ADD || OP == EACH_DGELU;
+    constexpr bool TWO = OP == EACH_ADD || OP == EACH_DGELU || OP == EACH_DRELU;
     int64_t i = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) * W;
     if (i + W <= count) {
         float u[W], v[W] = {0};
@@ -69,6 +76,19 @@ err_t cuda_gelu_backward(const gelu_backward_args *args, stream *s) {
     assert(args->dx->type == args->x->type && args->dy->type == args->x->type);
     assert(tensor_count(args->dx) == tensor_count(args->x) && tensor_count(args->dy) == tensor_count(args->x));
     BY_TYPE(args->dx->type, T, TRY((each_of<EACH_DGELU, T, T>(args->dx, args->dy, args->x, s))));
+    return ERR_OK;
+}
+
+err_t cuda_relu_forward(const relu_forward_args *args, stream *s) {
+    assert(args->y->type == args->x->type && tensor_count(args->y) == tensor_count(args->x));
+    BY_TYPE(args->y->type, T, TRY((each_of<EACH_RELU, T, T>(args->y, args->x, args->x, s))));
+    return ERR_OK;
+}
+
+err_t cuda_relu_backward(const relu_backward_args *args, stream *s) {
+    assert(args->dx->type == args->y->type && args->dy->type == args->y->type);
+    assert(tensor_count(args->dx) == tensor_count(args->y) && tensor_count(args->dy) == tensor_count(args->y));
+    BY_TYPE(args->dx->type, T, TRY((each_of<EACH_DRELU, T, T>(args->dx, args->dy, args->y, s))));
     return ERR_OK;
 }
 

@@ -1,6 +1,7 @@
-// gpu/cuda/loss.cu: softmax, cross entropy and their gradient in one kernel, in place; and the mean loss of each sample. Probabilities are never
-// stored. A row of logits is read once for its maximum and its sum of exponentials, which are kept together (online softmax, Milakov & Gimelshein
-// 2018), and is then overwritten by its gradient. What fits into the registers of the row's threads is not read again.
+// gpu/cuda/loss.cu: softmax, cross entropy and their gradient in one kernel, in place; whether the right class is on top; and the mean loss of
+// each sample. Probabilities are never stored. A row of logits is read once for its maximum and its sum of exponentials, which are kept
+// together (online softmax, Milakov & Gimelshein 2018), and is then overwritten by its gradient. What fits into the registers of the row's
+// threads is not read again.
 #include "gpu/cuda/kernel.h"
 
 // Groups of 16 bytes that a thread loads at once: bytes in flight, and the part of a row that is read once only.
@@ -185,6 +186,39 @@ err_t cuda_cross_entropy(const cross_entropy_args *args, stream *s) {
                   (int)stride, args->scale,
                   args->state};
     BY_TYPE(args->logits->type, T, TRY(launch_width<T>(&j, s)));
+    return ERR_OK;
+}
+
+// top_1: a warp a row. The target is the first largest when it is larger than all in front of it and no smaller than any after it, which
+// every lane asks of its columns; a NaN answers no to both. Accesses of a warp are contiguous.
+// moves      sizeof(T) bytes a logit of a class; memory bound
+// reference  gpu/cpu/kernel/loss.c
+template <class T>
+__global__ void __launch_bounds__(ROWS * WARP)
+    top_1_kernel(double *hits, const T *logits, const int32_t *targets, int64_t rows, int width, int stride) {
+    int64_t row = (int64_t)blockIdx.x * ROWS + threadIdx.x / WARP;
+    if (row >= rows) return;  // whole warps
+    const T *x = logits + row * stride;
+    int lane = threadIdx.x % WARP, target = targets[row];
+    bool top = target >= 0 && target < width;
+    if (top) {
+        float most = to_float(x[target]);
+        for (int i = lane; i < width; i += WARP) {
+            float v = to_float(x[i]);
+            top &= i < target ? v < most : v <= most;
+        }
+    }
+    top = __all_sync(0xffffffffu, top);
+    if (lane == 0) hits[row] = top ? 1.0 : 0.0;
+}
+
+err_t cuda_top_1(const top_1_args *args, stream *s) {
+    int64_t rows = tensor_count(args->targets), count = tensor_count(args->logits), stride = count / rows;
+    assert(args->hits->type == FP64 && args->targets->type == INT32 && tensor_count(args->hits) == rows && rows * stride == count);
+    assert(args->classes >= 1 && args->classes <= stride && rows <= INT32_MAX && stride <= INT32_MAX / 2);
+    BY_TYPE(args->logits->type, T,
+            LAUNCH((top_1_kernel<T>), (unsigned)ceil_div(rows, ROWS), ROWS * WARP, 0, s, (double *)args->hits->data,
+                   (const T *)args->logits->data, (const int32_t *)args->targets->data, rows, (int)args->classes, (int)stride));
     return ERR_OK;
 }
 

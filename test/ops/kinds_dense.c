@@ -1,8 +1,9 @@
-// test/ops/kinds_dense.c: the operations that work on rows: matmul, bias, layer norm, GELU, dropout, add, cast.
+// test/ops/kinds_dense.c: the operations that work on rows: matmul, bias, layer norm, GELU, ReLU, dropout, add, cast.
 // Each is: its arguments and inputs, its call, its reference, its gradient check, its cost.
 #include "test/ops/op_test.h"
 #include "test/ops/reference.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 static double *doubles(int64_t n) { return calloc((size_t)n, sizeof(double)); }
@@ -316,6 +317,71 @@ static bool gelu_back_gradient(op_run *r) {
 }
 const op_kind kind_gelu_backward = {"gelu_backward", gelu_back_setup, gelu_back_call, gelu_back_reference, gelu_back_gradient,
                                     NULL,
+                                    stream_cost};
+
+// --- relu: N C -------------------------------------------------------------------------------------------------------------
+
+// With zeros of both signs between the values, which is where an implementation may differ.
+static void relu_fill(op_run *r, arg *x) {
+    arg_fill(r, x, 2, 0);
+    for (int64_t i = 3, n = tensor_count(&x->t); i < n; i += 7) {
+        storage_set(x->t.data, x->t.type, i, i % 2 ? -0.0 : 0.0);
+        if (x->value) x->value[i] = 0;
+    }
+}
+static void relu_setup(op_run *r) {
+    arg *y = arg_add(r, "y", OUT, r->row->type, 2, r->row->size[0], r->row->size[1], 0);
+    arg *x = arg_add(r, "x", IN, r->row->type, 2, r->row->size[0], r->row->size[1], 0);
+    y->batch = x->batch = true;
+    if (r->row->options & OPT_ALIAS) y->alias = 2;
+    relu_fill(r, x);
+}
+static err_t relu_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
+    (void)r;
+    return o->relu_forward(&(relu_forward_args){.y = t[0], .x = t[1]}, s);
+}
+static void relu_reference(op_run *r) {
+    for (int64_t i = 0, n = tensor_count(&r->arg[0].t); i < n; i++) r->arg[0].want[i] = fmax(r->arg[1].value[i], 0);
+}
+static bool relu_exact(op_run *r, const outcome *got) {  // nothing is rounded, and no zero is -0 that backward did not pass on
+    for (int64_t i = 0, n = tensor_count(&r->arg[0].t); i < n; i++) {
+        double y = storage_get(got->data[0], r->row->type, i), want = r->arg[0].want[i];
+        if (y != want || (want == 0 && signbit(y)))
+            return failed(r, "%s[%lld] is %.9g, expected %.9g to the bit", r->arg[0].name, (long long)i, y, want);
+    }
+    return true;
+}
+const op_kind kind_relu_forward = {"relu_forward", relu_setup, relu_call, relu_reference, NULL, relu_exact, stream_cost};
+
+static void relu_back_setup(op_run *r) {
+    arg *dx = arg_add(r, "dx", OUT, r->row->type, 2, r->row->size[0], r->row->size[1], 0);
+    arg *dy = arg_add(r, "dy", IN, r->row->type, 2, r->row->size[0], r->row->size[1], 0);
+    arg *y = arg_add(r, "y", IN, r->row->type, 2, r->row->size[0], r->row->size[1], 0);
+    dx->batch = dy->batch = y->batch = true;
+    if (r->row->options & OPT_ALIAS) dx->alias = 2;
+    arg_fill(r, dy, 1, 0);
+    relu_fill(r, y);  // below zero too, where an output never is: then y may be an input, whose gradient has no other formula
+}
+static err_t relu_back_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
+    (void)r;
+    return o->relu_backward(&(relu_backward_args){.dx = t[0], .dy = t[1], .y = t[2]}, s);
+}
+static void relu_back_reference(op_run *r) {
+    for (int64_t i = 0, n = tensor_count(&r->arg[0].t); i < n; i++) r->arg[0].want[i] = r->arg[2].value[i] > 0 ? r->arg[1].value[i] : 0;
+}
+static double relu_loss(void *ctx) {
+    op_run *r = ctx;
+    double sum = 0;
+    for (int64_t i = 0, n = tensor_count(&r->arg[0].t); i < n; i++) sum += r->arg[1].value[i] * fmax(r->arg[2].value[i], 0);
+    return sum;
+}
+static bool relu_back_gradient(op_run *r) {
+    int64_t n = tensor_count(&r->arg[0].t);
+    for (int64_t i = 0; i < n; i++)
+        if (r->arg[2].value[i] == 0) r->arg[2].value[i] = -1;  // at 0 there is a corner: the gradient is the one from below
+    return gradient_near(r, "dx", relu_loss, r, r->arg[2].value, r->arg[0].want, n);
+}
+const op_kind kind_relu_backward = {"relu_backward", relu_back_setup, relu_back_call, relu_back_reference, relu_back_gradient, relu_exact,
                                     stream_cost};
 
 // --- dropout: B E, add: N, cast: N -----------------------------------------------------------------------------------------

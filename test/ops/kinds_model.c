@@ -313,6 +313,65 @@ const op_kind kind_cross_entropy = {"cross_entropy", entropy_setup, entropy_call
                                     entropy_exact,
                                     traffic_cost};
 
+// --- top_1: N V, and Vp where it is not V ----------------------------------------------------------------------------------
+
+enum { TOP_HITS, TOP_LOGITS, TOP_TARGETS };
+
+// Half of the rows are hits. In every third row the largest comes twice, in OPT_EXTREME rows it is infinite, or all are -inf.
+static void top_rows(op_run *r, arg *logits, arg *targets) {
+    int64_t N = r->row->size[0], V = r->row->size[1], Vp = columns_of(r);
+    for (int64_t n = 0; n < N; n++) {
+        void *x = (char *)logits->t.data + (size_t)(n * Vp) * dtype_bytes(r->row->type);
+        int64_t top = n * 31 % V, twin = n % 3 == 2 ? n * 17 % V : top;
+        bool all = r->row->options & OPT_EXTREME && n % 4 == 3;
+        double most = r->row->options & OPT_EXTREME ? (double)INFINITY : 100;
+        for (int64_t i = 0; all && i < V; i++) storage_set(x, r->row->type, i, -(double)INFINITY);
+        if (!all) storage_set(x, r->row->type, top, most), storage_set(x, r->row->type, twin, most);
+        ((int32_t *)targets->t.data)[n] = (int32_t)(n % 2 == 0 ? top : n % 5 == 1 ? twin : n % 5 == 2 ? -1 : n * 13 % V);
+        if (all && n % 8 == 3) ((int32_t *)targets->t.data)[n] = 0;
+        if (r->row->options & OPT_EXTREME && n % 8 == 4) storage_set(x, r->row->type, n * 7 % V, NAN);
+    }
+    for (int64_t i = 0; logits->value && i < N * Vp; i++) logits->value[i] = storage_get(logits->t.data, r->row->type, i);
+    for (int64_t n = 0; targets->value && n < N; n++) targets->value[n] = storage_get(targets->t.data, INT32, n);
+}
+
+static void top_setup(op_run *r) {
+    int64_t N = r->row->size[0];
+    arg *hits = arg_add(r, "hits", OUT, FP64, 1, N, 0, 0);
+    arg *logits = arg_add(r, "logits", IN, r->row->type, 2, N, columns_of(r), 0);
+    arg *targets = arg_add(r, "targets", IN, INT32, 1, N, 0, 0);
+    hits->batch = logits->batch = targets->batch = true;
+    arg_fill(r, logits, 2, 0);
+    arg_fill_index(r, targets, r->row->size[1], 0);
+    top_rows(r, logits, targets);
+    entropy_padding(r, logits);
+}
+
+static err_t top_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
+    return o->top_1(&(top_1_args){.hits = t[TOP_HITS], .logits = t[TOP_LOGITS], .targets = t[TOP_TARGETS], .classes = r->row->size[1]}, s);
+}
+
+static void top_reference(op_run *r) {
+    int64_t V = r->row->size[1], Vp = columns_of(r);
+    for (int64_t n = 0; n < r->row->size[0]; n++) {
+        const double *x = r->arg[TOP_LOGITS].value + n * Vp;
+        int64_t best = 0;
+        bool nan = false;
+        for (int64_t i = 0; i < V; i++) nan |= isnan(x[i]), best = x[i] > x[best] ? i : best;
+        r->arg[TOP_HITS].want[n] = !nan && (double)best == r->arg[TOP_TARGETS].value[n];
+    }
+}
+
+static bool top_exact(op_run *r, const outcome *got) {
+    for (int64_t n = 0; n < r->row->size[0]; n++) {
+        double hit = storage_get(got->data[TOP_HITS], FP64, n);
+        if (hit != r->arg[TOP_HITS].want[n])
+            return failed(r, "hits[%lld] is %g, expected %g", (long long)n, hit, r->arg[TOP_HITS].want[n]);
+    }
+    return true;
+}
+const op_kind kind_top_1 = {"top_1", top_setup, top_call, top_reference, NULL, top_exact, traffic_cost};
+
 // --- loss_means: B T -------------------------------------------------------------------------------------------------------
 
 static void means_setup(op_run *r) {

@@ -371,6 +371,10 @@ static bool not_finite(const fixture *f, char why[WHY]) {
             did(&b, o->gelu_forward(&(gelu_forward_args){.y = y, .x = x}, f->s));
             expect_not_finite(&b, "gelu_forward", y, AT, 1);
         }
+        if (isnan(bad[k]) || bad[k] > 0) {
+            did(&b, o->relu_forward(&(relu_forward_args){.y = y, .x = x}, f->s));
+            expect_not_finite(&b, "relu_forward", y, AT, 1);
+        }
         if (bad[k] > 0 || isnan(bad[k])) {  // a logit of -inf is a class that cannot be
             did(&b, o->cross_entropy(&(cross_entropy_args){.losses = losses, .logits = x, .targets = targets, .classes = C, .scale = &scale,
                                                            .state = st->data}, f->s));

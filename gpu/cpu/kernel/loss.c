@@ -1,4 +1,6 @@
-// gpu/cpu/kernel/loss.c: softmax, cross entropy and their gradient in one visit per row. A row of logits is read for
+// gpu/cpu/kernel/loss.c: what a step says of its logits: the loss and its gradient, whether the right class is on top, and means.
+//
+// Softmax, cross entropy and their gradient are one visit per row. A row of logits is read for
 // its maximum, then for the sum of exponentials, then overwritten by its gradient; by the second time it is in the
 // cache. In FP32 the exponentials are kept in the row itself; a 16-bit row has no room for their bits, so they are
 // computed twice.
@@ -119,6 +121,56 @@ err_t KERNEL(cross_entropy)(const cross_entropy_args *args, stream *s) {
     pool_run(s->workers, (rows + per_item - 1) / per_item, loss_item, &j);
     return ERR_OK;
 }
+
+// --- top 1 -------------------------------------------------------------------------------------------------------------------
+
+typedef struct top_job { dtype type; double *hits; const void *logits; const int32_t *targets; int64_t rows, width, stride; } top_job;
+
+// All of x[from..to) are below `top`, or equal to it where `ties` allows. A NaN is neither.
+BODY bool all_below(dtype t, const void *x, int64_t from, int64_t to, vf top, bool ties) {
+    vf above = vf_zero();
+    float lane[VL], any = 0;
+    for (int64_t i = from; i < to; i += VL) {
+        int n = to - i < VL ? (int)(to - i) : VL;
+        vf v = typed_load_n(x, t, i, n), missed = vf_select(ties ? vf_le(v, top) : vf_lt(v, top), above, vf_set1(1));
+        above = vf_select(vm_first(n), missed, above);
+    }
+    vf_store(lane, above);
+    for (int l = 0; l < VL; l++) any += lane[l];
+    return any == 0;
+}
+
+// The first largest is larger than all in front of it, and no smaller than any after it.
+BODY void top_rows(dtype t, const top_job *j, int64_t from, int64_t to) {
+    for (int64_t row = from; row < to; row++) {
+        const void *x = typed_at(j->logits, t, row * j->stride);
+        int32_t target = j->targets[row];
+        j->hits[row] = 0;
+        if (target < 0 || target >= j->width) continue;
+        vf top = vf_set1(typed_get(x, t, target));
+        j->hits[row] = all_below(t, x, 0, target, top, false) && all_below(t, x, target, j->width, top, true);
+    }
+}
+
+static void top_item(void *ctx, int64_t item, int thread) {
+    (void)thread;
+    const top_job *j = ctx;
+    int64_t rows = rows_per_item(j->stride), from = item * rows, to = from + rows < j->rows ? from + rows : j->rows;
+    BY_TYPE(j->type, top_rows, j, from, to);
+}
+
+// moves: sizeof(E) bytes a logit
+err_t KERNEL(top_1)(const top_1_args *args, stream *s) {
+    int64_t rows = tensor_count(args->targets), count = tensor_count(args->logits), stride = count / rows;
+    top_job j = {args->logits->type, args->hits->data, args->logits->data, args->targets->data, rows, args->classes, stride};
+    assert(args->hits->type == FP64 && args->targets->type == INT32 && tensor_count(args->hits) == rows && rows * stride == count);
+    assert(args->classes >= 1 && args->classes <= stride);
+    int64_t per_item = rows_per_item(stride);
+    pool_run(s->workers, (rows + per_item - 1) / per_item, top_item, &j);
+    return ERR_OK;
+}
+
+// --- means -------------------------------------------------------------------------------------------------------------------
 
 typedef struct means_job { double *means; const float *losses; int64_t length; } means_job;
 
