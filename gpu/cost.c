@@ -149,3 +149,9 @@ op_cost adamw_cost(const adamw_args *args) {
                    size_of(args->grad) + (double)sizeof *args->state;
     return (op_cost){args->w ? args->w->type : FP32, {tensor_count(args->master)}, 0, bytes, 0};
 }
+
+op_cost sgd_cost(const sgd_args *args) {
+    double bytes = size_of(args->w) + 2 * (size_of(args->master) + size_of(args->buf)) + size_of(args->grad) +
+                   (double)sizeof *args->state;
+    return (op_cost){args->w ? args->w->type : FP32, {tensor_count(args->master)}, 0, bytes, 0};
+}

@@ -61,7 +61,9 @@ typedef struct step_rules {
     int64_t scale_window;
 } step_rules;
 
-typedef struct adamw_rules { double beta1, beta2, eps, weight_decay; } adamw_rules;  // weight_decay 0 for tensors without decay
+// weight_decay 0 for tensors without decay
+typedef struct adamw_rules { double beta1, beta2, eps, weight_decay; } adamw_rules;
+typedef struct sgd_rules { double momentum, weight_decay; bool nesterov; } sgd_rules;
 
 enum { MATMUL_BIAS = 1, MATMUL_GELU = 2, MATMUL_DGELU = 4, MATMUL_ACCUMULATE = 8 };
 
@@ -190,8 +192,8 @@ typedef struct dropout_args { tensor *y; const tensor *x; const dropout_key *dro
 typedef struct add_args { tensor *y; const tensor *a, *b; } add_args;  // y = a + b, rounded to y's type; all of one type; y may be a or b
 typedef struct cast_args { tensor *y; const tensor *x; } cast_args;    // between FP32, BF16 and FP16, round to nearest even
 
-// y = x, rounded as adamw rounded in the update that state->adam_t counted last: makes the same w again from the same
-// master. To nearest even where adam_t is 0: nothing was updated yet.
+// y = x, rounded as adamw or sgd rounded in the update that state->adam_t counted last: makes the same w again from the
+// same master. To nearest even where adam_t is 0: nothing was updated yet.
 typedef struct cast_stochastic_args {
     tensor *y;                // BF16 or FP16 (=)
     const tensor *x;          // FP32
@@ -225,12 +227,27 @@ typedef struct adamw_args {
     const rounding_key *round;
 } adamw_args;
 
+// Nothing when !state->apply. Otherwise, with g = grad * grad_factor + wd * master (Sutskever et al. 2013, section 2, as
+// PyTorch's torch.optim.SGD writes it, without dampening):
+//   buf = momentum buf + g, from buf = 0;  d = nesterov ? g + momentum buf : buf;  master = master - lr d;
+//   w as adamw's. Without momentum there is no buf, and d = g.
+// wd * master, momentum * buf and lr * d are each added in one FMA: the same on every device.
+typedef struct sgd_args {
+    tensor *w;                // E or NULL
+    tensor *master;           // FP32 (+=)
+    tensor *buf;              // FP32 (+=); NULL where rules->momentum is 0
+    const tensor *grad;       // FP32
+    const step_state *state;
+    const sgd_rules *rules;
+    const rounding_key *round;
+} sgd_args;
+
 // All operations. Tables, declarations, the profile's wrappers and names are made from this list.
 #define OPS(X)                                                                                                          \
     X(matmul) X(bias_backward) X(attention_forward) X(attention_backward) X(layer_norm_forward) X(layer_norm_backward)  \
     X(gelu_forward) X(gelu_backward) X(relu_forward) X(relu_backward) X(embedding_forward) X(embedding_backward)        \
     X(cross_entropy) X(top_1) X(loss_means) X(dropout) X(add) X(cast) X(cast_stochastic) X(sum_squares) X(step_decide)  \
-    X(adamw)
+    X(adamw) X(sgd)
 
 typedef struct ops {
 #define OP_ENTRY(op) err_t (*op)(const op##_args *args, stream *s);

@@ -111,9 +111,32 @@ __device__ __forceinline__ void round_stochastic(fp16 *y, float x, uint32_t word
     round_to(y, x);
 }
 
-// --- adamw ---------------------------------------------------------------------------------------------------------------------------
+// --- updates: four elements at a time ------------------------------------------------------------------------------------------------
 
-enum { ADAM_THREADS = 256, ADAM_GROUPS = 4, ADAM_SPAN = ADAM_THREADS * ADAM_GROUPS * 4 };  // elements of a block; a thread's are groups of four
+enum { UPDATE_THREADS = 256, UPDATE_GROUPS = 4, UPDATE_SPAN = UPDATE_THREADS * UPDATE_GROUPS * 4 };  // elements of a block; a thread's are groups of four
+
+template <class T> struct alignas(4 * sizeof(T)) four { T v[4]; };
+
+// Four elements from i on, of which those below `count` exist. WIDE: in one access where all four do.
+template <bool WIDE, class T> __device__ __forceinline__ four<T> load4(const T *x, int64_t i, int64_t count) {
+    if (WIDE && i + 4 <= count) return *reinterpret_cast<const four<T> *>(x + i);
+    four<T> a;
+#pragma unroll
+    for (int k = 0; k < 4; k++) a.v[k] = i + k < count ? x[i + k] : 0.0f;
+    return a;
+}
+
+template <bool WIDE, class T> __device__ __forceinline__ void store4(T *x, four<T> a, int64_t i, int64_t count) {
+    if (WIDE && i + 4 <= count) {
+        *reinterpret_cast<four<T> *>(x + i) = a;
+        return;
+    }
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        if (i + k < count) x[i + k] = a.v[k];
+}
+
+// --- adamw ---------------------------------------------------------------------------------------------------------------------------
 
 typedef struct adam_job {
     void *w;
@@ -140,27 +163,6 @@ __device__ static adam_step constants(const step_state *state, adamw_rules r) {
     return c;
 }
 
-template <class T> struct alignas(4 * sizeof(T)) four { T v[4]; };
-
-// Four elements from i on, of which those below `count` exist. WIDE: in one access where all four do.
-template <bool WIDE, class T> __device__ __forceinline__ four<T> load4(const T *x, int64_t i, int64_t count) {
-    if (WIDE && i + 4 <= count) return *reinterpret_cast<const four<T> *>(x + i);
-    four<T> a;
-#pragma unroll
-    for (int k = 0; k < 4; k++) a.v[k] = i + k < count ? x[i + k] : 0.0f;
-    return a;
-}
-
-template <bool WIDE, class T> __device__ __forceinline__ void store4(T *x, four<T> a, int64_t i, int64_t count) {
-    if (WIDE && i + 4 <= count) {
-        *reinterpret_cast<four<T> *>(x + i) = a;
-        return;
-    }
-#pragma unroll
-    for (int k = 0; k < 4; k++)
-        if (i + k < count) x[i + k] = a.v[k];
-}
-
 // adamw: element by element; w may be NULL, or the master itself. WIDE: all five begin at a multiple of four elements.
 // STOCHASTIC: w is rounded stochastically, with one philox for a thread's four elements; its registers cost a block on each
 // processor.
@@ -168,14 +170,14 @@ template <bool WIDE, class T> __device__ __forceinline__ void store4(T *x, four<
 //            against
 // reference  gpu/cpu/kernel/optimizer.c, to the bit
 template <class T, bool WIDE, bool STOCHASTIC>
-__global__ void __launch_bounds__(ADAM_THREADS, STOCHASTIC ? 4 : 5) adamw_kernel(adam_job j) {
+__global__ void __launch_bounds__(UPDATE_THREADS, STOCHASTIC ? 4 : 5) adamw_kernel(adam_job j) {
     K_SMEM(adam_step, shared, [1]);
     if (!j.state->apply) return;
     if (threadIdx.x == 0) shared[0] = constants(j.state, j.rules);
     __syncthreads();
     const adam_step c = shared[0];
-    for (int k = 0; k < ADAM_GROUPS; k++) {
-        int64_t i = (int64_t)blockIdx.x * ADAM_SPAN + (k * ADAM_THREADS + threadIdx.x) * 4;
+    for (int k = 0; k < UPDATE_GROUPS; k++) {
+        int64_t i = (int64_t)blockIdx.x * UPDATE_SPAN + (k * UPDATE_THREADS + threadIdx.x) * 4;
         if (i >= j.count) return;
         four<float> grad = load4<WIDE>(j.grad, i, j.count), m = load4<WIDE>(j.m, i, j.count), v = load4<WIDE>(j.v, i, j.count);
         four<float> master = load4<WIDE>(j.master, i, j.count);
@@ -201,11 +203,11 @@ __global__ void __launch_bounds__(ADAM_THREADS, STOCHASTIC ? 4 : 5) adamw_kernel
 
 template <class T, bool STOCHASTIC> static err_t adamw_of(const adam_job &j, stream *s) {
     size_t aligned = (uintptr_t)j.master | (uintptr_t)j.m | (uintptr_t)j.v | (uintptr_t)j.grad;
-    unsigned grid = (unsigned)ceil_div(j.count, ADAM_SPAN);
+    unsigned grid = (unsigned)ceil_div(j.count, UPDATE_SPAN);
     if (aligned % 16 == 0 && (uintptr_t)j.w % sizeof(four<T>) == 0)
-        LAUNCH((adamw_kernel<T, true, STOCHASTIC>), grid, ADAM_THREADS, 0, s, j);
+        LAUNCH((adamw_kernel<T, true, STOCHASTIC>), grid, UPDATE_THREADS, 0, s, j);
     else
-        LAUNCH((adamw_kernel<T, false, STOCHASTIC>), grid, ADAM_THREADS, 0, s, j);
+        LAUNCH((adamw_kernel<T, false, STOCHASTIC>), grid, UPDATE_THREADS, 0, s, j);
     return ERR_OK;
 }
 
@@ -224,15 +226,88 @@ err_t cuda_adamw(const adamw_args *args, stream *s) {
     return ERR_OK;
 }
 
+// --- sgd -----------------------------------------------------------------------------------------------------------------------------
+
+typedef struct sgd_job {
+    void *w;
+    float *master, *buf;
+    const float *grad;
+    int64_t count;
+    const step_state *state;
+    float decay, momentum;
+    bool nesterov;
+    rounding_key round;
+} sgd_job;
+
+// sgd: element by element; w may be NULL, or the master itself; buf is NULL without momentum. WIDE: all that there are begin at a multiple of
+// four elements. STOCHASTIC: as adamw's.
+// moves      20 + sizeof(E) bytes a weight, 12 + sizeof(E) without momentum; memory bound. Nothing but the state is read when the step was
+//            decided against
+// reference  gpu/cpu/kernel/optimizer.c, to the bit
+template <class T, bool WIDE, bool STOCHASTIC>
+__global__ void __launch_bounds__(UPDATE_THREADS, STOCHASTIC ? 4 : 5) sgd_kernel(sgd_job j) {
+    if (!j.state->apply) return;
+    const float factor = j.state->grad_factor, lr = j.state->lr;
+    for (int k = 0; k < UPDATE_GROUPS; k++) {
+        int64_t i = (int64_t)blockIdx.x * UPDATE_SPAN + (k * UPDATE_THREADS + threadIdx.x) * 4;
+        if (i >= j.count) return;
+        four<float> grad = load4<WIDE>(j.grad, i, j.count), master = load4<WIDE>(j.master, i, j.count), buf = {};
+        four<T> w;
+        uint32_t word[4];
+        if (j.buf) buf = load4<WIDE>(j.buf, i, j.count);
+        if constexpr (STOCHASTIC) rounding_words(word, j.round, i, (uint32_t)j.state->adam_t);
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            float g = fmaf(j.decay, master.v[e], grad.v[e] * factor);
+            if (j.buf) {
+                buf.v[e] = fmaf(j.momentum, buf.v[e], g);
+                g = j.nesterov ? fmaf(j.momentum, buf.v[e], g) : buf.v[e];
+            }
+            master.v[e] = fmaf(-lr, g, master.v[e]);
+            if constexpr (STOCHASTIC) round_stochastic(&w.v[e], master.v[e], word[e]);
+            else round_to(&w.v[e], master.v[e]);
+        }
+        if (j.buf) store4<WIDE>(j.buf, buf, i, j.count);
+        store4<WIDE>(j.master, master, i, j.count);
+        if (j.w) store4<WIDE>((T *)j.w, w, i, j.count);
+    }
+}
+
+template <class T, bool STOCHASTIC> static err_t sgd_of(const sgd_job &j, stream *s) {
+    size_t aligned = (uintptr_t)j.master | (uintptr_t)j.buf | (uintptr_t)j.grad;
+    unsigned grid = (unsigned)ceil_div(j.count, UPDATE_SPAN);
+    if (aligned % 16 == 0 && (uintptr_t)j.w % sizeof(four<T>) == 0)
+        LAUNCH((sgd_kernel<T, true, STOCHASTIC>), grid, UPDATE_THREADS, 0, s, j);
+    else
+        LAUNCH((sgd_kernel<T, false, STOCHASTIC>), grid, UPDATE_THREADS, 0, s, j);
+    return ERR_OK;
+}
+
+err_t cuda_sgd(const sgd_args *args, stream *s) {
+    int64_t count = tensor_count(args->master);
+    assert(args->master->type == FP32 && args->grad->type == FP32 && tensor_count(args->grad) == count);
+    assert((args->buf != NULL) == (args->rules->momentum != 0));
+    assert(!args->buf || (args->buf->type == FP32 && tensor_count(args->buf) == count));
+    assert(!args->w || tensor_count(args->w) == count);
+    assert(!args->round || (args->w && (args->w->type == BF16 || args->w->type == FP16) && args->round->first % 64 == 0));
+    sgd_job j = {args->w ? args->w->data : NULL, (float *)args->master->data, args->buf ? (float *)args->buf->data : NULL,
+                 (const float *)args->grad->data, count, args->state, (float)args->rules->weight_decay, (float)args->rules->momentum,
+                 args->rules->nesterov, args->round ? *args->round : rounding_key()};
+    if (args->round && args->w->type == BF16) return sgd_of<bf16, true>(j, s);
+    if (args->round) return sgd_of<fp16, true>(j, s);
+    BY_TYPE(args->w ? args->w->type : FP32, T, TRY((sgd_of<T, false>(j, s))));
+    return ERR_OK;
+}
+
 // --- cast, stochastically ------------------------------------------------------------------------------------------------------------
 
-// cast_stochastic: four elements a thread, with the words that adamw had for them. WIDE: both begin at a multiple of four elements.
+// cast_stochastic: four elements a thread, with the words that the update had for them. WIDE: both begin at a multiple of four elements.
 // moves      4 + sizeof(E) bytes a weight; memory bound
 // reference  gpu/cpu/kernel/elementwise.c: cast_stochastic, to the bit
 template <class T, bool WIDE>
-__global__ void __launch_bounds__(ADAM_THREADS)
+__global__ void __launch_bounds__(UPDATE_THREADS)
 cast_stochastic_kernel(T *y, const float *x, int64_t count, const step_state *state, rounding_key key) {
-    int64_t i = ((int64_t)blockIdx.x * ADAM_THREADS + threadIdx.x) * 4, t = state->adam_t;
+    int64_t i = ((int64_t)blockIdx.x * UPDATE_THREADS + threadIdx.x) * 4, t = state->adam_t;
     if (i >= count) return;
     four<float> from = load4<WIDE>(x, i, count);
     four<T> to;
@@ -251,11 +326,11 @@ static err_t cast_stochastic_of(tensor *y, const tensor *x, const rounding_key *
     T *to = (T *)y->data;
     const float *from = (const float *)x->data;
     int64_t count = tensor_count(y);
-    unsigned grid = (unsigned)ceil_div(count, 4 * ADAM_THREADS);
+    unsigned grid = (unsigned)ceil_div(count, 4 * UPDATE_THREADS);
     if ((uintptr_t)from % 16 == 0 && (uintptr_t)to % sizeof(four<T>) == 0)
-        LAUNCH((cast_stochastic_kernel<T, true>), grid, ADAM_THREADS, 0, s, to, from, count, state, *round);
+        LAUNCH((cast_stochastic_kernel<T, true>), grid, UPDATE_THREADS, 0, s, to, from, count, state, *round);
     else
-        LAUNCH((cast_stochastic_kernel<T, false>), grid, ADAM_THREADS, 0, s, to, from, count, state, *round);
+        LAUNCH((cast_stochastic_kernel<T, false>), grid, UPDATE_THREADS, 0, s, to, from, count, state, *round);
     return ERR_OK;
 }
 

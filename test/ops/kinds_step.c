@@ -1,4 +1,4 @@
-// test/ops/kinds_step.c: the operations of one optimizer step: sum_squares, step_decide, adamw, and the rounding of its weights.
+// test/ops/kinds_step.c: the operations of one optimizer step: sum_squares, step_decide, adamw, sgd, and the rounding of their weights.
 #include "base/philox.h"
 #include "test/ops/op_test.h"
 #include "test/ops/reference.h"
@@ -87,7 +87,7 @@ static void adamw_setup(op_run *r) {
     arg *state = arg_add(r, "state", IN, INT32, 1, sizeof(step_state) / 4, 0, 0);
     w->absent = o & OPT_NO_W;
     free(w->want);
-    w->want = NULL;  // adamw_exact: the master, rounded one way or the other
+    w->want = NULL;  // update_exact: the master, rounded one way or the other
     r->adamw = (adamw_rules){.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
     r->round = (rounding_key){.seed = 1337, .site = 0x60000007, .first = n > 64 ? 5 * CHUNK : 0};
     r->state = (step_state){.lr = 0.0123f, .apply = !(o & OPT_SKIP), .grad_factor = 0.0078125f, .loss_scale = 128, .adam_t = t,
@@ -115,10 +115,12 @@ static void adamw_reference(op_run *r) {
                   (double)r->state.lr, r->state.adam_t, &r->adamw, r->row->size[0]);
 }
 
-static bool adamw_exact(op_run *r, const outcome *got) {
+// Of both optimizers, whose arguments begin with w and master: up to `last` they are updated. A skipped step changes nothing, and w
+// is its master, rounded.
+static bool update_exact(op_run *r, const outcome *got, int last) {
     const arg *w = &r->arg[AW_W];
     if (r->row->options & OPT_SKIP) {
-        for (int i = AW_W; i <= AW_V; i++)
+        for (int i = AW_W; i <= last; i++)
             if (!r->arg[i].absent && memcmp(got->data[i], r->arg[i].t.data, tensor_bytes(&r->arg[i].t)))
                 return failed(r, "a skipped step changed %s", r->arg[i].name);
         return true;
@@ -132,7 +134,68 @@ static bool adamw_exact(op_run *r, const outcome *got) {
     return true;
 }
 
+static bool adamw_exact(op_run *r, const outcome *got) { return update_exact(r, got, AW_V); }
+
 const op_kind kind_adamw = {"adamw", adamw_setup, adamw_call, adamw_reference, NULL, adamw_exact, traffic_cost};
+
+// --- sgd: n ----------------------------------------------------------------------------------------------------------------
+
+enum { SG_W = AW_W, SG_MASTER = AW_MASTER, SG_BUF, SG_GRAD, SG_STATE };
+
+static void sgd_setup(op_run *r) {
+    int64_t n = r->row->size[0];
+    unsigned o = r->row->options;
+    arg *w = arg_add(r, "w", o & OPT_SKIP ? UPDATES : OUT, r->row->type, 1, n, 0, 0);
+    arg *master = arg_add(r, "master", UPDATES, FP32, 1, n, 0, 0), *buf = arg_add(r, "buf", UPDATES, FP32, 1, n, 0, 0);
+    arg *grad = arg_add(r, "grad", IN, FP32, 1, n, 0, 0);
+    arg *state = arg_add(r, "state", IN, INT32, 1, sizeof(step_state) / 4, 0, 0);
+    w->absent = o & OPT_NO_W;
+    buf->absent = o & OPT_NO_MOMENTUM;
+    free(w->want);
+    w->want = NULL;  // update_exact: the master, rounded one way or the other
+    r->sgd = (sgd_rules){.momentum = o & OPT_NO_MOMENTUM ? 0 : 0.9, .weight_decay = 0.1, .nesterov = o & OPT_NESTEROV};
+    r->round = (rounding_key){.seed = 1337, .site = 0x60000007, .first = n > 64 ? 5 * CHUNK : 0};
+    r->state = (step_state){.lr = 0.0123f, .apply = !(o & OPT_SKIP), .grad_factor = 0.0078125f, .loss_scale = 128, .adam_t = 3,
+                            .beta1_power = 0.5, .beta2_power = 0.25};
+    arg_fill(r, master, 0.02, 0);
+    arg_fill(r, buf, 0.1, 0);
+    arg_fill(r, grad, 30, 0);
+    if (o & OPT_SKIP) arg_fill(r, w, 1, 0);
+    arg_fill_bytes(state, &r->state);
+}
+
+static err_t sgd_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
+    return o->sgd(&(sgd_args){.w = t[SG_W], .master = t[SG_MASTER], .buf = t[SG_BUF], .grad = t[SG_GRAD],
+                              .state = (const step_state *)t[SG_STATE]->data, .rules = &r->sgd,
+                              .round = r->row->options & OPT_STOCHASTIC ? &r->round : NULL}, s);
+}
+
+static void sgd_reference(op_run *r) {
+    arg *a = r->arg;
+    for (int i = SG_MASTER; i <= SG_BUF; i++) memcpy(a[i].want, a[i].value, (size_t)r->row->size[0] * sizeof(double));
+    if (r->state.apply)
+        ref_sgd(a[SG_MASTER].want, a[SG_BUF].absent ? NULL : a[SG_BUF].want, a[SG_GRAD].value, (double)r->state.grad_factor,
+                (double)r->state.lr, &r->sgd, r->row->size[0]);
+}
+
+// Which products and sums are one FMA is promised, so that every bit is known.
+static bool sgd_exact(op_run *r, const outcome *got) {
+    const float decay = (float)r->sgd.weight_decay, momentum = (float)r->sgd.momentum;
+    const float *master = r->arg[SG_MASTER].t.data, *old = r->arg[SG_BUF].t.data, *grad = r->arg[SG_GRAD].t.data;
+    for (int64_t i = 0; r->state.apply && i < r->row->size[0]; i++) {
+        float g = grad[i] * r->state.grad_factor, d = fmaf(decay, master[i], g);
+        float buf = fmaf(momentum, old[i], d);
+        if (!r->arg[SG_BUF].absent) d = r->sgd.nesterov ? fmaf(momentum, buf, d) : buf;
+        float want = fmaf(-r->state.lr, d, master[i]);
+        float now = ((const float *)got->data[SG_MASTER])[i], kept = ((const float *)got->data[SG_BUF])[i];
+        if (now != want) return failed(r, "master[%lld] is %.9g, expected %.9g to the bit", (long long)i, (double)now, (double)want);
+        if (!r->arg[SG_BUF].absent && kept != buf)
+            return failed(r, "buf[%lld] is %.9g, expected %.9g to the bit", (long long)i, (double)kept, (double)buf);
+    }
+    return update_exact(r, got, SG_BUF);
+}
+
+const op_kind kind_sgd = {"sgd", sgd_setup, sgd_call, sgd_reference, NULL, sgd_exact, traffic_cost};
 
 // --- cast_stochastic: n ------------------------------------------------------------------------------------------------------
 

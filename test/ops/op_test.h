@@ -36,10 +36,12 @@ enum {
     OPT_ALIAS2 = 1 << 10,              // add: the output lies on its second input
     OPT_LOSS_ONLY = 1 << 11,           // cross entropy: scale NULL
     OPT_EXTREME = 1 << 12,             // inputs that break careless arithmetic
-    OPT_SKIP = 1 << 13,                // adamw: the step was decided against
-    OPT_NO_W = 1 << 14,                // adamw: no rounded copy
-    OPT_STOCHASTIC = 1 << 15,          // adamw: w is rounded stochastically
+    OPT_SKIP = 1 << 13,                // adamw, sgd: the step was decided against
+    OPT_NO_W = 1 << 14,                // adamw, sgd: no rounded copy
+    OPT_STOCHASTIC = 1 << 15,          // adamw, sgd: w is rounded stochastically
     OPT_AT = 1 << 16,                  // dropout: step and first sample come from device memory
+    OPT_NO_MOMENTUM = 1 << 17,         // sgd: no buffer
+    OPT_NESTEROV = 1 << 18,            // sgd
     OPT_TO_SHIFT = 20,                 // cast: destination type
 };
 
@@ -81,6 +83,7 @@ typedef struct op_run {
     step_state state;
     step_rules step;
     adamw_rules adamw;
+    sgd_rules sgd;
     rounding_key round;
     char why[WHY];   // of the first failure
 } op_run;

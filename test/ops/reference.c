@@ -167,3 +167,14 @@ void ref_adamw(double *master, double *m, double *v, const double *grad, double 
         master[i] = master[i] * (1 - lr * r->weight_decay) - lr * m_hat / (sqrt(v_hat) + r->eps);
     }
 }
+
+void ref_sgd(double *master, double *buf, const double *grad, double grad_factor, double lr, const sgd_rules *r, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        double d = grad[i] * grad_factor + r->weight_decay * master[i];
+        if (buf) {
+            buf[i] = r->momentum * buf[i] + d;
+            d = r->nesterov ? d + r->momentum * buf[i] : buf[i];
+        }
+        master[i] -= lr * d;
+    }
+}

@@ -234,6 +234,20 @@ const op_row test_rows[] = {
     {OP_adamw,         {4099},                 FP16, OPT_STOCHASTIC, 3e-14, "odd tail"},
     {OP_adamw,         {2 * CHUNK + 3},        FP16, OPT_STOCHASTIC, 3e-14, "several chunks"},
     {OP_adamw,         {1031},                 BF16, OPT_STOCHASTIC | OPT_SKIP, 0, "a step decided against"},
+    TYPES(OP_sgd,     0,                       3e-13, "smallest legal: one sum that cancels", 1),
+    TYPES(OP_sgd,     0,                       3e-14, "odd tail",                 4099),
+    TYPES(OP_sgd,     OPT_NESTEROV,            3e-14, "looks ahead",              1031),
+    TYPES(OP_sgd,     OPT_NO_MOMENTUM,         3e-14, "without momentum",         1031),
+    TYPES(OP_sgd,     OPT_SKIP,                0,     "a step decided against",   1031),
+    {OP_sgd,           {67},                   FP32, OPT_SKIP | OPT_NO_W | OPT_NO_MOMENTUM, 0, "skipped, nothing but the master"},
+    {OP_sgd,           {1031},                 FP32, OPT_NO_W, 3e-14, "no rounded copy"},
+    {OP_sgd,           {67},                   FP32, OPT_NO_W | OPT_NO_MOMENTUM, 3e-14, "nothing but the master"},
+    {OP_sgd,           {2 * CHUNK + 3},        BF16, OPT_NESTEROV, 3e-14, "several chunks"},
+    {OP_sgd,           {1},                    BF16, OPT_STOCHASTIC, 3e-13, "smallest legal"},
+    {OP_sgd,           {4099},                 BF16, OPT_STOCHASTIC | OPT_NESTEROV, 3e-14, "odd tail"},
+    {OP_sgd,           {4099},                 FP16, OPT_STOCHASTIC | OPT_NO_MOMENTUM, 3e-14, "odd tail"},
+    {OP_sgd,           {2 * CHUNK + 3},        FP16, OPT_STOCHASTIC, 3e-14, "several chunks"},
+    {OP_sgd,           {1031},                 BF16, OPT_STOCHASTIC | OPT_SKIP, 0, "a step decided against"},
     {OP_cast_stochastic, {1},                  FP16, 0, 0, "smallest legal"},
     {OP_cast_stochastic, {4099},               BF16, 0, 0, "odd tail, every magnitude"},
     {OP_cast_stochastic, {4099},               FP16, 0, 0, "odd tail, every magnitude"},
@@ -291,6 +305,9 @@ const op_row bench_rows[] = {
     {OP_adamw, {16777216}, FP32, 0, 0, ""},
     {OP_adamw, {16777216}, BF16, 0, 0, ""},
     {OP_adamw, {16777216}, BF16, OPT_STOCHASTIC, 0, ""},
+    {OP_sgd, {16777216}, FP32, 0, 0, ""},
+    {OP_sgd, {16777216}, BF16, 0, 0, ""},
+    {OP_sgd, {16777216}, FP32, OPT_NO_MOMENTUM, 0, ""},
 };
 const int bench_row_count = sizeof bench_rows / sizeof *bench_rows;
 
@@ -358,6 +375,9 @@ const op_row bench_rows_gpu[] = {
     {OP_adamw, {16777216}, FP32, 0, 0, ""},
     {OP_adamw, {16777216}, BF16, 0, 0, ""},
     {OP_adamw, {16777216}, BF16, OPT_STOCHASTIC, 0, ""},
+    {OP_sgd, {16777216}, FP32, 0, 0, ""},
+    {OP_sgd, {16777216}, BF16, 0, 0, ""},
+    {OP_sgd, {16777216}, FP32, OPT_NO_MOMENTUM, 0, ""},
 };
 const int bench_row_gpu_count = sizeof bench_rows_gpu / sizeof *bench_rows_gpu;
 
@@ -377,7 +397,7 @@ void row_name(char *out, size_t size, const op_row *row) {
         {OPT_TB, "tb"},
         {OPT_OUT32, "fp32 out"}, {OPT_DROP, "dropout"}, {OPT_RESIDUAL, "residual"}, {OPT_ALIAS, "alias"}, {OPT_ALIAS2, "alias b"},
         {OPT_LOSS_ONLY, "loss only"}, {OPT_EXTREME, "extreme"}, {OPT_SKIP, "skip"}, {OPT_NO_W, "no w"},
-        {OPT_STOCHASTIC, "stochastic"}, {OPT_AT, "at"},
+        {OPT_STOCHASTIC, "stochastic"}, {OPT_AT, "at"}, {OPT_NO_MOMENTUM, "no momentum"}, {OPT_NESTEROV, "nesterov"},
     };
     size_t at = (size_t)snprintf(out, size, "%s", kind_of(row->op)->name);
     for (int i = 0; i < 4 && row->size[i] && at < size; i++)

@@ -548,11 +548,23 @@ static float *step_values(int64_t n, int which) {
     return x;
 }
 
+typedef enum optimizer { BY_ADAMW, BY_SGD, BY_NESTEROV, OPTIMIZERS } optimizer;
+
+// sgd's buffer is where adamw's m is.
+static err_t update(const fixture *f, optimizer by, tensor t[OPT_TENSORS], const rounding_key *round) {
+    const adamw_rules adam = {0.9, 0.95, 1e-8, 0.1};
+    const sgd_rules sgd = {0.9, 0.1, by == BY_NESTEROV};
+    if (by == BY_ADAMW)
+        return f->table->adamw(&(adamw_args){.w = &t[OPT_W], .master = &t[OPT_MASTER], .m = &t[OPT_M], .v = &t[OPT_V], .grad = &t[OPT_GRAD],
+                                             .state = t[OPT_STATE].data, .rules = &adam, .round = round}, f->s);
+    return f->table->sgd(&(sgd_args){.w = &t[OPT_W], .master = &t[OPT_MASTER], .buf = &t[OPT_M], .grad = &t[OPT_GRAD],
+                                     .state = t[OPT_STATE].data, .rules = &sgd, .round = round}, f->s);
+}
+
 // Two steps on f of n weights that begin `at` elements past an aligned address; out: what they leave.
-static bool two_steps(const fixture *f, dtype T, int64_t n, int64_t at, const rounding_key *round, void *out[OPT_TENSORS], char why[WHY]) {
+static bool two_steps(const fixture *f, optimizer by, dtype T, int64_t n, int64_t at, const rounding_key *round, void *out[OPT_TENSORS], char why[WHY]) {
     bench b = {.f = f, .ok = true, .why = why};
     const step_rules rules = {1e3, 0.9, 0.95, true, 2};
-    const adamw_rules adam = {0.9, 0.95, 1e-8, 0.1};
     const step_state start = {.lr = 3e-3f, .loss_scale = 1024, .beta1_power = 0.9 * 0.9, .beta2_power = 0.95 * 0.95, .adam_t = 2};
     tensor t[OPT_TENSORS];
     for (int k = 0; k < OPT_STATE; k++) {
@@ -567,26 +579,25 @@ static bool two_steps(const fixture *f, dtype T, int64_t n, int64_t at, const ro
     for (int step = 0; step < 2 && b.ok; step++) {
         did(&b, f->table->sum_squares(&(sum_squares_args){.sums = &t[OPT_SUMS], .g = &t[OPT_GRAD]}, f->s));
         did(&b, f->table->step_decide(&(step_decide_args){.state = t[OPT_STATE].data, .sums = &t[OPT_SUMS], .rules = &rules}, f->s));
-        did(&b, f->table->adamw(&(adamw_args){.w = &t[OPT_W], .master = &t[OPT_MASTER], .m = &t[OPT_M], .v = &t[OPT_V],
-                                              .grad = &t[OPT_GRAD], .state = t[OPT_STATE].data, .rules = &adam, .round = round}, f->s));
+        did(&b, update(f, by, t, round));
     }
     for (int k = 0; k < OPT_TENSORS; k++) out[k] = take(&b, &t[k]);
     return done(&b);
 }
 
 // Both do the same two steps; a difference is reported with its tensor.
-static bool same_steps(const fixture *f, const fixture *cpu, dtype T, int64_t n, int64_t at, const rounding_key *round, char why[WHY]) {
-    static const char *const name[] = {"w", "master", "m", "v", "grad", "state", "sums"};
+static bool same_steps(const fixture *f, const fixture *cpu, optimizer by, dtype T, int64_t n, int64_t at, const rounding_key *round, char why[WHY]) {
+    static const char *const names[] = {"adamw", "sgd", "sgd, nesterov"}, *const name[] = {"w", "master", "m", "v", "grad", "state", "sums"};
     const size_t each = (size_t)n * 4, bytes[] = {(size_t)n * dtype_bytes(T), each, each, each, each, sizeof(step_state),
                                                   (size_t)(n + CHUNK - 1) / CHUNK * sizeof(double)};
     void *got[OPT_TENSORS] = {0}, *want[OPT_TENSORS] = {0};
-    bool ok = two_steps(f, T, n, at, round, got, why) && two_steps(cpu, T, n, at, round, want, why);
+    bool ok = two_steps(f, by, T, n, at, round, got, why) && two_steps(cpu, by, T, n, at, round, want, why);
     if (ok && ((step_state *)want[OPT_STATE])->adam_t != 4) ok = false, snprintf(why, WHY, "the steps were skipped");
     for (int k = 0; k < OPT_TENSORS; k++) {
         if (ok && memcmp(got[k], want[k], bytes[k])) {
             ok = false;
-            snprintf(why, WHY, "%s: %lld weights in %s%s, %lld past an aligned address: %s has not the CPU's bits", f->name, (long long)n,
-                     dtype_name(T), round ? ", rounded stochastically" : "", (long long)at, name[k]);
+            snprintf(why, WHY, "%s: %s of %lld weights in %s%s, %lld past an aligned address: %s has not the CPU's bits", f->name, names[by],
+                     (long long)n, dtype_name(T), round ? ", rounded stochastically" : "", (long long)at, name[k]);
         }
         free(got[k]), free(want[k]);
     }
@@ -601,8 +612,10 @@ static bool step_as_cpu(const fixture *f, char why[WHY]) {
     if (!ok) return snprintf(why, WHY, "%s", err_last()->text), false;
     cpu.table = device_ops(cpu.dev);
     const rounding_key round = {.seed = 1337, .site = 0x60000001, .first = 3 * CHUNK};
-    for (int i = 0; i < 36 && ok; i++) ok = same_steps(f, &cpu, compute_types[i % 3], sizes[i / 6], i / 3 % 2, NULL, why);
-    for (int i = 0; i < 24 && ok; i++) ok = same_steps(f, &cpu, compute_types[1 + i % 2], sizes[i / 4], i / 2 % 2, &round, why);
+    for (int i = 0; i < 36 * OPTIMIZERS && ok; i++)
+        ok = same_steps(f, &cpu, (optimizer)(i / 36), compute_types[i % 3], sizes[i % 36 / 6], i / 3 % 2, NULL, why);
+    for (int i = 0; i < 24 * OPTIMIZERS && ok; i++)
+        ok = same_steps(f, &cpu, (optimizer)(i / 24), compute_types[1 + i % 2], sizes[i % 24 / 4], i / 2 % 2, &round, why);
     stream_close(cpu.s), device_close(cpu.dev);
     return ok;
 }

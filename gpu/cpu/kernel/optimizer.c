@@ -41,96 +41,140 @@ err_t KERNEL(step_decide)(const step_decide_args *args, stream *s) {
     return ERR_OK;
 }
 
-typedef struct adamw_job {
+// --- updates: an optimizer says what becomes of sixteen masters. The walk over the elements, and the rounding of the masters to w, are the same for all
+
+typedef enum { ADAMW, SGD } rule;
+
+typedef struct update_job {
     dtype type;  // of w
     void *w;
-    float *master, *m, *v;
+    float *master;
     const float *grad;
     int64_t count;
-    float factor, keep, step, beta1, rest1, beta2, rest2, correct2, eps;
+    float factor;
     const rounding_key *round;
     uint32_t t;  // for the rounding
-} adamw_job;
+    struct { float *m, *v, keep, step, beta1, rest1, beta2, rest2, correct2, eps; } adamw;
+    struct { float *buf, lr, decay, momentum; bool nesterov; } sgd;
+} update_job;
 
 // The arithmetic, once: m and v decay and take in g; the weight decays, then moves against m' / (sqrt(v') + eps).
 // n elements from i on; returns the masters.
-BODY vf adamw_vector(const adamw_job *j, int64_t i, int64_t n) {
+BODY vf adamw_vector(const update_job *j, int64_t i, int64_t n) {
     vf g = vf_mul(typed_load_n(j->grad, FP32, i, n), vf_set1(j->factor));
-    vf m = vf_fma(vf_set1(j->beta1), typed_load_n(j->m, FP32, i, n), vf_mul(vf_set1(j->rest1), g));
-    vf v = vf_fma(vf_set1(j->beta2), typed_load_n(j->v, FP32, i, n), vf_mul(vf_set1(j->rest2), vf_mul(g, g)));
-    vf kept = vf_mul(typed_load_n(j->master, FP32, i, n), vf_set1(j->keep));
-    vf size = vf_div(m, vf_fma(vf_sqrt(v), vf_set1(j->correct2), vf_set1(j->eps)));
-    vf master = vf_fnma(vf_set1(j->step), size, kept);
-    typed_store_n(j->m, FP32, i, m, n);
-    typed_store_n(j->v, FP32, i, v, n);
+    vf m = vf_fma(vf_set1(j->adamw.beta1), typed_load_n(j->adamw.m, FP32, i, n), vf_mul(vf_set1(j->adamw.rest1), g));
+    vf v = vf_fma(vf_set1(j->adamw.beta2), typed_load_n(j->adamw.v, FP32, i, n), vf_mul(vf_set1(j->adamw.rest2), vf_mul(g, g)));
+    vf kept = vf_mul(typed_load_n(j->master, FP32, i, n), vf_set1(j->adamw.keep));
+    vf size = vf_div(m, vf_fma(vf_sqrt(v), vf_set1(j->adamw.correct2), vf_set1(j->adamw.eps)));
+    vf master = vf_fnma(vf_set1(j->adamw.step), size, kept);
+    typed_store_n(j->adamw.m, FP32, i, m, n);
+    typed_store_n(j->adamw.v, FP32, i, v, n);
     typed_store_n(j->master, FP32, i, master, n);
     return master;
 }
 
-BODY void adamw_store(dtype t, const adamw_job *j, int64_t i, int64_t n) { typed_store_n(j->w, t, i, adamw_vector(j, i, n), n); }
-BODY void adamw_keep(const adamw_job *j, int64_t i, int64_t n) { adamw_vector(j, i, n); }
+// The decay is part of the gradient; the weight moves against what the buffer has gathered, or, with nesterov, against
+// what it will have gathered when the next gradient is the same.
+BODY vf sgd_vector(const update_job *j, int64_t i, int64_t n) {
+    vf master = typed_load_n(j->master, FP32, i, n);
+    vf g = vf_fma(vf_set1(j->sgd.decay), master, vf_mul(typed_load_n(j->grad, FP32, i, n), vf_set1(j->factor)));
+    if (j->sgd.buf) {
+        vf buf = vf_fma(vf_set1(j->sgd.momentum), typed_load_n(j->sgd.buf, FP32, i, n), g);
+        typed_store_n(j->sgd.buf, FP32, i, buf, n);
+        g = j->sgd.nesterov ? vf_fma(vf_set1(j->sgd.momentum), buf, g) : buf;
+    }
+    master = vf_fnma(vf_set1(j->sgd.lr), g, master);
+    typed_store_n(j->master, FP32, i, master, n);
+    return master;
+}
 
-BODY void adamw_slice(dtype t, const adamw_job *j, int64_t from, int64_t to) {
-    if (j->w) EACH_VECTOR(from, to, adamw_store, t, j);
-    else EACH_VECTOR(from, to, adamw_keep, j);
+// r is a constant wherever this is called, so that a loop has one body.
+BODY vf update_vector(rule r, const update_job *j, int64_t i, int64_t n) { return r == ADAMW ? adamw_vector(j, i, n) : sgd_vector(j, i, n); }
+
+BODY void update_store(dtype t, rule r, const update_job *j, int64_t i, int64_t n) { typed_store_n(j->w, t, i, update_vector(r, j, i, n), n); }
+BODY void update_keep(rule r, const update_job *j, int64_t i, int64_t n) { update_vector(r, j, i, n); }
+
+BODY void update_slice(dtype t, rule r, const update_job *j, int64_t from, int64_t to) {
+    if (j->w) EACH_VECTOR(from, to, update_store, t, r, j);
+    else EACH_VECTOR(from, to, update_keep, r, j);
 }
 
 // The elements of 64 * blocks words from `at` on, or those of them before `to`.
-BODY void adamw_blocks_stochastic(dtype t, const adamw_job *j, int64_t at, int64_t to, int blocks, bool whole) {
+BODY void update_blocks_stochastic(dtype t, rule r, const update_job *j, int64_t at, int64_t to, int blocks, bool whole) {
     vi word[4 * PHILOX_BLOCKS];
     rounding_words(word, blocks, j->round, at, j->t);
     for (int k = 0; k < 4 * blocks && (whole || at + k * VL < to); k++) {
         int64_t i = at + k * VL, n = whole ? VL : to - i;
-        typed_store_n(j->w, t, i, typed_stochastic(t, adamw_vector(j, i, n), word[k]), n);
+        typed_store_n(j->w, t, i, typed_stochastic(t, update_vector(r, j, i, n), word[k]), n);
     }
 }
 
-BODY void adamw_slice_stochastic(dtype t, const adamw_job *j, int64_t from, int64_t to) {
+BODY void update_slice_stochastic(dtype t, rule r, const update_job *j, int64_t from, int64_t to) {
     int64_t at = from;
-    for (; at + PHILOX_WORDS <= to; at += PHILOX_WORDS) adamw_blocks_stochastic(t, j, at, to, PHILOX_BLOCKS, true);
-    for (; at < to; at += 4 * VL) adamw_blocks_stochastic(t, j, at, to, 1, false);
+    for (; at + PHILOX_WORDS <= to; at += PHILOX_WORDS) update_blocks_stochastic(t, r, j, at, to, PHILOX_BLOCKS, true);
+    for (; at < to; at += 4 * VL) update_blocks_stochastic(t, r, j, at, to, 1, false);
 }
 
-static void adamw_item(void *ctx, int64_t item, int thread) {
-    (void)thread;
-    const adamw_job j = *(const adamw_job *)ctx;
+BODY void update_item(rule r, const void *ctx, int64_t item) {
+    const update_job j = *(const update_job *)ctx;
     int64_t from = item * SLICE, to = slice_end(item, j.count);
-    if (!j.round) BY_TYPE(j.type, adamw_slice, &j, from, to);
-    else if (j.type == BF16) adamw_slice_stochastic(BF16, &j, from, to);
-    else adamw_slice_stochastic(FP16, &j, from, to);
+    if (!j.round) BY_TYPE(j.type, update_slice, r, &j, from, to);
+    else if (j.type == BF16) update_slice_stochastic(BF16, r, &j, from, to);
+    else update_slice_stochastic(FP16, r, &j, from, to);
+}
+
+static void adamw_item(void *ctx, int64_t item, int thread) { (void)thread, update_item(ADAMW, ctx, item); }
+static void sgd_item(void *ctx, int64_t item, int thread) { (void)thread, update_item(SGD, ctx, item); }
+
+// What every update needs, from what every update's arguments have.
+static update_job update_of(const tensor *w, const tensor *master, const tensor *grad, const step_state *state, const rounding_key *round) {
+    int64_t count = tensor_count(master);
+    assert(master->type == FP32 && grad->type == FP32 && tensor_count(grad) == count && (!w || tensor_count(w) == count));
+    assert(!round || (w && (w->type == BF16 || w->type == FP16) && round->first % 64 == 0));
+    return (update_job){
+        .type = w ? w->type : FP32,
+        .w = w ? w->data : NULL,
+        .master = master->data,
+        .grad = grad->data,
+        .count = count,
+        .factor = state->grad_factor,
+        .round = round,
+        .t = (uint32_t)state->adam_t,
+    };
 }
 
 // The constants of a step are computed in double and rounded once: step = lr / (1 - beta1^t), and the factor 1 / sqrt(1 - beta2^t) that
 // makes sqrt(v') of sqrt(v).  moves: 28 + sizeof(E) bytes a weight; memory bound
 err_t KERNEL(adamw)(const adamw_args *args, stream *s) {
-    int64_t count = tensor_count(args->master);
-    assert(args->master->type == FP32 && args->m->type == FP32 && args->v->type == FP32 && args->grad->type == FP32);
-    assert(tensor_count(args->m) == count && tensor_count(args->v) == count && tensor_count(args->grad) == count);
-    assert(!args->w || tensor_count(args->w) == count);
-    assert(!args->round ||
-           (args->w && (args->w->type == BF16 || args->w->type == FP16) && args->round->first % 64 == 0));
+    update_job j = update_of(args->w, args->master, args->grad, args->state, args->round);
+    assert(args->m->type == FP32 && args->v->type == FP32 && tensor_count(args->m) == j.count && tensor_count(args->v) == j.count);
     if (!args->state->apply) return ERR_OK;
     double lr = args->state->lr;
-    adamw_job j = {
-        .type = args->w ? args->w->type : FP32,
-        .w = args->w ? args->w->data : NULL,
-        .master = args->master->data,
-        .m = args->m->data,
-        .v = args->v->data,
-        .grad = args->grad->data,
-        .count = count,
-        .factor = args->state->grad_factor,
-        .keep = (float)(1 - lr * args->rules->weight_decay),
-        .step = (float)(lr / (1 - args->state->beta1_power)),
-        .beta1 = (float)args->rules->beta1,
-        .rest1 = (float)(1 - args->rules->beta1),
-        .beta2 = (float)args->rules->beta2,
-        .rest2 = (float)(1 - args->rules->beta2),
-        .correct2 = (float)(1 / __builtin_sqrt(1 - args->state->beta2_power)),
-        .eps = (float)args->rules->eps,
-        .round = args->round,
-        .t = (uint32_t)args->state->adam_t,
-    };
-    pool_run(s->workers, slices(count), adamw_item, &j);
+    j.adamw.m = args->m->data;
+    j.adamw.v = args->v->data;
+    j.adamw.keep = (float)(1 - lr * args->rules->weight_decay);
+    j.adamw.step = (float)(lr / (1 - args->state->beta1_power));
+    j.adamw.beta1 = (float)args->rules->beta1;
+    j.adamw.rest1 = (float)(1 - args->rules->beta1);
+    j.adamw.beta2 = (float)args->rules->beta2;
+    j.adamw.rest2 = (float)(1 - args->rules->beta2);
+    j.adamw.correct2 = (float)(1 / __builtin_sqrt(1 - args->state->beta2_power));
+    j.adamw.eps = (float)args->rules->eps;
+    pool_run(s->workers, slices(j.count), adamw_item, &j);
+    return ERR_OK;
+}
+
+// moves: 20 + sizeof(E) bytes a weight, 12 + sizeof(E) without momentum; memory bound
+err_t KERNEL(sgd)(const sgd_args *args, stream *s) {
+    update_job j = update_of(args->w, args->master, args->grad, args->state, args->round);
+    assert((args->buf != NULL) == (args->rules->momentum != 0));
+    assert(!args->buf || (args->buf->type == FP32 && tensor_count(args->buf) == j.count));
+    if (!args->state->apply) return ERR_OK;
+    j.sgd.buf = args->buf ? args->buf->data : NULL;
+    j.sgd.lr = args->state->lr;
+    j.sgd.decay = (float)args->rules->weight_decay;
+    j.sgd.momentum = (float)args->rules->momentum;
+    j.sgd.nesterov = args->rules->nesterov;
+    pool_run(s->workers, slices(j.count), sgd_item, &j);
     return ERR_OK;
 }
