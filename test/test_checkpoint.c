@@ -115,17 +115,17 @@ static void test_inference(void **state) {
     path_of(optimizer, w, 7, "optimizer.safetensors");
     assert_int_equal(unlink(optimizer), 0);
     scramble(w);
-    w->s.m = w->s.v = NULL;
+    w->s.groups = 1;
     OK(ckpt_load(path, &w->s, true));
     assert_true(group_equal(w->master, same->master));
     FAILS(ckpt_hash_dir(path, hash, state_hash), ERR_DATA, "optimizer.safetensors", "missing");
     fill(w, 8, 0);
-    OK(ckpt_save(w->dir, &w->s, 1, NULL));  // a state without moments is one file
+    OK(ckpt_save(w->dir, &w->s, 1, NULL));  // a state of masters alone is one file
     path_of(path, w, 8, "");
     OK(ckpt_hash_dir(path, hash, state_hash));
     ckpt_state_hash(&w->s, expected);
     assert_string_equal(state_hash, expected);
-    w->s.m = w->m, w->s.v = w->v;
+    w->s.groups = 3;
     FAILS(ckpt_load(path, &w->s, false), ERR_CONFIG, "no optimizer state");
     drop_world(same);
 }
@@ -187,7 +187,7 @@ static void test_hash_sees_everything(void **state) {
     ckpt_tensor other = w->master[1];
     w->master[1] = w->master[2], w->master[2] = other, hashes_change(w, h, true, true);
     w->s.params--, hashes_change(w, h, true, true);
-    w->s.m = w->v, w->s.v = w->m, hashes_change(w, h, false, true);
+    w->s.group[1].tensor = w->v, w->s.group[2].tensor = w->m, hashes_change(w, h, false, true);
     w->s.at.step++, hashes_change(w, h, false, true);
     w->s.at.adam_t++, hashes_change(w, h, false, true);
     w->s.at.skipped++, hashes_change(w, h, false, true);
@@ -292,6 +292,53 @@ static void test_no_warmup(void **state) {
     OK(resume(w, &c));
     strcpy(w->s.key[w->s.keys - 1].value, "10");
     FAILS(resume(w, &c), ERR_CONFIG, "schedule.warmup", "-1", "10");
+}
+
+// An optimizer of one array, and one of three: what it keeps is saved under its names, and nobody takes it for something else.
+static void test_groups(void **state) {
+    world *w = *state, *same = make_world(w->dir, 5);
+    ckpt_state adam = w->s, keep;
+    ckpt_tensor third[PARAMS];
+    char path[IO_PATH], hash[17], state_hash[2][17], expected[17];
+    st_file f;
+    w->s.groups = 2, w->s.group[1].name = "momentum";
+    save_step(w, 1, 5);
+    keep = w->s;
+    path_of(path, w, 1, "optimizer.safetensors");
+    OK(st_open(&f, path));
+    assert_int_equal(f.count, PARAMS);
+    assert_non_null(st_find(&f, "momentum/b.bias"));
+    st_close(&f);
+    path_of(path, w, 1, "");
+    OK(ckpt_hash_dir(path, hash, state_hash[0]));
+    OK(ckpt_state_hash(&w->s, expected));
+    assert_string_equal(state_hash[0], expected);
+    scramble(w);
+    OK(ckpt_load(path, &w->s, false));
+    fill(same, 1, 0);
+    assert_true(group_equal(w->master, same->master) && group_equal(w->m, same->m) && !group_equal(w->v, same->v));
+    w->s = adam;
+    FAILS(ckpt_load(path, &w->s, false), ERR_CONFIG, "no optimizer state of this optimizer", "init_from");
+    w->s = keep, w->s.group[1].name = "m";
+    FAILS(ckpt_load(path, &w->s, false), ERR_CONFIG, "no optimizer state of this optimizer");
+    make_group(third, 5);
+    fill_group(third, 99);
+    w->s = adam, w->s.groups = 4, w->s.group[3] = (ckpt_group){"third", third};
+    save_step(w, 2, 5);
+    path_of(path, w, 2, "");
+    OK(ckpt_hash_dir(path, hash, state_hash[0]));
+    w->s.groups = 3;
+    OK(ckpt_state_hash(&w->s, state_hash[1]));
+    assert_string_not_equal(state_hash[0], state_hash[1]);
+    for (int i = 0; i < 3; i++) {
+        static const char *const names[] = {"", "sixteen.letters.", "m"};
+        static const char *const says[] = {"named \"\"", "1 to 15 letters", "tensor m/w"};
+        w->s.group[2].name = names[i];
+        FAILS(ckpt_save(w->dir, &w->s, 5, NULL), ERR_INTERNAL, says[i]);
+    }
+    holds(w, "step-00000001 step-00000002 ");
+    for (int i = 0; i < PARAMS; i++) free(third[i].data);
+    drop_world(same);
 }
 
 static void test_mismatches(void **state) {
@@ -536,6 +583,11 @@ static void test_forged_manifests(void **state) {
         {"\"name\": \"w\"", "\"name\": \"\""},
         {"\"name\": \"w\"", "\"name\": \"b.bias\""},
         {"\"name\": \"m/w\"", "\"name\": \"m/x\""},
+        {"\"name\": \"m/w\"", "\"name\": \"w\""},
+        {"\"name\": \"m/w\"", "\"name\": \"/w\""},
+        {"\"name\": \"m/w\"", "\"name\": \"v/w\""},
+        {"\"name\": \"m/w\"", "\"name\": \"sixteen.letters./w\""},
+        {"\"name\": \"v/s\"", "\"name\": \"m/s\""},
         {"\"file\": \"model", "\"file\": \"optimizer"},
         {"\"name\": \"b.bias\"", "\"name\": \"s\""},
         {"\"hash\": \"", "\"hash\": \"0000000000000000\", \"x\": \""},
@@ -599,7 +651,7 @@ static void test_forged_manifests(void **state) {
     drop_world(t.first);
 }
 
-// Without moments nothing in the manifest repeats its names and shapes: they are held against the file.
+// Without optimizer state nothing in the manifest repeats its names and shapes: they are held against the file.
 static void test_forged_masters(void **state) {
     world *w = *state;
     static const char *const changes[][3] = {
@@ -608,7 +660,7 @@ static void test_forged_masters(void **state) {
     };
     char path[IO_PATH], dir[IO_PATH], hash[17], state_hash[17];
     size_t n;
-    w->s.m = w->s.v = NULL;
+    w->s.groups = 1;
     save_step(w, 1, 1);
     path_of(dir, w, 1, "");
     path_of(path, w, 1, "manifest.json");
@@ -801,6 +853,7 @@ int main(void) {
         TEST(test_prune),
         TEST(test_strangers_stay),
         TEST(test_clean),
+        TEST(test_groups),
         TEST(test_mismatches),
         TEST(test_no_warmup),
         TEST(test_unsaveable),

@@ -35,7 +35,7 @@ static int fail_each(two *t, const char *point, const char *with_x, int64_t step
 }
 
 static void test_fault_points(void **state) {
-    // Writes: the header and three tensors of masters, the header and six of moments, the manifest; every one may come
+    // Writes: the header and three tensors of masters, the header and six of the optimizer, the manifest; every one may come
     // out wrong. Fsyncs: two files, the manifest, its directory, the directory of checkpoints. Renames: of the manifest
     // and of the step. `more`: a step that is there is set aside before.
     static const struct { const char *point; int times, more; } points[] = {

@@ -30,7 +30,7 @@ static void body_load(rank_of *r) {
 static void body_load_masters(rank_of *r) {
     char path[IO_PATH];
     ckpt_release(&r->d.s);
-    r->d.s.m = r->d.s.v = NULL;
+    r->d.s.groups = 1;
     DOES(ckpt_prepare(&r->d.s));
     fill_dealt(&r->d, r->j->step, r->j->salt);
     for (int i = 0; i < TENSORS; i++)

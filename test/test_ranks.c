@@ -89,8 +89,8 @@ static err_t row_padding(const session *x, const padding *p) {
     if (row->tied >= 0) return ERR_OK;
     TRY(store_padding("the masters", &t->masters, p));
     TRY(store_padding("the weights", &t->weights, p));
-    TRY(store_padding("m", &t->first, p));
-    return store_padding("v", &t->second, p);
+    for (int k = 0; k < t->arrays; k++) TRY(store_padding(t->array[k].name, &t->array[k], p));
+    return ERR_OK;
 }
 
 static err_t look_at_padding(const session *x) {

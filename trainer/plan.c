@@ -18,7 +18,7 @@ static void count_memory(const session *x, plan_rank *p) {
     bool same = t->o.compute == FP32 && !t->o.offload;
     p->weights = same ? 0 : aligned(&t->weights.t);
     p->masters = aligned(&t->masters.t);
-    p->moments = aligned(&t->first.t) + aligned(&t->second.t);
+    for (int k = 0; k < t->arrays; k++) p->moments += aligned(&t->array[k].t);
     for (int i = 0; t->slab && i < t->buffers; i++) p->gradients += aligned(&t->slab[i]);
     for (int i = 0; i < t->slots; i++) p->gradients += aligned(&t->slot[i]);
     for (int i = 0; i < t->kepts; i++) p->counters += aligned(&t->kept[i]);

@@ -11,7 +11,7 @@
 
 typedef struct plan_rank {
     int64_t lanes;                         // of a step
-    size_t weights, masters, moments;      // bytes; FP32 without offload: weights are the masters
+    size_t weights, masters, moments;      // bytes; FP32 without offload: weights are the masters; moments: all that the optimizer keeps
     size_t gradients, counters, scratch;   // slabs or slots; counters of sharded sums; of the reduction
     size_t gather;                         // stage 3: weights on their way
     size_t activations, staging, ring, rest;

@@ -83,7 +83,7 @@ static state_options state_options_of(const session *x, session_kind kind) {
     int64_t micros = c->batch.global / c->batch.lanes / c->batch.micro;
     return (state_options){
         .compute = (dtype)c->precision.compute, .stage = x->ranks->world > 1 ? (int)c->parallel.zero : 0, .offload = kind != SESSION_LOOK && c->parallel.offload,
-        .training = kind != SESSION_LOOK, .fixed = c->reduce.order == ORDER_FIXED,
+        .training = kind != SESSION_LOOK, .optimizer = &c->optimizer, .fixed = c->reduce.order == ORDER_FIXED,
         .stochastic = c->precision.rounding == ROUNDING_STOCHASTIC, .seed = (uint64_t)c->run.seed, .lanes = c->batch.lanes,
         .micros = micros, .once = micros == 1 && c->model.head_chunks == 1, .bucket_bytes = (size_t)(c->reduce.bucket_mb * 1e6),
         .threads = device_about(x->dev)->threads,

@@ -29,7 +29,7 @@ typedef struct session {
     int64_t step;             // finished steps
 } session;
 
-// LOOK: no moments, no gradients, no loader. PROFILE: training on a device that measures every operation.
+// LOOK: no optimizer state, no gradients, no loader. PROFILE: training on a device that measures every operation.
 typedef enum { SESSION_TRAIN, SESSION_LOOK, SESSION_PROFILE } session_kind;
 
 // Opens device, data, connections to the other ranks, model and tensors as the INI says. session_init or a checkpoint
@@ -51,7 +51,7 @@ err_t session_settle(session *x);
 // Random weights, or those of [model] init_from; step 0.
 err_t session_init(session *x);
 
-// The newest good checkpoint of the run: weights, moments, counters. *found = false: there is none.
+// The newest good checkpoint of the run: weights, optimizer state, counters. *found = false: there is none.
 err_t session_resume(session *x, bool *found, monitor *m);
 
 // The weights of one checkpoint directory, or, when dir is NULL, of the run's best, or else its newest.

@@ -68,7 +68,7 @@ static err_t check_session(session *x, FILE *out) {
     double epoch = (double)sampler_windows(t.tokens, c->model.context) / (double)c->batch.global;
     fprintf(out, "device  %s (%s)\n", device_about(x->dev)->name, device_about(x->dev)->choice);
     fprintf(out, "model   %s, %.2f M parameters\n", x->net->type->name, (double)model_elements(x->net) / 1e6);
-    fprintf(out, "memory  %.1f MB of weights, moments and gradients, %.1f MB of activations\n", (double)state_bytes(&x->state) / 1e6,
+    fprintf(out, "memory  %.1f MB of weights, optimizer state and gradients, %.1f MB of activations\n", (double)state_bytes(&x->state) / 1e6,
             (double)x->runner.memory.bytes / 1e6);
     fprintf(out, "batch   %lld lanes; %lld steps are %.2f epochs\n", (long long)c->batch.lanes, (long long)c->run.steps,
             (double)c->run.steps / epoch);

@@ -74,7 +74,7 @@ static void init(world *w) {
         w->tensor[g][1] = (ckpt_tensor){.name = "bias", .dims = 1, .size = {2}, .count = 2, .data = w->data[g] + 6};
     }
     w->s = (ckpt_state){
-        .params = 2, .master = w->tensor[0], .m = w->tensor[1], .v = w->tensor[2], .keys = 1, .data_hash = "0011223344556677"};
+        .params = 2, .groups = 3, .group = {{"", w->tensor[0]}, {"m", w->tensor[1]}, {"v", w->tensor[2]}}, .keys = 1, .data_hash = "0011223344556677"};
     w->s.key[0] = (ckpt_key){.key = "batch.global", .value = "24"};
     w->s.at = (ckpt_counters){.step = 3, .adam_t = 3, .loss_scale = 1, .best_loss = 2.5};
 }

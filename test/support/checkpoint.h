@@ -49,7 +49,7 @@ static inline world *make_world(const char *dir, int64_t rows) {
     strcpy(w->dir, dir);
     make_group(w->master, rows), make_group(w->m, rows), make_group(w->v, rows);
     w->s = (ckpt_state){
-        .params = PARAMS, .master = w->master, .m = w->m, .v = w->v, .data_hash = "0123456789abcdef", .build = "test-1"};
+        .params = PARAMS, .groups = 3, .group = {{"", w->master}, {"m", w->m}, {"v", w->v}}, .data_hash = "0123456789abcdef", .build = "test-1"};
     add_key(&w->s, "batch.global", "24");
     add_key(&w->s, "model.type", "gpt");
     add_key(&w->s, "optimizer.lr", "0.001 \"quoted\" \xc3\xa9");

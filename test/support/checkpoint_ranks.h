@@ -99,9 +99,8 @@ static inline void open_dealt(dealt *d, uint32_t deal, int rank, int world) {
             t->data = malloc((size_t)t->count * 4);  // of its own size, so that the sanitizer sees an element too far
         }
     d->s = (ckpt_state){.params = TENSORS,
-                        .master = d->tensor[0],
-                        .m = d->tensor[1],
-                        .v = d->tensor[2],
+                        .groups = 3,
+                        .group = {{"", d->tensor[0]}, {"m", d->tensor[1]}, {"v", d->tensor[2]}},
                         .data_hash = "0123456789abcdef",
                         .build = "test-1"};
     add_key(&d->s, "batch.global", "24");

@@ -3,7 +3,8 @@
 // newest.
 //
 //   DIR/NAME/ckpt/step-00000100/   model.safetensors       FP32 masters under the model's own names
-//                                  optimizer.safetensors   "m/<name>" and "v/<name>"
+//                                  optimizer.safetensors   what the optimizer keeps, such as "m/<name>" and "v/<name>"; there is
+//                                                          none where it keeps nothing
 //                                  manifest.json           lengths, digests, bits keys, counters, where each part is
 //   DIR/NAME/best -> ckpt/step-00000050
 //
@@ -26,7 +27,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { CKPT_NAME = 96, CKPT_DIGEST = 32, CKPT_KEY = 64, CKPT_VALUE = 1024, CKPT_KEYS_MAX = 64 };
+enum { CKPT_NAME = 96, CKPT_DIGEST = 32, CKPT_KEY = 64, CKPT_VALUE = 1024, CKPT_KEYS_MAX = 64, CKPT_GROUPS = 4, CKPT_GROUP_NAME = 16 };
 
 // One tensor of the state, FP32, and the part of it that this rank saves and loads, in host memory: elements first ..
 // first+count-1 in row-major order. The parts, in order of rank, make up the tensor without overlap. first is a
@@ -39,6 +40,11 @@ typedef struct ckpt_tensor {
     int64_t first, count;
     float *data;
 } ckpt_tensor;
+
+// Tensors of which there is one for each parameter, in name-table order, under the parameters' names and with their shapes.
+// name: what the group's tensors are called in optimizer.safetensors, "m" for "m/wte.weight"; at most 15 letters. Empty: the
+// masters, whose names are the model's own.
+typedef struct ckpt_group { const char *name; ckpt_tensor *tensor; } ckpt_group;
 
 // Everything of a run's state that is not a tensor.
 typedef struct ckpt_counters {
@@ -62,8 +68,9 @@ typedef struct ckpt_state {
     ckpt_key key[CKPT_KEYS_MAX];
     char data_hash[17];        // of the training dataset
     char build[64];            // informative
-    int params;                // master, m and v have this many entries each, in name-table order; m and v may be NULL (inference)
-    ckpt_tensor *master, *m, *v;
+    int params;                // tensors of each group
+    int groups;                // the masters, and after them what the optimizer keeps: nothing for inference
+    ckpt_group group[CKPT_GROUPS];
     comm *ranks;               // NULL: alone
     stream *s;                 // orders their calls; NULL when alone
     struct ckpt_work *work;    // of ckpt_prepare; NULL when alone
@@ -101,7 +108,7 @@ err_t ckpt_mark_best(const char *run_dir, const ckpt_state *s, int64_t step, fau
 err_t ckpt_clean(const char *run_dir, const ckpt_state *s);
 
 // Collective. Loads the newest checkpoint that is whole and fits. *found = false when there is none. Tensors are read
-// straight into s->master, m, v.
+// straight into the groups of *s.
 //
 // It fits if the tensors' names and shapes, every bits key and data_hash equal those of *s (ERR_CONFIG names the key and
 // both values; an empty data_hash in *s is not compared). The arithmetic of s->dev must be equal too, unless
@@ -125,7 +132,7 @@ err_t ckpt_load(const char *ckpt_dir, ckpt_state *s, bool foreign);
 err_t ckpt_peek(const char *ckpt_dir, ckpt_state *s);
 
 // hash: first 8 bytes of BLAKE2b-256 over names, shapes and chunk digests of the masters, as 16 hex digits. A tensor is
-// cut into chunks of CHUNK elements; a chunk's digest is BLAKE2b-256 of its bytes. state_hash adds m, v and the
+// cut into chunks of CHUNK elements; a chunk's digest is BLAKE2b-256 of its bytes. state_hash adds the other groups and the
 // counters that later steps depend on (step, adam_t, skipped, loss_scale, good_steps). Collective; does not depend on
 // how the parts are dealt. No heap calls. Fails only when ranks are lost, with an empty hash.
 err_t ckpt_hash(const ckpt_state *s, char hash[17]);

@@ -9,8 +9,8 @@
 #include <string.h>
 
 static bool has_file(const ckpt_work *w, int kind, int rank) {
-    int first = kind == FILE_MODEL ? GROUP_MASTER : GROUP_M, last = kind == FILE_MODEL ? GROUP_MASTER : GROUP_V;
-    for (int g = first; g <= last && g < w->groups; g++)
+    int first = kind == FILE_MODEL ? GROUP_MASTER : GROUP_OPTIMIZER, end = kind == FILE_MODEL ? GROUP_OPTIMIZER : w->groups;
+    for (int g = first; g < end; g++)
         for (int i = 0; i < w->params; i++)
             if (work_span(w, g, rank, i)->count > 0) return true;
     return false;
@@ -45,13 +45,17 @@ static err_t fill_parts(manifest *m, const ckpt_work *w, int group, int i) {
     return ERR_OK;
 }
 
-static err_t fill_group(manifest *m, const ckpt_work *w, int group, const ckpt_tensor *t) {
+static err_t fill_group(manifest *m, const ckpt_work *w, int group, const ckpt_group *from) {
+    const ckpt_tensor *t = from->tensor;
+    size_t length = strlen(from->name);
+    if (length >= CKPT_GROUP_NAME || (length == 0) != (group == GROUP_MASTER))
+        return err_set(ERR_INTERNAL, "a group of tensors named \"%s\" can't be saved: expected 1 to 15 letters", from->name);
+    memcpy(m->group[group], from->name, length + 1);
     for (int i = 0; i < m->params; i++) {
         manifest_tensor *to = &m->tensor[group * m->params + i];
-        int n = snprintf(to->name, sizeof to->name, "%s%s", manifest_prefix[group], t[i].name);
+        int n = manifest_tensor_name(to->name, from->name, t[i].name);
         if (n <= 0 || n >= CKPT_NAME || t[i].dims < 0 || t[i].dims > 4)
-            return err_set(ERR_INTERNAL, "tensor %s%s can't be saved: %d dimensions, name of %d bytes (at most 4, and 95)",
-                           manifest_prefix[group], t[i].name, t[i].dims, n);
+            return err_set(ERR_INTERNAL, "tensor %s can't be saved: %d dimensions, name of %d bytes (at most 4, and 95)", to->name, t[i].dims, n);
         to->dims = t[i].dims;
         for (int d = 0; d < t[i].dims; d++) {
             to->size[d] = t[i].size[d];
@@ -98,8 +102,7 @@ static err_t copy_device(manifest *m, const ckpt_state *s) {
 }
 
 err_t manifest_open(manifest *m, const ckpt_state *s, const ckpt_work *w) {
-    bool training = s->m && s->v;
-    *m = (manifest){.at = s->at, .world = w->world, .groups = training ? GROUPS : 1, .params = s->params};
+    *m = (manifest){.at = s->at, .world = w->world, .groups = s->groups, .params = s->params};
     if (s->params < 1 || s->at.step < 0 || !isfinite(s->at.loss_scale))
         return err_set(ERR_INTERNAL, "a state with %d parameters, step %lld and loss scale %g can't be saved", s->params,
                        (long long)s->at.step, s->at.loss_scale);
@@ -109,7 +112,6 @@ err_t manifest_open(manifest *m, const ckpt_state *s, const ckpt_work *w) {
     fill_files(m, s, w);
     TRY(copy_keys(m, s));
     TRY(copy_device(m, s));
-    TRY(fill_group(m, w, GROUP_MASTER, s->master));
-    if (training) TRY(fill_group(m, w, GROUP_M, s->m));
-    return training ? fill_group(m, w, GROUP_V, s->v) : ERR_OK;
+    for (int g = 0; g < s->groups; g++) TRY(fill_group(m, w, g, &s->group[g]));
+    return ERR_OK;
 }

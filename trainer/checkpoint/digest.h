@@ -4,9 +4,12 @@
 // digests: each rank digests the chunks that it has, and sends only 32 bytes for each:
 //
 //   tensor = B(chunk digests)                                     stored in the manifest, finds damage by name
-//   group  = B(for each tensor: name, dims, sizes, chunk digests)   masters, m and v are a group each
+//   group  = B(for each tensor: name, dims, sizes, chunk digests)   masters, and each array of the optimizer (AdamW: m, v)
 //   hash   = first 8 bytes of the masters' group
-//   state  = B(masters, m, v, counters)                           state_hash is its first 8 bytes
+//   state  = B(groups, counters)                                  state_hash is its first 8 bytes
+//
+// A state of fewer than three groups is digested as one of three whose last ones have no tensors: so it was when every run
+// had m and v.
 #ifndef TRAINER_CHECKPOINT_DIGEST_H
 #define TRAINER_CHECKPOINT_DIGEST_H
 
@@ -26,11 +29,11 @@ void group_tensor(digest *group, const char *name, int dims, const int64_t *size
 // The digest of one chunk: the first CHUNK elements at x, or all that are left.
 void chunk_digest(const float *x, int64_t left, uint8_t out[CKPT_DIGEST]);
 
-// The digest of a group whose elements are all on this rank; n = 0: the run has no such group (inference).
+// The digest of a group of n tensors whose elements are all on this rank.
 void group_digest(const ckpt_tensor *t, int n, uint8_t out[CKPT_DIGEST]);
 
-// group: masters, m, v.
-void state_digest(uint8_t group[3][CKPT_DIGEST], const ckpt_counters *at, uint8_t out[CKPT_DIGEST]);
+// group: the digests of `groups` groups, masters first.
+void state_digest(uint8_t group[][CKPT_DIGEST], int groups, const ckpt_counters *at, uint8_t out[CKPT_DIGEST]);
 
 // The first n bytes as 2n hex digits and a NUL.
 void digest_hex(char *hex, const uint8_t *d, size_t n);

@@ -12,8 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-const char *const manifest_prefix[GROUPS] = {"", "m/", "v/"};
-
 static const char *const kind_names[FILE_KINDS] = {"model", "optimizer"};
 static const char FORMAT[] = "lockstep checkpoint";
 static const size_t MANIFEST_MAX = 64 << 20;
@@ -37,6 +35,10 @@ static void make_tail(char tail[TAIL + 1], const char *text, size_t n) {
 void manifest_file_name(char name[MANIFEST_FILE_NAME], int kind, int rank, int world) {
     if (world == 1) snprintf(name, MANIFEST_FILE_NAME, "%s.safetensors", kind_names[kind]);
     else snprintf(name, MANIFEST_FILE_NAME, "%s-%05d-of-%05d.safetensors", kind_names[kind], rank, world);
+}
+
+int manifest_tensor_name(char to[CKPT_NAME], const char *group, const char *name) {
+    return snprintf(to, CKPT_NAME, "%s%s%s", group, *group ? "/" : "", name);
 }
 
 bool manifest_part_is_whole(const manifest_tensor *t, const manifest_part *p) {
@@ -307,7 +309,6 @@ static err_t read_files(reader *r) {
         bool later = before ? f->kind > before->kind || (f->kind == before->kind && f->rank > before->rank) : f->kind == FILE_MODEL;
         if (!later) return wrong(r, "files", "the model's, then the optimizer's, each in order of rank");
     }
-    m->groups = m->file[m->files - 1].kind == FILE_MODEL ? 1 : GROUPS;
     return ERR_OK;
 }
 
@@ -323,17 +324,30 @@ static err_t read_shape(reader *r, manifest_tensor *t, const json_t *shape) {
     return ERR_OK;
 }
 
-// m and v repeat the masters' names, after their prefix, and the masters' shapes.
+// A group's name is what stands before the first master's name in the name of its first tensor.
+static err_t name_group(reader *r, int g) {
+    manifest *m = r->m;
+    const char *name = m->tensor[g * m->params].name, *of = m->tensor[0].name;
+    size_t n = strlen(name), tail = strlen(of) + 1;
+    if (n <= tail || n - tail >= CKPT_GROUP_NAME || name[n - tail] != '/' || strcmp(name + n - tail + 1, of) != 0)
+        return err_set(ERR_DATA, "%s: tensor %s does not match the name of %s", r->path, name, of);
+    memcpy(m->group[g], name, n - tail);
+    for (int k = 0; k < g; k++)
+        if (strcmp(m->group[k], m->group[g]) == 0) return wrong(r, "tensors", "each of the optimizer's arrays once");
+    return ERR_OK;
+}
+
+// What the optimizer kept repeats the masters' names, after the group's, and the masters' shapes.
 static err_t check_group(reader *r, int i) {
     const manifest *m = r->m;
     const manifest_tensor *t = &m->tensor[i], *master = &m->tensor[i % m->params];
-    const char *prefix = manifest_prefix[i / m->params];
-    size_t n = strlen(prefix);
+    char name[CKPT_NAME];
     if (t == master) return t->name[0] ? ERR_OK : wrong(r, "tensors", "names");
-    bool same = strncmp(t->name, prefix, n) == 0 && strcmp(t->name + n, master->name) == 0 && t->dims == master->dims;
+    if (i % m->params == 0) TRY(name_group(r, i / m->params));
+    int n = manifest_tensor_name(name, m->group[i / m->params], master->name);
+    bool same = n < CKPT_NAME && strcmp(t->name, name) == 0 && t->dims == master->dims;
     if (!same || memcmp(t->size, master->size, sizeof t->size) != 0)
-        return err_set(ERR_DATA, "%s: tensor %s does not match the name and shape of %s%s", r->path, t->name, prefix,
-                       master->name);
+        return err_set(ERR_DATA, "%s: tensor %s does not match the name and shape of %s", r->path, t->name, name);
     return ERR_OK;
 }
 
@@ -395,13 +409,23 @@ static err_t read_parts(reader *r, manifest_tensor *t, const json_t *entry) {
     return covered == shape_count(t->dims, t->size) ? ERR_OK : wrong(r, "parts", "parts that make up the tensor");
 }
 
+static bool is_in_model_file(const reader *r, const json_t *entry) {
+    const json_t *part = r->version == 1 ? entry : json_array_get(json_object_get(entry, "parts"), 0);
+    const char *file = json_string_value(json_object_get(part, "file"));
+    return file && find_file(r->m, file, FILE_MODEL, 0) >= 0;
+}
+
+// The masters come first, and are what is in the model's files; each array of the optimizer has as many tensors.
 static err_t read_tensors(reader *r) {
     const json_t *from = json_object_get(r->root, "tensors");
     manifest *m = r->m;
-    size_t count = json_array_size(from), groups = (size_t)m->groups;
-    if (count == 0 || count % groups != 0 || count > INT32_MAX)
-        return wrong(r, "tensors", "as many moments m and v as parameters");
-    m->params = (int)(count / groups);
+    size_t count = json_array_size(from), masters = 0;
+    bool more = m->file[m->files - 1].kind == FILE_OPTIMIZER;
+    while (masters < count && is_in_model_file(r, json_array_get(from, masters))) masters++;
+    if (masters == 0 || count % masters != 0 || count / masters > CKPT_GROUPS || count > INT32_MAX || more != (count > masters))
+        return wrong(r, "tensors", "as many tensors in each of the optimizer's arrays as parameters");
+    m->params = (int)masters;
+    m->groups = (int)(count / masters);
     m->tensor = calloc(count, sizeof *m->tensor);
     if (!m->tensor) return err_set(ERR_INTERNAL, "%s: no memory for %zu tensors", r->path, count);
     for (int i = 0; i < (int)count; i++) {

@@ -17,7 +17,7 @@
 
 enum { MANIFEST_VERSION = 3, MANIFEST_FILE_NAME = 48, MANIFEST_WORLD_MAX = 99999, MANIFEST_PLANS_MAX = 4096 };
 enum { FILE_MODEL, FILE_OPTIMIZER, FILE_KINDS };
-enum { GROUP_MASTER, GROUP_M, GROUP_V, GROUPS };
+enum { GROUP_MASTER, GROUP_OPTIMIZER };  // the first group of each kind of file
 
 typedef struct manifest_file {
     char name[MANIFEST_FILE_NAME];
@@ -34,7 +34,7 @@ typedef struct manifest_part {
 } manifest_part;
 
 typedef struct manifest_tensor {
-    char name[CKPT_NAME];  // "m/wte.weight"
+    char name[CKPT_NAME];  // in its file: "m/wte.weight"
     int dims;
     int64_t size[4];
     int part, parts;       // manifest.part[part .. part + parts), in order of `first`, without gap or overlap
@@ -53,19 +53,21 @@ typedef struct manifest {
     int files;   // first the model's, then the optimizer's, each in order of rank
     manifest_file *file;
     int params;  // tensors of each group
-    int groups;  // 1: masters only; 3: masters, m, v
+    int groups;  // the masters, then what the optimizer kept
+    char group[CKPT_GROUPS][CKPT_GROUP_NAME];  // their names: "", "m", "v"
     manifest_tensor *tensor;  // groups * params of them, group after group, each in name-table order
     int parts;
     manifest_part *part;
     uint8_t digest[CKPT_DIGEST];  // its own, after reading
 } manifest;
 
-extern const char *const manifest_prefix[GROUPS];  // of a group's names in the file: "", "m/", "v/"
-
 // Frees the tables.
 void manifest_close(manifest *m);
 
 void manifest_file_name(char name[MANIFEST_FILE_NAME], int kind, int rank, int world);
+// The name in its file of the tensor that belongs to parameter `name`. Returns its length, which may be CKPT_NAME or more:
+// then the name was cut.
+int manifest_tensor_name(char to[CKPT_NAME], const char *group, const char *name);
 // Is the part all of its tensor?
 bool manifest_part_is_whole(const manifest_tensor *t, const manifest_part *p);
 // The name of a tensor's part in its file.

@@ -8,13 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const ckpt_tensor *table_of(const ckpt_state *s, int group) {
-    return group == GROUP_MASTER ? s->master : group == GROUP_M ? s->m : s->v;
-}
-
 static void close_work(ckpt_work *w) {
     if (!w) return;
-    for (int g = 0; g < GROUPS; g++) free(w->mine[g]);
+    for (int g = 0; g < CKPT_GROUPS; g++) free(w->mine[g]);
     free(w->span), free(w->base), free(w->cut), free(w->gathered), free(w->chunk);
     free(w);
 }
@@ -25,17 +21,17 @@ static err_t new_work(ckpt_work **out, const ckpt_state *s) {
     ckpt_work *w = *out = calloc(1, sizeof *w);
     if (!w) return err_set(ERR_INTERNAL, "no memory for a checkpoint's table");
     *w = (ckpt_work){
-        .of = s, .rank = ckpt_rank(s), .world = ckpt_world(s), .groups = s->m && s->v ? GROUPS : 1, .params = s->params};
+        .of = s, .rank = ckpt_rank(s), .world = ckpt_world(s), .groups = s->groups, .params = s->params};
     w->span = calloc(spans_each(w) * (size_t)w->world + 1, sizeof *w->span);
     w->base = calloc((size_t)w->params + 1, sizeof *w->base);
     w->cut = calloc((size_t)w->groups * ((size_t)w->world + 1), sizeof *w->cut);
     if (!w->span || !w->base || !w->cut)
         return err_set(ERR_INTERNAL, "no memory for the parts of %d tensors on %d ranks", w->params, w->world);
     for (int i = 0; i < w->params; i++)
-        w->base[i + 1] = w->base[i] + ckpt_chunks(shape_count(s->master[i].dims, s->master[i].size));
+        w->base[i + 1] = w->base[i] + ckpt_chunks(shape_count(s->group[GROUP_MASTER].tensor[i].dims, s->group[GROUP_MASTER].tensor[i].size));
     for (int g = 0; g < w->groups; g++)
         for (int i = 0; i < w->params; i++) {
-            const ckpt_tensor *t = &table_of(s, g)[i];
+            const ckpt_tensor *t = &s->group[g].tensor[i];
             *(ckpt_span *)work_span(w, g, w->rank, i) = (ckpt_span){t->count ? t->first : 0, t->count};
         }
     return ERR_OK;
@@ -45,9 +41,13 @@ static err_t new_work(ckpt_work **out, const ckpt_state *s) {
 static void digest_tables(const ckpt_state *s, int groups, uint8_t out[CKPT_DIGEST]) {
     digest d;
     digest_begin(&d);
-    for (int g = 0; g < groups; g++)
-        for (int i = 0; i < s->params; i++)
-            group_tensor(&d, table_of(s, g)[i].name, table_of(s, g)[i].dims, table_of(s, g)[i].size);
+    for (int g = 0; g < groups; g++) {
+        digest_put(&d, s->group[g].name, strlen(s->group[g].name) + 1);
+        for (int i = 0; i < s->params; i++) {
+            const ckpt_tensor *t = &s->group[g].tensor[i];
+            group_tensor(&d, t->name, t->dims, t->size);
+        }
+    }
     digest_end(&d, out);
 }
 
@@ -80,23 +80,25 @@ static err_t gather_spans(ckpt_work *w, const ckpt_state *s) {
 static err_t check_spans(const ckpt_work *w, const ckpt_state *s) {
     for (int g = 0; g < w->groups; g++)
         for (int i = 0; i < w->params; i++) {
-            const ckpt_tensor *t = &table_of(s, g)[i];
+            const ckpt_tensor *t = &s->group[g].tensor[i];
             int64_t elements = shape_count(t->dims, t->size), at = 0;
+            char name[CKPT_NAME];
+            manifest_tensor_name(name, s->group[g].name, t->name);
             for (int r = 0; r < w->world; r++) {
                 const ckpt_span *p = work_span(w, g, r, i);
                 if (p->count == 0) continue;
                 if (p->first != at || p->count < 0 || p->count > elements - at ||
                     (at + p->count < elements && p->count % CHUNK != 0))
                     return err_set(ERR_INTERNAL,
-                                   "tensor %s%s: rank %d has %lld elements from %lld of %lld, expected whole chunks of %d from "
+                                   "tensor %s: rank %d has %lld elements from %lld of %lld, expected whole chunks of %d from "
                                    "%lld: it can't be saved",
-                                   manifest_prefix[g], t->name, r, (long long)p->count, (long long)p->first, (long long)elements,
+                                   name, r, (long long)p->count, (long long)p->first, (long long)elements,
                                    CHUNK, (long long)at);
                 at += p->count;
             }
             if (at != elements)
-                return err_set(ERR_INTERNAL, "tensor %s%s: the ranks have %lld of its %lld elements: it can't be saved",
-                               manifest_prefix[g], t->name, (long long)at, (long long)elements);
+                return err_set(ERR_INTERNAL, "tensor %s: the ranks have %lld of its %lld elements: it can't be saved", name,
+                               (long long)at, (long long)elements);
         }
     return ERR_OK;
 }

@@ -14,7 +14,7 @@ typedef struct ckpt_work {
     ckpt_span *span;            // [group][rank][param]
     int64_t *base;              // [params + 1]: number of the first chunk of each tensor; last: of all chunks
     size_t *cut;                // [group][world + 1]: where a rank's digests are in `gathered`, in bytes
-    uint8_t *mine[GROUPS];      // digests of the chunks of this rank's parts, tensor after tensor
+    uint8_t *mine[CKPT_GROUPS]; // digests of the chunks of this rank's parts, tensor after tensor
     uint8_t *gathered, *chunk;  // of all chunks of one group: rank after rank, and in order of tensors
 } ckpt_work;
 

@@ -233,13 +233,13 @@ static err_t read_group(source *x, int group, const ckpt_tensor *to, ckpt_work *
     return ERR_OK;
 }
 
-static err_t read_groups(const char *dir, const manifest *m, ckpt_tensor *const to[GROUPS], ckpt_work *w) {
+static err_t read_groups(const char *dir, const manifest *m, const ckpt_state *s, ckpt_work *w) {
     TRY(all_there(dir, m, w->groups));
     source *x = calloc(1, sizeof *x);
     if (!x) return err_set(ERR_INTERNAL, "%s: no memory to read it", dir);
     *x = (source){.dir = dir, .m = m, .scratch = malloc(PIECE * sizeof(float))};
     err_t rc = x->scratch ? ERR_OK : err_set(ERR_INTERNAL, "%s: no memory to read it", dir);
-    for (int g = 0; g < w->groups && rc == ERR_OK; g++) rc = read_group(x, g, to[g], w);
+    for (int g = 0; g < w->groups && rc == ERR_OK; g++) rc = read_group(x, g, s->group[g].tensor, w);
     source_close(x);
     free(x);
     return rc;
@@ -293,29 +293,27 @@ static err_t compare_hash(const char *dir, const char *what, const uint8_t found
                    recorded);
 }
 
-static err_t verify_groups(const char *dir, const manifest *m, ckpt_tensor *const table[GROUPS], ckpt_work *w) {
-    uint8_t group[GROUPS][CKPT_DIGEST], state[CKPT_DIGEST];
+static err_t verify_groups(const char *dir, const manifest *m, const ckpt_state *s, ckpt_work *w) {
+    uint8_t group[CKPT_GROUPS][CKPT_DIGEST], state[CKPT_DIGEST];
     bool whole = true;
     err_t rc = ERR_OK;
     for (int g = 0; g < w->groups; g++) {  // also after a failure: the other ranks gather too
         TRY(work_gather(w, g));
         if (rc == ERR_OK) rc = verify_group(dir, m, w, g, &whole);
-        work_group_digest(w, table[g], group[g]);
+        work_group_digest(w, s->group[g].tensor, group[g]);
     }
     if (rc != ERR_OK || !whole) return rc;
     TRY(compare_hash(dir, "hash", group[GROUP_MASTER], m->hash));
-    if (w->groups == 1 && m->groups > 1) return ERR_OK;  // the moments were not read
-    for (int g = w->groups; g < GROUPS; g++) group_digest(NULL, 0, group[g]);
-    state_digest(group, &m->at, state);
+    if (w->groups == 1 && m->groups > 1) return ERR_OK;  // what the optimizer kept was not read
+    state_digest(group, w->groups, &m->at, state);
     return compare_hash(dir, "state_hash", state, m->state_hash);
 }
 
 err_t ckpt_read(const char *dir, const manifest *m, ckpt_state *s) {
-    ckpt_tensor *const table[GROUPS] = {s->master, s->m, s->v};
     ckpt_work *w;
     TRY(ckpt_agree(s, work_open(&w, s)));
-    err_t rc = ckpt_agree(s, read_groups(dir, m, table, w));
-    if (rc == ERR_OK) rc = ckpt_agree(s, verify_groups(dir, m, table, w));
+    err_t rc = ckpt_agree(s, read_groups(dir, m, s, w));
+    if (rc == ERR_OK) rc = ckpt_agree(s, verify_groups(dir, m, s, w));
     work_close_own(w, s);
     return rc;
 }
@@ -371,7 +369,7 @@ static void shape_text(char *to, size_t room, int dims, const int64_t *size) {
 static err_t compare_tensors(const char *dir, const manifest *m, const ckpt_state *s) {
     for (int i = 0; i < s->params || i < m->params; i++) {
         const manifest_tensor *then = i < m->params ? &m->tensor[i] : NULL;
-        const ckpt_tensor *now = i < s->params ? &s->master[i] : NULL;
+        const ckpt_tensor *now = i < s->params ? &s->group[GROUP_MASTER].tensor[i] : NULL;
         if (!then || !now || strcmp(then->name, now->name) != 0)
             return err_set(
                 ERR_CONFIG,
@@ -384,10 +382,18 @@ static err_t compare_tensors(const char *dir, const manifest *m, const ckpt_stat
         return err_set(ERR_CONFIG, "%s: tensor %s is %s in the checkpoint and %s in this model: [model] describes another model",
                        dir, now->name, is, should);
     }
-    if (s->m && m->groups == 1)
-        return err_set(
-            ERR_CONFIG,
-            "%s: holds no optimizer state, training can't continue from it: use its model.safetensors as [model] init_from", dir);
+    return ERR_OK;
+}
+
+// A state of masters alone reads those of any checkpoint.
+static err_t compare_groups(const char *dir, const manifest *m, const ckpt_state *s) {
+    for (int g = GROUP_OPTIMIZER; g < s->groups; g++) {
+        if (s->groups == m->groups && strcmp(s->group[g].name, m->group[g]) == 0) continue;
+        return err_set(ERR_CONFIG,
+                       "%s: holds no optimizer state%s, and training can't continue from it: use its model.safetensors as [model] "
+                       "init_from",
+                       dir, m->groups > 1 ? " of this optimizer" : "");
+    }
     return ERR_OK;
 }
 
@@ -411,7 +417,8 @@ static err_t compare_devices(const char *dir, const manifest *m, const ckpt_stat
 err_t ckpt_fits(const char *dir, const manifest *m, const ckpt_state *s, bool foreign) {
     if (!foreign) TRY(compare_keys(dir, m, s));
     if (!foreign) TRY(compare_devices(dir, m, s));
-    return compare_tensors(dir, m, s);
+    TRY(compare_tensors(dir, m, s));
+    return compare_groups(dir, m, s);
 }
 
 // On the same arithmetic all these plans worked once: a device that refuses one would compute other bits.
@@ -485,16 +492,16 @@ err_t ckpt_peek(const char *ckpt_dir, ckpt_state *s) {
 
 // Hashes the state that the manifest describes; its tables have no memory to read into.
 static err_t hash_state(const char *dir, const manifest *m, ckpt_state *s, ckpt_tensor *table) {
-    ckpt_tensor **of[GROUPS] = {&s->master, &s->m, &s->v};
     s->params = m->params;
+    s->groups = m->groups;
     for (int g = 0; g < m->groups; g++) {
-        *of[g] = table + (size_t)g * (size_t)m->params;
+        s->group[g] = (ckpt_group){m->group[g], table + (size_t)g * (size_t)m->params};
         for (int i = 0; i < m->params; i++) {
             const manifest_tensor *from = &m->tensor[g * m->params + i];
-            ckpt_tensor *t = *of[g] + i;
+            ckpt_tensor *t = &s->group[g].tensor[i];
             *t = (ckpt_tensor){.dims = from->dims, .count = shape_count(from->dims, from->size)};
             memcpy(t->size, from->size, sizeof t->size);
-            snprintf(t->name, sizeof t->name, "%s", from->name + strlen(manifest_prefix[g]));
+            snprintf(t->name, sizeof t->name, "%s", m->tensor[i].name);  // the parameter's
         }
     }
     return ckpt_read(dir, m, s);

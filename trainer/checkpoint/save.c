@@ -87,8 +87,8 @@ static void digest_header(const st_writer *w, uint8_t out[CKPT_DIGEST]) {
     digest_end(&d, out);
 }
 
-static err_t write_file(save *x, int f, int first, int last, st_tensor *table) {
-    const ckpt_tensor *const from[GROUPS] = {x->s->master, x->s->m, x->s->v};
+// Groups first to end - 1 into file f.
+static err_t write_file(save *x, int f, int first, int end, st_tensor *table) {
     static const char *const metadata[] = {"format", "pt", NULL};  // what other readers look for: plain arrays, row by row
     manifest_file *say = &x->m.file[f];
     char path[IO_PATH];
@@ -97,7 +97,7 @@ static err_t write_file(save *x, int f, int first, int last, st_tensor *table) {
     TRY(st_create(&w, path, table, declare(x, f, table), metadata, x->faults));
     digest_header(&w, say->header);
     err_t rc = ERR_OK;
-    for (int g = first; g <= last && rc == ERR_OK; g++) rc = put_group(&w, x->w, g, from[g]);
+    for (int g = first; g < end && rc == ERR_OK; g++) rc = put_group(&w, x->w, g, x->s->group[g].tensor);
     if (rc == ERR_OK) return st_finish(&w, &say->bytes);
     st_abort(&w);
     return rc;
@@ -106,10 +106,10 @@ static err_t write_file(save *x, int f, int first, int last, st_tensor *table) {
 static err_t write_files(save *x) {
     int model = manifest_find_file(&x->m, FILE_MODEL, x->w->rank),
         optimizer = manifest_find_file(&x->m, FILE_OPTIMIZER, x->w->rank);
-    st_tensor *table = calloc(2 * (size_t)x->m.params, sizeof *table);
-    if (!table) return err_set(ERR_INTERNAL, "no memory for a table of %d tensors", 2 * x->m.params);
-    err_t rc = model >= 0 ? write_file(x, model, GROUP_MASTER, GROUP_MASTER, table) : ERR_OK;
-    if (rc == ERR_OK && optimizer >= 0) rc = write_file(x, optimizer, GROUP_M, GROUP_V, table);
+    st_tensor *table = calloc((size_t)x->m.groups * (size_t)x->m.params, sizeof *table);
+    if (!table) return err_set(ERR_INTERNAL, "no memory for a table of %d tensors", x->m.groups * x->m.params);
+    err_t rc = model >= 0 ? write_file(x, model, GROUP_MASTER, GROUP_OPTIMIZER, table) : ERR_OK;
+    if (rc == ERR_OK && optimizer >= 0) rc = write_file(x, optimizer, GROUP_OPTIMIZER, x->m.groups, table);
     free(table);
     return rc;
 }
@@ -150,15 +150,10 @@ static err_t gather_records(save *x) {
 
 // Digests of all parts, tensors and groups, the same as one rank would compute.
 static err_t gather_digests(save *x) {
-    const ckpt_tensor *const table[GROUPS] = {x->s->master, x->s->m, x->s->v};
-    uint8_t group[GROUPS][CKPT_DIGEST], state[CKPT_DIGEST];
-    for (int g = 0; g < GROUPS; g++) {
-        if (g >= x->w->groups) {
-            group_digest(NULL, 0, group[g]);
-            continue;
-        }
+    uint8_t group[CKPT_GROUPS][CKPT_DIGEST], state[CKPT_DIGEST];
+    for (int g = 0; g < x->w->groups; g++) {
         TRY(work_gather(x->w, g));
-        work_group_digest(x->w, table[g], group[g]);
+        work_group_digest(x->w, x->s->group[g].tensor, group[g]);
         for (int i = 0; i < x->m.params; i++) {
             manifest_tensor *t = &x->m.tensor[g * x->m.params + i];
             work_part_digest(x->w, i, 0, shape_count(t->dims, t->size), t->digest);
@@ -166,7 +161,7 @@ static err_t gather_digests(save *x) {
                 work_part_digest(x->w, i, p->first, p->count, p->digest);
         }
     }
-    state_digest(group, &x->s->at, state);
+    state_digest(group, x->w->groups, &x->s->at, state);
     digest_hex(x->m.hash, group[GROUP_MASTER], 8);
     digest_hex(x->m.state_hash, state, 8);
     return ERR_OK;

@@ -5,9 +5,10 @@
 
 // Alone, the chunks' digests go straight into the group's. With several ranks, each digests its own chunks, and the
 // digests are gathered in memory from ckpt_prepare.
-static err_t hash_group(const ckpt_state *s, int g, const ckpt_tensor *t, uint8_t out[CKPT_DIGEST]) {
-    if (ckpt_alone(s) || !t) {
-        group_digest(t, t ? s->params : 0, out);
+static err_t hash_group(const ckpt_state *s, int g, uint8_t out[CKPT_DIGEST]) {
+    const ckpt_tensor *t = s->group[g].tensor;
+    if (ckpt_alone(s)) {
+        group_digest(t, s->params, out);
         return ERR_OK;
     }
     if (!s->work) return err_set(ERR_INTERNAL, "a state of %d ranks is hashed before ckpt_prepare", s->ranks->world);
@@ -21,18 +22,16 @@ static err_t hash_group(const ckpt_state *s, int g, const ckpt_tensor *t, uint8_
 err_t ckpt_hash(const ckpt_state *s, char hash[17]) {
     uint8_t masters[CKPT_DIGEST];
     hash[0] = 0;
-    TRY(hash_group(s, 0, s->master, masters));
+    TRY(hash_group(s, GROUP_MASTER, masters));
     digest_hex(hash, masters, 8);
     return ERR_OK;
 }
 
 err_t ckpt_state_hash(const ckpt_state *s, char hash[17]) {
-    uint8_t group[3][CKPT_DIGEST], state[CKPT_DIGEST];
+    uint8_t group[CKPT_GROUPS][CKPT_DIGEST], state[CKPT_DIGEST];
     hash[0] = 0;
-    TRY(hash_group(s, 0, s->master, group[0]));
-    TRY(hash_group(s, 1, s->m, group[1]));
-    TRY(hash_group(s, 2, s->v, group[2]));
-    state_digest(group, &s->at, state);
+    for (int g = 0; g < s->groups; g++) TRY(hash_group(s, g, group[g]));
+    state_digest(group, s->groups, &s->at, state);
     digest_hex(hash, state, 8);
     return ERR_OK;
 }

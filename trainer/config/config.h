@@ -35,6 +35,12 @@ typedef struct key_origin {
     bool chosen;  // the key was left open (0), and config_load derived the value from other keys
 } key_origin;
 
+// Each optimizer reads its own and ignores the others (trainer/step/optimizer.h).
+typedef struct optimizer_keys {
+    int type;
+    double lr, beta1, beta2, eps, weight_decay, grad_clip;
+} optimizer_keys;
+
 typedef struct config {
     struct { char name[CONFIG_WORD], dir[CONFIG_TEXT], faults[CONFIG_TEXT]; int64_t seed, steps; int resume; } run;
     struct { int backend, simd; bool graph, check, match; int64_t ranks, threads; } device;  // threads 0: a rank's fair share of the cores this process may use
@@ -43,7 +49,7 @@ typedef struct config {
     struct { char input[CONFIG_TEXT], output[CONFIG_TEXT]; int tokenizer; int64_t shard_tokens; double val_fraction; bool compress; } pack;
     struct { int64_t global, micro, lanes; } batch;  // lanes 0 in the file: resolved by config_load
     struct { int compute, rounding; double loss_scale; int64_t scale_window; } precision;  // loss_scale 0: dynamic
-    struct { int type; double lr, beta1, beta2, eps, weight_decay, grad_clip; } optimizer;
+    optimizer_keys optimizer;
     struct { int type; int64_t warmup, decay_steps; double final_fraction; } schedule;  // both 0: resolved, but decay_steps stays 0 for constant; warmup -1: none
     struct { int64_t data, zero; int recompute; bool offload; } parallel;  // data 0: all ranks
     struct { int order, transport, nccl_ib; double bucket_mb; char nccl_library[CONFIG_TEXT], nccl_interface[CONFIG_TEXT], nccl_algorithm[CONFIG_TEXT]; } reduce;

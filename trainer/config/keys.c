@@ -35,6 +35,7 @@ _Static_assert(DEVICE_AUTO == 0 && DEVICE_CPU == 1 && DEVICE_CUDA == 2, "[device
 _Static_assert(WIDTH_AUTO == 0 && WIDTH_AVX512 == 1 && WIDTH_AVX2 == 2 && WIDTH_NEON == 3 && WIDTH_PORTABLE == 4, "[device] simd");
 _Static_assert(SHARD_AUTO == 0 && SHARD_LOCKSTEP == 1 && SHARD_LLMC == 2 && SHARD_RAW16 == 3 && SHARD_RAW32 == 4, "[data] format");
 _Static_assert(FP32 == 0 && BF16 == 1 && FP16 == 2, "[precision] compute");
+_Static_assert(OPTIMIZER_ADAMW == 0, "[optimizer] type");
 _Static_assert(RECOMPUTE_NONE == 0 && RECOMPUTE_SELECTIVE == 1 && RECOMPUTE_BLOCK == 2, "[parallel] recompute");
 _Static_assert(TRANSPORT_AUTO == 0 && TRANSPORT_TCP == 1 && TRANSPORT_NCCL == 2, "[reduce] transport");
 
@@ -124,10 +125,10 @@ const config_key config_keys[] = {
     INT(parallel, data, LAYOUT, "0", 0, 1024, "dp data_parallel",
          "ranks that share the lanes of a step; 0 = all there are"),
     INT(parallel, zero, LAYOUT, "0", 0, 3, "zero_stage stage sharding",
-         "what ranks keep only a share of: 1 = masters and moments, 2 = also gradients, 3 = also weights; does not change the result"),
+         "what ranks keep only a share of: 1 = masters, optimizer state, 2 = also gradients, 3 = also weights; does not change the result"),
     WORD(parallel, recompute, LAYOUT, "none", "none selective block", "checkpointing gradient_checkpointing activation_checkpointing remat",
          "recomputed in backward: norms and GELU, or a block from its input; does not change the result"),
-    BOOL(parallel, offload, LAYOUT, "no", "cpu_offload", "keep masters and moments in host memory and update them there"),
+    BOOL(parallel, offload, LAYOUT, "no", "cpu_offload", "keep masters and optimizer state in host memory and update them there"),
 
     WORD(reduce, order, BITS, "fixed", "fixed any", "",
          "fixed: the same bits for every number of ranks; any: the transport's own sums"),

@@ -1,4 +1,4 @@
-// trainer/step/state.c: see trainer/step/state.h. Masters, moments and gradients are FP32 whatever the compute type.
+// trainer/step/state.c: see trainer/step/state.h. Masters, what the optimizer keeps and gradients are FP32 whatever the compute type.
 #include "trainer/step/state.h"
 
 #include "base/philox.h"
@@ -6,6 +6,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+
+_Static_assert(1 + OPTIMIZER_ARRAYS <= CKPT_GROUPS, "a checkpoint has room for all that an optimizer keeps");
 
 // --- planning --------------------------------------------------------------------------------------------------------------------
 
@@ -27,12 +29,24 @@ static size_t largest_piece(const train_state *t) {
 
 static bool shares_masters(const train_state *t) { return t->o.compute == FP32 && !t->o.offload; }
 
-// A CPU computes in host memory, and offload keeps masters and moments there: neither needs mirrors.
+// A CPU computes in host memory, and offload keeps masters and optimizer state there: neither needs mirrors.
 static bool needs_mirrors(const train_state *t) { return device_about(t->dev)->kind == DEVICE_CUDA && !t->o.offload; }
 
 static err_t declare_mirrors(train_state *t) {
     if (!needs_mirrors(t) || !t->zero.shard_values) return ERR_OK;
-    for (int k = 0; k < (t->o.training ? 3 : 1); k++) TRY(arena_1d(&t->host, &t->mirror[k], FP32, (int64_t)t->zero.shard_values));
+    for (int k = 0; k < 1 + t->arrays; k++) TRY(arena_1d(&t->host, &t->mirror[k], FP32, (int64_t)t->zero.shard_values));
+    return ERR_OK;
+}
+
+// The optimizer's, by the names that it gives them; none where nothing is updated.
+static err_t declare_arrays(train_state *t, arena *a) {
+    const char *names[OPTIMIZER_ARRAYS];
+    if (!t->o.training) return ERR_OK;
+    t->arrays = optimizers[t->o.optimizer->type]->arrays(t->o.optimizer, names);
+    for (int k = 0; k < t->arrays; k++) {
+        t->array[k].name = names[k];
+        TRY(declare_store(a, &t->array[k], FP32, t->o.stage >= 1, &t->zero));
+    }
     return ERR_OK;
 }
 
@@ -42,10 +56,8 @@ static err_t declare_values(train_state *t) {
     bool share = shares_masters(t);
     TRY(declare_store(a, &t->masters, FP32, share ? t->o.stage == 3 : t->o.stage >= 1, z));
     if (!share) TRY(declare_store(&t->memory, &t->weights, t->o.compute, t->o.stage == 3, z));
-    if (!t->o.training) return ERR_OK;
-    TRY(declare_store(a, &t->first, FP32, t->o.stage >= 1, z));
-    TRY(declare_store(a, &t->second, FP32, t->o.stage >= 1, z));
-    if (!t->o.offload) return ERR_OK;
+    TRY(declare_arrays(t, a));
+    if (!t->o.training || !t->o.offload) return ERR_OK;
     TRY(arena_1d(a, &t->stage_w, t->o.compute, (int64_t)largest_piece(t)));
     return arena_1d(a, &t->stage_g, FP32, (int64_t)largest_piece(t));
 }
@@ -162,8 +174,8 @@ static err_t allocate_tables(train_state *t) {
     t->master = calloc(n, sizeof(tensor));
     t->w = calloc(n, sizeof(tensor));
     t->cuts = calloc((size_t)t->ranks->world + 1, sizeof *t->cuts);
-    t->ckpt.master = calloc(3 * n, sizeof(ckpt_tensor));
-    if (!t->master || !t->w || !t->cuts || !t->ckpt.master) return err_set(ERR_INTERNAL, "no memory for the tables of %zu parameters", n);
+    t->tensors = calloc((1 + OPTIMIZER_ARRAYS) * n, sizeof *t->tensors);
+    if (!t->master || !t->w || !t->cuts || !t->tensors) return err_set(ERR_INTERNAL, "no memory for the tables of %zu parameters", n);
     return ERR_OK;
 }
 
@@ -171,6 +183,7 @@ err_t state_open(train_state *t, model *net, device *dev, stream *s, comm *ranks
     *t = (train_state){.net = net, .dev = dev, .s = s, .ranks = ranks, .o = *o};
     arena_open(&t->memory, dev, MEMORY_DEVICE);
     arena_open(&t->host, dev, MEMORY_PINNED);
+    t->masters.name = "";
     TRY(allocate_tables(t));
     TRY(zero_open(&t->zero, net, ranks->rank, ranks->world, o->bucket_bytes, ranks->world == 1 && o->lanes == 1 && o->micros == 1));
     TRY(fill_uses(t));
@@ -199,9 +212,10 @@ static void link_rows(train_state *t) {
     }
 }
 
-static store *store_of(train_state *t, int k) { return k == 0 ? &t->masters : k == 1 ? &t->first : &t->second; }
+// Masters (0), then what the optimizer keeps.
+static store *store_of(train_state *t, int k) { return k == 0 ? &t->masters : &t->array[k - 1]; }
 
-// Where the host reads and writes a piece of masters (0), m (1) or v (2).
+// Where the host reads and writes a piece of a store.
 static float *host_piece(train_state *t, int k, const zero_piece *p) {
     return t->mirror[k].data ? (float *)t->mirror[k].data + p->shard : store_view(store_of(t, k), p).data;
 }
@@ -224,17 +238,15 @@ static const zero_piece *own_piece(const train_state *t, int row) {
 static err_t link_checkpoint(train_state *t) {
     ckpt_state *c = &t->ckpt;
     int n = t->net->params;
-    c->m = t->o.training ? c->master + n : NULL;
-    c->v = t->o.training ? c->master + 2 * n : NULL;
+    c->groups = 1 + t->arrays;
+    for (int k = 0; k < c->groups; k++) c->group[k] = (ckpt_group){store_of(t, k)->name, t->tensors + k * n};
     c->ranks = t->ranks;
     c->s = t->s;
     for (int i = 0; i < n; i++) {
         const param *p = &t->net->param[i];
         if (p->tied >= 0) continue;
         const zero_piece *piece = own_piece(t, i);
-        fill_ckpt_tensor(t, &c->master[c->params], p, 0, piece);
-        if (t->o.training) fill_ckpt_tensor(t, &c->m[c->params], p, 1, piece);
-        if (t->o.training) fill_ckpt_tensor(t, &c->v[c->params], p, 2, piece);
+        for (int k = 0; k < c->groups; k++) fill_ckpt_tensor(t, &c->group[k].tensor[c->params], p, k, piece);
         c->params++;
     }
     return ckpt_prepare(c);
@@ -260,7 +272,7 @@ void state_close(train_state *t) {
     arena_close(&t->host);
     if (t->host_s) stream_close(t->host_s);
     if (t->host_dev) device_close(t->host_dev);
-    free(t->master), free(t->w), free(t->cuts), free(t->uses), free(t->slab), free(t->grad), free(t->slot), free(t->kept), free(t->ckpt.master);
+    free(t->master), free(t->w), free(t->cuts), free(t->uses), free(t->slab), free(t->grad), free(t->slot), free(t->kept), free(t->tensors);
     *t = (train_state){0};
 }
 
@@ -350,15 +362,11 @@ static err_t copy_mirrors(train_state *t, int count, bool to_host) {
     return t->mirror[0].data ? stream_wait(t->s) : ERR_OK;
 }
 
-static int mirrors(const train_state *t, bool moments) { return moments && t->o.training ? 3 : 1; }
-
-err_t state_fetch(train_state *t, bool moments) { return copy_mirrors(t, mirrors(t, moments), true); }
+err_t state_fetch(train_state *t, bool all) { return copy_mirrors(t, all ? 1 + t->arrays : 1, true); }
 
 err_t state_publish(train_state *t) {
-    TRY(copy_mirrors(t, mirrors(t, true), false));
-    TRY(spread(t, &t->masters));
-    TRY(spread(t, &t->first));
-    TRY(spread(t, &t->second));
+    TRY(copy_mirrors(t, 1 + t->arrays, false));
+    for (int k = 0; k < 1 + t->arrays; k++) TRY(spread(t, store_of(t, k)));
     TRY(round_weights(t));
     return t->o.stage > 0 && t->weights.t.data != t->masters.t.data ? spread(t, &t->weights) : ERR_OK;
 }

@@ -9,16 +9,19 @@
 #include "model/model.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/config/config.h"
+#include "trainer/step/optimizer.h"
 #include "trainer/step/zero.h"
 
-// One number for each value in the parameter table: all rows side by side, or only the ranges that this rank owns.
-typedef struct store { tensor t; bool sharded; } store;
+// One number for each value in the parameter table: all rows side by side, or only the ranges that this rank owns. name:
+// what stands before the rows' names in a checkpoint.
+typedef struct store { const char *name; tensor t; bool sharded; } store;
 
 typedef struct state_options {
     dtype compute;
     int stage;          // ZeRO, 0 with one rank
-    bool offload;       // masters and moments in host memory
-    bool training;      // else no moments and no gradients
+    bool offload;       // masters and optimizer state in host memory
+    bool training;      // else no optimizer state and no gradients
+    const optimizer_keys *optimizer;  // of the run's config
     bool fixed;         // [reduce] order
     bool stochastic;    // [precision] rounding; seed: [run] seed
     uint64_t seed;
@@ -37,8 +40,10 @@ typedef struct train_state {
     zero_layout zero;
     reducer *reduce;
     arena memory;            // on the device
-    arena host;              // offload: masters, moments and the staging below
-    store masters, first, second;  // FP32: weights, m, v
+    arena host;              // offload: masters, optimizer state and the staging below
+    store masters;           // FP32 weights
+    int arrays;
+    store array[OPTIMIZER_ARRAYS];  // FP32: what the optimizer keeps
     store weights;           // compute type: what a pass reads; the masters themselves in FP32 without offload
     tensor stage_w, stage_g; // offload: staging for the largest piece, compute type and FP32
     device *host_dev;        // offload: the CPU that updates
@@ -60,12 +65,13 @@ typedef struct train_state {
     tensor gather[2];        // stage 3: weights of two blocks
     int sum_buffer;          // stages 0 and 1: the slab that holds the final sum
     tensor step;             // one step_state on the device, as raw INT32 words
-    // Where the host can't read device memory: a pinned copy of the masters and moments that this rank owns, for
-    // checkpoints, hashes and initial values. No data: the stores are read directly.
-    tensor mirror[3];        // FP32 (shard_values)
+    // Where the host can't read device memory: a pinned copy of the masters and the optimizer's arrays, as far as this
+    // rank owns them, for checkpoints, hashes and initial values. No data: the stores are read directly.
+    tensor mirror[1 + OPTIMIZER_ARRAYS];  // FP32 (shard_values): masters first
     bool *uses;              // (blocks, segments) for state_uses
     size_t *cuts;            // world+1 numbers, for state_cuts
-    ckpt_state ckpt;         // the same tensors as a checkpoint sees them
+    ckpt_state ckpt;         // the same tensors as a checkpoint sees them,
+    ckpt_tensor *tensors;    // in this table
 } train_state;
 
 // state_open declares everything, state_commit allocates it; a plan needs only state_open. ranks outlives the state.
@@ -81,13 +87,13 @@ size_t state_bytes(const train_state *t);
 err_t state_init(train_state *t, uint64_t seed);
 err_t state_init_from(train_state *t, const char *safetensors);
 
-// After this rank's own masters, moments and step_state were set from outside: updates everything derived from them,
+// After this rank's own masters, optimizer state and step_state were set from outside: updates everything derived from them,
 // here and on the other ranks. Collective.
 err_t state_publish(train_state *t);
 
-// Before a checkpoint or a hash: brings the owned masters, and with `moments` also m and v, to where the host reads
-// them. Waits for the device.
-err_t state_fetch(train_state *t, bool moments);
+// Before a checkpoint or a hash: brings the owned masters, and with `all` also what the optimizer keeps, to where the
+// host reads them. Waits for the device.
+err_t state_fetch(train_state *t, bool all);
 
 // The pieces that the optimizer updates on this rank: all rows in stage 0, else what the rank owns.
 const zero_piece *state_pieces(const train_state *t, int *count);

@@ -338,39 +338,44 @@ static err_t queue_or_replay(step_runner *r, replay *of, replay_calls calls, voi
     return r->records && r->updated ? replay_run(of, r->s, calls, ctx) : calls(ctx);
 }
 
-static bool decays(const step_runner *r, const zero_piece *p) { return r->net->param[p->row].decay; }
+// Everything of a piece that does not depend on the device that updates it.
+static optimizer_piece piece_of(const step_runner *r, const zero_piece *p, rounding_key *key) {
+    const train_state *t = r->state;
+    optimizer_piece x = {.master = store_view(&t->masters, p), .round = state_rounding(t, p, key), .decay = r->net->param[p->row].decay};
+    for (int k = 0; k < t->arrays; k++) x.array[k] = store_view(&t->array[k], p);
+    return x;
+}
 
-static adamw_rules rules_of(const step_runner *r, const zero_piece *p) {
-    return (adamw_rules){r->cfg->optimizer.beta1, r->cfg->optimizer.beta2, r->cfg->optimizer.eps,
-                         decays(r, p) ? r->cfg->optimizer.weight_decay : 0};
+static err_t call_optimizer(const step_runner *r, device *on, optimizer_piece *x, stream *s) {
+    return optimizers[r->cfg->optimizer.type]->update(device_ops(on), &r->cfg->optimizer, x, s);
 }
 
 static err_t update_piece(step_runner *r, const zero_piece *p) {
     train_state *t = r->state;
-    tensor w = store_view(&t->weights, p), master = store_view(&t->masters, p), m = store_view(&t->first, p), v = store_view(&t->second, p);
-    tensor grad = state_gradient(t, p);
-    adamw_rules rules = rules_of(r, p);
     rounding_key key;
-    return device_ops(r->dev)->adamw(&(adamw_args){.w = w.data == master.data ? NULL : &w, .master = &master, .m = &m, .v = &v,
-                                                   .grad = &grad, .state = state_step(t), .rules = &rules, .round = state_rounding(t, p,
-                                                           &key)}, r->s);
+    optimizer_piece x = piece_of(r, p, &key);
+    tensor w = store_view(&t->weights, p);
+    if (w.data != x.master.data) x.w = w;
+    x.grad = state_gradient(t, p);
+    x.state = state_step(t);
+    return call_optimizer(r, r->dev, &x, r->s);
 }
 
 // Offload: the gradient comes to the host, the CPU updates there, the new weights go back.
 static err_t update_on_host(step_runner *r, const zero_piece *p, const step_state *decided) {
     train_state *t = r->state;
-    tensor w = store_view(&t->weights, p), master = store_view(&t->masters, p), m = store_view(&t->first, p), v = store_view(&t->second, p);
-    tensor grad = state_gradient(t, p), host_w = view1(&t->stage_w, p->count), host_g = view1(&t->stage_g, p->count);
-    adamw_rules rules = rules_of(r, p);
     rounding_key key;
+    optimizer_piece x = piece_of(r, p, &key);
+    tensor w = store_view(&t->weights, p), grad = state_gradient(t, p), host_w = view1(&t->stage_w, p->count);
     if (!decided->apply) return ERR_OK;
-    TRY(stream_copy(r->s, host_g.data, grad.data, tensor_bytes(&grad)));
+    if (host_w.type != FP32) x.w = host_w;
+    x.grad = view1(&t->stage_g, p->count);
+    x.state = decided;
+    TRY(stream_copy(r->s, x.grad.data, grad.data, tensor_bytes(&grad)));
     TRY(stream_wait(r->s));
-    TRY(device_ops(t->host_dev)->adamw(&(adamw_args){.w = host_w.type == FP32 ? NULL : &host_w, .master = &master, .m = &m, .v = &v,
-                                                     .grad = &host_g, .state = decided, .rules = &rules, .round = state_rounding(t, p,
-                                                             &key)}, t->host_s));
+    TRY(call_optimizer(r, t->host_dev, &x, t->host_s));
     TRY(stream_wait(t->host_s));
-    TRY(stream_copy(r->s, w.data, host_w.type == FP32 ? master.data : host_w.data, tensor_bytes(&w)));
+    TRY(stream_copy(r->s, w.data, x.w.data ? x.w.data : x.master.data, tensor_bytes(&w)));
     return stream_wait(r->s);
 }
 

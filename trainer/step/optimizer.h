@@ -1,0 +1,44 @@
+// trainer/step/optimizer.h: what an optimizer is. It keeps some FP32 arrays with one element for each element of a weight,
+// by name, and changes a piece of the weights by one operation of a device. Everything else is the same for all of them:
+// where the arrays lie, who has which share of them, and how they get into a checkpoint and back (trainer/step/state.c),
+// and on which device a piece is updated (trainer/step/step.c).
+//
+// A new one is a file like trainer/step/adamw.c, a line in trainer/step/optimizers.c, its word and its keys in
+// trainer/config, its operation in gpu/, and its tests.
+#ifndef TRAINER_STEP_OPTIMIZER_H
+#define TRAINER_STEP_OPTIMIZER_H
+
+#include "gpu/gpu.h"
+#include "gpu/ops.h"
+#include "trainer/config/config.h"
+
+enum { OPTIMIZER_ARRAYS = 2 };  // that any of them keeps, at most
+
+// Some consecutive elements of one weight, all tensors of the same length.
+typedef struct optimizer_piece {
+    tensor w;                        // E (=) the rounded master; no data: the master itself is what a pass reads
+    tensor master;                   // FP32 (+=)
+    tensor array[OPTIMIZER_ARRAYS];  // FP32 (+=) what the optimizer keeps, in the order in which it named them
+    tensor grad;                     // FP32, scaled: the update multiplies it by state->grad_factor
+    const step_state *state;         // where the operation's device reads it
+    const rounding_key *round;       // of w; NULL: to nearest
+    bool decay;                      // is this a weight that decays?
+} optimizer_piece;
+
+typedef struct optimizer {
+    // How many arrays it keeps with these settings, and their names. A name is constant and is what stands before the
+    // weights' own names in a checkpoint: renaming one would make checkpoints unreadable. An array begins as zeros.
+    int (*arrays)(const optimizer_keys *o, const char *names[OPTIMIZER_ARRAYS]);
+    // Queues the update of a piece. `on` are the operations of the device in whose memory the piece is.
+    err_t (*update)(const ops *on, const optimizer_keys *o, optimizer_piece *p, stream *s);
+} optimizer;
+
+extern const optimizer optimizer_adamw;
+
+// By optimizer_kind, which is the order of the words of [optimizer] type.
+extern const optimizer *const optimizers[];
+
+// The copy of the weights that an update writes; NULL: there is none.
+static inline tensor *piece_weights(optimizer_piece *p) { return p->w.data ? &p->w : NULL; }
+
+#endif
