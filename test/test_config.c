@@ -192,6 +192,10 @@ static const bad bad_files[] = {
      "rounding = nearest, or compute = bf16.", NULL},
     {"[precision]\nrounding = stochastic\ncompute = fp32\n", ":3: [precision] compute: with compute = fp32", NULL, NULL},
     {"[precision]\ncompute = fp16\nrounding = random\n", ":3: [precision] rounding: no such value `random`.", "(values: nearest stochastic)", NULL},
+    {"[optimizer]\ntype = sgd\nnesterov = yes\n", ":3: [optimizer] nesterov: nesterov = yes looks ahead along the momentum, and with momentum = 0",
+     "nesterov = no, or momentum = 0.9.", NULL},
+    {"[optimizer]\nnesterov = yes\nmomentum = 0\n", ":3: [optimizer] momentum: nesterov = yes looks ahead", NULL, NULL},
+    {"[optimizer]\nmomentum = 1\n", ":2: [optimizer] momentum: expected", "found", NULL},
     {"[batch]\nlanes = 6\n", ":2: [batch] lanes: lanes = 6 is not a power of two. Nearest that work: 4 or 8, or 0", NULL, NULL},
     {"[batch]\nmicro = 5\n", ":2: [batch] micro: global = 16 is not a multiple of micro = 5.",
      "micro = 4 or 8, or global = 15 or 20.", NULL},
@@ -414,7 +418,7 @@ static void test_words(void **state) {
         {"data", "format", {"auto", "lockstep", "llmc", "raw16", "raw32"}, &c->data.format},
         {"pack", "tokenizer", {"bytes"}, &c->pack.tokenizer},
         {"precision", "compute", {"fp32", "bf16", "fp16"}, &c->precision.compute},
-        {"optimizer", "type", {"adamw"}, &c->optimizer.type},
+        {"optimizer", "type", {"adamw", "sgd"}, &c->optimizer.type},
         {"schedule", "type", {"cosine", "linear", "constant", "wsd"}, &c->schedule.type},
     };
     assert_int_equal(RESUME_MUST, 2);
@@ -627,7 +631,7 @@ static const char classes_of[] =
     "run.seed model.type model.layers model.heads model.embed model.vocab model.context model.dropout model.head_chunks data.shuffle batch.global "
     "batch.micro batch.lanes precision.compute precision.rounding precision.loss_scale precision.scale_window optimizer.type optimizer.lr "
     "optimizer.beta1 optimizer.beta2 optimizer.eps optimizer.weight_decay optimizer.grad_clip "
-    "schedule.type schedule.warmup schedule.decay_steps schedule.final_fraction reduce.order | "
+    "optimizer.momentum optimizer.nesterov schedule.type schedule.warmup schedule.decay_steps schedule.final_fraction reduce.order | "
     "run.name run.steps run.resume device.match model.init_from parallel.data parallel.zero parallel.recompute parallel.offload reduce.bucket_mb reduce.transport "
     "reduce.nccl_ib reduce.nccl_algorithm cluster.nodes cluster.port cluster.timeout cluster.heartbeat checkpoint.every checkpoint.keep_best eval.every eval.batches "
     "sample.every sample.tokens sample.prompt sample.temperature sample.top_k log.hash_every log.power_every | "

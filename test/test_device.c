@@ -86,6 +86,12 @@ static void stochastic_rounding_is_like_the_cpu(void **state) {
 
 static void a_head_in_chunks_is_like_the_cpu(void **state) { need_gpu(state); compare("[model]\nhead_chunks = 5\n", SHORT, 1e-5); }
 
+static void gradient_descent_is_like_the_cpu(void **state) {
+    need_gpu(state);
+    compare("[optimizer]\ntype = sgd\nlr = 0.05\nmomentum = 0.9\nnesterov = yes\n", BRIEF + 1, 1e-5);
+    compare("[optimizer]\ntype = sgd\nlr = 0.05\n[precision]\ncompute = bf16\n", BRIEF, 0x1p-9);
+}
+
 static void fp32_is_like_pytorch(void **state) {
     need_gpu(state);
     rig r = {.dir = make_dir()};
@@ -515,6 +521,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(fp16_is_like_the_cpu),
         cmocka_unit_test(stochastic_rounding_is_like_the_cpu),
         cmocka_unit_test(a_head_in_chunks_is_like_the_cpu),
+        cmocka_unit_test(gradient_descent_is_like_the_cpu),
         cmocka_unit_test(fp32_is_like_pytorch),
         cmocka_unit_test(an_odd_vocabulary_is_like_the_cpu_and_aligned),
         cmocka_unit_test(the_same_again),

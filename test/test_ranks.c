@@ -307,6 +307,34 @@ static void precision_dropout_and_offload_do_not_matter(void **state) {
     drop_dir(dir);
 }
 
+// Gradient descent keeps one array, or none, where AdamW keeps two.
+static void another_optimizer_does_not_matter(void **state) {
+    (void)state;
+    static const char *const kinds[] = {"[optimizer]\ntype = sgd\nlr = 0.1\nmomentum = 0.9\nnesterov = yes\n",
+                                        "[optimizer]\ntype = sgd\nlr = 0.1\n[precision]\ncompute = bf16\nrounding = stochastic\n"
+                                        "[model]\nlayers = 1\nembed = 72\nvocab = 512\n"};
+    char *dir = data_dir(), name[64], more[512];
+    for (int k = 0; k < 2; k++) {
+        finding one = {.hash = ""}, saved = {.hash = ""};
+        try_world("one rank", dir, kinds[k], 1, (int[]){1}, &one);
+        for (int world = 2; world <= 3; world++)
+            for (int zero = 0; zero <= 3; zero++) {
+                const char *offload = (world + zero) % 2 ? "yes" : "no";
+                snprintf(name, sizeof name, "kind %d, %d ranks, zero %d, offload %s", k, world, zero, offload);
+                snprintf(more, sizeof more, "%s[parallel]\nzero = %d\noffload = %s\n", kinds[k], zero, offload);
+                try_world(name, dir, more, 1, &world, &one);
+            }
+        snprintf(more, sizeof more, "%s[parallel]\nzero = 3\n", kinds[k]);
+        try_this("saved by 3 ranks", &(world){.dir = dir, .more = more, .nodes = 1, .ranks = {3}, .saves = 2}, &saved);
+        // In stage 0 every rank updates all with what the owners have read.
+        snprintf(more, sizeof more, "%s[parallel]\nzero = %d\noffload = %s\n", kinds[k], k, k ? "yes" : "no");
+        try_this("saved by 3 ranks, continued by 2", &(world){.dir = dir, .more = more, .nodes = 1, .ranks = {2}, .resumes = true}, &one);
+        snprintf(more, sizeof more, "%s/runs", dir);
+        OK(io_remove_tree(more));
+    }
+    drop_dir(dir);
+}
+
 // In stage 3 a layer's weights are gathered for its backward pass, which is when they are needed for its forward pass again.
 static void recomputation_does_not_matter(void **state) {
     (void)state;
@@ -420,6 +448,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_number_of_ranks_in_any_stage_gives_the_same_bits),
         cmocka_unit_test(precision_dropout_and_offload_do_not_matter),
+        cmocka_unit_test(another_optimizer_does_not_matter),
         cmocka_unit_test(recomputation_does_not_matter),
         cmocka_unit_test(chunks_of_the_head_do_not_matter),
         cmocka_unit_test(any_number_of_nodes_gives_the_same_bits),

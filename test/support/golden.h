@@ -1,4 +1,4 @@
-// test/support/golden.h: ten steps that PyTorch took (test/golden/make_gpt.py), for whichever device.
+// test/support/golden.h: ten steps that PyTorch took (test/golden/make_gpt.py, make_sgd.py), for whichever device.
 #ifndef TEST_SUPPORT_GOLDEN_H
 #define TEST_SUPPORT_GOLDEN_H
 
@@ -32,12 +32,15 @@ static inline void golden_read(const char *file, const char *name, int64_t count
     st_close(&f);
 }
 
-// Losses and norms of ten steps, and the loss of the first batch after them.
-static inline void golden_losses(session *x) {
-    double losses[10], norms[10], last;
-    golden_read("test/golden/gpt-golden.safetensors", "losses", 10, losses);
-    golden_read("test/golden/gpt-golden.safetensors", "norms", 10, norms);
-    golden_read("test/golden/gpt-golden.safetensors", "final_loss", 1, &last);
+// Losses and norms of ten steps, and the loss of the first batch after them. kind: before their names in the file.
+static inline void golden_losses_of(session *x, const char *file, const char *kind) {
+    double losses[10], norms[10], last, *to[] = {losses, norms, &last};
+    static const char *const names[] = {"losses", "norms", "final_loss"};
+    for (int i = 0; i < 3; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%s%s", kind, names[i]);
+        golden_read(file, name, i < 2 ? 10 : 1, to[i]);
+    }
     step_result s;
     for (int i = 0; i < 10; i++) {
         OK(session_step(x, &s));
@@ -49,5 +52,7 @@ static inline void golden_losses(session *x) {
     OK(session_step(x, &s));
     if (!(fabs(s.loss - last) <= 1e-5 * last)) fail_msg("after ten updates: loss %.9f, PyTorch %.9f", s.loss, last);
 }
+
+static inline void golden_losses(session *x) { golden_losses_of(x, "test/golden/gpt-golden.safetensors", ""); }
 
 #endif

@@ -22,7 +22,7 @@ typedef enum { TOKENIZER_BYTES } tokenizer_mode;
 typedef enum { ORDER_FIXED, ORDER_ANY } order_mode;
 typedef enum { CHOICE_AUTO, CHOICE_NO, CHOICE_YES } choice_mode;
 typedef enum { ROUNDING_NEAREST, ROUNDING_STOCHASTIC } rounding_mode;
-typedef enum { OPTIMIZER_ADAMW } optimizer_kind;
+typedef enum { OPTIMIZER_ADAMW, OPTIMIZER_SGD } optimizer_kind;
 typedef enum { SCHEDULE_COSINE, SCHEDULE_LINEAR, SCHEDULE_CONSTANT, SCHEDULE_WSD } schedule_kind;
 
 // Where a key must agree: `bits` keys must match on resume, `layout` keys may change between runs but must match across
@@ -38,7 +38,8 @@ typedef struct key_origin {
 // Each optimizer reads its own and ignores the others (trainer/step/optimizer.h).
 typedef struct optimizer_keys {
     int type;
-    double lr, beta1, beta2, eps, weight_decay, grad_clip;
+    double lr, beta1, beta2, eps, weight_decay, grad_clip, momentum;
+    bool nesterov;
 } optimizer_keys;
 
 typedef struct config {

@@ -35,7 +35,7 @@ _Static_assert(DEVICE_AUTO == 0 && DEVICE_CPU == 1 && DEVICE_CUDA == 2, "[device
 _Static_assert(WIDTH_AUTO == 0 && WIDTH_AVX512 == 1 && WIDTH_AVX2 == 2 && WIDTH_NEON == 3 && WIDTH_PORTABLE == 4, "[device] simd");
 _Static_assert(SHARD_AUTO == 0 && SHARD_LOCKSTEP == 1 && SHARD_LLMC == 2 && SHARD_RAW16 == 3 && SHARD_RAW32 == 4, "[data] format");
 _Static_assert(FP32 == 0 && BF16 == 1 && FP16 == 2, "[precision] compute");
-_Static_assert(OPTIMIZER_ADAMW == 0, "[optimizer] type");
+_Static_assert(OPTIMIZER_ADAMW == 0 && OPTIMIZER_SGD == 1, "[optimizer] type");
 _Static_assert(RECOMPUTE_NONE == 0 && RECOMPUTE_SELECTIVE == 1 && RECOMPUTE_BLOCK == 2, "[parallel] recompute");
 _Static_assert(TRANSPORT_AUTO == 0 && TRANSPORT_TCP == 1 && TRANSPORT_NCCL == 2, "[reduce] transport");
 
@@ -106,13 +106,15 @@ const config_key config_keys[] = {
      "a number, or dynamic: as large as fp16 allows (1 for fp32 and bf16)"},
     INT(precision, scale_window, BITS, "2000", 1, MANY, "growth_interval", "good steps after which a dynamic loss scale doubles"),
 
-    WORD(optimizer, type, BITS, "adamw", "adamw", "name", "the update rule"),
+    WORD(optimizer, type, BITS, "adamw", "adamw sgd", "name", "the update rule"),
     REAL(optimizer, lr, BITS, "0.001", 0, 1000, "learning_rate max_lr", "learning rate at the end of the warm-up"),
-    REAL(optimizer, beta1, BITS, "0.9", 0, 0.999999, "", "decay of the mean of the gradient"),
-    REAL(optimizer, beta2, BITS, "0.99", 0, 0.999999, "", "decay of the mean of the gradient's square"),
-    REAL(optimizer, eps, BITS, "1e-08", 1e-30, 1, "epsilon", "added to the square root of that mean"),
+    REAL(optimizer, beta1, BITS, "0.9", 0, 0.999999, "", "adamw: decay of the mean of the gradient"),
+    REAL(optimizer, beta2, BITS, "0.99", 0, 0.999999, "", "adamw: decay of the mean of the gradient's square"),
+    REAL(optimizer, eps, BITS, "1e-08", 1e-30, 1, "epsilon", "adamw: added to the square root of that mean"),
     REAL(optimizer, weight_decay, BITS, "0.1", 0, 100, "wd", "decay of the matrices; biases and norms do not decay"),
     REAL(optimizer, grad_clip, BITS, "1", 0, 1e30, "clip max_grad_norm", "largest norm of the gradient; 0 = off"),
+    REAL(optimizer, momentum, BITS, "0", 0, 0.999999, "", "sgd: share of a step that the next one goes on with"),
+    BOOL(optimizer, nesterov, BITS, "no", "", "sgd: look ahead along the momentum"),
 
     WORD(schedule, type, BITS, "cosine", "cosine linear constant wsd", "lr_scheduler",
          "course of the learning rate after the warm-up; wsd = warm-up, stable, decay"),

@@ -64,6 +64,12 @@ static err_t check_rounding(const config *c) {
                    LATEST(ROW(precision, rounding), ROW(precision, compute)));
 }
 
+static err_t check_nesterov(const config *c) {
+    if (!c->optimizer.nesterov || c->optimizer.momentum > 0) return ERR_OK;
+    return err_set(ERR_CONFIG, "%s: nesterov = yes looks ahead along the momentum, and with momentum = 0 there is none. Nearest that work: "
+                   "nesterov = no, or momentum = 0.9.", LATEST(ROW(optimizer, nesterov), ROW(optimizer, momentum)));
+}
+
 // global = lanes * micro * a whole number; lanes a power of two.
 static err_t check_batch(config *c) {
     int64_t global = c->batch.global, micro = c->batch.micro, lanes = c->batch.lanes;
@@ -192,6 +198,7 @@ err_t config_resolve(config *c) {
     TRY(check_batch(c));
     choose_head_chunks(c);
     TRY(check_rounding(c));
+    TRY(check_nesterov(c));
     TRY(check_schedule(c));
     return check_cluster(c);
 }

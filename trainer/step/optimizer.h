@@ -3,7 +3,7 @@
 // where the arrays lie, who has which share of them, and how they get into a checkpoint and back (trainer/step/state.c),
 // and on which device a piece is updated (trainer/step/step.c).
 //
-// A new one is a file like trainer/step/adamw.c, a line in trainer/step/optimizers.c, its word and its keys in
+// A new one is a file like trainer/step/sgd.c, a line in trainer/step/optimizers.c, its word and its keys in
 // trainer/config, its operation in gpu/, and its tests.
 #ifndef TRAINER_STEP_OPTIMIZER_H
 #define TRAINER_STEP_OPTIMIZER_H
@@ -33,7 +33,7 @@ typedef struct optimizer {
     err_t (*update)(const ops *on, const optimizer_keys *o, optimizer_piece *p, stream *s);
 } optimizer;
 
-extern const optimizer optimizer_adamw;
+extern const optimizer optimizer_adamw, optimizer_sgd;
 
 // By optimizer_kind, which is the order of the words of [optimizer] type.
 extern const optimizer *const optimizers[];
