@@ -31,7 +31,7 @@ SIMD_portable := $(if $(filter-out portable,$(SIMDS)),-O1)
 SIMD_neon     := -DVEC_NEON -fno-schedule-insns
 SIMD_avx2     := -mavx2 -mfma -mf16c
 SIMD_avx512   := $(SIMD_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512
-ROOMS   := base data model trainer $(addprefix trainer/,config checkpoint node log step) comm comm/team comm/tcp comm/nccl gpu gpu/cpu
+ROOMS   := base data data/text data/image model model/gpt model/mlp trainer $(addprefix trainer/,config checkpoint node log step) comm comm/team comm/tcp comm/nccl gpu gpu/cpu
 SRC     := $(wildcard $(addsuffix /*.c,$(ROOMS)))
 KERNELS := $(wildcard gpu/cpu/kernel/*.c)
 OBJ     := $(SRC:%.c=$(CBUILD)/%.o) $(foreach s,$(SIMDS),$(KERNELS:%.c=$(KBUILD)/%.$(s).o))
@@ -192,7 +192,7 @@ $(BUILD)/fuzz/%: $(CBUILD)/test/fuzz/%.o $(CBUILD)/test/fuzz/driver.o $(LIB)
 # Everything under AddressSanitizer and UBSan is `make asan`. `make test` runs READERS that way, which read foreign bytes, over kernels that are not
 # instrumented; `make check` MORE_ASAN, over kernels that are.
 ASAN      := CUDA=none BUILD=build/asan BIN=build/asan/lockstep CFLAGS="-O1 -g1" SAN="-fsanitize=address,undefined -fno-sanitize-recover=all"
-READERS   := $(addprefix build/asan/test/test_,config data safetensors checkpoint cluster team_auth)
+READERS   := $(addprefix build/asan/test/test_,config data idx safetensors checkpoint cluster team_auth)
 MORE_ASAN := $(addprefix build/asan/test/test_,checkpoint_crash team comm checkpoint_ranks ranks door durable evaluate sample log)
 asan: deps all
 	@$(MAKE) --no-print-directory $(ASAN) all tests fuzzers

@@ -3,9 +3,11 @@
 // The ring's slots are handed out in order. `produced` and `taken` only grow; the trainer holds the batch taken last
 // until it asks for the next. The thread runs at most `ahead` batches before the trainer. `ahead` grows after the
 // trainer had to wait, and shrinks when over a long time at least one ready batch was always left.
+#include "data/loader.h"
+
 #include "base/clock.h"
 #include "base/thread.h"
-#include "data/shard.h"
+#include "data/sampler.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -15,11 +17,10 @@ enum { PAGE = 4096, AHEAD_LEAST = 2, CALM = 256 };  // CALM: batches after which
 
 struct loader {
     loader_options o;
-    dataset *data;
-    int64_t windows, micros;  // windows of the dataset; micro-batches of a lane
+    source *from;
+    int64_t samples, micros;  // samples of the source; micro-batches of a lane
     int64_t per_step, total;  // micro-batches of this rank: of a step, and in all
-    int32_t *window;          // (T+1)
-    int64_t first_tokens;     // tokens of a slot, before its targets
+    int64_t slot;             // bytes of a batch in the ring
     pthread_t thread;
     bool running;
 
@@ -36,33 +37,42 @@ struct loader {
 
 static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-// Bytes of the tokens of one batch; its targets take as many.
-static int64_t half_slot(const loader_options *o) { return round_up(o->micro * o->T * (int64_t)sizeof(int32_t), PAGE); }
+// Bytes of input k of a batch, in whole pages.
+static int64_t part_bytes(const loader_options *o, int k) { return round_up(o->micro * (int64_t)spec_bytes(&o->in[k]), PAGE); }
 
-int64_t loader_bytes(const loader_options *o) { return 2 * half_slot(o) * o->depth; }
+static int64_t slot_bytes(const loader_options *o) {
+    int64_t all = 0;
+    for (int k = 0; k < o->inputs; k++) all += part_bytes(o, k);
+    return all;
+}
+
+int64_t loader_bytes(const loader_options *o) { return slot_bytes(o) * o->depth; }
 
 // Micro-batch `number` of this rank, counted from the loader's first step.
 static batch batch_at(const loader *l, int64_t number) {
     const loader_options *o = &l->o;
     int64_t in_step = number % l->per_step, lane = o->first_lane + in_step / l->micros * o->lane_stride, micro = in_step % l->micros;
-    int32_t *slot = (int32_t *)o->memory + number % o->depth * 2 * l->first_tokens;
-    return (batch){
+    char *at = (char *)o->memory + number % o->depth * l->slot;
+    batch b = {
         .step = o->first_step + number / l->per_step,
         .lane = lane,
         .micro = micro,
         .first = lane * (o->global / o->lanes) + micro * o->micro,
-        .tokens = slot,
-        .targets = slot + l->first_tokens,
     };
+    for (int k = 0; k < o->inputs; k++) {
+        b.in[k] = at;
+        at += part_bytes(o, k);
+    }
+    return b;
 }
 
 static err_t fill(loader *l, const batch *b) {
     const loader_options *o = &l->o;
     for (int64_t i = 0; i < o->micro; i++) {
-        int64_t n = (b->step - 1) * o->global + b->first + i, w = sampler_window(o->seed, n, l->windows, o->shuffle);
-        TRY(dataset_read(l->data, w * o->T, o->T + 1, l->window));
-        memcpy(b->tokens + i * o->T, l->window, (size_t)o->T * sizeof(int32_t));
-        memcpy(b->targets + i * o->T, l->window + 1, (size_t)o->T * sizeof(int32_t));
+        int64_t n = (b->step - 1) * o->global + b->first + i;
+        void *to[SOURCE_TENSORS];
+        for (int k = 0; k < o->inputs; k++) to[k] = (char *)b->in[k] + (size_t)i * spec_bytes(&o->in[k]);
+        TRY(source_read(l->from, sampler_at(o->seed, n, l->samples, o->shuffle), to));
     }
     return ERR_OK;
 }
@@ -91,13 +101,14 @@ static void *run(void *arg) {
     return NULL;
 }
 
-static err_t check(const loader_options *o, const dataset *d) {
-    if (o->T < 1 || o->micro < 1 || o->lanes < 1 || o->global < 1 || o->depth < 1 || !o->memory)
-        return err_set(ERR_INTERNAL, "loader: T %lld, micro %lld, lanes %lld, global %lld, depth %d: expected at least 1",
-                       (long long)o->T, (long long)o->micro, (long long)o->lanes, (long long)o->global, o->depth);
-    if (o->micro > INT32_MAX || o->T > INT32_MAX || o->micro * o->T > INT64_MAX / 64 / o->depth)
-        return err_set(ERR_CONFIG, "[batch] micro %lld of %lld tokens, %d batches deep, is out of reach", (long long)o->micro,
-                       (long long)o->T, o->depth);
+static err_t check(const loader_options *o, const source *from) {
+    if (o->inputs < 1 || o->micro < 1 || o->lanes < 1 || o->global < 1 || o->depth < 1 || !o->memory)
+        return err_set(ERR_INTERNAL, "loader: %d inputs, micro %lld, lanes %lld, global %lld, depth %d: expected at least 1", o->inputs,
+                       (long long)o->micro, (long long)o->lanes, (long long)o->global, o->depth);
+    for (int k = 0; k < o->inputs; k++)
+        if (o->micro > INT32_MAX || spec_bytes(&o->in[k]) > (uint64_t)INT64_MAX / 64 / (uint64_t)o->micro / (uint64_t)o->depth)
+            return err_set(ERR_CONFIG, "[batch] micro %lld of %zu bytes of `%s`, %d batches deep, is out of reach", (long long)o->micro,
+                           spec_bytes(&o->in[k]), o->in[k].name, o->depth);
     if (o->lanes > o->global || o->global % o->lanes || o->global / o->lanes % o->micro)
         return err_set(ERR_CONFIG, "[batch] global %lld, expected a multiple of lanes %lld * micro %lld", (long long)o->global,
                        (long long)o->lanes, (long long)o->micro);
@@ -106,28 +117,22 @@ static err_t check(const loader_options *o, const dataset *d) {
                        (long long)o->first_lane, (long long)o->lane_stride, (long long)o->lanes - 1);
     if (o->first_step < 1 || o->last_step < o->first_step - 1 || o->last_step > INT64_MAX / o->global)
         return err_set(ERR_INTERNAL, "loader: steps %lld to %lld", (long long)o->first_step, (long long)o->last_step);
-    int64_t tokens = dataset_about(d).tokens;
-    if (sampler_windows(tokens, o->T) < 1)
-        return err_set(ERR_DATA, "the dataset has %lld tokens, expected at least %lld: one window of [model] context "
-                       "= %lld and its last target", (long long)tokens, (long long)o->T + 1, (long long)o->T);
+    if (source_about(from).samples < 1) return err_set(ERR_DATA, "the data has no sample");
     return ERR_OK;
 }
 
-err_t loader_open(loader **out, dataset *d, const loader_options *o) {
+err_t loader_open(loader **out, source *from, const loader_options *o) {
     *out = NULL;
-    TRY(check(o, d));
+    TRY(check(o, from));
     loader *l = calloc(1, sizeof *l);
-    if (!l || !(l->window = malloc((size_t)(o->T + 1) * sizeof *l->window))) {
-        free(l);
-        return err_set(ERR_INTERNAL, "no memory for the loader");
-    }
+    if (!l) return err_set(ERR_INTERNAL, "no memory for the loader");
     l->o = *o;
-    l->data = d;
-    l->windows = sampler_windows(dataset_about(d).tokens, o->T);
+    l->from = from;
+    l->samples = source_about(from).samples;
     l->micros = o->global / o->lanes / o->micro;
     l->per_step = o->lane_count * l->micros;
     l->total = (o->last_step - o->first_step + 1) * l->per_step;
-    l->first_tokens = half_slot(o) / (int64_t)sizeof(int32_t);
+    l->slot = slot_bytes(o);
     l->ahead = o->depth < AHEAD_LEAST ? o->depth : AHEAD_LEAST;
     l->spare = o->depth;
     pthread_mutex_init(&l->lock, NULL);
@@ -184,7 +189,7 @@ err_t loader_next(loader *l, batch *out) {
 
 loader_stats loader_about(loader *l) {
     pthread_mutex_lock(&l->lock);
-    loader_stats s = {.wait_s = l->wait_s, .depth = l->ahead, .retries = dataset_retries(l->data)};
+    loader_stats s = {.wait_s = l->wait_s, .depth = l->ahead, .retries = source_about(l->from).retries};
     pthread_mutex_unlock(&l->lock);
     return s;
 }
@@ -197,13 +202,12 @@ void loader_close(loader *l) {
         l->stop = true;
         pthread_cond_signal(&l->less);
         pthread_mutex_unlock(&l->lock);
-        dataset_cancel(l->data, true);
+        source_cancel(l->from, true);
         pthread_join(l->thread, NULL);
-        dataset_cancel(l->data, false);
+        source_cancel(l->from, false);
     }
     pthread_cond_destroy(&l->less);
     pthread_cond_destroy(&l->more);
     pthread_mutex_destroy(&l->lock);
-    free(l->window);
     free(l);
 }

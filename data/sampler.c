@@ -1,17 +1,15 @@
 // data/sampler.c: a shuffle that is computed, not stored. A permutation of any size, keyed by seed and epoch, answers "which
-// window is sample n?" in constant memory, so resuming, splitting over ranks and looking ahead are arithmetic.
+// sample comes at position n?" in constant memory, so resuming, splitting over ranks and looking ahead are arithmetic.
 //
 // [0,W) is part of the square [0,a) x [0,a), a = ceil(sqrt(W)). A Feistel network with addition mod a permutes the
 // square (Luby & Rackoff 1988; mod a: Black & Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002, section
 // 5), and walking along its cycles until the value is below W again makes a permutation of [0,W) (section 3 there). The
 // square exceeds W by less than 2 sqrt(W) + 1, so the walk is nearly always one step.
-#include "data/data.h"
+#include "data/sampler.h"
 
 #include "base/philox.h"
 
 enum { ROUNDS = 8 };  // 4 give a pseudorandom permutation of a large domain; small ones need more to mix
-
-int64_t sampler_windows(int64_t tokens, int64_t T) { return tokens > 0 && T > 0 ? (tokens - 1) / T : 0; }
 
 // Smallest a with a*a >= w, bit by bit.  w <= 2^63, so a < 2^32 and a*a fits.
 static uint64_t root_up(uint64_t w) {
@@ -34,7 +32,7 @@ static uint64_t feistel(uint64_t x, uint64_t a, uint64_t seed, uint32_t epoch) {
     return left * a + right;
 }
 
-int64_t sampler_window(uint64_t seed, int64_t n, int64_t W, bool shuffle) {
+int64_t sampler_at(uint64_t seed, int64_t n, int64_t W, bool shuffle) {
     if (W <= 1) return 0;
     uint64_t x = (uint64_t)(n % W), a = root_up((uint64_t)W);
     if (!shuffle) return (int64_t)x;

@@ -49,6 +49,18 @@ static inline tensor tensor_view(const tensor *t, int dims, int64_t s0, int64_t 
 #define view2(t, a, b) tensor_view((t), 2, (a), (b), 1, 1)
 #define view3(t, a, b, c) tensor_view((t), 3, (a), (b), (c), 1)
 
+// One of the named values that a sample consists of: what a data source delivers and what a model reads.
+enum { SPEC_NAME = 32 };
+typedef struct tensor_spec {
+    char name[SPEC_NAME];
+    dtype type;                    // INT32 or FP32
+    int dims;
+    int64_t size[TENSOR_DIMS - 1]; // of one sample
+    int64_t limit;                 // INT32: values are 0 .. limit-1; 0: any
+} tensor_spec;
+
+static inline size_t spec_bytes(const tensor_spec *x) { return (size_t)shape_count(x->dims, x->size) * dtype_bytes(x->type); }
+
 // --- devices ---------------------------------------------------------------------------------------------------------------
 
 typedef struct device device;

@@ -4,7 +4,38 @@
 #include "base/fmath.h"
 #include "base/philox.h"
 
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+model *model_new(const model_type *type, size_t size, int params, int blocks) {
+    model *m = calloc(1, size);
+    if (!m) return NULL;
+    m->type = type;
+    m->blocks = blocks;
+    m->param = calloc((size_t)params, sizeof *m->param);
+    m->block = calloc((size_t)blocks, sizeof *m->block);
+    if (m->param && m->block) return m;
+    model_free(m);
+    return NULL;
+}
+
+void model_free(model *m) {
+    free(m->param), free(m->block);
+    free(m);
+}
+
+int model_add(model *m, int block, int64_t rows, int64_t cols, double std, float value, const char *format, ...) {
+    param *p = &m->param[m->params];
+    va_list ap;
+    *p = (param){.dims = cols ? 2 : 1, .size = {rows, cols ? cols : 1, 1, 1}, .block = block, .decay = cols != 0, .init_std = std,
+                 .init_value = value, .tied = -1};
+    va_start(ap, format);
+    vsnprintf(p->name, sizeof p->name, format, ap);
+    va_end(ap);
+    return m->params++;
+}
 
 int64_t model_elements(const model *m) {
     int64_t n = 0;
@@ -17,19 +48,6 @@ int model_find(const model *m, const char *name) {
     for (int i = 0; i < m->params; i++)
         if (strcmp(m->param[i].name, name) == 0) return i;
     return -1;
-}
-
-// A share smaller than a tile is not rounded up.
-int64_t model_head_rows(int64_t rows, int64_t chunks) {
-    int64_t share = (rows + chunks - 1) / chunks, whole = (share + HEAD_TILE - 1) / HEAD_TILE * HEAD_TILE;
-    return share < HEAD_TILE ? share : whole < rows ? whole : rows;
-}
-
-int64_t model_head_chunks(int64_t rows, int64_t vocab) {
-    int64_t most = HEAD_LOGITS / model_vocab_in_memory(vocab);
-    if (most >= rows) return 1;
-    if (most > HEAD_TILE) most = most / HEAD_TILE * HEAD_TILE;
-    return most > 1 ? (rows + most - 1) / most : rows;
 }
 
 // Four normal deviates from 128 random bits (Box & Muller 1958). Uniforms lie in (0,1): the logarithm is finite.
@@ -58,29 +76,28 @@ void model_init(const model *m, int index, uint64_t seed, int64_t first, int64_t
     }
 }
 
+// --- running ---------------------------------------------------------------------------------------------------------------
+
+static block_call call_of(const block *k, pass_part part) {
+    if (part == PASS_FORWARD) return k->forward;
+    if (part == PASS_BACKWARD || (part == PASS_INPUTS && !k->inputs)) return k->backward;
+    return part == PASS_INPUTS ? k->inputs : k->weights;  // NULL: done with the inputs
+}
+
 // One block, or none where p is NULL, with the hooks around it.
-static err_t run_block(const model *m, int i, pass *p, const pass_hooks *h, bool backward) {
-    if (h) TRY(h->enter(h->ctx, i, backward));
-    if (p) TRY((backward ? m->block[i].backward : m->block[i].forward)((model *)m, m->block[i].layer, p));
-    return h ? h->leave(h->ctx, i, backward) : ERR_OK;
+static err_t run_block(model *m, pass_part part, int b, pass *p, const pass_hooks *h) {
+    block_call call = call_of(&m->block[b], part);
+    if (h) TRY(h->enter(h->ctx, b, part != PASS_FORWARD));
+    if (p && call) TRY(call(m, b, p));
+    return h ? h->leave(h->ctx, b, part != PASS_FORWARD) : ERR_OK;
 }
 
-err_t model_forward(model *m, pass *p) {
-    for (int i = 0; i < m->blocks; i++) TRY(run_block(m, i, p, p->hooks, false));
+static err_t run_range(model *m, pass_part part, int first, int last, pass *p, const pass_hooks *h) {
+    for (int b = first; part == PASS_FORWARD && b <= last; b++) TRY(run_block(m, part, b, p, h));
+    for (int b = last; part != PASS_FORWARD && b >= first; b--) TRY(run_block(m, part, b, p, h));
     return ERR_OK;
 }
 
-err_t model_backward(model *m, pass *p) {
-    for (int i = m->blocks - 1; i >= 0; i--) TRY(run_block(m, i, p, p->hooks, true));
-    return ERR_OK;
-}
+err_t model_run(model *m, pass_part part, int first, int last, pass *p) { return run_range(m, part, first, last, p, p->hooks); }
 
-err_t model_forward_hooks(const model *m, const pass_hooks *h) {
-    for (int i = 0; i < m->blocks; i++) TRY(run_block(m, i, NULL, h, false));
-    return ERR_OK;
-}
-
-err_t model_backward_hooks(const model *m, const pass_hooks *h) {
-    for (int i = m->blocks - 1; i >= 0; i--) TRY(run_block(m, i, NULL, h, true));
-    return ERR_OK;
-}
+err_t model_skip(const model *m, pass_part part, int first, int last, const pass_hooks *h) { return run_range((model *)m, part, first, last, NULL, h); }

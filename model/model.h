@@ -1,22 +1,19 @@
-// model/model.h: what is computed. A model is a table of named parameters and a static list of blocks. It knows its
-// sizes, but nothing of ranks, steps or optimizers. The trainer owns all memory, runs the blocks forward and then
-// backward, and may do anything between two blocks: start sending a final gradient, gather the next block's weights,
-// send activations to another rank.
+// model/model.h: what is computed. A model is a table of named parameters and a list of blocks. It says what it reads,
+// what goes from each block to the next, and what its losses are. It knows nothing of ranks, steps or optimizers. The
+// caller owns all memory and runs ranges of blocks: a pipeline may cut between any two.
 //
-// Alphabet  B batch  T time  C channels (embed)  H heads  F hidden = 4C  V vocabulary  L layers
+//   inputs -> block 0 -> x[0] -> block 1 -> x[1] -> ... -> block n-1 -> losses
+//                     <- dx[0] <-        <- dx[1] <- ... <-
+//
+// Alphabet  B batch  T time  C channels (embed)  H heads  F hidden  V vocabulary or classes  L layers  N rows
 #ifndef MODEL_MODEL_H
 #define MODEL_MODEL_H
 
+#include "base/key.h"
 #include "gpu/gpu.h"
 #include "gpu/ops.h"
 
-enum { MODEL_NAME = 64 };
-
-typedef struct model_options {
-    int layers, heads;
-    int64_t embed, vocab, context;
-    double dropout;
-} model_options;
+enum { MODEL_NAME = 64, MODEL_INPUTS = 4, MODEL_METRICS = 2 };
 
 // One row of the parameter table. Norms, hashes and files follow the order of the table.
 typedef struct param {
@@ -37,18 +34,23 @@ typedef struct param {
 typedef struct pass {
     const ops *ops;
     stream *s;
-    int64_t B, T;             // B <= the planned batch, T <= the context
-    tensor tokens, targets;   // (B,T) INT32 on the device; targets unused when last_only
-    const tensor *w;          // the parameters' values, compute type, one for each row of the table
-    tensor *dw;               // their gradients, FP32 (+=). One operation of a pass adds to each; to the head's one for
-                              // each chunk. NULL: forward only
+    int64_t B;                // samples, at most the planned number
+    int slot;                 // where the blocks keep what their backward pass reads: 0 .. model_plan.slots-1
+    tensor in[MODEL_INPUTS];  // (B, ...) what the sample consists of, in the order of model.input, on the device
+    const tensor *x;          // [blocks-1] what block b leaves for block b+1: (B, ...) E, shapes as planned
+    const tensor *dx;         // [blocks-1] its gradient (=). dx[b] and dx[b-1] may share memory, also with x[b]'s where
+                              // block b+1 says so; unused if dw is NULL
+    const tensor *w;          // the parameters' values, E, one for each row of the table
+    tensor *dw;               // their gradients, FP32 (+=). NULL: forward only
     const step_state *state;  // on the device: the loss scale
-    float loss_factor;        // 1 / (G*T): the share of one token in the step's mean loss
+    float loss_factor;        // 1 / (G * model.losses): the share of one loss in the step's mean loss
     dropout_key drop;         // seed, step and first sample; p = 0: no dropout
     const struct pass_hooks *hooks;  // NULL: none
-    bool last_only;           // leave logits of the last position instead of losses
-    tensor losses;            // out (B,T) FP32: from the forward pass, or, if dw is given, from the backward pass
-    tensor logits;            // out (B,V) compute type, when last_only; no padding
+    tensor losses;            // (B, model.losses) FP32 (=), the caller's memory: written by the last block, forward or, if
+                              // dw is given, backward
+    tensor metrics;           // (metrics, B) FP64 (=), the caller's memory; written with the losses; no data: not wanted
+    bool predict;             // instead of losses, leave the scores of what follows the input. B = 1
+    tensor scores;            // out (V) E, when predict; no padding
 } pass;
 
 // Called around each block: to bring its weights, and to send its gradients.
@@ -60,20 +62,33 @@ typedef struct pass_hooks {
 
 typedef struct model model;
 
+typedef err_t (*block_call)(model *m, int block, pass *p);
+
 typedef struct block {
     const char *name;
-    int layer;
-    err_t (*forward)(model *m, int layer, pass *p);
-    err_t (*backward)(model *m, int layer, pass *p);
+    int dims;                            // what it leaves for the next block, of one sample, E. The last block: nothing
+    int64_t size[TENSOR_DIMS - 1];
+    block_call forward, backward;
+    block_call inputs, weights;          // backward in two halves, in this order: dx of its input, then dw. NULL: it has none
 } block;
 
 // What every architecture begins with.
 struct model {
     const struct model_type *type;
-    model_options options;
     int params, blocks;
     param *param;
     block *block;
+    int inputs;                          // what it reads of a sample
+    tensor_spec input[MODEL_INPUTS];
+    int64_t losses;                      // of a sample; the sample's loss is their mean
+    int metrics;                         // numbers of a sample beside its loss, of which the mean is shown
+    const char *metric[MODEL_METRICS];
+    bool adds_once;                      // a pass adds to each element of dw with one operation
+    double dropout;
+    int64_t vocab, context;              // of what it predicts (model/predict.h); 0: there is nothing to sample
+    const char *unit, *short_unit;       // what people count of its samples: "token", "tok"
+    int64_t units;                       // of a sample
+    double flops;                        // multiplications and additions of a sample, forward and backward
 };
 
 // What the forward pass does not keep. The backward pass computes it again, with the same operations on the same
@@ -84,49 +99,45 @@ typedef enum recomputation {
     RECOMPUTE_BLOCK,      // all but the blocks' inputs: nearly a second forward pass (Chen et al. 2016)
 } recomputation;
 
-// What memory is planned for: micro-batches of at most B x T.
+// What memory is planned for: micro-batches of at most B samples, `slots` of them between forward and backward.
 typedef struct model_plan {
     dtype compute;
-    int64_t B, T;
+    int64_t B;
+    int slots;
     bool forward_only;  // no pass will have dw: nothing is kept, and recompute is ignored
     recomputation recompute;
-    int64_t head_chunks;  // parts of B*T rows whose logits are in memory one after the other: model_head_rows
 } model_plan;
+
+// What model_type.resolve says of the options: keys by name.
+typedef struct model_rule {
+    const char *chosen;    // a key that was left open and is now filled in; NULL: none
+    const char *broken[2]; // the keys of the rule that does not hold
+} model_rule;
 
 typedef struct model_type {
     const char *name;
-    err_t (*open)(model **out, const model_options *o);
-    // Declares the activations and, unless forward_only, what backward needs. A backward pass must directly follow the
-    // forward pass of its micro-batch: memory that layers share is then as the last layer left it.
+    const setting *key;    // its keys of [model]; offsets are within its options
+    int keys;
+    // Fills in what was left open and checks the rules between keys. ERR_CONFIG: r->broken says which keys.
+    err_t (*resolve)(void *options, int64_t micro, model_rule *r);
+    err_t (*open)(model **out, const void *options);
+    // Declares the memory of the blocks and, unless forward_only, of what backward reads.
     err_t (*plan)(model *m, arena *a, const model_plan *o);
+    void (*describe)(const model *m, char *dst, size_t room);  // "4 layers 128 channels"
     void (*close)(model *m);
 } model_type;
 
-extern const model_type model_gpt;
-
-// All of them, in the order of the words of [model] type.
-extern const model_type *const model_types[];
-
-// A vocabulary's rows in memory, V or more. Tensor cores are fast when rows of logits begin at multiples of 16 bytes
-// and tiles are whole. GPT-2's 50257 gives neither, 50304 gives both. The padding is only in memory: names, shapes,
-// files, hashes and samples have V.
-enum { VOCAB_ALIGN = 128 };
-static inline int64_t model_vocab_in_memory(int64_t vocab) { return (vocab + VOCAB_ALIGN - 1) / VOCAB_ALIGN * VOCAB_ALIGN; }
-
 // --- model/model.c: the same for every architecture --------------------------------------------------------------------------
+
+// Memory for a model's tables, `size` bytes of which the first are the model. NULL: there is none.
+model *model_new(const model_type *type, size_t size, int params, int blocks);
+void model_free(model *m);
+
+// Appends a row to the table; cols = 0 makes it a vector. Returns its index.
+int model_add(model *m, int block, int64_t rows, int64_t cols, double std, float value, const char *format, ...) __attribute__((format(printf, 7, 8)));
 
 // Elements of all parameters (a tied one is not counted again).
 int64_t model_elements(const model *m);
-
-// Rows of a chunk. A head computes its logits in chunks of rows. Their number affects the bits: the head's weight
-// gradient is summed over each chunk and then added. A chunk has an equal share of the rows, rounded up to whole tiles
-// of a matrix product; the last one may have fewer.
-enum { HEAD_TILE = 128 };
-int64_t model_head_rows(int64_t rows, int64_t chunks);
-
-// The fewest chunks with at most HEAD_LOGITS elements each (or one row).
-enum { HEAD_LOGITS = 20 << 20 };
-int64_t model_head_chunks(int64_t rows, int64_t vocab);
 
 // Index of a parameter, -1 when there is none of that name.
 int model_find(const model *m, const char *name);
@@ -135,13 +146,17 @@ int model_find(const model *m, const char *name);
 // first is a multiple of 4.
 void model_init(const model *m, int param, uint64_t seed, int64_t first, int64_t count, float *dst);
 
-// All blocks in order, or in reverse order.
-err_t model_forward(model *m, pass *p);
-err_t model_backward(model *m, pass *p);
+// Blocks first .. last, in that order; backward from last down to first. PASS_INPUTS and PASS_WEIGHTS are the halves of
+// backward: a block without halves does all its work in the first.
+typedef enum { PASS_FORWARD, PASS_BACKWARD, PASS_INPUTS, PASS_WEIGHTS } pass_part;
+err_t model_run(model *m, pass_part part, int first, int last, pass *p);
 
 // The same with hooks and without blocks: for a rank that has no work in a pass, but whose weights or sums the others
 // need.
-err_t model_forward_hooks(const model *m, const pass_hooks *h);
-err_t model_backward_hooks(const model *m, const pass_hooks *h);
+err_t model_skip(const model *m, pass_part part, int first, int last, const pass_hooks *h);
+
+// All blocks.
+static inline err_t model_forward(model *m, pass *p) { return model_run(m, PASS_FORWARD, 0, m->blocks - 1, p); }
+static inline err_t model_backward(model *m, pass *p) { return model_run(m, PASS_BACKWARD, 0, m->blocks - 1, p); }
 
 #endif

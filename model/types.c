@@ -1,4 +1,5 @@
-// model/types.c: the architectures there are.
-#include "model/model.h"
+// model/types.c: see model/types.h.
+#include "model/types.h"
 
-const model_type *const model_types[] = {&model_gpt};
+#define MODEL_ENTRY(name) &model_##name,
+const model_type *const model_types[MODEL_TYPES] = {MODELS(MODEL_ENTRY)};

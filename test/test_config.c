@@ -410,12 +410,12 @@ static void test_spellings(void **state) {
 static void test_words(void **state) {
     fixture *x = *state;
     const config *c = &x->c;
-    const struct { const char *section, *key, *words[6]; const int *at; } lists[] = {
+    const struct { const char *section, *key, *words[7]; const int *at; } lists[] = {
         {"run", "resume", {"auto", "never", "must"}, &c->run.resume},
         {"device", "backend", {"auto", "cpu", "cuda"}, &c->device.backend},
         {"device", "simd", {"auto", "avx512", "avx2", "neon", "portable"}, &c->device.simd},
-        {"model", "type", {"gpt"}, &c->model.type},
-        {"data", "format", {"auto", "lockstep", "llmc", "raw16", "raw32"}, &c->data.format},
+        {"model", "type", {"gpt", "mlp"}, &c->model.type},
+        {"data", "format", {"auto", "lockstep", "llmc", "raw16", "raw32", "idx"}, &c->data.format},
         {"pack", "tokenizer", {"bytes"}, &c->pack.tokenizer},
         {"precision", "compute", {"fp32", "bf16", "fp16"}, &c->precision.compute},
         {"optimizer", "type", {"adamw", "sgd"}, &c->optimizer.type},
@@ -424,7 +424,7 @@ static void test_words(void **state) {
     assert_int_equal(RESUME_MUST, 2);
     assert_int_equal(DEVICE_CUDA, 2);
     assert_int_equal(WIDTH_PORTABLE, 4);
-    assert_int_equal(SHARD_RAW32, 4);
+    assert_int_equal(FORMAT_IDX, 5);
     assert_int_equal(FP16, 2);
     assert_int_equal(SCHEDULE_WSD, 3);
     for (size_t i = 0; i < COUNT(lists); i++)
@@ -474,10 +474,10 @@ static void test_resolve(void **state) {
         snprintf(text, sizeof text, "[batch]\nglobal = %d\nmicro = %d\n[model]\ncontext = %d\nvocab = %d\n", auto_chunks[i].micro, auto_chunks[i].micro,
                  auto_chunks[i].context, auto_chunks[i].vocab);
         assert_int_equal(load_text(x, text), ERR_OK);
-        assert_int_equal(x->c.model.head_chunks, auto_chunks[i].chunks);
+        assert_int_equal(x->c.model.of.gpt.head_chunks, auto_chunks[i].chunks);
     }
     assert_int_equal(load_text(x, "[batch]\nmicro = 4\n[model]\nvocab = 50257\nhead_chunks = 1\n"), ERR_OK);
-    assert_int_equal(x->c.model.head_chunks, 1);
+    assert_int_equal(x->c.model.of.gpt.head_chunks, 1);
     // a constant rate does not decay, so its bits do not depend on run.steps
     assert_int_equal(load_text(x, "[run]\nsteps = 50\n[schedule]\ntype = constant\n"), ERR_OK);
     assert_int_equal(x->c.schedule.decay_steps, 0);
@@ -608,7 +608,7 @@ static void test_defaults(void **state) {
     const config *c = &x->c;
     assert_string_equal(c->run.name, "default");
     assert_string_equal(c->run.dir, "runs");
-    assert_int_equal(c->model.embed % c->model.heads, 0);
+    assert_int_equal(c->model.of.gpt.embed % c->model.of.gpt.heads, 0);
     assert_string_equal(c->sample.prompt, "static err_t ");
     assert_int_equal(c->batch.global % (c->batch.lanes * c->batch.micro), 0);
     assert_int_equal(c->schedule.decay_steps, c->run.steps);
@@ -628,7 +628,7 @@ static void test_defaults(void **state) {
 }
 
 static const char classes_of[] =
-    "run.seed model.type model.layers model.heads model.embed model.vocab model.context model.dropout model.head_chunks data.shuffle batch.global "
+    "run.seed model.type model.layers model.heads model.embed model.vocab model.context model.dropout model.head_chunks data.shuffle data.holdout batch.global "
     "batch.micro batch.lanes precision.compute precision.rounding precision.loss_scale precision.scale_window optimizer.type optimizer.lr "
     "optimizer.beta1 optimizer.beta2 optimizer.eps optimizer.weight_decay optimizer.grad_clip "
     "optimizer.momentum optimizer.nesterov schedule.type schedule.warmup schedule.decay_steps schedule.final_fraction reduce.order | "

@@ -1,7 +1,8 @@
 // test/test_data.c: shards, datasets and pack. What is written is what is read, whatever the format and wherever files end; and
 // what is damaged is found, named and located.
 #include "base/io.h"
-#include "data/shard.h"
+#include "data/text/pack.h"
+#include "data/text/shard.h"
 
 #include <fcntl.h>
 #include <setjmp.h>

@@ -52,7 +52,7 @@ static course run_steps(const char *backend, const char *more, int steps) {
         OK(session_step(&r.x, &s));
         k.loss[i] = s.loss, k.norm[i] = s.grad_norm;
     }
-    OK(evaluate(&r.x.evaluator, r.x.val, 2, &k.eval, &windows));
+    OK(eval_loss(&r.x, 2, &k.eval, &windows));
     OK(session_counters(&r.x));
     OK(ckpt_hash(&r.x.state.ckpt, k.hash));
     OK(ckpt_state_hash(&r.x.state.ckpt, k.state_hash));
@@ -246,7 +246,7 @@ static eventful run_eventful(const char *more) {
     step_state now;
     rig_open(&r, "cuda", more);
     OK(steps_ahead(&r.x, 4, e.loss));
-    OK(evaluate(&r.x.evaluator, r.x.val, 2, &e.eval[0], &windows));
+    OK(eval_loss(&r.x, 2, &e.eval[0], &windows));
     OK(steps_ahead(&r.x, 1, e.loss));
     OK(state_get_step(&r.x.state, &now));
     now.loss_scale = 0x1p22f;  // logit gradients beyond 65504
@@ -258,7 +258,7 @@ static eventful run_eventful(const char *more) {
     OK(ckpt_save(r.x.dir, &r.x.state.ckpt, 1, NULL));
     OK(steps_ahead(&r.x, 2, e.loss));
     hash_now(&r.x, e.hash[1]);
-    OK(evaluate(&r.x.evaluator, r.x.val, 2, &e.eval[1], &windows));
+    OK(eval_loss(&r.x, 2, &e.eval[1], &windows));
     rig_close(&r);
     return e;
 }
@@ -378,7 +378,7 @@ static void times_come_two_steps_late(void **state) {
             else assert_true(compute_ms(&s) > 0 && compute_ms(&s) < 1e6);
             assert_true(s.reports[REPORT_WAIT_MS] == 0 || i == 0);
             assert_true(s.reports[REPORT_BUSY_MS] == 0);
-            OK(evaluate(&r.x.evaluator, r.x.val, 1, &loss, &windows));
+            OK(eval_loss(&r.x, 1, &loss, &windows));
         }
         rig_close(&r);
     }

@@ -35,7 +35,7 @@ static double mean_of(const rig *r, int64_t n) {
 static void expect_mean(rig *r, int64_t batches, int64_t expected) {
     double loss;
     int64_t windows;
-    OK(evaluate(&r->x.evaluator, r->x.val, batches, &loss, &windows));
+    OK(eval_loss(&r->x, batches, &loss, &windows));
     if (windows != expected) fail_msg("%d batches: %d windows, expected %d", (int)batches, (int)windows, (int)expected);
     if (!(fabs(loss - mean_of(r, expected)) <= CLOSE))
         fail_msg("%d batches: loss %.9f, PyTorch %.9f", (int)batches, loss, mean_of(r, expected));
@@ -59,8 +59,8 @@ static void every_window_has_its_loss(void **state) {
     for (int64_t batch = 0; batch * 4 < WINDOWS; batch++) {
         double loss;
         int64_t windows;
-        OK(evaluate(&r.x.evaluator, r.x.val, batch + 1, &loss, &windows));
-        const double *each = r.x.evaluator.host_window_loss.data;
+        OK(eval_loss(&r.x, batch + 1, &loss, &windows));
+        const double *each = r.x.evaluator.host_results.data;
         for (int64_t i = batch * 4; i < windows; i++)
             if (!(fabs(each[i - batch * 4] - r.losses[i]) <= CLOSE))
                 fail_msg("window %d: loss %.9f, PyTorch %.9f", (int)i, each[i - batch * 4], r.losses[i]);

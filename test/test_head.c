@@ -3,6 +3,7 @@
 // weight is the same: apart, or one on top of the other. (Ranks: test_ranks.c; GPUs: test_device.c.)
 #include "test/support/run.h"
 
+#include "model/head.h"
 #include "trainer/evaluate.h"
 #include "trainer/plan.h"
 
@@ -33,15 +34,15 @@ static void chunks_cover_all_rows_and_hold_what_they_may(void **state) {
     static const int64_t vocab[] = {2, 256, 16384, 50257, 131072, 131073, 1 << 20, 1 << 24};
     for (int v = 0; v < 8; v++)
         for (int64_t rows = 1; rows < 20000; rows = rows * 5 / 4 + 1) {
-            int64_t wide = model_vocab_in_memory(vocab[v]), chunks = model_head_chunks(rows, vocab[v]), each = model_head_rows(rows, chunks);
+            int64_t wide = head_rows_in_memory(vocab[v]), chunks = head_chunks(rows, vocab[v]), each = head_rows(rows, chunks);
             assert_true(each >= 1 && each <= rows && each * chunks >= rows);
             assert_true(each * wide <= HEAD_LOGITS || each == 1);
             assert_true(each < HEAD_TILE || each % HEAD_TILE == 0 || each == rows);
-            if (chunks > 1) assert_true(model_head_rows(rows, chunks - 1) * wide > HEAD_LOGITS);
+            if (chunks > 1) assert_true(head_rows(rows, chunks - 1) * wide > HEAD_LOGITS);
         }
-    assert_int_equal(model_head_rows(50, 3), 17);
-    assert_int_equal(model_head_rows(50, 1000), 1);
-    assert_int_equal(model_head_rows(1000, 3), 384);
+    assert_int_equal(head_rows(50, 3), 17);
+    assert_int_equal(head_rows(50, 1000), 1);
+    assert_int_equal(head_rows(1000, 3), 384);
 }
 
 // --- one step --------------------------------------------------------------------------------------------------------------------
@@ -123,7 +124,7 @@ static course train(const char *dir, const char *more) {
         int64_t windows;
         char *text;
         for (int step = 0; i && step < STEPS; step++) OK(session_step(&x, &s));
-        OK(evaluate(&x.evaluator, x.val, 0, &k.eval[i], &windows));  // the last round has fewer rows
+        OK(eval_loss(&x, 0, &k.eval[i], &windows));  // the last round has fewer rows
         OK(session_sample(&x, c.sample.prompt, &text));
         snprintf(k.text[i], sizeof k.text[i], "%s", text);
         free(text);

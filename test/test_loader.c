@@ -1,12 +1,15 @@
 // test/test_loader.c: the order of windows, and the loader that delivers them. What the loader hands out is compared with a
 // direct computation, from any step, for any share of the lanes.
 #include "base/io.h"
-#include "data/shard.h"
+#include "data/loader.h"
+#include "data/sampler.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,8 +45,19 @@ enum { TOKENS = 20011, T = 16, WINDOWS = (TOKENS - 1) / T };
 typedef struct place {
     char dir[256], file[300];
     fault_list faults;
-    dataset *data;
+    source *data;
 } place;
+
+// What a model of T tokens reads.
+static const tensor_spec window[] = {{.name = "tokens", .type = INT32, .dims = 1, .size = {T, 1, 1}},
+                                     {.name = "targets", .type = INT32, .dims = 1, .size = {T, 1, 1}}};
+
+static err_t open_source(place *p, source **out, int retry) {
+    return source_open(out, &(source_options){.files = p->file, .wanted = window, .inputs = 2, .retry = retry, .faults = &p->faults});
+}
+
+static int32_t token_of(const batch *b, int64_t i) { return ((const int32_t *)b->in[0])[i]; }
+static int32_t target_of(const batch *b, int64_t i) { return ((const int32_t *)b->in[1])[i]; }
 
 static int enter(void **state) {
     place *p = calloc(1, sizeof *p);
@@ -55,12 +69,12 @@ static int enter(void **state) {
     if (!mkdtemp(p->dir)) return -1;
     snprintf(p->file, sizeof p->file, "%s/raw.bin", p->dir);
     if (io_write_file(p->file, bytes, sizeof bytes, NULL) != ERR_OK) return -1;
-    return dataset_open(&p->data, &(dataset_options){.files = p->file, .retry = 3, .faults = &p->faults}) == ERR_OK ? 0 : -1;
+    return open_source(p, &p->data, 3) == ERR_OK ? 0 : -1;
 }
 
 static int leave(void **state) {
     place *p = *state;
-    dataset_close(p->data);
+    source_close(p->data);
     err_t rc = io_remove_tree(p->dir);
     free(p);
     return (int)rc;
@@ -76,21 +90,27 @@ static double now(void) {
 
 // --- sampler -------------------------------------------------------------------------------------------------------------------
 
+// A window needs the token after it, its last target.
 static void test_windows(void **state) {
-    (void)state;
-    assert_int_equal(sampler_windows(0, 8), 0);
-    assert_int_equal(sampler_windows(8, 8), 0);  // the last target is missing
-    assert_int_equal(sampler_windows(9, 8), 1);
-    assert_int_equal(sampler_windows(16, 8), 1);
-    assert_int_equal(sampler_windows(17, 8), 2);
-    assert_int_equal(sampler_windows(INT64_MAX, 1), INT64_MAX - 1);
+    place *p = *state;
+    static const struct { int64_t tokens, T, windows; } cases[] = {{9, 8, 1}, {16, 8, 1}, {17, 8, 2}, {8, 8, 0}, {2, 1, 1}, {1, 1, 0}};
+    for (int i = 0; i < 6; i++) {
+        tensor_spec in[2] = {window[0], window[1]};
+        source *s;
+        assert_int_equal(truncate(p->file, 2 * cases[i].tokens), 0);
+        in[0].size[0] = in[1].size[0] = cases[i].T;
+        err_t rc = source_open(&s, &(source_options){.files = p->file, .wanted = in, .inputs = 2});
+        assert_int_equal(rc, cases[i].windows ? ERR_OK : ERR_DATA);
+        if (rc == ERR_OK) assert_int_equal(source_about(s).samples, cases[i].windows);
+        source_close(s);
+    }
 }
 
 // Each epoch is a permutation of [0,W), for every small W, and around squares and powers of two.
 static void check_permutation(int64_t W, uint64_t seed, int64_t epoch) {
     uint8_t *seen = calloc(1, (size_t)W);
     for (int64_t i = 0; i < W; i++) {
-        int64_t w = sampler_window(seed, epoch * W + i, W, true);
+        int64_t w = sampler_at(seed, epoch * W + i, W, true);
         assert_true(w >= 0 && w < W);
         if (seen[w]++) fail_msg("W %lld: window %lld comes twice", (long long)W, (long long)w);
     }
@@ -112,11 +132,11 @@ static void test_keys(void **state) {
     (void)state;
     int same_seed = 0, same_epoch = 0, fixed = 0;
     for (int64_t i = 0; i < 1000; i++) {
-        int64_t w = sampler_window(1, i, 1000, true);
-        same_seed += w == sampler_window(2, i, 1000, true);
-        same_epoch += w == sampler_window(1, i + 1000, 1000, true);
+        int64_t w = sampler_at(1, i, 1000, true);
+        same_seed += w == sampler_at(2, i, 1000, true);
+        same_epoch += w == sampler_at(1, i + 1000, 1000, true);
         fixed += w == i;
-        assert_int_equal(sampler_window(1, i, 300, false), i % 300);
+        assert_int_equal(sampler_at(1, i, 300, false), i % 300);
     }
     assert_true(same_seed < 10 && same_epoch < 10 && fixed < 10);  // 1 is expected; 10 has a chance of 1e-7
 }
@@ -130,7 +150,7 @@ static void test_small_orders(void **state) {
         double chi = 0, mean = 6000.0 / cases[c].orders;
         for (uint64_t seed = 0; seed < 6000; seed++) {
             int code = 0;
-            for (int i = 0; i < cases[c].W; i++) code = code * 4 + (int)sampler_window(seed, i, cases[c].W, true);
+            for (int i = 0; i < cases[c].W; i++) code = code * 4 + (int)sampler_at(seed, i, cases[c].W, true);
             count[code]++;
         }
         for (int i = 0; i < 256; i++) used += count[i] > 0;
@@ -147,7 +167,7 @@ static void test_huge(void **state) {
     for (int k = 0; k < 3; k++) {
         int high = 0;
         for (int64_t i = 0; i < 1000; i++) {
-            int64_t w = sampler_window(3, sizes[k] / 1000 * i, sizes[k], true);
+            int64_t w = sampler_at(3, sizes[k] / 1000 * i, sizes[k], true);
             assert_true(w >= 0 && w < sizes[k]);
             high += w > sizes[k] / 2;
         }
@@ -158,7 +178,7 @@ static void test_huge(void **state) {
 // --- loader --------------------------------------------------------------------------------------------------------------------
 
 static loader_options options(int64_t global, int64_t micro, int64_t lanes, int depth) {
-    return (loader_options){.seed = 11, .shuffle = true, .T = T, .global = global, .micro = micro, .lanes = lanes,
+    return (loader_options){.seed = 11, .shuffle = true, .in = window, .inputs = 2, .global = global, .micro = micro, .lanes = lanes,
                             .first_lane = 0, .lane_count = lanes, .lane_stride = 1, .first_step = 1, .last_step = 1, .depth = depth};
 }
 
@@ -183,12 +203,12 @@ static void check_batch(const loader_options *o, const batch *b, int64_t step, i
     assert_int_equal(b->micro, micro);
     assert_int_equal(b->first, lane * o->global / o->lanes + micro * o->micro);
     const char *end = (const char *)o->memory + loader_bytes(o);
-    assert_true((void *)b->tokens >= o->memory && (const char *)(b->targets + o->micro * T) <= end);
+    assert_true(b->in[0] >= o->memory && (const char *)b->in[1] + o->micro * T * (int64_t)sizeof(int32_t) <= end);
     for (int64_t i = 0; i < o->micro; i++) {
-        int64_t n = (step - 1) * o->global + b->first + i, w = sampler_window(o->seed, n, WINDOWS, o->shuffle);
+        int64_t n = (step - 1) * o->global + b->first + i, w = sampler_at(o->seed, n, WINDOWS, o->shuffle);
         for (int64_t t = 0; t < T; t++) {
-            assert_int_equal(b->tokens[i * T + t], w * T + t);
-            assert_int_equal(b->targets[i * T + t], w * T + t + 1);
+            assert_int_equal(token_of(b, i * T + t), w * T + t);
+            assert_int_equal(target_of(b, i * T + t), w * T + t + 1);
         }
     }
 }
@@ -246,8 +266,8 @@ static void every_window_once(place *p, bool turns) {
             for (int64_t k = 0; k < o.last_step * o.lane_count; k++) {
                 assert_ok(loader_next(l, &b));
                 for (int i = 0; i < B; i++) {
-                    assert_int_equal(b.tokens[i * T] % T, 0);
-                    seen[(b.step - 1) * G / WINDOWS][b.tokens[i * T] / T]++;
+                    assert_int_equal(token_of(&b, i * T) % T, 0);
+                    seen[(b.step - 1) * G / WINDOWS][token_of(&b, i * T) / T]++;
                 }
             }
             close_loader(l, &o);
@@ -288,10 +308,9 @@ static void test_wrong_options(void **state) {
     o.global = 28;
     assert_int_equal(loader_open(&l, p->data, &o), ERR_CONFIG);
     o.global = 24;
-    o.T = TOKENS;
-    assert_int_equal(loader_open(&l, p->data, &o), ERR_DATA);
-    assert_non_null(strstr(err_last()->text, "20011 tokens, expected at least 20012"));
-    o.T = T;
+    o.inputs = 0;
+    assert_int_equal(loader_open(&l, p->data, &o), ERR_INTERNAL);
+    o.inputs = 2;
     o.first_lane = 1;
     assert_int_equal(loader_open(&l, p->data, &o), ERR_INTERNAL);
     assert_null(l);
@@ -358,7 +377,7 @@ static void test_fault(void **state) {
 // Closing does not wait for a full ring, an unread error or a read that is waiting to be tried again; the dataset lives on.
 static void test_close_early(void **state) {
     place *p = *state;
-    int32_t t;
+    int32_t tokens[T], targets[T];
     batch b;
     for (int i = 0; i < 60; i++) {
         loader_options o = options(4, 2, 2, 1 + i % 4);
@@ -370,10 +389,10 @@ static void test_close_early(void **state) {
         close_loader(l, &o);
         assert_true(now() - from < 1);
     }
-    dataset *d;
+    source *d;
     loader *l;
     loader_options o = options(4, 2, 2, 2);
-    assert_ok(dataset_open(&d, &(dataset_options){.files = p->file, .retry = 1000, .faults = &p->faults}));
+    assert_ok(open_source(p, &d, 1000));
     assert_ok(fault_parse(&p->faults, "read@1x1000000"));
     o.memory = aligned_alloc(4096, (size_t)loader_bytes(&o));
     assert_ok(loader_open(&l, d, &o));
@@ -382,9 +401,9 @@ static void test_close_early(void **state) {
     close_loader(l, &o);
     assert_true(now() - from < 0.8);
     p->faults.first[FAULT_READ] = 0;
-    assert_ok(dataset_read(d, 9, 1, &t));
-    assert_int_equal(t, 9);
-    dataset_close(d);
+    assert_ok(source_read(d, 9, (void *[]){tokens, targets}));
+    assert_int_equal(tokens[0], 9 * T);
+    source_close(d);
     loader_close(NULL);
 }
 
@@ -424,7 +443,7 @@ static void test_signals(void **state) {
 int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, enter, leave)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_windows), cmocka_unit_test(test_bijective),    cmocka_unit_test(test_keys),
+        TEST(test_windows),             cmocka_unit_test(test_bijective),    cmocka_unit_test(test_keys),
         cmocka_unit_test(test_small_orders), cmocka_unit_test(test_huge),    TEST(test_order),
         TEST(test_once_an_epoch),       TEST(test_batch_stays),              TEST(test_wrong_options),
         TEST(test_depth),               TEST(test_fault),                    TEST(test_close_early),

@@ -166,7 +166,7 @@ static void every_figure_is_under_its_own_key(void **state) {
         {"comm_ms", 11}, {"comm_hidden", 0.12},
         {"slowest_rank", 13}, {"slowest_compute_ms", 14}, {"median_compute_ms", 15}};
     const step_record said = {
-        .step = 1, .tokens = 2, .loss = 3.25, .grad_norm = 4.5, .lr = 5e-7, .ms = 6.125, .tokens_per_s = 7e9,
+        .step = 1, .units = 2, .loss = 3.25, .grad_norm = 4.5, .lr = 5e-7, .ms = 6.125, .units_per_s = 7e9,
         .data_wait_ms = 8.5, .comm_wait_ms = 9.5, .loss_scale = 10, .comm_ms = 11, .hidden = 0.12, .slowest = 13,
         .slowest_ms = 14, .median_ms = 15, .world = 16, .skipped = true, .hash = "0123456789abcdef"};
     monitor m;
@@ -177,6 +177,7 @@ static void every_figure_is_under_its_own_key(void **state) {
     snprintf(dir, sizeof dir, "%s/record", r.c.run.dir);
     OK(io_mkdirs(dir));
     OK(monitor_open(&m, dir, &r.c, 0));
+    m.unit = "token", m.short_unit = "tok";
     m.quiet = true;
     monitor_step(&m, &said, true);
     monitor_close(&m);

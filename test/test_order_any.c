@@ -54,11 +54,10 @@ static err_t one_micro_batch(session *x, int64_t step) {
     TRY(loader_next(x->data, &b));
     assert_int_equal(b.step, step);
     TRY(stream_zero(x->s, x->state.slab[0].data, tensor_bytes(&x->state.slab[0])));
-    TRY(stream_copy(x->s, r->tokens[r->place].data, b.tokens, tensor_bytes(&r->tokens[r->place])));
-    TRY(stream_copy(x->s, r->targets[r->place].data, b.targets, tensor_bytes(&r->targets[r->place])));
-    pass p = step_inference(r, c->batch.micro, c->model.context);
+    for (int i = 0; i < x->net->inputs; i++) TRY(stream_copy(x->s, r->in[r->place][i].data, b.in[i], tensor_bytes(&r->in[r->place][i])));
+    pass p = step_inference(r, c->batch.micro);
     p.dw = x->state.grad;
-    p.loss_factor = (float)(1.0 / ((double)c->batch.global * (double)c->model.context));
+    p.loss_factor = (float)(1.0 / ((double)c->batch.global * (double)x->net->losses));
     TRY(model_forward(x->net, &p));
     return model_backward(x->net, &p);
 }

@@ -133,7 +133,7 @@ static err_t measure(session *x, const world *w, finding *f) {
     f->sent = x->ranks->traffic.sent - before.sent;
     f->sent_far = x->ranks->traffic.sent_far - before.sent_far;
     f->loss = s.loss;
-    TRY(evaluate(&x->evaluator, x->val, 0, &f->eval, &windows));
+    TRY(eval_loss(x, 0, &f->eval, &windows));
     TRY(session_settle(x));
     TRY(look_at_padding(x));
     TRY(session_counters(x));
@@ -142,7 +142,7 @@ static err_t measure(session *x, const world *w, finding *f) {
     TRY(ckpt_state_hash(&x->state.ckpt, f->state_hash));
     TRY(state_publish(&x->state));  // as after a restart: what follows from masters and counters is what the updates had left
     parallel_forget(&x->runner.together);
-    TRY(evaluate(&x->evaluator, x->val, 0, &f->eval_published, &windows));
+    TRY(eval_loss(x, 0, &f->eval_published, &windows));
     return session_settle(x);
 }
 

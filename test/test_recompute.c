@@ -40,7 +40,7 @@ static course train(const char *dir, const char *more) {
         char *text;
         OK(session_step(&x, &s));
         k.loss[i] = s.loss, k.norm[i] = s.grad_norm;
-        OK(evaluate(&x.evaluator, x.val, 3, &k.eval[i], &windows));
+        OK(eval_loss(&x, 3, &k.eval[i], &windows));
         OK(session_sample(&x, c.sample.prompt, &text));
         snprintf(k.text[i], sizeof k.text[i], "%s", text);
         free(text);
@@ -192,7 +192,7 @@ static void look_at(const char *dir, const char *type, session_kind kind, double
     load_config(&c, dir, small_model, more);
     OK(session_open(&x, &c, kind, NULL));
     OK(session_init(&x));
-    OK(evaluate(&x.evaluator, x.val, 0, loss, &windows));
+    OK(eval_loss(&x, 0, loss, &windows));
     OK(session_sample(&x, c.sample.prompt, &written));
     snprintf(text, 64, "%s", written);
     free(written);

@@ -10,7 +10,8 @@ below() {
     gpu) echo base ;;
     gpu/cpu | gpu/cuda) echo gpu base ;;
     gpu/cpu/kernel) echo gpu/cpu gpu base ;;
-    data) echo base ;;
+    data) echo gpu base ;;
+    data/text | data/image) echo data gpu base ;;
     model) echo gpu base ;;
     comm) echo comm/team gpu base ;;
     comm/team) echo comm gpu base ;;

@@ -24,11 +24,11 @@ static void collect(void *ctx, int32_t token) {
 }
 
 // Draws o->tokens after the first `length` bytes of the text.
-static void draw(rig *r, int length, generate_options o, int32_t *out) {
+static void draw(rig *r, int length, predict_options o, int32_t *out) {
     char prompt[sizeof text];
     snprintf(prompt, sizeof prompt, "%.*s", length, text);
     o.prompt = prompt, o.put = collect, o.ctx = &out;
-    OK(generate(&r->x.evaluator, &o));
+    OK(evaluator_predict(&r->x.evaluator, &o));
 }
 
 // --- against what was computed elsewhere -----------------------------------------------------------------------------
@@ -45,8 +45,8 @@ static void logits_agree_with_pytorch(void **state) {
         char name[32];
         snprintf(name, sizeof name, "logits/%d", lengths[i]);
         golden_read(LOOK_GOLDEN, name, LOOK_VOCAB, theirs);
-        draw(&r, lengths[i], (generate_options){.tokens = 1}, &token);
-        const float *ours = r.x.evaluator.host_logits.data;
+        draw(&r, lengths[i], (predict_options){.tokens = 1}, &token);
+        const float *ours = r.x.evaluator.host_scores.data;
         for (int v = 0; v < LOOK_VOCAB; v++)
             if (!(fabs(ours[v] - theirs[v]) <= 2e-5))
                 fail_msg("prompt of %d bytes, token %d: logit %.7f, PyTorch %.7f", lengths[i], v, ours[v], theirs[v]);
@@ -57,7 +57,7 @@ static void logits_agree_with_pytorch(void **state) {
 // The recipe's list. 80 tokens after prompts of up to 45: the context of 32 fills up and moves on.
 static void tokens_agree_with_numpy(void **state) {
     (void)state;
-    static const struct { generate_options o; int length; } list[] = {
+    static const struct { predict_options o; int length; } list[] = {
         {{.seed = 1337, .step = 0, .temperature = 1.0, .top_k = 0}, 7},
         {{.seed = 1337, .step = 1, .temperature = 1.0, .top_k = 0}, 7},
         {{.seed = 1338, .step = 0, .temperature = 1.0, .top_k = 0}, 7},
@@ -71,7 +71,7 @@ static void tokens_agree_with_numpy(void **state) {
     look_open(&r.x, &r.c, r.dir, SESSION_LOOK, "");
     for (int i = 0; i < (int)(sizeof list / sizeof *list); i++) {
         char name[32];
-        generate_options o = list[i].o;
+        predict_options o = list[i].o;
         snprintf(name, sizeof name, "draws/%d", i);
         golden_read(LOOK_GOLDEN, name, TOKENS, theirs);
         o.tokens = TOKENS;
@@ -150,7 +150,7 @@ static void frequencies_agree_with_pytorch(void **state) {
         snprintf(name, sizeof name, "distribution/%d", k);
         golden_read(LOOK_GOLDEN, name, LOOK_VOCAB, theirs);
         for (int i = 0; i < DRAWS; i++)
-            draw(&r, 7, (generate_options){.tokens = 1, .seed = (uint64_t)i, .temperature = list[k].temperature,
+            draw(&r, 7, (predict_options){.tokens = 1, .seed = (uint64_t)i, .temperature = list[k].temperature,
                                            .top_k = list[k].top_k}, &tokens[i]);
         expect_frequencies(name, tokens, theirs);
     }
@@ -215,7 +215,7 @@ static void tokens_steps_and_seeds_are_streams_of_their_own(void **state) {
     for (int i = 0; i < STREAMS; i++) {
         at[i] = malloc(DRAWS * sizeof *at[i]);
         assert_non_null(at[i]);
-        generate_options o = {.tokens = DRAWS, .seed = list[i].seed, .step = list[i].step, .temperature = 1.5};
+        predict_options o = {.tokens = DRAWS, .seed = list[i].seed, .step = list[i].step, .temperature = 1.5};
         draw(&r, 1, o, at[i]);
         snprintf(what, sizeof what, "seed %d, step %d", (int)list[i].seed, (int)list[i].step);
         expect_frequencies(what, at[i], probability);
@@ -246,10 +246,10 @@ static void equals_of_the_last_are_kept(void **state) {
         for (int c = 0; c < 8; c++) wte[v * 8 + c] = v < 2 ? 0.01f * (float)(c % 2) : 0;  // times 25, four times: 1
     for (int v = 0; v < LOOK_VOCAB; v++) logits[v] = v < 2 ? 1 : 0;
     softmax(expected, logits, 0.5);
-    draw(&r, 1, (generate_options){.tokens = DRAWS, .seed = 3, .temperature = 0.5, .top_k = 3}, tokens);
+    draw(&r, 1, (predict_options){.tokens = DRAWS, .seed = 3, .temperature = 0.5, .top_k = 3}, tokens);
     expect_frequencies("two and their equals", tokens, expected);
     for (int v = 0; v < LOOK_VOCAB; v++) expected[v] = v < 2 ? 0.5 : 0;
-    draw(&r, 1, (generate_options){.tokens = DRAWS, .seed = 3, .temperature = 0.5, .top_k = 2}, tokens);
+    draw(&r, 1, (predict_options){.tokens = DRAWS, .seed = 3, .temperature = 0.5, .top_k = 2}, tokens);
     expect_frequencies("two", tokens, expected);
     free(tokens);
     rig_close(&r);

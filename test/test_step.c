@@ -177,7 +177,7 @@ enum { EMBED, ATTENTION, MID, OUT };  // after the embedding (block 0); in block
 // 0, or what is left is multiplied by: element e of a tensor of one sample (gpu/ops.h: dropout_key).
 static double kept(const rig *r, int64_t step, int sample, int block, int which, int64_t e) {
     uint32_t word[4];
-    double p = (float)r->c.model.dropout;
+    double p = (float)r->c.model.of.gpt.dropout;
     uint32_t site = SITE_DROPOUT + 8 * (uint32_t)block + (uint32_t)which;
     philox4x32(word, (uint64_t)r->c.run.seed, (uint32_t)(e / 4), site, (uint32_t)sample, (uint32_t)step);
     return word[e % 4] < p * 0x1p32 ? 0 : 1 / (1 - p);
@@ -233,16 +233,16 @@ static double position_loss(const double x[C], int32_t target) {
 }
 
 static double sample_loss(rig *r, int64_t step, int sample) {
-    int32_t tokens[T + 1];
+    int32_t tokens[T], targets[T];
     const float *wpe = row(r, r->x.state.master, "wpe.weight")->data;
     double loss = 0;
-    OK(dataset_read(r->x.train, ((step - 1) * SAMPLES + sample) * T, T + 1, tokens));
+    OK(source_read(r->x.train, (step - 1) * SAMPLES + sample, (void *[]){tokens, targets}));
     for (int t = 0; t < T; t++) {
         double x[C];
         for (int c = 0; c < C; c++)
             x[c] = kept(r, step, sample, 0, EMBED, t * C + c) * (wave((int64_t)tokens[t] * C + c) + wpe[t * C + c]);
         for (int l = 0; l < LAYERS; l++) add_layer(r, step, sample, l, t, x);
-        loss += position_loss(x, tokens[t + 1]) / T;
+        loss += position_loss(x, targets[t]) / T;
     }
     return loss;
 }

@@ -374,8 +374,8 @@ static void restarts_bring_back_stochastic_weights(void **state) {
     session_close(&part.x);
     OK(session_open(&part.x, &part.c, SESSION_LOOK, NULL));
     OK(session_load(&part.x, NULL));
-    OK(evaluate(&part.x.evaluator, part.x.val, 0, &eval[0], &windows));
-    OK(evaluate(&whole.x.evaluator, whole.x.val, 0, &eval[1], &windows));
+    OK(eval_loss(&part.x, 0, &eval[0], &windows));
+    OK(eval_loss(&whole.x, 0, &eval[1], &windows));
     assert_true(eval[0] == eval[1]);
     rig_close(&part);
     rig_close(&whole);
@@ -458,11 +458,11 @@ static void training_lowers_the_validation_loss(void **state) {
     double first, last;
     int64_t windows;
     rig_open(&r, "[run]\nsteps = 60\n", true);
-    OK(evaluate(&r.x.evaluator, r.x.val, 0, &first, &windows));
+    OK(eval_loss(&r.x, 0, &first, &windows));
     assert_int_equal(windows, (1500 - 1) / 24);
     assert_true(fabs(first - log(128)) < 0.1);  // knows nothing yet
     for (int i = 0; i < 60; i++) OK(session_step(&r.x, &s));
-    OK(evaluate(&r.x.evaluator, r.x.val, 0, &last, &windows));
+    OK(eval_loss(&r.x, 0, &last, &windows));
     assert_true(last < 0.75 * first);
     rig_close(&r);
 }
@@ -478,7 +478,7 @@ static void evaluation_does_not_touch_training(void **state) {
     rig_open(&r, "", true);
     for (int i = 0; i < 4; i++) {
         OK(session_step(&r.x, &s));
-        OK(evaluate(&r.x.evaluator, r.x.val, 3, &loss, &windows));
+        OK(eval_loss(&r.x, 3, &loss, &windows));
         char *text;
         OK(session_sample(&r.x, "abc", &text));
         free(text);
@@ -498,19 +498,19 @@ static void samples_repeat_and_obey_top_k(void **state) {
     rig r;
     int32_t a[64], b[64], greedy[64], *next;
     rig_open(&r, "", false);
-    generate_options o = {.prompt = "7 bottles and", .tokens = 64, .temperature = 1.2, .top_k = 0, .seed = 5, .put = collect, .ctx = &next};
+    predict_options o = {.prompt = "7 bottles and", .tokens = 64, .temperature = 1.2, .top_k = 0, .seed = 5, .put = collect, .ctx = &next};
     next = a;
-    OK(generate(&r.x.evaluator, &o));
+    OK(evaluator_predict(&r.x.evaluator, &o));
     next = b;
-    OK(generate(&r.x.evaluator, &o));
+    OK(evaluator_predict(&r.x.evaluator, &o));
     assert_memory_equal(a, b, sizeof a);
     o.seed = 6, next = b;
-    OK(generate(&r.x.evaluator, &o));
+    OK(evaluator_predict(&r.x.evaluator, &o));
     assert_true(memcmp(a, b, sizeof a) != 0);
     o.temperature = 0, next = greedy;
-    OK(generate(&r.x.evaluator, &o));
+    OK(evaluator_predict(&r.x.evaluator, &o));
     o.temperature = 1.2, o.top_k = 1, next = b;
-    OK(generate(&r.x.evaluator, &o));
+    OK(evaluator_predict(&r.x.evaluator, &o));
     assert_memory_equal(greedy, b, sizeof b);
     rig_close(&r);
 }

@@ -1,58 +1,33 @@
-// trainer/bench.c: the speed of training steps, whole and in parts, on made-up tokens.
+// trainer/bench.c: the speed of training steps, whole and in parts, on made-up samples.
 #include "base/clock.h"
-#include "base/io.h"
-#include "base/philox.h"
 #include "gpu/peak.h"
 #include "gpu/profile.h"
 #include "trainer/log/report.h"
 #include "trainer/train.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 enum { WARM = 2 };  // steps that are not counted: page faults, plans, caches
-
-// Random tokens in a file in memory, which is read like any other.
-static err_t made_up_tokens(const config *c, int *fd) {
-    int64_t n = c->batch.global * c->model.context * 4 + 1;
-    *fd = memfd_create("lockstep-bench", MFD_CLOEXEC);
-    uint16_t *t = malloc((size_t)n * sizeof *t);
-    if (*fd < 0 || !t) {
-        free(t);
-        return err_set(ERR_INTERNAL, "no memory for %lld tokens", (long long)n);
-    }
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t bits[4];
-        philox4x32(bits, (uint64_t)c->run.seed, (uint32_t)i, SITE_SAMPLE, 1, 0);
-        t[i] = (uint16_t)(bits[0] % (uint32_t)(c->model.vocab < 65536 ? c->model.vocab : 65536));
-    }
-    err_t rc = io_write(*fd, "tokens in memory", t, (size_t)n * sizeof *t, NULL);
-    free(t);
-    return rc;
-}
 
 static int by_value(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
-static double step_tokens(const config *c) { return (double)(c->batch.global * c->model.context); }
+static double step_units(const session *x) { return (double)(x->cfg->batch.global * x->net->units); }
 
-// Multiplications and additions of a step's matrix products; of attention only the causal half.
-static double step_flops(const session *x) {
-    const config *c = x->cfg;
-    double weights = (double)(model_elements(x->net) - c->model.context * c->model.embed);
-    return step_tokens(c) * (6 * weights + 6 * (double)(c->model.layers * c->model.embed * c->model.context));
-}
+static double step_flops(const session *x) { return (double)x->cfg->batch.global * x->net->flops; }
 
 static void print_shape(const session *x) {
     const config *c = x->cfg;
-    printf("%s  %lld layers %lld channels %lld x %lld tokens  %lld steps: ", device_about(x->dev)->name, (long long)c->model.layers,
-           (long long)c->model.embed, (long long)c->batch.global, (long long)c->model.context, (long long)c->run.steps);
+    char shape[256];
+    x->net->type->describe(x->net, shape, sizeof shape);
+    printf("%s  %s  %" PRId64 " x %" PRId64 " %ss  %" PRId64 " steps: ", device_about(x->dev)->name, shape, c->batch.global, x->net->units, x->net->unit,
+           c->run.steps);
 }
 
 // --- whole steps -------------------------------------------------------------------------------------------------------------
@@ -69,8 +44,8 @@ static void print_times(const session *x, const double *ms, const rank_summary *
     int64_t steps = x->cfg->run.steps;
     double median = ms[steps / 2];
     print_shape(x);
-    printf("median %.2f ms (min %.2f, max %.2f)  %.0f tok/s  %.1f GFLOP/s  resident at most %.1f MB\n", median, ms[0], ms[steps - 1],
-           step_tokens(x->cfg) / median * 1e3, step_flops(x) / median * 1e-6, 1e-6 * peak_resident());
+    printf("median %.2f ms (min %.2f, max %.2f)  %.0f %s/s  %.1f GFLOP/s  resident at most %.1f MB\n", median, ms[0], ms[steps - 1],
+           step_units(x) / median * 1e3, x->net->short_unit, step_flops(x) / median * 1e-6, 1e-6 * peak_resident());
     if (x->ranks->world > 1)
         printf("%d ranks  zero %d  order %s  communication %.2f ms a step, waited for %.2f ms: %.0f %% hidden\n", x->ranks->world, x->state.o.stage,
                x->state.o.fixed ? "fixed" : "any", t->comm_ms, t->wait_ms, 100 * t->hidden);
@@ -191,16 +166,8 @@ static err_t parts_of_steps(session *x, double *ms) {
 
 static err_t bench(const config *c, const launch *at, board *b, session_kind kind, err_t (*body)(session *x, double *ms)) {
     session x = {0};
-    config made_up = *c;
-    int fd = -1;
     double *ms = calloc((size_t)c->run.steps, sizeof *ms);
-    err_t rc = ms ? made_up_tokens(c, &fd) : err_set(ERR_INTERNAL, "no memory for %lld timings", (long long)c->run.steps);
-    if (rc == ERR_OK) {
-        snprintf(made_up.data.train, sizeof made_up.data.train, "/proc/self/fd/%d", fd);
-        made_up.data.val[0] = 0;
-        made_up.data.format = SHARD_RAW16;
-        rc = session_open(&x, &made_up, kind, at);
-    }
+    err_t rc = ms ? session_open(&x, c, kind, at) : err_set(ERR_INTERNAL, "no memory for %" PRId64 " timings", c->run.steps);
     if (rc == ERR_OK) {
         atomic_fetch_add(&b->ready, 1);
         rc = session_init(&x);
@@ -209,10 +176,9 @@ static err_t bench(const config *c, const launch *at, board *b, session_kind kin
     if (rc == ERR_OK) rc = body(&x, ms);
     session_tell(&x, rc);
     session_close(&x);
-    if (fd >= 0) close(fd);
     free(ms);
     return rc;
 }
 
-err_t bench_rank(const config *c, const launch *at, board *b) { return bench(c, at, b, SESSION_TRAIN, whole_steps); }
+err_t bench_rank(const config *c, const launch *at, board *b) { return bench(c, at, b, SESSION_BENCH, whole_steps); }
 err_t bench_step_rank(const config *c, const launch *at, board *b) { return bench(c, at, b, SESSION_PROFILE, parts_of_steps); }

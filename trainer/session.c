@@ -20,19 +20,24 @@ static err_t open_device(session *x, session_kind kind, int local) {
     return stream_open(x->dev, &x->s);
 }
 
-static err_t open_split(session *x, dataset **out, const char *key, const char *files) {
-    err_t rc = dataset_open(out, &(dataset_options){.files = files, .format = (shard_format)x->cfg->data.format, .vocab = x->cfg->model.vocab,
-                                                    .retry = (int)x->cfg->data.retry, .faults = &x->faults});
-    if (rc != ERR_OK) return err_prefix("[data] %s", key);
-    int64_t T = x->cfg->model.context, tokens = dataset_about(*out).tokens;
-    if (sampler_windows(tokens, T) < 1)
-        return err_set(ERR_DATA, "[data] %s holds %lld tokens, expected more than [model] context = %lld", key, (long long)tokens, (long long)T);
-    return ERR_OK;
+static source_options source_options_of(session *x, const char *files, bool held_out) {
+    const config *c = x->cfg;
+    return (source_options){.files = files, .format = (source_format)c->data.format, .wanted = x->net->input, .inputs = x->net->inputs,
+                            .held_out = c->data.holdout, .only_held_out = held_out, .retry = (int)c->data.retry, .faults = &x->faults};
+}
+
+static err_t open_split(session *x, source **out, const char *key, const char *files, bool held_out) {
+    source_options o = source_options_of(x, files, held_out);
+    return source_open(out, &o) == ERR_OK ? ERR_OK : err_prefix("[data] %s", key);
 }
 
 static err_t open_data(session *x, session_kind kind) {
-    if (kind != SESSION_LOOK) TRY(open_split(x, &x->train, "train", x->cfg->data.train));
-    return x->cfg->data.val[0] ? open_split(x, &x->val, "val", x->cfg->data.val) : ERR_OK;
+    const config *c = x->cfg;
+    source_options o = source_options_of(x, "", false);
+    if (kind >= SESSION_BENCH) return made_up_open(&x->train, &o, (uint64_t)c->run.seed, 4 * c->batch.global);
+    if (kind != SESSION_LOOK) TRY(open_split(x, &x->train, "train", c->data.train, false));
+    if (c->data.holdout) return open_split(x, &x->val, "train", c->data.train, true);
+    return c->data.val[0] ? open_split(x, &x->val, "val", c->data.val, false) : ERR_OK;
 }
 
 // --- ranks -------------------------------------------------------------------------------------------------------------------------
@@ -46,7 +51,7 @@ static err_t describe_team(session *x, const launch *at, team_options *o) {
     snprintf(o->job, sizeof o->job, "%s", c->run.name);
     snprintf(o->build, sizeof o->build, "%s", version_text());
     snprintf(o->config_hash, sizeof o->config_hash, "%s", hash);
-    snprintf(o->data_hash, sizeof o->data_hash, "%s %s", dataset_about(x->train).hash, x->val ? dataset_about(x->val).hash : "-");
+    snprintf(o->data_hash, sizeof o->data_hash, "%s %s", source_about(x->train).hash, x->val ? source_about(x->val).hash : "-");
     return o->has_secret ? cluster_secret(c, o->secret) : ERR_OK;
 }
 
@@ -85,18 +90,17 @@ static state_options state_options_of(const session *x, session_kind kind) {
         .compute = (dtype)c->precision.compute, .stage = x->ranks->world > 1 ? (int)c->parallel.zero : 0, .offload = kind != SESSION_LOOK && c->parallel.offload,
         .training = kind != SESSION_LOOK, .optimizer = &c->optimizer, .fixed = c->reduce.order == ORDER_FIXED,
         .stochastic = c->precision.rounding == ROUNDING_STOCHASTIC, .seed = (uint64_t)c->run.seed, .lanes = c->batch.lanes,
-        .micros = micros, .once = micros == 1 && c->model.head_chunks == 1, .bucket_bytes = (size_t)(c->reduce.bucket_mb * 1e6),
+        .micros = micros, .once = micros == 1 && x->net->adds_once, .bucket_bytes = (size_t)(c->reduce.bucket_mb * 1e6),
         .threads = device_about(x->dev)->threads,
     };
 }
 
-static err_t plan_model(session *x, session_kind kind) {
-    const config *c = x->cfg;
-    TRY(model_types[c->model.type]->open(&x->net, &(model_options){.layers = (int)c->model.layers, .heads = (int)c->model.heads, .embed = c->model.embed,
-                                                 .vocab = c->model.vocab, .context = c->model.context, .dropout = c->model.dropout}));
+static err_t open_model(session *x) { return model_types[x->cfg->model.type]->open(&x->net, &x->cfg->model.of); }
+
+static err_t plan_tensors(session *x, session_kind kind) {
     state_options o = state_options_of(x, kind);
     TRY(state_open(&x->state, x->net, x->dev, x->s, x->ranks, &o));
-    TRY(step_open(&x->runner, c, x->dev, x->s, x->ranks, x->net, &x->state));
+    TRY(step_open(&x->runner, x->cfg, x->dev, x->s, x->ranks, x->net, &x->state));
     return evaluator_declare(&x->evaluator, &x->runner);
 }
 
@@ -143,7 +147,7 @@ static err_t describe(session *x) {
     TRY(compare_with_defaults(s));
     s->dev = x->dev;
     s->any_device = !x->cfg->device.match;
-    if (x->train) memcpy(s->data_hash, dataset_about(x->train).hash, sizeof s->data_hash);
+    if (x->train) memcpy(s->data_hash, source_about(x->train).hash, sizeof s->data_hash);
     memcpy(s->build, version_text(), strnlen(version_text(), sizeof s->build - 1));
     s->at.best_loss = __builtin_inf();
     return ERR_OK;
@@ -153,7 +157,7 @@ static err_t describe(session *x) {
 static loader_options feed_options(const session *x, int64_t last) {
     const config *c = x->cfg;
     loader_options o = {
-        .seed = (uint64_t)c->run.seed, .shuffle = c->data.shuffle, .T = c->model.context, .global = c->batch.global, .micro = c->batch.micro,
+        .seed = (uint64_t)c->run.seed, .shuffle = c->data.shuffle, .in = x->net->input, .inputs = x->net->inputs, .global = c->batch.global, .micro = c->batch.micro,
         .lanes = c->batch.lanes, .first_step = x->step + 1, .last_step = last, .depth = (int)c->data.prefetch,
     };
     reduce_lanes(x->state.reduce, &o.first_lane, &o.lane_count, &o.lane_stride);
@@ -165,9 +169,10 @@ err_t session_open(session *x, const config *c, session_kind kind, const launch 
     TRY(fault_parse(&x->faults, c->run.faults));
     TRY(io_path(x->dir, "%s/%s", c->run.dir, c->run.name));
     TRY(open_device(x, kind, at ? at->local : 0));
+    TRY(open_model(x));
     TRY(open_data(x, kind));
     TRY(open_ranks(x, at));
-    TRY(plan_model(x, kind));
+    TRY(plan_tensors(x, kind));
     TRY(state_commit(&x->state));
     TRY(step_commit(&x->runner));
     if (x->state.memory.base) TRY(transport_register(x->ranks, x->state.memory.base, x->state.memory.bytes));
@@ -177,7 +182,8 @@ err_t session_open(session *x, const config *c, session_kind kind, const launch 
 err_t session_plan(session *x, const config *c, comm *ranks) {
     *x = (session){.cfg = c, .ranks = ranks};
     TRY(open_device(x, SESSION_TRAIN, 0));
-    TRY(plan_model(x, SESSION_TRAIN));
+    TRY(open_model(x));
+    TRY(plan_tensors(x, SESSION_TRAIN));
     loader_options o = feed_options(x, c->run.steps);
     x->ring_bytes = (size_t)loader_bytes(&o);
     return ERR_OK;
@@ -196,9 +202,9 @@ void session_close(session *x) {
     if (x->state.net) state_close(&x->state);
     if (x->ranks) x->ranks->table->close(x->ranks);
     if (x->team) team_leave(x->team);
+    if (x->train) source_close(x->train);
+    if (x->val) source_close(x->val);
     if (x->net) x->net->type->close(x->net);
-    if (x->train) dataset_close(x->train);
-    if (x->val) dataset_close(x->val);
     if (x->s) stream_close(x->s);
     if (x->dev) device_close(x->dev);
     *x = (session){0};

@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <math.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -70,7 +71,7 @@ static err_t write_effective_config(run *r) {
     if (!out) return err_set(ERR_INTERNAL, "no memory for the effective configuration");
     char hash[17];
     config_hash(r->x.cfg, hash);
-    fprintf(out, "# lockstep %s  config %s  data %s\n", version_text(), hash, dataset_about(r->x.train).hash);
+    fprintf(out, "# lockstep %s  config %s  data %s\n", version_text(), hash, source_about(r->x.train).hash);
     config_print(r->x.cfg, out);
     err_t rc = fclose(out) == 0 ? io_write_file(path, text, size, NULL) : err_set(ERR_INTERNAL, "no memory for the effective configuration");
     free(text);
@@ -86,20 +87,28 @@ static void greet_ranks(run *r) {
                 x->state.o.stage, x->state.o.offload ? " offload" : "", x->state.o.fixed ? "fixed" : "any", via);
 }
 
+static void greet_batch(run *r) {
+    const session *x = &r->x;
+    int64_t lanes = x->cfg->batch.lanes, micro = x->cfg->batch.micro;
+    char each[48] = "";
+    if (x->net->units > 1) snprintf(each, sizeof each, " x %" PRId64 " %ss", x->net->units, x->net->unit);
+    monitor_say(&r->m, "batch   %" PRId64 " samples = %" PRId64 " lanes x %" PRId64 " micro-batches of %" PRId64 "%s", x->cfg->batch.global, lanes,
+                x->cfg->batch.global / lanes / micro, micro, each);
+}
+
 static void greet(run *r) {
     const session *x = &r->x;
-    dataset_info t = dataset_about(x->train);
-    monitor_say(&r->m, "lockstep %s  %s  %s %lld layers %lld channels %.1f M parameters  %s", version_text(), device_about(x->dev)->name, x->net->type->name,
-                (long long)x->cfg->model.layers, (long long)x->cfg->model.embed, (double)model_elements(x->net) / 1e6,
-                dtype_name((dtype)x->cfg->precision.compute));
+    source_info t = source_about(x->train);
+    char shape[256];
+    x->net->type->describe(x->net, shape, sizeof shape);
+    monitor_say(&r->m, "lockstep %s  %s  %s %s %.1f M parameters  %s", version_text(), device_about(x->dev)->name, x->net->type->name, shape,
+                (double)model_elements(x->net) / 1e6, dtype_name((dtype)x->cfg->precision.compute));
     monitor_say(&r->m, "device  %s", device_about(x->dev)->choice);
-    monitor_say(&r->m, "data    train %lld tokens in %d file%s, val %lld          memory %.1f MB", (long long)t.tokens, t.files,
-                t.files == 1 ? "" : "s", x->val ? (long long)dataset_about(x->val).tokens : 0,
+    monitor_say(&r->m, "data    train %" PRId64 " %s in %d file%s, val %" PRId64 "          memory %.1f MB", t.units, t.unit, t.files,
+                t.files == 1 ? "" : "s", x->val ? source_about(x->val).units : 0,
                 (double)(state_bytes(&x->state) + x->runner.memory.bytes + x->runner.staging.bytes + x->ring_bytes) / 1e6);
     if (x->ranks->world > 1) greet_ranks(r);
-    monitor_say(&r->m, "batch   %lld samples = %lld lanes x %lld micro-batches of %lld x %lld tokens", (long long)x->cfg->batch.global,
-                (long long)x->cfg->batch.lanes, (long long)(x->cfg->batch.global / x->cfg->batch.lanes / x->cfg->batch.micro),
-                (long long)x->cfg->batch.micro, (long long)x->cfg->model.context);
+    greet_batch(r);
 }
 
 static err_t check_resume(const session *x, bool found) {
@@ -156,6 +165,7 @@ static err_t start_log(run *r) {
         monitor_close(&r->m);
         TRY(monitor_open(&r->m, x->dir, x->cfg, r->saved >= 0 ? at->log_bytes : 0));
     }
+    r->m.unit = x->net->unit, r->m.short_unit = x->net->short_unit;
     greet(r);
     if (r->saved < 0) return ERR_OK;
     char text[96];
@@ -245,29 +255,30 @@ static err_t log_step(run *r, const step_result *s, double ms) {
     rank_summary times = logged && world > 1 ? report_take(&r->times, r->x.state.reduce) : (rank_summary){0};
     const double *mine = s->reports + r->x.ranks->rank * REPORT_ITEMS;
     bool timed = report_is_timed(s->reports, world);
-    double tokens = (double)(c->batch.global * c->model.context);
+    int64_t units = c->batch.global * r->x.net->units;
     step_record record = {
-        .step = step, .tokens = step * c->batch.global * c->model.context, .loss = s->loss, .grad_norm = s->grad_norm, .lr = s->lr, .ms = ms,
-        .tokens_per_s = tokens / (ms / 1e3), .data_wait_ms = mine[REPORT_DATA_MS], .comm_wait_ms = timed ? mine[REPORT_WAIT_MS] : NAN, .loss_scale = s->loss_scale,
+        .step = step, .units = step * units, .loss = s->loss, .grad_norm = s->grad_norm, .lr = s->lr, .ms = ms,
+        .units_per_s = (double)units / (ms / 1e3), .data_wait_ms = mine[REPORT_DATA_MS], .comm_wait_ms = timed ? mine[REPORT_WAIT_MS] : NAN, .loss_scale = s->loss_scale,
         .skipped = !s->applied, .hash = hashed ? hash : NULL, .world = world, .comm_ms = timed ? mine[REPORT_BUSY_MS] : NAN, .hidden = times.hidden,
         .slowest = times.slowest, .slowest_ms = times.slowest_ms, .median_ms = times.median_ms,
     };
     watch_skips(r, s);
     monitor_step(&r->m, &record, logged);
     if (times.straggler) name_straggler(r, step, &times);
-    power_tell(&r->power, &r->m, step, s->reports, c->batch.global * c->model.context);
+    power_tell(&r->power, &r->m, step, s->reports, units);
     return ERR_OK;
 }
 
 static err_t evaluate_now(run *r, bool *improved) {
     session *x = &r->x;
-    double start = clock_now(), loss;
-    int64_t windows;
-    TRY(evaluate(&x->evaluator, x->val, x->cfg->eval.batches, &loss, &windows));
+    double start = clock_now();
+    evaluation e;
+    TRY(evaluate(&x->evaluator, x->val, x->cfg->eval.batches, &e));
     ckpt_counters *at = &x->state.ckpt.at;
-    *improved = loss < at->best_loss;
-    if (*improved) at->best_loss = loss, at->best_step = x->step;
-    monitor_eval(&r->m, x->step, loss, windows, at->best_loss, at->best_step, 1e3 * (clock_now() - start));
+    *improved = e.loss < at->best_loss;
+    if (*improved) at->best_loss = e.loss, at->best_step = x->step;
+    monitor_eval(&r->m, &(eval_record){.step = x->step, .loss = e.loss, .metrics = x->net->metrics, .metric = x->net->metric, .value = e.metric,
+                                       .samples = e.samples, .of = x->net->units > 1 ? "windows" : "samples", .best = at->best_loss, .best_step = at->best_step, .ms = 1e3 * (clock_now() - start)});
     return ERR_OK;
 }
 
@@ -315,7 +326,7 @@ static bool eval_is_due(const run *r, bool last) {
 }
 
 static bool sample_is_due(const run *r, bool last) {
-    return r->x.cfg->sample.tokens > 0 && (last || due(r->x.step, r->x.cfg->sample.every));
+    return r->x.net->vocab && r->x.cfg->sample.tokens > 0 && (last || due(r->x.step, r->x.cfg->sample.every));
 }
 
 static bool look_is_due(const run *r, bool last) { return eval_is_due(r, last) || sample_is_due(r, last); }

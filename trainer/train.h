@@ -2,7 +2,7 @@
 #ifndef TRAINER_TRAIN_H
 #define TRAINER_TRAIN_H
 
-#include "data/data.h"
+#include "data/loader.h"
 #include "trainer/config/config.h"
 #include "trainer/evaluate.h"
 #include "trainer/log/monitor.h"
@@ -19,7 +19,7 @@ typedef struct session {
     team *team;               // NULL with one rank
     comm *ranks;
     model *net;
-    dataset *train, *val;     // NULL: not opened
+    source *train, *val;      // NULL: not opened
     train_state state;
     step_runner runner;
     evaluator evaluator;
@@ -29,8 +29,9 @@ typedef struct session {
     int64_t step;             // finished steps
 } session;
 
-// LOOK: no optimizer state, no gradients, no loader. PROFILE: training on a device that measures every operation.
-typedef enum { SESSION_TRAIN, SESSION_LOOK, SESSION_PROFILE } session_kind;
+// LOOK: no optimizer, no gradients, no loader. BENCH: training on made-up samples. PROFILE: the same on a device that
+// measures every operation.
+typedef enum { SESSION_TRAIN, SESSION_LOOK, SESSION_BENCH, SESSION_PROFILE } session_kind;
 
 // Opens device, data, connections to the other ranks, model and tensors as the INI says. session_init or a checkpoint
 // sets the weights later. at: this rank's place among others; NULL: alone. Collective, as is everything below that
@@ -88,7 +89,7 @@ err_t verb_eval(const config *c, const char *ckpt, FILE *out);
 err_t verb_sample(const config *c, const char *ckpt, const char *prompt, FILE *out);
 err_t verb_hash(const char *ckpt, FILE *out);
 
-// A rank of `lockstep bench`: times [run] steps of the INI's model on made-up tokens: no data, no files. Rank 0 prints.
+// A rank of `lockstep bench`: times [run] steps of the INI's model on made-up samples: no data, no files. Rank 0 prints.
 err_t bench_rank(const config *c, const launch *at, board *b);
 
 // The same for `lockstep bench step`: the time of a step, operation by operation, compared with what this device could

@@ -2,24 +2,32 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/version.h"
+#include "data/text/pack.h"
 #include "trainer/evaluate.h"
 #include "trainer/log/report.h"
 #include "trainer/train.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 // --- look at weights ---------------------------------------------------------------------------------------------------------
 
+static void print_evaluation(const session *x, const evaluation *e, FILE *out) {
+    source_info v = source_about(x->val);
+    fprintf(out, "step %" PRId64 "  loss %.6f", x->step, e->loss);
+    for (int i = 0; i < x->net->metrics; i++) fprintf(out, "  %s %.6f", x->net->metric[i], e->metric[i]);
+    if (v.units_per_sample > 1) fprintf(out, "  %" PRId64 " windows of %" PRId64 " %s\n", e->samples, v.units_per_sample, v.unit);
+    else fprintf(out, "  %" PRId64 " %s\n", e->samples, v.unit);
+}
+
 static err_t eval_session(session *x, const char *ckpt, FILE *out) {
-    double loss;
-    int64_t windows;
+    evaluation e;
     if (!x->val) return err_set(ERR_CONFIG, "[data] val is empty: nothing to evaluate on");
     TRY(session_load(x, ckpt));
-    TRY(evaluate(&x->evaluator, x->val, x->cfg->eval.batches, &loss, &windows));
-    fprintf(out, "step %lld  loss %.6f  %lld windows of %lld tokens\n", (long long)x->step, loss, (long long)windows,
-            (long long)x->cfg->model.context);
+    TRY(evaluate(&x->evaluator, x->val, x->cfg->eval.batches, &e));
+    print_evaluation(x, &e, out);
     return ERR_OK;
 }
 
@@ -45,6 +53,7 @@ err_t verb_sample(const config *c, const char *ckpt, const char *prompt, FILE *o
     session x;
     config no_data = *c;
     no_data.data.val[0] = 0;
+    no_data.data.holdout = 0;
     err_t rc = session_open(&x, &no_data, SESSION_LOOK, NULL);
     if (rc == ERR_OK) rc = sample_session(&x, ckpt, prompt ? prompt : c->sample.prompt, out);
     session_close(&x);
@@ -62,22 +71,24 @@ err_t verb_hash(const char *ckpt, FILE *out) {
 
 static void print_line(void *ctx, const char *text) { fprintf(ctx, "%s\n", text); }
 
+static void print_source(const char *split, const source *from, FILE *out) {
+    source_info about = source_about(from);
+    fprintf(out, "%-7s %" PRId64 " %s in %d files, hash %s\n", split, about.units, about.unit, about.files, about.hash);
+}
+
 static err_t check_session(session *x, FILE *out) {
     const config *c = x->cfg;
-    dataset_info t = dataset_about(x->train);
-    double epoch = (double)sampler_windows(t.tokens, c->model.context) / (double)c->batch.global;
+    double epoch = (double)source_about(x->train).samples / (double)c->batch.global;
     fprintf(out, "device  %s (%s)\n", device_about(x->dev)->name, device_about(x->dev)->choice);
     fprintf(out, "model   %s, %.2f M parameters\n", x->net->type->name, (double)model_elements(x->net) / 1e6);
     fprintf(out, "memory  %.1f MB of weights, optimizer state and gradients, %.1f MB of activations\n", (double)state_bytes(&x->state) / 1e6,
             (double)x->runner.memory.bytes / 1e6);
-    fprintf(out, "batch   %lld lanes; %lld steps are %.2f epochs\n", (long long)c->batch.lanes, (long long)c->run.steps,
-            (double)c->run.steps / epoch);
-    fprintf(out, "train   %lld tokens in %d files, hash %s\n", (long long)t.tokens, t.files, t.hash);
-    err_t train = dataset_verify(x->train, print_line, out), val = ERR_OK;
+    fprintf(out, "batch   %" PRId64 " lanes; %" PRId64 " steps are %.2f epochs\n", c->batch.lanes, c->run.steps, (double)c->run.steps / epoch);
+    print_source("train", x->train, out);
+    err_t train = source_verify(x->train, print_line, out), val = ERR_OK;
     if (x->val) {
-        dataset_info v = dataset_about(x->val);
-        fprintf(out, "val     %lld tokens in %d files, hash %s\n", (long long)v.tokens, v.files, v.hash);
-        val = dataset_verify(x->val, print_line, out);
+        print_source("val", x->val, out);
+        if (!c->data.holdout) val = source_verify(x->val, print_line, out);  // else it is in the files of train
     }
     if (train == ERR_OK && val == ERR_OK) fprintf(out, "every checksum is right\n");
     return train != ERR_OK ? train : val;

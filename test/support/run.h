@@ -69,4 +69,13 @@ static inline void write_tokens(const char *dir, const char *name, int n) {
     free(t);
 }
 
+// The mean loss of the validation data, and over how many samples.
+static inline err_t eval_loss(session *x, int64_t batches, double *loss, int64_t *samples) {
+    evaluation e = {0};
+    err_t rc = evaluate(&x->evaluator, x->val, batches, &e);
+    *loss = e.loss;
+    *samples = e.samples;
+    return rc;
+}
+
 #endif

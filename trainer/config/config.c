@@ -21,7 +21,7 @@ static err_t expected(const char *found, const char *fmt, ...) {
     return err_set(ERR_CONFIG, "expected %s, found `%s`", what, ini_show(show, found, strlen(found)));
 }
 
-static err_t outside(const config_key *k, const char *text) {
+static err_t outside(const setting *k, const char *text) {
     if (k->type == KEY_INT) return expected(text, "a whole number from %.0f to %.0f", k->min, k->max);
     return expected(text, "%s%sa number from %g to %g", k->words ? k->words : "", k->words ? " or " : "", k->min, k->max);
 }
@@ -33,7 +33,7 @@ static const char *skip_digits(const char *p) {
 
 // Decimal digits, perhaps with a minus; no octal, no hexadecimal, no 1e6 and no 1_000: a number means what it looks
 // like.
-static err_t parse_int(const config_key *k, const char *text, int64_t *out) {
+static err_t parse_int(const setting *k, const char *text, int64_t *out) {
     const char *digits = text + (*text == '-'), *end = skip_digits(digits);
     if (end == digits || *end || (digits[0] == '0' && digits[1]))
         return expected(text, "a whole number in decimal, from %.0f to %.0f", k->min, k->max);
@@ -60,7 +60,7 @@ static bool real_syntax(const char *p) {
     return *p == 0;
 }
 
-static err_t parse_real(const config_key *k, const char *text, double *out) {
+static err_t parse_real(const setting *k, const char *text, double *out) {
     if (k->words && strcmp(text, k->words) == 0) {
         *out = 0;
         return ERR_OK;
@@ -80,7 +80,7 @@ static err_t parse_real(const config_key *k, const char *text, double *out) {
     return ERR_OK;
 }
 
-static err_t parse_word(const config_key *k, const char *text, int *out) {
+static err_t parse_word(const setting *k, const char *text, int *out) {
     char word[CONFIG_WORD];
     for (int i = 0; config_word(k->words, i, word); i++) {
         *out = i;
@@ -105,26 +105,27 @@ static err_t parse_name(const char *text, char dst[CONFIG_WORD]) {
 }
 
 // The printed form must fit into a line, so that the output of `lockstep config` can be read back.
-static err_t parse_text(const config_key *k, const char *text, char dst[CONFIG_TEXT]) {
+static err_t parse_text(const setting *k, const char *text, char dst[CONFIG_TEXT]) {
     enum { PRINTED = 900 };
     size_t n = 0;
     for (const char *p = text; *p; p++) n += 1 + (strchr("\n\t\\\"", *p) != NULL);
     if (n > PRINTED) return expected(text, "at most %d characters", PRINTED);
     if (n == 0 && k->min > 0) return expected(text, "some text");
     memcpy(dst, text, strlen(text) + 1);
-    if (k->offset != offsetof(config, run.faults)) return ERR_OK;
-    fault_list list;
-    return fault_parse(&list, text);
+    return ERR_OK;
 }
 
-static err_t parse_value(config *c, const config_key *k, const char *text) {
-    void *at = (char *)c + k->offset;
+static err_t parse_value(config *c, int row, const char *text) {
+    const setting *k = config_key(row);
+    void *at = config_at(c, row);
     int which = 0;
     switch (k->type) {
     case KEY_INT: return parse_int(k, text, at);
     case KEY_REAL: return parse_real(k, text, at);
     case KEY_NAME: return parse_name(text, at);
-    case KEY_TEXT: return parse_text(k, text, at);
+    case KEY_TEXT:
+        TRY(parse_text(k, text, at));
+        return row == config_row(offsetof(config, run.faults)) ? fault_parse(&(fault_list){0}, text) : ERR_OK;
     case KEY_WORD: return parse_word(k, text, at);
     case KEY_BOOL:
         TRY(parse_word(k, text, &which));
@@ -135,43 +136,63 @@ static err_t parse_value(config *c, const config_key *k, const char *text) {
 
 // --- files ---------------------------------------------------------------------------------------------------
 
-static int find_key(const char *section, const char *key) {
-    for (int i = 0; i < config_key_count; i++)
-        if (strcmp(config_keys[i].section, section) == 0 && strcmp(config_keys[i].key, key) == 0) return i;
-    return -1;
-}
-
 static err_t take_entry(config *c, int file, const ini_entry *e) {
     char place[INI_PLACE];
     ini_place(place, c->files[file - 1], e->line);
     if (!config_section(e->section)) return config_no_section(place, e);
     if (!e->key[0]) return ERR_OK;
-    int i = find_key(e->section, e->key);
-    if (i < 0) return config_no_key(place, e);
-    if (parse_value(c, &config_keys[i], e->value) != ERR_OK) return err_prefix("%s: [%s] %s", place, e->section, e->key);
+    int i = config_find(c, e->section, e->key);
+    if (i < 0) return config_no_key(c, place, e);
+    if (parse_value(c, i, e->value) != ERR_OK) return err_prefix("%s: [%s] %s", place, e->section, e->key);
     c->origin[i] = (key_origin){.file = file, .line = e->line};
     return ERR_OK;
 }
 
-static err_t take_file(config *c, const char *path) {
+static bool is_type(const ini_entry *e) { return strcmp(e->section, "model") == 0 && strcmp(e->key, "type") == 0; }
+
+// All but the architecture, which take_type has taken.
+static err_t take_file(config *c, int file, const ini_file *f) {
+    for (int i = 0; i < f->count; i++)
+        if (!is_type(&f->entry[i])) TRY(take_entry(c, file, &f->entry[i]));
+    return ERR_OK;
+}
+
+static err_t read_file(config *c, const char *path, ini_file **f) {
     char place[INI_PLACE];
-    ini_file *f;
     ini_place(place, path, 0);
     if (c->file_count == CONFIG_FILES_MAX) return err_set(ERR_CONFIG, "%s: more than %d files", place, CONFIG_FILES_MAX);
     if (strlen(path) >= CONFIG_TEXT) return err_set(ERR_CONFIG, "%s: the file's name is too long", place);
     memcpy(c->files[c->file_count++], path, strlen(path) + 1);
-    TRY(ini_read(path, &f));
-    err_t rc = ERR_OK;
-    for (int i = 0; rc == ERR_OK && i < f->count; i++) rc = take_entry(c, c->file_count, &f->entry[i]);
-    free(f);
-    return rc;
+    return ini_read(path, f);
+}
+
+// The architecture of the last file that names one decides which keys there are, so it is looked for first.
+static err_t take_type(config *c, ini_file *const *f) {
+    for (int k = 0; k < c->file_count; k++)
+        for (int i = 0; i < f[k]->count; i++)
+            if (is_type(&f[k]->entry[i])) TRY(take_entry(c, k + 1, &f[k]->entry[i]));
+    return ERR_OK;
+}
+
+static err_t set_defaults(config *c) {
+    for (int i = config_next(c, -1); i >= 0; i = config_next(c, i))
+        if (!c->origin[i].file && parse_value(c, i, config_key(i)->fallback) != ERR_OK)
+            return err_prefix("default: [%s] %s", config_key(i)->section, config_key(i)->key);
+    return ERR_OK;
+}
+
+static err_t load(config *c, ini_file **f, const char *const *files, int count) {
+    for (int k = 0; k < count; k++) TRY(read_file(c, files[k], k < CONFIG_FILES_MAX ? &f[k] : NULL));
+    TRY(take_type(c, f));
+    TRY(set_defaults(c));
+    for (int k = 0; k < count; k++) TRY(take_file(c, k + 1, f[k]));
+    return config_resolve(c);
 }
 
 err_t config_load(config *c, const char *const *files, int count) {
+    ini_file *f[CONFIG_FILES_MAX] = {0};
     memset(c, 0, sizeof *c);
-    for (int i = 0; i < config_key_count; i++)
-        if (parse_value(c, &config_keys[i], config_keys[i].fallback) != ERR_OK)
-            return err_prefix("default: [%s] %s", config_keys[i].section, config_keys[i].key);
-    for (int i = 0; i < count; i++) TRY(take_file(c, files[i]));
-    return config_resolve(c);
+    err_t rc = load(c, f, files, count);
+    for (int k = 0; k < CONFIG_FILES_MAX; k++) free(f[k]);
+    return rc;
 }

@@ -5,18 +5,18 @@
 
 #include "base/err.h"
 #include "comm/transport.h"
-#include "data/data.h"
+#include "data/source.h"
 #include "gpu/gpu.h"
-#include "model/model.h"
+#include "model/types.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
-enum { CONFIG_WORD = 64, CONFIG_TEXT = 1024, CONFIG_KEYS_MAX = 112, CONFIG_FILES_MAX = 16 };
+enum { CONFIG_WORD = KEY_WORD_MAX, CONFIG_TEXT = KEY_TEXT_MAX, CONFIG_KEYS_MAX = 160, CONFIG_FILES_MAX = 16 };
 
 // A key whose values are words holds the index of its word. Where the values have an enum (device_kind, vector_width,
-// dtype, shard_format, recomputation, transport_kind) or a list (model_types), the words are in its order.
+// dtype, source_format, recomputation, transport_kind) or a list (model_types), the words are in its order.
 typedef enum { RESUME_AUTO, RESUME_NEVER, RESUME_MUST } resume_mode;
 typedef enum { TOKENIZER_BYTES } tokenizer_mode;
 typedef enum { ORDER_FIXED, ORDER_ANY } order_mode;
@@ -24,10 +24,6 @@ typedef enum { CHOICE_AUTO, CHOICE_NO, CHOICE_YES } choice_mode;
 typedef enum { ROUNDING_NEAREST, ROUNDING_STOCHASTIC } rounding_mode;
 typedef enum { OPTIMIZER_ADAMW, OPTIMIZER_SGD } optimizer_kind;
 typedef enum { SCHEDULE_COSINE, SCHEDULE_LINEAR, SCHEDULE_CONSTANT, SCHEDULE_WSD } schedule_kind;
-
-// Where a key must agree: `bits` keys must match on resume, `layout` keys may change between runs but must match across
-// ranks, `local` keys may differ on each node.
-typedef enum { CLASS_BITS, CLASS_LAYOUT, CLASS_LOCAL } key_class;
 
 typedef struct key_origin {
     int file;     // 0: the default; else files[file - 1]. An index, so that a config can be copied
@@ -45,8 +41,8 @@ typedef struct optimizer_keys {
 typedef struct config {
     struct { char name[CONFIG_WORD], dir[CONFIG_TEXT], faults[CONFIG_TEXT]; int64_t seed, steps; int resume; } run;
     struct { int backend, simd; bool graph, check, match; int64_t ranks, threads; } device;  // threads 0: a rank's fair share of the cores this process may use
-    struct { int type; int64_t layers, heads, embed, vocab, context, head_chunks; double dropout; char init_from[CONFIG_TEXT]; } model;  // head_chunks: see lanes
-    struct { char train[CONFIG_TEXT], val[CONFIG_TEXT]; int format; int64_t prefetch, retry; bool shuffle; } data;
+    struct { int type; model_options of; char init_from[CONFIG_TEXT]; } model;  // of: the keys of the chosen architecture
+    struct { char train[CONFIG_TEXT], val[CONFIG_TEXT]; int format; int64_t prefetch, retry, holdout; bool shuffle; } data;
     struct { char input[CONFIG_TEXT], output[CONFIG_TEXT]; int tokenizer; int64_t shard_tokens; double val_fraction; bool compress; } pack;
     struct { int64_t global, micro, lanes; } batch;  // lanes 0 in the file: resolved by config_load
     struct { int compute, rounding; double loss_scale; int64_t scale_window; } precision;  // loss_scale 0: dynamic

@@ -1,6 +1,7 @@
 // trainer/config/keys.c: the one table of keys.
 //
-// A key's row says everything about it. A new key is a field in trainer/config/config.h and a row here; this is enough
+// A key's row says everything about it. A new key is a field in trainer/config/config.h and a row here, or, if it is an
+// architecture's, a field of its options and a row beside them; this is enough
 // for it to be parsed, checked, printed, written to config.ini, compared on resume and suggested when it is misspelled.
 //
 // Which class a key has:
@@ -15,6 +16,7 @@
 //           many checkpoints it keeps, and faults, which are meant to hit one of many.
 #include "trainer/config/table.h"
 
+#include <assert.h>
 #include <string.h>
 
 #define AT(section, key) #section, #key
@@ -33,13 +35,13 @@
 // Words are in the order of the enums that they stand for.
 _Static_assert(DEVICE_AUTO == 0 && DEVICE_CPU == 1 && DEVICE_CUDA == 2, "[device] backend");
 _Static_assert(WIDTH_AUTO == 0 && WIDTH_AVX512 == 1 && WIDTH_AVX2 == 2 && WIDTH_NEON == 3 && WIDTH_PORTABLE == 4, "[device] simd");
-_Static_assert(SHARD_AUTO == 0 && SHARD_LOCKSTEP == 1 && SHARD_LLMC == 2 && SHARD_RAW16 == 3 && SHARD_RAW32 == 4, "[data] format");
+_Static_assert(FORMAT_AUTO == 0 && FORMAT_LOCKSTEP == 1 && FORMAT_LLMC == 2 && FORMAT_RAW16 == 3 && FORMAT_RAW32 == 4 && FORMAT_IDX == 5, "[data] format");
 _Static_assert(FP32 == 0 && BF16 == 1 && FP16 == 2, "[precision] compute");
 _Static_assert(OPTIMIZER_ADAMW == 0 && OPTIMIZER_SGD == 1, "[optimizer] type");
 _Static_assert(RECOMPUTE_NONE == 0 && RECOMPUTE_SELECTIVE == 1 && RECOMPUTE_BLOCK == 2, "[parallel] recompute");
 _Static_assert(TRANSPORT_AUTO == 0 && TRANSPORT_TCP == 1 && TRANSPORT_NCCL == 2, "[reduce] transport");
 
-const config_key config_keys[] = {
+static const setting first_keys[] = {
     {AT(run, name), KEY_NAME, LAYOUT, IN(run, name), "default", 1, 0, NULL, "run_name id", "the run's files are in DIR/NAME"},
     TEXT(run, dir, LOCAL, "runs", 1, "out_dir output_dir", "directory of all runs"),
     INT(run, seed, BITS, "1337", 0, EXACT, "random_seed",
@@ -62,27 +64,25 @@ const config_key config_keys[] = {
     BOOL(device, check, LOCAL, "no", "launch_blocking", "on a GPU: wait after every kernel, so that a failure names the very one; slow"),
     BOOL(device, match, LAYOUT, "yes", "", "refuse to go on from a checkpoint of another kind of device or library, on which the bits differ"),
 
-    WORD(model, type, BITS, "gpt", "gpt", "arch architecture", "the architecture"),
-    INT(model, layers, BITS, "4", 1, 1024, "n_layer num_layers depth", "number of blocks"),
-    INT(model, heads, BITS, "4", 1, 1024, "n_head num_heads", "attention heads; must divide embed"),
-    INT(model, embed, BITS, "128", 1, 1048576, "n_embd channels hidden_size dim d_model", "channels"),
-    INT(model, vocab, BITS, "256", 2, 16777216, "vocab_size", "number of different tokens; 256 for bytes"),
-    INT(model, context, BITS, "128", 1, 1048576, "block_size seq_len sequence_length", "tokens that the model sees at once"),
-    REAL(model, dropout, BITS, "0", 0, 0.95, "", "probability that an activation is dropped while training"),
-    INT(model, head_chunks, BITS, "0", 0, EXACT, "loss_chunks",
-        "parts of a micro-batch whose logits are in memory one after the other; 0 = parts of at most 20,971,520 logits"),
+    WORD(model, type, BITS, "gpt", MODEL_WORDS + 1, "arch architecture", "the architecture"),
+};
+
+// Here come the keys of the architectures.
+
+static const setting more_keys[] = {
     TEXT(model, init_from, LAYOUT, "", 0, "pretrained",
          "start from the weights in this safetensors file; empty = random weights"),
 
     TEXT(data, train, LOCAL, "datasets/self-train-*.bin", 1, "train_data",
-         "training shards: files or globs, space between"),
+         "training data: files or globs, space between"),
     TEXT(data, val, LOCAL, "datasets/self-val-*.bin", 0, "validation valid eval_data",
-         "validation shards; empty = no evaluation"),
-    WORD(data, format, LOCAL, "auto", "auto lockstep llmc raw16 raw32", "",
-         "format of the shards; auto looks at their first bytes"),
+         "validation data; empty = no evaluation"),
+    WORD(data, format, LOCAL, "auto", "auto lockstep llmc raw16 raw32 idx", "",
+         "format of the files; auto looks at their first bytes"),
     INT(data, prefetch, LOCAL, "8", 2, 1024, "num_workers", "micro-batches that are read ahead of need at most"),
     INT(data, retry, LOCAL, "5", 0, 100, "retries", "how often a failed read is tried again"),
-    BOOL(data, shuffle, BITS, "yes", "", "visit the windows of the data in a random order, another one each epoch"),
+    BOOL(data, shuffle, BITS, "yes", "", "visit the samples of the data in a random order, another one each epoch"),
+    INT(data, holdout, BITS, "0", 0, MANY, "", "samples at the end of the training data that are validation data instead; then val must be empty"),
 
     TEXT(pack, input, LOCAL, "README.md Makefile main.c base comm data gpu model test trainer", 1, "source", "what `lockstep pack` reads: files, directories or globs, space between"),
     TEXT(pack, output, LOCAL, "datasets/self", 1, "destination",
@@ -172,8 +172,7 @@ const config_key config_keys[] = {
     INT(log, power_every, LAYOUT, "0", 0, MANY, "power_interval",
         "steps between readings of the devices' power, temperature and clocks; 0 = never"),
 };
-const int config_key_count = sizeof config_keys / sizeof *config_keys;
-_Static_assert(sizeof config_keys / sizeof *config_keys <= CONFIG_KEYS_MAX, "raise CONFIG_KEYS_MAX");
+enum { FIRST = sizeof first_keys / sizeof *first_keys, MORE = sizeof more_keys / sizeof *more_keys };
 
 static const struct { const char *name, *comment; } sections[] = {
     {"run", "the run as a whole"},
@@ -212,9 +211,63 @@ bool config_word(const char *words, int i, char dst[CONFIG_WORD]) {
     return true;
 }
 
+// --- the table as a whole ------------------------------------------------------------------------------------------------------
+
+static int model_rows(void) {
+    int n = 0;
+    for (int k = 0; k < MODEL_TYPES; k++) n += model_types[k]->keys;
+    return n;
+}
+
+int config_keys(void) {
+    int n = FIRST + model_rows() + MORE;
+    assert(n <= CONFIG_KEYS_MAX);
+    return n;
+}
+
+// A row of an architecture: its number among that one's keys, and which it is; -1: a row of this file.
+static int model_of(int row, int *key) {
+    *key = row - FIRST;
+    for (int k = 0; *key >= 0 && k < MODEL_TYPES; k++) {
+        if (*key < model_types[k]->keys) return k;
+        *key -= model_types[k]->keys;
+    }
+    return -1;
+}
+
+const setting *config_key(int row) {
+    int key, type = model_of(row, &key);
+    if (type >= 0) return &model_types[type]->key[key];
+    return row < FIRST ? &first_keys[row] : &more_keys[row - FIRST - model_rows()];
+}
+
+bool config_applies(const config *c, int row) {
+    int key, type = model_of(row, &key);
+    return type < 0 || type == (c ? c->model.type : 0);
+}
+
+int config_next(const config *c, int row) {
+    for (row++; row < config_keys(); row++)
+        if (config_applies(c, row)) return row;
+    return -1;
+}
+
+void *config_at(config *c, int row) {
+    int key, type = model_of(row, &key);
+    return (type < 0 ? (char *)c : (char *)&c->model.of) + config_key(row)->offset;
+}
+
+int config_find(const config *c, const char *section, const char *key) {
+    for (int i = config_next(c, -1); i >= 0; i = config_next(c, i))
+        if (strcmp(config_key(i)->section, section) == 0 && strcmp(config_key(i)->key, key) == 0) return i;
+    return -1;
+}
+
 int config_row(size_t offset) {
-    for (int i = 0; i < config_key_count; i++)
-        if (config_keys[i].offset == offset) return i;
+    for (int i = 0; i < config_keys(); i++) {
+        int key;
+        if (model_of(i, &key) < 0 && config_key(i)->offset == offset) return i;
+    }
     return 0;  // not reached: the callers name fields of the table
 }
 

@@ -34,7 +34,7 @@ static int distance(const char *a, const char *b) {
 // Near enough to be a typing error: one edit in three characters.
 static bool near(const char *found, int edits) { return edits <= 1 || edits <= (int)strlen(found) / 3; }
 
-static int distance_to_row(const char *found, const config_key *k) {
+static int distance_to_row(const char *found, const setting *k) {
     char word[CONFIG_WORD];
     int best = distance(found, k->key);
     for (int i = 0; config_word(k->also, i, word); i++) best = least(best, distance(found, word));
@@ -42,12 +42,12 @@ static int distance_to_row(const char *found, const config_key *k) {
 }
 
 // The nearest row, of this section or (NULL) of any.
-static int nearest_row(const char *found, const char *section, int *edits) {
+static int nearest_row(const config *c, const char *found, const char *section, int *edits) {
     int best = -1;
     *edits = CONFIG_WORD + 1;
-    for (int i = 0; i < config_key_count; i++) {
-        if (section && strcmp(config_keys[i].section, section) != 0) continue;
-        int d = distance_to_row(found, &config_keys[i]);
+    for (int i = config_next(c, -1); i >= 0; i = config_next(c, i)) {
+        if (section && strcmp(config_key(i)->section, section) != 0) continue;
+        int d = distance_to_row(found, config_key(i));
         if (d >= *edits) continue;
         best = i;
         *edits = d;
@@ -75,9 +75,9 @@ err_t config_no_section(const char *place, const ini_entry *e) {
     char all[LISTED] = "";
     const char *nearest = "";
     int best = CONFIG_WORD + 1;
-    for (int i = 0; i < config_key_count; i++) {
-        const char *section = config_keys[i].section;
-        if (i > 0 && strcmp(section, config_keys[i - 1].section) == 0) continue;
+    for (int i = 0; i < config_keys(); i++) {
+        const char *section = config_key(i)->section;
+        if (i > 0 && strcmp(section, config_key(i - 1)->section) == 0) continue;
         add_word(all, "%s%s", section);
         int d = distance(e->section, section);
         if (d < best) best = d, nearest = section;
@@ -86,24 +86,24 @@ err_t config_no_section(const char *place, const ini_entry *e) {
 }
 
 // The sections that have a key of exactly this name.
-static void sections_with(const char *key, char dst[LISTED]) {
+static void sections_with(const config *c, const char *key, char dst[LISTED]) {
     dst[0] = 0;
-    for (int i = 0; i < config_key_count; i++)
-        if (strcmp(config_keys[i].key, key) == 0) add_word(dst, "%s[%s]", config_keys[i].section);
+    for (int i = config_next(c, -1); i >= 0; i = config_next(c, i))
+        if (strcmp(config_key(i)->key, key) == 0) add_word(dst, "%s[%s]", config_key(i)->section);
 }
 
-err_t config_no_key(const char *place, const ini_entry *e) {
+err_t config_no_key(const config *c, const char *place, const ini_entry *e) {
     char hint[LISTED], elsewhere[LISTED], all[LISTED] = "", show[INI_SHOW];
     int edits_here, edits_any;
-    int here = nearest_row(e->key, e->section, &edits_here), any = nearest_row(e->key, NULL, &edits_any);
-    sections_with(e->key, elsewhere);
+    int here = nearest_row(c, e->key, e->section, &edits_here), any = nearest_row(c, e->key, NULL, &edits_any);
+    sections_with(c, e->key, elsewhere);
     if (elsewhere[0] && edits_here > 0) snprintf(hint, sizeof hint, "`%s` is a key of %s.", e->key, elsewhere);
-    else if (near(e->key, edits_here)) snprintf(hint, sizeof hint, "Did you mean `%s`?", config_keys[here].key);
+    else if (near(e->key, edits_here)) snprintf(hint, sizeof hint, "Did you mean `%s`?", config_key(here)->key);
     else if (near(e->key, edits_any))
-        snprintf(hint, sizeof hint, "Did you mean `%s` of [%s]?", config_keys[any].key, config_keys[any].section);
-    else snprintf(hint, sizeof hint, "The nearest is `%s`.", config_keys[here].key);
-    for (int i = 0; i < config_key_count; i++)
-        if (strcmp(config_keys[i].section, e->section) == 0) add_word(all, "%s%s", config_keys[i].key);
+        snprintf(hint, sizeof hint, "Did you mean `%s` of [%s]?", config_key(any)->key, config_key(any)->section);
+    else snprintf(hint, sizeof hint, "The nearest is `%s`.", config_key(here)->key);
+    for (int i = config_next(c, -1); i >= 0; i = config_next(c, i))
+        if (strcmp(config_key(i)->section, e->section) == 0) add_word(all, "%s%s", config_key(i)->key);
     return err_set(ERR_CONFIG, "%s: [%s] %s: no such key. %s (keys: %s; its value here: `%s`)", place, e->section, e->key, hint,
                    all, ini_show(show, e->value, strlen(e->value)));
 }

@@ -31,8 +31,8 @@ static void print_text(const char *text, char *dst) {
 }
 
 void config_value(const config *c, int i, char dst[CONFIG_VALUE]) {
-    const config_key *k = &config_keys[i];
-    const void *at = (const char *)c + k->offset;
+    const setting *k = config_key(i);
+    const void *at = config_at((config *)c, i);
     switch (k->type) {
     case KEY_INT: snprintf(dst, CONFIG_VALUE, "%lld", (long long)*(const int64_t *)at); break;
     case KEY_REAL:
@@ -47,25 +47,25 @@ void config_value(const config *c, int i, char dst[CONFIG_VALUE]) {
 }
 
 // `key = value` as the file has it.
-static int print_setting(const config_key *k, const char *value, FILE *out) {
+static int print_setting(const setting *k, const char *value, FILE *out) {
     const char *quote = k->type == KEY_TEXT ? "\"" : "";
     return fprintf(out, "%s = %s%s%s", k->key, quote, value, quote);
 }
 
-static bool opens_section(int i) { return i == 0 || strcmp(config_keys[i].section, config_keys[i - 1].section) != 0; }
+static bool opens_section(int i) { return i == 0 || strcmp(config_key(i)->section, config_key(i - 1)->section) != 0; }
 
 void config_print(const config *c, FILE *out) {
     static const char *const classes[] = {[CLASS_BITS] = "bits", [CLASS_LAYOUT] = "layout", [CLASS_LOCAL] = "local"};
-    for (int i = 0; i < config_key_count; i++) {
+    for (int i = config_next(c, -1); i >= 0; i = config_next(c, i)) {
         char value[CONFIG_VALUE], place[INI_PLACE];
         config_value(c, i, value);
-        if (opens_section(i)) fprintf(out, "%s[%s]\n", i ? "\n" : "", config_keys[i].section);
-        int n = print_setting(&config_keys[i], value, out);
+        if (opens_section(i)) fprintf(out, "%s[%s]\n", i ? "\n" : "", config_key(i)->section);
+        int n = print_setting(config_key(i), value, out);
         // A comment after a long text could make the line longer than INI_LINE.
         if (n > INI_LINE / 2) fprintf(out, "\n%*s", WIDTH, "");
         else if (n < WIDTH) fprintf(out, "%*s", WIDTH - n, "");
         const char *chosen = c->origin[i].chosen ? ", chosen" : "";
-        fprintf(out, " ; %-6s %s%s\n", classes[config_keys[i].class], config_place(c, i, place), chosen);
+        fprintf(out, " ; %-6s %s%s\n", classes[config_key(i)->class], config_place(c, i, place), chosen);
     }
 }
 
@@ -81,8 +81,8 @@ static const char *const preface =
 
 void config_print_defaults(FILE *out) {
     fputs(preface, out);
-    for (int i = 0; i < config_key_count; i++) {
-        const config_key *k = &config_keys[i];
+    for (int i = config_next(NULL, -1); i >= 0; i = config_next(NULL, i)) {
+        const setting *k = config_key(i);
         char value[CONFIG_VALUE];
         if (opens_section(i)) fprintf(out, "\n; ---- %s\n[%s]\n", config_section(k->section), k->section);
         fprintf(out, "; %s", k->comment);
@@ -96,10 +96,10 @@ void config_print_defaults(FILE *out) {
 }
 
 err_t config_each(const config *c, key_class class, config_visit visit, void *ctx) {
-    for (int i = 0; i < config_key_count; i++) {
+    for (int i = config_next(c, -1); i >= 0; i = config_next(c, i)) {
         char name[2 * CONFIG_WORD], value[CONFIG_VALUE];
-        if (config_keys[i].class != class) continue;
-        snprintf(name, sizeof name, "%s.%s", config_keys[i].section, config_keys[i].key);
+        if (config_key(i)->class != class) continue;
+        snprintf(name, sizeof name, "%s.%s", config_key(i)->section, config_key(i)->key);
         config_value(c, i, value);
         TRY(visit(ctx, name, value));
     }

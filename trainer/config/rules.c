@@ -2,7 +2,7 @@
 //
 // A broken rule is reported at the line of the key that was set last, probably the one just edited, together with the
 // nearest values that satisfy the rule.
-#include "model/model.h"
+#include "base/nearest.h"
 #include "trainer/config/cluster_parse.h"
 #include "trainer/config/table.h"
 
@@ -21,40 +21,26 @@ static const char *latest(const config *c, const int *rows, int n, char dst[INI_
     int at = rows[0];
     for (int i = 1; i < n; i++)
         if (later(c->origin[rows[i]], c->origin[at])) at = rows[i];
-    snprintf(dst, INI_PLACE + 128, "%s: [%s] %s", config_place(c, at, place), config_keys[at].section, config_keys[at].key);
+    snprintf(dst, INI_PLACE + 128, "%s: [%s] %s", config_place(c, at, place), config_key(at)->section, config_key(at)->key);
     return dst;
 }
 
 #define COUNT(...) (int)(sizeof((const int[]){__VA_ARGS__}) / sizeof(int))
 #define LATEST(...) latest(c, (const int[]){__VA_ARGS__}, COUNT(__VA_ARGS__), (char[INI_PLACE + 128]){0})
 
-// dst = the divisors of n that are nearest to x: "a or b", below and above, or one of them.
-static void nearest_divisors(int64_t n, int64_t x, char dst[64]) {
-    int64_t below = 0, above = 0;
-    for (int64_t d = x; d >= 1 && !below; d--)
-        if (n % d == 0) below = d;
-    for (int64_t d = x + 1; d <= n && !above; d++)
-        if (n % d == 0) above = d;
-    if (below && above) snprintf(dst, 64, "%lld or %lld", (long long)below, (long long)above);
-    else snprintf(dst, 64, "%lld", (long long)(below ? below : above));
+// What the architecture chooses and demands.
+static err_t resolve_model(config *c) {
+    model_rule r = {0};
+    if (model_types[c->model.type]->resolve(&c->model.of, c->batch.micro, &r) != ERR_OK)
+        return err_prefix("%s", LATEST(config_find(c, "model", r.broken[0]), config_find(c, "model", r.broken[1])));
+    if (r.chosen) c->origin[config_find(c, "model", r.chosen)].chosen = true;
+    return ERR_OK;
 }
 
-// dst = the multiples of m nearest to x.
-static void nearest_multiples(int64_t m, int64_t x, char dst[64]) {
-    int64_t below = x / m * m;
-    if (below) snprintf(dst, 64, "%lld or %lld", (long long)below, (long long)(below + m));
-    else snprintf(dst, 64, "%lld", (long long)m);
-}
-
-static err_t check_heads(const config *c) {
-    int64_t embed = c->model.embed, heads = c->model.heads;
-    if (embed % heads == 0) return ERR_OK;
-    char divisors[64], multiples[64];
-    nearest_divisors(embed, heads, divisors);
-    nearest_multiples(heads, embed, multiples);
-    return err_set(ERR_CONFIG, "%s: embed = %lld is not a multiple of heads = %lld. Nearest that work: heads = %s, or "
-                   "embed = %s.", LATEST(ROW(model, heads), ROW(model, embed)), (long long)embed, (long long)heads, divisors,
-                   multiples);
+static err_t check_holdout(const config *c) {
+    if (!c->data.holdout || !c->data.val[0]) return ERR_OK;
+    return err_set(ERR_CONFIG, "%s: holdout = %lld takes validation data from the end of train, and val names other files. Nearest that work: holdout = 0, "
+                   "or an empty val.", LATEST(ROW(data, holdout), ROW(data, val)), (long long)c->data.holdout);
 }
 
 static err_t check_rounding(const config *c) {
@@ -100,13 +86,6 @@ static err_t check_batch(config *c) {
     return ERR_OK;
 }
 
-// From the INI alone, like everything that decides bits. Builds without this key used one chunk.
-static void choose_head_chunks(config *c) {
-    if (c->model.head_chunks) return;
-    c->model.head_chunks = model_head_chunks(c->batch.micro * c->model.context, c->model.vocab);
-    c->origin[ROW(model, head_chunks)].chosen = true;
-}
-
 // A tenth of the schedule, at most WARMUP_MOST. A constant rate without an end gets WARMUP_MOST, whatever run.steps is:
 // the run can be extended.
 static void choose_warmup(config *c) {
@@ -132,7 +111,7 @@ static err_t check_schedule(config *c) {
     return err_set(ERR_CONFIG, "%s: the warm-up of %lld steps ends after the decay, which ends at step %lld (%s). Nearest that "
                    "work: warmup = %lld, or %s = %lld.", LATEST(ROW(schedule, warmup), end), (long long)c->schedule.warmup,
                    (long long)c->schedule.decay_steps, open ? "run.steps" : "decay_steps", (long long)c->schedule.decay_steps,
-                   config_keys[end].key, (long long)c->schedule.warmup);
+                   config_key(end)->key, (long long)c->schedule.warmup);
 }
 
 // A hint how `world` ranks would fit: more lanes, and the batch that these need. "" when there is none.
@@ -140,7 +119,7 @@ static void more_lanes(const config *c, int world, char dst[160]) {
     int64_t lanes = 1, global = c->batch.global, micro = c->batch.micro;
     while (lanes < world) lanes *= 2;
     *dst = 0;
-    if (lanes > config_keys[ROW(batch, lanes)].max) return;
+    if (lanes > config_key(ROW(batch, lanes))->max) return;
     int64_t needed = (global + lanes * micro - 1) / (lanes * micro) * lanes * micro;
     int n = snprintf(dst, 160, ", or lanes = %lld", (long long)lanes);
     if (needed == global) return;
@@ -158,13 +137,13 @@ err_t config_fits(const config *c, int world) {
         more_lanes(c, world, more);
         return err_set(ERR_CONFIG, "%s: %d ranks ([%s] %s) are more than the lanes = %lld that a step is split into: a rank without a lane would be idle. "
                        "Nearest that work: %lld rank%s%s.", LATEST(counted, ROW(batch, lanes), ROW(batch, global), ROW(batch, micro)), world,
-                       config_keys[counted].section, config_keys[counted].key, (long long)c->batch.lanes, (long long)c->batch.lanes, S(c->batch.lanes),
+                       config_key(counted)->section, config_key(counted)->key, (long long)c->batch.lanes, (long long)c->batch.lanes, S(c->batch.lanes),
                        more);
     }
     if (c->parallel.data && c->parallel.data != world)
         return err_set(ERR_CONFIG, "%s: [parallel] data = %lld, but the run has %d rank%s ([%s] %s), and all of them share the lanes. Nearest that "
                        "work: data = 0, which means all there are, or %lld rank%s.", LATEST(ROW(parallel, data), counted), (long long)c->parallel.data, world, S(world),
-                       config_keys[counted].section, config_keys[counted].key, (long long)c->parallel.data, S(c->parallel.data));
+                       config_key(counted)->section, config_key(counted)->key, (long long)c->parallel.data, S(c->parallel.data));
     return ERR_OK;
 }
 
@@ -194,9 +173,9 @@ static err_t check_cluster(const config *c) {
 }
 
 err_t config_resolve(config *c) {
-    TRY(check_heads(c));
+    TRY(resolve_model(c));
+    TRY(check_holdout(c));
     TRY(check_batch(c));
-    choose_head_chunks(c);
     TRY(check_rounding(c));
     TRY(check_nesterov(c));
     TRY(check_schedule(c));

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -49,6 +50,13 @@ static int utf8_length(const unsigned char *s) {
 }
 
 // A model may write any bytes, but a JSON string holds only UTF-8. Anything else becomes U+FFFD.
+// The number under a name with a word in it: "tokens_per_s".
+static void put_named(json *j, const char *format, const char *word, double v) {
+    char name[64];
+    snprintf(name, sizeof name, format, word);
+    put_real(j, name, v);
+}
+
 static void put_text(json *j, const char *key, const char *text) {
     put(j, ",\"%s\":\"", key);
     for (const unsigned char *s = (const unsigned char *)text; *s && j->n < RECORD - 64;) {
@@ -124,10 +132,10 @@ static void time_left(char out[32], double s) {
     else snprintf(out, 32, "%ldh%02ldm", n / 3600, n / 60 % 60);
 }
 
-static void rate(char out[32], double tokens_per_s) {
-    if (tokens_per_s >= 1e6) snprintf(out, 32, "%.2fM tok/s", tokens_per_s / 1e6);
-    else if (tokens_per_s >= 1e3) snprintf(out, 32, "%.1fk tok/s", tokens_per_s / 1e3);
-    else snprintf(out, 32, "%.0f tok/s", tokens_per_s);
+static void rate(char out[48], const char *unit, double per_s) {
+    if (per_s >= 1e6) snprintf(out, 48, "%.2fM %s/s", per_s / 1e6, unit);
+    else if (per_s >= 1e3) snprintf(out, 48, "%.1fk %s/s", per_s / 1e3, unit);
+    else snprintf(out, 48, "%.0f %s/s", per_s, unit);
 }
 
 // Columns of the terminal; 80 if not known.
@@ -154,10 +162,10 @@ static void draw(const char *full, const char *brief, double fraction) {
 
 static void show_step(monitor *m, const step_record *r, bool log) {
     double now = clock_now(), done = (double)(r->step - m->first_step + 1), fraction = (double)r->step / (double)m->steps;
-    char eta[32], speed[32], at[64], full[256], brief[128];
+    char eta[32], speed[48], at[64], full[256], brief[128];
     if (m->quiet || (m->terminal ? now - m->last_draw < 0.1 && r->step < m->steps : !log)) return;
     time_left(eta, (now - m->started) / done * (double)(m->steps - r->step));
-    rate(speed, r->tokens_per_s);
+    rate(speed, m->short_unit, r->units_per_s);
     snprintf(at, sizeof at, "step %4lld/%lld %3d%%  loss %.4f", (long long)r->step, (long long)m->steps, (int)(100 * fraction), r->loss);
     snprintf(full, sizeof full, "%s  norm %.2f  lr %.1e  %s  data %.1f%%%s  eta %s", at, r->grad_norm, r->lr, speed,
              r->ms > 0 ? 100 * r->data_wait_ms / r->ms : 0, r->skipped ? "  skipped" : "", eta);
@@ -179,9 +187,9 @@ void monitor_step(monitor *m, const step_record *r, bool log) {
     put_real(&j, "loss", r->loss);
     put_real(&j, "grad_norm", r->grad_norm);
     put_real(&j, "lr", r->lr);
-    put(&j, ",\"tokens\":%lld", (long long)r->tokens);
+    put(&j, ",\"%ss\":%" PRId64, m->unit, r->units);
     put_real(&j, "ms", r->ms);
-    put_real(&j, "tokens_per_s", r->tokens_per_s);
+    put_named(&j, "%ss_per_s", m->unit, r->units_per_s);
     put(&j, ",\"mfu\":null");  // a CPU's peak is not known
     put_real(&j, "data_wait_ms", r->data_wait_ms);
     put_real(&j, "comm_wait_ms", r->comm_wait_ms);
@@ -198,15 +206,18 @@ void monitor_step(monitor *m, const step_record *r, bool log) {
     append_log(m, &j);
 }
 
-void monitor_eval(monitor *m, int64_t step, double loss, int64_t windows, double best, int64_t best_step, double ms) {
-    monitor_say(m, "eval  step %lld  loss %.4f over %lld windows  best %.4f at step %lld  %.1f s", (long long)step, loss, (long long)windows, best,
-                (long long)best_step, ms / 1e3);
+void monitor_eval(monitor *m, const eval_record *r) {
+    char beside[128] = "";
+    for (int i = 0, n = 0; i < r->metrics; i++) n += snprintf(beside + n, sizeof beside - (size_t)n, "  %s %.4f", r->metric[i], r->value[i]);
+    monitor_say(m, "eval  step %" PRId64 "  loss %.4f%s over %" PRId64 " %s  best %.4f at step %" PRId64 "  %.1f s", r->step, r->loss, beside, r->samples, r->of,
+                r->best, r->best_step, r->ms / 1e3);
     json j = {.n = 0};
-    put(&j, "{\"t\":\"eval\",\"step\":%lld", (long long)step);
-    put_real(&j, "loss", loss);
-    put_real(&j, "best", best);
-    put(&j, ",\"best_step\":%lld,\"windows\":%lld", (long long)best_step, (long long)windows);
-    put_real(&j, "ms", ms);
+    put(&j, "{\"t\":\"eval\",\"step\":%" PRId64, r->step);
+    put_real(&j, "loss", r->loss);
+    for (int i = 0; i < r->metrics; i++) put_real(&j, r->metric[i], r->value[i]);
+    put_real(&j, "best", r->best);
+    put(&j, ",\"best_step\":%" PRId64 ",\"%s\":%" PRId64, r->best_step, r->of, r->samples);
+    put_real(&j, "ms", r->ms);
     append_log(m, &j);
 }
 
@@ -226,7 +237,7 @@ void monitor_power(monitor *m, const power_record *r) {
         json j = {.n = 0};
         put(&j, "{\"t\":\"power\",\"step\":%lld", (long long)r->step);
         put_real(&j, "watts", r->watts);
-        put_real(&j, "joules_per_token", r->joules_per_token);
+        put_named(&j, "joules_per_%s", m->unit, r->joules_per_unit);
         put(&j, ",\"devices\":[");
         for (int k = first; k < end; k++) {
             if (k > first) put(&j, ",");
@@ -293,7 +304,7 @@ static err_t open_log(monitor *m, int64_t log_bytes) {
 }
 
 err_t monitor_open(monitor *m, const char *run_dir, const config *c, int64_t log_bytes) {
-    *m = (monitor){.log = -1, .events = -1, .terminal = isatty(STDOUT_FILENO), .steps = c->run.steps};
+    *m = (monitor){.unit = "sample", .short_unit = "samples", .log = -1, .events = -1, .terminal = isatty(STDOUT_FILENO), .steps = c->run.steps};
     char path[IO_PATH];
     TRY(io_path(path, "%s/events.jsonl", run_dir));
     TRY(io_path(m->log_path, "%s/log.jsonl", run_dir));

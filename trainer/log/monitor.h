@@ -25,11 +25,12 @@ typedef struct monitor {
     int64_t steps;        // last step of the run
     double started;       // when this process's first step began, seconds
     int64_t first_step;   // and its number
+    const char *unit, *short_unit;  // what is counted of the samples: "token", "tok"
 } monitor;
 
 typedef struct step_record {
-    int64_t step, tokens;
-    double loss, grad_norm, lr, ms, tokens_per_s, data_wait_ms, comm_wait_ms, loss_scale;
+    int64_t step, units;   // units: tokens, or whatever is counted, since the run began
+    double loss, grad_norm, lr, ms, units_per_s, data_wait_ms, comm_wait_ms, loss_scale;
     bool skipped;
     const char *hash;  // NULL: not computed
     // On a GPU, times of communication and computing are by the device's clock and of two steps before; NaN (null in
@@ -42,6 +43,17 @@ typedef struct step_record {
     double comm_ms, hidden, slowest_ms, median_ms;
 } step_record;
 
+typedef struct eval_record {
+    int64_t step, samples;
+    const char *of;             // what the samples are: "windows"
+    double loss;
+    int metrics;
+    const char *const *metric;  // names, and
+    const double *value;
+    double best, ms;            // ms: of the evaluation
+    int64_t best_step;
+} eval_record;
+
 // Readings of one rank's device; NaN: not known. limited: as in device_sensors (gpu/gpu.h).
 typedef struct power_device {
     int rank;
@@ -52,7 +64,7 @@ typedef struct power_device {
 typedef struct power_record {
     int64_t step;
     double watts;             // of all devices, now
-    double joules_per_token;  // used since the last such record
+    double joules_per_unit;   // used since the last such record
     const power_device *device;
     int devices;
 } power_record;
@@ -62,7 +74,7 @@ err_t monitor_open(monitor *m, const char *run_dir, const config *c, int64_t log
 void monitor_close(monitor *m);
 
 void monitor_step(monitor *m, const step_record *r, bool log);
-void monitor_eval(monitor *m, int64_t step, double loss, int64_t windows, double best, int64_t best_step, double ms);
+void monitor_eval(monitor *m, const eval_record *r);
 void monitor_checkpoint(monitor *m, int64_t step, double ms, const char *hash);
 
 //

@@ -108,7 +108,7 @@ static bool says_anything(const power_device *d) {
     return !isnan(d->watts) || !isnan(d->celsius) || !isnan(d->mhz) || d->limited != LIMITED_UNKNOWN;
 }
 
-void power_tell(power *p, monitor *m, int64_t step, const double *reports, int64_t tokens) {
+void power_tell(power *p, monitor *m, int64_t step, const double *reports, int64_t units) {
     int count = 0;
     double watts = 0, joules = 0;
     bool anything = false;
@@ -124,9 +124,9 @@ void power_tell(power *p, monitor *m, int64_t step, const double *reports, int64
         anything |= says_anything(d);
         watch_limit(p, m, step, d);
     }
-    double each = joules / (double)((step - p->told) * tokens);
+    double each = joules / (double)((step - p->told) * units);
     p->told = step;
     if (!anything) return;
-    monitor_power(m, &(power_record){.step = step, .watts = watts, .joules_per_token = each, .device = p->device,
+    monitor_power(m, &(power_record){.step = step, .watts = watts, .joules_per_unit = each, .device = p->device,
                                      .devices = count});
 }

@@ -44,22 +44,28 @@ static err_t declare_staging(step_runner *r) {
 
 static err_t plan_activations(step_runner *r) {
     const config *c = r->cfg;
-    return r->net->type->plan(r->net, &r->memory, &(model_plan){.compute = r->state->o.compute, .B = c->batch.micro, .T = c->model.context,
-                                                                .forward_only = !r->state->o.training, .recompute = (recomputation)c->parallel.recompute,
-                                                                .head_chunks = c->model.head_chunks});
+    model_plan o = {.compute = r->state->o.compute, .B = c->batch.micro, .slots = 1, .forward_only = !r->state->o.training,
+                    .recompute = (recomputation)c->parallel.recompute};
+    TRY(flow_declare(&r->flow, r->net, &r->memory, &o));
+    TRY(arena_2d(&r->memory, &r->losses, FP32, o.B, r->net->losses));
+    return r->net->type->plan(r->net, &r->memory, &o);
+}
+
+// Input k of B samples.
+static err_t declare_input(step_runner *r, tensor *to, const tensor_spec *x, int64_t B) {
+    return arena_tensor(&r->memory, to, x->type, 1 + x->dims, B, x->size[0], x->dims > 1 ? x->size[1] : 1, x->dims > 2 ? x->size[2] : 1);
 }
 
 err_t step_open(step_runner *r, const config *cfg, device *dev, stream *s, comm *ranks, model *net, train_state *state) {
     *r = (step_runner){.cfg = cfg, .dev = dev, .s = s, .ranks = ranks, .net = net, .state = state};
-    int64_t B = cfg->batch.micro, T = cfg->model.context;
+    int64_t B = cfg->batch.micro;
     bool dynamic = cfg->precision.compute == FP16 && cfg->precision.loss_scale == 0;
     r->rules = (step_rules){.grad_clip = cfg->optimizer.grad_clip, .beta1 = cfg->optimizer.beta1, .beta2 = cfg->optimizer.beta2,
                             .dynamic_scale = dynamic, .scale_window = cfg->precision.scale_window};
     arena_open(&r->memory, dev, MEMORY_DEVICE);
     r->places = device_about(dev)->kind == DEVICE_CPU ? 1 : 2;
     for (int k = 0; k < r->places; k++) {
-        TRY(arena_2d(&r->memory, &r->tokens[k], INT32, B, T));
-        TRY(arena_2d(&r->memory, &r->targets[k], INT32, B, T));
+        for (int i = 0; i < net->inputs; i++) TRY(declare_input(r, &r->in[k][i], &net->input[i], B));
         TRY(arena_1d(&r->memory, &r->draw[k], INT32, 2));
     }
     TRY(arena_1d(&r->memory, &r->micro_loss, FP64, B));
@@ -77,6 +83,7 @@ static int micro_recordings(const step_runner *r) { return 4 * r->state->buffers
 err_t step_commit(step_runner *r) {
     TRY(arena_commit(&r->memory));
     TRY(arena_commit(&r->staging));
+    flow_link(&r->flow);
     double *at = r->shared.data;
     r->sums.data = at;
     r->sample_loss.data = at + tensor_count(&r->sums);
@@ -99,6 +106,7 @@ void step_close(step_runner *r) {
     parallel_close(&r->together);
     arena_close(&r->memory);
     arena_close(&r->staging);
+    flow_close(&r->flow);
     if (r->copies && r->copies != r->s) stream_close(r->copies);
     for (int k = 0; k < 2; k++) {
         if (r->copied[k]) event_close(r->copied[k]);
@@ -113,9 +121,15 @@ void step_close(step_runner *r) {
     *r = (step_runner){0};
 }
 
-pass step_inference(step_runner *r, int64_t B, int64_t T) {
-    return (pass){.ops = device_ops(r->dev), .s = r->s, .B = B, .T = T, .tokens = view2(&r->tokens[r->place], B, T), .targets = view2(&r->targets[r->place], B, T),
-                  .w = r->state->w, .state = state_step(r->state), .hooks = &r->together.hooks};
+pass step_inference(step_runner *r, int64_t B) {
+    pass p = {.ops = device_ops(r->dev), .s = r->s, .B = B, .w = r->state->w, .state = state_step(r->state), .hooks = &r->together.hooks,
+              .losses = view2(&r->losses, B, r->net->losses)};
+    for (int i = 0; i < r->net->inputs; i++) {
+        p.in[i] = r->in[r->place][i];
+        p.in[i].size[0] = B;
+    }
+    flow_use(&r->flow, &p);
+    return p;
 }
 
 // --- lanes -------------------------------------------------------------------------------------------------------------------------
@@ -124,8 +138,7 @@ pass step_inference(step_runner *r, int64_t B, int64_t T) {
 static err_t bring_batch(step_runner *r, const batch *b) {
     int to = r->place = (r->place + 1) % r->places;
     TRY(stream_wait_event(r->copies, r->used[to]));
-    TRY(stream_copy(r->copies, r->tokens[to].data, b->tokens, tensor_bytes(&r->tokens[to])));
-    TRY(stream_copy(r->copies, r->targets[to].data, b->targets, tensor_bytes(&r->targets[to])));
+    for (int i = 0; i < r->net->inputs; i++) TRY(stream_copy(r->copies, r->in[to][i].data, b->in[i], tensor_bytes(&r->in[to][i])));
     uint32_t *draw = r->host_draw[to].data;
     draw[0] = (uint32_t)b->step, draw[1] = (uint32_t)b->first;
     TRY(stream_copy(r->copies, r->draw[to].data, draw, 2 * sizeof *draw));
@@ -136,12 +149,11 @@ static err_t bring_batch(step_runner *r, const batch *b) {
 
 // Forward and backward of the batch in r->place, and its losses.
 static err_t queue_micro_batch(step_runner *r, const batch *b, int buffer) {
-    int64_t B = r->cfg->batch.micro, T = r->cfg->model.context, G = r->cfg->batch.global;
-    pass p = step_inference(r, B, T);
+    pass p = step_inference(r, r->cfg->batch.micro);
     p.dw = &r->state->grad[buffer * r->net->params];
-    p.loss_factor = (float)(1.0 / ((double)G * (double)T));
+    p.loss_factor = (float)(1.0 / ((double)r->cfg->batch.global * (double)r->net->losses));
     p.drop = (dropout_key){.seed = (uint64_t)r->cfg->run.seed, .step = (uint32_t)b->step, .first_sample = (uint32_t)b->first,
-                           .p = (float)r->cfg->model.dropout, .at = r->draw[r->place].data};
+                           .p = (float)r->net->dropout, .at = r->draw[r->place].data};
     TRY(model_forward(r->net, &p));
     TRY(model_backward(r->net, &p));
     return p.ops->loss_means(&(loss_means_args){.means = &r->micro_loss, .losses = &p.losses}, r->s);
@@ -173,8 +185,8 @@ static err_t micro_batch(step_runner *r, const batch *b, int buffer) {
 
 // This rank's part in a pass for which it has no samples: the hooks only.
 static err_t idle_micro_batch(step_runner *r) {
-    TRY(model_forward_hooks(r->net, &r->together.hooks));
-    return model_backward_hooks(r->net, &r->together.hooks);
+    TRY(model_skip(r->net, PASS_FORWARD, 0, r->net->blocks - 1, &r->together.hooks));
+    return model_skip(r->net, PASS_BACKWARD, 0, r->net->blocks - 1, &r->together.hooks);
 }
 
 // The next micro-batch. A rank whose data failed continues without any, and reports it to the others at the step's end.

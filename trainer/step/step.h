@@ -2,7 +2,8 @@
 #ifndef TRAINER_STEP_STEP_H
 #define TRAINER_STEP_STEP_H
 
-#include "data/data.h"
+#include "data/loader.h"
+#include "model/flow.h"
 #include "trainer/config/config.h"
 #include "trainer/log/report.h"
 #include "trainer/step/parallel.h"
@@ -28,11 +29,13 @@ typedef struct step_runner {
     train_state *state;
     parallel together;
     arena memory;             // activations and batch buffers
-    // (B,T) INT32 on the device. Where copies overlap with computing there are two of each: the next micro-batch
-    // arrives while one is used.
-    tensor tokens[2], targets[2];
+    // [place][input] (B, ...): the samples on the device. Where copies overlap with computing there are two places: the
+    // next micro-batch arrives while one is used.
+    tensor in[2][MODEL_INPUTS];
     int places, place;        // how many; the one in use
     tensor draw[2], host_draw[2];  // (2) INT32: step and first sample of the micro-batch, for dropout; on the host: pinned
+    flow flow;                // what goes between blocks
+    tensor losses;            // (B, losses of a sample) FP32: of a micro-batch
     tensor micro_loss;        // (B) FP64: losses of the micro-batch's samples
     // Recorded work, to be queued again as a whole (trainer/step/replay.h).
     bool records, ran, updated;  // recordings are wanted; a micro-batch, a whole step has run and may be recorded
@@ -91,7 +94,7 @@ err_t step_queue(step_runner *r, loader *data, int64_t step);
 err_t step_tell(step_runner *r, step_result *out);
 static inline bool step_runs_ahead(const step_runner *r) { return r->places > 1; }
 
-// A forward pass without gradients, with the hooks that bring weights.
-pass step_inference(step_runner *r, int64_t B, int64_t T);
+// A forward pass of B samples without gradients, with the hooks that bring weights.
+pass step_inference(step_runner *r, int64_t B);
 
 #endif

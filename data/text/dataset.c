@@ -1,8 +1,9 @@
-// data/dataset.c: many shards as one stream of tokens. Token k of the stream is in the last file that starts at or
+// data/text/dataset.c: many shards as one stream of tokens. Token k of the stream is in the last file that starts at or
 // before k. A read that reaches the end of a file goes on in the next, so a window may cross files.
-#include "data/shard.h"
+#include "data/text/shard.h"
 
-#include <glob.h>
+#include "data/files.h"
+
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,44 +15,6 @@ struct dataset {
     int count;
     dataset_info info;
 };
-
-static int by_bytes(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
-
-// *g = all files that the patterns match.
-static err_t expand(const char *files, glob_t *g) {
-    const char *p = files ? files : "";
-    for (;;) {
-        p += strspn(p, " \t");
-        size_t n = strcspn(p, " \t");
-        if (n == 0) break;
-        char *pattern = strndup(p, n);
-        if (!pattern) return err_set(ERR_INTERNAL, "no memory for a list of files");
-        int rc = glob(pattern, g->gl_pathc ? GLOB_APPEND : 0, NULL, g);
-        free(pattern);
-        if (rc == GLOB_NOSPACE) return err_set(ERR_INTERNAL, "no memory for a list of files");
-        if (rc == GLOB_ABORTED) return err_set(ERR_IO, "%.*s: a directory in it can't be read", (int)n, p);
-        if (rc == GLOB_NOMATCH)
-            return err_set(ERR_CONFIG, "no file matches \"%.*s\". `lockstep pack CONFIG.ini` makes shards "
-                           "from text", (int)n, p);
-        p += n;
-    }
-    if (g->gl_pathc == 0) return err_set(ERR_CONFIG, "[data] train, val: empty, expected the names of shards");
-    if (g->gl_pathc > INT32_MAX) return err_set(ERR_CONFIG, "[data] train, val: more than %d files", INT32_MAX);
-    return ERR_OK;
-}
-
-// Sorted by name in byte order, each once: two patterns may match the same file.
-static int sort_unique(glob_t *g) {
-    size_t kept = 0;
-    qsort(g->gl_pathv, g->gl_pathc, sizeof *g->gl_pathv, by_bytes);
-    for (size_t i = 0; i < g->gl_pathc; i++) {
-        char *path = g->gl_pathv[i];
-        if (kept > 0 && strcmp(g->gl_pathv[kept - 1], path) == 0) continue;
-        g->gl_pathv[i] = g->gl_pathv[kept];  // swapped, so that globfree() still finds all
-        g->gl_pathv[kept++] = path;
-    }
-    return (int)kept;
-}
 
 // The hash depends on the tokens, not on the files' names or compression. It also depends on how the tokens are divided
 // into files, because checksums are made file by file.
@@ -74,16 +37,16 @@ static void hash_tokens(dataset *d) {
     sodium_bin2hex(d->info.hash, sizeof d->info.hash, digest, 8);
 }
 
-static err_t open_all(dataset *d, glob_t *g, const dataset_options *o) {
-    d->shards = calloc(g->gl_pathc, sizeof *d->shards);
-    d->start = calloc(g->gl_pathc + 1, sizeof *d->start);
-    if (!d->shards || !d->start) return err_set(ERR_INTERNAL, "no memory for %zu files", g->gl_pathc);
-    int count = sort_unique(g);
+static err_t open_all(dataset *d, const file_list *files, const dataset_options *o) {
+    int count = files->count;
+    d->shards = calloc((size_t)count, sizeof *d->shards);
+    d->start = calloc((size_t)count + 1, sizeof *d->start);
+    if (!d->shards || !d->start) return err_set(ERR_INTERNAL, "no memory for %d files", count);
     for (int i = 0; i < count; i++) {
         shard *s = &d->shards[i];
         d->count = i + 1;
-        TRY(shard_open(s, &d->io, g->gl_pathv[i], o->format));
-        if (s->tokens > INT64_MAX / 2 - d->start[i]) return err_set(ERR_DATA, "%s: more than 2^62 tokens in all", s->path);
+        TRY(shard_open(s, &d->io, files->path[i], o->format));
+        if (s->tokens > INT64_MAX / 2 - d->start[i]) return err_set(ERR_DATA, "%s: more than 2^62 tokens in all", s->file.path);
         d->start[i + 1] = d->start[i] + s->tokens;
         if (s->token_bytes > d->info.token_bytes) d->info.token_bytes = s->token_bytes;
     }
@@ -94,19 +57,19 @@ static err_t open_all(dataset *d, glob_t *g, const dataset_options *o) {
 }
 
 err_t dataset_open(dataset **out, const dataset_options *o) {
-    glob_t g = {0};
+    file_list files = {0};
     err_t rc = ERR_OK;
     dataset *d = *out = NULL;
     if (sodium_init() < 0) return err_set(ERR_INTERNAL, "libsodium does not start");
     if (!(d = calloc(1, sizeof *d))) return err_set(ERR_INTERNAL, "no memory for a dataset");
     TRY_GOTO(shard_io_open(&d->io, o), fail);
-    TRY_GOTO(expand(o->files, &g), fail);
-    TRY_GOTO(open_all(d, &g, o), fail);
-    globfree(&g);
+    TRY_GOTO(files_expand(&files, o->files, "`lockstep pack CONFIG.ini` makes shards from text"), fail);
+    TRY_GOTO(open_all(d, &files, o), fail);
+    files_free(&files);
     *out = d;
     return ERR_OK;
 fail:
-    globfree(&g);
+    files_free(&files);
     dataset_close(d);
     return rc;
 }
@@ -121,8 +84,8 @@ void dataset_close(dataset *d) {
 }
 
 dataset_info dataset_about(const dataset *d) { return d->info; }
-void dataset_cancel(dataset *d, bool cancelled) { shard_io_cancel(&d->io, cancelled); }
-int64_t dataset_retries(const dataset *d) { return atomic_load(&d->io.retries); }
+void dataset_cancel(dataset *d, bool cancelled) { reader_cancel(&d->io.reader, cancelled); }
+int64_t dataset_retries(const dataset *d) { return atomic_load(&d->io.reader.retries); }
 
 // The shard that holds token k, by bisection.
 static int shard_of(const dataset *d, int64_t k) {

@@ -1,6 +1,6 @@
-// data/shard_write.c: writes tokens to a shard. Each block is written when it is full. The header and the table, whose
+// data/text/shard_write.c: writes tokens to a shard. Each block is written when it is full. The header and the table, whose
 // size follows from the number of tokens, are left as a hole at the start and written last.
-#include "data/shard.h"
+#include "data/text/shard.h"
 
 #include "base/io.h"
 

@@ -1,21 +1,13 @@
-// data/shard_read.c: turns bytes of a shard into tokens. Reads use pread, never a mapping: a file that shrinks or a
-// disk that fails must be an error, not a SIGBUS.
+// data/text/shard_read.c: turns bytes of a shard into tokens.
 //
 // A plain block is read whole and checked the first time it is touched; after that only the bytes that are needed are read.
 // A compressed block is inflated into a small cache that keeps the blocks used last.
-#include "data/shard.h"
+#include "data/text/shard.h"
 
-#include "base/io.h"
-
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
-enum { BACKOFF_MS = 10, BACKOFF_DOUBLINGS = 10, CACHE_BYTES = 1 << 25, DECODE_TOKENS = 1024 };
+enum { CACHE_BYTES = 1 << 25, DECODE_TOKENS = 1024 };
 
 // Bytes of the tokens of block b.
 static int64_t raw_bytes(const shard *s, int64_t b) {
@@ -26,16 +18,8 @@ static int64_t raw_bytes(const shard *s, int64_t b) {
 // --- buffers ---------------------------------------------------------------------------------------------------------------
 
 err_t shard_io_open(shard_io *io, const dataset_options *o) {
-    pthread_condattr_t attr;
-    io->retry = o->retry;
+    reader_open(&io->reader, o->retry, o->faults);
     io->vocab = o->vocab;
-    io->faults = o->faults;
-    atomic_init(&io->retries, 0);
-    pthread_mutex_init(&io->lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&io->wake, &attr);
-    pthread_condattr_destroy(&attr);
     io->stage_bytes = SHARD_STAGE;
     io->stage = malloc(SHARD_STAGE);
     if (!io->stage) return err_set(ERR_INTERNAL, "no memory for a read buffer of %d bytes", SHARD_STAGE);
@@ -71,109 +55,28 @@ void shard_io_close(shard_io *io) {
     if (io->inflating) inflateEnd(&io->inflater);
     free(io->cache);
     free(io->stage);
-    pthread_cond_destroy(&io->wake);
-    pthread_mutex_destroy(&io->lock);
+    reader_close(&io->reader);
 }
 
 void shard_close(shard *s, shard_io *io) {
-    for (int i = 0; i < SHARD_OPEN_MAX; i++)
-        if (io->open[i] == s) io->open[i] = NULL;
-    if (s->fd >= 0 && s->path) close(s->fd);
-    free(s->path);
+    reader_forget(&io->reader, &s->file);
     free(s->table);
     free(s->checked);
-    *s = (shard){.fd = -1};
-}
-
-// --- bytes -----------------------------------------------------------------------------------------------------------------
-
-// Opens the file again if its descriptor was closed to make room for another. It must still be the same file.
-static err_t reopen(shard *s, shard_io *io) {
-    struct stat st;
-    if (s->fd >= 0) return ERR_OK;
-    if (io->open[io->hand]) {
-        close(io->open[io->hand]->fd);
-        io->open[io->hand]->fd = -1;
-        io->open[io->hand] = NULL;
-    }
-    int fd = open(s->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a FIFO in the file's place must not stop us
-    if (fd < 0) return err_set(ERR_IO, "%s: open: %s", s->path, strerror(errno));
-    if (fstat(fd, &st) != 0 || st.st_dev != s->dev || st.st_ino != s->ino || st.st_size != s->size ||
-        st.st_mtim.tv_sec != s->mtime.tv_sec || st.st_mtim.tv_nsec != s->mtime.tv_nsec) {
-        close(fd);
-        return err_set(ERR_DATA, "%s: another file than before (%lld bytes at first): it was replaced while in use; start again",
-                       s->path, (long long)s->size);
-    }
-    s->fd = fd;
-    io->open[io->hand] = s;
-    io->hand = (io->hand + 1) % SHARD_OPEN_MAX;
-    return ERR_OK;
-}
-
-// Closes the descriptor: after an error on a network file system only a new one may work.
-static void drop(shard *s, shard_io *io) {
-    for (int i = 0; i < SHARD_OPEN_MAX; i++)
-        if (io->open[i] == s) io->open[i] = NULL;
-    if (s->fd >= 0) close(s->fd);
-    s->fd = -1;
-}
-
-static err_t read_once(shard *s, shard_io *io, int64_t offset, void *dst, int64_t n) {
-    TRY(reopen(s, io));
-    if (fault_hit(io->faults, FAULT_READ))
-        return err_set(ERR_IO, "%s: read of %lld bytes at offset %lld: %s", s->path, (long long)n, (long long)offset,
-                       strerror(EIO));
-    return io_read_at(s->fd, s->path, offset, dst, (size_t)n);
-}
-
-// Sleeps; false: cancelled.
-static bool back_off(shard_io *io, int tries) {
-    int64_t ms = (int64_t)BACKOFF_MS << (tries - 1 < BACKOFF_DOUBLINGS ? tries - 1 : BACKOFF_DOUBLINGS);
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += ms / 1000;
-    until.tv_nsec += ms % 1000 * 1000000;
-    if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
-    pthread_mutex_lock(&io->lock);
-    while (!io->cancelled && pthread_cond_timedwait(&io->wake, &io->lock, &until) == 0) {}
-    bool go_on = !io->cancelled;
-    pthread_mutex_unlock(&io->lock);
-    return go_on;
-}
-
-void shard_io_cancel(shard_io *io, bool cancelled) {
-    pthread_mutex_lock(&io->lock);
-    io->cancelled = cancelled;
-    pthread_cond_broadcast(&io->wake);
-    pthread_mutex_unlock(&io->lock);
-}
-
-err_t shard_io_read(shard_io *io, shard *s, int64_t offset, void *dst, int64_t n) {
-    for (int tries = 1;; tries++) {
-        err_t rc = read_once(s, io, offset, dst, n);
-        if (rc == ERR_OK && tries > 1) atomic_fetch_add(&io->retries, 1);
-        if (rc != ERR_IO) return rc;
-        drop(s, io);
-        if (tries > io->retry)
-            return err_set(ERR_IO, "%s; given up after %d %s ([data] retry = %d)", err_last()->text, tries,
-                           tries > 1 ? "tries" : "try", io->retry);
-        if (!back_off(io, tries))
-            return err_set(ERR_INTERRUPTED, "%s; not tried again: the reader is being closed", err_last()->text);
-    }
+    *s = (shard){.file.fd = -1};
 }
 
 // --- blocks ----------------------------------------------------------------------------------------------------------------
 
 static err_t damaged(const shard *s, int64_t b, const char *what, uint32_t found, uint32_t expected) {
     return err_set(ERR_DATA, "%s: block %lld at offset %lld: %s 0x%08x, expected 0x%08x. The shard is damaged; "
-                   "`lockstep check CONFIG.ini` lists all such blocks.", s->path, (long long)b, (long long)s->table[b].offset,
+                   "`lockstep check CONFIG.ini` lists all such blocks.", s->file.path, (long long)b, (long long)s->table[b].offset,
                    what, found, expected);
 }
 
 // stage = stored bytes of block b, checked.
 static err_t load_stored(shard *s, shard_io *io, int64_t b) {
     const shard_block *k = &s->table[b];
-    TRY(shard_io_read(io, s, k->offset, io->stage, k->stored));
+    TRY(reader_read(&io->reader, &s->file, k->offset, io->stage, k->stored));
     uint32_t crc = (uint32_t)crc32(0, io->stage, k->stored);
     return crc == k->crc ? ERR_OK : damaged(s, b, "checksum", crc, k->crc);
 }
@@ -189,7 +92,7 @@ static err_t inflate_block(const shard *s, shard_io *io, int64_t b, uint8_t *raw
     z->avail_out = (uInt)bytes;
     if (inflate(z, Z_FINISH) != Z_STREAM_END || z->avail_out != 0 || z->avail_in != 0)
         return err_set(ERR_DATA, "%s: block %lld at offset %lld: the zlib stream gives %lld bytes of %lld (%s). The "
-                       "shard is damaged; `lockstep check CONFIG.ini` lists all such blocks.", s->path, (long long)b,
+                       "shard is damaged; `lockstep check CONFIG.ini` lists all such blocks.", s->file.path, (long long)b,
                        (long long)s->table[b].offset, (long long)(bytes - z->avail_out), (long long)bytes,
                        z->msg ? z->msg : "wrong length");
     uint32_t crc = (uint32_t)crc32(0, raw, (uInt)bytes);
@@ -224,7 +127,7 @@ static err_t fetch(shard *s, shard_io *io, int64_t first, int64_t *n, const uint
     *raw = io->stage;
     if (s->format != SHARD_LOCKSTEP) {
         if (*n > most) *n = most;
-        return shard_io_read(io, s, s->data_at + first * width, io->stage, *n * width);
+        return reader_read(&io->reader, &s->file, s->data_at + first * width, io->stage, *n * width);
     }
     int64_t b = first / s->block_tokens, skip = first - b * s->block_tokens, left = raw_bytes(s, b) / width - skip;
     uint64_t bit = UINT64_C(1) << b % 64;
@@ -232,7 +135,7 @@ static err_t fetch(shard *s, shard_io *io, int64_t first, int64_t *n, const uint
     if (s->table[b].stored < raw_bytes(s, b)) {
         TRY(cached_block(s, io, b, raw));
     } else if (s->checked[b / 64] & bit) {
-        return shard_io_read(io, s, s->table[b].offset + skip * width, io->stage, *n * width);
+        return reader_read(&io->reader, &s->file, s->table[b].offset + skip * width, io->stage, *n * width);
     } else {
         TRY(load_stored(s, io, b));
         s->checked[b / 64] |= bit;
@@ -249,7 +152,7 @@ static err_t bad_token(const shard *s, const shard_io *io, int64_t index, uint32
     int64_t offset = ours ? s->table[b].offset : s->data_at + index * s->token_bytes;
     if (ours && s->table[b].stored == raw_bytes(s, b)) offset += inside * s->token_bytes;
     return err_set(ERR_DATA, "%s: token %lld (%s offset %lld) is %u, expected less than %lld: made with another tokenizer, "
-                   "or [model] vocab or [data] format is wrong", s->path, (long long)index, ours ? "block at" : "at",
+                   "or [model] vocab or [data] format is wrong", s->file.path, (long long)index, ours ? "block at" : "at",
                    (long long)offset, token, (long long)(io->vocab ? io->vocab : INT32_MAX));
 }
 
@@ -312,7 +215,7 @@ void shard_verify(shard *s, shard_io *io, void (*report)(void *ctx, const char *
     }
     if (ours || *faults > before || crc == s->crc) return;
     err_set(ERR_DATA, "%s: offset %lld: checksum of all tokens 0x%08x, expected 0x%08x: the file has changed since it was opened",
-            s->path, (long long)s->data_at, crc, s->crc);
+            s->file.path, (long long)s->data_at, crc, s->crc);
     report(ctx, err_last()->text);
     ++*faults;
 }

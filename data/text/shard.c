@@ -1,13 +1,10 @@
-// data/shard.c: opens a file of tokens, finds its format and checks it. No number of a header is used before it is
+// data/text/shard.c: opens a file of tokens, finds its format and checks it. No number of a header is used before it is
 // checked against the size of the file; after shard_open() every offset and length is known to be inside the file.
-#include "data/shard.h"
-
-#include "base/io.h"
+#include "data/text/shard.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { LLMC_HEADER = 1024, LLMC_GPT2 = 20240520, LLMC_LLAMA3 = 20240801, LLMC_EVAL = 20240522, SNIFF = 512, TEXT_LEAST = 64 };
@@ -43,16 +40,16 @@ static bool is_ours(const uint8_t *head, int64_t n) {
 
 static err_t find_format(shard *s, shard_io *io, shard_format wanted) {
     uint8_t head[SNIFF];
-    int64_t n = s->size < SNIFF ? s->size : SNIFF;
+    int64_t n = s->file.size < SNIFF ? s->file.size : SNIFF;
     s->format = wanted;
-    TRY(shard_io_read(io, s, 0, head, n));  // a file that can't be read fails here, whatever its format
+    TRY(reader_read(&io->reader, &s->file, 0, head, n));  // a file that can't be read fails here, whatever its format
     if (wanted != SHARD_AUTO) return ERR_OK;
     s->format = SHARD_RAW16;
     if (is_ours(head, n)) s->format = SHARD_LOCKSTEP;
     else if (n >= 4 && (le32_get(head) == LLMC_GPT2 || le32_get(head) == LLMC_LLAMA3)) s->format = SHARD_LLMC;
     else if (looks_like(head, n))
         return err_set(ERR_DATA, "%s: offset 0: looks like %s, expected a lockstep or llm.c shard, or raw 16-bit tokens. If that "
-                       "is what it is, say so with [data] format", s->path, looks_like(head, n));
+                       "is what it is, say so with [data] format", s->file.path, looks_like(head, n));
     return ERR_OK;
 }
 
@@ -72,7 +69,7 @@ static uint32_t crc_of_zeros(int64_t n) {
 // Where the next data (SEEK_DATA) or hole (SEEK_HOLE) from `at` on is, at most `end`. Without support by the file
 // system: no holes.
 static int64_t next_extent(const shard *s, int64_t at, int64_t end, int whence) {
-    off_t found = lseek(s->fd, at, whence);
+    off_t found = lseek(s->file.fd, at, whence);
     if (found < 0) return errno == ENXIO || whence == SEEK_HOLE ? end : at;
     return found < at ? at : found < end ? found : end;
 }
@@ -85,7 +82,7 @@ static err_t crc_of_range(shard *s, shard_io *io, int64_t at, int64_t end) {
         if (hole == data) hole = end;
         for (at = data; at < hole;) {
             int64_t n = hole - at < io->stage_bytes ? hole - at : io->stage_bytes;
-            TRY(shard_io_read(io, s, at, io->stage, n));
+            TRY(reader_read(&io->reader, &s->file, at, io->stage, n));
             s->crc = (uint32_t)crc32(s->crc, io->stage, (uInt)n);
             at += n;
         }
@@ -95,44 +92,44 @@ static err_t crc_of_range(shard *s, shard_io *io, int64_t at, int64_t end) {
 
 static err_t open_raw(shard *s, shard_io *io, int token_bytes) {
     s->token_bytes = token_bytes;
-    s->tokens = s->size / token_bytes;
-    if (s->size % token_bytes)
-        return err_set(ERR_DATA, "%s: has %lld bytes, expected a multiple of %d: the token at offset %lld is cut short", s->path,
-                       (long long)s->size, token_bytes, (long long)(s->tokens * token_bytes));
-    return crc_of_range(s, io, 0, s->size);
+    s->tokens = s->file.size / token_bytes;
+    if (s->file.size % token_bytes)
+        return err_set(ERR_DATA, "%s: has %lld bytes, expected a multiple of %d: the token at offset %lld is cut short", s->file.path,
+                       (long long)s->file.size, token_bytes, (long long)(s->tokens * token_bytes));
+    return crc_of_range(s, io, 0, s->file.size);
 }
 
 static err_t open_llmc(shard *s, shard_io *io) {
     uint8_t head[12];
-    if (s->size < LLMC_HEADER)
+    if (s->file.size < LLMC_HEADER)
         return err_set(ERR_DATA, "%s: ends at offset %lld, expected the %d bytes of an llm.c header: the file is truncated",
-                       s->path, (long long)s->size, LLMC_HEADER);
-    TRY(shard_io_read(io, s, 0, head, sizeof head));
+                       s->file.path, (long long)s->file.size, LLMC_HEADER);
+    TRY(reader_read(&io->reader, &s->file, 0, head, sizeof head));
     uint32_t magic = le32_get(head), version = le32_get(head + 4), count = le32_get(head + 8);
     if (magic != LLMC_GPT2 && magic != LLMC_LLAMA3)
         return err_set(ERR_DATA, "%s: offset 0: magic %u, expected %d (16-bit tokens) or %d (32-bit tokens) of an llm.c shard",
-                       s->path, magic, LLMC_GPT2, LLMC_LLAMA3);
+                       s->file.path, magic, LLMC_GPT2, LLMC_LLAMA3);
     uint32_t known = magic == LLMC_GPT2 ? 1 : 7;
     if (version != known)
-        return err_set(ERR_DATA, "%s: offset 4: llm.c shard version %u, expected %u with magic %u", s->path, version, known,
+        return err_set(ERR_DATA, "%s: offset 4: llm.c shard version %u, expected %u with magic %u", s->file.path, version, known,
                        magic);
     s->token_bytes = magic == LLMC_GPT2 ? 2 : 4;
     s->data_at = LLMC_HEADER;
     s->tokens = count;
     int64_t end = LLMC_HEADER + s->tokens * s->token_bytes;
     if (count == 0 || count > INT32_MAX)
-        return err_set(ERR_DATA, "%s: offset 8: %d tokens, expected 1 to %d", s->path, (int)count, INT32_MAX);
-    if (end != s->size)
+        return err_set(ERR_DATA, "%s: offset 8: %d tokens, expected 1 to %d", s->file.path, (int)count, INT32_MAX);
+    if (end != s->file.size)
         return err_set(ERR_DATA, "%s: has %lld bytes, expected %lld for the %u tokens that the header at offset 8 tells "
-                       "of: the file is %s", s->path, (long long)s->size, (long long)end, count,
-                       s->size < end ? "truncated" : "too long");
+                       "of: the file is %s", s->file.path, (long long)s->file.size, (long long)end, count,
+                       s->file.size < end ? "truncated" : "too long");
     return crc_of_range(s, io, LLMC_HEADER, end);
 }
 
 // --- the lockstep format ---------------------------------------------------------------------------------------------------
 
 static err_t wrong(const shard *s, int offset, const char *what, uint64_t found, const char *expected) {
-    return err_set(ERR_DATA, "%s: offset %d: %s is %llu, expected %s", s->path, offset, what, (unsigned long long)found,
+    return err_set(ERR_DATA, "%s: offset %d: %s is %llu, expected %s", s->file.path, offset, what, (unsigned long long)found,
                    expected);
 }
 
@@ -141,10 +138,10 @@ static err_t wrong(const shard *s, int offset, const char *what, uint64_t found,
 static err_t check_header(shard *s, const uint8_t *h, bool *packed) {
     uint32_t found = le32_get(h + 60), crc = (uint32_t)crc32(0, h, 60);
     if (memcmp(h, shard_magic, SHARD_MAGIC_BYTES) != 0)
-        return err_set(ERR_DATA, "%s: offset 0: not the magic of a lockstep shard: a damaged header, or another format", s->path);
+        return err_set(ERR_DATA, "%s: offset 0: not the magic of a lockstep shard: a damaged header, or another format", s->file.path);
     if (found != crc)
         return err_set(ERR_DATA, "%s: offset 60: header checksum 0x%08x, expected 0x%08x. The shard is damaged; pack it again",
-                       s->path, found, crc);
+                       s->file.path, found, crc);
     uint32_t version = le32_get(h + 8), width = le32_get(h + 12), flags = le32_get(h + 16), block = le32_get(h + 20);
     uint64_t tokens = le64_get(h + 24), blocks = le64_get(h + 32), bytes = le64_get(h + 40);
     if (version != SHARD_VERSION) return wrong(s, 8, "shard version", version, "1; a newer lockstep reads it");
@@ -154,12 +151,12 @@ static err_t check_header(shard *s, const uint8_t *h, bool *packed) {
     if (tokens < 1 || tokens > UINT64_C(1) << 58) return wrong(s, 24, "token count", tokens, "1 to 2^58");
     if (blocks != (tokens - 1) / block + 1) return wrong(s, 32, "block count", blocks, "tokens / block tokens, rounded up");
     if (le64_get(h + 52) != 0) return wrong(s, 52, "reserved field", le64_get(h + 52), "0");
-    if (bytes != (uint64_t)s->size)
-        return err_set(ERR_DATA, "%s: has %lld bytes, expected %llu as its header says at offset 40: the file is %s", s->path,
-                       (long long)s->size, (unsigned long long)bytes, (uint64_t)s->size < bytes ? "truncated" : "too long");
-    if (blocks > (uint64_t)(s->size - SHARD_HEADER) / SHARD_ENTRY)
-        return err_set(ERR_DATA, "%s: has %lld bytes, too few for the table of %llu blocks at offset %d", s->path,
-                       (long long)s->size, (unsigned long long)blocks, SHARD_HEADER);
+    if (bytes != (uint64_t)s->file.size)
+        return err_set(ERR_DATA, "%s: has %lld bytes, expected %llu as its header says at offset 40: the file is %s", s->file.path,
+                       (long long)s->file.size, (unsigned long long)bytes, (uint64_t)s->file.size < bytes ? "truncated" : "too long");
+    if (blocks > (uint64_t)(s->file.size - SHARD_HEADER) / SHARD_ENTRY)
+        return err_set(ERR_DATA, "%s: has %lld bytes, too few for the table of %llu blocks at offset %d", s->file.path,
+                       (long long)s->file.size, (unsigned long long)blocks, SHARD_HEADER);
     s->token_bytes = (int)width;
     s->tokens = (int64_t)tokens;
     s->block_tokens = block;
@@ -176,16 +173,16 @@ static err_t check_table(shard *s, const uint8_t *bytes, bool packed) {
         int64_t tokens = b < s->blocks - 1 ? s->block_tokens : s->tokens - b * s->block_tokens, raw = tokens * s->token_bytes;
         *k = (shard_block){at, le32_get(bytes + 8), le32_get(bytes + 12), le32_get(bytes + 16)};
         bool same = k->stored == raw;
-        bool in_place = le64_get(bytes) == (uint64_t)at && k->stored >= 1 && k->stored <= s->size - at;
+        bool in_place = le64_get(bytes) == (uint64_t)at && k->stored >= 1 && k->stored <= s->file.size - at;
         if (!in_place || k->stored > raw || (!packed && !same) || (same && k->crc != k->raw_crc))
             return err_set(ERR_DATA, "%s: offset %lld: the table entry of block %lld says offset %llu, %u bytes; expected "
-                           "offset %lld, %s%lld bytes. Pack it again", s->path, (long long)(SHARD_HEADER + b * SHARD_ENTRY),
+                           "offset %lld, %s%lld bytes. Pack it again", s->file.path, (long long)(SHARD_HEADER + b * SHARD_ENTRY),
                            (long long)b, (unsigned long long)le64_get(bytes), k->stored, (long long)at, packed ? "1 to " : "",
                            (long long)raw);
         at += k->stored;
     }
-    if (at != s->size)
-        return err_set(ERR_DATA, "%s: has %lld bytes, but its last block ends at offset %lld", s->path, (long long)s->size,
+    if (at != s->file.size)
+        return err_set(ERR_DATA, "%s: has %lld bytes, but its last block ends at offset %lld", s->file.path, (long long)s->file.size,
                        (long long)at);
     return ERR_OK;
 }
@@ -193,10 +190,10 @@ static err_t check_table(shard *s, const uint8_t *bytes, bool packed) {
 static err_t open_lockstep(shard *s, shard_io *io) {
     uint8_t header[SHARD_HEADER];
     bool packed = false;
-    if (s->size < SHARD_HEADER)
+    if (s->file.size < SHARD_HEADER)
         return err_set(ERR_DATA, "%s: ends at offset %lld, expected the %d bytes of a shard header: the file is truncated",
-                       s->path, (long long)s->size, SHARD_HEADER);
-    TRY(shard_io_read(io, s, 0, header, SHARD_HEADER));
+                       s->file.path, (long long)s->file.size, SHARD_HEADER);
+    TRY(reader_read(&io->reader, &s->file, 0, header, SHARD_HEADER));
     TRY(check_header(s, header, &packed));
     int64_t bytes = s->blocks * SHARD_ENTRY;
     s->table = malloc((size_t)s->blocks * sizeof *s->table);
@@ -204,12 +201,12 @@ static err_t open_lockstep(shard *s, shard_io *io) {
     uint8_t *table = malloc((size_t)bytes);
     err_t rc = ERR_OK;
     if (!s->table || !s->checked || !table)
-        TRY_GOTO(err_set(ERR_INTERNAL, "%s: no memory for a table of %lld blocks", s->path, (long long)s->blocks), out);
-    TRY_GOTO(shard_io_read(io, s, SHARD_HEADER, table, bytes), out);
+        TRY_GOTO(err_set(ERR_INTERNAL, "%s: no memory for a table of %lld blocks", s->file.path, (long long)s->blocks), out);
+    TRY_GOTO(reader_read(&io->reader, &s->file, SHARD_HEADER, table, bytes), out);
     uint32_t crc = (uint32_t)crc32_z(0, table, (size_t)bytes), expected = le32_get(header + 48);
     if (crc != expected)
         TRY_GOTO(err_set(ERR_DATA, "%s: block table at offset %d: checksum 0x%08x, expected 0x%08x. The shard is damaged; pack "
-                         "it again", s->path, SHARD_HEADER, crc, expected), out);
+                         "it again", s->file.path, SHARD_HEADER, crc, expected), out);
     TRY_GOTO(check_table(s, table, packed), out);
 out:
     free(table);
@@ -217,16 +214,7 @@ out:
 }
 
 err_t shard_open(shard *s, shard_io *io, const char *path, shard_format format) {
-    struct stat st;
-    s->fd = -1;
-    if (!(s->path = strdup(path))) return err_set(ERR_INTERNAL, "%s: no memory", path);
-    if (stat(path, &st) != 0) return err_set(ERR_IO, "%s: %s", path, strerror(errno));
-    if (!S_ISREG(st.st_mode)) return err_set(ERR_DATA, "%s: not a regular file, expected a shard", path);
-    s->dev = st.st_dev;
-    s->ino = st.st_ino;
-    s->mtime = st.st_mtim;
-    s->size = st.st_size;
-    if (s->size == 0) return err_set(ERR_DATA, "%s: ends at offset 0: the file is empty, expected a shard", path);
+    TRY(reader_find(&s->file, path, "a shard"));
     TRY(find_format(s, io, format));
     switch (s->format) {
     case SHARD_LOCKSTEP: return open_lockstep(s, io);

@@ -1,4 +1,4 @@
-// data/shard.h: one file of tokens, whatever its format: open, read a range, write. Private to data/.
+// data/text/shard.h: one file of tokens, whatever its format: open, read a range, write. Private to data/text/.
 //
 // In the lockstep format a checksum covers every byte of a file, so that a flipped bit gives an error and never a
 // strange loss curve. All numbers are little-endian, and there is no padding:
@@ -25,16 +25,13 @@
 //   llm.c   256 int32: magic 20240520, version 1, number of tokens, rest unused; then uint16 tokens (GPT-2, modded-nanogpt).
 //           magic 20240801, version 7: uint32 tokens (Llama 3). As written by dev/data/data_common.py of llm.c.
 //   raw16   uint16 tokens and nothing else (nanoGPT); raw32: uint32 tokens
-#ifndef DATA_SHARD_H
-#define DATA_SHARD_H
+#ifndef DATA_TEXT_SHARD_H
+#define DATA_TEXT_SHARD_H
 
-#include "data/data.h"
+#include "data/reader.h"
+#include "data/text/dataset.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stddef.h>
-#include <sys/types.h>
-#include <time.h>
 #include <zlib.h>
 
 enum {
@@ -45,7 +42,7 @@ enum {
     SHARD_ZLIB = 1,                // flag
     SHARD_BLOCK_MAX = 1 << 22,     // most bytes of the tokens of a block: bounds what a reader allocates
     SHARD_BLOCK = 1 << 15,         // what we write: small, as a compressed block is inflated for each window of a shuffled epoch
-    SHARD_OPEN_MAX = 128,          // descriptors held; a dataset may have more files than a process may open
+    SHARD_OPEN_MAX = READER_OPEN_MAX,
     SHARD_CACHE_SLOTS = 16,        // inflated blocks kept
     SHARD_STAGE = 1 << 18,         // bytes of the staging buffer, at least
 };
@@ -58,12 +55,7 @@ typedef struct shard_block {
 } shard_block;
 
 typedef struct shard {
-    char *path;
-    int fd;  // -1: not open now
-    dev_t dev;    // these four identify the file when it is opened again
-    ino_t ino;
-    struct timespec mtime;
-    int64_t size;  // in bytes
+    data_file file;
     shard_format format;
     int token_bytes;
     int64_t tokens;
@@ -75,8 +67,8 @@ typedef struct shard {
     uint64_t *checked;  // a bit for each plain block whose CRC has been found right
 } shard;
 
-// What reading needs in addition to the shard, shared by all shards of a dataset: descriptors, buffers, retries. One
-// reading thread at a time; shard_io_cancel() and the retry count may be used from other threads.
+// What reading needs in addition to the shard, shared by all shards of a dataset: descriptors, retries, buffers. One
+// reading thread at a time; the reader's cancel and retry count may be used from other threads.
 typedef struct shard_slot {
     const shard *owner;  // NULL: empty
     int64_t block, used;
@@ -84,12 +76,8 @@ typedef struct shard_slot {
 } shard_slot;
 
 typedef struct shard_io {
-    int retry;
+    reader reader;
     int64_t vocab;
-    fault_list *faults;
-    atomic_llong retries;
-    shard *open[SHARD_OPEN_MAX];
-    int hand;  // the next of open[] to be closed
     uint8_t *stage;
     int64_t stage_bytes;
     shard_slot slot[SHARD_CACHE_SLOTS];
@@ -98,23 +86,12 @@ typedef struct shard_io {
     uint8_t *cache;
     z_stream inflater;
     bool inflating;
-    pthread_mutex_t lock;
-    pthread_cond_t wake;
-    bool cancelled;
 } shard_io;
 
 // io must be zero. shard_io_reserve() sizes the buffers when every shard is open; nothing is allocated after that.
 err_t shard_io_open(shard_io *io, const dataset_options *o);
 err_t shard_io_reserve(shard_io *io, const shard *shards, int count);
 void shard_io_close(shard_io *io);
-
-// true: a read that waits for its next retry fails now with ERR_INTERRUPTED, and so do later ones. false: retries work
-// again.
-void shard_io_cancel(shard_io *io, bool cancelled);
-
-// Reads n bytes at offset. A read that failed with ERR_IO is retried after 10 ms, 20 ms, 40 ms, ...; returns the last
-// failure.
-err_t shard_io_read(shard_io *io, shard *s, int64_t offset, void *dst, int64_t n);
 
 // Opens the file, finds its format and checks all that can be checked without the tokens. Foreign formats have no
 // checksum: their CRC is computed here, which reads the file once (about 1 s for each GB; holes of a sparse file cost
@@ -128,7 +105,7 @@ err_t shard_read(shard *s, shard_io *io, int64_t first, int64_t n, int32_t *out)
 // Reads and checks all of the shard; report(ctx, text) for each fault found; *faults += their number.
 void shard_verify(shard *s, shard_io *io, void (*report)(void *ctx, const char *text), void *ctx, int64_t *faults);
 
-// --- data/shard_write.c
+// --- data/text/shard_write.c
 
 typedef struct shard_writer shard_writer;
 
@@ -139,11 +116,6 @@ err_t shard_write_open(shard_writer **out, const char *path, int token_bytes, in
 err_t shard_write(shard_writer *w, const uint8_t *bytes, int64_t tokens);  // tokens in little-endian
 err_t shard_write_finish(shard_writer *w);
 void shard_write_close(shard_writer *w);
-
-// --- data/dataset.c, for the loader
-
-void dataset_cancel(dataset *d, bool cancelled);  // see shard_io_cancel
-int64_t dataset_retries(const dataset *d);        // reads that failed first and succeeded later; any thread
 
 // --- little-endian numbers at any address
 

@@ -1,4 +1,4 @@
-// data/pack.c: text to shards, for byte tokens: a token is a byte, 0..255.
+// data/text/pack.c: text to shards, for byte tokens: a token is a byte, 0..255.
 //
 // The stream is the files in the order given; the files of a glob or a directory come in byte order of their names. A
 // file that does not end its last line gets a line end, unless it is the last of all: no line of one file runs into the
@@ -9,7 +9,8 @@
 //
 // No shard gets its name before all are on disk and the old ones are removed. A run that dies leaves *.tmp files, which
 // the next run removes.
-#include "data/shard.h"
+#include "data/text/pack.h"
+#include "data/text/shard.h"
 
 #include "base/io.h"
 

@@ -1,0 +1,47 @@
+// data/loader.h: a thread that fills a ring of micro-batches ahead of the trainer.
+//
+// Alphabet  B samples of a micro-batch  G samples of a step
+#ifndef DATA_LOADER_H
+#define DATA_LOADER_H
+
+#include "data/source.h"
+
+typedef struct loader loader;
+
+typedef struct loader_options {
+    uint64_t seed;
+    bool shuffle;
+    const tensor_spec *in;            // what the source's samples consist of, in the order of its reads; `inputs` of them
+    int inputs;
+    int64_t global, micro, lanes;     // G, B, L: lane l of a step is samples [l*G/L, (l+1)*G/L) in micro-batches of B
+    int64_t first_lane, lane_count, lane_stride;  // the lanes of this rank, in the order in which it runs them: first, first + stride, ...
+    int64_t first_step, last_step;    // steps to deliver, from 1, both included
+    int depth;                        // most batches in the ring
+    void *memory;                     // loader_bytes() bytes, page-aligned (pinned on a GPU); the caller's, outlives the loader
+} loader_options;
+
+typedef struct batch {
+    int64_t step, lane, micro;  // micro: number of the micro-batch in its lane
+    int64_t first;              // index within the step, 0..G-1, of its first sample
+    void *in[SOURCE_TENSORS];   // (B, ...)
+} batch;
+
+typedef struct loader_stats {
+    double wait_s;   // total time that the trainer has waited for batches
+    int depth;       // batches that the loader now reads ahead: grows when the trainer had to wait, shrinks when it never does
+    int64_t retries; // reads that failed first and succeeded later
+} loader_stats;
+
+int64_t loader_bytes(const loader_options *o);
+
+// Starts the thread. The options are copied; the source and the memory stay the caller's.
+err_t loader_open(loader **out, source *from, const loader_options *o);
+
+// The next micro-batch, in order of step, lane and micro; waits until it is read. Valid until the next call. Returns
+// the error of a read whose retries all failed, with file and offset. ERR_DATA past last_step.
+err_t loader_next(loader *l, batch *out);
+
+loader_stats loader_about(loader *l);
+void loader_close(loader *l);
+
+#endif

@@ -1,0 +1,95 @@
+// data/source.h: where samples come from. A source is a fixed number of samples in a fixed order. A sample is a few
+// named tensors, of the same types and shapes in all samples. The loader, evaluation and `lockstep check` know sources
+// only: what a file looks like stays in data/text/, data/image/ and so on.
+//
+// One thread reads at a time; source_cancel and source_about may be called from others.
+#ifndef DATA_SOURCE_H
+#define DATA_SOURCE_H
+
+#include "base/err.h"
+#include "base/fault.h"
+#include "gpu/gpu.h"
+
+#include <string.h>
+
+enum { SOURCE_TENSORS = 4 };
+
+// The words of [data] format.
+typedef enum { FORMAT_AUTO, FORMAT_LOCKSTEP, FORMAT_LLMC, FORMAT_RAW16, FORMAT_RAW32, FORMAT_IDX } source_format;
+
+typedef struct source_options {
+    const char *files;         // files and globs, space between
+    source_format format;      // FORMAT_AUTO: by the first bytes of the first file
+    const tensor_spec *wanted; // what the model reads, `inputs` of them. Samples have these tensors, in this order
+    int inputs;
+    int64_t held_out;          // so many samples at the end are set apart, 0: none
+    bool only_held_out;        // these are the source; else those before them
+    int retry;                 // how often a read that fails with an I/O error is tried again, with back-off
+    fault_list *faults;        // may be NULL
+} source_options;
+
+typedef struct source_info {
+    int64_t samples;
+    int64_t units;             // of what people count in these files
+    int64_t units_per_sample;
+    const char *unit;          // "tokens"
+    int files;
+    char hash[17];             // first 16 hex digits of BLAKE2b-256 over what the files contain, whatever their names
+    int64_t retries;           // reads that failed first and succeeded later
+} source_info;
+
+typedef struct source source;
+
+// What stands behind a source. Samples are counted from the first of all files.
+typedef struct source_type {
+    err_t (*read)(source *s, int64_t sample, void *const *out);  // out[k]: tensor k of source.tensor; NULL: unwanted
+    err_t (*verify)(source *s, void (*report)(void *ctx, const char *text), void *ctx);
+    void (*cancel)(source *s, bool cancelled);
+    int64_t (*retries)(const source *s);
+    void (*close)(source *s);
+} source_type;
+
+// What every source begins with. Its opener fills in all but the last three.
+struct source {
+    const source_type *type;
+    source_info about;
+    int tensors;
+    tensor_spec tensor[SOURCE_TENSORS];  // in the source's own order
+    int inputs;
+    int place[SOURCE_TENSORS];           // [input] its index in tensor
+    int64_t first;                       // of the samples that are used
+};
+
+// Opens the files and checks what can be checked without reading all of them. ERR_DATA names file, offset, expected and
+// found. ERR_CONFIG: the files do not hold what the model reads.
+err_t source_open(source **out, const source_options *o);
+void source_close(source *s);
+source_info source_about(const source *s);
+
+// out[k] (=) input k of the sample, 0 .. samples-1: spec_bytes(&wanted[k]) bytes.
+err_t source_read(source *s, int64_t sample, void *const *out);
+
+// Reads everything and checks every checksum and value, also of samples that are held out. Calls report(ctx, text) for
+// each fault that it finds; returns ERR_DATA if there was one.
+err_t source_verify(source *s, void (*report)(void *ctx, const char *text), void *ctx);
+
+// true: a read that waits for its next retry fails now with ERR_INTERRUPTED, and so do later ones. false: retries work
+// again.
+void source_cancel(source *s, bool cancelled);
+
+// --- the openers, for data/source.c -----------------------------------------------------------------------------------
+
+err_t text_open(source **out, const source_options *o);       // data/text/text.c: windows of tokens
+err_t idx_open(source **out, const source_options *o);        // data/image/idx.c: images and labels
+
+// Made-up samples for benchmarks, in memory: numbers from [0,1), and integers below the input's limit. (data/made_up.c)
+err_t made_up_open(source **out, const source_options *o, uint64_t seed, int64_t samples);
+
+// The wanted input of that name, NULL: the model reads none.
+static inline const tensor_spec *source_wants(const source_options *o, const char *name) {
+    for (int i = 0; i < o->inputs; i++)
+        if (strcmp(o->wanted[i].name, name) == 0) return &o->wanted[i];
+    return NULL;
+}
+
+#endif

@@ -1,0 +1,80 @@
+// data/text/text.c: shards of tokens as a source. Sample k is window k: T tokens from k*T on, and as targets the token
+// that follows each. T is what the model reads.
+#include "data/source.h"
+#include "data/text/dataset.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct text_source {
+    source head;
+    dataset *tokens;
+    int64_t T;
+    int32_t *window;  // (T+1)
+} text_source;
+
+enum { TOKENS, TARGETS };
+
+static err_t text_read(source *s, int64_t sample, void *const *out) {
+    text_source *x = (text_source *)s;
+    size_t bytes = (size_t)x->T * sizeof *x->window;
+    TRY(dataset_read(x->tokens, sample * x->T, x->T + 1, x->window));
+    if (out[TOKENS]) memcpy(out[TOKENS], x->window, bytes);
+    if (out[TARGETS]) memcpy(out[TARGETS], x->window + 1, bytes);
+    return ERR_OK;
+}
+
+static err_t text_verify(source *s, void (*report)(void *ctx, const char *text), void *ctx) {
+    return dataset_verify(((text_source *)s)->tokens, report, ctx);
+}
+
+static void text_cancel(source *s, bool cancelled) { dataset_cancel(((text_source *)s)->tokens, cancelled); }
+static int64_t text_retries(const source *s) { return dataset_retries(((const text_source *)s)->tokens); }
+
+static void text_close(source *s) {
+    text_source *x = (text_source *)s;
+    dataset_close(x->tokens);
+    free(x->window);
+    free(x);
+}
+
+static const source_type type = {.read = text_read, .verify = text_verify, .cancel = text_cancel, .retries = text_retries, .close = text_close};
+
+// How many windows the tokens hold: the token after a window is its last target.
+static int64_t windows_of(int64_t tokens, int64_t T) { return tokens > 0 ? (tokens - 1) / T : 0; }
+
+static void describe(text_source *x, int64_t vocab) {
+    dataset_info d = dataset_about(x->tokens);
+    source *s = &x->head;
+    s->about = (source_info){.samples = windows_of(d.tokens, x->T), .units = d.tokens, .units_per_sample = x->T, .unit = "tokens",
+                             .files = d.files};
+    memcpy(s->about.hash, d.hash, sizeof s->about.hash);
+    s->tensors = 2;
+    s->tensor[TOKENS] = (tensor_spec){.name = "tokens", .type = INT32, .dims = 1, .size = {x->T, 1, 1}, .limit = vocab};
+    s->tensor[TARGETS] = (tensor_spec){.name = "targets", .type = INT32, .dims = 1, .size = {x->T, 1, 1}, .limit = vocab};
+}
+
+static err_t open_tokens(text_source *x, const source_options *o, const tensor_spec *window) {
+    TRY(dataset_open(&x->tokens, &(dataset_options){.files = o->files, .format = (shard_format)o->format, .vocab = window ? window->limit : 0,
+                                                    .retry = o->retry, .faults = o->faults}));
+    x->T = window ? window->size[0] : 1;
+    describe(x, window ? window->limit : 0);
+    if (window && x->head.about.samples < 1)
+        return err_set(ERR_DATA, "%lld tokens, expected more than the model reads at once, %lld ([model] context)", (long long)x->head.about.units,
+                       (long long)x->T);
+    x->window = malloc((size_t)(x->T + 1) * sizeof *x->window);
+    return x->window ? ERR_OK : err_set(ERR_INTERNAL, "no memory for a window of %lld tokens", (long long)x->T);
+}
+
+_Static_assert((int)FORMAT_AUTO == (int)SHARD_AUTO && (int)FORMAT_LOCKSTEP == (int)SHARD_LOCKSTEP && (int)FORMAT_LLMC == (int)SHARD_LLMC &&
+               (int)FORMAT_RAW16 == (int)SHARD_RAW16 && (int)FORMAT_RAW32 == (int)SHARD_RAW32, "the formats of shards are the first of all formats");
+
+err_t text_open(source **out, const source_options *o) {
+    text_source *x = calloc(1, sizeof *x);
+    if (!x) return err_set(ERR_INTERNAL, "no memory for a source of tokens");
+    x->head.type = &type;
+    err_t rc = open_tokens(x, o, source_wants(o, "tokens"));
+    if (rc != ERR_OK) text_close(&x->head);
+    else *out = &x->head;
+    return rc;
+}

@@ -1,0 +1,13 @@
+// model/dropout.h: dropout at a place of a block. Its mask depends on seed, step, sample, block and place only.
+#ifndef MODEL_DROPOUT_H
+#define MODEL_DROPOUT_H
+
+#include "model/model.h"
+
+// The key of place `which` (0..7) of a block, in *key; NULL where nothing is dropped.
+const dropout_key *dropout_at(const pass *p, int block, int which, dropout_key *key);
+
+// y = dropout(x), or nothing where nothing is dropped, for x of p->B samples of any shape. y may be x.
+err_t dropout_samples(const pass *p, int block, int which, const tensor *y, const tensor *x);
+
+#endif

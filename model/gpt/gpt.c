@@ -1,0 +1,210 @@
+// model/gpt/gpt.c: GPT-2 (Radford et al. 2019): token and position embeddings, L pre-norm transformer blocks, a final
+// norm, and a head that shares the token embedding.
+#include "model/gpt/gpt.h"
+
+#include "base/nearest.h"
+#include "model/dropout.h"
+#include "model/head.h"
+#include "model/transformer.h"
+#include "model/types.h"
+
+#include <stdio.h>
+
+typedef struct gpt {
+    model base;
+    gpt_options o;
+    int wte, wpe, ln_f_w, ln_f_b;
+    transformer *body;
+    head head;
+    tensor ln_f_mean, ln_f_rstd;  // (B,T)
+    tensor scratch;               // of the embedding's backward
+} gpt;
+
+enum { TOKENS, TARGETS };  // inputs
+enum { EMBED = 0, DROP_EMBED = 0 };  // the first block, and its place of dropout
+
+static int64_t T_of(const pass *p) { return p->in[TOKENS].size[1]; }
+
+// --- embedding -------------------------------------------------------------------------------------------------------------
+
+static err_t embed_forward(model *m, int b, pass *p) {
+    gpt *g = (gpt *)m;
+    tensor x = view3(&p->x[b], p->B, T_of(p), g->o.embed);
+    TRY(p->ops->embedding_forward(&(embedding_forward_args){.x = &x, .tokens = &p->in[TOKENS], .wte = &p->w[g->wte], .wpe = &p->w[g->wpe]},
+                                  p->s));
+    return dropout_samples(p, EMBED, DROP_EMBED, &x, &x);
+}
+
+static err_t embed_backward(model *m, int b, pass *p) {
+    gpt *g = (gpt *)m;
+    tensor dx = view3(&p->dx[b], p->B, T_of(p), g->o.embed);
+    TRY(dropout_samples(p, EMBED, DROP_EMBED, &dx, &dx));
+    return p->ops->embedding_backward(&(embedding_backward_args){.dwte = &p->dw[g->wte], .dwpe = &p->dw[g->wpe], .scratch = &g->scratch,
+                                                                 .dx = &dx, .tokens = &p->in[TOKENS]}, p->s);
+}
+
+// --- layers ----------------------------------------------------------------------------------------------------------------
+
+static err_t layer_forward(model *m, int b, pass *p) { return transformer_forward(((gpt *)m)->body, b - 1, p, &p->x[b], &p->x[b - 1]); }
+
+static err_t layer_backward(model *m, int b, pass *p) {
+    return transformer_backward(((gpt *)m)->body, b - 1, p, &p->dx[b - 1], &p->dx[b], &p->x[b - 1]);
+}
+
+// --- final norm, head and loss ---------------------------------------------------------------------------------------------
+
+// Rows of this pass: x, its norm, and what the norm's backward pass reads.
+typedef struct final_view { tensor x, norm, mean, rstd; } final_view;
+
+static final_view view_final(const gpt *g, int b, const pass *p) {
+    int64_t N = p->B * T_of(p), C = g->o.embed;
+    return (final_view){view2(&p->x[b - 1], N, C), view2(transformer_scratch(g->body), N, C), view1(&g->ln_f_mean, N), view1(&g->ln_f_rstd, N)};
+}
+
+static err_t final_norm(const gpt *g, pass *p, final_view *v) {
+    return p->ops->layer_norm_forward(&(layer_norm_forward_args){.y = &v->norm, .mean = &v->mean, .rstd = &v->rstd, .x = &v->x,
+                                                                 .w = &p->w[g->ln_f_w], .b = &p->w[g->ln_f_b], .eps = NORM_EPS}, p->s);
+}
+
+// Losses of all rows; with a backward pass the norm is then overwritten by its gradient.
+static err_t losses_of(gpt *g, pass *p, final_view *v) {
+    int64_t N = p->B * T_of(p);
+    tensor losses = view1(&p->losses, N), targets = view1(&p->in[TARGETS], N);
+    return head_losses(&g->head, p, &losses, NULL, &v->norm, &v->norm, &targets);
+}
+
+// In training all of it waits for the backward pass: other micro-batches may come in between.
+static err_t head_forward(model *m, int b, pass *p) {
+    gpt *g = (gpt *)m;
+    final_view v = view_final(g, b, p);
+    if (p->dw) return ERR_OK;
+    TRY(final_norm(g, p, &v));
+    if (!p->predict) return losses_of(g, p, &v);
+    tensor last = view2(&v.norm, 1, g->o.embed);
+    last.data = (char *)v.norm.data + (size_t)((T_of(p) - 1) * g->o.embed) * dtype_bytes(v.norm.type);
+    return head_scores(&g->head, p, &last);
+}
+
+static err_t head_backward(model *m, int b, pass *p) {
+    gpt *g = (gpt *)m;
+    final_view v = view_final(g, b, p);
+    tensor dx = view2(&p->dx[b - 1], p->B * T_of(p), g->o.embed);
+    TRY(final_norm(g, p, &v));
+    TRY(losses_of(g, p, &v));
+    return p->ops->layer_norm_backward(&(layer_norm_backward_args){.dx = &dx, .dw = &p->dw[g->ln_f_w], .db = &p->dw[g->ln_f_b],
+                                                                   .dy = &v.norm, .x = &v.x, .w = &p->w[g->ln_f_w], .mean = &v.mean,
+                                                                   .rstd = &v.rstd}, p->s);
+}
+
+// --- tables ----------------------------------------------------------------------------------------------------------------
+
+static block sequence_block(const gpt *g, const char *name, block_call forward, block_call backward) {
+    return (block){.name = name, .dims = 2, .size = {g->o.context, g->o.embed, 1}, .forward = forward, .backward = backward};
+}
+
+static tensor_spec sequence(const gpt *g, const char *name) {
+    tensor_spec x = {.type = INT32, .dims = 1, .size = {g->o.context, 1, 1}, .limit = g->o.vocab};
+    snprintf(x.name, sizeof x.name, "%s", name);
+    return x;
+}
+
+// Multiplications and additions of a sample's matrix products, forward and backward; of attention only the causal half.
+static double flops_of(const gpt *g) {
+    double T = (double)g->o.context, weights = (double)(model_elements(&g->base) - g->o.context * g->o.embed);
+    return T * (6 * weights + 6 * (double)(g->o.layers * g->o.embed * g->o.context));
+}
+
+static err_t declare(gpt *g) {
+    const gpt_options *o = &g->o;
+    model *m = &g->base;
+    int last = (int)o->layers + 1;
+    g->wte = model_add(m, EMBED, o->vocab, o->embed, 0.02, 0, "wte.weight");
+    g->wpe = model_add(m, EMBED, o->context, o->embed, 0.02, 0, "wpe.weight");
+    TRY(transformer_open(&g->body, m, (int)o->layers, (int)o->heads, o->context, o->embed));
+    g->ln_f_w = model_add(m, last, o->embed, 0, 0, 1, "ln_f.weight");
+    g->ln_f_b = model_add(m, last, o->embed, 0, 0, 0, "ln_f.bias");
+    g->head = (head){.at = {model_add(m, last, o->vocab, o->embed, 0, 0, "lm_head.weight"), -1}, .classes = o->vocab, .Vp = head_rows_in_memory(o->vocab)};
+    m->param[g->head.at.w].tied = g->wte;
+    m->param[g->wte].rows_in_memory = m->param[g->head.at.w].rows_in_memory = g->head.Vp;
+
+    m->block[EMBED] = sequence_block(g, "embedding", embed_forward, embed_backward);
+    for (int b = 1; b < last; b++) m->block[b] = sequence_block(g, "layer", layer_forward, layer_backward);
+    m->block[last] = (block){.name = "head", .forward = head_forward, .backward = head_backward};
+    m->inputs = 2;
+    m->input[TOKENS] = sequence(g, "tokens"), m->input[TARGETS] = sequence(g, "targets");
+    m->losses = m->units = m->context = o->context;
+    m->unit = "token", m->short_unit = "tok";
+    m->vocab = o->vocab;
+    m->adds_once = o->head_chunks == 1;
+    m->dropout = o->dropout;
+    m->flops = flops_of(g);
+    return ERR_OK;
+}
+
+static void gpt_close(model *m) {
+    transformer_close(((gpt *)m)->body);
+    model_free(m);
+}
+
+static err_t gpt_open(model **out, const void *options) {
+    const gpt_options *o = options;
+    *out = NULL;
+    gpt *g = (gpt *)model_new(&model_gpt, sizeof *g, 5 + 12 * (int)o->layers, 2 + (int)o->layers);
+    if (!g) return err_set(ERR_INTERNAL, "no memory for a model of %d layers", (int)o->layers);
+    g->o = *o;
+    err_t rc = declare(g);
+    if (rc != ERR_OK) gpt_close(&g->base);
+    else *out = &g->base;
+    return rc;
+}
+
+static err_t gpt_plan(model *m, arena *a, const model_plan *o) {
+    gpt *g = (gpt *)m;
+    TRY(transformer_plan(g->body, a, o));
+    TRY(arena_2d(a, &g->ln_f_mean, FP32, o->B, g->o.context));
+    TRY(arena_2d(a, &g->ln_f_rstd, FP32, o->B, g->o.context));
+    TRY(head_plan(&g->head, a, o->compute, o->B * g->o.context, g->o.head_chunks));
+    return o->forward_only ? ERR_OK : arena_1d(a, &g->scratch, INT32, o->B * g->o.context + g->o.vocab + 1);
+}
+
+static void gpt_describe(const model *m, char *dst, size_t room) {
+    const gpt_options *o = &((const gpt *)m)->o;
+    snprintf(dst, room, "%d layers %d channels", (int)o->layers, (int)o->embed);
+}
+
+// --- settings --------------------------------------------------------------------------------------------------------------
+
+#define INT(key, def, min, max, also, comment) {"model", #key, KEY_INT, CLASS_BITS, offsetof(gpt_options, key), def, min, max, NULL, also, comment}
+#define REAL(key, def, min, max, also, comment) {"model", #key, KEY_REAL, CLASS_BITS, offsetof(gpt_options, key), def, min, max, NULL, also, comment}
+
+static const setting keys[] = {
+    INT(layers, "4", 1, 1024, "n_layer num_layers depth", "number of blocks"),
+    INT(heads, "4", 1, 1024, "n_head num_heads", "attention heads; must divide embed"),
+    INT(embed, "128", 1, 1048576, "n_embd channels hidden_size dim d_model", "channels"),
+    INT(vocab, "256", 2, 16777216, "vocab_size", "number of different tokens; 256 for bytes"),
+    INT(context, "128", 1, 1048576, "block_size seq_len sequence_length", "tokens that the model sees at once"),
+    REAL(dropout, "0", 0, 0.95, "", "probability that an activation is dropped while training"),
+    INT(head_chunks, "0", 0, 9007199254740991.0, "loss_chunks",
+        "parts of a micro-batch whose logits are in memory one after the other; 0 = parts of at most 20,971,520 logits"),
+};
+
+// head_chunks: from the INI alone, like everything that decides bits. Builds without this key used one chunk.
+static err_t gpt_resolve(void *options, int64_t micro, model_rule *r) {
+    gpt_options *o = options;
+    if (o->embed % o->heads) {
+        char divisors[64], multiples[64];
+        nearest_divisors(o->embed, o->heads, divisors);
+        nearest_multiples(o->heads, o->embed, multiples);
+        *r = (model_rule){.broken = {"heads", "embed"}};
+        return err_set(ERR_CONFIG, "embed = %lld is not a multiple of heads = %lld. Nearest that work: heads = %s, or embed = %s.",
+                       (long long)o->embed, (long long)o->heads, divisors, multiples);
+    }
+    if (!o->head_chunks) {
+        o->head_chunks = head_chunks(micro * o->context, o->vocab);
+        r->chosen = "head_chunks";
+    }
+    return ERR_OK;
+}
+
+const model_type model_gpt = {.name = "gpt", .key = keys, .keys = sizeof keys / sizeof *keys, .resolve = gpt_resolve, .open = gpt_open,
+                              .plan = gpt_plan, .describe = gpt_describe, .close = gpt_close};

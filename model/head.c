@@ -1,0 +1,77 @@
+// model/head.c: see model/head.h.
+#include "model/head.h"
+
+// A share smaller than a tile is not rounded up.
+int64_t head_rows(int64_t rows, int64_t chunks) {
+    int64_t share = (rows + chunks - 1) / chunks, whole = (share + HEAD_TILE - 1) / HEAD_TILE * HEAD_TILE;
+    return share < HEAD_TILE ? share : whole < rows ? whole : rows;
+}
+
+int64_t head_chunks(int64_t rows, int64_t vocab) {
+    int64_t most = HEAD_LOGITS / head_rows_in_memory(vocab);
+    if (most >= rows) return 1;
+    if (most > HEAD_TILE) most = most / HEAD_TILE * HEAD_TILE;
+    return most > 1 ? (rows + most - 1) / most : rows;
+}
+
+err_t head_plan(head *h, arena *a, dtype compute, int64_t rows, int64_t chunks) {
+    h->rows = head_rows(rows, chunks);
+    return arena_2d(a, &h->logits, compute, h->rows, h->Vp);
+}
+
+// A weight, a bias or a gradient of theirs, with the zeros after it.
+static tensor with_padding(const head *h, const tensor *t) {
+    tensor whole = *t;
+    whole.size[0] = h->Vp;
+    return whole;
+}
+
+// Rows first .. first+count-1 of a matrix or vector.
+static tensor rows_of(const tensor *t, int64_t first, int64_t count) {
+    tensor part = *t;
+    part.data = (char *)t->data + (size_t)(first * (t->dims > 1 ? t->size[1] : 1)) * dtype_bytes(t->type);
+    part.size[0] = count;
+    return part;
+}
+
+static err_t logits_of(const head *h, const pass *p, tensor *logits, const tensor *x) {
+    tensor w = with_padding(h, &p->w[h->at.w]), b = h->at.b < 0 ? (tensor){0} : with_padding(h, &p->w[h->at.b]);
+    return p->ops->matmul(&(matmul_args){.d = logits, .a = x, .b = &w, .tb = true, .bias = h->at.b < 0 ? NULL : &b,
+                                         .epilogue = h->at.b < 0 ? 0 : MATMUL_BIAS}, p->s);
+}
+
+// dlogits gives the gradients of W and b, and then of x.
+static err_t chunk_backward(const head *h, const pass *p, const tensor *dx, int64_t first, const tensor *dlogits, const tensor *x) {
+    tensor w = with_padding(h, &p->w[h->at.w]), dw = with_padding(h, &p->dw[h->at.w]);
+    TRY(p->ops->matmul(&(matmul_args){.d = &dw, .a = dlogits, .ta = true, .b = x, .epilogue = MATMUL_ACCUMULATE}, p->s));
+    if (h->at.b >= 0) {
+        tensor db = with_padding(h, &p->dw[h->at.b]);
+        TRY(p->ops->bias_backward(&(bias_backward_args){.dbias = &db, .dy = dlogits}, p->s));
+    }
+    if (!dx) return ERR_OK;
+    tensor out = rows_of(dx, first, x->size[0]);
+    return p->ops->matmul(&(matmul_args){.d = &out, .a = dlogits, .b = &w}, p->s);
+}
+
+err_t head_losses(head *h, pass *p, const tensor *losses, const tensor *hits, const tensor *dx, const tensor *x, const tensor *targets) {
+    int64_t N = x->size[0];
+    for (int64_t first = 0; first < N; first += h->rows) {
+        int64_t n = N - first < h->rows ? N - first : h->rows;
+        tensor in = rows_of(x, first, n), loss = rows_of(losses, first, n), target = rows_of(targets, first, n), logits = view2(&h->logits, n, h->Vp);
+        TRY(logits_of(h, p, &logits, &in));
+        if (hits) {
+            tensor hit = rows_of(hits, first, n);
+            TRY(p->ops->top_1(&(top_1_args){.hits = &hit, .logits = &logits, .targets = &target, .classes = h->classes}, p->s));
+        }
+        TRY(p->ops->cross_entropy(&(cross_entropy_args){.losses = &loss, .logits = &logits, .targets = &target, .classes = h->classes,
+                                                        .scale = p->dw ? &p->loss_factor : NULL, .state = p->state}, p->s));
+        if (p->dw) TRY(chunk_backward(h, p, dx, first, &logits, &in));
+    }
+    return ERR_OK;
+}
+
+err_t head_scores(head *h, pass *p, const tensor *x) {
+    tensor logits = view2(&h->logits, 1, h->Vp);
+    p->scores = view1(&h->logits, h->classes);
+    return logits_of(h, p, &logits, x);
+}

@@ -1,0 +1,46 @@
+// model/head.h: the last linear layer and softmax cross entropy, over classes or a vocabulary.
+//
+// It works on one chunk of rows after the other: the logits of all rows would be the largest tensor of all. In training
+// a chunk's logits are overwritten by their gradient, which is used before the next chunk begins. So one loop over the
+// chunks gives losses, dx and the gradients of weights; it runs in backward. The weight's gradient is summed from zero
+// over each chunk, not over a micro-batch, and added once for each chunk.
+//
+// Vp is V in memory, V or more: the products include rows of zeros after the weight. These give columns of logits that
+// no softmax reads; their gradient is zero and adds nothing to dx or to the padding of the weight's gradient.
+#ifndef MODEL_HEAD_H
+#define MODEL_HEAD_H
+
+#include "model/linear.h"
+
+typedef struct head {
+    linear at;             // W (V,C), b (V)
+    int64_t classes, Vp;
+    int64_t rows;          // of a chunk
+    tensor logits;         // (rows,Vp)
+} head;
+
+// Tensor cores are fast when rows of logits begin at multiples of 16 bytes and tiles are whole. GPT-2's 50257 gives
+// neither, 50304 gives both. The padding is only in memory: names, shapes, files, hashes and samples have V.
+enum { VOCAB_ALIGN = 128 };
+static inline int64_t head_rows_in_memory(int64_t vocab) { return (vocab + VOCAB_ALIGN - 1) / VOCAB_ALIGN * VOCAB_ALIGN; }
+
+// The fewest chunks with at most HEAD_LOGITS elements each (or one row).
+enum { HEAD_LOGITS = 20 << 20 };
+int64_t head_chunks(int64_t rows, int64_t vocab);
+
+// Rows of a chunk. Their number affects the bits of the weight's gradient. A chunk has an equal share of the rows,
+// rounded up to whole tiles of a matrix product; the last one may have fewer.
+enum { HEAD_TILE = 128 };
+int64_t head_rows(int64_t rows, int64_t chunks);
+
+// For at most `rows` rows in so many chunks. Set at, classes and Vp first.
+err_t head_plan(head *h, arena *a, dtype compute, int64_t rows, int64_t chunks);
+
+// losses (N) (=) of the rows of x (N,C), and hits (N) FP64 (=) unless NULL: 1 where the target's logit is the first
+// largest. If p->dw is given: the gradients of W and b (+=), and dx (N,C) (=), which may be x; NULL: not wanted.
+err_t head_losses(head *h, pass *p, const tensor *losses, const tensor *hits, const tensor *dx, const tensor *x, const tensor *targets);
+
+// p->scores = the logits of one row.
+err_t head_scores(head *h, pass *p, const tensor *x);
+
+#endif

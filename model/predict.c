@@ -1,0 +1,90 @@
+// model/predict.c: see model/predict.h.
+#include "model/predict.h"
+
+#include "base/fmath.h"
+#include "base/philox.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+// The k-th largest of n values (k >= 1), by selection over a copy.
+static float kth_largest(const float *x, int64_t n, int64_t k, float *copy) {
+    memcpy(copy, x, (size_t)n * sizeof *x);
+    int64_t low = 0, high = n - 1;
+    while (low < high) {
+        float pivot = copy[low + (high - low) / 2];
+        int64_t i = low, j = high;
+        while (i <= j) {
+            while (copy[i] > pivot) i++;
+            while (copy[j] < pivot) j--;
+            if (i > j) break;
+            float t = copy[i];
+            copy[i++] = copy[j];
+            copy[j--] = t;
+        }
+        if (k - 1 <= j) high = j;
+        else if (k - 1 >= i) low = i;
+        else break;
+    }
+    return copy[k - 1];
+}
+
+static int32_t likeliest(const float *x, int64_t n) {
+    int64_t best = 0;
+    for (int64_t i = 1; i < n; i++)
+        if (x[i] > x[best]) best = i;
+    return (int32_t)best;
+}
+
+// Draws from softmax(x / temperature) over the top_k largest values and all that equal the smallest of these (as
+// Hugging Face's generate does); u in [0,1) is the draw. Sums are doubles, in order of index.
+static int32_t draw(const float *x, int64_t n, const predict_options *o, double u, float *copy) {
+    int32_t best = likeliest(x, n);
+    if (o->temperature <= 0) return best;
+    float low = o->top_k > 0 && o->top_k < n ? kth_largest(x, n, o->top_k, copy) : -INFINITY;
+    double total = 0, at = 0;
+    for (int64_t i = 0; i < n; i++)
+        if (x[i] >= low) total += fm_exp((x[i] - x[best]) / o->temperature);
+    for (int64_t i = 0; i < n; i++) {
+        if (!(x[i] >= low)) continue;
+        at += fm_exp((x[i] - x[best]) / o->temperature);
+        if (u * total < at) return (int32_t)i;
+    }
+    return best;
+}
+
+static err_t next_token(const model *m, const predict_options *o, const predict_with *w, int64_t count, int64_t n, int32_t *out) {
+    uint32_t bits[4];
+    TRY(w->score(w->ctx, w->context, count, w->scores));
+    philox4x32(bits, o->seed, 0, SITE_SAMPLE, (uint32_t)o->step, (uint32_t)n);
+    *out = draw(w->scores, m->vocab, o, bits[0] * 0x1p-32, w->copy);
+    return ERR_OK;
+}
+
+// The prompt's last bytes as tokens; an empty one starts with a newline.
+static err_t set_prompt(const model *m, const char *prompt, const predict_with *w, int64_t *count) {
+    size_t length = strlen(prompt), skip = length > (size_t)m->context ? length - (size_t)m->context : 0;
+    *count = 0;
+    for (const char *c = length ? prompt + skip : "\n"; *c; c++) {
+        if ((unsigned char)*c >= m->vocab)
+            return err_set(ERR_CONFIG, "prompt: byte %d at position %d is no token of a vocabulary of %" PRId64 "; choose another [sample] prompt",
+                           (unsigned char)*c, (int)(c - prompt), m->vocab);
+        w->context[(*count)++] = (unsigned char)*c;
+    }
+    return ERR_OK;
+}
+
+err_t predict(const model *m, const predict_options *o, const predict_with *w) {
+    int64_t count;
+    int32_t *tokens = w->context, token;
+    if (!m->vocab) return err_set(ERR_CONFIG, "a model of type %s has nothing to sample: it does not continue texts", m->type->name);
+    TRY(set_prompt(m, o->prompt, w, &count));
+    for (int64_t n = 0; n < o->tokens; n++) {
+        TRY(next_token(m, o, w, count, n, &token));
+        o->put(o->ctx, token);
+        if (count == m->context) memmove(tokens, tokens + 1, (size_t)(--count) * sizeof *tokens);
+        tokens[count++] = token;
+    }
+    return ERR_OK;
+}

@@ -1,0 +1,31 @@
+// model/predict.h: continues a text: what a model with a vocabulary is sampled for.
+#ifndef MODEL_PREDICT_H
+#define MODEL_PREDICT_H
+
+#include "model/model.h"
+
+typedef struct predict_options {
+    const char *prompt;     // bytes
+    int64_t tokens;         // to draw after it
+    double temperature;     // 0: always the likeliest
+    int64_t top_k;          // choose among the k likeliest and their equals, 0: all
+    uint64_t seed;          // of the run
+    int64_t step;           // of the weights: each step of each seed has its own draws
+    void (*put)(void *ctx, int32_t token);  // called for each new token
+    void *ctx;
+} predict_options;
+
+// What drawing needs of its caller.
+typedef struct predict_with {
+    int32_t *context;       // (model.context)
+    float *scores, *copy;   // (V) each
+    // scores (=) the model's for what follows these tokens, at most `context` of them
+    err_t (*score)(void *ctx, const int32_t *tokens, int64_t count, float *scores);
+    void *ctx;
+} predict_with;
+
+// Draws each token from the distribution after the last `context` ones. ERR_CONFIG: the model predicts nothing, or the
+// prompt is not in its vocabulary.
+err_t predict(const model *m, const predict_options *o, const predict_with *w);
+
+#endif

@@ -1,0 +1,252 @@
+// model/transformer.c: see model/transformer.h. The backward function mirrors the forward functions: read the forward
+// lines from the bottom up.
+//
+// Initial values are those of GPT-2: normal(0, 0.02), the projections back into the residual stream scaled by 1/sqrt(2L).
+#include "model/transformer.h"
+
+#include "model/dropout.h"
+
+#include <stdlib.h>
+
+const float NORM_EPS = 1e-5f;
+
+// Where a layer's parameters are in the table.
+typedef struct layer_params {
+    int ln_1_w, ln_1_b, ln_2_w, ln_2_b;
+    linear qkv, proj, fc, out;
+} layer_params;
+
+// What a layer's backward pass reads in addition to its input x, by the cost of recomputing it.
+typedef struct layer_costly {
+    tensor qkv, att, lse;                                 // (B,T,3C), (B,T,C), (B,H,T)
+    tensor mid;                                           // (B,T,C)   x + attention
+    tensor fc_pre;                                        // (B,T,4C)  before GELU
+    tensor ln_1_mean, ln_1_rstd, ln_2_mean, ln_2_rstd;    // (B,T)
+} layer_costly;
+
+typedef struct layer_cheap {
+    tensor ln_1, ln_2;  // (B,T,C)
+    tensor fc;          // (B,T,4C)  after GELU
+} layer_cheap;
+
+// The number of sets of each: one for each layer of each slot, or one that all share and each layer's forward pass
+// overwrites.
+//                costly   cheap
+//   none           L        L      of each slot
+//   selective      L        1
+//   block          1        1
+//   forward only   1        1
+typedef struct layer_sets { int costly, cheap; bool shares_costly, shares_cheap; } layer_sets;
+
+struct transformer {
+    model *of;
+    int layers, heads;
+    int64_t T, C;
+    layer_params *layer;
+    layer_sets sets;
+    layer_costly *costly;
+    layer_cheap *cheap;
+    int held_slot, held_layer;                // whose values the shared sets hold; held_layer = -1: nobody's
+    tensor branch;                            // (B,T,C)   added to the residual stream
+    tensor inner, delta;                      // backward: (B,T,C) of a norm or of attention, (B,H,T)
+};
+
+enum { DROP_ATTENTION = 1, DROP_MID, DROP_OUT };  // places of a block
+
+// One layer's tensors, its own or the shared ones, cut to this pass's B and T. N = B*T rows.
+typedef struct layer_view {
+    int64_t B, T, N;
+    tensor x, ln_1, ln_1_mean, ln_1_rstd, qkv, att, lse, mid, ln_2, ln_2_mean, ln_2_rstd, fc_pre, fc, branch;
+    tensor qkv3, att3;  // (B,T,.)
+} layer_view;
+
+static layer_view view_layer(const transformer *t, int l, const pass *p, const tensor *x) {
+    int own = p->slot * t->layers + l;
+    const layer_costly *a = &t->costly[t->sets.shares_costly ? 0 : own];
+    const layer_cheap *b = &t->cheap[t->sets.shares_cheap ? 0 : own];
+    int64_t C = t->C, B = p->B, T = p->in[0].size[1], N = B * T;
+    return (layer_view){
+        .B = B, .T = T, .N = N, .x = view2(x, N, C), .ln_1 = view2(&b->ln_1, N, C), .ln_1_mean = view1(&a->ln_1_mean, N), .ln_1_rstd = view1(&a->ln_1_rstd, N),
+        .qkv = view2(&a->qkv, N, 3 * C), .att = view2(&a->att, N, C), .lse = view3(&a->lse, B, t->heads, T), .mid = view2(&a->mid, N, C),
+        .ln_2 = view2(&b->ln_2, N, C), .ln_2_mean = view1(&a->ln_2_mean, N), .ln_2_rstd = view1(&a->ln_2_rstd, N), .fc_pre = view2(&a->fc_pre, N, 4 * C),
+        .fc = view2(&b->fc, N, 4 * C), .branch = view2(&t->branch, N, C), .qkv3 = view3(&a->qkv, B, T, 3 * C), .att3 = view3(&a->att, B, T, C),
+    };
+}
+
+// ln_1 = norm(x)
+static err_t norm_1(const pass *p, const layer_params *n, layer_view *v) {
+    return p->ops->layer_norm_forward(&(layer_norm_forward_args){.y = &v->ln_1, .mean = &v->ln_1_mean, .rstd = &v->ln_1_rstd, .x = &v->x,
+                                                                 .w = &p->w[n->ln_1_w], .b = &p->w[n->ln_1_b], .eps = NORM_EPS}, p->s);
+}
+
+// ln_2 = norm(mid), with mid = x + branch, or, if branch is NULL, the mid that was kept: in both cases the operation
+// norms the rounded sum.
+static err_t norm_2(const pass *p, const layer_params *n, layer_view *v, const tensor *branch) {
+    return p->ops->layer_norm_forward(&(layer_norm_forward_args){.y = &v->ln_2, .mean = &v->ln_2_mean, .rstd = &v->ln_2_rstd,
+                                                                 .sum = branch ? &v->mid : NULL, .x = branch ? &v->x : &v->mid,
+                                                                 .residual = branch, .w = &p->w[n->ln_2_w], .b = &p->w[n->ln_2_b],
+                                                                 .eps = NORM_EPS}, p->s);
+}
+
+// mid = x + attention(norm(x));  fc = gelu(linear(norm(mid))): the layer up to the last value that its backward pass reads.
+static err_t layer_to_fc(transformer *t, int l, const pass *p, layer_view *v) {
+    const layer_params *n = &t->layer[l];
+    dropout_key key;
+
+    TRY(norm_1(p, n, v));
+    TRY(linear_forward(p, &n->qkv, &v->qkv, &v->ln_1, NULL));
+    TRY(p->ops->attention_forward(&(attention_forward_args){.y = &v->att3, .lse = &v->lse, .qkv = &v->qkv3, .heads = t->heads,
+                                                            .drop = dropout_at(p, l + 1, DROP_ATTENTION, &key)}, p->s));
+    TRY(linear_forward(p, &n->proj, &v->branch, &v->att, NULL));
+    TRY(dropout_samples(p, l + 1, DROP_MID, &v->branch, &v->branch));
+
+    TRY(norm_2(p, n, v, &v->branch));
+    return linear_forward(p, &n->fc, &v->fc, &v->ln_2, &v->fc_pre);
+}
+
+static void hold(transformer *t, int l, const pass *p) { t->held_slot = p->slot, t->held_layer = l; }
+
+err_t transformer_forward(transformer *t, int l, pass *p, const tensor *y, const tensor *x) {
+    layer_view v = view_layer(t, l, p, x);
+    tensor out = view2(y, v.N, t->C);
+    TRY(layer_to_fc(t, l, p, &v));
+    hold(t, l, p);
+    TRY(linear_forward(p, &t->layer[l].out, &v.branch, &v.fc, NULL));
+    TRY(dropout_samples(p, l + 1, DROP_OUT, &v.branch, &v.branch));
+    return p->ops->add(&(add_args){.y = &out, .a = &v.mid, .b = &v.branch}, p->s);
+}
+
+// Recomputes values in shared sets, unless they are still there.
+static err_t recompute(transformer *t, int l, const pass *p, layer_view *v) {
+    const layer_params *n = &t->layer[l];
+    if (!t->sets.shares_cheap || (t->held_layer == l && t->held_slot == p->slot)) return ERR_OK;
+    hold(t, l, p);
+    if (t->sets.shares_costly) return layer_to_fc(t, l, p, v);
+    TRY(norm_1(p, n, v));
+    TRY(norm_2(p, n, v, NULL));
+    return p->ops->gelu_forward(&(gelu_forward_args){.y = &v->fc, .x = &v->fc_pre}, p->s);
+}
+
+// The gradient before the dropout at `which`; dy itself without dropout.
+static err_t branch_gradient(const pass *p, int l, int which, const tensor *branch, const tensor *dy, tensor *out) {
+    *out = p->drop.p == 0 ? *dy : *branch;
+    return dropout_samples(p, l + 1, which, out, dy);
+}
+
+// dx (=) the gradient of mid: through the MLP and past it.
+static err_t mlp_backward(transformer *t, int l, const pass *p, layer_view *v, tensor *dx, const tensor *dy) {
+    const layer_params *n = &t->layer[l];
+    tensor dnorm = view2(&t->inner, v->N, t->C), dfc = v->fc, dbranch;  // fc's memory is reused after fc was read
+    TRY(branch_gradient(p, l, DROP_OUT, &v->branch, dy, &dbranch));
+    TRY(linear_weights(p, &n->out, &dbranch, &v->fc));
+    TRY(linear_inputs(p, &n->out, &dfc, &dbranch, &v->fc_pre));
+    TRY(linear_weights(p, &n->fc, &dfc, &v->ln_2));
+    TRY(linear_inputs(p, &n->fc, &dnorm, &dfc, NULL));
+    return p->ops->layer_norm_backward(&(layer_norm_backward_args){.dx = dx, .dw = &p->dw[n->ln_2_w], .db = &p->dw[n->ln_2_b], .dy = &dnorm,
+                                                                   .dresidual = dy, .x = &v->mid, .w = &p->w[n->ln_2_w], .mean = &v->ln_2_mean,
+                                                                   .rstd = &v->ln_2_rstd}, p->s);
+}
+
+// dx: the gradient of mid on entry, that of x on return.
+static err_t attention_part_backward(transformer *t, int l, const pass *p, layer_view *v, tensor *dx) {
+    const layer_params *n = &t->layer[l];
+    tensor dnorm = view2(&t->inner, v->N, t->C), datt = dnorm, datt3 = view3(&datt, v->B, v->T, t->C), dbranch;
+    tensor dqkv = view2(&v->fc, v->N, 3 * t->C), dqkv3 = view3(&dqkv, v->B, v->T, 3 * t->C), delta = view3(&t->delta, v->B, t->heads, v->T);
+    dropout_key key;
+    TRY(branch_gradient(p, l, DROP_MID, &v->branch, dx, &dbranch));
+    TRY(linear_weights(p, &n->proj, &dbranch, &v->att));
+    TRY(linear_inputs(p, &n->proj, &datt, &dbranch, NULL));
+    TRY(p->ops->attention_backward(&(attention_backward_args){.dqkv = &dqkv3, .delta = &delta, .dy = &datt3, .y = &v->att3, .lse = &v->lse,
+                                                              .qkv = &v->qkv3, .heads = t->heads,
+                                                              .drop = dropout_at(p, l + 1, DROP_ATTENTION, &key)}, p->s));
+    TRY(linear_weights(p, &n->qkv, &dqkv, &v->ln_1));
+    TRY(linear_inputs(p, &n->qkv, &dnorm, &dqkv, NULL));
+    return p->ops->layer_norm_backward(&(layer_norm_backward_args){.dx = dx, .dw = &p->dw[n->ln_1_w], .db = &p->dw[n->ln_1_b], .dy = &dnorm,
+                                                                   .dresidual = dx, .x = &v->x, .w = &p->w[n->ln_1_w], .mean = &v->ln_1_mean,
+                                                                   .rstd = &v->ln_1_rstd}, p->s);
+}
+
+err_t transformer_backward(transformer *t, int l, pass *p, const tensor *dx, const tensor *dy, const tensor *x) {
+    layer_view v = view_layer(t, l, p, x);
+    tensor to = view2(dx, v.N, t->C), from = view2(dy, v.N, t->C);
+    TRY(recompute(t, l, p, &v));
+    TRY(mlp_backward(t, l, p, &v, &to, &from));
+    if (t->held_slot == p->slot && t->held_layer == l) t->held_layer = -1;  // fc is overwritten
+    return attention_part_backward(t, l, p, &v, &to);
+}
+
+const tensor *transformer_scratch(const transformer *t) { return &t->branch; }
+
+// --- opening ---------------------------------------------------------------------------------------------------------------
+
+static void add_layer(transformer *t, int l) {
+    model *m = t->of;
+    layer_params *n = &t->layer[l];
+    int64_t C = t->C;
+    int b = l + 1;
+    double std = 0.02, residual = 0.02 / __builtin_sqrt(2.0 * t->layers);
+    n->ln_1_w = model_add(m, b, C, 0, 0, 1, "h.%d.ln_1.weight", l);
+    n->ln_1_b = model_add(m, b, C, 0, 0, 0, "h.%d.ln_1.bias", l);
+    n->qkv.w = model_add(m, b, 3 * C, C, std, 0, "h.%d.attn.c_attn.weight", l);
+    n->qkv.b = model_add(m, b, 3 * C, 0, 0, 0, "h.%d.attn.c_attn.bias", l);
+    n->proj.w = model_add(m, b, C, C, residual, 0, "h.%d.attn.c_proj.weight", l);
+    n->proj.b = model_add(m, b, C, 0, 0, 0, "h.%d.attn.c_proj.bias", l);
+    n->ln_2_w = model_add(m, b, C, 0, 0, 1, "h.%d.ln_2.weight", l);
+    n->ln_2_b = model_add(m, b, C, 0, 0, 0, "h.%d.ln_2.bias", l);
+    n->fc.w = model_add(m, b, 4 * C, C, std, 0, "h.%d.mlp.c_fc.weight", l);
+    n->fc.b = model_add(m, b, 4 * C, 0, 0, 0, "h.%d.mlp.c_fc.bias", l);
+    n->out.w = model_add(m, b, C, 4 * C, residual, 0, "h.%d.mlp.c_proj.weight", l);
+    n->out.b = model_add(m, b, C, 0, 0, 0, "h.%d.mlp.c_proj.bias", l);
+}
+
+err_t transformer_open(transformer **out, model *m, int layers, int heads, int64_t T, int64_t C) {
+    transformer *t = *out = calloc(1, sizeof *t);
+    if (t) *t = (transformer){.of = m, .layers = layers, .heads = heads, .T = T, .C = C, .held_layer = -1, .layer = calloc((size_t)layers, sizeof *t->layer)};
+    if (!t || !t->layer) return err_set(ERR_INTERNAL, "no memory for %d layers", layers);
+    for (int l = 0; l < layers; l++) add_layer(t, l);
+    return ERR_OK;
+}
+
+void transformer_close(transformer *t) {
+    if (!t) return;
+    free(t->layer), free(t->costly), free(t->cheap);
+    free(t);
+}
+
+static err_t plan_costly(const transformer *t, arena *a, layer_costly *k, dtype type, int64_t B) {
+    int64_t T = t->T, C = t->C;
+    TRY(arena_3d(a, &k->qkv, type, B, T, 3 * C));
+    TRY(arena_3d(a, &k->att, type, B, T, C));
+    TRY(arena_3d(a, &k->lse, FP32, B, t->heads, T));
+    TRY(arena_3d(a, &k->mid, type, B, T, C));
+    TRY(arena_3d(a, &k->fc_pre, type, B, T, 4 * C));
+    TRY(arena_2d(a, &k->ln_1_mean, FP32, B, T));
+    TRY(arena_2d(a, &k->ln_1_rstd, FP32, B, T));
+    TRY(arena_2d(a, &k->ln_2_mean, FP32, B, T));
+    return arena_2d(a, &k->ln_2_rstd, FP32, B, T);
+}
+
+static err_t plan_cheap(const transformer *t, arena *a, layer_cheap *k, dtype type, int64_t B) {
+    TRY(arena_3d(a, &k->ln_1, type, B, t->T, t->C));
+    TRY(arena_3d(a, &k->ln_2, type, B, t->T, t->C));
+    return arena_3d(a, &k->fc, type, B, t->T, 4 * t->C);
+}
+
+static layer_sets choose_sets(const transformer *t, const model_plan *o) {
+    bool cheap = o->forward_only || o->recompute != RECOMPUTE_NONE, costly = o->forward_only || o->recompute == RECOMPUTE_BLOCK;
+    int all = o->slots * t->layers;
+    return (layer_sets){.costly = costly ? 1 : all, .cheap = cheap ? 1 : all, .shares_costly = costly, .shares_cheap = cheap};
+}
+
+err_t transformer_plan(transformer *t, arena *a, const model_plan *o) {
+    t->sets = choose_sets(t, o);
+    t->costly = calloc((size_t)t->sets.costly, sizeof *t->costly);
+    t->cheap = calloc((size_t)t->sets.cheap, sizeof *t->cheap);
+    if (!t->costly || !t->cheap) return err_set(ERR_INTERNAL, "no memory for the activations of %d layers", t->layers);
+    for (int i = 0; i < t->sets.costly; i++) TRY(plan_costly(t, a, &t->costly[i], o->compute, o->B));
+    for (int i = 0; i < t->sets.cheap; i++) TRY(plan_cheap(t, a, &t->cheap[i], o->compute, o->B));
+    TRY(arena_3d(a, &t->branch, o->compute, o->B, t->T, t->C));
+    if (o->forward_only) return ERR_OK;
+    TRY(arena_3d(a, &t->inner, o->compute, o->B, t->T, t->C));
+    return arena_3d(a, &t->delta, FP32, o->B, t->heads, t->T);
+}

@@ -1,0 +1,30 @@
+// model/transformer.h: pre-norm transformer blocks, as in GPT-2 (Radford et al. 2019):
+//
+//   mid = x + attention(norm(x));  y = mid + mlp(norm(mid))
+//
+// with causal attention over H heads and an MLP of width 4C with GELU. They belong to a model, whose table of
+// parameters and whose plan they use: layer l is block l + 1.
+#ifndef MODEL_TRANSFORMER_H
+#define MODEL_TRANSFORMER_H
+
+#include "model/linear.h"
+
+typedef struct transformer transformer;
+
+// Adds the layers' parameters to the table of m, under "h.<l>.", and declares their blocks' outputs, (T,C).
+err_t transformer_open(transformer **out, model *m, int layers, int heads, int64_t T, int64_t C);
+void transformer_close(transformer *t);
+
+err_t transformer_plan(transformer *t, arena *a, const model_plan *o);
+
+// y = layer l of x. dx (=) the gradient of x from dy, that of y; they may share memory.
+err_t transformer_forward(transformer *t, int l, pass *p, const tensor *y, const tensor *x);
+err_t transformer_backward(transformer *t, int l, pass *p, const tensor *dx, const tensor *dy, const tensor *x);
+
+// Scratch (B,T,C) E for the blocks beside the layers: free while no layer runs.
+const tensor *transformer_scratch(const transformer *t);
+
+// eps of every norm.
+extern const float NORM_EPS;
+
+#endif

@@ -1,0 +1,333 @@
+// test/test_model.c: the seam between a model and whoever runs it. Blocks may be run in ranges, with several micro-batches under way, and backward in
+// two halves: none of it moves a bit. And the gradients of the multilayer perceptron are the slopes of its loss, computed here in double.
+#include "data/source.h"
+#include "model/flow.h"
+#include "model/types.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define OK(call)                                                                                                     \
+    do {                                                                                                             \
+        err_t ok_ = (call);                                                                                          \
+        if (ok_ != ERR_OK) fail_msg("%s: %d: %s", #call, ok_, err_last()->text);                                     \
+    } while (0)
+
+enum { B = 5, MICROS = 3, MOST = 64 };
+
+typedef struct kind {
+    const char *name;
+    int type;
+    model_options o;
+} kind;
+
+static const kind kinds[] = {
+    {"gpt", MODEL_gpt, {.gpt = {.layers = 3, .heads = 2, .embed = 24, .vocab = 37, .context = 11, .head_chunks = 2, .dropout = 0.1}}},
+    {"mlp relu", MODEL_mlp, {.mlp = {.inputs = 21, .classes = 6, .hidden = "17 33 9", .activation = MLP_RELU}}},
+    {"mlp gelu", MODEL_mlp, {.mlp = {.inputs = 21, .classes = 6, .hidden = "17 33 9", .activation = MLP_GELU}}},
+    {"mlp without hidden layers", MODEL_mlp, {.mlp = {.inputs = 21, .classes = 6, .hidden = "  "}}},
+};
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
+// A model with its memory, its weights and MICROS micro-batches of made-up samples.
+typedef struct rig {
+    device *dev;
+    stream *s;
+    model *m;
+    arena memory;
+    flow flow;
+    tensor in[MICROS][MODEL_INPUTS], w[MOST], dw[MOST], losses, metrics, step;
+    double loss[MICROS][B];
+} rig;
+
+static void declare_rows(rig *r, dtype compute) {
+    for (int i = 0; i < r->m->params; i++) {
+        const param *p = &r->m->param[i];
+        int64_t rows = p->rows_in_memory ? p->rows_in_memory : p->size[0];
+        for (int k = 0; k < 2; k++) OK(arena_tensor(&r->memory, k ? &r->dw[i] : &r->w[i], k ? FP32 : compute, p->dims, rows, p->size[1], 1, 1));
+    }
+}
+
+static void declare_samples(rig *r) {
+    for (int n = 0; n < MICROS; n++)
+        for (int i = 0; i < r->m->inputs; i++) {
+            const tensor_spec *x = &r->m->input[i];
+            OK(arena_tensor(&r->memory, &r->in[n][i], x->type, 1 + x->dims, B, x->size[0], x->size[1], x->size[2]));
+        }
+}
+
+static void fill_samples(rig *r) {
+    source *s;
+    OK(made_up_open(&s, &(source_options){.wanted = r->m->input, .inputs = r->m->inputs}, 4, MICROS * B));
+    for (int n = 0; n < MICROS * B; n++) {
+        void *to[MODEL_INPUTS];
+        for (int i = 0; i < r->m->inputs; i++) to[i] = (char *)r->in[n / B][i].data + (size_t)(n % B) * spec_bytes(&r->m->input[i]);
+        OK(source_read(s, n, to));
+    }
+    source_close(s);
+}
+
+// Biases too: zeros would hide a bias that is left out.
+static void fill_weights(rig *r) {
+    for (int i = 0; i < r->m->params; i++) {
+        param *p = &r->m->param[i];
+        int64_t n = shape_count(p->dims, p->size);
+        float *x = malloc((size_t)n * sizeof *x);
+        if (p->init_std == 0) p->init_std = 0.3;
+        model_init(r->m, p->tied >= 0 ? p->tied : i, 9, 0, n, x);
+        tensor from = {x, FP32, 1, {n, 1, 1, 1}}, to = view1(&r->w[i], n);
+        OK(device_ops(r->dev)->cast(&(cast_args){.y = &to, .x = &from}, r->s));
+        r->w[i].size[0] = r->dw[i].size[0] = p->size[0];
+        free(x);
+    }
+}
+
+static void rig_open(rig *r, const kind *k, dtype compute, int slots, recomputation recompute) {
+    model_options o = k->o;
+    model_rule rule;
+    model_plan plan = {.compute = compute, .B = B, .slots = slots, .recompute = recompute};
+    *r = (rig){0};
+    OK(device_open(&r->dev, &(device_options){.kind = DEVICE_CPU, .threads = 2}));
+    OK(stream_open(r->dev, &r->s));
+    OK(model_types[k->type]->resolve(&o, B, &rule));
+    OK(model_types[k->type]->open(&r->m, &o));
+    assert_true(r->m->params <= MOST);
+    arena_open(&r->memory, r->dev, MEMORY_DEVICE);
+    OK(flow_declare(&r->flow, r->m, &r->memory, &plan));
+    OK(r->m->type->plan(r->m, &r->memory, &plan));
+    OK(arena_2d(&r->memory, &r->losses, FP32, B, r->m->losses));
+    OK(arena_2d(&r->memory, &r->metrics, FP64, MODEL_METRICS, B));
+    OK(arena_1d(&r->memory, &r->step, INT32, (int64_t)(sizeof(step_state) + 3) / 4));
+    declare_rows(r, compute);
+    declare_samples(r);
+    OK(arena_commit(&r->memory));
+    memset(r->memory.base, 0, r->memory.bytes);
+    flow_link(&r->flow);
+    ((step_state *)r->step.data)->loss_scale = 1;
+    fill_samples(r);
+    fill_weights(r);
+}
+
+static void rig_close(rig *r) {
+    flow_close(&r->flow);
+    arena_close(&r->memory);
+    r->m->type->close(r->m);
+    stream_close(r->s);
+    device_close(r->dev);
+}
+
+// Micro-batch n in a slot.
+static pass pass_of(rig *r, int n, int slot) {
+    pass p = {.ops = device_ops(r->dev), .s = r->s, .B = B, .slot = slot, .w = r->w, .dw = r->dw, .state = r->step.data,
+              .loss_factor = 1.0f / (float)(B * r->m->losses), .losses = r->losses,
+              .drop = {.seed = 3, .step = 1, .first_sample = (uint32_t)(n * B), .p = (float)r->m->dropout}};
+    for (int i = 0; i < r->m->inputs; i++) p.in[i] = r->in[n][i];
+    flow_use(&r->flow, &p);
+    return p;
+}
+
+static void take_losses(rig *r, int n) {
+    const float *loss = r->losses.data;
+    for (int b = 0; b < B; b++)
+        for (int64_t i = 0; i < r->m->losses; i++) r->loss[n][b] += loss[b * r->m->losses + i] / (double)r->m->losses;
+}
+
+// --- orders ------------------------------------------------------------------------------------------------------------
+
+// One after the other, all blocks at once.
+static void run_plainly(rig *r) {
+    for (int n = 0; n < MICROS; n++) {
+        pass p = pass_of(r, n, 0);
+        OK(model_forward(r->m, &p));
+        OK(model_backward(r->m, &p));
+        take_losses(r, n);
+    }
+}
+
+// All forward before any backward, as a pipeline's first stage may; block by block.
+static void run_together(rig *r) {
+    for (int n = 0; n < MICROS; n++) {
+        pass p = pass_of(r, n, n);
+        for (int b = 0; b < r->m->blocks; b++) OK(model_run(r->m, PASS_FORWARD, b, b, &p));
+    }
+    for (int n = 0; n < MICROS; n++) {
+        pass p = pass_of(r, n, n);
+        for (int b = r->m->blocks - 1; b >= 0; b--) {
+            OK(model_run(r->m, PASS_BACKWARD, b, b, &p));
+            if (b == r->m->blocks - 1) take_losses(r, n);
+        }
+    }
+}
+
+// Backward in halves: a micro-batch's gradients of weights wait until the next one's inputs are done.
+static void run_halves(rig *r) {
+    for (int n = 0; n <= MICROS; n++) {
+        pass now = pass_of(r, n % MICROS, n % MICROS), before = pass_of(r, (n + MICROS - 1) % MICROS, (n + MICROS - 1) % MICROS);
+        if (n < MICROS) {
+            OK(model_forward(r->m, &now));
+            OK(model_run(r->m, PASS_INPUTS, 0, r->m->blocks - 1, &now));
+            take_losses(r, n);
+        }
+        if (n > 0) OK(model_run(r->m, PASS_WEIGHTS, 0, r->m->blocks - 1, &before));
+    }
+}
+
+static void expect_same(const rig *a, const rig *b, const char *kind, const char *what) {
+    assert_memory_equal(a->loss, b->loss, sizeof a->loss);
+    for (int i = 0; i < a->m->params; i++) {
+        assert_true(tensor_bytes(&a->dw[i]) == tensor_bytes(&b->dw[i]));
+        if (memcmp(a->dw[i].data, b->dw[i].data, tensor_bytes(&a->dw[i])) != 0) fail_msg("%s, %s: the gradient of %s is another", kind, what, a->m->param[i].name);
+    }
+}
+
+static void orders_of(const kind *k, dtype compute, recomputation recompute) {
+    static const struct { const char *what; void (*run)(rig *r); } orders[] = {{"all forward first", run_together}, {"halves", run_halves}};
+    rig plain, other;
+    rig_open(&plain, k, compute, 1, recompute);
+    run_plainly(&plain);
+    double size = 0;
+    for (int i = 0; i < plain.m->params; i++)
+        for (int64_t e = 0; e < tensor_count(&plain.dw[i]); e++) size += fabs(((float *)plain.dw[i].data)[e]);
+    assert_true(size > 0 && isfinite(size));
+    for (int i = 0; i < 2; i++) {
+        rig_open(&other, k, compute, MICROS, recompute);
+        orders[i].run(&other);
+        expect_same(&plain, &other, k->name, orders[i].what);
+        rig_close(&other);
+    }
+    rig_close(&plain);
+}
+
+static void no_order_of_a_schedule_moves_a_bit(void **state) {
+    (void)state;
+    for (int k = 0; k < KINDS; k++)
+        for (int recompute = RECOMPUTE_NONE; recompute <= RECOMPUTE_BLOCK; recompute++)
+            for (int type = FP32; type <= BF16; type++) orders_of(&kinds[k], (dtype)type, (recomputation)recompute);
+}
+
+// The head of a range leaves in x what the next range reads: another model with the same weights goes on from it.
+static void another_rank_may_go_on(void **state) {
+    (void)state;
+    for (int k = 0; k < KINDS; k++) {
+        rig whole, part[2];
+        rig_open(&whole, &kinds[k], FP32, 1, RECOMPUTE_NONE);
+        run_plainly(&whole);
+        for (int cut = 1; cut < whole.m->blocks; cut++) {
+            for (int i = 0; i < 2; i++) rig_open(&part[i], &kinds[k], FP32, 1, RECOMPUTE_NONE);
+            for (int n = 0; n < MICROS; n++) {
+                pass p = pass_of(&part[0], n, 0), q = pass_of(&part[1], n, 0);
+                size_t bytes = tensor_bytes(&p.x[cut - 1]);
+                OK(model_run(part[0].m, PASS_FORWARD, 0, cut - 1, &p));
+                memcpy(q.x[cut - 1].data, p.x[cut - 1].data, bytes);
+                OK(model_run(part[1].m, PASS_FORWARD, cut, whole.m->blocks - 1, &q));
+                OK(model_run(part[1].m, PASS_BACKWARD, cut, whole.m->blocks - 1, &q));
+                memcpy(p.dx[cut - 1].data, q.dx[cut - 1].data, bytes);
+                OK(model_run(part[0].m, PASS_BACKWARD, 0, cut - 1, &p));
+                take_losses(&part[1], n);
+            }
+            for (int i = 0; i < whole.m->params; i++) {
+                const rig *r = &part[whole.m->param[i].block >= cut];
+                assert_memory_equal(r->dw[i].data, whole.dw[i].data, tensor_bytes(&whole.dw[i]));
+            }
+            assert_memory_equal(part[1].loss, whole.loss, sizeof whole.loss);
+            for (int i = 0; i < 2; i++) rig_close(&part[i]);
+        }
+        rig_close(&whole);
+    }
+}
+
+// --- the perceptron in double -------------------------------------------------------------------------------------------
+
+static double gelu(double x) { return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))); }
+
+typedef struct truth { double loss; int hit; } truth;
+
+// Sample b of micro-batch n; element e of row i is moved by `by`.
+static truth mlp_truth(const rig *r, const mlp_options *o, int n, int b, int i, int64_t e, double by) {
+    double x[64], y[64], sum = 0;
+    int layers = r->m->blocks, inputs = (int)o->inputs;
+    const float *pixels = (const float *)r->in[n][0].data + b * inputs;
+    for (int k = 0; k < inputs; k++) x[k] = pixels[k];
+    for (int l = 0; l < layers; l++) {
+        const float *w = r->w[2 * l].data, *c = r->w[2 * l + 1].data;
+        int outputs = (int)r->m->param[2 * l].size[0];
+        for (int j = 0; j < outputs; j++) {
+            y[j] = c[j] + (i == 2 * l + 1 && e == j ? by : 0);
+            for (int k = 0; k < inputs; k++) y[j] += x[k] * (w[j * inputs + k] + (i == 2 * l && e == j * inputs + k ? by : 0));
+        }
+        for (int j = 0; j < outputs; j++) x[j] = l == layers - 1 ? y[j] : o->activation == MLP_GELU ? gelu(y[j]) : y[j] > 0 ? y[j] : 0;
+        inputs = outputs;
+    }
+    int label = ((const int32_t *)r->in[n][1].data)[b], best = 0;
+    for (int j = 0; j < inputs; j++) sum += exp(x[j]);
+    for (int j = 1; j < inputs; j++) best = x[j] > x[best] ? j : best;
+    return (truth){log(sum) - x[label], best == label};
+}
+
+static double mean_loss(const rig *r, const mlp_options *o, int i, int64_t e, double by) {
+    double sum = 0;
+    for (int n = 0; n < MICROS; n++)
+        for (int b = 0; b < B; b++) sum += mlp_truth(r, o, n, b, i, e, by).loss / B;
+    return sum;
+}
+
+static void gradients_are_the_slopes_of_the_loss(void **state) {
+    (void)state;
+    const double H = 1e-5;
+    for (int k = 1; k < KINDS; k++) {
+        const mlp_options *o = &kinds[k].o.mlp;
+        rig r;
+        rig_open(&r, &kinds[k], FP32, 1, RECOMPUTE_NONE);
+        run_plainly(&r);
+        for (int n = 0; n < MICROS; n++)
+            for (int b = 0; b < B; b++) assert_true(fabs(r.loss[n][b] - mlp_truth(&r, o, n, b, -1, 0, 0).loss) < 1e-5);
+        for (int i = 0; i < r.m->params; i++)
+            for (int64_t e = 0; e < tensor_count(&r.dw[i]); e += 1 + tensor_count(&r.dw[i]) / 29) {
+                double slope = (mean_loss(&r, o, i, e, H) - mean_loss(&r, o, i, e, -H)) / (2 * H), found = ((float *)r.dw[i].data)[e];
+                if (!(fabs(slope - found) <= 2e-5 * (1 + fabs(slope)))) fail_msg("%s: %s[%d]: %.8f, expected %.8f", kinds[k].name, r.m->param[i].name, (int)e, found, slope);
+            }
+        rig_close(&r);
+    }
+}
+
+static void accuracy_counts_the_samples_that_are_right(void **state) {
+    (void)state;
+    int right = 0, wrong = 0;
+    for (int k = 1; k < KINDS; k++) {
+        rig r;
+        rig_open(&r, &kinds[k], FP32, 1, RECOMPUTE_NONE);
+        assert_int_equal(r.m->metrics, 1);
+        assert_string_equal(r.m->metric[0], "accuracy");
+        for (int n = 0; n < MICROS; n++) {
+            pass p = pass_of(&r, n, 0);
+            p.dw = NULL;
+            p.metrics = view2(&r.metrics, 1, B);
+            OK(model_forward(r.m, &p));
+            for (int b = 0; b < B; b++) {
+                truth t = mlp_truth(&r, &kinds[k].o.mlp, n, b, -1, 0, 0);
+                assert_true(((double *)r.metrics.data)[b] == t.hit);
+                assert_true(fabs(((float *)r.losses.data)[b] - t.loss) < 1e-5);
+                right += t.hit, wrong += !t.hit;
+            }
+        }
+        rig_close(&r);
+    }
+    assert_true(right > 0 && wrong > 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_order_of_a_schedule_moves_a_bit),
+        cmocka_unit_test(another_rank_may_go_on),
+        cmocka_unit_test(gradients_are_the_slopes_of_the_loss),
+        cmocka_unit_test(accuracy_counts_the_samples_that_are_right),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
