@@ -4,6 +4,14 @@
 #include <assert.h>
 #include <stddef.h>
 
+lane_deal lane_deal_of(int64_t lanes, int world, int rank, bool turns) {
+    if (turns) return (lane_deal){rank, (lanes - rank + world - 1) / world, world};
+    int64_t first = rank * lanes / world;
+    return (lane_deal){first, (rank + 1) * lanes / world - first, 1};
+}
+
+int64_t lane_turns(int64_t lanes, int world, bool turns) { return turns ? (lanes + world - 1) / world : 1; }
+
 int lane_counter_free(const lane_counter *c) {
     for (int b = 0;; b++) {
         bool taken = false;

@@ -15,6 +15,14 @@
 
 enum { ORDERED_LEVELS = 24, ORDERED_SPANS = 2 * ORDERED_LEVELS };
 
+// Which lanes a rank runs: first, first + stride, ... `count` of them. In ranges: each rank a contiguous one. In turns:
+// lane t * world + r at turn t.
+typedef struct lane_deal { int64_t first, count, stride; } lane_deal;
+lane_deal lane_deal_of(int64_t lanes, int world, int rank, bool turns);
+
+// Turns of a step: 1 where lanes are dealt in ranges.
+int64_t lane_turns(int64_t lanes, int world, bool turns);
+
 typedef struct lane_span {
     int64_t first, size;  // lanes first .. first+size-1, a subtree: size is a power of two that divides first
     int buffer;           // where its sum is

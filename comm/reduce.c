@@ -35,7 +35,7 @@ struct reducer {
 
 // --- who holds what --------------------------------------------------------------------------------------------------------------
 
-static int64_t first_lane(const reducer *r, int rank) { return rank * r->lanes / r->world; }
+static lane_deal deal_of(const reducer *r, int rank) { return lane_deal_of(r->lanes, r->world, rank, r->turns); }
 
 // The subtrees that a rank holds at a turn, in its own buffers' numbers.
 static lane_counter rank_spans(const reducer *r, int rank, int64_t turn) {
@@ -45,7 +45,8 @@ static lane_counter rank_spans(const reducer *r, int rank, int64_t turn) {
         if (lane < r->lanes) lane_counter_push(&c, (lane_span){lane, 1, 0});
         return c;
     }
-    return lane_counter_of(first_lane(r, rank), reduce_lane_count(r, rank), r->once);
+    lane_deal d = deal_of(r, rank);
+    return lane_counter_of(d.first, d.count, r->once);
 }
 
 static lane_counter node_spans(const reducer *r, int node, int64_t turn) {
@@ -85,25 +86,15 @@ static int collector(const reducer *r, int owner, int node) {
     return p->node == node ? owner : r->first_rank[node] + p->local % (r->first_rank[node + 1] - r->first_rank[node]);
 }
 
-int64_t reduce_turns(const reducer *r) { return r->turns ? (r->lanes + r->world - 1) / r->world : 1; }
+int64_t reduce_turns(const reducer *r) { return lane_turns(r->lanes, r->world, r->turns); }
 
-int64_t reduce_turn_lane(const reducer *r, int64_t turn) {
-    int64_t lane = turn * r->world + r->rank;
-    return lane < r->lanes ? lane : -1;
-}
+int64_t reduce_lane_count(const reducer *r, int rank) { return deal_of(r, rank).count; }
 
-int64_t reduce_lane_count(const reducer *r, int rank) {
-    return r->turns ? (r->lanes - rank + r->world - 1) / r->world : first_lane(r, rank + 1) - first_lane(r, rank);
-}
-
-void reduce_lanes(const reducer *r, int64_t *first, int64_t *count, int64_t *stride) {
-    *stride = r->turns ? r->world : 1;
-    *first = r->turns ? r->rank : first_lane(r, r->rank);
-    *count = reduce_lane_count(r, r->rank);
-}
+lane_deal reduce_lanes(const reducer *r) { return deal_of(r, r->rank); }
 
 int reduce_lane_buffers(const reducer *r) {
-    return r->turns ? 1 : lane_counter_buffers(first_lane(r, r->rank), reduce_lane_count(r, r->rank), r->once);
+    lane_deal d = deal_of(r, r->rank);
+    return r->turns ? 1 : lane_counter_buffers(d.first, d.count, r->once);
 }
 
 int reduce_kept(const reducer *r) {

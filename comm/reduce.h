@@ -35,10 +35,8 @@ typedef struct reducer reducer;
 err_t reduce_open(reducer **out, const reduce_options *o);
 void reduce_close(reducer *r);
 
-// Lanes of this rank: first, count and the distance between two.
-void reduce_lanes(const reducer *r, int64_t *first, int64_t *count, int64_t *stride);
+lane_deal reduce_lanes(const reducer *r);      // of this rank
 int64_t reduce_turns(const reducer *r);        // 1 when ranges are contiguous
-int64_t reduce_turn_lane(const reducer *r, int64_t turn);  // this rank's lane at a turn, -1: none (turns only)
 int64_t reduce_lane_count(const reducer *r, int rank);      // of any rank
 int reduce_lane_buffers(const reducer *r);     // gradient buffers that this rank's lanes need
 int reduce_kept(const reducer *r);             // counters over its own range that an owner needs (turns only)

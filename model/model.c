@@ -84,20 +84,11 @@ static block_call call_of(const block *k, pass_part part) {
     return part == PASS_INPUTS ? k->inputs : k->weights;  // NULL: done with the inputs
 }
 
-// One block, or none where p is NULL, with the hooks around it.
-static err_t run_block(model *m, pass_part part, int b, pass *p, const pass_hooks *h) {
-    block_call call = call_of(&m->block[b], part);
-    if (h) TRY(h->enter(h->ctx, b, part != PASS_FORWARD));
-    if (p && call) TRY(call(m, b, p));
-    return h ? h->leave(h->ctx, b, part != PASS_FORWARD) : ERR_OK;
-}
-
-static err_t run_range(model *m, pass_part part, int first, int last, pass *p, const pass_hooks *h) {
-    for (int b = first; part == PASS_FORWARD && b <= last; b++) TRY(run_block(m, part, b, p, h));
-    for (int b = last; part != PASS_FORWARD && b >= first; b--) TRY(run_block(m, part, b, p, h));
+err_t model_run(model *m, pass_part part, int first, int last, pass *p) {
+    for (int i = first; i <= last; i++) {
+        int b = part == PASS_FORWARD ? i : first + last - i;
+        block_call call = call_of(&m->block[b], part);
+        if (call) TRY(call(m, b, p));
+    }
     return ERR_OK;
 }
-
-err_t model_run(model *m, pass_part part, int first, int last, pass *p) { return run_range(m, part, first, last, p, p->hooks); }
-
-err_t model_skip(const model *m, pass_part part, int first, int last, const pass_hooks *h) { return run_range((model *)m, part, first, last, NULL, h); }

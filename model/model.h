@@ -45,20 +45,12 @@ typedef struct pass {
     const step_state *state;  // on the device: the loss scale
     float loss_factor;        // 1 / (G * model.losses): the share of one loss in the step's mean loss
     dropout_key drop;         // seed, step and first sample; p = 0: no dropout
-    const struct pass_hooks *hooks;  // NULL: none
     tensor losses;            // (B, model.losses) FP32 (=), the caller's memory: written by the last block, forward or, if
                               // dw is given, backward
     tensor metrics;           // (metrics, B) FP64 (=), the caller's memory; written with the losses; no data: not wanted
     bool predict;             // instead of losses, leave the scores of what follows the input. B = 1
     tensor scores;            // out (V) E, when predict; no padding
 } pass;
-
-// Called around each block: to bring its weights, and to send its gradients.
-typedef struct pass_hooks {
-    void *ctx;
-    err_t (*enter)(void *ctx, int block, bool backward);
-    err_t (*leave)(void *ctx, int block, bool backward);
-} pass_hooks;
 
 typedef struct model model;
 
@@ -121,7 +113,8 @@ typedef struct model_type {
     // Fills in what was left open and checks the rules between keys. ERR_CONFIG: r->broken says which keys.
     err_t (*resolve)(void *options, int64_t micro, model_rule *r);
     err_t (*open)(model **out, const void *options);
-    // Declares the memory of the blocks and, unless forward_only, of what backward reads.
+    // Declares the memory of the blocks and, unless forward_only, of what backward reads. Again: after the arena of the
+    // last plan was closed.
     err_t (*plan)(model *m, arena *a, const model_plan *o);
     void (*describe)(const model *m, char *dst, size_t room);  // "4 layers 128 channels"
     void (*close)(model *m);
@@ -150,10 +143,6 @@ void model_init(const model *m, int param, uint64_t seed, int64_t first, int64_t
 // backward: a block without halves does all its work in the first.
 typedef enum { PASS_FORWARD, PASS_BACKWARD, PASS_INPUTS, PASS_WEIGHTS } pass_part;
 err_t model_run(model *m, pass_part part, int first, int last, pass *p);
-
-// The same with hooks and without blocks: for a rank that has no work in a pass, but whose weights or sums the others
-// need.
-err_t model_skip(const model *m, pass_part part, int first, int last, const pass_hooks *h);
 
 // All blocks.
 static inline err_t model_forward(model *m, pass *p) { return model_run(m, PASS_FORWARD, 0, m->blocks - 1, p); }

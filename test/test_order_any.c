@@ -8,6 +8,7 @@
 // fixed. What a rank holds and sends is what `plan` says.
 #include "test/support/ranks.h"
 
+#include "trainer/step/executor.h"
 #include "trainer/plan.h"
 
 #include <math.h>
@@ -55,7 +56,7 @@ static err_t one_micro_batch(session *x, int64_t step) {
     assert_int_equal(b.step, step);
     TRY(stream_zero(x->s, x->state.slab[0].data, tensor_bytes(&x->state.slab[0])));
     for (int i = 0; i < x->net->inputs; i++) TRY(stream_copy(x->s, r->in[r->place][i].data, b.in[i], tensor_bytes(&r->in[r->place][i])));
-    pass p = step_inference(r, c->batch.micro);
+    pass p = executor_pass(r, c->batch.micro);
     p.dw = x->state.grad;
     p.loss_factor = (float)(1.0 / ((double)c->batch.global * (double)x->net->losses));
     TRY(model_forward(x->net, &p));

@@ -12,7 +12,8 @@ below() {
     gpu/cpu/kernel) echo gpu/cpu gpu base ;;
     data) echo gpu base ;;
     data/text | data/image) echo data gpu base ;;
-    model) echo gpu base ;;
+    model) echo model/gpt model/mlp gpu base ;;  # the list of architectures, model/types.h
+    model/gpt | model/mlp) echo model gpu base ;;
     comm) echo comm/team gpu base ;;
     comm/team) echo comm gpu base ;;
     comm/tcp | comm/nccl) echo comm/team comm gpu base ;;
@@ -20,7 +21,7 @@ below() {
     trainer/checkpoint) echo comm model gpu base ;;
     trainer/node | trainer/log) echo trainer/config comm comm/team gpu base ;;
     trainer/step) echo trainer/log trainer/checkpoint trainer/config comm data model gpu base ;;
-    trainer) echo trainer/step trainer/log trainer/node trainer/checkpoint trainer/config comm comm/team data model gpu base ;;
+    trainer) echo data/text trainer/step trainer/log trainer/node trainer/checkpoint trainer/config comm comm/team data model gpu base ;;
     .) echo trainer trainer/step trainer/log trainer/node trainer/checkpoint trainer/config comm comm/team data model gpu base ;;
     *) return 1 ;;
     esac

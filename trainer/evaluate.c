@@ -1,6 +1,8 @@
 // trainer/evaluate.c: see trainer/evaluate.h.
 #include "trainer/evaluate.h"
 
+#include "trainer/step/executor.h"
+
 static int64_t places(const evaluator *k) { return k->r->ranks->world * k->r->cfg->batch.micro; }
 
 static err_t declare_scores(evaluator *k) {
@@ -40,18 +42,18 @@ static err_t load_samples(evaluator *k, source *val, int64_t first, int64_t B) {
 // Losses and metrics of B samples, to this rank's places in the rows of `results`.
 static err_t run_samples(evaluator *k, int64_t B) {
     step_runner *r = k->r;
-    pass p = step_inference(r, B);
+    pass p = executor_pass(r, B);
     double *mine = (double *)k->results.data + r->ranks->rank * r->cfg->batch.micro;
     tensor means = {mine, FP64, 1, {B, 1, 1, 1}};
     p.metrics = view2(&k->metrics, r->net->metrics, B);
-    TRY(model_forward(r->net, &p));
+    TRY(executor_look(r, &p));
     TRY(p.ops->loss_means(&(loss_means_args){.means = &means, .losses = &p.losses}, r->s));
     for (int i = 0; i < r->net->metrics; i++)
         TRY(stream_copy(r->s, mine + (1 + i) * places(k), (double *)p.metrics.data + i * B, (size_t)B * sizeof(double)));
     return ERR_OK;
 }
 
-// This rank's micro-batch of a round: B samples from `first`. With B = 0 only the hooks run: other ranks need its
+// This rank's micro-batch of a round: B samples from `first`. B = 0: other ranks need its
 // weights.
 static err_t evaluate_batch(evaluator *k, source *val, int64_t first, int64_t B) {
     step_runner *r = k->r;
@@ -59,7 +61,7 @@ static err_t evaluate_batch(evaluator *k, source *val, int64_t first, int64_t B)
     if (rc != ERR_OK && rc != ERR_DATA && rc != ERR_IO) return rc;
     if (B && rc == ERR_OK) return run_samples(k, B);
     err_record why = rc != ERR_OK ? *err_last() : (err_record){0};
-    TRY(model_skip(r->net, PASS_FORWARD, 0, r->net->blocks - 1, &r->together.hooks));
+    TRY(executor_look(r, NULL));
     return rc == ERR_OK ? ERR_OK : err_restore(&why);
 }
 
@@ -102,11 +104,11 @@ err_t evaluate(evaluator *k, source *val, int64_t batches, evaluation *out) {
 static err_t score(void *ctx, const int32_t *tokens, int64_t count, float *scores) {
     evaluator *k = ctx;
     step_runner *r = k->r;
-    pass p = step_inference(r, 1);
+    pass p = executor_pass(r, 1);
     TRY(stream_copy(r->s, r->in[r->place][0].data, tokens, (size_t)count * sizeof *tokens));
     p.in[0] = view2(&r->in[r->place][0], 1, count);
     p.predict = true;
-    TRY(model_forward(r->net, &p));
+    TRY(executor_look(r, &p));
     TRY(p.ops->cast(&(cast_args){.y = &k->scores, .x = &p.scores}, r->s));
     TRY(stream_copy(r->s, scores, k->scores.data, tensor_bytes(&k->scores)));
     return stream_wait(r->s);

@@ -2,6 +2,7 @@
 #include "trainer/plan.h"
 
 #include "comm/cost.h"
+#include "trainer/step/sync.h"
 #include "trainer/node/cluster.h"
 #include "trainer/train.h"
 
@@ -36,52 +37,20 @@ static void add(plan_rank *p, comm_cost x) {
     p->sent_far += x.sent_far;
 }
 
-static err_t count_fixed(session *x, plan_rank *p) {
-    const zero_layout *z = &x->state.zero;
-    for (int64_t turn = 0; turn < reduce_turns(x->state.reduce); turn++)
-        for (int k = 0; k < z->buckets; k++) {
-            reduce_cost cost;
-            TRY(reduce_plan(x->state.reduce, turn, z->bucket[k].first, z->bucket[k].count, &cost));
-            add(p, (comm_cost){cost.sent, cost.sent_far});
-        }
-    for (int g = 0; x->state.o.stage == 0 && g < z->segments; g++) add(p, cost_all_gather(x->ranks, state_cuts(&x->state, g, sizeof(float))));
-    return ERR_OK;
-}
-
-static void count_any(session *x, plan_rank *p) {
-    const zero_layout *z = &x->state.zero;
-    for (int k = 0; x->state.o.stage == 0 && k < z->buckets; k++) add(p, cost_all_reduce(x->ranks, z->bucket[k].floats, sizeof(float)));
-    for (int64_t turn = 0; x->state.o.stage > 0 && turn < reduce_turns(x->state.reduce); turn++)
-        for (int g = 0; g < z->segments; g++) add(p, cost_reduce_scatter(x->ranks, state_cuts(&x->state, g, 1), sizeof(float)));
-}
-
-// Stage 3: a block is gathered when neither of the two places has it.
-static void count_gathers(session *x, plan_rank *p) {
-    train_state *t = &x->state;
-    int blocks = x->net->blocks, held[2] = {-1, -1};
-    int64_t passes = reduce_turns(t->reduce) * t->o.micros;
-    for (int64_t i = 0; i < passes * 2 * blocks; i++) {
-        int at = (int)(i % (2 * blocks)), block = at < blocks ? at : 2 * blocks - 1 - at;
-        int next = at < blocks ? block + 1 : block - 1;
-        for (int k = 0; k < 2; k++) {
-            int b = k ? next : block;
-            if (b < 0 || b >= blocks || held[b % 2] == b) continue;
-            held[b % 2] = b;
-            for (int g = 0; g < t->zero.segments; g++)
-                if (state_uses(t, b, g)) add(p, cost_all_gather(x->ranks, state_cuts(t, g, dtype_bytes(t->o.compute))));
-        }
-    }
-}
-
+// What this rank sends in a step: the same list of actions that a run walks.
 static err_t count_traffic(session *x, plan_rank *p) {
     train_state *t = &x->state;
-    if (x->ranks->world == 1) return ERR_OK;
-    if (t->o.fixed) TRY(count_fixed(x, p));
-    else count_any(x, p);
-    if (t->o.stage == 3) count_gathers(x, p);
-    for (int g = 0; (t->o.stage == 1 || t->o.stage == 2) && g < t->zero.segments; g++)
-        if (!t->zero.segment[g].tied) add(p, cost_all_gather(x->ranks, state_cuts(t, g, dtype_bytes(t->o.compute))));
-    add(p, cost_all_reduce(x->ranks, (size_t)tensor_count(&x->runner.shared), sizeof(double)));
+    const gradient_policy *gradients = sync_gradients(t);
+    const weight_policy *weights = sync_weights(t);
+    for (int i = 0; x->ranks->world > 1 && i < x->runner.actions.count; i++) {
+        const action *a = &x->runner.actions.at[i];
+        comm_cost cost = {0};
+        if (a->kind == ACTION_REDUCE) TRY(gradients->cost(t, a->bucket, a->turn, &cost));
+        if (a->kind == ACTION_GATHER) cost = weights->gather_cost(t, a->first);
+        if (a->kind == ACTION_SPREAD) cost = weights->spread_cost(t);
+        if (a->kind == ACTION_SHARE) cost = cost_all_reduce(x->ranks, (size_t)tensor_count(&x->runner.shared), sizeof(double));
+        add(p, cost);
+    }
     return ERR_OK;
 }
 

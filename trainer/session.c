@@ -160,7 +160,8 @@ static loader_options feed_options(const session *x, int64_t last) {
         .seed = (uint64_t)c->run.seed, .shuffle = c->data.shuffle, .in = x->net->input, .inputs = x->net->inputs, .global = c->batch.global, .micro = c->batch.micro,
         .lanes = c->batch.lanes, .first_step = x->step + 1, .last_step = last, .depth = (int)c->data.prefetch,
     };
-    reduce_lanes(x->state.reduce, &o.first_lane, &o.lane_count, &o.lane_stride);
+    lane_deal d = reduce_lanes(x->state.reduce);
+    o.first_lane = d.first, o.lane_count = d.count, o.lane_stride = d.stride;
     return o;
 }
 
@@ -240,7 +241,6 @@ err_t session_resume(session *x, bool *found, monitor *m) {
     if (x->state.ckpt.other[0]) tell_of_device(x, m);
     TRY(adopt_counters(x));
     TRY(state_publish(&x->state));
-    parallel_forget(&x->runner.together);
     return ERR_OK;
 }
 

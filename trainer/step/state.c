@@ -119,9 +119,8 @@ static err_t declare_scratch(train_state *t) {
 
 // The buffer that holds the first of this rank's subtrees after its last lane.
 static int last_sum(const train_state *t) {
-    int64_t first, count, stride;
-    reduce_lanes(t->reduce, &first, &count, &stride);
-    lane_counter c = lane_counter_of(first, count, t->o.once);
+    lane_deal d = reduce_lanes(t->reduce);
+    lane_counter c = lane_counter_of(d.first, d.count, t->o.once);
     return c.count ? c.span[0].buffer : 0;
 }
 

@@ -5,7 +5,9 @@
 #include "trainer/step/step.h"
 
 #include "base/clock.h"
+#include "trainer/step/executor.h"
 #include "trainer/step/schedule.h"
+#include "trainer/step/sync.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -56,6 +58,19 @@ static err_t declare_input(step_runner *r, tensor *to, const tensor_spec *x, int
     return arena_tensor(&r->memory, to, x->type, 1 + x->dims, B, x->size[0], x->dims > 1 ? x->size[1] : 1, x->dims > 2 ? x->size[2] : 1);
 }
 
+static err_t make_lists(step_runner *r) {
+    const zero_layout *z = &r->state->zero;
+    if (r->state->o.training) {
+        r->bucket = calloc((size_t)z->buckets, sizeof *r->bucket);
+        if (!r->bucket) return err_set(ERR_INTERNAL, "no memory for a table of %d buckets", z->buckets);
+    }
+    for (int k = 0; r->bucket && k < z->buckets; k++)
+        r->bucket[k] = (action_bucket){.highest = z->segment[z->bucket[k].first + z->bucket[k].count - 1].block, .lowest = z->bucket[k].block};
+    action_layout l = executor_layout(r);
+    TRY(action_look(&l, &r->look));
+    return r->state->o.training ? action_step(&l, r->ranks->rank, &r->actions) : ERR_OK;
+}
+
 err_t step_open(step_runner *r, const config *cfg, device *dev, stream *s, comm *ranks, model *net, train_state *state) {
     *r = (step_runner){.cfg = cfg, .dev = dev, .s = s, .ranks = ranks, .net = net, .state = state};
     int64_t B = cfg->batch.micro;
@@ -71,14 +86,15 @@ err_t step_open(step_runner *r, const config *cfg, device *dev, stream *s, comm 
     TRY(arena_1d(&r->memory, &r->micro_loss, FP64, B));
     TRY(declare_shared(r));
     TRY(plan_activations(r));
+    TRY(make_lists(r));
     return declare_staging(r);
 }
 
 // A failure inside a recording can't be named, and [device] check needs the name.
 static bool wants_recordings(const step_runner *r) { return r->cfg->device.graph && !r->cfg->device.check && device_records(r->dev); }
 
-// For each gradient buffer and each of two places: one of a micro-batch, one of the last micro-batch.
-static int micro_recordings(const step_runner *r) { return 4 * r->state->buffers; }
+// For each gradient buffer and each of two places.
+static int micro_recordings(const step_runner *r) { return 2 * r->state->buffers; }
 
 err_t step_commit(step_runner *r) {
     TRY(arena_commit(&r->memory));
@@ -99,7 +115,7 @@ err_t step_commit(step_runner *r) {
     if (r->records && !r->recorded_micro) return err_set(ERR_INTERNAL, "no memory for %d recordings", micro_recordings(r));
     r->copies = r->s;
     if (r->places > 1) TRY(stream_open_queue(r->dev, &r->copies));
-    return parallel_open(&r->together, r->state);
+    return parallel_open(&r->together, r->state, sync_gradients(r->state), sync_weights(r->state));
 }
 
 void step_close(step_runner *r) {
@@ -116,144 +132,15 @@ void step_close(step_runner *r) {
     for (int k = 0; r->recorded_micro && k < micro_recordings(r); k++) replay_close(&r->recorded_micro[k]);
     replay_close(&r->recorded_squares);
     for (int k = 0; k < 2; k++) replay_close(&r->recorded_update[k]);
+    action_list_free(&r->actions);
+    action_list_free(&r->look);
+    free(r->bucket);
     free(r->recorded_micro);
     free(r->sums_at);
     *r = (step_runner){0};
 }
 
-pass step_inference(step_runner *r, int64_t B) {
-    pass p = {.ops = device_ops(r->dev), .s = r->s, .B = B, .w = r->state->w, .state = state_step(r->state), .hooks = &r->together.hooks,
-              .losses = view2(&r->losses, B, r->net->losses)};
-    for (int i = 0; i < r->net->inputs; i++) {
-        p.in[i] = r->in[r->place][i];
-        p.in[i].size[0] = B;
-    }
-    flow_use(&r->flow, &p);
-    return p;
-}
-
-// --- lanes -------------------------------------------------------------------------------------------------------------------------
-
-// From the loader's ring to the place that the previous micro-batch does not use.
-static err_t bring_batch(step_runner *r, const batch *b) {
-    int to = r->place = (r->place + 1) % r->places;
-    TRY(stream_wait_event(r->copies, r->used[to]));
-    for (int i = 0; i < r->net->inputs; i++) TRY(stream_copy(r->copies, r->in[to][i].data, b->in[i], tensor_bytes(&r->in[to][i])));
-    uint32_t *draw = r->host_draw[to].data;
-    draw[0] = (uint32_t)b->step, draw[1] = (uint32_t)b->first;
-    TRY(stream_copy(r->copies, r->draw[to].data, draw, 2 * sizeof *draw));
-    TRY(event_record(r->copied[to], r->copies));
-    TRY(stream_wait_event(r->s, r->copied[to]));
-    return stopwatch_end(&r->together.watch, SPAN_DATA, r->s);
-}
-
-// Forward and backward of the batch in r->place, and its losses.
-static err_t queue_micro_batch(step_runner *r, const batch *b, int buffer) {
-    pass p = step_inference(r, r->cfg->batch.micro);
-    p.dw = &r->state->grad[buffer * r->net->params];
-    p.loss_factor = (float)(1.0 / ((double)r->cfg->batch.global * (double)r->net->losses));
-    p.drop = (dropout_key){.seed = (uint64_t)r->cfg->run.seed, .step = (uint32_t)b->step, .first_sample = (uint32_t)b->first,
-                           .p = (float)r->net->dropout, .at = r->draw[r->place].data};
-    TRY(model_forward(r->net, &p));
-    TRY(model_backward(r->net, &p));
-    return p.ops->loss_means(&(loss_means_args){.means = &r->micro_loss, .losses = &p.losses}, r->s);
-}
-
-typedef struct micro_call { step_runner *r; const batch *b; int buffer; } micro_call;
-
-static err_t queue_micro_call(void *ctx) {
-    const micro_call *c = ctx;
-    return queue_micro_batch(c->r, c->b, c->buffer);
-}
-
-// Only for micro-batches in which the hooks do not communicate (parallel_is_quiet).
-static err_t repeat_micro_batch(step_runner *r, const batch *b, int buffer) {
-    replay *of = &r->recorded_micro[4 * buffer + 2 * r->together.final + r->place];
-    r->ranks->table->alive(r->ranks);
-    return replay_run(of, r->s, queue_micro_call, &(micro_call){r, b, buffer});
-}
-
-// Gradients of one micro-batch, added to buffer's rows.
-static err_t micro_batch(step_runner *r, const batch *b, int buffer) {
-    TRY(bring_batch(r, b));
-    bool repeats = r->records && r->ran && parallel_is_quiet(&r->together);
-    TRY(repeats ? repeat_micro_batch(r, b, buffer) : queue_micro_batch(r, b, buffer));
-    r->ran = true;
-    TRY(stream_copy(r->s, (double *)r->sample_loss.data + b->first, r->micro_loss.data, tensor_bytes(&r->micro_loss)));
-    return event_record(r->used[r->place], r->s);
-}
-
-// This rank's part in a pass for which it has no samples: the hooks only.
-static err_t idle_micro_batch(step_runner *r) {
-    TRY(model_skip(r->net, PASS_FORWARD, 0, r->net->blocks - 1, &r->together.hooks));
-    return model_skip(r->net, PASS_BACKWARD, 0, r->net->blocks - 1, &r->together.hooks);
-}
-
-// The next micro-batch. A rank whose data failed continues without any, and reports it to the others at the step's end.
-static err_t next_micro_batch(step_runner *r, loader *data, int64_t step, int64_t lane, int64_t k, int buffer) {
-    batch b;
-    if (r->data_failed.code != ERR_OK) return idle_micro_batch(r);
-    TRY(stopwatch_begin(&r->together.watch, SPAN_DATA, r->s));
-    TRY(event_wait(r->copied[r->place]));  // the loader may fill the last batch's buffer again
-    double since = clock_now();
-    err_t rc = loader_next(data, &b);
-    r->data_s += clock_now() - since;
-    if (rc == ERR_DATA || rc == ERR_IO) {
-        r->data_failed = *err_last();
-        return idle_micro_batch(r);
-    }
-    TRY(rc);
-    if (b.step != step || b.lane != lane || b.micro != k)
-        return err_set(ERR_INTERNAL, "loader gave step %lld lane %lld micro-batch %lld, expected %lld, %lld, %lld", (long long)b.step,
-                       (long long)b.lane, (long long)b.micro, (long long)step, (long long)lane, (long long)k);
-    return micro_batch(r, &b, buffer);
-}
-
-static int64_t micros_of_lane(const step_runner *r) { return r->cfg->batch.global / r->cfg->batch.lanes / r->cfg->batch.micro; }
-
-static err_t zero_slab(step_runner *r, int buffer) {
-    if (!r->state->slab) return ERR_OK;  // slots are zeroed when they are taken
-    return stream_zero(r->s, r->state->slab[buffer].data, tensor_bytes(&r->state->slab[buffer]));
-}
-
-// Stages 0 and 1: a range of lanes. Sibling subtrees are added as soon as both exist; those that the last lane
-// completes are added bucket by bucket. With order = any, all lanes go into one buffer.
-static err_t run_range(step_runner *r, loader *data, int64_t step) {
-    train_state *t = r->state;
-    lane_counter c = {0};
-    int64_t first, count, stride, micros = micros_of_lane(r);
-    reduce_lanes(t->reduce, &first, &count, &stride);
-    for (int64_t lane = first; lane < first + count; lane++) {
-        bool last = lane == first + count - 1;
-        lane_place at = t->o.fixed ? lane_counter_begin(&c, lane, t->o.once) : (lane_place){0, lane > first};
-        if (!at.joins) TRY(zero_slab(r, at.buffer));
-        if (t->o.fixed) lane_counter_end(&c, lane, at);
-        for (int64_t k = 0; k < micros; k++) {
-            parallel_micro(&r->together, 0, last && k == micros - 1, t->o.fixed ? &c : NULL);
-            TRY(next_micro_batch(r, data, step, lane, k, at.buffer));
-        }
-        if (!t->o.fixed || last) continue;
-        for (int into, from; lane_counter_merge(&c, &into, &from);)
-            TRY(device_ops(r->dev)->add(&(add_args){.y = &t->slab[into], .a = &t->slab[into], .b = &t->slab[from]}, r->s));
-    }
-    return ERR_OK;
-}
-
-// Stages 2 and 3: one lane a turn. A rank without a lane at the last turn still sends its weights and receives its
-// sums.
-static err_t run_turns(step_runner *r, loader *data, int64_t step) {
-    int64_t micros = micros_of_lane(r);
-    for (int64_t turn = 0; turn < reduce_turns(r->state->reduce); turn++) {
-        int64_t lane = reduce_turn_lane(r->state->reduce, turn);
-        TRY(parallel_lane(&r->together));
-        TRY(zero_slab(r, 0));
-        for (int64_t k = 0; k < micros; k++) {
-            parallel_micro(&r->together, turn, k == micros - 1, NULL);
-            TRY(lane < 0 ? idle_micro_batch(r) : next_micro_batch(r, data, step, lane, k, 0));
-        }
-    }
-    return ERR_OK;
-}
+// --- the gradient -----------------------------------------------------------------------------------------------------------------
 
 // A shared row gets the gradients of all its uses. Tied rows are cut alike, so a rank that owns a piece of one owns the
 // same piece of the other.
@@ -277,10 +164,9 @@ static err_t run_lanes(step_runner *r, loader *data, int64_t step) {
     TRY(stopwatch_begin(&r->together.watch, SPAN_STEP, r->s));
     r->data_s = 0;
     if (!r->untold) r->data_failed.code = ERR_OK;
-    parallel_begin(&r->together, step);
+    r->together.step = step;
     TRY(stream_zero(r->s, r->shared.data, tensor_bytes(&r->shared)));
-    TRY(r->state->o.stage >= 2 ? run_turns(r, data, step) : run_range(r, data, step));
-    return parallel_finish(&r->together);
+    return executor_run(r, &r->actions, ACTION_SQUARES, data, step);
 }
 
 err_t step_gradient(step_runner *r, loader *data, int64_t step) {

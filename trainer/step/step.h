@@ -6,6 +6,7 @@
 #include "model/flow.h"
 #include "trainer/config/config.h"
 #include "trainer/log/report.h"
+#include "trainer/step/action.h"
 #include "trainer/step/parallel.h"
 #include "trainer/step/replay.h"
 #include "trainer/step/state.h"
@@ -28,6 +29,8 @@ typedef struct step_runner {
     model *net;
     train_state *state;
     parallel together;
+    action_list actions, look;  // a step of this rank; a forward pass
+    action_bucket *bucket;      // [buckets] for the lists
     arena memory;             // activations and batch buffers
     // [place][input] (B, ...): the samples on the device. Where copies overlap with computing there are two places: the
     // next micro-batch arrives while one is used.
@@ -39,7 +42,7 @@ typedef struct step_runner {
     tensor micro_loss;        // (B) FP64: losses of the micro-batch's samples
     // Recorded work, to be queued again as a whole (trainer/step/replay.h).
     bool records, ran, updated;  // recordings are wanted; a micro-batch, a whole step has run and may be recorded
-    replay *recorded_micro;   // forward and backward, by gradient buffer, place, and whether it is this rank's last
+    replay *recorded_micro;   // forward and backward, by gradient buffer and place
     replay recorded_squares, recorded_update[2];  // the update: before the ranks share their sums; after that, by slot
     stream *copies;           // batches come on it: a stream of its own, or s
     event *copied[2], *used[2];
@@ -93,8 +96,5 @@ err_t step_gradient(step_runner *r, loader *data, int64_t step);
 err_t step_queue(step_runner *r, loader *data, int64_t step);
 err_t step_tell(step_runner *r, step_result *out);
 static inline bool step_runs_ahead(const step_runner *r) { return r->places > 1; }
-
-// A forward pass of B samples without gradients, with the hooks that bring weights.
-pass step_inference(step_runner *r, int64_t B);
 
 #endif

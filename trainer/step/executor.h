@@ -1,0 +1,20 @@
+// trainer/step/executor.h: runs a list of actions (trainer/step/action.h).
+#ifndef TRAINER_STEP_EXECUTOR_H
+#define TRAINER_STEP_EXECUTOR_H
+
+#include "trainer/step/step.h"
+
+// The layout of a run.
+action_layout executor_layout(const step_runner *r);
+
+// Runs the list's actions up to the first of this kind (ACTION_SQUARES: the complete sum of the gradient). A rank whose
+// data fails goes on without samples, so that the others can end the step; r->data_failed says why.
+err_t executor_run(step_runner *r, const action_list *a, action_kind end, loader *data, int64_t step);
+
+// A pass of B samples without gradients: inputs and memory are the runner's.
+pass executor_pass(step_runner *r, int64_t B);
+
+// A forward pass of all blocks. p = NULL: this rank has no samples, but other ranks need its weights.
+err_t executor_look(step_runner *r, pass *p);
+
+#endif

@@ -1,0 +1,46 @@
+// trainer/step/weights_spread.c: ZeRO 0: every rank updates all weights. ZeRO 1 and 2: the owners of the masters update,
+// and send the weights to all ranks, which arrive while the next step begins.
+#include "trainer/step/sync.h"
+
+static err_t nothing(parallel *x) { return (void)x, ERR_OK; }
+static err_t here(parallel *x, int block) { return (void)x, (void)block, ERR_OK; }
+static comm_cost free_of_cost(train_state *t) { return (void)t, (comm_cost){0}; }
+
+const weight_policy weights_whole = {.name = "whole", .need = here, .spread = nothing, .spread_cost = free_of_cost};
+
+static err_t need(parallel *x, int block) {
+    const train_state *t = x->state;
+    for (int g = 0; g < t->zero.segments; g++) {
+        if (!x->fresh[g] || !state_uses(t, block, g)) continue;
+        x->fresh[g] = false;
+        TRY(parallel_wait_for(x, x->arrived[g]));
+    }
+    return ERR_OK;
+}
+
+static err_t send_segment(parallel *x, int g, int64_t turn, stream *inner) {
+    train_state *t = x->state;
+    size_t element = dtype_bytes(t->weights.t.type);
+    (void)turn;
+    return x->ranks->table->all_gather(x->ranks, (char *)t->weights.t.data + t->zero.segment[g].at * element, state_cuts(t, g, element), inner);
+}
+
+// In the order in which the next forward pass needs them.
+static err_t spread(parallel *x) {
+    const train_state *t = x->state;
+    for (int g = 0; g < t->zero.segments; g++) {
+        if (t->zero.segment[g].tied) continue;
+        TRY(parallel_queue(x, "spread weights", send_segment, g, 0, x->arrived[g]));
+        x->fresh[g] = true;
+    }
+    return ERR_OK;
+}
+
+static comm_cost spread_cost(train_state *t) {
+    comm_cost sum = {0};
+    for (int g = 0; g < t->zero.segments; g++)
+        if (!t->zero.segment[g].tied) sum = cost_add(sum, cost_all_gather(t->ranks, state_cuts(t, g, dtype_bytes(t->o.compute))));
+    return sum;
+}
+
+const weight_policy weights_spread = {.name = "spread", .need = need, .spread = spread, .spread_cost = spread_cost};
