@@ -239,7 +239,9 @@ static layer_sets choose_sets(const transformer *t, const model_plan *o) {
 }
 
 err_t transformer_plan(transformer *t, arena *a, const model_plan *o) {
+    free(t->costly), free(t->cheap);
     t->sets = choose_sets(t, o);
+    t->held_layer = -1;
     t->costly = calloc((size_t)t->sets.costly, sizeof *t->costly);
     t->cheap = calloc((size_t)t->sets.cheap, sizeof *t->cheap);
     if (!t->costly || !t->cheap) return err_set(ERR_INTERNAL, "no memory for the activations of %d layers", t->layers);

@@ -12,11 +12,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static err_t open_device(session *x, session_kind kind, int local) {
+static err_t open_device(session *x, int local) {
     const config *c = x->cfg;
     TRY(device_open(&x->dev, &(device_options){.kind = (device_kind)c->device.backend, .index = local, .threads = (int)c->device.threads,
                                                .width = (vector_width)c->device.simd, .check = c->device.check,
-                                               .profile = kind == SESSION_PROFILE}));
+                                               .profile = x->kind == SESSION_PROFILE}));
     return stream_open(x->dev, &x->s);
 }
 
@@ -31,11 +31,11 @@ static err_t open_split(session *x, source **out, const char *key, const char *f
     return source_open(out, &o) == ERR_OK ? ERR_OK : err_prefix("[data] %s", key);
 }
 
-static err_t open_data(session *x, session_kind kind) {
+static err_t open_data(session *x) {
     const config *c = x->cfg;
     source_options o = source_options_of(x, "", false);
-    if (kind >= SESSION_BENCH) return made_up_open(&x->train, &o, (uint64_t)c->run.seed, 4 * c->batch.global);
-    if (kind != SESSION_LOOK) TRY(open_split(x, &x->train, "train", c->data.train, false));
+    if (x->kind >= SESSION_BENCH) return made_up_open(&x->train, &o, (uint64_t)c->run.seed, 4 * c->batch.global);
+    if (x->kind != SESSION_LOOK) TRY(open_split(x, &x->train, "train", c->data.train, false));
     if (c->data.holdout) return open_split(x, &x->val, "train", c->data.train, true);
     return c->data.val[0] ? open_split(x, &x->val, "val", c->data.val, false) : ERR_OK;
 }
@@ -83,12 +83,12 @@ static err_t open_ranks(session *x, const launch *at) {
 // --- model and tensors ---------------------------------------------------------------------------------------------------------------
 
 // ZeRO divides tensors among several ranks; one rank alone has everything.
-static state_options state_options_of(const session *x, session_kind kind) {
+static state_options state_options_of(const session *x) {
     const config *c = x->cfg;
     int64_t micros = c->batch.global / c->batch.lanes / c->batch.micro;
     return (state_options){
-        .compute = (dtype)c->precision.compute, .stage = x->ranks->world > 1 ? (int)c->parallel.zero : 0, .offload = kind != SESSION_LOOK && c->parallel.offload,
-        .training = kind != SESSION_LOOK, .optimizer = &c->optimizer, .fixed = c->reduce.order == ORDER_FIXED,
+        .compute = (dtype)c->precision.compute, .stage = x->ranks->world > 1 ? (int)c->parallel.zero : 0, .offload = x->kind != SESSION_LOOK && c->parallel.offload,
+        .training = x->kind != SESSION_LOOK, .optimizer = &c->optimizer, .fixed = c->reduce.order == ORDER_FIXED,
         .stochastic = c->precision.rounding == ROUNDING_STOCHASTIC, .seed = (uint64_t)c->run.seed, .lanes = c->batch.lanes,
         .micros = micros, .once = micros == 1 && x->net->adds_once, .bucket_bytes = (size_t)(c->reduce.bucket_mb * 1e6),
         .threads = device_about(x->dev)->threads,
@@ -97,8 +97,8 @@ static state_options state_options_of(const session *x, session_kind kind) {
 
 static err_t open_model(session *x) { return model_types[x->cfg->model.type]->open(&x->net, &x->cfg->model.of); }
 
-static err_t plan_tensors(session *x, session_kind kind) {
-    state_options o = state_options_of(x, kind);
+static err_t plan_tensors(session *x) {
+    state_options o = state_options_of(x);
     TRY(state_open(&x->state, x->net, x->dev, x->s, x->ranks, &o));
     TRY(step_open(&x->runner, x->cfg, x->dev, x->s, x->ranks, x->net, &x->state));
     return evaluator_declare(&x->evaluator, &x->runner);
@@ -165,26 +165,35 @@ static loader_options feed_options(const session *x, int64_t last) {
     return o;
 }
 
-err_t session_open(session *x, const config *c, session_kind kind, const launch *at) {
-    *x = (session){.cfg = c};
+err_t session_machine(session *x, const config *c, session_kind kind, int device) {
+    *x = (session){.cfg = c, .kind = kind};
     TRY(fault_parse(&x->faults, c->run.faults));
     TRY(io_path(x->dir, "%s/%s", c->run.dir, c->run.name));
-    TRY(open_device(x, kind, at ? at->local : 0));
+    TRY(open_device(x, device));
     TRY(open_model(x));
-    TRY(open_data(x, kind));
+    return open_data(x);
+}
+
+err_t session_enter(session *x, const launch *at) {
+    x->step = 0;
     TRY(open_ranks(x, at));
-    TRY(plan_tensors(x, kind));
+    TRY(plan_tensors(x));
     TRY(state_commit(&x->state));
     TRY(step_commit(&x->runner));
     if (x->state.memory.base) TRY(transport_register(x->ranks, x->state.memory.base, x->state.memory.bytes));
     return describe(x);
 }
 
+err_t session_open(session *x, const config *c, session_kind kind, const launch *at) {
+    TRY(session_machine(x, c, kind, at ? at->local : 0));
+    return session_enter(x, at);
+}
+
 err_t session_plan(session *x, const config *c, comm *ranks) {
-    *x = (session){.cfg = c, .ranks = ranks};
-    TRY(open_device(x, SESSION_TRAIN, 0));
+    *x = (session){.cfg = c, .kind = SESSION_TRAIN, .ranks = ranks};
+    TRY(open_device(x, 0));
     TRY(open_model(x));
-    TRY(plan_tensors(x, SESSION_TRAIN));
+    TRY(plan_tensors(x));
     loader_options o = feed_options(x, c->run.steps);
     x->ring_bytes = (size_t)loader_bytes(&o);
     return ERR_OK;
@@ -197,12 +206,19 @@ static void stop_feeding(session *x) {
     x->ring = NULL;
 }
 
-void session_close(session *x) {
+void session_leave(session *x) {
     if (x->dev) stop_feeding(x);
     if (x->runner.cfg) step_close(&x->runner);
     if (x->state.net) state_close(&x->state);
     if (x->ranks) x->ranks->table->close(x->ranks);
     if (x->team) team_leave(x->team);
+    x->ranks = NULL;
+    x->team = NULL;
+    x->evaluator = (evaluator){0};
+}
+
+void session_close(session *x) {
+    session_leave(x);
     if (x->train) source_close(x->train);
     if (x->val) source_close(x->val);
     if (x->net) x->net->type->close(x->net);

@@ -9,17 +9,22 @@
 #include "trainer/step/step.h"
 #include "trainer/node/supervisor.h"
 
-// Everything a run has open. Tests drive it through session_open, session_step and session_close.
+// Everything a run has open, in two lifetimes. The machine: what this process computes with, whoever takes part. The
+// world: the ranks that take part now, and what is dealt among them. A world can be left and another one entered inside
+// one process. Tests drive it through session_open, session_step and session_close.
 typedef struct session {
     const config *cfg;
+    int kind;                 // session_kind
     char dir[1024];           // DIR/NAME
     fault_list faults;
+    // The machine.
     device *dev;
     stream *s;
-    team *team;               // NULL with one rank
-    comm *ranks;
     model *net;
     source *train, *val;      // NULL: not opened
+    // The world.
+    team *team;               // NULL with one rank
+    comm *ranks;
     train_state state;
     step_runner runner;
     evaluator evaluator;
@@ -33,11 +38,19 @@ typedef struct session {
 // measures every operation.
 typedef enum { SESSION_TRAIN, SESSION_LOOK, SESSION_BENCH, SESSION_PROFILE } session_kind;
 
-// Opens device, data, connections to the other ranks, model and tensors as the INI says. session_init or a checkpoint
-// sets the weights later. at: this rank's place among others; NULL: alone. Collective, as is everything below that
-// changes or saves the state.
+// Opens a machine and enters a world.
 err_t session_open(session *x, const config *c, session_kind kind, const launch *at);
 void session_close(session *x);
+
+// The machine: the device of that number, model and data as the INI says.
+err_t session_machine(session *x, const config *c, session_kind kind, int device);
+
+// The world: connections to the other ranks, and this rank's tensors. session_init or a checkpoint sets the weights
+// later. at: this rank's place among others, which outlives the world; NULL: alone. Collective, as is everything below
+// that changes or saves the state. session_leave waits for the others as team_leave does; another session_enter may
+// follow.
+err_t session_enter(session *x, const launch *at);
+void session_leave(session *x);
 
 // For a plan: the same, without allocating memory, as rank `ranks->rank` of a world that need not exist.
 err_t session_plan(session *x, const config *c, comm *ranks);

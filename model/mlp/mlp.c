@@ -155,6 +155,7 @@ static err_t plan_layers(mlp *m, arena *a, const model_plan *o) {
     int sets = m->keeps ? o->slots * m->o.layers : m->o.layers > 0;
     int64_t most = 0;
     for (int b = 0; b < m->o.layers; b++) most = width(m, b) > most ? width(m, b) : most;
+    free(m->pre), free(m->dpre);
     m->pre = calloc((size_t)sets + 1, sizeof *m->pre);
     m->dpre = calloc((size_t)sets + 1, sizeof *m->dpre);
     if (!m->pre || !m->dpre) return err_set(ERR_INTERNAL, "no memory for the activations of %d layers", m->o.layers);
@@ -169,6 +170,7 @@ static err_t plan_layers(mlp *m, arena *a, const model_plan *o) {
 static err_t mlp_plan(model *base, arena *a, const model_plan *o) {
     mlp *m = (mlp *)base;
     m->keeps = !o->forward_only;
+    m->in = (tensor){0};
     if (o->compute != FP32) TRY(arena_3d(a, &m->in, o->compute, o->slots, o->B, m->o.inputs));
     TRY(plan_layers(m, a, o));
     return head_plan(&m->head, a, o->compute, o->B, 1);
