@@ -228,12 +228,12 @@ static err_t steps_ahead(session *x, int count, double *loss) {
     step_result s;
     for (int i = 0; i < count; i++) {
         TRY(session_queue(x));
-        if (x->runner.untold < 2 && i + 1 < count) continue;
-        TRY(session_told(x, &s));
+        if (x->runner.uncollected < 2 && i + 1 < count) continue;
+        TRY(session_collect(x, &s));
         loss[s.step - 1] = s.loss;
     }
-    while (x->runner.untold) {
-        TRY(session_told(x, &s));
+    while (x->runner.uncollected) {
+        TRY(session_collect(x, &s));
         loss[s.step - 1] = s.loss;
     }
     return ERR_OK;

@@ -144,7 +144,7 @@ static void nor_does_reading_energy(void **state) {
         if (i == 3) before = atomic_load(&calls);  // the first event makes the C library read its time zone
         OK(rapl_read(&r, &joules));
         power_report(&p, i, mine);
-        power_tell(&p, &m, i, report, 64);
+        power_log(&p, &m, i, report, 64);
     }
     long made = atomic_load(&calls) - before;
     if (made != 0) fail_msg("readings made %ld heap calls, expected 0", made);

@@ -179,7 +179,7 @@ static err_t rank_main(const config *c, const launch *at, void *ctx) {
     session x;
     err_t rc = session_open(&x, c, SESSION_TRAIN, at);
     if (rc == ERR_OK) rc = find_out(&x, f, &f->rank[at->rank]);
-    session_tell(&x, rc);
+    session_abort(&x, rc);
     session_close(&x);
     return rc;
 }

@@ -412,11 +412,11 @@ static void record_of_all_ranks(void **state) {
     open_scene(&s, 10, 5);
     reading(&s, 0, 100, 32, 0);
     reading(&s, 2, 50.5, 16, LIMITED_POWER | LIMITED_HEAT);
-    power_tell(&s.p, &s.m, 9, s.reports, TOKENS);
-    power_tell(&s.p, &s.m, 10, s.reports, TOKENS);
+    power_log(&s.p, &s.m, 9, s.reports, TOKENS);
+    power_log(&s.p, &s.m, 10, s.reports, TOKENS);
     reading(&s, 1, NAN, 1, LIMITED_UNKNOWN);
     s.reports[REPORT_ITEMS + REPORT_CELSIUS] = s.reports[REPORT_ITEMS + REPORT_MHZ] = NAN;
-    power_tell(&s.p, &s.m, 20, s.reports, TOKENS);
+    power_log(&s.p, &s.m, 20, s.reports, TOKENS);
     char *log = written(&s, "log.jsonl");
     assert_string_equal(log,
         "{\"t\":\"power\",\"step\":10,\"watts\":150.5,\"joules_per_token\":0.15,\"devices\":["
@@ -434,12 +434,12 @@ static void nothing_known_nothing_told(void **state) {
     (void)state;
     scene s;
     open_scene(&s, 10, 0);
-    power_tell(&s.p, &s.m, 10, s.reports, TOKENS);
+    power_log(&s.p, &s.m, 10, s.reports, TOKENS);
     for (int k = 0; k < WORLD; k++) {
         reading(&s, k, NAN, NAN, LIMITED_UNKNOWN);
         s.reports[k * REPORT_ITEMS + REPORT_CELSIUS] = s.reports[k * REPORT_ITEMS + REPORT_MHZ] = NAN;
     }
-    power_tell(&s.p, &s.m, 20, s.reports, TOKENS);
+    power_log(&s.p, &s.m, 20, s.reports, TOKENS);
     char *log = written(&s, "log.jsonl");
     assert_string_equal(log, "");
     free(log);
@@ -450,7 +450,7 @@ static void nothing_known_nothing_told(void **state) {
     power_report(NULL, 10, &s.reports[REPORT_ITEMS]);
     for (int i = REPORT_SENSED; i <= REPORT_LIMITED; i++) assert_true(s.reports[i] == 0 && s.reports[REPORT_ITEMS + i] == 0);
     assert_true(s.reports[REPORT_BUSY_MS] == 7);  // not its own
-    power_tell(&s.p, &s.m, 10, s.reports, TOKENS);
+    power_log(&s.p, &s.m, 10, s.reports, TOKENS);
     close_scene(&s);
 }
 
@@ -465,7 +465,7 @@ static void limits_are_told_once(void **state) {
     for (size_t i = 0; i < sizeof course / sizeof *course; i++) {
         reading(&s, 0, 300, 1, course[i][0]);
         reading(&s, 2, NAN, 1, course[i][1]);
-        power_tell(&s.p, &s.m, (int64_t)i + 1, s.reports, TOKENS);
+        power_log(&s.p, &s.m, (int64_t)i + 1, s.reports, TOKENS);
     }
     static const char *const told[] = {
         "\"kind\":\"throttled\",\"step\":2,\"text\":\"rank 0 (node0), device 0, is held back by power: "

@@ -590,7 +590,7 @@ static const char *heard(ear *e) {
 static void assert_heard(ear *e, const char *message) { assert_string_equal(heard(e), message); }
 
 static void tell_at(notify *n, double now, int ready, int64_t step, bool looking, bool stopping) {
-    notify_tell(n, &(notify_news){.now = now, .loss = 1.97341, .ready = ready, .step = step, .looking = looking, .stopping = stopping});
+    notify_send(n, &(notify_news){.now = now, .loss = 1.97341, .ready = ready, .step = step, .looking = looking, .stopping = stopping});
 }
 
 static void test_notify(void **state) {

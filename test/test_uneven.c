@@ -61,7 +61,7 @@ static void be_rank(pair *p, launch *at, int local) {
     if (o->code == ERR_OK) o->code = step_on(&x, o);
     snprintf(o->text, sizeof o->text, "%s", o->code == ERR_OK ? "" : err_last()->text);
     o->step = x.step;
-    if (o->code != ERR_OK) session_tell(&x, o->code);
+    if (o->code != ERR_OK) session_abort(&x, o->code);
     session_close(&x);
     launch_close(at);
     _exit(0);

@@ -57,11 +57,11 @@ static err_t run_steps(session *x, double *ms, rank_report *times) {
     step_result s = {0};
     double start = 0;
     for (int64_t i = -WARM; i < steps; i++) {
-        if (!x->runner.untold) start = clock_now();
+        if (!x->runner.uncollected) start = clock_now();
         TRY(session_queue(x));
         if (i == -1 && device_profile(x->dev)) profile_clear(device_profile(x->dev));
-        while (x->runner.untold > (step_runs_ahead(&x->runner) && i + 1 < steps ? 1 : 0)) {
-            TRY(session_told(x, &s));
+        while (x->runner.uncollected > (step_runs_ahead(&x->runner) && i + 1 < steps ? 1 : 0)) {
+            TRY(session_collect(x, &s));
             double now = clock_now();
             if (s.step > WARM) ms[s.step - WARM - 1] = 1e3 * (now - start);
             if (s.step > WARM) report_add(times, s.reports);
@@ -174,7 +174,7 @@ static err_t bench(const config *c, const launch *at, board *b, session_kind kin
     }
     if (rc == ERR_OK) rc = session_feed(&x, c->run.steps + WARM);
     if (rc == ERR_OK) rc = body(&x, ms);
-    session_tell(&x, rc);
+    session_abort(&x, rc);
     session_close(&x);
     free(ms);
     return rc;

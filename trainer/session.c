@@ -104,7 +104,7 @@ static err_t plan_tensors(session *x) {
     return evaluator_declare(&x->evaluator, &x->runner);
 }
 
-void session_tell(session *x, err_t rc) {
+void session_abort(session *x, err_t rc) {
     comm *c = x->ranks;
     if (rc == ERR_OK || rc == ERR_INTERRUPTED || err_last()->shared || !c || c->world == 1) return;
     err_record why = *err_last();
@@ -243,7 +243,7 @@ err_t session_init(session *x) {
 
 static void complain(void *ctx, const char *text) { monitor_event(ctx, "damaged", 0, text); }
 
-static void tell_of_device(const session *x, monitor *m) {
+static void report_device(const session *x, monitor *m) {
     char now[DEVICE_ARITHMETIC], text[2 * DEVICE_ARITHMETIC + 256];
     device_arithmetic(x->dev, now, sizeof now);
     snprintf(text, sizeof text, "the checkpoint was computed on \"%s\", this run goes on with \"%s\" ([device] match = no): its bits are others from here on",
@@ -254,7 +254,7 @@ static void tell_of_device(const session *x, monitor *m) {
 err_t session_resume(session *x, bool *found, monitor *m) {
     TRY(ckpt_resume(x->dir, &x->state.ckpt, found, complain, m));
     if (!*found) return ERR_OK;
-    if (x->state.ckpt.other[0]) tell_of_device(x, m);
+    if (x->state.ckpt.other[0]) report_device(x, m);
     TRY(adopt_counters(x));
     TRY(state_publish(&x->state));
     return ERR_OK;
@@ -291,15 +291,15 @@ err_t session_queue(session *x) {
     return ERR_OK;
 }
 
-err_t session_told(session *x, step_result *out) {
-    err_t rc = step_tell(&x->runner, out);
+err_t session_collect(session *x, step_result *out) {
+    err_t rc = step_collect(&x->runner, out);
     if (rc != ERR_OK) x->step = x->runner.oldest - 1;
     return rc;
 }
 
 err_t session_step(session *x, step_result *out) {
     TRY(session_queue(x));
-    return session_told(x, out);
+    return session_collect(x, out);
 }
 
 err_t session_counters(session *x) {

@@ -31,7 +31,7 @@ typedef struct run {
     int64_t saved;     // step of the newest checkpoint, -1: none
     bool best_pending; // the weights of at.best_step are saved, but `best` does not point at them yet
     int64_t skipped;   // steps in a row that were skipped
-    double told_at;    // when the last step was logged, or the next one begun
+    double logged_at;    // when the last step was logged, or the next one begun
     bool confirmed;    // the ranks have compared their matmul plans
 } run;
 
@@ -265,7 +265,7 @@ static err_t log_step(run *r, const step_result *s, double ms) {
     watch_skips(r, s);
     monitor_step(&r->m, &record, logged);
     if (times.straggler) name_straggler(r, step, &times);
-    power_tell(&r->power, &r->m, step, s->reports, units);
+    power_log(&r->power, &r->m, step, s->reports, units);
     return ERR_OK;
 }
 
@@ -359,12 +359,12 @@ static bool rests(const run *r) {
     return last || !r->confirmed || !step_runs_ahead(&r->x.runner) || due(r->x.step, r->x.cfg->log.hash_every) || look_is_due(r, last) || save_is_due(r);
 }
 
-static err_t tell_step(run *r, bool *stopping) {
+static err_t collect_step(run *r, bool *stopping) {
     step_result s;
-    TRY(session_told(&r->x, &s));
+    TRY(session_collect(&r->x, &s));
     double now = clock_now();
-    TRY(log_step(r, &s, 1e3 * (now - r->told_at)));
-    r->told_at = now;
+    TRY(log_step(r, &s, 1e3 * (now - r->logged_at)));
+    r->logged_at = now;
     atomic_store(&r->b->loss, s.loss);
     atomic_store(&r->b->step, s.step);
     *stopping |= s.stop;
@@ -384,10 +384,10 @@ static err_t confirm(run *r) {
 // queue must drain.
 static err_t step_on(run *r, bool *stopping) {
     r->x.runner.stop_wanted = atomic_load(&r->b->stop);
-    if (!r->x.runner.untold) r->told_at = clock_now();
+    if (!r->x.runner.uncollected) r->logged_at = clock_now();
     TRY(session_queue(&r->x));
     int most = rests(r) ? 0 : 1;
-    while (r->x.runner.untold > (*stopping ? 0 : most)) TRY(tell_step(r, stopping));
+    while (r->x.runner.uncollected > (*stopping ? 0 : most)) TRY(collect_step(r, stopping));
     return confirm(r);
 }
 
@@ -417,7 +417,7 @@ static err_t run_steps(run *r) {
     while (r->x.step < c->run.steps) {
         bool stopping = false;
         TRY(step_or_save(r, &stopping));
-        if (r->x.runner.untold) continue;
+        if (r->x.runner.uncollected) continue;
         stopping = stopping && r->x.step < c->run.steps;
         atomic_fetch_add(&r->b->looking, 1);
         err_t rc = between_steps(r, stopping);
@@ -458,7 +458,7 @@ err_t train_rank(const config *c, const launch *at, board *b) {
     err_t rc = run_all(r, c, at);
     if (rc == ERR_UNAVAILABLE) say_where(r);
     err_record why = *err_last();
-    session_tell(&r->x, rc);
+    session_abort(&r->x, rc);
     r->m.quiet = true;  // main.c prints it
     if (rc != ERR_OK && rc != ERR_INTERRUPTED) monitor_event(&r->m, "failed", r->x.step, why.text);
     run_close(r);

@@ -57,7 +57,7 @@ err_t session_plan(session *x, const config *c, comm *ranks);
 
 // Call it before closing a session that ended with rc: an error that only this rank knows then ends the run on all
 // ranks, before anything here waits for the others.
-void session_tell(session *x, err_t rc);
+void session_abort(session *x, err_t rc);
 
 // Waits until none of this rank's communication is in flight. Call it before any other collective.
 err_t session_settle(session *x);
@@ -80,7 +80,7 @@ err_t session_step(session *x, step_result *out);
 // Its two halves (trainer/step/step.h). x->step counts a step as soon as it is queued. If a step turns out void,
 // x->step goes back to before it.
 err_t session_queue(session *x);
-err_t session_told(session *x, step_result *out);
+err_t session_collect(session *x, step_result *out);
 
 // Reads the current counters of the state, for ckpt_save and the hashes.
 err_t session_counters(session *x);

@@ -78,7 +78,7 @@ static void abort_all(nccl_shared *with) {
 
 // Reports "nccl all_reduce #12: why" to the whole team, which adds rank and phase. From another thread the number may
 // be that of the previous or the next call.
-static err_t tell(const nccl_comm *n, const char *what, const char *why) {
+static err_t fail_team(const nccl_comm *n, const char *what, const char *why) {
     char text[ERR_TEXT];
     snprintf(text, sizeof text, "nccl %s #%lld: %s", what, (long long)n->head.traffic.calls, why);
     return team_fail(n->with->team, text);
@@ -91,7 +91,7 @@ static void await_news(const nccl_shared *with) {
 
 // Every failure ends here. The caller gets the team's record, ours or an earlier one, now and from every later call.
 static err_t give_up(nccl_comm *n, const char *what, const char *why) {
-    tell(n, what, why);
+    fail_team(n, what, why);
     abort_all(n->with);
     TRY(team_query(n->with->team));
     return err_set(ERR_INTERNAL, "nccl %s: %s, and the team has no record of it", what, why);
@@ -108,7 +108,7 @@ static err_t nccl_query(comm *c) {
     if (n->raw && n->with->lib.ncclCommGetAsyncError(n->raw, &state) != ncclSuccess) state = ncclInternalError;
     if (!fine(state)) reason(n, state, why);
     pthread_mutex_unlock(&n->with->lock);
-    return fine(state) ? ERR_OK : tell(n, "between calls, after", why);  // the watcher sees the team's failure, and aborts
+    return fine(state) ? ERR_OK : fail_team(n, "between calls, after", why);  // the watcher sees the team's failure, and aborts
 }
 
 static void nccl_abort(comm *c, const char *why) {

@@ -169,7 +169,7 @@ static size_t allowed(const flow *f) {
     return g->done >= f->bytes ? f->bytes : g->done / RING_STEP * RING_STEP;
 }
 
-static void tell(const mesh_call *x, flow *f) {
+static void put_next(const mesh_call *x, flow *f) {
     f->data = NULL, f->bytes = 0, f->add = NULL, f->gate = NULL, f->gate_k = 0;
     f->begun = false;
     f->done = 0;
@@ -182,7 +182,7 @@ static void finish(const mesh_call *x, flow *f) {
     else t->received += (int64_t)f->bytes;
     if (f->out && x->m->far[f->peer].fd >= 0) t->sent_far += (int64_t)f->bytes;
     f->sequence++;
-    if (++f->k < f->n) tell(x, f);
+    if (++f->k < f->n) put_next(x, f);
 }
 
 static message head_of(const mesh_call *x, const flow *f) {
@@ -446,7 +446,7 @@ flow *mesh_flow(const mesh_call *x, int rank, bool out) {
 err_t mesh_run(mesh_call *x) {
     mesh *m = x->m;
     int64_t idle = 0;
-    for (int i = 0; i < m->lives; i++) tell(x, m->live[i]);
+    for (int i = 0; i < m->lives; i++) put_next(x, m->live[i]);
     while (m->lives > 0) {
         bool moved;
         TRY(move_all(x, &moved));

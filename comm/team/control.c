@@ -166,7 +166,7 @@ typedef struct watcher {
     struct pollfd poll[1 + TEAM_RANKS_MAX];   // wake, then one for each connection
     double now, beat_at, leave_by;
     uint32_t work;                            // of this rank, at the last beat
-    bool told, leaving, parting, done;        // parting: rank 0 no longer waits for the others' good-byes
+    bool passed_on, leaving, parting, done;        // parting: rank 0 no longer waits for the others' good-byes
 } watcher;
 
 static bool open_to(const conn *c) { return c->fd >= 0; }
@@ -258,13 +258,13 @@ static void say_to_all(watcher *w, const frame *f) {
     }
 }
 
-static void tell_failure(watcher *w) {
+static void pass_on_failure(watcher *w) {
     team *t = w->t;
-    if (w->told || atomic_load(&t->failed) == ERR_OK) return;
+    if (w->passed_on || atomic_load(&t->failed) == ERR_OK) return;
     frame f = {.type = FRAME_FAIL, .code = (uint32_t)t->why.code};
     snprintf(f.text, sizeof f.text, "%s", t->why.text);
     say_to_all(w, &f);
-    w->told = true;
+    w->passed_on = true;
 }
 
 // A good-bye is answered with a good-bye. When both were said, and ours is sent, the connection is closed.
@@ -323,7 +323,7 @@ static void *watch(void *arg) {
         for (int i = 0; i < t->controls; i++)
             if (w.poll[1 + i].revents || silent(&w, &t->control[i])) hear(&w, &t->control[i]);
         judge_silence(&w);
-        tell_failure(&w);
+        pass_on_failure(&w);
         if (w.now >= w.beat_at) beat(&w);
         if (atomic_load(&t->leaving)) leave(&w);
         part(&w);

@@ -121,7 +121,7 @@ static err_t not_all_came(const meeting *m, double timeout_s) {
                    visits);
 }
 
-static void tell_caller(conn *c, err_t code, const char *text) {
+static void answer_caller(conn *c, err_t code, const char *text) {
     frame f = {.type = FRAME_FAIL, .code = (uint32_t)code};
     snprintf(f.text, sizeof f.text, "%s", text);
     conn_queue(c, &f);
@@ -137,7 +137,7 @@ static err_t came_to_star(meeting *m, visitor *v) {
         conn c;
         conn_open(&c, v->fd, !local, -1, &v->shake.keys);
         v->fd = -1;
-        tell_caller(&c, ERR_CONFIG, why);
+        answer_caller(&c, ERR_CONFIG, why);
         conn_close(&c);
         return err_set(ERR_CONFIG, "%s", why);
     }

@@ -120,7 +120,7 @@ static err_t open_llmc(shard *s, shard_io *io) {
     if (count == 0 || count > INT32_MAX)
         return err_set(ERR_DATA, "%s: offset 8: %d tokens, expected 1 to %d", s->file.path, (int)count, INT32_MAX);
     if (end != s->file.size)
-        return err_set(ERR_DATA, "%s: has %lld bytes, expected %lld for the %u tokens that the header at offset 8 tells "
+        return err_set(ERR_DATA, "%s: has %lld bytes, expected %lld for the %u tokens that the header at offset 8 gives "
                        "of: the file is %s", s->file.path, (long long)s->file.size, (long long)end, count,
                        s->file.size < end ? "truncated" : "too long");
     return crc_of_range(s, io, LLMC_HEADER, end);

@@ -144,21 +144,21 @@ typedef struct attempt {
     void (*complain)(void *ctx, const char *text);
     void *ctx;
     bool fatal;          // not the checkpoint's fault: trying an older one would lose steps for nothing
-    bool told;           // complained about already
+    bool reported;           // complained about already
     int tried;
     err_record newest;   // what is wrong with the newest that was tried
 } attempt;
 
-static void tell(attempt *a, const char *text) {
-    if (a->complain && !a->told) a->complain(a->ctx, text);
-    a->told = true;
+static void report_damage(attempt *a, const char *text) {
+    if (a->complain && !a->reported) a->complain(a->ctx, text);
+    a->reported = true;
 }
 
 // Sends each node what it lacks, and loads. deep: a first try has failed, with the last error.
 static err_t fetch_and_read(shared *x, ckpt_state *s, bool deep, attempt *a) {
     err_record damage, first = deep ? *err_last() : (err_record){0};
     err_t rc = shared_inventory(x, deep, &damage);
-    if (rc == ERR_OK && damage.code && !deep) tell(a, damage.text);
+    if (rc == ERR_OK && damage.code && !deep) report_damage(a, damage.text);
     if (rc == ERR_OK && deep && (!damage.code || !shared_complete(x))) return err_restore(&first);
     if (rc == ERR_OK) rc = ckpt_missing(x->final, &x->m, x->absent);
     TRY(rc);
@@ -174,7 +174,7 @@ static err_t try_shared(shared *x, ckpt_state *s, attempt *a) {
     TRY(ckpt_agree(s, ckpt_fits(x->final, &x->m, s, false)));
     err_t rc = fetch_and_read(x, s, false, a);
     if ((rc == ERR_DATA || rc == ERR_IO) && !a->fatal && shared_complete(x)) {
-        tell(a, err_last()->text);
+        report_damage(a, err_last()->text);
         // The first try may have sent files: look again.
         ckpt_version *list;
         int count, i = 0;
@@ -191,13 +191,13 @@ static err_t try_shared(shared *x, ckpt_state *s, attempt *a) {
 
 static err_t try_version(const remains *r, const ckpt_version *v, ckpt_state *s, attempt *a) {
     shared x;
-    a->told = a->fatal = false;
+    a->reported = a->fatal = false;
     err_t rc = shared_open(&x, r, v);
     if (rc == ERR_OK) rc = try_shared(&x, s, a);
     shared_close(&x);
     if (rc != ERR_DATA && rc != ERR_IO) return rc;  // it is whole and does not fit, or this process has failed
     if (a->tried++ == 0) a->newest = *err_last();
-    if (!a->fatal) tell(a, err_last()->text);
+    if (!a->fatal) report_damage(a, err_last()->text);
     return rc;
 }
 
@@ -214,9 +214,9 @@ static err_t try_broken(const remains *r, attempt *a) {
     }
     rc = ckpt_agree(r->s, rc);
     if (rc != ERR_DATA && rc != ERR_IO) return rc == ERR_OK ? ERR_DATA : rc;
-    a->told = false;
+    a->reported = false;
     if (a->tried++ == 0) a->newest = *err_last();
-    tell(a, err_last()->text);
+    report_damage(a, err_last()->text);
     return rc;
 }
 

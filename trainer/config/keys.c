@@ -190,7 +190,7 @@ static const struct { const char *name, *comment; } sections[] = {
     {"checkpoint", "what survives a crash"},
     {"eval", "the loss on data that it is not trained on"},
     {"sample", "text that the model writes"},
-    {"log", "what is told of the run"},
+    {"log", "what is logged of the run"},
 };
 
 const char *config_section(const char *name) {

@@ -16,7 +16,7 @@ enum { CLEAR = 2 };  // readings in a row without a limit that end it: a power c
 
 err_t power_open(power *p, device *dev, const comm *ranks, int64_t every, int64_t step) {
     device_sensors s;
-    *p = (power){.dev = dev, .every = every, .ranks = ranks, .told = step, .joules = NAN};
+    *p = (power){.dev = dev, .every = every, .ranks = ranks, .last = step, .joules = NAN};
     if (every == 0) return ERR_OK;
     p->device = calloc((size_t)ranks->world, sizeof *p->device);
     p->limit = calloc((size_t)ranks->world, sizeof *p->limit);
@@ -78,7 +78,7 @@ static const char *advice(unsigned limited) {
     return "nvidia-smi -q -d POWER shows the cap";
 }
 
-static void tell_limit(const power *p, monitor *m, int64_t step, const power_device *d, unsigned limited, bool begins) {
+static void log_limit(const power *p, monitor *m, int64_t step, const power_device *d, unsigned limited, bool begins) {
     char who[COMM_HOST + 32], why[LIMITED_TEXT], mhz[32], celsius[32], watts[32], text[256];
     put_number(mhz, sizeof mhz, d->mhz, "MHz");
     put_number(celsius, sizeof celsius, d->celsius, "C");
@@ -93,13 +93,13 @@ static void tell_limit(const power *p, monitor *m, int64_t step, const power_dev
 static void watch_limit(power *p, monitor *m, int64_t step, const power_device *d) {
     struct power_limit *l = &p->limit[d->rank];
     if (d->limited == LIMITED_UNKNOWN) return;
-    unsigned fresh = d->limited & ~l->told;
+    unsigned fresh = d->limited & ~l->logged;
     l->clear = d->limited ? 0 : l->clear + 1;
-    if (fresh) tell_limit(p, m, step, d, fresh, true);
-    l->told |= fresh;
-    if (!l->told || l->clear < CLEAR) return;
-    tell_limit(p, m, step, d, l->told, false);
-    l->told = 0;
+    if (fresh) log_limit(p, m, step, d, fresh, true);
+    l->logged |= fresh;
+    if (!l->logged || l->clear < CLEAR) return;
+    log_limit(p, m, step, d, l->logged, false);
+    l->logged = 0;
 }
 
 // --- records --------------------------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ static bool says_anything(const power_device *d) {
     return !isnan(d->watts) || !isnan(d->celsius) || !isnan(d->mhz) || d->limited != LIMITED_UNKNOWN;
 }
 
-void power_tell(power *p, monitor *m, int64_t step, const double *reports, int64_t units) {
+void power_log(power *p, monitor *m, int64_t step, const double *reports, int64_t units) {
     int count = 0;
     double watts = 0, joules = 0;
     bool anything = false;
@@ -124,8 +124,8 @@ void power_tell(power *p, monitor *m, int64_t step, const double *reports, int64
         anything |= says_anything(d);
         watch_limit(p, m, step, d);
     }
-    double each = joules / (double)((step - p->told) * units);
-    p->told = step;
+    double each = joules / (double)((step - p->last) * units);
+    p->last = step;
     if (!anything) return;
     monitor_power(m, &(power_record){.step = step, .watts = watts, .joules_per_unit = each, .device = p->device,
                                      .devices = count});

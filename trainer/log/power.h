@@ -15,9 +15,9 @@ typedef struct power {
     double joules, at;   // its counter and the time, seconds, at the last report
     double looked;       // when it was last read, seconds
     const comm *ranks;
-    int64_t told;        // step of the last record; at first, the step after which the run began
+    int64_t last;        // step of the last record; at first, the step after which the run began
     power_device *device;                             // [world] for a record
-    struct power_limit { unsigned told; int clear; } *limit;  // [world] limits logged and not over; readings without any since
+    struct power_limit { unsigned logged; int clear; } *limit;  // [world] limits logged and not over; readings without any since
 } power;
 
 // Reads the device for the first time: joules count from here. step: the last finished step. Allocates; later calls
@@ -32,6 +32,6 @@ void power_report(void *p, int64_t step, double *report);
 
 // Logs the readings of a collected step, reports (world, REPORT_ITEMS): one record, and an event for each rank whose
 // clocks begin or cease to be limited. units: tokens, or whatever is counted, of one step. Does nothing when no reading was due.
-void power_tell(power *p, monitor *m, int64_t step, const double *reports, int64_t units);
+void power_log(power *p, monitor *m, int64_t step, const double *reports, int64_t units);
 
 #endif

@@ -59,35 +59,35 @@ void notify_forget(void) {
     unsetenv("WATCHDOG_PID");
 }
 
-static bool tell(notify *n, const char *message) { return send(n->fd, message, strlen(message), MSG_NOSIGNAL) >= 0; }
+static bool put(notify *n, const char *message) { return send(n->fd, message, strlen(message), MSG_NOSIGNAL) >= 0; }
 
-static void tell_status(notify *n, const notify_news *news) {
+static void send_status(notify *n, const notify_news *news) {
     if (news->now - n->shown_at < status_every_s || (news->ready == n->shown_ready && news->step == n->shown_step)) return;
     char text[160];
     if (news->ready < n->locals) snprintf(text, sizeof text, "STATUS=%d of %d ranks are ready", news->ready, n->locals);
     else if (news->step == 0) snprintf(text, sizeof text, "STATUS=ready, step 0/%lld", (long long)n->steps);
     else snprintf(text, sizeof text, "STATUS=step %lld/%lld loss %.4f", (long long)news->step, (long long)n->steps, news->loss);
-    if (!tell(n, text)) return;
+    if (!put(n, text)) return;
     n->shown_at = news->now;
     n->shown_ready = news->ready;
     n->shown_step = news->step;
 }
 
-static void tell_alive(notify *n, const notify_news *news) {
+static void send_alive(notify *n, const notify_news *news) {
     if (!n->watchdog_s || news->now - n->alive_at < n->watchdog_s / 4) return;
     bool starting = news->ready < n->locals && news->now - n->opened < n->start_s;
     if (!starting && !news->looking && news->step == n->alive_step) return;
-    if (!tell(n, "WATCHDOG=1")) return;
+    if (!put(n, "WATCHDOG=1")) return;
     n->alive_at = news->now;
     n->alive_step = news->step;
 }
 
-void notify_tell(notify *n, const notify_news *news) {
+void notify_send(notify *n, const notify_news *news) {
     if (n->fd < 0) return;
-    if (!n->ready && news->ready >= n->locals) n->ready = tell(n, "READY=1");
-    if (!n->stopping && news->stopping) n->stopping = tell(n, "STOPPING=1");
-    tell_status(n, news);
-    tell_alive(n, news);
+    if (!n->ready && news->ready >= n->locals) n->ready = put(n, "READY=1");
+    if (!n->stopping && news->stopping) n->stopping = put(n, "STOPPING=1");
+    send_status(n, news);
+    send_alive(n, news);
 }
 
 double notify_period(const notify *n) {
@@ -99,8 +99,8 @@ double notify_period(const notify *n) {
 void notify_end(notify *n, bool well, const char *why) {
     if (n->fd < 0) return;
     char text[256];
-    if (well && !n->ready) n->ready = tell(n, "READY=1");
+    if (well && !n->ready) n->ready = put(n, "READY=1");
     snprintf(text, sizeof text, "STATUS=%.200s", why);
-    tell(n, text);
-    if (!n->stopping) n->stopping = tell(n, "STOPPING=1");
+    put(n, text);
+    if (!n->stopping) n->stopping = put(n, "STOPPING=1");
 }

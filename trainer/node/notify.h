@@ -36,7 +36,7 @@ void notify_open(notify *n, int locals, int64_t steps, double start_s, double no
 void notify_close(notify *n);
 
 // Sends what is new, at a bounded rate. To be called every notify_period() seconds.
-void notify_tell(notify *n, const notify_news *news);
+void notify_send(notify *n, const notify_news *news);
 double notify_period(const notify *n);
 
 // The last message, after all ranks have ended. well: sends READY first if it was not sent: a service that ends well

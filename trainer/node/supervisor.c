@@ -191,8 +191,8 @@ static void keep_deadlines(crew *w, double now) {
     if (w->asked && !ready && now >= w->asked_at + start_stop_s && w->sent != SIGKILL) force(w);
 }
 
-static void tell(crew *w, double now) {
-    notify_tell(&w->voice, &(notify_news){
+static void report_status(crew *w, double now) {
+    notify_send(&w->voice, &(notify_news){
         .now = now, .loss = atomic_load(&w->b->loss), .ready = atomic_load(&w->b->ready), .step = atomic_load(&w->b->step),
         .looking = atomic_load(&w->b->looking) > 0, .stopping = atomic_load(&w->b->stop) != 0 || w->root >= 0,
     });
@@ -206,7 +206,7 @@ static struct timespec next_look(const crew *w) {
 
 static void watch(crew *w, const sigset_t *set) {
     while (w->left) {
-        tell(w, clock_now());
+        report_status(w, clock_now());
         struct timespec wait = next_look(w);
         int heard = sigtimedwait(set, NULL, &wait);
         double now = clock_now();

@@ -163,7 +163,7 @@ static err_t run_lanes(step_runner *r, loader *data, int64_t step) {
     r->began = clock_now();
     TRY(stopwatch_begin(&r->together.watch, SPAN_STEP, r->s));
     r->data_s = 0;
-    if (!r->untold) r->data_failed.code = ERR_OK;
+    if (!r->uncollected) r->data_failed.code = ERR_OK;
     r->together.step = step;
     TRY(stream_zero(r->s, r->shared.data, tensor_bytes(&r->shared)));
     return executor_run(r, &r->actions, ACTION_SQUARES, data, step);
@@ -343,7 +343,7 @@ static void collect(const step_runner *r, const step_slot *from, step_result *ou
 static err_t end_void(step_runner *r, const step_slot *from) {
     step_state before;
     memcpy(&before, from->state[0].data, sizeof before);
-    r->untold = 0;
+    r->uncollected = 0;
     TRY(state_set_step(r->state, &before));
     TRY(parallel_wait(&r->together));
     return comm_agree_ok(r->ranks, r->data_failed.code == ERR_OK ? ERR_OK : err_restore(&r->data_failed), r->s);
@@ -352,7 +352,7 @@ static err_t end_void(step_runner *r, const step_slot *from) {
 err_t step_queue(step_runner *r, loader *data, int64_t step) {
     step_slot *to = &r->slot[step % r->places];
     stopwatch *watch = &r->together.watch;
-    if (r->untold == r->places) return err_set(ERR_INTERNAL, "step %lld is queued before step %lld is told", (long long)step, (long long)r->oldest);
+    if (r->uncollected == r->places) return err_set(ERR_INTERNAL, "step %lld is queued before step %lld is collected", (long long)step, (long long)r->oldest);
     to->step = step;
     stopwatch_start(watch);
     TRY(run_lanes(r, data, step));
@@ -365,19 +365,19 @@ err_t step_queue(step_runner *r, loader *data, int64_t step) {
     TRY(parallel_spread(&r->together));
     stopwatch_stop(watch);
     r->updated = true;
-    if (!r->untold++) r->oldest = step;
+    if (!r->uncollected++) r->oldest = step;
     return ERR_OK;
 }
 
-err_t step_tell(step_runner *r, step_result *out) {
+err_t step_collect(step_runner *r, step_result *out) {
     bool failed, stop;
-    if (!r->untold) return err_set(ERR_INTERNAL, "no step is queued that could be told of");
+    if (!r->uncollected) return err_set(ERR_INTERNAL, "no step is queued that could be collected");
     const step_slot *from = &r->slot[r->oldest % r->places];
     TRY(event_wait(from->done));
     TRY(r->ranks->table->query(r->ranks));  // an aborted transport ends with wrong numbers: don't use them
     read_reports(r, from, &failed, &stop);
     if (failed) return end_void(r, from);
-    r->untold--;
+    r->uncollected--;
     r->oldest++;
     collect(r, from, out);
     out->stop = stop;

@@ -11,7 +11,7 @@
 #include "trainer/step/replay.h"
 #include "trainer/step/state.h"
 
-// A step's results on the host, pinned, until step_tell collects them.
+// A step's results on the host, pinned, until step_collect collects them.
 typedef struct step_slot {
     tensor loss;       // (G + world * REPORT_ITEMS) FP64: sample_loss and reports
     tensor report;     // (REPORT_ITEMS) FP64: this rank's, on its way to the device
@@ -55,7 +55,7 @@ typedef struct step_runner {
     int64_t *sums_at;         // first chunk of each row
     arena staging;            // pinned: what goes between host and device
     step_slot slot[2];        // as many as there are places: a step is queued before the previous one is collected
-    int untold;               // steps that are queued and not collected (step_tell)
+    int uncollected;               // steps that are queued and not collected (step_collect)
     int64_t oldest;           // the first of them
     tensor host_void;         // FP64: not a number
     step_rules rules;
@@ -88,13 +88,13 @@ void step_close(step_runner *r);
 // state_gradient then gives the gradient. Collective.
 err_t step_gradient(step_runner *r, loader *data, int64_t step);
 
-// A whole step, in two halves: step_queue queues it, step_tell waits for it and returns its results. Where
+// A whole step, in two halves: step_queue queues it, step_collect waits for it and returns its results. Where
 // step_runs_ahead, the next step may be queued in between: then a GPU never waits for the host, and results come one
-// step late. If a rank can't read its data, the step is void on all ranks: nothing is updated, and step_tell returns
+// step late. If a rank can't read its data, the step is void on all ranks: nothing is updated, and step_collect returns
 // that rank's ERR_DATA or ERR_IO on all of them. A step queued after it is void as well and is not collected; `oldest`
 // is then the first void step.
 err_t step_queue(step_runner *r, loader *data, int64_t step);
-err_t step_tell(step_runner *r, step_result *out);
+err_t step_collect(step_runner *r, step_result *out);
 static inline bool step_runs_ahead(const step_runner *r) { return r->places > 1; }
 
 #endif
