@@ -150,7 +150,7 @@ check: deps
 	@$(MAKE) --no-print-directory $(ASAN) all $(READERS) $(MORE_ASAN) fuzzers
 	@$(MAKE) --no-print-directory sim sim-race sim-asan
 	@$(MAKE) --no-print-directory tsan-programs
-	@export LOCKSTEP_FUZZ_SECONDS=30 LOCKSTEP_TEST_LIMIT=1800; $(call RUN_TSAN,test/check_sim.sh $(filter-out test/check_sim.sh,$(wildcard test/check_*.sh)) $(TSAN_TESTS) $(MORE_ASAN) $(FUZZERS:$(BUILD)/%=build/asan/%))
+	@export LOCKSTEP_FUZZ_SECONDS=20 LOCKSTEP_TEST_LIMIT=1800; $(call RUN_TSAN,test/check_sim.sh $(filter-out test/check_sim.sh,$(wildcard test/check_*.sh)) $(TSAN_TESTS) $(MORE_ASAN) $(FUZZERS:$(BUILD)/%=build/asan/%))
 
 # --- tests: each test/test_*.c is one program, test/test_*.sh and check_*.sh drive the binary, test/fuzz/fuzz_*.c are fuzz targets ---------
 TESTS   := $(patsubst test/%.c,$(BUILD)/test/%,$(wildcard test/test_*.c))
