@@ -212,10 +212,12 @@ static void test_held_out(void **state) {
     assert_ok(source_open(&s, &o));
     check_samples(s, 0, 45);
     assert_int_equal(source_about(s).units, 45);
+    assert_ok(source_verify(s, no_report, NULL));
     source_close(s);
     o.only_held_out = true;
     assert_ok(source_open(&s, &o));
     check_samples(s, 45, 55);
+    assert_ok(source_verify(s, no_report, NULL));
     source_close(s);
     o.held_out = 100;
     assert_error(source_open(&s, &o), ERR_CONFIG, "holdout = 100 of 100 samples");

@@ -247,7 +247,8 @@ out:
 // The sizes of all files of a kind as if they were one, so that the hash does not depend on how they are split.
 static void hash_sizes(const idx_source *x, const idx_file *f, crypto_generichash_state *hash) {
     uint8_t b[8 * (DIMS + 1)] = {0};
-    int64_t number[DIMS + 1] = {f->dims, x->head.about.samples, f->size[1], f->size[2], f->size[3]};
+    int64_t number[DIMS + 1] = {f->dims, 0, f->size[1], f->size[2], f->size[3]};
+    for (int k = 0; k < x->pairs; k++) number[1] += x->image[k]->size[0];  // also those that are held out
     for (int i = 0; i < 8 * (DIMS + 1); i++) b[i] = (uint8_t)(number[i / 8] >> 8 * (i % 8));
     crypto_generichash_update(hash, b, sizeof b);
 }
