@@ -1,9 +1,11 @@
 #!/bin/sh
-# test/check_sim_runs.sh: whole runs of ./lockstep on the simulated GPU: several ranks, steps that are queued ahead, checkpoints that carry plans, reads
+# test/check_sim_runs.sh: whole runs of ./lockstep on the simulated GPU: several ranks, a perceptron, steps that are queued ahead, checkpoints that carry plans, reads
 # that fail, what a device says when something is wrong, its sensors, and the page of `make gpu-check`. `make sim` builds what it runs.
 . test/support/lib.sh
 . "$top/test/support/net.sh"
 . "$top/test/support/gpu_ranks.sh"
+. "$top/test/support/logs.sh"
+. "$top/test/support/images.sh"
 sim=$top/build/sim bin=$sim/lockstep
 [ -x "$bin" ] || { echo "skipped: $bin is not built: make sim, which needs the CUDA toolkit's headers"; echo "0 passed, 0 failed, 1 skipped"; exit 0; }
 
@@ -14,6 +16,41 @@ ranks() {
     dealt two 2 parallel.zero=1
     dealt three 3 parallel.zero=2 precision.compute=bf16 precision.rounding=stochastic
     dealt four 4 parallel.zero=3 precision.compute=fp16
+}
+
+# The perceptron: one result on one rank and two, in every stage, from recordings or not; and the CPU's losses, but for rounding.
+perceptron() {
+    export SIM_SEED=5
+    rm -rf gpu && mkdir -p gpu/data && cd gpu || fail "no directory"
+    image_run "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
+    images data/all 0 120
+    for kind in "fp32 relu 1e-5" "fp32 gelu 1e-5" "bf16 relu 0.02" "bf16 gelu 0.02"; do
+        set -- $kind
+        all="precision.compute=$1 model.activation=$2 run.steps=12 schedule.decay_steps=12 batch.global=8 batch.micro=1 eval.every=6 data.holdout=11"
+        settings cpu device.backend=cpu reduce.transport=auto $all
+        rm -rf runs
+        expect 0 timeout 100 "$bin" base.ini cpu.ini
+        logged cpu >cpu.logged
+        while read -r run ranks more; do
+            settings "$run" device.backend=cuda device.ranks=$ranks $all $more
+            SIM_DEVICES=$ranks expect 0 timeout 100 "$bin" base.ini "$run.ini"
+            grep -qE "^lockstep .*  cuda:0 .*  mlp 42-24-17-5 $2 .*  $1\$" "$out" || fail "$run: expected cuda, mlp, $2 and $1 in its first line"
+            logged "$run" >"$run.logged"
+        done <<'RUNS'
+one 1 parallel.zero=0
+plain 1 device.graph=no
+two 2 parallel.zero=0
+two-2 2 parallel.zero=2
+two-3 2 parallel.zero=3
+RUNS
+        [ "$(wc -l <one.logged)" -eq 15 ] && grep -q '^hash [0-9a-f]' one.logged || fail "expected 12 steps, 2 evaluations and the hashes: $(cat one.logged)"
+        for run in plain two two-2 two-3; do same one.logged $run.logged "in $1 with $2, what one rank and $run logged"; done
+        paste -d ' ' cpu.logged one.logged >both
+        awk -v most="$3" 'NF == 12 { n++; if (!($2 > 0 && ($2 - $8) ^ 2 <= (most * $2) ^ 2)) exit 1 } END { if (n != 12) exit 1 }' both ||
+            fail "in $1 with $2 the losses of the CPU and of the device are apart: $(cat both)"
+    done
+    SIM_DEVICES=1 expect 0 "$bin" eval base.ini one.ini
+    says "step 12  loss" "accuracy" "11 images"
 }
 
 # said DIR: what a run's log says of its steps, to the last digit.
@@ -340,6 +377,7 @@ page() {
 }
 
 try ranks
+try perceptron
 try ahead
 try plans
 try strangers

@@ -10,11 +10,11 @@ images data/all 0 700
 
 # as_one ONE RUN: RUN logged what ONE did: 40 steps, 4 evaluations, and the hashes of the last checkpoint.
 as_one() {
-    told "$1" >told.want
-    told "$2" >told.found
-    [ "$(wc -l <told.want)" -eq 45 ] && tail -n 1 told.want | grep -qE '^hash [0-9a-f]{16}  state_hash [0-9a-f]{16}$' ||
-        fail "$1: expected 40 steps, 4 evaluations and two hashes: $(tail -n 1 told.want)"
-    same told.want told.found "what $1 and $2 logged"
+    logged "$1" >logged.want
+    logged "$2" >logged.found
+    [ "$(wc -l <logged.want)" -eq 45 ] && tail -n 1 logged.want | grep -qE '^hash [0-9a-f]{16}  state_hash [0-9a-f]{16}$' ||
+        fail "$1: expected 40 steps, 4 evaluations and two hashes: $(tail -n 1 logged.want)"
+    same logged.want logged.found "what $1 and $2 logged"
 }
 
 # --- one result ------------------------------------------------------------------------------------------------------------------------
@@ -60,7 +60,7 @@ DEALS
 20 2 3 3 1
 10 4 1 1 0
 RESUMED
-    tail -n 1 told.want >>ends
+    tail -n 1 logged.want >>ends
 }
 
 with_relu() { one_result; }
@@ -132,9 +132,9 @@ holdout_is_like_files_of_its_own() {
 evaluates() {
     expect 0 "$bin" eval base.ini ref.ini
     grep -qE '^step 40  loss [0-9.]+  accuracy [01]\.[0-9]+  80 images$' "$out" || fail "expected step, loss, accuracy and the number of images"
-    sed -n 's/^{"t":"eval","step":40,"loss":\([^,]*\),"accuracy":\([^,]*\),.*/\1 \2/p' runs/ref/log.jsonl >logged
-    sed 's/.* loss \(.*\)  accuracy \(.*\)  80.*/\1 \2/' "$out" | paste -d ' ' - logged |
-        awk '{ good = ($1 - $3) ^ 2 < 1e-12 && ($2 - $4) ^ 2 < 1e-12 } END { exit !good }' || fail "the log says loss and accuracy $(cat logged)"
+    sed -n 's/^{"t":"eval","step":40,"loss":\([^,]*\),"accuracy":\([^,]*\),.*/\1 \2/p' runs/ref/log.jsonl >recorded
+    sed 's/.* loss \(.*\)  accuracy \(.*\)  80.*/\1 \2/' "$out" | paste -d ' ' - recorded |
+        awk '{ good = ($1 - $3) ^ 2 < 1e-12 && ($2 - $4) ^ 2 < 1e-12 } END { exit !good }' || fail "the log says loss and accuracy $(cat recorded)"
     cp "$out" wanted
     for ranks in 2 3 4; do
         settings ref device.ranks=$ranks parallel.zero=$((ranks - 1))

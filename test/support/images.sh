@@ -61,8 +61,8 @@ INI
     for line; do echo "$line" >>base.ini; done
 }
 
-# told RUN: its steps and evaluations without what a clock said, and the hashes of its last checkpoint.
-told() {
+# logged RUN: its steps and evaluations without what a clock said, and the hashes of its last checkpoint.
+logged() {
     sed -n -e 's/^{"t":"step","step":\([0-9]*\),"loss":\([^,]*\),"grad_norm":\([^,]*\),"lr":\([^,]*\),"samples":\([0-9]*\),.*"hash":"\([0-9a-f]*\)".*/\1 \2 \3 \4 \5 \6/p' \
         -e 's/^{"t":"eval",\(.*\),"ms":[^,]*}$/\1/p' "runs/$1/log.jsonl"
     hashes "$1" | sed 's/  [^ ]*$//'
