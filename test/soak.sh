@@ -1,5 +1,5 @@
 #!/bin/sh
-# test/soak.sh: what takes minutes. The baby run (model/gpt-baby.ini) under three seeds in FP32, then in BF16 and FP16: the median validation
+# test/soak.sh: what takes minutes. The baby run (model/gpt/baby.ini) under three seeds in FP32, then in BF16 and FP16: the median validation
 # loss is at most 1.90 (nanoGPT publishes 1.88 over 20 batches; this is the whole split), and 16-bit storage ends within 0.02 of FP32.
 # Needs tinyshakespeare.txt in LOCKSTEP_TEST_DATA.
 set -eu
@@ -11,15 +11,15 @@ if [ ! -f "${LOCKSTEP_TEST_DATA:-}/tinyshakespeare.txt" ]; then
 fi
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-cp model/gpt-baby.ini "$dir/"
+cp model/gpt/baby.ini "$dir/"
 cp "$LOCKSTEP_TEST_DATA/tinyshakespeare.txt" "$dir/"
 cd "$dir"
-"$bin" pack gpt-baby.ini
+"$bin" pack baby.ini
 
 # Trains with seed $1 in type $2 and prints the last validation loss.
 last_loss() {
     printf '[run]\nname = %s-%s\nseed = %s\n[precision]\ncompute = %s\n[eval]\nevery = 2000\n[sample]\ntokens = 0\n' "$2" "$1" "$1" "$2" >"more-$2-$1.ini"
-    "$bin" gpt-baby.ini "more-$2-$1.ini" >"$2-$1.log"
+    "$bin" baby.ini "more-$2-$1.ini" >"$2-$1.log"
     sed -n 's/^{"t":"eval","step":2000,"loss":\([0-9.]*\).*/\1/p' "runs/$2-$1/log.jsonl"
 }
 
