@@ -184,8 +184,6 @@ plans() {
 benches() {
     expect 0 "$bin" bench base.ini --steps 3
     grep -qE '42-24-17-5 relu .* 24 x 1 samples .* samples/s .* GFLOP/s' "$out" || fail "expected sizes, samples a second, and GFLOP/s"
-    expect 0 "$bin" bench step base.ini --steps 2
-    says matmul relu_backward adamw
     [ ! -e runs/default ] || fail "bench made a run directory"
 }
 
