@@ -14,6 +14,8 @@ typedef struct micro {
     pass p;
     int buffer;
     bool works;     // it has samples
+    const action *add;  // the last micro-batch of a rank alone: the siblings that its lane completes, `adds` of them
+    int adds;
 } micro;
 
 action_layout executor_layout(const step_runner *r) {
@@ -97,20 +99,26 @@ static err_t queue_means(micro *m) {
     return m->p.ops->loss_means(&(loss_means_args){.means = &m->r->micro_loss, .losses = &m->p.losses}, m->r->s);
 }
 
+static err_t add_siblings(micro *m) {
+    for (int i = 0; i < m->adds; i++) TRY(parallel_add(&m->r->together, m->add[i].bucket, m->add[i].buffer, m->add[i].from));
+    return ERR_OK;
+}
+
 static err_t queue_whole(void *ctx) {
     micro *m = ctx;
     TRY(run_blocks(m->r, &m->p, PASS_FORWARD, 0, m->r->net->blocks - 1));
     TRY(run_blocks(m->r, &m->p, PASS_BACKWARD, 0, m->r->net->blocks - 1));
-    return queue_means(m);
+    TRY(queue_means(m));
+    return add_siblings(m);
 }
 
 // For micro-batches during which nothing is sent: action_is_quiet.
 static err_t run_whole(micro *m) {
     step_runner *r = m->r;
-    if (!m->works) return ERR_OK;
+    if (!m->works) return add_siblings(m);
     if (!r->records || !r->ran) return queue_whole(m);
     r->ranks->table->alive(r->ranks);
-    return replay_run(&r->recorded_micro[2 * m->buffer + r->place], r->s, queue_whole, m);
+    return replay_run(&r->recorded_micro[4 * m->buffer + 2 * (m->adds > 0) + r->place], r->s, queue_whole, m);
 }
 
 static err_t keep_losses(micro *m) {
@@ -144,21 +152,31 @@ static err_t run_action(micro *m, const action *a, loader *data, int64_t step) {
     case ACTION_ADD: return parallel_add(x, a->bucket, a->buffer, a->from);
     case ACTION_REDUCE: return parallel_reduce(x, a->bucket, a->turn);
     case ACTION_SETTLE: return parallel_settle(x);
-    case ACTION_SPREAD: return parallel_spread(x);
-    default: return err_set(ERR_INTERNAL, "action %d of a step is not the executor's", (int)a->kind);
+    default: return err_set(ERR_INTERNAL, "action %d is of a step's end, which trainer/step/step.c does", (int)a->kind);
     }
 }
 
+// What ends this rank's lanes goes with its last micro-batch.
+static void take_adds(micro *m, const action_list *a, int i) {
+    int end = i;
+    while (end < a->count && a->at[end].kind == ACTION_ADD) end++;
+    bool last = end < a->count && a->at[end].kind == ACTION_SETTLE;
+    m->add = &a->at[i];
+    m->adds = last ? end - i : 0;
+}
+
 err_t executor_run(step_runner *r, const action_list *a, action_kind until, loader *data, int64_t step) {
+    enum { MICRO = 4 };  // LOAD, FORWARD, BACKWARD, LOSSES
     action_layout l = executor_layout(r);
     micro m = {.r = r};
     for (int i = 0; i < a->count && a->at[i].kind != until; i++) {
         bool quiet = action_is_quiet(&l, a, i);
         TRY(run_action(&m, &a->at[i], data, step));
         if (!quiet) continue;
+        take_adds(&m, a, i + MICRO);
         TRY(run_whole(&m));
         TRY(keep_losses(&m));
-        i += 3;  // LOAD, FORWARD, BACKWARD, LOSSES
+        i += MICRO - 1 + m.adds;
     }
     return ERR_OK;
 }
