@@ -40,12 +40,8 @@ adamw() { mnist 93.5 "0.346499681 0.946 e1b60a91eab7726f"; }
 adamw_bf16() { mnist 93.5 "0.272707739 0.958 fe84aaa7cf98fbd6" precision.compute=bf16; }
 
 by_sgd="optimizer.type=sgd optimizer.lr=0.1 optimizer.momentum=0.9 schedule.type=cosine"
-has_sgd() {
-    settings sgd optimizer.type=sgd
-    "$bin" config sgd.ini >"$out" 2>&1 || skip "this build has no optimizer sgd"
-}
-sgd() { has_sgd && mnist 95 "0.226432294 0.958 2037ba97ffc3b065" $by_sgd; }
-sgd_bf16() { has_sgd && mnist 95 "0.201918783 0.96 85a56216aca794f3" $by_sgd precision.compute=bf16; }
+sgd() { mnist 95 "0.226432294 0.958 2037ba97ffc3b065" $by_sgd; }
+sgd_bf16() { mnist 95 "0.201918783 0.96 85a56216aca794f3" $by_sgd precision.compute=bf16; }
 
 try baby
 for optimizer in adamw adamw_bf16 sgd sgd_bf16; do try mnist_$optimizer $optimizer; done

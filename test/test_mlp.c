@@ -131,7 +131,7 @@ static err_t live(const config *c, const launch *at, void *ctx) {
     session x;
     err_t rc = session_open(&x, c, SESSION_TRAIN, at);
     if (rc == ERR_OK) rc = measure(&x, c, (finding *)ctx + at->rank);
-    session_tell(&x, rc);
+    session_abort(&x, rc);
     session_close(&x);
     return rc;
 }
