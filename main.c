@@ -21,7 +21,7 @@ static const char help[] =
     "  lockstep eval CONFIG.ini...       loss over the validation data    [--ckpt DIR]\n"
     "  lockstep sample CONFIG.ini...     let the model write              [--ckpt DIR] [--prompt TEXT]\n"
     "  lockstep hash CKPT_DIR...         fingerprints of weights and of the whole state, after checking every digest\n"
-    "  lockstep bench CONFIG.ini...      time training steps on made-up tokens [--steps N]\n"
+    "  lockstep bench CONFIG.ini...      time training steps on made-up data   [--steps N]\n"
     "  lockstep bench step CONFIG.ini... where the time of a step goes, operation by operation [--steps N]\n"
     "  lockstep version\n"
     "\n"
