@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -28,10 +29,10 @@ err_t io_read_at(int fd, const char *path, int64_t offset, void *dst, size_t n) 
         ssize_t got = pread(fd, (char *)dst + done, n - done, (off_t)offset + (off_t)done);
         if (got < 0 && errno == EINTR) continue;
         if (got < 0)
-            return err_set(ERR_IO, "%s: read of %zu bytes at offset %lld: %s", path, n, (long long)offset, strerror(errno));
+            return err_set(ERR_IO, "%s: read of %zu bytes at offset %" PRId64 ": %s", path, n, offset, strerror(errno));
         if (got == 0)
-            return err_set(ERR_DATA, "%s: ends at offset %lld, expected %zu bytes at offset %lld: the file is truncated", path,
-                           (long long)offset + (long long)done, n, (long long)offset);
+            return err_set(ERR_DATA, "%s: ends at offset %" PRId64 ", expected %zu bytes at offset %" PRId64 ": the file is truncated", path,
+                           offset + (int64_t)done, n, offset);
         done += (size_t)got;
     }
     return ERR_OK;
@@ -73,8 +74,8 @@ err_t io_read_file(const char *path, size_t limit, char **out, size_t *size) {
     if (fstat(fd, &st) != 0) rc = err_set(ERR_IO, "%s: %s", path, strerror(errno));
     else if (!S_ISREG(st.st_mode)) rc = err_set(ERR_IO, "%s: not a regular file", path);
     else if ((uintmax_t)st.st_size > limit)
-        rc = err_set(ERR_DATA, "%s: has %lld bytes, expected at most %zu", path, (long long)st.st_size, limit);
-    else if (!(text = malloc((size_t)st.st_size + 1))) rc = err_set(ERR_INTERNAL, "%s: no memory for %lld bytes", path, (long long)st.st_size);
+        rc = err_set(ERR_DATA, "%s: has %" PRId64 " bytes, expected at most %zu", path, st.st_size, limit);
+    else if (!(text = malloc((size_t)st.st_size + 1))) rc = err_set(ERR_INTERNAL, "%s: no memory for %" PRId64 " bytes", path, st.st_size);
     else rc = io_read_at(fd, path, 0, text, (size_t)st.st_size);
     close(fd);
     if (rc != ERR_OK) {

@@ -3,6 +3,7 @@
 // without moving anything.
 #include "comm/reduce.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -373,7 +374,7 @@ static err_t finish(walk *w, const source *list, int count) {
     TRY(merge(w, r->rank, stack, &top, list, count, &out));
     if (top == 1 && stack[0].span.size == r->lanes) return combine(w, r->rank, &out, &stack[0], NULL);
     if (!r->turns || top != after->count)
-        return err_set(ERR_INTERNAL, "%d subtrees are left of %lld lanes on rank %d of %d", top, (long long)r->lanes, r->rank, r->world);
+        return err_set(ERR_INTERNAL, "%d subtrees are left of %" PRId64 " lanes on rank %d of %d", top, r->lanes, r->rank, r->world);
     for (int i = 0; i < top; i++) {
         source to = {after->span[i], IN_OWN, w->dry ? NULL : w->job->kept[after->span[i].buffer]};
         TRY(combine(w, r->rank, &to, &stack[i], NULL));

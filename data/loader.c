@@ -9,6 +9,7 @@
 #include "base/thread.h"
 #include "data/sampler.h"
 
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,20 +104,20 @@ static void *run(void *arg) {
 
 static err_t check(const loader_options *o, const source *from) {
     if (o->inputs < 1 || o->micro < 1 || o->lanes < 1 || o->global < 1 || o->depth < 1 || !o->memory)
-        return err_set(ERR_INTERNAL, "loader: %d inputs, micro %lld, lanes %lld, global %lld, depth %d: expected at least 1", o->inputs,
-                       (long long)o->micro, (long long)o->lanes, (long long)o->global, o->depth);
+        return err_set(ERR_INTERNAL, "loader: %d inputs, micro %" PRId64 ", lanes %" PRId64 ", global %" PRId64 ", depth %d: expected at least 1",
+                       o->inputs, o->micro, o->lanes, o->global, o->depth);
     for (int k = 0; k < o->inputs; k++)
         if (o->micro > INT32_MAX || spec_bytes(&o->in[k]) > (uint64_t)INT64_MAX / 64 / (uint64_t)o->micro / (uint64_t)o->depth)
-            return err_set(ERR_CONFIG, "[batch] micro %lld of %zu bytes of `%s`, %d batches deep, is out of reach", (long long)o->micro,
+            return err_set(ERR_CONFIG, "[batch] micro %" PRId64 " of %zu bytes of `%s`, %d batches deep, is out of reach", o->micro,
                            spec_bytes(&o->in[k]), o->in[k].name, o->depth);
     if (o->lanes > o->global || o->global % o->lanes || o->global / o->lanes % o->micro)
-        return err_set(ERR_CONFIG, "[batch] global %lld, expected a multiple of lanes %lld * micro %lld", (long long)o->global,
-                       (long long)o->lanes, (long long)o->micro);
+        return err_set(ERR_CONFIG, "[batch] global %" PRId64 ", expected a multiple of lanes %" PRId64 " * micro %" PRId64, o->global, o->lanes,
+                       o->micro);
     if (o->first_lane < 0 || o->lane_count < 1 || o->lane_stride < 1 || o->first_lane + (o->lane_count - 1) * o->lane_stride >= o->lanes)
-        return err_set(ERR_INTERNAL, "loader: %lld lanes from %lld, every %lldth, expected some of 0..%lld", (long long)o->lane_count,
-                       (long long)o->first_lane, (long long)o->lane_stride, (long long)o->lanes - 1);
+        return err_set(ERR_INTERNAL, "loader: %" PRId64 " lanes from %" PRId64 ", every %" PRId64 "th, expected some of 0..%" PRId64, o->lane_count,
+                       o->first_lane, o->lane_stride, o->lanes - 1);
     if (o->first_step < 1 || o->last_step < o->first_step - 1 || o->last_step > INT64_MAX / o->global)
-        return err_set(ERR_INTERNAL, "loader: steps %lld to %lld", (long long)o->first_step, (long long)o->last_step);
+        return err_set(ERR_INTERNAL, "loader: steps %" PRId64 " to %" PRId64, o->first_step, o->last_step);
     if (source_about(from).samples < 1) return err_set(ERR_DATA, "the data has no sample");
     return ERR_OK;
 }
@@ -165,7 +166,7 @@ static void adapt(loader *l, bool waited) {
 err_t loader_next(loader *l, batch *out) {
     err_t rc = ERR_OK;
     if (l->taken == l->total)  // only this thread changes it
-        return err_set(ERR_DATA, "no batch after step %lld, the last that was asked for", (long long)l->o.last_step);
+        return err_set(ERR_DATA, "no batch after step %" PRId64 ", the last that was asked for", l->o.last_step);
     pthread_mutex_lock(&l->lock);
     bool waited = l->produced == l->taken;
     l->held = false;

@@ -2,6 +2,7 @@
 #include "base/philox.h"
 #include "data/source.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,7 +58,7 @@ err_t made_up_open(source **out, const source_options *o, uint64_t seed, int64_t
         x->value[k] = malloc((size_t)samples * spec_bytes(&o->wanted[k]));
         if (!x->value[k]) {
             made_up_close(&x->head);
-            return err_set(ERR_INTERNAL, "no memory for %lld made-up samples", (long long)samples);
+            return err_set(ERR_INTERNAL, "no memory for %" PRId64 " made-up samples", samples);
         }
         fill(x->value[k], &o->wanted[k], count, seed, (uint32_t)k);
     }

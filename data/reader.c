@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -67,8 +68,8 @@ err_t reader_hold(reader *r, data_file *f) {
     if (fstat(fd, &st) != 0 || st.st_dev != f->dev || st.st_ino != f->ino || st.st_size != f->size ||
         st.st_mtim.tv_sec != f->mtime.tv_sec || st.st_mtim.tv_nsec != f->mtime.tv_nsec) {
         close(fd);
-        return err_set(ERR_DATA, "%s: another file than before (%lld bytes at first): it was replaced while in use; start again",
-                       f->path, (long long)f->size);
+        return err_set(ERR_DATA, "%s: another file than before (%" PRId64 " bytes at first): it was replaced while in use; start again", f->path,
+                       f->size);
     }
     f->fd = fd;
     r->open[r->hand] = f;
@@ -88,8 +89,7 @@ void reader_drop(reader *r, data_file *f) {
 static err_t read_once(reader *r, data_file *f, int64_t offset, void *dst, int64_t n) {
     TRY(reader_hold(r, f));
     if (fault_hit(r->faults, FAULT_READ))
-        return err_set(ERR_IO, "%s: read of %lld bytes at offset %lld: %s", f->path, (long long)n, (long long)offset,
-                       strerror(EIO));
+        return err_set(ERR_IO, "%s: read of %" PRId64 " bytes at offset %" PRId64 ": %s", f->path, n, offset, strerror(EIO));
     return io_read_at(f->fd, f->path, offset, dst, (size_t)n);
 }
 

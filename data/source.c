@@ -5,6 +5,7 @@
 #include "data/files.h"
 #include "data/reader.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -34,7 +35,7 @@ static bool looks_like_idx(const source_options *o) {
 static const char *shape_text(const tensor_spec *x, char dst[96]) {
     size_t n = 0;
     if (x->dims == 0) return strcpy(dst, "one value");
-    for (int d = 0; d < x->dims; d++) n += (size_t)snprintf(dst + n, 96 - n, "%s%lld", d ? "," : "(", (long long)x->size[d]);
+    for (int d = 0; d < x->dims; d++) n += (size_t)snprintf(dst + n, 96 - n, "%s%" PRId64, d ? "," : "(", x->size[d]);
     snprintf(dst + n, 96 - n, ")");
     return dst;
 }
@@ -63,7 +64,7 @@ static err_t set_apart(source *s, const source_options *o) {
     int64_t all = s->about.samples, kept = all - o->held_out;
     if (o->held_out == 0) return ERR_OK;
     if (kept < 1)
-        return err_set(ERR_CONFIG, "[data] holdout = %lld of %lld samples leaves none to train on", (long long)o->held_out, (long long)all);
+        return err_set(ERR_CONFIG, "[data] holdout = %" PRId64 " of %" PRId64 " samples leaves none to train on", o->held_out, all);
     s->first = o->only_held_out ? kept : 0;
     s->about.samples = o->only_held_out ? o->held_out : kept;
     s->about.units = s->about.samples * s->about.units_per_sample;
@@ -99,7 +100,7 @@ source_info source_about(const source *s) {
 err_t source_read(source *s, int64_t sample, void *const *out) {
     void *own[SOURCE_TENSORS] = {0};
     if (sample < 0 || sample >= s->about.samples)
-        return err_set(ERR_INTERNAL, "sample %lld asked of a source of %lld", (long long)sample, (long long)s->about.samples);
+        return err_set(ERR_INTERNAL, "sample %" PRId64 " asked of a source of %" PRId64, sample, s->about.samples);
     for (int i = 0; i < s->inputs; i++) own[s->place[i]] = out[i];
     return s->type->read(s, s->first + sample, own);
 }

@@ -1,6 +1,7 @@
 // gpu/arena.c: see gpu/gpu.h. Tensors follow each other in order of declaration, each on its own cache lines.
 #include "gpu/gpu.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 void arena_open(arena *a, device *d, memory_kind kind) { *a = (arena){.dev = d, .kind = kind}; }
@@ -13,8 +14,8 @@ err_t arena_tensor(arena *a, tensor *t, dtype type, int dims, int64_t s0, int64_
     fits = fits && bytes <= SIZE_MAX - ARENA_ALIGN;
     bytes = (bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
     if (!fits || __builtin_add_overflow(a->bytes, bytes, &end))
-        return err_set(ERR_CONFIG, "a tensor of %lld x %lld x %lld x %lld elements is out of any memory's reach; lower [batch] micro or the [model] sizes",
-                       (long long)s0, (long long)s1, (long long)s2, (long long)s3);
+        return err_set(ERR_CONFIG, "a tensor of %" PRId64 " x %" PRId64 " x %" PRId64 " x %" PRId64
+                       " elements is out of any memory's reach; lower [batch] micro or the [model] sizes", s0, s1, s2, s3);
     if (a->count == a->room) {
         int room = a->room ? 2 * a->room : 64;
         struct arena_item *items = realloc(a->items, (size_t)room * sizeof *items);

@@ -5,6 +5,7 @@
 #include "gpu/backend.h"
 #include "gpu/cost.h"
 
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +39,7 @@ static void describe(profile_line *to, const line_key *k) {
     int n = 0;
     to->op = k->op;
     to->type = k->type;
-    for (int i = 0; i < 4 && k->size[i]; i++) n += snprintf(to->shape + n, sizeof to->shape - (size_t)n, i ? "x%lld" : "%lld", (long long)k->size[i]);
+    for (int i = 0; i < 4 && k->size[i]; i++) n += snprintf(to->shape + n, sizeof to->shape - (size_t)n, i ? "x%" PRId64 : "%" PRId64, k->size[i]);
     if (!(k->options & COST_BYTES)) n += snprintf(to->shape + n, sizeof to->shape - (size_t)n, " %s", dtype_name(k->type));
     for (size_t i = 0; i < sizeof word / sizeof *word && n < PROFILE_SHAPE; i++)
         if (k->options & word[i].bit) n += snprintf(to->shape + n, sizeof to->shape - (size_t)n, "%s", word[i].name);

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -75,12 +76,11 @@ static err_t parse_offsets(const st_file *f, st_tensor *t, const json_t *offsets
     if (begin < 0 || end < begin || end > f->file_bytes - data)
         return err_set(
             ERR_DATA,
-            "%s: tensor %s: data_offsets [%lld,%lld] do not lie in the file's %lld data bytes: the file is truncated or "
-            "its header is wrong",
-            f->path, t->name, (long long)begin, (long long)end, (long long)(f->file_bytes - data));
+            "%s: tensor %s: data_offsets [%" PRId64 ",%" PRId64 "] do not lie in the file's %" PRId64 " data bytes: the file is truncated or "
+            "its header is wrong", f->path, t->name, begin, end, f->file_bytes - data);
     if (end - begin != t->bytes)
-        return err_set(ERR_DATA, "%s: tensor %s: data_offsets [%lld,%lld] span %lld bytes, its shape and dtype need %lld",
-                       f->path, t->name, (long long)begin, (long long)end, (long long)(end - begin), (long long)t->bytes);
+        return err_set(ERR_DATA, "%s: tensor %s: data_offsets [%" PRId64 ",%" PRId64 "] span %" PRId64 " bytes, its shape and dtype need %" PRId64,
+                       f->path, t->name, begin, end, end - begin, t->bytes);
     t->offset = data + begin;
     return ERR_OK;
 }
@@ -112,14 +112,14 @@ static err_t check_tiling(const st_file *f, int64_t data) {
     for (int i = 0; i < f->count; i++) {
         const st_tensor *t = &f->tensors[i];
         if (t->offset != at)
-            return err_set(ERR_DATA, "%s: tensor %s starts at offset %lld, expected %lld where %s ends: %s", f->path, t->name,
-                           (long long)t->offset, (long long)at, before, t->offset < at ? "they overlap" : "there is a gap");
+            return err_set(ERR_DATA, "%s: tensor %s starts at offset %" PRId64 ", expected %" PRId64 " where %s ends: %s", f->path, t->name,
+                           t->offset, at, before, t->offset < at ? "they overlap" : "there is a gap");
         at += t->bytes;
         before = t->name;
     }
     if (at != f->file_bytes)
-        return err_set(ERR_DATA, "%s: has %lld bytes, expected %lld where %s ends: bytes that belong to no tensor follow it",
-                       f->path, (long long)f->file_bytes, (long long)at, before);
+        return err_set(ERR_DATA, "%s: has %" PRId64 " bytes, expected %" PRId64 " where %s ends: bytes that belong to no tensor follow it", f->path,
+                       f->file_bytes, at, before);
     return ERR_OK;
 }
 
@@ -166,17 +166,15 @@ static err_t read_header(st_file *f) {
     if (!S_ISREG(st.st_mode)) return err_set(ERR_DATA, "%s: not a regular file", f->path);
     f->file_bytes = st.st_size;
     if (f->file_bytes < LENGTH_BYTES + 2)
-        return err_set(ERR_DATA, "%s: has %lld bytes: empty or truncated, not a safetensors file", f->path,
-                       (long long)f->file_bytes);
+        return err_set(ERR_DATA, "%s: has %" PRId64 " bytes: empty or truncated, not a safetensors file", f->path, f->file_bytes);
     TRY(io_read_at(f->fd, f->path, 0, &n, sizeof n));
     if (n < 2 || n > (uint64_t)HEADER_MAX || n > (uint64_t)(f->file_bytes - LENGTH_BYTES))
         return err_set(
             ERR_DATA,
-            "%s: offset 0: header length %llu, expected 2 to %lld in a file of %lld bytes: truncated, or not a safetensors "
-            "file",
-            f->path, (unsigned long long)n, (long long)HEADER_MAX, (long long)f->file_bytes);
+            "%s: offset 0: header length %" PRIu64 ", expected 2 to %" PRId64 " in a file of %" PRId64 " bytes: truncated, or not a safetensors "
+            "file", f->path, n, HEADER_MAX, f->file_bytes);
     char *text = malloc(n);
-    if (!text) return err_set(ERR_INTERNAL, "%s: no memory for a header of %llu bytes", f->path, (unsigned long long)n);
+    if (!text) return err_set(ERR_INTERNAL, "%s: no memory for a header of %" PRIu64 " bytes", f->path, n);
     err_t rc = load_header(f, text, n);
     free(text);
     return rc;
@@ -245,7 +243,7 @@ err_t st_read_f32_part(const st_file *f, const st_tensor *t, int64_t first, int6
     double piece[PIECE];
     int64_t each = types[t->type].bytes, from = t->offset + first * each;
     if (first < 0 || count < 0 || first > t->bytes / each - count)
-        return err_set(ERR_INTERNAL, "%s: tensor %s has no elements %lld .. +%lld", f->path, t->name, (long long)first, (long long)count);
+        return err_set(ERR_INTERNAL, "%s: tensor %s has no elements %" PRId64 " .. +%" PRId64, f->path, t->name, first, count);
     if (t->type == ST_F32) return io_read_at(f->fd, f->path, from, out, (size_t)(count * each));
     for (int64_t i = 0; i < count; i += PIECE) {
         int64_t n = count - i < PIECE ? count - i : PIECE;
@@ -265,7 +263,7 @@ static err_t place(const char *path, st_tensor *t, int64_t at) {
     t->bytes = types[t->type].bytes;
     for (int d = 0; d < t->dims; d++)
         if (t->size[d] < 0 || __builtin_mul_overflow(t->bytes, t->size[d], &t->bytes))
-            return err_set(ERR_INTERNAL, "%s: tensor %s: dimension %d is %lld", path, t->name, d, (long long)t->size[d]);
+            return err_set(ERR_INTERNAL, "%s: tensor %s: dimension %d is %" PRId64, path, t->name, d, t->size[d]);
     t->offset = at;
     int64_t end;
     if (__builtin_add_overflow(at, t->bytes, &end)) return err_set(ERR_INTERNAL, "%s: tensor %s is too large", path, t->name);
@@ -336,7 +334,7 @@ err_t st_create(st_writer *w, const char *path, st_tensor *tensors, int count, c
 
 err_t st_put(st_writer *w, const void *bytes, size_t n) {
     if (n > (uint64_t)w->left)
-        return err_set(ERR_INTERNAL, "%s: %zu bytes put, %lld were declared to follow", w->path, n, (long long)w->left);
+        return err_set(ERR_INTERNAL, "%s: %zu bytes put, %" PRId64 " were declared to follow", w->path, n, w->left);
     TRY(io_write(w->fd, w->path, bytes, n, w->faults));
     w->left -= (int64_t)n;
     return ERR_OK;
@@ -349,7 +347,7 @@ static void drop_header(st_writer *w) {
 
 err_t st_finish(st_writer *w, int64_t *file_bytes) {
     err_t rc = ERR_OK;
-    if (w->left != 0) rc = err_set(ERR_INTERNAL, "%s: %lld bytes of data were declared and not put", w->path, (long long)w->left);
+    if (w->left != 0) rc = err_set(ERR_INTERNAL, "%s: %" PRId64 " bytes of data were declared and not put", w->path, w->left);
     if (rc == ERR_OK) rc = io_sync(w->fd, w->path, w->faults);
     off_t end = lseek(w->fd, 0, SEEK_CUR);
     if (file_bytes) *file_bytes = end;

@@ -69,7 +69,7 @@ static err_t run_steps(session *x, double *ms, rank_report *times) {
         }
     }
     TRY(session_settle(x));
-    return isfinite(s.loss) ? ERR_OK : err_set(ERR_INTERNAL, "the loss is not finite after %lld steps", (long long)steps);
+    return isfinite(s.loss) ? ERR_OK : err_set(ERR_INTERNAL, "the loss is not finite after %" PRId64 " steps", steps);
 }
 
 static err_t whole_steps(session *x, double *ms) {
@@ -101,7 +101,7 @@ static void print_line(const char *name, const profile_line *l, double step, con
     double peak = l->type <= FP16 ? top->flops[l->type] : 0, of_flops = peak > 0 ? l->flops / l->seconds / peak : 0;
     double of_bytes = top->bandwidth > 0 ? l->bytes / l->seconds / top->bandwidth : 0;
     char calls[24] = "", bytes[24] = "", flops[24] = "", share[24] = "";
-    if (l->calls > 0) snprintf(calls, sizeof calls, "%lld", (long long)l->calls);
+    if (l->calls > 0) snprintf(calls, sizeof calls, "%" PRId64, l->calls);
     if (l->bytes > 0) snprintf(bytes, sizeof bytes, "%.1f", 1e-9 * l->bytes / l->seconds);
     if (l->flops > 0) snprintf(flops, sizeof flops, "%.1f", 1e-9 * l->flops / l->seconds);
     if (l->bytes > 0 || l->flops > 0) snprintf(share, sizeof share, "%.0f %%", 100 * (of_flops > of_bytes ? of_flops : of_bytes));

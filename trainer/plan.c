@@ -6,6 +6,7 @@
 #include "trainer/node/cluster.h"
 #include "trainer/train.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 static size_t aligned(const tensor *t) { return t->dims ? (tensor_bytes(t) + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN : 0; }
@@ -84,8 +85,8 @@ static size_t value(const plan_rank *p, const column *c) { return *(const size_t
 
 // The least and the most over the ranks: they differ where shares are uneven.
 static void print_row(FILE *out, const char *name, int64_t least, int64_t most) {
-    if (least == most) fprintf(out, "  %-18s %16lld\n", name, (long long)most);
-    else fprintf(out, "  %-18s %16lld   on the rank with least %lld\n", name, (long long)most, (long long)least);
+    if (least == most) fprintf(out, "  %-18s %16" PRId64 "\n", name, most);
+    else fprintf(out, "  %-18s %16" PRId64 "   on the rank with least %" PRId64 "\n", name, most, least);
 }
 
 static void print_memory(FILE *out, const plan_rank *p, int world) {
@@ -115,14 +116,14 @@ static void print_traffic(FILE *out, const plan_rank *p, int world) {
     }
     fprintf(out, "traffic of a step, bytes\n");
     print_row(out, "sent by a rank", least, most);
-    fprintf(out, "  %-18s %16lld   of these %lld between nodes\n", "by all", (long long)sent, (long long)far);
+    fprintf(out, "  %-18s %16" PRId64 "   of these %" PRId64 " between nodes\n", "by all", sent, far);
 }
 
 // Lanes are not divided, so a rank with fewer lanes than another waits.
 static void print_lanes(FILE *out, const plan_rank *p, int world, int64_t lanes) {
     int64_t most = 0;
     for (int k = 0; k < world; k++) most = p[k].lanes > most ? p[k].lanes : most;
-    fprintf(out, "lanes   %lld on %d rank%s, at most %lld each: %.1f %% of the time idle\n", (long long)lanes, world, world == 1 ? "" : "s", (long long)most,
+    fprintf(out, "lanes   %" PRId64 " on %d rank%s, at most %" PRId64 " each: %.1f %% of the time idle\n", lanes, world, world == 1 ? "" : "s", most,
             100 * (1 - (double)lanes / (double)(most * world)));
 }
 
@@ -135,8 +136,9 @@ static err_t plan_all(const config *c, const cluster *who, plan_rank *p, comm_pl
             snprintf(place[world].host, sizeof place[world].host, "%s", who->host[n]);
         }
     for (int k = 0; k < world; k++) TRY(plan_one(c, k, world, place, &p[k]));
-    fprintf(out, "ranks   %d on %d node%s, zero %d%s%s, order %s\n", world, who->nodes, who->nodes == 1 ? "" : "s", world > 1 ? (int)c->parallel.zero : 0,
-            c->parallel.offload ? " offload" : "", again[c->parallel.recompute], c->reduce.order == ORDER_FIXED ? "fixed" : "any");
+    fprintf(out, "ranks   %d on %d node%s, zero %" PRId64 "%s%s, order %s\n", world, who->nodes, who->nodes == 1 ? "" : "s",
+            world > 1 ? c->parallel.zero : 0, c->parallel.offload ? " offload" : "", again[c->parallel.recompute],
+            c->reduce.order == ORDER_FIXED ? "fixed" : "any");
     print_lanes(out, p, world, c->batch.lanes);
     print_memory(out, p, world);
     if (world > 1) print_traffic(out, p, world);

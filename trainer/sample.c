@@ -4,6 +4,7 @@
 #include "trainer/evaluate.h"
 #include "trainer/train.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,7 +52,7 @@ err_t session_sample(session *x, const char *prompt, char **out) {
     text_sink t = {.x = x, .room = (size_t)c->sample.tokens * 13 + 1};  // the longest is "<2147483647>"
     *out = NULL;
     t.text = calloc(1, t.room);
-    if (!t.text) return signal_rest(&t, err_set(ERR_INTERNAL, "no memory for a sample of %lld tokens", (long long)c->sample.tokens));
+    if (!t.text) return signal_rest(&t, err_set(ERR_INTERNAL, "no memory for a sample of %" PRId64 " tokens", c->sample.tokens));
     predict_options o = {.prompt = prompt, .tokens = c->sample.tokens, .temperature = c->sample.temperature, .top_k = c->sample.top_k,
                           .seed = (uint64_t)c->run.seed, .step = x->step, .put = put_token, .ctx = &t};
     err_t rc = signal_rest(&t, evaluator_predict(&x->evaluator, &o));

@@ -113,8 +113,8 @@ static void greet(run *r) {
 
 static err_t check_resume(const session *x, bool found) {
     if (found && x->cfg->run.resume == RESUME_NEVER)
-        return err_set(ERR_CONFIG, "%s holds a checkpoint of step %lld and [run] resume = never: choose another [run] name, or resume = auto",
-                       x->dir, (long long)x->step);
+        return err_set(ERR_CONFIG, "%s holds a checkpoint of step %" PRId64 " and [run] resume = never: choose another [run] name, or resume = auto",
+                       x->dir, x->step);
     if (!found && x->cfg->run.resume == RESUME_MUST)
         return err_set(ERR_DATA, "%s/ckpt holds no checkpoint and [run] resume = must", x->dir);
     return ERR_OK;
@@ -147,7 +147,7 @@ static bool save_is_due(const run *r) {
 static void record_checkpoint(run *r, double ms, bool say) {
     char hash[17];
     if (ckpt_hash(&r->x.state.ckpt, hash) != ERR_OK) return;  // ranks are lost: the next step reports it
-    if (say) monitor_say(&r->m, "saved step %lld  hash %s  %.2f s", (long long)r->x.step, hash, ms / 1e3);
+    if (say) monitor_say(&r->m, "saved step %" PRId64 "  hash %s  %.2f s", r->x.step, hash, ms / 1e3);
     if (save_is_due(r)) monitor_checkpoint(&r->m, r->x.step, ms, hash);
 }
 
@@ -169,7 +169,7 @@ static err_t start_log(run *r) {
     greet(r);
     if (r->saved < 0) return ERR_OK;
     char text[96];
-    snprintf(text, sizeof text, "continuing after step %lld of %lld", (long long)x->step, (long long)x->cfg->run.steps);
+    snprintf(text, sizeof text, "continuing after step %" PRId64 " of %" PRId64, x->step, x->cfg->run.steps);
     monitor_event(&r->m, "resume", x->step, text);
     return ERR_OK;
 }
@@ -403,10 +403,10 @@ static err_t step_or_save(run *r, bool *stopping) {
 
 static err_t say_stopped(run *r) {
     char text[96];
-    snprintf(text, sizeof text, "asked to stop; %s step %lld; the same command continues", r->saved == r->x.step ? "saved" : "could not save",
-             (long long)r->x.step);
+    snprintf(text, sizeof text, "asked to stop; %s step %" PRId64 "; the same command continues", r->saved == r->x.step ? "saved" : "could not save",
+             r->x.step);
     monitor_event(&r->m, "stop", r->x.step, text);
-    return err_set(ERR_INTERRUPTED, "stopped after step %lld of %lld on request", (long long)r->x.step, (long long)r->x.cfg->run.steps);
+    return err_set(ERR_INTERRUPTED, "stopped after step %" PRId64 " of %" PRId64 " on request", r->x.step, r->x.cfg->run.steps);
 }
 
 // After a failure of the team nothing is saved: saving needs all ranks.
@@ -430,22 +430,23 @@ static err_t run_steps(run *r) {
 
 static err_t check_saved(const run *r) {
     if (r->saved == r->x.step) return ERR_OK;
-    return err_set(ERR_IO, "the last checkpoint, of step %lld, could not be written (see events.jsonl); the same command continues after step %lld",
-                   (long long)r->x.step, (long long)(r->saved < 0 ? 0 : r->saved));
+    return err_set(ERR_IO, "the last checkpoint, of step %" PRId64
+                   ", could not be written (see events.jsonl); the same command continues after step %" PRId64, r->x.step,
+                   r->saved < 0 ? 0 : r->saved);
 }
 
 static err_t run_all(run *r, const config *c, const launch *at) {
     TRY(run_open(r, c, at));
     TRY(run_steps(r));
     TRY(comm_agree_ok(r->x.ranks, check_saved(r), r->x.s));
-    monitor_say(&r->m, "done    %lld steps; run directory %s", (long long)r->x.step, r->x.dir);
+    monitor_say(&r->m, "done    %" PRId64 " steps; run directory %s", r->x.step, r->x.dir);
     return ERR_OK;
 }
 
 // Adds what this rank was doing when another rank was lost.
 static void say_where(const run *r) {
     const comm *c = r->x.ranks;
-    if (c && c->world > 1 && c->phase.what) err_prefix("in %s %lld of step %lld", c->phase.what, (long long)c->phase.number, (long long)c->phase.step);
+    if (c && c->world > 1 && c->phase.what) err_prefix("in %s %" PRId64 " of step %" PRId64, c->phase.what, c->phase.number, c->phase.step);
 }
 
 err_t train_rank(const config *c, const launch *at, board *b) {

@@ -107,8 +107,7 @@ err_t verb_pack(const config *c, FILE *out) {
     pack_report r;
     TRY(pack_run(&(pack_options){.input = c->pack.input, .output = c->pack.output, .shard_tokens = c->pack.shard_tokens,
                                  .val_fraction = c->pack.val_fraction, .compress = c->pack.compress}, &r));
-    fprintf(out, "packed  %lld files, %lld bytes (%lld skipped: empty or binary) into %d shards: train %lld tokens, val %lld\n",
-            (long long)r.files_in, (long long)r.bytes_in, (long long)r.files_skipped, r.shards_out, (long long)r.train_tokens,
-            (long long)r.val_tokens);
+    fprintf(out, "packed  %" PRId64 " files, %" PRId64 " bytes (%" PRId64 " skipped: empty or binary) into %d shards: train %" PRId64
+            " tokens, val %" PRId64 "\n", r.files_in, r.bytes_in, r.files_skipped, r.shards_out, r.train_tokens, r.val_tokens);
     return ERR_OK;
 }

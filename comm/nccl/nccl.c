@@ -16,6 +16,7 @@
 #include "base/thread.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <sched.h>
 #include <stdarg.h>
@@ -80,7 +81,7 @@ static void abort_all(nccl_shared *with) {
 // be that of the previous or the next call.
 static err_t fail_team(const nccl_comm *n, const char *what, const char *why) {
     char text[ERR_TEXT];
-    snprintf(text, sizeof text, "nccl %s #%lld: %s", what, (long long)n->head.traffic.calls, why);
+    snprintf(text, sizeof text, "nccl %s #%" PRId64 ": %s", what, n->head.traffic.calls, why);
     return team_fail(n->with->team, text);
 }
 
@@ -123,7 +124,7 @@ static bool all_well(nccl_shared *with) {
     for (nccl_comm *n = with->first; n && fine(state); n = n->next) {
         if (!n->raw || with->lib.ncclCommGetAsyncError(n->raw, &state) != ncclSuccess || fine(state)) continue;
         reason(n, state, why);
-        snprintf(text, sizeof text, "nccl in the background, after #%lld: %s", (long long)n->head.traffic.calls, why);
+        snprintf(text, sizeof text, "nccl in the background, after #%" PRId64 ": %s", n->head.traffic.calls, why);
     }
     pthread_mutex_unlock(&with->lock);
     if (fine(state)) return true;

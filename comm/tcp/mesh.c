@@ -5,6 +5,7 @@
 #include "comm/team/shm.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <sched.h>
 #include <stdio.h>
@@ -112,7 +113,7 @@ static const char *name_of(const mesh *m, int r, char dst[COMM_HOST + 32]) {
 
 // "all_reduce #8123"; the team adds the phase and the rank that reports it.
 static const char *phase_of(const mesh_call *x, char dst[MESH_TEXT]) {
-    snprintf(dst, MESH_TEXT, "%s #%llu", op_name(x->op), (unsigned long long)x->number);
+    snprintf(dst, MESH_TEXT, "%s #%" PRIu64, op_name(x->op), x->number);
     return dst;
 }
 
@@ -152,8 +153,8 @@ static err_t check_head(const mesh_call *x, const flow *f, const message *h) {
                        "%s is in %s of communicator %u, this rank in %s of communicator %u: ranks must make the same calls in "
                        "the same order",
                        name, op_name(h->op), h->comm, op_name(x->op), x->id);
-    return give_up(x, "%s sends %llu bytes where %zu are expected (message %d of %d): both sides must agree on sizes", name,
-                   (unsigned long long)h->bytes, f->bytes, f->k + 1, f->n);
+    return give_up(x, "%s sends %" PRIu64 " bytes where %zu are expected (message %d of %d): both sides must agree on sizes", name, h->bytes,
+                   f->bytes, f->k + 1, f->n);
 }
 
 // --- moving --------------------------------------------------------------------------------------------------------------------

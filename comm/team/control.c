@@ -10,6 +10,7 @@
 #include "comm/team/internal.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <string.h>
@@ -131,8 +132,8 @@ err_t team_query(team *t) {
 static void phase_text(char *dst, size_t room, const char *what, int64_t step, int64_t number) {
     int n = snprintf(dst, room, "%s%s", what[0] ? " in " : "", what);
     if (!what[0]) return;
-    if (number >= 0 && n < (int)room) n += snprintf(dst + n, room - (size_t)n, " %lld", (long long)number);
-    if (step >= 0 && n < (int)room) snprintf(dst + n, room - (size_t)n, " of step %lld", (long long)step);
+    if (number >= 0 && n < (int)room) n += snprintf(dst + n, room - (size_t)n, " %" PRId64, number);
+    if (step >= 0 && n < (int)room) snprintf(dst + n, room - (size_t)n, " of step %" PRId64, step);
 }
 
 err_t team_fail(team *t, const char *why) {

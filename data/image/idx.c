@@ -13,6 +13,7 @@
 #include "data/image/unzip.h"
 #include "data/source.h"
 
+#include <inttypes.h>
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,7 +54,7 @@ static int64_t header_bytes(const idx_file *f) { return 4 + 4 * f->dims; }
 // "(60000,28,28)".
 static const char *sizes_text(const idx_file *f, char dst[64]) {
     size_t n = 0;
-    for (int d = 0; d < f->dims; d++) n += (size_t)snprintf(dst + n, 64 - n, "%s%lld", d ? "," : "(", (long long)f->size[d]);
+    for (int d = 0; d < f->dims; d++) n += (size_t)snprintf(dst + n, 64 - n, "%s%" PRId64, d ? "," : "(", f->size[d]);
     snprintf(dst + n, 64 - n, ")");
     return dst;
 }
@@ -76,7 +77,7 @@ static const char *type_name(int type) {
 static err_t check_magic(idx_file *f, const uint8_t *h, int64_t got) {
     const char *path = f->file.path, *in = f->gzip ? " of what it inflates to" : "";
     if (got < 4)
-        return err_set(ERR_DATA, "%s: ends at offset %lld%s, expected the 4 bytes that an IDX file begins with: truncated", path, (long long)got, in);
+        return err_set(ERR_DATA, "%s: ends at offset %" PRId64 "%s, expected the 4 bytes that an IDX file begins with: truncated", path, got, in);
     if (h[0] || h[1])
         return err_set(ERR_DATA, "%s: offset 0%s: 0x%02x%02x, expected the two zero bytes that an IDX file begins with: another format", path, in,
                        h[0], h[1]);
@@ -97,17 +98,17 @@ static err_t check_sizes(idx_file *f, const uint8_t *h) {
         if (f->size[d] == 0)
             return err_set(ERR_DATA, "%s: offset %d: dimension %d has size 0, expected 1 at least", f->file.path, 4 + 4 * d, d);
         if (d > 0 && f->size[d] > INT32_MAX / item)
-            return err_set(ERR_DATA, "%s: offset %d: size %lld makes items of more than 2^31 values: the header is damaged", f->file.path, 4 + 4 * d,
-                           (long long)f->size[d]);
+            return err_set(ERR_DATA, "%s: offset %d: size %" PRId64 " makes items of more than 2^31 values: the header is damaged", f->file.path,
+                           4 + 4 * d, f->size[d]);
         if (d > 0) item *= f->size[d];
     }
     f->values = f->size[0] * item;  // below 2^63
     if (f->gzip && f->values / INFLATES > f->file.size)
-        return err_set(ERR_DATA, "%s: the header says %s, %lld values, and a gzip file of %lld bytes can't hold as many: the header is damaged",
-                       f->file.path, sizes_text(f, text), (long long)f->values, (long long)f->file.size);
+        return err_set(ERR_DATA, "%s: the header says %s, %" PRId64 " values, and a gzip file of %" PRId64
+                       " bytes can't hold as many: the header is damaged", f->file.path, sizes_text(f, text), f->values, f->file.size);
     if (!f->gzip && f->values != room)
-        return err_set(ERR_DATA, "%s: has %lld bytes, expected %lld for the header's %s: the file is %s", f->file.path, (long long)f->file.size,
-                       (long long)(header_bytes(f) + f->values), sizes_text(f, text), f->values > room ? "truncated" : "too long");
+        return err_set(ERR_DATA, "%s: has %" PRId64 " bytes, expected %" PRId64 " for the header's %s: the file is %s", f->file.path, f->file.size,
+                       header_bytes(f) + f->values, sizes_text(f, text), f->values > room ? "truncated" : "too long");
     return ERR_OK;
 }
 
@@ -119,8 +120,8 @@ static err_t read_header(idx_file *f, unzip *u) {
     sizes = header_bytes(f) - 4;
     TRY(unzip_read(u, h + 4, sizes, &got));
     if (got < sizes)
-        return err_set(ERR_DATA, "%s: ends at offset %lld, expected the %lld bytes of a header with %d dimensions: truncated", f->file.path,
-                       (long long)(4 + got), (long long)header_bytes(f), f->dims);
+        return err_set(ERR_DATA, "%s: ends at offset %" PRId64 ", expected the %" PRId64 " bytes of a header with %d dimensions: truncated",
+                       f->file.path, 4 + got, header_bytes(f), f->dims);
     f->crc = (uint32_t)crc32(0, h, (uInt)header_bytes(f));
     return check_sizes(f, h + 4);
 }
@@ -131,23 +132,23 @@ static err_t check_end(const idx_file *f, unzip *u) {
     int64_t got;
     TRY(unzip_read(u, &more, 1, &got));
     if (got == 0) return ERR_OK;
-    return err_set(ERR_DATA, "%s: inflates to more than the %lld bytes of its header and values: it is too long", f->file.path,
-                   (long long)(header_bytes(f) + f->values));
+    return err_set(ERR_DATA, "%s: inflates to more than the %" PRId64 " bytes of its header and values: it is too long", f->file.path,
+                   header_bytes(f) + f->values);
 }
 
 static err_t too_short(const idx_file *f, int64_t values) {
-    return err_set(ERR_DATA, "%s: %s offset %lld, expected %lld bytes: truncated", f->file.path, f->gzip ? "inflates up to" : "ends at",
-                   (long long)(header_bytes(f) + values), (long long)(header_bytes(f) + f->values));
+    return err_set(ERR_DATA, "%s: %s offset %" PRId64 ", expected %" PRId64 " bytes: truncated", f->file.path, f->gzip ? "inflates up to" : "ends at",
+                   header_bytes(f) + values, header_bytes(f) + f->values);
 }
 
 static err_t keep_values(idx_source *x, idx_file *f, unzip *u) {
     int64_t got;
     if (f->gzip) x->kept += f->values;
     if (x->kept > KEPT_MOST)
-        return err_set(ERR_DATA, "%s: has %lld bytes of values, and of gzip files at most 8 GiB in all are kept in memory: gunzip it",
-                       f->file.path, (long long)f->values);
+        return err_set(ERR_DATA, "%s: has %" PRId64 " bytes of values, and of gzip files at most 8 GiB in all are kept in memory: gunzip it",
+                       f->file.path, f->values);
     if (!(f->kept = malloc((size_t)f->values)))
-        return err_set(ERR_INTERNAL, "%s: no memory for its %lld bytes", f->file.path, (long long)f->values);
+        return err_set(ERR_INTERNAL, "%s: no memory for its %" PRId64 " bytes", f->file.path, f->values);
     TRY(unzip_read(u, f->kept, f->values, &got));
     return got < f->values ? too_short(f, got) : check_end(f, u);
 }
@@ -176,8 +177,9 @@ static err_t check_pair(const idx_source *x, const idx_file *f, const idx_file *
         return err_set(ERR_DATA, "%s has the sizes %s, and %s has %s: expected images of one size", f->file.path, sizes_text(f, has),
                        first->file.path, sizes_text(first, wants));
     if (f->size[0] != labels->size[0])
-        return err_set(ERR_DATA, "%s has %lld images, and %s has %lld labels: expected one for each. Files are paired in the order of their names",
-                       f->file.path, (long long)f->size[0], labels->file.path, (long long)labels->size[0]);
+        return err_set(ERR_DATA, "%s has %" PRId64 " images, and %s has %" PRId64
+                       " labels: expected one for each. Files are paired in the order of their names", f->file.path, f->size[0], labels->file.path,
+                       labels->size[0]);
     return ERR_OK;
 }
 
@@ -209,8 +211,8 @@ static err_t check_labels(const idx_source *x, int64_t limit) {
         const idx_file *f = x->label[k];
         for (int64_t i = 0; i < f->values; i++)
             if (f->kept[i] >= limit)
-                return err_set(ERR_DATA, "%s: offset %lld%s: label %d, expected less than %lld, the number of the model's classes", f->file.path,
-                               (long long)(header_bytes(f) + i), f->gzip ? " of what it inflates to" : "", f->kept[i], (long long)limit);
+                return err_set(ERR_DATA, "%s: offset %" PRId64 "%s: label %d, expected less than %" PRId64 ", the number of the model's classes",
+                               f->file.path, header_bytes(f) + i, f->gzip ? " of what it inflates to" : "", f->kept[i], limit);
     }
     return ERR_OK;
 }
@@ -359,7 +361,7 @@ static err_t open_files(idx_source *x, const file_list *files, const source_opti
     TRY(check_labels(x, limit));
     x->pixels = x->image[0]->values / x->image[0]->size[0];
     x->stage_bytes = x->pixels > PIECE ? x->pixels : PIECE;
-    if (!(x->stage = malloc((size_t)x->stage_bytes))) return err_set(ERR_INTERNAL, "no memory for an image of %lld bytes", (long long)x->pixels);
+    if (!(x->stage = malloc((size_t)x->stage_bytes))) return err_set(ERR_INTERNAL, "no memory for an image of %" PRId64 " bytes", x->pixels);
     TRY(sum_all(x, false, NULL, NULL, &bad));
     describe(x, limit);
     return ERR_OK;

@@ -1,6 +1,7 @@
 // data/image/unzip.c: see data/image/unzip.h.
 #include "data/image/unzip.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 enum { STAGE = 1 << 18, MOST = 1 << 30 };  // bytes; zlib counts in 32 bits
@@ -26,8 +27,8 @@ void unzip_close(unzip *u) {
 static int64_t left(const unzip *u) { return u->file->size - u->at; }
 
 static err_t damaged(const unzip *u, const char *what) {
-    return err_set(ERR_DATA, "%s: offset %lld: %s: the gzip file is damaged; `gzip -t` says so too", u->file->path,
-                   (long long)(u->at - u->z.avail_in), what);
+    return err_set(ERR_DATA, "%s: offset %" PRId64 ": %s: the gzip file is damaged; `gzip -t` says so too", u->file->path, u->at - u->z.avail_in,
+                   what);
 }
 
 // Compressed bytes for zlib, if it has none and the file has more.

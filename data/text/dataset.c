@@ -4,6 +4,7 @@
 
 #include "data/files.h"
 
+#include <inttypes.h>
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,8 +101,7 @@ static int shard_of(const dataset *d, int64_t k) {
 
 err_t dataset_read(dataset *d, int64_t first, int64_t n, int32_t *out) {
     if (first < 0 || n < 0 || first > d->info.tokens || n > d->info.tokens - first)
-        return err_set(ERR_INTERNAL, "tokens %lld .. +%lld asked of a dataset of %lld", (long long)first, (long long)n,
-                       (long long)d->info.tokens);
+        return err_set(ERR_INTERNAL, "tokens %" PRId64 " .. +%" PRId64 " asked of a dataset of %" PRId64, first, n, d->info.tokens);
     for (int i = shard_of(d, first); n > 0; i++) {
         int64_t left = d->start[i + 1] - first, some = n < left ? n : left;
         TRY(shard_read(&d->shards[i], &d->io, first - d->start[i], some, out));
@@ -121,5 +121,5 @@ err_t dataset_verify(dataset *d, void (*report)(void *ctx, const char *text), vo
         bad += faults > before;
     }
     if (faults == 0) return ERR_OK;
-    return err_set(ERR_DATA, "%lld faults in %d of %d shards: copy or pack these files again", (long long)faults, bad, d->count);
+    return err_set(ERR_DATA, "%" PRId64 " faults in %d of %d shards: copy or pack these files again", faults, bad, d->count);
 }

@@ -18,6 +18,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,7 +54,7 @@ static err_t add_source(pack *p, const char *path, int64_t size, bool line_open)
     if (p->count == p->room) {
         int64_t room = p->room ? 2 * p->room : 64;
         source *files = realloc(p->files, (size_t)room * sizeof *files);
-        if (!files) return err_set(ERR_INTERNAL, "no memory for a list of %lld files", (long long)room);
+        if (!files) return err_set(ERR_INTERNAL, "no memory for a list of %" PRId64 " files", room);
         p->files = files;
         p->room = room;
     }
@@ -144,8 +145,8 @@ static err_t find_sources(pack *p) {
         at += n;
     }
     if (p->count == 0)
-        return err_set(ERR_CONFIG, "[pack] input = %s: no text in it (%lld files skipped: empty, binary or links)", p->o->input,
-                       (long long)p->r->files_skipped);
+        return err_set(ERR_CONFIG, "[pack] input = %s: no text in it (%" PRId64 " files skipped: empty, binary or links)", p->o->input,
+                       p->r->files_skipped);
     p->files[p->count - 1].line_open = false;
     return ERR_OK;
 }
@@ -166,9 +167,8 @@ static err_t plan(pack *p) {
     for (int s = 0; s < 2; s++) {
         int64_t shards = p->tokens[s] ? (p->tokens[s] - 1) / p->o->shard_tokens + 1 : 0;
         if (shards > SHARDS_MAX)
-            return err_set(ERR_CONFIG, "[pack] shard_tokens = %lld makes %lld shards, expected at most %d: raise it to %lld",
-                           (long long)p->o->shard_tokens, (long long)shards, SHARDS_MAX,
-                           (long long)(p->tokens[s] / SHARDS_MAX + 1));
+            return err_set(ERR_CONFIG, "[pack] shard_tokens = %" PRId64 " makes %" PRId64 " shards, expected at most %d: raise it to %" PRId64,
+                           p->o->shard_tokens, shards, SHARDS_MAX, p->tokens[s] / SHARDS_MAX + 1);
         p->shards[s] = (int)shards;
     }
     return ERR_OK;
@@ -213,8 +213,8 @@ static err_t put(pack *p, const uint8_t *bytes, int64_t n) {
 // --- second pass -----------------------------------------------------------------------------------------------------------
 
 static err_t changed(const source *f, int64_t size) {
-    return err_set(ERR_DATA, "%s: had %lld bytes at first and has %lld now: it was written to while it was packed; "
-                   "run pack again", f->path, (long long)f->size, (long long)size);
+    return err_set(ERR_DATA, "%s: had %" PRId64 " bytes at first and has %" PRId64 " now: it was written to while it was packed; "
+                   "run pack again", f->path, f->size, size);
 }
 
 static err_t stream_file(pack *p, const source *f) {
@@ -301,7 +301,7 @@ static err_t remove_stale(pack *p, bool all, const char *dir, const char *name) 
 static err_t check(const pack_options *o) {
     if (!o->input || !o->output || !*o->output) return err_set(ERR_CONFIG, "[pack] input and output: expected both");
     if (o->shard_tokens < 1)
-        return err_set(ERR_CONFIG, "[pack] shard_tokens = %lld, expected at least 1", (long long)o->shard_tokens);
+        return err_set(ERR_CONFIG, "[pack] shard_tokens = %" PRId64 ", expected at least 1", o->shard_tokens);
     if (!(o->val_fraction >= 0 && o->val_fraction < 1))
         return err_set(ERR_CONFIG, "[pack] val_fraction = %g, expected 0 to less than 1", o->val_fraction);
     return ERR_OK;

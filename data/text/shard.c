@@ -3,6 +3,7 @@
 #include "data/text/shard.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -94,16 +95,16 @@ static err_t open_raw(shard *s, shard_io *io, int token_bytes) {
     s->token_bytes = token_bytes;
     s->tokens = s->file.size / token_bytes;
     if (s->file.size % token_bytes)
-        return err_set(ERR_DATA, "%s: has %lld bytes, expected a multiple of %d: the token at offset %lld is cut short", s->file.path,
-                       (long long)s->file.size, token_bytes, (long long)(s->tokens * token_bytes));
+        return err_set(ERR_DATA, "%s: has %" PRId64 " bytes, expected a multiple of %d: the token at offset %" PRId64 " is cut short", s->file.path,
+                       s->file.size, token_bytes, s->tokens * token_bytes);
     return crc_of_range(s, io, 0, s->file.size);
 }
 
 static err_t open_llmc(shard *s, shard_io *io) {
     uint8_t head[12];
     if (s->file.size < LLMC_HEADER)
-        return err_set(ERR_DATA, "%s: ends at offset %lld, expected the %d bytes of an llm.c header: the file is truncated",
-                       s->file.path, (long long)s->file.size, LLMC_HEADER);
+        return err_set(ERR_DATA, "%s: ends at offset %" PRId64 ", expected the %d bytes of an llm.c header: the file is truncated", s->file.path,
+                       s->file.size, LLMC_HEADER);
     TRY(reader_read(&io->reader, &s->file, 0, head, sizeof head));
     uint32_t magic = le32_get(head), version = le32_get(head + 4), count = le32_get(head + 8);
     if (magic != LLMC_GPT2 && magic != LLMC_LLAMA3)
@@ -120,17 +121,15 @@ static err_t open_llmc(shard *s, shard_io *io) {
     if (count == 0 || count > INT32_MAX)
         return err_set(ERR_DATA, "%s: offset 8: %d tokens, expected 1 to %d", s->file.path, (int)count, INT32_MAX);
     if (end != s->file.size)
-        return err_set(ERR_DATA, "%s: has %lld bytes, expected %lld for the %u tokens that the header at offset 8 gives "
-                       "of: the file is %s", s->file.path, (long long)s->file.size, (long long)end, count,
-                       s->file.size < end ? "truncated" : "too long");
+        return err_set(ERR_DATA, "%s: has %" PRId64 " bytes, expected %" PRId64 " for the %u tokens that the header at offset 8 gives "
+                       "of: the file is %s", s->file.path, s->file.size, end, count, s->file.size < end ? "truncated" : "too long");
     return crc_of_range(s, io, LLMC_HEADER, end);
 }
 
 // --- the lockstep format ---------------------------------------------------------------------------------------------------
 
 static err_t wrong(const shard *s, int offset, const char *what, uint64_t found, const char *expected) {
-    return err_set(ERR_DATA, "%s: offset %d: %s is %llu, expected %s", s->file.path, offset, what, (unsigned long long)found,
-                   expected);
+    return err_set(ERR_DATA, "%s: offset %d: %s is %" PRIu64 ", expected %s", s->file.path, offset, what, found, expected);
 }
 
 // Checks that the header agrees with itself and with the size of the file. Every product stays below 2^63, because
@@ -152,11 +151,11 @@ static err_t check_header(shard *s, const uint8_t *h, bool *packed) {
     if (blocks != (tokens - 1) / block + 1) return wrong(s, 32, "block count", blocks, "tokens / block tokens, rounded up");
     if (le64_get(h + 52) != 0) return wrong(s, 52, "reserved field", le64_get(h + 52), "0");
     if (bytes != (uint64_t)s->file.size)
-        return err_set(ERR_DATA, "%s: has %lld bytes, expected %llu as its header says at offset 40: the file is %s", s->file.path,
-                       (long long)s->file.size, (unsigned long long)bytes, (uint64_t)s->file.size < bytes ? "truncated" : "too long");
+        return err_set(ERR_DATA, "%s: has %" PRId64 " bytes, expected %" PRIu64 " as its header says at offset 40: the file is %s", s->file.path,
+                       s->file.size, bytes, (uint64_t)s->file.size < bytes ? "truncated" : "too long");
     if (blocks > (uint64_t)(s->file.size - SHARD_HEADER) / SHARD_ENTRY)
-        return err_set(ERR_DATA, "%s: has %lld bytes, too few for the table of %llu blocks at offset %d", s->file.path,
-                       (long long)s->file.size, (unsigned long long)blocks, SHARD_HEADER);
+        return err_set(ERR_DATA, "%s: has %" PRId64 " bytes, too few for the table of %" PRIu64 " blocks at offset %d", s->file.path, s->file.size,
+                       blocks, SHARD_HEADER);
     s->token_bytes = (int)width;
     s->tokens = (int64_t)tokens;
     s->block_tokens = block;
@@ -175,15 +174,13 @@ static err_t check_table(shard *s, const uint8_t *bytes, bool packed) {
         bool same = k->stored == raw;
         bool in_place = le64_get(bytes) == (uint64_t)at && k->stored >= 1 && k->stored <= s->file.size - at;
         if (!in_place || k->stored > raw || (!packed && !same) || (same && k->crc != k->raw_crc))
-            return err_set(ERR_DATA, "%s: offset %lld: the table entry of block %lld says offset %llu, %u bytes; expected "
-                           "offset %lld, %s%lld bytes. Pack it again", s->file.path, (long long)(SHARD_HEADER + b * SHARD_ENTRY),
-                           (long long)b, (unsigned long long)le64_get(bytes), k->stored, (long long)at, packed ? "1 to " : "",
-                           (long long)raw);
+            return err_set(ERR_DATA, "%s: offset %" PRId64 ": the table entry of block %" PRId64 " says offset %" PRIu64 ", %u bytes; expected "
+                           "offset %" PRId64 ", %s%" PRId64 " bytes. Pack it again", s->file.path, SHARD_HEADER + b * SHARD_ENTRY, b, le64_get(bytes),
+                           k->stored, at, packed ? "1 to " : "", raw);
         at += k->stored;
     }
     if (at != s->file.size)
-        return err_set(ERR_DATA, "%s: has %lld bytes, but its last block ends at offset %lld", s->file.path, (long long)s->file.size,
-                       (long long)at);
+        return err_set(ERR_DATA, "%s: has %" PRId64 " bytes, but its last block ends at offset %" PRId64, s->file.path, s->file.size, at);
     return ERR_OK;
 }
 
@@ -191,8 +188,8 @@ static err_t open_lockstep(shard *s, shard_io *io) {
     uint8_t header[SHARD_HEADER];
     bool packed = false;
     if (s->file.size < SHARD_HEADER)
-        return err_set(ERR_DATA, "%s: ends at offset %lld, expected the %d bytes of a shard header: the file is truncated",
-                       s->file.path, (long long)s->file.size, SHARD_HEADER);
+        return err_set(ERR_DATA, "%s: ends at offset %" PRId64 ", expected the %d bytes of a shard header: the file is truncated", s->file.path,
+                       s->file.size, SHARD_HEADER);
     TRY(reader_read(&io->reader, &s->file, 0, header, SHARD_HEADER));
     TRY(check_header(s, header, &packed));
     int64_t bytes = s->blocks * SHARD_ENTRY;
@@ -201,7 +198,7 @@ static err_t open_lockstep(shard *s, shard_io *io) {
     uint8_t *table = malloc((size_t)bytes);
     err_t rc = ERR_OK;
     if (!s->table || !s->checked || !table)
-        TRY_GOTO(err_set(ERR_INTERNAL, "%s: no memory for a table of %lld blocks", s->file.path, (long long)s->blocks), out);
+        TRY_GOTO(err_set(ERR_INTERNAL, "%s: no memory for a table of %" PRId64 " blocks", s->file.path, s->blocks), out);
     TRY_GOTO(reader_read(&io->reader, &s->file, SHARD_HEADER, table, bytes), out);
     uint32_t crc = (uint32_t)crc32_z(0, table, (size_t)bytes), expected = le32_get(header + 48);
     if (crc != expected)

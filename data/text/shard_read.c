@@ -4,6 +4,7 @@
 // A compressed block is inflated into a small cache that keeps the blocks used last.
 #include "data/text/shard.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,7 +38,7 @@ err_t shard_io_reserve(shard_io *io, const shard *shards, int count) {
             if (s->table[b].stored < raw_bytes(s, b)) packed = raw;
     }
     uint8_t *stage = realloc(io->stage, (size_t)plain);
-    if (!stage) return err_set(ERR_INTERNAL, "no memory for a read buffer of %lld bytes", (long long)plain);
+    if (!stage) return err_set(ERR_INTERNAL, "no memory for a read buffer of %" PRId64 " bytes", plain);
     io->stage = stage;
     io->stage_bytes = plain;
     if (!packed) return ERR_OK;
@@ -45,7 +46,7 @@ err_t shard_io_reserve(shard_io *io, const shard *shards, int count) {
     io->slots = slots > SHARD_CACHE_SLOTS ? SHARD_CACHE_SLOTS : (int)slots;
     io->cache = malloc((size_t)(packed * io->slots));
     if (!io->cache || inflateInit(&io->inflater) != Z_OK)
-        return err_set(ERR_INTERNAL, "no memory for %d decompressed blocks of %lld bytes", io->slots, (long long)packed);
+        return err_set(ERR_INTERNAL, "no memory for %d decompressed blocks of %" PRId64 " bytes", io->slots, packed);
     io->inflating = true;
     for (int i = 0; i < io->slots; i++) io->slot[i].raw = io->cache + i * packed;
     return ERR_OK;
@@ -68,9 +69,8 @@ void shard_close(shard *s, shard_io *io) {
 // --- blocks ----------------------------------------------------------------------------------------------------------------
 
 static err_t damaged(const shard *s, int64_t b, const char *what, uint32_t found, uint32_t expected) {
-    return err_set(ERR_DATA, "%s: block %lld at offset %lld: %s 0x%08x, expected 0x%08x. The shard is damaged; "
-                   "`lockstep check CONFIG.ini` lists all such blocks.", s->file.path, (long long)b, (long long)s->table[b].offset,
-                   what, found, expected);
+    return err_set(ERR_DATA, "%s: block %" PRId64 " at offset %" PRId64 ": %s 0x%08x, expected 0x%08x. The shard is damaged; "
+                   "`lockstep check CONFIG.ini` lists all such blocks.", s->file.path, b, s->table[b].offset, what, found, expected);
 }
 
 // stage = stored bytes of block b, checked.
@@ -91,10 +91,9 @@ static err_t inflate_block(const shard *s, shard_io *io, int64_t b, uint8_t *raw
     z->next_out = raw;
     z->avail_out = (uInt)bytes;
     if (inflate(z, Z_FINISH) != Z_STREAM_END || z->avail_out != 0 || z->avail_in != 0)
-        return err_set(ERR_DATA, "%s: block %lld at offset %lld: the zlib stream gives %lld bytes of %lld (%s). The "
-                       "shard is damaged; `lockstep check CONFIG.ini` lists all such blocks.", s->file.path, (long long)b,
-                       (long long)s->table[b].offset, (long long)(bytes - z->avail_out), (long long)bytes,
-                       z->msg ? z->msg : "wrong length");
+        return err_set(ERR_DATA, "%s: block %" PRId64 " at offset %" PRId64 ": the zlib stream gives %" PRId64 " bytes of %" PRId64 " (%s). The "
+                       "shard is damaged; `lockstep check CONFIG.ini` lists all such blocks.", s->file.path, b, s->table[b].offset,
+                       bytes - z->avail_out, bytes, z->msg ? z->msg : "wrong length");
     uint32_t crc = (uint32_t)crc32(0, raw, (uInt)bytes);
     return crc == s->table[b].raw_crc ? ERR_OK : damaged(s, b, "checksum of the tokens", crc, s->table[b].raw_crc);
 }
@@ -151,9 +150,9 @@ static err_t bad_token(const shard *s, const shard_io *io, int64_t index, uint32
     int64_t b = ours ? index / s->block_tokens : 0, inside = index - b * (ours ? s->block_tokens : 0);
     int64_t offset = ours ? s->table[b].offset : s->data_at + index * s->token_bytes;
     if (ours && s->table[b].stored == raw_bytes(s, b)) offset += inside * s->token_bytes;
-    return err_set(ERR_DATA, "%s: token %lld (%s offset %lld) is %u, expected less than %lld: made with another tokenizer, "
-                   "or [model] vocab or [data] format is wrong", s->file.path, (long long)index, ours ? "block at" : "at",
-                   (long long)offset, token, (long long)(io->vocab ? io->vocab : INT32_MAX));
+    return err_set(ERR_DATA, "%s: token %" PRId64 " (%s offset %" PRId64 ") is %u, expected less than %" PRId64 ": made with another tokenizer, "
+                   "or [model] vocab or [data] format is wrong", s->file.path, index, ours ? "block at" : "at", offset, token,
+                   io->vocab ? io->vocab : INT32_MAX);
 }
 
 // out = n tokens from their bytes; `first` is the index of the first of them.
@@ -214,8 +213,8 @@ void shard_verify(shard *s, shard_io *io, void (*report)(void *ctx, const char *
         ++*faults;
     }
     if (ours || *faults > before || crc == s->crc) return;
-    err_set(ERR_DATA, "%s: offset %lld: checksum of all tokens 0x%08x, expected 0x%08x: the file has changed since it was opened",
-            s->file.path, (long long)s->data_at, crc, s->crc);
+    err_set(ERR_DATA, "%s: offset %" PRId64 ": checksum of all tokens 0x%08x, expected 0x%08x: the file has changed since it was opened",
+            s->file.path, s->data_at, crc, s->crc);
     report(ctx, err_last()->text);
     ++*faults;
 }

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -39,7 +40,7 @@ err_t shard_write_open(shard_writer **out, const char *path, int token_bytes, in
     w->packed = malloc((size_t)w->room);
     w->head = calloc(1, (size_t)w->at);
     if (!w->raw || !w->packed || !w->head || (compress && deflateInit(&w->deflater, ZLIB_LEVEL) != Z_OK))
-        return err_set(ERR_INTERNAL, "%s: no memory for a shard of %lld blocks", path, (long long)w->blocks);
+        return err_set(ERR_INTERNAL, "%s: no memory for a shard of %" PRId64 " blocks", path, w->blocks);
     w->compress = compress;
     w->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (w->fd < 0 || lseek(w->fd, w->at, SEEK_SET) < 0) return err_set(ERR_IO, "%s: %s", path, strerror(errno));
@@ -74,7 +75,7 @@ static err_t write_block(shard_writer *w) {
 
 err_t shard_write(shard_writer *w, const uint8_t *bytes, int64_t tokens) {
     if (tokens > w->tokens - w->done)
-        return err_set(ERR_INTERNAL, "%s: more than the %lld tokens announced", w->path, (long long)w->tokens);
+        return err_set(ERR_INTERNAL, "%s: more than the %" PRId64 " tokens announced", w->path, w->tokens);
     w->done += tokens;
     for (int64_t n = tokens * w->token_bytes; n > 0;) {
         int64_t most = w->block_tokens * w->token_bytes - w->fill, some = n < most ? n : most;
@@ -89,7 +90,7 @@ err_t shard_write(shard_writer *w, const uint8_t *bytes, int64_t tokens) {
 
 err_t shard_write_finish(shard_writer *w) {
     if (w->done != w->tokens)
-        return err_set(ERR_INTERNAL, "%s: %lld tokens of the %lld announced", w->path, (long long)w->done, (long long)w->tokens);
+        return err_set(ERR_INTERNAL, "%s: %" PRId64 " tokens of the %" PRId64 " announced", w->path, w->done, w->tokens);
     if (w->fill) TRY(write_block(w));
     int64_t table = w->blocks * SHARD_ENTRY;
     memcpy(w->head, shard_magic, SHARD_MAGIC_BYTES);

@@ -3,6 +3,7 @@
 #include "data/source.h"
 #include "data/text/dataset.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,10 +61,10 @@ static err_t open_tokens(text_source *x, const source_options *o, const tensor_s
     x->T = window ? window->size[0] : 1;
     describe(x, window ? window->limit : 0);
     if (window && x->head.about.samples < 1)
-        return err_set(ERR_DATA, "%lld tokens, expected more than the model reads at once, %lld ([model] context)", (long long)x->head.about.units,
-                       (long long)x->T);
+        return err_set(ERR_DATA, "%" PRId64 " tokens, expected more than the model reads at once, %" PRId64 " ([model] context)", x->head.about.units,
+                       x->T);
     x->window = malloc((size_t)(x->T + 1) * sizeof *x->window);
-    return x->window ? ERR_OK : err_set(ERR_INTERNAL, "no memory for a window of %lld tokens", (long long)x->T);
+    return x->window ? ERR_OK : err_set(ERR_INTERNAL, "no memory for a window of %" PRId64 " tokens", x->T);
 }
 
 _Static_assert((int)FORMAT_AUTO == (int)SHARD_AUTO && (int)FORMAT_LOCKSTEP == (int)SHARD_LOCKSTEP && (int)FORMAT_LLMC == (int)SHARD_LLMC &&

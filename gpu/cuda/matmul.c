@@ -29,6 +29,7 @@
 #include "gpu/cuda/cuda.h"
 #include "gpu/matmul_check.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,10 +89,10 @@ static err_t blas_status(const matmul_plans *p, cublasStatus_t status, const cha
 
 // "matmul (7,65,33) bf16 to fp32, a transposed, ..."; m is 0 for any
 static int key_text(const plan_key *k, int64_t m, char *dst, size_t room) {
-    return snprintf(dst, room, "matmul (%lld,%lld,%lld) %s to %s%s%s%s%s, rows of %lld and %lld, aligned to %u, %u and %u", (long long)m,
-                    (long long)k->n, (long long)k->k, dtype_name(k->type), dtype_name(k->d_type), k->ta ? ", a transposed" : "",
-                    k->tb ? ", b transposed" : "", k->bias ? ", with bias" : "", k->split ? ", k may be divided" : "", (long long)k->lda,
-                    (long long)k->ldb, k->align[0], k->align[1], k->align[2]);
+    return snprintf(dst, room, "matmul (%" PRId64 ",%" PRId64 ",%" PRId64 ") %s to %s%s%s%s%s, rows of %" PRId64 " and %" PRId64
+                    ", aligned to %u, %u and %u", m, k->n, k->k, dtype_name(k->type), dtype_name(k->d_type), k->ta ? ", a transposed" : "",
+                    k->tb ? ", b transposed" : "", k->bias ? ", with bias" : "", k->split ? ", k may be divided" : "", k->lda, k->ldb, k->align[0],
+                    k->align[1], k->align[2]);
 }
 
 // --- making plans --------------------------------------------------------------------------------------------------------------------
@@ -337,8 +338,7 @@ err_t cuda_matmul(const matmul_args *args, stream *s) {
             bias32.type = FP32;
             bias32.data = (char *)s->scratch + WORKSPACE;
             if (tensor_bytes(&bias32) > ROOM)
-                return err_set(ERR_INTERNAL, "matmul: a bias of %lld does not fit into scratch",
-                               (long long)args->d->size[1]);
+                return err_set(ERR_INTERNAL, "matmul: a bias of %" PRId64 " does not fit into scratch", args->d->size[1]);
             TRY(cuda_cast(&(cast_args){.y = &bias32, .x = args->bias}, s));
             g.bias = bias32.data;
         }
@@ -422,8 +422,8 @@ typedef struct entry {
 } entry;
 
 static int head_text(const plan_key *k, char dst[DEVICE_PLAN]) {
-    return snprintf(dst, DEVICE_PLAN, "matmul %d: m %lld n %lld k %lld lda %lld ldb %lld %s to %s ta %u tb %u bias %u split %u align %u %u %u:",
-                    BOOK_VERSION, (long long)k->m, (long long)k->n, (long long)k->k, (long long)k->lda, (long long)k->ldb, dtype_name(k->type),
+    return snprintf(dst, DEVICE_PLAN, "matmul %d: m %" PRId64 " n %" PRId64 " k %" PRId64 " lda %" PRId64 " ldb %" PRId64
+                    " %s to %s ta %u tb %u bias %u split %u align %u %u %u:", BOOK_VERSION, k->m, k->n, k->k, k->lda, k->ldb, dtype_name(k->type),
                     dtype_name(k->d_type), k->ta, k->tb, k->bias, k->split, k->align[0], k->align[1], k->align[2]);
 }
 
@@ -437,7 +437,7 @@ static void entry_text(const matmul_plans *p, const entry *x, char dst[DEVICE_PL
     }
     numbers_text(p, &x->candidate[0], words);
     at += snprintf(dst + at, DEVICE_PLAN - (size_t)at, ": %s: ", words);
-    snprintf(dst + at, DEVICE_PLAN - (size_t)at, "%016llx", (unsigned long long)fnv(dst, (size_t)at));
+    snprintf(dst + at, DEVICE_PLAN - (size_t)at, "%016" PRIx64, fnv(dst, (size_t)at));
 }
 
 bool cuda_plans_get(const device *d, int index, char text[DEVICE_PLAN]) {
@@ -505,7 +505,7 @@ static err_t parse_entry(const matmul_plans *p, const char *text, entry *x) {
     if (sscanf(text, "matmul %d:", &version) == 1 && version != BOOK_VERSION)
         return err_set(ERR_CONFIG, "cuda: a matmul plan is of version %d, this build knows %d: go on with the build that wrote it (\"%.80s...\")", version,
                        BOOK_VERSION, text);
-    snprintf(sum, sizeof sum, "%016llx", (unsigned long long)fnv(text, n < 16 ? 0 : n - 16));
+    snprintf(sum, sizeof sum, "%016" PRIx64, fnv(text, n < 16 ? 0 : n - 16));
     bool whole = n >= 16 && n < DEVICE_PLAN && strcmp(text + n - 16, sum) == 0 && read_entry(text, x);
     if (whole) entry_text(p, x, again);
     if (whole && strcmp(again, text) == 0) return ERR_OK;

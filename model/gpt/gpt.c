@@ -8,6 +8,7 @@
 #include "model/transformer.h"
 #include "model/types.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 
 typedef struct gpt {
@@ -150,7 +151,7 @@ static err_t gpt_open(model **out, const void *options) {
     const gpt_options *o = options;
     *out = NULL;
     gpt *g = (gpt *)model_new(&model_gpt, sizeof *g, 5 + 12 * (int)o->layers, 2 + (int)o->layers);
-    if (!g) return err_set(ERR_INTERNAL, "no memory for a model of %d layers", (int)o->layers);
+    if (!g) return err_set(ERR_INTERNAL, "no memory for a model of %" PRId64 " layers", o->layers);
     g->o = *o;
     err_t rc = declare(g);
     if (rc != ERR_OK) gpt_close(&g->base);
@@ -169,7 +170,7 @@ static err_t gpt_plan(model *m, arena *a, const model_plan *o) {
 
 static void gpt_describe(const model *m, char *dst, size_t room) {
     const gpt_options *o = &((const gpt *)m)->o;
-    snprintf(dst, room, "%d layers %d channels", (int)o->layers, (int)o->embed);
+    snprintf(dst, room, "%" PRId64 " layers %" PRId64 " channels", o->layers, o->embed);
 }
 
 // --- settings --------------------------------------------------------------------------------------------------------------
@@ -196,8 +197,8 @@ static err_t gpt_resolve(void *options, int64_t micro, model_rule *r) {
         nearest_divisors(o->embed, o->heads, divisors);
         nearest_multiples(o->heads, o->embed, multiples);
         *r = (model_rule){.broken = {"heads", "embed"}};
-        return err_set(ERR_CONFIG, "embed = %lld is not a multiple of heads = %lld. Nearest that work: heads = %s, or embed = %s.",
-                       (long long)o->embed, (long long)o->heads, divisors, multiples);
+        return err_set(ERR_CONFIG, "embed = %" PRId64 " is not a multiple of heads = %" PRId64 ". Nearest that work: heads = %s, or embed = %s.",
+                       o->embed, o->heads, divisors, multiples);
     }
     if (!o->head_chunks) {
         o->head_chunks = head_chunks(micro * o->context, o->vocab);

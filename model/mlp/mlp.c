@@ -8,6 +8,7 @@
 #include "model/types.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -178,9 +179,9 @@ static err_t mlp_plan(model *base, arena *a, const model_plan *o) {
 
 static void mlp_describe(const model *base, char *dst, size_t room) {
     const mlp *m = (const mlp *)base;
-    size_t n = (size_t)snprintf(dst, room, "%d", (int)m->o.inputs);
-    for (int b = 0; b < m->o.layers && n < room; b++) n += (size_t)snprintf(dst + n, room - n, "-%d", (int)width(m, b));
-    if (n < room) snprintf(dst + n, room - n, "-%d %s", (int)m->o.classes, m->o.activation == MLP_GELU ? "gelu" : "relu");
+    size_t n = (size_t)snprintf(dst, room, "%" PRId64, m->o.inputs);
+    for (int b = 0; b < m->o.layers && n < room; b++) n += (size_t)snprintf(dst + n, room - n, "-%" PRId64, width(m, b));
+    if (n < room) snprintf(dst + n, room - n, "-%" PRId64 " %s", m->o.classes, m->o.activation == MLP_GELU ? "gelu" : "relu");
 }
 
 // --- settings --------------------------------------------------------------------------------------------------------------

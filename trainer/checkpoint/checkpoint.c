@@ -7,6 +7,7 @@
 #include "trainer/checkpoint/ranks.h"
 #include "trainer/checkpoint/resume.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 err_t ckpt_clean(const char *run_dir, const ckpt_state *s) {
@@ -37,7 +38,7 @@ static err_t try_step(const char *run_dir, int64_t step, ckpt_state *s) {
     TRY(ckpt_path(path, run_dir, KIND_FINAL, step));
     TRY(ckpt_load(path, s, false));
     if (s->at.step != step)
-        return err_set(ERR_DATA, "%s: holds step %lld: the directory was renamed", path, (long long)s->at.step);
+        return err_set(ERR_DATA, "%s: holds step %" PRId64 ": the directory was renamed", path, s->at.step);
     return ERR_OK;
 }
 

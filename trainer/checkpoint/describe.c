@@ -3,6 +3,7 @@
 
 #include "trainer/checkpoint/digest.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,8 +61,7 @@ static err_t fill_group(manifest *m, const ckpt_work *w, int group, const ckpt_g
         for (int d = 0; d < t[i].dims; d++) {
             to->size[d] = t[i].size[d];
             if (to->size[d] < 1)
-                return err_set(ERR_INTERNAL, "tensor %s can't be saved: dimension %d is %lld", to->name, d,
-                               (long long)to->size[d]);
+                return err_set(ERR_INTERNAL, "tensor %s can't be saved: dimension %d is %" PRId64, to->name, d, to->size[d]);
         }
         TRY(fill_parts(m, w, group, i));
     }
@@ -104,8 +104,8 @@ static err_t copy_device(manifest *m, const ckpt_state *s) {
 err_t manifest_open(manifest *m, const ckpt_state *s, const ckpt_work *w) {
     *m = (manifest){.at = s->at, .world = w->world, .groups = s->groups, .params = s->params};
     if (s->params < 1 || s->at.step < 0 || !isfinite(s->at.loss_scale))
-        return err_set(ERR_INTERNAL, "a state with %d parameters, step %lld and loss scale %g can't be saved", s->params,
-                       (long long)s->at.step, s->at.loss_scale);
+        return err_set(ERR_INTERNAL, "a state with %d parameters, step %" PRId64 " and loss scale %g can't be saved", s->params, s->at.step,
+                       s->at.loss_scale);
     TRY(allocate_tables(m, w));
     memcpy(m->data_hash, s->data_hash, sizeof m->data_hash);
     memcpy(m->build, s->build, sizeof m->build);

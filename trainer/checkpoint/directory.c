@@ -10,6 +10,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,7 @@ static const char *const prefixes[KINDS] = {"step-", ".tmp-step-", ".old-step-"}
 // --- names ---------------------------------------------------------------------------------------------------------------------
 
 err_t ckpt_path(char path[IO_PATH], const char *run_dir, ckpt_kind kind, int64_t step) {
-    return io_path(path, "%s/ckpt/%s%0*lld", run_dir, prefixes[kind], STEP_DIGITS, (long long)step);
+    return io_path(path, "%s/ckpt/%s%0*" PRId64, run_dir, prefixes[kind], STEP_DIGITS, step);
 }
 
 // The step of a name that ckpt_path makes with this prefix; -1 for any other name.
@@ -200,7 +201,7 @@ err_t ckpt_make_link(const char *run_dir, int64_t step) {
     TRY(ckpt_path(path, run_dir, KIND_FINAL, step));
     TRY(io_path(link, "%s/.best", run_dir));
     if (!ckpt_exists(path)) return err_set(ERR_IO, "%s: is missing, best can't point at it", path);
-    snprintf(target, sizeof target, "ckpt/%s%0*lld", prefixes[KIND_FINAL], STEP_DIGITS, (long long)step);
+    snprintf(target, sizeof target, "ckpt/%s%0*" PRId64, prefixes[KIND_FINAL], STEP_DIGITS, step);
     if (unlink(link) != 0 && errno != ENOENT) return err_set(ERR_IO, "%s: remove: %s", link, strerror(errno));
     return symlink(target, link) == 0 ? ERR_OK : err_set(ERR_IO, "%s: symlink to %s: %s", link, target, strerror(errno));
 }

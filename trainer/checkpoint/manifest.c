@@ -5,6 +5,7 @@
 #include "trainer/checkpoint/digest.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -47,7 +48,7 @@ bool manifest_part_is_whole(const manifest_tensor *t, const manifest_part *p) {
 
 void manifest_part_name(char name[CKPT_NAME], const manifest_tensor *t, const manifest_part *p) {
     if (manifest_part_is_whole(t, p)) snprintf(name, CKPT_NAME, "%s", t->name);
-    else snprintf(name, CKPT_NAME, "%s@%lld", t->name, (long long)p->first);
+    else snprintf(name, CKPT_NAME, "%s@%" PRId64, t->name, p->first);
 }
 
 int manifest_find_file(const manifest *m, int kind, int rank) {
@@ -448,8 +449,8 @@ static err_t read_members(reader *r) {
     if (!json_is_integer(version)) return wrong(r, "version", "a whole number");
     r->version = json_integer_value(version);
     if (r->version < 1 || r->version > MANIFEST_VERSION)
-        return err_set(ERR_CONFIG, "%s: version %lld, this build reads 1 to %d: use the build that wrote it", r->path,
-                       (long long)r->version, MANIFEST_VERSION);
+        return err_set(ERR_CONFIG, "%s: version %" PRId64 ", this build reads 1 to %d: use the build that wrote it", r->path, r->version,
+                       MANIFEST_VERSION);
     TRY(get_text(r, r->root, "build", r->m->build, sizeof r->m->build));
     TRY(get_text(r, r->root, "data_hash", r->m->data_hash, sizeof r->m->data_hash));
     TRY(get_text(r, r->root, "hash", r->m->hash, sizeof r->m->hash));

@@ -5,6 +5,7 @@
 
 #include "trainer/checkpoint/digest.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -90,15 +91,13 @@ static err_t check_spans(const ckpt_work *w, const ckpt_state *s) {
                 if (p->first != at || p->count < 0 || p->count > elements - at ||
                     (at + p->count < elements && p->count % CHUNK != 0))
                     return err_set(ERR_INTERNAL,
-                                   "tensor %s: rank %d has %lld elements from %lld of %lld, expected whole chunks of %d from "
-                                   "%lld: it can't be saved",
-                                   name, r, (long long)p->count, (long long)p->first, (long long)elements,
-                                   CHUNK, (long long)at);
+                                   "tensor %s: rank %d has %" PRId64 " elements from %" PRId64 " of %" PRId64 ", expected whole chunks of %d from "
+                                   "%" PRId64 ": it can't be saved", name, r, p->count, p->first, elements, CHUNK, at);
                 at += p->count;
             }
             if (at != elements)
-                return err_set(ERR_INTERNAL, "tensor %s: the ranks have %lld of its %lld elements: it can't be saved", name,
-                               (long long)at, (long long)elements);
+                return err_set(ERR_INTERNAL, "tensor %s: the ranks have %" PRId64 " of its %" PRId64 " elements: it can't be saved", name, at,
+                               elements);
         }
     return ERR_OK;
 }
@@ -111,13 +110,13 @@ static err_t allocate_digests(ckpt_work *w) {
             for (int i = 0; i < w->params; i++) cut[r + 1] += (size_t)ckpt_chunks(work_span(w, g, r, i)->count) * CKPT_DIGEST;
         }
         w->mine[g] = malloc(cut[w->rank + 1] - cut[w->rank] + 1);
-        if (!w->mine[g]) return err_set(ERR_INTERNAL, "no memory for the digests of %lld chunks", (long long)w->base[w->params]);
+        if (!w->mine[g]) return err_set(ERR_INTERNAL, "no memory for the digests of %" PRId64 " chunks", w->base[w->params]);
     }
     size_t bytes = (size_t)w->base[w->params] * CKPT_DIGEST;
     w->chunk = malloc(bytes + 1);
     w->gathered = w->world > 1 ? malloc(bytes + 1) : NULL;
     if (!w->chunk || (w->world > 1 && !w->gathered))
-        return err_set(ERR_INTERNAL, "no memory for the digests of %lld chunks", (long long)w->base[w->params]);
+        return err_set(ERR_INTERNAL, "no memory for the digests of %" PRId64 " chunks", w->base[w->params]);
     return ERR_OK;
 }
 

@@ -1,6 +1,7 @@
 // trainer/checkpoint/ranks.c: see trainer/checkpoint/ranks.h.
 #include "trainer/checkpoint/ranks.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,7 +77,7 @@ err_t ckpt_broadcast_text(const ckpt_state *s, char **text, size_t *size, int ro
     TRY(ckpt_broadcast(s, &n, sizeof n, root));
     bool other = ckpt_rank(s) != root;
     if (other) *text = malloc(n + 1);
-    TRY(ckpt_agree(s, *text ? ERR_OK : err_set(ERR_INTERNAL, "no memory for a text of %llu bytes", (unsigned long long)n)));
+    TRY(ckpt_agree(s, *text ? ERR_OK : err_set(ERR_INTERNAL, "no memory for a text of %" PRIu64 " bytes", n)));
     TRY(ckpt_broadcast(s, *text, n, root));
     if (other) (*text)[n] = 0;
     *size = n;

@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,8 +41,7 @@ static err_t check_header(const st_file *f, const manifest_file *say) {
     uint8_t found[CKPT_DIGEST];
     TRY(digest_header(f->fd, f->path, n, found));
     if (memcmp(found, say->header, sizeof found) == 0) return ERR_OK;
-    return err_set(ERR_DATA, "%s: its header (%lld bytes from offset 0) is not what the manifest recorded: the file is damaged",
-                   f->path, (long long)n);
+    return err_set(ERR_DATA, "%s: its header (%" PRId64 " bytes from offset 0) is not what the manifest recorded: the file is damaged", f->path, n);
 }
 
 static err_t check_file(const st_file *f, const manifest *m, int file) {
@@ -49,8 +49,7 @@ static err_t check_file(const st_file *f, const manifest *m, int file) {
     int count = 0;
     for (int p = 0; p < m->parts; p++) count += m->part[p].file == file;
     if (f->file_bytes != say->bytes)
-        return err_set(ERR_DATA, "%s: has %lld bytes, the manifest says %lld", f->path, (long long)f->file_bytes,
-                       (long long)say->bytes);
+        return err_set(ERR_DATA, "%s: has %" PRId64 " bytes, the manifest says %" PRId64, f->path, f->file_bytes, say->bytes);
     if (f->count != count) return err_set(ERR_DATA, "%s: has %d tensors, the manifest says %d", f->path, f->count, count);
     return check_header(f, say);
 }
@@ -84,10 +83,10 @@ static err_t damaged(const char *path, const manifest_tensor *t, const manifest_
     digest_hex(is, found, 8);
     digest_hex(should, p->digest, 8);
     if (p->count != shape_count(t->dims, t->size))
-        snprintf(elements, sizeof elements, "elements %lld to %lld: ", (long long)p->first, (long long)(p->first + p->count - 1));
+        snprintf(elements, sizeof elements, "elements %" PRId64 " to %" PRId64 ": ", p->first, p->first + p->count - 1);
     return err_set(ERR_DATA,
-                   "%s: tensor %s (%s%lld bytes at offset %lld) has digest %s..., the manifest says %s...: it is damaged", path,
-                   t->name, elements, (long long)at->bytes, (long long)at->offset, is, should);
+                   "%s: tensor %s (%s%" PRId64 " bytes at offset %" PRId64 ") has digest %s..., the manifest says %s...: it is damaged", path,
+                   t->name, elements, at->bytes, at->offset, is, should);
 }
 
 // Reads n elements of a part, from element k, and digests their chunks.
@@ -362,7 +361,7 @@ static err_t compare_keys(const char *dir, const manifest *m, const ckpt_state *
 
 static void shape_text(char *to, size_t room, int dims, const int64_t *size) {
     size_t n = (size_t)snprintf(to, room, "(");
-    for (int d = 0; d < dims; d++) n += (size_t)snprintf(to + n, room - n, "%s%lld", d ? "," : "", (long long)size[d]);
+    for (int d = 0; d < dims; d++) n += (size_t)snprintf(to + n, room - n, "%s%" PRId64, d ? "," : "", size[d]);
     snprintf(to + n, room - n, ")");
 }
 

@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -170,7 +171,7 @@ static err_t fetch_and_read(shared *x, ckpt_state *s, bool deep, attempt *a) {
 
 static err_t try_shared(shared *x, ckpt_state *s, attempt *a) {
     if (x->m.at.step != x->r.step)
-        return err_set(ERR_DATA, "%s: holds step %lld: the directory was renamed", x->final, (long long)x->m.at.step);
+        return err_set(ERR_DATA, "%s: holds step %" PRId64 ": the directory was renamed", x->final, x->m.at.step);
     TRY(ckpt_agree(s, ckpt_fits(x->final, &x->m, s, false)));
     err_t rc = fetch_and_read(x, s, false, a);
     if ((rc == ERR_DATA || rc == ERR_IO) && !a->fatal && shared_complete(x)) {

@@ -27,6 +27,7 @@
 #include "trainer/checkpoint/read.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -240,6 +241,6 @@ err_t ckpt_save(const char *run_dir, const ckpt_state *s, int keep, fault_list *
         return err_restore(&why);
     }
     rc = ckpt_agree(s, ckpt_leads(s) ? remove_older(&x, keep) : ERR_OK);
-    if (rc != ERR_OK) err_prefix("step %lld is saved, but what it replaces can't be removed", (long long)s->at.step);
+    if (rc != ERR_OK) err_prefix("step %" PRId64 " is saved, but what it replaces can't be removed", s->at.step);
     return rc;
 }

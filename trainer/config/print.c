@@ -1,6 +1,7 @@
 // trainer/config/print.c: prints the configuration as text: for people, config.ini, checkpoints and other ranks.
 #include "trainer/config/table.h"
 
+#include <inttypes.h>
 #include <locale.h>
 #include <sodium.h>
 #include <stdlib.h>
@@ -34,7 +35,7 @@ void config_value(const config *c, int i, char dst[CONFIG_VALUE]) {
     const setting *k = config_key(i);
     const void *at = config_at((config *)c, i);
     switch (k->type) {
-    case KEY_INT: snprintf(dst, CONFIG_VALUE, "%lld", (long long)*(const int64_t *)at); break;
+    case KEY_INT: snprintf(dst, CONFIG_VALUE, "%" PRId64, *(const int64_t *)at); break;
     case KEY_REAL:
         if (k->words && *(const double *)at == 0) snprintf(dst, CONFIG_VALUE, "%s", k->words);
         else print_real(*(const double *)at, dst, CONFIG_VALUE);

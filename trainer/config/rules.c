@@ -6,6 +6,7 @@
 #include "trainer/config/cluster_parse.h"
 #include "trainer/config/table.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #define S(n) ((n) == 1 ? "" : "s")  // "1 rank", "2 ranks"
@@ -39,8 +40,8 @@ static err_t resolve_model(config *c) {
 
 static err_t check_holdout(const config *c) {
     if (!c->data.holdout || !c->data.val[0]) return ERR_OK;
-    return err_set(ERR_CONFIG, "%s: holdout = %lld takes validation data from the end of train, and val names other files. Nearest that work: holdout = 0, "
-                   "or an empty val.", LATEST(ROW(data, holdout), ROW(data, val)), (long long)c->data.holdout);
+    return err_set(ERR_CONFIG, "%s: holdout = %" PRId64 " takes validation data from the end of train, and val names other files. "
+                   "Nearest that work: holdout = 0, or an empty val.", LATEST(ROW(data, holdout), ROW(data, val)), c->data.holdout);
 }
 
 static err_t check_rounding(const config *c) {
@@ -63,15 +64,14 @@ static err_t check_batch(config *c) {
     if (lanes & (lanes - 1)) {
         int64_t below = 1;
         while (below * 2 < lanes) below *= 2;
-        return err_set(ERR_CONFIG, "%s: lanes = %lld is not a power of two. Nearest that work: %lld or %lld, or 0 = chosen for "
-                       "you.", LATEST(ROW(batch, lanes)), (long long)lanes, (long long)below, (long long)below * 2);
+        return err_set(ERR_CONFIG, "%s: lanes = %" PRId64 " is not a power of two. Nearest that work: %" PRId64 " or %" PRId64 ", or 0 = chosen for "
+                       "you.", LATEST(ROW(batch, lanes)), lanes, below, below * 2);
     }
     if (global % micro) {
         nearest_divisors(global, micro, divisors);
         nearest_multiples(micro, global, multiples);
-        return err_set(ERR_CONFIG, "%s: global = %lld is not a multiple of micro = %lld. Nearest that work: micro = %s, "
-                       "or global = %s.", LATEST(ROW(batch, global), ROW(batch, micro)), (long long)global, (long long)micro,
-                       divisors, multiples);
+        return err_set(ERR_CONFIG, "%s: global = %" PRId64 " is not a multiple of micro = %" PRId64 ". Nearest that work: micro = %s, "
+                       "or global = %s.", LATEST(ROW(batch, global), ROW(batch, micro)), global, micro, divisors, multiples);
     }
     int64_t most = global / micro & -(global / micro);  // largest power of two that divides
     if (lanes == 0) {
@@ -79,9 +79,9 @@ static err_t check_batch(config *c) {
         c->origin[ROW(batch, lanes)].chosen = true;
     } else if (lanes > most) {
         nearest_multiples(lanes * micro, global, multiples);
-        return err_set(ERR_CONFIG, "%s: global = %lld is not lanes = %lld * micro = %lld * a whole number. Nearest that work: "
-                       "lanes = %lld, or global = %s.", LATEST(ROW(batch, global), ROW(batch, micro), ROW(batch, lanes)),
-                       (long long)global, (long long)lanes, (long long)micro, (long long)most, multiples);
+        return err_set(ERR_CONFIG, "%s: global = %" PRId64 " is not lanes = %" PRId64 " * micro = %" PRId64 " * a whole number. Nearest that work: "
+                       "lanes = %" PRId64 ", or global = %s.", LATEST(ROW(batch, global), ROW(batch, micro), ROW(batch, lanes)), global, lanes, micro,
+                       most, multiples);
     }
     return ERR_OK;
 }
@@ -108,10 +108,9 @@ static err_t check_schedule(config *c) {
     if (endless) return ERR_OK;
     if (c->schedule.warmup <= c->schedule.decay_steps) return ERR_OK;
     int end = open ? ROW(run, steps) : ROW(schedule, decay_steps);
-    return err_set(ERR_CONFIG, "%s: the warm-up of %lld steps ends after the decay, which ends at step %lld (%s). Nearest that "
-                   "work: warmup = %lld, or %s = %lld.", LATEST(ROW(schedule, warmup), end), (long long)c->schedule.warmup,
-                   (long long)c->schedule.decay_steps, open ? "run.steps" : "decay_steps", (long long)c->schedule.decay_steps,
-                   config_key(end)->key, (long long)c->schedule.warmup);
+    return err_set(ERR_CONFIG, "%s: the warm-up of %" PRId64 " steps ends after the decay, which ends at step %" PRId64 " (%s). Nearest that "
+                   "work: warmup = %" PRId64 ", or %s = %" PRId64 ".", LATEST(ROW(schedule, warmup), end), c->schedule.warmup,
+                   c->schedule.decay_steps, open ? "run.steps" : "decay_steps", c->schedule.decay_steps, config_key(end)->key, c->schedule.warmup);
 }
 
 // A hint how `world` ranks would fit: more lanes, and the batch that these need. "" when there is none.
@@ -121,12 +120,12 @@ static void more_lanes(const config *c, int world, char dst[160]) {
     *dst = 0;
     if (lanes > config_key(ROW(batch, lanes))->max) return;
     int64_t needed = (global + lanes * micro - 1) / (lanes * micro) * lanes * micro;
-    int n = snprintf(dst, 160, ", or lanes = %lld", (long long)lanes);
+    int n = snprintf(dst, 160, ", or lanes = %" PRId64, lanes);
     if (needed == global) return;
-    n += snprintf(dst + n, 160 - (size_t)n, " with global = %lld", (long long)needed);
+    n += snprintf(dst + n, 160 - (size_t)n, " with global = %" PRId64, needed);
     if (global % lanes) return;
     while (global / lanes % micro) micro--;
-    snprintf(dst + n, 160 - (size_t)n, " or micro = %lld", (long long)micro);
+    snprintf(dst + n, 160 - (size_t)n, " or micro = %" PRId64, micro);
 }
 
 err_t config_fits(const config *c, int world) {
@@ -135,15 +134,15 @@ err_t config_fits(const config *c, int world) {
     if (world > c->batch.lanes) {
         char more[160];
         more_lanes(c, world, more);
-        return err_set(ERR_CONFIG, "%s: %d ranks ([%s] %s) are more than the lanes = %lld that a step is split into: a rank without a lane would be idle. "
-                       "Nearest that work: %lld rank%s%s.", LATEST(counted, ROW(batch, lanes), ROW(batch, global), ROW(batch, micro)), world,
-                       config_key(counted)->section, config_key(counted)->key, (long long)c->batch.lanes, (long long)c->batch.lanes, S(c->batch.lanes),
-                       more);
+        return err_set(ERR_CONFIG, "%s: %d ranks ([%s] %s) are more than the lanes = %" PRId64 " that a step is split into: a rank without a "
+                       "lane would be idle. Nearest that work: %" PRId64 " rank%s%s.",
+                       LATEST(counted, ROW(batch, lanes), ROW(batch, global), ROW(batch, micro)), world, config_key(counted)->section,
+                       config_key(counted)->key, c->batch.lanes, c->batch.lanes, S(c->batch.lanes), more);
     }
     if (c->parallel.data && c->parallel.data != world)
-        return err_set(ERR_CONFIG, "%s: [parallel] data = %lld, but the run has %d rank%s ([%s] %s), and all of them share the lanes. Nearest that "
-                       "work: data = 0, which means all there are, or %lld rank%s.", LATEST(ROW(parallel, data), counted), (long long)c->parallel.data, world, S(world),
-                       config_key(counted)->section, config_key(counted)->key, (long long)c->parallel.data, S(c->parallel.data));
+        return err_set(ERR_CONFIG, "%s: [parallel] data = %" PRId64 ", but the run has %d rank%s ([%s] %s), and all of them share the lanes. "
+                       "Nearest that work: data = 0, which means all there are, or %" PRId64 " rank%s.", LATEST(ROW(parallel, data), counted),
+                       c->parallel.data, world, S(world), config_key(counted)->section, config_key(counted)->key, c->parallel.data, S(c->parallel.data));
     return ERR_OK;
 }
 
@@ -152,16 +151,16 @@ static err_t check_ports(const config *c, const cluster *cl) {
     int most = 0;
     for (int i = 0; i < cl->nodes; i++) most = cl->ranks[i] > most ? cl->ranks[i] : most;
     if (cl->nodes == 1 || c->cluster.port + most <= 65535) return ERR_OK;
-    return err_set(ERR_CONFIG, "%s: port = %lld and one more for each rank of a node, %d, go beyond 65535. Nearest that works: port = %d.",
-                   LATEST(ROW(cluster, port), ROW(cluster, nodes)), (long long)c->cluster.port, most, 65535 - most);
+    return err_set(ERR_CONFIG, "%s: port = %" PRId64 " and one more for each rank of a node, %d, go beyond 65535. Nearest that works: port = %d.",
+                   LATEST(ROW(cluster, port), ROW(cluster, nodes)), c->cluster.port, most, 65535 - most);
 }
 
 // Checks the number of ranks only if the INI gives it; cluster_resolve() checks again after it has counted them.
 static err_t check_cluster(const config *c) {
     if ((double)c->cluster.timeout < 2 * c->cluster.heartbeat)
-        return err_set(ERR_CONFIG, "%s: with heartbeat = %g a rank would be given up after timeout = %lld seconds, before a late sign of life can come. Nearest "
-                       "that work: timeout = %.0f, or heartbeat = %g.", LATEST(ROW(cluster, timeout), ROW(cluster, heartbeat)), c->cluster.heartbeat,
-                       (long long)c->cluster.timeout, 2 * c->cluster.heartbeat + 0.5, (double)c->cluster.timeout / 2);
+        return err_set(ERR_CONFIG, "%s: with heartbeat = %g a rank would be given up after timeout = %" PRId64 " seconds, before a late sign of life "
+                       "can come. Nearest that work: timeout = %.0f, or heartbeat = %g.", LATEST(ROW(cluster, timeout), ROW(cluster, heartbeat)),
+                       c->cluster.heartbeat, c->cluster.timeout, 2 * c->cluster.heartbeat + 0.5, (double)c->cluster.timeout / 2);
     if (c->reduce.transport == TRANSPORT_NCCL && c->device.backend == DEVICE_CPU && !c->reduce.nccl_library[0])
         return err_set(ERR_CONFIG, "%s: transport = nccl moves the memory of GPUs, and backend = cpu has none. Nearest that work: transport = auto, or backend "
                        "= cuda.", LATEST(ROW(reduce, transport), ROW(device, backend)));

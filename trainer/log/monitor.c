@@ -166,7 +166,7 @@ static void show_step(monitor *m, const step_record *r, bool log) {
     if (m->quiet || (m->terminal ? now - m->last_draw < 0.1 && r->step < m->steps : !log)) return;
     time_left(eta, (now - m->started) / done * (double)(m->steps - r->step));
     rate(speed, m->short_unit, r->units_per_s);
-    snprintf(at, sizeof at, "step %4lld/%lld %3d%%  loss %.4f", (long long)r->step, (long long)m->steps, (int)(100 * fraction), r->loss);
+    snprintf(at, sizeof at, "step %4" PRId64 "/%" PRId64 " %3d%%  loss %.4f", r->step, m->steps, (int)(100 * fraction), r->loss);
     snprintf(full, sizeof full, "%s  norm %.2f  lr %.1e  %s  data %.1f%%%s  eta %s", at, r->grad_norm, r->lr, speed,
              r->ms > 0 ? 100 * r->data_wait_ms / r->ms : 0, r->skipped ? "  skipped" : "", eta);
     snprintf(brief, sizeof brief, "%s  %s  eta %s", at, speed, eta);
@@ -183,7 +183,7 @@ void monitor_step(monitor *m, const step_record *r, bool log) {
     show_step(m, r, log);
     if (!log) return;
     json j = {.n = 0};
-    put(&j, "{\"t\":\"step\",\"step\":%lld", (long long)r->step);
+    put(&j, "{\"t\":\"step\",\"step\":%" PRId64, r->step);
     put_real(&j, "loss", r->loss);
     put_real(&j, "grad_norm", r->grad_norm);
     put_real(&j, "lr", r->lr);
@@ -235,7 +235,7 @@ void monitor_power(monitor *m, const power_record *r) {
     for (int first = 0; first < r->devices; first += POWER_DEVICES) {
         int end = first + POWER_DEVICES < r->devices ? first + POWER_DEVICES : r->devices;
         json j = {.n = 0};
-        put(&j, "{\"t\":\"power\",\"step\":%lld", (long long)r->step);
+        put(&j, "{\"t\":\"power\",\"step\":%" PRId64, r->step);
         put_real(&j, "watts", r->watts);
         put_named(&j, "joules_per_%s", m->unit, r->joules_per_unit);
         put(&j, ",\"devices\":[");
@@ -254,7 +254,7 @@ void monitor_sync(monitor *m) {
 
 void monitor_checkpoint(monitor *m, int64_t step, double ms, const char *hash) {
     json j = {.n = 0};
-    put(&j, "{\"t\":\"checkpoint\",\"step\":%lld", (long long)step);
+    put(&j, "{\"t\":\"checkpoint\",\"step\":%" PRId64, step);
     put_text(&j, "hash", hash);
     put_real(&j, "ms", ms);
     append_log(m, &j);
@@ -264,9 +264,9 @@ void monitor_sample(monitor *m, int64_t step, const char *prompt, const char *te
     char clean[RECORD], asked[RECORD];
     monitor_printable(clean, sizeof clean, text);
     monitor_printable(asked, sizeof asked, prompt);
-    monitor_say(m, "sample at step %lld\n%s%s", (long long)step, asked, clean);
+    monitor_say(m, "sample at step %" PRId64 "\n%s%s", step, asked, clean);
     json j = {.n = 0};
-    put(&j, "{\"t\":\"sample\",\"step\":%lld", (long long)step);
+    put(&j, "{\"t\":\"sample\",\"step\":%" PRId64, step);
     put_text(&j, "prompt", prompt);
     put_text(&j, "text", text);
     append_log(m, &j);
@@ -280,7 +280,7 @@ void monitor_event(monitor *m, const char *kind, int64_t step, const char *text)
     struct tm utc;
     strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
     json j = {.n = 0};
-    put(&j, "{\"t\":\"event\",\"at\":\"%s\",\"kind\":\"%s\",\"step\":%lld", when, kind, (long long)step);
+    put(&j, "{\"t\":\"event\",\"at\":\"%s\",\"kind\":\"%s\",\"step\":%" PRId64, when, kind, step);
     put_text(&j, "text", text);
     off_t end = lseek(m->events, 0, SEEK_END);
     if (append(m->events, "events.jsonl", &j) == ERR_OK) return;

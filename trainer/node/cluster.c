@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
+#include <inttypes.h>
 #include <net/if.h>
 #include <netdb.h>
 #include <sodium.h>
@@ -162,8 +163,9 @@ err_t cluster_resolve(cluster *out, const config *c) {
     TRY(find_self(out));
     int here = out->ranks[out->node];
     if (c->device.ranks && c->device.ranks != here)
-        return err_set(ERR_CONFIG, "[device] ranks = %lld, but [cluster] nodes gives this node, %s, %d. Leave [device] ranks at 0, or make them the same",
-                       (long long)c->device.ranks, out->host[out->node], here);
+        return err_set(ERR_CONFIG, "[device] ranks = %" PRId64
+                       ", but [cluster] nodes gives this node, %s, %d. Leave [device] ranks at 0, or make them the same", c->device.ranks,
+                       out->host[out->node], here);
     return config_fits(c, out->world);
 }
 
@@ -184,7 +186,7 @@ static err_t check_secret(const char *path, const struct stat *st, bool credenti
         return err_set(ERR_AUTH, "%s: mode %04o lets others at the secret; expected 0600. If it was so for long, make a new one; otherwise `chmod 600 "
                        "%s`", path, st->st_mode & 07777, path);
     if (st->st_size < SECRET_LEAST || st->st_size > SECRET_MOST)
-        return err_set(ERR_AUTH, "%s: %lld bytes; expected %d to %d%s. " MAKE_ONE, path, (long long)st->st_size, SECRET_LEAST, SECRET_MOST,
+        return err_set(ERR_AUTH, "%s: %" PRId64 " bytes; expected %d to %d%s. " MAKE_ONE, path, st->st_size, SECRET_LEAST, SECRET_MOST,
                        credential ? ", which lockstep@.service takes from /etc/lockstep/secret" : "");
     return ERR_OK;
 }

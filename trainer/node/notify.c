@@ -2,6 +2,7 @@
 // is less than a library.
 #include "trainer/node/notify.h"
 
+#include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,8 +66,8 @@ static void send_status(notify *n, const notify_news *news) {
     if (news->now - n->shown_at < status_every_s || (news->ready == n->shown_ready && news->step == n->shown_step)) return;
     char text[160];
     if (news->ready < n->locals) snprintf(text, sizeof text, "STATUS=%d of %d ranks are ready", news->ready, n->locals);
-    else if (news->step == 0) snprintf(text, sizeof text, "STATUS=ready, step 0/%lld", (long long)n->steps);
-    else snprintf(text, sizeof text, "STATUS=step %lld/%lld loss %.4f", (long long)news->step, (long long)n->steps, news->loss);
+    else if (news->step == 0) snprintf(text, sizeof text, "STATUS=ready, step 0/%" PRId64, n->steps);
+    else snprintf(text, sizeof text, "STATUS=step %" PRId64 "/%" PRId64 " loss %.4f", news->step, n->steps, news->loss);
     if (!put(n, text)) return;
     n->shown_at = news->now;
     n->shown_ready = news->ready;

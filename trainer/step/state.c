@@ -4,6 +4,7 @@
 #include "base/philox.h"
 #include "model/safetensors.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -386,9 +387,9 @@ static err_t read_piece(train_state *t, const st_file *f, const zero_piece *p) {
     bool same = from->dims == to->dims;
     for (int d = 0; same && d < to->dims; d++) same = from->size[d] == to->size[d];
     if (!same)
-        return err_set(ERR_DATA, "%s: tensor %s is (%lld,%lld), expected (%lld,%lld): the [model] section describes another model",
-                       f->path, to->name, (long long)from->size[0], (long long)(from->dims > 1 ? from->size[1] : 1),
-                       (long long)to->size[0], (long long)(to->dims > 1 ? to->size[1] : 1));
+        return err_set(ERR_DATA, "%s: tensor %s is (%" PRId64 ",%" PRId64 "), expected (%" PRId64 ",%" PRId64
+                       "): the [model] section describes another model", f->path, to->name, from->size[0], from->dims > 1 ? from->size[1] : 1,
+                       to->size[0], to->dims > 1 ? to->size[1] : 1);
     return st_read_f32_part(f, from, p->first, p->count, host_piece(t, 0, p));
 }
 

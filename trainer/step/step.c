@@ -9,6 +9,7 @@
 #include "trainer/step/schedule.h"
 #include "trainer/step/sync.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -352,7 +353,7 @@ static err_t end_void(step_runner *r, const step_slot *from) {
 err_t step_queue(step_runner *r, loader *data, int64_t step) {
     step_slot *to = &r->slot[step % r->places];
     stopwatch *watch = &r->together.watch;
-    if (r->uncollected == r->places) return err_set(ERR_INTERNAL, "step %lld is queued before step %lld is collected", (long long)step, (long long)r->oldest);
+    if (r->uncollected == r->places) return err_set(ERR_INTERNAL, "step %" PRId64 " is queued before step %" PRId64 " is collected", step, r->oldest);
     to->step = step;
     stopwatch_start(watch);
     TRY(run_lanes(r, data, step));

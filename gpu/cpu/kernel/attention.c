@@ -21,6 +21,8 @@
 #include "gpu/cpu/kernel/kernel.h"
 #include "gpu/cpu/kernel/vmath.h"
 
+#include <inttypes.h>
+
 // Queries of a forward item: enough of them that converting k and v once more for each item costs little.
 enum { FORWARD_TILES = 4, FORWARD_ROWS = FORWARD_TILES * TILE };
 
@@ -84,8 +86,7 @@ static float *take(room *r, int64_t floats) {
 static err_t reserve(stream *s, int64_t floats, const char *who) {
     for (int i = 0; i < pool_threads(s->workers); i++)
         if (!pool_scratch(s->workers, i, (size_t)floats * sizeof(float)))
-            return err_set(ERR_INTERNAL, "%s: no memory for %lld bytes of scratch for thread %d", who,
-                           (long long)(floats * (int64_t)sizeof(float)), i);
+            return err_set(ERR_INTERNAL, "%s: no memory for %" PRId64 " bytes of scratch for thread %d", who, floats * (int64_t)sizeof(float), i);
     return ERR_OK;
 }
 

@@ -32,6 +32,8 @@
 #include "gpu/cpu/kernel/vmath.h"
 #include "gpu/matmul_check.h"
 
+#include <inttypes.h>
+
 enum {
     KC = 384,                  // the specification's
     NC = 192,                  // columns of v that are used from L2 together: a multiple of every NR
@@ -440,8 +442,8 @@ static err_t plan_memory(gemm *g, bool share_s, bool share_v) {
     bool ok = shared != NULL;
     for (int i = 0; ok && i < pool_threads(g->workers); i++) ok = pool_scratch(g->workers, i, local ? local : 64) != NULL;
     if (!ok)
-        return err_set(ERR_INTERNAL, "matmul (%lld,%lld,%lld): no memory for %.1f MB of packed operands", (long long)g->m,
-                       (long long)g->n, (long long)g->k, (double)((s + next + v + sums) * sizeof *shared + local) / 1e6);
+        return err_set(ERR_INTERNAL, "matmul (%" PRId64 ",%" PRId64 ",%" PRId64 "): no memory for %.1f MB of packed operands", g->m, g->n, g->k,
+                       (double)((s + next + v + sums) * sizeof *shared + local) / 1e6);
     if (share_s) g->packed_s = shared;
     if (ahead) g->next_s = shared + s;
     if (share_v) g->packed_v = shared + s + next;
