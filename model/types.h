@@ -30,5 +30,6 @@ enum {
 extern const model_type *const model_types[MODEL_TYPES];
 #define MODEL_WORD(name) " " #name
 #define MODEL_WORDS MODELS(MODEL_WORD)  // " gpt mlp"
+#define MODEL_DEFAULT "gpt"             // the first
 
 #endif

@@ -16,7 +16,7 @@ typedef struct text_sink {
     err_t failed;   // of sending them
 } text_sink;
 
-static bool others_listen(const session *x) { return x->ranks->world > 1 && x->state.o.stage < 3; }
+static bool others_listen(const session *x) { return x->ranks->world > 1 && !x->state.shards.weights; }
 
 static err_t signal_life(session *x) {
     comm *host = x->ranks->host;

@@ -315,7 +315,7 @@ static err_t write_sample(run *r) {
 
 static err_t show_sample(run *r) {
     TRY(session_settle(&r->x));
-    err_t rc = r->x.ranks->rank == 0 || r->x.state.o.stage == 3 ? write_sample(r) : session_hear_sample(&r->x);
+    err_t rc = r->x.ranks->rank == 0 || r->x.state.shards.weights ? write_sample(r) : session_hear_sample(&r->x);
     TRY(session_settle(&r->x));
     return comm_agree_ok(r->x.ranks, rc, r->x.s);
 }

@@ -262,7 +262,7 @@ static err_t sum_all(idx_source *x, bool again, void (*report)(void *ctx, const 
     crypto_generichash_init(&hash, NULL, 0, sizeof digest);
     for (int i = 0; i < x->files; i++) {
         idx_file *f = x->image[i];  // labels follow the images
-        uint32_t crc;
+        uint32_t crc = 0;
         if (i % x->pairs == 0) hash_sizes(x, f, &hash);
         err_t rc = sum_file(x, f, again, &hash, &crc);
         if (!again && rc != ERR_OK) return rc;

@@ -73,7 +73,7 @@ err_t unzip_read(unzip *u, void *dst, int64_t n, int64_t *got) {
         return ERR_OK;
     }
     while (*got < n) {
-        int64_t some;
+        int64_t some = 0;
         TRY(inflate_some(u, to + *got, n - *got, &some));
         if (some == 0) break;
         *got += some;

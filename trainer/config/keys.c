@@ -64,7 +64,7 @@ static const setting first_keys[] = {
     BOOL(device, check, LOCAL, "no", "launch_blocking", "on a GPU: wait after every kernel, so that a failure names the very one; slow"),
     BOOL(device, match, LAYOUT, "yes", "", "refuse to go on from a checkpoint of another kind of device or library, on which the bits differ"),
 
-    WORD(model, type, BITS, "gpt", MODEL_WORDS + 1, "arch architecture", "the architecture"),
+    WORD(model, type, BITS, MODEL_DEFAULT, MODEL_WORDS + 1, "arch architecture", "the architecture"),
 };
 
 // Here come the keys of the architectures.

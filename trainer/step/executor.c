@@ -21,7 +21,7 @@ typedef struct micro {
 action_layout executor_layout(const step_runner *r) {
     const train_state *t = r->state;
     return (action_layout){.world = r->ranks->world, .lanes = t->o.lanes, .micros = t->o.micros, .fixed = t->o.fixed, .once = t->o.once,
-                           .shards_gradients = t->o.stage >= 2, .shards_weights = t->o.stage == 3, .spreads = t->o.stage == 1 || t->o.stage == 2,
+                           .shards_gradients = t->shards.gradients, .shards_weights = t->shards.weights, .spreads = t->shards.masters && !t->shards.weights,
                            .slots = t->slots > 0, .blocks = r->net->blocks, .buckets = t->zero.buckets, .bucket = r->bucket};
 }
 

@@ -19,12 +19,12 @@ static err_t reduce(parallel *x, int k, int64_t turn, stream *inner) {
     train_state *t = x->state;
     const zero_bucket *b = &t->zero.bucket[k];
     float *base = bucket_base(t, k);
-    if (t->o.stage == 0) return x->ranks->table->all_reduce(x->ranks, base + b->at, b->floats, FP32, REDUCE_SUM, inner);
+    if (!t->shards.masters) return x->ranks->table->all_reduce(x->ranks, base + b->at, b->floats, FP32, REDUCE_SUM, inner);
     for (int g = b->first; g < b->first + b->count; g++) {
         float *from = base + t->zero.segment[g].at - (t->slots ? b->at : 0);
         const size_t *cut = state_cuts(t, g, 1);
         TRY(x->ranks->table->reduce_scatter(x->ranks, from, cut, FP32, inner));
-        if (t->o.stage >= 2) TRY(keep_turn(x, g, turn, from + cut[t->zero.rank], inner));
+        if (t->shards.gradients) TRY(keep_turn(x, g, turn, from + cut[t->zero.rank], inner));
     }
     return ERR_OK;
 }
@@ -32,8 +32,8 @@ static err_t reduce(parallel *x, int k, int64_t turn, stream *inner) {
 static err_t cost(train_state *t, int k, int64_t turn, comm_cost *out) {
     const zero_bucket *b = &t->zero.bucket[k];
     (void)turn;
-    *out = t->o.stage == 0 ? cost_all_reduce(t->ranks, b->floats, sizeof(float)) : (comm_cost){0};
-    for (int g = b->first; t->o.stage > 0 && g < b->first + b->count; g++)
+    *out = !t->shards.masters ? cost_all_reduce(t->ranks, b->floats, sizeof(float)) : (comm_cost){0};
+    for (int g = b->first; t->shards.masters && g < b->first + b->count; g++)
         *out = cost_add(*out, cost_reduce_scatter(t->ranks, state_cuts(t, g, 1), sizeof(float)));
     return ERR_OK;
 }

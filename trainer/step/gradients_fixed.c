@@ -16,7 +16,7 @@ static err_t return_bucket(parallel *x, const zero_bucket *b, stream *inner) {
 static err_t reduce(parallel *x, int k, int64_t turn, stream *inner) {
     train_state *t = x->state;
     const zero_bucket *b = &t->zero.bucket[k];
-    bool sharded = t->o.stage >= 2;
+    bool sharded = t->shards.gradients;
     size_t lane_at[b->first + b->count], own_at[b->first + b->count];
     for (int i = 0; i < t->buffers; i++) x->lanes[i] = bucket_base(t, k, i);
     for (int g = b->first; g < b->first + b->count; g++) {
@@ -26,7 +26,7 @@ static err_t reduce(parallel *x, int k, int64_t turn, stream *inner) {
     float *out = sharded ? t->sum.data : t->slab[t->sum_buffer].data;
     TRY(reduce_run(t->reduce, &(reduce_job){.turn = turn, .first = b->first, .count = b->count, .lane = x->lanes, .lane_at = lane_at, .kept = x->kepts,
                                             .out = out, .own_at = own_at, .scratch = t->scratch.data}, inner));
-    return t->o.stage == 0 ? return_bucket(x, b, inner) : ERR_OK;
+    return !t->shards.masters ? return_bucket(x, b, inner) : ERR_OK;
 }
 
 static err_t cost(train_state *t, int k, int64_t turn, comm_cost *out) {
@@ -34,7 +34,7 @@ static err_t cost(train_state *t, int k, int64_t turn, comm_cost *out) {
     reduce_cost one;
     TRY(reduce_plan(t->reduce, turn, b->first, b->count, &one));
     *out = (comm_cost){one.sent, one.sent_far};
-    for (int g = b->first; t->o.stage == 0 && g < b->first + b->count; g++)
+    for (int g = b->first; !t->shards.masters && g < b->first + b->count; g++)
         *out = cost_add(*out, cost_all_gather(t->ranks, state_cuts(t, g, sizeof(float))));
     return ERR_OK;
 }

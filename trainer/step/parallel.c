@@ -125,8 +125,8 @@ static err_t open_watch(parallel *x) {
     const train_state *t = x->state;
     if (device_about(t->dev)->kind == DEVICE_CPU || !t->o.training) return ERR_OK;
     int turns = (int)reduce_turns(t->reduce), buckets = t->zero.buckets;
-    int lanes = t->o.stage >= 2 ? turns : (int)reduce_lane_count(t->reduce, t->ranks->rank), passes = lanes * (int)t->o.micros;
-    int weights = t->o.stage == 3 ? passes * 2 * (t->net->blocks + 1) : t->zero.segments;
+    int lanes = t->shards.gradients ? turns : (int)reduce_lane_count(t->reduce, t->ranks->rank), passes = lanes * (int)t->o.micros;
+    int weights = t->shards.weights ? passes * 2 * (t->net->blocks + 1) : t->zero.segments;
     int most[SPANS] = {[SPAN_STEP] = 1, [SPAN_DATA] = passes};
     if (t->ranks->world > 1) most[SPAN_WAIT] = weights + (turns + 1) * buckets, most[SPAN_JOIN] = 1, most[SPAN_BUSY] = weights + turns * buckets;
     return stopwatch_open(&x->watch, t->dev, most);

@@ -46,7 +46,7 @@ static err_t declare_arrays(train_state *t, arena *a) {
     t->arrays = optimizers[t->o.optimizer->type]->arrays(t->o.optimizer, names);
     for (int k = 0; k < t->arrays; k++) {
         t->array[k].name = names[k];
-        TRY(declare_store(a, &t->array[k], FP32, t->o.stage >= 1, &t->zero));
+        TRY(declare_store(a, &t->array[k], FP32, t->shards.masters, &t->zero));
     }
     return ERR_OK;
 }
@@ -55,8 +55,8 @@ static err_t declare_values(train_state *t) {
     const zero_layout *z = &t->zero;
     arena *a = t->o.offload ? &t->host : &t->memory;
     bool share = shares_masters(t);
-    TRY(declare_store(a, &t->masters, FP32, share ? t->o.stage == 3 : t->o.stage >= 1, z));
-    if (!share) TRY(declare_store(&t->memory, &t->weights, t->o.compute, t->o.stage == 3, z));
+    TRY(declare_store(a, &t->masters, FP32, share ? t->shards.weights : t->shards.masters, z));
+    if (!share) TRY(declare_store(&t->memory, &t->weights, t->o.compute, t->shards.weights, z));
     TRY(declare_arrays(t, a));
     if (!t->o.training || !t->o.offload) return ERR_OK;
     TRY(arena_1d(a, &t->stage_w, t->o.compute, (int64_t)largest_piece(t)));
@@ -126,7 +126,7 @@ static int last_sum(const train_state *t) {
 }
 
 static err_t declare_gradients(train_state *t) {
-    bool turns = t->o.stage >= 2;
+    bool turns = t->shards.gradients;
     TRY(reduce_open(&t->reduce, &(reduce_options){.ranks = t->ranks, .ops = device_ops(t->dev), .lanes = t->o.lanes, .turns = turns, .once = t->o.once,
                                                   .segments = t->zero.segments, .cut = t->zero.cut}));
     t->buffers = t->o.fixed ? reduce_lane_buffers(t->reduce) : 1;
@@ -180,7 +180,7 @@ static err_t allocate_tables(train_state *t) {
 }
 
 err_t state_open(train_state *t, model *net, device *dev, stream *s, comm *ranks, const state_options *o) {
-    *t = (train_state){.net = net, .dev = dev, .s = s, .ranks = ranks, .o = *o};
+    *t = (train_state){.net = net, .dev = dev, .s = s, .ranks = ranks, .o = *o, .shards = zero_shards_of(o->stage)};
     arena_open(&t->memory, dev, MEMORY_DEVICE);
     arena_open(&t->host, dev, MEMORY_PINNED);
     t->masters.name = "";
@@ -190,7 +190,7 @@ err_t state_open(train_state *t, model *net, device *dev, stream *s, comm *ranks
     TRY(declare_values(t));
     TRY(declare_mirrors(t));
     if (o->training) TRY(declare_gradients(t));
-    if (o->stage == 3) TRY(declare_gather(t));
+    if (t->shards.weights) TRY(declare_gather(t));
     return arena_1d(&t->memory, &t->step, INT32, (int64_t)(sizeof(step_state) + 3) / 4);
 }
 
@@ -279,8 +279,8 @@ void state_close(train_state *t) {
 // --- pieces ----------------------------------------------------------------------------------------------------------------------
 
 const zero_piece *state_pieces(const train_state *t, int *count) {
-    *count = t->o.stage == 0 ? t->zero.rows : t->zero.owned;
-    return t->o.stage == 0 ? t->zero.whole : t->zero.piece;
+    *count = !t->shards.masters ? t->zero.rows : t->zero.owned;
+    return !t->shards.masters ? t->zero.whole : t->zero.piece;
 }
 
 static tensor flat(void *data, dtype type, int64_t n) { return (tensor){data, type, 1, {n, 1, 1, 1}}; }
@@ -288,7 +288,7 @@ static tensor flat(void *data, dtype type, int64_t n) { return (tensor){data, ty
 tensor store_view(const store *x, const zero_piece *p) { return flat(at(&x->t, x->sharded ? p->shard : p->slab), x->t.type, p->count); }
 
 tensor state_gradient(const train_state *t, const zero_piece *p) {
-    if (t->o.stage >= 2) return flat(at(&t->sum, p->shard), FP32, p->count);
+    if (t->shards.gradients) return flat(at(&t->sum, p->shard), FP32, p->count);
     return flat(at(&t->slab[t->sum_buffer], p->slab), FP32, p->count);
 }
 
@@ -368,7 +368,7 @@ err_t state_publish(train_state *t) {
     TRY(copy_mirrors(t, 1 + t->arrays, false));
     for (int k = 0; k < 1 + t->arrays; k++) TRY(spread(t, store_of(t, k)));
     TRY(round_weights(t));
-    return t->o.stage > 0 && t->weights.t.data != t->masters.t.data ? spread(t, &t->weights) : ERR_OK;
+    return t->shards.masters && t->weights.t.data != t->masters.t.data ? spread(t, &t->weights) : ERR_OK;
 }
 
 err_t state_init(train_state *t, uint64_t seed) {

@@ -37,6 +37,7 @@ typedef struct train_state {
     stream *s;
     comm *ranks;
     state_options o;
+    zero_shards shards;      // what the stage means: nothing else asks for its number
     zero_layout zero;
     reducer *reduce;
     arena memory;            // on the device

@@ -4,6 +4,6 @@
 const gradient_policy *sync_gradients(const train_state *t) { return t->o.fixed ? &gradients_fixed : &gradients_any; }
 
 const weight_policy *sync_weights(const train_state *t) {
-    if (t->o.stage == 3) return &weights_gathered;
-    return t->o.stage > 0 && t->ranks->world > 1 ? &weights_spread : &weights_whole;
+    if (t->shards.weights) return &weights_gathered;
+    return t->shards.masters && t->ranks->world > 1 ? &weights_spread : &weights_whole;
 }

@@ -10,6 +10,10 @@
 
 #include "model/model.h"
 
+typedef struct zero_shards { bool masters, gradients, weights; } zero_shards;  // masters: with what the optimizer keeps of them
+
+static inline zero_shards zero_shards_of(int stage) { return (zero_shards){stage >= 1, stage >= 2, stage >= 3}; }
+
 typedef struct zero_segment {
     int block;          // the block that uses its rows
     int first, rows;    // in the table
