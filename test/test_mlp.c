@@ -49,7 +49,7 @@ static void five_steps_are_those_of_pytorch(void **state) {
     (void)state;
     for (int k = 0; k < 2; k++) {
         char *dir = make_dir(), more[64];
-        double losses[GOLDEN_STEPS], after[2];
+        double losses[GOLDEN_STEPS] = {0}, after[2] = {0};
         session x;
         config c;
         step_result s;

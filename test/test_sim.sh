@@ -1,5 +1,5 @@
 #!/bin/sh
-# test/test_sim.sh: the CUDA backend, executed by the simulator of test/sim: what is planted is found, every operation and the trainer agree with the CPU's,
+# test/test_sim.sh: the CUDA backend, executed by the simulator of test/sim: what is planted is found, operations and the trainer agree with the CPU's,
 # under one order of threads, warps, blocks and streams. check_sim.sh has other orders, races and ASan, check_sim_runs.sh whole runs.
 . test/support/lib.sh
 . "$top/test/support/sim.sh"
@@ -8,7 +8,8 @@ bugs_in_kernels() { runs "0 $sim/test/sim/test_simt"; }
 bugs_on_the_host() { runs "0 $sim/test/test_cudart"; }
 models_of_instructions() { runs "1 $sim/test/sim/test_wrappers"; }
 products() { runs "0 $sim/test/test_cublaslt"; }
-operations_and_the_trainer() { runs "0 $sim/test/test_device *_like_*" "0 $sim/test/test_ops --device cuda --once"; }
+# Of the operations the rows of BF16, in which models are trained; check_sim.sh has all.
+operations_and_the_trainer() { runs "0 $sim/test/test_device *_like_*" "0 $sim/test/test_ops --device cuda --once bf16"; }
 
 try bugs_in_kernels
 try bugs_on_the_host
