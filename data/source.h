@@ -40,7 +40,7 @@ typedef struct source_info {
 
 typedef struct source source;
 
-// What stands behind a source. Samples are counted from the first of all files.
+// What a kind of source implements. Samples are counted from the first one of all files.
 typedef struct source_type {
     err_t (*read)(source *s, int64_t sample, void *const *out);  // out[k]: tensor k of source.tensor; NULL: unwanted
     err_t (*verify)(source *s, void (*report)(void *ctx, const char *text), void *ctx);

@@ -38,8 +38,8 @@ typedef struct pass {
     int slot;                 // where the blocks keep what their backward pass reads: 0 .. model_plan.slots-1
     tensor in[MODEL_INPUTS];  // (B, ...) what the sample consists of, in the order of model.input, on the device
     const tensor *x;          // [blocks-1] what block b leaves for block b+1: (B, ...) E, shapes as planned
-    const tensor *dx;         // [blocks-1] its gradient (=). dx[b] and dx[b-1] may share memory, also with x[b]'s where
-                              // block b+1 says so; unused if dw is NULL
+    const tensor *dx;         // [blocks-1] its gradient (=); unused if dw is NULL. All of them may share memory: a block
+                              // reads all of dx[b] before it writes dx[b-1]
     const tensor *w;          // the parameters' values, E, one for each row of the table
     tensor *dw;               // their gradients, FP32 (+=). NULL: forward only
     const step_state *state;  // on the device: the loss scale

@@ -46,7 +46,7 @@ struct transformer {
     layer_sets sets;
     layer_costly *costly;
     layer_cheap *cheap;
-    int held_slot, held_layer;                // whose values the shared sets hold; held_layer = -1: nobody's
+    int held_slot, held_layer;                // whose values the shared sets hold; held_layer = -1: those of no layer
     tensor branch;                            // (B,T,C)   added to the residual stream
     tensor inner, delta;                      // backward: (B,T,C) of a norm or of attention, (B,H,T)
 };

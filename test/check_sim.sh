@@ -21,7 +21,7 @@ products() {
 }
 
 # The longest first, so that two cores end together. Seed 0 is the order that is always run, with all that a row promises. The other seed follows from
-# the commit, so that other builds see other orders, and whoever has the commit sees the same.
+# the commit, so that other builds see other orders, and a run of the same commit sees the same.
 operations_and_the_trainer() {
     o="test/test_ops --device cuda" t=test/test_device
     other=$(git -C "$top" rev-parse HEAD 2>/dev/null | cut -c1-4)

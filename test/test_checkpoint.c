@@ -294,7 +294,7 @@ static void test_no_warmup(void **state) {
     FAILS(resume(w, &c), ERR_CONFIG, "schedule.warmup", "-1", "10");
 }
 
-// An optimizer of one array, and one of three: what it keeps is saved under its names, and nobody takes it for something else.
+// An optimizer of one array, and one of three: what it keeps is saved under its own names, and is refused under any others.
 static void test_groups(void **state) {
     world *w = *state, *same = make_world(w->dir, 5);
     ckpt_state adam = w->s, keep;

@@ -289,7 +289,7 @@ static void says(const job *j, const char *a, const char *b) {
             fail_msg("rank %d: \"%s\" does not name %s and %s", r, j->out[r].complaint, a, b);
 }
 
-// On one node nobody has a copy: the tensor is named, and the step before it is used, whichever rank reads.
+// On one node there is no copy: the tensor is named, and the step before it is used, whichever rank reads.
 static void test_damage_on_one_node(void **state) {
     const nodes *n = *state;
     static const struct { const char *file, *tensor; int64_t from_end; } damage[] = {

@@ -3,6 +3,7 @@
 #include "base/io.h"
 #include "data/text/pack.h"
 #include "data/text/shard.h"
+#include "test/support/place.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -26,32 +27,6 @@ void *malloc(size_t n) { return heap_calls++, __libc_malloc(n); }
 void *calloc(size_t n, size_t m) { return heap_calls++, __libc_calloc(n, m); }
 void *realloc(void *p, size_t n) { return heap_calls++, __libc_realloc(p, n); }
 #endif
-
-// --- a directory for each test -----------------------------------------------------------------------------------------------
-
-typedef struct place {
-    char dir[IO_PATH], path[IO_PATH];  // path: the last of at()
-} place;
-
-static int enter(void **state) {
-    place *p = calloc(1, sizeof *p);
-    const char *tmp = getenv("TMPDIR");
-    snprintf(p->dir, sizeof p->dir, "%.900s/lockstep-data-XXXXXX", tmp ? tmp : "/tmp");
-    *state = p;
-    return mkdtemp(p->dir) ? 0 : -1;
-}
-
-static int leave(void **state) {
-    place *p = *state;
-    err_t rc = io_remove_tree(p->dir);
-    free(p);
-    return (int)rc;
-}
-
-static const char *at(place *p, const char *name) {
-    assert_int_equal(io_path(p->path, "%s/%s", p->dir, name), ERR_OK);
-    return p->path;
-}
 
 static void put_file(place *p, const char *name, const void *bytes, size_t n) {
     unlink(at(p, name));  // a new file, as ext4 flushes one that is cut and written again, thousands of times here
@@ -809,7 +784,7 @@ static void test_pack_changing_input(void **state) {
 }
 
 int main(void) {
-#define TEST(f) cmocka_unit_test_setup_teardown(f, enter, leave)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, place_enter, place_leave)
     const struct CMUnitTest tests[] = {
         TEST(test_round_trip),   TEST(test_incompressible),       TEST(test_hash),           TEST(test_foreign_formats),
         TEST(test_many_files),   TEST(test_no_heap),              TEST(test_lying_headers),  TEST(test_lying_blocks),

@@ -3,6 +3,7 @@
 #include "base/io.h"
 #include "data/source.h"
 #include "test/support/idx.h"
+#include "test/support/place.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -22,30 +23,6 @@ static void assert_error_at(err_t rc, err_t expected, const char *const *words, 
     if (rc != expected) fail_msg("line %d: code %d, expected %d: %s", line, (int)rc, (int)expected, rc ? err_last()->text : "");
     for (; *words; words++)
         if (!strstr(err_last()->text, *words)) fail_msg("line %d: no \"%s\" in: %s", line, *words, err_last()->text);
-}
-
-// --- a directory for each test -----------------------------------------------------------------------------------------
-
-typedef struct place { char dir[IO_PATH], path[IO_PATH]; } place;  // path: the last of at()
-
-static int enter(void **state) {
-    place *p = calloc(1, sizeof *p);
-    const char *tmp = getenv("TMPDIR");
-    snprintf(p->dir, sizeof p->dir, "%.900s/lockstep-idx-XXXXXX", tmp ? tmp : "/tmp");
-    *state = p;
-    return mkdtemp(p->dir) ? 0 : -1;
-}
-
-static int leave(void **state) {
-    place *p = *state;
-    err_t rc = io_remove_tree(p->dir);
-    free(p);
-    return (int)rc;
-}
-
-static const char *at(place *p, const char *name) {
-    assert_ok(io_path(p->path, "%s/%s", p->dir, name));
-    return p->path;
 }
 
 // --- files that these tests make ---------------------------------------------------------------------------------------
@@ -551,7 +528,7 @@ static void test_mnist(void **state) {
 }
 
 int main(void) {
-#define TEST(f) cmocka_unit_test_setup_teardown(f, enter, leave)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, place_enter, place_leave)
     const struct CMUnitTest tests[] = {
         TEST(test_values),        TEST(test_patterns),     TEST(test_hash),         TEST(test_every_byte),          TEST(test_held_out), TEST(test_mismatch),
         TEST(test_pairing),       TEST(test_labels_in_range), TEST(test_lying_headers),    TEST(test_damaged_gzip),

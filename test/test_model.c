@@ -1,4 +1,4 @@
-// test/test_model.c: the seam between a model and whoever runs it. Blocks may be run in ranges, with several micro-batches under way, and backward in
+// test/test_model.c: the seam between a model and its caller. Blocks may be run in ranges, with several micro-batches under way, and backward in
 // two halves: none of it moves a bit. And the gradients of the multilayer perceptron are the slopes of its loss, computed here in double.
 #include "data/source.h"
 #include "model/flow.h"

@@ -184,7 +184,7 @@ static void another_optimizer_does_not_go_on(void **state) {
     drop_dir(dir);
 }
 
-// Whoever only looks at the weights reads nothing else, whatever is there.
+// Loading for inference reads the weights only, whatever else the checkpoint has.
 static void looking_reads_no_optimizer_state(void **state) {
     (void)state;
     char *dir = data_dir(), path[1200];

@@ -9,7 +9,7 @@
 #include "trainer/step/step.h"
 #include "trainer/node/supervisor.h"
 
-// Everything a run has open, in two lifetimes. The machine: what this process computes with, whoever takes part. The
+// Everything a run has open, in two lifetimes. The machine: what this process computes with, whichever ranks take part. The
 // world: the ranks that take part now, and what is dealt among them. A world can be left and another one entered inside
 // one process. Tests drive it through session_open, session_step and session_close.
 typedef struct session {

@@ -169,7 +169,7 @@ out:
 
 // --- all files ---------------------------------------------------------------------------------------------------------
 
-// Images of one shape, and behind each file of them its labels.
+// All images have one shape, and each file of images has a file of as many labels.
 static err_t check_pair(const idx_source *x, const idx_file *f, const idx_file *labels) {
     const idx_file *first = x->image[0];
     char has[64], wants[64];

@@ -84,7 +84,7 @@ bool lockstep_fuzz_try(const uint8_t *data, size_t size) {
     bool whole = try_file(data, size), gzip = size >= 2 && data[0] == 0x1f && data[1] == 0x8b;
     size_t n = 0, room = 1 << 16;
     if (!gzip) return whole;
-    // What the damaged file inflates to, as a file that is in order: what lies behind the checksum is reached too.
+    // The damaged values in a gzip file that is valid, so that the code after its checksum is reached too.
     uint8_t *plain = malloc(room), *packed = malloc(compressBound(room) + 32);
     z_stream z = {.next_in = (uint8_t *)data, .avail_in = (uInt)size, .next_out = plain, .avail_out = (uInt)room};
     if (inflateInit2(&z, 16 + MAX_WBITS) == Z_OK) {

@@ -83,7 +83,7 @@ static inline int listen_at(int node, int port) {
     return -1;
 }
 
-// A port that nobody has on any of the nodes' addresses, with room for the data ports above it.
+// A port that is free on every node's address, as are the data ports above it.
 static inline int free_port(void) {
     static unsigned salt;
     srandom((unsigned)getpid() * 31 + (unsigned)time(NULL) + salt++);

@@ -38,4 +38,4 @@ static err_t cost(train_state *t, int k, int64_t turn, comm_cost *out) {
     return ERR_OK;
 }
 
-const gradient_policy gradients_any = {.name = "any", .reduce = reduce, .cost = cost};
+const gradient_policy gradients_any = {.reduce = reduce, .cost = cost};

@@ -39,4 +39,4 @@ static err_t cost(train_state *t, int k, int64_t turn, comm_cost *out) {
     return ERR_OK;
 }
 
-const gradient_policy gradients_fixed = {.name = "fixed", .reduce = reduce, .cost = cost};
+const gradient_policy gradients_fixed = {.reduce = reduce, .cost = cost};

@@ -17,7 +17,6 @@ typedef err_t (*parallel_body)(parallel *x, int what, int64_t turn, stream *inne
 
 // How the ranks' gradients become one sum.
 typedef struct gradient_policy {
-    const char *name;
     parallel_body reduce;  // of a bucket, to the owners' sums, or to all ranks' (ZeRO 0)
     // What this rank sends for it.
     err_t (*cost)(train_state *t, int bucket, int64_t turn, comm_cost *out);
@@ -25,7 +24,6 @@ typedef struct gradient_policy {
 
 // Where the weights are while they are used.
 typedef struct weight_policy {
-    const char *name;
     err_t (*gather)(parallel *x, int block);   // NULL: never asked for
     err_t (*need)(parallel *x, int block);
     err_t (*spread)(parallel *x);              // after the update

@@ -55,4 +55,4 @@ static comm_cost gather_cost(train_state *t, int block) {
 
 static comm_cost no_cost(train_state *t) { return (void)t, (comm_cost){0}; }
 
-const weight_policy weights_gathered = {.name = "gathered", .gather = gather, .need = need, .spread = nothing, .gather_cost = gather_cost, .spread_cost = no_cost};
+const weight_policy weights_gathered = {.gather = gather, .need = need, .spread = nothing, .gather_cost = gather_cost, .spread_cost = no_cost};

@@ -6,7 +6,7 @@ static err_t nothing(parallel *x) { return (void)x, ERR_OK; }
 static err_t here(parallel *x, int block) { return (void)x, (void)block, ERR_OK; }
 static comm_cost free_of_cost(train_state *t) { return (void)t, (comm_cost){0}; }
 
-const weight_policy weights_whole = {.name = "whole", .need = here, .spread = nothing, .spread_cost = free_of_cost};
+const weight_policy weights_whole = {.need = here, .spread = nothing, .spread_cost = free_of_cost};
 
 static err_t need(parallel *x, int block) {
     const train_state *t = x->state;
@@ -43,4 +43,4 @@ static comm_cost spread_cost(train_state *t) {
     return sum;
 }
 
-const weight_policy weights_spread = {.name = "spread", .need = need, .spread = spread, .spread_cost = spread_cost};
+const weight_policy weights_spread = {.need = need, .spread = spread, .spread_cost = spread_cost};
