@@ -194,7 +194,7 @@ $(BUILD)/fuzz/%: $(CBUILD)/test/fuzz/%.o $(CBUILD)/test/fuzz/driver.o $(LIB)
 # instrumented; `make check` MORE_ASAN, over kernels that are.
 ASAN      := CUDA=none BUILD=build/asan BIN=build/asan/lockstep CFLAGS="-O1 -g1" SAN="-fsanitize=address,undefined -fno-sanitize-recover=all"
 READERS   := $(addprefix build/asan/test/test_,config data idx safetensors checkpoint cluster team_auth)
-MORE_ASAN := $(addprefix build/asan/test/test_,checkpoint_crash team comm checkpoint_ranks ranks door durable evaluate sample log)
+MORE_ASAN := $(addprefix build/asan/test/test_,checkpoint_crash team comm checkpoint_ranks checkpoint_slices ranks door durable evaluate sample log)
 asan: deps all
 	@$(MAKE) --no-print-directory $(ASAN) all tests fuzzers
 	@LOCKSTEP_BIN=build/asan/lockstep sh test/run.sh $(wildcard test/test_*.sh) test/check_cluster.sh $(TESTS:$(BUILD)/%=build/asan/%) $(FUZZERS:$(BUILD)/%=build/asan/%)

@@ -642,8 +642,8 @@ static void test_forged_manifests(void **state) {
         if (c.count != 1 || !strstr(c.last, "step-00000002")) fail_msg("%s as %s was believed", changes[i][0], changes[i][1]);
     }
     complaints c;
-    forge(path, text, "\"version\": 3", "\"version\": 4");
-    FAILS(resume(t.w, &c), ERR_CONFIG, "version 4", "reads 1 to 3");
+    forge(path, text, "\"version\": 3", "\"version\": 5");
+    FAILS(resume(t.w, &c), ERR_CONFIG, "version 5", "reads 1 to 4");
     forge(path, text, "\"build\": \"test-1\"", "\"build\": \"test-2\"");  // informative: may be anything
     OK(resume(t.w, &c));
     assert_int_equal(t.w->s.at.step, 2);

@@ -7,7 +7,7 @@
 
 static void expected_hashes(outcome *o, int64_t step, uint32_t salt) {
     dealt *d = calloc(1, sizeof *d);
-    open_dealt(d, 0, 0, 1);
+    open_dealt(d, 0, 0, 0, 1);
     fill_dealt(d, step, salt);
     OK(ckpt_hash(&d->s, o->hash));
     OK(ckpt_state_hash(&d->s, o->state_hash));

@@ -83,6 +83,7 @@ static bool make(world *w) {
     const char *base = getenv("TMPDIR");
     snprintf(w->dir, sizeof w->dir, "%s/fuzz-ckpt-XXXXXX", base ? base : "/tmp");
     init(w);
+    for (int g = 0; g < 3; g++) w->tensor[g][0].axis = 1, w->tensor[g][0].slices = 3;  // and loaded without slices
     if (!mkdtemp(w->dir) || ckpt_save(w->dir, &w->s, 1, NULL) != ERR_OK) return false;
     snprintf(w->ckpt, sizeof w->ckpt, "%s/ckpt/step-00000003", w->dir);
     snprintf(w->manifest, sizeof w->manifest, "%s/manifest.json", w->ckpt);
@@ -193,7 +194,9 @@ static bool seed_file(const char *path, uint8_t target, size_t cut, void (*seed)
 static bool seed_parts(size_t cut, void (*seed)(void *, const uint8_t *, size_t), void *ctx) {
     world *w = calloc(1, sizeof *w);
     ckpt_span span[3][2][2];
-    ckpt_work work = {.world = 2, .groups = 3, .params = 2, .span = span[0][0]};
+    ckpt_order order[2];
+    ckpt_turn turn[2];
+    ckpt_work work = {.world = 2, .groups = 3, .params = 2, .order = order, .span = span[0][0], .turn = turn};
     manifest m = {0};
     char *text = NULL;
     size_t n = 0;
@@ -207,6 +210,7 @@ static bool seed_parts(size_t cut, void (*seed)(void *, const uint8_t *, size_t)
         span[g][0][0] = (ckpt_span){0, CHUNK}, span[g][1][0] = (ckpt_span){CHUNK, CHUNK};
         span[g][0][1] = (ckpt_span){0, 0}, span[g][1][1] = (ckpt_span){0, 2};
     }
+    for (int i = 0; i < 2; i++) order[i] = ckpt_order_of(&w->tensor[0][i]);
     uint8_t *bytes = NULL;
     if (manifest_open(&m, &w->s, &work) == ERR_OK && manifest_print(&m, &text, &n) == ERR_OK && (bytes = malloc(n + 1))) {
         bytes[0] = TARGET_DIGESTED;

@@ -17,6 +17,14 @@ static const struct { const char *name; int dims; int64_t size[4]; } table_of_te
     {"emb", 2, {10, 38000}}, {"w", 2, {2, CHUNK}}, {"b.bias", 1, {4}}, {"s", 0, {0}}, {"h", 3, {1, 3, 7001}},
 };
 
+// How the tensors may be sliced, along which axis; the first: not at all.
+static const struct { int axis, slices; } slicings[][TENSORS] = {
+    {{0, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0}},
+    {{1, 4}, {1, 2}, {0, 2}, {0, 1}, {1, 3}},  // of emb 6 chunks each, the last one short; of w whole chunks; of the others less than one
+    {{1, 8}, {1, 4}, {0, 4}, {0, 0}, {0, 1}},
+    {{0, 5}, {0, 2}, {0, 2}, {0, 1}, {1, 3}},  // by rows: stored as they were
+};
+
 // --- nodes ---------------------------------------------------------------------------------------------------------------------
 
 typedef struct nodes {
@@ -57,6 +65,7 @@ static inline void node_path(char path[IO_PATH], const nodes *n, int node, int64
 
 typedef struct dealt {
     ckpt_state s;
+    int slicing;
     ckpt_tensor tensor[3][TENSORS];  // masters, m, v
 } dealt;
 
@@ -66,10 +75,36 @@ static inline int64_t elements_of(int i) {
     return n;
 }
 
+static inline int slices_of(int slicing, int i) { return slicings[slicing][i].slices > 1 ? slicings[slicing][i].slices : 1; }
+
+// By its coordinates: the place in row-major order of what is stored as element k.
+static inline int64_t logical_of(int slicing, int i, int64_t k) {
+    int axis = slicings[slicing][i].axis, dims = table_of_tensors[i].dims;
+    int64_t each = elements_of(i) / slices_of(slicing, i), slice = k / each, at[4], logical = 0;
+    k %= each;
+    for (int d = dims - 1; d >= 0; d--) {
+        int64_t size = table_of_tensors[i].size[d] / (d == axis ? slices_of(slicing, i) : 1);
+        at[d] = k % size + (d == axis ? slice * size : 0);
+        k /= size;
+    }
+    for (int d = 0; d < dims; d++) logical = logical * table_of_tensors[i].size[d] + at[d];
+    return logical;
+}
+
+// Where chunk c begins; of the number of all chunks: where the tensor ends.
+static inline int64_t chunk_begin(int slicing, int i, int64_t c) {
+    int64_t each = elements_of(i) / slices_of(slicing, i), chunks = (each + CHUNK - 1) / CHUNK;
+    return c / chunks * each + c % chunks * CHUNK;
+}
+
+static inline int64_t chunks_in(int slicing, int i) {
+    return (elements_of(i) / slices_of(slicing, i) + CHUNK - 1) / CHUNK * slices_of(slicing, i);
+}
+
 // Chunks `a` to `b` are rank r's. Deal 0: the same number of each tensor's for all; others: cut where dice say, which leaves some with nothing, and
 // cuts m and v elsewhere than masters.
-static inline void deal_chunks(uint32_t deal, int group, int tensor, int rank, int world, int64_t *a, int64_t *b) {
-    int64_t chunks = (elements_of(tensor) + CHUNK - 1) / CHUNK, cut[PIPE_RANKS + 1] = {0};
+static inline void deal_chunks(uint32_t deal, int64_t chunks, int group, int tensor, int rank, int world, int64_t *a, int64_t *b) {
+    int64_t cut[PIPE_RANKS + 1] = {0};
     for (int r = 1; r < world; r++) {
         uint32_t word[4];
         philox4x32(word, deal, (uint32_t)group, (uint32_t)tensor, (uint32_t)r, (uint32_t)world);
@@ -83,21 +118,21 @@ static inline void deal_chunks(uint32_t deal, int group, int tensor, int rank, i
     *a = cut[rank], *b = cut[rank + 1];
 }
 
-static inline void open_dealt(dealt *d, uint32_t deal, int rank, int world) {
+static inline void open_dealt(dealt *d, uint32_t deal, int slicing, int rank, int world) {
     memset(d, 0, sizeof *d);
     for (int g = 0; g < 3; g++)
         for (int i = 0; i < TENSORS; i++) {
             ckpt_tensor *t = &d->tensor[g][i];
-            int64_t a, b, end;
-            deal_chunks(deal, g, i, rank, world, &a, &b);
-            end = b * CHUNK < elements_of(i) ? b * CHUNK : elements_of(i);
-            *t = (ckpt_tensor){.dims = table_of_tensors[i].dims};
+            int64_t a, b;
+            deal_chunks(deal, chunks_in(slicing, i), g, i, rank, world, &a, &b);
+            *t = (ckpt_tensor){.dims = table_of_tensors[i].dims, .axis = slicings[slicing][i].axis, .slices = slicings[slicing][i].slices};
             strcpy(t->name, table_of_tensors[i].name);
             memcpy(t->size, table_of_tensors[i].size, sizeof t->size);
             if (a == b) continue;
-            t->first = a * CHUNK, t->count = end - t->first;
+            t->first = chunk_begin(slicing, i, a), t->count = chunk_begin(slicing, i, b) - t->first;
             t->data = malloc((size_t)t->count * 4);  // of its own size, so that the sanitizer sees an element too far
         }
+    d->slicing = slicing;
     d->s = (ckpt_state){.params = TENSORS,
                         .groups = 3,
                         .group = {{"", d->tensor[0]}, {"m", d->tensor[1]}, {"v", d->tensor[2]}},
@@ -130,29 +165,31 @@ static inline ckpt_counters counters_of(int64_t step, uint32_t salt) {
 }
 
 // Fills in, or compares with, what this rank has of the state. Scrambled first when it is to be loaded.
-static inline void fill_dealt(dealt *d, int64_t step, uint32_t salt) {
+static inline bool visit_dealt(dealt *d, int64_t step, uint32_t salt, bool fill) {
     for (int g = 0; g < 3; g++)
-        for (int i = 0; i < TENSORS; i++)
-            for (int64_t k = 0; k < d->tensor[g][i].count; k += 4) {
+        for (int i = 0; i < TENSORS; i++) {
+            const ckpt_tensor *t = &d->tensor[g][i];
+            int64_t most = slices_of(d->slicing, i) > 1 ? 1 : 4, n;
+            for (int64_t k = 0; k < t->count; k += n) {
                 uint32_t word[4];
-                int64_t left = d->tensor[g][i].count - k;
-                words_of(word, step, salt, g, i, d->tensor[g][i].first + k);
-                memcpy(d->tensor[g][i].data + k, word, 4 * (size_t)(left < 4 ? left : 4));
+                int64_t at = logical_of(d->slicing, i, t->first + k);
+                n = t->count - k < most ? t->count - k : most;
+                words_of(word, step, salt, g, i, at & ~3);
+                if (fill) memcpy(t->data + k, word + at % 4, 4 * (size_t)n);
+                else if (memcmp(t->data + k, word + at % 4, 4 * (size_t)n) != 0) return false;
             }
+        }
+    return true;
+}
+
+static inline void fill_dealt(dealt *d, int64_t step, uint32_t salt) {
+    visit_dealt(d, step, salt, true);
     d->s.at = counters_of(step, salt);
 }
 
-static inline bool dealt_is(const dealt *d, int64_t step, uint32_t salt) {
+static inline bool dealt_is(dealt *d, int64_t step, uint32_t salt) {
     ckpt_counters at = counters_of(step, salt);
-    for (int g = 0; g < 3; g++)
-        for (int i = 0; i < TENSORS; i++)
-            for (int64_t k = 0; k < d->tensor[g][i].count; k += 4) {
-                uint32_t word[4];
-                int64_t left = d->tensor[g][i].count - k;
-                words_of(word, step, salt, g, i, d->tensor[g][i].first + k);
-                if (memcmp(d->tensor[g][i].data + k, word, 4 * (size_t)(left < 4 ? left : 4)) != 0) return false;
-            }
-    return memcmp(&d->s.at, &at, sizeof at) == 0;
+    return visit_dealt(d, step, salt, false) && memcmp(&d->s.at, &at, sizeof at) == 0;
 }
 
 // --- jobs ----------------------------------------------------------------------------------------------------------------------
@@ -181,6 +218,7 @@ struct job {
     const nodes *where;
     int nodes, ranks[MOST_NODES], on[MOST_NODES];  // node k is directory on[k]
     uint32_t deal;
+    int slicing, turned;  // turned: rank r has what is dealt to rank r + turned
     void (*body)(rank_of *r);
     int64_t step;
     uint32_t salt;
@@ -217,7 +255,7 @@ static inline void be_rank(job *j, int rank) {
                    .node = c->place[rank].node,
                    .dir = j->where->dir[j->on[c->place[rank].node]],
                    .out = &j->out[rank]};
-    open_dealt(&r->d, j->deal, rank, c->world);
+    open_dealt(&r->d, j->deal, j->slicing, (rank + j->turned) % c->world, c->world);
     if (c->world > 1) r->d.s.ranks = c;
     DOES(device_open(&dev, &(device_options){.kind = DEVICE_CPU, .threads = 1}));
     DOES(stream_open(dev, &r->d.s.s));

@@ -9,9 +9,11 @@
 //   DIR/NAME/best -> ckpt/step-00000050
 //
 // With N > 1 ranks, each rank writes its parts to model-00003-of-00008.safetensors and
-// optimizer-00003-of-00008.safetensors. A part that is a whole tensor has the tensor's name; any other is named
-// "<name>@<first element>" and is one-dimensional. Nodes share no disk: each has the files of its own ranks, copies of
-// the previous node's, and the full manifest. A checkpoint can be loaded with any world size.
+// optimizer-00003-of-00008.safetensors. A part is a range of a tensor's elements, or of one of its slices where the
+// tensor is divided along an axis (ckpt_tensor.slices), so its place follows from logical coordinates alone. A part that
+// is a whole tensor has the tensor's name; any other is named "<name>@<first element>", in a sliced tensor
+// "<name>@<slice>:<first element>", and is one-dimensional. Nodes share no disk: each has the files of its own ranks,
+// copies of the previous node's, and the full manifest. A checkpoint can be loaded with any world size.
 //
 // Collective functions are called by all ranks of s->ranks together and return the same on all of them. With one rank
 // they are ordinary functions, and s->work is not needed.
@@ -27,21 +29,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { CKPT_NAME = 96, CKPT_DIGEST = 32, CKPT_KEY = 64, CKPT_VALUE = 1024, CKPT_KEYS_MAX = 64, CKPT_GROUPS = 4, CKPT_GROUP_NAME = 16 };
+enum { CKPT_NAME = 96, CKPT_DIGEST = 32, CKPT_KEY = 64, CKPT_VALUE = 1024, CKPT_KEYS_MAX = 64, CKPT_GROUPS = 4, CKPT_GROUP_NAME = 16, CKPT_DIMS = 4 };
 
-// One tensor of the state, FP32, and the part of it that this rank saves and loads, in host memory: elements first ..
-// first+count-1 in row-major order. The parts, in order of rank, make up the tensor without overlap. first is a
-// multiple of CHUNK, and so is count unless the part reaches the tensor's end. With one rank the part is the whole
-// tensor. count = 0: this rank has no part of it, and data is unused.
+// One tensor of the state, FP32, and the range of it that this rank saves and loads, in host memory: elements first ..
+// first+count-1. They count in row-major order; with slices > 1, slice after slice, cut along `axis`, each slice in
+// row-major order (trainer/checkpoint/order.h). The ranges of all ranks, whichever has which, make up the tensor without
+// overlap. A range begins and ends a multiple of CHUNK after the beginning of a slice, or with a slice: it may hold
+// several. With one rank it is the whole tensor. count = 0: this rank has nothing of it, and data is unused.
 typedef struct ckpt_tensor {
     char name[CKPT_NAME];
     int dims;
-    int64_t size[4];
+    int64_t size[CKPT_DIMS];
+    int axis, slices;  // 0 or 1 slices: not sliced. size[axis] is a multiple of slices
     int64_t first, count;
     float *data;
 } ckpt_tensor;
 
-// Tensors of which there is one for each parameter, in name-table order, under the parameters' names and with their shapes.
+// Tensors of which there is one for each parameter, in name-table order, under the parameters' names, with their shapes
+// and slices.
 // name: what the group's tensors are called in optimizer.safetensors, "m" for "m/wte.weight"; at most 15 letters. Empty: the
 // masters, whose names are the model's own.
 typedef struct ckpt_group { const char *name; ckpt_tensor *tensor; } ckpt_group;
@@ -108,7 +113,8 @@ err_t ckpt_mark_best(const char *run_dir, const ckpt_state *s, int64_t step, fau
 err_t ckpt_clean(const char *run_dir, const ckpt_state *s);
 
 // Collective. Loads the newest checkpoint that is whole and fits. *found = false when there is none. Tensors are read
-// straight into the groups of *s.
+// straight into the groups of *s. Where *s slices a tensor otherwise than the checkpoint does, its elements go to their
+// logical coordinates; then the hash, which depends on the slices, is not compared, and each part's digest is.
 //
 // It fits if the tensors' names and shapes, every bits key and data_hash equal those of *s (ERR_CONFIG names the key and
 // both values; an empty data_hash in *s is not compared). The arithmetic of s->dev must be equal too, unless
@@ -131,8 +137,8 @@ err_t ckpt_load(const char *ckpt_dir, ckpt_state *s, bool foreign);
 // Reads only the manifest: counters and keys, no tensor. (`eval` and `sample` take the model's shape from the INI, not from here.)
 err_t ckpt_peek(const char *ckpt_dir, ckpt_state *s);
 
-// hash: first 8 bytes of BLAKE2b-256 over names, shapes and chunk digests of the masters, as 16 hex digits. A tensor is
-// cut into chunks of CHUNK elements; a chunk's digest is BLAKE2b-256 of its bytes. state_hash adds the other groups and the
+// hash: first 8 bytes of BLAKE2b-256 over names, shapes and chunk digests of the masters, as 16 hex digits. A tensor, or
+// each slice of it, is cut into chunks of CHUNK elements; a chunk's digest is BLAKE2b-256 of its bytes. state_hash adds the other groups and the
 // counters that later steps depend on (step, adam_t, skipped, loss_scale, good_steps). Collective; does not depend on
 // how the parts are dealt. No heap calls. Fails only when ranks are lost, with an empty hash.
 err_t ckpt_hash(const ckpt_state *s, char hash[17]);

@@ -28,20 +28,29 @@ static void fill_files(manifest *m, const ckpt_state *s, const ckpt_work *w) {
         }
 }
 
+// What a rank has of a tensor, one part of each slice.
+static err_t fill_rank_parts(manifest *m, manifest_tensor *t, const ckpt_order *o, int file, const ckpt_span *has) {
+    const int suffix = t->slices > 1 ? 31 : 20;  // the longest "@slice:first" and "@first"
+    for (int64_t k = has->first, end = has->first + has->count, n; k < end; k += n) {
+        manifest_part *p = &m->part[m->parts++];
+        n = order_left(o, k) < end - k ? order_left(o, k) : end - k;
+        *p = (manifest_part){.file = file, .slice = (int)(k / o->each), .first = k % o->each, .count = n};
+        t->parts++;
+        if (strlen(t->name) + (manifest_part_is_whole(t, p) ? 0 : (size_t)suffix) >= CKPT_NAME)
+            return err_set(ERR_INTERNAL, "tensor %s can't be saved in parts: its name has %zu bytes (at most %d)", t->name, strlen(t->name),
+                           CKPT_NAME - 1 - suffix);
+    }
+    return ERR_OK;
+}
+
 static err_t fill_parts(manifest *m, const ckpt_work *w, int group, int i) {
     manifest_tensor *t = &m->tensor[group * m->params + i];
+    int turns = work_turns(w, group, i);
     t->part = m->parts;
-    for (int r = 0; r < m->world; r++) {
-        const ckpt_span *at = work_span(w, group, r, i);
-        if (at->count == 0) continue;
-        manifest_part *p = &m->part[m->parts++];
-        *p = (manifest_part){.file = manifest_find_file(m, group == GROUP_MASTER ? FILE_MODEL : FILE_OPTIMIZER, r),
-                             .first = at->first,
-                             .count = at->count};
-        t->parts++;
-        if (strlen(t->name) + (manifest_part_is_whole(t, p) ? 0 : 20) >= CKPT_NAME)
-            return err_set(ERR_INTERNAL, "tensor %s can't be saved in parts: its name has %zu bytes (at most 75)", t->name,
-                           strlen(t->name));
+    for (int k = 0; k < turns; k++) {
+        int rank = w->turn[k].rank;
+        TRY(fill_rank_parts(m, t, &w->order[i], manifest_find_file(m, group == GROUP_MASTER ? FILE_MODEL : FILE_OPTIMIZER, rank),
+                            work_span(w, group, rank, i)));
     }
     return ERR_OK;
 }
@@ -55,22 +64,27 @@ static err_t fill_group(manifest *m, const ckpt_work *w, int group, const ckpt_g
     for (int i = 0; i < m->params; i++) {
         manifest_tensor *to = &m->tensor[group * m->params + i];
         int n = manifest_tensor_name(to->name, from->name, t[i].name);
-        if (n <= 0 || n >= CKPT_NAME || t[i].dims < 0 || t[i].dims > 4)
-            return err_set(ERR_INTERNAL, "tensor %s can't be saved: %d dimensions, name of %d bytes (at most 4, and 95)", to->name, t[i].dims, n);
+        if (n <= 0 || n >= CKPT_NAME)
+            return err_set(ERR_INTERNAL, "tensor %s can't be saved: its name has %d bytes (at most %d)", to->name, n, CKPT_NAME - 1);
         to->dims = t[i].dims;
-        for (int d = 0; d < t[i].dims; d++) {
-            to->size[d] = t[i].size[d];
-            if (to->size[d] < 1)
-                return err_set(ERR_INTERNAL, "tensor %s can't be saved: dimension %d is %" PRId64, to->name, d, to->size[d]);
-        }
+        memcpy(to->size, t[i].size, (size_t)t[i].dims * sizeof *to->size);
+        to->axis = t[i].slices > 1 ? t[i].axis : 0;
+        to->slices = t[i].slices > 1 ? t[i].slices : 1;
         TRY(fill_parts(m, w, group, i));
     }
     return ERR_OK;
 }
 
+// How many slices this is part of.
+static size_t slices_of(const ckpt_order *o, const ckpt_span *has) {
+    return has->count ? (size_t)((has->first + has->count - 1) / o->each - has->first / o->each + 1) : 0;
+}
+
 static err_t allocate_tables(manifest *m, const ckpt_work *w) {
-    size_t spans = (size_t)m->groups * (size_t)m->world * (size_t)m->params, parts = 0;
-    for (size_t i = 0; i < spans; i++) parts += w->span[i].count > 0;
+    size_t parts = 0;
+    for (int g = 0; g < m->groups; g++)
+        for (int r = 0; r < m->world; r++)
+            for (int i = 0; i < m->params; i++) parts += slices_of(&w->order[i], work_span(w, g, r, i));
     m->key = calloc(CKPT_KEYS_MAX, sizeof *m->key);
     m->file = calloc(FILE_KINDS * (size_t)m->world, sizeof *m->file);
     m->tensor = calloc((size_t)m->groups * (size_t)m->params, sizeof *m->tensor);

@@ -20,28 +20,36 @@ void digest_end(digest *d, uint8_t out[CKPT_DIGEST]) { crypto_generichash_final(
 
 void digest_hex(char *hex, const uint8_t *d, size_t n) { sodium_bin2hex(hex, 2 * n + 1, d, n); }
 
-// Each name and shape follows its length, so that no two tables of tensors give the same bytes.
-void group_tensor(digest *group, const char *name, int dims, const int64_t *size) {
-    int64_t length = (int64_t)strlen(name), rank = dims;
+// Each name and shape follows its length, so that no two tables of tensors give the same bytes. The length of a sliced
+// one's shape is negative, and how it is sliced follows.
+void group_tensor(digest *group, const ckpt_tensor *t) {
+    bool sliced = t->slices > 1;
+    int64_t length = (int64_t)strlen(t->name), rank = sliced ? -t->dims : t->dims, slices[] = {t->axis, t->slices};
     digest_put(group, &length, sizeof length);
-    digest_put(group, name, (size_t)length);
+    digest_put(group, t->name, (size_t)length);
     digest_put(group, &rank, sizeof rank);
-    digest_put(group, size, (size_t)dims * sizeof *size);
+    digest_put(group, t->size, (size_t)t->dims * sizeof *t->size);
+    if (sliced) digest_put(group, slices, sizeof slices);
 }
 
-void chunk_digest(const float *x, int64_t left, uint8_t out[CKPT_DIGEST]) {
-    int64_t n = left < CHUNK ? left : CHUNK;
+static void chunk_digest(const float *x, int64_t n, uint8_t out[CKPT_DIGEST]) {
     crypto_generichash(out, CKPT_DIGEST, (const void *)x, (size_t)n * sizeof *x, NULL, 0);
+}
+
+uint8_t *chunk_digests(const ckpt_order *o, int64_t first, int64_t count, const float *x, uint8_t *out) {
+    for (int64_t k = 0; k < count; k += order_chunk_size(o, first + k), out += CKPT_DIGEST) chunk_digest(x + k, order_chunk_size(o, first + k), out);
+    return out;
 }
 
 void group_digest(const ckpt_tensor *t, int n, uint8_t out[CKPT_DIGEST]) {
     digest group;
     digest_begin(&group);
     for (int i = 0; i < n; i++) {
-        group_tensor(&group, t[i].name, t[i].dims, t[i].size);
-        for (int64_t k = 0; k < t[i].count; k += CHUNK) {
+        ckpt_order o = ckpt_order_of(&t[i]);
+        group_tensor(&group, &t[i]);
+        for (int64_t k = 0; k < t[i].count; k += order_chunk_size(&o, k)) {
             uint8_t chunk[CKPT_DIGEST];
-            chunk_digest(t[i].data + k, t[i].count - k, chunk);
+            chunk_digest(t[i].data + k, order_chunk_size(&o, k), chunk);
             digest_put(&group, chunk, sizeof chunk);
         }
     }

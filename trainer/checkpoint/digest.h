@@ -1,10 +1,10 @@
 // trainer/checkpoint/digest.h: digests of weights, the same for the log, the checkpoint and `lockstep hash`.
 //
-// A tensor is cut into chunks of CHUNK elements and each chunk has its own BLAKE2b-256. Everything above is a digest of
+// A tensor, or each slice of it, is cut into chunks of CHUNK elements and each chunk has its own BLAKE2b-256. Everything above is a digest of
 // digests: each rank digests the chunks that it has, and sends only 32 bytes for each:
 //
 //   tensor = B(chunk digests)                                     stored in the manifest, finds damage by name
-//   group  = B(for each tensor: name, dims, sizes, chunk digests)   masters, and each array of the optimizer (AdamW: m, v)
+//   group  = B(for each tensor: name, dims, sizes, slices, chunk digests)  masters, and each array of the optimizer (AdamW: m, v)
 //   hash   = first 8 bytes of the masters' group
 //   state  = B(groups, counters)                                  state_hash is its first 8 bytes
 //
@@ -14,6 +14,7 @@
 #define TRAINER_CHECKPOINT_DIGEST_H
 
 #include "trainer/checkpoint/checkpoint.h"
+#include "trainer/checkpoint/order.h"
 
 #include <sodium.h>
 
@@ -24,10 +25,11 @@ void digest_put(digest *d, const void *bytes, size_t n);
 void digest_end(digest *d, uint8_t out[CKPT_DIGEST]);
 
 // Begins the next tensor of a group. The digests of its chunks follow.
-void group_tensor(digest *group, const char *name, int dims, const int64_t *size);
+void group_tensor(digest *group, const ckpt_tensor *t);
 
-// The digest of one chunk: the first CHUNK elements at x, or all that are left.
-void chunk_digest(const float *x, int64_t left, uint8_t out[CKPT_DIGEST]);
+// The digests of the chunks of elements first .. first+count-1, which are at x: a range as in ckpt_tensor. Returns where
+// the next digest belongs.
+uint8_t *chunk_digests(const ckpt_order *o, int64_t first, int64_t count, const float *x, uint8_t *out);
 
 // The digest of a group of n tensors whose elements are all on this rank.
 void group_digest(const ckpt_tensor *t, int n, uint8_t out[CKPT_DIGEST]);

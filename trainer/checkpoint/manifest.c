@@ -46,9 +46,20 @@ bool manifest_part_is_whole(const manifest_tensor *t, const manifest_part *p) {
     return p->first == 0 && p->count == shape_count(t->dims, t->size);
 }
 
+ckpt_order manifest_order(const manifest_tensor *t) { return order_of(t->dims, t->size, t->axis, t->slices); }
+
+int64_t manifest_part_first(const manifest_tensor *t, const manifest_part *p) { return p->slice * manifest_order(t).each + p->first; }
+
 void manifest_part_name(char name[CKPT_NAME], const manifest_tensor *t, const manifest_part *p) {
     if (manifest_part_is_whole(t, p)) snprintf(name, CKPT_NAME, "%s", t->name);
+    else if (t->slices > 1) snprintf(name, CKPT_NAME, "%s@%d:%" PRId64, t->name, p->slice, p->first);
     else snprintf(name, CKPT_NAME, "%s@%" PRId64, t->name, p->first);
+}
+
+int manifest_parts_in(const manifest *m, int file) {
+    int count = 0;
+    for (int p = 0; p < m->parts; p++) count += m->part[p].file == file;
+    return count;
 }
 
 int manifest_find_file(const manifest *m, int kind, int rank) {
@@ -110,23 +121,33 @@ static json_t *files_json(const manifest *m) {
 
 static json_t *parts_json(const manifest *m, const manifest_tensor *t) {
     json_t *parts = json_array();
-    for (const manifest_part *p = m->part + t->part; p < m->part + t->part + t->parts; p++)
-        json_array_append_new(parts,
-                              json_pack("{s:s, s:I, s:I, s:o}", "file", m->file[p->file].name, "first", (json_int_t)p->first,
-                                        "count", (json_int_t)p->count, "blake2b", hex_json(p->digest)));
+    for (const manifest_part *p = m->part + t->part; p < m->part + t->part + t->parts; p++) {
+        json_t *part = json_pack("{s:s, s:I, s:I, s:o}", "file", m->file[p->file].name, "first", (json_int_t)p->first, "count",
+                                 (json_int_t)p->count, "blake2b", hex_json(p->digest));
+        if (t->slices > 1) json_object_set_new(part, "slice", json_integer(p->slice));
+        json_array_append_new(parts, part);
+    }
     return parts;
+}
+
+static json_t *tensor_json(const manifest *m, const manifest_tensor *t) {
+    json_t *shape = json_array();
+    for (int d = 0; d < t->dims; d++) json_array_append_new(shape, json_integer(t->size[d]));
+    json_t *tensor = json_pack("{s:s, s:o, s:o, s:o}", "name", t->name, "shape", shape, "blake2b", hex_json(t->digest), "parts", parts_json(m, t));
+    if (t->slices > 1 && tensor) json_object_update_new(tensor, json_pack("{s:i, s:i}", "axis", t->axis, "slices", t->slices));
+    return tensor;
 }
 
 static json_t *tensors_json(const manifest *m) {
     json_t *tensors = json_array();
-    for (int i = 0; i < m->groups * m->params; i++) {
-        const manifest_tensor *t = &m->tensor[i];
-        json_t *shape = json_array();
-        for (int d = 0; d < t->dims; d++) json_array_append_new(shape, json_integer(t->size[d]));
-        json_array_append_new(tensors, json_pack("{s:s, s:o, s:o, s:o}", "name", t->name, "shape", shape, "blake2b",
-                                                 hex_json(t->digest), "parts", parts_json(m, t)));
-    }
+    for (int i = 0; i < m->groups * m->params; i++) json_array_append_new(tensors, tensor_json(m, &m->tensor[i]));
     return tensors;
+}
+
+static int version_of(const manifest *m) {
+    for (int i = 0; i < m->params; i++)
+        if (m->tensor[i].slices > 1) return MANIFEST_VERSION;
+    return 3;
 }
 
 // Text with its tail. The caller frees *out.
@@ -147,7 +168,7 @@ err_t manifest_print(const manifest *m, char **text, size_t *size) {
     json_t *keys = keys_json(m);
     if (!keys) return err_last()->code;
     json_t *root =
-        json_pack("{s:s, s:i, s:s, s:o, s:s, s:o, s:o, s:i, s:o, s:o, s:s, s:s}", "format", FORMAT, "version", MANIFEST_VERSION,
+        json_pack("{s:s, s:i, s:s, s:o, s:s, s:o, s:o, s:i, s:o, s:o, s:s, s:s}", "format", FORMAT, "version", version_of(m),
                   "build", m->build, "counters", counters_json(&m->at), "data_hash", m->data_hash, "bits", keys, "device",
                   device_json(m), "world", m->world, "files", files_json(m), "tensors", tensors_json(m), "hash", m->hash, "state_hash", m->state_hash);
     if (!root) return err_set(ERR_INTERNAL, "the manifest can't be made: a name is not UTF-8, or no memory");
@@ -313,6 +334,18 @@ static err_t read_files(reader *r) {
     return ERR_OK;
 }
 
+static err_t read_slices(reader *r, manifest_tensor *t, const json_t *entry) {
+    int64_t axis = 0, slices = 1;
+    if (r->version > 3 && json_object_get(entry, "slices")) {
+        TRY(get_count(r, entry, "axis", &axis));
+        TRY(get_count(r, entry, "slices", &slices));
+    }
+    if (axis >= CKPT_DIMS || slices < 1 || slices > INT32_MAX || !order_is_possible(t->dims, t->size, (int)axis, (int)slices))
+        return wrong(r, "slices", "a number that divides the size of \"axis\"");
+    t->axis = (int)axis, t->slices = (int)slices;
+    return ERR_OK;
+}
+
 static err_t read_shape(reader *r, manifest_tensor *t, const json_t *shape) {
     t->dims = (int)json_array_size(shape);
     int64_t elements = 1;
@@ -346,7 +379,7 @@ static err_t check_group(reader *r, int i) {
     if (t == master) return t->name[0] ? ERR_OK : wrong(r, "tensors", "names");
     if (i % m->params == 0) TRY(name_group(r, i / m->params));
     int n = manifest_tensor_name(name, m->group[i / m->params], master->name);
-    bool same = n < CKPT_NAME && strcmp(t->name, name) == 0 && t->dims == master->dims;
+    bool same = n < CKPT_NAME && strcmp(t->name, name) == 0 && t->dims == master->dims && t->axis == master->axis && t->slices == master->slices;
     if (!same || memcmp(t->size, master->size, sizeof t->size) != 0)
         return err_set(ERR_DATA, "%s: tensor %s does not match the name and shape of %s", r->path, t->name, name);
     return ERR_OK;
@@ -376,8 +409,10 @@ static err_t add_part(reader *r, manifest_part **p) {
     return ERR_OK;
 }
 
+// `expected` is where it begins in the tensor.
 static err_t read_part(reader *r, const manifest_tensor *t, const json_t *entry, int64_t expected) {
-    int64_t elements = shape_count(t->dims, t->size);
+    const ckpt_order o = manifest_order(t);
+    int64_t slice = 0;
     char file[MANIFEST_FILE_NAME];
     manifest_part *p;
     TRY(add_part(r, &p));
@@ -386,15 +421,17 @@ static err_t read_part(reader *r, const manifest_tensor *t, const json_t *entry,
         find_file(r->m, file, t < r->m->tensor + r->m->params ? FILE_MODEL : FILE_OPTIMIZER, r->m->parts > 1 ? p[-1].file : 0);
     if (p->file < 0) return wrong(r, "file", "one of \"files\", of the kind that the tensor belongs to");
     if (r->version == 1) {
-        p->count = elements;
+        p->count = o.each;
         memcpy(p->digest, t->digest, sizeof p->digest);
         return ERR_OK;
     }
+    if (o.slices > 1) TRY(get_count(r, entry, "slice", &slice));
     TRY(get_count(r, entry, "first", &p->first));
     TRY(get_count(r, entry, "count", &p->count));
-    bool fits = p->first == expected && p->count >= 1 && p->count <= elements - p->first;
-    if (!fits || (p->first + p->count < elements && p->count % CHUNK != 0))
+    bool fits = slice == expected / o.each && p->first == expected % o.each && p->count >= 1 && p->count <= o.each - p->first;
+    if (!fits || (p->first + p->count < o.each && p->count % CHUNK != 0))
         return wrong(r, "parts", "whole chunks, one part after the other");
+    p->slice = (int)slice;
     return get_digest(r, entry, "blake2b", p->digest);
 }
 
@@ -434,6 +471,7 @@ static err_t read_tensors(reader *r) {
         manifest_tensor *t = &m->tensor[i];
         TRY(get_text(r, entry, "name", t->name, sizeof t->name));
         TRY(read_shape(r, t, json_object_get(entry, "shape")));
+        TRY(read_slices(r, t, entry));
         TRY(get_digest(r, entry, "blake2b", t->digest));
         TRY(check_group(r, i));
         TRY(read_parts(r, t, entry));

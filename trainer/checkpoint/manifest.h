@@ -8,14 +8,18 @@
 // "device" holds what the bits depend on besides the keys: the device's arithmetic, and its plans (gpu/gpu.h), which
 // are opaque here.
 //
+// A sliced tensor (ckpt_tensor.slices) also has "axis" and "slices", and its parts a "slice", in which "first" counts.
+// Only a manifest with one is of version 4: without, it is of version 3, which older builds read.
+//
 // Older versions are still read. Version 2 had no "device", but "device.kind" among the bits keys: cpu or cuda. Version
 // 1 had one rank: files without rank and host, tensors with "file" instead of parts.
 #ifndef TRAINER_CHECKPOINT_MANIFEST_H
 #define TRAINER_CHECKPOINT_MANIFEST_H
 
 #include "trainer/checkpoint/checkpoint.h"
+#include "trainer/checkpoint/order.h"
 
-enum { MANIFEST_VERSION = 3, MANIFEST_FILE_NAME = 48, MANIFEST_WORLD_MAX = 99999, MANIFEST_PLANS_MAX = 4096 };
+enum { MANIFEST_VERSION = 4, MANIFEST_FILE_NAME = 48, MANIFEST_WORLD_MAX = 99999, MANIFEST_PLANS_MAX = 4096 };
 enum { FILE_MODEL, FILE_OPTIMIZER, FILE_KINDS };
 enum { GROUP_MASTER, GROUP_OPTIMIZER };  // the first group of each kind of file
 
@@ -28,16 +32,17 @@ typedef struct manifest_file {
 } manifest_file;
 
 typedef struct manifest_part {
-    int file;
-    int64_t first, count;
+    int file, slice;
+    int64_t first, count;         // elements of the slice
     uint8_t digest[CKPT_DIGEST];  // of its chunks' digests
 } manifest_part;
 
 typedef struct manifest_tensor {
     char name[CKPT_NAME];  // in its file: "m/wte.weight"
     int dims;
-    int64_t size[4];
-    int part, parts;       // manifest.part[part .. part + parts), in order of `first`, without gap or overlap
+    int64_t size[CKPT_DIMS];
+    int axis, slices;      // 1 slice: not sliced
+    int part, parts;       // manifest.part[part .. part + parts), as they are stored, without gap or overlap
     uint8_t digest[CKPT_DIGEST];
 } manifest_tensor;
 
@@ -70,8 +75,13 @@ void manifest_file_name(char name[MANIFEST_FILE_NAME], int kind, int rank, int w
 int manifest_tensor_name(char to[CKPT_NAME], const char *group, const char *name);
 // Is the part all of its tensor?
 bool manifest_part_is_whole(const manifest_tensor *t, const manifest_part *p);
+// The number of a part's first element in the tensor, as it is stored (order.h).
+int64_t manifest_part_first(const manifest_tensor *t, const manifest_part *p);
+ckpt_order manifest_order(const manifest_tensor *t);
 // The name of a tensor's part in its file.
 void manifest_part_name(char name[CKPT_NAME], const manifest_tensor *t, const manifest_part *p);
+// Parts in a file.
+int manifest_parts_in(const manifest *m, int file);
 // The file of this kind that this rank wrote; -1: it had nothing to write.
 int manifest_find_file(const manifest *m, int kind, int rank);
 

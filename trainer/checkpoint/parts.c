@@ -12,8 +12,26 @@
 static void close_work(ckpt_work *w) {
     if (!w) return;
     for (int g = 0; g < CKPT_GROUPS; g++) free(w->mine[g]);
-    free(w->span), free(w->base), free(w->cut), free(w->gathered), free(w->chunk);
+    free(w->order), free(w->span), free(w->turn), free(w->base), free(w->cut), free(w->gathered), free(w->chunk);
     free(w);
+}
+
+// Each group's tensors are shaped and sliced as the masters are.
+static err_t set_orders(ckpt_work *w, const ckpt_state *s) {
+    for (int g = 0; g < s->groups; g++)
+        for (int i = 0; i < s->params; i++) {
+            const ckpt_tensor *t = &s->group[g].tensor[i];
+            if (!order_is_possible(t->dims, t->size, t->axis, t->slices))
+                return err_set(ERR_INTERNAL,
+                               "tensor %s of group \"%s\" can't be saved: expected at most %d dimensions of 1 or more, %d of them, in %d slices that divide "
+                               "dimension %d", t->name, s->group[g].name, CKPT_DIMS, t->dims, t->slices, t->axis);
+            ckpt_order o = ckpt_order_of(t);
+            if (g == GROUP_MASTER) w->order[i] = o;
+            if (!order_equal(&o, &w->order[i]))
+                return err_set(ERR_INTERNAL, "tensor %s of group \"%s\" can't be saved: it is not shaped and sliced as its master", t->name, s->group[g].name);
+        }
+    for (int i = 0; i < w->params; i++) w->base[i + 1] = w->base[i] + order_chunk(&w->order[i], w->order[i].slices * w->order[i].each);
+    return ERR_OK;
 }
 
 static size_t spans_each(const ckpt_work *w) { return (size_t)w->groups * (size_t)w->params; }
@@ -23,13 +41,14 @@ static err_t new_work(ckpt_work **out, const ckpt_state *s) {
     if (!w) return err_set(ERR_INTERNAL, "no memory for a checkpoint's table");
     *w = (ckpt_work){
         .of = s, .rank = ckpt_rank(s), .world = ckpt_world(s), .groups = s->groups, .params = s->params};
+    w->order = calloc((size_t)w->params + 1, sizeof *w->order);
     w->span = calloc(spans_each(w) * (size_t)w->world + 1, sizeof *w->span);
+    w->turn = calloc((size_t)w->world, sizeof *w->turn);
     w->base = calloc((size_t)w->params + 1, sizeof *w->base);
     w->cut = calloc((size_t)w->groups * ((size_t)w->world + 1), sizeof *w->cut);
-    if (!w->span || !w->base || !w->cut)
+    if (!w->order || !w->span || !w->turn || !w->base || !w->cut)
         return err_set(ERR_INTERNAL, "no memory for the parts of %d tensors on %d ranks", w->params, w->world);
-    for (int i = 0; i < w->params; i++)
-        w->base[i + 1] = w->base[i] + ckpt_chunks(shape_count(s->group[GROUP_MASTER].tensor[i].dims, s->group[GROUP_MASTER].tensor[i].size));
+    TRY(set_orders(w, s));
     for (int g = 0; g < w->groups; g++)
         for (int i = 0; i < w->params; i++) {
             const ckpt_tensor *t = &s->group[g].tensor[i];
@@ -38,16 +57,13 @@ static err_t new_work(ckpt_work **out, const ckpt_state *s) {
     return ERR_OK;
 }
 
-// A digest of the tables' names and shapes, which must be the same on all ranks.
+// A digest of the tables' names, shapes and slices, which must be the same on all ranks.
 static void digest_tables(const ckpt_state *s, int groups, uint8_t out[CKPT_DIGEST]) {
     digest d;
     digest_begin(&d);
     for (int g = 0; g < groups; g++) {
         digest_put(&d, s->group[g].name, strlen(s->group[g].name) + 1);
-        for (int i = 0; i < s->params; i++) {
-            const ckpt_tensor *t = &s->group[g].tensor[i];
-            group_tensor(&d, t->name, t->dims, t->size);
-        }
+        for (int i = 0; i < s->params; i++) group_tensor(&d, &s->group[g].tensor[i]);
     }
     digest_end(&d, out);
 }
@@ -77,29 +93,49 @@ static err_t gather_spans(ckpt_work *w, const ckpt_state *s) {
     return rc;
 }
 
-// Checks that the ranks' parts, one after the other, make up each tensor.
+static int compare_turns(const void *a, const void *b) {
+    const ckpt_turn *x = a, *y = b;
+    return x->first != y->first ? (x->first > y->first) - (x->first < y->first) : (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+int work_turns(const ckpt_work *w, int group, int param) {
+    int n = 0;
+    for (int r = 0; r < w->world; r++)
+        if (work_span(w, group, r, param)->count != 0) w->turn[n++] = (ckpt_turn){work_span(w, group, r, param)->first, r};
+    qsort(w->turn, (size_t)n, sizeof *w->turn, compare_turns);
+    return n;
+}
+
+// Checks that what the ranks have of a tensor makes it up.
+static err_t check_tensor(const ckpt_work *w, int group, int i, const char *name) {
+    const ckpt_order *o = &w->order[i];
+    int64_t elements = o->slices * o->each, at = 0;
+    int turns = work_turns(w, group, i);
+    for (int k = 0; k < turns; k++) {
+        const ckpt_span *p = work_span(w, group, w->turn[k].rank, i);
+        if (p->first != at || p->count < 0 || p->count > elements - at || !order_may_cut(o, at + p->count))
+            return err_set(ERR_INTERNAL,
+                           "tensor %s: rank %d has %" PRId64 " elements from %" PRId64 " of %" PRId64 ", expected whole chunks of %d from %" PRId64
+                           ": it can't be saved", name, w->turn[k].rank, p->count, p->first, elements, CHUNK, at);
+        at += p->count;
+    }
+    if (at == elements) return ERR_OK;
+    return err_set(ERR_INTERNAL, "tensor %s: the ranks have %" PRId64 " of its %" PRId64 " elements: it can't be saved", name, at, elements);
+}
+
 static err_t check_spans(const ckpt_work *w, const ckpt_state *s) {
     for (int g = 0; g < w->groups; g++)
         for (int i = 0; i < w->params; i++) {
-            const ckpt_tensor *t = &s->group[g].tensor[i];
-            int64_t elements = shape_count(t->dims, t->size), at = 0;
             char name[CKPT_NAME];
-            manifest_tensor_name(name, s->group[g].name, t->name);
-            for (int r = 0; r < w->world; r++) {
-                const ckpt_span *p = work_span(w, g, r, i);
-                if (p->count == 0) continue;
-                if (p->first != at || p->count < 0 || p->count > elements - at ||
-                    (at + p->count < elements && p->count % CHUNK != 0))
-                    return err_set(ERR_INTERNAL,
-                                   "tensor %s: rank %d has %" PRId64 " elements from %" PRId64 " of %" PRId64 ", expected whole chunks of %d from "
-                                   "%" PRId64 ": it can't be saved", name, r, p->count, p->first, elements, CHUNK, at);
-                at += p->count;
-            }
-            if (at != elements)
-                return err_set(ERR_INTERNAL, "tensor %s: the ranks have %" PRId64 " of its %" PRId64 " elements: it can't be saved", name, at,
-                               elements);
+            manifest_tensor_name(name, s->group[g].name, s->group[g].tensor[i].name);
+            TRY(check_tensor(w, g, i, name));
         }
     return ERR_OK;
+}
+
+// The digests of a range's chunks, in bytes.
+static size_t digest_bytes(const ckpt_order *o, const ckpt_span *p) {
+    return (size_t)(order_chunk(o, p->first + p->count) - order_chunk(o, p->first)) * CKPT_DIGEST;
 }
 
 static err_t allocate_digests(ckpt_work *w) {
@@ -107,7 +143,7 @@ static err_t allocate_digests(ckpt_work *w) {
         size_t *cut = w->cut + (size_t)g * ((size_t)w->world + 1);
         for (int r = 0; r < w->world; r++) {
             cut[r + 1] = cut[r];
-            for (int i = 0; i < w->params; i++) cut[r + 1] += (size_t)ckpt_chunks(work_span(w, g, r, i)->count) * CKPT_DIGEST;
+            for (int i = 0; i < w->params; i++) cut[r + 1] += digest_bytes(&w->order[i], work_span(w, g, r, i));
         }
         w->mine[g] = malloc(cut[w->rank + 1] - cut[w->rank] + 1);
         if (!w->mine[g]) return err_set(ERR_INTERNAL, "no memory for the digests of %" PRId64 " chunks", w->base[w->params]);
@@ -158,8 +194,7 @@ void work_close_own(ckpt_work *w, const ckpt_state *s) {
 
 void work_digest(ckpt_work *w, int group, const ckpt_tensor *t) {
     uint8_t *to = w->mine[group];
-    for (int i = 0; i < w->params; i++)
-        for (int64_t k = 0; k < t[i].count; k += CHUNK, to += CKPT_DIGEST) chunk_digest(t[i].data + k, t[i].count - k, to);
+    for (int i = 0; i < w->params; i++) to = chunk_digests(&w->order[i], t[i].first, t[i].count, t[i].data, to);
 }
 
 err_t work_gather(ckpt_work *w, int group) {
@@ -173,8 +208,8 @@ err_t work_gather(ckpt_work *w, int group) {
     for (int r = 0; r < w->world; r++)
         for (int i = 0; i < w->params; i++) {
             const ckpt_span *p = work_span(w, group, r, i);
-            size_t bytes = (size_t)ckpt_chunks(p->count) * CKPT_DIGEST;
-            memcpy(w->chunk + (size_t)(w->base[i] + p->first / CHUNK) * CKPT_DIGEST, from, bytes);
+            size_t bytes = digest_bytes(&w->order[i], p);
+            memcpy(w->chunk + (size_t)(w->base[i] + order_chunk(&w->order[i], p->first)) * CKPT_DIGEST, from, bytes);
             from += bytes;
         }
     return ERR_OK;
@@ -183,7 +218,8 @@ err_t work_gather(ckpt_work *w, int group) {
 void work_part_digest(const ckpt_work *w, int i, int64_t first, int64_t count, uint8_t out[CKPT_DIGEST]) {
     digest d;
     digest_begin(&d);
-    digest_put(&d, w->chunk + (size_t)(w->base[i] + first / CHUNK) * CKPT_DIGEST, (size_t)ckpt_chunks(count) * CKPT_DIGEST);
+    digest_put(&d, w->chunk + (size_t)(w->base[i] + order_chunk(&w->order[i], first)) * CKPT_DIGEST,
+               digest_bytes(&w->order[i], &(ckpt_span){first, count}));
     digest_end(&d, out);
 }
 
@@ -191,7 +227,7 @@ void work_group_digest(const ckpt_work *w, const ckpt_tensor *t, uint8_t out[CKP
     digest d;
     digest_begin(&d);
     for (int i = 0; i < w->params; i++) {
-        group_tensor(&d, t[i].name, t[i].dims, t[i].size);
+        group_tensor(&d, &t[i]);
         digest_put(&d, w->chunk + (size_t)w->base[i] * CKPT_DIGEST, (size_t)(w->base[i + 1] - w->base[i]) * CKPT_DIGEST);
     }
     digest_end(&d, out);

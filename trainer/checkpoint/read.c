@@ -18,8 +18,6 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { PIECE = 16 * CHUNK };  // elements, 1 MiB: large enough for any disk, small enough to be digested from the cache
-
 // --- a file against its manifest -----------------------------------------------------------------------------------------------
 
 static err_t digest_header(int fd, const char *path, int64_t n, uint8_t out[CKPT_DIGEST]) {
@@ -46,8 +44,7 @@ static err_t check_header(const st_file *f, const manifest_file *say) {
 
 static err_t check_file(const st_file *f, const manifest *m, int file) {
     const manifest_file *say = &m->file[file];
-    int count = 0;
-    for (int p = 0; p < m->parts; p++) count += m->part[p].file == file;
+    int count = manifest_parts_in(m, file);
     if (f->file_bytes != say->bytes)
         return err_set(ERR_DATA, "%s: has %" PRId64 " bytes, the manifest says %" PRId64, f->path, f->file_bytes, say->bytes);
     if (f->count != count) return err_set(ERR_DATA, "%s: has %d tensors, the manifest says %d", f->path, f->count, count);
@@ -79,34 +76,38 @@ static err_t find_part(const st_file *f, const manifest_tensor *t, const manifes
 
 static err_t damaged(const char *path, const manifest_tensor *t, const manifest_part *p, const st_tensor *at,
                      const uint8_t found[CKPT_DIGEST]) {
-    char is[17], should[17], elements[64] = "";
+    char is[17], should[17], slice[32] = "", elements[96] = "";
     digest_hex(is, found, 8);
     digest_hex(should, p->digest, 8);
-    if (p->count != shape_count(t->dims, t->size))
-        snprintf(elements, sizeof elements, "elements %" PRId64 " to %" PRId64 ": ", p->first, p->first + p->count - 1);
+    if (t->slices > 1) snprintf(slice, sizeof slice, "slice %d, ", p->slice);
+    if (!manifest_part_is_whole(t, p))
+        snprintf(elements, sizeof elements, "%selements %" PRId64 " to %" PRId64 ": ", slice, p->first, p->first + p->count - 1);
     return err_set(ERR_DATA,
                    "%s: tensor %s (%s%" PRId64 " bytes at offset %" PRId64 ") has digest %s..., the manifest says %s...: it is damaged", path,
                    t->name, elements, at->bytes, at->offset, is, should);
 }
 
-// Reads n elements of a part, from element k, and digests their chunks.
-static err_t read_chunks(const st_file *f, const st_tensor *at, int64_t k, int64_t n, float *x, uint8_t *chunk) {
-    err_t rc = io_read_at(f->fd, f->path, at->offset + k * 4, x, (size_t)n * 4);
+// Reads n elements of a part, from element k of its slice, to x.
+static err_t read_piece(const st_file *f, const st_tensor *at, const manifest_part *p, int64_t k, int64_t n, float *x) {
+    err_t rc = io_read_at(f->fd, f->path, at->offset + (k - p->first) * 4, x, (size_t)n * 4);
     if (rc != ERR_OK) err_prefix("tensor %s", at->name);
-    for (int64_t i = 0; i < n && rc == ERR_OK; i += CHUNK, chunk += CKPT_DIGEST) chunk_digest(x + i, n - i, chunk);
     return rc;
 }
 
-static err_t verify_part(const st_file *f, const manifest_tensor *t, const manifest_part *p, float *scratch) {
+// Reads all of a part, compares its digest, and copies what of it belongs there to `to` (NULL: nothing), whose slices may
+// be others.
+static err_t verify_part(const st_file *f, const manifest_tensor *t, const manifest_part *p, float *scratch, const ckpt_tensor *to) {
+    const ckpt_order o = manifest_order(t);
     const st_tensor *at;
-    uint8_t chunk[PIECE / CHUNK * CKPT_DIGEST], found[CKPT_DIGEST];
+    uint8_t chunk[ORDER_PIECE / CHUNK * CKPT_DIGEST], found[CKPT_DIGEST];
     digest d;
     TRY(find_part(f, t, p, &at));
     digest_begin(&d);
-    for (int64_t k = 0; k < p->count; k += PIECE) {
-        int64_t n = p->count - k < PIECE ? p->count - k : PIECE;
-        TRY(read_chunks(f, at, k, n, scratch, chunk));
-        digest_put(&d, chunk, (size_t)ckpt_chunks(n) * CKPT_DIGEST);
+    for (int64_t k = p->first, end = p->first + p->count, n; k < end; k += n) {
+        n = order_piece(&o, k, end);
+        TRY(read_piece(f, at, p, k, n, scratch));
+        digest_put(&d, chunk, (size_t)(chunk_digests(&o, k, n, scratch, chunk) - chunk));
+        if (to) order_copy(&o, p->slice * o.each + k, n, scratch, to);
     }
     digest_end(&d, found);
     return memcmp(found, p->digest, sizeof found) == 0 ? ERR_OK : damaged(f->path, t, p, at, found);
@@ -124,11 +125,11 @@ err_t ckpt_verify_file(const char *path, const manifest *m, int file) {
     TRY(open_file(&f, path, m, file));
     // Asks the kernel to drop the pages, so that this reads the disk. If it does not, the cached pages are compared.
     posix_fadvise(f.fd, 0, 0, POSIX_FADV_DONTNEED);
-    float *scratch = malloc(PIECE * sizeof *scratch);
+    float *scratch = malloc(ORDER_PIECE * sizeof *scratch);
     err_t rc = scratch ? ERR_OK : err_set(ERR_INTERNAL, "%s: no memory to read it", path);
     for (int i = 0; i < m->groups * m->params && rc == ERR_OK; i++)
         for (int k = m->tensor[i].part; k < m->tensor[i].part + m->tensor[i].parts && rc == ERR_OK; k++)
-            if (m->part[k].file == file) rc = verify_part(&f, &m->tensor[i], &m->part[k], scratch);
+            if (m->part[k].file == file) rc = verify_part(&f, &m->tensor[i], &m->part[k], scratch, NULL);
     free(scratch);
     st_close(&f);
     return rc;
@@ -203,31 +204,58 @@ static void source_close(source *x) {
     free(x->scratch);
 }
 
-// Reads elements [from, to) of a tensor, which are in part p, to y (NULL: discards them). Adds the digests of their
+// Reads elements [from, to) of a slice, which are in part p, to y (NULL: discards them). Adds the digests of their
 // chunks.
 static err_t read_range(source *x, const manifest_tensor *t, const manifest_part *p, int64_t from, int64_t to, float *y,
                         uint8_t **chunk) {
+    const ckpt_order o = manifest_order(t);
     const st_file *f;
     const st_tensor *at;
     TRY(source_file(x, p->file, &f));
     TRY(find_part(f, t, p, &at));
-    for (int64_t k = from; k < to; k += PIECE) {
-        int64_t n = to - k < PIECE ? to - k : PIECE;
-        TRY(read_chunks(f, at, k - p->first, n, y ? y + (k - from) : x->scratch, *chunk));
-        *chunk += ckpt_chunks(n) * CKPT_DIGEST;
+    for (int64_t k = from, n; k < to; k += n) {
+        float *piece = y ? y + (k - from) : x->scratch;
+        n = order_piece(&o, k, to);
+        TRY(read_piece(f, at, p, k, n, piece));
+        *chunk = chunk_digests(&o, k, n, piece, *chunk);
     }
     return ERR_OK;
+}
+
+// A tensor that is stored as this rank has it.
+static err_t read_tensor(source *x, const manifest_tensor *t, const ckpt_tensor *to, uint8_t **chunk) {
+    int64_t first = to->first, end = first + to->count;
+    for (const manifest_part *p = x->m->part + t->part; p < x->m->part + t->part + t->parts; p++) {
+        int64_t begin = manifest_part_first(t, p), shift = begin - p->first;
+        int64_t a = first > begin ? first : begin, b = end < begin + p->count ? end : begin + p->count;
+        if (a < b) TRY(read_range(x, t, p, a - shift, b - shift, to->data ? to->data + (a - first) : NULL, chunk));
+    }
+    return ERR_OK;
+}
+
+// A tensor of other slices. Its chunks are not this rank's, so it verifies each part that it needs something of alone.
+static err_t convert_tensor(source *x, const manifest_tensor *t, const ckpt_tensor *to, uint8_t **chunk) {
+    const ckpt_order o = manifest_order(t), mine = ckpt_order_of(to);
+    for (const manifest_part *p = x->m->part + t->part; p < x->m->part + t->part + t->parts; p++) {
+        const st_file *f;
+        if (!order_overlaps(&o, manifest_part_first(t, p), p->count, to)) continue;
+        TRY(source_file(x, p->file, &f));
+        TRY(verify_part(f, t, p, x->scratch, to));
+    }
+    *chunk = chunk_digests(&mine, to->first, to->count, to->data, *chunk);
+    return ERR_OK;
+}
+
+static bool is_converted(const manifest_tensor *t, const ckpt_order *now) {
+    const ckpt_order o = manifest_order(t);
+    return !order_equal(&o, now);
 }
 
 static err_t read_group(source *x, int group, const ckpt_tensor *to, ckpt_work *w) {
     uint8_t *chunk = w->mine[group];
     for (int i = 0; i < w->params; i++) {
         const manifest_tensor *t = &x->m->tensor[group * w->params + i];
-        int64_t first = to[i].first, end = first + to[i].count;
-        for (const manifest_part *p = x->m->part + t->part; p < x->m->part + t->part + t->parts; p++) {
-            int64_t a = first > p->first ? first : p->first, b = end < p->first + p->count ? end : p->first + p->count;
-            if (a < b) TRY(read_range(x, t, p, a, b, to[i].data ? to[i].data + (a - first) : NULL, &chunk));
-        }
+        TRY(is_converted(t, &w->order[i]) ? convert_tensor(x, t, &to[i], &chunk) : read_tensor(x, t, &to[i], &chunk));
     }
     return ERR_OK;
 }
@@ -236,7 +264,7 @@ static err_t read_groups(const char *dir, const manifest *m, const ckpt_state *s
     TRY(all_there(dir, m, w->groups));
     source *x = calloc(1, sizeof *x);
     if (!x) return err_set(ERR_INTERNAL, "%s: no memory to read it", dir);
-    *x = (source){.dir = dir, .m = m, .scratch = malloc(PIECE * sizeof(float))};
+    *x = (source){.dir = dir, .m = m, .scratch = malloc(ORDER_PIECE * sizeof(float))};
     err_t rc = x->scratch ? ERR_OK : err_set(ERR_INTERNAL, "%s: no memory to read it", dir);
     for (int g = 0; g < w->groups && rc == ERR_OK; g++) rc = read_group(x, g, s->group[g].tensor, w);
     source_close(x);
@@ -268,11 +296,13 @@ static err_t verify_group(const char *dir, const manifest *m, const ckpt_work *w
         const manifest_tensor *t = &m->tensor[group * w->params + i];
         const ckpt_span *mine = work_span(w, group, w->rank, i);
         bool parts = true;
+        if (is_converted(t, &w->order[i])) continue;  // verified where it was read
         for (const manifest_part *p = m->part + t->part; p < m->part + t->part + t->parts && rc == ERR_OK; p++) {
-            work_part_digest(w, i, p->first, p->count, found);
+            int64_t first = manifest_part_first(t, p);
+            work_part_digest(w, i, first, p->count, found);
             if (memcmp(found, p->digest, sizeof found) == 0) continue;
             parts = *whole = false;
-            if (mine->first < p->first + p->count && p->first < mine->first + mine->count) rc = part_damaged(dir, m, t, p, found);
+            if (mine->first < first + p->count && first < mine->first + mine->count) rc = part_damaged(dir, m, t, p, found);
         }
         work_part_digest(w, i, 0, shape_count(t->dims, t->size), found);
         if (!parts || memcmp(found, t->digest, sizeof found) == 0) continue;
@@ -302,6 +332,8 @@ static err_t verify_groups(const char *dir, const manifest *m, const ckpt_state 
         work_group_digest(w, s->group[g].tensor, group[g]);
     }
     if (rc != ERR_OK || !whole) return rc;
+    for (int i = 0; i < w->params; i++)
+        if (is_converted(&m->tensor[i], &w->order[i])) return ERR_OK;  // the checkpoint's hashes are of other chunks
     TRY(compare_hash(dir, "hash", group[GROUP_MASTER], m->hash));
     if (w->groups == 1 && m->groups > 1) return ERR_OK;  // what the optimizer kept was not read
     state_digest(group, w->groups, &m->at, state);
@@ -498,7 +530,7 @@ static err_t hash_state(const char *dir, const manifest *m, ckpt_state *s, ckpt_
         for (int i = 0; i < m->params; i++) {
             const manifest_tensor *from = &m->tensor[g * m->params + i];
             ckpt_tensor *t = &s->group[g].tensor[i];
-            *t = (ckpt_tensor){.dims = from->dims, .count = shape_count(from->dims, from->size)};
+            *t = (ckpt_tensor){.dims = from->dims, .axis = from->axis, .slices = from->slices, .count = shape_count(from->dims, from->size)};
             memcpy(t->size, from->size, sizeof t->size);
             snprintf(t->name, sizeof t->name, "%s", m->tensor[i].name);  // the parameter's
         }

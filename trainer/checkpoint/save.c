@@ -33,8 +33,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { PIECE = 16 * CHUNK };
-
 typedef struct save {
     const char *run_dir;
     char tmp[IO_PATH];
@@ -53,10 +51,9 @@ typedef struct record { int64_t bytes; uint8_t header[CKPT_DIGEST]; } record;
 static err_t put_group(st_writer *to, ckpt_work *w, int group, const ckpt_tensor *t) {
     uint8_t *chunk = w->mine[group];
     for (int i = 0; i < w->params; i++)
-        for (int64_t k = 0; k < t[i].count; k += PIECE) {
-            int64_t n = t[i].count - k < PIECE ? t[i].count - k : PIECE;
-            for (int64_t c = k; c < k + n; c += CHUNK, chunk += CKPT_DIGEST)
-                chunk_digest(t[i].data + c, t[i].count - c, chunk);
+        for (int64_t k = 0, n; k < t[i].count; k += n) {
+            n = order_piece(&w->order[i], t[i].first + k, t[i].first + t[i].count);
+            chunk = chunk_digests(&w->order[i], t[i].first + k, n, t[i].data + k, chunk);
             TRY(st_put(to, t[i].data + k, (size_t)n * 4));
         }
     return ERR_OK;
@@ -89,15 +86,18 @@ static void digest_header(const st_writer *w, uint8_t out[CKPT_DIGEST]) {
 }
 
 // Groups first to end - 1 into file f.
-static err_t write_file(save *x, int f, int first, int end, st_tensor *table) {
+static err_t write_file(save *x, int f, int first, int end) {
     static const char *const metadata[] = {"format", "pt", NULL};  // what other readers look for: plain arrays, row by row
     manifest_file *say = &x->m.file[f];
     char path[IO_PATH];
     st_writer w;
     TRY(io_path(path, "%s/%s", x->tmp, say->name));
-    TRY(st_create(&w, path, table, declare(x, f, table), metadata, x->faults));
+    st_tensor *table = calloc((size_t)manifest_parts_in(&x->m, f), sizeof *table);
+    if (!table) return err_set(ERR_INTERNAL, "%s: no memory for its table of tensors", path);
+    err_t rc = st_create(&w, path, table, declare(x, f, table), metadata, x->faults);
+    free(table);
+    TRY(rc);
     digest_header(&w, say->header);
-    err_t rc = ERR_OK;
     for (int g = first; g < end && rc == ERR_OK; g++) rc = put_group(&w, x->w, g, x->s->group[g].tensor);
     if (rc == ERR_OK) return st_finish(&w, &say->bytes);
     st_abort(&w);
@@ -107,12 +107,8 @@ static err_t write_file(save *x, int f, int first, int end, st_tensor *table) {
 static err_t write_files(save *x) {
     int model = manifest_find_file(&x->m, FILE_MODEL, x->w->rank),
         optimizer = manifest_find_file(&x->m, FILE_OPTIMIZER, x->w->rank);
-    st_tensor *table = calloc((size_t)x->m.groups * (size_t)x->m.params, sizeof *table);
-    if (!table) return err_set(ERR_INTERNAL, "no memory for a table of %d tensors", x->m.groups * x->m.params);
-    err_t rc = model >= 0 ? write_file(x, model, GROUP_MASTER, GROUP_OPTIMIZER, table) : ERR_OK;
-    if (rc == ERR_OK && optimizer >= 0) rc = write_file(x, optimizer, GROUP_OPTIMIZER, x->m.groups, table);
-    free(table);
-    return rc;
+    if (model >= 0) TRY(write_file(x, model, GROUP_MASTER, GROUP_OPTIMIZER));
+    return optimizer >= 0 ? write_file(x, optimizer, GROUP_OPTIMIZER, x->m.groups) : ERR_OK;
 }
 
 static err_t verify_files(const save *x) {
@@ -159,7 +155,7 @@ static err_t gather_digests(save *x) {
             manifest_tensor *t = &x->m.tensor[g * x->m.params + i];
             work_part_digest(x->w, i, 0, shape_count(t->dims, t->size), t->digest);
             for (manifest_part *p = x->m.part + t->part; p < x->m.part + t->part + t->parts; p++)
-                work_part_digest(x->w, i, p->first, p->count, p->digest);
+                work_part_digest(x->w, i, manifest_part_first(t, p), p->count, p->digest);
         }
     }
     state_digest(group, x->w->groups, &x->s->at, state);
