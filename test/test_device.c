@@ -435,7 +435,7 @@ static void goes_on(const char *more, int steps) {
     OK(ckpt_save(r.x.dir, &r.x.state.ckpt, 1, NULL));
     session_close(&r.x);
     bool found;
-    monitor m = {.quiet = true};
+    monitor m = {0};
     OK(session_open(&r.x, &r.c, SESSION_TRAIN, NULL));
     OK(session_resume(&r.x, &found, &m));
     assert_true(found);

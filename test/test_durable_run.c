@@ -138,7 +138,7 @@ static void the_log_is_on_disk_before_a_checkpoint(void **state) {
 
 static void log_steps(monitor *m, int from, int to) {
     for (int k = from; k <= to; k++)
-        monitor_step(m, &(step_record){.step = k, .loss = 1.0 / k, .ms = 2, .world = 1}, true);
+        monitor_tell(m, &(record){RECORD_STEP, .step = {.step = k, .logged = true, .loss = 1.0 / k, .ms = 2, .world = 1}});
 }
 
 // Files of this process may have so many bytes; RLIM_INFINITY: as many as they like.
@@ -161,7 +161,7 @@ static char *read_back(const char *dir, const char *name, size_t *n) {
 static void expect_steps(const char *dir, const monitor *m, const int *steps, int count) {
     size_t n;
     char *text = read_back(dir, "log.jsonl", &n), *rest = text, *line, head[64];
-    assert_int_equal(n, m->log_bytes);
+    assert_int_equal(n, monitor_log_bytes(m));
     for (int i = 0; (line = strsep(&rest, "\n")) && *line; i++) {
         if (i == count) fail_msg("one record too many: %s", line);
         snprintf(head, sizeof head, "{\"t\":\"step\",\"step\":%d,", steps[i]);
@@ -191,17 +191,16 @@ static void a_log_that_can_not_grow(void **state) {
     monitor m;
     OK(config_load(&c, NULL, 0));
     signal(SIGXFSZ, SIG_IGN);
-    OK(monitor_open(&m, dir, &c, 0));
-    m.quiet = true;
+    OK(monitor_open(&m, &(log_setup){.dir = dir, .c = &c, .quiet = true}));
     log_steps(&m, 1, 3);
-    limit_files((rlim_t)m.log_bytes + 50);
+    limit_files((rlim_t)monitor_log_bytes(&m) + 50);
     log_steps(&m, 4, 5);
     limit_files(RLIM_INFINITY);
     expect_steps(dir, &m, whole, 3);
     assert_int_equal(events_of(dir), 1);  // one of a series
     log_steps(&m, 6, 7);
     expect_steps(dir, &m, whole, 5);
-    limit_files((rlim_t)m.log_bytes);  // not a single byte
+    limit_files((rlim_t)monitor_log_bytes(&m));  // not a single byte
     log_steps(&m, 8, 9);
     limit_files(RLIM_INFINITY);
     log_steps(&m, 10, 10);

@@ -57,15 +57,14 @@ static long steps_of(const config *c, const launch *at) {
     OK(session_init(&x));
     OK(session_feed(&x, 40));
     OK(io_mkdirs(x.dir));
-    OK(monitor_open(&m, x.dir, c, 0));
-    m.terminal = false;
-    m.quiet = true;
+    OK(monitor_open(&m, &(log_setup){.dir = x.dir, .c = c, .quiet = true}));
     for (int i = 1; i <= 40; i++) {
         long before = atomic_load(&calls);
         OK(session_step(&x, &s));
         OK(session_settle(&x));
         OK(ckpt_hash(&x.state.ckpt, hash));
-        monitor_step(&m, &(step_record){.step = i, .loss = s.loss, .grad_norm = s.grad_norm, .lr = s.lr, .ms = 1, .hash = hash, .world = x.ranks->world}, true);
+        monitor_tell(&m, &(record){RECORD_STEP, .step = {.step = i, .logged = true, .loss = s.loss, .grad_norm = s.grad_norm, .lr = s.lr, .ms = 1,
+                                                         .hash = hash, .world = x.ranks->world}});
         if (i > 2) calls_made += atomic_load(&calls) - before;
     }
     monitor_close(&m);
@@ -136,8 +135,7 @@ static void nor_does_reading_energy(void **state) {
     OK(device_open(&dev, &(device_options){.kind = DEVICE_CPU, .threads = 1}));
     err_t rc = power_open(&p, dev, alone, 1, 0);
     assert_true(rc == ERR_OK || rc == ERR_UNAVAILABLE);  // as this machine has it
-    OK(monitor_open(&m, dir, &c, 0));
-    m.quiet = true;
+    OK(monitor_open(&m, &(log_setup){.dir = dir, .c = &c, .quiet = true}));
     long before = 0;
     for (int i = 1; i <= 40; i++) {
         double mine[REPORT_ITEMS];
@@ -148,7 +146,7 @@ static void nor_does_reading_energy(void **state) {
     }
     long made = atomic_load(&calls) - before;
     if (made != 0) fail_msg("readings made %ld heap calls, expected 0", made);
-    assert_true(m.log_bytes > 0);
+    assert_true(monitor_log_bytes(&m) > 0);
     monitor_close(&m);
     power_close(&p);
     device_close(dev);

@@ -166,7 +166,7 @@ static void every_figure_is_under_its_own_key(void **state) {
         {"comm_ms", 11}, {"comm_hidden", 0.12},
         {"slowest_rank", 13}, {"slowest_compute_ms", 14}, {"median_compute_ms", 15}};
     const step_record said = {
-        .step = 1, .units = 2, .loss = 3.25, .grad_norm = 4.5, .lr = 5e-7, .ms = 6.125, .units_per_s = 7e9,
+        .step = 1, .units = 2, .logged = true, .loss = 3.25, .grad_norm = 4.5, .lr = 5e-7, .ms = 6.125, .units_per_s = 7e9,
         .data_wait_ms = 8.5, .comm_wait_ms = 9.5, .loss_scale = 10, .comm_ms = 11, .hidden = 0.12, .slowest = 13,
         .slowest_ms = 14, .median_ms = 15, .world = 16, .skipped = true, .hash = "0123456789abcdef"};
     monitor m;
@@ -176,10 +176,8 @@ static void every_figure_is_under_its_own_key(void **state) {
     char dir[1500];
     snprintf(dir, sizeof dir, "%s/record", r.c.run.dir);
     OK(io_mkdirs(dir));
-    OK(monitor_open(&m, dir, &r.c, 0));
-    m.unit = "token", m.short_unit = "tok";
-    m.quiet = true;
-    monitor_step(&m, &said, true);
+    OK(monitor_open(&m, &(log_setup){.dir = dir, .c = &r.c, .unit = "token", .short_unit = "tok", .quiet = true}));
+    monitor_tell(&m, &(record){RECORD_STEP, .step = said});
     monitor_close(&m);
     json_t *steps = read_records(&r.c, "log.jsonl", "step");
     assert_int_equal(json_array_size(steps), 1);
@@ -192,6 +190,10 @@ static void every_figure_is_under_its_own_key(void **state) {
 }
 
 // --- text ------------------------------------------------------------------------------------------------------------
+
+static void tell_sample(monitor *m, int64_t step, const char *prompt, const char *text) {
+    monitor_tell(m, &(record){RECORD_SAMPLE, .sample = {.step = step, .prompt = prompt, .text = text}});
+}
 
 #define BAD "\xEF\xBF\xBD"
 
@@ -211,10 +213,9 @@ static void any_text_can_be_read_again(void **state) {
     char dir[1500];
     snprintf(dir, sizeof dir, "%s/%s", r.c.run.dir, r.c.run.name);
     OK(io_mkdirs(dir));
-    OK(monitor_open(&m, dir, &r.c, 0));
-    m.quiet = true;
+    OK(monitor_open(&m, &(log_setup){.dir = dir, .c = &r.c, .quiet = true}));
     for (int i = 0; i < TEXTS; i++) {
-        monitor_sample(&m, i, list[i].said, list[TEXTS - 1 - i].said);
+        tell_sample(&m, i, list[i].said, list[TEXTS - 1 - i].said);
         monitor_event(&m, "try", i, list[i].said);
     }
     monitor_close(&m);
@@ -248,13 +249,12 @@ static void a_text_that_is_too_long_is_cut(void **state) {
     assert_non_null(said);
     snprintf(dir, sizeof dir, "%s/%s", r.c.run.dir, r.c.run.name);
     OK(io_mkdirs(dir));
-    OK(monitor_open(&m, dir, &r.c, 0));
-    m.quiet = true;
+    OK(monitor_open(&m, &(log_setup){.dir = dir, .c = &r.c, .quiet = true}));
     for (int i = 0; i < 6; i++) {
         size_t n = strlen(units[i]);
         for (size_t at = 0; at < LENGTH; at += n) memcpy(said + at, units[i], n + 1);
-        monitor_sample(&m, i, said, said);
-        monitor_sample(&m, i, "", said);
+        tell_sample(&m, i, said, said);
+        tell_sample(&m, i, "", said);
     }
     monitor_close(&m);
     json_t *samples = read_records(&r.c, "log.jsonl", "sample");
@@ -294,6 +294,137 @@ static void a_run_of_any_name_can_be_read(void **state) {
     json_decref(samples);
     json_decref(events);
     drop_dir(r.dir);
+}
+
+// --- sinks -----------------------------------------------------------------------------------------------------------
+
+// Writes down all that it is told.
+typedef struct notebook {
+    int count;
+    char page[32][96];  // "KIND STEP TEXT"
+} notebook;
+
+static err_t note(void *self, const record *r) {
+    notebook *n = self;
+    assert_in_range(n->count, 0, 31);
+    char *page = n->page[n->count++];
+    switch (r->kind) {
+    case RECORD_START: sprintf(page, "start %d", (int)r->start.step); break;
+    case RECORD_STEP: sprintf(page, "step %d", (int)r->step.step); break;
+    case RECORD_EVAL: sprintf(page, "eval %d", (int)r->eval.step); break;
+    case RECORD_CHECKPOINT: sprintf(page, "checkpoint %d", (int)r->checkpoint.step); break;
+    case RECORD_SAMPLE: sprintf(page, "sample %d", (int)r->sample.step); break;
+    case RECORD_POWER: sprintf(page, "power %d", (int)r->power.step); break;
+    case RECORD_EVENT: snprintf(page, 96, "event %d %s: %s", (int)r->event.step, r->event.kind, r->event.text); break;
+    case RECORD_LINE: snprintf(page, 96, "line %s", r->line); break;
+    default: fail();
+    }
+    return ERR_OK;
+}
+
+static const sink notes = {
+    .name = "notes", .bytes = sizeof(notebook), .every_step = true,
+    .take = {note, note, note, note, note, note, note, note}};
+
+// Its disk is full, but for the fourth record that it wants.
+static err_t lose(void *self, const record *r) {
+    (void)r;
+    return ++*(int *)self == 4 ? ERR_OK : err_set(ERR_IO, "the disk is full");
+}
+
+static const sink full = {
+    .name = "full", .bytes = sizeof(int),
+    .take = {[RECORD_STEP] = lose, [RECORD_EVAL] = lose, [RECORD_CHECKPOINT] = lose, [RECORD_SAMPLE] = lose, [RECORD_POWER] = lose}};
+
+static err_t mishear(void *self, const record *r) {
+    (void)self, (void)r;
+    return err_set(ERR_IO, "what?");
+}
+
+static const sink deaf = {.name = "deaf", .take = {[RECORD_EVENT] = mishear}};
+
+static void tell_one_of_each(monitor *m) {
+    monitor_tell(m, &(record){RECORD_START, .start.step = 0});
+    monitor_tell(m, &(record){RECORD_STEP, .step = {.step = 1, .logged = true, .world = 1}});
+    monitor_tell(m, &(record){RECORD_STEP, .step = {.step = 2, .world = 1}});
+    monitor_tell(m, &(record){RECORD_EVAL, .eval = {.step = 2, .of = "windows"}});
+    monitor_tell(m, &(record){RECORD_CHECKPOINT, .checkpoint = {.step = 2, .hash = "0123456789abcdef"}});
+    monitor_tell(m, &(record){RECORD_SAMPLE, .sample = {.step = 2, .prompt = "", .text = "said"}});
+    monitor_tell(m, &(record){RECORD_POWER, .power = {.step = 2, .devices = 1, .device = &(power_device){0}}});
+    assert_int_equal(err_set(ERR_DATA, "torn"), ERR_DATA);
+    monitor_event(m, "damaged", 3, err_last()->text);  // which the others' failures replace meanwhile
+    assert_string_equal(err_last()->text, "torn");
+    monitor_say(m, "done %d", 3);
+}
+
+// Sinks before it fail: one gets each record all the same, whole, once and in order, and so do the files.
+static void a_sink_gets_each_record_whatever_others_do(void **state) {
+    (void)state;
+    static const sink *const list[] = {&full, &deaf, &sink_events, &notes, &sink_jsonl, NULL};
+    static const char *const pages[] = {
+        "start 0", "line deaf: what?", "event 0 log_failed: record not written: the disk is full", "step 1", "step 2", "eval 2",
+        "checkpoint 2", "sample 2", "line deaf: what?", "event 0 log_failed: record not written: the disk is full", "power 2",
+        "line deaf: what?", "event 3 damaged: torn", "line done 3"};
+    static const char *const logged[] = {"step", "eval", "checkpoint", "sample", "power"};
+    enum { PAGES = sizeof pages / sizeof *pages };
+    monitor m;
+    rig r;
+    rig_open(&r, "[run]\nname = sinks\n");
+    char dir[1500];
+    snprintf(dir, sizeof dir, "%s/sinks", r.c.run.dir);
+    OK(io_mkdirs(dir));
+    OK(monitor_open_list(&m, &(log_setup){.dir = dir, .c = &r.c, .quiet = true}, list));
+    tell_one_of_each(&m);
+    const notebook *n = m.sinks[3].self;
+    for (int i = 0; i < n->count && i < PAGES; i++) assert_string_equal(n->page[i], pages[i]);
+    assert_int_equal(n->count, PAGES);
+    assert_int_equal(*(int *)m.sinks[0].self, 5);  // not the step that [log] every leaves out
+    monitor_close(&m);
+    for (int i = 0; i < 5; i++) {
+        json_t *one = read_records(&r.c, "log.jsonl", logged[i]);
+        assert_int_equal(json_array_size(one), 1);
+        json_decref(one);
+    }
+    json_t *events = read_records(&r.c, "events.jsonl", "event");
+    assert_int_equal(json_array_size(events), 3);
+    assert_string_equal(text_of(json_array_get(events, 2), "text"), "torn");
+    json_decref(events);
+    drop_dir(r.dir);
+}
+
+static int closed;
+
+static err_t shut(void *self, const log_setup *run) {
+    (void)self, (void)run;
+    return err_set(ERR_IO, "shut");
+}
+
+static void count_close(void *self) {
+    (void)self;
+    closed++;
+}
+
+static bool never(const config *c) { return c == NULL; }
+
+// Those before it can say why; it is closed, and told nothing. What no setting wants is not opened at all.
+static void a_sink_that_can_not_open(void **state) {
+    (void)state;
+    static const sink locked = {.name = "locked", .open = shut, .close = count_close, .take = {[RECORD_EVENT] = mishear}};
+    static const sink idle = {.name = "idle", .wanted = never, .open = shut};
+    static const sink *const list[] = {&idle, &notes, &locked, &sink_jsonl, NULL};
+    char *dir = make_dir();
+    config c = {.log.jsonl = true};
+    monitor m;
+    assert_int_equal(monitor_open_list(&m, &(log_setup){.dir = dir, .c = &c}, list), ERR_IO);
+    monitor_event(&m, "failed", 0, err_last()->text);
+    const notebook *n = m.sinks[0].self;
+    assert_int_equal(n->count, 1);
+    assert_string_equal(n->page[0], "event 0 failed: shut");
+    assert_int_equal(closed, 1);
+    monitor_close(&m);
+    monitor_event(&m, "failed", 0, "after the end");  // is lost
+    assert_int_equal(closed, 1);
+    drop_dir(dir);
 }
 
 // --- a run that diverges ---------------------------------------------------------------------------------------------
@@ -342,6 +473,8 @@ int main(void) {
         cmocka_unit_test(any_text_can_be_read_again),
         cmocka_unit_test(a_text_that_is_too_long_is_cut),
         cmocka_unit_test(a_run_of_any_name_can_be_read),
+        cmocka_unit_test(a_sink_gets_each_record_whatever_others_do),
+        cmocka_unit_test(a_sink_that_can_not_open),
         cmocka_unit_test(a_run_that_diverges_says_so_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

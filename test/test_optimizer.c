@@ -101,7 +101,7 @@ static ending run_to(const char *dir, int kind, const char *more, int64_t last) 
     bool found;
     step_result s = {0};
     ending e;
-    monitor m = {.log = -1, .events = -1, .quiet = true};
+    monitor m = {0};
     snprintf(text, sizeof text, "%s%s", kinds[kind].settings, more);
     begin(&x, &c, dir, text);
     OK(session_resume(&x, &found, &m));
@@ -167,7 +167,7 @@ static void refuses(const char *dir, const char *settings, const char *key, cons
     config c;
     session x;
     bool found;
-    monitor m = {.log = -1, .events = -1, .quiet = true};
+    monitor m = {0};
     begin(&x, &c, dir, settings);
     assert_int_equal(session_resume(&x, &found, &m), ERR_CONFIG);
     if (!strstr(err_last()->text, key) || !strstr(err_last()->text, value)) fail_msg("%s", err_last()->text);

@@ -112,7 +112,7 @@ static err_t look_at_padding(const session *x) {
 
 static err_t begin(session *x, const world *w) {
     bool found;
-    monitor m = {.log = -1, .events = -1, .quiet = true};
+    monitor m = {0};
     if (!w->resumes) return session_init(x);
     TRY(session_resume(x, &found, &m));
     return found ? ERR_OK : err_set(ERR_DATA, "%s: no checkpoint to go on from", x->dir);

@@ -102,7 +102,7 @@ static void go_on(const char *dir, const char *mode, int64_t last, char state_ha
     session x;
     bool found;
     step_result s;
-    monitor m = {.log = -1, .events = -1, .quiet = true};
+    monitor m = {0};
     char more[128];
     snprintf(more, sizeof more, "[run]\nsteps = 4\n[model]\ndropout = 0.1\n[parallel]\nrecompute = %s\n", mode);
     load_config(&c, dir, small_model, more);

@@ -371,9 +371,7 @@ static void open_scene(scene *s, int64_t every, int64_t behind) {
     OK(device_open(&s->dev, &(device_options){.kind = DEVICE_CPU, .threads = 1}));
     err_t rc = power_open(&s->p, s->dev, s->ranks, every, behind);
     assert_true(rc == ERR_OK || rc == ERR_UNAVAILABLE);  // this machine's own
-    OK(monitor_open(&s->m, s->dir, &(config){.run.steps = 100, .log.jsonl = true}, 0));
-    s->m.unit = "token";
-    s->m.quiet = true;
+    OK(monitor_open(&s->m, &(log_setup){.dir = s->dir, .c = &(config){.run.steps = 100, .log.jsonl = true}, .unit = "token", .quiet = true}));
 }
 
 static void close_scene(scene *s) {
@@ -607,8 +605,8 @@ static void large_runs_fit(void **state) {
     scene s;
     open_scene(&s, 0, 0);
     for (int k = 0; k < DEVICES; k++) device[k] = (power_device){1000 + k, 698.123456789, 83.1234567, 1980.12345, 15};
-    monitor_power(&s.m, &(power_record){.step = 123456789, .watts = 1e6 + 1. / 3, .joules_per_unit = 1. / 3, .device = device,
-                                        .devices = DEVICES});
+    monitor_tell(&s.m, &(record){RECORD_POWER, .power = {.step = 123456789, .watts = 1e6 + 1. / 3, .joules_per_unit = 1. / 3,
+                                                         .device = device, .devices = DEVICES}});
     char *log = written(&s, "log.jsonl");
     assert_int_equal(count_of(log, "\n"), 3);
     assert_int_equal(count_of(log, "\"limited\":\"power+heat+brake+hardware\"}"), DEVICES);

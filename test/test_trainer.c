@@ -306,7 +306,7 @@ static void run_to(const char *dir, const char *more, int64_t stop_after, char h
     session x;
     bool found;
     step_result s;
-    monitor m = {.log = -1, .events = -1, .quiet = true};
+    monitor m = {0};
     load_config(&c, dir, small_model, more);
     OK(session_open(&x, &c, SESSION_TRAIN, NULL));
     OK(session_resume(&x, &found, &m));
@@ -351,7 +351,7 @@ static void restarts_bring_back_stochastic_weights(void **state) {
     int64_t windows;
     bool found;
     char more[256];
-    monitor m = {.log = -1, .events = -1, .quiet = true};
+    monitor m = {0};
     rig_open(&whole, settings, true);
     rig_open(&part, settings, true);
     for (int i = 0; i < RUN; i++) {
@@ -391,7 +391,7 @@ static void resume_refuses_other_settings_and_names_them(void **state) {
     config c;
     session x;
     bool found;
-    monitor m = {.log = -1, .events = -1, .quiet = true};
+    monitor m = {0};
     load_config(&c, dir, small_model, "[run]\nsteps = 4\n[optimizer]\nbeta2 = 0.5\n");
     OK(session_open(&x, &c, SESSION_TRAIN, NULL));
     assert_int_equal(session_resume(&x, &found, &m), ERR_CONFIG);
@@ -412,7 +412,7 @@ static void resume_refuses_another_device(void **state) {
     bool found;
     step_result s;
     size_t n;
-    monitor m = {.log = -1, .events = -1, .quiet = true};
+    monitor m = {0};
     write_tokens(dir, "text.bin", 6000);
     write_tokens(dir, "val.bin", 1500);
     load_config(&c, dir, small_model, "[run]\nsteps = 4\n");
@@ -432,8 +432,7 @@ static void resume_refuses_another_device(void **state) {
     session_close(&x);
     load_config(&c, dir, small_model, "[run]\nsteps = 4\n[device]\nmatch = no\n");
     OK(session_open(&x, &c, SESSION_TRAIN, NULL));
-    OK(monitor_open(&m, x.dir, &c, 0));
-    m.quiet = true;
+    OK(monitor_open(&m, &(log_setup){.dir = x.dir, .c = &c, .quiet = true}));
     OK(session_resume(&x, &found, &m));
     assert_true(found);
     OK(session_feed(&x, 4));

@@ -32,7 +32,7 @@ static holdings look(void) { return (holdings){entries("/proc/self/fd"), entries
 
 static err_t train_here(session *x, course *k, int world) {
     bool found;
-    monitor m = {.log = -1, .events = -1, .quiet = true};
+    monitor m = {0};
     step_result s;
     TRY(session_resume(x, &found, &m));
     if (found != (world > 0)) return err_set(ERR_INTERNAL, "world %d: a checkpoint was %s", world, found ? "found" : "not found");

@@ -148,7 +148,7 @@ static void record_checkpoint(run *r, double ms, bool say) {
     char hash[17];
     if (ckpt_hash(&r->x.state.ckpt, hash) != ERR_OK) return;  // ranks are lost: the next step reports it
     if (say) monitor_say(&r->m, "saved step %" PRId64 "  hash %s  %.2f s", r->x.step, hash, ms / 1e3);
-    if (save_is_due(r)) monitor_checkpoint(&r->m, r->x.step, ms, hash);
+    if (save_is_due(r)) monitor_tell(&r->m, &(record){RECORD_CHECKPOINT, .checkpoint = {.step = r->x.step, .ms = ms, .hash = hash}});
 }
 
 static void mark_best(run *r) {
@@ -163,9 +163,9 @@ static err_t start_log(run *r) {
     ckpt_counters *at = &x->state.ckpt.at;
     if (x->ranks->rank == 0) {
         monitor_close(&r->m);
-        TRY(monitor_open(&r->m, x->dir, x->cfg, r->saved >= 0 ? at->log_bytes : 0));
+        TRY(monitor_open(&r->m, &(log_setup){.dir = x->dir, .c = x->cfg, .log_bytes = r->saved >= 0 ? at->log_bytes : 0,
+                                             .unit = x->net->unit, .short_unit = x->net->short_unit}));
     }
-    r->m.unit = x->net->unit, r->m.short_unit = x->net->short_unit;
     greet(r);
     if (r->saved < 0) return ERR_OK;
     char text[96];
@@ -193,9 +193,9 @@ static err_t start_power(run *r) {
 static err_t open_directory(run *r) {
     if (!leads_node(r)) return ERR_OK;
     TRY(lock_directory(r, r->x.cfg, true));
-    TRY(monitor_open(&r->m, r->x.dir, &(config){.run.steps = r->x.cfg->run.steps}, 0));  // only events, until the log's length is known
-    r->m.quiet = r->x.ranks->rank != 0;
-    return ERR_OK;
+    // Only events, until the log's length is known: a setting asks for all else.
+    const config only_events = {.run.steps = r->x.cfg->run.steps};
+    return monitor_open(&r->m, &(log_setup){.dir = r->x.dir, .c = &only_events, .quiet = r->x.ranks->rank != 0});
 }
 
 static err_t run_open(run *r, const config *c, const launch *at) {
@@ -256,14 +256,14 @@ static err_t log_step(run *r, const step_result *s, double ms) {
     const double *mine = s->reports + r->x.ranks->rank * REPORT_ITEMS;
     bool timed = report_is_timed(s->reports, world);
     int64_t units = c->batch.global * r->x.net->units;
-    step_record record = {
-        .step = step, .units = step * units, .loss = s->loss, .grad_norm = s->grad_norm, .lr = s->lr, .ms = ms,
+    const step_record said = {
+        .step = step, .units = step * units, .logged = logged, .loss = s->loss, .grad_norm = s->grad_norm, .lr = s->lr, .ms = ms,
         .units_per_s = (double)units / (ms / 1e3), .data_wait_ms = mine[REPORT_DATA_MS], .comm_wait_ms = timed ? mine[REPORT_WAIT_MS] : NAN, .loss_scale = s->loss_scale,
         .skipped = !s->applied, .hash = hashed ? hash : NULL, .world = world, .comm_ms = timed ? mine[REPORT_BUSY_MS] : NAN, .hidden = times.hidden,
         .slowest = times.slowest, .slowest_ms = times.slowest_ms, .median_ms = times.median_ms,
     };
     watch_skips(r, s);
-    monitor_step(&r->m, &record, logged);
+    monitor_tell(&r->m, &(record){RECORD_STEP, .step = said});
     if (times.straggler) name_straggler(r, step, &times);
     power_log(&r->power, &r->m, step, s->reports, units);
     return ERR_OK;
@@ -277,8 +277,9 @@ static err_t evaluate_now(run *r, bool *improved) {
     ckpt_counters *at = &x->state.ckpt.at;
     *improved = e.loss < at->best_loss;
     if (*improved) at->best_loss = e.loss, at->best_step = x->step;
-    monitor_eval(&r->m, &(eval_record){.step = x->step, .loss = e.loss, .metrics = x->net->metrics, .metric = x->net->metric, .value = e.metric,
-                                       .samples = e.samples, .of = x->net->units > 1 ? "windows" : "samples", .best = at->best_loss, .best_step = at->best_step, .ms = 1e3 * (clock_now() - start)});
+    const eval_record said = {.step = x->step, .loss = e.loss, .metrics = x->net->metrics, .metric = x->net->metric, .value = e.metric, .samples = e.samples,
+                              .of = x->net->units > 1 ? "windows" : "samples", .best = at->best_loss, .best_step = at->best_step, .ms = 1e3 * (clock_now() - start)};
+    monitor_tell(&r->m, &(record){RECORD_EVAL, .eval = said});
     return ERR_OK;
 }
 
@@ -290,7 +291,7 @@ static err_t save_now(run *r) {
     TRY(session_settle(x));
     TRY(session_counters(x));
     monitor_sync(&r->m);
-    at->log_bytes = r->m.log >= 0 ? r->m.log_bytes : 0;
+    at->log_bytes = monitor_log_bytes(&r->m);
     TRY(comm_agree_max(x->ranks, &at->log_bytes, x->s));  // rank 0 has the log; every node's manifest stores its length
     x->ranks->host->patient = true;  // for the slowest disk
     x->ranks->host->phase.what = "checkpoint", x->ranks->host->phase.step = x->step, x->ranks->host->phase.number = 0;
@@ -308,7 +309,7 @@ static err_t save_now(run *r) {
 static err_t write_sample(run *r) {
     char *text;
     TRY(session_sample(&r->x, r->x.cfg->sample.prompt, &text));
-    monitor_sample(&r->m, r->x.step, r->x.cfg->sample.prompt, text);
+    monitor_tell(&r->m, &(record){RECORD_SAMPLE, .sample = {.step = r->x.step, .prompt = r->x.cfg->sample.prompt, .text = text}});
     free(text);
     return ERR_OK;
 }
@@ -412,8 +413,7 @@ static err_t say_stopped(run *r) {
 // After a failure of the team nothing is saved: saving needs all ranks.
 static err_t run_steps(run *r) {
     const config *c = r->x.cfg;
-    r->m.started = clock_now();
-    r->m.first_step = r->x.step + 1;
+    monitor_tell(&r->m, &(record){RECORD_START, .start.step = r->x.step});
     while (r->x.step < c->run.steps) {
         bool stopping = false;
         TRY(step_or_save(r, &stopping));
@@ -454,8 +454,6 @@ err_t train_rank(const config *c, const launch *at, board *b) {
     if (!r) return err_set(ERR_INTERNAL, "no memory for a run");
     r->lock = -1;
     r->b = b;
-    r->m.log = r->m.events = -1;
-    r->m.quiet = at->rank != 0;
     err_t rc = run_all(r, c, at);
     if (rc == ERR_UNAVAILABLE) say_where(r);
     err_record why = *err_last();

@@ -5,6 +5,7 @@
 #include "data/text/pack.h"
 #include "trainer/evaluate.h"
 #include "trainer/log/report.h"
+#include "trainer/log/utf8.h"
 #include "trainer/train.h"
 
 #include <inttypes.h>
@@ -43,7 +44,7 @@ static err_t sample_session(session *x, const char *ckpt, const char *prompt, FI
     char *text;
     TRY(session_load(x, ckpt));
     TRY(session_sample(x, prompt, &text));
-    if (isatty(fileno(out))) monitor_printable(text, strlen(text) + 6, text);  // in place: never grows
+    if (isatty(fileno(out))) utf8_printable(text, strlen(text) + 6, text);  // in place: never grows
     fprintf(out, "%s%s\n", prompt, text);
     free(text);
     return ERR_OK;

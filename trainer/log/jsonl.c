@@ -1,0 +1,162 @@
+// trainer/log/jsonl.c: log.jsonl, for programs. It reads as if the run had never been interrupted: a run that continues
+// truncates it to the length that its checkpoint stores.
+#include "base/io.h"
+#include "gpu/gpu.h"
+#include "trainer/log/json.h"
+#include "trainer/log/sink.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+typedef struct jsonl {
+    int fd;
+    char path[IO_PATH];
+    int64_t bytes;     // of whole records
+    const char *unit;
+} jsonl;
+
+static bool jsonl_wanted(const config *c) { return c->log.jsonl; }
+
+// A file that is shorter than log_bytes stays as it is: the monitor compares.
+static err_t jsonl_open(void *self, const log_setup *run) {
+    jsonl *l = self;
+    struct stat st;
+    l->fd = -1;
+    l->unit = run->unit;
+    TRY(io_path(l->path, "%s/log.jsonl", run->dir));
+    l->fd = open(l->path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    if (l->fd < 0 || fstat(l->fd, &st) != 0) return err_set(ERR_IO, "%s: %s", l->path, strerror(errno));
+    if (st.st_size >= run->log_bytes && ftruncate(l->fd, (off_t)run->log_bytes) != 0)
+        return err_set(ERR_IO, "%s: truncate: %s", l->path, strerror(errno));
+    l->bytes = lseek(l->fd, 0, SEEK_END);
+    return l->bytes >= 0 ? ERR_OK : err_set(ERR_IO, "%s: %s", l->path, strerror(errno));
+}
+
+static void jsonl_close(void *self) {
+    jsonl *l = self;
+    if (l->fd >= 0) close(l->fd);
+}
+
+static err_t jsonl_sync(void *self) {
+    jsonl *l = self;
+    return fdatasync(l->fd) == 0 ? ERR_OK : err_set(ERR_IO, "%s: sync: %s", l->path, strerror(errno));
+}
+
+static int64_t jsonl_length(const void *self) { return ((const jsonl *)self)->bytes; }
+
+// If a record can't be written (mostly a full disk), the file is truncated to its last whole record.
+static err_t append(jsonl *l, json *j) {
+    err_t rc = json_write(j, l->fd, l->path);
+    if (rc == ERR_OK) {
+        l->bytes += (int64_t)j->n;
+        return rc;
+    }
+    (void)!ftruncate(l->fd, (off_t)l->bytes);
+    lseek(l->fd, (off_t)l->bytes, SEEK_SET);  // the next record starts here, even if ftruncate failed
+    return rc;
+}
+
+// --- records ---------------------------------------------------------------------------------------------------------
+
+static err_t take_step(void *self, const record *all) {
+    jsonl *l = self;
+    const step_record *r = &all->step;
+    json j = {.n = 0};
+    json_put(&j, "{\"t\":\"step\",\"step\":%" PRId64, r->step);
+    json_put_real(&j, "loss", r->loss);
+    json_put_real(&j, "grad_norm", r->grad_norm);
+    json_put_real(&j, "lr", r->lr);
+    json_put(&j, ",\"%ss\":%" PRId64, l->unit, r->units);
+    json_put_real(&j, "ms", r->ms);
+    json_put_named(&j, "%ss_per_s", l->unit, r->units_per_s);
+    json_put(&j, ",\"mfu\":null");  // a CPU's peak is not known
+    json_put_real(&j, "data_wait_ms", r->data_wait_ms);
+    json_put_real(&j, "comm_wait_ms", r->comm_wait_ms);
+    if (r->world > 1) {
+        json_put_real(&j, "comm_ms", r->comm_ms);
+        json_put_real(&j, "comm_hidden", r->hidden);
+        json_put(&j, ",\"slowest_rank\":%d", r->slowest);
+        json_put_real(&j, "slowest_compute_ms", r->slowest_ms);
+        json_put_real(&j, "median_compute_ms", r->median_ms);
+    }
+    json_put_real(&j, "loss_scale", r->loss_scale);
+    json_put(&j, ",\"skipped\":%s", r->skipped ? "true" : "false");
+    if (r->hash) json_put_text(&j, "hash", r->hash);
+    return append(l, &j);
+}
+
+static err_t take_eval(void *self, const record *all) {
+    const eval_record *r = &all->eval;
+    json j = {.n = 0};
+    json_put(&j, "{\"t\":\"eval\",\"step\":%" PRId64, r->step);
+    json_put_real(&j, "loss", r->loss);
+    for (int i = 0; i < r->metrics; i++) json_put_real(&j, r->metric[i], r->value[i]);
+    json_put_real(&j, "best", r->best);
+    json_put(&j, ",\"best_step\":%" PRId64 ",\"%s\":%" PRId64, r->best_step, r->of, r->samples);
+    json_put_real(&j, "ms", r->ms);
+    return append(self, &j);
+}
+
+static err_t take_checkpoint(void *self, const record *all) {
+    const checkpoint_record *r = &all->checkpoint;
+    json j = {.n = 0};
+    json_put(&j, "{\"t\":\"checkpoint\",\"step\":%" PRId64, r->step);
+    json_put_text(&j, "hash", r->hash);
+    json_put_real(&j, "ms", r->ms);
+    return append(self, &j);
+}
+
+static err_t take_sample(void *self, const record *all) {
+    const sample_record *r = &all->sample;
+    json j = {.n = 0};
+    json_put(&j, "{\"t\":\"sample\",\"step\":%" PRId64, r->step);
+    json_put_text(&j, "prompt", r->prompt);
+    json_put_text(&j, "text", r->text);
+    return append(self, &j);
+}
+
+static void put_device(json *j, const power_device *d) {
+    char why[LIMITED_TEXT];
+    json_put(j, "{\"rank\":%d", d->rank);
+    json_put_real(j, "watts", d->watts);
+    json_put_real(j, "celsius", d->celsius);
+    json_put_real(j, "mhz", d->mhz);
+    if (d->limited == LIMITED_UNKNOWN) json_put(j, ",\"limited\":null}");
+    else json_put(j, ",\"limited\":\"%s\"}", device_limited_text(d->limited, why));
+}
+
+static err_t append_devices(jsonl *l, const power_record *r, int first, int end) {
+    json j = {.n = 0};
+    json_put(&j, "{\"t\":\"power\",\"step\":%" PRId64, r->step);
+    json_put_real(&j, "watts", r->watts);
+    json_put_named(&j, "joules_per_%s", l->unit, r->joules_per_unit);
+    json_put(&j, ",\"devices\":[");
+    for (int k = first; k < end; k++) {
+        if (k > first) json_put(&j, ",");
+        put_device(&j, &r->device[k]);
+    }
+    json_put(&j, "]");
+    return append(l, &j);
+}
+
+// {"t":"power","step":100,"watts":W,"joules_per_token":J,"devices":[{"rank":0,"watts":W,"celsius":C,"mhz":M,"limited":"no"},...]}:
+// null: not known. limited: "no", or what limits the clocks (device_limited_text). A line has at most POWER_DEVICES
+// devices: a larger run writes several for a step, each with the sums over all devices.
+static err_t take_power(void *self, const record *r) {
+    enum { POWER_DEVICES = 128 };
+    err_t rc = ERR_OK;
+    for (int first = 0, all = r->power.devices; first < all; first += POWER_DEVICES) {
+        err_t one = append_devices(self, &r->power, first, first + POWER_DEVICES < all ? first + POWER_DEVICES : all);
+        if (one != ERR_OK) rc = one;
+    }
+    return rc;
+}
+
+const sink sink_jsonl = {
+    .name = "log.jsonl", .bytes = sizeof(jsonl), .wanted = jsonl_wanted, .open = jsonl_open, .close = jsonl_close, .sync = jsonl_sync, .length = jsonl_length,
+    .take = {[RECORD_STEP] = take_step, [RECORD_EVAL] = take_eval, [RECORD_CHECKPOINT] = take_checkpoint, [RECORD_SAMPLE] = take_sample, [RECORD_POWER] = take_power},
+};

@@ -1,0 +1,95 @@
+// trainer/log/record.h: what a run says of itself, as plain structs. The trainer fills one in and gives it to the monitor
+// (trainer/log/monitor.h), which gives it to each sink (trainer/log/sink.h). Text and arrays are the caller's: a sink
+// copies what it keeps.
+#ifndef TRAINER_LOG_RECORD_H
+#define TRAINER_LOG_RECORD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+// The steps of this process begin.
+typedef struct start_record {
+    int64_t step;  // the last finished one, 0: none
+} start_record;
+
+typedef struct step_record {
+    int64_t step, units;   // units: tokens, or whatever is counted, since the run began
+    bool logged;           // [log] every says so, or it is the last step, or has a hash, or was skipped
+    double loss, grad_norm, lr, ms, units_per_s, data_wait_ms, comm_wait_ms, loss_scale;
+    bool skipped;
+    const char *hash;  // NULL: not computed
+    // On a GPU, times of communication and computing are by the device's clock and of two steps before; NaN (null in
+    // the log) where they are not known, as in a GPU's first two steps. data_wait_ms is by the host's clock and of this
+    // step.
+    //
+    // With several ranks: the mean over ranks of the communication time, and the share of it that backward hid; the
+    // compute times of the slowest and of the median rank.
+    int world, slowest;
+    double comm_ms, hidden, slowest_ms, median_ms;
+} step_record;
+
+typedef struct eval_record {
+    int64_t step, samples;
+    const char *of;             // what the samples are: "windows"
+    double loss;
+    int metrics;
+    const char *const *metric;  // names, and
+    const double *value;
+    double best, ms;            // ms: of the evaluation
+    int64_t best_step;
+} eval_record;
+
+// A checkpoint is complete.
+typedef struct checkpoint_record {
+    int64_t step;
+    double ms;
+    const char *hash;  // of its weights
+} checkpoint_record;
+
+typedef struct sample_record {
+    int64_t step;
+    const char *prompt, *text;  // any bytes: an untrained model writes escape sequences too
+} sample_record;
+
+// Readings of one rank's device; NaN: not known. limited: as in device_sensors (gpu/gpu.h).
+typedef struct power_device {
+    int rank;
+    double watts, celsius, mhz;
+    unsigned limited;
+} power_device;
+
+typedef struct power_record {
+    int64_t step;
+    double watts;             // of all devices, now
+    double joules_per_unit;   // used since the last such record
+    const power_device *device;
+    int devices;
+} power_record;
+
+// Something to be known later: "resume", "checkpoint_failed", "damaged", "stop" ... (gpu/gpu.h has an event_record().)
+typedef struct incident_record {
+    int64_t step;
+    const char *kind, *text;  // kind: one word
+} incident_record;
+
+typedef enum record_kind {
+    RECORD_START, RECORD_STEP, RECORD_EVAL, RECORD_CHECKPOINT, RECORD_SAMPLE, RECORD_POWER, RECORD_EVENT,
+    RECORD_LINE,  // for people only
+    RECORD_KINDS
+} record_kind;
+
+typedef struct record {
+    record_kind kind;
+    union {
+        start_record start;
+        step_record step;
+        eval_record eval;
+        checkpoint_record checkpoint;
+        sample_record sample;
+        power_record power;
+        incident_record event;
+        const char *line;
+    };
+} record;
+
+#endif
