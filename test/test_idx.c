@@ -474,7 +474,7 @@ static void test_verify(void **state) {
         assert_int_equal(pwrite(fd, &byte, 1, st.st_size - 5), 1);
         assert_int_equal(futimens(fd, (struct timespec[]){st.st_atim, st.st_mtim}), 0);
         close(fd);
-        assert_error(source_verify(s, keep_report, &r), ERR_DATA, "1 faults in 4 files");
+        assert_error(source_verify(s, keep_report, &r), ERR_DATA, "1 fault in 4 files");
         assert_int_equal(r.count, 1);
         if (!strstr(r.last, names[k])) fail_msg("no %s in: %s", names[k], r.last);
         source_close(s);

@@ -313,7 +313,7 @@ static err_t idx_verify(source *s, void (*report)(void *ctx, const char *text), 
     idx_source *x = (idx_source *)s;
     int bad = 0;
     TRY(sum_all(x, true, report, ctx, &bad));
-    return bad ? err_set(ERR_DATA, "%d faults in %d files: copy these files again", bad, x->files) : ERR_OK;
+    return bad ? err_set(ERR_DATA, "%d fault%s in %d files: copy these files again", bad, bad == 1 ? "" : "s", x->files) : ERR_OK;
 }
 
 static void idx_cancel(source *s, bool cancelled) { reader_cancel(&((idx_source *)s)->reader, cancelled); }
