@@ -119,7 +119,7 @@ static err_t open_llmc(shard *s, shard_io *io) {
     s->tokens = count;
     int64_t end = LLMC_HEADER + s->tokens * s->token_bytes;
     if (count == 0 || count > INT32_MAX)
-        return err_set(ERR_DATA, "%s: offset 8: %d tokens, expected 1 to %d", s->file.path, (int)count, INT32_MAX);
+        return err_set(ERR_DATA, "%s: offset 8: %" PRIu32 " tokens, expected 1 to %d", s->file.path, count, INT32_MAX);
     if (end != s->file.size)
         return err_set(ERR_DATA, "%s: has %" PRId64 " bytes, expected %" PRId64 " for the %u tokens that the header at offset 8 gives "
                        "of: the file is %s", s->file.path, s->file.size, end, count, s->file.size < end ? "truncated" : "too long");
