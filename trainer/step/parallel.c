@@ -46,7 +46,6 @@ static err_t run_call(void *ctx, stream *inner) {
 }
 
 err_t parallel_queue(parallel *x, const char *phase, parallel_body body, int what, int64_t turn, event *done) {
-    TRY(parallel_follow(x));
     TRY(stream_call(x->side, run_call, &(side_call){x, phase, body, what, x->step, turn}, sizeof(side_call)));
     return event_record(done, x->side);
 }
@@ -81,6 +80,7 @@ err_t parallel_add(parallel *x, int bucket, int into, int from) {
 }
 
 err_t parallel_reduce(parallel *x, int k, int64_t turn) {
+    TRY(parallel_follow(x));
     return parallel_queue(x, "reduce gradients", x->gradients->reduce, k, turn, x->reduced[k]);
 }
 

@@ -81,8 +81,9 @@ err_t parallel_follow(parallel *x);
 // The compute stream waits for the event, and the time is counted.
 err_t parallel_wait_for(parallel *x, event *e);
 
-// Queues body(x, step, what, turn, inner) on the side stream, after the compute stream, and records `done` after it.
-// Its time is counted. phase: what a rank that is lost in it is said to have been doing.
+// Queues body(x, what, turn, inner) on the side stream, and records `done` after it. Its time is counted. It waits for
+// what was computed before the last parallel_follow: one serves all calls that follow with nothing computed between
+// them. phase: what a rank that is lost in it is said to have been doing.
 err_t parallel_queue(parallel *x, const char *phase, parallel_body body, int what, int64_t turn, event *done);
 
 #endif

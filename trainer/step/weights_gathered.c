@@ -21,7 +21,10 @@ static err_t gather_block(parallel *x, int block, int64_t turn, stream *inner) {
 }
 
 // After all reads of the block that is there.
-static err_t gather(parallel *x, int block) { return parallel_queue(x, "gather weights", gather_block, block, 0, x->gathered[block % 2]); }
+static err_t gather(parallel *x, int block) {
+    TRY(parallel_follow(x));
+    return parallel_queue(x, "gather weights", gather_block, block, 0, x->gathered[block % 2]);
+}
 
 static void point_rows(const train_state *t, int block) {
     size_t element = dtype_bytes(t->o.compute), at = 0;

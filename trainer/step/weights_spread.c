@@ -25,9 +25,11 @@ static err_t send_segment(parallel *x, int g, int64_t turn, stream *inner) {
     return x->ranks->table->all_gather(x->ranks, (char *)t->weights.t.data + t->zero.segment[g].at * element, state_cuts(t, g, element), inner);
 }
 
-// In the order in which the next forward pass needs them.
+// In the order in which the next forward pass needs them. The update of all segments is queued already, and nothing is
+// computed between two of them here: the side stream waits once for all.
 static err_t spread(parallel *x) {
     const train_state *t = x->state;
+    TRY(parallel_follow(x));
     for (int g = 0; g < t->zero.segments; g++) {
         if (t->zero.segment[g].tied) continue;
         TRY(parallel_queue(x, "spread weights", send_segment, g, 0, x->arrived[g]));
