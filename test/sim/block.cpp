@@ -26,17 +26,15 @@ enum { RED_ZONE = 64 };
 
 struct shared_array { const void *key; const char *name; place at; size_t begin, end; };
 
-static char *shared;
+char *shared;
+size_t near_begin, near_end;
 static std::vector<shared_array> arrays;
 static size_t used, static_bytes;
-
-size_t shared_offset(const void *p) { return (size_t)((const char *)p - shared); }
-bool in_shared(const void *p) { return (const char *)p >= shared && (const char *)p < shared + SHARED_ROOM; }
 
 const char *shared_name(const void *p, size_t n) {
     size_t at = (size_t)((const char *)p - shared);
     for (const shared_array &a : arrays)
-        if (at >= a.begin && at + n <= a.end) return a.name;
+        if (at >= a.begin && at + n <= a.end) return near_begin = a.begin, near_end = a.end, a.name;
     return nullptr;
 }
 
@@ -96,7 +94,7 @@ static void shared_begin() {
         POISON(shared, SHARED_ROOM);
     }
     arrays.clear();
-    used = static_bytes = 0;
+    used = static_bytes = near_begin = near_end = 0;
 }
 
 // In a plain build, writes a little past an array are seen here, when the block has ended; the other builds see the access itself.

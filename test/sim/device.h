@@ -45,6 +45,7 @@ struct fiber {
     int index, warp, lane;
     bool started, done, fenced;  // fenced: has executed __threadfence
     wait_kind waits;
+    uint64_t mark;     // race.cpp: who and when, as an access has it
     place at;          // where it waits
     int op;            // warp operation: its mask, its operands, and what the last lane to come calls
     uint32_t mask;
@@ -54,7 +55,12 @@ struct fiber {
     int group;                       // of the copies that come next
 };
 
-struct warp_state { uint32_t exist, done, waiting; };  // lanes
+struct warp_state {
+    uint32_t exist, done, waiting;  // lanes
+    bool agreed;                    // all that wait came with this operation and this mask
+    int op;
+    uint32_t mask;
+};
 
 struct barrier_state {
     int arrived;
@@ -74,7 +80,7 @@ struct block_state {
     warp_state warps[THREADS / LANES];
 };
 extern block_state block;
-extern thread_local fiber *running;  // null in host code
+extern __thread fiber *running;      // null in host code
 extern uint3 thread_index, block_index;  // threadIdx and blockIdx of kernels, blockDim and gridDim
 extern dim3 block_size, grid_size;
 
@@ -89,9 +95,11 @@ void abandon_fibers();         // of a block that cannot end
 void thread_ends(fiber *f);
 const char *shared_name(const void *p, size_t n);   // of the array that holds these bytes, or null
 std::string shared_near(const void *p);             // "array+0x40", for messages
-bool in_shared(const void *p);
-size_t shared_offset(const void *p);
 enum { SHARED_ROOM = 512 << 10 };    // bytes of address space after all arrays of a block
+extern char *shared;                 // their first
+extern size_t near_begin, near_end;  // of the array that shared_name() found last; both 0 where none was found in this block
+static inline size_t shared_offset(const void *p) { return (size_t)((uintptr_t)p - (uintptr_t)shared); }
+static inline bool in_shared(const void *p) { return shared_offset(p) < SHARED_ROOM; }
 
 // warp.cpp
 enum warp_op { OP_SYNC, OP_SHUFFLE, OP_SHUFFLE_XOR, OP_SHUFFLE_DOWN, OP_SHUFFLE_UP, OP_BALLOT,

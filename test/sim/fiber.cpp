@@ -11,7 +11,7 @@
 
 namespace simt {
 
-thread_local fiber *running;
+__thread fiber *running;
 uint3 thread_index;
 
 // --- the switch ----------------------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ namespace simt {
 
 struct mma_operands { float *d; const uint32_t *a, *b; };
 
-static float half_of(uint32_t pair, int high, bool bf) {
+template <bool bf> static inline float half_of(uint32_t pair, int high) {
     uint16_t bits = (uint16_t)(high ? pair >> 16 : pair);
     if (!bf) return _cvtsh_ss(bits);
     uint32_t wide = (uint32_t)bits << 16;
@@ -21,22 +21,30 @@ static float half_of(uint32_t pair, int high, bool bf) {
     return f;
 }
 
-static void mma_all(fiber *lanes, uint32_t) {
-    float a[16][16], b[16][8], d[16][8];
-    bool bf = lanes[0].op == OP_MMA_BF16;
+typedef float row8 __attribute__((vector_size(32)));  // eight columns at once, each with its own sum
+
+template <bool bf> static void mma_all(fiber *lanes, uint32_t) {
+    float a[16][16];
+    union { float at[16][8]; row8 row[16]; } b, d;
     for (int l = 0; l < LANES; l++) {
         const mma_operands *o = (mma_operands *)lanes[l].operands;
         int g = l / 4, t = l % 4;
-        for (int i = 0; i < 8; i++) a[g + i / 2 % 2 * 8][t * 2 + i % 2 + i / 4 * 8] = half_of(o->a[i / 2], i % 2, bf);
-        for (int i = 0; i < 4; i++) b[t * 2 + i % 2 + i / 2 * 8][g] = half_of(o->b[i / 2], i % 2, bf);
-        for (int i = 0; i < 4; i++) d[g + i / 2 * 8][t * 2 + i % 2] = o->d[i];
+#pragma GCC unroll 8
+        for (int i = 0; i < 8; i++) a[g + i / 2 % 2 * 8][t * 2 + i % 2 + i / 4 * 8] = half_of<bf>(o->a[i / 2], i % 2);
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; i++) b.at[t * 2 + i % 2 + i / 2 * 8][g] = half_of<bf>(o->b[i / 2], i % 2);
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; i++) d.at[g + i / 2 * 8][t * 2 + i % 2] = o->d[i];
     }
-    for (int i = 0; i < 16; i++)
-        for (int k = 0; k < 16; k++)
-            for (int j = 0; j < 8; j++) d[i][j] += a[i][k] * b[k][j];
+    for (int i = 0; i < 16; i++) {
+        row8 sum = d.row[i];
+        for (int k = 0; k < 16; k++) sum += a[i][k] * b.row[k];
+        d.row[i] = sum;
+    }
     for (int l = 0; l < LANES; l++) {
         const mma_operands *o = (mma_operands *)lanes[l].operands;
-        for (int i = 0; i < 4; i++) o->d[i] = d[l / 4 + i / 2 * 8][l % 4 * 2 + i % 2];
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; i++) o->d[i] = d.at[l / 4 + i / 2 * 8][l % 4 * 2 + i % 2];
     }
     stats.mma++;
 }
@@ -52,7 +60,7 @@ static void meet_all(warp_op op, void *operands, warp_function fn, place at) {
 
 void mma_m16n8k16(float *d, const uint32_t *a, const uint32_t *b, bool bf, const char *file, int line) {
     mma_operands o = {d, a, b};
-    meet_all(bf ? OP_MMA_BF16 : OP_MMA_F16, &o, mma_all, {file, line});
+    meet_all(bf ? OP_MMA_BF16 : OP_MMA_F16, &o, bf ? mma_all<true> : mma_all<false>, {file, line});
 }
 
 // --- ldmatrix ------------------------------------------------------------------------------------------------------------------------

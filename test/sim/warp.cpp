@@ -39,7 +39,11 @@ void meet(warp_op op, uint32_t mask, void *operands, warp_function fn, place at)
     warp_state *w = &block.warps[me->warp];
     stats.warp_ops++;
     mask = checked_mask(me, w, mask, at);
-    check_same(lanes, w, op, mask, at);
+    if (!w->waiting) w->agreed = true, w->op = op, w->mask = mask;
+    if (!w->agreed || w->op != (int)op || w->mask != mask) {
+        check_same(lanes, w, op, mask, at);
+        w->agreed = false;
+    }
     me->waits = IN_WARP, me->op = op, me->mask = mask, me->operands = operands, me->all = fn, me->at = at;
     w->waiting |= 1u << me->lane;
     if ((w->waiting & mask) == mask) complete(me, mask);

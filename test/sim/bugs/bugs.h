@@ -28,6 +28,7 @@ void release(void *p);
 
 bool missing_barrier(bool bug);
 bool missing_syncwarp(bool bug);
+bool halves_of_words(bool bug);
 bool shared_past_end(bool bug);
 bool uninitialised_shared(bool bug);
 bool double_buffer(bool bug);

@@ -47,6 +47,35 @@ bool missing_syncwarp(bool bug) {
     return right;
 }
 
+// A word that one thread writes whole and two others by halves: next to each other they do not meet, over what the first wrote they do.
+typedef uint32_t __attribute__((may_alias)) whole;
+
+template <bool BUG> static __global__ void halved(float *out, const float *in) {
+    K_SMEM(uint16_t, half, [2 * N]);
+    int t = threadIdx.x, next = (t + 32) % N;  // of another warp
+    half[2 * t] = 1, half[2 * next + 1] = 2;
+    __syncthreads();
+    ((whole *)half)[t] = (whole)in[t] << 16 | (whole)in[t];  // <halves_of_words>
+    if (!BUG) __syncthreads();
+    uint16_t was = half[2 * next + 1];  // <halves_of_words>
+    __syncthreads();
+    half[2 * t] = was, half[2 * next + 1] = was;
+    __syncthreads();
+    whole both = ((whole *)half)[(t + 64) % N];
+    out[t] = (float)(both >> 16) + (float)(both & 0xffff);
+}
+
+bool halves_of_words(bool bug) {
+    bool right = true;
+    float got[N], *in = device_floats(N, 0, 1), *out = device_floats(N, 0, 0);
+    if (bug) K_LAUNCH(halved<true>, 1, N, 0, nullptr, out, in);
+    else K_LAUNCH(halved<false>, 1, N, 0, nullptr, out, in);
+    read_floats(got, out, N);
+    for (int i = 0; i < N; i++) right = right && got[i] == (float)((i + 96) % N + (i + 64) % N);
+    release(in), release(out);
+    return right;
+}
+
 // A guard element that is not there.
 template <bool BUG> static __global__ void guarded(float *out, const float *in) {
     K_SMEM(float, row, [64]);

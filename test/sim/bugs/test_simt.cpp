@@ -19,6 +19,7 @@ const bug bugs[] = {
     {"missing_syncwarp", "shared.cu", missing_syncwarp, WRONG, FINDING, WRONG, "race", true},
     {"double_buffer", "shared.cu", double_buffer, WRONG, FINDING, WRONG, "race", true},
     {"missing_copy_wait", "shared.cu", missing_copy_wait, WRONG, FINDING, WRONG, "race", true},
+    {"halves_of_words", "shared.cu", halves_of_words, WRONG, FINDING, WRONG, "race", true},
     {"shared_past_end", "shared.cu", shared_past_end, FINDING, FINDING, DIES, "shared-bounds", true},
     {"uninitialised_shared", "shared.cu", uninitialised_shared, WRONG, WRONG, WRONG, "", false},
     {"threads_add", "global.cu", threads_add, SILENT, FINDING, SILENT, "race", true},
