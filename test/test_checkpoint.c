@@ -1,13 +1,10 @@
 // test/test_checkpoint.c: what is saved is what is loaded, bit for bit; hashes see everything; and every byte of a checkpoint is
 // flipped, every file cut, lengthened, swapped and forged: the damage is named and the checkpoint before it is used.
-// (test_checkpoint_crash.c: while saving.)
+// (test_checkpoint_crash.c: while saving. test_checkpoint_fit.c: from which of them a run may go on.)
 #include "model/safetensors.h"
-#include "test/support/checkpoint.h"
-#include "test/support/fake_device.h"
+#include "test/support/forge.h"
 
-#include <jansson.h>
 #include <math.h>
-#include <sodium.h>
 #include <sys/stat.h>
 
 // --- what is saved is what is loaded -------------------------------------------------------------------------------------------
@@ -278,108 +275,7 @@ static void test_clean(void **state) {
     drop_world(same);
 }
 
-// --- does it fit ---------------------------------------------------------------------------------------------------------------
-
-// A checkpoint of a build for which `warmup = 0` meant none.
-static void test_no_warmup(void **state) {
-    world *w = *state;
-    complaints c;
-    ckpt_state keep = w->s;
-    add_key(&w->s, "schedule.warmup", "0");
-    save_step(w, 1, 5);
-    w->s = keep;
-    add_key(&w->s, "schedule.warmup", "-1");
-    OK(resume(w, &c));
-    strcpy(w->s.key[w->s.keys - 1].value, "10");
-    FAILS(resume(w, &c), ERR_CONFIG, "schedule.warmup", "-1", "10");
-}
-
-// An optimizer of one array, and one of three: what it keeps is saved under its own names, and is refused under any others.
-static void test_groups(void **state) {
-    world *w = *state, *same = make_world(w->dir, 5);
-    ckpt_state adam = w->s, keep;
-    ckpt_tensor third[PARAMS];
-    char path[IO_PATH], hash[17], state_hash[2][17], expected[17];
-    st_file f;
-    w->s.groups = 2, w->s.group[1].name = "momentum";
-    save_step(w, 1, 5);
-    keep = w->s;
-    path_of(path, w, 1, "optimizer.safetensors");
-    OK(st_open(&f, path));
-    assert_int_equal(f.count, PARAMS);
-    assert_non_null(st_find(&f, "momentum/b.bias"));
-    st_close(&f);
-    path_of(path, w, 1, "");
-    OK(ckpt_hash_dir(path, hash, state_hash[0]));
-    OK(ckpt_state_hash(&w->s, expected));
-    assert_string_equal(state_hash[0], expected);
-    scramble(w);
-    OK(ckpt_load(path, &w->s, false));
-    fill(same, 1, 0);
-    assert_true(group_equal(w->master, same->master) && group_equal(w->m, same->m) && !group_equal(w->v, same->v));
-    w->s = adam;
-    FAILS(ckpt_load(path, &w->s, false), ERR_CONFIG, "no optimizer state of this optimizer", "init_from");
-    w->s = keep, w->s.group[1].name = "m";
-    FAILS(ckpt_load(path, &w->s, false), ERR_CONFIG, "no optimizer state of this optimizer");
-    make_group(third, 5);
-    fill_group(third, 99);
-    w->s = adam, w->s.groups = 4, w->s.group[3] = (ckpt_group){"third", third};
-    save_step(w, 2, 5);
-    path_of(path, w, 2, "");
-    OK(ckpt_hash_dir(path, hash, state_hash[0]));
-    w->s.groups = 3;
-    OK(ckpt_state_hash(&w->s, state_hash[1]));
-    assert_string_not_equal(state_hash[0], state_hash[1]);
-    for (int i = 0; i < 3; i++) {
-        static const char *const names[] = {"", "sixteen.letters.", "m"};
-        static const char *const says[] = {"named \"\"", "1 to 15 letters", "tensor m/w"};
-        w->s.group[2].name = names[i];
-        FAILS(ckpt_save(w->dir, &w->s, 5, NULL), ERR_INTERNAL, says[i]);
-    }
-    holds(w, "step-00000001 step-00000002 ");
-    for (int i = 0; i < PARAMS; i++) free(third[i].data);
-    drop_world(same);
-}
-
-static void test_mismatches(void **state) {
-    world *w = *state;
-    complaints c;
-    char path[IO_PATH];
-    save_step(w, 1, 5);
-    save_step(w, 2, 5);
-    ckpt_state keep = w->s;
-    strcpy(w->s.key[0].value, "12");
-    FAILS(resume(w, &c), ERR_CONFIG, "step-00000002", "batch.global", "24", "12", "[run] name");
-    assert_int_equal(c.count, 0);  // it is not damaged, and the one before is not tried
-    w->s = keep;
-    w->s.keys--;
-    FAILS(resume(w, &c), ERR_CONFIG, "optimizer.lr", "test-1");
-    w->s = keep;
-    add_key(&w->s, "model.new", "x");
-    strcpy(w->s.key[w->s.keys - 1].usual, "old");  // what builds did that did not know it
-    FAILS(resume(w, &c), ERR_CONFIG, "model.new = x", "test-1", "what old means");
-    strcpy(w->s.key[w->s.keys - 1].value, "old");
-    OK(resume(w, &c));
-    w->s = keep;
-    strcpy(w->s.data_hash, "fedcba9876543210");
-    FAILS(resume(w, &c), ERR_CONFIG, "0123456789abcdef", "fedcba9876543210", "[data] train");
-    path_of(path, w, 2, "");
-    OK(ckpt_load(path, &w->s, true));
-    w->s.data_hash[0] = 0;  // no dataset is open: nothing to compare
-    OK(resume(w, &c));
-    w->s = keep;
-    w->master[0].size[0] = 5, w->master[0].size[1] = 3;
-    FAILS(resume(w, &c), ERR_CONFIG, "tensor w", "(3,5)", "(5,3)", "[model]");
-    FAILS(ckpt_load(path, &w->s, true), ERR_CONFIG, "tensor w", "(3,5)", "(5,3)");
-    w->master[0].size[0] = 3, w->master[0].size[1] = 5;
-    strcpy(w->master[1].name, "c.bias");
-    FAILS(resume(w, &c), ERR_CONFIG, "b.bias", "c.bias");
-    strcpy(w->master[1].name, "b.bias");
-    w->s.params = 2;
-    FAILS(resume(w, &c), ERR_CONFIG, "absent");
-    w->s = keep;
-    OK(resume(w, &c));
-}
+// --- what cannot be saved -------------------------------------------------------------------------------------------------------
 
 static void test_unsaveable(void **state) {
     world *w = *state;
@@ -400,27 +296,6 @@ static void test_unsaveable(void **state) {
 // --- damage --------------------------------------------------------------------------------------------------------------------
 
 static const char *const files[] = {"model.safetensors", "optimizer.safetensors", "manifest.json"};
-
-static two two_steps(void **state) {
-    two t = {*state, make_world("", 5)};
-    save_step(t.w, 1, 5);
-    save_step(t.w, 2, 5);
-    fill(t.first, 1, 0);
-    return t;
-}
-
-static char *slurp(const char *path, size_t *n) {
-    char *text;
-    OK(io_read_file(path, 1 << 20, &text, n));
-    return text;
-}
-
-static void spill(const char *path, const void *bytes, size_t n) {
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
-    assert_true(fd >= 0);
-    assert_int_equal(write(fd, bytes, n), (ssize_t)n);
-    close(fd);
-}
 
 // Step 2 must be found damaged, its file (and tensor) be named, and step 1 be used.
 static void falls_back(two *t, const char *file, const char *names) {
@@ -547,23 +422,6 @@ static void test_all_damaged(void **state) {
     drop_world(t.first);
 }
 
-// A manifest changed and given a new digest, as only a program would: no member may make the reader go wrong.
-static void forge(const char *path, const char *text, const char *from, const char *to) {
-    static const char tail[] = ",\n \"digest\": \"";
-    char *forged = calloc(1, strlen(text) + strlen(to) + 200);
-    const char *at = strstr(text, from);
-    assert_non_null(at);
-    sprintf(forged, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
-    char *end = strstr(forged, tail);
-    assert_non_null(end);
-    unsigned char d[32];
-    char hex[65];
-    crypto_generichash(d, sizeof d, (unsigned char *)forged, (size_t)(end - forged), NULL, 0);
-    sprintf(end, "%s%s\"\n}\n", tail, sodium_bin2hex(hex, sizeof hex, d, sizeof d));
-    spill(path, forged, strlen(forged));
-    free(forged);
-}
-
 static void test_forged_manifests(void **state) {
     two t = two_steps(state);
     static const char *const changes[][2] = {
@@ -672,175 +530,6 @@ static void test_forged_masters(void **state) {
     free(text);
 }
 
-// --- as it was -----------------------------------------------------------------------------------------------------------------
-
-// With its digest.
-static void spill_json(const char *path, const json_t *then) {
-    char *old = json_dumps(then, JSON_INDENT(1)), *end = strrchr(old, '\n'), *whole = calloc(1, strlen(old) + 200), hex[65];
-    unsigned char d[32];
-    crypto_generichash(d, sizeof d, (unsigned char *)old, (size_t)(end - old), NULL, 0);
-    sprintf(whole, "%.*s,\n \"digest\": \"%s\"\n}\n", (int)(end - old), old, sodium_bin2hex(hex, sizeof hex, d, sizeof d));
-    spill(path, whole, strlen(whole));
-    free(whole), free(old);
-}
-
-// The manifest of version 1: one rank, files that nobody signed, tensors with "file" in the place of parts.
-static void write_version_1(const char *path) {
-    size_t n;
-    char *text = slurp(path, &n);
-    json_t *now = json_loadb(text, n, 0, NULL), *then = json_object(), *value;
-    const char *key;
-    json_object_foreach(now, key, value)
-        if (strcmp(key, "world") != 0 && strcmp(key, "device") != 0 && strcmp(key, "digest") != 0) json_object_set(then, key, value);
-    json_object_set_new(then, "version", json_integer(1));
-    for (size_t i = 0; i < json_array_size(json_object_get(then, "files")); i++) {
-        json_t *file = json_array_get(json_object_get(then, "files"), i);
-        assert_int_equal(json_object_del(file, "rank"), 0);
-        assert_int_equal(json_object_del(file, "host"), 0);
-    }
-    for (size_t i = 0; i < json_array_size(json_object_get(then, "tensors")); i++) {
-        json_t *tensor = json_array_get(json_object_get(then, "tensors"), i);
-        json_object_set(tensor, "file", json_object_get(json_array_get(json_object_get(tensor, "parts"), 0), "file"));
-        assert_int_equal(json_object_del(tensor, "parts"), 0);
-    }
-    spill_json(path, then);
-    free(text);
-    json_decref(now), json_decref(then);
-}
-
-// The manifest of version 2: of what it was computed on it knew the kind, as one of the bits keys.
-static void write_version_2(const char *path, const char *kind) {
-    size_t n;
-    char *text = slurp(path, &n);
-    json_t *then = json_loadb(text, n, 0, NULL), *keys = json_object(), *value;
-    const char *key;
-    json_object_del(then, "device"), json_object_del(then, "digest");
-    json_object_set_new(then, "version", json_integer(2));
-    json_object_set_new(keys, "device.kind", json_string(kind));  // in front: its place must not matter
-    json_object_foreach(json_object_get(then, "bits"), key, value) json_object_set(keys, key, value);
-    json_object_set_new(then, "bits", keys);
-    spill_json(path, then);
-    free(text);
-    json_decref(then);
-}
-
-static void test_version_1(void **state) {
-    two t = two_steps(state);
-    static const char *const changes[][2] = {
-        {"\"file\": \"model.", "\"file\": \"optimizer."},
-        {"\"file\": \"model.safetensors\"", "\"file\": \"other\""},
-        {"3,\n    5", "5,\n    3"},
-        {"\"name\": \"model.safetensors\"", "\"name\": \"model-00000-of-00001.safetensors\""},
-        {"\"blake2b\": \"", "\"blake2b\": \"00"},
-    };
-    char path[IO_PATH], dir[IO_PATH], hash[17], state_hash[17], expected[17];
-    complaints c;
-    path_of(path, t.w, 2, "manifest.json");
-    path_of(dir, t.w, 2, "");
-    write_version_1(path);
-    world *same = make_world("", 5);
-    fill(same, 2, 0);
-    resumes_as(t.w, same, &c);
-    assert_int_equal(c.count, 0);
-    OK(ckpt_hash_dir(dir, hash, state_hash));
-    ckpt_state_hash(&same->s, expected);
-    assert_string_equal(state_hash, expected);
-    size_t n;
-    char *text = slurp(path, &n);
-    assert_null(strstr(text, "parts"));
-    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
-        forge(path, text, changes[i][0], changes[i][1]);
-        resumes_as(t.w, t.first, &c);
-        if (c.count != 1 || !strstr(c.last, "step-00000002")) fail_msg("%s as %s was believed", changes[i][0], changes[i][1]);
-    }
-    free(text);
-    drop_world(same), drop_world(t.first);
-}
-
-static void test_version_2(void **state) {
-    world *w = *state, *same = make_world("", 5);
-    char path[IO_PATH];
-    complaints c;
-    fake_device gpu = fake_open("cuda sm_90 132 SMs cuBLASLt 13.1.0"), cpu = fake_open("cpu");
-    static const char *const kinds[] = {"cpu", "cuda"};
-    for (int k = 0; k < 2; k++) {
-        w->s.dev = NULL;
-        save_step(w, 1, 5);
-        fill(same, 1, 0);
-        path_of(path, w, 1, "manifest.json");
-        write_version_2(path, kinds[k]);
-        resumes_as(w, same, &c);  // nothing to compare with
-        w->s.dev = k ? &gpu.head : &cpu.head;
-        resumes_as(w, same, &c);
-        assert_int_equal(c.count, 0);
-        w->s.dev = k ? &cpu.head : &gpu.head;
-        FAILS(resume(w, &c), ERR_CONFIG, k ? "\"cuda\"" : "\"cpu\"", k ? "\"cpu\"" : "132 SMs", "match = no");
-    }
-    w->s.dev = NULL;
-    w->s.keys--;
-    FAILS(resume(w, &c), ERR_CONFIG, "optimizer.lr");  // the other keys are compared as ever
-    drop_world(same);
-}
-
-// --- what it was computed on ---------------------------------------------------------------------------------------------------
-
-static void test_device(void **state) {
-    world *w = *state;
-    char path[IO_PATH], hash[17], state_hash[17], again[17];
-    complaints c;
-    fake_device gpu = fake_open("cuda sm_90 132 SMs cuBLASLt 13.1.0"), other = fake_open("cuda sm_90 78 SMs cuBLASLt 13.1.0"), cpu = fake_open("cpu");
-    strcpy(gpu.plan[0], "first: 00 \"\\"), strcpy(gpu.plan[1], "");
-    memset(gpu.plan[2], 'p', DEVICE_PLAN - 1);
-    gpu.plans = 3;
-    w->s.dev = &gpu.head;
-    save_step(w, 1, 5);
-    path_of(path, w, 1, "");
-    OK(ckpt_hash_dir(path, hash, state_hash));
-    fake_device fresh = fake_open(gpu.arithmetic);
-    w->s.dev = &fresh.head;
-    OK(resume(w, &c));
-    assert_int_equal(fresh.plans, 3);
-    assert_memory_equal(fresh.plan, gpu.plan, sizeof gpu.plan);
-    assert_string_equal(w->s.other, "");
-    fresh.plans = 0, fresh.refuses = "ppp";
-    w->s.at.step = 77;
-    FAILS(resume(w, &c), ERR_CONFIG, "step-00000001", "plan 3 of 3", "refused: pppp");
-    assert_int_equal(w->s.at.step, 77);
-    fresh.plans = 0;
-    w->s.any_device = true;
-    OK(resume(w, &c));
-    assert_string_equal(w->s.other, "cuda sm_90 132 SMs cuBLASLt 13.1.0 (not all of its plans can be used)");
-    assert_int_equal(fresh.plans, 2);
-    w->s.any_device = false;
-    w->s.dev = &other.head;
-    FAILS(resume(w, &c), ERR_CONFIG, "132 SMs", "78 SMs", "[device] match = no");
-    assert_int_equal(c.count, 0);
-    OK(ckpt_load(path, &w->s, true));
-    assert_int_equal(other.plans, 0);
-    w->s.any_device = true;
-    OK(resume(w, &c));
-    assert_string_equal(w->s.other, "cuda sm_90 132 SMs cuBLASLt 13.1.0");
-    assert_int_equal(other.plans, 0);  // they are of another device
-    w->s.dev = &cpu.head;
-    OK(resume(w, &c));
-    assert_string_equal(w->s.other, "cuda sm_90 132 SMs cuBLASLt 13.1.0");
-    fresh.plans = 0, fresh.refuses = NULL;
-    w->s.dev = &fresh.head;
-    OK(resume(w, &c));  // of the same: the bits are the same, and there is nothing to report
-    assert_int_equal(fresh.plans, 3);
-    assert_string_equal(w->s.other, "");
-    w->s.dev = &cpu.head;
-    save_step(w, 1, 5);
-    OK(ckpt_hash_dir(path, again, state_hash));
-    assert_string_equal(again, hash);  // of the weights
-    w->s.any_device = false;
-    OK(resume(w, &c));
-    w->s.dev = NULL;
-    OK(resume(w, &c));
-    w->s.dev = &gpu.head;
-    FAILS(resume(w, &c), ERR_CONFIG, "\"cpu\"", "132 SMs");
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         CHUNKY(test_round_trip),
@@ -853,9 +542,6 @@ int main(void) {
         TEST(test_prune),
         TEST(test_strangers_stay),
         TEST(test_clean),
-        TEST(test_groups),
-        TEST(test_mismatches),
-        TEST(test_no_warmup),
         TEST(test_unsaveable),
         TEST(test_every_byte),
         TEST(test_other_lengths),
@@ -863,9 +549,6 @@ int main(void) {
         TEST(test_all_damaged),
         TEST(test_forged_manifests),
         TEST(test_forged_masters),
-        TEST(test_version_1),
-        TEST(test_version_2),
-        TEST(test_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

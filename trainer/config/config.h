@@ -72,7 +72,7 @@ err_t config_fits(const config *c, int world);
 // Prints every key: value, class, where it came from. The text is a valid INI (origin and class are comments).
 void config_print(const config *c, FILE *out);
 
-// Prints config.ini: every key with its default and one comment line (test/test_config.c compares it with the file).
+// Prints config.ini: every key with its default and one comment line (test/test_config_keys.c compares it with the file).
 void config_print_defaults(FILE *out);
 
 // Calls visit(ctx, "section.key", value) for every key of the class, in table order, with the resolved value in canonical form.

@@ -1,0 +1,460 @@
+// test/test_config_keys.c: what good configurations mean: spellings, each key, layers, defaults, canonical values, classes, and text that comes back
+// the same. (test_config.c: what is refused.)
+#include "test/support/config_file.h"
+
+#include <locale.h>
+
+// ---- what is accepted
+
+static void test_spellings(void **state) {
+    fixture *x = *state;
+    static const char crlf[] = "\xef\xbb\xbf[run]\r\nseed = 7\r\n\r\n; crlf\r\nname = 'a-b_c.D9'\r\n\tsteps\t=\t200 # comment\r";
+    assert_int_equal(load_text(x, crlf), ERR_OK);
+    assert_int_equal(x->c.run.seed, 7);
+    assert_int_equal(x->c.run.steps, 200);
+    assert_string_equal(x->c.run.name, "a-b_c.D9");
+
+    assert_int_equal(load_text(x, "; continued? \\\n# no \\\n [ run ] ; yes\nseed=1;x\nsteps=\"300\"#x\n"
+                        "[log]\n[run]\nname=b ; \\\nresume=never"),
+                     ERR_OK);
+    assert_int_equal(x->c.run.seed, 1);
+    assert_int_equal(x->c.run.steps, 300);
+    assert_string_equal(x->c.run.name, "b");
+    assert_int_equal(x->c.run.resume, RESUME_NEVER);
+
+    static const struct { const char *written, *read; } texts[] = {
+        {"\"To be or; not # to = be \"", "To be or; not # to = be "},
+        {"\"a\\nb\\tc\\\\n\\\"d\\\"\" ; \"e\"", "a\nb\tc\\n\"d\""},
+        {"'say \"hi\" \\n ;#' # it's", "say \"hi\" \\n ;#"},
+        {"it's = plain text", "it's = plain text"},
+        {"\"\\\\\"", "\\"}, {"\"'\"", "'"}, {"''", ""}, {"\"\"", ""}, {"", ""}, {"; none", ""}, {"\" \"", " "},
+        {"=", "="}, {"[x]", "[x]"}, {"\xc3\xa9\xff", "\xc3\xa9\xff"}, {"\"a\tb\"", "a\tb"}, {"\"%s%n\"", "%s%n"},
+    };
+    for (size_t i = 0; i < COUNT(texts); i++) {
+        char text[256];
+        snprintf(text, sizeof text, "[sample]\nprompt = %s\n", texts[i].written);
+        assert_int_equal(load_text(x, text), ERR_OK);
+        assert_string_equal(x->c.sample.prompt, texts[i].read);
+    }
+
+    static const struct { const char *written; double read; } reals[] = {
+        {"3e-4", 3e-4}, {".5", .5}, {"5.", 5}, {"0.1", 0.1}, {"1E+2", 100}, {"007", 7}, {"1000", 1000}, {"0", 0}, {"-0", 0},
+    };
+    for (size_t i = 0; i < COUNT(reals); i++) {
+        char text[256];
+        snprintf(text, sizeof text, "[optimizer]\nlr = %s\n", reals[i].written);
+        assert_int_equal(load_text(x, text), ERR_OK);
+        assert_memory_equal(&x->c.optimizer.lr, &reals[i].read, sizeof(double));
+    }
+    assert_int_equal(load_text(x, "[run]\nseed = 9007199254740991\n"), ERR_OK);
+    assert_true(x->c.run.seed == 9007199254740991);
+    assert_int_equal(load_text(x, "[precision]\nloss_scale = 1024\n"), ERR_OK);
+    assert_true(x->c.precision.loss_scale == 1024);
+    assert_int_equal(load_text(x, "[precision]\nloss_scale = dynamic\n"), ERR_OK);
+    assert_true(x->c.precision.loss_scale == 0);
+}
+
+// Every word of every list is taken, and is stored as its own number.
+static void test_words(void **state) {
+    fixture *x = *state;
+    const config *c = &x->c;
+    const struct { const char *section, *key, *words[7]; const int *at; } lists[] = {
+        {"run", "resume", {"auto", "never", "must"}, &c->run.resume},
+        {"device", "backend", {"auto", "cpu", "cuda"}, &c->device.backend},
+        {"device", "simd", {"auto", "avx512", "avx2", "neon", "portable"}, &c->device.simd},
+        {"model", "type", {"gpt", "mlp"}, &c->model.type},
+        {"data", "format", {"auto", "lockstep", "llmc", "raw16", "raw32", "idx"}, &c->data.format},
+        {"pack", "tokenizer", {"bytes"}, &c->pack.tokenizer},
+        {"precision", "compute", {"fp32", "bf16", "fp16"}, &c->precision.compute},
+        {"optimizer", "type", {"adamw", "sgd"}, &c->optimizer.type},
+        {"schedule", "type", {"cosine", "linear", "constant", "wsd"}, &c->schedule.type},
+    };
+    assert_int_equal(RESUME_MUST, 2);
+    assert_int_equal(DEVICE_CUDA, 2);
+    assert_int_equal(WIDTH_PORTABLE, 4);
+    assert_int_equal(FORMAT_IDX, 5);
+    assert_int_equal(FP16, 2);
+    assert_int_equal(SCHEDULE_WSD, 3);
+    for (size_t i = 0; i < COUNT(lists); i++)
+        for (int w = 0; lists[i].words[w]; w++) {
+            char text[128];
+            snprintf(text, sizeof text, "[%s]\n%s = %s\n", lists[i].section, lists[i].key, lists[i].words[w]);
+            assert_int_equal(load_text(x, text), ERR_OK);
+            assert_int_equal(*lists[i].at, w);
+        }
+    assert_int_equal(load_text(x, "[precision]\ncompute = bf16\n"), ERR_OK);
+    assert_int_equal(c->precision.rounding, ROUNDING_NEAREST);
+    assert_int_equal(load_text(x, "[precision]\nrounding = stochastic\ncompute = bf16\n"), ERR_OK);
+    assert_int_equal(c->precision.rounding, ROUNDING_STOCHASTIC);
+    static const struct { const char *word; bool value; } bools[] = {{"yes", true}, {"no", false}};
+    for (size_t i = 0; i < COUNT(bools); i++) {
+        char text[128];
+        snprintf(text, sizeof text, "[data]\nshuffle = %s\n[pack]\ncompress = %s\n", bools[i].word, bools[i].word);
+        assert_int_equal(load_text(x, text), ERR_OK);
+        assert_int_equal(c->data.shuffle, bools[i].value);
+        assert_int_equal(c->pack.compress, bools[i].value);
+    }
+}
+
+static void test_resolve(void **state) {
+    fixture *x = *state;
+    static const struct { int global, micro, lanes; } auto_lanes[] = {
+        {16, 8, 2}, {12, 12, 1}, {12, 3, 4}, {256, 1, 8}, {24, 4, 2}, {7, 1, 1}, {40, 1, 8}, {1, 1, 1},
+    };
+    for (size_t i = 0; i < COUNT(auto_lanes); i++) {
+        char text[128];
+        snprintf(text, sizeof text, "[batch]\nglobal = %d\nmicro = %d\n", auto_lanes[i].global, auto_lanes[i].micro);
+        assert_int_equal(load_text(x, text), ERR_OK);
+        assert_int_equal(x->c.batch.lanes, auto_lanes[i].lanes);
+    }
+    assert_int_equal(load_text(x, "[batch]\nglobal = 16\nmicro = 1\nlanes = 16\n"), ERR_OK);
+    assert_int_equal(x->c.batch.lanes, 16);
+    assert_int_equal(load_text(x, "[run]\nsteps = 777\n"), ERR_OK);
+    assert_int_equal(x->c.schedule.decay_steps, 777);
+    assert_int_equal(load_text(x, "[run]\nsteps = 777\n[schedule]\ndecay_steps = 100\n"), ERR_OK);
+    assert_int_equal(x->c.schedule.decay_steps, 100);
+    static const struct { int micro, context, vocab, chunks; } auto_chunks[] = {
+        {8, 128, 256, 1}, {4, 256, 50257, 3}, {4, 1024, 50257, 11}, {1, 1280, 16384, 1}, {1, 1281, 16384, 2}, {3, 1000, 131072, 24},
+        {3, 1000, 131073, 24}, {1, 7, 16777216, 7}, {1048576, 1048576, 2, 6710887},
+    };
+    for (size_t i = 0; i < COUNT(auto_chunks); i++) {
+        char text[128];
+        snprintf(text, sizeof text, "[batch]\nglobal = %d\nmicro = %d\n[model]\ncontext = %d\nvocab = %d\n", auto_chunks[i].micro, auto_chunks[i].micro,
+                 auto_chunks[i].context, auto_chunks[i].vocab);
+        assert_int_equal(load_text(x, text), ERR_OK);
+        assert_int_equal(x->c.model.of.gpt.head_chunks, auto_chunks[i].chunks);
+    }
+    assert_int_equal(load_text(x, "[batch]\nmicro = 4\n[model]\nvocab = 50257\nhead_chunks = 1\n"), ERR_OK);
+    assert_int_equal(x->c.model.of.gpt.head_chunks, 1);
+    // a constant rate does not decay, so its bits do not depend on run.steps
+    assert_int_equal(load_text(x, "[run]\nsteps = 50\n[schedule]\ntype = constant\n"), ERR_OK);
+    assert_int_equal(x->c.schedule.decay_steps, 0);
+    assert_int_equal(x->c.schedule.warmup, 100);
+}
+
+// A warm-up that is not named is a tenth of the schedule, and no rule can refuse it.
+static void test_open_warmup(void **state) {
+    fixture *x = *state;
+    static const struct { const char *text; int64_t warmup; } rows[] = {
+        {"[run]\nsteps = 1\n", 1},          {"[run]\nsteps = 19\n", 1},
+        {"[run]\nsteps = 20\n", 2},         {"[run]\nsteps = 999\n", 99},
+        {"[run]\nsteps = 1500\n", 100},     {"[run]\nsteps = 1500\n[schedule]\ndecay_steps = 400\n", 40},
+        {"[schedule]\nwarmup = -1\n", -1},  {"[schedule]\nwarmup = 0\ndecay_steps = 50\n", 5},
+        {"[schedule]\ntype = constant\ndecay_steps = 50\n", 5},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        assert_int_equal(load_text(x, rows[i].text), ERR_OK);
+        assert_int_equal(x->c.schedule.warmup, rows[i].warmup);
+    }
+}
+
+// ---- layers and printing
+
+typedef struct listing {
+    int count;
+    size_t used;
+    char text[1 << 16];
+} listing;
+
+static err_t list_key(void *ctx, const char *key, const char *value) {
+    listing *l = ctx;
+    l->count++;
+    l->used += (size_t)snprintf(l->text + l->used, sizeof l->text - l->used, "%s=%s\n", key, value);
+    assert_true(l->used < sizeof l->text);
+    return ERR_OK;
+}
+
+static void list_class(const config *c, key_class class, listing *l) {
+    *l = (listing){0};
+    assert_int_equal(config_each(c, class, list_key, l), ERR_OK);
+}
+
+static void list_all(const config *c, listing *l) {
+    *l = (listing){0};
+    for (int class = CLASS_BITS; class <= CLASS_LOCAL; class++)
+        assert_int_equal(config_each(c, (key_class)class, list_key, l), ERR_OK);
+}
+
+// The line of config_print for this key, after its indentation. Freed by the caller.
+static char *printed_line(const config *c, const char *section, const char *key) {
+    char *text = NULL, start[80];
+    print(c, &text);
+    snprintf(start, sizeof start, "[%s]\n", section);
+    char *at = strstr(text, start);
+    assert_non_null(at);
+    snprintf(start, sizeof start, "\n%s = ", key);
+    at = strstr(at, start);
+    assert_non_null(at);
+    at[1 + strcspn(at + 1, "\n")] = 0;
+    char *line = strdup(at + 1);
+    free(text);
+    return line;
+}
+
+static void assert_line(const config *c, const char *section, const char *key, const char *value, const char *origin) {
+    char *line = printed_line(c, section, key), expected[1024];
+    snprintf(expected, sizeof expected, "%s = %s ", key, value);
+    if (strncmp(line, expected, strlen(expected)) != 0) fail_msg("expected %s at the start of\n%s", expected, line);
+    size_t n = strlen(line), m = strlen(origin);
+    if (n < m || strcmp(line + n - m, origin) != 0) fail_msg("expected %s at the end of\n%s", origin, line);
+    free(line);
+}
+
+static void test_layers(void **state) {
+    fixture *x = *state;
+    char over[320], origin[400];
+    snprintf(over, sizeof over, "%s/over.ini", x->dir);
+    write_text(x->path, "[run]\nseed = 1\nsteps = 200\n[optimizer]\nlr = 1e-2\n");
+    write_text(over, "; above\n[optimizer]\nlr = 3e-4\n[run]\nsteps = 300\n");
+    const char *files[] = {x->path, over};
+    assert_int_equal(config_load(&x->c, files, 2), ERR_OK);
+    assert_int_equal(x->c.run.seed, 1);
+    assert_int_equal(x->c.run.steps, 300);
+    assert_true(x->c.optimizer.lr == 3e-4);
+
+    config copy = x->c;  // origins survive a copy
+    memset(&x->c, 0, sizeof x->c);
+    snprintf(origin, sizeof origin, "; bits   %s:2", x->path);
+    assert_line(&copy, "run", "seed", "1", origin);
+    snprintf(origin, sizeof origin, "; layout %s:5", over);
+    assert_line(&copy, "run", "steps", "300", origin);
+    snprintf(origin, sizeof origin, "; bits   %s:3", over);
+    assert_line(&copy, "optimizer", "lr", "0.0003", origin);
+    assert_line(&copy, "optimizer", "beta1", "0.9", "; bits   default");
+    assert_line(&copy, "batch", "lanes", "2", "; bits   default, chosen");
+    assert_line(&copy, "model", "head_chunks", "1", "; bits   default, chosen");
+    assert_line(&copy, "run", "dir", "\"runs\"", "; local  default");
+
+    // the other way round the first file wins, and a mistake is reported in the file that holds it
+    const char *swapped[] = {over, x->path};
+    assert_int_equal(config_load(&x->c, swapped, 2), ERR_OK);
+    assert_int_equal(x->c.run.steps, 200);
+    write_text(over, "[run]\nseed = x\n");
+    assert_int_equal(config_load(&x->c, files, 2), ERR_CONFIG);
+    assert_says(over, ":2: [run] seed: expected", NULL, NULL);
+    write_text(over, "[schedule]\nwarmup = 201\n");  // a rule between two files: the later one is to blame
+    assert_int_equal(config_load(&x->c, files, 2), ERR_CONFIG);
+    assert_says(over, ":2: [schedule] warmup: the warm-up of 201 steps", "steps = 201.", NULL);
+    assert_int_equal(config_load(&x->c, swapped, 2), ERR_CONFIG);
+    assert_says(x->path, ":3: [run] steps: the warm-up of 201 steps", NULL, NULL);
+    unlink(over);
+}
+
+static void test_defaults(void **state) {
+    fixture *x = *state;
+    assert_int_equal(config_load(&x->c, NULL, 0), ERR_OK);
+    const config *c = &x->c;
+    assert_string_equal(c->run.name, "default");
+    assert_string_equal(c->run.dir, "runs");
+    assert_int_equal(c->model.of.gpt.embed % c->model.of.gpt.heads, 0);
+    assert_string_equal(c->sample.prompt, "static err_t ");
+    assert_int_equal(c->batch.global % (c->batch.lanes * c->batch.micro), 0);
+    assert_int_equal(c->schedule.decay_steps, c->run.steps);
+    assert_int_equal(c->file_count, 0);
+
+    // an empty file changes nothing
+    listing *a = malloc(sizeof *a), *b = malloc(sizeof *b);
+    list_all(c, a);
+    assert_int_equal(load_text(x, ""), ERR_OK);
+    list_all(c, b);
+    assert_string_equal(a->text, b->text);
+    assert_int_equal(load_text(x, "\n ; nothing\n\n[run]"), ERR_OK);
+    list_all(c, b);
+    assert_string_equal(a->text, b->text);
+    free(a);
+    free(b);
+}
+
+static const char classes_of[] =
+    "run.seed model.type model.layers model.heads model.embed model.vocab model.context model.dropout model.head_chunks data.shuffle data.holdout batch.global "
+    "batch.micro batch.lanes precision.compute precision.rounding precision.loss_scale precision.scale_window optimizer.type optimizer.lr "
+    "optimizer.beta1 optimizer.beta2 optimizer.eps optimizer.weight_decay optimizer.grad_clip "
+    "optimizer.momentum optimizer.nesterov schedule.type schedule.warmup schedule.decay_steps schedule.final_fraction reduce.order | "
+    "run.name run.steps run.resume device.match model.init_from parallel.data parallel.zero parallel.recompute parallel.offload reduce.bucket_mb reduce.transport "
+    "reduce.nccl_ib reduce.nccl_algorithm cluster.nodes cluster.port cluster.timeout cluster.heartbeat checkpoint.every checkpoint.keep_best eval.every eval.batches "
+    "sample.every sample.tokens sample.prompt sample.temperature sample.top_k log.hash_every log.power_every | "
+    "run.dir run.faults device.backend device.ranks device.threads device.simd device.graph device.check data.train data.val data.format "
+    "data.prefetch data.retry pack.input pack.output pack.tokenizer pack.shard_tokens pack.val_fraction "
+    "pack.compress reduce.nccl_library reduce.nccl_interface cluster.secret_file checkpoint.keep log.every log.jsonl ";
+
+static err_t list_name(void *ctx, const char *key, const char *value) {
+    (void)value;
+    strcat(strcat(ctx, key), " ");
+    return ERR_OK;
+}
+
+static err_t stop_at_third(void *ctx, const char *key, const char *value) {
+    (void)key, (void)value;
+    return ++*(int *)ctx == 3 ? err_set(ERR_DATA, "enough") : ERR_OK;
+}
+
+static void test_each(void **state) {
+    fixture *x = *state;
+    char names[8192] = "";
+    assert_int_equal(config_load(&x->c, NULL, 0), ERR_OK);
+    assert_int_equal(config_each(&x->c, CLASS_BITS, list_name, names), ERR_OK);
+    strcat(names, "| ");
+    assert_int_equal(config_each(&x->c, CLASS_LAYOUT, list_name, names), ERR_OK);
+    strcat(names, "| ");
+    assert_int_equal(config_each(&x->c, CLASS_LOCAL, list_name, names), ERR_OK);
+    assert_string_equal(names, classes_of);
+    int seen = 0;
+    assert_int_equal(config_each(&x->c, CLASS_BITS, stop_at_third, &seen), ERR_DATA);
+    assert_int_equal(seen, 3);
+}
+
+static void test_canonical(void **state) {
+    fixture *x = *state;
+    static const char text[] = "[optimizer]\nlr = 00.00100e0\nbeta1 = 0.95000\neps = 1e-10\ngrad_clip = 1e2\n"
+                               "weight_decay = 0.1000000000000000055\n[model]\ndropout = 0.333333333333333333333\n"
+                               "[precision]\nloss_scale = 65536.0\n[sample]\nprompt = 'a\"b\\'\n";
+    listing *l = malloc(sizeof *l);
+    assert_int_equal(load_text(x, text), ERR_OK);
+    list_class(&x->c, CLASS_BITS, l);
+    assert_non_null(strstr(l->text, "\noptimizer.lr=0.001\n"));
+    assert_non_null(strstr(l->text, "\noptimizer.beta1=0.95\n"));
+    assert_non_null(strstr(l->text, "\noptimizer.eps=1e-10\n"));
+    assert_non_null(strstr(l->text, "\noptimizer.grad_clip=1e+02\n"));
+    assert_non_null(strstr(l->text, "\noptimizer.weight_decay=0.1\n"));
+    assert_non_null(strstr(l->text, "\nmodel.dropout=0.3333333333333333\n"));
+    assert_non_null(strstr(l->text, "\nprecision.loss_scale=65536\n"));
+    assert_non_null(strstr(l->text, "\nmodel.type=gpt\n"));
+    assert_non_null(strstr(l->text, "\ndata.shuffle=yes\n"));
+    assert_non_null(strstr(l->text, "\nbatch.lanes=2\n"));
+    assert_non_null(strstr(l->text, "\nschedule.decay_steps=600\n"));
+    list_class(&x->c, CLASS_LAYOUT, l);
+    assert_non_null(strstr(l->text, "\nsample.prompt=a\\\"b\\\\\n"));
+    assert_int_equal(load_text(x, ""), ERR_OK);
+    list_class(&x->c, CLASS_BITS, l);
+    assert_non_null(strstr(l->text, "\nprecision.loss_scale=dynamic\n"));
+    free(l);
+}
+
+static void test_hash(void **state) {
+    fixture *x = *state;
+    char base[17], other[17];
+    assert_int_equal(config_load(&x->c, NULL, 0), ERR_OK);
+    config_hash(&x->c, base);
+    assert_int_equal(strlen(base), 16);
+    assert_int_equal(strspn(base, "0123456789abcdef"), 16);
+    static const struct { const char *text; bool same; } rows[] = {
+        {"", true},
+        {"[run]\nseed = 1337\n[optimizer]\nlr = 0.0010\n[batch]\nlanes = 2\n[schedule]\nwarmup = 60\ndecay_steps = 600\n", true},
+          // in other words
+        {"[device]\nthreads = 1\nsimd = portable\n[run]\ndir = elsewhere\n[log]\nevery = 1\n", true},               // local
+        {"[run]\nseed = 1338\n", false},
+        {"[optimizer]\nlr = 0.0010000000000000002\n", false},
+        {"[run]\nsteps = 601\n[schedule]\ndecay_steps = 600\n", false},  // layout
+        {"[batch]\nlanes = 1\n", false},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        assert_int_equal(load_text(x, rows[i].text), ERR_OK);
+        config_hash(&x->c, other);
+        if ((strcmp(base, other) == 0) == rows[i].same) continue;
+        fail_msg("hash is %s for\n%s", rows[i].same ? "another" : "the same", rows[i].text);
+    }
+}
+
+// What is printed is an INI that means the same, whatever was set.
+static void test_print_and_load(void **state) {
+    fixture *x = *state;
+    char longest[1100], prompt[901], roundabout[800];  // a path as long as the place in a comment can be
+    size_t used = (size_t)snprintf(roundabout, sizeof roundabout, "%s", x->dir);
+    while (used < 500) used += (size_t)sprintf(roundabout + used, "/.");
+    strcpy(roundabout + used, "/c.ini");
+    memset(prompt, '\'', 900);
+    prompt[900] = 0;
+    snprintf(longest, sizeof longest, "[sample]\nprompt = \"%s\"\n", prompt);
+    const char *texts[] = {
+        "",
+        "[run]\nname = x.y-z\nfaults = write@3, read@5x2\nsteps = 100000\nresume = must\n"
+        "[model]\ndropout = 0.1\ninit_from = ' a;b '\n",
+        "[optimizer]\nlr = 6.0221e-4\nbeta2 = 0.95\neps = 1e-30\n[precision]\ncompute = fp16\nloss_scale = 3.3\n"
+        "[batch]\nglobal = 480\nmicro = 12\n",
+        "[sample]\nprompt = \"\\n\\t\\\"\\\\ ; # ' = \xc3\xa9 \"\ntemperature = 0\n"
+        "[data]\ntrain = \"a b\\\"\" # x\nval =\nshuffle = no\n",
+        "[schedule]\ntype = constant\nwarmup = 99999\n[checkpoint]\nkeep_best = no\n"
+        "[pack]\ncompress = yes\n[device]\nsimd = avx2\n",
+        longest,
+    };
+    listing *a = malloc(sizeof *a), *b = malloc(sizeof *b);
+    for (size_t i = 0; i < COUNT(texts); i++) {
+        write_text(x->path, texts[i]);
+        assert_int_equal(load(x, roundabout), ERR_OK);
+        list_all(&x->c, a);
+        char *printed = NULL;
+        print(&x->c, &printed);
+        if (load_text(x, printed) != ERR_OK) fail_msg("%s\nof\n%s", err_last()->text, printed);
+        list_all(&x->c, b);
+        assert_string_equal(a->text, b->text);
+        free(printed);
+    }
+    free(a);
+    free(b);
+}
+
+// In a country of decimal commas a point is still what is read and written.
+static void test_locale(void **state) {
+    fixture *x = *state;
+    static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "de_DE", "fr_FR"};
+    for (size_t i = 0; i < COUNT(names) && !setlocale(LC_ALL, names[i]); i++) {}
+    err_t rc = load_text(x, "[optimizer]\nlr = 0.25\n");
+    char *line = rc == ERR_OK ? printed_line(&x->c, "optimizer", "lr") : NULL;
+    setlocale(LC_ALL, "C");
+    assert_int_equal(rc, ERR_OK);
+    assert_true(x->c.optimizer.lr == 0.25);
+    assert_int_equal(strncmp(line, "lr = 0.25 ", 10), 0);
+    free(line);
+}
+
+// config.ini is what the table says, and is the defaults.
+static void test_config_ini(void **state) {
+    fixture *x = *state;
+    char path[1100], *text = NULL;
+    print(NULL, &text);
+    const char *source = getenv("LOCKSTEP_SOURCE");
+    snprintf(path, sizeof path, "%s/config.ini", source ? source : ".");
+    size_t n = strlen(text);
+    char *found = calloc(1, n + 2);
+    FILE *f = fopen(path, "rb");
+    if (!f) fail_msg("%s: not found; run this at the top of the source, or set LOCKSTEP_SOURCE", path);
+    size_t got = fread(found, 1, n + 1, f);
+    fclose(f);
+    size_t same = 0;
+    while (same < n && same < got && text[same] == found[same]) same++;
+    if (same < n || got != n)
+        fail_msg("%s: differs from the table of keys at byte %zu; expected there:\n%.200s", path, same, text + same);
+
+    listing *a = malloc(sizeof *a), *b = malloc(sizeof *b);
+    assert_int_equal(config_load(&x->c, NULL, 0), ERR_OK);
+    list_all(&x->c, a);
+    if (load(x, path) != ERR_OK) fail_msg("%s", err_last()->text);
+    list_all(&x->c, b);
+    assert_string_equal(a->text, b->text);
+    int named = 0;
+    for (int i = 0; i < CONFIG_KEYS_MAX; i++) named += x->c.origin[i].file == 1;
+    assert_int_equal(named, a->count);  // every key is in it
+
+    int lines = 0;  // each key under one line of comment
+    for (char *p = text, *before = NULL; p && *p; before = p, p = strchr(p, '\n') ? strchr(p, '\n') + 1 : NULL) {
+        size_t length = strcspn(p, "\n");
+        assert_true(length <= 130);
+        if (*p >= 'a' && *p <= 'z') {
+            lines++;
+            assert_true(before[0] == ';' && before[1] == ' ' && before[2] != '-' && before[2] != '\n');
+        }
+    }
+    assert_int_equal(lines, a->count);
+    free(a);
+    free(b);
+    free(found);
+    free(text);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(test_spellings), TEST(test_words), TEST(test_resolve), TEST(test_open_warmup), TEST(test_layers), TEST(test_defaults), TEST(test_each),
+        TEST(test_canonical), TEST(test_hash), TEST(test_print_and_load), TEST(test_locale), TEST(test_config_ini),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
