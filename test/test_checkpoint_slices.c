@@ -2,9 +2,9 @@
 // any order, each element by its coordinates; damage is found, and forged slices are refused.
 #include "model/safetensors.h"
 #include "test/support/checkpoint_ranks.h"
+#include "test/support/forge.h"
 
 #include <jansson.h>
-#include <sodium.h>
 
 static void hashes_of(outcome *o, int slicing, int64_t step, uint32_t salt) {
     dealt *d = calloc(1, sizeof *d);
@@ -168,15 +168,14 @@ static void test_damage(void **state) {
     for (int i = 0; i < 3; i++) {
         char path[IO_PATH];
         size_t bytes;
-        char *text;
         job j = {.where = n, .nodes = 1, .ranks = {2}, .slicing = 1, .keep = 3};
         wipe(n);
         saves(&j, 1, 0);
         saves(&j, 2, 0);
         node_path(path, n, 0, 2, damage[i].file);
-        OK(io_read_file(path, 1 << 30, &text, &bytes));
+        char *text = slurp(path, &bytes);
         text[bytes - (size_t)damage[i].from_end] ^= 8;
-        OK(io_write_file(path, text, bytes, NULL));
+        spill(path, text, bytes);
         free(text);
         for (int to = 0; to < 3; to++) {
             job load = {.where = n, .nodes = 1, .ranks = {to + 1}, .deal = (uint32_t)to, .slicing = to};
@@ -191,21 +190,6 @@ static void test_damage(void **state) {
 
 // --- forged --------------------------------------------------------------------------------------------------------------------
 
-// Text that occurs once is put in the place of another, and the digest made anew.
-static void forge(const char *path, const char *text, const char *from, const char *to) {
-    static const char tail[] = ",\n \"digest\": \"";
-    char *forged = calloc(1, strlen(text) + strlen(to) + 1), *end, hex[65];
-    const char *at = strstr(text, from);
-    unsigned char d[32];
-    if (!at) fail_msg("no %s in the manifest", from);
-    sprintf(forged, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
-    end = strstr(forged, tail);
-    crypto_generichash(d, sizeof d, (unsigned char *)forged, (size_t)(end - forged), NULL, 0);
-    sprintf(end, "%s%s\"\n}\n", tail, sodium_bin2hex(hex, sizeof hex, d, sizeof d));
-    OK(io_write_file(path, forged, strlen(forged), NULL));
-    free(forged);
-}
-
 static void test_forged_slices(void **state) {
     const nodes *n = *state;
     static const char *const changes[][2] = {
@@ -215,14 +199,14 @@ static void test_forged_slices(void **state) {
         {"\"slice\": 1", "\"slice\": -1"}, {"\"slice\": 1", "\"slice\": 4294967297"}, {"\"slice\": 0", "\"slide\": 0"},
         {"\"version\": 4", "\"version\": 3"},  // which knows no slices: the parts are too short
     };
-    char path[IO_PATH], *text;
+    char path[IO_PATH];
     size_t bytes;
     job j = {.where = n, .nodes = 1, .ranks = {2}, .slicing = 1, .keep = 2};
     wipe(n);
     saves(&j, 1, 0);
     saves(&j, 2, 0);
     node_path(path, n, 0, 2, "manifest.json");
-    OK(io_read_file(path, 1 << 24, &text, &bytes));
+    char *text = slurp(path, &bytes);
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
         forge(path, text, changes[i][0], changes[i][1]);
         all_ranks_do(&j, body_resume);

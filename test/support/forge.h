@@ -16,7 +16,7 @@ static inline two two_steps(void **state) {
 
 static inline char *slurp(const char *path, size_t *n) {
     char *text;
-    OK(io_read_file(path, 1 << 20, &text, n));
+    OK(io_read_file(path, 1 << 24, &text, n));
     return text;
 }
 
