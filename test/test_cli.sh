@@ -216,7 +216,7 @@ check_data() {
         cp data/text-$shard-00000.bin good
         flip data/text-$shard-00000.bin $(($(size good) - 500))
         expect 65 "$bin" check base.ini
-        says "data/text-$shard-00000.bin" "offset" "checksum" "1 of 1 shards"
+        says "data/text-$shard-00000.bin" "offset" "checksum" "1 fault in 1 of 1 shard:"
         cp good data/text-$shard-00000.bin
     done
     flip data/text-train-00000.bin 30

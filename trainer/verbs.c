@@ -74,7 +74,8 @@ static void print_line(void *ctx, const char *text) { fprintf(ctx, "%s\n", text)
 
 static void print_source(const char *split, const source *from, FILE *out) {
     source_info about = source_about(from);
-    fprintf(out, "%-7s %" PRId64 " %s in %d files, hash %s\n", split, about.units, about.unit, about.files, about.hash);
+    fprintf(out, "%-7s %" PRId64 " %s in %d file%s, hash %s\n", split, about.units, about.unit, about.files,
+            about.files == 1 ? "" : "s", about.hash);
 }
 
 static err_t check_session(session *x, FILE *out) {
