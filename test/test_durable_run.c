@@ -138,7 +138,7 @@ static void the_log_is_on_disk_before_a_checkpoint(void **state) {
 
 static void log_steps(monitor *m, int from, int to) {
     for (int k = from; k <= to; k++)
-        monitor_tell(m, &(record){RECORD_STEP, .step = {.step = k, .logged = true, .loss = 1.0 / k, .ms = 2, .world = 1}});
+        monitor_log(m, &(record){RECORD_STEP, .step = {.step = k, .logged = true, .loss = 1.0 / k, .ms = 2, .world = 1}});
 }
 
 // Files of this process may have so many bytes; RLIM_INFINITY: as many as they like.

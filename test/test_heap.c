@@ -63,7 +63,7 @@ static long steps_of(const config *c, const launch *at) {
         OK(session_step(&x, &s));
         OK(session_settle(&x));
         OK(ckpt_hash(&x.state.ckpt, hash));
-        monitor_tell(&m, &(record){RECORD_STEP, .step = {.step = i, .logged = true, .loss = s.loss, .grad_norm = s.grad_norm, .lr = s.lr, .ms = 1,
+        monitor_log(&m, &(record){RECORD_STEP, .step = {.step = i, .logged = true, .loss = s.loss, .grad_norm = s.grad_norm, .lr = s.lr, .ms = 1,
                                                          .hash = hash, .world = x.ranks->world}});
         if (i > 2) calls_made += atomic_load(&calls) - before;
     }

@@ -177,7 +177,7 @@ static void every_figure_is_under_its_own_key(void **state) {
     snprintf(dir, sizeof dir, "%s/record", r.c.run.dir);
     OK(io_mkdirs(dir));
     OK(monitor_open(&m, &(log_setup){.dir = dir, .c = &r.c, .unit = "token", .short_unit = "tok", .quiet = true}));
-    monitor_tell(&m, &(record){RECORD_STEP, .step = said});
+    monitor_log(&m, &(record){RECORD_STEP, .step = said});
     monitor_close(&m);
     json_t *steps = read_records(&r.c, "log.jsonl", "step");
     assert_int_equal(json_array_size(steps), 1);
@@ -191,8 +191,8 @@ static void every_figure_is_under_its_own_key(void **state) {
 
 // --- text ------------------------------------------------------------------------------------------------------------
 
-static void tell_sample(monitor *m, int64_t step, const char *prompt, const char *text) {
-    monitor_tell(m, &(record){RECORD_SAMPLE, .sample = {.step = step, .prompt = prompt, .text = text}});
+static void log_sample(monitor *m, int64_t step, const char *prompt, const char *text) {
+    monitor_log(m, &(record){RECORD_SAMPLE, .sample = {.step = step, .prompt = prompt, .text = text}});
 }
 
 #define BAD "\xEF\xBF\xBD"
@@ -215,7 +215,7 @@ static void any_text_can_be_read_again(void **state) {
     OK(io_mkdirs(dir));
     OK(monitor_open(&m, &(log_setup){.dir = dir, .c = &r.c, .quiet = true}));
     for (int i = 0; i < TEXTS; i++) {
-        tell_sample(&m, i, list[i].said, list[TEXTS - 1 - i].said);
+        log_sample(&m, i, list[i].said, list[TEXTS - 1 - i].said);
         monitor_event(&m, "try", i, list[i].said);
     }
     monitor_close(&m);
@@ -253,8 +253,8 @@ static void a_text_that_is_too_long_is_cut(void **state) {
     for (int i = 0; i < 6; i++) {
         size_t n = strlen(units[i]);
         for (size_t at = 0; at < LENGTH; at += n) memcpy(said + at, units[i], n + 1);
-        tell_sample(&m, i, said, said);
-        tell_sample(&m, i, "", said);
+        log_sample(&m, i, said, said);
+        log_sample(&m, i, "", said);
     }
     monitor_close(&m);
     json_t *samples = read_records(&r.c, "log.jsonl", "sample");
@@ -298,7 +298,7 @@ static void a_run_of_any_name_can_be_read(void **state) {
 
 // --- sinks -----------------------------------------------------------------------------------------------------------
 
-// Writes down all that it is told.
+// Writes down all that it gets.
 typedef struct notebook {
     int count;
     char page[32][96];  // "KIND STEP TEXT"
@@ -334,7 +334,8 @@ static err_t lose(void *self, const record *r) {
 
 static const sink full = {
     .name = "full", .bytes = sizeof(int),
-    .take = {[RECORD_STEP] = lose, [RECORD_EVAL] = lose, [RECORD_CHECKPOINT] = lose, [RECORD_SAMPLE] = lose, [RECORD_POWER] = lose}};
+    .take = {[RECORD_STEP] = lose, [RECORD_EVAL] = lose, [RECORD_CHECKPOINT] = lose, [RECORD_SAMPLE] = lose,
+             [RECORD_POWER] = lose}};
 
 static err_t mishear(void *self, const record *r) {
     (void)self, (void)r;
@@ -343,14 +344,14 @@ static err_t mishear(void *self, const record *r) {
 
 static const sink deaf = {.name = "deaf", .take = {[RECORD_EVENT] = mishear}};
 
-static void tell_one_of_each(monitor *m) {
-    monitor_tell(m, &(record){RECORD_START, .start.step = 0});
-    monitor_tell(m, &(record){RECORD_STEP, .step = {.step = 1, .logged = true, .world = 1}});
-    monitor_tell(m, &(record){RECORD_STEP, .step = {.step = 2, .world = 1}});
-    monitor_tell(m, &(record){RECORD_EVAL, .eval = {.step = 2, .of = "windows"}});
-    monitor_tell(m, &(record){RECORD_CHECKPOINT, .checkpoint = {.step = 2, .hash = "0123456789abcdef"}});
-    monitor_tell(m, &(record){RECORD_SAMPLE, .sample = {.step = 2, .prompt = "", .text = "said"}});
-    monitor_tell(m, &(record){RECORD_POWER, .power = {.step = 2, .devices = 1, .device = &(power_device){0}}});
+static void log_one_of_each(monitor *m) {
+    monitor_log(m, &(record){RECORD_START, .start.step = 0});
+    monitor_log(m, &(record){RECORD_STEP, .step = {.step = 1, .logged = true, .world = 1}});
+    monitor_log(m, &(record){RECORD_STEP, .step = {.step = 2, .world = 1}});
+    monitor_log(m, &(record){RECORD_EVAL, .eval = {.step = 2, .of = "windows"}});
+    monitor_log(m, &(record){RECORD_CHECKPOINT, .checkpoint = {.step = 2, .hash = "0123456789abcdef"}});
+    monitor_log(m, &(record){RECORD_SAMPLE, .sample = {.step = 2, .prompt = "", .text = "said"}});
+    monitor_log(m, &(record){RECORD_POWER, .power = {.step = 2, .devices = 1, .device = &(power_device){0}}});
     assert_int_equal(err_set(ERR_DATA, "torn"), ERR_DATA);
     monitor_event(m, "damaged", 3, err_last()->text);  // which the others' failures replace meanwhile
     assert_string_equal(err_last()->text, "torn");
@@ -362,8 +363,9 @@ static void a_sink_gets_each_record_whatever_others_do(void **state) {
     (void)state;
     static const sink *const list[] = {&full, &deaf, &sink_events, &notes, &sink_jsonl, NULL};
     static const char *const pages[] = {
-        "start 0", "line deaf: what?", "event 0 log_failed: record not written: the disk is full", "step 1", "step 2", "eval 2",
-        "checkpoint 2", "sample 2", "line deaf: what?", "event 0 log_failed: record not written: the disk is full", "power 2",
+        "start 0", "line deaf: what?", "event 0 log_failed: record not written: the disk is full", "step 1", "step 2",
+        "eval 2", "checkpoint 2", "sample 2",
+        "line deaf: what?", "event 0 log_failed: record not written: the disk is full", "power 2",
         "line deaf: what?", "event 3 damaged: torn", "line done 3"};
     static const char *const logged[] = {"step", "eval", "checkpoint", "sample", "power"};
     enum { PAGES = sizeof pages / sizeof *pages };
@@ -374,7 +376,7 @@ static void a_sink_gets_each_record_whatever_others_do(void **state) {
     snprintf(dir, sizeof dir, "%s/sinks", r.c.run.dir);
     OK(io_mkdirs(dir));
     OK(monitor_open_list(&m, &(log_setup){.dir = dir, .c = &r.c, .quiet = true}, list));
-    tell_one_of_each(&m);
+    log_one_of_each(&m);
     const notebook *n = m.sinks[3].self;
     for (int i = 0; i < n->count && i < PAGES; i++) assert_string_equal(n->page[i], pages[i]);
     assert_int_equal(n->count, PAGES);
@@ -406,7 +408,7 @@ static void count_close(void *self) {
 
 static bool never(const config *c) { return c == NULL; }
 
-// Those before it can say why; it is closed, and told nothing. What no setting wants is not opened at all.
+// Those before it can say why; it is closed, and gets nothing. What no setting wants is not opened at all.
 static void a_sink_that_can_not_open(void **state) {
     (void)state;
     static const sink locked = {.name = "locked", .open = shut, .close = count_close, .take = {[RECORD_EVENT] = mishear}};

@@ -605,7 +605,7 @@ static void large_runs_fit(void **state) {
     scene s;
     open_scene(&s, 0, 0);
     for (int k = 0; k < DEVICES; k++) device[k] = (power_device){1000 + k, 698.123456789, 83.1234567, 1980.12345, 15};
-    monitor_tell(&s.m, &(record){RECORD_POWER, .power = {.step = 123456789, .watts = 1e6 + 1. / 3, .joules_per_unit = 1. / 3,
+    monitor_log(&s.m, &(record){RECORD_POWER, .power = {.step = 123456789, .watts = 1e6 + 1. / 3, .joules_per_unit = 1. / 3,
                                                          .device = device, .devices = DEVICES}});
     char *log = written(&s, "log.jsonl");
     assert_int_equal(count_of(log, "\n"), 3);

@@ -148,7 +148,8 @@ static void record_checkpoint(run *r, double ms, bool say) {
     char hash[17];
     if (ckpt_hash(&r->x.state.ckpt, hash) != ERR_OK) return;  // ranks are lost: the next step reports it
     if (say) monitor_say(&r->m, "saved step %" PRId64 "  hash %s  %.2f s", r->x.step, hash, ms / 1e3);
-    if (save_is_due(r)) monitor_tell(&r->m, &(record){RECORD_CHECKPOINT, .checkpoint = {.step = r->x.step, .ms = ms, .hash = hash}});
+    const checkpoint_record said = {.step = r->x.step, .ms = ms, .hash = hash};
+    if (save_is_due(r)) monitor_log(&r->m, &(record){RECORD_CHECKPOINT, .checkpoint = said});
 }
 
 static void mark_best(run *r) {
@@ -257,13 +258,14 @@ static err_t log_step(run *r, const step_result *s, double ms) {
     bool timed = report_is_timed(s->reports, world);
     int64_t units = c->batch.global * r->x.net->units;
     const step_record said = {
-        .step = step, .units = step * units, .logged = logged, .loss = s->loss, .grad_norm = s->grad_norm, .lr = s->lr, .ms = ms,
+        .step = step, .units = step * units, .logged = logged,
+        .loss = s->loss, .grad_norm = s->grad_norm, .lr = s->lr, .ms = ms,
         .units_per_s = (double)units / (ms / 1e3), .data_wait_ms = mine[REPORT_DATA_MS], .comm_wait_ms = timed ? mine[REPORT_WAIT_MS] : NAN, .loss_scale = s->loss_scale,
         .skipped = !s->applied, .hash = hashed ? hash : NULL, .world = world, .comm_ms = timed ? mine[REPORT_BUSY_MS] : NAN, .hidden = times.hidden,
         .slowest = times.slowest, .slowest_ms = times.slowest_ms, .median_ms = times.median_ms,
     };
     watch_skips(r, s);
-    monitor_tell(&r->m, &(record){RECORD_STEP, .step = said});
+    monitor_log(&r->m, &(record){RECORD_STEP, .step = said});
     if (times.straggler) name_straggler(r, step, &times);
     power_log(&r->power, &r->m, step, s->reports, units);
     return ERR_OK;
@@ -277,9 +279,12 @@ static err_t evaluate_now(run *r, bool *improved) {
     ckpt_counters *at = &x->state.ckpt.at;
     *improved = e.loss < at->best_loss;
     if (*improved) at->best_loss = e.loss, at->best_step = x->step;
-    const eval_record said = {.step = x->step, .loss = e.loss, .metrics = x->net->metrics, .metric = x->net->metric, .value = e.metric, .samples = e.samples,
-                              .of = x->net->units > 1 ? "windows" : "samples", .best = at->best_loss, .best_step = at->best_step, .ms = 1e3 * (clock_now() - start)};
-    monitor_tell(&r->m, &(record){RECORD_EVAL, .eval = said});
+    const eval_record said = {
+        .step = x->step, .samples = e.samples, .of = x->net->units > 1 ? "windows" : "samples", .loss = e.loss,
+        .metrics = x->net->metrics, .metric = x->net->metric, .value = e.metric,
+        .best = at->best_loss, .best_step = at->best_step, .ms = 1e3 * (clock_now() - start),
+    };
+    monitor_log(&r->m, &(record){RECORD_EVAL, .eval = said});
     return ERR_OK;
 }
 
@@ -309,7 +314,8 @@ static err_t save_now(run *r) {
 static err_t write_sample(run *r) {
     char *text;
     TRY(session_sample(&r->x, r->x.cfg->sample.prompt, &text));
-    monitor_tell(&r->m, &(record){RECORD_SAMPLE, .sample = {.step = r->x.step, .prompt = r->x.cfg->sample.prompt, .text = text}});
+    const sample_record said = {.step = r->x.step, .prompt = r->x.cfg->sample.prompt, .text = text};
+    monitor_log(&r->m, &(record){RECORD_SAMPLE, .sample = said});
     free(text);
     return ERR_OK;
 }
@@ -413,7 +419,7 @@ static err_t say_stopped(run *r) {
 // After a failure of the team nothing is saved: saving needs all ranks.
 static err_t run_steps(run *r) {
     const config *c = r->x.cfg;
-    monitor_tell(&r->m, &(record){RECORD_START, .start.step = r->x.step});
+    monitor_log(&r->m, &(record){RECORD_START, .start.step = r->x.step});
     while (r->x.step < c->run.steps) {
         bool stopping = false;
         TRY(step_or_save(r, &stopping));

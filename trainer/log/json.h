@@ -11,7 +11,8 @@ enum { JSON_LINE = 16384 };  // bytes
 
 typedef struct json { char text[JSON_LINE]; size_t n; } json;
 
-// Appends this text as it is: the caller sees to brackets, commas and quotes. json_put(j, "{\"t\":\"step\"") begins a line.
+// Appends this text as it is: the caller sees to brackets, commas and quotes. json_put(j, "{\"t\":\"step\"") begins a
+// line.
 void json_put(json *j, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 // ,"key":x with 9 digits; null for infinity and NaN, which JSON lacks.

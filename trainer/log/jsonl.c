@@ -143,7 +143,8 @@ static err_t append_devices(jsonl *l, const power_record *r, int first, int end)
     return append(l, &j);
 }
 
-// {"t":"power","step":100,"watts":W,"joules_per_token":J,"devices":[{"rank":0,"watts":W,"celsius":C,"mhz":M,"limited":"no"},...]}:
+// {"t":"power","step":100,"watts":W,"joules_per_token":J,
+//  "devices":[{"rank":0,"watts":W,"celsius":C,"mhz":M,"limited":"no"},...]}
 // null: not known. limited: "no", or what limits the clocks (device_limited_text). A line has at most POWER_DEVICES
 // devices: a larger run writes several for a step, each with the sums over all devices.
 static err_t take_power(void *self, const record *r) {
@@ -157,6 +158,8 @@ static err_t take_power(void *self, const record *r) {
 }
 
 const sink sink_jsonl = {
-    .name = "log.jsonl", .bytes = sizeof(jsonl), .wanted = jsonl_wanted, .open = jsonl_open, .close = jsonl_close, .sync = jsonl_sync, .length = jsonl_length,
-    .take = {[RECORD_STEP] = take_step, [RECORD_EVAL] = take_eval, [RECORD_CHECKPOINT] = take_checkpoint, [RECORD_SAMPLE] = take_sample, [RECORD_POWER] = take_power},
+    .name = "log.jsonl", .bytes = sizeof(jsonl), .wanted = jsonl_wanted,
+    .open = jsonl_open, .close = jsonl_close, .sync = jsonl_sync, .length = jsonl_length,
+    .take = {[RECORD_STEP] = take_step, [RECORD_EVAL] = take_eval, [RECORD_CHECKPOINT] = take_checkpoint,
+             [RECORD_SAMPLE] = take_sample, [RECORD_POWER] = take_power},
 };

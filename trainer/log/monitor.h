@@ -1,4 +1,4 @@
-// trainer/log/monitor.h: the output of a run. The trainer tells the monitor each record (trainer/log/record.h), and the
+// trainer/log/monitor.h: the output of a run. The trainer gives the monitor each record (trainer/log/record.h), and the
 // monitor gives it to each sink (trainer/log/sink.h): lines for a person, log.jsonl for programs, events.jsonl for what
 // went wrong.
 //
@@ -15,15 +15,21 @@
 
 enum { MONITOR_SINKS = 16 };
 
-// All zeros: nothing is open, and whatever is told is lost.
+typedef struct monitor_sink {
+    const sink *to;
+    void *self;
+    bool failing;  // the last record that it wanted is lost
+} monitor_sink;
+
+// All zeros: nothing is open, and all records are lost.
 typedef struct monitor {
-    bool quiet;           // tell people nothing
-    int count;            // open sinks, in the order of their list
-    struct monitor_sink { const sink *to; void *self; bool failing; } sinks[MONITOR_SINKS];  // failing: the last record that it wanted was lost
+    bool quiet;                         // no lines for people
+    int count;
+    monitor_sink sinks[MONITOR_SINKS];  // that are open, in the order of their list
 } monitor;
 
-// Opens the sinks that the settings ask for. If one can't be opened, those before it are open, so that the reason can be
-// told; call monitor_close in any case.
+// Opens the sinks that the settings ask for. If one can't be opened, those before it are open, so that the reason can
+// be logged; call monitor_close in any case.
 err_t monitor_open(monitor *m, const log_setup *run);
 void monitor_close(monitor *m);
 
@@ -32,7 +38,7 @@ err_t monitor_open_list(monitor *m, const log_setup *run, const sink *const *lis
 
 // Gives r to each sink that wants it, in order. If one fails, that is an event, the first time in a row; if the event
 // itself can't be written, a line for people. err_last() is afterwards what it was before.
-void monitor_tell(monitor *m, const record *r);
+void monitor_log(monitor *m, const record *r);
 
 // An event: events.jsonl and a line for people. kind is a word: "resume", "checkpoint_failed", "damaged", "stop" ...
 void monitor_event(monitor *m, const char *kind, int64_t step, const char *text);
@@ -40,7 +46,7 @@ void monitor_event(monitor *m, const char *kind, int64_t step, const char *text)
 // One line for people, of at most 4 KB.
 void monitor_say(monitor *m, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-// Syncs to disk what was told so far. A failure is an event.
+// Syncs to disk what was logged so far. A failure is an event.
 void monitor_sync(monitor *m);
 
 // Bytes of log.jsonl, all of whole records, which a checkpoint stores; 0 where there is no such log.

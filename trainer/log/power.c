@@ -127,6 +127,6 @@ void power_log(power *p, monitor *m, int64_t step, const double *reports, int64_
     double each = joules / (double)((step - p->last) * units);
     p->last = step;
     if (!anything) return;
-    monitor_tell(m, &(record){RECORD_POWER, .power = {.step = step, .watts = watts, .joules_per_unit = each,
+    monitor_log(m, &(record){RECORD_POWER, .power = {.step = step, .watts = watts, .joules_per_unit = each,
                                                       .device = p->device, .devices = count}});
 }

@@ -1,6 +1,6 @@
-// trainer/log/record.h: what a run says of itself, as plain structs. The trainer fills one in and gives it to the monitor
-// (trainer/log/monitor.h), which gives it to each sink (trainer/log/sink.h). Text and arrays are the caller's: a sink
-// copies what it keeps.
+// trainer/log/record.h: what a run says of itself, as plain structs. The trainer fills one in and gives it to the
+// monitor (trainer/log/monitor.h), which gives it to each sink (trainer/log/sink.h). Text and arrays are the caller's:
+// a sink copies what it keeps.
 #ifndef TRAINER_LOG_RECORD_H
 #define TRAINER_LOG_RECORD_H
 

@@ -1,9 +1,9 @@
 // trainer/log/sink.h: where records go. A sink is one file with a table of functions, and a word in SINKS.
 //
-//   trainer -> monitor_tell(record) -> terminal      take[] has a function for each kind of record that the sink wants,
-//                                   -> events        and NULL for the others. So a sink has no switch and no default, a
-//                                   -> jsonl         new kind of record changes no sink that doesn't want it, and the
-//                                                    monitor knows which sink lost something of its own.
+//   trainer -> monitor_log(record) -> terminal    take[] has a function for each kind of record that the sink wants,
+//                                  -> events      and NULL for the others. So a sink has no switch and no default, a
+//                                  -> jsonl       new kind of record changes no sink that doesn't want it, and the
+//                                                 monitor knows which sink lost something of its own.
 //
 // A sink never calls the monitor. What fails is returned: the monitor makes an event of it, and the other sinks get the
 // record all the same.
@@ -22,23 +22,23 @@ typedef struct log_setup {
     const config *c;
     int64_t log_bytes;              // length of log.jsonl that the run continues, 0: a new one
     const char *unit, *short_unit;  // what is counted of the samples: "token", "tok"; NULL: "sample", "samples"
-    bool quiet;                     // tell people nothing
+    bool quiet;                     // no lines for people
 } log_setup;
 
 // Every function may be NULL, but for those of the kinds that it wants.
 typedef struct sink {
     const char *name;  // in messages: "log.jsonl"
     size_t bytes;      // of its state, which every function gets as `self`: allocated, zeroed, before open
-    bool people;       // not told while the monitor is quiet
+    bool people;       // is for people: gets nothing while the monitor is quiet
     bool every_step;   // wants the steps too that are not `logged`
     bool (*wanted)(const config *c);  // do the settings ask for it? NULL: always
 
-    // May allocate: nothing else here may, because no heap memory is taken in steady steps. What `run` points to may be
+    // May allocate; nothing else here may, because no heap memory is taken in steady steps. What `run` points to may be
     // gone after the call, except the units. A failure ends the run.
     err_t (*open)(void *self, const log_setup *run);
     void (*close)(void *self);  // also after an open that failed
 
-    // ERR_OK: written. Else the sink has lost this record, has left nothing half-written, and goes on with the next one.
+    // ERR_OK: written. Otherwise the sink has lost this record, left nothing half-written, and goes on with the next.
     err_t (*take[RECORD_KINDS])(void *self, const record *r);
 
     err_t (*sync)(void *self);            // to disk with what was taken

@@ -18,7 +18,8 @@ void utf8_printable(char *to, size_t room, const char *from) {
     size_t n = 0;
     for (const unsigned char *s = (const unsigned char *)from; *s && n + 5 < room;) {
         int length = utf8_length(s);
-        bool bad = length == 0 || ((*s < 0x20 || *s == 0x7F) && *s != '\n' && *s != '\t') || (*s == 0xC2 && s[1] < 0xA0);
+        bool control = ((*s < 0x20 || *s == 0x7F) && *s != '\n' && *s != '\t') || (*s == 0xC2 && s[1] < 0xA0);
+        bool bad = length == 0 || control;
         if (bad) to[n++] = '?';
         else memmove(to + n, s, (size_t)length), n += (size_t)length;
         s += length ? length : 1;
