@@ -398,13 +398,14 @@ static void expect_saved_shapes(const char *dir) {
 }
 
 // Saved after two steps by some ranks, continued by others. embed = 252: a vocabulary of three chunks, the last one short, in the
-// memory of four.
+// memory of four. The matrices are large and many runs evaluate: so on fewer windows than the other tests.
 static void what_some_ranks_saved_others_continue(void **state) {
     (void)state;
     static const struct { int ranks; const char *zero; } worlds[] = {
         {1, ""}, {3, "[parallel]\nzero = 3\n"}, {2, "[parallel]\nzero = 1\n"}, {4, "[parallel]\nzero = 2\noffload = yes\n"}};
     static const char *const widths[] = {"", "[model]\nembed = 252\nlayers = 1\n[precision]\ncompute = bf16\n"};
     char *dir = data_dir(), name[64], more[256], runs[512];
+    write_tokens(dir, "val.bin", 300);
     snprintf(runs, sizeof runs, "%s/runs", dir);
     for (int k = 0; k < 2; k++) {
         finding one = {.hash = ""}, saved = {.hash = ""};
@@ -424,12 +425,14 @@ static void what_some_ranks_saved_others_continue(void **state) {
     drop_dir(dir);
 }
 
-// Tensors of several chunks, of which every rank reads its own part from the file.
+// Tensors of several chunks, of which every rank reads its own part from the file. Samples are short and few are evaluated: what is tested is
+// which bytes are read.
 static void ranks_begin_from_a_file_as_one_does(void **state) {
     (void)state;
-    static const char wide[] = "[model]\nembed = 252\nlayers = 1\n";
+    static const char wide[] = "[model]\nembed = 252\nlayers = 1\ncontext = 8\n";
     char *dir = data_dir(), name[64], more[1024];
     finding one = {.hash = ""}, saved = {.hash = ""};
+    write_tokens(dir, "val.bin", 300);
     try_this("saved", &(world){.dir = dir, .more = wide, .nodes = 1, .ranks = {1}, .saves = 2}, &saved);
     for (int ranks = 1; ranks <= 4; ranks++)
         for (int zero = 0; zero <= 3; zero++) {
@@ -443,7 +446,9 @@ static void ranks_begin_from_a_file_as_one_does(void **state) {
     drop_dir(dir);
 }
 
-int main(void) {
+// test_ranks [PATTERN]: the tests whose name it matches, as in a shell.
+int main(int argc, char **argv) {
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_number_of_ranks_in_any_stage_gives_the_same_bits),
         cmocka_unit_test(precision_dropout_and_offload_do_not_matter),
