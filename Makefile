@@ -136,10 +136,10 @@ deps:
 	  echo "make deps: install gcc, make, and the development files (with static libraries) of iniparser, jansson, libsodium, zlib and cmocka" >&2; exit 1; fi; \
 	$(call APT,deps,$(PACKAGES))
 
-# What check_fresh.sh, check_systemd.sh and check_arm64.sh want beyond that. CI calls it (.ci/run). Where it can't be had, those scripts say what they
+# What check_fresh.sh, check_systemd.sh, check_arm64.sh and test_format.sh want beyond that. CI calls it (.ci/run). Where it can't be had, those scripts say what they
 # skip, so this goal never fails.
-CHECK_PACKAGES := debootstrap systemd-container $(if $(filter x86_64,$(shell uname -m)),qemu-user-static gcc-aarch64-linux-gnu libc6-dev-arm64-cross)
-CHECK_TOOLS    := debootstrap systemd-nspawn $(if $(filter x86_64,$(shell uname -m)),qemu-aarch64-static aarch64-linux-gnu-gcc)
+CHECK_PACKAGES := clang-format debootstrap systemd-container $(if $(filter x86_64,$(shell uname -m)),qemu-user-static gcc-aarch64-linux-gnu libc6-dev-arm64-cross)
+CHECK_TOOLS    := clang-format debootstrap systemd-nspawn $(if $(filter x86_64,$(shell uname -m)),qemu-aarch64-static aarch64-linux-gnu-gcc)
 check-deps:
 	@missing=; for tool in $(CHECK_TOOLS); do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
 	[ -n "$$missing" ] || exit 0; \

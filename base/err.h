@@ -26,15 +26,22 @@ typedef struct err_record {
     err_t code;
     char text[ERR_TEXT];
     bool shared;  // every rank of the run has this failure: no need to report it to the others
-    int depth;  // entries of trail in use
-    struct { const char *file, *func; int line; } trail[ERR_TRAIL];
+    int depth;    // entries of trail in use
+    struct {
+        const char *file, *func;
+        int line;
+    } trail[ERR_TRAIL];
 } err_record;
 
 // Starts this thread's record: code, formatted text, and the caller's place. Returns code, for `return err_set(...)`.
 // (The code passes through the expression itself, so that the compiler sees that it is not ERR_OK.)
-#define err_set(code, ...) ({ err_t code_ = (code); err_set_at(__FILE__, __LINE__, __func__, code_, __VA_ARGS__); code_; })
-err_t err_set_at(const char *file, int line, const char *func, err_t code, const char *fmt, ...)
-    __attribute__((format(printf, 5, 6)));
+#define err_set(code, ...) \
+    ({ \
+        err_t code_ = (code); \
+        err_set_at(__FILE__, __LINE__, __func__, code_, __VA_ARGS__); \
+        code_; \
+    })
+err_t err_set_at(const char *file, int line, const char *func, err_t code, const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 
 // Prepends "context: " to the text of this thread's record. Returns its code.
 err_t err_prefix(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -50,22 +57,22 @@ const err_record *err_last(void);
 err_t err_restore(const err_record *from);
 
 // Returns from the calling function, with its place added to the trail, when `call` fails.
-#define TRY(call)                                                                  \
-    do {                                                                           \
-        err_t try_code_ = (call);                                                  \
-        if (try_code_ != ERR_OK) {                                                 \
-            err_pass(__FILE__, __LINE__, __func__, try_code_);                     \
-            return try_code_;                                                      \
-        }                                                                          \
+#define TRY(call) \
+    do { \
+        err_t try_code_ = (call); \
+        if (try_code_ != ERR_OK) { \
+            err_pass(__FILE__, __LINE__, __func__, try_code_); \
+            return try_code_; \
+        } \
     } while (0)
 
 // The same for functions that have something to release: sets `err_t rc` and jumps.
-#define TRY_GOTO(call, label)                                        \
-    do {                                                             \
-        if ((rc = (call)) != ERR_OK) {                               \
-            err_pass(__FILE__, __LINE__, __func__, rc);              \
-            goto label;                                              \
-        }                                                            \
+#define TRY_GOTO(call, label) \
+    do { \
+        if ((rc = (call)) != ERR_OK) { \
+            err_pass(__FILE__, __LINE__, __func__, rc); \
+            goto label; \
+        } \
     } while (0)
 
 #endif

@@ -22,8 +22,10 @@ static err_t parse_one(fault_list *list, const char **text) {
         *text = skip(end);
         return ERR_OK;
     }
-    return err_set(ERR_CONFIG, "fault list \"%s\": expected point@first or point@firstxcount, comma between; "
-                   "points: read write sync rename flip", p);
+    return err_set(ERR_CONFIG,
+                   "fault list \"%s\": expected point@first or point@firstxcount, comma between; "
+                   "points: read write sync rename flip",
+                   p);
 }
 
 err_t fault_parse(fault_list *list, const char *text) {

@@ -20,7 +20,7 @@ typedef enum fault_point {
 } fault_point;
 
 typedef struct fault_list {
-    atomic_long seen[FAULT_POINTS];               // how often the point was passed
+    atomic_long seen[FAULT_POINTS];                 // how often the point was passed
     long first[FAULT_POINTS], count[FAULT_POINTS];  // fail passes first .. first+count-1 (from 1); first = 0: never
 } fault_list;
 

@@ -31,9 +31,17 @@ double fm_exp(double x) {
     if (x != x) return x;
     if (x > 710) return INFINITE;
     if (x < -746) return 0;
-    static const double q[] = {0x1.1f732921c514bp-29, 0x1.af4e2bbb50609p-26, 0x1.27e4db5238e9ap-22, 0x1.71de0211bc37ep-19,
-                               0x1.a01a01a6de478p-16, 0x1.a01a01abf20adp-13, 0x1.6c16c16c162cap-10, 0x1.11111111100c9p-7,
-                               0x1.5555555555556p-5,  0x1.5555555555557p-3,  0.5};
+    static const double q[] = {0x1.1f732921c514bp-29,
+                               0x1.af4e2bbb50609p-26,
+                               0x1.27e4db5238e9ap-22,
+                               0x1.71de0211bc37ep-19,
+                               0x1.a01a01a6de478p-16,
+                               0x1.a01a01abf20adp-13,
+                               0x1.6c16c16c162cap-10,
+                               0x1.11111111100c9p-7,
+                               0x1.5555555555556p-5,
+                               0x1.5555555555557p-3,
+                               0.5};
     double k = nearest(x * 0x1.71547652b82fep0);
     double high = x - k * LN2_HIGH, low = k * LN2_LOW, r = high - low, lost = (high - r) - low;
     double y = 1 + (r + (r * r * polynomial(q, 11, r) + lost));  // e^r = 1 + r + r^2 q(r)
@@ -66,8 +74,8 @@ static double cos_near(double r, double lost) {  // |r| <= pi/4
 }
 
 static double sin_near(double r, double lost) {
-    static const double s[] = {-0x1.ab17a79237a19p-41, 0x1.61217ec01749dp-33,  -0x1.ae64541266378p-26, 0x1.71de3a54605eep-19,
-                               -0x1.a01a01a019936p-13, 0x1.1111111111110p-7, -0x1.5555555555555p-3};
+    static const double s[] = {-0x1.ab17a79237a19p-41, 0x1.61217ec01749dp-33, -0x1.ae64541266378p-26, 0x1.71de3a54605eep-19,
+                               -0x1.a01a01a019936p-13, 0x1.1111111111110p-7,  -0x1.5555555555555p-3};
     double z = r * r;
     return r + (r * z * polynomial(s, 7, z) + lost * (1 - 0.5 * z));
 }

@@ -28,8 +28,7 @@ err_t io_read_at(int fd, const char *path, int64_t offset, void *dst, size_t n) 
     while (done < n) {
         ssize_t got = pread(fd, (char *)dst + done, n - done, (off_t)offset + (off_t)done);
         if (got < 0 && errno == EINTR) continue;
-        if (got < 0)
-            return err_set(ERR_IO, "%s: read of %zu bytes at offset %" PRId64 ": %s", path, n, offset, strerror(errno));
+        if (got < 0) return err_set(ERR_IO, "%s: read of %zu bytes at offset %" PRId64 ": %s", path, n, offset, strerror(errno));
         if (got == 0)
             return err_set(ERR_DATA, "%s: ends at offset %" PRId64 ", expected %zu bytes at offset %" PRId64 ": the file is truncated", path,
                            offset + (int64_t)done, n, offset);
@@ -54,9 +53,7 @@ err_t io_write(int fd, const char *path, const void *src, size_t n, fault_list *
         if (fault_hit(faults, FAULT_WRITE)) errno = ENOSPC;
         else put = write(fd, (const char *)src + done, n - done);
         if (put < 0 && errno == EINTR) continue;
-        if (put <= 0)
-            return err_set(ERR_IO, "%s: write of %zu bytes: %s%s", path, n, strerror(errno),
-                           errno == ENOSPC ? "; free some space" : "");
+        if (put <= 0) return err_set(ERR_IO, "%s: write of %zu bytes: %s%s", path, n, strerror(errno), errno == ENOSPC ? "; free some space" : "");
         if (fault_hit(faults, FAULT_FLIP)) TRY(flip_bit(fd, path, (const uint8_t *)src + done, (size_t)put));
         done += (size_t)put;
     }
@@ -73,8 +70,7 @@ err_t io_read_file(const char *path, size_t limit, char **out, size_t *size) {
     char *text = NULL;
     if (fstat(fd, &st) != 0) rc = err_set(ERR_IO, "%s: %s", path, strerror(errno));
     else if (!S_ISREG(st.st_mode)) rc = err_set(ERR_IO, "%s: not a regular file", path);
-    else if ((uintmax_t)st.st_size > limit)
-        rc = err_set(ERR_DATA, "%s: has %" PRId64 " bytes, expected at most %zu", path, st.st_size, limit);
+    else if ((uintmax_t)st.st_size > limit) rc = err_set(ERR_DATA, "%s: has %" PRId64 " bytes, expected at most %zu", path, st.st_size, limit);
     else if (!(text = malloc((size_t)st.st_size + 1))) rc = err_set(ERR_INTERNAL, "%s: no memory for %" PRId64 " bytes", path, st.st_size);
     else rc = io_read_at(fd, path, 0, text, (size_t)st.st_size);
     close(fd);
@@ -155,7 +151,6 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 
 err_t io_remove_tree(const char *path) {
     if (access(path, F_OK) != 0 && errno == ENOENT) return ERR_OK;
-    if (nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) != 0)
-        return err_set(ERR_IO, "%s: remove: %s", path, strerror(errno));
+    if (nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) != 0) return err_set(ERR_IO, "%s: remove: %s", path, strerror(errno));
     return ERR_OK;
 }

@@ -11,9 +11,9 @@ enum { LIBRARY_PATH = 256 };
 
 typedef struct library {
     void *handle;
-    char path[LIBRARY_PATH];     // what the dynamic linker found
-    char text[ERR_TEXT / 2];     // after library_open: the places that were tried; then: the names that are missing; comma between
-    int missing;                 // how many
+    char path[LIBRARY_PATH];  // what the dynamic linker found
+    char text[ERR_TEXT / 2];  // after library_open: the places that were tried; then: the names that are missing; comma between
+    int missing;              // how many
 } library;
 
 // Opens the first of these that can be loaded, with RTLD_LOCAL; a name without a slash is searched for where the

@@ -35,7 +35,10 @@ DEVICE_FN void philox4x32(uint32_t out[4], uint64_t seed, uint32_t c0, uint32_t 
         k0 += 0x9E3779B9u;
         k1 += 0xBB67AE85u;
     }
-    out[0] = c0; out[1] = c1; out[2] = c2; out[3] = c3;
+    out[0] = c0;
+    out[1] = c1;
+    out[2] = c2;
+    out[3] = c3;
 }
 
 // [0,1) with 24 bits: every value is a float exactly.

@@ -26,7 +26,10 @@ const char *comm_rank_text(const comm *c, int rank, char dst[COMM_HOST + 32]) {
     return dst;
 }
 
-typedef struct verdict { int32_t code; char text[ERR_TEXT]; } verdict;
+typedef struct verdict {
+    int32_t code;
+    char text[ERR_TEXT];
+} verdict;
 
 // The lowest rank that failed broadcasts its error. The number agreed on is larger for lower ranks, and 0 if none
 // failed.

@@ -25,16 +25,23 @@ typedef struct comm comm;
 typedef enum { REDUCE_SUM, REDUCE_MAX } reduce_op;
 
 // One message of an exchange. Messages between two ranks are matched in the order in which both list them, and must agree in size.
-typedef struct comm_part { int peer; void *data; size_t bytes; } comm_part;
+typedef struct comm_part {
+    int peer;
+    void *data;
+    size_t bytes;
+} comm_part;
 
 // Where a rank is, for error messages, the log, and hierarchical algorithms. Ranks of one node are neighbours in rank order.
-typedef struct comm_place { int node, local; char host[COMM_HOST]; } comm_place;
+typedef struct comm_place {
+    int node, local;
+    char host[COMM_HOST];
+} comm_place;
 
 // What was moved so far. Payload only: what a plan can predict. wire adds headers, checksums and handshakes of TCP connections.
 typedef struct comm_traffic {
-    int64_t sent, received;   // bytes of payload, to and from other ranks
-    int64_t sent_far;         // of these, to ranks of other nodes
-    int64_t wire;             // bytes written to sockets
+    int64_t sent, received;  // bytes of payload, to and from other ranks
+    int64_t sent_far;        // of these, to ranks of other nodes
+    int64_t wire;            // bytes written to sockets
     int64_t calls;
 } comm_traffic;
 
@@ -73,12 +80,15 @@ typedef struct comm_table {
 struct comm {
     const comm_table *table;
     int rank, world;
-    const comm_place *place;   // one for each rank
-    comm *host;                // moves host memory: itself, or the companion of a transport that moves device memory only
-    bool patient;              // no timeout while all ranks show signs of life: their disks may be slow now
+    const comm_place *place;  // one for each rank
+    comm *host;               // moves host memory: itself, or the companion of a transport that moves device memory only
+    bool patient;             // no timeout while all ranks show signs of life: their disks may be slow now
     comm_traffic traffic;
     // What this rank is doing, for reports of a failure: "reduce bucket 3 of step 17". what is a constant text.
-    struct { const char *what; int64_t step, number; } phase;
+    struct {
+        const char *what;
+        int64_t step, number;
+    } phase;
 };
 
 // --- calls ---------------------------------------------------------------------------------------------------------------------

@@ -10,12 +10,14 @@
 // of.
 enum { COST_SMALL_RANKS = 8, COST_SMALL_BYTES = 8 << 10, COST_TREE_BYTES = 64 << 10, COST_CHAIN_BYTES = 256 << 10, COST_PIECE_ELEMENTS = 16 };
 
-typedef struct comm_cost { int64_t sent, sent_far; } comm_cost;  // bytes of payload by this rank, of these to other nodes
+typedef struct comm_cost {
+    int64_t sent, sent_far;
+} comm_cost;  // bytes of payload by this rank, of these to other nodes
 
 static inline comm_cost cost_add(comm_cost a, comm_cost b) { return (comm_cost){a.sent + b.sent, a.sent_far + b.sent_far}; }
 
 // c gives rank, world and places; nothing is called.
-comm_cost cost_all_gather(const comm *c, const size_t *cut);       // cuts in bytes
+comm_cost cost_all_gather(const comm *c, const size_t *cut);  // cuts in bytes
 comm_cost cost_reduce_scatter(const comm *c, const size_t *cut, size_t element);
 comm_cost cost_all_reduce(const comm *c, size_t count, size_t element);
 

@@ -17,7 +17,9 @@ enum { ORDERED_LEVELS = 24, ORDERED_SPANS = 2 * ORDERED_LEVELS };
 
 // Which lanes a rank runs: first, first + stride, ... `count` of them. In ranges: each rank a contiguous one. In turns:
 // lane t * world + r at turn t.
-typedef struct lane_deal { int64_t first, count, stride; } lane_deal;
+typedef struct lane_deal {
+    int64_t first, count, stride;
+} lane_deal;
 lane_deal lane_deal_of(int64_t lanes, int world, int rank, bool turns);
 
 // Turns of a step: 1 where lanes are dealt in ranges.
@@ -36,7 +38,10 @@ typedef struct lane_counter {
 // Where the next lane's gradient is accumulated. joins: in its left sibling's buffer, on top of it, so that no merge is
 // needed. That is possible where a lane adds to each element once (`once`: one micro-batch, its head in one chunk),
 // because (0 + a) + b has the bits of (0 + a) + (0 + b).
-typedef struct lane_place { int buffer; bool joins; } lane_place;
+typedef struct lane_place {
+    int buffer;
+    bool joins;
+} lane_place;
 
 lane_place lane_counter_begin(const lane_counter *c, int64_t lane, bool once);
 void lane_counter_end(lane_counter *c, int64_t lane, lane_place at);

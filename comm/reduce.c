@@ -20,17 +20,17 @@ struct reducer {
     comm *ranks;
     const ops *ops;
     int rank, world, nodes;
-    int *first_rank;       // nodes+1: first rank of each node
+    int *first_rank;  // nodes+1: first rank of each node
     int64_t lanes;
     bool turns, once;
     int segments;
     const size_t *cut;
-    lane_counter *kept;    // turns+1: before turn t
+    lane_counter *kept;  // turns+1: before turn t
     comm_part *send, *recv;
     int sends, recvs, send_room, recv_room;
-    source *sources;       // phase 1: room for the subtrees of all ranks of this node
-    source *result;        // what they merge to
-    source *gathered;      // phase 2: room for those of all nodes
+    source *sources;   // phase 1: room for the subtrees of all ranks of this node
+    source *result;    // what they merge to
+    source *gathered;  // phase 2: room for those of all nodes
     int room;
 };
 
@@ -125,8 +125,15 @@ err_t reduce_open(reducer **out, const reduce_options *o) {
     *out = NULL;
     reducer *r = calloc(1, sizeof *r);
     if (!r) return err_set(ERR_INTERNAL, "no memory for a reduction");
-    *r = (reducer){.ranks = o->ranks, .ops = o->ops, .rank = o->ranks->rank, .world = o->ranks->world, .lanes = o->lanes, .turns = o->turns, .once = o->once,
-                   .segments = o->segments, .cut = o->cut};
+    *r = (reducer){.ranks = o->ranks,
+                   .ops = o->ops,
+                   .rank = o->ranks->rank,
+                   .world = o->ranks->world,
+                   .lanes = o->lanes,
+                   .turns = o->turns,
+                   .once = o->once,
+                   .segments = o->segments,
+                   .cut = o->cut};
     r->first_rank = calloc((size_t)comm_nodes(o->ranks) + 1, sizeof *r->first_rank);
     if (r->first_rank) count_nodes(r);
     r->room = most_sources(r);
@@ -157,7 +164,7 @@ typedef struct walk {
     const reduce_job *job;
     stream *s;
     bool dry;
-    float *scratch;     // next free
+    float *scratch;  // next free
     reduce_cost cost;
 } walk;
 

@@ -25,9 +25,9 @@ typedef struct reduce_options {
     const ops *ops;
     int64_t lanes;
     bool turns;
-    bool once;           // a lane adds to each element once (comm/ordered.h: joins)
+    bool once;  // a lane adds to each element once (comm/ordered.h: joins)
     int segments;
-    const size_t *cut;   // (segments, world+1) floats, cut[g][0] = 0; outlives the reducer
+    const size_t *cut;  // (segments, world+1) floats, cut[g][0] = 0; outlives the reducer
 } reduce_options;
 
 typedef struct reducer reducer;
@@ -35,28 +35,28 @@ typedef struct reducer reducer;
 err_t reduce_open(reducer **out, const reduce_options *o);
 void reduce_close(reducer *r);
 
-lane_deal reduce_lanes(const reducer *r);      // of this rank
-int64_t reduce_turns(const reducer *r);        // 1 when ranges are contiguous
-int64_t reduce_lane_count(const reducer *r, int rank);      // of any rank
-int reduce_lane_buffers(const reducer *r);     // gradient buffers that this rank's lanes need
-int reduce_kept(const reducer *r);             // counters over its own range that an owner needs (turns only)
+lane_deal reduce_lanes(const reducer *r);               // of this rank
+int64_t reduce_turns(const reducer *r);                 // 1 when ranges are contiguous
+int64_t reduce_lane_count(const reducer *r, int rank);  // of any rank
+int reduce_lane_buffers(const reducer *r);              // gradient buffers that this rank's lanes need
+int reduce_kept(const reducer *r);                      // counters over its own range that an owner needs (turns only)
 
 typedef struct reduce_cost {
-    size_t scratch;                // floats
-    int64_t sent, sent_far;        // bytes of payload by this rank, of these to other nodes
+    size_t scratch;          // floats
+    int64_t sent, sent_far;  // bytes of payload by this rank, of these to other nodes
 } reduce_cost;
 
 // What one job will need and move. Also allocates its message lists: call it for every job before the first one runs.
 err_t reduce_plan(reducer *r, int64_t turn, int first, int count, reduce_cost *out);
 
 typedef struct reduce_job {
-    int64_t turn;                // 0 when ranges are contiguous
-    int first, count;            // segments
-    float *const *lane;          // this rank's gradient buffers, as its lane counter numbers them
-    const size_t *lane_at;       // [segments] where segment g begins in each of them
-    float *const *kept;          // reduce_kept() buffers over this rank's ranges
-    float *out;                  // (=) this rank's ranges summed over all lanes, after the last turn. May be in a lane buffer
-    const size_t *own_at;        // [segments] where this rank's range of segment g begins in out and in kept
+    int64_t turn;           // 0 when ranges are contiguous
+    int first, count;       // segments
+    float *const *lane;     // this rank's gradient buffers, as its lane counter numbers them
+    const size_t *lane_at;  // [segments] where segment g begins in each of them
+    float *const *kept;     // reduce_kept() buffers over this rank's ranges
+    float *out;             // (=) this rank's ranges summed over all lanes, after the last turn. May be in a lane buffer
+    const size_t *own_at;   // [segments] where this rank's range of segment g begins in out and in kept
     float *scratch;
 } reduce_job;
 

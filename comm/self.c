@@ -40,7 +40,10 @@ static err_t self_all_to_all(comm *c, void *out, const void *in, size_t each, st
     return stream_copy(s, out, in, each);
 }
 
-static err_t self_barrier(comm *c, stream *s) { (void)c, (void)s; return ERR_OK; }
+static err_t self_barrier(comm *c, stream *s) {
+    (void)c, (void)s;
+    return ERR_OK;
+}
 
 static err_t self_split(comm *c, int color, int key, comm **out) {
     (void)c, (void)key;
@@ -49,16 +52,30 @@ static err_t self_split(comm *c, int color, int key, comm **out) {
 }
 
 static void self_alive(comm *c) { (void)c; }
-static err_t self_query(comm *c) { (void)c; return ERR_OK; }
+static err_t self_query(comm *c) {
+    (void)c;
+    return ERR_OK;
+}
 static void self_abort(comm *c, const char *why) { (void)c, (void)why; }
 static void self_close(comm *c) { free(c); }
 
 static void self_describe(const comm *c, char *dst, size_t room) { snprintf(dst, room, "%s: nobody to talk to", c->table->name); }
 
 static const comm_table self_table = {
-    .name = "self", .exchange = self_exchange, .all_reduce = self_all_reduce, .reduce_scatter = self_reduce_scatter,
-    .all_gather = self_all_gather, .broadcast = self_broadcast, .all_to_all = self_all_to_all, .barrier = self_barrier,
-    .split = self_split, .alive = self_alive, .query = self_query, .abort = self_abort, .describe = self_describe, .close = self_close,
+    .name = "self",
+    .exchange = self_exchange,
+    .all_reduce = self_all_reduce,
+    .reduce_scatter = self_reduce_scatter,
+    .all_gather = self_all_gather,
+    .broadcast = self_broadcast,
+    .all_to_all = self_all_to_all,
+    .barrier = self_barrier,
+    .split = self_split,
+    .alive = self_alive,
+    .query = self_query,
+    .abort = self_abort,
+    .describe = self_describe,
+    .close = self_close,
 };
 
 err_t comm_self_open(comm **out) {

@@ -9,13 +9,13 @@ typedef enum { TRANSPORT_AUTO, TRANSPORT_TCP, TRANSPORT_NCCL } transport_kind;
 typedef struct transport_options {
     transport_kind kind;  // not TRANSPORT_AUTO: the caller has resolved it
     device *dev;
-    const char *arithmetic;    // of this rank's device (gpu/gpu.h), the same on all ranks. NULL on all: not compared
-    double timeout_s;          // without a byte of progress in one collective
+    const char *arithmetic;  // of this rank's device (gpu/gpu.h), the same on all ranks. NULL on all: not compared
+    double timeout_s;        // without a byte of progress in one collective
     // NCCL only; empty: its own choice. These set NCCL's environment variables, and are printed.
-    const char *nccl_path;     // path of libnccl.so.2; empty: the usual places
-    const char *interface;     // NCCL_SOCKET_IFNAME
-    const char *algorithm;     // NCCL_ALGO
-    int infiniband;            // NCCL_IB_DISABLE: -1 its own choice, 0 off, 1 on
+    const char *nccl_path;  // path of libnccl.so.2; empty: the usual places
+    const char *interface;  // NCCL_SOCKET_IFNAME
+    const char *algorithm;  // NCCL_ALGO
+    int infiniband;         // NCCL_IB_DISABLE: -1 its own choice, 0 off, 1 on
 } transport_options;
 
 // Collective over the team. With one rank both are comm_self_open. ERR_CONFIG names two ranks whose devices give

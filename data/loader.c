@@ -25,13 +25,13 @@ struct loader {
     pthread_t thread;
     bool running;
 
-    pthread_mutex_t lock;  // guards all below
+    pthread_mutex_t lock;       // guards all below
     pthread_cond_t more, less;  // a batch was produced; there is room, or the thread must stop
     int64_t produced, taken;
     int ahead;
     int64_t calm, spare;  // batches since the last wait or change of depth; fewest ready batches in that time
     double wait_s;
-    bool held;            // the trainer is using batch taken-1
+    bool held;  // the trainer is using batch taken-1
     bool stop, failed;
     err_record failure;
 };

@@ -11,13 +11,13 @@ typedef struct loader loader;
 typedef struct loader_options {
     uint64_t seed;
     bool shuffle;
-    const tensor_spec *in;            // what the source's samples consist of, in the order of its reads; `inputs` of them
+    const tensor_spec *in;  // what the source's samples consist of, in the order of its reads; `inputs` of them
     int inputs;
-    int64_t global, micro, lanes;     // G, B, L: lane l of a step is samples [l*G/L, (l+1)*G/L) in micro-batches of B
+    int64_t global, micro, lanes;                 // G, B, L: lane l of a step is samples [l*G/L, (l+1)*G/L) in micro-batches of B
     int64_t first_lane, lane_count, lane_stride;  // the lanes of this rank, in the order in which it runs them: first, first + stride, ...
-    int64_t first_step, last_step;    // steps to deliver, from 1, both included
-    int depth;                        // most batches in the ring
-    void *memory;                     // loader_bytes() bytes, page-aligned (pinned on a GPU); the caller's, outlives the loader
+    int64_t first_step, last_step;                // steps to deliver, from 1, both included
+    int depth;                                    // most batches in the ring
+    void *memory;                                 // loader_bytes() bytes, page-aligned (pinned on a GPU); the caller's, outlives the loader
 } loader_options;
 
 typedef struct batch {
@@ -27,9 +27,9 @@ typedef struct batch {
 } batch;
 
 typedef struct loader_stats {
-    double wait_s;   // total time that the trainer has waited for batches
-    int depth;       // batches that the loader now reads ahead: grows when the trainer had to wait, shrinks when it never does
-    int64_t retries; // reads that failed first and succeeded later
+    double wait_s;    // total time that the trainer has waited for batches
+    int depth;        // batches that the loader now reads ahead: grows when the trainer had to wait, shrinks when it never does
+    int64_t retries;  // reads that failed first and succeeded later
 } loader_stats;
 
 int64_t loader_bytes(const loader_options *o);

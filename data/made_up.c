@@ -49,7 +49,9 @@ err_t made_up_open(source **out, const source_options *o, uint64_t seed, int64_t
     *out = NULL;
     made_up *x = calloc(1, sizeof *x);
     if (!x) return err_set(ERR_INTERNAL, "no memory for made-up samples");
-    x->head = (source){.type = &type, .tensors = o->inputs, .inputs = o->inputs,
+    x->head = (source){.type = &type,
+                       .tensors = o->inputs,
+                       .inputs = o->inputs,
                        .about = {.samples = samples, .units = samples, .units_per_sample = 1, .unit = "samples", .hash = "made up"}};
     for (int k = 0; k < o->inputs; k++) {
         int64_t count = samples * shape_count(o->wanted[k].dims, o->wanted[k].size);

@@ -65,8 +65,8 @@ err_t reader_hold(reader *r, data_file *f) {
     if (r->open[r->hand]) reader_drop(r, r->open[r->hand]);
     int fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a FIFO in the file's place must not stop us
     if (fd < 0) return err_set(ERR_IO, "%s: open: %s", f->path, strerror(errno));
-    if (fstat(fd, &st) != 0 || st.st_dev != f->dev || st.st_ino != f->ino || st.st_size != f->size ||
-        st.st_mtim.tv_sec != f->mtime.tv_sec || st.st_mtim.tv_nsec != f->mtime.tv_nsec) {
+    if (fstat(fd, &st) != 0 || st.st_dev != f->dev || st.st_ino != f->ino || st.st_size != f->size || st.st_mtim.tv_sec != f->mtime.tv_sec ||
+        st.st_mtim.tv_nsec != f->mtime.tv_nsec) {
         close(fd);
         return err_set(ERR_DATA, "%s: another file than before (%" PRId64 " bytes at first): it was replaced while in use; start again", f->path,
                        f->size);
@@ -115,9 +115,7 @@ err_t reader_read(reader *r, data_file *f, int64_t offset, void *dst, int64_t n)
         if (rc != ERR_IO) return rc;
         reader_drop(r, f);  // after an error on a network file system only a new descriptor may work
         if (tries > r->retry)
-            return err_set(ERR_IO, "%s; given up after %d %s ([data] retry = %d)", err_last()->text, tries,
-                           tries > 1 ? "tries" : "try", r->retry);
-        if (!back_off(r, tries))
-            return err_set(ERR_INTERRUPTED, "%s; not tried again: the reader is being closed", err_last()->text);
+            return err_set(ERR_IO, "%s; given up after %d %s ([data] retry = %d)", err_last()->text, tries, tries > 1 ? "tries" : "try", r->retry);
+        if (!back_off(r, tries)) return err_set(ERR_INTERRUPTED, "%s; not tried again: the reader is being closed", err_last()->text);
     }
 }

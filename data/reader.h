@@ -19,11 +19,11 @@ enum { READER_OPEN_MAX = 128 };  // descriptors held: there may be more files th
 
 typedef struct data_file {
     char *path;
-    int fd;       // -1: not open now
-    dev_t dev;    // these four identify the file when it is opened again
+    int fd;     // -1: not open now
+    dev_t dev;  // these four identify the file when it is opened again
     ino_t ino;
     struct timespec mtime;
-    int64_t size; // in bytes
+    int64_t size;  // in bytes
 } data_file;
 
 typedef struct reader {
@@ -31,7 +31,7 @@ typedef struct reader {
     fault_list *faults;
     atomic_llong retries;  // reads that failed first and succeeded later
     data_file *open[READER_OPEN_MAX];
-    int hand;              // the next of open[] to be closed
+    int hand;  // the next of open[] to be closed
     pthread_mutex_t lock;
     pthread_cond_t wake;
     bool cancelled;

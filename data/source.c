@@ -19,8 +19,8 @@ static bool looks_like_idx(const source_options *o) {
     reader r = {0};
     data_file first = {0};
     reader_open(&r, o->retry, NULL);
-    bool known = files_expand(&files, o->files, "") == ERR_OK && reader_find(&first, files.path[0], "a file") == ERR_OK &&
-                 first.size >= 4 && reader_read(&r, &first, 0, head, 4) == ERR_OK;
+    bool known = files_expand(&files, o->files, "") == ERR_OK && reader_find(&first, files.path[0], "a file") == ERR_OK && first.size >= 4 &&
+                 reader_read(&r, &first, 0, head, 4) == ERR_OK;
     reader_forget(&r, &first);
     reader_close(&r);
     files_free(&files);
@@ -50,11 +50,12 @@ static err_t match_inputs(source *s, const source_options *o) {
         int k = 0;
         while (k < s->tensors && strcmp(s->tensor[k].name, x->name) != 0) k++;
         if (k == s->tensors)
-            return err_set(ERR_CONFIG, "the model reads `%s`, and the samples of these files have %s%s%s: [model] type and the data do not fit together", x->name,
+            return err_set(ERR_CONFIG,
+                           "the model reads `%s`, and the samples of these files have %s%s%s: [model] type and the data do not fit together", x->name,
                            s->tensor[0].name, s->tensors > 1 ? " and " : "", s->tensors > 1 ? s->tensor[1].name : "");
         if (s->tensor[k].type != x->type || shape_count(s->tensor[k].dims, s->tensor[k].size) != shape_count(x->dims, x->size))
-            return err_set(ERR_CONFIG, "the model reads `%s` as %s %s, and the files have %s %s: change [model], or the data", x->name, dtype_name(x->type),
-                           shape_text(x, wants), dtype_name(s->tensor[k].type), shape_text(&s->tensor[k], has));
+            return err_set(ERR_CONFIG, "the model reads `%s` as %s %s, and the files have %s %s: change [model], or the data", x->name,
+                           dtype_name(x->type), shape_text(x, wants), dtype_name(s->tensor[k].type), shape_text(&s->tensor[k], has));
         s->place[i] = k;
     }
     return ERR_OK;
@@ -63,8 +64,7 @@ static err_t match_inputs(source *s, const source_options *o) {
 static err_t set_apart(source *s, const source_options *o) {
     int64_t all = s->about.samples, kept = all - o->held_out;
     if (o->held_out == 0) return ERR_OK;
-    if (kept < 1)
-        return err_set(ERR_CONFIG, "[data] holdout = %" PRId64 " of %" PRId64 " samples leaves none to train on", o->held_out, all);
+    if (kept < 1) return err_set(ERR_CONFIG, "[data] holdout = %" PRId64 " of %" PRId64 " samples leaves none to train on", o->held_out, all);
     s->first = o->only_held_out ? kept : 0;
     s->about.samples = o->only_held_out ? o->held_out : kept;
     s->about.units = s->about.samples * s->about.units_per_sample;

@@ -18,24 +18,24 @@ enum { SOURCE_TENSORS = 4 };
 typedef enum { FORMAT_AUTO, FORMAT_LOCKSTEP, FORMAT_LLMC, FORMAT_RAW16, FORMAT_RAW32, FORMAT_IDX } source_format;
 
 typedef struct source_options {
-    const char *files;         // files and globs, space between
-    source_format format;      // FORMAT_AUTO: by the first bytes of the first file
-    const tensor_spec *wanted; // what the model reads, `inputs` of them. Samples have these tensors, in this order
+    const char *files;          // files and globs, space between
+    source_format format;       // FORMAT_AUTO: by the first bytes of the first file
+    const tensor_spec *wanted;  // what the model reads, `inputs` of them. Samples have these tensors, in this order
     int inputs;
-    int64_t held_out;          // so many samples at the end are set apart, 0: none
-    bool only_held_out;        // these are the source; else those before them
-    int retry;                 // how often a read that fails with an I/O error is tried again, with back-off
-    fault_list *faults;        // may be NULL
+    int64_t held_out;    // so many samples at the end are set apart, 0: none
+    bool only_held_out;  // these are the source; else those before them
+    int retry;           // how often a read that fails with an I/O error is tried again, with back-off
+    fault_list *faults;  // may be NULL
 } source_options;
 
 typedef struct source_info {
     int64_t samples;
-    int64_t units;             // of what people count in these files
+    int64_t units;  // of what people count in these files
     int64_t units_per_sample;
-    const char *unit;          // "tokens"
+    const char *unit;  // "tokens"
     int files;
-    char hash[17];             // first 16 hex digits of BLAKE2b-256 over what the files contain, whatever their names
-    int64_t retries;           // reads that failed first and succeeded later
+    char hash[17];    // first 16 hex digits of BLAKE2b-256 over what the files contain, whatever their names
+    int64_t retries;  // reads that failed first and succeeded later
 } source_info;
 
 typedef struct source source;
@@ -56,8 +56,8 @@ struct source {
     int tensors;
     tensor_spec tensor[SOURCE_TENSORS];  // in the source's own order
     int inputs;
-    int place[SOURCE_TENSORS];           // [input] its index in tensor
-    int64_t first;                       // of the samples that are used
+    int place[SOURCE_TENSORS];  // [input] its index in tensor
+    int64_t first;              // of the samples that are used
 };
 
 // Opens the files and checks what can be checked without reading all of them. ERR_DATA names file, offset, expected and
@@ -79,8 +79,8 @@ void source_cancel(source *s, bool cancelled);
 
 // --- the openers, for data/source.c -----------------------------------------------------------------------------------
 
-err_t text_open(source **out, const source_options *o);       // data/text/text.c: windows of tokens
-err_t idx_open(source **out, const source_options *o);        // data/image/idx.c: images and labels
+err_t text_open(source **out, const source_options *o);  // data/text/text.c: windows of tokens
+err_t idx_open(source **out, const source_options *o);   // data/image/idx.c: images and labels
 
 // Made-up samples for benchmarks, in memory: numbers from [0,1), and integers below the input's limit. (data/made_up.c)
 err_t made_up_open(source **out, const source_options *o, uint64_t seed, int64_t samples);

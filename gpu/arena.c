@@ -14,8 +14,10 @@ err_t arena_tensor(arena *a, tensor *t, dtype type, int dims, int64_t s0, int64_
     fits = fits && bytes <= SIZE_MAX - ARENA_ALIGN;
     bytes = (bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
     if (!fits || __builtin_add_overflow(a->bytes, bytes, &end))
-        return err_set(ERR_CONFIG, "a tensor of %" PRId64 " x %" PRId64 " x %" PRId64 " x %" PRId64
-                       " elements is out of any memory's reach; lower [batch] micro or the [model] sizes", s0, s1, s2, s3);
+        return err_set(ERR_CONFIG,
+                       "a tensor of %" PRId64 " x %" PRId64 " x %" PRId64 " x %" PRId64
+                       " elements is out of any memory's reach; lower [batch] micro or the [model] sizes",
+                       s0, s1, s2, s3);
     if (a->count == a->room) {
         int room = a->room ? 2 * a->room : 64;
         struct arena_item *items = realloc(a->items, (size_t)room * sizeof *items);

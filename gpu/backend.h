@@ -37,10 +37,21 @@ typedef struct backend {
 } backend;
 
 // Every backend's device, stream and event begin with these, so that gpu/device.c finds the backend.
-struct device { const backend *backend; const ops *ops; device_info info; struct profile *profile; };
-struct stream_head { device *dev; };
-struct event_head { device *dev; };
-struct recording_head { device *dev; };
+struct device {
+    const backend *backend;
+    const ops *ops;
+    device_info info;
+    struct profile *profile;
+};
+struct stream_head {
+    device *dev;
+};
+struct event_head {
+    device *dev;
+};
+struct recording_head {
+    device *dev;
+};
 
 // gpu/cpu/device.c
 err_t cpu_device_open(device **out, const device_options *o);

@@ -14,8 +14,7 @@ static double pairs(const tensor *y) {
 op_cost matmul_cost(const matmul_args *args) {
     int64_t m = args->d->size[0], n = args->d->size[1], k = args->a->size[!args->ta];
     bool has_pre = args->epilogue & (MATMUL_GELU | MATMUL_DGELU);
-    double bytes = size_of(args->a) + size_of(args->b) +
-                   size_of(args->d) * (args->epilogue & MATMUL_ACCUMULATE ? 2 : 1) +
+    double bytes = size_of(args->a) + size_of(args->b) + size_of(args->d) * (args->epilogue & MATMUL_ACCUMULATE ? 2 : 1) +
                    (has_pre ? size_of(args->pre) : 0) + (args->epilogue & MATMUL_BIAS ? size_of(args->bias) : 0);
     return (op_cost){args->a->type,
                      {m, n, k},
@@ -41,21 +40,19 @@ op_cost attention_backward_cost(const attention_backward_args *args) {
     return (op_cost){args->y->type,
                      {ROWS(args->y), args->y->size[2], args->heads},
                      args->drop ? COST_DROPOUT : 0,
-                     size_of(args->dqkv) + size_of(args->delta) + size_of(args->dy) + size_of(args->y) +
-                         size_of(args->lse) + size_of(args->qkv),
+                     size_of(args->dqkv) + size_of(args->delta) + size_of(args->dy) + size_of(args->y) + size_of(args->lse) + size_of(args->qkv),
                      10 * pairs(args->y)};
 }
 
 op_cost layer_norm_forward_cost(const layer_norm_forward_args *args) {
-    double bytes = size_of(args->y) + size_of(args->mean) + size_of(args->rstd) + size_of(args->sum) +
-                   size_of(args->x) + size_of(args->residual) + size_of(args->w) + size_of(args->b);
+    double bytes = size_of(args->y) + size_of(args->mean) + size_of(args->rstd) + size_of(args->sum) + size_of(args->x) + size_of(args->residual) +
+                   size_of(args->w) + size_of(args->b);
     return (op_cost){args->x->type, {ROWS(args->x)}, args->residual ? COST_RESIDUAL : 0, bytes, 0};
 }
 
 op_cost layer_norm_backward_cost(const layer_norm_backward_args *args) {
-    double bytes = size_of(args->dx) + 2 * (size_of(args->dw) + size_of(args->db)) + size_of(args->dy) +
-                   size_of(args->dresidual) + size_of(args->x) + size_of(args->w) + size_of(args->mean) +
-                   size_of(args->rstd);
+    double bytes = size_of(args->dx) + 2 * (size_of(args->dw) + size_of(args->db)) + size_of(args->dy) + size_of(args->dresidual) + size_of(args->x) +
+                   size_of(args->w) + size_of(args->mean) + size_of(args->rstd);
     return (op_cost){args->x->type, {ROWS(args->x)}, args->dresidual ? COST_RESIDUAL : 0, bytes, 0};
 }
 
@@ -64,8 +61,7 @@ op_cost gelu_forward_cost(const gelu_forward_args *args) {
 }
 
 op_cost gelu_backward_cost(const gelu_backward_args *args) {
-    return (op_cost){
-        args->x->type, {tensor_count(args->x)}, 0, size_of(args->dx) + size_of(args->dy) + size_of(args->x), 0};
+    return (op_cost){args->x->type, {tensor_count(args->x)}, 0, size_of(args->dx) + size_of(args->dy) + size_of(args->x), 0};
 }
 
 op_cost relu_forward_cost(const relu_forward_args *args) {
@@ -73,8 +69,7 @@ op_cost relu_forward_cost(const relu_forward_args *args) {
 }
 
 op_cost relu_backward_cost(const relu_backward_args *args) {
-    return (op_cost){
-        args->y->type, {tensor_count(args->y)}, 0, size_of(args->dx) + size_of(args->dy) + size_of(args->y), 0};
+    return (op_cost){args->y->type, {tensor_count(args->y)}, 0, size_of(args->dx) + size_of(args->dy) + size_of(args->y), 0};
 }
 
 // A row of each table is read for each that is written.
@@ -86,28 +81,19 @@ op_cost embedding_forward_cost(const embedding_forward_args *args) {
 op_cost embedding_backward_cost(const embedding_backward_args *args) {
     int64_t N = args->dx->size[0] * args->dx->size[1], V = args->dwte->size[0];
     double rows = (double)((N < V ? N : V) + args->dx->size[1]);
-    return (op_cost){args->dx->type,
-                     {ROWS(args->dx), args->dx->size[2], V},
-                     0,
-                     2 * size_of(args->dx) + 8.0 * (double)args->dx->size[2] * rows,
-                     0};
+    return (op_cost){args->dx->type, {ROWS(args->dx), args->dx->size[2], V}, 0, 2 * size_of(args->dx) + 8.0 * (double)args->dx->size[2] * rows, 0};
 }
 
 op_cost cross_entropy_cost(const cross_entropy_args *args) {
     return (op_cost){args->logits->type,
                      {ROWS(args->logits)},
                      args->scale ? COST_GRADIENT : 0,
-                     size_of(args->losses) + size_of(args->targets) + size_of(args->logits) * (args->scale ? 2 : 1) +
-                         (double)sizeof *args->state,
+                     size_of(args->losses) + size_of(args->targets) + size_of(args->logits) * (args->scale ? 2 : 1) + (double)sizeof *args->state,
                      0};
 }
 
 op_cost top_1_cost(const top_1_args *args) {
-    return (op_cost){args->logits->type,
-                     {ROWS(args->logits)},
-                     0,
-                     size_of(args->hits) + size_of(args->targets) + size_of(args->logits),
-                     0};
+    return (op_cost){args->logits->type, {ROWS(args->logits)}, 0, size_of(args->hits) + size_of(args->targets) + size_of(args->logits), 0};
 }
 
 op_cost loss_means_cost(const loss_means_args *args) {
@@ -119,20 +105,13 @@ op_cost dropout_cost(const dropout_args *args) {
 }
 
 op_cost add_cost(const add_args *args) {
-    return (op_cost){
-        args->y->type, {tensor_count(args->y)}, 0, size_of(args->y) + size_of(args->a) + size_of(args->b), 0};
+    return (op_cost){args->y->type, {tensor_count(args->y)}, 0, size_of(args->y) + size_of(args->a) + size_of(args->b), 0};
 }
 
-op_cost cast_cost(const cast_args *args) {
-    return (op_cost){args->x->type, {tensor_count(args->x)}, 0, size_of(args->y) + size_of(args->x), 0};
-}
+op_cost cast_cost(const cast_args *args) { return (op_cost){args->x->type, {tensor_count(args->x)}, 0, size_of(args->y) + size_of(args->x), 0}; }
 
 op_cost cast_stochastic_cost(const cast_stochastic_args *args) {
-    return (op_cost){args->x->type,
-                     {tensor_count(args->x)},
-                     0,
-                     size_of(args->y) + size_of(args->x) + (double)sizeof *args->state,
-                     0};
+    return (op_cost){args->x->type, {tensor_count(args->x)}, 0, size_of(args->y) + size_of(args->x) + (double)sizeof *args->state, 0};
 }
 
 op_cost sum_squares_cost(const sum_squares_args *args) {
@@ -140,18 +119,16 @@ op_cost sum_squares_cost(const sum_squares_args *args) {
 }
 
 op_cost step_decide_cost(const step_decide_args *args) {
-    return (op_cost){
-        args->sums->type, {tensor_count(args->sums)}, 0, size_of(args->sums) + 2.0 * (double)sizeof *args->state, 0};
+    return (op_cost){args->sums->type, {tensor_count(args->sums)}, 0, size_of(args->sums) + 2.0 * (double)sizeof *args->state, 0};
 }
 
 op_cost adamw_cost(const adamw_args *args) {
-    double bytes = size_of(args->w) + 2 * (size_of(args->master) + size_of(args->m) + size_of(args->v)) +
-                   size_of(args->grad) + (double)sizeof *args->state;
+    double bytes =
+        size_of(args->w) + 2 * (size_of(args->master) + size_of(args->m) + size_of(args->v)) + size_of(args->grad) + (double)sizeof *args->state;
     return (op_cost){args->w ? args->w->type : FP32, {tensor_count(args->master)}, 0, bytes, 0};
 }
 
 op_cost sgd_cost(const sgd_args *args) {
-    double bytes = size_of(args->w) + 2 * (size_of(args->master) + size_of(args->buf)) + size_of(args->grad) +
-                   (double)sizeof *args->state;
+    double bytes = size_of(args->w) + 2 * (size_of(args->master) + size_of(args->buf)) + size_of(args->grad) + (double)sizeof *args->state;
     return (op_cost){args->w ? args->w->type : FP32, {tensor_count(args->master)}, 0, bytes, 0};
 }

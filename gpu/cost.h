@@ -10,10 +10,10 @@ enum { COST_TA = 1 << 4, COST_TB = 1 << 5, COST_DROPOUT = 1 << 6, COST_RESIDUAL 
 
 typedef struct op_cost {
     dtype type;
-    int64_t size[4];   // 0 after the last
+    int64_t size[4];  // 0 after the last
     unsigned options;
-    double bytes;      // that must be read and written, each tensor once
-    double flops;      // of matrix products; 0 for what memory bounds
+    double bytes;  // that must be read and written, each tensor once
+    double flops;  // of matrix products; 0 for what memory bounds
 } op_cost;
 
 #define COST_DECLARATION(op) op_cost op##_cost(const op##_args *args);

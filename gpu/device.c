@@ -6,7 +6,7 @@
 
 static err_t open_any(device **out, const device_options *o) {
     if (o->kind == DEVICE_CUDA) return cuda_device_open(out, o);
-    char why[sizeof (*out)->info.choice] = "chosen by [device] backend";
+    char why[sizeof(*out)->info.choice] = "chosen by [device] backend";
     if (o->kind == DEVICE_AUTO) {
         if (cuda_device_open(out, o) == ERR_OK) {
             memcpy(why, (*out)->info.choice, sizeof why);
@@ -43,16 +43,22 @@ const device_info *device_about(const device *d) { return &d->info; }
 const ops *device_ops(const device *d) { return d->profile ? &profile_ops : d->ops; }
 err_t device_sense(device *d, device_sensors *out) { return d->backend->sense(d, out); }
 err_t device_alloc(device *d, memory_kind kind, size_t bytes, void **out) { return d->backend->alloc(d, kind, bytes, out); }
-void device_free(device *d, memory_kind kind, void *p, size_t bytes) { if (p) d->backend->free(d, kind, p, bytes); }
+void device_free(device *d, memory_kind kind, void *p, size_t bytes) {
+    if (p) d->backend->free(d, kind, p, bytes);
+}
 err_t stream_open(device *d, stream **out) { return d->backend->stream_open(d, out); }
 err_t stream_open_queue(device *d, stream **out) { return d->backend->stream_open_queue(d, out); }
 err_t stream_call(stream *s, stream_function fn, const void *ctx, size_t n) { return STREAM_DEVICE(s)->backend->stream_call(s, fn, ctx, n); }
 void *stream_native(stream *s) { return STREAM_DEVICE(s)->backend->stream_native(s); }
-void stream_close(stream *s) { if (s) STREAM_DEVICE(s)->backend->stream_close(s); }
+void stream_close(stream *s) {
+    if (s) STREAM_DEVICE(s)->backend->stream_close(s);
+}
 err_t stream_wait(stream *s) { return STREAM_DEVICE(s)->backend->stream_wait(s); }
 err_t event_open(device *d, event **out) { return d->backend->event_open(d, out); }
 err_t event_open_timed(device *d, event **out) { return d->backend->event_open_timed(d, out); }
-void event_close(event *e) { if (e) EVENT_DEVICE(e)->backend->event_close(e); }
+void event_close(event *e) {
+    if (e) EVENT_DEVICE(e)->backend->event_close(e);
+}
 err_t event_record(event *e, stream *s) { return EVENT_DEVICE(e)->backend->event_record(e, s); }
 err_t event_wait(event *e) { return EVENT_DEVICE(e)->backend->event_wait(e); }
 err_t stream_wait_event(stream *s, event *e) { return STREAM_DEVICE(s)->backend->stream_wait_event(s, e); }
@@ -71,9 +77,7 @@ void device_arithmetic(const device *d, char *dst, size_t room) {
     else snprintf(dst, room, "cpu");
 }
 
-bool device_plans_get(const device *d, int index, char text[DEVICE_PLAN]) {
-    return d->backend->plans_get && d->backend->plans_get(d, index, text);
-}
+bool device_plans_get(const device *d, int index, char text[DEVICE_PLAN]) { return d->backend->plans_get && d->backend->plans_get(d, index, text); }
 
 err_t device_plans_set(device *d, const char *text) {
     if (d->backend->plans_set) return d->backend->plans_set(d, text);
@@ -84,11 +88,15 @@ bool device_records(const device *d) { return d->backend->record_begin != NULL &
 err_t stream_record_begin(stream *s) { return STREAM_DEVICE(s)->backend->record_begin(s); }
 err_t stream_record_end(stream *s, recording **out) { return STREAM_DEVICE(s)->backend->record_end(s, out); }
 err_t recording_run(recording *r, stream *s) { return STREAM_DEVICE(s)->backend->recording_run(r, s); }
-void recording_close(recording *r) { if (r) ((struct recording_head *)r)->dev->backend->recording_close(r); }
+void recording_close(recording *r) {
+    if (r) ((struct recording_head *)r)->dev->backend->recording_close(r);
+}
 
 const char *device_limited_text(unsigned limited, char dst[LIMITED_TEXT]) {
-    static const struct { unsigned bit; const char *word; } words[] = {
-        {LIMITED_POWER, "power"}, {LIMITED_HEAT, "heat"}, {LIMITED_BRAKE, "brake"}, {LIMITED_HARDWARE, "hardware"}};
+    static const struct {
+        unsigned bit;
+        const char *word;
+    } words[] = {{LIMITED_POWER, "power"}, {LIMITED_HEAT, "heat"}, {LIMITED_BRAKE, "brake"}, {LIMITED_HARDWARE, "hardware"}};
     size_t n = 0;
     dst[0] = 0;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)

@@ -53,10 +53,10 @@ static inline tensor tensor_view(const tensor *t, int dims, int64_t s0, int64_t 
 enum { SPEC_NAME = 32 };
 typedef struct tensor_spec {
     char name[SPEC_NAME];
-    dtype type;                    // INT32 or FP32
+    dtype type;  // INT32 or FP32
     int dims;
-    int64_t size[TENSOR_DIMS - 1]; // of one sample
-    int64_t limit;                 // INT32: values are 0 .. limit-1; 0: any
+    int64_t size[TENSOR_DIMS - 1];  // of one sample
+    int64_t limit;                  // INT32: values are 0 .. limit-1; 0: any
 } tensor_spec;
 
 static inline size_t spec_bytes(const tensor_spec *x) { return (size_t)shape_count(x->dims, x->size) * dtype_bytes(x->type); }
@@ -82,8 +82,8 @@ typedef struct device_options {
 
 typedef struct device_info {
     device_kind kind;
-    char name[96];    // "cpu avx512 x2 threads"
-    char choice[256]; // why this device: "auto: built without CUDA"
+    char name[96];     // "cpu avx512 x2 threads"
+    char choice[256];  // why this device: "auto: built without CUDA"
     int threads;
 } device_info;
 
@@ -167,8 +167,8 @@ void *stream_native(stream *s);
 err_t event_open(device *d, event **out);
 void event_close(event *e);
 err_t event_record(event *e, stream *s);
-err_t event_wait(event *e);                     // the host waits
-err_t stream_wait_event(stream *s, event *e);   // later work of s waits
+err_t event_wait(event *e);                    // the host waits
+err_t stream_wait_event(stream *s, event *e);  // later work of s waits
 
 // An event that also notes the time when it was reached, for measuring. It costs the stream a little more, and it can't
 // be recorded inside a recording.
@@ -206,9 +206,12 @@ typedef struct arena {
     device *dev;
     memory_kind kind;
     char *base;
-    size_t bytes;     // planned so far, padding included
+    size_t bytes;  // planned so far, padding included
     int count, room;
-    struct arena_item { tensor *t; size_t offset; } *items;
+    struct arena_item {
+        tensor *t;
+        size_t offset;
+    } * items;
 } arena;
 
 void arena_open(arena *a, device *d, memory_kind kind);

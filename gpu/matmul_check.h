@@ -16,8 +16,8 @@ static inline void matmul_check(const matmul_args *args) {
            args->a->size[!args->ta] == args->b->size[args->tb]);
     assert(args->d->type == args->a->type || (args->d->type == FP32 && !(args->epilogue & (MATMUL_GELU | MATMUL_DGELU))));
     assert(!(args->epilogue & MATMUL_BIAS) || (args->bias->type == args->a->type && tensor_count(args->bias) == args->d->size[1]));
-    assert(!(args->epilogue & (MATMUL_GELU | MATMUL_DGELU)) || (args->pre->type == args->a->type &&
-                                                                tensor_count(args->pre) == tensor_count(args->d)));
+    assert(!(args->epilogue & (MATMUL_GELU | MATMUL_DGELU)) ||
+           (args->pre->type == args->a->type && tensor_count(args->pre) == tensor_count(args->d)));
     assert(!(args->epilogue & MATMUL_ACCUMULATE) || (args->d->type == FP32 && args->epilogue == MATMUL_ACCUMULATE));
 }
 

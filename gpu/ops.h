@@ -43,27 +43,32 @@ typedef struct rounding_key {
 
 // State of a run, in the memory of the device that decides the step, so that no host round trip is needed.
 typedef struct step_state {
-    float lr;                        // written before each step by the schedule
-    int32_t apply;                   // decided: 1 update, 0 skip (overflow)
-    float grad_factor;               // decided: unscaling times clipping, multiplies every gradient
-    float loss_scale;                // dynamic loss scaler
-    double grad_norm;                // decided: of the unscaled sum, before clipping; not finite when skipped
-    double beta1_power, beta2_power; // beta^adam_t, by repeated multiplication
-    int64_t adam_t;                  // updates applied
-    int64_t good_steps;              // since the scale last changed
-    int64_t skipped;                 // steps skipped
+    float lr;                         // written before each step by the schedule
+    int32_t apply;                    // decided: 1 update, 0 skip (overflow)
+    float grad_factor;                // decided: unscaling times clipping, multiplies every gradient
+    float loss_scale;                 // dynamic loss scaler
+    double grad_norm;                 // decided: of the unscaled sum, before clipping; not finite when skipped
+    double beta1_power, beta2_power;  // beta^adam_t, by repeated multiplication
+    int64_t adam_t;                   // updates applied
+    int64_t good_steps;               // since the scale last changed
+    int64_t skipped;                  // steps skipped
 } step_state;
 
 typedef struct step_rules {
-    double grad_clip;      // largest norm, 0: no clipping
+    double grad_clip;  // largest norm, 0: no clipping
     double beta1, beta2;
-    bool dynamic_scale;    // halve on overflow, double after scale_window good steps; else the scale never changes
+    bool dynamic_scale;  // halve on overflow, double after scale_window good steps; else the scale never changes
     int64_t scale_window;
 } step_rules;
 
 // weight_decay 0 for tensors without decay
-typedef struct adamw_rules { double beta1, beta2, eps, weight_decay; } adamw_rules;
-typedef struct sgd_rules { double momentum, weight_decay; bool nesterov; } sgd_rules;
+typedef struct adamw_rules {
+    double beta1, beta2, eps, weight_decay;
+} adamw_rules;
+typedef struct sgd_rules {
+    double momentum, weight_decay;
+    bool nesterov;
+} sgd_rules;
 
 enum { MATMUL_BIAS = 1, MATMUL_GELU = 2, MATMUL_DGELU = 4, MATMUL_ACCUMULATE = 8 };
 
@@ -79,36 +84,36 @@ enum { CHUNK = 16384 };  // elements: the unit in which tensors are distributed,
 //   MATMUL_ACCUMULATE  d is FP32 and (+=): the whole sum over k is formed first and added once
 // gelu is the tanh form (Hendrycks & Gimpel 2016).
 typedef struct matmul_args {
-    tensor *d;            // (M,N) E (=), or FP32 with MATMUL_ACCUMULATE; with E = BF16/FP16 d may also be FP32 (=)
-    tensor *pre;          // (M,N) E (=), or read
-    const tensor *a;      // (M,K) E, or (K,M) if ta
+    tensor *d;        // (M,N) E (=), or FP32 with MATMUL_ACCUMULATE; with E = BF16/FP16 d may also be FP32 (=)
+    tensor *pre;      // (M,N) E (=), or read
+    const tensor *a;  // (M,K) E, or (K,M) if ta
     bool ta;
-    const tensor *b;      // (K,N) E, or (N,K) if tb
+    const tensor *b;  // (K,N) E, or (N,K) if tb
     bool tb;
-    const tensor *bias;   // (N) E
+    const tensor *bias;  // (N) E
     unsigned epilogue;
 } matmul_args;
 
 // dbias = column sums of dy
 typedef struct bias_backward_args {
-    tensor *dbias;        // (C) FP32 (+=)
-    const tensor *dy;     // (N,C) E
+    tensor *dbias;     // (C) FP32 (+=)
+    const tensor *dy;  // (N,C) E
 } bias_backward_args;
 
 // Causal self-attention, softmax(q k^T / sqrt(D)) v per head, without a T x T matrix (Dao et al. 2022; Dao 2023).
 // qkv holds q, k, v side by side, each H heads of D = C / H.
 typedef struct attention_forward_args {
-    tensor *y;            // (B,T,C) E (=)
-    tensor *lse;          // (B,H,T) FP32 (=)  log-sum-exp of each row, saved for backward
-    const tensor *qkv;    // (B,T,3C) E
+    tensor *y;          // (B,T,C) E (=)
+    tensor *lse;        // (B,H,T) FP32 (=)  log-sum-exp of each row, saved for backward
+    const tensor *qkv;  // (B,T,3C) E
     int heads;
     const dropout_key *drop;  // acts on the probabilities; NULL: none
 } attention_forward_args;
 
 typedef struct attention_backward_args {
-    tensor *dqkv;         // (B,T,3C) E (=)
-    tensor *delta;        // (B,H,T) FP32 (=)  scratch: row sums of dy * y
-    const tensor *dy, *y; // (B,T,C) E
+    tensor *dqkv;          // (B,T,3C) E (=)
+    tensor *delta;         // (B,H,T) FP32 (=)  scratch: row sums of dy * y
+    const tensor *dy, *y;  // (B,T,C) E
     const tensor *lse, *qkv;
     int heads;
     const dropout_key *drop;
@@ -116,12 +121,12 @@ typedef struct attention_backward_args {
 
 // sum = x + residual, rounded to E (both may be NULL: then sum is x itself); y = (sum - mean) * rstd * w + b    (Ba et al. 2016)
 typedef struct layer_norm_forward_args {
-    tensor *y;                // (N,C) E (=)
-    tensor *mean, *rstd;      // (N) FP32 (=)  saved for backward; rstd = 1 / sqrt(var + eps)
-    tensor *sum;              // (N,C) E (=) or NULL
-    const tensor *x;          // (N,C) E
-    const tensor *residual;   // (N,C) E or NULL
-    const tensor *w, *b;      // (C) E
+    tensor *y;               // (N,C) E (=)
+    tensor *mean, *rstd;     // (N) FP32 (=)  saved for backward; rstd = 1 / sqrt(var + eps)
+    tensor *sum;             // (N,C) E (=) or NULL
+    const tensor *x;         // (N,C) E
+    const tensor *residual;  // (N,C) E or NULL
+    const tensor *w, *b;     // (C) E
     float eps;
 } layer_norm_forward_args;
 
@@ -135,28 +140,40 @@ typedef struct layer_norm_backward_args {
     const tensor *w, *mean, *rstd;
 } layer_norm_backward_args;
 
-typedef struct gelu_forward_args { tensor *y; const tensor *x; } gelu_forward_args;           // any shape, E
-typedef struct gelu_backward_args { tensor *dx; const tensor *dy, *x; } gelu_backward_args;   // dx (=) = dy * gelu'(x), dx may be dy
+typedef struct gelu_forward_args {
+    tensor *y;
+    const tensor *x;
+} gelu_forward_args;  // any shape, E
+typedef struct gelu_backward_args {
+    tensor *dx;
+    const tensor *dy, *x;
+} gelu_backward_args;  // dx (=) = dy * gelu'(x), dx may be dy
 
 // y = x > 0 ? x : +0, and NaN for NaN; y may be x. Backward reads the output y, so that x need not be kept: dx (=) y > 0 ? dy : +0, dx
 // may be dy.
-typedef struct relu_forward_args { tensor *y; const tensor *x; } relu_forward_args;           // any shape, E
-typedef struct relu_backward_args { tensor *dx; const tensor *dy, *y; } relu_backward_args;
+typedef struct relu_forward_args {
+    tensor *y;
+    const tensor *x;
+} relu_forward_args;  // any shape, E
+typedef struct relu_backward_args {
+    tensor *dx;
+    const tensor *dy, *y;
+} relu_backward_args;
 
 // x[b,t] = wte[token[b,t]] + wpe[t]
 typedef struct embedding_forward_args {
-    tensor *x;                // (B,T,C) E (=)
-    const tensor *tokens;     // (B,T) INT32, each in [0,V)
-    const tensor *wte;        // (V,C) E
-    const tensor *wpe;        // (>=T,C) E
+    tensor *x;             // (B,T,C) E (=)
+    const tensor *tokens;  // (B,T) INT32, each in [0,V)
+    const tensor *wte;     // (V,C) E
+    const tensor *wpe;     // (>=T,C) E
 } embedding_forward_args;
 
 // dwte[v] += sum of dx over positions with token v, in order of position; dwpe[t] += sum over b, in order
 typedef struct embedding_backward_args {
-    tensor *dwte, *dwpe;      // (V,C), (>=T,C) FP32 (+=)
-    tensor *scratch;          // (B*T + V + 1) INT32
-    const tensor *dx;         // (B,T,C) E
-    const tensor *tokens;     // (B,T) INT32
+    tensor *dwte, *dwpe;   // (V,C), (>=T,C) FP32 (+=)
+    tensor *scratch;       // (B*T + V + 1) INT32
+    const tensor *dx;      // (B,T,C) E
+    const tensor *tokens;  // (B,T) INT32
 } embedding_backward_args;
 
 // losses[n] = -log softmax(logits[n])[target[n]]; where scale is not NULL, logits are overwritten by their gradient
@@ -174,29 +191,39 @@ typedef struct cross_entropy_args {
 // hits[n] = 1 where the first largest of the first `classes` columns is column targets[n], else 0. A row with a NaN among them has no
 // largest, and a target outside of them is never it: 0. What the other columns hold changes nothing.
 typedef struct top_1_args {
-    tensor *hits;             // (N) FP64 (=)
-    const tensor *logits;     // (N,Vp) E
-    const tensor *targets;    // (N) INT32
-    int64_t classes;          // V, 1 .. Vp
+    tensor *hits;           // (N) FP64 (=)
+    const tensor *logits;   // (N,Vp) E
+    const tensor *targets;  // (N) INT32
+    int64_t classes;        // V, 1 .. Vp
 } top_1_args;
 
 // means[b] = mean over t of losses[b,t], summed in double in order of t
 typedef struct loss_means_args {
-    tensor *means;            // (B) FP64 (=)
-    const tensor *losses;     // (B,T) FP32
+    tensor *means;         // (B) FP64 (=)
+    const tensor *losses;  // (B,T) FP32
 } loss_means_args;
 
 // y = dropout(x), and dx = dropout(dy); y may be x. Dimension 0 is the sample.
-typedef struct dropout_args { tensor *y; const tensor *x; const dropout_key *drop; } dropout_args;
+typedef struct dropout_args {
+    tensor *y;
+    const tensor *x;
+    const dropout_key *drop;
+} dropout_args;
 
-typedef struct add_args { tensor *y; const tensor *a, *b; } add_args;  // y = a + b, rounded to y's type; all of one type; y may be a or b
-typedef struct cast_args { tensor *y; const tensor *x; } cast_args;    // between FP32, BF16 and FP16, round to nearest even
+typedef struct add_args {
+    tensor *y;
+    const tensor *a, *b;
+} add_args;  // y = a + b, rounded to y's type; all of one type; y may be a or b
+typedef struct cast_args {
+    tensor *y;
+    const tensor *x;
+} cast_args;  // between FP32, BF16 and FP16, round to nearest even
 
 // y = x, rounded as adamw or sgd rounded in the update that state->adam_t counted last: makes the same w again from the
 // same master. To nearest even where adam_t is 0: nothing was updated yet.
 typedef struct cast_stochastic_args {
-    tensor *y;                // BF16 or FP16 (=)
-    const tensor *x;          // FP32
+    tensor *y;        // BF16 or FP16 (=)
+    const tensor *x;  // FP32
     const rounding_key *round;
     const step_state *state;
 } cast_stochastic_args;
@@ -204,13 +231,17 @@ typedef struct cast_stochastic_args {
 // sums[c] = sum of squares of chunk c of g, in double, in 8 interleaved accumulators (element i of the chunk goes to accumulator i % 8)
 // that are added as a fixed tree ((0+4)+(2+6))+((1+5)+(3+7)). Not finite when an element is not.
 typedef struct sum_squares_args {
-    tensor *sums;             // (ceil(count / CHUNK)) FP64 (=)
-    const tensor *g;          // FP32
+    tensor *sums;     // (ceil(count / CHUNK)) FP64 (=)
+    const tensor *g;  // FP32
 } sum_squares_args;
 
 // Decides the step on the device: norm = sqrt(sum of sums, in order) / loss_scale; apply = finite; the clip factor; t and the
 // loss scale. sums may be several tensors' sums, one after the other in name-table order.
-typedef struct step_decide_args { step_state *state; const tensor *sums; const step_rules *rules; } step_decide_args;
+typedef struct step_decide_args {
+    step_state *state;
+    const tensor *sums;
+    const step_rules *rules;
+} step_decide_args;
 
 // Nothing when !state->apply. Otherwise, with g = grad * grad_factor and t = adam_t (Loshchilov & Hutter 2019,
 // algorithm 2):
@@ -219,9 +250,9 @@ typedef struct step_decide_args { step_state *state; const tensor *sums; const s
 //   or FP16.
 // FMA where written, IEEE division and square root: the same on every device.
 typedef struct adamw_args {
-    tensor *w;                // E or NULL
-    tensor *master, *m, *v;   // FP32 (+=)
-    const tensor *grad;       // FP32
+    tensor *w;               // E or NULL
+    tensor *master, *m, *v;  // FP32 (+=)
+    const tensor *grad;      // FP32
     const step_state *state;
     const adamw_rules *rules;
     const rounding_key *round;
@@ -233,21 +264,23 @@ typedef struct adamw_args {
 //   w as adamw's. Without momentum there is no buf, and d = g.
 // wd * master, momentum * buf and lr * d are each added in one FMA: the same on every device.
 typedef struct sgd_args {
-    tensor *w;                // E or NULL
-    tensor *master;           // FP32 (+=)
-    tensor *buf;              // FP32 (+=); NULL where rules->momentum is 0
-    const tensor *grad;       // FP32
+    tensor *w;           // E or NULL
+    tensor *master;      // FP32 (+=)
+    tensor *buf;         // FP32 (+=); NULL where rules->momentum is 0
+    const tensor *grad;  // FP32
     const step_state *state;
     const sgd_rules *rules;
     const rounding_key *round;
 } sgd_args;
 
 // All operations. Tables, declarations, the profile's wrappers and names are made from this list.
+// clang-format off
 #define OPS(X)                                                                                                          \
     X(matmul) X(bias_backward) X(attention_forward) X(attention_backward) X(layer_norm_forward) X(layer_norm_backward)  \
     X(gelu_forward) X(gelu_backward) X(relu_forward) X(relu_backward) X(embedding_forward) X(embedding_backward)        \
     X(cross_entropy) X(top_1) X(loss_means) X(dropout) X(add) X(cast) X(cast_stochastic) X(sum_squares) X(step_decide)  \
     X(adamw) X(sgd)
+// clang-format on
 
 typedef struct ops {
 #define OP_ENTRY(op) err_t (*op)(const op##_args *args, stream *s);

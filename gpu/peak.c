@@ -35,7 +35,10 @@ __attribute__((target("avx2,fma"))) static float fma256(void) {
     return out[0];
 }
 
-typedef struct spin { float result; int lanes; } spin;
+typedef struct spin {
+    float result;
+    int lanes;
+} spin;
 
 static void *spin_run(void *p) {
     spin *s = p;
@@ -64,7 +67,10 @@ double peak_fma(int threads) {
     return best;
 }
 #else
-double peak_fma(int threads) { (void)threads; return 0; }
+double peak_fma(int threads) {
+    (void)threads;
+    return 0;
+}
 #endif
 
 // Best of several rounds of `calls` calls; negative when one failed.
@@ -83,9 +89,7 @@ static double best_seconds(const ops *o, stream *s, int rounds, int calls, err_t
 
 static err_t triad(const ops *o, tensor *t, stream *s) { return o->add(&(add_args){.y = &t[0], .a = &t[1], .b = &t[2]}, s); }
 static err_t copy(const ops *o, tensor *t, stream *s) { return (void)o, stream_copy(s, t[0].data, t[1].data, tensor_bytes(t)); }
-static err_t product(const ops *o, tensor *t, stream *s) {
-    return o->matmul(&(matmul_args){.d = &t[0], .a = &t[1], .b = &t[2], .tb = true}, s);
-}
+static err_t product(const ops *o, tensor *t, stream *s) { return o->matmul(&(matmul_args){.d = &t[0], .a = &t[1], .b = &t[2], .tb = true}, s); }
 
 // Seconds of `call` on three tensors of zeros of one shape; not positive when there is no memory for them or the call
 // failed.

@@ -19,7 +19,10 @@ typedef struct line_key {
     unsigned options;
 } line_key;
 
-typedef struct line { line_key key; profile_line sum; } line;
+typedef struct line {
+    line_key key;
+    profile_line sum;
+} line;
 
 struct profile {
     pthread_mutex_t lock;  // streams of a CPU have threads of their own
@@ -31,10 +34,12 @@ struct profile {
 // --- lines ---------------------------------------------------------------------------------------------------------------------------
 
 static void describe(profile_line *to, const line_key *k) {
-    static const struct { unsigned bit; const char *name; } word[] = {
-        {MATMUL_BIAS, " bias"}, {MATMUL_GELU, " gelu"}, {MATMUL_DGELU, " dgelu"}, {MATMUL_ACCUMULATE, " acc"}, {COST_TA, " ta"}, {COST_TB,
-                " tb"},
-        {COST_DROPOUT, " dropout"}, {COST_RESIDUAL, " residual"}, {COST_GRADIENT, " gradient"}, {COST_BYTES, " bytes"},
+    static const struct {
+        unsigned bit;
+        const char *name;
+    } word[] = {
+        {MATMUL_BIAS, " bias"}, {MATMUL_GELU, " gelu"},     {MATMUL_DGELU, " dgelu"},     {MATMUL_ACCUMULATE, " acc"},  {COST_TA, " ta"},
+        {COST_TB, " tb"},       {COST_DROPOUT, " dropout"}, {COST_RESIDUAL, " residual"}, {COST_GRADIENT, " gradient"}, {COST_BYTES, " bytes"},
     };
     int n = 0;
     to->op = k->op;
@@ -148,11 +153,11 @@ static err_t end(const call *c, err_t rc, const char *op, op_cost cost) {
 
 // --- operations ------------------------------------------------------------------------------------------------------------------------
 
-#define PROFILED(op)                                         \
-    static err_t op(const op##_args *args, stream *s) {      \
-        call c = begin(s);                                   \
-        err_t rc = c.inner->op(args, s);                     \
-        return end(&c, rc, #op, op##_cost(args));            \
+#define PROFILED(op) \
+    static err_t op(const op##_args *args, stream *s) { \
+        call c = begin(s); \
+        err_t rc = c.inner->op(args, s); \
+        return end(&c, rc, #op, op##_cost(args)); \
     }
 OPS(PROFILED)
 

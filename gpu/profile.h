@@ -17,8 +17,8 @@ typedef struct profile_line {
     char shape[PROFILE_SHAPE];  // "1024x3072x768 bf16 bias gelu"
     dtype type;                 // of its inputs
     int64_t calls;
-    double seconds;             // these are sums over the calls
-    double bytes, flops;        // that must move and be computed: each operand once, what is added to twice, no scratch
+    double seconds;       // these are sums over the calls
+    double bytes, flops;  // that must move and be computed: each operand once, what is added to twice, no scratch
 } profile_line;
 
 // NULL: the device is not profiled.

@@ -27,8 +27,7 @@ err_t flow_declare(flow *f, const model *m, arena *a, const model_plan *o) {
     f->x = calloc((size_t)(o->slots * pairs(f)) + 1, sizeof *f->x);
     f->dx = calloc((size_t)pairs(f) + 1, sizeof *f->dx);
     if (!f->memory || !f->x || !f->dx) return err_set(ERR_INTERNAL, "no memory for a table of %d blocks", m->blocks);
-    for (int i = 0; i < n; i++)
-        TRY(arena_1d(a, &f->memory[i], o->compute, o->forward_only ? largest(f, i, n) : elements(f, i % pairs(f))));
+    for (int i = 0; i < n; i++) TRY(arena_1d(a, &f->memory[i], o->compute, o->forward_only ? largest(f, i, n) : elements(f, i % pairs(f))));
     return o->forward_only || n == 0 ? ERR_OK : arena_1d(a, &f->gradient, o->compute, largest(f, 0, 1));
 }
 

@@ -36,8 +36,8 @@ static tensor rows_of(const tensor *t, int64_t first, int64_t count) {
 
 static err_t logits_of(const head *h, const pass *p, tensor *logits, const tensor *x) {
     tensor w = with_padding(h, &p->w[h->at.w]), b = h->at.b < 0 ? (tensor){0} : with_padding(h, &p->w[h->at.b]);
-    return p->ops->matmul(&(matmul_args){.d = logits, .a = x, .b = &w, .tb = true, .bias = h->at.b < 0 ? NULL : &b,
-                                         .epilogue = h->at.b < 0 ? 0 : MATMUL_BIAS}, p->s);
+    return p->ops->matmul(
+        &(matmul_args){.d = logits, .a = x, .b = &w, .tb = true, .bias = h->at.b < 0 ? NULL : &b, .epilogue = h->at.b < 0 ? 0 : MATMUL_BIAS}, p->s);
 }
 
 // dlogits gives the gradients of W and b, and then of x.
@@ -63,8 +63,13 @@ err_t head_losses(head *h, pass *p, const tensor *losses, const tensor *hits, co
             tensor hit = rows_of(hits, first, n);
             TRY(p->ops->top_1(&(top_1_args){.hits = &hit, .logits = &logits, .targets = &target, .classes = h->classes}, p->s));
         }
-        TRY(p->ops->cross_entropy(&(cross_entropy_args){.losses = &loss, .logits = &logits, .targets = &target, .classes = h->classes,
-                                                        .scale = p->dw ? &p->loss_factor : NULL, .state = p->state}, p->s));
+        TRY(p->ops->cross_entropy(&(cross_entropy_args){.losses = &loss,
+                                                        .logits = &logits,
+                                                        .targets = &target,
+                                                        .classes = h->classes,
+                                                        .scale = p->dw ? &p->loss_factor : NULL,
+                                                        .state = p->state},
+                                  p->s));
         if (p->dw) TRY(chunk_backward(h, p, dx, first, &logits, &in));
     }
     return ERR_OK;

@@ -13,10 +13,10 @@
 #include "model/linear.h"
 
 typedef struct head {
-    linear at;             // W (V,C), b (V)
+    linear at;  // W (V,C), b (V)
     int64_t classes, Vp;
-    int64_t rows;          // of a chunk
-    tensor logits;         // (rows,Vp)
+    int64_t rows;   // of a chunk
+    tensor logits;  // (rows,Vp)
 } head;
 
 // Tensor cores are fast when rows of logits begin at multiples of 16 bytes and tiles are whole. GPT-2's 50257 gives

@@ -4,8 +4,10 @@
 err_t linear_forward(const pass *p, const linear *l, const tensor *y, const tensor *x, const tensor *pre) {
     tensor d = *y, sum = pre ? *pre : (tensor){0};
     unsigned epilogue = (l->b >= 0 ? MATMUL_BIAS : 0) | (pre ? MATMUL_GELU : 0);
-    return p->ops->matmul(&(matmul_args){.d = &d, .pre = pre ? &sum : NULL, .a = x, .b = &p->w[l->w], .tb = true,
-                                         .bias = l->b >= 0 ? &p->w[l->b] : NULL, .epilogue = epilogue}, p->s);
+    return p->ops->matmul(
+        &(matmul_args){
+            .d = &d, .pre = pre ? &sum : NULL, .a = x, .b = &p->w[l->w], .tb = true, .bias = l->b >= 0 ? &p->w[l->b] : NULL, .epilogue = epilogue},
+        p->s);
 }
 
 err_t linear_inputs(const pass *p, const linear *l, const tensor *dx, const tensor *dy, const tensor *pre) {

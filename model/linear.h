@@ -4,7 +4,9 @@
 
 #include "model/model.h"
 
-typedef struct linear { int w, b; } linear;  // rows of the parameter table; b = -1: no bias
+typedef struct linear {
+    int w, b;
+} linear;  // rows of the parameter table; b = -1: no bias
 
 // y (=). pre: NULL, or y = gelu(pre) with pre (=) the sum: both in one operation.
 err_t linear_forward(const pass *p, const linear *l, const tensor *y, const tensor *x, const tensor *pre);

@@ -29,8 +29,13 @@ void model_free(model *m) {
 int model_add(model *m, int block, int64_t rows, int64_t cols, double std, float value, const char *format, ...) {
     param *p = &m->param[m->params];
     va_list ap;
-    *p = (param){.dims = cols ? 2 : 1, .size = {rows, cols ? cols : 1, 1, 1}, .block = block, .decay = cols != 0, .init_std = std,
-                 .init_value = value, .tied = -1};
+    *p = (param){.dims = cols ? 2 : 1,
+                 .size = {rows, cols ? cols : 1, 1, 1},
+                 .block = block,
+                 .decay = cols != 0,
+                 .init_std = std,
+                 .init_value = value,
+                 .tied = -1};
     va_start(ap, format);
     vsnprintf(p->name, sizeof p->name, format, ap);
     va_end(ap);

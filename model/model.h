@@ -21,13 +21,13 @@ typedef struct param {
     int dims;
     int64_t size[TENSOR_DIMS];
     int64_t rows_in_memory;  // 0: size[0]. Else at least size[0]: rows of zeros pad values and gradient to this number
-    int block;         // the block that uses it
-    bool decay;        // weight decay applies: matrices and embeddings, not biases and gains
-    double init_std;   // values start normal(0, init_std), or, where it is 0, at init_value
+    int block;               // the block that uses it
+    bool decay;              // weight decay applies: matrices and embeddings, not biases and gains
+    double init_std;         // values start normal(0, init_std), or, where it is 0, at init_value
     float init_value;
-    int tied;          // -1, or the row whose values this one shares. It has its own gradient, which is added to that
-                       // row's at the end. A backward pass finishes this gradient before it adds to that row's, once:
-                       // both may use the same memory
+    int tied;  // -1, or the row whose values this one shares. It has its own gradient, which is added to that
+               // row's at the end. A backward pass finishes this gradient before it adds to that row's, once:
+               // both may use the same memory
 } param;
 
 // One micro-batch on its way through the blocks.
@@ -58,10 +58,10 @@ typedef err_t (*block_call)(model *m, int block, pass *p);
 
 typedef struct block {
     const char *name;
-    int dims;                            // what it leaves for the next block, of one sample, E. The last block: nothing
+    int dims;  // what it leaves for the next block, of one sample, E. The last block: nothing
     int64_t size[TENSOR_DIMS - 1];
     block_call forward, backward;
-    block_call inputs, weights;          // backward in two halves, in this order: dx of its input, then dw. NULL: it has none
+    block_call inputs, weights;  // backward in two halves, in this order: dx of its input, then dw. NULL: it has none
 } block;
 
 // What every architecture begins with.
@@ -70,17 +70,17 @@ struct model {
     int params, blocks;
     param *param;
     block *block;
-    int inputs;                          // what it reads of a sample
+    int inputs;  // what it reads of a sample
     tensor_spec input[MODEL_INPUTS];
-    int64_t losses;                      // of a sample; the sample's loss is their mean
-    int metrics;                         // numbers of a sample beside its loss, of which the mean is shown
+    int64_t losses;  // of a sample; the sample's loss is their mean
+    int metrics;     // numbers of a sample beside its loss, of which the mean is shown
     const char *metric[MODEL_METRICS];
-    bool adds_once;                      // a pass adds to each element of dw with one operation
+    bool adds_once;  // a pass adds to each element of dw with one operation
     double dropout;
-    int64_t vocab, context;              // of what it predicts (model/predict.h); 0: there is nothing to sample
-    const char *unit, *short_unit;       // what people count of its samples: "token", "tok"
-    int64_t units;                       // of a sample
-    double flops;                        // multiplications and additions of a sample, forward and backward
+    int64_t vocab, context;         // of what it predicts (model/predict.h); 0: there is nothing to sample
+    const char *unit, *short_unit;  // what people count of its samples: "token", "tok"
+    int64_t units;                  // of a sample
+    double flops;                   // multiplications and additions of a sample, forward and backward
 };
 
 // What the forward pass does not keep. The backward pass computes it again, with the same operations on the same
@@ -102,13 +102,13 @@ typedef struct model_plan {
 
 // What model_type.resolve says of the options: keys by name.
 typedef struct model_rule {
-    const char *chosen;    // a key that was left open and is now filled in; NULL: none
-    const char *broken[2]; // the keys of the rule that does not hold
+    const char *chosen;     // a key that was left open and is now filled in; NULL: none
+    const char *broken[2];  // the keys of the rule that does not hold
 } model_rule;
 
 typedef struct model_type {
     const char *name;
-    const setting *key;    // its keys of [model]; offsets are within its options
+    const setting *key;  // its keys of [model]; offsets are within its options
     int keys;
     // Fills in what was left open and checks the rules between keys. ERR_CONFIG: r->broken says which keys.
     err_t (*resolve)(void *options, int64_t micro, model_rule *r);
@@ -127,7 +127,8 @@ model *model_new(const model_type *type, size_t size, int params, int blocks);
 void model_free(model *m);
 
 // Appends a row to the table; cols = 0 makes it a vector. Returns its index.
-int model_add(model *m, int block, int64_t rows, int64_t cols, double std, float value, const char *format, ...) __attribute__((format(printf, 7, 8)));
+int model_add(model *m, int block, int64_t rows, int64_t cols, double std, float value, const char *format, ...)
+    __attribute__((format(printf, 7, 8)));
 
 // Elements of all parameters (a tied one is not counted again).
 int64_t model_elements(const model *m);

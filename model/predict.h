@@ -5,20 +5,20 @@
 #include "model/model.h"
 
 typedef struct predict_options {
-    const char *prompt;     // bytes
-    int64_t tokens;         // to draw after it
-    double temperature;     // 0: always the likeliest
-    int64_t top_k;          // choose among the k likeliest and their equals, 0: all
-    uint64_t seed;          // of the run
-    int64_t step;           // of the weights: each step of each seed has its own draws
+    const char *prompt;                     // bytes
+    int64_t tokens;                         // to draw after it
+    double temperature;                     // 0: always the likeliest
+    int64_t top_k;                          // choose among the k likeliest and their equals, 0: all
+    uint64_t seed;                          // of the run
+    int64_t step;                           // of the weights: each step of each seed has its own draws
     void (*put)(void *ctx, int32_t token);  // called for each new token
     void *ctx;
 } predict_options;
 
 // What drawing needs of its caller.
 typedef struct predict_with {
-    int32_t *context;       // (model.context)
-    float *scores, *copy;   // (V) each
+    int32_t *context;      // (model.context)
+    float *scores, *copy;  // (V) each
     // scores (=) the model's for what follows these tokens, at most `context` of them
     err_t (*score)(void *ctx, const int32_t *tokens, int64_t count, float *scores);
     void *ctx;

@@ -21,7 +21,10 @@ enum { LENGTH_BYTES = 8 };
 static const int64_t HEADER_MAX = 100 << 20;  // what other readers accept
 static const char METADATA[] = "__metadata__";
 
-static const struct { const char *name; int bytes; } types[] = {
+static const struct {
+    const char *name;
+    int bytes;
+} types[] = {
     [ST_F32] = {"F32", 4}, [ST_F16] = {"F16", 2}, [ST_BF16] = {"BF16", 2}, [ST_I64] = {"I64", 8}, [ST_F64] = {"F64", 8},
 };
 enum { TYPES = sizeof types / sizeof *types };
@@ -40,28 +43,24 @@ static err_t parse_type(const st_file *f, st_tensor *t, const json_t *dtype) {
         t->type = (st_type)i;
         return ERR_OK;
     }
-    return err_set(ERR_DATA,
-                   "%s: tensor %s: dtype %.20s is not supported, expected one of F32 F16 BF16 I64 F64: convert it first", f->path,
-                   t->name, text);
+    return err_set(ERR_DATA, "%s: tensor %s: dtype %.20s is not supported, expected one of F32 F16 BF16 I64 F64: convert it first", f->path, t->name,
+                   text);
 }
 
 // Sets dims, size and bytes.
 static err_t parse_shape(const st_file *f, st_tensor *t, const json_t *shape) {
     if (!json_is_array(shape)) return tensor_error(f, t->name, "no \"shape\" in the header");
     if (json_array_size(shape) > ST_DIMS)
-        return err_set(ERR_DATA, "%s: tensor %s has %zu dimensions, expected at most %d", f->path, t->name,
-                       json_array_size(shape), ST_DIMS);
+        return err_set(ERR_DATA, "%s: tensor %s has %zu dimensions, expected at most %d", f->path, t->name, json_array_size(shape), ST_DIMS);
     t->dims = (int)json_array_size(shape);
     t->bytes = types[t->type].bytes;
     bool empty = false;
     for (int d = 0; d < t->dims; d++) {
         const json_t *n = json_array_get(shape, (size_t)d);
         t->size[d] = json_integer_value(n);
-        if (!json_is_integer(n) || t->size[d] < 0)
-            return tensor_error(f, t->name, "a dimension is not a whole number of 0 or more");
+        if (!json_is_integer(n) || t->size[d] < 0) return tensor_error(f, t->name, "a dimension is not a whole number of 0 or more");
         if (t->size[d] == 0) empty = true;
-        else if (__builtin_mul_overflow(t->bytes, t->size[d], &t->bytes))
-            return tensor_error(f, t->name, "its shape is larger than any file");
+        else if (__builtin_mul_overflow(t->bytes, t->size[d], &t->bytes)) return tensor_error(f, t->name, "its shape is larger than any file");
     }
     if (empty) t->bytes = 0;
     return ERR_OK;
@@ -74,10 +73,11 @@ static err_t parse_offsets(const st_file *f, st_tensor *t, const json_t *offsets
         return tensor_error(f, t->name, "\"data_offsets\" is not a pair of whole numbers");
     int64_t begin = json_integer_value(first), end = json_integer_value(last);
     if (begin < 0 || end < begin || end > f->file_bytes - data)
-        return err_set(
-            ERR_DATA,
-            "%s: tensor %s: data_offsets [%" PRId64 ",%" PRId64 "] do not lie in the file's %" PRId64 " data bytes: the file is truncated or "
-            "its header is wrong", f->path, t->name, begin, end, f->file_bytes - data);
+        return err_set(ERR_DATA,
+                       "%s: tensor %s: data_offsets [%" PRId64 ",%" PRId64 "] do not lie in the file's %" PRId64
+                       " data bytes: the file is truncated or "
+                       "its header is wrong",
+                       f->path, t->name, begin, end, f->file_bytes - data);
     if (end - begin != t->bytes)
         return err_set(ERR_DATA, "%s: tensor %s: data_offsets [%" PRId64 ",%" PRId64 "] span %" PRId64 " bytes, its shape and dtype need %" PRId64,
                        f->path, t->name, begin, end, end - begin, t->bytes);
@@ -88,11 +88,9 @@ static err_t parse_offsets(const st_file *f, st_tensor *t, const json_t *offsets
 static err_t parse_tensor(const st_file *f, st_tensor *t, const char *name, const json_t *entry, int64_t data) {
     *t = (st_tensor){0};
     if (!name[0] || strlen(name) >= ST_NAME)
-        return err_set(ERR_DATA, "%s: tensor \"%.200s\": its name has %zu bytes, expected 1 to %d", f->path, name, strlen(name),
-                       ST_NAME - 1);
+        return err_set(ERR_DATA, "%s: tensor \"%.200s\": its name has %zu bytes, expected 1 to %d", f->path, name, strlen(name), ST_NAME - 1);
     memcpy(t->name, name, strlen(name));
-    if (json_object_size(entry) != 3)
-        return tensor_error(f, name, "expected the members dtype, shape and data_offsets in the header");
+    if (json_object_size(entry) != 3) return tensor_error(f, name, "expected the members dtype, shape and data_offsets in the header");
     TRY(parse_type(f, t, json_object_get(entry, "dtype")));
     TRY(parse_shape(f, t, json_object_get(entry, "shape")));
     return parse_offsets(f, t, json_object_get(entry, "data_offsets"), data);
@@ -127,8 +125,8 @@ static err_t check_metadata(const st_file *f, json_t *metadata) {
     const char *key;
     json_t *value;
     if (!json_is_object(metadata)) return err_set(ERR_DATA, "%s: __metadata__ is not an object of strings", f->path);
-    json_object_foreach(metadata, key, value)
-        if (!json_is_string(value)) return err_set(ERR_DATA, "%s: __metadata__: \"%.100s\" is not a string", f->path, key);
+    json_object_foreach(metadata, key, value) if (!json_is_string(value)) return err_set(ERR_DATA, "%s: __metadata__: \"%.100s\" is not a string",
+                                                                                         f->path, key);
     return ERR_OK;
 }
 
@@ -149,11 +147,9 @@ static err_t load_header(st_file *f, char *text, size_t n) {
     json_error_t why;
     TRY(io_read_at(f->fd, f->path, LENGTH_BYTES, text, n));
     if (text[0] != '{')
-        return err_set(ERR_DATA, "%s: offset %d: expected the header's '{', found byte 0x%02x", f->path, LENGTH_BYTES,
-                       (unsigned char)text[0]);
+        return err_set(ERR_DATA, "%s: offset %d: expected the header's '{', found byte 0x%02x", f->path, LENGTH_BYTES, (unsigned char)text[0]);
     json_t *header = json_loadb(text, n, JSON_REJECT_DUPLICATES, &why);
-    if (!header)
-        return err_set(ERR_DATA, "%s: offset %d: header is not valid JSON: %s", f->path, LENGTH_BYTES + why.position, why.text);
+    if (!header) return err_set(ERR_DATA, "%s: offset %d: header is not valid JSON: %s", f->path, LENGTH_BYTES + why.position, why.text);
     err_t rc = parse_header(f, header, LENGTH_BYTES + (int64_t)n);
     json_decref(header);
     return rc;
@@ -169,10 +165,11 @@ static err_t read_header(st_file *f) {
         return err_set(ERR_DATA, "%s: has %" PRId64 " bytes: empty or truncated, not a safetensors file", f->path, f->file_bytes);
     TRY(io_read_at(f->fd, f->path, 0, &n, sizeof n));
     if (n < 2 || n > (uint64_t)HEADER_MAX || n > (uint64_t)(f->file_bytes - LENGTH_BYTES))
-        return err_set(
-            ERR_DATA,
-            "%s: offset 0: header length %" PRIu64 ", expected 2 to %" PRId64 " in a file of %" PRId64 " bytes: truncated, or not a safetensors "
-            "file", f->path, n, HEADER_MAX, f->file_bytes);
+        return err_set(ERR_DATA,
+                       "%s: offset 0: header length %" PRIu64 ", expected 2 to %" PRId64 " in a file of %" PRId64
+                       " bytes: truncated, or not a safetensors "
+                       "file",
+                       f->path, n, HEADER_MAX, f->file_bytes);
     char *text = malloc(n);
     if (!text) return err_set(ERR_INTERNAL, "%s: no memory for a header of %" PRIu64 " bytes", f->path, n);
     err_t rc = load_header(f, text, n);
@@ -228,17 +225,13 @@ static float from_f16(uint16_t h) {
 static void convert(float *out, const void *in, st_type type, int64_t n) {
     const uint16_t *h = in;
     const double *d = in;
-    for (int64_t i = 0; i < n; i++)
-        out[i] = type == ST_F16 ? from_f16(h[i]) : type == ST_BF16 ? from_bits((uint32_t)h[i] << 16) : (float)d[i];
+    for (int64_t i = 0; i < n; i++) out[i] = type == ST_F16 ? from_f16(h[i]) : type == ST_BF16 ? from_bits((uint32_t)h[i] << 16) : (float)d[i];
 }
 
-err_t st_read_f32(const st_file *f, const st_tensor *t, float *out) {
-    return st_read_f32_part(f, t, 0, t->bytes / types[t->type].bytes, out);
-}
+err_t st_read_f32(const st_file *f, const st_tensor *t, float *out) { return st_read_f32_part(f, t, 0, t->bytes / types[t->type].bytes, out); }
 
 err_t st_read_f32_part(const st_file *f, const st_tensor *t, int64_t first, int64_t count, float *out) {
-    if (t->type == ST_I64)
-        return err_set(ERR_DATA, "%s: tensor %s holds integers (I64), expected floating point", f->path, t->name);
+    if (t->type == ST_I64) return err_set(ERR_DATA, "%s: tensor %s holds integers (I64), expected floating point", f->path, t->name);
     enum { PIECE = 2048 };
     double piece[PIECE];
     int64_t each = types[t->type].bytes, from = t->offset + first * each;
@@ -274,15 +267,14 @@ static err_t declare(const char *path, json_t *header, const st_tensor *t) {
     if (json_object_get(header, t->name)) return err_set(ERR_INTERNAL, "%s: tensor %s is declared twice", path, t->name);
     json_t *shape = json_array();
     for (int d = 0; d < t->dims; d++) json_array_append_new(shape, json_integer(t->size[d]));
-    json_t *entry = json_pack("{s:s, s:o, s:[I,I]}", "dtype", types[t->type].name, "shape", shape, "data_offsets",
-                              (json_int_t)t->offset, (json_int_t)(t->offset + t->bytes));
+    json_t *entry = json_pack("{s:s, s:o, s:[I,I]}", "dtype", types[t->type].name, "shape", shape, "data_offsets", (json_int_t)t->offset,
+                              (json_int_t)(t->offset + t->bytes));
     if (!entry || json_object_set_new(header, t->name, entry) != 0)
         return err_set(ERR_INTERNAL, "%s: tensor %s can't be declared: its name is not UTF-8, or no memory", path, t->name);
     return ERR_OK;
 }
 
-static err_t build_header(const char *path, json_t *header, st_tensor *tensors, int count, const char *const *metadata,
-                          int64_t *bytes) {
+static err_t build_header(const char *path, json_t *header, st_tensor *tensors, int count, const char *const *metadata, int64_t *bytes) {
     *bytes = 0;
     if (metadata) {
         json_t *pairs = json_object();
@@ -333,8 +325,7 @@ err_t st_create(st_writer *w, const char *path, st_tensor *tensors, int count, c
 }
 
 err_t st_put(st_writer *w, const void *bytes, size_t n) {
-    if (n > (uint64_t)w->left)
-        return err_set(ERR_INTERNAL, "%s: %zu bytes put, %" PRId64 " were declared to follow", w->path, n, w->left);
+    if (n > (uint64_t)w->left) return err_set(ERR_INTERNAL, "%s: %zu bytes put, %" PRId64 " were declared to follow", w->path, n, w->left);
     TRY(io_write(w->fd, w->path, bytes, n, w->faults));
     w->left -= (int64_t)n;
     return ERR_OK;

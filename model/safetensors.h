@@ -51,8 +51,8 @@ err_t st_read_f32_part(const st_file *f, const st_tensor *t, int64_t first, int6
 typedef struct st_writer {
     int fd;
     char path[1024];
-    int64_t left;         // data bytes still to come
-    char *header;         // the file's first bytes as they were handed to the system, until st_finish or st_abort
+    int64_t left;  // data bytes still to come
+    char *header;  // the file's first bytes as they were handed to the system, until st_finish or st_abort
     size_t header_bytes;
     fault_list *faults;
 } st_writer;

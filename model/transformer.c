@@ -18,10 +18,10 @@ typedef struct layer_params {
 
 // What a layer's backward pass reads in addition to its input x, by the cost of recomputing it.
 typedef struct layer_costly {
-    tensor qkv, att, lse;                                 // (B,T,3C), (B,T,C), (B,H,T)
-    tensor mid;                                           // (B,T,C)   x + attention
-    tensor fc_pre;                                        // (B,T,4C)  before GELU
-    tensor ln_1_mean, ln_1_rstd, ln_2_mean, ln_2_rstd;    // (B,T)
+    tensor qkv, att, lse;                               // (B,T,3C), (B,T,C), (B,H,T)
+    tensor mid;                                         // (B,T,C)   x + attention
+    tensor fc_pre;                                      // (B,T,4C)  before GELU
+    tensor ln_1_mean, ln_1_rstd, ln_2_mean, ln_2_rstd;  // (B,T)
 } layer_costly;
 
 typedef struct layer_cheap {
@@ -36,7 +36,10 @@ typedef struct layer_cheap {
 //   selective      L        1
 //   block          1        1
 //   forward only   1        1
-typedef struct layer_sets { int costly, cheap; bool shares_costly, shares_cheap; } layer_sets;
+typedef struct layer_sets {
+    int costly, cheap;
+    bool shares_costly, shares_cheap;
+} layer_sets;
 
 struct transformer {
     model *of;
@@ -46,9 +49,9 @@ struct transformer {
     layer_sets sets;
     layer_costly *costly;
     layer_cheap *cheap;
-    int held_slot, held_layer;                // whose values the shared sets hold; held_layer = -1: those of no layer
-    tensor branch;                            // (B,T,C)   added to the residual stream
-    tensor inner, delta;                      // backward: (B,T,C) of a norm or of attention, (B,H,T)
+    int held_slot, held_layer;  // whose values the shared sets hold; held_layer = -1: those of no layer
+    tensor branch;              // (B,T,C)   added to the residual stream
+    tensor inner, delta;        // backward: (B,T,C) of a norm or of attention, (B,H,T)
 };
 
 enum { DROP_ATTENTION = 1, DROP_MID, DROP_OUT };  // places of a block
@@ -66,26 +69,49 @@ static layer_view view_layer(const transformer *t, int l, const pass *p, const t
     const layer_cheap *b = &t->cheap[t->sets.shares_cheap ? 0 : own];
     int64_t C = t->C, B = p->B, T = p->in[0].size[1], N = B * T;
     return (layer_view){
-        .B = B, .T = T, .N = N, .x = view2(x, N, C), .ln_1 = view2(&b->ln_1, N, C), .ln_1_mean = view1(&a->ln_1_mean, N), .ln_1_rstd = view1(&a->ln_1_rstd, N),
-        .qkv = view2(&a->qkv, N, 3 * C), .att = view2(&a->att, N, C), .lse = view3(&a->lse, B, t->heads, T), .mid = view2(&a->mid, N, C),
-        .ln_2 = view2(&b->ln_2, N, C), .ln_2_mean = view1(&a->ln_2_mean, N), .ln_2_rstd = view1(&a->ln_2_rstd, N), .fc_pre = view2(&a->fc_pre, N, 4 * C),
-        .fc = view2(&b->fc, N, 4 * C), .branch = view2(&t->branch, N, C), .qkv3 = view3(&a->qkv, B, T, 3 * C), .att3 = view3(&a->att, B, T, C),
+        .B = B,
+        .T = T,
+        .N = N,
+        .x = view2(x, N, C),
+        .ln_1 = view2(&b->ln_1, N, C),
+        .ln_1_mean = view1(&a->ln_1_mean, N),
+        .ln_1_rstd = view1(&a->ln_1_rstd, N),
+        .qkv = view2(&a->qkv, N, 3 * C),
+        .att = view2(&a->att, N, C),
+        .lse = view3(&a->lse, B, t->heads, T),
+        .mid = view2(&a->mid, N, C),
+        .ln_2 = view2(&b->ln_2, N, C),
+        .ln_2_mean = view1(&a->ln_2_mean, N),
+        .ln_2_rstd = view1(&a->ln_2_rstd, N),
+        .fc_pre = view2(&a->fc_pre, N, 4 * C),
+        .fc = view2(&b->fc, N, 4 * C),
+        .branch = view2(&t->branch, N, C),
+        .qkv3 = view3(&a->qkv, B, T, 3 * C),
+        .att3 = view3(&a->att, B, T, C),
     };
 }
 
 // ln_1 = norm(x)
 static err_t norm_1(const pass *p, const layer_params *n, layer_view *v) {
-    return p->ops->layer_norm_forward(&(layer_norm_forward_args){.y = &v->ln_1, .mean = &v->ln_1_mean, .rstd = &v->ln_1_rstd, .x = &v->x,
-                                                                 .w = &p->w[n->ln_1_w], .b = &p->w[n->ln_1_b], .eps = NORM_EPS}, p->s);
+    return p->ops->layer_norm_forward(
+        &(layer_norm_forward_args){
+            .y = &v->ln_1, .mean = &v->ln_1_mean, .rstd = &v->ln_1_rstd, .x = &v->x, .w = &p->w[n->ln_1_w], .b = &p->w[n->ln_1_b], .eps = NORM_EPS},
+        p->s);
 }
 
 // ln_2 = norm(mid), with mid = x + branch, or, if branch is NULL, the mid that was kept: in both cases the operation
 // norms the rounded sum.
 static err_t norm_2(const pass *p, const layer_params *n, layer_view *v, const tensor *branch) {
-    return p->ops->layer_norm_forward(&(layer_norm_forward_args){.y = &v->ln_2, .mean = &v->ln_2_mean, .rstd = &v->ln_2_rstd,
-                                                                 .sum = branch ? &v->mid : NULL, .x = branch ? &v->x : &v->mid,
-                                                                 .residual = branch, .w = &p->w[n->ln_2_w], .b = &p->w[n->ln_2_b],
-                                                                 .eps = NORM_EPS}, p->s);
+    return p->ops->layer_norm_forward(&(layer_norm_forward_args){.y = &v->ln_2,
+                                                                 .mean = &v->ln_2_mean,
+                                                                 .rstd = &v->ln_2_rstd,
+                                                                 .sum = branch ? &v->mid : NULL,
+                                                                 .x = branch ? &v->x : &v->mid,
+                                                                 .residual = branch,
+                                                                 .w = &p->w[n->ln_2_w],
+                                                                 .b = &p->w[n->ln_2_b],
+                                                                 .eps = NORM_EPS},
+                                      p->s);
 }
 
 // mid = x + attention(norm(x));  fc = gelu(linear(norm(mid))): the layer up to the last value that its backward pass reads.
@@ -95,8 +121,10 @@ static err_t layer_to_fc(transformer *t, int l, const pass *p, layer_view *v) {
 
     TRY(norm_1(p, n, v));
     TRY(linear_forward(p, &n->qkv, &v->qkv, &v->ln_1, NULL));
-    TRY(p->ops->attention_forward(&(attention_forward_args){.y = &v->att3, .lse = &v->lse, .qkv = &v->qkv3, .heads = t->heads,
-                                                            .drop = dropout_at(p, l + 1, DROP_ATTENTION, &key)}, p->s));
+    TRY(p->ops->attention_forward(
+        &(attention_forward_args){
+            .y = &v->att3, .lse = &v->lse, .qkv = &v->qkv3, .heads = t->heads, .drop = dropout_at(p, l + 1, DROP_ATTENTION, &key)},
+        p->s));
     TRY(linear_forward(p, &n->proj, &v->branch, &v->att, NULL));
     TRY(dropout_samples(p, l + 1, DROP_MID, &v->branch, &v->branch));
 
@@ -142,9 +170,16 @@ static err_t mlp_backward(transformer *t, int l, const pass *p, layer_view *v, t
     TRY(linear_inputs(p, &n->out, &dfc, &dbranch, &v->fc_pre));
     TRY(linear_weights(p, &n->fc, &dfc, &v->ln_2));
     TRY(linear_inputs(p, &n->fc, &dnorm, &dfc, NULL));
-    return p->ops->layer_norm_backward(&(layer_norm_backward_args){.dx = dx, .dw = &p->dw[n->ln_2_w], .db = &p->dw[n->ln_2_b], .dy = &dnorm,
-                                                                   .dresidual = dy, .x = &v->mid, .w = &p->w[n->ln_2_w], .mean = &v->ln_2_mean,
-                                                                   .rstd = &v->ln_2_rstd}, p->s);
+    return p->ops->layer_norm_backward(&(layer_norm_backward_args){.dx = dx,
+                                                                   .dw = &p->dw[n->ln_2_w],
+                                                                   .db = &p->dw[n->ln_2_b],
+                                                                   .dy = &dnorm,
+                                                                   .dresidual = dy,
+                                                                   .x = &v->mid,
+                                                                   .w = &p->w[n->ln_2_w],
+                                                                   .mean = &v->ln_2_mean,
+                                                                   .rstd = &v->ln_2_rstd},
+                                       p->s);
 }
 
 // dx: the gradient of mid on entry, that of x on return.
@@ -156,14 +191,27 @@ static err_t attention_part_backward(transformer *t, int l, const pass *p, layer
     TRY(branch_gradient(p, l, DROP_MID, &v->branch, dx, &dbranch));
     TRY(linear_weights(p, &n->proj, &dbranch, &v->att));
     TRY(linear_inputs(p, &n->proj, &datt, &dbranch, NULL));
-    TRY(p->ops->attention_backward(&(attention_backward_args){.dqkv = &dqkv3, .delta = &delta, .dy = &datt3, .y = &v->att3, .lse = &v->lse,
-                                                              .qkv = &v->qkv3, .heads = t->heads,
-                                                              .drop = dropout_at(p, l + 1, DROP_ATTENTION, &key)}, p->s));
+    TRY(p->ops->attention_backward(&(attention_backward_args){.dqkv = &dqkv3,
+                                                              .delta = &delta,
+                                                              .dy = &datt3,
+                                                              .y = &v->att3,
+                                                              .lse = &v->lse,
+                                                              .qkv = &v->qkv3,
+                                                              .heads = t->heads,
+                                                              .drop = dropout_at(p, l + 1, DROP_ATTENTION, &key)},
+                                   p->s));
     TRY(linear_weights(p, &n->qkv, &dqkv, &v->ln_1));
     TRY(linear_inputs(p, &n->qkv, &dnorm, &dqkv, NULL));
-    return p->ops->layer_norm_backward(&(layer_norm_backward_args){.dx = dx, .dw = &p->dw[n->ln_1_w], .db = &p->dw[n->ln_1_b], .dy = &dnorm,
-                                                                   .dresidual = dx, .x = &v->x, .w = &p->w[n->ln_1_w], .mean = &v->ln_1_mean,
-                                                                   .rstd = &v->ln_1_rstd}, p->s);
+    return p->ops->layer_norm_backward(&(layer_norm_backward_args){.dx = dx,
+                                                                   .dw = &p->dw[n->ln_1_w],
+                                                                   .db = &p->dw[n->ln_1_b],
+                                                                   .dy = &dnorm,
+                                                                   .dresidual = dx,
+                                                                   .x = &v->x,
+                                                                   .w = &p->w[n->ln_1_w],
+                                                                   .mean = &v->ln_1_mean,
+                                                                   .rstd = &v->ln_1_rstd},
+                                       p->s);
 }
 
 err_t transformer_backward(transformer *t, int l, pass *p, const tensor *dx, const tensor *dy, const tensor *x) {
@@ -201,7 +249,9 @@ static void add_layer(transformer *t, int l) {
 
 err_t transformer_open(transformer **out, model *m, int layers, int heads, int64_t T, int64_t C) {
     transformer *t = *out = calloc(1, sizeof *t);
-    if (t) *t = (transformer){.of = m, .layers = layers, .heads = heads, .T = T, .C = C, .held_layer = -1, .layer = calloc((size_t)layers, sizeof *t->layer)};
+    if (t)
+        *t = (transformer){
+            .of = m, .layers = layers, .heads = heads, .T = T, .C = C, .held_layer = -1, .layer = calloc((size_t)layers, sizeof *t->layer)};
     if (!t || !t->layer) return err_set(ERR_INTERNAL, "no memory for %d layers", layers);
     for (int l = 0; l < layers; l++) add_layer(t, l);
     return ERR_OK;

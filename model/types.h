@@ -23,7 +23,7 @@ enum {
 #define MODEL_INDEX(name) MODEL_##name,
     MODELS(MODEL_INDEX)
 #undef MODEL_INDEX
-    MODEL_TYPES
+        MODEL_TYPES
 };
 
 // In the order of MODELS, which is that of the words of [model] type.

@@ -69,17 +69,16 @@ SAME_VALUE(OUR_UNIQUE_ID_BYTES, NCCL_UNIQUE_ID_BYTES);
 SAME_VALUE(OUR_SPLIT_NOCOLOR, NCCL_SPLIT_NOCOLOR);
 SAME_VALUE(NCCL_UNDEFINED, NCCL_CONFIG_UNDEF_INT);
 
-#define SAME_TYPE(ours, theirs)                                                                        \
-    _Static_assert(sizeof(ours) == sizeof(theirs) && _Alignof(ours) == _Alignof(theirs), #theirs)
+#define SAME_TYPE(ours, theirs) _Static_assert(sizeof(ours) == sizeof(theirs) && _Alignof(ours) == _Alignof(theirs), #theirs)
 SAME_TYPE(our_ncclUniqueId, ncclUniqueId);
 SAME_TYPE(our_ncclResult_t, ncclResult_t);
 SAME_TYPE(our_ncclRedOp_t, ncclRedOp_t);
 SAME_TYPE(our_ncclDataType_t, ncclDataType_t);
 
-#define SAME_FIELD(field)                                                                              \
-    _Static_assert(offsetof(our_ncclConfig_t, field) == offsetof(ncclConfig_t, field) &&               \
-                   __builtin_types_compatible_p(__typeof__(((our_ncclConfig_t *)0)->field),            \
-                                                __typeof__(((ncclConfig_t *)0)->field)), #field)
+#define SAME_FIELD(field) \
+    _Static_assert(offsetof(our_ncclConfig_t, field) == offsetof(ncclConfig_t, field) && \
+                       __builtin_types_compatible_p(__typeof__(((our_ncclConfig_t *)0)->field), __typeof__(((ncclConfig_t *)0)->field)), \
+                   #field)
 SAME_FIELD(size);
 SAME_FIELD(magic);
 SAME_FIELD(version);
@@ -101,8 +100,7 @@ SAME_FIELD(nChannelsPerNetPeer);
 SAME_FIELD(nvlinkCentricSched);
 #endif
 
-#define SAME_FUNCTION(result, name, arguments)                                                         \
-    _Static_assert(__builtin_types_compatible_p(result arguments, __typeof__(name)), #name);
+#define SAME_FUNCTION(result, name, arguments) _Static_assert(__builtin_types_compatible_p(result arguments, __typeof__(name)), #name);
 NCCL_CALLS(SAME_FUNCTION)
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
 NCCL_OPTIONAL_CALLS(SAME_FUNCTION)

@@ -64,9 +64,10 @@ SAME_TYPE(nvmlClockType_t);
 SAME_TYPE(nvmlProcessInfo_v1_t);
 SAME_TYPE(nvmlProcessInfo_t);
 
-#define SAME_FIELD(type, field)                                                                                                \
-    _Static_assert(offsetof(our_##type, field) == offsetof(type, field) &&                                                     \
-                   __builtin_types_compatible_p(__typeof__(((our_##type *)0)->field), __typeof__(((type *)0)->field)), #field)
+#define SAME_FIELD(type, field) \
+    _Static_assert(offsetof(our_##type, field) == offsetof(type, field) && \
+                       __builtin_types_compatible_p(__typeof__(((our_##type *)0)->field), __typeof__(((type *)0)->field)), \
+                   #field)
 SAME_FIELD(nvmlProcessInfo_v1_t, pid);
 SAME_FIELD(nvmlProcessInfo_v1_t, usedGpuMemory);
 SAME_FIELD(nvmlProcessInfo_t, pid);
@@ -75,8 +76,7 @@ SAME_FIELD(nvmlProcessInfo_t, gpuInstanceId);
 SAME_FIELD(nvmlProcessInfo_t, computeInstanceId);
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-#define SAME_FUNCTION(result, name, arguments)                                                                                 \
-    _Static_assert(__builtin_types_compatible_p(result arguments, __typeof__(name)), #name);
+#define SAME_FUNCTION(result, name, arguments) _Static_assert(__builtin_types_compatible_p(result arguments, __typeof__(name)), #name);
 NVML_CALLS(SAME_FUNCTION)
 NVML_OPTIONAL_CALLS(SAME_FUNCTION)
 

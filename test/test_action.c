@@ -19,9 +19,18 @@ enum { BLOCKS = 3, BUCKETS = 2 };
 static const action_bucket buckets[] = {{.highest = 2, .lowest = 1}, {.highest = 0, .lowest = 0}};
 
 static action_layout layout_of(int world, int64_t lanes, int64_t micros, int stage, bool fixed, bool once) {
-    return (action_layout){.world = world, .lanes = lanes, .micros = micros, .fixed = fixed, .once = once, .shards_gradients = stage >= 2,
-                           .shards_weights = stage == 3, .spreads = stage == 1 || stage == 2, .slots = stage >= 2 && micros == 1, .blocks = BLOCKS,
-                           .buckets = BUCKETS, .bucket = buckets};
+    return (action_layout){.world = world,
+                           .lanes = lanes,
+                           .micros = micros,
+                           .fixed = fixed,
+                           .once = once,
+                           .shards_gradients = stage >= 2,
+                           .shards_weights = stage == 3,
+                           .spreads = stage == 1 || stage == 2,
+                           .slots = stage >= 2 && micros == 1,
+                           .blocks = BLOCKS,
+                           .buckets = BUCKETS,
+                           .bucket = buckets};
 }
 
 static action_list list_of(const action_layout *l, int rank) {
@@ -50,8 +59,9 @@ static void a_rank_alone_adds_lanes_as_the_tree_says(void **state) {
                 "zero 0; load 0.0; forward 0-2; backward 2-0; losses; load 0.1; forward 0-2; backward 2-0; losses; "
                 "load 1.0; forward 0-2; backward 2-0; losses; load 1.1; forward 0-2; backward 2-0; losses; "
                 "settle; squares; share; update; spread");
-    expect_list(layout_of(1, 2, 1, 0, false, false), 0,
-                "zero 0; load 0.0; forward 0-2; backward 2-0; losses; load 1.0; forward 0-2; backward 2-0; losses; settle; squares; share; update; spread");
+    expect_list(
+        layout_of(1, 2, 1, 0, false, false), 0,
+        "zero 0; load 0.0; forward 0-2; backward 2-0; losses; load 1.0; forward 0-2; backward 2-0; losses; settle; squares; share; update; spread");
 }
 
 static void two_ranks_reduce_buckets_as_backward_goes_on(void **state) {
@@ -60,9 +70,10 @@ static void two_ranks_reduce_buckets_as_backward_goes_on(void **state) {
                 "zero 0; load 2.0; forward 0-2; backward 2-0; losses; "
                 "zero 1; load 3.0; forward 0-2; backward 2-2; backward 1-1; add 0 += 1 in bucket 0; reduce bucket 0 turn 0; "
                 "backward 0-0; add 0 += 1 in bucket 1; reduce bucket 1 turn 0; losses; settle; squares; share; update; spread");
-    expect_list(layout_of(2, 2, 1, 1, true, false), 0,  // weights arrive while forward begins
-                "zero 0; load 0.0; need 0; forward 0-0; need 1; forward 1-1; need 2; forward 2-2; "
-                "backward 2-2; backward 1-1; reduce bucket 0 turn 0; backward 0-0; reduce bucket 1 turn 0; losses; settle; squares; share; update; spread");
+    expect_list(
+        layout_of(2, 2, 1, 1, true, false), 0,  // weights arrive while forward begins
+        "zero 0; load 0.0; need 0; forward 0-0; need 1; forward 1-1; need 2; forward 2-2; "
+        "backward 2-2; backward 1-1; reduce bucket 0 turn 0; backward 0-0; reduce bucket 1 turn 0; losses; settle; squares; share; update; spread");
 }
 
 static void zero_3_gathers_one_block_ahead(void **state) {
@@ -80,7 +91,7 @@ static void zero_3_gathers_one_block_ahead(void **state) {
 
 typedef struct account {
     int loads, forward[BLOCKS], backward[BLOCKS], reduced[BUCKETS], settles;
-    int place[2];       // ZeRO 3: blocks gathered
+    int place[2];  // ZeRO 3: blocks gathered
     bool needed[BLOCKS], zeroed[64], taken[BUCKETS];
     lane_counter c;
 } account;
@@ -88,8 +99,9 @@ typedef struct account {
 static void expect(bool holds, const action_layout *l, int rank, const char *what, const action *a) {
     char one[ACTION_TEXT];
     if (holds) return;
-    fail_msg("world %d, lanes %d, micros %d, %s%s%s%srank %d: at `%s`: %s", l->world, (int)l->lanes, (int)l->micros, l->shards_gradients ? "shards gradients, " : "",
-             l->shards_weights ? "shards weights, " : "", l->fixed ? "fixed, " : "any, ", l->once ? "once, " : "", rank, action_text(a, one), what);
+    fail_msg("world %d, lanes %d, micros %d, %s%s%s%srank %d: at `%s`: %s", l->world, (int)l->lanes, (int)l->micros,
+             l->shards_gradients ? "shards gradients, " : "", l->shards_weights ? "shards weights, " : "", l->fixed ? "fixed, " : "any, ",
+             l->once ? "once, " : "", rank, action_text(a, one), what);
 }
 
 static void follow(const action_layout *l, int rank, account *k, const action *a) {
@@ -133,7 +145,8 @@ static void check_rank(const action_layout *l, int rank) {
     expect(k.loads == d.count * l->micros, l, rank, "not all micro-batches were loaded", end);
     for (int b = 0; b < BLOCKS; b++) expect(k.forward[b] == k.loads && k.backward[b] == k.loads, l, rank, "a block was left out", end);
     for (int g = 0; g < BUCKETS; g++)
-        expect(k.reduced[g] == (l->world > 1 ? lane_turns(l->lanes, l->world, l->shards_gradients) : 0), l, rank, "a bucket was not reduced once a turn", end);
+        expect(k.reduced[g] == (l->world > 1 ? lane_turns(l->lanes, l->world, l->shards_gradients) : 0), l, rank,
+               "a bucket was not reduced once a turn", end);
     expect(end->kind == ACTION_SPREAD && k.settles >= 1, l, rank, "the end is missing", end);
     action_list_free(&a);
 }
@@ -150,7 +163,8 @@ static void check_order(const action_layout *l) {
             while (n < first.count && !collective(&first.at[n])) n++;
             if (i == a.count || n == first.count) break;
             const action *x = &a.at[i], *y = &first.at[n];
-            expect(x->kind == y->kind && x->first == y->first && x->bucket == y->bucket && x->turn == y->turn, l, rank, "rank 0 communicates in another order", x);
+            expect(x->kind == y->kind && x->first == y->first && x->bucket == y->bucket && x->turn == y->turn, l, rank,
+                   "rank 0 communicates in another order", x);
         }
         expect(i == a.count && n == first.count, l, rank, "rank 0 communicates more or less", &a.at[a.count - 1]);
         action_list_free(&a);
@@ -210,12 +224,9 @@ static void a_look_brings_every_block(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_rank_alone_adds_lanes_as_the_tree_says),
-        cmocka_unit_test(two_ranks_reduce_buckets_as_backward_goes_on),
-        cmocka_unit_test(zero_3_gathers_one_block_ahead),
-        cmocka_unit_test(all_layouts_are_complete_and_agree),
-        cmocka_unit_test(the_adds_are_those_of_the_tree),
-        cmocka_unit_test(a_look_brings_every_block),
+        cmocka_unit_test(a_rank_alone_adds_lanes_as_the_tree_says), cmocka_unit_test(two_ranks_reduce_buckets_as_backward_goes_on),
+        cmocka_unit_test(zero_3_gathers_one_block_ahead),           cmocka_unit_test(all_layouts_are_complete_and_agree),
+        cmocka_unit_test(the_adds_are_those_of_the_tree),           cmocka_unit_test(a_look_brings_every_block),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,15 +17,17 @@
 
 #include <cmocka.h>
 
-typedef struct width { const char *name; const ops *table; } width;
+typedef struct width {
+    const char *name;
+    const ops *table;
+} width;
 
 // Portable first, the widest last.
 static int widths(width *w) {
     int n = 0;
     w[n++] = (width){"portable", &cpu_ops_portable};
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"))
-        w[n++] = (width){"avx2", &cpu_ops_avx2};
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c")) w[n++] = (width){"avx2", &cpu_ops_avx2};
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl"))
         w[n++] = (width){"avx512", &cpu_ops_avx512};
@@ -39,7 +41,11 @@ static int widths(width *w) {
 
 enum { GUARD = 256 };
 
-typedef struct shape { int B, H, T, D; dtype type; float p; } shape;
+typedef struct shape {
+    int B, H, T, D;
+    dtype type;
+    float p;
+} shape;
 
 typedef struct problem {
     shape s;
@@ -95,12 +101,16 @@ static void drop_problem(problem *x) {
 static void run(problem *x, const width *w, pool *threads) {
     stream s = {.workers = threads};
     poison(&x->y), poison(&x->lse), poison(&x->dqkv), poison(&x->delta);
-    assert_int_equal(w->table->attention_forward(&(attention_forward_args){.y = &x->y, .lse = &x->lse, .qkv = &x->qkv, .heads = x->s.H,
-                                                                          .drop = x->drop}, &s), ERR_OK);
+    assert_int_equal(
+        w->table->attention_forward(&(attention_forward_args){.y = &x->y, .lse = &x->lse, .qkv = &x->qkv, .heads = x->s.H, .drop = x->drop}, &s),
+        ERR_OK);
     check_guards(&x->y), check_guards(&x->lse);
-    assert_int_equal(w->table->attention_backward(&(attention_backward_args){.dqkv = &x->dqkv, .delta = &x->delta, .dy = &x->dy, .y = &x->y,
-                                                                            .lse = &x->lse, .qkv = &x->qkv, .heads = x->s.H,
-                                                                            .drop = x->drop}, &s), ERR_OK);
+    assert_int_equal(
+        w->table->attention_backward(
+            &(attention_backward_args){
+                .dqkv = &x->dqkv, .delta = &x->delta, .dy = &x->dy, .y = &x->y, .lse = &x->lse, .qkv = &x->qkv, .heads = x->s.H, .drop = x->drop},
+            &s),
+        ERR_OK);
     check_guards(&x->y), check_guards(&x->lse), check_guards(&x->dqkv), check_guards(&x->delta);
 }
 
@@ -203,8 +213,7 @@ static void reference_backward(const problem *x, const double *qkv, const double
 
 // Largest and mean square error against the largest and mean square of what is right; `floor` is added to the latter where that
 // may be 0.
-static void check_close(const problem *x, const char *what, const tensor *got, const double *want, double tolerance,
-                        double floor) {
+static void check_close(const problem *x, const char *what, const tensor *got, const double *want, double tolerance, double floor) {
     double worst = 0, largest = floor, errors = 0, squares = floor * floor;
     for (int64_t i = 0; i < tensor_count(got); i++) {
         double g = (double)typed_get(got->data, got->type, i), e = fabs(g - want[i]);
@@ -213,8 +222,8 @@ static void check_close(const problem *x, const char *what, const tensor *got, c
         errors += e * e, squares += want[i] * want[i];
     }
     if (!(worst <= 2 * tolerance * largest) || !(errors <= tolerance * tolerance * squares))
-        fail_msg("%s of B %d H %d T %d D %d type %d dropout %g: error %g of %g, L2 %g; allowed %g", what, x->s.B, x->s.H, x->s.T,
-                 x->s.D, x->s.type, (double)x->s.p, worst, largest, sqrt(errors / squares), tolerance);
+        fail_msg("%s of B %d H %d T %d D %d type %d dropout %g: error %g of %g, L2 %g; allowed %g", what, x->s.B, x->s.H, x->s.T, x->s.D, x->s.type,
+                 (double)x->s.p, worst, largest, sqrt(errors / squares), tolerance);
 }
 
 static double tolerance_of(dtype t) { return t == FP32 ? 1e-6 : t == FP16 ? 0x1p-11 : 0x1p-8; }
@@ -262,8 +271,7 @@ static void sixteen_bits(void **state) {
     (void)state;
     for (int t = 0; t < COUNT(times); t++)
         for (int d = 0; d < COUNT(heads_of); d++)
-            for (int type = BF16; type <= FP16; type++)
-                check_against_reference((shape){1, 2, times[t], heads_of[d], (dtype)type, t % 2 ? 0.1f : 0});
+            for (int type = BF16; type <= FP16; type++) check_against_reference((shape){1, 2, times[t], heads_of[d], (dtype)type, t % 2 ? 0.1f : 0});
 }
 
 static void heavy_dropout(void **state) {
@@ -317,8 +325,8 @@ static void finite_differences(void **state) {
 
 static void check_same(const problem *x, const char *what, const tensor *a, const void *b, const char *width, int threads) {
     if (memcmp(a->data, b, tensor_bytes(a)))
-        fail_msg("%s of B %d H %d T %d D %d type %d dropout %g: other bits on %s, %d threads", what, x->s.B, x->s.H, x->s.T,
-                 x->s.D, x->s.type, (double)x->s.p, width, threads);
+        fail_msg("%s of B %d H %d T %d D %d type %d dropout %g: other bits on %s, %d threads", what, x->s.B, x->s.H, x->s.T, x->s.D, x->s.type,
+                 (double)x->s.p, width, threads);
 }
 
 static void check_bits(shape s) {
@@ -434,9 +442,9 @@ static void huge_values(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_shape),      cmocka_unit_test(sixteen_bits), cmocka_unit_test(heavy_dropout),
-        cmocka_unit_test(finite_differences), cmocka_unit_test(same_bits),  cmocka_unit_test(scratch_and_zero_dropout),
-        cmocka_unit_test(large_logits),     cmocka_unit_test(huge_values),
+        cmocka_unit_test(every_shape),        cmocka_unit_test(sixteen_bits), cmocka_unit_test(heavy_dropout),
+        cmocka_unit_test(finite_differences), cmocka_unit_test(same_bits),    cmocka_unit_test(scratch_and_zero_dropout),
+        cmocka_unit_test(large_logits),       cmocka_unit_test(huge_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,11 +9,10 @@
 
 enum { STEPS = 16, EVERY = 2 };
 
-static const char small_model[] =
-    "[data]\nformat = raw16\n[model]\nlayers = 1\nheads = 2\nembed = 16\ncontext = 24\nvocab = 128\n"
-    "[batch]\nglobal = 12\nmicro = 6\nlanes = 2\n[device]\nthreads = 1\n[sample]\ntokens = 0\n"
-    "[run]\nseed = 2\n[optimizer]\nlr = 0.8\n[schedule]\ntype = constant\nwarmup = 16\n"
-    "[eval]\nevery = 2\nbatches = 4\n[checkpoint]\nevery = 0\n";
+static const char small_model[] = "[data]\nformat = raw16\n[model]\nlayers = 1\nheads = 2\nembed = 16\ncontext = 24\nvocab = 128\n"
+                                  "[batch]\nglobal = 12\nmicro = 6\nlanes = 2\n[device]\nthreads = 1\n[sample]\ntokens = 0\n"
+                                  "[run]\nseed = 2\n[optimizer]\nlr = 0.8\n[schedule]\ntype = constant\nwarmup = 16\n"
+                                  "[eval]\nevery = 2\nbatches = 4\n[checkpoint]\nevery = 0\n";
 
 typedef struct rig {
     char *dir;
@@ -47,7 +46,10 @@ static int best_of(const rig *r) {
 }
 
 // The evaluations of the log, as far as they were kept: by step, NAN where there was none.
-typedef struct account { double loss[STEPS + 1], best[STEPS + 1]; int best_step[STEPS + 1]; } account;
+typedef struct account {
+    double loss[STEPS + 1], best[STEPS + 1];
+    int best_step[STEPS + 1];
+} account;
 
 static account read_account(const rig *r) {
     account a;
@@ -78,8 +80,7 @@ static void expect_records(const account *a, unsigned lost) {
     for (int i = 1; i <= STEPS; i++) {
         int best = lowest(a, i, lost & ~(1u << i));
         if (!isnan(a->loss[i]) && (a->best_step[i] != best || a->best[i] != a->loss[best]))
-            fail_msg("step %d: best %.9g at step %d, expected %.9g at step %d", i, a->best[i], a->best_step[i],
-                     a->loss[best], best);
+            fail_msg("step %d: best %.9g at step %d, expected %.9g at step %d", i, a->best[i], a->best_step[i], a->loss[best], best);
     }
 }
 
@@ -104,8 +105,13 @@ static void best_is_the_lowest_through_restarts(void **state) {
     (void)state;
     const account whole = whole_run();
     const int best = lowest(&whole, STEPS, 0);
-    const int ends[][STEPS] = {{best - 1}, {best}, {best + 1}, {best + 2}, {best + 3, STEPS - 1},
-                               {EVERY, best, STEPS - 2}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}};
+    const int ends[][STEPS] = {{best - 1},
+                               {best},
+                               {best + 1},
+                               {best + 2},
+                               {best + 3, STEPS - 1},
+                               {EVERY, best, STEPS - 2},
+                               {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}};
     for (size_t k = 0; k < sizeof ends / sizeof *ends; k++) {
         rig r;
         rig_open(&r);
@@ -114,8 +120,7 @@ static void best_is_the_lowest_through_restarts(void **state) {
         account a = read_account(&r);
         for (int i = EVERY; i <= STEPS; i += EVERY) assert_true(a.loss[i] == whole.loss[i]);
         expect_records(&a, 0);
-        if (best_of(&r) != lowest(&a, STEPS, 0))
-            fail_msg("case %zu: best is step %d, expected %d", k, best_of(&r), lowest(&a, STEPS, 0));
+        if (best_of(&r) != lowest(&a, STEPS, 0)) fail_msg("case %zu: best is step %d, expected %d", k, best_of(&r), lowest(&a, STEPS, 0));
         drop_dir(r.dir);
     }
 }
@@ -154,8 +159,7 @@ static void best_is_one_that_was_saved(void **state) {
         for (int i = EVERY; i <= STEPS; i += EVERY) assert_true(a.loss[i] == whole.loss[i]);
         expect_records(&a, lost);
         if (rc != (lost >> STEPS & 1 ? ERR_IO : ERR_OK)) fail_msg("rename %d: %d: %s", k, rc, err_last()->text);
-        if (best_of(&r) != lowest(&a, STEPS, lost))
-            fail_msg("rename %d: best is step %d, expected %d", k, best_of(&r), lowest(&a, STEPS, lost));
+        if (best_of(&r) != lowest(&a, STEPS, lost)) fail_msg("rename %d: best is step %d, expected %d", k, best_of(&r), lowest(&a, STEPS, lost));
         seen |= lost;
         drop_dir(r.dir);
     }

@@ -229,8 +229,7 @@ static void test_prune(void **state) {
 static void test_strangers_stay(void **state) {
     world *w = *state;
     char path[IO_PATH];
-    static const char *const names[] = {"step-1", "step-00000000x", "notes",
-                                        "step-",  "step-000000001", "step-99999999999999999999"};
+    static const char *const names[] = {"step-1", "step-00000000x", "notes", "step-", "step-000000001", "step-99999999999999999999"};
     save_step(w, 1, 1);
     for (int i = 0; i < 6; i++) {
         snprintf(path, sizeof path, "%s/ckpt/%s", w->dir, names[i]);
@@ -468,7 +467,8 @@ static void test_forged_manifests(void **state) {
         {"\"device\": {", "\"device\": [], \"x\": {"},
         {"\"arithmetic\": \"\"", "\"arithmetic\": 7"},
         {"\"arithmetic\": \"\"", "\"arithmetic\": \"\\u001b[2J\""},
-        {"\"arithmetic\": \"\"", "\"arithmetic\": \"0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789"
+        {"\"arithmetic\": \"\"",
+         "\"arithmetic\": \"0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789"
          "012345678901234567890123456789012345678901234567890123456789\""},
         {"\"plans\": []", "\"plans\": {}"},
         {"\"plans\": []", "\"plans\": [7]"},
@@ -513,8 +513,10 @@ static void test_forged_manifests(void **state) {
 static void test_forged_masters(void **state) {
     world *w = *state;
     static const char *const changes[][3] = {
-        {"\"name\": \"w\"", "\"name\": \"x\"", "tensor x is missing"}, {"3,\n    5", "5,\n    3", "tensor w has another"},
-        {"3,\n    5", "15", "tensor w has another"}, {"\"hash\": \"", "\"hash\": \"0000000000000000\", \"x\": \"", "hash is"},
+        {"\"name\": \"w\"", "\"name\": \"x\"", "tensor x is missing"},
+        {"3,\n    5", "5,\n    3", "tensor w has another"},
+        {"3,\n    5", "15", "tensor w has another"},
+        {"\"hash\": \"", "\"hash\": \"0000000000000000\", \"x\": \"", "hash is"},
     };
     char path[IO_PATH], dir[IO_PATH], hash[17], state_hash[17];
     size_t n;

@@ -38,8 +38,10 @@ static void test_fault_points(void **state) {
     // Writes: the header and three tensors of masters, the header and six of the optimizer, the manifest; every one may come
     // out wrong. Fsyncs: two files, the manifest, its directory, the directory of checkpoints. Renames: of the manifest
     // and of the step. `more`: a step that is there is set aside before.
-    static const struct { const char *point; int times, more; } points[] = {
-        {"write", 12, 0}, {"flip", 12, 0}, {"sync", 5, 1}, {"rename", 2, 1}};
+    static const struct {
+        const char *point;
+        int times, more;
+    } points[] = {{"write", 12, 0}, {"flip", 12, 0}, {"sync", 5, 1}, {"rename", 2, 1}};
     for (int64_t step = 1; step <= 2; step++)  // 1: the same step again, replaced; 2: a new one
         for (int i = 0; i < 4; i++)
             for (int x = 0; x < 2; x++) {
@@ -209,7 +211,7 @@ static void body_faults(rank_of *r) {
     strcpy(here.dir, r->dir);
     fill_dealt(&r->d, 1, 0);
     DOES(ckpt_save(r->dir, &r->d.s, 5, NULL));
-    for (int pass = 1; ; pass += j->keep) {
+    for (int pass = 1;; pass += j->keep) {
         fault_list faults;
         char plan[32];
         bool found;
@@ -244,7 +246,12 @@ static void body_faults(rank_of *r) {
 // of checkpoints: 9. One more where a step is set aside before.
 static void test_faults_of_ranks(void **state) {
     const nodes *n = *state;
-    static const struct { int ranks[3], nodes, victim; int64_t step; const char *plan; int every, times; } rows[] = {
+    static const struct {
+        int ranks[3], nodes, victim;
+        int64_t step;
+        const char *plan;
+        int every, times;
+    } rows[] = {
         {{3}, 1, 1, 2, "write@%d", 3, 6},
         {{3}, 1, 1, 1, "sync@%d", 1, 2},
         {{3}, 1, 0, 1, "rename@%d", 1, 3},
@@ -322,8 +329,8 @@ static void test_killed_ranks(void **state) {
         j.step = round % 3 ? step + 1 : step;
         j.salt = salt + 1;
         philox4x32(dice, 20261121, (uint32_t)round, 0, 0, 0);
-        bool done = kill_during(&j, body_save_until_killed, (int64_t)((double)took * 1.5 * dice[0] / 4294967296.0),
-                                (int)(dice[1] % 4), round % 4 == 3 ? 1 : 4);
+        bool done = kill_during(&j, body_save_until_killed, (int64_t)((double)took * 1.5 * dice[0] / 4294967296.0), (int)(dice[1] % 4),
+                                round % 4 == 3 ? 1 : 4);
         int64_t next = j.step;
         if (round % 2)
             kill_during(&j, body_resume_until_killed, (int64_t)((double)took * 0.7 * dice[2] / 4294967296.0), (int)(dice[3] % 4),
@@ -437,8 +444,9 @@ static void test_between_renames(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_fault_points), TEST(test_first_save_fails), TEST(test_best_fails), CHUNKY(test_kills), TEST(test_full_disk),
-        NODES(test_faults_of_ranks), NODES(test_killed_ranks), NODES(test_lost_in_every_message), NODES(test_between_renames),
+        TEST(test_fault_points),     TEST(test_first_save_fails), TEST(test_best_fails),    CHUNKY(test_kills),
+        TEST(test_full_disk),        NODES(test_faults_of_ranks), NODES(test_killed_ranks), NODES(test_lost_in_every_message),
+        NODES(test_between_renames),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -127,8 +127,8 @@ static void write_version_1(const char *path) {
     char *text = slurp(path, &n);
     json_t *now = json_loadb(text, n, 0, NULL), *then = json_object(), *value;
     const char *key;
-    json_object_foreach(now, key, value)
-        if (strcmp(key, "world") != 0 && strcmp(key, "device") != 0 && strcmp(key, "digest") != 0) json_object_set(then, key, value);
+    json_object_foreach(now, key, value) if (strcmp(key, "world") != 0 && strcmp(key, "device") != 0 && strcmp(key, "digest") != 0)
+        json_object_set(then, key, value);
     json_object_set_new(then, "version", json_integer(1));
     for (size_t i = 0; i < json_array_size(json_object_get(then, "files")); i++) {
         json_t *file = json_array_get(json_object_get(then, "files"), i);
@@ -280,12 +280,7 @@ static void test_device(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_groups),
-        TEST(test_mismatches),
-        TEST(test_no_warmup),
-        TEST(test_version_1),
-        TEST(test_version_2),
-        TEST(test_device),
+        TEST(test_groups), TEST(test_mismatches), TEST(test_no_warmup), TEST(test_version_1), TEST(test_version_2), TEST(test_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -67,8 +67,7 @@ static void test_any_world(void **state) {
 
 // One file a rank, none for a rank that has nothing; whole tensors under their names, others with where they begin.
 static void body_save_three(rank_of *r) {
-    static const int64_t first[3][TENSORS] = {{0}, {0}, {CHUNK}},
-                         count[3][TENSORS] = {{0}, {CHUNK, 2 * CHUNK}, {380000 - CHUNK, 0, 4, 1, 21003}};
+    static const int64_t first[3][TENSORS] = {{0}, {0}, {CHUNK}}, count[3][TENSORS] = {{0}, {CHUNK, 2 * CHUNK}, {380000 - CHUNK, 0, 4, 1, 21003}};
     ckpt_release(&r->d.s);
     for (int g = 0; g < 3; g++)
         for (int i = 0; i < TENSORS; i++) {
@@ -112,12 +111,10 @@ static void test_files(void **state) {
     wipe(n);
     all_ranks_do(&j, body_save_three);
     if (same_on_all(&j)->rc != ERR_OK) fail_msg("%s", j.out->text);
-    file_holds(n, "model-00001-of-00003.safetensors", 2, (const char *[]){"emb@0", "w"},
-               (const int64_t[][2]){{CHUNK, 0}, {2, CHUNK}});
+    file_holds(n, "model-00001-of-00003.safetensors", 2, (const char *[]){"emb@0", "w"}, (const int64_t[][2]){{CHUNK, 0}, {2, CHUNK}});
     file_holds(n, "model-00002-of-00003.safetensors", 4, (const char *[]){"emb@16384", "b.bias", "s", "h"},
                (const int64_t[][2]){{380000 - CHUNK, 0}, {4, 0}, {0, 0}, {1, 3}});
-    static const char *const absent[] = {"model-00000-of-00003.safetensors", "optimizer-00000-of-00003.safetensors",
-                                         "model.safetensors"};
+    static const char *const absent[] = {"model-00000-of-00003.safetensors", "optimizer-00000-of-00003.safetensors", "model.safetensors"};
     for (int i = 0; i < 3; i++) {
         node_path(path, n, 0, 5, absent[i]);
         assert_int_not_equal(access(path, F_OK), 0);
@@ -210,8 +207,7 @@ static void test_lost_node(void **state) {
 static void test_lost_too_many(void **state) {
     const nodes *n = *state;
     char path[IO_PATH], hash[17], state_hash[17];
-    job j = layout(n, 3), two = {.where = n, .nodes = 2, .ranks = {1, 1}, .on = {0, 3}, .keep = 3},
-        one = {.where = n, .nodes = 1, .ranks = {1}};
+    job j = layout(n, 3), two = {.where = n, .nodes = 2, .ranks = {1, 1}, .on = {0, 3}, .keep = 3}, one = {.where = n, .nodes = 1, .ranks = {1}};
     wipe(n);
     saves(&two, 1, 0);
     saves(&j, 2, 0);
@@ -233,16 +229,13 @@ static void test_lost_too_many(void **state) {
     o = same_on_all(&j);
     assert_int_equal(o->rc, ERR_DATA);
     for (int r = 0; r < 4; r++)
-        if (!strstr(j.out[r].text, "step-00000002: 2 of its 8 files are missing") ||
-            !strstr(j.out[r].text, "rank 1, written on host-b"))
+        if (!strstr(j.out[r].text, "step-00000002: 2 of its 8 files are missing") || !strstr(j.out[r].text, "rank 1, written on host-b"))
             fail_msg("\"%s\" does not say what is missing", j.out[r].text);
     node_path(path, n, 0, 2, "");
-    FAILS(ckpt_hash_dir(path, hash, state_hash), ERR_DATA, "step-00000002: 4 of its 8 files are missing",
-          "rank 1, written on host-b");
+    FAILS(ckpt_hash_dir(path, hash, state_hash), ERR_DATA, "step-00000002: 4 of its 8 files are missing", "rank 1, written on host-b");
     all_ranks_do(&one, body_resume);
     assert_int_equal(one.out->rc, ERR_DATA);
-    if (!strstr(one.out->text, "none of its 1") || !strstr(one.out->text, "4 of its 8 files are missing"))
-        fail_msg("%s", one.out->text);
+    if (!strstr(one.out->text, "none of its 1") || !strstr(one.out->text, "4 of its 8 files are missing")) fail_msg("%s", one.out->text);
     end_job(&j), end_job(&two), end_job(&one);
 }
 
@@ -292,7 +285,10 @@ static void says(const job *j, const char *a, const char *b) {
 // On one node there is no copy: the tensor is named, and the step before it is used, whichever rank reads.
 static void test_damage_on_one_node(void **state) {
     const nodes *n = *state;
-    static const struct { const char *file, *tensor; int64_t from_end; } damage[] = {
+    static const struct {
+        const char *file, *tensor;
+        int64_t from_end;
+    } damage[] = {
         {"model-00001-of-00003.safetensors", "tensor h (elements 0 to 16383:", 10},
         {"model-00000-of-00003.safetensors", "tensor emb (elements 0 to 131071:", CHUNK * 4 + 1000},
         {"optimizer-00002-of-00003.safetensors", "tensor v/s (4 bytes", 4619 * 4 + 2},
@@ -328,9 +324,14 @@ static void test_damage_on_one_node(void **state) {
 // With several nodes the next one has a copy: the damage is reported, and mended. Where both copies are damaged the step before is used.
 static void test_damage_is_mended(void **state) {
     const nodes *n = *state;
-    static const struct { const char *file, *says; int64_t from_end; } damage[] = {
-        {"model-00001-of-00003.safetensors", "tensor ", 10}, {"optimizer-00001-of-00003.safetensors", "header", 0},
-        {"model-00001-of-00003.safetensors", "truncated", -1}, {"manifest.json", "digest", 200},
+    static const struct {
+        const char *file, *says;
+        int64_t from_end;
+    } damage[] = {
+        {"model-00001-of-00003.safetensors", "tensor ", 10},
+        {"optimizer-00001-of-00003.safetensors", "header", 0},
+        {"model-00001-of-00003.safetensors", "truncated", -1},
+        {"manifest.json", "digest", 200},
     };
     for (int i = 0; i < 4; i++) {
         char path[IO_PATH];

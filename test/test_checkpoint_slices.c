@@ -51,7 +51,14 @@ static void test_any_slices(void **state) {
             assert_string_equal(save.out->state_hash, expected[from].state_hash);
             node_has(n, 0, 7, &expected[from]);
             for (int to = 0; to < SLICINGS; to++) {
-                job load = {.where = n, .nodes = 1, .ranks = {worlds[(to + k) % 4]}, .deal = (uint32_t)(1 - k), .slicing = to, .turned = to, .step = 7, .salt = 3};
+                job load = {.where = n,
+                            .nodes = 1,
+                            .ranks = {worlds[(to + k) % 4]},
+                            .deal = (uint32_t)(1 - k),
+                            .slicing = to,
+                            .turned = to,
+                            .step = 7,
+                            .salt = 3};
                 const outcome *o = resumes_at(&load, 7, 3, 0);
                 assert_string_equal(o->hash, expected[to].hash);
                 assert_string_equal(o->state_hash, expected[to].state_hash);
@@ -82,7 +89,10 @@ static void test_what_is_written(void **state) {
     saves(&j, 1, 0);
     node_path(path, n, 0, 1, "model-00001-of-00002.safetensors");
     OK(st_open(&f, path));
-    static const struct { const char *name; int64_t count; } parts[] = {
+    static const struct {
+        const char *name;
+        int64_t count;
+    } parts[] = {
         {"emb@2:0", 95000}, {"emb@3:0", 95000}, {"w@1:0", CHUNK}, {"b.bias@1:0", 2}, {"s", 1}, {"h@1:0", 7001}, {"h@2:0", 7001},
     };
     assert_int_equal(f.count, 7);
@@ -160,7 +170,10 @@ static void test_bad_slices(void **state) {
 // It is found by those who read with these slices, with others and with none.
 static void test_damage(void **state) {
     const nodes *n = *state;
-    static const struct { const char *file, *says; int64_t from_end; } damage[] = {
+    static const struct {
+        const char *file, *says;
+        int64_t from_end;
+    } damage[] = {
         {"model-00001-of-00002.safetensors", "tensor h (slice 2, elements 0 to 7000:", 10},
         {"model-00000-of-00002.safetensors", "tensor emb (slice 1, elements 0 to 94999:", (7001 + 2 + CHUNK + 1) * 4},
         {"optimizer-00001-of-00002.safetensors", "tensor v/s (4 bytes", 7001 * 8 + 2},
@@ -193,11 +206,14 @@ static void test_damage(void **state) {
 static void test_forged_slices(void **state) {
     const nodes *n = *state;
     static const char *const changes[][2] = {
-        {"\"slices\": 4", "\"slices\": 0"}, {"\"slices\": 4", "\"slices\": 3"}, {"\"slices\": 4", "\"slices\": -4"}, {"\"slices\": 4", "\"slices\": 4294967300"},
-        {"\"slices\": 4", "\"slices\": 2"}, {"\"slices\": 4", "\"slices\": \"4\""}, {"\"axis\": 1", "\"axis\": 0"}, {"\"axis\": 1", "\"axis\": 2"},
-        {"\"axis\": 1", "\"axis\": 4294967297"}, {"\"axis\": 1", "\"axes\": 1"}, {"\"slice\": 1", "\"slice\": 2"}, {"\"slice\": 1", "\"slice\": 0"},
-        {"\"slice\": 1", "\"slice\": -1"}, {"\"slice\": 1", "\"slice\": 4294967297"}, {"\"slice\": 0", "\"slide\": 0"},
-        {"\"version\": 4", "\"version\": 3"},  // which knows no slices: the parts are too short
+        {"\"slices\": 4", "\"slices\": 0"},      {"\"slices\": 4", "\"slices\": 3"},
+        {"\"slices\": 4", "\"slices\": -4"},     {"\"slices\": 4", "\"slices\": 4294967300"},
+        {"\"slices\": 4", "\"slices\": 2"},      {"\"slices\": 4", "\"slices\": \"4\""},
+        {"\"axis\": 1", "\"axis\": 0"},          {"\"axis\": 1", "\"axis\": 2"},
+        {"\"axis\": 1", "\"axis\": 4294967297"}, {"\"axis\": 1", "\"axes\": 1"},
+        {"\"slice\": 1", "\"slice\": 2"},        {"\"slice\": 1", "\"slice\": 0"},
+        {"\"slice\": 1", "\"slice\": -1"},       {"\"slice\": 1", "\"slice\": 4294967297"},
+        {"\"slice\": 0", "\"slide\": 0"},        {"\"version\": 4", "\"version\": 3"},  // which knows no slices: the parts are too short
     };
     char path[IO_PATH];
     size_t bytes;
@@ -211,7 +227,8 @@ static void test_forged_slices(void **state) {
         forge(path, text, changes[i][0], changes[i][1]);
         all_ranks_do(&j, body_resume);
         const outcome *o = same_on_all(&j);
-        if (o->rc != ERR_OK || !o->found || o->step != 1 || o->complaints != 1) fail_msg("%s as %s was believed: %s", changes[i][0], changes[i][1], o->text);
+        if (o->rc != ERR_OK || !o->found || o->step != 1 || o->complaints != 1)
+            fail_msg("%s as %s was believed: %s", changes[i][0], changes[i][1], o->text);
     }
     free(text);
     end_job(&j);

@@ -69,14 +69,16 @@ static err_t resolve(fixture *x, const char *nodes) {
 static const char *shown(const cluster *cl, char dst[4096]) {
     size_t n = 0;
     dst[0] = 0;
-    for (int i = 0; i < cl->nodes && n < 4000; i++)
-        n += (size_t)snprintf(dst + n, 4096 - n, "%s%s:%d", i ? " " : "", cl->host[i], cl->ranks[i]);
+    for (int i = 0; i < cl->nodes && n < 4000; i++) n += (size_t)snprintf(dst + n, 4096 - n, "%s%s:%d", i ? " " : "", cl->host[i], cl->ranks[i]);
     return dst;
 }
 
 static void test_parse(void **state) {
     fixture *x = *state;
-    static const struct { const char *text, *nodes; int world; } rows[] = {
+    static const struct {
+        const char *text, *nodes;
+        int world;
+    } rows[] = {
         {"a:8", "a:8", 8},
         {"a", "a:1", 1},
         {"  a:2 ,\tb-1.lan_x:3,C ", "a:2 b-1.lan_x:3 C:1", 6},
@@ -107,7 +109,9 @@ static void test_parse(void **state) {
 
 static void test_parse_errors(void **state) {
     fixture *x = *state;
-    static const struct { const char *text, *entry, *why; } rows[] = {
+    static const struct {
+        const char *text, *entry, *why;
+    } rows[] = {
         {"", "entry 1, ``", "nothing stands here"},
         {"a:1,,b:1", "entry 2, ``", "nothing stands here"},
         {"a:1, ", "entry 2, ``", "nothing stands here"},
@@ -419,8 +423,9 @@ static void test_credentials(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_parse), TEST(test_parse_errors), TEST(test_parse_anything), TEST(test_alone), TEST(test_told), TEST(test_find_self),
-        TEST(test_find_outer), TEST(test_rules), TEST(test_secret), TEST(test_secret_kinds), TEST(test_credentials),
+        TEST(test_parse),  TEST(test_parse_errors), TEST(test_parse_anything), TEST(test_alone),
+        TEST(test_told),   TEST(test_find_self),    TEST(test_find_outer),     TEST(test_rules),
+        TEST(test_secret), TEST(test_secret_kinds), TEST(test_credentials),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,27 +26,43 @@ extern void *__libc_malloc(size_t);
 extern void *__libc_calloc(size_t, size_t);
 extern void *__libc_realloc(void *, size_t);
 extern void __libc_free(void *);
-void *malloc(size_t n) { atomic_fetch_add(&heap_calls, 1); return __libc_malloc(n); }
-void *calloc(size_t n, size_t m) { atomic_fetch_add(&heap_calls, 1); return __libc_calloc(n, m); }
-void *realloc(void *p, size_t n) { atomic_fetch_add(&heap_calls, 1); return __libc_realloc(p, n); }
-void free(void *p) { atomic_fetch_add(&heap_calls, p != NULL); __libc_free(p); }
+void *malloc(size_t n) {
+    atomic_fetch_add(&heap_calls, 1);
+    return __libc_malloc(n);
+}
+void *calloc(size_t n, size_t m) {
+    atomic_fetch_add(&heap_calls, 1);
+    return __libc_calloc(n, m);
+}
+void *realloc(void *p, size_t n) {
+    atomic_fetch_add(&heap_calls, 1);
+    return __libc_realloc(p, n);
+}
+void free(void *p) {
+    atomic_fetch_add(&heap_calls, p != NULL);
+    __libc_free(p);
+}
 #endif
 
 // --- ranks ---------------------------------------------------------------------------------------------------------------------
 
 enum { NODES = 8, LIMIT_S = 100 };
 
-typedef struct layout { int nodes, ranks[NODES]; } layout;
+typedef struct layout {
+    int nodes, ranks[NODES];
+} layout;
 
-static const layout near2 = {1, {2}}, near3 = {1, {3}}, near4 = {1, {4}}, near5 = {1, {5}}, near8 = {1, {8}}, near11 = {1, {11}},
-                    near64 = {1, {64}};
-static const layout far2 = {2, {1, 1}}, far3 = {3, {1, 1, 1}}, mixed4 = {2, {2, 2}}, mixed5 = {3, {3, 1, 1}},
-                    mixed12 = {3, {5, 3, 4}};
+static const layout near2 = {1, {2}}, near3 = {1, {3}}, near4 = {1, {4}}, near5 = {1, {5}}, near8 = {1, {8}}, near11 = {1, {11}}, near64 = {1, {64}};
+static const layout far2 = {2, {1, 1}}, far3 = {3, {1, 1, 1}}, mixed4 = {2, {2, 2}}, mixed5 = {3, {3, 1, 1}}, mixed12 = {3, {5, 3, 4}};
 
 typedef void body(comm *c, void *ctx);
 
 // What a rank has to say about itself; shared by all.
-typedef struct report { atomic_int done; double seconds; char text[2048]; } report;
+typedef struct report {
+    atomic_int done;
+    double seconds;
+    char text[2048];
+} report;
 
 static double seconds_now(void) {
     struct timespec t;
@@ -65,10 +81,13 @@ static void wrong(const char *fmt, ...) {
     _exit(1);
 }
 
-#define CHECK(cond, ...) do { if (!(cond)) wrong(__VA_ARGS__); } while (0)
-#define RUNS(call)                                                                                       \
-    do {                                                                                                 \
-        err_t ok_ = (call);                                                                              \
+#define CHECK(cond, ...) \
+    do { \
+        if (!(cond)) wrong(__VA_ARGS__); \
+    } while (0)
+#define RUNS(call) \
+    do { \
+        err_t ok_ = (call); \
         if (ok_ != ERR_OK) wrong("%s:%d: %s: %d: %s", __FILE__, __LINE__, #call, ok_, err_last()->text); \
     } while (0)
 
@@ -102,8 +121,7 @@ static int wait_for_all(team *t, pid_t *pid, int world, report *r) {
         bad++;
         char text[128];
         snprintf(text, sizeof text, "rank %d (%s) is lost", rank, t->at.place[rank].host);
-        if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL)
-            snprintf(r[rank].text, sizeof r[rank].text, "ended by signal %d", WTERMSIG(status));
+        if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL) snprintf(r[rank].text, sizeof r[rank].text, "ended by signal %d", WTERMSIG(status));
         team_fail(t, text);
     }
     return bad;
@@ -163,7 +181,10 @@ static int reduced(uint32_t call, int world, size_t i, reduce_op op) {
 static const char GUARD = 0x5e;
 
 // A buffer with a guard on either side, that must not move, misaligned as callers' data may be.
-typedef struct buffer { char *base, *data; size_t bytes; } buffer;
+typedef struct buffer {
+    char *base, *data;
+    size_t bytes;
+} buffer;
 
 static buffer get_buffer(size_t bytes, size_t shift) {
     buffer b = {.base = malloc(bytes + 128), .bytes = bytes};
@@ -174,12 +195,13 @@ static buffer get_buffer(size_t bytes, size_t shift) {
 
 static void drop_buffer(buffer *b, const char *what) {
     for (char *p = b->base; p < b->base + b->bytes + 128; p++)
-        CHECK((p >= b->data && p < b->data + b->bytes) || *p == GUARD, "%s wrote outside its %zu bytes, at %td", what, b->bytes,
-              p - b->data);
+        CHECK((p >= b->data && p < b->data + b->bytes) || *p == GUARD, "%s wrote outside its %zu bytes, at %td", what, b->bytes, p - b->data);
     free(b->base);
 }
 
-typedef struct dice { uint32_t key, n; } dice;  // the same on all ranks
+typedef struct dice {
+    uint32_t key, n;
+} dice;  // the same on all ranks
 
 static uint32_t roll(dice *d, uint32_t sides) {
     uint32_t w[4];
@@ -214,9 +236,8 @@ static void try_all_reduce(comm *c, uint32_t call, dice *d) {
     for (size_t i = 0; i < n; i++) put(b.data, t, i, value(call, c->rank, i));
     RUNS(c->table->all_reduce(c, b.data, n, t, op, NULL));
     for (size_t i = 0; i < n; i++)
-        CHECK(get(b.data, t, i) == reduced(call, c->world, i, op),
-              "all_reduce #%u of %zu, type %d, op %d: element %zu is %g, expected %d", call, n, (int)t, (int)op, i,
-              get(b.data, t, i), reduced(call, c->world, i, op));
+        CHECK(get(b.data, t, i) == reduced(call, c->world, i, op), "all_reduce #%u of %zu, type %d, op %d: element %zu is %g, expected %d", call, n,
+              (int)t, (int)op, i, get(b.data, t, i), reduced(call, c->world, i, op));
     drop_buffer(&b, "all_reduce");
 }
 
@@ -227,9 +248,8 @@ static void try_reduce_scatter(comm *c, uint32_t call, dice *d) {
     for (size_t i = 0; i < n; i++) put(b.data, FP32, i, value(call, c->rank, i));
     RUNS(c->table->reduce_scatter(c, b.data, cut, FP32, NULL));
     for (size_t i = cut[c->rank]; i < cut[c->rank + 1]; i++)
-        CHECK(get(b.data, FP32, i) == reduced(call, c->world, i, REDUCE_SUM),
-              "reduce_scatter #%u of %zu: element %zu is %g, expected %d", call, n, i, get(b.data, FP32, i),
-              reduced(call, c->world, i, REDUCE_SUM));
+        CHECK(get(b.data, FP32, i) == reduced(call, c->world, i, REDUCE_SUM), "reduce_scatter #%u of %zu: element %zu is %g, expected %d", call, n, i,
+              get(b.data, FP32, i), reduced(call, c->world, i, REDUCE_SUM));
     drop_buffer(&b, "reduce_scatter");
 }
 
@@ -241,8 +261,8 @@ static void fill_bytes(char *p, size_t n, uint32_t call, int from, int to) {
 
 static void check_bytes(const char *p, size_t n, uint32_t call, int from, int to, const char *what) {
     for (size_t i = 0; i < n; i++)
-        CHECK(p[i] == byte(call, from, to, i), "%s #%u: byte %zu of %zu from rank %d is %d, expected %d", what, call, i, n, from,
-              p[i], byte(call, from, to, i));
+        CHECK(p[i] == byte(call, from, to, i), "%s #%u: byte %zu of %zu from rank %d is %d, expected %d", what, call, i, n, from, p[i],
+              byte(call, from, to, i));
 }
 
 static void try_all_gather(comm *c, uint32_t call, dice *d) {
@@ -296,9 +316,7 @@ static int list_parts(comm *c, uint32_t call, bool sends, comm_part *part, buffe
     int n = 0, at[64] = {0}, peers = c->world;
     for (int left = peers; left > 0;) {
         int peer = (int)roll(own, (uint32_t)peers), k = at[peer];
-        long bytes = k < 0 || peer == c->rank ? -1
-                     : sends                  ? message_size(call, c->rank, peer, k)
-                                              : message_size(call, peer, c->rank, k);
+        long bytes = k < 0 || peer == c->rank ? -1 : sends ? message_size(call, c->rank, peer, k) : message_size(call, peer, c->rank, k);
         if (k >= 0 && bytes < 0) at[peer] = -1, left--;
         if (bytes < 0) continue;
         at[peer]++;
@@ -317,8 +335,7 @@ static void try_exchange(comm *c, uint32_t call, dice *d) {
     dice own = {call, 1000u * (uint32_t)c->rank};
     int sends = list_parts(c, call, true, send, out, &own), recvs = list_parts(c, call, false, recv, in, &own), k[64] = {0};
     RUNS(c->table->exchange(c, send, sends, recv, recvs, NULL));
-    for (int i = 0; i < recvs; i++)
-        check_bytes(recv[i].data, recv[i].bytes, call + (uint32_t)k[recv[i].peer]++, recv[i].peer, c->rank, "exchange");
+    for (int i = 0; i < recvs; i++) check_bytes(recv[i].data, recv[i].bytes, call + (uint32_t)k[recv[i].peer]++, recv[i].peer, c->rank, "exchange");
     for (int i = 0; i < sends; i++) drop_buffer(&out[i], "exchange (sent)");
     for (int i = 0; i < recvs; i++) drop_buffer(&in[i], "exchange (received)");
 }
@@ -329,8 +346,7 @@ static void try_barrier(comm *c, uint32_t call, dice *d) {
 }
 
 typedef void attempt(comm *c, uint32_t call, dice *d);
-static attempt *const attempts[] = {try_all_reduce, try_reduce_scatter, try_all_gather, try_broadcast,
-                                    try_all_to_all, try_exchange,       try_barrier};
+static attempt *const attempts[] = {try_all_reduce, try_reduce_scatter, try_all_gather, try_broadcast, try_all_to_all, try_exchange, try_barrier};
 
 static void mixed_calls(comm *c, uint32_t seed, int calls) {
     dice d = {seed, 0};
@@ -369,21 +385,19 @@ static void body_split(comm *c, void *ctx) {
     comm *part, *again, *none;
     RUNS(c->table->split(c, c->rank % 2, -c->rank, &part));
     int members = (c->world + 1 - c->rank % 2) / 2;
-    CHECK(part->world == members && part->rank == members - 1 - c->rank / 2, "rank %d of %d, expected %d of %d", part->rank,
-          part->world, members - 1 - c->rank / 2, members);
+    CHECK(part->world == members && part->rank == members - 1 - c->rank / 2, "rank %d of %d, expected %d of %d", part->rank, part->world,
+          members - 1 - c->rank / 2, members);
     for (int r = 0; r < part->world; r++) {
         int there = c->rank % 2 + 2 * (part->world - 1 - r);
         CHECK(strcmp(part->place[r].host, c->place[there].host) == 0, "rank %d of the part is on %s", r, part->place[r].host);
-        CHECK(part->place[r].node >= 0 && part->place[r].node < comm_nodes(part) && part->place[0].node == 0, "node %d",
-              part->place[r].node);
+        CHECK(part->place[r].node >= 0 && part->place[r].node < comm_nodes(part) && part->place[0].node == 0, "node %d", part->place[r].node);
     }
     for (uint32_t i = 0; i < 3; i++) {
         mixed_calls(part, 7000 + 100 * i + (uint32_t)(c->rank % 2), 8);
         mixed_calls(c, 8000 + 100 * i, 4);
     }
     RUNS(part->table->split(part, 0, 0, &again));
-    CHECK(again->world == part->world && again->rank == part->rank, "rank %d of %d after an equal split", again->rank,
-          again->world);
+    CHECK(again->world == part->world && again->rank == part->rank, "rank %d of %d after an equal split", again->rank, again->world);
     mixed_calls(again, 9000, 6);
     RUNS(c->table->split(c, c->rank == 0 ? -1 : 5, 0, &none));
     CHECK((none == NULL) == (c->rank == 0), "split: color -1 gives no communicator, others do");
@@ -409,8 +423,7 @@ static void body_same_bits(comm *c, void *ctx) {
         for (int again = 0; again < 2; again++) {
             size_t n = sizes[k];
             float *x = malloc(n * 4), *y = malloc(n * 4);
-            for (size_t i = 0; i < n; i++)
-                x[i] = (float)value((uint32_t)k, c->rank, i) / 7.0f * (float)(1 + value(9, c->rank, i) % 100);
+            for (size_t i = 0; i < n; i++) x[i] = (float)value((uint32_t)k, c->rank, i) / 7.0f * (float)(1 + value(9, c->rank, i) % 100);
             RUNS(c->table->all_reduce(c, x, n, FP32, REDUCE_SUM, NULL));
             memcpy(y, x, n * 4);
             RUNS(c->table->broadcast(c, y, n * 4, c->world - 1, NULL));
@@ -454,11 +467,10 @@ static int64_t wire_of(size_t bytes) {
 static void expect_traffic(comm *c, const char *what, int64_t sent, int64_t received, int64_t far) {
     comm_traffic *t = &c->traffic;
     CHECK(t->sent == sent && t->received == received && t->sent_far == far,
-          "%s on rank %d: %lld sent, %lld received, %lld far; expected %lld, %lld, %lld", what, c->rank, (long long)t->sent,
-          (long long)t->received, (long long)t->sent_far, (long long)sent, (long long)received, (long long)far);
+          "%s on rank %d: %lld sent, %lld received, %lld far; expected %lld, %lld, %lld", what, c->rank, (long long)t->sent, (long long)t->received,
+          (long long)t->sent_far, (long long)sent, (long long)received, (long long)far);
     CHECK(t->calls == 1, "%s: %lld calls, expected 1", what, (long long)t->calls);
-    CHECK((t->wire > 0) == (far > 0 || (c->world == 2 && comm_nodes(c) == 2)), "%s: %lld bytes on the wire", what,
-          (long long)t->wire);
+    CHECK((t->wire > 0) == (far > 0 || (c->world == 2 && comm_nodes(c) == 2)), "%s: %lld bytes on the wire", what, (long long)t->wire);
     *t = (comm_traffic){0};
 }
 
@@ -515,8 +527,7 @@ static void body_wire(comm *c, void *ctx) {
     char *x = calloc(2, 1000000);
     for (int i = 0; i < 6; i++) {
         int64_t before = c->traffic.wire;
-        RUNS(c->table->exchange(c, &(comm_part){!c->rank, x, sizes[i]}, 1, &(comm_part){!c->rank, x + 1000000, sizes[i]}, 1,
-                                NULL));
+        RUNS(c->table->exchange(c, &(comm_part){!c->rank, x, sizes[i]}, 1, &(comm_part){!c->rank, x + 1000000, sizes[i]}, 1, NULL));
         CHECK(c->traffic.wire - before == wire_of(sizes[i]), "%zu bytes make %lld on the wire, expected %lld", sizes[i],
               (long long)(c->traffic.wire - before), (long long)wire_of(sizes[i]));
     }
@@ -542,8 +553,8 @@ static void body_heap(comm *c, void *ctx) {
         RUNS(c->table->broadcast(c, x, n, 1, NULL));
         RUNS(c->table->all_to_all(c, y, x, n, NULL));
         RUNS(c->table->barrier(c, NULL));
-        RUNS(c->table->exchange(c, &(comm_part){(c->rank + 1) % c->world, x, n}, 1,
-                                &(comm_part){(c->rank + c->world - 1) % c->world, y, n}, 1, NULL));
+        RUNS(
+            c->table->exchange(c, &(comm_part){(c->rank + 1) % c->world, x, n}, 1, &(comm_part){(c->rank + c->world - 1) % c->world, y, n}, 1, NULL));
         RUNS(c->table->query(c));
     }
     long made = atomic_load(&heap_calls) - before;
@@ -574,8 +585,7 @@ static void expect_reports(const report *r, int world, int but, double limit_s, 
     for (int i = 0; i < world; i++) {
         if (i == but) continue;
         if (!r[i].done) fail_msg("rank %d has not ended well: %s", i, r[i].text);
-        if (!strstr(r[i].text, one) || !strstr(r[i].text, two))
-            fail_msg("rank %d: \"%s\" says nothing of \"%s\" and \"%s\"", i, r[i].text, one, two);
+        if (!strstr(r[i].text, one) || !strstr(r[i].text, two)) fail_msg("rank %d: \"%s\" says nothing of \"%s\" and \"%s\"", i, r[i].text, one, two);
         if (r[i].seconds > limit_s) fail_msg("rank %d: %.1f s, expected at most %.1f", i, r[i].seconds, limit_s);
     }
 }
@@ -672,18 +682,15 @@ static void body_abort(comm *c, void *ctx) {
 
 static void an_abort_ends_waits_elsewhere(void **state) {
     (void)state;
-    expect_reports(run_ranks(&near4, 30, body_abort, NULL, 0), 4, -1, 3, "gives up: ",
-                   "the loss is not a number");
-    expect_reports(run_ranks(&far3, 30, body_abort, NULL, 0), 3, -1, 3, "gives up: ",
-                   "the loss is not a number");
+    expect_reports(run_ranks(&near4, 30, body_abort, NULL, 0), 4, -1, 3, "gives up: ", "the loss is not a number");
+    expect_reports(run_ranks(&far3, 30, body_abort, NULL, 0), 3, -1, 3, "gives up: ", "the loss is not a number");
 }
 
 static void body_bad_lists(comm *c, void *ctx) {
     (void)ctx;
     char x[8] = {0};
     CHECK(c->table->exchange(c, &(comm_part){c->rank, x, 8}, 1, NULL, 0, NULL) == ERR_INTERNAL, "a message to oneself is sent");
-    CHECK(c->table->exchange(c, NULL, 0, &(comm_part){c->world, x, 8}, 1, NULL) == ERR_INTERNAL,
-          "a message from nobody is received");
+    CHECK(c->table->exchange(c, NULL, 0, &(comm_part){c->world, x, 8}, 1, NULL) == ERR_INTERNAL, "a message from nobody is received");
     CHECK(c->table->all_reduce(c, x, 4, BF16, REDUCE_SUM, NULL) == ERR_INTERNAL, "BF16 is summed");
     CHECK(c->table->broadcast(c, x, 4, c->world, NULL) == ERR_INTERNAL, "nobody broadcasts");
     RUNS(c->table->barrier(c, NULL));
@@ -697,7 +704,10 @@ static void impossible_calls_are_refused(void **state) {
 // --- a link that is not what it seems ------------------------------------------------------------------------------------------
 
 // The byte to change, the byte to end at, the length of a frame to send twice (-1: none), and what all ranks then say.
-typedef struct damage { long flip, cut, repeat; const char *who, *says; } damage;
+typedef struct damage {
+    long flip, cut, repeat;
+    const char *who, *says;
+} damage;
 
 // Passes bytes from `from` to `to`, and what comes back untouched.
 static void be_proxy(int from, int to, const damage *d) {
@@ -709,15 +719,12 @@ static void be_proxy(int from, int to, const damage *d) {
         if (poll(p, 2, -1) < 0) _exit(0);
         for (int i = 0; i < 2; i++) {
             if (!p[i].revents) continue;
-            ssize_t n =
-                read(p[i].fd, b, i == 0 && d->cut >= 0 ? (size_t)(d->cut - passed < 4096 ? d->cut - passed : 4096) : sizeof b);
+            ssize_t n = read(p[i].fd, b, i == 0 && d->cut >= 0 ? (size_t)(d->cut - passed < 4096 ? d->cut - passed : 4096) : sizeof b);
             if (n <= 0) _exit(0);
             if (i == 0 && d->flip >= passed && d->flip < passed + n) b[d->flip - passed] ^= 0x10;
-            if (i == 0 && d->repeat > 0 && passed < d->repeat)
-                memcpy(first + passed, b, (size_t)(d->repeat - passed < n ? d->repeat - passed : n));
+            if (i == 0 && d->repeat > 0 && passed < d->repeat) memcpy(first + passed, b, (size_t)(d->repeat - passed < n ? d->repeat - passed : n));
             bool again = i == 0 && d->repeat > 0 && passed < d->repeat && passed + n >= d->repeat;
-            if (again && passed + n > d->repeat)
-                n = d->repeat - passed;  // the rest is dropped: the first frame again in its place
+            if (again && passed + n > d->repeat) n = d->repeat - passed;  // the rest is dropped: the first frame again in its place
             if (write(p[!i].fd, b, (size_t)n) != n) _exit(0);
             if (again && write(p[!i].fd, first, (size_t)d->repeat) < 0) _exit(0);
             if (i == 0) passed += n;
@@ -770,8 +777,7 @@ static void run_damaged(const damage *d) {
 
 static void damaged_frames_are_not_believed(void **state) {
     (void)state;
-    const char *who = "rank 0 (127.0.0.1), receiving", *head = "a frame's head does not verify",
-               *payload = "a frame's payload does not verify";
+    const char *who = "rank 0 (127.0.0.1), receiving", *head = "a frame's head does not verify", *payload = "a frame's payload does not verify";
     for (long i = 0; i < 40; i += 3) run_damaged(&(damage){i, -1, -1, who, head});
     const long in_payload[] = {40, 41, 4096, 262143, 262144 + 40, 262144 + 40 + 15};
     for (int i = 0; i < 6; i++) run_damaged(&(damage){in_payload[i], -1, -1, who, payload});

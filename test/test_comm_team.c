@@ -101,8 +101,7 @@ static void run_death(int nodes, const int *ranks, int who) {
         if (r == who) continue;
         assert_int_equal(x->links, ERR_UNAVAILABLE);
         assert_text(x->text, name);
-        if (x->noticed_s > 5)
-            fail_msg("rank %d returned %.1f s after the death, expected 5 at most: %s", r, x->noticed_s, x->text);
+        if (x->noticed_s > 5) fail_msg("rank %d returned %.1f s after the death, expected 5 at most: %s", r, x->noticed_s, x->text);
     }
     scene_close(s);
 }

@@ -40,27 +40,23 @@ static const bad bad_files[] = {
     {"[run]\nname = a\x7f\n", ":2: control character 0x7f", NULL, NULL},
 
     // names
-    {"[optimizer]\nlearning_rte = 3e-4\n",
-     ":2: [optimizer] learning_rte: no such key. Did you mean `lr`? (keys: type lr beta1 beta2 ",
-     "`3e-4`", NULL},
+    {"[optimizer]\nlearning_rte = 3e-4\n", ":2: [optimizer] learning_rte: no such key. Did you mean `lr`? (keys: type lr beta1 beta2 ", "`3e-4`",
+     NULL},
     {"[optimizer]\nbeta3 = 0.9\n", ":2: [optimizer] beta3: no such key. Did you mean `beta1`?", NULL, NULL},
     {"[optimizer]\nweigth_decay = 0.9\n", ":2: [optimizer] weigth_decay: no such key. Did you mean `weight_decay`?", NULL, NULL},
     {"[optimizer]\nLR = 0.9\n", ":2: [optimizer] LR: no such key. Did you mean `lr`?", NULL, NULL},
     {"[optimizer]\nrl = 0.9\n", ":2: [optimizer] rl: no such key. Did you mean `lr`?", NULL, NULL},
     {"[model]\nn_layer = 4\n", ":2: [model] n_layer: no such key. Did you mean `layers`?", NULL, NULL},
-    {"[run]\nlr = 1\n", ":2: [run] lr: no such key. `lr` is a key of [optimizer].",
-     "(keys: name dir seed steps resume faults;", NULL},
+    {"[run]\nlr = 1\n", ":2: [run] lr: no such key. `lr` is a key of [optimizer].", "(keys: name dir seed steps resume faults;", NULL},
     {"[run]\nevery = 1\n", ":2: [run] every: no such key. `every` is a key of [checkpoint] [eval] [sample] [log].", NULL, NULL},
     {"[run]\nlearning_rates = 1\n", ":2: [run] learning_rates: no such key. Did you mean `lr` of [optimizer]?", NULL, NULL},
-    {"[log]\nxyzzy_plugh_plover = 7\n", ":2: [log] xyzzy_plugh_plover: no such key. The nearest is `",
-     "(keys: every hash_every jsonl power_every;", NULL},
-    {"\n[optimiser]\nlr = 1\n", ":2: [optimiser]: no such section. Did you mean [optimizer]? (sections: run device model data ",
-     NULL, NULL},
+    {"[log]\nxyzzy_plugh_plover = 7\n", ":2: [log] xyzzy_plugh_plover: no such key. The nearest is `", "(keys: every hash_every jsonl power_every;",
+     NULL},
+    {"\n[optimiser]\nlr = 1\n", ":2: [optimiser]: no such section. Did you mean [optimizer]? (sections: run device model data ", NULL, NULL},
     {"[Run]\n", ":1: [Run]: no such section. Did you mean [run]?", NULL, NULL},
 
     // whole numbers
-    {"[run]\nsteps = ten\n", ":2: [run] steps: expected a whole number in decimal, from 1 to 1000000000000, found `ten`", NULL,
-     NULL},
+    {"[run]\nsteps = ten\n", ":2: [run] steps: expected a whole number in decimal, from 1 to 1000000000000, found `ten`", NULL, NULL},
     {"[run]\nsteps =\n", ":2: [run] steps: expected a whole number", "found ``", NULL},
     {"[run]\nsteps = \"\"\n", ":2: [run] steps: expected a whole number", "found ``", NULL},
     {"[run]\nsteps = 5 apples\n", ":2: [run] steps: expected a whole number", "found `5 apples`", NULL},
@@ -96,31 +92,25 @@ static const bad bad_files[] = {
     {"[optimizer]\nlr = 1e-999\n", ":2: [optimizer] lr: expected a number", "found `1e-999`", NULL},
     {"[optimizer]\nlr = -1e-9\n", ":2: [optimizer] lr: expected a number from 0 to 1000, found `-1e-9`", NULL, NULL},
     {"[optimizer]\nbeta1 = 1\n", ":2: [optimizer] beta1: expected a number from 0 to 0.999999, found `1`", NULL, NULL},
-    {"[precision]\nloss_scale = 0\n",
-     ":2: [precision] loss_scale: expected dynamic or a number from 1 to 1.67772e+07, found `0`", NULL, NULL},
+    {"[precision]\nloss_scale = 0\n", ":2: [precision] loss_scale: expected dynamic or a number from 1 to 1.67772e+07, found `0`", NULL, NULL},
     {"[precision]\nloss_scale = static\n", ":2: [precision] loss_scale: expected dynamic or a number", "found `static`", NULL},
 
     // words, names and text
-    {"[precision]\ncompute = bf61\n",
-     ":2: [precision] compute: no such value `bf61`. Did you mean `bf16`? (values: fp32 bf16 fp16)", NULL, NULL},
+    {"[precision]\ncompute = bf61\n", ":2: [precision] compute: no such value `bf61`. Did you mean `bf16`? (values: fp32 bf16 fp16)", NULL, NULL},
     {"[precision]\ncompute =\n", ":2: [precision] compute: no such value ``.", "(values: fp32 bf16 fp16)", NULL},
-    {"[run]\nresume = Must\n", ":2: [run] resume: no such value `Must`. Did you mean `must`? (values: auto never must)", NULL,
-     NULL},
+    {"[run]\nresume = Must\n", ":2: [run] resume: no such value `Must`. Did you mean `must`? (values: auto never must)", NULL, NULL},
     {"[log]\njsonl = true\n", ":2: [log] jsonl: no such value `true`.", "(values: no yes)", NULL},
     {"[run]\nname = a/b\n", ":2: [run] name: expected 1 to 63 letters", "found `a/b`", NULL},
     {"[run]\nname = .hidden\n", ":2: [run] name: expected 1 to 63 letters", "found `.hidden`", NULL},
     {"[run]\nname = ..\n", ":2: [run] name: expected 1 to 63 letters", "found `..`", NULL},
     {"[run]\nname =\n", ":2: [run] name: expected 1 to 63 letters", "found ``", NULL},
-    {"[run]\nname = a23456789012345678901234567890123456789012345678901234567890abcd\n",
-     ":2: [run] name: expected 1 to 63 letters", NULL, NULL},
+    {"[run]\nname = a23456789012345678901234567890123456789012345678901234567890abcd\n", ":2: [run] name: expected 1 to 63 letters", NULL, NULL},
     {"[run]\ndir = \"\"\n", ":2: [run] dir: expected some text, found ``", NULL, NULL},
     {"[run]\nfaults = wirte@3\n", ":2: [run] faults: ", "wirte@3", "points: read write sync rename flip"},
 
     // rules between keys
-    {"[model]\nembed = 130\n", ":2: [model] embed: embed = 130 is not a multiple of heads = 4.",
-     "heads = 2 or 5, or embed = 128 or 132.", NULL},
-    {"[model]\nembed = 96\nheads = 5\n", ":3: [model] heads: embed = 96 is not a multiple of heads = 5.", "heads = 4 or 6,",
-     "embed = 95 or 100."},
+    {"[model]\nembed = 130\n", ":2: [model] embed: embed = 130 is not a multiple of heads = 4.", "heads = 2 or 5, or embed = 128 or 132.", NULL},
+    {"[model]\nembed = 96\nheads = 5\n", ":3: [model] heads: embed = 96 is not a multiple of heads = 5.", "heads = 4 or 6,", "embed = 95 or 100."},
     {"[model]\nembed = 2\n", ":2: [model] embed: embed = 2 is not a multiple of heads = 4.", "heads = 2, or embed = 4.", NULL},
     {"[precision]\nrounding = stochastic\n", ":2: [precision] rounding: with compute = fp32 the weights in use are the masters themselves",
      "rounding = nearest, or compute = bf16.", NULL},
@@ -131,20 +121,16 @@ static const bad bad_files[] = {
     {"[optimizer]\nnesterov = yes\nmomentum = 0\n", ":3: [optimizer] momentum: nesterov = yes looks ahead", NULL, NULL},
     {"[optimizer]\nmomentum = 1\n", ":2: [optimizer] momentum: expected", "found", NULL},
     {"[batch]\nlanes = 6\n", ":2: [batch] lanes: lanes = 6 is not a power of two. Nearest that work: 4 or 8, or 0", NULL, NULL},
-    {"[batch]\nmicro = 5\n", ":2: [batch] micro: global = 16 is not a multiple of micro = 5.",
-     "micro = 4 or 8, or global = 15 or 20.", NULL},
-    {"[batch]\nmicro = 32\n", ":2: [batch] micro: global = 16 is not a multiple of micro = 32.", "micro = 16, or global = 32.",
-     NULL},
-    {"[batch]\nlanes = 2\nmicro = 4\nglobal = 12\n",
-     ":4: [batch] global: global = 12 is not lanes = 2 * micro = 4 * a whole number.", "lanes = 1, or global = 8 or 16.", NULL},
+    {"[batch]\nmicro = 5\n", ":2: [batch] micro: global = 16 is not a multiple of micro = 5.", "micro = 4 or 8, or global = 15 or 20.", NULL},
+    {"[batch]\nmicro = 32\n", ":2: [batch] micro: global = 16 is not a multiple of micro = 32.", "micro = 16, or global = 32.", NULL},
+    {"[batch]\nlanes = 2\nmicro = 4\nglobal = 12\n", ":4: [batch] global: global = 12 is not lanes = 2 * micro = 4 * a whole number.",
+     "lanes = 1, or global = 8 or 16.", NULL},
     {"[batch]\nlanes = 4\n", ":2: [batch] lanes: global = 16 is not lanes = 4 * micro = 8", "lanes = 2, or global = 32.", NULL},
-    {"[schedule]\nwarmup = 2000\n", ":2: [schedule] warmup: the warm-up of 2000 steps ends after the decay",
-     "step 600 (run.steps)",
+    {"[schedule]\nwarmup = 2000\n", ":2: [schedule] warmup: the warm-up of 2000 steps ends after the decay", "step 600 (run.steps)",
      "warmup = 600, or steps = 2000."},
-    {"[schedule]\nwarmup = 100\n[run]\nsteps = 50\n", ":4: [run] steps: the warm-up of 100 steps ends after the decay", "warmup = 50, or steps = 100.",
-     NULL},
-    {"[schedule]\nwarmup = 20\ndecay_steps = 10\n", ":3: [schedule] decay_steps: the warm-up of 20 steps",
-     "step 10 (decay_steps)",
+    {"[schedule]\nwarmup = 100\n[run]\nsteps = 50\n", ":4: [run] steps: the warm-up of 100 steps ends after the decay",
+     "warmup = 50, or steps = 100.", NULL},
+    {"[schedule]\nwarmup = 20\ndecay_steps = 10\n", ":3: [schedule] decay_steps: the warm-up of 20 steps", "step 10 (decay_steps)",
      "warmup = 10, or decay_steps = 20."},
 
     // ranks
@@ -156,7 +142,8 @@ static const bad bad_files[] = {
     {"[cluster]\nnodes = a:2, b:2\n", ":2: [cluster] nodes: 4 ranks ([cluster] nodes) are more than the lanes = 2", NULL, NULL},
     {"[cluster]\nnodes = a:1, b:0\n", ":2: [cluster] nodes: entry 2, `b:0`", "ranks from 1 to 1024", "Expected host:ranks"},
     {"[cluster]\nnodes = gpu[2-1]\n", ":2: [cluster] nodes: entry 1, `gpu[2-1]`: the range ends before it begins", NULL, NULL},
-    {"[cluster]\nnodes = a,b\nport = 65535\n", ":3: [cluster] port: port = 65535 and one more for each rank of a node, 1, go beyond", "port = 65534", NULL},
+    {"[cluster]\nnodes = a,b\nport = 65535\n", ":3: [cluster] port: port = 65535 and one more for each rank of a node, 1, go beyond", "port = 65534",
+     NULL},
     {"[cluster]\ntimeout = 5\nheartbeat = 3\n", ":3: [cluster] heartbeat: with heartbeat = 3", "timeout = 6, or heartbeat = 2.5", NULL},
     {"[device]\nranks = 2\n[parallel]\ndata = 1\n", ":4: [parallel] data: [parallel] data = 1, but the run has 2 ranks", "data = 0", "or 1 rank."},
     {"[reduce]\ntransport = nccl\n[device]\nbackend = cpu\n", ":4: [device] backend: transport = nccl", "transport = auto", NULL},
@@ -173,7 +160,9 @@ static void test_bad_files(void **state) {
 
 static void test_nul(void **state) {
     fixture *x = *state;
-    static const char inside[] = "[run]\nseed = 1\0" "23\n", utf16[] = "\xff\xfe[\0r\0u\0n\0]\0\n\0";
+    static const char inside[] = "[run]\nseed = 1\0"
+                                 "23\n",
+                      utf16[] = "\xff\xfe[\0r\0u\0n\0]\0\n\0";
     write_bytes(x->path, inside, sizeof inside - 1);
     assert_int_equal(load(x, x->path), ERR_CONFIG);
     assert_says(x->path, ":2: NUL byte", NULL, NULL);

@@ -15,20 +15,32 @@ static void test_spellings(void **state) {
     assert_string_equal(x->c.run.name, "a-b_c.D9");
 
     assert_int_equal(load_text(x, "; continued? \\\n# no \\\n [ run ] ; yes\nseed=1;x\nsteps=\"300\"#x\n"
-                        "[log]\n[run]\nname=b ; \\\nresume=never"),
+                                  "[log]\n[run]\nname=b ; \\\nresume=never"),
                      ERR_OK);
     assert_int_equal(x->c.run.seed, 1);
     assert_int_equal(x->c.run.steps, 300);
     assert_string_equal(x->c.run.name, "b");
     assert_int_equal(x->c.run.resume, RESUME_NEVER);
 
-    static const struct { const char *written, *read; } texts[] = {
+    static const struct {
+        const char *written, *read;
+    } texts[] = {
         {"\"To be or; not # to = be \"", "To be or; not # to = be "},
         {"\"a\\nb\\tc\\\\n\\\"d\\\"\" ; \"e\"", "a\nb\tc\\n\"d\""},
         {"'say \"hi\" \\n ;#' # it's", "say \"hi\" \\n ;#"},
         {"it's = plain text", "it's = plain text"},
-        {"\"\\\\\"", "\\"}, {"\"'\"", "'"}, {"''", ""}, {"\"\"", ""}, {"", ""}, {"; none", ""}, {"\" \"", " "},
-        {"=", "="}, {"[x]", "[x]"}, {"\xc3\xa9\xff", "\xc3\xa9\xff"}, {"\"a\tb\"", "a\tb"}, {"\"%s%n\"", "%s%n"},
+        {"\"\\\\\"", "\\"},
+        {"\"'\"", "'"},
+        {"''", ""},
+        {"\"\"", ""},
+        {"", ""},
+        {"; none", ""},
+        {"\" \"", " "},
+        {"=", "="},
+        {"[x]", "[x]"},
+        {"\xc3\xa9\xff", "\xc3\xa9\xff"},
+        {"\"a\tb\"", "a\tb"},
+        {"\"%s%n\"", "%s%n"},
     };
     for (size_t i = 0; i < COUNT(texts); i++) {
         char text[256];
@@ -37,7 +49,10 @@ static void test_spellings(void **state) {
         assert_string_equal(x->c.sample.prompt, texts[i].read);
     }
 
-    static const struct { const char *written; double read; } reals[] = {
+    static const struct {
+        const char *written;
+        double read;
+    } reals[] = {
         {"3e-4", 3e-4}, {".5", .5}, {"5.", 5}, {"0.1", 0.1}, {"1E+2", 100}, {"007", 7}, {"1000", 1000}, {"0", 0}, {"-0", 0},
     };
     for (size_t i = 0; i < COUNT(reals); i++) {
@@ -58,7 +73,10 @@ static void test_spellings(void **state) {
 static void test_words(void **state) {
     fixture *x = *state;
     const config *c = &x->c;
-    const struct { const char *section, *key, *words[7]; const int *at; } lists[] = {
+    const struct {
+        const char *section, *key, *words[7];
+        const int *at;
+    } lists[] = {
         {"run", "resume", {"auto", "never", "must"}, &c->run.resume},
         {"device", "backend", {"auto", "cpu", "cuda"}, &c->device.backend},
         {"device", "simd", {"auto", "avx512", "avx2", "neon", "portable"}, &c->device.simd},
@@ -86,7 +104,10 @@ static void test_words(void **state) {
     assert_int_equal(c->precision.rounding, ROUNDING_NEAREST);
     assert_int_equal(load_text(x, "[precision]\nrounding = stochastic\ncompute = bf16\n"), ERR_OK);
     assert_int_equal(c->precision.rounding, ROUNDING_STOCHASTIC);
-    static const struct { const char *word; bool value; } bools[] = {{"yes", true}, {"no", false}};
+    static const struct {
+        const char *word;
+        bool value;
+    } bools[] = {{"yes", true}, {"no", false}};
     for (size_t i = 0; i < COUNT(bools); i++) {
         char text[128];
         snprintf(text, sizeof text, "[data]\nshuffle = %s\n[pack]\ncompress = %s\n", bools[i].word, bools[i].word);
@@ -98,7 +119,9 @@ static void test_words(void **state) {
 
 static void test_resolve(void **state) {
     fixture *x = *state;
-    static const struct { int global, micro, lanes; } auto_lanes[] = {
+    static const struct {
+        int global, micro, lanes;
+    } auto_lanes[] = {
         {16, 8, 2}, {12, 12, 1}, {12, 3, 4}, {256, 1, 8}, {24, 4, 2}, {7, 1, 1}, {40, 1, 8}, {1, 1, 1},
     };
     for (size_t i = 0; i < COUNT(auto_lanes); i++) {
@@ -113,14 +136,16 @@ static void test_resolve(void **state) {
     assert_int_equal(x->c.schedule.decay_steps, 777);
     assert_int_equal(load_text(x, "[run]\nsteps = 777\n[schedule]\ndecay_steps = 100\n"), ERR_OK);
     assert_int_equal(x->c.schedule.decay_steps, 100);
-    static const struct { int micro, context, vocab, chunks; } auto_chunks[] = {
-        {8, 128, 256, 1}, {4, 256, 50257, 3}, {4, 1024, 50257, 11}, {1, 1280, 16384, 1}, {1, 1281, 16384, 2}, {3, 1000, 131072, 24},
+    static const struct {
+        int micro, context, vocab, chunks;
+    } auto_chunks[] = {
+        {8, 128, 256, 1},      {4, 256, 50257, 3},  {4, 1024, 50257, 11},           {1, 1280, 16384, 1}, {1, 1281, 16384, 2}, {3, 1000, 131072, 24},
         {3, 1000, 131073, 24}, {1, 7, 16777216, 7}, {1048576, 1048576, 2, 6710887},
     };
     for (size_t i = 0; i < COUNT(auto_chunks); i++) {
         char text[128];
-        snprintf(text, sizeof text, "[batch]\nglobal = %d\nmicro = %d\n[model]\ncontext = %d\nvocab = %d\n", auto_chunks[i].micro, auto_chunks[i].micro,
-                 auto_chunks[i].context, auto_chunks[i].vocab);
+        snprintf(text, sizeof text, "[batch]\nglobal = %d\nmicro = %d\n[model]\ncontext = %d\nvocab = %d\n", auto_chunks[i].micro,
+                 auto_chunks[i].micro, auto_chunks[i].context, auto_chunks[i].vocab);
         assert_int_equal(load_text(x, text), ERR_OK);
         assert_int_equal(x->c.model.of.gpt.head_chunks, auto_chunks[i].chunks);
     }
@@ -135,11 +160,18 @@ static void test_resolve(void **state) {
 // A warm-up that is not named is a tenth of the schedule, and no rule can refuse it.
 static void test_open_warmup(void **state) {
     fixture *x = *state;
-    static const struct { const char *text; int64_t warmup; } rows[] = {
-        {"[run]\nsteps = 1\n", 1},          {"[run]\nsteps = 19\n", 1},
-        {"[run]\nsteps = 20\n", 2},         {"[run]\nsteps = 999\n", 99},
-        {"[run]\nsteps = 1500\n", 100},     {"[run]\nsteps = 1500\n[schedule]\ndecay_steps = 400\n", 40},
-        {"[schedule]\nwarmup = -1\n", -1},  {"[schedule]\nwarmup = 0\ndecay_steps = 50\n", 5},
+    static const struct {
+        const char *text;
+        int64_t warmup;
+    } rows[] = {
+        {"[run]\nsteps = 1\n", 1},
+        {"[run]\nsteps = 19\n", 1},
+        {"[run]\nsteps = 20\n", 2},
+        {"[run]\nsteps = 999\n", 99},
+        {"[run]\nsteps = 1500\n", 100},
+        {"[run]\nsteps = 1500\n[schedule]\ndecay_steps = 400\n", 40},
+        {"[schedule]\nwarmup = -1\n", -1},
+        {"[schedule]\nwarmup = 0\ndecay_steps = 50\n", 5},
         {"[schedule]\ntype = constant\ndecay_steps = 50\n", 5},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
@@ -171,8 +203,7 @@ static void list_class(const config *c, key_class class, listing *l) {
 
 static void list_all(const config *c, listing *l) {
     *l = (listing){0};
-    for (int class = CLASS_BITS; class <= CLASS_LOCAL; class++)
-        assert_int_equal(config_each(c, (key_class)class, list_key, l), ERR_OK);
+    for (int class = CLASS_BITS; class <= CLASS_LOCAL; class ++) assert_int_equal(config_each(c, (key_class) class, list_key, l), ERR_OK);
 }
 
 // The line of config_print for this key, after its indentation. Freed by the caller.
@@ -337,11 +368,14 @@ static void test_hash(void **state) {
     config_hash(&x->c, base);
     assert_int_equal(strlen(base), 16);
     assert_int_equal(strspn(base, "0123456789abcdef"), 16);
-    static const struct { const char *text; bool same; } rows[] = {
+    static const struct {
+        const char *text;
+        bool same;
+    } rows[] = {
         {"", true},
         {"[run]\nseed = 1337\n[optimizer]\nlr = 0.0010\n[batch]\nlanes = 2\n[schedule]\nwarmup = 60\ndecay_steps = 600\n", true},
-          // in other words
-        {"[device]\nthreads = 1\nsimd = portable\n[run]\ndir = elsewhere\n[log]\nevery = 1\n", true},               // local
+        // in other words
+        {"[device]\nthreads = 1\nsimd = portable\n[run]\ndir = elsewhere\n[log]\nevery = 1\n", true},  // local
         {"[run]\nseed = 1338\n", false},
         {"[optimizer]\nlr = 0.0010000000000000002\n", false},
         {"[run]\nsteps = 601\n[schedule]\ndecay_steps = 600\n", false},  // layout
@@ -422,8 +456,7 @@ static void test_config_ini(void **state) {
     fclose(f);
     size_t same = 0;
     while (same < n && same < got && text[same] == found[same]) same++;
-    if (same < n || got != n)
-        fail_msg("%s: differs from the table of keys at byte %zu; expected there:\n%.200s", path, same, text + same);
+    if (same < n || got != n) fail_msg("%s: differs from the table of keys at byte %zu; expected there:\n%.200s", path, same, text + same);
 
     listing *a = malloc(sizeof *a), *b = malloc(sizeof *b);
     assert_int_equal(config_load(&x->c, NULL, 0), ERR_OK);
@@ -453,8 +486,8 @@ static void test_config_ini(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_spellings), TEST(test_words), TEST(test_resolve), TEST(test_open_warmup), TEST(test_layers), TEST(test_defaults), TEST(test_each),
-        TEST(test_canonical), TEST(test_hash), TEST(test_print_and_load), TEST(test_locale), TEST(test_config_ini),
+        TEST(test_spellings), TEST(test_words),     TEST(test_resolve), TEST(test_open_warmup),    TEST(test_layers), TEST(test_defaults),
+        TEST(test_each),      TEST(test_canonical), TEST(test_hash),    TEST(test_print_and_load), TEST(test_locale), TEST(test_config_ini),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,7 +15,11 @@
 // gpu/cuda/blas.h, without the headers that it includes; absent in a build without CUDA.
 err_t blas_about(char *dst, size_t room) __attribute__((weak));
 
-typedef struct gpu { device *dev; stream *s; const ops *o; } gpu;
+typedef struct gpu {
+    device *dev;
+    stream *s;
+    const ops *o;
+} gpu;
 
 static void test_library(void **state) {
     (void)state;
@@ -89,7 +93,12 @@ static tensor new_tensor(gpu *g, dtype t, int64_t rows, int64_t columns, int sal
 
 static void drop(gpu *g, tensor *t) { device_free(g->dev, MEMORY_DEVICE, t->data, tensor_bytes(t)); }
 
-typedef struct shape { int64_t M, N, K; bool ta, tb; dtype type; unsigned epilogue; } shape;
+typedef struct shape {
+    int64_t M, N, K;
+    bool ta, tb;
+    dtype type;
+    unsigned epilogue;
+} shape;
 
 // d = a b (+ bias, + what it held) in FP32: every element, against whole numbers.
 static void check_product(gpu *g, shape z) {
@@ -99,16 +108,15 @@ static void check_product(gpu *g, shape z) {
     tensor bias = new_tensor(g, z.type, 1, z.N, 3), d = new_tensor(g, FP32, z.M, z.N, 4);
     tensor flat = view1(&bias, z.N);
     float *got = malloc(tensor_bytes(&d));
-    err_t rc = g->o->matmul(&(matmul_args){.d = &d, .a = &a, .ta = z.ta, .b = &b, .tb = z.tb, .bias = biased ? &flat : NULL,
-                                           .epilogue = z.epilogue}, g->s);
+    err_t rc =
+        g->o->matmul(&(matmul_args){.d = &d, .a = &a, .ta = z.ta, .b = &b, .tb = z.tb, .bias = biased ? &flat : NULL, .epilogue = z.epilogue}, g->s);
     if (rc != ERR_OK) fail_msg("%s", err_last()->text);
     assert_int_equal(stream_copy(g->s, got, d.data, tensor_bytes(&d)), ERR_OK);
     assert_int_equal(stream_wait(g->s), ERR_OK);
     for (int64_t m = 0; m < z.M; m++)
         for (int64_t n = 0; n < z.N; n++) {
             float want = (adds ? number(m * z.N + n, 4) : 0) + (biased ? number(n, 3) : 0), found = got[m * z.N + n];
-            for (int64_t k = 0; k < z.K; k++)
-                want += number(z.ta ? k * z.M + m : m * z.K + k, 1) * number(z.tb ? n * z.K + k : k * z.N + n, 2);
+            for (int64_t k = 0; k < z.K; k++) want += number(z.ta ? k * z.M + m : m * z.K + k, 1) * number(z.tb ? n * z.K + k : k * z.N + n, 2);
             if (found != want) fail_msg("d[%lld][%lld] is %g, expected %g", (long long)m, (long long)n, (double)found, (double)want);
         }
     free(got);
@@ -156,7 +164,10 @@ static void test_bounded(void **state) {
 // --- the book ------------------------------------------------------------------------------------------------------------------------
 
 enum { BOOK = 600 };
-typedef struct book { int count; char line[BOOK][DEVICE_PLAN]; } book;
+typedef struct book {
+    int count;
+    char line[BOOK][DEVICE_PLAN];
+} book;
 
 static int in_order(const void *a, const void *b) { return strcmp(a, b); }
 
@@ -176,12 +187,12 @@ static void multiply_some(gpu *g) {
     check_product(g, (shape){7, 9, 9001, true, true, FP32, MATMUL_BIAS});
 }
 
-#define REFUSES(call, expected, ...)                                                                                             \
-    do {                                                                                                                         \
-        const char *const says_[] = {__VA_ARGS__};                                                                               \
-        err_t rc_ = (call);                                                                                                      \
-        if (rc_ != (expected)) fail_msg("%s: %d, expected %d: %s", #call, rc_, expected, rc_ ? err_last()->text : "");           \
-        for (size_t i_ = 0; i_ < sizeof says_ / sizeof *says_; i_++)                                                             \
+#define REFUSES(call, expected, ...) \
+    do { \
+        const char *const says_[] = {__VA_ARGS__}; \
+        err_t rc_ = (call); \
+        if (rc_ != (expected)) fail_msg("%s: %d, expected %d: %s", #call, rc_, expected, rc_ ? err_last()->text : ""); \
+        for (size_t i_ = 0; i_ < sizeof says_ / sizeof *says_; i_++) \
             if (!strstr(err_last()->text, says_[i_])) fail_msg("%s: \"%s\" says nothing of %s", #call, err_last()->text, says_[i_]); \
     } while (0)
 
@@ -227,8 +238,11 @@ static void forge(char line[DEVICE_PLAN], const char *from, const char *to) {
 static void test_damaged(void **state) {
     gpu *g = gpu_of(state, "damaged plans are refused");
     static const char *const changes[][2] = {
-        {"m 0 ", "m 00 "}, {"m 0 ", "m -1 "}, {"n 24 ", "n 0 "}, {"k 40 ", "k 040 "}, {"bf16", "bf17"}, {"ta 0", "ta 2"}, {"align 16", "align 3"}, {"align 16", "align 32"},
-        {"split 0 align", "split  align"}, {": algo ", " : algo "}, {": algo ", ": algo 1"}, {" tile ", " tile 1"}, {"ldb 40", "ldb -40"}, {"matmul 1", "matmul x"},
+        {"m 0 ", "m 00 "},       {"m 0 ", "m -1 "},        {"n 24 ", "n 0 "},
+        {"k 40 ", "k 040 "},     {"bf16", "bf17"},         {"ta 0", "ta 2"},
+        {"align 16", "align 3"}, {"align 16", "align 32"}, {"split 0 align", "split  align"},
+        {": algo ", " : algo "}, {": algo ", ": algo 1"},  {" tile ", " tile 1"},
+        {"ldb 40", "ldb -40"},   {"matmul 1", "matmul x"},
     };
     char line[DEVICE_PLAN], changed[DEVICE_PLAN];
     check_product(g, (shape){5, 24, 40, false, true, BF16, 0});

@@ -47,7 +47,10 @@ static uint8_t *make_text(int64_t n) {
     return text;
 }
 
-#define assert_ok(call) do { if ((call) != ERR_OK) fail_msg("%s: %s", #call, err_last()->text); } while (0)
+#define assert_ok(call) \
+    do { \
+        if ((call) != ERR_OK) fail_msg("%s: %s", #call, err_last()->text); \
+    } while (0)
 
 // The call fails with this code, and its message has all of these words in it.
 #define assert_error(call, expected, ...) assert_error_at(call, expected, (const char *const[]){__VA_ARGS__, NULL}, __LINE__)
@@ -88,8 +91,7 @@ static void check_stream(dataset *d, int64_t tokens, int64_t (*expected)(int64_t
             assert_ok(dataset_read(d, first, n, window));
             for (int64_t i = 0; i < n; i++)
                 if (window[i] != expected(first + i))
-                    fail_msg("token %lld is %d, expected %lld", (long long)(first + i), window[i],
-                             (long long)expected(first + i));
+                    fail_msg("token %lld is %d, expected %lld", (long long)(first + i), window[i], (long long)expected(first + i));
         }
     }
     assert_ok(dataset_read(d, 0, 0, window));
@@ -155,8 +157,7 @@ static void test_incompressible(void **state) {
         assert_int_equal(dataset_about(d).token_bytes, width);
         if (width < 4) {
             assert_ok(dataset_read(d, 0, N / width, tokens));
-            for (int64_t i = 0; i < N / width; i++)
-                assert_int_equal(tokens[i], width == 1 ? bytes[i] : (int)le16_get(bytes + 2 * i));
+            for (int64_t i = 0; i < N / width; i++) assert_int_equal(tokens[i], width == 1 ? bytes[i] : (int)le16_get(bytes + 2 * i));
         } else {
             assert_error(dataset_read(d, 0, N / width, tokens), ERR_DATA, "a.bin: token ", "expected less than 2147483647");
         }
@@ -352,14 +353,25 @@ static void test_every_flip_and_cut(void **state) {
 // A header whose checksums are right and whose numbers lie.
 static void test_lying_headers(void **state) {
     place *p = *state;
-    static const struct { int at, bytes; uint64_t value; const char *word; } lies[] = {
-        {8, 4, 2, "offset 8: shard version is 2"},      {12, 4, 3, "offset 12: bytes per token is 3"},
-        {12, 4, 0, "offset 12"},                        {16, 4, 2, "offset 16: flags is 2"},
-        {20, 4, 0, "offset 20"},                        {20, 4, 0xffffffff, "offset 20"},
-        {24, 8, 0, "offset 24"},                        {24, 8, UINT64_MAX, "offset 24"},
-        {24, 8, UINT64_C(1) << 57, "offset 32"},        {32, 8, UINT64_MAX / 20, "offset 32"},
-        {40, 8, 1, "too long"},                         {40, 8, UINT64_MAX, "truncated"},
-        {52, 8, 1, "offset 52"},                        {48, 4, 7, "block table at offset 64: checksum"},
+    static const struct {
+        int at, bytes;
+        uint64_t value;
+        const char *word;
+    } lies[] = {
+        {8, 4, 2, "offset 8: shard version is 2"},
+        {12, 4, 3, "offset 12: bytes per token is 3"},
+        {12, 4, 0, "offset 12"},
+        {16, 4, 2, "offset 16: flags is 2"},
+        {20, 4, 0, "offset 20"},
+        {20, 4, 0xffffffff, "offset 20"},
+        {24, 8, 0, "offset 24"},
+        {24, 8, UINT64_MAX, "offset 24"},
+        {24, 8, UINT64_C(1) << 57, "offset 32"},
+        {32, 8, UINT64_MAX / 20, "offset 32"},
+        {40, 8, 1, "too long"},
+        {40, 8, UINT64_MAX, "truncated"},
+        {52, 8, 1, "offset 52"},
+        {48, 4, 7, "block table at offset 64: checksum"},
     };
     shard_writer *w;
     char *file;
@@ -454,7 +466,8 @@ static void test_cache_after_damage(void **state) {
         int64_t b = k % BLOCKS;
         err_t rc = dataset_read(d, b * SHARD_BLOCK, 10, t);
         if (b == BLOCKS - 1) assert_error(rc, ERR_DATA, "a.bin: block 16 at offset ", "checksum of the tokens");
-        else for (int64_t i = 0; i < 10; i++) assert_int_equal(t[i], text_at(b * SHARD_BLOCK + i));
+        else
+            for (int64_t i = 0; i < 10; i++) assert_int_equal(t[i], text_at(b * SHARD_BLOCK + i));
     }
     dataset_close(d);
 }
@@ -502,8 +515,10 @@ static void test_damage_report(void **state) {
     close(fd);
     assert_ok(open_at(&d, p, "s-train-00000.bin", SHARD_AUTO, 0));
     assert_ok(dataset_read(d, SHARD_BLOCK - 20, 20, tokens));
-    assert_error(dataset_read(d, SHARD_BLOCK - 10, 20, tokens), ERR_DATA, "s-train-00000.bin: block 1 at offset 32912: "
-                 "checksum 0x", ", expected 0x", "The shard is damaged; `lockstep check CONFIG.ini` lists all such blocks.");
+    assert_error(dataset_read(d, SHARD_BLOCK - 10, 20, tokens), ERR_DATA,
+                 "s-train-00000.bin: block 1 at offset 32912: "
+                 "checksum 0x",
+                 ", expected 0x", "The shard is damaged; `lockstep check CONFIG.ini` lists all such blocks.");
     assert_ok(dataset_read(d, 2 * SHARD_BLOCK, 20, tokens));
     int reports = 0;
     assert_error(dataset_verify(d, count_report, &reports), ERR_DATA, "2 faults in 1 of 1 shard:");
@@ -537,12 +552,16 @@ static void test_foreign_files(void **state) {
     put_file(p, "a.bin", png, 199);
     assert_error(open_at(&d, p, "a.bin", SHARD_RAW16, 0), ERR_DATA, "a.bin: has 199 bytes", "offset 198 is cut short");
     assert_error(open_at(&d, p, "a.bin", SHARD_RAW32, 0), ERR_DATA, "a.bin: has 199 bytes", "offset 196 is cut short");
-    static const struct { uint32_t magic, version, count; size_t size; const char *word; } cases[] = {
-        {20240520, 1, 10, 1044, NULL},          {20240801, 7, 5, 1044, NULL},
-        {20240520, 1, 11, 1044, "truncated"},   {20240520, 1, 9, 1044, "too long"},
-        {20240520, 2, 10, 1044, "offset 4"},    {20240801, 1, 5, 1044, "offset 4"},
-        {20240520, 1, 0, 1024, "offset 8"},     {20240520, 1, 0xffffffff, 1044, "offset 8: 4294967295 tokens"},
-        {20240520, 1, 10, 1023, "truncated"},   {20240520, 1, 10, 4, "truncated"},
+    static const struct {
+        uint32_t magic, version, count;
+        size_t size;
+        const char *word;
+    } cases[] = {
+        {20240520, 1, 10, 1044, NULL},         {20240801, 7, 5, 1044, NULL},
+        {20240520, 1, 11, 1044, "truncated"},  {20240520, 1, 9, 1044, "too long"},
+        {20240520, 2, 10, 1044, "offset 4"},   {20240801, 1, 5, 1044, "offset 4"},
+        {20240520, 1, 0, 1024, "offset 8"},    {20240520, 1, 0xffffffff, 1044, "offset 8: 4294967295 tokens"},
+        {20240520, 1, 10, 1023, "truncated"},  {20240520, 1, 10, 4, "truncated"},
         {20240522, 1, 10, 1044, "evaluation"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -567,7 +586,8 @@ static void test_vocab(void **state) {
     put_file(p, "raw.bin", bytes, sizeof bytes);
     assert_ok(open_at(&d, p, "raw.bin", SHARD_AUTO, 2500));
     assert_ok(dataset_read(d, 0, 2500, tokens));
-    assert_error(dataset_read(d, 2400, 200, tokens), ERR_DATA, "raw.bin: token 2500 (at offset 5000) is "
+    assert_error(dataset_read(d, 2400, 200, tokens), ERR_DATA,
+                 "raw.bin: token 2500 (at offset 5000) is "
                  "2500, expected less than 2500");
     int reports = 0;
     assert_error(dataset_verify(d, count_report, &reports), ERR_DATA, "1 fault in");
@@ -579,8 +599,7 @@ static void test_vocab(void **state) {
         assert_ok(shard_write_finish(w));
         shard_write_close(w);
         assert_ok(open_at(&d, p, "own.bin", SHARD_AUTO, 2500));
-        assert_error(dataset_read(d, 2400, 200, tokens), ERR_DATA, "own.bin: token 2500", compress ? "offset 84" : "offset 5084",
-                     "is 2500");
+        assert_error(dataset_read(d, 2400, 200, tokens), ERR_DATA, "own.bin: token 2500", compress ? "offset 84" : "offset 5084", "is 2500");
         dataset_close(d);
     }
 }
@@ -654,8 +673,7 @@ static void test_read_faults(void **state) {
     assert_ok(fault_parse(&faults, "read@2x3"));
     assert_ok(dataset_read(d, 100, 10, t));
     assert_int_equal(t[9], 109);
-    assert_error(dataset_read(d, 200, 10, t), ERR_IO, "raw.bin: read of 20 bytes at offset 400: Input/output error",
-                 "after 3 tries");
+    assert_error(dataset_read(d, 200, 10, t), ERR_IO, "raw.bin: read of 20 bytes at offset 400: Input/output error", "after 3 tries");
     assert_int_equal(dataset_retries(d), 1);
     assert_ok(dataset_read(d, 200, 10, t));
     assert_ok(fault_parse(&faults, "read@1"));
@@ -685,12 +703,15 @@ static void test_pack_walk(void **state) {
     assert_ok(io_mkdirs(at(p, "src/sub")));
     assert_ok(io_mkdirs(at(p, "src/.git")));
     put_text(p, "src/b.c", "bb\n");
-    put_text(p, "src/Z", "zz");        // upper case is first, and lacks its line end
+    put_text(p, "src/Z", "zz");  // upper case is first, and lacks its line end
     put_text(p, "src/sub/a", "\xc3\xa9\n");
     put_text(p, "src/.hidden", "no\n");
     put_text(p, "src/.git/x", "no\n");
     put_text(p, "src/empty", "");
-    put_file(p, "src/c.o", "\x7f" "ELF\0\0\1", 7);
+    put_file(p, "src/c.o",
+             "\x7f"
+             "ELF\0\0\1",
+             7);
     assert_int_equal(symlink("b.c", at(p, "src/link")), 0);
     assert_int_equal(symlink("..", at(p, "src/up")), 0);
     put_text(p, "1.txt", "one");
@@ -740,8 +761,7 @@ static void test_pack_split(void **state) {
     assert_error(pack_run(&(pack_options){in, out, 0, 0, false}, &r), ERR_CONFIG, "shard_tokens");
     assert_error(pack_run(&(pack_options){in, out, 5, 1, false}, &r), ERR_CONFIG, "val_fraction");
     assert_error(pack_run(&(pack_options){"", out, 5, 0, false}, &r), ERR_CONFIG, "no text");
-    assert_error(pack_run(&(pack_options){at(p, "t-train-00000.bin"), out, 5, 0, false}, &r), ERR_CONFIG, "no text",
-                 "1 files skipped");
+    assert_error(pack_run(&(pack_options){at(p, "t-train-00000.bin"), out, 5, 0, false}, &r), ERR_CONFIG, "no text", "1 files skipped");
     assert_error(pack_run(&(pack_options){at(p, "nothing"), out, 5, 0, false}, &r), ERR_CONFIG, "nothing");
     put_text(p, "file", "x");
     snprintf(out, sizeof out, "%s", at(p, "one"));
@@ -777,8 +797,10 @@ static void test_pack_changing_input(void **state) {
     free(text);
     assert_error(pack_run(&(pack_options){in, out, 1 << 20, 0, false}, &r), ERR_DATA, "had 600000 bytes at first and has ");
     put_text(p, "t-train-00000.bin.tmp", "some text that is longer\n");
-    assert_error(pack_run(&(pack_options){in, out, 10, 0, false}, &r), ERR_DATA, "t-train-00000.bin.tmp: had 25 bytes at first "
-                 "and has ", "run pack again");
+    assert_error(pack_run(&(pack_options){in, out, 10, 0, false}, &r), ERR_DATA,
+                 "t-train-00000.bin.tmp: had 25 bytes at first "
+                 "and has ",
+                 "run pack again");
     assert_int_equal(access(at(p, "t-train-00000.bin.tmp"), F_OK), -1);
     expect_tokens(p, "t-train-00000.bin", "text\n");  // what was there before
 }
@@ -786,12 +808,13 @@ static void test_pack_changing_input(void **state) {
 int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, place_enter, place_leave)
     const struct CMUnitTest tests[] = {
-        TEST(test_round_trip),   TEST(test_incompressible),       TEST(test_hash),           TEST(test_foreign_formats),
-        TEST(test_many_files),   TEST(test_no_heap),              TEST(test_lying_headers),  TEST(test_lying_blocks),
-        TEST(test_damage_report), TEST(test_every_flip_and_cut),  TEST(test_foreign_files),  TEST(test_vocab),
-        TEST(test_beyond_2gb),   TEST(test_hole_hash),            TEST(test_read_faults),    TEST(test_pack_walk),
-        TEST(test_pack_split),   TEST(test_pack_changing_input),    TEST(test_cache_after_damage),
-        TEST(test_verify_reads_again),
+        TEST(test_round_trip),         TEST(test_incompressible),     TEST(test_hash),
+        TEST(test_foreign_formats),    TEST(test_many_files),         TEST(test_no_heap),
+        TEST(test_lying_headers),      TEST(test_lying_blocks),       TEST(test_damage_report),
+        TEST(test_every_flip_and_cut), TEST(test_foreign_files),      TEST(test_vocab),
+        TEST(test_beyond_2gb),         TEST(test_hole_hash),          TEST(test_read_faults),
+        TEST(test_pack_walk),          TEST(test_pack_split),         TEST(test_pack_changing_input),
+        TEST(test_cache_after_damage), TEST(test_verify_reads_again),
     };
     return cmocka_run_group_tests_name("data", tests, NULL, NULL);
 }

@@ -5,11 +5,14 @@
 #include "gpu/profile.h"
 #include "trainer/evaluate.h"
 
-static const char tiny_model[] =
-    "[data]\nformat = raw16\n[model]\nlayers = 2\nheads = 2\nembed = 32\ncontext = 24\nvocab = 128\n"
-    "[batch]\nglobal = 8\nmicro = 2\nlanes = 4\n[optimizer]\nlr = 3e-3\n[schedule]\nwarmup = 4\n[device]\nthreads = 2\n";
+static const char tiny_model[] = "[data]\nformat = raw16\n[model]\nlayers = 2\nheads = 2\nembed = 32\ncontext = 24\nvocab = 128\n"
+                                 "[batch]\nglobal = 8\nmicro = 2\nlanes = 4\n[optimizer]\nlr = 3e-3\n[schedule]\nwarmup = 4\n[device]\nthreads = 2\n";
 
-typedef struct rig { char *dir; config c; session x; } rig;
+typedef struct rig {
+    char *dir;
+    config c;
+    session x;
+} rig;
 
 static void rig_open(rig *r, const char *backend, const char *more) {
     char text[1024];
@@ -40,7 +43,10 @@ static void need_gpu(void **state) {
 
 enum { LONG = 20, SHORT = 5, BRIEF = 2 };
 
-typedef struct course { double loss[LONG], norm[LONG], eval; char hash[17], state_hash[17]; } course;
+typedef struct course {
+    double loss[LONG], norm[LONG], eval;
+    char hash[17], state_hash[17];
+} course;
 
 static course run_steps(const char *backend, const char *more, int steps) {
     rig r;
@@ -65,18 +71,32 @@ static course run_steps(const char *backend, const char *more, int steps) {
 static void compare(const char *more, int steps, double tolerance) {
     course cpu = run_steps("cpu", more, steps), gpu = run_steps("cuda", more, steps);
     for (int i = 0; i < steps; i++) {
-        if (!(fabs(gpu.loss[i] - cpu.loss[i]) <= tolerance * cpu.loss[i])) fail_msg("step %d: loss %.9f, on the CPU %.9f", i + 1, gpu.loss[i], cpu.loss[i]);
-        if (!(fabs(gpu.norm[i] - cpu.norm[i]) <= 10 * tolerance * cpu.norm[i])) fail_msg("step %d: norm %.9f, on the CPU %.9f", i + 1, gpu.norm[i], cpu.norm[i]);
+        if (!(fabs(gpu.loss[i] - cpu.loss[i]) <= tolerance * cpu.loss[i]))
+            fail_msg("step %d: loss %.9f, on the CPU %.9f", i + 1, gpu.loss[i], cpu.loss[i]);
+        if (!(fabs(gpu.norm[i] - cpu.norm[i]) <= 10 * tolerance * cpu.norm[i]))
+            fail_msg("step %d: norm %.9f, on the CPU %.9f", i + 1, gpu.norm[i], cpu.norm[i]);
     }
     if (!(fabs(gpu.eval - cpu.eval) <= tolerance * cpu.eval)) fail_msg("evaluation: %.9f, on the CPU %.9f", gpu.eval, cpu.eval);
 }
 
-static void fp32_is_like_the_cpu(void **state) { need_gpu(state); compare("", LONG, 1e-5); }
-static void fp32_with_dropout_is_like_the_cpu(void **state) { need_gpu(state); compare("[model]\ndropout = 0.2\n", SHORT, 1e-5); }
+static void fp32_is_like_the_cpu(void **state) {
+    need_gpu(state);
+    compare("", LONG, 1e-5);
+}
+static void fp32_with_dropout_is_like_the_cpu(void **state) {
+    need_gpu(state);
+    compare("[model]\ndropout = 0.2\n", SHORT, 1e-5);
+}
 
 // Storage rounds activations by up to 2^-9 and 2^-12; a loss is a mean over many of them.
-static void bf16_is_like_the_cpu(void **state) { need_gpu(state); compare("[precision]\ncompute = bf16\n[model]\ndropout = 0.1\n", SHORT, 0x1p-9); }
-static void fp16_is_like_the_cpu(void **state) { need_gpu(state); compare("[precision]\ncompute = fp16\n[model]\ndropout = 0.1\n", SHORT, 0x1p-12); }
+static void bf16_is_like_the_cpu(void **state) {
+    need_gpu(state);
+    compare("[precision]\ncompute = bf16\n[model]\ndropout = 0.1\n", SHORT, 0x1p-9);
+}
+static void fp16_is_like_the_cpu(void **state) {
+    need_gpu(state);
+    compare("[precision]\ncompute = fp16\n[model]\ndropout = 0.1\n", SHORT, 0x1p-12);
+}
 
 // The keys are the same there and here, so that only masters that differ can fall on another side.
 static void stochastic_rounding_is_like_the_cpu(void **state) {
@@ -84,7 +104,10 @@ static void stochastic_rounding_is_like_the_cpu(void **state) {
     compare("[precision]\ncompute = bf16\nrounding = stochastic\n", BRIEF + 1, 0x1p-9);
 }
 
-static void a_head_in_chunks_is_like_the_cpu(void **state) { need_gpu(state); compare("[model]\nhead_chunks = 5\n", SHORT, 1e-5); }
+static void a_head_in_chunks_is_like_the_cpu(void **state) {
+    need_gpu(state);
+    compare("[model]\nhead_chunks = 5\n", SHORT, 1e-5);
+}
 
 static void gradient_descent_is_like_the_cpu(void **state) {
     need_gpu(state);
@@ -141,10 +164,10 @@ static int plans(const session *x, const char *with) {
 static void an_odd_vocabulary_is_like_the_cpu_and_aligned(void **state) {
     need_gpu(state);
     static const char odd[] = "[model]\nvocab = 131\ndropout = 0.1\n[precision]\ncompute = bf16\n[sample]\ntokens = 4\n";
-    static const char *const head[] = {  // logits, and the gradients of what goes in and of the weight
-        "m 0 n 256 k 32 lda 32 ldb 32 bf16 to bf16 ta 0 tb 1 bias 0 split 0 align 16 16 16",
-        "m 0 n 32 k 256 lda 256 ldb 32 bf16 to bf16 ta 0 tb 0 bias 0 split 0 align 16 16 16",
-        "m 256 n 32 k 48 lda 256 ldb 32 bf16 to fp32 ta 1 tb 0 bias 0 split 1 align 16 16 16"};
+    static const char *const head[] = {// logits, and the gradients of what goes in and of the weight
+                                       "m 0 n 256 k 32 lda 32 ldb 32 bf16 to bf16 ta 0 tb 1 bias 0 split 0 align 16 16 16",
+                                       "m 0 n 32 k 256 lda 256 ldb 32 bf16 to bf16 ta 0 tb 0 bias 0 split 0 align 16 16 16",
+                                       "m 256 n 32 k 48 lda 256 ldb 32 bf16 to fp32 ta 1 tb 0 bias 0 split 1 align 16 16 16"};
     course cpu = run_steps("cpu", odd, SHORT);
     rig r;
     char *text;
@@ -166,7 +189,8 @@ static void an_odd_vocabulary_is_like_the_cpu_and_aligned(void **state) {
 // --- bits ------------------------------------------------------------------------------------------------------------------------
 
 static void same(const course *a, const course *b, const char *what) {
-    if (strcmp(a->hash, b->hash) || strcmp(a->state_hash, b->state_hash)) fail_msg("%s: hashes %s %s, expected %s %s", what, b->hash, b->state_hash, a->hash, a->state_hash);
+    if (strcmp(a->hash, b->hash) || strcmp(a->state_hash, b->state_hash))
+        fail_msg("%s: hashes %s %s, expected %s %s", what, b->hash, b->state_hash, a->hash, a->state_hash);
     assert_memory_equal(a->loss, b->loss, sizeof a->loss);
 }
 
@@ -184,7 +208,8 @@ static void the_same_again(void **state) {
 // The CPU updates host memory with the bits that the device makes of its own.
 static void offload_changes_nothing(void **state) {
     need_gpu(state);
-    course one = run_steps("cuda", "[precision]\ncompute = bf16\n", SHORT), two = run_steps("cuda", "[precision]\ncompute = bf16\n[parallel]\noffload = yes\n", SHORT);
+    course one = run_steps("cuda", "[precision]\ncompute = bf16\n", SHORT),
+           two = run_steps("cuda", "[precision]\ncompute = bf16\n[parallel]\noffload = yes\n", SHORT);
     same(&one, &two, "offload");
     one = run_steps("cuda", "[precision]\ncompute = fp16\nrounding = stochastic\n", BRIEF);
     two = run_steps("cuda", "[precision]\ncompute = fp16\nrounding = stochastic\n[parallel]\noffload = yes\n", BRIEF);
@@ -194,14 +219,17 @@ static void offload_changes_nothing(void **state) {
 // What is computed again is part of the recording, where there is one; each mode runs both ways. Two steps are eight micro-batches.
 static void recomputation_changes_nothing(void **state) {
     need_gpu(state);
-    static const struct { const char *type, *mode, *graph; } kinds[] = {
-        {"fp32", "none", "yes"}, {"fp32", "selective", "yes"}, {"fp32", "block", "no"},
-        {"bf16", "none", "no"}, {"bf16", "selective", "no"}, {"bf16", "block", "yes"}};
+    static const struct {
+        const char *type, *mode, *graph;
+    } kinds[] = {{"fp32", "none", "yes"}, {"fp32", "selective", "yes"}, {"fp32", "block", "no"},
+                 {"bf16", "none", "no"},  {"bf16", "selective", "no"},  {"bf16", "block", "yes"}};
     course kept = {0};
     for (int i = 0; i < 6; i++) {
         char more[256];
-        snprintf(more, sizeof more, "[model]\nlayers = 3\ndropout = 0.1\nhead_chunks = %d\n[precision]\ncompute = %s\n[parallel]\nrecompute = %s\n"
-                 "[device]\ngraph = %s\n", i < 3 ? 1 : 5, kinds[i].type, kinds[i].mode, kinds[i].graph);
+        snprintf(more, sizeof more,
+                 "[model]\nlayers = 3\ndropout = 0.1\nhead_chunks = %d\n[precision]\ncompute = %s\n[parallel]\nrecompute = %s\n"
+                 "[device]\ngraph = %s\n",
+                 i < 3 ? 1 : 5, kinds[i].type, kinds[i].mode, kinds[i].graph);
         course k = run_steps("cuda", more, 2);
         if (i % 3 == 0) kept = k;
         same(&kept, &k, more);
@@ -217,7 +245,11 @@ static void recordings_change_nothing(void **state) {
 
 // Whatever happens between steps and to them, what was recorded in the first ones is still what is to be queued: evaluations,
 // overflows, a checkpoint.
-typedef struct eventful { double loss[LONG], eval[2]; int64_t skipped; char hash[2][17]; } eventful;
+typedef struct eventful {
+    double loss[LONG], eval[2];
+    int64_t skipped;
+    char hash[2][17];
+} eventful;
 
 static void hash_now(session *x, char hash[17]) {
     OK(session_counters(x));
@@ -308,7 +340,9 @@ static void waiting_changes_nothing(void **state) {
 
 extern long sim_submitted(const char *what) __attribute__((weak));  // test/sim/cudart.h; not there on a GPU
 
-typedef struct submissions { long kernels, graphs, copies, sets, others; } submissions;
+typedef struct submissions {
+    long kernels, graphs, copies, sets, others;
+} submissions;
 
 static submissions submitted_so_far(void) {
     return (submissions){sim_submitted("kernels"), sim_submitted("graphs"), sim_submitted("copies"), sim_submitted("sets"), sim_submitted("others")};

@@ -29,10 +29,10 @@ static void expect_journal(const char *who, const journal *j, int64_t step, cons
     }
 }
 
-#define EXPECT_JOURNAL(who, j, step, ...)                                                                              \
-    do {                                                                                                               \
-        static const char *const lines_[] = {__VA_ARGS__};                                                             \
-        expect_journal(who, j, step, lines_, (int)(sizeof lines_ / sizeof *lines_));                                   \
+#define EXPECT_JOURNAL(who, j, step, ...) \
+    do { \
+        static const char *const lines_[] = {__VA_ARGS__}; \
+        expect_journal(who, j, step, lines_, (int)(sizeof lines_ / sizeof *lines_)); \
     } while (0)
 
 // --- one rank --------------------------------------------------------------------------------------------------------
@@ -47,18 +47,16 @@ static void save_in(journal *j, world *w, int64_t step, uint32_t salt, int keep)
 
 // Each file is on disk before it is read back, all of them before the manifest is written, and that before the
 // directory gets its name.
-#define WRITES_ALL_FILES                                                                                               \
-    "mkdir %T", "write %T/model.safetensors", "sync %T/model.safetensors", "write %T/optimizer.safetensors",           \
-        "sync %T/optimizer.safetensors", "read %T/model.safetensors", "read %T/optimizer.safetensors",                 \
-        "write %T/manifest.json.tmp", "sync %T/manifest.json.tmp", "rename %T/manifest.json.tmp %T/manifest.json",     \
-        "sync %T", "read %T/manifest.json"
+#define WRITES_ALL_FILES \
+    "mkdir %T", "write %T/model.safetensors", "sync %T/model.safetensors", "write %T/optimizer.safetensors", "sync %T/optimizer.safetensors", \
+        "read %T/model.safetensors", "read %T/optimizer.safetensors", "write %T/manifest.json.tmp", "sync %T/manifest.json.tmp", \
+        "rename %T/manifest.json.tmp %T/manifest.json", "sync %T", "read %T/manifest.json"
 
 static void test_save(void **state) {
     world *w = *state;
     journal *j = journal_open(1);
     save_in(j, w, 1, 0, 5);
-    EXPECT_JOURNAL("the first save", j, 1, "mkdir ckpt", "sync .", "sync .", "sync ..", WRITES_ALL_FILES,
-                   "rename %T %F", "sync ckpt");
+    EXPECT_JOURNAL("the first save", j, 1, "mkdir ckpt", "sync .", "sync .", "sync ..", WRITES_ALL_FILES, "rename %T %F", "sync ckpt");
     save_in(j, w, 2, 0, 5);
     EXPECT_JOURNAL("the next one", j, 2, WRITES_ALL_FILES, "rename %T %F", "sync ckpt");
     journal_drop(j, 1);
@@ -70,8 +68,7 @@ static void test_save_again(void **state) {
     journal *j = journal_open(1);
     save_step(w, 1, 5);
     save_in(j, w, 1, 1, 5);
-    EXPECT_JOURNAL("the same step", j, 1, WRITES_ALL_FILES, "rename %F %O", "sync ckpt", "rename %T %F", "sync ckpt",
-                   "empty %O", "remove %O");
+    EXPECT_JOURNAL("the same step", j, 1, WRITES_ALL_FILES, "rename %F %O", "sync ckpt", "rename %T %F", "sync ckpt", "empty %O", "remove %O");
     journal_drop(j, 1);
 }
 
@@ -80,9 +77,8 @@ static void test_prune(void **state) {
     journal *j = journal_open(1);
     save_step(w, 1, 5);
     save_in(j, w, 2, 0, 1);
-    EXPECT_JOURNAL("the next step alone", j, 2, WRITES_ALL_FILES, "rename %T %F", "sync ckpt",
-                   "rename ckpt/step-00000001 ckpt/.tmp-step-00000001", "empty ckpt/.tmp-step-00000001",
-                   "remove ckpt/.tmp-step-00000001");
+    EXPECT_JOURNAL("the next step alone", j, 2, WRITES_ALL_FILES, "rename %T %F", "sync ckpt", "rename ckpt/step-00000001 ckpt/.tmp-step-00000001",
+                   "empty ckpt/.tmp-step-00000001", "remove ckpt/.tmp-step-00000001");
     journal_drop(j, 1);
 }
 
@@ -132,8 +128,7 @@ static void test_files_and_directories(void **state) {
     rc = io_write_file(path, "text", 4, NULL);
     journal_end();
     OK(rc);
-    EXPECT_JOURNAL("a file", j, 0, "write a/b/c/file.tmp", "sync a/b/c/file.tmp", "rename a/b/c/file.tmp a/b/c/file",
-                   "sync a/b/c");
+    EXPECT_JOURNAL("a file", j, 0, "write a/b/c/file.tmp", "sync a/b/c/file.tmp", "rename a/b/c/file.tmp a/b/c/file", "sync a/b/c");
     journal_drop(j, 1);
 }
 
@@ -185,10 +180,13 @@ static void script_of_arrival(script *x, int kind, int rank) {
 // and, where it is the first of its node, the directory, the manifest and the names.
 static void script_of_save(script *x, int rank, bool first_save) {
     static const int sources[WORLD][2] = {{3, -1}, {-1, -1}, {0, 1}, {2, -1}};
-    static const char *const closing[] = {
-        "write %T/manifest.json.tmp", "sync %T/manifest.json.tmp", "rename %T/manifest.json.tmp %T/manifest.json",
-        "sync %T",                    "read %T/manifest.json",     "rename %T %F",
-        "sync ckpt"};
+    static const char *const closing[] = {"write %T/manifest.json.tmp",
+                                          "sync %T/manifest.json.tmp",
+                                          "rename %T/manifest.json.tmp %T/manifest.json",
+                                          "sync %T",
+                                          "read %T/manifest.json",
+                                          "rename %T %F",
+                                          "sync ckpt"};
     bool leads = rank != 1;
     char f[64];
     x->lines = 0;
@@ -229,8 +227,7 @@ static int moment(bool first, const char *line, int64_t step) {
 // On all ranks the one before on any the other.
 static void expect_before(const char *earlier, const char *later, int64_t step) {
     int a = moment(false, earlier, step), b = moment(true, later, step);
-    if (a < 0 || b < 0 || a > b)
-        fail_msg("\"%s\" at %d on the last rank, \"%s\" at %d on the first", earlier, a, later, b);
+    if (a < 0 || b < 0 || a > b) fail_msg("\"%s\" at %d on the last rank, \"%s\" at %d on the first", earlier, a, later, b);
 }
 
 static void test_save_of_nodes(void **state) {
@@ -285,9 +282,12 @@ static void body_resume_journal(rank_of *r) {
 
 // A node that comes with nothing is sent every file, and has the step for good before anything is loaded.
 static void test_resume_of_an_empty_node(void **state) {
-    static const char *const closing[] = {
-        "write %T/manifest.json.tmp", "sync %T/manifest.json.tmp", "rename %T/manifest.json.tmp %T/manifest.json",
-        "sync %T",                    "rename %T %F",              "sync ckpt"};
+    static const char *const closing[] = {"write %T/manifest.json.tmp",
+                                          "sync %T/manifest.json.tmp",
+                                          "rename %T/manifest.json.tmp %T/manifest.json",
+                                          "sync %T",
+                                          "rename %T %F",
+                                          "sync ckpt"};
     const nodes *n = *state;
     job j = {.where = n, .nodes = NODE_COUNT, .ranks = {2, 1, 1}, .on = {0, 1, 2}, .keep = 1};
     script *x = calloc(1, sizeof *x);
@@ -312,10 +312,14 @@ static void test_resume_of_an_empty_node(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_save),           TEST(test_save_again),
-        TEST(test_prune),          TEST(test_best),
-        TEST(test_put_back),       TEST(test_files_and_directories),
-        NODES(test_save_of_nodes), NODES(test_nodes_wait_for_each_other),
+        TEST(test_save),
+        TEST(test_save_again),
+        TEST(test_prune),
+        TEST(test_best),
+        TEST(test_put_back),
+        TEST(test_files_and_directories),
+        NODES(test_save_of_nodes),
+        NODES(test_nodes_wait_for_each_other),
         NODES(test_resume_of_an_empty_node),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,11 +9,10 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-static const char small_model[] =
-    "[run]\nsteps = 10\n[data]\nformat = raw16\n[model]\nlayers = 1\nheads = 2\nembed = 16\ncontext = 24\nvocab = 131\n"
-    "[batch]\nglobal = 4\nmicro = 2\nlanes = 2\n[schedule]\nwarmup = 2\n[device]\nthreads = 1\n"
-    "[sample]\nevery = 1\ntokens = 2\n"
-    "[eval]\nevery = 1\nbatches = 1\n[log]\nevery = 1\nhash_every = 0\n";
+static const char small_model[] = "[run]\nsteps = 10\n[data]\nformat = raw16\n[model]\nlayers = 1\nheads = 2\nembed = 16\ncontext = 24\nvocab = 131\n"
+                                  "[batch]\nglobal = 4\nmicro = 2\nlanes = 2\n[schedule]\nwarmup = 2\n[device]\nthreads = 1\n"
+                                  "[sample]\nevery = 1\ntokens = 2\n"
+                                  "[eval]\nevery = 1\nbatches = 1\n[log]\nevery = 1\nhash_every = 0\n";
 
 // --- a run -----------------------------------------------------------------------------------------------------------
 
@@ -61,11 +60,11 @@ static void expect_lines(const journal *j, const char *const *want, int count) {
 #define TMP "default/ckpt/.tmp-step-00000001"
 #define STEP "default/ckpt/step-00000001"
 #define OLD "default/ckpt/.old-step-00000001"
-#define SAVES_STEP_1                                                                                                   \
-    "mkdir " TMP, "write " TMP "/model.safetensors", "sync " TMP "/model.safetensors",                                 \
-        "write " TMP "/optimizer.safetensors", "sync " TMP "/optimizer.safetensors", "read " TMP "/model.safetensors", \
-        "read " TMP "/optimizer.safetensors", "write " TMP "/manifest.json.tmp", "sync " TMP "/manifest.json.tmp",     \
-        "rename " TMP "/manifest.json.tmp " TMP "/manifest.json", "sync " TMP, "read " TMP "/manifest.json"
+#define SAVES_STEP_1 \
+    "mkdir " TMP, "write " TMP "/model.safetensors", "sync " TMP "/model.safetensors", "write " TMP "/optimizer.safetensors", \
+        "sync " TMP "/optimizer.safetensors", "read " TMP "/model.safetensors", "read " TMP "/optimizer.safetensors", \
+        "write " TMP "/manifest.json.tmp", "sync " TMP "/manifest.json.tmp", "rename " TMP "/manifest.json.tmp " TMP "/manifest.json", "sync " TMP, \
+        "read " TMP "/manifest.json"
 
 // The one who asks may not wait for an evaluation and a sample: the step is safe before them, and saved again
 // with what they left in the log.
@@ -165,8 +164,7 @@ static void expect_steps(const char *dir, const monitor *m, const int *steps, in
     for (int i = 0; (line = strsep(&rest, "\n")) && *line; i++) {
         if (i == count) fail_msg("one record too many: %s", line);
         snprintf(head, sizeof head, "{\"t\":\"step\",\"step\":%d,", steps[i]);
-        if (strncmp(line, head, strlen(head)) != 0 || line[strlen(line) - 1] != '}')
-            fail_msg("record %d, of step %d: %s", i, steps[i], line);
+        if (strncmp(line, head, strlen(head)) != 0 || line[strlen(line) - 1] != '}') fail_msg("record %d, of step %d: %s", i, steps[i], line);
         if (i + 1 < count && !rest) fail_msg("%d records, expected %d", i + 1, count);
     }
     free(text);

@@ -35,8 +35,8 @@ static void passes_are_counted(void **state) {
 
 static void mistakes_are_named(void **state) {
     (void)state;
-    static const char *const texts[] = {"sync", "sync@", "sync@0", "sync@-1", "sync@2x0", "sync@2x", "sync@2y",
-                                        "sync@0x10", "read@1,open@2", "syncs@1", "@1"};
+    static const char *const texts[] = {"sync",    "sync@",     "sync@0",        "sync@-1", "sync@2x0", "sync@2x",
+                                        "sync@2y", "sync@0x10", "read@1,open@2", "syncs@1", "@1"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         fault_list list;
         assert_int_equal(fault_parse(&list, texts[i]), ERR_CONFIG);

@@ -23,9 +23,7 @@ static char *data_dir(void) {
     return dir;
 }
 
-static void in_chunks(char *more, size_t room, int chunks, const char *rest) {
-    snprintf(more, room, "[model]\nhead_chunks = %d\n%s", chunks, rest);
-}
+static void in_chunks(char *more, size_t room, int chunks, const char *rest) { snprintf(more, room, "[model]\nhead_chunks = %d\n%s", chunks, rest); }
 
 // --- the rule --------------------------------------------------------------------------------------------------------------------
 
@@ -47,7 +45,13 @@ static void chunks_cover_all_rows_and_hold_what_they_may(void **state) {
 
 // --- one step --------------------------------------------------------------------------------------------------------------------
 
-typedef struct step_found { double loss[8]; int params; float *grad[MOST]; int64_t count[MOST]; int wte; } step_found;
+typedef struct step_found {
+    double loss[8];
+    int params;
+    float *grad[MOST];
+    int64_t count[MOST];
+    int wte;
+} step_found;
 
 static step_found first_step(const char *dir, const char *more) {
     config c;
@@ -85,7 +89,8 @@ static double distance(const float *a, const float *b, int64_t n) {
 
 static void only_the_heads_weight_is_another_sum(void **state) {
     (void)state;
-    static const char *const kinds[] = {"", "dropout = 0.1\n[precision]\ncompute = bf16\n", "[precision]\ncompute = fp16\n[device]\nsimd = portable\n"};
+    static const char *const kinds[] = {"", "dropout = 0.1\n[precision]\ncompute = bf16\n",
+                                        "[precision]\ncompute = fp16\n[device]\nsimd = portable\n"};
     static const int chunks[] = {3, 7, ROWS};
     char *dir = data_dir(), more[256];
     for (int k = 0; k < 3; k++) {
@@ -108,7 +113,10 @@ static void only_the_heads_weight_is_another_sum(void **state) {
 
 // --- runs ------------------------------------------------------------------------------------------------------------------------
 
-typedef struct course { double eval[2]; char text[2][64], hash[17]; } course;
+typedef struct course {
+    double eval[2];
+    char text[2][64], hash[17];
+} course;
 
 // An evaluation and a sample before the first step and after the last.
 static course train(const char *dir, const char *more) {
@@ -155,10 +163,16 @@ static void a_run_sees_how_many_there_are(void **state) {
 // What does not decide the bits of one chunk does not decide those of three; the hashes are those of the first build that had chunks.
 static void three_chunks_have_the_same_bits_everywhere(void **state) {
     (void)state;
-    static const struct { const char *compute, *hash; } types[] = {{"fp32", "9077cd005782df9f"}, {"bf16", "f37f38b5ffaf75f5"}, {"fp16", "d67aa5b7c052ceae"}};
-    static const char *const others[] = {
-        "[device]\nthreads = 1\nsimd = auto\n", "[device]\nthreads = 4\nsimd = auto\n", "[device]\nthreads = 2\nsimd = portable\n",
-        "[parallel]\nrecompute = selective\n", "[parallel]\nrecompute = block\n", "[parallel]\noffload = yes\n", "[parallel]\nzero = 3\n"};
+    static const struct {
+        const char *compute, *hash;
+    } types[] = {{"fp32", "9077cd005782df9f"}, {"bf16", "f37f38b5ffaf75f5"}, {"fp16", "d67aa5b7c052ceae"}};
+    static const char *const others[] = {"[device]\nthreads = 1\nsimd = auto\n",
+                                         "[device]\nthreads = 4\nsimd = auto\n",
+                                         "[device]\nthreads = 2\nsimd = portable\n",
+                                         "[parallel]\nrecompute = selective\n",
+                                         "[parallel]\nrecompute = block\n",
+                                         "[parallel]\noffload = yes\n",
+                                         "[parallel]\nzero = 3\n"};
     char *dir = data_dir(), more[256];
     for (int t = 0; t < 3; t++)
         for (int i = 0; i < 7; i++) {
@@ -175,11 +189,14 @@ static void three_chunks_have_the_same_bits_everywhere(void **state) {
 // that kept the two apart and added them at the end.
 static void one_micro_batch_adds_to_the_heads_gradient(void **state) {
     (void)state;
-    static const struct { const char *more, *hash; } runs[] = {
+    static const struct {
+        const char *more, *hash;
+    } runs[] = {
         {"[model]\nhead_chunks = 1\n", "408cf785ac18046c"},
         {"[model]\nhead_chunks = 3\n", "7e3d3fa58075cd91"},
         {"[model]\nhead_chunks = 3\ndropout = 0.1\n[precision]\ncompute = bf16\n[parallel]\nrecompute = block\n", "d8c6fd4290d3d96d"},
-        {"[model]\nhead_chunks = 1\n[precision]\ncompute = fp16\n[parallel]\noffload = yes\n[device]\nsimd = portable\nthreads = 3\n", "a8cb060d60284773"},
+        {"[model]\nhead_chunks = 1\n[precision]\ncompute = fp16\n[parallel]\noffload = yes\n[device]\nsimd = portable\nthreads = 3\n",
+         "a8cb060d60284773"},
     };
     char *dir = data_dir(), more[256];
     for (int i = 0; i < 4; i++) {

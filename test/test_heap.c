@@ -25,11 +25,26 @@ extern void __libc_free(void *);
 
 static atomic_long calls;
 
-void *malloc(size_t n) { atomic_fetch_add(&calls, 1); return __libc_malloc(n); }
-void *calloc(size_t n, size_t m) { atomic_fetch_add(&calls, 1); return __libc_calloc(n, m); }
-void *realloc(void *p, size_t n) { atomic_fetch_add(&calls, 1); return __libc_realloc(p, n); }
-void *memalign(size_t a, size_t n) { atomic_fetch_add(&calls, 1); return __libc_memalign(a, n); }
-void *aligned_alloc(size_t a, size_t n) { atomic_fetch_add(&calls, 1); return __libc_memalign(a, n); }
+void *malloc(size_t n) {
+    atomic_fetch_add(&calls, 1);
+    return __libc_malloc(n);
+}
+void *calloc(size_t n, size_t m) {
+    atomic_fetch_add(&calls, 1);
+    return __libc_calloc(n, m);
+}
+void *realloc(void *p, size_t n) {
+    atomic_fetch_add(&calls, 1);
+    return __libc_realloc(p, n);
+}
+void *memalign(size_t a, size_t n) {
+    atomic_fetch_add(&calls, 1);
+    return __libc_memalign(a, n);
+}
+void *aligned_alloc(size_t a, size_t n) {
+    atomic_fetch_add(&calls, 1);
+    return __libc_memalign(a, n);
+}
 int posix_memalign(void **p, size_t a, size_t n) {
     atomic_fetch_add(&calls, 1);
     *p = __libc_memalign(a, n);
@@ -40,8 +55,8 @@ void free(void *p) {
     __libc_free(p);
 }
 
-static const char *const kinds[] = {"", "[precision]\ncompute = bf16\n[model]\ndropout = 0.1\n", "[precision]\ncompute = fp16\n[device]\nthreads = 1\n",
-                                    "[parallel]\nrecompute = block\n"};
+static const char *const kinds[] = {"", "[precision]\ncompute = bf16\n[model]\ndropout = 0.1\n",
+                                    "[precision]\ncompute = fp16\n[device]\nthreads = 1\n", "[parallel]\nrecompute = block\n"};
 
 static const char small_model[] =
     "[data]\nformat = raw16\n[model]\nlayers = 2\nheads = 2\nembed = 32\ncontext = 32\nvocab = 128\n[batch]\nglobal = 8\nmicro = 2\n";
@@ -63,8 +78,14 @@ static long steps_of(const config *c, const launch *at) {
         OK(session_step(&x, &s));
         OK(session_settle(&x));
         OK(ckpt_hash(&x.state.ckpt, hash));
-        monitor_log(&m, &(record){RECORD_STEP, .step = {.step = i, .logged = true, .loss = s.loss, .grad_norm = s.grad_norm, .lr = s.lr, .ms = 1,
-                                                         .hash = hash, .world = x.ranks->world}});
+        monitor_log(&m, &(record){RECORD_STEP, .step = {.step = i,
+                                                        .logged = true,
+                                                        .loss = s.loss,
+                                                        .grad_norm = s.grad_norm,
+                                                        .lr = s.lr,
+                                                        .ms = 1,
+                                                        .hash = hash,
+                                                        .world = x.ranks->world}});
         if (i > 2) calls_made += atomic_load(&calls) - before;
     }
     monitor_close(&m);
@@ -108,7 +129,8 @@ static void nor_do_those_of_several_ranks(void **state) {
         launch_close(&l);
         for (int i = 0, status; i < 3; i++) {
             assert_true(wait(&status) > 0);
-            if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) fail_msg("zero %d: a rank made heap calls in steady steps, or failed (status %d)", zero, status);
+            if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+                fail_msg("zero %d: a rank made heap calls in steady steps, or failed (status %d)", zero, status);
         }
         drop_dir(dir);
     }

@@ -15,7 +15,10 @@
 
 #include <cmocka.h>
 
-#define assert_ok(call) do { if ((call) != ERR_OK) fail_msg("%s: %s", #call, err_last()->text); } while (0)
+#define assert_ok(call) \
+    do { \
+        if ((call) != ERR_OK) fail_msg("%s: %s", #call, err_last()->text); \
+    } while (0)
 
 // The call fails with this code, and its message has all of these words in it.
 #define assert_error(call, expected, ...) assert_error_at(call, expected, (const char *const[]){__VA_ARGS__, NULL}, __LINE__)
@@ -60,9 +63,7 @@ static const tensor_spec digits[] = {
     {.name = "pixels", .type = FP32, .dims = 1, .size = {IMAGE, 1, 1}},
 };
 
-static source_options options(place *p, const char *files) {
-    return (source_options){.files = at(p, files), .wanted = digits, .inputs = 2};
-}
+static source_options options(place *p, const char *files) { return (source_options){.files = at(p, files), .wanted = digits, .inputs = 2}; }
 
 static err_t open_at(source **s, place *p, const char *files) {
     source_options o = options(p, files);
@@ -92,7 +93,10 @@ static void no_report(void *ctx, const char *text) {
     fail_msg("%s", text);
 }
 
-typedef struct reports { int count; char last[ERR_TEXT]; } reports;
+typedef struct reports {
+    int count;
+    char last[ERR_TEXT];
+} reports;
 static void keep_report(void *ctx, const char *text) {
     reports *r = ctx;
     r->count++;
@@ -274,11 +278,27 @@ static err_t open_bytes(source **s, place *p, const uint8_t *bytes, size_t n, bo
 }
 
 static void test_lying_headers(void **state) {
-    static const struct { uint8_t at, value; const char *text; } lies[] = {
-        {0, 1, "offset 0"}, {1, 7, "two zero bytes"}, {2, 0x0d, "offset 2"}, {2, 0x0d, "type 0x0d, floats, expected 0x08, unsigned bytes"},
-        {2, 0x09, "signed bytes"}, {2, 0x0b, "16-bit"}, {2, 0x0c, "32-bit"}, {2, 0x0e, "doubles"}, {2, 0, "type 0x00, no type"},
-        {3, 0, "offset 3"}, {3, 5, "5 dimensions, expected 1 (labels), or 2 to 4 (images)"},
-        {7, 0, "offset 4"}, {7, 0, "size 0"}, {15, 0, "dimension 2 has size 0"}, {8, 255, "offset 8"}, {8, 255, "more than 2^31 values"}, {12, 255, "offset 12"},
+    static const struct {
+        uint8_t at, value;
+        const char *text;
+    } lies[] = {
+        {0, 1, "offset 0"},
+        {1, 7, "two zero bytes"},
+        {2, 0x0d, "offset 2"},
+        {2, 0x0d, "type 0x0d, floats, expected 0x08, unsigned bytes"},
+        {2, 0x09, "signed bytes"},
+        {2, 0x0b, "16-bit"},
+        {2, 0x0c, "32-bit"},
+        {2, 0x0e, "doubles"},
+        {2, 0, "type 0x00, no type"},
+        {3, 0, "offset 3"},
+        {3, 5, "5 dimensions, expected 1 (labels), or 2 to 4 (images)"},
+        {7, 0, "offset 4"},
+        {7, 0, "size 0"},
+        {15, 0, "dimension 2 has size 0"},
+        {8, 255, "offset 8"},
+        {8, 255, "more than 2^31 values"},
+        {12, 255, "offset 12"},
     };
     place *p = *state;
     uint8_t good[512], bad[512], values[20 * IMAGE] = {0};
@@ -530,10 +550,24 @@ static void test_mnist(void **state) {
 int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, place_enter, place_leave)
     const struct CMUnitTest tests[] = {
-        TEST(test_values),        TEST(test_patterns),     TEST(test_hash),         TEST(test_every_byte),          TEST(test_held_out), TEST(test_mismatch),
-        TEST(test_pairing),       TEST(test_labels_in_range), TEST(test_lying_headers),    TEST(test_damaged_gzip),
-        TEST(test_too_large_for_memory), TEST(test_not_files), TEST(test_retries),         TEST(test_cancel),   TEST(test_replaced),
-        TEST(test_verify),        TEST(test_many_files),   cmocka_unit_test(test_mnist),
+        TEST(test_values),
+        TEST(test_patterns),
+        TEST(test_hash),
+        TEST(test_every_byte),
+        TEST(test_held_out),
+        TEST(test_mismatch),
+        TEST(test_pairing),
+        TEST(test_labels_in_range),
+        TEST(test_lying_headers),
+        TEST(test_damaged_gzip),
+        TEST(test_too_large_for_memory),
+        TEST(test_not_files),
+        TEST(test_retries),
+        TEST(test_cancel),
+        TEST(test_replaced),
+        TEST(test_verify),
+        TEST(test_many_files),
+        cmocka_unit_test(test_mnist),
     };
     return cmocka_run_group_tests_name("idx", tests, NULL, NULL);
 }

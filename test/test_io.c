@@ -70,8 +70,7 @@ static void a_file_that_cannot_be_made_is_named(void **state) {
     assert_non_null(mkdtemp(dir));
     assert_int_equal(io_path(path, "%s/none/file", dir), ERR_OK);
     assert_int_equal(io_write_file(path, "x", 1, NULL), ERR_IO);
-    if (!strstr(err_last()->text, "/none/file") || !strstr(err_last()->text, strerror(ENOENT)))
-        fail_msg("%s", err_last()->text);
+    if (!strstr(err_last()->text, "/none/file") || !strstr(err_last()->text, strerror(ENOENT))) fail_msg("%s", err_last()->text);
     assert_int_equal(rmdir(dir), 0);
 }
 

@@ -37,7 +37,10 @@ void *realloc(void *p, size_t n) {
 }
 #endif
 
-#define assert_ok(call) do { if ((call) != ERR_OK) fail_msg("%s: %s", #call, err_last()->text); } while (0)
+#define assert_ok(call) \
+    do { \
+        if ((call) != ERR_OK) fail_msg("%s: %s", #call, err_last()->text); \
+    } while (0)
 
 enum { TOKENS = 20011, T = 16, WINDOWS = (TOKENS - 1) / T };
 
@@ -144,7 +147,10 @@ static void test_keys(void **state) {
 // Each of the W! orders of a small W comes about as often as any other: chi-square over 6000 seeds, far beyond the 1e-6 tail.
 static void test_small_orders(void **state) {
     (void)state;
-    static const struct { int W, orders; double limit; } cases[] = {{2, 2, 24}, {3, 6, 36}, {4, 24, 78}};
+    static const struct {
+        int W, orders;
+        double limit;
+    } cases[] = {{2, 2, 24}, {3, 6, 36}, {4, 24, 78}};
     for (int c = 0; c < 3; c++) {
         int count[256] = {0}, used = 0;
         double chi = 0, mean = 6000.0 / cases[c].orders;
@@ -178,8 +184,19 @@ static void test_huge(void **state) {
 // --- loader --------------------------------------------------------------------------------------------------------------------
 
 static loader_options options(int64_t global, int64_t micro, int64_t lanes, int depth) {
-    return (loader_options){.seed = 11, .shuffle = true, .in = window, .inputs = 2, .global = global, .micro = micro, .lanes = lanes,
-                            .first_lane = 0, .lane_count = lanes, .lane_stride = 1, .first_step = 1, .last_step = 1, .depth = depth};
+    return (loader_options){.seed = 11,
+                            .shuffle = true,
+                            .in = window,
+                            .inputs = 2,
+                            .global = global,
+                            .micro = micro,
+                            .lanes = lanes,
+                            .first_lane = 0,
+                            .lane_count = lanes,
+                            .lane_stride = 1,
+                            .first_step = 1,
+                            .last_step = 1,
+                            .depth = depth};
 }
 
 static loader *open_loader(place *p, loader_options *o) {
@@ -420,7 +437,6 @@ static void test_no_heap(void **state) {
     close_loader(l, &o);
 }
 
-
 // SIGTERM sent to the process while it is blocked everywhere but in the loader's thread stays pending: that thread blocks it too.
 static void test_signals(void **state) {
     place *p = *state;
@@ -443,11 +459,20 @@ static void test_signals(void **state) {
 int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, enter, leave)
     const struct CMUnitTest tests[] = {
-        TEST(test_windows),             cmocka_unit_test(test_bijective),    cmocka_unit_test(test_keys),
-        cmocka_unit_test(test_small_orders), cmocka_unit_test(test_huge),    TEST(test_order),
-        TEST(test_once_an_epoch),       TEST(test_batch_stays),              TEST(test_wrong_options),
-        TEST(test_depth),               TEST(test_fault),                    TEST(test_close_early),
-        TEST(test_no_heap),             TEST(test_signals),
+        TEST(test_windows),
+        cmocka_unit_test(test_bijective),
+        cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_small_orders),
+        cmocka_unit_test(test_huge),
+        TEST(test_order),
+        TEST(test_once_an_epoch),
+        TEST(test_batch_stays),
+        TEST(test_wrong_options),
+        TEST(test_depth),
+        TEST(test_fault),
+        TEST(test_close_early),
+        TEST(test_no_heap),
+        TEST(test_signals),
     };
     return cmocka_run_group_tests_name("loader", tests, NULL, NULL);
 }

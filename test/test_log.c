@@ -11,10 +11,9 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-static const char small_model[] =
-    "[data]\nformat = raw16\n[model]\nlayers = 1\nheads = 2\nembed = 16\ncontext = 24\nvocab = 128\n"
-    "[batch]\nglobal = 12\nmicro = 3\nlanes = 4\n[device]\nthreads = 1\n[log]\nevery = 1\n"
-    "[sample]\ntokens = 0\n[eval]\nevery = 0\n";
+static const char small_model[] = "[data]\nformat = raw16\n[model]\nlayers = 1\nheads = 2\nembed = 16\ncontext = 24\nvocab = 128\n"
+                                  "[batch]\nglobal = 12\nmicro = 3\nlanes = 4\n[device]\nthreads = 1\n[log]\nevery = 1\n"
+                                  "[sample]\ntokens = 0\n[eval]\nevery = 0\n";
 
 enum { TOKENS = 12 * 24, MICROS = 4 };  // of a step
 
@@ -51,13 +50,11 @@ static void run(rig *r) {
 }
 
 static void expect_near(const char *what, int64_t step, double found, double expected, double share) {
-    if (!(fabs(found - expected) <= share * fabs(expected)))
-        fail_msg("step %d: %s is %.9g, expected %.9g", (int)step, what, found, expected);
+    if (!(fabs(found - expected) <= share * fabs(expected))) fail_msg("step %d: %s is %.9g, expected %.9g", (int)step, what, found, expected);
 }
 
 static void expect_between(const char *what, int64_t step, double found, double low, double high) {
-    if (!(found >= low && found <= high))
-        fail_msg("step %d: %s is %.9g, expected %g to %g", (int)step, what, found, low, high);
+    if (!(found >= low && found <= high)) fail_msg("step %d: %s is %.9g, expected %g to %g", (int)step, what, found, low, high);
 }
 
 // --- figures ---------------------------------------------------------------------------------------------------------
@@ -126,8 +123,10 @@ static void every_figure_is_right_also_after_a_resume(void **state) {
     for (int type = 0; type < 4; type++) {
         char more[256], longer[512];
         rig r;
-        snprintf(more, sizeof more, "[optimizer]\nlr = 4e-3\n"
-                 "[schedule]\ntype = %s\nwarmup = 3\ndecay_steps = 10\nfinal_fraction = 0.1\n", rate_types[type]);
+        snprintf(more, sizeof more,
+                 "[optimizer]\nlr = 4e-3\n"
+                 "[schedule]\ntype = %s\nwarmup = 3\ndecay_steps = 10\nfinal_fraction = 0.1\n",
+                 rate_types[type]);
         snprintf(longer, sizeof longer, "%s[run]\nsteps = 6\n", more);
         rig_open(&r, longer);
         run(&r);
@@ -160,15 +159,31 @@ static void an_evaluation_says_how_much_and_how_long(void **state) {
 // Every key has its own value, those of several ranks too.
 static void every_figure_is_under_its_own_key(void **state) {
     (void)state;
-    static const struct { const char *key; double value; } all[] = {
-        {"step", 1}, {"tokens", 2}, {"loss", 3.25}, {"grad_norm", 4.5}, {"lr", 5e-7}, {"ms", 6.125},
-        {"tokens_per_s", 7e9}, {"data_wait_ms", 8.5}, {"comm_wait_ms", 9.5}, {"loss_scale", 10},
-        {"comm_ms", 11}, {"comm_hidden", 0.12},
-        {"slowest_rank", 13}, {"slowest_compute_ms", 14}, {"median_compute_ms", 15}};
-    const step_record said = {
-        .step = 1, .units = 2, .logged = true, .loss = 3.25, .grad_norm = 4.5, .lr = 5e-7, .ms = 6.125, .units_per_s = 7e9,
-        .data_wait_ms = 8.5, .comm_wait_ms = 9.5, .loss_scale = 10, .comm_ms = 11, .hidden = 0.12, .slowest = 13,
-        .slowest_ms = 14, .median_ms = 15, .world = 16, .skipped = true, .hash = "0123456789abcdef"};
+    static const struct {
+        const char *key;
+        double value;
+    } all[] = {{"step", 1},     {"tokens", 2},         {"loss", 3.25},        {"grad_norm", 4.5},         {"lr", 5e-7},
+               {"ms", 6.125},   {"tokens_per_s", 7e9}, {"data_wait_ms", 8.5}, {"comm_wait_ms", 9.5},      {"loss_scale", 10},
+               {"comm_ms", 11}, {"comm_hidden", 0.12}, {"slowest_rank", 13},  {"slowest_compute_ms", 14}, {"median_compute_ms", 15}};
+    const step_record said = {.step = 1,
+                              .units = 2,
+                              .logged = true,
+                              .loss = 3.25,
+                              .grad_norm = 4.5,
+                              .lr = 5e-7,
+                              .ms = 6.125,
+                              .units_per_s = 7e9,
+                              .data_wait_ms = 8.5,
+                              .comm_wait_ms = 9.5,
+                              .loss_scale = 10,
+                              .comm_ms = 11,
+                              .hidden = 0.12,
+                              .slowest = 13,
+                              .slowest_ms = 14,
+                              .median_ms = 15,
+                              .world = 16,
+                              .skipped = true,
+                              .hash = "0123456789abcdef"};
     monitor m;
     rig r;
     rig_open(&r, "");
@@ -201,11 +216,20 @@ static void log_sample(monitor *m, int64_t step, const char *prompt, const char 
 // UTF-8.
 static void any_text_can_be_read_again(void **state) {
     (void)state;
-    static const struct { const char *said, *read; } list[] = {
-        {"say \"no\" \\ and \\\"yes\\\"", NULL}, {"\n\r\t\b\f\x01\x1f\x7f/", NULL}, {"", NULL},
-        {"\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80", NULL}, {"{\"t\":\"step\"}\n{", NULL},
-        {"a\x80z", "a" BAD "z"}, {"\xC3", BAD}, {"\xC0\x80", BAD BAD}, {"\xED\xA0\x80", BAD BAD BAD},
-        {"\xF4\x90\x80\x80", BAD BAD BAD BAD}, {"\xE2\x82\"", BAD BAD "\""}, {"\xFF\\", BAD "\\"}};
+    static const struct {
+        const char *said, *read;
+    } list[] = {{"say \"no\" \\ and \\\"yes\\\"", NULL},
+                {"\n\r\t\b\f\x01\x1f\x7f/", NULL},
+                {"", NULL},
+                {"\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80", NULL},
+                {"{\"t\":\"step\"}\n{", NULL},
+                {"a\x80z", "a" BAD "z"},
+                {"\xC3", BAD},
+                {"\xC0\x80", BAD BAD},
+                {"\xED\xA0\x80", BAD BAD BAD},
+                {"\xF4\x90\x80\x80", BAD BAD BAD BAD},
+                {"\xE2\x82\"", BAD BAD "\""},
+                {"\xFF\\", BAD "\\"}};
     enum { TEXTS = sizeof list / sizeof *list };
     monitor m;
     rig r;
@@ -276,9 +300,11 @@ static void a_run_of_any_name_can_be_read(void **state) {
     rig r;
     char more[2048], prompt[] = "say \"no\"\t\\n\n";
     rig_open(&r, "");
-    snprintf(more, sizeof more, "[run]\nsteps = 2\nfaults = write@1\ndir = '%s/q\"u\\o'\n[schedule]\nwarmup = 1\n"
+    snprintf(more, sizeof more,
+             "[run]\nsteps = 2\nfaults = write@1\ndir = '%s/q\"u\\o'\n[schedule]\nwarmup = 1\n"
              "[checkpoint]\nevery = 1\n[sample]\nevery = 1\ntokens = 30\ntemperature = 2\n"
-             "prompt = \"say \\\"no\\\"\\t\\\\n\\n\"\n", r.dir);
+             "prompt = \"say \\\"no\\\"\\t\\\\n\\n\"\n",
+             r.dir);
     load_config(&r.c, r.dir, small_model, more);
     assert_string_equal(r.c.sample.prompt, prompt);
     run(&r);
@@ -322,9 +348,7 @@ static err_t note(void *self, const record *r) {
     return ERR_OK;
 }
 
-static const sink notes = {
-    .name = "notes", .bytes = sizeof(notebook), .every_step = true,
-    .take = {note, note, note, note, note, note, note, note}};
+static const sink notes = {.name = "notes", .bytes = sizeof(notebook), .every_step = true, .take = {note, note, note, note, note, note, note, note}};
 
 // Its disk is full, but for the fourth record that it wants.
 static err_t lose(void *self, const record *r) {
@@ -333,9 +357,9 @@ static err_t lose(void *self, const record *r) {
 }
 
 static const sink full = {
-    .name = "full", .bytes = sizeof(int),
-    .take = {[RECORD_STEP] = lose, [RECORD_EVAL] = lose, [RECORD_CHECKPOINT] = lose, [RECORD_SAMPLE] = lose,
-             [RECORD_POWER] = lose}};
+    .name = "full",
+    .bytes = sizeof(int),
+    .take = {[RECORD_STEP] = lose, [RECORD_EVAL] = lose, [RECORD_CHECKPOINT] = lose, [RECORD_SAMPLE] = lose, [RECORD_POWER] = lose}};
 
 static err_t mishear(void *self, const record *r) {
     (void)self, (void)r;
@@ -362,11 +386,20 @@ static void log_one_of_each(monitor *m) {
 static void a_sink_gets_each_record_whatever_others_do(void **state) {
     (void)state;
     static const sink *const list[] = {&full, &deaf, &sink_events, &notes, &sink_jsonl, NULL};
-    static const char *const pages[] = {
-        "start 0", "line deaf: what?", "event 0 log_failed: record not written: the disk is full", "step 1", "step 2",
-        "eval 2", "checkpoint 2", "sample 2",
-        "line deaf: what?", "event 0 log_failed: record not written: the disk is full", "power 2",
-        "line deaf: what?", "event 3 damaged: torn", "line done 3"};
+    static const char *const pages[] = {"start 0",
+                                        "line deaf: what?",
+                                        "event 0 log_failed: record not written: the disk is full",
+                                        "step 1",
+                                        "step 2",
+                                        "eval 2",
+                                        "checkpoint 2",
+                                        "sample 2",
+                                        "line deaf: what?",
+                                        "event 0 log_failed: record not written: the disk is full",
+                                        "power 2",
+                                        "line deaf: what?",
+                                        "event 3 damaged: torn",
+                                        "line done 3"};
     static const char *const logged[] = {"step", "eval", "checkpoint", "sample", "power"};
     enum { PAGES = sizeof pages / sizeof *pages };
     monitor m;
@@ -437,8 +470,10 @@ static void a_sink_that_can_not_open(void **state) {
 static void expect_diverged(const char *scale, int patience) {
     char more[256];
     rig r;
-    snprintf(more, sizeof more, "[run]\nsteps = 60\n[precision]\ncompute = fp16\nloss_scale = %s\n"
-             "[optimizer]\nlr = 1000\n[schedule]\nwarmup = 0\ntype = constant\n[log]\nevery = 40\n", scale);
+    snprintf(more, sizeof more,
+             "[run]\nsteps = 60\n[precision]\ncompute = fp16\nloss_scale = %s\n"
+             "[optimizer]\nlr = 1000\n[schedule]\nwarmup = 0\ntype = constant\n[log]\nevery = 40\n",
+             scale);
     rig_open(&r, more);
     run(&r);
     json_t *steps = read_records(&r.c, "log.jsonl", "step"), *events = read_records(&r.c, "events.jsonl", "event");

@@ -23,7 +23,8 @@ static int widths(matmul_fn *f) {
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c")) f[n++] = cpu_ops_avx2.matmul;
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512vl")) f[n++] = cpu_ops_avx512.matmul;
+        __builtin_cpu_supports("avx512vl"))
+        f[n++] = cpu_ops_avx512.matmul;
 #elif defined(__aarch64__)
     f[n++] = cpu_ops_neon.matmul;
 #endif
@@ -99,7 +100,11 @@ static float spec_sum(const float *a, const float *b, int64_t i, int64_t j, int6
     return sum;
 }
 
-static float lane(vf v) { float f[VL]; vf_store(f, v); return f[0]; }
+static float lane(vf v) {
+    float f[VL];
+    vf_store(f, v);
+    return f[0];
+}
 static float rounded(dtype t, float x) { return lane(typed_round(t, vf_set1(x))); }
 
 typedef struct test_case {
@@ -112,8 +117,8 @@ typedef struct test_case {
 
 typedef struct problem {
     test_case c;
-    tensor a, b, bias, pre, d;        // d and pre before
-    tensor want_d, want_pre;          // d and pre after
+    tensor a, b, bias, pre, d;  // d and pre before
+    tensor want_d, want_pre;    // d and pre after
 } problem;
 
 // What the operation must leave, element after element, every epilogue as the separate operations would do it.
@@ -130,8 +135,7 @@ static void specify(problem *p) {
                 typed_set(p->want_pre.data, c->type, at, x);
                 x = lane(vf_gelu(vf_set1(x)));
             }
-            if (c->epilogue & MATMUL_DGELU)
-                x = rounded(c->type, x) * lane(vf_gelu_grad(vf_set1(typed_get(p->pre.data, c->type, at))));
+            if (c->epilogue & MATMUL_DGELU) x = rounded(c->type, x) * lane(vf_gelu_grad(vf_set1(typed_get(p->pre.data, c->type, at))));
             if (c->epilogue & MATMUL_ACCUMULATE) x = typed_get(p->d.data, FP32, at) + x;
             typed_set(p->want_d.data, p->d.type, at, x);
         }
@@ -164,14 +168,16 @@ static void check_same(const problem *p, const tensor *got, const tensor *want, 
         if (!memcmp((char *)got->data + (size_t)i * e, (char *)want->data + (size_t)i * e, e)) continue;
         const test_case *c = &p->c;
         fail_msg("%s[%lld,%lld] of %lldx%lldx%lld type %d ta %d tb %d epilogue %u, width %d, %d threads: got %.9g, specified %.9g", what,
-                 (long long)(i / c->n), (long long)(i % c->n), (long long)c->m, (long long)c->n, (long long)c->k, c->type, c->ta,
-                 c->tb, c->epilogue, width, threads, typed_get(got->data, got->type, i), typed_get(want->data, want->type, i));
+                 (long long)(i / c->n), (long long)(i % c->n), (long long)c->m, (long long)c->n, (long long)c->k, c->type, c->ta, c->tb, c->epilogue,
+                 width, threads, typed_get(got->data, got->type, i), typed_get(want->data, want->type, i));
     }
 }
 
 static void run_once(const problem *p, matmul_fn f, int width, stream *s) {
     tensor d = copy_of(&p->d), pre = copy_of(&p->pre), bias = view1(&p->bias, p->c.n);
-    assert_int_equal(f(&(matmul_args){.d = &d, .pre = &pre, .a = &p->a, .ta = p->c.ta, .b = &p->b, .tb = p->c.tb, .bias = &bias, .epilogue = p->c.epilogue}, s), ERR_OK);
+    assert_int_equal(
+        f(&(matmul_args){.d = &d, .pre = &pre, .a = &p->a, .ta = p->c.ta, .b = &p->b, .tb = p->c.tb, .bias = &bias, .epilogue = p->c.epilogue}, s),
+        ERR_OK);
     check_same(p, &d, &p->want_d, "d", width, pool_threads(s->workers));
     check_same(p, &pre, &p->want_pre, "pre", width, pool_threads(s->workers));
     check_guards(&d), check_guards(&pre), check_guards(&p->a), check_guards(&p->b);
@@ -179,7 +185,9 @@ static void run_once(const problem *p, matmul_fn f, int width, stream *s) {
 }
 
 enum { MAX_THREADS = 4 };
-typedef struct fixture { stream s[MAX_THREADS + 1]; } fixture;
+typedef struct fixture {
+    stream s[MAX_THREADS + 1];
+} fixture;
 
 static int open_pools(void **state) {
     static fixture f;  // cmocka hands it to every test
@@ -211,9 +219,9 @@ static void check_case(fixture *f, test_case c) {
 // Odd sizes around every boundary, all types, all transposes: exactly the specified bits, nothing beside the output touched.
 static void specified_bits(void **state) {
     const int64_t sizes[][3] = {
-        {1, 1, 1}, {1, 1, 7}, {2, 3, 5}, {7, 1, 3}, {1, 49, 17}, {17, 33, 70}, {13, 97, 31}, {8, 48, 16}, {9, 47, 15}, {6, 16, 8},
-        {5, 19, KC - 1}, {5, 19, KC}, {11, 50, KC + 1}, {7, 23, 2 * KC + 3}, {65, 131, 67}, {101, 7, 129}, {1, 200, 2 * KC},
-        {23, 1, KC + 100}, {31, 193, 40}, {257, 95, 9}, {13, 400, KC + 5},
+        {1, 1, 1},     {1, 1, 7},     {2, 3, 5},        {7, 1, 3},         {1, 49, 17},   {17, 33, 70},     {13, 97, 31},
+        {8, 48, 16},   {9, 47, 15},   {6, 16, 8},       {5, 19, KC - 1},   {5, 19, KC},   {11, 50, KC + 1}, {7, 23, 2 * KC + 3},
+        {65, 131, 67}, {101, 7, 129}, {1, 200, 2 * KC}, {23, 1, KC + 100}, {31, 193, 40}, {257, 95, 9},     {13, 400, KC + 5},
     };
     const dtype types[] = {FP32, BF16, FP16};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
@@ -272,20 +280,20 @@ static void check_large(fixture *f, test_case c) {
 static void large_shapes(void **state) {
     const dtype types[] = {FP32, BF16};
     for (int t = 0; t < 2; t++) {
-        check_large(*state, (test_case){3, 11000, 400, types[t], false, true, 0, false});                    // v packed on the way
-        check_large(*state, (test_case){11000, 3, 400, types[t], true, false, MATMUL_ACCUMULATE, false});    // s packed on the way
-        check_large(*state, (test_case){40, 70, 70000, types[t], false, false, 0, false});                   // k in steps
+        check_large(*state, (test_case){3, 11000, 400, types[t], false, true, 0, false});                  // v packed on the way
+        check_large(*state, (test_case){11000, 3, 400, types[t], true, false, MATMUL_ACCUMULATE, false});  // s packed on the way
+        check_large(*state, (test_case){40, 70, 70000, types[t], false, false, 0, false});                 // k in steps
         check_large(*state, (test_case){40, 70, 70000, types[t], true, true, MATMUL_ACCUMULATE, false});
         check_large(*state, (test_case){11, 12000, 1200, types[t], false, false, MATMUL_ACCUMULATE, false});
-        check_large(*state, (test_case){11, 1600, 800, types[t], false, true, 0, false});                    // v packed for few rows
-        check_large(*state, (test_case){300, 700, 900, types[t], false, true, 0, false});                    // several tiles
-        check_large(*state, (test_case){300, 720, 900, types[t], false, false, 0, false});                   // v packed where it is multiplied
-        check_large(*state, (test_case){300, 208, 4000, types[t], false, false, 0, false});                  // ... and k in steps
+        check_large(*state, (test_case){11, 1600, 800, types[t], false, true, 0, false});    // v packed for few rows
+        check_large(*state, (test_case){300, 700, 900, types[t], false, true, 0, false});    // several tiles
+        check_large(*state, (test_case){300, 720, 900, types[t], false, false, 0, false});   // v packed where it is multiplied
+        check_large(*state, (test_case){300, 208, 4000, types[t], false, false, 0, false});  // ... and k in steps
         check_large(*state, (test_case){600, 208, 20200, types[t], true, false, MATMUL_ACCUMULATE, false});
-        check_large(*state, (test_case){250, 784, 1000, types[t], false, false, 0, false});                  // threads that share nothing
-        check_large(*state, (test_case){1000, 784, 500, types[t], false, false, 0, false});                  // ... with several tiles each
-        check_large(*state, (test_case){250, 700, 1000, types[t], false, true, 0, false});                   // ... and v along k
-        check_large(*state, (test_case){250, 1040, 380, types[t], true, false, MATMUL_ACCUMULATE, false});   // ... and a sum to add to
+        check_large(*state, (test_case){250, 784, 1000, types[t], false, false, 0, false});                 // threads that share nothing
+        check_large(*state, (test_case){1000, 784, 500, types[t], false, false, 0, false});                 // ... with several tiles each
+        check_large(*state, (test_case){250, 700, 1000, types[t], false, true, 0, false});                  // ... and v along k
+        check_large(*state, (test_case){250, 1040, 380, types[t], true, false, MATMUL_ACCUMULATE, false});  // ... and a sum to add to
     }
 }
 
@@ -358,8 +366,12 @@ static void accumulate_adds_once(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(specified_bits), cmocka_unit_test(epilogues_are_the_separate_operations), cmocka_unit_test(large_shapes),
-        cmocka_unit_test(position_is_nothing), cmocka_unit_test(close_to_the_true_product), cmocka_unit_test(accumulate_adds_once),
+        cmocka_unit_test(specified_bits),
+        cmocka_unit_test(epilogues_are_the_separate_operations),
+        cmocka_unit_test(large_shapes),
+        cmocka_unit_test(position_is_nothing),
+        cmocka_unit_test(close_to_the_true_product),
+        cmocka_unit_test(accumulate_adds_once),
     };
     return cmocka_run_group_tests(tests, open_pools, close_pools);
 }

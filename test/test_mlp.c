@@ -151,8 +151,8 @@ static void try_world(const char *dir, const char *kind, int ranks, int zero, bo
     finding *all = share_memory(MOST * sizeof *all);
     config c;
     rank_world w = {.nodes = 1, .ranks = {ranks}};
-    snprintf(more, sizeof more, "%s\n[data]\ntrain = %s/images %s/labels\nval =\nholdout = 13\n[parallel]\nzero = %d\noffload = %s\n", kind, dir, dir, zero,
-             offload ? "yes" : "no");
+    snprintf(more, sizeof more, "%s\n[data]\ntrain = %s/images %s/labels\nval =\nholdout = 13\n[parallel]\nzero = %d\noffload = %s\n", kind, dir, dir,
+             zero, offload ? "yes" : "no");
     snprintf(what, sizeof what, "%d ranks, zero %d, offload %d", ranks, zero, offload);
     rank_config(&c, dir, small_run, more);
     run_ranks(what, &w, &c, live, all);

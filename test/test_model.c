@@ -14,10 +14,10 @@
 
 #include <cmocka.h>
 
-#define OK(call)                                                                                                     \
-    do {                                                                                                             \
-        err_t ok_ = (call);                                                                                          \
-        if (ok_ != ERR_OK) fail_msg("%s: %d: %s", #call, ok_, err_last()->text);                                     \
+#define OK(call) \
+    do { \
+        err_t ok_ = (call); \
+        if (ok_ != ERR_OK) fail_msg("%s: %d: %s", #call, ok_, err_last()->text); \
     } while (0)
 
 enum { B = 5, MICROS = 3, MOST = 64 };
@@ -125,8 +125,15 @@ static void rig_close(rig *r) {
 
 // Micro-batch n in a slot.
 static pass pass_of(rig *r, int n, int slot) {
-    pass p = {.ops = device_ops(r->dev), .s = r->s, .B = B, .slot = slot, .w = r->w, .dw = r->dw, .state = r->step.data,
-              .loss_factor = 1.0f / (float)(B * r->m->losses), .losses = r->losses,
+    pass p = {.ops = device_ops(r->dev),
+              .s = r->s,
+              .B = B,
+              .slot = slot,
+              .w = r->w,
+              .dw = r->dw,
+              .state = r->step.data,
+              .loss_factor = 1.0f / (float)(B * r->m->losses),
+              .losses = r->losses,
               .drop = {.seed = 3, .step = 1, .first_sample = (uint32_t)(n * B), .p = (float)r->m->dropout}};
     for (int i = 0; i < r->m->inputs; i++) p.in[i] = r->in[n][i];
     flow_use(&r->flow, &p);
@@ -183,12 +190,16 @@ static void expect_same(const rig *a, const rig *b, const char *kind, const char
     assert_memory_equal(a->loss, b->loss, sizeof a->loss);
     for (int i = 0; i < a->m->params; i++) {
         assert_true(tensor_bytes(&a->dw[i]) == tensor_bytes(&b->dw[i]));
-        if (memcmp(a->dw[i].data, b->dw[i].data, tensor_bytes(&a->dw[i])) != 0) fail_msg("%s, %s: the gradient of %s is another", kind, what, a->m->param[i].name);
+        if (memcmp(a->dw[i].data, b->dw[i].data, tensor_bytes(&a->dw[i])) != 0)
+            fail_msg("%s, %s: the gradient of %s is another", kind, what, a->m->param[i].name);
     }
 }
 
 static void orders_of(const kind *k, dtype compute, recomputation recompute) {
-    static const struct { const char *what; void (*run)(rig *r); } orders[] = {{"all forward first", run_together}, {"halves", run_halves}};
+    static const struct {
+        const char *what;
+        void (*run)(rig *r);
+    } orders[] = {{"all forward first", run_together}, {"halves", run_halves}};
     rig plain, other;
     rig_open(&plain, k, compute, 1, recompute);
     run_plainly(&plain);
@@ -247,7 +258,10 @@ static void another_rank_may_go_on(void **state) {
 
 static double gelu(double x) { return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))); }
 
-typedef struct truth { double loss; int hit; } truth;
+typedef struct truth {
+    double loss;
+    int hit;
+} truth;
 
 // Sample b of micro-batch n; element e of row i is moved by `by`.
 static truth mlp_truth(const rig *r, const mlp_options *o, int n, int b, int i, int64_t e, double by) {
@@ -291,7 +305,8 @@ static void gradients_are_the_slopes_of_the_loss(void **state) {
         for (int i = 0; i < r.m->params; i++)
             for (int64_t e = 0; e < tensor_count(&r.dw[i]); e += 1 + tensor_count(&r.dw[i]) / 29) {
                 double slope = (mean_loss(&r, o, i, e, H) - mean_loss(&r, o, i, e, -H)) / (2 * H), found = ((float *)r.dw[i].data)[e];
-                if (!(fabs(slope - found) <= 2e-5 * (1 + fabs(slope)))) fail_msg("%s: %s[%d]: %.8f, expected %.8f", kinds[k].name, r.m->param[i].name, (int)e, found, slope);
+                if (!(fabs(slope - found) <= 2e-5 * (1 + fabs(slope))))
+                    fail_msg("%s: %s[%d]: %.8f, expected %.8f", kinds[k].name, r.m->param[i].name, (int)e, found, slope);
             }
         rig_close(&r);
     }

@@ -27,7 +27,7 @@ typedef struct job {
     team *t;
     device *d;
     stream *s;
-    comm *over, *c;     // over is c's once c is open
+    comm *over, *c;  // over is c's once c is open
     transport_options o;
     char library[512];
     atomic_int *arrived;  // shared by the ranks of a run
@@ -43,25 +43,25 @@ typedef struct plan {
 } plan;
 
 // A failed check in a forked process ends it: cmocka's own checks would go on with the parent's remaining tests there.
-#define CHECK(x, ...)                                                                       \
-    do {                                                                                    \
-        if (!(x)) {                                                                         \
-            fprintf(stderr, "rank %d, line %d: %s: ", j->at.rank, __LINE__, #x);            \
-            fprintf(stderr, __VA_ARGS__);                                                   \
-            fputc('\n', stderr);                                                            \
-            exit(1);                                                                        \
-        }                                                                                   \
+#define CHECK(x, ...) \
+    do { \
+        if (!(x)) { \
+            fprintf(stderr, "rank %d, line %d: %s: ", j->at.rank, __LINE__, #x); \
+            fprintf(stderr, __VA_ARGS__); \
+            fputc('\n', stderr); \
+            exit(1); \
+        } \
     } while (0)
 
 #define RUN(call) CHECK((call) == ERR_OK, "%s", err_last()->text)
 
-#define FAILS(call, expected, ...)                                                                                          \
-    do {                                                                                                                    \
-        const char *const says_[] = {__VA_ARGS__};                                                                          \
-        err_t rc_ = (call);                                                                                                 \
-        CHECK(rc_ == (expected), "%s gave %d, expected %d: %s", #call, rc_, expected, rc_ ? err_last()->text : "");         \
-        for (size_t i_ = 0; i_ < sizeof says_ / sizeof *says_; i_++)                                                        \
-            CHECK(strstr(err_last()->text, says_[i_]), "\"%s\" says nothing of %s", err_last()->text, says_[i_]);           \
+#define FAILS(call, expected, ...) \
+    do { \
+        const char *const says_[] = {__VA_ARGS__}; \
+        err_t rc_ = (call); \
+        CHECK(rc_ == (expected), "%s gave %d, expected %d: %s", #call, rc_, expected, rc_ ? err_last()->text : ""); \
+        for (size_t i_ = 0; i_ < sizeof says_ / sizeof *says_; i_++) \
+            CHECK(strstr(err_last()->text, says_[i_]), "\"%s\" says nothing of %s", err_last()->text, says_[i_]); \
     } while (0)
 
 static double now(void) {
@@ -87,11 +87,10 @@ static void be_rank(job *j, const plan *p, int rank) {
     double timeout = p->timeout_s > 0 ? p->timeout_s : 20;
     RUN(device_open(&j->d, &(device_options){.kind = DEVICE_CPU, .threads = 1}));
     RUN(stream_open(j->d, &j->s));
-    RUN(team_join(&j->t, &(team_options){.at = &j->at, .timeout_s = 20, .heartbeat_s = 0.2, .job = "test", .build = "b",
-                                         .config_hash = "c", .data_hash = "d"}));
+    RUN(team_join(&j->t, &(team_options){
+                             .at = &j->at, .timeout_s = 20, .heartbeat_s = 0.2, .job = "test", .build = "b", .config_hash = "c", .data_hash = "d"}));
     find_library(j->library);
-    j->o = (transport_options){.kind = TRANSPORT_NCCL, .dev = j->d, .timeout_s = timeout, .nccl_path = j->library,
-                               .infiniband = -1};
+    j->o = (transport_options){.kind = TRANSPORT_NCCL, .dev = j->d, .timeout_s = timeout, .nccl_path = j->library, .infiniband = -1};
     RUN(comm_tcp_open(&j->over, j->t, &j->o));
     p->body(j);
     comm *last = j->c ? j->c : j->over;
@@ -132,8 +131,7 @@ static void run(const plan *p) {
 
 static void open_nccl(job *j) {
     RUN(comm_nccl_open(&j->c, j->t, j->over, &j->o, j->s));
-    CHECK(j->c->rank == j->at.rank && j->c->world == j->at.world && j->c->host == j->over, "rank %d of %d", j->c->rank,
-          j->c->world);
+    CHECK(j->c->rank == j->at.rank && j->c->world == j->at.world && j->c->host == j->over, "rank %d of %d", j->c->rank, j->c->world);
 }
 
 // A function of the stand-in that NCCL does not have.
@@ -176,8 +174,8 @@ static float sum(int world, size_t i, int salt) {
 static void same_traffic(job *j, comm *c, comm *other, comm_traffic a, comm_traffic b, const char *what) {
     long long sent = c->traffic.sent - a.sent, received = c->traffic.received - a.received;
     long long tcp_sent = other->traffic.sent - b.sent, tcp_received = other->traffic.received - b.received;
-    CHECK(sent == tcp_sent && received == tcp_received, "%s: %lld bytes sent, %lld received; tcp: %lld and %lld", what, sent,
-          received, tcp_sent, tcp_received);
+    CHECK(sent == tcp_sent && received == tcp_received, "%s: %lld bytes sent, %lld received; tcp: %lld and %lld", what, sent, received, tcp_sent,
+          tcp_received);
     CHECK(c->traffic.calls == a.calls + 1 && c->traffic.sent_far == 0, "%lld calls", (long long)c->traffic.calls);
 }
 
@@ -195,8 +193,7 @@ static void check_all_reduce(job *j) {
     twin_start(j, 1, before);
     for (int k = 0; k < 2; k++) RUN(pair[k]->table->all_reduce(pair[k], twins[k], ELEMENTS, FP32, REDUCE_SUM, j->s));
     same_traffic(j, j->c, j->over, before[0], before[1], "all_reduce");
-    for (size_t i = 0; i < ELEMENTS; i++)
-        CHECK(twins[0][i] == sum(j->c->world, i, 1), "element %zu is %g", i, (double)twins[0][i]);
+    for (size_t i = 0; i < ELEMENTS; i++) CHECK(twins[0][i] == sum(j->c->world, i, 1), "element %zu is %g", i, (double)twins[0][i]);
     CHECK(memcmp(twins[0], twins[1], ELEMENTS * sizeof(float)) == 0, "other than tcp");
     double most[3] = {j->c->rank, -j->c->rank, 0.5};
     RUN(j->c->table->all_reduce(j->c, most, 3, FP64, REDUCE_MAX, j->s));
@@ -227,14 +224,12 @@ static void check_cuts(job *j, int kind) {
         CHECK(twins[0][i] == sum(world, i, kind), "element %zu is %g", i, (double)twins[0][i]);
         CHECK(twins[0][i] == twins[1][i], "element %zu is other than tcp's", i);
     }
-    for (size_t i = cut[world]; i < ELEMENTS; i++)
-        CHECK(twins[0][i] == value(self, i, kind), "element %zu past the end was written", i);
+    for (size_t i = cut[world]; i < ELEMENTS; i++) CHECK(twins[0][i] == value(self, i, kind), "element %zu past the end was written", i);
     twin_start(j, kind, before);
     for (int k = 0; k < 2; k++) RUN(pair[k]->table->all_gather(pair[k], twins[k], bytes, j->s));
     same_traffic(j, j->c, j->over, before[0], before[1], "all_gather");
     for (int r = 0; r < world; r++)
-        for (size_t i = cut[r]; i < cut[r + 1]; i++)
-            CHECK(twins[0][i] == value(r, i, kind), "element %zu is %g", i, (double)twins[0][i]);
+        for (size_t i = cut[r]; i < cut[r + 1]; i++) CHECK(twins[0][i] == value(r, i, kind), "element %zu is %g", i, (double)twins[0][i]);
     CHECK(memcmp(twins[0], twins[1], ELEMENTS * sizeof(float)) == 0, "other than tcp");
 }
 
@@ -242,8 +237,7 @@ static void check_broadcast(job *j) {
     for (int root = 0; root < j->c->world; root++) {
         fill(twins[0], ELEMENTS, j->c->rank, 9);
         RUN(j->c->table->broadcast(j->c, twins[0], 4 * 1001 + 1, root, j->s));
-        for (size_t i = 0; i < 1001; i++)
-            CHECK(twins[0][i] == value(root, i, 9), "element %zu from %d is %g", i, root, (double)twins[0][i]);
+        for (size_t i = 0; i < 1001; i++) CHECK(twins[0][i] == value(root, i, 9), "element %zu from %d is %g", i, root, (double)twins[0][i]);
         CHECK(twins[0][1002] == value(j->c->rank, 1002, 9), "too much from %d", root);
     }
 }
@@ -259,16 +253,13 @@ static void check_all_to_all(job *j) {
     RUN(j->over->table->all_to_all(j->over, tcp, in, ROW * sizeof *in, j->s));
     same_traffic(j, j->c, j->over, before[0], before[1], "all_to_all");
     for (int r = 0; r < world; r++)
-        for (size_t i = 0; i < ROW; i++)
-            CHECK(out[(size_t)r * ROW + i] == value(r, (size_t)j->c->rank * ROW + i, 3), "row %d, element %zu", r, i);
+        for (size_t i = 0; i < ROW; i++) CHECK(out[(size_t)r * ROW + i] == value(r, (size_t)j->c->rank * ROW + i, 3), "row %d, element %zu", r, i);
     CHECK(memcmp(out, tcp, (size_t)world * ROW * sizeof *out) == 0, "other than tcp");
 }
 
 // Two messages to every other rank, of other sizes for every pair, some empty, listed in orders that would deadlock if taken one
 // by one.
-static size_t part_bytes(int from, int to, int k) {
-    return k ? (size_t)(from * 7 + to * 3) * 50 : (size_t)((from + to) % 3) * 11;
-}
+static size_t part_bytes(int from, int to, int k) { return k ? (size_t)(from * 7 + to * 3) * 50 : (size_t)((from + to) % 3) * 11; }
 
 static int list_parts(job *j, comm_part *list, char *base, bool out) {
     int n = 0, self = j->c->rank, world = j->c->world;
@@ -293,13 +284,11 @@ static void check_exchange(job *j) {
         RUN(pair[k]->table->exchange(pair[k], send, sends, recv, recvs, j->s));
         for (int i = 0; i < recvs; i++)
             for (size_t b = 0; b < recv[i].bytes; b++)
-                CHECK(((char *)recv[i].data)[b] == 1 + recv[i].peer * 10 + i / (j->c->world - 1), "message %d from %d, byte %zu",
-                      i, recv[i].peer, b);
+                CHECK(((char *)recv[i].data)[b] == 1 + recv[i].peer * 10 + i / (j->c->world - 1), "message %d from %d, byte %zu", i, recv[i].peer, b);
     }
     same_traffic(j, j->c, j->over, before[0], before[1], "exchange");
     int next = (j->c->rank + 1) % j->c->world, before_me = (j->c->rank + j->c->world - 1) % j->c->world, got = -1;
-    RUN(j->c->table->exchange(j->c, &(comm_part){next, &j->c->rank, sizeof(int)}, 1, &(comm_part){before_me, &got, sizeof got}, 1,
-                              j->s));
+    RUN(j->c->table->exchange(j->c, &(comm_part){next, &j->c->rank, sizeof(int)}, 1, &(comm_part){before_me, &got, sizeof got}, 1, j->s));
     CHECK(got == before_me, "%d", got);
 }
 
@@ -388,8 +377,7 @@ static void splits(job *j) {
     for (int i = 0; i < 4; i++)
         if (in_order[i]) in_order[i]->table->close(in_order[i]);
     sum_in(j, j->c, 1, 4);
-    CHECK(counted(j, "live") == 1 && counted(j, "aborts") == 0, "%d communicators left, %d aborted", counted(j, "live"),
-          counted(j, "aborts"));
+    CHECK(counted(j, "live") == 1 && counted(j, "aborts") == 0, "%d communicators left, %d aborted", counted(j, "live"), counted(j, "aborts"));
 }
 
 static void groups_are_split(void **state) {
@@ -409,8 +397,7 @@ static void registers(job *j) {
     for (int i = 2; i < NCCL_REGISTERED; i++) RUN(nccl_register(j->c, x, sizeof x));
     FAILS(nccl_register(j->c, x, sizeof x), ERR_INTERNAL, "64");
     j->c->table->close(j->c);
-    CHECK(counted(j, "registered") == 0 && counted(j, "live") == 0, "%d registered, %d live", counted(j, "registered"),
-          counted(j, "live"));
+    CHECK(counted(j, "registered") == 0 && counted(j, "live") == 0, "%d registered, %d live", counted(j, "registered"), counted(j, "live"));
     RUN(comm_tcp_open(&j->over, j->t, &j->o));  // a second one after the first
     open_nccl(j);
     sum_in(j, j->c, 2, 4);
@@ -544,8 +531,7 @@ static void killed_in_init(job *j) {
     char lost[COMM_HOST + 32];
     double start = now();
     if (j->at.rank == j->at.world - 1) CHECK(pthread_create(&thread, NULL, die_soon, NULL) == 0, "no thread");
-    FAILS(comm_nccl_open(&j->c, j->t, j->over, &j->o, j->s), ERR_UNAVAILABLE, comm_rank_text(j->over, j->at.world - 1, lost),
-          "is lost");
+    FAILS(comm_nccl_open(&j->c, j->t, j->over, &j->o, j->s), ERR_UNAVAILABLE, comm_rank_text(j->over, j->at.world - 1, lost), "is lost");
     CHECK(now() - start < 5, "%.1f s", now() - start);
 }
 
@@ -571,8 +557,8 @@ static void who_and_where(job *j) {
     err_t rc = j->c->table->all_reduce(j->c, &x, 1, FP32, REDUCE_SUM, j->s);
     if (rc == ERR_OK) rc = j->c->table->barrier(j->c, j->s);
     if (j->at.rank == 0)
-        FAILS(rc, ERR_UNAVAILABLE, comm_rank_text(j->c, 0, self), "nccl all_reduce #1", "reduce bucket 3 of step 17",
-              "unhandled system error", "asked to fail");
+        FAILS(rc, ERR_UNAVAILABLE, comm_rank_text(j->c, 0, self), "nccl all_reduce #1", "reduce bucket 3 of step 17", "unhandled system error",
+              "asked to fail");
     CHECK(rc == ERR_UNAVAILABLE, "%d", rc);
 }
 
@@ -660,16 +646,14 @@ static void still_a_team(job *j) {
 
 static void no_library(job *j) {
     if (j->at.rank == 1) j->o.nccl_path = "/nowhere/libnccl.so.2";
-    FAILS(comm_nccl_open(&j->c, j->t, j->over, &j->o, j->s), ERR_UNAVAILABLE, "not found (tried /nowhere/libnccl.so.2)",
-          "transport = tcp", "install",
+    FAILS(comm_nccl_open(&j->c, j->t, j->over, &j->o, j->s), ERR_UNAVAILABLE, "not found (tried /nowhere/libnccl.so.2)", "transport = tcp", "install",
           j->at.rank == 1 ? "nccl" : "rank 1");
     still_a_team(j);
 }
 
 static void not_nccl(job *j) {
     j->o.nccl_path = "libm.so.6";
-    FAILS(comm_nccl_open(&j->c, j->t, j->over, &j->o, j->s), ERR_UNAVAILABLE, "libm.so.6 is not an NCCL", "2.18.0",
-          "19 functions", "ncclGetVersion",
+    FAILS(comm_nccl_open(&j->c, j->t, j->over, &j->o, j->s), ERR_UNAVAILABLE, "libm.so.6 is not an NCCL", "2.18.0", "19 functions", "ncclGetVersion",
           "ncclCommSplit", "ncclAllGather");
     still_a_team(j);
 }
@@ -793,8 +777,8 @@ static void declarations_are_those_of_nccl_h(void **state) {
     assert_int_equal(nccl_headers_config_bytes, sizeof ours);
     memcpy(&theirs, nccl_headers_config, sizeof theirs);
     assert_int_equal(theirs.blocking, NCCL_UNDEFINED);
-    theirs.blocking = 0;                 // the one that we define
-    theirs.version = NCCL_API_VERSION;   // a patch release changes no field
+    theirs.blocking = 0;                // the one that we define
+    theirs.version = NCCL_API_VERSION;  // a patch release changes no field
     assert_memory_equal(&ours, &theirs, sizeof ours);
 }
 

@@ -16,7 +16,12 @@
 
 #include <cmocka.h>
 
-typedef struct item { const op_row *row; const special *special; const fixtures *all; char name[200]; } item;
+typedef struct item {
+    const op_row *row;
+    const special *special;
+    const fixtures *all;
+    char name[200];
+} item;
 
 static void check_row(void **state) {
     const item *it = *state;
@@ -71,7 +76,12 @@ static int tell_about(device_kind kind) {
     return rc == ERR_OK ? 0 : 1;
 }
 
-typedef struct command { bool bench, once, about; device_kind kind; int64_t scale; const char *only; } command;
+typedef struct command {
+    bool bench, once, about;
+    device_kind kind;
+    int64_t scale;
+    const char *only;
+} command;
 
 static bool parse(command *c, int argc, char **argv) {
     *c = (command){.scale = 1};

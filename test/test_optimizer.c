@@ -3,17 +3,22 @@
 #include "test/support/golden.h"
 #include "trainer/step/optimizer.h"
 
-static const char small_model[] =
-    "[data]\nformat = raw16\n[model]\nlayers = 2\nheads = 3\nembed = 36\ncontext = 24\nvocab = 128\n"
-    "[batch]\nglobal = 12\nmicro = 3\nlanes = 4\n[run]\nsteps = 6\n[schedule]\nwarmup = 2\n[device]\nthreads = 1\n";
+static const char small_model[] = "[data]\nformat = raw16\n[model]\nlayers = 2\nheads = 3\nembed = 36\ncontext = 24\nvocab = 128\n"
+                                  "[batch]\nglobal = 12\nmicro = 3\nlanes = 4\n[run]\nsteps = 6\n[schedule]\nwarmup = 2\n[device]\nthreads = 1\n";
 
 // What an optimizer is asked for, and what it then keeps.
-static const struct { const char *settings; int type, arrays; const char *names[OPTIMIZER_ARRAYS]; } kinds[] = {
+static const struct {
+    const char *settings;
+    int type, arrays;
+    const char *names[OPTIMIZER_ARRAYS];
+} kinds[] = {
     {"[optimizer]\ntype = adamw\n", OPTIMIZER_ADAMW, 2, {"m", "v"}},
     {"[optimizer]\ntype = adamw\nmomentum = 0.9\n", OPTIMIZER_ADAMW, 2, {"m", "v"}},  // not its own
     {"[optimizer]\ntype = sgd\nlr = 0.1\n", OPTIMIZER_SGD, 0, {NULL}},
     {"[optimizer]\ntype = sgd\nlr = 0.1\nmomentum = 0.9\n", OPTIMIZER_SGD, 1, {"momentum"}},
-    {"[optimizer]\ntype = sgd\nlr = 0.1\nmomentum = 0.5\nnesterov = yes\n[precision]\ncompute = bf16\nrounding = stochastic\n", OPTIMIZER_SGD, 1,
+    {"[optimizer]\ntype = sgd\nlr = 0.1\nmomentum = 0.5\nnesterov = yes\n[precision]\ncompute = bf16\nrounding = stochastic\n",
+     OPTIMIZER_SGD,
+     1,
      {"momentum"}},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds, DESCENT = 2, MOMENTUM = 3, STEPS = 6 };
@@ -43,9 +48,18 @@ static void like_pytorch(const char *kind, const char *settings) {
     drop_dir(dir);
 }
 
-static void descent_is_like_pytorch(void **state) { (void)state; like_pytorch("plain/", ""); }
-static void momentum_is_like_pytorch(void **state) { (void)state; like_pytorch("momentum/", "momentum = 0.9\n"); }
-static void nesterov_is_like_pytorch(void **state) { (void)state; like_pytorch("nesterov/", "momentum = 0.9\nnesterov = yes\n"); }
+static void descent_is_like_pytorch(void **state) {
+    (void)state;
+    like_pytorch("plain/", "");
+}
+static void momentum_is_like_pytorch(void **state) {
+    (void)state;
+    like_pytorch("momentum/", "momentum = 0.9\n");
+}
+static void nesterov_is_like_pytorch(void **state) {
+    (void)state;
+    like_pytorch("nesterov/", "momentum = 0.9\nnesterov = yes\n");
+}
 
 // --- what is kept --------------------------------------------------------------------------------------------------------------------
 
@@ -91,7 +105,10 @@ static void expect_files(const session *x, int kind) {
 
 // --- the same bits ---------------------------------------------------------------------------------------------------------------------
 
-typedef struct ending { char hash[17], state_hash[17]; double loss; } ending;
+typedef struct ending {
+    char hash[17], state_hash[17];
+    double loss;
+} ending;
 
 // Goes on from what `dir` has to step `last`, saves, and checks what was saved.
 static ending run_to(const char *dir, int kind, const char *more, int64_t last) {
@@ -143,7 +160,8 @@ static void stops_widths_and_offload_do_not_matter(void **state) {
 
 static void every_setting_changes_the_bits(void **state) {
     (void)state;
-    static const char *const more[] = {"", "lr = 0.1\n", "weight_decay = 0\n", "momentum = 0.9\n", "momentum = 0.8\n", "momentum = 0.9\nnesterov = yes\n"};
+    static const char *const more[] = {
+        "", "lr = 0.1\n", "weight_decay = 0\n", "momentum = 0.9\n", "momentum = 0.8\n", "momentum = 0.9\nnesterov = yes\n"};
     enum { SETTINGS = sizeof more / sizeof *more };
     char *dir = data_dir(), hash[SETTINGS][17], text[128];
     for (int i = 0; i < SETTINGS; i++) {

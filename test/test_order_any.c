@@ -13,10 +13,9 @@
 
 #include <math.h>
 
-static const char small_model[] =
-    "[data]\nformat = raw16\n[model]\nlayers = 2\nheads = 3\nembed = 36\ncontext = 24\nvocab = 131\n"
-    "[batch]\nglobal = 16\nmicro = 2\n[optimizer]\nlr = 1e-3\neps = 1\ngrad_clip = 0\n"
-    "[schedule]\ntype = constant\nwarmup = 0\n[device]\nthreads = 1\n[cluster]\ntimeout = 20\n";
+static const char small_model[] = "[data]\nformat = raw16\n[model]\nlayers = 2\nheads = 3\nembed = 36\ncontext = 24\nvocab = 131\n"
+                                  "[batch]\nglobal = 16\nmicro = 2\n[optimizer]\nlr = 1e-3\neps = 1\ngrad_clip = 0\n"
+                                  "[schedule]\ntype = constant\nwarmup = 0\n[device]\nthreads = 1\n[cluster]\ntimeout = 20\n";
 
 enum { STEPS = 3, RANKS = 4, MICROS = 8 };  // micro-batches of a step
 
@@ -29,18 +28,18 @@ typedef struct finding {
 } finding;
 
 typedef struct findings {
-    size_t elements;             // of all rows that have values
-    size_t *at;                  // [params] where a row begins among them
+    size_t elements;  // of all rows that have values
+    size_t *at;       // [params] where a row begins among them
     finding *rank;
-    float *gradient, *weights;   // (RANKS, STEPS, elements), (RANKS, elements)
+    float *gradient, *weights;  // (RANKS, STEPS, elements), (RANKS, elements)
 } findings;
 
 // The exact sums of each step, at the weights of the start, and the sums of their terms' absolute values.
 typedef struct truth {
     config c;
     size_t elements, *at;
-    double *sum, *size;    // (STEPS, elements)
-    bool *tied;            // (elements): twice as many terms
+    double *sum, *size;  // (STEPS, elements)
+    bool *tied;          // (elements): twice as many terms
 } truth;
 
 // How far a sum of so many floats may be from the exact one, for each unit of their size.
@@ -193,8 +192,7 @@ static void merge(const char *what, float *all, size_t stride, size_t elements, 
         for (int k = 0; k < ranks; k++) {
             float *its = all + (size_t)k * stride + i;
             if (isnan(*its)) continue;
-            if (found && *its != *found)
-                fail_msg("%s: element %zu is %.9g on rank %d, %.9g before it", what, i, *its, k, *found);
+            if (found && *its != *found) fail_msg("%s: element %zu is %.9g on rank %d, %.9g before it", what, i, *its, k, *found);
             found = its;
         }
         if (!found) fail_msg("%s: element %zu: no rank has a number there", what, i);
@@ -229,8 +227,8 @@ static void expect_gradients(const char *what, const findings *f, const truth *t
         for (size_t i = 0; i < t->elements; i++) {
             size_t at = (size_t)k * t->elements + i;
             if (!(fabs((double)f->gradient[at] - t->sum[at]) <= room_of(t, k, i)))
-                fail_msg("%s: step %d, element %zu of the gradient: %.9g, expected %.9g +- %.3g", what, k + 1, i,
-                         f->gradient[at], t->sum[at], room_of(t, k, i));
+                fail_msg("%s: step %d, element %zu of the gradient: %.9g, expected %.9g +- %.3g", what, k + 1, i, f->gradient[at], t->sum[at],
+                         room_of(t, k, i));
         }
 }
 
@@ -264,25 +262,20 @@ static void expect_losses(const char *what, const findings *f, const findings *f
 static void expect_plan(const char *what, const findings *f, int ranks) {
     for (int r = 0; r < ranks; r++) {
         const finding *me = &f->rank[r];
-        if (me->memory != me->planned)
-            fail_msg("%s: rank %d holds %lld bytes, planned %lld", what, r, (long long)me->memory,
-                     (long long)me->planned);
+        if (me->memory != me->planned) fail_msg("%s: rank %d holds %lld bytes, planned %lld", what, r, (long long)me->memory, (long long)me->planned);
         if (me->sent != me->planned_sent || me->sent_far != me->planned_far)
-            fail_msg("%s: rank %d sent %lld bytes in a step (%lld far), planned %lld (%lld)", what, r,
-                     (long long)me->sent, (long long)me->sent_far, (long long)me->planned_sent, (long long)me->planned_far);
+            fail_msg("%s: rank %d sent %lld bytes in a step (%lld far), planned %lld (%lld)", what, r, (long long)me->sent, (long long)me->sent_far,
+                     (long long)me->planned_sent, (long long)me->planned_far);
         assert_true(ranks == 1 || me->sent > 0);
     }
 }
 
-static void try_any(const char *dir, const rank_world *w, int stage, const char *lanes, double bucket_mb,
-                    const truth *t, const findings *fixed) {
+static void try_any(const char *dir, const rank_world *w, int stage, const char *lanes, double bucket_mb, const truth *t, const findings *fixed) {
     config c;
     findings f;
     char what[96], more[256];
-    snprintf(what, sizeof what, "order any, %d ranks on %d nodes, zero %d, buckets of %g MB", rank_count(w), w->nodes,
-             stage, bucket_mb);
-    snprintf(more, sizeof more, "%s[reduce]\norder = any\nbucket_mb = %g\n[parallel]\nzero = %d\n", lanes, bucket_mb,
-             stage);
+    snprintf(what, sizeof what, "order any, %d ranks on %d nodes, zero %d, buckets of %g MB", rank_count(w), w->nodes, stage, bucket_mb);
+    snprintf(more, sizeof more, "%s[reduce]\norder = any\nbucket_mb = %g\n[parallel]\nzero = %d\n", lanes, bucket_mb, stage);
     rank_config(&c, dir, small_model, more);
     run_findings(what, &f, t, w, &c);
     expect_gradients(what, &f, t);
@@ -303,8 +296,7 @@ static void against_fixed(const char *lanes, const rank_world *w, int worlds, do
     run_findings("order fixed, one rank", &fixed, &t, &(rank_world){1, {1}}, &c);
     expect_gradients("order fixed, one rank", &fixed, &t);
     for (int i = 0; i < worlds; i++)
-        for (int stage = 0; stage <= (rank_count(&w[i]) == 1 ? 0 : 3); stage++)
-            try_any(dir, &w[i], stage, lanes, bucket_mb, &t, &fixed);
+        for (int stage = 0; stage <= (rank_count(&w[i]) == 1 ? 0 : 3); stage++) try_any(dir, &w[i], stage, lanes, bucket_mb, &t, &fixed);
     drop_findings(&fixed);
     drop_truth(&t);
     drop_dir(dir);

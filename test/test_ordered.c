@@ -13,7 +13,10 @@
 
 enum { TEXT = 512, BUFFERS = 32 };
 
-typedef struct holder { lane_counter c; char text[BUFFERS][TEXT]; } holder;
+typedef struct holder {
+    lane_counter c;
+    char text[BUFFERS][TEXT];
+} holder;
 
 static void push(holder *h, int64_t first, int64_t size, const char *text) {
     int b = lane_counter_free(&h->c), into, from;
@@ -80,14 +83,15 @@ static void buffers_are_as_many_as_planned(void **state) {
     assert_int_equal(lane_counter_buffers(0, 8, false), 4);
     assert_int_equal(lane_counter_buffers(0, 64, false), 7);
     assert_int_equal(lane_counter_buffers(1, 7, false), 5);  // 1, 2+3, 4+5, 6, and 7 while it is filled
-    assert_int_equal(lane_counter_buffers(0, 2, true), 1);  // one micro-batch a lane: 1 goes on top of 0
+    assert_int_equal(lane_counter_buffers(0, 2, true), 1);   // one micro-batch a lane: 1 goes on top of 0
     assert_int_equal(lane_counter_buffers(0, 8, true), 3);
     assert_int_equal(lane_counter_buffers(1, 2, true), 2);  // no siblings
     for (int first = 0; first < 16; first++)
         for (int count = 1; first + count <= 16; count++) {
             lane_counter joined = lane_counter_of(first, count, true), apart = lane_counter_of(first, count, false);
             assert_int_equal(joined.count, apart.count);
-            for (int i = 0; i < joined.count; i++) assert_true(joined.span[i].first == apart.span[i].first && joined.span[i].size == apart.span[i].size);
+            for (int i = 0; i < joined.count; i++)
+                assert_true(joined.span[i].first == apart.span[i].first && joined.span[i].size == apart.span[i].size);
             holder h = {0};
             for (int64_t l = first; l < first + count; l++) {
                 assert_true(lane_counter_free(&h.c) < lane_counter_buffers(first, count, false));
@@ -114,8 +118,7 @@ static void owners_keep_as_few_buffers_as_there_are_sums(void **state) {
                 int sums = __builtin_popcountll((unsigned long long)(turn * world));
                 most = sums > most ? sums : most;
             }
-            if (reduce_kept(r) != most)
-                fail_msg("%d lanes on %d ranks: %d kept, expected %d", lanes, world, reduce_kept(r), most);
+            if (reduce_kept(r) != most) fail_msg("%d lanes on %d ranks: %d kept, expected %d", lanes, world, reduce_kept(r), most);
             reduce_close(r);
             ranks->table->close(ranks);
         }

@@ -52,7 +52,11 @@ static void every_item_once(void **state) {
     free(c);
 }
 
-typedef struct relay { int64_t sum; int64_t parts[8]; int round; } relay;
+typedef struct relay {
+    int64_t sum;
+    int64_t parts[8];
+    int round;
+} relay;
 
 static void relay_item(void *ctx, int64_t item, int thread) {
     (void)thread;
@@ -98,7 +102,9 @@ static void caller_waits_for_the_slow(void **state) {
 }
 
 #if defined(__x86_64__)
-typedef struct modes { _Atomic unsigned csr[64]; } modes;
+typedef struct modes {
+    _Atomic unsigned csr[64];
+} modes;
 static void mode_item(void *ctx, int64_t item, int thread) {
     (void)thread;
     atomic_store(&((modes *)ctx)->csr[item], __builtin_ia32_stmxcsr());
@@ -127,7 +133,10 @@ static void floating_point_mode(void **state) {
 }
 #endif
 
-typedef struct masks { pthread_t caller; atomic_int workers, open; } masks;
+typedef struct masks {
+    pthread_t caller;
+    atomic_int workers, open;
+} masks;
 static void mask_item(void *ctx, int64_t item, int thread) {
     (void)item;
     masks *m = ctx;
@@ -176,7 +185,8 @@ static void scratch_grows(void **state) {
             unsigned char *s = pool_scratch(p, t, sizes[i]);
             assert_non_null(s);
             assert_int_equal((uintptr_t)s % 64, 0);
-            if (s != before) for (size_t k = had; k < sizes[i]; k += 511) assert_int_equal(s[k], 0);
+            if (s != before)
+                for (size_t k = had; k < sizes[i]; k += 511) assert_int_equal(s[k], 0);
             memset(s, 0xff, sizes[i]);
             before = s, had = sizes[i];
         }
@@ -194,11 +204,14 @@ static void scratch_grows(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_item_once), cmocka_unit_test(jobs_follow_each_other), cmocka_unit_test(caller_waits_for_the_slow),
+        cmocka_unit_test(every_item_once),
+        cmocka_unit_test(jobs_follow_each_other),
+        cmocka_unit_test(caller_waits_for_the_slow),
 #if defined(__x86_64__)
         cmocka_unit_test(floating_point_mode),
 #endif
-        cmocka_unit_test(signals_are_the_callers), cmocka_unit_test(scratch_grows),
+        cmocka_unit_test(signals_are_the_callers),
+        cmocka_unit_test(scratch_grows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

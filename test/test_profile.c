@@ -7,7 +7,10 @@
 
 #include <string.h>
 
-typedef struct rig { device *dev; stream *s; } rig;
+typedef struct rig {
+    device *dev;
+    stream *s;
+} rig;
 
 static rig rig_open(bool profile) {
     rig r;
@@ -137,7 +140,9 @@ static void many_shapes_end_in_others(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(counts_what_the_rows_count), cmocka_unit_test(changes_no_bit), cmocka_unit_test(lines_are_sums_by_shape),
+        cmocka_unit_test(counts_what_the_rows_count),
+        cmocka_unit_test(changes_no_bit),
+        cmocka_unit_test(lines_are_sums_by_shape),
         cmocka_unit_test(many_shapes_end_in_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -55,7 +55,10 @@ static err_t expect_zeros(const char *what, const tensor *t, size_t from, size_t
 }
 
 // Of a row: where it begins in a slab, and in this rank's shard; how much it is, and how much of it is this rank's.
-typedef struct padding { int row; size_t whole, shard, count, owned; } padding;
+typedef struct padding {
+    int row;
+    size_t whole, shard, count, owned;
+} padding;
 
 static padding padding_of(const session *x, int row) {
     const zero_layout *z = &x->state.zero;
@@ -99,8 +102,7 @@ static err_t look_at_padding(const session *x) {
         const param *p = &x->net->param[i];
         bool padded = i == wte || i == head;
         int64_t rows = padded ? (p->size[0] + 127) / 128 * 128 : 0;
-        if (p->rows_in_memory != rows)
-            return err_set(ERR_INTERNAL, "%s has %lld rows in memory", p->name, (long long)p->rows_in_memory);
+        if (p->rows_in_memory != rows) return err_set(ERR_INTERNAL, "%s has %lld rows in memory", p->name, (long long)p->rows_in_memory);
         padding at;
         if (padded) at = padding_of(x, i);
         if (padded) TRY(row_padding(x, &at));
@@ -226,18 +228,20 @@ static int random_port(void) {
 static void expect_same(const char *what, const finding *all, int n, const finding *one) {
     for (int k = 0; k < n; k++) {
         if (all[k].code != ERR_OK) fail_msg("%s: rank %d of %d: %s", what, k, n, all[k].error);
-        if (strlen(all[k].hash) != 16 || strlen(all[k].state_hash) != 16)
-            fail_msg("%s: rank %d of %d has no hash", what, k, n);
+        if (strlen(all[k].hash) != 16 || strlen(all[k].state_hash) != 16) fail_msg("%s: rank %d of %d has no hash", what, k, n);
         if (strcmp(all[k].hash, one->hash) != 0 || strcmp(all[k].state_hash, one->state_hash) != 0)
-            fail_msg("%s: rank %d of %d: hash %s state %s, expected %s and %s", what, k, n, all[k].hash, all[k].state_hash, one->hash, one->state_hash);
+            fail_msg("%s: rank %d of %d: hash %s state %s, expected %s and %s", what, k, n, all[k].hash, all[k].state_hash, one->hash,
+                     one->state_hash);
         if (all[k].loss != one->loss || all[k].eval != one->eval)
-            fail_msg("%s: rank %d of %d: loss %.17g eval %.17g, expected %.17g and %.17g", what, k, n, all[k].loss, all[k].eval, one->loss, one->eval);
+            fail_msg("%s: rank %d of %d: loss %.17g eval %.17g, expected %.17g and %.17g", what, k, n, all[k].loss, all[k].eval, one->loss,
+                     one->eval);
         if (all[k].eval_published != all[k].eval)
             fail_msg("%s: rank %d of %d: eval %.17g, of the weights published anew %.17g", what, k, n, all[k].eval, all[k].eval_published);
-        if (all[k].memory != all[k].planned) fail_msg("%s: rank %d of %d holds %lld bytes, planned %lld", what, k, n, (long long)all[k].memory, (long long)all[k].planned);
+        if (all[k].memory != all[k].planned)
+            fail_msg("%s: rank %d of %d holds %lld bytes, planned %lld", what, k, n, (long long)all[k].memory, (long long)all[k].planned);
         if (all[k].sent != all[k].planned_sent || all[k].sent_far != all[k].planned_far)
-            fail_msg("%s: rank %d of %d sent %lld bytes (%lld far), planned %lld (%lld)", what, k, n, (long long)all[k].sent, (long long)all[k].sent_far,
-                     (long long)all[k].planned_sent, (long long)all[k].planned_far);
+            fail_msg("%s: rank %d of %d sent %lld bytes (%lld far), planned %lld (%lld)", what, k, n, (long long)all[k].sent,
+                     (long long)all[k].sent_far, (long long)all[k].planned_sent, (long long)all[k].planned_far);
     }
 }
 
@@ -401,8 +405,10 @@ static void expect_saved_shapes(const char *dir) {
 // memory of four. The matrices are large and many runs evaluate: so on fewer windows than the other tests.
 static void what_some_ranks_saved_others_continue(void **state) {
     (void)state;
-    static const struct { int ranks; const char *zero; } worlds[] = {
-        {1, ""}, {3, "[parallel]\nzero = 3\n"}, {2, "[parallel]\nzero = 1\n"}, {4, "[parallel]\nzero = 2\noffload = yes\n"}};
+    static const struct {
+        int ranks;
+        const char *zero;
+    } worlds[] = {{1, ""}, {3, "[parallel]\nzero = 3\n"}, {2, "[parallel]\nzero = 1\n"}, {4, "[parallel]\nzero = 2\noffload = yes\n"}};
     static const char *const widths[] = {"", "[model]\nembed = 252\nlayers = 1\n[precision]\ncompute = bf16\n"};
     char *dir = data_dir(), name[64], more[256], runs[512];
     write_tokens(dir, "val.bin", 300);
@@ -438,8 +444,8 @@ static void ranks_begin_from_a_file_as_one_does(void **state) {
         for (int zero = 0; zero <= 3; zero++) {
             if (ranks == 1 ? zero > 0 : ranks == 4 && zero != 3) continue;
             snprintf(name, sizeof name, "%d ranks, zero %d, from a file", ranks, zero);
-            snprintf(more, sizeof more, "%sinit_from = %s/runs/default/ckpt/step-%08d/model.safetensors\n[parallel]\nzero = %d\n",
-                     wide, dir, 2, zero);
+            snprintf(more, sizeof more, "%sinit_from = %s/runs/default/ckpt/step-%08d/model.safetensors\n[parallel]\nzero = %d\n", wide, dir, 2,
+                     zero);
             try_world(name, dir, more, 1, &ranks, &one);
         }
     assert_string_not_equal(one.hash, saved.hash);

@@ -23,7 +23,10 @@ static char *data_dir(void) {
 
 // --- the same bits ---------------------------------------------------------------------------------------------------------------
 
-typedef struct course { double loss[STEPS], norm[STEPS], eval[STEPS]; char text[STEPS][64], hash[17], state_hash[17]; } course;
+typedef struct course {
+    double loss[STEPS], norm[STEPS], eval[STEPS];
+    char text[STEPS][64], hash[17], state_hash[17];
+} course;
 
 // Steps with an evaluation and a sample after each: both run forward over the same memory, with other T and B.
 static course train(const char *dir, const char *more) {
@@ -72,8 +75,8 @@ static void every_mode_gives_the_same_bits(void **state) {
         course kept = {0};
         for (int mode = 0; mode < 3; mode++) {
             snprintf(what, sizeof what, "%s, dropout %s, %d micro-batches in a lane, recompute %s", type, dropout, kind & 2 ? 2 : 1, modes[mode]);
-            snprintf(more, sizeof more, "[precision]\ncompute = %s\n[model]\ndropout = %s\n[batch]\nlanes = %d\n[parallel]\nrecompute = %s\n", type, dropout,
-                     kind & 2 ? 2 : 4, modes[mode]);
+            snprintf(more, sizeof more, "[precision]\ncompute = %s\n[model]\ndropout = %s\n[batch]\nlanes = %d\n[parallel]\nrecompute = %s\n", type,
+                     dropout, kind & 2 ? 2 : 4, modes[mode]);
             course k = train(dir, more);
             if (mode == 0) kept = k;
             expect_same(what, &kept, &k);
@@ -143,9 +146,7 @@ static size_t costly_bytes(size_t e) {
 }
 
 // dx and the gradient of a norm or of attention; delta; the embedding's scratch.
-static size_t backward_bytes(size_t e) {
-    return 2 * place(N * C, e) + place(MICRO * HEADS * CONTEXT, 4) + place(N + VOCAB + 1, 4);
-}
+static size_t backward_bytes(size_t e) { return 2 * place(N * C, e) + place(MICRO * HEADS * CONTEXT, 4) + place(N + VOCAB + 1, 4); }
 
 // What a run of the kind holds for its passes, as it is planned and as it is.
 static size_t activations(const char *dir, const char *type, const char *mode, session_kind kind) {
@@ -215,10 +216,8 @@ static void without_backward_the_same_is_said(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_mode_gives_the_same_bits),
-        cmocka_unit_test(one_layer_is_no_exception),
-        cmocka_unit_test(a_run_goes_on_with_another_mode),
-        cmocka_unit_test(memory_shrinks_by_what_is_not_kept),
+        cmocka_unit_test(every_mode_gives_the_same_bits),    cmocka_unit_test(one_layer_is_no_exception),
+        cmocka_unit_test(a_run_goes_on_with_another_mode),   cmocka_unit_test(memory_shrinks_by_what_is_not_kept),
         cmocka_unit_test(without_backward_the_same_is_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -107,8 +107,8 @@ static void little_is_not_slow(void **state) {
     (void)state;
     scene s;
     opened(&s, 2, 2, (double[]){10, 10});
-    for (int i = 0; i < 4; i++) assert_false(after(&s, TWICE / 2, (double[]){10, 15}).straggler);     // 1.5 times is not above 1.5 times
-    for (int i = 0; i < 4; i++) assert_false(after(&s, TWICE / 2, (double[]){0.5, 1.4}).straggler);   // nobody notices 0.9 ms
+    for (int i = 0; i < 4; i++) assert_false(after(&s, TWICE / 2, (double[]){10, 15}).straggler);    // 1.5 times is not above 1.5 times
+    for (int i = 0; i < 4; i++) assert_false(after(&s, TWICE / 2, (double[]){0.5, 1.4}).straggler);  // nobody notices 0.9 ms
     for (int i = 0; i < 4; i++) assert_false(after(&s, TWICE / 2, (double[]){10, 9}).straggler);
     close_scene(&s);
 }
@@ -178,12 +178,9 @@ static void what_is_not_known_is_not_fast(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_slowest_is_told),
-        cmocka_unit_test(once_is_chance),
-        cmocka_unit_test(named_once_until_it_caught_up),
-        cmocka_unit_test(little_is_not_slow),
-        cmocka_unit_test(few_steps_wait_for_more),
-        cmocka_unit_test(more_lanes_are_not_slowness),
+        cmocka_unit_test(the_slowest_is_told),           cmocka_unit_test(once_is_chance),
+        cmocka_unit_test(named_once_until_it_caught_up), cmocka_unit_test(little_is_not_slow),
+        cmocka_unit_test(few_steps_wait_for_more),       cmocka_unit_test(more_lanes_are_not_slowness),
         cmocka_unit_test(what_is_not_known_is_not_fast),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

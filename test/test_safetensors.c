@@ -15,7 +15,9 @@
 
 #include <cmocka.h>
 
-typedef struct place { char dir[256], file[300]; } place;
+typedef struct place {
+    char dir[256], file[300];
+} place;
 
 static int enter(void **state) {
     place *p = calloc(1, sizeof *p);
@@ -56,8 +58,7 @@ static void refused(const place *p, const char *header, size_t data, const char 
     st_file f;
     write_file(p, header, data);
     err_t rc = st_open(&f, p->file);
-    if (rc != ERR_DATA || !strstr(err_last()->text, says))
-        print_error("%s -> %d: %s\n", header, rc, rc ? err_last()->text : "accepted");
+    if (rc != ERR_DATA || !strstr(err_last()->text, says)) print_error("%s -> %d: %s\n", header, rc, rc ? err_last()->text : "accepted");
     assert_int_equal(rc, ERR_DATA);
     assert_non_null(strstr(err_last()->text, p->file));
     assert_non_null(strstr(err_last()->text, says));
@@ -70,9 +71,11 @@ static void test_accepts(void **state) {
     place *p = *state;
     st_file f;
     // data order differs from header order; a scalar; an empty tensor; metadata; spaces at the end
-    write_file(p, "{\"b\":" ENTRY("F32", "2,1", "4", "12") ",\"__metadata__\":{\"k\":\"v\"}"
-                  ",\"a\":" ENTRY("F16", "", "0", "2") ",\"e\":" ENTRY("I64", "0,7", "4", "4")
-                  ",\"a2\":" ENTRY("BF16", "1", "2", "4") "}   ", 12);
+    write_file(p,
+               "{\"b\":" ENTRY("F32", "2,1", "4", "12") ",\"__metadata__\":{\"k\":\"v\"}"
+                                                        ",\"a\":" ENTRY("F16", "", "0", "2") ",\"e\":" ENTRY("I64", "0,7", "4", "4") ",\"a2\":" ENTRY(
+                                                            "BF16", "1", "2", "4") "}   ",
+               12);
     assert_int_equal(st_open(&f, p->file), ERR_OK);
     assert_int_equal(f.count, 4);
     assert_string_equal(f.tensors[0].name, "a");
@@ -159,8 +162,7 @@ static void test_refuses_lengths(void **state) {
 
 // --- writing -------------------------------------------------------------------------------------------------------------------
 
-static const uint32_t odd_bits[6] = {0x7fc00001, 0xffffffff, 0x80000000,
-                                     0x7f800000, 1,          0x3f800000};  // NaNs with payload, -0, inf, subnormal
+static const uint32_t odd_bits[6] = {0x7fc00001, 0xffffffff, 0x80000000, 0x7f800000, 1, 0x3f800000};  // NaNs with payload, -0, inf, subnormal
 
 static void test_round_trip(void **state) {
     place *p = *state;
@@ -232,8 +234,7 @@ static void test_writer_mistakes(void **state) {
     assert_int_equal(st_create(&w, p->file, &(st_tensor){.name = "__metadata__"}, 1, NULL, NULL), ERR_INTERNAL);
     assert_int_equal(st_create(&w, p->file, &(st_tensor){.name = ""}, 1, NULL, NULL), ERR_INTERNAL);
     assert_int_equal(st_create(&w, p->file, &(st_tensor){.name = "\xff"}, 1, NULL, NULL), ERR_INTERNAL);
-    assert_int_equal(st_create(&w, p->file, &(st_tensor){.name = "a", .dims = 2, .size = {INT64_MAX, 2}}, 1, NULL, NULL),
-                     ERR_INTERNAL);
+    assert_int_equal(st_create(&w, p->file, &(st_tensor){.name = "a", .dims = 2, .size = {INT64_MAX, 2}}, 1, NULL, NULL), ERR_INTERNAL);
     assert_int_equal(st_create(&w, p->file, two, 1, NULL, NULL), ERR_OK);
     assert_int_equal(st_put(&w, "12345", 5), ERR_INTERNAL);  // more than declared
     assert_int_equal(st_put(&w, "123", 3), ERR_OK);
@@ -254,8 +255,7 @@ static void test_writer_mistakes(void **state) {
 static void test_half_types(void **state) {
     place *p = *state;
     enum { N = 65536 };
-    st_tensor t[2] = {{.name = "h", .type = ST_F16, .dims = 1, .size = {N}},
-                      {.name = "b", .type = ST_BF16, .dims = 1, .size = {N}}};
+    st_tensor t[2] = {{.name = "h", .type = ST_F16, .dims = 1, .size = {N}}, {.name = "b", .type = ST_BF16, .dims = 1, .size = {N}}};
     uint16_t *bits = malloc(N * sizeof *bits);
     float *h = malloc(N * sizeof *h), *b = malloc(N * sizeof *b);
     for (int i = 0; i < N; i++) bits[i] = (uint16_t)i;
@@ -317,9 +317,8 @@ static void test_flips(void **state) {
 int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, enter, leave)
     const struct CMUnitTest tests[] = {
-        TEST(test_accepts),         TEST(test_refuses_entries), TEST(test_refuses_layouts),
-        TEST(test_refuses_lengths), TEST(test_round_trip),      TEST(test_header_bytes),
-        TEST(test_writer_mistakes), TEST(test_half_types),      TEST(test_flips),
+        TEST(test_accepts),      TEST(test_refuses_entries), TEST(test_refuses_layouts), TEST(test_refuses_lengths), TEST(test_round_trip),
+        TEST(test_header_bytes), TEST(test_writer_mistakes), TEST(test_half_types),      TEST(test_flips),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

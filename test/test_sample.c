@@ -57,7 +57,10 @@ static void logits_agree_with_pytorch(void **state) {
 // The recipe's list. 80 tokens after prompts of up to 45: the context of 32 fills up and moves on.
 static void tokens_agree_with_numpy(void **state) {
     (void)state;
-    static const struct { predict_options o; int length; } list[] = {
+    static const struct {
+        predict_options o;
+        int length;
+    } list[] = {
         {{.seed = 1337, .step = 0, .temperature = 1.0, .top_k = 0}, 7},
         {{.seed = 1337, .step = 1, .temperature = 1.0, .top_k = 0}, 7},
         {{.seed = 1338, .step = 0, .temperature = 1.0, .top_k = 0}, 7},
@@ -77,8 +80,7 @@ static void tokens_agree_with_numpy(void **state) {
         o.tokens = TOKENS;
         draw(&r, list[i].length, o, ours);
         for (int n = 0; n < TOKENS; n++)
-            if (ours[n] != (int32_t)theirs[n])
-                fail_msg("list %d, token %d: %d, numpy %d", i, n, ours[n], (int)theirs[n]);
+            if (ours[n] != (int32_t)theirs[n]) fail_msg("list %d, token %d: %d, numpy %d", i, n, ours[n], (int)theirs[n]);
     }
     rig_close(&r);
 }
@@ -89,8 +91,7 @@ static void a_session_writes_with_its_seed_and_step(void **state) {
     rig r = {.dir = make_dir()};
     double theirs[TOKENS];
     char *written, expected[TOKENS + 1] = "";
-    look_open(&r.x, &r.c, r.dir, SESSION_LOOK,
-              "[run]\nseed = 1337\n[sample]\ntokens = 80\ntemperature = 1\ntop_k = 0\n");
+    look_open(&r.x, &r.c, r.dir, SESSION_LOOK, "[run]\nseed = 1337\n[sample]\ntokens = 80\ntemperature = 1\ntop_k = 0\n");
     r.x.step = 1;
     golden_read(LOOK_GOLDEN, "draws/1", TOKENS, theirs);
     for (int n = 0, at = 0; n < TOKENS; n++) {
@@ -139,7 +140,10 @@ static void expect_frequencies(const char *what, const int32_t *tokens, const do
 // The first token after a prompt, with 20,000 seeds.
 static void frequencies_agree_with_pytorch(void **state) {
     (void)state;
-    static const struct { double temperature; int64_t top_k; } list[] = {{0.7, 0}, {1.5, 0}, {1.0, 10}};
+    static const struct {
+        double temperature;
+        int64_t top_k;
+    } list[] = {{0.7, 0}, {1.5, 0}, {1.0, 10}};
     rig r = {.dir = make_dir()};
     double theirs[LOOK_VOCAB];
     int32_t *tokens = malloc(DRAWS * sizeof *tokens);
@@ -150,8 +154,7 @@ static void frequencies_agree_with_pytorch(void **state) {
         snprintf(name, sizeof name, "distribution/%d", k);
         golden_read(LOOK_GOLDEN, name, LOOK_VOCAB, theirs);
         for (int i = 0; i < DRAWS; i++)
-            draw(&r, 7, (predict_options){.tokens = 1, .seed = (uint64_t)i, .temperature = list[k].temperature,
-                                           .top_k = list[k].top_k}, &tokens[i]);
+            draw(&r, 7, (predict_options){.tokens = 1, .seed = (uint64_t)i, .temperature = list[k].temperature, .top_k = list[k].top_k}, &tokens[i]);
         expect_frequencies(name, tokens, theirs);
     }
     free(tokens);
@@ -204,7 +207,10 @@ static void expect_independent(const char *what, const int32_t *a, const int32_t
 // Streams of a seed and a step, its neighbours, and those with the same sum of the two.
 static void tokens_steps_and_seeds_are_streams_of_their_own(void **state) {
     (void)state;
-    static const struct { uint64_t seed; int64_t step; } list[] = {{7, 10}, {7, 11}, {8, 10}, {8, 9}, {6, 11}};
+    static const struct {
+        uint64_t seed;
+        int64_t step;
+    } list[] = {{7, 10}, {7, 11}, {8, 10}, {8, 9}, {6, 11}};
     enum { STREAMS = sizeof list / sizeof *list };
     rig r;
     char what[64];

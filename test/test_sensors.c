@@ -16,13 +16,13 @@
 // test/nvml_headers.c, linked where NVML's header is installed.
 extern const bool nvml_headers_compared __attribute__((weak));
 
-#define FAILS(call, ...)                                                                                             \
-    do {                                                                                                             \
-        err_t fails_ = (call);                                                                                       \
-        const char *words_[] = {__VA_ARGS__};                                                                        \
-        assert_int_equal(fails_, ERR_UNAVAILABLE);                                                                   \
-        for (size_t i_ = 0; i_ < sizeof words_ / sizeof *words_; i_++)                                               \
-            if (!strstr(err_last()->text, words_[i_])) fail_msg("no `%s` in: %s", words_[i_], err_last()->text);     \
+#define FAILS(call, ...) \
+    do { \
+        err_t fails_ = (call); \
+        const char *words_[] = {__VA_ARGS__}; \
+        assert_int_equal(fails_, ERR_UNAVAILABLE); \
+        for (size_t i_ = 0; i_ < sizeof words_ / sizeof *words_; i_++) \
+            if (!strstr(err_last()->text, words_[i_])) fail_msg("no `%s` in: %s", words_[i_], err_last()->text); \
     } while (0)
 
 static bool near(double a, double b) { return fabs(a - b) <= 1e-9 * fabs(b); }
@@ -175,10 +175,22 @@ static void nvml_reads_sensors(void **state) {
 
 static void nvml_says_what_holds_clocks(void **state) {
     (void)state;
-    static const struct { const char *reasons; unsigned limited; const char *text; } rows[] = {
-        {"0", 0, "no"}, {"1", 0, "no"}, {"2", 0, "no"}, {"16", 0, "no"}, {"256", 0, "no"}, {"4", LIMITED_POWER, "power"},
-        {"8", LIMITED_HARDWARE, "hardware"}, {"32", LIMITED_HEAT, "heat"}, {"72", LIMITED_HEAT, "heat"},
-        {"136", LIMITED_BRAKE, "brake"}, {"12", LIMITED_POWER | LIMITED_HARDWARE, "power+hardware"},
+    static const struct {
+        const char *reasons;
+        unsigned limited;
+        const char *text;
+    } rows[] = {
+        {"0", 0, "no"},
+        {"1", 0, "no"},
+        {"2", 0, "no"},
+        {"16", 0, "no"},
+        {"256", 0, "no"},
+        {"4", LIMITED_POWER, "power"},
+        {"8", LIMITED_HARDWARE, "hardware"},
+        {"32", LIMITED_HEAT, "heat"},
+        {"72", LIMITED_HEAT, "heat"},
+        {"136", LIMITED_BRAKE, "brake"},
+        {"12", LIMITED_POWER | LIMITED_HARDWARE, "power+hardware"},
         {"236", LIMITED_POWER | LIMITED_HEAT | LIMITED_BRAKE, "power+heat+brake"},
         {"!3", LIMITED_UNKNOWN, ""},
     };
@@ -226,7 +238,10 @@ static void nvml_says_why_not(void **state) {
 }
 
 // A library of another age: some functions are not there.
-typedef struct age { void *handle; const char *without; } age;
+typedef struct age {
+    void *handle;
+    const char *without;
+} age;
 
 static void *find_of_age(void *ctx, const char *name) {
     const age *a = ctx;
@@ -253,33 +268,35 @@ static void nvml_of_another_age(void **state) {
     char text[256];
     setenv("LOCKSTEP_NVML_41", "power=9000 heat=40 clock=800 energy=5000 reasons=32", 1);
     setenv("LOCKSTEP_NVML_PROCESSES", "77:1073741824,78:2147483648", 1);
-    open_of_age(&n, &a, " nvmlDeviceGetCurrentClocksEventReasons nvmlDeviceGetComputeRunningProcesses_v3 "
-                        "nvmlDeviceGetTotalEnergyConsumption nvmlErrorString ");
+    open_of_age(&n, &a,
+                " nvmlDeviceGetCurrentClocksEventReasons nvmlDeviceGetComputeRunningProcesses_v3 "
+                "nvmlDeviceGetTotalEnergyConsumption nvmlErrorString ");
     OK(nvml_sense(&n, &s));
     assert_true(near(s.watts, 9) && isnan(s.joules));
     assert_int_equal(s.limited, LIMITED_HEAT);
     nvml_holders(&n, "/nowhere", text, sizeof text);
     assert_string_equal(text, "held by process 78 (2.0 GiB), 77 (1.0 GiB)");
     nvml_close(&n);
-    open_of_age(&n, &a, " nvmlDeviceGetComputeRunningProcesses_v3 nvmlDeviceGetComputeRunningProcesses_v2 "
-                        "nvmlDeviceGetCurrentClocksEventReasons nvmlDeviceGetCurrentClocksThrottleReasons "
-                        "nvmlDeviceGetPowerUsage nvmlDeviceGetTemperature nvmlDeviceGetClockInfo ");
+    open_of_age(&n, &a,
+                " nvmlDeviceGetComputeRunningProcesses_v3 nvmlDeviceGetComputeRunningProcesses_v2 "
+                "nvmlDeviceGetCurrentClocksEventReasons nvmlDeviceGetCurrentClocksThrottleReasons "
+                "nvmlDeviceGetPowerUsage nvmlDeviceGetTemperature nvmlDeviceGetClockInfo ");
     OK(nvml_sense(&n, &s));
     assert_true(isnan(s.watts) && isnan(s.celsius) && isnan(s.mhz) && near(s.joules, 5));
     assert_int_equal(s.limited, LIMITED_UNKNOWN);
     nvml_holders(&n, "/nowhere", text, sizeof text);
     assert_string_equal(text, "held by process 78 (2.0 GiB), 77 (1.0 GiB)");
-    FAILS(nvml_bind(&(nvml){0}, find_of_age, &(age){a.handle, " nvmlInit_v2 nvmlShutdown "}),
-          "lacks nvmlInit_v2, nvmlShutdown", "450");
+    FAILS(nvml_bind(&(nvml){0}, find_of_age, &(age){a.handle, " nvmlInit_v2 nvmlShutdown "}), "lacks nvmlInit_v2, nvmlShutdown", "450");
     nvml_close(&n);
 }
 
 // However many bytes the library writes for a process, and whichever edition of the call answers.
 static void nvml_entries_of_all_sizes(void **state) {
     (void)state;
-    static const struct { const char *entry, *list, *wipes; } rows[] = {
-        {"24", NULL, NULL}, {"32", NULL, NULL}, {"16", NULL, NULL}, {"24", NULL, "1"}, {"32", NULL, "1"},
-        {"24", "!13", NULL}, {"24", "!3", NULL}};
+    static const struct {
+        const char *entry, *list, *wipes;
+    } rows[] = {{"24", NULL, NULL}, {"32", NULL, NULL},  {"16", NULL, NULL}, {"24", NULL, "1"},
+                {"32", NULL, "1"},  {"24", "!13", NULL}, {"24", "!3", NULL}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         nvml n;
         char text[256];
@@ -302,8 +319,7 @@ static void nvml_entries_of_all_sizes(void **state) {
 // As many processes as there are, with memory or without.
 static void crowd(int count, const char *bytes) {
     char text[2048] = "";
-    for (int i = 0, n = 0; i < count; i++)
-        n += snprintf(text + n, sizeof text - (size_t)n, "%s%d:%s", i ? "," : "", 100 + i, bytes);
+    for (int i = 0, n = 0; i < count; i++) n += snprintf(text + n, sizeof text - (size_t)n, "%s%d:%s", i ? "," : "", 100 + i, bytes);
     setenv("LOCKSTEP_NVML_PROCESSES", text, 1);
 }
 
@@ -324,7 +340,8 @@ static void nvml_names_holders(void **state) {
     snprintf(text, sizeof text, "4802:,4711:75269931008,%d:3221225472,9:104857600", (int)getpid());
     setenv("LOCKSTEP_NVML_PROCESSES", text, 1);
     nvml_holders(&n, proc, text, sizeof text);
-    snprintf(want, sizeof want, "held by process 4711 (python3, 70.1 GiB), %d (this process, 3.0 GiB), 9 (0.1 GiB), "
+    snprintf(want, sizeof want,
+             "held by process 4711 (python3, 70.1 GiB), %d (this process, 3.0 GiB), 9 (0.1 GiB), "
              "4802 (a?[31m)",
              (int)getpid());
     assert_string_equal(text, want);
@@ -416,14 +433,13 @@ static void record_of_all_ranks(void **state) {
     s.reports[REPORT_ITEMS + REPORT_CELSIUS] = s.reports[REPORT_ITEMS + REPORT_MHZ] = NAN;
     power_log(&s.p, &s.m, 20, s.reports, TOKENS);
     char *log = written(&s, "log.jsonl");
-    assert_string_equal(log,
-        "{\"t\":\"power\",\"step\":10,\"watts\":150.5,\"joules_per_token\":0.15,\"devices\":["
-        "{\"rank\":0,\"watts\":100,\"celsius\":40,\"mhz\":1000,\"limited\":\"no\"},"
-        "{\"rank\":2,\"watts\":50.5,\"celsius\":42,\"mhz\":1002,\"limited\":\"power+heat\"}]}\n"
-        "{\"t\":\"power\",\"step\":20,\"watts\":null,\"joules_per_token\":0.0765625,\"devices\":["
-        "{\"rank\":0,\"watts\":100,\"celsius\":40,\"mhz\":1000,\"limited\":\"no\"},"
-        "{\"rank\":1,\"watts\":null,\"celsius\":null,\"mhz\":null,\"limited\":null},"
-        "{\"rank\":2,\"watts\":50.5,\"celsius\":42,\"mhz\":1002,\"limited\":\"power+heat\"}]}\n");
+    assert_string_equal(log, "{\"t\":\"power\",\"step\":10,\"watts\":150.5,\"joules_per_token\":0.15,\"devices\":["
+                             "{\"rank\":0,\"watts\":100,\"celsius\":40,\"mhz\":1000,\"limited\":\"no\"},"
+                             "{\"rank\":2,\"watts\":50.5,\"celsius\":42,\"mhz\":1002,\"limited\":\"power+heat\"}]}\n"
+                             "{\"t\":\"power\",\"step\":20,\"watts\":null,\"joules_per_token\":0.0765625,\"devices\":["
+                             "{\"rank\":0,\"watts\":100,\"celsius\":40,\"mhz\":1000,\"limited\":\"no\"},"
+                             "{\"rank\":1,\"watts\":null,\"celsius\":null,\"mhz\":null,\"limited\":null},"
+                             "{\"rank\":2,\"watts\":50.5,\"celsius\":42,\"mhz\":1002,\"limited\":\"power+heat\"}]}\n");
     free(log);
     close_scene(&s);
 }
@@ -455,9 +471,16 @@ static void nothing_known_nothing_told(void **state) {
 // Logged when it begins, when another reason joins, and when two readings in a row are free of it; for each rank by itself.
 static void limits_are_told_once(void **state) {
     (void)state;
-    static const unsigned course[][2] = {
-        {0, 0}, {LIMITED_POWER, 0}, {LIMITED_POWER, LIMITED_HEAT}, {0, LIMITED_HEAT}, {LIMITED_POWER, LIMITED_HEAT},
-        {LIMITED_POWER | LIMITED_HEAT, LIMITED_UNKNOWN}, {0, 0}, {0, 0}, {0, 0}, {LIMITED_POWER, 0}};
+    static const unsigned course[][2] = {{0, 0},
+                                         {LIMITED_POWER, 0},
+                                         {LIMITED_POWER, LIMITED_HEAT},
+                                         {0, LIMITED_HEAT},
+                                         {LIMITED_POWER, LIMITED_HEAT},
+                                         {LIMITED_POWER | LIMITED_HEAT, LIMITED_UNKNOWN},
+                                         {0, 0},
+                                         {0, 0},
+                                         {0, 0},
+                                         {LIMITED_POWER, 0}};
     scene s;
     open_scene(&s, 1, 0);
     for (size_t i = 0; i < sizeof course / sizeof *course; i++) {
@@ -478,15 +501,18 @@ static void limits_are_told_once(void **state) {
     };
     char *events = written(&s, "events.jsonl");
     for (size_t i = 0; i < sizeof told / sizeof *told; i++)
-        if (count_of(events, told[i]) != 1)
-            fail_msg("%d times, expected once: %s\nin\n%s", count_of(events, told[i]), told[i], events);
+        if (count_of(events, told[i]) != 1) fail_msg("%d times, expected once: %s\nin\n%s", count_of(events, told[i]), told[i], events);
     assert_int_equal(count_of(events, "\n"), sizeof told / sizeof *told);
     free(events);
     close_scene(&s);
 }
 
 // A device whose sensors answer from a list; how often it was asked.
-typedef struct listed { device head; const device_sensors *list; int count, asked; } listed;
+typedef struct listed {
+    device head;
+    const device_sensors *list;
+    int count, asked;
+} listed;
 
 static err_t sense_list(device *d, device_sensors *out) {
     listed *l = (listed *)d;
@@ -500,9 +526,9 @@ static const backend listed_backend = {.sense = sense_list};
 
 static void readings_are_due(void **state) {
     (void)state;
-    static const device_sensors list[] = {
-        {100, 40, 1000, 5, 0}, {120, 41, 900, 8.5, LIMITED_POWER}, {.joules = -1}, {NAN, 42, 800, 20, 0}, {NAN, 42, 800, 21, 0},
-        {90, 42, 800, 19, 0}};
+    static const device_sensors list[] = {{100, 40, 1000, 5, 0}, {120, 41, 900, 8.5, LIMITED_POWER},
+                                          {.joules = -1},        {NAN, 42, 800, 20, 0},
+                                          {NAN, 42, 800, 21, 0}, {90, 42, 800, 19, 0}};
     comm_place place[WORLD] = {{.local = 0}, {.local = 1}, {.local = 2}};
     listed d = {.head = {.backend = &listed_backend, .info.kind = DEVICE_CUDA}, .list = list, .count = 6};
     double r[REPORT_ITEMS];
@@ -562,8 +588,10 @@ static void processors_are_looked_at_between_readings(void **state) {
 static void who_reads(void **state) {
     (void)state;
     static const device_sensors list[] = {{1, 1, 1, 1, 0}, {1, 1, 1, 1, 0}};
-    static const struct { device_kind kind; int rank, asked; } rows[] = {
-        {DEVICE_CPU, 0, 2}, {DEVICE_CPU, 1, 0}, {DEVICE_CPU, 2, 2}, {DEVICE_CUDA, 1, 2}};
+    static const struct {
+        device_kind kind;
+        int rank, asked;
+    } rows[] = {{DEVICE_CPU, 0, 2}, {DEVICE_CPU, 1, 0}, {DEVICE_CPU, 2, 2}, {DEVICE_CUDA, 1, 2}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         comm_place place[WORLD] = {{.node = 0, .local = 0}, {.node = 0, .local = 1}, {.node = 1, .local = 0}};
         listed d = {.head = {.backend = &listed_backend, .info.kind = rows[i].kind}, .list = list, .count = 2};
@@ -605,8 +633,9 @@ static void large_runs_fit(void **state) {
     scene s;
     open_scene(&s, 0, 0);
     for (int k = 0; k < DEVICES; k++) device[k] = (power_device){1000 + k, 698.123456789, 83.1234567, 1980.12345, 15};
-    monitor_log(&s.m, &(record){RECORD_POWER, .power = {.step = 123456789, .watts = 1e6 + 1. / 3, .joules_per_unit = 1. / 3,
-                                                         .device = device, .devices = DEVICES}});
+    monitor_log(&s.m,
+                &(record){RECORD_POWER,
+                          .power = {.step = 123456789, .watts = 1e6 + 1. / 3, .joules_per_unit = 1. / 3, .device = device, .devices = DEVICES}});
     char *log = written(&s, "log.jsonl");
     assert_int_equal(count_of(log, "\n"), 3);
     assert_int_equal(count_of(log, "\"limited\":\"power+heat+brake+hardware\"}"), DEVICES);

@@ -10,9 +10,8 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-static const char small_model[] =
-    "[data]\nformat = raw16\nshuffle = no\n[model]\nlayers = 2\nheads = 3\nembed = 36\ncontext = 24\nvocab = 128\n"
-    "[batch]\nglobal = 12\nmicro = 3\nlanes = 4\n[device]\nthreads = 1\n";
+static const char small_model[] = "[data]\nformat = raw16\nshuffle = no\n[model]\nlayers = 2\nheads = 3\nembed = 36\ncontext = 24\nvocab = 128\n"
+                                  "[batch]\nglobal = 12\nmicro = 3\nlanes = 4\n[device]\nthreads = 1\n";
 
 enum { T = 24, C = 36, H = 3, V = 128, LAYERS = 2, SAMPLES = 12 };
 
@@ -53,7 +52,10 @@ static const rate rates = {.lr = 4e-3, .warmup = 3, .end = 10, .final = 0.1};
 static const double BETA1 = 0.9, BETA2 = 0.99, EPS = 1e-8;
 
 // AdamW in double over the gradients that the steps leave, for one tensor of a model that runs beside it.
-typedef struct adam { int64_t n, t; double *w, *m, *v; } adam;
+typedef struct adam {
+    int64_t n, t;
+    double *w, *m, *v;
+} adam;
 
 static adam adam_open(const tensor *master) {
     adam a = {.n = tensor_count(master)};
@@ -93,8 +95,10 @@ static void every_step_moves_the_weights_at_its_own_rate(void **state) {
         char more[256];
         rig r;
         step_result out;
-        snprintf(more, sizeof more, "[run]\nsteps = 12\n[optimizer]\nlr = 4e-3\nweight_decay = 0\ngrad_clip = 0\n"
-                 "[schedule]\ntype = %s\nwarmup = 3\ndecay_steps = 10\nfinal_fraction = 0.1\n", rate_types[type]);
+        snprintf(more, sizeof more,
+                 "[run]\nsteps = 12\n[optimizer]\nlr = 4e-3\nweight_decay = 0\ngrad_clip = 0\n"
+                 "[schedule]\ntype = %s\nwarmup = 3\ndecay_steps = 10\nfinal_fraction = 0.1\n",
+                 rate_types[type]);
         rig_open(&r, more);
         tensor *master = row(&r, r.x.state.master, "h.1.mlp.c_fc.weight");
         adam a = adam_open(master);
@@ -110,12 +114,10 @@ static void every_step_moves_the_weights_at_its_own_rate(void **state) {
             assert_int_equal(out.applied, !skipped);
             if (!skipped) adam_step(&a, row(&r, gradients(&r), "h.1.mlp.c_fc.weight"), lr);
             assert_int_equal(out.adam_t, a.t);
-            if (!(fabs(out.lr - lr) <= 1e-12))
-                fail_msg("%s, step %d: lr %.12f, expected %.12f", rate_types[type], step, out.lr, lr);
+            if (!(fabs(out.lr - lr) <= 1e-12)) fail_msg("%s, step %d: lr %.12f, expected %.12f", rate_types[type], step, out.lr, lr);
             if (skipped) assert_memory_equal(before, master->data, tensor_bytes(master));
             double error = skipped ? 0 : adam_error(&a, master, before);
-            if (!(error < 1e-3))
-                fail_msg("%s, step %d: the weights moved otherwise, by %.2g of the way", rate_types[type], step, error);
+            if (!(error < 1e-3)) fail_msg("%s, step %d: the weights moved otherwise, by %.2g of the way", rate_types[type], step, error);
         }
         free(before);
         free(a.w);
@@ -198,9 +200,11 @@ static void simplify(rig *r) {
     char name[64];
     fill(r, "wte.weight", wave);
     for (int l = 0; l < LAYERS; l++) {
-        static const struct { const char *row; double (*value)(int64_t); } rows[] = {
-            {"attn.c_attn.weight", zero}, {"attn.c_attn.bias", values}, {"attn.c_proj.weight", identity},
-            {"attn.c_proj.bias", wave}, {"mlp.c_proj.weight", zero}, {"mlp.c_proj.bias", wave}};
+        static const struct {
+            const char *row;
+            double (*value)(int64_t);
+        } rows[] = {{"attn.c_attn.weight", zero}, {"attn.c_attn.bias", values}, {"attn.c_proj.weight", identity},
+                    {"attn.c_proj.bias", wave},   {"mlp.c_proj.weight", zero},  {"mlp.c_proj.bias", wave}};
         for (int i = 0; i < 6; i++) {
             snprintf(name, sizeof name, "h.%d.%s", l, rows[i].row);
             fill(r, name, rows[i].value);
@@ -239,8 +243,7 @@ static double sample_loss(rig *r, int64_t step, int sample) {
     OK(source_read(r->x.train, (step - 1) * SAMPLES + sample, (void *[]){tokens, targets}));
     for (int t = 0; t < T; t++) {
         double x[C];
-        for (int c = 0; c < C; c++)
-            x[c] = kept(r, step, sample, 0, EMBED, t * C + c) * (wave((int64_t)tokens[t] * C + c) + wpe[t * C + c]);
+        for (int c = 0; c < C; c++) x[c] = kept(r, step, sample, 0, EMBED, t * C + c) * (wave((int64_t)tokens[t] * C + c) + wpe[t * C + c]);
         for (int l = 0; l < LAYERS; l++) add_layer(r, step, sample, l, t, x);
         loss += position_loss(x, targets[t]) / T;
     }
@@ -259,8 +262,7 @@ static void dropout_takes_what_its_key_says(void **state) {
         OK(step_gradient(&r.x.runner, r.x.data, step));
         for (int i = 0; i < SAMPLES; i++) {
             double ours = ((double *)r.x.runner.sample_loss.data)[i], expected = sample_loss(&r, step, i);
-            if (!(fabs(ours - expected) <= 1e-5 * expected))
-                fail_msg("step %d, sample %d: loss %.7f, by hand %.7f", (int)step, i, ours, expected);
+            if (!(fabs(ours - expected) <= 1e-5 * expected)) fail_msg("step %d, sample %d: loss %.7f, by hand %.7f", (int)step, i, ours, expected);
         }
     }
     rig_close(&r);

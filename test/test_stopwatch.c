@@ -9,7 +9,11 @@
 
 #define OK(call) assert_int_equal((call), ERR_OK)
 
-typedef struct scene { device *d; stream *s; stopwatch w; } scene;
+typedef struct scene {
+    device *d;
+    stream *s;
+    stopwatch w;
+} scene;
 
 static void open_scene(scene *x) {
     OK(device_open(&x->d, &(device_options){.kind = DEVICE_CPU, .threads = 1}));
@@ -41,7 +45,8 @@ static bool reads(const scene *x, bool waited) {
     bool known;
     OK(stopwatch_read(&x->w, ms, &known));
     if (known) assert_true(ms[SPAN_STEP] > 0 && (ms[SPAN_WAIT] > 0) == waited && ms[SPAN_WAIT] <= ms[SPAN_STEP] && ms[SPAN_BUSY] == 0);
-    else for (int i = 0; i < SPANS; i++) assert_true(ms[i] == 0);
+    else
+        for (int i = 0; i < SPANS; i++) assert_true(ms[i] == 0);
     return known;
 }
 

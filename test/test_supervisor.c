@@ -35,7 +35,7 @@ typedef struct lab {
     atomic_int pid[MOST], started, saved, flag;
     int threads[MOST];
     cpu_set_t cores[MOST];
-    char said[MOST][ERR_TEXT];       // what a rank's own failure reads like
+    char said[MOST][ERR_TEXT];  // what a rank's own failure reads like
     // the supervisor's end
     int code, rank, world, fds_before, fds_after, orphans;
     char text[ERR_TEXT];
@@ -176,7 +176,8 @@ static int end_trials(void **state) {
 }
 
 static void assert_end(const lab *l, err_t code, const char *text) {
-    if (strncmp(l->text, text, strlen(text)) != 0 || (!*text && *l->text)) fail_msg("expected \"%s\", found \"%s\" (code %d)", text, l->text, l->code);
+    if (strncmp(l->text, text, strlen(text)) != 0 || (!*text && *l->text))
+        fail_msg("expected \"%s\", found \"%s\" (code %d)", text, l->text, l->code);
     assert_int_equal(l->code, code);
 }
 
@@ -191,9 +192,13 @@ static void begin(const config *c, const launch *at, board *b) {
     atomic_fetch_add(&here->started, 1);
 }
 
-static void await_flag(int value) { while (atomic_load(&here->flag) < value) nap(0.005); }
+static void await_flag(int value) {
+    while (atomic_load(&here->flag) < value) nap(0.005);
+}
 static void sleep_on(void) { await_flag(1000); }
-static void await_stop(board *b) { while (!atomic_load(&b->stop)) nap(0.005); }
+static void await_stop(board *b) {
+    while (!atomic_load(&b->stop)) nap(0.005);
+}
 
 static err_t live_well(const config *c, const launch *at, board *b) {
     begin(c, at, b);
@@ -387,10 +392,12 @@ static void send_signal(trial *t, whom to, int signal) {
 
 static void test_stop(void **state) {
     (void)state;
-    static const struct { whom to; int signal; } rows[] = {
-        {TO_PARENT, SIGTERM}, {TO_PARENT, SIGINT},
-        {TO_ALL, SIGTERM},   // systemd's KillMode=control-group
-        {TO_ALL, SIGINT},    // Ctrl-C
+    static const struct {
+        whom to;
+        int signal;
+    } rows[] = {
+        {TO_PARENT, SIGTERM}, {TO_PARENT, SIGINT}, {TO_ALL, SIGTERM},  // systemd's KillMode=control-group
+        {TO_ALL, SIGINT},                                              // Ctrl-C
         {TO_A_RANK, SIGTERM},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -409,8 +416,14 @@ static void test_stop(void **state) {
 
 static void test_stop_twice(void **state) {
     (void)state;
-    static const struct { whom to; int first, second; } rows[] = {
-        {TO_PARENT, SIGTERM, SIGTERM}, {TO_PARENT, SIGINT, SIGTERM}, {TO_ALL, SIGTERM, SIGTERM}, {TO_ALL, SIGINT, SIGINT},
+    static const struct {
+        whom to;
+        int first, second;
+    } rows[] = {
+        {TO_PARENT, SIGTERM, SIGTERM},
+        {TO_PARENT, SIGINT, SIGTERM},
+        {TO_ALL, SIGTERM, SIGTERM},
+        {TO_ALL, SIGINT, SIGINT},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         trial *t = prepare(work_forever, 3);
@@ -557,7 +570,10 @@ static void test_second_node(void **state) {
 
 // --- what a service manager hears ------------------------------------------------------------------------------------------------------------
 
-typedef struct ear { int fd; char dir[256], path[300]; } ear;
+typedef struct ear {
+    int fd;
+    char dir[256], path[300];
+} ear;
 
 static void listen_at(ear *e, bool abstract) {
     const char *tmp = getenv("TMPDIR");
@@ -758,9 +774,9 @@ static int clean(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_all_well), TEST(test_one_fails), TEST(test_root_cause), TEST(test_killed), TEST(test_stop), TEST(test_stop_twice),
-        TEST(test_kill_supervisor), TEST(test_surroundings), TEST(test_cores), TEST(test_no_start), TEST(test_second_node), TEST(test_notify),
-        TEST(test_notify_edges), TEST(test_watchdog), TEST(test_deaf),
+        TEST(test_all_well),    TEST(test_one_fails),       TEST(test_root_cause),   TEST(test_killed),   TEST(test_stop),
+        TEST(test_stop_twice),  TEST(test_kill_supervisor), TEST(test_surroundings), TEST(test_cores),    TEST(test_no_start),
+        TEST(test_second_node), TEST(test_notify),          TEST(test_notify_edges), TEST(test_watchdog), TEST(test_deaf),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -144,8 +144,7 @@ static void port_taken(void **state) {
     snprintf(where, sizeof where, "127.0.0.1:%d", port);
     assert_int_equal(launch_open(&l, 2, (int[]){2, 1}, hosts, 0), ERR_OK);
     launch_become(&l, 0);
-    assert_int_equal(team_join(&t, &(team_options){.at = &l, .port = port, .has_secret = true, .timeout_s = 5, .heartbeat_s = 1}),
-                     ERR_UNAVAILABLE);
+    assert_int_equal(team_join(&t, &(team_options){.at = &l, .port = port, .has_secret = true, .timeout_s = 5, .heartbeat_s = 1}), ERR_UNAVAILABLE);
     assert_text(err_last()->text, where);
     assert_text(err_last()->text, strerror(EADDRINUSE));
     assert_text(err_last()->text, "[cluster] port");
@@ -154,8 +153,7 @@ static void port_taken(void **state) {
     const char *foreign[2] = {"192.0.2.1", "192.0.2.2"};  // of a network for documentation (RFC 5737): not this machine's
     assert_int_equal(launch_open(&l, 2, (int[]){1, 1}, foreign, 0), ERR_OK);
     launch_become(&l, 0);
-    assert_int_equal(team_join(&t, &(team_options){.at = &l, .port = port, .has_secret = true, .timeout_s = 5, .heartbeat_s = 1}),
-                     ERR_UNAVAILABLE);
+    assert_int_equal(team_join(&t, &(team_options){.at = &l, .port = port, .has_secret = true, .timeout_s = 5, .heartbeat_s = 1}), ERR_UNAVAILABLE);
     assert_text(err_last()->text, "192.0.2.1");
     launch_close(&l);
 }
@@ -182,7 +180,16 @@ static void data_port_taken(void **state) {
 }
 
 typedef enum other {
-    OTHER_BUILD, OTHER_CONFIG, OTHER_DATA, OTHER_JOB, OTHER_WORLD, OTHER_EPOCH, OTHER_NODE, TWICE, RANK_OF_NODE_0, OUT_OF_RANGE,
+    OTHER_BUILD,
+    OTHER_CONFIG,
+    OTHER_DATA,
+    OTHER_JOB,
+    OTHER_WORLD,
+    OTHER_EPOCH,
+    OTHER_NODE,
+    TWICE,
+    RANK_OF_NODE_0,
+    OUT_OF_RANGE,
     OTHERS
 } other;
 
@@ -257,8 +264,7 @@ static void the_missing_are_named(void **state) {
     assert_int_equal(reap(s), 0);
     for (int r = 0; r < 3; r++) {
         assert_int_equal(s->b->rank[r].joined, ERR_UNAVAILABLE);
-        assert_string_equal(s->b->rank[r].text,
-                            "4 of 7 ranks did not come within 0.7 s: rank 3, 4, 5 (127.0.0.3), rank 6 (127.0.0.4)");
+        assert_string_equal(s->b->rank[r].text, "4 of 7 ranks did not come within 0.7 s: rank 3, 4, 5 (127.0.0.3), rank 6 (127.0.0.4)");
         assert_true(s->b->rank[r].join_s < 3);
     }
     scene_close(s);
@@ -316,16 +322,14 @@ static void check_noticed(const scene *s, int victim, double limit_s, const char
 static void a_killed_rank(void **state) {
     (void)state;
     static const char *const names[] = {"rank 0 (127.0.0.1) is lost", "rank 1 (127.0.0.1) is lost", "rank 2 (127.0.0.2) is lost"};
-    static const char *const phases[] = {"in reduce bucket 0 of step 17", "in reduce bucket 1 of step 17",
-                                         "in reduce bucket 2 of step 17"};
+    static const char *const phases[] = {"in reduce bucket 0 of step 17", "in reduce bucket 1 of step 17", "in reduce bucket 2 of step 17"};
     for (int victim = 0; victim < 3; victim++) {
         scene *s = scene_open(2, (int[]){2, 2});
         s->o.links = true;
         s->body = work;
         strike(s, victim, SIGKILL);
         assert_int_equal(reap(s), 1);
-        check_noticed(s, victim, 0.5,
-                      (const char *[]){names[victim], "connection ended", phases[victim], "last sign of life 0.", NULL});
+        check_noticed(s, victim, 0.5, (const char *[]){names[victim], "connection ended", phases[victim], "last sign of life 0.", NULL});
         scene_close(s);
     }
 }

@@ -224,9 +224,8 @@ static void frame_played_twice(void **state) {
         assert_int_equal(reap(s), 0);
         assert_int_equal(s->b->rank[0].joined, ERR_OK);
         assert_int_equal(s->b->rank[0].after, twice ? ERR_UNAVAILABLE : ERR_DATA);
-        assert_text(
-            s->b->rank[0].later,
-            twice ? "rank 1 (127.0.0.2) is lost: a message on its control connection is not what was sent" : "as planned");
+        assert_text(s->b->rank[0].later,
+                    twice ? "rank 1 (127.0.0.2) is lost: a message on its control connection is not what was sent" : "as planned");
         if (twice) assert_text(s->b->rank[0].later, "in dance of step 3");
         close(fd);
         scene_close(s);
@@ -323,8 +322,8 @@ static void start_crowd(scene *s, int n, const char *text, size_t length) {
             struct sockaddr_in a = address(0, s->port);
             int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
             if (fd < 0 || (connect(fd, (struct sockaddr *)&a, sizeof a) != 0 && errno != EINPROGRESS)) _exit(1);
-            if (length && poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, 5000) == 1 &&
-                send(fd, text, length, MSG_NOSIGNAL) < 0 && errno != EPIPE && errno != ECONNRESET)
+            if (length && poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, 5000) == 1 && send(fd, text, length, MSG_NOSIGNAL) < 0 &&
+                errno != EPIPE && errno != ECONNRESET)
                 _exit(1);
         }
         atomic_fetch_add(&s->b->go, 1);

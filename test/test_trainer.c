@@ -9,9 +9,8 @@
 #include <math.h>
 #include <sys/stat.h>
 
-static const char small_model[] =
-    "[data]\nformat = raw16\n[model]\nlayers = 2\nheads = 3\nembed = 36\ncontext = 24\nvocab = 128\n"
-    "[batch]\nglobal = 12\nmicro = 3\nlanes = 4\n[optimizer]\nlr = 3e-3\n[schedule]\nwarmup = 4\n";
+static const char small_model[] = "[data]\nformat = raw16\n[model]\nlayers = 2\nheads = 3\nembed = 36\ncontext = 24\nvocab = 128\n"
+                                  "[batch]\nglobal = 12\nmicro = 3\nlanes = 4\n[optimizer]\nlr = 3e-3\n[schedule]\nwarmup = 4\n";
 
 typedef struct rig {
     char *dir;
@@ -168,8 +167,8 @@ static void what_should_change_the_bits_does(void **state) {
     (void)state;
     char base[17], other[17];
     hash_after("", 3, base, NULL);
-    static const char *const more[] = {"[run]\nseed = 2\n", "[optimizer]\nbeta2 = 0.95\n", "[data]\nshuffle = no\n",
-                                       "[model]\ndropout = 0.1\n", "[batch]\nlanes = 1\n"};
+    static const char *const more[] = {"[run]\nseed = 2\n", "[optimizer]\nbeta2 = 0.95\n", "[data]\nshuffle = no\n", "[model]\ndropout = 0.1\n",
+                                       "[batch]\nlanes = 1\n"};
     for (int i = 0; i < 5; i++) {
         hash_after(more[i], 3, other, NULL);
         if (strcmp(base, other) == 0) fail_msg("the hash does not see %s", more[i]);
@@ -182,8 +181,9 @@ static void what_should_change_the_bits_does(void **state) {
 // Hashes of a vocabulary of 131 from the time when memory, too, had 131 rows of it.
 static void a_vocabulary_that_is_padded_keeps_its_bits(void **state) {
     (void)state;
-    static const struct { const char *compute, *hash; } before[] = {
-        {"fp32", "debf6aa6d1d3846c"}, {"bf16", "e1e6e61fddf1dc5c"}, {"fp16", "cff62d84fd96cdd7"}};
+    static const struct {
+        const char *compute, *hash;
+    } before[] = {{"fp32", "debf6aa6d1d3846c"}, {"bf16", "e1e6e61fddf1dc5c"}, {"fp16", "cff62d84fd96cdd7"}};
     for (int i = 0; i < 3; i++) {
         char hash[17], more[160];
         snprintf(more, sizeof more, "[model]\nvocab = 131\ndropout = 0.1\n[precision]\ncompute = %s\n[schedule]\ndecay_steps = 1500\n",
@@ -268,8 +268,8 @@ static void stochastic_weights_are_near_their_masters(void **state) {
         const rounding_key key = {.seed = (uint64_t)r.c.run.seed, .site = SITE_ROUND + (uint32_t)row};
         tensor copy = r.x.state.w[i];
         copy.data = malloc(tensor_bytes(&copy));
-        OK(device_ops(r.x.dev)->cast_stochastic(&(cast_stochastic_args){.y = &copy, .x = &r.x.state.master[i], .round = &key,
-                                                                        .state = &(step_state){.adam_t = 3}}, r.x.s));
+        OK(device_ops(r.x.dev)->cast_stochastic(
+            &(cast_stochastic_args){.y = &copy, .x = &r.x.state.master[i], .round = &key, .state = &(step_state){.adam_t = 3}}, r.x.s));
         assert_memory_equal(copy.data, r.x.state.w[i].data, tensor_bytes(&copy));
         free(copy.data);
     }

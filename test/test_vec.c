@@ -61,17 +61,17 @@ static float bits_float(uint32_t b) {
 
 // Any bits, ordinary numbers, denormals, the edges of everything.
 static uint32_t random_float(uint32_t *counter) {
-    static const uint32_t edges[] = {0, 0x80000000, 1, 0x80000001, 0x007fffff, 0x00800000, 0x00800001, 0x33800000, 0x3f7fffff, 0x3f800000,
-                                     0x3f800001, 0x4b000000, 0x4effffff, 0x4f000000, 0xcf000000, 0x7f7fffff, 0xff7fffff, 0x7f800000,
+    static const uint32_t edges[] = {0,          0x80000000, 1,          0x80000001, 0x007fffff, 0x00800000, 0x00800001, 0x33800000, 0x3f7fffff,
+                                     0x3f800000, 0x3f800001, 0x4b000000, 0x4effffff, 0x4f000000, 0xcf000000, 0x7f7fffff, 0xff7fffff, 0x7f800000,
                                      0xff800000, 0x7fc00000, 0x7f800001, 0x477fefff, 0x477ff000, 0x38800000, 0x387fffff, 0x33000000};
     uint32_t w = random_word(counter), kind = w % 8;
     w = random_word(counter);
     if (kind == 0) return edges[w % (sizeof edges / sizeof *edges)];
-    if (kind == 1) return w & 0x807fffff;                                   // denormal
-    if (kind <= 3) return w;                                                // anything
-    if (kind == 4) return (w & 0x80ffffff) | 0x3f000000;                    // 0.5 .. 2
-    if (kind == 5) return (w & 0x807fffff) | (0x70u + w % 31) << 23;        // 2^-15 .. 2^15
-    return float_bits((float)(int32_t)(w % 2001 - 1000) / 8);               // small numbers with ties
+    if (kind == 1) return w & 0x807fffff;                             // denormal
+    if (kind <= 3) return w;                                          // anything
+    if (kind == 4) return (w & 0x80ffffff) | 0x3f000000;              // 0.5 .. 2
+    if (kind == 5) return (w & 0x807fffff) | (0x70u + w % 31) << 23;  // 2^-15 .. 2^15
+    return float_bits((float)(int32_t)(w % 2001 - 1000) / 8);         // small numbers with ties
 }
 
 // A third of the sums c + a*b cancel: c is the rounded product, negated, a few units off, or moved far below it.
@@ -99,8 +99,8 @@ static void compare(const probe_row *row, int width) {
         if (want == got || (row->kind != PROBE_EXACT && both_nan(want, got))) continue;
         const uint32_t *p = in + i / PROBE_OUT * PROBE_IN;
         int l = (int)(i % PROBE_LANES);
-        fail_msg("%s, width %d, word %d: %08x, portable %08x, of %08x %08x %08x", row->name, width, (int)(i % PROBE_OUT), got, want,
-                 p[l], p[PROBE_LANES + l], p[2 * PROBE_LANES + l]);
+        fail_msg("%s, width %d, word %d: %08x, portable %08x, of %08x %08x %08x", row->name, width, (int)(i % PROBE_OUT), got, want, p[l],
+                 p[PROBE_LANES + l], p[2 * PROBE_LANES + l]);
     }
 }
 
@@ -273,10 +273,10 @@ static double ulps(float got, long double want, double least) {
 typedef struct math_case {
     const char *name;
     long double (*exact)(long double);
-    float from, to;   // of |x|
-    int sign;         // of x: 1, -1, or 0 for both
-    double bound;     // in ulp
-    double least;     // below this magnitude of the result the error is measured in its ulp
+    float from, to;  // of |x|
+    int sign;        // of x: 1, -1, or 0 for both
+    double bound;    // in ulp
+    double least;    // below this magnitude of the result the error is measured in its ulp
 } math_case;
 
 static void check_math(const math_case *c) {
@@ -302,14 +302,10 @@ static void check_math(const math_case *c) {
 static void test_math_errors(void **state) {
     (void)state;
     const math_case cases[] = {
-        {"exp", expl, 0, 88.72283f, 1, 1.1, 0},
-        {"exp", expl, 1e-30f, 103.9f, -1, 1.1, 0},
-        {"log", logl, 1e-45f, 3.4028234e38f, 1, 1.0, 0},
-        {"tanh", tanhl, 0, 100, 0, 2.5, 0},
-        {"gelu", exact_gelu, 0, 1e10f, 1, 2.0, 0},
-        {"gelu", exact_gelu, 1e-30f, 10, 0, 5.0, 0.0625},
-        {"gelu_grad", exact_gelu_grad, 0, 40, 1, 3.0, 0},
-        {"gelu_grad", exact_gelu_grad, 1e-30f, 40, 0, 3.0, 1},
+        {"exp", expl, 0, 88.72283f, 1, 1.1, 0},           {"exp", expl, 1e-30f, 103.9f, -1, 1.1, 0},
+        {"log", logl, 1e-45f, 3.4028234e38f, 1, 1.0, 0},  {"tanh", tanhl, 0, 100, 0, 2.5, 0},
+        {"gelu", exact_gelu, 0, 1e10f, 1, 2.0, 0},        {"gelu", exact_gelu, 1e-30f, 10, 0, 5.0, 0.0625},
+        {"gelu_grad", exact_gelu_grad, 0, 40, 1, 3.0, 0}, {"gelu_grad", exact_gelu_grad, 1e-30f, 40, 0, 3.0, 1},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_math(&cases[i]);
 }
@@ -386,10 +382,11 @@ static void test_dropout_factors(void **state) {
 // An argument is the name of the only test to run.
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_widths_agree), cmocka_unit_test(test_arithmetic), cmocka_unit_test(test_sum_is_the_tree),
-        cmocka_unit_test(test_tails_touch_nothing_else), cmocka_unit_test(test_every_half), cmocka_unit_test(test_every_bf16),
-        cmocka_unit_test(test_math_errors), cmocka_unit_test(test_math_edges), cmocka_unit_test(test_philox),
-        cmocka_unit_test(test_dropout_factors),
+        cmocka_unit_test(test_widths_agree),    cmocka_unit_test(test_arithmetic),
+        cmocka_unit_test(test_sum_is_the_tree), cmocka_unit_test(test_tails_touch_nothing_else),
+        cmocka_unit_test(test_every_half),      cmocka_unit_test(test_every_bf16),
+        cmocka_unit_test(test_math_errors),     cmocka_unit_test(test_math_edges),
+        cmocka_unit_test(test_philox),          cmocka_unit_test(test_dropout_factors),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests_name("vec", tests, NULL, NULL);

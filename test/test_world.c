@@ -26,7 +26,9 @@ static int entries(const char *path) {
 }
 
 // What a process has beside its machine, while it is in no world.
-typedef struct holdings { int descriptors, threads; } holdings;
+typedef struct holdings {
+    int descriptors, threads;
+} holdings;
 
 static holdings look(void) { return (holdings){entries("/proc/self/fd"), entries("/proc/self/task")}; }
 
@@ -68,14 +70,15 @@ static err_t live(const config *c, course *k, launch at[WORLDS], int rank) {
         if (!first.descriptors) first = now;
         // Each launch that is not used yet holds descriptors; those of a world that was left are gone.
         if (now.threads != first.threads) return err_set(ERR_INTERNAL, "world %d: %d threads, %d after the first", w, now.threads, first.threads);
-        if (now.descriptors > first.descriptors) return err_set(ERR_INTERNAL, "world %d: %d descriptors, %d after the first", w, now.descriptors, first.descriptors);
+        if (now.descriptors > first.descriptors)
+            return err_set(ERR_INTERNAL, "world %d: %d descriptors, %d after the first", w, now.descriptors, first.descriptors);
     }
     session_close(&x);
     return ERR_OK;
 }
 
 static void run_worlds(const config *c, course *k) {
-    char (*text)[ERR_TEXT] = share_memory(MOST * sizeof *text);
+    char(*text)[ERR_TEXT] = share_memory(MOST * sizeof *text);
     int status, bad = 0;
     launch at[WORLDS];
     for (int w = 0; w < WORLDS; w++) OK(launch_open(&at[w], 1, &worlds[w], NULL, 0));

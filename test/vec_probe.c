@@ -13,7 +13,10 @@
 #define IA vi_load((const int32_t *)in)
 #define IB vi_load((const int32_t *)in + VL)
 #define N ((int)in[2 * VL])
-#define PROBE(name, ...) static void name(uint32_t *out, const uint32_t *in, int64_t blocks) { EACH { __VA_ARGS__; } }
+#define PROBE(name, ...) \
+    static void name(uint32_t *out, const uint32_t *in, int64_t blocks) { \
+        EACH { __VA_ARGS__; } \
+    }
 #define FLOATS(expr) vf_store((float *)out, expr)
 #define INTS(expr) vi_store((int32_t *)out, expr)
 #define MASK(expr) INTS(vi_select(expr, vi_set1(1), vi_set1(0)))
@@ -75,6 +78,7 @@ PROBE(p_goes, MASK(dropout_goes(IA, in[VL])))
 PROBE(p_stochastic_bf16, FLOATS(stochastic_bf16(A, IB)))
 PROBE(p_stochastic_fp16, FLOATS(stochastic_fp16(A, IB)))
 
+// clang-format off
 #define ROW(name, kind) {#name, kind, p_##name}
 const probe_row KERNEL(probes)[] = {
     ROW(set1, PROBE_FLOAT), ROW(add, PROBE_FLOAT), ROW(sub, PROBE_FLOAT), ROW(mul, PROBE_FLOAT), ROW(div, PROBE_FLOAT),
@@ -92,3 +96,4 @@ const probe_row KERNEL(probes)[] = {
     ROW(stochastic_bf16, PROBE_EXACT), ROW(stochastic_fp16, PROBE_EXACT),
     {0, 0, 0},
 };
+// clang-format on

@@ -26,8 +26,8 @@ static void print_shape(const session *x) {
     const config *c = x->cfg;
     char shape[256];
     x->net->type->describe(x->net, shape, sizeof shape);
-    printf("%s  %s  %" PRId64 " x %" PRId64 " %ss  %" PRId64 " steps: ", device_about(x->dev)->name, shape, c->batch.global, x->net->units, x->net->unit,
-           c->run.steps);
+    printf("%s  %s  %" PRId64 " x %" PRId64 " %ss  %" PRId64 " steps: ", device_about(x->dev)->name, shape, c->batch.global, x->net->units,
+           x->net->unit, c->run.steps);
 }
 
 // --- whole steps -------------------------------------------------------------------------------------------------------------
@@ -86,7 +86,10 @@ static err_t whole_steps(session *x, double *ms) {
 
 // --- parts of a step ---------------------------------------------------------------------------------------------------------
 
-typedef struct ceilings { bool cuda; double bandwidth, flops[INT32]; } ceilings;
+typedef struct ceilings {
+    bool cuda;
+    double bandwidth, flops[INT32];
+} ceilings;
 
 // Keeps the maximum over several calls: a shared machine reaches its peak only now and then.
 static void measure(session *x, ceilings *to) {
@@ -111,7 +114,9 @@ static void print_line(const char *name, const profile_line *l, double step, con
 static void print_ceilings(const ceilings *top) {
     printf("ceilings: %s %.1f GB/s", top->cuda ? "copy" : "triad", 1e-9 * top->bandwidth);
     if (!top->cuda) printf(", FMA %.1f GFLOP/s", 1e-9 * top->flops[FP32]);
-    else printf(", matrix products fp32 %.1f, bf16 %.1f, fp16 %.1f GFLOP/s", 1e-9 * top->flops[FP32], 1e-9 * top->flops[BF16], 1e-9 * top->flops[FP16]);
+    else
+        printf(", matrix products fp32 %.1f, bf16 %.1f, fp16 %.1f GFLOP/s", 1e-9 * top->flops[FP32], 1e-9 * top->flops[BF16],
+               1e-9 * top->flops[FP16]);
     printf("; a share is that of the ceiling which is nearer\n");
 }
 

@@ -116,5 +116,6 @@ static err_t score(void *ctx, const int32_t *tokens, int64_t count, float *score
 
 err_t evaluator_predict(evaluator *k, const predict_options *o) {
     float *scores = k->host_scores.data;
-    return predict(k->r->net, o, &(predict_with){.context = k->context.data, .scores = scores, .copy = scores + k->r->net->vocab, .score = score, .ctx = k});
+    return predict(k->r->net, o,
+                   &(predict_with){.context = k->context.data, .scores = scores, .copy = scores + k->r->net->vocab, .score = score, .ctx = k});
 }

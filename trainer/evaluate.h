@@ -10,12 +10,12 @@
 typedef struct evaluator {
     step_runner *r;
     tensor host_in[MODEL_INPUTS];  // (B, ...): an evaluation batch
-    tensor metrics;           // (metrics, B) FP64 on the device: beside the losses of a batch
-    tensor results;           // (1 + metrics, world*B) FP64 on the device: losses and metrics of a round of an evaluation
-    tensor host_results;      // the same on the host
-    tensor scores;            // (V) FP32 on the device: of the last position, for sampling
-    tensor host_scores;       // (2,V) FP32: the same on the host, and a copy for selection
-    tensor context;           // (T) INT32: tokens that a sample continues
+    tensor metrics;                // (metrics, B) FP64 on the device: beside the losses of a batch
+    tensor results;                // (1 + metrics, world*B) FP64 on the device: losses and metrics of a round of an evaluation
+    tensor host_results;           // the same on the host
+    tensor scores;                 // (V) FP32 on the device: of the last position, for sampling
+    tensor host_scores;            // (2,V) FP32: the same on the host, and a copy for selection
+    tensor context;                // (T) INT32: tokens that a sample continues
 } evaluator;
 
 // Call it between step_open and step_commit, which allocates these buffers with the runner's.

@@ -12,7 +12,8 @@
 static size_t aligned(const tensor *t) { return t->dims ? (tensor_bytes(t) + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN : 0; }
 
 size_t plan_bytes(const plan_rank *p) {
-    return p->weights + p->masters + p->moments + p->gradients + p->counters + p->scratch + p->gather + p->activations + p->staging + p->ring + p->rest;
+    return p->weights + p->masters + p->moments + p->gradients + p->counters + p->scratch + p->gather + p->activations + p->staging + p->ring +
+           p->rest;
 }
 
 static void count_memory(const session *x, plan_rank *p) {
@@ -30,7 +31,8 @@ static void count_memory(const session *x, plan_rank *p) {
     p->activations = x->runner.memory.bytes;
     p->staging = x->runner.staging.bytes + aligned(&t->stage_w) + aligned(&t->stage_g);
     p->ring = x->ring_bytes;
-    p->rest = state_bytes(t) + x->runner.staging.bytes - (p->weights + p->masters + p->moments + p->gradients + p->counters + p->scratch + p->gather + p->staging);
+    p->rest = state_bytes(t) + x->runner.staging.bytes -
+              (p->weights + p->masters + p->moments + p->gradients + p->counters + p->scratch + p->gather + p->staging);
 }
 
 static void add(plan_rank *p, comm_cost x) {
@@ -72,13 +74,23 @@ err_t plan_one(const config *c, int rank, int world, const comm_place *place, pl
 
 // --- the table ---------------------------------------------------------------------------------------------------------------------
 
-typedef struct column { const char *name; size_t offset; } column;
+typedef struct column {
+    const char *name;
+    size_t offset;
+} column;
 
 static const column columns[] = {
-    {"weights", offsetof(plan_rank, weights)},       {"masters (fp32)", offsetof(plan_rank, masters)}, {"moments", offsetof(plan_rank, moments)},
-    {"gradients", offsetof(plan_rank, gradients)},   {"sums of shares", offsetof(plan_rank, counters)}, {"reduction", offsetof(plan_rank, scratch)},
-    {"gathered weights", offsetof(plan_rank, gather)}, {"activations", offsetof(plan_rank, activations)}, {"staging", offsetof(plan_rank, staging)},
-    {"loader's ring", offsetof(plan_rank, ring)},    {"rest", offsetof(plan_rank, rest)},
+    {"weights", offsetof(plan_rank, weights)},
+    {"masters (fp32)", offsetof(plan_rank, masters)},
+    {"moments", offsetof(plan_rank, moments)},
+    {"gradients", offsetof(plan_rank, gradients)},
+    {"sums of shares", offsetof(plan_rank, counters)},
+    {"reduction", offsetof(plan_rank, scratch)},
+    {"gathered weights", offsetof(plan_rank, gather)},
+    {"activations", offsetof(plan_rank, activations)},
+    {"staging", offsetof(plan_rank, staging)},
+    {"loader's ring", offsetof(plan_rank, ring)},
+    {"rest", offsetof(plan_rank, rest)},
 };
 
 static size_t value(const plan_rank *p, const column *c) { return *(const size_t *)((const char *)p + c->offset); }
@@ -128,7 +140,8 @@ static void print_lanes(FILE *out, const plan_rank *p, int world, int64_t lanes)
 }
 
 static err_t plan_all(const config *c, const cluster *who, plan_rank *p, comm_place *place, FILE *out) {
-    static const char *const again[] = {[RECOMPUTE_NONE] = "", [RECOMPUTE_SELECTIVE] = ", recompute selective", [RECOMPUTE_BLOCK] = ", recompute block"};
+    static const char *const again[] = {
+        [RECOMPUTE_NONE] = "", [RECOMPUTE_SELECTIVE] = ", recompute selective", [RECOMPUTE_BLOCK] = ", recompute block"};
     int world = 0;
     for (int n = 0; n < who->nodes; n++)
         for (int i = 0; i < who->ranks[n]; i++, world++) {

@@ -10,15 +10,15 @@
 #include <stdio.h>
 
 typedef struct plan_rank {
-    int64_t lanes;                         // of a step
-    size_t weights, masters, moments;      // bytes; FP32 without offload: weights are the masters; moments: all that the optimizer keeps
-    size_t gradients, counters, scratch;   // slabs or slots; counters of sharded sums; of the reduction
-    size_t gather;                         // stage 3: weights on their way
+    int64_t lanes;                        // of a step
+    size_t weights, masters, moments;     // bytes; FP32 without offload: weights are the masters; moments: all that the optimizer keeps
+    size_t gradients, counters, scratch;  // slabs or slots; counters of sharded sums; of the reduction
+    size_t gather;                        // stage 3: weights on their way
     size_t activations, staging, ring, rest;
-    int64_t sent, sent_far;                // bytes of payload that a step sends; of these, to other nodes
+    int64_t sent, sent_far;  // bytes of payload that a step sends; of these, to other nodes
 } plan_rank;
 
-size_t plan_bytes(const plan_rank *p);     // all memory
+size_t plan_bytes(const plan_rank *p);  // all memory
 
 // One rank of a run over these places.
 err_t plan_one(const config *c, int rank, int world, const comm_place *place, plan_rank *out);

@@ -53,8 +53,14 @@ err_t session_sample(session *x, const char *prompt, char **out) {
     *out = NULL;
     t.text = calloc(1, t.room);
     if (!t.text) return signal_rest(&t, err_set(ERR_INTERNAL, "no memory for a sample of %" PRId64 " tokens", c->sample.tokens));
-    predict_options o = {.prompt = prompt, .tokens = c->sample.tokens, .temperature = c->sample.temperature, .top_k = c->sample.top_k,
-                          .seed = (uint64_t)c->run.seed, .step = x->step, .put = put_token, .ctx = &t};
+    predict_options o = {.prompt = prompt,
+                         .tokens = c->sample.tokens,
+                         .temperature = c->sample.temperature,
+                         .top_k = c->sample.top_k,
+                         .seed = (uint64_t)c->run.seed,
+                         .step = x->step,
+                         .put = put_token,
+                         .ctx = &t};
     err_t rc = signal_rest(&t, evaluator_predict(&x->evaluator, &o));
     if (rc == ERR_OK) *out = t.text;
     else free(t.text);

@@ -14,16 +14,25 @@
 
 static err_t open_device(session *x, int local) {
     const config *c = x->cfg;
-    TRY(device_open(&x->dev, &(device_options){.kind = (device_kind)c->device.backend, .index = local, .threads = (int)c->device.threads,
-                                               .width = (vector_width)c->device.simd, .check = c->device.check,
+    TRY(device_open(&x->dev, &(device_options){.kind = (device_kind)c->device.backend,
+                                               .index = local,
+                                               .threads = (int)c->device.threads,
+                                               .width = (vector_width)c->device.simd,
+                                               .check = c->device.check,
                                                .profile = x->kind == SESSION_PROFILE}));
     return stream_open(x->dev, &x->s);
 }
 
 static source_options source_options_of(session *x, const char *files, bool held_out) {
     const config *c = x->cfg;
-    return (source_options){.files = files, .format = (source_format)c->data.format, .wanted = x->net->input, .inputs = x->net->inputs,
-                            .held_out = c->data.holdout, .only_held_out = held_out, .retry = (int)c->data.retry, .faults = &x->faults};
+    return (source_options){.files = files,
+                            .format = (source_format)c->data.format,
+                            .wanted = x->net->input,
+                            .inputs = x->net->inputs,
+                            .held_out = c->data.holdout,
+                            .only_held_out = held_out,
+                            .retry = (int)c->data.retry,
+                            .faults = &x->faults};
 }
 
 static err_t open_split(session *x, source **out, const char *key, const char *files, bool held_out) {
@@ -46,8 +55,12 @@ static err_t describe_team(session *x, const launch *at, team_options *o) {
     const config *c = x->cfg;
     char hash[17];
     config_hash(c, hash);
-    *o = (team_options){.at = at, .port = (int)c->cluster.port, .has_secret = at->nodes > 1, .timeout_s = (double)c->cluster.timeout,
-                        .heartbeat_s = c->cluster.heartbeat, .links = true};
+    *o = (team_options){.at = at,
+                        .port = (int)c->cluster.port,
+                        .has_secret = at->nodes > 1,
+                        .timeout_s = (double)c->cluster.timeout,
+                        .heartbeat_s = c->cluster.heartbeat,
+                        .links = true};
     snprintf(o->job, sizeof o->job, "%s", c->run.name);
     snprintf(o->build, sizeof o->build, "%s", version_text());
     snprintf(o->config_hash, sizeof o->config_hash, "%s", hash);
@@ -66,7 +79,8 @@ static err_t open_ranks(session *x, const launch *at) {
     bool gpu = device_about(x->dev)->kind == DEVICE_CUDA;
     if (!at || at->world == 1) return comm_self_open(&x->ranks);
     if (gpu && choose_transport(x) != TRANSPORT_NCCL)
-        return err_set(ERR_CONFIG, "[reduce] transport = tcp moves host memory, and this run is on GPUs; set it to auto or nccl, or [device] backend = cpu");
+        return err_set(ERR_CONFIG,
+                       "[reduce] transport = tcp moves host memory, and this run is on GPUs; set it to auto or nccl, or [device] backend = cpu");
     team_options o;
     err_t rc = describe_team(x, at, &o);
     if (rc == ERR_OK) rc = team_join(&x->team, &o);
@@ -75,9 +89,16 @@ static err_t open_ranks(session *x, const launch *at) {
     static const int infiniband[] = {[CHOICE_AUTO] = -1, [CHOICE_NO] = 0, [CHOICE_YES] = 1};
     char arithmetic[DEVICE_ARITHMETIC];
     device_arithmetic(x->dev, arithmetic, sizeof arithmetic);
-    return transport_open(&x->ranks, x->team, &(transport_options){
-        .kind = choose_transport(x), .dev = x->dev, .arithmetic = arithmetic, .timeout_s = (double)c->cluster.timeout, .nccl_path = c->reduce.nccl_library,
-        .interface = c->reduce.nccl_interface, .algorithm = c->reduce.nccl_algorithm, .infiniband = infiniband[c->reduce.nccl_ib]}, x->s);
+    return transport_open(&x->ranks, x->team,
+                          &(transport_options){.kind = choose_transport(x),
+                                               .dev = x->dev,
+                                               .arithmetic = arithmetic,
+                                               .timeout_s = (double)c->cluster.timeout,
+                                               .nccl_path = c->reduce.nccl_library,
+                                               .interface = c->reduce.nccl_interface,
+                                               .algorithm = c->reduce.nccl_algorithm,
+                                               .infiniband = infiniband[c->reduce.nccl_ib]},
+                          x->s);
 }
 
 // --- model and tensors ---------------------------------------------------------------------------------------------------------------
@@ -87,10 +108,18 @@ static state_options state_options_of(const session *x) {
     const config *c = x->cfg;
     int64_t micros = c->batch.global / c->batch.lanes / c->batch.micro;
     return (state_options){
-        .compute = (dtype)c->precision.compute, .stage = x->ranks->world > 1 ? (int)c->parallel.zero : 0, .offload = x->kind != SESSION_LOOK && c->parallel.offload,
-        .training = x->kind != SESSION_LOOK, .optimizer = &c->optimizer, .fixed = c->reduce.order == ORDER_FIXED,
-        .stochastic = c->precision.rounding == ROUNDING_STOCHASTIC, .seed = (uint64_t)c->run.seed, .lanes = c->batch.lanes,
-        .micros = micros, .once = micros == 1 && x->net->adds_once, .bucket_bytes = (size_t)(c->reduce.bucket_mb * 1e6),
+        .compute = (dtype)c->precision.compute,
+        .stage = x->ranks->world > 1 ? (int)c->parallel.zero : 0,
+        .offload = x->kind != SESSION_LOOK && c->parallel.offload,
+        .training = x->kind != SESSION_LOOK,
+        .optimizer = &c->optimizer,
+        .fixed = c->reduce.order == ORDER_FIXED,
+        .stochastic = c->precision.rounding == ROUNDING_STOCHASTIC,
+        .seed = (uint64_t)c->run.seed,
+        .lanes = c->batch.lanes,
+        .micros = micros,
+        .once = micros == 1 && x->net->adds_once,
+        .bucket_bytes = (size_t)(c->reduce.bucket_mb * 1e6),
         .threads = device_about(x->dev)->threads,
     };
 }
@@ -157,8 +186,16 @@ static err_t describe(session *x) {
 static loader_options feed_options(const session *x, int64_t last) {
     const config *c = x->cfg;
     loader_options o = {
-        .seed = (uint64_t)c->run.seed, .shuffle = c->data.shuffle, .in = x->net->input, .inputs = x->net->inputs, .global = c->batch.global, .micro = c->batch.micro,
-        .lanes = c->batch.lanes, .first_step = x->step + 1, .last_step = last, .depth = (int)c->data.prefetch,
+        .seed = (uint64_t)c->run.seed,
+        .shuffle = c->data.shuffle,
+        .in = x->net->input,
+        .inputs = x->net->inputs,
+        .global = c->batch.global,
+        .micro = c->batch.micro,
+        .lanes = c->batch.lanes,
+        .first_step = x->step + 1,
+        .last_step = last,
+        .depth = (int)c->data.prefetch,
     };
     lane_deal d = reduce_lanes(x->state.reduce);
     o.first_lane = d.first, o.lane_count = d.count, o.lane_stride = d.stride;
@@ -246,7 +283,8 @@ static void complain(void *ctx, const char *text) { monitor_event(ctx, "damaged"
 static void report_device(const session *x, monitor *m) {
     char now[DEVICE_ARITHMETIC], text[2 * DEVICE_ARITHMETIC + 256];
     device_arithmetic(x->dev, now, sizeof now);
-    snprintf(text, sizeof text, "the checkpoint was computed on \"%s\", this run goes on with \"%s\" ([device] match = no): its bits are others from here on",
+    snprintf(text, sizeof text,
+             "the checkpoint was computed on \"%s\", this run goes on with \"%s\" ([device] match = no): its bits are others from here on",
              x->state.ckpt.other, now);
     monitor_event(m, "device", x->state.ckpt.at.step, text);
 }

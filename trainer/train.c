@@ -24,15 +24,15 @@
 typedef struct run {
     session x;
     monitor m;
-    board *b;          // shared with the node's supervisor
+    board *b;  // shared with the node's supervisor
     rank_report times;
     power power;
-    int lock;          // holds DIR/NAME/lock
-    int64_t saved;     // step of the newest checkpoint, -1: none
-    bool best_pending; // the weights of at.best_step are saved, but `best` does not point at them yet
-    int64_t skipped;   // steps in a row that were skipped
-    double logged_at;    // when the last step was logged, or the next one begun
-    bool confirmed;    // the ranks have compared their matmul plans
+    int lock;           // holds DIR/NAME/lock
+    int64_t saved;      // step of the newest checkpoint, -1: none
+    bool best_pending;  // the weights of at.best_step are saved, but `best` does not point at them yet
+    int64_t skipped;    // steps in a row that were skipped
+    double logged_at;   // when the last step was logged, or the next one begun
+    bool confirmed;     // the ranks have compared their matmul plans
 } run;
 
 // --- opening -----------------------------------------------------------------------------------------------------------------
@@ -58,8 +58,10 @@ static err_t lock_directory(run *r, const config *c, bool make) {
         if (errno != EWOULDBLOCK) return err_set(ERR_IO, "%s: lock: %s", path, strerror(errno));
         poll(NULL, 0, LOCK_PAUSE_MS);
     }
-    return err_set(ERR_UNAVAILABLE, "%s: another process trains this run; stop it, or choose another [run] name. (Nodes that share a file system need "
-                   "a [run] dir of their own each.)", path);
+    return err_set(ERR_UNAVAILABLE,
+                   "%s: another process trains this run; stop it, or choose another [run] name. (Nodes that share a file system need "
+                   "a [run] dir of their own each.)",
+                   path);
 }
 
 // A copy of the settings, for people who look into the directory; the run does not need it.
@@ -83,8 +85,9 @@ static void greet_ranks(run *r) {
     const session *x = &r->x;
     char via[256];
     transport_describe(x->ranks, via, sizeof via);
-    monitor_say(&r->m, "ranks   %d on %d node%s  zero %d%s  order %s  %s", x->ranks->world, comm_nodes(x->ranks), comm_nodes(x->ranks) == 1 ? "" : "s",
-                x->state.o.stage, x->state.o.offload ? " offload" : "", x->state.o.fixed ? "fixed" : "any", via);
+    monitor_say(&r->m, "ranks   %d on %d node%s  zero %d%s  order %s  %s", x->ranks->world, comm_nodes(x->ranks),
+                comm_nodes(x->ranks) == 1 ? "" : "s", x->state.o.stage, x->state.o.offload ? " offload" : "", x->state.o.fixed ? "fixed" : "any",
+                via);
 }
 
 static void greet_batch(run *r) {
@@ -115,8 +118,7 @@ static err_t check_resume(const session *x, bool found) {
     if (found && x->cfg->run.resume == RESUME_NEVER)
         return err_set(ERR_CONFIG, "%s holds a checkpoint of step %" PRId64 " and [run] resume = never: choose another [run] name, or resume = auto",
                        x->dir, x->step);
-    if (!found && x->cfg->run.resume == RESUME_MUST)
-        return err_set(ERR_DATA, "%s/ckpt holds no checkpoint and [run] resume = must", x->dir);
+    if (!found && x->cfg->run.resume == RESUME_MUST) return err_set(ERR_DATA, "%s/ckpt holds no checkpoint and [run] resume = must", x->dir);
     return ERR_OK;
 }
 
@@ -164,8 +166,10 @@ static err_t start_log(run *r) {
     ckpt_counters *at = &x->state.ckpt.at;
     if (x->ranks->rank == 0) {
         monitor_close(&r->m);
-        TRY(monitor_open(&r->m, &(log_setup){.dir = x->dir, .c = x->cfg, .log_bytes = r->saved >= 0 ? at->log_bytes : 0,
-                                             .unit = x->net->unit, .short_unit = x->net->short_unit}));
+        TRY(monitor_open(
+            &r->m,
+            &(log_setup){
+                .dir = x->dir, .c = x->cfg, .log_bytes = r->saved >= 0 ? at->log_bytes : 0, .unit = x->net->unit, .short_unit = x->net->short_unit}));
     }
     greet(r);
     if (r->saved < 0) return ERR_OK;
@@ -230,14 +234,16 @@ static void watch_skips(run *r, const step_result *s) {
     r->skipped = s->applied ? 0 : r->skipped + 1;
     int64_t patience = r->x.runner.rules.dynamic_scale ? 50 : 1;
     if (r->skipped == patience)
-        monitor_event(&r->m, "diverged", s->step, "the gradient is not finite and the step was skipped, as were those before it; lower [optimizer] lr, "
+        monitor_event(&r->m, "diverged", s->step,
+                      "the gradient is not finite and the step was skipped, as were those before it; lower [optimizer] lr, "
                       "or go back to an earlier checkpoint");
 }
 
 // A rank that is much slower than the others delays all of them: every step waits for it.
 static void name_straggler(run *r, int64_t step, const rank_summary *t) {
     char who[COMM_HOST + 32], text[256];
-    snprintf(text, sizeof text, "%s computes %.1f ms a step, the median rank %.1f ms: the others wait for it; look for a hot or shared processor there",
+    snprintf(text, sizeof text,
+             "%s computes %.1f ms a step, the median rank %.1f ms: the others wait for it; look for a hot or shared processor there",
              comm_rank_text(r->x.ranks, t->slowest, who), t->slowest_ms, t->median_ms);
     monitor_event(&r->m, "straggler", step, text);
 }
@@ -258,11 +264,25 @@ static err_t log_step(run *r, const step_result *s, double ms) {
     bool timed = report_is_timed(s->reports, world);
     int64_t units = c->batch.global * r->x.net->units;
     const step_record said = {
-        .step = step, .units = step * units, .logged = logged,
-        .loss = s->loss, .grad_norm = s->grad_norm, .lr = s->lr, .ms = ms,
-        .units_per_s = (double)units / (ms / 1e3), .data_wait_ms = mine[REPORT_DATA_MS], .comm_wait_ms = timed ? mine[REPORT_WAIT_MS] : NAN, .loss_scale = s->loss_scale,
-        .skipped = !s->applied, .hash = hashed ? hash : NULL, .world = world, .comm_ms = timed ? mine[REPORT_BUSY_MS] : NAN, .hidden = times.hidden,
-        .slowest = times.slowest, .slowest_ms = times.slowest_ms, .median_ms = times.median_ms,
+        .step = step,
+        .units = step * units,
+        .logged = logged,
+        .loss = s->loss,
+        .grad_norm = s->grad_norm,
+        .lr = s->lr,
+        .ms = ms,
+        .units_per_s = (double)units / (ms / 1e3),
+        .data_wait_ms = mine[REPORT_DATA_MS],
+        .comm_wait_ms = timed ? mine[REPORT_WAIT_MS] : NAN,
+        .loss_scale = s->loss_scale,
+        .skipped = !s->applied,
+        .hash = hashed ? hash : NULL,
+        .world = world,
+        .comm_ms = timed ? mine[REPORT_BUSY_MS] : NAN,
+        .hidden = times.hidden,
+        .slowest = times.slowest,
+        .slowest_ms = times.slowest_ms,
+        .median_ms = times.median_ms,
     };
     watch_skips(r, s);
     monitor_log(&r->m, &(record){RECORD_STEP, .step = said});
@@ -280,9 +300,16 @@ static err_t evaluate_now(run *r, bool *improved) {
     *improved = e.loss < at->best_loss;
     if (*improved) at->best_loss = e.loss, at->best_step = x->step;
     const eval_record said = {
-        .step = x->step, .samples = e.samples, .of = x->net->units > 1 ? "windows" : "samples", .loss = e.loss,
-        .metrics = x->net->metrics, .metric = x->net->metric, .value = e.metric,
-        .best = at->best_loss, .best_step = at->best_step, .ms = 1e3 * (clock_now() - start),
+        .step = x->step,
+        .samples = e.samples,
+        .of = x->net->units > 1 ? "windows" : "samples",
+        .loss = e.loss,
+        .metrics = x->net->metrics,
+        .metric = x->net->metric,
+        .value = e.metric,
+        .best = at->best_loss,
+        .best_step = at->best_step,
+        .ms = 1e3 * (clock_now() - start),
     };
     monitor_log(&r->m, &(record){RECORD_EVAL, .eval = said});
     return ERR_OK;
@@ -298,7 +325,7 @@ static err_t save_now(run *r) {
     monitor_sync(&r->m);
     at->log_bytes = monitor_log_bytes(&r->m);
     TRY(comm_agree_max(x->ranks, &at->log_bytes, x->s));  // rank 0 has the log; every node's manifest stores its length
-    x->ranks->host->patient = true;  // for the slowest disk
+    x->ranks->host->patient = true;                       // for the slowest disk
     x->ranks->host->phase.what = "checkpoint", x->ranks->host->phase.step = x->step, x->ranks->host->phase.number = 0;
     err_t rc = ckpt_save(x->dir, &x->state.ckpt, 0, &x->faults);
     x->ranks->host->patient = false;
@@ -353,7 +380,8 @@ static err_t between_steps(run *r, bool stopping) {
     if (look(r, last, &improved) != ERR_OK) why = *err_last();
     if (save_is_due(r) || stopping || why.code) TRY(save_now(r));
     bool saved = r->saved == r->x.step;
-    if (improved && !saved && r->x.cfg->checkpoint.keep_best) r->x.state.ckpt.at.best_loss = before.best_loss, r->x.state.ckpt.at.best_step = before.best_step;
+    if (improved && !saved && r->x.cfg->checkpoint.keep_best)
+        r->x.state.ckpt.at.best_loss = before.best_loss, r->x.state.ckpt.at.best_step = before.best_step;
     if (r->x.cfg->checkpoint.keep_best && ((improved && saved) || r->best_pending)) mark_best(r);
     if (saved && ckpt_prune(r->x.dir, &r->x.state.ckpt, r->x.step, (int)r->x.cfg->checkpoint.keep) != ERR_OK)
         monitor_event(&r->m, "prune_failed", r->x.step, err_last()->text);
@@ -363,7 +391,8 @@ static err_t between_steps(run *r, bool stopping) {
 // Must the queue drain now, because something other than a step comes next?
 static bool rests(const run *r) {
     bool last = r->x.step == r->x.cfg->run.steps;
-    return last || !r->confirmed || !step_runs_ahead(&r->x.runner) || due(r->x.step, r->x.cfg->log.hash_every) || look_is_due(r, last) || save_is_due(r);
+    return last || !r->confirmed || !step_runs_ahead(&r->x.runner) || due(r->x.step, r->x.cfg->log.hash_every) || look_is_due(r, last) ||
+           save_is_due(r);
 }
 
 static err_t collect_step(run *r, bool *stopping) {
@@ -436,9 +465,9 @@ static err_t run_steps(run *r) {
 
 static err_t check_saved(const run *r) {
     if (r->saved == r->x.step) return ERR_OK;
-    return err_set(ERR_IO, "the last checkpoint, of step %" PRId64
-                   ", could not be written (see events.jsonl); the same command continues after step %" PRId64, r->x.step,
-                   r->saved < 0 ? 0 : r->saved);
+    return err_set(
+        ERR_IO, "the last checkpoint, of step %" PRId64 ", could not be written (see events.jsonl); the same command continues after step %" PRId64,
+        r->x.step, r->saved < 0 ? 0 : r->saved);
 }
 
 static err_t run_all(run *r, const config *c, const launch *at) {

@@ -14,24 +14,24 @@
 // one process. Tests drive it through session_open, session_step and session_close.
 typedef struct session {
     const config *cfg;
-    int kind;                 // session_kind
-    char dir[1024];           // DIR/NAME
+    int kind;        // session_kind
+    char dir[1024];  // DIR/NAME
     fault_list faults;
     // The machine.
     device *dev;
     stream *s;
     model *net;
-    source *train, *val;      // NULL: not opened
+    source *train, *val;  // NULL: not opened
     // The world.
-    team *team;               // NULL with one rank
+    team *team;  // NULL with one rank
     comm *ranks;
     train_state state;
     step_runner runner;
     evaluator evaluator;
     loader *data;
-    void *ring;               // the loader's buffers
+    void *ring;  // the loader's buffers
     size_t ring_bytes;
-    int64_t step;             // finished steps
+    int64_t step;  // finished steps
 } session;
 
 // LOOK: no optimizer, no gradients, no loader. BENCH: training on made-up samples. PROFILE: the same on a device that

@@ -74,8 +74,7 @@ static void print_line(void *ctx, const char *text) { fprintf(ctx, "%s\n", text)
 
 static void print_source(const char *split, const source *from, FILE *out) {
     source_info about = source_about(from);
-    fprintf(out, "%-7s %" PRId64 " %s in %d file%s, hash %s\n", split, about.units, about.unit, about.files,
-            about.files == 1 ? "" : "s", about.hash);
+    fprintf(out, "%-7s %" PRId64 " %s in %d file%s, hash %s\n", split, about.units, about.unit, about.files, about.files == 1 ? "" : "s", about.hash);
 }
 
 static err_t check_session(session *x, FILE *out) {
@@ -107,9 +106,15 @@ err_t verb_check(const config *c, FILE *out) {
 err_t verb_pack(const config *c, FILE *out) {
     if (!c->pack.input[0] || !c->pack.output[0]) return err_set(ERR_CONFIG, "[pack] input and output must both be set");
     pack_report r;
-    TRY(pack_run(&(pack_options){.input = c->pack.input, .output = c->pack.output, .shard_tokens = c->pack.shard_tokens,
-                                 .val_fraction = c->pack.val_fraction, .compress = c->pack.compress}, &r));
-    fprintf(out, "packed  %" PRId64 " files, %" PRId64 " bytes (%" PRId64 " skipped: empty or binary) into %d shards: train %" PRId64
-            " tokens, val %" PRId64 "\n", r.files_in, r.bytes_in, r.files_skipped, r.shards_out, r.train_tokens, r.val_tokens);
+    TRY(pack_run(&(pack_options){.input = c->pack.input,
+                                 .output = c->pack.output,
+                                 .shard_tokens = c->pack.shard_tokens,
+                                 .val_fraction = c->pack.val_fraction,
+                                 .compress = c->pack.compress},
+                 &r));
+    fprintf(out,
+            "packed  %" PRId64 " files, %" PRId64 " bytes (%" PRId64 " skipped: empty or binary) into %d shards: train %" PRId64
+            " tokens, val %" PRId64 "\n",
+            r.files_in, r.bytes_in, r.files_skipped, r.shards_out, r.train_tokens, r.val_tokens);
     return ERR_OK;
 }

@@ -13,7 +13,9 @@ typedef struct ncclComm *ncclComm_t;
 typedef struct CUstream_st *cudaStream_t;
 
 enum { NCCL_UNIQUE_ID_BYTES = 128, NCCL_SPLIT_NOCOLOR = -1 };
-typedef struct { char internal[NCCL_UNIQUE_ID_BYTES]; } ncclUniqueId;
+typedef struct {
+    char internal[NCCL_UNIQUE_ID_BYTES];
+} ncclUniqueId;
 
 typedef enum {
     ncclSuccess,
@@ -52,41 +54,39 @@ static inline ncclConfig_t nccl_config_nonblocking(void) {
 }
 
 // CALL(result, name, arguments): every function that we call; ncclCommSplit is the youngest of them (2.18).
-#define NCCL_CALLS(CALL)                                                                                                         \
-    CALL(ncclResult_t, ncclGetVersion, (int *version))                                                                           \
-    CALL(ncclResult_t, ncclGetUniqueId, (ncclUniqueId *id))                                                                      \
-    CALL(ncclResult_t, ncclCommInitRankConfig, (ncclComm_t *out, int world, ncclUniqueId id, int rank, ncclConfig_t *config))    \
-    CALL(ncclResult_t, ncclCommSplit, (ncclComm_t c, int color, int key, ncclComm_t *out, ncclConfig_t *config))                 \
-    CALL(ncclResult_t, ncclCommFinalize, (ncclComm_t c))                                                                         \
-    CALL(ncclResult_t, ncclCommDestroy, (ncclComm_t c))                                                                          \
-    CALL(ncclResult_t, ncclCommAbort, (ncclComm_t c))                                                                            \
-    CALL(ncclResult_t, ncclCommGetAsyncError, (ncclComm_t c, ncclResult_t *state))                                               \
-    CALL(const char *, ncclGetErrorString, (ncclResult_t result))                                                                \
-    CALL(const char *, ncclGetLastError, (ncclComm_t c))                                                                         \
-    CALL(ncclResult_t, ncclGroupStart, (void))                                                                                   \
-    CALL(ncclResult_t, ncclGroupEnd, (void))                                                                                     \
-    CALL(ncclResult_t, ncclSend, (const void *data, size_t count, ncclDataType_t type, int to, ncclComm_t c, cudaStream_t s))    \
-    CALL(ncclResult_t, ncclRecv, (void *data, size_t count, ncclDataType_t type, int from, ncclComm_t c, cudaStream_t s))        \
-    CALL(ncclResult_t, ncclBroadcast,                                                                                            \
-         (const void *in, void *out, size_t count, ncclDataType_t type, int root, ncclComm_t c, cudaStream_t s))                 \
-    CALL(ncclResult_t, ncclReduce,                                                                                               \
+#define NCCL_CALLS(CALL) \
+    CALL(ncclResult_t, ncclGetVersion, (int *version)) \
+    CALL(ncclResult_t, ncclGetUniqueId, (ncclUniqueId * id)) \
+    CALL(ncclResult_t, ncclCommInitRankConfig, (ncclComm_t * out, int world, ncclUniqueId id, int rank, ncclConfig_t *config)) \
+    CALL(ncclResult_t, ncclCommSplit, (ncclComm_t c, int color, int key, ncclComm_t *out, ncclConfig_t *config)) \
+    CALL(ncclResult_t, ncclCommFinalize, (ncclComm_t c)) \
+    CALL(ncclResult_t, ncclCommDestroy, (ncclComm_t c)) \
+    CALL(ncclResult_t, ncclCommAbort, (ncclComm_t c)) \
+    CALL(ncclResult_t, ncclCommGetAsyncError, (ncclComm_t c, ncclResult_t * state)) \
+    CALL(const char *, ncclGetErrorString, (ncclResult_t result)) \
+    CALL(const char *, ncclGetLastError, (ncclComm_t c)) \
+    CALL(ncclResult_t, ncclGroupStart, (void)) \
+    CALL(ncclResult_t, ncclGroupEnd, (void)) \
+    CALL(ncclResult_t, ncclSend, (const void *data, size_t count, ncclDataType_t type, int to, ncclComm_t c, cudaStream_t s)) \
+    CALL(ncclResult_t, ncclRecv, (void *data, size_t count, ncclDataType_t type, int from, ncclComm_t c, cudaStream_t s)) \
+    CALL(ncclResult_t, ncclBroadcast, (const void *in, void *out, size_t count, ncclDataType_t type, int root, ncclComm_t c, cudaStream_t s)) \
+    CALL(ncclResult_t, ncclReduce, \
          (const void *in, void *out, size_t count, ncclDataType_t type, ncclRedOp_t op, int root, ncclComm_t c, cudaStream_t s)) \
-    CALL(ncclResult_t, ncclAllReduce,                                                                                            \
-         (const void *in, void *out, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t c, cudaStream_t s))           \
-    CALL(ncclResult_t, ncclReduceScatter,                                                                                        \
-         (const void *in, void *out, size_t each, ncclDataType_t type, ncclRedOp_t op, ncclComm_t c, cudaStream_t s))            \
+    CALL(ncclResult_t, ncclAllReduce, (const void *in, void *out, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t c, cudaStream_t s)) \
+    CALL(ncclResult_t, ncclReduceScatter, \
+         (const void *in, void *out, size_t each, ncclDataType_t type, ncclRedOp_t op, ncclComm_t c, cudaStream_t s)) \
     CALL(ncclResult_t, ncclAllGather, (const void *in, void *out, size_t each, ncclDataType_t type, ncclComm_t c, cudaStream_t s))
 
 // Functions that are newer than the oldest supported library: NULL where the library has none.
-#define NCCL_OPTIONAL_CALLS(CALL)                                                                                                \
-    CALL(ncclResult_t, ncclCommRegister, (const ncclComm_t c, void *base, size_t bytes, void **handle))                          \
+#define NCCL_OPTIONAL_CALLS(CALL) \
+    CALL(ncclResult_t, ncclCommRegister, (const ncclComm_t c, void *base, size_t bytes, void **handle)) \
     CALL(ncclResult_t, ncclCommDeregister, (const ncclComm_t c, void *handle))
 
 // --- the opened library (comm/nccl/load.c) -------------------------------------------------------------------------------------
 
 enum { NCCL_PATH = 256, NCCL_VERSION_TEXT = 16 };
 
-#define NCCL_FIELD(result, name, arguments) result (*name) arguments;
+#define NCCL_FIELD(result, name, arguments) result(*name) arguments;
 typedef struct nccl_library {
     char path[NCCL_PATH];  // what the dynamic linker found
     int version;           // 22809 is 2.28.9

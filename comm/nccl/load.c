@@ -66,8 +66,7 @@ void nccl_library_describe(const nccl_library *lib, char *dst, size_t room) {
     const char *ras = getenv("NCCL_RAS_ENABLE");
     if (!room) return;
     dst[0] = 0;
-    append(dst, room, "nccl %s%s, %s", nccl_version_text(lib->version, version), lib->stand_in ? " (a stand-in for tests)" : "",
-           lib->path);
+    append(dst, room, "nccl %s%s, %s", nccl_version_text(lib->version, version), lib->stand_in ? " (a stand-in for tests)" : "", lib->path);
     if (given(interface)) append(dst, room, ", interface %s", interface);
     if (given(no_ib)) append(dst, room, ", infiniband %s", strcmp(no_ib, "0") == 0 ? "on" : "off");
     if (given(algorithm)) append(dst, room, ", algorithm %s", algorithm);
@@ -79,8 +78,7 @@ void nccl_library_describe(const nccl_library *lib, char *dst, size_t room) {
 static err_t open_any(library *file, const char *named) {
     bool found = given(named) ? library_open(file, &named, 1) : library_open(file, places, sizeof places / sizeof *places);
     if (found) return ERR_OK;
-    return err_set(ERR_UNAVAILABLE,
-                   "nccl: libnccl.so.2 not found (tried %s): install it, or set [reduce] transport = tcp", file->text);
+    return err_set(ERR_UNAVAILABLE, "nccl: libnccl.so.2 not found (tried %s): install it, or set [reduce] transport = tcp", file->text);
 }
 
 #define FIND(result, name, arguments) library_find(file, #name, true, &lib->name);
@@ -91,8 +89,7 @@ static err_t resolve(nccl_library *lib, library *file) {
     NCCL_CALLS(FIND)
     NCCL_OPTIONAL_CALLS(FIND_OPTIONAL)
     if (lib->ncclGetVersion && lib->ncclGetVersion(&lib->version) == ncclSuccess && lib->version < NCCL_OLDEST)
-        return err_set(ERR_UNAVAILABLE,
-                       "nccl: %s is version %s, expected %s or newer: install a newer one, or name it in [reduce] nccl_library",
+        return err_set(ERR_UNAVAILABLE, "nccl: %s is version %s, expected %s or newer: install a newer one, or name it in [reduce] nccl_library",
                        lib->path, nccl_version_text(lib->version, version), nccl_version_text(NCCL_OLDEST, oldest));
     if (file->missing)
         return err_set(ERR_UNAVAILABLE, "nccl: %s is not an NCCL of %s or newer: %d functions are missing (%s)", lib->path,

@@ -38,15 +38,15 @@ typedef struct nccl_shared {
     nccl_comm *first;      // list of all open communicators, under the lock too
     bool watched;
     pthread_t watcher;
-    int leave;             // eventfd: the watcher is no longer needed
+    int leave;  // eventfd: the watcher is no longer needed
 } nccl_shared;
 
 struct nccl_comm {
     comm head;
     nccl_shared *with;
     nccl_comm *next;
-    bool owner;            // of `with`: the first one
-    ncclComm_t raw;        // NULL once it was aborted
+    bool owner;      // of `with`: the first one
+    ncclComm_t raw;  // NULL once it was aborted
     int registrations;
     void *registered[NCCL_REGISTERED];
 };
@@ -86,9 +86,7 @@ static err_t fail_team(const nccl_comm *n, const char *what, const char *why) {
 }
 
 // NCCL notices a lost peer first, but does not know why: waits for the team's report of what happened to it.
-static void await_news(const nccl_shared *with) {
-    poll(&(struct pollfd){.fd = team_fd(with->team), .events = POLLIN}, 1, NEWS_MS);
-}
+static void await_news(const nccl_shared *with) { poll(&(struct pollfd){.fd = team_fd(with->team), .events = POLLIN}, 1, NEWS_MS); }
 
 // Every failure ends here. The caller gets the team's record, ours or an earlier one, now and from every later call.
 static err_t give_up(nccl_comm *n, const char *what, const char *why) {
@@ -188,13 +186,11 @@ static err_t settle(nccl_comm *n, const char *what, ncclResult_t r) {
         pthread_mutex_unlock(&n->with->lock);
     }
     switch (await(n, r, why)) {
-        case ENDED: return ERR_OK;
-        case PEER_LOST: await_news(n->with); return give_up(n, what, why);
-        case FAILED: return give_up(n, what, why);
-        case LATE:
-            snprintf(why, sizeof why, "not every rank has come to it within %g s", n->with->timeout_s);
-            return give_up(n, what, why);
-        case TEAM_LOST: abort_all(n->with); break;
+    case ENDED: return ERR_OK;
+    case PEER_LOST: await_news(n->with); return give_up(n, what, why);
+    case FAILED: return give_up(n, what, why);
+    case LATE: snprintf(why, sizeof why, "not every rank has come to it within %g s", n->with->timeout_s); return give_up(n, what, why);
+    case TEAM_LOST: abort_all(n->with); break;
     }
     TRY(team_query(n->with->team));
     return err_set(ERR_INTERNAL, "nccl %s: the team failed, and then did not", what);
@@ -260,11 +256,11 @@ static err_t nccl_exchange(comm *c, const comm_part *send, int sends, const comm
 
 static err_t nccl_type(dtype type, ncclDataType_t *out) {
     switch (type) {
-        case FP32: *out = ncclFloat32; return ERR_OK;
-        case FP64: *out = ncclFloat64; return ERR_OK;
-        case INT32: *out = ncclInt32; return ERR_OK;
-        case BF16:
-        case FP16: break;
+    case FP32: *out = ncclFloat32; return ERR_OK;
+    case FP64: *out = ncclFloat64; return ERR_OK;
+    case INT32: *out = ncclInt32; return ERR_OK;
+    case BF16:
+    case FP16: break;
     }
     return err_set(ERR_INTERNAL, "nccl: a reduction of type %d; FP32, FP64 and INT32 are reduced", (int)type);
 }
@@ -441,9 +437,20 @@ static void nccl_close(comm *c) {
 static err_t nccl_split(comm *c, int color, int key, comm **out);
 
 static const comm_table nccl_table = {
-    .name = "nccl", .exchange = nccl_exchange, .all_reduce = nccl_all_reduce, .reduce_scatter = nccl_reduce_scatter,
-    .all_gather = nccl_all_gather, .broadcast = nccl_broadcast, .all_to_all = nccl_all_to_all, .barrier = nccl_barrier,
-    .split = nccl_split, .alive = nccl_alive, .query = nccl_query, .abort = nccl_abort, .register_memory = nccl_register, .describe = nccl_describe,
+    .name = "nccl",
+    .exchange = nccl_exchange,
+    .all_reduce = nccl_all_reduce,
+    .reduce_scatter = nccl_reduce_scatter,
+    .all_gather = nccl_all_gather,
+    .broadcast = nccl_broadcast,
+    .all_to_all = nccl_all_to_all,
+    .barrier = nccl_barrier,
+    .split = nccl_split,
+    .alive = nccl_alive,
+    .query = nccl_query,
+    .abort = nccl_abort,
+    .register_memory = nccl_register,
+    .describe = nccl_describe,
     .close = nccl_close,
 };
 
@@ -451,8 +458,7 @@ static nccl_comm *new_comm(nccl_shared *with, comm *host) {
     nccl_comm *n = calloc(1, sizeof *n);
     if (!n) return NULL;
     n->with = with;
-    if (host)
-        n->head = (comm){.table = &nccl_table, .rank = host->rank, .world = host->world, .place = host->place, .host = host};
+    if (host) n->head = (comm){.table = &nccl_table, .rank = host->rank, .world = host->world, .place = host->place, .host = host};
     return n;
 }
 
@@ -504,14 +510,16 @@ static err_t prepare(nccl_library *lib, ncclUniqueId *id, const comm *over, cons
     if (over->rank != 0) return ERR_OK;
     ncclResult_t r = lib->ncclGetUniqueId(id);
     if (r == ncclSuccess) return ERR_OK;
-    return err_set(ERR_UNAVAILABLE,
-                   "nccl: no id for the communicator: %s: %s; does [reduce] nccl_interface name an interface of this machine?",
+    return err_set(ERR_UNAVAILABLE, "nccl: no id for the communicator: %s: %s; does [reduce] nccl_interface name an interface of this machine?",
                    lib->ncclGetErrorString(r), lib->ncclGetLastError(NULL));
 }
 
 // The library and the id, the same on all ranks, or the same error on all.
 static err_t agree(nccl_library *lib, ncclUniqueId *id, comm *over, const transport_options *o, stream *s) {
-    struct { int32_t version; ncclUniqueId id; } first = {0};
+    struct {
+        int32_t version;
+        ncclUniqueId id;
+    } first = {0};
     char own[NCCL_VERSION_TEXT], other[NCCL_VERSION_TEXT], name[COMM_HOST + 32];
     TRY(comm_agree_ok(over, prepare(lib, &first.id, over, o), s));
     first.version = lib->version;
@@ -521,8 +529,7 @@ static err_t agree(nccl_library *lib, ncclUniqueId *id, comm *over, const transp
     err_t rc = ERR_OK;
     if (first.version != lib->version)
         rc = err_set(ERR_UNAVAILABLE, "nccl: %s is version %s, that of %s is %s: install the same one everywhere", lib->path,
-                     nccl_version_text(lib->version, own), comm_rank_text(over, 0, name),
-                     nccl_version_text(first.version, other));
+                     nccl_version_text(lib->version, own), comm_rank_text(over, 0, name), nccl_version_text(first.version, other));
     return comm_agree_ok(over, rc, s);
 }
 
@@ -555,8 +562,7 @@ err_t comm_nccl_open(comm **out, team *t, comm *over, const transport_options *o
     nccl_comm *n = with ? new_comm(with, over) : NULL;
     ncclUniqueId id;
     err_t rc = ERR_OK;
-    if (!n || with->leave < 0)
-        rc = err_set(ERR_INTERNAL, "nccl: no memory, or no descriptor, for a communicator of %d ranks", over->world);
+    if (!n || with->leave < 0) rc = err_set(ERR_INTERNAL, "nccl: no memory, or no descriptor, for a communicator of %d ranks", over->world);
     if (n) n->owner = true;
     TRY_GOTO(comm_agree_ok(over, rc, s), fail);
     TRY_GOTO(agree(&with->lib, &id, over, o, s), fail);
@@ -576,16 +582,13 @@ fail:;
 
 // --- the rest ------------------------------------------------------------------------------------------------------------------
 
-void nccl_describe(const comm *c, char *dst, size_t room) {
-    nccl_library_describe(&((const nccl_comm *)c)->with->lib, dst, room);
-}
+void nccl_describe(const comm *c, char *dst, size_t room) { nccl_library_describe(&((const nccl_comm *)c)->with->lib, dst, room); }
 
 err_t nccl_register(comm *c, void *base, size_t bytes) {
     nccl_comm *n = ours(c);
     const nccl_library *lib = &n->with->lib;
     if (!lib->ncclCommRegister || !lib->ncclCommDeregister || bytes == 0) return ERR_OK;  // it works without
-    if (n->registrations == NCCL_REGISTERED)
-        return err_set(ERR_INTERNAL, "nccl: more than %d registered buffers", NCCL_REGISTERED);
+    if (n->registrations == NCCL_REGISTERED) return err_set(ERR_INTERNAL, "nccl: more than %d registered buffers", NCCL_REGISTERED);
     TRY(enter(n, "register"));
     ncclResult_t r = lib->ncclCommRegister(n->raw, base, bytes, &n->registered[n->registrations]);
     if (r == ncclSuccess) n->registrations++;

@@ -10,7 +10,10 @@
 enum { MAGIC = 0x6b636f6c };  // "lock"
 
 // Little-endian on all machines that take part: the team refuses other builds.
-typedef struct frame_head { uint32_t magic, length; message m; } frame_head;
+typedef struct frame_head {
+    uint32_t magic, length;
+    message m;
+} frame_head;
 _Static_assert(sizeof(frame_head) == LINK_HEAD, "the head has no holes");
 _Static_assert(crypto_onetimeauth_BYTES == LINK_TAG && crypto_onetimeauth_KEYBYTES == 32, "Poly1305");
 _Static_assert(crypto_stream_chacha20_ietf_KEYBYTES == TEAM_KEY, "ChaCha20");
@@ -29,7 +32,9 @@ void link_close(link_end *l) {
     l->fd = -1;
 }
 
-typedef struct frame_keys { uint8_t head[32], payload[32]; } frame_keys;
+typedef struct frame_keys {
+    uint8_t head[32], payload[32];
+} frame_keys;
 
 static void keys_of(frame_keys *k, const uint8_t key[TEAM_KEY], uint64_t number) {
     uint8_t nonce[crypto_stream_chacha20_ietf_NONCEBYTES] = {0};

@@ -24,15 +24,15 @@ struct mesh {
     team *team;
     const launch *at;
     shm near;
-    link_end *far;          // by team rank; fd -1 where there is none
-    flow *out, *in;         // by team rank
-    flow **live;            // those with messages left in this call
+    link_end *far;   // by team rank; fd -1 where there is none
+    flow *out, *in;  // by team rank
+    flow **live;     // those with messages left in this call
     int lives, users;
     struct pollfd *watched;
-    char *frame;            // where a frame waits for its verification before it is added
+    char *frame;  // where a frame waits for its verification before it is added
     int64_t timeout_ns, pause_ns;
     uint64_t serial;
-    uint32_t pulse;         // of the team, when this rank began to wait or last looked
+    uint32_t pulse;  // of the team, when this rank began to wait or last looked
     uint16_t next_id;
 };
 
@@ -49,8 +49,7 @@ static err_t open_links(mesh *m) {
         if (l[r].fd >= 0) TRY(link_open(&m->far[r], &l[r]));
     for (int r = 0; r < m->at->world; r++)
         if (m->at->place[r].node != m->at->node && m->far[r].fd < 0)
-            return err_set(ERR_INTERNAL, "no data connection to rank %d (%s): the team was joined without links", r,
-                           m->at->place[r].host);
+            return err_set(ERR_INTERNAL, "no data connection to rank %d (%s): the team was joined without links", r, m->at->place[r].host);
     return ERR_OK;
 }
 
@@ -77,8 +76,7 @@ err_t mesh_open(mesh **out, team *t, double timeout_s) {
     m->frame = malloc(LINK_FRAME);
     if (!m->far || !m->out || !m->in || !m->live || !m->watched || !m->frame)
         rc = err_set(ERR_INTERNAL, "no memory for a communicator of %d ranks", at->world);
-    else if ((rc = open_links(m)) == ERR_OK)
-        rc = shm_attach(&m->near, at);
+    else if ((rc = open_links(m)) == ERR_OK) rc = shm_attach(&m->near, at);
     if (rc == ERR_OK) {
         *out = m;
         return ERR_OK;
@@ -136,14 +134,13 @@ static err_t broken_link(const mesh_call *x, const flow *f) {
     char name[COMM_HOST + 32];
     struct pollfd news = {.fd = team_fd(x->m->team), .events = POLLIN};
     if (x->m->far[f->peer].lost && poll(&news, 1, NEWS_MS) > 0) TRY(team_query(x->m->team));
-    return give_up(x, "%s, %s message %d of %d: %s", name_of(x->m, f->peer, name), f->out ? "sending" : "receiving", f->k + 1,
-                   f->n, x->m->far[f->peer].why);
+    return give_up(x, "%s, %s message %d of %d: %s", name_of(x->m, f->peer, name), f->out ? "sending" : "receiving", f->k + 1, f->n,
+                   x->m->far[f->peer].why);
 }
 
 // The head of a message must be the one that this rank expects now. The error names both sides.
 static err_t check_head(const mesh_call *x, const flow *f, const message *h) {
-    if (h->mark == MARK && h->comm == x->id && h->op == x->op && h->sequence == f->sequence && h->bytes == f->bytes)
-        return ERR_OK;
+    if (h->mark == MARK && h->comm == x->id && h->op == x->op && h->sequence == f->sequence && h->bytes == f->bytes) return ERR_OK;
     char name[COMM_HOST + 32];
     name_of(x->m, f->peer, name);
     if (h->mark != MARK || h->sequence != f->sequence)
@@ -371,9 +368,7 @@ static err_t too_long(const mesh_call *x, int64_t waited) {
     name_of(m, late >= 0 ? late : f->peer, name);
     if (late >= 0 || (!f->out && f->k == 0 && !f->begun)) snprintf(why, sizeof why, "%s has not entered it", name);
     else if (f->out) snprintf(why, sizeof why, "%s has not taken message %d of %d", name, f->k + 1, f->n);
-    else
-        snprintf(why, sizeof why, "%s has not sent more than %zu of %zu bytes of message %d of %d", name, f->done, f->bytes,
-                 f->k + 1, f->n);
+    else snprintf(why, sizeof why, "%s has not sent more than %zu of %zu bytes of message %d of %d", name, f->done, f->bytes, f->k + 1, f->n);
     return give_up(x, "no progress for %.0f s: %s", (double)waited / 1e9, why);
 }
 
@@ -384,8 +379,7 @@ static int watch(mesh *m) {
     for (int i = 0; i < m->lives; i++) {
         const flow *f = m->live[i];
         const link_end *l = &m->far[f->peer];
-        if (l->fd >= 0 && (!f->out || link_sending(l)))
-            m->watched[n++] = (struct pollfd){.fd = l->fd, .events = f->out ? POLLOUT : POLLIN};
+        if (l->fd >= 0 && (!f->out || link_sending(l))) m->watched[n++] = (struct pollfd){.fd = l->fd, .events = f->out ? POLLOUT : POLLIN};
     }
     return n;
 }

@@ -17,50 +17,58 @@
 enum { MESH_TEXT = 256 };
 
 typedef enum {
-    OP_NONE, OP_EXCHANGE, OP_ALL_REDUCE, OP_REDUCE_SCATTER, OP_ALL_GATHER, OP_BROADCAST, OP_ALL_TO_ALL, OP_BARRIER, OP_SPLIT,
+    OP_NONE,
+    OP_EXCHANGE,
+    OP_ALL_REDUCE,
+    OP_REDUCE_SCATTER,
+    OP_ALL_GATHER,
+    OP_BROADCAST,
+    OP_ALL_TO_ALL,
+    OP_BARRIER,
+    OP_SPLIT,
 } mesh_op;
 
 typedef struct flow {
-    int rank, peer;            // in the communicator, in the team
+    int rank, peer;  // in the communicator, in the team
     bool out;
-    int k, n;                  // the message in work, how many there are in this call
+    int k, n;  // the message in work, how many there are in this call
     // set by the collective for message k; all zero before it is called
     char *data;
     size_t bytes;
-    sum_fn *add;               // in: NULL copies
-    const struct flow *gate;   // not ahead of message gate_k of that flow, which has the same size
+    sum_fn *add;              // in: NULL copies
+    const struct flow *gate;  // not ahead of message gate_k of that flow, which has the same size
     int gate_k;
     // the engine's
-    bool begun;                // the head of message k was sent, or received
-    size_t done;               // bytes of it that are sent, or received, verified and added
-    size_t frame;              // bytes of the frame in work
-    int cursor;                // for the collective
-    uint32_t sequence;         // messages of all calls so far
-    uint64_t serial;           // the call that it took part in last
+    bool begun;         // the head of message k was sent, or received
+    size_t done;        // bytes of it that are sent, or received, verified and added
+    size_t frame;       // bytes of the frame in work
+    int cursor;         // for the collective
+    uint32_t sequence;  // messages of all calls so far
+    uint64_t serial;    // the call that it took part in last
 } flow;
 
 typedef struct mesh mesh;
 
 typedef struct mesh_call {
-    comm *c;                   // whose call it is: its traffic is counted, its phase reported
+    comm *c;  // whose call it is: its traffic is counted, its phase reported
     mesh_op op;
-    uint16_t id;               // of the communicator
-    uint64_t number;           // of the call in it
-    const int *map;            // its ranks in the team
+    uint16_t id;      // of the communicator
+    uint64_t number;  // of the call in it
+    const int *map;   // its ranks in the team
     void (*next)(const struct mesh_call *x, flow *f);
-    const void *plan;          // for next
+    const void *plan;  // for next
     mesh *m;
 } mesh_call;
 
 err_t mesh_open(mesh **out, team *t, double timeout_s);
-mesh *mesh_share(mesh *m);                      // one more communicator uses it
-void mesh_close(mesh *m);                       // frees it when no user is left
+mesh *mesh_share(mesh *m);  // one more communicator uses it
+void mesh_close(mesh *m);   // frees it when no user is left
 team *mesh_team(const mesh *m);
 uint16_t *mesh_next_id(mesh *m);
 
 // A collective: begin, all its flows, run. Several runs may follow each other under one call.
 err_t mesh_begin(mesh_call *x);
-flow *mesh_flow(const mesh_call *x, int rank, bool out);              // takes part from now on, so far with n = 0 messages
+flow *mesh_flow(const mesh_call *x, int rank, bool out);  // takes part from now on, so far with n = 0 messages
 static inline void mesh_add(const mesh_call *x, int rank, bool out, int n) { mesh_flow(x, rank, out)->n += n; }
 err_t mesh_run(mesh_call *x);
 

@@ -11,26 +11,23 @@ typedef int32_t i32 __attribute__((aligned(1), may_alias));
 #define PLUS_WRAP(type, a, b) ((type)((uint32_t)(a) + (uint32_t)(b)))
 #define LARGER(type, a, b) ((a) > (b) || (a) != (a) ? (a) : (b))
 
-#define LOOP(name, target, type, op)                                                               \
-    target static void name(void *restrict dst, const void *restrict src, size_t bytes) {          \
-        type *restrict d = dst;                                                                    \
-        const type *restrict x = src;                                                              \
-        for (size_t i = 0, n = bytes / sizeof *d; i < n; i++) d[i] = op(type, d[i], x[i]);         \
+#define LOOP(name, target, type, op) \
+    target static void name(void *restrict dst, const void *restrict src, size_t bytes) { \
+        type *restrict d = dst; \
+        const type *restrict x = src; \
+        for (size_t i = 0, n = bytes / sizeof *d; i < n; i++) d[i] = op(type, d[i], x[i]); \
     }
 
-#define ALL_LOOPS(suffix, target)                 \
-    LOOP(add_f32##suffix, target, f32, PLUS)      \
-    LOOP(add_f64##suffix, target, f64, PLUS)      \
+#define ALL_LOOPS(suffix, target) \
+    LOOP(add_f32##suffix, target, f32, PLUS) \
+    LOOP(add_f64##suffix, target, f64, PLUS) \
     LOOP(add_i32##suffix, target, i32, PLUS_WRAP) \
-    LOOP(max_f32##suffix, target, f32, LARGER)    \
-    LOOP(max_f64##suffix, target, f64, LARGER)    \
+    LOOP(max_f32##suffix, target, f32, LARGER) \
+    LOOP(max_f64##suffix, target, f64, LARGER) \
     LOOP(max_i32##suffix, target, i32, LARGER)
 
-#define TABLE(suffix)                                                                                                   \
-    {                                                                                                                   \
-        [FP32] = {add_f32##suffix, max_f32##suffix}, [FP64] = {add_f64##suffix, max_f64##suffix},                       \
-        [INT32] = {add_i32##suffix, max_i32##suffix},                                                                   \
-    }
+#define TABLE(suffix) \
+    { [FP32] = {add_f32##suffix, max_f32##suffix}, [FP64] = {add_f64##suffix, max_f64##suffix}, [INT32] = {add_i32##suffix, max_i32##suffix}, }
 
 ALL_LOOPS(_any, )
 static sum_fn *const table_any[INT32 + 1][2] = TABLE(_any);

@@ -23,11 +23,11 @@ typedef struct tcp_comm {
     mesh *m;
     uint16_t id;
     bool one_host;
-    int *map;             // rank here -> rank in the team
-    comm_place *place;    // of a part of the team: its own, with its nodes counted anew. The whole team uses the launch's
-    size_t *cut;          // world + 1, for all_reduce
-    comm_part *part;      // 2 * world, for all_to_all
-    char *scratch;        // what others sent of a small all_reduce: COST_SMALL_RANKS or log2(world) slots
+    int *map;           // rank here -> rank in the team
+    comm_place *place;  // of a part of the team: its own, with its nodes counted anew. The whole team uses the launch's
+    size_t *cut;        // world + 1, for all_reduce
+    comm_part *part;    // 2 * world, for all_to_all
+    char *scratch;      // what others sent of a small all_reduce: COST_SMALL_RANKS or log2(world) slots
 } tcp_comm;
 
 static int left_of(int r, int world) { return r == 0 ? world - 1 : r - 1; }
@@ -39,7 +39,9 @@ static mesh_call call_of(tcp_comm *t, mesh_op op, void (*next)(const mesh_call *
 
 // --- exchange ------------------------------------------------------------------------------------------------------------------
 
-typedef struct lists { const comm_part *send, *recv; } lists;
+typedef struct lists {
+    const comm_part *send, *recv;
+} lists;
 
 // A flow walks over the whole list once, from its own first message on: parts times peers steps in all, and nothing is
 // allocated.
@@ -55,8 +57,7 @@ static void next_listed(const mesh_call *x, flow *f) {
 static err_t check_list(const comm *c, const comm_part *part, int n) {
     for (int i = 0; i < n; i++)
         if (part[i].peer < 0 || part[i].peer >= c->world || part[i].peer == c->rank)
-            return err_set(ERR_INTERNAL, "an exchange with rank %d, expected one of 0 to %d and not %d itself", part[i].peer,
-                           c->world - 1, c->rank);
+            return err_set(ERR_INTERNAL, "an exchange with rank %d, expected one of 0 to %d and not %d itself", part[i].peer, c->world - 1, c->rank);
     return ERR_OK;
 }
 
@@ -100,9 +101,9 @@ static err_t tcp_all_to_all(comm *c, void *out, const void *in, size_t each, str
 
 typedef struct pieces {
     char *data;
-    const size_t *cut;     // in units
-    size_t unit;           // bytes
-    sum_fn *add;           // NULL: no reduce_scatter
+    const size_t *cut;  // in units
+    size_t unit;        // bytes
+    sum_fn *add;        // NULL: no reduce_scatter
     bool gather;
 } pieces;
 
@@ -175,8 +176,8 @@ static err_t tcp_all_gather(comm *c, void *data, const size_t *cut, stream *s) {
 typedef struct block {
     char *data;
     size_t bytes;
-    const flow *from;    // the incoming flow of what is sent on, never overtaken; NULL where the block starts here
-    char *slots;         // reduction: what comes from the i-th sender goes to slot i
+    const flow *from;  // the incoming flow of what is sent on, never overtaken; NULL where the block starts here
+    char *slots;       // reduction: what comes from the i-th sender goes to slot i
     int slot[COST_SMALL_RANKS > 16 ? COST_SMALL_RANKS : 16];
 } block;
 
@@ -350,7 +351,9 @@ err_t comm_tcp_open(comm **out, team *t, const transport_options *o) {
 }
 
 // What a rank says of itself when a communicator is split.
-typedef struct ballot { int32_t color, key, rank, next_id; } ballot;
+typedef struct ballot {
+    int32_t color, key, rank, next_id;
+} ballot;
 
 static int by_key(const void *a, const void *b) {
     const ballot *x = a, *y = b;
@@ -441,7 +444,18 @@ static void tcp_describe(const comm *c, char *dst, size_t room) {
 }
 
 static const comm_table tcp_table = {
-    .name = "tcp", .exchange = tcp_exchange, .all_reduce = tcp_all_reduce, .reduce_scatter = tcp_reduce_scatter,
-    .all_gather = tcp_all_gather, .broadcast = tcp_broadcast, .all_to_all = tcp_all_to_all, .barrier = tcp_barrier,
-    .split = tcp_split, .alive = tcp_alive, .query = tcp_query, .abort = tcp_abort, .describe = tcp_describe, .close = tcp_close,
+    .name = "tcp",
+    .exchange = tcp_exchange,
+    .all_reduce = tcp_all_reduce,
+    .reduce_scatter = tcp_reduce_scatter,
+    .all_gather = tcp_all_gather,
+    .broadcast = tcp_broadcast,
+    .all_to_all = tcp_all_to_all,
+    .barrier = tcp_barrier,
+    .split = tcp_split,
+    .alive = tcp_alive,
+    .query = tcp_query,
+    .abort = tcp_abort,
+    .describe = tcp_describe,
+    .close = tcp_close,
 };

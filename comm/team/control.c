@@ -18,8 +18,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static const double leave_wait_s = 10;     // rank 0: for the others' good-byes, while nothing has failed (nor beyond the timeout)
-static const double leave_answer_s = 1;    // for the answer to our good-bye
+static const double leave_wait_s = 10;   // rank 0: for the others' good-byes, while nothing has failed (nor beyond the timeout)
+static const double leave_answer_s = 1;  // for the answer to our good-bye
 
 // --- frames --------------------------------------------------------------------------------------------------------------------
 
@@ -124,9 +124,7 @@ void team_record(team *t, err_t code, const char *text) {
     pthread_mutex_unlock(&t->lock);
 }
 
-err_t team_query(team *t) {
-    return atomic_load_explicit(&t->failed, memory_order_acquire) == ERR_OK ? ERR_OK : err_restore(&t->why);
-}
+err_t team_query(team *t) { return atomic_load_explicit(&t->failed, memory_order_acquire) == ERR_OK ? ERR_OK : err_restore(&t->why); }
 
 // " in reduce bucket 2 of step 17", or nothing when no phase is known.
 static void phase_text(char *dst, size_t room, const char *what, int64_t step, int64_t number) {
@@ -141,8 +139,8 @@ err_t team_fail(team *t, const char *why) {
     const char *what = atomic_load(&t->what);
     phase_text(phase, sizeof phase, what ? what : "", atomic_load(&t->step), atomic_load(&t->number));
     int most = FRAME_TEXT - 8 - RANK_TEXT - (int)strlen(phase);  // a long reason is cut, the phase is not
-    snprintf(text, sizeof text, "%s: %.*s%s%s%s", rank_text(t->at, t->at->rank, name), most, why, phase[0] ? " (" : "",
-             phase[0] ? phase + 1 : "", phase[0] ? ")" : "");
+    snprintf(text, sizeof text, "%s: %.*s%s%s%s", rank_text(t->at, t->at->rank, name), most, why, phase[0] ? " (" : "", phase[0] ? phase + 1 : "",
+             phase[0] ? ")" : "");
     team_record(t, ERR_UNAVAILABLE, text);
     return team_query(t);
 }
@@ -164,10 +162,10 @@ uint32_t team_pulse(const team *t) { return atomic_load_explicit(&t->pulse, memo
 
 typedef struct watcher {
     team *t;
-    struct pollfd poll[1 + TEAM_RANKS_MAX];   // wake, then one for each connection
+    struct pollfd poll[1 + TEAM_RANKS_MAX];  // wake, then one for each connection
     double now, beat_at, leave_by;
-    uint32_t work;                            // of this rank, at the last beat
-    bool passed_on, leaving, parting, done;        // parting: rank 0 no longer waits for the others' good-byes
+    uint32_t work;                           // of this rank, at the last beat
+    bool passed_on, leaving, parting, done;  // parting: rank 0 no longer waits for the others' good-byes
 } watcher;
 
 static bool open_to(const conn *c) { return c->fd >= 0; }
@@ -175,8 +173,8 @@ static bool open_to(const conn *c) { return c->fd >= 0; }
 static void lost(watcher *w, const conn *c, const char *how) {
     char text[ERR_TEXT], name[RANK_TEXT], phase[128];
     phase_text(phase, sizeof phase, c->what, c->step, c->number);
-    snprintf(text, sizeof text, "%s is lost: %s; last sign of life %.1f s before%s%s", rank_text(w->t->at, c->peer, name), how,
-             w->now - c->heard, phase[0] ? "," : "", phase);
+    snprintf(text, sizeof text, "%s is lost: %s; last sign of life %.1f s before%s%s", rank_text(w->t->at, c->peer, name), how, w->now - c->heard,
+             phase[0] ? "," : "", phase);
     team_record(w->t, ERR_UNAVAILABLE, text);
 }
 
@@ -211,8 +209,7 @@ static void hear(watcher *w, conn *c) {
         case CONN_FRAME: take_frame(w, c, &f); continue;
         case CONN_FORGED: snprintf(how, sizeof how, "a message on its control connection is not what was sent"); break;
         case CONN_ENDED:
-            snprintf(how, sizeof how, "its connection ended%s%s%s", errno ? " (" : "", errno ? strerror(errno) : "",
-                     errno ? ")" : "");
+            snprintf(how, sizeof how, "its connection ended%s%s%s", errno ? " (" : "", errno ? strerror(errno) : "", errno ? ")" : "");
             break;
         }
         if (!c->bye_heard && !c->bye_said) lost(w, c, how);
@@ -235,9 +232,7 @@ static void beat(watcher *w) {
     w->beat_at = w->now + t->heartbeat_s;
 }
 
-static bool silent(const watcher *w, const conn *c) {
-    return open_to(c) && !c->bye_heard && w->now - c->heard >= w->t->timeout_s;
-}
+static bool silent(const watcher *w, const conn *c) { return open_to(c) && !c->bye_heard && w->now - c->heard >= w->t->timeout_s; }
 
 // A peer that was silent for too long is lost. Called after everything received was read, so that time in which this
 // process itself did not run does not count against the peers.

@@ -15,9 +15,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static const double visit_s = 5;          // for a visitor to prove itself, and for an answering side to answer a hello
-static const double grace_s = 0.25;       // a visitor's first moments
-static const double pause_least_s = 0.02, pause_most_s = 0.5;   // between attempts to reach a rank
+static const double visit_s = 5;                               // for a visitor to prove itself, and for an answering side to answer a hello
+static const double grace_s = 0.25;                            // a visitor's first moments
+static const double pause_least_s = 0.02, pause_most_s = 0.5;  // between attempts to reach a rank
 
 // --- addresses -----------------------------------------------------------------------------------------------------------------
 
@@ -28,8 +28,7 @@ const char *peer_text(int fd, char dst[DOOR_TEXT]) {
     if (getpeername(fd, (struct sockaddr *)&a, &size) != 0 || a.ss_family == AF_UNIX ||
         getnameinfo((struct sockaddr *)&a, size, host, sizeof host, port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV) != 0)
         snprintf(dst, DOOR_TEXT, "this node");
-    else
-        snprintf(dst, DOOR_TEXT, "%s port %s", host, port);
+    else snprintf(dst, DOOR_TEXT, "%s port %s", host, port);
     return dst;
 }
 
@@ -260,10 +259,8 @@ static void connected(meeting *m, caller *c, double now) {
     socklen_t size = sizeof why;
     if (getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &why, &size) != 0) why = errno;
     if (why == 0 && called_itself(c->fd)) why = ECONNREFUSED;
-    if (why != 0)
-        hang_up(c, now, strerror(why));
-    else
-        say_hello(m, c, now);
+    if (why != 0) hang_up(c, now, strerror(why));
+    else say_hello(m, c, now);
 }
 
 static err_t not_known(const meeting *m, const caller *c) {
@@ -271,11 +268,11 @@ static err_t not_known(const meeting *m, const caller *c) {
     rank_text(m->t->at, c->target, name);
     where_text(c->host, c->port, where);
     if (c->shake.state == HANDSHAKE_GARBAGE)
-        return err_set(ERR_AUTH, "%s: something else than this run answers at %s; see [cluster] nodes and port, and what listens",
-                       name, where);
+        return err_set(ERR_AUTH, "%s: something else than this run answers at %s; see [cluster] nodes and port, and what listens", name, where);
     return err_set(ERR_AUTH,
                    "%s: who answers at %s does not know the secret; the file that [cluster] secret_file names must have the same "
-                   "content on all nodes", name, where);
+                   "content on all nodes",
+                   name, where);
 }
 
 static err_t hear_answer(meeting *m, caller *c, double now) {
@@ -322,8 +319,7 @@ err_t meeting_open(meeting *m, int locals, int callers, int watched) {
     m->visitor = calloc((size_t)m->visitors, sizeof *m->visitor);
     m->caller = calloc((size_t)callers + 1, sizeof *m->caller);
     m->poll = calloc((size_t)(watched + 1 + m->visitors + callers), sizeof *m->poll);
-    if (!m->visitor || !m->caller || !m->poll)
-        return err_set(ERR_INTERNAL, "no memory for the meeting of %d ranks", m->t->at->world);
+    if (!m->visitor || !m->caller || !m->poll) return err_set(ERR_INTERNAL, "no memory for the meeting of %d ranks", m->t->at->world);
     for (int i = 0; i < m->visitors; i++) m->visitor[i].fd = -1;
     for (int i = 0; i < m->callers; i++) m->caller[i].fd = -1;
     return ERR_OK;

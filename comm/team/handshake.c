@@ -118,9 +118,7 @@ void handshake_call(handshake *h, const hello *mine, const uint8_t secret[TEAM_K
 
 void handshake_answer(handshake *h, const hello *mine, const uint8_t secret[TEAM_KEY]) { start(h, mine, secret, true); }
 
-size_t handshake_room(const handshake *h) {
-    return h->state == HANDSHAKE_GOING && h->sent == h->queued ? h->want - h->got : 0;
-}
+size_t handshake_room(const handshake *h) { return h->state == HANDSHAKE_GOING && h->sent == h->queued ? h->want - h->got : 0; }
 
 // The message of `got` bytes becomes part of the conversation; the next one has `want`.
 static void heard(handshake *h, size_t n, size_t want) {
@@ -132,8 +130,7 @@ static void heard(handshake *h, size_t n, size_t want) {
 
 static handshake_state answer_next(handshake *h) {
     if (h->length == 0) {
-        if (!hello_unpack(&h->theirs, h->said, false) || h->theirs.role != h->mine.role || h->theirs.target != h->mine.rank)
-            return HANDSHAKE_GARBAGE;
+        if (!hello_unpack(&h->theirs, h->said, false) || h->theirs.role != h->mine.role || h->theirs.target != h->mine.rank) return HANDSHAKE_GARBAGE;
         heard(h, HELLO_BYTES, PROOF_BYTES);
         say_hello(h);
         say_proof(h, "answers", h->prove_key);
@@ -148,8 +145,7 @@ static handshake_state answer_next(handshake *h) {
 
 static handshake_state call_next(handshake *h) {
     if (h->length == HELLO_BYTES) {
-        if (!hello_unpack(&h->theirs, h->said + h->length, true) || h->theirs.role != h->mine.role ||
-            h->theirs.rank != h->mine.target)
+        if (!hello_unpack(&h->theirs, h->said + h->length, true) || h->theirs.role != h->mine.role || h->theirs.rank != h->mine.target)
             return HANDSHAKE_GARBAGE;
         h->length += HELLO_BYTES;
         if (!proof_holds(h, "answers", h->prove_key)) return HANDSHAKE_STRANGER;

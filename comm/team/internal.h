@@ -12,21 +12,21 @@
 struct team {
     const launch *at;
     double timeout_s, heartbeat_s;
-    conn *control;                 // rank 0: `world` of them, by rank. Others: one, to rank 0. Join's, then the watcher's
+    conn *control;  // rank 0: `world` of them, by rank. Others: one, to rank 0. Join's, then the watcher's
     int controls;
-    team_link *link;               // world
-    pthread_t thread;              // the watcher
+    team_link *link;   // world
+    pthread_t thread;  // the watcher
     bool watching;
     atomic_bool leaving;
-    int wake;                      // eventfd: makes the watcher look at `leaving` and `failed`
-    pthread_mutex_t lock;          // held while the first failure is written
-    atomic_int failed;             // its code, ERR_OK while all is well
-    err_record why;                // constant once `failed` is set
-    int news;                      // eventfd that is readable once `failed` is set
-    _Atomic(const char *) what;    // own progress; its three parts may be torn, which only a message shows
+    int wake;                    // eventfd: makes the watcher look at `leaving` and `failed`
+    pthread_mutex_t lock;        // held while the first failure is written
+    atomic_int failed;           // its code, ERR_OK while all is well
+    err_record why;              // constant once `failed` is set
+    int news;                    // eventfd that is readable once `failed` is set
+    _Atomic(const char *) what;  // own progress; its three parts may be torn, which only a message shows
     _Atomic int64_t step, number;
-    _Atomic uint32_t work;         // counted up by this rank
-    _Atomic uint32_t pulse;        // rank 0: changes of work seen in beats. Others: rank 0's pulse, from its beats
+    _Atomic uint32_t work;   // counted up by this rank
+    _Atomic uint32_t pulse;  // rank 0: changes of work seen in beats. Others: rank 0's pulse, from its beats
     _Atomic int64_t wire;
 };
 
@@ -43,9 +43,9 @@ enum { VISITORS_MAX = 256, DOOR_TEXT = 128 };
 
 // A caller that has connected to us and has not proven anything yet.
 typedef struct visitor {
-    int fd;         // -1: free
-    int slot;       // in meeting.poll, -1: not waited for
-    bool local;     // through a socket pair of the launch
+    int fd;      // -1: free
+    int slot;    // in meeting.poll, -1: not waited for
+    bool local;  // through a socket pair of the launch
     double since;
     handshake shake;
 } visitor;
@@ -56,9 +56,9 @@ typedef struct caller {
     bool local, connecting, done;
     const char *host;
     int port;
-    unsigned turn;                    // of the host's addresses
-    double again, pause, answer_by;   // next attempt; pause before the one after it; end of this one
-    char why[DOOR_TEXT];              // how the last attempt ended
+    unsigned turn;                   // of the host's addresses
+    double again, pause, answer_by;  // next attempt; pause before the one after it; end of this one
+    char why[DOOR_TEXT];             // how the last attempt ended
     handshake shake;
 } caller;
 
@@ -66,17 +66,17 @@ typedef struct caller {
 typedef struct meeting {
     team *t;
     const uint8_t *secret;
-    hello mine;                       // nonce: filled in for each connection
-    int listener;                     // -1: no rank calls us
+    hello mine;    // nonce: filled in for each connection
+    int listener;  // -1: no rank calls us
     double accept_again;
-    visitor *visitor;                 // VISITORS_MAX that come through the listener, then those of socket pairs
+    visitor *visitor;  // VISITORS_MAX that come through the listener, then those of socket pairs
     int visitors;
     caller *caller;
     int callers;
-    struct pollfd *poll;              // the owner's descriptors first: `watched` of them
+    struct pollfd *poll;  // the owner's descriptors first: `watched` of them
     int watched, polled;
-    int strangers;                    // visitors that were dropped
-    char stranger[DOOR_TEXT];         // the last one: address and reason
+    int strangers;             // visitors that were dropped
+    char stranger[DOOR_TEXT];  // the last one: address and reason
     // The handshake is done; the function takes the descriptor over by setting fd = -1. An error ends the meeting.
     err_t (*came)(struct meeting *m, visitor *v);
     err_t (*reached)(struct meeting *m, caller *c);

@@ -59,7 +59,8 @@ static err_t open_control(launch *l) {
     if (!l->control) return err_set(ERR_INTERNAL, "no memory for %d ranks", l->locals);
     for (int i = 1, pair[2]; i < l->locals; i++) {
         if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
-            return err_set(ERR_INTERNAL, "socket pair for rank %d of %d: %s; raise the limit of open files (LimitNOFILE)", i, l->locals, strerror(errno));
+            return err_set(ERR_INTERNAL, "socket pair for rank %d of %d: %s; raise the limit of open files (LimitNOFILE)", i, l->locals,
+                           strerror(errno));
         l->control[i] = pair[0];
         l->control[l->locals + i] = pair[1];
     }

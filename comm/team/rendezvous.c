@@ -28,17 +28,14 @@ static const char *printable(char dst[TEAM_TEXT], const char *src) {
     return i ? dst : "(none)";
 }
 
-static bool text_differs(char *why, const char *who, const char *what, const char *theirs, const char *ours, const launch *at,
-                         const char *hint) {
+static bool text_differs(char *why, const char *who, const char *what, const char *theirs, const char *ours, const launch *at, const char *hint) {
     if (strcmp(theirs, ours) == 0) return false;
     char name[RANK_TEXT], a[TEAM_TEXT], b[TEAM_TEXT];
-    snprintf(why, FRAME_TEXT, "%s runs %s %s, %s runs %s: %s", who, what, printable(a, theirs), rank_text(at, 0, name),
-             printable(b, ours), hint);
+    snprintf(why, FRAME_TEXT, "%s runs %s %s, %s runs %s: %s", who, what, printable(a, theirs), rank_text(at, 0, name), printable(b, ours), hint);
     return true;
 }
 
-static bool number_differs(char *why, const char *who, const char *what, uint32_t theirs, uint32_t ours, const launch *at,
-                           const char *hint) {
+static bool number_differs(char *why, const char *who, const char *what, uint32_t theirs, uint32_t ours, const launch *at, const char *hint) {
     if (theirs == ours) return false;
     char name[RANK_TEXT];
     snprintf(why, FRAME_TEXT, "%s has %s %u, %s has %u: %s", who, what, theirs, rank_text(at, 0, name), ours, hint);
@@ -49,10 +46,8 @@ static bool runs_differ(char *why, const char *who, const hello *h, const hello 
     return number_differs(why, who, "protocol version", h->version, o->version, at, "install the same binary on all nodes") ||
            text_differs(why, who, "job", h->job, o->job, at, "each job needs a [cluster] port of its own") ||
            text_differs(why, who, "build", h->build, o->build, at, "install the same binary on all nodes") ||
-           number_differs(why, who, "epoch", h->epoch, o->epoch, at,
-                          "one of them was restarted and the other was not; restart both") ||
-           number_differs(why, who, "world size", h->world, o->world, at,
-                          "[cluster] nodes and [device] ranks must be the same on all nodes") ||
+           number_differs(why, who, "epoch", h->epoch, o->epoch, at, "one of them was restarted and the other was not; restart both") ||
+           number_differs(why, who, "world size", h->world, o->world, at, "[cluster] nodes and [device] ranks must be the same on all nodes") ||
            text_differs(why, who, "configuration", h->config_hash, o->config_hash, at,
                         "the INI must be the same on all nodes, but for local keys (`lockstep config` prints it)") ||
            text_differs(why, who, "dataset", h->data_hash, o->data_hash, at, "copy the same data to all nodes");
@@ -70,8 +65,7 @@ static bool refused(char why[FRAME_TEXT], const meeting *m, const visitor *v) {
     else snprintf(who, sizeof who, "rank %u (at %s)", h->rank, from);
     if (runs_differ(why, who, h, o, at)) return true;
     if (!in_range) {
-        snprintf(why, FRAME_TEXT,
-                 "%s is out of range, %s counts %d ranks, 0 to %d: [cluster] nodes must be the same on all nodes", who,
+        snprintf(why, FRAME_TEXT, "%s is out of range, %s counts %d ranks, 0 to %d: [cluster] nodes must be the same on all nodes", who,
                  rank_text(at, 0, name), at->world, at->world - 1);
         return true;
     }
@@ -80,8 +74,8 @@ static bool refused(char why[FRAME_TEXT], const meeting *m, const visitor *v) {
     if (number_differs(why, who, "node number", h->node, node, at, hint)) return true;
     bool here = node == 0, twice = h->rank == 0 || m->t->control[h->rank].fd >= 0;
     if (!twice && here == v->local) return false;
-    snprintf(why, FRAME_TEXT, "%s has come twice, the second time from %s%s: %s", who, from,
-             here && !v->local ? ", which is not rank 0's node" : "", hint);
+    snprintf(why, FRAME_TEXT, "%s has come twice, the second time from %s%s: %s", who, from, here && !v->local ? ", which is not rank 0's node" : "",
+             hint);
     return true;
 }
 
@@ -104,8 +98,7 @@ static void list_ranks(char *dst, size_t room, const launch *at, const bool *mis
         n += (size_t)snprintf(dst + n, room - n, more ? ", %d" : n ? ", rank %d" : "rank %d", r);
         int next = r + 1;
         while (next < at->world && at->place[next].node == node && !missing[next]) next++;
-        if (next == at->world || at->place[next].node != node)
-            n += (size_t)snprintf(dst + n, room - n, " (%s)", at->place[r].host);
+        if (next == at->world || at->place[next].node != node) n += (size_t)snprintf(dst + n, room - n, " (%s)", at->place[r].host);
     }
 }
 
@@ -115,10 +108,8 @@ static err_t not_all_came(const meeting *m, double timeout_s) {
     char names[600], visits[DOOR_TEXT + 80] = "";
     for (int r = 1; r < t->at->world; r++) missing[r] = t->control[r].fd < 0;
     list_ranks(names, sizeof names, t->at, missing);
-    if (m->strangers)
-        snprintf(visits, sizeof visits, "; %d other callers were sent away, the last one: %s", m->strangers, m->stranger);
-    return err_set(ERR_UNAVAILABLE, "%d of %d ranks did not come within %g s: %s%s", absent(t), t->at->world, timeout_s, names,
-                   visits);
+    if (m->strangers) snprintf(visits, sizeof visits, "; %d other callers were sent away, the last one: %s", m->strangers, m->stranger);
+    return err_set(ERR_UNAVAILABLE, "%d of %d ranks did not come within %g s: %s%s", absent(t), t->at->world, timeout_s, names, visits);
 }
 
 static void answer_caller(conn *c, err_t code, const char *text) {
@@ -154,8 +145,7 @@ static err_t heard_early(team *t, conn *c) {
     conn_news news = conn_read(c, &f);
     if (news == CONN_NOTHING) return ERR_OK;
     rank_text(t->at, c->peer, name);
-    if (news == CONN_FRAME && f.type == FRAME_FAIL)
-        return err_set(f.code ? (err_t)f.code : ERR_UNAVAILABLE, "%s: %s", name, f.text);
+    if (news == CONN_FRAME && f.type == FRAME_FAIL) return err_set(f.code ? (err_t)f.code : ERR_UNAVAILABLE, "%s: %s", name, f.text);
     int why = news == CONN_ENDED ? errno : 0;
     return err_set(ERR_UNAVAILABLE, "%s is lost: its connection ended%s%s while others were still to come", name, why ? ": " : "",
                    why ? strerror(why) : "");
@@ -217,8 +207,7 @@ static err_t no_star(const meeting *m, const team_options *o) {
     const caller *c = &m->caller[0];
     char name[RANK_TEXT], where[COMM_HOST + 16] = "";
     if (!c->local) snprintf(where, sizeof where, ", port %d", c->port);
-    return err_set(ERR_UNAVAILABLE,
-                   "%s%s was not reached within %g s%s%s: is lockstep running there, and may this machine connect to it?",
+    return err_set(ERR_UNAVAILABLE, "%s%s was not reached within %g s%s%s: is lockstep running there, and may this machine connect to it?",
                    rank_text(m->t->at, 0, name), where, o->timeout_s, c->why[0] ? "; last attempt: " : "", c->why);
 }
 
@@ -254,8 +243,7 @@ static err_t await_go(team *t, double timeout_s) {
         if (news == CONN_ENDED || news == CONN_FORGED)
             return err_set(ERR_UNAVAILABLE, "%s is lost: its connection ended while the ranks were meeting", name);
         double wait = until - clock_now();
-        if (wait <= 0)
-            return err_set(ERR_UNAVAILABLE, "%s has not said within %g s whether all ranks are there", name, timeout_s + 5);
+        if (wait <= 0) return err_set(ERR_UNAVAILABLE, "%s has not said within %g s whether all ranks are there", name, timeout_s + 5);
         poll(&(struct pollfd){.fd = c->fd, .events = POLLIN}, 1, (int)(1e3 * wait) + 1);
     }
 }
@@ -277,9 +265,7 @@ static err_t came_for_data(meeting *m, visitor *v) {
     const hello *h = &v->shake.theirs;
     const launch *at = m->t->at;
     char why[FRAME_TEXT];
-    if (h->rank >= (uint32_t)at->world || (int)h->rank < at->rank || !far(at, (int)h->rank) ||
-        runs_differ(why, "", h, &m->mine, at))
-        return ERR_OK;
+    if (h->rank >= (uint32_t)at->world || (int)h->rank < at->rank || !far(at, (int)h->rank) || runs_differ(why, "", h, &m->mine, at)) return ERR_OK;
     keep_link(m->t, (int)h->rank, v->fd, &v->shake.keys);
     v->fd = -1;
     return ERR_OK;
@@ -304,8 +290,7 @@ static err_t not_all_linked(const meeting *m, double timeout_s) {
     list_ranks(names, sizeof names, t->at, missing);
     for (int i = 0; i < m->callers; i++)
         if (!m->caller[i].done && m->caller[i].why[0]) snprintf(why, sizeof why, "; last attempt: %s", m->caller[i].why);
-    return err_set(ERR_UNAVAILABLE,
-                   "no data connection within %g s to %s%s: ports [cluster] port + 1 and up must be open between the nodes",
+    return err_set(ERR_UNAVAILABLE, "no data connection within %g s to %s%s: ports [cluster] port + 1 and up must be open between the nodes",
                    timeout_s, names, why);
 }
 
@@ -316,8 +301,7 @@ static err_t open_links(meeting *m, const team_options *o) {
     for (int r = 0; r < at->rank; r++) callers += far(at, r);
     TRY(meeting_open(m, 0, callers, 1));
     for (int r = 0, i = 0; r < at->rank; r++)
-        if (far(at, r))
-            m->caller[i++] = (caller){.target = r, .fd = -1, .host = at->place[r].host, .port = o->port + 1 + at->place[r].local};
+        if (far(at, r)) m->caller[i++] = (caller){.target = r, .fd = -1, .host = at->place[r].host, .port = o->port + 1 + at->place[r].local};
     bool called = at->node < at->nodes - 1;
     return called ? meeting_listen(m, at->place[at->rank].host, o->port + 1 + at->local) : ERR_OK;
 }
@@ -384,8 +368,7 @@ static err_t team_new(team **out, const team_options *o) {
     for (int r = 0; r < at->world; r++) t->link[r].fd = -1;
     t->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     t->news = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (t->wake < 0 || t->news < 0)
-        return err_set(ERR_INTERNAL, "eventfd: %s; raise the limit of open files (LimitNOFILE)", strerror(errno));
+    if (t->wake < 0 || t->news < 0) return err_set(ERR_INTERNAL, "eventfd: %s; raise the limit of open files (LimitNOFILE)", strerror(errno));
     return ERR_OK;
 }
 
@@ -409,13 +392,11 @@ static err_t meet(team *t, const team_options *o) {
     const launch *at = o->at;
     hello mine = own_hello(o), data = mine;
     data.role = ROLE_DATA;
-    meeting links = {
-        .t = t, .secret = o->secret, .mine = data, .listener = -1, .came = came_for_data, .reached = reached_for_data};
+    meeting links = {.t = t, .secret = o->secret, .mine = data, .listener = -1, .came = came_for_data, .reached = reached_for_data};
     bool linked = o->links && at->nodes > 1;
     err_t rc = ERR_OK;
     if (linked) TRY_GOTO(open_links(&links, o), out);
-    if (at->rank == 0)
-        TRY_GOTO(be_star(t, o, &mine), out);
+    if (at->rank == 0) TRY_GOTO(be_star(t, o, &mine), out);
     else {
         TRY_GOTO(reach_star(t, o, &mine), out);
         TRY_GOTO(await_go(t, o->timeout_s), out);

@@ -13,19 +13,19 @@ enum { RING_STEP = 16 };
 
 // One end of a ring, as its owner sees it.
 typedef struct ring {
-    _Atomic uint64_t *mine, *theirs;   // the counter that this end publishes, and the one that it looks at
+    _Atomic uint64_t *mine, *theirs;  // the counter that this end publishes, and the one that it looks at
     char *data;
-    size_t room;                       // a power of two
-    uint64_t at, seen;                 // own position; the other's when last looked at
+    size_t room;        // a power of two
+    uint64_t at, seen;  // own position; the other's when last looked at
 } ring;
 
 typedef struct shm_rank shm_rank;
 
 typedef struct shm {
     int me, locals;
-    shm_rank *rank;    // in shared memory, by local number
+    shm_rank *rank;  // in shared memory, by local number
     const int *bell;
-    ring *out, *in;    // by local number; [me] is unused
+    ring *out, *in;  // by local number; [me] is unused
 } shm;
 
 // The area must be that of launch_open. With one rank there is nothing to attach to: ERR_OK.

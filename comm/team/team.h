@@ -20,14 +20,14 @@ enum { TEAM_RANKS_MAX = 1024, TEAM_NODES_MAX = 256, TEAM_KEY = 32, TEAM_TEXT = 6
 // What a supervisor gives to each rank of its node. Memory and descriptors are made before the fork and inherited.
 typedef struct launch {
     int rank, world;
-    int node, nodes;      // this rank's node
-    int local, locals;    // this rank among those of its node
-    comm_place *place;    // world of them
-    void *area;           // memory that the node's ranks share, zero-filled; NULL when locals = 1
+    int node, nodes;    // this rank's node
+    int local, locals;  // this rank among those of its node
+    comm_place *place;  // world of them
+    void *area;         // memory that the node's ranks share, zero-filled; NULL when locals = 1
     size_t area_bytes;
-    int *doorbell;        // locals of them: an eventfd that wakes this rank of the node; NULL when locals = 1
-    int *control;         // node 0 only: socket pairs between rank 0 and its neighbours. control[i] is rank 0's end, control[locals + i] that of local
-                          // rank i; -1 for i = 0 and, after launch_become, for what is not this rank's. NULL on other nodes
+    int *doorbell;  // locals of them: an eventfd that wakes this rank of the node; NULL when locals = 1
+    int *control;   // node 0 only: socket pairs between rank 0 and its neighbours. control[i] is rank 0's end, control[locals + i] that of local
+                    // rank i; -1 for i = 0 and, after launch_become, for what is not this rank's. NULL on other nodes
 } launch;
 
 // Makes everything for the ranks of `node`. ranks[nodes]: how many each node has; hosts[nodes]: their names (NULL: "localhost").
@@ -44,13 +44,13 @@ void launch_close(launch *l);
 size_t team_area_bytes(int locals);
 
 typedef struct team_options {
-    const launch *at;            // outlives the team
-    int port;                    // rank 0's node listens here; a rank's data connections come to port + 1 + local on its node's host
-    bool has_secret;             // needed with several nodes
+    const launch *at;  // outlives the team
+    int port;          // rank 0's node listens here; a rank's data connections come to port + 1 + local on its node's host
+    bool has_secret;   // needed with several nodes
     uint8_t secret[TEAM_KEY];
-    double timeout_s;            // to find each other, and for a rank to show signs of life
+    double timeout_s;  // to find each other, and for a rank to show signs of life
     double heartbeat_s;
-    bool links;                  // open data connections to the ranks of other nodes (transport tcp)
+    bool links;  // open data connections to the ranks of other nodes (transport tcp)
     // Must be the same on all ranks; a rank that differs is refused, with both values.
     char job[TEAM_TEXT], build[TEAM_TEXT], config_hash[TEAM_TEXT], data_hash[TEAM_TEXT];
     uint32_t epoch;
@@ -58,7 +58,7 @@ typedef struct team_options {
 
 // A data connection to a rank of another node: connected, authenticated, non-blocking.
 typedef struct team_link {
-    int fd;                                       // -1: none (own rank, ranks of this node)
+    int fd;                                          // -1: none (own rank, ranks of this node)
     uint8_t send_key[TEAM_KEY], recv_key[TEAM_KEY];  // of this connection, one for each direction
 } team_link;
 
@@ -74,7 +74,7 @@ err_t team_join(team **out, const team_options *o);
 void team_leave(team *t);
 
 const launch *team_at(const team *t);
-const team_link *team_links(const team *t);        // world of them
+const team_link *team_links(const team *t);  // world of them
 
 // --- failure -------------------------------------------------------------------------------------------------------------------
 

@@ -37,14 +37,14 @@ typedef struct idx_file {
 typedef struct idx_source {
     source head;
     reader reader;
-    idx_file *file;    // (files)
+    idx_file *file;  // (files)
     int files;
     idx_file **image;  // (pairs), and as many labels
     idx_file **label;
     int pairs;
-    int64_t pixels;    // bytes of an image
-    int64_t kept;      // bytes of all inflated files
-    uint8_t *stage;    // an image, or a piece of a file
+    int64_t pixels;  // bytes of an image
+    int64_t kept;    // bytes of all inflated files
+    uint8_t *stage;  // an image, or a piece of a file
     int64_t stage_bytes;
     uint8_t digest[32];
 } idx_source;
@@ -95,8 +95,7 @@ static err_t check_sizes(idx_file *f, const uint8_t *h) {
     int64_t item = 1, room = f->file.size - header_bytes(f);
     for (int d = 0; d < f->dims; d++, h += 4) {
         f->size[d] = (int64_t)h[0] << 24 | h[1] << 16 | h[2] << 8 | h[3];
-        if (f->size[d] == 0)
-            return err_set(ERR_DATA, "%s: offset %d: dimension %d has size 0, expected 1 at least", f->file.path, 4 + 4 * d, d);
+        if (f->size[d] == 0) return err_set(ERR_DATA, "%s: offset %d: dimension %d has size 0, expected 1 at least", f->file.path, 4 + 4 * d, d);
         if (d > 0 && f->size[d] > INT32_MAX / item)
             return err_set(ERR_DATA, "%s: offset %d: size %" PRId64 " makes items of more than 2^31 values: the header is damaged", f->file.path,
                            4 + 4 * d, f->size[d]);
@@ -104,8 +103,9 @@ static err_t check_sizes(idx_file *f, const uint8_t *h) {
     }
     f->values = f->size[0] * item;  // below 2^63
     if (f->gzip && f->values / INFLATES > f->file.size)
-        return err_set(ERR_DATA, "%s: the header says %s, %" PRId64 " values, and a gzip file of %" PRId64
-                       " bytes can't hold as many: the header is damaged", f->file.path, sizes_text(f, text), f->values, f->file.size);
+        return err_set(ERR_DATA,
+                       "%s: the header says %s, %" PRId64 " values, and a gzip file of %" PRId64 " bytes can't hold as many: the header is damaged",
+                       f->file.path, sizes_text(f, text), f->values, f->file.size);
     if (!f->gzip && f->values != room)
         return err_set(ERR_DATA, "%s: has %" PRId64 " bytes, expected %" PRId64 " for the header's %s: the file is %s", f->file.path, f->file.size,
                        header_bytes(f) + f->values, sizes_text(f, text), f->values > room ? "truncated" : "too long");
@@ -147,8 +147,7 @@ static err_t keep_values(idx_source *x, idx_file *f, unzip *u) {
     if (x->kept > KEPT_MOST)
         return err_set(ERR_DATA, "%s: has %" PRId64 " bytes of values, and of gzip files at most 8 GiB in all are kept in memory: gunzip it",
                        f->file.path, f->values);
-    if (!(f->kept = malloc((size_t)f->values)))
-        return err_set(ERR_INTERNAL, "%s: no memory for its %" PRId64 " bytes", f->file.path, f->values);
+    if (!(f->kept = malloc((size_t)f->values))) return err_set(ERR_INTERNAL, "%s: no memory for its %" PRId64 " bytes", f->file.path, f->values);
     TRY(unzip_read(u, f->kept, f->values, &got));
     return got < f->values ? too_short(f, got) : check_end(f, u);
 }
@@ -177,9 +176,9 @@ static err_t check_pair(const idx_source *x, const idx_file *f, const idx_file *
         return err_set(ERR_DATA, "%s has the sizes %s, and %s has %s: expected images of one size", f->file.path, sizes_text(f, has),
                        first->file.path, sizes_text(first, wants));
     if (f->size[0] != labels->size[0])
-        return err_set(ERR_DATA, "%s has %" PRId64 " images, and %s has %" PRId64
-                       " labels: expected one for each. Files are paired in the order of their names", f->file.path, f->size[0], labels->file.path,
-                       labels->size[0]);
+        return err_set(
+            ERR_DATA, "%s has %" PRId64 " images, and %s has %" PRId64 " labels: expected one for each. Files are paired in the order of their names",
+            f->file.path, f->size[0], labels->file.path, labels->size[0]);
     return ERR_OK;
 }
 

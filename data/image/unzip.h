@@ -10,9 +10,9 @@ typedef struct unzip {
     reader *reader;
     data_file *file;
     bool gzip;
-    bool ended;     // a member of the gzip file has ended, and no other has begun
-    int64_t at;     // offset in the file up to which it was read
-    uint8_t *stage; // compressed bytes
+    bool ended;      // a member of the gzip file has ended, and no other has begun
+    int64_t at;      // offset in the file up to which it was read
+    uint8_t *stage;  // compressed bytes
     z_stream z;
 } unzip;
 

@@ -121,6 +121,6 @@ err_t dataset_verify(dataset *d, void (*report)(void *ctx, const char *text), vo
         bad += faults > before;
     }
     if (faults == 0) return ERR_OK;
-    return err_set(ERR_DATA, "%" PRId64 " fault%s in %d of %d shard%s: copy or pack these files again", faults, faults == 1 ? "" : "s", bad,
-                   d->count, d->count == 1 ? "" : "s");
+    return err_set(ERR_DATA, "%" PRId64 " fault%s in %d of %d shard%s: copy or pack these files again", faults, faults == 1 ? "" : "s", bad, d->count,
+                   d->count == 1 ? "" : "s");
 }

@@ -23,8 +23,8 @@ typedef struct dataset_options {
 typedef struct dataset_info {
     int64_t tokens;
     int files;
-    int token_bytes;     // widest token of any file: 1, 2 or 4
-    char hash[17];       // first 16 hex digits of BLAKE2b-256 over the token counts and the block checksums (foreign formats: the bytes' CRC)
+    int token_bytes;  // widest token of any file: 1, 2 or 4
+    char hash[17];    // first 16 hex digits of BLAKE2b-256 over the token counts and the block checksums (foreign formats: the bytes' CRC)
 } dataset_info;
 
 // Opens every file and checks every header against its size. ERR_DATA names file, offset, expected and found.

@@ -124,8 +124,7 @@ static err_t add_pattern(pack *p, const char *pattern) {
     err_t rc = ERR_OK;
     int found = glob(pattern, GLOB_NOSORT, NULL, &g);
     if (found == GLOB_NOMATCH) return err_set(ERR_CONFIG, "[pack] input: no file matches \"%s\"", pattern);
-    if (found != 0)
-        return err_set(found == GLOB_NOSPACE ? ERR_INTERNAL : ERR_IO, "[pack] input: \"%s\" can't be expanded", pattern);
+    if (found != 0) return err_set(found == GLOB_NOSPACE ? ERR_INTERNAL : ERR_IO, "[pack] input: \"%s\" can't be expanded", pattern);
     qsort(g.gl_pathv, g.gl_pathc, sizeof *g.gl_pathv, by_bytes);
     for (size_t i = 0; i < g.gl_pathc && rc == ERR_OK; i++) rc = add_named(p, g.gl_pathv[i]);
     globfree(&g);
@@ -213,8 +212,10 @@ static err_t put(pack *p, const uint8_t *bytes, int64_t n) {
 // --- second pass -----------------------------------------------------------------------------------------------------------
 
 static err_t changed(const source *f, int64_t size) {
-    return err_set(ERR_DATA, "%s: had %" PRId64 " bytes at first and has %" PRId64 " now: it was written to while it was packed; "
-                   "run pack again", f->path, f->size, size);
+    return err_set(ERR_DATA,
+                   "%s: had %" PRId64 " bytes at first and has %" PRId64 " now: it was written to while it was packed; "
+                   "run pack again",
+                   f->path, f->size, size);
 }
 
 static err_t stream_file(pack *p, const source *f) {
@@ -300,8 +301,7 @@ static err_t remove_stale(pack *p, bool all, const char *dir, const char *name) 
 
 static err_t check(const pack_options *o) {
     if (!o->input || !o->output || !*o->output) return err_set(ERR_CONFIG, "[pack] input and output: expected both");
-    if (o->shard_tokens < 1)
-        return err_set(ERR_CONFIG, "[pack] shard_tokens = %" PRId64 ", expected at least 1", o->shard_tokens);
+    if (o->shard_tokens < 1) return err_set(ERR_CONFIG, "[pack] shard_tokens = %" PRId64 ", expected at least 1", o->shard_tokens);
     if (!(o->val_fraction >= 0 && o->val_fraction < 1))
         return err_set(ERR_CONFIG, "[pack] val_fraction = %g, expected 0 to less than 1", o->val_fraction);
     return ERR_OK;

@@ -12,12 +12,31 @@ enum { LLMC_HEADER = 1024, LLMC_GPT2 = 20240520, LLMC_LLAMA3 = 20240801, LLMC_EV
 
 const uint8_t shard_magic[SHARD_MAGIC_BYTES] = {0x93, 'L', 'S', 'H', 'A', 'R', 'D', 0x0a};
 
-static const struct signature { uint8_t size; const char *bytes, *what; } foreign[] = {
-    {4, "\x89PNG", "a PNG image"},       {3, "\xff\xd8\xff", "a JPEG image"},     {2, "\x1f\x8b", "gzip data"},
-    {4, "PK\3\4", "a zip archive"},      {4, "\x28\xb5\x2f\xfd", "zstd data"},    {6, "\xfd" "7zXZ", "xz data"},
-    {3, "BZh", "bzip2 data"},            {4, "\x7f" "ELF", "a program"},          {4, "%PDF", "a PDF document"},
-    {6, "\x93NUMPY", "a NumPy array"},   {8, "\x89HDF\r\n\x1a\n", "HDF5 data"},   {4, "PAR1", "Parquet data"},
-    {6, "ARROW1", "Arrow data"},         {4, "RIFF", "a RIFF file"},              {4, "GGUF", "a GGUF model"},
+static const struct signature {
+    uint8_t size;
+    const char *bytes, *what;
+} foreign[] = {
+    {4, "\x89PNG", "a PNG image"},
+    {3, "\xff\xd8\xff", "a JPEG image"},
+    {2, "\x1f\x8b", "gzip data"},
+    {4, "PK\3\4", "a zip archive"},
+    {4, "\x28\xb5\x2f\xfd", "zstd data"},
+    {6,
+     "\xfd"
+     "7zXZ",
+     "xz data"},
+    {3, "BZh", "bzip2 data"},
+    {4,
+     "\x7f"
+     "ELF",
+     "a program"},
+    {4, "%PDF", "a PDF document"},
+    {6, "\x93NUMPY", "a NumPy array"},
+    {8, "\x89HDF\r\n\x1a\n", "HDF5 data"},
+    {4, "PAR1", "Parquet data"},
+    {6, "ARROW1", "Arrow data"},
+    {4, "RIFF", "a RIFF file"},
+    {4, "GGUF", "a GGUF model"},
     {16, "SQLite format 3", "a database"},
 };
 
@@ -49,8 +68,10 @@ static err_t find_format(shard *s, shard_io *io, shard_format wanted) {
     if (is_ours(head, n)) s->format = SHARD_LOCKSTEP;
     else if (n >= 4 && (le32_get(head) == LLMC_GPT2 || le32_get(head) == LLMC_LLAMA3)) s->format = SHARD_LLMC;
     else if (looks_like(head, n))
-        return err_set(ERR_DATA, "%s: offset 0: looks like %s, expected a lockstep or llm.c shard, or raw 16-bit tokens. If that "
-                       "is what it is, say so with [data] format", s->file.path, looks_like(head, n));
+        return err_set(ERR_DATA,
+                       "%s: offset 0: looks like %s, expected a lockstep or llm.c shard, or raw 16-bit tokens. If that "
+                       "is what it is, say so with [data] format",
+                       s->file.path, looks_like(head, n));
     return ERR_OK;
 }
 
@@ -108,12 +129,11 @@ static err_t open_llmc(shard *s, shard_io *io) {
     TRY(reader_read(&io->reader, &s->file, 0, head, sizeof head));
     uint32_t magic = le32_get(head), version = le32_get(head + 4), count = le32_get(head + 8);
     if (magic != LLMC_GPT2 && magic != LLMC_LLAMA3)
-        return err_set(ERR_DATA, "%s: offset 0: magic %u, expected %d (16-bit tokens) or %d (32-bit tokens) of an llm.c shard",
-                       s->file.path, magic, LLMC_GPT2, LLMC_LLAMA3);
+        return err_set(ERR_DATA, "%s: offset 0: magic %u, expected %d (16-bit tokens) or %d (32-bit tokens) of an llm.c shard", s->file.path, magic,
+                       LLMC_GPT2, LLMC_LLAMA3);
     uint32_t known = magic == LLMC_GPT2 ? 1 : 7;
     if (version != known)
-        return err_set(ERR_DATA, "%s: offset 4: llm.c shard version %u, expected %u with magic %u", s->file.path, version, known,
-                       magic);
+        return err_set(ERR_DATA, "%s: offset 4: llm.c shard version %u, expected %u with magic %u", s->file.path, version, known, magic);
     s->token_bytes = magic == LLMC_GPT2 ? 2 : 4;
     s->data_at = LLMC_HEADER;
     s->tokens = count;
@@ -121,8 +141,10 @@ static err_t open_llmc(shard *s, shard_io *io) {
     if (count == 0 || count > INT32_MAX)
         return err_set(ERR_DATA, "%s: offset 8: %" PRIu32 " tokens, expected 1 to %d", s->file.path, count, INT32_MAX);
     if (end != s->file.size)
-        return err_set(ERR_DATA, "%s: has %" PRId64 " bytes, expected %" PRId64 " for the %u tokens that the header at offset 8 gives "
-                       "of: the file is %s", s->file.path, s->file.size, end, count, s->file.size < end ? "truncated" : "too long");
+        return err_set(ERR_DATA,
+                       "%s: has %" PRId64 " bytes, expected %" PRId64 " for the %u tokens that the header at offset 8 gives "
+                       "of: the file is %s",
+                       s->file.path, s->file.size, end, count, s->file.size < end ? "truncated" : "too long");
     return crc_of_range(s, io, LLMC_HEADER, end);
 }
 
@@ -139,8 +161,8 @@ static err_t check_header(shard *s, const uint8_t *h, bool *packed) {
     if (memcmp(h, shard_magic, SHARD_MAGIC_BYTES) != 0)
         return err_set(ERR_DATA, "%s: offset 0: not the magic of a lockstep shard: a damaged header, or another format", s->file.path);
     if (found != crc)
-        return err_set(ERR_DATA, "%s: offset 60: header checksum 0x%08x, expected 0x%08x. The shard is damaged; pack it again",
-                       s->file.path, found, crc);
+        return err_set(ERR_DATA, "%s: offset 60: header checksum 0x%08x, expected 0x%08x. The shard is damaged; pack it again", s->file.path, found,
+                       crc);
     uint32_t version = le32_get(h + 8), width = le32_get(h + 12), flags = le32_get(h + 16), block = le32_get(h + 20);
     uint64_t tokens = le64_get(h + 24), blocks = le64_get(h + 32), bytes = le64_get(h + 40);
     if (version != SHARD_VERSION) return wrong(s, 8, "shard version", version, "1; a newer lockstep reads it");
@@ -174,9 +196,10 @@ static err_t check_table(shard *s, const uint8_t *bytes, bool packed) {
         bool same = k->stored == raw;
         bool in_place = le64_get(bytes) == (uint64_t)at && k->stored >= 1 && k->stored <= s->file.size - at;
         if (!in_place || k->stored > raw || (!packed && !same) || (same && k->crc != k->raw_crc))
-            return err_set(ERR_DATA, "%s: offset %" PRId64 ": the table entry of block %" PRId64 " says offset %" PRIu64 ", %u bytes; expected "
-                           "offset %" PRId64 ", %s%" PRId64 " bytes. Pack it again", s->file.path, SHARD_HEADER + b * SHARD_ENTRY, b, le64_get(bytes),
-                           k->stored, at, packed ? "1 to " : "", raw);
+            return err_set(ERR_DATA,
+                           "%s: offset %" PRId64 ": the table entry of block %" PRId64 " says offset %" PRIu64 ", %u bytes; expected "
+                           "offset %" PRId64 ", %s%" PRId64 " bytes. Pack it again",
+                           s->file.path, SHARD_HEADER + b * SHARD_ENTRY, b, le64_get(bytes), k->stored, at, packed ? "1 to " : "", raw);
         at += k->stored;
     }
     if (at != s->file.size)
@@ -202,8 +225,11 @@ static err_t open_lockstep(shard *s, shard_io *io) {
     TRY_GOTO(reader_read(&io->reader, &s->file, SHARD_HEADER, table, bytes), out);
     uint32_t crc = (uint32_t)crc32_z(0, table, (size_t)bytes), expected = le32_get(header + 48);
     if (crc != expected)
-        TRY_GOTO(err_set(ERR_DATA, "%s: block table at offset %d: checksum 0x%08x, expected 0x%08x. The shard is damaged; pack "
-                         "it again", s->file.path, SHARD_HEADER, crc, expected), out);
+        TRY_GOTO(err_set(ERR_DATA,
+                         "%s: block table at offset %d: checksum 0x%08x, expected 0x%08x. The shard is damaged; pack "
+                         "it again",
+                         s->file.path, SHARD_HEADER, crc, expected),
+                 out);
     TRY_GOTO(check_table(s, table, packed), out);
 out:
     free(table);

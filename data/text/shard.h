@@ -39,12 +39,12 @@ enum {
     SHARD_ENTRY = 20,
     SHARD_MAGIC_BYTES = 8,
     SHARD_VERSION = 1,
-    SHARD_ZLIB = 1,                // flag
-    SHARD_BLOCK_MAX = 1 << 22,     // most bytes of the tokens of a block: bounds what a reader allocates
-    SHARD_BLOCK = 1 << 15,         // what we write: small, as a compressed block is inflated for each window of a shuffled epoch
+    SHARD_ZLIB = 1,             // flag
+    SHARD_BLOCK_MAX = 1 << 22,  // most bytes of the tokens of a block: bounds what a reader allocates
+    SHARD_BLOCK = 1 << 15,      // what we write: small, as a compressed block is inflated for each window of a shuffled epoch
     SHARD_OPEN_MAX = READER_OPEN_MAX,
-    SHARD_CACHE_SLOTS = 16,        // inflated blocks kept
-    SHARD_STAGE = 1 << 18,         // bytes of the staging buffer, at least
+    SHARD_CACHE_SLOTS = 16,  // inflated blocks kept
+    SHARD_STAGE = 1 << 18,   // bytes of the staging buffer, at least
 };
 
 extern const uint8_t shard_magic[SHARD_MAGIC_BYTES];

@@ -69,8 +69,10 @@ void shard_close(shard *s, shard_io *io) {
 // --- blocks ----------------------------------------------------------------------------------------------------------------
 
 static err_t damaged(const shard *s, int64_t b, const char *what, uint32_t found, uint32_t expected) {
-    return err_set(ERR_DATA, "%s: block %" PRId64 " at offset %" PRId64 ": %s 0x%08x, expected 0x%08x. The shard is damaged; "
-                   "`lockstep check CONFIG.ini` lists all such blocks.", s->file.path, b, s->table[b].offset, what, found, expected);
+    return err_set(ERR_DATA,
+                   "%s: block %" PRId64 " at offset %" PRId64 ": %s 0x%08x, expected 0x%08x. The shard is damaged; "
+                   "`lockstep check CONFIG.ini` lists all such blocks.",
+                   s->file.path, b, s->table[b].offset, what, found, expected);
 }
 
 // stage = stored bytes of block b, checked.
@@ -91,9 +93,10 @@ static err_t inflate_block(const shard *s, shard_io *io, int64_t b, uint8_t *raw
     z->next_out = raw;
     z->avail_out = (uInt)bytes;
     if (inflate(z, Z_FINISH) != Z_STREAM_END || z->avail_out != 0 || z->avail_in != 0)
-        return err_set(ERR_DATA, "%s: block %" PRId64 " at offset %" PRId64 ": the zlib stream gives %" PRId64 " bytes of %" PRId64 " (%s). The "
-                       "shard is damaged; `lockstep check CONFIG.ini` lists all such blocks.", s->file.path, b, s->table[b].offset,
-                       bytes - z->avail_out, bytes, z->msg ? z->msg : "wrong length");
+        return err_set(ERR_DATA,
+                       "%s: block %" PRId64 " at offset %" PRId64 ": the zlib stream gives %" PRId64 " bytes of %" PRId64 " (%s). The "
+                       "shard is damaged; `lockstep check CONFIG.ini` lists all such blocks.",
+                       s->file.path, b, s->table[b].offset, bytes - z->avail_out, bytes, z->msg ? z->msg : "wrong length");
     uint32_t crc = (uint32_t)crc32(0, raw, (uInt)bytes);
     return crc == s->table[b].raw_crc ? ERR_OK : damaged(s, b, "checksum of the tokens", crc, s->table[b].raw_crc);
 }
@@ -150,18 +153,25 @@ static err_t bad_token(const shard *s, const shard_io *io, int64_t index, uint32
     int64_t b = ours ? index / s->block_tokens : 0, inside = index - b * (ours ? s->block_tokens : 0);
     int64_t offset = ours ? s->table[b].offset : s->data_at + index * s->token_bytes;
     if (ours && s->table[b].stored == raw_bytes(s, b)) offset += inside * s->token_bytes;
-    return err_set(ERR_DATA, "%s: token %" PRId64 " (%s offset %" PRId64 ") is %u, expected less than %" PRId64 ": made with another tokenizer, "
-                   "or [model] vocab or [data] format is wrong", s->file.path, index, ours ? "block at" : "at", offset, token,
-                   io->vocab ? io->vocab : INT32_MAX);
+    return err_set(ERR_DATA,
+                   "%s: token %" PRId64 " (%s offset %" PRId64 ") is %u, expected less than %" PRId64 ": made with another tokenizer, "
+                   "or [model] vocab or [data] format is wrong",
+                   s->file.path, index, ours ? "block at" : "at", offset, token, io->vocab ? io->vocab : INT32_MAX);
 }
 
 // out = n tokens from their bytes; `first` is the index of the first of them.
 static err_t decode(const shard *s, const shard_io *io, const uint8_t *raw, int64_t first, int64_t n, int32_t *out) {
     uint32_t largest = 0, limit = io->vocab > 0 && io->vocab <= INT32_MAX ? (uint32_t)io->vocab : INT32_MAX;
     switch (s->token_bytes) {
-    case 1: for (int64_t i = 0; i < n; i++) out[i] = raw[i]; break;
-    case 2: for (int64_t i = 0; i < n; i++) out[i] = (int32_t)le16_get(raw + 2 * i); break;
-    default: for (int64_t i = 0; i < n; i++) out[i] = (int32_t)le32_get(raw + 4 * i); break;
+    case 1:
+        for (int64_t i = 0; i < n; i++) out[i] = raw[i];
+        break;
+    case 2:
+        for (int64_t i = 0; i < n; i++) out[i] = (int32_t)le16_get(raw + 2 * i);
+        break;
+    default:
+        for (int64_t i = 0; i < n; i++) out[i] = (int32_t)le32_get(raw + 4 * i);
+        break;
     }
     for (int64_t i = 0; i < n; i++) largest = (uint32_t)out[i] > largest ? (uint32_t)out[i] : largest;
     if (largest < limit) return ERR_OK;

@@ -21,7 +21,7 @@ struct shard_writer {
     int64_t done, block, at;  // tokens taken, blocks written, offset of the next block
     int64_t fill, room;       // bytes in raw, and bytes that fit
     uint8_t *raw, *packed;
-    uint8_t *head;            // header and table
+    uint8_t *head;  // header and table
     z_stream deflater;
 };
 
@@ -74,8 +74,7 @@ static err_t write_block(shard_writer *w) {
 }
 
 err_t shard_write(shard_writer *w, const uint8_t *bytes, int64_t tokens) {
-    if (tokens > w->tokens - w->done)
-        return err_set(ERR_INTERNAL, "%s: more than the %" PRId64 " tokens announced", w->path, w->tokens);
+    if (tokens > w->tokens - w->done) return err_set(ERR_INTERNAL, "%s: more than the %" PRId64 " tokens announced", w->path, w->tokens);
     w->done += tokens;
     for (int64_t n = tokens * w->token_bytes; n > 0;) {
         int64_t most = w->block_tokens * w->token_bytes - w->fill, some = n < most ? n : most;
@@ -89,8 +88,7 @@ err_t shard_write(shard_writer *w, const uint8_t *bytes, int64_t tokens) {
 }
 
 err_t shard_write_finish(shard_writer *w) {
-    if (w->done != w->tokens)
-        return err_set(ERR_INTERNAL, "%s: %" PRId64 " tokens of the %" PRId64 " announced", w->path, w->done, w->tokens);
+    if (w->done != w->tokens) return err_set(ERR_INTERNAL, "%s: %" PRId64 " tokens of the %" PRId64 " announced", w->path, w->done, w->tokens);
     if (w->fill) TRY(write_block(w));
     int64_t table = w->blocks * SHARD_ENTRY;
     memcpy(w->head, shard_magic, SHARD_MAGIC_BYTES);

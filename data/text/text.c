@@ -47,8 +47,7 @@ static int64_t windows_of(int64_t tokens, int64_t T) { return tokens > 0 ? (toke
 static void describe(text_source *x, int64_t vocab) {
     dataset_info d = dataset_about(x->tokens);
     source *s = &x->head;
-    s->about = (source_info){.samples = windows_of(d.tokens, x->T), .units = d.tokens, .units_per_sample = x->T, .unit = "tokens",
-                             .files = d.files};
+    s->about = (source_info){.samples = windows_of(d.tokens, x->T), .units = d.tokens, .units_per_sample = x->T, .unit = "tokens", .files = d.files};
     memcpy(s->about.hash, d.hash, sizeof s->about.hash);
     s->tensors = 2;
     s->tensor[TOKENS] = (tensor_spec){.name = "tokens", .type = INT32, .dims = 1, .size = {x->T, 1, 1}, .limit = vocab};
@@ -56,8 +55,10 @@ static void describe(text_source *x, int64_t vocab) {
 }
 
 static err_t open_tokens(text_source *x, const source_options *o, const tensor_spec *window) {
-    TRY(dataset_open(&x->tokens, &(dataset_options){.files = o->files, .format = (shard_format)o->format, .vocab = window ? window->limit : 0,
-                                                    .retry = o->retry, .faults = o->faults}));
+    TRY(dataset_open(
+        &x->tokens,
+        &(dataset_options){
+            .files = o->files, .format = (shard_format)o->format, .vocab = window ? window->limit : 0, .retry = o->retry, .faults = o->faults}));
     x->T = window ? window->size[0] : 1;
     describe(x, window ? window->limit : 0);
     if (window && x->head.about.samples < 1)
@@ -68,7 +69,8 @@ static err_t open_tokens(text_source *x, const source_options *o, const tensor_s
 }
 
 _Static_assert((int)FORMAT_AUTO == (int)SHARD_AUTO && (int)FORMAT_LOCKSTEP == (int)SHARD_LOCKSTEP && (int)FORMAT_LLMC == (int)SHARD_LLMC &&
-               (int)FORMAT_RAW16 == (int)SHARD_RAW16 && (int)FORMAT_RAW32 == (int)SHARD_RAW32, "the formats of shards are the first of all formats");
+                   (int)FORMAT_RAW16 == (int)SHARD_RAW16 && (int)FORMAT_RAW32 == (int)SHARD_RAW32,
+               "the formats of shards are the first of all formats");
 
 err_t text_open(source **out, const source_options *o) {
     text_source *x = calloc(1, sizeof *x);

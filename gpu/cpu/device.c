@@ -76,11 +76,25 @@ static void cpu_free(device *d, memory_kind kind, void *p, size_t bytes) {
 static err_t open_stream(device *d, stream **out) { return cpu_stream_open(d, ((cpu_device *)d)->workers, out); }
 
 static const backend cpu_backend = {
-    .close = cpu_close, .sense = cpu_sense, .alloc = cpu_alloc, .free = cpu_free,
-    .stream_open = open_stream, .stream_open_queue = cpu_stream_open_queue, .stream_close = cpu_stream_close, .stream_wait = cpu_stream_wait,
-    .stream_call = cpu_stream_call, .stream_native = cpu_stream_native,
-    .event_open = cpu_event_open, .event_open_timed = cpu_event_open_timed, .event_close = cpu_event_close, .event_record = cpu_event_record,
-    .event_wait = cpu_event_wait, .stream_wait_event = cpu_stream_wait_event, .event_elapsed = cpu_event_elapsed, .copy = cpu_copy, .zero = cpu_zero,
+    .close = cpu_close,
+    .sense = cpu_sense,
+    .alloc = cpu_alloc,
+    .free = cpu_free,
+    .stream_open = open_stream,
+    .stream_open_queue = cpu_stream_open_queue,
+    .stream_close = cpu_stream_close,
+    .stream_wait = cpu_stream_wait,
+    .stream_call = cpu_stream_call,
+    .stream_native = cpu_stream_native,
+    .event_open = cpu_event_open,
+    .event_open_timed = cpu_event_open_timed,
+    .event_close = cpu_event_close,
+    .event_record = cpu_event_record,
+    .event_wait = cpu_event_wait,
+    .stream_wait_event = cpu_stream_wait_event,
+    .event_elapsed = cpu_event_elapsed,
+    .copy = cpu_copy,
+    .zero = cpu_zero,
 };
 
 typedef struct width_row {

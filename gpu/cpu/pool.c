@@ -48,12 +48,12 @@ struct pool {
     void *ctx;
     int64_t items;
 
-    _Alignas(LINE) atomic_llong left;       // items not yet taken; goes below zero as threads find nothing
-    _Alignas(LINE) atomic_llong unfinished; // items not yet done
-    _Alignas(LINE) atomic_uint job;         // futex: counts jobs, workers sleep on it
-    atomic_int sleepers;                    // workers that sleep or are about to
+    _Alignas(LINE) atomic_llong left;        // items not yet taken; goes below zero as threads find nothing
+    _Alignas(LINE) atomic_llong unfinished;  // items not yet done
+    _Alignas(LINE) atomic_uint job;          // futex: counts jobs, workers sleep on it
+    atomic_int sleepers;                     // workers that sleep or are about to
     atomic_bool closing;
-    _Alignas(LINE) atomic_uint finished;    // futex: counts finished jobs, the caller sleeps on it
+    _Alignas(LINE) atomic_uint finished;  // futex: counts finished jobs, the caller sleeps on it
     atomic_bool caller_sleeps;
 
     _Alignas(LINE) int threads;
@@ -144,8 +144,7 @@ static void *worker_main(void *arg) {
             unsigned seen = atomic_load(&p->job);
             // A job started before `seen` was read is seen here; one started later changes the word that the kernel
             // compares.
-            while (atomic_load(&p->left) <= 0 && !atomic_load(&p->closing) && atomic_load(&p->job) == seen)
-                sleep_on(&p->job, seen);
+            while (atomic_load(&p->left) <= 0 && !atomic_load(&p->closing) && atomic_load(&p->job) == seen) sleep_on(&p->job, seen);
             atomic_fetch_sub(&p->sleepers, 1);
         }
         if (atomic_load(&p->closing)) return NULL;

@@ -30,8 +30,10 @@ static const char *words(int why) { return why == EPROTO ? "not a number" : stre
 
 static err_t refused(const char *path, int why) {
     if (why == EACCES || why == EPERM)
-        return err_set(ERR_UNAVAILABLE, "%s is readable by root only (since CVE-2020-8694): run as root, or let this user's "
-                       "group read it (chmod in a udev rule)", path);
+        return err_set(ERR_UNAVAILABLE,
+                       "%s is readable by root only (since CVE-2020-8694): run as root, or let this user's "
+                       "group read it (chmod in a udev rule)",
+                       path);
     return err_set(ERR_UNAVAILABLE, "%s: %s", path, words(why));
 }
 
@@ -77,8 +79,7 @@ static err_t open_packages(rapl *r, DIR *zones, const char *dir) {
         TRY(open_package(r, dir, zone));
     }
     if (r->count > 0) return ERR_OK;
-    return err_set(ERR_UNAVAILABLE, "%s has no processor's energy counter (intel-rapl:0): this machine or its kernel has no RAPL",
-                   dir);
+    return err_set(ERR_UNAVAILABLE, "%s has no processor's energy counter (intel-rapl:0): this machine or its kernel has no RAPL", dir);
 }
 
 err_t rapl_open(rapl *r, const char *dir) {

@@ -13,8 +13,11 @@ enum { RAPL_PACKAGES = 64 };
 
 typedef struct rapl {
     int count;  // packages
-    struct { int fd, zone; uint64_t last, range; } package[RAPL_PACKAGES];  // microjoules; restarts after `range`
-    double joules;  // of all packages, since rapl_open
+    struct {
+        int fd, zone;
+        uint64_t last, range;
+    } package[RAPL_PACKAGES];  // microjoules; restarts after `range`
+    double joules;             // of all packages, since rapl_open
 } rapl;
 
 // Finds the packages in dir (RAPL_DIR) and reads them once. ERR_UNAVAILABLE says what is missing, or who may read it.

@@ -31,7 +31,7 @@ struct queue {
     call ring[CALLS];
     uint64_t put, done;
     bool closing;
-    err_record failure;         // of the first call that failed: the rest is skipped
+    err_record failure;  // of the first call that failed: the rest is skipped
     stream inner;
 };
 
@@ -149,7 +149,10 @@ err_t cpu_stream_call(stream *s, stream_function fn, const void *ctx, size_t byt
     return fn(copy, s);
 }
 
-void *cpu_stream_native(stream *s) { (void)s; return NULL; }
+void *cpu_stream_native(stream *s) {
+    (void)s;
+    return NULL;
+}
 
 // --- events --------------------------------------------------------------------------------------------------------------------------
 
@@ -192,12 +195,16 @@ err_t cpu_event_elapsed(event *from, event *to, double *ms) {
     *ms = 0;
     if (!from->timed || !to->timed)
         return err_set(ERR_INTERNAL, "cpu: an event that is not timed was asked for its time; open it with event_open_timed");
-    if (a == 0 || b == 0) return err_set(ERR_INTERNAL, "cpu: an event was asked for its time before it was reached; wait for one recorded after it first");
+    if (a == 0 || b == 0)
+        return err_set(ERR_INTERNAL, "cpu: an event was asked for its time before it was reached; wait for one recorded after it first");
     *ms = 1e3 * (b - a);
     return ERR_OK;
 }
 
-typedef struct wait_call { queue *queue; uint64_t after; } wait_call;
+typedef struct wait_call {
+    queue *queue;
+    uint64_t after;
+} wait_call;
 
 static err_t wait_in_queue(void *ctx, stream *inner) {
     (void)inner;
@@ -214,11 +221,15 @@ err_t cpu_stream_wait_event(stream *s, event *e) {
 // --- copies --------------------------------------------------------------------------------------------------------------------------
 
 enum {
-    SLICE = 1 << 20,  // bytes of a copy or fill that one thread takes at a time
-    LARGE = 64 << 20, // bytes from which on stores bypass the caches, which would not hold so much until it is read
+    SLICE = 1 << 20,   // bytes of a copy or fill that one thread takes at a time
+    LARGE = 64 << 20,  // bytes from which on stores bypass the caches, which would not hold so much until it is read
 };
 
-typedef struct move_job { char *dst; const char *src; size_t bytes; } move_job;
+typedef struct move_job {
+    char *dst;
+    const char *src;
+    size_t bytes;
+} move_job;
 
 static void move_cached(char *dst, const char *src, size_t n) {
     if (src) memcpy(dst, src, n);

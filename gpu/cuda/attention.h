@@ -29,17 +29,24 @@ typedef struct attention_shape {
     float scale;            // 1 / sqrt(D)
     bool wide;              // rows begin at multiples of 16 bytes and are whole chunks
     bool drop;
-    uint32_t limit;         // dropout: words below are dropped
-    float stays;            // 1 / (1-p), or 1 without dropout
+    uint32_t limit;  // dropout: words below are dropped
+    float stays;     // 1 / (1-p), or 1 without dropout
     dropout_key key;
 } attention_shape;
 
 // Runs the statements with W bound to the width of tiles.
-#define ATT_BY_WIDTH(head, W, ...)                                         \
-    do {                                                                   \
-        if ((head) <= 64) { enum { W = 64 }; __VA_ARGS__; }                \
-        else if ((head) <= 128) { enum { W = 128 }; __VA_ARGS__; }         \
-        else { enum { W = 256 }; __VA_ARGS__; }                            \
+#define ATT_BY_WIDTH(head, W, ...) \
+    do { \
+        if ((head) <= 64) { \
+            enum { W = 64 }; \
+            __VA_ARGS__; \
+        } else if ((head) <= 128) { \
+            enum { W = 128 }; \
+            __VA_ARGS__; \
+        } else { \
+            enum { W = 256 }; \
+            __VA_ARGS__; \
+        } \
     } while (0)
 
 static inline attention_shape attention_shape_of(const tensor *qkv, int heads, const dropout_key *drop) {
@@ -73,7 +80,10 @@ err_t attention_backward_fp32(tensor *dqkv, const tensor *delta, const tensor *d
 
 // Where a block works: tiles of `rows` rows of one head of one sample follow each other, those with the most work
 // first.
-typedef struct att_place { int64_t sample; int head, first; } att_place;
+typedef struct att_place {
+    int64_t sample;
+    int head, first;
+} att_place;
 __device__ __forceinline__ att_place att_place_of(const attention_shape &z, int rows, bool last_first) {
     int tiles = (z.time + rows - 1) / rows, pair = blockIdx.x / tiles, tile = blockIdx.x % tiles;
     return {pair / z.heads, pair % z.heads, (last_first ? tiles - 1 - tile : tile) * rows};
@@ -89,7 +99,11 @@ __device__ __forceinline__ int64_t att_y(const attention_shape &z, int64_t sampl
 
 // --- tiles -----------------------------------------------------------------------------------------------------------------------
 
-template <class T> __device__ __forceinline__ T att_zero() { T x; round_to(&x, 0.0f); return x; }
+template <class T> __device__ __forceinline__ T att_zero() {
+    T x;
+    round_to(&x, 0.0f);
+    return x;
+}
 
 // Index of a chunk's first element in a tile.
 template <int W> __device__ __forceinline__ int tile_at(int row, int chunk) { return row * W + ((chunk ^ (row & 7)) << 3); }
@@ -123,9 +137,7 @@ template <class T> __device__ __forceinline__ uint32_t pair_of(float a, float b)
     memcpy(&bits, x, sizeof bits);
     return bits;
 }
-template <class T> __device__ __forceinline__ uint32_t pair_lost(float a, float b) {
-    return pair_of<T>(a - rounded<T>(a), b - rounded<T>(b));
-}
+template <class T> __device__ __forceinline__ uint32_t pair_lost(float a, float b) { return pair_of<T>(a - rounded<T>(a), b - rounded<T>(b)); }
 
 __device__ __forceinline__ void att_mma(const fp16 *, float *d, const uint32_t *a, const uint32_t *b) { dev_mma_m16n8k16_f16(d, a, b); }
 __device__ __forceinline__ void att_mma(const bf16 *, float *d, const uint32_t *a, const uint32_t *b) { dev_mma_m16n8k16_bf16(d, a, b); }
@@ -212,7 +224,9 @@ __device__ __forceinline__ void rows_store(T *to, int64_t stride, int left, cons
 
 // The mask of a tile of queries by keys, from philox's quads of elements: a byte has the four bits of a quad, 1 for
 // what is kept. A row's first element is bit e % 4 of its first byte, e its number.
-template <int KEYS> struct keep_row { enum { QUADS = KEYS / 4 + 1, BYTES = KEYS / 4 + 4 }; };
+template <int KEYS> struct keep_row {
+    enum { QUADS = KEYS / 4 + 1, BYTES = KEYS / 4 + 4 };
+};
 
 __device__ __forceinline__ int64_t att_element(const attention_shape &z, int head, int query, int key) {
     return ((int64_t)head * z.time + query) * z.time + key;

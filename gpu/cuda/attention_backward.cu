@@ -13,11 +13,11 @@
 // moves      2 * B*T*C * sizeof(E) bytes; memory bound
 // reference  gpu/cpu/kernel/attention.c:delta_rows; Dao et al. 2022, algorithm 4, line 19 (there D_i)
 template <class T>
-__global__ void __launch_bounds__(256) attention_delta_kernel(float *__restrict__ delta, const T *__restrict__ dy, const T *__restrict__ y,
-                                                              int blocks, const attention_shape z) {
+__global__ void __launch_bounds__(256)
+    attention_delta_kernel(float *__restrict__ delta, const T *__restrict__ dy, const T *__restrict__ y, int blocks, const attention_shape z) {
     const int64_t sample = blockIdx.x / blocks;
     const int row = blockIdx.x % blocks * 32 + threadIdx.x / 8, head = row % z.heads, t = row / z.heads;  // of the sample
-    const bool there = t < z.time;  // all lanes take part in the shuffles
+    const bool there = t < z.time;                                                                        // all lanes take part in the shuffles
     const int64_t from = there ? att_y(z, sample, t, head) : 0;
     const T *a = dy + from, *b = y + from;
     float sum = 0;
@@ -74,9 +74,9 @@ __device__ __forceinline__ void gradient_of_scores(float (&s)[N / 8][4], float (
 // flops      KEYS: 4 * T * (T+1) * D for each head, else 3; bound by tensor cores from D = 64 on. With A < W the scores are made W / A times
 // reference  gpu/cpu/kernel/attention.c; Dao et al. 2022, algorithm 4; Dao 2023, algorithm 2
 template <class T, int W, int N, int A, bool KEYS>
-__global__ void __launch_bounds__(ATT_THREADS) attention_backward_kernel(T *__restrict__ dqkv, const T *__restrict__ dy,
-                                                                         const float *__restrict__ lse, const float *__restrict__ delta,
-                                                                         const T *__restrict__ qkv, const attention_shape z) {
+__global__ void __launch_bounds__(ATT_THREADS)
+    attention_backward_kernel(T *__restrict__ dqkv, const T *__restrict__ dy, const float *__restrict__ lse, const float *__restrict__ delta,
+                              const T *__restrict__ qkv, const attention_shape z) {
     K_DYN_SMEM(T, room);
     T *own1 = room, *own2 = own1 + ATT_OWN * W, *pass1 = own2 + ATT_OWN * W, *pass2 = pass1 + 2 * N * W;
     float *stats = reinterpret_cast<float *>(pass2 + 2 * N * W);  // (2,2,N) with KEYS
@@ -136,8 +136,11 @@ template <class T, int W, int A, bool KEYS>
 static err_t backward_launch(tensor *dqkv, const tensor *delta, const tensor *dy, const tensor *lse, const tensor *qkv, const attention_shape *z,
                              stream *s) {
     // With KEYS and 128 columns, whose two sums fill 128 registers, tiles of 32 would spill.
-    enum { N = KEYS && W == 128 ? 16 : 4096 / W, KEEP = KEYS ? N * keep_row<ATT_OWN>::BYTES : ATT_OWN * keep_row<N>::BYTES,
-           ROOM = (2 * ATT_OWN + 4 * N) * W * (int)sizeof(T) + (KEYS ? 4 * N * (int)sizeof(float) : 0) + KEEP };
+    enum {
+        N = KEYS && W == 128 ? 16 : 4096 / W,
+        KEEP = KEYS ? N * keep_row<ATT_OWN>::BYTES : ATT_OWN * keep_row<N>::BYTES,
+        ROOM = (2 * ATT_OWN + 4 * N) * W * (int)sizeof(T) + (KEYS ? 4 * N * (int)sizeof(float) : 0) + KEEP
+    };
     CUDA(cudaFuncSetAttribute((const void *)attention_backward_kernel<T, W, N, A, KEYS>, cudaFuncAttributeMaxDynamicSharedMemorySize, ROOM));
     LAUNCH((attention_backward_kernel<T, W, N, A, KEYS>), dim3(attention_blocks(qkv, z, ATT_OWN), W / A), ATT_THREADS, ROOM, s, (T *)dqkv->data,
            (const T *)dy->data, (const float *)lse->data, (const float *)delta->data, (const T *)qkv->data, *z);
@@ -146,8 +149,8 @@ static err_t backward_launch(tensor *dqkv, const tensor *delta, const tensor *dy
 
 // dk and dv of 256 columns do not fit a warp's registers.
 template <class T, int W>
-static err_t backward_16(tensor *dqkv, const tensor *delta, const tensor *dy, const tensor *lse, const tensor *qkv,
-                         const attention_shape *z, stream *s) {
+static err_t backward_16(tensor *dqkv, const tensor *delta, const tensor *dy, const tensor *lse, const tensor *qkv, const attention_shape *z,
+                         stream *s) {
     TRY((backward_launch<T, W, (W < 256 ? W : 128), true>(dqkv, delta, dy, lse, qkv, z, s)));
     return backward_launch<T, W, W, false>(dqkv, delta, dy, lse, qkv, z, s);
 }
@@ -162,11 +165,10 @@ err_t cuda_attention_backward(const attention_backward_args *args, stream *s) {
     TRY(attention_fits(&z, "attention_backward"));
     z.wide = z.wide && ((uintptr_t)args->dqkv->data | (uintptr_t)args->dy->data | (uintptr_t)args->y->data) % 16 == 0;
     int blocks = (int)ceil_div(args->heads * z.time, 32);  // of a sample
-    BY_TYPE(args->qkv->type, T, LAUNCH((attention_delta_kernel<T>), (unsigned)(args->qkv->size[0] * blocks), 256, 0, s,
-                                       (float *)args->delta->data,
-                                 (const T *)args->dy->data, (const T *)args->y->data, blocks, z));
+    BY_TYPE(args->qkv->type, T,
+            LAUNCH((attention_delta_kernel<T>), (unsigned)(args->qkv->size[0] * blocks), 256, 0, s, (float *)args->delta->data,
+                   (const T *)args->dy->data, (const T *)args->y->data, blocks, z));
     if (args->qkv->type == FP32) return attention_backward_fp32(args->dqkv, args->delta, args->dy, args->lse, args->qkv, &z, s);
-    if (args->qkv->type == BF16) ATT_BY_WIDTH(z.head, W, return backward_16<bf16, W>(args->dqkv, args->delta, args->dy, args->lse,
-                                                                                     args->qkv, &z, s));
+    if (args->qkv->type == BF16) ATT_BY_WIDTH(z.head, W, return backward_16<bf16, W>(args->dqkv, args->delta, args->dy, args->lse, args->qkv, &z, s));
     else ATT_BY_WIDTH(z.head, W, return backward_16<fp16, W>(args->dqkv, args->delta, args->dy, args->lse, args->qkv, &z, s));
 }

@@ -57,8 +57,8 @@ __device__ __forceinline__ void drop_keys(float (&s)[N / 8][4], const uint8_t *k
 // flops      2 * T * (T+1) * D for each head, twice that in 1024 x 1024 tiles; bound by tensor cores from D = 64 on
 // reference  gpu/cpu/kernel/attention.c; Dao et al. 2022, algorithm 1; Dao 2023, algorithm 1
 template <class T, int W, int N>
-__global__ void __launch_bounds__(ATT_THREADS) attention_forward_kernel(T *__restrict__ y, float *__restrict__ lse, const T *__restrict__ qkv,
-                                                                        const attention_shape z) {
+__global__ void __launch_bounds__(ATT_THREADS)
+    attention_forward_kernel(T *__restrict__ y, float *__restrict__ lse, const T *__restrict__ qkv, const attention_shape z) {
     K_DYN_SMEM(T, room);
     T *q = room, *k = q + ATT_OWN * W, *v = k + 2 * N * W;
     uint8_t *keep = reinterpret_cast<uint8_t *>(v + 2 * N * W);

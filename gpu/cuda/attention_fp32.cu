@@ -44,8 +44,7 @@ template <int W, int R> __device__ __forceinline__ void floats_scores(float (&s)
 }
 
 // sum[r][c], column lane + 32 c of row r, += s (R rows, 32 lanes) times pass (32,W+4); mid (32,R) is the warp's own shared memory.
-template <int W, int R>
-__device__ __forceinline__ void floats_add(float (&sum)[R][W / WARP], const float (&s)[R], float *mid, const float *pass) {
+template <int W, int R> __device__ __forceinline__ void floats_add(float (&sum)[R][W / WARP], const float (&s)[R], float *mid, const float *pass) {
     int lane = threadIdx.x % WARP;
     __syncwarp();
 #pragma unroll
@@ -80,8 +79,8 @@ __device__ __forceinline__ void floats_store(float *to, int64_t stride, int left
 // flops      2 * T * (T+1) * D for each head; bound by shared memory
 // reference  gpu/cpu/kernel/attention.c; Dao et al. 2022, algorithm 1
 template <int W, int R>
-__global__ void __launch_bounds__(ATT_THREADS) attention_forward_fp32_kernel(float *__restrict__ y, float *__restrict__ lse,
-                                                                             const float *__restrict__ qkv, const attention_shape z) {
+__global__ void __launch_bounds__(ATT_THREADS)
+    attention_forward_fp32_kernel(float *__restrict__ y, float *__restrict__ lse, const float *__restrict__ qkv, const attention_shape z) {
     K_DYN_SMEM(float, room);
     float *q = room, *pass = q + ATT_WARPS * R * W, *mids = pass + PASS * (W + 4);
     uint8_t *keep = reinterpret_cast<uint8_t *>(mids + ATT_WARPS * PASS * R);
@@ -154,9 +153,9 @@ __device__ __forceinline__ void floats_gradient(float (&s)[R], float (&dp)[R], c
 // flops      KEYS: 4 * T * (T+1) * D for each head, else 3; bound by shared memory
 // reference  gpu/cpu/kernel/attention.c; Dao et al. 2022, algorithm 4
 template <int W, int R, bool KEYS>
-__global__ void __launch_bounds__(ATT_THREADS) attention_backward_fp32_kernel(float *__restrict__ dqkv, const float *__restrict__ dy,
-                                                                              const float *__restrict__ lse, const float *__restrict__ delta,
-                                                                              const float *__restrict__ qkv, const attention_shape z) {
+__global__ void __launch_bounds__(ATT_THREADS)
+    attention_backward_fp32_kernel(float *__restrict__ dqkv, const float *__restrict__ dy, const float *__restrict__ lse,
+                                   const float *__restrict__ delta, const float *__restrict__ qkv, const attention_shape z) {
     enum { OWN = ATT_WARPS * R };
     K_DYN_SMEM(float, room);
     float *own1 = room, *own2 = own1 + OWN * W, *pass1 = own2 + OWN * W, *pass2 = pass1 + PASS * (W + 4), *mids = pass2 + PASS * (W + 4);
@@ -188,8 +187,7 @@ __global__ void __launch_bounds__(ATT_THREADS) attention_backward_fp32_kernel(fl
 }
 
 template <int W> static err_t forward_launch(tensor *y, tensor *lse, const tensor *qkv, const attention_shape *z, stream *s) {
-    enum { R = 8, OWN = ATT_WARPS * R,
-           ROOM = (OWN * W + PASS * (W + 4) + OWN * PASS) * (int)sizeof(float) + OWN * keep_row<PASS>::BYTES };
+    enum { R = 8, OWN = ATT_WARPS * R, ROOM = (OWN * W + PASS * (W + 4) + OWN * PASS) * (int)sizeof(float) + OWN * keep_row<PASS>::BYTES };
     CUDA(cudaFuncSetAttribute((const void *)attention_forward_fp32_kernel<W, R>, cudaFuncAttributeMaxDynamicSharedMemorySize, ROOM));
     LAUNCH((attention_forward_fp32_kernel<W, R>), attention_blocks(qkv, z, OWN), ATT_THREADS, ROOM, s, (float *)y->data, (float *)lse->data,
            (const float *)qkv->data, *z);
@@ -199,8 +197,12 @@ template <int W> static err_t forward_launch(tensor *y, tensor *lse, const tenso
 template <int W, bool KEYS>
 static err_t backward_launch(tensor *dqkv, const tensor *delta, const tensor *dy, const tensor *lse, const tensor *qkv, const attention_shape *z,
                              stream *s) {
-    enum { R = W == 256 ? 2 : 8, OWN = ATT_WARPS * R, KEEP = KEYS ? PASS * keep_row<OWN>::BYTES : OWN * keep_row<PASS>::BYTES,
-           ROOM = (2 * OWN * W + 2 * PASS * (W + 4) + OWN * PASS) * (int)sizeof(float) + KEEP };
+    enum {
+        R = W == 256 ? 2 : 8,
+        OWN = ATT_WARPS * R,
+        KEEP = KEYS ? PASS * keep_row<OWN>::BYTES : OWN * keep_row<PASS>::BYTES,
+        ROOM = (2 * OWN * W + 2 * PASS * (W + 4) + OWN * PASS) * (int)sizeof(float) + KEEP
+    };
     CUDA(cudaFuncSetAttribute((const void *)attention_backward_fp32_kernel<W, R, KEYS>, cudaFuncAttributeMaxDynamicSharedMemorySize, ROOM));
     LAUNCH((attention_backward_fp32_kernel<W, R, KEYS>), attention_blocks(qkv, z, OWN), ATT_THREADS, ROOM, s, (float *)dqkv->data,
            (const float *)dy->data, (const float *)lse->data, (const float *)delta->data, (const float *)qkv->data, *z);

@@ -34,8 +34,10 @@ err_t blas_open(blas *out) {
     library lib;
     *out = (blas){0};
     if (!library_open(&lib, places, sizeof places / sizeof *places))
-        return err_set(ERR_UNAVAILABLE, "cuda: libcublasLt.so.13 not found (tried %s); install the cuBLAS of CUDA 13 (package libcublas-13-0) or "
-                       "name its folder in LD_LIBRARY_PATH, or set [device] backend = cpu", lib.text);
+        return err_set(ERR_UNAVAILABLE,
+                       "cuda: libcublasLt.so.13 not found (tried %s); install the cuBLAS of CUDA 13 (package libcublas-13-0) or "
+                       "name its folder in LD_LIBRARY_PATH, or set [device] backend = cpu",
+                       lib.text);
     snprintf(out->path, sizeof out->path, "%s", lib.path);
     err_t rc = resolve(out, &lib);
     if (rc != ERR_OK) library_close(&lib);  // only its version was read

@@ -14,22 +14,22 @@ extern "C" {
 #include <stddef.h>
 
 // Every function that is called; all of them are in every cuBLASLt since 12.0.
-#define BLAS_CALLS(CALL)                     \
-    CALL(cublasLtGetVersion)                 \
-    CALL(cublasLtGetStatusString)            \
-    CALL(cublasLtCreate)                     \
-    CALL(cublasLtDestroy)                    \
-    CALL(cublasLtMatmulDescCreate)           \
-    CALL(cublasLtMatmulDescDestroy)          \
-    CALL(cublasLtMatmulDescSetAttribute)     \
-    CALL(cublasLtMatrixLayoutCreate)         \
-    CALL(cublasLtMatrixLayoutDestroy)        \
-    CALL(cublasLtMatrixLayoutSetAttribute)   \
-    CALL(cublasLtMatmulPreferenceCreate)     \
-    CALL(cublasLtMatmulPreferenceDestroy)    \
+#define BLAS_CALLS(CALL) \
+    CALL(cublasLtGetVersion) \
+    CALL(cublasLtGetStatusString) \
+    CALL(cublasLtCreate) \
+    CALL(cublasLtDestroy) \
+    CALL(cublasLtMatmulDescCreate) \
+    CALL(cublasLtMatmulDescDestroy) \
+    CALL(cublasLtMatmulDescSetAttribute) \
+    CALL(cublasLtMatrixLayoutCreate) \
+    CALL(cublasLtMatrixLayoutDestroy) \
+    CALL(cublasLtMatrixLayoutSetAttribute) \
+    CALL(cublasLtMatmulPreferenceCreate) \
+    CALL(cublasLtMatmulPreferenceDestroy) \
     CALL(cublasLtMatmulPreferenceSetAttribute) \
-    CALL(cublasLtMatmulAlgoGetHeuristic)     \
-    CALL(cublasLtMatmulAlgoCheck)            \
+    CALL(cublasLtMatmulAlgoGetHeuristic) \
+    CALL(cublasLtMatmulAlgoCheck) \
     CALL(cublasLtMatmulAlgoConfigGetAttribute) \
     CALL(cublasLtMatmul)
 

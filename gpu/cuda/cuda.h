@@ -26,7 +26,10 @@ extern "C" {
 enum { CUDA_SCRATCH = 32 << 20 };  // bytes
 enum { CUDA_LAUNCHES = 16 };       // remembered for a message
 
-typedef struct launch_note { const char *kernel, *file; int line; } launch_note;
+typedef struct launch_note {
+    const char *kernel, *file;
+    int line;
+} launch_note;
 
 typedef struct cuda_device cuda_device;
 
@@ -48,12 +51,12 @@ typedef struct matmul_plans matmul_plans;  // matmul.c
 
 struct cuda_device {
     device head;
-    int index;               // device number
-    bool check;              // wait after every launch, to name the one that failed
+    int index;                        // device number
+    bool check;                       // wait after every launch, to name the one that failed
     launch_note note[CUDA_LAUNCHES];  // the last launches, on whatever stream: a failure on one of them is returned by any
     int64_t launches;
     matmul_plans *plans;
-    struct nvml *sensors;    // opened at the first reading
+    struct nvml *sensors;  // opened at the first reading
     char arithmetic[DEVICE_ARITHMETIC];
 };
 
@@ -119,7 +122,7 @@ err_t cuda_plans_set(device *d, const char *text);
 
 // For this binary's kernels as the driver has loaded them: the compute capability (90: 9.0) of their machine code, and
 // that of the PTX from which it was made.
-err_t cuda_kernel_code(int *machine, int *ptx);                                                                       // elementwise.cu
+err_t cuda_kernel_code(int *machine, int *ptx);  // elementwise.cu
 
 #ifdef __cplusplus
 }

@@ -21,14 +21,32 @@ static void close_device(device *d) {
 }
 
 static const backend cuda_backend = {
-    .close = close_device, .sense = cuda_sense, .alloc = cuda_alloc, .free = cuda_free,
-    .stream_open = cuda_stream_open, .stream_open_queue = cuda_stream_open, .stream_close = cuda_stream_close, .stream_wait = cuda_stream_wait,
-    .stream_call = cuda_stream_call, .stream_native = cuda_stream_native,
-    .event_open = cuda_event_open, .event_open_timed = cuda_event_open_timed, .event_close = cuda_event_close, .event_record = cuda_event_record,
-    .event_wait = cuda_event_wait, .stream_wait_event = cuda_stream_wait_event, .event_elapsed = cuda_event_elapsed,
-    .copy = cuda_copy, .zero = cuda_zero,
-    .record_begin = cuda_record_begin, .record_end = cuda_record_end, .recording_run = cuda_recording_run, .recording_close = cuda_recording_close,
-    .arithmetic = arithmetic, .plans_get = cuda_plans_get, .plans_set = cuda_plans_set,
+    .close = close_device,
+    .sense = cuda_sense,
+    .alloc = cuda_alloc,
+    .free = cuda_free,
+    .stream_open = cuda_stream_open,
+    .stream_open_queue = cuda_stream_open,
+    .stream_close = cuda_stream_close,
+    .stream_wait = cuda_stream_wait,
+    .stream_call = cuda_stream_call,
+    .stream_native = cuda_stream_native,
+    .event_open = cuda_event_open,
+    .event_open_timed = cuda_event_open_timed,
+    .event_close = cuda_event_close,
+    .event_record = cuda_event_record,
+    .event_wait = cuda_event_wait,
+    .stream_wait_event = cuda_stream_wait_event,
+    .event_elapsed = cuda_event_elapsed,
+    .copy = cuda_copy,
+    .zero = cuda_zero,
+    .record_begin = cuda_record_begin,
+    .record_end = cuda_record_end,
+    .recording_run = cuda_recording_run,
+    .recording_close = cuda_recording_close,
+    .arithmetic = arithmetic,
+    .plans_get = cuda_plans_get,
+    .plans_set = cuda_plans_set,
 };
 
 enum { CAPABILITY_LEAST = 80 };  // bf16 mma, cp.async
@@ -40,7 +58,8 @@ static err_t describe(cuda_device *d) {
     CUDA(cudaDriverGetVersion(&driver));
     snprintf(d->head.info.name, sizeof d->head.info.name, "cuda:%d %.64s", d->index, p.name);
     if (10 * p.major + p.minor < CAPABILITY_LEAST)
-        return err_set(ERR_UNAVAILABLE, "cuda: device %d (%s) has compute capability %d.%d, expected 8.0 or later (Ampere); set [device] backend = cpu", d->index,
+        return err_set(ERR_UNAVAILABLE,
+                       "cuda: device %d (%s) has compute capability %d.%d, expected 8.0 or later (Ampere); set [device] backend = cpu", d->index,
                        p.name, p.major, p.minor);
     d->head.info.kind = DEVICE_CUDA;
     d->head.info.threads = 1;
@@ -75,8 +94,7 @@ static err_t describe_arithmetic(cuda_device *d) {
     TRY(compiled_here(&here));
     int n = snprintf(d->arithmetic, room, "cuda sm_%d%d %d SMs cuBLASLt %zu.%zu.%zu", p.major, p.minor, p.multiProcessorCount, library / 10000,
                      library / 100 % 100, library % 100);
-    if (here)
-        snprintf(d->arithmetic + n, room - (size_t)n, ", driver %d.%d (kernels compiled from PTX)", driver / 1000, driver % 1000 / 10);
+    if (here) snprintf(d->arithmetic + n, room - (size_t)n, ", driver %d.%d (kernels compiled from PTX)", driver / 1000, driver % 1000 / 10);
     return ERR_OK;
 }
 
@@ -87,8 +105,8 @@ static err_t find_driver(void) {
     if (driver == 0)
         return err_set(ERR_UNAVAILABLE, "cuda: there is no NVIDIA driver on this machine (libcuda.so.1); install one, or set [device] backend = cpu");
     if (driver < needed)
-        return err_set(ERR_UNAVAILABLE, "cuda: the driver is for CUDA %d.%d, expected %d.%d or later; update it, or set [device] backend = cpu", driver / 1000,
-                       driver % 1000 / 10, needed / 1000, needed % 1000 / 10);
+        return err_set(ERR_UNAVAILABLE, "cuda: the driver is for CUDA %d.%d, expected %d.%d or later; update it, or set [device] backend = cpu",
+                       driver / 1000, driver % 1000 / 10, needed / 1000, needed % 1000 / 10);
     return ERR_OK;
 }
 
@@ -111,8 +129,8 @@ static err_t open_device(cuda_device *d, const device_options *o) {
     TRY(find_driver());
     CUDA(cudaGetDeviceCount(&count));
     if (o->index < 0 || o->index >= count)
-        return err_set(ERR_UNAVAILABLE, "cuda: there is no device %d; this process sees %d; lower [device] ranks or see CUDA_VISIBLE_DEVICES", o->index,
-                       count);
+        return err_set(ERR_UNAVAILABLE, "cuda: there is no device %d; this process sees %d; lower [device] ranks or see CUDA_VISIBLE_DEVICES",
+                       o->index, count);
     TRY(take(o->index));
     TRY(describe(d));
     TRY(matmul_plans_open(&d->plans, d));

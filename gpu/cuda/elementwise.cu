@@ -24,8 +24,7 @@ template <each_op OP> __device__ __forceinline__ float each(float a, float b) {
     }
 }
 
-template <each_op OP, int W, class U, class T>
-__global__ void __launch_bounds__(BLOCK) each_kernel(U *y, const T *a, const T *b, int64_t count) {
+template <each_op OP, int W, class U, class T> __global__ void __launch_bounds__(BLOCK) each_kernel(U *y, const T *a, const T *b, int64_t count) {
     constexpr bool TWO = OP == EACH_ADD || OP == EACH_DGELU || OP == EACH_DRELU;
     int64_t i = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) * W;
     if (i + W <= count) {
@@ -100,7 +99,11 @@ err_t cuda_cast(const cast_args *args, stream *s) {
 
 // --- dropout -----------------------------------------------------------------------------------------------------------------
 
-typedef struct dropout_draw { dropout_key key; uint32_t limit; float grow; } dropout_draw;
+typedef struct dropout_draw {
+    dropout_key key;
+    uint32_t limit;
+    float grow;
+} dropout_draw;
 
 // One row of blocks for each sample; a thread draws the words of the 4 or 8 elements of its 16 bytes. Samples of odd length
 // begin where 16-byte accesses are not allowed: then the same threads take the same elements one by one.

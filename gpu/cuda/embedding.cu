@@ -9,11 +9,12 @@
 
 enum {
     BLOCK = 256,
-    SCAN_BLOCK = 1024, SCAN_EACH = 4,
-    WINDOW = 1 << 18,          // tokens sorted at a time
-    SEGMENTS = 128,            // most segments
-    SEGMENT = 256,             // fewest positions of one
-    LIST = 32,                 // rows that a warp has in flight while it sums
+    SCAN_BLOCK = 1024,
+    SCAN_EACH = 4,
+    WINDOW = 1 << 18,  // tokens sorted at a time
+    SEGMENTS = 128,    // most segments
+    SEGMENT = 256,     // fewest positions of one
+    LIST = 32,         // rows that a warp has in flight while it sums
 };
 
 static inline unsigned blocks_of(int64_t n, int64_t size) { return (unsigned)ceil_div(n, size); }
@@ -24,8 +25,8 @@ static inline unsigned blocks_of(int64_t n, int64_t size) { return (unsigned)cei
 // moves      3 * sizeof(E) bytes an element; memory bound
 // reference  gpu/cpu/kernel/embedding.c: embedding_forward
 template <class T, bool PACKED>
-__global__ void __launch_bounds__(BLOCK) embed_kernel(T *x, const int32_t *tokens, const T *wte, const T *wpe, int64_t positions,
-                                                      int64_t length, int64_t width, int64_t vocabulary) {
+__global__ void __launch_bounds__(BLOCK)
+    embed_kernel(T *x, const int32_t *tokens, const T *wte, const T *wpe, int64_t positions, int64_t length, int64_t width, int64_t vocabulary) {
     constexpr int W = 16 / sizeof(T);
     int64_t p = (int64_t)blockIdx.x * blockDim.y + threadIdx.y;
     if (p >= positions) return;
@@ -44,8 +45,7 @@ __global__ void __launch_bounds__(BLOCK) embed_kernel(T *x, const int32_t *token
 }
 
 err_t cuda_embedding_forward(const embedding_forward_args *args, stream *s) {
-    int64_t positions = tensor_count(args->tokens), length = args->tokens->size[1], vocabulary = args->wte->size[0],
-    width = args->wte->size[1];
+    int64_t positions = tensor_count(args->tokens), length = args->tokens->size[1], vocabulary = args->wte->size[0], width = args->wte->size[1];
     assert(args->tokens->type == INT32 && args->tokens->dims == 2 && args->wte->type == args->x->type && args->wpe->type == args->x->type);
     assert(tensor_count(args->x) == positions * width && args->wpe->size[1] == width && args->wpe->size[0] >= length);
     const int32_t *token = (const int32_t *)args->tokens->data;
@@ -63,12 +63,12 @@ err_t cuda_embedding_forward(const embedding_forward_args *args, stream *s) {
 // --- backward: the sort ------------------------------------------------------------------------------------------------------
 
 typedef struct sort_args {
-    int32_t *order;          // (positions) sorted by token, equal tokens in order of position
-    int32_t *begin;          // (vocabulary + 1) where in order each token begins
-    int32_t *counters;       // (segments, window)
-    const int32_t *tokens;   // (positions)
+    int32_t *order;         // (positions) sorted by token, equal tokens in order of position
+    int32_t *begin;         // (vocabulary + 1) where in order each token begins
+    int32_t *counters;      // (segments, window)
+    const int32_t *tokens;  // (positions)
     int32_t positions, segment, segments;
-    int32_t first, window;   // tokens [first, first + window) are sorted now
+    int32_t first, window;  // tokens [first, first + window) are sorted now
 } sort_args;
 
 // Counts each segment's tokens. Integer atomics: the order of integer additions does not matter.
@@ -267,8 +267,7 @@ template <class T, int W> static err_t embed_back(embed_back_args<T> *a, stream 
 err_t cuda_embedding_backward(const embedding_backward_args *args, stream *s) {
     int64_t samples = args->tokens->size[0], length = args->tokens->size[1], positions = samples * length;
     int64_t vocabulary = args->dwte->size[0], width = args->dwte->size[1];
-    assert(args->tokens->type == INT32 && args->tokens->dims == 2 && args->dwte->type == FP32 && args->dwpe->type == FP32 &&
-           positions <= INT32_MAX);
+    assert(args->tokens->type == INT32 && args->tokens->dims == 2 && args->dwte->type == FP32 && args->dwpe->type == FP32 && positions <= INT32_MAX);
     assert(args->scratch->type == INT32 && tensor_count(args->scratch) >= positions + vocabulary + 1 && vocabulary < INT32_MAX);
     assert(tensor_count(args->dx) == positions * width && args->dwpe->size[1] == width && args->dwpe->size[0] >= length);
     int32_t *order = (int32_t *)args->scratch->data, *begin = order + positions;
@@ -277,8 +276,8 @@ err_t cuda_embedding_backward(const embedding_backward_args *args, stream *s) {
     TRY(sort_by_token(sort, vocabulary, s));
     BY_TYPE(args->dx->type, T, {
         constexpr int W = 4 / sizeof(T);
-        embed_back_args<T> a = {(float *)args->dwte->data, (float *)args->dwpe->data, order, begin, (const T *)args->dx->data,
-                                samples, length, width, vocabulary, 0, 0};
+        embed_back_args<T> a = {
+            (float *)args->dwte->data, (float *)args->dwpe->data, order, begin, (const T *)args->dx->data, samples, length, width, vocabulary, 0, 0};
         if (width % W == 0 && (uintptr_t)args->dx->data % 4 == 0) TRY((embed_back<T, W>(&a, s)));
         else TRY((embed_back<T, 1>(&a, s)));
     });

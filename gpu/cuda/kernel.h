@@ -15,20 +15,32 @@ typedef __half fp16;
 enum { WARP = 32 };
 
 // Queues kernel<<<grid, block, shared>>> on s, notes it for messages, and returns from the calling function when it could not be launched.
-#define LAUNCH(kernel, grid, block, shared, s, ...)                                 \
-    do {                                                                            \
-        K_LAUNCH(kernel, grid, block, shared, (s)->native, __VA_ARGS__);            \
-        TRY(cuda_launched((s), #kernel, __FILE__, __LINE__));                       \
+#define LAUNCH(kernel, grid, block, shared, s, ...) \
+    do { \
+        K_LAUNCH(kernel, grid, block, shared, (s)->native, __VA_ARGS__); \
+        TRY(cuda_launched((s), #kernel, __FILE__, __LINE__)); \
     } while (0)
 
 // Runs the statements with T bound to the storage type.
-#define BY_TYPE(type, T, ...)                                     \
-    do {                                                          \
-        switch (type) {                                           \
-        case FP32: { typedef float T; __VA_ARGS__; break; }       \
-        case BF16: { typedef bf16 T; __VA_ARGS__; break; }        \
-        default: { typedef fp16 T; __VA_ARGS__; break; }          \
-        }                                                         \
+#define BY_TYPE(type, T, ...) \
+    do { \
+        switch (type) { \
+        case FP32: { \
+            typedef float T; \
+            __VA_ARGS__; \
+            break; \
+        } \
+        case BF16: { \
+            typedef bf16 T; \
+            __VA_ARGS__; \
+            break; \
+        } \
+        default: { \
+            typedef fp16 T; \
+            __VA_ARGS__; \
+            break; \
+        } \
+        } \
     } while (0)
 
 __device__ __forceinline__ float to_float(float x) { return x; }
@@ -37,7 +49,11 @@ __device__ __forceinline__ float to_float(fp16 x) { return __half2float(x); }
 __device__ __forceinline__ void round_to(float *y, float x) { *y = x; }
 __device__ __forceinline__ void round_to(bf16 *y, float x) { *y = __float2bfloat16_rn(x); }
 __device__ __forceinline__ void round_to(fp16 *y, float x) { *y = __float2half_rn(x); }
-template <class T> __device__ __forceinline__ float rounded(float x) { T t; round_to(&t, x); return to_float(t); }
+template <class T> __device__ __forceinline__ float rounded(float x) {
+    T t;
+    round_to(&t, x);
+    return to_float(t);
+}
 
 // 16 bytes of a row whose address allows 16-byte accesses.
 template <class T> struct alignas(16) pack { T v[16 / sizeof(T)]; };

@@ -115,8 +115,8 @@ template <int THREADS> __device__ __forceinline__ void combine(float *most, floa
 // reference  gpu/cpu/kernel/loss.c
 template <class T, int THREADS, bool WIDE>
 __global__ void __launch_bounds__(THREADS == WARP ? ROWS * WARP : THREADS, THREADS == WARP ? 8 : 1024 / THREADS)
-    cross_entropy_rows(float *losses, T *logits, const int32_t *targets, int64_t rows, int width, int stride, bool gradient,
-                       float scale, const step_state *state) {
+    cross_entropy_rows(float *losses, T *logits, const int32_t *targets, int64_t rows, int width, int stride, bool gradient, float scale,
+                       const step_state *state) {
     enum { E = 16 / sizeof(T) };
     int thread = threadIdx.x % THREADS;
     int64_t row = THREADS == WARP ? (int64_t)blockIdx.x * ROWS + threadIdx.x / WARP : (int64_t)blockIdx.x;
@@ -163,11 +163,11 @@ template <class T, int THREADS> static err_t launch_rows(const loss_job *j, stre
     float scale = gradient ? *j->scale : 0;
     T *x = (T *)j->logits;
     if (wide)
-        LAUNCH((cross_entropy_rows<T, THREADS, true>), grid, block, 0, s, j->losses, x, j->targets, j->rows, j->width, j->stride,
-               gradient, scale, j->state);
+        LAUNCH((cross_entropy_rows<T, THREADS, true>), grid, block, 0, s, j->losses, x, j->targets, j->rows, j->width, j->stride, gradient, scale,
+               j->state);
     else
-        LAUNCH((cross_entropy_rows<T, THREADS, false>), grid, block, 0, s, j->losses, x, j->targets, j->rows, j->width, j->stride,
-               gradient, scale, j->state);
+        LAUNCH((cross_entropy_rows<T, THREADS, false>), grid, block, 0, s, j->losses, x, j->targets, j->rows, j->width, j->stride, gradient, scale,
+               j->state);
     return ERR_OK;
 }
 
@@ -182,8 +182,13 @@ err_t cuda_cross_entropy(const cross_entropy_args *args, stream *s) {
     int64_t rows = tensor_count(args->targets), count = tensor_count(args->logits), stride = count / rows;
     assert(args->losses->type == FP32 && args->targets->type == INT32 && tensor_count(args->losses) == rows && rows * stride == count);
     assert(args->classes >= 1 && args->classes <= stride && rows <= INT32_MAX && stride <= INT32_MAX / 2);
-    loss_job j = {(float *)args->losses->data, args->logits->data, (const int32_t *)args->targets->data, rows, (int)args->classes,
-                  (int)stride, args->scale,
+    loss_job j = {(float *)args->losses->data,
+                  args->logits->data,
+                  (const int32_t *)args->targets->data,
+                  rows,
+                  (int)args->classes,
+                  (int)stride,
+                  args->scale,
                   args->state};
     BY_TYPE(args->logits->type, T, TRY(launch_width<T>(&j, s)));
     return ERR_OK;
@@ -194,7 +199,7 @@ err_t cuda_cross_entropy(const cross_entropy_args *args, stream *s) {
 // moves      sizeof(T) bytes a logit of a class; memory bound
 // reference  gpu/cpu/kernel/loss.c
 template <class T>
-__global__ void __launch_bounds__(ROWS * WARP)
+__global__ void __launch_bounds__(ROWS *WARP)
     top_1_kernel(double *hits, const T *logits, const int32_t *targets, int64_t rows, int width, int stride) {
     int64_t row = (int64_t)blockIdx.x * ROWS + threadIdx.x / WARP;
     if (row >= rows) return;  // whole warps
@@ -217,8 +222,8 @@ err_t cuda_top_1(const top_1_args *args, stream *s) {
     assert(args->hits->type == FP64 && args->targets->type == INT32 && tensor_count(args->hits) == rows && rows * stride == count);
     assert(args->classes >= 1 && args->classes <= stride && rows <= INT32_MAX && stride <= INT32_MAX / 2);
     BY_TYPE(args->logits->type, T,
-            LAUNCH((top_1_kernel<T>), (unsigned)ceil_div(rows, ROWS), ROWS * WARP, 0, s, (double *)args->hits->data,
-                   (const T *)args->logits->data, (const int32_t *)args->targets->data, rows, (int)args->classes, (int)stride));
+            LAUNCH((top_1_kernel<T>), (unsigned)ceil_div(rows, ROWS), ROWS * WARP, 0, s, (double *)args->hits->data, (const T *)args->logits->data,
+                   (const int32_t *)args->targets->data, rows, (int)args->classes, (int)stride));
     return ERR_OK;
 }
 
@@ -234,9 +239,7 @@ __global__ void __launch_bounds__(ORDERED_THREADS) loss_means_kernel(double *mea
 
 err_t cuda_loss_means(const loss_means_args *args, stream *s) {
     int64_t samples = tensor_count(args->means), length = tensor_count(args->losses) / samples;
-    assert(args->means->type == FP64 && args->losses->type == FP32 && samples * length == tensor_count(args->losses) &&
-           samples <= INT32_MAX);
-    LAUNCH(loss_means_kernel, (unsigned)samples, ORDERED_THREADS, 0, s, (double *)args->means->data, (const float *)args->losses->data,
-           length);
+    assert(args->means->type == FP64 && args->losses->type == FP32 && samples * length == tensor_count(args->losses) && samples <= INT32_MAX);
+    LAUNCH(loss_means_kernel, (unsigned)samples, ORDERED_THREADS, 0, s, (double *)args->means->data, (const float *)args->losses->data, length);
     return ERR_OK;
 }

@@ -36,23 +36,23 @@
 
 // All of these are part of the arithmetic.
 enum {
-    WORKSPACE = CUDA_SCRATCH / 2,       // bytes of a stream's scratch for cuBLASLt
-    ROOM = CUDA_SCRATCH - WORKSPACE,    // the rest: sums that come in parts, or a bias as FP32
-    BATCH_ROWS = 4096,                  // rows that a plan for any number of rows is made for
-    K_STEP = 4096,                      // of FP32 operands
-    CANDIDATES = 4,                     // of the heuristic, best first; the first that can do M rows is taken
+    WORKSPACE = CUDA_SCRATCH / 2,     // bytes of a stream's scratch for cuBLASLt
+    ROOM = CUDA_SCRATCH - WORKSPACE,  // the rest: sums that come in parts, or a bias as FP32
+    BATCH_ROWS = 4096,                // rows that a plan for any number of rows is made for
+    K_STEP = 4096,                    // of FP32 operands
+    CANDIDATES = 4,                   // of the heuristic, best first; the first that can do M rows is taken
 };
-enum { PLANS = 512, PROBES = 8 };       // a power of two; places that a plan may lie at
+enum { PLANS = 512, PROBES = 8 };  // a power of two; places that a plan may lie at
 enum { BOOK_VERSION = 1, ALGO_BYTES = sizeof(cublasLtMatmulAlgo_t), NUMBERS_TEXT = 192 };
 
 // What makes two products use one plan. Compared as bytes: no padding.
 typedef struct plan_key {
-    int64_t m, n, k;            // m: 0 for any, as far as the algorithms can do it
-    int64_t lda, ldb;           // columns of a and b in memory
+    int64_t m, n, k;   // m: 0 for any, as far as the algorithms can do it
+    int64_t lda, ldb;  // columns of a and b in memory
     uint32_t type, d_type;
     uint32_t ta, tb, bias;
-    uint32_t split;             // whether k may be divided
-    uint32_t align[3];          // a, b, d: bytes, at most 16
+    uint32_t split;     // whether k may be divided
+    uint32_t align[3];  // a, b, d: bytes, at most 16
     uint32_t unused;
 } plan_key;
 _Static_assert(sizeof(plan_key) == 5 * 8 + 10 * 4, "padding");
@@ -60,14 +60,14 @@ _Static_assert(sizeof(plan_key) == 5 * 8 + 10 * 4, "padding");
 typedef struct plan {
     plan_key key;
     bool ready;
-    bool kept;                  // belongs to the book: is never evicted
-    int64_t m;                  // that the layouts and `algo` are for; 0: for none
-    bool fits;                  // an algorithm can do m rows: `algo`
+    bool kept;  // belongs to the book: is never evicted
+    int64_t m;  // that the layouts and `algo` are for; 0: for none
+    bool fits;  // an algorithm can do m rows: `algo`
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t a, b, d;
-    int candidates;             // best first
+    int candidates;  // best first
     cublasLtMatmulAlgo_t candidate[CANDIDATES], algo;
-    bool parts;                 // it divides k
+    bool parts;  // it divides k
 } plan;
 
 struct matmul_plans {
@@ -89,20 +89,18 @@ static err_t blas_status(const matmul_plans *p, cublasStatus_t status, const cha
 
 // "matmul (7,65,33) bf16 to fp32, a transposed, ..."; m is 0 for any
 static int key_text(const plan_key *k, int64_t m, char *dst, size_t room) {
-    return snprintf(dst, room, "matmul (%" PRId64 ",%" PRId64 ",%" PRId64 ") %s to %s%s%s%s%s, rows of %" PRId64 " and %" PRId64
-                    ", aligned to %u, %u and %u", m, k->n, k->k, dtype_name(k->type), dtype_name(k->d_type), k->ta ? ", a transposed" : "",
-                    k->tb ? ", b transposed" : "", k->bias ? ", with bias" : "", k->split ? ", k may be divided" : "", k->lda, k->ldb, k->align[0],
-                    k->align[1], k->align[2]);
+    return snprintf(dst, room,
+                    "matmul (%" PRId64 ",%" PRId64 ",%" PRId64 ") %s to %s%s%s%s%s, rows of %" PRId64 " and %" PRId64 ", aligned to %u, %u and %u", m,
+                    k->n, k->k, dtype_name(k->type), dtype_name(k->d_type), k->ta ? ", a transposed" : "", k->tb ? ", b transposed" : "",
+                    k->bias ? ", with bias" : "", k->split ? ", k may be divided" : "", k->lda, k->ldb, k->align[0], k->align[1], k->align[2]);
 }
 
 // --- making plans --------------------------------------------------------------------------------------------------------------------
 
 static cudaDataType_t blas_type(uint32_t t) { return t == FP32 ? CUDA_R_32F : t == BF16 ? CUDA_R_16BF : CUDA_R_16F; }
 
-#define DESC(attribute, value) \
-    BLAS(cublasLtMatmulDescSetAttribute, e->desc, CUBLASLT_MATMUL_DESC_##attribute, &(value), sizeof(value))
-#define PREFER(attribute, value) \
-    BLAS(cublasLtMatmulPreferenceSetAttribute, p->preference, CUBLASLT_MATMUL_PREF_##attribute, &(value), sizeof(value))
+#define DESC(attribute, value) BLAS(cublasLtMatmulDescSetAttribute, e->desc, CUBLASLT_MATMUL_DESC_##attribute, &(value), sizeof(value))
+#define PREFER(attribute, value) BLAS(cublasLtMatmulPreferenceSetAttribute, p->preference, CUBLASLT_MATMUL_PREF_##attribute, &(value), sizeof(value))
 
 static err_t make_descriptors(matmul_plans *p, plan *e, const void *bias) {
     const plan_key *k = &e->key;
@@ -143,8 +141,8 @@ static err_t ask(matmul_plans *p, const plan *e, cublasLtMatmulAlgo_t out[CANDID
         if (found[i].state == CUBLAS_STATUS_SUCCESS && found[i].workspaceSize <= WORKSPACE) out[(*count)++] = found[i].algo;
     if (*count) return ERR_OK;
     key_text(&e->key, e->m, text, sizeof text);
-    return err_set(ERR_UNAVAILABLE, "cuda: %s: cuBLASLt %zu (%s) has no algorithm for it on this GPU; install a newer cuBLAS", text,
-                   p->lib.version, p->lib.path);
+    return err_set(ERR_UNAVAILABLE, "cuda: %s: cuBLASLt %zu (%s) has no algorithm for it on this GPU; install a newer cuBLAS", text, p->lib.version,
+                   p->lib.path);
 }
 
 static uint32_t config(const matmul_plans *p, const cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgoConfigAttributes_t attribute) {
@@ -224,8 +222,10 @@ static plan *find(matmul_plans *p, const plan_key *key, plan **place) {
 static err_t no_place(const plan_key *key) {
     char text[256];
     key_text(key, key->m, text, sizeof text);
-    return err_set(ERR_UNAVAILABLE, "cuda: %s: there is no place for its plan among those of the run, of which there are %d at most; the run has met too "
-                   "many shapes: do what meets others in a run of its own", text, PLANS);
+    return err_set(ERR_UNAVAILABLE,
+                   "cuda: %s: there is no place for its plan among those of the run, of which there are %d at most; the run has met too "
+                   "many shapes: do what meets others in a run of its own",
+                   text, PLANS);
 }
 
 // A plan that the heuristic makes follows from its key alone: an evicted one is made again the same.
@@ -269,15 +269,24 @@ typedef struct product {
     const tensor *a, *b, *d;  // d: for its type and shape
     bool ta, tb;
     bool split;
-    const void *bias;         // of d's type, or NULL
+    const void *bias;  // of d's type, or NULL
 } product;
 
 // The plan for `depth` of k from k0 on.
 static err_t plan_step(matmul_plans *p, const product *g, int64_t k0, int64_t depth, plan **out) {
     const void *bias = k0 ? NULL : g->bias;
     plan_key key = {
-        .m = g->ta ? g->m : 0, .n = g->d->size[1], .k = depth, .lda = g->a->size[1], .ldb = g->b->size[1], .type = g->a->type, .d_type = g->d->type,
-        .ta = g->ta, .tb = g->tb, .bias = bias != NULL, .split = g->split,
+        .m = g->ta ? g->m : 0,
+        .n = g->d->size[1],
+        .k = depth,
+        .lda = g->a->size[1],
+        .ldb = g->b->size[1],
+        .type = g->a->type,
+        .d_type = g->d->type,
+        .ta = g->ta,
+        .tb = g->tb,
+        .bias = bias != NULL,
+        .split = g->split,
         .align = {row_alignment(g->a), row_alignment(g->b), row_alignment(g->d)},
     };
     if (bias && alignment((uintptr_t)bias) < key.align[2]) key.align[2] = alignment((uintptr_t)bias);
@@ -346,8 +355,7 @@ err_t cuda_matmul(const matmul_args *args, stream *s) {
     if (args->epilogue & MATMUL_GELU) out.data = args->pre->data;
     TRY(multiply(p, &g, args->a->type == FP32 ? K_STEP : g.k, out.data, 0, s));
     if (args->epilogue & MATMUL_GELU) return cuda_gelu_forward(&(gelu_forward_args){.y = args->d, .x = args->pre}, s);
-    if (args->epilogue & MATMUL_DGELU)
-        return cuda_gelu_backward(&(gelu_backward_args){.dx = args->d, .dy = args->d, .x = args->pre}, s);
+    if (args->epilogue & MATMUL_DGELU) return cuda_gelu_backward(&(gelu_backward_args){.dx = args->d, .dy = args->d, .x = args->pre}, s);
     return ERR_OK;
 }
 
@@ -393,11 +401,19 @@ size_t matmul_plans_library(const matmul_plans *p) { return p->lib.version; }
 //
 //   matmul 1: m 0 n 24 k 40 lda 40 ldb 40 bf16 to fp32 ta 0 tb 1 bias 0 split 0 align 16 16 16: 0700...00 0700...00: algo 7 tile 18 ...: 0123456789abcdef
 
-static const struct number { cublasLtMatmulAlgoConfigAttributes_t attribute; const char *name; } numbers[] = {
-    {CUBLASLT_ALGO_CONFIG_ID, "algo"}, {CUBLASLT_ALGO_CONFIG_TILE_ID, "tile"}, {CUBLASLT_ALGO_CONFIG_STAGES_ID, "stages"},
-    {CUBLASLT_ALGO_CONFIG_SPLITK_NUM, "split"}, {CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, "scheme"},
-    {CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING, "swizzle"}, {CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, "custom"},
-    {CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, "inner"}, {CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, "cluster"},
+static const struct number {
+    cublasLtMatmulAlgoConfigAttributes_t attribute;
+    const char *name;
+} numbers[] = {
+    {CUBLASLT_ALGO_CONFIG_ID, "algo"},
+    {CUBLASLT_ALGO_CONFIG_TILE_ID, "tile"},
+    {CUBLASLT_ALGO_CONFIG_STAGES_ID, "stages"},
+    {CUBLASLT_ALGO_CONFIG_SPLITK_NUM, "split"},
+    {CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, "scheme"},
+    {CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING, "swizzle"},
+    {CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, "custom"},
+    {CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, "inner"},
+    {CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, "cluster"},
 };
 enum { NUMBERS = sizeof numbers / sizeof *numbers };
 
@@ -422,9 +438,11 @@ typedef struct entry {
 } entry;
 
 static int head_text(const plan_key *k, char dst[DEVICE_PLAN]) {
-    return snprintf(dst, DEVICE_PLAN, "matmul %d: m %" PRId64 " n %" PRId64 " k %" PRId64 " lda %" PRId64 " ldb %" PRId64
-                    " %s to %s ta %u tb %u bias %u split %u align %u %u %u:", BOOK_VERSION, k->m, k->n, k->k, k->lda, k->ldb, dtype_name(k->type),
-                    dtype_name(k->d_type), k->ta, k->tb, k->bias, k->split, k->align[0], k->align[1], k->align[2]);
+    return snprintf(dst, DEVICE_PLAN,
+                    "matmul %d: m %" PRId64 " n %" PRId64 " k %" PRId64 " lda %" PRId64 " ldb %" PRId64
+                    " %s to %s ta %u tb %u bias %u split %u align %u %u %u:",
+                    BOOK_VERSION, k->m, k->n, k->k, k->lda, k->ldb, dtype_name(k->type), dtype_name(k->d_type), k->ta, k->tb, k->bias, k->split,
+                    k->align[0], k->align[1], k->align[2]);
 }
 
 static void entry_text(const matmul_plans *p, const entry *x, char dst[DEVICE_PLAN]) {
@@ -465,8 +483,8 @@ static const char *read_head(const char *text, plan_key *k) {
     char type[8], d_type[8], again[DEVICE_PLAN];
     int end = 0;
     *k = (plan_key){0};
-    int found = sscanf(text, "matmul %*d: m %lld n %lld k %lld lda %lld ldb %lld %7s to %7s ta %u tb %u bias %u split %u align %u %u %u:%n", &m, &n, &depth,
-                       &lda, &ldb, type, d_type, &k->ta, &k->tb, &k->bias, &k->split, &k->align[0], &k->align[1], &k->align[2], &end);
+    int found = sscanf(text, "matmul %*d: m %lld n %lld k %lld lda %lld ldb %lld %7s to %7s ta %u tb %u bias %u split %u align %u %u %u:%n", &m, &n,
+                       &depth, &lda, &ldb, type, d_type, &k->ta, &k->tb, &k->bias, &k->split, &k->align[0], &k->align[1], &k->align[2], &end);
     if (found != 14 || end == 0 || !read_type(type, &k->type) || !read_type(d_type, &k->d_type)) return NULL;
     k->m = m, k->n = n, k->k = depth, k->lda = lda, k->ldb = ldb;
     bool flags = k->ta <= 1 && k->tb <= 1 && k->bias <= 1 && k->split <= 1;
@@ -503,8 +521,8 @@ static err_t parse_entry(const matmul_plans *p, const char *text, entry *x) {
     int version = 0;
     size_t n = strnlen(text, DEVICE_PLAN);
     if (sscanf(text, "matmul %d:", &version) == 1 && version != BOOK_VERSION)
-        return err_set(ERR_CONFIG, "cuda: a matmul plan is of version %d, this build knows %d: go on with the build that wrote it (\"%.80s...\")", version,
-                       BOOK_VERSION, text);
+        return err_set(ERR_CONFIG, "cuda: a matmul plan is of version %d, this build knows %d: go on with the build that wrote it (\"%.80s...\")",
+                       version, BOOK_VERSION, text);
     snprintf(sum, sizeof sum, "%016" PRIx64, fnv(text, n < 16 ? 0 : n - 16));
     bool whole = n >= 16 && n < DEVICE_PLAN && strcmp(text + n - 16, sum) == 0 && read_entry(text, x);
     if (whole) entry_text(p, x, again);
@@ -520,8 +538,8 @@ static err_t confirm(const matmul_plans *p, const plan *e, const entry *x) {
     if (i == count && e->candidates == x->candidates) return ERR_OK;
     key_text(&e->key, e->key.m, text, sizeof text);
     if (i == count)
-        return err_set(ERR_CONFIG, "cuda: %s: the plan that is given has %d algorithms to choose from, the device has chosen among %d", text, x->candidates,
-                       e->candidates);
+        return err_set(ERR_CONFIG, "cuda: %s: the plan that is given has %d algorithms to choose from, the device has chosen among %d", text,
+                       x->candidates, e->candidates);
     numbers_text(p, &x->candidate[i], theirs);
     numbers_text(p, &e->candidate[i], mine);
     return err_set(ERR_CONFIG, "cuda: %s: the plan that is given is %s, the device has chosen %s", text, theirs, mine);

@@ -8,10 +8,10 @@
 #include "gpu/cuda/kernel.h"
 
 enum {
-    HELD = 32,             // forward: elements of a row that a thread holds in registers
-    FORWARD_THREADS = 256, // forward: most threads of a row
-    FORWARD_ROWS = 4,      // forward: rows of a block, where one warp holds a row
-    OWNED = 8,             // backward: columns of a thread
+    HELD = 32,              // forward: elements of a row that a thread holds in registers
+    FORWARD_THREADS = 256,  // forward: most threads of a row
+    FORWARD_ROWS = 4,       // forward: rows of a block, where one warp holds a row
+    OWNED = 8,              // backward: columns of a thread
     BACKWARD_THREADS = 512,
     LONG = OWNED * BACKWARD_THREADS,  // backward: a longer row is not kept between the sums and the result
 };
@@ -62,8 +62,7 @@ template <int P, int W> __device__ __forceinline__ float norm_total(const float 
 }
 
 // Squares of the distances from the mean, of the elements that are inside the row.
-template <int P, int W>
-__device__ __forceinline__ float norm_squares(const float v[P][W], float mean, int64_t i, int64_t step, int64_t width) {
+template <int P, int W> __device__ __forceinline__ float norm_squares(const float v[P][W], float mean, int64_t i, int64_t step, int64_t width) {
     float total = 0;
 #pragma unroll
     for (int p = 0; p < P; p++)
@@ -76,8 +75,7 @@ __device__ __forceinline__ float norm_squares(const float v[P][W], float mean, i
 }
 
 template <bool PACKED, int P, class T>
-__device__ __forceinline__ void norm_store(const norm_args<T> &a, const float v[P][16 / sizeof(T)], float mean, float rstd,
-                                           int64_t row, int64_t i) {
+__device__ __forceinline__ void norm_store(const norm_args<T> &a, const float v[P][16 / sizeof(T)], float mean, float rstd, int64_t row, int64_t i) {
     constexpr int W = 16 / sizeof(T);
 #pragma unroll
     for (int p = 0; p < P; p++) {
@@ -156,8 +154,7 @@ err_t cuda_layer_norm_forward(const layer_norm_forward_args *args, stream *s) {
     int64_t width = tensor_count(args->w), rows = tensor_count(args->x) / width;
     assert(rows * width == tensor_count(args->x) && tensor_count(args->y) == rows * width && tensor_count(args->b) == width);
     assert(tensor_count(args->mean) == rows && tensor_count(args->rstd) == rows && args->mean->type == FP32 && args->rstd->type == FP32);
-    assert(args->y->type == args->x->type && args->w->type == args->x->type && args->b->type == args->x->type &&
-           (args->sum || !args->residual));
+    assert(args->y->type == args->x->type && args->w->type == args->x->type && args->b->type == args->x->type && (args->sum || !args->residual));
     assert(!args->sum || (args->sum->type == args->x->type && tensor_count(args->sum) == rows * width && args->sum->data != args->y->data));
     assert(!args->residual || (args->residual->type == args->x->type && tensor_count(args->residual) == rows * width));
     void *kept = args->sum ? args->sum->data : NULL;
@@ -165,8 +162,17 @@ err_t cuda_layer_norm_forward(const layer_norm_forward_args *args, stream *s) {
     uintptr_t all = (uintptr_t)args->y->data | (uintptr_t)kept | (uintptr_t)args->x->data | (uintptr_t)past;
     all |= (uintptr_t)args->w->data | (uintptr_t)args->b->data;
     BY_TYPE(args->x->type, T, {
-        norm_args<T> a = {(T *)args->y->data, (T *)kept, (float *)args->mean->data, (float *)args->rstd->data, (const T *)args->x->data,
-                          (const T *)past, (const T *)args->w->data, (const T *)args->b->data, rows, width, args->eps};
+        norm_args<T> a = {(T *)args->y->data,
+                          (T *)kept,
+                          (float *)args->mean->data,
+                          (float *)args->rstd->data,
+                          (const T *)args->x->data,
+                          (const T *)past,
+                          (const T *)args->w->data,
+                          (const T *)args->b->data,
+                          rows,
+                          width,
+                          args->eps};
         if (packs<T>((const void *)all, width)) TRY((norm_forward<T, true>(&a, s)));
         else TRY((norm_forward<T, false>(&a, s)));
     });
@@ -199,7 +205,7 @@ template <class T, bool PACKED, bool NORM> __global__ void __launch_bounds__(COL
     int64_t end = min((group + 1) * a.per_group, a.rows);
     const T *dy = a.dy + blockIdx.y * a.rows * a.width;
     float sum[SUMS][W] = {};
-#pragma unroll (PACKED ? 4 : 1)
+#pragma unroll(PACKED ? 4 : 1)
     for (int64_t row = group * a.per_group + threadIdx.y; row < end; row += depth) {
         float d[W], h[W];
         load_row<PACKED>(d, dy + row * a.width, i, a.width);
@@ -303,7 +309,10 @@ __device__ __forceinline__ void block_sums(float *a, float *b, float (*room)[2])
 }
 
 // A thread's part of a row, in storage type, so that the next row can be loaded while this one is processed.
-template <class T, int P> struct norm_back_row { pack<T> x[P], dy[P], dresidual[P]; float mean, rstd; };
+template <class T, int P> struct norm_back_row {
+    pack<T> x[P], dy[P], dresidual[P];
+    float mean, rstd;
+};
 
 template <bool PACKED, int P, class T>
 __device__ __forceinline__ void back_load(norm_back_row<T, P> *r, const norm_back_args<T> &a, int64_t row, int64_t i) {
@@ -320,8 +329,8 @@ __device__ __forceinline__ void back_load(norm_back_row<T, P> *r, const norm_bac
 
 // dx of one pack from h = (x - mean) rstd and g = dy w: rstd (g - mean(g) - h mean(g h)), + dresidual.
 template <bool PACKED, int W, class T>
-__device__ __forceinline__ void back_store(const norm_back_args<T> &a, const pack<T> &dresidual, const float *g, const float *h,
-                                           float mean_g, float mean_gh, float rstd, int64_t row, int64_t at) {
+__device__ __forceinline__ void back_store(const norm_back_args<T> &a, const pack<T> &dresidual, const float *g, const float *h, float mean_g,
+                                           float mean_gh, float rstd, int64_t row, int64_t at) {
     float dx[W];
 #pragma unroll
     for (int k = 0; k < W; k++) {
@@ -366,8 +375,7 @@ template <class T, bool PACKED> __global__ void __launch_bounds__(BACKWARD_THREA
         block_sums(&mean_g, &mean_gh, room[row % 2]);
         mean_g /= (float)a.width, mean_gh /= (float)a.width;
 #pragma unroll
-        for (int p = 0; p < P; p++)
-            back_store<PACKED, W>(a, now.dresidual[p], g[p], h[p], mean_g, mean_gh, now.rstd, row, i + p * step);
+        for (int p = 0; p < P; p++) back_store<PACKED, W>(a, now.dresidual[p], g[p], h[p], mean_g, mean_gh, now.rstd, row, i + p * step);
     }
 #pragma unroll
     for (int p = 0; p < P; p++)
@@ -382,8 +390,7 @@ template <class T, bool PACKED> __global__ void __launch_bounds__(BACKWARD_THREA
 
 // dx of rows beyond LONG: one block a row, which reads it a second time from the caches. columns_kernel makes dw and db
 // before it, because dx may overwrite dy.
-template <class T, bool PACKED>
-__global__ void __launch_bounds__(BACKWARD_THREADS) norm_backward_long_kernel(norm_back_args<T> a) {
+template <class T, bool PACKED> __global__ void __launch_bounds__(BACKWARD_THREADS) norm_backward_long_kernel(norm_back_args<T> a) {
     constexpr int W = 16 / sizeof(T);
     K_SMEM(float, room, [2][WARP][2]);
     int64_t start = (int64_t)threadIdx.x * W, step = (int64_t)blockDim.x * W;
@@ -420,8 +427,7 @@ template <class T, bool PACKED> static err_t norm_backward(norm_back_args<T> *a,
     float *dw = a->dw, *db = a->db;
     unsigned threads = (unsigned)at_most(ceil_div(ceil_div(a->width, OWNED), WARP) * WARP, BACKWARD_THREADS);
     bool fused = a->width <= LONG;
-    int64_t groups = fused ? back_groups(a->rows, a->width, threads)
-                           : column_groups(a->rows, a->width, 2);
+    int64_t groups = fused ? back_groups(a->rows, a->width, threads) : column_groups(a->rows, a->width, 2);
     a->add = groups == 1;
     a->per_group = ceil_div(a->rows, groups);
     groups = ceil_div(a->rows, a->per_group);
@@ -445,11 +451,19 @@ err_t cuda_layer_norm_backward(const layer_norm_backward_args *args, stream *s) 
     const void *past = args->dresidual ? args->dresidual->data : NULL;
     uintptr_t all = (uintptr_t)args->dx->data | (uintptr_t)args->dy->data | (uintptr_t)past | (uintptr_t)args->x->data | (uintptr_t)args->w->data;
     BY_TYPE(args->x->type, T, {
-        norm_back_args<T> a = {(T *)args->dx->data, (float *)args->dw->data, (float *)args->db->data, (const T *)args->dy->data,
+        norm_back_args<T> a = {(T *)args->dx->data,
+                               (float *)args->dw->data,
+                               (float *)args->db->data,
+                               (const T *)args->dy->data,
                                (const T *)past,
-                               (const T *)args->x->data, (const T *)args->w->data, (const float *)args->mean->data,
+                               (const T *)args->x->data,
+                               (const T *)args->w->data,
+                               (const float *)args->mean->data,
                                (const float *)args->rstd->data,
-                               rows, width, 0, false};
+                               rows,
+                               width,
+                               0,
+                               false};
         if (packs<T>((const void *)all, width)) TRY((norm_backward<T, true>(&a, s)));
         else TRY((norm_backward<T, false>(&a, s)));
     });

@@ -17,8 +17,7 @@
 
 static const char *const places[] = {
     "libnvidia-ml.so.1",  // wherever the dynamic linker looks: LD_LIBRARY_PATH, /etc/ld.so.conf, the distribution's own
-    "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1",
-    "/usr/lib/aarch64-linux-gnu/libnvidia-ml.so.1",
+    "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1", "/usr/lib/aarch64-linux-gnu/libnvidia-ml.so.1",
     "/usr/local/nvidia/lib64/libnvidia-ml.so.1",  // where container runtimes put the host's driver
 };
 
@@ -50,7 +49,8 @@ static void *find_symbol(void *handle, const char *name) { return dlsym(handle, 
 
 // ISO C has no conversion from an object's address to a function's; POSIX promises that they have the same representation.
 #define FIND(result, name, arguments) symbol = find(ctx, #name), memcpy(&out->name, &symbol, sizeof symbol);
-#define REQUIRE(result, name, arguments) if (!out->name) append(missing, sizeof missing, "%s%s", *missing ? ", " : "", #name);
+#define REQUIRE(result, name, arguments) \
+    if (!out->name) append(missing, sizeof missing, "%s%s", *missing ? ", " : "", #name);
 
 err_t nvml_bind(nvml *out, nvml_finder find, void *ctx) {
     char missing[ERR_TEXT / 2] = "";
@@ -70,8 +70,8 @@ static err_t find_device(nvml *n) {
     if (r == NVML_SUCCESS) return ERR_OK;
     if (!n->nvmlSystemGetDriverVersion || n->nvmlSystemGetDriverVersion(version, sizeof version) != NVML_SUCCESS)
         snprintf(version, sizeof version, "unknown");
-    err_set(ERR_UNAVAILABLE, "nvml: nvmlDeviceGetHandleByPciBusId_v2(%s): %s (%d), driver %.79s; see nvidia-smi", n->bus_id,
-            words(n, r), (int)r, version);
+    err_set(ERR_UNAVAILABLE, "nvml: nvmlDeviceGetHandleByPciBusId_v2(%s): %s (%d), driver %.79s; see nvidia-smi", n->bus_id, words(n, r), (int)r,
+            version);
     n->nvmlShutdown();
     return ERR_UNAVAILABLE;
 }
@@ -105,8 +105,7 @@ static unsigned limits(const nvml *n, nvmlReturn_t *why) {
     unsigned long long reasons = 0;
     nvmlReturn_t r = NVML_ERROR_FUNCTION_NOT_FOUND;
     if (n->nvmlDeviceGetCurrentClocksEventReasons) r = n->nvmlDeviceGetCurrentClocksEventReasons(n->device, &reasons);
-    if (r != NVML_SUCCESS && n->nvmlDeviceGetCurrentClocksThrottleReasons)
-        r = n->nvmlDeviceGetCurrentClocksThrottleReasons(n->device, &reasons);
+    if (r != NVML_SUCCESS && n->nvmlDeviceGetCurrentClocksThrottleReasons) r = n->nvmlDeviceGetCurrentClocksThrottleReasons(n->device, &reasons);
     if (r != NVML_SUCCESS) {
         *why = r;
         return LIMITED_UNKNOWN;
@@ -121,12 +120,12 @@ static unsigned limits(const nvml *n, nvmlReturn_t *why) {
 }
 
 // number = call * factor, or NaN and why.
-#define SENSE(number, type, factor, name, ...)                                                                                 \
-    do {                                                                                                                       \
-        type x = 0;                                                                                                            \
-        nvmlReturn_t r = n->name ? n->name(n->device, __VA_ARGS__) : NVML_ERROR_FUNCTION_NOT_FOUND;                            \
-        (number) = r == NVML_SUCCESS ? (factor) * (double)x : NAN;                                                             \
-        if (r != NVML_SUCCESS) why = r;                                                                                        \
+#define SENSE(number, type, factor, name, ...) \
+    do { \
+        type x = 0; \
+        nvmlReturn_t r = n->name ? n->name(n->device, __VA_ARGS__) : NVML_ERROR_FUNCTION_NOT_FOUND; \
+        (number) = r == NVML_SUCCESS ? (factor) * (double)x : NAN; \
+        if (r != NVML_SUCCESS) why = r; \
     } while (0)
 
 err_t nvml_sense(const nvml *n, device_sensors *out) {
@@ -136,8 +135,7 @@ err_t nvml_sense(const nvml *n, device_sensors *out) {
     SENSE(out->mhz, unsigned int, 1, nvmlDeviceGetClockInfo, NVML_CLOCK_SM, &x);
     SENSE(out->joules, unsigned long long, 1e-3, nvmlDeviceGetTotalEnergyConsumption, &x);
     out->limited = limits(n, &why);
-    bool nothing = isnan(out->watts) && isnan(out->celsius) && isnan(out->mhz) && isnan(out->joules) &&
-                   out->limited == LIMITED_UNKNOWN;
+    bool nothing = isnan(out->watts) && isnan(out->celsius) && isnan(out->mhz) && isnan(out->joules) && out->limited == LIMITED_UNKNOWN;
     if (!nothing) return ERR_OK;
     return err_set(ERR_UNAVAILABLE, "nvml: no sensor of %s answers: %s (%d)", n->bus_id, words(n, why), (int)why);
 }
@@ -146,7 +144,10 @@ err_t nvml_sense(const nvml *n, device_sensors *out) {
 
 enum { ASKED = 61, ENTRY_MOST = 32, SHOWN = 4, UNTOUCHED = 0xA5 };
 
-typedef struct holder { unsigned int pid; unsigned long long bytes; } holder;
+typedef struct holder {
+    unsigned int pid;
+    unsigned long long bytes;
+} holder;
 
 // The newest edition of the call that answers. *count: how many there are, which may be more than fit into `to` (then nothing
 // is written).
@@ -155,12 +156,9 @@ static bool list_processes(const nvml *n, void *to, unsigned *count) {
     for (int edition = 3; edition > 0 && r != NVML_SUCCESS && r != NVML_ERROR_INSUFFICIENT_SIZE; edition--) {
         memset(to, UNTOUCHED, ASKED * ENTRY_MOST);
         *count = ASKED;
-        if (edition == 3 && n->nvmlDeviceGetComputeRunningProcesses_v3)
-            r = n->nvmlDeviceGetComputeRunningProcesses_v3(n->device, count, to);
-        if (edition == 2 && n->nvmlDeviceGetComputeRunningProcesses_v2)
-            r = n->nvmlDeviceGetComputeRunningProcesses_v2(n->device, count, to);
-        if (edition == 1 && n->nvmlDeviceGetComputeRunningProcesses)
-            r = n->nvmlDeviceGetComputeRunningProcesses(n->device, count, to);
+        if (edition == 3 && n->nvmlDeviceGetComputeRunningProcesses_v3) r = n->nvmlDeviceGetComputeRunningProcesses_v3(n->device, count, to);
+        if (edition == 2 && n->nvmlDeviceGetComputeRunningProcesses_v2) r = n->nvmlDeviceGetComputeRunningProcesses_v2(n->device, count, to);
+        if (edition == 1 && n->nvmlDeviceGetComputeRunningProcesses) r = n->nvmlDeviceGetComputeRunningProcesses(n->device, count, to);
     }
     return r == NVML_SUCCESS || (r == NVML_ERROR_INSUFFICIENT_SIZE && *count > ASKED);
 }

@@ -44,34 +44,31 @@ enum {
 };
 
 // CALL(result, name, arguments): without these there is nothing to ask.
-#define NVML_CALLS(CALL)                                                                                                         \
-    CALL(nvmlReturn_t, nvmlInit_v2, (void))                                                                                      \
-    CALL(nvmlReturn_t, nvmlShutdown, (void))                                                                                     \
+#define NVML_CALLS(CALL) \
+    CALL(nvmlReturn_t, nvmlInit_v2, (void)) \
+    CALL(nvmlReturn_t, nvmlShutdown, (void)) \
     CALL(nvmlReturn_t, nvmlDeviceGetHandleByPciBusId_v2, (const char *bus_id, nvmlDevice_t *device))
 
 // The same, NULL where a driver has none: older than the call, or so new that it was dropped. What only such a call
 // returns is then not known.
-#define NVML_OPTIONAL_CALLS(CALL)                                                                                                \
-    CALL(const char *, nvmlErrorString, (nvmlReturn_t result))                                                                   \
-    CALL(nvmlReturn_t, nvmlSystemGetDriverVersion, (char *version, unsigned int length))                                         \
-    CALL(nvmlReturn_t, nvmlDeviceGetPowerUsage, (nvmlDevice_t device, unsigned int *milliwatts))                                 \
-    CALL(nvmlReturn_t, nvmlDeviceGetTotalEnergyConsumption, (nvmlDevice_t device, unsigned long long *millijoules))              \
-    CALL(nvmlReturn_t, nvmlDeviceGetTemperature, (nvmlDevice_t device, nvmlTemperatureSensors_t sensor, unsigned int *celsius))  \
-    CALL(nvmlReturn_t, nvmlDeviceGetClockInfo, (nvmlDevice_t device, nvmlClockType_t type, unsigned int *mhz))                   \
-    CALL(nvmlReturn_t, nvmlDeviceGetCurrentClocksEventReasons, (nvmlDevice_t device, unsigned long long *reasons))               \
-    CALL(nvmlReturn_t, nvmlDeviceGetCurrentClocksThrottleReasons, (nvmlDevice_t device, unsigned long long *reasons))            \
-    CALL(nvmlReturn_t, nvmlDeviceGetComputeRunningProcesses_v3,                                                                  \
-         (nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_t *list))                                                    \
-    CALL(nvmlReturn_t, nvmlDeviceGetComputeRunningProcesses_v2,                                                                  \
-         (nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_t *list))                                                    \
-    CALL(nvmlReturn_t, nvmlDeviceGetComputeRunningProcesses,                                                                     \
-         (nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_v1_t *list))
+#define NVML_OPTIONAL_CALLS(CALL) \
+    CALL(const char *, nvmlErrorString, (nvmlReturn_t result)) \
+    CALL(nvmlReturn_t, nvmlSystemGetDriverVersion, (char *version, unsigned int length)) \
+    CALL(nvmlReturn_t, nvmlDeviceGetPowerUsage, (nvmlDevice_t device, unsigned int *milliwatts)) \
+    CALL(nvmlReturn_t, nvmlDeviceGetTotalEnergyConsumption, (nvmlDevice_t device, unsigned long long *millijoules)) \
+    CALL(nvmlReturn_t, nvmlDeviceGetTemperature, (nvmlDevice_t device, nvmlTemperatureSensors_t sensor, unsigned int *celsius)) \
+    CALL(nvmlReturn_t, nvmlDeviceGetClockInfo, (nvmlDevice_t device, nvmlClockType_t type, unsigned int *mhz)) \
+    CALL(nvmlReturn_t, nvmlDeviceGetCurrentClocksEventReasons, (nvmlDevice_t device, unsigned long long *reasons)) \
+    CALL(nvmlReturn_t, nvmlDeviceGetCurrentClocksThrottleReasons, (nvmlDevice_t device, unsigned long long *reasons)) \
+    CALL(nvmlReturn_t, nvmlDeviceGetComputeRunningProcesses_v3, (nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_t *list)) \
+    CALL(nvmlReturn_t, nvmlDeviceGetComputeRunningProcesses_v2, (nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_t *list)) \
+    CALL(nvmlReturn_t, nvmlDeviceGetComputeRunningProcesses, (nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_v1_t *list))
 
 // --- the opened library, and one GPU (gpu/cuda/nvml.c) --------------------------------------------------------------
 
 enum { NVML_BUS_ID = 32 };
 
-#define NVML_FIELD(result, name, arguments) result (*name) arguments;
+#define NVML_FIELD(result, name, arguments) result(*name) arguments;
 typedef struct nvml {
     void *handle;
     nvmlDevice_t device;

@@ -34,8 +34,8 @@ __global__ void __launch_bounds__(WARP) sum_squares_kernel(double *sums, const f
 err_t cuda_sum_squares(const sum_squares_args *args, stream *s) {
     int64_t count = tensor_count(args->g), chunks = ceil_div(count, CHUNK);
     assert(args->sums->type == FP64 && args->g->type == FP32 && tensor_count(args->sums) == chunks);
-    LAUNCH(sum_squares_kernel, (unsigned)ceil_div(chunks, CHUNKS_A_WARP), WARP, 0, s, (double *)args->sums->data,
-           (const float *)args->g->data, chunks, count);
+    LAUNCH(sum_squares_kernel, (unsigned)ceil_div(chunks, CHUNKS_A_WARP), WARP, 0, s, (double *)args->sums->data, (const float *)args->g->data,
+           chunks, count);
     return ERR_OK;
 }
 
@@ -82,8 +82,7 @@ __global__ void __launch_bounds__(ORDERED_THREADS) step_decide_kernel(step_state
 
 err_t cuda_step_decide(const step_decide_args *args, stream *s) {
     assert(args->sums->type == FP64);
-    LAUNCH(step_decide_kernel, 1, ORDERED_THREADS, 0, s, args->state, (const double *)args->sums->data, tensor_count(args->sums),
-           *args->rules);
+    LAUNCH(step_decide_kernel, 1, ORDERED_THREADS, 0, s, args->state, (const double *)args->sums->data, tensor_count(args->sums), *args->rules);
     return ERR_OK;
 }
 
@@ -113,7 +112,11 @@ __device__ __forceinline__ void round_stochastic(fp16 *y, float x, uint32_t word
 
 // --- updates: four elements at a time ------------------------------------------------------------------------------------------------
 
-enum { UPDATE_THREADS = 256, UPDATE_GROUPS = 4, UPDATE_SPAN = UPDATE_THREADS * UPDATE_GROUPS * 4 };  // elements of a block; a thread's are groups of four
+enum {
+    UPDATE_THREADS = 256,
+    UPDATE_GROUPS = 4,
+    UPDATE_SPAN = UPDATE_THREADS * UPDATE_GROUPS * 4
+};  // elements of a block; a thread's are groups of four
 
 template <class T> struct alignas(4 * sizeof(T)) four { T v[4]; };
 
@@ -147,7 +150,9 @@ typedef struct adam_job {
     adamw_rules rules;
     rounding_key round;
 } adam_job;
-typedef struct adam_step { float factor, keep, step, beta1, rest1, beta2, rest2, correct2, eps; } adam_step;
+typedef struct adam_step {
+    float factor, keep, step, beta1, rest1, beta2, rest2, correct2, eps;
+} adam_step;
 
 // The constants of a step, in double and rounded once, as the CPU computes them.
 __device__ static adam_step constants(const step_state *state, adamw_rules r) {
@@ -169,8 +174,7 @@ __device__ static adam_step constants(const step_state *state, adamw_rules r) {
 // moves      28 + sizeof(E) bytes a weight; memory bound. Nothing but the state is read when the step was decided
 //            against
 // reference  gpu/cpu/kernel/optimizer.c, to the bit
-template <class T, bool WIDE, bool STOCHASTIC>
-__global__ void __launch_bounds__(UPDATE_THREADS, STOCHASTIC ? 4 : 5) adamw_kernel(adam_job j) {
+template <class T, bool WIDE, bool STOCHASTIC> __global__ void __launch_bounds__(UPDATE_THREADS, STOCHASTIC ? 4 : 5) adamw_kernel(adam_job j) {
     K_SMEM(adam_step, shared, [1]);
     if (!j.state->apply) return;
     if (threadIdx.x == 0) shared[0] = constants(j.state, j.rules);
@@ -204,10 +208,8 @@ __global__ void __launch_bounds__(UPDATE_THREADS, STOCHASTIC ? 4 : 5) adamw_kern
 template <class T, bool STOCHASTIC> static err_t adamw_of(const adam_job &j, stream *s) {
     size_t aligned = (uintptr_t)j.master | (uintptr_t)j.m | (uintptr_t)j.v | (uintptr_t)j.grad;
     unsigned grid = (unsigned)ceil_div(j.count, UPDATE_SPAN);
-    if (aligned % 16 == 0 && (uintptr_t)j.w % sizeof(four<T>) == 0)
-        LAUNCH((adamw_kernel<T, true, STOCHASTIC>), grid, UPDATE_THREADS, 0, s, j);
-    else
-        LAUNCH((adamw_kernel<T, false, STOCHASTIC>), grid, UPDATE_THREADS, 0, s, j);
+    if (aligned % 16 == 0 && (uintptr_t)j.w % sizeof(four<T>) == 0) LAUNCH((adamw_kernel<T, true, STOCHASTIC>), grid, UPDATE_THREADS, 0, s, j);
+    else LAUNCH((adamw_kernel<T, false, STOCHASTIC>), grid, UPDATE_THREADS, 0, s, j);
     return ERR_OK;
 }
 
@@ -217,8 +219,14 @@ err_t cuda_adamw(const adamw_args *args, stream *s) {
     assert(tensor_count(args->m) == count && tensor_count(args->v) == count && tensor_count(args->grad) == count);
     assert(!args->w || tensor_count(args->w) == count);
     assert(!args->round || (args->w && (args->w->type == BF16 || args->w->type == FP16) && args->round->first % 64 == 0));
-    adam_job j = {args->w ? args->w->data : NULL, (float *)args->master->data, (float *)args->m->data, (float *)args->v->data,
-                  (const float *)args->grad->data, count, args->state, *args->rules,
+    adam_job j = {args->w ? args->w->data : NULL,
+                  (float *)args->master->data,
+                  (float *)args->m->data,
+                  (float *)args->v->data,
+                  (const float *)args->grad->data,
+                  count,
+                  args->state,
+                  *args->rules,
                   args->round ? *args->round : rounding_key()};
     if (args->round && args->w->type == BF16) return adamw_of<bf16, true>(j, s);
     if (args->round) return adamw_of<fp16, true>(j, s);
@@ -244,8 +252,7 @@ typedef struct sgd_job {
 // moves      20 + sizeof(E) bytes a weight, 12 + sizeof(E) without momentum; memory bound. Nothing but the state is read when the step was
 //            decided against
 // reference  gpu/cpu/kernel/optimizer.c, to the bit
-template <class T, bool WIDE, bool STOCHASTIC>
-__global__ void __launch_bounds__(UPDATE_THREADS, STOCHASTIC ? 4 : 5) sgd_kernel(sgd_job j) {
+template <class T, bool WIDE, bool STOCHASTIC> __global__ void __launch_bounds__(UPDATE_THREADS, STOCHASTIC ? 4 : 5) sgd_kernel(sgd_job j) {
     if (!j.state->apply) return;
     const float factor = j.state->grad_factor, lr = j.state->lr;
     for (int k = 0; k < UPDATE_GROUPS; k++) {
@@ -276,10 +283,8 @@ __global__ void __launch_bounds__(UPDATE_THREADS, STOCHASTIC ? 4 : 5) sgd_kernel
 template <class T, bool STOCHASTIC> static err_t sgd_of(const sgd_job &j, stream *s) {
     size_t aligned = (uintptr_t)j.master | (uintptr_t)j.buf | (uintptr_t)j.grad;
     unsigned grid = (unsigned)ceil_div(j.count, UPDATE_SPAN);
-    if (aligned % 16 == 0 && (uintptr_t)j.w % sizeof(four<T>) == 0)
-        LAUNCH((sgd_kernel<T, true, STOCHASTIC>), grid, UPDATE_THREADS, 0, s, j);
-    else
-        LAUNCH((sgd_kernel<T, false, STOCHASTIC>), grid, UPDATE_THREADS, 0, s, j);
+    if (aligned % 16 == 0 && (uintptr_t)j.w % sizeof(four<T>) == 0) LAUNCH((sgd_kernel<T, true, STOCHASTIC>), grid, UPDATE_THREADS, 0, s, j);
+    else LAUNCH((sgd_kernel<T, false, STOCHASTIC>), grid, UPDATE_THREADS, 0, s, j);
     return ERR_OK;
 }
 
@@ -290,9 +295,16 @@ err_t cuda_sgd(const sgd_args *args, stream *s) {
     assert(!args->buf || (args->buf->type == FP32 && tensor_count(args->buf) == count));
     assert(!args->w || tensor_count(args->w) == count);
     assert(!args->round || (args->w && (args->w->type == BF16 || args->w->type == FP16) && args->round->first % 64 == 0));
-    sgd_job j = {args->w ? args->w->data : NULL, (float *)args->master->data, args->buf ? (float *)args->buf->data : NULL,
-                 (const float *)args->grad->data, count, args->state, (float)args->rules->weight_decay, (float)args->rules->momentum,
-                 args->rules->nesterov, args->round ? *args->round : rounding_key()};
+    sgd_job j = {args->w ? args->w->data : NULL,
+                 (float *)args->master->data,
+                 args->buf ? (float *)args->buf->data : NULL,
+                 (const float *)args->grad->data,
+                 count,
+                 args->state,
+                 (float)args->rules->weight_decay,
+                 (float)args->rules->momentum,
+                 args->rules->nesterov,
+                 args->round ? *args->round : rounding_key()};
     if (args->round && args->w->type == BF16) return sgd_of<bf16, true>(j, s);
     if (args->round) return sgd_of<fp16, true>(j, s);
     BY_TYPE(args->w ? args->w->type : FP32, T, TRY((sgd_of<T, false>(j, s))));
@@ -306,7 +318,7 @@ err_t cuda_sgd(const sgd_args *args, stream *s) {
 // reference  gpu/cpu/kernel/elementwise.c: cast_stochastic, to the bit
 template <class T, bool WIDE>
 __global__ void __launch_bounds__(UPDATE_THREADS)
-cast_stochastic_kernel(T *y, const float *x, int64_t count, const step_state *state, rounding_key key) {
+    cast_stochastic_kernel(T *y, const float *x, int64_t count, const step_state *state, rounding_key key) {
     int64_t i = ((int64_t)blockIdx.x * UPDATE_THREADS + threadIdx.x) * 4, t = state->adam_t;
     if (i >= count) return;
     four<float> from = load4<WIDE>(x, i, count);
@@ -321,22 +333,20 @@ cast_stochastic_kernel(T *y, const float *x, int64_t count, const step_state *st
     store4<WIDE>(y, to, i, count);
 }
 
-template <class T>
-static err_t cast_stochastic_of(tensor *y, const tensor *x, const rounding_key *round, const step_state *state, stream *s) {
+template <class T> static err_t cast_stochastic_of(tensor *y, const tensor *x, const rounding_key *round, const step_state *state, stream *s) {
     T *to = (T *)y->data;
     const float *from = (const float *)x->data;
     int64_t count = tensor_count(y);
     unsigned grid = (unsigned)ceil_div(count, 4 * UPDATE_THREADS);
     if ((uintptr_t)from % 16 == 0 && (uintptr_t)to % sizeof(four<T>) == 0)
         LAUNCH((cast_stochastic_kernel<T, true>), grid, UPDATE_THREADS, 0, s, to, from, count, state, *round);
-    else
-        LAUNCH((cast_stochastic_kernel<T, false>), grid, UPDATE_THREADS, 0, s, to, from, count, state, *round);
+    else LAUNCH((cast_stochastic_kernel<T, false>), grid, UPDATE_THREADS, 0, s, to, from, count, state, *round);
     return ERR_OK;
 }
 
 err_t cuda_cast_stochastic(const cast_stochastic_args *args, stream *s) {
     assert(args->x->type == FP32 && (args->y->type == BF16 || args->y->type == FP16));
     assert(tensor_count(args->x) == tensor_count(args->y) && args->round->first % 64 == 0);
-    return args->y->type == BF16 ? cast_stochastic_of<bf16>(args->y, args->x, args->round, args->state,
-                                                            s) : cast_stochastic_of<fp16>(args->y, args->x, args->round, args->state, s);
+    return args->y->type == BF16 ? cast_stochastic_of<bf16>(args->y, args->x, args->round, args->state, s)
+                                 : cast_stochastic_of<fp16>(args->y, args->x, args->round, args->state, s);
 }

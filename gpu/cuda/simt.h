@@ -17,7 +17,7 @@
 
 #define K_LAUNCH(kernel, grid, block, shared, native, ...) (kernel)<<<(grid), (block), (shared), (native)>>>(__VA_ARGS__)
 #define K_SMEM(T, name, ...) __shared__ __align__(16) T name __VA_ARGS__
-#define K_DYN_SMEM(T, name)                                         \
+#define K_DYN_SMEM(T, name) \
     extern __shared__ __align__(128) unsigned char k_dyn_smem_[]; \
     T *name = reinterpret_cast<T *>(k_dyn_smem_)
 

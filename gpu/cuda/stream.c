@@ -29,15 +29,18 @@ err_t cuda_finished(stream *s, cudaError_t e, const char *file, int line) {
         return err_set_at(file, line, __func__, ERR_INTERNAL, "cuda: %s (%s:%d) failed on the device: %s (%s)", last->kernel, last->file, last->line,
                           cudaGetErrorName(e), cudaGetErrorString(e));
     describe_launches(d, text, sizeof text);
-    return err_set_at(file, line, __func__, ERR_INTERNAL, "cuda: the device failed: %s (%s); [device] check = yes finds the kernel. The last launches, the newest "
-                      "first: %s", cudaGetErrorName(e), cudaGetErrorString(e), text);
+    return err_set_at(file, line, __func__, ERR_INTERNAL,
+                      "cuda: the device failed: %s (%s); [device] check = yes finds the kernel. The last launches, the newest "
+                      "first: %s",
+                      cudaGetErrorName(e), cudaGetErrorString(e), text);
 }
 
 // Statuses that report a failure of work queued earlier, whichever call returns them.
 static bool is_of_earlier_work(cudaError_t e) {
     static const cudaError_t late[] = {
-        cudaErrorIllegalAddress, cudaErrorLaunchTimeout, cudaErrorAssert, cudaErrorHardwareStackError, cudaErrorIllegalInstruction, cudaErrorMisalignedAddress,
-        cudaErrorInvalidAddressSpace, cudaErrorInvalidPc, cudaErrorLaunchFailure, cudaErrorECCUncorrectable, cudaErrorUnknown,
+        cudaErrorIllegalAddress,    cudaErrorLaunchTimeout,       cudaErrorAssert,    cudaErrorHardwareStackError, cudaErrorIllegalInstruction,
+        cudaErrorMisalignedAddress, cudaErrorInvalidAddressSpace, cudaErrorInvalidPc, cudaErrorLaunchFailure,      cudaErrorECCUncorrectable,
+        cudaErrorUnknown,
     };
     for (size_t i = 0; i < sizeof late / sizeof *late; i++)
         if (late[i] == e) return true;
@@ -128,8 +131,7 @@ void cuda_event_close(event *e) {
 
 // Inside a capture an event is an edge of the graph and has no time.
 err_t cuda_event_record(event *e, stream *s) {
-    if (e->timed && s->recording)
-        return err_set(ERR_INTERNAL, "cuda: a timed event inside a recording has no time; record it before or after it");
+    if (e->timed && s->recording) return err_set(ERR_INTERNAL, "cuda: a timed event inside a recording has no time; record it before or after it");
     ON(s, cudaEventRecord(e->native, s->native));
     e->on = s;
     return ERR_OK;

@@ -21,7 +21,7 @@ typedef struct gpt {
     tensor scratch;               // of the embedding's backward
 } gpt;
 
-enum { TOKENS, TARGETS };  // inputs
+enum { TOKENS, TARGETS };            // inputs
 enum { EMBED = 0, DROP_EMBED = 0 };  // the first block, and its place of dropout
 
 static int64_t T_of(const pass *p) { return p->in[TOKENS].size[1]; }
@@ -31,8 +31,7 @@ static int64_t T_of(const pass *p) { return p->in[TOKENS].size[1]; }
 static err_t embed_forward(model *m, int b, pass *p) {
     gpt *g = (gpt *)m;
     tensor x = view3(&p->x[b], p->B, T_of(p), g->o.embed);
-    TRY(p->ops->embedding_forward(&(embedding_forward_args){.x = &x, .tokens = &p->in[TOKENS], .wte = &p->w[g->wte], .wpe = &p->w[g->wpe]},
-                                  p->s));
+    TRY(p->ops->embedding_forward(&(embedding_forward_args){.x = &x, .tokens = &p->in[TOKENS], .wte = &p->w[g->wte], .wpe = &p->w[g->wpe]}, p->s));
     return dropout_samples(p, EMBED, DROP_EMBED, &x, &x);
 }
 
@@ -40,8 +39,9 @@ static err_t embed_backward(model *m, int b, pass *p) {
     gpt *g = (gpt *)m;
     tensor dx = view3(&p->dx[b], p->B, T_of(p), g->o.embed);
     TRY(dropout_samples(p, EMBED, DROP_EMBED, &dx, &dx));
-    return p->ops->embedding_backward(&(embedding_backward_args){.dwte = &p->dw[g->wte], .dwpe = &p->dw[g->wpe], .scratch = &g->scratch,
-                                                                 .dx = &dx, .tokens = &p->in[TOKENS]}, p->s);
+    return p->ops->embedding_backward(
+        &(embedding_backward_args){.dwte = &p->dw[g->wte], .dwpe = &p->dw[g->wpe], .scratch = &g->scratch, .dx = &dx, .tokens = &p->in[TOKENS]},
+        p->s);
 }
 
 // --- layers ----------------------------------------------------------------------------------------------------------------
@@ -55,7 +55,9 @@ static err_t layer_backward(model *m, int b, pass *p) {
 // --- final norm, head and loss ---------------------------------------------------------------------------------------------
 
 // Rows of this pass: x, its norm, and what the norm's backward pass reads.
-typedef struct final_view { tensor x, norm, mean, rstd; } final_view;
+typedef struct final_view {
+    tensor x, norm, mean, rstd;
+} final_view;
 
 static final_view view_final(const gpt *g, int b, const pass *p) {
     int64_t N = p->B * T_of(p), C = g->o.embed;
@@ -63,8 +65,10 @@ static final_view view_final(const gpt *g, int b, const pass *p) {
 }
 
 static err_t final_norm(const gpt *g, pass *p, final_view *v) {
-    return p->ops->layer_norm_forward(&(layer_norm_forward_args){.y = &v->norm, .mean = &v->mean, .rstd = &v->rstd, .x = &v->x,
-                                                                 .w = &p->w[g->ln_f_w], .b = &p->w[g->ln_f_b], .eps = NORM_EPS}, p->s);
+    return p->ops->layer_norm_forward(
+        &(layer_norm_forward_args){
+            .y = &v->norm, .mean = &v->mean, .rstd = &v->rstd, .x = &v->x, .w = &p->w[g->ln_f_w], .b = &p->w[g->ln_f_b], .eps = NORM_EPS},
+        p->s);
 }
 
 // Losses of all rows; with a backward pass the norm is then overwritten by its gradient.
@@ -92,9 +96,15 @@ static err_t head_backward(model *m, int b, pass *p) {
     tensor dx = view2(&p->dx[b - 1], p->B * T_of(p), g->o.embed);
     TRY(final_norm(g, p, &v));
     TRY(losses_of(g, p, &v));
-    return p->ops->layer_norm_backward(&(layer_norm_backward_args){.dx = &dx, .dw = &p->dw[g->ln_f_w], .db = &p->dw[g->ln_f_b],
-                                                                   .dy = &v.norm, .x = &v.x, .w = &p->w[g->ln_f_w], .mean = &v.mean,
-                                                                   .rstd = &v.rstd}, p->s);
+    return p->ops->layer_norm_backward(&(layer_norm_backward_args){.dx = &dx,
+                                                                   .dw = &p->dw[g->ln_f_w],
+                                                                   .db = &p->dw[g->ln_f_b],
+                                                                   .dy = &v.norm,
+                                                                   .x = &v.x,
+                                                                   .w = &p->w[g->ln_f_w],
+                                                                   .mean = &v.mean,
+                                                                   .rstd = &v.rstd},
+                                       p->s);
 }
 
 // --- tables ----------------------------------------------------------------------------------------------------------------
@@ -124,7 +134,8 @@ static err_t declare(gpt *g) {
     TRY(transformer_open(&g->body, m, (int)o->layers, (int)o->heads, o->context, o->embed));
     g->ln_f_w = model_add(m, last, o->embed, 0, 0, 1, "ln_f.weight");
     g->ln_f_b = model_add(m, last, o->embed, 0, 0, 0, "ln_f.bias");
-    g->head = (head){.at = {model_add(m, last, o->vocab, o->embed, 0, 0, "lm_head.weight"), -1}, .classes = o->vocab, .Vp = head_rows_in_memory(o->vocab)};
+    g->head =
+        (head){.at = {model_add(m, last, o->vocab, o->embed, 0, 0, "lm_head.weight"), -1}, .classes = o->vocab, .Vp = head_rows_in_memory(o->vocab)};
     m->param[g->head.at.w].tied = g->wte;
     m->param[g->wte].rows_in_memory = m->param[g->head.at.w].rows_in_memory = g->head.Vp;
 
@@ -175,8 +186,10 @@ static void gpt_describe(const model *m, char *dst, size_t room) {
 
 // --- settings --------------------------------------------------------------------------------------------------------------
 
+// clang-format off
 #define INT(key, def, min, max, also, comment) {"model", #key, KEY_INT, CLASS_BITS, offsetof(gpt_options, key), def, min, max, NULL, also, comment}
 #define REAL(key, def, min, max, also, comment) {"model", #key, KEY_REAL, CLASS_BITS, offsetof(gpt_options, key), def, min, max, NULL, also, comment}
+// clang-format on
 
 static const setting keys[] = {
     INT(layers, "4", 1, 1024, "n_layer num_layers depth", "number of blocks"),
@@ -207,5 +220,11 @@ static err_t gpt_resolve(void *options, int64_t micro, model_rule *r) {
     return ERR_OK;
 }
 
-const model_type model_gpt = {.name = "gpt", .key = keys, .keys = sizeof keys / sizeof *keys, .resolve = gpt_resolve, .open = gpt_open,
-                              .plan = gpt_plan, .describe = gpt_describe, .close = gpt_close};
+const model_type model_gpt = {.name = "gpt",
+                              .key = keys,
+                              .keys = sizeof keys / sizeof *keys,
+                              .resolve = gpt_resolve,
+                              .open = gpt_open,
+                              .plan = gpt_plan,
+                              .describe = gpt_describe,
+                              .close = gpt_close};

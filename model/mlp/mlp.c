@@ -116,10 +116,16 @@ static void declare(mlp *m) {
     int last = m->o.layers;
     for (int b = 0; b < last; b++) {
         m->layer[b] = add_linear(m, b, width(m, b));
-        base->block[b] = (block){.name = "hidden", .dims = 1, .size = {width(m, b), 1, 1}, .forward = hidden_forward, .backward = hidden_backward,
-                                 .inputs = hidden_inputs, .weights = hidden_weights};
+        base->block[b] = (block){.name = "hidden",
+                                 .dims = 1,
+                                 .size = {width(m, b), 1, 1},
+                                 .forward = hidden_forward,
+                                 .backward = hidden_backward,
+                                 .inputs = hidden_inputs,
+                                 .weights = hidden_weights};
     }
-    m->head = (head){.at = add_linear(m, last, m->o.classes), .classes = m->o.classes, .Vp = (m->o.classes + CLASS_ALIGN - 1) / CLASS_ALIGN * CLASS_ALIGN};
+    m->head =
+        (head){.at = add_linear(m, last, m->o.classes), .classes = m->o.classes, .Vp = (m->o.classes + CLASS_ALIGN - 1) / CLASS_ALIGN * CLASS_ALIGN};
     base->param[m->head.at.w].rows_in_memory = base->param[m->head.at.b].rows_in_memory = m->head.Vp;
     base->block[last] = (block){.name = "head", .forward = head_forward, .backward = head_backward};
     base->inputs = 2;
@@ -186,7 +192,9 @@ static void mlp_describe(const model *base, char *dst, size_t room) {
 
 // --- settings --------------------------------------------------------------------------------------------------------------
 
+// clang-format off
 #define ROW(key, type, def, min, max, words, also, comment) {"model", #key, type, CLASS_BITS, offsetof(mlp_options, key), def, min, max, words, also, comment}
+// clang-format on
 
 enum { WIDTH_MAX = 1048576 };
 
@@ -209,7 +217,8 @@ static err_t mlp_resolve(void *options, int64_t micro, model_rule *r) {
         bool number = end > at && (*end == ' ' || *end == 0) && *at >= '0' && *at <= '9' && !errno;
         if (!number || n < 1 || n > WIDTH_MAX || o->layers == MLP_HIDDEN_MAX) {
             *r = (model_rule){.broken = {"hidden", "hidden"}};
-            return err_set(ERR_CONFIG, "expected at most %d widths from 1 to %d, such as 256 128, found `%s` at `%s`", MLP_HIDDEN_MAX, WIDTH_MAX, o->hidden, at);
+            return err_set(ERR_CONFIG, "expected at most %d widths from 1 to %d, such as 256 128, found `%s` at `%s`", MLP_HIDDEN_MAX, WIDTH_MAX,
+                           o->hidden, at);
         }
         o->width[o->layers++] = n;
         at = end;
@@ -217,5 +226,11 @@ static err_t mlp_resolve(void *options, int64_t micro, model_rule *r) {
     return ERR_OK;
 }
 
-const model_type model_mlp = {.name = "mlp", .key = keys, .keys = sizeof keys / sizeof *keys, .resolve = mlp_resolve, .open = mlp_open,
-                              .plan = mlp_plan, .describe = mlp_describe, .close = mlp_close};
+const model_type model_mlp = {.name = "mlp",
+                              .key = keys,
+                              .keys = sizeof keys / sizeof *keys,
+                              .resolve = mlp_resolve,
+                              .open = mlp_open,
+                              .plan = mlp_plan,
+                              .describe = mlp_describe,
+                              .close = mlp_close};

@@ -13,7 +13,7 @@ typedef struct mlp_options {
     char hidden[KEY_TEXT_MAX];      // "256 128": widths, as in the file
     int64_t width[MLP_HIDDEN_MAX];  // the same as numbers, `layers` of them: read by resolve
     int layers;
-    int activation;                 // mlp_activation
+    int activation;  // mlp_activation
 } mlp_options;
 
 typedef enum { MLP_RELU, MLP_GELU } mlp_activation;

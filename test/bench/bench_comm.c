@@ -17,7 +17,9 @@ enum { RANKS_MAX = 64, TURNS_MAX = 2000, SIZES = 7, OPS = 3 };
 static const size_t sizes[SIZES] = {1 << 10, 8 << 10, 64 << 10, 512 << 10, 4 << 20, 64 << 20, 256 << 20};
 static const char *const ops[OPS] = {"all_reduce", "reduce_scatter", "all_to_all"};
 
-typedef struct times { double s[RANKS_MAX][TURNS_MAX]; } times;
+typedef struct times {
+    double s[RANKS_MAX][TURNS_MAX];
+} times;
 
 static double now(void) {
     struct timespec t;
@@ -39,8 +41,7 @@ static err_t measure(comm *c, times *t) {
     size_t most = sizes[SIZES - 1];
     char *in = malloc(most), *out = malloc(most);
     if (!in || !out) return err_set(ERR_INTERNAL, "no memory for two buffers of %zu bytes", most);
-    for (size_t i = 0; i < most / 4; i++)
-        ((float *)in)[i] = ((float *)out)[i] = 1.0f;  // pages of their own, before anything is timed
+    for (size_t i = 0; i < most / 4; i++) ((float *)in)[i] = ((float *)out)[i] = 1.0f;  // pages of their own, before anything is timed
     for (int op = 0; op < OPS; op++)
         for (int i = 0; i < SIZES; i++) {
             int turns = turns_for(sizes[i]);
@@ -56,9 +57,7 @@ static err_t measure(comm *c, times *t) {
     return ERR_OK;
 }
 
-static int by_value(const void *a, const void *b) {
-    return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
-}
+static int by_value(const void *a, const void *b) { return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b); }
 
 static void print_row(const char *op, size_t bytes, const times *t, int ranks) {
     double s[TURNS_MAX];

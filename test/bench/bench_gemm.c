@@ -23,10 +23,8 @@
 #include <time.h>
 
 typedef err_t (*matmul_fn)(const matmul_args *, stream *);
-typedef int (*dnnl_fn)(char, char, int64_t, int64_t, int64_t, float, const float *, int64_t, const float *, int64_t, float, float *,
-                       int64_t);
+typedef int (*dnnl_fn)(char, char, int64_t, int64_t, int64_t, float, const float *, int64_t, const float *, int64_t, float, float *, int64_t);
 typedef void (*cblas_fn)(int, int, int, int, int, int, float, const float *, int, const float *, int, float, float *, int);
-
 
 typedef struct shape {
     const char *name;
@@ -47,7 +45,7 @@ typedef struct contender {
     stream *st;
     void (*peak_loop)(long);  // of its vectors, of so many floats; NULL: none
     int floats;
-    double peak, seconds;     // of a shape: the highest peak in GFLOP/s, the fastest turn
+    double peak, seconds;  // of a shape: the highest peak in GFLOP/s, the fastest turn
 } contender;
 
 typedef struct effort {
@@ -57,7 +55,11 @@ typedef struct effort {
 } effort;
 
 // The least of all shapes, and where it was, and how many shapes miss the goal that each is held against.
-typedef struct least { double goal, share; char shape[48]; int missed, shapes; } least;
+typedef struct least {
+    double goal, share;
+    char shape[48];
+    int missed, shapes;
+} least;
 
 static double now(void) {
     struct timespec t;
@@ -69,18 +71,18 @@ static double now(void) {
 
 #if defined(__x86_64__)
 // Twelve chains of FMA in registers, eight times over: more than latency times ports anywhere.
-#define CHAINS(r)                                                                                                             \
-    "vfmadd231ps %%" r "13,%%" r "12,%%" r "0\nvfmadd231ps %%" r "13,%%" r "12,%%" r "1\n"                                        \
-    "vfmadd231ps %%" r "13,%%" r "12,%%" r "2\nvfmadd231ps %%" r "13,%%" r "12,%%" r "3\n"                                        \
-    "vfmadd231ps %%" r "13,%%" r "12,%%" r "4\nvfmadd231ps %%" r "13,%%" r "12,%%" r "5\n"                                        \
-    "vfmadd231ps %%" r "13,%%" r "12,%%" r "6\nvfmadd231ps %%" r "13,%%" r "12,%%" r "7\n"                                        \
-    "vfmadd231ps %%" r "13,%%" r "12,%%" r "8\nvfmadd231ps %%" r "13,%%" r "12,%%" r "9\n"                                        \
+#define CHAINS(r) \
+    "vfmadd231ps %%" r "13,%%" r "12,%%" r "0\nvfmadd231ps %%" r "13,%%" r "12,%%" r "1\n" \
+    "vfmadd231ps %%" r "13,%%" r "12,%%" r "2\nvfmadd231ps %%" r "13,%%" r "12,%%" r "3\n" \
+    "vfmadd231ps %%" r "13,%%" r "12,%%" r "4\nvfmadd231ps %%" r "13,%%" r "12,%%" r "5\n" \
+    "vfmadd231ps %%" r "13,%%" r "12,%%" r "6\nvfmadd231ps %%" r "13,%%" r "12,%%" r "7\n" \
+    "vfmadd231ps %%" r "13,%%" r "12,%%" r "8\nvfmadd231ps %%" r "13,%%" r "12,%%" r "9\n" \
     "vfmadd231ps %%" r "13,%%" r "12,%%" r "10\nvfmadd231ps %%" r "13,%%" r "12,%%" r "11\n"
-#define PEAK(name, r)                                                                                                            \
-    static void name(long n) {                                                                                                   \
-        __asm__ volatile("vzeroall\n1:\n.rept 8\n" CHAINS(r) ".endr\ndec %0\njnz 1b\nvzeroupper\n"                              \
-                         : "+r"(n)::"cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9",        \
-                           "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15");                                               \
+#define PEAK(name, r) \
+    static void name(long n) { \
+        __asm__ volatile("vzeroall\n1:\n.rept 8\n" CHAINS(r) ".endr\ndec %0\njnz 1b\nvzeroupper\n" \
+                         : "+r"(n)::"cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", \
+                           "xmm13", "xmm14", "xmm15"); \
     }
 PEAK(peak_zmm, "zmm")
 PEAK(peak_ymm, "ymm")
@@ -89,7 +91,9 @@ PEAK(peak_ymm, "ymm")
 
 enum { PEAK_LOOPS = 20000, PEAK_ITEMS = 8, PEAK_FMAS = 96 };
 
-typedef struct peak_job { void (*loop)(long); } peak_job;
+typedef struct peak_job {
+    void (*loop)(long);
+} peak_job;
 static void peak_item(void *ctx, int64_t item, int thread) {
     (void)item, (void)thread;
     ((peak_job *)ctx)->loop(PEAK_LOOPS);
@@ -108,7 +112,10 @@ static double peak_gflops(pool *p, void (*loop)(long), int floats) {
 
 enum { PASSES = 100 };
 
-typedef struct passing { _Alignas(128) atomic_int line; _Alignas(128) double seconds; } passing;
+typedef struct passing {
+    _Alignas(128) atomic_int line;
+    _Alignas(128) double seconds;
+} passing;
 
 // Two threads take turns to add one, each at its parity. The clock starts when both are awake.
 static void pass_item(void *ctx, int64_t item, int thread) {
@@ -136,15 +143,16 @@ static void once(contender *c, problem *p) {
     float beta = s->accumulate ? 1.0f : 0.0f;
     int64_t lda = p->a.size[1], ldb = p->b.size[1];
     if (c->ours) {
-        if (c->ours(&(matmul_args){.d = &p->d, .a = &p->a, .ta = s->ta, .b = &p->b, .tb = s->tb, .epilogue = s->accumulate ? MATMUL_ACCUMULATE : 0}, c->st) != ERR_OK) {
+        if (c->ours(&(matmul_args){.d = &p->d, .a = &p->a, .ta = s->ta, .b = &p->b, .tb = s->tb, .epilogue = s->accumulate ? MATMUL_ACCUMULATE : 0},
+                    c->st) != ERR_OK) {
             fprintf(stderr, "%s\n", err_last()->text);
             exit(ERR_INTERNAL);
         }
     } else if (c->dnnl) {
         c->dnnl(s->ta ? 'T' : 'N', s->tb ? 'T' : 'N', s->m, s->n, s->k, 1.0f, p->a.data, lda, p->b.data, ldb, beta, p->d.data, s->n);
     } else {
-        c->cblas(101, s->ta ? 112 : 111, s->tb ? 112 : 111, (int)s->m, (int)s->n, (int)s->k, 1.0f, p->a.data, (int)lda, p->b.data,
-                 (int)ldb, beta, p->d.data, (int)s->n);
+        c->cblas(101, s->ta ? 112 : 111, s->tb ? 112 : 111, (int)s->m, (int)s->n, (int)s->k, 1.0f, p->a.data, (int)lda, p->b.data, (int)ldb, beta,
+                 p->d.data, (int)s->n);
     }
 }
 
@@ -278,23 +286,24 @@ static void run_shapes(contender *c, int n, const effort *e, least *share, least
     for (int i = 0; i < (e->quick ? 1 : 2); i++) {
         int64_t m = i ? 1024 : 256;
         const shape gpt2[] = {
-            {"qkv", 0, 1, 0, m, 2304, 768},       {"attproj", 0, 1, 0, m, 768, 768},  {"fc", 0, 1, 0, m, 3072, 768},
-            {"fcproj", 0, 1, 0, m, 768, 3072},    {"head", 0, 1, 0, m, 50304, 768},   {"dX fc", 0, 0, 0, m, 768, 3072},
-            {"dX head", 0, 0, 0, m, 768, 50304},  {"dW fc", 1, 0, 1, 3072, 768, m},   {"dW fcproj", 1, 0, 1, 768, 3072, m},
+            {"qkv", 0, 1, 0, m, 2304, 768},      {"attproj", 0, 1, 0, m, 768, 768}, {"fc", 0, 1, 0, m, 3072, 768},
+            {"fcproj", 0, 1, 0, m, 768, 3072},   {"head", 0, 1, 0, m, 50304, 768},  {"dX fc", 0, 0, 0, m, 768, 3072},
+            {"dX head", 0, 0, 0, m, 768, 50304}, {"dW fc", 1, 0, 1, 3072, 768, m},  {"dW fcproj", 1, 0, 1, 768, 3072, m},
             {"dW head", 1, 0, 1, 50304, 768, m},
         };
         for (size_t s = 0; s < sizeof gpt2 / sizeof *gpt2; s++) run_shape(&gpt2[s], c, n, e, share, ratio);
     }
     const shape small[] = {
-        {"qkv", 0, 1, 0, 768, 384, 128},    {"fc", 0, 1, 0, 768, 512, 128},     {"fcproj", 0, 1, 0, 768, 128, 512},
-        {"head", 0, 1, 0, 768, 256, 128},   {"dX fc", 0, 0, 0, 768, 128, 512},  {"dW qkv", 1, 0, 1, 384, 128, 768},
-        {"dW fc", 1, 0, 1, 512, 128, 768},  {"dW fcproj", 1, 0, 1, 128, 512, 768},
+        {"qkv", 0, 1, 0, 768, 384, 128},   {"fc", 0, 1, 0, 768, 512, 128},        {"fcproj", 0, 1, 0, 768, 128, 512},
+        {"head", 0, 1, 0, 768, 256, 128},  {"dX fc", 0, 0, 0, 768, 128, 512},     {"dW qkv", 1, 0, 1, 384, 128, 768},
+        {"dW fc", 1, 0, 1, 512, 128, 768}, {"dW fcproj", 1, 0, 1, 128, 512, 768},
     };
     for (size_t s = 0; s < sizeof small / sizeof *small; s++) run_shape(&small[s], c, n, e, share, ratio);
 }
 
 static void print_header(const contender *c, int n, int threads) {
-    printf("# %d thread%s, GFLOP/s of the fastest turn; after a peer: ours / peer%s\n%-30s", threads, threads > 1 ? "s" : "", c[n - 1].ours ? "" : ", last: ours / the faster peer", "# m x n x k");
+    printf("# %d thread%s, GFLOP/s of the fastest turn; after a peer: ours / peer%s\n%-30s", threads, threads > 1 ? "s" : "",
+           c[n - 1].ours ? "" : ", last: ours / the faster peer", "# m x n x k");
     for (int i = 0; i < n; i++) printf("%9s%s", c[i].name, c[i].peak_loop ? "  peak" : c[i].ours ? "" : " ratio");
     printf("%s%s\n", c[n - 1].ours ? "" : "  faster", threads > 1 ? "  line" : "");
 }
@@ -322,7 +331,8 @@ int main(int argc, char **argv) {
             printf("# least of %s's peak: %.0f%%, %s; below %.0f%%: %d of %d shapes\n", c[i].name, 100 * share[i].share, share[i].shape,
                    100 * share[i].goal, share[i].missed, share[i].shapes);
     if (ratio.shape[0])
-        printf("# least of the faster peer: %.2f, %s; below %.2f: %d of %d shapes\n", ratio.share, ratio.shape, ratio.goal, ratio.missed, ratio.shapes);
+        printf("# least of the faster peer: %.2f, %s; below %.2f: %d of %d shapes\n", ratio.share, ratio.shape, ratio.goal, ratio.missed,
+               ratio.shapes);
     pool_close(st.workers);
     return 0;
 }

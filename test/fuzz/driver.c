@@ -20,7 +20,11 @@ int lockstep_fuzz_seeds(void (*seed)(void *ctx, const uint8_t *bytes, size_t n),
 
 enum { SEEDS = 16, LARGEST = 1 << 16 };
 
-typedef struct corpus { uint8_t *bytes[SEEDS]; size_t size[SEEDS]; int count, dropped; } corpus;
+typedef struct corpus {
+    uint8_t *bytes[SEEDS];
+    size_t size[SEEDS];
+    int count, dropped;
+} corpus;
 
 static void keep(void *ctx, const uint8_t *bytes, size_t n) {
     corpus *c = ctx;
@@ -33,7 +37,10 @@ static void keep(void *ctx, const uint8_t *bytes, size_t n) {
     c->size[c->count++] = n;
 }
 
-typedef struct dice { uint64_t input; uint32_t roll, word[4]; } dice;
+typedef struct dice {
+    uint64_t input;
+    uint32_t roll, word[4];
+} dice;
 
 static uint32_t roll(dice *d, uint32_t sides) {
     if (d->roll % 4 == 0) philox4x32(d->word, 20, d->roll / 4, SITE_FAULT, (uint32_t)d->input, (uint32_t)(d->input >> 32));
@@ -41,7 +48,8 @@ static uint32_t roll(dice *d, uint32_t sides) {
 }
 
 static void write_number(dice *d, uint8_t *at, size_t room) {
-    static const uint64_t edges[] = {0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0x80000000u, 0xFFFFFFFFu, INT64_MAX, (uint64_t)INT64_MIN, UINT64_MAX};
+    static const uint64_t edges[] = {
+        0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0x80000000u, 0xFFFFFFFFu, INT64_MAX, (uint64_t)INT64_MIN, UINT64_MAX};
     uint64_t v = edges[roll(d, sizeof edges / sizeof *edges)];
     size_t n = (size_t)1 << roll(d, 4);
     memcpy(at, &v, n < room ? n : room);
@@ -50,9 +58,15 @@ static void write_number(dice *d, uint8_t *at, size_t room) {
 static size_t mutate(dice *d, uint8_t *b, size_t n) {
     uint32_t at = roll(d, (uint32_t)n), other = roll(d, (uint32_t)n), length = 1 + roll(d, 16);
     switch (roll(d, 7)) {
-    case 0: if (n) b[at] ^= (uint8_t)(1u << roll(d, 8)); return n;
-    case 1: if (n) b[at] = (uint8_t)roll(d, 256); return n;
-    case 2: if (n) write_number(d, b + at, n - at); return n;
+    case 0:
+        if (n) b[at] ^= (uint8_t)(1u << roll(d, 8));
+        return n;
+    case 1:
+        if (n) b[at] = (uint8_t)roll(d, 256);
+        return n;
+    case 2:
+        if (n) write_number(d, b + at, n - at);
+        return n;
     case 3: return at;  // cut
     case 4:             // take out
         if (at + length > n) return n;
@@ -73,9 +87,7 @@ static size_t mutate(dice *d, uint8_t *b, size_t n) {
 // The target's seeds, all of which must be there, fit and be accepted.
 static bool plant(corpus *c) {
     bool made = lockstep_fuzz_seeds(keep, c) == 0, well = made && c->count > 0 && c->dropped == 0;
-    if (!well)
-        fprintf(stderr, "seeds: %d kept, %d too many or too large%s\n", c->count, c->dropped,
-                made ? "" : ", others could not be made");
+    if (!well) fprintf(stderr, "seeds: %d kept, %d too many or too large%s\n", c->count, c->dropped, made ? "" : ", others could not be made");
     for (int i = 0; i < c->count; i++) {
         if (lockstep_fuzz_try(c->bytes[i], c->size[i])) continue;
         fprintf(stderr, "seed %d, of %zu bytes, is refused: expected something valid\n", i, c->size[i]);

@@ -73,8 +73,11 @@ static void init(world *w) {
         w->tensor[g][0] = (ckpt_tensor){.name = "wte", .dims = 2, .size = {2, 3}, .count = 6, .data = w->data[g]};
         w->tensor[g][1] = (ckpt_tensor){.name = "bias", .dims = 1, .size = {2}, .count = 2, .data = w->data[g] + 6};
     }
-    w->s = (ckpt_state){
-        .params = 2, .groups = 3, .group = {{"", w->tensor[0]}, {"m", w->tensor[1]}, {"v", w->tensor[2]}}, .keys = 1, .data_hash = "0011223344556677"};
+    w->s = (ckpt_state){.params = 2,
+                        .groups = 3,
+                        .group = {{"", w->tensor[0]}, {"m", w->tensor[1]}, {"v", w->tensor[2]}},
+                        .keys = 1,
+                        .data_hash = "0011223344556677"};
     w->s.key[0] = (ckpt_key){.key = "batch.global", .value = "24"};
     w->s.at = (ckpt_counters){.step = 3, .adam_t = 3, .loss_scale = 1, .best_loss = 2.5};
 }
@@ -125,8 +128,7 @@ static bool ask(world *w) {
     ckpt_state *seen = malloc(sizeof *seen);
     expect(seen != NULL);
     init(w);
-    err_t peek = ckpt_peek(w->ckpt, seen), whole = ckpt_hash_dir(w->ckpt, hash, state_hash),
-          load = ckpt_load(w->ckpt, &w->s, true);
+    err_t peek = ckpt_peek(w->ckpt, seen), whole = ckpt_hash_dir(w->ckpt, hash, state_hash), load = ckpt_load(w->ckpt, &w->s, true);
     expect(peek == ERR_OK || peek == ERR_DATA || peek == ERR_CONFIG);
     expect(whole == ERR_OK || whole == ERR_DATA || whole == ERR_CONFIG);
     expect(load == ERR_OK || load == ERR_DATA || load == ERR_CONFIG);

@@ -99,8 +99,7 @@ static bool try_conn(size_t piece, const uint8_t *data, size_t size) {
     }
     close(pair[1]);
     for (uint64_t i = 0; i < frames; i++) expect(frame_open(&f, data + i * FRAME_BYTES, conn_keys.recv, i));
-    expect(news == CONN_FORGED ? size >= (frames + 1) * FRAME_BYTES
-                               : conn_read(&c, &f) == CONN_ENDED && frames == size / FRAME_BYTES);
+    expect(news == CONN_FORGED ? size >= (frames + 1) * FRAME_BYTES : conn_read(&c, &f) == CONN_ENDED && frames == size / FRAME_BYTES);
     conn_close(&c);
     return frames > 0 && frames * FRAME_BYTES == size;
 }

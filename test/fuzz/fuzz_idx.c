@@ -105,7 +105,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 // --- seeds: small valid files of each kind ---------------------------------------------------------------------------------
 
 int lockstep_fuzz_seeds(void (*seed)(void *ctx, const uint8_t *bytes, size_t n), void *ctx) {
-    static const struct { int dims; uint32_t size[4]; } kinds[] = {
+    static const struct {
+        int dims;
+        uint32_t size[4];
+    } kinds[] = {
         {1, {ITEMS}}, {2, {ITEMS, 7}}, {3, {ITEMS, 5, 4}}, {4, {ITEMS, 3, 8, 8}}, {3, {ITEMS, 64, 64}},
     };
     static uint8_t values[1 << 15], plain[1 << 15], packed[1 << 16];

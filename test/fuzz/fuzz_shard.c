@@ -104,8 +104,7 @@ static int own_seed(void (*seed)(void *, const uint8_t *, size_t), void *ctx, in
     if (fd < 0 || !bytes) goto out;
     for (int64_t i = 0; i < tokens * 2; i++) bytes[i] = (uint8_t)(i % 2 ? 3 : i * i / 7);
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    if (shard_write_open(&w, path, 2, tokens, compress) != ERR_OK || shard_write(w, bytes, tokens) != ERR_OK ||
-        shard_write_finish(w) != ERR_OK)
+    if (shard_write_open(&w, path, 2, tokens, compress) != ERR_OK || shard_write(w, bytes, tokens) != ERR_OK || shard_write_finish(w) != ERR_OK)
         goto out;
     off_t size = lseek(fd, 0, SEEK_END);
     uint8_t *file = malloc((size_t)size);

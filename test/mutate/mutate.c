@@ -22,9 +22,9 @@ typedef enum kind { END, NAME, NUMBER, TEXT, PUNCT } kind;
 typedef struct token {
     kind kind;
     int at, len, line;
-    int mate;           // of a bracket: the other one
-    int in;             // the bracket around it, or -1
-    bool body, quiet;   // inside a function; inside what is left alone
+    int mate;          // of a bracket: the other one
+    int in;            // the bracket around it, or -1
+    bool body, quiet;  // inside a function; inside what is left alone
 } token;
 
 typedef struct change {
@@ -37,7 +37,7 @@ typedef struct source {
     const char *path;
     char *text;
     int size, tokens, changes;
-    token *t;   // t[0] and t[tokens + 1] are of kind END
+    token *t;  // t[0] and t[tokens + 1] are of kind END
     change *c;
 } source;
 
@@ -48,8 +48,8 @@ static void *must(void *p) {
 
 // --- tokens ------------------------------------------------------------------------------------------------------
 
-static const char *const puncts[] = {"<<=", ">>=", "...", "->", "++", "--", "<<", ">>", "<=", ">=", "==",
-                                     "!=",  "&&",  "||",  "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^="};
+static const char *const puncts[] = {
+    "<<=", ">>=", "...", "->", "++", "--", "<<", ">>", "<=", ">=", "==", "!=", "&&", "||", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^="};
 
 static int punct_length(const char *s) {
     for (size_t i = 0; i < sizeof puncts / sizeof *puncts; i++)
@@ -81,9 +81,7 @@ static int token_length(const char *s, kind *k) {
     } else if (isdigit((unsigned char)*s)) {
         bool hex = s[1] == 'x' || s[1] == 'X';
         *k = NUMBER;
-        while (isalnum((unsigned char)s[n]) || s[n] == '.' ||
-               ((s[n] == '+' || s[n] == '-') && strchr(hex ? "pP" : "eE", s[n - 1])))
-            n++;
+        while (isalnum((unsigned char)s[n]) || s[n] == '.' || ((s[n] == '+' || s[n] == '-') && strchr(hex ? "pP" : "eE", s[n - 1]))) n++;
     } else if (*s == '"' || *s == '\'') {
         *k = TEXT;
         while (s[n] && s[n] != *s) n += s[n] == '\\' && s[n + 1] ? 2 : 1;
@@ -129,23 +127,40 @@ static bool one_of(const source *s, int i, const char *const *words) {
 // --- places ------------------------------------------------------------------------------------------------------
 
 static const char *const makes_text[] = {
-    "err_set", "err_prefix", "assert", "static_assert", "_Static_assert", "__attribute__", "printf", "fprintf",
-    "snprintf", "vsnprintf", "alignas", "_Alignas", NULL,
+    "err_set", "err_prefix", "assert", "static_assert", "_Static_assert", "__attribute__", "printf", "fprintf", "snprintf", "vsnprintf",
+    "alignas", "_Alignas",   NULL,
 };
 static const char *const releases[] = {
-    "free", "close", "fclose", "closedir", "munmap", "sodium_memzero", "freeaddrinfo", "json_decref", "va_end",
-    "assert", "static_assert", "_Static_assert", "__builtin_prefetch", "err_prefix", "fflush", "pthread_mutex_destroy",
-    "pthread_cond_destroy", "pthread_attr_destroy", NULL,
+    "free",
+    "close",
+    "fclose",
+    "closedir",
+    "munmap",
+    "sodium_memzero",
+    "freeaddrinfo",
+    "json_decref",
+    "va_end",
+    "assert",
+    "static_assert",
+    "_Static_assert",
+    "__builtin_prefetch",
+    "err_prefix",
+    "fflush",
+    "pthread_mutex_destroy",
+    "pthread_cond_destroy",
+    "pthread_attr_destroy",
+    NULL,
 };
-static const char *const symmetric[] = {  // in their first two arguments; of a comparison only the sign changes
+static const char *const symmetric[] = {
+    // in their first two arguments; of a comparison only the sign changes
     "calloc", "vf_add", "vf_mul", "vf_fma", "memcmp", "strcmp", "strncmp", NULL,
 };
 static const char *const borders[] = {"{", "}", ";", ":", NULL};
 static const char *const control[] = {"if", "for", "while", "switch", NULL};
 static const char *const keywords[] = {
-    "if", "for", "while", "switch", "return", "sizeof", "else", "do", "goto", "case", "default", "break", "continue",
-    "const", "static", "struct", "enum", "union", "unsigned", "signed", "int", "char", "void", "long", "short", "float",
-    "double", "_Atomic", "typedef", "extern", "_Alignof", NULL,
+    "if",    "for",      "while", "switch", "return", "sizeof",  "else",    "do",       "goto",     "case", "default",
+    "break", "continue", "const", "static", "struct", "enum",    "union",   "unsigned", "signed",   "int",  "char",
+    "void",  "long",     "short", "float",  "double", "_Atomic", "typedef", "extern",   "_Alignof", NULL,
 };
 
 static void match_brackets(source *s) {
@@ -206,8 +221,7 @@ static int statement_end(const source *s, int i) {
 
 // Replaces what lies from token `from` to token `to`.
 static void add(source *s, const char *what, int from, int to, char *after) {
-    if ((s->changes & (s->changes - 1)) == 0)
-        s->c = must(realloc(s->c, (size_t)(s->changes ? 2 * s->changes : 1) * sizeof *s->c));
+    if ((s->changes & (s->changes - 1)) == 0) s->c = must(realloc(s->c, (size_t)(s->changes ? 2 * s->changes : 1) * sizeof *s->c));
     int at = s->t[from].at;
     s->c[s->changes++] = (change){at, at_end(&s->t[to]) - at, s->t[from].line, what, must(after)};
 }
@@ -225,10 +239,10 @@ static char *around(const source *s, const char *before, int from, int to, const
 
 static void change_operator(source *s, int i) {
     static const char *const swaps[][3] = {
-        {"+", "-"}, {"-", "+"}, {"*", "/"}, {"/", "*"}, {"%", "/"}, {"<<", ">>"}, {">>", "<<"}, {"&", "|"}, {"|", "&"},
-        {"^", "|"}, {"<", "<=", ">="}, {"<=", "<", ">"}, {">", ">=", "<="}, {">=", ">", "<"}, {"==", "!="},
-        {"!=", "=="}, {"&&", "||"}, {"||", "&&"}, {"+=", "-="}, {"-=", "+="}, {"*=", "/="}, {"/=", "*="},
-        {"<<=", ">>="}, {">>=", "<<="}, {"&=", "|="}, {"|=", "&="}, {"++", "--"}, {"--", "++"},
+        {"+", "-"},   {"-", "+"},     {"*", "/"},     {"/", "*"},        {"%", "/"},       {"<<", ">>"},      {">>", "<<"},
+        {"&", "|"},   {"|", "&"},     {"^", "|"},     {"<", "<=", ">="}, {"<=", "<", ">"}, {">", ">=", "<="}, {">=", ">", "<"},
+        {"==", "!="}, {"!=", "=="},   {"&&", "||"},   {"||", "&&"},      {"+=", "-="},     {"-=", "+="},      {"*=", "/="},
+        {"/=", "*="}, {"<<=", ">>="}, {">>=", "<<="}, {"&=", "|="},      {"|=", "&="},     {"++", "--"},      {"--", "++"},
     };
     const token *t = &s->t[i];
     bool step = is(s, i, "++") || is(s, i, "--");

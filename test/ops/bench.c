@@ -19,14 +19,19 @@ enum { SAMPLES = 21, COPIES = 1024 };
 typedef struct bench {
     fixture f;
     bool cuda;
-    int64_t scale;       // sizes are divided by it
-    double bandwidth;    // bytes/s
-    double flops[INT32]; // FLOP/s, by type
+    int64_t scale;                                 // sizes are divided by it
+    double bandwidth;                              // bytes/s
+    double flops[INT32];                           // FLOP/s, by type
     double bandwidth_before, flops_before[INT32];  // a row ago
 } bench;
 
 // The arguments of a row on the device: `copies` of each, `stride` bytes apart.
-typedef struct operands { int copies; tensor first[ARGS]; size_t stride[ARGS]; int64_t calls; } operands;
+typedef struct operands {
+    int copies;
+    tensor first[ARGS];
+    size_t stride[ARGS];
+    int64_t calls;
+} operands;
 
 static int by_value(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;

@@ -33,8 +33,15 @@ static void matmul_setup(op_run *r) {
 
 static err_t matmul_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
     unsigned opt = r->row->options;
-    return o->matmul(&(matmul_args){.d = t[MM_D], .pre = t[MM_PRE], .a = t[MM_A], .ta = opt & OPT_TA, .b = t[MM_B], .tb = opt & OPT_TB,
-                                    .bias = t[MM_BIAS], .epilogue = opt & 15}, s);
+    return o->matmul(&(matmul_args){.d = t[MM_D],
+                                    .pre = t[MM_PRE],
+                                    .a = t[MM_A],
+                                    .ta = opt & OPT_TA,
+                                    .b = t[MM_B],
+                                    .tb = opt & OPT_TB,
+                                    .bias = t[MM_BIAS],
+                                    .epilogue = opt & 15},
+                     s);
 }
 
 static void matmul_sum(op_run *r, double *d) {
@@ -75,8 +82,7 @@ static double matmul_loss(void *ctx) {
     int64_t n = r->row->size[0] * r->row->size[1];
     double *d = doubles(n), sum = 0;
     matmul_sum(r, d);
-    for (int64_t i = 0; i < n; i++)
-        sum += loss_weight(i) * d[i] * (r->row->options & MATMUL_DGELU ? ref_gelu(r->arg[MM_PRE].value[i]) : 1);
+    for (int64_t i = 0; i < n; i++) sum += loss_weight(i) * d[i] * (r->row->options & MATMUL_DGELU ? ref_gelu(r->arg[MM_PRE].value[i]) : 1);
     free(d);
     return sum;
 }
@@ -99,8 +105,7 @@ static bool matmul_gradient(op_run *r) {
         else ref_matmul(da, dy, false, b->value, !tb, M, K, N);
         if (tb) ref_matmul(db, dy, true, a->value, ta, N, K, M);
         else ref_matmul(db, a->value, !ta, dy, false, K, N, M);
-        ok = gradient_near(r, "da", matmul_loss, r, a->value, da, M * K) &&
-             gradient_near(r, "db", matmul_loss, r, b->value, db, K * N);
+        ok = gradient_near(r, "da", matmul_loss, r, a->value, da, M * K) && gradient_near(r, "db", matmul_loss, r, b->value, db, K * N);
     }
     free(dy), free(da), free(db);
     return ok;
@@ -125,7 +130,10 @@ static err_t bias_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s
 }
 static void bias_reference(op_run *r) { ref_column_sums(r->arg[0].want, r->arg[1].value, r->row->size[0], r->row->size[1]); }
 
-typedef struct bias_ctx { const double *dy, *bias; int64_t N, C; } bias_ctx;
+typedef struct bias_ctx {
+    const double *dy, *bias;
+    int64_t N, C;
+} bias_ctx;
 static double bias_loss(void *ctx) {  // of y = bias, row after row
     const bias_ctx *c = ctx;
     double sum = 0;
@@ -171,9 +179,16 @@ static void norm_setup(op_run *r) {
 
 static err_t norm_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
     (void)r;
-    return o->layer_norm_forward(&(layer_norm_forward_args){.y = t[LN_Y], .mean = t[LN_MEAN], .rstd = t[LN_RSTD], .sum = t[LN_SUM],
-                                                            .x = t[LN_X], .residual = t[LN_RES], .w = t[LN_W], .b = t[LN_B], .eps = LN_EPS},
-                                                            s);
+    return o->layer_norm_forward(&(layer_norm_forward_args){.y = t[LN_Y],
+                                                            .mean = t[LN_MEAN],
+                                                            .rstd = t[LN_RSTD],
+                                                            .sum = t[LN_SUM],
+                                                            .x = t[LN_X],
+                                                            .residual = t[LN_RES],
+                                                            .w = t[LN_W],
+                                                            .b = t[LN_B],
+                                                            .eps = LN_EPS},
+                                 s);
 }
 
 static void norm_reference(op_run *r) {
@@ -181,8 +196,7 @@ static void norm_reference(op_run *r) {
     arg *a = r->arg;
     const double *x = a[LN_X].value;
     if (!a[LN_RES].absent) {  // an FP32 addition, then rounded to T
-        for (int64_t i = 0; i < N * C; i++)
-            a[LN_SUM].want[i] = storage_round(r->row->type, (double)(float)(x[i] + a[LN_RES].value[i]));
+        for (int64_t i = 0; i < N * C; i++) a[LN_SUM].want[i] = storage_round(r->row->type, (double)(float)(x[i] + a[LN_RES].value[i]));
         x = a[LN_SUM].want;
     }
     ref_layer_norm_forward(a[LN_Y].want, a[LN_MEAN].want, a[LN_RSTD].want, x, a[LN_W].value, a[LN_B].value, (double)LN_EPS, N, C);
@@ -197,8 +211,7 @@ static bool norm_exact(op_run *r, const outcome *got) {
     return true;
 }
 
-const op_kind kind_layer_norm_forward = {"layer_norm_forward", norm_setup, norm_call, norm_reference, NULL, norm_exact,
-                                         stream_cost};
+const op_kind kind_layer_norm_forward = {"layer_norm_forward", norm_setup, norm_call, norm_reference, NULL, norm_exact, stream_cost};
 
 enum { LB_DX, LB_DW, LB_DB, LB_DY, LB_RES, LB_X, LB_W, LB_MEAN, LB_RSTD };
 
@@ -230,27 +243,35 @@ static void norm_back_setup(op_run *r) {
 
 static err_t norm_back_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
     (void)r;
-    return o->layer_norm_backward(&(layer_norm_backward_args){.dx = t[LB_DX], .dw = t[LB_DW], .db = t[LB_DB], .dy = t[LB_DY],
-                                                              .dresidual = t[LB_RES], .x = t[LB_X], .w = t[LB_W], .mean = t[LB_MEAN],
-                                                              .rstd = t[LB_RSTD]}, s);
+    return o->layer_norm_backward(&(layer_norm_backward_args){.dx = t[LB_DX],
+                                                              .dw = t[LB_DW],
+                                                              .db = t[LB_DB],
+                                                              .dy = t[LB_DY],
+                                                              .dresidual = t[LB_RES],
+                                                              .x = t[LB_X],
+                                                              .w = t[LB_W],
+                                                              .mean = t[LB_MEAN],
+                                                              .rstd = t[LB_RSTD]},
+                                  s);
 }
 
 static void norm_back_reference(op_run *r) {
     arg *a = r->arg;
-    ref_layer_norm_backward(a[LB_DX].want, a[LB_DW].want, a[LB_DB].want, a[LB_DY].value,
-                            a[LB_RES].absent ? NULL : a[LB_RES].value,
-                            a[LB_X].value, a[LB_W].value, a[LB_MEAN].value, a[LB_RSTD].value, r->row->size[0], r->row->size[1]);
+    ref_layer_norm_backward(a[LB_DX].want, a[LB_DW].want, a[LB_DB].want, a[LB_DY].value, a[LB_RES].absent ? NULL : a[LB_RES].value, a[LB_X].value,
+                            a[LB_W].value, a[LB_MEAN].value, a[LB_RSTD].value, r->row->size[0], r->row->size[1]);
 }
 
-typedef struct norm_ctx { op_run *r; double *b, *y, *mean, *rstd; } norm_ctx;
+typedef struct norm_ctx {
+    op_run *r;
+    double *b, *y, *mean, *rstd;
+} norm_ctx;
 static double norm_loss(void *ctx) {
     norm_ctx *c = ctx;
     arg *a = c->r->arg;
     int64_t N = c->r->row->size[0], C = c->r->row->size[1];
     double sum = 0;
     ref_layer_norm_forward(c->y, c->mean, c->rstd, a[LB_X].value, a[LB_W].value, c->b, (double)LN_EPS, N, C);
-    for (int64_t i = 0; i < N * C; i++)
-        sum += a[LB_DY].value[i] * c->y[i] + (a[LB_RES].absent ? 0 : a[LB_RES].value[i] * a[LB_X].value[i]);
+    for (int64_t i = 0; i < N * C; i++) sum += a[LB_DY].value[i] * c->y[i] + (a[LB_RES].absent ? 0 : a[LB_RES].value[i] * a[LB_X].value[i]);
     return sum;
 }
 
@@ -260,17 +281,15 @@ static bool norm_back_gradient(op_run *r) {  // with the exact mean and rstd, no
     norm_ctx c = {r, doubles(C), doubles(N * C), doubles(N), doubles(N)};
     double *dx = doubles(N * C), *dw = doubles(C), *db = doubles(C), *mean = doubles(N), *rstd = doubles(N);
     ref_layer_norm_forward(c.y, mean, rstd, a[LB_X].value, a[LB_W].value, c.b, (double)LN_EPS, N, C);
-    ref_layer_norm_backward(dx, dw, db, a[LB_DY].value, a[LB_RES].absent ? NULL : a[LB_RES].value, a[LB_X].value,
-                            a[LB_W].value, mean,
-                            rstd, N, C);
-    bool ok = gradient_near(r, "dx", norm_loss, &c, a[LB_X].value, dx, N * C) &&
-              gradient_near(r, "dw", norm_loss, &c, a[LB_W].value, dw, C) && gradient_near(r, "db", norm_loss, &c, c.b, db, C);
+    ref_layer_norm_backward(dx, dw, db, a[LB_DY].value, a[LB_RES].absent ? NULL : a[LB_RES].value, a[LB_X].value, a[LB_W].value, mean, rstd, N, C);
+    bool ok = gradient_near(r, "dx", norm_loss, &c, a[LB_X].value, dx, N * C) && gradient_near(r, "dw", norm_loss, &c, a[LB_W].value, dw, C) &&
+              gradient_near(r, "db", norm_loss, &c, c.b, db, C);
     free(c.b), free(c.y), free(c.mean), free(c.rstd), free(dx), free(dw), free(db), free(mean), free(rstd);
     return ok;
 }
 
-const op_kind kind_layer_norm_backward = {"layer_norm_backward", norm_back_setup, norm_back_call, norm_back_reference,
-                                          norm_back_gradient, NULL, stream_cost};
+const op_kind kind_layer_norm_backward = {
+    "layer_norm_backward", norm_back_setup, norm_back_call, norm_back_reference, norm_back_gradient, NULL, stream_cost};
 
 // --- gelu: N C -------------------------------------------------------------------------------------------------------------
 
@@ -303,8 +322,7 @@ static err_t gelu_back_call(const op_run *r, const ops *o, tensor *t[ARGS], stre
     return o->gelu_backward(&(gelu_backward_args){.dx = t[0], .dy = t[1], .x = t[2]}, s);
 }
 static void gelu_back_reference(op_run *r) {
-    for (int64_t i = 0, n = tensor_count(&r->arg[0].t); i < n; i++)
-        r->arg[0].want[i] = r->arg[1].value[i] * ref_gelu_grad(r->arg[2].value[i]);
+    for (int64_t i = 0, n = tensor_count(&r->arg[0].t); i < n; i++) r->arg[0].want[i] = r->arg[1].value[i] * ref_gelu_grad(r->arg[2].value[i]);
 }
 static double gelu_loss(void *ctx) {
     op_run *r = ctx;
@@ -315,9 +333,7 @@ static double gelu_loss(void *ctx) {
 static bool gelu_back_gradient(op_run *r) {
     return gradient_near(r, "dx", gelu_loss, r, r->arg[2].value, r->arg[0].want, tensor_count(&r->arg[0].t));
 }
-const op_kind kind_gelu_backward = {"gelu_backward", gelu_back_setup, gelu_back_call, gelu_back_reference, gelu_back_gradient,
-                                    NULL,
-                                    stream_cost};
+const op_kind kind_gelu_backward = {"gelu_backward", gelu_back_setup, gelu_back_call, gelu_back_reference, gelu_back_gradient, NULL, stream_cost};
 
 // --- relu: N C -------------------------------------------------------------------------------------------------------------
 
@@ -381,8 +397,8 @@ static bool relu_back_gradient(op_run *r) {
         if (r->arg[2].value[i] == 0) r->arg[2].value[i] = -1;  // at 0 there is a corner: the gradient is the one from below
     return gradient_near(r, "dx", relu_loss, r, r->arg[2].value, r->arg[0].want, n);
 }
-const op_kind kind_relu_backward = {"relu_backward", relu_back_setup, relu_back_call, relu_back_reference, relu_back_gradient, relu_exact,
-                                    stream_cost};
+const op_kind kind_relu_backward = {"relu_backward",    relu_back_setup, relu_back_call, relu_back_reference,
+                                    relu_back_gradient, relu_exact,      stream_cost};
 
 // --- dropout: B E, add: N, cast: N -----------------------------------------------------------------------------------------
 
@@ -391,8 +407,8 @@ static void dropout_setup(op_run *r) {
     arg *x = arg_add(r, "x", IN, r->row->type, 2, r->row->size[0], r->row->size[1], 0);
     y->batch = x->batch = true;
     if (r->row->options & OPT_ALIAS) y->alias = 2;
-    r->drop = (dropout_key){.seed = 0x123456789abcdefull, .step = 7, .first_sample = 0xfffffffe, .site = 0x50000003,
-                            .p = r->row->options & OPT_EXTREME ? 0 : 0.3f};
+    r->drop = (dropout_key){
+        .seed = 0x123456789abcdefull, .step = 7, .first_sample = 0xfffffffe, .site = 0x50000003, .p = r->row->options & OPT_EXTREME ? 0 : 0.3f};
     arg_fill(r, x, 1, 0);
     arg_add_key(r, r->row->size[0]);
 }
@@ -423,8 +439,10 @@ static void add_setup(op_run *r) {
     arg_fill(r, a, 1, 0);
     arg_fill(r, b, 2, 0);
 }
-static err_t add_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) { (void)r; return o->add(&(add_args){.y = t[0], .a = t[1],
-        .b = t[2]}, s); }
+static err_t add_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
+    (void)r;
+    return o->add(&(add_args){.y = t[0], .a = t[1], .b = t[2]}, s);
+}
 static void add_reference(op_run *r) {
     for (int64_t i = 0; i < r->row->size[0]; i++)
         r->arg[0].want[i] = storage_round(r->row->type, (double)(float)(r->arg[1].value[i] + r->arg[2].value[i]));
@@ -445,8 +463,10 @@ static void cast_setup(op_run *r) {
     y->batch = x->batch = true;
     arg_fill(r, x, 1, 0);
 }
-static err_t cast_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) { (void)r; return o->cast(&(cast_args){.y = t[0],
-        .x = t[1]}, s); }
+static err_t cast_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
+    (void)r;
+    return o->cast(&(cast_args){.y = t[0], .x = t[1]}, s);
+}
 static void cast_reference(op_run *r) {
     for (int64_t i = 0; i < r->row->size[0]; i++) r->arg[0].want[i] = storage_round(r->arg[0].t.type, r->arg[1].value[i]);
 }

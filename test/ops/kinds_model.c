@@ -34,8 +34,9 @@ static void attention_setup(op_run *r) {
 
 static err_t attention_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
     dropout_key key = call_key(r, t);
-    return o->attention_forward(&(attention_forward_args){.y = t[AT_Y], .lse = t[AT_LSE], .qkv = t[AT_QKV], .heads = (int)r->row->size[3],
-                                                          .drop = r->has_drop ? &key : NULL}, s);
+    return o->attention_forward(
+        &(attention_forward_args){.y = t[AT_Y], .lse = t[AT_LSE], .qkv = t[AT_QKV], .heads = (int)r->row->size[3], .drop = r->has_drop ? &key : NULL},
+        s);
 }
 
 static void attention_reference(op_run *r) {
@@ -49,8 +50,7 @@ static double pairs(const op_run *r) {  // multiply-adds of one T x T product un
 }
 static void attention_cost(const op_run *r, double *bytes, double *flops) { *bytes = arg_traffic(r), *flops = 4 * pairs(r); }
 
-const op_kind kind_attention_forward = {"attention_forward", attention_setup, attention_call, attention_reference, NULL, NULL,
-                                        attention_cost};
+const op_kind kind_attention_forward = {"attention_forward", attention_setup, attention_call, attention_reference, NULL, NULL, attention_cost};
 
 enum { AB_DQKV, AB_DELTA, AB_DY, AB_Y, AB_LSE, AB_QKV };
 
@@ -77,19 +77,28 @@ static void attention_back_setup(op_run *r) {
 
 static err_t attention_back_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
     dropout_key key = call_key(r, t);
-    return o->attention_backward(&(attention_backward_args){.dqkv = t[AB_DQKV], .delta = t[AB_DELTA], .dy = t[AB_DY], .y = t[AB_Y],
-                                                            .lse = t[AB_LSE], .qkv = t[AB_QKV], .heads = (int)r->row->size[3],
-                                                            .drop = r->has_drop ? &key : NULL}, s);
+    return o->attention_backward(&(attention_backward_args){.dqkv = t[AB_DQKV],
+                                                            .delta = t[AB_DELTA],
+                                                            .dy = t[AB_DY],
+                                                            .y = t[AB_Y],
+                                                            .lse = t[AB_LSE],
+                                                            .qkv = t[AB_QKV],
+                                                            .heads = (int)r->row->size[3],
+                                                            .drop = r->has_drop ? &key : NULL},
+                                 s);
 }
 
 static void attention_back_reference(op_run *r) {
     ref_attention s = shape_of(r);
     arg *a = r->arg;
-    ref_attention_backward(a[AB_DQKV].want, a[AB_DELTA].want, a[AB_DY].value, a[AB_Y].value, a[AB_LSE].value, a[AB_QKV].value,
-                           &s);
+    ref_attention_backward(a[AB_DQKV].want, a[AB_DELTA].want, a[AB_DY].value, a[AB_Y].value, a[AB_LSE].value, a[AB_QKV].value, &s);
 }
 
-typedef struct attention_ctx { op_run *r; ref_attention s; double *y, *lse; } attention_ctx;
+typedef struct attention_ctx {
+    op_run *r;
+    ref_attention s;
+    double *y, *lse;
+} attention_ctx;
 static double attention_loss(void *ctx) {
     attention_ctx *c = ctx;
     double sum = 0;
@@ -114,9 +123,8 @@ static void attention_back_cost(const op_run *r, double *bytes, double *flops) {
     *bytes = arg_traffic(r), *flops = 10 * pairs(r);
 }
 
-const op_kind kind_attention_backward = {"attention_backward", attention_back_setup, attention_back_call,
-                                         attention_back_reference,
-                                         attention_back_gradient, NULL, attention_back_cost};
+const op_kind kind_attention_backward = {
+    "attention_backward", attention_back_setup, attention_back_call, attention_back_reference, attention_back_gradient, NULL, attention_back_cost};
 
 // --- embedding: B T C V ----------------------------------------------------------------------------------------------------
 
@@ -149,8 +157,7 @@ static void embedding_cost(const op_run *r, double *bytes, double *flops) {  // 
     *bytes = 3.0 * (double)tensor_bytes(&r->arg[0].t), *flops = 0;
 }
 
-const op_kind kind_embedding_forward = {"embedding_forward", embedding_setup, embedding_call, embedding_reference, NULL, NULL,
-                                        embedding_cost};
+const op_kind kind_embedding_forward = {"embedding_forward", embedding_setup, embedding_call, embedding_reference, NULL, NULL, embedding_cost};
 
 enum { EB_DWTE, EB_DWPE, EB_SCRATCH, EB_DX, EB_TOKENS };
 
@@ -169,8 +176,8 @@ static void embedding_back_setup(op_run *r) {
 
 static err_t embedding_back_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
     (void)r;
-    return o->embedding_backward(&(embedding_backward_args){.dwte = t[EB_DWTE], .dwpe = t[EB_DWPE], .scratch = t[EB_SCRATCH],
-                                                            .dx = t[EB_DX], .tokens = t[EB_TOKENS]}, s);
+    return o->embedding_backward(
+        &(embedding_backward_args){.dwte = t[EB_DWTE], .dwpe = t[EB_DWPE], .scratch = t[EB_SCRATCH], .dx = t[EB_DX], .tokens = t[EB_TOKENS]}, s);
 }
 
 static void embedding_back_reference(op_run *r) {
@@ -203,8 +210,8 @@ static double embedding_loss(void *ctx) {  // of x = wte[token] + wpe[t]; the ta
     int64_t T = r->row->size[1], C = r->row->size[2];
     double sum = 0;
     for (int64_t i = 0, n = tensor_count(&r->arg[EB_DX].t); i < n; i++)
-        sum += r->arg[EB_DX].value[i] * (r->arg[EB_DWTE].value[(int64_t)r->arg[EB_TOKENS].value[i / C] * C + i % C] +
-                                         r->arg[EB_DWPE].value[i / C % T * C + i % C]);
+        sum += r->arg[EB_DX].value[i] *
+               (r->arg[EB_DWTE].value[(int64_t)r->arg[EB_TOKENS].value[i / C] * C + i % C] + r->arg[EB_DWPE].value[i / C % T * C + i % C]);
     return sum;
 }
 
@@ -222,8 +229,7 @@ static void embedding_back_cost(const op_run *r, double *bytes, double *flops) {
     *bytes = 2 * (double)tensor_bytes(&r->arg[EB_DX].t) + 8 * C * (touched + (double)r->row->size[1]), *flops = 0;
 }
 
-const op_kind kind_embedding_backward = {"embedding_backward", embedding_back_setup, embedding_back_call,
-                                         embedding_back_reference,
+const op_kind kind_embedding_backward = {"embedding_backward",    embedding_back_setup, embedding_back_call, embedding_back_reference,
                                          embedding_back_gradient, embedding_back_exact, embedding_back_cost};
 
 // --- cross_entropy: N V, and Vp where it is not V --------------------------------------------------------------------------
@@ -263,14 +269,16 @@ static void entropy_setup(op_run *r) {
 static err_t entropy_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
     const float *scale = r->row->options & OPT_LOSS_ONLY ? NULL : &r->scale;
     const step_state *state = (const step_state *)t[CE_STATE]->data;
-    return o->cross_entropy(&(cross_entropy_args){.losses = t[CE_LOSSES], .logits = t[CE_LOGITS], .targets = t[CE_TARGETS],
-                                                  .classes = r->row->size[1], .scale = scale, .state = state}, s);
+    return o->cross_entropy(
+        &(cross_entropy_args){
+            .losses = t[CE_LOSSES], .logits = t[CE_LOGITS], .targets = t[CE_TARGETS], .classes = r->row->size[1], .scale = scale, .state = state},
+        s);
 }
 
 static void entropy_reference(op_run *r) {
     arg *a = r->arg;
-    ref_cross_entropy(a[CE_LOSSES].want, a[CE_LOGITS].want, a[CE_LOGITS].value, a[CE_TARGETS].value,
-                      (double)r->scale * (double)r->state.loss_scale, r->row->size[0], r->row->size[1], columns_of(r));
+    ref_cross_entropy(a[CE_LOSSES].want, a[CE_LOGITS].want, a[CE_LOGITS].value, a[CE_TARGETS].value, (double)r->scale * (double)r->state.loss_scale,
+                      r->row->size[0], r->row->size[1], columns_of(r));
 }
 
 static bool entropy_exact(op_run *r, const outcome *got) {  // zeros where a target is ignored, and past the classes of every row
@@ -287,13 +295,15 @@ static bool entropy_exact(op_run *r, const outcome *got) {  // zeros where a tar
     return true;
 }
 
-typedef struct entropy_ctx { op_run *r; double *losses; } entropy_ctx;
+typedef struct entropy_ctx {
+    op_run *r;
+    double *losses;
+} entropy_ctx;
 static double entropy_loss(void *ctx) {
     entropy_ctx *c = ctx;
     int64_t N = c->r->row->size[0];
     double sum = 0;
-    ref_cross_entropy(c->losses, NULL, c->r->arg[CE_LOGITS].value, c->r->arg[CE_TARGETS].value, 1, N, c->r->row->size[1],
-                      columns_of(c->r));
+    ref_cross_entropy(c->losses, NULL, c->r->arg[CE_LOGITS].value, c->r->arg[CE_TARGETS].value, 1, N, c->r->row->size[1], columns_of(c->r));
     for (int64_t n = 0; n < N; n++) sum += c->losses[n] * (double)c->r->scale * (double)c->r->state.loss_scale;
     return sum;
 }
@@ -309,9 +319,7 @@ static bool entropy_gradient(op_run *r) {
 
 static void traffic_cost(const op_run *r, double *bytes, double *flops) { *bytes = arg_traffic(r), *flops = 0; }
 
-const op_kind kind_cross_entropy = {"cross_entropy", entropy_setup, entropy_call, entropy_reference, entropy_gradient,
-                                    entropy_exact,
-                                    traffic_cost};
+const op_kind kind_cross_entropy = {"cross_entropy", entropy_setup, entropy_call, entropy_reference, entropy_gradient, entropy_exact, traffic_cost};
 
 // --- top_1: N V, and Vp where it is not V ----------------------------------------------------------------------------------
 
@@ -365,8 +373,7 @@ static void top_reference(op_run *r) {
 static bool top_exact(op_run *r, const outcome *got) {
     for (int64_t n = 0; n < r->row->size[0]; n++) {
         double hit = storage_get(got->data[TOP_HITS], FP64, n);
-        if (hit != r->arg[TOP_HITS].want[n])
-            return failed(r, "hits[%lld] is %g, expected %g", (long long)n, hit, r->arg[TOP_HITS].want[n]);
+        if (hit != r->arg[TOP_HITS].want[n]) return failed(r, "hits[%lld] is %g, expected %g", (long long)n, hit, r->arg[TOP_HITS].want[n]);
     }
     return true;
 }

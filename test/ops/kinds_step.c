@@ -26,8 +26,7 @@ static void squares_reference(op_run *r) {  // the written-down order
     int64_t n = r->row->size[0];
     for (int64_t c = 0; c * CHUNK < n; c++) {
         double a[8] = {0};
-        for (int64_t i = 0; i < CHUNK && c * CHUNK + i < n; i++)
-            a[i % 8] += r->arg[1].value[c * CHUNK + i] * r->arg[1].value[c * CHUNK + i];
+        for (int64_t i = 0; i < CHUNK && c * CHUNK + i < n; i++) a[i % 8] += r->arg[1].value[c * CHUNK + i] * r->arg[1].value[c * CHUNK + i];
         r->arg[0].want[c] = ((a[0] + a[4]) + (a[2] + a[6])) + ((a[1] + a[5]) + (a[3] + a[7]));
     }
 }
@@ -37,16 +36,14 @@ static bool squares_exact(op_run *r, const outcome *got) {
     return failed(r, "sums differ from 8 interleaved accumulators and their tree");
 }
 
-const op_kind kind_sum_squares = {"sum_squares", squares_setup, squares_call, squares_reference, NULL, squares_exact,
-                                  traffic_cost};
+const op_kind kind_sum_squares = {"sum_squares", squares_setup, squares_call, squares_reference, NULL, squares_exact, traffic_cost};
 
 // --- step_decide: sums -----------------------------------------------------------------------------------------------------
 
 static void decide_setup(op_run *r) {
     arg *state = arg_add(r, "state", UPDATES, INT32, 1, sizeof(step_state) / 4, 0, 0);
     arg *sums = arg_add(r, "sums", IN, FP64, 1, r->row->size[0], 0, 0);
-    r->state = (step_state){.lr = 0.5f, .apply = -7, .loss_scale = 1024, .beta1_power = 0.9, .beta2_power = 0.99, .adam_t = 1,
-                            .good_steps = 1};
+    r->state = (step_state){.lr = 0.5f, .apply = -7, .loss_scale = 1024, .beta1_power = 0.9, .beta2_power = 0.99, .adam_t = 1, .good_steps = 1};
     r->step = (step_rules){.grad_clip = 1, .beta1 = 0.9, .beta2 = 0.99, .dynamic_scale = true, .scale_window = 100};
     arg_fill_bytes(state, &r->state);
     arg_fill_wide(r, sums, 1e3);
@@ -90,8 +87,13 @@ static void adamw_setup(op_run *r) {
     w->want = NULL;  // update_exact: the master, rounded one way or the other
     r->adamw = (adamw_rules){.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
     r->round = (rounding_key){.seed = 1337, .site = 0x60000007, .first = n > 64 ? 5 * CHUNK : 0};
-    r->state = (step_state){.lr = 0.0123f, .apply = !(o & OPT_SKIP), .grad_factor = 0.0078125f, .loss_scale = 128, .adam_t = t,
-                            .beta1_power = 0.9 * 0.9 * 0.9, .beta2_power = 0.95 * 0.95 * 0.95};
+    r->state = (step_state){.lr = 0.0123f,
+                            .apply = !(o & OPT_SKIP),
+                            .grad_factor = 0.0078125f,
+                            .loss_scale = 128,
+                            .adam_t = t,
+                            .beta1_power = 0.9 * 0.9 * 0.9,
+                            .beta2_power = 0.95 * 0.95 * 0.95};
     arg_fill(r, master, 0.02, 0);
     arg_fill(r, m, 0.1, 0);
     arg_fill(r, v, 0.01, 0.05);
@@ -101,9 +103,15 @@ static void adamw_setup(op_run *r) {
 }
 
 static err_t adamw_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
-    return o->adamw(&(adamw_args){.w = t[AW_W], .master = t[AW_MASTER], .m = t[AW_M], .v = t[AW_V], .grad = t[AW_GRAD],
-                                  .state = (const step_state *)t[AW_STATE]->data, .rules = &r->adamw,
-                                  .round = r->row->options & OPT_STOCHASTIC ? &r->round : NULL}, s);
+    return o->adamw(&(adamw_args){.w = t[AW_W],
+                                  .master = t[AW_MASTER],
+                                  .m = t[AW_M],
+                                  .v = t[AW_V],
+                                  .grad = t[AW_GRAD],
+                                  .state = (const step_state *)t[AW_STATE]->data,
+                                  .rules = &r->adamw,
+                                  .round = r->row->options & OPT_STOCHASTIC ? &r->round : NULL},
+                    s);
 }
 
 static void adamw_reference(op_run *r) {
@@ -111,8 +119,8 @@ static void adamw_reference(op_run *r) {
     size_t bytes = (size_t)r->row->size[0] * sizeof(double);
     for (int i = AW_MASTER; i <= AW_V; i++) memcpy(a[i].want, a[i].value, bytes);
     if (r->state.apply)
-        ref_adamw(a[AW_MASTER].want, a[AW_M].want, a[AW_V].want, a[AW_GRAD].value, (double)r->state.grad_factor,
-                  (double)r->state.lr, r->state.adam_t, &r->adamw, r->row->size[0]);
+        ref_adamw(a[AW_MASTER].want, a[AW_M].want, a[AW_V].want, a[AW_GRAD].value, (double)r->state.grad_factor, (double)r->state.lr, r->state.adam_t,
+                  &r->adamw, r->row->size[0]);
 }
 
 // Of both optimizers, whose arguments begin with w and master: up to `last` they are updated. A skipped step changes nothing, and w
@@ -127,8 +135,8 @@ static bool update_exact(op_run *r, const outcome *got, int last) {
     }
     for (int64_t i = 0; i < r->row->size[0] && !w->absent; i++) {
         double master = storage_get(got->data[AW_MASTER], FP32, i), g = storage_get(got->data[AW_W], w->t.type, i);
-        double want = r->row->options & OPT_STOCHASTIC ? ref_stochastic(w->t.type, master, &r->round, i, r->state.adam_t)
-                                                       : storage_round(w->t.type, master);
+        double want =
+            r->row->options & OPT_STOCHASTIC ? ref_stochastic(w->t.type, master, &r->round, i, r->state.adam_t) : storage_round(w->t.type, master);
         if (g != want) return failed(r, "w[%lld] is %.9g, not its master %.9g rounded: %.9g", (long long)i, g, master, want);
     }
     return true;
@@ -155,8 +163,8 @@ static void sgd_setup(op_run *r) {
     w->want = NULL;  // update_exact: the master, rounded one way or the other
     r->sgd = (sgd_rules){.momentum = o & OPT_NO_MOMENTUM ? 0 : 0.9, .weight_decay = 0.1, .nesterov = o & OPT_NESTEROV};
     r->round = (rounding_key){.seed = 1337, .site = 0x60000007, .first = n > 64 ? 5 * CHUNK : 0};
-    r->state = (step_state){.lr = 0.0123f, .apply = !(o & OPT_SKIP), .grad_factor = 0.0078125f, .loss_scale = 128, .adam_t = 3,
-                            .beta1_power = 0.5, .beta2_power = 0.25};
+    r->state = (step_state){
+        .lr = 0.0123f, .apply = !(o & OPT_SKIP), .grad_factor = 0.0078125f, .loss_scale = 128, .adam_t = 3, .beta1_power = 0.5, .beta2_power = 0.25};
     arg_fill(r, master, 0.02, 0);
     arg_fill(r, buf, 0.1, 0);
     arg_fill(r, grad, 30, 0);
@@ -165,17 +173,22 @@ static void sgd_setup(op_run *r) {
 }
 
 static err_t sgd_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
-    return o->sgd(&(sgd_args){.w = t[SG_W], .master = t[SG_MASTER], .buf = t[SG_BUF], .grad = t[SG_GRAD],
-                              .state = (const step_state *)t[SG_STATE]->data, .rules = &r->sgd,
-                              .round = r->row->options & OPT_STOCHASTIC ? &r->round : NULL}, s);
+    return o->sgd(&(sgd_args){.w = t[SG_W],
+                              .master = t[SG_MASTER],
+                              .buf = t[SG_BUF],
+                              .grad = t[SG_GRAD],
+                              .state = (const step_state *)t[SG_STATE]->data,
+                              .rules = &r->sgd,
+                              .round = r->row->options & OPT_STOCHASTIC ? &r->round : NULL},
+                  s);
 }
 
 static void sgd_reference(op_run *r) {
     arg *a = r->arg;
     for (int i = SG_MASTER; i <= SG_BUF; i++) memcpy(a[i].want, a[i].value, (size_t)r->row->size[0] * sizeof(double));
     if (r->state.apply)
-        ref_sgd(a[SG_MASTER].want, a[SG_BUF].absent ? NULL : a[SG_BUF].want, a[SG_GRAD].value, (double)r->state.grad_factor,
-                (double)r->state.lr, &r->sgd, r->row->size[0]);
+        ref_sgd(a[SG_MASTER].want, a[SG_BUF].absent ? NULL : a[SG_BUF].want, a[SG_GRAD].value, (double)r->state.grad_factor, (double)r->state.lr,
+                &r->sgd, r->row->size[0]);
 }
 
 // Which products and sums are one FMA is promised, so that every bit is known.
@@ -242,8 +255,7 @@ static void stochastic_setup(op_run *r) {
 }
 
 static err_t stochastic_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
-    return o->cast_stochastic(&(cast_stochastic_args){.y = t[0], .x = t[1], .round = &r->round, .state = (const step_state *)t[2]->data},
-                              s);
+    return o->cast_stochastic(&(cast_stochastic_args){.y = t[0], .x = t[1], .round = &r->round, .state = (const step_state *)t[2]->data}, s);
 }
 static void stochastic_reference(op_run *r) { (void)r; }  // stochastic_exact
 
@@ -257,4 +269,4 @@ static bool stochastic_exact(op_run *r, const outcome *got) {
 }
 
 const op_kind kind_cast_stochastic = {"cast_stochastic", stochastic_setup, stochastic_call, stochastic_reference, NULL,
-                                      stochastic_exact, traffic_cost};
+                                      stochastic_exact,  traffic_cost};

@@ -23,34 +23,35 @@ typedef enum op_id {
 #define OP_ID(op) OP_##op,
     OPS(OP_ID)
 #undef OP_ID
-    OP_COUNT
+        OP_COUNT
 } op_id;
 
 // Options of a row. The lowest bits are matmul's epilogue.
 enum {
-    OPT_TA = 1 << 4, OPT_TB = 1 << 5,  // matmul: transposed operands
-    OPT_OUT32 = 1 << 6,                // matmul: d is FP32 while T is not
-    OPT_DROP = 1 << 7,                 // attention: with dropout
-    OPT_RESIDUAL = 1 << 8,             // layer norm: fused residual
-    OPT_ALIAS = 1 << 9,                // the output lies on its (first) input
-    OPT_ALIAS2 = 1 << 10,              // add: the output lies on its second input
-    OPT_LOSS_ONLY = 1 << 11,           // cross entropy: scale NULL
-    OPT_EXTREME = 1 << 12,             // inputs that break careless arithmetic
-    OPT_SKIP = 1 << 13,                // adamw, sgd: the step was decided against
-    OPT_NO_W = 1 << 14,                // adamw, sgd: no rounded copy
-    OPT_STOCHASTIC = 1 << 15,          // adamw, sgd: w is rounded stochastically
-    OPT_AT = 1 << 16,                  // dropout: step and first sample come from device memory
-    OPT_NO_MOMENTUM = 1 << 17,         // sgd: no buffer
-    OPT_NESTEROV = 1 << 18,            // sgd
-    OPT_TO_SHIFT = 20,                 // cast: destination type
+    OPT_TA = 1 << 4,
+    OPT_TB = 1 << 5,            // matmul: transposed operands
+    OPT_OUT32 = 1 << 6,         // matmul: d is FP32 while T is not
+    OPT_DROP = 1 << 7,          // attention: with dropout
+    OPT_RESIDUAL = 1 << 8,      // layer norm: fused residual
+    OPT_ALIAS = 1 << 9,         // the output lies on its (first) input
+    OPT_ALIAS2 = 1 << 10,       // add: the output lies on its second input
+    OPT_LOSS_ONLY = 1 << 11,    // cross entropy: scale NULL
+    OPT_EXTREME = 1 << 12,      // inputs that break careless arithmetic
+    OPT_SKIP = 1 << 13,         // adamw, sgd: the step was decided against
+    OPT_NO_W = 1 << 14,         // adamw, sgd: no rounded copy
+    OPT_STOCHASTIC = 1 << 15,   // adamw, sgd: w is rounded stochastically
+    OPT_AT = 1 << 16,           // dropout: step and first sample come from device memory
+    OPT_NO_MOMENTUM = 1 << 17,  // sgd: no buffer
+    OPT_NESTEROV = 1 << 18,     // sgd
+    OPT_TO_SHIFT = 20,          // cast: destination type
 };
 
 typedef struct op_row {
     op_id op;
-    int64_t size[4];   // in the order of the operation's comment in kinds_*.c
+    int64_t size[4];  // in the order of the operation's comment in kinds_*.c
     dtype type;
     unsigned options;
-    double nmse;       // tolerance of the arithmetic; an output stored in 16 bits is allowed one rounding more (values.c)
+    double nmse;  // tolerance of the arithmetic; an output stored in 16 bits is allowed one rounding more (values.c)
     const char *why;
 } op_row;
 
@@ -60,44 +61,46 @@ typedef enum role { IN, OUT, ADDS, UPDATES, SCRATCH } role;
 typedef struct arg {
     const char *name;
     role role;
-    tensor t;        // type and shape; its data is the host's initial content (inputs) or content to add to (ADDS)
-    int alias;       // 1 + the argument whose memory this one shares; 0: its own
-    bool batch;      // dimension 0 is the batch: halves when the batch is split
-    bool absent;     // NULL is passed
-    double *value;   // inputs: what storage holds
-    double *want;    // outputs: the reference (of ADDS: the contribution); NULL: compared by bits only
+    tensor t;       // type and shape; its data is the host's initial content (inputs) or content to add to (ADDS)
+    int alias;      // 1 + the argument whose memory this one shares; 0: its own
+    bool batch;     // dimension 0 is the batch: halves when the batch is split
+    bool absent;    // NULL is passed
+    double *value;  // inputs: what storage holds
+    double *want;   // outputs: the reference (of ADDS: the contribution); NULL: compared by bits only
 } arg;
 
 enum { ARGS = 10, WHY = 512 };
 
 typedef struct op_run {
     const op_row *row;
-    bool bench;      // no doubles are kept
+    bool bench;  // no doubles are kept
     int count;
     arg arg[ARGS];
     dropout_key drop;
     bool has_drop;
-    int key_at;      // OPT_AT: 1 + the argument that holds step and sample
-    bool by_value;   // OPT_AT: but not in this call
-    float scale;     // cross_entropy's
+    int key_at;     // OPT_AT: 1 + the argument that holds step and sample
+    bool by_value;  // OPT_AT: but not in this call
+    float scale;    // cross_entropy's
     step_state state;
     step_rules step;
     adamw_rules adamw;
     sgd_rules sgd;
     rounding_key round;
-    char why[WHY];   // of the first failure
+    char why[WHY];  // of the first failure
 } op_run;
 
 // What an execution left in each argument.
-typedef struct outcome { unsigned char *data[ARGS]; } outcome;
+typedef struct outcome {
+    unsigned char *data[ARGS];
+} outcome;
 
 typedef struct op_kind {
     const char *name;
     void (*setup)(op_run *r);
     err_t (*call)(const op_run *r, const ops *o, tensor *t[ARGS], stream *s);
     void (*reference)(op_run *r);
-    bool (*gradient)(op_run *r);                       // or NULL
-    bool (*exact)(op_run *r, const outcome *got);      // relations that hold to the bit, or NULL
+    bool (*gradient)(op_run *r);                   // or NULL
+    bool (*exact)(op_run *r, const outcome *got);  // relations that hold to the bit, or NULL
     void (*cost)(const op_run *r, double *bytes, double *flops);
 } op_kind;
 
@@ -121,15 +124,15 @@ bool values_near(const char *name, dtype t, const void *got, const double *want,
 
 // run.c: declaring arguments, executing, checking.
 arg *arg_add(op_run *r, const char *name, role role, dtype t, int dims, int64_t s0, int64_t s1, int64_t s2);
-void arg_fill(op_run *r, arg *a, double scale, double offset);           // uniform, variance scale^2 around offset
-void arg_fill_wide(op_run *r, arg *a, double scale);                     // many magnitudes: the order of sums shows in double too
-void arg_fill_with(op_run *r, arg *a, const double *x);                  // given values, rounded to storage
-void arg_fill_index(op_run *r, arg *a, int64_t limit, int ignore_every); // INT32 in [0,limit); every k-th is -1
+void arg_fill(op_run *r, arg *a, double scale, double offset);            // uniform, variance scale^2 around offset
+void arg_fill_wide(op_run *r, arg *a, double scale);                      // many magnitudes: the order of sums shows in double too
+void arg_fill_with(op_run *r, arg *a, const double *x);                   // given values, rounded to storage
+void arg_fill_index(op_run *r, arg *a, int64_t limit, int ignore_every);  // INT32 in [0,limit); every k-th is -1
 void arg_fill_bytes(arg *a, const void *bytes);
-void arg_add_key(op_run *r, int64_t samples);                            // OPT_AT: where r->drop says in memory which step and sample it is
-dropout_key call_key(const op_run *r, tensor *const t[ARGS]);            // r->drop for a call
-double arg_traffic(const op_run *r);    // bytes: inputs and (=) outputs once, (+=) and updated ones twice, scratch never
-double loss_weight(int64_t i);          // fixed, in [-1,1): turns an output into one number, the sum of w_i y_i
+void arg_add_key(op_run *r, int64_t samples);                  // OPT_AT: where r->drop says in memory which step and sample it is
+dropout_key call_key(const op_run *r, tensor *const t[ARGS]);  // r->drop for a call
+double arg_traffic(const op_run *r);                           // bytes: inputs and (=) outputs once, (+=) and updated ones twice, scratch never
+double loss_weight(int64_t i);                                 // fixed, in [-1,1): turns an output into one number, the sum of w_i y_i
 bool failed(op_run *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));  // always false
 void run_open(op_run *r, const op_row *row, bool bench);
 void run_close(op_run *r);
@@ -141,14 +144,18 @@ typedef struct fixture {
     device *dev;
     const ops *table;
     stream *s;
-    int kin;          // fixtures of the same kin must agree in every bit
-    bool slow;        // portable kernels: large rows are not for them
+    int kin;    // fixtures of the same kin must agree in every bit
+    bool slow;  // portable kernels: large rows are not for them
     char name[96];
 } fixture;
 
 enum { FIXTURES = 16 };
 // once: one execution of each row, its values and its memory; for builds in which an execution is dear and what it touches is the question.
-typedef struct fixtures { int count; bool once; fixture f[FIXTURES]; } fixtures;
+typedef struct fixtures {
+    int count;
+    bool once;
+    fixture f[FIXTURES];
+} fixtures;
 
 // Of one kind, of which there must be one; DEVICE_AUTO: whatever this machine has.
 bool fixtures_open(fixtures *all, device_kind kind, char why[WHY]);
@@ -158,7 +165,10 @@ void fixtures_close(fixtures *all);
 bool run_row(const op_row *row, const fixtures *all, char why[WHY]);
 
 // special.c: what does not fit a row.
-typedef struct special { const char *name; bool (*check)(const fixture *f, char why[WHY]); } special;
+typedef struct special {
+    const char *name;
+    bool (*check)(const fixture *f, char why[WHY]);
+} special;
 extern const special specials[];
 extern const int special_count;
 

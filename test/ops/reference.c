@@ -32,8 +32,8 @@ double ref_gelu_grad(double x) {
     return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
 }
 
-void ref_layer_norm_forward(double *y, double *mean, double *rstd, const double *x, const double *w, const double *b, double eps,
-                            int64_t N, int64_t C) {
+void ref_layer_norm_forward(double *y, double *mean, double *rstd, const double *x, const double *w, const double *b, double eps, int64_t N,
+                            int64_t C) {
     for (int64_t n = 0; n < N; n++) {
         const double *row = x + n * C;
         double sum = 0, squares = 0;
@@ -46,8 +46,8 @@ void ref_layer_norm_forward(double *y, double *mean, double *rstd, const double 
 }
 
 // With h = (x - mean) rstd and g = dy w:  dx = rstd (g - mean(g) - h mean(g h)).
-void ref_layer_norm_backward(double *dx, double *dw, double *db, const double *dy, const double *dresidual, const double *x,
-                             const double *w, const double *mean, const double *rstd, int64_t N, int64_t C) {
+void ref_layer_norm_backward(double *dx, double *dw, double *db, const double *dy, const double *dresidual, const double *x, const double *w,
+                             const double *mean, const double *rstd, int64_t N, int64_t C) {
     memset(dw, 0, (size_t)C * sizeof *dw);
     memset(db, 0, (size_t)C * sizeof *db);
     for (int64_t n = 0; n < N; n++) {
@@ -128,8 +128,7 @@ void ref_attention_backward(double *dqkv, double *delta, const double *dy, const
             }
 }
 
-void ref_cross_entropy(double *losses, double *dlogits, const double *logits, const double *targets, double scale, int64_t N,
-                       int64_t V, int64_t Vp) {
+void ref_cross_entropy(double *losses, double *dlogits, const double *logits, const double *targets, double scale, int64_t N, int64_t V, int64_t Vp) {
     for (int64_t n = 0; n < N; n++) {
         const double *x = logits + n * Vp;
         double most = -INFINITY, sum = 0;
@@ -157,8 +156,7 @@ double ref_stochastic(dtype type, double x, const rounding_key *key, int64_t e, 
     return copysign(f >= 1 - u ? low + gap : low, x);
 }
 
-void ref_adamw(double *master, double *m, double *v, const double *grad, double grad_factor, double lr, int64_t t,
-               const adamw_rules *r, int64_t n) {
+void ref_adamw(double *master, double *m, double *v, const double *grad, double grad_factor, double lr, int64_t t, const adamw_rules *r, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         double g = grad[i] * grad_factor;
         m[i] = r->beta1 * m[i] + (1 - r->beta1) * g;

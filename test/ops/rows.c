@@ -12,6 +12,7 @@
 
 #include <stdio.h>
 
+// clang-format off
 // In the three compute types.
 #define TYPES(op, opt, nmse, why, ...)                  \
     {op, {__VA_ARGS__}, FP32, opt, nmse, why},          \
@@ -380,6 +381,7 @@ const op_row bench_rows_gpu[] = {
     {OP_sgd, {16777216}, FP32, OPT_NO_MOMENTUM, 0, ""},
 };
 const int bench_row_gpu_count = sizeof bench_rows_gpu / sizeof *bench_rows_gpu;
+// clang-format on
 
 const op_kind *kind_of(op_id op) {
     static const op_kind *const kind[OP_COUNT] = {
@@ -392,12 +394,17 @@ const op_kind *kind_of(op_id op) {
 
 // "matmul 64x768x768 bf16 tb+bias: real width"
 void row_name(char *out, size_t size, const op_row *row) {
-    static const struct { unsigned bit; const char *name; } option[] = {
-        {MATMUL_BIAS, "bias"}, {MATMUL_GELU, "gelu"}, {MATMUL_DGELU, "dgelu"}, {MATMUL_ACCUMULATE, "acc"}, {OPT_TA, "ta"},
-        {OPT_TB, "tb"},
-        {OPT_OUT32, "fp32 out"}, {OPT_DROP, "dropout"}, {OPT_RESIDUAL, "residual"}, {OPT_ALIAS, "alias"}, {OPT_ALIAS2, "alias b"},
-        {OPT_LOSS_ONLY, "loss only"}, {OPT_EXTREME, "extreme"}, {OPT_SKIP, "skip"}, {OPT_NO_W, "no w"},
-        {OPT_STOCHASTIC, "stochastic"}, {OPT_AT, "at"}, {OPT_NO_MOMENTUM, "no momentum"}, {OPT_NESTEROV, "nesterov"},
+    static const struct {
+        unsigned bit;
+        const char *name;
+    } option[] = {
+        {MATMUL_BIAS, "bias"},          {MATMUL_GELU, "gelu"},   {MATMUL_DGELU, "dgelu"},
+        {MATMUL_ACCUMULATE, "acc"},     {OPT_TA, "ta"},          {OPT_TB, "tb"},
+        {OPT_OUT32, "fp32 out"},        {OPT_DROP, "dropout"},   {OPT_RESIDUAL, "residual"},
+        {OPT_ALIAS, "alias"},           {OPT_ALIAS2, "alias b"}, {OPT_LOSS_ONLY, "loss only"},
+        {OPT_EXTREME, "extreme"},       {OPT_SKIP, "skip"},      {OPT_NO_W, "no w"},
+        {OPT_STOCHASTIC, "stochastic"}, {OPT_AT, "at"},          {OPT_NO_MOMENTUM, "no momentum"},
+        {OPT_NESTEROV, "nesterov"},
     };
     size_t at = (size_t)snprintf(out, size, "%s", kind_of(row->op)->name);
     for (int i = 0; i < 4 && row->size[i] && at < size; i++)

@@ -148,7 +148,12 @@ bool gradient_near(op_run *r, const char *what, double (*loss)(void *), void *ct
 typedef enum start { CLEAN, LOADED } start;  // CLEAN: (=) from NaN, (+=) from zero; LOADED: both from finite rubbish
 
 // apart: no aliasing; split: rows of the first of two calls, 0: one call; by_value: no key from memory; recorded: a recording runs for the call
-typedef struct how { start from; bool apart; int64_t split; bool by_value, recorded; } how;
+typedef struct how {
+    start from;
+    bool apart;
+    int64_t split;
+    bool by_value, recorded;
+} how;
 
 static unsigned char *initial(const arg *a, start from) {
     size_t n = tensor_bytes(&a->t);
@@ -239,8 +244,7 @@ static bool guards_hold(op_run *r, const fixture *f, const arg *a, const unsigne
     poison(expected, GUARD);
     if (memcmp(p, expected, GUARD)) return failed(r, "%s: wrote before %s", f->name, a->name);
     for (size_t i = 0; i < GUARD; i++)
-        if (p[end + i] != ((end + i) % 2 ? 0xff : 0xd5))
-            return failed(r, "%s: wrote past %s, byte %zu after its end", f->name, a->name, i);
+        if (p[end + i] != ((end + i) % 2 ? 0xff : 0xd5)) return failed(r, "%s: wrote past %s, byte %zu after its end", f->name, a->name, i);
     return true;
 }
 
@@ -252,8 +256,7 @@ static bool collect(op_run *r, const fixture *f, int i, bool shared, const void 
     bool ok = stream_copy(f->s, p, block, GUARD + n + GUARD) == ERR_OK && stream_wait(f->s) == ERR_OK;
     if (!ok) failed(r, "%s: %s", f->name, err_last()->text);
     ok = ok && guards_hold(r, f, a, p);
-    if (ok && a->role == IN && !shared && memcmp(p + GUARD, a->t.data, n))
-        ok = failed(r, "%s: changed its input %s", f->name, a->name);
+    if (ok && a->role == IN && !shared && memcmp(p + GUARD, a->t.data, n)) ok = failed(r, "%s: changed its input %s", f->name, a->name);
     memmove(p, p + GUARD, n);
     out->data[i] = p;
     return ok;
@@ -333,8 +336,7 @@ static bool adds_once(op_run *r, const fixture *f, const outcome *clean) {
         for (int64_t k = 0, n = tensor_count(&a->t); k < n && ok; k++) {
             float want = (float)loaded(a, k) + z[k];
             if (memcmp(&want, &got[k], sizeof want))
-                ok = failed(r, "%s: %s[%lld]: %.9g (+=) %.9g gave %.9g", f->name, a->name, (long long)k, loaded(a, k),
-                            (double)z[k], (double)got[k]);
+                ok = failed(r, "%s: %s[%lld]: %.9g (+=) %.9g gave %.9g", f->name, a->name, (long long)k, loaded(a, k), (double)z[k], (double)got[k]);
             got[k] = z[k];
         }
     }

@@ -10,7 +10,13 @@
 
 // Tensors of one check, on the device. The first failure of any call stays, and later ones do nothing.
 enum { BOXES = 16 };
-typedef struct bench { const fixture *f; tensor t[BOXES]; int count; bool ok; char *why; } bench;
+typedef struct bench {
+    const fixture *f;
+    tensor t[BOXES];
+    int count;
+    bool ok;
+    char *why;
+} bench;
 
 static bool say(bench *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static bool say(bench *b, const char *fmt, ...) {
@@ -91,8 +97,8 @@ static void expect_padded(bench *b, const char *what, const tensor *wide, const 
         bool inside = row < plain->size[0] && column < plain->size[1];
         const unsigned char *want = inside ? q + (size_t)(row * plain->size[1] + column) * each : zero;
         if (memcmp(p + (size_t)i * each, want, each))
-            say(b, "%s: (%lld,%lld) is %.9g, expected %.9g", what, (long long)row, (long long)column,
-                storage_get(p, wide->type, i), storage_get(want, wide->type, 0));
+            say(b, "%s: (%lld,%lld) is %.9g, expected %.9g", what, (long long)row, (long long)column, storage_get(p, wide->type, i),
+                storage_get(want, wide->type, 0));
     }
     free(p), free(q);
 }
@@ -119,10 +125,10 @@ static void padded_head(bench *b, dtype T, int64_t V, int64_t Vp) {
     did(b, o->matmul(&(matmul_args){.d = y, .a = x, .b = w, .tb = true}, s));
     did(b, o->matmul(&(matmul_args){.d = y2, .a = x, .b = w2, .tb = true}, s));
     expect_padded(b, "logits", y, y2);
-    did(b, o->cross_entropy(&(cross_entropy_args){.losses = losses, .logits = y, .targets = targets, .classes = V, .scale = &scale,
-                                                  .state = st->data}, s));
-    did(b, o->cross_entropy(&(cross_entropy_args){.losses = losses2, .logits = y2, .targets = targets, .classes = V, .scale = &scale,
-                                                  .state = st->data}, s));
+    did(b, o->cross_entropy(
+               &(cross_entropy_args){.losses = losses, .logits = y, .targets = targets, .classes = V, .scale = &scale, .state = st->data}, s));
+    did(b, o->cross_entropy(
+               &(cross_entropy_args){.losses = losses2, .logits = y2, .targets = targets, .classes = V, .scale = &scale, .state = st->data}, s));
     expect_same(b, "losses", losses, losses2);
     expect_padded(b, "gradient of the logits", y, y2);
     did(b, o->matmul(&(matmul_args){.d = dx, .a = y, .b = w}, s));
@@ -158,8 +164,7 @@ static bool matmul_fused(const fixture *f, char why[WHY]) {
         tensor *x = random_box(&b, T, M, K, 1, 1), *w = random_box(&b, T, N, K, 0.5, 2), *bias = random_box(&b, T, N, 0, 1, 3);
         tensor *pre = box(&b, T, M, N, NULL), *d = box(&b, T, M, N, NULL), *pre2 = box(&b, T, M, N, NULL);
         tensor *d2 = box(&b, T, M, N, NULL);
-        did(&b, o->matmul(&(matmul_args){.d = d, .pre = pre, .a = x, .b = w, .tb = true, .bias = bias,
-                                         .epilogue = MATMUL_BIAS | MATMUL_GELU}, f->s));
+        did(&b, o->matmul(&(matmul_args){.d = d, .pre = pre, .a = x, .b = w, .tb = true, .bias = bias, .epilogue = MATMUL_BIAS | MATMUL_GELU}, f->s));
         did(&b, o->matmul(&(matmul_args){.d = pre2, .a = x, .b = w, .tb = true, .bias = bias, .epilogue = MATMUL_BIAS}, f->s));
         did(&b, o->gelu_forward(&(gelu_forward_args){.y = d2, .x = pre2}, f->s));
         expect_same(&b, "pre of matmul+gelu against matmul", pre, pre2);
@@ -193,11 +198,13 @@ static bool norm_fused(const fixture *f, char why[WHY]) {
         tensor *sum2 = box(&b, T, N, C, NULL);
         tensor *mean = box(&b, FP32, N, 0, NULL), *rstd = box(&b, FP32, N, 0, NULL), *mean2 = box(&b, FP32, N, 0, NULL);
         tensor *rstd2 = box(&b, FP32, N, 0, NULL);
-        did(&b, f->table->layer_norm_forward(&(layer_norm_forward_args){.y = y, .mean = mean, .rstd = rstd, .sum = sum, .x = x,
-                                                                        .residual = res, .w = w, .b = bias, .eps = 1e-5f}, f->s));
+        did(&b,
+            f->table->layer_norm_forward(
+                &(layer_norm_forward_args){.y = y, .mean = mean, .rstd = rstd, .sum = sum, .x = x, .residual = res, .w = w, .b = bias, .eps = 1e-5f},
+                f->s));
         did(&b, f->table->add(&(add_args){.y = sum2, .a = x, .b = res}, f->s));
-        did(&b, f->table->layer_norm_forward(&(layer_norm_forward_args){.y = y2, .mean = mean2, .rstd = rstd2, .x = sum2, .w = w, .b = bias,
-                                                                        .eps = 1e-5f}, f->s));
+        did(&b, f->table->layer_norm_forward(
+                    &(layer_norm_forward_args){.y = y2, .mean = mean2, .rstd = rstd2, .x = sum2, .w = w, .b = bias, .eps = 1e-5f}, f->s));
         expect_same(&b, "fused residual against add", sum, sum2);
         expect_same(&b, "fused layer_norm against add, then layer_norm", y, y2);
         expect_same(&b, "its mean", mean, mean2);
@@ -277,8 +284,7 @@ static bool dropout_masks(const fixture *f, char why[WHY]) {
     // Samples 2 and 3 of the key are samples 0 and 1 of a key that begins there.
     later.first_sample += B / 2;
     float *tail = mask(&b, &part, &head, later);
-    if (b.ok && memcmp(tail, whole + B / 2 * E, sizeof(float) * B / 2 * E))
-        say(&b, "samples [2,4) depend on where the call begins");
+    if (b.ok && memcmp(tail, whole + B / 2 * E, sizeof(float) * B / 2 * E)) say(&b, "samples [2,4) depend on where the call begins");
     // Another step, site, seed or sample is another mask.
     for (int k = 0; k < 4; k++) {
         other = key;
@@ -326,8 +332,7 @@ static void expect_not_finite(bench *b, const char *what, const tensor *x, int64
     for (int64_t i = 0; i < tensor_count(x) && b->ok; i++) {
         double v = storage_get(p, x->type, i);
         bool inside = i >= from && i < from + n;
-        if (inside == (bool)isfinite(v))
-            say(b, "%s[%lld] is %g, expected %s", what, (long long)i, v, inside ? "NaN or infinity" : "a number");
+        if (inside == (bool)isfinite(v)) say(b, "%s[%lld] is %g, expected %s", what, (long long)i, v, inside ? "NaN or infinity" : "a number");
     }
     free(p);
 }
@@ -338,8 +343,7 @@ static void expect_zero_columns(bench *b, const tensor *x, int64_t from) {
     for (int64_t i = 0; i < tensor_count(x); i++) {
         double v = storage_get(p, x->type, i);
         if (i % x->size[1] >= from && (v != 0 || signbit(v)))
-            say(b, "cross_entropy of a row with it: gradient %lld, column %lld, is %g, expected +0", (long long)i,
-                (long long)(i % x->size[1]), v);
+            say(b, "cross_entropy of a row with it: gradient %lld, column %lld, is %g, expected +0", (long long)i, (long long)(i % x->size[1]), v);
     }
     free(p);
 }
@@ -362,8 +366,7 @@ static bool not_finite(const fixture *f, char why[WHY]) {
         tensor *sums = box(&b, FP64, 1, 0, NULL);
         did(&b, o->add(&(add_args){.y = y, .a = x, .b = x}, f->s));
         expect_not_finite(&b, "add", y, AT, 1);
-        did(&b, o->layer_norm_forward(&(layer_norm_forward_args){.y = y, .mean = mean, .rstd = rstd, .x = x, .w = w, .b = w, .eps = 1e-5f},
-                                      f->s));
+        did(&b, o->layer_norm_forward(&(layer_norm_forward_args){.y = y, .mean = mean, .rstd = rstd, .x = x, .w = w, .b = w, .eps = 1e-5f}, f->s));
         expect_not_finite(&b, "layer_norm of a row with it", y, C, C);
         did(&b, o->sum_squares(&(sum_squares_args){.sums = sums, .g = x}, f->s));
         expect_not_finite(&b, "sum_squares", sums, 0, 1);
@@ -376,12 +379,15 @@ static bool not_finite(const fixture *f, char why[WHY]) {
             expect_not_finite(&b, "relu_forward", y, AT, 1);
         }
         if (bad[k] > 0 || isnan(bad[k])) {  // a logit of -inf is a class that cannot be
-            did(&b, o->cross_entropy(&(cross_entropy_args){.losses = losses, .logits = x, .targets = targets, .classes = C, .scale = &scale,
-                                                           .state = st->data}, f->s));
+            did(&b, o->cross_entropy(
+                        &(cross_entropy_args){.losses = losses, .logits = x, .targets = targets, .classes = C, .scale = &scale, .state = st->data},
+                        f->s));
             expect_not_finite(&b, "cross_entropy's loss", losses, 1, 1);
             put(&b, x, p);
-            did(&b, o->cross_entropy(&(cross_entropy_args){.losses = losses, .logits = x, .targets = targets, .classes = C - 3,
-                                                           .scale = &scale, .state = st->data}, f->s));
+            did(&b,
+                o->cross_entropy(
+                    &(cross_entropy_args){.losses = losses, .logits = x, .targets = targets, .classes = C - 3, .scale = &scale, .state = st->data},
+                    f->s));
             expect_not_finite(&b, "cross_entropy's loss of fewer classes", losses, 1, 1);
             expect_zero_columns(&b, x, C - 3);
         }
@@ -407,25 +413,32 @@ typedef struct decision {
 
 static const decision decisions[] = {
     // sums are of gradients scaled by 64: a norm of 5 shows as (5 * 64)^2 = 102400
-    {"no clipping",                 {51200, 51200}, 0, true, 10, 3, true, 5, 5, 64, 4},
-    {"below the clip",              {51200, 51200}, 6, true, 10, 3, true, 5, 5, 64, 4},
-    {"above the clip",              {51200, 51200}, 1, true, 10, 3, true, 5, 1, 64, 4},
-    {"zero gradient",               {0, 0}, 1, true, 10, 3, true, 0, 0, 64, 4},
-    {"window full: scale doubles",  {102400, 0}, 0, true, 10, 9, true, 5, 5, 128, 0},
-    {"one before the window",       {102400, 0}, 0, true, 10, 8, true, 5, 5, 64, 9},
-    {"window of one",               {102400, 0}, 0, true, 1, 0, true, 5, 5, 128, 0},
-    {"fixed scale stays",           {102400, 0}, 0, false, 10, 9, true, 5, 5, 64, -1},
-    {"infinity in the first",       {INFINITY, 1}, 1, true, 10, 9, false, 0, 0, 32, 0},
-    {"infinity in the last",        {1, INFINITY}, 0, true, 10, 3, false, 0, 0, 32, 0},
-    {"NaN",                         {NAN, 1}, 1, true, 10, 3, false, 0, 0, 32, 0},
+    {"no clipping", {51200, 51200}, 0, true, 10, 3, true, 5, 5, 64, 4},
+    {"below the clip", {51200, 51200}, 6, true, 10, 3, true, 5, 5, 64, 4},
+    {"above the clip", {51200, 51200}, 1, true, 10, 3, true, 5, 1, 64, 4},
+    {"zero gradient", {0, 0}, 1, true, 10, 3, true, 0, 0, 64, 4},
+    {"window full: scale doubles", {102400, 0}, 0, true, 10, 9, true, 5, 5, 128, 0},
+    {"one before the window", {102400, 0}, 0, true, 10, 8, true, 5, 5, 64, 9},
+    {"window of one", {102400, 0}, 0, true, 1, 0, true, 5, 5, 128, 0},
+    {"fixed scale stays", {102400, 0}, 0, false, 10, 9, true, 5, 5, 64, -1},
+    {"infinity in the first", {INFINITY, 1}, 1, true, 10, 9, false, 0, 0, 32, 0},
+    {"infinity in the last", {1, INFINITY}, 0, true, 10, 3, false, 0, 0, 32, 0},
+    {"NaN", {NAN, 1}, 1, true, 10, 3, false, 0, 0, 32, 0},
     {"finite sums, infinite total", {1.7e308, 1.7e308}, 1, true, 10, 3, false, 0, 0, 32, 0},
-    {"overflow under fixed scale",  {NAN, 1}, 1, false, 10, 3, false, 0, 0, 64, -1},
+    {"overflow under fixed scale", {NAN, 1}, 1, false, 10, 3, false, 0, 0, 64, -1},
 };
 
 static void decide_one(bench *b, tensor *st, tensor *sums, const decision *d) {
-    const step_state before = {.lr = 0.125f, .apply = 77, .grad_factor = 77, .loss_scale = 64, .grad_norm = 77,
+    const step_state before = {.lr = 0.125f,
+                               .apply = 77,
+                               .grad_factor = 77,
+                               .loss_scale = 64,
+                               .grad_norm = 77,
                                .beta1_power = 0.25,
-                               .beta2_power = 0.5, .adam_t = 41, .good_steps = d->good_steps, .skipped = 6};
+                               .beta2_power = 0.5,
+                               .adam_t = 41,
+                               .good_steps = d->good_steps,
+                               .skipped = 6};
     const step_rules rules = {d->clip, 0.5, 0.75, d->dynamic, d->window};
     put(b, st, &before);
     put(b, sums, d->sums);
@@ -441,8 +454,7 @@ static void decide_one(bench *b, tensor *st, tensor *sums, const decision *d) {
         say(b, "%s: powers %g %g", d->why, s->beta1_power, s->beta2_power);
     if (d->apply ? s->grad_norm != d->norm : (bool)isfinite(s->grad_norm)) say(b, "%s: norm %g", d->why, s->grad_norm);
     double after = (double)s->grad_factor * 64 * d->norm;  // within the 1e-6 that some add to the norm
-    if (d->apply && d->norm > 0 && fabs(after - d->clipped_to) > 2e-6 * d->clipped_to)
-        say(b, "%s: norm after the factor is %.9g", d->why, after);
+    if (d->apply && d->norm > 0 && fabs(after - d->clipped_to) > 2e-6 * d->clipped_to) say(b, "%s: norm after the factor is %.9g", d->why, after);
     if (d->apply && d->norm == 0 && s->grad_factor != 1.0f / 64) say(b, "%s: factor %g", d->why, (double)s->grad_factor);
     free(s);
 }
@@ -464,16 +476,15 @@ static bool scale_limits(const fixture *f, char why[WHY]) {
     for (int up = 0; up < 2; up++) {
         put(&b, st, &start);
         put(&b, sums, up ? &good : &bad);
-        for (int i = 0; i < 400 && b.ok; i++) did(&b, f->table->step_decide(&(step_decide_args){.state = st->data, .sums = sums,
-                .rules = &rules}, f->s));
+        for (int i = 0; i < 400 && b.ok; i++)
+            did(&b, f->table->step_decide(&(step_decide_args){.state = st->data, .sums = sums, .rules = &rules}, f->s));
         put(&b, sums, &good);
         if (b.ok) did(&b, f->table->step_decide(&(step_decide_args){.state = st->data, .sums = sums, .rules = &rules}, f->s));
         step_state *s = take(&b, st);
-        bool usable = s->apply == 1 && isfinite(s->loss_scale) && s->loss_scale > 0 && isfinite(s->grad_factor) &&
-            s->grad_factor > 0;
+        bool usable = s->apply == 1 && isfinite(s->loss_scale) && s->loss_scale > 0 && isfinite(s->grad_factor) && s->grad_factor > 0;
         if (b.ok && !usable)
-            say(&b, "after 400 %s: scale %g, factor %g, apply %d", up ? "doublings" : "overflows", (double)s->loss_scale,
-                (double)s->grad_factor, s->apply);
+            say(&b, "after 400 %s: scale %g, factor %g, apply %d", up ? "doublings" : "overflows", (double)s->loss_scale, (double)s->grad_factor,
+                s->apply);
         free(s);
     }
     return done(&b);
@@ -482,7 +493,10 @@ static bool scale_limits(const fixture *f, char why[WHY]) {
 // --- adamw: five steps, driven as the trainer drives them ------------------------------------------------------------------
 
 enum { STEPS = 5, WEIGHTS = 1037 };
-typedef struct adam_ref { double master[WEIGHTS], m[WEIGHTS], v[WEIGHTS], grad[WEIGHTS]; int64_t t; } adam_ref;
+typedef struct adam_ref {
+    double master[WEIGHTS], m[WEIGHTS], v[WEIGHTS], grad[WEIGHTS];
+    int64_t t;
+} adam_ref;
 
 static void adam_step(bench *b, int step, adam_ref *ref, const step_rules *rules, const adamw_rules *adam) {
     tensor *w = &b->t[0], *master = &b->t[1], *m = &b->t[2], *v = &b->t[3], *grad = &b->t[4], *st = &b->t[5], *sums = &b->t[6];
@@ -495,8 +509,8 @@ static void adam_step(bench *b, int step, adam_ref *ref, const step_rules *rules
     step_state *before = take(b, st);
     if (b->ok) did(b, b->f->table->sum_squares(&(sum_squares_args){.sums = sums, .g = grad}, b->f->s));
     if (b->ok) did(b, b->f->table->step_decide(&(step_decide_args){.state = st->data, .sums = sums, .rules = rules}, b->f->s));
-    if (b->ok) did(b, b->f->table->adamw(&(adamw_args){.w = w, .master = master, .m = m, .v = v, .grad = grad, .state = st->data,
-                                                       .rules = adam}, b->f->s));
+    if (b->ok)
+        did(b, b->f->table->adamw(&(adamw_args){.w = w, .master = master, .m = m, .v = v, .grad = grad, .state = st->data, .rules = adam}, b->f->s));
     double scale = (double)before->loss_scale, factor = 1 / scale * fmin(1, rules->grad_clip / (sqrt(norm) / scale));
     if (step != 2) ref_adamw(ref->master, ref->m, ref->v, ref->grad, factor, (double)before->lr, ++ref->t, adam, WEIGHTS);
     free(before);
@@ -517,15 +531,13 @@ static bool adamw_steps(const fixture *f, char why[WHY]) {
     for (int i = 0; i < WEIGHTS; i++) ref->master[i] = (double)p[i];
     for (int step = 0; step < STEPS; step++) adam_step(&b, step, ref, &rules, &adam);
     step_state *s = take(&b, &b.t[5]);
-    if (b.ok && (s->adam_t != STEPS - 1 || s->skipped != 1))
-        say(&b, "adam_t %lld, skipped %lld", (long long)s->adam_t, (long long)s->skipped);
+    if (b.ok && (s->adam_t != STEPS - 1 || s->skipped != 1)) say(&b, "adam_t %lld, skipped %lld", (long long)s->adam_t, (long long)s->skipped);
     const double *want[] = {ref->master, ref->m, ref->v};
     static const char *const name[] = {"master", "m", "v"};
     for (int i = 0; i < 3; i++) {
         char text[WHY];
         void *got = take(&b, &b.t[1 + i]);
-        if (b.ok && !values_near(name[i], FP32, got, want[i], WEIGHTS, 1e-12, text))
-            say(&b, "after %d steps: %.300s", STEPS, text);
+        if (b.ok && !values_near(name[i], FP32, got, want[i], WEIGHTS, 1e-12, text)) say(&b, "after %d steps: %.300s", STEPS, text);
         free(got);
     }
     free(s), free(p), free(ref);
@@ -555,14 +567,28 @@ static err_t update(const fixture *f, optimizer by, tensor t[OPT_TENSORS], const
     const adamw_rules adam = {0.9, 0.95, 1e-8, 0.1};
     const sgd_rules sgd = {0.9, 0.1, by == BY_NESTEROV};
     if (by == BY_ADAMW)
-        return f->table->adamw(&(adamw_args){.w = &t[OPT_W], .master = &t[OPT_MASTER], .m = &t[OPT_M], .v = &t[OPT_V], .grad = &t[OPT_GRAD],
-                                             .state = t[OPT_STATE].data, .rules = &adam, .round = round}, f->s);
-    return f->table->sgd(&(sgd_args){.w = &t[OPT_W], .master = &t[OPT_MASTER], .buf = &t[OPT_M], .grad = &t[OPT_GRAD],
-                                     .state = t[OPT_STATE].data, .rules = &sgd, .round = round}, f->s);
+        return f->table->adamw(&(adamw_args){.w = &t[OPT_W],
+                                             .master = &t[OPT_MASTER],
+                                             .m = &t[OPT_M],
+                                             .v = &t[OPT_V],
+                                             .grad = &t[OPT_GRAD],
+                                             .state = t[OPT_STATE].data,
+                                             .rules = &adam,
+                                             .round = round},
+                               f->s);
+    return f->table->sgd(&(sgd_args){.w = &t[OPT_W],
+                                     .master = &t[OPT_MASTER],
+                                     .buf = &t[OPT_M],
+                                     .grad = &t[OPT_GRAD],
+                                     .state = t[OPT_STATE].data,
+                                     .rules = &sgd,
+                                     .round = round},
+                         f->s);
 }
 
 // Two steps on f of n weights that begin `at` elements past an aligned address; out: what they leave.
-static bool two_steps(const fixture *f, optimizer by, dtype T, int64_t n, int64_t at, const rounding_key *round, void *out[OPT_TENSORS], char why[WHY]) {
+static bool two_steps(const fixture *f, optimizer by, dtype T, int64_t n, int64_t at, const rounding_key *round, void *out[OPT_TENSORS],
+                      char why[WHY]) {
     bench b = {.f = f, .ok = true, .why = why};
     const step_rules rules = {1e3, 0.9, 0.95, true, 2};
     const step_state start = {.lr = 3e-3f, .loss_scale = 1024, .beta1_power = 0.9 * 0.9, .beta2_power = 0.95 * 0.95, .adam_t = 2};
@@ -588,8 +614,8 @@ static bool two_steps(const fixture *f, optimizer by, dtype T, int64_t n, int64_
 // Both do the same two steps; a difference is reported with its tensor.
 static bool same_steps(const fixture *f, const fixture *cpu, optimizer by, dtype T, int64_t n, int64_t at, const rounding_key *round, char why[WHY]) {
     static const char *const names[] = {"adamw", "sgd", "sgd, nesterov"}, *const name[] = {"w", "master", "m", "v", "grad", "state", "sums"};
-    const size_t each = (size_t)n * 4, bytes[] = {(size_t)n * dtype_bytes(T), each, each, each, each, sizeof(step_state),
-                                                  (size_t)(n + CHUNK - 1) / CHUNK * sizeof(double)};
+    const size_t each = (size_t)n * 4,
+                 bytes[] = {(size_t)n * dtype_bytes(T), each, each, each, each, sizeof(step_state), (size_t)(n + CHUNK - 1) / CHUNK * sizeof(double)};
     void *got[OPT_TENSORS] = {0}, *want[OPT_TENSORS] = {0};
     bool ok = two_steps(f, by, T, n, at, round, got, why) && two_steps(cpu, by, T, n, at, round, want, why);
     if (ok && ((step_state *)want[OPT_STATE])->adam_t != 4) ok = false, snprintf(why, WHY, "the steps were skipped");
@@ -607,8 +633,7 @@ static bool same_steps(const fixture *f, const fixture *cpu, optimizer by, dtype
 static bool step_as_cpu(const fixture *f, char why[WHY]) {
     static const int64_t sizes[] = {1, 7, 259, 4099, CHUNK + 5, 4 * CHUNK - 3};
     fixture cpu = {.name = "the CPU"};
-    bool ok = device_open(&cpu.dev, &(device_options){.kind = DEVICE_CPU, .threads = 1}) == ERR_OK &&
-              stream_open(cpu.dev, &cpu.s) == ERR_OK;
+    bool ok = device_open(&cpu.dev, &(device_options){.kind = DEVICE_CPU, .threads = 1}) == ERR_OK && stream_open(cpu.dev, &cpu.s) == ERR_OK;
     if (!ok) return snprintf(why, WHY, "%s", err_last()->text), false;
     cpu.table = device_ops(cpu.dev);
     const rounding_key round = {.seed = 1337, .site = 0x60000001, .first = 3 * CHUNK};
@@ -636,15 +661,18 @@ static double *rounded_by_chance(bench *b, tensor *y, const tensor *x, tensor *s
 
 static const rounding_key chance = {.seed = 4711, .site = 0x60000005, .first = 2 * CHUNK};
 
-typedef struct share { dtype type; double low, gap, f; } share;
+typedef struct share {
+    dtype type;
+    double low, gap, f;
+} share;
 
 // How many of DRAWS elements of the same value go away from zero: the share f of them, five standard deviations allowed; the
 // rest goes the other way.
 static bool rounding_share(const fixture *f, char why[WHY]) {
     enum { DRAWS = 100000 };
     static const share shares[] = {
-        {BF16, 1, 0x1p-7, 0.3125}, {BF16, -0.75, -0x1p-8, 0.5}, {BF16, 0x1p-128, 0x1p-133, 0.25}, {BF16, 1.5, 0x1p-7, 0x1p-13},
-        {FP16, 1, 0x1p-10, 0.3125}, {FP16, -3, -0x1p-9, 0.875}, {FP16, 0x1p-16, 0x1p-24, 0.0625}, {FP16, 0, -0x1p-24, 0.6875},
+        {BF16, 1, 0x1p-7, 0.3125},  {BF16, -0.75, -0x1p-8, 0.5}, {BF16, 0x1p-128, 0x1p-133, 0.25}, {BF16, 1.5, 0x1p-7, 0x1p-13},
+        {FP16, 1, 0x1p-10, 0.3125}, {FP16, -3, -0x1p-9, 0.875},  {FP16, 0x1p-16, 0x1p-24, 0.0625}, {FP16, 0, -0x1p-24, 0.6875},
     };
     bench b = {.f = f, .ok = true, .why = why};
     float *same = malloc(DRAWS * sizeof *same);
@@ -768,13 +796,14 @@ static bool rounding_comes_back(const fixture *f, char why[WHY]) {
                     t[i] = view1(all[i], parts && N - at > CUT ? CUT : N - at);
                     t[i].data = (char *)all[i]->data + (size_t)at * dtype_bytes(all[i]->type);
                 }
-                did(&b, f->table->adamw(&(adamw_args){.w = &t[0], .master = &t[1], .m = &t[2], .v = &t[3], .grad = &t[4], .state = st->data,
-                                                      .rules = &adam, .round = &key}, f->s));
+                did(&b, f->table->adamw(
+                            &(adamw_args){
+                                .w = &t[0], .master = &t[1], .m = &t[2], .v = &t[3], .grad = &t[4], .state = st->data, .rules = &adam, .round = &key},
+                            f->s));
             }
         }
         expect_same(&b, "weights in one call and in parts", w[0], w[1]);
-        if (b.ok) did(&b, f->table->cast_stochastic(&(cast_stochastic_args){.y = w[1], .x = master[0], .round = &chance, .state = st->data},
-                                                    f->s));
+        if (b.ok) did(&b, f->table->cast_stochastic(&(cast_stochastic_args){.y = w[1], .x = master[0], .round = &chance, .state = st->data}, f->s));
         expect_same(&b, "adamw's weights and those of its masters", w[0], w[1]);
         ok = done(&b);
     }
@@ -797,8 +826,11 @@ static bool rounding_shows_updates(const fixture *f, char why[WHY]) {
         put(&b, master, ones);
         for (int t = 1; t <= UPDATES && b.ok; t++) {
             put(&b, st, &(step_state){.lr = 0x1p-13f, .apply = 1, .grad_factor = 1, .adam_t = t});
-            did(&b, f->table->adamw(&(adamw_args){.w = w[k], .master = master, .m = m, .v = v, .grad = grad, .state = st->data,
-                                                  .rules = &adam, .round = k ? &chance : NULL}, f->s));
+            did(&b,
+                f->table->adamw(
+                    &(adamw_args){
+                        .w = w[k], .master = master, .m = m, .v = v, .grad = grad, .state = st->data, .rules = &adam, .round = k ? &chance : NULL},
+                    f->s));
         }
         void *got = take(&b, w[k]);
         for (int i = 0; i < N; i++) mean[k] += storage_get(got, BF16, i);

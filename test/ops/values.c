@@ -66,9 +66,7 @@ void storage_set(void *p, dtype t, int64_t i, double x) {
     case FP64: ((double *)p)[i] = x; return;
     case INT32: ((int32_t *)p)[i] = (int32_t)x; return;
     case FP16: ((uint16_t *)p)[i] = half_bits(y); return;
-    default:
-        memcpy(&b, &f, 4);
-        ((uint16_t *)p)[i] = (uint16_t)(b >> 16);
+    default: memcpy(&b, &f, 4); ((uint16_t *)p)[i] = (uint16_t)(b >> 16);
     }
 }
 

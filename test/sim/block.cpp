@@ -24,7 +24,12 @@ dim3 block_size, grid_size;
 
 enum { RED_ZONE = 64 };
 
-struct shared_array { const void *key; const char *name; place at; size_t begin, end; };
+struct shared_array {
+    const void *key;
+    const char *name;
+    place at;
+    size_t begin, end;
+};
 
 char *shared;
 size_t near_begin, near_end;
@@ -152,8 +157,8 @@ void threadfence() { running->fenced = true; }
 
 void thread_ends(fiber *f) {
     if (!f->copies.empty()) {
-        check_msg("cp.async", "thread ends with %zu copies never waited for, the first from %s:%d",
-                  f->copies.size(), f->copies[0].at.file, f->copies[0].at.line);
+        check_msg("cp.async", "thread ends with %zu copies never waited for, the first from %s:%d", f->copies.size(), f->copies[0].at.file,
+                  f->copies[0].at.line);
         f->copies.clear();
     }
     block.live--;

@@ -27,10 +27,26 @@ using namespace simt;
 
 namespace {
 
-struct Desc { int32_t trans_a = CUBLAS_OP_N, trans_b = CUBLAS_OP_N; uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT; const void *bias = nullptr; };
-struct Layout { cudaDataType_t type; uint64_t rows, cols; int64_t ld; };
-struct Preference { uint64_t workspace = 0; uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_MASK; uint32_t align[4] = {256, 256, 256, 256}; };
-struct Algo { uint32_t magic, tile, block, split, scheme, align_a, align_b, align_d; uint64_t workspace; uint32_t types, mind, rows; };
+struct Desc {
+    int32_t trans_a = CUBLAS_OP_N, trans_b = CUBLAS_OP_N;
+    uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+    const void *bias = nullptr;
+};
+struct Layout {
+    cudaDataType_t type;
+    uint64_t rows, cols;
+    int64_t ld;
+};
+struct Preference {
+    uint64_t workspace = 0;
+    uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_MASK;
+    uint32_t align[4] = {256, 256, 256, 256};
+};
+struct Algo {
+    uint32_t magic, tile, block, split, scheme, align_a, align_b, align_d;
+    uint64_t workspace;
+    uint32_t types, mind, rows;
+};
 static_assert(sizeof(Algo) <= sizeof(cublasLtMatmulAlgo_t), "room");
 
 enum { MAGIC = 0x5eedb1a5, ALGO_ID = 7 };
@@ -41,7 +57,10 @@ cublasStatus_t refuse(cublasStatus_t status, const char *what) {
     check_msg("cublasLt", "%s", what);
     return status;
 }
-#define DEMAND(condition, what) do { if (!(condition)) return refuse(CUBLAS_STATUS_INVALID_VALUE, what); } while (0)
+#define DEMAND(condition, what) \
+    do { \
+        if (!(condition)) return refuse(CUBLAS_STATUS_INVALID_VALUE, what); \
+    } while (0)
 
 template <class T> T *of(const void *opaque) { return (T *)opaque; }
 template <class T, class O> cublasStatus_t create(O *out, T value) {
@@ -83,7 +102,8 @@ cublasStatus_t read_problem(Problem *p, cublasLtMatmulDesc_t op, cublasLtMatrixL
     bool ta = p->op->trans_a == CUBLAS_OP_T, tb = p->op->trans_b == CUBLAS_OP_T;
     p->m = (int64_t)p->d->rows, p->n = (int64_t)p->d->cols, p->k = (int64_t)(ta ? p->a->rows : p->a->cols);
     DEMAND((int64_t)(ta ? p->a->cols : p->a->rows) == p->m && (int64_t)(tb ? p->b->rows : p->b->cols) == p->n &&
-           (int64_t)(tb ? p->b->cols : p->b->rows) == p->k, "shapes that do not fit each other");
+               (int64_t)(tb ? p->b->cols : p->b->rows) == p->k,
+           "shapes that do not fit each other");
     DEMAND(p->op->epilogue == CUBLASLT_EPILOGUE_DEFAULT || p->op->bias, "a bias epilogue without a bias");
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -102,8 +122,14 @@ float load(const void *p, cudaDataType_t t, int64_t i) {
 
 void store(void *p, cudaDataType_t t, int64_t i, float x) {  // to nearest even
     uint32_t bits;
-    if (t == CUDA_R_32F) { ((float *)p)[i] = x; return; }
-    if (t == CUDA_R_16F) { ((uint16_t *)p)[i] = _cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT); return; }
+    if (t == CUDA_R_32F) {
+        ((float *)p)[i] = x;
+        return;
+    }
+    if (t == CUDA_R_16F) {
+        ((uint16_t *)p)[i] = _cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT);
+        return;
+    }
     memcpy(&bits, &x, sizeof bits);
     ((uint16_t *)p)[i] = x != x ? 0x7fff : (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
@@ -159,7 +185,14 @@ void strip_sums(float *out, int64_t width, const float *strip, const float *colu
     }
 }
 
-struct Call { Desc op; Layout a, b, d; Algo algo; const void *pa, *pb; void *pd, *workspace; float beta; };
+struct Call {
+    Desc op;
+    Layout a, b, d;
+    Algo algo;
+    const void *pa, *pb;
+    void *pd, *workspace;
+    float beta;
+};
 
 void compute(const Call &c) {
     Problem p = {&c.op, &c.a, &c.b, &c.d, (int64_t)c.d.rows, (int64_t)c.d.cols, (int64_t)(c.op.trans_a == CUBLAS_OP_T ? c.a.rows : c.a.cols)};
@@ -200,8 +233,8 @@ void run_call(const Call &c, uint32_t op) {
     bool bias = c.op.epilogue == CUBLASLT_EPILOGUE_BIAS;
     bool ok = range(op, "A", c.pa, extent(c.a), false) && range(op, "B", c.pb, extent(c.b), false) &&
               (!bias || range(op, "bias", c.op.bias, c.d.rows * bytes_of(c.d.type), false)) &&
-              range(op, "workspace", c.workspace, c.algo.workspace, true) &&
-              (c.beta == 0 || range(op, "C", c.pd, extent(c.d), false)) && range(op, "D", c.pd, extent(c.d), true);
+              range(op, "workspace", c.workspace, c.algo.workspace, true) && (c.beta == 0 || range(op, "C", c.pd, extent(c.d), false)) &&
+              range(op, "D", c.pd, extent(c.d), true);
     if (!ok) return;
     memset(c.workspace, 0xff, c.algo.workspace);
     compute(c);
@@ -278,9 +311,7 @@ cublasStatus_t CUBLASWINAPI cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t 
         DEMAND(set(&d->epilogue, buf, size) && (d->epilogue == CUBLASLT_EPILOGUE_DEFAULT || d->epilogue == CUBLASLT_EPILOGUE_BIAS),
                "an epilogue that is not known here, or of another size");
         return CUBLAS_STATUS_SUCCESS;
-    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
-        DEMAND(set(&d->bias, buf, size), "BIAS_POINTER is not of a pointer's size");
-        return CUBLAS_STATUS_SUCCESS;
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER: DEMAND(set(&d->bias, buf, size), "BIAS_POINTER is not of a pointer's size"); return CUBLAS_STATUS_SUCCESS;
     default: return refuse(CUBLAS_STATUS_INVALID_VALUE, "an attribute of a product that is not known here");
     }
 }
@@ -353,18 +384,22 @@ cublasStatus_t CUBLASWINAPI cublasLtMatmulAlgoConfigGetAttribute(const cublasLtM
     Algo g;
     memcpy(&g, algo, sizeof g);
     bool narrow = name == CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID || name == CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID;
-    uint32_t value = name == CUBLASLT_ALGO_CONFIG_ID ? (uint32_t)ALGO_ID : name == CUBLASLT_ALGO_CONFIG_TILE_ID ? g.tile
-                   : name == CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION ? g.mind : name == CUBLASLT_ALGO_CONFIG_SPLITK_NUM ? g.split : name == CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME ? g.scheme : 0;
+    uint32_t value = name == CUBLASLT_ALGO_CONFIG_ID                 ? (uint32_t)ALGO_ID
+                     : name == CUBLASLT_ALGO_CONFIG_TILE_ID          ? g.tile
+                     : name == CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION    ? g.mind
+                     : name == CUBLASLT_ALGO_CONFIG_SPLITK_NUM       ? g.split
+                     : name == CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME ? g.scheme
+                                                                     : 0;
     DEMAND(size == (narrow ? 2u : 4u) && g.magic == MAGIC, "a configuration of another size, or of no algorithm");
     memcpy(buf, &value, size);
     *written = size;
     return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t CUBLASWINAPI cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t op, const void *alpha, const void *A,
-                                           cublasLtMatrixLayout_t a, const void *B, cublasLtMatrixLayout_t b, const void *beta,
-                                           const void *C, cublasLtMatrixLayout_t c, void *D, cublasLtMatrixLayout_t d,
-                                           const cublasLtMatmulAlgo_t *algo, void *workspace, size_t bytes, cudaStream_t stream) {
+cublasStatus_t CUBLASWINAPI cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t op, const void *alpha, const void *A, cublasLtMatrixLayout_t a,
+                                           const void *B, cublasLtMatrixLayout_t b, const void *beta, const void *C, cublasLtMatrixLayout_t c,
+                                           void *D, cublasLtMatrixLayout_t d, const cublasLtMatmulAlgo_t *algo, void *workspace, size_t bytes,
+                                           cudaStream_t stream) {
     Problem p;
     Algo g;
     DEMAND(alive.count(h) && algo && alpha && beta && *(const float *)alpha == 1, "no handle, no algorithm, or alpha is not 1");
@@ -394,5 +429,4 @@ err_t blas_open(blas *out) {
     out->version = cublasLtGetVersion();
     return ERR_OK;
 }
-
 }

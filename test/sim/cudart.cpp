@@ -100,6 +100,7 @@ plan planned(const char *kernel) {
 // --- errors ----------------------------------------------------------------------------------------------------------------------
 
 // Every code of the headers, less "cuda".
+// clang-format off
 #define CUDA_ERRORS(E) \
     E(Success) E(ErrorInvalidValue) E(ErrorMemoryAllocation) E(ErrorInitializationError) E(ErrorCudartUnloading)         \
     E(ErrorProfilerDisabled) E(ErrorProfilerNotInitialized) E(ErrorProfilerAlreadyStarted)                               \
@@ -139,6 +140,7 @@ plan planned(const char *kernel) {
 
 struct Error { cudaError_t code; const char *name; };
 #define ROW(name) {cuda##name, "cuda" #name},
+// clang-format on
 static const Error errors[] = {CUDA_ERRORS(ROW)};
 
 // "cudaErrorIllegalAddress": "illegal address"
@@ -294,18 +296,18 @@ cudaError_t CUDARTAPI cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr a, 
     struct cudaDeviceProp p;
     if (cudaError_t e = cudaGetDeviceProperties(&p, d)) return e;
     switch (a) {
-        case cudaDevAttrComputeCapabilityMajor: *value = p.major; break;
-        case cudaDevAttrComputeCapabilityMinor: *value = p.minor; break;
-        case cudaDevAttrMultiProcessorCount: *value = p.multiProcessorCount; break;
-        case cudaDevAttrMaxThreadsPerBlock: *value = p.maxThreadsPerBlock; break;
-        case cudaDevAttrWarpSize: *value = p.warpSize; break;
-        case cudaDevAttrMaxSharedMemoryPerBlock: *value = SHARED_DEFAULT; break;
-        case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = shared_limit(); break;
-        case cudaDevAttrMaxSharedMemoryPerMultiprocessor: *value = shared_sm(); break;
-        case cudaDevAttrMaxThreadsPerMultiProcessor: *value = THREADS_SM; break;
-        case cudaDevAttrL2CacheSize: *value = p.l2CacheSize; break;
-        case cudaDevAttrCooperativeLaunch: *value = 0; break;
-        default: return failed(cudaErrorNotSupported);
+    case cudaDevAttrComputeCapabilityMajor: *value = p.major; break;
+    case cudaDevAttrComputeCapabilityMinor: *value = p.minor; break;
+    case cudaDevAttrMultiProcessorCount: *value = p.multiProcessorCount; break;
+    case cudaDevAttrMaxThreadsPerBlock: *value = p.maxThreadsPerBlock; break;
+    case cudaDevAttrWarpSize: *value = p.warpSize; break;
+    case cudaDevAttrMaxSharedMemoryPerBlock: *value = SHARED_DEFAULT; break;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = shared_limit(); break;
+    case cudaDevAttrMaxSharedMemoryPerMultiprocessor: *value = shared_sm(); break;
+    case cudaDevAttrMaxThreadsPerMultiProcessor: *value = THREADS_SM; break;
+    case cudaDevAttrL2CacheSize: *value = p.l2CacheSize; break;
+    case cudaDevAttrCooperativeLaunch: *value = 0; break;
+    default: return failed(cudaErrorNotSupported);
     }
     return cudaSuccess;
 }
@@ -330,5 +332,4 @@ cudaError_t CUDARTAPI cudaFuncGetAttributes(struct cudaFuncAttributes *a, const 
     a->ptxVersion = setting("SIM_JIT", 0) ? 75 : capability();
     return cudaSuccess;
 }
-
 }

@@ -27,44 +27,61 @@ typedef std::function<void(uint32_t)> Run;   // does an operation; its number is
 typedef std::function<bool(uint32_t)> Poll;  // may it be done now? Asked when it is the first of its queue
 typedef std::vector<uint32_t> Clock;         // for each line (a stream, a chain of a graph): how many of its operations come before
 
-struct Operation { const char *name; uint32_t line, seq; Clock clock; bool done; };
-struct Queued { uint32_t id; Run run; Poll poll; std::vector<uint32_t> after; };
+struct Operation {
+    const char *name;
+    uint32_t line, seq;
+    Clock clock;
+    bool done;
+};
+struct Queued {
+    uint32_t id;
+    Run run;
+    Poll poll;
+    std::vector<uint32_t> after;
+};
 
 enum node_kind { NODE_KERNEL, NODE_COPY, NODE_SET, NODE_HOST, NODE_OTHER, NODE_KINDS };
 
 struct Node {
     node_kind kind;
     const char *name;
-    const void *what;        // of a kernel: its function
+    const void *what;  // of a kernel: its function
     Run run;
     Poll poll;
     std::vector<int> after;  // nodes
     int chain;
 };
 
-struct Capture { std::vector<Node> nodes; CUstream_st *origin; cudaStreamCaptureMode mode; bool invalid, over; };
+struct Capture {
+    std::vector<Node> nodes;
+    CUstream_st *origin;
+    cudaStreamCaptureMode mode;
+    bool invalid, over;
+};
 
 }  // namespace simt
 
 struct CUstream_st {
-    uint32_t line, seq, last;   // its component of the clocks, its operations so far, the last one's number
+    uint32_t line, seq, last;  // its component of the clocks, its operations so far, the last one's number
     bool blocking, destroyed, active;
     simt::Clock clock;
     std::deque<simt::Queued> queue;
     simt::Capture *capture;
-    std::vector<int> tail;      // while it is captured: the nodes that the next one comes after
+    std::vector<int> tail;  // while it is captured: the nodes that the next one comes after
 };
 
 struct CUevent_st {
     uint32_t op;
     simt::Clock clock;
     bool recorded, untimed, destroyed;
-    double ms;                  // when it was done
-    simt::Capture *capture;     // it was recorded in
+    double ms;               // when it was done
+    simt::Capture *capture;  // it was recorded in
     std::vector<int> tail;
 };
 
-struct CUgraph_st { std::vector<simt::Node> nodes; };
+struct CUgraph_st {
+    std::vector<simt::Node> nodes;
+};
 
 struct CUgraphExec_st {
     std::vector<simt::Node> nodes;
@@ -83,23 +100,23 @@ struct Host {
     std::vector<CUstream_st *> graves;          // destroyed
     std::vector<std::pair<uint32_t, uint32_t>> free_lines;  // of those, with the operations so far
     uint32_t first, lines, running;
-    Clock clock, grave_clock;                   // what the host has waited for; what destroyed streams have done
-    std::vector<Capture *> captures;            // under way
-    cudaError_t last_error, lost;               // lost: what the device ended of; every call returns it from then on
+    Clock clock, grave_clock;         // what the host has waited for; what destroyed streams have done
+    std::vector<Capture *> captures;  // under way
+    cudaError_t last_error, lost;     // lost: what the device ended of; every call returns it from then on
     int in_host_function;
     uint64_t calls, polls;
-    uint64_t submitted[NODE_KINDS], graphs;     // by the host, outside of captures; what a graph is made of counts as the one graph
-    bool launching;                             // a graph
+    uint64_t submitted[NODE_KINDS], graphs;  // by the host, outside of captures; what a graph is made of counts as the one graph
+    bool launching;                          // a graph
 };
 Host &host();
 
 // Every function of the runtime begins with one: takes the lock, and finds out whether there is a device.
 struct Call {
     explicit Call(bool asks = true);  // false: about nothing but what is known
-    ~Call();  // the outermost one closes device memory
+    ~Call();                          // the outermost one closes device memory
     cudaError_t status;
 };
-#define CALL              \
+#define CALL \
     simt::Call call_here; \
     if (call_here.status != cudaSuccess) return call_here.status
 
@@ -132,8 +149,8 @@ struct Task {
     const Clock *known;           // and what they know
 };
 uint32_t enqueue(CUstream_st *s, Task t);
-void make_progress();          // some of what is queued may be done now: SIM_SEED says whether
-void wait_for(CUstream_st *s); // until its queue is empty; NULL: until all are
+void make_progress();           // some of what is queued may be done now: SIM_SEED says whether
+void wait_for(CUstream_st *s);  // until its queue is empty; NULL: until all are
 void wait_for(uint32_t op);
 
 // --- cudart_graph.cpp ------------------------------------------------------------------------------------------------------------
@@ -146,7 +163,7 @@ cudaError_t not_in_capture(const char *call);
 enum plan { GOES_WELL, NOT_LAUNCHED, FAILS_LATER };
 plan planned(const char *kernel);  // SIM_FAIL
 int shared_limit();
-unsigned slowness();         // SIM_SLOW
+unsigned slowness();  // SIM_SLOW
 
 }  // namespace simt
 

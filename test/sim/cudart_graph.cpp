@@ -194,5 +194,4 @@ cudaError_t CUDARTAPI cudaGraphExecDestroy(cudaGraphExec_t exec) {
     delete exec;
     return cudaSuccess;
 }
-
 }

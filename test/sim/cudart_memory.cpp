@@ -36,15 +36,20 @@ size_t arena_size = (size_t)64 << 30;
 static char *const ARENA_AT = (char *)0x200000000000;
 enum : size_t { PAGE = 4096, ALIGN = 256, PATTERN = 4 << 20 };
 
-struct Block { size_t bytes; char *base, *end; bool live; int number; };  // base and end are of whole pages
+struct Block {
+    size_t bytes;
+    char *base, *end;
+    bool live;
+    int number;
+};  // base and end are of whole pages
 typedef std::map<char *, Block> Blocks;
 
 static struct Memory {
-    Blocks *blocks;                    // by address, freed ones too
-    std::map<char *, size_t> *foreign; // host memory that was registered
-    std::vector<char *> *patched;      // pages that nobody owns, opened for an operation that went there
+    Blocks *blocks;                                   // by address, freed ones too
+    std::map<char *, size_t> *foreign;                // host memory that was registered
+    std::vector<char *> *patched;                     // pages that nobody owns, opened for an operation that went there
     std::vector<std::pair<char *, size_t>> *targets;  // of copies to pinned memory
-    char *top, *pinned, *pinned_top;   // the first address never used; where pinned memory begins
+    char *top, *pinned, *pinned_top;                  // the first address never used; where pinned memory begins
     size_t used, limit;
     int pattern, number;
     bool open;
@@ -279,11 +284,11 @@ static void copy_now(uint32_t op, void *dst, const void *src, size_t n) {
 
 static bool fits(const void *dst, const void *src, cudaMemcpyKind kind) {
     switch (kind) {
-        case cudaMemcpyHostToHost: return !is_device(dst) && !is_device(src);
-        case cudaMemcpyHostToDevice: return is_device(dst) && !is_device(src);
-        case cudaMemcpyDeviceToHost: return !is_device(dst) && is_device(src);
-        case cudaMemcpyDeviceToDevice: return is_device(dst) && is_device(src);
-        case cudaMemcpyDefault: return true;
+    case cudaMemcpyHostToHost: return !is_device(dst) && !is_device(src);
+    case cudaMemcpyHostToDevice: return is_device(dst) && !is_device(src);
+    case cudaMemcpyDeviceToHost: return !is_device(dst) && is_device(src);
+    case cudaMemcpyDeviceToDevice: return is_device(dst) && is_device(src);
+    case cudaMemcpyDefault: return true;
     }
     return false;
 }
@@ -305,12 +310,18 @@ static uint32_t copy_pinned(CUstream_st *s, void *dst, const void *src, size_t n
     bool to_host = !is_device(dst), captured = s->capture, watched = !is_device(src) && !captured && !is_target(src, n);
     uint64_t sum = watched ? sum_of(src, n) : 0;
     if (to_host) mem.targets->push_back({(char *)dst, n});
-    return enqueue(s, {NODE_COPY, "a copy", nullptr, [=](uint32_t op) {
-        if (to_host && !captured) drop_target(dst, n);
-        if (watched && sum_of(src, n) != sum)
-            check_msg("host-race", "the host changed pinned memory at %p while a copy of %zu bytes from there was queued", src, n);
-        copy_now(op, dst, src, n);
-    }, nullptr, {}, nullptr});
+    return enqueue(s, {NODE_COPY,
+                       "a copy",
+                       nullptr,
+                       [=](uint32_t op) {
+                           if (to_host && !captured) drop_target(dst, n);
+                           if (watched && sum_of(src, n) != sum)
+                               check_msg("host-race", "the host changed pinned memory at %p while a copy of %zu bytes from there was queued", src, n);
+                           copy_now(op, dst, src, n);
+                       },
+                       nullptr,
+                       {},
+                       nullptr});
 }
 
 static cudaError_t copy(CUstream_st *s, void *dst, const void *src, size_t n, cudaMemcpyKind kind) {
@@ -352,11 +363,17 @@ static cudaError_t set(CUstream_st *s, void *dst, int value, size_t n) {
         check_msg("memory", "cudaMemset of %zu bytes at %p, %s", n, dst, why);
         return failed(cudaErrorInvalidValue);
     }
-    enqueue(s, {NODE_SET, "cudaMemset", nullptr, [=](uint32_t op) {
-        if (outside("cudaMemset", "destination", dst, n)) return;
-        range_access(op, dst, n, true);
-        memset(dst, value, n);
-    }, nullptr, {}, nullptr});
+    enqueue(s, {NODE_SET,
+                "cudaMemset",
+                nullptr,
+                [=](uint32_t op) {
+                    if (outside("cudaMemset", "destination", dst, n)) return;
+                    range_access(op, dst, n, true);
+                    memset(dst, value, n);
+                },
+                nullptr,
+                {},
+                nullptr});
     return cudaSuccess;
 }
 
@@ -454,5 +471,4 @@ cudaError_t CUDARTAPI cudaPointerGetAttributes(struct cudaPointerAttributes *a, 
     if (a->type != cudaMemoryTypeDevice) a->hostPointer = (void *)p;
     return cudaSuccess;
 }
-
 }

@@ -414,12 +414,18 @@ cudaError_t CUDARTAPI cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, v
     CALL;
     CUstream_st *s = stream_of(stream);
     if (!s) return failed(cudaErrorInvalidResourceHandle);
-    enqueue(s, {NODE_HOST, "a host function", nullptr, [=](uint32_t) {
-        close_device();
-        host().in_host_function++;
-        fn(arg);
-        host().in_host_function--;
-    }, nullptr, {}, nullptr});
+    enqueue(s, {NODE_HOST,
+                "a host function",
+                nullptr,
+                [=](uint32_t) {
+                    close_device();
+                    host().in_host_function++;
+                    fn(arg);
+                    host().in_host_function--;
+                },
+                nullptr,
+                {},
+                nullptr});
     return cudaSuccess;
 }
 
@@ -521,5 +527,4 @@ cudaError_t CUDARTAPI cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEven
     *ms = (float)(to->ms - from->ms);
     return cudaSuccess;
 }
-
 }

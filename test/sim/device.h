@@ -26,7 +26,10 @@ namespace simt {
 enum { LANES = 32, THREADS = 1024 };
 static const size_t STACK = SIM_ASAN ? 256 << 10 : 64 << 10;
 
-struct place { const char *file; int line; };  // in a kernel's source
+struct place {
+    const char *file;
+    int line;
+};  // in a kernel's source
 
 enum wait_kind { RUNS, AT_BARRIER, IN_WARP };
 
@@ -38,16 +41,16 @@ struct async_copy {
 };
 
 struct fiber {
-    void *sp;          // saved stack pointer while it does not run
-    char *stack;       // lowest address of STACK bytes, its own from its start to its end
-    void *fake;        // AddressSanitizer's fake stack
+    void *sp;     // saved stack pointer while it does not run
+    char *stack;  // lowest address of STACK bytes, its own from its start to its end
+    void *fake;   // AddressSanitizer's fake stack
     uint3 tid;
     int index, warp, lane;
     bool started, done, fenced;  // fenced: has executed __threadfence
     wait_kind waits;
-    uint64_t mark;     // race.cpp: who and when, as an access has it
-    place at;          // where it waits
-    int op;            // warp operation: its mask, its operands, and what the last lane to come calls
+    uint64_t mark;  // race.cpp: who and when, as an access has it
+    place at;       // where it waits
+    int op;         // warp operation: its mask, its operands, and what the last lane to come calls
     uint32_t mask;
     void *operands;
     void (*all)(fiber *lanes, uint32_t mask);
@@ -65,7 +68,7 @@ struct warp_state {
 struct barrier_state {
     int arrived;
     place at;
-    int any, all, count;        // of the predicates so far
+    int any, all, count;  // of the predicates so far
     int result_any, result_all, result_count;
 };
 
@@ -73,37 +76,47 @@ struct block_state {
     const char *kernel;
     uint32_t op;
     const Body *body;
-    int threads, live;          // started with, not yet ended
-    size_t shared, most;        // dynamic shared memory, limit of static and dynamic together
+    int threads, live;    // started with, not yet ended
+    size_t shared, most;  // dynamic shared memory, limit of static and dynamic together
     barrier_state barrier;
     fiber fibers[THREADS];
     warp_state warps[THREADS / LANES];
 };
 extern block_state block;
-extern __thread fiber *running;      // null in host code
+extern __thread fiber *running;          // null in host code
 extern uint3 thread_index, block_index;  // threadIdx and blockIdx of kernels, blockDim and gridDim
 extern dim3 block_size, grid_size;
 
 // fiber.cpp
-void fibers_begin();           // of a new block: none can run yet, and they may run in another order than in the block before
+void fibers_begin();  // of a new block: none can run yet, and they may run in another order than in the block before
 void make_ready(fiber *f);
-void run_fibers();             // from the host: until no fiber can run
-void give_way();               // from a fiber that waits: returns when it was made ready
-void abandon_fibers();         // of a block that cannot end
+void run_fibers();      // from the host: until no fiber can run
+void give_way();        // from a fiber that waits: returns when it was made ready
+void abandon_fibers();  // of a block that cannot end
 
 // block.cpp
 void thread_ends(fiber *f);
-const char *shared_name(const void *p, size_t n);   // of the array that holds these bytes, or null
-std::string shared_near(const void *p);             // "array+0x40", for messages
-enum { SHARED_ROOM = 512 << 10 };    // bytes of address space after all arrays of a block
-extern char *shared;                 // their first
-extern size_t near_begin, near_end;  // of the array that shared_name() found last; both 0 where none was found in this block
+const char *shared_name(const void *p, size_t n);  // of the array that holds these bytes, or null
+std::string shared_near(const void *p);            // "array+0x40", for messages
+enum { SHARED_ROOM = 512 << 10 };                  // bytes of address space after all arrays of a block
+extern char *shared;                               // their first
+extern size_t near_begin, near_end;                // of the array that shared_name() found last; both 0 where none was found in this block
 static inline size_t shared_offset(const void *p) { return (size_t)((uintptr_t)p - (uintptr_t)shared); }
 static inline bool in_shared(const void *p) { return shared_offset(p) < SHARED_ROOM; }
 
 // warp.cpp
-enum warp_op { OP_SYNC, OP_SHUFFLE, OP_SHUFFLE_XOR, OP_SHUFFLE_DOWN, OP_SHUFFLE_UP, OP_BALLOT,
-               OP_MMA_F16, OP_MMA_BF16, OP_LDMATRIX, OP_LDMATRIX_TRANS };
+enum warp_op {
+    OP_SYNC,
+    OP_SHUFFLE,
+    OP_SHUFFLE_XOR,
+    OP_SHUFFLE_DOWN,
+    OP_SHUFFLE_UP,
+    OP_BALLOT,
+    OP_MMA_F16,
+    OP_MMA_BF16,
+    OP_LDMATRIX,
+    OP_LDMATRIX_TRANS
+};
 typedef void (*warp_function)(fiber *lanes, uint32_t mask);
 // The calling lane meets the others of mask; the last one to come calls fn for all of them.
 void meet(warp_op op, uint32_t mask, void *operands, warp_function fn, place at);

@@ -45,9 +45,17 @@ static uint64_t mark_of(uint32_t thread, uint32_t epoch) { return (uint64_t)thre
 
 // A cell is of two bytes. Most accesses are of four or more: a word's two cells are equal until one of them is accessed alone, and until then
 // only the first is kept.
-struct cell { access write, read, read2; };
-struct word { cell low; uint32_t halves; };  // halves: the second cell is kept on its own
-struct shadow { word *words; cell *highs; };
+struct cell {
+    access write, read, read2;
+};
+struct word {
+    cell low;
+    uint32_t halves;
+};  // halves: the second cell is kept on its own
+struct shadow {
+    word *words;
+    cell *highs;
+};
 
 enum { CELL = 2, WORD = 4, PAGE = 1024 };
 struct page {
@@ -62,15 +70,20 @@ static page *pages;
 
 // --- time ----------------------------------------------------------------------------------------------------------------------------
 
-struct run { uint32_t first, op; };         // from this segment on
+struct run {
+    uint32_t first, op;
+};  // from this segment on
 static std::vector<run> runs;
 static uint32_t segment, block_first, op_first;
 static uint32_t before_first, before_count;  // segments of an operation before this one: the last that was found to be one
-static uint32_t clocks[THREADS][LANES];     // what a lane knows of the lanes of its warp
+static uint32_t clocks[THREADS][LANES];      // what a lane knows of the lanes of its warp
 
-struct span { uint32_t first, last; int thread; };  // of a block, up to an atomic by this thread after a fence
+struct span {
+    uint32_t first, last;
+    int thread;
+};  // of a block, up to an atomic by this thread after a fence
 static std::map<const void *, std::vector<span>> released;
-static std::map<const void *, size_t> acquired;     // by the block that runs: how many of them
+static std::map<const void *, size_t> acquired;  // by the block that runs: how many of them
 
 static void *lazy(size_t n) {
     void *p = mmap(nullptr, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -81,9 +94,7 @@ static void *lazy(size_t n) {
     return p;
 }
 
-static shadow lazy_shadow(size_t n) {
-    return {(word *)lazy((n / WORD + 1) * sizeof(word)), (cell *)lazy((n / WORD + 1) * sizeof(cell))};
-}
+static shadow lazy_shadow(size_t n) { return {(word *)lazy((n / WORD + 1) * sizeof(word)), (cell *)lazy((n / WORD + 1) * sizeof(cell))}; }
 
 static void operation_begins(uint32_t op) {
     if (!pages) {
@@ -137,7 +148,10 @@ void race_meet(int warp, uint32_t mask) {
 
 // Is an access of an earlier operation ordered before this operation? The last few answers are kept.
 static bool operation_ordered(uint32_t s) {
-    static struct { uint32_t first, last, now; bool yes; } memo[8];
+    static struct {
+        uint32_t first, last, now;
+        bool yes;
+    } memo[8];
     static unsigned turn;
     for (auto &m : memo)
         if (m.now == op_first && s >= m.first && s < m.last) {
@@ -403,7 +417,7 @@ static inline __attribute__((always_inline)) void touch(const fiber *f, const vo
         if ((at >= near_begin && at + n <= near_end) || in_bounds(p, n, write, pc)) touch_bytes(of_shared, at, p, n, now, write, true, words);
         return;
     }
-    if ((uintptr_t)p - (uintptr_t)f->stack < STACK) return;                                             // local
+    if ((uintptr_t)p - (uintptr_t)f->stack < STACK) return;                                                      // local
     if ((uintptr_t)p - (uintptr_t)__executable_start < (uintptr_t)_end - (uintptr_t)__executable_start) return;  // constants, threadIdx
     stats.checked++;
     if (in_bounds(p, n, write, pc) && p >= arena && p < arena_end) touch_arena(p, n, now, write, words);
@@ -458,6 +472,7 @@ static inline __attribute__((always_inline)) void plain(const void *p, size_t n,
 
 // --- what the compiler calls -----------------------------------------------------------------------------------------------------------
 
+// clang-format off
 #define ACCESS(n)                                                                                                                     \
     void __tsan_read##n(void *p) { simt::plain(p, n, false, true, __builtin_return_address(0)); }                                     \
     void __tsan_write##n(void *p) { simt::plain(p, n, true, true, __builtin_return_address(0)); }                                     \
@@ -476,15 +491,23 @@ void __tsan_func_entry(void *) {}
 void __tsan_func_exit() {}
 void __tsan_init() { simt::race_on = true; }
 ATOMIC(8, char) ATOMIC(32, int) ATOMIC(64, long)  // of the C++ library, in host code of the same files
+// clang-format on
 
 #if !SIM_ASAN  // with -fsanitize=alignment: an access that its type does not allow
-struct sanitizer_place { const char *file; uint32_t line, column; };
-struct mismatch { sanitizer_place at; const void *type; unsigned char log_alignment, kind; };
+    struct sanitizer_place {
+    const char *file;
+    uint32_t line, column;
+};
+struct mismatch {
+    sanitizer_place at;
+    const void *type;
+    unsigned char log_alignment, kind;
+};
 void __ubsan_handle_type_mismatch_v1(mismatch *m, uintptr_t p) {
     if (!simt::running) return;
     const char *name = strrchr(m->at.file, '/');
-    simt::check_msg("misaligned", "access at %s:%u: address %p is not aligned to %d bytes",
-                    name ? name + 1 : m->at.file, m->at.line, (void *)p, 1 << m->log_alignment);
+    simt::check_msg("misaligned", "access at %s:%u: address %p is not aligned to %d bytes", name ? name + 1 : m->at.file, m->at.line, (void *)p,
+                    1 << m->log_alignment);
 }
 #endif
 }

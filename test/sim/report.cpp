@@ -27,8 +27,8 @@ static void at_end() {
 std::string where() {
     if (!running) return "";
     char text[300];
-    snprintf(text, sizeof text, "kernel %s, block (%u,%u,%u), thread (%u,%u,%u), seed %llu", block.kernel, block_index.x,
-             block_index.y, block_index.z, running->tid.x, running->tid.y, running->tid.z, (unsigned long long)seed());
+    snprintf(text, sizeof text, "kernel %s, block (%u,%u,%u), thread (%u,%u,%u), seed %llu", block.kernel, block_index.x, block_index.y,
+             block_index.z, running->tid.x, running->tid.y, running->tid.z, (unsigned long long)seed());
     return text;
 }
 

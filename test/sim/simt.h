@@ -49,7 +49,10 @@ void atomic_touch(const void *p, size_t n, const void *pc);
 
 // --- launch: the arguments are evaluated now; every thread gets copies of its own ------------------------------------------------------
 
-template <class... P> struct call { void (*kernel)(P...); std::tuple<P...> arguments; };
+template <class... P> struct call {
+    void (*kernel)(P...);
+    std::tuple<P...> arguments;
+};
 
 template <class... P, size_t... I> __attribute__((noinline, no_sanitize("thread"))) void run_thread(call<P...> *c, std::index_sequence<I...>) {
     c->kernel(std::get<I>(c->arguments)...);
@@ -78,8 +81,8 @@ template <class T, class F> __attribute__((noinline, no_sanitize("thread"))) T a
 #define gridDim simt::grid_size
 #define warpSize 32
 #define K_LAUNCH(kernel, grid, block, shared, native, ...) simt::launch(#kernel, (kernel), dim3(grid), dim3(block), (shared), (native), ##__VA_ARGS__)
-#define K_SMEM(T, name, ...)                                                                                             \
-    static char k_smem_##name; /* its address tells instantiations of a template apart */                               \
+#define K_SMEM(T, name, ...) \
+    static char k_smem_##name; /* its address tells instantiations of a template apart */ \
     T(&name) __VA_ARGS__ = *(T(*) __VA_ARGS__)simt::static_shared(&k_smem_##name, #name, __FILE__, __LINE__, sizeof(T __VA_ARGS__))
 #define K_DYN_SMEM(T, name) T *name = reinterpret_cast<T *>(simt::dynamic_shared(#name, __FILE__, __LINE__))
 
@@ -110,16 +113,30 @@ SIM_FN int __all_sync(uint32_t mask, int predicate, SIM_AT) { return simt::ballo
 
 // --- atomics ---------------------------------------------------------------------------------------------------------------------------
 
-#define SIM_ATOMIC(T)                                                                                                    \
-    SIM_FN T atomicAdd(T *p, T v) { return simt::atomic(p, [v](T old) { return (T)(old + v); }); }                      \
-    SIM_FN T atomicExch(T *p, T v) { return simt::atomic(p, [v](T) { return v; }); }
-#define SIM_ATOMIC_WORD(T)                                                                                               \
-    SIM_ATOMIC(T)                                                                                                        \
-    SIM_FN T atomicMax(T *p, T v) { return simt::atomic(p, [v](T old) { return old > v ? old : v; }); }                 \
-    SIM_FN T atomicMin(T *p, T v) { return simt::atomic(p, [v](T old) { return old < v ? old : v; }); }                 \
-    SIM_FN T atomicOr(T *p, T v) { return simt::atomic(p, [v](T old) { return (T)(old | v); }); }                       \
-    SIM_FN T atomicAnd(T *p, T v) { return simt::atomic(p, [v](T old) { return (T)(old & v); }); }                      \
-    SIM_FN T atomicCAS(T *p, T is, T v) { return simt::atomic(p, [is, v](T old) { return old == is ? v : old; }); }
+#define SIM_ATOMIC(T) \
+    SIM_FN T atomicAdd(T *p, T v) { \
+        return simt::atomic(p, [v](T old) { return (T)(old + v); }); \
+    } \
+    SIM_FN T atomicExch(T *p, T v) { \
+        return simt::atomic(p, [v](T) { return v; }); \
+    }
+#define SIM_ATOMIC_WORD(T) \
+    SIM_ATOMIC(T) \
+    SIM_FN T atomicMax(T *p, T v) { \
+        return simt::atomic(p, [v](T old) { return old > v ? old : v; }); \
+    } \
+    SIM_FN T atomicMin(T *p, T v) { \
+        return simt::atomic(p, [v](T old) { return old < v ? old : v; }); \
+    } \
+    SIM_FN T atomicOr(T *p, T v) { \
+        return simt::atomic(p, [v](T old) { return (T)(old | v); }); \
+    } \
+    SIM_FN T atomicAnd(T *p, T v) { \
+        return simt::atomic(p, [v](T old) { return (T)(old & v); }); \
+    } \
+    SIM_FN T atomicCAS(T *p, T is, T v) { \
+        return simt::atomic(p, [is, v](T old) { return old == is ? v : old; }); \
+    }
 SIM_ATOMIC(float)
 SIM_ATOMIC(double)
 SIM_ATOMIC_WORD(int)
@@ -165,12 +182,12 @@ SIM_FN float __int2float_rn(int x) { return (float)x; }
 SIM_FN float __uint2float_rn(unsigned x) { return (float)x; }
 SIM_FN float __double2float_rn(double x) { return (float)x; }
 
-#define SIM_BITS(name, From, To)                                            \
-    SIM_FN To name(From x) {                                                \
-        static_assert(sizeof(From) == sizeof(To), "bits of one size");      \
-        To y;                                                               \
-        memcpy(&y, &x, sizeof y);                                           \
-        return y;                                                           \
+#define SIM_BITS(name, From, To) \
+    SIM_FN To name(From x) { \
+        static_assert(sizeof(From) == sizeof(To), "bits of one size"); \
+        To y; \
+        memcpy(&y, &x, sizeof y); \
+        return y; \
     }
 SIM_BITS(__float_as_uint, float, unsigned)
 SIM_BITS(__float_as_int, float, int)
@@ -204,8 +221,8 @@ SIM_FN unsigned __byte_perm(unsigned x, unsigned y, unsigned select) {
 SIM_FN unsigned __funnelshift_l(unsigned low, unsigned high, unsigned by) { return (unsigned)((((uint64_t)high << 32 | low) << (by & 31)) >> 32); }
 SIM_FN unsigned __funnelshift_r(unsigned low, unsigned high, unsigned by) { return (unsigned)(((uint64_t)high << 32 | low) >> (by & 31)); }
 
-#define SIM_MIN_MAX(T)                                        \
-    SIM_FN T min(T a, T b) { return b < a ? b : a; }          \
+#define SIM_MIN_MAX(T) \
+    SIM_FN T min(T a, T b) { return b < a ? b : a; } \
     SIM_FN T max(T a, T b) { return a < b ? b : a; }
 SIM_MIN_MAX(int)
 SIM_MIN_MAX(unsigned)
@@ -237,7 +254,9 @@ SIM_FN void dev_ldmatrix_x4(uint32_t *r, const void *p, SIM_AT) { simt::ldmatrix
 SIM_FN void dev_ldmatrix_x4_trans(uint32_t *r, const void *p, SIM_AT) { simt::ldmatrix(r, p, 4, true, file, line); }
 SIM_FN void dev_ldmatrix_x2(uint32_t *r, const void *p, SIM_AT) { simt::ldmatrix(r, p, 2, false, file, line); }
 SIM_FN void dev_ldmatrix_x2_trans(uint32_t *r, const void *p, SIM_AT) { simt::ldmatrix(r, p, 2, true, file, line); }
-SIM_FN void dev_cp_async16(void *shared, const void *global, int src_bytes = 16, SIM_AT) { simt::cp_async(shared, global, 16, src_bytes, file, line); }
+SIM_FN void dev_cp_async16(void *shared, const void *global, int src_bytes = 16, SIM_AT) {
+    simt::cp_async(shared, global, 16, src_bytes, file, line);
+}
 SIM_FN void dev_cp_async_commit() { simt::cp_async_commit(); }
 template <int N> SIM_FN void dev_cp_async_wait() { simt::cp_async_wait(N); }
 

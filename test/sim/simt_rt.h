@@ -39,7 +39,9 @@ void set_seed(uint64_t seed);
 uint64_t seed();
 uint64_t rnd();
 
-struct Stats { uint64_t threads, blocks, switches, barriers, warp_ops, mma, checked; };
+struct Stats {
+    uint64_t threads, blocks, switches, barriers, warp_ops, mma, checked;
+};
 extern Stats stats;
 
 // --- host side -----------------------------------------------------------------------------------------------------------------------
@@ -50,7 +52,7 @@ int mem_class(const void *p, size_t n, bool write, char *why, size_t room);  // 
 bool op_before(uint32_t a, uint32_t b);                                      // does a end before b begins, by streams and events?
 const char *op_name(uint32_t a);
 
-bool is_device(const void *p);                                               // in the device's part of the arena, whether allocated or not
+bool is_device(const void *p);  // in the device's part of the arena, whether allocated or not
 
 // The memory was freed: what is known of accesses to it may go.
 void range_forget(const void *p, size_t n) __attribute__((weak));

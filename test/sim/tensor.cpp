@@ -10,7 +10,10 @@ namespace simt {
 //
 // Lane l is group g = l / 4, member t = l % 4. Products are exact in FP32; sums run over k in order. (Hardware may sum in another order.)
 
-struct mma_operands { float *d; const uint32_t *a, *b; };
+struct mma_operands {
+    float *d;
+    const uint32_t *a, *b;
+};
 
 template <bool bf> static inline float half_of(uint32_t pair, int high) {
     uint16_t bits = (uint16_t)(high ? pair >> 16 : pair);
@@ -25,7 +28,10 @@ typedef float row8 __attribute__((vector_size(32)));  // eight columns at once, 
 
 template <bool bf> static void mma_all(fiber *lanes, uint32_t) {
     float a[16][16];
-    union { float at[16][8]; row8 row[16]; } b, d;
+    union {
+        float at[16][8];
+        row8 row[16];
+    } b, d;
     for (int l = 0; l < LANES; l++) {
         const mma_operands *o = (mma_operands *)lanes[l].operands;
         int g = l / 4, t = l % 4;
@@ -65,12 +71,17 @@ void mma_m16n8k16(float *d, const uint32_t *a, const uint32_t *b, bool bf, const
 
 // --- ldmatrix ------------------------------------------------------------------------------------------------------------------------
 
-struct ldmatrix_operands { uint32_t *r; const char *row; int count; const void *pc; };
+struct ldmatrix_operands {
+    uint32_t *r;
+    const char *row;
+    int count;
+    const void *pc;
+};
 
 static void read_row(uint16_t *out, fiber *f) {
     const ldmatrix_operands *o = (ldmatrix_operands *)f->operands;
-    if ((uintptr_t)o->row % 16) check_msg("misaligned", "ldmatrix at %s:%d: the row of lane %d is not aligned to 16 bytes",
-                                          f->at.file, f->at.line, f->lane);
+    if ((uintptr_t)o->row % 16)
+        check_msg("misaligned", "ldmatrix at %s:%d: the row of lane %d is not aligned to 16 bytes", f->at.file, f->at.line, f->lane);
     if (!shared_name(o->row, 16)) {
         check_msg("shared-bounds", "ldmatrix at %s:%d: the row of lane %d is outside of shared memory", f->at.file, f->at.line, f->lane);
         memset(out, 0xFF, 16);
@@ -104,8 +115,8 @@ void ldmatrix(uint32_t *r, const void *row, int count, bool trans, const char *f
 void cp_async(void *to, const void *from, int bytes, int read, const char *file, int line) {
     fiber *me = running;
     async_copy c = {(char *)to, (const char *)from, bytes, read, me->group, {file, line}};
-    if (((uintptr_t)to | (uintptr_t)from) % (unsigned)bytes) check_msg("misaligned", "cp.async at %s:%d: an address is not aligned to %d bytes",
-                                                                       file, line, bytes);
+    if (((uintptr_t)to | (uintptr_t)from) % (unsigned)bytes)
+        check_msg("misaligned", "cp.async at %s:%d: an address is not aligned to %d bytes", file, line, bytes);
     if (!shared_name(to, (size_t)bytes)) {
         check_msg("shared-bounds", "cp.async at %s:%d: the destination is outside of shared memory", file, line);
         return;

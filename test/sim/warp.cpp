@@ -18,9 +18,8 @@ static void check_same(const fiber *lanes, const warp_state *w, warp_op op, uint
     for (uint32_t others = w->waiting & mask; others; others &= others - 1) {
         const fiber *f = &lanes[__builtin_ctz(others)];
         if (f->op == op && (f->mask & ~w->done) == mask) continue;
-        check_msg("warp", "lanes of one warp meet in different operations: %s:%d with mask 0x%08x and %s:%d with mask 0x%08x",
-                  f->at.file, f->at.line, f->mask,
-                  at.file, at.line, mask);
+        check_msg("warp", "lanes of one warp meet in different operations: %s:%d with mask 0x%08x and %s:%d with mask 0x%08x", f->at.file, f->at.line,
+                  f->mask, at.file, at.line, mask);
         return;
     }
 }
@@ -58,8 +57,8 @@ void lane_ends(fiber *f) {
         fiber *other = &block.fibers[f->warp * LANES + __builtin_ctz(m)];
         uint32_t left = other->mask & ~w->done;
         if (!(w->waiting >> other->lane & 1) || !(other->mask >> f->lane & 1)) continue;
-        check_msg("warp", "lane %d ends and is in mask 0x%08x of %s:%d, where lane %d waits",
-                  f->lane, other->mask, other->at.file, other->at.line, other->lane);
+        check_msg("warp", "lane %d ends and is in mask 0x%08x of %s:%d, where lane %d waits", f->lane, other->mask, other->at.file, other->at.line,
+                  other->lane);
         if ((w->waiting & left) == left) complete(other, left);
     }
 }
@@ -68,7 +67,11 @@ void syncwarp(uint32_t mask, const char *file, int line) { meet(OP_SYNC, mask & 
 
 // --- shuffles ------------------------------------------------------------------------------------------------------------------------
 
-struct shuffle_operands { const void *in; int bytes, by, width; unsigned char out[16]; };
+struct shuffle_operands {
+    const void *in;
+    int bytes, by, width;
+    unsigned char out[16];
+};
 
 // From which lane does lane l take its value? Out of range: from itself.
 static int source_lane(int op, int l, int by, int width) {
@@ -99,7 +102,10 @@ void shuffle(int mode, uint32_t mask, void *value, int bytes, int by, int width,
 
 // --- votes ---------------------------------------------------------------------------------------------------------------------------
 
-struct vote_operands { int predicate; uint32_t out; };
+struct vote_operands {
+    int predicate;
+    uint32_t out;
+};
 
 static void vote_all(fiber *lanes, uint32_t mask) {
     uint32_t votes = 0;

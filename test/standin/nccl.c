@@ -51,31 +51,37 @@ typedef enum { JOB_NONE, JOB_INIT, JOB_GROUP, JOB_SPLIT, JOB_FINALIZE, JOB_QUIT 
 // What a communicator's thread is doing. One job at a time: NCCL's rule for who uses a non-blocking communicator.
 struct ncclComm {
     int rank, world;
-    char name[96];                // of its sockets
-    int fd[RANKS_MAX];            // to each rank; -1: itself
-    int wake;                     // eventfd, readable once aborted
+    char name[96];      // of its sockets
+    int fd[RANKS_MAX];  // to each rank; -1: itself
+    int wake;           // eventfd, readable once aborted
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
     job_kind job;
-    ncclResult_t state;           // of the last job
+    ncclResult_t state;  // of the last job
     bool finalized;
     int groups, splits;
-    bool late_error;              // one is to come by itself
-    double later;                 // when; 0: not known yet
-    op *ops;                      // of the job
+    bool late_error;  // one is to come by itself
+    double later;     // when; 0: not known yet
+    op *ops;          // of the job
     int op_count;
-    struct { int color, key; ncclComm_t *out; } split;
+    struct {
+        int color, key;
+        ncclComm_t *out;
+    } split;
 };
 
 // Of the whole process, as NCCL's own. A stand-in may have what the library must not: globals.
-static _Thread_local struct { int depth, count; op *ops; bool spoiled; } group;
+static _Thread_local struct {
+    int depth, count;
+    op *ops;
+    bool spoiled;
+} group;
 static pthread_mutex_t error_lock = PTHREAD_MUTEX_INITIALIZER;
 static char last_error[256];
 static atomic_int aborts, live, registered, calls;
 static char seen[5][64];
-static const char *const watched[5] = {"NCCL_SOCKET_IFNAME", "NCCL_IB_DISABLE", "NCCL_ALGO", "NCCL_RAS_ENABLE",
-                                       "LOCKSTEP_STANDIN"};
+static const char *const watched[5] = {"NCCL_SOCKET_IFNAME", "NCCL_IB_DISABLE", "NCCL_ALGO", "NCCL_RAS_ENABLE", "LOCKSTEP_STANDIN"};
 
 static double now(void) {
     struct timespec t;
@@ -128,8 +134,17 @@ API int ncclStandInCount(const char *what) {
 // --- messages ------------------------------------------------------------------------------------------------------------------
 
 // One direction of an exchange with one rank: a header, so that calls that do not match are found out, then the bytes.
-typedef struct header { uint32_t kind, type; uint64_t bytes; } header;
-typedef struct message { int peer; bool sends; header head; char *data; size_t done; } message;
+typedef struct header {
+    uint32_t kind, type;
+    uint64_t bytes;
+} header;
+typedef struct message {
+    int peer;
+    bool sends;
+    header head;
+    char *data;
+    size_t done;
+} message;
 
 static message part(int peer, bool sends, op_kind kind, ncclDataType_t type, const void *data, size_t bytes) {
     return (message){peer, sends, {(uint32_t)kind, (uint32_t)type, bytes}, (char *)(uintptr_t)data, 0};
@@ -181,10 +196,10 @@ static ncclResult_t move_all(ncclComm_t c, message *m, int count) {
 
 static size_t type_bytes(ncclDataType_t t) { return t == ncclInt8 ? 1 : t == ncclFloat64 ? 8 : 4; }
 
-#define COMBINE(T)                                                                                        \
-    do {                                                                                                  \
-        T *x = acc;                                                                                       \
-        const T *y = more;                                                                                \
+#define COMBINE(T) \
+    do { \
+        T *x = acc; \
+        const T *y = more; \
         for (size_t i = 0; i < count; i++) x[i] = how == ncclMax ? (y[i] > x[i] ? y[i] : x[i]) : x[i] + y[i]; \
     } while (0)
 
@@ -231,23 +246,20 @@ static ncclResult_t run_op(ncclComm_t c, const op *o) {
     size_t bytes = o->count * type_bytes(o->type);
     ncclResult_t r = ncclSuccess;
     switch (o->kind) {
-        case OP_BROADCAST: return broadcast_from(c, o->peer, o, o->in, o->out);
-        case OP_REDUCE: return reduce_to(c, o->peer, o, o->in, o->out);
-        case OP_ALL_REDUCE:
-            r = reduce_to(c, 0, o, o->in, o->out);
-            return r != ncclSuccess ? r : broadcast_from(c, 0, o, o->out, o->out);
-        case OP_REDUCE_SCATTER:
-            for (int i = 0; i < c->world && r == ncclSuccess; i++)
-                r = reduce_to(c, i, o, (const char *)o->in + (size_t)i * bytes, o->out);
-            return r;
-        case OP_ALL_GATHER:
-            for (int i = 0; i < c->world && r == ncclSuccess; i++) {
-                char *row = (char *)o->out + (size_t)i * bytes;
-                r = broadcast_from(c, i, o, i == c->rank ? o->in : row, row);
-            }
-            return r;
-        case OP_SEND:
-        case OP_RECV: break;
+    case OP_BROADCAST: return broadcast_from(c, o->peer, o, o->in, o->out);
+    case OP_REDUCE: return reduce_to(c, o->peer, o, o->in, o->out);
+    case OP_ALL_REDUCE: r = reduce_to(c, 0, o, o->in, o->out); return r != ncclSuccess ? r : broadcast_from(c, 0, o, o->out, o->out);
+    case OP_REDUCE_SCATTER:
+        for (int i = 0; i < c->world && r == ncclSuccess; i++) r = reduce_to(c, i, o, (const char *)o->in + (size_t)i * bytes, o->out);
+        return r;
+    case OP_ALL_GATHER:
+        for (int i = 0; i < c->world && r == ncclSuccess; i++) {
+            char *row = (char *)o->out + (size_t)i * bytes;
+            r = broadcast_from(c, i, o, i == c->rank ? o->in : row, row);
+        }
+        return r;
+    case OP_SEND:
+    case OP_RECV: break;
     }
     return r;
 }
@@ -329,11 +341,12 @@ static ncclComm_t new_comm(const char *name, int rank, int world);
 
 // Who is in my color, and in which order? Everybody tells everybody.
 static ncclResult_t run_split(ncclComm_t c) {
-    typedef struct vote { int32_t color, key; } vote;
+    typedef struct vote {
+        int32_t color, key;
+    } vote;
     vote all[RANKS_MAX] = {{0}};
     all[c->rank] = (vote){c->split.color, c->split.key};
-    ncclResult_t r = run_op(c, &(op){.kind = OP_ALL_GATHER, .in = &all[c->rank], .out = all, .count = sizeof(vote),
-                                     .type = ncclInt8, .c = c});
+    ncclResult_t r = run_op(c, &(op){.kind = OP_ALL_GATHER, .in = &all[c->rank], .out = all, .count = sizeof(vote), .type = ncclInt8, .c = c});
     if (r != ncclSuccess || c->split.color == NCCL_SPLIT_NOCOLOR) return r;
     int world = 0, rank = 0;
     for (int i = 0; i < c->world; i++) {
@@ -358,20 +371,19 @@ static ncclResult_t never(ncclComm_t c) {
 static ncclResult_t run_job(ncclComm_t c, job_kind job) {
     char token = 0;
     switch (job) {
-        case JOB_INIT:
-            if (asked("hang-init", 0)) return never(c);
-            stopped(c, 1);  // in progress for a while, whatever the machine
-            return meet(c);
-        case JOB_GROUP:
-            if (asked("hang", c->groups)) return never(c);
-            if (asked("async", c->groups)) return error(ncclSystemError, "stand-in: asked to fail in the background");
-            return run_group(c);
-        case JOB_SPLIT: return run_split(c);
-        case JOB_FINALIZE:  // nobody leaves before all have come
-            return run_op(c, &(op){.kind = OP_ALL_REDUCE, .in = &token, .out = &token, .count = 1, .type = ncclInt8,
-                                   .how = ncclSum, .c = c});
-        case JOB_NONE:
-        case JOB_QUIT: break;
+    case JOB_INIT:
+        if (asked("hang-init", 0)) return never(c);
+        stopped(c, 1);  // in progress for a while, whatever the machine
+        return meet(c);
+    case JOB_GROUP:
+        if (asked("hang", c->groups)) return never(c);
+        if (asked("async", c->groups)) return error(ncclSystemError, "stand-in: asked to fail in the background");
+        return run_group(c);
+    case JOB_SPLIT: return run_split(c);
+    case JOB_FINALIZE:  // nobody leaves before all have come
+        return run_op(c, &(op){.kind = OP_ALL_REDUCE, .in = &token, .out = &token, .count = 1, .type = ncclInt8, .how = ncclSum, .c = c});
+    case JOB_NONE:
+    case JOB_QUIT: break;
     }
     return ncclSuccess;
 }
@@ -415,9 +427,7 @@ static ncclComm_t new_comm(const char *name, int rank, int world) {
     return c;
 }
 
-static ncclResult_t busy(void) {
-    return error(ncclInvalidArgument, "stand-in: the communicator is used before its last call has ended");
-}
+static ncclResult_t busy(void) { return error(ncclInvalidArgument, "stand-in: the communicator is used before its last call has ended"); }
 
 // With the lock held.
 static ncclResult_t ready(ncclComm_t c) { return c->job != JOB_NONE ? busy() : c->state; }
@@ -485,8 +495,7 @@ static bool good_config(const ncclConfig_t *k) {
 API ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int world, ncclUniqueId id, int rank, ncclConfig_t *config) {
     first_call();
     *out = NULL;
-    if (!good_config(config))
-        return error(ncclInvalidArgument, "stand-in: the configuration is not one of a non-blocking communicator");
+    if (!good_config(config)) return error(ncclInvalidArgument, "stand-in: the configuration is not one of a non-blocking communicator");
     if (world < 2 || world > RANKS_MAX || rank < 0 || rank >= world || strncmp(id.internal, "standin-", 8) != 0)
         return error(ncclInvalidArgument, "stand-in: rank, world or id is wrong");
     *out = new_comm(id.internal, rank, world);
@@ -495,8 +504,7 @@ API ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int world, ncclUniqueId
 
 API ncclResult_t ncclCommSplit(ncclComm_t c, int color, int key, ncclComm_t *out, ncclConfig_t *config) {
     *out = NULL;
-    if (!good_config(config) || color < NCCL_SPLIT_NOCOLOR)
-        return error(ncclInvalidArgument, "stand-in: color or configuration is wrong");
+    if (!good_config(config) || color < NCCL_SPLIT_NOCOLOR) return error(ncclInvalidArgument, "stand-in: color or configuration is wrong");
     if (asked("split-no", 0)) return error(ncclSystemError, "stand-in: asked to refuse");
     pthread_mutex_lock(&c->lock);
     if (c->job == JOB_NONE) c->split.color = color, c->split.key = key, c->split.out = out;
@@ -533,9 +541,14 @@ API ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *state) {
 }
 
 API const char *ncclGetErrorString(ncclResult_t r) {
-    static const char *const text[] = {"no error", "unhandled cuda error", "unhandled system error", "internal error",
-                                       "invalid argument", "invalid usage",
-                                       "remote process exited or there was a network error", "NCCL operation in progress"};
+    static const char *const text[] = {"no error",
+                                       "unhandled cuda error",
+                                       "unhandled system error",
+                                       "internal error",
+                                       "invalid argument",
+                                       "invalid usage",
+                                       "remote process exited or there was a network error",
+                                       "NCCL operation in progress"};
     return (unsigned)r < sizeof text / sizeof *text ? text[r] : "unknown result code";
 }
 
@@ -613,26 +626,22 @@ API ncclResult_t ncclRecv(void *data, size_t count, ncclDataType_t type, int fro
     return add((op){OP_RECV, NULL, data, count, type, ncclSum, from, c});
 }
 
-API ncclResult_t ncclBroadcast(const void *in, void *out, size_t count, ncclDataType_t type, int root, ncclComm_t c,
-                               cudaStream_t s) {
+API ncclResult_t ncclBroadcast(const void *in, void *out, size_t count, ncclDataType_t type, int root, ncclComm_t c, cudaStream_t s) {
     (void)s;
     return add((op){OP_BROADCAST, in, out, count, type, ncclSum, root, c});
 }
 
-API ncclResult_t ncclReduce(const void *in, void *out, size_t count, ncclDataType_t type, ncclRedOp_t how, int root, ncclComm_t c,
-                            cudaStream_t s) {
+API ncclResult_t ncclReduce(const void *in, void *out, size_t count, ncclDataType_t type, ncclRedOp_t how, int root, ncclComm_t c, cudaStream_t s) {
     (void)s;
     return add((op){OP_REDUCE, in, out, count, type, how, root, c});
 }
 
-API ncclResult_t ncclAllReduce(const void *in, void *out, size_t count, ncclDataType_t type, ncclRedOp_t how, ncclComm_t c,
-                               cudaStream_t s) {
+API ncclResult_t ncclAllReduce(const void *in, void *out, size_t count, ncclDataType_t type, ncclRedOp_t how, ncclComm_t c, cudaStream_t s) {
     (void)s;
     return add((op){OP_ALL_REDUCE, in, out, count, type, how, 0, c});
 }
 
-API ncclResult_t ncclReduceScatter(const void *in, void *out, size_t each, ncclDataType_t type, ncclRedOp_t how, ncclComm_t c,
-                                   cudaStream_t s) {
+API ncclResult_t ncclReduceScatter(const void *in, void *out, size_t each, ncclDataType_t type, ncclRedOp_t how, ncclComm_t c, cudaStream_t s) {
     (void)s;
     return add((op){OP_REDUCE_SCATTER, in, out, each, type, how, 0, c});
 }

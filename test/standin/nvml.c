@@ -23,7 +23,9 @@
 enum { BUSES = 256, SENSORS = 5 };
 static const char *const sensors[SENSORS] = {"power", "energy", "heat", "clock", "reasons"};
 
-struct nvmlDevice_st { int bus, calls[SENSORS]; };
+struct nvmlDevice_st {
+    int bus, calls[SENSORS];
+};
 static struct nvmlDevice_st devices[BUSES];
 static int inits;  // of the whole process, as NVML's own. A stand-in may have what the library must not: globals
 
@@ -85,8 +87,10 @@ API nvmlReturn_t nvmlShutdown(void) {
 }
 
 API const char *nvmlErrorString(nvmlReturn_t r) {
-    return r == NVML_ERROR_NOT_SUPPORTED ? "Not Supported" : r == NVML_ERROR_NOT_FOUND ? "Not Found" :
-           r == NVML_ERROR_DRIVER_NOT_LOADED ? "Driver Not Loaded" : "Unknown Error";
+    return r == NVML_ERROR_NOT_SUPPORTED       ? "Not Supported"
+           : r == NVML_ERROR_NOT_FOUND         ? "Not Found"
+           : r == NVML_ERROR_DRIVER_NOT_LOADED ? "Driver Not Loaded"
+                                               : "Unknown Error";
 }
 
 API nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned int length) {
@@ -98,33 +102,29 @@ API nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned int length) 
 API nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, nvmlDevice_t *device) {
     unsigned domain, bus, slot, function;
     must_be_open("nvmlDeviceGetHandleByPciBusId_v2");
-    if (sscanf(bus_id, "%x:%x:%x.%x", &domain, &bus, &slot, &function) != 4 || bus >= BUSES || !answers_of((int)bus))
-        return NVML_ERROR_NOT_FOUND;
+    if (sscanf(bus_id, "%x:%x:%x.%x", &domain, &bus, &slot, &function) != 4 || bus >= BUSES || !answers_of((int)bus)) return NVML_ERROR_NOT_FOUND;
     devices[bus].bus = (int)bus;
     *device = &devices[bus];
     return NVML_SUCCESS;
 }
 
 API nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t d, unsigned int *milliwatts) { return small(d, 0, milliwatts); }
-API nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t d, unsigned long long *millijoules) {
-    return answer(d, 1, millijoules);
-}
+API nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t d, unsigned long long *millijoules) { return answer(d, 1, millijoules); }
 API nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t d, nvmlTemperatureSensors_t which, unsigned int *celsius) {
     return which == NVML_TEMPERATURE_GPU ? small(d, 2, celsius) : NVML_ERROR_NOT_SUPPORTED;
 }
 API nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t d, nvmlClockType_t type, unsigned int *mhz) {
     return type == NVML_CLOCK_SM ? small(d, 3, mhz) : NVML_ERROR_NOT_SUPPORTED;
 }
-API nvmlReturn_t nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice_t d, unsigned long long *reasons) {
-    return answer(d, 4, reasons);
-}
-API nvmlReturn_t nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t d, unsigned long long *reasons) {
-    return answer(d, 4, reasons);
-}
+API nvmlReturn_t nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice_t d, unsigned long long *reasons) { return answer(d, 4, reasons); }
+API nvmlReturn_t nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t d, unsigned long long *reasons) { return answer(d, 4, reasons); }
 
 // --- processes ------------------------------------------------------------------------------------------------------
 
-typedef struct entry { nvmlProcessInfo_t head; unsigned long long protected_bytes; } entry;  // the longest layout
+typedef struct entry {
+    nvmlProcessInfo_t head;
+    unsigned long long protected_bytes;
+} entry;  // the longest layout
 
 static nvmlReturn_t list(unsigned int *count, void *to, size_t each) {
     const char *all = getenv("LOCKSTEP_NVML_PROCESSES");

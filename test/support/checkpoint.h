@@ -103,8 +103,7 @@ static inline bool group_equal(const ckpt_tensor *a, const ckpt_tensor *b) {
 }
 
 static inline bool equal(const world *a, const world *b) {
-    return group_equal(a->master, b->master) && group_equal(a->m, b->m) && group_equal(a->v, b->v) &&
-           memcmp(&a->s.at, &b->s.at, sizeof a->s.at) == 0;
+    return group_equal(a->master, b->master) && group_equal(a->m, b->m) && group_equal(a->v, b->v) && memcmp(&a->s.at, &b->s.at, sizeof a->s.at) == 0;
 }
 
 enum { CHUNKY_ROWS = 7000 };  // w: one whole chunk and a part of one
@@ -128,23 +127,25 @@ static inline int leave(void **state) {
     return rc;
 }
 
-#define OK(call)                                                                      \
-    do {                                                                              \
-        err_t ok_ = (call);                                                           \
-        if (ok_ != ERR_OK) fail_msg("%s: %d: %s", #call, ok_, err_last()->text);      \
+#define OK(call) \
+    do { \
+        err_t ok_ = (call); \
+        if (ok_ != ERR_OK) fail_msg("%s: %d: %s", #call, ok_, err_last()->text); \
     } while (0)
 
-#define FAILS(call, expected, ...)                                                                                               \
-    do {                                                                                                                         \
-        const char *const says_[] = {__VA_ARGS__};                                                                               \
-        err_t rc_ = (call);                                                                                                      \
-        if (rc_ != (expected)) fail_msg("%s: %d, expected %d: %s", #call, rc_, expected, rc_ ? err_last()->text : "");           \
-        for (size_t i_ = 0; i_ < sizeof says_ / sizeof *says_; i_++)                                                             \
-            if (!strstr(err_last()->text, says_[i_]))                                                                            \
-                fail_msg("%s: \"%s\" says nothing of %s", #call, err_last()->text, says_[i_]);                                   \
+#define FAILS(call, expected, ...) \
+    do { \
+        const char *const says_[] = {__VA_ARGS__}; \
+        err_t rc_ = (call); \
+        if (rc_ != (expected)) fail_msg("%s: %d, expected %d: %s", #call, rc_, expected, rc_ ? err_last()->text : ""); \
+        for (size_t i_ = 0; i_ < sizeof says_ / sizeof *says_; i_++) \
+            if (!strstr(err_last()->text, says_[i_])) fail_msg("%s: \"%s\" says nothing of %s", #call, err_last()->text, says_[i_]); \
     } while (0)
 
-typedef struct complaints { int count; char last[ERR_TEXT]; } complaints;
+typedef struct complaints {
+    int count;
+    char last[ERR_TEXT];
+} complaints;
 
 static inline void complain(void *ctx, const char *text) {
     complaints *c = ctx;
@@ -159,8 +160,7 @@ static inline void resumes_as(world *w, const world *expected, complaints *c) {
     scramble(w);
     OK(ckpt_resume(w->dir, &w->s, &found, complain, c));
     assert_true(found);
-    if (!equal(w, expected))
-        fail_msg("resumed step %lld, expected %lld, or other bits", (long long)w->s.at.step, (long long)expected->s.at.step);
+    if (!equal(w, expected)) fail_msg("resumed step %lld, expected %lld, or other bits", (long long)w->s.at.step, (long long)expected->s.at.step);
 }
 
 static inline void path_of(char *path, const world *w, int64_t step, const char *file) {
@@ -201,7 +201,9 @@ static inline err_t resume(world *w, complaints *c) {
     return ckpt_resume(w->dir, &w->s, &found, complain, c);
 }
 
-typedef struct two { world *w, *first; } two;  // steps 1 and 2 are saved, `first` is step 1
+typedef struct two {
+    world *w, *first;
+} two;  // steps 1 and 2 are saved, `first` is step 1
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, enter, leave)
 #define CHUNKY(f) cmocka_unit_test_setup_teardown(f, enter_chunky, leave)

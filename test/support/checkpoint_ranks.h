@@ -13,12 +13,18 @@
 enum { TENSORS = 5, MOST_NODES = 5, SECONDS_MOST = 60 };
 
 // 24 chunks, the last one short, so that files are more than one piece on their way; 2 whole ones; less than one, twice; 2, the last one short.
-static const struct { const char *name; int dims; int64_t size[4]; } table_of_tensors[TENSORS] = {
+static const struct {
+    const char *name;
+    int dims;
+    int64_t size[4];
+} table_of_tensors[TENSORS] = {
     {"emb", 2, {10, 38000}}, {"w", 2, {2, CHUNK}}, {"b.bias", 1, {4}}, {"s", 0, {0}}, {"h", 3, {1, 3, 7001}},
 };
 
 // How the tensors may be sliced, along which axis; the first: not at all.
-static const struct { int axis, slices; } slicings[][TENSORS] = {
+static const struct {
+    int axis, slices;
+} slicings[][TENSORS] = {
     {{0, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0}},
     {{1, 4}, {1, 2}, {0, 2}, {0, 1}, {1, 3}},  // of emb 6 chunks each, the last one short; of w whole chunks; of the others less than one
     {{1, 8}, {1, 4}, {0, 4}, {0, 0}, {0, 1}},
@@ -97,9 +103,7 @@ static inline int64_t chunk_begin(int slicing, int i, int64_t c) {
     return c / chunks * each + c % chunks * CHUNK;
 }
 
-static inline int64_t chunks_in(int slicing, int i) {
-    return (elements_of(i) / slices_of(slicing, i) + CHUNK - 1) / CHUNK * slices_of(slicing, i);
-}
+static inline int64_t chunks_in(int slicing, int i) { return (elements_of(i) / slices_of(slicing, i) + CHUNK - 1) / CHUNK * slices_of(slicing, i); }
 
 // Chunks `a` to `b` are rank r's. Deal 0: the same number of each tensor's for all; others: cut where dice say, which leaves some with nothing, and
 // cuts m and v elsewhere than masters.
@@ -230,17 +234,17 @@ struct job {
 };
 
 // In a rank: there is no cmocka here. What is wrong is said, and the rank fails.
-#define MUST(truth, ...)                                                                   \
-    do {                                                                                   \
-        if (truth) break;                                                                  \
-        fprintf(stderr, "%s:%d: rank %d: %s: ", __FILE__, __LINE__, r->rank, #truth);      \
-        fprintf(stderr, __VA_ARGS__);                                                      \
-        fputc('\n', stderr);                                                               \
-        _exit(1);                                                                          \
+#define MUST(truth, ...) \
+    do { \
+        if (truth) break; \
+        fprintf(stderr, "%s:%d: rank %d: %s: ", __FILE__, __LINE__, r->rank, #truth); \
+        fprintf(stderr, __VA_ARGS__); \
+        fputc('\n', stderr); \
+        _exit(1); \
     } while (0)
-#define DOES(call)                                          \
-    do {                                                    \
-        err_t does_ = (call);                               \
+#define DOES(call) \
+    do { \
+        err_t does_ = (call); \
         MUST(does_ == ERR_OK, "%d: %s", does_, err_last()->text); \
     } while (0)
 
@@ -249,12 +253,7 @@ static inline void be_rank(job *j, int rank) {
     device *dev;
     alarm(SECONDS_MOST);
     comm *c = pipe_comm_open(&j->mesh, rank);
-    *r = (rank_of){.j = j,
-                   .c = c,
-                   .rank = rank,
-                   .node = c->place[rank].node,
-                   .dir = j->where->dir[j->on[c->place[rank].node]],
-                   .out = &j->out[rank]};
+    *r = (rank_of){.j = j, .c = c, .rank = rank, .node = c->place[rank].node, .dir = j->where->dir[j->on[c->place[rank].node]], .out = &j->out[rank]};
     open_dealt(&r->d, j->deal, j->slicing, (rank + j->turned) % c->world, c->world);
     if (c->world > 1) r->d.s.ranks = c;
     DOES(device_open(&dev, &(device_options){.kind = DEVICE_CPU, .threads = 1}));
@@ -293,8 +292,7 @@ static inline bool reap(job *j, bool killed) {
         assert_int_equal(waitpid(j->pid[r], &status, 0), j->pid[r]);
         bool ended = WIFEXITED(status) && WEXITSTATUS(status) == 0;
         well = well && ended;
-        if (!ended && !(killed && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL))
-            fail_msg("rank %d ended with status %x", r, (unsigned)status);
+        if (!ended && !(killed && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)) fail_msg("rank %d ended with status %x", r, (unsigned)status);
     }
     return well;
 }
@@ -338,19 +336,18 @@ static inline void body_resume(rank_of *r) {
     if (r->out->rc != ERR_OK || !r->out->found) return;
     note_hashes(r);
     r->out->n = r->d.s.at.adam_t - r->d.s.at.step + 1;
-    MUST(r->out->n >= 0 && r->out->n < SALTS && dealt_is(&r->d, r->d.s.at.step, (uint32_t)r->out->n),
-         "step %lld is not as it was saved", (long long)r->d.s.at.step);
+    MUST(r->out->n >= 0 && r->out->n < SALTS && dealt_is(&r->d, r->d.s.at.step, (uint32_t)r->out->n), "step %lld is not as it was saved",
+         (long long)r->d.s.at.step);
 }
 
 // What all ranks must agree upon.
 static inline const outcome *same_on_all(const job *j) {
     const outcome *o = j->out;
     for (int r = 1; r < j->mesh.world; r++)
-        if (o[r].rc != o->rc || o[r].found != o->found || o[r].step != o->step || o[r].n != o->n ||
-            o[r].complaints != o->complaints || strcmp(o[r].hash, o->hash) != 0 || strcmp(o[r].state_hash, o->state_hash) != 0)
-            fail_msg("rank %d: %d step %lld hash %s complaints %d (%s); rank 0: %d step %lld hash %s complaints %d (%s)", r,
-                     o[r].rc, (long long)o[r].step, o[r].hash, o[r].complaints, o[r].text, o->rc, (long long)o->step, o->hash,
-                     o->complaints, o->text);
+        if (o[r].rc != o->rc || o[r].found != o->found || o[r].step != o->step || o[r].n != o->n || o[r].complaints != o->complaints ||
+            strcmp(o[r].hash, o->hash) != 0 || strcmp(o[r].state_hash, o->state_hash) != 0)
+            fail_msg("rank %d: %d step %lld hash %s complaints %d (%s); rank 0: %d step %lld hash %s complaints %d (%s)", r, o[r].rc,
+                     (long long)o[r].step, o[r].hash, o[r].complaints, o[r].text, o->rc, (long long)o->step, o->hash, o->complaints, o->text);
     return o;
 }
 
@@ -366,8 +363,8 @@ static inline const outcome *resumes_at(job *j, int64_t step, uint32_t salt, int
     all_ranks_do(j, body_resume);
     const outcome *o = same_on_all(j);
     if (o->rc != ERR_OK || !o->found || o->step != step || o->n != salt || o->complaints != complaints)
-        fail_msg("%d, found %d: step %lld salt %ld, complaints %d; expected step %lld salt %u, %d; %s; %s", o->rc, o->found,
-                 (long long)o->step, o->n, o->complaints, (long long)step, salt, complaints, o->text, o->complaint);
+        fail_msg("%d, found %d: step %lld salt %ld, complaints %d; expected step %lld salt %u, %d; %s; %s", o->rc, o->found, (long long)o->step, o->n,
+                 o->complaints, (long long)step, salt, complaints, o->text, o->complaint);
     return o;
 }
 

@@ -15,7 +15,8 @@ static inline void golden_open(session *x, config *c, const char *dir, const cha
                 "[model]\nlayers = 2\nheads = 4\nembed = 48\ncontext = 32\nvocab = 131\ninit_from = test/golden/gpt-weights.safetensors\n"
                 "[batch]\nglobal = 6\nmicro = 6\nlanes = 1\n"
                 "[optimizer]\nlr = 1e-3\nbeta1 = 0.9\nbeta2 = 0.99\neps = 1e-8\nweight_decay = 0.1\ngrad_clip = 1\n"
-                "[schedule]\ntype = constant\nwarmup = -1\n", more);
+                "[schedule]\ntype = constant\nwarmup = -1\n",
+                more);
     OK(session_open(x, c, SESSION_TRAIN, NULL));
     OK(session_init(x));
     OK(session_feed(x, 10));

@@ -21,9 +21,9 @@
 typedef struct late_ways {
     const comm_table *real;
     comm_table table;
-    pthread_t opener;        // whose own calls are not late: it waits for them anyway
-    pid_t task;              // its number
-    atomic_int inside;       // calls
+    pthread_t opener;   // whose own calls are not late: it waits for them anyway
+    pid_t task;         // its number
+    atomic_int inside;  // calls
     atomic_bool broken;
 } late_ways;
 
@@ -50,7 +50,11 @@ static inline void late_wait(void) {
 
 static inline bool late_is_own(void) { return pthread_equal(pthread_self(), late.opener); }
 
-typedef struct late_call { comm *c; const char *what; int64_t step, number; } late_call;
+typedef struct late_call {
+    comm *c;
+    const char *what;
+    int64_t step, number;
+} late_call;
 
 // Before a call moves anything; what will arrive is spoiled already.
 static inline err_t late_enter(late_call *k, comm *c) {
@@ -70,12 +74,11 @@ static inline err_t late_leave(const late_call *k, err_t rc) {
     const char *what = c->phase.what ? c->phase.what : "";
     if (strcmp(what, k->what) == 0 && c->phase.step == k->step && c->phase.number == k->number) return ERR_OK;
     atomic_store(&late.broken, true);
-    return err_set(ERR_INTERNAL, "\"%s\" %lld was under way, and the rank said that it is in \"%s\" %lld", k->what,
-                   (long long)k->number, what, (long long)c->phase.number);
+    return err_set(ERR_INTERNAL, "\"%s\" %lld was under way, and the rank said that it is in \"%s\" %lld", k->what, (long long)k->number, what,
+                   (long long)c->phase.number);
 }
 
-static inline err_t late_exchange(comm *c, const comm_part *send, int sends, const comm_part *recv, int recvs,
-                                  stream *s) {
+static inline err_t late_exchange(comm *c, const comm_part *send, int sends, const comm_part *recv, int recvs, stream *s) {
     late_call k;
     for (int i = 0; i < recvs && !late_is_own(); i++) memset(recv[i].data, 0xff, recv[i].bytes);
     TRY(late_enter(&k, c));
@@ -133,7 +136,10 @@ err_t transport_open(comm **out, team *t, const transport_options *o, stream *s)
     return ERR_OK;
 }
 
-err_t transport_register(comm *c, void *base, size_t bytes) { (void)c, (void)base, (void)bytes; return ERR_OK; }
+err_t transport_register(comm *c, void *base, size_t bytes) {
+    (void)c, (void)base, (void)bytes;
+    return ERR_OK;
+}
 
 void transport_describe(const comm *c, char *dst, size_t room) { snprintf(dst, room, "%s, late", c->table->name); }
 

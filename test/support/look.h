@@ -15,7 +15,8 @@ static inline void look_open(session *x, config *c, const char *dir, session_kin
                 "[data]\ntrain = test/golden/look-val.bin\nval = test/golden/look-val.bin\nformat = raw16\n"
                 "[model]\nlayers = 2\nheads = 2\nembed = 32\ncontext = 32\nvocab = 128\n"
                 "init_from = test/golden/look-weights.safetensors\n[batch]\nglobal = 8\nmicro = 4\nlanes = 1\n"
-                "[device]\nthreads = 1\n", more);
+                "[device]\nthreads = 1\n",
+                more);
     OK(session_open(x, c, kind, NULL));
     OK(session_init(x));
 }

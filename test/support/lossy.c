@@ -15,13 +15,18 @@
 
 enum { TAPS = 16, FRAME = 2048, QUEUE = 65536 };
 
-typedef struct frame { double due; int from; int size; unsigned char bytes[FRAME]; } frame;
+typedef struct frame {
+    double due;
+    int from;
+    int size;
+    unsigned char bytes[FRAME];
+} frame;
 
 typedef struct cable {
     double delay, loss;
     uint64_t random;
     int taps, fd[TAPS];
-    frame *queue;          // a ring: the delay is the same for all, so they leave in the order in which they came
+    frame *queue;  // a ring: the delay is the same for all, so they leave in the order in which they came
     uint64_t in, out;
 } cable;
 

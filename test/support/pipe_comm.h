@@ -32,7 +32,12 @@ typedef struct pipe_comm {
 
 // --- exchange ------------------------------------------------------------------------------------------------------------------
 
-typedef struct pipe_move { comm_part part; uint64_t length; size_t done; bool in; } pipe_move;
+typedef struct pipe_move {
+    comm_part part;
+    uint64_t length;
+    size_t done;
+    bool in;
+} pipe_move;
 
 static inline err_t pipe_break(pipe_comm *p, const char *what, int peer) {
     if (!p->broken.code) {
@@ -46,8 +51,7 @@ static inline err_t pipe_break(pipe_comm *p, const char *what, int peer) {
 static inline bool pipe_may_move(const pipe_move *m, int i) {
     if (m[i].done == m[i].part.bytes + sizeof m[i].length) return false;
     for (int j = 0; j < i; j++)
-        if (m[j].in == m[i].in && m[j].part.peer == m[i].part.peer && m[j].done < m[j].part.bytes + sizeof m[j].length)
-            return false;
+        if (m[j].in == m[i].in && m[j].part.peer == m[i].part.peer && m[j].done < m[j].part.bytes + sizeof m[j].length) return false;
     return true;
 }
 

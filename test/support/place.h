@@ -12,7 +12,9 @@
 
 #include <cmocka.h>
 
-typedef struct place { char dir[IO_PATH], path[IO_PATH]; } place;  // path: the last of at()
+typedef struct place {
+    char dir[IO_PATH], path[IO_PATH];
+} place;  // path: the last of at()
 
 static inline int place_enter(void **state) {
     place *p = calloc(1, sizeof *p);

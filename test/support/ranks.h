@@ -16,7 +16,9 @@
 
 enum { RANK_NODES = 4, RANK_LIMIT = 60 };  // seconds that a rank may take, at most
 
-typedef struct rank_world { int nodes, ranks[RANK_NODES]; } rank_world;
+typedef struct rank_world {
+    int nodes, ranks[RANK_NODES];
+} rank_world;
 
 typedef err_t (*rank_work)(const config *c, const launch *at, void *ctx);
 
@@ -78,7 +80,7 @@ static inline void rank_config(config *c, const char *dir, const char *text, con
 static inline void run_ranks(const char *what, const rank_world *w, const config *c, rank_work body, void *ctx) {
     static const char *const hosts[RANK_NODES] = {"127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4"};
     int n = rank_count(w), status;
-    char (*text)[ERR_TEXT] = share_memory((size_t)n * sizeof *text);
+    char(*text)[ERR_TEXT] = share_memory((size_t)n * sizeof *text);
     fflush(NULL);
     for (int node = 0; node < w->nodes; node++) {
         launch l;

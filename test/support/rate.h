@@ -7,7 +7,9 @@
 
 static const char *const rate_types[] = {"cosine", "linear", "constant", "wsd"};
 
-typedef struct rate { double lr, warmup, end, final; } rate;
+typedef struct rate {
+    double lr, warmup, end, final;
+} rate;
 
 static inline double rate_at(const rate *r, int type, double step) {
     double low = r->lr * r->final, since = (step - r->warmup) / (r->end - r->warmup), stable = 0.8 * r->end;

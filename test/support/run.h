@@ -15,10 +15,10 @@
 
 #include <cmocka.h>
 
-#define OK(call)                                                                                                     \
-    do {                                                                                                             \
-        err_t ok_ = (call);                                                                                          \
-        if (ok_ != ERR_OK) fail_msg("%s: %d: %s", #call, ok_, err_last()->text);                                     \
+#define OK(call) \
+    do { \
+        err_t ok_ = (call); \
+        if (ok_ != ERR_OK) fail_msg("%s: %d: %s", #call, ok_, err_last()->text); \
     } while (0)
 
 static inline char *make_dir(void) {

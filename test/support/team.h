@@ -30,17 +30,17 @@ enum { RANKS = 64, NODES = 8 };
 // What one rank leaves behind.
 typedef struct result {
     pid_t pid;
-    int started, joined, after, left;     // codes of team_join and team_query; left: it returned from team_leave
+    int started, joined, after, left;  // codes of team_join and team_query; left: it returned from team_leave
     char text[ERR_TEXT], later[ERR_TEXT];
-    double join_s, noticed_s, leave_s;    // durations; noticed_s: from board->moment
-    int links;                            // that carried bytes both ways
+    double join_s, noticed_s, leave_s;  // durations; noticed_s: from board->moment
+    int links;                          // that carried bytes both ways
     team_link link[RANKS];
     long grown_kb;
 } result;
 
 typedef struct board {
-    atomic_int joined;       // ranks that are a team
-    _Atomic double moment;   // when the thing happened that ranks are to notice
+    atomic_int joined;      // ranks that are a team
+    _Atomic double moment;  // when the thing happened that ranks are to notice
     atomic_int go;
     result rank[RANKS + 4];
 } board;
@@ -49,9 +49,9 @@ typedef struct scene scene;
 struct scene {
     int nodes, ranks[NODES], port;
     team_options o;
-    void (*tweak)(scene *s, launch *l, team_options *o);   // in the rank's process, before it joins
-    void (*body)(scene *s, team *t, result *r);            // in the rank's process, as part of the team
-    int number;                                            // for the two
+    void (*tweak)(scene *s, launch *l, team_options *o);  // in the rank's process, before it joins
+    void (*body)(scene *s, team *t, result *r);           // in the rank's process, as part of the team
+    int number;                                           // for the two
     const char *text;
     board *b;
     pid_t child[RANKS + 8];
@@ -132,16 +132,22 @@ static inline bool hangs_up(int fd) {
 
 // --- running ranks -------------------------------------------------------------------------------------------------------------
 
-static const char *const hosts[NODES] = {"127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4",
-                                         "127.0.0.5", "127.0.0.6", "127.0.0.7", "127.0.0.8"};
+static const char *const hosts[NODES] = {"127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.5", "127.0.0.6", "127.0.0.7", "127.0.0.8"};
 
 static inline scene *scene_open(int nodes, const int *ranks) {
     scene *s = calloc(1, sizeof *s);
     s->nodes = nodes;
     memcpy(s->ranks, ranks, (size_t)nodes * sizeof *ranks);
     s->port = nodes > 1 ? free_port() : 0;
-    s->o = (team_options){.port = s->port, .has_secret = nodes > 1, .timeout_s = 10, .heartbeat_s = 0.05, .epoch = 1,
-                          .job = "tiny", .build = "1a2b", .config_hash = "c0ffee", .data_hash = "d00d"};
+    s->o = (team_options){.port = s->port,
+                          .has_secret = nodes > 1,
+                          .timeout_s = 10,
+                          .heartbeat_s = 0.05,
+                          .epoch = 1,
+                          .job = "tiny",
+                          .build = "1a2b",
+                          .config_hash = "c0ffee",
+                          .data_hash = "d00d"};
     memset(s->o.secret, 7, sizeof s->o.secret);
     s->b = mmap(NULL, sizeof *s->b, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(s->b != MAP_FAILED);
@@ -154,9 +160,7 @@ static inline void scene_close(scene *s) {
     free(s);
 }
 
-static inline void keep_text(char dst[ERR_TEXT], err_t code) {
-    snprintf(dst, ERR_TEXT, "%s", code == ERR_OK ? "" : err_last()->text);
-}
+static inline void keep_text(char dst[ERR_TEXT], err_t code) { snprintf(dst, ERR_TEXT, "%s", code == ERR_OK ? "" : err_last()->text); }
 
 static inline void live(scene *s, launch *l, result *r) {
     team *t;
@@ -229,8 +233,7 @@ static inline int world_of(const scene *s) {
 
 // --- playing one side by hand ----------------------------------------------------------------------------------------
 
-static const uint8_t secret[TEAM_KEY] = {7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7,
-                                         7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7};
+static const uint8_t secret[TEAM_KEY] = {7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7};
 
 static inline hello hello_of(const scene *s, int node, int rank, uint8_t nonce) {
     hello h = {.version = HELLO_VERSION,
@@ -269,9 +272,9 @@ static inline bool next_frame(int fd, const handshake *h, uint64_t counter, fram
     return read_all(fd, bytes, sizeof bytes) && frame_open(f, bytes, h->keys.recv, counter);
 }
 
-#define assert_text(text, part)                                                                    \
-    do {                                                                                           \
-        if (!strstr((text), (part))) fail_msg("\"%s\" does not say \"%s\"", (text), (part));       \
+#define assert_text(text, part) \
+    do { \
+        if (!strstr((text), (part))) fail_msg("\"%s\" does not say \"%s\"", (text), (part)); \
     } while (0)
 
 static inline void all_well(const scene *s) {

@@ -20,28 +20,29 @@
 #include <unistd.h>
 
 typedef struct stub_news {
-    atomic_int state;         // 0 well, 1 being written, 2 failed
+    atomic_int state;  // 0 well, 1 being written, 2 failed
     char why[ERR_TEXT];
     atomic_long progress;
 } stub_news;
 
 struct team {
     launch at;
-    stub_news *news;          // shared by all ranks
-    int bell[64];             // one for each rank
+    stub_news *news;  // shared by all ranks
+    int bell[64];     // one for each rank
     team_link link[64];
-    int nodes, ranks[64], pair[64][64];   // pair[a][b]: a's end of the link between a and b
+    int nodes, ranks[64], pair[64][64];  // pair[a][b]: a's end of the link between a and b
 };
 
 const launch *team_at(const team *t) { return &t->at; }
 const team_link *team_links(const team *t) { return t->link; }
 void team_alive(team *t) { (void)t; }
-uint32_t team_pulse(const team *t) { (void)t; return 0; }
+uint32_t team_pulse(const team *t) {
+    (void)t;
+    return 0;
+}
 int team_fd(const team *t) { return t->bell[t->at.rank]; }
 int64_t team_wire(const team *t) { return (void)t, 0; }
-void team_progress(team *t, const char *what, int64_t step, int64_t number) {
-    (void)what, (void)step, (void)number, t->news->progress++;
-}
+void team_progress(team *t, const char *what, int64_t step, int64_t number) { (void)what, (void)step, (void)number, t->news->progress++; }
 
 err_t team_query(team *t) { return atomic_load(&t->news->state) == 2 ? err_set(ERR_UNAVAILABLE, "%s", t->news->why) : ERR_OK; }
 
@@ -65,8 +66,8 @@ static inline void stub_connect(int pair[2], int x, int y) {
     socklen_t n = sizeof a;
     int door = socket(AF_INET, SOCK_STREAM, 0), one = 1;
     pair[1] = socket(AF_INET, SOCK_STREAM, 0);
-    if (bind(door, (void *)&a, sizeof a) || listen(door, 1) || getsockname(door, (void *)&a, &n) ||
-        bind(pair[1], (void *)&b, sizeof b) || connect(pair[1], (void *)&a, sizeof a) || (pair[0] = accept(door, NULL, NULL)) < 0)
+    if (bind(door, (void *)&a, sizeof a) || listen(door, 1) || getsockname(door, (void *)&a, &n) || bind(pair[1], (void *)&b, sizeof b) ||
+        connect(pair[1], (void *)&a, sizeof a) || (pair[0] = accept(door, NULL, NULL)) < 0)
         perror("a link over the loopback device"), exit(1);
     close(door);
     for (int i = 0; i < 2; i++) {
@@ -84,8 +85,7 @@ static inline void stub_open(team *t, launch *node, int nodes, const int *ranks)
     const char *host[64];
     for (int n = 0; n < nodes; n++) snprintf(hosts[n], 16, "127.0.0.%d", n + 1), host[n] = hosts[n];
     for (int n = 0; n < nodes; n++)
-        if (launch_open(&node[n], nodes, ranks, nodes > 1 ? host : NULL, n) != ERR_OK)
-            fprintf(stderr, "%s\n", err_last()->text), exit(1);
+        if (launch_open(&node[n], nodes, ranks, nodes > 1 ? host : NULL, n) != ERR_OK) fprintf(stderr, "%s\n", err_last()->text), exit(1);
     t->at = node[0];
     for (int a = 0; a < t->at.world; a++) {
         t->bell[a] = eventfd(0, EFD_NONBLOCK);

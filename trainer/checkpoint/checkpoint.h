@@ -49,39 +49,44 @@ typedef struct ckpt_tensor {
 // and slices.
 // name: what the group's tensors are called in optimizer.safetensors, "m" for "m/wte.weight"; at most 15 letters. Empty: the
 // masters, whose names are the model's own.
-typedef struct ckpt_group { const char *name; ckpt_tensor *tensor; } ckpt_group;
+typedef struct ckpt_group {
+    const char *name;
+    ckpt_tensor *tensor;
+} ckpt_group;
 
 // Everything of a run's state that is not a tensor.
 typedef struct ckpt_counters {
-    int64_t step;          // finished steps; data position is step * global
-    int64_t adam_t;        // updates applied (a skipped step is not one)
-    int64_t skipped;       // steps skipped for overflow
+    int64_t step;     // finished steps; data position is step * global
+    int64_t adam_t;   // updates applied (a skipped step is not one)
+    int64_t skipped;  // steps skipped for overflow
     double loss_scale;
-    int64_t good_steps;    // since the scale last changed
-    double best_loss;      // of the validation split; INFINITY before the first evaluation (stored as null)
-    int64_t best_step;     // 0: none yet
-    int64_t log_bytes;     // length of log.jsonl when this state was current
+    int64_t good_steps;  // since the scale last changed
+    double best_loss;    // of the validation split; INFINITY before the first evaluation (stored as null)
+    int64_t best_step;   // 0: none yet
+    int64_t log_bytes;   // length of log.jsonl when this state was current
 } ckpt_counters;
 
 // A `bits` key. usual: the default, which is how builds without the key behaved: their checkpoints fit if value equals
 // it.
-typedef struct ckpt_key { char key[CKPT_KEY], value[CKPT_VALUE], usual[CKPT_VALUE]; } ckpt_key;
+typedef struct ckpt_key {
+    char key[CKPT_KEY], value[CKPT_VALUE], usual[CKPT_VALUE];
+} ckpt_key;
 
 typedef struct ckpt_state {
     ckpt_counters at;
     int keys;
     ckpt_key key[CKPT_KEYS_MAX];
-    char data_hash[17];        // of the training dataset
-    char build[64];            // informative
-    int params;                // tensors of each group
-    int groups;                // the masters, and after them what the optimizer keeps: nothing for inference
+    char data_hash[17];  // of the training dataset
+    char build[64];      // informative
+    int params;          // tensors of each group
+    int groups;          // the masters, and after them what the optimizer keeps: nothing for inference
     ckpt_group group[CKPT_GROUPS];
-    comm *ranks;               // NULL: alone
-    stream *s;                 // orders their calls; NULL when alone
-    struct ckpt_work *work;    // of ckpt_prepare; NULL when alone
+    comm *ranks;             // NULL: alone
+    stream *s;               // orders their calls; NULL when alone
+    struct ckpt_work *work;  // of ckpt_prepare; NULL when alone
     // The bits also depend on the device's arithmetic and its plans (gpu/gpu.h).
-    device *dev;               // both are saved and compared, and plans loaded into it; NULL: none of that
-    bool any_device;           // accept a checkpoint of another arithmetic
+    device *dev;                         // both are saved and compared, and plans loaded into it; NULL: none of that
+    bool any_device;                     // accept a checkpoint of another arithmetic
     char other[DEVICE_ARITHMETIC + 48];  // what was resumed, if it differs or a plan can't be used; else empty
 } ckpt_state;
 

@@ -34,8 +34,7 @@ void incoming_put(ckpt_incoming *in, const void *bytes, size_t n) {
 
 static err_t finish(ckpt_incoming *in, const manifest *m, int file) {
     char final[IO_PATH];
-    TRY(io_path(final, "%.*s%s", (int)(strlen(in->path) - strlen(m->file[file].name) - strlen(".part-")), in->path,
-                m->file[file].name));
+    TRY(io_path(final, "%.*s%s", (int)(strlen(in->path) - strlen(m->file[file].name) - strlen(".part-")), in->path, m->file[file].name));
     err_t rc = ckpt_verify_file(in->path, m, file);
     if (rc != ERR_OK) err_prefix("a copy of %s is not what was sent", m->file[file].name);
     TRY(rc);
@@ -55,13 +54,13 @@ err_t incoming_close(ckpt_incoming *in, const manifest *m, int file) {
 
 // The files of one rank, sent one after the other from one rank to another.
 typedef struct flow {
-    int peer;            // at the other end
+    int peer;  // at the other end
     int file[FILE_KINDS], files;
-    int at;              // the current file
-    int64_t offset;      // of its next piece
-    size_t piece;        // of this round; 0: none
-    int fd;              // outgoing: the file is read here
-    ckpt_incoming in;    // incoming: the file is written here
+    int at;            // the current file
+    int64_t offset;    // of its next piece
+    size_t piece;      // of this round; 0: none
+    int fd;            // outgoing: the file is read here
+    ckpt_incoming in;  // incoming: the file is written here
     uint8_t *buffer;
 } flow;
 

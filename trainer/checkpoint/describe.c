@@ -96,8 +96,7 @@ static err_t allocate_tables(manifest *m, const ckpt_work *w) {
 static err_t copy_keys(manifest *m, const ckpt_state *s) {
     for (int i = 0; i < s->keys; i++) {
         for (int j = 0; j < i; j++)
-            if (strcmp(s->key[i].key, s->key[j].key) == 0)
-                return err_set(ERR_INTERNAL, "bits key %s is given twice", s->key[i].key);
+            if (strcmp(s->key[i].key, s->key[j].key) == 0) return err_set(ERR_INTERNAL, "bits key %s is given twice", s->key[i].key);
         m->key[m->keys++] = s->key[i];
     }
     return ERR_OK;

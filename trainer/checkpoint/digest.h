@@ -18,7 +18,9 @@
 
 #include <sodium.h>
 
-typedef struct digest { crypto_generichash_state state; } digest;
+typedef struct digest {
+    crypto_generichash_state state;
+} digest;
 
 void digest_begin(digest *d);
 void digest_put(digest *d, const void *bytes, size_t n);

@@ -109,7 +109,9 @@ err_t ckpt_clean_node(const char *run_dir) {
 
 // --- committing ----------------------------------------------------------------------------------------------------------------
 
-typedef struct step_paths { char final[IO_PATH], tmp[IO_PATH], old[IO_PATH]; } step_paths;
+typedef struct step_paths {
+    char final[IO_PATH], tmp[IO_PATH], old[IO_PATH];
+} step_paths;
 
 static err_t paths_of(step_paths *p, const char *run_dir, int64_t step) {
     TRY(ckpt_path(p->final, run_dir, KIND_FINAL, step));
@@ -118,8 +120,7 @@ static err_t paths_of(step_paths *p, const char *run_dir, int64_t step) {
 }
 
 static err_t undo(const step_paths *p) {
-    if (!ckpt_exists(p->tmp) && rename(p->final, p->tmp) != 0)
-        return err_set(ERR_IO, "%s could not be taken back: %s", p->final, strerror(errno));
+    if (!ckpt_exists(p->tmp) && rename(p->final, p->tmp) != 0) return err_set(ERR_IO, "%s could not be taken back: %s", p->final, strerror(errno));
     if (ckpt_exists(p->old) && rename(p->old, p->final) != 0)
         return err_set(ERR_IO, "%s could not be put back from %s (the next start does it): %s", p->final, p->old, strerror(errno));
     return ERR_OK;

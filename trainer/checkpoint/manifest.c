@@ -42,9 +42,7 @@ int manifest_tensor_name(char to[CKPT_NAME], const char *group, const char *name
     return snprintf(to, CKPT_NAME, "%s%s%s", group, *group ? "/" : "", name);
 }
 
-bool manifest_part_is_whole(const manifest_tensor *t, const manifest_part *p) {
-    return p->first == 0 && p->count == shape_count(t->dims, t->size);
-}
+bool manifest_part_is_whole(const manifest_tensor *t, const manifest_part *p) { return p->first == 0 && p->count == shape_count(t->dims, t->size); }
 
 ckpt_order manifest_order(const manifest_tensor *t) { return order_of(t->dims, t->size, t->axis, t->slices); }
 
@@ -87,17 +85,16 @@ static json_t *hex_json(const uint8_t d[CKPT_DIGEST]) {
 
 static json_t *counters_json(const ckpt_counters *at) {
     json_t *best = isfinite(at->best_loss) ? json_real(at->best_loss) : json_null();
-    return json_pack("{s:I, s:I, s:I, s:f, s:I, s:o, s:I, s:I}", "step", (json_int_t)at->step, "adam_t", (json_int_t)at->adam_t,
-                     "skipped", (json_int_t)at->skipped, "loss_scale", at->loss_scale, "good_steps", (json_int_t)at->good_steps,
-                     "best_loss", best, "best_step", (json_int_t)at->best_step, "log_bytes", (json_int_t)at->log_bytes);
+    return json_pack("{s:I, s:I, s:I, s:f, s:I, s:o, s:I, s:I}", "step", (json_int_t)at->step, "adam_t", (json_int_t)at->adam_t, "skipped",
+                     (json_int_t)at->skipped, "loss_scale", at->loss_scale, "good_steps", (json_int_t)at->good_steps, "best_loss", best, "best_step",
+                     (json_int_t)at->best_step, "log_bytes", (json_int_t)at->log_bytes);
 }
 
 static json_t *keys_json(const manifest *m) {
     json_t *keys = json_object();
     for (int i = 0; i < m->keys; i++) {
         if (json_object_set_new(keys, m->key[i].key, json_string(m->key[i].value)) == 0) continue;
-        err_set(ERR_CONFIG, "the value of %s is not UTF-8 and can't be recorded in a checkpoint: \"%.200s\"", m->key[i].key,
-                m->key[i].value);
+        err_set(ERR_CONFIG, "the value of %s is not UTF-8 and can't be recorded in a checkpoint: \"%.200s\"", m->key[i].key, m->key[i].value);
         json_decref(keys);
         return NULL;
     }
@@ -113,17 +110,16 @@ static json_t *device_json(const manifest *m) {
 static json_t *files_json(const manifest *m) {
     json_t *files = json_array();
     for (int f = 0; f < m->files; f++)
-        json_array_append_new(files, json_pack("{s:s, s:i, s:s, s:I, s:o}", "name", m->file[f].name, "rank", m->file[f].rank,
-                                               "host", m->file[f].host, "bytes", (json_int_t)m->file[f].bytes, "header_blake2b",
-                                               hex_json(m->file[f].header)));
+        json_array_append_new(files, json_pack("{s:s, s:i, s:s, s:I, s:o}", "name", m->file[f].name, "rank", m->file[f].rank, "host", m->file[f].host,
+                                               "bytes", (json_int_t)m->file[f].bytes, "header_blake2b", hex_json(m->file[f].header)));
     return files;
 }
 
 static json_t *parts_json(const manifest *m, const manifest_tensor *t) {
     json_t *parts = json_array();
     for (const manifest_part *p = m->part + t->part; p < m->part + t->part + t->parts; p++) {
-        json_t *part = json_pack("{s:s, s:I, s:I, s:o}", "file", m->file[p->file].name, "first", (json_int_t)p->first, "count",
-                                 (json_int_t)p->count, "blake2b", hex_json(p->digest));
+        json_t *part = json_pack("{s:s, s:I, s:I, s:o}", "file", m->file[p->file].name, "first", (json_int_t)p->first, "count", (json_int_t)p->count,
+                                 "blake2b", hex_json(p->digest));
         if (t->slices > 1) json_object_set_new(part, "slice", json_integer(p->slice));
         json_array_append_new(parts, part);
     }
@@ -167,10 +163,9 @@ err_t manifest_print(const manifest *m, char **text, size_t *size) {
     *text = NULL;
     json_t *keys = keys_json(m);
     if (!keys) return err_last()->code;
-    json_t *root =
-        json_pack("{s:s, s:i, s:s, s:o, s:s, s:o, s:o, s:i, s:o, s:o, s:s, s:s}", "format", FORMAT, "version", version_of(m),
-                  "build", m->build, "counters", counters_json(&m->at), "data_hash", m->data_hash, "bits", keys, "device",
-                  device_json(m), "world", m->world, "files", files_json(m), "tensors", tensors_json(m), "hash", m->hash, "state_hash", m->state_hash);
+    json_t *root = json_pack("{s:s, s:i, s:s, s:o, s:s, s:o, s:o, s:i, s:o, s:o, s:s, s:s}", "format", FORMAT, "version", version_of(m), "build",
+                             m->build, "counters", counters_json(&m->at), "data_hash", m->data_hash, "bits", keys, "device", device_json(m), "world",
+                             m->world, "files", files_json(m), "tensors", tensors_json(m), "hash", m->hash, "state_hash", m->state_hash);
     if (!root) return err_set(ERR_INTERNAL, "the manifest can't be made: a name is not UTF-8, or no memory");
     err_t rc = print_json(root, text, size);
     json_decref(root);
@@ -195,8 +190,7 @@ static err_t wrong(const reader *r, const char *member, const char *expected) {
 
 static err_t get_text(const reader *r, const json_t *from, const char *member, char *to, size_t room) {
     const char *text = json_string_value(json_object_get(from, member));
-    if (!text || strlen(text) >= room)
-        return err_set(ERR_DATA, "%s: member \"%s\": expected a text of at most %zu bytes", r->path, member, room - 1);
+    if (!text || strlen(text) >= room) return err_set(ERR_DATA, "%s: member \"%s\": expected a text of at most %zu bytes", r->path, member, room - 1);
     memcpy(to, text, strlen(text) + 1);
     return ERR_OK;
 }
@@ -211,16 +205,18 @@ static err_t get_digest(const reader *r, const json_t *from, const char *member,
     char hex[HEX + 1];
     size_t n = 0;
     TRY(get_text(r, from, member, hex, sizeof hex));
-    if (sodium_hex2bin(to, CKPT_DIGEST, hex, strlen(hex), NULL, &n, NULL) != 0 || n != CKPT_DIGEST)
-        return wrong(r, member, "64 hex digits");
+    if (sodium_hex2bin(to, CKPT_DIGEST, hex, strlen(hex), NULL, &n, NULL) != 0 || n != CKPT_DIGEST) return wrong(r, member, "64 hex digits");
     return ERR_OK;
 }
 
 static err_t read_counters(reader *r) {
     const json_t *from = json_object_get(r->root, "counters"), *best = json_object_get(from, "best_loss");
     ckpt_counters *at = &r->m->at;
-    const struct { const char *member; int64_t *to; } counts[] = {
-        {"step", &at->step}, {"adam_t", &at->adam_t}, {"skipped", &at->skipped}, {"good_steps", &at->good_steps},
+    const struct {
+        const char *member;
+        int64_t *to;
+    } counts[] = {
+        {"step", &at->step},           {"adam_t", &at->adam_t},       {"skipped", &at->skipped}, {"good_steps", &at->good_steps},
         {"best_step", &at->best_step}, {"log_bytes", &at->log_bytes},
     };
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) TRY(get_count(r, from, counts[i].member, counts[i].to));
@@ -321,8 +317,7 @@ static err_t read_files(reader *r) {
     if (r->version > 1) TRY(get_count(r, r->root, "world", &world));
     if (world < 1 || world > MANIFEST_WORLD_MAX) return wrong(r, "world", "1 to 99999 ranks");
     m->world = (int)world;
-    if (json_array_size(from) < 1 || json_array_size(from) > FILE_KINDS * (size_t)world)
-        return wrong(r, "files", "one or two files a rank");
+    if (json_array_size(from) < 1 || json_array_size(from) > FILE_KINDS * (size_t)world) return wrong(r, "files", "one or two files a rank");
     m->file = calloc(json_array_size(from), sizeof *m->file);
     if (!m->file) return err_set(ERR_INTERNAL, "%s: no memory for %zu files", r->path, json_array_size(from));
     while (m->files < (int)json_array_size(from)) {
@@ -417,8 +412,7 @@ static err_t read_part(reader *r, const manifest_tensor *t, const json_t *entry,
     manifest_part *p;
     TRY(add_part(r, &p));
     TRY(get_text(r, entry, "file", file, sizeof file));
-    p->file =
-        find_file(r->m, file, t < r->m->tensor + r->m->params ? FILE_MODEL : FILE_OPTIMIZER, r->m->parts > 1 ? p[-1].file : 0);
+    p->file = find_file(r->m, file, t < r->m->tensor + r->m->params ? FILE_MODEL : FILE_OPTIMIZER, r->m->parts > 1 ? p[-1].file : 0);
     if (p->file < 0) return wrong(r, "file", "one of \"files\", of the kind that the tensor belongs to");
     if (r->version == 1) {
         p->count = o.each;
@@ -429,8 +423,7 @@ static err_t read_part(reader *r, const manifest_tensor *t, const json_t *entry,
     TRY(get_count(r, entry, "first", &p->first));
     TRY(get_count(r, entry, "count", &p->count));
     bool fits = slice == expected / o.each && p->first == expected % o.each && p->count >= 1 && p->count <= o.each - p->first;
-    if (!fits || (p->first + p->count < o.each && p->count % CHUNK != 0))
-        return wrong(r, "parts", "whole chunks, one part after the other");
+    if (!fits || (p->first + p->count < o.each && p->count % CHUNK != 0)) return wrong(r, "parts", "whole chunks, one part after the other");
     p->slice = (int)slice;
     return get_digest(r, entry, "blake2b", p->digest);
 }

@@ -25,8 +25,8 @@ enum { GROUP_MASTER, GROUP_OPTIMIZER };  // the first group of each kind of file
 
 typedef struct manifest_file {
     char name[MANIFEST_FILE_NAME];
-    int kind, rank;               // rank that wrote it
-    char host[COMM_HOST];         // that rank's host; empty: not known
+    int kind, rank;        // rank that wrote it
+    char host[COMM_HOST];  // that rank's host; empty: not known
     int64_t bytes;
     uint8_t header[CKPT_DIGEST];  // of the bytes before the first tensor
 } manifest_file;
@@ -41,8 +41,8 @@ typedef struct manifest_tensor {
     char name[CKPT_NAME];  // in its file: "m/wte.weight"
     int dims;
     int64_t size[CKPT_DIMS];
-    int axis, slices;      // 1 slice: not sliced
-    int part, parts;       // manifest.part[part .. part + parts), as they are stored, without gap or overlap
+    int axis, slices;  // 1 slice: not sliced
+    int part, parts;   // manifest.part[part .. part + parts), as they are stored, without gap or overlap
     uint8_t digest[CKPT_DIGEST];
 } manifest_tensor;
 
@@ -54,13 +54,13 @@ typedef struct manifest {
     char arithmetic[DEVICE_ARITHMETIC];  // empty: not known
     int plans;
     char (*plan)[DEVICE_PLAN];
-    int world;   // ranks that wrote it
-    int files;   // first the model's, then the optimizer's, each in order of rank
+    int world;  // ranks that wrote it
+    int files;  // first the model's, then the optimizer's, each in order of rank
     manifest_file *file;
-    int params;  // tensors of each group
-    int groups;  // the masters, then what the optimizer kept
+    int params;                                // tensors of each group
+    int groups;                                // the masters, then what the optimizer kept
     char group[CKPT_GROUPS][CKPT_GROUP_NAME];  // their names: "", "m", "v"
-    manifest_tensor *tensor;  // groups * params of them, group after group, each in name-table order
+    manifest_tensor *tensor;                   // groups * params of them, group after group, each in name-table order
     int parts;
     manifest_part *part;
     uint8_t digest[CKPT_DIGEST];  // its own, after reading

@@ -79,9 +79,7 @@ remains remains_at(const char *run_dir, const ckpt_state *s, const ckpt_version 
     return r;
 }
 
-bool remains_is(const ckpt_version *v, const uint8_t *digest) {
-    return v && digest && v->whole && memcmp(v->digest, digest, CKPT_DIGEST) == 0;
-}
+bool remains_is(const ckpt_version *v, const uint8_t *digest) { return v && digest && v->whole && memcmp(v->digest, digest, CKPT_DIGEST) == 0; }
 
 const ckpt_version *remains_find(const remains *r, int node, int kind) {
     for (int i = 0; i < r->count; i++)
@@ -197,8 +195,7 @@ static err_t rename_kind(const remains *r, ckpt_kind from, ckpt_kind to) {
 // Cleans up this node's directories of the step, so that `chosen` (NULL: none) becomes step-N.
 static err_t settle_here(const remains *r, const uint8_t *chosen) {
     int node = ckpt_node(r->s);
-    const ckpt_version *final = remains_find(r, node, KIND_FINAL), *tmp = remains_find(r, node, KIND_TMP),
-                       *old = remains_find(r, node, KIND_OLD);
+    const ckpt_version *final = remains_find(r, node, KIND_FINAL), *tmp = remains_find(r, node, KIND_TMP), *old = remains_find(r, node, KIND_OLD);
     if (remains_is(final, chosen)) {
         TRY(remains_remove(r, KIND_TMP));
         return remains_remove(r, KIND_OLD);
@@ -266,4 +263,3 @@ err_t ckpt_settle(const char *run_dir, const ckpt_state *s) {
     free(list);
     return rc;
 }
-

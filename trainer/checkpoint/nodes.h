@@ -41,12 +41,12 @@ err_t remains_remove(const remains *r, ckpt_kind kind);
 typedef struct shared {
     remains r;
     uint8_t digest[CKPT_DIGEST];
-    char final[IO_PATH];     // step-N on this node
-    char *text;              // of the manifest
+    char final[IO_PATH];  // step-N on this node
+    char *text;           // of the manifest
     size_t size;
     manifest m;
-    int32_t *have;           // [node][file]: 1: the node has it
-    bool *absent;            // [file]: no node has it
+    int32_t *have;  // [node][file]: 1: the node has it
+    bool *absent;   // [file]: no node has it
 } shared;
 
 // Collective. All ranks get the manifest from the first node that has it. shared_close() afterwards, also after a

@@ -22,13 +22,16 @@ static err_t set_orders(ckpt_work *w, const ckpt_state *s) {
         for (int i = 0; i < s->params; i++) {
             const ckpt_tensor *t = &s->group[g].tensor[i];
             if (!order_is_possible(t->dims, t->size, t->axis, t->slices))
-                return err_set(ERR_INTERNAL,
-                               "tensor %s of group \"%s\" can't be saved: expected at most %d dimensions of 1 or more, %d of them, in %d slices that divide "
-                               "dimension %d", t->name, s->group[g].name, CKPT_DIMS, t->dims, t->slices, t->axis);
+                return err_set(
+                    ERR_INTERNAL,
+                    "tensor %s of group \"%s\" can't be saved: expected at most %d dimensions of 1 or more, %d of them, in %d slices that divide "
+                    "dimension %d",
+                    t->name, s->group[g].name, CKPT_DIMS, t->dims, t->slices, t->axis);
             ckpt_order o = ckpt_order_of(t);
             if (g == GROUP_MASTER) w->order[i] = o;
             if (!order_equal(&o, &w->order[i]))
-                return err_set(ERR_INTERNAL, "tensor %s of group \"%s\" can't be saved: it is not shaped and sliced as its master", t->name, s->group[g].name);
+                return err_set(ERR_INTERNAL, "tensor %s of group \"%s\" can't be saved: it is not shaped and sliced as its master", t->name,
+                               s->group[g].name);
         }
     for (int i = 0; i < w->params; i++) w->base[i + 1] = w->base[i] + order_chunk(&w->order[i], w->order[i].slices * w->order[i].each);
     return ERR_OK;
@@ -39,8 +42,7 @@ static size_t spans_each(const ckpt_work *w) { return (size_t)w->groups * (size_
 static err_t new_work(ckpt_work **out, const ckpt_state *s) {
     ckpt_work *w = *out = calloc(1, sizeof *w);
     if (!w) return err_set(ERR_INTERNAL, "no memory for a checkpoint's table");
-    *w = (ckpt_work){
-        .of = s, .rank = ckpt_rank(s), .world = ckpt_world(s), .groups = s->groups, .params = s->params};
+    *w = (ckpt_work){.of = s, .rank = ckpt_rank(s), .world = ckpt_world(s), .groups = s->groups, .params = s->params};
     w->order = calloc((size_t)w->params + 1, sizeof *w->order);
     w->span = calloc(spans_each(w) * (size_t)w->world + 1, sizeof *w->span);
     w->turn = calloc((size_t)w->world, sizeof *w->turn);
@@ -76,8 +78,7 @@ static err_t gather_spans(ckpt_work *w, const ckpt_state *s) {
     err_t rc = ckpt_agree(s, mine ? ERR_OK : err_set(ERR_INTERNAL, "no memory for the parts of %d tensors", w->params));
     if (rc == ERR_OK) {
         for (int g = 0; g < w->groups; g++)
-            memcpy(mine + (size_t)g * (size_t)w->params * sizeof *w->span, work_span(w, g, w->rank, 0),
-                   (size_t)w->params * sizeof *w->span);
+            memcpy(mine + (size_t)g * (size_t)w->params * sizeof *w->span, work_span(w, g, w->rank, 0), (size_t)w->params * sizeof *w->span);
         digest_tables(s, w->groups, mine + bytes);
         rc = ckpt_gather(s, mine, each, &all, &cut);
     }
@@ -86,8 +87,7 @@ static err_t gather_spans(ckpt_work *w, const ckpt_state *s) {
         if (cut[r + 1] - cut[r] != each || memcmp(theirs + bytes, (uint8_t *)all + cut[0] + bytes, CKPT_DIGEST) != 0)
             rc = err_set(ERR_INTERNAL, "rank %d and rank 0 don't have the same tensors", r);
         for (int g = 0; g < w->groups && rc == ERR_OK; g++)
-            memcpy((void *)work_span(w, g, r, 0), theirs + (size_t)g * (size_t)w->params * sizeof *w->span,
-                   (size_t)w->params * sizeof *w->span);
+            memcpy((void *)work_span(w, g, r, 0), theirs + (size_t)g * (size_t)w->params * sizeof *w->span, (size_t)w->params * sizeof *w->span);
     }
     free(mine), free(all), free(cut);
     return rc;
@@ -116,7 +116,8 @@ static err_t check_tensor(const ckpt_work *w, int group, int i, const char *name
         if (p->first != at || p->count < 0 || p->count > elements - at || !order_may_cut(o, at + p->count))
             return err_set(ERR_INTERNAL,
                            "tensor %s: rank %d has %" PRId64 " elements from %" PRId64 " of %" PRId64 ", expected whole chunks of %d from %" PRId64
-                           ": it can't be saved", name, w->turn[k].rank, p->count, p->first, elements, CHUNK, at);
+                           ": it can't be saved",
+                           name, w->turn[k].rank, p->count, p->first, elements, CHUNK, at);
         at += p->count;
     }
     if (at == elements) return ERR_OK;

@@ -74,17 +74,15 @@ static err_t find_part(const st_file *f, const manifest_tensor *t, const manifes
     return ERR_OK;
 }
 
-static err_t damaged(const char *path, const manifest_tensor *t, const manifest_part *p, const st_tensor *at,
-                     const uint8_t found[CKPT_DIGEST]) {
+static err_t damaged(const char *path, const manifest_tensor *t, const manifest_part *p, const st_tensor *at, const uint8_t found[CKPT_DIGEST]) {
     char is[17], should[17], slice[32] = "", elements[96] = "";
     digest_hex(is, found, 8);
     digest_hex(should, p->digest, 8);
     if (t->slices > 1) snprintf(slice, sizeof slice, "slice %d, ", p->slice);
     if (!manifest_part_is_whole(t, p))
         snprintf(elements, sizeof elements, "%selements %" PRId64 " to %" PRId64 ": ", slice, p->first, p->first + p->count - 1);
-    return err_set(ERR_DATA,
-                   "%s: tensor %s (%s%" PRId64 " bytes at offset %" PRId64 ") has digest %s..., the manifest says %s...: it is damaged", path,
-                   t->name, elements, at->bytes, at->offset, is, should);
+    return err_set(ERR_DATA, "%s: tensor %s (%s%" PRId64 " bytes at offset %" PRId64 ") has digest %s..., the manifest says %s...: it is damaged",
+                   path, t->name, elements, at->bytes, at->offset, is, should);
 }
 
 // Reads n elements of a part, from element k of its slice, to x.
@@ -147,13 +145,11 @@ err_t ckpt_missing(const char *where, const manifest *m, const bool *absent) {
         if (count++ == 0) first = f;
         if (count > NAMED) continue;
         n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", n ? ", " : "", m->file[f].name);
-        if (m->world > 1)
-            n += (size_t)snprintf(names + n, sizeof names - n, " (of rank %d, written on %s)", m->file[f].rank, m->file[f].host);
+        if (m->world > 1) n += (size_t)snprintf(names + n, sizeof names - n, " (of rank %d, written on %s)", m->file[f].rank, m->file[f].host);
     }
     if (count == 0) return ERR_OK;
     if (count > 1)
-        return err_set(ERR_DATA, "%s: %d of its %d files are missing: %s%s", where, count, m->files, names,
-                       count > NAMED ? ", and more" : "");
+        return err_set(ERR_DATA, "%s: %d of its %d files are missing: %s%s", where, count, m->files, names, count > NAMED ? ", and more" : "");
     const manifest_file *f = &m->file[first];
     if (m->world == 1) return err_set(ERR_DATA, "%s/%s: is missing; the manifest lists it", where, f->name);
     return err_set(ERR_DATA, "%s/%s: is missing; rank %d wrote it on %s", where, f->name, f->rank, f->host);
@@ -181,7 +177,11 @@ typedef struct source {
     const char *dir;
     const manifest *m;
     float *scratch;  // for data that is read only to verify it
-    struct { st_file f; int number; bool open; } slot[OPEN_FILES];
+    struct {
+        st_file f;
+        int number;
+        bool open;
+    } slot[OPEN_FILES];
 } source;
 
 static err_t source_file(source *x, int file, const st_file **out) {
@@ -206,8 +206,7 @@ static void source_close(source *x) {
 
 // Reads elements [from, to) of a slice, which are in part p, to y (NULL: discards them). Adds the digests of their
 // chunks.
-static err_t read_range(source *x, const manifest_tensor *t, const manifest_part *p, int64_t from, int64_t to, float *y,
-                        uint8_t **chunk) {
+static err_t read_range(source *x, const manifest_tensor *t, const manifest_part *p, int64_t from, int64_t to, float *y, uint8_t **chunk) {
     const ckpt_order o = manifest_order(t);
     const st_file *f;
     const st_tensor *at;
@@ -274,8 +273,7 @@ static err_t read_groups(const char *dir, const manifest *m, const ckpt_state *s
 
 // --- all parts together --------------------------------------------------------------------------------------------------------
 
-static err_t part_damaged(const char *dir, const manifest *m, const manifest_tensor *t, const manifest_part *p,
-                          const uint8_t found[CKPT_DIGEST]) {
+static err_t part_damaged(const char *dir, const manifest *m, const manifest_tensor *t, const manifest_part *p, const uint8_t found[CKPT_DIGEST]) {
     char path[IO_PATH];
     st_file f;
     const st_tensor *at;
@@ -307,9 +305,7 @@ static err_t verify_group(const char *dir, const manifest *m, const ckpt_work *w
         work_part_digest(w, i, 0, shape_count(t->dims, t->size), found);
         if (!parts || memcmp(found, t->digest, sizeof found) == 0) continue;
         *whole = false;
-        rc = err_set(ERR_DATA,
-                     "%s: tensor %s has another digest than the manifest says: manifest.json does not belong to its parts", dir,
-                     t->name);
+        rc = err_set(ERR_DATA, "%s: tensor %s has another digest than the manifest says: manifest.json does not belong to its parts", dir, t->name);
     }
     return rc;
 }
@@ -318,8 +314,7 @@ static err_t compare_hash(const char *dir, const char *what, const uint8_t found
     char hex[17];
     digest_hex(hex, found, 8);
     if (strcmp(hex, recorded) == 0) return ERR_OK;
-    return err_set(ERR_DATA, "%s: %s is %s, the manifest says %s: manifest.json does not belong to these tensors", dir, what, hex,
-                   recorded);
+    return err_set(ERR_DATA, "%s: %s is %s, the manifest says %s: manifest.json does not belong to these tensors", dir, what, hex, recorded);
 }
 
 static err_t verify_groups(const char *dir, const manifest *m, const ckpt_state *s, ckpt_work *w) {
@@ -363,31 +358,27 @@ static err_t compare_keys(const char *dir, const manifest *m, const ckpt_state *
         const char *usual = s->key[i].usual;
         if (!then && strcmp(now, usual) == 0) continue;
         if (!then)
-            return err_set(
-                ERR_CONFIG,
-                "%s: %s = %.200s is not known to this checkpoint: build %s, which wrote it, always did what %.200s means: put that, or "
-                "start another [run] name",
-                dir, name, now, m->build, usual);
+            return err_set(ERR_CONFIG,
+                           "%s: %s = %.200s is not known to this checkpoint: build %s, which wrote it, always did what %.200s means: put that, or "
+                           "start another [run] name",
+                           dir, name, now, m->build, usual);
         if (strcmp(then, now) != 0)
-            return err_set(
-                ERR_CONFIG,
-                "%s: %s is %.200s in the checkpoint and %.200s now, and the bits depend on it: put %.200s back, or start "
-                "another [run] name",
-                dir, name, then, now, then);
+            return err_set(ERR_CONFIG,
+                           "%s: %s is %.200s in the checkpoint and %.200s now, and the bits depend on it: put %.200s back, or start "
+                           "another [run] name",
+                           dir, name, then, now, then);
     }
     for (int i = 0; i < m->keys; i++)
         if (!find_value(s->key, s->keys, m->key[i].key))
-            return err_set(
-                ERR_CONFIG,
-                "%s: %s = %.200s is in the checkpoint, which build %s wrote, and not known to this build: continue with that "
-                "build, or start another [run] name",
-                dir, m->key[i].key, m->key[i].value, m->build);
+            return err_set(ERR_CONFIG,
+                           "%s: %s = %.200s is in the checkpoint, which build %s wrote, and not known to this build: continue with that "
+                           "build, or start another [run] name",
+                           dir, m->key[i].key, m->key[i].value, m->build);
     if (s->data_hash[0] && strcmp(s->data_hash, m->data_hash) != 0)
-        return err_set(
-            ERR_CONFIG,
-            "%s: the training dataset was %s when the checkpoint was written and is %s now: restore the files of [data] train, "
-            "or start another [run] name",
-            dir, m->data_hash, s->data_hash);
+        return err_set(ERR_CONFIG,
+                       "%s: the training dataset was %s when the checkpoint was written and is %s now: restore the files of [data] train, "
+                       "or start another [run] name",
+                       dir, m->data_hash, s->data_hash);
     return ERR_OK;
 }
 
@@ -402,16 +393,15 @@ static err_t compare_tensors(const char *dir, const manifest *m, const ckpt_stat
         const manifest_tensor *then = i < m->params ? &m->tensor[i] : NULL;
         const ckpt_tensor *now = i < s->params ? &s->group[GROUP_MASTER].tensor[i] : NULL;
         if (!then || !now || strcmp(then->name, now->name) != 0)
-            return err_set(
-                ERR_CONFIG,
-                "%s: tensor %d of %d is %s in the checkpoint, and of this model's %d it is %s: [model] describes another model",
-                dir, i + 1, m->params, then ? then->name : "absent", s->params, now ? now->name : "absent");
+            return err_set(ERR_CONFIG,
+                           "%s: tensor %d of %d is %s in the checkpoint, and of this model's %d it is %s: [model] describes another model", dir,
+                           i + 1, m->params, then ? then->name : "absent", s->params, now ? now->name : "absent");
         if (then->dims == now->dims && memcmp(then->size, now->size, (size_t)now->dims * sizeof *now->size) == 0) continue;
         char is[96], should[96];
         shape_text(is, sizeof is, then->dims, then->size);
         shape_text(should, sizeof should, now->dims, now->size);
-        return err_set(ERR_CONFIG, "%s: tensor %s is %s in the checkpoint and %s in this model: [model] describes another model",
-                       dir, now->name, is, should);
+        return err_set(ERR_CONFIG, "%s: tensor %s is %s in the checkpoint and %s in this model: [model] describes another model", dir, now->name, is,
+                       should);
     }
     return ERR_OK;
 }
@@ -438,11 +428,10 @@ static err_t compare_devices(const char *dir, const manifest *m, const ckpt_stat
     if (!s->dev || s->any_device) return ERR_OK;
     device_arithmetic(s->dev, now, sizeof now);
     if (same_arithmetic(m, now)) return ERR_OK;
-    return err_set(
-        ERR_CONFIG,
-        "%s: the checkpoint was computed on \"%s\", this run computes on \"%s\", and the bits depend on it: continue on a device of "
-        "that kind with that library, or set [device] match = no, and the bits will be others from there on",
-        dir, m->arithmetic, now);
+    return err_set(ERR_CONFIG,
+                   "%s: the checkpoint was computed on \"%s\", this run computes on \"%s\", and the bits depend on it: continue on a device of "
+                   "that kind with that library, or set [device] match = no, and the bits will be others from there on",
+                   dir, m->arithmetic, now);
 }
 
 err_t ckpt_fits(const char *dir, const manifest *m, const ckpt_state *s, bool foreign) {

@@ -115,8 +115,7 @@ static err_t pass_file(passage *p, int f, const char *dir) {
 
 static err_t move_files(const shared *x, const char *dir) {
     passage p = {.x = x, .piece = malloc(CKPT_PIECE), .part = calloc((size_t)ckpt_nodes(x->r.s), sizeof(comm_part))};
-    err_t rc =
-        ckpt_agree(x->r.s, p.piece && p.part ? ERR_OK : err_set(ERR_INTERNAL, "no memory for a piece of %d bytes", CKPT_PIECE));
+    err_t rc = ckpt_agree(x->r.s, p.piece && p.part ? ERR_OK : err_set(ERR_INTERNAL, "no memory for a piece of %d bytes", CKPT_PIECE));
     for (int f = 0; f < x->m.files && rc == ERR_OK; f++) rc = pass_file(&p, f, dir);
     free(p.piece), free(p.part);
     if (rc != ERR_OK) return rc;
@@ -144,10 +143,10 @@ static err_t fetch(const shared *x) {
 typedef struct attempt {
     void (*complain)(void *ctx, const char *text);
     void *ctx;
-    bool fatal;          // not the checkpoint's fault: trying an older one would lose steps for nothing
-    bool reported;           // complained about already
+    bool fatal;     // not the checkpoint's fault: trying an older one would lose steps for nothing
+    bool reported;  // complained about already
     int tried;
-    err_record newest;   // what is wrong with the newest that was tried
+    err_record newest;  // what is wrong with the newest that was tried
 } attempt;
 
 static void report_damage(attempt *a, const char *text) {
@@ -170,8 +169,7 @@ static err_t fetch_and_read(shared *x, ckpt_state *s, bool deep, attempt *a) {
 }
 
 static err_t try_shared(shared *x, ckpt_state *s, attempt *a) {
-    if (x->m.at.step != x->r.step)
-        return err_set(ERR_DATA, "%s: holds step %" PRId64 ": the directory was renamed", x->final, x->m.at.step);
+    if (x->m.at.step != x->r.step) return err_set(ERR_DATA, "%s: holds step %" PRId64 ": the directory was renamed", x->final, x->m.at.step);
     TRY(ckpt_agree(s, ckpt_fits(x->final, &x->m, s, false)));
     err_t rc = fetch_and_read(x, s, false, a);
     if ((rc == ERR_DATA || rc == ERR_IO) && !a->fatal && shared_complete(x)) {

@@ -44,7 +44,10 @@ typedef struct save {
 } save;
 
 // What a rank reports of the files that it wrote.
-typedef struct record { int64_t bytes; uint8_t header[CKPT_DIGEST]; } record;
+typedef struct record {
+    int64_t bytes;
+    uint8_t header[CKPT_DIGEST];
+} record;
 
 // --- this rank's files ---------------------------------------------------------------------------------------------------------
 
@@ -105,8 +108,7 @@ static err_t write_file(save *x, int f, int first, int end) {
 }
 
 static err_t write_files(save *x) {
-    int model = manifest_find_file(&x->m, FILE_MODEL, x->w->rank),
-        optimizer = manifest_find_file(&x->m, FILE_OPTIMIZER, x->w->rank);
+    int model = manifest_find_file(&x->m, FILE_MODEL, x->w->rank), optimizer = manifest_find_file(&x->m, FILE_OPTIMIZER, x->w->rank);
     if (model >= 0) TRY(write_file(x, model, GROUP_MASTER, GROUP_OPTIMIZER));
     return optimizer >= 0 ? write_file(x, optimizer, GROUP_OPTIMIZER, x->m.groups) : ERR_OK;
 }

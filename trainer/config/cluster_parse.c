@@ -9,8 +9,8 @@
 #include <strings.h>
 
 typedef struct entry {
-    int number;               // from 1
-    char text[CONFIG_TEXT];   // without the spaces around it
+    int number;              // from 1
+    char text[CONFIG_TEXT];  // without the spaces around it
 } entry;
 
 static err_t refuse(const entry *e, const char *why) {

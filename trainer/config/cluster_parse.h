@@ -6,8 +6,8 @@
 
 typedef struct cluster {
     int nodes, world;
-    int node;                        // this machine's
-    int ranks[TEAM_NODES_MAX];       // of each node
+    int node;                              // this machine's
+    int ranks[TEAM_NODES_MAX];             // of each node
     char host[TEAM_NODES_MAX][COMM_HOST];  // a name or an address; IPv6 without its brackets
 } cluster;
 

@@ -88,8 +88,7 @@ static err_t parse_word(const setting *k, const char *text, int *out) {
     }
     char show[INI_SHOW];
     config_nearest_word(text, k->words, word);
-    return err_set(ERR_CONFIG, "no such value `%s`. Did you mean `%s`? (values: %s)", ini_show(show, text, strlen(text)), word,
-                   k->words);
+    return err_set(ERR_CONFIG, "no such value `%s`. Did you mean `%s`? (values: %s)", ini_show(show, text, strlen(text)), word, k->words);
 }
 
 // A name goes into paths: no separators, nothing hidden, nothing that a shell would touch.
@@ -98,8 +97,7 @@ static err_t parse_name(const char *text, char dst[CONFIG_WORD]) {
     bool good = n > 0 && n < CONFIG_WORD && text[0] != '.' && text[0] != '-';
     for (const char *p = text; good && *p; p++)
         good = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || (*p >= '0' && *p <= '9') || strchr("._-", *p);
-    if (!good)
-        return expected(text, "1 to %d letters, digits, dots, dashes and underscores, first no dot or dash", CONFIG_WORD - 1);
+    if (!good) return expected(text, "1 to %d letters, digits, dots, dashes and underscores, first no dot or dash", CONFIG_WORD - 1);
     memcpy(dst, text, n + 1);
     return ERR_OK;
 }
@@ -127,9 +125,7 @@ static err_t parse_value(config *c, int row, const char *text) {
         TRY(parse_text(k, text, at));
         return row == config_row(offsetof(config, run.faults)) ? fault_parse(&(fault_list){0}, text) : ERR_OK;
     case KEY_WORD: return parse_word(k, text, at);
-    case KEY_BOOL:
-        TRY(parse_word(k, text, &which));
-        *(bool *)at = which == 1;
+    case KEY_BOOL: TRY(parse_word(k, text, &which)); *(bool *)at = which == 1;
     }
     return ERR_OK;
 }

@@ -39,6 +39,7 @@ typedef struct optimizer_keys {
 } optimizer_keys;
 
 typedef struct config {
+    // clang-format off
     struct { char name[CONFIG_WORD], dir[CONFIG_TEXT], faults[CONFIG_TEXT]; int64_t seed, steps; int resume; } run;
     struct { int backend, simd; bool graph, check, match; int64_t ranks, threads; } device;  // threads 0: a rank's fair share of the cores this process may use
     struct { int type; model_options of; char init_from[CONFIG_TEXT]; } model;  // of: the keys of the chosen architecture
@@ -55,6 +56,7 @@ typedef struct config {
     struct { int64_t every, batches; } eval;  // batches 0: the whole validation split
     struct { int64_t every, tokens, top_k; char prompt[CONFIG_TEXT]; double temperature; } sample;
     struct { int64_t every, hash_every, power_every; bool jsonl; } log;
+    // clang-format on
 
     key_origin origin[CONFIG_KEYS_MAX];  // one for each row of the table
     char files[CONFIG_FILES_MAX][CONFIG_TEXT];

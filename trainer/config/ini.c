@@ -157,8 +157,7 @@ static void emit(scanner *s, const char *text, size_t n) {
 }
 
 static err_t add_entry(scanner *s, const char *key) {
-    if (s->out->count == INI_ENTRIES)
-        return reject(s, "more sections and keys in one file than any configuration has", key, key + strlen(key));
+    if (s->out->count == INI_ENTRIES) return reject(s, "more sections and keys in one file than any configuration has", key, key + strlen(key));
     ini_entry *e = &s->out->entry[s->out->count++];
     e->line = s->line;
     memcpy(e->section, s->section, INI_NAME);
@@ -173,8 +172,7 @@ static err_t check_repeat(const scanner *s, const char *key) {
         const ini_entry *e = &s->out->entry[i];
         if (!e->key[0] || strcasecmp(e->key, key) != 0 || strcasecmp(e->section, s->section) != 0) continue;
         ini_place(place, s->path, s->line);
-        return err_set(ERR_CONFIG, "%s: [%s] %s: given twice, first in line %d. Keep one of the two.", place, s->section, key,
-                       e->line);
+        return err_set(ERR_CONFIG, "%s: [%s] %s: given twice, first in line %d. Keep one of the two.", place, s->section, key, e->line);
     }
     return ERR_OK;
 }
@@ -227,8 +225,7 @@ static err_t scan_plain(scanner *s, const char *key, const char *p, const char *
     stop = trim_blanks(p, stop);
     if (stop > p && stop[-1] == '\\') return reject_value(s, key, CONTINUED, p, stop);
     for (const char *c = p; c < stop; c++)
-        if (*c == '\\' || *c == '"')
-            return reject_value(s, key, "\" or \\ in a value without quotes, put all of it in quotes", p, stop);
+        if (*c == '\\' || *c == '"') return reject_value(s, key, "\" or \\ in a value without quotes, put all of it in quotes", p, stop);
     emit(s, p, (size_t)(stop - p));
     return ERR_OK;
 }
@@ -310,8 +307,7 @@ static err_t take_values(const scanner *s, const dictionary *d) {
         if (!value || strlen(value) > INI_LINE)
             return err_set(ERR_INTERNAL, "line %d: [%s] %s: lost by iniparser: out of memory?", e->line, e->section, e->key);
         char *to = e->value;
-        for (; *value; value++)
-            *to++ = *value == HIDDEN_BACKSLASH ? '\\' : *value == HIDDEN_QUOTE ? '"' : *value == HIDDEN_NEWLINE ? '\n' : *value;
+        for (; *value; value++) *to++ = *value == HIDDEN_BACKSLASH ? '\\' : *value == HIDDEN_QUOTE ? '"' : *value == HIDDEN_NEWLINE ? '\n' : *value;
         *to = 0;
     }
     return ERR_OK;

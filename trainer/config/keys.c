@@ -19,6 +19,7 @@
 #include <assert.h>
 #include <string.h>
 
+// clang-format off
 #define AT(section, key) #section, #key
 #define IN(section, key) offsetof(config, section.key)
 #define INT(s, k, class, def, min, max, also, comment) {AT(s, k), KEY_INT, class, IN(s, k), def, min, max, NULL, also, comment}
@@ -192,6 +193,7 @@ static const struct { const char *name, *comment; } sections[] = {
     {"sample", "text that the model writes"},
     {"log", "what is logged of the run"},
 };
+// clang-format on
 
 const char *config_section(const char *name) {
     for (size_t i = 0; i < sizeof sections / sizeof *sections; i++)

@@ -22,8 +22,7 @@ static int distance(const char *a, const char *b) {
         for (int j = 1; j <= m; j++) {
             int replaced = above[j - 1] + (fold(a[i - 1]) != fold(b[j - 1]));
             row[j] = least(replaced, 1 + least(above[j], row[j - 1]));
-            if (i > 1 && j > 1 && fold(a[i - 1]) == fold(b[j - 2]) && fold(a[i - 2]) == fold(b[j - 1]))
-                row[j] = least(row[j], before[j - 2] + 1);
+            if (i > 1 && j > 1 && fold(a[i - 1]) == fold(b[j - 2]) && fold(a[i - 2]) == fold(b[j - 1])) row[j] = least(row[j], before[j - 2] + 1);
         }
         int *spare = before;
         before = above, above = row, row = spare;
@@ -99,11 +98,10 @@ err_t config_no_key(const config *c, const char *place, const ini_entry *e) {
     sections_with(c, e->key, elsewhere);
     if (elsewhere[0] && edits_here > 0) snprintf(hint, sizeof hint, "`%s` is a key of %s.", e->key, elsewhere);
     else if (near(e->key, edits_here)) snprintf(hint, sizeof hint, "Did you mean `%s`?", config_key(here)->key);
-    else if (near(e->key, edits_any))
-        snprintf(hint, sizeof hint, "Did you mean `%s` of [%s]?", config_key(any)->key, config_key(any)->section);
+    else if (near(e->key, edits_any)) snprintf(hint, sizeof hint, "Did you mean `%s` of [%s]?", config_key(any)->key, config_key(any)->section);
     else snprintf(hint, sizeof hint, "The nearest is `%s`.", config_key(here)->key);
     for (int i = config_next(c, -1); i >= 0; i = config_next(c, i))
         if (strcmp(config_key(i)->section, e->section) == 0) add_word(all, "%s%s", config_key(i)->key);
-    return err_set(ERR_CONFIG, "%s: [%s] %s: no such key. %s (keys: %s; its value here: `%s`)", place, e->section, e->key, hint,
-                   all, ini_show(show, e->value, strlen(e->value)));
+    return err_set(ERR_CONFIG, "%s: [%s] %s: no such key. %s (keys: %s; its value here: `%s`)", place, e->section, e->key, hint, all,
+                   ini_show(show, e->value, strlen(e->value)));
 }

@@ -40,21 +40,26 @@ static err_t resolve_model(config *c) {
 
 static err_t check_holdout(const config *c) {
     if (!c->data.holdout || !c->data.val[0]) return ERR_OK;
-    return err_set(ERR_CONFIG, "%s: holdout = %" PRId64 " takes validation data from the end of train, and val names other files. "
-                   "Nearest that work: holdout = 0, or an empty val.", LATEST(ROW(data, holdout), ROW(data, val)), c->data.holdout);
+    return err_set(ERR_CONFIG,
+                   "%s: holdout = %" PRId64 " takes validation data from the end of train, and val names other files. "
+                   "Nearest that work: holdout = 0, or an empty val.",
+                   LATEST(ROW(data, holdout), ROW(data, val)), c->data.holdout);
 }
 
 static err_t check_rounding(const config *c) {
     if (c->precision.rounding == ROUNDING_NEAREST || c->precision.compute != FP32) return ERR_OK;
-    return err_set(ERR_CONFIG, "%s: with compute = fp32 the weights in use are the masters themselves, and rounding = stochastic "
+    return err_set(ERR_CONFIG,
+                   "%s: with compute = fp32 the weights in use are the masters themselves, and rounding = stochastic "
                    "would round nothing. Nearest that work: rounding = nearest, or compute = bf16.",
                    LATEST(ROW(precision, rounding), ROW(precision, compute)));
 }
 
 static err_t check_nesterov(const config *c) {
     if (!c->optimizer.nesterov || c->optimizer.momentum > 0) return ERR_OK;
-    return err_set(ERR_CONFIG, "%s: nesterov = yes looks ahead along the momentum, and with momentum = 0 there is none. Nearest that work: "
-                   "nesterov = no, or momentum = 0.9.", LATEST(ROW(optimizer, nesterov), ROW(optimizer, momentum)));
+    return err_set(ERR_CONFIG,
+                   "%s: nesterov = yes looks ahead along the momentum, and with momentum = 0 there is none. Nearest that work: "
+                   "nesterov = no, or momentum = 0.9.",
+                   LATEST(ROW(optimizer, nesterov), ROW(optimizer, momentum)));
 }
 
 // global = lanes * micro * a whole number; lanes a power of two.
@@ -64,14 +69,18 @@ static err_t check_batch(config *c) {
     if (lanes & (lanes - 1)) {
         int64_t below = 1;
         while (below * 2 < lanes) below *= 2;
-        return err_set(ERR_CONFIG, "%s: lanes = %" PRId64 " is not a power of two. Nearest that work: %" PRId64 " or %" PRId64 ", or 0 = chosen for "
-                       "you.", LATEST(ROW(batch, lanes)), lanes, below, below * 2);
+        return err_set(ERR_CONFIG,
+                       "%s: lanes = %" PRId64 " is not a power of two. Nearest that work: %" PRId64 " or %" PRId64 ", or 0 = chosen for "
+                       "you.",
+                       LATEST(ROW(batch, lanes)), lanes, below, below * 2);
     }
     if (global % micro) {
         nearest_divisors(global, micro, divisors);
         nearest_multiples(micro, global, multiples);
-        return err_set(ERR_CONFIG, "%s: global = %" PRId64 " is not a multiple of micro = %" PRId64 ". Nearest that work: micro = %s, "
-                       "or global = %s.", LATEST(ROW(batch, global), ROW(batch, micro)), global, micro, divisors, multiples);
+        return err_set(ERR_CONFIG,
+                       "%s: global = %" PRId64 " is not a multiple of micro = %" PRId64 ". Nearest that work: micro = %s, "
+                       "or global = %s.",
+                       LATEST(ROW(batch, global), ROW(batch, micro)), global, micro, divisors, multiples);
     }
     int64_t most = global / micro & -(global / micro);  // largest power of two that divides
     if (lanes == 0) {
@@ -79,9 +88,10 @@ static err_t check_batch(config *c) {
         c->origin[ROW(batch, lanes)].chosen = true;
     } else if (lanes > most) {
         nearest_multiples(lanes * micro, global, multiples);
-        return err_set(ERR_CONFIG, "%s: global = %" PRId64 " is not lanes = %" PRId64 " * micro = %" PRId64 " * a whole number. Nearest that work: "
-                       "lanes = %" PRId64 ", or global = %s.", LATEST(ROW(batch, global), ROW(batch, micro), ROW(batch, lanes)), global, lanes, micro,
-                       most, multiples);
+        return err_set(ERR_CONFIG,
+                       "%s: global = %" PRId64 " is not lanes = %" PRId64 " * micro = %" PRId64 " * a whole number. Nearest that work: "
+                       "lanes = %" PRId64 ", or global = %s.",
+                       LATEST(ROW(batch, global), ROW(batch, micro), ROW(batch, lanes)), global, lanes, micro, most, multiples);
     }
     return ERR_OK;
 }
@@ -108,9 +118,11 @@ static err_t check_schedule(config *c) {
     if (endless) return ERR_OK;
     if (c->schedule.warmup <= c->schedule.decay_steps) return ERR_OK;
     int end = open ? ROW(run, steps) : ROW(schedule, decay_steps);
-    return err_set(ERR_CONFIG, "%s: the warm-up of %" PRId64 " steps ends after the decay, which ends at step %" PRId64 " (%s). Nearest that "
-                   "work: warmup = %" PRId64 ", or %s = %" PRId64 ".", LATEST(ROW(schedule, warmup), end), c->schedule.warmup,
-                   c->schedule.decay_steps, open ? "run.steps" : "decay_steps", c->schedule.decay_steps, config_key(end)->key, c->schedule.warmup);
+    return err_set(ERR_CONFIG,
+                   "%s: the warm-up of %" PRId64 " steps ends after the decay, which ends at step %" PRId64 " (%s). Nearest that "
+                   "work: warmup = %" PRId64 ", or %s = %" PRId64 ".",
+                   LATEST(ROW(schedule, warmup), end), c->schedule.warmup, c->schedule.decay_steps, open ? "run.steps" : "decay_steps",
+                   c->schedule.decay_steps, config_key(end)->key, c->schedule.warmup);
 }
 
 // A hint how `world` ranks would fit: more lanes, and the batch that these need. "" when there is none.
@@ -134,15 +146,18 @@ err_t config_fits(const config *c, int world) {
     if (world > c->batch.lanes) {
         char more[160];
         more_lanes(c, world, more);
-        return err_set(ERR_CONFIG, "%s: %d ranks ([%s] %s) are more than the lanes = %" PRId64 " that a step is split into: a rank without a "
+        return err_set(ERR_CONFIG,
+                       "%s: %d ranks ([%s] %s) are more than the lanes = %" PRId64 " that a step is split into: a rank without a "
                        "lane would be idle. Nearest that work: %" PRId64 " rank%s%s.",
                        LATEST(counted, ROW(batch, lanes), ROW(batch, global), ROW(batch, micro)), world, config_key(counted)->section,
                        config_key(counted)->key, c->batch.lanes, c->batch.lanes, S(c->batch.lanes), more);
     }
     if (c->parallel.data && c->parallel.data != world)
-        return err_set(ERR_CONFIG, "%s: [parallel] data = %" PRId64 ", but the run has %d rank%s ([%s] %s), and all of them share the lanes. "
-                       "Nearest that work: data = 0, which means all there are, or %" PRId64 " rank%s.", LATEST(ROW(parallel, data), counted),
-                       c->parallel.data, world, S(world), config_key(counted)->section, config_key(counted)->key, c->parallel.data, S(c->parallel.data));
+        return err_set(ERR_CONFIG,
+                       "%s: [parallel] data = %" PRId64 ", but the run has %d rank%s ([%s] %s), and all of them share the lanes. "
+                       "Nearest that work: data = 0, which means all there are, or %" PRId64 " rank%s.",
+                       LATEST(ROW(parallel, data), counted), c->parallel.data, world, S(world), config_key(counted)->section,
+                       config_key(counted)->key, c->parallel.data, S(c->parallel.data));
     return ERR_OK;
 }
 
@@ -158,12 +173,16 @@ static err_t check_ports(const config *c, const cluster *cl) {
 // Checks the number of ranks only if the INI gives it; cluster_resolve() checks again after it has counted them.
 static err_t check_cluster(const config *c) {
     if ((double)c->cluster.timeout < 2 * c->cluster.heartbeat)
-        return err_set(ERR_CONFIG, "%s: with heartbeat = %g a rank would be given up after timeout = %" PRId64 " seconds, before a late sign of life "
-                       "can come. Nearest that work: timeout = %.0f, or heartbeat = %g.", LATEST(ROW(cluster, timeout), ROW(cluster, heartbeat)),
-                       c->cluster.heartbeat, c->cluster.timeout, 2 * c->cluster.heartbeat + 0.5, (double)c->cluster.timeout / 2);
+        return err_set(ERR_CONFIG,
+                       "%s: with heartbeat = %g a rank would be given up after timeout = %" PRId64 " seconds, before a late sign of life "
+                       "can come. Nearest that work: timeout = %.0f, or heartbeat = %g.",
+                       LATEST(ROW(cluster, timeout), ROW(cluster, heartbeat)), c->cluster.heartbeat, c->cluster.timeout,
+                       2 * c->cluster.heartbeat + 0.5, (double)c->cluster.timeout / 2);
     if (c->reduce.transport == TRANSPORT_NCCL && c->device.backend == DEVICE_CPU && !c->reduce.nccl_library[0])
-        return err_set(ERR_CONFIG, "%s: transport = nccl moves the memory of GPUs, and backend = cpu has none. Nearest that work: transport = auto, or backend "
-                       "= cuda.", LATEST(ROW(reduce, transport), ROW(device, backend)));
+        return err_set(ERR_CONFIG,
+                       "%s: transport = nccl moves the memory of GPUs, and backend = cpu has none. Nearest that work: transport = auto, or backend "
+                       "= cuda.",
+                       LATEST(ROW(reduce, transport), ROW(device, backend)));
     if (!*c->cluster.nodes) return c->device.ranks ? config_fits(c, (int)c->device.ranks) : ERR_OK;
     cluster cl;
     if (cluster_parse(&cl, c->cluster.nodes) != ERR_OK) return err_prefix("%s", LATEST(ROW(cluster, nodes)));

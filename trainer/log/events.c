@@ -10,7 +10,9 @@
 #include <time.h>
 #include <unistd.h>
 
-typedef struct events { int fd; } events;
+typedef struct events {
+    int fd;
+} events;
 
 static err_t events_open(void *self, const log_setup *run) {
     events *e = self;
@@ -33,8 +35,7 @@ static err_t take_event(void *self, const record *r) {
     struct tm utc;
     strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
     json j = {.n = 0};
-    json_put(&j, "{\"t\":\"event\",\"at\":\"%s\",\"kind\":\"%s\",\"step\":%" PRId64, when, r->event.kind,
-             r->event.step);
+    json_put(&j, "{\"t\":\"event\",\"at\":\"%s\",\"kind\":\"%s\",\"step\":%" PRId64, when, r->event.kind, r->event.step);
     json_put_text(&j, "text", r->event.text);
     off_t end = lseek(e->fd, 0, SEEK_END);
     err_t rc = json_write(&j, e->fd, "events.jsonl");
@@ -43,6 +44,9 @@ static err_t take_event(void *self, const record *r) {
 }
 
 const sink sink_events = {
-    .name = "events.jsonl", .bytes = sizeof(events), .open = events_open, .close = events_close,
+    .name = "events.jsonl",
+    .bytes = sizeof(events),
+    .open = events_open,
+    .close = events_close,
     .take = {[RECORD_EVENT] = take_event},
 };

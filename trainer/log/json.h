@@ -9,7 +9,10 @@
 
 enum { JSON_LINE = 16384 };  // bytes
 
-typedef struct json { char text[JSON_LINE]; size_t n; } json;
+typedef struct json {
+    char text[JSON_LINE];
+    size_t n;
+} json;
 
 // Appends this text as it is: the caller sees to brackets, commas and quotes. json_put(j, "{\"t\":\"step\"") begins a
 // line.

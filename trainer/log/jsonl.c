@@ -15,7 +15,7 @@
 typedef struct jsonl {
     int fd;
     char path[IO_PATH];
-    int64_t bytes;     // of whole records
+    int64_t bytes;  // of whole records
     const char *unit;
 } jsonl;
 
@@ -158,8 +158,16 @@ static err_t take_power(void *self, const record *r) {
 }
 
 const sink sink_jsonl = {
-    .name = "log.jsonl", .bytes = sizeof(jsonl), .wanted = jsonl_wanted,
-    .open = jsonl_open, .close = jsonl_close, .sync = jsonl_sync, .length = jsonl_length,
-    .take = {[RECORD_STEP] = take_step, [RECORD_EVAL] = take_eval, [RECORD_CHECKPOINT] = take_checkpoint,
-             [RECORD_SAMPLE] = take_sample, [RECORD_POWER] = take_power},
+    .name = "log.jsonl",
+    .bytes = sizeof(jsonl),
+    .wanted = jsonl_wanted,
+    .open = jsonl_open,
+    .close = jsonl_close,
+    .sync = jsonl_sync,
+    .length = jsonl_length,
+    .take = {[RECORD_STEP] = take_step,
+             [RECORD_EVAL] = take_eval,
+             [RECORD_CHECKPOINT] = take_checkpoint,
+             [RECORD_SAMPLE] = take_sample,
+             [RECORD_POWER] = take_power},
 };

@@ -60,9 +60,7 @@ void monitor_sync(monitor *m) {
 
 static const sink *const all[] = {
 #define SINK_ADDRESS(name) &sink_##name,
-    SINKS(SINK_ADDRESS)
-    NULL
-};
+    SINKS(SINK_ADDRESS) NULL};
 _Static_assert(sizeof all / sizeof *all <= MONITOR_SINKS + 1, "MONITOR_SINKS");
 
 int64_t monitor_log_bytes(const monitor *m) {
@@ -96,7 +94,8 @@ err_t monitor_open_list(monitor *m, const log_setup *run, const sink *const *lis
         if (!list[i]->wanted || list[i]->wanted(run->c)) TRY(open_sink(m, list[i], &known));
     for (int i = 0; i < m->count; i++)  // the end of the log was lost with the machine's cache
         if (m->sinks[i].to->length && m->sinks[i].to->length(m->sinks[i].self) < run->log_bytes)
-            monitor_event(m, "log_short", 0, "log.jsonl is shorter than its checkpoint remembers; its last records "
+            monitor_event(m, "log_short", 0,
+                          "log.jsonl is shorter than its checkpoint remembers; its last records "
                           "were lost in a crash of the machine");
     return ERR_OK;
 }

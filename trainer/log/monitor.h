@@ -23,7 +23,7 @@ typedef struct monitor_sink {
 
 // All zeros: nothing is open, and all records are lost.
 typedef struct monitor {
-    bool quiet;                         // no lines for people
+    bool quiet;  // no lines for people
     int count;
     monitor_sink sinks[MONITOR_SINKS];  // that are open, in the order of their list
 } monitor;

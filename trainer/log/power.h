@@ -10,14 +10,17 @@
 
 typedef struct power {
     device *dev;
-    int64_t every;       // steps between readings, 0: never
-    bool reads, known;   // this rank reports a device (a node's first rank reports its CPUs); its sensors answered
-    double joules, at;   // its counter and the time, seconds, at the last report
-    double looked;       // when it was last read, seconds
+    int64_t every;      // steps between readings, 0: never
+    bool reads, known;  // this rank reports a device (a node's first rank reports its CPUs); its sensors answered
+    double joules, at;  // its counter and the time, seconds, at the last report
+    double looked;      // when it was last read, seconds
     const comm *ranks;
-    int64_t last;        // step of the last record; at first, the step after which the run began
-    power_device *device;                             // [world] for a record
-    struct power_limit { unsigned logged; int clear; } *limit;  // [world] limits logged and not over; readings without any since
+    int64_t last;          // step of the last record; at first, the step after which the run began
+    power_device *device;  // [world] for a record
+    struct power_limit {
+        unsigned logged;
+        int clear;
+    } * limit;  // [world] limits logged and not over; readings without any since
 } power;
 
 // Reads the device for the first time: joules count from here. step: the last finished step. Allocates; later calls

@@ -13,8 +13,8 @@ typedef struct start_record {
 } start_record;
 
 typedef struct step_record {
-    int64_t step, units;   // units: tokens, or whatever is counted, since the run began
-    bool logged;           // [log] every says so, or it is the last step, or has a hash, or was skipped
+    int64_t step, units;  // units: tokens, or whatever is counted, since the run began
+    bool logged;          // [log] every says so, or it is the last step, or has a hash, or was skipped
     double loss, grad_norm, lr, ms, units_per_s, data_wait_ms, comm_wait_ms, loss_scale;
     bool skipped;
     const char *hash;  // NULL: not computed
@@ -30,12 +30,12 @@ typedef struct step_record {
 
 typedef struct eval_record {
     int64_t step, samples;
-    const char *of;             // what the samples are: "windows"
+    const char *of;  // what the samples are: "windows"
     double loss;
     int metrics;
     const char *const *metric;  // names, and
     const double *value;
-    double best, ms;            // ms: of the evaluation
+    double best, ms;  // ms: of the evaluation
     int64_t best_step;
 } eval_record;
 
@@ -60,8 +60,8 @@ typedef struct power_device {
 
 typedef struct power_record {
     int64_t step;
-    double watts;             // of all devices, now
-    double joules_per_unit;   // used since the last such record
+    double watts;            // of all devices, now
+    double joules_per_unit;  // used since the last such record
     const power_device *device;
     int devices;
 } power_record;
@@ -73,7 +73,13 @@ typedef struct incident_record {
 } incident_record;
 
 typedef enum record_kind {
-    RECORD_START, RECORD_STEP, RECORD_EVAL, RECORD_CHECKPOINT, RECORD_SAMPLE, RECORD_POWER, RECORD_EVENT,
+    RECORD_START,
+    RECORD_STEP,
+    RECORD_EVAL,
+    RECORD_CHECKPOINT,
+    RECORD_SAMPLE,
+    RECORD_POWER,
+    RECORD_EVENT,
     RECORD_LINE,  // for people only
     RECORD_KINDS
 } record_kind;

@@ -9,10 +9,20 @@
 // run ahead (trainer/step/step.h), all other times are by the device's clock and of two steps before, the newest step
 // that is certainly done when the report is queued; COMPUTE_MS of the first two steps is 0: not known.
 enum {
-    REPORT_STOP, REPORT_FAILED, REPORT_COMPUTE_MS, REPORT_DATA_MS, REPORT_WAIT_MS, REPORT_BUSY_MS,
+    REPORT_STOP,
+    REPORT_FAILED,
+    REPORT_COMPUTE_MS,
+    REPORT_DATA_MS,
+    REPORT_WAIT_MS,
+    REPORT_BUSY_MS,
     // If power is read in this step (power.h): 1, then device_sensors with the joules since the last reading; else
     // zeros.
-    REPORT_SENSED, REPORT_WATTS, REPORT_CELSIUS, REPORT_MHZ, REPORT_JOULES, REPORT_LIMITED,
+    REPORT_SENSED,
+    REPORT_WATTS,
+    REPORT_CELSIUS,
+    REPORT_MHZ,
+    REPORT_JOULES,
+    REPORT_LIMITED,
     REPORT_ITEMS
 };
 
@@ -24,18 +34,18 @@ typedef struct rank_report {
     double *per_lane;  // (2, world) scratch
     double *lately;    // (world) compute time of lately_steps, the steps since slowness was last judged
     int64_t lately_steps;
-    bool warm;         // the first timed step, with its page faults, is over
-    int suspect;       // the rank that was slow when last judged, -1: none
-    bool named;        // it was reported as a straggler
+    bool warm;    // the first timed step, with its page faults, is over
+    int suspect;  // the rank that was slow when last judged, -1: none
+    bool named;   // it was reported as a straggler
 } rank_report;
 
 typedef struct rank_summary {
-    int slowest;              // rank with the most compute time for each of its lanes
+    int slowest;                   // rank with the most compute time for each of its lanes
     double slowest_ms, median_ms;  // compute time of a step, of it and of the median rank with as many lanes
-    bool straggler;           // slower than STRAGGLER times the median, twice in a row, and not reported yet
-    double comm_ms;           // mean over ranks and steps: time in communication
-    double wait_ms;           // mean: time that computing waited for it
-    double hidden;            // 1 - wait/comm; waiting for a slower rank is in both
+    bool straggler;                // slower than STRAGGLER times the median, twice in a row, and not reported yet
+    double comm_ms;                // mean over ranks and steps: time in communication
+    double wait_ms;                // mean: time that computing waited for it
+    double hidden;                 // 1 - wait/comm; waiting for a slower rank is in both
 } rank_summary;
 
 // Are the times of all ranks known in these reports?

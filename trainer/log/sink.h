@@ -18,7 +18,7 @@
 
 // What a sink may know of its run beside the records.
 typedef struct log_setup {
-    const char *dir;                // DIR/NAME, which exists
+    const char *dir;  // DIR/NAME, which exists
     const config *c;
     int64_t log_bytes;              // length of log.jsonl that the run continues, 0: a new one
     const char *unit, *short_unit;  // what is counted of the samples: "token", "tok"; NULL: "sample", "samples"
@@ -27,10 +27,10 @@ typedef struct log_setup {
 
 // Every function may be NULL, but for those of the kinds that it wants.
 typedef struct sink {
-    const char *name;  // in messages: "log.jsonl"
-    size_t bytes;      // of its state, which every function gets as `self`: allocated, zeroed, before open
-    bool people;       // is for people: gets nothing while the monitor is quiet
-    bool every_step;   // wants the steps too that are not `logged`
+    const char *name;                 // in messages: "log.jsonl"
+    size_t bytes;                     // of its state, which every function gets as `self`: allocated, zeroed, before open
+    bool people;                      // is for people: gets nothing while the monitor is quiet
+    bool every_step;                  // wants the steps too that are not `logged`
     bool (*wanted)(const config *c);  // do the settings ask for it? NULL: always
 
     // May allocate; nothing else here may, because no heap memory is taken in steady steps. What `run` points to may be

@@ -24,13 +24,13 @@ typedef enum span_kind {
 enum { STOPWATCH_STEPS = 3 };
 
 typedef struct span_list {
-    event **at;        // from, to, from, to, ...
-    int room, count;   // spans
+    event **at;       // from, to, from, to, ...
+    int room, count;  // spans
 } span_list;
 
 typedef struct stopwatch {
     bool open, running;
-    int now;           // index of the lists being filled
+    int now;                     // index of the lists being filled
     bool lost[STOPWATCH_STEPS];  // there were more spans than room
     span_list list[STOPWATCH_STEPS][SPANS];
 } stopwatch;

@@ -13,13 +13,13 @@
 #include <unistd.h>
 
 typedef struct terminal {
-    bool draws;           // standard output is a terminal: draw a bar
-    bool drawn;           // the last line shows one
-    double last_draw;     // seconds
-    double started;       // when this process's first step began, seconds
-    int64_t first_step;   // and its number
-    int64_t steps;        // last step of the run
-    const char *unit;     // "tok"
+    bool draws;          // standard output is a terminal: draw a bar
+    bool drawn;          // the last line shows one
+    double last_draw;    // seconds
+    double started;      // when this process's first step began, seconds
+    int64_t first_step;  // and its number
+    int64_t steps;       // last step of the run
+    const char *unit;    // "tok"
 } terminal;
 
 static err_t terminal_open(void *self, const log_setup *run) {
@@ -59,10 +59,9 @@ static err_t take_event(void *self, const record *r) { return say(self, "%s: %s"
 static err_t take_eval(void *self, const record *all) {
     const eval_record *r = &all->eval;
     char beside[128] = "";
-    for (int i = 0, n = 0; i < r->metrics; i++)
-        n += snprintf(beside + n, sizeof beside - (size_t)n, "  %s %.4f", r->metric[i], r->value[i]);
-    return say(self, "eval  step %" PRId64 "  loss %.4f%s over %" PRId64 " %s  best %.4f at step %" PRId64 "  %.1f s",
-               r->step, r->loss, beside, r->samples, r->of, r->best, r->best_step, r->ms / 1e3);
+    for (int i = 0, n = 0; i < r->metrics; i++) n += snprintf(beside + n, sizeof beside - (size_t)n, "  %s %.4f", r->metric[i], r->value[i]);
+    return say(self, "eval  step %" PRId64 "  loss %.4f%s over %" PRId64 " %s  best %.4f at step %" PRId64 "  %.1f s", r->step, r->loss, beside,
+               r->samples, r->of, r->best, r->best_step, r->ms / 1e3);
 }
 
 static err_t take_sample(void *self, const record *r) {
@@ -127,8 +126,7 @@ static err_t take_step(void *self, const record *all) {
     if (t->draws ? now - t->last_draw < 0.1 && r->step < t->steps : !r->logged) return ERR_OK;
     time_left(eta, (now - t->started) / done * (double)(t->steps - r->step));
     rate(speed, t->unit, r->units_per_s);
-    snprintf(at, sizeof at, "step %4" PRId64 "/%" PRId64 " %3d%%  loss %.4f", r->step, t->steps, (int)(100 * fraction),
-             r->loss);
+    snprintf(at, sizeof at, "step %4" PRId64 "/%" PRId64 " %3d%%  loss %.4f", r->step, t->steps, (int)(100 * fraction), r->loss);
     snprintf(full, sizeof full, "%s  norm %.2f  lr %.1e  %s  data %.1f%%%s  eta %s", at, r->grad_norm, r->lr, speed,
              r->ms > 0 ? 100 * r->data_wait_ms / r->ms : 0, r->skipped ? "  skipped" : "", eta);
     snprintf(brief, sizeof brief, "%s  %s  eta %s", at, speed, eta);
@@ -141,8 +139,16 @@ static err_t take_step(void *self, const record *all) {
 }
 
 const sink sink_terminal = {
-    .name = "the terminal", .bytes = sizeof(terminal), .people = true, .every_step = true,
-    .open = terminal_open, .close = terminal_close,
-    .take = {[RECORD_START] = take_start, [RECORD_STEP] = take_step, [RECORD_EVAL] = take_eval,
-             [RECORD_SAMPLE] = take_sample, [RECORD_EVENT] = take_event, [RECORD_LINE] = take_line},
+    .name = "the terminal",
+    .bytes = sizeof(terminal),
+    .people = true,
+    .every_step = true,
+    .open = terminal_open,
+    .close = terminal_close,
+    .take = {[RECORD_START] = take_start,
+             [RECORD_STEP] = take_step,
+             [RECORD_EVAL] = take_eval,
+             [RECORD_SAMPLE] = take_sample,
+             [RECORD_EVENT] = take_event,
+             [RECORD_LINE] = take_line},
 };

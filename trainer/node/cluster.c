@@ -25,7 +25,9 @@
 // --- which one is this machine? ----------------------------------------------------------------------------------------------------
 
 // A list for a message: "a, b, ..." in bounded room.
-typedef struct list { char text[320]; } list;
+typedef struct list {
+    char text[320];
+} list;
 
 static void list_add(list *l, const char *what, const char *more) {
     size_t n = strlen(l->text), room = sizeof l->text - n;
@@ -81,7 +83,9 @@ static void list_own(list *l, const struct ifaddrs *mine) {
     char text[NI_MAXHOST];
     for (const struct ifaddrs *i = mine; i; i = i->ifa_next) {
         if (!i->ifa_addr || !(i->ifa_flags & IFF_UP)) continue;
-        socklen_t n = i->ifa_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in) : i->ifa_addr->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : 0;
+        socklen_t n = i->ifa_addr->sa_family == AF_INET    ? sizeof(struct sockaddr_in)
+                      : i->ifa_addr->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+                                                           : 0;
         if (n && getnameinfo(i->ifa_addr, n, text, sizeof text, NULL, 0, NI_NUMERICHOST) == 0) list_add(l, text, "");
     }
 }
@@ -100,15 +104,21 @@ static err_t find_among(cluster *cl, const struct ifaddrs *mine) {
     }
     list_own(&own, mine);
     if (found == 0)
-        return err_set(ERR_CONFIG, "[cluster] nodes: none of them (%s) is this machine, whose addresses are %s. Mend the list, or set LOCKSTEP_NODE=k in the "
-                       "environment, from 0 to %d", all.text, own.text, cl->nodes - 1);
+        return err_set(ERR_CONFIG,
+                       "[cluster] nodes: none of them (%s) is this machine, whose addresses are %s. Mend the list, or set LOCKSTEP_NODE=k in the "
+                       "environment, from 0 to %d",
+                       all.text, own.text, cl->nodes - 1);
     if (found > 1)
-        return err_set(ERR_CONFIG, "[cluster] nodes: %d of them are this machine: %s. Set LOCKSTEP_NODE=k in the environment, from 0 to %d, to say which one "
-                       "this process is", found, hits.text, cl->nodes - 1);
+        return err_set(ERR_CONFIG,
+                       "[cluster] nodes: %d of them are this machine: %s. Set LOCKSTEP_NODE=k in the environment, from 0 to %d, to say which one "
+                       "this process is",
+                       found, hits.text, cl->nodes - 1);
     // Debian's installer maps the machine's name to a loopback address in /etc/hosts: no other node can reach it there.
     if (elsewhere && !me.reachable)
-        return err_set(ERR_CONFIG, "[cluster] nodes: %s is this machine, but stands here for a loopback address only, where the other nodes can't reach it. "
-                       "Mend /etc/hosts, or write its address instead of its name", hits.text);
+        return err_set(ERR_CONFIG,
+                       "[cluster] nodes: %s is this machine, but stands here for a loopback address only, where the other nodes can't reach it. "
+                       "Mend /etc/hosts, or write its address instead of its name",
+                       hits.text);
     return ERR_OK;
 }
 
@@ -121,8 +131,11 @@ static err_t find_self(cluster *cl) {
                        cl->nodes - 1, cl->nodes, cl->nodes == 1 ? "entry, or is empty" : "entries");
     }
     struct ifaddrs *mine = NULL;
-    if (getifaddrs(&mine) != 0) return err_set(ERR_CONFIG, "[cluster] nodes: the addresses of this machine are not to be had: %s. Set LOCKSTEP_NODE=k in "
-                                               "the environment, from 0 to %d", strerror(errno), cl->nodes - 1);
+    if (getifaddrs(&mine) != 0)
+        return err_set(ERR_CONFIG,
+                       "[cluster] nodes: the addresses of this machine are not to be had: %s. Set LOCKSTEP_NODE=k in "
+                       "the environment, from 0 to %d",
+                       strerror(errno), cl->nodes - 1);
     err_t rc = find_among(cl, mine);
     freeifaddrs(mine);
     return rc;
@@ -163,9 +176,9 @@ err_t cluster_resolve(cluster *out, const config *c) {
     TRY(find_self(out));
     int here = out->ranks[out->node];
     if (c->device.ranks && c->device.ranks != here)
-        return err_set(ERR_CONFIG, "[device] ranks = %" PRId64
-                       ", but [cluster] nodes gives this node, %s, %d. Leave [device] ranks at 0, or make them the same", c->device.ranks,
-                       out->host[out->node], here);
+        return err_set(ERR_CONFIG,
+                       "[device] ranks = %" PRId64 ", but [cluster] nodes gives this node, %s, %d. Leave [device] ranks at 0, or make them the same",
+                       c->device.ranks, out->host[out->node], here);
     return config_fits(c, out->world);
 }
 
@@ -183,8 +196,10 @@ static err_t check_secret(const char *path, const struct stat *st, bool credenti
     // group root.
     mode_t tolerated = credential && st->st_uid == 0 && st->st_gid == 0 ? S_IRGRP : 0;
     if (st->st_mode & (S_IRWXG | S_IRWXO) & ~tolerated)
-        return err_set(ERR_AUTH, "%s: mode %04o lets others at the secret; expected 0600. If it was so for long, make a new one; otherwise `chmod 600 "
-                       "%s`", path, st->st_mode & 07777, path);
+        return err_set(ERR_AUTH,
+                       "%s: mode %04o lets others at the secret; expected 0600. If it was so for long, make a new one; otherwise `chmod 600 "
+                       "%s`",
+                       path, st->st_mode & 07777, path);
     if (st->st_size < SECRET_LEAST || st->st_size > SECRET_MOST)
         return err_set(ERR_AUTH, "%s: %" PRId64 " bytes; expected %d to %d%s. " MAKE_ONE, path, st->st_size, SECRET_LEAST, SECRET_MOST,
                        credential ? ", which lockstep@.service takes from /etc/lockstep/secret" : "");

@@ -11,11 +11,11 @@
 #include <stdint.h>
 
 typedef struct notify {
-    int fd;               // -1: no listener
-    double watchdog_s;    // a sign of life is due this often, 0: never
-    int locals;           // ranks of this node
-    int64_t steps;        // of the whole run
-    double start_s;       // the longest that a start may take
+    int fd;             // -1: no listener
+    double watchdog_s;  // a sign of life is due this often, 0: never
+    int locals;         // ranks of this node
+    int64_t steps;      // of the whole run
+    double start_s;     // the longest that a start may take
     // what was sent
     bool ready, stopping;
     int shown_ready;
@@ -26,7 +26,7 @@ typedef struct notify {
 // The current state. Times are seconds of any monotonic clock.
 typedef struct notify_news {
     double now, loss;
-    int ready;       // ranks
+    int ready;  // ranks
     int64_t step;
     bool looking, stopping;
 } notify_news;

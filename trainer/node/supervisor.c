@@ -31,11 +31,11 @@ static const double grace_s = 5, last_call_s = 2, start_stop_s = 10;
 typedef struct crew {
     board *b;
     notify voice;
-    launch at;        // closed once the ranks are forked
-    int first;        // number of this node's first rank
+    launch at;  // closed once the ranks are forked
+    int first;  // number of this node's first rank
     int locals, world, node;
-    pid_t *pid;       // locals of them; 0: not started, or ended
-    int left;         // ranks that have not ended
+    pid_t *pid;  // locals of them; 0: not started, or ended
+    int left;    // ranks that have not ended
     // How it went.
     int root;         // local rank whose end was the cause, -1: none
     int root_status;  // as of wait(2)
@@ -193,9 +193,13 @@ static void keep_deadlines(crew *w, double now) {
 
 static void report_status(crew *w, double now) {
     notify_send(&w->voice, &(notify_news){
-        .now = now, .loss = atomic_load(&w->b->loss), .ready = atomic_load(&w->b->ready), .step = atomic_load(&w->b->step),
-        .looking = atomic_load(&w->b->looking) > 0, .stopping = atomic_load(&w->b->stop) != 0 || w->root >= 0,
-    });
+                               .now = now,
+                               .loss = atomic_load(&w->b->loss),
+                               .ready = atomic_load(&w->b->ready),
+                               .step = atomic_load(&w->b->step),
+                               .looking = atomic_load(&w->b->looking) > 0,
+                               .stopping = atomic_load(&w->b->stop) != 0 || w->root >= 0,
+                           });
 }
 
 // The longest time to sleep if nothing happens.
@@ -279,8 +283,10 @@ static err_t no_fork(crew *w) {
     for (int i = 0; i < w->locals; i++)
         if (w->pid[i]) waitpid(w->pid[i], NULL, 0);
     w->left = 0;
-    return err_set(ERR_UNAVAILABLE, "no process for rank %d (%d of %d of this node were started): %s; raise the limit of processes (TasksMax, ulimit -u) or "
-                   "lower the number of ranks", w->first + started, started, w->locals, strerror(why));
+    return err_set(ERR_UNAVAILABLE,
+                   "no process for rank %d (%d of %d of this node were started): %s; raise the limit of processes (TasksMax, ulimit -u) or "
+                   "lower the number of ranks",
+                   w->first + started, started, w->locals, strerror(why));
 }
 
 static err_t lead(crew *w, const config *c, const sigset_t *set) {
@@ -308,8 +314,8 @@ err_t supervise(const config *c, rank_body body, int *rank, int *world) {
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGCHLD);
     struct sigaction plain = {.sa_handler = SIG_DFL}, ignore = {.sa_handler = SIG_IGN}, was_child, was_pipe;
-    sigaction(SIGCHLD, &plain, &was_child);   // some parents leave it ignored; then the ranks' ends would be lost
-    sigaction(SIGPIPE, &ignore, &was_pipe);   // a reader that went away must not end a run
+    sigaction(SIGCHLD, &plain, &was_child);  // some parents leave it ignored; then the ranks' ends would be lost
+    sigaction(SIGPIPE, &ignore, &was_pipe);  // a reader that went away must not end a run
     pthread_sigmask(SIG_BLOCK, &set, &before);
     pid_t self = getpid();
     int local = fork_all(&w);

@@ -11,11 +11,11 @@
 typedef struct maker {
     const action_layout *l;
     action_list *out;
-    bool failed;          // no memory
-    int held[2];          // ZeRO 3: the block in each of the two places, -1: none
-    bool spread;          // weights of the last update may still be on their way
+    bool failed;  // no memory
+    int held[2];  // ZeRO 3: the block in each of the two places, -1: none
+    bool spread;  // weights of the last update may still be on their way
     // The micro-batch:
-    bool works, final;    // this rank has one; its gradients, or the turn's, are final after it
+    bool works, final;  // this rank has one; its gradients, or the turn's, are final after it
     int buffer;
     int64_t turn;
     const lane_counter *c;  // where its lane is counted, not merged yet; NULL: nothing to add
@@ -73,7 +73,8 @@ static void forward(maker *m) {
 static void finish_bucket(maker *m, int k) {
     if (m->c) {
         lane_counter after = *m->c;
-        for (int into, from; lane_counter_merge(&after, &into, &from);) push(m, (action){.kind = ACTION_ADD, .buffer = into, .from = from, .bucket = k});
+        for (int into, from; lane_counter_merge(&after, &into, &from);)
+            push(m, (action){.kind = ACTION_ADD, .buffer = into, .from = from, .bucket = k});
     }
     push(m, (action){.kind = ACTION_REDUCE, .bucket = k, .turn = m->turn});
 }
@@ -175,9 +176,10 @@ bool action_is_quiet(const action_layout *l, const action_list *a, int i) {
 
 const char *action_text(const action *a, char dst[ACTION_TEXT]) {
     static const char *const names[] = {
-        [ACTION_LOAD] = "load", [ACTION_ZERO] = "zero", [ACTION_GATHER] = "gather", [ACTION_NEED] = "need", [ACTION_FORWARD] = "forward",
-        [ACTION_TAKE] = "take", [ACTION_BACKWARD] = "backward", [ACTION_LOSSES] = "losses", [ACTION_ADD] = "add", [ACTION_REDUCE] = "reduce",
-        [ACTION_SETTLE] = "settle", [ACTION_SQUARES] = "squares", [ACTION_SHARE] = "share", [ACTION_UPDATE] = "update", [ACTION_SPREAD] = "spread"};
+        [ACTION_LOAD] = "load",       [ACTION_ZERO] = "zero",     [ACTION_GATHER] = "gather",     [ACTION_NEED] = "need",
+        [ACTION_FORWARD] = "forward", [ACTION_TAKE] = "take",     [ACTION_BACKWARD] = "backward", [ACTION_LOSSES] = "losses",
+        [ACTION_ADD] = "add",         [ACTION_REDUCE] = "reduce", [ACTION_SETTLE] = "settle",     [ACTION_SQUARES] = "squares",
+        [ACTION_SHARE] = "share",     [ACTION_UPDATE] = "update", [ACTION_SPREAD] = "spread"};
     int n = snprintf(dst, ACTION_TEXT, "%s", names[a->kind]);
     char *to = dst + n;
     size_t room = ACTION_TEXT - (size_t)n;

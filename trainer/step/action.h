@@ -33,24 +33,26 @@ typedef enum action_kind {
 
 typedef struct action {
     action_kind kind;
-    int first, last;         // blocks
+    int first, last;  // blocks
     int bucket;
-    int buffer, from;        // of the lane counter (comm/ordered.h)
+    int buffer, from;  // of the lane counter (comm/ordered.h)
     int64_t lane, micro, turn;
 } action;
 
 // A bucket of gradients: it is zeroed before backward of block `highest`, and final after that of block `lowest`.
-typedef struct action_bucket { int highest, lowest; } action_bucket;
+typedef struct action_bucket {
+    int highest, lowest;
+} action_bucket;
 
 typedef struct action_layout {
     int world;
-    int64_t lanes, micros;   // micros: of a lane
-    bool fixed;              // lanes are added along the tree; else all go into one buffer
-    bool once;               // a lane adds to each element once
-    bool shards_gradients;   // ZeRO 2 and 3: lanes in turns, every turn is reduced
-    bool shards_weights;     // ZeRO 3: blocks' weights are gathered before use
-    bool spreads;            // ZeRO 1 and 2: weights arrive while the next step begins
-    bool slots;              // buckets take turns in slots (one micro-batch a lane)
+    int64_t lanes, micros;  // micros: of a lane
+    bool fixed;             // lanes are added along the tree; else all go into one buffer
+    bool once;              // a lane adds to each element once
+    bool shards_gradients;  // ZeRO 2 and 3: lanes in turns, every turn is reduced
+    bool shards_weights;    // ZeRO 3: blocks' weights are gathered before use
+    bool spreads;           // ZeRO 1 and 2: weights arrive while the next step begins
+    bool slots;             // buckets take turns in slots (one micro-batch a lane)
     int blocks, buckets;
     const action_bucket *bucket;  // in the order in which backward finishes them
 } action_layout;

@@ -30,8 +30,10 @@ err_t arithmetic_confirm(device *d, comm *ranks, stream *s) {
         TRY(bring(d, i, text, ranks, s));
         if (!*text) break;
         if (why.code != ERR_OK || device_plans_set(d, text) == ERR_OK) continue;
-        err_prefix("its plans are not those of %s, though both devices say the same of their arithmetic: look for variables that steer cuBLASLt on one of "
-                   "them", comm_rank_text(ranks, 0, first));
+        err_prefix(
+            "its plans are not those of %s, though both devices say the same of their arithmetic: look for variables that steer cuBLASLt on one of "
+            "them",
+            comm_rank_text(ranks, 0, first));
         why = *err_last();
     }
     return comm_agree_ok(ranks, why.code == ERR_OK ? ERR_OK : err_restore(&why), s);

@@ -13,20 +13,33 @@ typedef struct micro {
     batch b;
     pass p;
     int buffer;
-    bool works;     // it has samples
+    bool works;         // it has samples
     const action *add;  // the last micro-batch of a rank alone: the siblings that its lane completes, `adds` of them
     int adds;
 } micro;
 
 action_layout executor_layout(const step_runner *r) {
     const train_state *t = r->state;
-    return (action_layout){.world = r->ranks->world, .lanes = t->o.lanes, .micros = t->o.micros, .fixed = t->o.fixed, .once = t->o.once,
-                           .shards_gradients = t->shards.gradients, .shards_weights = t->shards.weights, .spreads = t->shards.masters && !t->shards.weights,
-                           .slots = t->slots > 0, .blocks = r->net->blocks, .buckets = t->zero.buckets, .bucket = r->bucket};
+    return (action_layout){.world = r->ranks->world,
+                           .lanes = t->o.lanes,
+                           .micros = t->o.micros,
+                           .fixed = t->o.fixed,
+                           .once = t->o.once,
+                           .shards_gradients = t->shards.gradients,
+                           .shards_weights = t->shards.weights,
+                           .spreads = t->shards.masters && !t->shards.weights,
+                           .slots = t->slots > 0,
+                           .blocks = r->net->blocks,
+                           .buckets = t->zero.buckets,
+                           .bucket = r->bucket};
 }
 
 pass executor_pass(step_runner *r, int64_t B) {
-    pass p = {.ops = device_ops(r->dev), .s = r->s, .B = B, .w = r->state->w, .state = state_step(r->state),
+    pass p = {.ops = device_ops(r->dev),
+              .s = r->s,
+              .B = B,
+              .w = r->state->w,
+              .state = state_step(r->state),
               .losses = view2(&r->losses, B, r->net->losses)};
     for (int i = 0; i < r->net->inputs; i++) {
         p.in[i] = r->in[r->place][i];
@@ -60,8 +73,8 @@ static err_t next_batch(step_runner *r, loader *data, int64_t step, const action
     if (rc == ERR_DATA || rc == ERR_IO) r->data_failed = *err_last();
     TRY(rc);
     if (b->step == step && b->lane == a->lane && b->micro == a->micro) return ERR_OK;
-    return err_set(ERR_INTERNAL, "loader gave step %" PRId64 " lane %" PRId64 " micro-batch %" PRId64 ", expected %" PRId64 ", %" PRId64 ", %" PRId64, b->step,
-                   b->lane, b->micro, step, a->lane, a->micro);
+    return err_set(ERR_INTERNAL, "loader gave step %" PRId64 " lane %" PRId64 " micro-batch %" PRId64 ", expected %" PRId64 ", %" PRId64 ", %" PRId64,
+                   b->step, b->lane, b->micro, step, a->lane, a->micro);
 }
 
 static err_t load(micro *m, loader *data, int64_t step, const action *a) {
@@ -77,8 +90,11 @@ static err_t load(micro *m, loader *data, int64_t step, const action *a) {
     m->p = executor_pass(r, r->cfg->batch.micro);
     m->p.dw = &r->state->grad[m->buffer * r->net->params];
     m->p.loss_factor = (float)(1.0 / ((double)r->cfg->batch.global * (double)r->net->losses));
-    m->p.drop = (dropout_key){.seed = (uint64_t)r->cfg->run.seed, .step = (uint32_t)m->b.step, .first_sample = (uint32_t)m->b.first,
-                              .p = (float)r->net->dropout, .at = r->draw[r->place].data};
+    m->p.drop = (dropout_key){.seed = (uint64_t)r->cfg->run.seed,
+                              .step = (uint32_t)m->b.step,
+                              .first_sample = (uint32_t)m->b.first,
+                              .p = (float)r->net->dropout,
+                              .at = r->draw[r->place].data};
     return ERR_OK;
 }
 
@@ -95,9 +111,7 @@ static err_t run_blocks(step_runner *r, pass *p, pass_part part, int first, int 
     return ERR_OK;
 }
 
-static err_t queue_means(micro *m) {
-    return m->p.ops->loss_means(&(loss_means_args){.means = &m->r->micro_loss, .losses = &m->p.losses}, m->r->s);
-}
+static err_t queue_means(micro *m) { return m->p.ops->loss_means(&(loss_means_args){.means = &m->r->micro_loss, .losses = &m->p.losses}, m->r->s); }
 
 static err_t add_siblings(micro *m) {
     for (int i = 0; i < m->adds; i++) TRY(parallel_add(&m->r->together, m->add[i].bucket, m->add[i].buffer, m->add[i].from));
@@ -129,9 +143,7 @@ static err_t keep_losses(micro *m) {
     return event_record(r->used[r->place], r->s);
 }
 
-static err_t zero_buffer(step_runner *r, int buffer) {
-    return stream_zero(r->s, r->state->slab[buffer].data, tensor_bytes(&r->state->slab[buffer]));
-}
+static err_t zero_buffer(step_runner *r, int buffer) { return stream_zero(r->s, r->state->slab[buffer].data, tensor_bytes(&r->state->slab[buffer])); }
 
 // --- the list ----------------------------------------------------------------------------------------------------------
 

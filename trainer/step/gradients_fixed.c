@@ -24,8 +24,17 @@ static err_t reduce(parallel *x, int k, int64_t turn, stream *inner) {
         own_at[g] = sharded ? t->zero.shard_at[g] : t->zero.slab_at[g];
     }
     float *out = sharded ? t->sum.data : t->slab[t->sum_buffer].data;
-    TRY(reduce_run(t->reduce, &(reduce_job){.turn = turn, .first = b->first, .count = b->count, .lane = x->lanes, .lane_at = lane_at, .kept = x->kepts,
-                                            .out = out, .own_at = own_at, .scratch = t->scratch.data}, inner));
+    TRY(reduce_run(t->reduce,
+                   &(reduce_job){.turn = turn,
+                                 .first = b->first,
+                                 .count = b->count,
+                                 .lane = x->lanes,
+                                 .lane_at = lane_at,
+                                 .kept = x->kepts,
+                                 .out = out,
+                                 .own_at = own_at,
+                                 .scratch = t->scratch.data},
+                   inner));
     return !t->shards.masters ? return_bucket(x, b, inner) : ERR_OK;
 }
 

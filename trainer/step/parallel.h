@@ -24,9 +24,9 @@ typedef struct gradient_policy {
 
 // Where the weights are while they are used.
 typedef struct weight_policy {
-    err_t (*gather)(parallel *x, int block);   // NULL: never asked for
+    err_t (*gather)(parallel *x, int block);  // NULL: never asked for
     err_t (*need)(parallel *x, int block);
-    err_t (*spread)(parallel *x);              // after the update
+    err_t (*spread)(parallel *x);  // after the update
     comm_cost (*gather_cost)(train_state *t, int block);
     comm_cost (*spread_cost)(train_state *t);
 } weight_policy;
@@ -46,9 +46,9 @@ struct parallel {
     event *gathered[2];      // one for each of the two places of gathered weights
     float **lanes, **kepts;  // bases, for reduce_run
     int64_t step;
-    double wait_s;           // seconds that the host waited for communication, since parallel_times
-    _Atomic double busy_s;   // seconds in communication, since parallel_times
-    stopwatch watch;         // both by the device's clock, where the device runs asynchronously
+    double wait_s;          // seconds that the host waited for communication, since parallel_times
+    _Atomic double busy_s;  // seconds in communication, since parallel_times
+    stopwatch watch;        // both by the device's clock, where the device runs asynchronously
 };
 
 err_t parallel_open(parallel *x, train_state *t, const gradient_policy *gradients, const weight_policy *weights);

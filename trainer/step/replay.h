@@ -6,7 +6,9 @@
 
 #include "gpu/gpu.h"
 
-typedef struct replay { recording *made; } replay;  // NULL: not recorded yet
+typedef struct replay {
+    recording *made;
+} replay;  // NULL: not recorded yet
 
 typedef err_t (*replay_calls)(void *ctx);  // queues on one stream only, and waits for nothing
 

@@ -10,8 +10,14 @@ static int arrays(const optimizer_keys *o, const char *names[OPTIMIZER_ARRAYS]) 
 
 static err_t update(const ops *on, const optimizer_keys *o, optimizer_piece *p, stream *s) {
     const sgd_rules rules = {o->momentum, p->decay ? o->weight_decay : 0, o->nesterov};
-    return on->sgd(&(sgd_args){.w = piece_weights(p), .master = &p->master, .buf = o->momentum == 0 ? NULL : &p->array[0], .grad = &p->grad,
-                               .state = p->state, .rules = &rules, .round = p->round}, s);
+    return on->sgd(&(sgd_args){.w = piece_weights(p),
+                               .master = &p->master,
+                               .buf = o->momentum == 0 ? NULL : &p->array[0],
+                               .grad = &p->grad,
+                               .state = p->state,
+                               .rules = &rules,
+                               .round = p->round},
+                   s);
 }
 
 const optimizer optimizer_sgd = {arrays, update};

@@ -127,8 +127,13 @@ static int last_sum(const train_state *t) {
 
 static err_t declare_gradients(train_state *t) {
     bool turns = t->shards.gradients;
-    TRY(reduce_open(&t->reduce, &(reduce_options){.ranks = t->ranks, .ops = device_ops(t->dev), .lanes = t->o.lanes, .turns = turns, .once = t->o.once,
-                                                  .segments = t->zero.segments, .cut = t->zero.cut}));
+    TRY(reduce_open(&t->reduce, &(reduce_options){.ranks = t->ranks,
+                                                  .ops = device_ops(t->dev),
+                                                  .lanes = t->o.lanes,
+                                                  .turns = turns,
+                                                  .once = t->o.once,
+                                                  .segments = t->zero.segments,
+                                                  .cut = t->zero.cut}));
     t->buffers = t->o.fixed ? reduce_lane_buffers(t->reduce) : 1;
     t->sum_buffer = t->o.fixed && !turns ? last_sum(t) : 0;
     t->grad = calloc((size_t)t->buffers * (size_t)t->net->params, sizeof *t->grad);
@@ -323,8 +328,8 @@ static err_t round_piece(train_state *t, const zero_piece *p, tensor *w, const t
     const rounding_key *round = state_rounding(t, p, &key);
     const ops *on = device_ops(t->o.offload ? t->host_dev : t->dev);
     stream *s = t->o.offload ? t->host_s : t->s;
-    return round ? on->cast_stochastic(&(cast_stochastic_args){.y = w, .x = master, .round = round, .state = at},
-                                       s) : on->cast(&(cast_args){.y = w, .x = master}, s);
+    return round ? on->cast_stochastic(&(cast_stochastic_args){.y = w, .x = master, .round = round, .state = at}, s)
+                 : on->cast(&(cast_args){.y = w, .x = master}, s);
 }
 
 // Rounds the masters to weights. Masters are already where their owners' optimizer reads them, in host memory or not.
@@ -387,9 +392,9 @@ static err_t read_piece(train_state *t, const st_file *f, const zero_piece *p) {
     bool same = from->dims == to->dims;
     for (int d = 0; same && d < to->dims; d++) same = from->size[d] == to->size[d];
     if (!same)
-        return err_set(ERR_DATA, "%s: tensor %s is (%" PRId64 ",%" PRId64 "), expected (%" PRId64 ",%" PRId64
-                       "): the [model] section describes another model", f->path, to->name, from->size[0], from->dims > 1 ? from->size[1] : 1,
-                       to->size[0], to->dims > 1 ? to->size[1] : 1);
+        return err_set(ERR_DATA,
+                       "%s: tensor %s is (%" PRId64 ",%" PRId64 "), expected (%" PRId64 ",%" PRId64 "): the [model] section describes another model",
+                       f->path, to->name, from->size[0], from->dims > 1 ? from->size[1] : 1, to->size[0], to->dims > 1 ? to->size[1] : 1);
     return st_read_f32_part(f, from, p->first, p->count, host_piece(t, 0, p));
 }
 

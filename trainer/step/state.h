@@ -14,21 +14,25 @@
 
 // One number for each value in the parameter table: all rows side by side, or only the ranges that this rank owns. name:
 // what stands before the rows' names in a checkpoint.
-typedef struct store { const char *name; tensor t; bool sharded; } store;
+typedef struct store {
+    const char *name;
+    tensor t;
+    bool sharded;
+} store;
 
 typedef struct state_options {
     dtype compute;
-    int stage;          // ZeRO, 0 with one rank
-    bool offload;       // masters and optimizer state in host memory
-    bool training;      // else no optimizer state and no gradients
+    int stage;                        // ZeRO, 0 with one rank
+    bool offload;                     // masters and optimizer state in host memory
+    bool training;                    // else no optimizer state and no gradients
     const optimizer_keys *optimizer;  // of the run's config
-    bool fixed;         // [reduce] order
-    bool stochastic;    // [precision] rounding; seed: [run] seed
+    bool fixed;                       // [reduce] order
+    bool stochastic;                  // [precision] rounding; seed: [run] seed
     uint64_t seed;
     int64_t lanes, micros;  // of a step; micro-batches of a lane
     bool once;              // a lane adds to every element of a gradient once (comm/ordered.h: joins)
     size_t bucket_bytes;
-    int threads;        // offload: of the host's update
+    int threads;  // offload: of the host's update
 } state_options;
 
 typedef struct train_state {
@@ -37,21 +41,21 @@ typedef struct train_state {
     stream *s;
     comm *ranks;
     state_options o;
-    zero_shards shards;      // what the stage means: nothing else asks for its number
+    zero_shards shards;  // what the stage means: nothing else asks for its number
     zero_layout zero;
     reducer *reduce;
-    arena memory;            // on the device
-    arena host;              // offload: masters, optimizer state and the staging below
-    store masters;           // FP32 weights
+    arena memory;   // on the device
+    arena host;     // offload: masters, optimizer state and the staging below
+    store masters;  // FP32 weights
     int arrays;
     store array[OPTIMIZER_ARRAYS];  // FP32: what the optimizer keeps
-    store weights;           // compute type: what a pass reads; the masters themselves in FP32 without offload
-    tensor stage_w, stage_g; // offload: staging for the largest piece, compute type and FP32
-    device *host_dev;        // offload: the CPU that updates
+    store weights;                  // compute type: what a pass reads; the masters themselves in FP32 without offload
+    tensor stage_w, stage_g;        // offload: staging for the largest piece, compute type and FP32
+    device *host_dev;               // offload: the CPU that updates
     stream *host_s;
     // Rows as the model sees them. Stage 3: data is set when a block's weights are gathered.
     tensor *w;
-    tensor *master;          // data only where masters are whole
+    tensor *master;  // data only where masters are whole
     // Gradients: one slab for each buffer of the lane counter, all rows side by side; grad[buffer * params + row] is a view.
     int buffers;
     tensor *slab, *grad;
@@ -62,17 +66,17 @@ typedef struct train_state {
     // Stages 2 and 3: counters over this rank's ranges, and the whole sum of them.
     int kepts;
     tensor *kept, sum;
-    tensor scratch;          // of the ordered reduction
-    tensor gather[2];        // stage 3: weights of two blocks
-    int sum_buffer;          // stages 0 and 1: the slab that holds the final sum
-    tensor step;             // one step_state on the device, as raw INT32 words
+    tensor scratch;    // of the ordered reduction
+    tensor gather[2];  // stage 3: weights of two blocks
+    int sum_buffer;    // stages 0 and 1: the slab that holds the final sum
+    tensor step;       // one step_state on the device, as raw INT32 words
     // Where the host can't read device memory: a pinned copy of the masters and the optimizer's arrays, as far as this
     // rank owns them, for checkpoints, hashes and initial values. No data: the stores are read directly.
     tensor mirror[1 + OPTIMIZER_ARRAYS];  // FP32 (shard_values): masters first
-    bool *uses;              // (blocks, segments) for state_uses
-    size_t *cuts;            // world+1 numbers, for state_cuts
-    ckpt_state ckpt;         // the same tensors as a checkpoint sees them,
-    ckpt_tensor *tensors;    // in this table
+    bool *uses;                           // (blocks, segments) for state_uses
+    size_t *cuts;                         // world+1 numbers, for state_cuts
+    ckpt_state ckpt;                      // the same tensors as a checkpoint sees them,
+    ckpt_tensor *tensors;                 // in this table
 } train_state;
 
 // state_open declares everything, state_commit allocates it; a plan needs only state_open. ranks outlives the state.

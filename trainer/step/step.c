@@ -47,7 +47,10 @@ static err_t declare_staging(step_runner *r) {
 
 static err_t plan_activations(step_runner *r) {
     const config *c = r->cfg;
-    model_plan o = {.compute = r->state->o.compute, .B = c->batch.micro, .slots = 1, .forward_only = !r->state->o.training,
+    model_plan o = {.compute = r->state->o.compute,
+                    .B = c->batch.micro,
+                    .slots = 1,
+                    .forward_only = !r->state->o.training,
                     .recompute = (recomputation)c->parallel.recompute};
     TRY(flow_declare(&r->flow, r->net, &r->memory, &o));
     TRY(arena_2d(&r->memory, &r->losses, FP32, o.B, r->net->losses));
@@ -76,8 +79,11 @@ err_t step_open(step_runner *r, const config *cfg, device *dev, stream *s, comm 
     *r = (step_runner){.cfg = cfg, .dev = dev, .s = s, .ranks = ranks, .net = net, .state = state};
     int64_t B = cfg->batch.micro;
     bool dynamic = cfg->precision.compute == FP16 && cfg->precision.loss_scale == 0;
-    r->rules = (step_rules){.grad_clip = cfg->optimizer.grad_clip, .beta1 = cfg->optimizer.beta1, .beta2 = cfg->optimizer.beta2,
-                            .dynamic_scale = dynamic, .scale_window = cfg->precision.scale_window};
+    r->rules = (step_rules){.grad_clip = cfg->optimizer.grad_clip,
+                            .beta1 = cfg->optimizer.beta1,
+                            .beta2 = cfg->optimizer.beta2,
+                            .dynamic_scale = dynamic,
+                            .scale_window = cfg->precision.scale_window};
     arena_open(&r->memory, dev, MEMORY_DEVICE);
     r->places = device_about(dev)->kind == DEVICE_CPU ? 1 : 2;
     for (int k = 0; k < r->places; k++) {
@@ -297,7 +303,10 @@ static err_t update_pieces(step_runner *r, const step_state *decided) {
     return ERR_OK;
 }
 
-typedef struct update_call { step_runner *r; const step_slot *to; } update_call;
+typedef struct update_call {
+    step_runner *r;
+    const step_slot *to;
+} update_call;
 
 static err_t queue_update(void *ctx) {
     const update_call *c = ctx;
@@ -335,8 +344,15 @@ static void collect(const step_runner *r, const step_slot *from, step_result *ou
     const double *each = from->loss.data;
     double loss = 0;
     for (int64_t i = 0; i < G; i++) loss += each[i];
-    *out = (step_result){.step = from->step, .loss = loss / (double)G, .grad_norm = s->grad_norm, .lr = schedule_lr(r->cfg, from->step),
-                         .loss_scale = s->loss_scale, .applied = s->apply, .adam_t = s->adam_t, .good_steps = s->good_steps, .skipped = s->skipped,
+    *out = (step_result){.step = from->step,
+                         .loss = loss / (double)G,
+                         .grad_norm = s->grad_norm,
+                         .lr = schedule_lr(r->cfg, from->step),
+                         .loss_scale = s->loss_scale,
+                         .applied = s->apply,
+                         .adam_t = s->adam_t,
+                         .good_steps = s->good_steps,
+                         .skipped = s->skipped,
                          .reports = each + G};
 }
 

@@ -13,11 +13,11 @@
 
 // A step's results on the host, pinned, until step_collect collects them.
 typedef struct step_slot {
-    tensor loss;       // (G + world * REPORT_ITEMS) FP64: sample_loss and reports
-    tensor report;     // (REPORT_ITEMS) FP64: this rank's, on its way to the device
-    tensor state[2];   // step_state as INT32 words: before and after it was decided
-    tensor lr;         // FP32, on its way to the device
-    event *done;       // all results have arrived
+    tensor loss;      // (G + world * REPORT_ITEMS) FP64: sample_loss and reports
+    tensor report;    // (REPORT_ITEMS) FP64: this rank's, on its way to the device
+    tensor state[2];  // step_state as INT32 words: before and after it was decided
+    tensor lr;        // FP32, on its way to the device
+    event *done;      // all results have arrived
     int64_t step;
 } step_slot;
 
@@ -31,40 +31,40 @@ typedef struct step_runner {
     parallel together;
     action_list actions, look;  // a step of this rank; a forward pass
     action_bucket *bucket;      // [buckets] for the lists
-    arena memory;             // activations and batch buffers
+    arena memory;               // activations and batch buffers
     // [place][input] (B, ...): the samples on the device. Where copies overlap with computing there are two places: the
     // next micro-batch arrives while one is used.
     tensor in[2][MODEL_INPUTS];
-    int places, place;        // how many; the one in use
+    int places, place;             // how many; the one in use
     tensor draw[2], host_draw[2];  // (2) INT32: step and first sample of the micro-batch, for dropout; on the host: pinned
-    flow flow;                // what goes between blocks
-    tensor losses;            // (B, losses of a sample) FP32: of a micro-batch
-    tensor micro_loss;        // (B) FP64: losses of the micro-batch's samples
+    flow flow;                     // what goes between blocks
+    tensor losses;                 // (B, losses of a sample) FP32: of a micro-batch
+    tensor micro_loss;             // (B) FP64: losses of the micro-batch's samples
     // Recorded work, to be queued again as a whole (trainer/step/replay.h).
-    bool records, ran, updated;  // recordings are wanted; a micro-batch, a whole step has run and may be recorded
-    replay *recorded_micro;   // forward and backward, by gradient buffer, whether it is this rank's last, and place
+    bool records, ran, updated;                   // recordings are wanted; a micro-batch, a whole step has run and may be recorded
+    replay *recorded_micro;                       // forward and backward, by gradient buffer, whether it is this rank's last, and place
     replay recorded_squares, recorded_update[2];  // the update: before the ranks share their sums; after that, by slot
-    stream *copies;           // batches come on it: a stream of its own, or s
+    stream *copies;                               // batches come on it: a stream of its own, or s
     event *copied[2], *used[2];
     // What the ranks add up at a step's end. Each number comes from one rank and is zero on all others: adding it
     // rounds nothing.
-    tensor shared;            // FP64: the three below, one after the other
-    tensor sums;              // (chunks) sum of squares of each chunk of the gradient, rows in order
-    tensor sample_loss;       // (G) mean loss of each sample of the step
-    tensor reports;           // (world, REPORT_ITEMS)
-    int64_t *sums_at;         // first chunk of each row
-    arena staging;            // pinned: what goes between host and device
-    step_slot slot[2];        // as many as there are places: a step is queued before the previous one is collected
-    int uncollected;               // steps that are queued and not collected (step_collect)
-    int64_t oldest;           // the first of them
-    tensor host_void;         // FP64: not a number
+    tensor shared;       // FP64: the three below, one after the other
+    tensor sums;         // (chunks) sum of squares of each chunk of the gradient, rows in order
+    tensor sample_loss;  // (G) mean loss of each sample of the step
+    tensor reports;      // (world, REPORT_ITEMS)
+    int64_t *sums_at;    // first chunk of each row
+    arena staging;       // pinned: what goes between host and device
+    step_slot slot[2];   // as many as there are places: a step is queued before the previous one is collected
+    int uncollected;     // steps that are queued and not collected (step_collect)
+    int64_t oldest;      // the first of them
+    tensor host_void;    // FP64: not a number
     step_rules rules;
-    bool stop_wanted;         // this rank was asked to stop
+    bool stop_wanted;  // this rank was asked to stop
     // Fills in the rest of this rank's report of a step, from REPORT_SENSED on. NULL: nothing.
     void (*sense)(void *ctx, int64_t step, double *report);
     void *sense_ctx;
-    err_record data_failed;   // why this rank could not read its data in a step that is not collected yet
-    double began, data_s;     // of the step: when it began, and how long it waited for the loader
+    err_record data_failed;  // why this rank could not read its data in a step that is not collected yet
+    double began, data_s;    // of the step: when it began, and how long it waited for the loader
 } step_runner;
 
 // Results of a finished step; the same on all ranks.
@@ -73,9 +73,9 @@ typedef struct step_result {
     double loss;       // mean over the step's samples, added in order of sample
     double grad_norm;  // before clipping
     double lr, loss_scale;
-    bool applied;      // false: skipped for overflow
+    bool applied;  // false: skipped for overflow
     int64_t adam_t, good_steps, skipped;
-    bool stop;         // some rank was asked to stop: all stop after the last step that is queued
+    bool stop;              // some rank was asked to stop: all stop after the last step that is queued
     const double *reports;  // (world, REPORT_ITEMS), valid until this step's slot is used again
 } step_result;
 

@@ -113,7 +113,11 @@ static void own_pieces(zero_layout *z, const model *net, int g) {
         size_t from = row > begin ? row : begin, to = row + n < end ? row + n : end;
         z->whole[z->rows++] = (zero_piece){.row = i, .segment = g, .count = (int64_t)n, .slab = row};
         if (from >= to) continue;
-        z->piece[z->owned++] = (zero_piece){.row = i, .segment = g, .first = (int64_t)(from - row), .count = (int64_t)(to - from), .slab = from,
+        z->piece[z->owned++] = (zero_piece){.row = i,
+                                            .segment = g,
+                                            .first = (int64_t)(from - row),
+                                            .count = (int64_t)(to - from),
+                                            .slab = from,
                                             .shard = z->shard_at[g] + (from - begin)};
     }
 }

@@ -10,15 +10,17 @@
 
 #include "model/model.h"
 
-typedef struct zero_shards { bool masters, gradients, weights; } zero_shards;  // masters: with what the optimizer keeps of them
+typedef struct zero_shards {
+    bool masters, gradients, weights;
+} zero_shards;  // masters: with what the optimizer keeps of them
 
 static inline zero_shards zero_shards_of(int stage) { return (zero_shards){stage >= 1, stage >= 2, stage >= 3}; }
 
 typedef struct zero_segment {
-    int block;          // the block that uses its rows
-    int first, rows;    // in the table
-    size_t at, count;   // floats in the slab, row padding included: it is zero and goes with the last chunk
-    bool tied;          // its rows share another row's values: it has only a gradient
+    int block;         // the block that uses its rows
+    int first, rows;   // in the table
+    size_t at, count;  // floats in the slab, row padding included: it is zero and goes with the last chunk
+    bool tied;         // its rows share another row's values: it has only a gradient
 } zero_segment;
 
 // Whole segments, at least one, until bucket_mb is reached.
@@ -39,15 +41,15 @@ typedef struct zero_layout {
     int rank, world;
     int segments, buckets, owned, rows;
     zero_segment *segment;
-    size_t *cut;            // (segments, world+1) floats from the segment's start
-    zero_bucket *bucket;    // in the order of backward: the last block's first
-    size_t *row_at;         // where each row begins in the slab
-    zero_piece *piece;      // what this rank owns, `owned` of them, in order of the table, tied rows included
-    zero_piece *whole;      // all rows, `rows` of them, as pieces
-    size_t *shard_at;       // [segments] where this rank's range begins in its shard
-    size_t *slab_at;        // [segments] where it begins in the slab
-    size_t slab, values;    // floats: of all rows; of rows that are not tied, which come first
-    bool joined;            // tied rows use the memory of the rows whose values they share
+    size_t *cut;                 // (segments, world+1) floats from the segment's start
+    zero_bucket *bucket;         // in the order of backward: the last block's first
+    size_t *row_at;              // where each row begins in the slab
+    zero_piece *piece;           // what this rank owns, `owned` of them, in order of the table, tied rows included
+    zero_piece *whole;           // all rows, `rows` of them, as pieces
+    size_t *shard_at;            // [segments] where this rank's range begins in its shard
+    size_t *slab_at;             // [segments] where it begins in the slab
+    size_t slab, values;         // floats: of all rows; of rows that are not tied, which come first
+    bool joined;                 // tied rows use the memory of the rows whose values they share
     size_t shard, shard_values;  // the same of this rank's ranges
 } zero_layout;
 

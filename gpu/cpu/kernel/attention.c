@@ -55,27 +55,23 @@ static int64_t rows_of_tile(const sizes *z, int64_t tile) { return least(TILE, z
 static int64_t at_qkv(const sizes *z, int64_t sample, int64_t t, int64_t head, int part) {
     return ((sample * z->time + t) * 3 + part) * z->channels + head * z->head;
 }
-static int64_t at_y(const sizes *z, int64_t sample, int64_t t, int64_t head) {
-    return (sample * z->time + t) * z->channels + head * z->head;
-}
+static int64_t at_y(const sizes *z, int64_t sample, int64_t t, int64_t head) { return (sample * z->time + t) * z->channels + head * z->head; }
 
-static void load_qkv(const sizes *z, float *out, const tensor *qkv, int64_t sample, int64_t t, int64_t head, int part,
-                     int64_t rows) {
-    load_rows(z->type, out, z->width, qkv->data, at_qkv(z, sample, t, head, part), 3 * z->channels, rows, z->head,
-              part == 0 ? z->scale : 1);
+static void load_qkv(const sizes *z, float *out, const tensor *qkv, int64_t sample, int64_t t, int64_t head, int part, int64_t rows) {
+    load_rows(z->type, out, z->width, qkv->data, at_qkv(z, sample, t, head, part), 3 * z->channels, rows, z->head, part == 0 ? z->scale : 1);
 }
-static void load_transposed(const sizes *z, float *out, const tensor *qkv, int64_t sample, int64_t t, int64_t head, int part,
-                            int64_t rows) {
+static void load_transposed(const sizes *z, float *out, const tensor *qkv, int64_t sample, int64_t t, int64_t head, int part, int64_t rows) {
     load_columns(z->type, out, z->width, qkv->data, at_qkv(z, sample, t, head, part), 3 * z->channels, rows, z->head);
 }
-static void store_dqkv(const sizes *z, tensor *dqkv, const float *in, int64_t sample, int64_t t, int64_t head, int part,
-                       int64_t rows) {
-    store_rows(z->type, dqkv->data, at_qkv(z, sample, t, head, part), 3 * z->channels, in, z->width, rows, z->head,
-               part == 0 ? z->scale : 1);
+static void store_dqkv(const sizes *z, tensor *dqkv, const float *in, int64_t sample, int64_t t, int64_t head, int part, int64_t rows) {
+    store_rows(z->type, dqkv->data, at_qkv(z, sample, t, head, part), 3 * z->channels, in, z->width, rows, z->head, part == 0 ? z->scale : 1);
 }
 
 // Takes parts of one block of scratch. With base NULL it only measures.
-typedef struct room { float *base; int64_t used; } room;
+typedef struct room {
+    float *base;
+    int64_t used;
+} room;
 static float *take(room *r, int64_t floats) {
     float *p = r->base ? r->base + r->used : NULL;
     r->used += (floats + 15) & ~(int64_t)15;
@@ -154,11 +150,11 @@ typedef struct forward_job {
 } forward_job;
 
 typedef struct forward_room {
-    float *q, *y;       // (FORWARD_ROWS,width)
-    float *sum;         // (FORWARD_ROWS,16) lanes of the row sums
-    float *max;         // (FORWARD_ROWS)
-    float *kt, *v;      // (width,TILE), (TILE,width)
-    float *scores;      // (TILE,TILE)
+    float *q, *y;   // (FORWARD_ROWS,width)
+    float *sum;     // (FORWARD_ROWS,16) lanes of the row sums
+    float *max;     // (FORWARD_ROWS)
+    float *kt, *v;  // (width,TILE), (TILE,width)
+    float *scores;  // (TILE,TILE)
 } forward_room;
 
 static int64_t forward_layout(forward_room *f, const sizes *z, float *base) {
@@ -231,8 +227,7 @@ static void forward_tile(const sizes *z, const forward_room *f, const meeting *m
             for (int64_t i = 0; i < w; i += VL) vf_store(y + r * w + i, vf_mul(vf_load(y + r * w + i), vf_set1(shrink[r])));
         if (!z->drop) continue;
         keep_factors(z, factor, m, r);
-        for (int v = 0; v < vecs_seen(r, m->diagonal); v++)
-            vf_store(row + v * VL, vf_mul(vf_load(row + v * VL), vf_load(factor + v * VL)));
+        for (int v = 0; v < vecs_seen(r, m->diagonal); v++) vf_store(row + v * VL, vf_mul(vf_load(row + v * VL), vf_load(factor + v * VL)));
     }
     add_over_keys(z, y, f->scores, f->v, m);
 }
@@ -246,8 +241,7 @@ BODY void forward_store(dtype type, const sizes *z, const forward_room *f, const
         total[r % VL] = vf_sum(vf_load(sum + r * VL));
         vf divisor = vf_set1(total[r % VL]);
         for (int64_t i = 0; i < z->head; i += VL)
-            typed_store_n(j->y->data, type, at_y(z, m->sample, t + r, m->head) + i, vf_div(vf_load(y + r * z->width + i), divisor),
-                          z->head - i);
+            typed_store_n(j->y->data, type, at_y(z, m->sample, t + r, m->head) + i, vf_div(vf_load(y + r * z->width + i), divisor), z->head - i);
         if (r % VL != VL - 1 && r != m->rows - 1) continue;
         int64_t first = r / VL * VL;
         int n = (int)(r - first) + 1;
@@ -282,11 +276,7 @@ static void forward_item(void *ctx, int64_t item, int thread) {
 }
 
 err_t KERNEL(attention_forward)(const attention_forward_args *args, stream *s) {
-    forward_job j = {.z = sizes_of(args->qkv, args->heads, args->drop),
-                     .y = args->y,
-                     .lse = args->lse,
-                     .qkv = args->qkv,
-                     .workers = s->workers};
+    forward_job j = {.z = sizes_of(args->qkv, args->heads, args->drop), .y = args->y, .lse = args->lse, .qkv = args->qkv, .workers = s->workers};
     assert(args->y->type == j.z.type && tensor_count(args->y) * 3 == tensor_count(args->qkv));
     assert(args->lse->type == FP32 && tensor_count(args->lse) == j.z.samples * j.z.heads * j.z.time);
     forward_room f;
@@ -336,8 +326,8 @@ BODY void delta_rows(dtype type, const backward_job *j, int64_t sample, int64_t 
         int64_t at = at_y(z, sample, t + r, head);
         vf sum[2] = {vf_zero(), vf_zero()};
         for (int64_t i = 0; i < z->head; i += VL)
-            sum[i / VL % 2] = vf_fma(typed_load_n(j->dy->data, type, at + i, z->head - i),
-                                     typed_load_n(j->y->data, type, at + i, z->head - i), sum[i / VL % 2]);
+            sum[i / VL % 2] =
+                vf_fma(typed_load_n(j->dy->data, type, at + i, z->head - i), typed_load_n(j->y->data, type, at + i, z->head - i), sum[i / VL % 2]);
         delta[r] = vf_sum(vf_add(sum[0], sum[1]));
     }
 }
@@ -350,8 +340,7 @@ static void delta_item(void *ctx, int64_t item, int thread) {
 }
 
 // Row r of a tile: p = exp(s - lse) and ds = p (dp - delta). Dropout applies its factors to p for dv, and to dp for ds.
-VEC void row_gradient(const sizes *z, float *p, float *ds, float lse, float delta, const float *factor, int64_t r,
-                      bool diagonal) {
+VEC void row_gradient(const sizes *z, float *p, float *ds, float lse, float delta, const float *factor, int64_t r, bool diagonal) {
     vf l = vf_set1(lse), e = vf_set1(delta);
     int vecs = vecs_seen(r, diagonal);
 #pragma GCC unroll 4
@@ -393,8 +382,7 @@ static void load_queries(const backward_job *j, const backward_room *b, const me
     const sizes *z = &j->z;
     int64_t t = m->query * TILE;
     load_qkv(z, b->q + from * z->width, j->qkv, m->sample, t, m->head, 0, m->rows);
-    load_rows(z->type, b->dy + from * z->width, z->width, j->dy->data, at_y(z, m->sample, t, m->head), z->channels, m->rows,
-              z->head, 1);
+    load_rows(z->type, b->dy + from * z->width, z->width, j->dy->data, at_y(z, m->sample, t, m->head), z->channels, m->rows, z->head, 1);
 }
 
 static void load_keys(const backward_job *j, const backward_room *b, int64_t sample, int64_t head, int64_t tile) {

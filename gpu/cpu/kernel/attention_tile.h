@@ -10,8 +10,8 @@
 #include "gpu/cpu/kernel/typed.h"
 
 enum {
-    TILE = 64,          // queries or keys in a tile: part of the arithmetic, the same on every machine
-    STRIP = VL,         // rows of a tile on the diagonal that are cut at the same key
+    TILE = 64,   // queries or keys in a tile: part of the arithmetic, the same on every machine
+    STRIP = VL,  // rows of a tile on the diagonal that are cut at the same key
     TILE_VECS = TILE / VL,
 };
 
@@ -23,8 +23,8 @@ enum { BLOCK_ROWS = 6, BLOCK_VECS = 1 };
 #endif
 
 // rows, vecs and by_column are constants wherever this is called, so that acc lives in registers.
-VEC void product_block(int rows, int vecs, bool by_column, float *c, int64_t ldc, const float *a, int64_t lda, const float *b,
-                       int64_t ldb, int64_t depth, bool from_zero) {
+VEC void product_block(int rows, int vecs, bool by_column, float *c, int64_t ldc, const float *a, int64_t lda, const float *b, int64_t ldb,
+                       int64_t depth, bool from_zero) {
     vf acc[BLOCK_ROWS][BLOCK_VECS];
 #pragma GCC unroll 8
     for (int r = 0; r < rows; r++)
@@ -48,8 +48,8 @@ VEC void product_block(int rows, int vecs, bool by_column, float *c, int64_t ldc
 }
 
 // All rows of c, `vecs` vectors wide.
-VEC void product_column(int vecs, bool by_column, float *c, int64_t ldc, const float *a, int64_t lda, const float *b, int64_t ldb,
-                        int64_t rows, int64_t depth, bool from_zero) {
+VEC void product_column(int vecs, bool by_column, float *c, int64_t ldc, const float *a, int64_t lda, const float *b, int64_t ldb, int64_t rows,
+                        int64_t depth, bool from_zero) {
     int64_t r = 0, step = by_column ? 1 : lda;
     for (; r + BLOCK_ROWS <= rows; r += BLOCK_ROWS)
         product_block(BLOCK_ROWS, vecs, by_column, c + r * ldc, ldc, a + r * step, lda, b, ldb, depth, from_zero);
@@ -70,8 +70,8 @@ VEC void product_column(int vecs, bool by_column, float *c, int64_t ldc, const f
 #undef PRODUCT_REST
 }
 
-VEC void product_all(bool by_column, float *c, int64_t ldc, const float *a, int64_t lda, const float *b, int64_t ldb,
-                     int64_t rows, int64_t cols, int64_t depth, bool from_zero) {
+VEC void product_all(bool by_column, float *c, int64_t ldc, const float *a, int64_t lda, const float *b, int64_t ldb, int64_t rows, int64_t cols,
+                     int64_t depth, bool from_zero) {
     int64_t n = 0;
     for (; n + BLOCK_VECS * VL <= cols; n += BLOCK_VECS * VL)
         product_column(BLOCK_VECS, by_column, c + n, ldc, a, lda, b + n, ldb, rows, depth, from_zero);
@@ -79,14 +79,14 @@ VEC void product_all(bool by_column, float *c, int64_t ldc, const float *a, int6
 }
 
 // c (rows,cols) = or += a (rows,depth) b (depth,cols), cols a multiple of VL.
-static void product(float *c, int64_t ldc, const float *a, int64_t lda, const float *b, int64_t ldb, int64_t rows, int64_t cols,
-                    int64_t depth, bool from_zero) {
+static void product(float *c, int64_t ldc, const float *a, int64_t lda, const float *b, int64_t ldb, int64_t rows, int64_t cols, int64_t depth,
+                    bool from_zero) {
     product_all(false, c, ldc, a, lda, b, ldb, rows, cols, depth, from_zero);
 }
 
 // c (rows,cols) = or += a^T b, a (depth,rows).
-static void product_transposed(float *c, int64_t ldc, const float *a, int64_t lda, const float *b, int64_t ldb, int64_t rows,
-                               int64_t cols, int64_t depth, bool from_zero) {
+static void product_transposed(float *c, int64_t ldc, const float *a, int64_t lda, const float *b, int64_t ldb, int64_t rows, int64_t cols,
+                               int64_t depth, bool from_zero) {
     product_all(true, c, ldc, a, lda, b, ldb, rows, cols, depth, from_zero);
 }
 
@@ -94,27 +94,21 @@ static void product_transposed(float *c, int64_t ldc, const float *a, int64_t ld
 
 // n values from each of `rows` rows that are `stride` elements apart, times `scale`, into rows of ld floats, ld a
 // multiple of VL; zeros past the n-th.
-BODY void load_rows_of(dtype t, float *out, int64_t ld, const void *in, int64_t at, int64_t stride, int64_t rows, int64_t n,
-                       float scale) {
+BODY void load_rows_of(dtype t, float *out, int64_t ld, const void *in, int64_t at, int64_t stride, int64_t rows, int64_t n, float scale) {
     vf factor = vf_set1(scale);
     for (int64_t r = 0; r < rows; r++)
-        for (int64_t i = 0; i < ld; i += VL)
-            vf_store(out + r * ld + i, vf_mul(factor, typed_load_n(in, t, at + r * stride + i, n - i)));
+        for (int64_t i = 0; i < ld; i += VL) vf_store(out + r * ld + i, vf_mul(factor, typed_load_n(in, t, at + r * stride + i, n - i)));
 }
-static void load_rows(dtype t, float *out, int64_t ld, const void *in, int64_t at, int64_t stride, int64_t rows, int64_t n,
-                      float scale) {
+static void load_rows(dtype t, float *out, int64_t ld, const void *in, int64_t at, int64_t stride, int64_t rows, int64_t n, float scale) {
     BY_TYPE(t, load_rows_of, out, ld, in, at, stride, rows, n, scale);
 }
 
-BODY void store_rows_of(dtype t, void *out, int64_t at, int64_t stride, const float *in, int64_t ld, int64_t rows, int64_t n,
-                        float scale) {
+BODY void store_rows_of(dtype t, void *out, int64_t at, int64_t stride, const float *in, int64_t ld, int64_t rows, int64_t n, float scale) {
     vf factor = vf_set1(scale);
     for (int64_t r = 0; r < rows; r++)
-        for (int64_t i = 0; i < n; i += VL)
-            typed_store_n(out, t, at + r * stride + i, vf_mul(factor, vf_load(in + r * ld + i)), n - i);
+        for (int64_t i = 0; i < n; i += VL) typed_store_n(out, t, at + r * stride + i, vf_mul(factor, vf_load(in + r * ld + i)), n - i);
 }
-static void store_rows(dtype t, void *out, int64_t at, int64_t stride, const float *in, int64_t ld, int64_t rows, int64_t n,
-                       float scale) {
+static void store_rows(dtype t, void *out, int64_t at, int64_t stride, const float *in, int64_t ld, int64_t rows, int64_t n, float scale) {
     BY_TYPE(t, store_rows_of, out, at, stride, in, ld, rows, n, scale);
 }
 

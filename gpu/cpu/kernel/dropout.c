@@ -13,7 +13,13 @@ typedef struct dropout_job {
 } dropout_job;
 
 // What a slice of a sample has in common.
-typedef struct dropout_slice_of { void *y; const void *x; uint64_t seed; uint32_t site, sample, step, limit; vf grow; } dropout_slice_of;
+typedef struct dropout_slice_of {
+    void *y;
+    const void *x;
+    uint64_t seed;
+    uint32_t site, sample, step, limit;
+    vf grow;
+} dropout_slice_of;
 
 // The elements of 64 * blocks words from e on, or those of them before `to`.
 BODY void dropout_blocks(dtype t, const dropout_slice_of *d, int64_t e, int64_t to, int blocks, bool whole) {
@@ -28,9 +34,14 @@ BODY void dropout_blocks(dtype t, const dropout_slice_of *d, int64_t e, int64_t 
 
 BODY void dropout_slice(dtype t, const dropout_job *j, int64_t sample, int64_t from, int64_t to) {
     const dropout_slice_of d = {
-        .y = typed_at_mut(j->y, t, sample * j->elements), .x = typed_at(j->x, t, sample * j->elements), .seed = j->key.seed,
-        .site = j->key.site, .sample = dropout_sample(&j->key, (uint32_t)sample), .step = dropout_step(&j->key),
-        .limit = dropout_limit(j->key.p), .grow = vf_set1(1.0f / (1.0f - j->key.p)),
+        .y = typed_at_mut(j->y, t, sample * j->elements),
+        .x = typed_at(j->x, t, sample * j->elements),
+        .seed = j->key.seed,
+        .site = j->key.site,
+        .sample = dropout_sample(&j->key, (uint32_t)sample),
+        .step = dropout_step(&j->key),
+        .limit = dropout_limit(j->key.p),
+        .grow = vf_set1(1.0f / (1.0f - j->key.p)),
     };
     int64_t e = from;
     for (; e + PHILOX_WORDS <= to; e += PHILOX_WORDS) dropout_blocks(t, &d, e, to, PHILOX_BLOCKS, true);

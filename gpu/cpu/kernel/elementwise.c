@@ -5,7 +5,12 @@
 
 // --- add ---------------------------------------------------------------------------------------------------------------------
 
-typedef struct add_job { dtype type; void *y; const void *a, *b; int64_t count; } add_job;
+typedef struct add_job {
+    dtype type;
+    void *y;
+    const void *a, *b;
+    int64_t count;
+} add_job;
 
 BODY void add_vector(dtype t, const add_job *j, int64_t i, int64_t n) {
     typed_store_n(j->y, t, i, vf_add(typed_load_n(j->a, t, i, n), typed_load_n(j->b, t, i, n)), n);
@@ -22,15 +27,19 @@ static void add_item(void *ctx, int64_t item, int thread) {
 // moves: 3 * sizeof(E) bytes an element; memory bound
 err_t KERNEL(add)(const add_args *args, stream *s) {
     add_job j = {args->y->type, args->y->data, args->a->data, args->b->data, tensor_count(args->y)};
-    assert(args->a->type == args->y->type && args->b->type == args->y->type && tensor_count(args->a) == j.count &&
-           tensor_count(args->b) == j.count);
+    assert(args->a->type == args->y->type && args->b->type == args->y->type && tensor_count(args->a) == j.count && tensor_count(args->b) == j.count);
     pool_run(s->workers, slices(j.count), add_item, &j);
     return ERR_OK;
 }
 
 // --- cast --------------------------------------------------------------------------------------------------------------------
 
-typedef struct cast_job { dtype to, from; void *y; const void *x; int64_t count; } cast_job;
+typedef struct cast_job {
+    dtype to, from;
+    void *y;
+    const void *x;
+    int64_t count;
+} cast_job;
 
 BODY void cast_vector(dtype from, dtype to, const cast_job *j, int64_t i, int64_t n) {
     typed_store_n(j->y, to, i, typed_load_n(j->x, from, i, n), n);
@@ -55,7 +64,13 @@ err_t KERNEL(cast)(const cast_args *args, stream *s) {
 
 // --- cast, stochastically --------------------------------------------------------------------------------------------------------
 
-typedef struct stochastic_job { void *y; const void *x; int64_t count; const rounding_key *round; uint32_t t; } stochastic_job;
+typedef struct stochastic_job {
+    void *y;
+    const void *x;
+    int64_t count;
+    const rounding_key *round;
+    uint32_t t;
+} stochastic_job;
 
 // The elements of 64 * blocks words from `at` on, or those of them before `end`.
 BODY void stochastic_blocks(dtype to, const stochastic_job *j, int64_t at, int64_t end, int blocks, bool whole) {
@@ -86,10 +101,9 @@ static void to_fp16_item(void *ctx, int64_t item, int thread) {
 
 // moves: 4 + sizeof(E) bytes an element, and 10 rounds of philox for 4 of them
 err_t KERNEL(cast_stochastic)(const cast_stochastic_args *args, stream *s) {
-    stochastic_job j = {args->y->data, args->x->data, tensor_count(args->y), args->round,
-                        (uint32_t)args->state->adam_t};
-    assert(args->x->type == FP32 && (args->y->type == BF16 || args->y->type == FP16) &&
-           tensor_count(args->x) == j.count && args->round->first % 64 == 0);
+    stochastic_job j = {args->y->data, args->x->data, tensor_count(args->y), args->round, (uint32_t)args->state->adam_t};
+    assert(args->x->type == FP32 && (args->y->type == BF16 || args->y->type == FP16) && tensor_count(args->x) == j.count &&
+           args->round->first % 64 == 0);
     if (args->state->adam_t == 0) return KERNEL(cast)(&(cast_args){.y = args->y, .x = args->x}, s);
     pool_run(s->workers, slices(j.count), args->y->type == BF16 ? to_bf16_item : to_fp16_item, &j);
     return ERR_OK;
@@ -99,15 +113,19 @@ err_t KERNEL(cast_stochastic)(const cast_stochastic_args *args, stream *s) {
 
 enum { BIAS_VECTORS = 4, BIAS_COLUMNS = BIAS_VECTORS * VL };  // columns of an item: four running sums hide the latency of an addition
 
-typedef struct bias_job { dtype type; float *dbias; const void *dy; int64_t rows, columns; } bias_job;
+typedef struct bias_job {
+    dtype type;
+    float *dbias;
+    const void *dy;
+    int64_t rows, columns;
+} bias_job;
 
 // `vectors` vectors of columns from c on, rows in order; the last vector has n of them.
 BODY void bias_columns(dtype t, const bias_job *j, int64_t c, int vectors, int64_t n) {
     vf sum[BIAS_VECTORS];
     for (int k = 0; k < vectors; k++) sum[k] = vf_zero();
     for (int64_t r = 0; r < j->rows; r++)
-        for (int k = 0; k < vectors; k++)
-            sum[k] = vf_add(sum[k], typed_load_n(j->dy, t, r * j->columns + c + k * VL, k == vectors - 1 ? n : VL));
+        for (int k = 0; k < vectors; k++) sum[k] = vf_add(sum[k], typed_load_n(j->dy, t, r * j->columns + c + k * VL, k == vectors - 1 ? n : VL));
     for (int k = 0; k < vectors; k++) {
         int64_t at = c + k * VL, m = k == vectors - 1 ? n : VL;
         typed_store_n(j->dbias, FP32, at, vf_add(typed_load_n(j->dbias, FP32, at, m), sum[k]), m);
@@ -137,7 +155,11 @@ err_t KERNEL(bias_backward)(const bias_backward_args *args, stream *s) {
 
 // --- sum of squares ----------------------------------------------------------------------------------------------------------
 
-typedef struct squares_job { double *sums; const float *g; int64_t count; } squares_job;
+typedef struct squares_job {
+    double *sums;
+    const float *g;
+    int64_t count;
+} squares_job;
 
 // The square of a float is exact in double, so only the additions round: eight running sums, then their tree.
 static void squares_item(void *ctx, int64_t item, int thread) {

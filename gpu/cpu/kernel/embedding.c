@@ -40,13 +40,10 @@ static void embed_item(void *ctx, int64_t item, int thread) {
 }
 
 err_t KERNEL(embedding_forward)(const embedding_forward_args *args, stream *s) {
-    embed_job j = {args->x->type,         args->x->data,      args->tokens->data,
-                   args->wte->data,       args->wpe->data,    tensor_count(args->tokens),
+    embed_job j = {args->x->type,         args->x->data,      args->tokens->data, args->wte->data, args->wpe->data, tensor_count(args->tokens),
                    args->tokens->size[1], args->wte->size[1], args->wte->size[0]};
-    assert(args->tokens->type == INT32 && args->tokens->dims == 2 && args->wte->type == args->x->type &&
-           args->wpe->type == args->x->type);
-    assert(tensor_count(args->x) == j.positions * j.width && args->wpe->size[1] == j.width &&
-           args->wpe->size[0] >= j.length);
+    assert(args->tokens->type == INT32 && args->tokens->dims == 2 && args->wte->type == args->x->type && args->wpe->type == args->x->type);
+    assert(tensor_count(args->x) == j.positions * j.width && args->wpe->size[1] == j.width && args->wpe->size[0] >= j.length);
     int64_t rows = rows_per_item(j.width);
     pool_run(s->workers, (j.positions + rows - 1) / rows, embed_item, &j);
     return ERR_OK;
@@ -63,14 +60,13 @@ typedef struct embed_back_job {
 } embed_back_job;
 
 // out[c ..] += sum over k of dx[row(k)][c ..], `vectors` vectors, the last of n channels. row(k) is order[k], or k * stride + first.
-BODY void sum_rows(dtype t, const embed_back_job *j, float *out, const int32_t *order, int64_t first, int64_t stride, int64_t count,
-                   int64_t c, int vectors, int64_t n) {
+BODY void sum_rows(dtype t, const embed_back_job *j, float *out, const int32_t *order, int64_t first, int64_t stride, int64_t count, int64_t c,
+                   int vectors, int64_t n) {
     vf sum[VECTORS];
     for (int v = 0; v < vectors; v++) sum[v] = vf_zero();
     for (int64_t k = 0; k < count; k++) {
         int64_t row = order ? order[k] : first + k * stride;
-        for (int v = 0; v < vectors; v++)
-            sum[v] = vf_add(sum[v], typed_load_n(j->dx, t, row * j->width + c + v * VL, v == vectors - 1 ? n : VL));
+        for (int v = 0; v < vectors; v++) sum[v] = vf_add(sum[v], typed_load_n(j->dx, t, row * j->width + c + v * VL, v == vectors - 1 ? n : VL));
     }
     for (int v = 0; v < vectors; v++) {
         int64_t at = c + v * VL, m = v == vectors - 1 ? n : VL;
@@ -78,8 +74,8 @@ BODY void sum_rows(dtype t, const embed_back_job *j, float *out, const int32_t *
     }
 }
 
-BODY void sum_columns(dtype t, const embed_back_job *j, float *out, const int32_t *order, int64_t first, int64_t stride,
-                      int64_t count, int64_t from, int64_t to) {
+BODY void sum_columns(dtype t, const embed_back_job *j, float *out, const int32_t *order, int64_t first, int64_t stride, int64_t count, int64_t from,
+                      int64_t to) {
     int64_t c = from;
     for (; c + VECTORS * VL <= to; c += VECTORS * VL) sum_rows(t, j, out, order, first, stride, count, c, VECTORS, VL);
     for (; c < to; c += VL) sum_rows(t, j, out, order, first, stride, count, c, 1, to - c);
@@ -95,8 +91,7 @@ BODY void words_block(dtype t, const embed_back_job *j, int64_t block, int64_t f
 
 BODY void times_block(dtype t, const embed_back_job *j, int64_t block, int64_t from, int64_t to) {
     int64_t last = (block + 1) * TIMES < j->length ? (block + 1) * TIMES : j->length;
-    for (int64_t i = block * TIMES; i < last; i++)
-        sum_columns(t, j, j->dwpe + i * j->width, NULL, i, j->length, j->samples, from, to);
+    for (int64_t i = block * TIMES; i < last; i++) sum_columns(t, j, j->dwpe + i * j->width, NULL, i, j->length, j->samples, from, to);
 }
 
 static int64_t blocks_of(int64_t n, int64_t size) { return (n + size - 1) / size; }
@@ -126,16 +121,13 @@ static void sort_by_token(int32_t *order, int32_t *end, const int32_t *tokens, i
 err_t KERNEL(embedding_backward)(const embedding_backward_args *args, stream *s) {
     int64_t samples = args->tokens->size[0], length = args->tokens->size[1], positions = samples * length;
     int64_t vocabulary = args->dwte->size[0], width = args->dwte->size[1];
-    assert(args->tokens->type == INT32 && args->tokens->dims == 2 && args->dwte->type == FP32 &&
-           args->dwpe->type == FP32 && positions <= INT32_MAX);
+    assert(args->tokens->type == INT32 && args->tokens->dims == 2 && args->dwte->type == FP32 && args->dwpe->type == FP32 && positions <= INT32_MAX);
     assert(args->scratch->type == INT32 && tensor_count(args->scratch) >= positions + vocabulary + 1);
-    assert(tensor_count(args->dx) == positions * width && args->dwpe->size[1] == width &&
-           args->dwpe->size[0] >= length);
+    assert(tensor_count(args->dx) == positions * width && args->dwpe->size[1] == width && args->dwpe->size[0] >= length);
     int32_t *order = args->scratch->data, *end = order + positions;
     sort_by_token(order, end, args->tokens->data, positions, vocabulary);
-    embed_back_job j = {args->dx->type,           args->dwte->data, args->dwpe->data, order, end,
-                        args->dx->data,           samples,          length,           width, vocabulary,
-                        blocks_of(width, COLUMNS)};
+    embed_back_job j = {args->dx->type, args->dwte->data, args->dwpe->data,         order, end, args->dx->data, samples, length,
+                        width,          vocabulary,       blocks_of(width, COLUMNS)};
     pool_run(s->workers, (blocks_of(vocabulary, WORDS) + blocks_of(length, TIMES)) * j.column_items, embed_back_item, &j);
     return ERR_OK;
 }

@@ -4,11 +4,14 @@
 #include "gpu/cpu/kernel/typed.h"
 #include "gpu/cpu/kernel/vmath.h"
 
-typedef struct gelu_job { dtype type; void *out; const void *dy, *x; int64_t count; } gelu_job;
+typedef struct gelu_job {
+    dtype type;
+    void *out;
+    const void *dy, *x;
+    int64_t count;
+} gelu_job;
 
-BODY void forward_vector(dtype t, const gelu_job *j, int64_t i, int64_t n) {
-    typed_store_n(j->out, t, i, vf_gelu(typed_load_n(j->x, t, i, n)), n);
-}
+BODY void forward_vector(dtype t, const gelu_job *j, int64_t i, int64_t n) { typed_store_n(j->out, t, i, vf_gelu(typed_load_n(j->x, t, i, n)), n); }
 
 BODY void backward_vector(dtype t, const gelu_job *j, int64_t i, int64_t n) {
     vf slope = vf_gelu_grad(typed_load_n(j->x, t, i, n));

@@ -131,17 +131,20 @@ VEC void micro_body(int rows, int vecs, int64_t kc, const float *s, const float 
     else micro_store(rows, vecs, acc, to, false, false);
 }
 
-#define MICRO(r, w)                                                                                                                 \
-    static void micro_##r##x##w(int64_t kc, const float *s, const float *v, const destination *to, lookahead *ahead) {              \
-        micro_body(r, w, kc, s, v, to, ahead);                                                                                      \
+#define MICRO(r, w) \
+    static void micro_##r##x##w(int64_t kc, const float *s, const float *v, const destination *to, lookahead *ahead) { \
+        micro_body(r, w, kc, s, v, to, ahead); \
     }
 #if defined(__AVX512F__)
 #define MICRO_ROWS(r) MICRO(r, 1) MICRO(r, 2) MICRO(r, 3)
-#define MICRO_ROW(r) {micro_##r##x1, micro_##r##x2, micro_##r##x3}
+#define MICRO_ROW(r) \
+    { micro_##r##x1, micro_##r##x2, micro_##r##x3 }
 #else
 #define MICRO_ROWS(r) MICRO(r, 1)
-#define MICRO_ROW(r) {micro_##r##x1}
+#define MICRO_ROW(r) \
+    { micro_##r##x1 }
 #endif
+// clang-format off
 MICRO_ROWS(1) MICRO_ROWS(2) MICRO_ROWS(3) MICRO_ROWS(4)
 #if defined(__AVX2__) || defined(VEC_NEON)
 MICRO_ROWS(5) MICRO_ROWS(6)
@@ -149,15 +152,16 @@ MICRO_ROWS(5) MICRO_ROWS(6)
 #if defined(__AVX512F__)
 MICRO_ROWS(7) MICRO_ROWS(8)
 #endif
+    // clang-format on
 
-// [rows - 1][vectors - 1]
-static const micro_kernel micro[MR][NV] = {
-    MICRO_ROW(1), MICRO_ROW(2), MICRO_ROW(3), MICRO_ROW(4),
+    // [rows - 1][vectors - 1]
+    static const micro_kernel micro[MR][NV] = {
+        MICRO_ROW(1), MICRO_ROW(2), MICRO_ROW(3), MICRO_ROW(4),
 #if defined(__AVX2__) || defined(VEC_NEON)
-    MICRO_ROW(5), MICRO_ROW(6),
+        MICRO_ROW(5), MICRO_ROW(6),
 #endif
 #if defined(__AVX512F__)
-    MICRO_ROW(7), MICRO_ROW(8),
+        MICRO_ROW(7), MICRO_ROW(8),
 #endif
 };
 #undef MICRO

@@ -57,7 +57,10 @@ BODY float row_sum_exp(dtype t, void *x, int64_t width, float most, bool keep) {
     return vf_sum(vf_add(sum[0], sum[1]));
 }
 
-typedef struct gradient_of { void *x; vf most, ratio; } gradient_of;
+typedef struct gradient_of {
+    void *x;
+    vf most, ratio;
+} gradient_of;
 
 // x = e^(x - most) * ratio, ratio = factor / sum. In FP32 the powers are there already.
 BODY void gradient_vector(dtype t, const gradient_of *g, int64_t i, int64_t n) {
@@ -114,8 +117,7 @@ err_t KERNEL(cross_entropy)(const cross_entropy_args *args, stream *s) {
                   count / rows,
                   args->scale != NULL,
                   args->scale ? *args->scale * args->state->loss_scale : 0};
-    assert(args->losses->type == FP32 && args->targets->type == INT32 && tensor_count(args->losses) == rows &&
-           rows * j.stride == count);
+    assert(args->losses->type == FP32 && args->targets->type == INT32 && tensor_count(args->losses) == rows && rows * j.stride == count);
     assert(args->classes >= 1 && args->classes <= j.stride);
     int64_t per_item = rows_per_item(j.stride);
     pool_run(s->workers, (rows + per_item - 1) / per_item, loss_item, &j);
@@ -124,7 +126,13 @@ err_t KERNEL(cross_entropy)(const cross_entropy_args *args, stream *s) {
 
 // --- top 1 -------------------------------------------------------------------------------------------------------------------
 
-typedef struct top_job { dtype type; double *hits; const void *logits; const int32_t *targets; int64_t rows, width, stride; } top_job;
+typedef struct top_job {
+    dtype type;
+    double *hits;
+    const void *logits;
+    const int32_t *targets;
+    int64_t rows, width, stride;
+} top_job;
 
 // All of x[from..to) are below `top`, or equal to it where `ties` allows. A NaN is neither.
 BODY bool all_below(dtype t, const void *x, int64_t from, int64_t to, vf top, bool ties) {
@@ -172,7 +180,11 @@ err_t KERNEL(top_1)(const top_1_args *args, stream *s) {
 
 // --- means -------------------------------------------------------------------------------------------------------------------
 
-typedef struct means_job { double *means; const float *losses; int64_t length; } means_job;
+typedef struct means_job {
+    double *means;
+    const float *losses;
+    int64_t length;
+} means_job;
 
 static void means_item(void *ctx, int64_t item, int thread) {
     (void)thread;

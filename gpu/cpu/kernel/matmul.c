@@ -35,33 +35,33 @@
 #include <inttypes.h>
 
 enum {
-    KC = 384,                  // the specification's
-    NC = 192,                  // columns of v that are used from L2 together: a multiple of every NR
-    MC = 256,                  // rows of a large tile, about
-    LONG = 1280,               // the long side of a tile whose other operand is packed on the fly
-    SHARED = 4 << 20,          // floats of an operand that is packed as a whole
-    STRIP = 48,                // columns of v that a thread alone packs at a time, a multiple of every NR
-    LEAD = 96,                 // lines that the prefetch is ahead of the copy
-    ITEMS = 24,                // tiles to aim at, so that threads end together
-    TURNS = 2,                 // ... and how many a thread takes at least, if they are as high as d,
-    LOW = 512,                 // ... twice as many if d has no more rows: a block of s then stays in the L2 from tile to tile
-    WAITING = 1 << 19,         // most floats of s packed then: beyond, k goes in short steps: others use the shared cache too
+    KC = 384,           // the specification's
+    NC = 192,           // columns of v that are used from L2 together: a multiple of every NR
+    MC = 256,           // rows of a large tile, about
+    LONG = 1280,        // the long side of a tile whose other operand is packed on the fly
+    SHARED = 4 << 20,   // floats of an operand that is packed as a whole
+    STRIP = 48,         // columns of v that a thread alone packs at a time, a multiple of every NR
+    LEAD = 96,          // lines that the prefetch is ahead of the copy
+    ITEMS = 24,         // tiles to aim at, so that threads end together
+    TURNS = 2,          // ... and how many a thread takes at least, if they are as high as d,
+    LOW = 512,          // ... twice as many if d has no more rows: a block of s then stays in the L2 from tile to tile
+    WAITING = 1 << 19,  // most floats of s packed then: beyond, k goes in short steps: others use the shared cache too
 };
 
 typedef struct gemm {
-    operand s, v;           // op(a), op(b)
+    operand s, v;  // op(a), op(b)
     int64_t m, n, k;
     tensor *d, *pre;
     const tensor *bias;
     unsigned epilogue;
-    bool alone;             // each thread packs what it needs
-    bool copies;            // ... and copies v within the inner loop, whose order it has already
-    bool plain;             // d is FP32 and gets the sum, plus bias or d, unchanged: the inner loop may write to it
-    int64_t k_step;         // k that is packed at a time, a multiple of KC unless it is all
-    int64_t k0, k1;         // ... now
+    bool alone;                  // each thread packs what it needs
+    bool copies;                 // ... and copies v within the inner loop, whose order it has already
+    bool plain;                  // d is FP32 and gets the sum, plus bias or d, unchanged: the inner loop may write to it
+    int64_t k_step;              // k that is packed at a time, a multiple of KC unless it is all
+    int64_t k0, k1;              // ... now
     float *packed_s, *packed_v;  // NULL: packed on the fly
-    float *next_s;          // s of the next step is packed here during this one, or NULL
-    float *sums;            // (m,n) unfinished sums when k goes in several steps and d cannot hold them, or NULL
+    float *next_s;               // s of the next step is packed here during this one, or NULL
+    float *sums;                 // (m,n) unfinished sums when k goes in several steps and d cannot hold them, or NULL
     int64_t tile_m, tile_n, tiles_m, tiles;
     size_t local_s, local_v, local_sums;  // floats of each thread's scratch
     pool *workers;
@@ -73,8 +73,7 @@ static inline int64_t round_up(int64_t x, int64_t unit) { return (x + unit - 1) 
 // --- the epilogue ------------------------------------------------------------------------------------------------------------
 
 // Columns n .. n+count-1 of row m: sum (from a tile, plus what earlier blocks left, or NULL) -> d, through bias, GELU and the rest.
-BODY void finish_row(dtype t, unsigned epilogue, const gemm *g, const float *tile, const float *earlier, int64_t m, int64_t n,
-                     int64_t count) {
+BODY void finish_row(dtype t, unsigned epilogue, const gemm *g, const float *tile, const float *earlier, int64_t m, int64_t n, int64_t count) {
     tensor *d = g->d;
 #pragma GCC unroll 4
     for (int64_t i = 0; i < count; i += VL) {
@@ -152,8 +151,7 @@ static walk lines_of(const gemm *g, const tensor *t, int64_t m, int64_t n, int64
 }
 
 // One tile of registers: rows x cols outputs at (m, n).
-static void register_tile(const place *w, const float *s, const float *v, int64_t m, int64_t n, int64_t rows, int64_t cols,
-                          lookahead *ahead) {
+static void register_tile(const place *w, const float *s, const float *v, int64_t m, int64_t n, int64_t rows, int64_t cols, lookahead *ahead) {
     const gemm *g = w->g;
     micro_kernel run = micro[rows - 1][(cols - 1) / VL];
     float *sums = w->sums ? w->sums + (m - w->m0) * w->ld + n - w->n0 : NULL;
@@ -172,7 +170,13 @@ static void register_tile(const place *w, const float *s, const float *v, int64_
 
 // What is prefetched while a block is multiplied and its number of lines; the same for what is prefetched after it;
 // what is copied.
-typedef struct coming { walk way; int64_t lines; walk then; int64_t then_lines; transfer copy; } coming;
+typedef struct coming {
+    walk way;
+    int64_t lines;
+    walk then;
+    int64_t then_lines;
+    transfer copy;
+} coming;
 
 static coming coming_of(const operand *o, int64_t first, int64_t n, int64_t k0, int64_t kc) {
     int64_t bytes = (int64_t)dtype_bytes(o->type), at = o->along_k ? first * o->stride + k0 : k0 * o->stride + first;
@@ -256,8 +260,13 @@ static void tile_together(const gemm *g, int64_t item, float *local, int64_t row
 
 // The copy of columns n .. n+cols-1 of v, k .. k+kc-1, to `packed`.
 static transfer transfer_of(const gemm *g, int64_t n, int64_t cols, int64_t k, int64_t kc, float *packed) {
-    return (transfer){.from = (const float *)g->v.data + k * g->v.stride + n, .to = packed, .stride = g->v.stride,
-                      .line_step = (int64_t)NR == STRIP ? VL : NR * kc, .width = cols / VL, .turn = -LEAD, .lines = cols / VL * kc};
+    return (transfer){.from = (const float *)g->v.data + k * g->v.stride + n,
+                      .to = packed,
+                      .stride = g->v.stride,
+                      .line_step = (int64_t)NR == STRIP ? VL : NR * kc,
+                      .width = cols / VL,
+                      .turn = -LEAD,
+                      .lines = cols / VL * kc};
 }
 
 // While the strip at column j of block k is multiplied, the next strip is prefetched and copied to `packed`, and a

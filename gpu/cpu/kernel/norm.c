@@ -17,12 +17,12 @@ enum {
 
 // Row sums run in 32 interleaved accumulators: two vectors, elements 32 i + l. step(.., i, n, k) for vector k of each pair: n elements
 // from i on, VL of them but at the row's end.
-#define EACH_PAIR(width, step, ...)                                                                             \
-    do {                                                                                                        \
-        int64_t i_ = 0, width_ = (width);                                                                       \
-        for (; i_ + 2 * VL <= width_; i_ += 2 * VL)                                                             \
-            for (int k_ = 0; k_ < 2; k_++) step(__VA_ARGS__, i_ + k_ * VL, (int64_t)VL, k_);                    \
-        for (int k_ = 0; k_ < 2 && i_ < width_; k_++, i_ += VL) step(__VA_ARGS__, i_, width_ - i_, k_);         \
+#define EACH_PAIR(width, step, ...) \
+    do { \
+        int64_t i_ = 0, width_ = (width); \
+        for (; i_ + 2 * VL <= width_; i_ += 2 * VL) \
+            for (int k_ = 0; k_ < 2; k_++) step(__VA_ARGS__, i_ + k_ * VL, (int64_t)VL, k_); \
+        for (int k_ = 0; k_ < 2 && i_ < width_; k_++, i_ += VL) step(__VA_ARGS__, i_, width_ - i_, k_); \
     } while (0)
 
 typedef struct norm_job {
@@ -34,7 +34,9 @@ typedef struct norm_job {
     float eps;
 } norm_job;
 
-typedef struct forward_rows { vf total[FORWARD_ROWS][2], mean[FORWARD_ROWS], rstd[FORWARD_ROWS]; } forward_rows;
+typedef struct forward_rows {
+    vf total[FORWARD_ROWS][2], mean[FORWARD_ROWS], rstd[FORWARD_ROWS];
+} forward_rows;
 
 // Adds x (+ residual, rounded to E as it is stored) to the sums.
 BODY void total_vector(dtype t, const norm_job *j, forward_rows *f, int64_t first, int rows, int64_t i, int64_t n, int k) {
@@ -81,8 +83,7 @@ BODY void norm_of(dtype t, const norm_job *j, int64_t row, int rows) {
     EACH_PAIR(j->width, total_vector, t, j, &f, first, rows);
     for (int r = 0; r < rows; r++) f.mean[r] = vf_set1(j->mean[row + r] = row_mean(j, f.total[r]));
     EACH_PAIR(j->width, square_vector, t, j, &f, first, rows);
-    for (int r = 0; r < rows; r++)
-        f.rstd[r] = vf_set1(j->rstd[row + r] = 1.0f / __builtin_sqrtf(row_mean(j, f.total[r]) + j->eps));
+    for (int r = 0; r < rows; r++) f.rstd[r] = vf_set1(j->rstd[row + r] = 1.0f / __builtin_sqrtf(row_mean(j, f.total[r]) + j->eps));
     EACH_VECTOR(0, j->width, norm_vector, t, j, &f, first, rows);
 }
 
@@ -103,14 +104,10 @@ static void norm_item(void *ctx, int64_t item, int thread) {
 // alias: y == x and sum == x or residual allowed, y == sum not.  moves: 2 to 4 * sizeof(E) bytes an element; memory bound
 err_t KERNEL(layer_norm_forward)(const layer_norm_forward_args *args, stream *s) {
     int64_t width = tensor_count(args->w), rows = tensor_count(args->x) / width;
-    assert(rows * width == tensor_count(args->x) && tensor_count(args->y) == rows * width &&
-           tensor_count(args->b) == width);
-    assert(tensor_count(args->mean) == rows && tensor_count(args->rstd) == rows && args->mean->type == FP32 &&
-           args->rstd->type == FP32);
-    assert(args->y->type == args->x->type && args->w->type == args->x->type && args->b->type == args->x->type &&
-           (args->sum || !args->residual));
-    assert(!args->sum || (args->sum->type == args->x->type && tensor_count(args->sum) == rows * width &&
-                          args->sum->data != args->y->data));
+    assert(rows * width == tensor_count(args->x) && tensor_count(args->y) == rows * width && tensor_count(args->b) == width);
+    assert(tensor_count(args->mean) == rows && tensor_count(args->rstd) == rows && args->mean->type == FP32 && args->rstd->type == FP32);
+    assert(args->y->type == args->x->type && args->w->type == args->x->type && args->b->type == args->x->type && (args->sum || !args->residual));
+    assert(!args->sum || (args->sum->type == args->x->type && tensor_count(args->sum) == rows * width && args->sum->data != args->y->data));
     assert(!args->residual || (args->residual->type == args->x->type && tensor_count(args->residual) == rows * width));
     norm_job j = {
         .type = args->x->type,
@@ -149,8 +146,7 @@ typedef struct backward_rows {
 
 // With h = (x - mean) rstd and g = dy w:  dx = rstd (g - mean(g) - h mean(g h)).  First the sums of the two means, and these rows' part
 // of dw and db, row after row. g is zero past the end of a row, because dy reads as zero there.
-BODY void sums_vector(dtype t, const norm_back_job *j, backward_rows *b, float *dw, float *db, int64_t first, int rows, int64_t i,
-                      int64_t n, int k) {
+BODY void sums_vector(dtype t, const norm_back_job *j, backward_rows *b, float *dw, float *db, int64_t first, int rows, int64_t i, int64_t n, int k) {
     vf w = typed_load_n(j->w, t, i, n), dw_sum = typed_load_n(dw, FP32, i, n), db_sum = typed_load_n(db, FP32, i, n);
     for (int r = 0; r < rows; r++) {
         int64_t at = first + r * j->width + i;
@@ -217,8 +213,7 @@ static void add_parts_item(void *ctx, int64_t item, int thread) {
     const float *part = j->parts + (item < half ? 0 : j->width);
     for (; at < to; at += VL) {
         vf sum = vf_zero();
-        for (int64_t block = 0; block < j->blocks; block++)
-            sum = vf_add(sum, typed_load_n(part, FP32, block * 2 * j->width + at, to - at));
+        for (int64_t block = 0; block < j->blocks; block++) sum = vf_add(sum, typed_load_n(part, FP32, block * 2 * j->width + at, to - at));
         typed_store_n(out, FP32, at, vf_add(typed_load_n(out, FP32, at, to - at), sum), to - at);
     }
 }
@@ -226,17 +221,12 @@ static void add_parts_item(void *ctx, int64_t item, int thread) {
 // alias: dx == dresidual or dy allowed.  sums: dw and db over blocks of NORM_ROWS rows in order, then over the blocks in order.
 // moves: 3 or 4 * sizeof(E) bytes an element; memory bound
 err_t KERNEL(layer_norm_backward)(const layer_norm_backward_args *args, stream *s) {
-    int64_t width = tensor_count(args->w), rows = tensor_count(args->x) / width,
-            blocks = (rows + NORM_ROWS - 1) / NORM_ROWS;
-    assert(rows * width == tensor_count(args->x) && tensor_count(args->dx) == rows * width &&
-           tensor_count(args->dy) == rows * width);
-    assert(tensor_count(args->dw) == width && tensor_count(args->db) == width && args->dw->type == FP32 &&
-           args->db->type == FP32);
-    assert(tensor_count(args->mean) == rows && tensor_count(args->rstd) == rows && args->mean->type == FP32 &&
-           args->rstd->type == FP32);
+    int64_t width = tensor_count(args->w), rows = tensor_count(args->x) / width, blocks = (rows + NORM_ROWS - 1) / NORM_ROWS;
+    assert(rows * width == tensor_count(args->x) && tensor_count(args->dx) == rows * width && tensor_count(args->dy) == rows * width);
+    assert(tensor_count(args->dw) == width && tensor_count(args->db) == width && args->dw->type == FP32 && args->db->type == FP32);
+    assert(tensor_count(args->mean) == rows && tensor_count(args->rstd) == rows && args->mean->type == FP32 && args->rstd->type == FP32);
     assert(args->dx->type == args->x->type && args->dy->type == args->x->type && args->w->type == args->x->type);
-    assert(!args->dresidual ||
-           (args->dresidual->type == args->x->type && tensor_count(args->dresidual) == rows * width));
+    assert(!args->dresidual || (args->dresidual->type == args->x->type && tensor_count(args->dresidual) == rows * width));
     size_t bytes = (size_t)(blocks * 2 * width) * sizeof(float);
     float *parts = pool_shared(s->workers, bytes);
     if (!parts) return err_set(ERR_INTERNAL, "layer_norm_backward: no memory for %zu bytes of partial sums", bytes);

@@ -54,8 +54,13 @@ typedef struct update_job {
     float factor;
     const rounding_key *round;
     uint32_t t;  // for the rounding
-    struct { float *m, *v, keep, step, beta1, rest1, beta2, rest2, correct2, eps; } adamw;
-    struct { float *buf, lr, decay, momentum; bool nesterov; } sgd;
+    struct {
+        float *m, *v, keep, step, beta1, rest1, beta2, rest2, correct2, eps;
+    } adamw;
+    struct {
+        float *buf, lr, decay, momentum;
+        bool nesterov;
+    } sgd;
 } update_job;
 
 // The arithmetic, once: m and v decay and take in g; the weight decays, then moves against m' / (sqrt(v') + eps).

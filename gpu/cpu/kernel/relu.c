@@ -2,7 +2,12 @@
 #include "gpu/cpu/kernel/kernel.h"
 #include "gpu/cpu/kernel/typed.h"
 
-typedef struct relu_job { dtype type; void *out; const void *dy, *x; int64_t count; } relu_job;
+typedef struct relu_job {
+    dtype type;
+    void *out;
+    const void *dy, *x;
+    int64_t count;
+} relu_job;
 
 // Compared by x <= 0, which a NaN is not, so that it stays; and -0 is, so that it becomes +0.
 BODY void forward_vector(dtype t, const relu_job *j, int64_t i, int64_t n) {

@@ -13,8 +13,7 @@ BODY void rounding_words(vi *word, int blocks, const rounding_key *key, int64_t 
     uint64_t quad = (uint64_t)(key->first + e) / 4, last = quad + (uint64_t)(blocks - 1) * VL;
     if (quad >> 32 == last >> 32) vi_philox(word, blocks, key->seed, (uint32_t)quad, key->site, (uint32_t)(quad >> 32), t);
     else
-        for (int b = 0; b < blocks; b++, quad += VL)
-            vi_philox64(word + 4 * b, key->seed, (uint32_t)quad, key->site, (uint32_t)(quad >> 32), t);
+        for (int b = 0; b < blocks; b++, quad += VL) vi_philox64(word + 4 * b, key->seed, (uint32_t)quad, key->site, (uint32_t)(quad >> 32), t);
 }
 
 // A number is its neighbour below plus 16 low bits: adding 16 random bits carries into the neighbour above with exactly

@@ -25,21 +25,21 @@ BODY int64_t rows_per_item(int64_t width) { return width < SLICE ? SLICE / width
 
 // step(.., i, n) for each vector of [from, to): n is the constant VL except for the last one, so that the loop has no
 // branch on it.
-#define EACH_VECTOR(from, to, step, ...)                                      \
-    do {                                                                      \
-        int64_t i_ = (from), to_ = (to);                                      \
-        for (; i_ + VL <= to_; i_ += VL) step(__VA_ARGS__, i_, (int64_t)VL);  \
-        if (i_ < to_) step(__VA_ARGS__, i_, to_ - i_);                        \
+#define EACH_VECTOR(from, to, step, ...) \
+    do { \
+        int64_t i_ = (from), to_ = (to); \
+        for (; i_ + VL <= to_; i_ += VL) step(__VA_ARGS__, i_, (int64_t)VL); \
+        if (i_ < to_) step(__VA_ARGS__, i_, to_ - i_); \
     } while (0)
 
 // Calls body(<constant dtype>, ...) for the compute type t.
-#define BY_TYPE(t, body, ...)                        \
-    do {                                             \
-        switch (t) {                                 \
-        case FP32: body(FP32, __VA_ARGS__); break;   \
-        case BF16: body(BF16, __VA_ARGS__); break;   \
-        default: body(FP16, __VA_ARGS__); break;     \
-        }                                            \
+#define BY_TYPE(t, body, ...) \
+    do { \
+        switch (t) { \
+        case FP32: body(FP32, __VA_ARGS__); break; \
+        case BF16: body(BF16, __VA_ARGS__); break; \
+        default: body(FP16, __VA_ARGS__); break; \
+        } \
     } while (0)
 
 // Element i as an address, for rows and slices.

@@ -50,8 +50,8 @@ VEC vf vf_div(vf a, vf b) { return _mm512_div_ps(a, b); }
 VEC vf vf_sqrt(vf a) { return _mm512_sqrt_ps(a); }
 VEC vf vf_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }    // a*b + c
 VEC vf vf_fnma(vf a, vf b, vf c) { return _mm512_fnmadd_ps(a, b, c); }  // c - a*b
-VEC vf vf_max(vf a, vf b) { return _mm512_max_ps(a, b); }  // a > b ? a : b
-VEC vf vf_min(vf a, vf b) { return _mm512_min_ps(a, b); }  // a < b ? a : b
+VEC vf vf_max(vf a, vf b) { return _mm512_max_ps(a, b); }               // a > b ? a : b
+VEC vf vf_min(vf a, vf b) { return _mm512_min_ps(a, b); }               // a < b ? a : b
 VEC vm vf_lt(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
 VEC vm vf_le(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_LE_OQ); }
 VEC vm vf_eq(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
@@ -69,8 +69,8 @@ VEC vi vi_and(vi a, vi b) { return _mm512_and_si512(a, b); }
 VEC vi vi_or(vi a, vi b) { return _mm512_or_si512(a, b); }
 VEC vi vi_xor(vi a, vi b) { return _mm512_xor_si512(a, b); }
 #define vi_shl(a, n) _mm512_slli_epi32((a), (n))
-#define vi_shr(a, n) _mm512_srli_epi32((a), (n))  // logical
-#define vi_sar(a, n) _mm512_srai_epi32((a), (n))  // arithmetic
+#define vi_shr(a, n) _mm512_srli_epi32((a), (n))                    // logical
+#define vi_sar(a, n) _mm512_srai_epi32((a), (n))                    // arithmetic
 VEC vm vi_lt(vi a, vi b) { return _mm512_cmplt_epi32_mask(a, b); }  // signed
 VEC vm vi_eq(vi a, vi b) { return _mm512_cmpeq_epi32_mask(a, b); }
 VEC vi vi_select(vm m, vi yes, vi no) { return _mm512_mask_blend_epi32(m, no, yes); }
@@ -117,13 +117,22 @@ VEC float vf_sum(vf v) {  // (i, i+8), (i, i+4), (i, i+2), (0, 1)
 #include <immintrin.h>
 
 enum { VEC_REGISTERS = 8 };
-typedef struct { __m256 lo, hi; } vf;
-typedef struct { __m256i lo, hi; } vi;
-typedef struct { __m256 lo, hi; } vm;
+typedef struct {
+    __m256 lo, hi;
+} vf;
+typedef struct {
+    __m256i lo, hi;
+} vi;
+typedef struct {
+    __m256 lo, hi;
+} vm;
 
 VEC vf vf_set1(float x) { return (vf){_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
 VEC vf vf_load(const float *p) { return (vf){_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
-VEC void vf_store(float *p, vf v) { _mm256_storeu_ps(p, v.lo); _mm256_storeu_ps(p + 8, v.hi); }
+VEC void vf_store(float *p, vf v) {
+    _mm256_storeu_ps(p, v.lo);
+    _mm256_storeu_ps(p + 8, v.hi);
+}
 VEC vm vm_first(int n) {
     __m256i count = _mm256_set1_epi32(n), i = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
     return (vm){_mm256_castsi256_ps(_mm256_cmpgt_epi32(count, i)),
@@ -138,7 +147,8 @@ VEC void vf_store_n(float *p, vf v, int n) {
     _mm256_maskstore_ps(p, _mm256_castps_si256(m.lo), v.lo);
     _mm256_maskstore_ps(p + 8, _mm256_castps_si256(m.hi), v.hi);
 }
-#define VEC_F2(name, f) VEC vf name(vf a, vf b) { return (vf){f(a.lo, b.lo), f(a.hi, b.hi)}; }
+#define VEC_F2(name, f) \
+    VEC vf name(vf a, vf b) { return (vf){f(a.lo, b.lo), f(a.hi, b.hi)}; }
 VEC_F2(vf_add, _mm256_add_ps)
 VEC_F2(vf_sub, _mm256_sub_ps)
 VEC_F2(vf_mul, _mm256_mul_ps)
@@ -154,22 +164,19 @@ VEC_CMP(vf_lt, _CMP_LT_OQ)
 VEC_CMP(vf_le, _CMP_LE_OQ)
 VEC_CMP(vf_eq, _CMP_EQ_OQ)
 VEC vm vf_nan(vf a) { return (vm){_mm256_cmp_ps(a.lo, a.lo, _CMP_UNORD_Q), _mm256_cmp_ps(a.hi, a.hi, _CMP_UNORD_Q)}; }
-VEC vf vf_select(vm m, vf yes, vf no) {
-    return (vf){_mm256_blendv_ps(no.lo, yes.lo, m.lo), _mm256_blendv_ps(no.hi, yes.hi, m.hi)};
-}
+VEC vf vf_select(vm m, vf yes, vf no) { return (vf){_mm256_blendv_ps(no.lo, yes.lo, m.lo), _mm256_blendv_ps(no.hi, yes.hi, m.hi)}; }
 VEC vi vf_bits(vf a) { return (vi){_mm256_castps_si256(a.lo), _mm256_castps_si256(a.hi)}; }
 VEC vf vi_float_bits(vi a) { return (vf){_mm256_castsi256_ps(a.lo), _mm256_castsi256_ps(a.hi)}; }
 VEC vi vf_round_int(vf a) { return (vi){_mm256_cvtps_epi32(a.lo), _mm256_cvtps_epi32(a.hi)}; }
 VEC vf vi_to_float(vi a) { return (vf){_mm256_cvtepi32_ps(a.lo), _mm256_cvtepi32_ps(a.hi)}; }
 VEC vi vi_set1(int32_t x) { return (vi){_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
-VEC vi vi_load(const int32_t *p) {
-    return (vi){_mm256_loadu_si256((const __m256i *)p), _mm256_loadu_si256((const __m256i *)(p + 8))};
-}
+VEC vi vi_load(const int32_t *p) { return (vi){_mm256_loadu_si256((const __m256i *)p), _mm256_loadu_si256((const __m256i *)(p + 8))}; }
 VEC void vi_store(int32_t *p, vi v) {
     _mm256_storeu_si256((__m256i *)p, v.lo);
     _mm256_storeu_si256((__m256i *)(p + 8), v.hi);
 }
-#define VEC_I2(name, f) VEC vi name(vi a, vi b) { return (vi){f(a.lo, b.lo), f(a.hi, b.hi)}; }
+#define VEC_I2(name, f) \
+    VEC vi name(vi a, vi b) { return (vi){f(a.lo, b.lo), f(a.hi, b.hi)}; }
 VEC_I2(vi_add, _mm256_add_epi32)
 VEC_I2(vi_sub, _mm256_sub_epi32)
 VEC_I2(vi_and, _mm256_and_si256)
@@ -185,12 +192,8 @@ VEC_I2(vi_mul_hi, vec_mul_hi8)
 #define vi_shl(a, n) ((vi){_mm256_slli_epi32((a).lo, (n)), _mm256_slli_epi32((a).hi, (n))})
 #define vi_shr(a, n) ((vi){_mm256_srli_epi32((a).lo, (n)), _mm256_srli_epi32((a).hi, (n))})
 #define vi_sar(a, n) ((vi){_mm256_srai_epi32((a).lo, (n)), _mm256_srai_epi32((a).hi, (n))})
-VEC vm vi_lt(vi a, vi b) {
-    return (vm){_mm256_castsi256_ps(_mm256_cmpgt_epi32(b.lo, a.lo)), _mm256_castsi256_ps(_mm256_cmpgt_epi32(b.hi, a.hi))};
-}
-VEC vm vi_eq(vi a, vi b) {
-    return (vm){_mm256_castsi256_ps(_mm256_cmpeq_epi32(a.lo, b.lo)), _mm256_castsi256_ps(_mm256_cmpeq_epi32(a.hi, b.hi))};
-}
+VEC vm vi_lt(vi a, vi b) { return (vm){_mm256_castsi256_ps(_mm256_cmpgt_epi32(b.lo, a.lo)), _mm256_castsi256_ps(_mm256_cmpgt_epi32(b.hi, a.hi))}; }
+VEC vm vi_eq(vi a, vi b) { return (vm){_mm256_castsi256_ps(_mm256_cmpeq_epi32(a.lo, b.lo)), _mm256_castsi256_ps(_mm256_cmpeq_epi32(a.hi, b.hi))}; }
 VEC vi vi_select(vm m, vi yes, vi no) { return vf_bits(vf_select(m, vi_float_bits(yes), vi_float_bits(no))); }
 VEC_I2(vec_unpacklo32, _mm256_unpacklo_epi32)
 VEC_I2(vec_unpackhi32, _mm256_unpackhi_epi32)

@@ -75,8 +75,8 @@ VEC_LONG vf vf_tanh(vf x) {
 
 // GELU, tanh form: 0.5 x (1 + tanh u), u = sqrt(2/pi) (x + 0.044715 x^3). Since (1 + tanh u) / 2 = 1 / (1 + e^(-2u)), one exponential
 // and one division do it, and nothing cancels for negative x, where 1 + tanh u would.
-#define VMATH_GELU_A 0x1.988454p-1f   // sqrt(2/pi)
-#define VMATH_GELU_B 0x1.6e4e26p-5f   // 0.044715
+#define VMATH_GELU_A 0x1.988454p-1f  // sqrt(2/pi)
+#define VMATH_GELU_B 0x1.6e4e26p-5f  // 0.044715
 
 VEC vf vmath_gelu_exp(vf x) {  // e^(-2u)
     vf u = vf_mul(x, vf_fma(vf_mul(x, x), vf_set1(-2 * VMATH_GELU_A * VMATH_GELU_B), vf_set1(-2 * VMATH_GELU_A)));
@@ -124,9 +124,7 @@ VEC_LONG void vi_philox(vi *out, int blocks, uint64_t seed, uint32_t c0, uint32_
         vi_transpose4(out + 4 * n);
     }
 }
-VEC void vi_philox64(vi out[4], uint64_t seed, uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3) {
-    vi_philox(out, 1, seed, c0, c1, c2, c3);
-}
+VEC void vi_philox64(vi out[4], uint64_t seed, uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3) { vi_philox(out, 1, seed, c0, c1, c2, c3); }
 
 // Dropout drops an element when its word is below p * 2^32. Returns the smallest word that is kept, rounded up where p
 // has bits below 2^-32.

@@ -13,10 +13,10 @@ enum shows { SILENT, WRONG, FINDING, DIES };
 
 struct bug {
     const char *name, *file;
-    bool (*run)(bool bug);            // launches the kernel, waits, and says whether the result is right
+    bool (*run)(bool bug);  // launches the kernel, waits, and says whether the result is right
     shows plain, race, asan;
-    const char *kind;                 // of the finding
-    bool named;                       // race and AddressSanitizer builds name a marked line
+    const char *kind;  // of the finding
+    bool named;        // race and AddressSanitizer builds name a marked line
 };
 extern const bug bugs[];
 extern const size_t bug_count;

@@ -122,7 +122,7 @@ template <bool BUG> static __global__ void buffers(float *out, const float *in, 
     __syncthreads();
     for (int i = 0; i < tiles; i++) {
         if (i + 1 < tiles) tile[(i + 1) % 2][t] = in[(i + 1) * 64 + t];  // <double_buffer>
-        sum += (float)(i + 1) * tile[i % 2][63 - t];  // <double_buffer>
+        sum += (float)(i + 1) * tile[i % 2][63 - t];                     // <double_buffer>
         if (!BUG || i == 0) __syncthreads();
     }
     out[t] = sum;

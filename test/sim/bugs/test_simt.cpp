@@ -53,7 +53,7 @@ struct outcome {
     bool right;
     int findings, status;  // status as of waitpid()
     char kind[32];
-    char text[8192];       // what it printed on standard error
+    char text[8192];  // what it printed on standard error
 };
 
 static void child(const bug *b, bool planted, uint64_t seed, int text, int result) {

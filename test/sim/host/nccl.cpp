@@ -46,10 +46,21 @@ struct Part {
 };
 
 // One direction with one peer: a header, so that calls that do not match are found out, then the bytes.
-struct Header { uint32_t what, type; uint64_t bytes; };
-struct Message { int peer; bool sends; Header head, got; char *data; size_t done; };
+struct Header {
+    uint32_t what, type;
+    uint64_t bytes;
+};
+struct Message {
+    int peer;
+    bool sends;
+    Header head, got;
+    char *data;
+    size_t done;
+};
 
-struct Exchange { std::vector<Message> messages; };
+struct Exchange {
+    std::vector<Message> messages;
+};
 
 enum stage { OPENING, READY, SPLITTING, FINALIZING, FINALIZED };
 
@@ -57,20 +68,26 @@ struct ncclComm {
     int rank, world;
     char name[96];
     int fd[LANES][MOST], listener;
-    pthread_mutex_t lock;           // the watcher's thread asks for the state, and aborts
+    pthread_mutex_t lock;  // the watcher's thread asks for the state, and aborts
     stage at;
     bool aborted;
-    int questions;                  // that are still answered with "in progress"
-    ncclResult_t state;             // once it is bad it stays so
-    uint64_t queued, done;          // groups
+    int questions;          // that are still answered with "in progress"
+    ncclResult_t state;     // once it is bad it stays so
+    uint64_t queued, done;  // groups
     int splits, color, key;
     ncclComm_t *child_out;
-    struct Ballot { int32_t color, key; } vote[MOST];
+    struct Ballot {
+        int32_t color, key;
+    } vote[MOST];
     Exchange control;
-    int users;                      // groups that are queued, and the one who opened it
+    int users;  // groups that are queued, and the one who opened it
 };
 
-static thread_local struct { int depth; std::vector<Part> *parts; bool spoiled; } group;
+static thread_local struct {
+    int depth;
+    std::vector<Part> *parts;
+    bool spoiled;
+} group;
 static char last_error[256];  // of the process: the watcher's thread asks for what the stream's met
 
 static ncclResult_t error(ncclResult_t r, const char *text) {
@@ -144,7 +161,9 @@ static ncclComm_t new_comm(const char *name, int rank, int world) {
     return c;
 }
 
-struct Hello { int32_t rank, lane; };
+struct Hello {
+    int32_t rank, lane;
+};
 
 static void dial(ncclComm_t c, int lane, int rank) {
     struct sockaddr_un a;
@@ -159,8 +178,8 @@ static void dial(ncclComm_t c, int lane, int rank) {
 static void answer(ncclComm_t c) {
     Hello who;
     for (int fd; (fd = accept4(c->listener, nullptr, nullptr, SOCK_CLOEXEC)) >= 0;) {
-        bool good = recv(fd, &who, sizeof who, MSG_WAITALL) == (ssize_t)sizeof who && who.rank > c->rank && who.rank < c->world &&
-                    who.lane >= 0 && who.lane < LANES && c->fd[who.lane][who.rank] < 0;
+        bool good = recv(fd, &who, sizeof who, MSG_WAITALL) == (ssize_t)sizeof who && who.rank > c->rank && who.rank < c->world && who.lane >= 0 &&
+                    who.lane < LANES && c->fd[who.lane][who.rank] < 0;
         if (good) c->fd[who.lane][who.rank] = fd;
         else close(fd);
     }
@@ -258,8 +277,17 @@ static void combine_as(ncclDataType_t type, void *to, const void *more, size_t c
 }
 
 // What a part needs besides its own buffers: the inputs of all ranks, in rank order.
-struct Work { Part p; std::vector<char> all; };
-struct Group { ncclComm_t c; uint64_t number; std::vector<Work> work; Exchange data; bool begun; };
+struct Work {
+    Part p;
+    std::vector<char> all;
+};
+struct Group {
+    ncclComm_t c;
+    uint64_t number;
+    std::vector<Work> work;
+    Exchange data;
+    bool begun;
+};
 
 static size_t in_bytes(const Part &p, int world) {
     return p.what == RECV ? 0 : p.count * type_bytes(p.type) * (p.what == REDUCE_SCATTER ? (size_t)world : 1);
@@ -531,8 +559,8 @@ API ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *state) {
 }
 
 API const char *ncclGetErrorString(ncclResult_t r) {
-    static const char *const text[] = {"no error", "a CUDA call failed", "a system call failed", "internal error",
-                                       "invalid argument", "invalid usage", "a remote process failed", "in progress"};
+    static const char *const text[] = {"no error",         "a CUDA call failed", "a system call failed",    "internal error",
+                                       "invalid argument", "invalid usage",      "a remote process failed", "in progress"};
     return (unsigned)r < sizeof text / sizeof *text ? text[r] : "unknown result";
 }
 

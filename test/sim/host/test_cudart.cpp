@@ -17,15 +17,17 @@
 
 #include "test/sim/host/test_cudart.h"
 
-
-
 static int passed, failures;
 static const char *running;
 uint64_t order;
 
 // --- what a case says --------------------------------------------------------------------------------------------------------------
 
-static struct Said { int wrong; char where[256], kind[32]; int findings; } *said;  // shared with the case's process
+static struct Said {
+    int wrong;
+    char where[256], kind[32];
+    int findings;
+} * said;  // shared with the case's process
 
 void wrong_at(const char *file, int line, const char *what) {
     if (__atomic_fetch_add(&said->wrong, 1, __ATOMIC_SEQ_CST) == 0) snprintf(said->where, sizeof said->where, "%s:%d: %s", file, line, what);
@@ -464,19 +466,26 @@ static void used_before_fork(int bug) {
 // --- the lists ------------------------------------------------------------------------------------------------------------------------------
 
 static const Good goods[] = {
-    {"memory", memory}, {"laziness", laziness}, {"default stream", default_stream}, {"calls", calls}, {"graph", graph},
-    {"no device", no_device}, {"old driver", old_driver}, {"busy device", busy_device}, {"old device", old_device},
-    {"a kernel fails", kernel_fails}, {"a launch fails", launch_fails},
+    {"memory", memory},         {"laziness", laziness},           {"default stream", default_stream}, {"calls", calls},
+    {"graph", graph},           {"no device", no_device},         {"old driver", old_driver},         {"busy device", busy_device},
+    {"old device", old_device}, {"a kernel fails", kernel_fails}, {"a launch fails", launch_fails},
 };
 
 static const Bad bads[] = {
-    {"an event is not waited for", missing_wait, RACE, "race"}, {"a graph lacks an edge", graph, RACE, "race"},
-    {"pinned memory between two streams", pinned_race, RACE, "race"}, {"pinned memory is filled again too early", pinned_reused, NOT_EAGER, "host-race"},
-    {"the host reads device memory", host_reads, TRAP, "host-deref"}, {"use after free", used_after_free, ALWAYS, "memory"},
-    {"a kernel writes past its memory", kernel_beyond, ALWAYS, "memory"}, {"a copy goes too far", copy_beyond, ALWAYS, "memory"},
-    {"a copy of the wrong kind", wrong_kind, ALWAYS, "memory"}, {"the host waits during a capture", waits_in_capture, ALWAYS, "capture"},
-    {"a captured stream is not joined", not_joined, ALWAYS, "capture"}, {"a destroyed stream is used", stale_stream, ALWAYS, "handle"},
-    {"memory is freed twice", freed_twice, ALWAYS, "memory"}, {"CUDA before a fork", used_before_fork, ALWAYS, "fork"},
+    {"an event is not waited for", missing_wait, RACE, "race"},
+    {"a graph lacks an edge", graph, RACE, "race"},
+    {"pinned memory between two streams", pinned_race, RACE, "race"},
+    {"pinned memory is filled again too early", pinned_reused, NOT_EAGER, "host-race"},
+    {"the host reads device memory", host_reads, TRAP, "host-deref"},
+    {"use after free", used_after_free, ALWAYS, "memory"},
+    {"a kernel writes past its memory", kernel_beyond, ALWAYS, "memory"},
+    {"a copy goes too far", copy_beyond, ALWAYS, "memory"},
+    {"a copy of the wrong kind", wrong_kind, ALWAYS, "memory"},
+    {"the host waits during a capture", waits_in_capture, ALWAYS, "capture"},
+    {"a captured stream is not joined", not_joined, ALWAYS, "capture"},
+    {"a destroyed stream is used", stale_stream, ALWAYS, "handle"},
+    {"memory is freed twice", freed_twice, ALWAYS, "memory"},
+    {"CUDA before a fork", used_before_fork, ALWAYS, "fork"},
 };
 
 enum { ORDERS = 10 };
@@ -496,8 +505,8 @@ void try_good(const char *name, void (*fn)(int)) {
         int status = run_case(fn, 0);
         good = status == 0 && !said->wrong && !said->findings;
         if (good) continue;
-        snprintf(text, sizeof text, "seed %d: status %#x, %d findings (%s), %d wrong, first %s", (int)order, status, said->findings, said->kind, said->wrong,
-                 said->where);
+        snprintf(text, sizeof text, "seed %d: status %#x, %d findings (%s), %d wrong, first %s", (int)order, status, said->findings, said->kind,
+                 said->wrong, said->where);
     }
     verdict(good, text);
 }

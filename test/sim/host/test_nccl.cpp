@@ -267,11 +267,13 @@ static void manners(int) {
 
 static const Good goods[] = {
     {"nccl: every collective", all_kinds}, {"nccl: exchange and split", exchange}, {"nccl: the host is away", host_away},
-    {"nccl: a peer is lost", peer_lost}, {"nccl: a call too early", manners},
+    {"nccl: a peer is lost", peer_lost},   {"nccl: a call too early", manners},
 };
 static const Bad bads[] = {
-    {"nccl: no event before it", event_before, RACE, "race"}, {"nccl: no event after it", event_after, RACE, "race"},
-    {"nccl: another count on one rank", other_count, ALWAYS, "nccl"}, {"nccl: host memory", host_memory, ALWAYS, "nccl"},
+    {"nccl: no event before it", event_before, RACE, "race"},
+    {"nccl: no event after it", event_after, RACE, "race"},
+    {"nccl: another count on one rank", other_count, ALWAYS, "nccl"},
+    {"nccl: host memory", host_memory, ALWAYS, "nccl"},
 };
 
 void test_nccl(const char *only) {

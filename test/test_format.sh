@@ -1,0 +1,15 @@
+#!/bin/sh
+# test/test_format.sh: every C file is laid out as .clang-format says; `clang-format -i FILE` does it. Another version lays out otherwise, so only 14
+# is asked.
+. test/support/lib.sh
+
+sources() { (cd "$top" && find main.c base gpu data model comm trainer test -name '*.[ch]' -o -name '*.cu' -o -name '*.cpp'); }
+
+laid_out() {
+    program=$(command -v clang-format-14 || command -v clang-format) || skip "there is no clang-format"
+    "$program" --version | grep -q 'version 14\.' || skip "there is no clang-format 14"
+    (cd "$top" && sources | xargs -P 2 -n 40 "$program" --dry-run -Werror) >"$out" 2>&1 || fail "$(grep -c 'error:' "$out") lines are laid out otherwise"
+}
+
+try laid_out
+finish
