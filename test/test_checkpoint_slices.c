@@ -3,6 +3,7 @@
 #include "model/safetensors.h"
 #include "test/support/checkpoint_ranks.h"
 #include "test/support/forge.h"
+#include "trainer/checkpoint/order.h"
 
 #include <jansson.h>
 
@@ -66,6 +67,30 @@ static void test_any_slices(void **state) {
                 end_job(&load);
             }
             end_job(&save);
+        }
+}
+
+// Which parts a rank reads: those with an element that it has, and no other. Against a table of who has what.
+static void test_overlaps(void **state) {
+    (void)state;
+    enum { N = 24, ORDERS = 5 };
+    const int64_t size[] = {2, 6, 2};
+    static const struct { int axis, slices; } ways[ORDERS] = {{0, 1}, {0, 2}, {1, 2}, {1, 6}, {2, 2}};
+    for (int from = 0; from < ORDERS; from++)
+        for (int to = 0; to < ORDERS; to++) {
+            const ckpt_order o = order_of(3, size, ways[from].axis, ways[from].slices);
+            ckpt_tensor t = {.dims = 3, .size = {2, 6, 2}, .axis = ways[to].axis, .slices = ways[to].slices, .first = 5, .count = 6};
+            const ckpt_order mine = ckpt_order_of(&t);
+            bool has[N] = {false};
+            int64_t run;
+            for (int64_t k = t.first; k < t.first + t.count; k++) has[order_logical(&mine, k, &run)] = true;
+            for (int64_t k = 0; k < N; k++) assert_int_equal(order_stored(&o, order_logical(&o, k, &run), &run), k);
+            for (int64_t first = 0; first < N; first++)
+                for (int64_t end = first + 1; end <= N; end++) {
+                    bool any = false;
+                    for (int64_t k = first; k < end; k++) any = any || has[order_logical(&o, k, &run)];
+                    assert_int_equal(order_overlaps(&o, first, end - first, &t), any);
+                }
         }
 }
 
@@ -236,7 +261,8 @@ static void test_forged_slices(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        NODES(test_any_slices), NODES(test_what_is_written), NODES(test_bad_slices), NODES(test_damage), NODES(test_forged_slices),
+        NODES(test_any_slices), cmocka_unit_test(test_overlaps), NODES(test_what_is_written), NODES(test_bad_slices),
+        NODES(test_damage),     NODES(test_forged_slices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -441,6 +441,24 @@ static void count_close(void *self) {
 
 static bool never(const config *c) { return c == NULL; }
 
+// The machine lost the end of the log, which its checkpoint remembers: that is an event, and what is left of the log stays.
+static void a_log_that_is_too_short(void **state) {
+    (void)state;
+    static const sink *const list[] = {&notes, &sink_jsonl, NULL};
+    char *dir = make_dir();
+    config c = {.log.jsonl = true};
+    monitor m;
+    for (int64_t bytes = 0; bytes <= 9; bytes += 9) {
+        assert_int_equal(monitor_open_list(&m, &(log_setup){.dir = dir, .c = &c, .log_bytes = bytes}, list), ERR_OK);
+        const notebook *n = m.sinks[0].self;
+        assert_int_equal(n->count, bytes != 0);
+        if (bytes) assert_non_null(strstr(n->page[0], "event 0 log_short: log.jsonl is shorter than its checkpoint remembers"));
+        assert_int_equal(monitor_log_bytes(&m), 0);
+        monitor_close(&m);
+    }
+    drop_dir(dir);
+}
+
 // Those before it can say why; it is closed, and gets nothing. What no setting wants is not opened at all.
 static void a_sink_that_can_not_open(void **state) {
     (void)state;
@@ -511,6 +529,7 @@ int main(void) {
         cmocka_unit_test(a_text_that_is_too_long_is_cut),
         cmocka_unit_test(a_run_of_any_name_can_be_read),
         cmocka_unit_test(a_sink_gets_each_record_whatever_others_do),
+        cmocka_unit_test(a_log_that_is_too_short),
         cmocka_unit_test(a_sink_that_can_not_open),
         cmocka_unit_test(a_run_that_diverges_says_so_once),
     };
