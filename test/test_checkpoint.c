@@ -50,7 +50,14 @@ static void test_counters(void **state) {
     }
     w->s.at.loss_scale = NAN;
     FAILS(ckpt_save(w->dir, &w->s, 3, NULL), ERR_INTERNAL, "loss scale");
+    w->s.at = (ckpt_counters){.step = -1, .loss_scale = 1};
+    FAILS(ckpt_save(w->dir, &w->s, 3, NULL), ERR_INTERNAL, "step -1");
     holds(w, "step-00000001 ");
+    w->s.at.step = 0;  // stopped before the first step
+    OK(ckpt_save(w->dir, &w->s, 3, NULL));
+    path_of(path, w, 0, "");
+    OK(ckpt_load(path, &w->s, false));
+    assert_int_equal(w->s.at.step, 0);
 }
 
 // Others read the files too: plain safetensors with the model's own names.

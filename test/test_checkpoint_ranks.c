@@ -239,6 +239,14 @@ static void test_lost_too_many(void **state) {
     end_job(&j), end_job(&two), end_job(&one);
 }
 
+static void body_load_another(rank_of *r) {
+    char path[IO_PATH];
+    snprintf(path, sizeof path, "%s/ckpt/step-00000002", r->dir);
+    err_t rc = ckpt_load(path, &r->d.s, false);
+    MUST(rc == ERR_DATA && strstr(err_last()->text, "rank 2 has another checkpoint of this name than rank 0"), "%d %s", rc,
+         rc ? err_last()->text : "");
+}
+
 // Nodes that were apart: the same step, of two histories. They are never mixed.
 static void test_two_histories(void **state) {
     const nodes *n = *state;
@@ -247,6 +255,7 @@ static void test_two_histories(void **state) {
     saves(&both, 1, 0);
     saves(&a, 2, 1);
     saves(&b, 2, 2);
+    all_ranks_do(&both, body_load_another);
     saves(&b, 3, 2);
     const outcome *o = resumes_at(&both, 3, 2, 0);
     node_has(n, 0, 3, o);
