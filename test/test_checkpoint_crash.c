@@ -3,6 +3,7 @@
 // bit for bit and on all ranks the same.
 #include "test/support/checkpoint_ranks.h"
 
+#include <inttypes.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -151,7 +152,7 @@ static void test_kills(void **state) {
         if (WIFEXITED(status)) assert_true(equal(w, after));
         if (equal(w, after)) newer++, step = next, salt = next_salt;
         else if (equal(w, before)) older++;
-        else fail_msg("round %d: step %lld is neither the older nor the newer state", round, (long long)w->s.at.step);
+        else fail_msg("round %d: step %" PRId64 " is neither the older nor the newer state", round, w->s.at.step);
         all_whole(w);
     }
     assert_true(older > 0 && newer > 0);
@@ -232,12 +233,12 @@ static void body_faults(rank_of *r) {
         }
         fill_dealt(&r->d, 999, 0);
         DOES(ckpt_resume(r->dir, &r->d.s, &found, count_complaint, r->out));
-        MUST(found && dealt_is(&r->d, 1, 0), "pass %d: step %lld", pass, (long long)r->d.s.at.step);
+        MUST(found && dealt_is(&r->d, 1, 0), "pass %d: step %" PRId64, pass, r->d.s.at.step);
     }
     bool found;
     fill_dealt(&r->d, 999, 0);
     DOES(ckpt_resume(r->dir, &r->d.s, &found, count_complaint, r->out));
-    MUST(found && dealt_is(&r->d, j->step, 9), "step %lld", (long long)r->d.s.at.step);
+    MUST(found && dealt_is(&r->d, j->step, 9), "step %" PRId64, r->d.s.at.step);
     MUST(r->out->complaints == 0, "%s", r->out->complaint);
 }
 
@@ -340,7 +341,7 @@ static void test_killed_ranks(void **state) {
         if (o->rc != ERR_OK || !o->found || o->complaints) fail_msg("round %d: %d %s %s", round, o->rc, o->text, o->complaint);
         if (o->step == next && o->n == salt + 1) newer++, step = next, salt++;
         else if (o->step == step && o->n == salt && !done) older++;
-        else fail_msg("round %d: step %lld salt %ld is neither the older nor the newer state", round, (long long)o->step, o->n);
+        else fail_msg("round %d: step %" PRId64 " salt %ld is neither the older nor the newer state", round, o->step, o->n);
         for (int k = 0; k < 3; k++) node_has(n, k, step, o);
     }
     assert_true(older > 0 && newer > 0);
@@ -377,7 +378,7 @@ static void test_lost_in_every_message(void **state) {
         if (o->rc != ERR_OK || !o->found || o->complaints) fail_msg("message %d: %d %s %s", died + 1, o->rc, o->text, o->complaint);
         if (o->step == next && o->n == salt + 1) newer++, step = next, salt++;
         else if (o->step == step && o->n == salt && !survived) older++;
-        else fail_msg("message %d: step %lld salt %ld is neither the older nor the newer", died + 1, (long long)o->step, o->n);
+        else fail_msg("message %d: step %" PRId64 " salt %ld is neither the older nor the newer", died + 1, o->step, o->n);
     }
     assert_true(died > 15 && older > 10 && newer > 2);
     end_job(&j);

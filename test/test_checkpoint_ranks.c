@@ -3,6 +3,7 @@
 #include "model/safetensors.h"
 #include "test/support/checkpoint_ranks.h"
 
+#include <inttypes.h>
 #include <fcntl.h>
 
 static void expected_hashes(outcome *o, int64_t step, uint32_t salt) {
@@ -21,7 +22,7 @@ static void expected_hashes(outcome *o, int64_t step, uint32_t salt) {
 static void body_load(rank_of *r) {
     char path[IO_PATH];
     fill_dealt(&r->d, 999, 0);
-    snprintf(path, sizeof path, "%s/ckpt/step-%08lld", r->dir, (long long)r->j->step);
+    snprintf(path, sizeof path, "%s/ckpt/step-%08" PRId64, r->dir, r->j->step);
     DOES(ckpt_load(path, &r->d.s, false));
     MUST(dealt_is(&r->d, r->j->step, r->j->salt), "other bits");
     note_hashes(r);
@@ -35,7 +36,7 @@ static void body_load_masters(rank_of *r) {
     fill_dealt(&r->d, r->j->step, r->j->salt);
     for (int i = 0; i < TENSORS; i++)
         if (r->d.tensor[0][i].count) memset(r->d.tensor[0][i].data, 0, (size_t)r->d.tensor[0][i].count * 4);
-    snprintf(path, sizeof path, "%s/ckpt/step-%08lld", r->dir, (long long)r->j->step);
+    snprintf(path, sizeof path, "%s/ckpt/step-%08" PRId64, r->dir, r->j->step);
     DOES(ckpt_load(path, &r->d.s, true));
     MUST(dealt_is(&r->d, r->j->step, r->j->salt), "other bits");
 }

@@ -5,6 +5,7 @@
 #include "test/support/forge.h"
 #include "trainer/checkpoint/order.h"
 
+#include <inttypes.h>
 #include <jansson.h>
 
 static void hashes_of(outcome *o, int slicing, int64_t step, uint32_t salt) {
@@ -28,7 +29,7 @@ static void body_load_masters(rank_of *r) {
     fill_dealt(&r->d, r->j->step, r->j->salt);
     for (int i = 0; i < TENSORS; i++)
         if (r->d.tensor[0][i].count) memset(r->d.tensor[0][i].data, 0x55, (size_t)r->d.tensor[0][i].count * 4);
-    snprintf(path, sizeof path, "%s/ckpt/step-%08lld", r->dir, (long long)r->j->step);
+    snprintf(path, sizeof path, "%s/ckpt/step-%08" PRId64, r->dir, r->j->step);
     DOES(ckpt_load(path, &r->d.s, true));
     MUST(dealt_is(&r->d, r->j->step, r->j->salt), "other bits");
 }
@@ -123,7 +124,7 @@ static void test_what_is_written(void **state) {
     assert_int_equal(f.count, 7);
     for (int i = 0; i < 7; i++) {
         const st_tensor *t = st_find(&f, parts[i].name);
-        if (!t || t->bytes != parts[i].count * 4) fail_msg("%s: no %s of %lld elements", path, parts[i].name, (long long)parts[i].count);
+        if (!t || t->bytes != parts[i].count * 4) fail_msg("%s: no %s of %" PRId64 " elements", path, parts[i].name, parts[i].count);
     }
     st_close(&f);
     json_t *m = manifest_of(n, 1), *t = json_array_get(json_object_get(m, "tensors"), 0);

@@ -7,6 +7,7 @@
 #include "comm/transport.h"
 #include "test/support/team_stub.h"
 
+#include <inttypes.h>
 #include <errno.h>
 #include <poll.h>
 #include <setjmp.h>
@@ -467,10 +468,10 @@ static int64_t wire_of(size_t bytes) {
 static void expect_traffic(comm *c, const char *what, int64_t sent, int64_t received, int64_t far) {
     comm_traffic *t = &c->traffic;
     CHECK(t->sent == sent && t->received == received && t->sent_far == far,
-          "%s on rank %d: %lld sent, %lld received, %lld far; expected %lld, %lld, %lld", what, c->rank, (long long)t->sent, (long long)t->received,
-          (long long)t->sent_far, (long long)sent, (long long)received, (long long)far);
-    CHECK(t->calls == 1, "%s: %lld calls, expected 1", what, (long long)t->calls);
-    CHECK((t->wire > 0) == (far > 0 || (c->world == 2 && comm_nodes(c) == 2)), "%s: %lld bytes on the wire", what, (long long)t->wire);
+          "%s on rank %d: %" PRId64 " sent, %" PRId64 " received, %" PRId64 " far; expected %" PRId64 ", %" PRId64 ", %" PRId64, what, c->rank,
+          t->sent, t->received, t->sent_far, sent, received, far);
+    CHECK(t->calls == 1, "%s: %" PRId64 " calls, expected 1", what, t->calls);
+    CHECK((t->wire > 0) == (far > 0 || (c->world == 2 && comm_nodes(c) == 2)), "%s: %" PRId64 " bytes on the wire", what, t->wire);
     *t = (comm_traffic){0};
 }
 
@@ -528,8 +529,8 @@ static void body_wire(comm *c, void *ctx) {
     for (int i = 0; i < 6; i++) {
         int64_t before = c->traffic.wire;
         RUNS(c->table->exchange(c, &(comm_part){!c->rank, x, sizes[i]}, 1, &(comm_part){!c->rank, x + 1000000, sizes[i]}, 1, NULL));
-        CHECK(c->traffic.wire - before == wire_of(sizes[i]), "%zu bytes make %lld on the wire, expected %lld", sizes[i],
-              (long long)(c->traffic.wire - before), (long long)wire_of(sizes[i]));
+        CHECK(c->traffic.wire - before == wire_of(sizes[i]), "%zu bytes make %" PRId64 " on the wire, expected %" PRId64, sizes[i],
+              (c->traffic.wire - before), wire_of(sizes[i]));
     }
     free(x);
 }

@@ -4,6 +4,7 @@
 #include "gpu/gpu.h"
 #include "gpu/ops.h"
 
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -117,7 +118,7 @@ static void check_product(gpu *g, shape z) {
         for (int64_t n = 0; n < z.N; n++) {
             float want = (adds ? number(m * z.N + n, 4) : 0) + (biased ? number(n, 3) : 0), found = got[m * z.N + n];
             for (int64_t k = 0; k < z.K; k++) want += number(z.ta ? k * z.M + m : m * z.K + k, 1) * number(z.tb ? n * z.K + k : k * z.N + n, 2);
-            if (found != want) fail_msg("d[%lld][%lld] is %g, expected %g", (long long)m, (long long)n, (double)found, (double)want);
+            if (found != want) fail_msg("d[%" PRId64 "][%" PRId64 "] is %g, expected %g", m, n, (double)found, (double)want);
         }
     free(got);
     drop(g, &a), drop(g, &b), drop(g, &bias), drop(g, &d);

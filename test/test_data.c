@@ -5,6 +5,7 @@
 #include "data/text/shard.h"
 #include "test/support/place.h"
 
+#include <inttypes.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -91,7 +92,7 @@ static void check_stream(dataset *d, int64_t tokens, int64_t (*expected)(int64_t
             assert_ok(dataset_read(d, first, n, window));
             for (int64_t i = 0; i < n; i++)
                 if (window[i] != expected(first + i))
-                    fail_msg("token %lld is %d, expected %lld", (long long)(first + i), window[i], (long long)expected(first + i));
+                    fail_msg("token %" PRId64 " is %d, expected %" PRId64, first + i, window[i], expected(first + i));
         }
     }
     assert_ok(dataset_read(d, 0, 0, window));
@@ -306,13 +307,13 @@ static void expect_damage(place *p, const char *name, shard_format format, const
         int reports = 0;
         assert_true(n <= 4096);
         if (dataset_verify(d, count_report, &reports) != ERR_DATA || reports != 1)
-            fail_msg("%s %lld: verify reports %d", what, (long long)where, reports);
+            fail_msg("%s %" PRId64 ": verify reports %d", what, where, reports);
         rc = dataset_read(d, 0, n, tokens);
         dataset_close(d);
     }
-    if (rc != ERR_DATA) fail_msg("%s %lld: code %d", what, (long long)where, (int)rc);
+    if (rc != ERR_DATA) fail_msg("%s %" PRId64 ": code %d", what, where, (int)rc);
     if (!strstr(err_last()->text, name) || !(strstr(err_last()->text, "offset") || strstr(err_last()->text, "bytes")))
-        fail_msg("%s %lld: no file and offset in: %s", what, (long long)where, err_last()->text);
+        fail_msg("%s %" PRId64 ": no file and offset in: %s", what, where, err_last()->text);
 }
 
 static void test_every_flip_and_cut(void **state) {

@@ -5,6 +5,8 @@
 #include "gpu/profile.h"
 #include "trainer/evaluate.h"
 
+#include <inttypes.h>
+
 static const char tiny_model[] = "[data]\nformat = raw16\n[model]\nlayers = 2\nheads = 2\nembed = 32\ncontext = 24\nvocab = 128\n"
                                  "[batch]\nglobal = 8\nmicro = 2\nlanes = 4\n[optimizer]\nlr = 3e-3\n[schedule]\nwarmup = 4\n[device]\nthreads = 2\n";
 
@@ -305,7 +307,7 @@ static void recordings_outlast_what_happens(void **state) {
     char plain[256], graph[256];
     plain_and_recorded(plain, graph, "");
     eventful one = run_eventful(plain), two = run_eventful(graph);
-    if (one.skipped < 1 || one.skipped > 2) fail_msg("%lld steps were skipped, expected 1 or 2", (long long)one.skipped);
+    if (one.skipped < 1 || one.skipped > 2) fail_msg("%" PRId64 " steps were skipped, expected 1 or 2", one.skipped);
     assert_memory_equal(&one, &two, sizeof one);
 }
 

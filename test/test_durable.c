@@ -4,6 +4,8 @@
 #include "test/support/checkpoint_ranks.h"
 #include "test/support/journal.h"
 
+#include <inttypes.h>
+
 // --- journals --------------------------------------------------------------------------------------------------------
 
 // Lines of an expectation, in which %T is the temporary directory of the step, %F its final name and %O what is set
@@ -13,7 +15,7 @@ static void spell(char out[JOURNAL_LINE], const char *line, int64_t step) {
     size_t n = 0;
     for (; *line; line++) {
         if (*line != '%') out[n++] = *line;
-        else n += (size_t)sprintf(out + n, "ckpt/%s%08lld", names[(int)*++line], (long long)step);
+        else n += (size_t)sprintf(out + n, "ckpt/%s%08" PRId64, names[(int)*++line], step);
     }
     out[n] = 0;
 }
@@ -241,7 +243,7 @@ static void test_save_of_nodes(void **state) {
         all_ranks_do(&j, body_write_journal);
         for (int r = 0; r < WORLD; r++) {
             if (j.out[r].rc != ERR_OK) fail_msg("rank %d could not save", r);
-            snprintf(who, sizeof who, "step %lld, rank %d", (long long)j.step, r);
+            snprintf(who, sizeof who, "step %" PRId64 ", rank %d", j.step, r);
             script_of_save(x, r, j.step == 1);
             expect_script(who, &pages[r], j.step, x);
         }
@@ -277,7 +279,7 @@ static void body_resume_journal(rank_of *r) {
     journal_begin(&pages[r->rank], r->dir);
     r->out->rc = ckpt_resume(r->dir, &r->d.s, &found, count_complaint, r->out);
     journal_end();
-    MUST(found && dealt_is(&r->d, 1, 0), "step %lld", (long long)r->d.s.at.step);
+    MUST(found && dealt_is(&r->d, 1, 0), "step %" PRId64, r->d.s.at.step);
 }
 
 // A node that comes with nothing is sent every file, and has the step for good before anything is loaded.

@@ -4,6 +4,7 @@
 #include "data/loader.h"
 #include "data/sampler.h"
 
+#include <inttypes.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -115,7 +116,7 @@ static void check_permutation(int64_t W, uint64_t seed, int64_t epoch) {
     for (int64_t i = 0; i < W; i++) {
         int64_t w = sampler_at(seed, epoch * W + i, W, true);
         assert_true(w >= 0 && w < W);
-        if (seen[w]++) fail_msg("W %lld: window %lld comes twice", (long long)W, (long long)w);
+        if (seen[w]++) fail_msg("W %" PRId64 ": window %" PRId64 " comes twice", W, w);
     }
     free(seen);
 }

@@ -4,6 +4,7 @@
 #include "gpu/cpu/kernel/typed.h"
 #include "gpu/cpu/kernel/vmath.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -167,9 +168,10 @@ static void check_same(const problem *p, const tensor *got, const tensor *want, 
     for (int64_t i = 0; i < tensor_count(want); i++) {
         if (!memcmp((char *)got->data + (size_t)i * e, (char *)want->data + (size_t)i * e, e)) continue;
         const test_case *c = &p->c;
-        fail_msg("%s[%lld,%lld] of %lldx%lldx%lld type %d ta %d tb %d epilogue %u, width %d, %d threads: got %.9g, specified %.9g", what,
-                 (long long)(i / c->n), (long long)(i % c->n), (long long)c->m, (long long)c->n, (long long)c->k, c->type, c->ta, c->tb, c->epilogue,
-                 width, threads, typed_get(got->data, got->type, i), typed_get(want->data, want->type, i));
+        fail_msg("%s[%" PRId64 ",%" PRId64 "] of %" PRId64 "x%" PRId64 "x%" PRId64
+                 " type %d ta %d tb %d epilogue %u, width %d, %d threads: got %.9g, specified %.9g",
+                 what, i / c->n, i % c->n, c->m, c->n, c->k, c->type, c->ta, c->tb, c->epilogue, width, threads, typed_get(got->data, got->type, i),
+                 typed_get(want->data, want->type, i));
     }
 }
 

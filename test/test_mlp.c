@@ -6,6 +6,7 @@
 #include "trainer/evaluate.h"
 #include "trainer/plan.h"
 
+#include <inttypes.h>
 #include <math.h>
 
 // --- PyTorch ---------------------------------------------------------------------------------------------------------------
@@ -142,8 +143,8 @@ static void compare(const char *what, const finding *f, int rank, const finding 
     if (f->eval.loss != one->eval.loss || f->eval.metric[0] != one->eval.metric[0] || f->eval.samples != 13)
         fail_msg("%s, rank %d: evaluation %.17g and %.17g of %d samples, expected %.17g and %.17g", what, rank, f->eval.loss, f->eval.metric[0],
                  (int)f->eval.samples, one->eval.loss, one->eval.metric[0]);
-    if (f->memory != f->planned) fail_msg("%s: rank %d holds %lld bytes, planned %lld", what, rank, (long long)f->memory, (long long)f->planned);
-    if (f->sent != f->planned_sent) fail_msg("%s: rank %d sent %lld bytes, planned %lld", what, rank, (long long)f->sent, (long long)f->planned_sent);
+    if (f->memory != f->planned) fail_msg("%s: rank %d holds %" PRId64 " bytes, planned %" PRId64, what, rank, f->memory, f->planned);
+    if (f->sent != f->planned_sent) fail_msg("%s: rank %d sent %" PRId64 " bytes, planned %" PRId64, what, rank, f->sent, f->planned_sent);
 }
 
 static void try_world(const char *dir, const char *kind, int ranks, int zero, bool offload, finding *one) {

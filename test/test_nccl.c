@@ -2,6 +2,7 @@
 // (test/standin/nccl.c) in NCCL's place. What it is not: a test of NCCL, of CUDA, or of speed.
 #include "comm/nccl/api.h"
 
+#include <inttypes.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
@@ -176,7 +177,7 @@ static void same_traffic(job *j, comm *c, comm *other, comm_traffic a, comm_traf
     long long tcp_sent = other->traffic.sent - b.sent, tcp_received = other->traffic.received - b.received;
     CHECK(sent == tcp_sent && received == tcp_received, "%s: %lld bytes sent, %lld received; tcp: %lld and %lld", what, sent, received, tcp_sent,
           tcp_received);
-    CHECK(c->traffic.calls == a.calls + 1 && c->traffic.sent_far == 0, "%lld calls", (long long)c->traffic.calls);
+    CHECK(c->traffic.calls == a.calls + 1 && c->traffic.sent_far == 0, "%" PRId64 " calls", c->traffic.calls);
 }
 
 static float *twins[2];  // the same call by nccl and by tcp, and what became of both buffers
@@ -315,7 +316,7 @@ static void all_collectives(job *j) {
     for (int r = 0; r < 3; r++) RUN(j->c->table->barrier(j->c, j->s));
     int64_t most = 10 + j->c->rank;
     RUN(comm_agree_max(j->c, &most, j->s));
-    CHECK(most == 9 + j->c->world, "%lld", (long long)most);
+    CHECK(most == 9 + j->c->world, "%" PRId64, most);
     RUN(j->c->table->query(j->c));
     for (int k = 0; k < 2; k++) free(twins[k]);
 }

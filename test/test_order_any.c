@@ -11,6 +11,7 @@
 #include "trainer/step/executor.h"
 #include "trainer/plan.h"
 
+#include <inttypes.h>
 #include <math.h>
 
 static const char small_model[] = "[data]\nformat = raw16\n[model]\nlayers = 2\nheads = 3\nembed = 36\ncontext = 24\nvocab = 131\n"
@@ -262,10 +263,10 @@ static void expect_losses(const char *what, const findings *f, const findings *f
 static void expect_plan(const char *what, const findings *f, int ranks) {
     for (int r = 0; r < ranks; r++) {
         const finding *me = &f->rank[r];
-        if (me->memory != me->planned) fail_msg("%s: rank %d holds %lld bytes, planned %lld", what, r, (long long)me->memory, (long long)me->planned);
+        if (me->memory != me->planned) fail_msg("%s: rank %d holds %" PRId64 " bytes, planned %" PRId64, what, r, me->memory, me->planned);
         if (me->sent != me->planned_sent || me->sent_far != me->planned_far)
-            fail_msg("%s: rank %d sent %lld bytes in a step (%lld far), planned %lld (%lld)", what, r, (long long)me->sent, (long long)me->sent_far,
-                     (long long)me->planned_sent, (long long)me->planned_far);
+            fail_msg("%s: rank %d sent %" PRId64 " bytes in a step (%" PRId64 " far), planned %" PRId64 " (%" PRId64 ")", what, r, me->sent,
+                     me->sent_far, me->planned_sent, me->planned_far);
         assert_true(ranks == 1 || me->sent > 0);
     }
 }

@@ -8,6 +8,7 @@
 #include "trainer/evaluate.h"
 #include "trainer/plan.h"
 
+#include <inttypes.h>
 #include <stdint.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -102,7 +103,7 @@ static err_t look_at_padding(const session *x) {
         const param *p = &x->net->param[i];
         bool padded = i == wte || i == head;
         int64_t rows = padded ? (p->size[0] + 127) / 128 * 128 : 0;
-        if (p->rows_in_memory != rows) return err_set(ERR_INTERNAL, "%s has %lld rows in memory", p->name, (long long)p->rows_in_memory);
+        if (p->rows_in_memory != rows) return err_set(ERR_INTERNAL, "%s has %" PRId64 " rows in memory", p->name, p->rows_in_memory);
         padding at;
         if (padded) at = padding_of(x, i);
         if (padded) TRY(row_padding(x, &at));
@@ -238,10 +239,10 @@ static void expect_same(const char *what, const finding *all, int n, const findi
         if (all[k].eval_published != all[k].eval)
             fail_msg("%s: rank %d of %d: eval %.17g, of the weights published anew %.17g", what, k, n, all[k].eval, all[k].eval_published);
         if (all[k].memory != all[k].planned)
-            fail_msg("%s: rank %d of %d holds %lld bytes, planned %lld", what, k, n, (long long)all[k].memory, (long long)all[k].planned);
+            fail_msg("%s: rank %d of %d holds %" PRId64 " bytes, planned %" PRId64, what, k, n, all[k].memory, all[k].planned);
         if (all[k].sent != all[k].planned_sent || all[k].sent_far != all[k].planned_far)
-            fail_msg("%s: rank %d of %d sent %lld bytes (%lld far), planned %lld (%lld)", what, k, n, (long long)all[k].sent,
-                     (long long)all[k].sent_far, (long long)all[k].planned_sent, (long long)all[k].planned_far);
+            fail_msg("%s: rank %d of %d sent %" PRId64 " bytes (%" PRId64 " far), planned %" PRId64 " (%" PRId64 ")", what, k, n, all[k].sent,
+                     all[k].sent_far, all[k].planned_sent, all[k].planned_far);
     }
 }
 

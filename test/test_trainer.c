@@ -6,6 +6,7 @@
 #include "trainer/evaluate.h"
 #include "trainer/step/schedule.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <sys/stat.h>
 
@@ -262,7 +263,7 @@ static void stochastic_weights_are_near_their_masters(void **state) {
     compare_weights(&r, NULL, NULL);  // no update yet: to nearest
     for (int i = 0; i < 3; i++) OK(session_step(&r.x, &out));
     compare_weights(&r, &differ, &all);
-    if (fabs((double)differ / (double)all - 0.25) > 0.01) fail_msg("%lld of %lld weights are not the nearest", (long long)differ, (long long)all);
+    if (fabs((double)differ / (double)all - 0.25) > 0.01) fail_msg("%" PRId64 " of %" PRId64 " weights are not the nearest", differ, all);
     for (int i = 0; i < r.x.net->params; i++) {  // a master determines its weight: a key is the seed, the row and the number of updates
         int row = r.x.net->param[i].tied >= 0 ? r.x.net->param[i].tied : i;
         const rounding_key key = {.seed = (uint64_t)r.c.run.seed, .site = SITE_ROUND + (uint32_t)row};

@@ -2,6 +2,7 @@
 // from some read on. What is wrong with one is known to both, and neither goes on alone.
 #include "test/support/run.h"
 
+#include <inttypes.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -127,8 +128,8 @@ static int64_t unread(pair *p, int zero, int victim, int nth, const outcome *alo
         const outcome *o = &p->out[r];
         bool said = strstr(o->text, "text.bin: read of") && (r == victim || strncmp(o->text, name, strlen(name)) == 0);
         if (o->code != ERR_IO || !said || o->step != p->out[0].step || o->step >= STEPS)
-            fail_msg("zero %d, rank %d can't read number %d: rank %d ended with %d after step %lld: %s", zero, victim, nth, r, o->code,
-                     (long long)o->step, o->text);
+            fail_msg("zero %d, rank %d can't read number %d: rank %d ended with %d after step %" PRId64 ": %s", zero, victim, nth, r, o->code,
+                     o->step, o->text);
         for (int64_t k = 0; k <= o->step; k++) assert_string_equal(o->hash[k], alone->hash[k]);
     }
     return p->out[0].step;
@@ -146,7 +147,7 @@ static void a_rank_without_data_is_everybodys_news(void **state) {
     for (int zero = 0; zero <= 3; zero++)
         for (int victim = 0; victim < RANKS; victim++) {
             int64_t early = unread(p, zero, victim, 5, &alone), late = unread(p, zero, victim, 15, &alone);
-            if (early != 0 || late <= early) fail_msg("they ended after steps %lld and %lld", (long long)early, (long long)late);
+            if (early != 0 || late <= early) fail_msg("they ended after steps %" PRId64 " and %" PRId64, early, late);
         }
 }
 

@@ -13,6 +13,7 @@
 // for tests: small sizes and one turn, no figures to be quoted.
 #include "gpu/cpu/kernel/kernel.h"
 
+#include <inttypes.h>
 #include <dlfcn.h>
 #include <math.h>
 #include <stdatomic.h>
@@ -240,7 +241,7 @@ static void run_shape(const shape *full, contender *c, int contenders, const eff
         if (pool_threads(c[0].st->workers) > 1) line = fmin(line, line_ns(c[0].st->workers));
     }
     char size[48];
-    snprintf(size, sizeof size, "%s %lldx%lldx%lld", s->name, (long long)s->m, (long long)s->n, (long long)s->k);
+    snprintf(size, sizeof size, "%s %" PRId64 "x%" PRId64 "x%" PRId64, s->name, s->m, s->n, s->k);
     print_row(size, c, contenders, flops, line, share, ratio);
     free(p.a.data), free(p.b.data), free(p.d.data);
 }

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "gpu/peak.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -165,7 +166,7 @@ int bench_run(device_kind kind, int64_t scale, const char *only) {
     double load;
     if (getloadavg(&load, 1) == 1 && load > 1 && !b.cuda)
         printf("The load average is %.1f: others use this machine, and these figures are not to be quoted.\n", load);
-    if (scale > 1) printf("Sizes are divided by %lld: these figures are not to be quoted.\n", (long long)scale);
+    if (scale > 1) printf("Sizes are divided by %" PRId64 ": these figures are not to be quoted.\n", scale);
     for (int i = 0; i < count; i++) {
         if (only && strcmp(only, kind_of(rows[i].op)->name)) continue;
         failures += !bench_row(&rows[i], &b);

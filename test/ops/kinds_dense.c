@@ -3,6 +3,7 @@
 #include "test/ops/op_test.h"
 #include "test/ops/reference.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -206,7 +207,7 @@ static bool norm_exact(op_run *r, const outcome *got) {
     if (r->arg[LN_SUM].absent) return true;
     for (int64_t i = 0, n = tensor_count(&r->arg[LN_SUM].t); i < n; i++) {
         double g = storage_get(got->data[LN_SUM], r->row->type, i), want = r->arg[LN_SUM].want[i];
-        if (g != want) return failed(r, "sum[%lld] is %.9g, expected %.9g to the bit", (long long)i, g, want);
+        if (g != want) return failed(r, "sum[%" PRId64 "] is %.9g, expected %.9g to the bit", i, g, want);
     }
     return true;
 }
@@ -362,8 +363,7 @@ static void relu_reference(op_run *r) {
 static bool relu_exact(op_run *r, const outcome *got) {  // nothing is rounded, and no zero is -0 that backward did not pass on
     for (int64_t i = 0, n = tensor_count(&r->arg[0].t); i < n; i++) {
         double y = storage_get(got->data[0], r->row->type, i), want = r->arg[0].want[i];
-        if (y != want || (want == 0 && signbit(y)))
-            return failed(r, "%s[%lld] is %.9g, expected %.9g to the bit", r->arg[0].name, (long long)i, y, want);
+        if (y != want || (want == 0 && signbit(y))) return failed(r, "%s[%" PRId64 "] is %.9g, expected %.9g to the bit", r->arg[0].name, i, y, want);
     }
     return true;
 }
@@ -424,7 +424,7 @@ static bool dropout_exact(op_run *r, const outcome *got) {  // what goes is zero
     for (int64_t i = 0, n = tensor_count(&r->arg[0].t), E = r->row->size[1]; i < n; i++) {
         double keep = ref_keep(&r->drop, (uint32_t)(i / E), i % E), y = storage_get(got->data[0], r->row->type, i);
         if ((keep == 0) != (y == 0) && r->arg[1].value[i] != 0)
-            return failed(r, "y[%lld] is %.9g, but the mask multiplies it by %.9g", (long long)i, y, keep);
+            return failed(r, "y[%" PRId64 "] is %.9g, but the mask multiplies it by %.9g", i, y, keep);
     }
     return true;
 }
@@ -451,7 +451,7 @@ static bool exact_output(op_run *r, const outcome *got) {
     for (int64_t i = 0; i < r->row->size[0]; i++) {
         double y = storage_get(got->data[0], r->arg[0].t.type, i);
         if (y == r->arg[0].want[i]) continue;
-        return failed(r, "y[%lld] is %.9g, expected %.9g to the bit", (long long)i, y, r->arg[0].want[i]);
+        return failed(r, "y[%" PRId64 "] is %.9g, expected %.9g to the bit", i, y, r->arg[0].want[i]);
     }
     return true;
 }

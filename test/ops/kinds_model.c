@@ -2,6 +2,7 @@
 #include "test/ops/op_test.h"
 #include "test/ops/reference.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -285,12 +286,10 @@ static bool entropy_exact(op_run *r, const outcome *got) {  // zeros where a tar
     int64_t V = r->row->size[1], Vp = columns_of(r);
     for (int64_t i = 0, n = r->row->size[0] * Vp; i < n; i++) {
         bool ignored = r->arg[CE_TARGETS].value[i / Vp] < 0;
-        if (ignored && storage_get(got->data[CE_LOSSES], FP32, i / Vp) != 0)
-            return failed(r, "loss of ignored row %lld is not 0", (long long)(i / Vp));
+        if (ignored && storage_get(got->data[CE_LOSSES], FP32, i / Vp) != 0) return failed(r, "loss of ignored row %" PRId64 " is not 0", i / Vp);
         if ((!ignored && i % Vp < V) || r->row->options & OPT_LOSS_ONLY) continue;
         double x = storage_get(got->data[CE_LOGITS], r->row->type, i);
-        if (x != 0 || signbit(x))
-            return failed(r, "gradient of row %lld, column %lld is %g, expected +0", (long long)(i / Vp), (long long)(i % Vp), x);
+        if (x != 0 || signbit(x)) return failed(r, "gradient of row %" PRId64 ", column %" PRId64 " is %g, expected +0", i / Vp, i % Vp, x);
     }
     return true;
 }
@@ -373,7 +372,7 @@ static void top_reference(op_run *r) {
 static bool top_exact(op_run *r, const outcome *got) {
     for (int64_t n = 0; n < r->row->size[0]; n++) {
         double hit = storage_get(got->data[TOP_HITS], FP64, n);
-        if (hit != r->arg[TOP_HITS].want[n]) return failed(r, "hits[%lld] is %g, expected %g", (long long)n, hit, r->arg[TOP_HITS].want[n]);
+        if (hit != r->arg[TOP_HITS].want[n]) return failed(r, "hits[%" PRId64 "] is %g, expected %g", n, hit, r->arg[TOP_HITS].want[n]);
     }
     return true;
 }

@@ -3,6 +3,7 @@
 #include "test/ops/op_test.h"
 #include "test/ops/reference.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -137,7 +138,7 @@ static bool update_exact(op_run *r, const outcome *got, int last) {
         double master = storage_get(got->data[AW_MASTER], FP32, i), g = storage_get(got->data[AW_W], w->t.type, i);
         double want =
             r->row->options & OPT_STOCHASTIC ? ref_stochastic(w->t.type, master, &r->round, i, r->state.adam_t) : storage_round(w->t.type, master);
-        if (g != want) return failed(r, "w[%lld] is %.9g, not its master %.9g rounded: %.9g", (long long)i, g, master, want);
+        if (g != want) return failed(r, "w[%" PRId64 "] is %.9g, not its master %.9g rounded: %.9g", i, g, master, want);
     }
     return true;
 }
@@ -201,9 +202,9 @@ static bool sgd_exact(op_run *r, const outcome *got) {
         if (!r->arg[SG_BUF].absent) d = r->sgd.nesterov ? fmaf(momentum, buf, d) : buf;
         float want = fmaf(-r->state.lr, d, master[i]);
         float now = ((const float *)got->data[SG_MASTER])[i], kept = ((const float *)got->data[SG_BUF])[i];
-        if (now != want) return failed(r, "master[%lld] is %.9g, expected %.9g to the bit", (long long)i, (double)now, (double)want);
+        if (now != want) return failed(r, "master[%" PRId64 "] is %.9g, expected %.9g to the bit", i, (double)now, (double)want);
         if (!r->arg[SG_BUF].absent && kept != buf)
-            return failed(r, "buf[%lld] is %.9g, expected %.9g to the bit", (long long)i, (double)kept, (double)buf);
+            return failed(r, "buf[%" PRId64 "] is %.9g, expected %.9g to the bit", i, (double)kept, (double)buf);
     }
     return update_exact(r, got, SG_BUF);
 }
@@ -263,7 +264,7 @@ static bool stochastic_exact(op_run *r, const outcome *got) {
     dtype type = r->row->type;
     for (int64_t i = 0; i < r->row->size[0]; i++) {
         double x = r->arg[1].value[i], g = storage_get(got->data[0], type, i), want = ref_stochastic(type, x, &r->round, i, r->state.adam_t);
-        if (g != want || signbit(g) != signbit(want)) return failed(r, "y[%lld] of %a is %a, expected %a", (long long)i, x, g, want);
+        if (g != want || signbit(g) != signbit(want)) return failed(r, "y[%" PRId64 "] of %a is %a, expected %a", i, x, g, want);
     }
     return true;
 }

@@ -10,6 +10,7 @@
 // An output stored in 16 bits is allowed one rounding of its type besides (values.c), and nothing for the sums that lead to it.
 #include "test/ops/op_test.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 
 // clang-format off
@@ -407,8 +408,7 @@ void row_name(char *out, size_t size, const op_row *row) {
         {OPT_NESTEROV, "nesterov"},
     };
     size_t at = (size_t)snprintf(out, size, "%s", kind_of(row->op)->name);
-    for (int i = 0; i < 4 && row->size[i] && at < size; i++)
-        at += (size_t)snprintf(out + at, size - at, "%s%lld", i ? "x" : " ", (long long)row->size[i]);
+    for (int i = 0; i < 4 && row->size[i] && at < size; i++) at += (size_t)snprintf(out + at, size - at, "%s%" PRId64, i ? "x" : " ", row->size[i]);
     if (at < size) at += (size_t)snprintf(out + at, size - at, " %s", dtype_name(row->type));
     for (size_t i = 0; i < sizeof option / sizeof *option; i++)
         if ((row->options & option[i].bit) && at < size) at += (size_t)snprintf(out + at, size - at, " %s", option[i].name);

@@ -5,6 +5,7 @@
 
 #include "base/philox.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -138,7 +139,7 @@ bool gradient_near(op_run *r, const char *what, double (*loss)(void *), void *ct
         x[i] = x0;
         double slope = (up - down) / (2 * h), allowed = 1e-6 * (rms + fabs(g[i])) + 1e-15 * (fabs(up) + fabs(down)) / h + 1e-9;
         if (!(fabs(slope - g[i]) <= allowed))
-            return failed(r, "reference gradient %s[%lld] is %.9g, central difference %.9g", what, (long long)i, g[i], slope);
+            return failed(r, "reference gradient %s[%" PRId64 "] is %.9g, central difference %.9g", what, i, g[i], slope);
     }
     return true;
 }
@@ -308,7 +309,7 @@ static bool same_bits(op_run *r, const char *what, const fixture *f, const outco
         if (!is_output(a) || (batch_only && !a->batch)) continue;
         int64_t at = first_difference(a, x->data[i], y->data[i]);
         if (at < 0) continue;
-        return failed(r, "%s: %s: %s[%lld] is %.9g, expected the bits of %.9g", f->name, what, a->name, (long long)at,
+        return failed(r, "%s: %s: %s[%" PRId64 "] is %.9g, expected the bits of %.9g", f->name, what, a->name, at,
                       storage_get(y->data[i], a->t.type, at), storage_get(x->data[i], a->t.type, at));
     }
     return true;
@@ -336,7 +337,7 @@ static bool adds_once(op_run *r, const fixture *f, const outcome *clean) {
         for (int64_t k = 0, n = tensor_count(&a->t); k < n && ok; k++) {
             float want = (float)loaded(a, k) + z[k];
             if (memcmp(&want, &got[k], sizeof want))
-                ok = failed(r, "%s: %s[%lld]: %.9g (+=) %.9g gave %.9g", f->name, a->name, (long long)k, loaded(a, k), (double)z[k], (double)got[k]);
+                ok = failed(r, "%s: %s[%" PRId64 "]: %.9g (+=) %.9g gave %.9g", f->name, a->name, k, loaded(a, k), (double)z[k], (double)got[k]);
             got[k] = z[k];
         }
     }

@@ -3,6 +3,7 @@
 #include "test/ops/op_test.h"
 #include "test/ops/reference.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,7 +80,7 @@ static void expect_same(bench *b, const char *what, const tensor *x, const tenso
     size_t width = dtype_bytes(x->type);
     for (int64_t i = 0; b->ok && i < tensor_count(x); i++)
         if (memcmp(p + (size_t)i * width, q + (size_t)i * width, width))
-            say(b, "%s: element %lld: %.9g and %.9g", what, (long long)i, storage_get(p, x->type, i), storage_get(q, x->type, i));
+            say(b, "%s: element %" PRId64 ": %.9g and %.9g", what, i, storage_get(p, x->type, i), storage_get(q, x->type, i));
     free(p), free(q);
 }
 
@@ -97,7 +98,7 @@ static void expect_padded(bench *b, const char *what, const tensor *wide, const 
         bool inside = row < plain->size[0] && column < plain->size[1];
         const unsigned char *want = inside ? q + (size_t)(row * plain->size[1] + column) * each : zero;
         if (memcmp(p + (size_t)i * each, want, each))
-            say(b, "%s: (%lld,%lld) is %.9g, expected %.9g", what, (long long)row, (long long)column, storage_get(p, wide->type, i),
+            say(b, "%s: (%" PRId64 ",%" PRId64 ") is %.9g, expected %.9g", what, row, column, storage_get(p, wide->type, i),
                 storage_get(want, wide->type, 0));
     }
     free(p), free(q);
@@ -280,7 +281,7 @@ static bool dropout_masks(const fixture *f, char why[WHY]) {
     float *whole = mask(&b, y, x, key);
     // The rate: 100,004 draws of p = 0.2 have a standard deviation of 126.5; five of them.
     int64_t gone = zeros(whole, B * E);
-    if (llabs(gone - B * E / 5) > 633) say(&b, "p = 0.2 dropped %lld of %d", (long long)gone, B * E);
+    if (llabs(gone - B * E / 5) > 633) say(&b, "p = 0.2 dropped %" PRId64 " of %d", gone, B * E);
     // Samples 2 and 3 of the key are samples 0 and 1 of a key that begins there.
     later.first_sample += B / 2;
     float *tail = mask(&b, &part, &head, later);
@@ -295,8 +296,7 @@ static bool dropout_masks(const fixture *f, char why[WHY]) {
         float *m = mask(&b, y, x, other);
         int64_t same = 0;
         for (int i = 0; i < B * E; i++) same += (m[i] == 0) == (whole[i] == 0);
-        if (llabs(same - (int64_t)(0.68 * B * E)) > 738)
-            say(&b, "key part %d does not make another mask: %lld of %d alike", k, (long long)same, B * E);
+        if (llabs(same - (int64_t)(0.68 * B * E)) > 738) say(&b, "key part %d does not make another mask: %" PRId64 " of %d alike", k, same, B * E);
         free(m);
     }
     free(ones), free(whole), free(tail);
@@ -332,7 +332,7 @@ static void expect_not_finite(bench *b, const char *what, const tensor *x, int64
     for (int64_t i = 0; i < tensor_count(x) && b->ok; i++) {
         double v = storage_get(p, x->type, i);
         bool inside = i >= from && i < from + n;
-        if (inside == (bool)isfinite(v)) say(b, "%s[%lld] is %g, expected %s", what, (long long)i, v, inside ? "NaN or infinity" : "a number");
+        if (inside == (bool)isfinite(v)) say(b, "%s[%" PRId64 "] is %g, expected %s", what, i, v, inside ? "NaN or infinity" : "a number");
     }
     free(p);
 }
@@ -343,7 +343,7 @@ static void expect_zero_columns(bench *b, const tensor *x, int64_t from) {
     for (int64_t i = 0; i < tensor_count(x); i++) {
         double v = storage_get(p, x->type, i);
         if (i % x->size[1] >= from && (v != 0 || signbit(v)))
-            say(b, "cross_entropy of a row with it: gradient %lld, column %lld, is %g, expected +0", (long long)i, (long long)(i % x->size[1]), v);
+            say(b, "cross_entropy of a row with it: gradient %" PRId64 ", column %" PRId64 ", is %g, expected +0", i, i % x->size[1], v);
     }
     free(p);
 }
@@ -447,9 +447,8 @@ static void decide_one(bench *b, tensor *st, tensor *sums, const decision *d) {
     if (!b->ok) return free(s);
     if (s->apply != d->apply || s->loss_scale != d->scale || s->lr != before.lr)
         say(b, "%s: apply %d, scale %g, lr %g", d->why, s->apply, (double)s->loss_scale, (double)s->lr);
-    if (d->good_after >= 0 && s->good_steps != d->good_after) say(b, "%s: good_steps %lld", d->why, (long long)s->good_steps);
-    if (s->adam_t != 41 + d->apply || s->skipped != 6 + !d->apply)
-        say(b, "%s: adam_t %lld, skipped %lld", d->why, (long long)s->adam_t, (long long)s->skipped);
+    if (d->good_after >= 0 && s->good_steps != d->good_after) say(b, "%s: good_steps %" PRId64, d->why, s->good_steps);
+    if (s->adam_t != 41 + d->apply || s->skipped != 6 + !d->apply) say(b, "%s: adam_t %" PRId64 ", skipped %" PRId64, d->why, s->adam_t, s->skipped);
     if (s->beta1_power != (d->apply ? 0.125 : 0.25) || s->beta2_power != (d->apply ? 0.375 : 0.5))
         say(b, "%s: powers %g %g", d->why, s->beta1_power, s->beta2_power);
     if (d->apply ? s->grad_norm != d->norm : (bool)isfinite(s->grad_norm)) say(b, "%s: norm %g", d->why, s->grad_norm);
@@ -531,7 +530,7 @@ static bool adamw_steps(const fixture *f, char why[WHY]) {
     for (int i = 0; i < WEIGHTS; i++) ref->master[i] = (double)p[i];
     for (int step = 0; step < STEPS; step++) adam_step(&b, step, ref, &rules, &adam);
     step_state *s = take(&b, &b.t[5]);
-    if (b.ok && (s->adam_t != STEPS - 1 || s->skipped != 1)) say(&b, "adam_t %lld, skipped %lld", (long long)s->adam_t, (long long)s->skipped);
+    if (b.ok && (s->adam_t != STEPS - 1 || s->skipped != 1)) say(&b, "adam_t %" PRId64 ", skipped %" PRId64, s->adam_t, s->skipped);
     const double *want[] = {ref->master, ref->m, ref->v};
     static const char *const name[] = {"master", "m", "v"};
     for (int i = 0; i < 3; i++) {
@@ -622,8 +621,8 @@ static bool same_steps(const fixture *f, const fixture *cpu, optimizer by, dtype
     for (int k = 0; k < OPT_TENSORS; k++) {
         if (ok && memcmp(got[k], want[k], bytes[k])) {
             ok = false;
-            snprintf(why, WHY, "%s: %s of %lld weights in %s%s, %lld past an aligned address: %s has not the CPU's bits", f->name, names[by],
-                     (long long)n, dtype_name(T), round ? ", rounded stochastically" : "", (long long)at, name[k]);
+            snprintf(why, WHY, "%s: %s of %" PRId64 " weights in %s%s, %" PRId64 " past an aligned address: %s has not the CPU's bits", f->name,
+                     names[by], n, dtype_name(T), round ? ", rounded stochastically" : "", at, name[k]);
         }
         free(got[k]), free(want[k]);
     }
@@ -768,7 +767,7 @@ static bool rounding_keys(const fixture *f, char why[WHY]) {
         if (k == 4) other.first += 1ll << 34;
         double *now = rounded_by_chance(&b, y, x, st, other, k == 0 ? 10 : 9);
         for (int i = 0; i < DRAWS; i++) same += now[i] == base[i];
-        if (llabs(same - DRAWS / 2) > 396) say(&b, "key part %d does not draw anew: %lld of %d alike", k, (long long)same, DRAWS);
+        if (llabs(same - DRAWS / 2) > 396) say(&b, "key part %d does not draw anew: %" PRId64 " of %d alike", k, same, DRAWS);
         free(now);
     }
     free(half), free(base), free(first);

@@ -1,6 +1,7 @@
 // test/ops/values.c: storage types written from their definition, and what "near" means.
 #include "test/ops/op_test.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -81,7 +82,7 @@ bool values_near(const char *name, dtype t, const void *got, const double *want,
     for (int64_t i = 0; i < n; i++) {
         double g = storage_get(got, t, i);
         if (!isfinite(g)) {
-            snprintf(why, WHY, "%s[%lld] is %g, expected %.9g", name, (long long)i, g, want[i]);
+            snprintf(why, WHY, "%s[%" PRId64 "] is %g, expected %.9g", name, i, g, want[i]);
             return false;
         }
         error += (g - want[i]) * (g - want[i]);
@@ -97,7 +98,7 @@ bool values_near(const char *name, dtype t, const void *got, const double *want,
     for (int64_t i = 0; i < n; i++) {
         double g = storage_get(got, t, i), allowed = 3 * storage_unit(t) * fabs(want[i]) + 64 * sqrt(nmse) * rms + tiny;
         if (fabs(g - want[i]) <= allowed) continue;
-        snprintf(why, WHY, "%s[%lld] is %.9g, expected %.9g within %.2g", name, (long long)i, g, want[i], allowed);
+        snprintf(why, WHY, "%s[%" PRId64 "] is %.9g, expected %.9g within %.2g", name, i, g, want[i], allowed);
         return false;
     }
     return true;

@@ -7,6 +7,7 @@
 #include "base/philox.h"
 #include "trainer/checkpoint/checkpoint.h"
 
+#include <inttypes.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -160,11 +161,11 @@ static inline void resumes_as(world *w, const world *expected, complaints *c) {
     scramble(w);
     OK(ckpt_resume(w->dir, &w->s, &found, complain, c));
     assert_true(found);
-    if (!equal(w, expected)) fail_msg("resumed step %lld, expected %lld, or other bits", (long long)w->s.at.step, (long long)expected->s.at.step);
+    if (!equal(w, expected)) fail_msg("resumed step %" PRId64 ", expected %" PRId64 ", or other bits", w->s.at.step, expected->s.at.step);
 }
 
 static inline void path_of(char *path, const world *w, int64_t step, const char *file) {
-    snprintf(path, IO_PATH, "%s/ckpt/step-%08lld%s%s", w->dir, (long long)step, *file ? "/" : "", file);
+    snprintf(path, IO_PATH, "%s/ckpt/step-%08" PRId64 "%s%s", w->dir, step, *file ? "/" : "", file);
 }
 
 // All names in DIR/ckpt, sorted, with a space after each.

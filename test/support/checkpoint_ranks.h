@@ -6,6 +6,7 @@
 #include "test/support/checkpoint.h"
 #include "test/support/pipe_comm.h"
 
+#include <inttypes.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -64,7 +65,7 @@ static inline void wipe(const nodes *n) {
 }
 
 static inline void node_path(char path[IO_PATH], const nodes *n, int node, int64_t step, const char *file) {
-    snprintf(path, IO_PATH, "%s/ckpt/step-%08lld%s%s", n->dir[node], (long long)step, *file ? "/" : "", file);
+    snprintf(path, IO_PATH, "%s/ckpt/step-%08" PRId64 "%s%s", n->dir[node], step, *file ? "/" : "", file);
 }
 
 // --- a state, dealt ------------------------------------------------------------------------------------------------------------
@@ -336,8 +337,8 @@ static inline void body_resume(rank_of *r) {
     if (r->out->rc != ERR_OK || !r->out->found) return;
     note_hashes(r);
     r->out->n = r->d.s.at.adam_t - r->d.s.at.step + 1;
-    MUST(r->out->n >= 0 && r->out->n < SALTS && dealt_is(&r->d, r->d.s.at.step, (uint32_t)r->out->n), "step %lld is not as it was saved",
-         (long long)r->d.s.at.step);
+    MUST(r->out->n >= 0 && r->out->n < SALTS && dealt_is(&r->d, r->d.s.at.step, (uint32_t)r->out->n), "step %" PRId64 " is not as it was saved",
+         r->d.s.at.step);
 }
 
 // What all ranks must agree upon.
@@ -346,8 +347,8 @@ static inline const outcome *same_on_all(const job *j) {
     for (int r = 1; r < j->mesh.world; r++)
         if (o[r].rc != o->rc || o[r].found != o->found || o[r].step != o->step || o[r].n != o->n || o[r].complaints != o->complaints ||
             strcmp(o[r].hash, o->hash) != 0 || strcmp(o[r].state_hash, o->state_hash) != 0)
-            fail_msg("rank %d: %d step %lld hash %s complaints %d (%s); rank 0: %d step %lld hash %s complaints %d (%s)", r, o[r].rc,
-                     (long long)o[r].step, o[r].hash, o[r].complaints, o[r].text, o->rc, (long long)o->step, o->hash, o->complaints, o->text);
+            fail_msg("rank %d: %d step %" PRId64 " hash %s complaints %d (%s); rank 0: %d step %" PRId64 " hash %s complaints %d (%s)", r, o[r].rc,
+                     o[r].step, o[r].hash, o[r].complaints, o[r].text, o->rc, o->step, o->hash, o->complaints, o->text);
     return o;
 }
 
@@ -355,7 +356,7 @@ static inline void saves(job *j, int64_t step, uint32_t salt) {
     j->step = step, j->salt = salt;
     all_ranks_do(j, body_save);
     const outcome *o = same_on_all(j);
-    if (o->rc != ERR_OK) fail_msg("save of step %lld: %s", (long long)step, o->text);
+    if (o->rc != ERR_OK) fail_msg("save of step %" PRId64 ": %s", step, o->text);
 }
 
 // Resumes at this step and salt, having complained so often.
@@ -363,8 +364,8 @@ static inline const outcome *resumes_at(job *j, int64_t step, uint32_t salt, int
     all_ranks_do(j, body_resume);
     const outcome *o = same_on_all(j);
     if (o->rc != ERR_OK || !o->found || o->step != step || o->n != salt || o->complaints != complaints)
-        fail_msg("%d, found %d: step %lld salt %ld, complaints %d; expected step %lld salt %u, %d; %s; %s", o->rc, o->found, (long long)o->step, o->n,
-                 o->complaints, (long long)step, salt, complaints, o->text, o->complaint);
+        fail_msg("%d, found %d: step %" PRId64 " salt %ld, complaints %d; expected step %" PRId64 " salt %u, %d; %s; %s", o->rc, o->found, o->step,
+                 o->n, o->complaints, step, salt, complaints, o->text, o->complaint);
     return o;
 }
 

@@ -10,6 +10,7 @@
 
 #include "comm/transport.h"
 
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -74,8 +75,8 @@ static inline err_t late_leave(const late_call *k, err_t rc) {
     const char *what = c->phase.what ? c->phase.what : "";
     if (strcmp(what, k->what) == 0 && c->phase.step == k->step && c->phase.number == k->number) return ERR_OK;
     atomic_store(&late.broken, true);
-    return err_set(ERR_INTERNAL, "\"%s\" %lld was under way, and the rank said that it is in \"%s\" %lld", k->what, (long long)k->number, what,
-                   (long long)c->phase.number);
+    return err_set(ERR_INTERNAL, "\"%s\" %" PRId64 " was under way, and the rank said that it is in \"%s\" %" PRId64, k->what, k->number, what,
+                   c->phase.number);
 }
 
 static inline err_t late_exchange(comm *c, const comm_part *send, int sends, const comm_part *recv, int recvs, stream *s) {
