@@ -121,7 +121,7 @@ static void spill_json(const char *path, const json_t *then) {
     free(whole), free(old);
 }
 
-// The manifest of version 1: one rank, files that nobody signed, tensors with "file" in the place of parts.
+// The manifest of version 1: one rank, files without rank and host, tensors with "file" in the place of parts.
 static void write_version_1(const char *path) {
     size_t n;
     char *text = slurp(path, &n);

@@ -3,18 +3,8 @@
 #include "model/safetensors.h"
 #include "test/support/checkpoint_ranks.h"
 
-#include <inttypes.h>
 #include <fcntl.h>
-
-static void expected_hashes(outcome *o, int64_t step, uint32_t salt) {
-    dealt *d = calloc(1, sizeof *d);
-    open_dealt(d, 0, 0, 0, 1);
-    fill_dealt(d, step, salt);
-    OK(ckpt_hash(&d->s, o->hash));
-    OK(ckpt_state_hash(&d->s, o->state_hash));
-    close_dealt(d);
-    free(d);
-}
+#include <inttypes.h>
 
 // --- any world size ------------------------------------------------------------------------------------------------------------
 
@@ -28,24 +18,11 @@ static void body_load(rank_of *r) {
     note_hashes(r);
 }
 
-static void body_load_masters(rank_of *r) {
-    char path[IO_PATH];
-    ckpt_release(&r->d.s);
-    r->d.s.groups = 1;
-    DOES(ckpt_prepare(&r->d.s));
-    fill_dealt(&r->d, r->j->step, r->j->salt);
-    for (int i = 0; i < TENSORS; i++)
-        if (r->d.tensor[0][i].count) memset(r->d.tensor[0][i].data, 0, (size_t)r->d.tensor[0][i].count * 4);
-    snprintf(path, sizeof path, "%s/ckpt/step-%08" PRId64, r->dir, r->j->step);
-    DOES(ckpt_load(path, &r->d.s, true));
-    MUST(dealt_is(&r->d, r->j->step, r->j->salt), "other bits");
-}
-
 static void test_any_world(void **state) {
     const nodes *n = *state;
     const int from[] = {1, 2, 3, 4, 8}, to[] = {1, 2, 3, 5};
     outcome expected;
-    expected_hashes(&expected, 7, 3);
+    hashes_of(&expected, 0, 7, 3);
     for (int i = 0; i < 8; i++) {
         job save = {.where = n, .nodes = 1, .ranks = {from[i < 5 ? i : i - 3]}, .deal = i < 5 ? 100 + (uint32_t)i : 0, .keep = 1};
         wipe(n);

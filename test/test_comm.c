@@ -7,8 +7,8 @@
 #include "comm/transport.h"
 #include "test/support/team_stub.h"
 
-#include <inttypes.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <signal.h>

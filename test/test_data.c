@@ -5,8 +5,8 @@
 #include "data/text/shard.h"
 #include "test/support/place.h"
 
-#include <inttypes.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -4,8 +4,8 @@
 #include "data/loader.h"
 #include "data/sampler.h"
 
-#include <inttypes.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>

@@ -2,9 +2,9 @@
 // (test/standin/nccl.c) in NCCL's place. What it is not: a test of NCCL, of CUDA, or of speed.
 #include "comm/nccl/api.h"
 
-#include <inttypes.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>

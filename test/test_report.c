@@ -108,7 +108,7 @@ static void little_is_not_slow(void **state) {
     scene s;
     opened(&s, 2, 2, (double[]){10, 10});
     for (int i = 0; i < 4; i++) assert_false(after(&s, TWICE / 2, (double[]){10, 15}).straggler);    // 1.5 times is not above 1.5 times
-    for (int i = 0; i < 4; i++) assert_false(after(&s, TWICE / 2, (double[]){0.5, 1.4}).straggler);  // nobody notices 0.9 ms
+    for (int i = 0; i < 4; i++) assert_false(after(&s, TWICE / 2, (double[]){0.5, 1.4}).straggler);  // 0.9 ms are too little to report
     for (int i = 0; i < 4; i++) assert_false(after(&s, TWICE / 2, (double[]){10, 9}).straggler);
     close_scene(&s);
 }

@@ -13,8 +13,8 @@
 // for tests: small sizes and one turn, no figures to be quoted.
 #include "gpu/cpu/kernel/kernel.h"
 
-#include <inttypes.h>
 #include <dlfcn.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>

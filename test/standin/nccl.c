@@ -380,7 +380,7 @@ static ncclResult_t run_job(ncclComm_t c, job_kind job) {
         if (asked("async", c->groups)) return error(ncclSystemError, "stand-in: asked to fail in the background");
         return run_group(c);
     case JOB_SPLIT: return run_split(c);
-    case JOB_FINALIZE:  // nobody leaves before all have come
+    case JOB_FINALIZE:  // no rank leaves before all have come
         return run_op(c, &(op){.kind = OP_ALL_REDUCE, .in = &token, .out = &token, .count = 1, .type = ncclInt8, .how = ncclSum, .c = c});
     case JOB_NONE:
     case JOB_QUIT: break;

@@ -7,10 +7,10 @@
 #include "base/philox.h"
 #include "trainer/checkpoint/checkpoint.h"
 
-#include <inttypes.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -341,6 +341,31 @@ static inline void body_resume(rank_of *r) {
          r->d.s.at.step);
 }
 
+// As evaluation does: the masters alone, whatever the settings were.
+static inline void body_load_masters(rank_of *r) {
+    char path[IO_PATH];
+    ckpt_release(&r->d.s);
+    r->d.s.groups = 1;
+    DOES(ckpt_prepare(&r->d.s));
+    fill_dealt(&r->d, r->j->step, r->j->salt);
+    for (int i = 0; i < TENSORS; i++)
+        if (r->d.tensor[0][i].count) memset(r->d.tensor[0][i].data, 0x55, (size_t)r->d.tensor[0][i].count * 4);
+    snprintf(path, sizeof path, "%s/ckpt/step-%08" PRId64, r->dir, r->j->step);
+    DOES(ckpt_load(path, &r->d.s, true));
+    MUST(dealt_is(&r->d, r->j->step, r->j->salt), "other bits");
+}
+
+// The hashes that a state has on one rank.
+static inline void hashes_of(outcome *o, int slicing, int64_t step, uint32_t salt) {
+    dealt *d = calloc(1, sizeof *d);
+    open_dealt(d, 0, slicing, 0, 1);
+    fill_dealt(d, step, salt);
+    OK(ckpt_hash(&d->s, o->hash));
+    OK(ckpt_state_hash(&d->s, o->state_hash));
+    close_dealt(d);
+    free(d);
+}
+
 // What all ranks must agree upon.
 static inline const outcome *same_on_all(const job *j) {
     const outcome *o = j->out;
