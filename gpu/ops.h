@@ -4,7 +4,7 @@
 // Order      outputs, saved for backward, inputs, sizes, stream
 // Gradients  d<name>; (=) overwrites, (+=) accumulates. Gradients of weights are FP32 and (+=): the operation sums its own
 //            contribution from zero first and adds it once, so that a lane's gradient is a sum over micro-batches (or, of a head, over
-//            its chunks of rows), in order.
+//            its chunks of rows), in order. Where `fresh` is set they are (=) instead: what they held is garbage, and is not read.
 // Types      "E" (element) below is the compute type of the run: FP32, BF16 or FP16, the same for all tensors marked E.
 //            Other types are as written. Arithmetic is FP32 for every storage type.
 // Async      queued on `s`; results are the host's only after an event or stream_wait()
@@ -83,6 +83,8 @@ enum { CHUNK = 16384 };  // elements: the unit in which tensors are distributed,
 //   MATMUL_DGELU       d = round_E(sum) * gelu'(pre), pre is read: the same bits as the unfused pair
 //   MATMUL_ACCUMULATE  d is FP32 and (+=): the whole sum over k is formed first and added once
 // gelu is the tanh form (Hendrycks & Gimpel 2016).
+// A row of d has the same bits whatever other rows of a are multiplied with it, as long as `rows` is the same: a device may choose its algorithm
+// by `rows`, never by M.
 typedef struct matmul_args {
     tensor *d;        // (M,N) E (=), or FP32 with MATMUL_ACCUMULATE; with E = BF16/FP16 d may also be FP32 (=)
     tensor *pre;      // (M,N) E (=), or read
@@ -90,7 +92,11 @@ typedef struct matmul_args {
     bool ta;
     const tensor *b;  // (K,N) E, or (N,K) if tb
     bool tb;
-    const tensor *bias;  // (N) E
+    const tensor *bias;      // (N) E
+    const tensor *residual;  // (M,N) E, or NULL: d = round_E(sum (+ bias) + residual). Not with GELU, DGELU or ACCUMULATE, nor with another d than E
+    tensor *dbias;           // (N) FP32 (+=), or NULL: with DGELU, the column sums of d as it is stored
+    bool fresh;              // dbias is (=)
+    int64_t rows;            // of the whole batch of which a's rows are a part; 0: M. Not with ta
     unsigned epilogue;
 } matmul_args;
 
@@ -98,6 +104,7 @@ typedef struct matmul_args {
 typedef struct bias_backward_args {
     tensor *dbias;     // (C) FP32 (+=)
     const tensor *dy;  // (N,C) E
+    bool fresh;
 } bias_backward_args;
 
 // Causal self-attention, softmax(q k^T / sqrt(D)) v per head, without a T x T matrix (Dao et al. 2022; Dao 2023).
@@ -131,13 +138,17 @@ typedef struct layer_norm_forward_args {
 } layer_norm_forward_args;
 
 // dx = gradient through the norm, + dresidual where given (the gradient that flows past the norm). x is what was normalised.
+// Both are the gradients of two layers' outputs: their column sums, those layers' bias gradients, cost no further reading here.
 typedef struct layer_norm_backward_args {
     tensor *dx;               // (N,C) E (=), may be dresidual itself
     tensor *dw, *db;          // (C) FP32 (+=)
+    tensor *dx_sums;          // (C) FP32 (+=), or NULL: column sums of dx as it is stored
+    tensor *dresidual_sums;   // (C) FP32 (+=), or NULL: of dresidual
     const tensor *dy;         // (N,C) E
     const tensor *dresidual;  // (N,C) E or NULL
     const tensor *x;          // (N,C) E
     const tensor *w, *mean, *rstd;
+    bool fresh;  // of dw, db and the sums
 } layer_norm_backward_args;
 
 typedef struct gelu_forward_args {
@@ -146,7 +157,9 @@ typedef struct gelu_forward_args {
 } gelu_forward_args;  // any shape, E
 typedef struct gelu_backward_args {
     tensor *dx;
+    tensor *dbias;  // (C) FP32 (+=), or NULL: column sums of dx as it is stored, C = its last dimension
     const tensor *dy, *x;
+    bool fresh;
 } gelu_backward_args;  // dx (=) = dy * gelu'(x), dx may be dy
 
 // y = x > 0 ? x : +0, and NaN for NaN; y may be x. Backward reads the output y, so that x need not be kept: dx (=) y > 0 ? dy : +0, dx
@@ -174,6 +187,7 @@ typedef struct embedding_backward_args {
     tensor *scratch;       // (B*T + V + 1) INT32
     const tensor *dx;      // (B,T,C) E
     const tensor *tokens;  // (B,T) INT32
+    bool fresh_wte, fresh_wpe;
 } embedding_backward_args;
 
 // losses[n] = -log softmax(logits[n])[target[n]]; where scale is not NULL, logits are overwritten by their gradient
@@ -218,6 +232,13 @@ typedef struct cast_args {
     tensor *y;
     const tensor *x;
 } cast_args;  // between FP32, BF16 and FP16, round to nearest even
+
+// y[e] = u - 1 with u = (word >> 8) * 2^-23 and word = philox(seed; e / 4 mod 2^32, 0, e / 2^34, 0)[e % 4]: uniform in [-1, 1), rounded to y's type.
+// For operands of measurements: a product of zeros takes less power than one of numbers, and so runs faster.
+typedef struct random_fill_args {
+    tensor *y;  // any shape; FP32, BF16 or FP16 (=)
+    uint64_t seed;
+} random_fill_args;
 
 // y = x, rounded as adamw or sgd rounded in the update that state->adam_t counted last: makes the same w again from the
 // same master. To nearest even where adam_t is 0: nothing was updated yet.

@@ -35,6 +35,7 @@ typedef struct pass {
     const ops *ops;
     stream *s;
     int64_t B;                // samples, at most the planned number
+    int64_t whole;            // samples of a whole micro-batch, of which these may be a part: a device chooses algorithms by it. 0: B
     int slot;                 // where the blocks keep what their backward pass reads: 0 .. model_plan.slots-1
     tensor in[MODEL_INPUTS];  // (B, ...) what the sample consists of, in the order of model.input, on the device
     const tensor *x;          // [blocks-1] what block b leaves for block b+1: (B, ...) E, shapes as planned
@@ -42,6 +43,7 @@ typedef struct pass {
                               // reads all of dx[b] before it writes dx[b-1]
     const tensor *w;          // the parameters' values, E, one for each row of the table
     tensor *dw;               // their gradients, FP32 (+=). NULL: forward only
+    bool fresh;               // dw is (=): what it holds is garbage
     const step_state *state;  // on the device: the loss scale
     float loss_factor;        // 1 / (G * model.losses): the share of one loss in the step's mean loss
     dropout_key drop;         // seed, step and first sample; p = 0: no dropout
