@@ -110,6 +110,8 @@ op_cost add_cost(const add_args *args) {
 
 op_cost cast_cost(const cast_args *args) { return (op_cost){args->x->type, {tensor_count(args->x)}, 0, size_of(args->y) + size_of(args->x), 0}; }
 
+op_cost random_fill_cost(const random_fill_args *args) { return (op_cost){args->y->type, {tensor_count(args->y)}, 0, size_of(args->y), 0}; }
+
 op_cost cast_stochastic_cost(const cast_stochastic_args *args) {
     return (op_cost){args->x->type, {tensor_count(args->x)}, 0, size_of(args->y) + size_of(args->x) + (double)sizeof *args->state, 0};
 }

@@ -299,8 +299,8 @@ typedef struct sgd_args {
 #define OPS(X)                                                                                                          \
     X(matmul) X(bias_backward) X(attention_forward) X(attention_backward) X(layer_norm_forward) X(layer_norm_backward)  \
     X(gelu_forward) X(gelu_backward) X(relu_forward) X(relu_backward) X(embedding_forward) X(embedding_backward)        \
-    X(cross_entropy) X(top_1) X(loss_means) X(dropout) X(add) X(cast) X(cast_stochastic) X(sum_squares) X(step_decide)  \
-    X(adamw) X(sgd)
+    X(cross_entropy) X(top_1) X(loss_means) X(dropout) X(add) X(cast) X(random_fill) X(cast_stochastic) X(sum_squares)  \
+    X(step_decide) X(adamw) X(sgd)
 // clang-format on
 
 typedef struct ops {

@@ -97,6 +97,29 @@ err_t cuda_cast(const cast_args *args, stream *s) {
     return ERR_OK;
 }
 
+// --- random numbers ----------------------------------------------------------------------------------------------------------
+
+// Four elements a thread, those of one call of philox.
+// moves      sizeof(E) bytes an element; bound by philox, 10 rounds for 4 elements
+// reference  gpu/cpu/kernel/random_fill.c, to the bit
+template <class T> __global__ void __launch_bounds__(BLOCK) random_fill_kernel(T *y, int64_t count, uint64_t seed) {
+    int64_t quad = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
+    uint32_t word[4];
+    if (quad * 4 >= count) return;
+    philox4x32(word, seed, (uint32_t)quad, 0, (uint32_t)(quad >> 32), 0);
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        if (quad * 4 + k < count) round_to(&y[quad * 4 + k], (float)(word[k] >> 8) * 0x1p-23f - 1.0f);
+}
+
+err_t cuda_random_fill(const random_fill_args *args, stream *s) {
+    int64_t count = tensor_count(args->y);
+    assert(args->y->type <= FP16 && count > 0);
+    BY_TYPE(args->y->type, T,
+            LAUNCH((random_fill_kernel<T>), (unsigned)ceil_div(count, 4 * BLOCK), BLOCK, 0, s, (T *)args->y->data, count, args->seed));
+    return ERR_OK;
+}
+
 // --- dropout -----------------------------------------------------------------------------------------------------------------
 
 typedef struct dropout_draw {

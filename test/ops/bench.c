@@ -73,6 +73,15 @@ static double median_time(const bench *b, const op_run *r, operands *o) {
     return sample[n / 2];
 }
 
+// Numbers are made on the device, on which a row has more of them than a host fills in a minute. Indices and states come from the row.
+static bool fill(const bench *b, const arg *a, const tensor *t, int seed) {
+    if (a->random) {
+        tensor to = *t;
+        return b->f.table->random_fill(&(random_fill_args){.y = &to, .seed = (uint64_t)seed + 1}, b->f.s) == ERR_OK;
+    }
+    return stream_copy(b->f.s, t->data, a->t.data, tensor_bytes(t)) == ERR_OK;
+}
+
 static bool operands_open(operands *o, const bench *b, const op_run *r) {
     const fixture *f = &b->f;
     double bytes = 0;
@@ -88,8 +97,7 @@ static bool operands_open(operands *o, const bench *b, const op_run *r) {
         tensor *t = &o->first[i];
         *t = r->arg[i].t, t->data = NULL;
         if (r->arg[i].absent) continue;
-        ok = device_alloc(f->dev, MEMORY_DEVICE, o->stride[i] * (size_t)o->copies, &t->data) == ERR_OK &&
-             stream_copy(f->s, t->data, r->arg[i].t.data, tensor_bytes(t)) == ERR_OK;
+        ok = device_alloc(f->dev, MEMORY_DEVICE, o->stride[i] * (size_t)o->copies, &t->data) == ERR_OK && fill(b, &r->arg[i], t, i);
         for (int k = 1; k < o->copies && ok; k++)
             ok = stream_copy(f->s, (char *)t->data + o->stride[i] * (size_t)k, t->data, tensor_bytes(t)) == ERR_OK;
     }

@@ -3,6 +3,8 @@
 #include "test/ops/op_test.h"
 #include "test/ops/reference.h"
 
+#include "base/philox.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -41,6 +43,7 @@ static err_t matmul_call(const op_run *r, const ops *o, tensor *t[ARGS], stream 
                                     .b = t[MM_B],
                                     .tb = opt & OPT_TB,
                                     .bias = t[MM_BIAS],
+                                    .rows = opt & OPT_TA ? 0 : r->row->size[0],
                                     .epilogue = opt & 15},
                      s);
 }
@@ -400,7 +403,7 @@ static bool relu_back_gradient(op_run *r) {
 const op_kind kind_relu_backward = {"relu_backward",    relu_back_setup, relu_back_call, relu_back_reference,
                                     relu_back_gradient, relu_exact,      stream_cost};
 
-// --- dropout: B E, add: N, cast: N -----------------------------------------------------------------------------------------
+// --- dropout: B E, add: N, random_fill: N, cast: N -----------------------------------------------------------------------------------------
 
 static void dropout_setup(op_run *r) {
     arg *y = arg_add(r, "y", OUT, r->row->type, 2, r->row->size[0], r->row->size[1], 0);
@@ -456,6 +459,20 @@ static bool exact_output(op_run *r, const outcome *got) {
     return true;
 }
 const op_kind kind_add = {"add", add_setup, add_call, add_reference, NULL, exact_output, stream_cost};
+
+static void random_setup(op_run *r) { arg_add(r, "y", OUT, r->row->type, 1, r->row->size[0], 0, 0); }
+static err_t random_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
+    (void)r;
+    return o->random_fill(&(random_fill_args){.y = t[0], .seed = 0x123456789abcdefull}, s);
+}
+static void random_reference(op_run *r) {
+    uint32_t word[4];
+    for (int64_t i = 0; i < r->row->size[0]; i++) {
+        if (i % 4 == 0) philox4x32(word, 0x123456789abcdefull, (uint32_t)(i / 4), 0, (uint32_t)(i >> 34), 0);
+        r->arg[0].want[i] = storage_round(r->row->type, (double)(word[i % 4] >> 8) * 0x1p-23 - 1);
+    }
+}
+const op_kind kind_random_fill = {"random_fill", random_setup, random_call, random_reference, NULL, exact_output, stream_cost};
 
 static void cast_setup(op_run *r) {
     arg *y = arg_add(r, "y", OUT, (dtype)(r->row->options >> OPT_TO_SHIFT), 1, r->row->size[0], 0, 0);

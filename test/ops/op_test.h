@@ -65,6 +65,7 @@ typedef struct arg {
     int alias;      // 1 + the argument whose memory this one shares; 0: its own
     bool batch;     // dimension 0 is the batch: halves when the batch is split
     bool absent;    // NULL is passed
+    bool random;    // a benchmark's: random numbers, which the device makes
     double *value;  // inputs: what storage holds
     double *want;   // outputs: the reference (of ADDS: the contribution); NULL: compared by bits only
 } arg;
