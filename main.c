@@ -22,6 +22,7 @@ static const char help[] = "lockstep: trains neural networks from one INI file, 
                            "  lockstep hash CKPT_DIR...         fingerprints of weights and of the whole state, after checking every digest\n"
                            "  lockstep bench CONFIG.ini...      time training steps on made-up data   [--steps N]\n"
                            "  lockstep bench step CONFIG.ini... where the time of a step goes, operation by operation [--steps N]\n"
+                           "  lockstep tune CONFIG.ini...       measure how a GPU multiplies the run's matrices best; [device] plans uses it\n"
                            "  lockstep version\n"
                            "\n"
                            "--ckpt is the run's best checkpoint, or its newest, when not given. SIGTERM or Ctrl-C: finish the step, save, exit\n"
@@ -98,6 +99,10 @@ static err_t do_pack(const config *c, const arguments *a) {
     (void)a;
     return verb_pack(c, stdout);
 }
+static err_t do_tune(const config *c, const arguments *a) {
+    (void)a;
+    return verb_tune(c, stdout);
+}
 static err_t do_eval(const config *c, const arguments *a) { return verb_eval(c, a->ckpt, stdout); }
 static err_t do_sample(const config *c, const arguments *a) { return verb_sample(c, a->ckpt, a->prompt, stdout); }
 
@@ -111,19 +116,34 @@ static err_t do_bench(const config *c, const arguments *a) {
 typedef struct verb {
     const char *name, *options;
     int least_files;
+    bool computes;  // on a device, so that it must be known which
     err_t (*run)(const config *c, const arguments *a);
 } verb;
 
 static const verb verbs[] = {
-    {"train", "", 1, do_train},
-    {"check", "", 1, do_check},
-    {"plan", "", 1, do_plan},
-    {"config", "", 0, do_config},
-    {"pack", "", 1, do_pack},
-    {"eval", "--ckpt ", 1, do_eval},
-    {"sample", "--ckpt --prompt ", 1, do_sample},
-    {"bench", "--steps ", 1, do_bench},
+    {"train", "", 1, true, do_train},
+    {"check", "", 1, true, do_check},
+    {"plan", "", 1, true, do_plan},
+    {"config", "", 0, false, do_config},
+    {"pack", "", 1, false, do_pack},
+    {"eval", "--ckpt ", 1, true, do_eval},
+    {"sample", "--ckpt --prompt ", 1, true, do_sample},
+    {"bench", "--steps ", 1, true, do_bench},
+    {"tune", "", 1, true, do_tune},
 };
+
+// Which device `auto` is. A GPU that is there and can't be used is never passed over in silence.
+static err_t decide(config *c) {
+    device_found found;
+    if (c->device.backend != DEVICE_AUTO) return ERR_OK;
+    TRY(device_find(&found));
+    if (found.kind == DEVICE_CPU && found.gpu[0])
+        fprintf(stderr,
+                "lockstep: this machine has a GPU (%s), and this run is on the CPU: %s\n"
+                "lockstep: [device] backend = cuda insists on the GPU, and says what it lacks; backend = cpu says that the CPU is meant\n",
+                found.gpu, found.why);
+    return config_decide(c, found.kind, found.why);
+}
 
 static err_t run_verb(const verb *v, int argc, char **argv) {
     arguments a;
@@ -134,6 +154,7 @@ static err_t run_verb(const verb *v, int argc, char **argv) {
     config *c = calloc(1, sizeof *c);
     if (!c) return err_set(ERR_INTERNAL, "no memory for the settings");
     err_t rc = config_load(c, a.files, a.count);
+    if (rc == ERR_OK && v->computes) rc = decide(c);
     if (rc == ERR_OK) rc = v->run(c, &a);
     free(c);
     return rc;

@@ -30,10 +30,11 @@ typedef struct backend {
     err_t (*record_end)(stream *s, recording **out);
     err_t (*recording_run)(recording *r, stream *s);
     void (*recording_close)(recording *r);
-    // all three NULL: a CPU, whose bits depend on nothing
+    // all four NULL: a CPU, whose bits depend on nothing
     void (*arithmetic)(const device *d, char *dst, size_t room);
     bool (*plans_get)(const device *d, int index, char text[DEVICE_PLAN]);
     err_t (*plans_set)(device *d, const char *text);
+    err_t (*plans_tune)(device *d, stream *s, const char *text, plan_tuning *out);
 } backend;
 
 // Every backend's device, stream and event begin with these, so that gpu/device.c finds the backend.

@@ -5,8 +5,13 @@
 #include <string.h>
 
 static err_t open_any(device **out, const device_options *o) {
-    if (o->kind == DEVICE_CUDA) return cuda_device_open(out, o);
-    char why[sizeof(*out)->info.choice] = "chosen by [device] backend";
+    char why[sizeof(*out)->info.choice];
+    snprintf(why, sizeof why, "%s", o->why ? o->why : "chosen by [device] backend");
+    if (o->kind == DEVICE_CUDA) {
+        TRY(cuda_device_open(out, o));
+        if (o->why) memcpy((*out)->info.choice, why, sizeof why);
+        return ERR_OK;
+    }
     if (o->kind == DEVICE_AUTO) {
         if (cuda_device_open(out, o) == ERR_OK) {
             memcpy(why, (*out)->info.choice, sizeof why);
@@ -79,9 +84,14 @@ void device_arithmetic(const device *d, char *dst, size_t room) {
 
 bool device_plans_get(const device *d, int index, char text[DEVICE_PLAN]) { return d->backend->plans_get && d->backend->plans_get(d, index, text); }
 
-err_t device_plans_set(device *d, const char *text) {
-    if (d->backend->plans_set) return d->backend->plans_set(d, text);
+static err_t no_plans(const device *d, const char *text) {
     return err_set(ERR_UNAVAILABLE, "%s multiplies without plans, and is given one: \"%.80s...\"", d->info.name, text);
+}
+
+err_t device_plans_set(device *d, const char *text) { return d->backend->plans_set ? d->backend->plans_set(d, text) : no_plans(d, text); }
+
+err_t device_plans_tune(device *d, stream *s, const char *text, plan_tuning *out) {
+    return d->backend->plans_tune ? d->backend->plans_tune(d, s, text, out) : no_plans(d, text);
 }
 
 bool device_records(const device *d) { return d->backend->record_begin != NULL && !d->profile; }

@@ -78,6 +78,7 @@ typedef struct device_options {
     vector_width width;  // CPU: WIDTH_AUTO = the widest this machine has. Bits do not depend on it
     bool check;          // CUDA: wait after every launch, so that a failure names its kernel; slow
     bool profile;        // measure every operation (gpu/profile.h)
+    const char *why;     // why this kind, for device_about; NULL: as the INI says
 } device_options;
 
 typedef struct device_info {
@@ -93,6 +94,15 @@ void device_close(device *d);
 // How many devices of this kind this process sees: 1 CPU; as many GPUs as the driver shows, 0 without a driver. The
 // call initialises CUDA: a process that will fork must call it in a child.
 int device_count(device_kind kind);
+
+// What DEVICE_AUTO means on this machine, found in a child process. ERR_UNAVAILABLE: there can be no child.
+typedef struct device_found {
+    device_kind kind;  // CPU or CUDA
+    char why[256];     // "auto chose the CPU (...)"
+    char gpu[64];      // a GPU on this machine's PCI bus, whether it can be used or not; "" where there is none
+} device_found;
+err_t device_find(device_found *out);
+void device_on_board(const char *root, char dst[64]);  // device_found.gpu, of the machine whose files are under root ("" for this one)
 const device_info *device_about(const device *d);
 const struct ops *device_ops(const device *d);
 
@@ -142,6 +152,18 @@ bool device_plans_get(const device *d, int index, char text[DEVICE_PLAN]);
 // refused, by name: from another version, not possible on this device, or different from the plan that the device has
 // already; ERR_UNAVAILABLE: a device without plans, or no room for more.
 err_t device_plans_set(device *d, const char *text);
+
+// Measures the algorithms that the device could use for this plan, on random operands of its own, and gives the fastest of those that compute the
+// same bits again, and for a part of the rows the same as for all of them. Sets nothing. ERR_UNAVAILABLE: a device without plans, or too little
+// memory; else as device_plans_set.
+enum { PLAN_NAME = 256 };
+typedef struct plan_tuning {
+    char text[DEVICE_PLAN], name[PLAN_NAME];
+    double first_ms, best_ms;  // of the heuristic's first choice (0: it has none), and of the plan in `text`
+    double flops;
+    int tried, refused;  // refused: other bits
+} plan_tuning;
+err_t device_plans_tune(device *d, stream *s, const char *text, plan_tuning *out);
 
 // --- streams and events ----------------------------------------------------------------------------------------------------
 

@@ -7,8 +7,9 @@ int64_t head_rows(int64_t rows, int64_t chunks) {
     return share < HEAD_TILE ? share : whole < rows ? whole : rows;
 }
 
-int64_t head_chunks(int64_t rows, int64_t vocab) {
+int64_t head_chunks(int64_t rows, int64_t vocab, bool gpu) {
     int64_t most = HEAD_LOGITS / head_rows_in_memory(vocab);
+    if (gpu && most < HEAD_ROWS_GPU) most = HEAD_ROWS_GPU;
     if (most >= rows) return 1;
     if (most > HEAD_TILE) most = most / HEAD_TILE * HEAD_TILE;
     return most > 1 ? (rows + most - 1) / most : rows;

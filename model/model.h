@@ -102,8 +102,10 @@ typedef struct model_plan {
     recomputation recompute;
 } model_plan;
 
-// What model_type.resolve says of the options: keys by name.
+// What model_type.resolve is told, and says of the options: keys by name.
 typedef struct model_rule {
+    int64_t micro;          // samples of a micro-batch
+    bool gpu;               // the run is on GPUs
     const char *chosen;     // a key that was left open and is now filled in; NULL: none
     const char *broken[2];  // the keys of the rule that does not hold
 } model_rule;
@@ -113,7 +115,7 @@ typedef struct model_type {
     const setting *key;  // its keys of [model]; offsets are within its options
     int keys;
     // Fills in what was left open and checks the rules between keys. ERR_CONFIG: r->broken says which keys.
-    err_t (*resolve)(void *options, int64_t micro, model_rule *r);
+    err_t (*resolve)(void *options, model_rule *r);
     err_t (*open)(model **out, const void *options);
     // Declares the memory of the blocks and, unless forward_only, of what backward reads. Again: after the arena of the
     // last plan was closed.

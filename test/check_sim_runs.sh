@@ -133,6 +133,48 @@ ends() {
     same "$1.ends" "$2.ends" "$3"
 }
 
+# Plans that were measured: a run uses them on all ranks, its checkpoint goes on with them alone, and they are for one kind of device.
+tuned() {
+    export SIM_SEED=2 SIM_BLAS_COUNT=3
+    gpu_runs "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
+    expect 0 timeout 100 "$bin" tune base.ini
+    says "TFLOP/s" "refused" "matmul (16,96,32)" "plans: runs/default/plans (a run uses it"
+    [ "$(grep -c '^matmul 2: ' runs/default/plans)" -ge 10 ] || fail "expected ten plans and more: $(cat runs/default/plans)"
+    [ "$(sed -n 's/^plans //p' runs/default/plans)" = "$(grep -c '^matmul 2: ' runs/default/plans)" ] || fail "the file does not say how many it has"
+    mv runs/default/plans measured
+    settings half run.steps=3 schedule.decay_steps=6 device.plans=measured
+    expect 0 timeout 100 "$bin" base.ini half.ini
+    settings whole run.steps=6 schedule.decay_steps=6 device.plans=measured
+    expect 0 timeout 100 "$bin" base.ini whole.ini
+    goes_on refused 78
+    says "device.plans"
+    mkdir elsewhere && cp measured elsewhere/copy
+    goes_on same 0 device.plans=elsewhere/copy
+    ends whole same "the hashes of a run with measured plans, and of one that found them elsewhere,"
+    SIM_DEVICES=2 dealt two 2 device.plans="$PWD/measured" parallel.zero=1
+    goes_on refused 78 device.backend=cpu device.match=no device.plans=measured
+    says "a CPU multiplies without plans"
+    settings bad device.plans=measured
+    SIM_SMS=5 expect 78 timeout 100 "$bin" base.ini bad.ini
+    says "[device] plans: measured: was measured on \"cuda sm_90 4 SMs" "this device is \"cuda sm_90 5 SMs" "lockstep tune"
+    sed -i '$d' measured
+    expect 65 timeout 100 "$bin" base.ini bad.ini
+    says "[device] plans: measured: says that it has" "not whole"
+    sed -i '$s/n 3/n 4/' measured
+    sed -i 's/^\(matmul 2: m [0-9]* n\) \([0-9]\)/\1 9\2/' measured
+    expect 65 timeout 100 "$bin" base.ini bad.ini
+    says "[device] plans: measured:5: cuda: a matmul plan is damaged"
+    echo "something else" >measured
+    expect 65 timeout 100 "$bin" base.ini bad.ini
+    says "measured:1: expected \`lockstep plans\`, found \`something else\`"
+    rm measured
+    expect 74 timeout 100 "$bin" base.ini bad.ini
+    says "[device] plans: measured"
+    settings cpu device.backend=cpu reduce.transport=auto
+    expect 69 timeout 100 "$bin" tune base.ini cpu.ini
+    says "lockstep tune is for GPUs"
+}
+
 # Ranks that would compute other bits than the others are refused, by name. The second node is another kind of machine.
 strangers() {
     export SIM_SEED=2
@@ -380,6 +422,7 @@ try ranks
 try perceptron
 try ahead
 try plans
+try tuned
 try strangers
 try unread
 try slow_device

@@ -1,6 +1,7 @@
 // test/test_config_keys.c: what good configurations mean: spellings, each key, layers, defaults, canonical values, classes, and text that comes back
 // the same. (test_config.c: what is refused.)
 #include "test/support/config_file.h"
+#include "trainer/config/table.h"
 
 #include <locale.h>
 
@@ -115,6 +116,30 @@ static void test_words(void **state) {
         assert_int_equal(c->data.shuffle, bools[i].value);
         assert_int_equal(c->pack.compress, bools[i].value);
     }
+}
+
+// What the kind of device chooses, is chosen again when `auto` is decided; what the file says stays.
+static void test_decide(void **state) {
+    fixture *x = *state;
+    const char *const large = "[model]\nvocab = 50257\ncontext = 1024\n[batch]\nglobal = 64\nmicro = 64\n";
+    char text[256];
+    assert_int_equal(load_text(x, large), ERR_OK);
+    assert_int_equal(x->c.device.kind, DEVICE_AUTO);
+    assert_int_equal(x->c.model.of.gpt.head_chunks, 171);  // as on a CPU
+    assert_int_equal(config_decide(&x->c, DEVICE_CUDA, "because"), ERR_OK);
+    assert_int_equal(x->c.device.kind, DEVICE_CUDA);
+    assert_string_equal(x->c.device.why, "because");
+    assert_int_equal(x->c.model.of.gpt.head_chunks, 8);
+    assert_true(x->c.origin[config_find(&x->c, "model", "head_chunks")].chosen);
+    assert_int_equal(config_decide(&x->c, DEVICE_CPU, ""), ERR_OK);
+    assert_int_equal(x->c.model.of.gpt.head_chunks, 171);
+    snprintf(text, sizeof text, "%s[device]\nbackend = cuda\n", large);
+    assert_int_equal(load_text(x, text), ERR_OK);
+    assert_int_equal(x->c.model.of.gpt.head_chunks, 8);
+    snprintf(text, sizeof text, "%s[model]\nhead_chunks = 5\n", large);
+    assert_int_equal(load_text(x, text + strlen("[model]\nvocab = 50257\ncontext = 1024\n")), ERR_OK);
+    assert_int_equal(config_decide(&x->c, DEVICE_CUDA, ""), ERR_OK);
+    assert_int_equal(x->c.model.of.gpt.head_chunks, 5);
 }
 
 static void test_resolve(void **state) {
@@ -297,7 +322,7 @@ static void test_defaults(void **state) {
 }
 
 static const char classes_of[] =
-    "run.seed model.type model.layers model.heads model.embed model.vocab model.context model.dropout model.head_chunks data.shuffle data.holdout batch.global "
+    "run.seed device.plans model.type model.layers model.heads model.embed model.vocab model.context model.dropout model.head_chunks data.shuffle data.holdout batch.global "
     "batch.micro batch.lanes precision.compute precision.rounding precision.loss_scale precision.scale_window optimizer.type optimizer.lr "
     "optimizer.beta1 optimizer.beta2 optimizer.eps optimizer.weight_decay optimizer.grad_clip "
     "optimizer.momentum optimizer.nesterov schedule.type schedule.warmup schedule.decay_steps schedule.final_fraction reduce.order | "
@@ -486,8 +511,9 @@ static void test_config_ini(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_spellings), TEST(test_words),     TEST(test_resolve), TEST(test_open_warmup),    TEST(test_layers), TEST(test_defaults),
-        TEST(test_each),      TEST(test_canonical), TEST(test_hash),    TEST(test_print_and_load), TEST(test_locale), TEST(test_config_ini),
+        TEST(test_spellings),      TEST(test_words),    TEST(test_decide),     TEST(test_resolve),   TEST(test_open_warmup),
+        TEST(test_layers),         TEST(test_defaults), TEST(test_each),       TEST(test_canonical), TEST(test_hash),
+        TEST(test_print_and_load), TEST(test_locale),   TEST(test_config_ini),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

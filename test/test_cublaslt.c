@@ -101,16 +101,16 @@ typedef struct shape {
     unsigned epilogue;
 } shape;
 
-// d = a b (+ bias, + what it held) in FP32: every element, against whole numbers.
-static void check_product(gpu *g, shape z) {
+// d = a b (+ bias, + what it held) in FP32, of a batch of `rows` (0: M): every element, against whole numbers.
+static void check_part(gpu *g, shape z, int64_t rows) {
     bool adds = z.epilogue & MATMUL_ACCUMULATE, biased = z.epilogue & MATMUL_BIAS;
     tensor a = new_tensor(g, z.type, z.ta ? z.K : z.M, z.ta ? z.M : z.K, 1);
     tensor b = new_tensor(g, z.type, z.tb ? z.N : z.K, z.tb ? z.K : z.N, 2);
     tensor bias = new_tensor(g, z.type, 1, z.N, 3), d = new_tensor(g, FP32, z.M, z.N, 4);
     tensor flat = view1(&bias, z.N);
     float *got = malloc(tensor_bytes(&d));
-    err_t rc =
-        g->o->matmul(&(matmul_args){.d = &d, .a = &a, .ta = z.ta, .b = &b, .tb = z.tb, .bias = biased ? &flat : NULL, .epilogue = z.epilogue}, g->s);
+    err_t rc = g->o->matmul(
+        &(matmul_args){.d = &d, .a = &a, .ta = z.ta, .b = &b, .tb = z.tb, .bias = biased ? &flat : NULL, .rows = rows, .epilogue = z.epilogue}, g->s);
     if (rc != ERR_OK) fail_msg("%s", err_last()->text);
     assert_int_equal(stream_copy(g->s, got, d.data, tensor_bytes(&d)), ERR_OK);
     assert_int_equal(stream_wait(g->s), ERR_OK);
@@ -124,6 +124,8 @@ static void check_product(gpu *g, shape z) {
     drop(g, &a), drop(g, &b), drop(g, &bias), drop(g, &d);
 }
 
+static void check_product(gpu *g, shape z) { check_part(g, z, 0); }
+
 static int plans(const gpu *g, const char *with) {
     char text[DEVICE_PLAN];
     int count = 0;
@@ -133,8 +135,8 @@ static int plans(const gpu *g, const char *with) {
 
 static void test_shared(void **state) {
     gpu *g = gpu_of(state, "rows share a plan");
-    for (int64_t m = 1; m <= 9; m += 4) check_product(g, (shape){m, 24, 40, false, true, BF16, 0});
-    assert_int_equal(plans(g, "matmul 1: m 0 n 24 k 40 lda 40 ldb 40 bf16 to fp32 ta 0 tb 1 "), 1);
+    for (int64_t m = 1; m <= 9; m += 4) check_part(g, (shape){m, 24, 40, false, true, BF16, 0}, 9);
+    assert_int_equal(plans(g, "matmul 2: m 9 n 24 k 40 lda 40 ldb 40 bf16 to fp32 ta 0 tb 1 "), 1);
     assert_int_equal(plans(g, " split 1 "), 1);
     for (int64_t m = 8; m <= 24; m += 8) check_product(g, (shape){m, 24, 40, true, false, BF16, MATMUL_ACCUMULATE});
     assert_int_equal(plans(g, " ta 1 "), 3);  // a weight gradient's rows are no batch
@@ -239,11 +241,9 @@ static void forge(char line[DEVICE_PLAN], const char *from, const char *to) {
 static void test_damaged(void **state) {
     gpu *g = gpu_of(state, "damaged plans are refused");
     static const char *const changes[][2] = {
-        {"m 0 ", "m 00 "},       {"m 0 ", "m -1 "},        {"n 24 ", "n 0 "},
-        {"k 40 ", "k 040 "},     {"bf16", "bf17"},         {"ta 0", "ta 2"},
-        {"align 16", "align 3"}, {"align 16", "align 32"}, {"split 0 align", "split  align"},
-        {": algo ", " : algo "}, {": algo ", ": algo 1"},  {" tile ", " tile 1"},
-        {"ldb 40", "ldb -40"},   {"matmul 1", "matmul x"},
+        {"m 5 ", "m 05 "},       {"m 5 ", "m -1 "},       {"m 5 ", "m 0 "},        {"n 24 ", "n 0 "},        {"k 40 ", "k 040 "},
+        {"bf16", "bf17"},        {"ta 0", "ta 2"},        {"align 16", "align 3"}, {"align 16", "align 32"}, {"split 0 align", "split  align"},
+        {": algo ", " : algo "}, {": algo ", ": algo 1"}, {" tile ", " tile 1"},   {"ldb 40", "ldb -40"},    {"matmul 2", "matmul x"},
     };
     char line[DEVICE_PLAN], changed[DEVICE_PLAN];
     check_product(g, (shape){5, 24, 40, false, true, BF16, 0});
@@ -266,8 +266,8 @@ static void test_damaged(void **state) {
         if (device_plans_set(g->dev, changed) != ERR_DATA) fail_msg("%s as %s was believed", changes[i][0], changes[i][1]);
     }
     strcpy(changed, line);
-    forge(changed, "matmul 1", "matmul 2");
-    REFUSES(device_plans_set(g->dev, changed), ERR_CONFIG, "version 2", "knows 1");
+    forge(changed, "matmul 2", "matmul 3");
+    REFUSES(device_plans_set(g->dev, changed), ERR_CONFIG, "version 3", "knows 2");
     assert_int_equal(plans(g, ""), 0);
     assert_int_equal(device_plans_set(g->dev, line), ERR_OK);
 }
@@ -301,23 +301,104 @@ static void test_other_minds(void **state) {
     free(first), free(kept);
 }
 
-// More rows than any algorithm for fewer can do: they have a plan of their own, which is in the book like any other.
+// Fewer rows than any algorithm of the whole batch's plan can do: they have a plan of their own, which is in the book like any other.
 static void test_own_rows(void **state) {
-    gpu *g = gpu_of(state, "very many rows");
+    gpu *g = gpu_of(state, "a part that the plan can't do");
     if (!simulated(g)) skip();
-    for (int k = 0; k < 2; k++) check_product(g, (shape){70000, 1, 1, false, false, BF16, 0});
-    check_product(g, (shape){3, 1, 1, false, false, BF16, 0});
+    setenv("SIM_BLAS_WHOLE", "1", 1);
+    for (int k = 0; k < 2; k++) check_part(g, (shape){3, 1, 1, false, false, BF16, 0}, 70);
+    check_part(g, (shape){70, 1, 1, false, false, BF16, 0}, 70);
     book *b = read_book(g);
     assert_int_equal(b->count, 2);
-    assert_non_null(strstr(b->line[0], "matmul 1: m 0 n 1 k 1 "));
-    assert_non_null(strstr(b->line[1], "matmul 1: m 70000 n 1 k 1 "));
+    assert_non_null(strstr(b->line[0], "matmul 2: m 3 n 1 k 1 "));
+    assert_non_null(strstr(b->line[1], "matmul 2: m 70 n 1 k 1 "));
     setenv("SIM_BLAS", "1", 1);
     reopen(g);
     set_all(g, b);
-    check_product(g, (shape){70000, 1, 1, false, false, BF16, 0});
-    unsetenv("SIM_BLAS");
+    check_part(g, (shape){3, 1, 1, false, false, BF16, 0}, 70);
+    unsetenv("SIM_BLAS"), unsetenv("SIM_BLAS_WHOLE");
     assert_int_equal(plans(g, " custom 0 "), 2);
     free(b);
+}
+
+// Shapes that cuBLASLt refuses are ours, and so their plans say; a library that could do them does not take them over.
+static void test_own_kernel(void **state) {
+    gpu *g = gpu_of(state, "shapes that the library refuses");
+    if (!simulated(g)) skip();
+    setenv("SIM_BLAS_ALIGN", "4", 1);
+    for (int64_t m = 1; m <= 130; m += 43) check_part(g, (shape){m, 67, 35, false, true, BF16, 0}, 130);
+    check_product(g, (shape){66, 65, 33, true, false, BF16, MATMUL_ACCUMULATE});
+    check_product(g, (shape){3, 67, 36, false, true, FP32, MATMUL_BIAS});
+    assert_int_equal(plans(g, ": own kernel 1: "), 2);
+    assert_int_equal(plans(g, "matmul 2: "), 3);
+    book *b = read_book(g);
+    unsetenv("SIM_BLAS_ALIGN");
+    reopen(g);
+    set_all(g, b);
+    check_part(g, (shape){5, 67, 35, false, true, BF16, 0}, 130);
+    assert_int_equal(plans(g, "matmul 2: "), 3);
+    reopen(g);
+    check_product(g, (shape){130, 67, 35, false, true, BF16, 0});
+    for (int i = 0; i < b->count; i++)
+        if (strstr(b->line[i], "m 130 n 67")) REFUSES(device_plans_set(g->dev, b->line[i]), ERR_CONFIG, "is own kernel 1", "has chosen cuBLASLt's");
+    free(b);
+}
+
+// --- measuring -------------------------------------------------------------------------------------------------------------------------
+
+static plan_tuning tuned(gpu *g, const char *with) {
+    plan_tuning t = {0};
+    char text[DEVICE_PLAN];
+    for (int i = 0; device_plans_get(g->dev, i, text); i++)
+        if (strstr(text, with)) {
+            if (device_plans_tune(g->dev, g->s, text, &t) != ERR_OK) fail_msg("%s", err_last()->text);
+            return t;
+        }
+    fail_msg("no plan with %s", with);
+    return t;
+}
+
+// What is fastest here is chance, but never an algorithm that gives a part of the rows other bits.
+static void test_tuned(void **state) {
+    gpu *g = gpu_of(state, "plans are measured");
+    setenv("SIM_BLAS_COUNT", "5", 1);
+    check_part(g, (shape){37, 24, 40, false, true, BF16, MATMUL_BIAS}, 64);
+    check_product(g, (shape){40, 24, 640, true, false, BF16, MATMUL_ACCUMULATE});
+    plan_tuning t = tuned(g, "matmul 2: m 64 ");
+    assert_true(t.tried >= 1 && t.refused < t.tried && t.best_ms > 0 && t.first_ms > 0);
+    if (simulated(g)) assert_true(t.tried == 5 && t.refused == 1);  // the first can't do one row
+    assert_true(t.flops == 2.0 * 64 * 24 * 40);
+    assert_non_null(strstr(t.name, "matmul (64,24,40) bf16 to fp32"));
+    plan_tuning again = tuned(g, "matmul 2: m 40 ");
+    reopen(g);
+    assert_int_equal(device_plans_set(g->dev, t.text), ERR_OK);
+    assert_int_equal(device_plans_set(g->dev, again.text), ERR_OK);
+    check_part(g, (shape){37, 24, 40, false, true, BF16, MATMUL_BIAS}, 64);
+    check_product(g, (shape){40, 24, 640, true, false, BF16, MATMUL_ACCUMULATE});
+    assert_int_equal(plans(g, "matmul 2: "), 2);
+    unsetenv("SIM_BLAS_COUNT");
+}
+
+static void test_tuned_bits(void **state) {
+    gpu *g = gpu_of(state, "an algorithm that breaks bits");
+    if (!simulated(g)) skip();
+    check_part(g, (shape){37, 24, 400, false, true, BF16, 0}, 64);
+    for (int odd = 0; odd < 3; odd++) {
+        char one[2] = {(char)('0' + odd)};
+        setenv("SIM_BLAS_COUNT", "3", 1), setenv("SIM_BLAS_ODD", one, 1);
+        plan_tuning t = tuned(g, "matmul 2: m 64 ");
+        assert_int_equal(t.tried, 3);
+        assert_int_equal(t.refused, 1 + (odd > 0));
+    }
+    setenv("SIM_BLAS_COUNT", "1", 1), setenv("SIM_BLAS_ODD", "0", 1);
+    plan_tuning t = tuned(g, "matmul 2: m 64 ");
+    assert_true(t.tried == 1 && t.refused == 1 && t.best_ms > 0);
+    assert_non_null(strstr(t.text, ": own kernel 1: "));
+    unsetenv("SIM_BLAS_COUNT"), unsetenv("SIM_BLAS_ODD");
+    device *cpu;
+    assert_int_equal(device_open(&cpu, &(device_options){.kind = DEVICE_CPU, .threads = 1}), ERR_OK);
+    assert_int_equal(device_plans_tune(cpu, NULL, t.text, &t), ERR_UNAVAILABLE);
+    device_close(cpu);
 }
 
 // However many shapes are met: a plan that was set is not pushed out. When there is no room for others, they are refused.
@@ -385,6 +466,9 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_damaged, open_gpu, close_gpu),
         cmocka_unit_test_setup_teardown(test_other_minds, open_gpu, close_gpu),
         cmocka_unit_test_setup_teardown(test_own_rows, open_gpu, close_gpu),
+        cmocka_unit_test_setup_teardown(test_own_kernel, open_gpu, close_gpu),
+        cmocka_unit_test_setup_teardown(test_tuned, open_gpu, close_gpu),
+        cmocka_unit_test_setup_teardown(test_tuned_bits, open_gpu, close_gpu),
         cmocka_unit_test_setup_teardown(test_kept, open_gpu, close_gpu),
         cmocka_unit_test_setup_teardown(test_arithmetic, open_gpu, close_gpu),
     };

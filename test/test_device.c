@@ -167,8 +167,8 @@ static void an_odd_vocabulary_is_like_the_cpu_and_aligned(void **state) {
     need_gpu(state);
     static const char odd[] = "[model]\nvocab = 131\ndropout = 0.1\n[precision]\ncompute = bf16\n[sample]\ntokens = 4\n";
     static const char *const head[] = {// logits, and the gradients of what goes in and of the weight
-                                       "m 0 n 256 k 32 lda 32 ldb 32 bf16 to bf16 ta 0 tb 1 bias 0 split 0 align 16 16 16",
-                                       "m 0 n 32 k 256 lda 256 ldb 32 bf16 to bf16 ta 0 tb 0 bias 0 split 0 align 16 16 16",
+                                       "m 48 n 256 k 32 lda 32 ldb 32 bf16 to bf16 ta 0 tb 1 bias 0 split 0 align 16 16 16",
+                                       "m 48 n 32 k 256 lda 256 ldb 32 bf16 to bf16 ta 0 tb 0 bias 0 split 0 align 16 16 16",
                                        "m 256 n 32 k 48 lda 256 ldb 32 bf16 to fp32 ta 1 tb 0 bias 0 split 1 align 16 16 16"};
     course cpu = run_steps("cpu", odd, SHORT);
     rig r;

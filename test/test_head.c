@@ -32,12 +32,17 @@ static void chunks_cover_all_rows_and_hold_what_they_may(void **state) {
     static const int64_t vocab[] = {2, 256, 16384, 50257, 131072, 131073, 1 << 20, 1 << 24};
     for (int v = 0; v < 8; v++)
         for (int64_t rows = 1; rows < 20000; rows = rows * 5 / 4 + 1) {
-            int64_t wide = head_rows_in_memory(vocab[v]), chunks = head_chunks(rows, vocab[v]), each = head_rows(rows, chunks);
+            int64_t wide = head_rows_in_memory(vocab[v]), chunks = head_chunks(rows, vocab[v], false), each = head_rows(rows, chunks);
             assert_true(each >= 1 && each <= rows && each * chunks >= rows);
             assert_true(each * wide <= HEAD_LOGITS || each == 1);
             assert_true(each < HEAD_TILE || each % HEAD_TILE == 0 || each == rows);
             if (chunks > 1) assert_true(head_rows(rows, chunks - 1) * wide > HEAD_LOGITS);
+            int64_t large = head_rows(rows, head_chunks(rows, vocab[v], true));  // on a GPU
+            assert_true(large >= each && (large * wide <= HEAD_LOGITS || large <= HEAD_ROWS_GPU));
+            assert_true(large == rows || large * wide > HEAD_LOGITS / 2 || large > HEAD_ROWS_GPU / 2);
         }
+    assert_int_equal(head_rows(65536, head_chunks(65536, 50257, true)), HEAD_ROWS_GPU);
+    assert_int_equal(head_chunks(65536, 256, true), 1);
     assert_int_equal(head_rows(50, 3), 17);
     assert_int_equal(head_rows(50, 1000), 1);
     assert_int_equal(head_rows(1000, 3), 384);

@@ -5,6 +5,7 @@
 #include "base/version.h"
 #include "comm/transport.h"
 #include "trainer/node/cluster.h"
+#include "trainer/tuned.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -14,12 +15,13 @@
 
 static err_t open_device(session *x, int local) {
     const config *c = x->cfg;
-    TRY(device_open(&x->dev, &(device_options){.kind = (device_kind)c->device.backend,
+    TRY(device_open(&x->dev, &(device_options){.kind = (device_kind)c->device.kind,
                                                .index = local,
                                                .threads = (int)c->device.threads,
                                                .width = (vector_width)c->device.simd,
                                                .check = c->device.check,
-                                               .profile = x->kind == SESSION_PROFILE}));
+                                               .profile = x->kind == SESSION_PROFILE,
+                                               .why = c->device.why[0] ? c->device.why : NULL}));
     return stream_open(x->dev, &x->s);
 }
 
@@ -143,8 +145,11 @@ void session_abort(session *x, err_t rc) {
 
 err_t session_settle(session *x) { return parallel_wait(&x->runner.together); }
 
+// Of [device] plans the content counts, not where it is.
 static err_t copy_key(void *ctx, const char *key, const char *value) {
-    ckpt_state *s = ctx;
+    session *x = ctx;
+    ckpt_state *s = &x->state.ckpt;
+    if (strcmp(key, "device.plans") == 0) value = x->plans;
     if (s->keys == CKPT_KEYS_MAX) return err_set(ERR_INTERNAL, "more than %d keys of class bits", CKPT_KEYS_MAX);
     ckpt_key *k = &s->key[s->keys++];
     if (strlen(key) >= CKPT_KEY || strlen(value) >= CKPT_VALUE) return err_set(ERR_INTERNAL, "%s: the value is too long for a manifest", key);
@@ -172,7 +177,7 @@ static err_t compare_with_defaults(ckpt_state *s) {
 // Fills in what this run's checkpoints say of it, above all the bits keys.
 static err_t describe(session *x) {
     ckpt_state *s = &x->state.ckpt;
-    TRY(config_each(x->cfg, CLASS_BITS, copy_key, s));
+    TRY(config_each(x->cfg, CLASS_BITS, copy_key, x));
     TRY(compare_with_defaults(s));
     s->dev = x->dev;
     s->any_device = !x->cfg->device.match;
@@ -207,6 +212,7 @@ err_t session_machine(session *x, const config *c, session_kind kind, int device
     TRY(fault_parse(&x->faults, c->run.faults));
     TRY(io_path(x->dir, "%s/%s", c->run.dir, c->run.name));
     TRY(open_device(x, device));
+    if (c->device.plans[0] && kind != SESSION_TUNE) TRY(tuned_load(x->dev, c->device.plans, x->plans));
     TRY(open_model(x));
     return open_data(x);
 }

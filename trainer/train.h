@@ -22,6 +22,7 @@ typedef struct session {
     stream *s;
     model *net;
     source *train, *val;  // NULL: not opened
+    char plans[17];       // hash of the file of [device] plans; "" without one
     // The world.
     team *team;  // NULL with one rank
     comm *ranks;
@@ -35,8 +36,8 @@ typedef struct session {
 } session;
 
 // LOOK: no optimizer, no gradients, no loader. BENCH: training on made-up samples. PROFILE: the same on a device that
-// measures every operation.
-typedef enum { SESSION_TRAIN, SESSION_LOOK, SESSION_BENCH, SESSION_PROFILE } session_kind;
+// measures every operation. TUNE: as BENCH, without the plans of [device] plans.
+typedef enum { SESSION_TRAIN, SESSION_LOOK, SESSION_BENCH, SESSION_PROFILE, SESSION_TUNE } session_kind;
 
 // Opens a machine and enters a world.
 err_t session_open(session *x, const config *c, session_kind kind, const launch *at);
@@ -98,6 +99,9 @@ err_t train_rank(const config *c, const launch *at, board *b);
 // Opens everything, reads and checks all data, prints what the run would be.
 err_t verb_check(const config *c, FILE *out);
 err_t verb_pack(const config *c, FILE *out);
+
+// Measures how the matrix products of a step are best computed on this GPU, and writes what [device] plans reads (trainer/tuned.h).
+err_t verb_tune(const config *c, FILE *out);
 err_t verb_eval(const config *c, const char *ckpt, FILE *out);
 err_t verb_sample(const config *c, const char *ckpt, const char *prompt, FILE *out);
 err_t verb_hash(const char *ckpt, FILE *out);

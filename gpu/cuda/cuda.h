@@ -2,9 +2,9 @@
 // of operations, each with its launches, which are the entries of the table (table.c).
 //
 //   order     A compute stream and a queue stream are both a non-blocking cudaStream_t; nothing here uses the default stream
-//   scratch   Every stream has CUDA_SCRATCH bytes of device memory for the operations queued on it: partial sums, split
-//             K. It belongs to one operation at a time; the next one overwrites it. Reductions size their grids so that
-//             they fit
+//   scratch   Every stream has CUDA_SCRATCH bytes of device memory for the operations queued on it: partial sums. It belongs to one operation
+//             at a time; the next one overwrites it. Reductions size their grids so that they fit. A compute stream has more for matrix
+//             products: cuBLASLt's workspace, and room beside it
 //   bits      No float atomics. Grids, block sizes and the split of sums follow from shapes alone, never from the
 //             device's load
 //   failures  CUDA(call) turns a status into a record with the call, file and line. A kernel's launch is noted
@@ -24,7 +24,11 @@ extern "C" {
 #include <assert.h>
 
 enum { CUDA_SCRATCH = 32 << 20 };  // bytes
-enum { CUDA_LAUNCHES = 16 };       // remembered for a message
+enum {
+    CUDA_WORKSPACE = 96 << 20,  // for cuBLASLt: as FP32, four partial sums of 8,192 rows of 768
+    CUDA_ROOM = 32 << 20,       // for a sum that comes in parts, or a bias as FP32
+};
+enum { CUDA_LAUNCHES = 16 };  // remembered for a message
 
 typedef struct launch_note {
     const char *kernel, *file;
@@ -36,8 +40,9 @@ typedef struct cuda_device cuda_device;
 struct stream {
     device *dev;
     cudaStream_t native;
-    void *scratch;   // CUDA_SCRATCH bytes on the device
-    bool recording;  // launches are recorded and do not run
+    void *scratch;    // CUDA_SCRATCH bytes on the device
+    void *workspace;  // CUDA_WORKSPACE + CUDA_ROOM bytes; NULL: a queue stream
+    bool recording;   // launches are recorded and do not run
 };
 
 struct event {
@@ -86,6 +91,7 @@ err_t cuda_sense(device *d, device_sensors *out);
 err_t cuda_alloc(device *d, memory_kind kind, size_t bytes, void **out);
 void cuda_free(device *d, memory_kind kind, void *p, size_t bytes);
 err_t cuda_stream_open(device *d, stream **out);
+err_t cuda_stream_open_queue(device *d, stream **out);
 void cuda_stream_close(stream *s);
 err_t cuda_stream_call(stream *s, stream_function fn, const void *ctx, size_t bytes);
 void *cuda_stream_native(stream *s);
@@ -117,6 +123,7 @@ void matmul_plans_close(matmul_plans *p);
 size_t matmul_plans_library(const matmul_plans *p);  // its version, as cublasLtGetVersion says it
 bool cuda_plans_get(const device *d, int index, char text[DEVICE_PLAN]);
 err_t cuda_plans_set(device *d, const char *text);
+err_t cuda_plans_tune(device *d, stream *s, const char *text, plan_tuning *out);
 
 // --- machine code ----------------------------------------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ static const backend cuda_backend = {
     .alloc = cuda_alloc,
     .free = cuda_free,
     .stream_open = cuda_stream_open,
-    .stream_open_queue = cuda_stream_open,
+    .stream_open_queue = cuda_stream_open_queue,
     .stream_close = cuda_stream_close,
     .stream_wait = cuda_stream_wait,
     .stream_call = cuda_stream_call,
@@ -47,6 +47,7 @@ static const backend cuda_backend = {
     .arithmetic = arithmetic,
     .plans_get = cuda_plans_get,
     .plans_set = cuda_plans_set,
+    .plans_tune = cuda_plans_tune,
 };
 
 enum { CAPABILITY_LEAST = 80 };  // bf16 mma, cp.async

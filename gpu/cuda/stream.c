@@ -64,18 +64,18 @@ err_t cuda_launched(stream *s, const char *kernel, const char *file, int line) {
 
 // --- streams -------------------------------------------------------------------------------------------------------------------------
 
-static err_t fill_stream(stream *s) {
+static err_t fill_stream(stream *s, bool compute) {
     CUDA(cudaStreamCreateWithFlags(&s->native, cudaStreamNonBlocking));
     TRY(cuda_malloc(s->dev, CUDA_SCRATCH, &s->scratch));
-    return ERR_OK;
+    return compute ? cuda_malloc(s->dev, CUDA_WORKSPACE + CUDA_ROOM, &s->workspace) : ERR_OK;
 }
 
-err_t cuda_stream_open(device *d, stream **out) {
+static err_t open_stream(device *d, bool compute, stream **out) {
     *out = NULL;
     stream *s = calloc(1, sizeof *s);
     if (!s) return err_set(ERR_INTERNAL, "no memory for a stream");
     s->dev = d;
-    err_t rc = fill_stream(s);
+    err_t rc = fill_stream(s, compute);
     if (rc != ERR_OK) {
         cuda_stream_close(s);
         return err_pass(__FILE__, __LINE__, __func__, rc);
@@ -84,12 +84,16 @@ err_t cuda_stream_open(device *d, stream **out) {
     return ERR_OK;
 }
 
+err_t cuda_stream_open(device *d, stream **out) { return open_stream(d, true, out); }
+err_t cuda_stream_open_queue(device *d, stream **out) { return open_stream(d, false, out); }
+
 void cuda_stream_close(stream *s) {
     if (s->native) {
         (void)cudaStreamSynchronize(s->native);
         (void)cudaStreamDestroy(s->native);
     }
     (void)cudaFree(s->scratch);
+    (void)cudaFree(s->workspace);
     free(s);
 }
 

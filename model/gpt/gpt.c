@@ -199,22 +199,22 @@ static const setting keys[] = {
     INT(context, "128", 1, 1048576, "block_size seq_len sequence_length", "tokens that the model sees at once"),
     REAL(dropout, "0", 0, 0.95, "", "probability that an activation is dropped while training"),
     INT(head_chunks, "0", 0, 9007199254740991.0, "loss_chunks",
-        "parts of a micro-batch whose logits are in memory one after the other; 0 = parts of at most 20,971,520 logits"),
+        "parts of a micro-batch whose logits are in memory in turn; 0 = at most 20,971,520 logits each, on a GPU at least 8,192 rows"),
 };
 
-// head_chunks: from the INI alone, like everything that decides bits. Builds without this key used one chunk.
-static err_t gpt_resolve(void *options, int64_t micro, model_rule *r) {
+// head_chunks: from the INI and the kind of device. Builds without this key used one chunk.
+static err_t gpt_resolve(void *options, model_rule *r) {
     gpt_options *o = options;
     if (o->embed % o->heads) {
         char divisors[64], multiples[64];
         nearest_divisors(o->embed, o->heads, divisors);
         nearest_multiples(o->heads, o->embed, multiples);
-        *r = (model_rule){.broken = {"heads", "embed"}};
+        r->broken[0] = "heads", r->broken[1] = "embed";
         return err_set(ERR_CONFIG, "embed = %" PRId64 " is not a multiple of heads = %" PRId64 ". Nearest that work: heads = %s, or embed = %s.",
                        o->embed, o->heads, divisors, multiples);
     }
     if (!o->head_chunks) {
-        o->head_chunks = head_chunks(micro * o->context, o->vocab);
+        o->head_chunks = head_chunks(r->micro * o->context, o->vocab, r->gpu);
         r->chosen = "head_chunks";
     }
     return ERR_OK;

@@ -206,8 +206,7 @@ static const setting keys[] = {
 };
 
 // Reads `hidden`.
-static err_t mlp_resolve(void *options, int64_t micro, model_rule *r) {
-    (void)micro;
+static err_t mlp_resolve(void *options, model_rule *r) {
     mlp_options *o = options;
     o->layers = 0;
     for (const char *at = o->hidden + strspn(o->hidden, " "); *at; at += strspn(at, " ")) {

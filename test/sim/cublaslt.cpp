@@ -10,6 +10,10 @@
 //
 //   SIM_BLAS=n         the heuristic is of another mind: its algorithms add k in blocks of another size. They say so: custom option n (0)
 //   SIM_BLAS_LACKS=n   those of mind n are not possible here
+//   SIM_BLAS_ALIGN=n   there is none for operands that are aligned to less than n bytes
+//   SIM_BLAS_WHOLE=1   an algorithm can do no fewer rows than it was made for
+//   SIM_BLAS_COUNT=n   how many algorithms the heuristic knows (2)
+//   SIM_BLAS_ODD=n     the order in which the n-th of them adds depends on the number of rows
 #include "gpu/cuda/blas.h"
 #include "test/sim/simt_rt.h"
 
@@ -45,7 +49,7 @@ struct Preference {
 struct Algo {
     uint32_t magic, tile, block, split, scheme, align_a, align_b, align_d;
     uint64_t workspace;
-    uint32_t types, mind, rows;
+    uint32_t types, mind, rows, odd;
 };
 static_assert(sizeof(Algo) <= sizeof(cublasLtMatmulAlgo_t), "room");
 
@@ -270,6 +274,7 @@ Algo design(const Problem &p, const Preference &w) {
 cublasStatus_t check(const Problem &p, const Algo &g) {
     DEMAND(g.magic == MAGIC, "an algorithm that no heuristic gave");
     if (g.types != types_of(p)) return CUBLAS_STATUS_INVALID_VALUE;
+    if (asked("SIM_BLAS_WHOLE", 0) && p.n < (int64_t)g.rows) return CUBLAS_STATUS_NOT_SUPPORTED;
     if (g.mind == asked("SIM_BLAS_LACKS", ~0u) || p.n > (int64_t)ROWS_MOST * g.rows) return CUBLAS_STATUS_NOT_SUPPORTED;
     if (g.split > 1 && g.workspace < (uint64_t)(4 * g.split * p.m * p.n)) return CUBLAS_STATUS_NOT_SUPPORTED;
     if (g.tile < 22 && p.n == 1) return CUBLAS_STATUS_NOT_SUPPORTED;  // the second choice can: callers must look further than the first
@@ -355,9 +360,12 @@ cublasStatus_t CUBLASWINAPI cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, c
     if (cublasStatus_t s = read_problem(&p, op, a, b, c, d)) return s;
     Preference w = *of<Preference>(pref);
     DEMAND(!(w.schemes & ~(uint32_t)CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE), "a reduction scheme that adds in the output or rounds partial sums");
-    for (*count = 0; *count < std::min(most, 2); ++*count) {
+    if (std::min({w.align[0], w.align[1], w.align[3]}) < asked("SIM_BLAS_ALIGN", 0)) return CUBLAS_STATUS_NOT_SUPPORTED;
+    for (*count = 0; *count < std::min(most, (int)asked("SIM_BLAS_COUNT", 2)); ++*count) {
         Algo g = design(p, w);
         g.tile += 4 * (uint32_t)*count;
+        if (*count > 1) g.block += 4 * (uint32_t)*count;
+        g.odd = (uint32_t)*count == asked("SIM_BLAS_ODD", ~0u);
         cublasLtMatmulHeuristicResult_t *r = &out[*count];
         memset(r, 0, sizeof *r);
         memcpy(&r->algo, &g, sizeof g);
@@ -414,6 +422,7 @@ cublasStatus_t CUBLASWINAPI cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDes
     }
     DEMAND(p.op->epilogue != CUBLASLT_EPILOGUE_BIAS || aligned(p.op->bias, g.align_d), "the bias is not aligned as D");
     DEMAND(bytes >= g.workspace && aligned(workspace, 256), "the workspace is too small, or not aligned to 256 bytes");
+    if (g.odd) g.block = 8 + 4 * (uint32_t)(p.n % 7);
     Call call = {*p.op, *p.a, *p.b, *p.d, g, A, B, D, workspace, *(const float *)beta};
     char name[96];
     snprintf(name, sizeof name, "cublasLtMatmul(m %lld, n %lld, k %lld)", (long long)p.m, (long long)p.n, (long long)p.k);

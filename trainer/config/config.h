@@ -41,7 +41,7 @@ typedef struct optimizer_keys {
 typedef struct config {
     // clang-format off
     struct { char name[CONFIG_WORD], dir[CONFIG_TEXT], faults[CONFIG_TEXT]; int64_t seed, steps; int resume; } run;
-    struct { int backend, simd; bool graph, check, match; int64_t ranks, threads; } device;  // threads 0: a rank's fair share of the cores this process may use
+    struct { int backend, simd; bool graph, check, match; int64_t ranks, threads; char plans[CONFIG_TEXT]; int kind; char why[256]; } device;  // kind: the backend, or what auto means here (config_decide), and why;  threads 0: a rank's fair share of the cores this process may use
     struct { int type; model_options of; char init_from[CONFIG_TEXT]; } model;  // of: the keys of the chosen architecture
     struct { char train[CONFIG_TEXT], val[CONFIG_TEXT]; int format; int64_t prefetch, retry, holdout; bool shuffle; } data;
     struct { char input[CONFIG_TEXT], output[CONFIG_TEXT]; int tokenizer; int64_t shard_tokens; double val_fraction; bool compress; } pack;
@@ -67,6 +67,10 @@ typedef struct config {
 // value and every rule between keys, and resolves what was left open. On failure ERR_CONFIG (also when a file can't be
 // read), `file:line: [section] key: ...`, and *c is unspecified.
 err_t config_load(config *c, const char *const *files, int count);
+
+// Says which kind of device `auto` is on this machine, and why; what was left open to be chosen by the kind is chosen anew. config_load alone
+// chooses as for a CPU where the backend is auto.
+err_t config_decide(config *c, device_kind kind, const char *why);
 
 // Can `world` ranks share the work of a step? ERR_CONFIG says what would fit. (trainer/config/rules.c)
 err_t config_fits(const config *c, int world);

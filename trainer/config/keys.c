@@ -63,6 +63,7 @@ static const setting first_keys[] = {
          "the CPU's vector width; does not change the result"),
     BOOL(device, graph, LOCAL, "yes", "cuda_graph", "on a GPU: record a micro-batch and queue it as one; does not change the result"),
     BOOL(device, check, LOCAL, "no", "launch_blocking", "on a GPU: wait after every kernel, so that a failure names the very one; slow"),
+    TEXT(device, plans, BITS, "", 0, "", "on a GPU: file of matmul plans that lockstep tune has measured; empty = the library's first choice"),
     BOOL(device, match, LAYOUT, "yes", "", "refuse to go on from a checkpoint of another kind of device or library, on which the bits differ"),
 
     WORD(model, type, BITS, MODEL_DEFAULT, MODEL_WORDS + 1, "arch architecture", "the architecture"),

@@ -31,11 +31,20 @@ static const char *latest(const config *c, const int *rows, int n, char dst[INI_
 
 // What the architecture chooses and demands.
 static err_t resolve_model(config *c) {
-    model_rule r = {0};
-    if (model_types[c->model.type]->resolve(&c->model.of, c->batch.micro, &r) != ERR_OK)
+    model_rule r = {.micro = c->batch.micro, .gpu = c->device.kind == DEVICE_CUDA};
+    if (model_types[c->model.type]->resolve(&c->model.of, &r) != ERR_OK)
         return err_prefix("%s", LATEST(config_find(c, "model", r.broken[0]), config_find(c, "model", r.broken[1])));
     if (r.chosen) c->origin[config_find(c, "model", r.chosen)].chosen = true;
     return ERR_OK;
+}
+
+// What the architecture had chosen is open again.
+err_t config_decide(config *c, device_kind kind, const char *why) {
+    c->device.kind = kind;
+    snprintf(c->device.why, sizeof c->device.why, "%s", why);
+    for (int i = config_next(c, -1); i >= 0; i = config_next(c, i))
+        if (c->origin[i].chosen && strcmp(config_key(i)->section, "model") == 0) *(int64_t *)config_at(c, i) = 0;
+    return resolve_model(c);
 }
 
 static err_t check_holdout(const config *c) {
@@ -191,6 +200,7 @@ static err_t check_cluster(const config *c) {
 }
 
 err_t config_resolve(config *c) {
+    c->device.kind = c->device.backend;
     TRY(resolve_model(c));
     TRY(check_holdout(c));
     TRY(check_batch(c));
