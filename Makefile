@@ -259,7 +259,9 @@ $(BUILD)/bench_comm: $(BUILD)/test/bench/bench_comm.o $(LIB)
 	$(CC) $(FLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
 $(BUILD)/bench_gemm: $(BUILD)/test/bench/bench_gemm.o $(LIB)
 	$(CC) $(FLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
-bench-programs: $(BUILD)/bench_gemm $(BUILD)/bench_comm $(BUILD)/test/test_ops
+$(BUILD)/predict: $(BUILD)/test/bench/predict.o $(LIB)
+	$(CC) $(FLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
+bench-programs: $(BUILD)/bench_gemm $(BUILD)/bench_comm $(BUILD)/predict $(BUILD)/test/test_ops
 bench: deps
 	@$(MAKE) --no-print-directory -s all bench-programs
 	@sh test/bench/run.sh $(BUILD) ./$(BIN)

@@ -77,8 +77,33 @@ errors() {
     says "## Threads" "## Memory" "(ended with 1)"
 }
 
+# A step on a GPU of paper (test/bench/predict.c): the operations are those of the real trainer, and their times add up.
+a_step_on_paper() {
+    [ -x "$build/predict" ] || skip "$build/predict is not built: make bench-programs"
+    settings paper model.layers=2 model.heads=2 model.embed=64 model.vocab=300 model.context=96 batch.global=12 batch.micro=2 batch.lanes=2 \
+        precision.compute=bf16
+    expect 0 "$build/predict" h100 paper.ini
+    says "Predicted, not measured: a step of 1152 tokens on one h100: "
+    rows 1 '^\| attention_forward 2x96x64x2 bf16 \| 12 \|'
+    rows 1 '^\| add [0-9]+ fp32 \| [0-9]+ \|'
+    rows 1 '^\| matmul 192x384x64 bf16 tb \| 6 \|'
+    awk -F '|' '/^\| [a-z]/ && $2 !~ /operation| all / { ms += $4 } $2 == " all " { all = $4 } END { exit !(all > 0 && ms <= all + 0.05 && ms > 0.9 * all) }' "$out" ||
+        fail "the times of the operations are not that of the step"
+    mv "$out" h100
+    expect 0 "$build/predict" --products 600 h200 paper.ini
+    says "on one h200"
+    printf 'forward 90 0 0 0 64 1000\nkeys 90 0 0 0 160 2000\nqueries 90 0 0 0 112 1500\nforward 80 0 0 0 64 1\n' >counts
+    expect 0 "$build/predict" --attention counts h100 paper.ini
+    ! cmp -s "$out" h100 || fail "the counts of attention change nothing"
+    sed -i 1d counts
+    expect 65 "$build/predict" --attention counts h100 paper.ini
+    says "expected a line each of forward, keys and queries for sm 90, found 2"
+    expect 64 "$build/predict" rtx paper.ini
+}
+
 try a_page
 try without_pytorch
 try beside_a_slow_pytorch
 try errors
+try a_step_on_paper
 finish
