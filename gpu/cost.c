@@ -3,6 +3,9 @@
 
 static double size_of(const tensor *t) { return t ? (double)tensor_bytes(t) : 0; }
 
+// Of a gradient: read and written, unless it is fresh.
+static double gradient_of(const tensor *t, bool fresh) { return size_of(t) * (fresh ? 1 : 2); }
+
 #define ROWS(t) (t)->size[0], (t)->size[1]
 
 // Multiply-adds of one T x T product under the diagonal, of all heads.
@@ -15,16 +18,18 @@ op_cost matmul_cost(const matmul_args *args) {
     int64_t m = args->d->size[0], n = args->d->size[1], k = args->a->size[!args->ta];
     bool has_pre = args->epilogue & (MATMUL_GELU | MATMUL_DGELU);
     double bytes = size_of(args->a) + size_of(args->b) + size_of(args->d) * (args->epilogue & MATMUL_ACCUMULATE ? 2 : 1) +
-                   (has_pre ? size_of(args->pre) : 0) + (args->epilogue & MATMUL_BIAS ? size_of(args->bias) : 0);
+                   (has_pre ? size_of(args->pre) : 0) + (args->epilogue & MATMUL_BIAS ? size_of(args->bias) : 0) + size_of(args->residual) +
+                   gradient_of(args->dbias, args->fresh);
     return (op_cost){args->a->type,
                      {m, n, k},
-                     args->epilogue | (args->ta ? COST_TA : 0) | (args->tb ? COST_TB : 0),
+                     args->epilogue | (args->ta ? COST_TA : 0) | (args->tb ? COST_TB : 0) | (args->residual ? COST_RESIDUAL : 0) |
+                         (args->dbias ? COST_SUMS : 0),
                      bytes,
                      2.0 * (double)m * (double)n * (double)k};
 }
 
 op_cost bias_backward_cost(const bias_backward_args *args) {
-    return (op_cost){args->dy->type, {ROWS(args->dy)}, 0, 2 * size_of(args->dbias) + size_of(args->dy), 0};
+    return (op_cost){args->dy->type, {ROWS(args->dy)}, 0, gradient_of(args->dbias, args->fresh) + size_of(args->dy), 0};
 }
 
 op_cost attention_forward_cost(const attention_forward_args *args) {
@@ -51,9 +56,12 @@ op_cost layer_norm_forward_cost(const layer_norm_forward_args *args) {
 }
 
 op_cost layer_norm_backward_cost(const layer_norm_backward_args *args) {
-    double bytes = size_of(args->dx) + 2 * (size_of(args->dw) + size_of(args->db)) + size_of(args->dy) + size_of(args->dresidual) + size_of(args->x) +
-                   size_of(args->w) + size_of(args->mean) + size_of(args->rstd);
-    return (op_cost){args->x->type, {ROWS(args->x)}, args->dresidual ? COST_RESIDUAL : 0, bytes, 0};
+    double sums = gradient_of(args->dw, args->fresh) + gradient_of(args->db, args->fresh) + gradient_of(args->dx_sums, args->fresh) +
+                  gradient_of(args->dresidual_sums, args->fresh);
+    double bytes = size_of(args->dx) + sums + size_of(args->dy) + size_of(args->dresidual) + size_of(args->x) + size_of(args->w) +
+                   size_of(args->mean) + size_of(args->rstd);
+    bool columns = args->dx_sums || args->dresidual_sums;
+    return (op_cost){args->x->type, {ROWS(args->x)}, (args->dresidual ? COST_RESIDUAL : 0) | (columns ? COST_SUMS : 0), bytes, 0};
 }
 
 op_cost gelu_forward_cost(const gelu_forward_args *args) {
@@ -61,7 +69,11 @@ op_cost gelu_forward_cost(const gelu_forward_args *args) {
 }
 
 op_cost gelu_backward_cost(const gelu_backward_args *args) {
-    return (op_cost){args->x->type, {tensor_count(args->x)}, 0, size_of(args->dx) + size_of(args->dy) + size_of(args->x), 0};
+    return (op_cost){args->x->type,
+                     {tensor_count(args->x)},
+                     args->dbias ? COST_SUMS : 0,
+                     size_of(args->dx) + size_of(args->dy) + size_of(args->x) + gradient_of(args->dbias, args->fresh),
+                     0};
 }
 
 op_cost relu_forward_cost(const relu_forward_args *args) {

@@ -6,7 +6,15 @@
 #include "gpu/ops.h"
 
 // More options that distinguish calls of an operation, in addition to MATMUL_BIAS and the others.
-enum { COST_TA = 1 << 4, COST_TB = 1 << 5, COST_DROPOUT = 1 << 6, COST_RESIDUAL = 1 << 7, COST_GRADIENT = 1 << 8, COST_BYTES = 1 << 9 };
+enum {
+    COST_TA = 1 << 4,
+    COST_TB = 1 << 5,
+    COST_DROPOUT = 1 << 6,
+    COST_RESIDUAL = 1 << 7,
+    COST_GRADIENT = 1 << 8,
+    COST_BYTES = 1 << 9,
+    COST_SUMS = 1 << 10
+};
 
 typedef struct op_cost {
     dtype type;

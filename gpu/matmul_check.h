@@ -18,6 +18,11 @@ static inline void matmul_check(const matmul_args *args) {
     assert(!(args->epilogue & MATMUL_BIAS) || (args->bias->type == args->a->type && tensor_count(args->bias) == args->d->size[1]));
     assert(!(args->epilogue & (MATMUL_GELU | MATMUL_DGELU)) ||
            (args->pre->type == args->a->type && tensor_count(args->pre) == tensor_count(args->d)));
+    assert(!args->residual ||
+           (!(args->epilogue & ~(unsigned)MATMUL_BIAS) && args->d->type == args->a->type && args->residual->type == args->a->type &&
+            tensor_count(args->residual) == tensor_count(args->d) && args->residual->data != args->d->data));
+    assert(!args->dbias || (args->epilogue == MATMUL_DGELU && args->dbias->type == FP32 && tensor_count(args->dbias) == args->d->size[1]));
+    assert(!args->rows || (!args->ta && args->rows >= args->d->size[0]));
     assert(!(args->epilogue & MATMUL_ACCUMULATE) || (args->d->type == FP32 && args->epilogue == MATMUL_ACCUMULATE));
 }
 

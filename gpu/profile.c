@@ -40,6 +40,7 @@ static void describe(profile_line *to, const line_key *k) {
     } word[] = {
         {MATMUL_BIAS, " bias"}, {MATMUL_GELU, " gelu"},     {MATMUL_DGELU, " dgelu"},     {MATMUL_ACCUMULATE, " acc"},  {COST_TA, " ta"},
         {COST_TB, " tb"},       {COST_DROPOUT, " dropout"}, {COST_RESIDUAL, " residual"}, {COST_GRADIENT, " gradient"}, {COST_BYTES, " bytes"},
+        {COST_SUMS, " sums"},
     };
     int n = 0;
     to->op = k->op;

@@ -1,7 +1,7 @@
 // gpu/cuda/elementwise.cu: operations whose elements are independent: add, GELU, ReLU, cast, dropout. Each thread takes 16
 // bytes of the narrower type and reads and writes them in 16-byte accesses; where an address is not a multiple of 16
 // bytes, one element.
-#include "gpu/cuda/kernel.h"
+#include "gpu/cuda/columns.h"
 
 enum { BLOCK = 256 };
 
@@ -74,6 +74,7 @@ err_t cuda_gelu_forward(const gelu_forward_args *args, stream *s) {
 err_t cuda_gelu_backward(const gelu_backward_args *args, stream *s) {
     assert(args->dx->type == args->x->type && args->dy->type == args->x->type);
     assert(tensor_count(args->dx) == tensor_count(args->x) && tensor_count(args->dy) == tensor_count(args->x));
+    if (args->dbias) return columns_gelu_backward(args, s);
     BY_TYPE(args->dx->type, T, TRY((each_of<EACH_DGELU, T, T>(args->dx, args->dy, args->x, s))));
     return ERR_OK;
 }

@@ -274,6 +274,8 @@ err_t cuda_embedding_backward(const embedding_backward_args *args, stream *s) {
     sort_args sort = {};
     sort.order = order, sort.begin = begin, sort.tokens = (const int32_t *)args->tokens->data, sort.positions = (int32_t)positions;
     TRY(sort_by_token(sort, vocabulary, s));
+    if (args->fresh_wte) TRY(cuda_zero(s, args->dwte->data, tensor_bytes(args->dwte)));
+    if (args->fresh_wpe) TRY(cuda_zero(s, args->dwpe->data, tensor_bytes(args->dwpe)));
     BY_TYPE(args->dx->type, T, {
         constexpr int W = 4 / sizeof(T);
         embed_back_args<T> a = {

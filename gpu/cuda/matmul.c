@@ -12,7 +12,7 @@
 //             of the unrounded sum, with a tanh of their own, so recomputation, which takes GELU of the kept pre, would
 //             give other bits. The elementwise kernels do it. They move 2 * M * N * sizeof(E) bytes more than the fused
 //             ones would (3 for DGELU), of which L2 holds what fits; with DGELU the same pass forms the bias gradient
-//   alias     d may be residual; else d, pre, a, b, bias and residual are apart
+//   alias     none: d, pre, a, b, bias and residual are apart
 //   reference gpu/cpu/kernel/matmul.c
 #include "gpu/cuda/plans.h"
 #include "gpu/matmul_check.h"

@@ -1,11 +1,8 @@
-// gpu/cuda/norm.cu: layer norm (Ba, Kiros, Hinton 2016), and sums over the rows of a matrix, which its backward and the bias
-// gradient share.
+// gpu/cuda/norm.cu: layer norm (Ba, Kiros, Hinton 2016).
 //
 // A thread owns packs of 16 bytes of a row, the same ones whether the row's address allows 16-byte accesses or not, so that the
-// order of every sum follows from the shape alone. Sums over rows go in two steps, without atomics: each group of consecutive
-// rows leaves its part in the stream's scratch, then one kernel adds the parts, in order, once to what is there. The number of
-// groups follows from the shape, and so do the bits.
-#include "gpu/cuda/kernel.h"
+// order of every sum follows from the shape alone. Sums over rows go by groups of rows (columns.h).
+#include "gpu/cuda/columns.h"
 
 enum {
     HELD = 32,              // forward: elements of a row that a thread holds in registers
@@ -136,8 +133,6 @@ template <class T, bool PACKED> __global__ void __launch_bounds__(FORWARD_THREAD
     }
 }
 
-static inline int64_t at_most(int64_t n, int64_t most) { return n < most ? n : most; }
-static inline int64_t at_least(int64_t n, int64_t least) { return n > least ? n : least; }
 static inline unsigned blocks_for(int64_t n) { return (unsigned)at_most(n, INT32_MAX); }  // the rest in later turns
 
 template <class T, bool PACKED> static err_t norm_forward(const norm_args<T> *a, stream *s) {
@@ -179,122 +174,16 @@ err_t cuda_layer_norm_forward(const layer_norm_forward_args *args, stream *s) {
     return ERR_OK;
 }
 
-// --- sums over rows ----------------------------------------------------------------------------------------------------------
-
-// out0 of a plain sum is the column sums of dy; with NORM out0 is those of dy * h, h = (x - mean) * rstd, and out1 those of dy.
-// Group g leaves its part in row g of the outputs; where there is one group only, its sum is added to them.
-// A plain sum may be of two matrices of the same shape, one after the other in memory, into out0 and out1: blockIdx.y.
-template <class T> struct column_args {
-    float *out0, *out1;
-    const T *dy, *x;
-    const float *mean, *rstd;
-    int64_t rows, width, per_group, tiles;
-    bool add;
-};
-
-// A block has 256 threads: blockDim.x packs of columns side by side times blockDim.y rows, and goes down the rows of its group.
-// sums       FP32: each thread its rows in order, then the block's rows in order
-// moves      sizeof(E) bytes an element, with NORM twice that; memory bound
-// reference  gpu/cpu/kernel/elementwise.c: bias_backward; norm.c: back_row
-enum { COLUMN_THREADS = 256 };
-template <class T, bool PACKED, bool NORM> __global__ void __launch_bounds__(COLUMN_THREADS) columns_kernel(column_args<T> a) {
-    constexpr int W = 16 / sizeof(T), SUMS = NORM ? 2 : 1;
-    K_SMEM(float, part, [SUMS][W * COLUMN_THREADS]);
-    int lanes = blockDim.x, depth = blockDim.y, t = threadIdx.y * lanes + threadIdx.x;
-    int64_t tile = blockIdx.x % a.tiles, group = blockIdx.x / a.tiles, left = tile * lanes * W, i = left + threadIdx.x * W;
-    int64_t end = min((group + 1) * a.per_group, a.rows);
-    const T *dy = a.dy + blockIdx.y * a.rows * a.width;
-    float sum[SUMS][W] = {};
-#pragma unroll(PACKED ? 4 : 1)
-    for (int64_t row = group * a.per_group + threadIdx.y; row < end; row += depth) {
-        float d[W], h[W];
-        load_row<PACKED>(d, dy + row * a.width, i, a.width);
-        if (NORM) {
-            load_row<PACKED>(h, a.x + row * a.width, i, a.width);
-            float mean = a.mean[row], rstd = a.rstd[row];
-#pragma unroll
-            for (int k = 0; k < W; k++) sum[0][k] = fmaf(d[k], (h[k] - mean) * rstd, sum[0][k]);
-        }
-#pragma unroll
-        for (int k = 0; k < W; k++) sum[SUMS - 1][k] += d[k];
-    }
-#pragma unroll
-    for (int n = 0; n < SUMS; n++)
-#pragma unroll
-        for (int k = 0; k < W; k++) part[n][(threadIdx.y * W + k) * lanes + threadIdx.x] = sum[n][k];
-    __syncthreads();
-    if (t >= lanes * W) return;
-    int64_t column = left + t % lanes * W + t / lanes;
-    if (column >= a.width) return;
-#pragma unroll
-    for (int n = 0; n < SUMS; n++) {
-        float total = 0, *out = ((NORM ? n : blockIdx.y) ? a.out1 : a.out0) + (a.add ? 0 : group * a.width) + column;
-        for (int k = 0; k < depth; k++) total += part[n][k * lanes * W + t];
-        *out = a.add ? *out + total : total;
-    }
-}
-
-// Fills in a's tiling and queues it; `most` lanes side by side.
-template <class T, bool NORM> static err_t columns(column_args<T> *a, int most, int64_t groups, int matrices, stream *s) {
-    constexpr int W = 16 / sizeof(T);
-    int lanes = 1;
-    while (lanes < most && lanes * W < a->width) lanes *= 2;
-    a->tiles = ceil_div(a->width, lanes * W);
-    a->per_group = ceil_div(a->rows, groups);
-    groups = ceil_div(a->rows, a->per_group);
-    assert(groups == 1 || !a->add);
-    dim3 grid((unsigned)(a->tiles * groups), (unsigned)matrices), block((unsigned)lanes, (unsigned)(COLUMN_THREADS / lanes));
-    bool packed = packs<T>(a->dy, a->width) && (!NORM || packs<T>(a->x, a->width));
-    if (packed) LAUNCH((columns_kernel<T, true, NORM>), grid, block, 0, s, *a);
-    else LAUNCH((columns_kernel<T, false, NORM>), grid, block, 0, s, *a);
-    return ERR_OK;
-}
-
-// The number of groups of rows: `wanted`, but each has at least `least` rows, and the scratch must hold `matrices`
-// parts of each.
-static int64_t row_groups(int64_t rows, int64_t width, int64_t wanted, int64_t least, int matrices) {
-    int64_t fit = CUDA_SCRATCH / ((int64_t)sizeof(float) * width * matrices);
-    return at_least(at_most(at_most(wanted, ceil_div(rows, least)), fit), 1);
-}
-
-// out0 (and out1) (+=) the sum of the groups' parts, which are in the scratch: first those of out0, then those of out1.
-// Each block takes few columns: there are not many, and enough blocks are needed to go down them.
-static err_t add_parts(float *out0, float *out1, int64_t groups, int64_t width, stream *s) {
-    column_args<float> a = {out0, out1, (const float *)s->scratch, NULL, NULL, NULL, groups, width, 0, 0, true};
-    return columns<float, false>(&a, 8, 1, out1 ? 2 : 1, s);
-}
-
-enum { COLUMN_LANES = 32 };
-static int64_t column_groups(int64_t rows, int64_t width, int matrices) {
-    enum { BLOCKS = 1024, LEAST_ROWS = 64, TILE = 256 };
-    return row_groups(rows, width, ceil_div(BLOCKS, ceil_div(width, TILE)), LEAST_ROWS, matrices);
-}
-
-template <class T> static err_t bias_of(float *dbias, const T *dy, int64_t rows, int64_t width, stream *s) {
-    int64_t groups = column_groups(rows, width, 1);
-    bool one = groups == 1;
-    groups = ceil_div(rows, ceil_div(rows, groups));  // the non-empty ones
-    column_args<T> a = {one ? dbias : (float *)s->scratch, NULL, dy, NULL, NULL, NULL, rows, width, 0, 0, one};
-    TRY((columns<T, false>(&a, COLUMN_LANES, groups, 1, s)));
-    return one ? ERR_OK : add_parts(dbias, NULL, groups, width, s);
-}
-
-err_t cuda_bias_backward(const bias_backward_args *args, stream *s) {
-    int64_t width = tensor_count(args->dbias), rows = tensor_count(args->dy) / width;
-    assert(args->dbias->type == FP32 && rows * width == tensor_count(args->dy));
-    BY_TYPE(args->dy->type, T, TRY(bias_of<T>((float *)args->dbias->data, (const T *)args->dy->data, rows, width, s)));
-    return ERR_OK;
-}
-
 // --- backward ----------------------------------------------------------------------------------------------------------------
 
 template <class T> struct norm_back_args {
     T *dx;
-    float *dw, *db;  // where group 0 stores its part; group g's is g * width further on
+    float *dw, *db;                   // where group 0 stores its part; group g's is g * width further on
+    float *dx_sums, *dresidual_sums;  // the same; NULL: not wanted
     const T *dy, *dresidual, *x, *w;
     const float *mean, *rstd;
     int64_t rows, width, per_group;
-    bool add;  // one group only: its sums are added to what is there
+    bool add;  // one group only, and not fresh: its sums are added to what is there
 };
 
 // Two totals over a block. If the next call uses another `room`, one barrier a call is enough.
@@ -330,8 +219,7 @@ __device__ __forceinline__ void back_load(norm_back_row<T, P> *r, const norm_bac
 // dx of one pack from h = (x - mean) rstd and g = dy w: rstd (g - mean(g) - h mean(g h)), + dresidual.
 template <bool PACKED, int W, class T>
 __device__ __forceinline__ void back_store(const norm_back_args<T> &a, const pack<T> &dresidual, const float *g, const float *h, float mean_g,
-                                           float mean_gh, float rstd, int64_t row, int64_t at) {
-    float dx[W];
+                                           float mean_gh, float rstd, int64_t row, int64_t at, float *dx) {
 #pragma unroll
     for (int k = 0; k < W; k++) {
         dx[k] = fmaf(-h[k], mean_gh, g[k] - mean_g) * rstd;
@@ -340,18 +228,30 @@ __device__ __forceinline__ void back_store(const norm_back_args<T> &a, const pac
     store_row<PACKED>(a.dx + row * a.width, dx, at, a.width);
 }
 
-// A block takes a group of rows, one after the other; a thread has 8 columns, whose parts of dw and db stay in its registers.
-// Rows up to LONG.
+// A thread's columns of one of the group's sums.
+template <int P, int W, class T>
+__device__ __forceinline__ void sums_store(const norm_back_args<T> &a, float *out, const float (&sum)[P][W], int64_t i) {
+#pragma unroll
+    for (int p = 0; p < P; p++)
+#pragma unroll
+        for (int k = 0; k < W; k++) {
+            int64_t column = i + p * blockDim.x * W + k, at = blockIdx.x * a.width + column;
+            if (column < a.width) out[at] = a.add ? out[at] + sum[p][k] : sum[p][k];
+        }
+}
+
+// A block takes a group of rows, one after the other; a thread has 8 columns, whose parts of dw and db, and with SUMS of the column sums of dx
+// and dresidual, stay in its registers. Rows up to LONG.
 // alias      dx == dresidual or dy allowed: a thread has read what it overwrites, and later rows are other memory
 // sums       FP32: the two means of a row as in forward; dw and db over the rows of the group in order, then add_parts
 // moves      3 or 4 * sizeof(E) bytes an element, and 16 bytes a column and group; memory bound
 // reference  gpu/cpu/kernel/norm.c: layer_norm_backward
-template <class T, bool PACKED> __global__ void __launch_bounds__(BACKWARD_THREADS) norm_backward_kernel(norm_back_args<T> a) {
+template <class T, bool PACKED, bool SUMS> __global__ void __launch_bounds__(BACKWARD_THREADS) norm_backward_kernel(norm_back_args<T> a) {
     constexpr int W = 16 / sizeof(T), P = OWNED / W;
     K_SMEM(float, room, [2][WARP][2]);
     int64_t i = (int64_t)threadIdx.x * W, step = (int64_t)blockDim.x * W;
     int64_t first = blockIdx.x * a.per_group, end = min(first + a.per_group, a.rows);
-    float w[P][W], dw[P][W] = {}, db[P][W] = {};
+    float w[P][W], dw[P][W] = {}, db[P][W] = {}, dx_sum[P][W] = {}, past_sum[P][W] = {};
     norm_back_row<T, P> now, next;
     back_load<PACKED>(&next, a, first, i);
 #pragma unroll
@@ -375,17 +275,20 @@ template <class T, bool PACKED> __global__ void __launch_bounds__(BACKWARD_THREA
         block_sums(&mean_g, &mean_gh, room[row % 2]);
         mean_g /= (float)a.width, mean_gh /= (float)a.width;
 #pragma unroll
-        for (int p = 0; p < P; p++) back_store<PACKED, W>(a, now.dresidual[p], g[p], h[p], mean_g, mean_gh, now.rstd, row, i + p * step);
-    }
+        for (int p = 0; p < P; p++) {
+            float dx[W];
+            back_store<PACKED, W>(a, now.dresidual[p], g[p], h[p], mean_g, mean_gh, now.rstd, row, i + p * step, dx);
 #pragma unroll
-    for (int p = 0; p < P; p++)
-#pragma unroll
-        for (int k = 0; k < W; k++) {
-            int64_t column = i + p * step + k, at = blockIdx.x * a.width + column;
-            if (column >= a.width) continue;
-            a.dw[at] = a.add ? a.dw[at] + dw[p][k] : dw[p][k];
-            a.db[at] = a.add ? a.db[at] + db[p][k] : db[p][k];
+            for (int k = 0; SUMS && k < W; k++) {
+                dx_sum[p][k] += rounded<T>(dx[k]);
+                if (a.dresidual) past_sum[p][k] += to_float(now.dresidual[p].v[k]);
+            }
         }
+    }
+    sums_store<P, W>(a, a.dw, dw, i);
+    sums_store<P, W>(a, a.db, db, i);
+    if (SUMS && a.dx_sums) sums_store<P, W>(a, a.dx_sums, dx_sum, i);
+    if (SUMS && a.dresidual_sums) sums_store<P, W>(a, a.dresidual_sums, past_sum, i);
 }
 
 // dx of rows beyond LONG: one block a row, which reads it a second time from the caches. columns_kernel makes dw and db
@@ -408,7 +311,8 @@ template <class T, bool PACKED> __global__ void __launch_bounds__(BACKWARD_THREA
                     g[k] *= to_float(r.dy[0].v[k]);
                     if (!pass) mean_g += g[k], mean_gh = fmaf(g[k], h[k], mean_gh);
                 }
-                if (pass) back_store<PACKED, W>(a, r.dresidual[0], g, h, mean_g, mean_gh, r.rstd, row, i);
+                float dx[W];
+                if (pass) back_store<PACKED, W>(a, r.dresidual[0], g, h, mean_g, mean_gh, r.rstd, row, i, dx);
             }
             if (pass) break;
             block_sums(&mean_g, &mean_gh, room[turn % 2]);
@@ -419,26 +323,45 @@ template <class T, bool PACKED> __global__ void __launch_bounds__(BACKWARD_THREA
 
 // So many groups that the blocks fill a device of a hundred multiprocessors and more once, but not twice.
 static int64_t back_groups(int64_t rows, int64_t width, unsigned threads) {
-    enum { LEAST_ROWS = 8, LEAST_GROUPS = 256, DEVICE_THREADS = 49152 };
-    return row_groups(rows, width, at_least(DEVICE_THREADS / threads, LEAST_GROUPS), LEAST_ROWS, 2);
+    enum { LEAST_ROWS = 8, LEAST_GROUPS = 256, DEVICE_THREADS = 49152, SUMS_MOST = 4 };
+    return row_groups(rows, width, at_least(DEVICE_THREADS / threads, LEAST_GROUPS), LEAST_ROWS, SUMS_MOST);
 }
 
-template <class T, bool PACKED> static err_t norm_backward(norm_back_args<T> *a, stream *s) {
-    float *dw = a->dw, *db = a->db;
-    unsigned threads = (unsigned)at_most(ceil_div(ceil_div(a->width, OWNED), WARP) * WARP, BACKWARD_THREADS);
-    bool fused = a->width <= LONG;
-    int64_t groups = fused ? back_groups(a->rows, a->width, threads) : column_groups(a->rows, a->width, 2);
-    a->add = groups == 1;
-    a->per_group = ceil_div(a->rows, groups);
-    groups = ceil_div(a->rows, a->per_group);
-    if (!a->add) a->dw = (float *)s->scratch, a->db = a->dw + groups * a->width;
-    if (fused) LAUNCH((norm_backward_kernel<T, PACKED>), (unsigned)groups, threads, 0, s, *a);
-    else {
-        column_args<T> c = {a->dw, a->db, a->dy, a->x, a->mean, a->rstd, a->rows, a->width, 0, 0, a->add};
-        TRY((columns<T, true>(&c, COLUMN_LANES, groups, 1, s)));
-        LAUNCH((norm_backward_long_kernel<T, PACKED>), blocks_for(a->rows), threads, 0, s, *a);
+// Of rows up to LONG: the groups' parts are in the scratch, matrix after matrix.
+template <class T, bool PACKED> static err_t norm_backward_short(norm_back_args<T> a, bool fresh, stream *s) {
+    float *const out[] = {a.dw, a.db, a.dx_sums, a.dresidual_sums};
+    unsigned threads = (unsigned)at_most(ceil_div(ceil_div(a.width, OWNED), WARP) * WARP, BACKWARD_THREADS);
+    int64_t groups = back_groups(a.rows, a.width, threads), part = groups * a.width;
+    float *parts = (float *)s->scratch;
+    bool one = groups == 1;
+    a.add = one && !fresh;
+    a.per_group = ceil_div(a.rows, groups);
+    if (!one) {
+        a.dw = parts, a.db = parts + part;
+        if (out[2]) a.dx_sums = parts + 2 * part;
+        if (out[3]) a.dresidual_sums = parts + 3 * part;
     }
-    return a->add ? ERR_OK : add_parts(dw, db, groups, a->width, s);
+    if (out[2] || out[3]) LAUNCH((norm_backward_kernel<T, PACKED, true>), (unsigned)groups, threads, 0, s, a);
+    else LAUNCH((norm_backward_kernel<T, PACKED, false>), (unsigned)groups, threads, 0, s, a);
+    if (one) return ERR_OK;
+    TRY(add_parts(out[0], out[1], parts, groups, a.width, fresh, s));
+    if (out[2] && out[3]) return add_parts(out[2], out[3], parts + 2 * part, groups, a.width, fresh, s);
+    if (out[2]) return add_parts(out[2], NULL, parts + 2 * part, groups, a.width, fresh, s);
+    return out[3] ? add_parts(out[3], NULL, parts + 3 * part, groups, a.width, fresh, s) : ERR_OK;
+}
+
+// Of longer rows: each sum in a pass of its own. dx may overwrite dy and dresidual, so theirs come first.
+template <class T, bool PACKED> static err_t norm_backward_long(const norm_back_args<T> *a, bool fresh, stream *s) {
+    int64_t groups = column_groups(a->rows, a->width, 2);
+    bool one = groups == 1;
+    float *parts = (float *)s->scratch;
+    column_args<T> c = {
+        one ? a->dw : parts, one ? a->db : parts + groups * a->width, a->dy, a->x, a->mean, a->rstd, a->rows, a->width, 0, 0, one, fresh};
+    if (a->dresidual_sums) TRY(bias_of<T>(a->dresidual_sums, a->dresidual, a->rows, a->width, fresh, s));
+    TRY((columns<T, true>(&c, COLUMN_LANES, groups, 1, s)));
+    if (!one) TRY(add_parts(a->dw, a->db, parts, groups, a->width, fresh, s));
+    LAUNCH((norm_backward_long_kernel<T, PACKED>), blocks_for(a->rows), BACKWARD_THREADS, 0, s, *a);
+    return a->dx_sums ? bias_of<T>(a->dx_sums, a->dx, a->rows, a->width, fresh, s) : ERR_OK;
 }
 
 err_t cuda_layer_norm_backward(const layer_norm_backward_args *args, stream *s) {
@@ -450,10 +373,14 @@ err_t cuda_layer_norm_backward(const layer_norm_backward_args *args, stream *s) 
     assert(!args->dresidual || (args->dresidual->type == args->x->type && tensor_count(args->dresidual) == rows * width));
     const void *past = args->dresidual ? args->dresidual->data : NULL;
     uintptr_t all = (uintptr_t)args->dx->data | (uintptr_t)args->dy->data | (uintptr_t)past | (uintptr_t)args->x->data | (uintptr_t)args->w->data;
+    assert(!args->dx_sums || (args->dx_sums->type == FP32 && tensor_count(args->dx_sums) == width));
+    assert(!args->dresidual_sums || (past && args->dresidual_sums->type == FP32 && tensor_count(args->dresidual_sums) == width));
     BY_TYPE(args->x->type, T, {
         norm_back_args<T> a = {(T *)args->dx->data,
                                (float *)args->dw->data,
                                (float *)args->db->data,
+                               args->dx_sums ? (float *)args->dx_sums->data : NULL,
+                               args->dresidual_sums ? (float *)args->dresidual_sums->data : NULL,
                                (const T *)args->dy->data,
                                (const T *)past,
                                (const T *)args->x->data,
@@ -464,8 +391,11 @@ err_t cuda_layer_norm_backward(const layer_norm_backward_args *args, stream *s) 
                                width,
                                0,
                                false};
-        if (packs<T>((const void *)all, width)) TRY((norm_backward<T, true>(&a, s)));
-        else TRY((norm_backward<T, false>(&a, s)));
+        bool packed = packs<T>((const void *)all, width);
+        if (width > LONG && packed) TRY((norm_backward_long<T, true>(&a, args->fresh, s)));
+        else if (width > LONG) TRY((norm_backward_long<T, false>(&a, args->fresh, s)));
+        else if (packed) TRY((norm_backward_short<T, true>(a, args->fresh, s)));
+        else TRY((norm_backward_short<T, false>(a, args->fresh, s)));
     });
     return ERR_OK;
 }

@@ -13,7 +13,30 @@ static double *doubles(int64_t n) { return calloc((size_t)n, sizeof(double)); }
 
 // --- matmul: M N K ---------------------------------------------------------------------------------------------------------
 
-enum { MM_D, MM_PRE, MM_A, MM_B, MM_BIAS };
+// A gradient that is added to, or, in a row of OPT_FRESH, overwritten.
+static arg *gradient_add(op_run *r, const char *name, int64_t n) {
+    return arg_add(r, name, r->row->options & OPT_FRESH ? OUT : ADDS, FP32, 1, n, 0, 0);
+}
+
+// The column sums of another output, as it is stored: judged by sums_near alone.
+static void sums_add(op_run *r, const char *name, int64_t n, bool wanted) {
+    arg *a = gradient_add(r, name, n);
+    a->absent = !wanted;
+    free(a->want);
+    a->want = NULL;
+}
+
+static bool sums_near(op_run *r, const outcome *got, int sums, int of) {
+    int64_t n = tensor_count(&r->arg[sums].t), rows = tensor_count(&r->arg[of].t) / n;
+    if (r->arg[sums].absent) return true;
+    double *want = doubles(n);
+    for (int64_t i = 0; i < rows * n; i++) want[i % n] += storage_get(got->data[of], r->arg[of].t.type, i);
+    bool ok = values_near(r->arg[sums].name, FP32, got->data[sums], want, n, r->row->nmse, r->why);
+    free(want);
+    return ok;
+}
+
+enum { MM_D, MM_PRE, MM_A, MM_B, MM_BIAS, MM_RES, MM_DBIAS };
 
 static void matmul_setup(op_run *r) {
     int64_t M = r->row->size[0], N = r->row->size[1], K = r->row->size[2];
@@ -27,7 +50,11 @@ static void matmul_setup(op_run *r) {
     arg *b = arg_add(r, "b", IN, T, 2, tb ? N : K, tb ? K : N, 0);
     arg *bias = arg_add(r, "bias", IN, T, 1, N, 0, 0);
     bias->absent = !(o & MATMUL_BIAS);
-    d->batch = pre->batch = a->batch = !ta;
+    arg *res = arg_add(r, "residual", IN, T, 2, M, N, 0);
+    res->absent = !(o & OPT_RESIDUAL);
+    sums_add(r, "dbias", N, o & OPT_COLUMNS);
+    d->batch = pre->batch = a->batch = res->batch = !ta;
+    arg_fill(r, res, 1, 0);
     arg_fill(r, a, 1, 0);
     arg_fill(r, b, (o & (MATMUL_GELU | MATMUL_DGELU)) && K > 1 ? 0.1 : 1, 0);
     arg_fill(r, bias, 1, 0);
@@ -43,6 +70,9 @@ static err_t matmul_call(const op_run *r, const ops *o, tensor *t[ARGS], stream 
                                     .b = t[MM_B],
                                     .tb = opt & OPT_TB,
                                     .bias = t[MM_BIAS],
+                                    .residual = t[MM_RES],
+                                    .dbias = t[MM_DBIAS],
+                                    .fresh = opt & OPT_FRESH,
                                     .rows = opt & OPT_TA ? 0 : r->row->size[0],
                                     .epilogue = opt & 15},
                      s);
@@ -60,6 +90,8 @@ static void matmul_reference(op_run *r) {
     matmul_sum(r, d);
     if (o & MATMUL_BIAS)
         for (int64_t i = 0; i < n; i++) d[i] += r->arg[MM_BIAS].value[i % N];
+    if (o & OPT_RESIDUAL)
+        for (int64_t i = 0; i < n; i++) d[i] += r->arg[MM_RES].value[i];
     if (o & MATMUL_GELU) {  // d itself is judged by matmul_exact
         for (int64_t i = 0; i < n; i++) r->arg[MM_PRE].want[i] = d[i];
         free(r->arg[MM_D].want);
@@ -71,7 +103,7 @@ static void matmul_reference(op_run *r) {
 
 // d is the GELU of the pre that was kept, as the unfused pair would have it, not of the sum.
 static bool matmul_exact(op_run *r, const outcome *got) {
-    if (!(r->row->options & MATMUL_GELU)) return true;
+    if (!(r->row->options & MATMUL_GELU)) return sums_near(r, got, MM_DBIAS, MM_D);
     const arg *d = &r->arg[MM_D], *pre = &r->arg[MM_PRE];
     int64_t n = tensor_count(&d->t);
     double *want = doubles(n);
@@ -97,7 +129,7 @@ static bool matmul_gradient(op_run *r) {
     unsigned o = r->row->options;
     bool ta = o & OPT_TA, tb = o & OPT_TB, ok;
     const arg *a = &r->arg[MM_A], *b = &r->arg[MM_B], *pre = &r->arg[MM_PRE];
-    if (o & (MATMUL_BIAS | MATMUL_GELU | MATMUL_ACCUMULATE)) return true;
+    if (o & (MATMUL_BIAS | MATMUL_GELU | MATMUL_ACCUMULATE | OPT_RESIDUAL)) return true;
     double *dy = doubles(n), *da = doubles(M * K), *db = doubles(K * N);
     if (o & MATMUL_DGELU) {
         matmul_sum(r, dy);
@@ -125,12 +157,11 @@ const op_kind kind_matmul = {"matmul", matmul_setup, matmul_call, matmul_referen
 // --- bias_backward: N C ----------------------------------------------------------------------------------------------------
 
 static void bias_setup(op_run *r) {
-    arg_add(r, "dbias", ADDS, FP32, 1, r->row->size[1], 0, 0);
+    gradient_add(r, "dbias", r->row->size[1]);
     arg_fill(r, arg_add(r, "dy", IN, r->row->type, 2, r->row->size[0], r->row->size[1], 0), 1, 0);
 }
 static err_t bias_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
-    (void)r;
-    return o->bias_backward(&(bias_backward_args){.dbias = t[0], .dy = t[1]}, s);
+    return o->bias_backward(&(bias_backward_args){.dbias = t[0], .dy = t[1], .fresh = r->row->options & OPT_FRESH}, s);
 }
 static void bias_reference(op_run *r) { ref_column_sums(r->arg[0].want, r->arg[1].value, r->row->size[0], r->row->size[1]); }
 
@@ -217,17 +248,19 @@ static bool norm_exact(op_run *r, const outcome *got) {
 
 const op_kind kind_layer_norm_forward = {"layer_norm_forward", norm_setup, norm_call, norm_reference, NULL, norm_exact, stream_cost};
 
-enum { LB_DX, LB_DW, LB_DB, LB_DY, LB_RES, LB_X, LB_W, LB_MEAN, LB_RSTD };
+enum { LB_DX, LB_DW, LB_DB, LB_DY, LB_RES, LB_X, LB_W, LB_MEAN, LB_RSTD, LB_DX_SUMS, LB_RES_SUMS };
 
 static void norm_back_setup(op_run *r) {
     int64_t N = r->row->size[0], C = r->row->size[1];
     dtype T = r->row->type;
     arg *dx = arg_add(r, "dx", OUT, T, 2, N, C, 0);
-    arg_add(r, "dw", ADDS, FP32, 1, C, 0, 0);
-    arg_add(r, "db", ADDS, FP32, 1, C, 0, 0);
+    gradient_add(r, "dw", C);
+    gradient_add(r, "db", C);
     arg *dy = arg_add(r, "dy", IN, T, 2, N, C, 0), *res = arg_add(r, "dresidual", IN, T, 2, N, C, 0);
     arg *x = arg_add(r, "x", IN, T, 2, N, C, 0), *w = arg_add(r, "w", IN, T, 1, C, 0, 0);
     arg *mean = arg_add(r, "mean", IN, FP32, 1, N, 0, 0), *rstd = arg_add(r, "rstd", IN, FP32, 1, N, 0, 0);
+    sums_add(r, "dx_sums", C, r->row->options & OPT_COLUMNS);
+    gradient_add(r, "dresidual_sums", C)->absent = !(r->row->options & OPT_COLUMNS) || !(r->row->options & OPT_RESIDUAL);
     res->absent = !(r->row->options & OPT_RESIDUAL);
     if (r->row->options & OPT_ALIAS) dx->alias = 1 + LB_RES;
     dx->batch = dy->batch = res->batch = x->batch = mean->batch = rstd->batch = true;
@@ -246,7 +279,6 @@ static void norm_back_setup(op_run *r) {
 }
 
 static err_t norm_back_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
-    (void)r;
     return o->layer_norm_backward(&(layer_norm_backward_args){.dx = t[LB_DX],
                                                               .dw = t[LB_DW],
                                                               .db = t[LB_DB],
@@ -255,7 +287,10 @@ static err_t norm_back_call(const op_run *r, const ops *o, tensor *t[ARGS], stre
                                                               .x = t[LB_X],
                                                               .w = t[LB_W],
                                                               .mean = t[LB_MEAN],
-                                                              .rstd = t[LB_RSTD]},
+                                                              .rstd = t[LB_RSTD],
+                                                              .dx_sums = t[LB_DX_SUMS],
+                                                              .dresidual_sums = t[LB_RES_SUMS],
+                                                              .fresh = r->row->options & OPT_FRESH},
                                   s);
 }
 
@@ -263,7 +298,10 @@ static void norm_back_reference(op_run *r) {
     arg *a = r->arg;
     ref_layer_norm_backward(a[LB_DX].want, a[LB_DW].want, a[LB_DB].want, a[LB_DY].value, a[LB_RES].absent ? NULL : a[LB_RES].value, a[LB_X].value,
                             a[LB_W].value, a[LB_MEAN].value, a[LB_RSTD].value, r->row->size[0], r->row->size[1]);
+    if (!a[LB_RES_SUMS].absent) ref_column_sums(a[LB_RES_SUMS].want, a[LB_RES].value, r->row->size[0], r->row->size[1]);
 }
+
+static bool norm_back_exact(op_run *r, const outcome *got) { return sums_near(r, got, LB_DX_SUMS, LB_DX); }
 
 typedef struct norm_ctx {
     op_run *r;
@@ -292,8 +330,8 @@ static bool norm_back_gradient(op_run *r) {  // with the exact mean and rstd, no
     return ok;
 }
 
-const op_kind kind_layer_norm_backward = {
-    "layer_norm_backward", norm_back_setup, norm_back_call, norm_back_reference, norm_back_gradient, NULL, stream_cost};
+const op_kind kind_layer_norm_backward = {"layer_norm_backward", norm_back_setup, norm_back_call, norm_back_reference,
+                                          norm_back_gradient,    norm_back_exact, stream_cost};
 
 // --- gelu: N C -------------------------------------------------------------------------------------------------------------
 
@@ -316,15 +354,16 @@ static void gelu_back_setup(op_run *r) {
     arg *dx = arg_add(r, "dx", OUT, r->row->type, 2, r->row->size[0], r->row->size[1], 0);
     arg *dy = arg_add(r, "dy", IN, r->row->type, 2, r->row->size[0], r->row->size[1], 0);
     arg *x = arg_add(r, "x", IN, r->row->type, 2, r->row->size[0], r->row->size[1], 0);
+    sums_add(r, "dbias", r->row->size[1], r->row->options & OPT_COLUMNS);
     dx->batch = dy->batch = x->batch = true;
     if (r->row->options & OPT_ALIAS) dx->alias = 2;
     arg_fill(r, dy, 1, 0);
     arg_fill(r, x, r->row->options & OPT_EXTREME ? 1000 : 2, 0);
 }
 static err_t gelu_back_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
-    (void)r;
-    return o->gelu_backward(&(gelu_backward_args){.dx = t[0], .dy = t[1], .x = t[2]}, s);
+    return o->gelu_backward(&(gelu_backward_args){.dx = t[0], .dbias = t[3], .dy = t[1], .x = t[2], .fresh = r->row->options & OPT_FRESH}, s);
 }
+static bool gelu_back_exact(op_run *r, const outcome *got) { return sums_near(r, got, 3, 0); }
 static void gelu_back_reference(op_run *r) {
     for (int64_t i = 0, n = tensor_count(&r->arg[0].t); i < n; i++) r->arg[0].want[i] = r->arg[1].value[i] * ref_gelu_grad(r->arg[2].value[i]);
 }
@@ -337,7 +376,8 @@ static double gelu_loss(void *ctx) {
 static bool gelu_back_gradient(op_run *r) {
     return gradient_near(r, "dx", gelu_loss, r, r->arg[2].value, r->arg[0].want, tensor_count(&r->arg[0].t));
 }
-const op_kind kind_gelu_backward = {"gelu_backward", gelu_back_setup, gelu_back_call, gelu_back_reference, gelu_back_gradient, NULL, stream_cost};
+const op_kind kind_gelu_backward = {"gelu_backward",    gelu_back_setup, gelu_back_call, gelu_back_reference,
+                                    gelu_back_gradient, gelu_back_exact, stream_cost};
 
 // --- relu: N C -------------------------------------------------------------------------------------------------------------
 

@@ -164,8 +164,9 @@ enum { EB_DWTE, EB_DWPE, EB_SCRATCH, EB_DX, EB_TOKENS };
 
 static void embedding_back_setup(op_run *r) {
     int64_t B = r->row->size[0], T = r->row->size[1], C = r->row->size[2], V = r->row->size[3];
-    arg_add(r, "dwte", ADDS, FP32, 2, V, C, 0);
-    arg_add(r, "dwpe", ADDS, FP32, 2, T + SPARE, C, 0);
+    role role = r->row->options & OPT_FRESH ? OUT : ADDS;
+    arg_add(r, "dwte", role, FP32, 2, V, C, 0);
+    arg_add(r, "dwpe", role, FP32, 2, T + SPARE, C, 0);
     arg_add(r, "scratch", SCRATCH, INT32, 1, B * T + V + 1, 0, 0);
     arg_fill(r, arg_add(r, "dx", IN, r->row->type, 3, B, T, C), 1, 0);
     arg *tokens = arg_add(r, "tokens", IN, INT32, 2, B, T, 0);
@@ -176,9 +177,15 @@ static void embedding_back_setup(op_run *r) {
 }
 
 static err_t embedding_back_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
-    (void)r;
-    return o->embedding_backward(
-        &(embedding_backward_args){.dwte = t[EB_DWTE], .dwpe = t[EB_DWPE], .scratch = t[EB_SCRATCH], .dx = t[EB_DX], .tokens = t[EB_TOKENS]}, s);
+    bool fresh = r->row->options & OPT_FRESH;
+    return o->embedding_backward(&(embedding_backward_args){.dwte = t[EB_DWTE],
+                                                            .dwpe = t[EB_DWPE],
+                                                            .scratch = t[EB_SCRATCH],
+                                                            .dx = t[EB_DX],
+                                                            .tokens = t[EB_TOKENS],
+                                                            .fresh_wte = fresh,
+                                                            .fresh_wpe = fresh},
+                                 s);
 }
 
 static void embedding_back_reference(op_run *r) {

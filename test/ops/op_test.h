@@ -32,7 +32,7 @@ enum {
     OPT_TB = 1 << 5,            // matmul: transposed operands
     OPT_OUT32 = 1 << 6,         // matmul: d is FP32 while T is not
     OPT_DROP = 1 << 7,          // attention: with dropout
-    OPT_RESIDUAL = 1 << 8,      // layer norm: fused residual
+    OPT_RESIDUAL = 1 << 8,      // layer norm, matmul: fused residual
     OPT_ALIAS = 1 << 9,         // the output lies on its (first) input
     OPT_ALIAS2 = 1 << 10,       // add: the output lies on its second input
     OPT_LOSS_ONLY = 1 << 11,    // cross entropy: scale NULL
@@ -43,7 +43,9 @@ enum {
     OPT_AT = 1 << 16,           // dropout: step and first sample come from device memory
     OPT_NO_MOMENTUM = 1 << 17,  // sgd: no buffer
     OPT_NESTEROV = 1 << 18,     // sgd
-    OPT_TO_SHIFT = 20,          // cast: destination type
+    OPT_COLUMNS = 1 << 19,      // the column sums of what is computed, too
+    OPT_TO_SHIFT = 20,          // cast: destination type, 2 bits
+    OPT_FRESH = 1 << 22,        // gradients are (=)
 };
 
 typedef struct op_row {
@@ -70,7 +72,7 @@ typedef struct arg {
     double *want;   // outputs: the reference (of ADDS: the contribution); NULL: compared by bits only
 } arg;
 
-enum { ARGS = 10, WHY = 512 };
+enum { ARGS = 12, WHY = 512 };
 
 typedef struct op_run {
     const op_row *row;

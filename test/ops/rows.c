@@ -37,6 +37,11 @@ const op_row test_rows[] = {
     TYPES(OP_matmul,    MATMUL_GELU,  1e-13, "GELU without bias",                 3, 16, 16),
     TYPES(OP_matmul,    DGELU,        1e-13, "fused GELU gradient, odd",          11, 67, 45),
     TYPES(OP_matmul,    TB | DGELU,   1e-13, "GELU gradient, b transposed",       4, 19, 23),
+    TYPES(OP_matmul,    TB | OPT_RESIDUAL, 1e-13, "residual, odd",                9, 67, 45),
+    TYPES(OP_matmul,    TB | BIAS | OPT_RESIDUAL, 1e-13, "residual and bias, odd", 13, 37, 29),
+    TYPES(OP_matmul,    BIAS | OPT_RESIDUAL, 2e-12, "residual after several K blocks", 5, 18, 2051),
+    TYPES(OP_matmul,    DGELU | OPT_COLUMNS, 1e-13, "GELU gradient and its sums, odd", 11, 67, 45),
+    TYPES(OP_matmul,    DGELU | OPT_COLUMNS | OPT_FRESH, 2e-13, "GELU gradient and its sums, many rows", 203, 520, 16),
     TYPES(OP_matmul,    TA | ACC,     1e-13, "weight gradient, odd",              35, 41, 27),
     TYPES(OP_matmul,    ACC,          1e-13, "accumulate, b as it lies",          6, 49, 18),
     TYPES(OP_matmul,    TB | ACC,     1e-13, "accumulate, b transposed",          6, 49, 18),
@@ -47,6 +52,7 @@ const op_row test_rows[] = {
     TYPES(OP_matmul,    0,            2e-12, "long sum, several K blocks, odd",   5, 18, 2051),
     TYPES(OP_matmul,    TA | ACC,     2e-12, "long accumulated sum",              17, 19, 1537),
     TYPES(OP_matmul,    TB | BIAS,    5e-13, "real width",                        64, 768, 768),
+    TYPES(OP_matmul,    TB | BIAS | OPT_RESIDUAL, 5e-13, "real width, residual",  64, 768, 768),
     TYPES(OP_matmul,    TB | GELU,    5e-13, "real width, into the MLP",          64, 1024, 256),
     TYPES(OP_matmul,    DGELU,        5e-13, "real width, out of the MLP",        64, 1024, 256),
     TYPES(OP_matmul,    TA | ACC,     5e-13, "real width, weight gradient",       768, 257, 64),
@@ -71,6 +77,8 @@ const op_row test_rows[] = {
     TYPES(OP_bias_backward,  0,       2e-13, "groups, several tiles, ragged",     203, 776),
     TYPES(OP_bias_backward,  0,       1e-12, "many groups, narrow",               3001, 8),
     TYPES(OP_bias_backward,  0,       1e-12, "groups, odd tiles",                 331, 517),
+    TYPES(OP_bias_backward,  OPT_FRESH, 1e-14, "overwritten, odd",                5, 257),
+    TYPES(OP_bias_backward,  OPT_FRESH, 1e-12, "overwritten, groups",             331, 520),
 
     // op                       options        nmse   why                         B T C H
     TYPES(OP_attention_forward, 0,             1e-14, "smallest legal",           1, 1, 1, 1),
@@ -134,6 +142,12 @@ const op_row test_rows[] = {
     TYPES(OP_layer_norm_backward, OPT_RESIDUAL | OPT_ALIAS, 1e-13, "two passes, 2 groups", 70, 4104),
     TYPES(OP_layer_norm_backward, 0,           1e-13, "two passes, odd, 2 groups", 70, 4099),
     TYPES(OP_layer_norm_backward, 0,           1e-13, "16-byte rows, many groups", 517, 40),
+    TYPES(OP_layer_norm_backward, OPT_FRESH,   1e-13, "overwritten, odd",         5, 257),
+    TYPES(OP_layer_norm_backward, OPT_COLUMNS,    1e-13, "sums of dx, odd",          9, 45),
+    TYPES(OP_layer_norm_backward, OPT_RESIDUAL | OPT_ALIAS | OPT_COLUMNS, 1e-13, "both sums, dx on dresidual", 64, 768),
+    TYPES(OP_layer_norm_backward, OPT_RESIDUAL | OPT_COLUMNS | OPT_FRESH, 1e-12, "both sums, many groups, overwritten", 517, 40),
+    TYPES(OP_layer_norm_backward, OPT_RESIDUAL | OPT_ALIAS | OPT_COLUMNS, 1e-13, "both sums, two passes, 2 groups", 70, 4104),
+    TYPES(OP_layer_norm_backward, OPT_COLUMNS | OPT_FRESH, 1e-13, "sums of dx, two passes, overwritten", 3, 4099),
 
     TYPES(OP_gelu_forward,  0,                 3e-14, "smallest legal",           1, 1),
     TYPES(OP_gelu_forward,  0,                 3e-14, "odd tail",                 3, 257),
@@ -144,6 +158,9 @@ const op_row test_rows[] = {
     TYPES(OP_gelu_backward, OPT_ALIAS,         3e-14, "dx on dy",                 3, 101),
     TYPES(OP_gelu_backward, OPT_EXTREME,       3e-14, "saturated",                3, 65),
     TYPES(OP_gelu_backward, 0,                 3e-14, "real width",               64, 3072),
+    TYPES(OP_gelu_backward, OPT_COLUMNS,          1e-13, "its sums, odd",            7, 101),
+    TYPES(OP_gelu_backward, OPT_COLUMNS | OPT_ALIAS, 2e-13, "its sums, dx on dy, groups", 203, 776),
+    TYPES(OP_gelu_backward, OPT_COLUMNS | OPT_FRESH | OPT_ALIAS, 1e-12, "its sums, overwritten, odd tiles", 331, 517),
 
     TYPES(OP_relu_forward,  0,                 0,     "smallest legal",           1, 1),
     TYPES(OP_relu_forward,  0,                 0,     "odd tail",                 3, 257),
@@ -167,6 +184,7 @@ const op_row test_rows[] = {
     TYPES(OP_embedding_backward, 0,            1e-13, "several segments",         8, 131, 40, 7),
     TYPES(OP_embedding_backward, OPT_EXTREME,  3e-12, "one token in several segments", 5, 150, 65, 3),
     TYPES(OP_embedding_backward, 0,            3e-14, "several tiles of the scan", 2, 300, 3, 9001),
+    TYPES(OP_embedding_backward, OPT_FRESH,    3e-14, "overwritten, most tokens absent", 2, 9, 257, 1000),
     {OP_embedding_backward, {2, 150, 2, 262159}, FP32, 0, 3e-14, "two windows of tokens"},
     {OP_embedding_backward, {2, 150, 2, 70001}, FP32, 0, 3e-14, "several tokens a warp"},
 
@@ -409,7 +427,7 @@ void row_name(char *out, size_t size, const op_row *row) {
         {OPT_ALIAS, "alias"},           {OPT_ALIAS2, "alias b"}, {OPT_LOSS_ONLY, "loss only"},
         {OPT_EXTREME, "extreme"},       {OPT_SKIP, "skip"},      {OPT_NO_W, "no w"},
         {OPT_STOCHASTIC, "stochastic"}, {OPT_AT, "at"},          {OPT_NO_MOMENTUM, "no momentum"},
-        {OPT_NESTEROV, "nesterov"},
+        {OPT_NESTEROV, "nesterov"},     {OPT_COLUMNS, "sums"},   {OPT_FRESH, "fresh"},
     };
     size_t at = (size_t)snprintf(out, size, "%s", kind_of(row->op)->name);
     for (int i = 0; i < 4 && row->size[i] && at < size; i++) at += (size_t)snprintf(out + at, size - at, "%s%" PRId64, i ? "x" : " ", row->size[i]);

@@ -193,7 +193,7 @@ struct Call {
     Desc op;
     Layout a, b, d;
     Algo algo;
-    const void *pa, *pb;
+    const void *pa, *pb, *pc;
     void *pd, *workspace;
     float beta;
 };
@@ -208,7 +208,7 @@ void compute(const Call &c) {
         read_strip(strip.data(), p, c.pa, first, count, width);
         for (int64_t j = 0; j < p.n; j++) {
             float sum[WIDE], held[WIDE] = {};
-            for (int64_t i = 0; c.beta != 0 && i < count; i++) held[i] = c.beta * load(c.pd, c.d.type, j * c.d.ld + first + i);
+            for (int64_t i = 0; c.beta != 0 && i < count; i++) held[i] = c.beta * load(c.pc, c.d.type, j * c.d.ld + first + i);
             strip_sums(sum, width, strip.data(), columns.data() + j * p.k, p.k, c.algo, c.beta != 0 ? held : nullptr);
             for (int64_t i = 0; i < count; i++) {
                 int64_t at = j * c.d.ld + first + i;
@@ -237,7 +237,7 @@ void run_call(const Call &c, uint32_t op) {
     bool bias = c.op.epilogue == CUBLASLT_EPILOGUE_BIAS;
     bool ok = range(op, "A", c.pa, extent(c.a), false) && range(op, "B", c.pb, extent(c.b), false) &&
               (!bias || range(op, "bias", c.op.bias, c.d.rows * bytes_of(c.d.type), false)) &&
-              range(op, "workspace", c.workspace, c.algo.workspace, true) && (c.beta == 0 || range(op, "C", c.pd, extent(c.d), false)) &&
+              range(op, "workspace", c.workspace, c.algo.workspace, true) && (c.beta == 0 || range(op, "C", c.pc, extent(c.d), false)) &&
               range(op, "D", c.pd, extent(c.d), true);
     if (!ok) return;
     memset(c.workspace, 0xff, c.algo.workspace);
@@ -414,8 +414,9 @@ cublasStatus_t CUBLASWINAPI cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDes
     if (cublasStatus_t s = read_problem(&p, op, a, b, c, d)) return s;
     memcpy(&g, algo, sizeof g);
     if (check(p, g) != CUBLAS_STATUS_SUCCESS) return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "an algorithm that cannot do this shape");
-    DEMAND(C == D, "C is not D");
-    DEMAND(aligned(A, g.align_a) && aligned(B, g.align_b) && aligned(D, g.align_d), "an operand is not aligned as the algorithm was asked for");
+    DEMAND(C == D || (char *)C + extent(*p.d) <= (char *)D || (char *)D + extent(*p.d) <= (char *)C, "C overlaps D");
+    DEMAND(aligned(A, g.align_a) && aligned(B, g.align_b) && aligned(C, g.align_d) && aligned(D, g.align_d),
+           "an operand is not aligned as the algorithm was asked for");
     for (const Layout *l : {p.a, p.b, p.d}) {  // of one column the leading dimension means nothing
         uint32_t align = l == p.a ? g.align_a : l == p.b ? g.align_b : g.align_d;
         DEMAND(l->cols == 1 || (size_t)l->ld * bytes_of(l->type) % align == 0, "columns are not aligned as the algorithm was asked for");
@@ -423,7 +424,7 @@ cublasStatus_t CUBLASWINAPI cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDes
     DEMAND(p.op->epilogue != CUBLASLT_EPILOGUE_BIAS || aligned(p.op->bias, g.align_d), "the bias is not aligned as D");
     DEMAND(bytes >= g.workspace && aligned(workspace, 256), "the workspace is too small, or not aligned to 256 bytes");
     if (g.odd) g.block = 8 + 4 * (uint32_t)(p.n % 7);
-    Call call = {*p.op, *p.a, *p.b, *p.d, g, A, B, D, workspace, *(const float *)beta};
+    Call call = {*p.op, *p.a, *p.b, *p.d, g, A, B, C, D, workspace, *(const float *)beta};
     char name[96];
     snprintf(name, sizeof name, "cublasLtMatmul(m %lld, n %lld, k %lld)", (long long)p.m, (long long)p.n, (long long)p.k);
     enqueue_poll(stream, name, nullptr, [call](uint32_t id) { run_call(call, id); });

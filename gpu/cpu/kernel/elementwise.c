@@ -149,6 +149,7 @@ err_t KERNEL(bias_backward)(const bias_backward_args *args, stream *s) {
     int64_t columns = tensor_count(args->dbias), count = tensor_count(args->dy);
     bias_job j = {args->dy->type, args->dbias->data, args->dy->data, count / columns, columns};
     assert(args->dbias->type == FP32 && j.rows * columns == count);
+    if (args->fresh) memset(j.dbias, 0, tensor_bytes(args->dbias));
     pool_run(s->workers, (columns + BIAS_COLUMNS - 1) / BIAS_COLUMNS, bias_item, &j);
     return ERR_OK;
 }

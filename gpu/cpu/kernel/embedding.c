@@ -125,6 +125,8 @@ err_t KERNEL(embedding_backward)(const embedding_backward_args *args, stream *s)
     assert(args->scratch->type == INT32 && tensor_count(args->scratch) >= positions + vocabulary + 1);
     assert(tensor_count(args->dx) == positions * width && args->dwpe->size[1] == width && args->dwpe->size[0] >= length);
     int32_t *order = args->scratch->data, *end = order + positions;
+    if (args->fresh_wte) memset(args->dwte->data, 0, tensor_bytes(args->dwte));
+    if (args->fresh_wpe) memset(args->dwpe->data, 0, tensor_bytes(args->dwpe));
     sort_by_token(order, end, args->tokens->data, positions, vocabulary);
     embed_back_job j = {args->dx->type, args->dwte->data, args->dwpe->data,         order, end, args->dx->data, samples, length,
                         width,          vocabulary,       blocks_of(width, COLUMNS)};

@@ -47,5 +47,6 @@ err_t KERNEL(gelu_backward)(const gelu_backward_args *args, stream *s) {
     assert(args->dx->type == args->x->type && args->dy->type == args->x->type && tensor_count(args->dx) == j.count &&
            tensor_count(args->dy) == j.count);
     pool_run(s->workers, slices(j.count), backward_item, &j);
-    return ERR_OK;
+    if (!args->dbias) return ERR_OK;
+    return KERNEL(bias_backward)(&(bias_backward_args){.dbias = args->dbias, .dy = args->dx, .fresh = args->fresh}, s);
 }

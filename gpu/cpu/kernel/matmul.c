@@ -52,8 +52,8 @@ typedef struct gemm {
     operand s, v;  // op(a), op(b)
     int64_t m, n, k;
     tensor *d, *pre;
-    const tensor *bias;
-    unsigned epilogue;
+    const tensor *bias, *residual;
+    unsigned epilogue;           // with ADD_RESIDUAL
     bool alone;                  // each thread packs what it needs
     bool copies;                 // ... and copies v within the inner loop, whose order it has already
     bool plain;                  // d is FP32 and gets the sum, plus bias or d, unchanged: the inner loop may write to it
@@ -66,6 +66,8 @@ typedef struct gemm {
     size_t local_s, local_v, local_sums;  // floats of each thread's scratch
     pool *workers;
 } gemm;
+
+enum { ADD_RESIDUAL = 1 << 8 };  // of gemm.epilogue, beside those of gpu/ops.h
 
 static inline int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t round_up(int64_t x, int64_t unit) { return (x + unit - 1) / unit * unit; }
@@ -81,6 +83,7 @@ BODY void finish_row(dtype t, unsigned epilogue, const gemm *g, const float *til
         vf x = vf_load(tile + i);
         if (earlier) x = vf_add(left >= VL ? vf_load(earlier + i) : vf_load_n(earlier + i, (int)left), x);
         if (epilogue & MATMUL_BIAS) x = vf_add(x, typed_load_n(g->bias->data, t, n + i, left));
+        if (epilogue & ADD_RESIDUAL) x = vf_add(x, typed_load_n(g->residual->data, t, at, left));
         if (epilogue & MATMUL_GELU) {
             x = typed_round(t, x);
             typed_store_n(g->pre->data, t, at, x, left);
@@ -460,7 +463,12 @@ static err_t plan_memory(gemm *g, bool share_s, bool share_v) {
     return ERR_OK;
 }
 
-// alias      none: d, pre, a, b and bias are apart
+static err_t bias_of_d(const matmul_args *args, stream *st) {
+    if (!args->dbias) return ERR_OK;
+    return KERNEL(bias_backward)(&(bias_backward_args){.dbias = args->dbias, .dy = args->d, .fresh = args->fresh}, st);
+}
+
+// alias      none: d, pre, a, b, bias and residual are apart
 // moves      each operand once or a few times; bound by FMA from about K = 128 on
 err_t KERNEL(matmul)(const matmul_args *args, stream *st) {
     matmul_check(args);
@@ -470,10 +478,11 @@ err_t KERNEL(matmul)(const matmul_args *args, stream *st) {
               .d = args->d,
               .pre = args->pre,
               .bias = args->bias,
-              .epilogue = args->epilogue,
+              .residual = args->residual,
+              .epilogue = args->epilogue | (args->residual ? ADD_RESIDUAL : 0),
               .workers = st->workers};
-    bool adds = args->epilogue == MATMUL_ACCUMULATE || (args->epilogue == MATMUL_BIAS && args->bias->type == FP32);
-    g.plain = args->d->type == FP32 && (!args->epilogue || adds);
+    bool adds = g.epilogue == MATMUL_ACCUMULATE || (g.epilogue == MATMUL_BIAS && args->bias->type == FP32);
+    g.plain = args->d->type == FP32 && (!g.epilogue || adds);
     g.s = (operand){args->a->data, args->a->type, !args->ta, args->a->size[1], g.m};
     g.v = (operand){args->b->data, args->b->type, args->tb, args->b->size[1], g.n};
     bool share_s, share_v;
@@ -487,5 +496,5 @@ err_t KERNEL(matmul)(const matmul_args *args, stream *st) {
         float *done = g.packed_s;
         if (g.next_s) g.packed_s = g.next_s, g.next_s = done;
     }
-    return ERR_OK;
+    return bias_of_d(args, st);
 }

@@ -218,7 +218,12 @@ static void add_parts_item(void *ctx, int64_t item, int thread) {
     }
 }
 
-// alias: dx == dresidual or dy allowed.  sums: dw and db over blocks of NORM_ROWS rows in order, then over the blocks in order.
+static err_t column_sums(tensor *sums, const tensor *of, bool fresh, stream *s) {
+    return sums ? KERNEL(bias_backward)(&(bias_backward_args){.dbias = sums, .dy = of, .fresh = fresh}, s) : ERR_OK;
+}
+
+// alias: dx == dresidual or dy allowed, so the sums of dresidual come first.  sums: dw and db over blocks of NORM_ROWS rows in order, then over the
+// blocks in order; column sums as bias_backward.
 // moves: 3 or 4 * sizeof(E) bytes an element; memory bound
 err_t KERNEL(layer_norm_backward)(const layer_norm_backward_args *args, stream *s) {
     int64_t width = tensor_count(args->w), rows = tensor_count(args->x) / width, blocks = (rows + NORM_ROWS - 1) / NORM_ROWS;
@@ -227,6 +232,8 @@ err_t KERNEL(layer_norm_backward)(const layer_norm_backward_args *args, stream *
     assert(tensor_count(args->mean) == rows && tensor_count(args->rstd) == rows && args->mean->type == FP32 && args->rstd->type == FP32);
     assert(args->dx->type == args->x->type && args->dy->type == args->x->type && args->w->type == args->x->type);
     assert(!args->dresidual || (args->dresidual->type == args->x->type && tensor_count(args->dresidual) == rows * width));
+    if (args->fresh) memset(args->dw->data, 0, tensor_bytes(args->dw)), memset(args->db->data, 0, tensor_bytes(args->db));
+    TRY(column_sums(args->dresidual_sums, args->dresidual, args->fresh, s));
     size_t bytes = (size_t)(blocks * 2 * width) * sizeof(float);
     float *parts = pool_shared(s->workers, bytes);
     if (!parts) return err_set(ERR_INTERNAL, "layer_norm_backward: no memory for %zu bytes of partial sums", bytes);
@@ -248,5 +255,5 @@ err_t KERNEL(layer_norm_backward)(const layer_norm_backward_args *args, stream *
     };
     pool_run(s->workers, blocks, back_item, &j);
     pool_run(s->workers, 2 * ((width + NORM_COLUMNS - 1) / NORM_COLUMNS), add_parts_item, &j);
-    return ERR_OK;
+    return column_sums(args->dx_sums, args->dx, args->fresh, s);
 }

@@ -1,0 +1,76 @@
+// gpu/cuda/columns.cu: the operations that are sums over rows and little else: a bias gradient, by itself and together with GELU's.
+#include "gpu/cuda/columns.h"
+
+err_t cuda_bias_backward(const bias_backward_args *args, stream *s) {
+    int64_t width = tensor_count(args->dbias), rows = tensor_count(args->dy) / width;
+    assert(args->dbias->type == FP32 && rows * width == tensor_count(args->dy));
+    BY_TYPE(args->dy->type, T, TRY(bias_of<T>((float *)args->dbias->data, (const T *)args->dy->data, rows, width, args->fresh, s)));
+    return ERR_OK;
+}
+
+// dx = dy * gelu'(x), rounded, and the column sums of that. A thread loads DGELU_ROWS rows before it stores the first: dx may be dy, so the compiler
+// can't move a load over a store.
+// alias      dx == dy allowed
+// sums       as columns_kernel
+// moves      3 * sizeof(E) bytes an element; memory bound
+// reference  gpu/cpu/kernel/gelu.c: gelu_backward
+enum { DGELU_ROWS = 4 };
+template <class T, bool PACKED> __global__ void __launch_bounds__(COLUMN_THREADS) gelu_columns_kernel(column_args<T> a, T *dx) {
+    constexpr int W = 16 / sizeof(T);
+    K_SMEM(float, part, [1][W * COLUMN_THREADS]);
+    const column_place<T> at = column_place_of(a);
+    const int64_t step = blockDim.y;
+    float sum[1][W] = {};
+    for (int64_t row = at.row; row < at.end; row += DGELU_ROWS * step) {
+        pack<T> d[DGELU_ROWS], x[DGELU_ROWS];
+#pragma unroll
+        for (int r = 0; r < DGELU_ROWS; r++) {
+            if (row + r * step >= at.end) break;
+            d[r] = load_pack<PACKED>(a.dy + (row + r * step) * a.width, at.i, a.width);
+            x[r] = load_pack<PACKED>(a.x + (row + r * step) * a.width, at.i, a.width);
+        }
+#pragma unroll
+        for (int r = 0; r < DGELU_ROWS; r++) {
+            if (row + r * step >= at.end) break;
+            float v[W];
+#pragma unroll
+            for (int k = 0; k < W; k++) {
+                v[k] = rounded<T>(to_float(d[r].v[k]) * gelu_slope(to_float(x[r].v[k])));
+                sum[0][k] += v[k];
+            }
+            store_row<PACKED>(dx + (row + r * step) * a.width, v, at.i, a.width);
+        }
+    }
+    column_finish<1>(a, at, sum, part, false);
+}
+
+template <class T> static err_t gelu_columns(const gelu_backward_args *args, int64_t rows, int64_t width, stream *s) {
+    int64_t groups = column_groups(rows, width, 1);
+    bool one = groups == 1;
+    float *dbias = (float *)args->dbias->data;
+    T *dx = (T *)args->dx->data;
+    column_args<T> a = {one ? dbias : (float *)s->scratch,
+                        NULL,
+                        (const T *)args->dy->data,
+                        (const T *)args->x->data,
+                        NULL,
+                        NULL,
+                        rows,
+                        width,
+                        0,
+                        0,
+                        one,
+                        args->fresh};
+    dim3 grid, block;
+    columns_tile(&a, COLUMN_LANES, groups, 1, &grid, &block);
+    if (packs<T>(a.dy, width) && packs<T>(a.x, width) && packs<T>(dx, width)) LAUNCH((gelu_columns_kernel<T, true>), grid, block, 0, s, a, dx);
+    else LAUNCH((gelu_columns_kernel<T, false>), grid, block, 0, s, a, dx);
+    return one ? ERR_OK : add_parts(dbias, NULL, (const float *)s->scratch, groups, width, args->fresh, s);
+}
+
+err_t columns_gelu_backward(const gelu_backward_args *args, stream *s) {
+    int64_t width = tensor_count(args->dbias), rows = tensor_count(args->x) / width;
+    assert(args->dbias->type == FP32 && rows * width == tensor_count(args->x));
+    BY_TYPE(args->x->type, T, TRY(gelu_columns<T>(args, rows, width, s)));
+    return ERR_OK;
+}
