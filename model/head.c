@@ -38,20 +38,23 @@ static tensor rows_of(const tensor *t, int64_t first, int64_t count) {
 static err_t logits_of(const head *h, const pass *p, tensor *logits, const tensor *x) {
     tensor w = with_padding(h, &p->w[h->at.w]), b = h->at.b < 0 ? (tensor){0} : with_padding(h, &p->w[h->at.b]);
     return p->ops->matmul(
-        &(matmul_args){.d = logits, .a = x, .b = &w, .tb = true, .bias = h->at.b < 0 ? NULL : &b, .epilogue = h->at.b < 0 ? 0 : MATMUL_BIAS}, p->s);
+        &(matmul_args){
+            .d = logits, .a = x, .b = &w, .tb = true, .bias = h->at.b < 0 ? NULL : &b, .rows = h->rows, .epilogue = h->at.b < 0 ? 0 : MATMUL_BIAS},
+        p->s);
 }
 
-// dlogits gives the gradients of W and b, and then of x.
+// dlogits gives the gradients of W and b, and then of x. The first chunk overwrites a fresh gradient, the others add to it.
 static err_t chunk_backward(const head *h, const pass *p, const tensor *dx, int64_t first, const tensor *dlogits, const tensor *x) {
     tensor w = with_padding(h, &p->w[h->at.w]), dw = with_padding(h, &p->dw[h->at.w]);
-    TRY(p->ops->matmul(&(matmul_args){.d = &dw, .a = dlogits, .ta = true, .b = x, .epilogue = MATMUL_ACCUMULATE}, p->s));
+    bool fresh = p->fresh && first == 0;
+    TRY(p->ops->matmul(&(matmul_args){.d = &dw, .a = dlogits, .ta = true, .b = x, .epilogue = fresh ? 0 : MATMUL_ACCUMULATE}, p->s));
     if (h->at.b >= 0) {
         tensor db = with_padding(h, &p->dw[h->at.b]);
-        TRY(p->ops->bias_backward(&(bias_backward_args){.dbias = &db, .dy = dlogits}, p->s));
+        TRY(p->ops->bias_backward(&(bias_backward_args){.dbias = &db, .dy = dlogits, .fresh = fresh}, p->s));
     }
     if (!dx) return ERR_OK;
     tensor out = rows_of(dx, first, x->size[0]);
-    return p->ops->matmul(&(matmul_args){.d = &out, .a = dlogits, .b = &w}, p->s);
+    return p->ops->matmul(&(matmul_args){.d = &out, .a = dlogits, .b = &w, .rows = h->rows}, p->s);
 }
 
 err_t head_losses(head *h, pass *p, const tensor *losses, const tensor *hits, const tensor *dx, const tensor *x, const tensor *targets) {

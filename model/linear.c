@@ -1,21 +1,50 @@
 // model/linear.c: see model/linear.h.
 #include "model/linear.h"
 
-err_t linear_forward(const pass *p, const linear *l, const tensor *y, const tensor *x, const tensor *pre) {
+// Rows of the whole micro-batch of which x has those of p->B samples.
+static int64_t whole_rows(const pass *p, const tensor *x) { return p->whole ? x->size[0] / p->B * p->whole : 0; }
+
+static err_t forward(const pass *p, const linear *l, const tensor *y, const tensor *x, const tensor *pre, const tensor *residual) {
     tensor d = *y, sum = pre ? *pre : (tensor){0};
     unsigned epilogue = (l->b >= 0 ? MATMUL_BIAS : 0) | (pre ? MATMUL_GELU : 0);
-    return p->ops->matmul(
-        &(matmul_args){
-            .d = &d, .pre = pre ? &sum : NULL, .a = x, .b = &p->w[l->w], .tb = true, .bias = l->b >= 0 ? &p->w[l->b] : NULL, .epilogue = epilogue},
-        p->s);
+    return p->ops->matmul(&(matmul_args){.d = &d,
+                                         .pre = pre ? &sum : NULL,
+                                         .a = x,
+                                         .b = &p->w[l->w],
+                                         .tb = true,
+                                         .bias = l->b >= 0 ? &p->w[l->b] : NULL,
+                                         .residual = residual,
+                                         .rows = whole_rows(p, x),
+                                         .epilogue = epilogue},
+                          p->s);
 }
 
-err_t linear_inputs(const pass *p, const linear *l, const tensor *dx, const tensor *dy, const tensor *pre) {
-    tensor d = *dx, sum = pre ? *pre : (tensor){0};
-    return p->ops->matmul(&(matmul_args){.d = &d, .pre = pre ? &sum : NULL, .a = dy, .b = &p->w[l->w], .epilogue = pre ? MATMUL_DGELU : 0}, p->s);
+err_t linear_forward(const pass *p, const linear *l, const tensor *y, const tensor *x, const tensor *pre) { return forward(p, l, y, x, pre, NULL); }
+
+err_t linear_onto(const pass *p, const linear *l, const tensor *y, const tensor *x, const tensor *residual) {
+    return forward(p, l, y, x, NULL, residual);
 }
+
+err_t linear_inputs(const pass *p, const linear *l, const tensor *dx, const tensor *dy, const tensor *pre, const linear *before) {
+    tensor d = *dx, sum = pre ? *pre : (tensor){0};
+    return p->ops->matmul(&(matmul_args){.d = &d,
+                                         .pre = pre ? &sum : NULL,
+                                         .a = dy,
+                                         .b = &p->w[l->w],
+                                         .dbias = pre && before ? linear_bias(p, before) : NULL,
+                                         .fresh = p->fresh,
+                                         .rows = whole_rows(p, dy),
+                                         .epilogue = pre ? MATMUL_DGELU : 0},
+                          p->s);
+}
+
+err_t linear_weights_only(const pass *p, const linear *l, const tensor *dy, const tensor *x) {
+    return p->ops->matmul(&(matmul_args){.d = &p->dw[l->w], .a = dy, .ta = true, .b = x, .epilogue = p->fresh ? 0 : MATMUL_ACCUMULATE}, p->s);
+}
+
+tensor *linear_bias(const pass *p, const linear *l) { return l->b < 0 ? NULL : &p->dw[l->b]; }
 
 err_t linear_weights(const pass *p, const linear *l, const tensor *dy, const tensor *x) {
-    TRY(p->ops->matmul(&(matmul_args){.d = &p->dw[l->w], .a = dy, .ta = true, .b = x, .epilogue = MATMUL_ACCUMULATE}, p->s));
-    return l->b < 0 ? ERR_OK : p->ops->bias_backward(&(bias_backward_args){.dbias = &p->dw[l->b], .dy = dy}, p->s);
+    TRY(linear_weights_only(p, l, dy, x));
+    return l->b < 0 ? ERR_OK : p->ops->bias_backward(&(bias_backward_args){.dbias = &p->dw[l->b], .dy = dy, .fresh = p->fresh}, p->s);
 }

@@ -11,10 +11,18 @@ typedef struct linear {
 // y (=). pre: NULL, or y = gelu(pre) with pre (=) the sum: both in one operation.
 err_t linear_forward(const pass *p, const linear *l, const tensor *y, const tensor *x, const tensor *pre);
 
-// dx (=) = dy W. pre: NULL, or x was gelu(pre), and dx is the gradient of pre.
-err_t linear_inputs(const pass *p, const linear *l, const tensor *dx, const tensor *dy, const tensor *pre);
+// y (=) the same + residual, in one operation: rounded once.
+err_t linear_onto(const pass *p, const linear *l, const tensor *y, const tensor *x, const tensor *residual);
 
-// dW += dy^T x, db += column sums of dy
+// dx (=) = dy W. pre: NULL, or x was gelu(pre), and dx is the gradient of pre: of what the layer before this one left, whose bias gradient
+// the same pass then forms (before NULL: it does not).
+err_t linear_inputs(const pass *p, const linear *l, const tensor *dx, const tensor *dy, const tensor *pre, const linear *before);
+
+// dW += dy^T x, and db += column sums of dy. `_only`: another operation forms db.
 err_t linear_weights(const pass *p, const linear *l, const tensor *dy, const tensor *x);
+err_t linear_weights_only(const pass *p, const linear *l, const tensor *dy, const tensor *x);
+
+// db, for the operation that forms it; NULL where there is none.
+tensor *linear_bias(const pass *p, const linear *l);
 
 #endif

@@ -114,6 +114,17 @@ static err_t norm_2(const pass *p, const layer_params *n, layer_view *v, const t
                                       p->s);
 }
 
+// mid = x + linear(att), ln_2 = norm(mid). What is dropped is dropped before it is added, so with dropout the sum has to wait.
+static err_t attention_sum(int l, const pass *p, const layer_params *n, layer_view *v) {
+    if (p->drop.p == 0) {
+        TRY(linear_onto(p, &n->proj, &v->mid, &v->att, &v->x));
+        return norm_2(p, n, v, NULL);
+    }
+    TRY(linear_forward(p, &n->proj, &v->branch, &v->att, NULL));
+    TRY(dropout_samples(p, l + 1, DROP_MID, &v->branch, &v->branch));
+    return norm_2(p, n, v, &v->branch);
+}
+
 // mid = x + attention(norm(x));  fc = gelu(linear(norm(mid))): the layer up to the last value that its backward pass reads.
 static err_t layer_to_fc(transformer *t, int l, const pass *p, layer_view *v) {
     const layer_params *n = &t->layer[l];
@@ -125,10 +136,7 @@ static err_t layer_to_fc(transformer *t, int l, const pass *p, layer_view *v) {
         &(attention_forward_args){
             .y = &v->att3, .lse = &v->lse, .qkv = &v->qkv3, .heads = t->heads, .drop = dropout_at(p, l + 1, DROP_ATTENTION, &key)},
         p->s));
-    TRY(linear_forward(p, &n->proj, &v->branch, &v->att, NULL));
-    TRY(dropout_samples(p, l + 1, DROP_MID, &v->branch, &v->branch));
-
-    TRY(norm_2(p, n, v, &v->branch));
+    TRY(attention_sum(l, p, n, v));
     return linear_forward(p, &n->fc, &v->fc, &v->ln_2, &v->fc_pre);
 }
 
@@ -139,6 +147,7 @@ err_t transformer_forward(transformer *t, int l, pass *p, const tensor *y, const
     tensor out = view2(y, v.N, t->C);
     TRY(layer_to_fc(t, l, p, &v));
     hold(t, l, p);
+    if (p->drop.p == 0) return linear_onto(p, &t->layer[l].out, &out, &v.fc, &v.mid);
     TRY(linear_forward(p, &t->layer[l].out, &v.branch, &v.fc, NULL));
     TRY(dropout_samples(p, l + 1, DROP_OUT, &v.branch, &v.branch));
     return p->ops->add(&(add_args){.y = &out, .a = &v.mid, .b = &v.branch}, p->s);
@@ -161,24 +170,29 @@ static err_t branch_gradient(const pass *p, int l, int which, const tensor *bran
     return dropout_samples(p, l + 1, which, out, dy);
 }
 
-// dx (=) the gradient of mid: through the MLP and past it.
+// dx (=) the gradient of mid: through the MLP and past it. The norm reads dy and makes dx, which without dropout are the gradients of what `out`
+// and `proj` left: their biases' gradients are formed there.
 static err_t mlp_backward(transformer *t, int l, const pass *p, layer_view *v, tensor *dx, const tensor *dy) {
     const layer_params *n = &t->layer[l];
     tensor dnorm = view2(&t->inner, v->N, t->C), dfc = v->fc, dbranch;  // fc's memory is reused after fc was read
     TRY(branch_gradient(p, l, DROP_OUT, &v->branch, dy, &dbranch));
-    TRY(linear_weights(p, &n->out, &dbranch, &v->fc));
-    TRY(linear_inputs(p, &n->out, &dfc, &dbranch, &v->fc_pre));
-    TRY(linear_weights(p, &n->fc, &dfc, &v->ln_2));
-    TRY(linear_inputs(p, &n->fc, &dnorm, &dfc, NULL));
+    bool dropped = p->drop.p != 0;
+    TRY(dropped ? linear_weights(p, &n->out, &dbranch, &v->fc) : linear_weights_only(p, &n->out, &dbranch, &v->fc));
+    TRY(linear_inputs(p, &n->out, &dfc, &dbranch, &v->fc_pre, &n->fc));
+    TRY(linear_weights_only(p, &n->fc, &dfc, &v->ln_2));
+    TRY(linear_inputs(p, &n->fc, &dnorm, &dfc, NULL, NULL));
     return p->ops->layer_norm_backward(&(layer_norm_backward_args){.dx = dx,
                                                                    .dw = &p->dw[n->ln_2_w],
                                                                    .db = &p->dw[n->ln_2_b],
+                                                                   .dx_sums = dropped ? NULL : linear_bias(p, &n->proj),
+                                                                   .dresidual_sums = dropped ? NULL : linear_bias(p, &n->out),
                                                                    .dy = &dnorm,
                                                                    .dresidual = dy,
                                                                    .x = &v->mid,
                                                                    .w = &p->w[n->ln_2_w],
                                                                    .mean = &v->ln_2_mean,
-                                                                   .rstd = &v->ln_2_rstd},
+                                                                   .rstd = &v->ln_2_rstd,
+                                                                   .fresh = p->fresh},
                                        p->s);
 }
 
@@ -189,8 +203,8 @@ static err_t attention_part_backward(transformer *t, int l, const pass *p, layer
     tensor dqkv = view2(&v->fc, v->N, 3 * t->C), dqkv3 = view3(&dqkv, v->B, v->T, 3 * t->C), delta = view3(&t->delta, v->B, t->heads, v->T);
     dropout_key key;
     TRY(branch_gradient(p, l, DROP_MID, &v->branch, dx, &dbranch));
-    TRY(linear_weights(p, &n->proj, &dbranch, &v->att));
-    TRY(linear_inputs(p, &n->proj, &datt, &dbranch, NULL));
+    TRY(p->drop.p == 0 ? linear_weights_only(p, &n->proj, &dbranch, &v->att) : linear_weights(p, &n->proj, &dbranch, &v->att));
+    TRY(linear_inputs(p, &n->proj, &datt, &dbranch, NULL, NULL));
     TRY(p->ops->attention_backward(&(attention_backward_args){.dqkv = &dqkv3,
                                                               .delta = &delta,
                                                               .dy = &datt3,
@@ -201,7 +215,7 @@ static err_t attention_part_backward(transformer *t, int l, const pass *p, layer
                                                               .drop = dropout_at(p, l + 1, DROP_ATTENTION, &key)},
                                    p->s));
     TRY(linear_weights(p, &n->qkv, &dqkv, &v->ln_1));
-    TRY(linear_inputs(p, &n->qkv, &dnorm, &dqkv, NULL));
+    TRY(linear_inputs(p, &n->qkv, &dnorm, &dqkv, NULL, NULL));
     return p->ops->layer_norm_backward(&(layer_norm_backward_args){.dx = dx,
                                                                    .dw = &p->dw[n->ln_1_w],
                                                                    .db = &p->dw[n->ln_1_b],
@@ -210,7 +224,8 @@ static err_t attention_part_backward(transformer *t, int l, const pass *p, layer
                                                                    .x = &v->x,
                                                                    .w = &p->w[n->ln_1_w],
                                                                    .mean = &v->ln_1_mean,
-                                                                   .rstd = &v->ln_1_rstd},
+                                                                   .rstd = &v->ln_1_rstd,
+                                                                   .fresh = p->fresh},
                                        p->s);
 }
 

@@ -191,7 +191,7 @@ static void three_chunks_have_the_same_bits_everywhere(void **state) {
 // --- the tied weight ---------------------------------------------------------------------------------------------------------------
 
 // Where a step is one micro-batch of one lane, the embedding's gradient is added to where the head's is. The hashes are those of the last build
-// that kept the two apart and added them at the end.
+// that kept the two apart and added them at the end; in 16 bits with dropout, without which the residual stream is rounded less often since then.
 static void one_micro_batch_adds_to_the_heads_gradient(void **state) {
     (void)state;
     static const struct {
@@ -200,8 +200,8 @@ static void one_micro_batch_adds_to_the_heads_gradient(void **state) {
         {"[model]\nhead_chunks = 1\n", "408cf785ac18046c"},
         {"[model]\nhead_chunks = 3\n", "7e3d3fa58075cd91"},
         {"[model]\nhead_chunks = 3\ndropout = 0.1\n[precision]\ncompute = bf16\n[parallel]\nrecompute = block\n", "d8c6fd4290d3d96d"},
-        {"[model]\nhead_chunks = 1\n[precision]\ncompute = fp16\n[parallel]\noffload = yes\n[device]\nsimd = portable\nthreads = 3\n",
-         "a8cb060d60284773"},
+        {"[model]\nhead_chunks = 1\ndropout = 0.1\n[precision]\ncompute = fp16\n[parallel]\noffload = yes\n[device]\nsimd = portable\nthreads = 3\n",
+         "b30bfbab70aedd5a"},
     };
     char *dir = data_dir(), more[256];
     for (int i = 0; i < 4; i++) {

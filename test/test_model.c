@@ -91,12 +91,12 @@ static void fill_weights(rig *r) {
 
 static void rig_open(rig *r, const kind *k, dtype compute, int slots, recomputation recompute) {
     model_options o = k->o;
-    model_rule rule;
+    model_rule rule = {.micro = B};
     model_plan plan = {.compute = compute, .B = B, .slots = slots, .recompute = recompute};
     *r = (rig){0};
     OK(device_open(&r->dev, &(device_options){.kind = DEVICE_CPU, .threads = 2}));
     OK(stream_open(r->dev, &r->s));
-    OK(model_types[k->type]->resolve(&o, B, &rule));
+    OK(model_types[k->type]->resolve(&o, &rule));
     OK(model_types[k->type]->open(&r->m, &o));
     assert_true(r->m->params <= MOST);
     arena_open(&r->memory, r->dev, MEMORY_DEVICE);

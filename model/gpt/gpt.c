@@ -38,10 +38,16 @@ static err_t embed_forward(model *m, int b, pass *p) {
 static err_t embed_backward(model *m, int b, pass *p) {
     gpt *g = (gpt *)m;
     tensor dx = view3(&p->dx[b], p->B, T_of(p), g->o.embed);
+    bool apart = p->dw[g->wte].data != p->dw[g->head.at.w].data;  // from the head's gradient, which this pass has made
     TRY(dropout_samples(p, EMBED, DROP_EMBED, &dx, &dx));
-    return p->ops->embedding_backward(
-        &(embedding_backward_args){.dwte = &p->dw[g->wte], .dwpe = &p->dw[g->wpe], .scratch = &g->scratch, .dx = &dx, .tokens = &p->in[TOKENS]},
-        p->s);
+    return p->ops->embedding_backward(&(embedding_backward_args){.dwte = &p->dw[g->wte],
+                                                                 .dwpe = &p->dw[g->wpe],
+                                                                 .scratch = &g->scratch,
+                                                                 .dx = &dx,
+                                                                 .tokens = &p->in[TOKENS],
+                                                                 .fresh_wte = p->fresh && apart,
+                                                                 .fresh_wpe = p->fresh},
+                                      p->s);
 }
 
 // --- layers ----------------------------------------------------------------------------------------------------------------
@@ -103,7 +109,8 @@ static err_t head_backward(model *m, int b, pass *p) {
                                                                    .x = &v.x,
                                                                    .w = &p->w[g->ln_f_w],
                                                                    .mean = &v.mean,
-                                                                   .rstd = &v.rstd},
+                                                                   .rstd = &v.rstd,
+                                                                   .fresh = p->fresh},
                                        p->s);
 }
 

@@ -71,7 +71,7 @@ static err_t hidden_inputs(model *base, int b, pass *p) {
     }
     if (b == 0) return ERR_OK;
     tensor dx = view2(&p->dx[b - 1], p->B, width(m, b - 1));
-    return linear_inputs(p, &m->layer[b], &dx, &dpre, NULL);
+    return linear_inputs(p, &m->layer[b], &dx, &dpre, NULL, NULL);
 }
 
 static err_t hidden_weights(model *base, int b, pass *p) {

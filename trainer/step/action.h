@@ -15,7 +15,7 @@
 
 typedef enum action_kind {
     ACTION_LOAD,      // the next micro-batch comes from the loader: `micro` of `lane`. Its gradients go to `buffer`
-    ACTION_ZERO,      // `buffer` starts from zero
+    ACTION_ZERO,      // `buffer` starts from zero: the next micro-batch overwrites it
     ACTION_GATHER,    // the weights of block `first` begin to come to their place (ZeRO 3)
     ACTION_NEED,      // the weights of block `first` are here: gathered, or spread by the last update
     ACTION_FORWARD,   // blocks first .. last

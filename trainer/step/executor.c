@@ -13,6 +13,7 @@ typedef struct micro {
     batch b;
     pass p;
     int buffer;
+    int fresh;          // a buffer that starts from zero and still holds what it held: the next micro-batch overwrites it; -1: none
     bool works;         // it has samples
     const action *add;  // the last micro-batch of a rank alone: the siblings that its lane completes, `adds` of them
     int adds;
@@ -38,6 +39,7 @@ pass executor_pass(step_runner *r, int64_t B) {
     pass p = {.ops = device_ops(r->dev),
               .s = r->s,
               .B = B,
+              .whole = r->cfg->batch.micro,
               .w = r->state->w,
               .state = state_step(r->state),
               .losses = view2(&r->losses, B, r->net->losses)};
@@ -89,6 +91,8 @@ static err_t load(micro *m, loader *data, int64_t step, const action *a) {
     TRY(bring_batch(r, &m->b));
     m->p = executor_pass(r, r->cfg->batch.micro);
     m->p.dw = &r->state->grad[m->buffer * r->net->params];
+    m->p.fresh = m->fresh == m->buffer;
+    m->fresh = m->p.fresh ? -1 : m->fresh;
     m->p.loss_factor = (float)(1.0 / ((double)r->cfg->batch.global * (double)r->net->losses));
     m->p.drop = (dropout_key){.seed = (uint64_t)r->cfg->run.seed,
                               .step = (uint32_t)m->b.step,
@@ -113,7 +117,15 @@ static err_t run_blocks(step_runner *r, pass *p, pass_part part, int first, int 
 
 static err_t queue_means(micro *m) { return m->p.ops->loss_means(&(loss_means_args){.means = &m->r->micro_loss, .losses = &m->p.losses}, m->r->s); }
 
+// For those who read a buffer that no micro-batch has overwritten.
+static err_t zero_now(micro *m) {
+    int buffer = m->fresh;
+    m->fresh = -1;
+    return buffer < 0 ? ERR_OK : stream_zero(m->r->s, m->r->state->slab[buffer].data, tensor_bytes(&m->r->state->slab[buffer]));
+}
+
 static err_t add_siblings(micro *m) {
+    TRY(zero_now(m));
     for (int i = 0; i < m->adds; i++) TRY(parallel_add(&m->r->together, m->add[i].bucket, m->add[i].buffer, m->add[i].from));
     return ERR_OK;
 }
@@ -132,7 +144,7 @@ static err_t run_whole(micro *m) {
     if (!m->works) return add_siblings(m);
     if (!r->records || !r->ran) return queue_whole(m);
     r->ranks->table->alive(r->ranks);
-    return replay_run(&r->recorded_micro[4 * m->buffer + 2 * (m->adds > 0) + r->place], r->s, queue_whole, m);
+    return replay_run(&r->recorded_micro[8 * m->buffer + 4 * m->p.fresh + 2 * (m->adds > 0) + r->place], r->s, queue_whole, m);
 }
 
 static err_t keep_losses(micro *m) {
@@ -143,8 +155,6 @@ static err_t keep_losses(micro *m) {
     return event_record(r->used[r->place], r->s);
 }
 
-static err_t zero_buffer(step_runner *r, int buffer) { return stream_zero(r->s, r->state->slab[buffer].data, tensor_bytes(&r->state->slab[buffer])); }
-
 // --- the list ----------------------------------------------------------------------------------------------------------
 
 static err_t run_action(micro *m, const action *a, loader *data, int64_t step) {
@@ -152,7 +162,7 @@ static err_t run_action(micro *m, const action *a, loader *data, int64_t step) {
     parallel *x = &r->together;
     switch (a->kind) {
     case ACTION_LOAD: return load(m, data, step, a);
-    case ACTION_ZERO: return zero_buffer(r, a->buffer);
+    case ACTION_ZERO: TRY(zero_now(m)); return m->fresh = a->buffer, ERR_OK;
     case ACTION_GATHER: return parallel_gather(x, a->first);
     case ACTION_NEED: return parallel_need(x, a->first);
     case ACTION_FORWARD: return run_blocks(r, m->works ? &m->p : NULL, PASS_FORWARD, a->first, a->last);
@@ -161,8 +171,8 @@ static err_t run_action(micro *m, const action *a, loader *data, int64_t step) {
     case ACTION_LOSSES:
         if (m->works) TRY(queue_means(m));
         return keep_losses(m);
-    case ACTION_ADD: return parallel_add(x, a->bucket, a->buffer, a->from);
-    case ACTION_REDUCE: return parallel_reduce(x, a->bucket, a->turn);
+    case ACTION_ADD: TRY(zero_now(m)); return parallel_add(x, a->bucket, a->buffer, a->from);
+    case ACTION_REDUCE: TRY(zero_now(m)); return parallel_reduce(x, a->bucket, a->turn);
     case ACTION_SETTLE: return parallel_settle(x);
     default: return err_set(ERR_INTERNAL, "action %d is of a step's end, which trainer/step/step.c does", (int)a->kind);
     }
@@ -180,7 +190,7 @@ static void take_adds(micro *m, const action_list *a, int i) {
 err_t executor_run(step_runner *r, const action_list *a, action_kind until, loader *data, int64_t step) {
     enum { MICRO = 4 };  // LOAD, FORWARD, BACKWARD, LOSSES
     action_layout l = executor_layout(r);
-    micro m = {.r = r};
+    micro m = {.r = r, .fresh = -1};
     for (int i = 0; i < a->count && a->at[i].kind != until; i++) {
         bool quiet = action_is_quiet(&l, a, i);
         TRY(run_action(&m, &a->at[i], data, step));
@@ -190,7 +200,7 @@ err_t executor_run(step_runner *r, const action_list *a, action_kind until, load
         TRY(keep_losses(&m));
         i += MICRO - 1 + m.adds;
     }
-    return ERR_OK;
+    return zero_now(&m);
 }
 
 err_t executor_look(step_runner *r, pass *p) {

@@ -101,7 +101,7 @@ err_t step_open(step_runner *r, const config *cfg, device *dev, stream *s, comm 
 static bool wants_recordings(const step_runner *r) { return r->cfg->device.graph && !r->cfg->device.check && device_records(r->dev); }
 
 // For each gradient buffer and each of two places: of a micro-batch, and of the last.
-static int micro_recordings(const step_runner *r) { return 4 * r->state->buffers; }
+static int micro_recordings(const step_runner *r) { return 8 * r->state->buffers; }
 
 err_t step_commit(step_runner *r) {
     TRY(arena_commit(&r->memory));

@@ -41,8 +41,8 @@ typedef struct step_runner {
     tensor losses;                 // (B, losses of a sample) FP32: of a micro-batch
     tensor micro_loss;             // (B) FP64: losses of the micro-batch's samples
     // Recorded work, to be queued again as a whole (trainer/step/replay.h).
-    bool records, ran, updated;                   // recordings are wanted; a micro-batch, a whole step has run and may be recorded
-    replay *recorded_micro;                       // forward and backward, by gradient buffer, whether it is this rank's last, and place
+    bool records, ran, updated;  // recordings are wanted; a micro-batch, a whole step has run and may be recorded
+    replay *recorded_micro;  // forward and backward, by gradient buffer, whether it is fresh, whether the micro-batch is this rank's last, and place
     replay recorded_squares, recorded_update[2];  // the update: before the ranks share their sums; after that, by slot
     stream *copies;                               // batches come on it: a stream of its own, or s
     event *copied[2], *used[2];
