@@ -3,7 +3,7 @@
 // One idea serves forward and both halves of backward. A block owns 64 rows (of q; of k and v) of one head of one
 // sample, 16 to each of its four warps, and tiles of the other side move past it through shared memory, two at a time:
 // while one is used, the next one is loaded (cp.async). `own moving^T` gives a warp 16 x N scores in its registers.
-// Rounded to E, their layout is that of the left operand of the next product, `scores moving`, which is added to the
+// Rounded to E, once, their layout is that of the left operand of the next product, `scores moving`, which is added to the
 // rows that the block owns. So no score ever passes through memory, and every sum runs in one warp, in the order of the
 // moving tiles. Published: Dao et al. 2022, algorithms 1 and 4; Dao 2023, section 3.
 //
@@ -17,11 +17,9 @@
 
 enum { ATT_OWN = 64, ATT_WARPS = 4, ATT_THREADS = ATT_WARPS * WARP, ATT_HEAD_MOST = 256 };
 
-// How many values of E represent one probability, or its gradient, in a product. 1 rounds it to E, as is usual: every
-// sum then has an error as large as its storage would add. 2 adds what the rounding lost: the sums are those of FP32 up
-// to 2^-17 (BF16) or 2^-22 (FP16), as gpu/ops.h promises. That costs half as many tensor core instructions again
-// (forward 3 for 2, backward 10 for 7), and no more memory or shared memory.
-enum { ATT_TERMS = 2 };
+// What a kernel is compiled for. PLAIN, the usual case: rows are whole chunks of 16 bytes, and nothing is dropped. DROP: such rows, with dropout.
+// ANY finds both out when it runs.
+enum att_variant { ATT_PLAIN, ATT_DROP, ATT_ANY };
 
 typedef struct attention_shape {
     int time, heads, head;  // T, H, D
@@ -49,8 +47,29 @@ typedef struct attention_shape {
         } \
     } while (0)
 
+// The same, with V bound to the variant. The widest heads, which are rare, have one variant.
+#define ATT_BY_VARIANT(z, V, ...) \
+    do { \
+        if (!(z).wide) { \
+            constexpr att_variant V = ATT_ANY; \
+            __VA_ARGS__; \
+        } else if ((z).drop) { \
+            constexpr att_variant V = ATT_DROP; \
+            __VA_ARGS__; \
+        } else { \
+            constexpr att_variant V = ATT_PLAIN; \
+            __VA_ARGS__; \
+        } \
+    } while (0)
+#define ATT_BY_SHAPE(z, W, V, ...) \
+    ATT_BY_WIDTH((z).head, W, if constexpr (W > 128) { \
+        constexpr att_variant V = ATT_ANY; \
+        __VA_ARGS__; \
+    } else ATT_BY_VARIANT(z, V, __VA_ARGS__))
+
 static inline attention_shape attention_shape_of(const tensor *qkv, int heads, const dropout_key *drop) {
     assert(qkv->dims == 3 && heads > 0 && qkv->size[2] % (3 * heads) == 0 && qkv->size[1] * heads <= INT32_MAX);
+    assert(qkv->size[1] * qkv->size[2] <= INT32_MAX);  // a sample's elements are numbered in 32 bits
     attention_shape z = {};
     z.time = (int)qkv->size[1], z.heads = heads, z.channels = qkv->size[2] / 3, z.head = (int)(z.channels / heads);
     z.scale = 1.0f / sqrtf((float)z.head), z.stays = 1;
@@ -108,43 +127,101 @@ template <class T> __device__ __forceinline__ T att_zero() {
 // Index of a chunk's first element in a tile.
 template <int W> __device__ __forceinline__ int tile_at(int row, int chunk) { return row * W + ((chunk ^ (row & 7)) << 3); }
 
-// tile (ROWS,W) = rows of `head` elements at `stride`, `left` of them. Asynchronous where rows are wide: commit and wait.
-template <class T, int W, int ROWS>
-__device__ __forceinline__ void tile_load(T *tile, const T *from, int64_t stride, int left, const attention_shape &z) {
-    for (int i = threadIdx.x; i < ROWS * (W / 8); i += ATT_THREADS) {
-        int row = i / (W / 8), chunk = i % (W / 8);
-        T *to = tile + tile_at<W>(row, chunk);
-        const T *at = from + row * stride + chunk * 8;
-        if (z.wide) {
-            bool there = row < left && chunk * 8 < z.head;
-            dev_cp_async16(to, there ? at : from, there ? 16 : 0);
+// Fills tiles (ROWS,W) with rows of `head` elements, `stride` apart, one tile after the other: what a thread copies, and where to, is worked out
+// once. Asynchronous where rows are whole chunks: commit and wait.
+template <class T, int W, int ROWS, att_variant V> struct tile_source {
+    enum { CHUNKS = W / 8, STEP = ATT_THREADS / CHUNKS, COPIES = ROWS / STEP };  // chunks of a row; rows between those of a thread
+    const T *from;                                                               // the first row: the same for all threads
+    uint32_t at;  // from there on: the thread's chunk of its first row of the next tile
+    int to;       // its place in a tile
+    int bytes;    // of the chunk that are inside the head: the rest is zero
+
+    __device__ __forceinline__ static int row() { return threadIdx.x / CHUNKS; }
+    __device__ __forceinline__ static int chunk() { return threadIdx.x % CHUNKS; }
+
+    __device__ __forceinline__ tile_source(const T *rows, uint32_t stride, const attention_shape &z) {
+        bytes = chunk() * 8 < z.head ? 16 : 0;
+        to = tile_at<W>(row(), chunk());
+        from = rows, at = row() * stride + (bytes ? chunk() * 8 : 0);
+    }
+
+    // Where the thread's i-th copy goes: the same chunk, unless STEP is no multiple of 8.
+    __device__ __forceinline__ int place(int i) const { return STEP % 8 && i % 2 ? tile_at<W>(row() + i * STEP, chunk()) : to + i * STEP * W; }
+
+    // The next tile, of which `left` rows are there. `safe` is an address that a copy of nothing may have.
+    __device__ __forceinline__ void load(T *tile, int left, uint32_t stride, const T *safe, const attention_shape &z) {
+        if (V == ATT_ANY) load_any(tile, left, stride, safe, z);
+        else if (left >= ROWS) {
+#pragma unroll
+            for (int i = 0; i < COPIES; i++) dev_cp_async16(tile + place(i), from + (at + i * STEP * stride), bytes);
         } else {
+#pragma unroll
+            for (int i = 0; i < COPIES; i++) {
+                bool there = row() + i * STEP < left;
+                dev_cp_async16(tile + place(i), there ? from + (at + i * STEP * stride) : safe, there ? bytes : 0);
+            }
+        }
+        at += ROWS * stride;
+    }
+
+    __device__ __forceinline__ void load_any(T *tile, int left, uint32_t stride, const T *safe, const attention_shape &z) {
+        const T *first = from + (at - row() * stride - (bytes ? chunk() * 8 : 0));
+        for (int i = threadIdx.x; i < ROWS * CHUNKS; i += ATT_THREADS) {
+            int r = i / CHUNKS, c = i % CHUNKS;
+            T *into = tile + tile_at<W>(r, c);
+            const T *p = first + (r * stride + c * 8);
+            if (z.wide) {
+                bool there = r < left && c * 8 < z.head;
+                dev_cp_async16(into, there ? p : safe, there ? 16 : 0);
+                continue;
+            }
             pack<T> x;
 #pragma unroll
-            for (int e = 0; e < 8; e++) x.v[e] = row < left && chunk * 8 + e < z.head ? at[e] : att_zero<T>();
-            *reinterpret_cast<pack<T> *>(to) = x;
+            for (int e = 0; e < 8; e++) x.v[e] = r < left && c * 8 + e < z.head ? p[e] : att_zero<T>();
+            *reinterpret_cast<pack<T> *>(into) = x;
         }
     }
-}
+};
 
 // --- products --------------------------------------------------------------------------------------------------------------------
 
 // Two numbers rounded to E, the first in the lower half, as fragments have them.
-template <class T> __device__ __forceinline__ uint32_t pair_of(float a, float b) {
-    T x[2];
-    uint32_t bits;
-    round_to(&x[0], a), round_to(&x[1], b);
-    memcpy(&bits, x, sizeof bits);
-    return bits;
-}
-template <class T> __device__ __forceinline__ uint32_t pair_lost(float a, float b) { return pair_of<T>(a - rounded<T>(a), b - rounded<T>(b)); }
+__device__ __forceinline__ uint32_t att_pair(const fp16 *, float a, float b) { return dev_cvt_f16x2(a, b); }
+__device__ __forceinline__ uint32_t att_pair(const bf16 *, float a, float b) { return dev_cvt_bf16x2(a, b); }
 
 __device__ __forceinline__ void att_mma(const fp16 *, float *d, const uint32_t *a, const uint32_t *b) { dev_mma_m16n8k16_f16(d, a, b); }
 __device__ __forceinline__ void att_mma(const bf16 *, float *d, const uint32_t *a, const uint32_t *b) { dev_mma_m16n8k16_bf16(d, a, b); }
 
+// The left operands of a product with rows that the block owns: 16 rows from `row`, all W columns. Of narrow heads they stay in registers; else
+// they are read from the tile for each product (HELD false).
+template <class T, int W, bool HELD> struct own_rows {
+    const T *tile;
+    uint32_t held[HELD ? W / 16 : 1][4];
+
+    __device__ __forceinline__ static const T *place(const T *own, int row, int k) {
+        int lane = threadIdx.x % WARP;
+        return own + tile_at<W>(row + lane % 16, k * 2 + lane / 16);
+    }
+    __device__ __forceinline__ void open(const T *own, int row) {
+        tile = own;
+        if constexpr (HELD) {
+#pragma unroll
+            for (int k = 0; k < W / 16; k++) dev_ldmatrix_x4(held[k], place(own, row, k));
+        }
+    }
+    // Columns 16 k and on.
+    __device__ __forceinline__ void get(uint32_t (&a)[4], int row, int k) const {
+        if constexpr (HELD) {
+#pragma unroll
+            for (int i = 0; i < 4; i++) a[i] = held[k][i];
+        } else dev_ldmatrix_x4(a, place(tile, row, k));
+    }
+};
+
 // s (16,N) = own (16 rows from `row`) moving (N,W)^T. In the lane's share of s, s[n][i] is row lane / 4 + i / 2 * 8,
 // column 8n + lane % 4 * 2 + i % 2.
-template <class T, int W, int N> __device__ __forceinline__ void scores_of(float (&s)[N / 8][4], const T *own, int row, const T *moving) {
+template <class T, int W, int N, bool HELD>
+__device__ __forceinline__ void scores_of(float (&s)[N / 8][4], const own_rows<T, W, HELD> &own, int row, const T *moving) {
     int lane = threadIdx.x % WARP;
 #pragma unroll
     for (int n = 0; n < N / 8; n++)
@@ -153,14 +230,13 @@ template <class T, int W, int N> __device__ __forceinline__ void scores_of(float
 #pragma unroll
     for (int k = 0; k < W / 16; k += 2) {
         uint32_t a[2][4];
-        dev_ldmatrix_x4(a[0], own + tile_at<W>(row + lane % 16, k * 2 + lane / 16));
-        dev_ldmatrix_x4(a[1], own + tile_at<W>(row + lane % 16, k * 2 + 2 + lane / 16));
+        own.get(a[0], row, k), own.get(a[1], row, k + 1);
 #pragma unroll
         for (int n = 0; n < N / 8; n++) {
             uint32_t b[4];  // two steps of k
             dev_ldmatrix_x4(b, moving + tile_at<W>(n * 8 + lane % 8, k * 2 + lane / 8));
-            att_mma(own, s[n], a[0], b);
-            att_mma(own, s[n], a[1], b + 2);
+            att_mma(moving, s[n], a[0], b);
+            att_mma(moving, s[n], a[1], b + 2);
         }
     }
 }
@@ -171,22 +247,15 @@ __device__ __forceinline__ void add_product(float (&sum)[A / 8][4], const float 
     int lane = threadIdx.x % WARP;
 #pragma unroll
     for (int k = 0; k < N / 16; k++) {
-        uint32_t a[ATT_TERMS][4];
+        uint32_t a[4];
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const float *x = &s[2 * k + i / 2][i % 2 * 2];
-            a[0][i] = pair_of<T>(x[0], x[1]);
-            if (ATT_TERMS > 1) a[ATT_TERMS - 1][i] = pair_lost<T>(x[0], x[1]);
-        }
+        for (int i = 0; i < 4; i++) a[i] = att_pair(moving, s[2 * k + i / 2][i % 2 * 2], s[2 * k + i / 2][i % 2 * 2 + 1]);
 #pragma unroll
         for (int n = 0; n < A / 8; n += 2) {
             uint32_t b[4];
             dev_ldmatrix_x4_trans(b, moving + tile_at<W>(k * 16 + lane % 16, chunk + n + lane / 16));
-#pragma unroll
-            for (int term = ATT_TERMS; term--;) {
-                att_mma(moving, sum[n], a[term], b);
-                att_mma(moving, sum[n + 1], a[term], b + 2);
-            }
+            att_mma(moving, sum[n], a, b);
+            att_mma(moving, sum[n + 1], a, b + 2);
         }
     }
 }
@@ -203,7 +272,7 @@ __device__ __forceinline__ void rows_store(T *to, int64_t stride, int left, cons
 #pragma unroll
         for (int h = 0; h < 2; h++)
             *reinterpret_cast<uint32_t *>(tile + tile_at<W>(row + lane / 4 + h * 8, chunk + n) + lane % 4 * 2) =
-                pair_of<T>(sum[n][2 * h] * factor[h], sum[n][2 * h + 1] * factor[h]);
+                att_pair(tile, sum[n][2 * h] * factor[h], sum[n][2 * h + 1] * factor[h]);
     __syncwarp();
     for (int i = lane; i < 16 * (A / 8); i += WARP) {
         int r = row + i / (A / 8), c = chunk + i % (A / 8);

@@ -41,27 +41,40 @@ __global__ void __launch_bounds__(256)
     delta[(sample * z.heads + head) * z.time + t] = sum;
 }
 
-// Scores and their gradient, 16 x N of them, become p and ds = p (dp - delta). stats has, for each row the lane holds, or with KEYS for each column
-// of the tile, lse in powers of two and delta. own and other are the first row and column in time.
-template <bool KEYS, int N>
-__device__ __forceinline__ void gradient_of_scores(float (&s)[N / 8][4], float (&dp)[N / 8][4], const float *lse, const float *delta,
-                                                   const uint8_t *keep, int row, int own, int other, const att_place &at, const attention_shape &z) {
+// Scores and their gradient, 16 x M of a tile's N columns from `left` on, become p and ds = p (dp - delta). lse and delta are, for each row the lane
+// holds, or with KEYS for each column of the tile, lse in powers of two and delta. own and other are the first row and column in time.
+template <bool KEYS, int N, int M>
+__device__ __forceinline__ void gradient_of_scores(float (&s)[M / 8][4], float (&dp)[M / 8][4], const float *lse, const float *delta,
+                                                   const uint8_t *keep, bool drop, int row, int left, int own, int other, const att_place &at,
+                                                   const attention_shape &z) {
     const int lane = threadIdx.x % WARP;
     const float c = z.scale * 1.4426950408889634f;  // log2(e)
 #pragma unroll
-    for (int n = 0; n < N / 8; n++)
+    for (int n = 0; n < M / 8; n++)
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            int r = row + lane / 4 + i / 2 * 8, col = n * 8 + lane % 4 * 2 + i % 2, stat = KEYS ? col : i / 2;
-            int query = KEYS ? other + col : own + r, key = KEYS ? own + r : other + col;
-            float p = key <= query && query < z.time ? exp2f(fmaf(s[n][i], c, -lse[stat])) : 0.0f, g = dp[n][i], kept = p;
-            if (z.drop) {
+            int r = row + lane / 4 + i / 2 * 8, col = left + n * 8 + lane % 4 * 2 + i % 2, stat = KEYS ? col : i / 2;
+            float p = dev_ex2(fmaf(s[n][i], c, -lse[stat])), g = dp[n][i];
+            s[n][i] = p;
+            if (drop) {
+                int query = KEYS ? other + col : own + r;
                 bool stays = KEYS ? keep_has<ATT_OWN>(keep, col, r, att_element(z, at.head, query, own))
                                   : keep_has<N>(keep, r, col, att_element(z, at.head, query, other));
-                kept = stays ? p : 0.0f, g = stays ? g * z.stays : 0.0f;
+                s[n][i] = stays ? p : 0.0f, g = stays ? g * z.stays : 0.0f;
             }
-            s[n][i] = kept;
             dp[n][i] = p * (g - delta[stat]);
+        }
+}
+
+// Pairs of a query with a later key, and rows past the end, count for nothing, whatever was computed of them. row and column: the first in time.
+template <bool KEYS, int M> __device__ __forceinline__ void mask_pairs(float (&s)[M / 8][4], float (&dp)[M / 8][4], int row, int column, int time) {
+    const int lane = threadIdx.x % WARP;
+#pragma unroll
+    for (int n = 0; n < M / 8; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            int r = row + lane / 4 + i / 2 * 8, col = column + n * 8 + lane % 4 * 2 + i % 2, query = KEYS ? col : r, key = KEYS ? r : col;
+            if (key > query || query >= time) s[n][i] = dp[n][i] = 0;
         }
 }
 
@@ -73,24 +86,30 @@ __device__ __forceinline__ void gradient_of_scores(float (&s)[N / 8][4], float (
 // repeatable a row is summed by one warp, in an order that D and the row's place fix
 // flops      KEYS: 4 * T * (T+1) * D for each head, else 3; bound by tensor cores from D = 64 on. With A < W the scores are made W / A times
 // reference  gpu/cpu/kernel/attention.c; Dao et al. 2022, algorithm 4; Dao 2023, algorithm 2
-template <class T, int W, int N, int A, bool KEYS>
-__global__ void __launch_bounds__(ATT_THREADS)
+template <class T, int W, int N, int A, bool KEYS, att_variant V>
+__global__ void __launch_bounds__(ATT_THREADS, W == 64 && V == ATT_PLAIN ? 3 : 1)
     attention_backward_kernel(T *__restrict__ dqkv, const T *__restrict__ dy, const float *__restrict__ lse, const float *__restrict__ delta,
                               const T *__restrict__ qkv, const attention_shape z) {
+    enum { HELD = W == 64 && KEYS, M = N < 32 ? N : 32 };  // M columns of a tile at a time: there are not registers for more scores
     K_DYN_SMEM(T, room);
     T *own1 = room, *own2 = own1 + ATT_OWN * W, *pass1 = own2 + ATT_OWN * W, *pass2 = pass1 + 2 * N * W;
     float *stats = reinterpret_cast<float *>(pass2 + 2 * N * W);  // (2,2,N) with KEYS
     uint8_t *keep = reinterpret_cast<uint8_t *>(stats + (KEYS ? 4 * N : 0));
     const att_place at = att_place_of(z, ATT_OWN, !KEYS);
     const int lane = threadIdx.x % WARP, row = threadIdx.x / WARP * 16, first = at.first;
-    const int64_t wide = 3 * z.channels, narrow = z.channels, rows = (at.sample * z.heads + at.head) * z.time;
+    const int wide = (int)(3 * z.channels), narrow = (int)z.channels;
+    const int64_t rows = (at.sample * z.heads + at.head) * z.time;
     const T *q = qkv + att_qkv(z, at.sample, 0, at.head, 0), *k = q + z.channels, *v = k + z.channels, *g = dy + att_y(z, at.sample, 0, at.head);
     const T *from1 = KEYS ? q : k, *from2 = KEYS ? g : v;
-    const int64_t stride2 = KEYS ? narrow : wide;
+    const int stride2 = KEYS ? narrow : wide;
     const int begin = KEYS ? first / N : 0, end = KEYS ? (z.time + N - 1) / N : (min(first + ATT_OWN, z.time) + N - 1) / N;
 
-    tile_load<T, W, ATT_OWN>(own1, (KEYS ? k : q) + first * wide, wide, z.time - first, z);
-    tile_load<T, W, ATT_OWN>(own2, (KEYS ? v + first * wide : g + first * narrow), KEYS ? wide : narrow, z.time - first, z);
+    const bool drop = V == ATT_DROP || (V == ATT_ANY && z.drop);
+    tile_source<T, W, N, V> next1(from1 + (int64_t)begin * N * wide, wide, z), next2(from2 + (int64_t)begin * N * stride2, stride2, z);
+    own_rows<T, W, HELD> rows1, rows2;
+    tile_source<T, W, ATT_OWN, V>((KEYS ? k : q) + (int64_t)first * wide, wide, z).load(own1, z.time - first, wide, qkv, z);
+    tile_source<T, W, ATT_OWN, V>(KEYS ? v + (int64_t)first * wide : g + (int64_t)first * narrow, KEYS ? wide : narrow, z)
+        .load(own2, z.time - first, KEYS ? wide : narrow, qkv, z);
     float sum1[A / 8][4] = {}, sum2[KEYS ? A / 8 : 1][4] = {}, own_lse[2] = {}, own_delta[2] = {};
     if (!KEYS)
 #pragma unroll
@@ -101,8 +120,8 @@ __global__ void __launch_bounds__(ATT_THREADS)
     for (int j = begin - 1; j < end; j++) {  // one turn ahead of the first tile, to fetch it
         int next = (j + 1) * N, there = j & 1, other = j * N;
         if (j + 1 < end) {
-            tile_load<T, W, N>(pass1 + (1 - there) * N * W, from1 + next * wide, wide, z.time - next, z);
-            tile_load<T, W, N>(pass2 + (1 - there) * N * W, from2 + next * stride2, stride2, z.time - next, z);
+            next1.load(pass1 + (1 - there) * N * W, z.time - next, wide, qkv, z);
+            next2.load(pass2 + (1 - there) * N * W, z.time - next, stride2, qkv, z);
             if (KEYS && threadIdx.x < N) {
                 int t = next + (int)threadIdx.x;
                 stats[(1 - there) * 2 * N + threadIdx.x] = t < z.time ? lse[rows + t] * 1.4426950408889634f : 0;
@@ -111,18 +130,25 @@ __global__ void __launch_bounds__(ATT_THREADS)
         }
         dev_cp_async_commit();
         if (j < begin) continue;
-        if (z.drop && KEYS) keep_draw<N, ATT_OWN>(keep, z, at.sample, at.head, other, first);
-        if (z.drop && !KEYS) keep_draw<ATT_OWN, N>(keep, z, at.sample, at.head, first, other);
+        if (drop && KEYS) keep_draw<N, ATT_OWN>(keep, z, at.sample, at.head, other, first);
+        if (drop && !KEYS) keep_draw<ATT_OWN, N>(keep, z, at.sample, at.head, first, other);
         dev_cp_async_wait<1>();
         __syncthreads();
-        float s[N / 8][4], dp[N / 8][4];
-        const float *stat = stats + there * 2 * N;
-        scores_of<T, W, N>(s, own1, row, pass1 + there * N * W);
-        scores_of<T, W, N>(dp, own2, row, pass2 + there * N * W);
-        gradient_of_scores<KEYS, N>(s, dp, KEYS ? stat : own_lse, KEYS ? stat + N : own_delta, keep, row, first, other, at, z);
-        int chunk = A < W ? blockIdx.y * (A / 8) : 0;
-        if constexpr (KEYS) add_product<T, W, N, A>(sum2, s, pass2 + there * N * W, chunk);
-        add_product<T, W, N, A>(sum1, dp, pass1 + there * N * W, chunk);
+        if (j == begin) rows1.open(own1, row), rows2.open(own2, row);
+        const float *lses = KEYS ? stats + there * 2 * N : own_lse, *deltas = KEYS ? lses + N : own_delta;
+        const T *tile1 = pass1 + there * N * W, *tile2 = pass2 + there * N * W;
+        const int chunk = A < W ? blockIdx.y * (A / 8) : 0, from = first + row;
+#pragma unroll
+        for (int left = 0; left < N; left += M) {
+            const int column = other + left, latest = KEYS ? from + 15 : column + M - 1, earliest = KEYS ? column : from;
+            float s[M / 8][4], dp[M / 8][4];
+            scores_of<T, W, M>(s, rows1, row, tile1 + left * W);
+            scores_of<T, W, M>(dp, rows2, row, tile2 + left * W);
+            gradient_of_scores<KEYS, N, M>(s, dp, lses, deltas, keep, drop, row, left, first, other, at, z);
+            if (latest > earliest || (KEYS ? column + M : from + 16) > z.time) mask_pairs<KEYS, M>(s, dp, from, column, z.time);
+            if constexpr (KEYS) add_product<T, W, M, A>(sum2, s, tile2 + left * W, chunk);
+            add_product<T, W, M, A>(sum1, dp, tile1 + left * W, chunk);
+        }
         __syncthreads();  // the tile after next is loaded into this one's memory
     }
     T *to = dqkv + att_qkv(z, at.sample, first, at.head, KEYS ? 1 : 0);
@@ -132,27 +158,27 @@ __global__ void __launch_bounds__(ATT_THREADS)
     if constexpr (KEYS) rows_store<T, W, A>(to + z.channels, wide, z.time - first, sum2, kept, own2, row, chunk, z);
 }
 
-template <class T, int W, int A, bool KEYS>
+template <class T, int W, int A, bool KEYS, att_variant V>
 static err_t backward_launch(tensor *dqkv, const tensor *delta, const tensor *dy, const tensor *lse, const tensor *qkv, const attention_shape *z,
                              stream *s) {
     // With KEYS and 128 columns, whose two sums fill 128 registers, tiles of 32 would spill.
     enum {
-        N = KEYS && W == 128 ? 16 : 4096 / W,
+        N = (KEYS && W < 256 ? 2048 : 4096) / W,
         KEEP = KEYS ? N * keep_row<ATT_OWN>::BYTES : ATT_OWN * keep_row<N>::BYTES,
         ROOM = (2 * ATT_OWN + 4 * N) * W * (int)sizeof(T) + (KEYS ? 4 * N * (int)sizeof(float) : 0) + KEEP
     };
-    CUDA(cudaFuncSetAttribute((const void *)attention_backward_kernel<T, W, N, A, KEYS>, cudaFuncAttributeMaxDynamicSharedMemorySize, ROOM));
-    LAUNCH((attention_backward_kernel<T, W, N, A, KEYS>), dim3(attention_blocks(qkv, z, ATT_OWN), W / A), ATT_THREADS, ROOM, s, (T *)dqkv->data,
+    CUDA(cudaFuncSetAttribute((const void *)attention_backward_kernel<T, W, N, A, KEYS, V>, cudaFuncAttributeMaxDynamicSharedMemorySize, ROOM));
+    LAUNCH((attention_backward_kernel<T, W, N, A, KEYS, V>), dim3(attention_blocks(qkv, z, ATT_OWN), W / A), ATT_THREADS, ROOM, s, (T *)dqkv->data,
            (const T *)dy->data, (const float *)lse->data, (const float *)delta->data, (const T *)qkv->data, *z);
     return ERR_OK;
 }
 
 // dk and dv of 256 columns do not fit a warp's registers.
-template <class T, int W>
+template <class T, int W, att_variant V>
 static err_t backward_16(tensor *dqkv, const tensor *delta, const tensor *dy, const tensor *lse, const tensor *qkv, const attention_shape *z,
                          stream *s) {
-    TRY((backward_launch<T, W, (W < 256 ? W : 128), true>(dqkv, delta, dy, lse, qkv, z, s)));
-    return backward_launch<T, W, W, false>(dqkv, delta, dy, lse, qkv, z, s);
+    TRY((backward_launch<T, W, (W < 256 ? W : 128), true, V>(dqkv, delta, dy, lse, qkv, z, s)));
+    return backward_launch<T, W, W, false, V>(dqkv, delta, dy, lse, qkv, z, s);
 }
 
 err_t cuda_attention_backward(const attention_backward_args *args, stream *s) {
@@ -169,6 +195,7 @@ err_t cuda_attention_backward(const attention_backward_args *args, stream *s) {
             LAUNCH((attention_delta_kernel<T>), (unsigned)(args->qkv->size[0] * blocks), 256, 0, s, (float *)args->delta->data,
                    (const T *)args->dy->data, (const T *)args->y->data, blocks, z));
     if (args->qkv->type == FP32) return attention_backward_fp32(args->dqkv, args->delta, args->dy, args->lse, args->qkv, &z, s);
-    if (args->qkv->type == BF16) ATT_BY_WIDTH(z.head, W, return backward_16<bf16, W>(args->dqkv, args->delta, args->dy, args->lse, args->qkv, &z, s));
-    else ATT_BY_WIDTH(z.head, W, return backward_16<fp16, W>(args->dqkv, args->delta, args->dy, args->lse, args->qkv, &z, s));
+    if (args->qkv->type == BF16)
+        ATT_BY_SHAPE(z, W, V, return (backward_16<bf16, W, V>(args->dqkv, args->delta, args->dy, args->lse, args->qkv, &z, s)));
+    else ATT_BY_SHAPE(z, W, V, return (backward_16<fp16, W, V>(args->dqkv, args->delta, args->dy, args->lse, args->qkv, &z, s)));
 }

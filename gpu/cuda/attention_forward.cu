@@ -21,12 +21,12 @@ __device__ __forceinline__ void softmax_tile(float (&s)[N / 8][4], float (&max)[
         for (int n = 0; n < N / 8; n++) max[h] = fmaxf(max[h], fmaxf(s[n][2 * h], s[n][2 * h + 1]));
         max[h] = fmaxf(max[h], __shfl_xor_sync(0xffffffffu, max[h], 1));
         max[h] = fmaxf(max[h], __shfl_xor_sync(0xffffffffu, max[h], 2));
-        shrink[h] = exp2f((old - max[h]) * c);
+        shrink[h] = dev_ex2((old - max[h]) * c);
         float base = -max[h] * c;
 #pragma unroll
         for (int n = 0; n < N / 8; n++)
 #pragma unroll
-            for (int i = 2 * h; i < 2 * h + 2; i++) part += s[n][i] = exp2f(fmaf(s[n][i], c, base));
+            for (int i = 2 * h; i < 2 * h + 2; i++) part += s[n][i] = dev_ex2(fmaf(s[n][i], c, base));
         sum[h] = fmaf(sum[h], shrink[h], part);
     }
 }
@@ -56,7 +56,7 @@ __device__ __forceinline__ void drop_keys(float (&s)[N / 8][4], const uint8_t *k
 // repeatable a row is summed by one warp, in an order that D and the row's place fix
 // flops      2 * T * (T+1) * D for each head, twice that in 1024 x 1024 tiles; bound by tensor cores from D = 64 on
 // reference  gpu/cpu/kernel/attention.c; Dao et al. 2022, algorithm 1; Dao 2023, algorithm 1
-template <class T, int W, int N>
+template <class T, int W, int N, att_variant V>
 __global__ void __launch_bounds__(ATT_THREADS)
     attention_forward_kernel(T *__restrict__ y, float *__restrict__ lse, const T *__restrict__ qkv, const attention_shape z) {
     K_DYN_SMEM(T, room);
@@ -65,33 +65,41 @@ __global__ void __launch_bounds__(ATT_THREADS)
     const att_place at = att_place_of(z, ATT_OWN, true);
     const int lane = threadIdx.x % WARP, row = threadIdx.x / WARP * 16;
     const int tiles = (min(at.first + ATT_OWN, z.time) + N - 1) / N;
-    const int64_t stride = 3 * z.channels;
+    const int stride = (int)(3 * z.channels);
     const T *keys = qkv + att_qkv(z, at.sample, 0, at.head, 1), *values = keys + z.channels;
     const float c = z.scale * 1.4426950408889634f;  // log2(e)
 
-    tile_load<T, W, ATT_OWN>(q, qkv + att_qkv(z, at.sample, at.first, at.head, 0), stride, z.time - at.first, z);
-    tile_load<T, W, N>(k, keys, stride, z.time, z);
-    tile_load<T, W, N>(v, values, stride, z.time, z);
+    const bool drop = V == ATT_DROP || (V == ATT_ANY && z.drop);
+    tile_source<T, W, ATT_OWN, V> from_q(qkv + att_qkv(z, at.sample, at.first, at.head, 0), stride, z);
+    tile_source<T, W, N, V> from_k(keys, stride, z), from_v(values, stride, z);
+    own_rows<T, W, W == 64> own;
+
+    from_q.load(q, z.time - at.first, stride, qkv, z);
+    from_k.load(k, z.time, stride, qkv, z);
+    from_v.load(v, z.time, stride, qkv, z);
     dev_cp_async_commit();
     float sum[W / 8][4] = {}, max[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0}, shrink[2];
     for (int j = 0; j < tiles; j++) {
         int key = j * N, next = key + N;
         if (j + 1 < tiles) {
-            tile_load<T, W, N>(k + (j + 1) % 2 * N * W, keys + next * stride, stride, z.time - next, z);
-            tile_load<T, W, N>(v + (j + 1) % 2 * N * W, values + next * stride, stride, z.time - next, z);
+            from_k.load(k + (j + 1) % 2 * N * W, z.time - next, stride, qkv, z);
+            from_v.load(v + (j + 1) % 2 * N * W, z.time - next, stride, qkv, z);
         }
         dev_cp_async_commit();
-        if (z.drop) keep_draw<ATT_OWN, N>(keep, z, at.sample, at.head, at.first, key);
+        if (drop) keep_draw<ATT_OWN, N>(keep, z, at.sample, at.head, at.first, key);
         dev_cp_async_wait<1>();
         __syncthreads();
+        if (j == 0) own.open(q, row);
         float s[N / 8][4];
-        scores_of<T, W, N>(s, q, row, k + j % 2 * N * W);
+        scores_of<T, W, N>(s, own, row, k + j % 2 * N * W);
         softmax_tile<N>(s, max, total, shrink, at.first + row, key, c);
-        if (z.drop) drop_keys<N>(s, keep, z, at, row, key);
+        if (drop) drop_keys<N>(s, keep, z, at, row, key);
+        if (__any_sync(0xffffffffu, shrink[0] != 1.0f || shrink[1] != 1.0f)) {  // most tiles leave all maxima: times one changes no bit
 #pragma unroll
-        for (int n = 0; n < W / 8; n++)
+            for (int n = 0; n < W / 8; n++)
 #pragma unroll
-            for (int i = 0; i < 4; i++) sum[n][i] *= shrink[i / 2];
+                for (int i = 0; i < 4; i++) sum[n][i] *= shrink[i / 2];
+        }
         add_product<T, W, N, W>(sum, s, v + j % 2 * N * W, 0);
         __syncthreads();  // the tile after next is loaded into this one's memory
     }
@@ -107,10 +115,10 @@ __global__ void __launch_bounds__(ATT_THREADS)
     rows_store<T, W, W>(y + att_y(z, at.sample, at.first, at.head), z.channels, z.time - at.first, sum, factor, q, row, 0, z);
 }
 
-template <class T, int W> static err_t forward_launch(tensor *y, tensor *lse, const tensor *qkv, const attention_shape *z, stream *s) {
+template <class T, int W, att_variant V> static err_t forward_launch(tensor *y, tensor *lse, const tensor *qkv, const attention_shape *z, stream *s) {
     enum { N = 4096 / W, ROOM = (ATT_OWN + 4 * N) * W * (int)sizeof(T) + ATT_OWN * keep_row<N>::BYTES };
-    CUDA(cudaFuncSetAttribute((const void *)attention_forward_kernel<T, W, N>, cudaFuncAttributeMaxDynamicSharedMemorySize, ROOM));
-    LAUNCH((attention_forward_kernel<T, W, N>), attention_blocks(qkv, z, ATT_OWN), ATT_THREADS, ROOM, s, (T *)y->data, (float *)lse->data,
+    CUDA(cudaFuncSetAttribute((const void *)attention_forward_kernel<T, W, N, V>, cudaFuncAttributeMaxDynamicSharedMemorySize, ROOM));
+    LAUNCH((attention_forward_kernel<T, W, N, V>), attention_blocks(qkv, z, ATT_OWN), ATT_THREADS, ROOM, s, (T *)y->data, (float *)lse->data,
            (const T *)qkv->data, *z);
     return ERR_OK;
 }
@@ -122,6 +130,6 @@ err_t cuda_attention_forward(const attention_forward_args *args, stream *s) {
     TRY(attention_fits(&z, "attention_forward"));
     z.wide = z.wide && (uintptr_t)args->y->data % 16 == 0;
     if (args->qkv->type == FP32) return attention_forward_fp32(args->y, args->lse, args->qkv, &z, s);
-    if (args->qkv->type == BF16) ATT_BY_WIDTH(z.head, W, return forward_launch<bf16, W>(args->y, args->lse, args->qkv, &z, s));
-    else ATT_BY_WIDTH(z.head, W, return forward_launch<fp16, W>(args->y, args->lse, args->qkv, &z, s));
+    if (args->qkv->type == BF16) ATT_BY_SHAPE(z, W, V, return (forward_launch<bf16, W, V>(args->y, args->lse, args->qkv, &z, s)));
+    else ATT_BY_SHAPE(z, W, V, return (forward_launch<fp16, W, V>(args->y, args->lse, args->qkv, &z, s)));
 }

@@ -49,6 +49,25 @@ __device__ __forceinline__ void dev_ldmatrix_x4_trans(uint32_t *r, const void *p
                  : "memory");
 }
 
+// 2^x, within two units in the last place; results below 2^-126 are zero.
+__device__ __forceinline__ float dev_ex2(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;\n" : "=f"(y) : "f"(x));
+    return y;
+}
+
+// Two numbers rounded to nearest even, the first in the lower half, in one instruction. sm_80
+__device__ __forceinline__ uint32_t dev_cvt_bf16x2(float first, float second) {
+    uint32_t bits;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;\n" : "=r"(bits) : "f"(second), "f"(first));
+    return bits;
+}
+__device__ __forceinline__ uint32_t dev_cvt_f16x2(float first, float second) {
+    uint32_t bits;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;\n" : "=r"(bits) : "f"(second), "f"(first));
+    return bits;
+}
+
 // 16 bytes from global to shared memory, asynchronously; of these src_bytes are read and the rest is zero.
 __device__ __forceinline__ void dev_cp_async16(void *shared, const void *global, int src_bytes = 16) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(dev_smem_u32(shared)), "l"(global), "r"(src_bytes) : "memory");

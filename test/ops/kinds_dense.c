@@ -31,7 +31,7 @@ static bool sums_near(op_run *r, const outcome *got, int sums, int of) {
     if (r->arg[sums].absent) return true;
     double *want = doubles(n);
     for (int64_t i = 0; i < rows * n; i++) want[i % n] += storage_get(got->data[of], r->arg[of].t.type, i);
-    bool ok = values_near(r->arg[sums].name, FP32, got->data[sums], want, n, r->row->nmse, r->why);
+    bool ok = values_near(r->arg[sums].name, FP32, got->data[sums], want, n, r->row->nmse, 0, r->why);
     free(want);
     return ok;
 }
@@ -108,7 +108,7 @@ static bool matmul_exact(op_run *r, const outcome *got) {
     int64_t n = tensor_count(&d->t);
     double *want = doubles(n);
     for (int64_t i = 0; i < n; i++) want[i] = ref_gelu(storage_get(got->data[MM_PRE], pre->t.type, i));
-    bool ok = values_near("d = gelu(pre)", d->t.type, got->data[MM_D], want, n, r->row->nmse, r->why);
+    bool ok = values_near("d = gelu(pre)", d->t.type, got->data[MM_D], want, n, r->row->nmse, 0, r->why);
     free(want);
     return ok;
 }

@@ -29,6 +29,7 @@ static void attention_setup(op_run *r) {
     arg *y = arg_add(r, "y", OUT, r->row->type, 3, B, T, C), *lse = arg_add(r, "lse", OUT, FP32, 3, B, H, T);
     arg *qkv = arg_add(r, "qkv", IN, r->row->type, 3, B, T, 3 * C);
     y->batch = lse->batch = qkv->batch = true;
+    y->rounded = 1;  // probabilities, before they meet v
     attention_key(r);
     arg_fill(r, qkv, r->row->options & OPT_EXTREME ? 12 : 1, 0);  // exp without a maximum would overflow
 }
@@ -62,6 +63,7 @@ static void attention_back_setup(op_run *r) {
     arg *dy = arg_add(r, "dy", IN, type, 3, B, T, C), *y = arg_add(r, "y", IN, type, 3, B, T, C);
     arg *lse = arg_add(r, "lse", IN, FP32, 3, B, H, T), *qkv = arg_add(r, "qkv", IN, type, 3, B, T, 3 * C);
     dqkv->batch = delta->batch = dy->batch = y->batch = lse->batch = qkv->batch = true;
+    dqkv->rounded = 1;  // probabilities, and gradients of scores
     attention_key(r);
     arg_fill(r, dy, 1, 0);
     arg_fill(r, qkv, 1, 0);

@@ -67,6 +67,7 @@ typedef struct arg {
     int alias;      // 1 + the argument whose memory this one shares; 0: its own
     bool batch;     // dimension 0 is the batch: halves when the batch is split
     bool absent;    // NULL is passed
+    int rounded;    // on a GPU: operands of its sums that are rounded to the storage type first (values.c)
     bool random;    // a benchmark's: random numbers, which the device makes
     double *value;  // inputs: what storage holds
     double *want;   // outputs: the reference (of ADDS: the contribution); NULL: compared by bits only
@@ -123,7 +124,7 @@ double storage_get(const void *p, dtype t, int64_t i);
 void storage_set(void *p, dtype t, int64_t i, double x);
 double storage_round(dtype t, double x);  // nearest even, straight from double
 // False, with why, when `got` is further from `want` than the tolerance allows, in the mean or in any element.
-bool values_near(const char *name, dtype t, const void *got, const double *want, int64_t n, double nmse, char why[WHY]);
+bool values_near(const char *name, dtype t, const void *got, const double *want, int64_t n, double nmse, int rounded, char why[WHY]);
 
 // run.c: declaring arguments, executing, checking.
 arg *arg_add(op_run *r, const char *name, role role, dtype t, int dims, int64_t s0, int64_t s1, int64_t s2);

@@ -323,11 +323,12 @@ static bool same_bits(op_run *r, const char *what, const fixture *f, const outco
 }
 
 static bool values_match(op_run *r, const fixture *f, const outcome *got) {
+    bool gpu = device_about(f->dev)->kind == DEVICE_CUDA;
     for (int i = 0; i < r->count; i++) {
         const arg *a = &r->arg[i];
         char why[WHY];
         if (!is_output(a) || !a->want) continue;
-        if (!values_near(a->name, a->t.type, got->data[i], a->want, tensor_count(&a->t), r->row->nmse, why))
+        if (!values_near(a->name, a->t.type, got->data[i], a->want, tensor_count(&a->t), r->row->nmse, gpu ? a->rounded : 0, why))
             return failed(r, "%.60s: %.400s", f->name, why);
     }
     return true;

@@ -536,7 +536,7 @@ static bool adamw_steps(const fixture *f, char why[WHY]) {
     for (int i = 0; i < 3; i++) {
         char text[WHY];
         void *got = take(&b, &b.t[1 + i]);
-        if (b.ok && !values_near(name[i], FP32, got, want[i], WEIGHTS, 1e-12, text)) say(&b, "after %d steps: %.300s", STEPS, text);
+        if (b.ok && !values_near(name[i], FP32, got, want[i], WEIGHTS, 1e-12, 0, text)) say(&b, "after %d steps: %.300s", STEPS, text);
         free(got);
     }
     free(s), free(p), free(ref);

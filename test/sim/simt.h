@@ -259,5 +259,21 @@ SIM_FN void dev_cp_async16(void *shared, const void *global, int src_bytes = 16,
 }
 SIM_FN void dev_cp_async_commit() { simt::cp_async_commit(); }
 template <int N> SIM_FN void dev_cp_async_wait() { simt::cp_async_wait(N); }
+SIM_FN float dev_ex2(float x) {
+    float y = exp2f(x);
+    return y < 0x1p-126f ? 0.0f : y;
+}
+SIM_FN uint32_t dev_cvt_bf16x2(float first, float second) {
+    __nv_bfloat16 v[2] = {__float2bfloat16_rn(first), __float2bfloat16_rn(second)};
+    uint32_t bits;
+    memcpy(&bits, v, sizeof bits);
+    return bits;
+}
+SIM_FN uint32_t dev_cvt_f16x2(float first, float second) {
+    __half v[2] = {__float2half_rn(first), __float2half_rn(second)};
+    uint32_t bits;
+    memcpy(&bits, v, sizeof bits);
+    return bits;
+}
 
 #endif

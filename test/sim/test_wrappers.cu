@@ -155,12 +155,48 @@ static void test_cp_async(void) {
     verdict("cp.async: 16 bytes, second group", whole);
 }
 
+// --- conversions and exp2 ------------------------------------------------------------------------------------------------------------
+
+__global__ void convert_kernel(uint32_t *out, const float *in) {
+    out[3 * threadIdx.x] = dev_cvt_bf16x2(in[2 * threadIdx.x], in[2 * threadIdx.x + 1]);
+    out[3 * threadIdx.x + 1] = dev_cvt_f16x2(in[2 * threadIdx.x], in[2 * threadIdx.x + 1]);
+    out[3 * threadIdx.x + 2] = __float_as_uint(dev_ex2(in[2 * threadIdx.x]));
+}
+
+// The first number in the lower half, each to nearest even; 2^x within two units in the last place, and zero below 2^-126.
+static void test_convert(void) {
+    static const float some[] = {1,    0x1.01p0f, 0x1.03p0f, -0x1.002p0f, 0x1.006p0f, 0.3f,   -7.7f, 1e30f,
+                                 -130, -INFINITY, -125.5f,   12.25f,      -0.0f,      3e-39f, 1e-5f, 65519};
+    float in[2 * WARP];
+    uint32_t out[3 * WARP] = {0};
+    for (int i = 0; i < 2 * WARP; i++) in[i] = some[i % 16] * (i < 16 ? 1 : 0.125f * (float)(i / 16));
+    float *din = (float *)to_device(in, sizeof in);
+    uint32_t *dout = (uint32_t *)to_device(out, sizeof out);
+    K_LAUNCH(convert_kernel, 1, WARP, 0, 0, dout, din);
+    from_device(out, dout, sizeof out);
+    bool pairs = true, powers = true;
+    for (int i = 0; i < WARP; i++) {
+        bf16 b[2] = {__float2bfloat16_rn(in[2 * i]), __float2bfloat16_rn(in[2 * i + 1])};
+        fp16 h[2] = {__float2half_rn(in[2 * i]), __float2half_rn(in[2 * i + 1])};
+        float y;
+        memcpy(&y, &out[3 * i + 2], 4);
+        double want = exp2((double)in[2 * i]);
+        pairs = pairs && !memcmp(b, &out[3 * i], 4) && !memcmp(h, &out[3 * i + 1], 4);
+        bool near = want < 0x1p-126 ? y == 0 : want > 0x1p127 ? y > 0x1p126f : fabs(y - want) <= 2 * 0x1p-23 * want;
+        powers = powers && near;
+    }
+    must(cudaFree(din), "cudaFree");
+    verdict("cvt: two numbers to nearest even, the first below", pairs);
+    verdict("ex2: within two units in the last place", powers);
+}
+
 int main(void) {
     test_mma<fp16>("mma.m16n8k16 f16");
     test_mma<bf16>("mma.m16n8k16 bf16");
     test_ldmatrix<false>("ldmatrix.x4");
     test_ldmatrix<true>("ldmatrix.x4.trans");
     test_cp_async();
+    test_convert();
     printf("%d passed, %d failed\n", passed, failures);
     return failures ? 1 : 0;
 }
