@@ -311,7 +311,7 @@ failures() {
     SIM_FAIL=norm_backward@3 expect 70 timeout 100 "$bin" base.ini late.ini
     says "the device failed" cudaErrorIllegalAddress "[device] check = yes" "gpu/cuda/"
     SIM_DRIVER=12000 expect 69 timeout 100 "$bin" base.ini late.ini
-    says "the driver is for CUDA 12.0" "update it"
+    says "the driver is for CUDA 12.0" "runtime of CUDA 13" "driver 580 or later" "update it" "cuda-compat-13-0"
     SIM_DEVICES=0 expect 69 timeout 100 "$bin" base.ini late.ini
     says "nvidia-smi"
     SIM_BUSY=1 expect 69 timeout 100 "$bin" base.ini late.ini

@@ -424,6 +424,22 @@ static void test_kept(void **state) {
 
 // --- what a device says of its bits ----------------------------------------------------------------------------------------------------
 
+// A library that is newer than the driver makes no handle: then the older one is taken, and where that fails too, both are named.
+static void test_older_library(void **state) {
+    gpu *g = gpu_of(state, "an older library");
+    if (!simulated(g)) skip();
+    char text[DEVICE_ARITHMETIC];
+    setenv("SIM_BLAS_USABLE", "1", 1);
+    reopen(g);
+    device_arithmetic(g->dev, text, sizeof text);
+    assert_non_null(strstr(text, "cuBLASLt 12."));
+    check_product(g, (shape){5, 24, 40, false, true, BF16, 0});
+    setenv("SIM_BLAS_USABLE", "2", 1);
+    device *none;
+    REFUSES(device_open(&none, &(device_options){.kind = DEVICE_CUDA}), ERR_UNAVAILABLE, "cuBLASLt 130100", "; and then: ", "cuBLASLt 120100");
+    unsetenv("SIM_BLAS_USABLE");
+}
+
 static void test_arithmetic(void **state) {
     char text[DEVICE_ARITHMETIC];
     device *cpu;
@@ -470,6 +486,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_tuned, open_gpu, close_gpu),
         cmocka_unit_test_setup_teardown(test_tuned_bits, open_gpu, close_gpu),
         cmocka_unit_test_setup_teardown(test_kept, open_gpu, close_gpu),
+        cmocka_unit_test_setup_teardown(test_older_library, open_gpu, close_gpu),
         cmocka_unit_test_setup_teardown(test_arithmetic, open_gpu, close_gpu),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

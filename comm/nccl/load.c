@@ -18,14 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const places[] = {
-    "libnccl.so.2",  // wherever the dynamic linker looks: LD_LIBRARY_PATH, /etc/ld.so.conf, the distribution's own
-    "/usr/local/cuda/lib64/libnccl.so.2",
-    "/usr/local/cuda/lib/libnccl.so.2",
-    "/usr/local/lib/libnccl.so.2",
-    "/usr/lib/x86_64-linux-gnu/libnccl.so.2",
-    "/usr/lib/aarch64-linux-gnu/libnccl.so.2",
-};
+static const char *const names[] = {"libnccl.so.2"};
 
 static void append(char *dst, size_t room, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 static void append(char *dst, size_t room, const char *fmt, ...) {
@@ -76,7 +69,7 @@ void nccl_library_describe(const nccl_library *lib, char *dst, size_t room) {
 // --- the library ---------------------------------------------------------------------------------------------------------------
 
 static err_t open_any(library *file, const char *named) {
-    bool found = given(named) ? library_open(file, &named, 1) : library_open(file, places, sizeof places / sizeof *places);
+    bool found = given(named) ? library_open(file, &named, 1) : library_search(file, names, 1);
     if (found) return ERR_OK;
     return err_set(ERR_UNAVAILABLE, "nccl: libnccl.so.2 not found (tried %s): install it, or set [reduce] transport = tcp", file->text);
 }

@@ -42,9 +42,11 @@ typedef struct blas {
     BLAS_CALLS(BLAS_FIELD)
 } blas;
 
-// Finds the library and its functions. It stays loaded until the process ends: it keeps state for each CUDA context.
-// ERR_UNAVAILABLE names what was tried or what is missing, and what to do.
-err_t blas_open(blas *out);
+// Finds the library and its functions: the first that there is of the names from *from on, which begins at 0 and is left at the name after it. It
+// stays loaded until the process ends: it keeps state for each CUDA context. ERR_UNAVAILABLE names what was tried or what is missing, and what to
+// do; *from is BLAS_NAMES where there is none left.
+enum { BLAS_NAMES = 2 };
+err_t blas_open(blas *out, int *from);
 
 // --- matmul.c ----------------------------------------------------------------------------------------------------------------------------
 

@@ -99,16 +99,23 @@ static err_t describe_arithmetic(cuda_device *d) {
     return ERR_OK;
 }
 
+// The oldest driver for each major version of the runtime; within a major version any newer minor one will do (NVIDIA, "CUDA Compatibility",
+// table 1). A newer driver runs all of them.
+enum { DRIVER_NEEDED = CUDART_VERSION >= 13000 ? 580 : 525 };
+
 // The runtime reports "insufficient" also where no driver is installed.
 static err_t find_driver(void) {
-    int driver = 0, needed = CUDART_VERSION / 1000 * 1000;  // within a major version any driver will do
+    int driver = 0, needed = CUDART_VERSION / 1000 * 1000;
     CUDA(cudaDriverGetVersion(&driver));
     if (driver == 0)
         return err_set(ERR_UNAVAILABLE, "cuda: there is no NVIDIA driver on this machine (libcuda.so.1); install one, or set [device] backend = cpu");
-    if (driver < needed)
-        return err_set(ERR_UNAVAILABLE, "cuda: the driver is for CUDA %d.%d, expected %d.%d or later; update it, or set [device] backend = cpu",
-                       driver / 1000, driver % 1000 / 10, needed / 1000, needed % 1000 / 10);
-    return ERR_OK;
+    if (driver >= needed) return ERR_OK;
+    return err_set(
+        ERR_UNAVAILABLE,
+        "cuda: the driver is for CUDA %d.%d, and this binary has the runtime of CUDA %d, which needs driver %d or later; update it, or, for a "
+        "data-center GPU, install cuda-compat-%d-0 and name its folder in LD_LIBRARY_PATH, or take a binary that was built with CUDA %d "
+        "(make release CUDA_HOME=...), or set [device] backend = cpu",
+        driver / 1000, driver % 1000 / 10, needed / 1000, DRIVER_NEEDED, needed / 1000, driver / 1000);
 }
 
 // The first call that makes a context: it needs the device to itself or shared, and some memory.

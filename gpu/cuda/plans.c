@@ -189,11 +189,25 @@ err_t plan_fit(matmul_plans *p, plan **of, int64_t m, const void *bias) {
 
 // --- opening -------------------------------------------------------------------------------------------------------------------------
 
+// The newest library that makes a handle: one that is newer than the driver does not.
+static err_t open_library(matmul_plans *p) {
+    char first[ERR_TEXT / 2] = "";
+    int from = 0;
+    err_t rc = ERR_OK;
+    while (from < BLAS_NAMES) {
+        rc = blas_open(&p->lib, &from);
+        if (rc == ERR_OK) rc = blas_status(p, p->lib.cublasLtCreate(&p->handle), "cublasLtCreate", __FILE__, __LINE__);
+        if (rc == ERR_OK) return ERR_OK;
+        if (*first) break;
+        snprintf(first, sizeof first, "%.*s", (int)sizeof first - 1, err_last()->text);
+    }
+    return strcmp(first, err_last()->text) ? err_prefix("%s; and then", first) : rc;
+}
+
 static err_t open_plans(matmul_plans *p) {
-    TRY(blas_open(&p->lib));
+    TRY(open_library(p));
     p->table = calloc(PLANS, sizeof *p->table);
     if (!p->table) return err_set(ERR_INTERNAL, "no memory for matmul plans");
-    BLAS(cublasLtCreate, &p->handle);
     BLAS(cublasLtMatmulPreferenceCreate, &p->preference);
     return ERR_OK;
 }
@@ -225,7 +239,8 @@ size_t matmul_plans_library(const matmul_plans *p) { return p->lib.version; }
 
 err_t blas_about(char *dst, size_t room) {
     blas lib;
-    TRY(blas_open(&lib));
+    int from = 0;
+    TRY(blas_open(&lib, &from));
     snprintf(dst, room, "cuBLASLt %zu.%zu.%zu, %s", lib.version / 10000, lib.version / 100 % 100, lib.version % 100, lib.path);
     return ERR_OK;
 }

@@ -12,6 +12,7 @@
 //   SIM_BLAS_LACKS=n   those of mind n are not possible here
 //   SIM_BLAS_ALIGN=n   there is none for operands that are aligned to less than n bytes
 //   SIM_BLAS_WHOLE=1   an algorithm can do no fewer rows than it was made for
+//   SIM_BLAS_USABLE=n  of the library's versions, newest first, the n-th (0) is the first that makes a handle
 //   SIM_BLAS_COUNT=n   how many algorithms the heuristic knows (2)
 //   SIM_BLAS_ODD=n     the order in which the n-th of them adds depends on the number of rows
 #include "gpu/cuda/blas.h"
@@ -55,6 +56,7 @@ static_assert(sizeof(Algo) <= sizeof(cublasLtMatmulAlgo_t), "room");
 
 enum { MAGIC = 0x5eedb1a5, ALGO_ID = 7 };
 
+uint32_t opened;               // which of the versions was opened last
 std::set<const void *> alive;  // handles, descriptors, layouts, preferences
 
 cublasStatus_t refuse(cublasStatus_t status, const char *what) {
@@ -292,7 +294,9 @@ extern "C" {
 size_t CUBLASWINAPI cublasLtGetVersion(void) { return CUBLAS_VERSION; }
 const char *CUBLASWINAPI cublasLtGetStatusString(cublasStatus_t s) { return s == CUBLAS_STATUS_SUCCESS ? "success" : "refused by the simulator"; }
 
-cublasStatus_t CUBLASWINAPI cublasLtCreate(cublasLtHandle_t *out) { return create(out, Problem{}); }
+cublasStatus_t CUBLASWINAPI cublasLtCreate(cublasLtHandle_t *out) {
+    return opened < asked("SIM_BLAS_USABLE", 0) ? CUBLAS_STATUS_NOT_INITIALIZED : create(out, Problem{});
+}
 cublasStatus_t CUBLASWINAPI cublasLtDestroy(cublasLtHandle_t h) { return destroy<Problem>(h); }
 
 cublasStatus_t CUBLASWINAPI cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, cublasComputeType_t compute, cudaDataType_t scale) {
@@ -432,11 +436,13 @@ cublasStatus_t CUBLASWINAPI cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDes
 }
 
 #define TAKE(name) out->name = name;
-err_t blas_open(blas *out) {
+err_t blas_open(blas *out, int *from) {
     memset(out, 0, sizeof *out);
+    if (*from == BLAS_NAMES) return err_set_at(__FILE__, __LINE__, __func__, ERR_UNAVAILABLE, "cuda: the simulator has no other cuBLASLt");
+    opened = (uint32_t)(*from)++;
     snprintf(out->path, sizeof out->path, "the simulator's");
     BLAS_CALLS(TAKE)
-    out->version = cublasLtGetVersion();
+    out->version = cublasLtGetVersion() - 10000 * opened;
     return ERR_OK;
 }
 }
