@@ -48,17 +48,23 @@ typedef struct crew {
 
 // --- in a rank -------------------------------------------------------------------------------------------------------------------
 
-// systemd may signal every process of the unit, and people use killall: a rank handles SIGTERM as its supervisor does.
+// systemd may signal every process of the unit, and people use killall: a rank handles SIGTERM as its supervisor does. LISTENED, from this process
+// itself, ends the thread: cancelling it would need libgcc_s, which a bare machine has not.
+enum { LISTENED = SIGUSR2 };
 static void *listen_for_term(void *ctx) {
     board *b = ctx;
-    sigset_t term;
-    sigemptyset(&term);
-    sigaddset(&term, SIGTERM);
-    for (int heard = 0, signal; sigwait(&term, &signal) == 0; heard++) {
-        if (heard) _exit(ERR_INTERRUPTED);
+    siginfo_t from;
+    sigset_t wanted;
+    sigemptyset(&wanted);
+    sigaddset(&wanted, SIGTERM);
+    sigaddset(&wanted, LISTENED);
+    for (int heard = 0;;) {
+        int signal = sigwaitinfo(&wanted, &from);
+        if (signal == LISTENED && from.si_pid == getpid()) return NULL;
+        if (signal != SIGTERM) continue;
+        if (heard++) _exit(ERR_INTERRUPTED);
         atomic_store(&b->stop, 1);
     }
-    return NULL;
 }
 
 static err_t start_listener(pthread_t *listener, board *b, const sigset_t *before) {
@@ -130,7 +136,7 @@ static err_t be_rank(crew *w, int local, pid_t parent, const sigset_t *before, c
     err_t rc = start_listener(&listener, w->b, before);
     if (rc == ERR_OK) {
         rc = run_body(c, &w->at, w->b, body);
-        pthread_cancel(listener);
+        pthread_kill(listener, LISTENED);
         pthread_join(listener, NULL);
     }
     if (rc != ERR_OK && rc != ERR_INTERRUPTED && w->world > 1) say_who(&w->at);
