@@ -255,6 +255,8 @@ gpu-check:
 	@$(MAKE) --no-print-directory CUDA=yes CBUILD=$(CBUILD) BUILD=$(GPU_BUILD) BIN=$(GPU_BUILD)/lockstep ARCH="$(ARCH)" all $(GPU_PROGRAMS:%=$(GPU_BUILD)/%) >&2
 	@NVCC=$(NVCC) CUDA_HOME=$(CUDA_HOME) sh test/gpu_check.sh $(GPU_BUILD) $(GPU_BUILD)/lockstep
 
+include test/kit/kit.mk
+
 # Figures of this machine, on standard output; results that were kept are in test/bench/results/.
 $(BUILD)/bench_comm: $(BUILD)/test/bench/bench_comm.o $(LIB)
 	$(CC) $(FLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)

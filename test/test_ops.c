@@ -73,7 +73,7 @@ static int tell_about(device_kind kind) {
     if (rc == ERR_OK) printf("device: %s\nabout: %s\nlibrary: %s\n", device_about(dev)->name, device_about(dev)->choice, blas);
     else fprintf(stderr, "test_ops: %s\n", err_last()->text);
     device_close(dev);
-    return rc == ERR_OK ? 0 : 1;
+    return (int)rc;
 }
 
 typedef struct command {

@@ -191,6 +191,11 @@ static void test_convert(void) {
 }
 
 int main(void) {
+    int devices = 0;
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
+        fprintf(stderr, "test_wrappers: no GPU was found\n");
+        return 69;
+    }
     test_mma<fp16>("mma.m16n8k16 f16");
     test_mma<bf16>("mma.m16n8k16 bf16");
     test_ldmatrix<false>("ldmatrix.x4");
