@@ -109,7 +109,8 @@ typedef struct bias_backward_args {
 } bias_backward_args;
 
 // Causal self-attention, softmax(q k^T / sqrt(D)) v per head, without a T x T matrix (Dao et al. 2022; Dao 2023).
-// qkv holds q, k, v side by side, each H heads of D = C / H.
+// qkv holds q, k, v side by side, each H heads of D = C / H. A device may round probabilities, and in backward gradients of scores, to E before they
+// are multiplied with rows of E, as tensor cores want them: each sum then errs by as much as its own storage would.
 typedef struct attention_forward_args {
     tensor *y;          // (B,T,C) E (=)
     tensor *lse;        // (B,H,T) FP32 (=)  log-sum-exp of each row, saved for backward

@@ -24,7 +24,7 @@ typedef struct head {
 enum { VOCAB_ALIGN = 128 };
 static inline int64_t head_rows_in_memory(int64_t vocab) { return (vocab + VOCAB_ALIGN - 1) / VOCAB_ALIGN * VOCAB_ALIGN; }
 
-// The fewest chunks with at most HEAD_LOGITS elements each (or one row), so that they stay in a CPU's caches while they are used. On a GPU with
+// The fewest chunks with at most HEAD_LOGITS elements each (or one row), lest they be the largest tensor of all. On a GPU with
 // at least HEAD_ROWS_GPU rows each: a product of fewer rows does not fill it, and each chunk reads and writes the weight's whole gradient.
 enum { HEAD_LOGITS = 20 << 20, HEAD_ROWS_GPU = 8192 };
 int64_t head_chunks(int64_t rows, int64_t vocab, bool gpu);

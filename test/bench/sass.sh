@@ -82,7 +82,7 @@ for object; do
             printf "| %s | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d |\n", kernel, sm, regs[name], dynamic[kernel], blocks, stack[name], count["hmma"],
                 count["ldsm"], count["ldgsts"], count["conversion"], count["mufu"], count["fp32"], count["integer"], count["branch"], count["wait"], last - first + 1, way
         }
-        BEGIN { dynamic["forward"] = 42240; dynamic["keys"] = 52224; dynamic["queries"] = 51200 }
+        BEGIN { dynamic["forward"] = 42240; dynamic["keys"] = 33920; dynamic["queries"] = 50432 }
         /arch = sm_/ { if (!dumping) arch = $0; sub(/.*sm_/, "", arch); sm = arch + 0 }
         /Function .*:$/ && !/\.text/ { resource = $2; sub(/:$/, "", resource) }
         / REG:/ { line = $0; match(line, /REG:[0-9]+/); regs[resource] = substr(line, RSTART + 4, RLENGTH - 4) + 0
