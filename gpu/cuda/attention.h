@@ -195,7 +195,7 @@ __device__ __forceinline__ void att_mma(const bf16 *, float *d, const uint32_t *
 // The left operands of a product with rows that the block owns: 16 rows from `row`, all W columns. Of narrow heads they stay in registers; else
 // they are read from the tile for each product (HELD false).
 template <class T, int W, bool HELD> struct own_rows {
-    const T *tile;
+    const T *tile = nullptr;
     uint32_t held[HELD ? W / 16 : 1][4];
 
     __device__ __forceinline__ static const T *place(const T *own, int row, int k) {
@@ -280,7 +280,7 @@ __device__ __forceinline__ void rows_store(T *to, int64_t stride, int left, cons
         T *at = to + r * stride + c * 8;
         if (r >= left) continue;
         if (z.wide) {
-            if (c * 8 < z.head) *reinterpret_cast<pack<T> *>(at) = x;
+            if (c * 8 < z.head) store_pack(at, x);
             continue;
         }
 #pragma unroll

@@ -59,6 +59,23 @@ template <class T> __device__ __forceinline__ float rounded(float x) {
 template <class T> struct alignas(16) pack { T v[16 / sizeof(T)]; };
 template <class T> static inline bool packs(const void *p, int64_t row) { return (uintptr_t)p % 16 == 0 && row * sizeof(T) % 16 == 0; }
 
+// Four bytes of rounded elements: one float, or two of 16 bits.
+__device__ __forceinline__ uint32_t rounded_word(const float *, const float *v) { return __float_as_uint(v[0]); }
+__device__ __forceinline__ uint32_t rounded_word(const bf16 *, const float *v) { return dev_cvt_bf16x2(v[0], v[1]); }
+__device__ __forceinline__ uint32_t rounded_word(const fp16 *, const float *v) { return dev_cvt_f16x2(v[0], v[1]); }
+
+// 16 bytes in one access.
+template <class T> __device__ __forceinline__ void store_rounded(T *p, const float *v) {
+    constexpr int N = 4 / sizeof(T);
+    dev_st_global_v4(p, rounded_word(p, v), rounded_word(p, v + N), rounded_word(p, v + 2 * N), rounded_word(p, v + 3 * N));
+}
+
+template <class T> __device__ __forceinline__ void store_pack(T *p, const pack<T> &u) {
+    uint32_t word[4];
+    memcpy(word, u.v, sizeof word);
+    dev_st_global_v4(p, word[0], word[1], word[2], word[3]);
+}
+
 // W consecutive elements as floats and back, rounded: in 16-byte accesses where W elements are that many, which the address must allow.
 template <int W, class T> __device__ __forceinline__ void load_floats(float *v, const T *p) {
     constexpr int N = 16 / sizeof(T);
@@ -78,12 +95,7 @@ template <int W, class T> __device__ __forceinline__ void store_floats(T *p, con
     constexpr int N = 16 / sizeof(T);
     if constexpr (W % N == 0) {
 #pragma unroll
-        for (int i = 0; i < W; i += N) {
-            pack<T> u;
-#pragma unroll
-            for (int k = 0; k < N; k++) round_to(&u.v[k], v[i + k]);
-            *reinterpret_cast<pack<T> *>(p + i) = u;
-        }
+        for (int i = 0; i < W; i += N) store_rounded(p + i, v + i);
     } else {
 #pragma unroll
         for (int i = 0; i < W; i++) round_to(&p[i], v[i]);

@@ -81,7 +81,7 @@ __device__ __forceinline__ void store_batch(T *x, const pack<T> *g, int width, i
             for (int j = 1; j < E; j++)
                 if (first + j >= width) round_to(&d.v[j], 0.0f);
         }
-        if (WIDE) *reinterpret_cast<pack<T> *>(x + first) = d;
+        if (WIDE) store_pack(x + first, d);
     }
 }
 

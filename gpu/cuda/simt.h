@@ -68,6 +68,12 @@ __device__ __forceinline__ uint32_t dev_cvt_f16x2(float first, float second) {
     return bits;
 }
 
+// 16 bytes to global memory, at a multiple of 16. Plain C++ is no substitute: nvcc splits the store of a struct, and most stores of a uint4, into
+// four.
+__device__ __forceinline__ void dev_st_global_v4(void *p, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+    asm volatile("st.global.v4.u32 [%0], {%1,%2,%3,%4};\n" ::"l"(p), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
+}
+
 // 16 bytes from global to shared memory, asynchronously; of these src_bytes are read and the rest is zero.
 __device__ __forceinline__ void dev_cp_async16(void *shared, const void *global, int src_bytes = 16) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(dev_smem_u32(shared)), "l"(global), "r"(src_bytes) : "memory");

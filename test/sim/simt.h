@@ -259,6 +259,7 @@ SIM_FN void dev_cp_async16(void *shared, const void *global, int src_bytes = 16,
 }
 SIM_FN void dev_cp_async_commit() { simt::cp_async_commit(); }
 template <int N> SIM_FN void dev_cp_async_wait() { simt::cp_async_wait(N); }
+SIM_FN void dev_st_global_v4(void *p, uint32_t a, uint32_t b, uint32_t c, uint32_t d) { *(uint4 *)p = make_uint4(a, b, c, d); }
 SIM_FN float dev_ex2(float x) {
     float y = exp2f(x);
     return y < 0x1p-126f ? 0.0f : y;

@@ -163,6 +163,18 @@ __global__ void convert_kernel(uint32_t *out, const float *in) {
     out[3 * threadIdx.x + 2] = __float_as_uint(dev_ex2(in[2 * threadIdx.x]));
 }
 
+__global__ void store_kernel(uint32_t *out) { dev_st_global_v4(out + 4 * threadIdx.x, threadIdx.x, threadIdx.x + 1, 7, ~threadIdx.x); }
+
+static void test_store(void) {
+    uint32_t out[4 * WARP] = {0};
+    uint32_t *dout = (uint32_t *)to_device(out, sizeof out);
+    K_LAUNCH(store_kernel, 1, WARP, 0, 0, dout);
+    from_device(out, dout, sizeof out);
+    bool good = true;
+    for (uint32_t i = 0; i < WARP; i++) good = good && out[4 * i] == i && out[4 * i + 1] == i + 1 && out[4 * i + 2] == 7 && out[4 * i + 3] == ~i;
+    verdict("st.global.v4: four words in order", good);
+}
+
 // The first number in the lower half, each to nearest even; 2^x within two units in the last place, and zero below 2^-126.
 static void test_convert(void) {
     static const float some[] = {1,    0x1.01p0f, 0x1.03p0f, -0x1.002p0f, 0x1.006p0f, 0.3f,   -7.7f, 1e30f,
@@ -202,6 +214,7 @@ int main(void) {
     test_ldmatrix<true>("ldmatrix.x4.trans");
     test_cp_async();
     test_convert();
+    test_store();
     printf("%d passed, %d failed\n", passed, failures);
     return failures ? 1 : 0;
 }
