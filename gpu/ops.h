@@ -92,12 +92,11 @@ typedef struct matmul_args {
     bool ta;
     const tensor *b;  // (K,N) E, or (N,K) if tb
     bool tb;
-    const tensor *bias;  // (N) E
-    const tensor
-        *residual;  // (M,N) E, or NULL: d = round_E(sum (+ bias) + residual). Not with GELU, DGELU or ACCUMULATE; d is another tensor, of type E
-    tensor *dbias;  // (N) FP32 (+=), or NULL: with DGELU, the column sums of d as it is stored
-    bool fresh;     // dbias is (=)
-    int64_t rows;   // of the whole batch of which a's rows are a part; 0: M. Not with ta
+    const tensor *bias;      // (N) E
+    const tensor *residual;  // (M,N) E, or NULL: d, another tensor of type E, = round_E(sum (+ bias) + residual). No epilogue but BIAS
+    tensor *dbias;           // (N) FP32 (+=), or NULL: with DGELU, the column sums of d as it is stored
+    bool fresh;              // dbias is (=)
+    int64_t rows;            // of the whole batch of which a's rows are a part; 0: M. Not with ta
     unsigned epilogue;
 } matmul_args;
 

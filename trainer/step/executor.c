@@ -162,7 +162,10 @@ static err_t run_action(micro *m, const action *a, loader *data, int64_t step) {
     parallel *x = &r->together;
     switch (a->kind) {
     case ACTION_LOAD: return load(m, data, step, a);
-    case ACTION_ZERO: TRY(zero_now(m)); return m->fresh = a->buffer, ERR_OK;
+    case ACTION_ZERO:
+        TRY(zero_now(m));
+        m->fresh = a->buffer;
+        return ERR_OK;
     case ACTION_GATHER: return parallel_gather(x, a->first);
     case ACTION_NEED: return parallel_need(x, a->first);
     case ACTION_FORWARD: return run_blocks(r, m->works ? &m->p : NULL, PASS_FORWARD, a->first, a->last);
