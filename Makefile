@@ -59,8 +59,8 @@ endif
 ifeq ($(CUDA),yes)
 GENCODE := $(foreach a,$(ARCH),-gencode arch=compute_$(a),code=sm_$(a)) -gencode arch=compute_$(lastword $(ARCH)),code=compute_$(lastword $(ARCH))
 LIBS    += -L$(CUDA_HOME)/lib64 -Wl,-Bstatic -lcudart_static -Wl,-Bdynamic -lrt
-# A kernel that spills is an error. But FP32 attention, which is for comparing, not for speed, spills 16 bytes on 8.6 and 8.9.
-SPILLS  := -Xptxas -warn-spills,-Werror
+# A kernel that spills on one of ARCHS is an error. But FP32 attention, which is for comparing, not for speed, spills 16 bytes on 8.6 and 8.9.
+SPILLS  := $(if $(filter-out $(ARCHS),$(ARCH)),,-Xptxas -warn-spills,-Werror)
 $(BUILD)/gpu/cuda/attention_fp32.cu.o: SPILLS :=
 $(BUILD)/%.cu.o: %.cu
 	@mkdir -p $(@D)

@@ -8,10 +8,10 @@ static double gradient_of(const tensor *t, bool fresh) { return size_of(t) * (fr
 
 #define ROWS(t) (t)->size[0], (t)->size[1]
 
-// Multiply-adds of one T x T product under the diagonal, of all heads.
-static double pairs(const tensor *y) {
-    double T = (double)y->size[1];
-    return (double)y->size[0] * T * (T + 1) / 2 * (double)y->size[2];
+// Multiply-adds of one T x T product under the diagonal, of all heads; of a window only what it shows.
+static double pairs(const tensor *y, int window) {
+    double T = (double)y->size[1], W = window && window < T ? window : T;
+    return (double)y->size[0] * (W * (W + 1) / 2 + (T - W) * W) * (double)y->size[2];
 }
 
 op_cost matmul_cost(const matmul_args *args) {
@@ -37,7 +37,7 @@ op_cost attention_forward_cost(const attention_forward_args *args) {
                      {ROWS(args->y), args->y->size[2], args->heads},
                      args->drop ? COST_DROPOUT : 0,
                      size_of(args->y) + size_of(args->lse) + size_of(args->qkv),
-                     4 * pairs(args->y)};
+                     4 * pairs(args->y, args->window)};
 }
 
 // Five products: s, dp, dq, dk, dv.
@@ -46,7 +46,7 @@ op_cost attention_backward_cost(const attention_backward_args *args) {
                      {ROWS(args->y), args->y->size[2], args->heads},
                      args->drop ? COST_DROPOUT : 0,
                      size_of(args->dqkv) + size_of(args->delta) + size_of(args->dy) + size_of(args->y) + size_of(args->lse) + size_of(args->qkv),
-                     10 * pairs(args->y)};
+                     10 * pairs(args->y, args->window)};
 }
 
 op_cost layer_norm_forward_cost(const layer_norm_forward_args *args) {

@@ -108,22 +108,26 @@ typedef struct bias_backward_args {
 } bias_backward_args;
 
 // Causal self-attention, softmax(q k^T / sqrt(D)) v per head, without a T x T matrix (Dao et al. 2022; Dao 2023).
-// qkv holds q, k, v side by side, each H heads of D = C / H. A device may round probabilities, and in backward gradients of scores, to E before they
-// are multiplied with rows of E, as tensor cores want them: each sum then errs by as much as its own storage would.
+// A row of qkv holds the position's heads side by side, each of D elements: H of q, KV of k, KV of v. Query head h meets k and v of head h / (H / KV),
+// which are not copied (Ainslie et al. 2023). With a window W a position sees itself and the W - 1 before it. A device may round probabilities, and in
+// backward gradients of scores, to E before they are multiplied with rows of E, as tensor cores want them: each sum then errs by as much as its own
+// storage would.
 typedef struct attention_forward_args {
-    tensor *y;          // (B,T,C) E (=)
+    tensor *y;          // (B,T,H*D) E (=)
     tensor *lse;        // (B,H,T) FP32 (=)  log-sum-exp of each row, saved for backward
-    const tensor *qkv;  // (B,T,3C) E
+    const tensor *qkv;  // (B,T,(H+2*KV)*D) E
     int heads;
+    int kv_heads;             // KV, a divisor of H; 0: H
+    int window;               // W; 0: a position sees all before it
     const dropout_key *drop;  // acts on the probabilities; NULL: none
 } attention_forward_args;
 
 typedef struct attention_backward_args {
-    tensor *dqkv;          // (B,T,3C) E (=)
+    tensor *dqkv;          // (B,T,(H+2*KV)*D) E (=)
     tensor *delta;         // (B,H,T) FP32 (=)  scratch: row sums of dy * y
-    const tensor *dy, *y;  // (B,T,C) E
+    const tensor *dy, *y;  // (B,T,H*D) E
     const tensor *lse, *qkv;
-    int heads;
+    int heads, kv_heads, window;
     const dropout_key *drop;
 } attention_backward_args;
 

@@ -17,13 +17,20 @@
 
 enum { ATT_OWN = 64, ATT_WARPS = 4, ATT_THREADS = ATT_WARPS * WARP, ATT_HEAD_MOST = 256 };
 
-// What a kernel is compiled for. PLAIN, the usual case: rows are whole chunks of 16 bytes, and nothing is dropped. DROP: such rows, with dropout.
-// ANY finds both out when it runs.
-enum att_variant { ATT_PLAIN, ATT_DROP, ATT_ANY };
+// The maximum of a row that has seen no key: below every score, and finite, so that its difference from itself is 0.
+static const float ATT_NO_SCORE = -1e30f;
+
+// What a kernel is compiled for. PLAIN, the usual case: rows are whole chunks of 16 bytes, nothing is dropped, and there is no window. MORE: such rows,
+// with dropout or a window or both. ANY finds all of that out when it runs.
+enum att_variant { ATT_PLAIN, ATT_MORE, ATT_ANY };
 
 typedef struct attention_shape {
     int time, heads, head;  // T, H, D
-    int64_t channels;       // C
+    int kv_heads, group;    // KV; H / KV
+    int window;             // positions that one sees: T where there is no window
+    int row;                // elements of a position in qkv
+    int apart;              // from k to v: KV * D
+    int64_t channels;       // of a position in y: H * D
     float scale;            // 1 / sqrt(D)
     bool wide;              // rows begin at multiples of 16 bytes and are whole chunks
     bool drop;
@@ -47,31 +54,33 @@ typedef struct attention_shape {
         } \
     } while (0)
 
-// The same, with V bound to the variant. The widest heads, which are rare, have one variant.
-#define ATT_BY_VARIANT(z, V, ...) \
+// The same, with V bound to the variant. The widest heads, which are rare, have one variant. plain: PLAIN will do, as far as the rows allow.
+#define ATT_BY_VARIANT(z, plain, V, ...) \
     do { \
         if (!(z).wide) { \
             constexpr att_variant V = ATT_ANY; \
             __VA_ARGS__; \
-        } else if ((z).drop) { \
-            constexpr att_variant V = ATT_DROP; \
+        } else if (!(plain)) { \
+            constexpr att_variant V = ATT_MORE; \
             __VA_ARGS__; \
         } else { \
             constexpr att_variant V = ATT_PLAIN; \
             __VA_ARGS__; \
         } \
     } while (0)
-#define ATT_BY_SHAPE(z, W, V, ...) \
+#define ATT_BY_SHAPE(z, plain, W, V, ...) \
     ATT_BY_WIDTH((z).head, W, if constexpr (W > 128) { \
         constexpr att_variant V = ATT_ANY; \
         __VA_ARGS__; \
-    } else ATT_BY_VARIANT(z, V, __VA_ARGS__))
+    } else ATT_BY_VARIANT(z, plain, V, __VA_ARGS__))
 
-static inline attention_shape attention_shape_of(const tensor *qkv, int heads, const dropout_key *drop) {
-    assert(qkv->dims == 3 && heads > 0 && qkv->size[2] % (3 * heads) == 0 && qkv->size[1] * heads <= INT32_MAX);
-    assert(qkv->size[1] * qkv->size[2] <= INT32_MAX);  // a sample's elements are numbered in 32 bits
+static inline attention_shape attention_shape_of(const tensor *qkv, int heads, int kv_heads, int window, const dropout_key *drop) {
+    const int kv = kv_heads ? kv_heads : heads;
+    assert(qkv->dims == 3 && heads > 0 && kv > 0 && heads % kv == 0 && qkv->size[2] % (heads + 2 * kv) == 0 && window >= 0);
+    assert(qkv->size[1] * qkv->size[2] <= INT32_MAX && qkv->size[1] * heads <= INT32_MAX);  // a sample's elements are numbered in 32 bits
     attention_shape z = {};
-    z.time = (int)qkv->size[1], z.heads = heads, z.channels = qkv->size[2] / 3, z.head = (int)(z.channels / heads);
+    z.time = (int)qkv->size[1], z.heads = heads, z.kv_heads = kv, z.group = heads / kv, z.row = (int)qkv->size[2];
+    z.head = z.row / (heads + 2 * kv), z.channels = heads * z.head, z.apart = kv * z.head, z.window = window && window < z.time ? window : z.time;
     z.scale = 1.0f / sqrtf((float)z.head), z.stays = 1;
     z.wide = (uintptr_t)qkv->data % 16 == 0 && z.head % 8 == 0;
     assert(!drop || (drop->p >= 0 && drop->p < 1));
@@ -81,9 +90,9 @@ static inline attention_shape attention_shape_of(const tensor *qkv, int heads, c
     return z;
 }
 
-// Blocks for every tile of `rows` rows of every head of every sample.
-static inline unsigned attention_blocks(const tensor *qkv, const attention_shape *z, int rows) {
-    return (unsigned)(qkv->size[0] * z->heads * ceil_div(z->time, rows));
+// Blocks for every tile of `rows` rows of every one of `heads` heads of every sample.
+static inline unsigned attention_blocks(const tensor *qkv, const attention_shape *z, int heads, int rows) {
+    return (unsigned)(qkv->size[0] * heads * ceil_div(z->time, rows));
 }
 
 // The widest tiles that shared memory and registers are laid out for.
@@ -97,23 +106,29 @@ err_t attention_forward_fp32(tensor *y, tensor *lse, const tensor *qkv, const at
 err_t attention_backward_fp32(tensor *dqkv, const tensor *delta, const tensor *dy, const tensor *lse, const tensor *qkv, const attention_shape *z,
                               stream *s);
 
-// Where a block works: tiles of `rows` rows of one head of one sample follow each other, those with the most work
+// Where a block works: tiles of `rows` rows of one of `heads` heads of one sample follow each other, those with the most work
 // first.
 typedef struct att_place {
-    int64_t sample;
-    int head, first;
+    int sample, head, first;
 } att_place;
-__device__ __forceinline__ att_place att_place_of(const attention_shape &z, int rows, bool last_first) {
+__device__ __forceinline__ att_place att_place_of(const attention_shape &z, int heads, int rows, bool last_first) {
     int tiles = (z.time + rows - 1) / rows, pair = blockIdx.x / tiles, tile = blockIdx.x % tiles;
-    return {pair / z.heads, pair % z.heads, (last_first ? tiles - 1 - tile : tile) * rows};
+    return {pair / heads, pair % heads, (last_first ? tiles - 1 - tile : tile) * rows};
 }
 
-// Elements from the start of qkv to part 0 (q), 1 (k) or 2 (v) of (sample, t, head), and from the start of y.
-__device__ __forceinline__ int64_t att_qkv(const attention_shape &z, int64_t sample, int64_t t, int head, int part) {
-    return ((sample * z.time + t) * 3 + part) * z.channels + (int64_t)head * z.head;
+// Elements from the start of qkv to q or k of (sample, t), of a head of its own number, and from the start of y. v is z.apart elements after k: where
+// both are read, one address in registers will do.
+__device__ __forceinline__ int64_t att_q(const attention_shape &z, int sample, int t, int head) {
+    return ((int64_t)sample * z.time + t) * z.row + head * z.head;
 }
-__device__ __forceinline__ int64_t att_y(const attention_shape &z, int64_t sample, int64_t t, int head) {
-    return (sample * z.time + t) * z.channels + (int64_t)head * z.head;
+__device__ __forceinline__ int64_t att_k(const attention_shape &z, int sample, int t, int kv) { return att_q(z, sample, t, z.heads + kv); }
+__device__ __forceinline__ int64_t att_y(const attention_shape &z, int sample, int t, int head) {
+    return ((int64_t)sample * z.time + t) * z.channels + (int64_t)head * z.head;
+}
+
+// And from the start of lse and delta.
+__device__ __forceinline__ int64_t att_stat(const attention_shape &z, int sample, int t, int head) {
+    return ((int64_t)sample * z.heads + head) * z.time + t;
 }
 
 // --- tiles -----------------------------------------------------------------------------------------------------------------------
@@ -163,6 +178,9 @@ template <class T, int W, int ROWS, att_variant V> struct tile_source {
         }
         at += ROWS * stride;
     }
+
+    // Back by so many tiles, to a head that is `further` elements on.
+    __device__ __forceinline__ void again(int tiles, uint32_t stride, int further) { from += further, at -= tiles * ROWS * stride; }
 
     __device__ __forceinline__ void load_any(T *tile, int left, uint32_t stride, const T *safe, const attention_shape &z) {
         const T *first = from + (at - row() * stride - (bytes ? chunk() * 8 : 0));
@@ -302,7 +320,7 @@ __device__ __forceinline__ int64_t att_element(const attention_shape &z, int hea
 }
 
 template <int QUERIES, int KEYS>
-__device__ __forceinline__ void keep_draw(uint8_t *keep, const attention_shape &z, int64_t sample, int head, int query, int key) {
+__device__ __forceinline__ void keep_draw(uint8_t *keep, const attention_shape &z, int sample, int head, int query, int key) {
     const uint32_t step = z.key.at ? z.key.at[0] : z.key.step, drawn = (z.key.at ? z.key.at[1] : z.key.first_sample) + (uint32_t)sample;
     for (int i = threadIdx.x; i < QUERIES * keep_row<KEYS>::QUADS; i += ATT_THREADS) {
         int row = i / keep_row<KEYS>::QUADS, quad = i % keep_row<KEYS>::QUADS;

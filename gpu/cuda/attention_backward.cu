@@ -15,7 +15,7 @@
 template <class T>
 __global__ void __launch_bounds__(256)
     attention_delta_kernel(float *__restrict__ delta, const T *__restrict__ dy, const T *__restrict__ y, int blocks, const attention_shape z) {
-    const int64_t sample = blockIdx.x / blocks;
+    const int sample = blockIdx.x / blocks;
     const int row = blockIdx.x % blocks * 32 + threadIdx.x / 8, head = row % z.heads, t = row / z.heads;  // of the sample
     const bool there = t < z.time;                                                                        // all lanes take part in the shuffles
     const int64_t from = there ? att_y(z, sample, t, head) : 0;
@@ -38,14 +38,14 @@ __global__ void __launch_bounds__(256)
 #pragma unroll
     for (int step = 4; step; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
     if (!there || threadIdx.x % 8) return;
-    delta[(sample * z.heads + head) * z.time + t] = sum;
+    delta[att_stat(z, sample, t, head)] = sum;
 }
 
 // Scores and their gradient, 16 x M of a tile's N columns from `left` on, become p and ds = p (dp - delta). lse and delta are, for each row the lane
 // holds, or with KEYS for each column of the tile, lse in powers of two and delta. own and other are the first row and column in time.
 template <bool KEYS, int N, int M>
 __device__ __forceinline__ void gradient_of_scores(float (&s)[M / 8][4], float (&dp)[M / 8][4], const float *lse, const float *delta,
-                                                   const uint8_t *keep, bool drop, int row, int left, int own, int other, const att_place &at,
+                                                   const uint8_t *keep, bool drop, int row, int left, int own, int other, int head,
                                                    const attention_shape &z) {
     const int lane = threadIdx.x % WARP;
     const float c = z.scale * 1.4426950408889634f;  // log2(e)
@@ -58,30 +58,33 @@ __device__ __forceinline__ void gradient_of_scores(float (&s)[M / 8][4], float (
             s[n][i] = p;
             if (drop) {
                 int query = KEYS ? other + col : own + r;
-                bool stays = KEYS ? keep_has<ATT_OWN>(keep, col, r, att_element(z, at.head, query, own))
-                                  : keep_has<N>(keep, r, col, att_element(z, at.head, query, other));
+                bool stays = KEYS ? keep_has<ATT_OWN>(keep, col, r, att_element(z, head, query, own))
+                                  : keep_has<N>(keep, r, col, att_element(z, head, query, other));
                 s[n][i] = stays ? p : 0.0f, g = stays ? g * z.stays : 0.0f;
             }
             dp[n][i] = p * (g - delta[stat]);
         }
 }
 
-// Pairs of a query with a later key, and rows past the end, count for nothing, whatever was computed of them. row and column: the first in time.
-template <bool KEYS, int M> __device__ __forceinline__ void mask_pairs(float (&s)[M / 8][4], float (&dp)[M / 8][4], int row, int column, int time) {
+// Pairs of a query with a key that it does not see, and rows past the end, count for nothing, whatever was computed of them. row and column: the
+// first in time.
+template <bool KEYS, bool WINDOW, int M>
+__device__ __forceinline__ void mask_pairs(float (&s)[M / 8][4], float (&dp)[M / 8][4], int row, int column, const attention_shape &z) {
     const int lane = threadIdx.x % WARP;
 #pragma unroll
     for (int n = 0; n < M / 8; n++)
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             int r = row + lane / 4 + i / 2 * 8, col = column + n * 8 + lane % 4 * 2 + i % 2, query = KEYS ? col : r, key = KEYS ? r : col;
-            if (key > query || query >= time) s[n][i] = dp[n][i] = 0;
+            if (key > query || (WINDOW && key + z.window <= query) || query >= z.time) s[n][i] = dp[n][i] = 0;
         }
 }
 
-// attention_backward_kernel: see the head of the file; a block for each 64 rows of a head of a sample and each A of its W columns.
-// layout     qkv, dqkv (B,T,3C), dy (B,T,C), lse, delta (B,H,T); dqkv (=)
+// attention_backward_kernel: see the head of the file; a block for each 64 rows of a head of a sample and each A of its W columns. With KEYS the head
+// is one of k and v, and the query heads that share it pass one after the other.
+// layout     qkv, dqkv (B,T,(H+2KV)D), dy (B,T,HD), lse, delta (B,H,T); dqkv (=)
 // alias      none
-// sums       FP32 on tensor cores: scores along D; dk and dv along queries, dq along keys, ascending. p and ds are
+// sums       FP32 on tensor cores: scores along D; dk and dv along query heads and queries, dq along keys, ascending. p and ds are
 //            rounded to E before they meet dy, q or k; dk and dq are multiplied by 1/sqrt(D) at the end
 // repeatable a row is summed by one warp, in an order that D and the row's place fix
 // flops      KEYS: 4 * T * (T+1) * D for each head, else 3; bound by tensor cores from D = 64 on. With A < W the scores are made W / A times
@@ -90,72 +93,83 @@ template <class T, int W, int N, int A, bool KEYS, att_variant V>
 __global__ void __launch_bounds__(ATT_THREADS, W == 64 && V == ATT_PLAIN ? 3 : 1)
     attention_backward_kernel(T *__restrict__ dqkv, const T *__restrict__ dy, const float *__restrict__ lse, const float *__restrict__ delta,
                               const T *__restrict__ qkv, const attention_shape z) {
-    enum { HELD = W == 64 && KEYS, M = N < 32 ? N : 32 };  // M columns of a tile at a time: there are not registers for more scores
+    enum { HELD = W == 64 && KEYS, M = N < 32 ? N : 32 };    // M columns of a tile at a time: there are not registers for more scores
+    enum { SHARED = KEYS && !(W == 64 && V == ATT_PLAIN) };  // query heads may share the head; nor are there registers for three blocks and this
     K_DYN_SMEM(T, room);
     T *own1 = room, *own2 = own1 + ATT_OWN * W, *pass1 = own2 + ATT_OWN * W, *pass2 = pass1 + 2 * N * W;
     float *stats = reinterpret_cast<float *>(pass2 + 2 * N * W);  // (2,2,N) with KEYS
     uint8_t *keep = reinterpret_cast<uint8_t *>(stats + (KEYS ? 4 * N : 0));
-    const att_place at = att_place_of(z, ATT_OWN, !KEYS);
+    const att_place at = att_place_of(z, KEYS ? z.kv_heads : z.heads, ATT_OWN, !KEYS);
     const int lane = threadIdx.x % WARP, row = threadIdx.x / WARP * 16, first = at.first;
-    const int wide = (int)(3 * z.channels), narrow = (int)z.channels;
-    const int64_t rows = (at.sample * z.heads + at.head) * z.time;
-    const T *q = qkv + att_qkv(z, at.sample, 0, at.head, 0), *k = q + z.channels, *v = k + z.channels, *g = dy + att_y(z, at.sample, 0, at.head);
-    const T *from1 = KEYS ? q : k, *from2 = KEYS ? g : v;
-    const int stride2 = KEYS ? narrow : wide;
-    const int begin = KEYS ? first / N : 0, end = KEYS ? (z.time + N - 1) / N : (min(first + ATT_OWN, z.time) + N - 1) / N;
+    const int wide = z.row, narrow = (int)z.channels, stride2 = KEYS ? narrow : wide;
+    const int kv = KEYS ? at.head : at.head / z.group, head0 = KEYS ? at.head * z.group : at.head;  // the first of the query heads
+    const int begin = KEYS ? first / N : V == ATT_PLAIN ? 0 : max(first - z.window + 1, 0) / N;
+    const int seen = !KEYS ? first + ATT_OWN : V == ATT_PLAIN ? z.time : (int)min((int64_t)first + ATT_OWN - 1 + z.window, (int64_t)z.time);
+    const int end = (min(seen, z.time) + N - 1) / N;
 
-    const bool drop = V == ATT_DROP || (V == ATT_ANY && z.drop);
-    tile_source<T, W, N, V> next1(from1 + (int64_t)begin * N * wide, wide, z), next2(from2 + (int64_t)begin * N * stride2, stride2, z);
+    const bool drop = V != ATT_PLAIN && z.drop;
     own_rows<T, W, HELD> rows1, rows2;
-    tile_source<T, W, ATT_OWN, V>((KEYS ? k : q) + (int64_t)first * wide, wide, z).load(own1, z.time - first, wide, qkv, z);
-    tile_source<T, W, ATT_OWN, V>(KEYS ? v + (int64_t)first * wide : g + (int64_t)first * narrow, KEYS ? wide : narrow, z)
+    tile_source<T, W, ATT_OWN, V>(qkv + (KEYS ? att_k(z, at.sample, first, kv) : att_q(z, at.sample, first, head0)), wide, z)
+        .load(own1, z.time - first, wide, qkv, z);
+    tile_source<T, W, ATT_OWN, V>(KEYS ? qkv + (att_k(z, at.sample, first, kv) + z.apart) : dy + att_y(z, at.sample, first, head0),
+                                  KEYS ? wide : narrow, z)
         .load(own2, z.time - first, KEYS ? wide : narrow, qkv, z);
     float sum1[A / 8][4] = {}, sum2[KEYS ? A / 8 : 1][4] = {}, own_lse[2] = {}, own_delta[2] = {};
     if (!KEYS)
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             int t = first + row + lane / 4 + h * 8;
-            if (t < z.time) own_lse[h] = lse[rows + t] * 1.4426950408889634f, own_delta[h] = delta[rows + t];
+            int64_t stat = att_stat(z, at.sample, t, head0);
+            if (t < z.time) own_lse[h] = lse[stat] * 1.4426950408889634f, own_delta[h] = delta[stat];
         }
-    for (int j = begin - 1; j < end; j++) {  // one turn ahead of the first tile, to fetch it
-        int next = (j + 1) * N, there = j & 1, other = j * N;
-        if (j + 1 < end) {
-            next1.load(pass1 + (1 - there) * N * W, z.time - next, wide, qkv, z);
-            next2.load(pass2 + (1 - there) * N * W, z.time - next, stride2, qkv, z);
-            if (KEYS && threadIdx.x < N) {
-                int t = next + (int)threadIdx.x;
-                stats[(1 - there) * 2 * N + threadIdx.x] = t < z.time ? lse[rows + t] * 1.4426950408889634f : 0;
-                stats[(1 - there) * 2 * N + N + threadIdx.x] = t < z.time ? delta[rows + t] : 0;
+    const T *from1 = qkv + (KEYS ? att_q(z, at.sample, begin * N, head0) : att_k(z, at.sample, begin * N, kv));
+    tile_source<T, W, N, V> next1(from1, wide, z), next2(KEYS ? dy + att_y(z, at.sample, begin * N, head0) : from1 + z.apart, stride2, z);
+    for (int head = head0; head < head0 + (SHARED ? z.group : 1); head++) {
+        const int64_t rows = att_stat(z, at.sample, 0, head);
+        for (int j = begin - 1; j < end; j++) {  // one turn ahead of the first tile, to fetch it
+            int next = (j + 1) * N, there = j & 1, other = j * N;
+            if (j + 1 < end) {
+                next1.load(pass1 + (1 - there) * N * W, z.time - next, wide, qkv, z);
+                next2.load(pass2 + (1 - there) * N * W, z.time - next, stride2, qkv, z);
+                if (KEYS && threadIdx.x < N) {
+                    int t = next + (int)threadIdx.x;
+                    stats[(1 - there) * 2 * N + threadIdx.x] = t < z.time ? lse[rows + t] * 1.4426950408889634f : 0;
+                    stats[(1 - there) * 2 * N + N + threadIdx.x] = t < z.time ? delta[rows + t] : 0;
+                }
             }
-        }
-        dev_cp_async_commit();
-        if (j < begin) continue;
-        if (drop && KEYS) keep_draw<N, ATT_OWN>(keep, z, at.sample, at.head, other, first);
-        if (drop && !KEYS) keep_draw<ATT_OWN, N>(keep, z, at.sample, at.head, first, other);
-        dev_cp_async_wait<1>();
-        __syncthreads();
-        if (j == begin) rows1.open(own1, row), rows2.open(own2, row);
-        const float *lses = KEYS ? stats + there * 2 * N : own_lse, *deltas = KEYS ? lses + N : own_delta;
-        const T *tile1 = pass1 + there * N * W, *tile2 = pass2 + there * N * W;
-        const int chunk = A < W ? blockIdx.y * (A / 8) : 0, from = first + row;
+            dev_cp_async_commit();
+            if (j < begin) continue;
+            if (drop && KEYS) keep_draw<N, ATT_OWN>(keep, z, at.sample, head, other, first);
+            if (drop && !KEYS) keep_draw<ATT_OWN, N>(keep, z, at.sample, head, first, other);
+            dev_cp_async_wait<1>();
+            __syncthreads();
+            if (j == begin) rows1.open(own1, row), rows2.open(own2, row);
+            const float *lses = KEYS ? stats + there * 2 * N : own_lse, *deltas = KEYS ? lses + N : own_delta;
+            const T *tile1 = pass1 + there * N * W, *tile2 = pass2 + there * N * W;
+            const int chunk = A < W ? blockIdx.y * (A / 8) : 0, from = first + row;
 #pragma unroll
-        for (int left = 0; left < N; left += M) {
-            const int column = other + left, latest = KEYS ? from + 15 : column + M - 1, earliest = KEYS ? column : from;
-            float s[M / 8][4], dp[M / 8][4];
-            scores_of<T, W, M>(s, rows1, row, tile1 + left * W);
-            scores_of<T, W, M>(dp, rows2, row, tile2 + left * W);
-            gradient_of_scores<KEYS, N, M>(s, dp, lses, deltas, keep, drop, row, left, first, other, at, z);
-            if (latest > earliest || (KEYS ? column + M : from + 16) > z.time) mask_pairs<KEYS, M>(s, dp, from, column, z.time);
-            if constexpr (KEYS) add_product<T, W, M, A>(sum2, s, tile2 + left * W, chunk);
-            add_product<T, W, M, A>(sum1, dp, tile1 + left * W, chunk);
+            for (int left = 0; left < N; left += M) {
+                const int column = other + left, latest = KEYS ? from + 15 : column + M - 1, earliest = KEYS ? column : from;
+                float s[M / 8][4], dp[M / 8][4];
+                scores_of<T, W, M>(s, rows1, row, tile1 + left * W);
+                scores_of<T, W, M>(dp, rows2, row, tile2 + left * W);
+                gradient_of_scores<KEYS, N, M>(s, dp, lses, deltas, keep, drop, row, left, first, other, head, z);
+                const bool unseen =
+                    V != ATT_PLAIN && (KEYS ? column + M - 1 - from : from + 15 - column) >= z.window;  // by the last query: the first key
+                if (latest > earliest || unseen || (KEYS ? column + M : from + 16) > z.time)
+                    mask_pairs<KEYS, V != ATT_PLAIN, M>(s, dp, from, column, z);
+                if constexpr (KEYS) add_product<T, W, M, A>(sum2, s, tile2 + left * W, chunk);
+                add_product<T, W, M, A>(sum1, dp, tile1 + left * W, chunk);
+            }
+            __syncthreads();  // the tile after next is loaded into this one's memory
         }
-        __syncthreads();  // the tile after next is loaded into this one's memory
+        if (SHARED) next1.again(end - begin, wide, z.head), next2.again(end - begin, stride2, z.head);
     }
-    T *to = dqkv + att_qkv(z, at.sample, first, at.head, KEYS ? 1 : 0);
+    T *to = dqkv + (KEYS ? att_k(z, at.sample, first, kv) : att_q(z, at.sample, first, head0));
     int chunk = A < W ? blockIdx.y * (A / 8) : 0;
     const float scaled[2] = {z.scale, z.scale}, kept[2] = {z.stays, z.stays};
     rows_store<T, W, A>(to, wide, z.time - first, sum1, scaled, own1, row, chunk, z);
-    if constexpr (KEYS) rows_store<T, W, A>(to + z.channels, wide, z.time - first, sum2, kept, own2, row, chunk, z);
+    if constexpr (KEYS) rows_store<T, W, A>(to + z.apart, wide, z.time - first, sum2, kept, own2, row, chunk, z);
 }
 
 template <class T, int W, int A, bool KEYS, att_variant V>
@@ -168,8 +182,9 @@ static err_t backward_launch(tensor *dqkv, const tensor *delta, const tensor *dy
         ROOM = (2 * ATT_OWN + 4 * N) * W * (int)sizeof(T) + (KEYS ? 4 * N * (int)sizeof(float) : 0) + KEEP
     };
     CUDA(cudaFuncSetAttribute((const void *)attention_backward_kernel<T, W, N, A, KEYS, V>, cudaFuncAttributeMaxDynamicSharedMemorySize, ROOM));
-    LAUNCH((attention_backward_kernel<T, W, N, A, KEYS, V>), dim3(attention_blocks(qkv, z, ATT_OWN), W / A), ATT_THREADS, ROOM, s, (T *)dqkv->data,
-           (const T *)dy->data, (const float *)lse->data, (const float *)delta->data, (const T *)qkv->data, *z);
+    LAUNCH((attention_backward_kernel<T, W, N, A, KEYS, V>), dim3(attention_blocks(qkv, z, KEYS ? z->kv_heads : z->heads, ATT_OWN), W / A),
+           ATT_THREADS, ROOM, s, (T *)dqkv->data, (const T *)dy->data, (const float *)lse->data, (const float *)delta->data, (const T *)qkv->data,
+           *z);
     return ERR_OK;
 }
 
@@ -182,10 +197,10 @@ static err_t backward_16(tensor *dqkv, const tensor *delta, const tensor *dy, co
 }
 
 err_t cuda_attention_backward(const attention_backward_args *args, stream *s) {
-    attention_shape z = attention_shape_of(args->qkv, args->heads, args->drop);
+    attention_shape z = attention_shape_of(args->qkv, args->heads, args->kv_heads, args->window, args->drop);
     int64_t stats = args->qkv->size[0] * args->heads * z.time;
     assert(args->dqkv->type == args->qkv->type && tensor_count(args->dqkv) == tensor_count(args->qkv));
-    assert(args->y->type == args->qkv->type && tensor_count(args->y) * 3 == tensor_count(args->qkv));
+    assert(args->y->type == args->qkv->type && tensor_count(args->y) == args->qkv->size[0] * z.time * z.channels);
     assert(args->dy->type == args->qkv->type && tensor_count(args->dy) == tensor_count(args->y));
     assert(args->lse->type == FP32 && args->delta->type == FP32 && tensor_count(args->lse) == stats && tensor_count(args->delta) == stats);
     TRY(attention_fits(&z, "attention_backward"));
@@ -195,7 +210,8 @@ err_t cuda_attention_backward(const attention_backward_args *args, stream *s) {
             LAUNCH((attention_delta_kernel<T>), (unsigned)(args->qkv->size[0] * blocks), 256, 0, s, (float *)args->delta->data,
                    (const T *)args->dy->data, (const T *)args->y->data, blocks, z));
     if (args->qkv->type == FP32) return attention_backward_fp32(args->dqkv, args->delta, args->dy, args->lse, args->qkv, &z, s);
+    bool plain = !z.drop && z.window == z.time && (z.group == 1 || z.head > 64);
     if (args->qkv->type == BF16)
-        ATT_BY_SHAPE(z, W, V, return (backward_16<bf16, W, V>(args->dqkv, args->delta, args->dy, args->lse, args->qkv, &z, s)));
-    else ATT_BY_SHAPE(z, W, V, return (backward_16<fp16, W, V>(args->dqkv, args->delta, args->dy, args->lse, args->qkv, &z, s)));
+        ATT_BY_SHAPE(z, plain, W, V, return (backward_16<bf16, W, V>(args->dqkv, args->delta, args->dy, args->lse, args->qkv, &z, s)));
+    else ATT_BY_SHAPE(z, plain, W, V, return (backward_16<fp16, W, V>(args->dqkv, args->delta, args->dy, args->lse, args->qkv, &z, s)));
 }

@@ -3,10 +3,18 @@
 
 // One tile's scores of a warp become probabilities relative to the row's maximum so far, and are added to the running
 // sums. What was summed with the old maximum must be multiplied by shrink (Milakov & Gimelshein 2018). max is of
-// unscaled scores; c turns them into powers of 2.
-template <int N>
-__device__ __forceinline__ void softmax_tile(float (&s)[N / 8][4], float (&max)[2], float (&sum)[2], float (&shrink)[2], int row, int key, float c) {
+// unscaled scores; c turns them into powers of 2. A row that sees no key of the tile keeps its maximum, ATT_NO_SCORE at first.
+template <int N, bool WINDOW>
+__device__ __forceinline__ void softmax_tile(float (&s)[N / 8][4], float (&max)[2], float (&sum)[2], float (&shrink)[2], int row, int key, float c,
+                                             int window) {
     int lane = threadIdx.x % WARP;
+    if (WINDOW && row + 15 - window >= key) {  // the row that the warp ends with does not see the tile's first key
+#pragma unroll
+        for (int n = 0; n < N / 8; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                if (key + n * 8 + lane % 4 * 2 + i % 2 <= row + lane / 4 + i / 2 * 8 - window) s[n][i] = -INFINITY;
+    }
     if (key + N - 1 > row) {  // the row that the warp begins with does not see the tile's last key
 #pragma unroll
         for (int n = 0; n < N / 8; n++)
@@ -49,7 +57,7 @@ __device__ __forceinline__ void drop_keys(float (&s)[N / 8][4], const uint8_t *k
 }
 
 // attention_forward_kernel: a block for each 64 queries of a head of a sample; keys and values pass in tiles of N.
-// layout     qkv (B,T,3C), y (B,T,C), lse (B,H,T)
+// layout     qkv (B,T,(H+2KV)D), y (B,T,HD), lse (B,H,T)
 // alias      none
 // sums       FP32: scores along D and y along keys on tensor cores, keys ascending; row sums by lane, then a fixed shuffle tree. Probabilities
 //            are rounded to E before they meet v
@@ -62,24 +70,24 @@ __global__ void __launch_bounds__(ATT_THREADS)
     K_DYN_SMEM(T, room);
     T *q = room, *k = q + ATT_OWN * W, *v = k + 2 * N * W;
     uint8_t *keep = reinterpret_cast<uint8_t *>(v + 2 * N * W);
-    const att_place at = att_place_of(z, ATT_OWN, true);
+    const att_place at = att_place_of(z, z.heads, ATT_OWN, true);
     const int lane = threadIdx.x % WARP, row = threadIdx.x / WARP * 16;
     const int tiles = (min(at.first + ATT_OWN, z.time) + N - 1) / N;
-    const int stride = (int)(3 * z.channels);
-    const T *keys = qkv + att_qkv(z, at.sample, 0, at.head, 1), *values = keys + z.channels;
+    const int stride = z.row, begin = V == ATT_PLAIN ? 0 : max(at.first - z.window + 1, 0) / N, kv = at.head / z.group;
+    const T *keys = qkv + att_k(z, at.sample, begin * N, kv), *values = keys + z.apart;
     const float c = z.scale * 1.4426950408889634f;  // log2(e)
 
-    const bool drop = V == ATT_DROP || (V == ATT_ANY && z.drop);
-    tile_source<T, W, ATT_OWN, V> from_q(qkv + att_qkv(z, at.sample, at.first, at.head, 0), stride, z);
+    const bool drop = V != ATT_PLAIN && z.drop;
+    tile_source<T, W, ATT_OWN, V> from_q(qkv + att_q(z, at.sample, at.first, at.head), stride, z);
     tile_source<T, W, N, V> from_k(keys, stride, z), from_v(values, stride, z);
     own_rows<T, W, W == 64> own;
 
     from_q.load(q, z.time - at.first, stride, qkv, z);
-    from_k.load(k, z.time, stride, qkv, z);
-    from_v.load(v, z.time, stride, qkv, z);
+    from_k.load(k + begin % 2 * N * W, z.time - begin * N, stride, qkv, z);
+    from_v.load(v + begin % 2 * N * W, z.time - begin * N, stride, qkv, z);
     dev_cp_async_commit();
-    float sum[W / 8][4] = {}, max[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0}, shrink[2];
-    for (int j = 0; j < tiles; j++) {
+    float sum[W / 8][4] = {}, max[2] = {ATT_NO_SCORE, ATT_NO_SCORE}, total[2] = {0, 0}, shrink[2];
+    for (int j = begin; j < tiles; j++) {
         int key = j * N, next = key + N;
         if (j + 1 < tiles) {
             from_k.load(k + (j + 1) % 2 * N * W, z.time - next, stride, qkv, z);
@@ -89,10 +97,10 @@ __global__ void __launch_bounds__(ATT_THREADS)
         if (drop) keep_draw<ATT_OWN, N>(keep, z, at.sample, at.head, at.first, key);
         dev_cp_async_wait<1>();
         __syncthreads();
-        if (j == 0) own.open(q, row);
+        if (j == begin) own.open(q, row);
         float s[N / 8][4];
         scores_of<T, W, N>(s, own, row, k + j % 2 * N * W);
-        softmax_tile<N>(s, max, total, shrink, at.first + row, key, c);
+        softmax_tile<N, V != ATT_PLAIN>(s, max, total, shrink, at.first + row, key, c, z.window);
         if (drop) drop_keys<N>(s, keep, z, at, row, key);
         if (__any_sync(0xffffffffu, shrink[0] != 1.0f || shrink[1] != 1.0f)) {  // most tiles leave all maxima: times one changes no bit
 #pragma unroll
@@ -110,7 +118,7 @@ __global__ void __launch_bounds__(ATT_THREADS)
         total[h] += __shfl_xor_sync(0xffffffffu, total[h], 2);
         factor[h] = z.stays / total[h];
         int t = at.first + row + lane / 4 + h * 8;
-        if (lane % 4 == 0 && t < z.time) lse[(at.sample * z.heads + at.head) * z.time + t] = max[h] * z.scale + logf(total[h]);
+        if (lane % 4 == 0 && t < z.time) lse[att_stat(z, at.sample, t, at.head)] = max[h] * z.scale + logf(total[h]);
     }
     rows_store<T, W, W>(y + att_y(z, at.sample, at.first, at.head), z.channels, z.time - at.first, sum, factor, q, row, 0, z);
 }
@@ -118,18 +126,19 @@ __global__ void __launch_bounds__(ATT_THREADS)
 template <class T, int W, att_variant V> static err_t forward_launch(tensor *y, tensor *lse, const tensor *qkv, const attention_shape *z, stream *s) {
     enum { N = 4096 / W, ROOM = (ATT_OWN + 4 * N) * W * (int)sizeof(T) + ATT_OWN * keep_row<N>::BYTES };
     CUDA(cudaFuncSetAttribute((const void *)attention_forward_kernel<T, W, N, V>, cudaFuncAttributeMaxDynamicSharedMemorySize, ROOM));
-    LAUNCH((attention_forward_kernel<T, W, N, V>), attention_blocks(qkv, z, ATT_OWN), ATT_THREADS, ROOM, s, (T *)y->data, (float *)lse->data,
-           (const T *)qkv->data, *z);
+    LAUNCH((attention_forward_kernel<T, W, N, V>), attention_blocks(qkv, z, z->heads, ATT_OWN), ATT_THREADS, ROOM, s, (T *)y->data,
+           (float *)lse->data, (const T *)qkv->data, *z);
     return ERR_OK;
 }
 
 err_t cuda_attention_forward(const attention_forward_args *args, stream *s) {
-    attention_shape z = attention_shape_of(args->qkv, args->heads, args->drop);
-    assert(args->y->type == args->qkv->type && tensor_count(args->y) * 3 == tensor_count(args->qkv));
+    attention_shape z = attention_shape_of(args->qkv, args->heads, args->kv_heads, args->window, args->drop);
+    assert(args->y->type == args->qkv->type && tensor_count(args->y) == args->qkv->size[0] * z.time * z.channels);
     assert(args->lse->type == FP32 && tensor_count(args->lse) == args->qkv->size[0] * args->heads * z.time);
     TRY(attention_fits(&z, "attention_forward"));
     z.wide = z.wide && (uintptr_t)args->y->data % 16 == 0;
     if (args->qkv->type == FP32) return attention_forward_fp32(args->y, args->lse, args->qkv, &z, s);
-    if (args->qkv->type == BF16) ATT_BY_SHAPE(z, W, V, return (forward_launch<bf16, W, V>(args->y, args->lse, args->qkv, &z, s)));
-    else ATT_BY_SHAPE(z, W, V, return (forward_launch<fp16, W, V>(args->y, args->lse, args->qkv, &z, s)));
+    bool plain = !z.drop && z.window == z.time;
+    if (args->qkv->type == BF16) ATT_BY_SHAPE(z, plain, W, V, return (forward_launch<bf16, W, V>(args->y, args->lse, args->qkv, &z, s)));
+    else ATT_BY_SHAPE(z, plain, W, V, return (forward_launch<fp16, W, V>(args->y, args->lse, args->qkv, &z, s)));
 }

@@ -9,13 +9,13 @@
 
 static double *doubles(int64_t n) { return calloc((size_t)n, sizeof(double)); }
 
-// --- attention: B T C H ----------------------------------------------------------------------------------------------------
+// --- attention: B T C H, and heads of k and v, window ----------------------------------------------------------------------------------------------------
 
 enum { AT_Y, AT_LSE, AT_QKV };
 
 static ref_attention shape_of(const op_run *r) {
     const int64_t *z = r->row->size;
-    return (ref_attention){z[0], z[1], z[2], z[3], r->has_drop ? &r->drop : NULL};
+    return (ref_attention){z[0], z[1], z[2], z[3], z[4], z[5], r->has_drop ? &r->drop : NULL};
 }
 
 static void attention_key(op_run *r) {
@@ -27,7 +27,8 @@ static void attention_key(op_run *r) {
 static void attention_setup(op_run *r) {
     int64_t B = r->row->size[0], T = r->row->size[1], C = r->row->size[2], H = r->row->size[3];
     arg *y = arg_add(r, "y", OUT, r->row->type, 3, B, T, C), *lse = arg_add(r, "lse", OUT, FP32, 3, B, H, T);
-    arg *qkv = arg_add(r, "qkv", IN, r->row->type, 3, B, T, 3 * C);
+    ref_attention shape = shape_of(r);
+    arg *qkv = arg_add(r, "qkv", IN, r->row->type, 3, B, T, ref_attention_row(&shape));
     y->batch = lse->batch = qkv->batch = true;
     y->rounded = 1;  // probabilities, before they meet v
     attention_key(r);
@@ -36,9 +37,14 @@ static void attention_setup(op_run *r) {
 
 static err_t attention_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
     dropout_key key = call_key(r, t);
-    return o->attention_forward(
-        &(attention_forward_args){.y = t[AT_Y], .lse = t[AT_LSE], .qkv = t[AT_QKV], .heads = (int)r->row->size[3], .drop = r->has_drop ? &key : NULL},
-        s);
+    return o->attention_forward(&(attention_forward_args){.y = t[AT_Y],
+                                                          .lse = t[AT_LSE],
+                                                          .qkv = t[AT_QKV],
+                                                          .heads = (int)r->row->size[3],
+                                                          .kv_heads = (int)r->row->size[4],
+                                                          .window = (int)r->row->size[5],
+                                                          .drop = r->has_drop ? &key : NULL},
+                                s);
 }
 
 static void attention_reference(op_run *r) {
@@ -47,8 +53,8 @@ static void attention_reference(op_run *r) {
 }
 
 static double pairs(const op_run *r) {  // multiply-adds of one T x T product under the diagonal
-    double T = (double)r->row->size[1];
-    return (double)r->row->size[0] * T * (T + 1) / 2 * (double)r->row->size[2];
+    double T = (double)r->row->size[1], W = r->row->size[5] && (double)r->row->size[5] < T ? (double)r->row->size[5] : T;
+    return (double)r->row->size[0] * (W * (W + 1) / 2 + (T - W) * W) * (double)r->row->size[2];
 }
 static void attention_cost(const op_run *r, double *bytes, double *flops) { *bytes = arg_traffic(r), *flops = 4 * pairs(r); }
 
@@ -59,9 +65,11 @@ enum { AB_DQKV, AB_DELTA, AB_DY, AB_Y, AB_LSE, AB_QKV };
 static void attention_back_setup(op_run *r) {
     int64_t B = r->row->size[0], T = r->row->size[1], C = r->row->size[2], H = r->row->size[3];
     dtype type = r->row->type;
-    arg *dqkv = arg_add(r, "dqkv", OUT, type, 3, B, T, 3 * C), *delta = arg_add(r, "delta", OUT, FP32, 3, B, H, T);
+    ref_attention shape = shape_of(r);
+    int64_t row = ref_attention_row(&shape);
+    arg *dqkv = arg_add(r, "dqkv", OUT, type, 3, B, T, row), *delta = arg_add(r, "delta", OUT, FP32, 3, B, H, T);
     arg *dy = arg_add(r, "dy", IN, type, 3, B, T, C), *y = arg_add(r, "y", IN, type, 3, B, T, C);
-    arg *lse = arg_add(r, "lse", IN, FP32, 3, B, H, T), *qkv = arg_add(r, "qkv", IN, type, 3, B, T, 3 * C);
+    arg *lse = arg_add(r, "lse", IN, FP32, 3, B, H, T), *qkv = arg_add(r, "qkv", IN, type, 3, B, T, row);
     dqkv->batch = delta->batch = dy->batch = y->batch = lse->batch = qkv->batch = true;
     dqkv->rounded = 1;  // probabilities, and gradients of scores
     attention_key(r);
@@ -87,6 +95,8 @@ static err_t attention_back_call(const op_run *r, const ops *o, tensor *t[ARGS],
                                                             .lse = t[AB_LSE],
                                                             .qkv = t[AB_QKV],
                                                             .heads = (int)r->row->size[3],
+                                                            .kv_heads = (int)r->row->size[4],
+                                                            .window = (int)r->row->size[5],
                                                             .drop = r->has_drop ? &key : NULL},
                                  s);
 }
@@ -112,12 +122,12 @@ static double attention_loss(void *ctx) {
 
 static bool attention_back_gradient(op_run *r) {  // with the exact y and lse
     ref_attention s = shape_of(r);
-    int64_t n = s.B * s.T * s.C, stats = s.B * s.H * s.T;
+    int64_t n = s.B * s.T * s.C, stats = s.B * s.H * s.T, all = s.B * s.T * ref_attention_row(&s);
     attention_ctx c = {r, s, doubles(n), doubles(stats)};
-    double *dqkv = doubles(3 * n), *delta = doubles(stats);
+    double *dqkv = doubles(all), *delta = doubles(stats);
     ref_attention_forward(c.y, c.lse, r->arg[AB_QKV].value, &s);
     ref_attention_backward(dqkv, delta, r->arg[AB_DY].value, c.y, c.lse, r->arg[AB_QKV].value, &s);
-    bool ok = gradient_near(r, "dqkv", attention_loss, &c, r->arg[AB_QKV].value, dqkv, 3 * n);
+    bool ok = gradient_near(r, "dqkv", attention_loss, &c, r->arg[AB_QKV].value, dqkv, all);
     free(c.y), free(c.lse), free(dqkv), free(delta);
     return ok;
 }

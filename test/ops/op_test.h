@@ -50,7 +50,7 @@ enum {
 
 typedef struct op_row {
     op_id op;
-    int64_t size[4];  // in the order of the operation's comment in kinds_*.c
+    int64_t size[6];  // in the order of the operation's comment in kinds_*.c
     dtype type;
     unsigned options;
     double nmse;  // tolerance of the arithmetic; an output stored in 16 bits is allowed one rounding more (values.c)

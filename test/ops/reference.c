@@ -73,10 +73,16 @@ double ref_keep(const dropout_key *drop, uint32_t b, int64_t e) {
     return word[e % 4] < (double)drop->p * 0x1p32 ? 0 : 1 / (1 - (double)drop->p);
 }
 
-// Element d of head h of q, k or v (part 0, 1, 2) at (b,t).
+int64_t ref_attention_row(const ref_attention *s) { return s->C + 2 * (s->KV ? s->KV : s->H) * (s->C / s->H); }
+
+// Element d of what query head h meets of q, k or v (part 0, 1, 2) at (b,t).
 static int64_t at(const ref_attention *s, int64_t b, int64_t t, int part, int64_t h) {
-    return ((b * s->T + t) * 3 + part) * s->C + h * (s->C / s->H);
+    int64_t KV = s->KV ? s->KV : s->H, head = part == 0 ? h : s->H + (part - 1) * KV + h / (s->H / KV);
+    return (b * s->T + t) * ref_attention_row(s) + head * (s->C / s->H);
 }
+
+// The first key that position i sees.
+static int64_t sees(const ref_attention *s, int64_t i) { return s->window && i >= s->window ? i - s->window + 1 : 0; }
 
 static double score(const double *qkv, const ref_attention *s, int64_t b, int64_t h, int64_t i, int64_t j) {
     const double *q = qkv + at(s, b, i, 0, h), *k = qkv + at(s, b, j, 1, h);
@@ -92,10 +98,10 @@ void ref_attention_forward(double *y, double *lse, const double *qkv, const ref_
         for (int64_t h = 0; h < s->H; h++)
             for (int64_t i = 0; i < T; i++) {
                 double most = -INFINITY, sum = 0;
-                for (int64_t j = 0; j <= i; j++) most = fmax(most, score(qkv, s, b, h, i, j));
-                for (int64_t j = 0; j <= i; j++) sum += exp(score(qkv, s, b, h, i, j) - most);
+                for (int64_t j = sees(s, i); j <= i; j++) most = fmax(most, score(qkv, s, b, h, i, j));
+                for (int64_t j = sees(s, i); j <= i; j++) sum += exp(score(qkv, s, b, h, i, j) - most);
                 double l = lse[(b * s->H + h) * T + i] = most + log(sum);
-                for (int64_t j = 0; j <= i; j++) {
+                for (int64_t j = sees(s, i); j <= i; j++) {
                     double p = exp(score(qkv, s, b, h, i, j) - l) * ref_keep(s->drop, (uint32_t)b, (h * T + i) * T + j);
                     for (int64_t d = 0; d < D; d++) y[(b * T + i) * s->C + h * D + d] += p * qkv[at(s, b, j, 2, h) + d];
                 }
@@ -106,7 +112,7 @@ void ref_attention_forward(double *y, double *lse, const double *qkv, const ref_
 void ref_attention_backward(double *dqkv, double *delta, const double *dy, const double *y, const double *lse, const double *qkv,
                             const ref_attention *s) {
     int64_t D = s->C / s->H, T = s->T;
-    memset(dqkv, 0, (size_t)(s->B * T * 3 * s->C) * sizeof *dqkv);
+    memset(dqkv, 0, (size_t)(s->B * T * ref_attention_row(s)) * sizeof *dqkv);
     for (int64_t b = 0; b < s->B; b++)
         for (int64_t h = 0; h < s->H; h++)
             for (int64_t i = 0; i < T; i++) {
@@ -114,7 +120,7 @@ void ref_attention_backward(double *dqkv, double *delta, const double *dy, const
                 double sum = 0;
                 for (int64_t d = 0; d < D; d++) sum += dy[row + d] * y[row + d];
                 delta[stat] = sum;
-                for (int64_t j = 0; j <= i; j++) {
+                for (int64_t j = sees(s, i); j <= i; j++) {
                     double keep = ref_keep(s->drop, (uint32_t)b, (h * T + i) * T + j);
                     double p = exp(score(qkv, s, b, h, i, j) - lse[stat]), dp = 0;
                     for (int64_t d = 0; d < D; d++) dp += dy[row + d] * qkv[at(s, b, j, 2, h) + d];

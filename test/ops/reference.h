@@ -20,9 +20,11 @@ void ref_layer_norm_backward(double *dx, double *dw, double *db, const double *d
 double ref_keep(const dropout_key *drop, uint32_t b, int64_t e);
 
 typedef struct ref_attention {
-    int64_t B, T, C, H;
+    int64_t B, T, C, H;  // C = H * D
+    int64_t KV, window;  // 0: H heads of k and v; all positions before
     const dropout_key *drop;
 } ref_attention;
+int64_t ref_attention_row(const ref_attention *s);  // elements of a position in qkv
 void ref_attention_forward(double *y, double *lse, const double *qkv, const ref_attention *s);
 void ref_attention_backward(double *dqkv, double *delta, const double *dy, const double *y, const double *lse, const double *qkv,
                             const ref_attention *s);

@@ -98,6 +98,17 @@ const op_row test_rows[] = {
     TYPES(OP_attention_forward, OPT_DROP,      2e-13, "widest head",              1, 130, 256, 1),
     TYPES(OP_attention_forward, 0,             2e-13, "wide head of no whole chunk", 1, 70, 201, 1),
     TYPES(OP_attention_forward, OPT_DROP | OPT_AT, 5e-14, "dropout's step and sample in memory", 3, 23, 10, 2),
+    TYPES(OP_attention_forward, 0,            2e-13, "two heads share keys", 2, 37, 24, 4, 2),
+    TYPES(OP_attention_forward, 0,            2e-13, "four heads share keys, three tiles", 2, 130, 256, 4, 1),
+    TYPES(OP_attention_forward, OPT_DROP,     2e-13, "shared keys, dropout", 1, 130, 128, 4, 2),
+    TYPES(OP_attention_forward, 0,            2e-13, "window of one", 1, 70, 16, 1, 1, 1),
+    TYPES(OP_attention_forward, 0,            2e-13, "window within a tile and across", 2, 150, 64, 2, 0, 40),
+    TYPES(OP_attention_forward, 0,            2e-13, "window of a whole tile, shared keys", 1, 200, 128, 2, 1, 64),
+    TYPES(OP_attention_forward, OPT_DROP,     2e-13, "window over three tiles, dropout", 1, 300, 64, 1, 1, 130),
+    TYPES(OP_attention_forward, 0,            2e-13, "window, shared keys, head of 128", 1, 130, 512, 4, 2, 100),
+    TYPES(OP_attention_forward, 0,            2e-13, "window, shared keys, widest head", 1, 130, 512, 2, 1, 65),
+    TYPES(OP_attention_forward, OPT_DROP,     2e-13, "window, shared keys, odd head", 2, 141, 42, 6, 2, 67),
+    TYPES(OP_attention_forward, 0,            2e-13, "window longer than time", 1, 40, 32, 2, 1, 64),
     {OP_attention_forward, {1, 1000, 64, 1}, FP32, OPT_DROP, 3e-13, "very long row"},
 
     TYPES(OP_attention_backward, 0,            3e-13, "smallest legal: one key, so q and k have no gradient", 1, 1, 1, 1),
@@ -116,6 +127,17 @@ const op_row test_rows[] = {
     TYPES(OP_attention_backward, OPT_DROP,      5e-13, "widest head",              1, 130, 256, 1),
     TYPES(OP_attention_backward, 0,             5e-13, "wide head of no whole chunk", 1, 70, 201, 1),
     TYPES(OP_attention_backward, OPT_DROP | OPT_AT, 3e-13, "dropout's step and sample in memory", 3, 23, 10, 2),
+    TYPES(OP_attention_backward, 0,            5e-13, "two heads share keys", 2, 37, 24, 4, 2),
+    TYPES(OP_attention_backward, 0,            5e-13, "four heads share keys, three tiles", 2, 130, 256, 4, 1),
+    TYPES(OP_attention_backward, OPT_DROP,     5e-13, "shared keys, dropout", 1, 130, 128, 4, 2),
+    TYPES(OP_attention_backward, 0,            5e-13, "window of one", 1, 70, 16, 1, 1, 1),
+    TYPES(OP_attention_backward, 0,            5e-13, "window within a tile and across", 2, 150, 64, 2, 0, 40),
+    TYPES(OP_attention_backward, 0,            5e-13, "window of a whole tile, shared keys", 1, 200, 128, 2, 1, 64),
+    TYPES(OP_attention_backward, OPT_DROP,     5e-13, "window over three tiles, dropout", 1, 300, 64, 1, 1, 130),
+    TYPES(OP_attention_backward, 0,            5e-13, "window, shared keys, head of 128", 1, 130, 512, 4, 2, 100),
+    TYPES(OP_attention_backward, 0,            5e-13, "window, shared keys, widest head", 1, 130, 512, 2, 1, 65),
+    TYPES(OP_attention_backward, OPT_DROP,     5e-13, "window, shared keys, odd head", 2, 141, 42, 6, 2, 67),
+    TYPES(OP_attention_backward, 0,            5e-13, "window longer than time", 1, 40, 32, 2, 1, 64),
     {OP_attention_backward, {1, 1000, 64, 1}, FP32, OPT_DROP, 1e-12, "very long row"},
 
     // op                        options       nmse   why                         N C
@@ -430,7 +452,8 @@ void row_name(char *out, size_t size, const op_row *row) {
         {OPT_NESTEROV, "nesterov"},     {OPT_COLUMNS, "sums"},   {OPT_FRESH, "fresh"},
     };
     size_t at = (size_t)snprintf(out, size, "%s", kind_of(row->op)->name);
-    for (int i = 0; i < 4 && row->size[i] && at < size; i++) at += (size_t)snprintf(out + at, size - at, "%s%" PRId64, i ? "x" : " ", row->size[i]);
+    for (int i = 0; i < 6 && (row->size[i] || (i == 4 && row->size[5])) && at < size; i++)
+        at += (size_t)snprintf(out + at, size - at, "%s%" PRId64, i ? "x" : " ", row->size[i]);
     if (at < size) at += (size_t)snprintf(out + at, size - at, " %s", dtype_name(row->type));
     for (size_t i = 0; i < sizeof option / sizeof *option; i++)
         if ((row->options & option[i].bit) && at < size) at += (size_t)snprintf(out + at, size - at, " %s", option[i].name);

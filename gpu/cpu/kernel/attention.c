@@ -2,8 +2,9 @@
 // running softmax is Milakov & Gimelshein 2018).
 //
 // Queries and keys are cut into tiles of 64, the same on every machine, so that a tile on the diagonal is square; tiles right of
-// it are never touched. In a tile on the diagonal queries (in the gradient of k and v: keys) are taken in strips of 16: a strip
-// stops at the last key that one of its queries sees, and what is left above the diagonal is a probability of exactly 0.
+// it are never touched, nor those left of all windows. In a tile on the diagonal queries (in the gradient of k and v: keys) are taken in strips of
+// 16: a strip stops at the last key that one of its queries sees, and what is left above the diagonal, or left of a window, is a probability of
+// exactly 0.
 //
 // The order of every sum, which is the same for any vector width, any number of threads and both forms of backward:
 //   s[i][j]   FMA over d ascending, q having been multiplied by 1/sqrt(D)
@@ -11,7 +12,7 @@
 //             maximum; then the fixed tree over lanes
 //   y         FMA over keys ascending, rescaled where the maximum rises; divided by the row sum at the end
 //   delta     two vectors of 16 lanes in turn along d, added, then the fixed tree
-//   dk, dv    FMA over queries ascending, from the key's own tile on
+//   dk, dv    FMA over the query heads that share the key's, ascending, and for each over queries ascending, from the key's own tile on
 //   dq        FMA over keys ascending; times 1/sqrt(D) at the end
 //
 // Backward has two forms. One pass: an item is a (sample, head), and each tile's probabilities are made once (5 products). Two
@@ -21,24 +22,31 @@
 #include "gpu/cpu/kernel/kernel.h"
 #include "gpu/cpu/kernel/vmath.h"
 
+#include <float.h>
 #include <inttypes.h>
 
 // Queries of a forward item: enough of them that converting k and v once more for each item costs little.
 enum { FORWARD_TILES = 4, FORWARD_ROWS = FORWARD_TILES * TILE };
 
 typedef struct sizes {
-    int64_t samples, time, heads, head, channels;
-    int64_t width;  // of a row in scratch: head size, rounded up to whole vectors
-    int64_t tiles;  // of 64 along time
-    float scale;    // 1 / sqrt(head size)
+    int64_t samples, time, heads, head;
+    int64_t group;          // query heads that share a head of k and v
+    int64_t window;         // positions that one sees: time where there is no window
+    int64_t row, channels;  // elements of a position in qkv, in y
+    int64_t width;          // of a row in scratch: head size, rounded up to whole vectors
+    int64_t tiles;          // of 64 along time
+    float scale;            // 1 / sqrt(head size)
     dtype type;
     const dropout_key *drop;  // NULL: none
 } sizes;
 
-static sizes sizes_of(const tensor *qkv, int heads, const dropout_key *drop) {
-    assert(qkv->dims == 3 && heads > 0 && qkv->size[2] % (3 * heads) == 0);
-    sizes z = {.samples = qkv->size[0], .time = qkv->size[1], .heads = heads, .channels = qkv->size[2] / 3, .type = qkv->type};
-    z.head = z.channels / heads;
+static sizes sizes_of(const tensor *qkv, int heads, int kv_heads, int window, const dropout_key *drop) {
+    int kv = kv_heads ? kv_heads : heads;
+    assert(qkv->dims == 3 && heads > 0 && kv > 0 && heads % kv == 0 && qkv->size[2] % (heads + 2 * kv) == 0 && window >= 0);
+    sizes z = {.samples = qkv->size[0], .time = qkv->size[1], .heads = heads, .group = heads / kv, .row = qkv->size[2], .type = qkv->type};
+    z.window = window && window < z.time ? window : z.time;
+    z.head = z.row / (heads + 2 * kv);
+    z.channels = heads * z.head;
     z.width = (z.head + VL - 1) / VL * VL;
     z.tiles = (z.time + TILE - 1) / TILE;
     z.scale = 1.0f / __builtin_sqrtf((float)z.head);
@@ -51,20 +59,21 @@ static sizes sizes_of(const tensor *qkv, int heads, const dropout_key *drop) {
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t rows_of_tile(const sizes *z, int64_t tile) { return least(TILE, z->time - tile * TILE); }
 
-// Element number of (sample, t, head, 0) in qkv's part 0 (q), 1 (k) or 2 (v), and in y.
+// Element number of (sample, t, query head, 0) in qkv's part 0 (q), 1 (k) or 2 (v), and in y.
 static int64_t at_qkv(const sizes *z, int64_t sample, int64_t t, int64_t head, int part) {
-    return ((sample * z->time + t) * 3 + part) * z->channels + head * z->head;
+    int64_t kv = z->heads / z->group, place = part == 0 ? head : z->heads + (part - 1) * kv + head / z->group;
+    return (sample * z->time + t) * z->row + place * z->head;
 }
 static int64_t at_y(const sizes *z, int64_t sample, int64_t t, int64_t head) { return (sample * z->time + t) * z->channels + head * z->head; }
 
 static void load_qkv(const sizes *z, float *out, const tensor *qkv, int64_t sample, int64_t t, int64_t head, int part, int64_t rows) {
-    load_rows(z->type, out, z->width, qkv->data, at_qkv(z, sample, t, head, part), 3 * z->channels, rows, z->head, part == 0 ? z->scale : 1);
+    load_rows(z->type, out, z->width, qkv->data, at_qkv(z, sample, t, head, part), z->row, rows, z->head, part == 0 ? z->scale : 1);
 }
 static void load_transposed(const sizes *z, float *out, const tensor *qkv, int64_t sample, int64_t t, int64_t head, int part, int64_t rows) {
-    load_columns(z->type, out, z->width, qkv->data, at_qkv(z, sample, t, head, part), 3 * z->channels, rows, z->head);
+    load_columns(z->type, out, z->width, qkv->data, at_qkv(z, sample, t, head, part), z->row, rows, z->head);
 }
 static void store_dqkv(const sizes *z, tensor *dqkv, const float *in, int64_t sample, int64_t t, int64_t head, int part, int64_t rows) {
-    store_rows(z->type, dqkv->data, at_qkv(z, sample, t, head, part), 3 * z->channels, in, z->width, rows, z->head, part == 0 ? z->scale : 1);
+    store_rows(z->type, dqkv->data, at_qkv(z, sample, t, head, part), z->row, in, z->width, rows, z->head, part == 0 ? z->scale : 1);
 }
 
 // Takes parts of one block of scratch. With base NULL it only measures.
@@ -90,11 +99,31 @@ static err_t reserve(stream *s, int64_t floats, const char *who) {
 typedef struct meeting {
     int64_t sample, head, query, key;
     int64_t rows, keys;  // of the two tiles
+    bool first;          // of the tiles of keys that the queries see
     bool diagonal;
+    bool cut;        // by the window: some row does not see the tile's first keys
+    int64_t unseen;  // row r does not see keys before unseen + r
 } meeting;
 
+// The first tile of keys that a tile of queries sees, and the last tile of queries that see a tile of keys.
+static int64_t first_keys(const sizes *z, int64_t query) {
+    int64_t t = query * TILE - (z->window - 1);
+    return t > 0 ? t / TILE : 0;
+}
+static int64_t last_queries(const sizes *z, int64_t key) { return least(z->tiles - 1, (key * TILE + TILE - 1 + z->window - 1) / TILE); }
+
 static meeting meeting_of(const sizes *z, int64_t sample, int64_t head, int64_t query, int64_t key) {
-    return (meeting){sample, head, query, key, rows_of_tile(z, query), rows_of_tile(z, key), query == key};
+    int64_t unseen = (query - key) * TILE - z->window + 1;
+    return (meeting){.sample = sample,
+                     .head = head,
+                     .query = query,
+                     .key = key,
+                     .rows = rows_of_tile(z, query),
+                     .keys = rows_of_tile(z, key),
+                     .first = key == first_keys(z, query),
+                     .diagonal = query == key,
+                     .unseen = unseen,
+                     .cut = unseen + TILE - 1 > 0};
 }
 
 // scores (TILE,TILE) = x y^T, for y transposed; on the diagonal only as far as each strip of rows sees.
@@ -112,26 +141,34 @@ static void scores_of_tile(const sizes *z, float *scores, const float *x, const 
 static void add_over_keys(const sizes *z, float *out, const float *p, const float *y, const meeting *m) {
     int64_t w = z->width;
     if (!m->diagonal) {
-        product(out, w, p, TILE, y, w, m->rows, w, m->keys, m->key == 0);
+        product(out, w, p, TILE, y, w, m->rows, w, m->keys, m->first);
         return;
     }
     for (int64_t r = 0; r < m->rows; r += STRIP)
-        product(out + r * w, w, p + r * TILE, TILE, y, w, least(STRIP, m->rows - r), w, least(r + STRIP, m->keys), m->key == 0);
+        product(out + r * w, w, p + r * TILE, TILE, y, w, least(STRIP, m->rows - r), w, least(r + STRIP, m->keys), m->first);
 }
 
-// out (keys,width) += p^T x, or = where the queries are the first that see these keys.
+// out (keys,width) += p^T x, or = where the queries are the first that see these keys: on the diagonal, of the first head that shares them.
 static void add_over_queries(const sizes *z, float *out, const float *p, const float *x, const meeting *m) {
     int64_t w = z->width;
     if (!m->diagonal) {
         product_transposed(out, w, p, TILE, x, w, m->keys, w, m->rows, false);
         return;
     }
+    bool first = m->head % z->group == 0;
     for (int64_t k = 0; k < m->keys; k += STRIP)
-        product_transposed(out + k * w, w, p + k * TILE + k, TILE, x + k * w, w, least(STRIP, m->keys - k), w, m->rows - k, true);
+        product_transposed(out + k * w, w, p + k * TILE + k, TILE, x + k * w, w, least(STRIP, m->keys - k), w, m->rows - k, first);
 }
 
 // Vectors of row r of a tile that hold keys it sees: all, or on the diagonal those up to its own key, which is in the last one.
 static int vecs_seen(int64_t r, bool diagonal) { return diagonal ? (int)(r / VL) + 1 : TILE_VECS; }
+
+// What of vector v of row r is seen: x there, `else_` elsewhere.
+VEC vf seen_of(const meeting *m, int64_t r, int v, vf x, vf else_) {
+    int64_t from = m->unseen + r - v * VL, to = m->diagonal ? r + 1 - v * VL : VL;
+    x = vf_select(vm_first((int)(to < 0 ? 0 : least(to, VL))), x, else_);
+    return from > 0 ? vf_select(vm_first((int)least(from, VL)), else_, x) : x;
+}
 
 // 0 or 1/(1-p) for the probabilities of row r of the queries and the keys of a tile; 0 past the last key that it sees.
 static void keep_factors(const sizes *z, float *factor, const meeting *m, int64_t r) {
@@ -192,14 +229,28 @@ static void row_maxima(float *max, const float *scores, int64_t rows, bool diago
     }
 }
 
+// The same where a window cuts the tile, row by row. A row that sees none of the keys has the least number there is as its maximum, which the first
+// key that it does see raises.
+static void cut_maxima(float *max, const float *scores, const meeting *m) {
+    for (int64_t r = 0; r < m->rows; r++) {
+        vf lowest = vf_set1(-FLT_MAX), most = lowest;
+        for (int v = 0; v < vecs_seen(r, m->diagonal); v++) most = vf_max(seen_of(m, r, v, vf_load(scores + r * TILE + v * VL), lowest), most);
+        float lane[VL];
+        vf_store(lane, most);
+        max[r] = lane[0];
+        for (int i = 1; i < VL; i++) max[r] = lane[i] > max[r] ? lane[i] : max[r];
+    }
+}
+
 // Row r of a tile: scores become probabilities relative to the maximum; returns their sum by lanes.
-VEC vf row_probabilities(float *row, float max, int64_t r, bool diagonal) {
+VEC vf row_probabilities(float *row, float max, int64_t r, bool diagonal, const meeting *cut) {
     vf m = vf_set1(max), sum = vf_zero();
     int vecs = vecs_seen(r, diagonal);
 #pragma GCC unroll 4
     for (int v = 0; v < vecs; v++) {
         vf p = vf_exp_down(vf_sub(vf_load(row + v * VL), m));
         if (diagonal && v == vecs - 1) p = vf_select(vm_first((int)(r % VL) + 1), p, vf_zero());
+        if (cut) p = seen_of(cut, r, v, p, vf_zero());
         vf_store(row + v * VL, p);
         sum = vf_add(sum, p);
     }
@@ -211,9 +262,10 @@ static void forward_tile(const sizes *z, const forward_room *f, const meeting *m
     int64_t w = z->width;
     float *y = f->y + from * w, *sum = f->sum + from * VL, *max = f->max + from;
     float here[TILE], shrink[TILE], factor[TILE];
-    bool first = m->key == 0;
+    bool first = m->first;
     scores_of_tile(z, f->scores, f->q + from * w, f->kt, m);
-    row_maxima(here, f->scores, m->rows, m->diagonal);
+    if (m->cut) cut_maxima(here, f->scores, m);
+    else row_maxima(here, f->scores, m->rows, m->diagonal);
     for (int64_t r = 0; r < m->rows; r += VL) {
         vf old = vf_load(max + r), new = vf_max(old, vf_load_n(here + r, (int)least(VL, m->rows - r)));
         vf_store(shrink + r, vf_exp_down(vf_sub(old, new)));
@@ -221,7 +273,9 @@ static void forward_tile(const sizes *z, const forward_room *f, const meeting *m
     }
     for (int64_t r = 0; r < m->rows; r++) {
         float *row = f->scores + r * TILE;
-        vf p = m->diagonal ? row_probabilities(row, max[r], r, true) : row_probabilities(row, max[r], r, false);
+        vf p = m->cut        ? row_probabilities(row, max[r], r, m->diagonal, m)
+               : m->diagonal ? row_probabilities(row, max[r], r, true, NULL)
+                             : row_probabilities(row, max[r], r, false, NULL);
         vf_store(sum + r * VL, first ? p : vf_fma(vf_load(sum + r * VL), vf_set1(shrink[r]), p));
         if (!first && shrink[r] != 1)
             for (int64_t i = 0; i < w; i += VL) vf_store(y + r * w + i, vf_mul(vf_load(y + r * w + i), vf_set1(shrink[r])));
@@ -262,13 +316,14 @@ static void forward_item(void *ctx, int64_t item, int thread) {
     forward_layout(&f, z, pool_scratch(j->workers, thread, bytes));
 
     for (int64_t r = 0; r < (end - first) * TILE; r++) f.max[r] = -__builtin_inff();
-    for (int64_t k = 0; k < end; k++) {
+    for (int64_t k = first_keys(z, first); k < end; k++) {
         load_transposed(z, f.kt, j->qkv, sample, k * TILE, head, 1, rows_of_tile(z, k));
         load_qkv(z, f.v, j->qkv, sample, k * TILE, head, 2, rows_of_tile(z, k));
         for (int64_t q = k > first ? k : first; q < end; q++) {
             meeting m = meeting_of(z, sample, head, q, k);
             int64_t from = (q - first) * TILE;
-            if (k == 0) load_qkv(z, f.q + from * z->width, j->qkv, sample, q * TILE, head, 0, m.rows);
+            if (k < first_keys(z, q)) break;  // nor do later queries see them
+            if (m.first) load_qkv(z, f.q + from * z->width, j->qkv, sample, q * TILE, head, 0, m.rows);
             forward_tile(z, &f, &m, from);
             if (m.diagonal) BY_TYPE(z->type, forward_store, z, &f, j, &m, from);
         }
@@ -276,8 +331,12 @@ static void forward_item(void *ctx, int64_t item, int thread) {
 }
 
 err_t KERNEL(attention_forward)(const attention_forward_args *args, stream *s) {
-    forward_job j = {.z = sizes_of(args->qkv, args->heads, args->drop), .y = args->y, .lse = args->lse, .qkv = args->qkv, .workers = s->workers};
-    assert(args->y->type == j.z.type && tensor_count(args->y) * 3 == tensor_count(args->qkv));
+    forward_job j = {.z = sizes_of(args->qkv, args->heads, args->kv_heads, args->window, args->drop),
+                     .y = args->y,
+                     .lse = args->lse,
+                     .qkv = args->qkv,
+                     .workers = s->workers};
+    assert(args->y->type == j.z.type && tensor_count(args->y) == j.z.samples * j.z.time * j.z.channels);
     assert(args->lse->type == FP32 && tensor_count(args->lse) == j.z.samples * j.z.heads * j.z.time);
     forward_room f;
     TRY(reserve(s, forward_layout(&f, &j.z, NULL), "attention_forward"));
@@ -293,7 +352,7 @@ typedef struct backward_job {
     tensor *dqkv, *delta;
     const tensor *dy, *y, *lse, *qkv;
     pool *workers;
-    int64_t rows;  // of q, dy and dq in scratch: the whole time, or one tile
+    int64_t rows;  // of q, dy and dq in scratch: the whole time of all heads that share k and v, or one tile
 } backward_job;
 
 typedef struct backward_room {
@@ -340,13 +399,15 @@ static void delta_item(void *ctx, int64_t item, int thread) {
 }
 
 // Row r of a tile: p = exp(s - lse) and ds = p (dp - delta). Dropout applies its factors to p for dv, and to dp for ds.
-VEC void row_gradient(const sizes *z, float *p, float *ds, float lse, float delta, const float *factor, int64_t r, bool diagonal) {
+VEC void row_gradient(const sizes *z, float *p, float *ds, float lse, float delta, const float *factor, int64_t r, bool diagonal,
+                      const meeting *cut) {
     vf l = vf_set1(lse), e = vf_set1(delta);
     int vecs = vecs_seen(r, diagonal);
 #pragma GCC unroll 4
     for (int v = 0; v < vecs; v++) {
         vf x = vf_exp(vf_sub(vf_load(p + v * VL), l)), g = vf_load(ds + v * VL), kept;
         if (diagonal && v == vecs - 1) x = vf_select(vm_first((int)(r % VL) + 1), x, vf_zero());
+        if (cut) x = seen_of(cut, r, v, x, vf_zero());
         kept = x;
         if (z->drop) kept = vf_mul(x, vf_load(factor + v * VL)), g = vf_mul(g, vf_load(factor + v * VL));
         vf_store(p + v * VL, kept);
@@ -368,8 +429,9 @@ static void backward_tile(const backward_job *j, const backward_room *b, const m
     for (int64_t r = 0; r < m->rows; r++) {
         float *p = b->p + r * TILE, *ds = b->ds + r * TILE;
         if (z->drop) keep_factors(z, factor, m, r);
-        if (m->diagonal) row_gradient(z, p, ds, lse[r], delta[r], factor, r, true);
-        else row_gradient(z, p, ds, lse[r], delta[r], factor, r, false);
+        if (m->cut) row_gradient(z, p, ds, lse[r], delta[r], factor, r, m->diagonal, m);
+        else if (m->diagonal) row_gradient(z, p, ds, lse[r], delta[r], factor, r, true, NULL);
+        else row_gradient(z, p, ds, lse[r], delta[r], factor, r, false, NULL);
     }
     if (wanted & WANT_DQ) add_over_keys(z, b->dq + from * w, b->ds, b->k, m);
     if (!(wanted & WANT_DKDV)) return;
@@ -398,39 +460,48 @@ static void store_keys(const backward_job *j, const backward_room *b, int64_t sa
     store_dqkv(&j->z, j->dqkv, b->dv, sample, tile * TILE, head, 2, rows_of_tile(&j->z, tile));
 }
 
-// One pass: an item is a (sample, head). Queries are loaded and stored as in forward.
+// A tile of keys with all queries of a head that see it; queries are loaded at the first tile of keys that they see, and stored after the last, their
+// own. base: the head's first row in scratch.
+static void keys_with_head(const backward_job *j, const backward_room *b, int64_t sample, int64_t head, int64_t k, int64_t base) {
+    const sizes *z = &j->z;
+    for (int64_t q = k; q <= last_queries(z, k); q++) {
+        meeting m = meeting_of(z, sample, head, q, k);
+        int64_t from = base + q * TILE;
+        if (m.first) {
+            BY_TYPE(z->type, delta_rows, j, sample, head, q * TILE, m.rows);
+            load_queries(j, b, &m, from);
+        }
+        backward_tile(j, b, &m, from, WANT_DKDV | WANT_DQ);
+        if (m.diagonal) store_dqkv(z, j->dqkv, b->dq + from * z->width, sample, q * TILE, head, 0, m.rows);
+    }
+}
+
+// One pass: an item is a (sample, head of k and v).
 static void backward_item(void *ctx, int64_t item, int thread) {
     const backward_job *j = ctx;
     const sizes *z = &j->z;
     backward_room b = backward_room_of(j, thread);
-    int64_t sample = item / z->heads, head = item % z->heads;
+    int64_t kv = z->heads / z->group, sample = item / kv, head = item % kv * z->group;
     for (int64_t k = 0; k < z->tiles; k++) {
         load_keys(j, &b, sample, head, k);
-        for (int64_t q = k; q < z->tiles; q++) {
-            meeting m = meeting_of(z, sample, head, q, k);
-            if (k == 0) {
-                BY_TYPE(z->type, delta_rows, j, sample, head, q * TILE, m.rows);
-                load_queries(j, &b, &m, q * TILE);
-            }
-            backward_tile(j, &b, &m, q * TILE, WANT_DKDV | WANT_DQ);
-            if (m.diagonal) store_dqkv(z, j->dqkv, b.dq + q * TILE * z->width, sample, q * TILE, head, 0, m.rows);
-        }
+        for (int64_t i = 0; i < z->group; i++) keys_with_head(j, &b, sample, head + i, k, i * z->tiles * TILE);
         store_keys(j, &b, sample, head, k);
     }
 }
 
-// Two passes: an item is a tile of one (sample, head), longest first.
+// Two passes: an item is a tile of keys of one (sample, head of k and v), then one of queries of one (sample, head), longest first.
 static void backward_keys_item(void *ctx, int64_t item, int thread) {
     const backward_job *j = ctx;
     const sizes *z = &j->z;
     backward_room b = backward_room_of(j, thread);
-    int64_t pairs = z->samples * z->heads, sample = item % pairs / z->heads, head = item % z->heads, k = item / pairs;
+    int64_t kv = z->heads / z->group, pairs = z->samples * kv, sample = item % pairs / kv, head = item % kv * z->group, k = item / pairs;
     load_keys(j, &b, sample, head, k);
-    for (int64_t q = k; q < z->tiles; q++) {
-        meeting m = meeting_of(z, sample, head, q, k);
-        load_queries(j, &b, &m, 0);
-        backward_tile(j, &b, &m, 0, WANT_DKDV);
-    }
+    for (int64_t i = 0; i < z->group; i++)
+        for (int64_t q = k; q <= last_queries(z, k); q++) {
+            meeting m = meeting_of(z, sample, head + i, q, k);
+            load_queries(j, &b, &m, 0);
+            backward_tile(j, &b, &m, 0, WANT_DKDV);
+        }
     store_keys(j, &b, sample, head, k);
 }
 
@@ -440,9 +511,9 @@ static void backward_queries_item(void *ctx, int64_t item, int thread) {
     backward_room b = backward_room_of(j, thread);
     int64_t pairs = z->samples * z->heads, sample = item % pairs / z->heads, head = item % z->heads;
     int64_t q = z->tiles - 1 - item / pairs;
-    for (int64_t k = 0; k <= q; k++) {
+    for (int64_t k = first_keys(z, q); k <= q; k++) {
         meeting m = meeting_of(z, sample, head, q, k);
-        if (k == 0) load_queries(j, &b, &m, 0);
+        if (m.first) load_queries(j, &b, &m, 0);
         load_keys(j, &b, sample, head, k);
         backward_tile(j, &b, &m, 0, WANT_DQ);
     }
@@ -450,7 +521,7 @@ static void backward_queries_item(void *ctx, int64_t item, int thread) {
 }
 
 err_t KERNEL(attention_backward)(const attention_backward_args *args, stream *s) {
-    backward_job j = {.z = sizes_of(args->qkv, args->heads, args->drop),
+    backward_job j = {.z = sizes_of(args->qkv, args->heads, args->kv_heads, args->window, args->drop),
                       .dqkv = args->dqkv,
                       .delta = args->delta,
                       .dy = args->dy,
@@ -460,23 +531,23 @@ err_t KERNEL(attention_backward)(const attention_backward_args *args, stream *s)
                       .workers = s->workers};
     int64_t pairs = j.z.samples * j.z.heads, threads = pool_threads(s->workers);
     assert(args->dqkv->type == j.z.type && tensor_count(args->dqkv) == tensor_count(args->qkv));
-    assert(args->y->type == j.z.type && tensor_count(args->y) * 3 == tensor_count(args->qkv));
+    assert(args->y->type == j.z.type && tensor_count(args->y) == j.z.samples * j.z.time * j.z.channels);
     assert(args->dy->type == j.z.type && tensor_count(args->dy) == tensor_count(args->y));
     assert(args->lse->type == FP32 && args->delta->type == FP32);
     assert(tensor_count(args->lse) == pairs * j.z.time && tensor_count(args->delta) == pairs * j.z.time);
 
-    // Products on the busiest thread: 5 for each of its pairs, or 7 for its share of all.
-    int64_t rounds = (pairs + threads - 1) / threads;
-    bool two_passes = j.z.tiles > 1 && 7 * pairs < 5 * rounds * threads;
-    j.rows = two_passes ? TILE : j.z.time;
+    // Products on the busiest thread: 5 for each of its items, or 7 for its share of all.
+    int64_t items = pairs / j.z.group, rounds = (items + threads - 1) / threads;
+    bool two_passes = j.z.tiles > 1 && 7 * items < 5 * rounds * threads;
+    j.rows = two_passes ? TILE : (j.z.group - 1) * j.z.tiles * TILE + j.z.time;
     backward_room b;
     TRY(reserve(s, backward_layout(&b, &j, NULL), "attention_backward"));
     if (two_passes) {
         pool_run(s->workers, pairs * j.z.tiles, delta_item, &j);
-        pool_run(s->workers, pairs * j.z.tiles, backward_keys_item, &j);
+        pool_run(s->workers, items * j.z.tiles, backward_keys_item, &j);
         pool_run(s->workers, pairs * j.z.tiles, backward_queries_item, &j);
     } else {
-        pool_run(s->workers, pairs, backward_item, &j);
+        pool_run(s->workers, items, backward_item, &j);
     }
     return ERR_OK;
 }
