@@ -31,7 +31,7 @@ SIMD_portable := $(if $(filter-out portable,$(SIMDS)),-O1)
 SIMD_neon     := -DVEC_NEON -fno-schedule-insns
 SIMD_avx2     := -mavx2 -mfma -mf16c
 SIMD_avx512   := $(SIMD_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512
-ROOMS   := base data data/text data/image model model/gpt model/mlp trainer $(addprefix trainer/,config checkpoint node log step) comm comm/team comm/tcp comm/nccl gpu gpu/cpu
+ROOMS   := base data data/text data/image data/tokenizer model model/gpt model/mlp trainer $(addprefix trainer/,config checkpoint node log step) comm comm/team comm/tcp comm/nccl gpu gpu/cpu
 SRC     := $(wildcard $(addsuffix /*.c,$(ROOMS)))
 KERNELS := $(wildcard gpu/cpu/kernel/*.c)
 OBJ     := $(SRC:%.c=$(CBUILD)/%.o) $(foreach s,$(SIMDS),$(KERNELS:%.c=$(KBUILD)/%.$(s).o))
@@ -171,7 +171,7 @@ check: deps
 # --- tests: each test/test_*.c is one program, test/test_*.sh and check_*.sh drive the binary, test/fuzz/fuzz_*.c are fuzz targets ---------
 TESTS   := $(patsubst test/%.c,$(BUILD)/test/%,$(wildcard test/test_*.c))
 FUZZERS := $(patsubst test/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard test/fuzz/fuzz_*.c))
-tests: $(TESTS) $(BUILD)/test/lossy
+tests: $(TESTS) $(BUILD)/test/lossy $(BUILD)/test/tokens
 $(CBUILD)/test/test_%.o: FLAGS += -O1
 fuzzers: $(FUZZERS)
 $(BUILD)/test/test_ops $(BUILD)/test/test_profile: $(patsubst %.c,$(CBUILD)/%.o,$(wildcard test/ops/*.c))
@@ -197,6 +197,9 @@ $(CBUILD)/test/nvml/libnvidia-ml.so.1: test/standin/nvml.c gpu/cuda/nvml_api.h
 $(BUILD)/test/lossy: test/support/lossy.c
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -o $@ $<
+$(BUILD)/test/tokens: $(CBUILD)/test/support/tokens.o $(LIB)
+	@mkdir -p $(@D)
+	$(CC) $(FLAGS) -o $@ $< $(LIB) $(LIBS)
 $(BUILD)/test/sim/test_wrappers: $(BUILD)/test/sim/test_wrappers.cu.o $(LIB)
 	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
 $(BUILD)/test/%: $(CBUILD)/test/%.o $(LIB)

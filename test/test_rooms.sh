@@ -12,6 +12,7 @@ below() {
     gpu/cpu/kernel) echo gpu/cpu gpu base ;;
     data) echo gpu base ;;
     data/text | data/image) echo data gpu base ;;
+    data/tokenizer) echo base ;;
     model) echo model/gpt model/mlp gpu base ;;  # the list of architectures, model/types.h
     model/gpt | model/mlp) echo model gpu base ;;
     comm) echo comm/team gpu base ;;
@@ -22,7 +23,7 @@ below() {
     trainer/node | trainer/log) echo trainer/config comm comm/team gpu base ;;
     trainer/step) echo trainer/log trainer/checkpoint trainer/config comm data model gpu base ;;
     trainer) echo data/text trainer/step trainer/log trainer/node trainer/checkpoint trainer/config comm comm/team data model gpu base ;;
-    .) echo trainer trainer/step trainer/log trainer/node trainer/checkpoint trainer/config comm comm/team data model gpu base ;;
+    .) echo data/tokenizer trainer trainer/step trainer/log trainer/node trainer/checkpoint trainer/config comm comm/team data model gpu base ;;
     *) return 1 ;;
     esac
 }

@@ -1,0 +1,96 @@
+// data/tokenizer/tokenizer.c: which files a name stands for, and what is in an open tokenizer.
+#include "base/io.h"
+#include "data/tokenizer/inside.h"
+
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { FILE_MOST = 1 << 30 };
+
+static err_t open_json(tokenizer *t, const char *path) {
+    char *text;
+    size_t n;
+    TRY(io_read_file(path, FILE_MOST, &text, &n));
+    err_t rc = read_json(t, path, text, (int64_t)n);
+    free(text);
+    return rc;
+}
+
+static bool file_in(char path[IO_PATH], const char *dir, const char *name) {
+    return io_path(path, "%s/%s", dir, name) == ERR_OK && access(path, R_OK) == 0;
+}
+
+// vocab.json and merges.txt are not GPT-2's alone, and do not say how a text is split. What lies beside them may.
+static err_t check_class(const char *dir) {
+    char path[IO_PATH], *text, *at;
+    size_t n;
+    if (!file_in(path, dir, "tokenizer_config.json")) return ERR_OK;
+    TRY(io_read_file(path, FILE_MOST, &text, &n));
+    bool other = (at = strstr(text, "\"tokenizer_class\"")) && !strstr(at, "\"GPT2Tokenizer");
+    free(text);
+    if (!other) return ERR_OK;
+    return err_set(ERR_DATA, "%s: the tokenizer_class is not GPT2Tokenizer, and %s has no tokenizer.json that says how texts are split", path, dir);
+}
+
+static err_t open_folder(tokenizer *t, const char *dir) {
+    char vocab[IO_PATH], merges[IO_PATH];
+    if (file_in(vocab, dir, "tokenizer.json")) return open_json(t, vocab);
+    bool both = (file_in(vocab, dir, "encoder.json") || file_in(vocab, dir, "vocab.json")) &&
+                (file_in(merges, dir, "vocab.bpe") || file_in(merges, dir, "merges.txt"));
+    if (!both)
+        return err_set(ERR_DATA, "%s: no tokenizer in it; expected tokenizer.json, or encoder.json or vocab.json and vocab.bpe or merges.txt", dir);
+    TRY(check_class(dir));
+    return read_gpt2(t, vocab, merges);
+}
+
+static err_t read_path(tokenizer *t, const char *path) {
+    struct stat st;
+    if (strcmp(path, "bytes") == 0) return read_bytes(t);
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode) ? open_folder(t, path) : open_json(t, path);
+}
+
+// text NULL: what `path` names.
+static err_t open_any(tokenizer **out, const char *path, const char *text, int64_t n) {
+    tokenizer *t = calloc(1, sizeof *t);
+    *out = NULL;
+    if (t) t->table = unicode_table();
+    if (!t || !t->table) {
+        free(t);
+        return err_set(ERR_INTERNAL, "%s: no memory for a tokenizer", path);
+    }
+    err_t rc = text ? read_json(t, path, text, n) : read_path(t, path);
+    if (rc == ERR_OK) *out = t;
+    else tokenizer_close(t);
+    return rc;
+}
+
+err_t tokenizer_open(tokenizer **out, const char *path) { return open_any(out, path, NULL, 0); }
+err_t tokenizer_parse(tokenizer **out, const char *name, const char *text, int64_t n) { return open_any(out, name, text, n); }
+
+void tokenizer_close(tokenizer *t) {
+    if (!t) return;
+    for (int32_t k = 0; k < t->added_count; k++) free(t->added[k].text);
+    free(t->added);
+    added_free(&t->raw);
+    added_free(&t->normal);
+    vocab_free(&t->v);
+    free(t->before.at);
+    free(t->after.at);
+    free(t->table);
+    free(t);
+}
+
+tokenizer_info tokenizer_about(const tokenizer *t) {
+    bool exact = !t->nfc;
+    for (int32_t k = 0; k < t->added_count; k++) exact &= t->added[k].special || !(t->added[k].left || t->added[k].right);
+    return (tokenizer_info){.vocab = t->v.size, .end_of_text = t->end_of_text, .bos = t->before.n ? t->before.at[0] : -1, .exact = exact};
+}
+
+err_t tokenizer_piece(const tokenizer *t, int32_t id, const uint8_t **text, int64_t *n) {
+    if (id < 0 || id >= t->v.size || t->v.token[id].at < 0)
+        return err_set(ERR_DATA, "token %d: the tokenizer has no such id; its ids are below %d", id, t->v.size);
+    *text = t->v.text.at + t->v.token[id].at;
+    *n = t->v.token[id].bytes;
+    return ERR_OK;
+}
