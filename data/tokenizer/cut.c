@@ -18,12 +18,13 @@ static bool binds(const tokenizer *t, const added_token *a, const uint8_t *text,
     return a->right && end == c && class_at(t->table, text + c, n - c, &bytes) & CLASS_SPACE;
 }
 
-// Is there an added token across the cut, or beside it? Any that may be there counts, whether it is recognised in the end or not.
+// Is there an added token across the cut, or beside it? Any that may be there counts, whether it is recognised in the end or not: a special token
+// that is not recognised still hides what it overlaps.
 static bool bound(const tokenizer *t, const uint8_t *text, int64_t n, int64_t c, bool special) {
     int64_t first = c > t->longest ? c - t->longest : 0;
+    if (!special && t->raw.plain + t->normal.plain == 0) return false;
     for (int32_t k = 0; k < t->added_count; k++) {
         const added_token *a = &t->added[k];
-        if (a->special && !special) continue;
         for (int64_t at = first; at <= c; at++) {
             int64_t end = at + a->bytes;
             if (end < c || a->bytes == 0) continue;

@@ -44,7 +44,7 @@ static bool plain_bytes(const reader *r, const char *token, size_t n, bytes *out
 
 // "PATH: WHAT: {...} is not implemented: WHY"
 static err_t refuse(const reader *r, const char *what, const json_t *value, const char *why) {
-    char *text = value ? json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+    char *text = value ? json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(6)) : NULL;
     err_t rc = err_set(ERR_DATA, "%s: %s: %.*s%s is not implemented: %s", r->path, what, SHOWN, text ? text : "null",
                        text && strlen(text) > SHOWN ? "..." : "", why);
     free(text);
