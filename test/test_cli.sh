@@ -49,7 +49,7 @@ help_fits_a_screen() {
     same help.--help help.help "the helps"
     [ "$(wc -l <"$out")" -le 24 ] || fail "the help has $(wc -l <"$out") lines, expected at most 24"
     awk 'length > 120 { exit 1 }' "$out" || fail "a line of the help is longer than 120 columns"
-    for verb in train check config pack eval sample hash bench version; do says "lockstep $verb"; done
+    for verb in train check config pack tokenize eval sample hash bench version; do says "lockstep $verb"; done
     for code in 0 64 65 69 70 74 75 78; do grep -q "[ :]$code " "$out" || fail "the help does not mention exit code $code"; done
 }
 
@@ -100,6 +100,31 @@ refused() {
         same before after "the directory before and after $verb:"
     done
     expect 78 "$bin" base.ini broken.ini
+}
+
+tokenize() {
+    json=$top/test/golden/tokenizer/llama3.json
+    text 3000000 >long.txt
+    printf 'an end\377<|end_of_text|>' >>long.txt
+    for kind in bytes "$json"; do
+        "$bin" tokenize "$kind" <long.txt >ids || fail "$kind: exit status $?"
+        "$bin" tokenize --decode "$kind" <ids >again || fail "--decode $kind: exit status $?"
+        same long.txt again "a text and what its ids decode to"
+    done
+    printf '<|eot_id|>' | "$bin" tokenize --special "$json" >"$out" || fail "--special: exit status $?"
+    [ "$(tr '\n' ' ' <"$out")" = "602 606 " ] || fail "expected the first token of a text, and one that is special"
+    echo 12 607 | "$bin" tokenize --decode "$json" >"$out" 2>&1
+    [ $? -eq 65 ] || fail "an id that is none was decoded"
+    says "word 2: token 607"
+    expect 64 "$bin" tokenize
+    says "lockstep tokenize" "tokenizer.json"
+    expect 64 "$bin" tokenize bytes bytes
+    expect 64 "$bin" tokenize --fast bytes
+    says "--fast"
+    expect 74 "$bin" tokenize none.json
+    expect 65 "$bin" tokenize base.ini
+    says "base.ini: line 1"
+    one_line
 }
 
 broken_settings() {
@@ -416,6 +441,7 @@ END
 try help_fits_a_screen
 try version
 try usage_errors
+try tokenize
 try broken_settings
 try no_such_device
 try config

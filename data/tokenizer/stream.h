@@ -12,7 +12,7 @@ err_t tokenize_stream(const tokenizer *t, int how, FILE *in, FILE *out);
 // The text of ids with white space between them. ERR_DATA names the first that is none.
 err_t detokenize_stream(const tokenizer *t, FILE *in, FILE *out);
 
-// The verb: `lockstep tokenize [--special | --decode] PATH`, standard input to `out`.
+// The verb: `lockstep tokenize [--special | --decode] TOKENIZER`, standard input to `out`.
 err_t verb_tokenize(int argc, char **argv, FILE *out);
 
 #endif
