@@ -33,10 +33,10 @@ extern const unicode_range unicode_classes[], unicode_combining[];  // values: b
 extern const unicode_pair unicode_decompositions[];
 extern const int unicode_classes_count, unicode_combining_count, unicode_decompositions_count;
 
-// The first character of n > 0 bytes at s. Returns its bytes, or 0 if they are no UTF-8: then the first byte stands for itself.
+// The first character of n > 0 bytes at s. Returns its bytes, or 0 if they are no UTF-8: then point is the first byte.
 static inline int utf8_next(const uint8_t *s, int64_t n, uint32_t *point) {
-    uint32_t c = s[0];
-    if (c < 0x80) return *point = c, 1;
+    uint32_t c = *point = s[0];
+    if (c < 0x80) return 1;
     if (c < 0xC2 || n < 2 || (s[1] & 0xC0) != 0x80) return 0;
     if (c < 0xE0) return *point = (c & 0x1F) << 6 | (s[1] & 0x3F), 2;
     if (n < 3 || (s[2] & 0xC0) != 0x80) return 0;
