@@ -25,6 +25,12 @@ split_pattern split_find(const char *regex) {
     return SPLIT_WHOLE;
 }
 
+const char *split_regex(split_pattern pattern) {
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (pattern == known[i].pattern) return known[i].regex;
+    return NULL;
+}
+
 // The end of the run of characters at p whose class, under the mask, is `want`.
 static inline const uint8_t *run(const uint8_t *table, const uint8_t *p, const uint8_t *end, uint8_t mask, uint8_t want) {
     int bytes;

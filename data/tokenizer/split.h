@@ -16,6 +16,7 @@ typedef enum split_digits { DIGITS_ANY, DIGITS_EACH, DIGITS_RUNS } split_digits;
 
 // Which of them a regular expression is, compared character by character; SPLIT_WHOLE: none.
 split_pattern split_find(const char *regex);
+const char *split_regex(split_pattern pattern);  // NULL: it is none
 
 // "GPT-2's, ...": for messages.
 extern const char split_names[];

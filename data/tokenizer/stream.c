@@ -2,6 +2,7 @@
 // the cut, and goes on.
 #include "data/tokenizer/stream.h"
 #include "data/tokenizer/room.h"
+#include "data/tokenizer/train.h"
 
 #include <errno.h>
 #include <string.h>
@@ -94,12 +95,46 @@ err_t detokenize_stream(const tokenizer *t, FILE *in, FILE *out) {
     return ferror(in) ? err_set(ERR_IO, "standard input: %s", strerror(errno)) : ERR_OK;
 }
 
+// Line by line.
+static err_t feed(bpe_trainer *b, FILE *in) {
+    char *line = NULL;
+    size_t room = 0;
+    ssize_t n;
+    err_t rc = ERR_OK;
+    while (rc == ERR_OK && (n = getline(&line, &room, in)) > 0) rc = bpe_trainer_feed(b, line, n);
+    free(line);
+    if (rc == ERR_OK && !feof(in)) rc = err_set(ERR_IO, "standard input: %s", strerror(errno));
+    return rc;
+}
+
+err_t train_stream(const char *kind, int64_t vocab, FILE *in, FILE *out) {
+    bpe_trainer *b;
+    char *json = NULL;
+    TRY(bpe_trainer_open(&b, kind, vocab));
+    err_t rc = feed(b, in);
+    if (rc == ERR_OK) rc = bpe_trainer_finish(b, &json);
+    if (rc == ERR_OK) rc = put(out, json, strlen(json));
+    if (rc == ERR_OK) rc = put(out, "\n", 1);
+    free(json);
+    bpe_trainer_close(b);
+    return rc;
+}
+
+static err_t verb_train(int argc, char **argv, FILE *out) {
+    char *end;
+    if (argc != 2) return err_set(ERR_USAGE, "lockstep tokenize --train: expected a size and a kind, e.g. lockstep tokenize --train 8000 gpt2");
+    long long vocab = strtoll(argv[0], &end, 10);
+    if (argv[0][0] < '0' || argv[0][0] > '9' || *end) return err_set(ERR_USAGE, "--train %s: expected a number of tokens", argv[0]);
+    return train_stream(argv[1], vocab, stdin, out);
+}
+
 err_t verb_tokenize(int argc, char **argv, FILE *out) {
     bool decode = argc > 0 && strcmp(argv[0], "--decode") == 0, special = argc > 0 && strcmp(argv[0], "--special") == 0;
     tokenizer *t;
+    if (argc > 0 && strcmp(argv[0], "--train") == 0) return verb_train(argc - 1, argv + 1, out);
     argc -= decode || special, argv += decode || special;
     if (argc > 0 && strncmp(argv[0], "--", 2) == 0)
-        return err_set(ERR_USAGE, "%s: no such option here; lockstep tokenize knows --special and --decode", argv[0]);
+        return err_set(ERR_USAGE, "%s: no such option here; lockstep tokenize knows --special, --decode and --train", argv[0]);
     if (argc != 1) return err_set(ERR_USAGE, "lockstep tokenize: expected one tokenizer: bytes, a tokenizer.json, or a folder with one");
     TRY(tokenizer_open(&t, argv[0]));
     err_t rc = decode ? detokenize_stream(t, stdin, out) : tokenize_stream(t, special ? ENCODE_SPECIAL | ENCODE_TEMPLATE : ENCODE_TEXT, stdin, out);

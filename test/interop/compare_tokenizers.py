@@ -2,12 +2,13 @@
 """Compares the ids of lockstep with those of Hugging Face's `tokenizers` and of tiktoken, text by text, for each family of tokenizers.
 
     make build/test/tokens
-    python3 test/interop/compare_tokenizers.py [--strings N] [--seed S] [--text FILE]... [--family NAME] [--speed SECONDS]
+    python3 test/interop/compare_tokenizers.py [--strings N] [--seed S] [--text FILE]... [--family NAME] [--speed SECONDS | --train]
 
 Run from the top directory, with the packages tokenizers==0.23.3 and tiktoken==0.14.0; nothing is downloaded. Texts: random strings over all of
 Unicode, this project's sources, and each FILE. GPT-2's own vocabulary is used where LOCKSTEP_TEST_DATA has gpt2-bpe; the other families are trained on
 this project's sources, with their own normalizer, patterns, added tokens and template. tiktoken has no normalizer and no white space to take along,
-so it is compared where those are not. Texts are also decoded again, where that gives the text. --speed also times encoding, alternating.
+so it is compared where those are not. Texts are also decoded again, where that gives the text. --speed times encoding, alternating; --train compares what
+`lockstep tokenize --train` makes of such texts with what BpeTrainer makes.
 """
 import argparse
 import json
@@ -22,7 +23,7 @@ import time
 
 import tiktoken
 from tiktoken.load import data_gym_to_mergeable_bpe_ranks
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "golden" / "tokenizer"))
 import make_tokenizers as make
@@ -186,6 +187,28 @@ def speed(name, path, hf, tik, groups, seconds):
         print(f"{name}: {group}, {len(text.encode()) / 1e6:.1f} MB: " + ", ".join(f"{who} {rate:.1f} MB/s" for who, rate in most.items()), flush=True)
 
 
+def train(folder, texts, sizes):
+    """The merges of `lockstep tokenize --train` beside those of BpeTrainer, of the same text as a file."""
+    different = 0
+    for name in "gpt2", "llama3", "qwen2", "smollm":
+        for group, text in texts.items():
+            for size in sizes:
+                (folder / "text").write_text(text, newline="")
+                with open(folder / "text", "rb") as text_file, open(folder / "ours.json", "wb") as ours_file:
+                    subprocess.run(["./lockstep", "tokenize", "--train", str(size), name], stdin=text_file, stdout=ours_file, check=True)
+                hf, ours = Tokenizer.from_file(str(folder / "ours.json")), json.loads((folder / "ours.json").read_text())
+                special = [a["content"] for a in ours["added_tokens"]]
+                hf.train([str(folder / "text")], trainers.BpeTrainer(vocab_size=size, special_tokens=special, show_progress=False,
+                                                                     initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+                theirs = json.loads(hf.to_str())
+                same = [ours["model"][k] == theirs["model"][k] for k in ("vocab", "merges")] + [ours["added_tokens"] == theirs["added_tokens"]]
+                different += not all(same)
+                merges = list(zip(ours["model"]["merges"], theirs["model"]["merges"]))
+                first = next((i for i, (a, b) in enumerate(merges) if a != b), None)
+                print(f"training: {name}, {group}, {size}: {len(merges)} merges, {'equal' if all(same) else f'DIFFERENT at {first}'}", flush=True)
+    return different
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--strings", type=int, default=10000)
@@ -193,11 +216,15 @@ def main():
     p.add_argument("--text", action="append", default=[])
     p.add_argument("--family")
     p.add_argument("--speed", type=float)
+    p.add_argument("--train", action="store_true")
     a = p.parse_args()
     os.environ["RAYON_NUM_THREADS"] = "1"
     code, files = sources(), {pathlib.Path(f).name: pathlib.Path(f).read_text() for f in a.text}
     strings, different = Strings(a.seed), 0
     with tempfile.TemporaryDirectory() as folder:
+        if a.train:
+            texts = {"the project's sources": "".join(code), "random strings": "\n".join(strings.one() for _ in range(a.strings)), **files}
+            sys.exit(train(pathlib.Path(folder), texts, (300, 2000, 16000)) > 0)
         for name, path, hf, tik in families(pathlib.Path(folder), code + list(make.corpus()), a.family):
             if a.speed:
                 speed(name, path, hf, tik, {**{n: t * 10 for n, t in files.items()}, "the project's sources": "".join(code)}, a.speed)
