@@ -10,28 +10,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char help[] = "lockstep: trains neural networks from one INI file, the same bits every time\n"
-                           "\n"
-                           "  lockstep CONFIG.ini...            train (or continue) the run that the files describe; later files override\n"
-                           "  lockstep train CONFIG.ini...      the same\n"
-                           "  lockstep check CONFIG.ini...      check settings, device and every checksum of the data; train nothing\n"
-                           "  lockstep plan CONFIG.ini...       memory of each rank and traffic of a step, to the byte; allocate and send nothing\n"
-                           "  lockstep config [CONFIG.ini...]   print every setting, its value and where it came from\n"
-                           "  lockstep pack CONFIG.ini...       turn text into sharded datasets, as [pack] says\n"
-                           "  lockstep tokenize TOKENIZER       ids of standard input, one a line  [--special], or back   [--decode]\n"
-                           "  lockstep eval CONFIG.ini...       loss over the validation data    [--ckpt DIR]\n"
-                           "  lockstep sample CONFIG.ini...     let the model write              [--ckpt DIR] [--prompt TEXT]\n"
-                           "  lockstep hash CKPT_DIR...         fingerprints of weights and of the whole state, after checking every digest\n"
-                           "  lockstep bench CONFIG.ini...      time training steps on made-up data   [--steps N]\n"
-                           "  lockstep bench step CONFIG.ini... where the time of a step goes, operation by operation [--steps N]\n"
-                           "  lockstep tune CONFIG.ini...       measure how a GPU multiplies the run's matrices best; [device] plans uses it\n"
-                           "  lockstep version\n"
-                           "\n"
-                           "--ckpt is the run's best checkpoint, or its newest, when not given. SIGTERM or Ctrl-C: finish the step, save, exit\n"
-                           "75; the same command continues. A second one: leave at once; the newest checkpoint stands.\n"
-                           "With [cluster] nodes the same command, with the same files, is started on each of them.\n"
-                           "Exit codes: 0 done, 64 usage, 65 bad data, 69 unavailable, 70 internal, 74 I/O, 75 interrupted, 77 not\n"
-                           "authorised, 78 settings.\n";
+static const char help[] =
+    "lockstep: trains neural networks from one INI file, the same bits every time\n"
+    "\n"
+    "  lockstep CONFIG.ini...            train (or continue) the run that the files describe; later files override\n"
+    "  lockstep train CONFIG.ini...      the same\n"
+    "  lockstep check CONFIG.ini...      check settings, device and every checksum of the data; train nothing\n"
+    "  lockstep plan CONFIG.ini...       memory of each rank and traffic of a step, to the byte; allocate and send nothing\n"
+    "  lockstep config [CONFIG.ini...]   print every setting, its value and where it came from\n"
+    "  lockstep pack CONFIG.ini...       turn text into sharded datasets, as [pack] says\n"
+    "  lockstep tokenize TOKENIZER       ids of standard input  [--special], or back  [--decode]; --train SIZE KIND: make one\n"
+    "  lockstep eval CONFIG.ini...       loss over the validation data    [--ckpt DIR]\n"
+    "  lockstep sample CONFIG.ini...     let the model write              [--ckpt DIR] [--prompt TEXT]\n"
+    "  lockstep hash CKPT_DIR...         fingerprints of weights and of the whole state, after checking every digest\n"
+    "  lockstep bench CONFIG.ini...      time training steps on made-up data   [--steps N]\n"
+    "  lockstep bench step CONFIG.ini... where the time of a step goes, operation by operation [--steps N]\n"
+    "  lockstep tune CONFIG.ini...       measure how a GPU multiplies the run's matrices best; [device] plans uses it\n"
+    "  lockstep version\n"
+    "\n"
+    "--ckpt is the run's best checkpoint, or its newest, when not given. SIGTERM or Ctrl-C: finish the step, save, exit\n"
+    "75; the same command continues. A second one: leave at once; the newest checkpoint stands.\n"
+    "With [cluster] nodes the same command, with the same files, is started on each of them.\n"
+    "Exit codes: 0 done, 64 usage, 65 bad data, 69 unavailable, 70 internal, 74 I/O, 75 interrupted, 77 not\n"
+    "authorised, 78 settings.\n";
 
 // --- command line ------------------------------------------------------------------------------------------------------------
 

@@ -116,6 +116,16 @@ tokenize() {
     echo 12 607 | "$bin" tokenize --decode "$json" >"$out" 2>&1
     [ $? -eq 65 ] || fail "an id that is none was decoded"
     says "word 2: token 607"
+    "$bin" tokenize --train 600 qwen2 <long.txt >own.json || fail "--train: exit status $?"
+    "$bin" tokenize own.json <text.txt >ids || fail "exit status $?"
+    [ "$(wc -l <ids)" -lt 9000 ] || fail "20000 bytes became $(wc -l <ids) tokens"
+    "$bin" tokenize --decode own.json <ids >again
+    same text.txt again "a text and what its ids decode to"
+    expect 64 "$bin" tokenize --train 600
+    expect 64 "$bin" tokenize --train 6x gpt2
+    says "--train 6x"
+    expect 64 "$bin" tokenize --train 600 gpt3
+    says "gpt3" "llama3"
     expect 64 "$bin" tokenize
     says "lockstep tokenize" "tokenizer.json"
     expect 64 "$bin" tokenize bytes bytes

@@ -196,8 +196,10 @@ def train(folder, texts, sizes):
                 (folder / "text").write_text(text, newline="")
                 with open(folder / "text", "rb") as text_file, open(folder / "ours.json", "wb") as ours_file:
                     subprocess.run(["./lockstep", "tokenize", "--train", str(size), name], stdin=text_file, stdout=ours_file, check=True)
-                hf, ours = Tokenizer.from_file(str(folder / "ours.json")), json.loads((folder / "ours.json").read_text())
+                ours = json.loads((folder / "ours.json").read_text())
                 special = [a["content"] for a in ours["added_tokens"]]
+                # A new one with the same parts: one that has special tokens already would take them out of the text.
+                hf = Tokenizer.from_str(json.dumps({**ours, "added_tokens": [], "post_processor": None, "model": {**ours["model"], "vocab": {}, "merges": []}}))
                 hf.train([str(folder / "text")], trainers.BpeTrainer(vocab_size=size, special_tokens=special, show_progress=False,
                                                                      initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
                 theirs = json.loads(hf.to_str())

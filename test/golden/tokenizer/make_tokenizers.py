@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes small tokenizers of each family that lockstep reads, and their answers to texts that are easy to get wrong.
 
-    python3 make_tokenizers.py            # writes gpt2.json, llama3.json, qwen2.json, smollm.json, added.json and answers.txt, here
+    python3 make_tokenizers.py            # writes gpt2.json, llama3.json, qwen2.json, smollm.json, added.json, answers.txt, train.txt, trained.txt, here
     python3 make_tokenizers.py --check    # compares instead
 
 Needs the packages tokenizers==0.23.3 and tiktoken==0.14.0, no network. The text that they are trained on is made up here.
@@ -107,14 +107,29 @@ def make():
                 ids = t.encode(text, add_special_tokens=how == 7).ids
                 lines.append(f"{name} {how} {text.encode().hex() or '-'} {' '.join(map(str, ids))}".rstrip())
     out["answers.txt"] = "\n".join(lines) + "\n"
-    return out
+    return out | trained()
+
+
+def trained():
+    """A text, and the merges that BpeTrainer finds in it, line by line, for a vocabulary of 450."""
+    text, lines = "".join(corpus(150)) + "aaaaaaa <|endoftext|> aaaa\n no end of the last line", []
+    for name in ("gpt2", "llama3", "qwen2", "smollm"):
+        t = family(name, text.splitlines(keepends=True), 300)
+        empty = json.loads(t.to_str()) | {"added_tokens": [], "post_processor": None}
+        empty["model"] |= {"vocab": {}, "merges": []}
+        t = Tokenizer.from_str(json.dumps(empty))
+        t.train_from_iterator([line + end for line, end in zip(text.split("\n"), ["\n"] * text.count("\n") + [""])], trainers.BpeTrainer(
+            vocab_size=450, show_progress=False, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            special_tokens=["<|begin_of_text|>", "<|end_of_text|>"] if name == "llama3" else ["<|endoftext|>"]))
+        lines += [f"{name} {' '.join(pair)}" for pair in json.loads(t.to_str())["model"]["merges"]]
+    return {"train.txt": text, "trained.txt": "\n".join(lines) + "\n"}
 
 
 def main():
     for name, text in make().items():
         if "--check" not in sys.argv:
-            (HERE / name).write_text(text)
-        elif (HERE / name).read_text() != text:
+            (HERE / name).write_bytes(text.encode())
+        elif (HERE / name).read_bytes() != text.encode():
             sys.exit(f"{name} differs")
         print(f"{name}: {len(text.encode())} bytes")
 
