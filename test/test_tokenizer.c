@@ -1,6 +1,7 @@
 // test/test_tokenizer.c: tokenizers. The ids are those that Hugging Face's `tokenizers` and tiktoken give (golden/tokenizer, and GPT-2's own files
 // where they are); bytes come back; a text may be cut where tokenizer_cut says; what is damaged or not implemented is refused by its name.
 #include "base/philox.h"
+#include "base/thread.h"
 #include "data/tokenizer/split.h"
 #include "data/tokenizer/stream.h"
 #include "data/tokenizer/train.h"
@@ -258,6 +259,43 @@ static void test_invalid(void **state) {
     free(table);
 }
 
+// --- threads ------------------------------------------------------------------------------------------------------------
+
+enum { THREADS = 4 };
+
+static void *encode_alone(void *arg) {
+    pair *p = arg;
+    uint8_t text[MOST];
+    const int32_t *ids;
+    int64_t count, sum = 0, n = make_text(text, MOST, 77);
+    for (int round = 0; round < 50; round++) {
+        if (encoder_encode(p->e, text, n, ENCODE_TEXT, &ids, &count) != ERR_OK) return NULL;
+        for (int64_t i = 0; i < count; i++) sum = 31 * sum % 1000003 + ids[i];
+    }
+    return (void *)(intptr_t)(sum + 1);
+}
+
+// One tokenizer, an encoder in each thread.
+static void test_threads(void **state) {
+    pthread_t thread[THREADS];
+    pair p[THREADS];
+    void *sum[THREADS];
+    (void)state;
+    assert_ok(tokenizer_open(&p[0].t, GOLDEN "qwen2.json"));
+    for (int i = 0; i < THREADS; i++) {
+        p[i].t = p[0].t;
+        assert_ok(encoder_open(&p[i].e, p[i].t));
+    }
+    for (int i = 0; i < THREADS; i++) assert_ok(thread_start(&thread[i], "encode", encode_alone, &p[i]));
+    for (int i = 0; i < THREADS; i++) pthread_join(thread[i], &sum[i]);
+    for (int i = 0; i < THREADS; i++) {
+        assert_non_null(sum[i]);
+        assert_ptr_equal(sum[i], sum[0]);
+        encoder_close(p[i].e);
+    }
+    tokenizer_close(p[0].t);
+}
+
 // --- long pieces --------------------------------------------------------------------------------------------------------
 
 // A megabyte of one letter, and of a few, is one piece: quadratic time would be minutes.
@@ -427,6 +465,9 @@ static void test_training(void **state) {
         assert_int_equal(about.end_of_text, k == 1);
         assert_int_equal(about.bos, k == 1 ? 0 : -1);
         assert_int_equal(about.exact, k != 2);
+        const json_t *post = json_object_get(root, "post_processor");
+        assert_int_equal(json_array_size(json_object_get(post, "single")), k == 1 ? 2 : 0);
+        assert_int_equal(json_array_size(json_object_get(post, "pair")), k == 1 ? 4 : 0);
         assert_int_equal(json_array_size(merges), 450 - 256 - 1 - (k == 1));
         json_decref(root);
         tokenizer_close(t);
@@ -597,6 +638,7 @@ int main(void) {
         cmocka_unit_test(test_gpt2_files),
         cmocka_unit_test(test_round_trip),
         cmocka_unit_test(test_invalid),
+        cmocka_unit_test(test_threads),
         cmocka_unit_test(test_long),
         cmocka_unit_test(test_lengths),
         cmocka_unit_test(test_cuts),
