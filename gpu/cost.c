@@ -64,6 +64,42 @@ op_cost layer_norm_backward_cost(const layer_norm_backward_args *args) {
     return (op_cost){args->x->type, {ROWS(args->x)}, (args->dresidual ? COST_RESIDUAL : 0) | (columns ? COST_SUMS : 0), bytes, 0};
 }
 
+op_cost rms_norm_forward_cost(const rms_norm_forward_args *args) {
+    return (op_cost){args->x->type, {ROWS(args->x)}, 0, size_of(args->y) + size_of(args->rstd) + size_of(args->x) + size_of(args->w), 0};
+}
+
+op_cost rms_norm_backward_cost(const rms_norm_backward_args *args) {
+    double bytes = size_of(args->dx) + gradient_of(args->dw, args->fresh) + size_of(args->dy) + size_of(args->dresidual) + size_of(args->x) +
+                   size_of(args->w) + size_of(args->rstd);
+    return (op_cost){args->x->type, {ROWS(args->x)}, args->dresidual ? COST_RESIDUAL : 0, bytes, 0};
+}
+
+// Of the heads that are normed.
+op_cost head_norm_forward_cost(const head_norm_forward_args *args) {
+    double bytes = 3 * size_of(args->kept) + size_of(args->rstd) + size_of(args->w);
+    return (op_cost){args->x->type, {args->kept->size[0], args->kept->size[1]}, 0, bytes, 0};
+}
+
+op_cost head_norm_backward_cost(const head_norm_backward_args *args) {
+    double bytes = 3 * size_of(args->kept) + gradient_of(args->dw, args->fresh) + size_of(args->rstd) + size_of(args->w);
+    return (op_cost){args->dx->type, {args->kept->size[0], args->kept->size[1]}, 0, bytes, 0};
+}
+
+// Of the heads that are turned, and of the table's rows that are read.
+op_cost rotary_cost(const rotary_args *args) {
+    int64_t B = args->x->size[0], T = args->x->size[1], D = args->table->size[1];
+    double bytes = 2 * (double)(B * T * args->heads * D) * (double)dtype_bytes(args->x->type) + (double)(T * D) * sizeof(float);
+    return (op_cost){args->x->type, {B, T, args->x->size[2], args->heads}, 0, bytes, 0};
+}
+
+op_cost swiglu_forward_cost(const swiglu_forward_args *args) {
+    return (op_cost){args->y->type, {ROWS(args->y)}, 0, size_of(args->y) + size_of(args->x), 0};
+}
+
+op_cost swiglu_backward_cost(const swiglu_backward_args *args) {
+    return (op_cost){args->dy->type, {ROWS(args->dy)}, 0, size_of(args->dx) + size_of(args->dy) + size_of(args->x), 0};
+}
+
 op_cost gelu_forward_cost(const gelu_forward_args *args) {
     return (op_cost){args->x->type, {tensor_count(args->x)}, 0, size_of(args->y) + size_of(args->x), 0};
 }

@@ -156,6 +156,63 @@ typedef struct layer_norm_backward_args {
     bool fresh;  // of dw, db and the sums
 } layer_norm_backward_args;
 
+// y = x * rstd * w, rstd = 1 / sqrt(mean(x^2) + eps)    (Zhang & Sennrich 2019, eq. 4)
+typedef struct rms_norm_forward_args {
+    tensor *y;        // (N,C) E (=), may be x itself
+    tensor *rstd;     // (N) FP32 (=)  saved for backward
+    const tensor *x;  // (N,C) E
+    const tensor *w;  // (C) E
+    float eps;
+} rms_norm_forward_args;
+
+// dx = gradient through the norm, + dresidual where given (the gradient that flows past the norm).
+typedef struct rms_norm_backward_args {
+    tensor *dx;               // (N,C) E (=), may be dresidual itself
+    tensor *dw;               // (C) FP32 (+=)
+    const tensor *dy;         // (N,C) E
+    const tensor *dresidual;  // (N,C) E or NULL
+    const tensor *x;          // (N,C) E
+    const tensor *w, *rstd;
+    bool fresh;  // of dw
+} rms_norm_backward_args;
+
+// RMS norm of each of some heads of a row, in place, by one weight for all of them (Dehghani et al. 2023, section 2.2: norms of queries and keys).
+typedef struct head_norm_forward_args {
+    tensor *x;        // (N,n*D) E, read and overwritten: heads first .. first+count-1 of n
+    tensor *kept;     // (N,count*D) E (=)  what they were, saved for backward
+    tensor *rstd;     // (N,count) FP32 (=)  saved for backward
+    const tensor *w;  // (D) E
+    int first;
+    float eps;
+} head_norm_forward_args;
+typedef struct head_norm_backward_args {
+    tensor *dx;  // (N,n*D) E, in place: of those heads, the gradient of the result on entry, of x on return
+    tensor *dw;  // (D) FP32 (+=)
+    const tensor *kept, *rstd, *w;
+    int first;
+    bool fresh;  // of dw
+} head_norm_backward_args;
+
+// Rotary position embedding (Su et al. 2021), in place: in each of the first `heads` heads of position t, elements i and i + D/2 are turned by the
+// angle i of row t. The heads after them stay as they are.
+typedef struct rotary_args {
+    tensor *x;            // (B,T,n*D) E, read and overwritten
+    const tensor *table;  // (at least T,D) FP32: cosines of D/2 angles, then their sines
+    int heads;
+    bool back;  // by the negative angles, which undoes it: what backward does to the gradient
+} rotary_args;
+
+// y = g / (1 + e^-g) * u for the halves g and u of each row of x    (Shazeer 2020)
+typedef struct swiglu_forward_args {
+    tensor *y;        // (N,F) E (=)
+    const tensor *x;  // (N,2F) E: g, u
+} swiglu_forward_args;
+typedef struct swiglu_backward_args {
+    tensor *dx;        // (N,2F) E (=), may be x itself
+    const tensor *dy;  // (N,F) E
+    const tensor *x;   // (N,2F) E
+} swiglu_backward_args;
+
 typedef struct gelu_forward_args {
     tensor *y;
     const tensor *x;
@@ -303,6 +360,7 @@ typedef struct sgd_args {
 // clang-format off
 #define OPS(X)                                                                                                          \
     X(matmul) X(bias_backward) X(attention_forward) X(attention_backward) X(layer_norm_forward) X(layer_norm_backward)  \
+    X(rms_norm_forward) X(rms_norm_backward) X(head_norm_forward) X(head_norm_backward) X(rotary) X(swiglu_forward) X(swiglu_backward)                             \
     X(gelu_forward) X(gelu_backward) X(relu_forward) X(relu_backward) X(embedding_forward) X(embedding_backward)        \
     X(cross_entropy) X(top_1) X(loss_means) X(dropout) X(add) X(cast) X(random_fill) X(cast_stochastic) X(sum_squares)  \
     X(step_decide) X(adamw) X(sgd)

@@ -13,7 +13,8 @@ static inline int64_t at_least(int64_t n, int64_t least) { return n > least ? n 
 
 enum { COLUMN_THREADS = 256, COLUMN_LANES = 32 };
 
-// out0 of a plain sum is the column sums of dy; with NORM out0 is those of dy * h, h = (x - mean) * rstd, and out1 those of dy.
+// out0 of a plain sum is the column sums of dy; with NORM out0 is those of dy * h, h = (x - mean) * rstd, and out1 those of dy, unless it is NULL;
+// mean NULL: means of 0.
 // Group g leaves its part in row g of the outputs; with `last` there is one group only, and its sum is added to them, or, with `fresh`, put
 // there. A plain sum may be of two matrices of the same shape, one after the other in memory, into out0 and out1: blockIdx.y.
 template <class T> struct column_args {
@@ -50,7 +51,8 @@ __device__ __forceinline__ void column_finish(const column_args<T> &a, const col
     if (column >= a.width) return;
 #pragma unroll
     for (int n = 0; n < SUMS; n++) {
-        float total = 0, *out = (n || second ? a.out1 : a.out0) + (a.last ? 0 : at.group * a.width) + column;
+        float total = 0, *base = n || second ? a.out1 : a.out0, *out = base + (a.last ? 0 : at.group * a.width) + column;
+        if (!base) continue;
         for (int k = 0; k < depth; k++) total += part[n][k * lanes * W + t];
         *out = a.last && !a.fresh ? *out + total : total;
     }
@@ -71,7 +73,7 @@ template <class T, bool PACKED, bool NORM> __global__ void __launch_bounds__(COL
         load_row<PACKED>(d, dy + row * a.width, at.i, a.width);
         if (NORM) {
             load_row<PACKED>(h, a.x + row * a.width, at.i, a.width);
-            float mean = a.mean[row], rstd = a.rstd[row];
+            float mean = a.mean ? a.mean[row] : 0.0f, rstd = a.rstd[row];
 #pragma unroll
             for (int k = 0; k < W; k++) sum[0][k] = fmaf(d[k], (h[k] - mean) * rstd, sum[0][k]);
         }

@@ -1,4 +1,4 @@
-// gpu/cuda/norm.cu: layer norm (Ba, Kiros, Hinton 2016).
+// gpu/cuda/norm.cu: layer norm (Ba, Kiros, Hinton 2016), and RMS norm (Zhang & Sennrich 2019), which is the same with means of 0 and no bias: RMS.
 //
 // A thread owns packs of 16 bytes of a row, the same ones whether the row's address allows 16-byte accesses or not, so that the
 // order of every sum follows from the shape alone. Sums over rows go by groups of rows (columns.h).
@@ -71,7 +71,7 @@ template <int P, int W> __device__ __forceinline__ float norm_squares(const floa
     return total;
 }
 
-template <bool PACKED, int P, class T>
+template <bool PACKED, bool RMS, int P, class T>
 __device__ __forceinline__ void norm_store(const norm_args<T> &a, const float v[P][16 / sizeof(T)], float mean, float rstd, int64_t row, int64_t i) {
     constexpr int W = 16 / sizeof(T);
 #pragma unroll
@@ -79,9 +79,9 @@ __device__ __forceinline__ void norm_store(const norm_args<T> &a, const float v[
         int64_t at = i + p * blockDim.x * W;
         float w[W], b[W], y[W];
         load_row<PACKED>(w, a.w, at, a.width);
-        load_row<PACKED>(b, a.b, at, a.width);
+        if (!RMS) load_row<PACKED>(b, a.b, at, a.width);
 #pragma unroll
-        for (int k = 0; k < W; k++) y[k] = fmaf((v[p][k] - mean) * rstd, w[k], b[k]);
+        for (int k = 0; k < W; k++) y[k] = RMS ? v[p][k] * rstd * w[k] : fmaf((v[p][k] - mean) * rstd, w[k], b[k]);
         store_row<PACKED>(a.y + row * a.width, y, at, a.width);
     }
 }
@@ -91,24 +91,25 @@ __device__ __forceinline__ void norm_store(const norm_args<T> &a, const float v[
 // alias      y == x and sum == x or residual allowed, y == sum not
 // sums       FP32: a thread's elements in order, then a fixed butterfly over the warp and over the block's warps
 // moves      2 to 4 * sizeof(E) bytes an element; memory bound
-// reference  gpu/cpu/kernel/norm.c: layer_norm_forward
-template <class T, bool PACKED> __global__ void __launch_bounds__(FORWARD_THREADS) norm_forward_kernel(norm_args<T> a) {
+// reference  gpu/cpu/kernel/norm.c: layer_norm_forward, rms_norm_forward
+template <class T, bool PACKED, bool RMS> __global__ void __launch_bounds__(FORWARD_THREADS) norm_forward_kernel(norm_args<T> a) {
     constexpr int W = 16 / sizeof(T), P = HELD / W;
     K_SMEM(float, room, [WARP]);
     int64_t i = (int64_t)threadIdx.x * W, step = (int64_t)blockDim.x * W;
     for (int64_t row = (int64_t)blockIdx.x * blockDim.y + threadIdx.y; row < a.rows; row += (int64_t)gridDim.x * blockDim.y) {
         float v[P][W];
         norm_load<PACKED, P>(v, a, row, i);
-        float mean = row_sum(norm_total<P, W>(v), room) / (float)a.width;
+        float mean = RMS ? 0 : row_sum(norm_total<P, W>(v), room) / (float)a.width;
         float rstd = 1.0f / sqrtf(row_sum(norm_squares<P, W>(v, mean, i, step, a.width), room) / (float)a.width + a.eps);
-        if (threadIdx.x == 0) a.mean[row] = mean, a.rstd[row] = rstd;
-        norm_store<PACKED, P>(a, v, mean, rstd, row, i);
+        if (threadIdx.x == 0) a.rstd[row] = rstd;
+        if (!RMS && threadIdx.x == 0) a.mean[row] = mean;
+        norm_store<PACKED, RMS, P>(a, v, mean, rstd, row, i);
     }
 }
 
 // The same for rows that do not fit a block's registers: they are read again from the caches for the variance and for
 // the result, by the same threads that wrote `sum`.
-template <class T, bool PACKED> __global__ void __launch_bounds__(FORWARD_THREADS) norm_forward_long_kernel(norm_args<T> a) {
+template <class T, bool PACKED, bool RMS> __global__ void __launch_bounds__(FORWARD_THREADS) norm_forward_long_kernel(norm_args<T> a) {
     constexpr int W = 16 / sizeof(T);
     K_SMEM(float, room, [WARP]);
     int64_t start = (int64_t)threadIdx.x * W, step = (int64_t)blockDim.x * W;
@@ -119,29 +120,30 @@ template <class T, bool PACKED> __global__ void __launch_bounds__(FORWARD_THREAD
             norm_load<PACKED, 1>(v, a, row, i);
             total += norm_total<1, W>(v);
         }
-        float mean = row_sum(total, room) / (float)a.width;
+        float mean = RMS ? 0 : row_sum(total, room) / (float)a.width;
         for (int64_t i = start; i < a.width; i += step) {
             load_row<PACKED>(v[0], x, i, a.width);
             squares += norm_squares<1, W>(v, mean, i, step, a.width);
         }
         float rstd = 1.0f / sqrtf(row_sum(squares, room) / (float)a.width + a.eps);
-        if (threadIdx.x == 0) a.mean[row] = mean, a.rstd[row] = rstd;
+        if (threadIdx.x == 0) a.rstd[row] = rstd;
+        if (!RMS && threadIdx.x == 0) a.mean[row] = mean;
         for (int64_t i = start; i < a.width; i += step) {
             load_row<PACKED>(v[0], x, i, a.width);
-            norm_store<PACKED, 1>(a, v, mean, rstd, row, i);
+            norm_store<PACKED, RMS, 1>(a, v, mean, rstd, row, i);
         }
     }
 }
 
 static inline unsigned blocks_for(int64_t n) { return (unsigned)at_most(n, INT32_MAX); }  // the rest in later turns
 
-template <class T, bool PACKED> static err_t norm_forward(const norm_args<T> *a, stream *s) {
+template <class T, bool PACKED, bool RMS> static err_t norm_forward(const norm_args<T> *a, stream *s) {
     unsigned threads = (unsigned)at_most(ceil_div(ceil_div(a->width, HELD), WARP) * WARP, FORWARD_THREADS);
     bool warp = threads == WARP, held = a->width <= (int64_t)HELD * FORWARD_THREADS;
     dim3 block(threads, warp ? FORWARD_ROWS : 1);
     unsigned grid = blocks_for(ceil_div(a->rows, warp ? FORWARD_ROWS : 1));
-    if (held) LAUNCH((norm_forward_kernel<T, PACKED>), grid, block, 0, s, *a);
-    else LAUNCH((norm_forward_long_kernel<T, PACKED>), grid, block, 0, s, *a);
+    if (held) LAUNCH((norm_forward_kernel<T, PACKED, RMS>), grid, block, 0, s, *a);
+    else LAUNCH((norm_forward_long_kernel<T, PACKED, RMS>), grid, block, 0, s, *a);
     return ERR_OK;
 }
 
@@ -168,8 +170,23 @@ err_t cuda_layer_norm_forward(const layer_norm_forward_args *args, stream *s) {
                           rows,
                           width,
                           args->eps};
-        if (packs<T>((const void *)all, width)) TRY((norm_forward<T, true>(&a, s)));
-        else TRY((norm_forward<T, false>(&a, s)));
+        if (packs<T>((const void *)all, width)) TRY((norm_forward<T, true, false>(&a, s)));
+        else TRY((norm_forward<T, false, false>(&a, s)));
+    });
+    return ERR_OK;
+}
+
+err_t cuda_rms_norm_forward(const rms_norm_forward_args *args, stream *s) {
+    int64_t width = tensor_count(args->w), rows = tensor_count(args->x) / width;
+    assert(rows * width == tensor_count(args->x) && tensor_count(args->y) == rows * width);
+    assert(tensor_count(args->rstd) == rows && args->rstd->type == FP32 && args->y->type == args->x->type && args->w->type == args->x->type);
+    uintptr_t all = (uintptr_t)args->y->data | (uintptr_t)args->x->data | (uintptr_t)args->w->data;
+    BY_TYPE(args->x->type, T, {
+        norm_args<T> a = {
+            (T *)args->y->data, NULL, NULL, (float *)args->rstd->data, (const T *)args->x->data, NULL, (const T *)args->w->data, NULL, rows, width,
+            args->eps};
+        if (packs<T>((const void *)all, width)) TRY((norm_forward<T, true, true>(&a, s)));
+        else TRY((norm_forward<T, false, true>(&a, s)));
     });
     return ERR_OK;
 }
@@ -203,7 +220,7 @@ template <class T, int P> struct norm_back_row {
     float mean, rstd;
 };
 
-template <bool PACKED, int P, class T>
+template <bool PACKED, bool RMS, int P, class T>
 __device__ __forceinline__ void back_load(norm_back_row<T, P> *r, const norm_back_args<T> &a, int64_t row, int64_t i) {
     int64_t first = row * a.width;
 #pragma unroll
@@ -213,7 +230,7 @@ __device__ __forceinline__ void back_load(norm_back_row<T, P> *r, const norm_bac
         r->dy[p] = load_pack<PACKED>(a.dy + first, at, a.width);
         if (a.dresidual) r->dresidual[p] = load_pack<PACKED>(a.dresidual + first, at, a.width);
     }
-    r->mean = a.mean[row], r->rstd = a.rstd[row];
+    r->mean = RMS ? 0 : a.mean[row], r->rstd = a.rstd[row];
 }
 
 // dx of one pack from h = (x - mean) rstd and g = dy w: rstd (g - mean(g) - h mean(g h)), + dresidual.
@@ -245,21 +262,21 @@ __device__ __forceinline__ void sums_store(const norm_back_args<T> &a, float *ou
 // alias      dx == dresidual or dy allowed: a thread has read what it overwrites, and later rows are other memory
 // sums       FP32: the two means of a row as in forward; dw and db over the rows of the group in order, then add_parts
 // moves      3 or 4 * sizeof(E) bytes an element, and 16 bytes a column and group; memory bound
-// reference  gpu/cpu/kernel/norm.c: layer_norm_backward
-template <class T, bool PACKED, bool SUMS> __global__ void __launch_bounds__(BACKWARD_THREADS) norm_backward_kernel(norm_back_args<T> a) {
+// reference  gpu/cpu/kernel/norm.c: layer_norm_backward, rms_norm_backward
+template <class T, bool PACKED, bool SUMS, bool RMS> __global__ void __launch_bounds__(BACKWARD_THREADS) norm_backward_kernel(norm_back_args<T> a) {
     constexpr int W = 16 / sizeof(T), P = OWNED / W;
     K_SMEM(float, room, [2][WARP][2]);
     int64_t i = (int64_t)threadIdx.x * W, step = (int64_t)blockDim.x * W;
     int64_t first = blockIdx.x * a.per_group, end = min(first + a.per_group, a.rows);
     float w[P][W], dw[P][W] = {}, db[P][W] = {}, dx_sum[P][W] = {}, past_sum[P][W] = {};
     norm_back_row<T, P> now, next;
-    back_load<PACKED>(&next, a, first, i);
+    back_load<PACKED, RMS>(&next, a, first, i);
 #pragma unroll
     for (int p = 0; p < P; p++) load_row<PACKED>(w[p], a.w, i + p * step, a.width);
     for (int64_t row = first; row < end; row++) {
         float g[P][W], h[P][W], mean_g = 0, mean_gh = 0;
         now = next;
-        if (row + 1 < end) back_load<PACKED>(&next, a, row + 1, i);
+        if (row + 1 < end) back_load<PACKED, RMS>(&next, a, row + 1, i);
 #pragma unroll
         for (int p = 0; p < P; p++)
 #pragma unroll
@@ -270,10 +287,10 @@ template <class T, bool PACKED, bool SUMS> __global__ void __launch_bounds__(BAC
                 mean_g += g[p][k];
                 mean_gh = fmaf(g[p][k], h[p][k], mean_gh);
                 dw[p][k] = fmaf(d, h[p][k], dw[p][k]);
-                db[p][k] += d;
+                if (!RMS) db[p][k] += d;
             }
         block_sums(&mean_g, &mean_gh, room[row % 2]);
-        mean_g /= (float)a.width, mean_gh /= (float)a.width;
+        mean_g = RMS ? 0 : mean_g / (float)a.width, mean_gh /= (float)a.width;
 #pragma unroll
         for (int p = 0; p < P; p++) {
             float dx[W];
@@ -286,14 +303,14 @@ template <class T, bool PACKED, bool SUMS> __global__ void __launch_bounds__(BAC
         }
     }
     sums_store<P, W>(a, a.dw, dw, i);
-    sums_store<P, W>(a, a.db, db, i);
+    if (!RMS) sums_store<P, W>(a, a.db, db, i);
     if (SUMS && a.dx_sums) sums_store<P, W>(a, a.dx_sums, dx_sum, i);
     if (SUMS && a.dresidual_sums) sums_store<P, W>(a, a.dresidual_sums, past_sum, i);
 }
 
 // dx of rows beyond LONG: one block a row, which reads it a second time from the caches. columns_kernel makes dw and db
 // before it, because dx may overwrite dy.
-template <class T, bool PACKED> __global__ void __launch_bounds__(BACKWARD_THREADS) norm_backward_long_kernel(norm_back_args<T> a) {
+template <class T, bool PACKED, bool RMS> __global__ void __launch_bounds__(BACKWARD_THREADS) norm_backward_long_kernel(norm_back_args<T> a) {
     constexpr int W = 16 / sizeof(T);
     K_SMEM(float, room, [2][WARP][2]);
     int64_t start = (int64_t)threadIdx.x * W, step = (int64_t)blockDim.x * W;
@@ -303,7 +320,7 @@ template <class T, bool PACKED> __global__ void __launch_bounds__(BACKWARD_THREA
         float g[W], h[W], mean_g = 0, mean_gh = 0;
         for (int pass = 0; pass < 2; pass++) {
             for (int64_t i = start; i < a.width; i += step) {
-                back_load<PACKED>(&r, a, row, i);
+                back_load<PACKED, RMS>(&r, a, row, i);
                 load_row<PACKED>(g, a.w, i, a.width);
 #pragma unroll
                 for (int k = 0; k < W; k++) {
@@ -316,7 +333,7 @@ template <class T, bool PACKED> __global__ void __launch_bounds__(BACKWARD_THREA
             }
             if (pass) break;
             block_sums(&mean_g, &mean_gh, room[turn % 2]);
-            mean_g /= (float)a.width, mean_gh /= (float)a.width;
+            mean_g = RMS ? 0 : mean_g / (float)a.width, mean_gh /= (float)a.width;
         }
     }
 }
@@ -328,7 +345,7 @@ static int64_t back_groups(int64_t rows, int64_t width, unsigned threads) {
 }
 
 // Of rows up to LONG: the groups' parts are in the scratch, matrix after matrix.
-template <class T, bool PACKED> static err_t norm_backward_short(norm_back_args<T> a, bool fresh, stream *s) {
+template <class T, bool PACKED, bool RMS> static err_t norm_backward_short(norm_back_args<T> a, bool fresh, stream *s) {
     float *const out[] = {a.dw, a.db, a.dx_sums, a.dresidual_sums};
     unsigned threads = (unsigned)at_most(ceil_div(ceil_div(a.width, OWNED), WARP) * WARP, BACKWARD_THREADS);
     int64_t groups = back_groups(a.rows, a.width, threads), part = groups * a.width;
@@ -341,8 +358,8 @@ template <class T, bool PACKED> static err_t norm_backward_short(norm_back_args<
         if (out[2]) a.dx_sums = parts + 2 * part;
         if (out[3]) a.dresidual_sums = parts + 3 * part;
     }
-    if (out[2] || out[3]) LAUNCH((norm_backward_kernel<T, PACKED, true>), (unsigned)groups, threads, 0, s, a);
-    else LAUNCH((norm_backward_kernel<T, PACKED, false>), (unsigned)groups, threads, 0, s, a);
+    if (!RMS && (out[2] || out[3])) LAUNCH((norm_backward_kernel<T, PACKED, true, false>), (unsigned)groups, threads, 0, s, a);
+    else LAUNCH((norm_backward_kernel<T, PACKED, false, RMS>), (unsigned)groups, threads, 0, s, a);
     if (one) return ERR_OK;
     TRY(add_parts(out[0], out[1], parts, groups, a.width, fresh, s));
     if (out[2] && out[3]) return add_parts(out[2], out[3], parts + 2 * part, groups, a.width, fresh, s);
@@ -351,16 +368,16 @@ template <class T, bool PACKED> static err_t norm_backward_short(norm_back_args<
 }
 
 // Of longer rows: each sum in a pass of its own. dx may overwrite dy and dresidual, so theirs come first.
-template <class T, bool PACKED> static err_t norm_backward_long(const norm_back_args<T> *a, bool fresh, stream *s) {
+template <class T, bool PACKED, bool RMS> static err_t norm_backward_long(const norm_back_args<T> *a, bool fresh, stream *s) {
     int64_t groups = column_groups(a->rows, a->width, 2);
     bool one = groups == 1;
     float *parts = (float *)s->scratch;
     column_args<T> c = {
-        one ? a->dw : parts, one ? a->db : parts + groups * a->width, a->dy, a->x, a->mean, a->rstd, a->rows, a->width, 0, 0, one, fresh};
+        one ? a->dw : parts, one || RMS ? a->db : parts + groups * a->width, a->dy, a->x, a->mean, a->rstd, a->rows, a->width, 0, 0, one, fresh};
     if (a->dresidual_sums) TRY(bias_of<T>(a->dresidual_sums, a->dresidual, a->rows, a->width, fresh, s));
     TRY((columns<T, true>(&c, COLUMN_LANES, groups, 1, s)));
     if (!one) TRY(add_parts(a->dw, a->db, parts, groups, a->width, fresh, s));
-    LAUNCH((norm_backward_long_kernel<T, PACKED>), blocks_for(a->rows), BACKWARD_THREADS, 0, s, *a);
+    LAUNCH((norm_backward_long_kernel<T, PACKED, RMS>), blocks_for(a->rows), BACKWARD_THREADS, 0, s, *a);
     return a->dx_sums ? bias_of<T>(a->dx_sums, a->dx, a->rows, a->width, fresh, s) : ERR_OK;
 }
 
@@ -392,10 +409,32 @@ err_t cuda_layer_norm_backward(const layer_norm_backward_args *args, stream *s) 
                                0,
                                false};
         bool packed = packs<T>((const void *)all, width);
-        if (width > LONG && packed) TRY((norm_backward_long<T, true>(&a, args->fresh, s)));
-        else if (width > LONG) TRY((norm_backward_long<T, false>(&a, args->fresh, s)));
-        else if (packed) TRY((norm_backward_short<T, true>(a, args->fresh, s)));
-        else TRY((norm_backward_short<T, false>(a, args->fresh, s)));
+        if (width > LONG && packed) TRY((norm_backward_long<T, true, false>(&a, args->fresh, s)));
+        else if (width > LONG) TRY((norm_backward_long<T, false, false>(&a, args->fresh, s)));
+        else if (packed) TRY((norm_backward_short<T, true, false>(a, args->fresh, s)));
+        else TRY((norm_backward_short<T, false, false>(a, args->fresh, s)));
+    });
+    return ERR_OK;
+}
+
+err_t cuda_rms_norm_backward(const rms_norm_backward_args *args, stream *s) {
+    int64_t width = tensor_count(args->w), rows = tensor_count(args->x) / width;
+    assert(rows * width == tensor_count(args->x) && tensor_count(args->dx) == rows * width && tensor_count(args->dy) == rows * width);
+    assert(tensor_count(args->dw) == width && args->dw->type == FP32 && tensor_count(args->rstd) == rows && args->rstd->type == FP32);
+    assert(args->dx->type == args->x->type && args->dy->type == args->x->type && args->w->type == args->x->type);
+    assert(!args->dresidual || (args->dresidual->type == args->x->type && tensor_count(args->dresidual) == rows * width));
+    const void *past = args->dresidual ? args->dresidual->data : NULL;
+    uintptr_t all = (uintptr_t)args->dx->data | (uintptr_t)args->dy->data | (uintptr_t)past | (uintptr_t)args->x->data | (uintptr_t)args->w->data;
+    BY_TYPE(args->x->type, T, {
+        norm_back_args<T> a = {};
+        a.dx = (T *)args->dx->data, a.dw = (float *)args->dw->data;
+        a.dy = (const T *)args->dy->data, a.dresidual = (const T *)past, a.x = (const T *)args->x->data, a.w = (const T *)args->w->data;
+        a.rstd = (const float *)args->rstd->data, a.rows = rows, a.width = width;
+        bool packed = packs<T>((const void *)all, width);
+        if (width > LONG && packed) TRY((norm_backward_long<T, true, true>(&a, args->fresh, s)));
+        else if (width > LONG) TRY((norm_backward_long<T, false, true>(&a, args->fresh, s)));
+        else if (packed) TRY((norm_backward_short<T, true, true>(a, args->fresh, s)));
+        else TRY((norm_backward_short<T, false, true>(a, args->fresh, s)));
     });
     return ERR_OK;
 }

@@ -29,7 +29,7 @@ typedef enum op_id {
 // Options of a row. The lowest bits are matmul's epilogue.
 enum {
     OPT_TA = 1 << 4,
-    OPT_TB = 1 << 5,            // matmul: transposed operands
+    OPT_TB = 1 << 5,            // matmul: transposed operands; rotary: backwards
     OPT_OUT32 = 1 << 6,         // matmul: d is FP32 while T is not
     OPT_DROP = 1 << 7,          // attention: with dropout
     OPT_RESIDUAL = 1 << 8,      // layer norm, matmul: fused residual
@@ -108,7 +108,7 @@ typedef struct op_kind {
     void (*cost)(const op_run *r, double *bytes, double *flops);
 } op_kind;
 
-// kinds_dense.c, kinds_model.c and kinds_step.c: one for each operation of the list.
+// kinds_dense.c, kinds_llama.c, kinds_model.c and kinds_step.c: one for each operation of the list.
 #define OP_KIND(op) extern const op_kind kind_##op;
 OPS(OP_KIND)
 #undef OP_KIND

@@ -1,5 +1,6 @@
-// gpu/cpu/kernel/norm.c: layer norm (Ba, Kiros, Hinton 2016). A row fits the first-level cache, so mean, variance and result are three
-// passes over it (the two-pass variance: subtracting squares of large means would lose everything) and cost one pass of memory.
+// gpu/cpu/kernel/norm.c: layer norm (Ba, Kiros, Hinton 2016), and RMS norm (Zhang & Sennrich 2019), which is the same with means of 0 and no bias.
+// A row fits the first-level cache, so mean, variance and result are three passes over it (the two-pass variance: subtracting squares of large
+// means would lose everything) and cost one pass of memory.
 #include "gpu/cpu/kernel/kernel.h"
 #include "gpu/cpu/kernel/typed.h"
 
@@ -28,7 +29,7 @@ enum {
 typedef struct norm_job {
     dtype type;
     void *y, *sum;
-    float *mean, *rstd;
+    float *mean, *rstd;  // mean NULL: RMS norm, without sum and residual
     const void *x, *residual, *w, *b;
     int64_t rows, width;
     float eps;
@@ -60,11 +61,11 @@ BODY void square_vector(dtype t, const norm_job *j, forward_rows *f, int64_t fir
 
 BODY void norm_vector(dtype t, const norm_job *j, const forward_rows *f, int64_t first, int rows, int64_t i, int64_t n) {
     const void *x = j->sum ? j->sum : j->x;
-    vf w = typed_load_n(j->w, t, i, n), b = typed_load_n(j->b, t, i, n);
+    vf w = typed_load_n(j->w, t, i, n), b = j->b ? typed_load_n(j->b, t, i, n) : vf_zero();
     for (int r = 0; r < rows; r++) {
         int64_t at = first + r * j->width + i;
         vf hat = vf_mul(vf_sub(typed_load_n(x, t, at, n), f->mean[r]), f->rstd[r]);
-        typed_store_n(j->y, t, at, vf_fma(hat, w, b), n);
+        typed_store_n(j->y, t, at, j->b ? vf_fma(hat, w, b) : vf_mul(hat, w), n);
         __builtin_prefetch(typed_at(j->x, t, at + rows * j->width));  // the next rows, while these are computed
     }
 }
@@ -80,8 +81,11 @@ BODY void norm_of(dtype t, const norm_job *j, int64_t row, int rows) {
     int64_t first = row * j->width;
     forward_rows f;
     for (int r = 0; r < rows; r++) f.total[r][0] = f.total[r][1] = vf_zero();
-    EACH_PAIR(j->width, total_vector, t, j, &f, first, rows);
-    for (int r = 0; r < rows; r++) f.mean[r] = vf_set1(j->mean[row + r] = row_mean(j, f.total[r]));
+    for (int r = 0; r < rows; r++) f.mean[r] = vf_zero();
+    if (j->mean) {
+        EACH_PAIR(j->width, total_vector, t, j, &f, first, rows);
+        for (int r = 0; r < rows; r++) f.mean[r] = vf_set1(j->mean[row + r] = row_mean(j, f.total[r]));
+    }
     EACH_PAIR(j->width, square_vector, t, j, &f, first, rows);
     for (int r = 0; r < rows; r++) f.rstd[r] = vf_set1(j->rstd[row + r] = 1.0f / __builtin_sqrtf(row_mean(j, f.total[r]) + j->eps));
     EACH_VECTOR(0, j->width, norm_vector, t, j, &f, first, rows);
@@ -128,12 +132,28 @@ err_t KERNEL(layer_norm_forward)(const layer_norm_forward_args *args, stream *s)
     return ERR_OK;
 }
 
+err_t KERNEL(rms_norm_forward)(const rms_norm_forward_args *args, stream *s) {
+    int64_t width = tensor_count(args->w), rows = tensor_count(args->x) / width, per_item = rows_per_item(width);
+    assert(rows * width == tensor_count(args->x) && tensor_count(args->y) == rows * width);
+    assert(tensor_count(args->rstd) == rows && args->rstd->type == FP32 && args->y->type == args->x->type && args->w->type == args->x->type);
+    norm_job j = {.type = args->x->type,
+                  .y = args->y->data,
+                  .rstd = args->rstd->data,
+                  .x = args->x->data,
+                  .w = args->w->data,
+                  .rows = rows,
+                  .width = width,
+                  .eps = args->eps};
+    pool_run(s->workers, (rows + per_item - 1) / per_item, norm_item, &j);
+    return ERR_OK;
+}
+
 // --- backward ----------------------------------------------------------------------------------------------------------------
 
 typedef struct norm_back_job {
     dtype type;
     void *dx;
-    float *dw, *db, *parts;  // parts: for each block of rows its dw (width), then its db (width)
+    float *dw, *db, *parts;  // parts: for each block of rows its dw (width), then its db (width); db and mean NULL: RMS norm
     const void *dy, *dresidual, *x, *w;
     const float *mean, *rstd;
     int64_t rows, width, blocks;
@@ -177,12 +197,12 @@ BODY void back_rows(dtype t, const norm_back_job *j, int64_t row, int rows, floa
     float width = (float)j->width;
     backward_rows b;
     for (int r = 0; r < rows; r++) {
-        b.mean[r] = vf_set1(j->mean[row + r]), b.rstd[r] = vf_set1(j->rstd[row + r]);
+        b.mean[r] = j->mean ? vf_set1(j->mean[row + r]) : vf_zero(), b.rstd[r] = vf_set1(j->rstd[row + r]);
         b.sum_g[r][0] = b.sum_g[r][1] = b.sum_gh[r][0] = b.sum_gh[r][1] = vf_zero();
     }
     EACH_PAIR(j->width, sums_vector, t, j, &b, dw, db, first, rows);
     for (int r = 0; r < rows; r++) {
-        b.mean_g[r] = vf_set1(vf_sum(vf_add(b.sum_g[r][0], b.sum_g[r][1])) / width);
+        b.mean_g[r] = j->mean ? vf_set1(vf_sum(vf_add(b.sum_g[r][0], b.sum_g[r][1])) / width) : vf_zero();
         b.mean_gh[r] = vf_set1(vf_sum(vf_add(b.sum_gh[r][0], b.sum_gh[r][1])) / width);
     }
     EACH_VECTOR(0, j->width, dx_vector, t, j, &b, first, rows);
@@ -222,6 +242,15 @@ static err_t column_sums(tensor *sums, const tensor *of, bool fresh, stream *s) 
     return sums ? KERNEL(bias_backward)(&(bias_backward_args){.dbias = sums, .dy = of, .fresh = fresh}, s) : ERR_OK;
 }
 
+static err_t norm_backward(norm_back_job *j, const char *who, stream *s) {
+    size_t bytes = (size_t)(j->blocks * 2 * j->width) * sizeof(float);
+    j->parts = pool_shared(s->workers, bytes);
+    if (!j->parts) return err_set(ERR_INTERNAL, "%s: no memory for %zu bytes of partial sums", who, bytes);
+    pool_run(s->workers, j->blocks, back_item, j);
+    pool_run(s->workers, (j->db ? 2 : 1) * ((j->width + NORM_COLUMNS - 1) / NORM_COLUMNS), add_parts_item, j);
+    return ERR_OK;
+}
+
 // alias: dx == dresidual or dy allowed, so the sums of dresidual come first.  sums: dw and db over blocks of NORM_ROWS rows in order, then over the
 // blocks in order; column sums as bias_backward.
 // moves: 3 or 4 * sizeof(E) bytes an element; memory bound
@@ -234,15 +263,11 @@ err_t KERNEL(layer_norm_backward)(const layer_norm_backward_args *args, stream *
     assert(!args->dresidual || (args->dresidual->type == args->x->type && tensor_count(args->dresidual) == rows * width));
     if (args->fresh) memset(args->dw->data, 0, tensor_bytes(args->dw)), memset(args->db->data, 0, tensor_bytes(args->db));
     TRY(column_sums(args->dresidual_sums, args->dresidual, args->fresh, s));
-    size_t bytes = (size_t)(blocks * 2 * width) * sizeof(float);
-    float *parts = pool_shared(s->workers, bytes);
-    if (!parts) return err_set(ERR_INTERNAL, "layer_norm_backward: no memory for %zu bytes of partial sums", bytes);
     norm_back_job j = {
         .type = args->x->type,
         .dx = args->dx->data,
         .dw = args->dw->data,
         .db = args->db->data,
-        .parts = parts,
         .dy = args->dy->data,
         .dresidual = args->dresidual ? args->dresidual->data : NULL,
         .x = args->x->data,
@@ -253,7 +278,122 @@ err_t KERNEL(layer_norm_backward)(const layer_norm_backward_args *args, stream *
         .width = width,
         .blocks = blocks,
     };
-    pool_run(s->workers, blocks, back_item, &j);
-    pool_run(s->workers, 2 * ((width + NORM_COLUMNS - 1) / NORM_COLUMNS), add_parts_item, &j);
+    TRY(norm_backward(&j, "layer_norm_backward", s));
     return column_sums(args->dx_sums, args->dx, args->fresh, s);
+}
+
+err_t KERNEL(rms_norm_backward)(const rms_norm_backward_args *args, stream *s) {
+    int64_t width = tensor_count(args->w), rows = tensor_count(args->x) / width, blocks = (rows + NORM_ROWS - 1) / NORM_ROWS;
+    assert(rows * width == tensor_count(args->x) && tensor_count(args->dx) == rows * width && tensor_count(args->dy) == rows * width);
+    assert(tensor_count(args->dw) == width && args->dw->type == FP32 && tensor_count(args->rstd) == rows && args->rstd->type == FP32);
+    assert(args->dx->type == args->x->type && args->dy->type == args->x->type && args->w->type == args->x->type);
+    assert(!args->dresidual || (args->dresidual->type == args->x->type && tensor_count(args->dresidual) == rows * width));
+    if (args->fresh) memset(args->dw->data, 0, tensor_bytes(args->dw));
+    norm_back_job j = {.type = args->x->type,
+                       .dx = args->dx->data,
+                       .dw = args->dw->data,
+                       .dy = args->dy->data,
+                       .dresidual = args->dresidual ? args->dresidual->data : NULL,
+                       .x = args->x->data,
+                       .w = args->w->data,
+                       .rstd = args->rstd->data,
+                       .rows = rows,
+                       .width = width,
+                       .blocks = blocks};
+    return norm_backward(&j, "rms_norm_backward", s);
+}
+
+// --- of heads ----------------------------------------------------------------------------------------------------------------
+
+// The heads of a row lie side by side, so they are rows of D elements: those of x begin at element `first` of each of its rows, those that are kept
+// follow each other.
+typedef struct heads_job {
+    norm_job to;         // y: x, x: what is kept
+    norm_back_job back;  // dx and dy: dx, x: what is kept
+    void *kept;
+    int64_t rows, row, first, count;  // elements of a row of x, and before the first head; heads
+} heads_job;
+
+enum { HEAD_ROWS = 16 };  // rows of a block in backward
+
+static int64_t head_items(const heads_job *h, int64_t rows) { return (h->rows + rows - 1) / rows; }
+
+BODY void heads_rows(dtype t, const heads_job *h, int64_t from, int64_t to) {
+    for (int64_t row = from; row < to; row++) {
+        norm_job j = h->to;
+        j.y = typed_at_mut(h->to.y, t, row * h->row + h->first);
+        j.x = typed_at(h->kept, t, row * h->count * j.width);
+        j.rstd += row * h->count;
+        memcpy(typed_at_mut(h->kept, t, row * h->count * j.width), j.y, (size_t)(h->count * j.width) * dtype_bytes(t));
+        norm_rows(t, &j, 0, h->count);
+    }
+}
+
+static void heads_item(void *ctx, int64_t item, int thread) {
+    (void)thread;
+    const heads_job h = *(const heads_job *)ctx;
+    int64_t rows = rows_per_item(h.count * h.to.width), from = item * rows, to = from + rows < h.rows ? from + rows : h.rows;
+    BY_TYPE(h.to.type, heads_rows, &h, from, to);
+}
+
+// moves: 3 * sizeof(E) bytes an element of the heads; memory bound
+err_t KERNEL(head_norm_forward)(const head_norm_forward_args *args, stream *s) {
+    int64_t width = tensor_count(args->w), rows = args->x->size[0], row = args->x->size[1], count = args->kept->size[1] / width;
+    assert(args->x->dims == 2 && args->kept->dims == 2 && args->kept->size[0] == rows && args->kept->size[1] == count * width);
+    assert(tensor_count(args->rstd) == rows * count && args->rstd->type == FP32 && args->first >= 0 && (args->first + count) * width <= row);
+    assert(args->kept->type == args->x->type && args->w->type == args->x->type);
+    heads_job h = {
+        .to = {.type = args->x->type, .y = args->x->data, .rstd = args->rstd->data, .w = args->w->data, .width = width, .eps = args->eps},
+        .kept = args->kept->data,
+        .rows = rows,
+        .row = row,
+        .first = args->first * width,
+        .count = count,
+    };
+    pool_run(s->workers, head_items(&h, rows_per_item(count * width)), heads_item, &h);
+    return ERR_OK;
+}
+
+BODY void heads_back_block(dtype t, const heads_job *h, int64_t block) {
+    int64_t width = h->back.width, to = (block + 1) * HEAD_ROWS < h->rows ? (block + 1) * HEAD_ROWS : h->rows;
+    float *dw = h->back.parts + block * 2 * width;
+    memset(dw, 0, (size_t)(2 * width) * sizeof *dw);
+    for (int64_t row = block * HEAD_ROWS; row < to; row++) {
+        norm_back_job j = h->back;
+        j.dx = typed_at_mut(h->back.dx, t, row * h->row + h->first);
+        j.dy = j.dx;
+        j.x = typed_at(h->kept, t, row * h->count * width);
+        j.rstd += row * h->count;
+        for (int64_t head = 0; head < h->count; head++) back_rows(t, &j, head, 1, dw, dw + width);
+    }
+}
+
+static void heads_back_item(void *ctx, int64_t item, int thread) {
+    (void)thread;
+    const heads_job h = *(const heads_job *)ctx;
+    BY_TYPE(h.back.type, heads_back_block, &h, item);
+}
+
+// sums: dw over blocks of HEAD_ROWS rows, head after head, in order, then over the blocks in order.  moves: 3 * sizeof(E) bytes an element of the heads
+err_t KERNEL(head_norm_backward)(const head_norm_backward_args *args, stream *s) {
+    int64_t width = tensor_count(args->w), rows = args->dx->size[0], row = args->dx->size[1], count = args->kept->size[1] / width;
+    assert(args->dx->dims == 2 && args->kept->dims == 2 && args->kept->size[0] == rows && args->kept->size[1] == count * width);
+    assert(tensor_count(args->rstd) == rows * count && args->rstd->type == FP32 && args->first >= 0 && (args->first + count) * width <= row);
+    assert(args->kept->type == args->dx->type && args->w->type == args->dx->type && tensor_count(args->dw) == width && args->dw->type == FP32);
+    heads_job h = {
+        .back = {.type = args->dx->type, .dx = args->dx->data, .dw = args->dw->data, .w = args->w->data, .rstd = args->rstd->data, .width = width},
+        .kept = args->kept->data,
+        .rows = rows,
+        .row = row,
+        .first = args->first * width,
+        .count = count,
+    };
+    if (args->fresh) memset(args->dw->data, 0, tensor_bytes(args->dw));
+    h.back.blocks = head_items(&h, HEAD_ROWS);
+    size_t bytes = (size_t)(h.back.blocks * 2 * width) * sizeof(float);
+    h.back.parts = pool_shared(s->workers, bytes);
+    if (!h.back.parts) return err_set(ERR_INTERNAL, "head_norm_backward: no memory for %zu bytes of partial sums", bytes);
+    pool_run(s->workers, h.back.blocks, heads_back_item, &h);
+    pool_run(s->workers, (width + NORM_COLUMNS - 1) / NORM_COLUMNS, add_parts_item, &h.back);
+    return ERR_OK;
 }

@@ -94,6 +94,19 @@ VEC_LONG vf vf_gelu_grad(vf x) {
     return vf_fma(vf_mul(vf_mul(x, du), vf_mul(e, s)), s, s);
 }
 
+// --- silu --------------------------------------------------------------------------------------------------------------------
+
+// x / (1 + e^-x)
+VEC_LONG vf vf_silu(vf x) { return vf_div(x, vf_add(vf_set1(1.0f), vf_exp(vf_neg(x)))); }
+
+// s + x (e s) s with e = e^-x, s = 1 / (1+e), 1-s = e s. Below -80 it is 0 to the last bit that a float has around 1, above 200 it is 1; clamping there
+// keeps the product from being infinity times 0.
+VEC_LONG vf vf_silu_grad(vf x) {
+    x = vf_min(vf_set1(200.0f), vf_max(vf_set1(-80.0f), x));
+    vf e = vf_exp(vf_neg(x)), s = vf_div(vf_set1(1.0f), vf_add(vf_set1(1.0f), e));
+    return vf_fma(vf_mul(x, vf_mul(e, s)), s, s);
+}
+
 // --- random numbers ----------------------------------------------------------------------------------------------------------
 
 // Sixteen philox4x32-10 at once (base/philox.h), `blocks` times side by side, which hides the latency of the products: out[k] lane l is

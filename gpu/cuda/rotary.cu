@@ -1,0 +1,128 @@
+// gpu/cuda/rotary.cu: rotary position embedding, and the gated unit that goes with it in models after Llama.
+#include "gpu/cuda/kernel.h"
+
+enum { BLOCK = 256 };
+
+// --- rotary --------------------------------------------------------------------------------------------------------------------
+
+template <class T> struct rotary_shape {
+    T *x;
+    const float *table;
+    int64_t pairs;  // of all heads that are turned, in packs of W
+    int time, row, head, heads;
+    float sign;
+};
+
+// A thread turns W pairs of a head.
+// alias      in place: a thread has read what it overwrites
+// moves      2 * sizeof(E) bytes an element of the heads that are turned; memory bound
+// reference  gpu/cpu/kernel/rotary.c, to the bit in FP32
+template <class T, int W> __global__ void __launch_bounds__(BLOCK) rotary_kernel(rotary_shape<T> z) {
+    int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
+    if (i >= z.pairs) return;
+    const int half = z.head / 2, packs = half / W, of_row = packs * z.heads;
+    const int64_t row = i / of_row;
+    const int place = (int)(i % of_row), at = place % packs * W;
+    T *x = z.x + row * z.row + place / packs * z.head + at;
+    const float *angle = z.table + row % z.time * z.head + at;
+    float a[W], b[W], c[W], s[W];
+    load_floats<W>(a, x), load_floats<W>(b, x + half);
+    load_floats<W>(c, angle), load_floats<W>(s, angle + half);
+#pragma unroll
+    for (int k = 0; k < W; k++) {
+        const float sine = s[k] * z.sign, turned = fmaf(-b[k], sine, a[k] * c[k]);
+        b[k] = fmaf(a[k], sine, b[k] * c[k]);
+        a[k] = turned;
+    }
+    store_floats<W>(x, a), store_floats<W>(x + half, b);
+}
+
+template <class T> static err_t rotary(const rotary_args *args, stream *s) {
+    constexpr int W = 16 / sizeof(T);
+    const int head = (int)args->table->size[1];
+    const int64_t rows = args->x->size[0] * args->x->size[1];
+    rotary_shape<T> z = {(T *)args->x->data, (const float *)args->table->data, 0, (int)args->x->size[1], (int)args->x->size[2], head,
+                         args->heads,        args->back ? -1.0f : 1.0f};
+    const bool wide = head / 2 % W == 0 && packs<T>(z.x, z.row) && (uintptr_t)z.table % 16 == 0;
+    z.pairs = rows * args->heads * (head / 2 / (wide ? W : 1));
+    const unsigned blocks = (unsigned)ceil_div(z.pairs, BLOCK);
+    if (wide) LAUNCH((rotary_kernel<T, W>), blocks, BLOCK, 0, s, z);
+    else LAUNCH((rotary_kernel<T, 1>), blocks, BLOCK, 0, s, z);
+    return ERR_OK;
+}
+
+err_t cuda_rotary(const rotary_args *args, stream *s) {
+    const int64_t head = args->table->size[1];
+    assert(args->x->dims == 3 && args->table->dims == 2 && args->table->type == FP32 && args->table->size[0] >= args->x->size[1]);
+    assert(head % 2 == 0 && args->x->size[2] % head == 0 && args->heads >= 1 && args->heads * head <= args->x->size[2] &&
+           args->x->size[2] <= INT32_MAX);
+    BY_TYPE(args->x->type, T, return rotary<T>(args, s));
+}
+
+// --- swiglu --------------------------------------------------------------------------------------------------------------------
+
+template <class T> struct swiglu_shape {
+    T *out;
+    const T *dy, *x;
+    int64_t count, width;  // packs of W; F
+};
+
+__device__ __forceinline__ float silu(float x) { return x / (1.0f + expf(-x)); }
+
+// s + x (e s) s with e = e^-x, s = 1 / (1 + e): see gpu/cpu/kernel/vmath.h
+__device__ __forceinline__ float silu_slope(float x) {
+    x = x < -80.0f ? -80.0f : x > 200.0f ? 200.0f : x;
+    float e = expf(-x), s = 1.0f / (1.0f + e);
+    return fmaf(x * (e * s), s, s);
+}
+
+// A thread has W columns of a row, of both halves.
+// alias      backward: dx == x allowed
+// moves      forward 3, backward 5 * sizeof(E) bytes an element of y; memory bound
+// reference  gpu/cpu/kernel/swiglu.c
+template <class T, int W, bool BACK> __global__ void __launch_bounds__(BLOCK) swiglu_kernel(swiglu_shape<T> z) {
+    int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
+    if (i >= z.count) return;
+    const int64_t across = z.width / W, row = i / across, at = i % across * W, pair = row * 2 * z.width + at;
+    float g[W], u[W], d[W];
+    load_floats<W>(g, z.x + pair), load_floats<W>(u, z.x + pair + z.width);
+    if (BACK) load_floats<W>(d, z.dy + row * z.width + at);
+#pragma unroll
+    for (int k = 0; k < W; k++) {
+        if (!BACK) g[k] = silu(g[k]) * u[k];
+        else {
+            float gate = silu_slope(g[k]);
+            u[k] = d[k] * u[k] * gate;
+            g[k] = d[k] * silu(g[k]);
+        }
+    }
+    if (!BACK) store_floats<W>(z.out + row * z.width + at, g);
+    else store_floats<W>(z.out + pair, u), store_floats<W>(z.out + pair + z.width, g);
+}
+
+template <class T, bool BACK> static err_t swiglu(swiglu_shape<T> z, int64_t rows, stream *s) {
+    constexpr int W = 16 / sizeof(T);
+    const bool wide = packs<T>(z.x, z.width) && packs<T>(z.out, z.width) && (!BACK || packs<T>(z.dy, z.width));
+    z.count = rows * (z.width / (wide ? W : 1));
+    const unsigned blocks = (unsigned)ceil_div(z.count, BLOCK);
+    if (wide) LAUNCH((swiglu_kernel<T, W, BACK>), blocks, BLOCK, 0, s, z);
+    else LAUNCH((swiglu_kernel<T, 1, BACK>), blocks, BLOCK, 0, s, z);
+    return ERR_OK;
+}
+
+err_t cuda_swiglu_forward(const swiglu_forward_args *args, stream *s) {
+    assert(args->y->type == args->x->type && args->y->dims == 2 && tensor_count(args->x) == 2 * tensor_count(args->y));
+    BY_TYPE(args->x->type, T, {
+        swiglu_shape<T> z = {(T *)args->y->data, NULL, (const T *)args->x->data, 0, args->y->size[1]};
+        return (swiglu<T, false>(z, args->y->size[0], s));
+    });
+}
+
+err_t cuda_swiglu_backward(const swiglu_backward_args *args, stream *s) {
+    assert(args->dx->type == args->x->type && args->dy->type == args->x->type && args->dy->dims == 2);
+    assert(tensor_count(args->x) == 2 * tensor_count(args->dy) && tensor_count(args->dx) == tensor_count(args->x));
+    BY_TYPE(args->x->type, T, {
+        swiglu_shape<T> z = {(T *)args->dx->data, (const T *)args->dy->data, (const T *)args->x->data, 0, args->dy->size[1]};
+        return (swiglu<T, true>(z, args->dy->size[0], s));
+    });
+}

@@ -1,0 +1,359 @@
+// test/ops/kinds_llama.c: the operations of models after Llama: RMS norm, of rows and of heads, rotary embedding, SwiGLU.
+// Each is: its arguments and inputs, its call, its reference, its gradient check, its cost.
+#include "test/ops/op_test.h"
+#include "test/ops/reference.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define EPS 1e-5f
+
+static double *doubles(int64_t n) { return calloc((size_t)n, sizeof(double)); }
+
+// A gradient that is added to, or, in a row of OPT_FRESH, overwritten.
+static arg *gradient_add(op_run *r, const char *name, int64_t n) {
+    return arg_add(r, name, r->row->options & OPT_FRESH ? OUT : ADDS, FP32, 1, n, 0, 0);
+}
+
+static void stream_cost(const op_run *r, double *bytes, double *flops) { *bytes = arg_traffic(r), *flops = 0; }
+
+// --- rms_norm: N C ---------------------------------------------------------------------------------------------------------
+
+enum { RF_Y, RF_RSTD, RF_X, RF_W };
+
+static void rms_setup(op_run *r) {
+    int64_t N = r->row->size[0], C = r->row->size[1];
+    dtype T = r->row->type;
+    arg *y = arg_add(r, "y", OUT, T, 2, N, C, 0), *rstd = arg_add(r, "rstd", OUT, FP32, 1, N, 0, 0);
+    arg *x = arg_add(r, "x", IN, T, 2, N, C, 0), *w = arg_add(r, "w", IN, T, 1, C, 0, 0);
+    if (r->row->options & OPT_ALIAS) y->alias = 1 + RF_X;
+    y->batch = rstd->batch = x->batch = true;
+    arg_fill(r, x, r->row->options & OPT_EXTREME ? 1e-4 : 1, r->row->options & OPT_EXTREME ? 0 : 0.25);  // small: eps decides
+    arg_fill(r, w, 0.5, 1);
+}
+
+static err_t rms_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
+    (void)r;
+    return o->rms_norm_forward(&(rms_norm_forward_args){.y = t[RF_Y], .rstd = t[RF_RSTD], .x = t[RF_X], .w = t[RF_W], .eps = EPS}, s);
+}
+
+static void rms_reference(op_run *r) {
+    arg *a = r->arg;
+    ref_rms_norm_forward(a[RF_Y].want, a[RF_RSTD].want, a[RF_X].value, a[RF_W].value, (double)EPS, r->row->size[0], r->row->size[1]);
+}
+
+const op_kind kind_rms_norm_forward = {"rms_norm_forward", rms_setup, rms_call, rms_reference, NULL, NULL, stream_cost};
+
+enum { RB_DX, RB_DW, RB_DY, RB_RES, RB_X, RB_W, RB_RSTD };
+
+static void rms_back_setup(op_run *r) {
+    int64_t N = r->row->size[0], C = r->row->size[1];
+    dtype T = r->row->type;
+    arg *dx = arg_add(r, "dx", OUT, T, 2, N, C, 0);
+    gradient_add(r, "dw", C);
+    arg *dy = arg_add(r, "dy", IN, T, 2, N, C, 0), *res = arg_add(r, "dresidual", IN, T, 2, N, C, 0);
+    arg *x = arg_add(r, "x", IN, T, 2, N, C, 0), *w = arg_add(r, "w", IN, T, 1, C, 0, 0), *rstd = arg_add(r, "rstd", IN, FP32, 1, N, 0, 0);
+    res->absent = !(r->row->options & OPT_RESIDUAL);
+    if (r->row->options & OPT_ALIAS) dx->alias = 1 + RB_RES;
+    dx->batch = dy->batch = res->batch = x->batch = rstd->batch = true;
+    arg_fill(r, dy, 1, 0.1);
+    arg_fill(r, res, 1, 0);
+    arg_fill(r, x, 1, 0.25);
+    arg_fill(r, w, 0.5, 1);
+    arg_fill(r, rstd, 0.01, 1);
+    if (r->bench) return;
+    double *y = doubles(N * C), *s = doubles(N);
+    ref_rms_norm_forward(y, s, x->value, w->value, (double)EPS, N, C);
+    arg_fill_with(r, rstd, s);
+    free(y), free(s);
+}
+
+static err_t rms_back_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
+    return o->rms_norm_backward(&(rms_norm_backward_args){.dx = t[RB_DX],
+                                                          .dw = t[RB_DW],
+                                                          .dy = t[RB_DY],
+                                                          .dresidual = t[RB_RES],
+                                                          .x = t[RB_X],
+                                                          .w = t[RB_W],
+                                                          .rstd = t[RB_RSTD],
+                                                          .fresh = r->row->options & OPT_FRESH},
+                                s);
+}
+
+static void rms_back_reference(op_run *r) {
+    arg *a = r->arg;
+    ref_rms_norm_backward(a[RB_DX].want, a[RB_DW].want, a[RB_DY].value, a[RB_RES].absent ? NULL : a[RB_RES].value, a[RB_X].value, a[RB_W].value,
+                          a[RB_RSTD].value, r->row->size[0], r->row->size[1]);
+}
+
+typedef struct rms_ctx {
+    op_run *r;
+    double *y, *rstd;
+} rms_ctx;
+static double rms_loss(void *ctx) {
+    rms_ctx *c = ctx;
+    arg *a = c->r->arg;
+    int64_t N = c->r->row->size[0], C = c->r->row->size[1];
+    double sum = 0;
+    ref_rms_norm_forward(c->y, c->rstd, a[RB_X].value, a[RB_W].value, (double)EPS, N, C);
+    for (int64_t i = 0; i < N * C; i++) sum += a[RB_DY].value[i] * c->y[i] + (a[RB_RES].absent ? 0 : a[RB_RES].value[i] * a[RB_X].value[i]);
+    return sum;
+}
+
+static bool rms_back_gradient(op_run *r) {  // with the exact rstd, not the rounded one that the operation is given
+    int64_t N = r->row->size[0], C = r->row->size[1];
+    arg *a = r->arg;
+    rms_ctx c = {r, doubles(N * C), doubles(N)};
+    double *dx = doubles(N * C), *dw = doubles(C), *rstd = doubles(N);
+    ref_rms_norm_forward(c.y, rstd, a[RB_X].value, a[RB_W].value, (double)EPS, N, C);
+    ref_rms_norm_backward(dx, dw, a[RB_DY].value, a[RB_RES].absent ? NULL : a[RB_RES].value, a[RB_X].value, a[RB_W].value, rstd, N, C);
+    bool ok = gradient_near(r, "dx", rms_loss, &c, a[RB_X].value, dx, N * C) && gradient_near(r, "dw", rms_loss, &c, a[RB_W].value, dw, C);
+    free(c.y), free(c.rstd), free(dx), free(dw), free(rstd);
+    return ok;
+}
+
+const op_kind kind_rms_norm_backward = {"rms_norm_backward", rms_back_setup, rms_back_call, rms_back_reference, rms_back_gradient, NULL, stream_cost};
+
+// --- head_norm: N n D, first, count ----------------------------------------------------------------------------------------
+
+enum { HF_X, HF_KEPT, HF_RSTD, HF_W };
+enum { HB_DX, HB_DW, HB_KEPT, HB_RSTD, HB_W };
+
+// Calls f for each head that is normed: where it lies in x, and its number among them.
+typedef struct head_walk {
+    int64_t N, n, D, first, count;
+} head_walk;
+static head_walk heads_of(const op_run *r) {
+    return (head_walk){r->row->size[0], r->row->size[1], r->row->size[2], r->row->size[3], r->row->size[4]};
+}
+static int64_t head_at(const head_walk *h, int64_t i) { return (i / h->count * h->n + h->first + i % h->count) * h->D; }
+
+static void head_setup(op_run *r) {
+    head_walk h = heads_of(r);
+    dtype T = r->row->type;
+    arg *x = arg_add(r, "x", UPDATES, T, 2, h.N, h.n * h.D, 0), *kept = arg_add(r, "kept", OUT, T, 2, h.N, h.count * h.D, 0);
+    arg *rstd = arg_add(r, "rstd", OUT, FP32, 2, h.N, h.count, 0), *w = arg_add(r, "w", IN, T, 1, h.D, 0, 0);
+    x->batch = kept->batch = rstd->batch = true;
+    arg_fill(r, x, 1, 0.25);
+    arg_fill(r, w, 0.5, 1);
+}
+
+static err_t head_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
+    return o->head_norm_forward(
+        &(head_norm_forward_args){.x = t[HF_X], .kept = t[HF_KEPT], .rstd = t[HF_RSTD], .w = t[HF_W], .first = (int)r->row->size[3], .eps = EPS}, s);
+}
+
+static void head_reference(op_run *r) {
+    head_walk h = heads_of(r);
+    arg *a = r->arg;
+    for (int64_t i = 0; i < h.N * h.n * h.D; i++) a[HF_X].want[i] = a[HF_X].value[i];
+    for (int64_t i = 0; i < h.N * h.count; i++) {
+        int64_t at = head_at(&h, i);
+        for (int64_t k = 0; k < h.D; k++) a[HF_KEPT].want[i * h.D + k] = a[HF_X].value[at + k];
+        ref_rms_norm_forward(a[HF_X].want + at, a[HF_RSTD].want + i, a[HF_X].value + at, a[HF_W].value, (double)EPS, 1, h.D);
+    }
+}
+
+// Heads that are not named keep every bit, and what is kept is what was there.
+static bool head_exact(op_run *r, const outcome *got) {
+    head_walk h = heads_of(r);
+    for (int64_t i = 0; i < h.N * h.n * h.D; i++) {
+        int64_t head = i / h.D % h.n;
+        double was = r->arg[HF_X].value[i];
+        bool normed = head >= h.first && head < h.first + h.count;
+        int64_t at = ((i / h.D / h.n) * h.count + head - h.first) * h.D + i % h.D;
+        double is = normed ? storage_get(got->data[HF_KEPT], r->row->type, at) : storage_get(got->data[HF_X], r->row->type, i);
+        if (is != was) return failed(r, "element %lld was %.9g and is %.9g", (long long)i, was, is);
+    }
+    return true;
+}
+
+const op_kind kind_head_norm_forward = {"head_norm_forward", head_setup, head_call, head_reference, NULL, head_exact, stream_cost};
+
+static void head_back_setup(op_run *r) {
+    head_walk h = heads_of(r);
+    dtype T = r->row->type;
+    arg *dx = arg_add(r, "dx", UPDATES, T, 2, h.N, h.n * h.D, 0);
+    gradient_add(r, "dw", h.D);
+    arg *kept = arg_add(r, "kept", IN, T, 2, h.N, h.count * h.D, 0), *rstd = arg_add(r, "rstd", IN, FP32, 2, h.N, h.count, 0);
+    arg *w = arg_add(r, "w", IN, T, 1, h.D, 0, 0);
+    dx->batch = kept->batch = rstd->batch = true;
+    arg_fill(r, dx, 1, 0.1);
+    arg_fill(r, kept, 1, 0.25);
+    arg_fill(r, rstd, 0.01, 1);
+    arg_fill(r, w, 0.5, 1);
+    if (r->bench) return;
+    double *y = doubles(h.D), *s = doubles(h.N * h.count);
+    for (int64_t i = 0; i < h.N * h.count; i++) ref_rms_norm_forward(y, s + i, kept->value + i * h.D, w->value, (double)EPS, 1, h.D);
+    arg_fill_with(r, rstd, s);
+    free(y), free(s);
+}
+
+static err_t head_back_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
+    return o->head_norm_backward(&(head_norm_backward_args){.dx = t[HB_DX],
+                                                            .dw = t[HB_DW],
+                                                            .kept = t[HB_KEPT],
+                                                            .rstd = t[HB_RSTD],
+                                                            .w = t[HB_W],
+                                                            .first = (int)r->row->size[3],
+                                                            .fresh = r->row->options & OPT_FRESH},
+                                 s);
+}
+
+static void head_back(const op_run *r, double *dx, double *dw, const double *rstd) {
+    head_walk h = heads_of(r);
+    const arg *a = r->arg;
+    double *part = doubles(h.D);
+    for (int64_t i = 0; i < h.N * h.n * h.D; i++) dx[i] = a[HB_DX].value[i];
+    for (int64_t k = 0; k < h.D; k++) dw[k] = 0;
+    for (int64_t i = 0; i < h.N * h.count; i++) {
+        int64_t at = head_at(&h, i);
+        ref_rms_norm_backward(dx + at, part, a[HB_DX].value + at, NULL, a[HB_KEPT].value + i * h.D, a[HB_W].value, rstd + i, 1, h.D);
+        for (int64_t k = 0; k < h.D; k++) dw[k] += part[k];
+    }
+    free(part);
+}
+
+static void head_back_reference(op_run *r) { head_back(r, r->arg[HB_DX].want, r->arg[HB_DW].want, r->arg[HB_RSTD].value); }
+
+static double head_loss(void *ctx) {
+    rms_ctx *c = ctx;
+    head_walk h = heads_of(c->r);
+    arg *a = c->r->arg;
+    double sum = 0;
+    for (int64_t i = 0; i < h.N * h.count; i++) {
+        ref_rms_norm_forward(c->y, c->rstd, a[HB_KEPT].value + i * h.D, a[HB_W].value, (double)EPS, 1, h.D);
+        for (int64_t k = 0; k < h.D; k++) sum += a[HB_DX].value[head_at(&h, i) + k] * c->y[k];
+    }
+    return sum;
+}
+
+static bool head_back_gradient(op_run *r) {
+    head_walk h = heads_of(r);
+    arg *a = r->arg;
+    int64_t heads = h.N * h.count;
+    rms_ctx c = {r, doubles(h.D), doubles(1)};
+    double *dx = doubles(h.N * h.n * h.D), *dkept = doubles(heads * h.D), *dw = doubles(h.D), *rstd = doubles(heads);
+    for (int64_t i = 0; i < heads; i++) ref_rms_norm_forward(c.y, rstd + i, a[HB_KEPT].value + i * h.D, a[HB_W].value, (double)EPS, 1, h.D);
+    head_back(r, dx, dw, rstd);
+    for (int64_t i = 0; i < heads * h.D; i++) dkept[i] = dx[head_at(&h, i / h.D) + i % h.D];
+    bool ok =
+        gradient_near(r, "dx", head_loss, &c, a[HB_KEPT].value, dkept, heads * h.D) && gradient_near(r, "dw", head_loss, &c, a[HB_W].value, dw, h.D);
+    free(c.y), free(c.rstd), free(dx), free(dkept), free(dw), free(rstd);
+    return ok;
+}
+
+const op_kind kind_head_norm_backward = {"head_norm_backward", head_back_setup, head_back_call, head_back_reference, head_back_gradient, NULL,
+                                         stream_cost};
+
+// --- rotary: B T n D, heads ------------------------------------------------------------------------------------------------
+// OPT_TB: by the negative angles.
+
+static void rotary_setup(op_run *r) {
+    int64_t B = r->row->size[0], T = r->row->size[1], n = r->row->size[2], D = r->row->size[3];
+    arg *x = arg_add(r, "x", UPDATES, r->row->type, 3, B, T, n * D), *table = arg_add(r, "table", IN, FP32, 2, T + 1, D, 0);
+    x->batch = true;
+    arg_fill(r, x, 1, 0);
+    double *angles = doubles((T + 1) * D);
+    for (int64_t t = 0; t <= T; t++)
+        for (int64_t i = 0; i < D / 2; i++) {
+            double angle = (double)t * pow(10000, -2.0 * (double)i / (double)D);
+            angles[t * D + i] = cos(angle), angles[t * D + D / 2 + i] = sin(angle);
+        }
+    arg_fill_with(r, table, angles);
+    free(angles);
+}
+
+static err_t rotary_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
+    return o->rotary(&(rotary_args){.x = t[0], .table = t[1], .heads = (int)r->row->size[4], .back = r->row->options & OPT_TB}, s);
+}
+
+static void rotary_reference(op_run *r) {
+    int64_t T = r->row->size[1], n = r->row->size[2], D = r->row->size[3], count = tensor_count(&r->arg[0].t);
+    const double *x = r->arg[0].value, *table = r->arg[1].value, sign = r->row->options & OPT_TB ? -1 : 1;
+    for (int64_t i = 0; i < count; i++) {
+        int64_t k = i % D, head = i / D % n, t = i / (n * D) % T, half = D / 2;
+        double c = table[t * D + k % half], s = sign * table[t * D + half + k % half];
+        double turned = k < half ? x[i] * c - x[i + half] * s : x[i] * c + x[i - half] * s;
+        r->arg[0].want[i] = head < r->row->size[4] ? turned : x[i];
+    }
+}
+
+// Lengths of the pairs stay: what turns by the same angles backwards is then the gradient.
+static bool rotary_gradient(op_run *r) {
+    int64_t D = r->row->size[3], half = D / 2, count = tensor_count(&r->arg[0].t);
+    const double *x = r->arg[0].value, *y = r->arg[0].want;
+    for (int64_t i = 0; i < count; i++) {
+        if (i % D >= half) continue;
+        double before = x[i] * x[i] + x[i + half] * x[i + half], after = y[i] * y[i] + y[i + half] * y[i + half];
+        if (fabs(before - after) > 1e-6 * (before + 1e-3))
+            return failed(r, "the reference stretches pair %lld: %.9g, %.9g", (long long)i, before, after);
+    }
+    return true;
+}
+
+const op_kind kind_rotary = {"rotary", rotary_setup, rotary_call, rotary_reference, rotary_gradient, NULL, stream_cost};
+
+// --- swiglu: N F -----------------------------------------------------------------------------------------------------------
+
+static void swiglu_setup(op_run *r) {
+    int64_t N = r->row->size[0], F = r->row->size[1];
+    arg *y = arg_add(r, "y", OUT, r->row->type, 2, N, F, 0), *x = arg_add(r, "x", IN, r->row->type, 2, N, 2 * F, 0);
+    y->batch = x->batch = true;
+    arg_fill(r, x, r->row->options & OPT_EXTREME ? 100 : 2, 0);
+}
+static err_t swiglu_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
+    (void)r;
+    return o->swiglu_forward(&(swiglu_forward_args){.y = t[0], .x = t[1]}, s);
+}
+static void swiglu_reference(op_run *r) {
+    int64_t F = r->row->size[1];
+    const double *x = r->arg[1].value;
+    for (int64_t i = 0; i < r->row->size[0] * F; i++) {
+        int64_t at = i / F * 2 * F + i % F;
+        r->arg[0].want[i] = x[at] / (1 + exp(-x[at])) * x[at + F];
+    }
+}
+
+const op_kind kind_swiglu_forward = {"swiglu_forward", swiglu_setup, swiglu_call, swiglu_reference, NULL, NULL, stream_cost};
+
+static void swiglu_back_setup(op_run *r) {
+    int64_t N = r->row->size[0], F = r->row->size[1];
+    arg *dx = arg_add(r, "dx", OUT, r->row->type, 2, N, 2 * F, 0), *dy = arg_add(r, "dy", IN, r->row->type, 2, N, F, 0);
+    arg *x = arg_add(r, "x", IN, r->row->type, 2, N, 2 * F, 0);
+    if (r->row->options & OPT_ALIAS) dx->alias = 1 + 2;
+    dx->batch = dy->batch = x->batch = true;
+    arg_fill(r, dy, 1, 0);
+    arg_fill(r, x, r->row->options & OPT_EXTREME ? 100 : 2, 0);
+}
+static err_t swiglu_back_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
+    (void)r;
+    return o->swiglu_backward(&(swiglu_backward_args){.dx = t[0], .dy = t[1], .x = t[2]}, s);
+}
+static void swiglu_back_reference(op_run *r) {
+    int64_t F = r->row->size[1];
+    const double *dy = r->arg[1].value, *x = r->arg[2].value;
+    for (int64_t i = 0; i < r->row->size[0] * F; i++) {
+        int64_t at = i / F * 2 * F + i % F;
+        double g = x[at], u = x[at + F], s = 1 / (1 + exp(-g));
+        r->arg[0].want[at] = dy[i] * u * (s + g * s * (1 / (1 + exp(g))));
+        r->arg[0].want[at + F] = dy[i] * g * s;
+    }
+}
+static double swiglu_loss(void *ctx) {
+    op_run *r = ctx;
+    int64_t F = r->row->size[1];
+    const double *dy = r->arg[1].value, *x = r->arg[2].value;
+    double sum = 0;
+    for (int64_t i = 0; i < r->row->size[0] * F; i++) {
+        int64_t at = i / F * 2 * F + i % F;
+        sum += dy[i] * x[at] / (1 + exp(-x[at])) * x[at + F];
+    }
+    return sum;
+}
+static bool swiglu_back_gradient(op_run *r) {
+    return gradient_near(r, "dx", swiglu_loss, r, r->arg[2].value, r->arg[0].want, tensor_count(&r->arg[2].t));
+}
+
+const op_kind kind_swiglu_backward = {"swiglu_backward", swiglu_back_setup, swiglu_back_call, swiglu_back_reference, swiglu_back_gradient, NULL,
+                                      stream_cost};
