@@ -80,19 +80,23 @@ static double sin_near(double r, double lost) {
     return r + (r * z * polynomial(s, 7, z) + lost * (1 - 0.5 * z));
 }
 
-double fm_cos(double x) {
-    if (!(x <= 1e5 && x >= -1e5)) return __builtin_nan("");
-    // pi/2 in three parts; the first two have 33 bits, so that their products with k are exact
+// cos(x - turns pi/2)
+static double cos_turned(double x, int turns) {
+    if (!(x <= 1e6 && x >= -1e6)) return __builtin_nan("");
+    // pi/2 in three parts; the first two have 33 bits, so that their products with k, of at most 20, are exact
     double k = nearest(x * 0x1.45f306dc9c883p-1);
     double far = x - k * 0x1.921fb544p0, middle = k * 0x1.0b4611a6p-34, low = k * 0x1.3198a2e037073p-69;
     double a = far - middle, r = a - low, lost = ((far - a) - middle) + ((a - r) - low);
-    switch ((int64_t)k & 3) {
+    switch (((int64_t)k - turns) & 3) {
     case 0: return cos_near(r, lost);
     case 1: return -sin_near(r, lost);
     case 2: return -cos_near(r, lost);
     default: return sin_near(r, lost);
     }
 }
+
+double fm_cos(double x) { return cos_turned(x, 0); }
+double fm_sin(double x) { return cos_turned(x, 1); }
 
 double fm_pow(double x, int64_t n) {
     uint64_t left = n < 0 ? 0 - (uint64_t)n : (uint64_t)n;

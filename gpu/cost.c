@@ -122,14 +122,14 @@ op_cost relu_backward_cost(const relu_backward_args *args) {
 
 // A row of each table is read for each that is written.
 op_cost embedding_forward_cost(const embedding_forward_args *args) {
-    return (op_cost){args->x->type, {ROWS(args->x), args->x->size[2], args->wte->size[0]}, 0, 3 * size_of(args->x), 0};
+    return (op_cost){args->x->type, {ROWS(args->x), args->x->size[2], args->wte->size[0]}, 0, (args->wpe ? 3 : 2) * size_of(args->x), 0};
 }
 
 // dx is read for each table; updated are as many rows as the tokens can touch.
 op_cost embedding_backward_cost(const embedding_backward_args *args) {
     int64_t N = args->dx->size[0] * args->dx->size[1], V = args->dwte->size[0];
-    double rows = (double)((N < V ? N : V) + args->dx->size[1]);
-    return (op_cost){args->dx->type, {ROWS(args->dx), args->dx->size[2], V}, 0, 2 * size_of(args->dx) + 8.0 * (double)args->dx->size[2] * rows, 0};
+    double rows = (double)((N < V ? N : V) + (args->dwpe ? args->dx->size[1] : 0)), read = (args->dwpe ? 2 : 1) * size_of(args->dx);
+    return (op_cost){args->dx->type, {ROWS(args->dx), args->dx->size[2], V}, 0, read + 8.0 * (double)args->dx->size[2] * rows, 0};
 }
 
 op_cost cross_entropy_cost(const cross_entropy_args *args) {

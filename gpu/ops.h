@@ -235,17 +235,17 @@ typedef struct relu_backward_args {
     const tensor *dy, *y;
 } relu_backward_args;
 
-// x[b,t] = wte[token[b,t]] + wpe[t]
+// x[b,t] = wte[token[b,t]] + wpe[t]; wpe NULL: without it
 typedef struct embedding_forward_args {
     tensor *x;             // (B,T,C) E (=)
     const tensor *tokens;  // (B,T) INT32, each in [0,V)
     const tensor *wte;     // (V,C) E
-    const tensor *wpe;     // (>=T,C) E
+    const tensor *wpe;     // (>=T,C) E, or NULL
 } embedding_forward_args;
 
 // dwte[v] += sum of dx over positions with token v, in order of position; dwpe[t] += sum over b, in order
 typedef struct embedding_backward_args {
-    tensor *dwte, *dwpe;   // (V,C), (>=T,C) FP32 (+=)
+    tensor *dwte, *dwpe;   // (V,C), (>=T,C) FP32 (+=); dwpe may be NULL
     tensor *scratch;       // (B*T + V + 1) INT32
     const tensor *dx;      // (B,T,C) E
     const tensor *tokens;  // (B,T) INT32

@@ -120,6 +120,7 @@ typedef struct model_type {
     // Declares the memory of the blocks and, unless forward_only, of what backward reads. Again: after the arena of the
     // last plan was closed.
     err_t (*plan)(model *m, arena *a, const model_plan *o);
+    err_t (*fill)(model *m, stream *s);                        // writes what is constant, after that memory was committed. NULL: nothing is
     void (*describe)(const model *m, char *dst, size_t room);  // "4 layers 128 channels"
     void (*close)(model *m);
 } model_type;

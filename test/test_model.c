@@ -30,11 +30,46 @@ typedef struct kind {
 
 static const kind kinds[] = {
     {"gpt", MODEL_gpt, {.gpt = {.layers = 3, .heads = 2, .embed = 24, .vocab = 37, .context = 11, .head_chunks = 2, .dropout = 0.1}}},
+    {"llama",
+     MODEL_llama,
+     {.llama = {.layers = 3,
+                .heads = 4,
+                .kv_heads = 2,
+                .head_dim = 6,
+                .embed = 20,
+                .hidden = 28,
+                .vocab = 37,
+                .context = 11,
+                .head_chunks = 2,
+                .norm_eps = 1e-2,
+                .rope_theta = 100,
+                .tied = true}}},
+    {"llama with all that its families add",
+     MODEL_llama,
+     {.llama = {.layers = 3,
+                .heads = 4,
+                .kv_heads = 1,
+                .head_dim = 10,
+                .embed = 20,
+                .hidden = 28,
+                .vocab = 37,
+                .context = 11,
+                .head_chunks = 1,
+                .norm_eps = 1e-2,
+                .rope_theta = 100,
+                .rope_scaling = ROPE_LLAMA3,
+                .rope_factor = 8,
+                .rope_low = 1,
+                .rope_high = 4,
+                .rope_original = 7,
+                .bias = LLAMA_BIAS_ALL,
+                .qk_norm = true,
+                .window = 5}}},
     {"mlp relu", MODEL_mlp, {.mlp = {.inputs = 21, .classes = 6, .hidden = "17 33 9", .activation = MLP_RELU}}},
     {"mlp gelu", MODEL_mlp, {.mlp = {.inputs = 21, .classes = 6, .hidden = "17 33 9", .activation = MLP_GELU}}},
     {"mlp without hidden layers", MODEL_mlp, {.mlp = {.inputs = 21, .classes = 6, .hidden = "  "}}},
 };
-enum { KINDS = sizeof kinds / sizeof *kinds };
+enum { KINDS = sizeof kinds / sizeof *kinds, FIRST_MLP = 3 };
 
 // A model with its memory, its weights and MICROS micro-batches of made-up samples.
 typedef struct rig {
@@ -109,6 +144,7 @@ static void rig_open(rig *r, const kind *k, dtype compute, int slots, recomputat
     declare_samples(r);
     OK(arena_commit(&r->memory));
     memset(r->memory.base, 0, r->memory.bytes);
+    if (r->m->type->fill) OK(r->m->type->fill(r->m, r->s));
     flow_link(&r->flow);
     ((step_state *)r->step.data)->loss_scale = 1;
     fill_samples(r);
@@ -295,7 +331,7 @@ static double mean_loss(const rig *r, const mlp_options *o, int i, int64_t e, do
 static void gradients_are_the_slopes_of_the_loss(void **state) {
     (void)state;
     const double H = 1e-5;
-    for (int k = 1; k < KINDS; k++) {
+    for (int k = FIRST_MLP; k < KINDS; k++) {
         const mlp_options *o = &kinds[k].o.mlp;
         rig r;
         rig_open(&r, &kinds[k], FP32, 1, RECOMPUTE_NONE);
@@ -315,7 +351,7 @@ static void gradients_are_the_slopes_of_the_loss(void **state) {
 static void accuracy_counts_the_samples_that_are_right(void **state) {
     (void)state;
     int right = 0, wrong = 0;
-    for (int k = 1; k < KINDS; k++) {
+    for (int k = FIRST_MLP; k < KINDS; k++) {
         rig r;
         rig_open(&r, &kinds[k], FP32, 1, RECOMPUTE_NONE);
         assert_int_equal(r.m->metrics, 1);

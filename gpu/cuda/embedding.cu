@@ -21,7 +21,7 @@ static inline unsigned blocks_of(int64_t n, int64_t size) { return (unsigned)cei
 
 // --- forward -----------------------------------------------------------------------------------------------------------------
 
-// x[b,t] = wte[token[b,t]] + wpe[t]. A warp a position.
+// x[b,t] = wte[token[b,t]] + wpe[t], or without it. A warp a position.
 // moves      3 * sizeof(E) bytes an element; memory bound
 // reference  gpu/cpu/kernel/embedding.c: embedding_forward
 template <class T, bool PACKED>
@@ -32,27 +32,29 @@ __global__ void __launch_bounds__(BLOCK)
     if (p >= positions) return;
     int64_t token = tokens[p];
     assert(token >= 0 && token < vocabulary);
-    const T *word = wte + token * width, *place = wpe + p % length * width;
+    const T *word = wte + token * width, *place = wpe ? wpe + p % length * width : NULL;
 #pragma unroll 4
     for (int64_t i = threadIdx.x * W; i < width; i += WARP * W) {
         float u[W], v[W];
         load_row<PACKED>(u, word, i, width);
-        load_row<PACKED>(v, place, i, width);
+        if (place) load_row<PACKED>(v, place, i, width);
 #pragma unroll
-        for (int k = 0; k < W; k++) u[k] += v[k];
+        for (int k = 0; k < W; k++) u[k] = place ? u[k] + v[k] : u[k];
         store_row<PACKED>(x + p * width, u, i, width);
     }
 }
 
 err_t cuda_embedding_forward(const embedding_forward_args *args, stream *s) {
     int64_t positions = tensor_count(args->tokens), length = args->tokens->size[1], vocabulary = args->wte->size[0], width = args->wte->size[1];
-    assert(args->tokens->type == INT32 && args->tokens->dims == 2 && args->wte->type == args->x->type && args->wpe->type == args->x->type);
-    assert(tensor_count(args->x) == positions * width && args->wpe->size[1] == width && args->wpe->size[0] >= length);
+    assert(args->tokens->type == INT32 && args->tokens->dims == 2 && args->wte->type == args->x->type);
+    const tensor *wpe = args->wpe;
+    assert(tensor_count(args->x) == positions * width);
+    assert(!wpe || (wpe->type == args->x->type && wpe->size[1] == width && wpe->size[0] >= length));
     const int32_t *token = (const int32_t *)args->tokens->data;
     dim3 grid(blocks_of(positions, BLOCK / WARP)), block(WARP, BLOCK / WARP);
     BY_TYPE(args->x->type, T, {
         T *out = (T *)args->x->data;
-        const T *word = (const T *)args->wte->data, *place = (const T *)args->wpe->data;
+        const T *word = (const T *)args->wte->data, *place = wpe ? (const T *)wpe->data : NULL;
         if (packs<T>(out, width) && packs<T>(word, width) && packs<T>(place, width))
             LAUNCH((embed_kernel<T, true>), grid, block, 0, s, out, token, word, place, positions, length, width, vocabulary);
         else LAUNCH((embed_kernel<T, false>), grid, block, 0, s, out, token, word, place, positions, length, width, vocabulary);
@@ -260,26 +262,37 @@ template <class T, int W> static err_t embed_back(embed_back_args<T> *a, stream 
     a->groups = ceil_div(a->vocabulary, each < 1 ? 1 : each < WARP ? each : (int64_t)WARP);
     dim3 block(WARP, BLOCK / WARP);
     LAUNCH((embed_words_kernel<T, W>), blocks_of(a->groups * a->slices, BLOCK / WARP), block, 0, s, *a);
-    LAUNCH((embed_places_kernel<T, W>), blocks_of(a->length * a->slices, BLOCK / WARP), block, 0, s, *a);
+    if (a->dwpe) LAUNCH((embed_places_kernel<T, W>), blocks_of(a->length * a->slices, BLOCK / WARP), block, 0, s, *a);
     return ERR_OK;
 }
 
 err_t cuda_embedding_backward(const embedding_backward_args *args, stream *s) {
     int64_t samples = args->tokens->size[0], length = args->tokens->size[1], positions = samples * length;
     int64_t vocabulary = args->dwte->size[0], width = args->dwte->size[1];
-    assert(args->tokens->type == INT32 && args->tokens->dims == 2 && args->dwte->type == FP32 && args->dwpe->type == FP32 && positions <= INT32_MAX);
+    assert(args->tokens->type == INT32 && args->tokens->dims == 2 && args->dwte->type == FP32 && positions <= INT32_MAX);
     assert(args->scratch->type == INT32 && tensor_count(args->scratch) >= positions + vocabulary + 1 && vocabulary < INT32_MAX);
-    assert(tensor_count(args->dx) == positions * width && args->dwpe->size[1] == width && args->dwpe->size[0] >= length);
+    tensor *dwpe = args->dwpe;
+    assert(tensor_count(args->dx) == positions * width);
+    assert(!dwpe || (dwpe->type == FP32 && dwpe->size[1] == width && dwpe->size[0] >= length));
     int32_t *order = (int32_t *)args->scratch->data, *begin = order + positions;
     sort_args sort = {};
     sort.order = order, sort.begin = begin, sort.tokens = (const int32_t *)args->tokens->data, sort.positions = (int32_t)positions;
     TRY(sort_by_token(sort, vocabulary, s));
     if (args->fresh_wte) TRY(cuda_zero(s, args->dwte->data, tensor_bytes(args->dwte)));
-    if (args->fresh_wpe) TRY(cuda_zero(s, args->dwpe->data, tensor_bytes(args->dwpe)));
+    if (dwpe && args->fresh_wpe) TRY(cuda_zero(s, dwpe->data, tensor_bytes(dwpe)));
     BY_TYPE(args->dx->type, T, {
         constexpr int W = 4 / sizeof(T);
-        embed_back_args<T> a = {
-            (float *)args->dwte->data, (float *)args->dwpe->data, order, begin, (const T *)args->dx->data, samples, length, width, vocabulary, 0, 0};
+        embed_back_args<T> a = {(float *)args->dwte->data,
+                                dwpe ? (float *)dwpe->data : NULL,
+                                order,
+                                begin,
+                                (const T *)args->dx->data,
+                                samples,
+                                length,
+                                width,
+                                vocabulary,
+                                0,
+                                0};
         if (width % W == 0 && (uintptr_t)args->dx->data % 4 == 0) TRY((embed_back<T, W>(&a, s)));
         else TRY((embed_back<T, 1>(&a, s)));
     });

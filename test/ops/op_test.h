@@ -38,7 +38,7 @@ enum {
     OPT_LOSS_ONLY = 1 << 11,    // cross entropy: scale NULL
     OPT_EXTREME = 1 << 12,      // inputs that break careless arithmetic
     OPT_SKIP = 1 << 13,         // adamw, sgd: the step was decided against
-    OPT_NO_W = 1 << 14,         // adamw, sgd: no rounded copy
+    OPT_NO_W = 1 << 14,         // adamw, sgd: no rounded copy; embedding: no table of positions
     OPT_STOCHASTIC = 1 << 15,   // adamw, sgd: w is rounded stochastically
     OPT_AT = 1 << 16,           // dropout: step and first sample come from device memory
     OPT_NO_MOMENTUM = 1 << 17,  // sgd: no buffer

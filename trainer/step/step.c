@@ -106,6 +106,7 @@ static int micro_recordings(const step_runner *r) { return 8 * r->state->buffers
 err_t step_commit(step_runner *r) {
     TRY(arena_commit(&r->memory));
     TRY(arena_commit(&r->staging));
+    if (r->net->type->fill) TRY(r->net->type->fill(r->net, r->s));
     flow_link(&r->flow);
     double *at = r->shared.data;
     r->sums.data = at;

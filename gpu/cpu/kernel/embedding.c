@@ -23,11 +23,12 @@ BODY void embed_rows(dtype t, const embed_job *j, int64_t from, int64_t to) {
     for (int64_t p = from; p < to; p++) {
         int64_t token = j->tokens[p];
         assert(token >= 0 && token < j->vocabulary);
-        const void *word = typed_at(j->wte, t, token * j->width), *place = typed_at(j->wpe, t, p % j->length * j->width);
+        const void *word = typed_at(j->wte, t, token * j->width), *place = j->wpe ? typed_at(j->wpe, t, p % j->length * j->width) : NULL;
         void *x = typed_at_mut(j->x, t, p * j->width);
         for (int64_t i = 0; i < j->width; i += VL) {
             int64_t n = j->width - i;
-            typed_store_n(x, t, i, vf_add(typed_load_n(word, t, i, n), typed_load_n(place, t, i, n)), n);
+            vf v = typed_load_n(word, t, i, n);
+            typed_store_n(x, t, i, place ? vf_add(v, typed_load_n(place, t, i, n)) : v, n);
         }
     }
 }
@@ -40,10 +41,12 @@ static void embed_item(void *ctx, int64_t item, int thread) {
 }
 
 err_t KERNEL(embedding_forward)(const embedding_forward_args *args, stream *s) {
-    embed_job j = {args->x->type,         args->x->data,      args->tokens->data, args->wte->data, args->wpe->data, tensor_count(args->tokens),
+    const tensor *wpe = args->wpe;
+    embed_job j = {args->x->type,         args->x->data,      args->tokens->data, args->wte->data, wpe ? wpe->data : NULL, tensor_count(args->tokens),
                    args->tokens->size[1], args->wte->size[1], args->wte->size[0]};
-    assert(args->tokens->type == INT32 && args->tokens->dims == 2 && args->wte->type == args->x->type && args->wpe->type == args->x->type);
-    assert(tensor_count(args->x) == j.positions * j.width && args->wpe->size[1] == j.width && args->wpe->size[0] >= j.length);
+    assert(args->tokens->type == INT32 && args->tokens->dims == 2 && args->wte->type == args->x->type &&
+           tensor_count(args->x) == j.positions * j.width);
+    assert(!wpe || (wpe->type == args->x->type && wpe->size[1] == j.width && wpe->size[0] >= j.length));
     int64_t rows = rows_per_item(j.width);
     pool_run(s->workers, (j.positions + rows - 1) / rows, embed_item, &j);
     return ERR_OK;
@@ -121,15 +124,17 @@ static void sort_by_token(int32_t *order, int32_t *end, const int32_t *tokens, i
 err_t KERNEL(embedding_backward)(const embedding_backward_args *args, stream *s) {
     int64_t samples = args->tokens->size[0], length = args->tokens->size[1], positions = samples * length;
     int64_t vocabulary = args->dwte->size[0], width = args->dwte->size[1];
-    assert(args->tokens->type == INT32 && args->tokens->dims == 2 && args->dwte->type == FP32 && args->dwpe->type == FP32 && positions <= INT32_MAX);
+    tensor *dwpe = args->dwpe;
+    assert(args->tokens->type == INT32 && args->tokens->dims == 2 && args->dwte->type == FP32 && positions <= INT32_MAX);
     assert(args->scratch->type == INT32 && tensor_count(args->scratch) >= positions + vocabulary + 1);
-    assert(tensor_count(args->dx) == positions * width && args->dwpe->size[1] == width && args->dwpe->size[0] >= length);
+    assert(tensor_count(args->dx) == positions * width);
+    assert(!dwpe || (dwpe->type == FP32 && dwpe->size[1] == width && dwpe->size[0] >= length));
     int32_t *order = args->scratch->data, *end = order + positions;
     if (args->fresh_wte) memset(args->dwte->data, 0, tensor_bytes(args->dwte));
-    if (args->fresh_wpe) memset(args->dwpe->data, 0, tensor_bytes(args->dwpe));
+    if (dwpe && args->fresh_wpe) memset(dwpe->data, 0, tensor_bytes(dwpe));
     sort_by_token(order, end, args->tokens->data, positions, vocabulary);
-    embed_back_job j = {args->dx->type, args->dwte->data, args->dwpe->data,         order, end, args->dx->data, samples, length,
+    embed_back_job j = {args->dx->type, args->dwte->data, dwpe ? dwpe->data : NULL, order, end, args->dx->data, samples, length,
                         width,          vocabulary,       blocks_of(width, COLUMNS)};
-    pool_run(s->workers, (blocks_of(vocabulary, WORDS) + blocks_of(length, TIMES)) * j.column_items, embed_back_item, &j);
+    pool_run(s->workers, (blocks_of(vocabulary, WORDS) + (dwpe ? blocks_of(length, TIMES) : 0)) * j.column_items, embed_back_item, &j);
     return ERR_OK;
 }

@@ -1,0 +1,326 @@
+// model/llama/layers.c: see model/llama/layers.h. The backward function mirrors the forward functions: read the forward lines from the bottom up.
+#include "model/llama/layers.h"
+
+#include "model/linear.h"
+
+#include <stdlib.h>
+
+// Where a layer's parameters are in the table.
+typedef struct layer_params {
+    int norm_1, norm_2, q_norm, k_norm;  // q_norm = -1: no norms of q and k
+    linear qkv, proj, in, out;           // in: gate and up
+} layer_params;
+
+// What a layer's backward pass reads in addition to its input x, by the cost of recomputing it.
+typedef struct layer_costly {
+    tensor qkv, att, lse;             // (B,T,(H+2KV)D) turned, (B,T,HD), (B,H,T)
+    tensor q, k, q_rstd, k_rstd;      // with norms of q and k: what they were before: (B,T,HD), (B,T,KV D), (B,T,H), (B,T,KV)
+    tensor mid;                       // (B,T,C)   x + attention
+    tensor pair;                      // (B,T,2F)  gate and up
+    tensor norm_1_rstd, norm_2_rstd;  // (B,T)
+} layer_costly;
+
+typedef struct layer_cheap {
+    tensor norm_1, norm_2;  // (B,T,C)
+    tensor gated;           // (B,T,F)
+} layer_cheap;
+
+// The number of sets of each: one for each layer of each slot, or one that all share and each layer's forward pass
+// overwrites.
+//                costly   cheap
+//   none           L        L      of each slot
+//   selective      L        1
+//   block          1        1
+//   forward only   1        1
+typedef struct layer_sets {
+    int costly, cheap;
+    bool shares_costly, shares_cheap;
+} layer_sets;
+
+struct llama_layers {
+    model *of;
+    llama_options o;
+    int64_t Q, K, R;  // elements of a position's queries, of its keys, and of all three
+    layer_params *layer;
+    layer_sets sets;
+    layer_costly *costly;
+    layer_cheap *cheap;
+    int held_slot, held_layer;        // whose values the shared sets hold; held_layer = -1: those of no layer
+    tensor angles;                    // (T,D)
+    tensor scratch;                   // (B,T,C)
+    tensor inner, datt, dqkv, delta;  // backward: (B,T,C), (B,T,HD), (B,T,(H+2KV)D), (B,H,T)
+};
+
+// One layer's tensors, its own or the shared ones, cut to this pass's B and T. N = B*T rows.
+typedef struct layer_view {
+    int64_t B, T, N;
+    tensor x, norm_1, norm_1_rstd, qkv, q, k, q_rstd, k_rstd, att, lse, mid, norm_2, norm_2_rstd, pair, gated;
+    tensor qkv3, att3;  // (B,T,.)
+} layer_view;
+
+static layer_view view_layer(const llama_layers *t, int l, const pass *p, const tensor *x) {
+    int own = p->slot * (int)t->o.layers + l;
+    const layer_costly *a = &t->costly[t->sets.shares_costly ? 0 : own];
+    const layer_cheap *b = &t->cheap[t->sets.shares_cheap ? 0 : own];
+    int64_t C = t->o.embed, F = t->o.hidden, B = p->B, T = p->in[0].size[1], N = B * T;
+    layer_view v = {
+        .B = B,
+        .T = T,
+        .N = N,
+        .x = view2(x, N, C),
+        .norm_1 = view2(&b->norm_1, N, C),
+        .norm_1_rstd = view1(&a->norm_1_rstd, N),
+        .qkv = view2(&a->qkv, N, t->R),
+        .att = view2(&a->att, N, t->Q),
+        .lse = view3(&a->lse, B, t->o.heads, T),
+        .mid = view2(&a->mid, N, C),
+        .norm_2 = view2(&b->norm_2, N, C),
+        .norm_2_rstd = view1(&a->norm_2_rstd, N),
+        .pair = view2(&a->pair, N, 2 * F),
+        .gated = view2(&b->gated, N, F),
+        .qkv3 = view3(&a->qkv, B, T, t->R),
+        .att3 = view3(&a->att, B, T, t->Q),
+    };
+    if (!t->o.qk_norm) return v;
+    v.q = view2(&a->q, N, t->Q), v.q_rstd = view2(&a->q_rstd, N, t->o.heads);
+    v.k = view2(&a->k, N, t->K), v.k_rstd = view2(&a->k_rstd, N, t->o.kv_heads);
+    return v;
+}
+
+static err_t norm_forward(const llama_layers *t, const pass *p, int w, tensor *y, tensor *rstd, const tensor *x) {
+    return p->ops->rms_norm_forward(&(rms_norm_forward_args){.y = y, .rstd = rstd, .x = x, .w = &p->w[w], .eps = (float)t->o.norm_eps}, p->s);
+}
+
+// dx = the gradient of x: through the norm and past it.
+static err_t norm_backward(const pass *p, int w, tensor *dx, const tensor *dy, const tensor *past, const tensor *x, const tensor *rstd) {
+    return p->ops->rms_norm_backward(
+        &(rms_norm_backward_args){.dx = dx, .dw = &p->dw[w], .dy = dy, .dresidual = past, .x = x, .w = &p->w[w], .rstd = rstd, .fresh = p->fresh},
+        p->s);
+}
+
+// Queries and keys of unit mean square, each times its weight.
+static err_t norm_heads(const llama_layers *t, const pass *p, const layer_params *n, layer_view *v) {
+    if (n->q_norm < 0) return ERR_OK;
+    float eps = (float)t->o.norm_eps;
+    TRY(p->ops->head_norm_forward(
+        &(head_norm_forward_args){.x = &v->qkv, .kept = &v->q, .rstd = &v->q_rstd, .w = &p->w[n->q_norm], .first = 0, .eps = eps}, p->s));
+    return p->ops->head_norm_forward(
+        &(head_norm_forward_args){.x = &v->qkv, .kept = &v->k, .rstd = &v->k_rstd, .w = &p->w[n->k_norm], .first = (int)t->o.heads, .eps = eps},
+        p->s);
+}
+
+static err_t norm_heads_backward(const llama_layers *t, const pass *p, const layer_params *n, layer_view *v, tensor *dqkv) {
+    if (n->q_norm < 0) return ERR_OK;
+    TRY(p->ops->head_norm_backward(
+        &(head_norm_backward_args){
+            .dx = dqkv, .dw = &p->dw[n->q_norm], .kept = &v->q, .rstd = &v->q_rstd, .w = &p->w[n->q_norm], .first = 0, .fresh = p->fresh},
+        p->s));
+    return p->ops->head_norm_backward(&(head_norm_backward_args){.dx = dqkv,
+                                                                 .dw = &p->dw[n->k_norm],
+                                                                 .kept = &v->k,
+                                                                 .rstd = &v->k_rstd,
+                                                                 .w = &p->w[n->k_norm],
+                                                                 .first = (int)t->o.heads,
+                                                                 .fresh = p->fresh},
+                                      p->s);
+}
+
+// Queries and keys turn by their positions; values do not.
+static err_t turn(const llama_layers *t, const pass *p, tensor *qkv3, bool back) {
+    return p->ops->rotary(&(rotary_args){.x = qkv3, .table = &t->angles, .heads = (int)(t->o.heads + t->o.kv_heads), .back = back}, p->s);
+}
+
+static err_t gate(const pass *p, layer_view *v) { return p->ops->swiglu_forward(&(swiglu_forward_args){.y = &v->gated, .x = &v->pair}, p->s); }
+
+// mid = x + attention(norm(x));  gated = silu(gate) up of norm(mid): the layer up to the last value that its backward pass reads.
+static err_t layer_to_gated(llama_layers *t, int l, const pass *p, layer_view *v) {
+    const layer_params *n = &t->layer[l];
+    TRY(norm_forward(t, p, n->norm_1, &v->norm_1, &v->norm_1_rstd, &v->x));
+    TRY(linear_forward(p, &n->qkv, &v->qkv, &v->norm_1, NULL));
+    TRY(norm_heads(t, p, n, v));
+    TRY(turn(t, p, &v->qkv3, false));
+    TRY(p->ops->attention_forward(
+        &(attention_forward_args){
+            .y = &v->att3, .lse = &v->lse, .qkv = &v->qkv3, .heads = (int)t->o.heads, .kv_heads = (int)t->o.kv_heads, .window = (int)t->o.window},
+        p->s));
+    TRY(linear_onto(p, &n->proj, &v->mid, &v->att, &v->x));
+    TRY(norm_forward(t, p, n->norm_2, &v->norm_2, &v->norm_2_rstd, &v->mid));
+    TRY(linear_forward(p, &n->in, &v->pair, &v->norm_2, NULL));
+    return gate(p, v);
+}
+
+static void hold(llama_layers *t, int l, const pass *p) { t->held_slot = p->slot, t->held_layer = l; }
+
+err_t llama_layer_forward(llama_layers *t, int l, pass *p, const tensor *y, const tensor *x) {
+    layer_view v = view_layer(t, l, p, x);
+    tensor out = view2(y, v.N, t->o.embed);
+    TRY(layer_to_gated(t, l, p, &v));
+    hold(t, l, p);
+    return linear_onto(p, &t->layer[l].out, &out, &v.gated, &v.mid);
+}
+
+// Recomputes values in shared sets, unless they are still there.
+static err_t recompute(llama_layers *t, int l, const pass *p, layer_view *v) {
+    const layer_params *n = &t->layer[l];
+    if (!t->sets.shares_cheap || (t->held_layer == l && t->held_slot == p->slot)) return ERR_OK;
+    hold(t, l, p);
+    if (t->sets.shares_costly) return layer_to_gated(t, l, p, v);
+    TRY(norm_forward(t, p, n->norm_1, &v->norm_1, &v->norm_1_rstd, &v->x));
+    TRY(norm_forward(t, p, n->norm_2, &v->norm_2, &v->norm_2_rstd, &v->mid));
+    return gate(p, v);
+}
+
+// dx (=) the gradient of mid: through the MLP and past it. The gradients of what is kept take its place once it was read.
+static err_t mlp_backward(llama_layers *t, int l, const pass *p, layer_view *v, tensor *dx, const tensor *dy) {
+    const layer_params *n = &t->layer[l];
+    tensor dnorm = view2(&t->inner, v->N, t->o.embed), dgated = v->gated, dpair = v->pair;
+    TRY(linear_weights(p, &n->out, dy, &v->gated));
+    TRY(linear_inputs(p, &n->out, &dgated, dy, NULL, NULL));
+    TRY(p->ops->swiglu_backward(&(swiglu_backward_args){.dx = &dpair, .dy = &dgated, .x = &v->pair}, p->s));
+    TRY(linear_weights(p, &n->in, &dpair, &v->norm_2));
+    TRY(linear_inputs(p, &n->in, &dnorm, &dpair, NULL, NULL));
+    return norm_backward(p, n->norm_2, dx, &dnorm, dy, &v->mid, &v->norm_2_rstd);
+}
+
+// dx: the gradient of mid on entry, that of x on return.
+static err_t attention_part_backward(llama_layers *t, int l, const pass *p, layer_view *v, tensor *dx) {
+    const layer_params *n = &t->layer[l];
+    tensor dnorm = view2(&t->inner, v->N, t->o.embed), datt = view2(&t->datt, v->N, t->Q), datt3 = view3(&datt, v->B, v->T, t->Q);
+    tensor dqkv = view2(&t->dqkv, v->N, t->R), dqkv3 = view3(&dqkv, v->B, v->T, t->R), delta = view3(&t->delta, v->B, t->o.heads, v->T);
+    TRY(linear_weights(p, &n->proj, dx, &v->att));
+    TRY(linear_inputs(p, &n->proj, &datt, dx, NULL, NULL));
+    TRY(p->ops->attention_backward(&(attention_backward_args){.dqkv = &dqkv3,
+                                                              .delta = &delta,
+                                                              .dy = &datt3,
+                                                              .y = &v->att3,
+                                                              .lse = &v->lse,
+                                                              .qkv = &v->qkv3,
+                                                              .heads = (int)t->o.heads,
+                                                              .kv_heads = (int)t->o.kv_heads,
+                                                              .window = (int)t->o.window},
+                                   p->s));
+    TRY(turn(t, p, &dqkv3, true));
+    TRY(norm_heads_backward(t, p, n, v, &dqkv));
+    TRY(linear_weights(p, &n->qkv, &dqkv, &v->norm_1));
+    TRY(linear_inputs(p, &n->qkv, &dnorm, &dqkv, NULL, NULL));
+    return norm_backward(p, n->norm_1, dx, &dnorm, dx, &v->x, &v->norm_1_rstd);
+}
+
+err_t llama_layer_backward(llama_layers *t, int l, pass *p, const tensor *dx, const tensor *dy, const tensor *x) {
+    layer_view v = view_layer(t, l, p, x);
+    tensor to = view2(dx, v.N, t->o.embed), from = view2(dy, v.N, t->o.embed);
+    TRY(recompute(t, l, p, &v));
+    TRY(mlp_backward(t, l, p, &v, &to, &from));
+    if (t->held_slot == p->slot && t->held_layer == l) t->held_layer = -1;  // gated and pair are overwritten
+    return attention_part_backward(t, l, p, &v, &to);
+}
+
+const tensor *llama_layers_scratch(const llama_layers *t) { return &t->scratch; }
+
+// --- opening ---------------------------------------------------------------------------------------------------------------
+
+static int bias_of(model *m, bool has, int b, int64_t rows, const char *format, int l) {
+    return has ? model_add(m, b, rows, 0, 0, 0, format, l) : -1;
+}
+
+// Initial values as GPT-2's: normal(0, 0.02), the projections back into the residual stream scaled by 1/sqrt(2L).
+static void add_layer(llama_layers *t, int l) {
+    model *m = t->of;
+    const llama_options *o = &t->o;
+    layer_params *n = &t->layer[l];
+    int64_t C = o->embed, F = o->hidden;
+    int b = l + 1;
+    double std = 0.02, residual = 0.02 / __builtin_sqrt(2.0 * (double)o->layers);
+    n->norm_1 = model_add(m, b, C, 0, 0, 1, "layers.%d.input_layernorm.weight", l);
+    n->qkv.w = model_add(m, b, t->R, C, std, 0, "layers.%d.self_attn.qkv_proj.weight", l);
+    n->qkv.b = bias_of(m, o->bias != LLAMA_BIAS_NO, b, t->R, "layers.%d.self_attn.qkv_proj.bias", l);
+    n->q_norm = n->k_norm = -1;
+    if (o->qk_norm) {
+        n->q_norm = model_add(m, b, o->head_dim, 0, 0, 1, "layers.%d.self_attn.q_norm.weight", l);
+        n->k_norm = model_add(m, b, o->head_dim, 0, 0, 1, "layers.%d.self_attn.k_norm.weight", l);
+    }
+    n->proj.w = model_add(m, b, C, t->Q, residual, 0, "layers.%d.self_attn.o_proj.weight", l);
+    n->proj.b = bias_of(m, o->bias == LLAMA_BIAS_ALL, b, C, "layers.%d.self_attn.o_proj.bias", l);
+    n->norm_2 = model_add(m, b, C, 0, 0, 1, "layers.%d.post_attention_layernorm.weight", l);
+    n->in = (linear){model_add(m, b, 2 * F, C, std, 0, "layers.%d.mlp.gate_up_proj.weight", l), -1};
+    n->out = (linear){model_add(m, b, C, F, residual, 0, "layers.%d.mlp.down_proj.weight", l), -1};
+}
+
+err_t llama_layers_open(llama_layers **out, model *m, const llama_options *o) {
+    llama_layers *t = *out = calloc(1, sizeof *t);
+    if (t)
+        *t = (llama_layers){.of = m,
+                            .o = *o,
+                            .Q = o->heads * o->head_dim,
+                            .K = o->kv_heads * o->head_dim,
+                            .R = (o->heads + 2 * o->kv_heads) * o->head_dim,
+                            .held_layer = -1,
+                            .layer = calloc((size_t)o->layers, sizeof *t->layer)};
+    if (!t || !t->layer) return err_set(ERR_INTERNAL, "no memory for %d layers", (int)o->layers);
+    for (int l = 0; l < (int)o->layers; l++) add_layer(t, l);
+    return ERR_OK;
+}
+
+void llama_layers_close(llama_layers *t) {
+    if (!t) return;
+    free(t->layer), free(t->costly), free(t->cheap);
+    free(t);
+}
+
+static err_t plan_costly(const llama_layers *t, arena *a, layer_costly *k, dtype type, int64_t B) {
+    int64_t T = t->o.context;
+    TRY(arena_3d(a, &k->qkv, type, B, T, t->R));
+    TRY(arena_3d(a, &k->att, type, B, T, t->Q));
+    TRY(arena_3d(a, &k->lse, FP32, B, t->o.heads, T));
+    TRY(arena_3d(a, &k->mid, type, B, T, t->o.embed));
+    TRY(arena_3d(a, &k->pair, type, B, T, 2 * t->o.hidden));
+    TRY(arena_2d(a, &k->norm_1_rstd, FP32, B, T));
+    TRY(arena_2d(a, &k->norm_2_rstd, FP32, B, T));
+    if (!t->o.qk_norm) return ERR_OK;
+    TRY(arena_3d(a, &k->q, type, B, T, t->Q));
+    TRY(arena_3d(a, &k->k, type, B, T, t->K));
+    TRY(arena_3d(a, &k->q_rstd, FP32, B, T, t->o.heads));
+    return arena_3d(a, &k->k_rstd, FP32, B, T, t->o.kv_heads);
+}
+
+static err_t plan_cheap(const llama_layers *t, arena *a, layer_cheap *k, dtype type, int64_t B) {
+    TRY(arena_3d(a, &k->norm_1, type, B, t->o.context, t->o.embed));
+    TRY(arena_3d(a, &k->norm_2, type, B, t->o.context, t->o.embed));
+    return arena_3d(a, &k->gated, type, B, t->o.context, t->o.hidden);
+}
+
+static layer_sets choose_sets(const llama_layers *t, const model_plan *o) {
+    bool cheap = o->forward_only || o->recompute != RECOMPUTE_NONE, costly = o->forward_only || o->recompute == RECOMPUTE_BLOCK;
+    int all = o->slots * (int)t->o.layers;
+    return (layer_sets){.costly = costly ? 1 : all, .cheap = cheap ? 1 : all, .shares_costly = costly, .shares_cheap = cheap};
+}
+
+err_t llama_layers_plan(llama_layers *t, arena *a, const model_plan *o) {
+    free(t->costly), free(t->cheap);
+    t->sets = choose_sets(t, o);
+    t->held_layer = -1;
+    t->costly = calloc((size_t)t->sets.costly, sizeof *t->costly);
+    t->cheap = calloc((size_t)t->sets.cheap, sizeof *t->cheap);
+    if (!t->costly || !t->cheap) return err_set(ERR_INTERNAL, "no memory for the activations of %d layers", (int)t->o.layers);
+    for (int i = 0; i < t->sets.costly; i++) TRY(plan_costly(t, a, &t->costly[i], o->compute, o->B));
+    for (int i = 0; i < t->sets.cheap; i++) TRY(plan_cheap(t, a, &t->cheap[i], o->compute, o->B));
+    TRY(arena_2d(a, &t->angles, FP32, t->o.context, t->o.head_dim));
+    TRY(arena_3d(a, &t->scratch, o->compute, o->B, t->o.context, t->o.embed));
+    if (o->forward_only) return ERR_OK;
+    TRY(arena_3d(a, &t->inner, o->compute, o->B, t->o.context, t->o.embed));
+    TRY(arena_3d(a, &t->datt, o->compute, o->B, t->o.context, t->Q));
+    TRY(arena_3d(a, &t->dqkv, o->compute, o->B, t->o.context, t->R));
+    return arena_3d(a, &t->delta, FP32, o->B, t->o.heads, t->o.context);
+}
+
+err_t llama_layers_fill(llama_layers *t, stream *s) {
+    int64_t T = t->o.context, D = t->o.head_dim;
+    rope r = llama_rope(&t->o);
+    float *table = malloc((size_t)(T * D) * sizeof *table);
+    if (!table) return err_set(ERR_INTERNAL, "no memory for the angles of %lld positions", (long long)T);
+    rope_table(&r, T, D, table);
+    err_t rc = stream_copy(s, t->angles.data, table, (size_t)(T * D) * sizeof *table);
+    if (rc == ERR_OK) rc = stream_wait(s);
+    free(table);
+    return rc;
+}

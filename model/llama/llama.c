@@ -1,0 +1,260 @@
+// model/llama/llama.c: Llama (Touvron et al. 2023) and the families that vary it: Llama 3, Qwen 2 and 3, Mistral. A token embedding, L layers
+// (layers.c), a final RMS norm, and a head that may share the embedding.
+#include "model/llama/llama.h"
+
+#include "base/nearest.h"
+#include "model/head.h"
+#include "model/llama/layers.h"
+#include "model/types.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+typedef struct llama {
+    model base;
+    llama_options o;
+    int embed, norm;
+    llama_layers *body;
+    head head;
+    tensor norm_rstd;  // (B,T)
+    tensor sort;       // of the embedding's backward
+} llama;
+
+enum { TOKENS, TARGETS };  // inputs
+enum { EMBED = 0 };        // the first block
+
+static int64_t T_of(const pass *p) { return p->in[TOKENS].size[1]; }
+
+rope llama_rope(const llama_options *o) {
+    return (rope){(rope_kind)o->rope_scaling, o->rope_theta, o->rope_factor, o->rope_low, o->rope_high, o->rope_original};
+}
+
+// --- embedding and layers --------------------------------------------------------------------------------------------------
+
+static err_t embed_forward(model *m, int b, pass *p) {
+    llama *g = (llama *)m;
+    tensor x = view3(&p->x[b], p->B, T_of(p), g->o.embed);
+    return p->ops->embedding_forward(&(embedding_forward_args){.x = &x, .tokens = &p->in[TOKENS], .wte = &p->w[g->embed]}, p->s);
+}
+
+static err_t embed_backward(model *m, int b, pass *p) {
+    llama *g = (llama *)m;
+    tensor dx = view3(&p->dx[b], p->B, T_of(p), g->o.embed);
+    bool apart = p->dw[g->embed].data != p->dw[g->head.at.w].data;  // from the head's gradient, which this pass has made
+    return p->ops->embedding_backward(
+        &(embedding_backward_args){
+            .dwte = &p->dw[g->embed], .scratch = &g->sort, .dx = &dx, .tokens = &p->in[TOKENS], .fresh_wte = p->fresh && apart},
+        p->s);
+}
+
+static err_t layer_forward(model *m, int b, pass *p) { return llama_layer_forward(((llama *)m)->body, b - 1, p, &p->x[b], &p->x[b - 1]); }
+
+static err_t layer_backward(model *m, int b, pass *p) {
+    return llama_layer_backward(((llama *)m)->body, b - 1, p, &p->dx[b - 1], &p->dx[b], &p->x[b - 1]);
+}
+
+// --- final norm, head and loss ---------------------------------------------------------------------------------------------
+
+// Rows of this pass: x, its norm, and what the norm's backward pass reads.
+typedef struct final_view {
+    tensor x, norm, rstd;
+} final_view;
+
+static final_view view_final(const llama *g, int b, const pass *p) {
+    int64_t N = p->B * T_of(p), C = g->o.embed;
+    return (final_view){view2(&p->x[b - 1], N, C), view2(llama_layers_scratch(g->body), N, C), view1(&g->norm_rstd, N)};
+}
+
+static err_t final_norm(const llama *g, pass *p, final_view *v) {
+    return p->ops->rms_norm_forward(
+        &(rms_norm_forward_args){.y = &v->norm, .rstd = &v->rstd, .x = &v->x, .w = &p->w[g->norm], .eps = (float)g->o.norm_eps}, p->s);
+}
+
+// Losses of all rows; with a backward pass the norm is then overwritten by its gradient.
+static err_t losses_of(llama *g, pass *p, final_view *v) {
+    int64_t N = p->B * T_of(p);
+    tensor losses = view1(&p->losses, N), targets = view1(&p->in[TARGETS], N);
+    return head_losses(&g->head, p, &losses, NULL, &v->norm, &v->norm, &targets);
+}
+
+// In training all of it waits for the backward pass: other micro-batches may come in between.
+static err_t head_forward(model *m, int b, pass *p) {
+    llama *g = (llama *)m;
+    final_view v = view_final(g, b, p);
+    if (p->dw) return ERR_OK;
+    TRY(final_norm(g, p, &v));
+    if (!p->predict) return losses_of(g, p, &v);
+    tensor last = view2(&v.norm, 1, g->o.embed);
+    last.data = (char *)v.norm.data + (size_t)((T_of(p) - 1) * g->o.embed) * dtype_bytes(v.norm.type);
+    return head_scores(&g->head, p, &last);
+}
+
+static err_t head_backward(model *m, int b, pass *p) {
+    llama *g = (llama *)m;
+    final_view v = view_final(g, b, p);
+    tensor dx = view2(&p->dx[b - 1], p->B * T_of(p), g->o.embed);
+    TRY(final_norm(g, p, &v));
+    TRY(losses_of(g, p, &v));
+    return p->ops->rms_norm_backward(
+        &(rms_norm_backward_args){
+            .dx = &dx, .dw = &p->dw[g->norm], .dy = &v.norm, .x = &v.x, .w = &p->w[g->norm], .rstd = &v.rstd, .fresh = p->fresh},
+        p->s);
+}
+
+// --- tables ----------------------------------------------------------------------------------------------------------------
+
+static block sequence_block(const llama *g, const char *name, block_call forward, block_call backward) {
+    return (block){.name = name, .dims = 2, .size = {g->o.context, g->o.embed, 1}, .forward = forward, .backward = backward};
+}
+
+static tensor_spec sequence(const llama *g, const char *name) {
+    tensor_spec x = {.type = INT32, .dims = 1, .size = {g->o.context, 1, 1}, .limit = g->o.vocab};
+    snprintf(x.name, sizeof x.name, "%s", name);
+    return x;
+}
+
+// Multiplications and additions of a sample's matrix products, forward and backward; of attention only what is seen.
+static double flops_of(const llama *g) {
+    const llama_options *o = &g->o;
+    double T = (double)o->context, W = o->window ? (double)o->window : T, weights = (double)model_elements(&g->base);
+    double pairs = W >= T ? T * T / 2 : W * (T - W / 2);     // of positions and those that they see
+    if (!o->tied) weights -= (double)(o->vocab * o->embed);  // an embedding is not multiplied
+    return 6 * T * weights + 12 * pairs * (double)(o->layers * o->heads * o->head_dim);
+}
+
+static err_t declare(llama *g) {
+    const llama_options *o = &g->o;
+    model *m = &g->base;
+    int last = (int)o->layers + 1;
+    g->embed = model_add(m, EMBED, o->vocab, o->embed, 0.02, 0, "embed_tokens.weight");
+    TRY(llama_layers_open(&g->body, m, o));
+    g->norm = model_add(m, last, o->embed, 0, 0, 1, "norm.weight");
+    int w = model_add(m, last, o->vocab, o->embed, o->tied ? 0 : 0.02, 0, "lm_head.weight");
+    g->head = (head){.at = {w, -1}, .classes = o->vocab, .Vp = head_rows_in_memory(o->vocab)};
+    if (o->tied) m->param[w].tied = g->embed;
+    m->param[g->embed].rows_in_memory = m->param[w].rows_in_memory = g->head.Vp;
+
+    m->block[EMBED] = sequence_block(g, "embedding", embed_forward, embed_backward);
+    for (int b = 1; b < last; b++) m->block[b] = sequence_block(g, "layer", layer_forward, layer_backward);
+    m->block[last] = (block){.name = "head", .forward = head_forward, .backward = head_backward};
+    m->inputs = 2;
+    m->input[TOKENS] = sequence(g, "tokens"), m->input[TARGETS] = sequence(g, "targets");
+    m->losses = m->units = m->context = o->context;
+    m->unit = "token", m->short_unit = "tok";
+    m->vocab = o->vocab;
+    m->adds_once = o->head_chunks == 1;
+    m->flops = flops_of(g);
+    return ERR_OK;
+}
+
+static void llama_close(model *m) {
+    llama_layers_close(((llama *)m)->body);
+    model_free(m);
+}
+
+static err_t llama_open(model **out, const void *options) {
+    const llama_options *o = options;
+    *out = NULL;
+    llama *g = (llama *)model_new(&model_llama, sizeof *g, 3 + LLAMA_LAYER_PARAMS * (int)o->layers, 2 + (int)o->layers);
+    if (!g) return err_set(ERR_INTERNAL, "no memory for a model of %" PRId64 " layers", o->layers);
+    g->o = *o;
+    err_t rc = declare(g);
+    if (rc != ERR_OK) llama_close(&g->base);
+    else *out = &g->base;
+    return rc;
+}
+
+static err_t llama_plan(model *m, arena *a, const model_plan *o) {
+    llama *g = (llama *)m;
+    TRY(llama_layers_plan(g->body, a, o));
+    TRY(arena_2d(a, &g->norm_rstd, FP32, o->B, g->o.context));
+    TRY(head_plan(&g->head, a, o->compute, o->B * g->o.context, g->o.head_chunks));
+    return o->forward_only ? ERR_OK : arena_1d(a, &g->sort, INT32, o->B * g->o.context + g->o.vocab + 1);
+}
+
+static err_t llama_fill(model *m, stream *s) { return llama_layers_fill(((llama *)m)->body, s); }
+
+static void llama_describe(const model *m, char *dst, size_t room) {
+    const llama_options *o = &((const llama *)m)->o;
+    snprintf(dst, room, "%" PRId64 " layers %" PRId64 " channels %" PRId64 "/%" PRId64 " heads", o->layers, o->embed, o->heads, o->kv_heads);
+}
+
+// --- settings --------------------------------------------------------------------------------------------------------------
+
+// clang-format off
+#define ROW(key, type, def, min, max, words, also, comment) {"model", #key, type, CLASS_BITS, offsetof(llama_options, key), def, min, max, words, also, comment}
+#define INT(key, def, min, max, also, comment) ROW(key, KEY_INT, def, min, max, NULL, also, comment)
+#define REAL(key, def, min, max, also, comment) ROW(key, KEY_REAL, def, min, max, NULL, also, comment)
+
+static const setting keys[] = {
+    INT(layers, "4", 1, 1024, "n_layer num_layers num_hidden_layers depth", "number of blocks"),
+    INT(heads, "4", 1, 1024, "n_head num_heads num_attention_heads", "attention heads"),
+    INT(kv_heads, "0", 0, 1024, "num_key_value_heads n_kv_heads", "heads of keys and values, which query heads share; must divide heads; 0 = heads"),
+    INT(head_dim, "0", 0, 1024, "head_size", "elements of a head, an even number; 0 = embed / heads"),
+    INT(embed, "128", 1, 1048576, "n_embd channels hidden_size dim d_model", "channels"),
+    INT(hidden, "0", 0, 16777216, "intermediate_size ffn_dim", "channels inside the MLP; 0 = 8/3 embed, up to a multiple of 64"),
+    INT(vocab, "256", 2, 16777216, "vocab_size", "number of different tokens; 256 for bytes"),
+    INT(context, "128", 1, ROPE_MOST, "block_size seq_len sequence_length max_position_embeddings", "tokens that the model sees at once"),
+    ROW(tied, KEY_BOOL, "no", 0, 0, "no yes", "tie_word_embeddings", "the head's weight is the embedding"),
+    ROW(bias, KEY_WORD, "no", 0, 0, "no qkv all", "attention_bias qkv_bias", "biases of attention: none; of queries, keys and values; of the projection too"),
+    ROW(qk_norm, KEY_BOOL, "no", 0, 0, "no yes", "use_qk_norm", "RMS norm of each query and key before it is turned"),
+    INT(window, "0", 0, ROPE_MOST, "sliding_window", "positions that a position sees, itself included; 0 = all before it"),
+    REAL(norm_eps, "1e-5", 0, 1, "rms_norm_eps", "added to the mean square in RMS norms"),
+    REAL(rope_theta, "10000", 1, 1e12, "rope_base", "base of the rotary embedding's wavelengths"),
+    ROW(rope_scaling, KEY_WORD, "no", 0, 0, "no llama3", "rope_type", "how long wavelengths are stretched: not, or as in Llama 3.1"),
+    REAL(rope_factor, "8", 1, 1e6, "", "llama3: how many times"),
+    REAL(rope_low, "1", 1e-6, 1e6, "low_freq_factor", "llama3: wavelengths above rope_original / rope_low are stretched in full"),
+    REAL(rope_high, "4", 1e-6, 1e6, "high_freq_factor", "llama3: those below rope_original / rope_high stay; must be above rope_low"),
+    INT(rope_original, "8192", 1, ROPE_MOST, "original_max_position_embeddings", "llama3: the context before it was stretched"),
+    INT(head_chunks, "0", 0, 9007199254740991.0, "loss_chunks",
+        "parts of a micro-batch whose logits are in memory in turn; 0 = at most 20,971,520 logits each, on a GPU at least 8,192 rows"),
+};
+// clang-format on
+
+static err_t check_heads(llama_options *o, model_rule *r) {
+    char divisors[64], multiples[64];
+    if (!o->kv_heads) o->kv_heads = o->heads;
+    if (o->heads % o->kv_heads) {
+        nearest_divisors(o->heads, o->kv_heads, divisors);
+        nearest_multiples(o->kv_heads, o->heads, multiples);
+        r->broken[0] = "kv_heads", r->broken[1] = "heads";
+        return err_set(ERR_CONFIG,
+                       "heads = %" PRId64 " is not a multiple of kv_heads = %" PRId64 ". Nearest that work: kv_heads = %s, or heads = %s.", o->heads,
+                       o->kv_heads, divisors, multiples);
+    }
+    if (!o->head_dim && o->embed % o->heads) {
+        nearest_multiples(o->heads, o->embed, multiples);
+        r->broken[0] = "heads", r->broken[1] = "embed";
+        return err_set(ERR_CONFIG, "embed = %" PRId64 " is not a multiple of heads = %" PRId64 ": set head_dim, or embed = %s", o->embed, o->heads,
+                       multiples);
+    }
+    if (!o->head_dim) o->head_dim = o->embed / o->heads;
+    if (o->head_dim % 2 == 0) return ERR_OK;
+    r->broken[0] = r->broken[1] = "head_dim";
+    return err_set(ERR_CONFIG, "heads of %" PRId64 " elements can't be turned in pairs: expected an even number", o->head_dim);
+}
+
+static err_t llama_resolve(void *options, model_rule *r) {
+    llama_options *o = options;
+    TRY(check_heads(o, r));
+    if (o->rope_scaling == ROPE_LLAMA3 && !(o->rope_high > o->rope_low)) {
+        r->broken[0] = "rope_high", r->broken[1] = "rope_low";
+        return err_set(ERR_CONFIG, "rope_high = %g must be above rope_low = %g", o->rope_high, o->rope_low);
+    }
+    if (!o->hidden) o->hidden = (o->embed * 8 / 3 + 63) / 64 * 64;
+    if (!o->head_chunks) {
+        o->head_chunks = head_chunks(r->micro * o->context, o->vocab, r->gpu);
+        r->chosen = "head_chunks";
+    }
+    return ERR_OK;
+}
+
+const model_type model_llama = {.name = "llama",
+                                .key = keys,
+                                .keys = sizeof keys / sizeof *keys,
+                                .resolve = llama_resolve,
+                                .open = llama_open,
+                                .plan = llama_plan,
+                                .fill = llama_fill,
+                                .describe = llama_describe,
+                                .close = llama_close};

@@ -1,0 +1,26 @@
+// model/llama/llama.h: the options of Llama and of the families after it, for model/types.h.
+#ifndef MODEL_LLAMA_LLAMA_H
+#define MODEL_LLAMA_LLAMA_H
+
+#include "model/rope.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum { LLAMA_BIAS_NO, LLAMA_BIAS_QKV, LLAMA_BIAS_ALL } llama_bias;  // of attention: none; of q, k, v; and of the projection
+
+typedef struct llama_options {
+    int64_t layers, heads, embed, vocab, context;
+    int64_t kv_heads, head_dim, hidden, head_chunks;  // 0 in the file: chosen by resolve
+    int64_t window;                                   // positions that one sees, itself included; 0: all
+    double norm_eps, rope_theta, rope_factor, rope_low, rope_high;
+    int64_t rope_original;
+    int rope_scaling;  // rope_kind
+    int bias;          // llama_bias
+    bool qk_norm, tied;
+} llama_options;
+
+// The angles of its positions.
+rope llama_rope(const llama_options *o);
+
+#endif
