@@ -23,6 +23,8 @@ static const char help[] =
     "  lockstep eval CONFIG.ini...       loss over the validation data    [--ckpt DIR]\n"
     "  lockstep sample CONFIG.ini...     let the model write              [--ckpt DIR] [--prompt TEXT]\n"
     "  lockstep hash CKPT_DIR...         fingerprints of weights and of the whole state, after checking every digest\n"
+    "  lockstep export RUN DIR           weights for others to load  [--dtype bf16] [--tokenizer PATH] [--shard-mb N]\n"
+    "  lockstep inspect WEIGHTS          what is in weights of others, as a [model] section\n"
     "  lockstep bench CONFIG.ini...      time training steps on made-up data   [--steps N]\n"
     "  lockstep bench step CONFIG.ini... where the time of a step goes, operation by operation [--steps N]\n"
     "  lockstep tune CONFIG.ini...       measure how a GPU multiplies the run's matrices best; [device] plans uses it\n"
@@ -179,6 +181,8 @@ static err_t dispatch(int argc, char **argv) {
     for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
         if (strcmp(argv[1], verbs[i].name) == 0) return run_verb(&verbs[i], argc - 2, argv + 2);
     if (strcmp(argv[1], "hash") == 0) return hash_all(argc - 2, argv + 2);
+    if (strcmp(argv[1], "export") == 0) return verb_export(argc - 2, argv + 2, stdout);
+    if (strcmp(argv[1], "inspect") == 0) return verb_inspect(argc - 2, argv + 2, stdout);
     if (strcmp(argv[1], "tokenize") == 0) return verb_tokenize(argc - 2, argv + 2, stdout);
     if (is_config(argv[1])) return run_verb(&verbs[0], argc - 1, argv + 1);
     return err_set(ERR_USAGE, "%s: no such verb, and not an .ini file", argv[1]);

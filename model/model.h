@@ -110,6 +110,19 @@ typedef struct model_rule {
     const char *broken[2];  // the keys of the rule that does not hold
 } model_rule;
 
+// One of the tensors that hold a parameter in files of others: its next `rows` rows.
+enum { WEIGHT_PARTS = 3 };
+typedef struct weight_part {
+    char name[MODEL_NAME];  // without model_type.prefix
+    bool prefixed;          // which stands before it as a rule
+    bool transposed;        // stored as (columns, rows)
+    bool table;             // a row for each token or position
+    int64_t rows;
+} weight_part;
+
+struct json_t;
+struct foreign_reader;
+
 typedef struct model_type {
     const char *name;
     const setting *key;  // its keys of [model]; offsets are within its options
@@ -120,7 +133,14 @@ typedef struct model_type {
     // Declares the memory of the blocks and, unless forward_only, of what backward reads. Again: after the arena of the
     // last plan was closed.
     err_t (*plan)(model *m, arena *a, const model_plan *o);
-    err_t (*fill)(model *m, stream *s);                        // writes what is constant, after that memory was committed. NULL: nothing is
+    err_t (*fill)(model *m, stream *s);  // writes what is constant, after that memory was committed. NULL: nothing is
+    // Files of Hugging Face (model/weights.h, model/foreign.h). parts: returns how many tensors hold a parameter. NULL: there are none of this model.
+    const char *prefix;
+    size_t options;  // bytes of them
+    int (*parts)(const model *m, int param, weight_part *part);
+    bool (*is_foreign)(const struct json_t *config);                // by its model_type
+    void (*from_foreign)(void *options, struct foreign_reader *r);  // of which the defaults are set
+    err_t (*to_foreign)(const void *options, struct json_t *config);
     void (*describe)(const model *m, char *dst, size_t room);  // "4 layers 128 channels"
     void (*close)(model *m);
 } model_type;

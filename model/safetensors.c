@@ -25,7 +25,10 @@ static const struct {
     const char *name;
     int bytes;
 } types[] = {
-    [ST_F32] = {"F32", 4}, [ST_F16] = {"F16", 2}, [ST_BF16] = {"BF16", 2}, [ST_I64] = {"I64", 8}, [ST_F64] = {"F64", 8},
+    [ST_F32] = {"F32", 4},         [ST_F16] = {"F16", 2}, [ST_BF16] = {"BF16", 2}, [ST_F64] = {"F64", 8},         [ST_I64] = {"I64", 8},
+    [ST_BOOL] = {"BOOL", 1},       [ST_U8] = {"U8", 1},   [ST_I8] = {"I8", 1},     [ST_F8_E4M3] = {"F8_E4M3", 1}, [ST_F8_E5M2] = {"F8_E5M2", 1},
+    [ST_F8_E8M0] = {"F8_E8M0", 1}, [ST_I16] = {"I16", 2}, [ST_U16] = {"U16", 2},   [ST_I32] = {"I32", 4},         [ST_U32] = {"U32", 4},
+    [ST_U64] = {"U64", 8},         [ST_C64] = {"C64", 8},
 };
 enum { TYPES = sizeof types / sizeof *types };
 
@@ -43,8 +46,8 @@ static err_t parse_type(const st_file *f, st_tensor *t, const json_t *dtype) {
         t->type = (st_type)i;
         return ERR_OK;
     }
-    return err_set(ERR_DATA, "%s: tensor %s: dtype %.20s is not supported, expected one of F32 F16 BF16 I64 F64: convert it first", f->path, t->name,
-                   text);
+    return err_set(ERR_DATA, "%s: tensor %s: dtype %.20s is not known, expected F32, F16, BF16, F64 or another one of the format: convert it first",
+                   f->path, t->name, text);
 }
 
 // Sets dims, size and bytes.
@@ -193,6 +196,8 @@ void st_close(st_file *f) {
     *f = (st_file){.fd = -1};
 }
 
+const char *st_type_name(st_type t) { return types[t].name; }
+
 const st_tensor *st_find(const st_file *f, const char *name) {
     for (int i = 0; i < f->count; i++)
         if (strcmp(f->tensors[i].name, name) == 0) return &f->tensors[i];
@@ -231,7 +236,8 @@ static void convert(float *out, const void *in, st_type type, int64_t n) {
 err_t st_read_f32(const st_file *f, const st_tensor *t, float *out) { return st_read_f32_part(f, t, 0, t->bytes / types[t->type].bytes, out); }
 
 err_t st_read_f32_part(const st_file *f, const st_tensor *t, int64_t first, int64_t count, float *out) {
-    if (t->type == ST_I64) return err_set(ERR_DATA, "%s: tensor %s holds integers (I64), expected floating point", f->path, t->name);
+    if (!st_floating(t->type))
+        return err_set(ERR_DATA, "%s: tensor %s holds %s, expected F32, F16, BF16 or F64", f->path, t->name, types[t->type].name);
     enum { PIECE = 2048 };
     double piece[PIECE];
     int64_t each = types[t->type].bytes, from = t->offset + first * each;

@@ -6,11 +6,33 @@
 #include "base/err.h"
 #include "base/fault.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 enum { ST_NAME = 96, ST_DIMS = 4 };
-typedef enum { ST_F32, ST_F16, ST_BF16, ST_I64, ST_F64 } st_type;
+
+// Every type of the format whose elements are whole bytes: a file may have tensors that nobody here reads.
+typedef enum {
+    ST_F32,
+    ST_F16,
+    ST_BF16,
+    ST_F64,  // those that can be read as FP32
+    ST_I64,
+    ST_BOOL,
+    ST_U8,
+    ST_I8,
+    ST_F8_E4M3,
+    ST_F8_E5M2,
+    ST_F8_E8M0,
+    ST_I16,
+    ST_U16,
+    ST_I32,
+    ST_U32,
+    ST_U64,
+    ST_C64,
+} st_type;
+static inline bool st_floating(st_type t) { return t <= ST_F64; }
 
 typedef struct st_tensor {
     char name[ST_NAME];
@@ -34,13 +56,15 @@ typedef struct st_file {
 err_t st_open(st_file *f, const char *path);
 void st_close(st_file *f);
 
+const char *st_type_name(st_type t);  // "BF16"
+
 // NULL when there is none of that name.
 const st_tensor *st_find(const st_file *f, const char *name);
 
 // Reads the tensor's bytes as they are.
 err_t st_read(const st_file *f, const st_tensor *t, void *out);
 
-// Reads as FP32, converting from F16, BF16 and F64. `out` holds the tensor's element count of floats.
+// Reads as FP32, converting from F16, BF16 and F64; ERR_DATA for other types. `out` holds the tensor's element count of floats.
 err_t st_read_f32(const st_file *f, const st_tensor *t, float *out);
 
 // The same for elements first .. first+count-1.

@@ -10,10 +10,13 @@ models_of_instructions() { runs "1 $sim/test/sim/test_wrappers"; }
 products() { runs "0 $sim/test/test_cublaslt"; }
 # Of the operations the rows of BF16, in which models are trained; check_sim.sh has all.
 operations_and_the_trainer() { runs "0 $sim/test/test_device *_like_*" "0 $sim/test/test_ops --device cuda --once bf16"; }
+# Llama and the families after it, against transformers: logits, gradients, steps.
+families() { runs "0 $sim/test/test_families cuda"; }
 
 try bugs_in_kernels
 try bugs_on_the_host
 try models_of_instructions
 try products
 try operations_and_the_trainer
+try families
 finish

@@ -101,8 +101,7 @@ err_t evaluate(evaluator *k, source *val, int64_t batches, evaluation *out) {
 
 // --- sampling --------------------------------------------------------------------------------------------------------------
 
-static err_t score(void *ctx, const int32_t *tokens, int64_t count, float *scores) {
-    evaluator *k = ctx;
+err_t evaluator_scores(evaluator *k, const int32_t *tokens, int64_t count, float *scores) {
     step_runner *r = k->r;
     pass p = executor_pass(r, 1);
     TRY(stream_copy(r->s, r->in[r->place][0].data, tokens, (size_t)count * sizeof *tokens));
@@ -113,6 +112,8 @@ static err_t score(void *ctx, const int32_t *tokens, int64_t count, float *score
     TRY(stream_copy(r->s, scores, k->scores.data, tensor_bytes(&k->scores)));
     return stream_wait(r->s);
 }
+
+static err_t score(void *ctx, const int32_t *tokens, int64_t count, float *scores) { return evaluator_scores(ctx, tokens, count, scores); }
 
 err_t evaluator_predict(evaluator *k, const predict_options *o) {
     float *scores = k->host_scores.data;

@@ -30,6 +30,9 @@ typedef struct evaluation {
 // losses are added as doubles, in order. Uses the runner's activations.
 err_t evaluate(evaluator *k, source *val, int64_t batches, evaluation *out);
 
+// scores (V, host) = the model's for what follows these tokens, 1 to `context` of them. Waits for the device.
+err_t evaluator_scores(evaluator *k, const int32_t *tokens, int64_t count, float *scores);
+
 // Continues a text (model/predict.h).
 err_t evaluator_predict(evaluator *k, const predict_options *o);
 

@@ -280,7 +280,10 @@ static err_t adopt_counters(session *x) {
 
 err_t session_init(session *x) {
     TRY(adopt_counters(x));
-    if (x->cfg->model.init_from[0]) return state_init_from(&x->state, x->cfg->model.init_from);
+    if (x->cfg->model.init_from[0]) {
+        const config *c = x->cfg;
+        return state_init_from(&x->state, c->model.init_from, &c->model.of, c->model.init_resize, (uint64_t)c->run.seed);
+    }
     return state_init(&x->state, (uint64_t)x->cfg->run.seed);
 }
 

@@ -106,6 +106,10 @@ err_t verb_eval(const config *c, const char *ckpt, FILE *out);
 err_t verb_sample(const config *c, const char *ckpt, const char *prompt, FILE *out);
 err_t verb_hash(const char *ckpt, FILE *out);
 
+// Arguments after the verb. export: a run or a checkpoint, and a directory to make of it, as Hugging Face's are. inspect: what weights are.
+err_t verb_export(int argc, char **argv, FILE *out);
+err_t verb_inspect(int argc, char **argv, FILE *out);
+
 // A rank of `lockstep bench`: times [run] steps of the INI's model on made-up samples: no data, no files. Rank 0 prints.
 err_t bench_rank(const config *c, const launch *at, board *b);
 

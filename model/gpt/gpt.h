@@ -2,6 +2,8 @@
 #ifndef MODEL_GPT_GPT_H
 #define MODEL_GPT_GPT_H
 
+#include "base/err.h"
+
 #include <stdint.h>
 
 typedef struct gpt_options {
@@ -9,5 +11,15 @@ typedef struct gpt_options {
     int64_t head_chunks;  // 0 in the file: chosen by resolve
     double dropout;
 } gpt_options;
+
+// gpt/foreign.c: for model_type.
+struct model;
+struct weight_part;
+struct foreign_reader;
+struct json_t;
+int gpt_parts(const struct model *m, int param, struct weight_part *part);
+bool gpt_is_foreign(const struct json_t *config);
+void gpt_from_foreign(void *options, struct foreign_reader *r);
+err_t gpt_to_foreign(const void *options, struct json_t *config);
 
 #endif

@@ -249,6 +249,10 @@ static err_t llama_resolve(void *options, model_rule *r) {
     return ERR_OK;
 }
 
+static int llama_parts(const model *m, int param, weight_part *part) {
+    return llama_parts_of(&((const llama *)m)->o, &m->param[param], part);
+}
+
 const model_type model_llama = {.name = "llama",
                                 .key = keys,
                                 .keys = sizeof keys / sizeof *keys,
@@ -256,5 +260,11 @@ const model_type model_llama = {.name = "llama",
                                 .open = llama_open,
                                 .plan = llama_plan,
                                 .fill = llama_fill,
+                                .prefix = "model.",
+                                .options = sizeof(llama_options),
+                                .parts = llama_parts,
+                                .is_foreign = llama_is_foreign,
+                                .from_foreign = llama_from_foreign,
+                                .to_foreign = llama_to_foreign,
                                 .describe = llama_describe,
                                 .close = llama_close};

@@ -2,6 +2,7 @@
 #ifndef MODEL_LLAMA_LLAMA_H
 #define MODEL_LLAMA_LLAMA_H
 
+#include "base/err.h"
 #include "model/rope.h"
 
 #include <stdbool.h>
@@ -19,6 +20,16 @@ typedef struct llama_options {
     int bias;          // llama_bias
     bool qk_norm, tied;
 } llama_options;
+
+// llama/foreign.c: for model_type.
+struct param;
+struct weight_part;
+struct foreign_reader;
+struct json_t;
+int llama_parts_of(const llama_options *o, const struct param *p, struct weight_part *part);
+bool llama_is_foreign(const struct json_t *config);
+void llama_from_foreign(void *options, struct foreign_reader *r);
+err_t llama_to_foreign(const void *options, struct json_t *config);
 
 // The angles of its positions.
 rope llama_rope(const llama_options *o);

@@ -42,7 +42,7 @@ typedef struct config {
     // clang-format off
     struct { char name[CONFIG_WORD], dir[CONFIG_TEXT], faults[CONFIG_TEXT]; int64_t seed, steps; int resume; } run;
     struct { int backend, simd; bool graph, check, match; int64_t ranks, threads; char plans[CONFIG_TEXT]; int kind; char why[256]; } device;  // kind: the backend, or what auto is here (config_decide), and why; threads 0: a fair share of the cores
-    struct { int type; model_options of; char init_from[CONFIG_TEXT]; } model;  // of: the keys of the chosen architecture
+    struct { int type; model_options of; char init_from[CONFIG_TEXT]; bool init_resize; } model;  // of: the keys of the chosen architecture
     struct { char train[CONFIG_TEXT], val[CONFIG_TEXT]; int format; int64_t prefetch, retry, holdout; bool shuffle; } data;
     struct { char input[CONFIG_TEXT], output[CONFIG_TEXT]; int tokenizer; int64_t shard_tokens; double val_fraction; bool compress; } pack;
     struct { int64_t global, micro, lanes; } batch;  // lanes 0 in the file: resolved by config_load

@@ -2,7 +2,7 @@
 #include "trainer/step/state.h"
 
 #include "base/philox.h"
-#include "model/safetensors.h"
+#include "model/weights.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -385,26 +385,29 @@ err_t state_init(train_state *t, uint64_t seed) {
     return state_publish(t);
 }
 
-static err_t read_piece(train_state *t, const st_file *f, const zero_piece *p) {
-    const param *to = &t->net->param[p->row];
-    const st_tensor *from = st_find(f, to->name);
-    if (!from) return err_set(ERR_DATA, "%s: no tensor %s, which the model needs", f->path, to->name);
-    bool same = from->dims == to->dims;
-    for (int d = 0; same && d < to->dims; d++) same = from->size[d] == to->size[d];
-    if (!same)
-        return err_set(ERR_DATA,
-                       "%s: tensor %s is (%" PRId64 ",%" PRId64 "), expected (%" PRId64 ",%" PRId64 "): the [model] section describes another model",
-                       f->path, to->name, from->size[0], from->dims > 1 ? from->size[1] : 1, to->size[0], to->dims > 1 ? to->size[1] : 1);
-    return st_read_f32_part(f, from, p->first, p->count, host_piece(t, 0, p));
+// The pieces of the masters that this rank owns, and no others.
+static err_t read_pieces(train_state *t, const weights_map *map, uint64_t seed) {
+    for (int i = 0; i < t->zero.owned; i++) {
+        const zero_piece *p = &t->zero.piece[i];
+        if (t->net->param[p->row].tied < 0) TRY(weights_read(map, p->row, p->first, p->count, seed, host_piece(t, 0, p)));
+    }
+    return ERR_OK;
 }
 
-err_t state_init_from(train_state *t, const char *path) {
-    st_file f;
-    err_t rc = st_open(&f, path);
-    for (int i = 0; i < t->zero.owned && rc == ERR_OK; i++)
-        if (t->net->param[t->zero.piece[i].row].tied < 0) rc = read_piece(t, &f, &t->zero.piece[i]);
-    st_close(&f);
-    TRY(comm_agree_ok(t->ranks, rc, t->s));  // the file is each node's own
+static err_t read_weights(train_state *t, const char *path, const void *options, bool resize, uint64_t seed) {
+    weights *w;
+    weights_map *map = NULL;
+    TRY(weights_open(&w, path));
+    err_t rc = weights_match(&map, w, t->net, options, resize);
+    if (rc == ERR_OK) rc = read_pieces(t, map, seed);
+    weights_map_close(map);
+    weights_close(w);
+    return rc;
+}
+
+err_t state_init_from(train_state *t, const char *path, const void *options, bool resize, uint64_t seed) {
+    err_t rc = read_weights(t, path, options, resize, seed);
+    TRY(comm_agree_ok(t->ranks, rc, t->s));  // the files are each node's own
     return state_publish(t);
 }
 

@@ -87,10 +87,10 @@ void state_close(train_state *t);
 // Bytes that state_commit allocates.
 size_t state_bytes(const train_state *t);
 
-// Random initial values (model_init), or those of a safetensors file, which must have every name with its shape.
+// Random initial values (model_init), or weights that others made (model/weights.h), for a model of these options.
 // Collective.
 err_t state_init(train_state *t, uint64_t seed);
-err_t state_init_from(train_state *t, const char *safetensors);
+err_t state_init_from(train_state *t, const char *path, const void *options, bool resize, uint64_t seed);
 
 // After this rank's own masters, optimizer state and step_state were set from outside: updates everything derived from them,
 // here and on the other ranks. Collective.

@@ -1,0 +1,35 @@
+// model/foreign.h: a model's settings as Hugging Face's config.json has them.
+#ifndef MODEL_FOREIGN_H
+#define MODEL_FOREIGN_H
+
+#include "model/model.h"
+
+#include <jansson.h>
+
+enum { SETTING_VALUE = 1088 };
+
+// The value of a setting in `options` as a file would have it.
+void setting_value(const setting *k, const void *options, char dst[SETTING_VALUE]);
+
+// The architecture that reads this config.json, and its options, which the caller frees. ERR_DATA: none does, or a value that it can't take.
+err_t foreign_options(const model_type **type, void **options, const json_t *config, const char *path);
+
+// ERR_CONFIG lists what config.json says otherwise than `options`, by key, with both values. What does not belong to the weights may differ:
+// the context, the vocabulary's size (shapes tell), dropout and chunks.
+err_t foreign_agrees(const model_type *type, const void *options, const json_t *config, const char *path);
+
+// --- for model_type.from_foreign ---------------------------------------------------------------------------------------------
+
+// A member of a given type; `otherwise` where it is absent or null. ERR_DATA names it.
+typedef struct foreign_reader {
+    const char *path;
+    const json_t *at;
+    err_t rc;  // the first failure
+} foreign_reader;
+int64_t foreign_int(foreign_reader *r, const char *name, int64_t otherwise);
+double foreign_real(foreign_reader *r, const char *name, double otherwise);
+bool foreign_bool(foreign_reader *r, const char *name, bool otherwise);
+const char *foreign_text(foreign_reader *r, const char *name, const char *otherwise);
+void foreign_refuse(foreign_reader *r, const char *name, const char *why);
+
+#endif

@@ -1,0 +1,162 @@
+// model/llama/foreign.c: Llama, Mistral, Qwen 2 and Qwen 3 as Hugging Face has them: q, k and v are three matrices, gate and up are two.
+#include "model/foreign.h"
+#include "model/llama/llama.h"
+
+#include <stdio.h>
+#include <string.h>
+
+// --- tensors -----------------------------------------------------------------------------------------------------------------
+
+// name is "layers.N.group.both_proj.weight": one part for each of `names`, in its place.
+static int split(const char *name, const char *both, const char *const *names, const int64_t *rows, int count, weight_part *part) {
+    const char *at = strstr(name, both);
+    for (int k = 0; k < count; k++) {
+        part[k] = (weight_part){.prefixed = true, .rows = rows[k]};
+        snprintf(part[k].name, sizeof part[k].name, "%.*s%s%s", (int)(at - name), name, names[k], at + strlen(both));
+    }
+    return count;
+}
+
+int llama_parts_of(const llama_options *o, const param *p, weight_part *part) {
+    static const char *const qkv[] = {"q_proj", "k_proj", "v_proj"}, *const in[] = {"gate_proj", "up_proj"};
+    int64_t Q = o->heads * o->head_dim, K = o->kv_heads * o->head_dim;
+    if (strstr(p->name, "qkv_proj")) return split(p->name, "qkv_proj", qkv, (const int64_t[]){Q, K, K}, 3, part);
+    if (strstr(p->name, "gate_up_proj")) return split(p->name, "gate_up_proj", in, (const int64_t[]){o->hidden, o->hidden}, 2, part);
+    bool head = strcmp(p->name, "lm_head.weight") == 0, table = head || strcmp(p->name, "embed_tokens.weight") == 0;
+    part[0] = (weight_part){.prefixed = !head, .table = table, .rows = p->size[0]};
+    snprintf(part[0].name, sizeof part[0].name, "%s", p->name);
+    return 1;
+}
+
+// --- config.json, read -------------------------------------------------------------------------------------------------------
+
+typedef enum { LLAMA, MISTRAL, QWEN2, QWEN3, FAMILIES } family;
+static const char *const family_names[] = {"llama", "mistral", "qwen2", "qwen3"};
+
+static family family_of(const json_t *config) {
+    const char *type = json_string_value(json_object_get(config, "model_type"));
+    int f = 0;
+    while (f < FAMILIES && !(type && strcmp(type, family_names[f]) == 0)) f++;
+    return (family)f;
+}
+
+bool llama_is_foreign(const json_t *config) { return family_of(config) < FAMILIES; }
+
+// rope_scaling, where it is not null, replaces rope_parameters; rope_theta stands in either of them or at the top.
+static void read_rope(llama_options *o, foreign_reader *r) {
+    const json_t *scaling = json_object_get(r->at, "rope_scaling"), *both = json_object_get(r->at, "rope_parameters");
+    const json_t *from = json_is_object(scaling) ? scaling : both;
+    foreign_reader in = {r->path, from, r->rc};
+    o->rope_theta = foreign_real(r, "rope_theta", 10000);
+    if (json_is_object(both)) {
+        foreign_reader p = {r->path, both, r->rc};
+        o->rope_theta = foreign_real(&p, "rope_theta", o->rope_theta);
+        if (r->rc == ERR_OK) r->rc = p.rc;
+    }
+    if (!json_is_object(from)) return;
+    o->rope_theta = foreign_real(&in, "rope_theta", o->rope_theta);
+    const char *type = foreign_text(&in, "rope_type", foreign_text(&in, "type", "default"));
+    if (strcmp(type, "llama3") == 0) {
+        o->rope_scaling = ROPE_LLAMA3;
+        o->rope_factor = foreign_real(&in, "factor", 8);
+        o->rope_low = foreign_real(&in, "low_freq_factor", 1);
+        o->rope_high = foreign_real(&in, "high_freq_factor", 4);
+        o->rope_original = foreign_int(&in, "original_max_position_embeddings", 8192);
+    } else if (strcmp(type, "default") != 0) foreign_refuse(&in, "rope_type", "expected default or llama3: others are not known here");
+    if (r->rc == ERR_OK) r->rc = in.rc;
+}
+
+// Qwen's window counts only where it is switched on, and may be that of some layers only.
+static void read_window(llama_options *o, foreign_reader *r, family f) {
+    bool counts = f == MISTRAL || ((f == QWEN2 || f == QWEN3) && foreign_bool(r, "use_sliding_window", false));
+    bool said = json_object_get(r->at, "sliding_window") != NULL;
+    o->window = counts ? foreign_int(r, "sliding_window", said || f != MISTRAL ? 0 : 4096) : 0;
+    if (!o->window || f == MISTRAL) return;
+    const json_t *layers = json_object_get(r->at, "layer_types");
+    size_t n = json_array_size(layers);
+    bool all = n > 0;
+    for (size_t i = 0; i < n; i++) {
+        const char *type = json_string_value(json_array_get(layers, i));
+        all = all && type && strcmp(type, "sliding_attention") == 0;
+    }
+    if (!all) foreign_refuse(r, "use_sliding_window", "a window of some layers only is not known here");
+}
+
+void llama_from_foreign(void *options, foreign_reader *r) {
+    llama_options *o = options;
+    family f = family_of(r->at);
+    o->layers = foreign_int(r, "num_hidden_layers", 32);
+    o->heads = foreign_int(r, "num_attention_heads", 32);
+    o->kv_heads = foreign_int(r, "num_key_value_heads", 0);
+    o->embed = foreign_int(r, "hidden_size", 4096);
+    o->hidden = foreign_int(r, "intermediate_size", 11008);
+    o->head_dim = foreign_int(r, "head_dim", f == QWEN3 ? 128 : 0);
+    o->vocab = foreign_int(r, "vocab_size", 32000);
+    o->context = foreign_int(r, "max_position_embeddings", 2048);
+    if (o->context > ROPE_MOST) o->context = ROPE_MOST;
+    o->norm_eps = foreign_real(r, "rms_norm_eps", 1e-6);
+    o->tied = foreign_bool(r, "tie_word_embeddings", false);
+    bool bias = f != QWEN2 && f != MISTRAL && foreign_bool(r, "attention_bias", false);
+    o->bias = f == QWEN2 ? LLAMA_BIAS_QKV : bias ? LLAMA_BIAS_ALL : LLAMA_BIAS_NO;
+    o->qk_norm = f == QWEN3;
+    if (foreign_bool(r, "mlp_bias", false)) foreign_refuse(r, "mlp_bias", "expected false: biases of the MLP are not known here");
+    if (strcmp(foreign_text(r, "hidden_act", "silu"), "silu") != 0) foreign_refuse(r, "hidden_act", "expected silu");
+    read_rope(o, r);
+    read_window(o, r, f);
+}
+
+// --- config.json, written ----------------------------------------------------------------------------------------------------
+
+static err_t choose_family(const llama_options *o, family *f) {
+    *f = o->qk_norm ? QWEN3 : o->bias == LLAMA_BIAS_QKV ? QWEN2 : o->window ? MISTRAL : LLAMA;
+    if (*f == QWEN3 && o->bias == LLAMA_BIAS_QKV)
+        return err_set(ERR_CONFIG, "qk_norm = yes with bias = qkv: no family of Hugging Face has both; Qwen 3 has bias = no or all");
+    if (*f == MISTRAL && o->bias != LLAMA_BIAS_NO)
+        return err_set(ERR_CONFIG, "window = %d with bias = all: no family of Hugging Face has both; Mistral has bias = no", (int)o->window);
+    return ERR_OK;
+}
+
+static json_t *rope_json(const llama_options *o) {
+    if (o->rope_scaling == ROPE_DEFAULT) return json_pack("{s:s, s:f}", "rope_type", "default", "rope_theta", o->rope_theta);
+    return json_pack("{s:s, s:f, s:f, s:f, s:f, s:I}", "rope_type", "llama3", "rope_theta", o->rope_theta, "factor", o->rope_factor,
+                     "low_freq_factor", o->rope_low, "high_freq_factor", o->rope_high, "original_max_position_embeddings",
+                     (json_int_t)o->rope_original);
+}
+
+// The window, as the family has it: Qwen's is switched on, for all layers.
+static int add_window(json_t *c, const llama_options *o, family f) {
+    if (f == MISTRAL) return json_object_set_new(c, "sliding_window", o->window ? json_integer(o->window) : json_null());
+    if (f == LLAMA) return 0;
+    int failed = json_object_set_new(c, "use_sliding_window", json_boolean(o->window > 0));
+    failed |= json_object_set_new(c, "sliding_window", o->window ? json_integer(o->window) : json_null());
+    failed |= json_object_set_new(c, "max_window_layers", json_integer(o->window ? 0 : o->layers));
+    json_t *layers = json_array();
+    for (int64_t l = 0; l < o->layers; l++) failed |= json_array_append_new(layers, json_string(o->window ? "sliding_attention" : "full_attention"));
+    return failed | json_object_set_new(c, "layer_types", layers);
+}
+
+// rope_parameters is what transformers 5 reads, rope_theta and rope_scaling what 4 does: both say the same.
+static int add_rope(json_t *c, const llama_options *o) {
+    int failed = json_object_set_new(c, "rope_parameters", rope_json(o));
+    failed |= json_object_set_new(c, "rope_theta", json_real(o->rope_theta));
+    return failed | json_object_set_new(c, "rope_scaling", o->rope_scaling == ROPE_DEFAULT ? json_null() : rope_json(o));
+}
+
+err_t llama_to_foreign(const void *options, json_t *config) {
+    static const char *const class[] = {"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"};
+    const llama_options *o = options;
+    family f;
+    TRY(choose_family(o, &f));
+    json_t *all =
+        json_pack("{s:[s], s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:b, s:s, s:f, s:f}", "architectures", class[f], "model_type",
+                  family_names[f], "num_hidden_layers", (json_int_t)o->layers, "num_attention_heads", (json_int_t)o->heads, "num_key_value_heads",
+                  (json_int_t)o->kv_heads, "hidden_size", (json_int_t)o->embed, "intermediate_size", (json_int_t)o->hidden, "head_dim",
+                  (json_int_t)o->head_dim, "vocab_size", (json_int_t)o->vocab, "max_position_embeddings", (json_int_t)o->context, "rms_norm_eps",
+                  o->norm_eps, "tie_word_embeddings", (int)o->tied, "hidden_act", "silu", "attention_dropout", 0.0, "initializer_range", 0.02);
+    int failed = all ? json_object_update(config, all) : -1;
+    json_decref(all);
+    if (f == LLAMA || f == QWEN3) failed |= json_object_set_new(config, "attention_bias", json_boolean(o->bias == LLAMA_BIAS_ALL));
+    if (f == LLAMA) failed |= json_object_set_new(config, "mlp_bias", json_false());
+    failed |= add_rope(config, o) | add_window(config, o, f);
+    return failed ? err_set(ERR_INTERNAL, "no memory for config.json") : ERR_OK;
+}

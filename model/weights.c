@@ -1,0 +1,454 @@
+// model/weights.c: see model/weights.h.
+#include "model/weights.h"
+
+#include "base/io.h"
+#include "model/foreign.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { JSON_MOST = 64 << 20, SHARDS_MOST = 10000 };
+
+// --- a directory -------------------------------------------------------------------------------------------------------------
+
+static bool exists(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0;
+}
+
+static err_t read_json(const char *path, json_t **out) {
+    char *text;
+    size_t n;
+    json_error_t why;
+    TRY(io_read_file(path, JSON_MOST, &text, &n));
+    *out = json_loadb(text, n, JSON_REJECT_DUPLICATES, &why);
+    free(text);
+    if (!*out) return err_set(ERR_DATA, "%s: line %d: not valid JSON: %s", path, why.line, why.text);
+    if (json_is_object(*out)) return ERR_OK;
+    json_decref(*out);
+    *out = NULL;
+    return err_set(ERR_DATA, "%s: expected a JSON object", path);
+}
+
+static err_t add_file(weights *w, const char *path) {
+    st_file *files = realloc(w->file, (size_t)(w->files + 1) * sizeof *files);
+    if (!files) return err_set(ERR_INTERNAL, "no memory for a table of %d files", w->files + 1);
+    w->file = files;
+    TRY(st_open(&w->file[w->files], path));
+    w->files++;
+    return ERR_OK;
+}
+
+static const st_file *file_named(const weights *w, const char *path) {
+    for (int i = 0; i < w->files; i++)
+        if (strcmp(w->file[i].path, path) == 0) return &w->file[i];
+    return NULL;
+}
+
+// A name in the index may not lead out of the directory.
+static err_t take_entry(weights *w, const char *index, const char *tensor, const json_t *value) {
+    char path[IO_PATH];
+    const char *name = json_string_value(value);
+    if (!name || !*name || strchr(name, '/') || strcmp(name, "..") == 0)
+        return err_set(ERR_DATA, "%s: weight_map: %.100s: expected the name of a file in the same directory", index, tensor);
+    TRY(io_path(path, "%s/%s", w->path, name));
+    if (!file_named(w, path)) {
+        if (w->files == SHARDS_MOST) return err_set(ERR_DATA, "%s: names more than %d files", index, SHARDS_MOST);
+        TRY(add_file(w, path));
+    }
+    if (!st_find(file_named(w, path), tensor)) return err_set(ERR_DATA, "%s: tensor %.100s should be in %s and is not", index, tensor, path);
+    return ERR_OK;
+}
+
+// What is in a file must be in the index under that file, so that no tensor is there twice.
+static err_t check_index(const weights *w, const char *index, const json_t *map) {
+    for (int i = 0; i < w->files; i++)
+        for (int k = 0; k < w->file[i].count; k++) {
+            const char *name = json_string_value(json_object_get(map, w->file[i].tensors[k].name)), *slash = strrchr(w->file[i].path, '/');
+            if (!name || strcmp(name, slash + 1) != 0)
+                return err_set(ERR_DATA, "%s: tensor %s is in %s, and the index has it %s", index, w->file[i].tensors[k].name, w->file[i].path,
+                               name ? "in another file" : "nowhere");
+        }
+    return ERR_OK;
+}
+
+static err_t open_index(weights *w, const char *path) {
+    json_t *index, *value;
+    const char *tensor;
+    err_t rc = ERR_OK;
+    TRY(read_json(path, &index));
+    json_t *map = json_object_get(index, "weight_map");
+    if (!json_is_object(map) || json_object_size(map) == 0) rc = err_set(ERR_DATA, "%s: no weight_map, or an empty one", path);
+    json_object_foreach(map, tensor, value) if (rc == ERR_OK) rc = take_entry(w, path, tensor, value);
+    if (rc == ERR_OK) rc = check_index(w, path, map);
+    json_decref(index);
+    return rc;
+}
+
+static err_t open_directory(weights *w) {
+    char path[IO_PATH];
+    TRY(io_path(path, "%s/config.json", w->path));
+    if (exists(path)) TRY(read_json(path, &w->config));
+    TRY(io_path(path, "%s/model.safetensors", w->path));
+    if (exists(path)) return add_file(w, path);
+    TRY(io_path(path, "%s/model.safetensors.index.json", w->path));
+    if (exists(path)) return open_index(w, path);
+    TRY(io_path(path, "%s/pytorch_model.bin", w->path));
+    return err_set(ERR_DATA, "%s: neither model.safetensors nor model.safetensors.index.json is in this directory%s", w->path,
+                   exists(path) ? "; pytorch_model.bin is a pickle, which runs code when it is read: save the model as safetensors" : "");
+}
+
+// --- llm.c -------------------------------------------------------------------------------------------------------------------
+
+enum { LLMC_MAGIC = 20240326, LLMC_HEADER = 256 };
+
+typedef struct llmc {
+    st_file *f;
+    int64_t at;
+    st_type type;
+} llmc;
+
+static void llmc_tensor(llmc *c, int64_t stored_rows, int64_t rows, int64_t cols, const char *format, int l) {
+    st_tensor *t = &c->f->tensors[c->f->count++];
+    int64_t each = c->type == ST_F32 ? 4 : 2;
+    *t = (st_tensor){.type = c->type, .dims = cols ? 2 : 1, .size = {rows, cols}, .offset = c->at, .bytes = rows * (cols ? cols : 1) * each};
+    snprintf(t->name, sizeof t->name, format, l);
+    c->at += stored_rows * (cols ? cols : 1) * each;
+}
+
+// The order of the file: each kind of tensor for all layers. Matrices are (out,in), as ours.
+static void llmc_tensors(llmc *c, int64_t T, int64_t V, int64_t Vp, int64_t L, int64_t C) {
+    static const struct {
+        const char *name;
+        int rows, cols;  // times C; cols 0: a vector
+    } kinds[] = {
+        {"h.%d.ln_1.weight", 1, 0},        {"h.%d.ln_1.bias", 1, 0},        {"h.%d.attn.c_attn.weight", 3, 1}, {"h.%d.attn.c_attn.bias", 3, 0},
+        {"h.%d.attn.c_proj.weight", 1, 1}, {"h.%d.attn.c_proj.bias", 1, 0}, {"h.%d.ln_2.weight", 1, 0},        {"h.%d.ln_2.bias", 1, 0},
+        {"h.%d.mlp.c_fc.weight", 4, 1},    {"h.%d.mlp.c_fc.bias", 4, 0},    {"h.%d.mlp.c_proj.weight", 1, 4},  {"h.%d.mlp.c_proj.bias", 1, 0},
+    };
+    llmc_tensor(c, Vp, V, C, "wte.weight", 0);
+    llmc_tensor(c, T, T, C, "wpe.weight", 0);
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+        for (int l = 0; l < (int)L; l++) llmc_tensor(c, kinds[k].rows * C, kinds[k].rows * C, kinds[k].cols * C, kinds[k].name, l);
+    llmc_tensor(c, C, C, 0, "ln_f.weight", 0);
+    llmc_tensor(c, C, C, 0, "ln_f.bias", 0);
+}
+
+static err_t llmc_header(weights *w, st_file *f, const int32_t h[LLMC_HEADER]) {
+    int64_t T = h[2], V = h[3], L = h[4], C = h[6], Vp = h[7];
+    bool sane = T > 0 && V > 0 && L > 0 && L <= 1024 && C > 0 && Vp >= V && T < 1 << 24 && Vp < 1 << 28 && C < 1 << 20;
+    if (h[1] != 3 && h[1] != 5) return err_set(ERR_DATA, "%s: a checkpoint of llm.c of version %d, expected 3 (FP32) or 5 (BF16)", f->path, h[1]);
+    if (!sane)
+        return err_set(ERR_DATA, "%s: a checkpoint of llm.c of %d positions, %d (%d) tokens, %d layers, %d channels, which can't be", f->path, h[2],
+                       h[3], h[7], h[4], h[6]);
+    f->tensors = calloc((size_t)(4 + 12 * L), sizeof *f->tensors);
+    if (!f->tensors) return err_set(ERR_INTERNAL, "%s: no memory for %" PRId64 " layers", f->path, L);
+    w->config = json_pack("{s:s, s:i, s:i, s:i, s:i, s:i}", "model_type", "gpt2", "n_positions", h[2], "vocab_size", h[3], "n_layer", h[4], "n_head",
+                          h[5], "n_embd", h[6]);
+    llmc c = {f, LLMC_HEADER * 4, h[1] == 3 ? ST_F32 : ST_BF16};
+    llmc_tensors(&c, T, V, Vp, L, C);
+    if (c.at != f->file_bytes)
+        return err_set(ERR_DATA, "%s: has %" PRId64 " bytes, and its header needs %" PRId64 ": truncated, or another version", f->path, f->file_bytes,
+                       c.at);
+    return ERR_OK;
+}
+
+static err_t open_llmc(weights *w) {
+    int32_t header[LLMC_HEADER];
+    struct stat st;
+    if (!(w->file = calloc(1, sizeof *w->file))) return err_set(ERR_INTERNAL, "%s: no memory", w->path);
+    w->files = 1;
+    st_file *f = w->file;
+    *f = (st_file){.path = strdup(w->path), .fd = open(w->path, O_RDONLY | O_CLOEXEC)};
+    if (!f->path) return err_set(ERR_INTERNAL, "%s: no memory", w->path);
+    if (f->fd < 0 || fstat(f->fd, &st) != 0) return err_set(ERR_IO, "%s: can't be opened", w->path);
+    f->file_bytes = st.st_size;
+    TRY(io_read_at(f->fd, f->path, 0, header, sizeof header));
+    return llmc_header(w, f, header);
+}
+
+static bool is_llmc(const char *path) {
+    int32_t magic = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    bool yes = fd >= 0 && read(fd, &magic, sizeof magic) == sizeof magic && magic == LLMC_MAGIC;
+    if (fd >= 0) close(fd);
+    return yes;
+}
+
+// --- opening -----------------------------------------------------------------------------------------------------------------
+
+static err_t open_path(weights *w) {
+    struct stat st;
+    if (stat(w->path, &st) != 0) return err_set(ERR_IO, "%s: %m", w->path);
+    if (S_ISDIR(st.st_mode)) return open_directory(w);
+    return is_llmc(w->path) ? open_llmc(w) : add_file(w, w->path);
+}
+
+err_t weights_open(weights **out, const char *path) {
+    weights *w = *out = calloc(1, sizeof *w);
+    if (w) w->path = strdup(path);
+    if (w && w->path) {
+        size_t n = strlen(w->path);
+        while (n > 1 && w->path[n - 1] == '/') w->path[--n] = 0;
+    }
+    err_t rc = w && w->path ? open_path(w) : err_set(ERR_INTERNAL, "%s: no memory", path);
+    if (rc != ERR_OK) weights_close(w), *out = NULL;
+    return rc;
+}
+
+void weights_close(weights *w) {
+    if (!w) return;
+    for (int i = 0; i < w->files; i++) st_close(&w->file[i]);
+    json_decref(w->config);
+    free(w->file), free(w->path);
+    free(w);
+}
+
+const st_tensor *weights_find(const weights *w, const char *name, const st_file **file) {
+    for (int i = 0; i < w->files; i++) {
+        const st_tensor *t = st_find(&w->file[i], name);
+        if (t) return *file = &w->file[i], t;
+    }
+    return NULL;
+}
+
+// --- matching ----------------------------------------------------------------------------------------------------------------
+
+typedef struct place {
+    int parts;
+    weight_part part[WEIGHT_PARTS];
+    const st_file *file[WEIGHT_PARTS];
+    const st_tensor *tensor[WEIGHT_PARTS];
+} place;
+
+struct weights_map {
+    const model *m;
+    place *at;  // one for each parameter
+};
+
+// What is wrong with the tensors, in the order in which it was found: as much of it as an error's text holds.
+typedef struct faults {
+    char text[ERR_TEXT - 200];
+    int count;
+} faults;
+
+static void fault(faults *f, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void fault(faults *f, const char *format, ...) {
+    size_t n = strlen(f->text);
+    va_list args;
+    va_start(args, format);
+    f->count++;
+    if (n + 128 < sizeof f->text) {
+        n += (size_t)snprintf(f->text + n, sizeof f->text - n, "\n  ");
+        vsnprintf(f->text + n, sizeof f->text - n, format, args);
+    }
+    va_end(args);
+}
+
+static int64_t columns(const param *p) { return p->dims > 1 ? p->size[1] : 1; }
+
+// A part's own name as it is in these files: with the prefix or without.
+static const st_tensor *find_part(const weights *w, const model *m, const weight_part *part, const st_file **file) {
+    char name[2 * MODEL_NAME];
+    snprintf(name, sizeof name, "%s%s", m->type->prefix ? m->type->prefix : "", part->name);
+    const st_tensor *t = part->prefixed ? weights_find(w, name, file) : NULL;
+    return t ? t : weights_find(w, part->name, file);
+}
+
+static bool shape_is(const st_tensor *t, const param *p, const weight_part *part, int64_t rows) {
+    if (t->dims != p->dims) return false;
+    if (p->dims == 1) return t->size[0] == rows;
+    return part->transposed ? t->size[0] == p->size[1] && t->size[1] == rows : t->size[0] == rows && t->size[1] == p->size[1];
+}
+
+static void shape_text(char dst[64], const st_tensor *t) {
+    size_t n = (size_t)snprintf(dst, 64, "(");
+    for (int d = 0; d < t->dims && n < 60; d++) n += (size_t)snprintf(dst + n, 64 - n, "%s%" PRId64, d ? "," : "", t->size[d]);
+    if (n < 63) snprintf(dst + n, 64 - n, ")");
+}
+
+static void check_part(place *at, int k, const param *p, bool resize, faults *f) {
+    const weight_part *part = &at->part[k];
+    const st_tensor *t = at->tensor[k];
+    char found[64], wanted[64];
+    if (!st_floating(t->type)) fault(f, "%s holds %s, expected numbers", t->name, st_type_name(t->type));
+    if (shape_is(t, p, part, part->rows)) return;
+    bool other_rows = part->table && t->dims == p->dims && t->size[0] > 0 && shape_is(t, p, part, t->size[0]);
+    if (other_rows && resize) return;
+    shape_text(found, t);
+    bool turned = part->transposed;
+    if (p->dims > 1) snprintf(wanted, sizeof wanted, "(%" PRId64 ",%" PRId64 ")", turned ? p->size[1] : part->rows, turned ? part->rows : p->size[1]);
+    else snprintf(wanted, sizeof wanted, "(%" PRId64 ")", part->rows);
+    fault(f, "%s is %s, expected %s%s", t->name, found, wanted, other_rows ? "; [model] init_resize = yes takes the rows that there are" : "");
+}
+
+// The parameter as one tensor of its own name, as our own files have it.
+static bool match_own(const weights *w, const model *m, weights_map *map) {
+    for (int i = 0; i < m->params; i++) {
+        const param *p = &m->param[i];
+        place *at = &map->at[i];
+        if (p->tied >= 0) continue;
+        *at = (place){.parts = 1, .part = {{.rows = p->size[0], .table = p->rows_in_memory > 0 || strcmp(p->name, "wpe.weight") == 0}}};
+        snprintf(at->part[0].name, sizeof at->part[0].name, "%s", p->name);
+        at->tensor[0] = weights_find(w, p->name, &at->file[0]);
+        const st_tensor *t = at->tensor[0];
+        if (!t || !shape_is(t, p, &at->part[0], at->part[0].table && t->size[0] > 0 ? t->size[0] : p->size[0])) return false;
+    }
+    return true;
+}
+
+static void match_foreign(const weights *w, const model *m, weights_map *map, faults *f) {
+    for (int i = 0; i < m->params; i++) {
+        place *at = &map->at[i];
+        *at = (place){0};
+        if (m->param[i].tied >= 0) continue;
+        if (m->type->parts) at->parts = m->type->parts(m, i, at->part);
+        else {
+            at->parts = 1, at->part[0].rows = m->param[i].size[0];
+            snprintf(at->part[0].name, sizeof at->part[0].name, "%s", m->param[i].name);
+        }
+        for (int k = 0; k < at->parts; k++) {
+            at->tensor[k] = find_part(w, m, &at->part[k], &at->file[k]);
+            if (!at->tensor[k]) fault(f, "%s%s is missing", at->part[k].prefixed ? m->type->prefix : "", at->part[k].name);
+        }
+    }
+}
+
+static bool used(const weights_map *map, const st_tensor *t) {
+    for (int i = 0; i < map->m->params; i++)
+        for (int k = 0; k < map->at[i].parts; k++)
+            if (map->at[i].tensor[k] == t) return true;
+    return false;
+}
+
+static bool ends_with(const char *name, const char *end) {
+    size_t n = strlen(name), e = strlen(end);
+    return n >= e && strcmp(name + n - e, end) == 0;
+}
+
+// Buffers that some versions of transformers wrote: they follow from the settings.
+static bool is_buffer(const char *name) {
+    return ends_with(name, ".attn.bias") || ends_with(name, ".attn.masked_bias") || ends_with(name, "rotary_emb.inv_freq");
+}
+
+enum { COMPARED = 1 << 16 };
+
+// A tied head that is in the file nevertheless must be the embedding.
+static err_t check_tied(const weights_map *map, const st_file *file, const st_tensor *t, int embedding, faults *f) {
+    const place *e = &map->at[embedding];
+    int64_t n = 1;
+    bool same = e->parts == 1 && t->bytes == e->tensor[0]->bytes && t->type == e->tensor[0]->type;
+    for (int d = 0; d < t->dims; d++) n *= t->size[d];
+    float *a = malloc(COMPARED * sizeof *a), *b = malloc(COMPARED * sizeof *b);
+    err_t rc = a && b ? ERR_OK : err_set(ERR_INTERNAL, "no memory to compare %s", t->name);
+    for (int64_t i = 0; same && rc == ERR_OK && i < n; i += COMPARED) {
+        int64_t some = n - i < COMPARED ? n - i : COMPARED;
+        rc = st_read_f32_part(file, t, i, some, a);
+        if (rc == ERR_OK) rc = st_read_f32_part(e->file[0], e->tensor[0], i, some, b);
+        same = rc == ERR_OK && memcmp(a, b, (size_t)some * sizeof *a) == 0;
+    }
+    free(a), free(b);
+    if (rc == ERR_OK && !same) fault(f, "%s is not the embedding, which the model's head shares: [model] tied = no reads it", t->name);
+    return rc;
+}
+
+static err_t check_unused(const weights *w, const weights_map *map, faults *f) {
+    const model *m = map->m;
+    for (int i = 0; i < w->files; i++)
+        for (int k = 0; k < w->file[i].count; k++) {
+            const st_tensor *t = &w->file[i].tensors[k];
+            int tied = -1;
+            if (used(map, t) || is_buffer(t->name)) continue;
+            for (int p = 0; p < m->params; p++)
+                if (m->param[p].tied >= 0 && strcmp(m->param[p].name, t->name) == 0) tied = m->param[p].tied;
+            if (tied >= 0) TRY(check_tied(map, &w->file[i], t, tied, f));
+            else fault(f, "%s is not of this model", t->name);
+        }
+    return ERR_OK;
+}
+
+static err_t match(weights_map *map, const weights *w, const void *options, bool resize) {
+    const model *m = map->m;
+    faults f = {0};
+    if (w->config) TRY(foreign_agrees(m->type, options, w->config, w->path));
+    if (!match_own(w, m, map)) match_foreign(w, m, map, &f);
+    if (f.count == 0)
+        for (int i = 0; i < m->params; i++)
+            for (int k = 0; k < map->at[i].parts; k++) check_part(&map->at[i], k, &m->param[i], resize, &f);
+    if (f.count == 0) TRY(check_unused(w, map, &f));
+    if (f.count == 0) return ERR_OK;
+    return err_set(ERR_DATA, "%s: %d of its tensors are not those of the [model] section:%s", w->path, f.count, f.text);
+}
+
+err_t weights_match(weights_map **out, const weights *w, const model *m, const void *options, bool resize) {
+    weights_map *map = *out = calloc(1, sizeof *map);
+    if (map) *map = (weights_map){m, calloc((size_t)m->params, sizeof *map->at)};
+    err_t rc = map && map->at ? match(map, w, options, resize) : err_set(ERR_INTERNAL, "no memory for a map of %d tensors", m->params);
+    if (rc != ERR_OK) weights_map_close(map), *out = NULL;
+    return rc;
+}
+
+void weights_map_close(weights_map *map) {
+    if (!map) return;
+    free(map->at);
+    free(map);
+}
+
+// --- reading -----------------------------------------------------------------------------------------------------------------
+
+// Elements first .. first+count-1 of a part that is stored as (columns, rows): of each column the rows that are wanted lie side by side.
+static err_t read_transposed(const st_file *file, const st_tensor *t, int64_t first, int64_t count, float *dst) {
+    int64_t cols = t->size[0], rows = t->size[1], from = first / cols, n = (first + count - 1) / cols + 1 - from;
+    float *run = malloc((size_t)n * sizeof *run);
+    if (!run) return err_set(ERR_INTERNAL, "no memory for %" PRId64 " rows of %s", n, t->name);
+    err_t rc = ERR_OK;
+    for (int64_t c = 0; c < cols && rc == ERR_OK; c++) {
+        rc = st_read_f32_part(file, t, c * rows + from, n, run);
+        for (int64_t r = 0; r < n && rc == ERR_OK; r++) {
+            int64_t at = (from + r) * cols + c - first;
+            if (at >= 0 && at < count) dst[at] = run[r];
+        }
+    }
+    free(run);
+    return rc;
+}
+
+static err_t read_part(const place *at, int k, int64_t first, int64_t count, float *dst) {
+    return at->part[k].transposed ? read_transposed(at->file[k], at->tensor[k], first, count, dst)
+                                  : st_read_f32_part(at->file[k], at->tensor[k], first, count, dst);
+}
+
+// Rows of a table that the file lacks. model_init gives values from a multiple of 4 on.
+static err_t read_new(const weights_map *map, int param, int64_t first, int64_t count, uint64_t seed, float *dst) {
+    enum { SOME = 4096 };
+    float some[SOME + 4];
+    for (int64_t done = 0; done < count;) {
+        int64_t from = (first + done) / 4 * 4, skip = first + done - from, n = count - done < SOME ? count - done : SOME;
+        model_init(map->m, param, seed, from, skip + n, some);
+        memcpy(dst + done, some + skip, (size_t)n * sizeof *dst);
+        done += n;
+    }
+    return ERR_OK;
+}
+
+err_t weights_read(const weights_map *map, int param, int64_t first, int64_t count, uint64_t seed, float *dst) {
+    const place *at = &map->at[param];
+    int64_t cols = columns(&map->m->param[param]), begin = 0;
+    for (int k = 0; k < at->parts; k++) {
+        const st_tensor *t = at->tensor[k];
+        int64_t rows = at->part[k].rows, there = at->part[k].transposed ? rows : t->size[0] < rows ? t->size[0] : rows, end = begin + rows * cols;
+        int64_t have = begin + there * cols, from = first > begin ? first : begin, to = first + count < end ? first + count : end;
+        int64_t read = to < have ? to : have;
+        if (from < read) TRY(read_part(at, k, from - begin, read - from, dst + (from - first)));
+        if (from < have) from = have;
+        if (from < to) TRY(read_new(map, param, from, to - from, seed, dst + (from - first)));
+        begin = end;
+    }
+    return ERR_OK;
+}

@@ -1,0 +1,40 @@
+// model/weights.h: weights that others made: a safetensors file, a directory as Hugging Face's save_pretrained writes it (model.safetensors, or several
+// files and model.safetensors.index.json), or a checkpoint of llm.c (GPT-2, versions 3 and 5).
+//
+// A parameter is read by ranges of its elements, so that a rank reads what it owns and no more. Its name and layout there are the model's to say
+// (model_type.parts): one parameter may be several tensors, one after the other, and a tensor may be stored transposed.
+#ifndef MODEL_WEIGHTS_H
+#define MODEL_WEIGHTS_H
+
+#include "model/model.h"
+#include "model/safetensors.h"
+
+struct json_t;
+
+typedef struct weights {
+    char *path;
+    int files;
+    st_file *file;
+    struct json_t *config;  // config.json; NULL: there is none
+} weights;
+
+// Opens the files and checks their headers. Reads no tensor. ERR_DATA, ERR_IO: which file, and what is wrong.
+err_t weights_open(weights **out, const char *path);
+void weights_close(weights *w);
+
+// NULL when no file has it.
+const st_tensor *weights_find(const weights *w, const char *name, const st_file **file);
+
+// Where each parameter of a model is.
+typedef struct weights_map weights_map;
+
+// Every parameter of m must be there with its shape, and there must be nothing else. ERR_DATA lists what is missing, unexpected or of another
+// shape. A directory's config.json must describe the same model as `options`: ERR_CONFIG lists the keys that differ, with both values.
+// resize: tables of a row for each token or position may have another number of rows. Those that the file lacks start as in a new model.
+err_t weights_match(weights_map **out, const weights *w, const model *m, const void *options, bool resize);
+void weights_map_close(weights_map *map);
+
+// dst (count) = elements first .. first+count-1 of a parameter that is not tied, as FP32. seed: of a new model's values; first is a multiple of 4.
+err_t weights_read(const weights_map *map, int param, int64_t first, int64_t count, uint64_t seed, float *dst);
+
+#endif

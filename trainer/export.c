@@ -1,0 +1,364 @@
+// trainer/export.c: a checkpoint as a directory of Hugging Face: config.json, weights as safetensors, one file or several with an index, and
+// the tokenizer's files where one is given. Everything is written beside the directory, synced, and renamed: it is whole or not there.
+#include "base/io.h"
+#include "data/tokenizer/tokenizer.h"
+#include "model/foreign.h"
+#include "model/weights.h"
+#include "trainer/train.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+typedef struct export_options {
+    const char *from, *to, *tokenizer;  // a run or a checkpoint; a directory that is made; NULL: bytes, where the vocabulary is 256
+    st_type type;
+    int64_t shard;  // most bytes of a file
+} export_options;
+
+// A tensor of the files: rows of a parameter.
+typedef struct piece {
+    st_tensor tensor;
+    int param, file;
+    int64_t first;  // element of the parameter
+    bool transposed;
+} piece;
+
+typedef struct export {
+    const export_options *o;
+    session *x;
+    char dir[IO_PATH];  // where it is written
+    piece *piece;
+    int pieces, files;
+    int64_t bytes;
+}
+export;
+
+// --- which tensors, in which files -------------------------------------------------------------------------------------------
+
+static int64_t columns(const param *p) { return p->dims > 1 ? p->size[1] : 1; }
+
+static void add_piece(export *e, int param_index, const weight_part *part, int64_t first, int64_t *used) {
+    const model *m = e->x->net;
+    const param *p = &m->param[param_index];
+    piece *k = &e->piece[e->pieces++];
+    *k = (piece){.param = param_index, .first = first, .transposed = part->transposed};
+    st_tensor *t = &k->tensor;
+    snprintf(t->name, sizeof t->name, "%s%s", part->prefixed ? m->type->prefix : "", part->name);
+    t->type = e->o->type;
+    t->dims = p->dims;
+    t->size[0] = part->transposed ? p->size[1] : part->rows;
+    t->size[1] = part->transposed ? part->rows : p->dims > 1 ? p->size[1] : 0;
+    int64_t bytes = part->rows * columns(p) * (e->o->type == ST_F32 ? 4 : 2);
+    if (*used > 0 && *used + bytes > e->o->shard) e->files++, *used = 0;
+    *used += bytes;
+    e->bytes += bytes;
+    k->file = e->files - 1;
+}
+
+static err_t plan_pieces(export *e) {
+    const model *m = e->x->net;
+    int64_t used = 0;
+    e->piece = calloc((size_t)(m->params * WEIGHT_PARTS), sizeof *e->piece);
+    if (!e->piece) return err_set(ERR_INTERNAL, "no memory for a table of %d tensors", m->params * WEIGHT_PARTS);
+    e->files = 1;
+    for (int i = 0; i < m->params; i++) {
+        weight_part part[WEIGHT_PARTS];
+        int64_t first = 0;
+        if (m->param[i].tied >= 0) continue;
+        int parts = m->type->parts(m, i, part);
+        for (int k = 0; k < parts; k++) {
+            add_piece(e, i, &part[k], first, &used);
+            first += part[k].rows * columns(&m->param[i]);
+        }
+    }
+    return ERR_OK;
+}
+
+// --- weights -----------------------------------------------------------------------------------------------------------------
+
+static err_t file_name(const export *e, int file, char dst[64]) {
+    if (e->files == 1) snprintf(dst, 64, "model.safetensors");
+    else snprintf(dst, 64, "model-%05d-of-%05d.safetensors", file + 1, e->files);
+    return ERR_OK;
+}
+
+// Elements first .. first+n-1 of a piece in the order of the file, as FP32.
+static void gather(const export *e, const piece *k, int64_t first, int64_t n, float *out) {
+    const float *w = (const float *)e->x->state.master[k->param].data + k->first;
+    int64_t rows = k->tensor.size[1], cols = k->tensor.size[0];  // of a transposed piece
+    if (!k->transposed) memcpy(out, w + first, (size_t)n * sizeof *out);
+    else
+        for (int64_t i = 0; i < n; i++) out[i] = w[(first + i) % rows * cols + (first + i) / rows];
+}
+
+static err_t put_piece(const export *e, st_writer *w, const piece *k) {
+    enum { SOME = 1 << 16 };
+    int64_t each = e->o->type == ST_F32 ? 4 : 2, count = k->tensor.bytes / each;
+    float *x = malloc(SOME * sizeof *x);
+    void *y = malloc(SOME * sizeof *x);
+    err_t rc = x && y ? ERR_OK : err_set(ERR_INTERNAL, "no memory to write %s", k->tensor.name);
+    for (int64_t i = 0; i < count && rc == ERR_OK; i += SOME) {
+        int64_t n = count - i < SOME ? count - i : SOME;
+        tensor from = {x, FP32, 1, {n, 1, 1, 1}}, to = {y, e->o->type == ST_BF16 ? BF16 : FP16, 1, {n, 1, 1, 1}};
+        gather(e, k, i, n, x);
+        if (e->o->type != ST_F32) rc = device_ops(e->x->dev)->cast(&(cast_args){.y = &to, .x = &from}, e->x->s);
+        if (rc == ERR_OK) rc = st_put(w, e->o->type == ST_F32 ? (void *)x : y, (size_t)(n * each));
+    }
+    free(x), free(y);
+    return rc;
+}
+
+static err_t write_tensors(const export *e, const char *path, st_tensor *table, piece *first, int count) {
+    static const char *const metadata[] = {"format", "pt", NULL};
+    st_writer w;
+    TRY(st_create(&w, path, table, count, metadata, NULL));
+    err_t rc = ERR_OK;
+    for (int i = 0; i < count && rc == ERR_OK; i++) {
+        first[i].tensor = table[i];
+        rc = put_piece(e, &w, &first[i]);
+    }
+    if (rc == ERR_OK) return st_finish(&w, NULL);
+    st_abort(&w);
+    return rc;
+}
+
+static err_t write_file(const export *e, int file) {
+    char path[IO_PATH], name[64];
+    int first = 0, count = 0;
+    while (e->piece[first].file != file) first++;
+    while (first + count < e->pieces && e->piece[first + count].file == file) count++;
+    TRY(file_name(e, file, name));
+    TRY(io_path(path, "%s/%s", e->dir, name));
+    st_tensor *table = calloc((size_t)count, sizeof *table);
+    if (!table) return err_set(ERR_INTERNAL, "no memory for a table of %d tensors", count);
+    for (int i = 0; i < count; i++) table[i] = e->piece[first + i].tensor;
+    err_t rc = write_tensors(e, path, table, &e->piece[first], count);
+    free(table);
+    return rc;
+}
+
+// --- the files beside them ---------------------------------------------------------------------------------------------------
+
+// Takes the object.
+static err_t write_json(const export *e, const char *name, json_t *object) {
+    char path[IO_PATH], *text = object ? json_dumps(object, JSON_INDENT(2) | JSON_ENSURE_ASCII) : NULL;
+    json_decref(object);
+    if (!text) return err_set(ERR_INTERNAL, "%s: no memory", name);
+    err_t rc = io_path(path, "%s/%s", e->dir, name);
+    if (rc == ERR_OK) rc = io_write_file(path, text, strlen(text), NULL);
+    free(text);
+    return rc;
+}
+
+static err_t write_index(const export *e) {
+    json_t *map = json_object();
+    if (e->files == 1) return json_decref(map), ERR_OK;
+    for (int i = 0; i < e->pieces; i++) {
+        char name[64];
+        TRY(file_name(e, e->piece[i].file, name));
+        json_object_set_new(map, e->piece[i].tensor.name, json_string(name));
+    }
+    return write_json(e, "model.safetensors.index.json",
+                      json_pack("{s:{s:I}, s:o}", "metadata", "total_size", (json_int_t)e->bytes, "weight_map", map));
+}
+
+static json_t *id_or_null(int32_t id) { return id < 0 ? json_null() : json_integer(id); }
+
+static err_t write_config(const export *e, const tokenizer_info *about) {
+    static const char *const words[] = {[ST_F32] = "float32", [ST_F16] = "float16", [ST_BF16] = "bfloat16"};
+    const char *type = words[e->o->type];
+    json_t *c = json_object();
+    err_t rc = e->x->net->type->to_foreign(&e->x->cfg->model.of, c);
+    if (rc != ERR_OK) return json_decref(c), rc;
+    json_t *more = json_pack("{s:s, s:s, s:b, s:o, s:o}", "torch_dtype", type, "dtype", type, "use_cache", 1, "bos_token_id", id_or_null(about->bos),
+                             "eos_token_id", id_or_null(about->end_of_text));
+    json_object_update(c, more);
+    json_decref(more);
+    TRY(write_json(e, "config.json", c));
+    return write_json(
+        e, "generation_config.json",
+        json_pack("{s:b, s:o, s:o}", "do_sample", 0, "bos_token_id", id_or_null(about->bos), "eos_token_id", id_or_null(about->end_of_text)));
+}
+
+// A token for each byte, as a tokenizer.json: the alphabet of GPT-2's bytes, no merges.
+static json_t *bytes_tokenizer(void) {
+    json_t *vocab = json_object();
+    for (int b = 0, next = 256; b < 256; b++) {
+        bool itself = (b >= 0x21 && b <= 0x7E) || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE;
+        int point = itself ? b : next++;
+        char text[3] = {(char)(0xC0 | point >> 6), (char)(0x80 | (point & 0x3F)), 0};
+        if (point < 0x80) text[0] = (char)point, text[1] = 0;
+        json_object_set_new(vocab, text, json_integer(b));
+    }
+    json_t *level = json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 0, "trim_offsets", 0, "use_regex", 0);
+    return json_pack("{s:s, s:n, s:n, s:[], s:n, s:O, s:n, s:o, s:{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:b, s:o, s:[]}}", "version", "1.0",
+                     "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", level, "post_processor", "decoder", level, "model",
+                     "type", "BPE", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", 0, "byte_fallback", 0,
+                     "ignore_merges", 0, "vocab", vocab, "merges");
+}
+
+static err_t copy_tokenizer(const export *e) {
+    enum { MOST = 256 << 20 };
+    char from[IO_PATH], to[IO_PATH], *text;
+    struct stat st;
+    size_t n;
+    TRY(io_path(from, "%s", e->o->tokenizer));
+    if (stat(from, &st) == 0 && S_ISDIR(st.st_mode)) TRY(io_path(from, "%s/tokenizer.json", e->o->tokenizer));
+    TRY(io_read_file(from, MOST, &text, &n));
+    err_t rc = io_path(to, "%s/tokenizer.json", e->dir);
+    if (rc == ERR_OK) rc = io_write_file(to, text, n, NULL);
+    free(text);
+    return rc;
+}
+
+static void add_token(json_t *config, const tokenizer *t, const char *name, int32_t id) {
+    const uint8_t *text;
+    int64_t n;
+    if (id >= 0 && tokenizer_piece(t, id, &text, &n) == ERR_OK) json_object_set_new(config, name, json_stringn((const char *)text, (size_t)n));
+}
+
+static err_t write_tokenizer(const export *e, const tokenizer *t, const tokenizer_info *about) {
+    json_t *c = json_pack("{s:s, s:I, s:b}", "tokenizer_class", "PreTrainedTokenizerFast", "model_max_length", (json_int_t)e->x->net->context,
+                          "clean_up_tokenization_spaces", 0);
+    if (!c) return err_set(ERR_INTERNAL, "tokenizer_config.json: no memory");
+    if (t) add_token(c, t, "bos_token", about->bos), add_token(c, t, "eos_token", about->end_of_text);
+    TRY(write_json(e, "tokenizer_config.json", c));
+    return t ? copy_tokenizer(e) : write_json(e, "tokenizer.json", bytes_tokenizer());
+}
+
+// --- all of it ---------------------------------------------------------------------------------------------------------------
+
+static err_t write_all(export *e, const tokenizer *t) {
+    tokenizer_info about = t ? tokenizer_about(t) : (tokenizer_info){.end_of_text = -1, .bos = -1};
+    TRY(plan_pieces(e));
+    for (int i = 0; i < e->files; i++) TRY(write_file(e, i));
+    TRY(write_index(e));
+    TRY(write_config(e, &about));
+    if (t || e->x->net->vocab == 256) TRY(write_tokenizer(e, t, &about));
+    return io_sync_dir(e->dir, NULL);
+}
+
+static err_t write_directory(export *e, const tokenizer *t) {
+    TRY(io_path(e->dir, "%s.tmp-export", e->o->to));
+    TRY(io_remove_tree(e->dir));
+    TRY(io_mkdirs(e->dir));
+    err_t rc = write_all(e, t);
+    if (rc == ERR_OK) rc = io_rename(e->dir, e->o->to, NULL);
+    if (rc == ERR_OK) return ERR_OK;
+    err_record why = *err_last();
+    io_remove_tree(e->dir);
+    return err_restore(&why);
+}
+
+static err_t check_tokenizer(const export *e, const tokenizer *t) {
+    int64_t vocab = e->x->net->vocab;
+    if (!t || tokenizer_about(t).vocab <= vocab) return ERR_OK;
+    return err_set(ERR_CONFIG,
+                   "--tokenizer %s has ids up to %d, and the model knows %" PRId64 " tokens: expected the one that its data was made with",
+                   e->o->tokenizer, tokenizer_about(t).vocab - 1, vocab);
+}
+
+static err_t export_session(session *x, const export_options *o, const char *ckpt, FILE *out) {
+    export e = {.o = o, .x = x};
+    tokenizer *t = NULL;
+    struct stat st;
+    if (!x->net->type->parts)
+        return err_set(ERR_CONFIG, "a model of type %s has no form among those of Hugging Face; its safetensors are in %s", x->net->type->name, ckpt);
+    if (stat(o->to, &st) == 0) return err_set(ERR_USAGE, "%s is there already: expected the name of a directory that can be made", o->to);
+    TRY(session_load(x, ckpt));
+    if (o->tokenizer) TRY(tokenizer_open(&t, o->tokenizer));
+    err_t rc = check_tokenizer(&e, t);
+    if (rc == ERR_OK) rc = write_directory(&e, t);
+    if (rc == ERR_OK)
+        fprintf(out, "exported step %" PRId64 ": %d tensors, %" PRId64 " bytes of %s in %d file%s, to %s%s\n", x->step, e.pieces, e.bytes,
+                st_type_name(o->type), e.files, e.files == 1 ? "" : "s", o->to,
+                t || x->net->vocab == 256 ? "" : "; without a tokenizer (--tokenizer PATH adds it)");
+    free(e.piece);
+    tokenizer_close(t);
+    return rc;
+}
+
+// ckpt = the checkpoint, ini = the run's config.ini, of a run's directory or of a checkpoint's.
+static err_t find_run(const char *from, char ckpt[IO_PATH], char ini[IO_PATH]) {
+    struct stat st;
+    TRY(io_path(ini, "%s/config.ini", from));
+    if (stat(ini, &st) == 0) {
+        bool found = true;
+        TRY(io_path(ckpt, "%s/best", from));
+        if (stat(ckpt, &st) != 0) TRY(ckpt_newest(from, ckpt, &found));
+        return found ? ERR_OK : err_set(ERR_DATA, "%s/ckpt: no checkpoint yet", from);
+    }
+    char *real = realpath(from, NULL);
+    if (!real) return err_set(ERR_IO, "%s: %m", from);
+    err_t rc = io_path(ckpt, "%s", real);
+    if (rc == ERR_OK) rc = io_path(ini, "%s/../../config.ini", real);
+    free(real);
+    TRY(rc);
+    return stat(ini, &st) == 0 ? ERR_OK : err_set(ERR_DATA, "%s: neither a run's directory, with its config.ini, nor one of its checkpoints", from);
+}
+
+// The weights alone, in FP32, on the CPU, by one process.
+static err_t export_run(const export_options *o, config *c, FILE *out) {
+    char ckpt[IO_PATH], ini[IO_PATH];
+    session x;
+    TRY(find_run(o->from, ckpt, ini));
+    TRY(config_load(c, &(const char *){ini}, 1));
+    c->device.backend = DEVICE_CPU;
+    TRY(config_decide(c, DEVICE_CPU, "an export needs no other"));
+    c->precision.compute = FP32;
+    c->precision.rounding = 0;
+    c->batch.micro = 1;
+    c->data.val[0] = 0;
+    c->data.holdout = 0;
+    err_t rc = session_open(&x, c, SESSION_LOOK, NULL);
+    if (rc == ERR_OK) rc = export_session(&x, o, ckpt, out);
+    session_close(&x);
+    return rc;
+}
+
+static err_t parse_type(const char *word, st_type *type) {
+    static const struct {
+        const char *name;
+        st_type type;
+    } types[] = {{"f32", ST_F32}, {"bf16", ST_BF16}, {"f16", ST_F16}};
+    for (int i = 0; i < 3; i++)
+        if (strcmp(word, types[i].name) == 0) return *type = types[i].type, ERR_OK;
+    return err_set(ERR_USAGE, "--dtype %s: expected f32, bf16 or f16", word);
+}
+
+static err_t parse(int argc, char **argv, export_options *o) {
+    *o = (export_options){.type = ST_F32, .shard = 5000000000};
+    for (int i = 0; i < argc; i++) {
+        const char *value = i + 1 < argc ? argv[i + 1] : NULL;
+        if (strncmp(argv[i], "--", 2) != 0) {
+            if (o->to) return err_set(ERR_USAGE, "%s: expected no more than a run and a directory", argv[i]);
+            if (o->from) o->to = argv[i];
+            else o->from = argv[i];
+            continue;
+        }
+        if (!value) return err_set(ERR_USAGE, "%s: expected a value after it", argv[i]);
+        if (strcmp(argv[i], "--tokenizer") == 0) o->tokenizer = value;
+        else if (strcmp(argv[i], "--dtype") == 0) TRY(parse_type(value, &o->type));
+        else if (strcmp(argv[i], "--shard-mb") == 0) {
+            char *end;
+            double mb = strtod(value, &end);
+            if (*end || !(mb > 0 && mb <= 1e9)) return err_set(ERR_USAGE, "--shard-mb %s: expected a number of megabytes above 0", value);
+            o->shard = (int64_t)(mb * 1e6);
+        } else return err_set(ERR_USAGE, "%s: no such option here (--dtype f32|bf16|f16, --tokenizer PATH, --shard-mb N)", argv[i]);
+        i++;
+    }
+    if (!o->to) return err_set(ERR_USAGE, "lockstep export: expected a run and a directory, e.g. lockstep export runs/default my-model");
+    return ERR_OK;
+}
+
+err_t verb_export(int argc, char **argv, FILE *out) {
+    export_options o;
+    TRY(parse(argc, argv, &o));
+    config *c = calloc(1, sizeof *c);
+    if (!c) return err_set(ERR_INTERNAL, "no memory for the settings");
+    err_t rc = export_run(&o, c, out);
+    free(c);
+    return rc;
+}

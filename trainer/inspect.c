@@ -1,0 +1,68 @@
+// trainer/inspect.c: says what weights are: files, tensors, types, and, where it is known, the [model] section that fits them.
+#include "model/foreign.h"
+#include "model/weights.h"
+#include "trainer/train.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int64_t elements(const st_tensor *t) {
+    int64_t n = 1;
+    for (int d = 0; d < t->dims; d++) n *= t->size[d];
+    return n;
+}
+
+static void print_files(const weights *w, FILE *out) {
+    int tensors = 0;
+    int64_t numbers = 0, bytes = 0, of_type[ST_C64 + 1] = {0};
+    for (int i = 0; i < w->files; i++) {
+        tensors += w->file[i].count, bytes += w->file[i].file_bytes;
+        for (int k = 0; k < w->file[i].count; k++) {
+            const st_tensor *t = &w->file[i].tensors[k];
+            numbers += elements(t), of_type[t->type]++;
+        }
+    }
+    fprintf(out, "; %s: %d file%s, %" PRId64 " bytes, %d tensors, %" PRId64 " numbers;", w->path, w->files, w->files == 1 ? "" : "s", bytes, tensors,
+            numbers);
+    for (int t = 0; t <= ST_C64; t++)
+        if (of_type[t]) fprintf(out, " %s", st_type_name((st_type)t));
+    fprintf(out, "\n");
+}
+
+static err_t print_section(const weights *w, FILE *out) {
+    const model_type *type;
+    void *options;
+    TRY(foreign_options(&type, &options, w->config, w->path));
+    fprintf(out, "[model]\ntype = %s\n", type->name);
+    for (int i = 0; i < type->keys; i++) {
+        char value[SETTING_VALUE];
+        setting_value(&type->key[i], options, value);
+        if (strcmp(type->key[i].key, "head_chunks") != 0) fprintf(out, "%s = %s\n", type->key[i].key, value);  // the run's own business
+    }
+    fprintf(out, "init_from = %s\n", w->path);
+    free(options);
+    return ERR_OK;
+}
+
+static void print_tensors(const weights *w, FILE *out) {
+    for (int i = 0; i < w->files; i++)
+        for (int k = 0; k < w->file[i].count; k++) {
+            const st_tensor *t = &w->file[i].tensors[k];
+            fprintf(out, "; %s %s (", t->name, st_type_name(t->type));
+            for (int d = 0; d < t->dims; d++) fprintf(out, "%s%" PRId64, d ? "," : "", t->size[d]);
+            fprintf(out, ")\n");
+        }
+}
+
+err_t verb_inspect(int argc, char **argv, FILE *out) {
+    weights *w;
+    if (argc != 1) return err_set(ERR_USAGE, "lockstep inspect: expected a safetensors file, a directory of Hugging Face, or a .bin of llm.c");
+    TRY(weights_open(&w, argv[0]));
+    print_files(w, out);
+    err_t rc = ERR_OK;
+    if (w->config) rc = print_section(w, out);
+    else print_tensors(w, out);
+    weights_close(w);
+    return rc;
+}
