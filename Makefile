@@ -212,7 +212,7 @@ $(BUILD)/fuzz/%: $(CBUILD)/test/fuzz/%.o $(CBUILD)/test/fuzz/driver.o $(LIB)
 # Everything under AddressSanitizer and UBSan is `make asan`. `make test` runs READERS that way, which read foreign bytes, over kernels that are not
 # instrumented; `make check` MORE_ASAN, over kernels that are.
 ASAN      := CUDA=none BUILD=build/asan BIN=build/asan/lockstep CFLAGS="-O1 -g1" SAN="-fsanitize=address,undefined -fno-sanitize-recover=all"
-READERS   := $(addprefix build/asan/test/test_,config config_keys data idx tokenizer safetensors checkpoint checkpoint_fit cluster team_auth)
+READERS   := $(addprefix build/asan/test/test_,config config_keys data idx tokenizer safetensors families checkpoint checkpoint_fit cluster team_auth)
 MORE_ASAN := $(addprefix build/asan/test/test_,checkpoint_crash team comm checkpoint_ranks checkpoint_slices ranks door durable evaluate sample log)
 asan: deps all
 	@$(MAKE) --no-print-directory $(ASAN) all tests fuzzers
@@ -276,6 +276,12 @@ bench-cpu:
 	@$(MAKE) --no-print-directory deps >&2
 	@$(MAKE) --no-print-directory all bench-programs >&2
 	@sh test/bench/cpu.sh $(BUILD) ./$(BIN)
+# Models that go to transformers and come back, tokenizers beside other people's: with packages of Python in build/interop (test/interop/requirements.txt).
+interop: all
+	@[ -d build/interop ] || python3 -m venv build/interop
+	@build/interop/bin/pip install -q -r test/interop/requirements.txt
+	@build/interop/bin/python test/interop/compare_models.py
+	@build/interop/bin/python test/interop/compare_tokenizers.py
 soak: all
 	@sh test/soak.sh $(BIN)
 
@@ -312,6 +318,6 @@ clean:
 	rm -rf build $(BIN)
 
 FORCE:
-.PHONY: all deps check-deps run test check tests sim sim-race sim-asan gpu-check fuzzers asan tsan tsan-programs fuzz bench bench-programs bench-cpu soak mutate release install clean FORCE
+.PHONY: all deps check-deps run test check tests sim sim-race sim-asan gpu-check interop fuzzers asan tsan tsan-programs fuzz bench bench-programs bench-cpu soak mutate release install clean FORCE
 .PRECIOUS: $(BUILD)/%.o $(CBUILD)/%.o $(BUILD)/%.cu.o
 -include $(shell find $(sort $(BUILD) $(CBUILD) $(KBUILD)) -name '*.d' 2>/dev/null)

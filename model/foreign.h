@@ -1,4 +1,4 @@
-// model/foreign.h: a model's settings as Hugging Face's config.json has them.
+// model/foreign.h: reads config.json of Hugging Face, member by member, and prints settings.
 #ifndef MODEL_FOREIGN_H
 #define MODEL_FOREIGN_H
 
@@ -10,13 +10,6 @@ enum { SETTING_VALUE = 1088 };
 
 // The value of a setting in `options` as a file would have it.
 void setting_value(const setting *k, const void *options, char dst[SETTING_VALUE]);
-
-// The architecture that reads this config.json, and its options, which the caller frees. ERR_DATA: none does, or a value that it can't take.
-err_t foreign_options(const model_type **type, void **options, const json_t *config, const char *path);
-
-// ERR_CONFIG lists what config.json says otherwise than `options`, by key, with both values. What does not belong to the weights may differ:
-// the context, the vocabulary's size (shapes tell), dropout and chunks.
-err_t foreign_agrees(const model_type *type, const void *options, const json_t *config, const char *path);
 
 // --- for model_type.from_foreign ---------------------------------------------------------------------------------------------
 

@@ -134,7 +134,7 @@ typedef struct model_type {
     // last plan was closed.
     err_t (*plan)(model *m, arena *a, const model_plan *o);
     err_t (*fill)(model *m, stream *s);  // writes what is constant, after that memory was committed. NULL: nothing is
-    // Files of Hugging Face (model/weights.h, model/foreign.h). parts: returns how many tensors hold a parameter. NULL: there are none of this model.
+    // Files of Hugging Face (model/weights.h, model/families.h). parts: returns how many tensors hold a parameter. NULL: there are none of this model.
     const char *prefix;
     size_t options;  // bytes of them
     int (*parts)(const model *m, int param, weight_part *part);

@@ -2,7 +2,7 @@
 #include "model/weights.h"
 
 #include "base/io.h"
-#include "model/foreign.h"
+#include "model/families.h"
 
 #include <fcntl.h>
 #include <inttypes.h>

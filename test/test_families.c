@@ -2,6 +2,7 @@
 // (test/golden/families): logits, the first gradient, five AdamW steps, greedy text.
 #include "test/support/run.h"
 
+#include "model/families.h"
 #include "model/foreign.h"
 #include "model/weights.h"
 

@@ -2,11 +2,11 @@
 // the tokenizer's files where one is given. Everything is written beside the directory, synced, and renamed: it is whole or not there.
 #include "base/io.h"
 #include "data/tokenizer/tokenizer.h"
-#include "model/foreign.h"
-#include "model/weights.h"
+#include "model/safetensors.h"
 #include "trainer/train.h"
 
 #include <inttypes.h>
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

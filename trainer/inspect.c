@@ -1,4 +1,5 @@
 // trainer/inspect.c: says what weights are: files, tensors, types, and, where it is known, the [model] section that fits them.
+#include "model/families.h"
 #include "model/foreign.h"
 #include "model/weights.h"
 #include "trainer/train.h"

@@ -313,9 +313,13 @@ err_t llama_layers_plan(llama_layers *t, arena *a, const model_plan *o) {
     return arena_3d(a, &t->delta, FP32, o->B, t->o.heads, t->o.context);
 }
 
+static rope rope_of(const llama_options *o) {
+    return (rope){(rope_kind)o->rope_scaling, o->rope_theta, o->rope_factor, o->rope_low, o->rope_high, o->rope_original};
+}
+
 err_t llama_layers_fill(llama_layers *t, stream *s) {
     int64_t T = t->o.context, D = t->o.head_dim;
-    rope r = llama_rope(&t->o);
+    rope r = rope_of(&t->o);
     float *table = malloc((size_t)(T * D) * sizeof *table);
     if (!table) return err_set(ERR_INTERNAL, "no memory for the angles of %lld positions", (long long)T);
     rope_table(&r, T, D, table);

@@ -25,10 +25,6 @@ enum { EMBED = 0 };        // the first block
 
 static int64_t T_of(const pass *p) { return p->in[TOKENS].size[1]; }
 
-rope llama_rope(const llama_options *o) {
-    return (rope){(rope_kind)o->rope_scaling, o->rope_theta, o->rope_factor, o->rope_low, o->rope_high, o->rope_original};
-}
-
 // --- embedding and layers --------------------------------------------------------------------------------------------------
 
 static err_t embed_forward(model *m, int b, pass *p) {
@@ -249,9 +245,7 @@ static err_t llama_resolve(void *options, model_rule *r) {
     return ERR_OK;
 }
 
-static int llama_parts(const model *m, int param, weight_part *part) {
-    return llama_parts_of(&((const llama *)m)->o, &m->param[param], part);
-}
+static int llama_parts(const model *m, int param, weight_part *part) { return llama_parts_of(&((const llama *)m)->o, &m->param[param], part); }
 
 const model_type model_llama = {.name = "llama",
                                 .key = keys,

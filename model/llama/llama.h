@@ -31,7 +31,4 @@ bool llama_is_foreign(const struct json_t *config);
 void llama_from_foreign(void *options, struct foreign_reader *r);
 err_t llama_to_foreign(const void *options, struct json_t *config);
 
-// The angles of its positions.
-rope llama_rope(const llama_options *o);
-
 #endif

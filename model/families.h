@@ -1,0 +1,16 @@
+// model/families.h: which architecture weights of others are of, and whether its settings are those of a run.
+#ifndef MODEL_FAMILIES_H
+#define MODEL_FAMILIES_H
+
+#include "model/model.h"
+
+#include <jansson.h>
+
+// The architecture that reads this config.json, and its options, which the caller frees. ERR_DATA: none does, or a value that it can't take.
+err_t foreign_options(const model_type **type, void **options, const json_t *config, const char *path);
+
+// ERR_CONFIG lists what config.json says otherwise than `options`, by key, with both values. What does not belong to the weights may differ:
+// the context, the vocabulary's size (shapes tell), dropout and chunks.
+err_t foreign_agrees(const model_type *type, const void *options, const json_t *config, const char *path);
+
+#endif
