@@ -81,9 +81,8 @@ static void test_words(void **state) {
         {"run", "resume", {"auto", "never", "must"}, &c->run.resume},
         {"device", "backend", {"auto", "cpu", "cuda"}, &c->device.backend},
         {"device", "simd", {"auto", "avx512", "avx2", "neon", "portable"}, &c->device.simd},
-        {"model", "type", {"gpt", "mlp"}, &c->model.type},
+        {"model", "type", {"gpt", "mlp", "llama"}, &c->model.type},
         {"data", "format", {"auto", "lockstep", "llmc", "raw16", "raw32", "idx"}, &c->data.format},
-        {"pack", "tokenizer", {"bytes"}, &c->pack.tokenizer},
         {"precision", "compute", {"fp32", "bf16", "fp16"}, &c->precision.compute},
         {"optimizer", "type", {"adamw", "sgd"}, &c->optimizer.type},
         {"schedule", "type", {"cosine", "linear", "constant", "wsd"}, &c->schedule.type},
@@ -326,11 +325,11 @@ static const char classes_of[] =
     "batch.micro batch.lanes precision.compute precision.rounding precision.loss_scale precision.scale_window optimizer.type optimizer.lr "
     "optimizer.beta1 optimizer.beta2 optimizer.eps optimizer.weight_decay optimizer.grad_clip "
     "optimizer.momentum optimizer.nesterov schedule.type schedule.warmup schedule.decay_steps schedule.final_fraction reduce.order | "
-    "run.name run.steps run.resume device.match model.init_from parallel.data parallel.zero parallel.recompute parallel.offload reduce.bucket_mb reduce.transport "
+    "run.name run.steps run.resume device.match model.init_from model.init_resize parallel.data parallel.zero parallel.recompute parallel.offload reduce.bucket_mb reduce.transport "
     "reduce.nccl_ib reduce.nccl_algorithm cluster.nodes cluster.port cluster.timeout cluster.heartbeat checkpoint.every checkpoint.keep_best eval.every eval.batches "
     "sample.every sample.tokens sample.prompt sample.temperature sample.top_k log.hash_every log.power_every | "
     "run.dir run.faults device.backend device.ranks device.threads device.simd device.graph device.check data.train data.val data.format "
-    "data.prefetch data.retry pack.input pack.output pack.tokenizer pack.shard_tokens pack.val_fraction "
+    "data.prefetch data.retry pack.input pack.output pack.tokenizer pack.text_key pack.shard_tokens pack.val_fraction "
     "pack.compress reduce.nccl_library reduce.nccl_interface cluster.secret_file checkpoint.keep log.every log.jsonl ";
 
 static err_t list_name(void *ctx, const char *key, const char *value) {

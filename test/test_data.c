@@ -65,12 +65,15 @@ static err_t open_at(dataset **d, place *p, const char *files, shard_format form
     return dataset_open(d, &(dataset_options){.files = at(p, files), .format = format, .vocab = vocab});
 }
 
+#define PACK(in, out, tokens, val, zip) \
+    (&(pack_options){.input = (in), .output = (out), .shard_tokens = (tokens), .val_fraction = (val), .compress = (zip)})
+
 static pack_report pack(place *p, const char *input, const char *output, int64_t shard_tokens, double val, bool compress) {
     char in[IO_PATH], out[IO_PATH];
     pack_report r;
     snprintf(in, sizeof in, "%s", at(p, input));
     snprintf(out, sizeof out, "%s", at(p, output));
-    assert_ok(pack_run(&(pack_options){in, out, shard_tokens, val, compress}, &r));
+    assert_ok(pack_run(PACK(in, out, shard_tokens, val, compress), &r));
     return r;
 }
 
@@ -719,7 +722,7 @@ static void test_pack_walk(void **state) {
     put_text(p, "2.txt", "two");
     snprintf(in, sizeof in, "%s/src  %s/?.txt", p->dir, p->dir);
     snprintf(out, sizeof out, "%s/out/deep/t", p->dir);
-    assert_ok(pack_run(&(pack_options){in, out, 1000, 0, false}, &r));
+    assert_ok(pack_run(PACK(in, out, 1000, 0, false), &r));
     expect_tokens(p, "out/deep/t-train-00000.bin", "zz\nbb\n\xc3\xa9\none\ntwo");
     assert_int_equal(r.files_in, 5);
     assert_int_equal(r.files_skipped, 4);
@@ -759,22 +762,22 @@ static void test_pack_split(void **state) {
 
     snprintf(in, sizeof in, "%s", at(p, "text"));
     snprintf(out, sizeof out, "%s", at(p, "t"));
-    assert_error(pack_run(&(pack_options){in, out, 0, 0, false}, &r), ERR_CONFIG, "shard_tokens");
-    assert_error(pack_run(&(pack_options){in, out, 5, 1, false}, &r), ERR_CONFIG, "val_fraction");
-    assert_error(pack_run(&(pack_options){"", out, 5, 0, false}, &r), ERR_CONFIG, "no text");
-    assert_error(pack_run(&(pack_options){at(p, "t-train-00000.bin"), out, 5, 0, false}, &r), ERR_CONFIG, "no text", "1 files skipped");
-    assert_error(pack_run(&(pack_options){at(p, "nothing"), out, 5, 0, false}, &r), ERR_CONFIG, "nothing");
+    assert_error(pack_run(PACK(in, out, 0, 0, false), &r), ERR_CONFIG, "shard_tokens");
+    assert_error(pack_run(PACK(in, out, 5, 1, false), &r), ERR_CONFIG, "val_fraction");
+    assert_error(pack_run(PACK("", out, 5, 0, false), &r), ERR_CONFIG, "no text");
+    assert_error(pack_run(PACK(at(p, "t-train-00000.bin"), out, 5, 0, false), &r), ERR_CONFIG, "no text", "1 files skipped");
+    assert_error(pack_run(PACK(at(p, "nothing"), out, 5, 0, false), &r), ERR_CONFIG, "nothing");
     put_text(p, "file", "x");
     snprintf(out, sizeof out, "%s", at(p, "one"));
-    assert_ok(pack_run(&(pack_options){at(p, "file"), out, 1, 0, false}, &r));
+    assert_ok(pack_run(PACK(at(p, "file"), out, 1, 0, false), &r));
     assert_int_equal(mkdir(at(p, "one-train-00007.bin"), 0755), 0);  // old shards go before new ones get their names
-    assert_error(pack_run(&(pack_options){in, out, 5, 0, false}, &r), ERR_IO, "one-train-00007.bin", "can't be removed");
+    assert_error(pack_run(PACK(in, out, 5, 0, false), &r), ERR_IO, "one-train-00007.bin", "can't be removed");
     assert_int_equal(access(at(p, "one-train-00001.bin"), F_OK), -1);
     snprintf(out, sizeof out, "%s/file/t", p->dir);
-    assert_error(pack_run(&(pack_options){in, out, 5, 0, false}, &r), ERR_IO, "/file");
+    assert_error(pack_run(PACK(in, out, 5, 0, false), &r), ERR_IO, "/file");
     char root[300] = "/~";  // in the root directory, under a name that it can't have: nothing else is made there
     memset(root + 2, 'x', sizeof root - 3);
-    assert_error(pack_run(&(pack_options){in, root, 5, 0, false}, &r), ERR_IO, "too long");
+    assert_error(pack_run(PACK(in, root, 5, 0, false), &r), ERR_IO, "too long");
     assert_int_equal(access("/~", F_OK), -1);
     expect_tokens(p, "t-train-0*.bin", "0123456789abcdefghi");
 }
@@ -789,16 +792,16 @@ static void test_pack_changing_input(void **state) {
     put_text(p, "a", "text\n");
     snprintf(in, sizeof in, "%s/fifo /proc/self/io %s/a", p->dir, p->dir);
     snprintf(out, sizeof out, "%s/t", p->dir);
-    assert_ok(pack_run(&(pack_options){in, out, 100, 0, false}, &r));
+    assert_ok(pack_run(PACK(in, out, 100, 0, false), &r));
     assert_int_equal(r.files_skipped, 2);
     // The temporary shard of a crashed run, made text and taken as input, is cut to nothing by the new run.
     snprintf(in, sizeof in, "%s/t-train-00000.bin.tmp", p->dir);
     uint8_t *text = make_text(600000);  // read in more than one piece: found at the next
     put_file(p, "t-train-00000.bin.tmp", text, 600000);
     free(text);
-    assert_error(pack_run(&(pack_options){in, out, 1 << 20, 0, false}, &r), ERR_DATA, "had 600000 bytes at first and has ");
+    assert_error(pack_run(PACK(in, out, 1 << 20, 0, false), &r), ERR_DATA, "had 600000 bytes at first and has ");
     put_text(p, "t-train-00000.bin.tmp", "some text that is longer\n");
-    assert_error(pack_run(&(pack_options){in, out, 10, 0, false}, &r), ERR_DATA,
+    assert_error(pack_run(PACK(in, out, 10, 0, false), &r), ERR_DATA,
                  "t-train-00000.bin.tmp: had 25 bytes at first "
                  "and has ",
                  "run pack again");

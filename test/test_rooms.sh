@@ -11,7 +11,8 @@ below() {
     gpu/cpu | gpu/cuda) echo gpu base ;;
     gpu/cpu/kernel) echo gpu/cpu gpu base ;;
     data) echo gpu base ;;
-    data/text | data/image) echo data gpu base ;;
+    data/text) echo data data/tokenizer gpu base ;;
+    data/image) echo data gpu base ;;
     data/tokenizer) echo base ;;
     model) echo model/gpt model/llama model/mlp gpu base ;;  # the list of architectures, model/types.h
     model/gpt | model/llama | model/mlp) echo model gpu base ;;

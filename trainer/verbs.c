@@ -103,18 +103,48 @@ err_t verb_check(const config *c, FILE *out) {
     return rc;
 }
 
+// Draws at most ten times a second.
+typedef struct pack_bar {
+    double began, drawn;
+} pack_bar;
+
+static void draw_pack(void *ctx, int64_t done, int64_t bytes) {
+    enum { WIDTH = 25 };
+    pack_bar *b = ctx;
+    double now = clock_now(), passed = now - b->began, part = bytes > 0 ? (double)done / (double)bytes : 1;
+    if (now - b->drawn < 0.1 && done < bytes) return;
+    b->drawn = now;
+    char bar[WIDTH + 1];
+    for (int i = 0; i < WIDTH; i++) bar[i] = i < (int)(part * WIDTH) ? '#' : '-';
+    bar[WIDTH] = 0;
+    fprintf(stderr, "\rpack  %.1f of %.1f MB  %.1f MB/s  eta %.0f s  [%s] ", (double)done / 1e6, (double)bytes / 1e6,
+            (double)done / 1e6 / (passed + 1e-9), part > 0 ? passed * (1 - part) / part : 0.0, bar);
+}
+
 err_t verb_pack(const config *c, FILE *out) {
     if (!c->pack.input[0] || !c->pack.output[0]) return err_set(ERR_CONFIG, "[pack] input and output must both be set");
     pack_report r;
+    pack_bar bar = {.began = clock_now()};
+    bool draws = isatty(STDERR_FILENO);
     TRY(pack_run(&(pack_options){.input = c->pack.input,
                                  .output = c->pack.output,
                                  .shard_tokens = c->pack.shard_tokens,
                                  .val_fraction = c->pack.val_fraction,
-                                 .compress = c->pack.compress},
+                                 .compress = c->pack.compress,
+                                 .tokenizer = c->pack.tokenizer,
+                                 .text_key = c->pack.text_key,
+                                 .threads = (int)c->device.threads,
+                                 .progress = draws ? draw_pack : NULL,
+                                 .ctx = &bar},
                  &r));
+    if (draws && r.documents) fprintf(stderr, "\n");
     fprintf(out,
             "packed  %" PRId64 " files, %" PRId64 " bytes (%" PRId64 " skipped: empty or binary) into %d shards: train %" PRId64
             " tokens, val %" PRId64 "\n",
             r.files_in, r.bytes_in, r.files_skipped, r.shards_out, r.train_tokens, r.val_tokens);
+    double s = clock_now() - bar.began;
+    if (r.documents)
+        fprintf(out, "        %" PRId64 " documents, %" PRId64 " bytes of text, %.2f bytes a token; %.1f s, %.1f MB/s\n", r.documents, r.text_bytes,
+                (double)r.text_bytes / (double)(r.train_tokens + r.val_tokens), s, (double)r.text_bytes / 1e6 / s);
     return ERR_OK;
 }

@@ -1,6 +1,7 @@
-// data/text/pack.c: text to shards, for byte tokens: a token is a byte, 0..255.
+// data/text/pack.c: text to shards. With byte tokens a token is a byte, 0..255. With a tokenizer all files are encoded to a temporary file first
+// (spool.h), because only then is it known how many tokens there are; what follows is the same.
 //
-// The stream is the files in the order given; the files of a glob or a directory come in byte order of their names. A
+// Of bytes: the stream is the files in the order given; the files of a glob or a directory come in byte order of their names. A
 // file that does not end its last line gets a line end, unless it is the last of all: no line of one file runs into the
 // next, and a single file is packed unchanged.
 //
@@ -10,7 +11,10 @@
 // No shard gets its name before all are on disk and the old ones are removed. A run that dies leaves *.tmp files, which
 // the next run removes.
 #include "data/text/pack.h"
+#include "data/text/document.h"
 #include "data/text/shard.h"
+#include "data/text/spool.h"
+#include "data/tokenizer/train.h"
 
 #include "base/io.h"
 
@@ -44,6 +48,10 @@ typedef struct pack {
     int64_t done, left;    // tokens of the split written; tokens the open shard still takes
     shard_writer *writer;  // NULL: none open
     uint8_t *piece;
+    bool t_wanted;
+    tokenizer *t;  // NULL: bytes
+    spool spool;
+    int token_bytes;
 } pack;
 
 static const char *const split_names[2] = {"train", "val"};
@@ -79,7 +87,8 @@ static err_t add_file(pack *p, const char *path) {
     size_t n = st.st_size < SNIFF ? (size_t)st.st_size : SNIFF;
     TRY_GOTO(io_read_at(fd, path, 0, head, n), out);
     TRY_GOTO(io_read_at(fd, path, st.st_size - 1, &last, 1), out);
-    if (memchr(head, 0, n)) p->r->files_skipped++;
+    bool gzip = p->t_wanted && n > 2 && head[0] == 0x1f && (uint8_t)head[1] == 0x8b;
+    if (memchr(head, 0, n) && !gzip) p->r->files_skipped++;
     else rc = add_source(p, path, st.st_size, last != '\n');
 out:
     close(fd);
@@ -154,12 +163,8 @@ static err_t find_sources(pack *p) {
 
 // The first floor(n * (1 - val_fraction)) tokens are for training, the rest for validation.
 static err_t plan(pack *p) {
-    int64_t total = 0;
-    for (int64_t i = 0; i < p->count; i++) {
-        p->r->bytes_in += p->files[i].size;
-        total += p->files[i].size + p->files[i].line_open;
-    }
-    p->r->files_in = p->count;
+    int64_t total = p->spool.tokens;
+    for (int64_t i = 0; i < p->count && !p->t; i++) total += p->files[i].size + p->files[i].line_open;
     p->tokens[0] = (int64_t)((double)total * (1.0 - p->o->val_fraction));
     if (p->o->val_fraction == 0) p->tokens[0] = total;  // also beyond 2^53
     p->tokens[1] = total - p->tokens[0];
@@ -183,7 +188,7 @@ static err_t begin_shard(pack *p) {
     int64_t rest = p->tokens[p->split] - p->done;
     p->left = rest < p->o->shard_tokens ? rest : p->o->shard_tokens;
     TRY(shard_path(p, path, p->split, p->shard, ".tmp"));
-    return shard_write_open(&p->writer, path, 1, p->left, p->o->compress);
+    return shard_write_open(&p->writer, path, p->token_bytes, p->left, p->o->compress);
 }
 
 static err_t end_shard(pack *p) {
@@ -200,7 +205,7 @@ static err_t put(pack *p, const uint8_t *bytes, int64_t n) {
         if (!p->writer) TRY(begin_shard(p));
         int64_t some = n < p->left ? n : p->left;
         TRY(shard_write(p->writer, bytes, some));
-        bytes += some;
+        bytes += some * p->token_bytes;
         n -= some;
         p->left -= some;
         p->done += some;
@@ -236,6 +241,112 @@ static err_t stream_file(pack *p, const source *f) {
 out:
     close(fd);
     return rc;
+}
+
+// --- with a tokenizer ------------------------------------------------------------------------------------------------------
+
+static const char *text_key(const pack *p) { return p->o->text_key && *p->o->text_key ? p->o->text_key : "text"; }
+
+// A plain file line by line, as `tokenizers` trains on files; a document of a JSONL file whole. What has no line end yet stays in *text.
+static err_t feed_text(bpe_trainer *b, bytes *text, bool lines, bool ends) {
+    int64_t from = 0;
+    for (uint8_t *end; lines && text->n > from && (end = memchr(text->at + from, '\n', (size_t)(text->n - from))); from = end + 1 - text->at)
+        TRY(bpe_trainer_feed(b, text->at + from, end + 1 - (text->at + from)));
+    if (ends && text->n > from) {
+        TRY(bpe_trainer_feed(b, text->at + from, text->n - from));
+        from = text->n;
+    }
+    if (from) memmove(text->at, text->at + from, (size_t)(text->n - from));
+    text->n -= from;
+    return ERR_OK;
+}
+
+static err_t feed_file(bpe_trainer *b, document_reader *d, bytes *text) {
+    bool ends, more;
+    do {
+        TRY(document_read(d, text, PIECE, &ends, &more));
+        TRY(feed_text(b, text, !document_is_jsonl(d), ends));
+    } while (more);
+    return ERR_OK;
+}
+
+static err_t feed_files(pack *p, bpe_trainer *b) {
+    bytes text = {0};
+    err_t rc = ERR_OK;
+    for (int64_t i = 0; i < p->count && rc == ERR_OK; i++) {
+        document_reader *d;
+        rc = document_open(&d, p->files[i].path, text_key(p));
+        if (rc != ERR_OK) break;
+        rc = feed_file(b, d, &text);
+        document_close(d);
+    }
+    free(text.at);
+    return rc;
+}
+
+static err_t keep_tokenizer(pack *p, const char *json) {
+    char path[IO_PATH];
+    TRY(io_path(path, "%s-tokenizer.json", p->o->output));
+    TRY(io_write_file(path, json, strlen(json), NULL));
+    return tokenizer_parse(&p->t, path, json, (int64_t)strlen(json));
+}
+
+// how: SIZE or SIZE:KIND.
+static err_t train_tokenizer(pack *p, const char *how) {
+    bpe_trainer *b;
+    char *end, *json = NULL;
+    long long size = strtoll(how, &end, 10);
+    if (how[0] < '0' || how[0] > '9' || (*end && *end != ':'))
+        return err_set(ERR_CONFIG, "[pack] tokenizer = train:%s: expected train:SIZE or train:SIZE:KIND, such as train:32000:llama3", how);
+    if (bpe_trainer_open(&b, *end ? end + 1 : "gpt2", size) != ERR_OK) return err_prefix("[pack] tokenizer = train:%s", how), ERR_CONFIG;
+    err_t rc = feed_files(p, b);
+    if (rc == ERR_OK) rc = bpe_trainer_finish(b, &json);
+    if (rc == ERR_OK) rc = keep_tokenizer(p, json);
+    free(json);
+    bpe_trainer_close(b);
+    return rc;
+}
+
+static void tell(void *ctx, int64_t done) {
+    pack *p = ctx;
+    p->o->progress(p->o->ctx, done, p->r->bytes_in);
+}
+
+static err_t encode_files(pack *p) {
+    char path[IO_PATH];
+    bool train = strncmp(p->o->tokenizer, "train:", 6) == 0;
+    const char **names = calloc((size_t)p->count, sizeof *names);
+    if (!names) return err_set(ERR_INTERNAL, "no memory for a list of files");
+    for (int64_t i = 0; i < p->count; i++) names[i] = p->files[i].path;
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    err_t rc = train ? train_tokenizer(p, p->o->tokenizer + 6) : tokenizer_open(&p->t, p->o->tokenizer);
+    if (rc == ERR_OK) rc = io_path(path, "%s-tokens.tmp", p->o->output);
+    spool_options o = {.t = p->t,
+                       .key = text_key(p),
+                       .threads = p->o->threads > 0 ? p->o->threads
+                                  : cores > 0       ? (int)cores
+                                                    : 1,
+                       .progress = p->o->progress ? tell : NULL,
+                       .ctx = p};
+    if (rc == ERR_OK) rc = spool_fill(&p->spool, path, names, p->count, &o);
+    free(names);
+    TRY(rc);
+    p->token_bytes = p->spool.token_bytes;
+    p->r->documents = p->spool.documents;
+    p->r->text_bytes = p->spool.bytes;
+    if (p->spool.tokens > 0) return ERR_OK;
+    return err_set(ERR_DATA, "[pack] input = %s: there are no tokens in it", p->o->input);
+}
+
+static err_t stream_spool(pack *p) {
+    int64_t fit = PIECE / p->token_bytes;
+    TRY(spool_rewind(&p->spool));
+    for (int64_t at = 0; at < p->spool.tokens; at += fit) {
+        int64_t n = p->spool.tokens - at < fit ? p->spool.tokens - at : fit;
+        TRY(spool_read(&p->spool, p->piece, n));
+        TRY(put(p, p->piece, n));
+    }
+    return ERR_OK;
 }
 
 // --- names -----------------------------------------------------------------------------------------------------------------
@@ -313,10 +424,14 @@ static err_t run(pack *p) {
     TRY(check(p->o));
     if (!(p->piece = malloc(PIECE))) return err_set(ERR_INTERNAL, "no memory for a buffer of %d bytes", PIECE);
     TRY(find_sources(p));
-    TRY(plan(p));
+    for (int64_t i = 0; i < p->count; i++) p->r->bytes_in += p->files[i].size;
+    p->r->files_in = p->count;
     TRY(split_output(p, dir, &name));
     TRY(io_mkdirs(dir));
-    for (int64_t i = 0; i < p->count; i++) TRY(stream_file(p, &p->files[i]));
+    if (p->t_wanted) TRY(encode_files(p));
+    TRY(plan(p));
+    if (p->t) TRY(stream_spool(p));
+    for (int64_t i = 0; i < p->count && !p->t; i++) TRY(stream_file(p, &p->files[i]));
     TRY(remove_stale(p, true, dir, name));  // all new files are on disk: a crash from here on leaves too few files, never a mixture
     TRY(rename_all(p));
     p->r->train_tokens = p->tokens[0];
@@ -325,11 +440,13 @@ static err_t run(pack *p) {
 }
 
 err_t pack_run(const pack_options *o, pack_report *r) {
-    pack p = {.o = o, .r = r};
+    pack p = {.o = o, .r = r, .token_bytes = 1, .t_wanted = o->tokenizer && strcmp(o->tokenizer, "bytes") != 0};
     *r = (pack_report){0};
     err_t rc = run(&p);
     shard_write_close(p.writer);
     if (rc != ERR_OK) remove_temps(&p);
+    spool_close(&p.spool);
+    tokenizer_close(p.t);
     for (int64_t i = 0; i < p.count; i++) free(p.files[i].path);
     free(p.files);
     free(p.piece);

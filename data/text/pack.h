@@ -13,14 +13,24 @@ typedef struct pack_options {
     int64_t shard_tokens;  // most tokens in a file
     double val_fraction;   // share of the tokens, at the end of the stream, that goes to the validation files
     bool compress;         // zlib blocks
+    // NULL or "bytes": a token is a byte. Else a tokenizer (data/tokenizer/tokenizer.h), or train:SIZE or train:SIZE:KIND, which trains one on the
+    // input and leaves it at PREFIX-tokenizer.json.
+    const char *tokenizer;
+    // Only with a tokenizer:
+    const char *text_key;                                      // of JSONL lines. NULL: text
+    int threads;                                               // 0: as many as there are processors
+    void (*progress)(void *ctx, int64_t done, int64_t bytes);  // of the input, as it is stored; NULL: not wanted
+    void *ctx;
 } pack_options;
 
 typedef struct pack_report {
     int64_t files_in, files_skipped, bytes_in, train_tokens, val_tokens;
+    int64_t documents, text_bytes;  // with a tokenizer: of text, uncompressed
     int shards_out;
 } pack_report;
 
-// Tokenises (bytes) and writes shards, each atomically. A file that two patterns name is packed twice. Old shards of
+// Makes tokens of the text and writes shards, each atomically. With a tokenizer, a document is a file, or the text of a line of a JSONL file, and
+// after each comes the token that ends a text, if there is one; files may be compressed with gzip. A file that two patterns name is packed twice. Old shards of
 // the same prefix are removed when the new ones are complete on disk, just before these get their names.
 err_t pack_run(const pack_options *o, pack_report *r);
 

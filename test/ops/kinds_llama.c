@@ -128,6 +128,16 @@ static head_walk heads_of(const op_run *r) {
 }
 static int64_t head_at(const head_walk *h, int64_t i) { return (i / h->count * h->n + h->first + i % h->count) * h->D; }
 
+// Of the heads that are normed: read, kept and written, or twice read and written; dw as a gradient is.
+static void head_cost(const op_run *r, double *bytes, double *flops) {
+    const arg *a = r->arg;
+    bool back = r->row->op == OP_head_norm_backward;
+    int kept = back ? HB_KEPT : HF_KEPT, rstd = back ? HB_RSTD : HF_RSTD, w = back ? HB_W : HF_W;
+    *bytes = 3.0 * (double)tensor_bytes(&a[kept].t) + (double)tensor_bytes(&a[rstd].t) + (double)tensor_bytes(&a[w].t);
+    if (back) *bytes += (r->row->options & OPT_FRESH ? 1.0 : 2.0) * (double)tensor_bytes(&a[HB_DW].t);
+    *flops = 0;
+}
+
 static void head_setup(op_run *r) {
     head_walk h = heads_of(r);
     dtype T = r->row->type;
@@ -168,7 +178,7 @@ static bool head_exact(op_run *r, const outcome *got) {
     return true;
 }
 
-const op_kind kind_head_norm_forward = {"head_norm_forward", head_setup, head_call, head_reference, NULL, head_exact, stream_cost};
+const op_kind kind_head_norm_forward = {"head_norm_forward", head_setup, head_call, head_reference, NULL, head_exact, head_cost};
 
 static void head_back_setup(op_run *r) {
     head_walk h = heads_of(r);
@@ -243,8 +253,8 @@ static bool head_back_gradient(op_run *r) {
     return ok;
 }
 
-const op_kind kind_head_norm_backward = {"head_norm_backward", head_back_setup, head_back_call, head_back_reference, head_back_gradient, NULL,
-                                         stream_cost};
+const op_kind kind_head_norm_backward = {
+    "head_norm_backward", head_back_setup, head_back_call, head_back_reference, head_back_gradient, NULL, head_cost};
 
 // --- rotary: B T n D, heads ------------------------------------------------------------------------------------------------
 // OPT_TB: by the negative angles.
@@ -292,7 +302,12 @@ static bool rotary_gradient(op_run *r) {
     return true;
 }
 
-const op_kind kind_rotary = {"rotary", rotary_setup, rotary_call, rotary_reference, rotary_gradient, NULL, stream_cost};
+static void rotary_cost_of(const op_run *r, double *bytes, double *flops) {  // the heads that are turned, and the rows of the table that are used
+    const int64_t *n = r->row->size;
+    *bytes = 2.0 * (double)(n[0] * n[1] * n[4] * n[3]) * (double)dtype_bytes(r->row->type) + 4.0 * (double)(n[1] * n[3]), *flops = 0;
+}
+
+const op_kind kind_rotary = {"rotary", rotary_setup, rotary_call, rotary_reference, rotary_gradient, NULL, rotary_cost_of};
 
 // --- swiglu: N F -----------------------------------------------------------------------------------------------------------
 

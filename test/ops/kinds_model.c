@@ -247,7 +247,8 @@ static bool embedding_back_gradient(op_run *r) {
 static void embedding_back_cost(const op_run *r, double *bytes, double *flops) {  // dx read for each table; touched rows updated
     double rows = (double)(r->row->size[0] * r->row->size[1]), C = (double)r->row->size[2], V = (double)r->row->size[3];
     double touched = rows < V ? rows : V;
-    *bytes = 2 * (double)tensor_bytes(&r->arg[EB_DX].t) + 8 * C * (touched + (double)r->row->size[1]), *flops = 0;
+    bool places = !r->arg[EB_DWPE].absent;
+    *bytes = (places ? 2 : 1) * (double)tensor_bytes(&r->arg[EB_DX].t) + 8 * C * (touched + (places ? (double)r->row->size[1] : 0)), *flops = 0;
 }
 
 const op_kind kind_embedding_backward = {"embedding_backward",    embedding_back_setup, embedding_back_call, embedding_back_reference,

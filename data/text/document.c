@@ -1,0 +1,176 @@
+// data/text/document.c: see data/text/document.h. zlib reads a file that is not compressed as it is.
+#include "data/text/document.h"
+
+#include "base/io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <string.h>
+#include <unistd.h>
+#include <zlib.h>
+
+enum { BUFFER = 1 << 18, LINE_MOST = 1 << 30 };
+
+struct document_reader {
+    char *path;
+    const char *key;
+    gzFile file;
+    bool lines;     // JSONL
+    int64_t line;   // that was read last
+    bytes pending;  // of a JSONL file: what was read; lines before `from` are done
+    int64_t from;
+    bool over, begun;
+};
+
+static bool ends_with(const char *name, size_t n, const char *end) {
+    size_t e = strlen(end);
+    return n >= e && strncmp(name + n - e, end, e) == 0;
+}
+
+// By its name, with or without .gz.
+static bool is_jsonl(const char *path) {
+    size_t n = strlen(path);
+    if (ends_with(path, n, ".gz")) n -= 3;
+    return ends_with(path, n, ".jsonl") || ends_with(path, n, ".ndjson");
+}
+
+static err_t check_magic(int fd, const char *path) {
+    static const struct {
+        const char *bytes, *name, *with;
+    } others[] = {{"\x28\xB5\x2F\xFD", "zstd", "zstd -d"}, {"\xFD\x37zX", "xz", "xz -d"}, {"BZh", "bzip2", "bzip2 -d"}};
+    char head[4] = {0};
+    if (pread(fd, head, sizeof head, 0) < 0) return err_set(ERR_IO, "%s: %s", path, strerror(errno));
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (memcmp(head, others[i].bytes, strlen(others[i].bytes)) == 0)
+            return err_set(ERR_DATA, "%s: compressed with %s; read are plain files and gzip: unpack it first with %s", path, others[i].name,
+                           others[i].with);
+    return ERR_OK;
+}
+
+static err_t open_file(document_reader *d) {
+    int fd = open(d->path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return err_set(ERR_IO, "%s: %s", d->path, strerror(errno));
+    err_t rc = check_magic(fd, d->path);
+    if (rc == ERR_OK && !(d->file = gzdopen(fd, "rb"))) rc = err_set(ERR_INTERNAL, "%s: no memory to read it", d->path);
+    if (rc != ERR_OK) close(fd);
+    else gzbuffer(d->file, BUFFER);
+    return rc;
+}
+
+err_t document_open(document_reader **out, const char *path, const char *key) {
+    document_reader *d = *out = calloc(1, sizeof *d);
+    if (d) *d = (document_reader){.path = strdup(path), .key = key, .lines = is_jsonl(path)};
+    err_t rc = d && d->path ? open_file(d) : err_set(ERR_INTERNAL, "%s: no memory to read it", path);
+    if (rc != ERR_OK) document_close(d), *out = NULL;
+    return rc;
+}
+
+void document_close(document_reader *d) {
+    if (!d) return;
+    if (d->file) gzclose_r(d->file);
+    free(d->pending.at), free(d->path);
+    free(d);
+}
+
+bool document_is_jsonl(const document_reader *d) { return d->lines; }
+
+int64_t document_at(const document_reader *d) { return gzoffset(d->file); }
+
+// Appends at most `most` bytes of the file; fewer than 1: it is over.
+static err_t read_some(document_reader *d, bytes *to, int64_t most) {
+    ROOM_FOR(to, to->n + most);
+    int n = gzread(d->file, to->at + to->n, (unsigned)most), code;
+    const char *why = gzerror(d->file, &code);
+    if (n < 0 || (n < most && code != Z_OK && code != Z_STREAM_END)) {
+        if (code == Z_ERRNO) return err_set(ERR_IO, "%s: %s", d->path, strerror(errno));
+        return err_set(ERR_DATA, "%s: damaged or cut off near byte %" PRId64 " of the compressed file: %s", d->path, document_at(d), why);
+    }
+    to->n += n;
+    d->over = n < most;
+    return ERR_OK;
+}
+
+// --- JSONL -------------------------------------------------------------------------------------------------------------------
+
+static err_t bad_line(const document_reader *d, const char *what) {
+    return err_set(ERR_DATA, "%s: line %" PRId64 ": %s; expected an object such as {\"%s\": \"...\"}", d->path, d->line, what, d->key);
+}
+
+static err_t take_text(const document_reader *d, const json_t *value, bytes *to) {
+    if (!json_is_object(value)) return bad_line(d, "not an object");
+    const json_t *text = json_object_get(value, d->key);
+    if (!json_is_string(text)) return bad_line(d, text ? "its text is not a string" : "it has no such member");
+    int64_t n = (int64_t)json_string_length(text);
+    ROOM_FOR(to, to->n + n);
+    memcpy(to->at + to->n, json_string_value(text), (size_t)n);
+    to->n += n;
+    return ERR_OK;
+}
+
+static err_t parse_line(document_reader *d, int64_t n, bytes *to) {
+    json_error_t why;
+    char what[200];
+    json_t *value = json_loadb((const char *)d->pending.at + d->from, (size_t)n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
+    if (!value) {
+        snprintf(what, sizeof what, "not valid JSON: %.150s", why.text);
+        return bad_line(d, what);
+    }
+    err_t rc = take_text(d, value, to);
+    json_decref(value);
+    return rc;
+}
+
+static bool is_blank(const uint8_t *at, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        if (at[i] != ' ' && at[i] != '\t' && at[i] != '\r') return false;
+    return true;
+}
+
+// Moves what is left to the front, and reads more.
+static err_t read_more(document_reader *d) {
+    int64_t left = d->pending.n - d->from;
+    if (left > LINE_MOST) return err_set(ERR_DATA, "%s: line %" PRId64 " is longer than 1 GiB", d->path, d->line + 1);
+    if (d->from) memmove(d->pending.at, d->pending.at + d->from, (size_t)left);
+    d->pending.n = left, d->from = 0;
+    return read_some(d, &d->pending, left > BUFFER ? left : BUFFER);
+}
+
+// Reads until a line is whole. *n = its bytes without the line end, *whole with it; both 0 at the end of the file.
+static err_t next_line(document_reader *d, int64_t *n, int64_t *whole) {
+    for (int64_t looked = 0;;) {
+        int64_t there = d->pending.n - d->from;
+        const uint8_t *line = d->pending.at + d->from, *end = there > looked ? memchr(line + looked, '\n', (size_t)(there - looked)) : NULL;
+        if (end) return *n = end - line, *whole = *n + 1, ERR_OK;
+        if (d->over) return *n = *whole = there, ERR_OK;
+        looked = there;
+        TRY(read_more(d));
+    }
+}
+
+// Blank lines are no documents.
+static err_t read_line(document_reader *d, bytes *to, bool *more) {
+    for (bool blank = true; blank;) {
+        int64_t n, whole;
+        TRY(next_line(d, &n, &whole));
+        *more = whole > 0;
+        if (!*more) return ERR_OK;
+        d->line++;
+        blank = is_blank(d->pending.at + d->from, n);
+        if (!blank) TRY(parse_line(d, n, to));
+        d->from += whole;
+    }
+    return ERR_OK;
+}
+
+err_t document_read(document_reader *d, bytes *to, int64_t most, bool *ends, bool *more) {
+    *ends = true;
+    if (d->lines) return read_line(d, to, more);
+    *more = !d->over || !d->begun;
+    if (!*more) return ERR_OK;
+    d->begun = true;
+    TRY(read_some(d, to, most));
+    *ends = d->over;
+    return ERR_OK;
+}

@@ -1,0 +1,252 @@
+// test/test_pack.c: text to shards with a tokenizer: documents and what ends them, JSONL and gzip, good and bad; and that threads change nothing.
+#include "base/io.h"
+#include "data/text/dataset.h"
+#include "data/text/pack.h"
+#include "data/tokenizer/tokenizer.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <cmocka.h>
+
+#define GPT2 "test/golden/tokenizer/gpt2.json"
+#define OK(call) \
+    do { \
+        err_t ok_ = (call); \
+        if (ok_ != ERR_OK) fail_msg("%s: %d: %s", #call, ok_, err_last()->text); \
+    } while (0)
+
+typedef struct place {
+    char dir[256], input[300], output[300];
+    tokenizer *t;
+    encoder *e;
+} place;
+
+static int enter(void **state) {
+    place *p = calloc(1, sizeof *p);
+    const char *base = getenv("TMPDIR");
+    snprintf(p->dir, sizeof p->dir, "%s/pack-XXXXXX", base ? base : "/tmp");
+    if (!mkdtemp(p->dir)) return -1;
+    snprintf(p->output, sizeof p->output, "%s/o/x", p->dir);
+    OK(tokenizer_open(&p->t, GPT2));
+    OK(encoder_open(&p->e, p->t));
+    *state = p;
+    return 0;
+}
+
+static int leave(void **state) {
+    place *p = *state;
+    int rc = io_remove_tree(p->dir) == ERR_OK ? 0 : -1;
+    encoder_close(p->e);
+    tokenizer_close(p->t);
+    free(p);
+    return rc;
+}
+
+static char *path_of(const place *p, const char *name) {
+    static char path[400];
+    snprintf(path, sizeof path, "%s/%s", p->dir, name);
+    return path;
+}
+
+static void put(const place *p, const char *name, const void *bytes, size_t n) { OK(io_write_file(path_of(p, name), bytes, n, NULL)); }
+static void put_text(const place *p, const char *name, const char *text) { put(p, name, text, strlen(text)); }
+
+static void put_gzip(const place *p, const char *name, const char *mode, const char *text) {
+    gzFile f = gzopen(path_of(p, name), mode);
+    assert_non_null(f);
+    assert_int_equal(gzwrite(f, text, (unsigned)strlen(text)), (int)strlen(text));
+    assert_int_equal(gzclose(f), Z_OK);
+}
+
+// Packs the files of that name or glob.
+static err_t pack(place *p, const char *name, const char *tokenizer, int threads, pack_report *r) {
+    pack_report none;
+    snprintf(p->input, sizeof p->input, "%s", path_of(p, name));
+    return pack_run(
+        &(pack_options){
+            .input = p->input, .output = p->output, .shard_tokens = 1000, .val_fraction = 0.25, .tokenizer = tokenizer, .threads = threads},
+        r ? r : &none);
+}
+
+// All tokens, those of the validation shards last. The caller frees them.
+static int32_t *tokens_of(const place *p, int64_t *train, int64_t *all) {
+    int32_t *out = NULL;
+    *all = 0;
+    for (int s = 0; s < 2; s++) {
+        char files[400];
+        dataset *d;
+        snprintf(files, sizeof files, "%s-%s-*.bin", p->output, s ? "val" : "train");
+        OK(dataset_open(&d, &(dataset_options){.files = files, .vocab = 1 << 20}));
+        int64_t n = dataset_about(d).tokens;
+        out = realloc(out, (size_t)(*all + n) * sizeof *out);
+        OK(dataset_read(d, 0, n, out + *all));
+        *all += n;
+        if (s == 0) *train = n;
+        dataset_close(d);
+    }
+    return out;
+}
+
+// The ids of documents, each with what ends it.
+static int32_t *expected(const place *p, const char *const *documents, int count, int64_t *n) {
+    int32_t *out = NULL, end = tokenizer_about(p->t).end_of_text;
+    *n = 0;
+    for (int i = 0; i < count; i++) {
+        const int32_t *ids;
+        int64_t k;
+        OK(encoder_encode(p->e, documents[i], (int64_t)strlen(documents[i]), ENCODE_TEXT, &ids, &k));
+        out = realloc(out, (size_t)(*n + k + 1) * sizeof *out);
+        memcpy(out + *n, ids, (size_t)k * sizeof *ids);
+        *n += k;
+        assert_true(end >= 0);
+        out[(*n)++] = end;
+    }
+    return out;
+}
+
+static void holds(const place *p, const char *const *documents, int count) {
+    int64_t want_n, n, train;
+    int32_t *want = expected(p, documents, count, &want_n), *got = tokens_of(p, &train, &n);
+    assert_int_equal(n, want_n);
+    assert_memory_equal(got, want, (size_t)n * sizeof *got);
+    assert_int_equal(train, (int64_t)((double)n * 0.75));
+    free(want), free(got);
+}
+
+static void refused(place *p, const char *name, err_t code, const char *says, const char *and) {
+    err_t rc = pack(p, name, GPT2, 1, NULL);
+    if (rc != code || !strstr(err_last()->text, says) || !strstr(err_last()->text, and))
+        fail_msg("%d, \"%s\", expected %d, \"%s\"", rc, err_last()->text, code, says);
+    assert_int_not_equal(access(path_of(p, "o/x-train-00000.bin"), F_OK), 0);
+    assert_int_not_equal(access(path_of(p, "o/x-tokens.tmp"), F_OK), 0);
+}
+
+// --- what is packed ------------------------------------------------------------------------------------------------------------
+
+static void files_are_documents(void **state) {
+    place *p = *state;
+    pack_report r;
+    static const char *const texts[] = {"Hello world.\n", "no end of line", "<|endoftext|> is text here\n"};
+    put_text(p, "a.txt", texts[0]), put_text(p, "b.txt", texts[1]), put_text(p, "c.txt", texts[2]);
+    OK(pack(p, "*.txt", GPT2, 2, &r));
+    holds(p, texts, 3);
+    assert_int_equal(r.documents, 3);
+    assert_int_equal(r.text_bytes, (int)(strlen(texts[0]) + strlen(texts[1]) + strlen(texts[2])));
+    assert_int_not_equal(access(path_of(p, "o/x-tokens.tmp"), F_OK), 0);
+}
+
+static void lines_are_documents(void **state) {
+    place *p = *state;
+    static const char *const texts[] = {"one", "two\nlines", "", "th\xC3\xA9 last"};
+    const char *lines =
+        "{\"text\": \"one\"}\n\r\n{\"id\": [1, {\"text\": 2}], \"text\": \"two\\nlines\"}\n{\"text\":\"\"}\n{\"text\":\"th\\u00e9 last\"}";
+    put_text(p, "a.jsonl", lines);
+    OK(pack(p, "a.jsonl", GPT2, 1, NULL));
+    holds(p, texts, 4);
+    put_gzip(p, "b.ndjson.gz", "wb", lines);
+    OK(pack(p, "b.ndjson.gz", GPT2, 3, NULL));
+    holds(p, texts, 4);
+}
+
+static void compressed_files_are_read(void **state) {
+    place *p = *state;
+    static const char *const texts[] = {"the first member, and the second one"};
+    put_gzip(p, "a.txt.gz", "wb", "the first member, ");
+    put_gzip(p, "a.txt.gz", "ab", "and the second one");
+    OK(pack(p, "a.txt.gz", GPT2, 1, NULL));
+    holds(p, texts, 1);
+}
+
+// A text of 3 MB, more than a batch of one thread, and lines of all lengths: cut or not, by one thread or five, the tokens are those of the whole.
+static void threads_change_nothing(void **state) {
+    place *p = *state;
+    enum { N = 3 << 20 };
+    char *text = malloc(N + 1);
+    uint32_t x = 1;
+    for (int i = 0; i < N; i++) {
+        x = x * 1664525 + 1013904223;
+        text[i] = x >> 24 < 40 ? ' ' : x >> 24 < 44 ? '\n' : x >> 24 < 50 ? (char)('0' + (x >> 16) % 10) : (char)('a' + (x >> 16) % 26);
+    }
+    text[N] = 0;
+    put_text(p, "a.txt", text);
+    const char *texts[] = {text};
+    static const int threads[] = {1, 2, 5};
+    for (int i = 0; i < 3; i++) {
+        OK(pack(p, "a.txt", GPT2, threads[i], NULL));
+        holds(p, texts, 1);
+    }
+    for (int i = 0; i < N; i++)  // nowhere to cut
+        if (text[i] == ' ' || text[i] == '\n') text[i] = 'x';
+    put_text(p, "a.txt", text);
+    OK(pack(p, "a.txt", GPT2, 2, NULL));
+    holds(p, texts, 1);
+    free(text);
+}
+
+static void a_tokenizer_is_trained(void **state) {
+    place *p = *state;
+    static const char *const texts[] = {"the cat sat on the mat\nthe cat\n"};
+    put_text(p, "a.txt", texts[0]);
+    OK(pack(p, "a.txt", "train:264", 1, NULL));
+    encoder_close(p->e), tokenizer_close(p->t);
+    OK(tokenizer_open(&p->t, path_of(p, "o/x-tokenizer.json")));
+    OK(encoder_open(&p->e, p->t));
+    assert_int_equal(tokenizer_about(p->t).vocab, 264);
+    holds(p, texts, 1);
+    assert_int_equal(pack(p, "a.txt", "train:many", 1, NULL), ERR_CONFIG);
+    assert_int_equal(pack(p, "a.txt", "train:300:nobody", 1, NULL), ERR_CONFIG);
+    assert_int_equal(pack(p, "a.txt", "train:5", 1, NULL), ERR_CONFIG);
+}
+
+// --- what is refused -----------------------------------------------------------------------------------------------------------
+
+static void bad_lines_are_named(void **state) {
+    place *p = *state;
+    put_text(p, "a.jsonl", "{\"text\": \"one\"}\n{\"text\": \"two\"\n");
+    refused(p, "a.jsonl", ERR_DATA, "a.jsonl: line 2: not valid JSON", "expected an object such as {\"text\": \"...\"}");
+    put_text(p, "a.jsonl", "\n[1]\n");
+    refused(p, "a.jsonl", ERR_DATA, "a.jsonl: line 2: not an object", "");
+    put_text(p, "a.jsonl", "{\"body\": \"one\"}\n");
+    refused(p, "a.jsonl", ERR_DATA, "a.jsonl: line 1: it has no such member", "");
+    put_text(p, "a.jsonl", "{\"text\": 7}\n");
+    refused(p, "a.jsonl", ERR_DATA, "a.jsonl: line 1: its text is not a string", "");
+    put_text(p, "a.jsonl", "{\"text\": \"a\", \"text\": \"b\"}\n");
+    refused(p, "a.jsonl", ERR_DATA, "a.jsonl: line 1: not valid JSON", "");
+}
+
+static void damaged_files_are_named(void **state) {
+    place *p = *state;
+    char text[20000], *bytes;
+    size_t n;
+    for (size_t i = 0; i < sizeof text - 1; i++) text[i] = (char)('a' + i * 7919 % 26);
+    text[sizeof text - 1] = 0;
+    put_gzip(p, "a.gz", "wb", text);
+    OK(io_read_file(path_of(p, "a.gz"), 1 << 20, &bytes, &n));
+    put(p, "cut.gz", bytes, n - 5);
+    refused(p, "cut.gz", ERR_DATA, "cut.gz: damaged or cut off", "");
+    bytes[n / 2] ^= 0x55;
+    put(p, "flip.gz", bytes, n);
+    refused(p, "flip.gz", ERR_DATA, "flip.gz: damaged or cut off", "");
+    free(bytes);
+    put(p, "a.txt.zst", "\x28\xB5\x2F\xFDrest of it", 14);
+    refused(p, "a.txt.zst", ERR_DATA, "compressed with zstd", "zstd -d");
+    put_text(p, "b.txt", "text");
+    assert_int_equal(pack(p, "b.txt", "/nowhere/tokenizer.json", 1, NULL), ERR_IO);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, enter, leave)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(files_are_documents),    TEST(lines_are_documents), TEST(compressed_files_are_read), TEST(threads_change_nothing),
+        TEST(a_tokenizer_is_trained), TEST(bad_lines_are_named), TEST(damaged_files_are_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
