@@ -356,14 +356,15 @@ typedef struct sgd_args {
     const rounding_key *round;
 } sgd_args;
 
-// All operations. Tables, declarations, the profile's wrappers and names are made from this list.
+// All operations. Tables, declarations, the profile's wrappers and names are made from this list. A new one is the
+// last: the random inputs of a test's row follow its operation's number.
 // clang-format off
 #define OPS(X)                                                                                                          \
     X(matmul) X(bias_backward) X(attention_forward) X(attention_backward) X(layer_norm_forward) X(layer_norm_backward)  \
-    X(rms_norm_forward) X(rms_norm_backward) X(head_norm_forward) X(head_norm_backward) X(rotary) X(swiglu_forward) X(swiglu_backward)                             \
     X(gelu_forward) X(gelu_backward) X(relu_forward) X(relu_backward) X(embedding_forward) X(embedding_backward)        \
     X(cross_entropy) X(top_1) X(loss_means) X(dropout) X(add) X(cast) X(random_fill) X(cast_stochastic) X(sum_squares)  \
-    X(step_decide) X(adamw) X(sgd)
+    X(step_decide) X(adamw) X(sgd) X(rms_norm_forward) X(rms_norm_backward) X(head_norm_forward) X(head_norm_backward)  \
+    X(rotary) X(swiglu_forward) X(swiglu_backward)
 // clang-format on
 
 typedef struct ops {

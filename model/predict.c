@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 // The k-th largest of n values (k >= 1), by selection over a copy.
@@ -37,18 +38,43 @@ static int32_t likeliest(const float *x, int64_t n) {
     return (int32_t)best;
 }
 
-// Draws from softmax(x / temperature) over the top_k largest values and all that equal the smallest of these (as
-// Hugging Face's generate does); u in [0,1) is the draw. Sums are doubles, in order of index.
+static int descending(const void *a, const void *b) {
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x < y) - (x > y);
+}
+
+// The least value of the fewest largest ones, of those from `low` on, that together have the share top_p. Sums are doubles, in order of size.
+static float least_of_share(const float *x, int64_t n, float low, float best, const predict_options *o, float *copy) {
+    int64_t count = 0;
+    double total = 0, at = 0;
+    for (int64_t i = 0; i < n; i++)
+        if (x[i] >= low) copy[count++] = x[i];
+    qsort(copy, (size_t)count, sizeof *copy, descending);
+    for (int64_t i = 0; i < count; i++) total += fm_exp((copy[i] - best) / o->temperature);
+    for (int64_t i = 0; i < count; i++) {
+        at += fm_exp((copy[i] - best) / o->temperature);
+        if (at >= o->top_p * total) return copy[i];
+    }
+    return low;
+}
+
+// Draws from softmax(x / temperature) over what top_k, top_p and min_p leave; u in [0,1) is the draw. Sums are doubles, in order of index.
 static int32_t draw(const float *x, int64_t n, const predict_options *o, double u, float *copy) {
     int32_t best = likeliest(x, n);
     if (o->temperature <= 0) return best;
     float low = o->top_k > 0 && o->top_k < n ? kth_largest(x, n, o->top_k, copy) : -INFINITY;
+    if (o->top_p > 0 && o->top_p < 1) low = least_of_share(x, n, low, x[best], o, copy);
     double total = 0, at = 0;
-    for (int64_t i = 0; i < n; i++)
-        if (x[i] >= low) total += fm_exp((x[i] - x[best]) / o->temperature);
     for (int64_t i = 0; i < n; i++) {
         if (!(x[i] >= low)) continue;
-        at += fm_exp((x[i] - x[best]) / o->temperature);
+        double share = fm_exp((x[i] - x[best]) / o->temperature);
+        if (share >= o->min_p) total += share;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        if (!(x[i] >= low)) continue;
+        double share = fm_exp((x[i] - x[best]) / o->temperature);
+        if (share < o->min_p) continue;
+        at += share;
         if (u * total < at) return (int32_t)i;
     }
     return best;
@@ -75,14 +101,28 @@ static err_t set_prompt(const model *m, const char *prompt, const predict_with *
     return ERR_OK;
 }
 
+// The last tokens of a prompt; an empty one starts with the first token.
+static err_t set_ids(const model *m, const predict_options *o, const predict_with *w, int64_t *count) {
+    int64_t skip = o->count > m->context ? o->count - m->context : 0;
+    *count = 0;
+    for (int64_t i = skip; i < o->count; i++) {
+        if (o->ids[i] < 0 || o->ids[i] >= m->vocab)
+            return err_set(ERR_CONFIG, "prompt: token %d is none of a vocabulary of %" PRId64 ": [sample] tokenizer is not that of the data",
+                           o->ids[i], m->vocab);
+        w->context[(*count)++] = o->ids[i];
+    }
+    if (*count == 0) w->context[(*count)++] = 0;
+    return ERR_OK;
+}
+
 err_t predict(const model *m, const predict_options *o, const predict_with *w) {
     int64_t count;
     int32_t *tokens = w->context, token;
     if (!m->vocab) return err_set(ERR_CONFIG, "a model of type %s has nothing to sample: it does not continue texts", m->type->name);
-    TRY(set_prompt(m, o->prompt, w, &count));
+    TRY(o->ids ? set_ids(m, o, w, &count) : set_prompt(m, o->prompt, w, &count));
     for (int64_t n = 0; n < o->tokens; n++) {
         TRY(next_token(m, o, w, count, n, &token));
-        o->put(o->ctx, token);
+        if (!o->put(o->ctx, token)) return ERR_OK;
         if (count == m->context) memmove(tokens, tokens + 1, (size_t)(--count) * sizeof *tokens);
         tokens[count++] = token;
     }

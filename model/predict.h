@@ -5,13 +5,18 @@
 #include "model/model.h"
 
 typedef struct predict_options {
-    const char *prompt;                     // bytes
-    int64_t tokens;                         // to draw after it
-    double temperature;                     // 0: always the likeliest
-    int64_t top_k;                          // choose among the k likeliest and their equals, 0: all
+    const char *prompt;  // bytes, each a token
+    const int32_t *ids;  // or its tokens, `count` of them; NULL: the bytes
+    int64_t count;
+    int64_t tokens;      // to draw after it, at most
+    double temperature;  // 0: always the likeliest
+    // Of what is left by those before it, in this order, as in Hugging Face's generate; equals of the least likely that stays stay too.
+    int64_t top_k;                          // choose among the k likeliest, 0: all
+    double top_p;                           // among the likeliest that together have this probability, 0 or 1: all
+    double min_p;                           // among those at least so likely as this share of the likeliest, 0: all
     uint64_t seed;                          // of the run
     int64_t step;                           // of the weights: each step of each seed has its own draws
-    void (*put)(void *ctx, int32_t token);  // called for each new token
+    bool (*put)(void *ctx, int32_t token);  // called for each new token; false: it was the last one
     void *ctx;
 } predict_options;
 

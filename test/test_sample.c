@@ -18,9 +18,10 @@ static void rig_close(rig *r) {
     drop_dir(r->dir);
 }
 
-static void collect(void *ctx, int32_t token) {
+static bool collect(void *ctx, int32_t token) {
     int32_t **next = ctx;
     *(*next)++ = token;
+    return true;
 }
 
 // Draws o->tokens after the first `length` bytes of the text.
@@ -122,6 +123,7 @@ static double deviate(const int64_t *seen, const double *probability, int cells,
         if (expected == 0) continue;
         sum += (found - expected) * (found - expected) / expected, freedom++;
     }
+    if (freedom < 1) return 0;  // one cell, which has all
     double share = 2 / (9 * freedom);
     return (cbrt(sum / freedom) - (1 - share)) / sqrt(share);
 }
@@ -239,6 +241,114 @@ static void tokens_steps_and_seeds_are_streams_of_their_own(void **state) {
     rig_close(&r);
 }
 
+// What is left by top_p, the fewest that together have this share, and then by min_p, a share of the likeliest.
+static void keep(double *probability, double top_p, double min_p) {
+    double left = 0, most = 0, all = 0;
+    bool kept[LOOK_VOCAB] = {false};
+    for (int v = 0; v < LOOK_VOCAB; v++) most = fmax(most, probability[v]);
+    while (left < top_p) {
+        int best = -1;
+        for (int v = 0; v < LOOK_VOCAB; v++)
+            if (!kept[v] && (best < 0 || probability[v] > probability[best])) best = v;
+        kept[best] = true, left += probability[best];
+    }
+    for (int v = 0; v < LOOK_VOCAB; v++) all += probability[v] = kept[v] && probability[v] >= min_p * most ? probability[v] : 0;
+    for (int v = 0; v < LOOK_VOCAB; v++) probability[v] /= all;
+}
+
+static void shares_of_the_likeliest(void **state) {
+    (void)state;
+    static const struct { double top_p, min_p; } list[] = {{0.5, 0}, {0.9, 0}, {0, 0.02}, {0, 0.3}, {0.8, 0.05}, {1e-9, 0}, {0, 1}};
+    rig r;
+    double logits[LOOK_VOCAB], expected[LOOK_VOCAB];
+    int32_t *tokens = malloc(DRAWS * sizeof *tokens);
+    assert_non_null(tokens);
+    open_forgetful(&r, logits);
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        char what[64];
+        snprintf(what, sizeof what, "top_p %g, min_p %g", list[i].top_p, list[i].min_p);
+        softmax(expected, logits, 1.3);
+        keep(expected, list[i].top_p > 0 ? list[i].top_p : 0.9999999, list[i].min_p);
+        draw(&r, 1, (predict_options){.tokens = DRAWS, .seed = 5, .temperature = 1.3, .top_p = list[i].top_p, .min_p = list[i].min_p}, tokens);
+        expect_frequencies(what, tokens, expected);
+    }
+    free(tokens);
+    rig_close(&r);
+}
+
+// --- words -------------------------------------------------------------------------------------------------------------
+
+#define WORDS "test/golden/tokenizer/gpt2.json"
+
+static void words_open(rig *r, const char *more) {
+    r->dir = make_dir();
+    load_config(
+        &r->c, r->dir,
+        "[data]\nval =\n[device]\nthreads = 1\n[batch]\nglobal = 1\nmicro = 1\n[model]\nlayers = 1\nheads = 1\nembed = 8\ncontext = 6\nvocab = 1000\n"
+        "[sample]\ntokens = 40\ntemperature = 5\ntokenizer = " WORDS "\n",
+        more);
+    OK(session_open(&r->x, &r->c, SESSION_LOOK, NULL));
+    OK(session_init(&r->x));
+}
+
+// The prompt is encoded, and what is drawn is decoded, up to the end of a text.
+static void samples_are_written_in_words(void **state) {
+    (void)state;
+    rig r;
+    int32_t ids[40], *next = ids;
+    char *written, expected[4096] = "";
+    const int32_t *prompt;
+    int64_t count;
+    encoder *e;
+    words_open(&r, "");
+    OK(encoder_open(&e, r.x.words));
+    OK(encoder_encode(e, "don't stop", 10, ENCODE_TEXT, &prompt, &count));
+    OK(evaluator_predict(&r.x.evaluator, &(predict_options){.ids = prompt,
+                                                            .count = count,
+                                                            .tokens = 40,
+                                                            .temperature = 5,
+                                                            .top_k = 40,
+                                                            .seed = (uint64_t)r.c.run.seed,
+                                                            .put = collect,
+                                                            .ctx = &next}));
+    for (int i = 0; i < 40 && ids[i] != tokenizer_about(r.x.words).end_of_text; i++) {
+        const uint8_t *piece;
+        int64_t n;
+        char number[16];
+        size_t at = strlen(expected);
+        if (tokenizer_piece(r.x.words, ids[i], &piece, &n) != ERR_OK) piece = (uint8_t *)number, n = snprintf(number, sizeof number, "<%d>", ids[i]);
+        for (int64_t k = 0; k < n; k++) at += (size_t)snprintf(expected + at, sizeof expected - at, piece[k] ? "%c" : "\xEF\xBF\xBD", piece[k]);
+    }
+    OK(session_sample(&r.x, "don't stop", &written));
+    assert_string_equal(written, expected);
+    assert_true(strlen(written) > 40);
+    char middle[4] = "", more[64];
+    memcpy(middle, written + 20, 3);
+    bool plain = true;
+    for (int i = 0; i < 3; i++)
+        plain = plain && middle[i] > ' ' && middle[i] < 127 && middle[i] != '"' && middle[i] != '\'' && middle[i] != ';' && middle[i] != '\\';
+    free(written);
+    encoder_close(e);
+    rig_close(&r);
+    if (!plain) return;
+    snprintf(more, sizeof more, "[sample]\nstop = \"%s\"\n", middle);
+    words_open(&r, more);
+    OK(session_sample(&r.x, "don't stop", &written));
+    *strstr(expected, middle) = 0;
+    assert_string_equal(written, expected);
+    free(written);
+    rig_close(&r);
+}
+
+static void words_must_fit_the_model(void **state) {
+    (void)state;
+    rig r = {.dir = make_dir()};
+    load_config(&r.c, r.dir, "[data]\nval =\n[model]\nvocab = 300\n[sample]\ntokenizer = " WORDS "\n", "");
+    assert_int_equal(session_open(&r.x, &r.c, SESSION_LOOK, NULL), ERR_CONFIG);
+    assert_non_null(strstr(err_last()->text, "the model knows 300 tokens"));
+    rig_close(&r);
+}
+
 // Two tokens are likelier than 126 equals: the third of the top three is each of the equals.
 static void equals_of_the_last_are_kept(void **state) {
     (void)state;
@@ -269,6 +379,9 @@ int main(void) {
         cmocka_unit_test(frequencies_agree_with_pytorch),
         cmocka_unit_test(tokens_steps_and_seeds_are_streams_of_their_own),
         cmocka_unit_test(equals_of_the_last_are_kept),
+        cmocka_unit_test(shares_of_the_likeliest),
+        cmocka_unit_test(samples_are_written_in_words),
+        cmocka_unit_test(words_must_fit_the_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

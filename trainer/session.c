@@ -7,6 +7,7 @@
 #include "trainer/node/cluster.h"
 #include "trainer/tuned.h"
 
+#include <inttypes.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -126,6 +127,16 @@ static state_options state_options_of(const session *x) {
     };
 }
 
+// What samples are written with. That it fits the model is known before the run, not at its end.
+static err_t open_words(session *x) {
+    const char *path = x->cfg->sample.tokenizer;
+    if (!x->net->vocab || !x->cfg->sample.tokens || strcmp(path, "bytes") == 0) return ERR_OK;
+    TRY(tokenizer_open(&x->words, path));
+    int32_t vocab = tokenizer_about(x->words).vocab;
+    if (vocab <= x->net->vocab) return ERR_OK;
+    return err_set(ERR_CONFIG, "[sample] tokenizer = %s has ids up to %d, and the model knows %" PRId64 " tokens", path, vocab - 1, x->net->vocab);
+}
+
 static err_t open_model(session *x) { return model_types[x->cfg->model.type]->open(&x->net, &x->cfg->model.of); }
 
 static err_t plan_tensors(session *x) {
@@ -214,6 +225,7 @@ err_t session_machine(session *x, const config *c, session_kind kind, int device
     TRY(open_device(x, device));
     if (c->device.plans[0] && kind != SESSION_TUNE) TRY(tuned_load(x->dev, c->device.plans, x->plans));
     TRY(open_model(x));
+    TRY(open_words(x));
     return open_data(x);
 }
 
@@ -265,6 +277,7 @@ void session_close(session *x) {
     if (x->train) source_close(x->train);
     if (x->val) source_close(x->val);
     if (x->net) x->net->type->close(x->net);
+    tokenizer_close(x->words);
     if (x->s) stream_close(x->s);
     if (x->dev) device_close(x->dev);
     *x = (session){0};

@@ -3,6 +3,7 @@
 #define TRAINER_TRAIN_H
 
 #include "data/loader.h"
+#include "data/tokenizer/tokenizer.h"
 #include "trainer/config/config.h"
 #include "trainer/evaluate.h"
 #include "trainer/log/monitor.h"
@@ -22,6 +23,7 @@ typedef struct session {
     stream *s;
     model *net;
     source *train, *val;  // NULL: not opened
+    tokenizer *words;     // of samples; NULL: bytes
     char plans[17];       // hash of the file of [device] plans; "" without one
     // The world.
     team *team;  // NULL with one rank

@@ -169,6 +169,10 @@ static const setting more_keys[] = {
     REAL(sample, temperature, LAYOUT, "0.8", 0, 100, "",
          "below 1: more certain, above 1: more daring; 0 = always the likeliest token"),
     INT(sample, top_k, LAYOUT, "40", 0, 16777216, "", "choose among that many likeliest tokens; 0 = all"),
+    REAL(sample, top_p, LAYOUT, "1", 0, 1, "", "of those among the likeliest that together have this probability; 1 = all"),
+    REAL(sample, min_p, LAYOUT, "0", 0, 1, "", "of those among the ones at least this share as likely as the likeliest; 0 = all"),
+    TEXT(sample, stop, LAYOUT, "", 0, "stop_sequence", "a sample ends before this text; empty = after so many tokens, or where the tokenizer ends a text"),
+    TEXT(sample, tokenizer, LOCAL, "bytes", 1, "", "what tokens are: bytes; a tokenizer.json or a folder with one"),
 
     INT(log, every, LOCAL, "10", 1, MANY, "log_interval", "steps between lines of the log"),
     INT(log, hash_every, LAYOUT, "0", 0, MANY, "", "steps between hashes of the weights in the log; 0 = none but in checkpoints"),
