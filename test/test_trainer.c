@@ -488,9 +488,10 @@ static void evaluation_does_not_touch_training(void **state) {
     rig_close(&r);
 }
 
-static void collect(void *ctx, int32_t token) {
+static bool collect(void *ctx, int32_t token) {
     int32_t **next = ctx;
     *(*next)++ = token;
+    return true;
 }
 
 static void samples_repeat_and_obey_top_k(void **state) {

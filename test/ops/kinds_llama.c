@@ -256,11 +256,11 @@ static bool head_back_gradient(op_run *r) {
 const op_kind kind_head_norm_backward = {
     "head_norm_backward", head_back_setup, head_back_call, head_back_reference, head_back_gradient, NULL, head_cost};
 
-// --- rotary: B T n D, heads ------------------------------------------------------------------------------------------------
+// --- rotary: B T n D/2, heads ------------------------------------------------------------------------------------------------
 // OPT_TB: by the negative angles.
 
 static void rotary_setup(op_run *r) {
-    int64_t B = r->row->size[0], T = r->row->size[1], n = r->row->size[2], D = r->row->size[3];
+    int64_t B = r->row->size[0], T = r->row->size[1], n = r->row->size[2], D = 2 * r->row->size[3];
     arg *x = arg_add(r, "x", UPDATES, r->row->type, 3, B, T, n * D), *table = arg_add(r, "table", IN, FP32, 2, T + 1, D, 0);
     x->batch = true;
     arg_fill(r, x, 1, 0);
@@ -279,7 +279,7 @@ static err_t rotary_call(const op_run *r, const ops *o, tensor *t[ARGS], stream 
 }
 
 static void rotary_reference(op_run *r) {
-    int64_t T = r->row->size[1], n = r->row->size[2], D = r->row->size[3], count = tensor_count(&r->arg[0].t);
+    int64_t T = r->row->size[1], n = r->row->size[2], D = 2 * r->row->size[3], count = tensor_count(&r->arg[0].t);
     const double *x = r->arg[0].value, *table = r->arg[1].value, sign = r->row->options & OPT_TB ? -1 : 1;
     for (int64_t i = 0; i < count; i++) {
         int64_t k = i % D, head = i / D % n, t = i / (n * D) % T, half = D / 2;
@@ -291,7 +291,7 @@ static void rotary_reference(op_run *r) {
 
 // Lengths of the pairs stay: what turns by the same angles backwards is then the gradient.
 static bool rotary_gradient(op_run *r) {
-    int64_t D = r->row->size[3], half = D / 2, count = tensor_count(&r->arg[0].t);
+    int64_t D = 2 * r->row->size[3], half = D / 2, count = tensor_count(&r->arg[0].t);
     const double *x = r->arg[0].value, *y = r->arg[0].want;
     for (int64_t i = 0; i < count; i++) {
         if (i % D >= half) continue;
@@ -304,7 +304,7 @@ static bool rotary_gradient(op_run *r) {
 
 static void rotary_cost_of(const op_run *r, double *bytes, double *flops) {  // the heads that are turned, and the rows of the table that are used
     const int64_t *n = r->row->size;
-    *bytes = 2.0 * (double)(n[0] * n[1] * n[4] * n[3]) * (double)dtype_bytes(r->row->type) + 4.0 * (double)(n[1] * n[3]), *flops = 0;
+    *bytes = 2.0 * (double)(n[0] * n[1] * n[4] * 2 * n[3]) * (double)dtype_bytes(r->row->type) + 4.0 * (double)(n[1] * 2 * n[3]), *flops = 0;
 }
 
 const op_kind kind_rotary = {"rotary", rotary_setup, rotary_call, rotary_reference, rotary_gradient, NULL, rotary_cost_of};
