@@ -1,5 +1,6 @@
 // main.c: verbs and exit codes. Only this file prints errors and decides how the process ends.
 #include "base/version.h"
+#include "data/text/tools.h"
 #include "data/tokenizer/stream.h"
 #include "trainer/config/config.h"
 #include "trainer/node/supervisor.h"
@@ -13,13 +14,13 @@
 static const char help[] =
     "lockstep: trains neural networks from one INI file, the same bits every time\n"
     "\n"
-    "  lockstep CONFIG.ini...            train (or continue) the run that the files describe; later files override\n"
-    "  lockstep train CONFIG.ini...      the same\n"
+    "  lockstep train CONFIG.ini...      train, or continue, the run that the files describe; `train` may be left out\n"
     "  lockstep check CONFIG.ini...      check settings, device and every checksum of the data; train nothing\n"
     "  lockstep plan CONFIG.ini...       memory of each rank and traffic of a step, to the byte; allocate and send nothing\n"
     "  lockstep config [CONFIG.ini...]   print every setting, its value and where it came from\n"
     "  lockstep pack CONFIG.ini...       turn text into sharded datasets, as [pack] says\n"
     "  lockstep tokenize TOKENIZER       ids of standard input  [--special], or back  [--decode]; --train SIZE KIND: make one\n"
+    "  lockstep data info|verify FILES   what files of tokens are; check them; convert [--to FORMAT] FILES OUT\n"
     "  lockstep eval CONFIG.ini...       loss over the validation data    [--ckpt DIR]\n"
     "  lockstep sample CONFIG.ini...     let the model write              [--ckpt DIR] [--prompt TEXT]\n"
     "  lockstep hash CKPT_DIR...         fingerprints of weights and of the whole state, after checking every digest\n"
@@ -181,6 +182,7 @@ static err_t dispatch(int argc, char **argv) {
     for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
         if (strcmp(argv[1], verbs[i].name) == 0) return run_verb(&verbs[i], argc - 2, argv + 2);
     if (strcmp(argv[1], "hash") == 0) return hash_all(argc - 2, argv + 2);
+    if (strcmp(argv[1], "data") == 0) return verb_data(argc - 2, argv + 2, stdout);
     if (strcmp(argv[1], "export") == 0) return verb_export(argc - 2, argv + 2, stdout);
     if (strcmp(argv[1], "inspect") == 0) return verb_inspect(argc - 2, argv + 2, stdout);
     if (strcmp(argv[1], "tokenize") == 0) return verb_tokenize(argc - 2, argv + 2, stdout);

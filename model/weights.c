@@ -288,13 +288,19 @@ static void check_part(place *at, int k, const param *p, bool resize, faults *f)
     fault(f, "%s is %s, expected %s%s", t->name, found, wanted, other_rows ? "; [model] init_resize = yes takes the rows that there are" : "");
 }
 
+// Whether a parameter has a row for each token or position.
+static bool is_table(const model *m, int param) {
+    weight_part part[WEIGHT_PARTS];
+    return m->type->parts && m->type->parts(m, param, part) == 1 && part[0].table;
+}
+
 // The parameter as one tensor of its own name, as our own files have it.
 static bool match_own(const weights *w, const model *m, weights_map *map) {
     for (int i = 0; i < m->params; i++) {
         const param *p = &m->param[i];
         place *at = &map->at[i];
         if (p->tied >= 0) continue;
-        *at = (place){.parts = 1, .part = {{.rows = p->size[0], .table = p->rows_in_memory > 0 || strcmp(p->name, "wpe.weight") == 0}}};
+        *at = (place){.parts = 1, .part = {{.rows = p->size[0], .table = is_table(m, i)}}};
         snprintf(at->part[0].name, sizeof at->part[0].name, "%s", p->name);
         at->tensor[0] = weights_find(w, p->name, &at->file[0]);
         const st_tensor *t = at->tensor[0];
@@ -303,7 +309,17 @@ static bool match_own(const weights *w, const model *m, weights_map *map) {
     return true;
 }
 
+// What these files put before a name: what is missing is named as it would be there.
+static const char *prefix_in(const weights *w, const model *m) {
+    size_t n = m->type->prefix ? strlen(m->type->prefix) : 0;
+    for (int i = 0; n && i < w->files; i++)
+        for (int k = 0; k < w->file[i].count; k++)
+            if (strncmp(w->file[i].tensors[k].name, m->type->prefix, n) == 0) return m->type->prefix;
+    return "";
+}
+
 static void match_foreign(const weights *w, const model *m, weights_map *map, faults *f) {
+    const char *prefix = prefix_in(w, m);
     for (int i = 0; i < m->params; i++) {
         place *at = &map->at[i];
         *at = (place){0};
@@ -315,7 +331,7 @@ static void match_foreign(const weights *w, const model *m, weights_map *map, fa
         }
         for (int k = 0; k < at->parts; k++) {
             at->tensor[k] = find_part(w, m, &at->part[k], &at->file[k]);
-            if (!at->tensor[k]) fault(f, "%s%s is missing", at->part[k].prefixed ? m->type->prefix : "", at->part[k].name);
+            if (!at->tensor[k]) fault(f, "%s%s is missing", at->part[k].prefixed ? prefix : "", at->part[k].name);
         }
     }
 }

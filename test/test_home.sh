@@ -58,6 +58,57 @@ read_by_ranks() {
     done
 }
 
+# A Llama with all that its families add has one result, however often it is killed and whichever ranks go on.
+killed() {
+    cat >llama.ini <<'INI'
+[model]
+type = llama
+layers = 2
+heads = 4
+kv_heads = 2
+head_dim = 10
+embed = 24
+hidden = 36
+vocab = 61
+context = 40
+bias = all
+qk_norm = yes
+window = 12
+rope_scaling = llama3
+rope_original = 16
+[schedule]
+type = constant
+[checkpoint]
+every = 30
+[log]
+every = 1
+INI
+    printf '%s\n' "[optimizer]" "lr = 1e-3" "[run]" "steps = 240" "[batch]" "global = 8" "lanes = 4" >more.ini
+    run whole
+    expect 0 "$bin" whole.ini llama.ini more.ini
+    alone=$(hash_of)
+    run cut
+    for deal in "1 0" "2 3" "4 2"; do
+        set -- $deal
+        printf '[device]\nranks = %s\n[parallel]\nzero = %s\n' "$1" "$2" >deal.ini
+        steps_before=$(grep -c '"t":"step"' runs/cut/log.jsonl 2>/dev/null)
+        start "$bin" cut.ini llama.ini more.ini deal.ini
+        until_true 20 eval '[ "$(grep -c "\"t\":\"step\"" runs/cut/log.jsonl 2>/dev/null)" -gt $((${steps_before:-0} + 15)) ]'
+        kill -9 "$pid"
+        wait "$pid" 2>/dev/null
+        pid=
+        sleep 0.3
+    done
+    expect 0 "$bin" cut.ini llama.ini more.ini
+    [ "$(hash_of)" = "$alone" ] || fail "killed three times: hash $(hash_of), expected $alone"
+    sed 's/^steps = 240/steps = 120/' more.ini >half-steps.ini
+    run half
+    printf '[device]\nranks = 3\n[parallel]\nzero = 3\n' >deal.ini
+    expect 0 "$bin" half.ini llama.ini half-steps.ini deal.ini
+    expect 0 "$bin" half.ini llama.ini more.ini
+    [ "$(hash_of)" = "$alone" ] || fail "3 ranks, then one: hash $(hash_of), expected $alone"
+}
+
 sixteen_bits() {
     expect 0 "$bin" inspect "$families/qwen3"
     cp "$out" model.ini
@@ -155,6 +206,7 @@ index_is_checked() {
 
 try there_and_back
 try read_by_ranks
+try killed
 try sixteen_bits
 try llm_c
 try refused

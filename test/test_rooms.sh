@@ -24,7 +24,7 @@ below() {
     trainer/node | trainer/log) echo trainer/config comm comm/team gpu base ;;
     trainer/step) echo trainer/log trainer/checkpoint trainer/config comm data model gpu base ;;
     trainer) echo data/text data/tokenizer trainer/step trainer/log trainer/node trainer/checkpoint trainer/config comm comm/team data model gpu base ;;
-    .) echo data/tokenizer trainer trainer/step trainer/log trainer/node trainer/checkpoint trainer/config comm comm/team data model gpu base ;;
+    .) echo data/text data/tokenizer trainer trainer/step trainer/log trainer/node trainer/checkpoint trainer/config comm comm/team data model gpu base ;;
     *) return 1 ;;
     esac
 }
