@@ -104,7 +104,7 @@ static err_t take_text(const document_reader *d, const json_t *value, bytes *to)
     if (!json_is_string(text)) return bad_line(d, text ? "its text is not a string" : "it has no such member");
     int64_t n = (int64_t)json_string_length(text);
     ROOM_FOR(to, to->n + n);
-    memcpy(to->at + to->n, json_string_value(text), (size_t)n);
+    if (n) memcpy(to->at + to->n, json_string_value(text), (size_t)n);
     to->n += n;
     return ERR_OK;
 }

@@ -91,7 +91,7 @@ static err_t cut_open(filling *f, job *j, int64_t begin, bool *cut) {
 }
 
 static err_t fill_job(filling *f, job *j, bool *more) {
-    int64_t begin = 0;
+    int64_t begin = 0, want = JOB;
     j->text.n = j->segments.n = 0;
     TRY(append(&j->text, f->rest.at, f->rest.n));
     f->rest.n = 0;
@@ -100,12 +100,15 @@ static err_t fill_job(filling *f, job *j, bool *more) {
         TRY(read_document(f, &j->text, &ends, more));
         if (!*more) return ERR_OK;
         f->s->bytes += j->text.n - before;
-        full = j->text.n >= JOB;
+        full = j->text.n >= want;
         if (ends) {
             TRY(segment_add(j, j->text.n, true));
             f->s->documents++;
             begin = j->text.n;
-        } else if (full) TRY(cut_open(f, j, begin, &full));
+        } else if (full) {
+            TRY(cut_open(f, j, begin, &full));
+            want = 2 * j->text.n;  // where there was none, looking again costs as much as all looks before
+        }
     }
     return ERR_OK;
 }
@@ -126,7 +129,7 @@ static err_t encode_job(encoder *e, job *j, int32_t end_of_text) {
         int64_t count;
         TRY(encoder_encode(e, j->text.at + begin, j->segments.at[i].end - begin, ENCODE_TEXT, &ids, &count));
         ROOM_FOR(&j->ids, j->ids.n + count + 1);
-        memcpy(j->ids.at + j->ids.n, ids, (size_t)count * sizeof *ids);
+        if (count) memcpy(j->ids.at + j->ids.n, ids, (size_t)count * sizeof *ids);
         j->ids.n += count;
         if (j->segments.at[i].closes && end_of_text >= 0) j->ids.at[j->ids.n++] = end_of_text;
         begin = j->segments.at[i].end;
