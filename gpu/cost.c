@@ -40,6 +40,19 @@ op_cost attention_forward_cost(const attention_forward_args *args) {
                      4 * pairs(args->y, args->window)};
 }
 
+// Keys and values are read up to the last position, by each row what it sees.
+op_cost attention_past_cost(const attention_past_args *args) {
+    double n = (double)args->qkv->size[0], first = (double)args->first, W = args->window, seen = first + (n + 1) / 2,
+           row = (double)args->past->size[1];
+    if (W > 0 && W < seen) seen = W;
+    double reach = W > 0 && W + n < first + n ? W + n : first + n;
+    return (op_cost){args->y->type,
+                     {args->qkv->size[0], args->y->size[1], args->heads, args->first},
+                     0,
+                     size_of(args->y) + size_of(args->qkv) + reach * row * (double)dtype_bytes(args->y->type),
+                     4 * n * seen * (double)args->y->size[1]};
+}
+
 // Five products: s, dp, dq, dk, dv.
 op_cost attention_backward_cost(const attention_backward_args *args) {
     return (op_cost){args->y->type,

@@ -122,6 +122,17 @@ typedef struct attention_forward_args {
     const dropout_key *drop;  // acts on the probabilities; NULL: none
 } attention_forward_args;
 
+// The same attention for a text that grows: n positions that follow `first` earlier ones, whose keys and values are kept. Those of the new
+// positions are kept first; then each sees what came before it, and itself. Row i of y depends on nothing else: it has the same bits whether the
+// positions come one by one, in parts or all at once. On a CPU these are the bits of attention_forward; a GPU sums in an order of its own.
+typedef struct attention_past_args {
+    tensor *y;          // (n,H*D) E (=)
+    tensor *past;       // (at least first+n, 2*KV*D) E: a position's keys, then its values. Rows before `first` are read, `n` rows from there (=)
+    const tensor *qkv;  // (n,(H+2*KV)*D) E
+    int heads, kv_heads, window;  // as attention_forward's
+    int64_t first;
+} attention_past_args;
+
 typedef struct attention_backward_args {
     tensor *dqkv;          // (B,T,(H+2*KV)*D) E (=)
     tensor *delta;         // (B,H,T) FP32 (=)  scratch: row sums of dy * y
@@ -364,7 +375,7 @@ typedef struct sgd_args {
     X(gelu_forward) X(gelu_backward) X(relu_forward) X(relu_backward) X(embedding_forward) X(embedding_backward)        \
     X(cross_entropy) X(top_1) X(loss_means) X(dropout) X(add) X(cast) X(random_fill) X(cast_stochastic) X(sum_squares)  \
     X(step_decide) X(adamw) X(sgd) X(rms_norm_forward) X(rms_norm_backward) X(head_norm_forward) X(head_norm_backward)  \
-    X(rotary) X(swiglu_forward) X(swiglu_backward)
+    X(rotary) X(swiglu_forward) X(swiglu_backward) X(attention_past)
 // clang-format on
 
 typedef struct ops {

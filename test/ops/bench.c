@@ -113,7 +113,7 @@ static void operands_close(operands *o, const bench *b) {
 static op_row scaled(const op_row *row, int64_t scale) {
     op_row s = *row;
     for (int i = 0; i < 6; i++) s.size[i] = row->size[i] ? (row->size[i] + scale - 1) / scale : 0;
-    if (row->op != OP_attention_forward && row->op != OP_attention_backward) return s;
+    if (row->op != OP_attention_forward && row->op != OP_attention_backward && row->op != OP_attention_past) return s;
     s.size[2] = row->size[2] / row->size[3] * s.size[3];
     if (row->size[4]) s.size[4] = s.size[3] * row->size[4] > row->size[3] ? s.size[3] * row->size[4] / row->size[3] : 1;
     return s;

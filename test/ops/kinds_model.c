@@ -60,6 +60,74 @@ static void attention_cost(const op_run *r, double *bytes, double *flops) { *byt
 
 const op_kind kind_attention_forward = {"attention_forward", attention_setup, attention_call, attention_reference, NULL, NULL, attention_cost};
 
+// --- attention_past: positions, those before them, C H, and heads of k and v, window ------------------------------------------------------------------
+
+enum { AP_Y, AP_PAST, AP_QKV };
+enum { AP_SPARE = 2 };  // rows of past after the last position: never touched
+
+// Heads of k and v, and elements of a position in past.
+static int64_t past_heads(const op_run *r) { return r->row->size[4] ? r->row->size[4] : r->row->size[3]; }
+static int64_t past_row(const op_run *r) { return 2 * past_heads(r) * (r->row->size[2] / r->row->size[3]); }
+
+static void past_setup(op_run *r) {
+    int64_t n = r->row->size[0], first = r->row->size[1], C = r->row->size[2];
+    arg *y = arg_add(r, "y", OUT, r->row->type, 2, n, C, 0);
+    arg *past = arg_add(r, "past", UPDATES, r->row->type, 2, first + n + AP_SPARE, past_row(r), 0);
+    arg *qkv = arg_add(r, "qkv", IN, r->row->type, 2, n, C + past_row(r), 0);
+    y->rounded = 1;
+    arg_fill(r, past, r->row->options & OPT_EXTREME ? 12 : 1, 0);
+    arg_fill(r, qkv, r->row->options & OPT_EXTREME ? 12 : 1, 0);
+}
+
+static err_t past_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
+    const int64_t *z = r->row->size;
+    return o->attention_past(
+        &(attention_past_args){
+            .y = t[AP_Y], .past = t[AP_PAST], .qkv = t[AP_QKV], .heads = (int)z[3], .kv_heads = (int)z[4], .window = (int)z[5], .first = z[1]},
+        s);
+}
+
+// The whole text's attention, of which the last n rows count: queries before them are of no interest.
+static void past_reference(op_run *r) {
+    const int64_t *z = r->row->size;
+    int64_t n = z[0], first = z[1], C = z[2], P = past_row(r), R = C + P;
+    ref_attention s = {1, first + n, C, z[3], z[4], z[5], NULL};
+    double *qkv = doubles((first + n) * R), *y = doubles((first + n) * C), *lse = doubles(z[3] * (first + n));
+    arg *past = &r->arg[AP_PAST];
+    memcpy(past->want, past->value, (size_t)tensor_count(&past->t) * sizeof(double));
+    for (int64_t t = 0; t < first + n; t++) {
+        const double *row = t < first ? past->value + t * P : r->arg[AP_QKV].value + (t - first) * R + C;
+        memcpy(qkv + t * R + C, row, (size_t)P * sizeof(double));
+        if (t < first) continue;
+        memcpy(qkv + t * R, r->arg[AP_QKV].value + (t - first) * R, (size_t)C * sizeof(double));
+        memcpy(past->want + t * P, row, (size_t)P * sizeof(double));
+    }
+    ref_attention_forward(y, lse, qkv, &s);
+    memcpy(r->arg[AP_Y].want, y + first * C, (size_t)(n * C) * sizeof(double));
+    free(qkv), free(y), free(lse);
+}
+
+// What is kept is a copy, and nothing else of past changes.
+static bool past_exact(op_run *r, const outcome *got) {
+    const arg *past = &r->arg[AP_PAST];
+    for (int64_t i = 0; i < tensor_count(&past->t); i++) {
+        double x = storage_get(got->data[AP_PAST], past->t.type, i);
+        if (x != past->want[i]) return failed(r, "element %" PRId64 " of past is %g, expected %g", i, x, past->want[i]);
+    }
+    return true;
+}
+
+static void past_cost(const op_run *r, double *bytes, double *flops) {
+    double n = (double)r->row->size[0], first = (double)r->row->size[1], W = (double)r->row->size[5], seen = first + (n + 1) / 2;
+    if (W > 0 && W < seen) seen = W;
+    double reach = W > 0 && W + n < first + n ? W + n : first + n;
+    *bytes = (double)tensor_bytes(&r->arg[AP_Y].t) + (double)tensor_bytes(&r->arg[AP_QKV].t) +
+             reach * (double)past_row(r) * (double)dtype_bytes(r->row->type);
+    *flops = 4 * n * seen * (double)r->row->size[2];
+}
+
+const op_kind kind_attention_past = {"attention_past", past_setup, past_call, past_reference, NULL, past_exact, past_cost};
+
 enum { AB_DQKV, AB_DELTA, AB_DY, AB_Y, AB_LSE, AB_QKV };
 
 static void attention_back_setup(op_run *r) {

@@ -1,7 +1,7 @@
 // test/ops/special.c: promises that are not one operation at one shape: equal bits of fused and unfused pairs, truth tables,
 // sweeps over all values of a type, properties of the random masks. Each runs on one fixture.
-#include "test/ops/op_test.h"
 #include "test/ops/reference.h"
+#include "test/ops/special.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -9,18 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Tensors of one check, on the device. The first failure of any call stays, and later ones do nothing.
-enum { BOXES = 16 };
-typedef struct bench {
-    const fixture *f;
-    tensor t[BOXES];
-    int count;
-    bool ok;
-    char *why;
-} bench;
-
-static bool say(bench *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static bool say(bench *b, const char *fmt, ...) {
+bool say(bench *b, const char *fmt, ...) {
     char text[WHY - 100];
     va_list ap;
     va_start(ap, fmt);
@@ -30,9 +19,9 @@ static bool say(bench *b, const char *fmt, ...) {
     return b->ok = false;
 }
 
-static bool did(bench *b, err_t rc) { return rc == ERR_OK ? b->ok : say(b, "%s", err_last()->text); }
+bool did(bench *b, err_t rc) { return rc == ERR_OK ? b->ok : say(b, "%s", err_last()->text); }
 
-static tensor *box(bench *b, dtype t, int64_t n0, int64_t n1, const void *host) {
+tensor *box(bench *b, dtype t, int64_t n0, int64_t n1, const void *host) {
     tensor *x = &b->t[b->count++];
     *x = (tensor){NULL, t, n1 ? 2 : 1, {n0, n1 ? n1 : 1, 1, 1}};
     did(b, device_alloc(b->f->dev, MEMORY_DEVICE, tensor_bytes(x), &x->data));
@@ -41,24 +30,24 @@ static tensor *box(bench *b, dtype t, int64_t n0, int64_t n1, const void *host) 
     return x;
 }
 
-static void put(bench *b, tensor *x, const void *host) {
+void put(bench *b, tensor *x, const void *host) {
     if (b->ok) did(b, stream_copy(b->f->s, x->data, host, tensor_bytes(x)));
     if (b->ok) did(b, stream_wait(b->f->s));
 }
 
-static void *take(bench *b, const tensor *x) {  // a copy on the host; the caller frees it
+void *take(bench *b, const tensor *x) {  // a copy on the host; the caller frees it
     void *p = calloc(1, tensor_bytes(x));
     if (b->ok) did(b, stream_copy(b->f->s, p, x->data, tensor_bytes(x)));
     if (b->ok) did(b, stream_wait(b->f->s));
     return p;
 }
 
-static bool done(bench *b) {
+bool done(bench *b) {
     for (int i = 0; i < b->count; i++) device_free(b->f->dev, MEMORY_DEVICE, b->t[i].data, tensor_bytes(&b->t[i]));
     return b->ok;
 }
 
-static void *random_values(dtype t, int64_t n, double scale, uint32_t seed) {
+void *random_values(dtype t, int64_t n, double scale, uint32_t seed) {
     void *p = calloc((size_t)n, dtype_bytes(t));
     uint64_t x = seed * 0x9E3779B97F4A7C15ull + 1;
     for (int64_t i = 0; i < n; i++) {
@@ -68,14 +57,14 @@ static void *random_values(dtype t, int64_t n, double scale, uint32_t seed) {
     return p;
 }
 
-static tensor *random_box(bench *b, dtype t, int64_t n0, int64_t n1, double scale, uint32_t seed) {
+tensor *random_box(bench *b, dtype t, int64_t n0, int64_t n1, double scale, uint32_t seed) {
     void *p = random_values(t, n0 * (n1 ? n1 : 1), scale, seed);
     tensor *x = box(b, t, n0, n1, p);
     free(p);
     return x;
 }
 
-static void expect_same(bench *b, const char *what, const tensor *x, const tensor *y) {
+void expect_same(bench *b, const char *what, const tensor *x, const tensor *y) {
     unsigned char *p = take(b, x), *q = take(b, y);
     size_t width = dtype_bytes(x->type);
     for (int64_t i = 0; b->ok && i < tensor_count(x); i++)
@@ -83,8 +72,6 @@ static void expect_same(bench *b, const char *what, const tensor *x, const tenso
             say(b, "%s: element %" PRId64 ": %.9g and %.9g", what, i, storage_get(p, x->type, i), storage_get(q, x->type, i));
     free(p), free(q);
 }
-
-static const dtype compute_types[] = {FP32, BF16, FP16};
 
 // --- a vocabulary's padding ------------------------------------------------------------------------------------------------
 
@@ -300,27 +287,6 @@ static bool dropout_masks(const fixture *f, char why[WHY]) {
         free(m);
     }
     free(ones), free(whole), free(tail);
-    return done(&b);
-}
-
-// --- attention -------------------------------------------------------------------------------------------------------------
-
-static bool attention_causal(const fixture *f, char why[WHY]) {  // what comes later changes nothing before it, to the bit
-    bench b = {.f = f, .ok = true, .why = why};
-    enum { T = 70, C = 24, H = 3, FROM = 41 };
-    float *qkv = random_values(FP32, T * 3 * C, 1, 8);
-    tensor x = {0}, *flat = box(&b, FP32, T, 3 * C, qkv);
-    for (int i = FROM * 3 * C; i < T * 3 * C; i++) qkv[i] = 50 - qkv[i];
-    tensor *flat2 = box(&b, FP32, T, 3 * C, qkv), *y = box(&b, FP32, T, C, NULL), *y2 = box(&b, FP32, T, C, NULL);
-    tensor *lse = box(&b, FP32, H, T, NULL), *lse2 = box(&b, FP32, H, T, NULL);
-    tensor ya = view3(y, 1, T, C), yb = view3(y2, 1, T, C), la = view3(lse, 1, H, T), lb = view3(lse2, 1, H, T);
-    x = view3(flat, 1, T, 3 * C);
-    if (b.ok) did(&b, f->table->attention_forward(&(attention_forward_args){.y = &ya, .lse = &la, .qkv = &x, .heads = H}, f->s));
-    x = view3(flat2, 1, T, 3 * C);
-    if (b.ok) did(&b, f->table->attention_forward(&(attention_forward_args){.y = &yb, .lse = &lb, .qkv = &x, .heads = H}, f->s));
-    tensor before = view2(y, FROM, C), before2 = view2(y2, FROM, C);
-    expect_same(&b, "outputs before the first changed position", &before, &before2);
-    free(qkv);
     return done(&b);
 }
 
@@ -850,6 +816,7 @@ const special specials[] = {
     {"cast: every 16-bit value, every rounding decision", cast_exhaustive},
     {"dropout: rate, keys, samples", dropout_masks},
     {"attention: causal to the bit", attention_causal},
+    {"attention: a text that grows has the bits of one that is there", attention_grows},
     {"what is not finite stays visible", not_finite},
     {"step_decide: truth table", decide_table},
     {"step_decide: the scale stays usable", scale_limits},

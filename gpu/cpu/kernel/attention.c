@@ -56,7 +56,24 @@ static sizes sizes_of(const tensor *qkv, int heads, int kv_heads, int window, co
     return z;
 }
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+// c (rows,cols) = or += a^T b, a (depth,rows).
+static void product_transposed(float *c, int64_t ldc, const float *a, int64_t lda, const float *b, int64_t ldb, int64_t rows, int64_t cols,
+                               int64_t depth, bool from_zero) {
+    product_all(true, c, ldc, a, lda, b, ldb, rows, cols, depth, from_zero);
+}
+
+BODY void store_rows_of(dtype t, void *out, int64_t at, int64_t stride, const float *in, int64_t ld, int64_t rows, int64_t n, float scale) {
+    vf factor = vf_set1(scale);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t i = 0; i < n; i += VL) typed_store_n(out, t, at + r * stride + i, vf_mul(factor, vf_load(in + r * ld + i)), n - i);
+}
+static void store_rows(dtype t, void *out, int64_t at, int64_t stride, const float *in, int64_t ld, int64_t rows, int64_t n, float scale) {
+    BY_TYPE(t, store_rows_of, out, at, stride, in, ld, rows, n, scale);
+}
+
+// As load_columns, of a tile that is in FP32 already.
+static void transpose_tile(float *out, const float *in, int64_t rows, int64_t ld) { load_columns_of(FP32, out, ld, in, 0, ld, rows, ld); }
+
 static int64_t rows_of_tile(const sizes *z, int64_t tile) { return least(TILE, z->time - tile * TILE); }
 
 // Element number of (sample, t, query head, 0) in qkv's part 0 (q), 1 (k) or 2 (v), and in y.
@@ -74,25 +91,6 @@ static void load_transposed(const sizes *z, float *out, const tensor *qkv, int64
 }
 static void store_dqkv(const sizes *z, tensor *dqkv, const float *in, int64_t sample, int64_t t, int64_t head, int part, int64_t rows) {
     store_rows(z->type, dqkv->data, at_qkv(z, sample, t, head, part), z->row, in, z->width, rows, z->head, part == 0 ? z->scale : 1);
-}
-
-// Takes parts of one block of scratch. With base NULL it only measures.
-typedef struct room {
-    float *base;
-    int64_t used;
-} room;
-static float *take(room *r, int64_t floats) {
-    float *p = r->base ? r->base + r->used : NULL;
-    r->used += (floats + 15) & ~(int64_t)15;
-    return p;
-}
-
-// Allocates every thread's scratch before the work starts, where a failure can still be returned.
-static err_t reserve(stream *s, int64_t floats, const char *who) {
-    for (int i = 0; i < pool_threads(s->workers); i++)
-        if (!pool_scratch(s->workers, i, (size_t)floats * sizeof(float)))
-            return err_set(ERR_INTERNAL, "%s: no memory for %" PRId64 " bytes of scratch for thread %d", who, floats * (int64_t)sizeof(float), i);
-    return ERR_OK;
 }
 
 // A tile of queries and a tile of keys, by number.

@@ -7,7 +7,10 @@
 #ifndef GPU_CPU_KERNEL_ATTENTION_TILE_H
 #define GPU_CPU_KERNEL_ATTENTION_TILE_H
 
+#include "gpu/cpu/kernel/kernel.h"
 #include "gpu/cpu/kernel/typed.h"
+
+#include <inttypes.h>
 
 enum {
     TILE = 64,   // queries or keys in a tile: part of the arithmetic, the same on every machine
@@ -84,12 +87,6 @@ static void product(float *c, int64_t ldc, const float *a, int64_t lda, const fl
     product_all(false, c, ldc, a, lda, b, ldb, rows, cols, depth, from_zero);
 }
 
-// c (rows,cols) = or += a^T b, a (depth,rows).
-static void product_transposed(float *c, int64_t ldc, const float *a, int64_t lda, const float *b, int64_t ldb, int64_t rows, int64_t cols,
-                               int64_t depth, bool from_zero) {
-    product_all(true, c, ldc, a, lda, b, ldb, rows, cols, depth, from_zero);
-}
-
 // --- rows in and out -----------------------------------------------------------------------------------------------------------
 
 // n values from each of `rows` rows that are `stride` elements apart, times `scale`, into rows of ld floats, ld a
@@ -101,15 +98,6 @@ BODY void load_rows_of(dtype t, float *out, int64_t ld, const void *in, int64_t 
 }
 static void load_rows(dtype t, float *out, int64_t ld, const void *in, int64_t at, int64_t stride, int64_t rows, int64_t n, float scale) {
     BY_TYPE(t, load_rows_of, out, ld, in, at, stride, rows, n, scale);
-}
-
-BODY void store_rows_of(dtype t, void *out, int64_t at, int64_t stride, const float *in, int64_t ld, int64_t rows, int64_t n, float scale) {
-    vf factor = vf_set1(scale);
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t i = 0; i < n; i += VL) typed_store_n(out, t, at + r * stride + i, vf_mul(factor, vf_load(in + r * ld + i)), n - i);
-}
-static void store_rows(dtype t, void *out, int64_t at, int64_t stride, const float *in, int64_t ld, int64_t rows, int64_t n, float scale) {
-    BY_TYPE(t, store_rows_of, out, at, stride, in, ld, rows, n, scale);
 }
 
 // out (ld,TILE) = in^T for `rows` rows of n values that are `stride` elements apart; zeros past the n-th row of out
@@ -130,7 +118,27 @@ static void load_columns(dtype t, float *out, int64_t ld, const void *in, int64_
     BY_TYPE(t, load_columns_of, out, ld, in, at, stride, rows, n);
 }
 
-// The same for a tile that is in FP32 already.
-static void transpose_tile(float *out, const float *in, int64_t rows, int64_t ld) { load_columns_of(FP32, out, ld, in, 0, ld, rows, ld); }
+// --- scratch -------------------------------------------------------------------------------------------------------------------
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// Takes parts of one block of scratch. With base NULL it only measures.
+typedef struct room {
+    float *base;
+    int64_t used;
+} room;
+static float *take(room *r, int64_t floats) {
+    float *p = r->base ? r->base + r->used : NULL;
+    r->used += (floats + 15) & ~(int64_t)15;
+    return p;
+}
+
+// Allocates every thread's scratch before the work starts, where a failure can still be returned.
+static err_t reserve(stream *s, int64_t floats, const char *who) {
+    for (int i = 0; i < pool_threads(s->workers); i++)
+        if (!pool_scratch(s->workers, i, (size_t)floats * sizeof(float)))
+            return err_set(ERR_INTERNAL, "%s: no memory for %" PRId64 " bytes of scratch for thread %d", who, floats * (int64_t)sizeof(float), i);
+    return ERR_OK;
+}
 
 #endif
