@@ -22,7 +22,7 @@ static const char help[] =
     "  lockstep tokenize TOKENIZER       ids of standard input  [--special], or back  [--decode]; --train SIZE KIND: make one\n"
     "  lockstep data info|verify FILES   what files of tokens are; check them; convert [--to FORMAT] FILES OUT\n"
     "  lockstep eval CONFIG.ini...       loss over the validation data    [--ckpt DIR]\n"
-    "  lockstep sample CONFIG.ini...     let the model write              [--ckpt DIR] [--prompt TEXT]\n"
+    "  lockstep sample CONFIG.ini...     let the model write              [--ckpt DIR] [--prompt TEXT | --prompts FILE]\n"
     "  lockstep hash CKPT_DIR...         fingerprints of weights and of the whole state, after checking every digest\n"
     "  lockstep export RUN DIR           weights for others to load  [--dtype bf16] [--tokenizer PATH] [--shard-mb N]\n"
     "  lockstep inspect WEIGHTS          what is in weights of others, as a [model] section\n"
@@ -42,7 +42,7 @@ static const char help[] =
 typedef struct arguments {
     const char *files[CONFIG_FILES_MAX];
     int count;
-    const char *ckpt, *prompt;
+    const char *ckpt, *prompt, *prompts;
     int64_t steps;
     bool parts;  // bench step
 } arguments;
@@ -71,6 +71,7 @@ static err_t parse(int argc, char **argv, const char *allowed, arguments *a) {
         const char *value = argv[++i];
         if (strcmp(word, "--ckpt ") == 0) a->ckpt = value;
         else if (strcmp(word, "--prompt ") == 0) a->prompt = value;
+        else if (strcmp(word, "--prompts ") == 0) a->prompts = value;
         else TRY(parse_steps(value, &a->steps));
     }
     return ERR_OK;
@@ -110,7 +111,7 @@ static err_t do_tune(const config *c, const arguments *a) {
     return verb_tune(c, stdout);
 }
 static err_t do_eval(const config *c, const arguments *a) { return verb_eval(c, a->ckpt, stdout); }
-static err_t do_sample(const config *c, const arguments *a) { return verb_sample(c, a->ckpt, a->prompt, stdout); }
+static err_t do_sample(const config *c, const arguments *a) { return verb_sample(c, a->ckpt, a->prompt, a->prompts, stdout); }
 
 static err_t do_bench(const config *c, const arguments *a) {
     config timed = *c;
@@ -133,7 +134,7 @@ static const verb verbs[] = {
     {"config", "", 0, false, do_config},
     {"pack", "", 1, false, do_pack},
     {"eval", "--ckpt ", 1, true, do_eval},
-    {"sample", "--ckpt --prompt ", 1, true, do_sample},
+    {"sample", "--ckpt --prompt --prompts ", 1, true, do_sample},
     {"bench", "--steps ", 1, true, do_bench},
     {"tune", "", 1, true, do_tune},
 };

@@ -49,6 +49,14 @@ static inline tensor tensor_view(const tensor *t, int dims, int64_t s0, int64_t 
 #define view2(t, a, b) tensor_view((t), 2, (a), (b), 1, 1)
 #define view3(t, a, b, c) tensor_view((t), 3, (a), (b), (c), 1)
 
+// Rows first .. first+count-1 of t: a view of part of dimension 0.
+static inline tensor tensor_rows(const tensor *t, int64_t first, int64_t count) {
+    tensor part = *t;
+    part.data = (char *)t->data + (size_t)(first * shape_count(t->dims - 1, t->size + 1)) * dtype_bytes(t->type);
+    part.size[0] = count;
+    return part;
+}
+
 // One of the named values that a sample consists of: what a data source delivers and what a model reads.
 enum { SPEC_NAME = 32 };
 typedef struct tensor_spec {

@@ -27,14 +27,6 @@ static tensor with_padding(const head *h, const tensor *t) {
     return whole;
 }
 
-// Rows first .. first+count-1 of a matrix or vector.
-static tensor rows_of(const tensor *t, int64_t first, int64_t count) {
-    tensor part = *t;
-    part.data = (char *)t->data + (size_t)(first * (t->dims > 1 ? t->size[1] : 1)) * dtype_bytes(t->type);
-    part.size[0] = count;
-    return part;
-}
-
 static err_t logits_of(const head *h, const pass *p, tensor *logits, const tensor *x) {
     tensor w = with_padding(h, &p->w[h->at.w]), b = h->at.b < 0 ? (tensor){0} : with_padding(h, &p->w[h->at.b]);
     return p->ops->matmul(
@@ -53,7 +45,7 @@ static err_t chunk_backward(const head *h, const pass *p, const tensor *dx, int6
         TRY(p->ops->bias_backward(&(bias_backward_args){.dbias = &db, .dy = dlogits, .fresh = fresh}, p->s));
     }
     if (!dx) return ERR_OK;
-    tensor out = rows_of(dx, first, x->size[0]);
+    tensor out = tensor_rows(dx, first, x->size[0]);
     return p->ops->matmul(&(matmul_args){.d = &out, .a = dlogits, .b = &w, .rows = h->rows}, p->s);
 }
 
@@ -61,10 +53,11 @@ err_t head_losses(head *h, pass *p, const tensor *losses, const tensor *hits, co
     int64_t N = x->size[0];
     for (int64_t first = 0; first < N; first += h->rows) {
         int64_t n = N - first < h->rows ? N - first : h->rows;
-        tensor in = rows_of(x, first, n), loss = rows_of(losses, first, n), target = rows_of(targets, first, n), logits = view2(&h->logits, n, h->Vp);
+        tensor in = tensor_rows(x, first, n), loss = tensor_rows(losses, first, n), target = tensor_rows(targets, first, n),
+               logits = view2(&h->logits, n, h->Vp);
         TRY(logits_of(h, p, &logits, &in));
         if (hits) {
-            tensor hit = rows_of(hits, first, n);
+            tensor hit = tensor_rows(hits, first, n);
             TRY(p->ops->top_1(&(top_1_args){.hits = &hit, .logits = &logits, .targets = &target, .classes = h->classes}, p->s));
         }
         TRY(p->ops->cross_entropy(&(cross_entropy_args){.losses = &loss,
@@ -80,7 +73,15 @@ err_t head_losses(head *h, pass *p, const tensor *losses, const tensor *hits, co
 }
 
 err_t head_scores(head *h, pass *p, const tensor *x) {
-    tensor logits = view2(&h->logits, 1, h->Vp);
-    p->scores = view1(&h->logits, h->classes);
-    return logits_of(h, p, &logits, x);
+    for (int64_t first = 0, N = x->size[0]; first < N; first += h->rows) {
+        int64_t n = N - first < h->rows ? N - first : h->rows;
+        tensor in = tensor_rows(x, first, n), logits = view2(&h->logits, n, h->Vp);
+        TRY(logits_of(h, p, &logits, &in));
+        for (int64_t i = 0; i < n; i++) {
+            tensor to = tensor_rows(&p->scores, first + i, 1), row = tensor_rows(&logits, i, 1);
+            row.size[1] = h->classes;
+            TRY(p->ops->cast(&(cast_args){.y = &to, .x = &row}, p->s));
+        }
+    }
+    return ERR_OK;
 }

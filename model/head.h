@@ -41,7 +41,7 @@ err_t head_plan(head *h, arena *a, dtype compute, int64_t rows, int64_t chunks);
 // largest. If p->dw is given: the gradients of W and b (+=), and dx (N,C) (=), which may be x; NULL: not wanted.
 err_t head_losses(head *h, pass *p, const tensor *losses, const tensor *hits, const tensor *dx, const tensor *x, const tensor *targets);
 
-// p->scores = the logits of one row.
+// p->scores (B,V) = the logits of B rows, without the padding.
 err_t head_scores(head *h, pass *p, const tensor *x);
 
 #endif

@@ -2,7 +2,7 @@
 #include "model/linear.h"
 
 // Rows of the whole micro-batch of which x has those of p->B samples.
-static int64_t whole_rows(const pass *p, const tensor *x) { return p->whole ? x->size[0] / p->B * p->whole : 0; }
+static int64_t whole_rows(const pass *p, const tensor *x) { return p->rows ? p->rows : p->whole ? x->size[0] / p->B * p->whole : 0; }
 
 static err_t forward(const pass *p, const linear *l, const tensor *y, const tensor *x, const tensor *pre, const tensor *residual) {
     tensor d = *y, sum = pre ? *pre : (tensor){0};

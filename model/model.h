@@ -30,12 +30,19 @@ typedef struct param {
                // both may use the same memory
 } param;
 
+// Of a text that grows: where its keys and values are kept, and of how many positions they are there. The input continues these.
+typedef struct pass_past {
+    int place;  // 0 .. model_plan.places-1
+    int64_t first;
+} pass_past;
+
 // One micro-batch on its way through the blocks.
 typedef struct pass {
     const ops *ops;
     stream *s;
     int64_t B;                // samples, at most the planned number
     int64_t whole;            // samples of a whole micro-batch, of which these may be a part: a device chooses algorithms by it. 0: B
+    int64_t rows;             // the same in rows of a matrix, for samples of any length. 0: as `whole` says
     int slot;                 // where the blocks keep what their backward pass reads: 0 .. model_plan.slots-1
     tensor in[MODEL_INPUTS];  // (B, ...) what the sample consists of, in the order of model.input, on the device
     const tensor *x;          // [blocks-1] what block b leaves for block b+1: (B, ...) E, shapes as planned
@@ -50,8 +57,10 @@ typedef struct pass {
     tensor losses;            // (B, model.losses) FP32 (=), the caller's memory: written by the last block, forward or, if
                               // dw is given, backward
     tensor metrics;           // (metrics, B) FP64 (=), the caller's memory; written with the losses; no data: not wanted
-    bool predict;             // instead of losses, leave the scores of what follows the input. B = 1
-    tensor scores;            // out (V) E, when predict; no padding
+    bool predict;             // instead of losses, leave the scores of what follows each sample, whose length is that of in[0]
+    const pass_past *past;    // [B] when predict: the samples' earlier positions; of B > 1 samples each has one new position. NULL: there are none,
+                              // and nothing is kept
+    tensor scores;            // (B,V) FP32 (=), the caller's memory, when predict
 } pass;
 
 typedef struct model model;
@@ -100,6 +109,7 @@ typedef struct model_plan {
     int slots;
     bool forward_only;  // no pass will have dw: nothing is kept, and recompute is ignored
     recomputation recompute;
+    int places;  // texts whose keys and values can be kept while they grow, `context` positions of each
 } model_plan;
 
 // What model_type.resolve is told, and says of the options: keys by name.

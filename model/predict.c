@@ -80,51 +80,105 @@ static int32_t draw(const float *x, int64_t n, const predict_options *o, double 
     return best;
 }
 
-static err_t next_token(const model *m, const predict_options *o, const predict_with *w, int64_t count, int64_t n, int32_t *out) {
-    uint32_t bits[4];
-    TRY(w->score(w->ctx, w->context, count, w->scores));
-    philox4x32(bits, o->seed, 0, SITE_SAMPLE, (uint32_t)o->step, (uint32_t)n);
-    *out = draw(w->scores, m->vocab, o, bits[0] * 0x1p-32, w->copy);
-    return ERR_OK;
-}
+// A text on its way.
+typedef struct growing {
+    int number;           // among the texts of the call; -1: the place is free
+    int64_t count, kept;  // tokens of its context; those that were scored before
+    int64_t drawn;        // new ones
+} growing;
 
 // The prompt's last bytes as tokens; an empty one starts with a newline.
-static err_t set_prompt(const model *m, const char *prompt, const predict_with *w, int64_t *count) {
+static err_t set_prompt(const model *m, const char *prompt, int32_t *tokens, int64_t *count) {
     size_t length = strlen(prompt), skip = length > (size_t)m->context ? length - (size_t)m->context : 0;
     *count = 0;
     for (const char *c = length ? prompt + skip : "\n"; *c; c++) {
         if ((unsigned char)*c >= m->vocab)
             return err_set(ERR_CONFIG, "prompt: byte %d at position %d is no token of a vocabulary of %" PRId64 "; choose another [sample] prompt",
                            (unsigned char)*c, (int)(c - prompt), m->vocab);
-        w->context[(*count)++] = (unsigned char)*c;
+        tokens[(*count)++] = (unsigned char)*c;
     }
     return ERR_OK;
 }
 
 // The last tokens of a prompt; an empty one starts with the first token.
-static err_t set_ids(const model *m, const predict_options *o, const predict_with *w, int64_t *count) {
-    int64_t skip = o->count > m->context ? o->count - m->context : 0;
+static err_t set_ids(const model *m, const predict_text *text, int32_t *tokens, int64_t *count) {
+    int64_t skip = text->count > m->context ? text->count - m->context : 0;
     *count = 0;
-    for (int64_t i = skip; i < o->count; i++) {
-        if (o->ids[i] < 0 || o->ids[i] >= m->vocab)
+    for (int64_t i = skip; i < text->count; i++) {
+        if (text->ids[i] < 0 || text->ids[i] >= m->vocab)
             return err_set(ERR_CONFIG, "prompt: token %d is none of a vocabulary of %" PRId64 ": [sample] tokenizer is not that of the data",
-                           o->ids[i], m->vocab);
-        w->context[(*count)++] = o->ids[i];
+                           text->ids[i], m->vocab);
+        tokens[(*count)++] = text->ids[i];
     }
-    if (*count == 0) w->context[(*count)++] = 0;
+    if (*count == 0) tokens[(*count)++] = 0;
     return ERR_OK;
 }
 
-err_t predict(const model *m, const predict_options *o, const predict_with *w) {
-    int64_t count;
-    int32_t *tokens = w->context, token;
-    if (!m->vocab) return err_set(ERR_CONFIG, "a model of type %s has nothing to sample: it does not continue texts", m->type->name);
-    TRY(o->ids ? set_ids(m, o, w, &count) : set_prompt(m, o->prompt, w, &count));
-    for (int64_t n = 0; n < o->tokens; n++) {
-        TRY(next_token(m, o, w, count, n, &token));
-        if (!o->put(o->ctx, token)) return ERR_OK;
-        if (count == m->context) memmove(tokens, tokens + 1, (size_t)(--count) * sizeof *tokens);
-        tokens[count++] = token;
+static err_t begin_text(const model *m, const predict_text *text, int number, int32_t *tokens, growing *g) {
+    *g = (growing){.number = number};
+    return text->ids ? set_ids(m, text, tokens, &g->count) : set_prompt(m, text->prompt, tokens, &g->count);
+}
+
+// The token takes its place in the context, from which, if it is full, the first one goes: then all positions are others.
+static void append_token(const model *m, int32_t *tokens, growing *g, int32_t token) {
+    g->kept = g->count;
+    if (g->count == m->context) {
+        memmove(tokens, tokens + 1, (size_t)(--g->count) * sizeof *tokens);
+        g->kept = 0;
+    }
+    tokens[g->count++] = token;
+}
+
+typedef struct prediction {
+    const model *m;
+    const predict_options *o;
+    const predict_text *text;
+    int texts, next;  // the next one that begins
+    const predict_with *w;
+    growing *at;       // [places]
+    predict_ask *ask;  // [places]
+} prediction;
+
+static int32_t *tokens_at(const prediction *x, int place) { return x->w->tokens + place * x->m->context; }
+
+// Free places are given to texts that wait. Returns how many are taken.
+static err_t fill_places(prediction *x, int *asks) {
+    *asks = 0;
+    for (int p = 0; p < x->w->places; p++) {
+        growing *g = &x->at[p];
+        if (g->number < 0 && x->next < x->texts) {
+            TRY(begin_text(x->m, &x->text[x->next], x->next, tokens_at(x, p), g));
+            x->next++;
+        }
+        if (g->number < 0) continue;
+        x->ask[(*asks)++] =
+            (predict_ask){.place = p, .tokens = tokens_at(x, p), .count = g->count, .kept = g->kept, .scores = x->w->scores + p * x->m->vocab};
     }
     return ERR_OK;
+}
+
+static void take_token(prediction *x, const predict_ask *ask) {
+    growing *g = &x->at[ask->place];
+    const predict_text *text = &x->text[g->number];
+    uint32_t bits[4];
+    philox4x32(bits, x->o->seed, (uint32_t)g->number, SITE_SAMPLE, (uint32_t)x->o->step, (uint32_t)g->drawn++);
+    int32_t token = draw(ask->scores, x->m->vocab, x->o, bits[0] * 0x1p-32, x->w->copy);
+    append_token(x->m, tokens_at(x, ask->place), g, token);
+    if (!text->put(text->ctx, token) || g->drawn == x->o->tokens) g->number = -1;
+}
+
+err_t predict(const model *m, const predict_options *o, const predict_text *text, int count, const predict_with *w) {
+    prediction x = {.m = m, .o = o, .text = text, .texts = o->tokens > 0 ? count : 0, .w = w};
+    if (!m->vocab) return err_set(ERR_CONFIG, "a model of type %s has nothing to sample: it does not continue texts", m->type->name);
+    x.at = calloc((size_t)w->places, sizeof *x.at);
+    x.ask = calloc((size_t)w->places, sizeof *x.ask);
+    err_t rc = x.at && x.ask ? ERR_OK : err_set(ERR_INTERNAL, "no memory for %d texts", w->places);
+    for (int p = 0; rc == ERR_OK && p < w->places; p++) x.at[p].number = -1;
+    for (int asks = 1; rc == ERR_OK && asks > 0;) {
+        rc = fill_places(&x, &asks);
+        if (rc == ERR_OK && asks > 0) rc = w->score(w->ctx, x.ask, asks);
+        for (int i = 0; rc == ERR_OK && i < asks; i++) take_token(&x, &x.ask[i]);
+    }
+    free(x.at), free(x.ask);
+    return rc;
 }

@@ -4,33 +4,47 @@
 
 #include "model/model.h"
 
+// How tokens are drawn, the same for all texts of a call.
 typedef struct predict_options {
+    int64_t tokens;      // to draw after a prompt, at most
+    double temperature;  // 0: always the likeliest
+    // Of what is left by those before it, in this order, as in Hugging Face's generate; equals of the least likely that stays stay too.
+    int64_t top_k;  // choose among the k likeliest, 0: all
+    double top_p;   // among the likeliest that together have this probability, 0 or 1: all
+    double min_p;   // among those at least so likely as this share of the likeliest, 0: all
+    uint64_t seed;  // of the run
+    int64_t step;   // of the weights: each step of each seed has its own draws
+} predict_options;
+
+typedef struct predict_text {
     const char *prompt;  // bytes, each a token
     const int32_t *ids;  // or its tokens, `count` of them; NULL: the bytes
     int64_t count;
-    int64_t tokens;      // to draw after it, at most
-    double temperature;  // 0: always the likeliest
-    // Of what is left by those before it, in this order, as in Hugging Face's generate; equals of the least likely that stays stay too.
-    int64_t top_k;                          // choose among the k likeliest, 0: all
-    double top_p;                           // among the likeliest that together have this probability, 0 or 1: all
-    double min_p;                           // among those at least so likely as this share of the likeliest, 0: all
-    uint64_t seed;                          // of the run
-    int64_t step;                           // of the weights: each step of each seed has its own draws
     bool (*put)(void *ctx, int32_t token);  // called for each new token; false: it was the last one
     void *ctx;
-} predict_options;
+} predict_text;
+
+// What follows these tokens?
+typedef struct predict_ask {
+    int place;              // 0 .. predict_with.places-1: a text stays at its place until it ends
+    const int32_t *tokens;  // at most `context` of them
+    int64_t count, kept;    // of which the first `kept` are those of the last time, at this place; at least one is new
+    float *scores;          // (V) out
+} predict_ask;
 
 // What drawing needs of its caller.
 typedef struct predict_with {
-    int32_t *context;      // (model.context)
-    float *scores, *copy;  // (V) each
-    // scores (=) the model's for what follows these tokens, at most `context` of them
-    err_t (*score)(void *ctx, const int32_t *tokens, int64_t count, float *scores);
+    int places;       // texts that grow at the same time
+    int32_t *tokens;  // (places,context)
+    float *scores;    // (places,V)
+    float *copy;      // (V)
+    // Fills in the scores of each of them, `asks` of different places.
+    err_t (*score)(void *ctx, const predict_ask *ask, int asks);
     void *ctx;
 } predict_with;
 
-// Draws each token from the distribution after the last `context` ones. ERR_CONFIG: the model predicts nothing, or the
-// prompt is not in its vocabulary.
-err_t predict(const model *m, const predict_options *o, const predict_with *w);
+// Continues `count` texts. Each token is drawn from the distribution after the last `context` ones. What follows a prompt depends on it, on its number in
+// the call and on the options, not on the other prompts. ERR_CONFIG: the model predicts nothing, or a prompt is not in its vocabulary.
+err_t predict(const model *m, const predict_options *o, const predict_text *text, int count, const predict_with *w);
 
 #endif

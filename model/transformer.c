@@ -5,6 +5,7 @@
 #include "model/transformer.h"
 
 #include "model/dropout.h"
+#include "model/past.h"
 
 #include <stdlib.h>
 
@@ -50,8 +51,9 @@ struct transformer {
     layer_costly *costly;
     layer_cheap *cheap;
     int held_slot, held_layer;  // whose values the shared sets hold; held_layer = -1: those of no layer
-    tensor branch;              // (B,T,C)   added to the residual stream
-    tensor inner, delta;        // backward: (B,T,C) of a norm or of attention, (B,H,T)
+    past kept;
+    tensor branch;        // (B,T,C)   added to the residual stream
+    tensor inner, delta;  // backward: (B,T,C) of a norm or of attention, (B,H,T)
 };
 
 enum { DROP_ATTENTION = 1, DROP_MID, DROP_OUT };  // places of a block
@@ -125,17 +127,21 @@ static err_t attention_sum(int l, const pass *p, const layer_params *n, layer_vi
     return norm_2(p, n, v, &v->branch);
 }
 
+static err_t attend(transformer *t, int l, const pass *p, layer_view *v) {
+    dropout_key key;
+    if (p->past) return past_attend(&t->kept, p, l, &v->att, &v->qkv);
+    return p->ops->attention_forward(
+        &(attention_forward_args){
+            .y = &v->att3, .lse = &v->lse, .qkv = &v->qkv3, .heads = t->heads, .drop = dropout_at(p, l + 1, DROP_ATTENTION, &key)},
+        p->s);
+}
+
 // mid = x + attention(norm(x));  fc = gelu(linear(norm(mid))): the layer up to the last value that its backward pass reads.
 static err_t layer_to_fc(transformer *t, int l, const pass *p, layer_view *v) {
     const layer_params *n = &t->layer[l];
-    dropout_key key;
-
     TRY(norm_1(p, n, v));
     TRY(linear_forward(p, &n->qkv, &v->qkv, &v->ln_1, NULL));
-    TRY(p->ops->attention_forward(
-        &(attention_forward_args){
-            .y = &v->att3, .lse = &v->lse, .qkv = &v->qkv3, .heads = t->heads, .drop = dropout_at(p, l + 1, DROP_ATTENTION, &key)},
-        p->s));
+    TRY(attend(t, l, p, v));
     TRY(attention_sum(l, p, n, v));
     return linear_forward(p, &n->fc, &v->fc, &v->ln_2, &v->fc_pre);
 }
@@ -274,6 +280,7 @@ err_t transformer_open(transformer **out, model *m, int layers, int heads, int64
 
 void transformer_close(transformer *t) {
     if (!t) return;
+    past_close(&t->kept);
     free(t->layer), free(t->costly), free(t->cheap);
     free(t);
 }
@@ -312,6 +319,8 @@ err_t transformer_plan(transformer *t, arena *a, const model_plan *o) {
     if (!t->costly || !t->cheap) return err_set(ERR_INTERNAL, "no memory for the activations of %d layers", t->layers);
     for (int i = 0; i < t->sets.costly; i++) TRY(plan_costly(t, a, &t->costly[i], o->compute, o->B));
     for (int i = 0; i < t->sets.cheap; i++) TRY(plan_cheap(t, a, &t->cheap[i], o->compute, o->B));
+    t->kept.heads = t->kept.kv_heads = t->heads;
+    TRY(past_plan(&t->kept, a, o, t->layers, t->T, t->C / t->heads));
     TRY(arena_3d(a, &t->branch, o->compute, o->B, t->T, t->C));
     if (o->forward_only) return ERR_OK;
     TRY(arena_3d(a, &t->inner, o->compute, o->B, t->T, t->C));

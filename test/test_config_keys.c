@@ -330,7 +330,7 @@ static const char classes_of[] =
     "sample.every sample.tokens sample.prompt sample.temperature sample.top_k sample.top_p sample.min_p sample.stop log.hash_every log.power_every | "
     "run.dir run.faults device.backend device.ranks device.threads device.simd device.graph device.check data.train data.val data.format "
     "data.prefetch data.retry pack.input pack.output pack.tokenizer pack.text_key pack.shard_tokens pack.val_fraction "
-    "pack.compress reduce.nccl_library reduce.nccl_interface cluster.secret_file checkpoint.keep sample.tokenizer log.every log.jsonl ";
+    "pack.compress reduce.nccl_library reduce.nccl_interface cluster.secret_file checkpoint.keep sample.batch sample.tokenizer log.every log.jsonl ";
 
 static err_t list_name(void *ctx, const char *key, const char *value) {
     (void)value;

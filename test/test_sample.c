@@ -28,8 +28,7 @@ static bool collect(void *ctx, int32_t token) {
 static void draw(rig *r, int length, predict_options o, int32_t *out) {
     char prompt[sizeof text];
     snprintf(prompt, sizeof prompt, "%.*s", length, text);
-    o.prompt = prompt, o.put = collect, o.ctx = &out;
-    OK(evaluator_predict(&r->x.evaluator, &o));
+    OK(evaluator_predict(&r->x.evaluator, &o, &(predict_text){.prompt = prompt, .put = collect, .ctx = &out}, 1));
 }
 
 // --- against what was computed elsewhere -----------------------------------------------------------------------------
@@ -303,14 +302,8 @@ static void samples_are_written_in_words(void **state) {
     words_open(&r, "");
     OK(encoder_open(&e, r.x.words));
     OK(encoder_encode(e, "don't stop", 10, ENCODE_TEXT, &prompt, &count));
-    OK(evaluator_predict(&r.x.evaluator, &(predict_options){.ids = prompt,
-                                                            .count = count,
-                                                            .tokens = 40,
-                                                            .temperature = 5,
-                                                            .top_k = 40,
-                                                            .seed = (uint64_t)r.c.run.seed,
-                                                            .put = collect,
-                                                            .ctx = &next}));
+    OK(evaluator_predict(&r.x.evaluator, &(predict_options){.tokens = 40, .temperature = 5, .top_k = 40, .seed = (uint64_t)r.c.run.seed},
+                         &(predict_text){.ids = prompt, .count = count, .put = collect, .ctx = &next}, 1));
     for (int i = 0; i < 40 && ids[i] != tokenizer_about(r.x.words).end_of_text; i++) {
         const uint8_t *piece;
         int64_t n;

@@ -12,6 +12,8 @@ products() { runs "0 $sim/test/test_cublaslt"; }
 operations_and_the_trainer() { runs "0 $sim/test/test_device *_like_*" "0 $sim/test/test_ops --device cuda --once bf16"; }
 # Llama and the families after it, against transformers: logits, gradients, steps.
 families() { runs "0 $sim/test/test_families cuda"; }
+# Keys and values that are kept while a text grows change no bit.
+texts_that_grow() { runs "0 $sim/test/test_past cuda"; }
 
 try bugs_in_kernels
 try bugs_on_the_host
@@ -19,4 +21,5 @@ try models_of_instructions
 try products
 try operations_and_the_trainer
 try families
+try texts_that_grow
 finish

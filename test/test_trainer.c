@@ -499,19 +499,20 @@ static void samples_repeat_and_obey_top_k(void **state) {
     rig r;
     int32_t a[64], b[64], greedy[64], *next;
     rig_open(&r, "", false);
-    predict_options o = {.prompt = "7 bottles and", .tokens = 64, .temperature = 1.2, .top_k = 0, .seed = 5, .put = collect, .ctx = &next};
+    predict_options o = {.tokens = 64, .temperature = 1.2, .top_k = 0, .seed = 5};
+    predict_text text = {.prompt = "7 bottles and", .put = collect, .ctx = &next};
     next = a;
-    OK(evaluator_predict(&r.x.evaluator, &o));
+    OK(evaluator_predict(&r.x.evaluator, &o, &text, 1));
     next = b;
-    OK(evaluator_predict(&r.x.evaluator, &o));
+    OK(evaluator_predict(&r.x.evaluator, &o, &text, 1));
     assert_memory_equal(a, b, sizeof a);
     o.seed = 6, next = b;
-    OK(evaluator_predict(&r.x.evaluator, &o));
+    OK(evaluator_predict(&r.x.evaluator, &o, &text, 1));
     assert_true(memcmp(a, b, sizeof a) != 0);
     o.temperature = 0, next = greedy;
-    OK(evaluator_predict(&r.x.evaluator, &o));
+    OK(evaluator_predict(&r.x.evaluator, &o, &text, 1));
     o.temperature = 1.2, o.top_k = 1, next = b;
-    OK(evaluator_predict(&r.x.evaluator, &o));
+    OK(evaluator_predict(&r.x.evaluator, &o, &text, 1));
     assert_memory_equal(greedy, b, sizeof b);
     rig_close(&r);
 }

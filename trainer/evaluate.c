@@ -3,14 +3,18 @@
 
 #include "trainer/step/executor.h"
 
+#include <assert.h>
+
 static int64_t places(const evaluator *k) { return k->r->ranks->world * k->r->cfg->batch.micro; }
 
 static err_t declare_scores(evaluator *k) {
     step_runner *r = k->r;
-    if (!r->net->vocab) return ERR_OK;
-    TRY(arena_1d(&r->memory, &k->scores, FP32, r->net->vocab));
-    TRY(arena_2d(&r->staging, &k->host_scores, FP32, 2, r->net->vocab));
-    return arena_1d(&r->staging, &k->context, INT32, r->net->context);
+    int64_t V = r->net->vocab, texts = r->texts ? r->texts : 1;
+    if (!V) return ERR_OK;
+    TRY(arena_2d(&r->memory, &k->scores, FP32, texts, V));
+    TRY(arena_2d(&r->staging, &k->host_scores, FP32, texts + 1, V));
+    TRY(arena_2d(&r->staging, &k->context, INT32, texts, r->net->context));
+    return arena_1d(&r->staging, &k->latest, INT32, texts);
 }
 
 err_t evaluator_declare(evaluator *k, step_runner *r) {
@@ -101,22 +105,66 @@ err_t evaluate(evaluator *k, source *val, int64_t batches, evaluation *out) {
 
 // --- sampling --------------------------------------------------------------------------------------------------------------
 
-err_t evaluator_scores(evaluator *k, const int32_t *tokens, int64_t count, float *scores) {
+// A pass of B samples of n tokens each, whose scores are rows `first` and on of k->scores.
+static err_t score_pass(evaluator *k, const int32_t *tokens, int64_t B, int64_t n, const pass_past *past, int64_t first) {
     step_runner *r = k->r;
-    pass p = executor_pass(r, 1);
-    TRY(stream_copy(r->s, r->in[r->place][0].data, tokens, (size_t)count * sizeof *tokens));
-    p.in[0] = view2(&r->in[r->place][0], 1, count);
+    pass p = executor_pass(r, B);
+    TRY(stream_copy(r->s, r->in[r->place][0].data, tokens, (size_t)(B * n) * sizeof *tokens));
+    p.in[0] = view2(&r->in[r->place][0], B, n);
+    p.rows = r->cfg->batch.micro * r->net->context;
     p.predict = true;
-    TRY(executor_look(r, &p));
-    TRY(p.ops->cast(&(cast_args){.y = &k->scores, .x = &p.scores}, r->s));
-    TRY(stream_copy(r->s, scores, k->scores.data, tensor_bytes(&k->scores)));
-    return stream_wait(r->s);
+    p.past = past;
+    p.scores = tensor_rows(&k->scores, first, B);
+    return executor_look(r, &p);
 }
 
-static err_t score(void *ctx, const int32_t *tokens, int64_t count, float *scores) { return evaluator_scores(ctx, tokens, count, scores); }
+err_t evaluator_scores(evaluator *k, const int32_t *tokens, int64_t count, float *scores) {
+    stream *s = k->r->s;
+    TRY(score_pass(k, tokens, 1, count, NULL, 0));
+    TRY(stream_copy(s, scores, k->scores.data, (size_t)k->r->net->vocab * sizeof *scores));
+    return stream_wait(s);
+}
 
-err_t evaluator_predict(evaluator *k, const predict_options *o) {
+// The device may read `latest` until the pass is done.
+static err_t score_latest(evaluator *k, const predict_ask *ask, const int *one, int count, int64_t first) {
+    pass_past past[SAMPLE_BATCH_MOST];
+    int32_t *latest = k->latest.data;
+    for (int i = 0; i < count; i++) {
+        const predict_ask *a = &ask[one[i]];
+        latest[i] = a->tokens[a->count - 1];
+        past[i] = (pass_past){a->place, a->count - 1};
+    }
+    return score_pass(k, latest, count, 1, past, first);
+}
+
+// Texts with more than one new token, which are prompts, have a pass each. Those that grew by one go together: weights are read once for all of them.
+err_t evaluator_ask(evaluator *k, const predict_ask *ask, int asks) {
+    int one[SAMPLE_BATCH_MOST], ones = 0, row[SAMPLE_BATCH_MOST], rows = 0;
+    size_t bytes = (size_t)k->r->net->vocab * sizeof(float);
+    assert(asks <= SAMPLE_BATCH_MOST);
+    for (int i = 0; i < asks; i++) {
+        const predict_ask *a = &ask[i];
+        if (a->count - a->kept == 1) {
+            one[ones++] = i;
+            continue;
+        }
+        TRY(score_pass(k, a->tokens + a->kept, 1, a->count - a->kept, &(pass_past){a->place, a->kept}, rows));
+        row[rows++] = i;
+    }
+    if (ones) TRY(score_latest(k, ask, one, ones, rows));
+    for (int i = 0; i < ones; i++) row[rows++] = one[i];
+    for (int i = 0; i < rows; i++) TRY(stream_copy(k->r->s, ask[row[i]].scores, (char *)k->scores.data + (size_t)i * bytes, bytes));
+    return stream_wait(k->r->s);
+}
+
+static err_t score(void *ctx, const predict_ask *ask, int asks) { return evaluator_ask(ctx, ask, asks); }
+
+err_t evaluator_predict(evaluator *k, const predict_options *o, const predict_text *text, int count) {
     float *scores = k->host_scores.data;
-    return predict(k->r->net, o,
-                   &(predict_with){.context = k->context.data, .scores = scores, .copy = scores + k->r->net->vocab, .score = score, .ctx = k});
+    int places = k->r->texts;
+    if (!places && k->r->net->vocab) return err_set(ERR_CONFIG, "[sample] tokens = 0: there is no memory for a text that grows");
+    return predict(
+        k->r->net, o, text, count,
+        &(predict_with){
+            .places = places, .tokens = k->context.data, .scores = scores, .copy = scores + places * k->r->net->vocab, .score = score, .ctx = k});
 }

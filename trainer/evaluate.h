@@ -13,9 +13,11 @@ typedef struct evaluator {
     tensor metrics;                // (metrics, B) FP64 on the device: beside the losses of a batch
     tensor results;                // (1 + metrics, world*B) FP64 on the device: losses and metrics of a round of an evaluation
     tensor host_results;           // the same on the host
-    tensor scores;                 // (V) FP32 on the device: of the last position, for sampling
-    tensor host_scores;            // (2,V) FP32: the same on the host, and a copy for selection
-    tensor context;                // (T) INT32: tokens that a sample continues
+    // For sampling, of so many texts as can grow at the same time:
+    tensor scores;       // (texts,V) FP32 on the device: of what follows
+    tensor host_scores;  // (texts+1,V) FP32: the same on the host, and a copy for selection
+    tensor context;      // (texts,T) INT32: the tokens that they continue
+    tensor latest;       // (texts) INT32: the newest of each
 } evaluator;
 
 // Call it between step_open and step_commit, which allocates these buffers with the runner's.
@@ -33,7 +35,11 @@ err_t evaluate(evaluator *k, source *val, int64_t batches, evaluation *out);
 // scores (V, host) = the model's for what follows these tokens, 1 to `context` of them. Waits for the device.
 err_t evaluator_scores(evaluator *k, const int32_t *tokens, int64_t count, float *scores);
 
-// Continues a text (model/predict.h).
-err_t evaluator_predict(evaluator *k, const predict_options *o);
+// The same of several texts that grow (model/predict.h), into each one's own row on the host: only what is new is computed.
+err_t evaluator_ask(evaluator *k, const predict_ask *ask, int asks);
+
+// Continues texts (model/predict.h): [sample] batch of them at a time, in a run one. Keys and values of earlier positions are kept, so that a token costs
+// one position, until the context is full: then each token costs the whole context. The bits are those of evaluator_scores over all the text.
+err_t evaluator_predict(evaluator *k, const predict_options *o, const predict_text *text, int count);
 
 #endif

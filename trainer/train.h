@@ -88,10 +88,28 @@ err_t session_collect(session *x, step_result *out);
 // Reads the current counters of the state, for ckpt_save and the hashes.
 err_t session_counters(session *x);
 
-// The text that the model generates after the prompt, as [sample] says. The caller frees *out. With several ranks, rank
-// 0 calls it and the others call session_hear_sample; in ZeRO stage 3 all ranks call it.
-err_t session_sample(session *x, const char *prompt, char **out);
+// Texts that the model generates after prompts, as [sample] says, [sample] batch of them at a time. The caller frees each `text`, also after a failure.
+// With several ranks, rank 0 calls it and the others call session_hear_sample, for one prompt; in ZeRO stage 3 all ranks call it.
+typedef struct sample_text {
+    const char *prompt;
+    char *text;                     // out: what follows it
+    int64_t prompt_tokens, tokens;  // out
+    const char *ended;              // out: "length", "stop", "end of text"; NULL: not yet
+    double first_s, last_s;         // out: by clock_now, when its first and its last token were there
+} sample_text;
+
+// Told as texts grow: `bytes` more of text `number` will not be taken back. They end with a whole character, except at the text's end, where
+// `ended` is set.
+typedef struct sample_listener {
+    void (*grown)(void *ctx, int number, const char *bytes, size_t n);
+    void *ctx;
+} sample_listener;
+
+err_t session_samples(session *x, sample_text *texts, int count, const sample_listener *listener);
 err_t session_hear_sample(session *x);
+
+// One of them. The caller frees *out.
+err_t session_sample(session *x, const char *prompt, char **out);
 
 // A rank of `lockstep CONFIG.ini`: trains to the last step. b->stop: finish the step, save, return ERR_INTERRUPTED.
 err_t train_rank(const config *c, const launch *at, board *b);
@@ -105,7 +123,10 @@ err_t verb_pack(const config *c, FILE *out);
 // Measures how the matrix products of a step are best computed on this GPU, and writes what [device] plans reads (trainer/tuned.h).
 err_t verb_tune(const config *c, FILE *out);
 err_t verb_eval(const config *c, const char *ckpt, FILE *out);
-err_t verb_sample(const config *c, const char *ckpt, const char *prompt, FILE *out);
+
+// Continues the prompt, or [sample] prompt, or each one of a file: lines of text, or JSONL with "prompt", of which each gives a line of JSON. At most one
+// of prompt and prompts is given. (trainer/prompts.c)
+err_t verb_sample(const config *c, const char *ckpt, const char *prompt, const char *prompts, FILE *out);
 err_t verb_hash(const char *ckpt, FILE *out);
 
 // Arguments after the verb. export: a run or a checkpoint, and a directory to make of it, as Hugging Face's are. inspect: what weights are.

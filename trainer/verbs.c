@@ -5,7 +5,6 @@
 #include "data/text/pack.h"
 #include "trainer/evaluate.h"
 #include "trainer/log/report.h"
-#include "trainer/log/utf8.h"
 #include "trainer/train.h"
 
 #include <inttypes.h>
@@ -36,27 +35,6 @@ err_t verb_eval(const config *c, const char *ckpt, FILE *out) {
     session x;
     err_t rc = session_open(&x, c, SESSION_LOOK, NULL);
     if (rc == ERR_OK) rc = eval_session(&x, ckpt, out);
-    session_close(&x);
-    return rc;
-}
-
-static err_t sample_session(session *x, const char *ckpt, const char *prompt, FILE *out) {
-    char *text;
-    TRY(session_load(x, ckpt));
-    TRY(session_sample(x, prompt, &text));
-    if (isatty(fileno(out))) utf8_printable(text, strlen(text) + 6, text);  // in place: never grows
-    fprintf(out, "%s%s\n", prompt, text);
-    free(text);
-    return ERR_OK;
-}
-
-err_t verb_sample(const config *c, const char *ckpt, const char *prompt, FILE *out) {
-    session x;
-    config no_data = *c;
-    no_data.data.val[0] = 0;
-    no_data.data.holdout = 0;
-    err_t rc = session_open(&x, &no_data, SESSION_LOOK, NULL);
-    if (rc == ERR_OK) rc = sample_session(&x, ckpt, prompt ? prompt : c->sample.prompt, out);
     session_close(&x);
     return rc;
 }

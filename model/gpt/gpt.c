@@ -5,6 +5,7 @@
 #include "base/nearest.h"
 #include "model/dropout.h"
 #include "model/head.h"
+#include "model/past.h"
 #include "model/transformer.h"
 #include "model/types.h"
 
@@ -28,9 +29,20 @@ static int64_t T_of(const pass *p) { return p->in[TOKENS].size[1]; }
 
 // --- embedding -------------------------------------------------------------------------------------------------------------
 
+// Each sample has positions of its own.
+static err_t embed_past(const gpt *g, const pass *p, const tensor *x) {
+    for (int64_t b = 0; b < p->B; b++) {
+        int64_t first = past_first(p, b);
+        tensor to = tensor_rows(x, b, 1), tokens = tensor_rows(&p->in[TOKENS], b, 1), wpe = tensor_rows(&p->w[g->wpe], first, g->o.context - first);
+        TRY(p->ops->embedding_forward(&(embedding_forward_args){.x = &to, .tokens = &tokens, .wte = &p->w[g->wte], .wpe = &wpe}, p->s));
+    }
+    return ERR_OK;
+}
+
 static err_t embed_forward(model *m, int b, pass *p) {
     gpt *g = (gpt *)m;
     tensor x = view3(&p->x[b], p->B, T_of(p), g->o.embed);
+    if (p->past) return embed_past(g, p, &x);
     TRY(p->ops->embedding_forward(&(embedding_forward_args){.x = &x, .tokens = &p->in[TOKENS], .wte = &p->w[g->wte], .wpe = &p->w[g->wpe]}, p->s));
     return dropout_samples(p, EMBED, DROP_EMBED, &x, &x);
 }
@@ -91,8 +103,8 @@ static err_t head_forward(model *m, int b, pass *p) {
     if (p->dw) return ERR_OK;
     TRY(final_norm(g, p, &v));
     if (!p->predict) return losses_of(g, p, &v);
-    tensor last = view2(&v.norm, 1, g->o.embed);
-    last.data = (char *)v.norm.data + (size_t)((T_of(p) - 1) * g->o.embed) * dtype_bytes(v.norm.type);
+    tensor last = tensor_rows(&v.norm, T_of(p) - 1, 1);
+    if (p->B > 1) last = v.norm;  // one position each
     return head_scores(&g->head, p, &last);
 }
 

@@ -2,6 +2,7 @@
 #include "model/llama/layers.h"
 
 #include "model/linear.h"
+#include "model/past.h"
 
 #include <stdlib.h>
 
@@ -45,7 +46,8 @@ struct llama_layers {
     layer_sets sets;
     layer_costly *costly;
     layer_cheap *cheap;
-    int held_slot, held_layer;        // whose values the shared sets hold; held_layer = -1: those of no layer
+    int held_slot, held_layer;  // whose values the shared sets hold; held_layer = -1: those of no layer
+    past kept;
     tensor angles;                    // (T,D)
     tensor scratch;                   // (B,T,C)
     tensor inner, datt, dqkv, delta;  // backward: (B,T,C), (B,T,HD), (B,T,(H+2KV)D), (B,H,T)
@@ -127,7 +129,23 @@ static err_t norm_heads_backward(const llama_layers *t, const pass *p, const lay
 
 // Queries and keys turn by their positions; values do not.
 static err_t turn(const llama_layers *t, const pass *p, tensor *qkv3, bool back) {
-    return p->ops->rotary(&(rotary_args){.x = qkv3, .table = &t->angles, .heads = (int)(t->o.heads + t->o.kv_heads), .back = back}, p->s);
+    rotary_args args = {.x = qkv3, .table = &t->angles, .heads = (int)(t->o.heads + t->o.kv_heads), .back = back};
+    if (!p->past) return p->ops->rotary(&args, p->s);
+    for (int64_t b = 0; b < p->B; b++) {
+        int64_t first = past_first(p, b);
+        tensor row = tensor_rows(qkv3, b, 1), angles = tensor_rows(&t->angles, first, t->angles.size[0] - first);
+        args.x = &row, args.table = &angles;
+        TRY(p->ops->rotary(&args, p->s));
+    }
+    return ERR_OK;
+}
+
+static err_t attend(const llama_layers *t, int l, const pass *p, layer_view *v) {
+    if (p->past) return past_attend(&t->kept, p, l, &v->att, &v->qkv);
+    return p->ops->attention_forward(
+        &(attention_forward_args){
+            .y = &v->att3, .lse = &v->lse, .qkv = &v->qkv3, .heads = (int)t->o.heads, .kv_heads = (int)t->o.kv_heads, .window = (int)t->o.window},
+        p->s);
 }
 
 static err_t gate(const pass *p, layer_view *v) { return p->ops->swiglu_forward(&(swiglu_forward_args){.y = &v->gated, .x = &v->pair}, p->s); }
@@ -139,10 +157,7 @@ static err_t layer_to_gated(llama_layers *t, int l, const pass *p, layer_view *v
     TRY(linear_forward(p, &n->qkv, &v->qkv, &v->norm_1, NULL));
     TRY(norm_heads(t, p, n, v));
     TRY(turn(t, p, &v->qkv3, false));
-    TRY(p->ops->attention_forward(
-        &(attention_forward_args){
-            .y = &v->att3, .lse = &v->lse, .qkv = &v->qkv3, .heads = (int)t->o.heads, .kv_heads = (int)t->o.kv_heads, .window = (int)t->o.window},
-        p->s));
+    TRY(attend(t, l, p, v));
     TRY(linear_onto(p, &n->proj, &v->mid, &v->att, &v->x));
     TRY(norm_forward(t, p, n->norm_2, &v->norm_2, &v->norm_2_rstd, &v->mid));
     TRY(linear_forward(p, &n->in, &v->pair, &v->norm_2, NULL));
@@ -263,6 +278,7 @@ err_t llama_layers_open(llama_layers **out, model *m, const llama_options *o) {
 
 void llama_layers_close(llama_layers *t) {
     if (!t) return;
+    past_close(&t->kept);
     free(t->layer), free(t->costly), free(t->cheap);
     free(t);
 }
@@ -304,6 +320,8 @@ err_t llama_layers_plan(llama_layers *t, arena *a, const model_plan *o) {
     if (!t->costly || !t->cheap) return err_set(ERR_INTERNAL, "no memory for the activations of %d layers", (int)t->o.layers);
     for (int i = 0; i < t->sets.costly; i++) TRY(plan_costly(t, a, &t->costly[i], o->compute, o->B));
     for (int i = 0; i < t->sets.cheap; i++) TRY(plan_cheap(t, a, &t->cheap[i], o->compute, o->B));
+    t->kept.heads = (int)t->o.heads, t->kept.kv_heads = (int)t->o.kv_heads, t->kept.window = (int)t->o.window;
+    TRY(past_plan(&t->kept, a, o, (int)t->o.layers, t->o.context, t->o.head_dim));
     TRY(arena_2d(a, &t->angles, FP32, t->o.context, t->o.head_dim));
     TRY(arena_3d(a, &t->scratch, o->compute, o->B, t->o.context, t->o.embed));
     if (o->forward_only) return ERR_OK;

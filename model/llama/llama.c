@@ -80,8 +80,8 @@ static err_t head_forward(model *m, int b, pass *p) {
     if (p->dw) return ERR_OK;
     TRY(final_norm(g, p, &v));
     if (!p->predict) return losses_of(g, p, &v);
-    tensor last = view2(&v.norm, 1, g->o.embed);
-    last.data = (char *)v.norm.data + (size_t)((T_of(p) - 1) * g->o.embed) * dtype_bytes(v.norm.type);
+    tensor last = tensor_rows(&v.norm, T_of(p) - 1, 1);
+    if (p->B > 1) last = v.norm;  // one position each
     return head_scores(&g->head, p, &last);
 }
 

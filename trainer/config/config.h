@@ -38,6 +38,8 @@ typedef struct optimizer_keys {
     bool nesterov;
 } optimizer_keys;
 
+enum { SAMPLE_BATCH_MOST = 256 };  // texts that grow at the same time
+
 typedef struct config {
     // clang-format off
     struct { char name[CONFIG_WORD], dir[CONFIG_TEXT], faults[CONFIG_TEXT]; int64_t seed, steps; int resume; } run;
@@ -54,7 +56,7 @@ typedef struct config {
     struct { char nodes[CONFIG_TEXT], secret_file[CONFIG_TEXT]; int64_t port, timeout; double heartbeat; } cluster;
     struct { int64_t every, keep; bool keep_best; } checkpoint;
     struct { int64_t every, batches; } eval;  // batches 0: the whole validation split
-    struct { int64_t every, tokens, top_k; char prompt[CONFIG_TEXT], stop[CONFIG_TEXT], tokenizer[CONFIG_TEXT]; double temperature, top_p, min_p; } sample;
+    struct { int64_t every, tokens, top_k, batch; char prompt[CONFIG_TEXT], stop[CONFIG_TEXT], tokenizer[CONFIG_TEXT]; double temperature, top_p, min_p; } sample;
     struct { int64_t every, hash_every, power_every; bool jsonl; } log;
     // clang-format on
 

@@ -171,7 +171,8 @@ static const setting more_keys[] = {
     INT(sample, top_k, LAYOUT, "40", 0, 16777216, "", "choose among that many likeliest tokens; 0 = all"),
     REAL(sample, top_p, LAYOUT, "1", 0, 1, "", "of those among the likeliest that together have this probability; 1 = all"),
     REAL(sample, min_p, LAYOUT, "0", 0, 1, "", "of those among the ones at least this share as likely as the likeliest; 0 = all"),
-    TEXT(sample, stop, LAYOUT, "", 0, "stop_sequence", "a sample ends before this text; empty = after so many tokens, or where the tokenizer ends a text"),
+    INT(sample, batch, LOCAL, "8", 1, SAMPLE_BATCH_MOST, "", "prompts of a file that are continued at the same time"),
+    TEXT(sample, stop, LAYOUT, "", 0, "stop_sequence", "a sample ends before this text, or before the first of several, | between them (|| is a bar); empty = by tokens"),
     TEXT(sample, tokenizer, LOCAL, "bytes", 1, "", "what tokens are: bytes; a tokenizer.json or a folder with one"),
 
     INT(log, every, LOCAL, "10", 1, MANY, "log_interval", "steps between lines of the log"),

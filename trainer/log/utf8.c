@@ -26,3 +26,23 @@ void utf8_printable(char *to, size_t room, const char *from) {
     }
     to[n] = 0;
 }
+
+size_t utf8_begun(const char *s, size_t n) {
+    for (size_t k = 1; k <= 3 && k <= n; k++) {
+        unsigned char c = (unsigned char)s[n - k];
+        if ((c & 0xC0) == 0x80) continue;
+        size_t length = c >= 0xF0 && c <= 0xF4 ? 4 : c >= 0xE0 && c < 0xF0 ? 3 : c >= 0xC2 && c < 0xE0 ? 2 : 1;
+        return length > k ? k : 0;
+    }
+    return 0;
+}
+
+void utf8_replace(char *to, const char *from) {
+    while (*from) {
+        int n = utf8_length((const unsigned char *)from);
+        const char *what = n ? from : "\xEF\xBF\xBD";
+        memcpy(to, what, n ? (size_t)n : 3);
+        to += n ? n : 3, from += n ? n : 1;
+    }
+    *to = 0;
+}

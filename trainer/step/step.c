@@ -45,13 +45,22 @@ static err_t declare_staging(step_runner *r) {
     return arena_1d(&r->staging, &r->host_void, FP64, 1);
 }
 
+// A run writes one sample after the other. New positions of all texts go through the blocks as rows of one micro-batch.
+static int growing_texts(const step_runner *r) {
+    if (!r->net->vocab || !r->cfg->sample.tokens) return 0;
+    int64_t rows = r->cfg->batch.micro * r->net->context, texts = r->state->o.training ? 1 : r->cfg->sample.batch;
+    return (int)(texts < rows ? texts : rows);
+}
+
 static err_t plan_activations(step_runner *r) {
     const config *c = r->cfg;
+    r->texts = growing_texts(r);
     model_plan o = {.compute = r->state->o.compute,
                     .B = c->batch.micro,
                     .slots = 1,
                     .forward_only = !r->state->o.training,
-                    .recompute = (recomputation)c->parallel.recompute};
+                    .recompute = (recomputation)c->parallel.recompute,
+                    .places = r->texts};
     TRY(flow_declare(&r->flow, r->net, &r->memory, &o));
     TRY(arena_2d(&r->memory, &r->losses, FP32, o.B, r->net->losses));
     return r->net->type->plan(r->net, &r->memory, &o);

@@ -36,6 +36,7 @@ typedef struct step_runner {
     // next micro-batch arrives while one is used.
     tensor in[2][MODEL_INPUTS];
     int places, place;             // how many; the one in use
+    int texts;                     // that can grow at the same time (model_plan.places)
     tensor draw[2], host_draw[2];  // (2) INT32: step and first sample of the micro-batch, for dropout; on the host: pinned
     flow flow;                     // what goes between blocks
     tensor losses;                 // (B, losses of a sample) FP32: of a micro-batch

@@ -1,0 +1,27 @@
+// model/past.h: keys and values that are kept while a text grows, so that a new position costs one position.
+//
+//   place 0   position 0  1  2  3  4  .  .  .  context-1        a row: the keys of KV heads, then their values, after they were turned
+//   place 1   position 0  1  .  .                               places do not know of each other: a text that ends leaves its place to the next
+//
+// Nothing is ever taken back: who begins a text anew says that it has 0 positions, and what lies there is overwritten.
+#ifndef MODEL_PAST_H
+#define MODEL_PAST_H
+
+#include "model/model.h"
+
+typedef struct past {
+    tensor *layer;  // [layers] (places,T,2*KV*D) E
+    int layers, heads, kv_heads, window;
+} past;
+
+// For layers of so many heads; head: elements of one. Nothing if o->places is 0.
+err_t past_plan(past *k, arena *a, const model_plan *o, int layers, int64_t T, int64_t head);
+void past_close(past *k);
+
+// y (B*n,H*D) (=) attention of the pass's B samples, n new positions each. qkv (B*n,(H+2*KV)*D): theirs.
+err_t past_attend(const past *k, const pass *p, int layer, const tensor *y, const tensor *qkv);
+
+// The position of sample b's first new token.
+static inline int64_t past_first(const pass *p, int64_t b) { return p->past ? p->past[b].first : 0; }
+
+#endif
