@@ -385,6 +385,34 @@ sample_text() {
     expect 0 "$bin" sample base.ini more.ini
 }
 
+# Each prompt of a file gives a line of JSON, in their order, with the text that it has alone as the first of its file.
+sample_prompts() {
+    printf 'the \r\n\nlane' >prompts.txt
+    printf '[sample]\ntokens = 30\n' >more.ini
+    expect 0 "$bin" sample base.ini more.ini --prompts prompts.txt
+    cp "$out" lines
+    [ "$(wc -l <lines)" -eq 3 ] || fail "expected a line for each of 3 prompts"
+    for key in '"prompt":"the "' '"prompt":""' '"prompt":"lane"'; do says "{$key,\"text\":\""; done
+    says '"prompt_tokens":4,"tokens":30,"ended":"length"}'
+    printf '{"prompt":"the ","more":1}\n{"prompt":""}\n{"prompt":"lane"}\n' >prompts.jsonl
+    gzip -k prompts.jsonl
+    for file in prompts.jsonl prompts.jsonl.gz; do
+        expect 0 "$bin" sample base.ini more.ini --prompts $file
+        same lines "$out" "the lines of prompts.txt and $file"
+    done
+    printf '[sample]\ntokens = 30\nbatch = 1\n' >more.ini
+    expect 0 "$bin" sample base.ini more.ini --prompts prompts.txt
+    same lines "$out" "the lines of three prompts at a time and one"
+    expect 64 "$bin" sample base.ini --prompts prompts.txt --prompt "the "
+    expect 74 "$bin" sample base.ini --prompts nothing.txt && says "nothing.txt"
+    : >empty.txt
+    expect 65 "$bin" sample base.ini --prompts empty.txt && says "empty.txt" "no prompt"
+    printf '{"text":"the "}\n' >wrong.jsonl
+    expect 65 "$bin" sample base.ini --prompts wrong.jsonl && says "line 1" '"prompt"'
+    printf 'the \000\n' >nul.txt
+    expect 65 "$bin" sample base.ini --prompts nul.txt && says "NUL"
+}
+
 bench_steps() {
     expect 0 "$bin" bench base.ini --steps 3
     one_line
@@ -463,6 +491,7 @@ try train_on_a_terminal
 try hash_checkpoints
 try eval_checkpoints
 try sample_text
+try sample_prompts
 try bench_steps
 try bench_parts
 try no_foreign_mathematics

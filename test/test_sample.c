@@ -2,6 +2,8 @@
 // (test/golden/make_look.py), and that draws of one stream say nothing of those of another.
 #include "test/support/look.h"
 
+#include "trainer/log/utf8.h"
+
 enum { DRAWS = 20000, TOKENS = 80, CLASSES = 8 };
 
 // The first so many bytes of it are the prompts.
@@ -333,6 +335,83 @@ static void samples_are_written_in_words(void **state) {
     rig_close(&r);
 }
 
+// --- a text as it grows, and where it stops ------------------------------------------------------------------------------
+
+typedef struct heard {
+    char text[8192];
+    size_t n;
+    int calls, ends;
+    const sample_text *of;
+} heard;
+
+static void hear(void *ctx, int number, const char *bytes, size_t n) {
+    heard *h = ctx;
+    assert_int_equal(number, 0);
+    assert_true(h->n + n < sizeof h->text);
+    memcpy(h->text + h->n, bytes, n);
+    h->n += n, h->text[h->n] = 0;
+    h->calls++;
+    if (h->of->ended) h->ends++;
+    else {
+        const unsigned char *c = (const unsigned char *)h->text;  // what was told so far ends with a whole character
+        size_t tail = 0;
+        for (size_t k = 1; k <= 3 && k <= h->n; k++)
+            if (c[h->n - k] >= 0xC2 && c[h->n - k] <= 0xF4) tail = k;
+        if (tail && utf8_length(c + h->n - tail) == 0) assert_true(c[h->n - tail] < 0xE0 ? tail >= 2 : c[h->n - tail] < 0xF0 ? tail >= 3 : false);
+    }
+}
+
+// The text with these [sample] keys; what was told of it on the way is the same.
+static void written_with(const char *keys, const char *prompt, char text[8192], char ended[16]) {
+    rig r;
+    heard h = {.n = 0};
+    sample_text one = {.prompt = prompt};
+    words_open(&r, keys);
+    h.of = &one;
+    OK(session_samples(&r.x, &one, 1, &(sample_listener){hear, &h}));
+    assert_string_equal(h.text, one.text);
+    assert_int_equal(h.ends, 1);
+    snprintf(text, 8192, "%s", one.text);
+    snprintf(ended, 16, "%s", one.ended);
+    free(one.text);
+    rig_close(&r);
+}
+
+static void a_text_is_told_as_it_grows(void **state) {
+    (void)state;
+    char whole[8192], cut[8192], ended[16], keys[256];
+    written_with("[sample]\ntokens = 40\n", "don't stop", whole, ended);
+    assert_string_equal(ended, strlen(whole) ? "length" : ended);
+    // every plain pair of bytes of the text, and the second of two, as a text to stop at
+    int tried = 0;
+    for (size_t i = 0; i + 6 < strlen(whole) && tried < 12; i++) {
+        bool plain = true;
+        for (int k = 0; k < 6; k++) plain = plain && whole[i + k] > ' ' && whole[i + k] < 127 && !strchr("\"';\\|#", whole[i + k]);
+        if (!plain) continue;
+        tried++;
+        char first[3] = {whole[i], whole[i + 1]}, second[3] = {whole[i + 3], whole[i + 4]};
+        snprintf(keys, sizeof keys, "[sample]\nstop = \"never written|%s|%s\"\n", second, first);
+        written_with(keys, "don't stop", cut, ended);
+        size_t at = (size_t)(strstr(whole, first) - whole), other = (size_t)(strstr(whole, second) - whole), want = at < other ? at : other;
+        assert_string_equal(ended, "stop");
+        assert_int_equal(strlen(cut), want);
+        assert_memory_equal(cut, whole, want);
+    }
+    assert_true(tried > 0);
+}
+
+// "||" is a bar; a bar at an end, or nothing between two, stops nothing.
+static void bars_part_texts_to_stop_at(void **state) {
+    (void)state;
+    char whole[8192], text[8192], ended[16];
+    written_with("", "don't stop", whole, ended);
+    const char *nothing[] = {"[sample]\nstop = \"|\"\n", "[sample]\nstop = \"never||there|\"\n", "[sample]\nstop = \"|never\"\n"};
+    for (int i = 0; i < 3; i++) {
+        written_with(nothing[i], "don't stop", text, ended);
+        assert_string_equal(text, whole);
+    }
+}
+
 static void words_must_fit_the_model(void **state) {
     (void)state;
     rig r = {.dir = make_dir()};
@@ -374,6 +453,8 @@ int main(void) {
         cmocka_unit_test(equals_of_the_last_are_kept),
         cmocka_unit_test(shares_of_the_likeliest),
         cmocka_unit_test(samples_are_written_in_words),
+        cmocka_unit_test(a_text_is_told_as_it_grows),
+        cmocka_unit_test(bars_part_texts_to_stop_at),
         cmocka_unit_test(words_must_fit_the_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
