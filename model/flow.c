@@ -2,33 +2,60 @@
 #include "model/flow.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static int pairs(const flow *f) { return f->of->blocks - 1; }
 
-static int places(const flow *f) {
-    if (f->plan.forward_only) return pairs(f) < 2 ? pairs(f) : 2;
-    return f->plan.slots * pairs(f);
-}
+// Micro-batches whose x[b] is kept at a time.
+static int kept(const flow *f, int b) { return f->slots[b] > f->slots[b + 1] ? f->slots[b] : f->slots[b + 1]; }
 
 static int64_t elements(const flow *f, int b) { return f->plan.B * shape_count(f->of->block[b].dims, f->of->block[b].size); }
 
-// The most that any block leaves, of those that use this place.
+// The most that any block leaves that is needed here.
 static int64_t largest(const flow *f, int first, int stride) {
     int64_t most = 0;
     for (int b = first; b < pairs(f); b += stride)
-        if (elements(f, b) > most) most = elements(f, b);
+        if (flow_has(f, b) && elements(f, b) > most) most = elements(f, b);
     return most;
+}
+
+// Without a backward pass a block's output is needed only until the next one has read it.
+static err_t declare_two(flow *f, arena *a) {
+    for (int i = 0; i < 2 && i < pairs(f); i++) {
+        int64_t n = largest(f, i, 2);
+        if (n) TRY(arena_1d(a, &f->memory[i], f->plan.compute, n));
+    }
+    return ERR_OK;
+}
+
+static err_t declare_all(flow *f, arena *a) {
+    for (int b = 0; b < pairs(f); b++) {
+        for (int s = 0; s < kept(f, b); s++) TRY(arena_1d(a, &f->memory[f->first[b] + s], f->plan.compute, elements(f, b)));
+        for (int t = 0; flow_crosses(f, b) && t < FLOW_TURNS; t++) TRY(arena_1d(a, &f->crossing[t * pairs(f) + b], f->plan.compute, elements(f, b)));
+    }
+    int64_t n = largest(f, 0, 1);
+    return n ? arena_1d(a, &f->gradient, f->plan.compute, n) : ERR_OK;
 }
 
 err_t flow_declare(flow *f, const model *m, arena *a, const model_plan *o) {
     *f = (flow){.of = m, .plan = *o};
-    int n = places(f);
-    f->memory = calloc((size_t)n + 1, sizeof *f->memory);
-    f->x = calloc((size_t)(o->slots * pairs(f)) + 1, sizeof *f->x);
-    f->dx = calloc((size_t)pairs(f) + 1, sizeof *f->dx);
-    if (!f->memory || !f->x || !f->dx) return err_set(ERR_INTERNAL, "no memory for a table of %d blocks", m->blocks);
-    for (int i = 0; i < n; i++) TRY(arena_1d(a, &f->memory[i], o->compute, o->forward_only ? largest(f, i, n) : elements(f, i % pairs(f))));
-    return o->forward_only || n == 0 ? ERR_OK : arena_1d(a, &f->gradient, o->compute, largest(f, 0, 1));
+    int n = pairs(f), sets = 0, most = 1;
+    f->slots = malloc((size_t)m->blocks * sizeof *f->slots);
+    f->first = calloc((size_t)n + 1, sizeof *f->first);
+    f->crossing = calloc((size_t)(FLOW_TURNS * n) + 1, sizeof *f->crossing);
+    f->dx = calloc((size_t)(FLOW_TURNS * n) + 1, sizeof *f->dx);
+    if (!f->slots || !f->first || !f->crossing || !f->dx) return err_set(ERR_INTERNAL, "no memory for a table of %d blocks", m->blocks);
+    memcpy(f->slots, o->slots, (size_t)m->blocks * sizeof *f->slots);
+    f->plan.slots = f->slots;
+    for (int b = 0; b < n; b++) {
+        f->first[b] = sets;
+        sets += kept(f, b);
+        most = kept(f, b) > most ? kept(f, b) : most;
+    }
+    f->memory = calloc((size_t)sets + 2, sizeof *f->memory);
+    f->x = calloc((size_t)(most * n) + 1, sizeof *f->x);
+    if (!f->memory || !f->x) return err_set(ERR_INTERNAL, "no memory for a table of %d blocks", m->blocks);
+    return o->forward_only ? declare_two(f, a) : declare_all(f, a);
 }
 
 static tensor view(const flow *f, int b, void *data) {
@@ -39,22 +66,21 @@ static tensor view(const flow *f, int b, void *data) {
 }
 
 void flow_link(flow *f) {
-    int n = places(f);
     for (int b = 0; b < pairs(f); b++) {
-        for (int s = 0; s < f->plan.slots; s++) {
-            int at = s * pairs(f) + b;
-            f->x[at] = view(f, b, f->memory[f->plan.forward_only ? b % n : at].data);
+        for (int s = 0; s < kept(f, b); s++) *flow_x(f, b, s) = view(f, b, f->memory[f->plan.forward_only ? b % 2 : f->first[b] + s].data);
+        for (int t = 0; t < FLOW_TURNS; t++) {
+            void *own = f->crossing[t * pairs(f) + b].data;
+            *flow_dx(f, b, t) = view(f, b, own ? own : f->gradient.data);
         }
-        f->dx[b] = view(f, b, f->gradient.data);
     }
 }
 
-void flow_use(const flow *f, pass *p) {
+void flow_use(const flow *f, pass *p, int turn) {
     p->x = f->x + p->slot * pairs(f);
-    p->dx = f->dx;
+    p->dx = f->dx + turn * pairs(f);
 }
 
 void flow_close(flow *f) {
-    free(f->memory), free(f->x), free(f->dx);
+    free(f->slots), free(f->first), free(f->memory), free(f->crossing), free(f->x), free(f->dx);
     *f = (flow){0};
 }

@@ -43,7 +43,7 @@ typedef struct pass {
     int64_t B;                // samples, at most the planned number
     int64_t whole;            // samples of a whole micro-batch, of which these may be a part: a device chooses algorithms by it. 0: B
     int64_t rows;             // the same in rows of a matrix, for samples of any length. 0: as `whole` says
-    int slot;                 // where the blocks keep what their backward pass reads: 0 .. model_plan.slots-1
+    int slot;                 // where the blocks keep what their backward pass reads: 0 .. model_plan.slots[block]-1
     tensor in[MODEL_INPUTS];  // (B, ...) what the sample consists of, in the order of model.input, on the device
     const tensor *x;          // [blocks-1] what block b leaves for block b+1: (B, ...) E, shapes as planned
     const tensor *dx;         // [blocks-1] its gradient (=); unused if dw is NULL. All of them may share memory: a block
@@ -102,11 +102,11 @@ typedef enum recomputation {
     RECOMPUTE_BLOCK,      // all but the blocks' inputs: nearly a second forward pass (Chen et al. 2016)
 } recomputation;
 
-// What memory is planned for: micro-batches of at most B samples, `slots` of them between forward and backward.
+// What memory is planned for: micro-batches of at most B samples. Of so many of them at a time a block keeps what its backward pass reads.
 typedef struct model_plan {
     dtype compute;
     int64_t B;
-    int slots;
+    const int *slots;   // [blocks] 0: the block does not run here, and needs no memory
     bool forward_only;  // no pass will have dw: nothing is kept, and recompute is ignored
     recomputation recompute;
     int places;  // texts whose keys and values can be kept while they grow, `context` positions of each
@@ -154,6 +154,16 @@ typedef struct model_type {
     void (*describe)(const model *m, char *dst, size_t room);  // "4 layers 128 channels"
     void (*close)(model *m);
 } model_type;
+
+// Sets of memory of `count` blocks from `first` on, one for each slot of each. at[i], unless NULL: how many come before those of block first + i.
+static inline int model_plan_sets(const model_plan *o, int first, int count, int *at) {
+    int sets = 0;
+    for (int i = 0; i < count; i++) {
+        if (at) at[i] = sets;
+        sets += o->slots[first + i];
+    }
+    return sets;
+}
 
 // --- model/model.c: the same for every architecture --------------------------------------------------------------------------
 

@@ -3,14 +3,15 @@
 
 #include <stdlib.h>
 
-err_t past_plan(past *k, arena *a, const model_plan *o, int layers, int64_t T, int64_t head) {
+err_t past_plan(past *k, arena *a, const model_plan *o, int first, int layers, int64_t T, int64_t head) {
     free(k->layer);
     k->layer = NULL;
     k->layers = layers;
     if (!o->places) return ERR_OK;
     k->layer = calloc((size_t)layers, sizeof *k->layer);
     if (!k->layer) return err_set(ERR_INTERNAL, "no memory for a table of %d layers", layers);
-    for (int l = 0; l < layers; l++) TRY(arena_3d(a, &k->layer[l], o->compute, o->places, T, 2 * k->kv_heads * head));
+    for (int l = 0; l < layers; l++)
+        if (o->slots[first + l]) TRY(arena_3d(a, &k->layer[l], o->compute, o->places, T, 2 * k->kv_heads * head));
     return ERR_OK;
 }
 

@@ -14,8 +14,8 @@ typedef struct past {
     int layers, heads, kv_heads, window;
 } past;
 
-// For layers of so many heads; head: elements of one. Nothing if o->places is 0.
-err_t past_plan(past *k, arena *a, const model_plan *o, int layers, int64_t T, int64_t head);
+// For layers of so many heads, of which the first is block `first`; head: elements of one. Nothing if o->places is 0, nor for blocks that do not run here.
+err_t past_plan(past *k, arena *a, const model_plan *o, int first, int layers, int64_t T, int64_t head);
 void past_close(past *k);
 
 // y (B*n,H*D) (=) attention of the pass's B samples, n new positions each. qkv (B*n,(H+2*KV)*D): theirs.

@@ -48,6 +48,7 @@ struct transformer {
     int64_t T, C;
     layer_params *layer;
     layer_sets sets;
+    int *own;  // [layers] the first of a layer's sets, where it has its own
     layer_costly *costly;
     layer_cheap *cheap;
     int held_slot, held_layer;  // whose values the shared sets hold; held_layer = -1: those of no layer
@@ -66,7 +67,7 @@ typedef struct layer_view {
 } layer_view;
 
 static layer_view view_layer(const transformer *t, int l, const pass *p, const tensor *x) {
-    int own = p->slot * t->layers + l;
+    int own = t->own[l] + p->slot;
     const layer_costly *a = &t->costly[t->sets.shares_costly ? 0 : own];
     const layer_cheap *b = &t->cheap[t->sets.shares_cheap ? 0 : own];
     int64_t C = t->C, B = p->B, T = p->in[0].size[1], N = B * T;
@@ -271,9 +272,15 @@ static void add_layer(transformer *t, int l) {
 err_t transformer_open(transformer **out, model *m, int layers, int heads, int64_t T, int64_t C) {
     transformer *t = *out = calloc(1, sizeof *t);
     if (t)
-        *t = (transformer){
-            .of = m, .layers = layers, .heads = heads, .T = T, .C = C, .held_layer = -1, .layer = calloc((size_t)layers, sizeof *t->layer)};
-    if (!t || !t->layer) return err_set(ERR_INTERNAL, "no memory for %d layers", layers);
+        *t = (transformer){.of = m,
+                           .layers = layers,
+                           .heads = heads,
+                           .T = T,
+                           .C = C,
+                           .held_layer = -1,
+                           .layer = calloc((size_t)layers, sizeof *t->layer),
+                           .own = calloc((size_t)layers, sizeof *t->own)};
+    if (!t || !t->layer || !t->own) return err_set(ERR_INTERNAL, "no memory for %d layers", layers);
     for (int l = 0; l < layers; l++) add_layer(t, l);
     return ERR_OK;
 }
@@ -281,7 +288,7 @@ err_t transformer_open(transformer **out, model *m, int layers, int heads, int64
 void transformer_close(transformer *t) {
     if (!t) return;
     past_close(&t->kept);
-    free(t->layer), free(t->costly), free(t->cheap);
+    free(t->layer), free(t->own), free(t->costly), free(t->cheap);
     free(t);
 }
 
@@ -304,23 +311,23 @@ static err_t plan_cheap(const transformer *t, arena *a, layer_cheap *k, dtype ty
     return arena_3d(a, &k->fc, type, B, t->T, 4 * t->C);
 }
 
-static layer_sets choose_sets(const transformer *t, const model_plan *o) {
+static layer_sets choose_sets(transformer *t, const model_plan *o) {
     bool cheap = o->forward_only || o->recompute != RECOMPUTE_NONE, costly = o->forward_only || o->recompute == RECOMPUTE_BLOCK;
-    int all = o->slots * t->layers;
-    return (layer_sets){.costly = costly ? 1 : all, .cheap = cheap ? 1 : all, .shares_costly = costly, .shares_cheap = cheap};
+    int all = model_plan_sets(o, 1, t->layers, t->own), one = all > 0;
+    return (layer_sets){.costly = costly ? one : all, .cheap = cheap ? one : all, .shares_costly = costly, .shares_cheap = cheap};
 }
 
 err_t transformer_plan(transformer *t, arena *a, const model_plan *o) {
     free(t->costly), free(t->cheap);
     t->sets = choose_sets(t, o);
     t->held_layer = -1;
-    t->costly = calloc((size_t)t->sets.costly, sizeof *t->costly);
-    t->cheap = calloc((size_t)t->sets.cheap, sizeof *t->cheap);
+    t->costly = calloc((size_t)t->sets.costly + 1, sizeof *t->costly);
+    t->cheap = calloc((size_t)t->sets.cheap + 1, sizeof *t->cheap);
     if (!t->costly || !t->cheap) return err_set(ERR_INTERNAL, "no memory for the activations of %d layers", t->layers);
     for (int i = 0; i < t->sets.costly; i++) TRY(plan_costly(t, a, &t->costly[i], o->compute, o->B));
     for (int i = 0; i < t->sets.cheap; i++) TRY(plan_cheap(t, a, &t->cheap[i], o->compute, o->B));
     t->kept.heads = t->kept.kv_heads = t->heads;
-    TRY(past_plan(&t->kept, a, o, t->layers, t->T, t->C / t->heads));
+    TRY(past_plan(&t->kept, a, o, 1, t->layers, t->T, t->C / t->heads));
     TRY(arena_3d(a, &t->branch, o->compute, o->B, t->T, t->C));
     if (o->forward_only) return ERR_OK;
     TRY(arena_3d(a, &t->inner, o->compute, o->B, t->T, t->C));

@@ -127,7 +127,9 @@ static void fill_weights(rig *r) {
 static void rig_open(rig *r, const kind *k, dtype compute, int slots, recomputation recompute) {
     model_options o = k->o;
     model_rule rule = {.micro = B};
-    model_plan plan = {.compute = compute, .B = B, .slots = slots, .recompute = recompute};
+    int each[MOST];
+    for (int i = 0; i < MOST; i++) each[i] = slots;
+    model_plan plan = {.compute = compute, .B = B, .slots = each, .recompute = recompute};
     *r = (rig){0};
     OK(device_open(&r->dev, &(device_options){.kind = DEVICE_CPU, .threads = 2}));
     OK(stream_open(r->dev, &r->s));
@@ -172,7 +174,7 @@ static pass pass_of(rig *r, int n, int slot) {
               .losses = r->losses,
               .drop = {.seed = 3, .step = 1, .first_sample = (uint32_t)(n * B), .p = (float)r->m->dropout}};
     for (int i = 0; i < r->m->inputs; i++) p.in[i] = r->in[n][i];
-    flow_use(&r->flow, &p);
+    flow_use(&r->flow, &p, 0);
     return p;
 }
 

@@ -192,10 +192,12 @@ static err_t gpt_open(model **out, const void *options) {
 static err_t gpt_plan(model *m, arena *a, const model_plan *o) {
     gpt *g = (gpt *)m;
     TRY(transformer_plan(g->body, a, o));
-    TRY(arena_2d(a, &g->ln_f_mean, FP32, o->B, g->o.context));
-    TRY(arena_2d(a, &g->ln_f_rstd, FP32, o->B, g->o.context));
-    TRY(head_plan(&g->head, a, o->compute, o->B * g->o.context, g->o.head_chunks));
-    return o->forward_only ? ERR_OK : arena_1d(a, &g->scratch, INT32, o->B * g->o.context + g->o.vocab + 1);
+    if (o->slots[m->blocks - 1]) {
+        TRY(arena_2d(a, &g->ln_f_mean, FP32, o->B, g->o.context));
+        TRY(arena_2d(a, &g->ln_f_rstd, FP32, o->B, g->o.context));
+        TRY(head_plan(&g->head, a, o->compute, o->B * g->o.context, g->o.head_chunks));
+    }
+    return o->forward_only || !o->slots[EMBED] ? ERR_OK : arena_1d(a, &g->scratch, INT32, o->B * g->o.context + g->o.vocab + 1);
 }
 
 static void gpt_describe(const model *m, char *dst, size_t room) {

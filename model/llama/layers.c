@@ -44,6 +44,7 @@ struct llama_layers {
     int64_t Q, K, R;  // elements of a position's queries, of its keys, and of all three
     layer_params *layer;
     layer_sets sets;
+    int *own;  // [layers] the first of a layer's sets, where it has its own
     layer_costly *costly;
     layer_cheap *cheap;
     int held_slot, held_layer;  // whose values the shared sets hold; held_layer = -1: those of no layer
@@ -61,7 +62,7 @@ typedef struct layer_view {
 } layer_view;
 
 static layer_view view_layer(const llama_layers *t, int l, const pass *p, const tensor *x) {
-    int own = p->slot * (int)t->o.layers + l;
+    int own = t->own[l] + p->slot;
     const layer_costly *a = &t->costly[t->sets.shares_costly ? 0 : own];
     const layer_cheap *b = &t->cheap[t->sets.shares_cheap ? 0 : own];
     int64_t C = t->o.embed, F = t->o.hidden, B = p->B, T = p->in[0].size[1], N = B * T;
@@ -270,8 +271,9 @@ err_t llama_layers_open(llama_layers **out, model *m, const llama_options *o) {
                             .K = o->kv_heads * o->head_dim,
                             .R = (o->heads + 2 * o->kv_heads) * o->head_dim,
                             .held_layer = -1,
-                            .layer = calloc((size_t)o->layers, sizeof *t->layer)};
-    if (!t || !t->layer) return err_set(ERR_INTERNAL, "no memory for %d layers", (int)o->layers);
+                            .layer = calloc((size_t)o->layers, sizeof *t->layer),
+                            .own = calloc((size_t)o->layers, sizeof *t->own)};
+    if (!t || !t->layer || !t->own) return err_set(ERR_INTERNAL, "no memory for %d layers", (int)o->layers);
     for (int l = 0; l < (int)o->layers; l++) add_layer(t, l);
     return ERR_OK;
 }
@@ -279,7 +281,7 @@ err_t llama_layers_open(llama_layers **out, model *m, const llama_options *o) {
 void llama_layers_close(llama_layers *t) {
     if (!t) return;
     past_close(&t->kept);
-    free(t->layer), free(t->costly), free(t->cheap);
+    free(t->layer), free(t->own), free(t->costly), free(t->cheap);
     free(t);
 }
 
@@ -305,23 +307,23 @@ static err_t plan_cheap(const llama_layers *t, arena *a, layer_cheap *k, dtype t
     return arena_3d(a, &k->gated, type, B, t->o.context, t->o.hidden);
 }
 
-static layer_sets choose_sets(const llama_layers *t, const model_plan *o) {
+static layer_sets choose_sets(llama_layers *t, const model_plan *o) {
     bool cheap = o->forward_only || o->recompute != RECOMPUTE_NONE, costly = o->forward_only || o->recompute == RECOMPUTE_BLOCK;
-    int all = o->slots * (int)t->o.layers;
-    return (layer_sets){.costly = costly ? 1 : all, .cheap = cheap ? 1 : all, .shares_costly = costly, .shares_cheap = cheap};
+    int all = model_plan_sets(o, 1, (int)t->o.layers, t->own), one = all > 0;
+    return (layer_sets){.costly = costly ? one : all, .cheap = cheap ? one : all, .shares_costly = costly, .shares_cheap = cheap};
 }
 
 err_t llama_layers_plan(llama_layers *t, arena *a, const model_plan *o) {
     free(t->costly), free(t->cheap);
     t->sets = choose_sets(t, o);
     t->held_layer = -1;
-    t->costly = calloc((size_t)t->sets.costly, sizeof *t->costly);
-    t->cheap = calloc((size_t)t->sets.cheap, sizeof *t->cheap);
+    t->costly = calloc((size_t)t->sets.costly + 1, sizeof *t->costly);
+    t->cheap = calloc((size_t)t->sets.cheap + 1, sizeof *t->cheap);
     if (!t->costly || !t->cheap) return err_set(ERR_INTERNAL, "no memory for the activations of %d layers", (int)t->o.layers);
     for (int i = 0; i < t->sets.costly; i++) TRY(plan_costly(t, a, &t->costly[i], o->compute, o->B));
     for (int i = 0; i < t->sets.cheap; i++) TRY(plan_cheap(t, a, &t->cheap[i], o->compute, o->B));
     t->kept.heads = (int)t->o.heads, t->kept.kv_heads = (int)t->o.kv_heads, t->kept.window = (int)t->o.window;
-    TRY(past_plan(&t->kept, a, o, (int)t->o.layers, t->o.context, t->o.head_dim));
+    TRY(past_plan(&t->kept, a, o, 1, (int)t->o.layers, t->o.context, t->o.head_dim));
     TRY(arena_2d(a, &t->angles, FP32, t->o.context, t->o.head_dim));
     TRY(arena_3d(a, &t->scratch, o->compute, o->B, t->o.context, t->o.embed));
     if (o->forward_only) return ERR_OK;

@@ -163,9 +163,11 @@ static err_t llama_open(model **out, const void *options) {
 static err_t llama_plan(model *m, arena *a, const model_plan *o) {
     llama *g = (llama *)m;
     TRY(llama_layers_plan(g->body, a, o));
-    TRY(arena_2d(a, &g->norm_rstd, FP32, o->B, g->o.context));
-    TRY(head_plan(&g->head, a, o->compute, o->B * g->o.context, g->o.head_chunks));
-    return o->forward_only ? ERR_OK : arena_1d(a, &g->sort, INT32, o->B * g->o.context + g->o.vocab + 1);
+    if (o->slots[m->blocks - 1]) {
+        TRY(arena_2d(a, &g->norm_rstd, FP32, o->B, g->o.context));
+        TRY(head_plan(&g->head, a, o->compute, o->B * g->o.context, g->o.head_chunks));
+    }
+    return o->forward_only || !o->slots[EMBED] ? ERR_OK : arena_1d(a, &g->sort, INT32, o->B * g->o.context + g->o.vocab + 1);
 }
 
 static err_t llama_fill(model *m, stream *s) { return llama_layers_fill(((llama *)m)->body, s); }

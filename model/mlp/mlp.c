@@ -18,9 +18,10 @@ typedef struct mlp {
     mlp_options o;
     linear layer[MLP_HIDDEN_MAX];
     head head;
-    tensor in;           // (slots, B, inputs) E: the samples, rounded; unused in FP32
-    tensor *pre, *dpre;  // (slots, layers) of (B, width): before the activation, kept for GELU; its gradient
-    bool keeps;          // for a backward pass
+    tensor in;                // (slots, B, inputs) E: the samples, rounded; unused in FP32, and where the first block does not run
+    tensor *pre, *dpre;       // a set for each slot of each layer, (B, width): before the activation, kept for GELU; its gradient
+    int own[MLP_HIDDEN_MAX];  // the first of a layer's sets
+    bool keeps;               // for a backward pass
 } mlp;
 
 enum { PIXELS, LABEL };  // inputs
@@ -44,9 +45,7 @@ static err_t take_samples(const mlp *m, const pass *p) {
     return m->in.data ? p->ops->cast(&(cast_args){.y = &x, .x = &from}, p->s) : ERR_OK;
 }
 
-static tensor own(const mlp *m, const tensor *of, int b, const pass *p) {
-    return view2(&of[m->keeps ? p->slot * m->o.layers + b : 0], p->B, width(m, b));
-}
+static tensor own(const mlp *m, const tensor *of, int b, const pass *p) { return view2(&of[m->keeps ? m->own[b] + p->slot : 0], p->B, width(m, b)); }
 
 static err_t hidden_forward(model *base, int b, pass *p) {
     mlp *m = (mlp *)base;
@@ -159,15 +158,16 @@ static err_t mlp_open(model **out, const void *options) {
 
 // Without a backward pass one set serves all layers.
 static err_t plan_layers(mlp *m, arena *a, const model_plan *o) {
-    int sets = m->keeps ? o->slots * m->o.layers : m->o.layers > 0;
+    int all = model_plan_sets(o, 0, m->o.layers, m->own), sets = m->keeps ? all : all > 0;
     int64_t most = 0;
-    for (int b = 0; b < m->o.layers; b++) most = width(m, b) > most ? width(m, b) : most;
+    for (int b = 0; b < m->o.layers; b++) most = o->slots[b] && width(m, b) > most ? width(m, b) : most;
     free(m->pre), free(m->dpre);
     m->pre = calloc((size_t)sets + 1, sizeof *m->pre);
     m->dpre = calloc((size_t)sets + 1, sizeof *m->dpre);
     if (!m->pre || !m->dpre) return err_set(ERR_INTERNAL, "no memory for the activations of %d layers", m->o.layers);
-    for (int i = 0; i < sets; i++) {
-        int64_t n = m->keeps ? width(m, i % m->o.layers) : most;
+    for (int i = 0, b = 0; i < sets; i++) {
+        while (b + 1 < m->o.layers && m->own[b + 1] <= i) b++;
+        int64_t n = m->keeps ? width(m, b) : most;
         if (m->o.activation == MLP_GELU) TRY(arena_2d(a, &m->pre[i], o->compute, o->B, n));
         if (m->keeps) TRY(arena_2d(a, &m->dpre[i], o->compute, o->B, n));
     }
@@ -178,9 +178,9 @@ static err_t mlp_plan(model *base, arena *a, const model_plan *o) {
     mlp *m = (mlp *)base;
     m->keeps = !o->forward_only;
     m->in = (tensor){0};
-    if (o->compute != FP32) TRY(arena_3d(a, &m->in, o->compute, o->slots, o->B, m->o.inputs));
+    if (o->compute != FP32 && o->slots[0]) TRY(arena_3d(a, &m->in, o->compute, o->slots[0], o->B, m->o.inputs));
     TRY(plan_layers(m, a, o));
-    return head_plan(&m->head, a, o->compute, o->B, 1);
+    return o->slots[m->o.layers] ? head_plan(&m->head, a, o->compute, o->B, 1) : ERR_OK;
 }
 
 static void mlp_describe(const model *base, char *dst, size_t room) {

@@ -47,7 +47,7 @@ pass executor_pass(step_runner *r, int64_t B) {
         p.in[i] = r->in[r->place][i];
         p.in[i].size[0] = B;
     }
-    flow_use(&r->flow, &p);
+    flow_use(&r->flow, &p, 0);
     return p;
 }
 

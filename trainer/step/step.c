@@ -55,9 +55,12 @@ static int growing_texts(const step_runner *r) {
 static err_t plan_activations(step_runner *r) {
     const config *c = r->cfg;
     r->texts = growing_texts(r);
+    r->slots = malloc((size_t)r->net->blocks * sizeof *r->slots);
+    if (!r->slots) return err_set(ERR_INTERNAL, "no memory for a table of %d blocks", r->net->blocks);
+    for (int b = 0; b < r->net->blocks; b++) r->slots[b] = 1;
     model_plan o = {.compute = r->state->o.compute,
                     .B = c->batch.micro,
-                    .slots = 1,
+                    .slots = r->slots,
                     .forward_only = !r->state->o.training,
                     .recompute = (recomputation)c->parallel.recompute,
                     .places = r->texts};
@@ -152,6 +155,7 @@ void step_close(step_runner *r) {
     action_list_free(&r->actions);
     action_list_free(&r->look);
     free(r->bucket);
+    free(r->slots);
     free(r->recorded_micro);
     free(r->sums_at);
     *r = (step_runner){0};

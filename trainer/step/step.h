@@ -39,6 +39,7 @@ typedef struct step_runner {
     int texts;                     // that can grow at the same time (model_plan.places)
     tensor draw[2], host_draw[2];  // (2) INT32: step and first sample of the micro-batch, for dropout; on the host: pinned
     flow flow;                     // what goes between blocks
+    int *slots;                    // [blocks] micro-batches that a block keeps at a time
     tensor losses;                 // (B, losses of a sample) FP32: of a micro-batch
     tensor micro_loss;             // (B) FP64: losses of the micro-batch's samples
     // Recorded work, to be queued again as a whole (trainer/step/replay.h).
