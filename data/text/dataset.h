@@ -17,6 +17,7 @@ typedef struct dataset_options {
     shard_format format;  // SHARD_AUTO: by magic, else raw16
     int64_t vocab;        // a token >= vocab is ERR_DATA with file and offset; 0: not checked
     int retry;            // how often a read that fails with an I/O error is retried, with back-off
+    int shared_by;        // so many datasets share this process's descriptors; 0, 1: it is the only one
     fault_list *faults;   // may be NULL
 } dataset_options;
 

@@ -20,6 +20,7 @@ static int64_t raw_bytes(const shard *s, int64_t b) {
 
 err_t shard_io_open(shard_io *io, const dataset_options *o) {
     reader_open(&io->reader, o->retry, o->faults);
+    reader_share(&io->reader, o->shared_by);
     io->vocab = o->vocab;
     io->stage_bytes = SHARD_STAGE;
     io->stage = malloc(SHARD_STAGE);

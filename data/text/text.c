@@ -55,10 +55,12 @@ static void describe(text_source *x, int64_t vocab) {
 }
 
 static err_t open_tokens(text_source *x, const source_options *o, const tensor_spec *window) {
-    TRY(dataset_open(
-        &x->tokens,
-        &(dataset_options){
-            .files = o->files, .format = (shard_format)o->format, .vocab = window ? window->limit : 0, .retry = o->retry, .faults = o->faults}));
+    TRY(dataset_open(&x->tokens, &(dataset_options){.files = o->files,
+                                                    .format = (shard_format)o->format,
+                                                    .vocab = window ? window->limit : 0,
+                                                    .retry = o->retry,
+                                                    .shared_by = o->shared_by,
+                                                    .faults = o->faults}));
     x->T = window ? window->size[0] : 1;
     describe(x, window ? window->limit : 0);
     if (window && x->head.about.samples < 1)

@@ -77,7 +77,7 @@ static const setting more_keys[] = {
     BOOL(model, init_resize, LAYOUT, "no", "", "take as many rows of the embeddings of init_from as there are; rows that it lacks start as random ones"),
 
     TEXT(data, train, LOCAL, "datasets/self-train-*.bin", 1, "train_data",
-         "training data: files or globs, space between"),
+         "training data: files or globs, space between; NAME@WEIGHT for each mixes them by weight"),
     TEXT(data, val, LOCAL, "datasets/self-val-*.bin", 0, "validation valid eval_data",
          "validation data; empty = no evaluation"),
     WORD(data, format, LOCAL, "auto", "auto lockstep llmc raw16 raw32 idx", "",
