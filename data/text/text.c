@@ -71,7 +71,7 @@ static err_t open_tokens(text_source *x, const source_options *o, const tensor_s
 }
 
 _Static_assert((int)FORMAT_AUTO == (int)SHARD_AUTO && (int)FORMAT_LOCKSTEP == (int)SHARD_LOCKSTEP && (int)FORMAT_LLMC == (int)SHARD_LLMC &&
-                   (int)FORMAT_RAW16 == (int)SHARD_RAW16 && (int)FORMAT_RAW32 == (int)SHARD_RAW32,
+                   (int)FORMAT_RAW16 == (int)SHARD_RAW16 && (int)FORMAT_RAW32 == (int)SHARD_RAW32 && (int)FORMAT_MEGATRON == (int)SHARD_MEGATRON,
                "the formats of shards are the first of all formats");
 
 err_t text_open(source **out, const source_options *o) {
