@@ -1,7 +1,8 @@
 // data/mix.c: draws samples of several sources in the proportion of weights. Which sample comes at a position is computed, as for a single source.
 //
 // Positions are divided into blocks of M = c_0 + c_1 + ... places, where c_k is the weight of part k as a whole number. A block has exactly c_k places
-// of part k. So for weights of 0.5, 0.3 and 0.2 (M = 10, c = 5 3 2), where the letter is the part and the number the how manieth of it in the block:
+// of part k. So for weights of 0.5, 0.3 and 0.2 (M = 10, c = 5 3 2), where a letter is a part and the number counts
+// its places in the block:
 //
 //   place      0   1   2   3   4   5   6   7   8   9
 //   sample of  a0  b0  a1  c0  a2  b1  a3  c1  b2  a4      in this order without shuffling, else in another one for each block

@@ -4,6 +4,7 @@
 #include "data/sampler.h"
 #include "data/weights.h"
 #include "test/support/idx.h"
+#include "test/support/megatron.h"
 #include "test/support/place.h"
 
 #include <inttypes.h>
@@ -506,6 +507,30 @@ static void test_images(void **state) {
     source_close(s);
 }
 
+// Parts of two formats, each found by its own first bytes or index; and one format for all.
+static void test_formats(void **state) {
+    place *p = *state;
+    source *s;
+    char files[4096];
+    int32_t tokens[T], targets[T];
+    uint8_t file[256];
+    put_windows(p, "a.bin", 5, 0);
+    for (int i = 0; i < 41; i++) put_number(file + 4 * i, (uint64_t)(70000 + i), 4);
+    write_bytes(at(p, "m.bin"), file, 4 * 41);
+    write_bytes(at(p, "m.idx"), file, megatron_index(file, 4, 4, 2, (int32_t[]){10, 31}, NULL));
+    source_options o = {.files = in(p, "%a.bin@1 %m.bin@1", files), .wanted = window, .inputs = 2};
+    assert_ok(source_open(&s, &o));
+    assert_int_equal(source_about(s).samples, 15);
+    for (int64_t k = 0; k < 15; k++) {
+        assert_ok(source_read(s, k, (void *[]){tokens, targets}));
+        assert_int_equal(tokens[0], k < 5 ? k * T : 70000 + (k - 5) * T);
+        assert_int_equal(targets[T - 1], tokens[0] + T);
+    }
+    source_close(s);
+    o.format = FORMAT_MEGATRON;
+    assert_error(source_open(&s, &o), ERR_IO, "a.bin@1: ", "a.idx: No such file");
+}
+
 int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, place_enter, place_leave)
     const struct CMUnitTest tests[] = {
@@ -523,6 +548,7 @@ int main(void) {
         TEST(test_faults),
         TEST(test_descriptors),
         TEST(test_images),
+        TEST(test_formats),
     };
     return cmocka_run_group_tests_name("mix", tests, NULL, NULL);
 }
