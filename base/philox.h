@@ -11,6 +11,7 @@
 
 // Sites: the third axis of the key. Layers add their index to a dropout site.
 enum {
+    SITE_MIX = 0x08000000,      // element = part of a mix of data: makes its own key, sample = step = 0
     SITE_INIT = 0x10000000,     // sample = index in the parameter table, step = 0
     SITE_SHUFFLE = 0x20000000,  // sample = Feistel round, step = epoch
     SITE_SAMPLE = 0x30000000,   // text generation: sample = step of the weights, step = token number

@@ -7,7 +7,6 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
-#include "data/sampler.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -19,7 +18,7 @@ enum { PAGE = 4096, AHEAD_LEAST = 2, CALM = 256 };  // CALM: batches after which
 struct loader {
     loader_options o;
     source *from;
-    int64_t samples, micros;  // samples of the source; micro-batches of a lane
+    int64_t micros;           // micro-batches of a lane
     int64_t per_step, total;  // micro-batches of this rank: of a step, and in all
     int64_t slot;             // bytes of a batch in the ring
     pthread_t thread;
@@ -73,7 +72,7 @@ static err_t fill(loader *l, const batch *b) {
         int64_t n = (b->step - 1) * o->global + b->first + i;
         void *to[SOURCE_TENSORS];
         for (int k = 0; k < o->inputs; k++) to[k] = (char *)b->in[k] + (size_t)i * spec_bytes(&o->in[k]);
-        TRY(source_read(l->from, sampler_at(o->seed, n, l->samples, o->shuffle), to));
+        TRY(source_read(l->from, source_at(l->from, o->seed, n, o->shuffle), to));
     }
     return ERR_OK;
 }
@@ -129,7 +128,6 @@ err_t loader_open(loader **out, source *from, const loader_options *o) {
     if (!l) return err_set(ERR_INTERNAL, "no memory for the loader");
     l->o = *o;
     l->from = from;
-    l->samples = source_about(from).samples;
     l->micros = o->global / o->lanes / o->micro;
     l->per_step = o->lane_count * l->micros;
     l->total = (o->last_step - o->first_step + 1) * l->per_step;

@@ -34,7 +34,8 @@ static void made_up_close(source *s) {
     free(x);
 }
 
-static const source_type type = {made_up_read, made_up_verify, made_up_cancel, made_up_retries, made_up_close};
+static const source_type type = {
+    .read = made_up_read, .verify = made_up_verify, .cancel = made_up_cancel, .retries = made_up_retries, .close = made_up_close};
 
 static void fill(void *to, const tensor_spec *t, int64_t count, uint64_t seed, uint32_t which) {
     for (int64_t i = 0; i < count; i++) {

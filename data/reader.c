@@ -17,12 +17,17 @@ void reader_open(reader *r, int retry, fault_list *faults) {
     pthread_condattr_t attr;
     r->retry = retry;
     r->faults = faults;
+    r->most = READER_OPEN_MAX;
     atomic_init(&r->retries, 0);
     pthread_mutex_init(&r->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&r->wake, &attr);
     pthread_condattr_destroy(&attr);
+}
+
+void reader_share(reader *r, int readers) {
+    if (readers > 1) r->most = READER_OPEN_MAX / readers > 1 ? READER_OPEN_MAX / readers : 1;
 }
 
 void reader_close(reader *r) {
@@ -73,7 +78,7 @@ err_t reader_hold(reader *r, data_file *f) {
     }
     f->fd = fd;
     r->open[r->hand] = f;
-    r->hand = (r->hand + 1) % READER_OPEN_MAX;
+    r->hand = (r->hand + 1) % r->most;
     return ERR_OK;
 }
 

@@ -32,6 +32,7 @@ typedef struct reader {
     atomic_llong retries;  // reads that failed first and succeeded later
     data_file *open[READER_OPEN_MAX];
     int hand;  // the next of open[] to be closed
+    int most;  // of open[] are used
     pthread_mutex_t lock;
     pthread_cond_t wake;
     bool cancelled;
@@ -39,6 +40,8 @@ typedef struct reader {
 
 // r must be zero. retry: how often a read that failed is tried again.
 void reader_open(reader *r, int retry, fault_list *faults);
+// So many readers share the descriptors that one would hold: call it before the first read.
+void reader_share(reader *r, int readers);
 void reader_close(reader *r);
 
 // true: a read that waits for its next retry fails now with ERR_INTERRUPTED, and so do later ones. false: retries work

@@ -1,91 +1,10 @@
-// data/source.c: opens the source that the files are, and brings its tensors into the order in which the model reads
-// them.
+// data/source.c: what all sources have in common once they are open: whichever tensors the model reads, samples that are held out, and the order in
+// which a run visits samples.
 #include "data/source.h"
 
-#include "data/files.h"
-#include "data/reader.h"
+#include "data/sampler.h"
 
 #include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
-
-// --- which format ------------------------------------------------------------------------------------------------------
-
-// IDX begins with two zero bytes, the type and the number of dimensions; compressed with gzip's magic. What is neither
-// is tokens. What can't be read is reported by the opener.
-static bool looks_like_idx(const source_options *o) {
-    uint8_t head[4];
-    file_list files = {0};
-    reader r = {0};
-    data_file first = {0};
-    reader_open(&r, o->retry, NULL);
-    bool known = files_expand(&files, o->files, "") == ERR_OK && reader_find(&first, files.path[0], "a file") == ERR_OK && first.size >= 4 &&
-                 reader_read(&r, &first, 0, head, 4) == ERR_OK;
-    reader_forget(&r, &first);
-    reader_close(&r);
-    files_free(&files);
-    if (!known) return false;
-    bool gzip = head[0] == 0x1f && head[1] == 0x8b;
-    return gzip || (head[0] == 0 && head[1] == 0 && head[2] >= 8 && head[2] <= 14 && head[3] >= 1 && head[3] <= 4);
-}
-
-// --- opening -----------------------------------------------------------------------------------------------------------
-
-// "(28,28)", or "one value".
-static const char *shape_text(const tensor_spec *x, char dst[96]) {
-    size_t n = 0;
-    if (x->dims == 0) return strcpy(dst, "one value");
-    for (int d = 0; d < x->dims; d++) n += (size_t)snprintf(dst + n, 96 - n, "%s%" PRId64, d ? "," : "(", x->size[d]);
-    snprintf(dst + n, 96 - n, ")");
-    return dst;
-}
-
-// The model's inputs among the source's tensors. Shapes may differ if the number of elements does not: an image may be
-// read as a row.
-static err_t match_inputs(source *s, const source_options *o) {
-    char has[96], wants[96];
-    s->inputs = o->inputs;
-    for (int i = 0; i < o->inputs; i++) {
-        const tensor_spec *x = &o->wanted[i];
-        int k = 0;
-        while (k < s->tensors && strcmp(s->tensor[k].name, x->name) != 0) k++;
-        if (k == s->tensors)
-            return err_set(ERR_CONFIG,
-                           "the model reads `%s`, and the samples of these files have %s%s%s: [model] type and the data do not fit together", x->name,
-                           s->tensor[0].name, s->tensors > 1 ? " and " : "", s->tensors > 1 ? s->tensor[1].name : "");
-        if (s->tensor[k].type != x->type || shape_count(s->tensor[k].dims, s->tensor[k].size) != shape_count(x->dims, x->size))
-            return err_set(ERR_CONFIG, "the model reads `%s` as %s %s, and the files have %s %s: change [model], or the data", x->name,
-                           dtype_name(x->type), shape_text(x, wants), dtype_name(s->tensor[k].type), shape_text(&s->tensor[k], has));
-        s->place[i] = k;
-    }
-    return ERR_OK;
-}
-
-static err_t set_apart(source *s, const source_options *o) {
-    int64_t all = s->about.samples, kept = all - o->held_out;
-    if (o->held_out == 0) return ERR_OK;
-    if (kept < 1) return err_set(ERR_CONFIG, "[data] holdout = %" PRId64 " of %" PRId64 " samples leaves none to train on", o->held_out, all);
-    s->first = o->only_held_out ? kept : 0;
-    s->about.samples = o->only_held_out ? o->held_out : kept;
-    s->about.units = s->about.samples * s->about.units_per_sample;
-    return ERR_OK;
-}
-
-err_t source_open(source **out, const source_options *o) {
-    bool images = o->format == FORMAT_IDX || (o->format == FORMAT_AUTO && looks_like_idx(o));
-    err_t rc;
-    *out = NULL;
-    TRY(images ? idx_open(out, o) : text_open(out, o));
-    TRY_GOTO(match_inputs(*out, o), fail);
-    TRY_GOTO(set_apart(*out, o), fail);
-    return ERR_OK;
-fail:
-    source_close(*out);
-    *out = NULL;
-    return rc;
-}
-
-// --- use ---------------------------------------------------------------------------------------------------------------
 
 void source_close(source *s) {
     if (s) s->type->close(s);
@@ -103,6 +22,15 @@ err_t source_read(source *s, int64_t sample, void *const *out) {
         return err_set(ERR_INTERNAL, "sample %" PRId64 " asked of a source of %" PRId64, sample, s->about.samples);
     for (int i = 0; i < s->inputs; i++) own[s->place[i]] = out[i];
     return s->type->read(s, s->first + sample, own);
+}
+
+int64_t source_at(const source *s, uint64_t seed, int64_t n, bool shuffle) {
+    return s->type->at ? s->type->at(s, seed, n, shuffle) : sampler_at(seed, n, s->about.samples, shuffle);
+}
+
+const source_part *source_parts(const source *s, int *count) {
+    *count = s->parts;
+    return s->part;
 }
 
 err_t source_verify(source *s, void (*report)(void *ctx, const char *text), void *ctx) { return s->type->verify(s, report, ctx); }

@@ -15,16 +15,17 @@
 enum { SOURCE_TENSORS = 4 };
 
 // The words of [data] format.
-typedef enum { FORMAT_AUTO, FORMAT_LOCKSTEP, FORMAT_LLMC, FORMAT_RAW16, FORMAT_RAW32, FORMAT_IDX } source_format;
+typedef enum { FORMAT_AUTO, FORMAT_LOCKSTEP, FORMAT_LLMC, FORMAT_RAW16, FORMAT_RAW32, FORMAT_MEGATRON, FORMAT_IDX } source_format;
 
 typedef struct source_options {
-    const char *files;          // files and globs, space between
+    const char *files;          // files and globs, space between. With weights (data/weights.h) each is a part of a mix
     source_format format;       // FORMAT_AUTO: by the first bytes of the first file
     const tensor_spec *wanted;  // what the model reads, `inputs` of them. Samples have these tensors, in this order
     int inputs;
     int64_t held_out;    // so many samples at the end are set apart, 0: none
     bool only_held_out;  // these are the source; else those before them
     int retry;           // how often a read that fails with an I/O error is tried again, with back-off
+    int shared_by;       // so many sources share this process's descriptors; 0, 1: it is the only one
     fault_list *faults;  // may be NULL
 } source_options;
 
@@ -38,6 +39,13 @@ typedef struct source_info {
     int64_t retries;  // reads that failed first and succeeded later
 } source_info;
 
+// One of the sources that a mix draws from.
+typedef struct source_part {
+    char *text;         // its files and weight, as they were written
+    double share;       // of all samples of a run
+    source_info about;  // when it was opened
+} source_part;
+
 typedef struct source source;
 
 // What a kind of source implements. Samples are counted from the first one of all files.
@@ -47,12 +55,15 @@ typedef struct source_type {
     void (*cancel)(source *s, bool cancelled);
     int64_t (*retries)(const source *s);
     void (*close)(source *s);
+    int64_t (*at)(const source *s, uint64_t seed, int64_t n, bool shuffle);  // as source_at; NULL: every sample comes once an epoch
 } source_type;
 
-// What every source begins with. Its opener fills in all but the last three.
+// What every source begins with. Its opener fills in all but the last three; `part` only if it is a mix.
 struct source {
     const source_type *type;
     source_info about;
+    const source_part *part;  // (parts)
+    int parts;                // 0: it is not a mix
     int tensors;
     tensor_spec tensor[SOURCE_TENSORS];  // in the source's own order
     int inputs;
@@ -69,6 +80,13 @@ source_info source_about(const source *s);
 // out[k] (=) input k of the sample, 0 .. samples-1: spec_bytes(&wanted[k]) bytes.
 err_t source_read(source *s, int64_t sample, void *const *out);
 
+// The sample at position n (from 0) of a run: a function of the seed and n alone, whatever ranks take part. Without weights it is sampler_at over all
+// samples (data/sampler.h); a mix draws from its parts in proportion (data/mix.c).
+int64_t source_at(const source *s, uint64_t seed, int64_t n, bool shuffle);
+
+// The parts of a mix, *count of them; 0: it is none.
+const source_part *source_parts(const source *s, int *count);
+
 // Reads everything and checks every checksum and value, also of samples that are held out. Calls report(ctx, text) for
 // each fault that it finds; returns ERR_DATA if there was one.
 err_t source_verify(source *s, void (*report)(void *ctx, const char *text), void *ctx);
@@ -77,7 +95,7 @@ err_t source_verify(source *s, void (*report)(void *ctx, const char *text), void
 // again.
 void source_cancel(source *s, bool cancelled);
 
-// --- the openers, for data/source.c -----------------------------------------------------------------------------------
+// --- the openers, for data/open.c -------------------------------------------------------------------------------------
 
 err_t text_open(source **out, const source_options *o);  // data/text/text.c: windows of tokens
 err_t idx_open(source **out, const source_options *o);   // data/image/idx.c: images and labels

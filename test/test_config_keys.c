@@ -75,14 +75,14 @@ static void test_words(void **state) {
     fixture *x = *state;
     const config *c = &x->c;
     const struct {
-        const char *section, *key, *words[7];
+        const char *section, *key, *words[8];
         const int *at;
     } lists[] = {
         {"run", "resume", {"auto", "never", "must"}, &c->run.resume},
         {"device", "backend", {"auto", "cpu", "cuda"}, &c->device.backend},
         {"device", "simd", {"auto", "avx512", "avx2", "neon", "portable"}, &c->device.simd},
         {"model", "type", {"gpt", "mlp", "llama"}, &c->model.type},
-        {"data", "format", {"auto", "lockstep", "llmc", "raw16", "raw32", "idx"}, &c->data.format},
+        {"data", "format", {"auto", "lockstep", "llmc", "raw16", "raw32", "megatron", "idx"}, &c->data.format},
         {"precision", "compute", {"fp32", "bf16", "fp16"}, &c->precision.compute},
         {"optimizer", "type", {"adamw", "sgd"}, &c->optimizer.type},
         {"schedule", "type", {"cosine", "linear", "constant", "wsd"}, &c->schedule.type},
@@ -90,7 +90,7 @@ static void test_words(void **state) {
     assert_int_equal(RESUME_MUST, 2);
     assert_int_equal(DEVICE_CUDA, 2);
     assert_int_equal(WIDTH_PORTABLE, 4);
-    assert_int_equal(FORMAT_IDX, 5);
+    assert_int_equal(FORMAT_IDX, 6);
     assert_int_equal(FP16, 2);
     assert_int_equal(SCHEDULE_WSD, 3);
     for (size_t i = 0; i < COUNT(lists); i++)

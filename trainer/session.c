@@ -52,6 +52,14 @@ static err_t open_data(session *x) {
     return c->data.val[0] ? open_split(x, &x->val, "val", c->data.val, false) : ERR_OK;
 }
 
+void session_part(const session *x, int k, char dst[SESSION_PART]) {
+    int parts;
+    const source_part *p = &source_parts(x->train, &parts)[k];
+    double drawn = p->share * (double)x->cfg->run.steps * (double)x->cfg->batch.global;
+    snprintf(dst, SESSION_PART, "%.*s: %.4g %% of the samples, %.2f epochs of its %" PRId64 " %s in %d file%s", SESSION_PART - 128, p->text,
+             100 * p->share, drawn / (double)p->about.samples, p->about.units, p->about.unit, p->about.files, p->about.files == 1 ? "" : "s");
+}
+
 // --- ranks -------------------------------------------------------------------------------------------------------------------------
 
 static err_t describe_team(session *x, const launch *at, team_options *o) {

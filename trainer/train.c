@@ -99,6 +99,16 @@ static void greet_batch(run *r) {
                 x->cfg->batch.global / lanes / micro, micro, each);
 }
 
+static void greet_parts(run *r) {
+    char text[SESSION_PART];
+    int parts;
+    source_parts(r->x.train, &parts);
+    for (int k = 0; k < parts; k++) {
+        session_part(&r->x, k, text);
+        monitor_say(&r->m, "part    %s", text);
+    }
+}
+
 static void greet(run *r) {
     const session *x = &r->x;
     source_info t = source_about(x->train);
@@ -110,6 +120,7 @@ static void greet(run *r) {
     monitor_say(&r->m, "data    train %" PRId64 " %s in %d file%s, val %" PRId64 "          memory %.1f MB", t.units, t.unit, t.files,
                 t.files == 1 ? "" : "s", x->val ? source_about(x->val).units : 0,
                 (double)(state_bytes(&x->state) + x->runner.memory.bytes + x->runner.staging.bytes + x->ring_bytes) / 1e6);
+    greet_parts(r);
     if (x->ranks->world > 1) greet_ranks(r);
     greet_batch(r);
 }

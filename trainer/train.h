@@ -77,6 +77,10 @@ err_t session_load(session *x, const char *dir);
 // Starts the loader after the last finished step; it delivers up to step `last`.
 err_t session_feed(session *x, int64_t last);
 
+// What part k of a mix of training data gives to the run, as one line of text.
+enum { SESSION_PART = 512 };
+void session_part(const session *x, int k, char dst[SESSION_PART]);
+
 // The next step.
 err_t session_step(session *x, step_result *out);
 

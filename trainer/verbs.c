@@ -55,6 +55,16 @@ static void print_source(const char *split, const source *from, FILE *out) {
     fprintf(out, "%-7s %" PRId64 " %s in %d file%s, hash %s\n", split, about.units, about.unit, about.files, about.files == 1 ? "" : "s", about.hash);
 }
 
+static void print_parts(const session *x, FILE *out) {
+    char text[SESSION_PART];
+    int parts;
+    source_parts(x->train, &parts);
+    for (int k = 0; k < parts; k++) {
+        session_part(x, k, text);
+        fprintf(out, "part    %s\n", text);
+    }
+}
+
 static err_t check_session(session *x, FILE *out) {
     const config *c = x->cfg;
     double epoch = (double)source_about(x->train).samples / (double)c->batch.global;
@@ -64,6 +74,7 @@ static err_t check_session(session *x, FILE *out) {
             (double)x->runner.memory.bytes / 1e6);
     fprintf(out, "batch   %" PRId64 " lanes; %" PRId64 " steps are %.2f epochs\n", c->batch.lanes, c->run.steps, (double)c->run.steps / epoch);
     print_source("train", x->train, out);
+    print_parts(x, out);
     err_t train = source_verify(x->train, print_line, out), val = ERR_OK;
     if (x->val) {
         print_source("val", x->val, out);

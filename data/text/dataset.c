@@ -49,7 +49,8 @@ static err_t open_all(dataset *d, const file_list *files, const dataset_options 
         TRY(shard_open(s, &d->io, files->path[i], o->format));
         if (s->tokens > INT64_MAX / 2 - d->start[i]) return err_set(ERR_DATA, "%s: more than 2^62 tokens in all", s->file.path);
         d->start[i + 1] = d->start[i] + s->tokens;
-        if (s->token_bytes > d->info.token_bytes) d->info.token_bytes = s->token_bytes;
+        int bytes = s->token_bytes < 4 ? s->token_bytes : 4;  // a token is below 2^31, whatever holds it
+        if (bytes > d->info.token_bytes) d->info.token_bytes = bytes;
     }
     d->info.files = count;
     d->info.tokens = d->start[count];

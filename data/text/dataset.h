@@ -8,22 +8,23 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef enum { SHARD_AUTO, SHARD_LOCKSTEP, SHARD_LLMC, SHARD_RAW16, SHARD_RAW32 } shard_format;
+typedef enum { SHARD_AUTO, SHARD_LOCKSTEP, SHARD_LLMC, SHARD_RAW16, SHARD_RAW32, SHARD_MEGATRON } shard_format;
 
 typedef struct dataset dataset;
 
 typedef struct dataset_options {
     const char *files;    // files and globs, space between; the match is sorted by name in byte order
-    shard_format format;  // SHARD_AUTO: by magic, else raw16
+    shard_format format;  // SHARD_AUTO: by magic or by the index beside it, else raw16
     int64_t vocab;        // a token >= vocab is ERR_DATA with file and offset; 0: not checked
     int retry;            // how often a read that fails with an I/O error is retried, with back-off
+    int shared_by;        // so many datasets share this process's descriptors; 0, 1: it is the only one
     fault_list *faults;   // may be NULL
 } dataset_options;
 
 typedef struct dataset_info {
     int64_t tokens;
     int files;
-    int token_bytes;  // widest token of any file: 1, 2 or 4
+    int token_bytes;  // that hold the tokens of every file: 1, 2 or 4
     char hash[17];    // first 16 hex digits of BLAKE2b-256 over the token counts and the block checksums (foreign formats: the bytes' CRC)
 } dataset_info;
 

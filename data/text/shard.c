@@ -38,6 +38,7 @@ static const struct signature {
     {4, "RIFF", "a RIFF file"},
     {4, "GGUF", "a GGUF model"},
     {16, "SQLite format 3", "a database"},
+    {9, "MMIDIDX\0", "the index of Megatron-LM's data (name the .bin beside it)"},
 };
 
 // For a file without a known magic: what it is if it certainly holds no tokens; NULL if it may hold tokens.
@@ -64,9 +65,13 @@ static err_t find_format(shard *s, shard_io *io, shard_format wanted) {
     s->format = wanted;
     TRY(reader_read(&io->reader, &s->file, 0, head, n));  // a file that can't be read fails here, whatever its format
     if (wanted != SHARD_AUTO) return ERR_OK;
-    s->format = SHARD_RAW16;
-    if (is_ours(head, n)) s->format = SHARD_LOCKSTEP;
-    else if (n >= 4 && (le32_get(head) == LLMC_GPT2 || le32_get(head) == LLMC_LLAMA3)) s->format = SHARD_LLMC;
+    bool has_index = false;
+    s->format = is_ours(head, n)                                                           ? SHARD_LOCKSTEP
+                : n >= 4 && (le32_get(head) == LLMC_GPT2 || le32_get(head) == LLMC_LLAMA3) ? SHARD_LLMC
+                                                                                           : SHARD_RAW16;
+    if (s->format != SHARD_RAW16) return ERR_OK;
+    TRY(megatron_beside(io, s->file.path, &has_index));
+    if (has_index) s->format = SHARD_MEGATRON;
     else if (looks_like(head, n))
         return err_set(ERR_DATA,
                        "%s: offset 0: looks like %s, expected a lockstep or llm.c shard, or raw 16-bit tokens. If that "
@@ -119,6 +124,15 @@ static err_t open_raw(shard *s, shard_io *io, int token_bytes) {
         return err_set(ERR_DATA, "%s: has %" PRId64 " bytes, expected a multiple of %d: the token at offset %" PRId64 " is cut short", s->file.path,
                        s->file.size, token_bytes, s->tokens * token_bytes);
     return crc_of_range(s, io, 0, s->file.size);
+}
+
+static err_t open_megatron(shard *s, shard_io *io) {
+    TRY(megatron_open(s, io));
+    for (int64_t i = 0; i < s->stretches; i++) {
+        int64_t end = i + 1 < s->stretches ? s->stretch[i + 1].token : s->tokens, at = s->stretch[i].offset;
+        TRY(crc_of_range(s, io, at, at + (end - s->stretch[i].token) * s->token_bytes));
+    }
+    return ERR_OK;
 }
 
 static err_t open_llmc(shard *s, shard_io *io) {
@@ -244,6 +258,7 @@ err_t shard_open(shard *s, shard_io *io, const char *path, shard_format format) 
     case SHARD_LLMC: return open_llmc(s, io);
     case SHARD_RAW16: return open_raw(s, io, 2);
     case SHARD_RAW32: return open_raw(s, io, 4);
+    case SHARD_MEGATRON: return open_megatron(s, io);
     case SHARD_AUTO: break;
     }
     return err_set(ERR_INTERNAL, "%s: shard format %d is not one of shard_format", path, (int)format);

@@ -22,9 +22,10 @@
 // block the hash of a dataset does not depend on compression.
 //
 // Foreign formats, read as they are:
-//   llm.c   256 int32: magic 20240520, version 1, number of tokens, rest unused; then uint16 tokens (GPT-2, modded-nanogpt).
-//           magic 20240801, version 7: uint32 tokens (Llama 3). As written by dev/data/data_common.py of llm.c.
-//   raw16   uint16 tokens and nothing else (nanoGPT); raw32: uint32 tokens
+//   llm.c     256 int32: magic 20240520, version 1, number of tokens, rest unused; then uint16 tokens (GPT-2, modded-nanogpt).
+//             magic 20240801, version 7: uint32 tokens (Llama 3). As written by dev/data/data_common.py of llm.c.
+//   raw16     uint16 tokens and nothing else (nanoGPT); raw32: uint32 tokens
+//   megatron  tokens of 1 to 8 bytes and nothing else, and an index in a file of its own (data/text/megatron.c)
 #ifndef DATA_TEXT_SHARD_H
 #define DATA_TEXT_SHARD_H
 
@@ -54,12 +55,20 @@ typedef struct shard_block {
     uint32_t stored, crc, raw_crc;
 } shard_block;
 
+// Tokens from number `token` on, up to those of the next stretch, are in one piece at this offset.
+typedef struct shard_stretch {
+    int64_t token, offset;
+} shard_stretch;
+
 typedef struct shard {
     data_file file;
     shard_format format;
     int token_bytes;
+    bool is_signed;  // negative numbers are no tokens, and an error
     int64_t tokens;
-    int64_t data_at;       // offset of the first token (foreign formats)
+    int64_t data_at;         // offset of the first token (foreign formats without stretches)
+    shard_stretch *stretch;  // (stretches), in the order of tokens (megatron); else NULL
+    int64_t stretches;
     uint32_t crc;          // of the tokens' bytes (foreign formats)
     int64_t block_tokens;  // lockstep format, to the end
     int64_t blocks;
@@ -104,6 +113,14 @@ err_t shard_read(shard *s, shard_io *io, int64_t first, int64_t n, int32_t *out)
 
 // Reads and checks all of the shard; report(ctx, text) for each fault found; *faults += their number.
 void shard_verify(shard *s, shard_io *io, void (*report)(void *ctx, const char *text), void *ctx, int64_t *faults);
+
+// --- data/text/megatron.c
+
+// *found: NAME.idx, beside the NAME.bin that `path` is, begins as an index of Megatron-LM. An error: it can't be read.
+err_t megatron_beside(shard_io *io, const char *path, bool *found);
+
+// Reads and checks the index of s->file: what a token is, how many there are, and where. ERR_DATA names file and offset.
+err_t megatron_open(shard *s, shard_io *io);
 
 // --- data/text/shard_write.c
 

@@ -20,6 +20,7 @@ static int64_t raw_bytes(const shard *s, int64_t b) {
 
 err_t shard_io_open(shard_io *io, const dataset_options *o) {
     reader_open(&io->reader, o->retry, o->faults);
+    reader_share(&io->reader, o->shared_by);
     io->vocab = o->vocab;
     io->stage_bytes = SHARD_STAGE;
     io->stage = malloc(SHARD_STAGE);
@@ -63,6 +64,7 @@ void shard_close(shard *s, shard_io *io) {
     reader_forget(&io->reader, &s->file);
     free(s->table);
     free(s->checked);
+    free(s->stretch);
     *s = (shard){.file.fd = -1};
 }
 
@@ -122,6 +124,20 @@ static err_t cached_block(shard *s, shard_io *io, int64_t b, const uint8_t **raw
     return ERR_OK;
 }
 
+// Where token `first` is in a file of a foreign format; *n is lowered to what follows it in one piece.
+static int64_t offset_of(const shard *s, int64_t first, int64_t *n) {
+    int64_t low = 0, high = s->stretches;  // stretch[low].token <= first < stretch[high].token
+    if (!s->stretch) return s->data_at + first * s->token_bytes;
+    while (high - low > 1) {
+        int64_t middle = low + (high - low) / 2;
+        if (s->stretch[middle].token <= first) low = middle;
+        else high = middle;
+    }
+    int64_t left = (low + 1 < s->stretches ? s->stretch[low + 1].token : s->tokens) - first;
+    if (*n > left) *n = left;
+    return s->stretch[low].offset + (first - s->stretch[low].token) * s->token_bytes;
+}
+
 // *raw = the bytes of tokens first .. first+*n; *n is lowered to what is available in one piece. Valid until the next
 // call.
 static err_t fetch(shard *s, shard_io *io, int64_t first, int64_t *n, const uint8_t **raw) {
@@ -129,7 +145,8 @@ static err_t fetch(shard *s, shard_io *io, int64_t first, int64_t *n, const uint
     *raw = io->stage;
     if (s->format != SHARD_LOCKSTEP) {
         if (*n > most) *n = most;
-        return reader_read(&io->reader, &s->file, s->data_at + first * width, io->stage, *n * width);
+        int64_t at = offset_of(s, first, n);
+        return reader_read(&io->reader, &s->file, at, io->stage, *n * width);
     }
     int64_t b = first / s->block_tokens, skip = first - b * s->block_tokens, left = raw_bytes(s, b) / width - skip;
     uint64_t bit = UINT64_C(1) << b % 64;
@@ -148,36 +165,55 @@ static err_t fetch(shard *s, shard_io *io, int64_t first, int64_t *n, const uint
 
 // --- tokens ----------------------------------------------------------------------------------------------------------------
 
-static err_t bad_token(const shard *s, const shard_io *io, int64_t index, uint32_t token) {
+static err_t bad_token(const shard *s, const shard_io *io, int64_t index, int64_t token) {
     bool ours = s->format == SHARD_LOCKSTEP;
-    int64_t b = ours ? index / s->block_tokens : 0, inside = index - b * (ours ? s->block_tokens : 0);
-    int64_t offset = ours ? s->table[b].offset : s->data_at + index * s->token_bytes;
+    int64_t b = ours ? index / s->block_tokens : 0, inside = index - b * (ours ? s->block_tokens : 0), one = 1;
+    int64_t offset = ours ? s->table[b].offset : offset_of(s, index, &one);
     if (ours && s->table[b].stored == raw_bytes(s, b)) offset += inside * s->token_bytes;
     return err_set(ERR_DATA,
-                   "%s: token %" PRId64 " (%s offset %" PRId64 ") is %u, expected less than %" PRId64 ": made with another tokenizer, "
+                   "%s: token %" PRId64 " (%s offset %" PRId64 ") is %" PRId64 ", expected %sless than %" PRId64 ": made with another tokenizer, "
                    "or [model] vocab or [data] format is wrong",
-                   s->file.path, index, ours ? "block at" : "at", offset, token, io->vocab ? io->vocab : INT32_MAX);
+                   s->file.path, index, ours ? "block at" : "at", offset, token, token < 0 ? "at least 0 and " : "",
+                   io->vocab ? io->vocab : INT32_MAX);
 }
 
-// out = n tokens from their bytes; `first` is the index of the first of them.
+// The number that token i is in these bytes, negative ones too.
+static int64_t number_at(const shard *s, const uint8_t *raw, int64_t i) {
+    switch (s->token_bytes) {
+    case 1: return s->is_signed ? (int8_t)raw[i] : raw[i];
+    case 2: return s->is_signed ? (int16_t)le16_get(raw + 2 * i) : (int64_t)le16_get(raw + 2 * i);
+    case 4: return s->is_signed ? (int32_t)le32_get(raw + 4 * i) : (int64_t)le32_get(raw + 4 * i);
+    default: return (int64_t)le64_get(raw + 8 * i);
+    }
+}
+
+// out = n tokens from their bytes; `first` is the index of the first of them. A number that no int32 holds becomes -1 first. Seen as unsigned, it and
+// all negative ones exceed any limit.
 static err_t decode(const shard *s, const shard_io *io, const uint8_t *raw, int64_t first, int64_t n, int32_t *out) {
     uint32_t largest = 0, limit = io->vocab > 0 && io->vocab <= INT32_MAX ? (uint32_t)io->vocab : INT32_MAX;
-    switch (s->token_bytes) {
+    switch (s->is_signed ? -s->token_bytes : s->token_bytes) {
     case 1:
         for (int64_t i = 0; i < n; i++) out[i] = raw[i];
         break;
     case 2:
         for (int64_t i = 0; i < n; i++) out[i] = (int32_t)le16_get(raw + 2 * i);
         break;
-    default:
+    case 4:
+    case -4:
         for (int64_t i = 0; i < n; i++) out[i] = (int32_t)le32_get(raw + 4 * i);
+        break;
+    default:
+        for (int64_t i = 0; i < n; i++) {
+            int64_t number = number_at(s, raw, i);
+            out[i] = number >= 0 && number <= INT32_MAX ? (int32_t)number : -1;
+        }
         break;
     }
     for (int64_t i = 0; i < n; i++) largest = (uint32_t)out[i] > largest ? (uint32_t)out[i] : largest;
     if (largest < limit) return ERR_OK;
     int64_t i = 0;
     while ((uint32_t)out[i] < limit) i++;
-    return bad_token(s, io, first + i, (uint32_t)out[i]);
+    return bad_token(s, io, first + i, number_at(s, raw, i));
 }
 
 err_t shard_read(shard *s, shard_io *io, int64_t first, int64_t n, int32_t *out) {
@@ -203,11 +239,14 @@ static err_t verify_range(shard *s, shard_io *io, int64_t first, int64_t n, uint
         for (int i = 0; i < io->slots; i++)
             if (io->slot[i].owner == s && io->slot[i].block == b) io->slot[i].owner = NULL;
     }
-    TRY(fetch(s, io, first, &n, &raw));
-    *crc = (uint32_t)crc32(*crc, raw, (uInt)(n * s->token_bytes));
-    for (int64_t i = 0; i < n; i += DECODE_TOKENS) {
-        int64_t some = n - i < DECODE_TOKENS ? n - i : DECODE_TOKENS;
-        TRY(decode(s, io, raw + i * s->token_bytes, first + i, some, tokens));
+    for (int64_t some; n > 0; first += some, n -= some) {
+        some = n;
+        TRY(fetch(s, io, first, &some, &raw));
+        *crc = (uint32_t)crc32(*crc, raw, (uInt)(some * s->token_bytes));
+        for (int64_t i = 0; i < some; i += DECODE_TOKENS) {
+            int64_t few = some - i < DECODE_TOKENS ? some - i : DECODE_TOKENS;
+            TRY(decode(s, io, raw + i * s->token_bytes, first + i, few, tokens));
+        }
     }
     return ERR_OK;
 }
@@ -224,7 +263,7 @@ void shard_verify(shard *s, shard_io *io, void (*report)(void *ctx, const char *
     }
     if (ours || *faults > before || crc == s->crc) return;
     err_set(ERR_DATA, "%s: offset %" PRId64 ": checksum of all tokens 0x%08x, expected 0x%08x: the file has changed since it was opened",
-            s->file.path, s->data_at, crc, s->crc);
+            s->file.path, s->stretch ? s->stretch[0].offset : s->data_at, crc, s->crc);
     report(ctx, err_last()->text);
     ++*faults;
 }

@@ -55,10 +55,12 @@ static void describe(text_source *x, int64_t vocab) {
 }
 
 static err_t open_tokens(text_source *x, const source_options *o, const tensor_spec *window) {
-    TRY(dataset_open(
-        &x->tokens,
-        &(dataset_options){
-            .files = o->files, .format = (shard_format)o->format, .vocab = window ? window->limit : 0, .retry = o->retry, .faults = o->faults}));
+    TRY(dataset_open(&x->tokens, &(dataset_options){.files = o->files,
+                                                    .format = (shard_format)o->format,
+                                                    .vocab = window ? window->limit : 0,
+                                                    .retry = o->retry,
+                                                    .shared_by = o->shared_by,
+                                                    .faults = o->faults}));
     x->T = window ? window->size[0] : 1;
     describe(x, window ? window->limit : 0);
     if (window && x->head.about.samples < 1)
@@ -69,7 +71,7 @@ static err_t open_tokens(text_source *x, const source_options *o, const tensor_s
 }
 
 _Static_assert((int)FORMAT_AUTO == (int)SHARD_AUTO && (int)FORMAT_LOCKSTEP == (int)SHARD_LOCKSTEP && (int)FORMAT_LLMC == (int)SHARD_LLMC &&
-                   (int)FORMAT_RAW16 == (int)SHARD_RAW16 && (int)FORMAT_RAW32 == (int)SHARD_RAW32,
+                   (int)FORMAT_RAW16 == (int)SHARD_RAW16 && (int)FORMAT_RAW32 == (int)SHARD_RAW32 && (int)FORMAT_MEGATRON == (int)SHARD_MEGATRON,
                "the formats of shards are the first of all formats");
 
 err_t text_open(source **out, const source_options *o) {

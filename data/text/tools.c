@@ -12,7 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char *const format_names[] = {[SHARD_LOCKSTEP] = "lockstep", [SHARD_LLMC] = "llmc", [SHARD_RAW16] = "raw16", [SHARD_RAW32] = "raw32"};
+static const char *const format_names[] = {
+    [SHARD_LOCKSTEP] = "lockstep", [SHARD_LLMC] = "llmc", [SHARD_RAW16] = "raw16", [SHARD_RAW32] = "raw32", [SHARD_MEGATRON] = "megatron"};
 enum { FORMATS = sizeof format_names / sizeof *format_names, PIECE = 1 << 16 };
 
 // --- info, verify ------------------------------------------------------------------------------------------------------------
@@ -20,6 +21,8 @@ enum { FORMATS = sizeof format_names / sizeof *format_names, PIECE = 1 << 16 };
 static err_t describe(const shard *s, FILE *out) {
     fprintf(out, "%s: %s, %" PRId64 " tokens of %d byte%s, %" PRId64 " bytes", s->file.path, format_names[s->format], s->tokens, s->token_bytes,
             s->token_bytes == 1 ? "" : "s", s->file.size);
+    if (s->stretches > 1) fprintf(out, " in %" PRId64 " stretches", s->stretches);
+    if (s->stretch && s->tokens * s->token_bytes != s->file.size) fprintf(out, ", of which the index names %" PRId64, s->tokens * s->token_bytes);
     if (s->format != SHARD_LOCKSTEP) return fprintf(out, ", no checksums\n"), ERR_OK;
     int64_t stored = 0;
     for (int64_t k = 0; k < s->blocks; k++) stored += s->table[k].stored;
@@ -159,9 +162,11 @@ static err_t convert(const char *files, shard_format from, shard_format format, 
 }
 
 static err_t parse_format(const char *option, const char *word, shard_format *format) {
-    for (int f = SHARD_LOCKSTEP; word && f < FORMATS; f++)
+    bool written = strcmp(option, "--to") == 0;
+    for (int f = SHARD_LOCKSTEP; word && f < (written ? SHARD_MEGATRON : FORMATS); f++)
         if (strcmp(word, format_names[f]) == 0) return *format = (shard_format)f, ERR_OK;
-    return err_set(ERR_USAGE, "%s %s: expected lockstep, llmc, raw16 or raw32", option, word ? word : "");
+    return err_set(ERR_USAGE, "%s %s: expected %s", option, word ? word : "",
+                   written ? "lockstep, llmc, raw16 or raw32" : "lockstep, llmc, raw16, raw32 or megatron");
 }
 
 static err_t join(int argc, char **argv, char files[8192]) {

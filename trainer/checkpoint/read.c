@@ -375,10 +375,11 @@ static err_t compare_keys(const char *dir, const manifest *m, const ckpt_state *
                            "build, or start another [run] name",
                            dir, m->key[i].key, m->key[i].value, m->build);
     if (s->data_hash[0] && strcmp(s->data_hash, m->data_hash) != 0)
-        return err_set(ERR_CONFIG,
-                       "%s: the training dataset was %s when the checkpoint was written and is %s now: restore the files of [data] train, "
-                       "or start another [run] name",
-                       dir, m->data_hash, s->data_hash);
+        return err_set(
+            ERR_CONFIG,
+            "%s: the training dataset was %s when the checkpoint was written and is %s now: restore the files and weights of [data] train, "
+            "or start another [run] name",
+            dir, m->data_hash, s->data_hash);
     return ERR_OK;
 }
 

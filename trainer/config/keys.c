@@ -36,7 +36,7 @@
 // Words are in the order of the enums that they stand for.
 _Static_assert(DEVICE_AUTO == 0 && DEVICE_CPU == 1 && DEVICE_CUDA == 2, "[device] backend");
 _Static_assert(WIDTH_AUTO == 0 && WIDTH_AVX512 == 1 && WIDTH_AVX2 == 2 && WIDTH_NEON == 3 && WIDTH_PORTABLE == 4, "[device] simd");
-_Static_assert(FORMAT_AUTO == 0 && FORMAT_LOCKSTEP == 1 && FORMAT_LLMC == 2 && FORMAT_RAW16 == 3 && FORMAT_RAW32 == 4 && FORMAT_IDX == 5, "[data] format");
+_Static_assert(FORMAT_AUTO == 0 && FORMAT_LOCKSTEP == 1 && FORMAT_LLMC == 2 && FORMAT_RAW16 == 3 && FORMAT_RAW32 == 4 && FORMAT_MEGATRON == 5 && FORMAT_IDX == 6, "[data] format");
 _Static_assert(FP32 == 0 && BF16 == 1 && FP16 == 2, "[precision] compute");
 _Static_assert(OPTIMIZER_ADAMW == 0 && OPTIMIZER_SGD == 1, "[optimizer] type");
 _Static_assert(RECOMPUTE_NONE == 0 && RECOMPUTE_SELECTIVE == 1 && RECOMPUTE_BLOCK == 2, "[parallel] recompute");
@@ -77,11 +77,11 @@ static const setting more_keys[] = {
     BOOL(model, init_resize, LAYOUT, "no", "", "take as many rows of the embeddings of init_from as there are; rows that it lacks start as random ones"),
 
     TEXT(data, train, LOCAL, "datasets/self-train-*.bin", 1, "train_data",
-         "training data: files or globs, space between"),
+         "training data: files or globs, space between; NAME@WEIGHT for each mixes them by weight"),
     TEXT(data, val, LOCAL, "datasets/self-val-*.bin", 0, "validation valid eval_data",
          "validation data; empty = no evaluation"),
-    WORD(data, format, LOCAL, "auto", "auto lockstep llmc raw16 raw32 idx", "",
-         "format of the files; auto looks at their first bytes"),
+    WORD(data, format, LOCAL, "auto", "auto lockstep llmc raw16 raw32 megatron idx", "",
+         "format of the files; auto looks at their first bytes, and for an index beside them"),
     INT(data, prefetch, LOCAL, "8", 2, 1024, "num_workers", "micro-batches that are read ahead of need at most"),
     INT(data, retry, LOCAL, "5", 0, 100, "retries", "how often a failed read is tried again"),
     BOOL(data, shuffle, BITS, "yes", "", "visit the samples of the data in a random order, another one each epoch"),

@@ -3,6 +3,7 @@
 // A broken rule is reported at the line of the key that was set last, probably the one just edited, together with the
 // nearest values that satisfy the rule.
 #include "base/nearest.h"
+#include "data/weights.h"
 #include "trainer/config/cluster_parse.h"
 #include "trainer/config/table.h"
 
@@ -53,6 +54,33 @@ static err_t check_holdout(const config *c) {
                    "%s: holdout = %" PRId64 " takes validation data from the end of train, and val names other files. "
                    "Nearest that work: holdout = 0, or an empty val.",
                    LATEST(ROW(data, holdout), ROW(data, val)), c->data.holdout);
+}
+
+// How many parts the key's names are a mix of; 1: none.
+static err_t count_parts(const config *c, int row, const char *files, int *parts) {
+    weights w = {0};
+    err_t rc = weights_parse(&w, files);
+    if (rc != ERR_OK) err_prefix("%s", latest(c, &row, 1, (char[INI_PLACE + 128]){0}));
+    *parts = w.parts > 1 ? w.parts : 1;
+    weights_free(&w);
+    return rc;
+}
+
+static err_t check_mix(const config *c) {
+    int train, val;
+    TRY(count_parts(c, ROW(data, train), c->data.train, &train));
+    TRY(count_parts(c, ROW(data, val), c->data.val, &val));
+    if (val > 1)
+        return err_set(ERR_CONFIG,
+                       "%s: weights say how often a run draws from each of several parts, and validation reads each sample of val once. Nearest that "
+                       "works: the same names without @ and weight.",
+                       LATEST(ROW(data, val)));
+    if (train > 1 && c->data.holdout)
+        return err_set(ERR_CONFIG,
+                       "%s: holdout = %" PRId64 " takes validation data from the end of train, and a mix of %d parts with weights has no end. "
+                       "Nearest that work: holdout = 0 and files of validation data in val, or train without weights.",
+                       LATEST(ROW(data, holdout), ROW(data, train)), c->data.holdout, train);
+    return ERR_OK;
 }
 
 static err_t check_rounding(const config *c) {
@@ -203,6 +231,7 @@ err_t config_resolve(config *c) {
     c->device.kind = c->device.backend;
     TRY(resolve_model(c));
     TRY(check_holdout(c));
+    TRY(check_mix(c));
     TRY(check_batch(c));
     TRY(check_rounding(c));
     TRY(check_nesterov(c));
