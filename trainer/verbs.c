@@ -15,34 +15,11 @@
 
 // --- look at weights ---------------------------------------------------------------------------------------------------------
 
-static void print_evaluation(const session *x, const evaluation *e, FILE *out) {
-    source_info v = source_about(x->val);
-    fprintf(out, "step %" PRId64 "  loss %.6f", x->step, e->loss);
-    for (int i = 0; i < x->net->metrics; i++) fprintf(out, "  %s %.6f", x->net->metric[i], e->metric[i]);
-    if (v.units_per_sample > 1) fprintf(out, "  %" PRId64 " windows of %" PRId64 " %s\n", e->samples, v.units_per_sample, v.unit);
-    else fprintf(out, "  %" PRId64 " %s\n", e->samples, v.unit);
-}
-
-static err_t eval_session(session *x, const char *ckpt, FILE *out) {
-    evaluation e;
-    if (!x->val) return err_set(ERR_CONFIG, "[data] val is empty: nothing to evaluate on");
-    TRY(session_load(x, ckpt));
-    TRY(evaluate(&x->evaluator, x->val, x->cfg->eval.batches, &e));
-    print_evaluation(x, &e, out);
-    return ERR_OK;
-}
-
-err_t verb_eval(const config *c, const char *ckpt, FILE *out) {
-    session x;
-    err_t rc = session_open(&x, c, SESSION_LOOK, NULL);
-    if (rc == ERR_OK) rc = eval_session(&x, ckpt, out);
-    session_close(&x);
-    return rc;
-}
-
 static err_t sample_session(session *x, const char *ckpt, const char *prompt, FILE *out) {
     char *text;
-    TRY(session_load(x, ckpt));
+    bool initial;
+    TRY(session_weights(x, ckpt, &initial));
+    if (initial) fprintf(stderr, "weights of %s: the run has no checkpoint yet\n", x->cfg->model.init_from);
     TRY(session_sample(x, prompt, &text));
     if (isatty(fileno(out))) utf8_printable(text, strlen(text) + 6, text);  // in place: never grows
     fprintf(out, "%s%s\n", prompt, text);
@@ -55,6 +32,7 @@ err_t verb_sample(const config *c, const char *ckpt, const char *prompt, FILE *o
     config no_data = *c;
     no_data.data.val[0] = 0;
     no_data.data.holdout = 0;
+    no_data.eval.text[0] = no_data.eval.choices[0] = 0;
     err_t rc = session_open(&x, &no_data, SESSION_LOOK, NULL);
     if (rc == ERR_OK) rc = sample_session(&x, ckpt, prompt ? prompt : c->sample.prompt, out);
     session_close(&x);
