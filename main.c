@@ -21,7 +21,7 @@ static const char help[] =
     "  lockstep pack CONFIG.ini...       turn text into sharded datasets, as [pack] says\n"
     "  lockstep tokenize TOKENIZER       ids of standard input  [--special], or back  [--decode]; --train SIZE KIND: make one\n"
     "  lockstep data info|verify FILES   what files of tokens are; check them; convert [--to FORMAT] FILES OUT\n"
-    "  lockstep eval CONFIG.ini...       the validation loss; --text F: bits per byte; --choices F: accuracy [--protocol P] [--ckpt DIR]\n"
+    "  lockstep eval CONFIG.ini...       what the model knows  [--ckpt DIR] [--text FILE] [--choices FILE] [--protocol llmc]\n"
     "  lockstep sample CONFIG.ini...     let the model write              [--ckpt DIR] [--prompt TEXT]\n"
     "  lockstep hash CKPT_DIR...         fingerprints of weights and of the whole state, after checking every digest\n"
     "  lockstep export RUN DIR           weights for others to load  [--dtype bf16] [--tokenizer PATH] [--shard-mb N]\n"

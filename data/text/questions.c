@@ -121,16 +121,24 @@ static void clean(bytes *x) {
     replace(x, "  ", " ");
 }
 
-// The first character in title case, all others in lower case.
+static bool is_cased(uint32_t c) { return case_lower(c) != c || case_title(c) != c; }
+
+// The first character in title case, all others in lower case, as Python's str.capitalize. A sigma that ends a word has a form of its own.
 static err_t put_capitalized(bytes *to, const json_t *s) {
+    enum { CAPITAL_SIGMA = 0x3A3, FINAL_SIGMA = 0x3C2 };
     const uint8_t *at = (const uint8_t *)json_string_value(s);
     int64_t n = (int64_t)json_string_length(s);
+    bool word = false;
     for (int64_t i = 0; i < n;) {
-        uint32_t c;
+        uint32_t c, after = 0, other;
         uint8_t out[4];
-        int k = utf8_next(at + i, n - i, &c);  // jansson lets only UTF-8 pass
-        TRY(put(to, out, utf8_put(out, i == 0 ? case_title(c) : case_lower(c))));
-        i += k ? k : 1;
+        int64_t from = i;
+        i += utf8_next(at + i, n - i, &c);  // jansson lets only UTF-8 pass
+        if (i < n) utf8_next(at + i, n - i, &after);
+        other = from == 0 ? case_title(c) : case_lower(c);
+        if (c == CAPITAL_SIGMA && word && !is_cased(after)) other = FINAL_SIGMA;
+        TRY(put(to, out, utf8_put(out, other)));
+        word = is_cased(c);
     }
     return ERR_OK;
 }
