@@ -64,7 +64,7 @@ trained() {
     done
     expect 0 "$bin" eval base.ini ref.ini
     [ "$(wc -l <"$out")" -eq 3 ] || fail "expected three lines"
-    says "step 6  loss " "  perplexity " "step 6  text part.txt  loss " "3000 tokens, 3000 bytes, not counting the first token" "step 6  choices questions.jsonl  acc " \
+    says "step 6  loss " "  perplexity " "step 6  text part.txt  loss " "3000 tokens, 3000 bytes, without the first token" "step 6  choices questions.jsonl  acc " \
         "3 questions, protocol lm-eval"
     asked bits_per_byte ref | tail -n 1 | cut -d ' ' -f 2 >want
     sed -n 's/.*text.*bits per byte \([0-9.]*\) .*/\1/p' "$out" | paste -d ' ' - want | awk '{ d = $1 - $2; exit !(d < 1e-6 && d > -1e-6) }' ||

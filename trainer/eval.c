@@ -29,7 +29,7 @@ static err_t eval_text(session *x, FILE *out) {
     fprintf(out, "step %" PRId64 "  text %s  loss %.6f  perplexity %.4f  bits per byte %.6f  %" PRId64 " tokens, %" PRId64 " bytes", x->step,
             x->cfg->eval.text, m.loss, fm_exp(m.loss), m.bits_per_byte, p->tokens, p->bytes);
     if (p->documents > 1) fprintf(out, " in %" PRId64 " documents", p->documents);
-    if (p->prefix < 0) fprintf(out, ", not counting the first token%s, which nothing is before", p->documents > 1 ? " of each" : "");
+    if (p->prefix < 0) fprintf(out, ", without the first token%s, which has nothing before it", p->documents > 1 ? " of each" : "");
     fprintf(out, "\n");
     return ERR_OK;
 }
@@ -39,8 +39,8 @@ static err_t eval_choices(session *x, FILE *out) {
     answers a;
     questions_info about = questions_about(x->exam.questions);
     TRY(exam_questions(&x->exam, &x->evaluator, &a));
-    fprintf(out, "step %" PRId64 "  choices %s  acc %.6f  acc_norm %.6f  %" PRId64 " questions, protocol %s", x->step, x->cfg->eval.choices,
-            exam_acc(&a), exam_acc_norm(&a), a.questions, protocol[x->cfg->eval.protocol]);
+    fprintf(out, "step %" PRId64 "  choices %s  acc %.6f  acc_norm %.6f  %" PRId64 " question%s, protocol %s", x->step, x->cfg->eval.choices,
+            exam_acc(&a), exam_acc_norm(&a), a.questions, a.questions == 1 ? "" : "s", protocol[x->cfg->eval.protocol]);
     if (about.cut) fprintf(out, "; %" PRId64 " of %" PRId64 " rows lost their beginning, for the context", about.cut, about.rows);
     fprintf(out, "\n");
     return ERR_OK;
