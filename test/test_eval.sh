@@ -190,6 +190,14 @@ weights_of_others() {
 
 # --- what is refused -------------------------------------------------------------------------------------------------------------------
 
+# Who only writes a sample does not need the files that are asked for.
+samples_ask_nothing() {
+    settings gone eval.text=nowhere.txt eval.choices=nowhere.jsonl run.name=ref sample.tokens=3
+    sed -i '2d' gone.ini
+    expect 0 "$bin" sample base.ini gone.ini
+    expect 74 "$bin" eval base.ini gone.ini
+}
+
 # Before the first step, and by every verb that would ask.
 refused() {
     printf '{"query": "a", "choices": ["b"], "gold": 0}\n{"query": "a", "choices": ["b"], "gold": 1}\n' >wrong.jsonl
@@ -258,6 +266,7 @@ try any_ranks
 try changes_nothing
 try without_validation_data
 try weights_of_others
+try samples_ask_nothing
 try refused
 try refused_on_ranks
 finish

@@ -82,6 +82,23 @@ static void the_protocols_ask_for_tokens_of_their_own(void **state) {
     end();
 }
 
+// In time that grows with its length, not with its square.
+static void many_brackets(void **state) {
+    (void)state;
+    enum { MANY = 2000000 };
+    char *line = malloc(MANY + 200);
+    start();
+    assert_non_null(line);
+    int n = sprintf(line, "{\"activity_label\": \"\", \"ctx_a\": \"");
+    memset(line + n, '[', MANY);
+    strcpy(line + n + MANY, "\", \"ctx_b\": \"\", \"ctx\": \"\", \"endings\": [\"z\"], \"label\": 0}");
+    questions *q = open_text(line, PROTOCOL_LM_EVAL, 4);
+    expect_row(questions_source(q), 0, "[[[ z", 2);
+    questions_close(q);
+    free(line);
+    end();
+}
+
 // What lm-evaluation-harness makes of the parts of a row; the wholes are what its preprocess gives.
 static void hellaswag_is_cleaned(void **state) {
     (void)state;
@@ -383,6 +400,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_protocols_ask_for_tokens_of_their_own),
         cmocka_unit_test(hellaswag_is_cleaned),
+        cmocka_unit_test(many_brackets),
         cmocka_unit_test(the_least_sum_is_the_answer),
         cmocka_unit_test(what_is_too_long_loses_its_beginning),
         cmocka_unit_test(refused_questions),
