@@ -21,7 +21,7 @@ static const char help[] =
     "  lockstep pack CONFIG.ini...       turn text into sharded datasets, as [pack] says\n"
     "  lockstep tokenize TOKENIZER       ids of standard input  [--special], or back  [--decode]; --train SIZE KIND: make one\n"
     "  lockstep data info|verify FILES   what files of tokens are; check them; convert [--to FORMAT] FILES OUT\n"
-    "  lockstep eval CONFIG.ini...       loss over the validation data    [--ckpt DIR]\n"
+    "  lockstep eval CONFIG.ini...       what the model knows  [--ckpt DIR] [--text FILE] [--choices FILE] [--protocol llmc]\n"
     "  lockstep sample CONFIG.ini...     let the model write              [--ckpt DIR] [--prompt TEXT | --prompts FILE]\n"
     "  lockstep hash CKPT_DIR...         fingerprints of weights and of the whole state, after checking every digest\n"
     "  lockstep export RUN DIR           weights for others to load  [--dtype bf16] [--tokenizer PATH] [--shard-mb N]\n"
@@ -42,7 +42,7 @@ static const char help[] =
 typedef struct arguments {
     const char *files[CONFIG_FILES_MAX];
     int count;
-    const char *ckpt, *prompt, *prompts;
+    const char *ckpt, *prompt, *prompts, *text, *choices, *protocol;
     int64_t steps;
     bool parts;  // bench step
 } arguments;
@@ -72,6 +72,9 @@ static err_t parse(int argc, char **argv, const char *allowed, arguments *a) {
         if (strcmp(word, "--ckpt ") == 0) a->ckpt = value;
         else if (strcmp(word, "--prompt ") == 0) a->prompt = value;
         else if (strcmp(word, "--prompts ") == 0) a->prompts = value;
+        else if (strcmp(word, "--text ") == 0) a->text = value;
+        else if (strcmp(word, "--choices ") == 0) a->choices = value;
+        else if (strcmp(word, "--protocol ") == 0) a->protocol = value;
         else TRY(parse_steps(value, &a->steps));
     }
     return ERR_OK;
@@ -110,8 +113,37 @@ static err_t do_tune(const config *c, const arguments *a) {
     (void)a;
     return verb_tune(c, stdout);
 }
-static err_t do_eval(const config *c, const arguments *a) { return verb_eval(c, a->ckpt, stdout); }
 static err_t do_sample(const config *c, const arguments *a) { return verb_sample(c, a->ckpt, a->prompt, a->prompts, stdout); }
+
+static err_t set_path(char to[CONFIG_TEXT], const char *option, const char *path) {
+    if (path && strlen(path) >= CONFIG_TEXT)
+        return err_set(ERR_USAGE, "%s: a path of at most %d bytes, found %zu", option, CONFIG_TEXT - 1, strlen(path));
+    strcpy(to, path ? path : "");
+    return ERR_OK;
+}
+
+// --text and --choices ask for themselves only, in place of what the INI says.
+static err_t ask(config *c, const arguments *a) {
+    c->eval.ckpt = a->ckpt;
+    c->sample.batch = 1;  // nothing is written
+    if (a->protocol && strcmp(a->protocol, "llmc") != 0 && strcmp(a->protocol, "lm-eval") != 0)
+        return err_set(ERR_USAGE, "--protocol %s: expected lm-eval or llmc", a->protocol);
+    if (a->protocol) c->eval.protocol = strcmp(a->protocol, "llmc") == 0 ? PROTOCOL_LLMC : PROTOCOL_LM_EVAL;
+    if (!a->text && !a->choices) return ERR_OK;
+    c->data.val[0] = 0;
+    c->data.holdout = 0;
+    TRY(set_path(c->eval.text, "--text", a->text));
+    return set_path(c->eval.choices, "--choices", a->choices);
+}
+
+// One rank needs no supervisor: Ctrl-C ends it at once.
+static err_t do_eval(const config *c, const arguments *a) {
+    config asked = *c;
+    int rank, world;
+    bool alone = !*c->cluster.nodes && (c->device.ranks == 1 || (c->device.ranks == 0 && c->device.kind == DEVICE_CPU));
+    TRY(ask(&asked, a));
+    return alone ? verb_eval(&asked, stdout) : supervise(&asked, eval_rank, &rank, &world);
+}
 
 static err_t do_bench(const config *c, const arguments *a) {
     config timed = *c;
@@ -133,7 +165,7 @@ static const verb verbs[] = {
     {"plan", "", 1, true, do_plan},
     {"config", "", 0, false, do_config},
     {"pack", "", 1, false, do_pack},
-    {"eval", "--ckpt ", 1, true, do_eval},
+    {"eval", "--ckpt --text --choices --protocol ", 1, true, do_eval},
     {"sample", "--ckpt --prompt --prompts ", 1, true, do_sample},
     {"bench", "--steps ", 1, true, do_bench},
     {"tune", "", 1, true, do_tune},

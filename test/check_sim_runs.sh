@@ -53,6 +53,34 @@ RUNS
     says "step 12  loss" "accuracy" "11 images"
 }
 
+# Texts and questions, of rows shorter than the context: one answer on any number of devices, and in FP32 the CPU's to the digits shown.
+likelihoods() {
+    export SIM_SEED=7
+    golden=$top/test/golden
+    rm -rf asks && mkdir -p asks && cd asks || fail "no directory"
+    for family in gpt2 llama3; do
+        expect 0 "$bin" inspect "$golden/likelihood/$family"
+        cp "$out" model.ini
+        settings asks device.backend=cuda data.val= batch.global=12 batch.micro=3 reduce.transport=nccl "reduce.nccl_library=$sim/test/libnccl-sim.so" \
+            "sample.tokenizer=$golden/tokenizer/$family.json" "eval.text=$golden/likelihood/texts.jsonl" "eval.choices=$golden/likelihood/hellaswag.jsonl"
+        settings cpu device.backend=cpu device.ranks=1 reduce.transport=auto
+        expect 0 "$bin" eval model.ini asks.ini cpu.ini
+        sed -n 's/.* loss \([0-9.]*\) .*/\1/p; s/.* \(acc .*\) 40 .*/\1/p' "$out" >cpu.said
+        for type in fp32 bf16; do
+            settings deal precision.compute=$type device.ranks=1
+            SIM_DEVICES=1 expect 0 timeout 100 "$bin" eval model.ini asks.ini deal.ini
+            cp "$out" $type.said
+            for ranks in 2 3; do
+                settings deal precision.compute=$type device.ranks=$ranks parallel.zero=$ranks
+                SIM_DEVICES=$ranks expect 0 timeout 100 "$bin" eval model.ini asks.ini deal.ini
+                same $type.said "$out" "$family in $type: answers of one device and of $ranks"
+            done
+        done
+        sed -n 's/.* loss \([0-9.]*\) .*/\1/p; s/.* \(acc .*\) 40 .*/\1/p' fp32.said >cuda.said
+        same cpu.said cuda.said "$family: answers of the CPU and of a device"
+    done
+}
+
 # said DIR: what a run's log says of its steps, to the last digit.
 said() { sed -n 's/.*"step":\([0-9]*\),.*"loss":\([^,]*\),.*"grad_norm":\([^,]*\),.*/\1 \2 \3/p' "$1/log.jsonl"; }
 
@@ -420,6 +448,7 @@ page() {
 
 try ranks
 try perceptron
+try likelihoods
 try ahead
 try plans
 try tuned

@@ -336,7 +336,8 @@ eval_checkpoints() {
     cp "$out" once
     expect 0 "$bin" eval base.ini
     same once "$out" "two evaluations"
-    grep -qE '^step 6  loss [0-9]+\.[0-9]+  62 windows of 32 tokens$' "$out" || fail "expected step, loss and windows"
+    grep -qE '^step 6  loss [0-9]+\.[0-9]+  perplexity [0-9]+\.[0-9]{4}  bits per byte [0-9]+\.[0-9]{6}  62 windows of 32 tokens$' "$out" || fail "expected step, loss, perplexity, bits per byte and windows"
+    awk '{ p = exp($4) - $6; b = $4 / log(2) - $10; exit !(p * p < 1e-4 * $6 && b * b < 1e-10) }' "$out" || fail "perplexity and bits per byte are not those of the loss"
     logged=$(sed -n 's/^{"t":"eval","step":6,"loss":\([0-9.]*\),.*/\1/p' runs/base/log.jsonl)
     awk -v want="$logged" '{ d = $4 - want; exit !(d < 1e-6 && d > -1e-6) }' "$out" || fail "expected the loss of the log, $logged"
     expect 0 "$bin" eval base.ini --ckpt runs/base/ckpt/step-00000003

@@ -50,6 +50,34 @@ over_a_bad_cable() {
         fail "the cable has no delay: $(head -n 2 node0/runs/bad-cable/log.jsonl)"
 }
 
+# Each node has the questions itself. They are asked while it trains and after it, and the answers are one rank's; only rank 0 says them.
+questions_on_nodes() {
+    printf '{"query": "the a", "choices": ["one", "two step lane", "x"], "gold": 1}\n{"ctx": "tree sum", "endings": ["bit", "qqqqqq"], "label": "0"}\n' >q.jsonl
+    text 2000 >part.txt
+    set -- run.steps=6 eval.every=3 log.hash_every=0 eval.choices=q.jsonl eval.text=part.txt
+    alone asked 1 "$@"
+    expect 0 "$bin" eval base.ini asked.ini
+    cp "$out" answers
+    near 2 1
+    cp q.jsonl part.txt node0
+    cp q.jsonl part.txt node1
+    together asking "$@" parallel.zero=3
+    boot asking
+    ended 0
+    nodes_like runs/asked asking
+    verb=eval
+    boot asking
+    ended 0
+    same answers node0/out "the answers of one rank and of two nodes"
+    [ ! -s node1/out ] || fail "node 1 says something too: $(cat node1/out)"
+    sed -i 's/lane/sum/' node1/q.jsonl
+    boot asking
+    ended 78
+    for k in 0 1; do on $k dataset; done
+    verb=
+    nothing_left
+}
+
 # --- stopped and continued --------------------------------------------------------------------------------------------
 
 # One is asked, or all; then a node comes back with an empty disk. Its files are on its buddy's.
@@ -180,6 +208,7 @@ try through_nccl
 try near_two_nodes
 try far_two_nodes
 try over_a_bad_cable
+try questions_on_nodes
 try stopped_nodes
 try local_rank_killed
 try near_rank_killed

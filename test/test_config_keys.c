@@ -326,11 +326,12 @@ static const char classes_of[] =
     "optimizer.beta1 optimizer.beta2 optimizer.eps optimizer.weight_decay optimizer.grad_clip "
     "optimizer.momentum optimizer.nesterov schedule.type schedule.warmup schedule.decay_steps schedule.final_fraction reduce.order | "
     "run.name run.steps run.resume device.match model.init_from model.init_resize parallel.data parallel.zero parallel.recompute parallel.offload reduce.bucket_mb reduce.transport "
-    "reduce.nccl_ib reduce.nccl_algorithm cluster.nodes cluster.port cluster.timeout cluster.heartbeat checkpoint.every checkpoint.keep_best eval.every eval.batches "
+    "reduce.nccl_ib reduce.nccl_algorithm cluster.nodes cluster.port cluster.timeout cluster.heartbeat checkpoint.every checkpoint.keep_best eval.every eval.batches eval.protocol "
     "sample.every sample.tokens sample.prompt sample.temperature sample.top_k sample.top_p sample.min_p sample.stop log.hash_every log.power_every | "
     "run.dir run.faults device.backend device.ranks device.threads device.simd device.graph device.check data.train data.val data.format "
     "data.prefetch data.retry pack.input pack.output pack.tokenizer pack.text_key pack.shard_tokens pack.val_fraction "
-    "pack.compress reduce.nccl_library reduce.nccl_interface cluster.secret_file checkpoint.keep sample.batch sample.tokenizer log.every log.jsonl ";
+    "pack.compress reduce.nccl_library reduce.nccl_interface cluster.secret_file checkpoint.keep eval.text eval.choices sample.batch sample.tokenizer log.every "
+    "log.jsonl ";
 
 static err_t list_name(void *ctx, const char *key, const char *value) {
     (void)value;

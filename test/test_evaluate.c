@@ -93,7 +93,8 @@ static void the_verb_says_the_same(void **state) {
     OK(ckpt_save(r.x.dir, &r.x.state.ckpt, 1, NULL));
     snprintf(ckpt, sizeof ckpt, "%s/ckpt/step-%08d", r.x.dir, 0);
     FILE *out = fmemopen(line, sizeof line, "w");
-    OK(verb_eval(&r.c, ckpt, out));
+    r.c.eval.ckpt = ckpt;
+    OK(verb_eval(&r.c, out));
     fclose(out);
     snprintf(expected, sizeof expected, "step 0  loss %.5f", mean_of(&r, 12));
     if (strncmp(line, expected, strlen(expected)) != 0) fail_msg("\"%s\", expected \"%s\"", line, expected);

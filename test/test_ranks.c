@@ -20,10 +20,12 @@ static const char small_model[] =
     "[batch]\nglobal = 16\nmicro = 2\nlanes = 8\n[optimizer]\nlr = 3e-3\n[schedule]\nwarmup = 4\n[device]\nthreads = 1\n[reduce]\nbucket_mb = 0.02\n"
     "[cluster]\ntimeout = 20\n";
 
+enum { ASKED = 6 };
+
 // What one rank found.
 typedef struct finding {
     char hash[17], state_hash[17], error[ERR_TEXT];
-    double loss, eval, eval_published;
+    double loss, eval, eval_published, asked[ASKED];  // asked: bits per byte of a text, and the sums of choices
     int64_t memory, planned, sent, planned_sent, sent_far, planned_far;
     err_t code;
 } finding;
@@ -121,6 +123,18 @@ static err_t begin(session *x, const world *w) {
     return found ? ERR_OK : err_set(ERR_DATA, "%s: no checkpoint to go on from", x->dir);
 }
 
+// One text, and questions of five choices.
+static err_t answer(session *x, double asked[ASKED]) {
+    text_marks text;
+    answers a;
+    TRY(exam_text(&x->exam, &x->evaluator, &text));
+    asked[0] = text.bits_per_byte;
+    TRY(exam_questions(&x->exam, &x->evaluator, &a));
+    if (questions_about(x->exam.questions).rows != ASKED - 1) return err_set(ERR_INTERNAL, "expected %d rows", ASKED - 1);
+    memcpy(asked + 1, x->exam.sums, (ASKED - 1) * sizeof *asked);
+    return ERR_OK;
+}
+
 static err_t measure(session *x, const world *w, finding *f) {
     step_result s;
     int64_t windows, last = w->saves ? w->saves : STEPS;
@@ -137,6 +151,7 @@ static err_t measure(session *x, const world *w, finding *f) {
     f->sent_far = x->ranks->traffic.sent_far - before.sent_far;
     f->loss = s.loss;
     TRY(eval_loss(x, 0, &f->eval, &windows));
+    TRY(answer(x, f->asked));
     TRY(session_settle(x));
     TRY(look_at_padding(x));
     TRY(session_counters(x));
@@ -193,11 +208,12 @@ static void note_end(pid_t pid, finding *f) {
 // Forks all ranks of all nodes and waits for them.
 static void run_world(const world *w, int port, finding *all) {
     static const char *const hosts[] = {"127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4"};
-    char cluster[1536];
+    char cluster[4096];
     config c;
     pid_t pid[RANKS_MOST];
     int n = world_size(w), started = 0;
-    snprintf(cluster, sizeof cluster, "%s[cluster]\nport = %d\nsecret_file = %s\n", w->more, port, secret_path);
+    snprintf(cluster, sizeof cluster, "%s[cluster]\nport = %d\nsecret_file = %s\n[eval]\ntext = %s/part.txt\nchoices = %s/q.jsonl\n", w->more, port,
+             secret_path, w->dir, w->dir);
     load_config(&c, w->dir, small_model, cluster);
     fflush(NULL);
     for (int node = 0; node < w->nodes; node++) {
@@ -236,6 +252,9 @@ static void expect_same(const char *what, const finding *all, int n, const findi
         if (all[k].loss != one->loss || all[k].eval != one->eval)
             fail_msg("%s: rank %d of %d: loss %.17g eval %.17g, expected %.17g and %.17g", what, k, n, all[k].loss, all[k].eval, one->loss,
                      one->eval);
+        for (int i = 0; i < ASKED; i++)
+            if (!(all[k].asked[i] == one->asked[i] && one->asked[i] > 0))
+                fail_msg("%s: rank %d of %d: likelihood %d is %.17g, expected %.17g", what, k, n, i, all[k].asked[i], one->asked[i]);
         if (all[k].eval_published != all[k].eval)
             fail_msg("%s: rank %d of %d: eval %.17g, of the weights published anew %.17g", what, k, n, all[k].eval, all[k].eval_published);
         if (all[k].memory != all[k].planned)
@@ -268,6 +287,10 @@ static char *data_dir(void) {
     char *dir = make_dir(), bytes[64];
     write_tokens(dir, "text.bin", 6000);
     write_tokens(dir, "val.bin", 1500);
+    write_text(dir, "part.txt", "7 bottles and d walls; 14 bottles and 1a walls; and then some 21 bottles and 27 walls, all of them\n");
+    write_text(dir, "q.jsonl",
+               "{\"query\": \"7 bottles and\", \"choices\": [\"d walls\", \"x\", \"no\"], \"gold\": 0}\n"
+               "{\"ctx\": \"walls;\", \"endings\": [\"14\", \"15 or 6\"], \"label\": 1}\n");
     memset(bytes, 'x', sizeof bytes);
     snprintf(secret_path, sizeof secret_path, "%s/secret", dir);
     OK(io_write_file(secret_path, bytes, sizeof bytes, NULL));

@@ -30,26 +30,42 @@ err_t evaluator_declare(evaluator *k, step_runner *r) {
     return declare_scores(k);
 }
 
+// What is evaluated: the first `samples` of a source. T: of a model of tokens, how many a sample has; 0: of another model.
+typedef struct job {
+    source *from;
+    int64_t samples, T;
+    evaluation *sum;  // (+=), and
+    double *each;     // (samples) (=) their means; NULL: not wanted
+} job;
+
+static job job_of(const evaluator *k, source *from) {
+    return (job){.from = from, .samples = source_about(from).samples, .T = k->r->net->vocab ? from->tensor[from->place[0]].size[0] : 0};
+}
+
+// Bytes of input i of a sample, which the source may have in another shape.
+static size_t input_bytes(const job *j, int i) { return spec_bytes(&j->from->tensor[j->from->place[i]]); }
+
 // Reads B samples and brings them to the device.
-static err_t load_samples(evaluator *k, source *val, int64_t first, int64_t B) {
+static err_t load_samples(evaluator *k, const job *j, int64_t first, int64_t B) {
     step_runner *r = k->r;
     for (int64_t b = 0; b < B; b++) {
         void *to[MODEL_INPUTS];
-        for (int i = 0; i < r->net->inputs; i++) to[i] = (char *)k->host_in[i].data + (size_t)b * spec_bytes(&r->net->input[i]);
-        TRY(source_read(val, first + b, to));
+        for (int i = 0; i < r->net->inputs; i++) to[i] = (char *)k->host_in[i].data + (size_t)b * input_bytes(j, i);
+        TRY(source_read(j->from, first + b, to));
     }
-    for (int i = 0; i < r->net->inputs; i++)
-        TRY(stream_copy(r->s, r->in[r->place][i].data, k->host_in[i].data, (size_t)B * spec_bytes(&r->net->input[i])));
+    for (int i = 0; i < r->net->inputs; i++) TRY(stream_copy(r->s, r->in[r->place][i].data, k->host_in[i].data, (size_t)B * input_bytes(j, i)));
     return ERR_OK;
 }
 
 // Losses and metrics of B samples, to this rank's places in the rows of `results`.
-static err_t run_samples(evaluator *k, int64_t B) {
+static err_t run_samples(evaluator *k, const job *j, int64_t B) {
     step_runner *r = k->r;
     pass p = executor_pass(r, B);
     double *mine = (double *)k->results.data + r->ranks->rank * r->cfg->batch.micro;
     tensor means = {mine, FP64, 1, {B, 1, 1, 1}};
     p.metrics = view2(&k->metrics, r->net->metrics, B);
+    for (int i = 0; j->T && i < r->net->inputs; i++) p.in[i] = view2(&p.in[i], B, j->T);
+    if (j->T) p.losses = view2(&r->losses, B, j->T);
     TRY(executor_look(r, &p));
     TRY(p.ops->loss_means(&(loss_means_args){.means = &means, .losses = &p.losses}, r->s));
     for (int i = 0; i < r->net->metrics; i++)
@@ -59,47 +75,72 @@ static err_t run_samples(evaluator *k, int64_t B) {
 
 // This rank's micro-batch of a round: B samples from `first`. B = 0: other ranks need its
 // weights.
-static err_t evaluate_batch(evaluator *k, source *val, int64_t first, int64_t B) {
+static err_t evaluate_batch(evaluator *k, const job *j, int64_t first, int64_t B) {
     step_runner *r = k->r;
-    err_t rc = B ? load_samples(k, val, first, B) : ERR_OK;
+    err_t rc = B ? load_samples(k, j, first, B) : ERR_OK;
     if (rc != ERR_OK && rc != ERR_DATA && rc != ERR_IO) return rc;
-    if (B && rc == ERR_OK) return run_samples(k, B);
+    if (B && rc == ERR_OK) return run_samples(k, j, B);
     err_record why = rc != ERR_OK ? *err_last() : (err_record){0};
     TRY(executor_look(r, NULL));
     return rc == ERR_OK ? ERR_OK : err_restore(&why);
 }
 
+static void take_results(const evaluator *k, const job *j, int64_t first, int64_t W) {
+    const double *host = k->host_results.data;
+    for (int64_t i = 0; i < W; i++) j->sum->loss += host[i];
+    for (int64_t i = 0; i < W && j->each; i++) j->each[first + i] = host[i];
+    for (int m = 0; m < k->r->net->metrics; m++)
+        for (int64_t i = 0; i < W; i++) j->sum->metric[m] += host[(1 + m) * places(k) + i];
+}
+
 // One micro-batch for each rank, W samples in all; their losses are added in order. Each number comes from one rank and
 // is zero on the others, so the all-reduce rounds nothing.
-static err_t evaluate_round(evaluator *k, source *val, int64_t first, int64_t W, evaluation *sum) {
+static err_t evaluate_round(evaluator *k, const job *j, int64_t first, int64_t W) {
     step_runner *r = k->r;
     comm *c = r->ranks;
     int64_t micro = r->cfg->batch.micro, mine = W - c->rank * micro;
-    const double *host = k->host_results.data;
     TRY(stream_zero(r->s, k->results.data, tensor_bytes(&k->results)));
-    err_t rc = evaluate_batch(k, val, first + c->rank * micro, mine < 0 ? 0 : mine < micro ? mine : micro);
+    err_t rc = evaluate_batch(k, j, first + c->rank * micro, mine < 0 ? 0 : mine < micro ? mine : micro);
     TRY(parallel_wait(&r->together));
     if (rc != ERR_OK && rc != ERR_DATA && rc != ERR_IO) return rc;  // can't be shared by agreement
     TRY(comm_agree_ok(c, rc, r->s));
     TRY(c->table->all_reduce(c, k->results.data, (size_t)tensor_count(&k->results), FP64, REDUCE_SUM, r->s));
     TRY(stream_copy(r->s, k->host_results.data, k->results.data, tensor_bytes(&k->results)));
     TRY(stream_wait(r->s));
-    for (int64_t i = 0; i < W; i++) sum->loss += host[i];
-    for (int m = 0; m < r->net->metrics; m++)
-        for (int64_t i = 0; i < W; i++) sum->metric[m] += host[(1 + m) * places(k) + i];
+    take_results(k, j, first, W);
+    return ERR_OK;
+}
+
+static err_t evaluate_all(evaluator *k, const job *j) {
+    step_runner *r = k->r;
+    int64_t W = j->samples, round = places(k);
+    TRY(parallel_wait(&r->together));
+    r->ranks->phase.what = r->ranks->host->phase.what = "evaluate";
+    for (int64_t at = 0; at < W; at += round) TRY(evaluate_round(k, j, at, W - at < round ? W - at : round));
     return ERR_OK;
 }
 
 err_t evaluate(evaluator *k, source *val, int64_t batches, evaluation *out) {
-    step_runner *r = k->r;
-    int64_t micro = r->cfg->batch.micro, W = source_about(val).samples, round = places(k);
-    if (batches > 0 && batches * micro < W) W = batches * micro;
-    *out = (evaluation){.samples = W};
-    TRY(parallel_wait(&r->together));
-    r->ranks->phase.what = r->ranks->host->phase.what = "evaluate";
-    for (int64_t at = 0; at < W; at += round) TRY(evaluate_round(k, val, at, W - at < round ? W - at : round, out));
-    out->loss /= (double)W;
-    for (int m = 0; m < r->net->metrics; m++) out->metric[m] /= (double)W;
+    int64_t micro = k->r->cfg->batch.micro;
+    job j = job_of(k, val);
+    if (batches > 0 && batches * micro < j.samples) j.samples = batches * micro;
+    *out = (evaluation){.samples = j.samples};
+    j.sum = out;
+    TRY(evaluate_all(k, &j));
+    out->loss /= (double)j.samples;
+    for (int m = 0; m < k->r->net->metrics; m++) out->metric[m] /= (double)j.samples;
+    return ERR_OK;
+}
+
+// A sample's sum is its mean times T. Which samples a micro-batch has, and so everything that is computed of it, follows from [batch] micro and the
+// source; ranks only share out whole micro-batches. Mean and product are one division and one multiplication in double, of one rank's sum and then
+// on all ranks: the same numbers on every world.
+err_t evaluate_each(evaluator *k, source *from, double *sums) {
+    evaluation unused = {0};
+    job j = job_of(k, from);
+    j.sum = &unused, j.each = sums;
+    TRY(evaluate_all(k, &j));
+    for (int64_t i = 0; i < j.samples; i++) sums[i] *= (double)j.T;
     return ERR_OK;
 }
 

@@ -32,6 +32,10 @@ typedef struct evaluation {
 // losses are added as doubles, in order. Uses the runner's activations.
 err_t evaluate(evaluator *k, source *val, int64_t batches, evaluation *out);
 
+// Of a model of tokens: sums[k] (double) = the sum of the losses of sample k, for all samples of the source; the same on all ranks. Rows of the source may
+// be shorter than the model's context. (data/text/rows.h: a target of -1 has loss 0.)
+err_t evaluate_each(evaluator *k, source *from, double *sums);
+
 // scores (V, host) = the model's for what follows these tokens, 1 to `context` of them. Waits for the device.
 err_t evaluator_scores(evaluator *k, const int32_t *tokens, int64_t count, float *scores);
 

@@ -312,6 +312,7 @@ static err_t export_run(const export_options *o, config *c, FILE *out) {
     c->batch.micro = 1;
     c->data.val[0] = 0;
     c->data.holdout = 0;
+    c->eval.text[0] = c->eval.choices[0] = 0;
     c->sample.tokens = 0;
     c->device.plans[0] = 0;
     err_t rc = session_open(&x, c, SESSION_LOOK, NULL);

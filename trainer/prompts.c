@@ -146,7 +146,9 @@ static void prompts_close(prompt_list *l) {
 // --- the verb ----------------------------------------------------------------------------------------------------------------
 
 static err_t sample_session(session *x, const char *ckpt, const char *prompt, prompt_list *l) {
-    TRY(session_load(x, ckpt));
+    bool initial;
+    TRY(session_weights(x, ckpt, &initial));
+    if (initial) fprintf(stderr, "weights of %s: the run has no checkpoint yet\n", x->cfg->model.init_from);
     if (!l->count) return sample_one(x, prompt, l->out);
     TRY(session_samples(x, l->at, l->count, &(sample_listener){print_ended, l}));
     return l->failed;
@@ -158,6 +160,7 @@ err_t verb_sample(const config *c, const char *ckpt, const char *prompt, const c
     config alone = *c;  // no data is needed
     alone.data.val[0] = 0;
     alone.data.holdout = 0;
+    alone.eval.text[0] = alone.eval.choices[0] = 0;
     if (prompt && prompts) return err_set(ERR_USAGE, "--prompt and --prompts: expected one of them");
     err_t rc = prompts ? read_prompts(&l, prompts) : ERR_OK;
     if (alone.sample.batch > l.count) alone.sample.batch = l.count ? l.count : 1;

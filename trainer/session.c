@@ -75,7 +75,11 @@ static err_t describe_team(session *x, const launch *at, team_options *o) {
     snprintf(o->job, sizeof o->job, "%s", c->run.name);
     snprintf(o->build, sizeof o->build, "%s", version_text());
     snprintf(o->config_hash, sizeof o->config_hash, "%s", hash);
-    snprintf(o->data_hash, sizeof o->data_hash, "%s %s", source_about(x->train).hash, x->val ? source_about(x->val).hash : "-");
+    int n =
+        snprintf(o->data_hash, sizeof o->data_hash, "%s %s", x->train ? source_about(x->train).hash : "-", x->val ? source_about(x->val).hash : "-");
+    const source *asked[] = {x->exam.text.from, x->exam.questions ? questions_source(x->exam.questions) : NULL};
+    for (int i = 0; i < 2 && !exam_is_empty(&x->exam); i++)
+        n += snprintf(o->data_hash + n, sizeof o->data_hash - (size_t)n, " %.8s", asked[i] ? source_about(asked[i]).hash : "-");
     return o->has_secret ? cluster_secret(c, o->secret) : ERR_OK;
 }
 
@@ -146,6 +150,9 @@ static err_t open_words(session *x) {
 }
 
 static err_t open_model(session *x) { return model_types[x->cfg->model.type]->open(&x->net, &x->cfg->model.of); }
+
+// What is asked beside the validation loss; not of made-up samples.
+static err_t open_exam(session *x) { return x->kind < SESSION_BENCH ? exam_open(&x->exam, x->cfg, x->net) : ERR_OK; }
 
 static err_t plan_tensors(session *x) {
     state_options o = state_options_of(x);
@@ -234,6 +241,7 @@ err_t session_machine(session *x, const config *c, session_kind kind, int device
     if (c->device.plans[0] && kind != SESSION_TUNE) TRY(tuned_load(x->dev, c->device.plans, x->plans));
     TRY(open_model(x));
     TRY(open_words(x));
+    TRY(open_exam(x));
     return open_data(x);
 }
 
@@ -286,6 +294,7 @@ void session_close(session *x) {
     if (x->val) source_close(x->val);
     if (x->net) x->net->type->close(x->net);
     tokenizer_close(x->words);
+    exam_close(&x->exam);
     if (x->s) stream_close(x->s);
     if (x->dev) device_close(x->dev);
     *x = (session){0};
@@ -328,20 +337,56 @@ err_t session_resume(session *x, bool *found, monitor *m) {
     return ERR_OK;
 }
 
-err_t session_load(session *x, const char *dir) {
+// Where in the run's directory its best checkpoint is, or else its newest; "" if there is none. Beside other ranks a link is followed once, so that all
+// ranks load the same even while the run goes on elsewhere.
+enum { CKPT_PLACE = 64 };
+static err_t find_checkpoint(const session *x, char place[CKPT_PLACE]) {
     char best[IO_PATH];
     struct stat st;
+    bool found;
+    memset(place, 0, CKPT_PLACE);
     TRY(io_path(best, "%s/best", x->dir));
-    if (!dir && stat(best, &st) == 0) dir = best;
-    else if (!dir) {
-        bool found;
-        TRY(ckpt_newest(x->dir, best, &found));
-        if (!found) return err_set(ERR_DATA, "%s/ckpt: no checkpoint yet; train first: lockstep CONFIG.ini", x->dir);
-        dir = best;
+    if (stat(best, &st) == 0) {
+        ssize_t n = x->ranks->world > 1 ? readlink(best, place, CKPT_PLACE - 1) : -1;
+        if (n < 0 || place[0] == '/' || n == CKPT_PLACE - 1) memset(place, 0, CKPT_PLACE), strcpy(place, "best");
+        return ERR_OK;
+    }
+    TRY(ckpt_newest(x->dir, best, &found));
+    if (found) snprintf(place, CKPT_PLACE, "%s", best + strlen(x->dir) + 1);
+    return ERR_OK;
+}
+
+// Rank 0's choice is that of all.
+static err_t choose_checkpoint(session *x, char place[CKPT_PLACE]) {
+    comm *host = x->ranks->host;
+    err_t rc = x->ranks->rank == 0 ? find_checkpoint(x, place) : ERR_OK;
+    TRY(comm_agree_ok(x->ranks, rc, x->s));
+    if (x->ranks->world == 1) return ERR_OK;
+    TRY(host->table->broadcast(host, place, CKPT_PLACE, 0, x->s));
+    return stream_wait(x->s);
+}
+
+// dir NULL and initial given: the run's own, or *initial = true.
+static err_t load_checkpoint(session *x, const char *dir, bool *initial) {
+    char own[IO_PATH], place[CKPT_PLACE] = "";
+    if (!dir) {
+        TRY(choose_checkpoint(x, place));
+        if (initial && !*place) return *initial = true, ERR_OK;
+        if (!*place) return err_set(ERR_DATA, "%s/ckpt: no checkpoint yet; train first: lockstep CONFIG.ini", x->dir);
+        TRY(io_path(own, "%s/%s", x->dir, place));
+        dir = own;
     }
     TRY(ckpt_load(dir, &x->state.ckpt, true));
     TRY(adopt_counters(x));
     return state_publish(&x->state);
+}
+
+err_t session_load(session *x, const char *dir) { return load_checkpoint(x, dir, NULL); }
+
+err_t session_weights(session *x, const char *dir, bool *initial) {
+    *initial = false;
+    TRY(load_checkpoint(x, dir, x->cfg->model.init_from[0] ? initial : NULL));
+    return *initial ? session_init(x) : ERR_OK;
 }
 
 err_t session_feed(session *x, int64_t last) {

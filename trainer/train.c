@@ -302,11 +302,42 @@ static err_t log_step(run *r, const step_result *s, double ms) {
     return ERR_OK;
 }
 
+// The numbers of an evaluation beside the loss, by name.
+typedef struct figures {
+    int count;
+    const char *name[MODEL_METRICS + 3];
+    double value[MODEL_METRICS + 3];
+} figures;
+
+static void add_figure(figures *f, const char *name, double value) {
+    f->name[f->count] = name;
+    f->value[f->count++] = value;
+}
+
+// Without validation data there is no loss.
+static err_t evaluate_all(session *x, evaluation *e, figures *f) {
+    text_marks text;
+    answers a;
+    *e = (evaluation){.loss = NAN};
+    if (x->val) TRY(evaluate(&x->evaluator, x->val, x->cfg->eval.batches, e));
+    for (int i = 0; x->val && i < x->net->metrics; i++) add_figure(f, x->net->metric[i], e->metric[i]);
+    if (x->exam.text.from) {
+        TRY(exam_text(&x->exam, &x->evaluator, &text));
+        add_figure(f, "bits_per_byte", text.bits_per_byte);
+    }
+    if (!x->exam.questions) return ERR_OK;
+    TRY(exam_questions(&x->exam, &x->evaluator, &a));
+    add_figure(f, "acc", exam_acc(&a));
+    add_figure(f, "acc_norm", exam_acc_norm(&a));
+    return ERR_OK;
+}
+
 static err_t evaluate_now(run *r, bool *improved) {
     session *x = &r->x;
     double start = clock_now();
     evaluation e;
-    TRY(evaluate(&x->evaluator, x->val, x->cfg->eval.batches, &e));
+    figures f = {0};
+    TRY(evaluate_all(x, &e, &f));
     ckpt_counters *at = &x->state.ckpt.at;
     *improved = e.loss < at->best_loss;
     if (*improved) at->best_loss = e.loss, at->best_step = x->step;
@@ -315,9 +346,9 @@ static err_t evaluate_now(run *r, bool *improved) {
         .samples = e.samples,
         .of = x->net->units > 1 ? "windows" : "samples",
         .loss = e.loss,
-        .metrics = x->net->metrics,
-        .metric = x->net->metric,
-        .value = e.metric,
+        .metrics = f.count,
+        .metric = f.name,
+        .value = f.value,
         .best = at->best_loss,
         .best_step = at->best_step,
         .ms = 1e3 * (clock_now() - start),
@@ -367,7 +398,7 @@ static err_t show_sample(run *r) {
 
 static bool eval_is_due(const run *r, bool last) {
     int64_t every = r->x.cfg->eval.every;
-    return r->x.val && every > 0 && (last || due(r->x.step, every));
+    return (r->x.val || !exam_is_empty(&r->x.exam)) && every > 0 && (last || due(r->x.step, every));
 }
 
 static bool sample_is_due(const run *r, bool last) {

@@ -6,6 +6,7 @@
 #include "data/tokenizer/tokenizer.h"
 #include "trainer/config/config.h"
 #include "trainer/evaluate.h"
+#include "trainer/exam.h"
 #include "trainer/log/monitor.h"
 #include "trainer/step/step.h"
 #include "trainer/node/supervisor.h"
@@ -24,6 +25,7 @@ typedef struct session {
     model *net;
     source *train, *val;  // NULL: not opened
     tokenizer *words;     // of samples; NULL: bytes
+    exam exam;            // a text and questions of evaluations; empty: none
     char plans[17];       // hash of the file of [device] plans; "" without one
     // The world.
     team *team;  // NULL with one rank
@@ -73,6 +75,9 @@ err_t session_resume(session *x, bool *found, monitor *m);
 
 // The weights of one checkpoint directory, or, when dir is NULL, of the run's best, or else its newest.
 err_t session_load(session *x, const char *dir);
+
+// For looking at: the same; but a run without a checkpoint has the weights of [model] init_from, where that is set: then *initial = true.
+err_t session_weights(session *x, const char *dir, bool *initial);
 
 // Starts the loader after the last finished step; it delivers up to step `last`.
 err_t session_feed(session *x, int64_t last);
@@ -126,7 +131,10 @@ err_t verb_pack(const config *c, FILE *out);
 
 // Measures how the matrix products of a step are best computed on this GPU, and writes what [device] plans reads (trainer/tuned.h).
 err_t verb_tune(const config *c, FILE *out);
-err_t verb_eval(const config *c, const char *ckpt, FILE *out);
+
+// Of the checkpoint c->eval.ckpt (NULL: as session_load chooses) the validation loss, and what [eval] asks. verb_eval: with one rank, in this process.
+err_t verb_eval(const config *c, FILE *out);
+err_t eval_rank(const config *c, const launch *at, board *b);
 
 // Continues the prompt, or [sample] prompt, or each one of a file: lines of text, or JSONL with "prompt", of which each gives a line of JSON. At most one
 // of prompt and prompts is given. (trainer/prompts.c)

@@ -14,31 +14,6 @@
 
 // --- look at weights ---------------------------------------------------------------------------------------------------------
 
-static void print_evaluation(const session *x, const evaluation *e, FILE *out) {
-    source_info v = source_about(x->val);
-    fprintf(out, "step %" PRId64 "  loss %.6f", x->step, e->loss);
-    for (int i = 0; i < x->net->metrics; i++) fprintf(out, "  %s %.6f", x->net->metric[i], e->metric[i]);
-    if (v.units_per_sample > 1) fprintf(out, "  %" PRId64 " windows of %" PRId64 " %s\n", e->samples, v.units_per_sample, v.unit);
-    else fprintf(out, "  %" PRId64 " %s\n", e->samples, v.unit);
-}
-
-static err_t eval_session(session *x, const char *ckpt, FILE *out) {
-    evaluation e;
-    if (!x->val) return err_set(ERR_CONFIG, "[data] val is empty: nothing to evaluate on");
-    TRY(session_load(x, ckpt));
-    TRY(evaluate(&x->evaluator, x->val, x->cfg->eval.batches, &e));
-    print_evaluation(x, &e, out);
-    return ERR_OK;
-}
-
-err_t verb_eval(const config *c, const char *ckpt, FILE *out) {
-    session x;
-    err_t rc = session_open(&x, c, SESSION_LOOK, NULL);
-    if (rc == ERR_OK) rc = eval_session(&x, ckpt, out);
-    session_close(&x);
-    return rc;
-}
-
 err_t verb_hash(const char *ckpt, FILE *out) {
     char hash[17], state_hash[17];
     TRY(ckpt_hash_dir(ckpt, hash, state_hash));

@@ -61,7 +61,7 @@ static err_t open_file(document_reader *d) {
 
 err_t document_open(document_reader **out, const char *path, const char *key) {
     document_reader *d = *out = calloc(1, sizeof *d);
-    if (d) *d = (document_reader){.path = strdup(path), .key = key, .lines = is_jsonl(path)};
+    if (d) *d = (document_reader){.path = strdup(path), .key = key, .lines = key && is_jsonl(path)};
     err_t rc = d && d->path ? open_file(d) : err_set(ERR_INTERNAL, "%s: no memory to read it", path);
     if (rc != ERR_OK) document_close(d), *out = NULL;
     return rc;

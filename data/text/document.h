@@ -9,7 +9,7 @@
 
 typedef struct document_reader document_reader;
 
-// key: the member of a line's object that has its text. ERR_DATA: compressed in a way that is not read here.
+// key: the member of a line's object that has its text; NULL: a JSONL file too is one document, as it is. ERR_DATA: compressed in a way that is not read here.
 err_t document_open(document_reader **out, const char *path, const char *key);
 void document_close(document_reader *d);
 

@@ -15,6 +15,7 @@ list=      # of them, as [cluster] nodes has it
 kind=none  # near or far
 pids=      # of what was started on them, in their order
 cable=     # pid of test/support/lossy.c
+verb=      # what boot starts; empty: training
 
 # A case's processes and namespaces end with it, a script's when it is interrupted.
 reap() {
@@ -132,13 +133,13 @@ ended_or_ready() { grep -q '^ready' "$out" || ! kill -0 "$cable" 2>/dev/null; }
 
 # --- what runs on them -----------------------------------------------------------------------------------------------------------------
 
-# boot RUN [K]: starts the run on all nodes, or on node K too. What it prints is in node$K/out. The shells that are forked become
+# boot RUN [K]: starts the run on all nodes, or on node K too; $verb: something else than training. What it prints is in node$K/out. The shells that are forked become
 # the program: what is killed must be the thing itself.
 boot() {
     if [ $# -eq 2 ]; then turns=$2; else turns=$(seq 0 $((nodes - 1))) pids=; fi
     for k in $turns; do
         if [ $kind = near ]; then set -- "$1" env LOCKSTEP_NODE="$k" NCCL_HOSTID="$mark-$k"; else set -- "$1" ip netns exec "$mark-$k"; fi
-        (run=$1; shift; cd "node$k" && exec "$@" "$bin" ../base.ini "../$run.ini" own.ini) >"node$k/out" 2>&1 </dev/null 8>&- &
+        (run=$1; shift; cd "node$k" && exec "$@" "$bin" $verb ../base.ini "../$run.ini" own.ini) >"node$k/out" 2>&1 </dev/null 8>&- &
         pids="$pids${pids:+ }$!"
     done
 }

@@ -55,7 +55,7 @@ typedef struct config {
     struct { int order, transport, nccl_ib; double bucket_mb; char nccl_library[CONFIG_TEXT], nccl_interface[CONFIG_TEXT], nccl_algorithm[CONFIG_TEXT]; } reduce;
     struct { char nodes[CONFIG_TEXT], secret_file[CONFIG_TEXT]; int64_t port, timeout; double heartbeat; } cluster;
     struct { int64_t every, keep; bool keep_best; } checkpoint;
-    struct { int64_t every, batches; } eval;  // batches 0: the whole validation split
+    struct { int64_t every, batches; char text[CONFIG_TEXT], choices[CONFIG_TEXT]; int protocol; const char *ckpt; } eval;  // batches 0: the whole validation split; ckpt: of the command line
     struct { int64_t every, tokens, top_k, batch; char prompt[CONFIG_TEXT], stop[CONFIG_TEXT], tokenizer[CONFIG_TEXT]; double temperature, top_p, min_p; } sample;
     struct { int64_t every, hash_every, power_every; bool jsonl; } log;
     // clang-format on

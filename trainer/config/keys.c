@@ -161,6 +161,9 @@ static const setting more_keys[] = {
 
     INT(eval, every, LAYOUT, "250", 0, MANY, "eval_interval val_loss_every", "steps between evaluations; 0 = never"),
     INT(eval, batches, LAYOUT, "0", 0, MANY, "eval_iters", "micro-batches of one evaluation; 0 = all of the validation data"),
+    TEXT(eval, text, LOCAL, "", 0, "", "bits per byte of this text are computed too: any file, or the member [pack] text_key of a JSONL file's lines"),
+    TEXT(eval, choices, LOCAL, "", 0, "", "accuracy on these questions is computed too: a JSONL file, as trainer/README.md says"),
+    WORD(eval, protocol, LAYOUT, "lm-eval", "lm-eval llmc", "", "of the choices: which tokens are compared, and how they are weighed"),
 
     INT(sample, every, LAYOUT, "0", 0, MANY, "sample_every",
          "steps between samples of what the model writes; 0 = at the end only"),
@@ -173,7 +176,7 @@ static const setting more_keys[] = {
     REAL(sample, min_p, LAYOUT, "0", 0, 1, "", "of those among the ones at least this share as likely as the likeliest; 0 = all"),
     INT(sample, batch, LOCAL, "8", 1, SAMPLE_BATCH_MOST, "", "prompts of a file that are continued at the same time"),
     TEXT(sample, stop, LAYOUT, "", 0, "stop_sequence", "a sample ends before this text, or before the first of several, | between them (|| is a bar); empty = by tokens"),
-    TEXT(sample, tokenizer, LOCAL, "bytes", 1, "", "what tokens are: bytes; a tokenizer.json or a folder with one"),
+    TEXT(sample, tokenizer, LOCAL, "bytes", 1, "", "what tokens are, also of [eval] text and choices: bytes; a tokenizer.json or a folder with one"),
 
     INT(log, every, LOCAL, "10", 1, MANY, "log_interval", "steps between lines of the log"),
     INT(log, hash_every, LAYOUT, "0", 0, MANY, "", "steps between hashes of the weights in the log; 0 = none but in checkpoints"),

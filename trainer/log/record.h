@@ -31,7 +31,7 @@ typedef struct step_record {
 typedef struct eval_record {
     int64_t step, samples;
     const char *of;  // what the samples are: "windows"
-    double loss;
+    double loss;     // NaN: there is no validation data, and of it no best
     int metrics;
     const char *const *metric;  // names, and
     const double *value;

@@ -60,6 +60,7 @@ static err_t take_eval(void *self, const record *all) {
     const eval_record *r = &all->eval;
     char beside[128] = "";
     for (int i = 0, n = 0; i < r->metrics; i++) n += snprintf(beside + n, sizeof beside - (size_t)n, "  %s %.4f", r->metric[i], r->value[i]);
+    if (isnan(r->loss)) return say(self, "eval  step %" PRId64 "%s  %.1f s", r->step, beside, r->ms / 1e3);
     return say(self, "eval  step %" PRId64 "  loss %.4f%s over %" PRId64 " %s  best %.4f at step %" PRId64 "  %.1f s", r->step, r->loss, beside,
                r->samples, r->of, r->best, r->best_step, r->ms / 1e3);
 }

@@ -1,0 +1,70 @@
+// trainer/exam.c: see trainer/exam.h.
+#include "trainer/exam.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+_Static_assert(PROTOCOL_LM_EVAL == 0 && PROTOCOL_LLMC == 1, "the words of [eval] protocol (trainer/config/keys.c) are in the enum's order");
+
+static err_t open_words(exam *x, const config *c, const model *net) {
+    const char *path = c->sample.tokenizer, *key = c->eval.text[0] ? "text" : "choices";
+    if (!net->vocab)
+        return err_set(ERR_CONFIG, "[eval] %s: a model of type %s predicts no tokens, so that there is no likelihood of a text", key,
+                       net->type->name);
+    if (tokenizer_open(&x->words, path) != ERR_OK) return err_prefix("[sample] tokenizer");
+    int32_t vocab = tokenizer_about(x->words).vocab;
+    if (vocab <= net->vocab || strcmp(path, "bytes") == 0) return ERR_OK;  // of bytes a text need not have all
+    return err_set(ERR_CONFIG, "[sample] tokenizer = %s has ids up to %d, and the model knows %" PRId64 " tokens", path, vocab - 1, net->vocab);
+}
+
+static rows_from from_of(const exam *x, const model *net, const char *path) {
+    return (rows_from){.path = path, .words = x->words, .context = net->context, .vocab = net->vocab};
+}
+
+static err_t open_files(exam *x, const config *c, const model *net) {
+    rows_from text = from_of(x, net, c->eval.text), choices = from_of(x, net, c->eval.choices);
+    if (*text.path && passage_open(&x->text, &text, c->pack.text_key) != ERR_OK) return err_prefix("[eval] text");
+    if (*choices.path && questions_open(&x->questions, &choices, (question_protocol)c->eval.protocol) != ERR_OK) return err_prefix("[eval] choices");
+    return ERR_OK;
+}
+
+err_t exam_open(exam *x, const config *c, const model *net) {
+    *x = (exam){0};
+    if (!c->eval.text[0] && !c->eval.choices[0]) return ERR_OK;
+    TRY(open_words(x, c, net));
+    TRY(open_files(x, c, net));
+    int64_t rows = x->questions ? questions_about(x->questions).rows : 0;
+    if (x->text.from && source_about(x->text.from).samples > rows) rows = source_about(x->text.from).samples;
+    x->sums = malloc((size_t)rows * sizeof *x->sums);
+    return x->sums ? ERR_OK : err_set(ERR_INTERNAL, "no memory for the losses of %" PRId64 " rows", rows);
+}
+
+void exam_close(exam *x) {
+    passage_close(&x->text);
+    questions_close(x->questions);
+    tokenizer_close(x->words);
+    free(x->sums);
+    *x = (exam){0};
+}
+
+// Added in order of rows.
+err_t exam_text(exam *x, evaluator *k, text_marks *out) {
+    double sum = 0;
+    int64_t rows = source_about(x->text.from).samples;
+    TRY(evaluate_each(k, x->text.from, x->sums));
+    for (int64_t i = 0; i < rows; i++) sum += x->sums[i];
+    *out = (text_marks){.loss = sum / (double)x->text.tokens, .bits_per_byte = exam_bits(sum) / (double)x->text.bytes};
+    return ERR_OK;
+}
+
+err_t exam_questions(exam *x, evaluator *k, answers *out) {
+    TRY(evaluate_each(k, questions_source(x->questions), x->sums));
+    *out = questions_mark(x->questions, x->sums);
+    return ERR_OK;
+}
+
+bool exam_of_bytes(const config *c, const model *net) { return net->vocab && net->vocab <= 256 && strcmp(c->sample.tokenizer, "bytes") == 0; }
+
+double exam_bits(double loss) { return loss / M_LN2; }
