@@ -128,3 +128,20 @@ err_t predict(const model *m, const predict_options *o, const predict_with *w) {
     }
     return ERR_OK;
 }
+
+// The rule of set_prompt and set_ids: what lies before the last `context` tokens is never read.
+err_t predict_check(const model *m, const char *prompt, const int32_t *ids, int64_t count) {
+    static const char hint[] = "choose another [sample] prompt, or [sample] tokens = 0 for no samples";
+    if (!ids && !prompt[0]) prompt = "\n";
+    int64_t n = ids ? count : (int64_t)strlen(prompt);
+    for (int64_t i = n > m->context ? n - m->context : 0; i < n; i++) {
+        int32_t token = ids ? ids[i] : (unsigned char)prompt[i];
+        if (token >= 0 && token < m->vocab) continue;
+        if (ids)
+            return err_set(ERR_CONFIG, "prompt: token %d is none of a vocabulary of %" PRId64 ": [sample] tokenizer is not that of the data; %s",
+                           token, m->vocab, hint);
+        return err_set(ERR_CONFIG, "prompt: byte %d at position %" PRId64 " is no token of a vocabulary of %" PRId64 "; %s", token, i, m->vocab,
+                       hint);
+    }
+    return ERR_OK;
+}

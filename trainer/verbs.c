@@ -42,6 +42,7 @@ err_t verb_eval(const config *c, const char *ckpt, FILE *out) {
 
 static err_t sample_session(session *x, const char *ckpt, const char *prompt, FILE *out) {
     char *text;
+    TRY(session_check_prompt(x, prompt));
     TRY(session_load(x, ckpt));
     TRY(session_sample(x, prompt, &text));
     if (isatty(fileno(out))) utf8_printable(text, strlen(text) + 6, text);  // in place: never grows
