@@ -17,7 +17,7 @@ SAN     ?=
 # Bits must not depend on the compiler: no contraction but explicit fma, no fast-math flag of any kind.
 FLAGS   := -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -Wno-unknown-warning-option -Wno-format-truncation -ffp-contract=off -fno-math-errno \
            -fno-trapping-math -fno-strict-aliasing -pthread -MMD -MP -I. $(CFLAGS) $(SAN)
-LIBS    := -Wl,-Bstatic -liniparser -ljansson -lsodium -lz -Wl,-Bdynamic -lm -ldl -pthread
+LIBS    := -Wl,-Bstatic -liniparser -ljansson -lsodium -lz -lzstd -Wl,-Bdynamic -lm -ldl -pthread
 
 all: $(BIN)
 
@@ -116,7 +116,7 @@ $(CBUILD)/version-$(VERSION):
 # --- the two commands of the README ---------------------------------------------------------------------------------------------
 # C++ is for nvcc, which calls its compiler, and for the simulator, which needs the toolkit's headers and no more.
 CXX_FOR := $(filter-out none,$(CUDA))$(wildcard $(CUDA_HOME)/include/cuda_runtime.h)
-PACKAGES := gcc make libc6-dev libiniparser-dev libjansson-dev libsodium-dev zlib1g-dev libcmocka-dev $(if $(CXX_FOR),g++)
+PACKAGES := gcc make libc6-dev libiniparser-dev libjansson-dev libsodium-dev zlib1g-dev libzstd-dev libcmocka-dev $(if $(CXX_FOR),g++)
 # What is missing shows when an empty program is linked with all of it.
 PROBE    := echo 'int main(void) { return 0; }' | $(CC) -x c - -o /dev/null $(LIBS) -lcmocka \
             $(if $(CXX_FOR),&& echo 'int main() { return 0; }' | g++ -x c++ - -o /dev/null)
@@ -133,7 +133,7 @@ APT = sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
 deps:
 	@if { $(PROBE); } 2>/dev/null; then exit 0; fi; \
 	if ! command -v apt-get >/dev/null; then \
-	  echo "make deps: install gcc, make, and the development files (with static libraries) of iniparser, jansson, libsodium, zlib and cmocka" >&2; exit 1; fi; \
+	  echo "make deps: install gcc, make, and the development files (with static libraries) of iniparser, jansson, libsodium, zlib, zstd and cmocka" >&2; exit 1; fi; \
 	$(call APT,deps,$(PACKAGES))
 
 # What check_fresh.sh, check_systemd.sh, check_arm64.sh and test_format.sh want beyond that. CI calls it (.ci/run). Where it can't be had, those scripts say what they
@@ -212,7 +212,7 @@ $(BUILD)/fuzz/%: $(CBUILD)/test/fuzz/%.o $(CBUILD)/test/fuzz/driver.o $(LIB)
 # Everything under AddressSanitizer and UBSan is `make asan`. `make test` runs READERS that way, which read foreign bytes, over kernels that are not
 # instrumented; `make check` MORE_ASAN, over kernels that are.
 ASAN      := CUDA=none BUILD=build/asan BIN=build/asan/lockstep CFLAGS="-O1 -g1" SAN="-fsanitize=address,undefined -fno-sanitize-recover=all"
-READERS   := $(addprefix build/asan/test/test_,config config_keys data pack questions idx tokenizer megatron safetensors families checkpoint checkpoint_fit cluster team_auth)
+READERS   := $(addprefix build/asan/test/test_,config config_keys data inflate pack questions idx tokenizer megatron safetensors families checkpoint checkpoint_fit cluster team_auth)
 MORE_ASAN := $(addprefix build/asan/test/test_,checkpoint_crash team comm checkpoint_ranks checkpoint_slices ranks door durable evaluate likelihood sample log)
 asan: deps all
 	@$(MAKE) --no-print-directory $(ASAN) all tests fuzzers

@@ -87,36 +87,37 @@ typedef struct growing {
     int64_t drawn;        // new ones
 } growing;
 
-// The prompt's last bytes as tokens; an empty one starts with a newline.
-static err_t set_prompt(const model *m, const char *prompt, int32_t *tokens, int64_t *count) {
-    size_t length = strlen(prompt), skip = length > (size_t)m->context ? length - (size_t)m->context : 0;
-    *count = 0;
-    for (const char *c = length ? prompt + skip : "\n"; *c; c++) {
-        if ((unsigned char)*c >= m->vocab)
-            return err_set(ERR_CONFIG, "prompt: byte %d at position %d is no token of a vocabulary of %" PRId64 "; choose another [sample] prompt",
-                           (unsigned char)*c, (int)(c - prompt), m->vocab);
-        tokens[(*count)++] = (unsigned char)*c;
+// What lies before the last `context` tokens is never read.
+err_t predict_check(const model *m, const char *prompt, const int32_t *ids, int64_t count) {
+    static const char hint[] = "choose another [sample] prompt, or [sample] tokens = 0 for no samples";
+    if (!ids && !prompt[0]) prompt = "\n";
+    int64_t n = ids ? count : (int64_t)strlen(prompt);
+    for (int64_t i = n > m->context ? n - m->context : 0; i < n; i++) {
+        int32_t token = ids ? ids[i] : (unsigned char)prompt[i];
+        if (token >= 0 && token < m->vocab) continue;
+        if (ids)
+            return err_set(ERR_CONFIG, "prompt: token %d is none of a vocabulary of %" PRId64 ": [sample] tokenizer is not that of the data; %s",
+                           token, m->vocab, hint);
+        return err_set(ERR_CONFIG, "prompt: byte %d at position %" PRId64 " is no token of a vocabulary of %" PRId64 "; %s", token, i, m->vocab,
+                       hint);
     }
     return ERR_OK;
 }
 
-// The last tokens of a prompt; an empty one starts with the first token.
-static err_t set_ids(const model *m, const predict_text *text, int32_t *tokens, int64_t *count) {
-    int64_t skip = text->count > m->context ? text->count - m->context : 0;
+// The last tokens of a prompt. An empty one starts with a newline where bytes are tokens, else with the first token.
+static err_t set_context(const model *m, const predict_text *text, int32_t *tokens, int64_t *count) {
+    const char *prompt = text->ids || text->prompt[0] ? text->prompt : "\n";
+    int64_t n = text->ids ? text->count : (int64_t)strlen(prompt);
+    TRY(predict_check(m, text->prompt, text->ids, text->count));
     *count = 0;
-    for (int64_t i = skip; i < text->count; i++) {
-        if (text->ids[i] < 0 || text->ids[i] >= m->vocab)
-            return err_set(ERR_CONFIG, "prompt: token %d is none of a vocabulary of %" PRId64 ": [sample] tokenizer is not that of the data",
-                           text->ids[i], m->vocab);
-        tokens[(*count)++] = text->ids[i];
-    }
+    for (int64_t i = n > m->context ? n - m->context : 0; i < n; i++) tokens[(*count)++] = text->ids ? text->ids[i] : (unsigned char)prompt[i];
     if (*count == 0) tokens[(*count)++] = 0;
     return ERR_OK;
 }
 
 static err_t begin_text(const model *m, const predict_text *text, int number, int32_t *tokens, growing *g) {
     *g = (growing){.number = number};
-    return text->ids ? set_ids(m, text, tokens, &g->count) : set_prompt(m, text->prompt, tokens, &g->count);
+    return set_context(m, text, tokens, &g->count);
 }
 
 // The token takes its place in the context, from which, if it is full, the first one goes: then all positions are others.

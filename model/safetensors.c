@@ -18,19 +18,51 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors are little-endian in the file and are read as they are");
 
 enum { LENGTH_BYTES = 8 };
-static const int64_t HEADER_MAX = 100 << 20;  // what other readers accept
+static const int64_t HEADER_MAX = 100000000;  // what other readers accept
+enum { NESTS = 3, ITEMS = 64 };               // a header is an object of objects with lists, and these are short
 static const char METADATA[] = "__metadata__";
 
 static const struct {
     const char *name;
-    int bytes;
-} types[] = {
-    [ST_F32] = {"F32", 4},         [ST_F16] = {"F16", 2}, [ST_BF16] = {"BF16", 2}, [ST_F64] = {"F64", 8},         [ST_I64] = {"I64", 8},
-    [ST_BOOL] = {"BOOL", 1},       [ST_U8] = {"U8", 1},   [ST_I8] = {"I8", 1},     [ST_F8_E4M3] = {"F8_E4M3", 1}, [ST_F8_E5M2] = {"F8_E5M2", 1},
-    [ST_F8_E8M0] = {"F8_E8M0", 1}, [ST_I16] = {"I16", 2}, [ST_U16] = {"U16", 2},   [ST_I32] = {"I32", 4},         [ST_U32] = {"U32", 4},
-    [ST_U64] = {"U64", 8},         [ST_C64] = {"C64", 8},
+    int bits;
+} types[ST_TYPES] = {
+    [ST_F32] = {"F32", 32},
+    [ST_F16] = {"F16", 16},
+    [ST_BF16] = {"BF16", 16},
+    [ST_F64] = {"F64", 64},
+    [ST_I64] = {"I64", 64},
+    [ST_BOOL] = {"BOOL", 8},
+    [ST_U8] = {"U8", 8},
+    [ST_I8] = {"I8", 8},
+    [ST_F8_E4M3] = {"F8_E4M3", 8},
+    [ST_F8_E5M2] = {"F8_E5M2", 8},
+    [ST_F8_E8M0] = {"F8_E8M0", 8},
+    [ST_I16] = {"I16", 16},
+    [ST_U16] = {"U16", 16},
+    [ST_I32] = {"I32", 32},
+    [ST_U32] = {"U32", 32},
+    [ST_U64] = {"U64", 64},
+    [ST_C64] = {"C64", 64},
+    [ST_F8_E4M3FNUZ] = {"F8_E4M3FNUZ", 8},
+    [ST_F8_E5M2FNUZ] = {"F8_E5M2FNUZ", 8},
+    [ST_F4] = {"F4", 4},
+    [ST_F6_E2M3] = {"F6_E2M3", 6},
+    [ST_F6_E3M2] = {"F6_E3M2", 6},
 };
-enum { TYPES = sizeof types / sizeof *types };
+
+// Sets bytes, from type and shape. Returns what is wrong, or NULL.
+static const char *count_bytes(st_tensor *t) {
+    int64_t bits = types[t->type].bits;
+    bool empty = false;
+    for (int d = 0; d < t->dims; d++) {
+        if (t->size[d] < 0) return "a dimension is not a whole number of 0 or more";
+        if (t->size[d] == 0) empty = true;
+        else if (__builtin_mul_overflow(bits, t->size[d], &bits)) return "its shape is larger than any file";
+    }
+    if (empty) bits = 0;
+    t->bytes = bits / 8;
+    return bits % 8 ? "its elements do not fill whole bytes" : NULL;
+}
 
 // --- reading the header --------------------------------------------------------------------------------------------------------
 
@@ -41,7 +73,7 @@ static err_t tensor_error(const st_file *f, const char *name, const char *what) 
 static err_t parse_type(const st_file *f, st_tensor *t, const json_t *dtype) {
     const char *text = json_string_value(dtype);
     if (!text) return tensor_error(f, t->name, "no \"dtype\" in the header");
-    for (int i = 0; i < TYPES; i++) {
+    for (int i = 0; i < ST_TYPES; i++) {
         if (strcmp(text, types[i].name) != 0) continue;
         t->type = (st_type)i;
         return ERR_OK;
@@ -56,17 +88,12 @@ static err_t parse_shape(const st_file *f, st_tensor *t, const json_t *shape) {
     if (json_array_size(shape) > ST_DIMS)
         return err_set(ERR_DATA, "%s: tensor %s has %zu dimensions, expected at most %d", f->path, t->name, json_array_size(shape), ST_DIMS);
     t->dims = (int)json_array_size(shape);
-    t->bytes = types[t->type].bytes;
-    bool empty = false;
     for (int d = 0; d < t->dims; d++) {
         const json_t *n = json_array_get(shape, (size_t)d);
-        t->size[d] = json_integer_value(n);
-        if (!json_is_integer(n) || t->size[d] < 0) return tensor_error(f, t->name, "a dimension is not a whole number of 0 or more");
-        if (t->size[d] == 0) empty = true;
-        else if (__builtin_mul_overflow(t->bytes, t->size[d], &t->bytes)) return tensor_error(f, t->name, "its shape is larger than any file");
+        t->size[d] = json_is_integer(n) ? json_integer_value(n) : -1;
     }
-    if (empty) t->bytes = 0;
-    return ERR_OK;
+    const char *wrong = count_bytes(t);
+    return wrong ? tensor_error(f, t->name, wrong) : ERR_OK;
 }
 
 // `data` is where the data begins in the file.
@@ -146,11 +173,38 @@ static err_t parse_header(st_file *f, json_t *header, int64_t data) {
     return check_tiling(f, data);
 }
 
+// Before any of it is kept: a header that was built to fill the memory, some fifty times its own size, does not get there. Whether it is JSON is
+// not seen here.
+static err_t check_nesting(const st_file *f, const char *text, size_t n) {
+    bool string = false, list[NESTS + 1] = {false};
+    int depth = 0, items[NESTS + 1] = {0};
+    for (size_t i = 0; i < n; i++) {
+        char c = text[i];
+        if (string && c == '\\') i++;
+        else if (c == '"') string = !string;
+        if (string || c == '"') continue;
+        if (c == '{' || c == '[') {
+            if (++depth > NESTS)
+                return err_set(ERR_DATA, "%s: offset %zu: the header nests deeper than tensors, their members and lists", f->path, LENGTH_BYTES + i);
+            list[depth] = c == '[', items[depth] = 1;
+        }
+        if ((c == '}' || c == ']') && depth > 0) depth--;
+        if (c == ',' && (list[depth] || depth == NESTS) && ++items[depth] > ITEMS)
+            return err_set(ERR_DATA, "%s: offset %zu: the header has a list of more than %d items", f->path, LENGTH_BYTES + i, ITEMS);
+    }
+    return ERR_OK;
+}
+
+// White space may stand before the '{': with it, writers put the data on a boundary.
 static err_t load_header(st_file *f, char *text, size_t n) {
     json_error_t why;
+    size_t white = 0;
     TRY(io_read_at(f->fd, f->path, LENGTH_BYTES, text, n));
-    if (text[0] != '{')
-        return err_set(ERR_DATA, "%s: offset %d: expected the header's '{', found byte 0x%02x", f->path, LENGTH_BYTES, (unsigned char)text[0]);
+    while (white < n - 1 && memchr(" \t\r\n", text[white], 4)) white++;
+    if (text[white] != '{')
+        return err_set(ERR_DATA, "%s: offset %zu: expected the header's '{', found byte 0x%02x", f->path, LENGTH_BYTES + white,
+                       (unsigned char)text[white]);
+    TRY(check_nesting(f, text, n));
     json_t *header = json_loadb(text, n, JSON_REJECT_DUPLICATES, &why);
     if (!header) return err_set(ERR_DATA, "%s: offset %d: header is not valid JSON: %s", f->path, LENGTH_BYTES + why.position, why.text);
     err_t rc = parse_header(f, header, LENGTH_BYTES + (int64_t)n);
@@ -233,14 +287,14 @@ static void convert(float *out, const void *in, st_type type, int64_t n) {
     for (int64_t i = 0; i < n; i++) out[i] = type == ST_F16 ? from_f16(h[i]) : type == ST_BF16 ? from_bits((uint32_t)h[i] << 16) : (float)d[i];
 }
 
-err_t st_read_f32(const st_file *f, const st_tensor *t, float *out) { return st_read_f32_part(f, t, 0, t->bytes / types[t->type].bytes, out); }
+err_t st_read_f32(const st_file *f, const st_tensor *t, float *out) { return st_read_f32_part(f, t, 0, t->bytes * 8 / types[t->type].bits, out); }
 
 err_t st_read_f32_part(const st_file *f, const st_tensor *t, int64_t first, int64_t count, float *out) {
     if (!st_floating(t->type))
         return err_set(ERR_DATA, "%s: tensor %s holds %s, expected F32, F16, BF16 or F64", f->path, t->name, types[t->type].name);
     enum { PIECE = 2048 };
     double piece[PIECE];
-    int64_t each = types[t->type].bytes, from = t->offset + first * each;
+    int64_t each = types[t->type].bits / 8, from = t->offset + first * each;
     if (first < 0 || count < 0 || first > t->bytes / each - count)
         return err_set(ERR_INTERNAL, "%s: tensor %s has no elements %" PRId64 " .. +%" PRId64, f->path, t->name, first, count);
     if (t->type == ST_F32) return io_read_at(f->fd, f->path, from, out, (size_t)(count * each));
@@ -257,12 +311,10 @@ err_t st_read_f32_part(const st_file *f, const st_tensor *t, int64_t first, int6
 // Sets offset (from the start of the data, for now) and bytes. An error here is the caller's mistake.
 static err_t place(const char *path, st_tensor *t, int64_t at) {
     if (!t->name[0] || !memchr(t->name, 0, ST_NAME) || strcmp(t->name, METADATA) == 0 || t->dims < 0 || t->dims > ST_DIMS ||
-        (unsigned)t->type >= TYPES)
+        (unsigned)t->type >= ST_TYPES)
         return err_set(ERR_INTERNAL, "%s: tensor %.95s can't be declared: name, type or number of dimensions", path, t->name);
-    t->bytes = types[t->type].bytes;
-    for (int d = 0; d < t->dims; d++)
-        if (t->size[d] < 0 || __builtin_mul_overflow(t->bytes, t->size[d], &t->bytes))
-            return err_set(ERR_INTERNAL, "%s: tensor %s: dimension %d is %" PRId64, path, t->name, d, t->size[d]);
+    const char *wrong = count_bytes(t);
+    if (wrong) return err_set(ERR_INTERNAL, "%s: tensor %s: %s", path, t->name, wrong);
     t->offset = at;
     int64_t end;
     if (__builtin_add_overflow(at, t->bytes, &end)) return err_set(ERR_INTERNAL, "%s: tensor %s is too large", path, t->name);
@@ -300,6 +352,8 @@ static err_t build_header(const char *path, json_t *header, st_tensor *tensors, 
 // frees *out.
 static err_t print_header(const char *path, const json_t *header, char **out, size_t *size) {
     size_t n = json_dumpb(header, NULL, 0, JSON_COMPACT), padded = (n + 7) / 8 * 8;
+    if (padded > (size_t)HEADER_MAX)
+        return err_set(ERR_INTERNAL, "%s: its header would have %zu bytes, and readers accept at most %" PRId64, path, padded, HEADER_MAX);
     char *text = n > 0 ? malloc(LENGTH_BYTES + padded) : NULL;
     if (!text) return err_set(ERR_INTERNAL, "%s: no memory for the header", path);
     memset(text + LENGTH_BYTES, ' ', padded);

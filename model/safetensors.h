@@ -10,9 +10,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { ST_NAME = 96, ST_DIMS = 4 };
+enum { ST_NAME = 96, ST_DIMS = 8 };
 
-// Every type of the format whose elements are whole bytes: a file may have tensors that nobody here reads.
+// Every type of the format: a file may have tensors that nobody here reads.
 typedef enum {
     ST_F32,
     ST_F16,
@@ -31,6 +31,12 @@ typedef enum {
     ST_U32,
     ST_U64,
     ST_C64,
+    ST_F8_E4M3FNUZ,
+    ST_F8_E5M2FNUZ,
+    ST_F4,  // less than a byte each
+    ST_F6_E2M3,
+    ST_F6_E3M2,
+    ST_TYPES,  // how many there are
 } st_type;
 static inline bool st_floating(st_type t) { return t <= ST_F64; }
 

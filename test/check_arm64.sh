@@ -10,7 +10,7 @@ built=$top/$at
 root=$built/root
 target=aarch64-linux-gnu
 arm=$built/lockstep
-packages="libiniparser-dev libjansson-dev libsodium-dev zlib1g-dev libcmocka-dev libcmocka0"
+packages="libiniparser-dev libjansson-dev libsodium-dev zlib1g-dev libzstd-dev libcmocka-dev libcmocka0"
 
 # --- what it takes --------------------------------------------------------------------------------------------------
 
@@ -28,6 +28,10 @@ unpack() {
     rm -rf "$root/apt" "$root"/*.deb
 }
 
+has_libraries() {
+    for lib in iniparser jansson sodium z zstd; do [ -e "$1/lib$lib.a" ] || return 1; done
+}
+
 # missing WHAT: why nothing can be done here, for every case.
 missing=
 find_tools() {
@@ -37,9 +41,9 @@ find_tools() {
     done
     [ -z "$missing" ] || { missing="there is no $missing"; return; }
     flags=
-    [ ! -e /usr/lib/$target/libjansson.a ] || return
+    ! has_libraries /usr/lib/$target || return
     flags="-isystem $root/usr/include -L$root/usr/lib/$target"
-    if [ ! -e "$root/usr/lib/$target/libjansson.a" ]; then
+    if ! has_libraries "$root/usr/lib/$target"; then
         command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null ||
             { missing="libraries for arm64 come from apt-get"; return; }
         mkdir -p "$root" && unpack || missing="arm64 packages cannot be had: $(tail -n 1 "$work/apt")"

@@ -414,6 +414,37 @@ sample_prompts() {
     expect 65 "$bin" sample base.ini --prompts nul.txt && says "NUL"
 }
 
+# What a run will continue is looked at before its first step, and before other ranks are met; of a long prompt, only what the context holds.
+prompts_are_checked_first() {
+    cafe=$(printf 'caf\303\251')
+    for ranks in 1 2; do
+        settings early model.vocab=128 run.steps=20 device.ranks=$ranks "sample.prompt=\"$cafe\""
+        expect 78 "$bin" base.ini early.ini
+        says "prompt: byte 195 at position 3" "vocabulary of 128" "tokens = 0"
+        [ ! -e runs/early ] || ! grep -q '"t":"step"' runs/early/log.jsonl || fail "it made a step"
+    done
+    expect 78 "$bin" check base.ini early.ini
+    says "prompt: byte 195"
+    settings early model.vocab=10 'sample.prompt=""'
+    expect 78 "$bin" base.ini early.ini
+    says "prompt: byte 10 at position 0"
+    settings early model.vocab=300 "sample.tokenizer=$top/test/golden/tokenizer/gpt2.json"
+    expect 78 "$bin" base.ini early.ini
+    says "[sample] tokenizer" "has ids up to" "the model knows 300 tokens"
+    settings early model.vocab=128 run.steps=2 "sample.prompt=\"$cafe\"" sample.tokens=0
+    expect 0 "$bin" base.ini early.ini
+    settings long model.vocab=128 run.steps=2 "sample.prompt=\"$cafe, and more words than the context holds\""
+    expect 0 "$bin" base.ini long.ini
+    says "sample at step 2"
+    # The prompt of the command line is the one that counts.
+    settings late model.vocab=128 "sample.prompt=\"$cafe\""
+    expect 0 "$bin" sample base.ini late.ini --ckpt runs/early/best --prompt "the "
+    expect 78 "$bin" sample base.ini late.ini --ckpt runs/early/best
+    says "prompt: byte 195 at position 3"
+    expect 78 "$bin" sample base.ini late.ini --ckpt nowhere # before weights are read
+    expect 0 "$bin" eval base.ini late.ini --ckpt runs/early/best
+}
+
 bench_steps() {
     expect 0 "$bin" bench base.ini --steps 3
     one_line
@@ -493,6 +524,7 @@ try hash_checkpoints
 try eval_checkpoints
 try sample_text
 try sample_prompts
+try prompts_are_checked_first
 try bench_steps
 try bench_parts
 try no_foreign_mathematics

@@ -41,7 +41,7 @@ static void family_open(session *x, config *c, const char *dir, const char *fami
              "[data]\ntrain = " FOLDER "tokens.bin\nval =\nformat = raw16\nshuffle = no\n%s"
              "[batch]\nglobal = 4\nmicro = 4\nlanes = 1\n"
              "[optimizer]\nlr = 1e-3\nbeta1 = 0.9\nbeta2 = 0.99\neps = 1e-8\nweight_decay = 0.1\ngrad_clip = 1\n"
-             "[schedule]\ntype = constant\nwarmup = -1\n",
+             "[schedule]\ntype = constant\nwarmup = -1\n[sample]\ntokens = 0\n",
              section);
     load_config(c, dir, text, more);
     OK(session_open(x, c, SESSION_TRAIN, NULL));

@@ -1,4 +1,4 @@
-// test/test_pack.c: text to shards with a tokenizer: documents and what ends them, JSONL and gzip, good and bad; and that threads change nothing.
+// test/test_pack.c: text to shards with a tokenizer: documents and what ends them, JSONL, gzip and zstd, good and bad; and that threads change nothing.
 #include "base/io.h"
 #include "data/text/dataset.h"
 #include "data/text/pack.h"
@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 #include <zlib.h>
+#include <zstd.h>
 
 #include <cmocka.h>
 
@@ -63,6 +64,21 @@ static void put_gzip(const place *p, const char *name, const char *mode, const c
     assert_non_null(f);
     assert_int_equal(gzwrite(f, text, (unsigned)strlen(text)), (int)strlen(text));
     assert_int_equal(gzclose(f), Z_OK);
+}
+
+// Its text as frames of `piece` bytes, with checksums.
+static void put_zstd(const place *p, const char *name, const char *text, size_t piece) {
+    uint8_t file[4096];
+    size_t n = 0, length = strlen(text);
+    ZSTD_CCtx *c = ZSTD_createCCtx();
+    ZSTD_CCtx_setParameter(c, ZSTD_c_checksumFlag, 1);
+    for (size_t at = 0; at < length; at += piece) {
+        size_t got = ZSTD_compress2(c, file + n, sizeof file - n, text + at, length - at < piece ? length - at : piece);
+        assert_false(ZSTD_isError(got));
+        n += got;
+    }
+    ZSTD_freeCCtx(c);
+    put(p, name, file, n);
 }
 
 // Packs the files of that name or glob.
@@ -153,6 +169,15 @@ static void lines_are_documents(void **state) {
     put_gzip(p, "b.ndjson.gz", "wb", lines);
     OK(pack(p, "b.ndjson.gz", GPT2, 3, NULL));
     holds(p, texts, 4);
+    put_zstd(p, "c.jsonl.zst", lines, 1000);
+    OK(pack(p, "c.jsonl.zst", GPT2, 1, NULL));
+    holds(p, texts, 4);
+    put_zstd(p, "d.ndjson.zst", lines, 20);
+    OK(pack(p, "d.ndjson.zst", GPT2, 1, NULL));
+    holds(p, texts, 4);
+    put_gzip(p, "e.jsonl", "wb", lines);
+    OK(pack(p, "e.jsonl", GPT2, 1, NULL));
+    holds(p, texts, 4);
 }
 
 static void compressed_files_are_read(void **state) {
@@ -162,6 +187,56 @@ static void compressed_files_are_read(void **state) {
     put_gzip(p, "a.txt.gz", "ab", "and the second one");
     OK(pack(p, "a.txt.gz", GPT2, 1, NULL));
     holds(p, texts, 1);
+    put_zstd(p, "b.txt.zst", texts[0], 7);
+    OK(pack(p, "b.txt.zst", GPT2, 1, NULL));
+    holds(p, texts, 1);
+    put_zstd(p, "c.txt", texts[0], 1000);  // its name says nothing
+    OK(pack(p, "c.txt", GPT2, 1, NULL));
+    holds(p, texts, 1);
+}
+
+// Progress is in bytes of the files, and ends with all of them.
+static void tell(void *ctx, int64_t done, int64_t all) {
+    int64_t *last = ctx;
+    assert_true(done >= *last && done <= all);
+    *last = done;
+}
+
+static void progress_counts_stored_bytes(void **state) {
+    place *p = *state;
+    int64_t last = 0;
+    pack_report r;
+    char text[3001] = {0};
+    for (size_t i = 0; i < sizeof text - 1; i++) text[i] = (char)('a' + i % 5);
+    put_zstd(p, "a.zst", text, 1000), put_gzip(p, "b.gz", "wb", text), put_text(p, "c.txt", text);
+    snprintf(p->input, sizeof p->input, "%s", path_of(p, "[abc].*"));
+    OK(pack_run(
+        &(pack_options){
+            .input = p->input, .output = p->output, .shard_tokens = 1000, .tokenizer = GPT2, .threads = 1, .progress = tell, .ctx = &last},
+        &r));
+    assert_int_equal(last, r.bytes_in);
+    assert_true(r.bytes_in < 3500);
+    assert_int_equal(r.text_bytes, 9000);
+}
+
+// What is compressed in another way is refused where it was named, and like any binary file skipped in a directory. Bytes are packed of what is plain.
+static void others_are_refused_or_skipped(void **state) {
+    place *p = *state;
+    pack_report r;
+    static const char *const texts[] = {"text"};
+    OK(io_mkdirs(path_of(p, "d")));
+    put_text(p, "d/a.txt", texts[0]);
+    put(p, "d/b.xz", "\xFD\x37zXZ\0rest", 10);
+    put(p, "d/c.bz2", "BZh91AY&SYrest", 14);
+    refused(p, "d/b.xz", ERR_DATA, "b.xz: compressed with xz", "xz -d");
+    refused(p, "d/*.bz2", ERR_DATA, "c.bz2: compressed with bzip2", "bzip2 -d");
+    OK(pack(p, "d", GPT2, 1, &r));
+    holds(p, texts, 1);
+    assert_int_equal(r.files_skipped, 2);
+    put(p, "d/d.zst", "\x28\xB5\x2F\xFD\x20\x04\x21", 7);
+    OK(pack(p, "d", "bytes", 1, &r));
+    assert_int_equal(r.files_skipped, 3);
+    assert_int_equal(r.train_tokens + r.val_tokens, 4);
 }
 
 // A text of 3 MB, more than a batch of one thread, and lines of all lengths: cut or not, by one thread or five, the tokens are those of the whole.
@@ -235,8 +310,14 @@ static void damaged_files_are_named(void **state) {
     put(p, "flip.gz", bytes, n);
     refused(p, "flip.gz", ERR_DATA, "flip.gz: damaged or cut off", "");
     free(bytes);
-    put(p, "a.txt.zst", "\x28\xB5\x2F\xFDrest of it", 14);
-    refused(p, "a.txt.zst", ERR_DATA, "compressed with zstd", "zstd -d");
+    put_zstd(p, "a.zst", text, sizeof text);
+    OK(io_read_file(path_of(p, "a.zst"), 1 << 20, &bytes, &n));
+    put(p, "cut.zst", bytes, n - 5);
+    refused(p, "cut.zst", ERR_DATA, "cut.zst: damaged or cut off near byte", "zstd frame");
+    bytes[n / 2] ^= 0x55;
+    put(p, "flip.zst", bytes, n);
+    refused(p, "flip.zst", ERR_DATA, "flip.zst: damaged or cut off near byte", "");
+    free(bytes);
     put_text(p, "b.txt", "text");
     assert_int_equal(pack(p, "b.txt", "/nowhere/tokenizer.json", 1, NULL), ERR_IO);
 }
@@ -245,8 +326,9 @@ static void damaged_files_are_named(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(files_are_documents),    TEST(lines_are_documents), TEST(compressed_files_are_read), TEST(threads_change_nothing),
-        TEST(a_tokenizer_is_trained), TEST(bad_lines_are_named), TEST(damaged_files_are_named),
+        TEST(files_are_documents),          TEST(lines_are_documents),           TEST(compressed_files_are_read),
+        TEST(progress_counts_stored_bytes), TEST(others_are_refused_or_skipped), TEST(threads_change_nothing),
+        TEST(a_tokenizer_is_trained),       TEST(bad_lines_are_named),           TEST(damaged_files_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

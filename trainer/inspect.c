@@ -16,7 +16,7 @@ static int64_t elements(const st_tensor *t) {
 
 static void print_files(const weights *w, FILE *out) {
     int tensors = 0;
-    int64_t numbers = 0, bytes = 0, of_type[ST_C64 + 1] = {0};
+    int64_t numbers = 0, bytes = 0, of_type[ST_TYPES] = {0};
     for (int i = 0; i < w->files; i++) {
         tensors += w->file[i].count, bytes += w->file[i].file_bytes;
         for (int k = 0; k < w->file[i].count; k++) {
@@ -26,7 +26,7 @@ static void print_files(const weights *w, FILE *out) {
     }
     fprintf(out, "; %s: %d file%s, %" PRId64 " bytes, %d tensors, %" PRId64 " numbers;", w->path, w->files, w->files == 1 ? "" : "s", bytes, tensors,
             numbers);
-    for (int t = 0; t <= ST_C64; t++)
+    for (int t = 0; t < ST_TYPES; t++)
         if (of_type[t]) fprintf(out, " %s", st_type_name((st_type)t));
     fprintf(out, "\n");
 }

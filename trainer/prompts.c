@@ -147,6 +147,9 @@ static void prompts_close(prompt_list *l) {
 
 static err_t sample_session(session *x, const char *ckpt, const char *prompt, prompt_list *l) {
     bool initial;
+    if (!l->count) TRY(session_check_prompt(x, prompt));
+    for (int i = 0; i < l->count; i++)
+        if (session_check_prompt(x, l->at[i].prompt) != ERR_OK) return err_prefix("prompt %d of the file", i + 1);
     TRY(session_weights(x, ckpt, &initial));
     if (initial) fprintf(stderr, "weights of %s: the run has no checkpoint yet\n", x->cfg->model.init_from);
     if (!l->count) return sample_one(x, prompt, l->out);

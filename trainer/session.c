@@ -4,6 +4,7 @@
 #include "base/io.h"
 #include "base/version.h"
 #include "comm/transport.h"
+#include "model/predict.h"
 #include "trainer/node/cluster.h"
 #include "trainer/tuned.h"
 
@@ -149,6 +150,18 @@ static err_t open_words(session *x) {
     return err_set(ERR_CONFIG, "[sample] tokenizer = %s has ids up to %d, and the model knows %" PRId64 " tokens", path, vocab - 1, x->net->vocab);
 }
 
+err_t session_check_prompt(const session *x, const char *prompt) {
+    const int32_t *ids = NULL;
+    int64_t count = 0;
+    encoder *e = NULL;
+    if (!x->net->vocab || !x->cfg->sample.tokens) return ERR_OK;
+    if (x->words) TRY(encoder_open(&e, x->words));
+    err_t rc = e ? encoder_encode(e, prompt, (int64_t)strlen(prompt), ENCODE_TEXT | ENCODE_BEGIN, &ids, &count) : ERR_OK;
+    if (rc == ERR_OK && (!e || count > 0)) rc = predict_check(x->net, prompt, ids, count);
+    if (e) encoder_close(e);
+    return rc;
+}
+
 static err_t open_model(session *x) { return model_types[x->cfg->model.type]->open(&x->net, &x->cfg->model.of); }
 
 // What is asked beside the validation loss; not of made-up samples.
@@ -242,6 +255,7 @@ err_t session_machine(session *x, const config *c, session_kind kind, int device
     TRY(open_model(x));
     TRY(open_words(x));
     TRY(open_exam(x));
+    if (kind == SESSION_TRAIN) TRY(session_check_prompt(x, c->sample.prompt));  // not hours later, when it samples
     return open_data(x);
 }
 

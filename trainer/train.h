@@ -119,6 +119,9 @@ err_t session_hear_sample(session *x);
 
 // One of them. The caller frees *out.
 err_t session_sample(session *x, const char *prompt, char **out);
+// Whether such a sample can be made. ERR_CONFIG: the model's vocabulary lacks a token of the prompt. Nothing is checked where [sample] tokens = 0.
+// Opening a session that trains checks [sample] prompt.
+err_t session_check_prompt(const session *x, const char *prompt);
 
 // A rank of `lockstep CONFIG.ini`: trains to the last step. b->stop: finish the step, save, return ERR_INTERRUPTED.
 err_t train_rank(const config *c, const launch *at, board *b);

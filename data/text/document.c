@@ -1,22 +1,19 @@
-// data/text/document.c: see data/text/document.h. zlib reads a file that is not compressed as it is.
+// data/text/document.c: see data/text/document.h.
 #include "data/text/document.h"
 
-#include "base/io.h"
+#include "data/text/inflate.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
-#include <zlib.h>
 
 enum { BUFFER = 1 << 18, LINE_MOST = 1 << 30 };
 
 struct document_reader {
     char *path;
     const char *key;
-    gzFile file;
+    inflater *file;
     bool lines;     // JSONL
     int64_t line;   // that was read last
     bytes pending;  // of a JSONL file: what was read; lines before `from` are done
@@ -29,66 +26,44 @@ static bool ends_with(const char *name, size_t n, const char *end) {
     return n >= e && strncmp(name + n - e, end, e) == 0;
 }
 
-// By its name, with or without .gz.
+// By its name, with or without the end that says how it is compressed.
 static bool is_jsonl(const char *path) {
+    static const char *const packed[] = {".gz", ".zst"};
     size_t n = strlen(path);
-    if (ends_with(path, n, ".gz")) n -= 3;
+    for (size_t i = 0; i < sizeof packed / sizeof *packed; i++)
+        if (ends_with(path, n, packed[i])) {
+            n -= strlen(packed[i]);
+            break;
+        }
     return ends_with(path, n, ".jsonl") || ends_with(path, n, ".ndjson");
-}
-
-static err_t check_magic(int fd, const char *path) {
-    static const struct {
-        const char *bytes, *name, *with;
-    } others[] = {{"\x28\xB5\x2F\xFD", "zstd", "zstd -d"}, {"\xFD\x37zX", "xz", "xz -d"}, {"BZh", "bzip2", "bzip2 -d"}};
-    char head[4] = {0};
-    if (pread(fd, head, sizeof head, 0) < 0) return err_set(ERR_IO, "%s: %s", path, strerror(errno));
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (memcmp(head, others[i].bytes, strlen(others[i].bytes)) == 0)
-            return err_set(ERR_DATA, "%s: compressed with %s; read are plain files and gzip: unpack it first with %s", path, others[i].name,
-                           others[i].with);
-    return ERR_OK;
-}
-
-static err_t open_file(document_reader *d) {
-    int fd = open(d->path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return err_set(ERR_IO, "%s: %s", d->path, strerror(errno));
-    err_t rc = check_magic(fd, d->path);
-    if (rc == ERR_OK && !(d->file = gzdopen(fd, "rb"))) rc = err_set(ERR_INTERNAL, "%s: no memory to read it", d->path);
-    if (rc != ERR_OK) close(fd);
-    else gzbuffer(d->file, BUFFER);
-    return rc;
 }
 
 err_t document_open(document_reader **out, const char *path, const char *key) {
     document_reader *d = *out = calloc(1, sizeof *d);
     if (d) *d = (document_reader){.path = strdup(path), .key = key, .lines = key && is_jsonl(path)};
-    err_t rc = d && d->path ? open_file(d) : err_set(ERR_INTERNAL, "%s: no memory to read it", path);
+    err_t rc = d && d->path ? inflater_open(&d->file, path) : err_set(ERR_INTERNAL, "%s: no memory to read it", path);
     if (rc != ERR_OK) document_close(d), *out = NULL;
     return rc;
 }
 
 void document_close(document_reader *d) {
     if (!d) return;
-    if (d->file) gzclose_r(d->file);
+    inflater_close(d->file);
     free(d->pending.at), free(d->path);
     free(d);
 }
 
 bool document_is_jsonl(const document_reader *d) { return d->lines; }
 
-int64_t document_at(const document_reader *d) { return gzoffset(d->file); }
+int64_t document_at(const document_reader *d) { return inflater_at(d->file); }
 
-// Appends at most `most` bytes of the file; fewer than 1: it is over.
+// Appends at most `most` bytes of the text, fewer only at its end.
 static err_t read_some(document_reader *d, bytes *to, int64_t most) {
+    int64_t got;
     ROOM_FOR(to, to->n + most);
-    int n = gzread(d->file, to->at + to->n, (unsigned)most), code;
-    const char *why = gzerror(d->file, &code);
-    if (n < 0 || (n < most && code != Z_OK && code != Z_STREAM_END)) {
-        if (code == Z_ERRNO) return err_set(ERR_IO, "%s: %s", d->path, strerror(errno));
-        return err_set(ERR_DATA, "%s: damaged or cut off near byte %" PRId64 " of the compressed file: %s", d->path, document_at(d), why);
-    }
-    to->n += n;
-    d->over = n < most;
+    TRY(inflater_read(d->file, to->at + to->n, most, &got));
+    to->n += got;
+    d->over = got < most;
     return ERR_OK;
 }
 

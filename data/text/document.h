@@ -1,5 +1,5 @@
 // data/text/document.h: texts to encode, one document after the other: a plain file is a document, and so is the text of each line of a JSONL file.
-// Either may be compressed with gzip.
+// Either may be compressed with gzip or zstd.
 #ifndef DATA_TEXT_DOCUMENT_H
 #define DATA_TEXT_DOCUMENT_H
 

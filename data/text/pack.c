@@ -12,6 +12,7 @@
 // the next run removes.
 #include "data/text/pack.h"
 #include "data/text/document.h"
+#include "data/text/inflate.h"
 #include "data/text/shard.h"
 #include "data/text/spool.h"
 #include "data/tokenizer/train.h"
@@ -72,8 +73,16 @@ static err_t add_source(pack *p, const char *path, int64_t size, bool line_open)
     return ERR_OK;
 }
 
-// Takes the file unless it is empty or binary: a NUL byte in its first 8 KB.
-static err_t add_file(pack *p, const char *path) {
+// Binary: a NUL byte is in its first n bytes, or it is compressed. With a tokenizer, what is gzip or zstd is text; what is compressed in another way
+// and was named is taken too, so that opening it says what is wrong.
+static bool is_binary(const pack *p, const char *head, size_t n, bool named) {
+    packing how = packing_of(head, n);
+    if (how == PACKING_NONE) return memchr(head, 0, n) != NULL;
+    return !p->t_wanted || (!named && how != PACKING_GZIP && how != PACKING_ZSTD);
+}
+
+// Takes the file unless it is empty or binary. named: not found in a directory.
+static err_t add_file(pack *p, const char *path, bool named) {
     char head[SNIFF], last = 0;
     struct stat st;
     err_t rc = ERR_OK;
@@ -87,8 +96,7 @@ static err_t add_file(pack *p, const char *path) {
     size_t n = st.st_size < SNIFF ? (size_t)st.st_size : SNIFF;
     TRY_GOTO(io_read_at(fd, path, 0, head, n), out);
     TRY_GOTO(io_read_at(fd, path, st.st_size - 1, &last, 1), out);
-    bool gzip = p->t_wanted && n > 2 && head[0] == 0x1f && (uint8_t)head[1] == 0x8b;
-    if (memchr(head, 0, n) && !gzip) p->r->files_skipped++;
+    if (is_binary(p, head, n, named)) p->r->files_skipped++;
     else rc = add_source(p, path, st.st_size, last != '\n');
 out:
     close(fd);
@@ -114,7 +122,7 @@ static err_t add_tree(pack *p, const char *dir) {
         if (rc != ERR_OK) continue;
         if (lstat(path, &st) != 0) rc = err_set(ERR_IO, "%s: %s", path, strerror(errno));
         else if (S_ISDIR(st.st_mode)) rc = add_tree(p, path);
-        else if (S_ISREG(st.st_mode)) rc = add_file(p, path);
+        else if (S_ISREG(st.st_mode)) rc = add_file(p, path, false);
         else p->r->files_skipped++;
     }
     free(names);
@@ -125,7 +133,7 @@ static err_t add_tree(pack *p, const char *dir) {
 static err_t add_named(pack *p, const char *path) {
     struct stat st;
     if (stat(path, &st) != 0) return err_set(ERR_CONFIG, "[pack] input: %s: %s", path, strerror(errno));
-    return S_ISDIR(st.st_mode) ? add_tree(p, path) : add_file(p, path);
+    return S_ISDIR(st.st_mode) ? add_tree(p, path) : add_file(p, path, true);
 }
 
 static err_t add_pattern(pack *p, const char *pattern) {

@@ -30,7 +30,7 @@ typedef struct pack_report {
 } pack_report;
 
 // Makes tokens of the text and writes shards, each atomically. With a tokenizer, a document is a file, or the text of a line of a JSONL file, and
-// after each comes the token that ends a text, if there is one; files may be compressed with gzip. A file that two patterns name is packed twice. Old shards of
+// after each comes the token that ends a text, if there is one; files may be compressed with gzip or zstd. A file that two patterns name is packed twice. Old shards of
 // the same prefix are removed when the new ones are complete on disk, just before these get their names.
 err_t pack_run(const pack_options *o, pack_report *r);
 
