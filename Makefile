@@ -182,7 +182,7 @@ $(BUILD)/test/test_vec: $(foreach s,$(SIMDS),$(KBUILD)/test/vec_probe.$(s).o)
 # The nccl transport is tested with a stand-in; where NCCL's headers are installed, our declarations are compared with them.
 NCCL_INC := $(patsubst %/nccl.h,%,$(firstword $(wildcard /usr/local/cuda/include/nccl.h $(if $(wildcard /usr/include/cuda_runtime.h),/usr/include/nccl.h))))
 $(CBUILD)/test/nccl_headers.o: FLAGS += -isystem $(NCCL_INC)
-$(BUILD)/test/test_library: | $(BUILD)/test/libnccl-standin.so
+$(BUILD)/test/test_library $(BUILD)/test/test_channels: | $(BUILD)/test/libnccl-standin.so
 $(BUILD)/test/test_nccl: $(if $(NCCL_INC),$(CBUILD)/test/nccl_headers.o) | $(BUILD)/test/libnccl-standin.so
 $(BUILD)/test/libnccl-standin.so: test/standin/nccl.c comm/nccl/api.h
 	@mkdir -p $(@D)

@@ -83,7 +83,8 @@ typedef struct comm_table {
     // This rank is making progress. While any rank says so, waiting ranks do not time out, whatever the channel. Any
     // thread; one atomic addition.
     void (*alive)(comm *c);
-    // ERR_OK, or why all communicators have failed. Any thread, never waits.
+    // ERR_OK, or why all communicators have failed. Any thread. Never waits, but for the reason of a failure that it finds
+    // itself: a second at most.
     err_t (*query)(comm *c);
     // This rank gives up: reports why to the others, and fails all pending and later calls, of every channel on every rank.
     // Any thread.

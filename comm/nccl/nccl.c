@@ -89,7 +89,8 @@ static err_t fail_team(const nccl_comm *n, const char *what, const char *why) {
 // NCCL notices a lost peer first, but does not know why: waits for the team's report of what happened to it.
 static void await_news(const nccl_shared *with) { poll(&(struct pollfd){.fd = team_fd(with->team), .events = POLLIN}, 1, NEWS_MS); }
 
-// Every failure of a call ends here: "nccl all_reduce #12: why", and the phase of this communicator. The caller gets the team's record, ours or an earlier one, now and from every later call.
+// Every failure of a call ends here: "nccl all_reduce #12: why", and the phase of this communicator. The caller gets the
+// team's record, ours or an earlier one, now and from every later call.
 static err_t give_up(nccl_comm *n, const char *what, const char *why) {
     char text[ERR_TEXT];
     snprintf(text, sizeof text, "nccl %s #%" PRId64 ": %s", what, n->head.traffic.calls, why);
@@ -107,11 +108,13 @@ static err_t nccl_query(comm *c) {
     char why[REASON];
     ncclResult_t state = ncclSuccess;
     TRY(team_query(n->with->team));
-    if (pthread_mutex_trylock(&n->with->lock) != 0) return ERR_OK;  // another thread's call will see it
+    pthread_mutex_lock(&n->with->lock);  // held for microseconds, by calls of other communicators too, or by who aborts
     if (n->raw && n->with->lib.ncclCommGetAsyncError(n->raw, &state) != ncclSuccess) state = ncclInternalError;
     if (!fine(state)) reason(n, state, why);
     pthread_mutex_unlock(&n->with->lock);
-    return fine(state) ? ERR_OK : fail_team(n, "between calls, after", why);  // the watcher sees the team's failure, and aborts
+    if (fine(state)) return team_query(n->with->team);
+    if (state == ncclRemoteError) await_news(n->with);
+    return fail_team(n, "between calls, after", why);  // the watcher sees the team's failure, and aborts
 }
 
 static void nccl_abort(comm *c, const char *why) {
