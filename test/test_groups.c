@@ -107,6 +107,7 @@ static void neighbours(const grid *g) {
                     if (b == a || its.color < 0 || its.color != mine.color) continue;
                     assert_true(b == peer || grid_link_peer(g, (link_kind)k, b, true) == a);
                     assert_int_equal(its.key, b > a);
+                    assert_int_equal(grid_at(g, a < b ? a : b).stage % 2, half);
                     met++;
                 }
             }

@@ -8,6 +8,9 @@
 // after waiting for a stream, call query() before using its results. The caller limits how long work may stay in a
 // stream without an error.
 //
+// Several threads may be in calls of several communicators. Calls into NCCL are made one at a time, a group from its start to its
+// end, and each is waited for outside the lock: a call that its peers keep waiting keeps no other one waiting.
+//
 // NCCL moves device memory only. The id of the communicator, small messages of the host and barriers go over the
 // companion, a communicator of the tcp transport, whose connections are authenticated.
 #include "base/clock.h"

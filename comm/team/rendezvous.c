@@ -273,7 +273,7 @@ static err_t came_for_data(meeting *m, visitor *v) {
     const hello *h = &v->shake.theirs;
     const launch *at = m->t->at;
     char why[FRAME_TEXT];
-    if (h->rank >= (uint32_t)at->world || (int)h->rank < at->rank || h->channel > (uint32_t)at->plan.channels) return ERR_OK;
+    if (h->rank >= (uint32_t)at->world || (int)h->rank < at->rank) return ERR_OK;
     if (!wants_link(at, (int)h->channel, (int)h->rank) || runs_differ(why, "", h, &m->mine, at)) return ERR_OK;
     keep_link(m->t, (int)h->channel, (int)h->rank, v->fd, &v->shake.keys);
     v->fd = -1;

@@ -49,7 +49,8 @@ typedef struct launch {
 // Nodes' ranks are numbered one node after the other.
 err_t launch_open(launch *l, int nodes, const int *ranks, const char *const *hosts, int node);
 
-// After launch_open, before the fork: makes the further channels. The memory is only address space until it is used.
+// After launch_open, before the fork: makes the further channels. The memory is only address space until it is used. launch_close
+// frees what was made, also after a failure.
 err_t launch_channels(launch *l, const channel_plan *plan);
 
 // Have ranks a and b, in any order, a connection on channel k? Channel 0 connects all.
