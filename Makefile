@@ -182,7 +182,7 @@ $(BUILD)/test/test_vec: $(foreach s,$(SIMDS),$(KBUILD)/test/vec_probe.$(s).o)
 # The nccl transport is tested with a stand-in; where NCCL's headers are installed, our declarations are compared with them.
 NCCL_INC := $(patsubst %/nccl.h,%,$(firstword $(wildcard /usr/local/cuda/include/nccl.h $(if $(wildcard /usr/include/cuda_runtime.h),/usr/include/nccl.h))))
 $(CBUILD)/test/nccl_headers.o: FLAGS += -isystem $(NCCL_INC)
-$(BUILD)/test/test_library: | $(BUILD)/test/libnccl-standin.so
+$(BUILD)/test/test_library $(BUILD)/test/test_channels: | $(BUILD)/test/libnccl-standin.so
 $(BUILD)/test/test_nccl: $(if $(NCCL_INC),$(CBUILD)/test/nccl_headers.o) | $(BUILD)/test/libnccl-standin.so
 $(BUILD)/test/libnccl-standin.so: test/standin/nccl.c comm/nccl/api.h
 	@mkdir -p $(@D)
@@ -213,7 +213,7 @@ $(BUILD)/fuzz/%: $(CBUILD)/test/fuzz/%.o $(CBUILD)/test/fuzz/driver.o $(LIB)
 # instrumented; `make check` MORE_ASAN, over kernels that are.
 ASAN      := CUDA=none BUILD=build/asan BIN=build/asan/lockstep CFLAGS="-O1 -g1" SAN="-fsanitize=address,undefined -fno-sanitize-recover=all"
 READERS   := $(addprefix build/asan/test/test_,config config_keys data inflate pack questions idx tokenizer megatron safetensors families checkpoint checkpoint_fit cluster team_auth)
-MORE_ASAN := $(addprefix build/asan/test/test_,checkpoint_crash team comm checkpoint_ranks checkpoint_slices ranks door durable evaluate likelihood sample log)
+MORE_ASAN := $(addprefix build/asan/test/test_,checkpoint_crash team comm channels checkpoint_ranks checkpoint_slices ranks door durable evaluate likelihood sample log)
 asan: deps all
 	@$(MAKE) --no-print-directory $(ASAN) all tests fuzzers
 	@LOCKSTEP_BIN=build/asan/lockstep sh test/run.sh $(wildcard test/test_*.sh) test/check_cluster.sh $(TESTS:$(BUILD)/%=build/asan/%) $(FUZZERS:$(BUILD)/%=build/asan/%)
@@ -223,7 +223,7 @@ asan: deps all
 # are between processes, which no sanitizer sees; within each, all that they order is atomic.
 TSAN       := CUDA=none BUILD=build/tsan BIN=build/tsan/lockstep CFLAGS="-O1 -g1 -Wno-tsan" SAN="-fsanitize=thread" \
               $(if $(filter x86_64,$(shell uname -m)),SIMD_portable="-O0 -w -fno-sanitize=thread")
-TSAN_TESTS := $(addprefix build/tsan/test/test_,pool loader team supervisor async)
+TSAN_TESTS := $(addprefix build/tsan/test/test_,pool loader team channels supervisor async)
 RUN_TSAN   = rm -f build/tsan/race.*; export TSAN_OPTIONS="halt_on_error=1 log_path=$(CURDIR)/build/tsan/race"; \
              sh test/run.sh $(1); rc=$$?; ! cat build/tsan/race.* 2>/dev/null && exit $$rc
 tsan-programs:

@@ -8,9 +8,17 @@
 //            call runs after the work already queued on `s`. A transport that works on the host runs it immediately, in
 //            the calling thread; so call it on a compute stream, or within stream_call() on a queue stream, which is
 //            how communication overlaps with compute.
+// At once    Communicators may be in calls at the same time, from different threads of one rank, where they share no connection:
+//              of different channels                        always
+//              of one channel k >= 1, made by two splits    when they have at most this rank in common
+//              else (one channel and two or more common ranks, a communicator and what was split from it with channel 0) never
+//            Channel 0 is what a transport opens, and what every rank has. A rank's threads need no order among each other
+//            across communicators; each communicator's own calls are ordered as above. split and close are made by one thread
+//            of a rank at a time; calls of communicators that are not concerned may be under way meanwhile.
 // Memory     Device memory. A collective allocates nothing.
 // Failure    A lost rank, a frame that does not verify, or a wait beyond the timeout gives ERR_UNAVAILABLE on all
-//            ranks, with rank, node and phase. From then on every call fails with the same record, until close.
+//            ranks, with rank, node and phase, which is that of the communicator that noticed it. From then on every call
+//            of every communicator fails with the same record, until close.
 // Bits       exchange, all_gather, broadcast and all_to_all move bytes. all_reduce and reduce_scatter add in the
 //            transport's own order: sums that must not depend on the number of ranks go through comm/reduce.h instead.
 #ifndef COMM_COMM_H
@@ -18,7 +26,7 @@
 
 #include "gpu/gpu.h"
 
-enum { COMM_HOST = 64 };
+enum { COMM_HOST = 64, COMM_CHANNELS = 32 };  // channels 1 .. COMM_CHANNELS can be declared
 
 typedef struct comm comm;
 
@@ -45,6 +53,12 @@ typedef struct comm_traffic {
     int64_t calls;
 } comm_traffic;
 
+// What a rank is doing, for reports of a failure: "reduce bucket 3 of step 17". what is a constant text, or NULL.
+typedef struct comm_phase {
+    const char *what;
+    int64_t step, number;
+} comm_phase;
+
 typedef struct comm_table {
     const char *name;
     // All messages at once: deadlock-free whatever the order of the lists. Zero-byte messages are allowed. peer == own rank is not.
@@ -59,15 +73,21 @@ typedef struct comm_table {
     // out (world, each) (=): row r is what rank r has in row `rank` of its `in` (world, each). Bytes. out != in.
     err_t (*all_to_all)(comm *c, void *out, const void *in, size_t each, stream *s);
     err_t (*barrier)(comm *c, stream *s);
-    // Ranks of the same color (>= 0) form a new communicator, ranked by (key, rank). Collective. Must not be used at
-    // the same time as *c from another thread. color < 0: takes part in the call only, *out = NULL. Close it before *c.
-    err_t (*split)(comm *c, int color, int key, comm **out);
-    // This rank is making progress. While any rank says so, waiting ranks do not time out. Any thread; one atomic
-    // addition.
+    // Ranks of the same color (>= 0) form a new communicator, ranked by (key, rank). Collective. color < 0: takes part in the
+    // call only, *out = NULL. Close it before *c.
+    //   channel 0      shares the connections of *c: the two are never in calls at the same time
+    //   channel k > 0  has connections of its own (see "At once" above). The same k on all ranks, declared before the ranks
+    //                  were forked (launch_channels), with a connection between each two of a color
+    // ERR_INTERNAL on all ranks: the channels differ, or what is asked for was not declared; *c is as before.
+    err_t (*split)(comm *c, int color, int key, int channel, comm **out);
+    // This rank is making progress. While any rank says so, waiting ranks do not time out, whatever the channel. Any
+    // thread; one atomic addition.
     void (*alive)(comm *c);
-    // ERR_OK, or why this communicator has failed. Any thread, never waits.
+    // ERR_OK, or why all communicators have failed. Any thread. Never waits, but for the reason of a failure that it finds
+    // itself: a second at most.
     err_t (*query)(comm *c);
-    // This rank gives up: reports why to the others, and fails all pending and later calls on every rank. Any thread.
+    // This rank gives up: reports why to the others, and fails all pending and later calls, of every channel on every rank.
+    // Any thread.
     void (*abort)(comm *c, const char *why);
     // Collectives will use this device memory: the transport may prepare for it. Local. NULL: nothing to prepare.
     err_t (*register_memory)(comm *c, void *base, size_t bytes);
@@ -82,18 +102,19 @@ struct comm {
     int rank, world;
     const comm_place *place;  // one for each rank
     comm *host;               // moves host memory: itself, or the companion of a transport that moves device memory only
-    bool patient;             // no timeout while all ranks show signs of life: their disks may be slow now
+    bool patient;             // comm_be_patient
     comm_traffic traffic;
-    // What this rank is doing, for reports of a failure: "reduce bucket 3 of step 17". what is a constant text.
-    struct {
-        const char *what;
-        int64_t step, number;
-    } phase;
+    comm_phase phase;
 };
 
 // --- calls ---------------------------------------------------------------------------------------------------------------------
 
 static inline int comm_nodes(const comm *c) { return c->place[c->world - 1].node + 1; }
+
+// No timeout while all ranks show signs of life: their disks may be slow now. Of the communicator that a transport opened (of its `host`): the
+// calls of all that were split from it wait patiently too.
+static inline void comm_be_patient(comm *c, bool patient) { __atomic_store_n(&c->patient, patient, __ATOMIC_RELAXED); }
+static inline bool comm_is_patient(const comm *c) { return __atomic_load_n(&c->patient, __ATOMIC_RELAXED); }
 
 // Sends and receives single messages: an exchange of one. Both sides must be in the call.
 err_t comm_send(comm *c, int to, const void *data, size_t bytes, stream *s);

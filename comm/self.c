@@ -45,8 +45,8 @@ static err_t self_barrier(comm *c, stream *s) {
     return ERR_OK;
 }
 
-static err_t self_split(comm *c, int color, int key, comm **out) {
-    (void)c, (void)key;
+static err_t self_split(comm *c, int color, int key, int channel, comm **out) {
+    (void)c, (void)key, (void)channel;
     *out = NULL;
     return color < 0 ? ERR_OK : comm_self_open(out);
 }

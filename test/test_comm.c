@@ -384,7 +384,7 @@ static void ranks_of_several_hosts_get_what_was_computed(void **state) {
 static void body_split(comm *c, void *ctx) {
     (void)ctx;
     comm *part, *again, *none;
-    RUNS(c->table->split(c, c->rank % 2, -c->rank, &part));
+    RUNS(c->table->split(c, c->rank % 2, -c->rank, 0, &part));
     int members = (c->world + 1 - c->rank % 2) / 2;
     CHECK(part->world == members && part->rank == members - 1 - c->rank / 2, "rank %d of %d, expected %d of %d", part->rank, part->world,
           members - 1 - c->rank / 2, members);
@@ -397,10 +397,10 @@ static void body_split(comm *c, void *ctx) {
         mixed_calls(part, 7000 + 100 * i + (uint32_t)(c->rank % 2), 8);
         mixed_calls(c, 8000 + 100 * i, 4);
     }
-    RUNS(part->table->split(part, 0, 0, &again));
+    RUNS(part->table->split(part, 0, 0, 0, &again));
     CHECK(again->world == part->world && again->rank == part->rank, "rank %d of %d after an equal split", again->rank, again->world);
     mixed_calls(again, 9000, 6);
-    RUNS(c->table->split(c, c->rank == 0 ? -1 : 5, 0, &none));
+    RUNS(c->table->split(c, c->rank == 0 ? -1 : 5, 0, 0, &none));
     CHECK((none == NULL) == (c->rank == 0), "split: color -1 gives no communicator, others do");
     if (none) mixed_calls(none, 9500, 6), none->table->close(none);
     again->table->close(again);

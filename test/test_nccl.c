@@ -354,7 +354,7 @@ static void splits(job *j) {
     comm *half, *some, *single, *again;
     open_nccl(j);
     int r = j->c->rank;
-    RUN(j->c->table->split(j->c, r % 2, -r, &half));  // ranked the other way round
+    RUN(j->c->table->split(j->c, r % 2, -r, 0, &half));  // ranked the other way round
     CHECK(half->world == 2 && half->rank == 1 - r / 2 && half->host != j->over, "rank %d of %d", half->rank, half->world);
     CHECK(strcmp(half->table->name, "nccl") == 0, "%s", half->table->name);
     sum_in(j, half, (float)(1 << r), r % 2 ? 10 : 5);
@@ -364,15 +364,15 @@ static void splits(job *j) {
     RUN(half->table->barrier(half, j->s));
     sum_in(j, j->c, (float)(1 << r), 15);  // the old one still works
 
-    RUN(j->c->table->split(j->c, r == 1 ? -1 : 7, 0, &some));  // rank 1 stays outside
+    RUN(j->c->table->split(j->c, r == 1 ? -1 : 7, 0, 0, &some));  // rank 1 stays outside
     CHECK((some == NULL) == (r == 1), "rank 1 is in it");
     if (some) sum_in(j, some, 1, 3);
 
-    RUN(j->c->table->split(j->c, r < 3 ? 0 : 1, 0, &single));  // rank 3 is alone
+    RUN(j->c->table->split(j->c, r < 3 ? 0 : 1, 0, 0, &single));  // rank 3 is alone
     CHECK(strcmp(single->table->name, r < 3 ? "nccl" : "self") == 0, "%s", single->table->name);
     sum_in(j, single, 1, r < 3 ? 3 : 1);
 
-    RUN(half->table->split(half, 0, 0, &again));  // a group of a group
+    RUN(half->table->split(half, 0, 0, 0, &again));  // a group of a group
     sum_in(j, again, (float)(1 << r), r % 2 ? 10 : 5);
     comm *in_order[] = {again, single, some, half};
     for (int i = 0; i < 4; i++)
@@ -422,7 +422,7 @@ static void stays_failed(job *j) {
     FAILS(j->c->table->barrier(j->c, j->s), ERR_UNAVAILABLE, text);
     FAILS(j->c->table->exchange(j->c, NULL, 0, NULL, 0, j->s), ERR_UNAVAILABLE, text);
     FAILS(nccl_register(j->c, &x, sizeof x), ERR_UNAVAILABLE, text);
-    CHECK(j->c->table->split(j->c, 0, 0, &none) == ERR_UNAVAILABLE && !none, "a split after a failure");
+    CHECK(j->c->table->split(j->c, 0, 0, 0, &none) == ERR_UNAVAILABLE && !none, "a split after a failure");
     for (double until = now() + 2; counted(j, "live") && now() < until;) sleep_ms(5);  // the watcher's abort may be still to come
     CHECK(counted(j, "live") == 0 && counted(j, "aborts") == 1, "%d live, %d aborted", counted(j, "live"), counted(j, "aborts"));
 }
@@ -479,7 +479,7 @@ static void killed_in_a_split(job *j) {
     open_nccl(j);
     last_one_dies(j);
     double start = now();
-    CHECK(j->c->table->split(j->c, j->at.rank % 2, 0, &half) == ERR_UNAVAILABLE && !half, "a split with a dead rank");
+    CHECK(j->c->table->split(j->c, j->at.rank % 2, 0, 0, &half) == ERR_UNAVAILABLE && !half, "a split with a dead rank");
     CHECK(now() - start < 5, "it took %.1f s", now() - start);
 }
 
@@ -487,7 +487,7 @@ static void killed_in_a_split(job *j) {
 static void refused_split(job *j) {
     comm *half;
     open_nccl(j);
-    CHECK(j->c->table->split(j->c, 0, 0, &half) == ERR_UNAVAILABLE && !half, "a split that is refused");
+    CHECK(j->c->table->split(j->c, 0, 0, 0, &half) == ERR_UNAVAILABLE && !half, "a split that is refused");
     stays_failed(j);
 }
 

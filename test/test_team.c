@@ -20,7 +20,7 @@ static void neighbours_meet(void **state) {
 // Every pair exchanges two bytes, a thousand times over.
 static void use_links(scene *s, team *t, result *r) {
     const launch *at = team_at(t);
-    const team_link *l = team_links(t);
+    const team_link *l = team_links(t, 0);
     uint8_t out[1000], in[1000];
     wait_for_all(s, t, r);
     for (int p = 0; p < at->world; p++) {
@@ -77,6 +77,52 @@ static void nodes_meet_and_link(void **state) {
         check_links(s);
         scene_close(s);
     }
+}
+
+// Channel 1 connects all, 2 ranks that differ by an odd number, 3 nobody.
+enum { CHANNELS = 3 };
+static bool needed(const void *ctx, int channel, int a, int b) { return (void)ctx, channel == 1 || (channel == 2 && (b - a) % 2 == 1); }
+
+// Each connection carries its channel's number, and has keys of its own.
+static void use_channels(scene *s, team *t, result *r) {
+    const launch *at = team_at(t);
+    wait_for_all(s, t, r);
+    for (int k = 0; k <= CHANNELS; k++)
+        for (int p = 0; p < at->world; p++) {
+            const team_link *l = &team_links(t, k)[p];
+            bool wanted = at->place[p].node != at->node && (k == 0 || needed(NULL, k, at->rank < p ? at->rank : p, at->rank < p ? p : at->rank));
+            if ((l->fd >= 0) != wanted) r->links -= 1000;
+            uint8_t said[2 + TEAM_KEY] = {(uint8_t)k, (uint8_t)at->rank};
+            memcpy(said + 2, l->send_key, TEAM_KEY);
+            if (l->fd >= 0 && send(l->fd, said, sizeof said, MSG_NOSIGNAL) != sizeof said) r->links -= 1000;
+            for (int j = 0; j < k; j++) r->links -= wanted && memcmp(l->send_key, team_links(t, j)[p].send_key, TEAM_KEY) == 0 ? 1000 : 0;
+        }
+    for (int k = 0; k <= CHANNELS; k++)
+        for (int p = 0; p < at->world; p++) {
+            const team_link *l = &team_links(t, k)[p];
+            uint8_t got[2 + TEAM_KEY];
+            if (l->fd < 0) continue;
+            fcntl(l->fd, F_SETFL, 0);
+            bool right = read_all(l->fd, got, sizeof got) && got[0] == k && got[1] == p && memcmp(got + 2, l->recv_key, TEAM_KEY) == 0;
+            r->links += right ? 1 : -1000;
+        }
+}
+
+static void channels_have_connections_of_their_own(void **state) {
+    (void)state;
+    scene *s = scene_open(3, (int[]){1, 2, 3});
+    s->plan = (channel_plan){.channels = CHANNELS, .seats = 1, .needs = needed};
+    s->o.links = true;
+    s->body = use_channels;
+    run_all(s);
+    all_well(s);
+    static const int node[] = {0, 1, 1, 2, 2, 2};
+    for (int r = 0; r < 6; r++) {
+        int n = 0;
+        for (int p = 0; p < 6; p++) n += node[p] != node[r] ? 2 + (p + r) % 2 : 0;
+        assert_int_equal(s->b->rank[r].links, n);
+    }
+    scene_close(s);
 }
 
 static void late(scene *s, launch *l, team_options *o) {
@@ -190,6 +236,7 @@ typedef enum other {
     TWICE,
     RANK_OF_NODE_0,
     OUT_OF_RANGE,
+    OTHER_CHANNELS,
     OTHERS
 } other;
 
@@ -207,6 +254,7 @@ static void differ(scene *s, launch *l, team_options *o) {
     case TWICE: l->rank = 2; break;
     case RANK_OF_NODE_0: l->rank = 1, l->node = 0; break;
     case OUT_OF_RANGE: l->rank = 9; break;
+    case OTHER_CHANNELS: l->plan.channels = 2; break;
     }
     nap(0.3);  // the others are there
     if (s->number == RANK_OF_NODE_0) l->node = 1, l->place[1].node = 1;
@@ -223,7 +271,8 @@ static void who_differs_is_refused(void **state) {
                                                 {"node number 1", "has 2", "LOCKSTEP_NODE"},
                                                 {"rank 2 (127.0.0.2) has node number 2", "has 1", "machine"},
                                                 {"rank 1 (127.0.0.1)", "has node number 1, rank 0 (127.0.0.1) has 0", "machine"},
-                                                {"rank 9 (at 127.0.0.1", "counts 4 ranks, 0 to 3", "nodes"}};
+                                                {"rank 9 (at 127.0.0.1", "counts 4 ranks, 0 to 3", "nodes"},
+                                                {"number of channels 2", "has 0", "[parallel]"}};
     for (int i = 0; i < OTHERS; i++) {
         scene *s = scene_open(3, (int[]){2, 1, 1});
         s->tweak = differ;
@@ -460,6 +509,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(neighbours_meet),
         cmocka_unit_test(nodes_meet_and_link),
+        cmocka_unit_test(channels_have_connections_of_their_own),
         cmocka_unit_test(rank_0_comes_last),
         cmocka_unit_test(meet_over_ipv6),
         cmocka_unit_test(no_secret),

@@ -81,6 +81,15 @@ static void handshake_holds(void **state) {
         assert_false(a.state == HANDSHAKE_KNOWN);
         assert_true(b.state != HANDSHAKE_KNOWN || i >= HANDSHAKE_BYTES - PROOF_BYTES);
     }
+    // The answering side repeats the caller's channel; another one is not what was called.
+    hello caller = hello_of(NULL, 1, 1, 1), answerer = {.role = ROLE_DATA, .nonce = {2}};
+    uint8_t said[HELLO_BYTES + PROOF_BYTES] = {0};
+    caller.role = ROLE_DATA, caller.channel = 5;
+    handshake_call(&a, &caller, secret);
+    a.sent = a.queued;
+    answerer.channel = 4;
+    hello_pack(said, &answerer, true);
+    assert_int_equal(handshake_feed(&a, said, sizeof said), HANDSHAKE_GARBAGE);
     uint8_t other[TEAM_KEY];
     memcpy(other, secret, sizeof other);
     other[31] ^= 0x80;
@@ -238,7 +247,8 @@ static void a_rank_that_does_not_link(void **state) {
     scene *s = scene_open(3, (int[]){1, 1, 1});
     uint8_t said[HELLO_BYTES + PROOF_BYTES];
     handshake h;
-    hello mine = hello_of(s, 2, 2, 9);
+    hello mine = hello_of(s, 2, 2, 9), data = mine;
+    data.role = ROLE_DATA, data.channel = 1;
     s->o.links = true;
     s->o.timeout_s = 1;
     start_node(s, 0, -1);
@@ -246,6 +256,12 @@ static void a_rank_that_does_not_link(void **state) {
     int fd = dial(0, s->port);
     assert_true(call_rank_0(fd, &h, &mine, said));
     assert_true(get_frame(fd, &h, 0, FRAME_GO));
+    handshake of_data;
+    int other = dial(0, s->port + 1);  // a connection that proves itself, for a channel that the run does not have, is none
+    assert_true(call_rank_0(other, &of_data, &data, said));
+    assert_int_equal(of_data.theirs.channel, 1);
+    assert_true(hangs_up(other));
+    close(other);
     for (uint64_t i = 0; i < 15; i++, nap(0.1)) {
         uint8_t bytes[FRAME_BYTES];
         frame_seal(bytes, &(frame){.type = FRAME_BEAT, .step = -1, .number = -1}, h.keys.send, i);

@@ -136,10 +136,10 @@ static err_t check_resume(const session *x, bool found) {
 static err_t resume_or_start(run *r) {
     session *x = &r->x;
     bool found = false;
-    x->ranks->host->patient = true;  // for the slowest disk
+    comm_be_patient(x->ranks->host, true);  // for the slowest disk
     err_t rc = ckpt_clean(x->dir, &x->state.ckpt);
     if (rc == ERR_OK) rc = session_resume(x, &found, &r->m);
-    x->ranks->host->patient = false;
+    comm_be_patient(x->ranks->host, false);
     TRY(rc);
     TRY(check_resume(x, found));
     if (!found) TRY(session_init(x));
@@ -367,10 +367,10 @@ static err_t save_now(run *r) {
     monitor_sync(&r->m);
     at->log_bytes = monitor_log_bytes(&r->m);
     TRY(comm_agree_max(x->ranks, &at->log_bytes, x->s));  // rank 0 has the log; every node's manifest stores its length
-    x->ranks->host->patient = true;                       // for the slowest disk
+    comm_be_patient(x->ranks->host, true);                // for the slowest disk
     x->ranks->host->phase.what = "checkpoint", x->ranks->host->phase.step = x->step, x->ranks->host->phase.number = 0;
     err_t rc = ckpt_save(x->dir, &x->state.ckpt, 0, &x->faults);
-    x->ranks->host->patient = false;
+    comm_be_patient(x->ranks->host, false);
     if (rc != ERR_OK) {  // between_steps prunes
         monitor_event(&r->m, "checkpoint_failed", x->step, err_last()->text);
         return x->ranks->table->query(x->ranks);

@@ -8,6 +8,9 @@
 // after waiting for a stream, call query() before using its results. The caller limits how long work may stay in a
 // stream without an error.
 //
+// Several threads may be in calls of several communicators. Calls into NCCL are made one at a time, a group from its start to its
+// end, and each is waited for outside the lock: a call that its peers keep waiting keeps no other one waiting.
+//
 // NCCL moves device memory only. The id of the communicator, small messages of the host and barriers go over the
 // companion, a communicator of the tcp transport, whose connections are authenticated.
 #include "base/clock.h"
@@ -45,8 +48,9 @@ struct nccl_comm {
     comm head;
     nccl_shared *with;
     nccl_comm *next;
-    bool owner;      // of `with`: the first one
-    ncclComm_t raw;  // NULL once it was aborted
+    bool owner;        // of `with`: the first one
+    comm_phase doing;  // since it was entered last
+    ncclComm_t raw;    // NULL once it was aborted
     int registrations;
     void *registered[NCCL_REGISTERED];
 };
@@ -77,8 +81,8 @@ static void abort_all(nccl_shared *with) {
     pthread_mutex_unlock(&with->lock);
 }
 
-// Reports "nccl all_reduce #12: why" to the whole team, which adds rank and phase. From another thread the number may
-// be that of the previous or the next call.
+// Reports "nccl between calls, after #12: why" to the whole team, which adds rank and phase. This may be another thread than the
+// one that makes the calls: the number may be that of the previous or the next call, and so may the phase.
 static err_t fail_team(const nccl_comm *n, const char *what, const char *why) {
     char text[ERR_TEXT];
     snprintf(text, sizeof text, "nccl %s #%" PRId64 ": %s", what, n->head.traffic.calls, why);
@@ -88,9 +92,13 @@ static err_t fail_team(const nccl_comm *n, const char *what, const char *why) {
 // NCCL notices a lost peer first, but does not know why: waits for the team's report of what happened to it.
 static void await_news(const nccl_shared *with) { poll(&(struct pollfd){.fd = team_fd(with->team), .events = POLLIN}, 1, NEWS_MS); }
 
-// Every failure ends here. The caller gets the team's record, ours or an earlier one, now and from every later call.
+// Every failure of a call ends here: "nccl all_reduce #12: why", and the phase of this communicator. The caller gets the
+// team's record, ours or an earlier one, now and from every later call.
 static err_t give_up(nccl_comm *n, const char *what, const char *why) {
-    fail_team(n, what, why);
+    char text[ERR_TEXT];
+    snprintf(text, sizeof text, "nccl %s #%" PRId64 ": %s", what, n->head.traffic.calls, why);
+    if (n->doing.what) team_fail_in(n->with->team, text, &n->doing);
+    else team_fail(n->with->team, text);
     abort_all(n->with);
     TRY(team_query(n->with->team));
     return err_set(ERR_INTERNAL, "nccl %s: %s, and the team has no record of it", what, why);
@@ -103,11 +111,13 @@ static err_t nccl_query(comm *c) {
     char why[REASON];
     ncclResult_t state = ncclSuccess;
     TRY(team_query(n->with->team));
-    if (pthread_mutex_trylock(&n->with->lock) != 0) return ERR_OK;  // another thread's call will see it
+    pthread_mutex_lock(&n->with->lock);  // held for microseconds, by calls of other communicators too, or by who aborts
     if (n->raw && n->with->lib.ncclCommGetAsyncError(n->raw, &state) != ncclSuccess) state = ncclInternalError;
     if (!fine(state)) reason(n, state, why);
     pthread_mutex_unlock(&n->with->lock);
-    return fine(state) ? ERR_OK : fail_team(n, "between calls, after", why);  // the watcher sees the team's failure, and aborts
+    if (fine(state)) return team_query(n->with->team);
+    if (state == ncclRemoteError) await_news(n->with);
+    return fail_team(n, "between calls, after", why);  // the watcher sees the team's failure, and aborts
 }
 
 static void nccl_abort(comm *c, const char *why) {
@@ -200,8 +210,8 @@ static err_t settle(nccl_comm *n, const char *what, ncclResult_t r) {
 static err_t enter(nccl_comm *n, const char *what) {
     const comm *c = &n->head;
     TRY(team_query(n->with->team));
-    if (c->phase.what) team_progress(n->with->team, c->phase.what, c->phase.step, c->phase.number);
-    else team_progress(n->with->team, what, -1, c->traffic.calls + 1);
+    n->doing = c->phase.what ? c->phase : (comm_phase){what, -1, c->traffic.calls + 1};
+    team_progress(n->with->team, n->doing.what, n->doing.step, n->doing.number);
     pthread_mutex_lock(&n->with->lock);
     if (n->raw) return ERR_OK;
     pthread_mutex_unlock(&n->with->lock);
@@ -434,7 +444,7 @@ static void nccl_close(comm *c) {
     host->table->close(host);
 }
 
-static err_t nccl_split(comm *c, int color, int key, comm **out);
+static err_t nccl_split(comm *c, int color, int key, int channel, comm **out);
 
 static const comm_table nccl_table = {
     .name = "nccl",
@@ -471,12 +481,12 @@ static err_t alone(comm *host, comm **out) {
 
 // The companion is split first: that gives the group's members. NCCL fills in the pointer to the new communicator some
 // time before the old one is ready again; the new one must then still be waited for.
-static err_t nccl_split(comm *c, int color, int key, comm **out) {
+static err_t nccl_split(comm *c, int color, int key, int channel, comm **out) {
     nccl_comm *n = ours(c), *child;
     comm *host = NULL;
     err_t rc;
     *out = NULL;
-    TRY(c->host->table->split(c->host, color, key, &host));
+    TRY(c->host->table->split(c->host, color, key, channel, &host));
     bool joins = host && host->world > 1;
     child = new_comm(n->with, host);
     rc = child ? enter(n, "split") : give_up(n, "split", "no memory");

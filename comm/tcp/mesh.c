@@ -1,9 +1,6 @@
 // comm/tcp/mesh.c: see comm/tcp/mesh.h.
 #include "comm/tcp/mesh.h"
 
-#include "comm/tcp/link.h"
-#include "comm/team/shm.h"
-
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -23,17 +20,18 @@ enum { TURN = 64 << 10, MARK = 0x4c, PAUSE_NS = 2000, LOOK_NS = 15000, NEWS_MS =
 struct mesh {
     team *team;
     const launch *at;
+    wires *wires;
+    int channel, seat;  // seat: -1 on channel 0
     shm near;
-    link_end *far;   // by team rank; fd -1 where there is none
     flow *out, *in;  // by team rank
     flow **live;     // those with messages left in this call
     int lives, users;
+    const flow *clash;  // of this call, which found its wire busy
     struct pollfd *watched;
     char *frame;  // where a frame waits for its verification before it is added
     int64_t timeout_ns, pause_ns;
     uint64_t serial;
     uint32_t pulse;  // of the team, when this rank began to wait or last looked
-    uint16_t next_id;
 };
 
 static const char *const op_names[] = {"nothing",   "exchange",   "all_reduce", "reduce_scatter", "all_gather",
@@ -43,47 +41,78 @@ static const char *op_name(unsigned op) { return op < sizeof op_names / sizeof *
 
 // --- opening -------------------------------------------------------------------------------------------------------------------
 
-static err_t open_links(mesh *m) {
-    const team_link *l = team_links(m->team);
-    for (int r = 0; l && r < m->at->world; r++)
-        if (l[r].fd >= 0) TRY(link_open(&m->far[r], &l[r]));
-    for (int r = 0; r < m->at->world; r++)
-        if (m->at->place[r].node != m->at->node && m->far[r].fd < 0)
-            return err_set(ERR_INTERNAL, "no data connection to rank %d (%s): the team was joined without links", r, m->at->place[r].host);
-    return ERR_OK;
-}
-
 static int64_t pause_for(int locals) {
     cpu_set_t set;
     return sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) >= locals ? PAUSE_NS : 0;
 }
 
-err_t mesh_open(mesh **out, team *t, double timeout_s) {
-    const launch *at = team_at(t);
-    size_t world = (size_t)at->world;
-    if (sodium_init() < 0) return err_set(ERR_INTERNAL, "libsodium does not start");
+// With no wire and no seat yet. Takes over one use of the wires.
+static err_t new_mesh(mesh **out, wires *w, int channel) {
+    size_t world = (size_t)w->at->world;
     mesh *m = calloc(1, sizeof *m);
-    if (!m) return err_set(ERR_INTERNAL, "no memory for a communicator");
-    *m = (mesh){.team = t, .at = at, .users = 1, .next_id = 1, .timeout_ns = (int64_t)(timeout_s * 1e9)};
-    m->pause_ns = pause_for(at->locals);
-    err_t rc;
-    m->far = calloc(world, sizeof *m->far);
-    for (size_t r = 0; m->far && r < world; r++) m->far[r].fd = -1;
+    *out = m;
+    if (!m) {
+        wires_close(w);
+        return err_set(ERR_INTERNAL, "no memory for a communicator");
+    }
+    *m = (mesh){.team = w->team, .at = w->at, .wires = w, .channel = channel, .seat = -1, .users = 1};
+    m->pause_ns = pause_for(w->at->locals);
     m->out = calloc(world, sizeof *m->out);
     m->in = calloc(world, sizeof *m->in);
     m->live = calloc(2 * world, sizeof *m->live);
     m->watched = calloc(2 * world + 2, sizeof *m->watched);
     m->frame = malloc(LINK_FRAME);
-    if (!m->far || !m->out || !m->in || !m->live || !m->watched || !m->frame)
-        rc = err_set(ERR_INTERNAL, "no memory for a communicator of %d ranks", at->world);
-    else if ((rc = open_links(m)) == ERR_OK) rc = shm_attach(&m->near, at);
-    if (rc == ERR_OK) {
-        *out = m;
-        return ERR_OK;
-    }
+    if (m->out && m->in && m->live && m->watched && m->frame) return ERR_OK;
+    return err_set(ERR_INTERNAL, "no memory for a communicator of %zu ranks", world);
+}
+
+// Gives up what was made of a mesh.
+static err_t unmade(mesh *m) {
     err_record why = *err_last();
-    mesh_close(m);
+    if (m) mesh_close(m);
     return err_restore(&why);
+}
+
+static err_t open_all(mesh *m) {
+    TRY(shm_attach(&m->near, m->at));
+    for (int r = 0; r < m->at->world; r++)
+        if (r != m->at->rank) TRY(wires_connect(m->wires, 0, r));
+    return ERR_OK;
+}
+
+err_t mesh_open(mesh **out, team *t, double timeout_s) {
+    wires *w;
+    mesh *m;
+    if (sodium_init() < 0) return err_set(ERR_INTERNAL, "libsodium does not start");
+    TRY(wires_open(&w, t));
+    err_t rc = new_mesh(&m, w, 0);
+    if (rc == ERR_OK) rc = open_all(m);
+    if (rc != ERR_OK) return unmade(m);
+    m->timeout_ns = (int64_t)(timeout_s * 1e9);
+    *out = m;
+    return ERR_OK;
+}
+
+static err_t open_some(mesh *m, const int *map, const int *seat, int world) {
+    TRY(shm_attach_none(&m->near, m->at));
+    for (int i = 0; i < world; i++) {
+        const comm_place *p = &m->at->place[map[i]];
+        if (seat[i] >= 0 && p->node == m->at->node) shm_sit(&m->near, m->at, p->local, seat[i]);
+        if (map[i] != m->at->rank) TRY(wires_connect(m->wires, m->channel, map[i]));
+    }
+    return ERR_OK;
+}
+
+err_t mesh_branch(mesh **out, mesh *from, int channel, const int *map, const int *seat, int world) {
+    mesh *m;
+    err_t rc = new_mesh(&m, wires_share(from->wires), channel);
+    if (rc == ERR_OK) rc = open_some(m, map, seat, world);
+    if (rc != ERR_OK) return unmade(m);
+    for (int i = 0; i < world; i++)
+        if (map[i] == m->at->rank) m->seat = seat[i];
+    m->timeout_ns = from->timeout_ns;
+    *out = m;
+    return ERR_OK;
 }
 
 mesh *mesh_share(mesh *m) {
@@ -93,14 +122,13 @@ mesh *mesh_share(mesh *m) {
 
 void mesh_close(mesh *m) {
     if (--m->users > 0) return;
-    for (int r = 0; m->far && r < m->at->world; r++)
-        if (m->far[r].fd >= 0) link_close(&m->far[r]);
-    if (m->near.out) shm_detach(&m->near);
-    free(m->far), free(m->out), free(m->in), free(m->live), free(m->watched), free(m->frame), free(m);
+    shm_detach(&m->near);
+    wires_leave_seat(m->wires, m->seat);
+    wires_close(m->wires);
+    free(m->out), free(m->in), free(m->live), free(m->watched), free(m->frame), free(m);
 }
 
-team *mesh_team(const mesh *m) { return m->team; }
-uint16_t *mesh_next_id(mesh *m) { return &m->next_id; }
+wires *mesh_wires(const mesh *m) { return m->wires; }
 
 // --- failing -------------------------------------------------------------------------------------------------------------------
 
@@ -115,6 +143,13 @@ static const char *phase_of(const mesh_call *x, char dst[MESH_TEXT]) {
     return dst;
 }
 
+// What the caller says that it does; a caller who says nothing does this call.
+static comm_phase doing_in(const mesh_call *x) {
+    comm_phase p = x->c->phase;
+    if (!p.what) p.what = op_name(x->op);
+    return p;
+}
+
 // The team keeps only the first failure: what is returned may be another rank's. The team adds which rank reports it.
 static err_t give_up(const mesh_call *x, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static err_t give_up(const mesh_call *x, const char *fmt, ...) {
@@ -124,7 +159,8 @@ static err_t give_up(const mesh_call *x, const char *fmt, ...) {
     int n = vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
     if (n < (int)sizeof text) snprintf(text + n, sizeof text - (size_t)n, " (in %s)", phase_of(x, what));
-    err_t rc = team_fail(x->m->team, text), first = team_query(x->m->team);
+    comm_phase doing = doing_in(x);
+    err_t rc = team_fail_in(x->m->team, text, &doing), first = team_query(x->m->team);
     return first != ERR_OK ? first : err_set(rc, "%s", text);
 }
 
@@ -133,18 +169,18 @@ static err_t give_up(const mesh_call *x, const char *fmt, ...) {
 static err_t broken_link(const mesh_call *x, const flow *f) {
     char name[COMM_HOST + 32];
     struct pollfd news = {.fd = team_fd(x->m->team), .events = POLLIN};
-    if (x->m->far[f->peer].lost && poll(&news, 1, NEWS_MS) > 0) TRY(team_query(x->m->team));
+    if (f->wire->far.lost && poll(&news, 1, NEWS_MS) > 0) TRY(team_query(x->m->team));
     return give_up(x, "%s, %s message %d of %d: %s", name_of(x->m, f->peer, name), f->out ? "sending" : "receiving", f->k + 1, f->n,
-                   x->m->far[f->peer].why);
+                   f->wire->far.why);
 }
 
 // The head of a message must be the one that this rank expects now. The error names both sides.
 static err_t check_head(const mesh_call *x, const flow *f, const message *h) {
-    if (h->mark == MARK && h->comm == x->id && h->op == x->op && h->sequence == f->sequence && h->bytes == f->bytes) return ERR_OK;
+    if (h->mark == MARK && h->comm == x->id && h->op == x->op && h->sequence == f->wire->sequence[WIRE_IN] && h->bytes == f->bytes) return ERR_OK;
     char name[COMM_HOST + 32];
     name_of(x->m, f->peer, name);
-    if (h->mark != MARK || h->sequence != f->sequence)
-        return give_up(x, "%s sends message number %u, expected %u: the stream is damaged", name, h->sequence, f->sequence);
+    if (h->mark != MARK || h->sequence != f->wire->sequence[WIRE_IN])
+        return give_up(x, "%s sends message number %u, expected %u: the stream is damaged", name, h->sequence, f->wire->sequence[WIRE_IN]);
     if (h->comm != x->id || h->op != x->op)
         return give_up(x,
                        "%s is in %s of communicator %u, this rank in %s of communicator %u: ranks must make the same calls in "
@@ -178,20 +214,20 @@ static void finish(const mesh_call *x, flow *f) {
     comm_traffic *t = &x->c->traffic;
     if (f->out) t->sent += (int64_t)f->bytes;
     else t->received += (int64_t)f->bytes;
-    if (f->out && x->m->far[f->peer].fd >= 0) t->sent_far += (int64_t)f->bytes;
-    f->sequence++;
+    if (f->out && f->wire->far.fd >= 0) t->sent_far += (int64_t)f->bytes;
+    f->wire->sequence[f->out]++;
     if (++f->k < f->n) put_next(x, f);
 }
 
 static message head_of(const mesh_call *x, const flow *f) {
-    return (message){.bytes = f->bytes, .sequence = f->sequence, .comm = x->id, .op = (uint8_t)x->op, .mark = MARK};
+    return (message){.bytes = f->bytes, .sequence = f->wire->sequence[f->out], .comm = x->id, .op = (uint8_t)x->op, .mark = MARK};
 }
 
 _Static_assert(sizeof(message) == RING_STEP, "a head is one step of a ring");
 
 static bool ring_push(const mesh_call *x, flow *f) {
     int to = x->m->at->place[f->peer].local;
-    ring *r = &x->m->near.out[to];
+    ring *r = &f->wire->out;
     size_t turn = TURN;
     bool moved = false;
     while (f->k < f->n && turn > 0) {
@@ -218,7 +254,7 @@ static bool ring_push(const mesh_call *x, flow *f) {
 
 static err_t ring_pull(const mesh_call *x, flow *f, bool *moved_any) {
     int from = x->m->at->place[f->peer].local;
-    ring *r = &x->m->near.in[from];
+    ring *r = &f->wire->in;
     size_t turn = TURN;
     bool moved = false;
     while (f->k < f->n && turn > 0) {
@@ -250,7 +286,7 @@ static err_t ring_pull(const mesh_call *x, flow *f, bool *moved_any) {
 static size_t frame_of(const flow *f) { return least(f->bytes - f->done, LINK_FRAME); }
 
 static err_t wire_push(const mesh_call *x, flow *f, bool *moved) {
-    link_end *l = &x->m->far[f->peer];
+    link_end *l = &f->wire->far;
     for (int turn = 0; f->k < f->n && turn < 2; turn++) {
         if (!link_sending(l)) {
             f->frame = frame_of(f);
@@ -271,7 +307,7 @@ static err_t wire_push(const mesh_call *x, flow *f, bool *moved) {
 }
 
 static err_t wire_head(const mesh_call *x, flow *f, link_result *r) {
-    link_end *l = &x->m->far[f->peer];
+    link_end *l = &f->wire->far;
     message h;
     uint32_t length;
     *r = link_head(l, &h, &length);
@@ -285,7 +321,7 @@ static err_t wire_head(const mesh_call *x, flow *f, link_result *r) {
 }
 
 static err_t wire_pull(const mesh_call *x, flow *f, bool *moved) {
-    link_end *l = &x->m->far[f->peer];
+    link_end *l = &f->wire->far;
     for (int turn = 0; f->k < f->n && turn < 2; turn++) {
         link_result r = LINK_DONE;
         char *to = f->add || !f->bytes ? x->m->frame : f->data + f->done;
@@ -310,11 +346,12 @@ static err_t move_all(const mesh_call *x, bool *moved) {
     int kept = 0, lives = m->lives;
     for (int i = 0; i < lives; i++) {
         flow *f = m->live[i];
-        bool far = m->far[f->peer].fd >= 0;
+        bool far = f->wire->far.fd >= 0;
         if (far) TRY(f->out ? wire_push(x, f, moved) : wire_pull(x, f, moved));
         else if (f->out) *moved |= ring_push(x, f);
         else TRY(ring_pull(x, f, moved));
         if (f->k < f->n) m->live[kept++] = f;
+        else atomic_store_explicit(&f->wire->busy[f->out], false, memory_order_relaxed);
     }
     m->lives = kept;
     return ERR_OK;
@@ -378,11 +415,13 @@ static int watch(mesh *m) {
     m->watched[n++] = (struct pollfd){.fd = shm_bell(&m->near), .events = POLLIN};
     for (int i = 0; i < m->lives; i++) {
         const flow *f = m->live[i];
-        const link_end *l = &m->far[f->peer];
+        const link_end *l = &f->wire->far;
         if (l->fd >= 0 && (!f->out || link_sending(l))) m->watched[n++] = (struct pollfd){.fd = l->fd, .events = f->out ? POLLOUT : POLLIN};
     }
     return n;
 }
+
+static bool patient(const mesh_call *x) { return comm_is_patient(x->c) || comm_is_patient(x->m->wires->first); }
 
 // Nothing could be moved since `*idle`: polls for a moment, then sleeps until a neighbour rings, a socket is ready, the
 // team fails, or the timeout is over.
@@ -394,7 +433,7 @@ static err_t wait_for_more(const mesh_call *x, int64_t *idle) {
         else sched_yield();
         return ERR_OK;
     }
-    if (waited >= m->timeout_ns && !x->c->patient) {
+    if (waited >= m->timeout_ns && !patient(x)) {
         uint32_t before = m->pulse;
         m->pulse = team_pulse(m->team);
         if (m->pulse == before) return too_long(x, waited);
@@ -405,7 +444,7 @@ static err_t wait_for_more(const mesh_call *x, int64_t *idle) {
     shm_doze(&m->near);
     err_t rc = move_all(x, &moved);
     if (rc == ERR_OK && !moved) {
-        int64_t left = x->c->patient ? LONGEST_MS : (m->timeout_ns - waited) / 1000000 + 1;
+        int64_t left = patient(x) ? LONGEST_MS : (m->timeout_ns - waited) / 1000000 + 1;
         int n = watch(m);
         rang = poll(m->watched, (nfds_t)n, left > LONGEST_MS ? LONGEST_MS : (int)left) > 0 && m->watched[1].revents != 0;
     }
@@ -422,8 +461,10 @@ err_t mesh_begin(mesh_call *x) {
     x->m->serial++;
     x->m->pulse = team_pulse(x->m->team);
     x->m->lives = 0;
+    x->m->clash = NULL;
     shm_enter(&x->m->near, entry_of(x));
-    team_progress(x->m->team, x->c->phase.what ? x->c->phase.what : op_name(x->op), x->c->phase.step, x->c->phase.number);
+    comm_phase doing = doing_in(x);
+    team_progress(x->m->team, doing.what, doing.step, doing.number);
     return ERR_OK;
 }
 
@@ -432,8 +473,11 @@ flow *mesh_flow(const mesh_call *x, int rank, bool out) {
     int peer = x->map[rank];
     flow *f = out ? &m->out[peer] : &m->in[peer];
     if (f->serial != m->serial) {
-        *f = (flow){.rank = rank, .peer = peer, .out = out, .sequence = f->sequence, .serial = m->serial};
+        *f = (flow){.rank = rank, .peer = peer, .wire = wires_to(m->wires, m->channel, peer), .out = out, .serial = m->serial};
         m->live[m->lives++] = f;
+        // The calls of one rank that must not be at the same time mostly meet here.
+        if (atomic_load_explicit(&f->wire->busy[out], memory_order_relaxed)) m->clash = f;
+        atomic_store_explicit(&f->wire->busy[out], true, memory_order_relaxed);
     }
     return f;
 }
@@ -441,6 +485,10 @@ flow *mesh_flow(const mesh_call *x, int rank, bool out) {
 err_t mesh_run(mesh_call *x) {
     mesh *m = x->m;
     int64_t idle = 0;
+    char name[COMM_HOST + 32];
+    if (m->clash)
+        return give_up(x, "another call uses the connection to %s on channel %d: communicators that share one must not be in calls at the same time",
+                       name_of(m, m->clash->peer, name), m->channel);
     for (int i = 0; i < m->lives; i++) put_next(x, m->live[i]);
     while (m->lives > 0) {
         bool moved;

@@ -6,11 +6,14 @@
 // or added, and which other flow they must not overtake. The loop moves whatever can be moved, a piece at a time, so
 // that a pipeline needs no steps and no order of lists can deadlock. With a `gate` a collective says that bytes pass
 // through a rank: a flow never overtakes the flow that is its gate.
+//
+// A mesh has one call at a time. Communicators that are in calls at the same time have a mesh each: channel 0 has one, and each
+// communicator of another channel its own. The wires belong to all of them (comm/tcp/wires.h).
 #ifndef COMM_TCP_MESH_H
 #define COMM_TCP_MESH_H
 
 #include "comm/tcp/sum.h"
-#include "comm/team/team.h"
+#include "comm/tcp/wires.h"
 
 #include <stdarg.h>
 
@@ -30,6 +33,7 @@ typedef enum {
 
 typedef struct flow {
     int rank, peer;  // in the communicator, in the team
+    wire *wire;
     bool out;
     int k, n;  // the message in work, how many there are in this call
     // set by the collective for message k; all zero before it is called
@@ -39,12 +43,11 @@ typedef struct flow {
     const struct flow *gate;  // not ahead of message gate_k of that flow, which has the same size
     int gate_k;
     // the engine's
-    bool begun;         // the head of message k was sent, or received
-    size_t done;        // bytes of it that are sent, or received, verified and added
-    size_t frame;       // bytes of the frame in work
-    int cursor;         // for the collective
-    uint32_t sequence;  // messages of all calls so far
-    uint64_t serial;    // the call that it took part in last
+    bool begun;       // the head of message k was sent, or received
+    size_t done;      // bytes of it that are sent, or received, verified and added
+    size_t frame;     // bytes of the frame in work
+    int cursor;       // for the collective
+    uint64_t serial;  // the call that it took part in last
 } flow;
 
 typedef struct mesh mesh;
@@ -60,11 +63,15 @@ typedef struct mesh_call {
     mesh *m;
 } mesh_call;
 
+// Channel 0, to all ranks of the team.
 err_t mesh_open(mesh **out, team *t, double timeout_s);
+// Another channel, between this rank and map[world]; seat[i]: the seat of rank map[i], where it is on this host. The own seat is left
+// when the mesh is closed; it stays the caller's when this fails.
+err_t mesh_branch(mesh **out, mesh *from, int channel, const int *map, const int *seat, int world);
 mesh *mesh_share(mesh *m);  // one more communicator uses it
 void mesh_close(mesh *m);   // frees it when no user is left
-team *mesh_team(const mesh *m);
-uint16_t *mesh_next_id(mesh *m);
+wires *mesh_wires(const mesh *m);
+static inline team *mesh_team(const mesh *m) { return mesh_wires(m)->team; }
 
 // A collective: begin, all its flows, run. Several runs may follow each other under one call.
 err_t mesh_begin(mesh_call *x);

@@ -346,14 +346,16 @@ err_t comm_tcp_open(comm **out, team *t, const transport_options *o) {
     TRY(mesh_open(&m, t, o->timeout_s));
     TRY(make(&c, m, NULL, at->world, at->rank));
     c->head.place = at->place;
+    mesh_wires(m)->first = &c->head;
     *out = &c->head;
     return ERR_OK;
 }
 
-// What a rank says of itself when a communicator is split.
+// What a rank says of itself when a communicator is split. seat: of a communicator of another channel, -1 where it needs none.
 typedef struct ballot {
-    int32_t color, key, rank, next_id;
+    int32_t color, key, rank, next_id, channel, seat;
 } ballot;
+enum { NO_SEAT_LEFT = -2 };
 
 static int by_key(const void *a, const void *b) {
     const ballot *x = a, *y = b;
@@ -378,18 +380,29 @@ static err_t places_of(tcp_comm *child) {
     return ERR_OK;
 }
 
+// The mesh of a part: its parent's, or one of its own.
+static err_t mesh_for(tcp_comm *t, mesh **out, const int *map, const int *seat, int members, int channel) {
+    if (channel) return mesh_branch(out, t->m, channel, map, seat, members);
+    *out = mesh_share(t->m);
+    return ERR_OK;
+}
+
 static err_t make_part(tcp_comm *t, ballot *mine, int members, uint16_t id, comm **out) {
-    int rank = 0;
-    int *map = malloc((size_t)members * sizeof *map);
-    if (!map) return err_set(ERR_INTERNAL, "no memory for a part of %d ranks", members);
+    int rank = 0, *map = malloc((size_t)members * sizeof *map), *seat = malloc((size_t)members * sizeof *seat);
     qsort(mine, (size_t)members, sizeof *mine, by_key);
     for (int i = 0; i < members; i++) {
-        map[i] = t->map[mine[i].rank];
+        if (map) map[i] = t->map[mine[i].rank];
+        if (seat) seat[i] = mine[i].seat;
         if (mine[i].rank == t->head.rank) rank = i;
     }
-    tcp_comm *child;
-    err_t rc = make(&child, mesh_share(t->m), map, members, rank);
-    free(map);
+    if (seat && members == 1) wires_leave_seat(mesh_wires(t->m), seat[0]), seat[0] = -1;  // it waits for nobody
+    tcp_comm *child = NULL;
+    mesh *m;
+    err_t rc = ERR_OK;
+    if (map && seat) rc = mesh_for(t, &m, map, seat, members, mine[0].channel);
+    else rc = err_set(ERR_INTERNAL, "no memory for a part of %d ranks", members);
+    if (rc == ERR_OK) rc = make(&child, m, map, members, rank);
+    free(map), free(seat);
     TRY(rc);
     child->id = id;
     if ((rc = places_of(child)) != ERR_OK) {
@@ -401,29 +414,73 @@ static err_t make_part(tcp_comm *t, ballot *mine, int members, uint16_t id, comm
     return ERR_OK;
 }
 
+// Can ranks a and b of the communicator be in one part?
+static err_t check_pair(const tcp_comm *t, const ballot *a, const ballot *b) {
+    const launch *at = team_at(mesh_team(t->m));
+    char name[COMM_HOST + 32], other[COMM_HOST + 32];
+    if (a->seat == NO_SEAT_LEFT || b->seat == NO_SEAT_LEFT)
+        return err_set(ERR_INTERNAL, "%s has %d communicators of further channels already, as many as it has seats: launch_channels declares them",
+                       comm_rank_text(&t->head, a->seat == NO_SEAT_LEFT ? a->rank : b->rank, name), at->plan.seats);
+    if (launch_connects(at, a->channel, t->map[a->rank], t->map[b->rank])) return ERR_OK;
+    return err_set(ERR_INTERNAL, "%s and %s have no connection on channel %d: launch_channels declares which do",
+                   comm_rank_text(&t->head, a->rank, name), comm_rank_text(&t->head, b->rank, other), a->channel);
+}
+
+// Can what the ballots ask for be done? All ranks see the same ballots, and give the same answer.
+static err_t check_ballots(const tcp_comm *t, const ballot *all) {
+    int channels = team_at(mesh_team(t->m))->plan.channels;
+    char name[COMM_HOST + 32], other[COMM_HOST + 32];
+    for (int r = 0; r < t->head.world; r++) {
+        const ballot *b = &all[r];
+        if (b->channel != all[0].channel)
+            return err_set(ERR_INTERNAL, "%s splits for channel %d, %s for channel %d: all ranks must name the same",
+                           comm_rank_text(&t->head, r, name), b->channel, comm_rank_text(&t->head, 0, other), all[0].channel);
+        if (b->channel < 0 || b->channel > channels)
+            return err_set(ERR_INTERNAL, "a split for channel %d, expected 0 to %d: launch_channels declares them", b->channel, channels);
+        for (int q = 0; q < r && b->channel && b->color >= 0; q++)
+            if (all[q].color == b->color) TRY(check_pair(t, &all[q], b));
+    }
+    return ERR_OK;
+}
+
 // Every rank gets all ballots and draws the same conclusions. The parts of one split share an id: no rank is in two of
 // them.
-static err_t count_ballots(tcp_comm *t, ballot *all, int color, comm **out) {
+static err_t count_ballots(tcp_comm *t, ballot *all, comm **out) {
+    ballot own = all[t->head.rank];
     int world = t->head.world, members = 0, id = 0;
     for (int r = 0; r < world; r++) t->cut[r + 1] = (size_t)(r + 1) * sizeof *all;
     t->cut[0] = 0;
-    TRY(move_pieces(t, OP_SPLIT, &(pieces){.data = (char *)all, .cut = t->cut, .unit = 1, .gather = true}));
+    err_t rc;
+    TRY_GOTO(move_pieces(t, OP_SPLIT, &(pieces){.data = (char *)all, .cut = t->cut, .unit = 1, .gather = true}), fail);
+    TRY_GOTO(check_ballots(t, all), fail);
     for (int r = 0; r < world; r++) {
         if (all[r].next_id > id) id = all[r].next_id;
-        if (all[r].color == color) all[members++] = all[r];
+        if (all[r].color == own.color) all[members++] = all[r];
     }
-    if (id >= UINT16_MAX) return err_set(ERR_INTERNAL, "more than %d communicators in one run", UINT16_MAX);
-    *mesh_next_id(t->m) = (uint16_t)(id + 1);
-    return color < 0 ? ERR_OK : make_part(t, all, members, (uint16_t)id, out);
+    rc = id < UINT16_MAX ? ERR_OK : err_set(ERR_INTERNAL, "more than %d communicators in one run", UINT16_MAX);
+    if (rc != ERR_OK) goto fail;
+    mesh_wires(t->m)->next_id = (uint16_t)(id + 1);
+    if (own.color >= 0) TRY_GOTO(make_part(t, all, members, (uint16_t)id, out), fail);
+    return ERR_OK;
+fail:
+    wires_leave_seat(mesh_wires(t->m), own.seat);
+    return rc;
 }
 
-static err_t tcp_split(comm *c, int color, int key, comm **out) {
+static int seat_for(wires *w, int color, int channel) {
+    if (color < 0 || channel <= 0 || !w->at->more) return -1;
+    int seat = wires_take_seat(w);
+    return seat < 0 ? NO_SEAT_LEFT : seat;
+}
+
+static err_t tcp_split(comm *c, int color, int key, int channel, comm **out) {
     tcp_comm *t = (tcp_comm *)c;
+    wires *w = mesh_wires(t->m);
     ballot *all = calloc((size_t)c->world, sizeof *all);
     *out = NULL;
     if (!all) return err_set(ERR_INTERNAL, "no memory to split a communicator of %d ranks", c->world);
-    all[c->rank] = (ballot){color, key, c->rank, *mesh_next_id(t->m)};
-    err_t rc = count_ballots(t, all, color, out);
+    all[c->rank] = (ballot){color, key, c->rank, w->next_id, channel, seat_for(w, color, channel)};
+    err_t rc = count_ballots(t, all, out);
     free(all);
     return rc;
 }
@@ -434,7 +491,9 @@ static err_t tcp_query(comm *c) { return team_query(mesh_team(((tcp_comm *)c)->m
 static void tcp_abort(comm *c, const char *why) {
     char text[ERR_TEXT];
     snprintf(text, sizeof text, "gives up: %s", why);  // the team adds which rank
-    team_fail(mesh_team(((tcp_comm *)c)->m), text);
+    team *t = mesh_team(((tcp_comm *)c)->m);
+    if (c->phase.what) team_fail_in(t, text, &c->phase);
+    else team_fail(t, text);
 }
 
 static void tcp_describe(const comm *c, char *dst, size_t room) {

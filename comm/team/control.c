@@ -134,10 +134,25 @@ static void phase_text(char *dst, size_t room, const char *what, int64_t step, i
     if (step >= 0 && n < (int)room) snprintf(dst + n, room - (size_t)n, " of step %" PRId64, step);
 }
 
+// Own progress: three values of one moment. One that changes all the time may be torn, which only a message shows.
+static comm_phase phase_now(team *t) {
+    comm_phase p;
+    for (int tries = 0; tries < 100; tries++) {
+        uint32_t before = atomic_load(&t->changes);
+        p = (comm_phase){atomic_load(&t->what), atomic_load(&t->step), atomic_load(&t->number)};
+        if (before % 2 == 0 && atomic_load(&t->changes) == before) break;
+    }
+    return p;
+}
+
 err_t team_fail(team *t, const char *why) {
+    comm_phase now = phase_now(t);
+    return team_fail_in(t, why, &now);
+}
+
+err_t team_fail_in(team *t, const char *why, const comm_phase *now) {
     char text[ERR_TEXT], name[RANK_TEXT], phase[128];
-    const char *what = atomic_load(&t->what);
-    phase_text(phase, sizeof phase, what ? what : "", atomic_load(&t->step), atomic_load(&t->number));
+    phase_text(phase, sizeof phase, now->what ? now->what : "", now->step, now->number);
     int most = FRAME_TEXT - 8 - RANK_TEXT - (int)strlen(phase);  // a long reason is cut, the phase is not
     snprintf(text, sizeof text, "%s: %.*s%s%s%s", rank_text(t->at, t->at->rank, name), most, why, phase[0] ? " (" : "", phase[0] ? phase + 1 : "",
              phase[0] ? ")" : "");
@@ -148,9 +163,13 @@ err_t team_fail(team *t, const char *why) {
 int team_fd(const team *t) { return t->news; }
 
 void team_progress(team *t, const char *what, int64_t step, int64_t number) {
-    atomic_store_explicit(&t->what, what, memory_order_relaxed);
-    atomic_store_explicit(&t->step, step, memory_order_relaxed);
-    atomic_store_explicit(&t->number, number, memory_order_relaxed);
+    uint32_t even = atomic_load_explicit(&t->changes, memory_order_relaxed) & ~1u;
+    if (atomic_compare_exchange_strong(&t->changes, &even, even + 1)) {
+        atomic_store(&t->what, what);
+        atomic_store(&t->step, step);
+        atomic_store(&t->number, number);
+        atomic_store(&t->changes, even + 2);
+    }
     team_alive(t);
 }
 
@@ -220,13 +239,13 @@ static void hear(watcher *w, conn *c) {
 
 static void beat(watcher *w) {
     team *t = w->t;
-    frame f = {.type = FRAME_BEAT, .step = atomic_load(&t->step), .number = atomic_load(&t->number)};
+    comm_phase now = phase_now(t);
+    frame f = {.type = FRAME_BEAT, .step = now.step, .number = now.number};
     uint32_t work = atomic_load(&t->work);
     if (t->at->rank == 0 && work != w->work) atomic_fetch_add(&t->pulse, 1);
     f.code = t->at->rank == 0 ? atomic_load(&t->pulse) : work;
     w->work = work;
-    const char *what = atomic_load(&t->what);
-    snprintf(f.text, sizeof f.text, "%s", what ? what : "");
+    snprintf(f.text, sizeof f.text, "%s", now.what ? now.what : "");
     for (int i = 0; i < t->controls; i++)
         if (t->control[i].out == 0 && !t->control[i].bye_said) conn_queue(&t->control[i], &f);
     w->beat_at = w->now + t->heartbeat_s;

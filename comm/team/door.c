@@ -219,6 +219,7 @@ static void say_hello(meeting *m, caller *c, double now) {
     static const uint8_t none[TEAM_KEY];
     hello mine = m->mine;
     mine.target = (uint32_t)c->target;
+    if (mine.role == ROLE_DATA) mine.channel = (uint32_t)c->channel;
     randombytes_buf(mine.nonce, sizeof mine.nonce);
     c->connecting = false;
     c->answer_by = now + visit_s;

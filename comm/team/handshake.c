@@ -10,7 +10,7 @@ static const uint8_t magic[HELLO_MAGIC] = {'l', 'o', 'c', 'k', 's', 't', 'e', 'p
 // --- hello ---------------------------------------------------------------------------------------------------------------------
 
 void hello_pack(uint8_t dst[HELLO_BYTES], const hello *h, bool answers) {
-    const uint32_t number[8] = {answers, h->version, h->role, h->node, h->rank, h->target, h->world, h->epoch};
+    const uint32_t number[8] = {answers, h->version, h->role | h->channel << 16, h->node, h->rank, h->target, h->world, h->epoch};
     const char *const text[4] = {h->job, h->build, h->config_hash, h->data_hash};
     memcpy(dst, magic, HELLO_MAGIC), dst += HELLO_MAGIC;
     for (int i = 0; i < 8; i++, dst += 4) put_le(dst, number[i], 4);
@@ -29,6 +29,8 @@ bool hello_unpack(hello *h, const uint8_t src[HELLO_BYTES], bool answers) {
         text[i][TEAM_TEXT - 1] = 0;
     }
     memcpy(h->nonce, src, HELLO_NONCE);
+    h->channel = h->role >> 16;
+    h->role &= 0xffff;
     return side == (uint32_t)answers;
 }
 
@@ -132,6 +134,7 @@ static handshake_state answer_next(handshake *h) {
     if (h->length == 0) {
         if (!hello_unpack(&h->theirs, h->said, false) || h->theirs.role != h->mine.role || h->theirs.target != h->mine.rank) return HANDSHAKE_GARBAGE;
         heard(h, HELLO_BYTES, PROOF_BYTES);
+        h->mine.channel = h->theirs.channel;
         say_hello(h);
         say_proof(h, "answers", h->prove_key);
         return HANDSHAKE_GOING;
@@ -145,7 +148,9 @@ static handshake_state answer_next(handshake *h) {
 
 static handshake_state call_next(handshake *h) {
     if (h->length == HELLO_BYTES) {
-        if (!hello_unpack(&h->theirs, h->said + h->length, true) || h->theirs.role != h->mine.role || h->theirs.rank != h->mine.target)
+        const hello *theirs = &h->theirs, *mine = &h->mine;
+        if (!hello_unpack(&h->theirs, h->said + h->length, true) || theirs->role != mine->role || theirs->channel != mine->channel ||
+            theirs->rank != mine->target)
             return HANDSHAKE_GARBAGE;
         h->length += HELLO_BYTES;
         if (!proof_holds(h, "answers", h->prove_key)) return HANDSHAKE_STRANGER;

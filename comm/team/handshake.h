@@ -26,9 +26,10 @@ enum {
 
 typedef enum hello_role { ROLE_CONTROL = 1, ROLE_DATA = 2 } hello_role;
 
-// How a caller identifies itself. The answering side fills in role, rank and nonce only.
+// How a caller identifies itself. The answering side fills in role, rank and nonce only, and repeats the caller's channel.
 typedef struct hello {
     uint32_t version, role, node, rank, target, world, epoch;  // target: the rank that is called
+    uint32_t channel;  // ROLE_DATA: what the connection is for; ROLE_CONTROL: how many the run has beyond 0. 16 bits of role's word
     char job[TEAM_TEXT], build[TEAM_TEXT], config_hash[TEAM_TEXT], data_hash[TEAM_TEXT];
     uint8_t nonce[HELLO_NONCE];  // new random bytes for each connection
 } hello;

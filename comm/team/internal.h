@@ -14,16 +14,19 @@ struct team {
     double timeout_s, heartbeat_s;
     conn *control;  // rank 0: `world` of them, by rank. Others: one, to rank 0. Join's, then the watcher's
     int controls;
-    team_link *link;   // world
+    team_link *link;   // (1 + channels, world)
     pthread_t thread;  // the watcher
     bool watching;
     atomic_bool leaving;
-    int wake;                    // eventfd: makes the watcher look at `leaving` and `failed`
-    pthread_mutex_t lock;        // held while the first failure is written
-    atomic_int failed;           // its code, ERR_OK while all is well
-    err_record why;              // constant once `failed` is set
-    int news;                    // eventfd that is readable once `failed` is set
-    _Atomic(const char *) what;  // own progress; its three parts may be torn, which only a message shows
+    int wake;              // eventfd: makes the watcher look at `leaving` and `failed`
+    pthread_mutex_t lock;  // held while the first failure is written
+    atomic_int failed;     // its code, ERR_OK while all is well
+    err_record why;        // constant once `failed` is set
+    int news;              // eventfd that is readable once `failed` is set
+    // Own progress, that of the thread that began a call last. changes: odd while it is written; a thread that finds it odd
+    // leaves it, since what another one does is as true.
+    _Atomic uint32_t changes;
+    _Atomic(const char *) what;
     _Atomic int64_t step, number;
     _Atomic uint32_t work;   // counted up by this rank
     _Atomic uint32_t pulse;  // rank 0: changes of work seen in beats. Others: rank 0's pulse, from its beats
@@ -52,7 +55,7 @@ typedef struct visitor {
 
 // A rank that we call until it answers.
 typedef struct caller {
-    int target, fd, slot;
+    int target, channel, fd, slot;
     bool local, connecting, done;
     const char *host;
     int port;

@@ -26,7 +26,10 @@ static void close_all(int *fd, int n) {
 void launch_close(launch *l) {
     close_all(l->doorbell, l->locals);
     close_all(l->control, 2 * l->locals);
+    close_all(l->bell, l->plan.seats * l->locals);
     if (l->area) munmap(l->area, l->area_bytes);
+    if (l->more) munmap(l->more, l->more_bytes);
+    free(l->ring);
     free(l->place);
     *l = (launch){0};
 }
@@ -40,18 +43,28 @@ static void fill_places(launch *l, int nodes, const int *ranks, const char *cons
         }
 }
 
+static err_t map_shared(void **out, size_t bytes, int locals) {
+    void *area = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (area == MAP_FAILED)
+        return err_set(ERR_INTERNAL, "no %.1f MB of memory for %d ranks to share: %s", (double)bytes / 1e6, locals, strerror(errno));
+    *out = area;
+    return ERR_OK;
+}
+
+static err_t hang_bells(int **out, int n, int locals) {
+    *out = descriptors(n);
+    if (!*out) return err_set(ERR_INTERNAL, "no memory for %d ranks", locals);
+    for (int i = 0; i < n; i++)
+        if (((*out)[i] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0)
+            return err_set(ERR_INTERNAL, "eventfd %d of %d, for %d ranks: %s; raise the limit of open files (LimitNOFILE)", i + 1, n, locals,
+                           strerror(errno));
+    return ERR_OK;
+}
+
 static err_t open_area(launch *l) {
     l->area_bytes = team_area_bytes(l->locals);
-    void *area = mmap(NULL, l->area_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (area == MAP_FAILED)
-        return err_set(ERR_INTERNAL, "no %.1f MB of memory for %d ranks to share: %s", (double)l->area_bytes / 1e6, l->locals, strerror(errno));
-    l->area = area;
-    l->doorbell = descriptors(l->locals);
-    if (!l->doorbell) return err_set(ERR_INTERNAL, "no memory for %d ranks", l->locals);
-    for (int i = 0; i < l->locals; i++)
-        if ((l->doorbell[i] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0)
-            return err_set(ERR_INTERNAL, "eventfd for rank %d of %d: %s; raise the limit of open files (LimitNOFILE)", i, l->locals, strerror(errno));
-    return ERR_OK;
+    TRY(map_shared(&l->area, l->area_bytes, l->locals));
+    return hang_bells(&l->doorbell, l->locals, l->locals);
 }
 
 static err_t open_control(launch *l) {
@@ -79,6 +92,43 @@ err_t launch_open(launch *l, int nodes, const int *ranks, const char *const *hos
     err_record why = *err_last();
     launch_close(l);
     return err_restore(&why);
+}
+
+// --- further channels ----------------------------------------------------------------------------------------------------------
+
+bool launch_connects(const launch *l, int k, int a, int b) {
+    const channel_plan *p = &l->plan;
+    if (k < 0 || k > p->channels || a == b) return false;
+    if (k == 0 || !p->needs) return true;
+    return a < b ? p->needs(p->ctx, k, a, b) : p->needs(p->ctx, k, b, a);
+}
+
+// Numbers the rings, by channel, then reader, then writer. Returns how many there are.
+static int count_rings(launch *l) {
+    int first = 0, rings = 0, *ring = l->ring;
+    while (l->place[first].node != l->node) first++;
+    for (int k = 1; k <= l->plan.channels; k++)
+        for (int to = 0; to < l->locals; to++)
+            for (int from = 0; from < l->locals; from++) *ring++ = launch_connects(l, k, first + from, first + to) ? rings++ : -1;
+    return rings;
+}
+
+static err_t open_more(launch *l) {
+    l->ring = malloc((size_t)l->plan.channels * (size_t)l->locals * (size_t)l->locals * sizeof *l->ring);
+    if (!l->ring) return err_set(ERR_INTERNAL, "no memory for the channels of %d ranks", l->locals);
+    int rings = count_rings(l);
+    if (rings == 0) return ERR_OK;
+    l->more_bytes = team_more_bytes(l->locals, l->plan.seats, rings);
+    TRY(map_shared(&l->more, l->more_bytes, l->locals));
+    return hang_bells(&l->bell, l->plan.seats * l->locals, l->locals);
+}
+
+err_t launch_channels(launch *l, const channel_plan *plan) {
+    if (plan->channels < 0 || plan->channels > COMM_CHANNELS || plan->seats < (plan->channels > 0))
+        return err_set(ERR_INTERNAL, "%d channels and %d seats; expected at most %d, and a seat where there are channels", plan->channels,
+                       plan->seats, COMM_CHANNELS);
+    l->plan = *plan;
+    return l->locals > 1 && plan->channels ? open_more(l) : ERR_OK;
 }
 
 static void drop(int *fd) {

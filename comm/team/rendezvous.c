@@ -4,7 +4,8 @@
 //   2. Every rank connects to rank 0: through its socket pair on rank 0's own node, through TCP from other nodes. Rank
 //      0 compares what they run.
 //   3. When all are there rank 0 says go, and from then on the watcher (control.c) owns the control connections.
-//   4. Ranks of different nodes connect to each other, the higher to the lower, with the same handshake.
+//   4. Ranks of different nodes connect to each other, the higher to the lower, with the same handshake: once for each
+//      channel that connects the two, all at the port of the lower one's data connections.
 //
 // Everything has a deadline, and an error names the missing ranks. Rank 0 sends every error that it finds to all ranks
 // that have joined, so that all report the same.
@@ -48,6 +49,8 @@ static bool runs_differ(char *why, const char *who, const hello *h, const hello 
            text_differs(why, who, "build", h->build, o->build, at, "install the same binary on all nodes") ||
            number_differs(why, who, "epoch", h->epoch, o->epoch, at, "one of them was restarted and the other was not; restart both") ||
            number_differs(why, who, "world size", h->world, o->world, at, "[cluster] nodes and [device] ranks must be the same on all nodes") ||
+           (h->role == ROLE_CONTROL &&
+            number_differs(why, who, "number of channels", h->channel, o->channel, at, "[parallel] must be the same on all nodes")) ||
            text_differs(why, who, "configuration", h->config_hash, o->config_hash, at,
                         "the INI must be the same on all nodes, but for local keys (`lockstep config` prints it)") ||
            text_differs(why, who, "dataset", h->data_hash, o->data_hash, at, "copy the same data to all nodes");
@@ -252,8 +255,13 @@ static err_t await_go(team *t, double timeout_s) {
 
 static bool far(const launch *at, int rank) { return at->place[rank].node != at->node; }
 
-static void keep_link(team *t, int rank, int fd, const session_keys *k) {
-    team_link *l = &t->link[rank];
+static int links_of(const team *t) { return (1 + t->at->plan.channels) * t->at->world; }
+
+// Does this rank have a connection of channel k to that one?
+static bool wants_link(const launch *at, int k, int rank) { return far(at, rank) && launch_connects(at, k, at->rank, rank); }
+
+static void keep_link(team *t, int channel, int rank, int fd, const session_keys *k) {
+    team_link *l = &t->link[channel * t->at->world + rank];
     if (l->fd >= 0) close(l->fd);  // the other side has given up its first attempt
     l->fd = fd;
     memcpy(l->send_key, k->link_send, TEAM_KEY);
@@ -265,20 +273,26 @@ static err_t came_for_data(meeting *m, visitor *v) {
     const hello *h = &v->shake.theirs;
     const launch *at = m->t->at;
     char why[FRAME_TEXT];
-    if (h->rank >= (uint32_t)at->world || (int)h->rank < at->rank || !far(at, (int)h->rank) || runs_differ(why, "", h, &m->mine, at)) return ERR_OK;
-    keep_link(m->t, (int)h->rank, v->fd, &v->shake.keys);
+    if (h->rank >= (uint32_t)at->world || (int)h->rank < at->rank) return ERR_OK;
+    if (!wants_link(at, (int)h->channel, (int)h->rank) || runs_differ(why, "", h, &m->mine, at)) return ERR_OK;
+    keep_link(m->t, (int)h->channel, (int)h->rank, v->fd, &v->shake.keys);
     v->fd = -1;
     return ERR_OK;
 }
 
 static err_t reached_for_data(meeting *m, caller *c) {
-    keep_link(m->t, c->target, c->fd, &c->shake.keys);
+    keep_link(m->t, c->channel, c->target, c->fd, &c->shake.keys);
     return ERR_OK;
 }
 
-static int unlinked(const team *t) {
-    int n = 0;
-    for (int r = 0; r < t->at->world; r++) n += far(t->at, r) && t->link[r].fd < 0;
+// How many connections are missing; missing[rank] (if not NULL): is one to that rank?
+static int unlinked(const team *t, bool *missing) {
+    int n = 0, world = t->at->world;
+    for (int i = 0; i < links_of(t); i++) {
+        if (t->link[i].fd >= 0 || !wants_link(t->at, i / world, i % world)) continue;
+        n++;
+        if (missing) missing[i % world] = true;
+    }
     return n;
 }
 
@@ -286,7 +300,7 @@ static err_t not_all_linked(const meeting *m, double timeout_s) {
     const team *t = m->t;
     bool missing[TEAM_RANKS_MAX] = {0};
     char names[600], why[DOOR_TEXT + 32] = "";
-    for (int r = 0; r < t->at->world; r++) missing[r] = far(t->at, r) && t->link[r].fd < 0;
+    unlinked(t, missing);
     list_ranks(names, sizeof names, t->at, missing);
     for (int i = 0; i < m->callers; i++)
         if (!m->caller[i].done && m->caller[i].why[0]) snprintf(why, sizeof why, "; last attempt: %s", m->caller[i].why);
@@ -297,11 +311,15 @@ static err_t not_all_linked(const meeting *m, double timeout_s) {
 // Listens, and prepares the calls; nothing moves before link_all.
 static err_t open_links(meeting *m, const team_options *o) {
     const launch *at = m->t->at;
-    int callers = 0;
-    for (int r = 0; r < at->rank; r++) callers += far(at, r);
+    int callers = 0, channels = at->plan.channels;
+    for (int k = 0; k <= channels; k++)
+        for (int r = 0; r < at->rank; r++) callers += wants_link(at, k, r);
     TRY(meeting_open(m, 0, callers, 1));
-    for (int r = 0, i = 0; r < at->rank; r++)
-        if (far(at, r)) m->caller[i++] = (caller){.target = r, .fd = -1, .host = at->place[r].host, .port = o->port + 1 + at->place[r].local};
+    caller *c = m->caller;
+    for (int k = 0; k <= channels; k++)
+        for (int r = 0; r < at->rank; r++)
+            if (wants_link(at, k, r))
+                *c++ = (caller){.target = r, .channel = k, .fd = -1, .host = at->place[r].host, .port = o->port + 1 + at->place[r].local};
     bool called = at->node < at->nodes - 1;
     return called ? meeting_listen(m, at->place[at->rank].host, o->port + 1 + at->local) : ERR_OK;
 }
@@ -309,11 +327,11 @@ static err_t open_links(meeting *m, const team_options *o) {
 static err_t link_all(meeting *m, double timeout_s) {
     team *t = m->t;
     double until = clock_now() + timeout_s;
-    while (unlinked(t)) {
+    while (unlinked(t, NULL)) {
         m->poll[0] = (struct pollfd){.fd = t->news, .events = POLLIN};
         TRY(meeting_turn(m, until));
         TRY(team_query(t));
-        if (unlinked(t) && clock_now() >= until) return not_all_linked(m, timeout_s);
+        if (unlinked(t, NULL) && clock_now() >= until) return not_all_linked(m, timeout_s);
     }
     return ERR_OK;
 }
@@ -330,16 +348,16 @@ static err_t fail_linking(team *t) {
 // --- a team --------------------------------------------------------------------------------------------------------------------
 
 const launch *team_at(const team *t) { return t->at; }
-const team_link *team_links(const team *t) { return t->link; }
+const team_link *team_links(const team *t, int channel) { return t->link + channel * t->at->world; }
 int64_t team_wire(const team *t) { return atomic_load(&((team *)t)->wire); }
 
 void team_leave(team *t) {
     if (!t) return;
     watch_stop(t);
     for (int i = 0; t->control && i < t->controls; i++) conn_close(&t->control[i]);
-    for (int r = 0; t->link && r < t->at->world; r++)
-        if (t->link[r].fd >= 0) close(t->link[r].fd);
-    if (t->link) sodium_memzero(t->link, (size_t)t->at->world * sizeof *t->link);
+    for (int i = 0; t->link && i < links_of(t); i++)
+        if (t->link[i].fd >= 0) close(t->link[i].fd);
+    if (t->link) sodium_memzero(t->link, (size_t)links_of(t) * sizeof *t->link);
     if (t->wake >= 0) close(t->wake);
     if (t->news >= 0) close(t->news);
     pthread_mutex_destroy(&t->lock);
@@ -362,10 +380,10 @@ static err_t team_new(team **out, const team_options *o) {
     atomic_store(&t->number, -1);
     t->controls = at->world == 1 ? 0 : at->rank == 0 ? at->world : 1;
     t->control = calloc((size_t)t->controls + 1, sizeof *t->control);
-    t->link = calloc((size_t)at->world, sizeof *t->link);
+    t->link = calloc((size_t)links_of(t), sizeof *t->link);
     if (!t->control || !t->link) return err_set(ERR_INTERNAL, "no memory for a team of %d ranks", at->world);
     for (int i = 0; i < t->controls; i++) t->control[i].fd = -1;
-    for (int r = 0; r < at->world; r++) t->link[r].fd = -1;
+    for (int i = 0; i < links_of(t); i++) t->link[i].fd = -1;
     t->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     t->news = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (t->wake < 0 || t->news < 0) return err_set(ERR_INTERNAL, "eventfd: %s; raise the limit of open files (LimitNOFILE)", strerror(errno));
@@ -379,7 +397,8 @@ static hello own_hello(const team_options *o) {
                .node = (uint32_t)at->node,
                .rank = (uint32_t)at->rank,
                .world = (uint32_t)at->world,
-               .epoch = o->epoch};
+               .epoch = o->epoch,
+               .channel = (uint32_t)at->plan.channels};
     memcpy(h.job, o->job, TEAM_TEXT);
     memcpy(h.build, o->build, TEAM_TEXT);
     memcpy(h.config_hash, o->config_hash, TEAM_TEXT);
@@ -391,7 +410,7 @@ static hello own_hello(const team_options *o) {
 static err_t meet(team *t, const team_options *o) {
     const launch *at = o->at;
     hello mine = own_hello(o), data = mine;
-    data.role = ROLE_DATA;
+    data.role = ROLE_DATA, data.channel = 0;
     meeting links = {.t = t, .secret = o->secret, .mine = data, .listener = -1, .came = came_for_data, .reached = reached_for_data};
     bool linked = o->links && at->nodes > 1;
     err_t rc = ERR_OK;

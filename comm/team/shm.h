@@ -1,9 +1,13 @@
 // comm/team/shm.h: byte rings in the memory that the ranks of one host share, and how a rank waits for its neighbours.
 //
-// For each ordered pair of ranks there is one ring with one writer and one reader. Each end owns one counter, which only grows;
-// the other end reads it. Bytes between tail and head are the reader's, all others the writer's: no lock, and no byte is ever
-// touched by both. Positions are multiples of RING_STEP, so that no element of a vector is ever cut in two by the end of the
-// ring.
+// For each ordered pair of ranks that a channel connects there is one ring with one writer and one reader. Each end owns one
+// counter, which only grows; the other end reads it. Bytes between tail and head are the reader's, all others the writer's: no
+// lock, and no byte is ever touched by both. Positions are multiples of RING_STEP, so that no element of a vector is ever cut in
+// two by the end of the ring.
+//
+// Where a thread of a rank waits is a seat: a place in the shared memory that says whether it sleeps, and a bell that wakes it.
+// All communicators of channel 0 are in calls one after the other, and share a seat. Each communicator of another channel has a
+// seat of its own on each of its ranks.
 #ifndef COMM_TEAM_SHM_H
 #define COMM_TEAM_SHM_H
 
@@ -19,17 +23,25 @@ typedef struct ring {
     uint64_t at, seen;  // own position; the other's when last looked at
 } ring;
 
-typedef struct shm_rank shm_rank;
+// This rank's ends of the rings to and from local rank `peer` on a channel. The area must be that of launch_open and
+// launch_channels, and the channel must connect the two.
+err_t shm_rings(const launch *at, int channel, int peer, ring *out, ring *in);
 
+typedef struct shm_seat shm_seat;
+
+// The seats that the ranks of a communicator have on this host.
 typedef struct shm {
     int me, locals;
-    shm_rank *rank;  // in shared memory, by local number
-    const int *bell;
-    ring *out, *in;  // by local number; [me] is unused
+    shm_seat **seat;  // by local number; NULL: no member. The array itself is NULL where this rank waits for nobody here
+    int *bell;
 } shm;
 
-// The area must be that of launch_open. With one rank there is nothing to attach to: ERR_OK.
+// All ranks of the host, on channel 0's seats. With one rank there is nothing to attach to: ERR_OK.
 err_t shm_attach(shm *s, const launch *at);
+
+// Room for a communicator of another channel: no member yet. Then local rank i sits down on its seat number `seat`.
+err_t shm_attach_none(shm *s, const launch *at);
+void shm_sit(shm *s, const launch *at, int i, int seat);
 void shm_detach(shm *s);
 
 // The writer's end: bytes that may be written from *at on, in one piece. ring_publish makes them visible.
@@ -64,9 +76,9 @@ bool shm_wake(shm *s, int local);
 // back, and silences the bell if it rang.
 void shm_doze(shm *s);
 void shm_rise(shm *s, bool rang);
-static inline int shm_bell(const shm *s) { return s->locals > 1 ? s->bell[s->me] : -1; }
+static inline int shm_bell(const shm *s) { return s->bell ? s->bell[s->me] : -1; }
 
-// The call that a rank has entered last, for its neighbours' error messages only.
+// The call that a rank has entered last from this seat, for its neighbours' error messages only.
 void shm_enter(shm *s, uint64_t call);
 uint64_t shm_entered(const shm *s, int local);
 

@@ -17,6 +17,15 @@
 
 enum { TEAM_RANKS_MAX = 1024, TEAM_NODES_MAX = 256, TEAM_KEY = 32, TEAM_TEXT = 64 };
 
+// Channels beyond channel 0 (comm/comm.h, split). The same on all nodes.
+typedef struct channel_plan {
+    int channels;  // 1 .. channels can be used; 0: none
+    int seats;     // how many communicators of these channels one rank has open at the same time, at most
+    // Do ranks a and b, a < b, communicate on channel k? Where they do not, nothing is mapped or opened for them. NULL: all pairs do, on all.
+    bool (*needs)(const void *ctx, int k, int a, int b);
+    const void *ctx;  // outlives the launch
+} channel_plan;
+
 // What a supervisor gives to each rank of its node. Memory and descriptors are made before the fork and inherited.
 typedef struct launch {
     int rank, world;
@@ -28,11 +37,24 @@ typedef struct launch {
     int *doorbell;  // locals of them: an eventfd that wakes this rank of the node; NULL when locals = 1
     int *control;   // node 0 only: socket pairs between rank 0 and its neighbours. control[i] is rank 0's end, control[locals + i] that of local
                     // rank i; -1 for i = 0 and, after launch_become, for what is not this rank's. NULL on other nodes
+    // of launch_channels
+    channel_plan plan;
+    void *more;  // as area, for the further channels; NULL where the node's ranks share nothing there
+    size_t more_bytes;
+    int *bell;  // plan.seats * locals of them: an eventfd for each communicator of a rank that can wait; NULL with more
+    int *ring;  // plan.channels * locals * locals: which ring of `more` leads from one local rank to another, -1: none
 } launch;
 
 // Makes everything for the ranks of `node`. ranks[nodes]: how many each node has; hosts[nodes]: their names (NULL: "localhost").
 // Nodes' ranks are numbered one node after the other.
 err_t launch_open(launch *l, int nodes, const int *ranks, const char *const *hosts, int node);
+
+// After launch_open, before the fork: makes the further channels. The memory is only address space until it is used. launch_close
+// frees what was made, also after a failure.
+err_t launch_channels(launch *l, const channel_plan *plan);
+
+// Have ranks a and b, in any order, a connection on channel k? Channel 0 connects all.
+bool launch_connects(const launch *l, int k, int a, int b);
 
 // In a forked process: this is local rank `local`; the descriptors of others are closed.
 void launch_become(launch *l, int local);
@@ -40,8 +62,9 @@ void launch_become(launch *l, int local);
 // Frees and closes this process's part of it.
 void launch_close(launch *l);
 
-// Bytes of shared memory for the ranks of a node (comm/tcp/tcp.c knows what for).
+// Bytes of shared memory for the ranks of a node (comm/team/shm.c knows what for), and for further channels with so many rings.
 size_t team_area_bytes(int locals);
+size_t team_more_bytes(int locals, int seats, int rings);
 
 typedef struct team_options {
     const launch *at;  // outlives the team
@@ -50,7 +73,7 @@ typedef struct team_options {
     uint8_t secret[TEAM_KEY];
     double timeout_s;  // to find each other, and for a rank to show signs of life
     double heartbeat_s;
-    bool links;  // open data connections to the ranks of other nodes (transport tcp)
+    bool links;  // open data connections to the ranks of other nodes, one for each channel (at->plan) that connects the two
     // Must be the same on all ranks; a rank that differs is refused, with both values.
     char job[TEAM_TEXT], build[TEAM_TEXT], config_hash[TEAM_TEXT], data_hash[TEAM_TEXT];
     uint32_t epoch;
@@ -74,7 +97,7 @@ err_t team_join(team **out, const team_options *o);
 void team_leave(team *t);
 
 const launch *team_at(const team *t);
-const team_link *team_links(const team *t);  // world of them
+const team_link *team_links(const team *t, int channel);  // world of them
 
 // --- failure -------------------------------------------------------------------------------------------------------------------
 
@@ -85,6 +108,9 @@ err_t team_query(team *t);
 // Records a failure found by a transport or by the trainer, and reports it to all ranks. The first one wins. Returns
 // ERR_UNAVAILABLE (or the first one's code).
 err_t team_fail(team *t, const char *why);
+
+// The same, found by who is in this phase; team_fail takes the rank's last one, which may be another thread's.
+err_t team_fail_in(team *t, const char *why, const comm_phase *phase);
 
 // Becomes readable when team_query starts to fail: for poll().
 int team_fd(const team *t);

@@ -5,17 +5,18 @@
 //     bench_comm RANKS links     as many nodes of one rank: connections over the loopback device, every frame verified
 //
 // "bytes" is the size of the buffer that a rank hands in: the vector of all_reduce and reduce_scatter, all rows of all_to_all. A
-// call's time is that of its slowest rank, from a barrier on; a row gives the median, and bytes divided by it.
+// call's time is that of its slowest rank, from a barrier on; a row gives the median, and bytes divided by it. "message" is one way
+// over a link between two neighbours, on a channel of its own, as between the stages of a pipeline: half of there and back.
 #include "comm/transport.h"
 #include "test/support/team_stub.h"
 
 #include <sys/wait.h>
 #include <time.h>
 
-enum { RANKS_MAX = 64, TURNS_MAX = 2000, SIZES = 7, OPS = 3 };
+enum { RANKS_MAX = 64, TURNS_MAX = 2000, SIZES = 7, OPS = 4, MESSAGE = 3 };
 
 static const size_t sizes[SIZES] = {1 << 10, 8 << 10, 64 << 10, 512 << 10, 4 << 20, 64 << 20, 256 << 20};
-static const char *const ops[OPS] = {"all_reduce", "reduce_scatter", "all_to_all"};
+static const char *const ops[OPS] = {"all_reduce", "reduce_scatter", "all_to_all", "message"};
 
 typedef struct times {
     double s[RANKS_MAX][TURNS_MAX];
@@ -29,8 +30,16 @@ static double now(void) {
 
 static int turns_for(size_t bytes) { return bytes >= 64 << 20 ? 7 : bytes >= 4 << 20 ? 41 : bytes >= 64 << 10 ? 301 : TURNS_MAX; }
 
-static err_t call(comm *c, int op, char *in, char *out, size_t bytes) {
+static err_t there_and_back(comm *link, char *in, char *out, size_t bytes) {
+    if (link->world == 1) return ERR_OK;
+    if (link->rank == 0) TRY(comm_send(link, 1, in, bytes, NULL));
+    TRY(comm_recv(link, !link->rank, out, bytes, NULL));
+    return link->rank == 1 ? comm_send(link, 0, in, bytes, NULL) : ERR_OK;
+}
+
+static err_t call(comm *c, comm *link, int op, char *in, char *out, size_t bytes) {
     size_t cut[RANKS_MAX + 1], n = bytes / 4;
+    if (op == MESSAGE) return there_and_back(link, in, out, bytes);
     for (size_t r = 0; r <= (size_t)c->world; r++) cut[r] = n * r / (size_t)c->world;
     if (op == 0) return c->table->all_reduce(c, in, n, FP32, REDUCE_SUM, NULL);
     if (op == 1) return c->table->reduce_scatter(c, in, cut, FP32, NULL);
@@ -40,6 +49,8 @@ static err_t call(comm *c, int op, char *in, char *out, size_t bytes) {
 static err_t measure(comm *c, times *t) {
     size_t most = sizes[SIZES - 1];
     char *in = malloc(most), *out = malloc(most);
+    comm *link;
+    TRY(c->table->split(c, c->rank / 2, 0, 1, &link));
     if (!in || !out) return err_set(ERR_INTERNAL, "no memory for two buffers of %zu bytes", most);
     for (size_t i = 0; i < most / 4; i++) ((float *)in)[i] = ((float *)out)[i] = 1.0f;  // pages of their own, before anything is timed
     for (int op = 0; op < OPS; op++)
@@ -49,11 +60,12 @@ static err_t measure(comm *c, times *t) {
             for (int k = -2; k < turns; k++) {
                 TRY(c->table->barrier(c, NULL));
                 double start = now();
-                TRY(call(c, op, in, out, sizes[i]));
-                if (k >= 0) t[op * SIZES + i].s[c->rank][k] = now() - start;
+                TRY(call(c, link, op, in, out, sizes[i]));
+                if (k >= 0) t[op * SIZES + i].s[c->rank][k] = (now() - start) / (op == MESSAGE ? 2 : 1);
             }
         }
     free(in), free(out);
+    link->table->close(link);
     return ERR_OK;
 }
 
@@ -87,7 +99,7 @@ int main(int argc, char **argv) {
     static launch node[RANKS_MAX];
     for (int i = 0; i < RANKS_MAX; i++) each[i] = links ? 1 : ranks;
     times *all = mmap(NULL, SIZES * OPS * sizeof *all, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    stub_open(&t, node, links ? ranks : 1, each);
+    stub_open_channels(&t, node, links ? ranks : 1, each, &(channel_plan){.channels = 1, .seats = 1});
     for (int r = 0; r < ranks; r++)
         if (fork() == 0) _exit(be_rank(&t, node, r, all));
     stub_let_go(&t);

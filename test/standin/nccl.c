@@ -5,7 +5,8 @@
 // What it is for is NCCL's manners, and it is strict with them: non-blocking communicators are in progress for a while, and a
 // call before they are done is an error; a split gives its communicator only when the old one is ready again; groups are closed
 // or never begin; messages must agree in kind, size and order; a peer that is gone is ncclRemoteError; abort ends what hangs.
-// Sums are taken in rank order.
+// Sums are taken in rank order. Each communicator has a thread and sockets of its own, so what several do at the same time they do
+// at the same time; a group is the calling thread's own.
 //
 // LOCKSTEP_STANDIN (of each process) asks for one failure; groups are counted from 1:
 //   return@N   group N is refused at once           hang-init  init never ends
@@ -79,7 +80,7 @@ static _Thread_local struct {
 } group;
 static pthread_mutex_t error_lock = PTHREAD_MUTEX_INITIALIZER;
 static char last_error[256];
-static atomic_int aborts, live, registered, calls;
+static atomic_int aborts, live, registered, calls, working, together;
 static char seen[5][64];
 static const char *const watched[5] = {"NCCL_SOCKET_IFNAME", "NCCL_IB_DISABLE", "NCCL_ALGO", "NCCL_RAS_ENABLE", "LOCKSTEP_STANDIN"};
 
@@ -125,10 +126,20 @@ API const char *ncclStandInSeen(const char *name) {
     return NULL;
 }
 
-// "aborts": communicators aborted so far; "live": not yet destroyed; "registered": buffers.
+// "aborts": communicators aborted so far; "live": not yet destroyed; "registered": buffers; "together": communicators that had a
+// group under way at the same time, at most.
 API int ncclStandInCount(const char *what);
 API int ncclStandInCount(const char *what) {
-    return atomic_load(strcmp(what, "aborts") == 0 ? &aborts : strcmp(what, "live") == 0 ? &live : &registered);
+    static const char *const names[] = {"aborts", "live", "registered", "together"};
+    atomic_int *const counts[] = {&aborts, &live, &registered, &together};
+    for (int i = 0; i < 4; i++)
+        if (strcmp(what, names[i]) == 0) return atomic_load(counts[i]);
+    return -1;
+}
+
+static void count_together(int change) {
+    int now_working = atomic_fetch_add(&working, change) + change, most = atomic_load(&together);
+    while (now_working > most && !atomic_compare_exchange_weak(&together, &most, now_working)) {}
 }
 
 // --- messages ------------------------------------------------------------------------------------------------------------------
@@ -368,6 +379,13 @@ static ncclResult_t never(ncclComm_t c) {
     return error(ncclInternalError, "stand-in: aborted");
 }
 
+static ncclResult_t run_counted(ncclComm_t c) {
+    count_together(1);
+    ncclResult_t r = run_group(c);
+    count_together(-1);
+    return r;
+}
+
 static ncclResult_t run_job(ncclComm_t c, job_kind job) {
     char token = 0;
     switch (job) {
@@ -378,7 +396,7 @@ static ncclResult_t run_job(ncclComm_t c, job_kind job) {
     case JOB_GROUP:
         if (asked("hang", c->groups)) return never(c);
         if (asked("async", c->groups)) return error(ncclSystemError, "stand-in: asked to fail in the background");
-        return run_group(c);
+        return run_counted(c);
     case JOB_SPLIT: return run_split(c);
     case JOB_FINALIZE:  // no rank leaves before all have come
         return run_op(c, &(op){.kind = OP_ALL_REDUCE, .in = &token, .out = &token, .count = 1, .type = ncclInt8, .how = ncclSum, .c = c});

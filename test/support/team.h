@@ -48,6 +48,7 @@ typedef struct board {
 typedef struct scene scene;
 struct scene {
     int nodes, ranks[NODES], port;
+    channel_plan plan;
     team_options o;
     void (*tweak)(scene *s, launch *l, team_options *o);  // in the rank's process, before it joins
     void (*body)(scene *s, team *t, result *r);           // in the rank's process, as part of the team
@@ -188,6 +189,7 @@ static inline void live(scene *s, launch *l, result *r) {
 static inline void start_node(scene *s, int node, int slot) {
     launch l;
     assert_int_equal(launch_open(&l, s->nodes, s->ranks, hosts, node), ERR_OK);
+    assert_int_equal(launch_channels(&l, &s->plan), ERR_OK);
     fflush(NULL);
     for (int i = 0; i < s->ranks[node]; i++) {
         pid_t pid = fork();

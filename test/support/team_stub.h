@@ -25,16 +25,19 @@ typedef struct stub_news {
     atomic_long progress;
 } stub_news;
 
+enum { STUB_CHANNELS = 4 };
+
 struct team {
     launch at;
     stub_news *news;  // shared by all ranks
     int bell[64];     // one for each rank
-    team_link link[64];
+    team_link link[1 + STUB_CHANNELS][64];
     int nodes, ranks[64], pair[64][64];  // pair[a][b]: a's end of the link between a and b
+    int more[STUB_CHANNELS][64][64];     // of further channels
 };
 
 const launch *team_at(const team *t) { return &t->at; }
-const team_link *team_links(const team *t) { return t->link; }
+const team_link *team_links(const team *t, int channel) { return t->link[channel]; }
 void team_alive(team *t) { (void)t; }
 uint32_t team_pulse(const team *t) {
     (void)t;
@@ -59,6 +62,11 @@ err_t team_fail(team *t, const char *why) {
     return ERR_UNAVAILABLE;
 }
 
+err_t team_fail_in(team *t, const char *why, const comm_phase *phase) {
+    (void)phase;
+    return team_fail(t, why);
+}
+
 // A connection over the loopback device between 127.0.0.x and 127.0.0.y.
 static inline void stub_connect(int pair[2], int x, int y) {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(0x7f000001 + (uint32_t)x)};
@@ -76,27 +84,37 @@ static inline void stub_connect(int pair[2], int x, int y) {
     }
 }
 
+static inline void stub_pair(int pair[64][64], const launch *at, int a, int b) {
+    int ends[2];
+    stub_connect(ends, at->place[a].node, at->place[b].node);
+    pair[a][b] = ends[0], pair[b][a] = ends[1];
+}
+
 // Before the fork. The launch of the node is opened by stub_become.
-static inline void stub_open(team *t, launch *node, int nodes, const int *ranks) {
-    *t = (team){.nodes = nodes};
+static inline void stub_open_channels(team *t, launch *node, int nodes, const int *ranks, const channel_plan *plan) {
+    memset(t, 0, sizeof *t);
+    t->nodes = nodes;
     memcpy(t->ranks, ranks, (size_t)nodes * sizeof *ranks);
     t->news = mmap(NULL, sizeof *t->news, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     char hosts[64][16];
     const char *host[64];
     for (int n = 0; n < nodes; n++) snprintf(hosts[n], 16, "127.0.0.%d", n + 1), host[n] = hosts[n];
     for (int n = 0; n < nodes; n++)
-        if (launch_open(&node[n], nodes, ranks, nodes > 1 ? host : NULL, n) != ERR_OK) fprintf(stderr, "%s\n", err_last()->text), exit(1);
+        if (launch_open(&node[n], nodes, ranks, nodes > 1 ? host : NULL, n) != ERR_OK || launch_channels(&node[n], plan) != ERR_OK)
+            fprintf(stderr, "%s\n", err_last()->text), exit(1);
     t->at = node[0];
     for (int a = 0; a < t->at.world; a++) {
         t->bell[a] = eventfd(0, EFD_NONBLOCK);
         for (int b = 0; b < a; b++)
             if (t->at.place[a].node != t->at.place[b].node) {
-                int pair[2];
-                stub_connect(pair, t->at.place[a].node, t->at.place[b].node);
-                t->pair[a][b] = pair[0], t->pair[b][a] = pair[1];
+                stub_pair(t->pair, &t->at, a, b);
+                for (int k = 1; k <= plan->channels; k++)
+                    if (launch_connects(&t->at, k, a, b)) stub_pair(t->more[k - 1], &t->at, a, b);
             }
     }
 }
+
+static inline void stub_open(team *t, launch *node, int nodes, const int *ranks) { stub_open_channels(t, node, nodes, ranks, &(channel_plan){0}); }
 
 // In the child: this is rank `rank`.
 static inline void stub_become(team *t, launch *node, int rank) {
@@ -104,22 +122,28 @@ static inline void stub_become(team *t, launch *node, int rank) {
     int world = node[0].world;
     launch_become(&node[p.node], p.local);
     t->at = node[p.node];
-    for (int a = 0; a < world; a++)
-        for (int b = 0; b < world; b++)
-            if (a != rank && t->pair[a][b]) close(t->pair[a][b]);
-    for (int r = 0; r < world; r++) {
-        team_link *l = &t->link[r];
-        *l = (team_link){.fd = t->pair[rank][r] ? t->pair[rank][r] : -1};
-        memset(l->send_key, 64 * rank + r + 1, TEAM_KEY), l->send_key[1] = (uint8_t)(rank + 1);
-        memset(l->recv_key, 64 * r + rank + 1, TEAM_KEY), l->recv_key[1] = (uint8_t)(r + 1);
+    for (int k = 0; k <= t->at.plan.channels; k++) {
+        int(*pair)[64] = k ? t->more[k - 1] : t->pair;
+        for (int a = 0; a < world; a++)
+            for (int b = 0; b < world; b++)
+                if (a != rank && pair[a][b]) close(pair[a][b]);
+        for (int r = 0; r < world; r++) {
+            team_link *l = &t->link[k][r];
+            *l = (team_link){.fd = pair[rank][r] ? pair[rank][r] : -1};
+            memset(l->send_key, 64 * rank + r + 1, TEAM_KEY), l->send_key[1] = (uint8_t)(rank + 1), l->send_key[2] = (uint8_t)k;
+            memset(l->recv_key, 64 * r + rank + 1, TEAM_KEY), l->recv_key[1] = (uint8_t)(r + 1), l->recv_key[2] = (uint8_t)k;
+        }
     }
 }
 
 // In the parent: its copies of the links are closed, so that a lost rank's end is closed when it is lost.
 static inline void stub_let_go(team *t) {
-    for (int a = 0; a < t->at.world; a++)
-        for (int b = 0; b < t->at.world; b++)
-            if (t->pair[a][b]) close(t->pair[a][b]), t->pair[a][b] = 0;
+    for (int k = 0; k <= t->at.plan.channels; k++) {
+        int(*pair)[64] = k ? t->more[k - 1] : t->pair;
+        for (int a = 0; a < t->at.world; a++)
+            for (int b = 0; b < t->at.world; b++)
+                if (pair[a][b]) close(pair[a][b]), pair[a][b] = 0;
+    }
 }
 
 static inline void stub_close(team *t, launch *node) {

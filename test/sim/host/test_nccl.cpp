@@ -154,6 +154,44 @@ static void host_away(int bug) {
     on_ranks(host_away_rank, bug);
 }
 
+// Three stages, a link for each pair of neighbours, each on a stream of its own. The middle one's stream for the first link hangs,
+// because its peer sends only when the other link's messages have gone both ways.
+static void side_by_side_rank(int rank, ncclUniqueId id, int) {
+    ncclComm_t c = join(id, RANKS, rank), link[2] = {nullptr, nullptr};
+    cudaStream_t s[2] = {new_stream(), new_stream()};
+    float *x = device_floats(N, (float)rank), *y = device_floats(N, -1), *z = device_floats(N, -1);
+    for (int pair = 0; pair < 2; pair++) {
+        ncclConfig_t k = nccl_config_nonblocking();
+        bool joins = rank == pair || rank == pair + 1;
+        FINE(c, ncclCommSplit_(c, joins ? pair : NCCL_SPLIT_NOCOLOR, rank, &link[pair], &k));
+        if (joins) FINE(link[pair], ncclInProgress);
+    }
+    char go = 0;
+    if (rank == 0) MUST(read(door[0], &go, 1) == 1);
+    if (rank == 0) FINE(link[0], ncclSend_(x, N, ncclFloat32, 1, link[0], s[0]));
+    if (rank == 1) FINE(link[0], ncclRecv_(y, N, ncclFloat32, 0, link[0], s[0]));
+    for (int turn = 0; turn < 5 && rank > 0; turn++) {
+        MUST(ncclGroupStart_() == ncclSuccess);
+        MUST(ncclSend_(x, N, ncclFloat32, rank == 1, link[1], s[1]) == ncclSuccess);
+        MUST(ncclRecv_(z, N, ncclFloat32, rank == 1, link[1], s[1]) == ncclSuccess);
+        FINE(link[1], ncclGroupEnd_());
+        OK(cudaStreamSynchronize(s[1]));
+        MUST(all_are(z, N, (float)(3 - rank)));
+    }
+    if (rank == 1) MUST(cudaStreamQuery(s[0]) == cudaErrorNotReady);
+    if (rank == 1) MUST(write(door[1], "g", 1) == 1);
+    OK(cudaStreamSynchronize(s[0]));
+    if (rank == 1) MUST(all_are(y, N, 0));
+    for (int pair = 0; pair < 2; pair++)
+        if (link[pair]) part(link[pair]);
+    part(c);
+}
+
+static void side_by_side(int bug) {
+    MUST(pipe(door) == 0);
+    on_ranks(side_by_side_rank, bug);
+}
+
 // The last rank goes before its second group: the others' streams hang, they learn of it, and an abort sets them free.
 static void peer_lost_rank(int rank, ncclUniqueId id, int) {
     ncclComm_t c = join(id, RANKS, rank);
@@ -267,7 +305,7 @@ static void manners(int) {
 
 static const Good goods[] = {
     {"nccl: every collective", all_kinds}, {"nccl: exchange and split", exchange}, {"nccl: the host is away", host_away},
-    {"nccl: a peer is lost", peer_lost},   {"nccl: a call too early", manners},
+    {"nccl: a peer is lost", peer_lost},   {"nccl: a call too early", manners},    {"nccl: links side by side", side_by_side},
 };
 static const Bad bads[] = {
     {"nccl: no event before it", event_before, RACE, "race"},

@@ -1,0 +1,229 @@
+// comm/groups.c: see comm/groups.h.
+#include "comm/groups.h"
+
+#include <stdio.h>
+
+// --- layouts -------------------------------------------------------------------------------------------------------------------
+
+// How far b is from a, as a factor; a = 0: any b will do.
+static double apart(int a, int b) { return a <= 0 ? 1 : a > b ? (double)a / b : (double)b / a; }
+
+static double distance(const grid *a, const grid *b) {
+    return apart(a->data, b->data) * apart(a->tensor, b->tensor) * apart(a->pipeline, b->pipeline);
+}
+
+typedef struct candidate {
+    grid shape;
+    double far;  // from what is wanted
+    int number;  // in the list of all
+} candidate;
+
+static bool nearer(const candidate *a, const candidate *b) { return a->far < b->far || (a->far == b->far && a->number < b->number); }
+
+// Of all layouts of the world the one that is nearest to `wanted`, among those that come after `beyond` (NULL: among all). False:
+// there is none.
+static bool next_nearest(candidate *out, const grid *wanted, int world, const candidate *beyond) {
+    bool found = false;
+    int number = 0;
+    for (int p = 1; p <= world; p++)
+        for (int t = 1; world % p == 0 && t <= world / p; t++) {
+            if (world / p % t) continue;
+            candidate c = {.shape = {.data = world / p / t, .tensor = t, .pipeline = p}, .number = number++};
+            c.far = distance(wanted, &c.shape);
+            if (beyond && !nearer(beyond, &c)) continue;
+            if (!found || nearer(&c, out)) *out = c;
+            found = true;
+        }
+    return found;
+}
+
+static err_t no_grid(const grid *wanted, int world) {
+    char list[160] = "", data[16];
+    candidate at[2], *last = NULL;
+    for (int i = 0, n = 0; i < 3 && next_nearest(&at[i % 2], wanted, world, last); i++) {
+        last = &at[i % 2];
+        const grid *g = &last->shape;
+        n += snprintf(list + n, sizeof list - (size_t)n, "%sdata %d, tensor %d, pipeline %d", i ? "; " : "", g->data, g->tensor, g->pipeline);
+    }
+    if (wanted->data) snprintf(data, sizeof data, "%d", wanted->data);
+    else snprintf(data, sizeof data, "the rest");
+    return err_set(ERR_CONFIG,
+                   "[parallel] data = %s, tensor = %d, pipeline = %d does not divide %d ranks: their product must be that number. Nearest: %s", data,
+                   wanted->tensor, wanted->pipeline, world, list);
+}
+
+err_t grid_of(grid *out, int world, int data, int tensor, int pipeline, unsigned links) {
+    grid g = {data, tensor, pipeline, links};
+    if (world < 1 || data < 0 || tensor < 1 || pipeline < 1)
+        return err_set(ERR_CONFIG, "[parallel] data = %d, tensor = %d, pipeline = %d: expected 0 or more, and 1 or more", data, tensor, pipeline);
+    int64_t model = (int64_t)tensor * pipeline;
+    if (data == 0 && world % model == 0) g.data = (int)(world / model);
+    if (g.data * model != world) return no_grid(&g, world);
+    *out = g;
+    return ERR_OK;
+}
+
+grid_place grid_at(const grid *g, int rank) { return (grid_place){rank / g->tensor / g->data, rank / g->tensor % g->data, rank % g->tensor}; }
+
+int grid_rank(const grid *g, grid_place p) { return (p.stage * g->data + p.data) * g->tensor + p.tensor; }
+
+const char *grid_text(const grid *g, int rank, char dst[GRID_TEXT]) {
+    grid_place p = grid_at(g, rank);
+    snprintf(dst, GRID_TEXT, "rank %d (stage %d, data %d, tensor %d)", rank, p.stage, p.data, p.tensor);
+    return dst;
+}
+
+// --- groups --------------------------------------------------------------------------------------------------------------------
+
+int grid_group_size(const grid *g, group_kind kind) {
+    switch (kind) {
+    case GROUP_DATA: return g->data;
+    case GROUP_TENSOR: return g->tensor;
+    case GROUP_STAGE: return g->data * g->tensor;
+    case GROUP_LINE: return g->pipeline;
+    case GROUP_KINDS: break;
+    }
+    return 0;
+}
+
+int grid_group_index(const grid *g, group_kind kind, int rank) {
+    grid_place p = grid_at(g, rank);
+    switch (kind) {
+    case GROUP_DATA: return p.data;
+    case GROUP_TENSOR: return p.tensor;
+    case GROUP_STAGE: return p.data * g->tensor + p.tensor;
+    case GROUP_LINE: return p.stage;
+    case GROUP_KINDS: break;
+    }
+    return 0;
+}
+
+int grid_group_member(const grid *g, group_kind kind, int rank, int index) {
+    grid_place p = grid_at(g, rank);
+    switch (kind) {
+    case GROUP_DATA: p.data = index; break;
+    case GROUP_TENSOR: p.tensor = index; break;
+    case GROUP_STAGE: p.data = index / g->tensor, p.tensor = index % g->tensor; break;
+    case GROUP_LINE: p.stage = index; break;
+    case GROUP_KINDS: break;
+    }
+    return grid_rank(g, p);
+}
+
+// --- links ---------------------------------------------------------------------------------------------------------------------
+
+static bool closes_the_line(link_kind kind) { return kind == LINK_LOOP_FORWARD || kind == LINK_LOOP_BACKWARD || kind == LINK_TIED; }
+
+int grid_link_peer(const grid *g, link_kind kind, int rank, bool after) {
+    grid_place p = grid_at(g, rank);
+    int last = g->pipeline - 1;
+    if (last == 0 || !(g->links >> kind & 1)) return -1;
+    if (closes_the_line(kind) && p.stage != (after ? last : 0)) return -1;
+    if (!closes_the_line(kind) && p.stage == (after ? last : 0)) return -1;
+    p.stage = closes_the_line(kind) ? last - p.stage : after ? p.stage + 1 : p.stage - 1;
+    return grid_rank(g, p);
+}
+
+// --- channels ------------------------------------------------------------------------------------------------------------------
+
+static int group_channel(group_kind kind) { return 1 + (int)kind; }
+static int link_channel(link_kind kind) { return 1 + GROUP_KINDS + (int)kind; }
+_Static_assert(GROUP_KINDS + LINK_KINDS <= COMM_CHANNELS, "each kind has a channel");
+
+static bool one_group(const grid *g) { return g->tensor == 1 && g->pipeline == 1; }
+
+grid_split grid_group_split(const grid *g, group_kind kind, int rank) {
+    return (grid_split){grid_group_member(g, kind, rank, 0), grid_group_index(g, kind, rank), group_channel(kind)};
+}
+
+grid_split grid_link_split(const grid *g, link_kind kind, int half, int rank) {
+    grid_split s = {.color = -1, .channel = link_channel(kind)};
+    for (int after = 0; after < 2; after++) {
+        int peer = grid_link_peer(g, kind, rank, after);
+        if (peer < 0) continue;
+        int lower = grid_at(g, rank < peer ? rank : peer).stage;
+        if (lower % 2 != half) continue;
+        s.color = rank < peer ? rank : peer;
+        s.key = rank > peer;
+    }
+    return s;
+}
+
+static bool in_one_group(const grid *g, group_kind kind, int a, int b) { return grid_group_member(g, kind, a, grid_group_index(g, kind, b)) == b; }
+
+static bool grid_needs(const void *ctx, int channel, int a, int b) {
+    const grid *g = ctx;
+    if (channel <= GROUP_KINDS) return in_one_group(g, (group_kind)(channel - 1), a, b);
+    link_kind kind = (link_kind)(channel - 1 - GROUP_KINDS);
+    return grid_link_peer(g, kind, a, true) == b || grid_link_peer(g, kind, a, false) == b;
+}
+
+channel_plan grid_channels(const grid *g) {
+    channel_plan plan = {.channels = GROUP_KINDS + LINK_KINDS, .needs = grid_needs, .ctx = g};
+    if (one_group(g)) return (channel_plan){0};
+    for (int k = 0; k < GROUP_KINDS; k++) plan.seats += grid_group_size(g, (group_kind)k) > 1;
+    for (int k = 0; k < LINK_KINDS && g->pipeline > 1; k++)
+        if (g->links >> k & 1) plan.seats += g->pipeline > 2 && !closes_the_line((link_kind)k) ? 2 : 1;
+    return plan;
+}
+
+// --- communicators -------------------------------------------------------------------------------------------------------------
+
+static err_t split(const groups *x, grid_split s, comm **out) { return x->world->table->split(x->world, s.color, s.key, s.channel, out); }
+
+static err_t open_group(groups *x, group_kind kind) {
+    if (grid_group_size(&x->shape, kind) == 1) return comm_self_open(&x->group[kind]);
+    return split(x, grid_group_split(&x->shape, kind, x->world->rank), &x->group[kind]);
+}
+
+// The second half is empty where no link has an odd lower stage: all ranks know that.
+static err_t open_link(groups *x, link_kind kind) {
+    const grid *g = &x->shape;
+    int rank = x->world->rank, halves = g->pipeline > 2 && !closes_the_line(kind) ? 2 : 1;
+    if (g->pipeline == 1 || !(g->links >> kind & 1)) return ERR_OK;
+    for (int half = 0; half < halves; half++) {
+        comm *c;
+        TRY(split(x, grid_link_split(g, kind, half, rank), &c));
+        if (!c) continue;
+        bool after = grid_at(g, rank).stage % 2 == half;
+        if (closes_the_line(kind)) after = grid_at(g, rank).stage != 0;
+        *(after ? &x->after[kind] : &x->before[kind]) = c;
+    }
+    return ERR_OK;
+}
+
+err_t groups_open(groups *x, const grid *g, comm *world) {
+    *x = (groups){.shape = *g, .world = world};
+    err_t rc = ERR_OK;
+    if (grid_world(g) != world->world) return err_set(ERR_INTERNAL, "a layout of %d ranks over a communicator of %d", grid_world(g), world->world);
+    if (one_group(g)) {
+        x->group[GROUP_DATA] = x->group[GROUP_STAGE] = world;
+        TRY_GOTO(comm_self_open(&x->group[GROUP_TENSOR]), fail);
+        TRY_GOTO(comm_self_open(&x->group[GROUP_LINE]), fail);
+        return ERR_OK;
+    }
+    for (int k = 0; k < GROUP_KINDS; k++) TRY_GOTO(open_group(x, (group_kind)k), fail);
+    for (int k = 0; k < LINK_KINDS; k++) TRY_GOTO(open_link(x, (link_kind)k), fail);
+    return ERR_OK;
+fail:;
+    err_record why = *err_last();
+    groups_close(x);
+    return err_restore(&why);
+}
+
+// In the same order on all ranks, since NCCL's are closed together. A rank in the middle closes its links from both sides: to an even
+// lower stage first, as they were made.
+static void close_link(groups *x, link_kind kind) {
+    bool even = grid_at(&x->shape, x->world->rank).stage % 2 == 0;
+    comm *pair[2] = {even ? x->after[kind] : x->before[kind], even ? x->before[kind] : x->after[kind]};
+    for (int i = 0; i < 2; i++)
+        if (pair[i]) pair[i]->table->close(pair[i]);
+}
+
+void groups_close(groups *x) {
+    if (!x->world) return;
+    for (int k = LINK_KINDS - 1; k >= 0; k--) close_link(x, (link_kind)k);
+    for (int k = GROUP_KINDS - 1; k >= 0; k--)
+        if (x->group[k] && x->group[k] != x->world) x->group[k]->table->close(x->group[k]);
+    *x = (groups){0};
+}

@@ -1,0 +1,97 @@
+// comm/groups.h: who works with whom when a model is divided as well as the data: arithmetic over rank numbers, and the
+// communicators that follow from it.
+//
+//     rank = (stage * data + d) * tensor + t
+//
+// With 2 stages, data 2 and tensor 2:
+//
+//              d 0       d 1         tensor groups   0 1 | 2 3 | 4 5 | 6 7     the same stage and d: neighbours in a node
+//             t0  t1    t0  t1       data groups     0 2 | 1 3 | 4 6 | 5 7     the same stage and t
+//   stage 0    0   1     2   3       stage groups    0 1 2 3 | 4 5 6 7
+//   stage 1    4   5     6   7       lines           0 4 | 1 5 | 2 6 | 3 7     the same d and t: the pipeline
+//
+// Each kind of group has a channel of its own (comm/comm.h), and so has each kind of link, which joins two ranks of a line. So all of
+// them may be in calls at the same time, also a rank's two links of one kind: to the stage before, and to the one after.
+#ifndef COMM_GROUPS_H
+#define COMM_GROUPS_H
+
+#include "comm/team/team.h"
+
+typedef enum { GROUP_DATA, GROUP_TENSOR, GROUP_STAGE, GROUP_LINE, GROUP_KINDS } group_kind;
+
+// What travels on a link. A schedule says which ones it uses: bits of grid.links.
+typedef enum {
+    LINK_FORWARD,        // activations from stage s to s + 1
+    LINK_BACKWARD,       // their gradients, from s + 1 to s
+    LINK_DOWN_FORWARD,   // activations from s + 1 to s: the second half of a V
+    LINK_DOWN_BACKWARD,  // their gradients, from s to s + 1
+    LINK_LOOP_FORWARD,   // activations from the last stage to the first: several chunks a stage
+    LINK_LOOP_BACKWARD,  // their gradients, from the first stage to the last
+    LINK_TIED,           // between the first and the last stage, both ways: what they have in common
+    LINK_KINDS,
+} link_kind;
+
+enum {
+    LINKS_PLAIN = 1 << LINK_FORWARD | 1 << LINK_BACKWARD,
+    LINKS_V = LINKS_PLAIN | 1 << LINK_DOWN_FORWARD | 1 << LINK_DOWN_BACKWARD,
+    LINKS_LOOP = LINKS_PLAIN | 1 << LINK_LOOP_FORWARD | 1 << LINK_LOOP_BACKWARD,
+};
+
+typedef struct grid {
+    int data, tensor, pipeline;
+    unsigned links;
+} grid;
+
+typedef struct grid_place {
+    int stage, data, tensor;
+} grid_place;
+
+// data = 0: what tensor and pipeline leave of the world. ERR_CONFIG: the product is not the world; names the nearest that are.
+err_t grid_of(grid *out, int world, int data, int tensor, int pipeline, unsigned links);
+
+static inline int grid_world(const grid *g) { return g->data * g->tensor * g->pipeline; }
+grid_place grid_at(const grid *g, int rank);
+int grid_rank(const grid *g, grid_place p);
+
+// "rank 5 (stage 2, data 0, tensor 1)" into dst. Returns dst.
+enum { GRID_TEXT = 80 };
+const char *grid_text(const grid *g, int rank, char dst[GRID_TEXT]);
+
+// The groups of a kind partition the ranks. Members are counted from 0, in order of rank.
+int grid_group_size(const grid *g, group_kind kind);
+int grid_group_index(const grid *g, group_kind kind, int rank);              // of rank in its group
+int grid_group_member(const grid *g, group_kind kind, int rank, int index);  // of rank's group
+
+// The rank at the other end of a link: with the stage after this one (`after`) or before it. -1: there is none. Links between the
+// first stage and the last have the last one before the first.
+int grid_link_peer(const grid *g, link_kind kind, int rank, bool after);
+
+// --- splits of the world's communicator ------------------------------------------------------------------------------------------
+
+// Arguments of a split. color -1: this rank takes part in the call only.
+typedef struct grid_split {
+    int color, key, channel;
+} grid_split;
+
+grid_split grid_group_split(const grid *g, group_kind kind, int rank);
+
+// The links of one kind are made by two splits: in the first one the lower of the two stages is even, in the second it is odd. In
+// each, a rank has one link at most.
+grid_split grid_link_split(const grid *g, link_kind kind, int half, int rank);
+
+// What launch_channels needs to know. g outlives the launch. With tensor = pipeline = 1 there are no channels.
+channel_plan grid_channels(const grid *g);
+
+// All of them, made from the world's communicator. With tensor = pipeline = 1 nothing is made: data and stage are the world's.
+typedef struct groups {
+    grid shape;
+    comm *group[GROUP_KINDS];                      // of one rank: a communicator of one rank
+    comm *after[LINK_KINDS], *before[LINK_KINDS];  // NULL where there is none
+    comm *world;
+} groups;
+
+// Collective.
+err_t groups_open(groups *out, const grid *g, comm *world);
+void groups_close(groups *x);
+
+#endif

@@ -1,0 +1,188 @@
+// test/test_groups.c: the arithmetic of layouts. For every layout of up to 24 ranks: each kind of group partitions the ranks, links
+// join neighbours and each other's ends, the splits say the same, and what the channels are declared to connect is just that.
+#include "comm/groups.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { MOST = 24, ALL_LINKS = (1 << LINK_KINDS) - 1 };
+
+typedef void check(const grid *g);
+
+static void each_layout(check *f) {
+    for (int world = 1; world <= MOST; world++)
+        for (int p = 1; p <= world; p++)
+            for (int t = 1; t <= world; t++) {
+                grid g;
+                if (world % (p * t)) continue;
+                assert_int_equal(grid_of(&g, world, 0, t, p, ALL_LINKS), ERR_OK);
+                assert_int_equal(grid_world(&g), world);
+                f(&g);
+            }
+}
+
+static void places(const grid *g) {
+    for (int stage = 0, rank = 0; stage < g->pipeline; stage++)
+        for (int d = 0; d < g->data; d++)
+            for (int t = 0; t < g->tensor; t++, rank++) {
+                grid_place p = grid_at(g, rank);
+                assert_true(p.stage == stage && p.data == d && p.tensor == t);
+                assert_int_equal(grid_rank(g, p), rank);
+                assert_int_equal(rank, (stage * g->data + d) * g->tensor + t);
+            }
+}
+
+static void a_rank_is_a_place(void **state) {
+    (void)state;
+    each_layout(places);
+    grid g;
+    char text[GRID_TEXT];
+    assert_int_equal(grid_of(&g, 6, 0, 2, 3, 0), ERR_OK);
+    assert_string_equal(grid_text(&g, 5, text), "rank 5 (stage 2, data 0, tensor 1)");
+}
+
+// Which two of a place's numbers ranks of one group share.
+static bool together(const grid *g, group_kind kind, int a, int b) {
+    grid_place x = grid_at(g, a), y = grid_at(g, b);
+    bool stage = x.stage == y.stage, data = x.data == y.data, tensor = x.tensor == y.tensor;
+    if (kind == GROUP_DATA) return stage && tensor;
+    if (kind == GROUP_TENSOR) return stage && data;
+    if (kind == GROUP_STAGE) return stage;
+    return data && tensor;
+}
+
+static void partition(const grid *g) {
+    channel_plan plan = grid_channels(g);
+    for (int k = 0; k < GROUP_KINDS; k++)
+        for (int a = 0; a < grid_world(g); a++) {
+            group_kind kind = (group_kind)k;
+            grid_split mine = grid_group_split(g, kind, a);
+            int members = 0;
+            for (int b = 0; b < grid_world(g); b++) {
+                grid_split its = grid_group_split(g, kind, b);
+                assert_int_equal(its.channel, mine.channel);
+                assert_int_equal(its.color == mine.color, together(g, kind, a, b));
+                if (a < b && plan.channels) assert_int_equal(plan.needs(plan.ctx, mine.channel, a, b), together(g, kind, a, b));
+                if (!together(g, kind, a, b)) continue;
+                assert_int_equal(its.key, members);
+                assert_int_equal(grid_group_member(g, kind, a, members), b);
+                members++;
+            }
+            assert_int_equal(members, grid_group_size(g, kind));
+            assert_int_equal(grid_group_member(g, kind, a, grid_group_index(g, kind, a)), a);
+        }
+}
+
+static void groups_partition_the_ranks(void **state) {
+    (void)state;
+    each_layout(partition);
+}
+
+static bool over_the_end(link_kind k) { return k >= LINK_LOOP_FORWARD; }
+
+// The stages that a link of this kind joins, from a stage on; -1: none.
+static int stage_after(const grid *g, link_kind k, int stage) {
+    if (g->pipeline == 1) return -1;
+    if (over_the_end(k)) return stage == g->pipeline - 1 ? 0 : -1;
+    return stage + 1 < g->pipeline ? stage + 1 : -1;
+}
+
+static void neighbours(const grid *g) {
+    channel_plan plan = grid_channels(g);
+    for (int k = 0; k < LINK_KINDS; k++)
+        for (int a = 0; a < grid_world(g); a++) {
+            grid_place p = grid_at(g, a);
+            int peer = grid_link_peer(g, (link_kind)k, a, true), stage = stage_after(g, (link_kind)k, p.stage), channel = 0, met = 0;
+            assert_int_equal(peer, stage < 0 ? -1 : grid_rank(g, (grid_place){stage, p.data, p.tensor}));
+            if (peer >= 0) assert_int_equal(grid_link_peer(g, (link_kind)k, peer, false), a);
+            for (int half = 0; half < 2; half++) {
+                grid_split mine = grid_link_split(g, (link_kind)k, half, a);
+                channel = mine.channel;
+                for (int b = 0; b < grid_world(g); b++) {
+                    grid_split its = grid_link_split(g, (link_kind)k, half, b);
+                    if (b == a || its.color < 0 || its.color != mine.color) continue;
+                    assert_true(b == peer || grid_link_peer(g, (link_kind)k, b, true) == a);
+                    assert_int_equal(its.key, b > a);
+                    assert_int_equal(grid_at(g, a < b ? a : b).stage % 2, half);
+                    met++;
+                }
+            }
+            assert_int_equal(met, (peer >= 0) + (grid_link_peer(g, (link_kind)k, a, false) >= 0));
+            for (int b = a + 1; b < grid_world(g) && plan.channels; b++)
+                assert_int_equal(plan.needs(plan.ctx, channel, a, b), peer == b || grid_link_peer(g, (link_kind)k, b, true) == a);
+        }
+}
+
+static void links_join_neighbours(void **state) {
+    (void)state;
+    each_layout(neighbours);
+    grid g;
+    assert_int_equal(grid_of(&g, 4, 1, 1, 4, LINKS_PLAIN), ERR_OK);
+    assert_int_equal(grid_link_peer(&g, LINK_LOOP_FORWARD, 3, true), -1);  // not asked for
+}
+
+// The most communicators of one rank, counted from the splits.
+static void seats(const grid *g) {
+    int most = 0;
+    for (int a = 0; a < grid_world(g); a++) {
+        int n = 0;
+        for (int k = 0; k < GROUP_KINDS; k++) n += grid_group_size(g, (group_kind)k) > 1;
+        for (int k = 0; k < LINK_KINDS; k++)
+            for (int half = 0; half < 2; half++) n += grid_link_split(g, (link_kind)k, half, a).color >= 0;
+        if (n > most) most = n;
+    }
+    bool plain = g->tensor == 1 && g->pipeline == 1;
+    assert_in_range(grid_channels(g).seats, plain ? 0 : most, plain ? 0 : most + 3);  // a rank is in the middle or at an end
+    assert_int_equal(grid_channels(g).channels, plain ? 0 : GROUP_KINDS + LINK_KINDS);
+}
+
+static void there_is_a_seat_for_each_communicator(void **state) {
+    (void)state;
+    each_layout(seats);
+}
+
+static void channels_differ(void **state) {
+    (void)state;
+    grid g;
+    bool used[COMM_CHANNELS + 1] = {true};
+    assert_int_equal(grid_of(&g, 8, 2, 2, 2, ALL_LINKS), ERR_OK);
+    for (int k = 0; k < GROUP_KINDS + LINK_KINDS; k++) {
+        int channel =
+            k < GROUP_KINDS ? grid_group_split(&g, (group_kind)k, 0).channel : grid_link_split(&g, (link_kind)(k - GROUP_KINDS), 0, 0).channel;
+        assert_in_range(channel, 1, COMM_CHANNELS);
+        assert_false(used[channel]);
+        used[channel] = true;
+    }
+}
+
+static void refused(int world, int data, int tensor, int pipeline, const char *says) {
+    grid g;
+    assert_int_equal(grid_of(&g, world, data, tensor, pipeline, 0), ERR_CONFIG);
+    if (!strstr(err_last()->text, says)) fail_msg("\"%s\" does not say \"%s\"", err_last()->text, says);
+}
+
+static void a_layout_that_does_not_fit_is_refused_with_others(void **state) {
+    (void)state;
+    refused(8, 0, 3, 1, "data = the rest, tensor = 3, pipeline = 1 does not divide 8 ranks");
+    refused(8, 0, 3, 1, "Nearest: data 2, tensor 4, pipeline 1; data 4, tensor 2, pipeline 1; ");
+    refused(8, 2, 2, 1, "data = 2, tensor = 2, pipeline = 1");
+    refused(8, 2, 2, 1, "Nearest: data 4, tensor 2, pipeline 1; data 2, tensor 4, pipeline 1; data 2, tensor 2, pipeline 2");
+    refused(7, 0, 2, 2, "Nearest: data 7, tensor 1, pipeline 1; data 1, tensor 7, pipeline 1; data 1, tensor 1, pipeline 7");
+    refused(1, 0, 2, 1, "Nearest: data 1, tensor 1, pipeline 1");
+    refused(4, 1000000, 1000000, 1000000, "Nearest: ");
+    refused(4, 0, 0, 1, "expected 0 or more, and 1 or more");
+    refused(4, -1, 1, 1, "expected 0 or more, and 1 or more");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_rank_is_a_place),     cmocka_unit_test(groups_partition_the_ranks),
+        cmocka_unit_test(links_join_neighbours), cmocka_unit_test(there_is_a_seat_for_each_communicator),
+        cmocka_unit_test(channels_differ),       cmocka_unit_test(a_layout_that_does_not_fit_is_refused_with_others),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
