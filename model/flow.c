@@ -6,8 +6,14 @@
 
 static int pairs(const flow *f) { return f->of->blocks - 1; }
 
-// Micro-batches whose x[b] is kept at a time.
+// Slots whose x[b] has memory, of those that blocks b and b+1 use.
 static int kept(const flow *f, int b) { return f->slots[b] > f->slots[b + 1] ? f->slots[b] : f->slots[b + 1]; }
+
+// Does one range of blocks end here and another begin?
+static bool parts(const flow *f, int b) {
+    const int *range = f->plan.range;
+    return range && !f->plan.forward_only && f->slots[b] && f->slots[b + 1] && range[b] != range[b + 1];
+}
 
 static int64_t elements(const flow *f, int b) { return f->plan.B * shape_count(f->of->block[b].dims, f->of->block[b].size); }
 
@@ -15,7 +21,7 @@ static int64_t elements(const flow *f, int b) { return f->plan.B * shape_count(f
 static int64_t largest(const flow *f, int first, int stride) {
     int64_t most = 0;
     for (int b = first; b < pairs(f); b += stride)
-        if (flow_has(f, b) && elements(f, b) > most) most = elements(f, b);
+        if (kept(f, b) && elements(f, b) > most) most = elements(f, b);
     return most;
 }
 
@@ -29,11 +35,12 @@ static err_t declare_two(flow *f, arena *a) {
 }
 
 static err_t declare_all(flow *f, arena *a) {
+    int64_t n = largest(f, 0, 1);
     for (int b = 0; b < pairs(f); b++) {
         for (int s = 0; s < kept(f, b); s++) TRY(arena_1d(a, &f->memory[f->first[b] + s], f->plan.compute, elements(f, b)));
-        for (int t = 0; flow_crosses(f, b) && t < FLOW_TURNS; t++) TRY(arena_1d(a, &f->crossing[t * pairs(f) + b], f->plan.compute, elements(f, b)));
+        for (int s = 0; f->end[b] >= 0 && s < f->slots[b]; s++) TRY(arena_1d(a, &f->memory[f->end[b] + s], f->plan.compute, elements(f, b)));
     }
-    int64_t n = largest(f, 0, 1);
+    for (int i = 0; i < f->plan.boundaries; i++) TRY(arena_1d(a, &f->boundary[i], f->plan.compute, n));
     return n ? arena_1d(a, &f->gradient, f->plan.compute, n) : ERR_OK;
 }
 
@@ -42,14 +49,17 @@ err_t flow_declare(flow *f, const model *m, arena *a, const model_plan *o) {
     int n = pairs(f), sets = 0, most = 1;
     f->slots = malloc((size_t)m->blocks * sizeof *f->slots);
     f->first = calloc((size_t)n + 1, sizeof *f->first);
-    f->crossing = calloc((size_t)(FLOW_TURNS * n) + 1, sizeof *f->crossing);
-    f->dx = calloc((size_t)(FLOW_TURNS * n) + 1, sizeof *f->dx);
-    if (!f->slots || !f->first || !f->crossing || !f->dx) return err_set(ERR_INTERNAL, "no memory for a table of %d blocks", m->blocks);
+    f->end = calloc((size_t)n + 1, sizeof *f->end);
+    f->boundary = calloc((size_t)o->boundaries + 1, sizeof *f->boundary);
+    f->dx = calloc((size_t)n + 1, sizeof *f->dx);
+    if (!f->slots || !f->first || !f->end || !f->boundary || !f->dx) return err_set(ERR_INTERNAL, "no memory for a table of %d blocks", m->blocks);
     memcpy(f->slots, o->slots, (size_t)m->blocks * sizeof *f->slots);
     f->plan.slots = f->slots;
     for (int b = 0; b < n; b++) {
         f->first[b] = sets;
         sets += kept(f, b);
+        f->end[b] = parts(f, b) ? sets : -1;
+        if (parts(f, b)) sets += f->slots[b];
         most = kept(f, b) > most ? kept(f, b) : most;
     }
     f->memory = calloc((size_t)sets + 2, sizeof *f->memory);
@@ -68,19 +78,20 @@ static tensor view(const flow *f, int b, void *data) {
 void flow_link(flow *f) {
     for (int b = 0; b < pairs(f); b++) {
         for (int s = 0; s < kept(f, b); s++) *flow_x(f, b, s) = view(f, b, f->memory[f->plan.forward_only ? b % 2 : f->first[b] + s].data);
-        for (int t = 0; t < FLOW_TURNS; t++) {
-            void *own = f->crossing[t * pairs(f) + b].data;
-            *flow_dx(f, b, t) = view(f, b, own ? own : f->gradient.data);
-        }
+        f->dx[b] = view(f, b, f->gradient.data);
     }
 }
 
-void flow_use(const flow *f, pass *p, int turn) {
+void flow_use(const flow *f, pass *p) {
     p->x = f->x + p->slot * pairs(f);
-    p->dx = f->dx + turn * pairs(f);
+    p->dx = f->dx;
 }
 
+void flow_leave(flow *f, int b, int slot, bool first) { flow_x(f, b, slot)->data = f->memory[(first ? f->end[b] : f->first[b]) + slot].data; }
+
+void flow_cross(flow *f, int b, int boundary) { f->dx[b].data = boundary < 0 ? f->gradient.data : f->boundary[boundary].data; }
+
 void flow_close(flow *f) {
-    free(f->slots), free(f->first), free(f->memory), free(f->crossing), free(f->x), free(f->dx);
+    free(f->slots), free(f->first), free(f->end), free(f->memory), free(f->boundary), free(f->x), free(f->dx);
     *f = (flow){0};
 }

@@ -5,19 +5,18 @@
 
 #include "model/model.h"
 
-// With block b on one device and b+1 on the next, x[b] has memory on both: for each slot of b on the first, of b+1 on the second. dx[b] is where it
-// crosses has FLOW_TURNS places on both, which take turns: one is on its way while the other is used.
-enum { FLOW_TURNS = 2 };
-
+// With block b on one device and b+1 on the next, x[b] has memory on both: for each slot of b on the first, of b+1 on the second. Where one range ends and
+// another begins on the same device it has both: their slots are not the same micro-batches.
 typedef struct flow {
     const model *of;
     model_plan plan;
     int *slots;        // [blocks] the plan's
     int *first;        // [blocks-1] in memory: x[b] of slot 0
+    int *end;          // [blocks-1] where a range ends and another begins: in memory, what the first one leaves in its slot 0; -1 elsewhere
     tensor *memory;    // training: x of each slot of each pair of neighbours; else two, which take turns
     tensor gradient;   // one for all: a block reads its output's gradient before it writes its input's
-    tensor *crossing;  // (FLOW_TURNS, blocks-1) dx[b] where it crosses; no data elsewhere
-    tensor *x, *dx;    // views: (most slots, blocks-1), (FLOW_TURNS, blocks-1)
+    tensor *boundary;  // [boundaries] gradients that come from another range of blocks, or go to one
+    tensor *x, *dx;    // views: (most slots, blocks-1), (blocks-1)
 } flow;
 
 // Copies what it needs of the plan. flow_link fills in the views after the arena was committed.
@@ -25,16 +24,17 @@ err_t flow_declare(flow *f, const model *m, arena *a, const model_plan *o);
 void flow_link(flow *f);
 void flow_close(flow *f);
 
-// Gives the pass what belongs to its slot; turn: of gradients that cross.
-void flow_use(const flow *f, pass *p, int turn);
+// Gives the pass what belongs to its slot.
+void flow_use(const flow *f, pass *p);
 
-// Is what block b leaves, and its gradient, needed here?
-static inline bool flow_has(const flow *f, int b) { return f->slots[b] > 0 || f->slots[b + 1] > 0; }
-// Does it come from another device, or go to one?
-static inline bool flow_crosses(const flow *f, int b) { return (f->slots[b] > 0) != (f->slots[b + 1] > 0); }
+// The gradient of what block b leaves is in this boundary from now on: where a range ends, or, of its input, before it begins. -1: as inside a range.
+void flow_cross(flow *f, int b, int boundary);
 
-// x[b] of a slot, and dx[b] of a turn, whole: (B, ...) of the planned number of samples.
+// Where one range ends with block b and another begins: passes of this slot are now of the first range, or of the second again.
+void flow_leave(flow *f, int b, int slot, bool first);
+static inline bool flow_ends(const flow *f, int b) { return b < f->of->blocks - 1 && f->end[b] >= 0; }
+
+// x[b] of a slot, whole: (B, ...) of the planned number of samples.
 static inline tensor *flow_x(const flow *f, int b, int slot) { return &f->x[slot * (f->of->blocks - 1) + b]; }
-static inline tensor *flow_dx(const flow *f, int b, int turn) { return &f->dx[turn * (f->of->blocks - 1) + b]; }
 
 #endif

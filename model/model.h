@@ -72,6 +72,7 @@ typedef struct block {
     int dims;  // what it leaves for the next block, of one sample, E. The last block: nothing
     int64_t size[TENSOR_DIMS - 1];
     block_call forward, backward;
+    double flops;                // its part of model.flops
     block_call inputs, weights;  // backward in two halves, in this order: dx of its input, then dw. NULL: it has none
 } block;
 
@@ -106,6 +107,8 @@ typedef enum recomputation {
 typedef struct model_plan {
     dtype compute;
     int64_t B;
+    const int *range;   // [blocks] numbers of the ranges of blocks that run here; NULL: they are one
+    int boundaries;     // gradients between these blocks and those elsewhere that are on their way at a time
     const int *slots;   // [blocks] 0: the block does not run here, and needs no memory
     bool forward_only;  // no pass will have dw: nothing is kept, and recompute is ignored
     recomputation recompute;

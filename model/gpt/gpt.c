@@ -144,6 +144,13 @@ static double flops_of(const gpt *g) {
     return T * (6 * weights + 6 * (double)(g->o.layers * g->o.embed * g->o.context));
 }
 
+// The same block by block, of matrices alone.
+static void set_block_flops(gpt *g) {
+    double T = (double)g->o.context, C = (double)g->o.embed;
+    for (int b = 1; b <= (int)g->o.layers; b++) g->base.block[b].flops = T * (6 * 12 * C * C + 6 * C * T);
+    g->base.block[g->o.layers + 1].flops = T * 6 * (double)g->o.vocab * C;
+}
+
 static err_t declare(gpt *g) {
     const gpt_options *o = &g->o;
     model *m = &g->base;
@@ -169,6 +176,7 @@ static err_t declare(gpt *g) {
     m->adds_once = o->head_chunks == 1;
     m->dropout = o->dropout;
     m->flops = flops_of(g);
+    set_block_flops(g);
     return ERR_OK;
 }
 

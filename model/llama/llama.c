@@ -118,6 +118,14 @@ static double flops_of(const llama *g) {
     return 6 * T * weights + 12 * pairs * (double)(o->layers * o->heads * o->head_dim);
 }
 
+// The same block by block, of matrices alone.
+static void set_block_flops(llama *g) {
+    const llama_options *o = &g->o;
+    double head = 6 * (double)(o->context * o->vocab * o->embed), layers = g->base.flops - head;
+    for (int b = 1; b <= (int)o->layers; b++) g->base.block[b].flops = layers / (double)o->layers;
+    g->base.block[o->layers + 1].flops = head;
+}
+
 static err_t declare(llama *g) {
     const llama_options *o = &g->o;
     model *m = &g->base;
@@ -140,6 +148,7 @@ static err_t declare(llama *g) {
     m->vocab = o->vocab;
     m->adds_once = o->head_chunks == 1;
     m->flops = flops_of(g);
+    set_block_flops(g);
     return ERR_OK;
 }
 

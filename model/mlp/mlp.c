@@ -136,7 +136,9 @@ static void declare(mlp *m) {
     base->metric[0] = "accuracy";
     base->adds_once = true;
     for (int i = 0; i < base->params; i++)
-        if (base->param[i].dims == 2) base->flops += (base->param[i].block ? 6 : 4) * (double)shape_count(2, base->param[i].size);
+        if (base->param[i].dims == 2)
+            base->block[base->param[i].block].flops = (base->param[i].block ? 6 : 4) * (double)shape_count(2, base->param[i].size);
+    for (int b = 0; b < base->blocks; b++) base->flops += base->block[b].flops;
 }
 
 static void mlp_close(model *base) {
