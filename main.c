@@ -16,7 +16,7 @@ static const char help[] =
     "\n"
     "  lockstep train CONFIG.ini...      train, or continue, the run that the files describe; `train` may be left out\n"
     "  lockstep check CONFIG.ini...      check settings, device and every checksum of the data; train nothing\n"
-    "  lockstep plan CONFIG.ini...       memory of each rank and traffic of a step, to the byte; allocate and send nothing\n"
+    "  lockstep plan CONFIG.ini...       memory of each rank and traffic of a step, to the byte; allocate and send nothing  [--draw]\n"
     "  lockstep config [CONFIG.ini...]   print every setting, its value and where it came from\n"
     "  lockstep pack CONFIG.ini...       turn text into sharded datasets, as [pack] says\n"
     "  lockstep tokenize TOKENIZER       ids of standard input  [--special], or back  [--decode]; --train SIZE KIND: make one\n"
@@ -43,6 +43,7 @@ typedef struct arguments {
     const char *files[CONFIG_FILES_MAX];
     int count;
     const char *ckpt, *prompt, *prompts, *text, *choices, *protocol;
+    bool draw;
     int64_t steps;
     bool parts;  // bench step
 } arguments;
@@ -67,6 +68,10 @@ static err_t parse(int argc, char **argv, const char *allowed, arguments *a) {
             continue;
         }
         if (!strstr(allowed, word)) return err_set(ERR_USAGE, "%s: no such option here; `lockstep --help` lists them", argv[i]);
+        if (strcmp(word, "--draw ") == 0) {
+            a->draw = true;
+            continue;
+        }
         if (i + 1 == argc) return err_set(ERR_USAGE, "%s: expected a value after it", argv[i]);
         const char *value = argv[++i];
         if (strcmp(word, "--ckpt ") == 0) a->ckpt = value;
@@ -101,10 +106,7 @@ static err_t do_check(const config *c, const arguments *a) {
     (void)a;
     return verb_check(c, stdout);
 }
-static err_t do_plan(const config *c, const arguments *a) {
-    (void)a;
-    return verb_plan(c, stdout);
-}
+static err_t do_plan(const config *c, const arguments *a) { return verb_plan(c, a->draw, stdout); }
 static err_t do_pack(const config *c, const arguments *a) {
     (void)a;
     return verb_pack(c, stdout);
@@ -162,7 +164,7 @@ typedef struct verb {
 static const verb verbs[] = {
     {"train", "", 1, true, do_train},
     {"check", "", 1, true, do_check},
-    {"plan", "", 1, true, do_plan},
+    {"plan", "--draw ", 1, true, do_plan},
     {"config", "", 0, false, do_config},
     {"pack", "", 1, false, do_pack},
     {"eval", "--ckpt --text --choices --protocol ", 1, true, do_eval},

@@ -1,7 +1,10 @@
 // comm/groups.c: see comm/groups.h.
 #include "comm/groups.h"
 
+#include "comm/cost.h"
+
 #include <stdio.h>
+#include <stdlib.h>
 
 // --- layouts -------------------------------------------------------------------------------------------------------------------
 
@@ -211,6 +214,40 @@ fail:;
     return err_restore(&why);
 }
 
+// --- on paper ------------------------------------------------------------------------------------------------------------------
+
+static err_t imagine_group(groups *x, group_kind kind, comm_place **at) {
+    int rank = x->world->rank, n = grid_group_size(&x->shape, kind);
+    comm_place *place = *at;
+    for (int i = 0; i < n; i++) place[i] = x->world->place[grid_group_member(&x->shape, kind, rank, i)];
+    *at += n;
+    return comm_imaginary_open(&x->group[kind], grid_group_index(&x->shape, kind, rank), n, place);
+}
+
+static err_t imagine_link(groups *x, link_kind kind, bool after, comm_place **at) {
+    int rank = x->world->rank, peer = grid_link_peer(&x->shape, kind, rank, after);
+    comm_place *place = *at;
+    if (peer < 0 || !(x->shape.links >> kind & 1)) return ERR_OK;
+    int low = rank < peer ? rank : peer, high = rank < peer ? peer : rank;
+    place[0] = x->world->place[low], place[1] = x->world->place[high];
+    *at += 2;
+    return comm_imaginary_open(after ? &x->after[kind] : &x->before[kind], rank == high, 2, place);
+}
+
+err_t groups_imagine(groups *x, const grid *g, comm *world) {
+    *x = (groups){.shape = *g, .world = world};
+    comm_place *at = x->place = calloc((size_t)(GROUP_KINDS * world->world + 4 * LINK_KINDS), sizeof *x->place);
+    err_t rc = at ? ERR_OK : err_set(ERR_INTERNAL, "no memory for groups of %d ranks", world->world);
+    for (int k = 0; rc == ERR_OK && k < GROUP_KINDS; k++) rc = imagine_group(x, (group_kind)k, &at);
+    for (int k = 0; rc == ERR_OK && k < 2 * LINK_KINDS; k++) rc = imagine_link(x, (link_kind)(k / 2), k % 2 == 0, &at);
+    if (rc == ERR_OK) return rc;
+    err_record why = *err_last();
+    groups_close(x);
+    return err_restore(&why);
+}
+
+// --- closing -------------------------------------------------------------------------------------------------------------------
+
 // In the same order on all ranks, since NCCL's are closed together. A rank in the middle closes its links from both sides: to an even
 // lower stage first, as they were made.
 static void close_link(groups *x, link_kind kind) {
@@ -225,5 +262,6 @@ void groups_close(groups *x) {
     for (int k = LINK_KINDS - 1; k >= 0; k--) close_link(x, (link_kind)k);
     for (int k = GROUP_KINDS - 1; k >= 0; k--)
         if (x->group[k] && x->group[k] != x->world) x->group[k]->table->close(x->group[k]);
+    free(x->place);
     *x = (groups){0};
 }

@@ -88,10 +88,14 @@ typedef struct groups {
     comm *group[GROUP_KINDS];                      // of one rank: a communicator of one rank
     comm *after[LINK_KINDS], *before[LINK_KINDS];  // NULL where there is none
     comm *world;
+    comm_place *place;  // of imaginary ones
 } groups;
 
 // Collective.
 err_t groups_open(groups *out, const grid *g, comm *world);
 void groups_close(groups *x);
+
+// The same for a plan of a run that need not exist, as cost.h's imaginary communicators, of which world is one.
+err_t groups_imagine(groups *out, const grid *g, comm *world);
 
 #endif

@@ -174,7 +174,7 @@ static pass pass_of(rig *r, int n, int slot) {
               .losses = r->losses,
               .drop = {.seed = 3, .step = 1, .first_sample = (uint32_t)(n * B), .p = (float)r->m->dropout}};
     for (int i = 0; i < r->m->inputs; i++) p.in[i] = r->in[n][i];
-    flow_use(&r->flow, &p, 0);
+    flow_use(&r->flow, &p);
     return p;
 }
 

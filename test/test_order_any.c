@@ -20,7 +20,7 @@ static const char small_model[] = "[data]\nformat = raw16\n[model]\nlayers = 2\n
 
 enum { STEPS = 3, RANKS = 4, MICROS = 8 };  // micro-batches of a step
 
-static const double unit = 0x1p-24, rate = 1e-3;
+static const double roundoff = 0x1p-24, rate = 1e-3;
 
 // What one rank found. Of the elements that it does not own, it says NaN.
 typedef struct finding {
@@ -43,8 +43,8 @@ typedef struct truth {
     bool *tied;          // (elements): twice as many terms
 } truth;
 
-// How far a sum of so many floats may be from the exact one, for each unit of their size.
-static double gamma_of(int terms) { return (terms - 1) * unit / (1 - (terms - 1) * unit); }
+// How far a sum of so many floats may be from the exact one, for each roundoff of their size.
+static double gamma_of(int terms) { return (terms - 1) * roundoff / (1 - (terms - 1) * roundoff); }
 
 // --- the truth -------------------------------------------------------------------------------------------------------
 
@@ -238,7 +238,7 @@ static void expect_gradients(const char *what, const findings *f, const truth *t
 // weights do to the gradients after them. Rounding: a step rounds a weight, and its change, a few times.
 static void expect_weights(const char *what, const findings *f, const findings *fixed, const truth *t) {
     for (size_t i = 0; i < t->elements; i++) {
-        double room = STEPS * 8 * unit * (fabs((double)fixed->weights[i]) + rate);
+        double room = STEPS * 8 * roundoff * (fabs((double)fixed->weights[i]) + rate);
         for (int k = 0; k < STEPS; k++) room += 2 * 2 * rate * 2 * room_of(t, k, i);
         if (!(fabs((double)f->weights[i] - fixed->weights[i]) <= room))
             fail_msg("%s: weight %zu is %.9g, expected %.9g +- %.3g", what, i, f->weights[i], fixed->weights[i], room);
@@ -255,7 +255,7 @@ static void expect_losses(const char *what, const findings *f, const findings *f
             for (size_t i = 0; i < t->elements; i++) room += pow(2 * room_of(t, k, i), 2);
             if (!(fabs(me->loss[k] - one->loss[k]) <= (k ? 1e-6 * one->loss[k] : 0)))
                 fail_msg("%s: rank %d, step %d: loss %.17g, expected %.17g", what, r, k + 1, me->loss[k], one->loss[k]);
-            if (!(fabs(me->norm[k] - one->norm[k]) <= 2 * sqrt(room) + 8 * unit * one->norm[k]))
+            if (!(fabs(me->norm[k] - one->norm[k]) <= 2 * sqrt(room) + 8 * roundoff * one->norm[k]))
                 fail_msg("%s: rank %d, step %d: norm %.17g, expected %.17g", what, r, k + 1, me->norm[k], one->norm[k]);
         }
 }

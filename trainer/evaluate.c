@@ -5,7 +5,7 @@
 
 #include <assert.h>
 
-static int64_t places(const evaluator *k) { return k->r->ranks->world * k->r->cfg->batch.micro; }
+static int64_t places(const evaluator *k) { return step_round(k->r); }
 
 static err_t declare_scores(evaluator *k) {
     step_runner *r = k->r;
@@ -61,23 +61,25 @@ static err_t load_samples(evaluator *k, const job *j, int64_t first, int64_t B) 
 static err_t run_samples(evaluator *k, const job *j, int64_t B) {
     step_runner *r = k->r;
     pass p = executor_pass(r, B);
-    double *mine = (double *)k->results.data + r->ranks->rank * r->cfg->batch.micro;
+    double *mine = (double *)k->results.data + step_share(r);
     tensor means = {mine, FP64, 1, {B, 1, 1, 1}};
     p.metrics = view2(&k->metrics, r->net->metrics, B);
     for (int i = 0; j->T && i < r->net->inputs; i++) p.in[i] = view2(&p.in[i], B, j->T);
     if (j->T) p.losses = view2(&r->losses, B, j->T);
     TRY(executor_look(r, &p));
+    if (!step_ends(r)) return ERR_OK;
     TRY(p.ops->loss_means(&(loss_means_args){.means = &means, .losses = &p.losses}, r->s));
     for (int i = 0; i < r->net->metrics; i++)
         TRY(stream_copy(r->s, mine + (1 + i) * places(k), (double *)p.metrics.data + i * B, (size_t)B * sizeof(double)));
     return ERR_OK;
 }
 
-// This rank's micro-batch of a round: B samples from `first`. B = 0: other ranks need its
-// weights.
+// This rank's micro-batch of a round: B samples from `first`. B = 0: other ranks need its weights. The ranks of a pipeline have the same samples: none of
+// them begins if another one can't read them.
 static err_t evaluate_batch(evaluator *k, const job *j, int64_t first, int64_t B) {
     step_runner *r = k->r;
     err_t rc = B ? load_samples(k, j, first, B) : ERR_OK;
+    if (r->pipelined && (rc == ERR_OK || rc == ERR_DATA || rc == ERR_IO)) rc = comm_agree_ok(r->groups->group[GROUP_LINE], rc, r->s);
     if (rc != ERR_OK && rc != ERR_DATA && rc != ERR_IO) return rc;
     if (B && rc == ERR_OK) return run_samples(k, j, B);
     err_record why = rc != ERR_OK ? *err_last() : (err_record){0};
@@ -98,9 +100,9 @@ static void take_results(const evaluator *k, const job *j, int64_t first, int64_
 static err_t evaluate_round(evaluator *k, const job *j, int64_t first, int64_t W) {
     step_runner *r = k->r;
     comm *c = r->ranks;
-    int64_t micro = r->cfg->batch.micro, mine = W - c->rank * micro;
+    int64_t micro = r->cfg->batch.micro, mine = W - step_share(r);
     TRY(stream_zero(r->s, k->results.data, tensor_bytes(&k->results)));
-    err_t rc = evaluate_batch(k, j, first + c->rank * micro, mine < 0 ? 0 : mine < micro ? mine : micro);
+    err_t rc = evaluate_batch(k, j, first + step_share(r), mine < 0 ? 0 : mine < micro ? mine : micro);
     TRY(parallel_wait(&r->together));
     if (rc != ERR_OK && rc != ERR_DATA && rc != ERR_IO) return rc;  // can't be shared by agreement
     TRY(comm_agree_ok(c, rc, r->s));
@@ -159,9 +161,20 @@ static err_t score_pass(evaluator *k, const int32_t *tokens, int64_t B, int64_t 
     return executor_look(r, &p);
 }
 
+// Only the last stage of a pipeline has them.
+static err_t spread_scores(evaluator *k, int rows) {
+    const step_runner *r = k->r;
+    comm *line = r->groups->group[GROUP_LINE];
+    if (!r->pipelined) return ERR_OK;
+    line->phase.what = "sample";
+    return line->table->broadcast(line, k->scores.data, (size_t)rows * (size_t)r->net->vocab * sizeof(float),
+                                  stages_rank(r->stages, r->stages->count - 1), r->s);
+}
+
 err_t evaluator_scores(evaluator *k, const int32_t *tokens, int64_t count, float *scores) {
     stream *s = k->r->s;
     TRY(score_pass(k, tokens, 1, count, NULL, 0));
+    TRY(spread_scores(k, 1));
     TRY(stream_copy(s, scores, k->scores.data, (size_t)k->r->net->vocab * sizeof *scores));
     return stream_wait(s);
 }
@@ -194,6 +207,7 @@ err_t evaluator_ask(evaluator *k, const predict_ask *ask, int asks) {
     }
     if (ones) TRY(score_latest(k, ask, one, ones, rows));
     for (int i = 0; i < ones; i++) row[rows++] = one[i];
+    TRY(spread_scores(k, rows));
     for (int i = 0; i < rows; i++) TRY(stream_copy(k->r->s, ask[row[i]].scores, (char *)k->scores.data + (size_t)i * bytes, bytes));
     return stream_wait(k->r->s);
 }

@@ -3,6 +3,8 @@
 
 #include "comm/cost.h"
 #include "trainer/step/sync.h"
+#include "trainer/step/tied.h"
+#include "trainer/step/timeline.h"
 #include "trainer/node/cluster.h"
 #include "trainer/train.h"
 
@@ -40,6 +42,12 @@ static void add(plan_rank *p, comm_cost x) {
     p->sent_far += x.sent_far;
 }
 
+static comm_cost message_cost(const session *x, const message *m) {
+    const block *k = &x->net->block[x->stages.cut[m->stage] - 1];
+    size_t bytes = (size_t)(x->cfg->batch.micro * shape_count(k->dims, k->size)) * dtype_bytes(x->state.o.compute);
+    return links_cost(&x->groups, &x->stages, m, bytes);
+}
+
 // What this rank sends in a step: the same list of actions that a run walks.
 static err_t count_traffic(session *x, plan_rank *p) {
     train_state *t = &x->state;
@@ -51,10 +59,21 @@ static err_t count_traffic(session *x, plan_rank *p) {
         if (a->kind == ACTION_REDUCE) TRY(gradients->cost(t, a->bucket, a->turn, &cost));
         if (a->kind == ACTION_GATHER) cost = weights->gather_cost(t, a->first);
         if (a->kind == ACTION_SPREAD) cost = weights->spread_cost(t);
+        if (a->kind == ACTION_POST) cost = message_cost(x, &x->stages.table.message[a->message]);
+        if (a->kind == ACTION_POST) p->sent_stages += cost.sent;
         if (a->kind == ACTION_SHARE) cost = cost_all_reduce(x->ranks, (size_t)tensor_count(&x->runner.shared), sizeof(double));
         add(p, cost);
     }
+    comm_cost tied = x->runner.pipelined ? tied_cost(t) : (comm_cost){0};
+    p->sent_stages += tied.sent;
+    add(p, tied);
     return ERR_OK;
+}
+
+static void note_stages(const session *x, plan_rank *p) {
+    const stages *s = &x->stages;
+    p->stages = s->count, p->chunks = s->pipe.chunks, p->stage = stages_of(s, 0);
+    for (int c = 0; c < p->chunks && c < PLAN_CHUNKS; c++) p->first[c] = s->cut[stages_of(s, c)], p->last[c] = s->cut[stages_of(s, c) + 1] - 1;
 }
 
 err_t plan_one(const config *c, int rank, int world, const comm_place *place, plan_rank *out) {
@@ -64,8 +83,9 @@ err_t plan_one(const config *c, int rank, int world, const comm_place *place, pl
     TRY(comm_imaginary_open(&ranks, rank, world, place));
     err_t rc = session_plan(&x, c, ranks);
     if (rc == ERR_OK) {
-        out->lanes = reduce_lane_count(x.state.reduce, rank);
+        out->lanes = reduce_lane_count(x.state.reduce, x.state.ranks->rank);
         count_memory(&x, out);
+        note_stages(&x, out);
         rc = count_traffic(&x, out);
     }
     session_close(&x);
@@ -121,25 +141,99 @@ static void print_memory(FILE *out, const plan_rank *p, int world) {
 }
 
 static void print_traffic(FILE *out, const plan_rank *p, int world) {
-    int64_t sent = 0, far = 0, least = p[0].sent, most = p[0].sent;
+    int64_t sent = 0, far = 0, stages = 0, least = p[0].sent, most = p[0].sent;
     for (int k = 0; k < world; k++) {
-        sent += p[k].sent, far += p[k].sent_far;
+        sent += p[k].sent, far += p[k].sent_far, stages += p[k].sent_stages;
         least = p[k].sent < least ? p[k].sent : least, most = p[k].sent > most ? p[k].sent : most;
     }
     fprintf(out, "traffic of a step, bytes\n");
     print_row(out, "sent by a rank", least, most);
-    fprintf(out, "  %-18s %16" PRId64 "   of these %" PRId64 " between nodes\n", "by all", sent, far);
+    fprintf(out, "  %-18s %16" PRId64 "   of these %" PRId64 " between nodes", "by all", sent, far);
+    if (p->stages > 1) fprintf(out, ", %" PRId64 " between stages", stages);
+    fprintf(out, "\n");
 }
 
 // Lanes are not divided, so a rank with fewer lanes than another waits.
-static void print_lanes(FILE *out, const plan_rank *p, int world, int64_t lanes) {
+static void print_lanes(FILE *out, const plan_rank *p, int world, int ranks, int64_t lanes) {
     int64_t most = 0;
     for (int k = 0; k < world; k++) most = p[k].lanes > most ? p[k].lanes : most;
-    fprintf(out, "lanes   %" PRId64 " on %d rank%s, at most %" PRId64 " each: %.1f %% of the time idle\n", lanes, world, world == 1 ? "" : "s", most,
-            100 * (1 - (double)lanes / (double)(most * world)));
+    const char *who = p->stages > 1 ? "pipeline" : "rank";
+    int each = p->stages > 1 ? ranks : 1, of = world / each;  // those of a pipeline have the same lanes
+    fprintf(out, "lanes   %" PRId64 " on %d %s%s, at most %" PRId64 " each: %.1f %% of the time idle\n", lanes, of, who, of == 1 ? "" : "s", most,
+            100 * (1 - (double)lanes / (double)(most * of)));
 }
 
-static err_t plan_all(const config *c, const cluster *who, plan_rank *p, comm_place *place, FILE *out) {
+// --- a pipeline --------------------------------------------------------------------------------------------------------------------
+
+// The largest share of lanes decides how long a step takes.
+static int64_t most_micros(const config *c, const grid *g) {
+    int64_t lanes = (c->batch.lanes + g->data - 1) / g->data;
+    return lanes * (c->batch.global / c->batch.lanes / c->batch.micro);
+}
+
+// Times in proportion to the stages' work: backward's halves are as long as forward each.
+static err_t time_stages(const pipeline_layout *l, const double *work, timeline *out) {
+    int n = pipeline_stages(l);
+    double(*each)[UNIT_KINDS] = calloc((size_t)n, sizeof *each);
+    if (!each) return err_set(ERR_INTERNAL, "no memory for %d stages", n);
+    for (int s = 0; s < n; s++) {
+        double f = work && work[s] > 0 ? work[s] : work ? 1e-6 : 1;
+        each[s][UNIT_FORWARD] = each[s][UNIT_INPUTS] = each[s][UNIT_WEIGHTS] = f, each[s][UNIT_BACKWARD] = 2 * f;
+    }
+    err_t rc = timeline_of(l, &(timeline_costs){.unit = (const double(*)[UNIT_KINDS])each}, out);
+    free(each);
+    return rc;
+}
+
+static err_t draw_schedule(FILE *out, const pipeline_layout *l) {
+    timeline even;
+    TRY(time_stages(l, NULL, &even));
+    size_t n = timeline_draw(&even, 1, NULL, 0);
+    char *text = malloc(n + 1);
+    if (text) timeline_draw(&even, 1, text, n + 1), fprintf(out, "%s", text);
+    timeline_free(&even);
+    free(text);
+    return text ? ERR_OK : err_set(ERR_INTERNAL, "no memory for a drawing of %zu characters", n);
+}
+
+// Each rank of the first pipeline: its blocks, and the most that one of its place takes.
+static void print_stages(FILE *out, const grid *g, const plan_rank *p, const timeline *t) {
+    for (int s = 0; s < g->pipeline; s++) {
+        const plan_rank *k = &p[grid_rank(g, (grid_place){.stage = s})];
+        fprintf(out, "  stage rank %-3d blocks", s);
+        for (int c = 0; c < k->chunks && c < PLAN_CHUNKS; c++) {
+            if (k->first[c] == k->last[c]) fprintf(out, "%s %d", c ? "," : "", k->first[c]);
+            else fprintf(out, "%s %d-%d", c ? "," : "", k->first[c], k->last[c]);
+        }
+        fprintf(out, "  %zu bytes  at most %d activations of a stage  %.1f %% idle\n", plan_bytes(k), t->rank[s].held, 100 * t->rank[s].idle);
+    }
+}
+
+static err_t print_pipeline(FILE *out, const config *c, const grid *g, const plan_rank *p, bool draw) {
+    pipeline_layout l = {
+        .kind = (pipeline_kind)c->parallel.schedule, .ranks = g->pipeline, .micros = (int)most_micros(c, g), .chunks = config_chunks(c)};
+    double *work = calloc((size_t)pipeline_stages(&l), sizeof *work);
+    timeline t;
+    model *net;
+    if (!work) return err_set(ERR_INTERNAL, "no memory for %d stages", pipeline_stages(&l));
+    err_t rc = model_types[c->model.type]->open(&net, &c->model.of);
+    for (int r = 0; rc == ERR_OK && r < g->pipeline; r++)
+        for (int k = 0; k < l.chunks; k++) {
+            const plan_rank *of = &p[grid_rank(g, (grid_place){.stage = r})];
+            for (int b = of->first[k]; b <= of->last[k]; b++) work[pipeline_stage_of(&l, r, k)] += net->block[b].flops;
+        }
+    if (rc == ERR_OK) net->type->close(net);
+    if (rc == ERR_OK) rc = time_stages(&l, work, &t);
+    free(work);
+    TRY(rc);
+    fprintf(out, "stages  %d on %d ranks, %s, %d micro-batches: %.1f %% of the time idle, by the blocks' flops\n", pipeline_stages(&l), g->pipeline,
+            pipeline_name(l.kind), l.micros, 100 * t.idle);
+    print_stages(out, g, p, &t);
+    timeline_free(&t);
+    return draw ? draw_schedule(out, &l) : ERR_OK;
+}
+
+static err_t plan_all(const config *c, const cluster *who, plan_rank *p, comm_place *place, bool draw, FILE *out) {
     static const char *const again[] = {
         [RECOMPUTE_NONE] = "", [RECOMPUTE_SELECTIVE] = ", recompute selective", [RECOMPUTE_BLOCK] = ", recompute block"};
     int world = 0;
@@ -149,22 +243,26 @@ static err_t plan_all(const config *c, const cluster *who, plan_rank *p, comm_pl
             snprintf(place[world].host, sizeof place[world].host, "%s", who->host[n]);
         }
     for (int k = 0; k < world; k++) TRY(plan_one(c, k, world, place, &p[k]));
+    if (c->parallel.pipeline > 1 && world > 1)
+        fprintf(out, "layout  pipeline %" PRId64 " x data %d\n", c->parallel.pipeline, world / (int)c->parallel.pipeline);
     fprintf(out, "ranks   %d on %d node%s, zero %" PRId64 "%s%s, order %s\n", world, who->nodes, who->nodes == 1 ? "" : "s",
             world > 1 ? c->parallel.zero : 0, c->parallel.offload ? " offload" : "", again[c->parallel.recompute],
             c->reduce.order == ORDER_FIXED ? "fixed" : "any");
-    print_lanes(out, p, world, c->batch.lanes);
+    grid shape = config_grid(c, world);
+    print_lanes(out, p, world, shape.pipeline, c->batch.lanes);
+    if (shape.pipeline > 1) TRY(print_pipeline(out, c, &shape, p, draw));
     print_memory(out, p, world);
     if (world > 1) print_traffic(out, p, world);
     return ERR_OK;
 }
 
-err_t verb_plan(const config *c, FILE *out) {
+err_t verb_plan(const config *c, bool draw, FILE *out) {
     cluster who;
     TRY(c->cluster.nodes[0] ? cluster_parse(&who, c->cluster.nodes) : cluster_resolve(&who, c));  // for all nodes, not only this one
     TRY(config_fits(c, who.world));
     plan_rank *p = calloc((size_t)who.world, sizeof *p);
     comm_place *place = calloc((size_t)who.world, sizeof *place);
-    err_t rc = p && place ? plan_all(c, &who, p, place, out) : err_set(ERR_INTERNAL, "no memory for a plan of %d ranks", who.world);
+    err_t rc = p && place ? plan_all(c, &who, p, place, draw, out) : err_set(ERR_INTERNAL, "no memory for a plan of %d ranks", who.world);
     free(p), free(place);
     return rc;
 }

@@ -9,13 +9,18 @@
 
 #include <stdio.h>
 
+enum { PLAN_CHUNKS = 64 };
+
 typedef struct plan_rank {
     int64_t lanes;                        // of a step
     size_t weights, masters, moments;     // bytes; FP32 without offload: weights are the masters; moments: all that the optimizer keeps
     size_t gradients, counters, scratch;  // slabs or slots; counters of sharded sums; of the reduction
     size_t gather;                        // stage 3: weights on their way
     size_t activations, staging, ring, rest;
-    int64_t sent, sent_far;  // bytes of payload that a step sends; of these, to other nodes
+    int64_t sent, sent_far;                             // bytes of payload that a step sends; of these, to other nodes
+    int64_t sent_stages;                                // of these, to the stages before and after, with what the first and the last one share
+    int stage, stages;                                  // in the pipeline: the rank's first stage; 1: there is none
+    int first[PLAN_CHUNKS], last[PLAN_CHUNKS], chunks;  // its blocks, by stage
 } plan_rank;
 
 size_t plan_bytes(const plan_rank *p);  // all memory
@@ -23,7 +28,7 @@ size_t plan_bytes(const plan_rank *p);  // all memory
 // One rank of a run over these places.
 err_t plan_one(const config *c, int rank, int world, const comm_place *place, plan_rank *out);
 
-// All of the INI's run, as a table.
-err_t verb_plan(const config *c, FILE *out);
+// All of the INI's run, as a table; draw: with the schedule of its pipeline.
+err_t verb_plan(const config *c, bool draw, FILE *out);
 
 #endif

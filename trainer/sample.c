@@ -23,7 +23,7 @@ typedef struct text_sink {
     err_t failed;   // of sending them, or of keeping the text
 } text_sink;
 
-static bool others_listen(const session *x) { return x->ranks->world > 1 && !x->state.shards.weights; }
+static bool others_listen(const session *x) { return x->ranks->world > 1 && !session_writes_together(x); }
 
 static err_t signal_life(session *x) {
     comm *host = x->ranks->host;

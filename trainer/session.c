@@ -1,4 +1,5 @@
 // trainer/session.c: opens and closes what a run needs, in the order in which its parts depend on each other.
+#include "trainer/step/tied.h"
 #include "trainer/train.h"
 
 #include "base/io.h"
@@ -125,7 +126,7 @@ static state_options state_options_of(const session *x) {
     int64_t micros = c->batch.global / c->batch.lanes / c->batch.micro;
     return (state_options){
         .compute = (dtype)c->precision.compute,
-        .stage = x->ranks->world > 1 ? (int)c->parallel.zero : 0,
+        .stage = x->shape.data > 1 ? (int)c->parallel.zero : 0,
         .offload = x->kind != SESSION_LOOK && c->parallel.offload,
         .training = x->kind != SESSION_LOOK,
         .optimizer = &c->optimizer,
@@ -137,6 +138,9 @@ static state_options state_options_of(const session *x) {
         .once = micros == 1 && x->net->adds_once,
         .bucket_bytes = (size_t)(c->reduce.bucket_mb * 1e6),
         .threads = device_about(x->dev)->threads,
+        .chunk = x->stages.chunk,
+        .all = x->ranks,
+        .tie = x->groups.after[LINK_TIED] ? x->groups.after[LINK_TIED] : x->groups.before[LINK_TIED],
     };
 }
 
@@ -167,10 +171,28 @@ static err_t open_model(session *x) { return model_types[x->cfg->model.type]->op
 // What is asked beside the validation loss; not of made-up samples.
 static err_t open_exam(session *x) { return x->kind < SESSION_BENCH ? exam_open(&x->exam, x->cfg, x->net) : ERR_OK; }
 
+// What of the model this rank runs, among so many.
+static err_t open_stages(session *x, int rank, int world) {
+    const config *c = x->cfg;
+    x->shape = config_grid(c, world);
+    grid_place at = grid_at(&x->shape, rank);
+    int data = x->shape.data;
+    bool turns = data > 1 && zero_shards_of((int)c->parallel.zero).gradients;
+    int64_t micros = c->batch.global / c->batch.lanes / c->batch.micro;
+    int64_t lanes = turns ? lane_turns(c->batch.lanes, data, true) : lane_deal_of(c->batch.lanes, data, at.data, false).count;
+    return stages_open(&x->stages, x->net,
+                       &(stage_options){.kind = (pipeline_kind)c->parallel.schedule,
+                                        .ranks = x->shape.pipeline,
+                                        .rank = at.stage,
+                                        .chunks = x->shape.pipeline > 1 ? config_chunks(c) : 1,
+                                        .micros = lanes * micros,
+                                        .cuts = c->parallel.stages});
+}
+
 static err_t plan_tensors(session *x) {
     state_options o = state_options_of(x);
-    TRY(state_open(&x->state, x->net, x->dev, x->s, x->ranks, &o));
-    TRY(step_open(&x->runner, x->cfg, x->dev, x->s, x->ranks, x->net, &x->state));
+    TRY(state_open(&x->state, x->net, x->dev, x->s, x->groups.group[GROUP_DATA], &o));
+    TRY(step_open(&x->runner, x->cfg, x->dev, x->s, &(step_ranks){x->ranks, &x->groups, &x->stages}, x->net, &x->state));
     return evaluator_declare(&x->evaluator, &x->runner);
 }
 
@@ -261,7 +283,9 @@ err_t session_machine(session *x, const config *c, session_kind kind, int device
 
 err_t session_enter(session *x, const launch *at) {
     x->step = 0;
+    TRY(open_stages(x, at ? at->rank : 0, at ? at->world : 1));
     TRY(open_ranks(x, at));
+    TRY(groups_open(&x->groups, &x->shape, x->ranks));
     TRY(plan_tensors(x));
     TRY(state_commit(&x->state));
     TRY(step_commit(&x->runner));
@@ -278,6 +302,8 @@ err_t session_plan(session *x, const config *c, comm *ranks) {
     *x = (session){.cfg = c, .kind = SESSION_TRAIN, .ranks = ranks};
     TRY(open_device(x, 0));
     TRY(open_model(x));
+    TRY(open_stages(x, ranks->rank, ranks->world));
+    TRY(groups_imagine(&x->groups, &x->shape, ranks));
     TRY(plan_tensors(x));
     loader_options o = feed_options(x, c->run.steps);
     x->ring_bytes = (size_t)loader_bytes(&o);
@@ -295,6 +321,8 @@ void session_leave(session *x) {
     if (x->dev) stop_feeding(x);
     if (x->runner.cfg) step_close(&x->runner);
     if (x->state.net) state_close(&x->state);
+    groups_close(&x->groups);
+    stages_close(&x->stages);
     if (x->ranks) x->ranks->table->close(x->ranks);
     if (x->team) team_leave(x->team);
     x->ranks = NULL;
@@ -326,9 +354,9 @@ err_t session_init(session *x) {
     TRY(adopt_counters(x));
     if (x->cfg->model.init_from[0]) {
         const config *c = x->cfg;
-        return state_init_from(&x->state, c->model.init_from, &c->model.of, c->model.init_resize, (uint64_t)c->run.seed);
-    }
-    return state_init(&x->state, (uint64_t)x->cfg->run.seed);
+        TRY(state_init_from(&x->state, c->model.init_from, &c->model.of, c->model.init_resize, (uint64_t)c->run.seed));
+    } else TRY(state_init(&x->state, (uint64_t)x->cfg->run.seed));
+    return tied_values(&x->state, x->s);
 }
 
 static void complain(void *ctx, const char *text) { monitor_event(ctx, "damaged", 0, text); }
@@ -348,7 +376,7 @@ err_t session_resume(session *x, bool *found, monitor *m) {
     if (x->state.ckpt.other[0]) report_device(x, m);
     TRY(adopt_counters(x));
     TRY(state_publish(&x->state));
-    return ERR_OK;
+    return tied_values(&x->state, x->s);
 }
 
 // Where in the run's directory its best checkpoint is, or else its newest; "" if there is none. Beside other ranks a link is followed once, so that all
@@ -392,7 +420,8 @@ static err_t load_checkpoint(session *x, const char *dir, bool *initial) {
     }
     TRY(ckpt_load(dir, &x->state.ckpt, true));
     TRY(adopt_counters(x));
-    return state_publish(&x->state);
+    TRY(state_publish(&x->state));
+    return tied_values(&x->state, x->s);
 }
 
 err_t session_load(session *x, const char *dir) { return load_checkpoint(x, dir, NULL); }

@@ -85,6 +85,9 @@ static void greet_ranks(run *r) {
     const session *x = &r->x;
     char via[256];
     transport_describe(x->ranks, via, sizeof via);
+    if (x->shape.pipeline > 1)
+        monitor_say(&r->m, "layout  pipeline %d x data %d, %s, %d micro-batches", x->shape.pipeline, x->shape.data,
+                    pipeline_name(x->stages.pipe.kind), x->stages.pipe.micros);
     monitor_say(&r->m, "ranks   %d on %d node%s  zero %d%s  order %s  %s", x->ranks->world, comm_nodes(x->ranks),
                 comm_nodes(x->ranks) == 1 ? "" : "s", x->state.o.stage, x->state.o.offload ? " offload" : "", x->state.o.fixed ? "fixed" : "any",
                 via);
@@ -391,7 +394,7 @@ static err_t write_sample(run *r) {
 
 static err_t show_sample(run *r) {
     TRY(session_settle(&r->x));
-    err_t rc = r->x.ranks->rank == 0 || r->x.state.shards.weights ? write_sample(r) : session_hear_sample(&r->x);
+    err_t rc = r->x.ranks->rank == 0 || session_writes_together(&r->x) ? write_sample(r) : session_hear_sample(&r->x);
     TRY(session_settle(&r->x));
     return comm_agree_ok(r->x.ranks, rc, r->x.s);
 }

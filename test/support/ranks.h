@@ -85,6 +85,9 @@ static inline void run_ranks(const char *what, const rank_world *w, const config
     for (int node = 0; node < w->nodes; node++) {
         launch l;
         OK(launch_open(&l, w->nodes, w->ranks, hosts, node));
+        grid shape = config_grid(c, n);
+        channel_plan plan = grid_channels(&shape);
+        if (plan.channels) OK(launch_channels(&l, &plan));
         for (int i = 0; i < w->ranks[node]; i++) {
             if (fork() != 0) continue;
             alarm(RANK_LIMIT);

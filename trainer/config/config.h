@@ -4,6 +4,7 @@
 #define TRAINER_CONFIG_CONFIG_H
 
 #include "base/err.h"
+#include "comm/groups.h"
 #include "comm/transport.h"
 #include "data/source.h"
 #include "gpu/gpu.h"
@@ -51,7 +52,7 @@ typedef struct config {
     struct { int compute, rounding; double loss_scale; int64_t scale_window; } precision;  // loss_scale 0: dynamic
     optimizer_keys optimizer;
     struct { int type; int64_t warmup, decay_steps; double final_fraction; } schedule;  // both 0: resolved, but decay_steps stays 0 for constant; warmup -1: none
-    struct { int64_t data, zero; int recompute; bool offload; } parallel;  // data 0: all ranks
+    struct { int64_t data, pipeline, chunks, zero; int schedule, recompute; bool offload; char stages[CONFIG_TEXT]; } parallel;  // data 0: the rest; schedule: pipeline_kind (trainer/step/pipeline.h)
     struct { int order, transport, nccl_ib; double bucket_mb; char nccl_library[CONFIG_TEXT], nccl_interface[CONFIG_TEXT], nccl_algorithm[CONFIG_TEXT]; } reduce;
     struct { char nodes[CONFIG_TEXT], secret_file[CONFIG_TEXT]; int64_t port, timeout; double heartbeat; } cluster;
     struct { int64_t every, keep; bool keep_best; } checkpoint;
@@ -76,6 +77,13 @@ err_t config_decide(config *c, device_kind kind, const char *why);
 
 // Can `world` ranks share the work of a step? ERR_CONFIG says what would fit. (trainer/config/rules.c)
 err_t config_fits(const config *c, int world);
+
+// How `world` ranks are arranged, as [parallel] says and config_fits allows; one rank alone has all of the model.
+grid config_grid(const config *c, int world);
+
+// The words of [parallel] schedule: trainer/step/pipeline.h has the same ones, in this order.
+typedef enum { SCHEDULED_GPIPE, SCHEDULED_1F1B, SCHEDULED_INTERLEAVED, SCHEDULED_ZB_H1, SCHEDULED_ZB_V } pipeline_word;
+static inline int config_chunks(const config *c) { return c->parallel.schedule == SCHEDULED_ZB_V ? 2 : (int)c->parallel.chunks; }
 
 // Prints every key: value, class, where it came from. The text is a valid INI (origin and class are comments).
 void config_print(const config *c, FILE *out);

@@ -177,9 +177,38 @@ static void more_lanes(const config *c, int world, char dst[160]) {
     snprintf(dst + n, 160 - (size_t)n, " or micro = %" PRId64, micro);
 }
 
+// The first stage and the last may share a tensor, so they are always linked.
+static unsigned links_of(const config *c) {
+    unsigned plain = c->parallel.schedule == SCHEDULED_ZB_V                                    ? LINKS_V
+                     : c->parallel.schedule == SCHEDULED_INTERLEAVED && c->parallel.chunks > 1 ? LINKS_LOOP
+                                                                                               : LINKS_PLAIN;
+    return plain | 1u << LINK_TIED;
+}
+
+grid config_grid(const config *c, int world) {
+    int pipeline = world == 1 ? 1 : (int)c->parallel.pipeline;
+    return (grid){.data = world / pipeline, .tensor = 1, .pipeline = pipeline, .links = pipeline > 1 ? links_of(c) : 0};
+}
+
+static err_t check_grid(const config *c, int world, int counted) {
+    grid g;
+    if (grid_of(&g, world, (int)c->parallel.data, 1, (int)c->parallel.pipeline, 0) == ERR_OK) return ERR_OK;
+    return err_prefix("%s: %d rank%s ([%s] %s)", LATEST(ROW(parallel, pipeline), ROW(parallel, data), counted), world, S(world),
+                      config_key(counted)->section, config_key(counted)->key);
+}
+
 err_t config_fits(const config *c, int world) {
     bool listed = *c->cluster.nodes;
     int counted = listed ? ROW(cluster, nodes) : ROW(device, ranks);
+    if (c->parallel.pipeline > 1) TRY(check_grid(c, world, counted));
+    int ranks = world;
+    world /= (int)c->parallel.pipeline;  // what shares lanes: ranks, or pipelines of ranks
+    if (c->parallel.pipeline > 1 && world > c->batch.lanes)
+        return err_set(ERR_CONFIG,
+                       "%s: %d ranks ([%s] %s) in pipelines of %" PRId64 " are %d pipelines, more than the lanes = %" PRId64
+                       " that a step is split into: one without a lane would be idle. Nearest that work: pipeline = %d, or lanes = %d.",
+                       LATEST(ROW(parallel, pipeline), counted, ROW(batch, lanes)), ranks, config_key(counted)->section, config_key(counted)->key,
+                       c->parallel.pipeline, world, c->batch.lanes, (int)((ranks + c->batch.lanes - 1) / c->batch.lanes), world);
     if (world > c->batch.lanes) {
         char more[160];
         more_lanes(c, world, more);

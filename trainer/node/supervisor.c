@@ -32,7 +32,9 @@ typedef struct crew {
     board *b;
     notify voice;
     launch at;  // closed once the ranks are forked
-    int first;  // number of this node's first rank
+    grid shape;
+    channel_plan plan;  // of the groups that the shape needs
+    int first;          // number of this node's first rank
     int locals, world, node;
     pid_t *pid;  // locals of them; 0: not started, or ended
     int left;    // ranks that have not ended
@@ -255,6 +257,11 @@ static err_t open_crew(crew *w, const config *c) {
     err_t rc = cluster_resolve(cl, c);
     for (int i = 0; rc == ERR_OK && i < cl->nodes; i++) hosts[i] = cl->host[i];
     if (rc == ERR_OK) rc = launch_open(&w->at, cl->nodes, cl->ranks, hosts, cl->node);
+    if (rc == ERR_OK) {
+        w->shape = config_grid(c, cl->world);
+        w->plan = grid_channels(&w->shape);
+        if (w->plan.channels) rc = launch_channels(&w->at, &w->plan);
+    }
     if (rc == ERR_OK) {
         w->world = cl->world, w->node = cl->node, w->locals = cl->ranks[cl->node];
         for (int i = 0; i < cl->node; i++) w->first += cl->ranks[i];

@@ -7,7 +7,7 @@
 #ifndef TRAINER_STEP_ACTION_H
 #define TRAINER_STEP_ACTION_H
 
-#include "base/err.h"
+#include "trainer/step/stages.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,6 +21,13 @@ typedef enum action_kind {
     ACTION_FORWARD,   // blocks first .. last
     ACTION_TAKE,      // `bucket` takes its slot, zeroed
     ACTION_BACKWARD,  // blocks last .. first
+    ACTION_INPUTS,    // the half of it that gives the gradient of inputs
+    ACTION_WEIGHTS,   // the half that adds to the gradients of weights
+    ACTION_POST,      // a pipeline's `message` may begin: what it sends is there, or what it receives into is free
+    ACTION_AWAIT,     // it has arrived, or left
+    ACTION_HAND,      // what block `first` left goes from slot `from` to `slot`: from one of this rank's stages to the next
+    ACTION_RECEIVE,   // of a forward pass without gradients: what block `first` left on another rank comes now
+    ACTION_SEND,      // ... or goes to another rank
     ACTION_LOSSES,    // of the micro-batch, to the step's
     ACTION_ADD,       // buffer += from, two siblings of the tree of lanes: their part in `bucket`, or all of it (-1)
     ACTION_REDUCE,    // `bucket` begins to go to its owners, at `turn`
@@ -37,11 +44,17 @@ typedef struct action {
     int bucket;
     int buffer, from;  // of the lane counter (comm/ordered.h)
     int64_t lane, micro, turn;
+    // Of a pipeline:
+    int place, slot;  // where the micro-batch's inputs are, and its activations
+    int in, out;      // buffers of the gradients that come from the next stage, and go to the previous one; -1: none
+    int message;      // in unit_table.message
+    bool fresh;       // the first micro-batch of a buffer: its gradients overwrite what is there
 } action;
 
 // A bucket of gradients: it is zeroed before backward of block `highest`, and final after that of block `lowest`.
 typedef struct action_bucket {
     int highest, lowest;
+    int chunk;  // of a pipeline
 } action_bucket;
 
 typedef struct action_layout {
@@ -54,7 +67,8 @@ typedef struct action_layout {
     bool spreads;           // ZeRO 1 and 2: weights arrive while the next step begins
     bool slots;             // buckets take turns in slots (one micro-batch a lane)
     int blocks, buckets;
-    const action_bucket *bucket;  // in the order in which backward finishes them
+    const action_bucket *bucket;  // in the order in which backward finishes them, of a pipeline chunk by chunk
+    const stages *pipe;           // of more than one rank; NULL: this rank runs all blocks
 } action_layout;
 
 typedef struct action_list {

@@ -7,7 +7,7 @@
 
 #include <inttypes.h>
 
-// The micro-batch under way.
+// The micro-batch under way; of a pipeline the one that the last action was of.
 typedef struct micro {
     step_runner *r;
     batch b;
@@ -21,7 +21,7 @@ typedef struct micro {
 
 action_layout executor_layout(const step_runner *r) {
     const train_state *t = r->state;
-    return (action_layout){.world = r->ranks->world,
+    return (action_layout){.world = t->ranks->world,
                            .lanes = t->o.lanes,
                            .micros = t->o.micros,
                            .fixed = t->o.fixed,
@@ -32,7 +32,8 @@ action_layout executor_layout(const step_runner *r) {
                            .slots = t->slots > 0,
                            .blocks = r->net->blocks,
                            .buckets = t->zero.buckets,
-                           .bucket = r->bucket};
+                           .bucket = r->bucket,
+                           .pipe = r->pipelined ? r->stages : NULL};
 }
 
 pass executor_pass(step_runner *r, int64_t B) {
@@ -47,15 +48,15 @@ pass executor_pass(step_runner *r, int64_t B) {
         p.in[i] = r->in[r->place][i];
         p.in[i].size[0] = B;
     }
-    flow_use(&r->flow, &p, 0);
+    flow_use(&r->flow, &p);
     return p;
 }
 
 // --- samples -----------------------------------------------------------------------------------------------------------
 
-// From the loader's ring to the place that the previous micro-batch does not use.
-static err_t bring_batch(step_runner *r, const batch *b) {
-    int to = r->place = (r->place + 1) % r->places;
+// From the loader's ring to a place that no micro-batch uses.
+static err_t bring_batch(step_runner *r, const batch *b, int to) {
+    r->place = r->loaded = to;
     TRY(stream_wait_event(r->copies, r->used[to]));
     for (int i = 0; i < r->net->inputs; i++) TRY(stream_copy(r->copies, r->in[to][i].data, b->in[i], tensor_bytes(&r->in[to][i])));
     uint32_t *draw = r->host_draw[to].data;
@@ -68,7 +69,7 @@ static err_t bring_batch(step_runner *r, const batch *b) {
 
 static err_t next_batch(step_runner *r, loader *data, int64_t step, const action *a, batch *b) {
     TRY(stopwatch_begin(&r->together.watch, SPAN_DATA, r->s));
-    TRY(event_wait(r->copied[r->place]));  // the loader may fill the last batch's buffer again
+    TRY(event_wait(r->copied[r->loaded]));  // the loader may fill the last batch's buffer again
     double since = clock_now();
     err_t rc = loader_next(data, b);
     r->data_s += clock_now() - since;
@@ -79,26 +80,37 @@ static err_t next_batch(step_runner *r, loader *data, int64_t step, const action
                    b->step, b->lane, b->micro, step, a->lane, a->micro);
 }
 
+// A pass of the micro-batch at this place, with gradients.
+static pass micro_pass(step_runner *r, int place, int buffer) {
+    const batch *b = &r->flight[place].b;
+    r->place = place;
+    pass p = executor_pass(r, r->cfg->batch.micro);
+    p.dw = &r->state->grad[buffer * r->net->params];
+    p.loss_factor = (float)(1.0 / ((double)r->cfg->batch.global * (double)r->net->losses));
+    p.drop = (dropout_key){.seed = (uint64_t)r->cfg->run.seed,
+                           .step = (uint32_t)b->step,
+                           .first_sample = (uint32_t)b->first,
+                           .p = (float)r->net->dropout,
+                           .at = r->draw[place].data};
+    return p;
+}
+
 static err_t load(micro *m, loader *data, int64_t step, const action *a) {
     step_runner *r = m->r;
-    m->works = r->data_failed.code == ERR_OK;
+    int place = r->pipelined ? a->place : (r->place + 1) % r->places;
+    step_flight *f = &r->flight[place];
+    f->works = m->works = r->data_failed.code == ERR_OK;
     m->buffer = a->buffer;
     if (!m->works) return ERR_OK;
-    err_t rc = next_batch(r, data, step, a, &m->b);
-    m->works = rc == ERR_OK;
+    err_t rc = next_batch(r, data, step, a, &f->b);
+    f->works = m->works = rc == ERR_OK;
     if (r->data_failed.code != ERR_OK) return ERR_OK;  // reported to the others at the step's end
     TRY(rc);
-    TRY(bring_batch(r, &m->b));
-    m->p = executor_pass(r, r->cfg->batch.micro);
-    m->p.dw = &r->state->grad[m->buffer * r->net->params];
+    m->b = f->b;
+    TRY(bring_batch(r, &m->b, place));
+    m->p = micro_pass(r, place, m->buffer);
     m->p.fresh = m->fresh == m->buffer;
     m->fresh = m->p.fresh ? -1 : m->fresh;
-    m->p.loss_factor = (float)(1.0 / ((double)r->cfg->batch.global * (double)r->net->losses));
-    m->p.drop = (dropout_key){.seed = (uint64_t)r->cfg->run.seed,
-                              .step = (uint32_t)m->b.step,
-                              .first_sample = (uint32_t)m->b.first,
-                              .p = (float)r->net->dropout,
-                              .at = r->draw[r->place].data};
     return ERR_OK;
 }
 
@@ -116,6 +128,78 @@ static err_t run_blocks(step_runner *r, pass *p, pass_part part, int first, int 
 }
 
 static err_t queue_means(micro *m) { return m->p.ops->loss_means(&(loss_means_args){.means = &m->r->micro_loss, .losses = &m->p.losses}, m->r->s); }
+
+// --- a pipeline's ------------------------------------------------------------------------------------------------------
+
+static int stage_of(const step_runner *r, int block) {
+    int s = 0;
+    while (r->stages->cut[s + 1] <= block) s++;
+    return s;
+}
+
+// Which boundaries the gradients at both ends of a stage are in.
+static void cross(step_runner *r, const action *a) {
+    const stages *x = r->stages;
+    int s = stage_of(r, a->first);
+    if (s > 0) flow_cross(&r->flow, x->cut[s] - 1, a->out);
+    if (s + 1 < x->count) flow_cross(&r->flow, x->cut[s + 1] - 1, a->in);
+}
+
+// The action's micro-batch, one of those that are on their way.
+static err_t run_stage(micro *m, const action *a, pass_part part) {
+    step_runner *r = m->r;
+    const step_flight *f = &r->flight[a->place];
+    m->works = f->works, m->b = f->b;
+    if (m->works) {
+        m->p = micro_pass(r, a->place, a->buffer);
+        m->p.slot = a->slot;
+        m->p.fresh = a->fresh;
+        flow_use(&r->flow, &m->p);
+        if (part != PASS_FORWARD) cross(r, a);
+    }
+    int last = r->stages->cut[stage_of(r, a->first) + 1] - 1;
+    if (flow_ends(&r->flow, last)) flow_leave(&r->flow, last, a->slot, true);
+    err_t rc = run_blocks(r, m->works ? &m->p : NULL, part, a->first, a->last);
+    if (flow_ends(&r->flow, last)) flow_leave(&r->flow, last, a->slot, false);
+    return rc == ERR_OK ? event_record(r->used[a->place], r->s) : rc;
+}
+
+// Where a message comes from or goes to.
+static tensor *message_memory(step_runner *r, const message *x) {
+    int b = r->stages->cut[x->stage] - 1;
+    if (x->kind == MESSAGE_ACTIVATIONS) return flow_x(&r->flow, b, x->buffer);
+    flow_cross(&r->flow, b, x->buffer);
+    return &r->flow.dx[b];
+}
+
+static err_t post(step_runner *r, int i, int64_t step) {
+    const tensor *t = message_memory(r, &r->stages->table.message[i]);
+    return links_post(&r->links, i, t->data, tensor_bytes(t), step);
+}
+
+static err_t hand(step_runner *r, const action *a) {
+    const tensor *to = flow_x(&r->flow, a->first, a->slot);
+    void *into = to->data;
+    flow_leave(&r->flow, a->first, a->from, true);
+    const void *from = flow_x(&r->flow, a->first, a->from)->data;
+    flow_leave(&r->flow, a->first, a->from, false);
+    return stream_copy(r->s, into, from, tensor_bytes(to));
+}
+
+// Bytes of what a pass of fewer samples, or of a part of their positions, leaves behind block b.
+static size_t bytes_of(const step_runner *r, const pass *p, int b) {
+    const block *k = &r->net->block[b];
+    int64_t of_sample = shape_count(k->dims, k->size);
+    if (r->net->vocab) of_sample = of_sample / k->size[0] * p->in[0].size[1];
+    return (size_t)(p->B * of_sample) * dtype_bytes(r->state->o.compute);
+}
+
+static err_t pass_on(step_runner *r, const pass *p, const action *a) {
+    if (!p) return ERR_OK;
+    return links_pass(&r->links, a->message, a->kind == ACTION_SEND, flow_x(&r->flow, a->first, 0)->data, bytes_of(r, p, a->first));
+}
+
+// --- whole micro-batches -------------------------------------------------------------------------------------------------
 
 // For those who read a buffer that no micro-batch has overwritten.
 static err_t zero_now(micro *m) {
@@ -168,9 +252,18 @@ static err_t run_action(micro *m, const action *a, loader *data, int64_t step) {
         return ERR_OK;
     case ACTION_GATHER: return parallel_gather(x, a->first);
     case ACTION_NEED: return parallel_need(x, a->first);
-    case ACTION_FORWARD: return run_blocks(r, m->works ? &m->p : NULL, PASS_FORWARD, a->first, a->last);
+    case ACTION_FORWARD:
+        if (r->pipelined) return run_stage(m, a, PASS_FORWARD);
+        return run_blocks(r, m->works ? &m->p : NULL, PASS_FORWARD, a->first, a->last);
     case ACTION_TAKE: return parallel_take(x, a->bucket);
-    case ACTION_BACKWARD: return run_blocks(r, m->works ? &m->p : NULL, PASS_BACKWARD, a->first, a->last);
+    case ACTION_BACKWARD:
+        if (r->pipelined) return run_stage(m, a, PASS_BACKWARD);
+        return run_blocks(r, m->works ? &m->p : NULL, PASS_BACKWARD, a->first, a->last);
+    case ACTION_INPUTS: return run_stage(m, a, PASS_INPUTS);
+    case ACTION_WEIGHTS: return run_stage(m, a, PASS_WEIGHTS);
+    case ACTION_POST: return post(r, a->message, step);
+    case ACTION_AWAIT: return parallel_wait_for(x, links_done(&r->links, a->message));
+    case ACTION_HAND: return hand(r, a);
     case ACTION_LOSSES:
         if (m->works) TRY(queue_means(m));
         return keep_losses(m);
@@ -211,6 +304,7 @@ err_t executor_look(step_runner *r, pass *p) {
         const action *a = &r->look.at[i];
         if (a->kind == ACTION_GATHER) TRY(parallel_gather(&r->together, a->first));
         else if (a->kind == ACTION_NEED) TRY(parallel_need(&r->together, a->first));
+        else if (a->kind != ACTION_FORWARD) TRY(pass_on(r, p, a));
         else TRY(run_blocks(r, p, PASS_FORWARD, a->first, a->last));
     }
     return ERR_OK;

@@ -93,6 +93,7 @@ typedef struct maker {
     int *forward, *backward, *last;  // by place: index of FORWARD, of BACKWARD or INPUTS, of the last unit that reads its slot
     int *freed;                      // by unit: the buffer that it receives into is free after this unit. -1: from the start
     int received;                    // gradient buffers that units here read
+    int posted[2][MESSAGE_KINDS];    // by whether it comes from the rank after, and kind: when the last receive was posted
     int room;                        // units that the table must have
     bool wrong;                      // it has others
 } maker;
@@ -230,15 +231,18 @@ static bool is_here(const maker *m, int stage) { return pipeline_rank_of(m->l, s
 
 static bool has_stage(const maker *m, int stage) { return stage >= 0 && stage < pipeline_stages(m->l); }
 
+// Memory belongs to a stage's blocks, so each chunk has slots of its own, which follow those of the chunks before.
 static err_t deal_slots(maker *m, span *s) {
     unit_table *o = m->out;
-    int count = m->l->chunks * m->l->micros;
-    for (int i = 0; i < count; i++) s[i] = (span){.from = most(0, m->forward[i] - m->l->ahead), .to = m->last[i]};
-    TRY(deal(s, count, o->units, &o->slots));
-    for (int i = 0; i < count; i++) {
-        int place = place_of(m, o->unit[s[i].to].stage, o->unit[s[i].to].micro);
-        m->freed[m->forward[place]] = s[i].freed;
-        o->unit[m->forward[place]].slot = o->unit[m->backward[place]].slot = o->unit[m->last[place]].slot = s[i].buffer;
+    int micros = m->l->micros, slots;
+    for (int at = 0; at < m->l->chunks * micros; at += micros, o->slots += slots) {
+        for (int i = 0; i < micros; i++) s[i] = (span){.from = most(0, m->forward[at + i] - m->l->ahead), .to = m->last[at + i]};
+        TRY(deal(s, micros, o->units, &slots));
+        for (int i = 0; i < micros; i++) {
+            int place = at + o->unit[s[i].to].micro;
+            m->freed[m->forward[place]] = s[i].freed;
+            o->unit[m->forward[place]].slot = o->unit[m->backward[place]].slot = o->unit[m->last[place]].slot = o->slots + s[i].buffer;
+        }
     }
     return ERR_OK;
 }
@@ -266,20 +270,27 @@ static err_t deal_gradients(maker *m, span *s) {
 
 // --- messages ----------------------------------------------------------------------------------------------------------
 
+// A slot for a later unit may be free earlier. Its receive waits for those before it, as it does at the sender.
+static int post_receive(maker *m, message_kind kind, int peer, int u) {
+    int *posted = &m->posted[peer == (m->rank + 1) % m->l->ranks][kind];
+    return *posted = most(*posted, m->freed[u]);
+}
+
 static void add_message(maker *m, message_kind kind, bool sends, int peer_stage, int u) {
     const unit *x = &m->out->unit[u];
     bool activations = kind == MESSAGE_ACTIVATIONS;
     if (!has_stage(m, peer_stage) || is_here(m, peer_stage)) return;
+    int peer = pipeline_rank_of(m->l, peer_stage);
     m->out->message[m->out->messages++] = (message){.kind = kind,
                                                     .sends = sends,
-                                                    .peer = pipeline_rank_of(m->l, peer_stage),
+                                                    .peer = peer,
                                                     .stage = most(x->stage, peer_stage),
                                                     .micro = x->micro,
                                                     .buffer = activations ? x->slot
                                                               : sends     ? x->gradient_out
                                                                           : x->gradient_in,
                                                     .unit = u,
-                                                    .after = sends ? u : m->freed[u]};
+                                                    .after = sends ? u : post_receive(m, kind, peer, u)};
 }
 
 static int by_post(const void *a, const void *b) {
@@ -288,8 +299,7 @@ static int by_post(const void *a, const void *b) {
     return (x->unit > y->unit) - (x->unit < y->unit);  // a send comes first: its unit is that one, a receive's is later
 }
 
-// Gradients that leave take turns in buffers of their own: one, or two where receives are ahead. Buffers were dealt in the order in
-// which they come free, so receives are posted in the order of the units that need them, as the sender's units send.
+// Gradients that leave take turns in buffers of their own: one, or two where receives are ahead.
 static void add_messages(maker *m) {
     unit_table *o = m->out;
     int turns = m->l->ahead ? 2 : 1, sent = 0;
@@ -335,7 +345,7 @@ err_t pipeline_units(const pipeline_layout *l, int rank, unit_table *out) {
     TRY(pipeline_check(l));
     if (rank < 0 || rank >= l->ranks) return err_set(ERR_INTERNAL, "rank %d of a pipeline of %d", rank, l->ranks);
     size_t places = (size_t)l->chunks * (size_t)l->micros, units = places * (halves(l) ? 3 : 2);
-    maker m = {.l = l, .rank = rank, .out = out, .room = (int)units};
+    maker m = {.l = l, .rank = rank, .out = out, .room = (int)units, .posted = {{-1, -1}, {-1, -1}}};
     span *spans = malloc(places * sizeof *spans);
     size_t indices = 3 * places + units;
     int *index = malloc(indices * sizeof *index);

@@ -41,7 +41,7 @@ typedef enum unit_kind {
 } unit_kind;
 
 // Buffers of a rank are of two kinds.
-// - A slot holds what one (stage, micro-batch) needs between FORWARD and the last unit that reads it, BACKWARD or WEIGHTS:
+// - A slot is a stage's. It holds what one (stage, micro-batch) needs between FORWARD and the last unit that reads it, BACKWARD or WEIGHTS:
 //   its input, which is received into it, its activations, and its output, which is sent out of it. The output has always
 //   left before the slot is free: the gradient that backward waits for is made from it.
 // - A gradient buffer holds the gradient of one boundary: from its receive, or from INPUTS or BACKWARD of the next stage
@@ -78,7 +78,7 @@ typedef struct unit_table {
     unit *unit;  // in the order in which they run
     int messages;
     message *message;  // in the order in which the rank posts them. Those between two ranks, one way, of one kind, are a FIFO
-    int slots;         // the fewest for which the table ends (and for `ahead`)
+    int slots;         // of all the rank's stages, one after the other: of each the fewest for which the table ends (and for `ahead`)
     int gradients;     // gradient buffers
 } unit_table;
 

@@ -138,7 +138,7 @@ static err_t declare_gradients(train_state *t) {
     t->sum_buffer = t->o.fixed && !turns ? last_sum(t) : 0;
     t->grad = calloc((size_t)t->buffers * (size_t)t->net->params, sizeof *t->grad);
     if (!t->grad) return err_set(ERR_INTERNAL, "no memory for the tables of %d parameters", t->net->params);
-    TRY(turns && t->o.micros == 1 ? declare_slots(t) : declare_slabs(t));
+    TRY(turns && t->o.micros == 1 && !t->o.chunk ? declare_slots(t) : declare_slabs(t));
     if (turns) TRY(declare_counters(t));
     return declare_scratch(t);
 }
@@ -172,6 +172,29 @@ static err_t declare_gather(train_state *t) {
     return ERR_OK;
 }
 
+// Rows whose values are on one stage and used on another, too.
+static void find_tie(train_state *t) {
+    t->lent = t->borrowed = -1;
+    for (int i = 0; i < t->net->params; i++) {
+        int of = t->net->param[i].tied;
+        if (of < 0 || zero_has(&t->zero, i) == zero_has(&t->zero, of)) continue;
+        if (zero_has(&t->zero, i)) t->borrowed = i;
+        else t->lent = of;
+    }
+}
+
+static const zero_segment *segment_of(const train_state *t, int row) {
+    for (int g = 0; g < t->zero.segments; g++)
+        if (t->zero.segment[g].first == row) return &t->zero.segment[g];
+    return NULL;  // not reached: a tied row is alone in its segment
+}
+
+static err_t declare_tie(train_state *t) {
+    if (t->borrowed >= 0) TRY(arena_1d(&t->memory, &t->copy, t->o.compute, (int64_t)segment_of(t, t->borrowed)->count));
+    const zero_piece *p = t->lent >= 0 && t->o.training ? state_piece_of(t, t->lent) : NULL;
+    return p ? arena_1d(&t->memory, &t->use, FP32, p->count) : ERR_OK;
+}
+
 // --- opening ---------------------------------------------------------------------------------------------------------------------
 
 static err_t allocate_tables(train_state *t) {
@@ -185,17 +208,24 @@ static err_t allocate_tables(train_state *t) {
 }
 
 err_t state_open(train_state *t, model *net, device *dev, stream *s, comm *ranks, const state_options *o) {
-    *t = (train_state){.net = net, .dev = dev, .s = s, .ranks = ranks, .o = *o, .shards = zero_shards_of(o->stage)};
+    *t = (train_state){.net = net, .dev = dev, .s = s, .ranks = ranks, .all = o->all ? o->all : ranks, .o = *o, .shards = zero_shards_of(o->stage)};
     arena_open(&t->memory, dev, MEMORY_DEVICE);
     arena_open(&t->host, dev, MEMORY_PINNED);
     t->masters.name = "";
     TRY(allocate_tables(t));
-    TRY(zero_open(&t->zero, net, ranks->rank, ranks->world, o->bucket_bytes, ranks->world == 1 && o->lanes == 1 && o->micros == 1));
+    TRY(zero_open(&t->zero, net,
+                  &(zero_options){.rank = ranks->rank,
+                                  .world = ranks->world,
+                                  .chunk = o->chunk,
+                                  .bucket_bytes = o->bucket_bytes,
+                                  .joined = !o->chunk && ranks->world == 1 && o->lanes == 1 && o->micros == 1}));
+    find_tie(t);
     TRY(fill_uses(t));
     TRY(declare_values(t));
     TRY(declare_mirrors(t));
     if (o->training) TRY(declare_gradients(t));
     if (t->shards.weights) TRY(declare_gather(t));
+    TRY(declare_tie(t));
     return arena_1d(&t->memory, &t->step, INT32, (int64_t)(sizeof(step_state) + 3) / 4);
 }
 
@@ -210,10 +240,12 @@ static void *at(const tensor *t, size_t element) { return t->data ? (char *)t->d
 static void link_rows(train_state *t) {
     for (int i = 0; i < t->net->params; i++) {
         const param *p = &t->net->param[i];
-        size_t row = t->zero.row_at[p->tied >= 0 ? p->tied : i];
-        t->master[i] = row_view(t->masters.sharded ? NULL : at(&t->masters.t, row), FP32, p);
-        t->w[i] = row_view(t->weights.sharded ? NULL : at(&t->weights.t, row), t->o.compute, p);
-        for (int b = 0; b < t->buffers; b++) t->grad[b * t->net->params + i] = row_view(t->slab ? at(&t->slab[b], t->zero.row_at[i]) : NULL, FP32, p);
+        size_t row = t->zero.row_at[p->tied >= 0 ? p->tied : i], own = t->zero.row_at[i];
+        bool values = row != ZERO_ELSEWHERE;
+        t->master[i] = row_view(t->masters.sharded || !values ? NULL : at(&t->masters.t, row), FP32, p);
+        t->w[i] = row_view(i == t->borrowed ? t->copy.data : t->weights.sharded || !values ? NULL : at(&t->weights.t, row), t->o.compute, p);
+        for (int b = 0; b < t->buffers; b++)
+            t->grad[b * t->net->params + i] = row_view(t->slab && own != ZERO_ELSEWHERE ? at(&t->slab[b], own) : NULL, FP32, p);
     }
 }
 
@@ -245,7 +277,7 @@ static err_t link_checkpoint(train_state *t) {
     int n = t->net->params;
     c->groups = 1 + t->arrays;
     for (int k = 0; k < c->groups; k++) c->group[k] = (ckpt_group){store_of(t, k)->name, t->tensors + k * n};
-    c->ranks = t->ranks;
+    c->ranks = t->all;
     c->s = t->s;
     for (int i = 0; i < n; i++) {
         const param *p = &t->net->param[i];
@@ -289,6 +321,14 @@ const zero_piece *state_pieces(const train_state *t, int *count) {
 }
 
 static tensor flat(void *data, dtype type, int64_t n) { return (tensor){data, type, 1, {n, 1, 1, 1}}; }
+
+const zero_piece *state_piece_of(const train_state *t, int row) {
+    int count;
+    const zero_piece *p = state_pieces(t, &count);
+    for (int i = 0; i < count; i++)
+        if (p[i].row == row) return &p[i];
+    return NULL;
+}
 
 tensor store_view(const store *x, const zero_piece *p) { return flat(at(&x->t, x->sharded ? p->shard : p->slab), x->t.type, p->count); }
 
@@ -407,7 +447,7 @@ static err_t read_weights(train_state *t, const char *path, const void *options,
 
 err_t state_init_from(train_state *t, const char *path, const void *options, bool resize, uint64_t seed) {
     err_t rc = read_weights(t, path, options, resize, seed);
-    TRY(comm_agree_ok(t->ranks, rc, t->s));  // the files are each node's own
+    TRY(comm_agree_ok(t->all, rc, t->s));  // the files are each node's own
     return state_publish(t);
 }
 

@@ -33,13 +33,18 @@ typedef struct state_options {
     bool once;              // a lane adds to every element of a gradient once (comm/ordered.h: joins)
     size_t bucket_bytes;
     int threads;  // offload: of the host's update
+    // Of a pipeline: which blocks are here (zero_options), all ranks of the run, and, where the first stage and the last share a tensor, the link
+    // between them. NULL: no pipeline.
+    const int *chunk;
+    comm *all, *tie;
 } state_options;
 
 typedef struct train_state {
     model *net;
     device *dev;
     stream *s;
-    comm *ranks;
+    comm *ranks;  // those that have the same rows: all, or those of the same stage
+    comm *all;
     state_options o;
     zero_shards shards;  // what the stage means: nothing else asks for its number
     zero_layout zero;
@@ -66,10 +71,13 @@ typedef struct train_state {
     // Stages 2 and 3: counters over this rank's ranges, and the whole sum of them.
     int kepts;
     tensor *kept, sum;
-    tensor scratch;    // of the ordered reduction
-    tensor gather[2];  // stage 3: weights of two blocks
-    int sum_buffer;    // stages 0 and 1: the slab that holds the final sum
-    tensor step;       // one step_state on the device, as raw INT32 words
+    // A row of the last stage that shares the values of one of the first: a copy of the values there; the gradient that comes from there, here.
+    int lent, borrowed;  // the row of values, of which another stage has a use; the row that uses another stage's. -1: none
+    tensor copy, use;    // (V,C) with its padding, compute type; FP32, of this rank's share or whole (state_tied)
+    tensor scratch;      // of the ordered reduction
+    tensor gather[2];    // stage 3: weights of two blocks
+    int sum_buffer;      // stages 0 and 1: the slab that holds the final sum
+    tensor step;         // one step_state on the device, as raw INT32 words
     // Where the host can't read device memory: a pinned copy of the masters and the optimizer's arrays, as far as this
     // rank owns them, for checkpoints, hashes and initial values. No data: the stores are read directly.
     tensor mirror[1 + OPTIMIZER_ARRAYS];  // FP32 (shard_values): masters first
@@ -79,7 +87,7 @@ typedef struct train_state {
     ckpt_tensor *tensors;                 // in this table
 } train_state;
 
-// state_open declares everything, state_commit allocates it; a plan needs only state_open. ranks outlives the state.
+// state_open declares everything, state_commit allocates it; a plan needs only state_open. ranks: that share rows; it outlives the state.
 err_t state_open(train_state *t, model *net, device *dev, stream *s, comm *ranks, const state_options *o);
 err_t state_commit(train_state *t);
 void state_close(train_state *t);
@@ -93,7 +101,7 @@ err_t state_init(train_state *t, uint64_t seed);
 err_t state_init_from(train_state *t, const char *path, const void *options, bool resize, uint64_t seed);
 
 // After this rank's own masters, optimizer state and step_state were set from outside: updates everything derived from them,
-// here and on the other ranks. Collective.
+// here and on the other ranks of the stage. Collective. In a pipeline, tied_values (trainer/step/tied.h) follows.
 err_t state_publish(train_state *t);
 
 // Before a checkpoint or a hash: brings the owned masters, and with `all` also what the optimizer keeps, to where the
@@ -105,6 +113,9 @@ const zero_piece *state_pieces(const train_state *t, int *count);
 
 // How the piece's masters are rounded to weights: fills in and returns key (stochastic), or NULL (to nearest).
 const rounding_key *state_rounding(const train_state *t, const zero_piece *p, rounding_key *key);
+
+// The piece of a row that this rank updates; NULL: none of it.
+const zero_piece *state_piece_of(const train_state *t, int row);
 
 // Views of a piece, one-dimensional.
 tensor store_view(const store *x, const zero_piece *p);

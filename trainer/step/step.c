@@ -8,6 +8,7 @@
 #include "trainer/step/executor.h"
 #include "trainer/step/schedule.h"
 #include "trainer/step/sync.h"
+#include "trainer/step/tied.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -35,7 +36,7 @@ static err_t declare_shared(step_runner *r) {
 static err_t declare_staging(step_runner *r) {
     int64_t G = r->cfg->batch.global, world = r->ranks->world;
     arena_open(&r->staging, r->dev, MEMORY_PINNED);
-    for (step_slot *x = r->slot; x < r->slot + r->places; x++) {
+    for (step_slot *x = r->slot; x < r->slot + r->ahead; x++) {
         TRY(arena_1d(&r->staging, &x->loss, FP64, G + world * REPORT_ITEMS));
         TRY(arena_1d(&r->staging, &x->report, FP64, REPORT_ITEMS));
         for (int k = 0; k < 2; k++) TRY(arena_1d(&r->staging, &x->state[k], INT32, (int64_t)(sizeof(step_state) + 3) / 4));
@@ -55,12 +56,11 @@ static int growing_texts(const step_runner *r) {
 static err_t plan_activations(step_runner *r) {
     const config *c = r->cfg;
     r->texts = growing_texts(r);
-    r->slots = malloc((size_t)r->net->blocks * sizeof *r->slots);
-    if (!r->slots) return err_set(ERR_INTERNAL, "no memory for a table of %d blocks", r->net->blocks);
-    for (int b = 0; b < r->net->blocks; b++) r->slots[b] = 1;
     model_plan o = {.compute = r->state->o.compute,
                     .B = c->batch.micro,
-                    .slots = r->slots,
+                    .slots = r->stages->slots,
+                    .range = r->stages->chunk,
+                    .boundaries = r->pipelined ? r->stages->table.gradients : 0,
                     .forward_only = !r->state->o.training,
                     .recompute = (recomputation)c->parallel.recompute,
                     .places = r->texts};
@@ -81,14 +81,35 @@ static err_t make_lists(step_runner *r) {
         if (!r->bucket) return err_set(ERR_INTERNAL, "no memory for a table of %d buckets", z->buckets);
     }
     for (int k = 0; r->bucket && k < z->buckets; k++)
-        r->bucket[k] = (action_bucket){.highest = z->segment[z->bucket[k].first + z->bucket[k].count - 1].block, .lowest = z->bucket[k].block};
+        r->bucket[k] = (action_bucket){
+            .highest = z->segment[z->bucket[k].first + z->bucket[k].count - 1].block, .lowest = z->bucket[k].block, .chunk = z->bucket[k].chunk};
     action_layout l = executor_layout(r);
     TRY(action_look(&l, &r->look));
-    return r->state->o.training ? action_step(&l, r->ranks->rank, &r->actions) : ERR_OK;
+    return r->state->o.training ? action_step(&l, r->state->ranks->rank, &r->actions) : ERR_OK;
 }
 
-err_t step_open(step_runner *r, const config *cfg, device *dev, stream *s, comm *ranks, model *net, train_state *state) {
-    *r = (step_runner){.cfg = cfg, .dev = dev, .s = s, .ranks = ranks, .net = net, .state = state};
+static err_t allocate_places(step_runner *r) {
+    size_t n = (size_t)r->places;
+    r->in = calloc(n, sizeof *r->in);
+    r->flight = calloc(n, sizeof *r->flight);
+    r->draw = calloc(n, sizeof *r->draw);
+    r->host_draw = calloc(n, sizeof *r->host_draw);
+    r->copied = calloc(n, sizeof *r->copied);
+    r->used = calloc(n, sizeof *r->used);
+    bool ok = r->in && r->flight && r->draw && r->host_draw && r->copied && r->used;
+    return ok ? ERR_OK : err_set(ERR_INTERNAL, "no memory for the inputs of %zu micro-batches", n);
+}
+
+err_t step_open(step_runner *r, const config *cfg, device *dev, stream *s, const step_ranks *ranks, model *net, train_state *state) {
+    *r = (step_runner){.cfg = cfg,
+                       .dev = dev,
+                       .s = s,
+                       .ranks = ranks->all,
+                       .groups = ranks->groups,
+                       .stages = ranks->stages,
+                       .pipelined = ranks->stages->pipe.ranks > 1,
+                       .net = net,
+                       .state = state};
     int64_t B = cfg->batch.micro;
     bool dynamic = cfg->precision.compute == FP16 && cfg->precision.loss_scale == 0;
     r->rules = (step_rules){.grad_clip = cfg->optimizer.grad_clip,
@@ -97,7 +118,10 @@ err_t step_open(step_runner *r, const config *cfg, device *dev, stream *s, comm 
                             .dynamic_scale = dynamic,
                             .scale_window = cfg->precision.scale_window};
     arena_open(&r->memory, dev, MEMORY_DEVICE);
-    r->places = device_about(dev)->kind == DEVICE_CPU ? 1 : 2;
+    bool cpu = device_about(dev)->kind == DEVICE_CPU;
+    r->ahead = cpu ? 1 : 2;
+    r->places = r->pipelined ? ranks->stages->places : r->ahead;
+    TRY(allocate_places(r));
     for (int k = 0; k < r->places; k++) {
         for (int i = 0; i < net->inputs; i++) TRY(declare_input(r, &r->in[k][i], &net->input[i], B));
         TRY(arena_1d(&r->memory, &r->draw[k], INT32, 2));
@@ -109,8 +133,10 @@ err_t step_open(step_runner *r, const config *cfg, device *dev, stream *s, comm 
     return declare_staging(r);
 }
 
-// A failure inside a recording can't be named, and [device] check needs the name.
-static bool wants_recordings(const step_runner *r) { return r->cfg->device.graph && !r->cfg->device.check && device_records(r->dev); }
+// A failure inside a recording can't be named, and [device] check needs the name. Between stages there is no whole micro-batch to record.
+static bool wants_recordings(const step_runner *r) {
+    return r->cfg->device.graph && !r->cfg->device.check && device_records(r->dev) && !r->pipelined;
+}
 
 // For each gradient buffer and each of two places: of a micro-batch, and of the last.
 static int micro_recordings(const step_runner *r) { return 8 * r->state->buffers; }
@@ -128,13 +154,14 @@ err_t step_commit(step_runner *r) {
     for (int k = 0; k < r->places; k++) {
         TRY(event_open(r->dev, &r->copied[k]));
         TRY(event_open(r->dev, &r->used[k]));
-        TRY(event_open(r->dev, &r->slot[k].done));
     }
+    for (int k = 0; k < r->ahead; k++) TRY(event_open(r->dev, &r->slot[k].done));
     r->records = wants_recordings(r);
     if (r->records) r->recorded_micro = calloc((size_t)micro_recordings(r), sizeof *r->recorded_micro);
     if (r->records && !r->recorded_micro) return err_set(ERR_INTERNAL, "no memory for %d recordings", micro_recordings(r));
     r->copies = r->s;
-    if (r->places > 1) TRY(stream_open_queue(r->dev, &r->copies));
+    if (r->ahead > 1) TRY(stream_open_queue(r->dev, &r->copies));
+    if (r->pipelined) TRY(links_open(&r->links, r->stages, r->groups, r->dev, r->s, r->state->o.training));
     return parallel_open(&r->together, r->state, sync_gradients(r->state), sync_weights(r->state));
 }
 
@@ -144,18 +171,20 @@ void step_close(step_runner *r) {
     arena_close(&r->staging);
     flow_close(&r->flow);
     if (r->copies && r->copies != r->s) stream_close(r->copies);
-    for (int k = 0; k < 2; k++) {
-        if (r->copied[k]) event_close(r->copied[k]);
-        if (r->used[k]) event_close(r->used[k]);
-        if (r->slot[k].done) event_close(r->slot[k].done);
+    links_close(&r->links);
+    for (int k = 0; k < r->places; k++) {
+        if (r->copied && r->copied[k]) event_close(r->copied[k]);
+        if (r->used && r->used[k]) event_close(r->used[k]);
     }
+    for (int k = 0; k < 2; k++)
+        if (r->slot[k].done) event_close(r->slot[k].done);
     for (int k = 0; r->recorded_micro && k < micro_recordings(r); k++) replay_close(&r->recorded_micro[k]);
     replay_close(&r->recorded_squares);
     for (int k = 0; k < 2; k++) replay_close(&r->recorded_update[k]);
     action_list_free(&r->actions);
     action_list_free(&r->look);
     free(r->bucket);
-    free(r->slots);
+    free(r->in), free(r->flight), free(r->draw), free(r->host_draw), free(r->copied), free(r->used);
     free(r->recorded_micro);
     free(r->sums_at);
     *r = (step_runner){0};
@@ -192,6 +221,7 @@ static err_t run_lanes(step_runner *r, loader *data, int64_t step) {
 
 err_t step_gradient(step_runner *r, loader *data, int64_t step) {
     TRY(run_lanes(r, data, step));
+    TRY(tied_gradients(r->state, r->s));
     return add_tied(r);
 }
 
@@ -380,13 +410,21 @@ static err_t end_void(step_runner *r, const step_slot *from) {
     return comm_agree_ok(r->ranks, r->data_failed.code == ERR_OK ? ERR_OK : err_restore(&r->data_failed), r->s);
 }
 
+// The last stage's ranks gather among each other, on the communicator that the spread weights use.
+static err_t pass_tied(step_runner *r) {
+    if (!r->pipelined || !r->state->o.tie) return ERR_OK;
+    TRY(parallel_join(&r->together));
+    return tied_values(r->state, r->s);
+}
+
 err_t step_queue(step_runner *r, loader *data, int64_t step) {
-    step_slot *to = &r->slot[step % r->places];
+    step_slot *to = &r->slot[step % r->ahead];
     stopwatch *watch = &r->together.watch;
-    if (r->uncollected == r->places) return err_set(ERR_INTERNAL, "step %" PRId64 " is queued before step %" PRId64 " is collected", step, r->oldest);
+    if (r->uncollected == r->ahead) return err_set(ERR_INTERNAL, "step %" PRId64 " is queued before step %" PRId64 " is collected", step, r->oldest);
     to->step = step;
     stopwatch_start(watch);
     TRY(run_lanes(r, data, step));
+    TRY(tied_gradients(r->state, r->s));
     TRY(queue_or_replay(r, &r->recorded_squares, queue_squares, r));
     TRY(stopwatch_end(watch, SPAN_STEP, r->s));
     TRY(report(r, to));
@@ -394,6 +432,7 @@ err_t step_queue(step_runner *r, loader *data, int64_t step) {
     TRY(update(r, to));
     stopwatch_turn(watch);  // the weights travel while the next step begins, and may arrive after this step is collected
     TRY(parallel_spread(&r->together));
+    TRY(pass_tied(r));
     stopwatch_stop(watch);
     r->updated = true;
     if (!r->uncollected++) r->oldest = step;
@@ -403,7 +442,7 @@ err_t step_queue(step_runner *r, loader *data, int64_t step) {
 err_t step_collect(step_runner *r, step_result *out) {
     bool failed, stop;
     if (!r->uncollected) return err_set(ERR_INTERNAL, "no step is queued that could be collected");
-    const step_slot *from = &r->slot[r->oldest % r->places];
+    const step_slot *from = &r->slot[r->oldest % r->ahead];
     TRY(event_wait(from->done));
     TRY(r->ranks->table->query(r->ranks));  // an aborted transport ends with wrong numbers: don't use them
     read_reports(r, from, &failed, &stop);

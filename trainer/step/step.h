@@ -7,6 +7,7 @@
 #include "trainer/config/config.h"
 #include "trainer/log/report.h"
 #include "trainer/step/action.h"
+#include "trainer/step/links.h"
 #include "trainer/step/parallel.h"
 #include "trainer/step/replay.h"
 #include "trainer/step/state.h"
@@ -21,11 +22,28 @@ typedef struct step_slot {
     int64_t step;
 } step_slot;
 
+// A micro-batch between its first block and its last.
+typedef struct step_flight {
+    batch b;
+    bool works;  // it has samples
+} step_flight;
+
+// Who takes part: all ranks, and of a pipeline their groups and what of the model is here.
+typedef struct step_ranks {
+    comm *all;
+    const groups *groups;
+    const stages *stages;  // also with one rank a pipeline; outlives the runner
+} step_ranks;
+
 typedef struct step_runner {
     const config *cfg;
     device *dev;
     stream *s;
-    comm *ranks;
+    comm *ranks;  // all of them
+    const groups *groups;
+    const stages *stages;
+    bool pipelined;  // this rank runs a part of the blocks
+    links links;
     model *net;
     train_state *state;
     parallel together;
@@ -33,21 +51,22 @@ typedef struct step_runner {
     action_bucket *bucket;      // [buckets] for the lists
     arena memory;               // activations and batch buffers
     // [place][input] (B, ...): the samples on the device. Where copies overlap with computing there are two places: the
-    // next micro-batch arrives while one is used.
-    tensor in[2][MODEL_INPUTS];
-    int places, place;             // how many; the one in use
-    int texts;                     // that can grow at the same time (model_plan.places)
-    tensor draw[2], host_draw[2];  // (2) INT32: step and first sample of the micro-batch, for dropout; on the host: pinned
-    flow flow;                     // what goes between blocks
-    int *slots;                    // [blocks] micro-batches that a block keeps at a time
-    tensor losses;                 // (B, losses of a sample) FP32: of a micro-batch
-    tensor micro_loss;             // (B) FP64: losses of the micro-batch's samples
+    // next micro-batch arrives while one is used. A pipeline has as many more as it has micro-batches on their way.
+    tensor (*in)[MODEL_INPUTS];
+    int places, place, loaded;  // how many; the one in use; the one that was filled last
+    int ahead;                  // steps that may be queued and not collected
+    step_flight *flight;        // [places]
+    int texts;                  // that can grow at the same time (model_plan.places)
+    tensor *draw, *host_draw;   // [places] (2) INT32: step and first sample of the micro-batch, for dropout; on the host: pinned
+    flow flow;                  // what goes between blocks
+    tensor losses;              // (B, losses of a sample) FP32: of a micro-batch
+    tensor micro_loss;          // (B) FP64: losses of the micro-batch's samples
     // Recorded work, to be queued again as a whole (trainer/step/replay.h).
     bool records, ran, updated;  // recordings are wanted; a micro-batch, a whole step has run and may be recorded
     replay *recorded_micro;  // forward and backward, by gradient buffer, whether it is fresh, whether the micro-batch is this rank's last, and place
     replay recorded_squares, recorded_update[2];  // the update: before the ranks share their sums; after that, by slot
     stream *copies;                               // batches come on it: a stream of its own, or s
-    event *copied[2], *used[2];
+    event **copied, **used;                       // [places]
     // What the ranks add up at a step's end. Each number comes from one rank and is zero on all others: adding it
     // rounds nothing.
     tensor shared;       // FP64: the three below, one after the other
@@ -56,7 +75,7 @@ typedef struct step_runner {
     tensor reports;      // (world, REPORT_ITEMS)
     int64_t *sums_at;    // first chunk of each row
     arena staging;       // pinned: what goes between host and device
-    step_slot slot[2];   // as many as there are places: a step is queued before the previous one is collected
+    step_slot slot[2];   // `ahead` of them: a step is queued before the previous one is collected
     int uncollected;     // steps that are queued and not collected (step_collect)
     int64_t oldest;      // the first of them
     tensor host_void;    // FP64: not a number
@@ -82,7 +101,7 @@ typedef struct step_result {
 } step_result;
 
 // Declares everything; step_commit allocates it.
-err_t step_open(step_runner *r, const config *cfg, device *dev, stream *s, comm *ranks, model *net, train_state *state);
+err_t step_open(step_runner *r, const config *cfg, device *dev, stream *s, const step_ranks *ranks, model *net, train_state *state);
 err_t step_commit(step_runner *r);
 void step_close(step_runner *r);
 
@@ -97,6 +116,12 @@ err_t step_gradient(step_runner *r, loader *data, int64_t step);
 // is then the first void step.
 err_t step_queue(step_runner *r, loader *data, int64_t step);
 err_t step_collect(step_runner *r, step_result *out);
-static inline bool step_runs_ahead(const step_runner *r) { return r->places > 1; }
+static inline bool step_runs_ahead(const step_runner *r) { return r->ahead > 1; }
+
+// Samples that all ranks together look at in one round of an evaluation, and where this rank's begin among them: the ranks of a pipeline look at the same.
+static inline int64_t step_round(const step_runner *r) { return r->state->ranks->world * r->cfg->batch.micro; }
+static inline int64_t step_share(const step_runner *r) { return r->state->ranks->rank * r->cfg->batch.micro; }
+// Does this rank run the last block?
+static inline bool step_ends(const step_runner *r) { return r->stages->slots[r->net->blocks - 1] > 0; }
 
 #endif

@@ -24,11 +24,17 @@ static bool shares(const model *net, int row) {
     return false;
 }
 
-static void find_segments(zero_layout *z, const model *net) {
+static int chunk_of(const zero_options *o, const model *net, int row) { return o->chunk ? o->chunk[net->param[row].block] : 0; }
+
+static void find_segments(zero_layout *z, const model *net, const zero_options *o) {
     for (int i = 0; i < net->params; i++) {
+        z->row_at[i] = ZERO_ELSEWHERE;
+        if (chunk_of(o, net, i) < 0) continue;
         const zero_segment *last = z->segments ? &z->segment[z->segments - 1] : NULL;
-        bool join = last && last->block == net->param[i].block && !shares(net, i) && !shares(net, last->first);
-        if (!join) z->segment[z->segments++] = (zero_segment){.block = net->param[i].block, .first = i, .tied = net->param[i].tied >= 0};
+        bool join = last && last->block == net->param[i].block && last->first + last->rows == i && !shares(net, i) && !shares(net, last->first);
+        if (!join)
+            z->segment[z->segments++] =
+                (zero_segment){.block = net->param[i].block, .chunk = chunk_of(o, net, i), .first = i, .tied = net->param[i].tied >= 0};
         z->segment[z->segments - 1].rows++;
     }
 }
@@ -79,10 +85,10 @@ static void fill_buckets(zero_layout *z, size_t bytes) {
     zero_bucket *b = NULL;
     for (int g = z->segments - 1; g >= 0; g--) {
         const zero_segment *s = &z->segment[g];
-        bool near = b && z->segment[g + 1].at == s->at + s->count;  // in the slab too
+        bool near = b && z->segment[g + 1].at == s->at + s->count && b->chunk == s->chunk;  // in the slab too
         if (!near || b->floats * sizeof(float) >= bytes) {
             b = &z->bucket[z->buckets++];
-            *b = (zero_bucket){.first = g + 1};
+            *b = (zero_bucket){.first = g + 1, .chunk = s->chunk};
         }
         b->first = g;
         b->count++;
@@ -122,10 +128,11 @@ static void own_pieces(zero_layout *z, const model *net, int g) {
     }
 }
 
-err_t zero_open(zero_layout *z, const model *net, int rank, int world, size_t bucket_bytes, bool joined) {
+err_t zero_open(zero_layout *z, const model *net, const zero_options *o) {
     size_t n = (size_t)net->params;
-    assert(!joined || world == 1);
-    *z = (zero_layout){.rank = rank, .world = world, .joined = joined};
+    int world = o->world;
+    assert(!o->joined || (world == 1 && !o->chunk));
+    *z = (zero_layout){.rank = o->rank, .world = world, .joined = o->joined};
     z->segment = calloc(n, sizeof *z->segment);
     z->bucket = calloc(n, sizeof *z->bucket);
     z->cut = calloc(n * (size_t)(world + 1), sizeof *z->cut);
@@ -138,10 +145,10 @@ err_t zero_open(zero_layout *z, const model *net, int rank, int world, size_t bu
         zero_close(z);
         return err_set(ERR_INTERNAL, "no memory for the layout of %zu parameters over %d ranks", n, world);
     }
-    find_segments(z, net);
+    find_segments(z, net, o);
     place_rows(z, net);
     for (int g = 0; g < z->segments; g++) deal(z, net, g);
-    fill_buckets(z, bucket_bytes);
+    fill_buckets(z, o->bucket_bytes);
     own_ranges(z);
     for (int g = 0; g < z->segments; g++) own_pieces(z, net, g);
     return ERR_OK;

@@ -18,14 +18,16 @@ static inline zero_shards zero_shards_of(int stage) { return (zero_shards){stage
 
 typedef struct zero_segment {
     int block;         // the block that uses its rows
+    int chunk;         // of the pipeline (zero_options)
     int first, rows;   // in the table
     size_t at, count;  // floats in the slab, row padding included: it is zero and goes with the last chunk
     bool tied;         // its rows share another row's values: it has only a gradient
 } zero_segment;
 
-// Whole segments, at least one, until bucket_mb is reached.
+// Whole segments of one chunk, at least one, until bucket_mb is reached.
 typedef struct zero_bucket {
-    int first, count;   // segments
+    int first, count;  // segments
+    int chunk;
     int block;          // the bucket is final when backward has left this block
     size_t at, floats;  // in the slab
 } zero_bucket;
@@ -39,13 +41,13 @@ typedef struct zero_piece {
 
 typedef struct zero_layout {
     int rank, world;
-    int segments, buckets, owned, rows;
+    int segments, buckets, owned, rows;  // rows: that are here
     zero_segment *segment;
     size_t *cut;                 // (segments, world+1) floats from the segment's start
     zero_bucket *bucket;         // in the order of backward: the last block's first
-    size_t *row_at;              // where each row begins in the slab
+    size_t *row_at;              // where each row begins in the slab; ZERO_ELSEWHERE: it is not here
     zero_piece *piece;           // what this rank owns, `owned` of them, in order of the table, tied rows included
-    zero_piece *whole;           // all rows, `rows` of them, as pieces
+    zero_piece *whole;           // these rows as pieces
     size_t *shard_at;            // [segments] where this rank's range begins in its shard
     size_t *slab_at;             // [segments] where it begins in the slab
     size_t slab, values;         // floats: of all rows; of rows that are not tied, which come first
@@ -53,11 +55,22 @@ typedef struct zero_layout {
     size_t shard, shard_values;  // the same of this rank's ranges
 } zero_layout;
 
-// joined: a step is one micro-batch of one lane, and so of one rank. Then a tied row's gradient is final before its
-// partner's is added, and backward adds the partner's on top of it (model.h): a + b has the same bits as a + (0 + b).
-// The slab has no place of its own for the tied row.
-err_t zero_open(zero_layout *z, const model *net, int rank, int world, size_t bucket_bytes, bool joined);
+#define ZERO_ELSEWHERE SIZE_MAX
+
+typedef struct zero_options {
+    int rank, world;   // of those that share rows: a pipeline's ranks of one stage
+    const int *chunk;  // [blocks] which of this rank's ranges of blocks a block is in; -1: it runs on another stage. NULL: all are here
+    size_t bucket_bytes;
+    // A step is one micro-batch of one lane, and so of one rank. Then a tied row's gradient is final before its partner's is added, and backward adds
+    // the partner's on top of it (model.h): a + b has the same bits as a + (0 + b). The slab has no place of its own for the tied row.
+    bool joined;
+} zero_options;
+
+err_t zero_open(zero_layout *z, const model *net, const zero_options *o);
 void zero_close(zero_layout *z);
+
+// Is the row whose values this one shares here too? Where the two are on different stages, this one has a gradient and a copy of the values.
+static inline bool zero_has(const zero_layout *z, int row) { return z->row_at[row] != ZERO_ELSEWHERE; }
 
 // Floats of a rank's range of a segment.
 static inline size_t zero_range(const zero_layout *z, int segment, int rank) {

@@ -1,0 +1,146 @@
+// trainer/step/stages.c: see trainer/step/stages.h.
+#include "trainer/step/stages.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+// --- where the model is cut ------------------------------------------------------------------------------------------------
+
+// With at most this much work each, are `count` stages enough? A stage has one block at least. From the last block on, so that later stages are full.
+static bool fits(const model *net, int count, double most, int *cut) {
+    int end = net->blocks;
+    for (int s = count - 1; s >= 0; s--) {
+        double sum = 0;
+        int first = end;
+        cut[s + 1] = end;
+        while (first > s && (first == end || sum + net->block[first - 1].flops <= most)) sum += net->block[--first].flops;
+        if (sum > most) return false;
+        end = first;
+    }
+    cut[0] = 0;
+    return end == 0;
+}
+
+void stages_balance(const model *net, int count, int *cut) {
+    double best = -1;
+    for (int first = 0; first < net->blocks; first++) {
+        double sum = 0;
+        for (int last = first; last < net->blocks; last++) {  // the largest stage is some range of blocks
+            sum += net->block[last].flops;
+            if ((best < 0 || sum < best) && fits(net, count, sum, cut)) best = sum;
+        }
+    }
+    fits(net, count, best, cut);
+}
+
+static err_t read_cuts(const model *net, const char *text, int count, int *cut) {
+    const char *at = text;
+    int stages = 0;
+    cut[0] = 0;
+    for (at += strspn(at, " ,"); *at; at += strspn(at, " ,")) {
+        char *end;
+        long n = strtol(at, &end, 10);
+        if (end == at || n < 1 || n > net->blocks || (*end && !strchr(" ,", *end)) || stages == count) break;
+        cut[stages + 1] = cut[stages] + (int)n;
+        stages++;
+        at = end;
+    }
+    if (!*at && stages == count && cut[count] == net->blocks) return ERR_OK;
+    return err_set(ERR_CONFIG, "[parallel] stages = %s: expected %d numbers of blocks, 1 or more each, that add up to the model's %d blocks", text,
+                   count, net->blocks);
+}
+
+static err_t cut_blocks(stages *x, const model *net, const char *cuts) {
+    if (x->count > net->blocks)
+        return err_set(ERR_CONFIG, "%d stages, and the model has only %d blocks: expected [parallel] pipeline * chunks of at most %d", x->count,
+                       net->blocks, net->blocks);
+    if (cuts && *cuts) return read_cuts(net, cuts, x->count, x->cut);
+    stages_balance(net, x->count, x->cut);
+    return ERR_OK;
+}
+
+static void find_chunks(stages *x, const model *net) {
+    for (int b = 0; b < net->blocks; b++) x->chunk[b] = -1;
+    for (int c = 0; c < x->pipe.chunks; c++)
+        for (int b = x->cut[stages_of(x, c)]; b < x->cut[stages_of(x, c) + 1]; b++) x->chunk[b] = c;
+}
+
+// --- slots -----------------------------------------------------------------------------------------------------------------
+
+// The slots of each stage, which follow each other in the table, are numbered from 0.
+static void number_slots(stages *x) {
+    unit_table *t = &x->table;
+    for (int c = 0; c < x->pipe.chunks; c++) {
+        int stage = stages_of(x, c), lowest = t->slots, highest = -1;
+        for (int i = 0; i < t->units; i++) {
+            if (t->unit[i].stage != stage) continue;
+            lowest = t->unit[i].slot < lowest ? t->unit[i].slot : lowest;
+            highest = t->unit[i].slot > highest ? t->unit[i].slot : highest;
+        }
+        for (int i = 0; i < t->units; i++)
+            if (t->unit[i].stage == stage) t->unit[i].slot -= lowest;
+        for (int b = x->cut[stage]; b < x->cut[stage + 1]; b++) x->slots[b] = highest - lowest + 1;
+    }
+    for (int i = 0; i < t->messages; i++)
+        if (t->message[i].kind == MESSAGE_ACTIVATIONS) t->message[i].buffer = t->unit[t->message[i].unit].slot;
+}
+
+// A micro-batch's inputs are here from its first unit to its last.
+static err_t number_places(stages *x) {
+    const unit_table *t = &x->table;
+    int m = x->pipe.micros, *left = calloc((size_t)m + 1, sizeof *left), *at = malloc((size_t)(m + 1) * sizeof *at);
+    if (!left || !at) return free(left), free(at), err_set(ERR_INTERNAL, "no memory for %d micro-batches", m);
+    for (int i = 0; i < t->units; i++) left[t->unit[i].micro]++;
+    for (int i = 0; i < m; i++) x->place[i] = at[i] = -1;  // at: who has a place
+    for (int i = 0; i < t->units; i++) {
+        int k = t->unit[i].micro;
+        if (x->place[k] < 0) {
+            int p = 0;
+            while (p < x->places && at[p] >= 0) p++;
+            if (p == x->places) x->places++;
+            x->place[k] = p, at[p] = k;
+        }
+        if (--left[k] == 0) at[x->place[k]] = -1;
+    }
+    free(left), free(at);
+    return ERR_OK;
+}
+
+// --- opening ---------------------------------------------------------------------------------------------------------------
+
+static err_t open_pipeline(stages *x, const model *net, const stage_options *o) {
+    x->chunk = calloc((size_t)net->blocks, sizeof *x->chunk);
+    x->place = calloc((size_t)o->micros + 1, sizeof *x->place);
+    if (!x->chunk || !x->place) return err_set(ERR_INTERNAL, "no memory for %d stages", x->count);
+    find_chunks(x, net);
+    TRY(pipeline_units(&x->pipe, o->rank, &x->table));
+    number_slots(x);
+    return number_places(x);
+}
+
+err_t stages_open(stages *x, const model *net, const stage_options *o) {
+    *x = (stages){
+        .pipe = {.kind = o->kind, .ranks = o->ranks, .micros = (int)o->micros, .chunks = o->chunks}, .rank = o->rank, .count = 1, .places = 0};
+    if (o->ranks > 1) {
+        TRY(pipeline_check(&x->pipe));
+        x->count = pipeline_stages(&x->pipe);
+    }
+    x->cut = calloc((size_t)x->count + 1, sizeof *x->cut);
+    x->slots = calloc((size_t)net->blocks, sizeof *x->slots);
+    if (!x->cut || !x->slots) return err_set(ERR_INTERNAL, "no memory for %d stages", x->count);
+    if (o->ranks > 1) {
+        TRY(cut_blocks(x, net, o->cuts));
+        return open_pipeline(x, net, o);
+    }
+    x->cut[1] = net->blocks;
+    x->places = 1;
+    for (int b = 0; b < net->blocks; b++) x->slots[b] = 1;
+    return ERR_OK;
+}
+
+void stages_close(stages *x) {
+    unit_table_free(&x->table);
+    free(x->cut), free(x->chunk), free(x->slots), free(x->place);
+    *x = (stages){0};
+}

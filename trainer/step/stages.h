@@ -1,0 +1,40 @@
+// trainer/step/stages.h: a model cut into the stages of a pipeline: which blocks this rank runs, in which order, and what it holds of them.
+#ifndef TRAINER_STEP_STAGES_H
+#define TRAINER_STEP_STAGES_H
+
+#include "model/model.h"
+#include "trainer/step/pipeline.h"
+
+typedef struct stage_options {
+    pipeline_kind kind;
+    int ranks, rank;   // of the pipeline
+    int chunks;        // stages of a rank
+    int64_t micros;    // of a step, that pass through this pipeline
+    const char *cuts;  // "5 4 3": blocks of each stage; "" or NULL: even work
+} stage_options;
+
+typedef struct stages {
+    pipeline_layout pipe;
+    int rank, count;   // stages in all
+    int *cut;          // [count+1] stage s has blocks cut[s] .. cut[s+1]-1
+    int *chunk;        // [blocks] which of this rank's stages has the block, -1: none. NULL: one rank, which has all
+    unit_table table;  // of a step; its slots are numbered stage by stage. Empty with one rank
+    int *slots;        // [blocks] that the block keeps at a time; 0: it is not here
+    int places;        // micro-batches whose inputs are held at a time, by the rank's table
+    int *place;        // [micros] where a micro-batch's inputs are
+} stages;
+
+// ERR_CONFIG: more stages than blocks, cuts that don't add up, or no such schedule; says what works.
+err_t stages_open(stages *x, const model *net, const stage_options *o);
+void stages_close(stages *x);
+
+// Chunk c of this rank: its stage, and the stage's first and last block.
+static inline int stages_of(const stages *x, int c) { return pipeline_stage_of(&x->pipe, x->rank, c); }
+
+// The rank of the pipeline that has the stage.
+static inline int stages_rank(const stages *x, int stage) { return pipeline_rank_of(&x->pipe, stage); }
+
+// cut [count+1] (=) ranges of the blocks whose largest sum of flops is as small as can be; of those the first ones are the shortest.
+void stages_balance(const model *net, int count, int *cut);
+
+#endif

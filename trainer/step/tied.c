@@ -1,0 +1,61 @@
+// trainer/step/tied.c: see trainer/step/tied.h.
+#include "trainer/step/tied.h"
+
+static comm *link_of(train_state *t) { return t->lent >= 0 || t->borrowed >= 0 ? t->o.tie : NULL; }
+
+static int segment_of(const train_state *t, int row) {
+    int g = 0;
+    while (t->zero.segment[g].first != row) g++;
+    return g;
+}
+
+// The range that both owners have; all of it where every rank updates all.
+static void range_of(const train_state *t, int row, size_t *first, size_t *count) {
+    int g = segment_of(t, row);
+    const size_t *cut = &t->zero.cut[(size_t)g * (size_t)(t->zero.world + 1) + (size_t)t->zero.rank];
+    *first = t->shards.masters ? cut[0] : 0;
+    *count = t->shards.masters ? cut[1] - cut[0] : t->zero.segment[g].count;
+}
+
+err_t tied_gradients(train_state *t, stream *s) {
+    comm *link = link_of(t);
+    const zero_piece *p = link ? state_piece_of(t, t->lent >= 0 ? t->lent : t->borrowed) : NULL;
+    if (!p) return ERR_OK;
+    tensor own = state_gradient(t, p);
+    link->phase = (comm_phase){.what = "add the gradients of tied tensors"};
+    if (t->borrowed >= 0) return comm_send(link, 1 - link->rank, own.data, tensor_bytes(&own), s);
+    TRY(comm_recv(link, 1 - link->rank, t->use.data, tensor_bytes(&t->use), s));
+    return device_ops(t->dev)->add(&(add_args){.y = &own, .a = &own, .b = &t->use}, s);
+}
+
+// Where this rank has the first of these values, which it has just updated.
+static char *lent_values(train_state *t, int row, size_t first) {
+    int g = segment_of(t, row);
+    size_t at = t->weights.sharded ? t->zero.shard_at[g] : t->zero.segment[g].at + first;
+    return (char *)t->weights.t.data + at * dtype_bytes(t->o.compute);
+}
+
+err_t tied_values(train_state *t, stream *s) {
+    comm *link = link_of(t);
+    size_t first, count, element = dtype_bytes(t->o.compute);
+    if (!link) return ERR_OK;
+    range_of(t, t->lent >= 0 ? t->lent : t->borrowed, &first, &count);
+    link->phase = (comm_phase){.what = "send the values of tied tensors"};
+    if (t->lent >= 0) return count ? comm_send(link, 1 - link->rank, lent_values(t, t->lent, first), count * element, s) : ERR_OK;
+    if (count) TRY(comm_recv(link, 1 - link->rank, (char *)t->copy.data + first * element, count * element, s));
+    if (!t->shards.masters || t->ranks->world == 1) return ERR_OK;
+    return t->ranks->table->all_gather(t->ranks, t->copy.data, state_cuts(t, segment_of(t, t->borrowed), element), s);
+}
+
+comm_cost tied_cost(train_state *t) {
+    comm *link = link_of(t);
+    size_t first, count, element = dtype_bytes(t->o.compute);
+    if (!link) return (comm_cost){0};
+    range_of(t, t->lent >= 0 ? t->lent : t->borrowed, &first, &count);
+    bool far = link->place[0].node != link->place[1].node;
+    const zero_piece *p = state_piece_of(t, t->lent >= 0 ? t->lent : t->borrowed);
+    int64_t bytes = (int64_t)(t->lent >= 0 ? count * element : p ? (size_t)p->count * sizeof(float) : 0);
+    comm_cost sum = {.sent = bytes, .sent_far = far ? bytes : 0};
+    if (t->lent >= 0 || !t->shards.masters) return sum;
+    return cost_add(sum, cost_all_gather(t->ranks, state_cuts(t, segment_of(t, t->borrowed), element)));
+}
