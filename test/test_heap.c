@@ -107,32 +107,52 @@ static void steady_steps_make_no_heap_call(void **state) {
     }
 }
 
-// The same on three ranks, in every ZeRO stage: each is a process, and ends with 1 when it has made a call.
+// Steps of so many ranks, each of which is a process and ends with 1 when it has made a call.
+static void expect_no_call(const char *what, int ranks, const char *more) {
+    char *dir = make_dir(), all[512];
+    config c;
+    launch l;
+    write_tokens(dir, "text.bin", 20000);
+    write_tokens(dir, "val.bin", 1500);
+    snprintf(all, sizeof all, "%s\n[reduce]\nbucket_mb = 0.02\n[device]\nthreads = 1\n[cluster]\ntimeout = 20\n", more);
+    load_config(&c, dir, small_model, all);
+    OK(launch_open(&l, 1, &ranks, NULL, 0));
+    grid shape = config_grid(&c, ranks);
+    channel_plan plan = grid_channels(&shape);
+    if (plan.channels) OK(launch_channels(&l, &plan));
+    fflush(NULL);
+    for (int i = 0; i < ranks; i++) {
+        if (fork() != 0) continue;
+        alarm(30);
+        launch_become(&l, i);
+        _exit(steps_of(&c, &l) != 0);
+    }
+    launch_close(&l);
+    for (int i = 0, status; i < ranks; i++) {
+        assert_true(wait(&status) > 0);
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+            fail_msg("%s: a rank made heap calls in steady steps, or failed (status %d)", what, status);
+    }
+    drop_dir(dir);
+}
+
 static void nor_do_those_of_several_ranks(void **state) {
     (void)state;
     for (int zero = 0; zero <= 3; zero++) {
-        char *dir = make_dir(), more[128];
-        config c;
-        launch l;
-        write_tokens(dir, "text.bin", 20000);
-        write_tokens(dir, "val.bin", 1500);
-        snprintf(more, sizeof more, "[parallel]\nzero = %d\n[reduce]\nbucket_mb = 0.02\n[device]\nthreads = 1\n[cluster]\ntimeout = 20\n", zero);
-        load_config(&c, dir, small_model, more);
-        OK(launch_open(&l, 1, (int[]){3}, NULL, 0));
-        fflush(NULL);
-        for (int i = 0; i < 3; i++) {
-            if (fork() != 0) continue;
-            alarm(30);
-            launch_become(&l, i);
-            _exit(steps_of(&c, &l) != 0);
-        }
-        launch_close(&l);
-        for (int i = 0, status; i < 3; i++) {
-            assert_true(wait(&status) > 0);
-            if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-                fail_msg("zero %d: a rank made heap calls in steady steps, or failed (status %d)", zero, status);
-        }
-        drop_dir(dir);
+        char more[64];
+        snprintf(more, sizeof more, "[parallel]\nzero = %d\n", zero);
+        expect_no_call(more, 3, more);
+    }
+}
+
+// Two pipelines of two ranks.
+static void nor_do_those_of_pipelines(void **state) {
+    (void)state;
+    static const char *const schedules[] = {"gpipe", "1f1b", "interleaved\nchunks = 2", "zb-h1", "zb-v\nchunks = 2"};
+    for (int k = 0; k < 5; k++) {
+        char more[128];
+        snprintf(more, sizeof more, "[parallel]\npipeline = 2\nzero = %d\nschedule = %s\n", k % 4, schedules[k]);
+        expect_no_call(more, 4, more);
     }
 }
 
@@ -188,7 +208,8 @@ static void the_counter_counts(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(the_counter_counts), cmocka_unit_test(steady_steps_make_no_heap_call),
-                                       cmocka_unit_test(nor_do_those_of_several_ranks), cmocka_unit_test(nor_does_reading_energy)};
+                                       cmocka_unit_test(nor_do_those_of_several_ranks), cmocka_unit_test(nor_do_those_of_pipelines),
+                                       cmocka_unit_test(nor_does_reading_energy)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 #endif

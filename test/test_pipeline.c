@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-enum { STAGES_MOST = 256, TEXT = 8192 };
+enum { STAGES_MOST = 256, CHUNKS_MOST = 4, TEXT = 8192 };
 
 // F = 1, B = 2, I = 1, W = 1 of every stage
 typedef struct rows {
@@ -140,8 +140,8 @@ static void messages_are_posted_when_a_buffer_is_free(void **state) {
 static void nothing_is_sent_from_a_rank_to_itself(void **state) {
     (void)state;
     expect_messages(layout_of(PIPELINE_ZB_V, 2, 2), 1,
-                    "receive activations 1.0 from 0 into slot 0 at once; receive activations 1.1 from 0 into slot 2 at once; "
-                    "receive gradients 3.0 from 0 into buffer 0 at once; send activations 3.0 to 0 from slot 1 after 1; "
+                    "receive activations 1.0 from 0 into slot 0 at once; receive activations 1.1 from 0 into slot 1 at once; "
+                    "receive gradients 3.0 from 0 into buffer 0 at once; send activations 3.0 to 0 from slot 2 after 1; "
                     "send activations 3.1 to 0 from slot 3 after 3; receive gradients 3.1 from 0 into buffer 0 after 5; "
                     "send gradients 1.0 to 0 from buffer 2 after 6; send gradients 1.1 to 0 from buffer 2 after 10");
     for (int kind = 0; kind < PIPELINE_KINDS; kind++) expect_messages(layout_of(kind, 1, 3), 0, "");
@@ -228,16 +228,18 @@ static int start_of(const law *k, int i) {
 
 static void check_buffers(law *k) {
     const unit_table *t = k->t;
-    int *slot = malloc(((size_t)t->slots + (size_t)t->gradients) * sizeof *slot), *gradient = slot + t->slots, held = 0, most = 0;
+    int *slot = malloc(((size_t)t->slots + (size_t)t->gradients) * sizeof *slot), *gradient = slot + t->slots;
+    int held[CHUNKS_MOST] = {0}, most[CHUNKS_MOST] = {0}, slots = 0;
     assert_non_null(slot);
     for (int b = 0; b < t->slots + t->gradients; b++) slot[b] = -1;
     for (int i = 0; i < t->units && !k->text[0]; i++) {
         const unit *u = &t->unit[i];
         const seen *s = seen_of(k, u->stage, u->micro);
         bool from_here = here(k, u->stage + 1), to_here = here(k, u->stage - 1);
+        int c = u->stage / k->l->ranks;
         if (u->kind == UNIT_FORWARD) {
             take(k, slot, t->slots, u->slot, start_of(k, i), s->last, i);
-            most = ++held > most ? held : most;
+            if (++held[c] > most[c]) most[c]++, slots++;
         } else if (u->kind == UNIT_WEIGHTS) {
             expect(k, u->gradient_in == t->unit[s->at[UNIT_INPUTS]].gradient_in && u->gradient_out < 0, i,
                    "the gradient is not that of its inputs' half");
@@ -250,9 +252,9 @@ static void check_buffers(law *k) {
             if (u->send >= 0) take(k, gradient, t->gradients, u->gradient_out, i, i, i);  // and until it has left: `reuse`
             seen_of(k, u->stage, u->micro)->gradient = u->gradient_out;
         }
-        held -= s->last == i;
+        held[c] -= s->last == i;
     }
-    expect(k, k->l->ahead ? t->slots >= most : t->slots == most, t->units - 1, "there are not as many slots as activations");
+    expect(k, k->l->ahead ? t->slots >= slots : t->slots == slots, t->units - 1, "there are not as many slots as each stage has activations");
     free(slot);
 }
 
@@ -416,7 +418,7 @@ static void eight_ranks_and_24_micro_batches_take_what_the_papers_say(void **sta
 // A message takes a quarter of a unit. Posted one unit ahead, receives hide what can be hidden; a rendezvous without that does not.
 static void receives_ahead_hide_the_time_of_messages(void **state) {
     (void)state;
-    static const double none[PIPELINE_KINDS] = {102.25, 107, 182.25, 89.75, 166.75}, one[PIPELINE_KINDS] = {96.5, 106.5, 172.5, 86, 159.25};
+    static const double none[PIPELINE_KINDS] = {102.25, 107, 181.25, 89.75, 159.5}, one[PIPELINE_KINDS] = {96.5, 106.5, 172.5, 86, 159.25};
     rows r = rows_of(1, 1, 1);
     for (int kind = 0; kind < PIPELINE_KINDS; kind++) {
         pipeline_layout l = layout_of(kind, 8, 24);

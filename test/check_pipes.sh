@@ -1,0 +1,248 @@
+#!/bin/sh
+# test/check_pipes.sh: pipelines from the outside. Whatever the layout, a run logs what one rank logs: every loss, norm, evaluation, sample and hash. It may be
+# stopped, or lose any rank at any moment, and goes on with the same layout or another one.
+. test/support/lib.sh
+. "$top/test/support/net.sh"
+. "$top/test/support/cluster.sh"
+
+# 8 lanes of 3 micro-batches; a model of $deep has eight blocks.
+deep=model.layers=6
+small="model.embed=16 model.context=16 device.threads=1 reduce.bucket_mb=0.01 cluster.heartbeat=0.1"
+
+# A number below $1, from a seed that is always the same; in $rolled.
+seed=16
+roll() {
+    seed=$(((seed * 1103515245 + 12345) % 2147483648))
+    rolled=$((seed / 65536 % $1))
+}
+
+# pipes SCHEDULE PIPELINE: the settings of such a pipeline.
+pipes() {
+    set -- "$@" "parallel.schedule=$1 parallel.pipeline=$2"
+    case $1 in interleaved | zb-v) echo "$3 parallel.chunks=2" ;; *) echo "$3" ;; esac
+}
+
+# --- the same bits ----------------------------------------------------------------------------------------------------
+
+# same_layout TYPE SCHEDULE PIPELINE DATA ZERO [SETTING...]: 50 steps with that layout are those of one rank.
+same_layout() {
+    type=$1 schedule=$2 pipeline=$3 data=$4 zero=$5
+    shift 5
+    all="$deep $small batch.global=24 run.steps=50 eval.every=25 sample.tokens=12 precision.compute=$type"
+    alone "ref-$type" 1 $all
+    layout=$type-$schedule-$pipeline-$data-$zero
+    alone "$layout" $((pipeline * data)) $(pipes "$schedule" "$pipeline") parallel.zero=$zero $all "$@"
+    like "runs/ref-$type" "runs/$layout"
+    rm -rf "runs/$layout"
+    layouts=$((layouts + 1))
+}
+
+# Each schedule at each depth beside one, two and three pipelines; ZeRO, recomputation and offload in turn.
+every_layout() {
+    layouts=0 turn=0
+    for schedule in gpipe 1f1b interleaved zb-h1 zb-v; do
+        for shape in 2:1 2:2 2:3 3:1 3:2 3:3 4:1 4:2; do
+            pipeline=${shape%:*} data=${shape#*:} zero=0
+            # 3 lanes of 3 micro-batches are no multiple of 2 stages
+            [ "$schedule $shape" != "interleaved 2:3" ] || continue
+            [ "$data" -eq 1 ] || zero=$((turn % 4))
+            case $((turn % 3)) in 0) how=none ;; 1) how=selective ;; *) how=block ;; esac
+            same_layout fp32 "$schedule" "$pipeline" "$data" $zero parallel.recompute=$how
+            turn=$((turn + 1))
+        done
+    done
+    [ $layouts -eq 39 ] || fail "$layouts layouts"
+}
+
+# In 16 bits, with offload in turn, and without a pipeline.
+sixteen_bits() {
+    layouts=0 turn=0
+    for type in bf16 fp16; do
+        for layout in gpipe:2:2:3 gpipe:3:1:0 1f1b:2:3:2 1f1b:4:2:1 1f1b:1:2:3 interleaved:2:2:1 interleaved:3:1:0 interleaved:4:1:0 zb-h1:2:2:2 zb-h1:3:2:3 \
+            zb-h1:4:1:0 zb-v:2:3:3 zb-v:3:2:1 zb-v:4:1:0; do
+            set -- $(echo $layout | tr : ' ')
+            [ $((turn % 3)) -eq 2 ] && offload=yes || offload=no
+            same_layout $type "$@" parallel.offload=$offload
+            turn=$((turn + 1))
+        done
+    done
+    [ $layouts -eq 28 ] || fail "$layouts layouts"
+    [ "$(hashes runs/ref-bf16)" != "$(hashes runs/ref-fp16)" ] || fail "bf16 and fp16 give the same hash"
+}
+
+# A Llama whose head is heavy and has weights of its own, cut by hand.
+llama() {
+    set -- $small run.steps=20 model.type=llama model.kv_heads=1 model.layers=4 model.tied=no precision.compute=bf16
+    sed '/^dropout/d' base.ini >plain.ini && mv plain.ini base.ini
+    alone llama-1 1 "$@"
+    for cut in "1f1b 2:5 1" "zb-h1 2:1 5" "gpipe 3:2 2 2"; do
+        name=$(echo "llama-$cut" | tr ' :' '--') schedule=${cut%%:*}
+        alone "$name" "${schedule#* }" $(pipes $schedule) "$@"
+        rm -rf "runs/$name"
+        printf '[parallel]\nstages = %s\n' "${cut#*:}" >>"$name.ini"
+        expect 0 train "$name"
+        like runs/llama-1 "runs/$name"
+    done
+    settings refused device.ranks=2 $(pipes 1f1b 2) "$@"
+    printf '[parallel]\nstages = 3 2\n' >>refused.ini
+    expect 78 train refused
+    says "stages = 3 2: expected 2 numbers of blocks, 1 or more each, that add up to the model's 6 blocks"
+}
+
+# --- nodes ------------------------------------------------------------------------------------------------------------
+
+# on_nodes NAME SCHEDULE PIPELINE SETTING...: the nodes that were made train to what one rank comes to.
+on_nodes() {
+    run=$1 pipeline="$(pipes "$2" "$3")"
+    shift 3
+    set -- $deep $small run.steps=12 eval.every=6 sample.tokens=12 "$@"
+    alone ref-nodes 1 "$@"
+    together "$run" "$@" $pipeline
+    boot "$run"
+    ended 0
+    on 0 "on $nodes nodes"
+    nodes_like runs/ref-nodes "$run"
+    nothing_left
+}
+
+near_two_nodes() { near 2 2 && on_nodes near22 zb-v 2 parallel.zero=3; }
+near_three_nodes() { near 1 2 1 && on_nodes near121 1f1b 4; }
+far_two_nodes() { far 2 2 && on_nodes far22 1f1b 2 parallel.zero=2; }
+far_four_nodes() { far 1 1 1 1 && on_nodes far1111 interleaved 4; }
+
+# --- stopped and continued --------------------------------------------------------------------------------------------
+
+# Each but the last is stopped by SIGTERM after a few steps, and another layout goes on.
+stopped_and_cut_anew() {
+    set -- $deep $small run.steps=700 eval.every=100 eval.batches=2
+    before=0 stops=0
+    while read -r ranks layout; do
+        settings moved "$@" device.ranks="$ranks" ${layout%%/*}
+        case $layout in */*) printf '[parallel]\nstages = %s\n' "${layout#*/}" >>moved.ini ;; esac
+        start "$bin" base.ini moved.ini
+        until_step runs/moved $((before + 12))
+        kill -TERM "$pid"
+        comes_to 75
+        says "stopped after step"
+        before=$(last_step runs/moved)
+        saved=$(newest_name runs/moved)
+        [ "$saved" = "$(printf 'step-%08d' "$before")" ] || fail "step $before was the last one, saved is $saved"
+        stops=$((stops + 1))
+    done <<'LAYOUTS'
+4 parallel.pipeline=2 parallel.zero=3
+1 parallel.zero=0
+2 parallel.pipeline=2 parallel.schedule=zb-h1
+4 parallel.pipeline=4 parallel.schedule=interleaved parallel.chunks=2
+6 parallel.pipeline=3 parallel.zero=1/ 1 1 6
+4 parallel.pipeline=2 parallel.schedule=zb-v parallel.chunks=2 parallel.zero=2/ 1 3 2 2
+3 parallel.zero=3
+LAYOUTS
+    [ "$stops" -eq 7 ] && [ "$before" -lt 700 ] || fail "$stops stops, the last one after step $before"
+    settings moved "$@" device.ranks=8 parallel.pipeline=4 parallel.zero=1
+    expect 0 train moved
+    alone unmoved 1 "$@"
+    like runs/unmoved runs/moved
+    [ "$(grep -c '"kind":"resume"' runs/moved/events.jsonl)" -eq 7 ] || fail "not seven resumes in events.jsonl"
+}
+
+# --- lost -------------------------------------------------------------------------------------------------------------
+
+# loses NAME RANKS SETTING...: rank after rank is killed, at any moment after a step or two; all end with 69 and name it; the same command goes on, and ends
+# like a run to which nothing happened. $kinds collects what the others were doing.
+loses() {
+    run=$1 ranks=$2 before=0
+    shift 2
+    settings "$run" device.ranks="$ranks" "$@"
+    for victim in $(seq 0 $((ranks - 1))); do
+        start "$bin" base.ini "$run.ini"
+        until_step "runs/$run" $((before + 1))
+        roll "$pause"
+        sleep "$(printf '0.%03d' $rolled)"
+        kill -9 "$(children "$pid" | sed -n "$((victim + 1))p")"
+        from=$(now)
+        comes_to 69
+        [ $(($(now) - from)) -le 5000 ] || fail "it took $(($(now) - from)) ms until all had ended, expected 5 s at most"
+        says "rank $victim was killed by signal 9"
+        grep -qE "rank $victim \(localhost\) is lost: .*, in [a-z].* of step [0-9]+" "$out" || fail "nobody says what rank $victim was doing"
+        sed -n 's/^lockstep: rank [0-9]* (localhost): in \(.*\) of step [0-9]*: rank .*/\1/p' "$out" >>kinds
+        before=$(last_step "runs/$run")
+    done
+    expect 0 train "$run"
+    like "runs/$whole" "runs/$run"
+    rm -rf "runs/$run"
+}
+
+# While micro-batches go through: wherever in a step.
+killed_in_steps() {
+    rm -f kinds
+    set -- $deep $small run.steps=400 eval.every=0 checkpoint.every=4
+    whole=whole-steps pause=150
+    alone $whole 1 "$@"
+    loses steps-1f1b 4 $(pipes 1f1b 4) "$@"
+    loses steps-zb-v 3 $(pipes zb-v 3) "$@"
+    loses steps-interleaved 2 $(pipes interleaved 2) "$@"
+    loses steps-zb-h1 4 $(pipes zb-h1 2) parallel.zero=3 "$@"
+    loses steps-gpipe 4 $(pipes gpipe 2) parallel.zero=1 "$@"
+}
+
+# Nearly all the time is an evaluation's, a sample's, a checkpoint's.
+killed_in_evaluations() {
+    set -- $deep $small run.steps=10 checkpoint.every=1 eval.every=1 eval.batches=400
+    whole=whole-evals pause=300
+    alone $whole 1 "$@"
+    loses evals-1f1b 4 $(pipes 1f1b 4) "$@"
+    loses evals-zb-v 4 $(pipes zb-v 2) parallel.zero=3 "$@"
+}
+
+killed_in_samples() {
+    set -- $deep $small run.steps=10 checkpoint.every=1 eval.every=0 sample.every=1 sample.tokens=1500
+    whole=whole-samples pause=300
+    alone $whole 1 "$@"
+    loses samples-zb-h1 4 $(pipes zb-h1 4) "$@"
+    loses samples-interleaved 4 $(pipes interleaved 2) parallel.zero=3 "$@"
+}
+
+killed_in_checkpoints() {
+    set -- $deep $small run.steps=120 checkpoint.every=1 eval.every=0
+    whole=whole-checkpoints pause=100
+    alone $whole 1 "$@"
+    loses checkpoints-1f1b 3 $(pipes 1f1b 3) "$@"
+    loses checkpoints-zb-v 4 $(pipes zb-v 2) parallel.zero=2 "$@"
+}
+
+# A rank of each stage stands still for longer than [cluster] timeout, on nodes of which the last has the last stage.
+stopped_for_too_long() {
+    near 1 1 1
+    together still $forever $deep model.embed=16 $(pipes 1f1b 3) cluster.timeout=2 cluster.heartbeat=0.2
+    for victim in 0 1 2; do
+        boot still
+        until_step node0/runs/still $((${before:-0} + 5))
+        who=$(rank $victim 0)
+        kill -STOP "$who"
+        ( sleep 9; kill -9 "$who" ) 2>/dev/null &
+        killer=$!
+        codes="69 69 69"
+        ended $codes
+        kill "$killer" 2>/dev/null
+        for k in 0 1 2; do
+            [ $k -eq $victim ] || on_matching $k "rank $victim \\($(host $victim)\\) is lost: it shows no sign of life"
+        done
+        before=$(last_step node0/runs/still)
+        nothing_left
+    done
+}
+
+try every_layout
+try sixteen_bits
+try llama
+try near_two_nodes
+try near_three_nodes
+try far_two_nodes
+try far_four_nodes
+try stopped_and_cut_anew
+try killed_in_steps
+try killed_in_evaluations
+try killed_in_samples
+try killed_in_checkpoints
+try stopped_for_too_long
+finish
