@@ -16,7 +16,7 @@ static const char help[] =
     "\n"
     "  lockstep train CONFIG.ini...      train, or continue, the run that the files describe; `train` may be left out\n"
     "  lockstep check CONFIG.ini...      check settings, device and every checksum of the data; train nothing\n"
-    "  lockstep plan CONFIG.ini...       memory of each rank and traffic of a step, to the byte; allocate and send nothing  [--draw]\n"
+    "  lockstep plan CONFIG.ini...       memory of each rank and traffic of a step, to the byte; nothing is sent  [--draw]\n"
     "  lockstep config [CONFIG.ini...]   print every setting, its value and where it came from\n"
     "  lockstep pack CONFIG.ini...       turn text into sharded datasets, as [pack] says\n"
     "  lockstep tokenize TOKENIZER       ids of standard input  [--special], or back  [--decode]; --train SIZE KIND: make one\n"
