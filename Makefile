@@ -265,9 +265,11 @@ $(BUILD)/bench_comm: $(BUILD)/test/bench/bench_comm.o $(LIB)
 	$(CC) $(FLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
 $(BUILD)/bench_gemm: $(BUILD)/test/bench/bench_gemm.o $(LIB)
 	$(CC) $(FLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
+$(BUILD)/bench_read: $(BUILD)/test/bench/bench_read.o $(LIB)
+	$(CC) $(FLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
 $(BUILD)/predict: $(BUILD)/test/bench/predict.o $(LIB)
 	$(CC) $(FLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
-bench-programs: $(BUILD)/bench_gemm $(BUILD)/bench_comm $(BUILD)/predict $(BUILD)/test/test_ops
+bench-programs: $(BUILD)/bench_gemm $(BUILD)/bench_comm $(BUILD)/bench_read $(BUILD)/predict $(BUILD)/test/test_ops
 bench: deps
 	@$(MAKE) --no-print-directory -s all bench-programs
 	@sh test/bench/run.sh $(BUILD) ./$(BIN)
@@ -276,12 +278,19 @@ bench-cpu:
 	@$(MAKE) --no-print-directory deps >&2
 	@$(MAKE) --no-print-directory all bench-programs >&2
 	@sh test/bench/cpu.sh $(BUILD) ./$(BIN)
-# Models that go to transformers and come back, tokenizers beside other people's: with packages of Python in build/interop (test/interop/requirements.txt).
-interop: all
+# How fast text is written, beside llama.cpp (LLAMA_CPP: a checkout with a build) and PyTorch.
+bench-sample:
+	@$(MAKE) --no-print-directory all bench-programs packages >&2
+	@build/interop/bin/python test/bench/sample.py
+
+# Models that go to transformers and come back, and to llama.cpp (as above); tokenizers beside other people's.
+interop: all packages
+	@build/interop/bin/python test/interop/compare_models.py
+	@build/interop/bin/python test/interop/compare_gguf.py
+	@build/interop/bin/python test/interop/compare_tokenizers.py
+packages:
 	@[ -d build/interop ] || python3 -m venv build/interop
 	@build/interop/bin/pip install -q -r test/interop/requirements.txt
-	@build/interop/bin/python test/interop/compare_models.py
-	@build/interop/bin/python test/interop/compare_tokenizers.py
 soak: all
 	@sh test/soak.sh $(BIN)
 
@@ -318,6 +327,6 @@ clean:
 	rm -rf build $(BIN)
 
 FORCE:
-.PHONY: all deps check-deps run test check tests sim sim-race sim-asan gpu-check interop fuzzers asan tsan tsan-programs fuzz bench bench-programs bench-cpu soak mutate release install clean FORCE
+.PHONY: all deps check-deps run test check tests sim sim-race sim-asan gpu-check interop fuzzers asan tsan tsan-programs fuzz bench bench-programs bench-cpu bench-sample packages soak mutate release install clean FORCE
 .PRECIOUS: $(BUILD)/%.o $(CBUILD)/%.o $(BUILD)/%.cu.o
 -include $(shell find $(sort $(BUILD) $(CBUILD) $(KBUILD)) -name '*.d' 2>/dev/null)

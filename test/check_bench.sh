@@ -1,6 +1,6 @@
 #!/bin/sh
 # test/check_bench.sh: the page of `make bench-cpu` (test/bench/cpu.sh), at sizes whose figures say nothing: every part prints what it should, with
-# a PyTorch, without one, and beside one that is too slow to be fair. A script stands in for PyTorch.
+# a PyTorch, without one, and beside one that is too slow to be fair; a script stands in for PyTorch. And those of other programs in test/bench.
 . test/support/lib.sh
 build=$(cd "$(dirname "$bin")" && pwd)
 [ "$build" != "$top" ] || build=$top/build
@@ -101,9 +101,27 @@ a_step_on_paper() {
     expect 64 "$build/predict" rtx paper.ini
 }
 
+# Text, timed (test/bench/sample.py): with nobody to compare with, it says so and times lockstep.
+text() {
+    command -v python3 >/dev/null || skip "no python3"
+    export LLAMA_CPP=
+    expect 0 python3 "$top/test/bench/sample.py" --bin "$bin" --quick --only lockstep,llama,none
+    says "# Writing text, GPT-2 124M in FP32" "quick: a tiny model, no figures to be quoted" "## A prompt of 8 tokens, 4 new ones"
+    says "(llama is left out: LLAMA_CPP names no checkout" "(none is left out: no such name)"
+    rows 1 '^lockstep +[0-9.]+ +[0-9.]+ +([0-9]+ %|-) +[0-9.]+ +[0-9.]+ +[0-9]+ % +[0-9]+ %$'
+    if [ -x "$build/bench_read" ]; then rows 1 '^bound +13\.3 MB of weights .* at [0-9.]+ GB/s'; fi
+    [ ! -x "$build/bench_read" ] || expect 0 "$build/bench_read" 2 8 3
+    [ ! -x "$build/bench_read" ] || rows 4 '^2 threads, [1248] streams each: best [0-9.]+ GB/s, median [0-9.]+ GB/s$'
+    printf '#!/bin/sh\necho no memory; exit 3\n' >broken
+    chmod +x broken
+    expect 1 python3 "$top/test/bench/sample.py" --bin ./broken --quick --only lockstep
+    says "sample.py: " "broken gpt2.ini: 3: no memory"
+}
+
 try a_page
 try without_pytorch
 try beside_a_slow_pytorch
 try errors
 try a_step_on_paper
+try text
 finish

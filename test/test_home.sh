@@ -41,6 +41,47 @@ there_and_back() {
     done
 }
 
+# What the converter of llama.cpp reads beside what transformers does.
+read_elsewhere() {
+    expect 0 "$bin" inspect "$families/gpt2"
+    cp "$out" model.ini
+    run elsewhere
+    expect 0 "$bin" model.ini elsewhere.ini
+    expect 0 "$bin" export runs/elsewhere elsewhere
+    grep -q '"n_ctx": 64,' elsewhere/config.json || fail "config.json has no n_ctx: $(cat elsewhere/config.json)"
+}
+
+# A tokenizer goes along whatever its form: one file, GPT-2's two files, by either pair of names, or a token for each byte. The copy has the same ids.
+with_tokenizer() {
+    run words
+    printf '[model]\nvocab = 258\nlayers = 1\nheads = 1\nembed = 4\ncontext = 8\n' >model.ini
+    printf '[model]\nvocab = 2000\n' >many-words.ini
+    expect 0 "$bin" words.ini model.ini
+    expect 0 "$bin" export runs/words bytes-out --tokenizer bytes
+    run many
+    expect 0 "$bin" many.ini model.ini many-words.ini
+    expect 0 "$bin" export runs/many json-out --tokenizer "$top/test/golden/tokenizer/gpt2.json"
+    cmp -s "$top/test/golden/tokenizer/gpt2.json" json-out/tokenizer.json || fail "tokenizer.json is not the one that was given"
+    mkdir openai
+    sed -n '/"vocab": {/,/^ *}/p' bytes-out/tokenizer.json | sed '1s/.*/{/; s/^ *}.*/, "in": 256, "<|endoftext|>": 257 }/' >openai/encoder.json
+    printf '#version: 0.2\ni n\n' >openai/vocab.bpe
+    expect 0 "$bin" export runs/words two-out --tokenizer openai
+    cmp -s openai/encoder.json two-out/vocab.json || fail "vocab.json is not encoder.json"
+    cmp -s openai/vocab.bpe two-out/merges.txt || fail "merges.txt is not vocab.bpe"
+    grep -q '"tokenizer_class": "GPT2Tokenizer"' two-out/tokenizer_config.json || fail "$(cat two-out/tokenizer_config.json)"
+    grep -q '"eos_token_id": 257' two-out/config.json || fail "$(cat two-out/config.json)"
+    expect 0 "$bin" export runs/words again-out --tokenizer two-out
+    for tokenizer in openai two-out again-out; do
+        printf 'inside' >text
+        "$bin" tokenize $tokenizer <text >found 2>&1
+        printf '256\n115\n105\n100\n101\n' >want
+        same want found "the ids of $tokenizer"
+    done
+    rm two-out/merges.txt
+    expect 65 "$bin" export runs/words none-out --tokenizer two-out
+    says "two-out: no tokenizer in it"
+}
+
 # The same weights on any ranks, each of which reads its own.
 read_by_ranks() {
     expect 0 "$bin" inspect "$families/llama3"
@@ -205,6 +246,8 @@ index_is_checked() {
 }
 
 try there_and_back
+try read_elsewhere
+try with_tokenizer
 try read_by_ranks
 try killed
 try sixteen_bits

@@ -199,18 +199,23 @@ static json_t *bytes_tokenizer(void) {
                      "ignore_merges", 0, "vocab", vocab, "merges");
 }
 
-static err_t copy_tokenizer(const export *e) {
+static err_t copy_file(const export *e, const char *from, const char *name) {
     enum { MOST = 256 << 20 };
-    char from[IO_PATH], to[IO_PATH], *text;
-    struct stat st;
+    char to[IO_PATH], *text;
     size_t n;
-    TRY(io_path(from, "%s", e->o->tokenizer));
-    if (stat(from, &st) == 0 && S_ISDIR(st.st_mode)) TRY(io_path(from, "%s/tokenizer.json", e->o->tokenizer));
     TRY(io_read_file(from, MOST, &text, &n));
-    err_t rc = io_path(to, "%s/tokenizer.json", e->dir);
+    err_t rc = io_path(to, "%s/%s", e->dir, name);
     if (rc == ERR_OK) rc = io_write_file(to, text, n, NULL);
     free(text);
     return rc;
+}
+
+// GPT-2's two files get the names under which transformers looks for them.
+static err_t copy_tokenizer(const export *e, const tokenizer_files *f) {
+    if (f->json[0]) return copy_file(e, f->json, "tokenizer.json");
+    if (!f->vocab[0]) return write_json(e, "tokenizer.json", bytes_tokenizer());
+    TRY(copy_file(e, f->vocab, "vocab.json"));
+    return copy_file(e, f->merges, "merges.txt");
 }
 
 static void add_token(json_t *config, const tokenizer *t, const char *name, int32_t id) {
@@ -220,12 +225,14 @@ static void add_token(json_t *config, const tokenizer *t, const char *name, int3
 }
 
 static err_t write_tokenizer(const export *e, const tokenizer *t, const tokenizer_info *about) {
-    json_t *c = json_pack("{s:s, s:I, s:b}", "tokenizer_class", "PreTrainedTokenizerFast", "model_max_length", (json_int_t)e->x->net->context,
-                          "clean_up_tokenization_spaces", 0);
+    tokenizer_files f;
+    TRY(tokenizer_find(&f, t ? e->o->tokenizer : "bytes"));
+    json_t *c = json_pack("{s:s, s:I, s:b}", "tokenizer_class", f.vocab[0] ? "GPT2Tokenizer" : "PreTrainedTokenizerFast", "model_max_length",
+                          (json_int_t)e->x->net->context, "clean_up_tokenization_spaces", 0);
     if (!c) return err_set(ERR_INTERNAL, "tokenizer_config.json: no memory");
     if (t) add_token(c, t, "bos_token", about->bos), add_token(c, t, "eos_token", about->end_of_text);
     TRY(write_json(e, "tokenizer_config.json", c));
-    return t ? copy_tokenizer(e) : write_json(e, "tokenizer.json", bytes_tokenizer());
+    return copy_tokenizer(e, &f);
 }
 
 // --- all of it ---------------------------------------------------------------------------------------------------------------

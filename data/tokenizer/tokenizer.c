@@ -33,21 +33,28 @@ static err_t check_class(const char *dir) {
     return err_set(ERR_DATA, "%s: the tokenizer_class is not GPT2Tokenizer, and %s has no tokenizer.json that says how texts are split", path, dir);
 }
 
-static err_t open_folder(tokenizer *t, const char *dir) {
-    char vocab[IO_PATH], merges[IO_PATH];
-    if (file_in(vocab, dir, "tokenizer.json")) return open_json(t, vocab);
-    bool both = (file_in(vocab, dir, "encoder.json") || file_in(vocab, dir, "vocab.json")) &&
-                (file_in(merges, dir, "vocab.bpe") || file_in(merges, dir, "merges.txt"));
+static err_t find_in_folder(tokenizer_files *f, const char *dir) {
+    if (file_in(f->json, dir, "tokenizer.json")) return ERR_OK;
+    f->json[0] = 0;
+    bool both = (file_in(f->vocab, dir, "encoder.json") || file_in(f->vocab, dir, "vocab.json")) &&
+                (file_in(f->merges, dir, "vocab.bpe") || file_in(f->merges, dir, "merges.txt"));
     if (!both)
         return err_set(ERR_DATA, "%s: no tokenizer in it; expected tokenizer.json, or encoder.json or vocab.json and vocab.bpe or merges.txt", dir);
-    TRY(check_class(dir));
-    return read_gpt2(t, vocab, merges);
+    return check_class(dir);
+}
+
+err_t tokenizer_find(tokenizer_files *f, const char *path) {
+    struct stat st;
+    *f = (tokenizer_files){0};
+    if (strcmp(path, "bytes") == 0) return ERR_OK;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode) ? find_in_folder(f, path) : io_path(f->json, "%s", path);
 }
 
 static err_t read_path(tokenizer *t, const char *path) {
-    struct stat st;
-    if (strcmp(path, "bytes") == 0) return read_bytes(t);
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode) ? open_folder(t, path) : open_json(t, path);
+    tokenizer_files f;
+    TRY(tokenizer_find(&f, path));
+    if (f.json[0]) return open_json(t, f.json);
+    return f.vocab[0] ? read_gpt2(t, f.vocab, f.merges) : read_bytes(t);
 }
 
 // text NULL: what `path` names.

@@ -6,7 +6,7 @@
 #ifndef DATA_TOKENIZER_TOKENIZER_H
 #define DATA_TOKENIZER_TOKENIZER_H
 
-#include "base/err.h"
+#include "base/io.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,6 +17,12 @@ typedef struct encoder encoder;      // what one thread needs to encode: a cache
 // PATH is "bytes" (token = byte), a tokenizer.json, or a folder: with tokenizer.json, or with encoder.json or vocab.json and vocab.bpe or
 // merges.txt, which are taken for GPT-2's kind. ERR_IO: it can't be read. ERR_DATA: it is damaged, or something in it is not implemented.
 err_t tokenizer_open(tokenizer **out, const char *path);
+
+// What a PATH stands for: `json`, or `vocab` and `merges`, or for "bytes" nothing. What there isn't is empty. Errors as above.
+typedef struct tokenizer_files {
+    char json[IO_PATH], vocab[IO_PATH], merges[IO_PATH];
+} tokenizer_files;
+err_t tokenizer_find(tokenizer_files *f, const char *path);
 
 // A tokenizer.json in memory. `name` is for messages.
 err_t tokenizer_parse(tokenizer **out, const char *name, const char *text, int64_t n);

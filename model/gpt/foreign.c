@@ -36,13 +36,14 @@ void gpt_from_foreign(void *options, foreign_reader *r) {
     if (!foreign_bool(r, "tie_word_embeddings", true)) foreign_refuse(r, "tie_word_embeddings", "expected true: the head is the embedding");
 }
 
+// n_ctx repeats n_positions: transformers reads it no more, the converter of llama.cpp reads no other.
 err_t gpt_to_foreign(const void *options, json_t *config) {
     const gpt_options *o = options;
-    json_t *all =
-        json_pack("{s:[s], s:s, s:I, s:I, s:I, s:I, s:I, s:s, s:f, s:f, s:f, s:f, s:f, s:b}", "architectures", "GPT2LMHeadModel", "model_type",
-                  "gpt2", "n_layer", (json_int_t)o->layers, "n_head", (json_int_t)o->heads, "n_embd", (json_int_t)o->embed, "vocab_size",
-                  (json_int_t)o->vocab, "n_positions", (json_int_t)o->context, "activation_function", "gelu_new", "layer_norm_epsilon", 1e-5,
-                  "initializer_range", 0.02, "attn_pdrop", 0.0, "embd_pdrop", 0.0, "resid_pdrop", 0.0, "tie_word_embeddings", 1);
+    json_t *all = json_pack("{s:[s], s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:f, s:f, s:f, s:f, s:f, s:b}", "architectures", "GPT2LMHeadModel",
+                            "model_type", "gpt2", "n_layer", (json_int_t)o->layers, "n_head", (json_int_t)o->heads, "n_embd", (json_int_t)o->embed,
+                            "vocab_size", (json_int_t)o->vocab, "n_positions", (json_int_t)o->context, "n_ctx", (json_int_t)o->context,
+                            "activation_function", "gelu_new", "layer_norm_epsilon", 1e-5, "initializer_range", 0.02, "attn_pdrop", 0.0, "embd_pdrop",
+                            0.0, "resid_pdrop", 0.0, "tie_word_embeddings", 1);
     int failed = all ? json_object_update(config, all) : -1;
     json_decref(all);
     return failed ? err_set(ERR_INTERNAL, "no memory for config.json") : ERR_OK;
