@@ -216,10 +216,21 @@ fail:;
 
 // --- on paper ------------------------------------------------------------------------------------------------------------------
 
+// Nodes are counted anew in each communicator, and so are a node's ranks.
+static void count_nodes(comm_place *place, int n) {
+    for (int i = 0, node = 0, local = 0, before = 0; i < n; i++) {
+        bool same = i && place[i].node == before;
+        before = place[i].node;
+        node += i && !same, local = same ? local + 1 : 0;
+        place[i].node = node, place[i].local = local;
+    }
+}
+
 static err_t imagine_group(groups *x, group_kind kind, comm_place **at) {
     int rank = x->world->rank, n = grid_group_size(&x->shape, kind);
     comm_place *place = *at;
     for (int i = 0; i < n; i++) place[i] = x->world->place[grid_group_member(&x->shape, kind, rank, i)];
+    count_nodes(place, n);
     *at += n;
     return comm_imaginary_open(&x->group[kind], grid_group_index(&x->shape, kind, rank), n, place);
 }
@@ -230,6 +241,7 @@ static err_t imagine_link(groups *x, link_kind kind, bool after, comm_place **at
     if (peer < 0 || !(x->shape.links >> kind & 1)) return ERR_OK;
     int low = rank < peer ? rank : peer, high = rank < peer ? peer : rank;
     place[0] = x->world->place[low], place[1] = x->world->place[high];
+    count_nodes(place, 2);
     *at += 2;
     return comm_imaginary_open(after ? &x->after[kind] : &x->before[kind], rank == high, 2, place);
 }

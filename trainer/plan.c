@@ -1,7 +1,6 @@
 // trainer/plan.c: see trainer/plan.h.
 #include "trainer/plan.h"
 
-#include "comm/cost.h"
 #include "trainer/step/sync.h"
 #include "trainer/step/tied.h"
 #include "trainer/step/timeline.h"
@@ -15,7 +14,7 @@ static size_t aligned(const tensor *t) { return t->dims ? (tensor_bytes(t) + ARE
 
 size_t plan_bytes(const plan_rank *p) {
     return p->weights + p->masters + p->moments + p->gradients + p->counters + p->scratch + p->gather + p->activations + p->staging + p->ring +
-           p->rest;
+           p->tied + p->rest;
 }
 
 static void count_memory(const session *x, plan_rank *p) {
@@ -33,13 +32,15 @@ static void count_memory(const session *x, plan_rank *p) {
     p->activations = x->runner.memory.bytes;
     p->staging = x->runner.staging.bytes + aligned(&t->stage_w) + aligned(&t->stage_g);
     p->ring = x->ring_bytes;
+    p->tied = aligned(&t->copy) + aligned(&t->use);
     p->rest = state_bytes(t) + x->runner.staging.bytes -
-              (p->weights + p->masters + p->moments + p->gradients + p->counters + p->scratch + p->gather + p->staging);
+              (p->weights + p->masters + p->moments + p->gradients + p->counters + p->scratch + p->gather + p->staging + p->tied);
 }
 
-static void add(plan_rank *p, comm_cost x) {
+static void add(plan_rank *p, plan_group to, comm_cost x) {
     p->sent += x.sent;
     p->sent_far += x.sent_far;
+    p->to[to] = cost_add(p->to[to], x);
 }
 
 static comm_cost message_cost(const session *x, const message *m) {
@@ -59,21 +60,24 @@ static err_t count_traffic(session *x, plan_rank *p) {
         if (a->kind == ACTION_REDUCE) TRY(gradients->cost(t, a->bucket, a->turn, &cost));
         if (a->kind == ACTION_GATHER) cost = weights->gather_cost(t, a->first);
         if (a->kind == ACTION_SPREAD) cost = weights->spread_cost(t);
-        if (a->kind == ACTION_POST) cost = message_cost(x, &x->stages.table.message[a->message]);
-        if (a->kind == ACTION_POST) p->sent_stages += cost.sent;
-        if (a->kind == ACTION_SHARE) cost = cost_all_reduce(x->ranks, (size_t)tensor_count(&x->runner.shared), sizeof(double));
-        add(p, cost);
+        add(p, PLAN_DATA, cost);
+        if (a->kind == ACTION_POST) add(p, PLAN_STAGES, message_cost(x, &x->stages.table.message[a->message]));
+        if (a->kind == ACTION_SHARE) add(p, PLAN_ALL, cost_all_reduce(x->ranks, (size_t)tensor_count(&x->runner.shared), sizeof(double)));
     }
-    comm_cost tied = x->runner.pipelined ? tied_cost(t) : (comm_cost){0};
-    p->sent_stages += tied.sent;
-    add(p, tied);
+    if (!x->runner.pipelined) return ERR_OK;
+    tied_costs tied = tied_cost(t);
+    add(p, PLAN_STAGES, tied.link);
+    add(p, PLAN_DATA, tied.gather);
     return ERR_OK;
 }
 
 static void note_stages(const session *x, plan_rank *p) {
     const stages *s = &x->stages;
     p->stages = s->count, p->chunks = s->pipe.chunks, p->stage = stages_of(s, 0);
-    for (int c = 0; c < p->chunks && c < PLAN_CHUNKS; c++) p->first[c] = s->cut[stages_of(s, c)], p->last[c] = s->cut[stages_of(s, c) + 1] - 1;
+    for (int c = 0; c < p->chunks && c < PLAN_CHUNKS; c++) {
+        p->first[c] = s->cut[stages_of(s, c)], p->last[c] = s->cut[stages_of(s, c) + 1] - 1;
+        p->held[c] = s->slots[p->first[c]];
+    }
 }
 
 err_t plan_one(const config *c, int rank, int world, const comm_place *place, plan_rank *out) {
@@ -100,17 +104,10 @@ typedef struct column {
 } column;
 
 static const column columns[] = {
-    {"weights", offsetof(plan_rank, weights)},
-    {"masters (fp32)", offsetof(plan_rank, masters)},
-    {"moments", offsetof(plan_rank, moments)},
-    {"gradients", offsetof(plan_rank, gradients)},
-    {"sums of shares", offsetof(plan_rank, counters)},
-    {"reduction", offsetof(plan_rank, scratch)},
-    {"gathered weights", offsetof(plan_rank, gather)},
-    {"activations", offsetof(plan_rank, activations)},
-    {"staging", offsetof(plan_rank, staging)},
-    {"loader's ring", offsetof(plan_rank, ring)},
-    {"rest", offsetof(plan_rank, rest)},
+    {"weights", offsetof(plan_rank, weights)},         {"masters (fp32)", offsetof(plan_rank, masters)},  {"moments", offsetof(plan_rank, moments)},
+    {"gradients", offsetof(plan_rank, gradients)},     {"sums of shares", offsetof(plan_rank, counters)}, {"reduction", offsetof(plan_rank, scratch)},
+    {"gathered weights", offsetof(plan_rank, gather)}, {"activations", offsetof(plan_rank, activations)}, {"tied tensor", offsetof(plan_rank, tied)},
+    {"staging", offsetof(plan_rank, staging)},         {"loader's ring", offsetof(plan_rank, ring)},      {"rest", offsetof(plan_rank, rest)},
 };
 
 static size_t value(const plan_rank *p, const column *c) { return *(const size_t *)((const char *)p + c->offset); }
@@ -140,17 +137,26 @@ static void print_memory(FILE *out, const plan_rank *p, int world) {
     fprintf(out, "  beside it, measured in no arena: the kernels' packing buffers, the transport's rings, the program\n");
 }
 
+// Of a pipeline: what goes on which connections.
+static void print_groups(FILE *out, const plan_rank *p, int world) {
+    static const char *const name[] = {[PLAN_DATA] = "data groups", [PLAN_STAGES] = "stages", [PLAN_ALL] = "all ranks"};
+    for (int g = 0; g < PLAN_GROUPS; g++) {
+        comm_cost all = {0};
+        for (int k = 0; k < world; k++) all = cost_add(all, p[k].to[g]);
+        fprintf(out, "    %-16s %16" PRId64 "   of these %" PRId64 " between nodes\n", name[g], all.sent, all.sent_far);
+    }
+}
+
 static void print_traffic(FILE *out, const plan_rank *p, int world) {
-    int64_t sent = 0, far = 0, stages = 0, least = p[0].sent, most = p[0].sent;
+    int64_t sent = 0, far = 0, least = p[0].sent, most = p[0].sent;
     for (int k = 0; k < world; k++) {
-        sent += p[k].sent, far += p[k].sent_far, stages += p[k].sent_stages;
+        sent += p[k].sent, far += p[k].sent_far;
         least = p[k].sent < least ? p[k].sent : least, most = p[k].sent > most ? p[k].sent : most;
     }
     fprintf(out, "traffic of a step, bytes\n");
     print_row(out, "sent by a rank", least, most);
-    fprintf(out, "  %-18s %16" PRId64 "   of these %" PRId64 " between nodes", "by all", sent, far);
-    if (p->stages > 1) fprintf(out, ", %" PRId64 " between stages", stages);
-    fprintf(out, "\n");
+    fprintf(out, "  %-18s %16" PRId64 "   of these %" PRId64 " between nodes\n", "by all", sent, far);
+    if (p->stages > 1) print_groups(out, p, world);
 }
 
 // Lanes are not divided, so a rank with fewer lanes than another waits.
@@ -196,7 +202,7 @@ static err_t draw_schedule(FILE *out, const pipeline_layout *l) {
     return text ? ERR_OK : err_set(ERR_INTERNAL, "no memory for a drawing of %zu characters", n);
 }
 
-// Each rank of the first pipeline: its blocks, and the most that one of its place takes.
+// Each rank of the first pipeline: its blocks, and what it holds.
 static void print_stages(FILE *out, const grid *g, const plan_rank *p, const timeline *t) {
     for (int s = 0; s < g->pipeline; s++) {
         const plan_rank *k = &p[grid_rank(g, (grid_place){.stage = s})];
@@ -205,7 +211,9 @@ static void print_stages(FILE *out, const grid *g, const plan_rank *p, const tim
             if (k->first[c] == k->last[c]) fprintf(out, "%s %d", c ? "," : "", k->first[c]);
             else fprintf(out, "%s %d-%d", c ? "," : "", k->first[c], k->last[c]);
         }
-        fprintf(out, "  %zu bytes  at most %d activations of a stage  %.1f %% idle\n", plan_bytes(k), t->rank[s].held, 100 * t->rank[s].idle);
+        fprintf(out, "  %zu bytes  activations of", plan_bytes(k));
+        for (int c = 0; c < k->chunks && c < PLAN_CHUNKS; c++) fprintf(out, "%s%d", c ? " + " : " ", k->held[c]);
+        fprintf(out, " micro-batches, %d at a time  %.1f %% idle\n", t->rank[s].held, 100 * t->rank[s].idle);
     }
 }
 

@@ -4,12 +4,15 @@
 #ifndef TRAINER_PLAN_H
 #define TRAINER_PLAN_H
 
-#include "comm/comm.h"
+#include "comm/cost.h"
 #include "trainer/config/config.h"
 
 #include <stdio.h>
 
 enum { PLAN_CHUNKS = 64 };
+
+// Whom a rank sends to. Without a pipeline the data group is all ranks.
+typedef enum { PLAN_DATA, PLAN_STAGES, PLAN_ALL, PLAN_GROUPS } plan_group;
 
 typedef struct plan_rank {
     int64_t lanes;                        // of a step
@@ -17,10 +20,14 @@ typedef struct plan_rank {
     size_t gradients, counters, scratch;  // slabs or slots; counters of sharded sums; of the reduction
     size_t gather;                        // stage 3: weights on their way
     size_t activations, staging, ring, rest;
-    int64_t sent, sent_far;                             // bytes of payload that a step sends; of these, to other nodes
-    int64_t sent_stages;                                // of these, to the stages before and after, with what the first and the last one share
+    size_t tied;             // copy and gradient of a tensor that another stage has too
+    int64_t sent, sent_far;  // bytes of payload that a step sends; of these, to other nodes
+    // Of these: to those that have the same stages, gradients and weights; to the stages before and after, and of a tied tensor between the first and
+    // the last one; to all, what decides the step.
+    comm_cost to[PLAN_GROUPS];
     int stage, stages;                                  // in the pipeline: the rank's first stage; 1: there is none
     int first[PLAN_CHUNKS], last[PLAN_CHUNKS], chunks;  // its blocks, by stage
+    int held[PLAN_CHUNKS];                              // activations that each stage has memory for, of a micro-batch each
 } plan_rank;
 
 size_t plan_bytes(const plan_rank *p);  // all memory

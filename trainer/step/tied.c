@@ -47,15 +47,16 @@ err_t tied_values(train_state *t, stream *s) {
     return t->ranks->table->all_gather(t->ranks, t->copy.data, state_cuts(t, segment_of(t, t->borrowed), element), s);
 }
 
-comm_cost tied_cost(train_state *t) {
+tied_costs tied_cost(train_state *t) {
     comm *link = link_of(t);
     size_t first, count, element = dtype_bytes(t->o.compute);
-    if (!link) return (comm_cost){0};
+    tied_costs sum = {0};
+    if (!link) return sum;
     range_of(t, t->lent >= 0 ? t->lent : t->borrowed, &first, &count);
     bool far = link->place[0].node != link->place[1].node;
     const zero_piece *p = state_piece_of(t, t->lent >= 0 ? t->lent : t->borrowed);
     int64_t bytes = (int64_t)(t->lent >= 0 ? count * element : p ? (size_t)p->count * sizeof(float) : 0);
-    comm_cost sum = {.sent = bytes, .sent_far = far ? bytes : 0};
-    if (t->lent >= 0 || !t->shards.masters) return sum;
-    return cost_add(sum, cost_all_gather(t->ranks, state_cuts(t, segment_of(t, t->borrowed), element)));
+    sum.link = (comm_cost){.sent = bytes, .sent_far = far ? bytes : 0};
+    if (t->borrowed >= 0 && t->shards.masters) sum.gather = cost_all_gather(t->ranks, state_cuts(t, segment_of(t, t->borrowed), element));
+    return sum;
 }

@@ -18,7 +18,10 @@
 err_t tied_gradients(train_state *t, stream *s);  // before the sums of squares, when all is reduced: the first stage adds the last one's
 err_t tied_values(train_state *t, stream *s);     // after the update
 
-// What this rank sends for them in a step.
-comm_cost tied_cost(train_state *t);
+// What this rank sends for them in a step: to the other stage, and among the last stage's ranks.
+typedef struct tied_costs {
+    comm_cost link, gather;
+} tied_costs;
+tied_costs tied_cost(train_state *t);
 
 #endif

@@ -1,0 +1,177 @@
+// test/test_pipe_plan.c: `plan` says of pipelines what runs hold and send, to the byte and connection by connection: every schedule, with data parallel
+// groups of any ZeRO stage, recomputation and offload, of three architectures, tied and not, on one node and on two.
+#include "test/support/ranks.h"
+#include "trainer/plan.h"
+#include "trainer/step/timeline.h"
+
+#include <inttypes.h>
+
+static const char gpt[] = "[model]\nlayers = 5\nheads = 3\nembed = 36\ncontext = 16\nvocab = 131\n"
+                          "[batch]\nglobal = 16\nmicro = 2\nlanes = 8\n[device]\nthreads = 1\n[reduce]\nbucket_mb = 0.02\n[cluster]\ntimeout = 20\n";
+static const char llama[] =
+    "[model]\ntype = llama\nlayers = 6\nheads = 4\nkv_heads = 2\nembed = 32\ncontext = 16\nvocab = 131\n"
+    "[batch]\nglobal = 16\nmicro = 2\nlanes = 4\n[device]\nthreads = 1\n[reduce]\nbucket_mb = 0.02\n[cluster]\ntimeout = 20\n";
+static const char mlp[] = "[model]\ntype = mlp\ninputs = 24\nhidden = 40 40 40 32 40 40 40\nclasses = 10\n[sample]\ntokens = 0\n"
+                          "[batch]\nglobal = 16\nmicro = 1\nlanes = 8\n[device]\nthreads = 1\n[reduce]\nbucket_mb = 0.02\n[cluster]\ntimeout = 20\n";
+
+typedef struct layout {
+    const char *model, *more;
+    rank_world world;
+} layout;
+
+#define BF16 "[precision]\ncompute = bf16\n"
+#define ONE(n) \
+    { \
+        1, { n } \
+    }
+#define TWO(a, b) \
+    { \
+        2, { a, b } \
+    }
+
+static const layout layouts[] = {
+    {gpt, "[parallel]\npipeline = 1\nzero = 2\n", ONE(2)},
+    {gpt, "[parallel]\npipeline = 2\n", ONE(2)},
+    {gpt, BF16 "[parallel]\npipeline = 2\nzero = 1\n", TWO(2, 2)},
+    {gpt, BF16 "[parallel]\npipeline = 2\nzero = 2\nschedule = gpipe\nrecompute = block\n", ONE(4)},
+    {gpt, "[parallel]\npipeline = 2\nzero = 3\nrecompute = selective\n", TWO(4, 2)},
+    {gpt, "[parallel]\npipeline = 3\nschedule = zb-h1\n", TWO(1, 2)},
+    {gpt, "[parallel]\npipeline = 3\nzero = 1\noffload = yes\nstages = 1 1 5\n", ONE(6)},
+    {gpt, BF16 "[parallel]\npipeline = 4\nschedule = gpipe\noffload = yes\n", ONE(4)},
+    {gpt, BF16 "[parallel]\npipeline = 2\nschedule = interleaved\nchunks = 2\nzero = 2\n", ONE(4)},
+    {gpt, "[parallel]\npipeline = 2\nschedule = zb-v\nzero = 3\n", ONE(4)},
+    {gpt, BF16 "[parallel]\npipeline = 2\nschedule = zb-v\n[reduce]\norder = any\n", TWO(3, 3)},
+    {llama, "[parallel]\npipeline = 2\nzero = 3\n", ONE(4)},
+    {llama, BF16 "[model]\ntied = yes\n[parallel]\npipeline = 4\nzero = 1\n", TWO(4, 4)},
+    {llama, "[model]\ntied = yes\n[parallel]\npipeline = 2\nschedule = interleaved\nchunks = 3\n", TWO(1, 1)},
+    {llama, BF16 "[parallel]\npipeline = 4\nschedule = zb-v\nrecompute = block\n", ONE(4)},
+    {llama, "[parallel]\npipeline = 3\nschedule = zb-h1\nzero = 2\noffload = yes\n", ONE(6)},
+    {llama, BF16 "[parallel]\npipeline = 1\nzero = 3\n", TWO(1, 2)},
+    {mlp, "[parallel]\npipeline = 2\nschedule = zb-h1\n", ONE(4)},
+    {mlp, BF16 "[parallel]\npipeline = 4\nschedule = zb-v\nzero = 1\n", ONE(8)},
+    {mlp, BF16 "[parallel]\npipeline = 3\nzero = 3\n", TWO(3, 3)},
+    {mlp, "[parallel]\npipeline = 4\nschedule = interleaved\nchunks = 2\noffload = yes\n", TWO(2, 2)},
+    {mlp, "[parallel]\npipeline = 2\nschedule = gpipe\nzero = 2\nstages = 3 5\n", TWO(2, 4)},
+    {mlp, "[parallel]\npipeline = 4\n[reduce]\norder = any\n", ONE(8)},
+};
+
+// --- a rank ----------------------------------------------------------------------------------------------------------------------
+
+static void add_traffic(comm_cost *to, const comm *c) {
+    if (c) *to = cost_add(*to, (comm_cost){c->traffic.sent, c->traffic.sent_far});
+}
+
+// Since the communicators were opened.
+static void sent_so_far(const session *x, comm_cost to[PLAN_GROUPS]) {
+    const groups *g = &x->groups;
+    memset(to, 0, PLAN_GROUPS * sizeof *to);
+    add_traffic(&to[PLAN_ALL], x->ranks);
+    for (int k = 0; k < GROUP_KINDS; k++)
+        if (g->group[k] != x->ranks) add_traffic(&to[PLAN_DATA], g->group[k]);
+    for (int k = 0; k < LINK_KINDS; k++) add_traffic(&to[PLAN_STAGES], g->after[k]), add_traffic(&to[PLAN_STAGES], g->before[k]);
+}
+
+// A message counts once its call is over, at both ends.
+static err_t settle(session *x) {
+    TRY(session_settle(x));
+    for (int k = 0; k < LINKS_MOST; k++)
+        if (x->runner.links.side[k]) TRY(stream_wait(x->runner.links.side[k]));
+    return ERR_OK;
+}
+
+static err_t expect(const char *what, int64_t found, int64_t planned) {
+    return found == planned ? ERR_OK : err_set(ERR_INTERNAL, "%s: %" PRId64 " bytes, planned %" PRId64, what, found, planned);
+}
+
+static err_t compare_traffic(const session *x, const comm_cost before[PLAN_GROUPS], const comm_cost after[PLAN_GROUPS], plan_rank p) {
+    static const char *const name[][2] = {{"sent to the data group", "sent to the data group on other nodes"},
+                                          {"sent to stages", "sent to stages on other nodes"},
+                                          {"sent to all", "sent to all on other nodes"}};
+    if (!x->runner.pipelined) p.to[PLAN_ALL] = cost_add(p.to[PLAN_ALL], p.to[PLAN_DATA]), p.to[PLAN_DATA] = (comm_cost){0};
+    comm_cost all = {0};
+    for (int g = 0; g < PLAN_GROUPS; g++) {
+        TRY(expect(name[g][0], after[g].sent - before[g].sent, p.to[g].sent));
+        TRY(expect(name[g][1], after[g].sent_far - before[g].sent_far, p.to[g].sent_far));
+        all = cost_add(all, p.to[g]);
+    }
+    TRY(expect("sent", all.sent, p.sent));
+    return expect("sent to other nodes", all.sent_far, p.sent_far);
+}
+
+static err_t compare_memory(const session *x, const plan_rank *p) {
+    size_t held = state_bytes(&x->state) + x->runner.memory.bytes + x->runner.staging.bytes + x->ring_bytes;
+    return expect("memory", (int64_t)held, (int64_t)plan_bytes(p));
+}
+
+// What a rank holds at once, by the schedule run on paper.
+static err_t compare_slots(const session *x, const plan_rank *p) {
+    const stages *s = &x->stages;
+    static const double each[PLAN_CHUNKS][UNIT_KINDS] = {[0 ... PLAN_CHUNKS - 1] = {1, 2, 1, 1}};
+    timeline t;
+    if (!x->runner.pipelined) return ERR_OK;
+    TRY(timeline_of(&s->pipe, &(timeline_costs){.unit = each}, &t));
+    int most = t.rank[s->rank].held, sum = 0;
+    timeline_free(&t);
+    if (s->table.slots != most) return err_set(ERR_INTERNAL, "%d slots, and the schedule holds %d activations", s->table.slots, most);
+    for (int c = 0; c < s->pipe.chunks; c++) {
+        sum += p->held[c];
+        for (int b = p->first[c]; b <= p->last[c]; b++)
+            if (x->runner.flow.slots[b] != p->held[c]) return err_set(ERR_INTERNAL, "block %d has %d slots", b, x->runner.flow.slots[b]);
+    }
+    if (sum >= most && (s->pipe.chunks > 1 || sum == most)) return ERR_OK;
+    return err_set(ERR_INTERNAL, "memory for %d activations, and the schedule holds %d", sum, most);
+}
+
+static err_t measure(session *x) {
+    enum { STEPS = 3 };
+    comm_cost before[PLAN_GROUPS], after[PLAN_GROUPS];
+    step_result r;
+    plan_rank p;
+    TRY(session_init(x));
+    TRY(session_feed(x, STEPS));
+    TRY(plan_one(x->cfg, x->ranks->rank, x->ranks->world, x->ranks->place, &p));
+    TRY(compare_memory(x, &p));
+    TRY(compare_slots(x, &p));
+    TRY(session_step(x, &r));
+    while (x->step < STEPS) {
+        TRY(settle(x));
+        sent_so_far(x, before);
+        TRY(session_step(x, &r));
+        TRY(settle(x));
+        sent_so_far(x, after);
+        TRY(compare_traffic(x, before, after, p));
+    }
+    return ERR_OK;
+}
+
+static err_t run_rank(const config *c, const launch *at, void *ctx) {
+    session x;
+    (void)ctx;
+    err_t rc = session_open(&x, c, SESSION_BENCH, at);
+    if (rc == ERR_OK) rc = measure(&x);
+    session_abort(&x, rc);
+    session_close(&x);
+    return rc;
+}
+
+// --- tests ---------------------------------------------------------------------------------------------------------------------
+
+static void plan_says_what_runs_hold_and_send(void **state) {
+    (void)state;
+    char *dir = rank_dir();
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+        const layout *l = &layouts[i];
+        config c;
+        char name[512];
+        rank_config(&c, dir, l->model, l->more);
+        snprintf(name, sizeof name, "layout %zu, %s on %d ranks, %s", i, model_types[c.model.type]->name, rank_count(&l->world), l->more);
+        OK(config_fits(&c, rank_count(&l->world)));
+        run_ranks(name, &l->world, &c, run_rank, NULL);
+    }
+    drop_dir(dir);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(plan_says_what_runs_hold_and_send)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
