@@ -269,7 +269,9 @@ $(BUILD)/bench_read: $(BUILD)/test/bench/bench_read.o $(LIB)
 	$(CC) $(FLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
 $(BUILD)/predict: $(BUILD)/test/bench/predict.o $(LIB)
 	$(CC) $(FLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
-bench-programs: $(BUILD)/bench_gemm $(BUILD)/bench_comm $(BUILD)/bench_read $(BUILD)/predict $(BUILD)/test/test_ops
+$(BUILD)/bench_pipeline: $(BUILD)/test/bench/bench_pipeline.o $(LIB)
+	$(CC) $(FLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
+bench-programs: $(BUILD)/bench_gemm $(BUILD)/bench_comm $(BUILD)/bench_pipeline $(BUILD)/bench_read $(BUILD)/predict $(BUILD)/test/test_ops
 bench: deps
 	@$(MAKE) --no-print-directory -s all bench-programs
 	@sh test/bench/run.sh $(BUILD) ./$(BIN)
