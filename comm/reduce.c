@@ -89,6 +89,8 @@ static int collector(const reducer *r, int owner, int node) {
 
 int64_t reduce_turns(const reducer *r) { return lane_turns(r->lanes, r->world, r->turns); }
 
+int reduce_ranks(const reducer *r) { return r->world; }
+
 int64_t reduce_lane_count(const reducer *r, int rank) { return deal_of(r, rank).count; }
 
 lane_deal reduce_lanes(const reducer *r) { return deal_of(r, r->rank); }

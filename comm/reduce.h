@@ -35,8 +35,9 @@ typedef struct reducer reducer;
 err_t reduce_open(reducer **out, const reduce_options *o);
 void reduce_close(reducer *r);
 
-lane_deal reduce_lanes(const reducer *r);               // of this rank
-int64_t reduce_turns(const reducer *r);                 // 1 when ranges are contiguous
+lane_deal reduce_lanes(const reducer *r);  // of this rank
+int64_t reduce_turns(const reducer *r);    // 1 when ranges are contiguous
+int reduce_ranks(const reducer *r);
 int64_t reduce_lane_count(const reducer *r, int rank);  // of any rank
 int reduce_lane_buffers(const reducer *r);              // gradient buffers that this rank's lanes need
 int reduce_kept(const reducer *r);                      // counters over its own range that an owner needs (turns only)

@@ -176,12 +176,31 @@ static void what_is_not_known_is_not_fast(void **state) {
     close_scene(&s);
 }
 
+// Two stages of two ranks each: the first one's work is three times the second's.
+static void other_stages_have_other_work(void **state) {
+    (void)state;
+    scene s;
+    double even[] = {30, 30, 10, 10}, slow[] = {30, 30, 10, 16};
+    open_scene(&s, 2, 2);
+    report_close(&s.report);
+    s.world = 4;
+    assert_int_equal(report_open(&s.report, s.world), ERR_OK);
+    steps(&s, 1, even);
+    for (int i = 0; i < 4; i++) assert_false(after(&s, TWICE / 2, even).straggler);
+    after(&s, TWICE / 2, slow);
+    rank_summary t = after(&s, TWICE / 2, slow);
+    assert_true(t.straggler);
+    assert_int_equal(t.slowest, 3);
+    assert_true(t.slowest_ms == 16 && t.median_ms == 10);
+    close_scene(&s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_slowest_is_told),           cmocka_unit_test(once_is_chance),
         cmocka_unit_test(named_once_until_it_caught_up), cmocka_unit_test(little_is_not_slow),
         cmocka_unit_test(few_steps_wait_for_more),       cmocka_unit_test(more_lanes_are_not_slowness),
-        cmocka_unit_test(what_is_not_known_is_not_fast),
+        cmocka_unit_test(what_is_not_known_is_not_fast), cmocka_unit_test(other_stages_have_other_work),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

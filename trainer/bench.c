@@ -3,6 +3,7 @@
 #include "gpu/peak.h"
 #include "gpu/profile.h"
 #include "trainer/log/report.h"
+#include "trainer/plan.h"
 #include "trainer/train.h"
 
 #include <inttypes.h>
@@ -40,15 +41,46 @@ static double peak_resident(void) {
 }
 
 // Rank 0 prints the timed steps; ms is sorted.
-static void print_times(const session *x, const double *ms, const rank_summary *t) {
+static void print_times(const session *x, const double *ms) {
     int64_t steps = x->cfg->run.steps;
     double median = ms[steps / 2];
     print_shape(x);
     printf("median %.2f ms (min %.2f, max %.2f)  %.0f %s/s  %.1f GFLOP/s  resident at most %.1f MB\n", median, ms[0], ms[steps - 1],
            step_units(x) / median * 1e3, x->net->short_unit, step_flops(x) / median * 1e-6, 1e-6 * peak_resident());
-    if (x->ranks->world > 1)
-        printf("%d ranks  zero %d  order %s  communication %.2f ms a step, waited for %.2f ms: %.0f %% hidden\n", x->ranks->world, x->state.o.stage,
-               x->state.o.fixed ? "fixed" : "any", t->comm_ms, t->wait_ms, 100 * t->hidden);
+}
+
+static void print_communication(const session *x, rank_report *times) {
+    rank_summary t = report_take(times, x->state.reduce);
+    if (x->ranks->world == 1) return;
+    printf("%d ranks  zero %d  order %s  communication %.2f ms a step, waited for %.2f ms: %.0f %% hidden\n", x->ranks->world, x->state.o.stage,
+           x->state.o.fixed ? "fixed" : "any", t.comm_ms, t.wait_ms, 100 * t.hidden);
+}
+
+// A pipeline's ranks: what each computes in a step, and whom it waits for. step_ms: the mean of the timed steps.
+static err_t print_ranks(const session *x, const rank_report *t, double step_ms) {
+    double steps = t->steps ? (double)t->steps : 1;
+    timeline paper;
+    if (!x->runner.pipelined) return ERR_OK;
+    TRY(plan_timeline(&x->stages.pipe, x->net, x->stages.cut, (recomputation)x->cfg->parallel.recompute, &paper));
+    printf("%-36s %9s %9s %9s %9s %9s %9s %7s %9s\n", "ms of a step", "compute", "before", "after", "data", "loader", "the end", "idle", "predicted");
+    for (int k = 0; k < t->world; k++) {
+        char name[GRID_TEXT];
+        const double *of = &t->sum[k * REPORT_ITEMS];
+        double compute = of[REPORT_COMPUTE_MS] / steps, before = of[REPORT_BEFORE_MS] / steps, after = of[REPORT_AFTER_MS] / steps;
+        double data = of[REPORT_WAIT_MS] / steps, loader = of[REPORT_DATA_MS] / steps, end = step_ms - compute - before - after - data - loader;
+        printf("%-36s %9.2f %9.2f %9.2f %9.2f %9.2f %9.2f %5.1f %% %7.1f %%\n", grid_text(&x->shape, k, name), compute, before, after, data, loader,
+               end > 0 ? end : 0, 100 * (1 - compute / step_ms), 100 * paper.rank[grid_at(&x->shape, k).stage].idle);
+    }
+    printf("waiting for the stages before and after, for ranks with the same stage (data), for samples, until all have ended;\n"
+           "predicted: idle by the schedule and the blocks' flops\n");
+    timeline_free(&paper);
+    return ERR_OK;
+}
+
+static double mean_of(const double *ms, int64_t steps) {
+    double sum = 0;
+    for (int64_t i = 0; i < steps; i++) sum += ms[i];
+    return sum / (double)steps;
 }
 
 // Runs WARM steps and then the steps to be timed. ms (=) the time of each; *times (+=) what the ranks reported.
@@ -72,16 +104,24 @@ static err_t run_steps(session *x, double *ms, rank_report *times) {
     return isfinite(s.loss) ? ERR_OK : err_set(ERR_INTERNAL, "the loss is not finite after %" PRId64 " steps", steps);
 }
 
+// Of the timed steps; ms is sorted.
+static err_t print_all(const session *x, const double *ms, rank_report *times) {
+    print_times(x, ms);
+    TRY(print_ranks(x, times, mean_of(ms, x->cfg->run.steps)));
+    print_communication(x, times);
+    return ERR_OK;
+}
+
 static err_t whole_steps(session *x, double *ms) {
     rank_report times;
     err_t rc = report_open(&times, x->ranks->world);
     if (rc == ERR_OK) rc = run_steps(x, ms, &times);
-    rank_summary summary = rc == ERR_OK ? report_take(&times, x->state.reduce) : (rank_summary){0};
+    if (rc == ERR_OK) {
+        qsort(ms, (size_t)x->cfg->run.steps, sizeof *ms, by_value);
+        if (x->ranks->rank == 0) rc = print_all(x, ms, &times);
+    }
     report_close(&times);
-    TRY(rc);
-    qsort(ms, (size_t)x->cfg->run.steps, sizeof *ms, by_value);
-    if (x->ranks->rank == 0) print_times(x, ms, &summary);
-    return ERR_OK;
+    return rc;
 }
 
 // --- parts of a step ---------------------------------------------------------------------------------------------------------
@@ -146,10 +186,12 @@ static void print_parts(const session *x, const profile_line *line, int lines, d
     print_line("a step: matrix products and attention by its whole time", &whole, seconds, top);
 }
 
+// Of rank 0: in all timed steps.
+static double waited_ms(const rank_report *t) { return t->sum[REPORT_WAIT_MS] + t->sum[REPORT_BEFORE_MS] + t->sum[REPORT_AFTER_MS]; }
+
 static err_t parts_of_steps(session *x, double *ms) {
     ceilings top = {0};
     rank_report times;
-    double total = 0;
     profile_line *line = calloc(PROFILE_LINES, sizeof *line);
     if (!line) return err_set(ERR_INTERNAL, "no memory for %d lines", PROFILE_LINES);
     measure(x, &top);
@@ -157,10 +199,10 @@ static err_t parts_of_steps(session *x, double *ms) {
     if (rc == ERR_OK) rc = run_steps(x, ms, &times);
     int lines = rc == ERR_OK ? profile_read(device_profile(x->dev), line) : 0;  // before more is measured
     if (rc == ERR_OK) measure(x, &top);
-    for (int64_t i = 0; i < x->cfg->run.steps; i++) total += 1e-3 * ms[i];
     if (rc == ERR_OK && x->ranks->rank == 0) {
-        rank_summary summary = report_take(&times, x->state.reduce);
-        print_parts(x, line, lines, total / (double)x->cfg->run.steps, x->ranks->world > 1 ? 1e-3 * summary.wait_ms : 0, &top);
+        double mean = mean_of(ms, x->cfg->run.steps), steps = times.steps ? (double)times.steps : 1;
+        print_parts(x, line, lines, 1e-3 * mean, 1e-3 * waited_ms(&times) / steps, &top);
+        rc = print_ranks(x, &times, mean);
     }
     report_close(&times);
     free(line);

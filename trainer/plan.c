@@ -3,7 +3,6 @@
 
 #include "trainer/step/sync.h"
 #include "trainer/step/tied.h"
-#include "trainer/step/timeline.h"
 #include "trainer/node/cluster.h"
 #include "trainer/train.h"
 
@@ -177,14 +176,23 @@ static int64_t most_micros(const config *c, const grid *g) {
     return lanes * (c->batch.global / c->batch.lanes / c->batch.micro);
 }
 
-// Times in proportion to the stages' work: backward's halves are as long as forward each.
-static err_t time_stages(const pipeline_layout *l, const double *work, timeline *out) {
+// A block without halves does both in the first one. The last block has its loss, all of which waits for backward.
+static void add_block(const model *net, int b, recomputation again, double unit[UNIT_KINDS]) {
+    const block *k = &net->block[b];
+    double part = k->flops / 3, forward = b + 1 < net->blocks ? part : 0, backward = k->flops - forward + (again == RECOMPUTE_BLOCK ? forward : 0);
+    unit[UNIT_FORWARD] += forward, unit[UNIT_BACKWARD] += backward;
+    unit[UNIT_INPUTS] += k->inputs ? backward - part : backward;
+    unit[UNIT_WEIGHTS] += k->inputs ? part : 0;
+}
+
+err_t plan_timeline(const pipeline_layout *l, const model *net, const int *cut, recomputation again, timeline *out) {
     int n = pipeline_stages(l);
     double(*each)[UNIT_KINDS] = calloc((size_t)n, sizeof *each);
     if (!each) return err_set(ERR_INTERNAL, "no memory for %d stages", n);
     for (int s = 0; s < n; s++) {
-        double f = work && work[s] > 0 ? work[s] : work ? 1e-6 : 1;
-        each[s][UNIT_FORWARD] = each[s][UNIT_INPUTS] = each[s][UNIT_WEIGHTS] = f, each[s][UNIT_BACKWARD] = 2 * f;
+        for (int b = net ? cut[s] : 0; net && b < cut[s + 1]; b++) add_block(net, b, again, each[s]);
+        for (int u = 0; u < UNIT_KINDS; u++)
+            each[s][u] = !net ? (u == UNIT_BACKWARD ? 2 : 1) : each[s][u] > 0 ? each[s][u] : 1e-6;  // a unit of nothing comes in its turn
     }
     err_t rc = timeline_of(l, &(timeline_costs){.unit = (const double(*)[UNIT_KINDS])each}, out);
     free(each);
@@ -193,7 +201,7 @@ static err_t time_stages(const pipeline_layout *l, const double *work, timeline 
 
 static err_t draw_schedule(FILE *out, const pipeline_layout *l) {
     timeline even;
-    TRY(time_stages(l, NULL, &even));
+    TRY(plan_timeline(l, NULL, NULL, RECOMPUTE_NONE, &even));
     size_t n = timeline_draw(&even, 1, NULL, 0);
     char *text = malloc(n + 1);
     if (text) timeline_draw(&even, 1, text, n + 1), fprintf(out, "%s", text);
@@ -220,21 +228,21 @@ static void print_stages(FILE *out, const grid *g, const plan_rank *p, const tim
 static err_t print_pipeline(FILE *out, const config *c, const grid *g, const plan_rank *p, bool draw) {
     pipeline_layout l = {
         .kind = (pipeline_kind)c->parallel.schedule, .ranks = g->pipeline, .micros = (int)most_micros(c, g), .chunks = config_chunks(c)};
-    double *work = calloc((size_t)pipeline_stages(&l), sizeof *work);
+    int count = pipeline_stages(&l), *cut = calloc((size_t)count + 1, sizeof *cut);
     timeline t;
     model *net;
-    if (!work) return err_set(ERR_INTERNAL, "no memory for %d stages", pipeline_stages(&l));
+    if (!cut) return err_set(ERR_INTERNAL, "no memory for %d stages", count);
+    for (int r = 0; r < g->pipeline; r++)
+        for (int k = 0; k < l.chunks; k++) cut[pipeline_stage_of(&l, r, k)] = p[grid_rank(g, (grid_place){.stage = r})].first[k];
     err_t rc = model_types[c->model.type]->open(&net, &c->model.of);
-    for (int r = 0; rc == ERR_OK && r < g->pipeline; r++)
-        for (int k = 0; k < l.chunks; k++) {
-            const plan_rank *of = &p[grid_rank(g, (grid_place){.stage = r})];
-            for (int b = of->first[k]; b <= of->last[k]; b++) work[pipeline_stage_of(&l, r, k)] += net->block[b].flops;
-        }
-    if (rc == ERR_OK) net->type->close(net);
-    if (rc == ERR_OK) rc = time_stages(&l, work, &t);
-    free(work);
+    if (rc == ERR_OK) {
+        cut[count] = net->blocks;
+        rc = plan_timeline(&l, net, cut, (recomputation)c->parallel.recompute, &t);
+        net->type->close(net);
+    }
+    free(cut);
     TRY(rc);
-    fprintf(out, "stages  %d on %d ranks, %s, %d micro-batches: %.1f %% of the time idle, by the blocks' flops\n", pipeline_stages(&l), g->pipeline,
+    fprintf(out, "stages  %d on %d ranks, %s, %d micro-batches: %.1f %% of the time idle, by the blocks' flops\n", count, g->pipeline,
             pipeline_name(l.kind), l.micros, 100 * t.idle);
     print_stages(out, g, p, &t);
     timeline_free(&t);

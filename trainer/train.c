@@ -287,7 +287,7 @@ static err_t log_step(run *r, const step_result *s, double ms) {
         .ms = ms,
         .units_per_s = (double)units / (ms / 1e3),
         .data_wait_ms = mine[REPORT_DATA_MS],
-        .comm_wait_ms = timed ? mine[REPORT_WAIT_MS] : NAN,
+        .comm_wait_ms = timed ? mine[REPORT_WAIT_MS] + mine[REPORT_BEFORE_MS] + mine[REPORT_AFTER_MS] : NAN,
         .loss_scale = s->loss_scale,
         .skipped = !s->applied,
         .hash = hashed ? hash : NULL,

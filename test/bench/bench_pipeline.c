@@ -69,14 +69,21 @@ static err_t sleep_until(double end) {
     return rc ? err_set(ERR_INTERNAL, "clock_nanosleep: %s", strerror(rc)) : ERR_OK;
 }
 
+// In this step.
+static double waited_so_far(void) {
+    double sum = 0;
+    for (int k = 0; k < SPANS; k++) sum += pace.run->wait_s[k];
+    return sum;
+}
+
 static err_t sleep_matmul(const matmul_args *args, stream *s) {
     (void)s;
     if (!is_counted(args)) return ERR_OK;
-    double waited = pace.run->wait_s - pace.waited, late = pace.late - (waited > 0 ? waited : 0);
+    double waited = waited_so_far() - pace.waited, late = pace.late - (waited > 0 ? waited : 0);
     double end = clock_now() - (late > 0 ? late : 0) + pace.product;
     TRY(sleep_until(end));
     pace.late = clock_now() - end;
-    pace.waited = pace.run->wait_s;
+    pace.waited = waited_so_far();
     return ERR_OK;
 }
 

@@ -44,23 +44,34 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-// Of two middle ranks the faster one: with two ranks the slower is compared with it.
-static double median(rank_report *x) {
+// Of rank k's stage, which `ranks` ranks have. Of two middle ranks the faster one: with two ranks the slower is compared with it.
+static double median(rank_report *x, int k, int ranks) {
     double *sorted = x->per_lane + x->world;
-    memcpy(sorted, x->per_lane, (size_t)x->world * sizeof *sorted);
-    qsort(sorted, (size_t)x->world, sizeof *sorted, by_value);
-    return sorted[(x->world - 1) / 2];
+    memcpy(sorted, x->per_lane + k / ranks * ranks, (size_t)ranks * sizeof *sorted);
+    qsort(sorted, (size_t)ranks, sizeof *sorted, by_value);
+    return sorted[(ranks - 1) / 2];
+}
+
+static double lanes_of(const reducer *r, int k) { return (double)reduce_lane_count(r, k % reduce_ranks(r)); }
+
+// Compared with its stage; of several that are as slow there, the one with the most to do.
+static int slowest_of(rank_report *x, int ranks) {
+    int slowest = 0;
+    double most = 0;
+    for (int k = 0; k < x->world; k++) {
+        double middle = median(x, k, ranks), times = middle > 0 ? x->per_lane[k] / middle : 0;
+        if (times > most || (times == most && x->per_lane[k] > x->per_lane[slowest])) slowest = k, most = times;
+    }
+    return slowest;
 }
 
 // Once is chance. A rank that is slow twice in a row is reported, and not again before it has caught up.
 static bool newly_slow(rank_report *x, const reducer *r) {
-    int slowest = 0;
+    int ranks = reduce_ranks(r);
     if (x->lately_steps < STEPS_LEAST) return false;
-    for (int k = 0; k < x->world; k++) {
-        x->per_lane[k] = x->lately[k] / (double)reduce_lane_count(r, k);
-        if (x->per_lane[k] > x->per_lane[slowest]) slowest = k;
-    }
-    double middle = median(x), lag = (x->per_lane[slowest] - middle) * (double)reduce_lane_count(r, slowest) / (double)x->lately_steps;
+    for (int k = 0; k < x->world; k++) x->per_lane[k] = x->lately[k] / lanes_of(r, k);
+    int slowest = slowest_of(x, ranks);
+    double middle = median(x, slowest, ranks), lag = (x->per_lane[slowest] - middle) * lanes_of(r, slowest) / (double)x->lately_steps;
     bool slow = x->per_lane[slowest] > STRAGGLER * middle && lag > NOTICED_MS;
     memset(x->lately, 0, (size_t)x->world * sizeof *x->lately);
     x->lately_steps = 0;
@@ -76,12 +87,12 @@ rank_summary report_take(rank_report *x, const reducer *r) {
     double steps = x->steps ? (double)x->steps : 1;
     for (int k = 0; k < x->world; k++) {
         const double *one = &x->sum[k * REPORT_ITEMS];
-        x->per_lane[k] = one[REPORT_COMPUTE_MS] / steps / (double)reduce_lane_count(r, k);
-        if (x->per_lane[k] > x->per_lane[s.slowest]) s.slowest = k;
+        x->per_lane[k] = one[REPORT_COMPUTE_MS] / steps / lanes_of(r, k);
         s.comm_ms += one[REPORT_BUSY_MS] / steps / x->world;
         s.wait_ms += one[REPORT_WAIT_MS] / steps / x->world;
     }
-    double middle = median(x), lanes = (double)reduce_lane_count(r, s.slowest);
+    s.slowest = slowest_of(x, reduce_ranks(r));
+    double middle = median(x, s.slowest, reduce_ranks(r)), lanes = lanes_of(r, s.slowest);
     s.slowest_ms = x->per_lane[s.slowest] * lanes;
     s.median_ms = middle * lanes;
     s.hidden = s.comm_ms > 0 ? 1 - s.wait_ms / s.comm_ms : 0;

@@ -13,7 +13,9 @@ enum {
     REPORT_FAILED,
     REPORT_COMPUTE_MS,
     REPORT_DATA_MS,
-    REPORT_WAIT_MS,
+    REPORT_WAIT_MS,    // for the ranks that share its lanes: gradients and weights
+    REPORT_BEFORE_MS,  // of a pipeline: for the stage before, and for the one after
+    REPORT_AFTER_MS,
     REPORT_BUSY_MS,
     // If power is read in this step (power.h): 1, then device_sensors with the joules since the last reading; else
     // zeros.
@@ -40,10 +42,10 @@ typedef struct rank_report {
 } rank_report;
 
 typedef struct rank_summary {
-    int slowest;                   // rank with the most compute time for each of its lanes
-    double slowest_ms, median_ms;  // compute time of a step, of it and of the median rank with as many lanes
+    int slowest;                   // rank with the most compute time for each of its lanes, beside others of its stage
+    double slowest_ms, median_ms;  // compute time of a step, of it and of the median rank of its stage with as many lanes
     bool straggler;                // slower than STRAGGLER times the median, twice in a row, and not reported yet
-    double comm_ms;                // mean over ranks and steps: time in communication
+    double comm_ms;                // mean over ranks and steps: time in communication between ranks that share lanes
     double wait_ms;                // mean: time that computing waited for it
     double hidden;                 // 1 - wait/comm; waiting for a slower rank is in both
 } rank_summary;
@@ -55,7 +57,8 @@ err_t report_open(rank_report *r, int world);
 void report_close(rank_report *r);
 void report_add(rank_report *r, const double *reports);  // ignores those without times
 
-// Summarises what was added since the last call, and starts again from zero. r: how many lanes each rank runs.
+// Summarises what was added since the last call, and starts again from zero. r: how many lanes each of the ranks runs that have the same stage of
+// a pipeline. They follow each other in order of rank, and are compared with each other only.
 rank_summary report_take(rank_report *x, const reducer *r);
 
 #endif

@@ -177,6 +177,13 @@ static err_t post(step_runner *r, int i, int64_t step) {
     return links_post(&r->links, i, t->data, tensor_bytes(t), step);
 }
 
+// What comes from the stage before, or goes there: the neighbour's time decides.
+static err_t await(step_runner *r, int i) {
+    const message *m = &r->stages->table.message[i];
+    bool before = (m->kind == MESSAGE_ACTIVATIONS) != m->sends;
+    return parallel_wait_as(&r->together, before ? SPAN_BEFORE : SPAN_AFTER, links_done(&r->links, i));
+}
+
 static err_t hand(step_runner *r, const action *a) {
     const tensor *to = flow_x(&r->flow, a->first, a->slot);
     void *into = to->data;
@@ -262,7 +269,7 @@ static err_t run_action(micro *m, const action *a, loader *data, int64_t step) {
     case ACTION_INPUTS: return run_stage(m, a, PASS_INPUTS);
     case ACTION_WEIGHTS: return run_stage(m, a, PASS_WEIGHTS);
     case ACTION_POST: return post(r, a->message, step);
-    case ACTION_AWAIT: return parallel_wait_for(x, links_done(&r->links, a->message));
+    case ACTION_AWAIT: return await(r, a->message);
     case ACTION_HAND: return hand(r, a);
     case ACTION_LOSSES:
         if (m->works) TRY(queue_means(m));

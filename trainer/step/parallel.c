@@ -5,6 +5,7 @@
 #include "base/clock.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 // --- the side stream -------------------------------------------------------------------------------------------------------
 
@@ -14,16 +15,16 @@ err_t parallel_follow(parallel *x) {
 }
 
 // On a CPU the calling thread computes, so here the host waits.
-static err_t wait_as(parallel *x, span_kind kind, event *e) {
+err_t parallel_wait_as(parallel *x, span_kind kind, event *e) {
     TRY(stopwatch_begin(&x->watch, kind, x->s));
     double since = clock_now();
     err_t rc = stream_wait_event(x->s, e);
-    x->wait_s += clock_now() - since;
+    x->wait_s[kind] += clock_now() - since;
     TRY(rc);
     return stopwatch_end(&x->watch, kind, x->s);
 }
 
-err_t parallel_wait_for(parallel *x, event *e) { return wait_as(x, SPAN_WAIT, e); }
+err_t parallel_wait_for(parallel *x, event *e) { return parallel_wait_as(x, SPAN_WAIT, e); }
 
 typedef struct side_call {
     parallel *x;
@@ -95,20 +96,20 @@ err_t parallel_settle(parallel *x) {
 err_t parallel_join(parallel *x) {
     if (!x->side) return ERR_OK;
     TRY(event_record(x->joined, x->side));
-    return wait_as(x, SPAN_JOIN, x->joined);
+    return parallel_wait_as(x, SPAN_JOIN, x->joined);
 }
 
 err_t parallel_wait(parallel *x) {
     double since = clock_now();
     err_t rc = x->side ? stream_wait(x->side) : ERR_OK;
-    x->wait_s += clock_now() - since;
+    x->wait_s[SPAN_WAIT] += clock_now() - since;
     return rc;
 }
 
-void parallel_times(parallel *x, double *wait_s, double *busy_s) {
-    *wait_s = x->wait_s;
+void parallel_times(parallel *x, double wait_s[SPANS], double *busy_s) {
+    memcpy(wait_s, x->wait_s, sizeof x->wait_s);
     *busy_s = atomic_exchange(&x->busy_s, 0);
-    x->wait_s = 0;
+    memset(x->wait_s, 0, sizeof x->wait_s);
 }
 
 // --- opening -----------------------------------------------------------------------------------------------------------------------
@@ -119,15 +120,15 @@ static err_t open_events(event **e, int n, device *dev) {
 }
 
 // The most spans that a step can have. It waits before each block (stage 3) or for each segment that was spread. It
-// waits for each bucket of each turn: before the bucket's slot is used again, and at the end. Forward and backward each
+// waits for each bucket of each turn: before the bucket's slot is used again, and at the end; and once for a message of a pipeline. Forward and backward each
 // gather a block at most once, and one block ahead.
-static err_t open_watch(parallel *x) {
+static err_t open_watch(parallel *x, int messages) {
     const train_state *t = x->state;
     if (device_about(t->dev)->kind == DEVICE_CPU || !t->o.training) return ERR_OK;
     int turns = (int)reduce_turns(t->reduce), buckets = t->zero.buckets;
     int lanes = t->shards.gradients ? turns : (int)reduce_lane_count(t->reduce, t->ranks->rank), passes = lanes * (int)t->o.micros;
     int weights = t->shards.weights ? passes * 2 * (t->net->blocks + 1) : t->zero.segments;
-    int most[SPANS] = {[SPAN_STEP] = 1, [SPAN_DATA] = passes};
+    int most[SPANS] = {[SPAN_STEP] = 1, [SPAN_DATA] = passes, [SPAN_BEFORE] = messages, [SPAN_AFTER] = messages};
     if (t->ranks->world > 1) most[SPAN_WAIT] = weights + (turns + 1) * buckets, most[SPAN_JOIN] = 1, most[SPAN_BUSY] = weights + turns * buckets;
     return stopwatch_open(&x->watch, t->dev, most);
 }
@@ -137,7 +138,7 @@ static void fill_bases(parallel *x) {
     for (int i = 0; i < t->kepts; i++) x->kepts[i] = t->kept[i].data;
 }
 
-err_t parallel_open(parallel *x, train_state *t, const gradient_policy *gradients, const weight_policy *weights) {
+err_t parallel_open(parallel *x, train_state *t, const gradient_policy *gradients, const weight_policy *weights, int messages) {
     *x = (parallel){.state = t, .ranks = t->ranks, .ops = device_ops(t->dev), .s = t->s, .gradients = gradients, .weights = weights};
     size_t buckets = (size_t)t->zero.buckets, segments = (size_t)t->zero.segments;
     x->reduced = calloc(buckets, sizeof *x->reduced);
@@ -152,7 +153,7 @@ err_t parallel_open(parallel *x, train_state *t, const gradient_policy *gradient
     TRY(open_events(x->reduced, t->zero.buckets, t->dev));
     TRY(open_events(x->arrived, t->zero.segments, t->dev));
     TRY(open_events(x->gathered, 2, t->dev));
-    TRY(open_watch(x));
+    TRY(open_watch(x, messages));
     return t->ranks->world > 1 ? stream_open_queue(t->dev, &x->side) : ERR_OK;
 }
 

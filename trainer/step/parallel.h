@@ -46,12 +46,13 @@ struct parallel {
     event *gathered[2];      // one for each of the two places of gathered weights
     float **lanes, **kepts;  // bases, for reduce_run
     int64_t step;
-    double wait_s;          // seconds that the host waited for communication, since parallel_times
+    double wait_s[SPANS];   // seconds that the host waited, by what for (WAIT, BEFORE, AFTER, JOIN), since parallel_times
     _Atomic double busy_s;  // seconds in communication, since parallel_times
     stopwatch watch;        // both by the device's clock, where the device runs asynchronously
 };
 
-err_t parallel_open(parallel *x, train_state *t, const gradient_policy *gradients, const weight_policy *weights);
+// messages: that a step of a pipeline may wait for.
+err_t parallel_open(parallel *x, train_state *t, const gradient_policy *gradients, const weight_policy *weights, int messages);
 void parallel_close(parallel *x);
 
 // The actions. step: of which they are.
@@ -63,9 +64,8 @@ err_t parallel_reduce(parallel *x, int bucket, int64_t turn);
 err_t parallel_settle(parallel *x);
 err_t parallel_spread(parallel *x);
 
-// Since the last call, by the host's clock: seconds that the host waited for communication, and seconds in
-// communication.
-void parallel_times(parallel *x, double *wait_s, double *busy_s);
+// Since the last call, by the host's clock: seconds that the host waited, by kind, and seconds in communication.
+void parallel_times(parallel *x, double wait_s[SPANS], double *busy_s);
 
 // Work queued on the compute stream from here on runs after all communication queued so far.
 err_t parallel_join(parallel *x);
@@ -78,8 +78,9 @@ err_t parallel_wait(parallel *x);
 // The side stream waits for the work queued so far on the compute stream.
 err_t parallel_follow(parallel *x);
 
-// The compute stream waits for the event, and the time is counted.
+// The compute stream waits for the event, and the time is counted as SPAN_WAIT, or as this kind.
 err_t parallel_wait_for(parallel *x, event *e);
+err_t parallel_wait_as(parallel *x, span_kind kind, event *e);
 
 // Queues body(x, what, turn, inner) on the side stream, and records `done` after it. Its time is counted. It waits for
 // what was computed before the last parallel_follow: one serves all calls that follow with nothing computed between

@@ -162,7 +162,7 @@ err_t step_commit(step_runner *r) {
     r->copies = r->s;
     if (r->ahead > 1) TRY(stream_open_queue(r->dev, &r->copies));
     if (r->pipelined) TRY(links_open(&r->links, r->stages, r->groups, r->dev, r->s, r->state->o.training));
-    return parallel_open(&r->together, r->state, sync_gradients(r->state), sync_weights(r->state));
+    return parallel_open(&r->together, r->state, sync_gradients(r->state), sync_weights(r->state), r->stages->table.messages);
 }
 
 void step_close(step_runner *r) {
@@ -248,17 +248,23 @@ static err_t queue_squares(void *ctx) {
 
 // By the host's clock where the host computes; else by the device's clock, of two steps before.
 static err_t take_times(step_runner *r, double *mine) {
-    double total = clock_now() - r->began, wait, busy, ms[SPANS];
+    double total = clock_now() - r->began, wait[SPANS], busy, ms[SPANS];
     bool known;
-    parallel_times(&r->together, &wait, &busy);
+    parallel_times(&r->together, wait, &busy);
+    double waited = 0;
+    for (int k = 0; k < SPANS; k++) waited += wait[k];
     mine[REPORT_DATA_MS] = 1e3 * r->data_s;
-    mine[REPORT_COMPUTE_MS] = 1e3 * (total - r->data_s - wait);
-    mine[REPORT_WAIT_MS] = 1e3 * wait;
+    mine[REPORT_COMPUTE_MS] = 1e3 * (total - r->data_s - waited);
+    mine[REPORT_WAIT_MS] = 1e3 * (wait[SPAN_WAIT] + wait[SPAN_JOIN]);
+    mine[REPORT_BEFORE_MS] = 1e3 * wait[SPAN_BEFORE];
+    mine[REPORT_AFTER_MS] = 1e3 * wait[SPAN_AFTER];
     mine[REPORT_BUSY_MS] = 1e3 * busy;
     if (!step_runs_ahead(r)) return ERR_OK;
     TRY(stopwatch_read(&r->together.watch, ms, &known));  // all zero if not known
-    mine[REPORT_COMPUTE_MS] = ms[SPAN_STEP] - ms[SPAN_DATA] - ms[SPAN_WAIT];
+    mine[REPORT_COMPUTE_MS] = ms[SPAN_STEP] - ms[SPAN_DATA] - ms[SPAN_WAIT] - ms[SPAN_BEFORE] - ms[SPAN_AFTER];
     mine[REPORT_WAIT_MS] = ms[SPAN_WAIT] + ms[SPAN_JOIN];
+    mine[REPORT_BEFORE_MS] = ms[SPAN_BEFORE];
+    mine[REPORT_AFTER_MS] = ms[SPAN_AFTER];
     mine[REPORT_BUSY_MS] = ms[SPAN_BUSY];
     return ERR_OK;
 }
