@@ -1,14 +1,15 @@
 // test/bench/bench_pipeline.c: the bubble of pipeline schedules, measured: the real trainer, processes and links on a device that computes nothing.
 //
-//     bench_pipeline [MS [STEPS]]      a forward pass of a stage takes MS milliseconds (10); the median of STEPS steps (11)
+//     bench_pipeline [MS [STEPS [SCHEDULE]]]      a forward pass of a stage takes MS milliseconds (10); the median of STEPS steps (11)
 //
 // Four ranks train a perceptron. A product of one of its hidden layers sleeps, so a layer takes as long forward as in each half of backward, however few
 // cores there are; all other operations do nothing. A sleep ends at a time of the clock. Who wakes late sleeps that much less the next time, unless
 // waiting for another rank took up the delay: errors of sleeping do not add up. All else takes the time that it takes: the trainer's own work, messages,
 // the step's end.
 //
-// A line of the table: how long a step takes by trainer/step/timeline.h with the same times, and took; and the share in which the ranks ran no product.
-// 8 lanes of 1 are 8 micro-batches of which each ends a lane of gradients.
+// A line of the table: how long a step takes by trainer/step/timeline.h with the same times, by the schedule's table and with its halves for weights moved
+// to before the end of their lane, as the trainer runs them; how long it took; and the share in which the ranks ran no product. 8 lanes of 1 are 8
+// micro-batches of which each is a lane.
 #include "base/clock.h"
 #include "base/io.h"
 #include "gpu/backend.h"
@@ -169,12 +170,51 @@ static err_t make_config(config *c, const layout *l, const char *dir) {
     return config_load(c, files, 1);
 }
 
-static err_t run_on_paper(const config *c, const layout *l, double forward, timeline *out) {
+// Halves for weights that the schedule puts off past the end of their lane come before the next lane's gradients of the stage: as in
+// trainer/step/action.c.
+static err_t end_lanes(unit_table *t, int micros) {
+    int n = 0, *to = malloc(2 * (size_t)t->units * sizeof *to),
+        *reached = to + t->units;  // where a unit comes; the last one that has run at this place
+    unit *in = malloc((size_t)t->units * sizeof *in);
+    if (!to || !in) return free(to), free(in), err_set(ERR_INTERNAL, "no memory for %d units", t->units);
+    for (int i = 0; i < t->units; i++) to[i] = -1;
+    for (int i = 0; i < t->units; i++) {
+        const unit *u = &t->unit[i];
+        for (int j = i + 1; u->kind == UNIT_INPUTS && j < t->units; j++) {
+            const unit *w = &t->unit[j];
+            if (to[j] < 0 && w->kind == UNIT_WEIGHTS && w->stage == u->stage && w->micro / micros < u->micro / micros) to[j] = n, in[n++] = *w;
+        }
+        if (to[i] < 0) to[i] = n, in[n++] = *u;
+        reached[i] = n - 1;
+    }
+    memcpy(t->unit, in, (size_t)t->units * sizeof *in);
+    for (int i = 0; i < t->messages; i++) {
+        message *m = &t->message[i];
+        m->unit = to[m->unit];
+        if (m->after >= 0) m->after = reached[m->after];
+    }
+    free(to), free(in);
+    return ERR_OK;
+}
+
+// micros: of a lane; 0: as if all were one.
+static err_t run_on_paper(const config *c, const layout *l, double forward, int micros, double *makespan, double *idle) {
     double each[RANKS * 2][UNIT_KINDS], f = forward / l->chunks;
+    unit_table table[RANKS] = {{0}};
+    timeline t = {0};
+    err_t rc = ERR_OK;
     for (int s = 0; s < RANKS * l->chunks; s++)
         each[s][UNIT_FORWARD] = each[s][UNIT_INPUTS] = each[s][UNIT_WEIGHTS] = f, each[s][UNIT_BACKWARD] = 2 * f;
     pipeline_layout p = {.kind = (pipeline_kind)c->parallel.schedule, .ranks = RANKS, .micros = l->lanes * l->micros, .chunks = l->chunks};
-    return timeline_of(&p, &(timeline_costs){.unit = (const double(*)[UNIT_KINDS])each}, out);
+    for (int r = 0; r < RANKS && rc == ERR_OK; r++) {
+        rc = pipeline_units(&p, r, &table[r]);
+        if (rc == ERR_OK && micros) rc = end_lanes(&table[r], micros);
+    }
+    if (rc == ERR_OK) rc = timeline_run(&p, table, &(timeline_costs){.unit = (const double(*)[UNIT_KINDS])each}, &t);
+    *makespan = t.makespan, *idle = t.idle;
+    timeline_free(&t);
+    for (int r = 0; r < RANKS; r++) unit_table_free(&table[r]);
+    return rc;
 }
 
 static int by_value(const void *a, const void *b) { return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b); }
@@ -183,19 +223,19 @@ static err_t measure(const layout *l, double forward, int steps, const char *dir
     static config c;
     outcome *out = mmap(NULL, sizeof *out, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (out == MAP_FAILED) return err_set(ERR_INTERNAL, "no memory for %zu bytes", sizeof *out);
-    timeline t = {0};
+    double schedule, lanes, idle, idle_lanes;
     pace.product = forward * RANKS / LAYERS;
     TRY(make_config(&c, l, dir));
-    TRY(run_on_paper(&c, l, forward, &t));
+    TRY(run_on_paper(&c, l, forward, 0, &schedule, &idle));
+    TRY(run_on_paper(&c, l, forward, l->micros, &lanes, &idle_lanes));
     TRY(run_ranks(&c, steps, out));
     qsort(out->s, (size_t)steps, sizeof *out->s, by_value);
     double s = out->s[steps / 2], work = 3 * forward * l->lanes * l->micros;
     char name[32];
     snprintf(name, sizeof name, l->chunks > 1 ? "%s, %d stages a rank" : "%s", l->schedule, l->chunks);
-    printf("| %s | %d of %d | %.1f | %.1f | %.1f | %.3f | %.1f %% | %.1f %% |\n", name, l->lanes, l->micros, 1e3 * t.makespan, 1e3 * s,
-           1e3 * out->s[0], s / t.makespan, 100 * t.idle, 100 * (1 - work / s));
+    printf("| %s | %d of %d | %.1f | %.1f | %.1f | %.1f | %.3f | %.3f | %.1f %% | %.1f %% |\n", name, l->lanes, l->micros, 1e3 * schedule,
+           1e3 * lanes, 1e3 * s, 1e3 * out->s[0], s / schedule, s / lanes, 100 * idle, 100 * (1 - work / s));
     fflush(stdout);
-    timeline_free(&t);
     munmap(out, sizeof *out);
     return ERR_OK;
 }
@@ -206,8 +246,9 @@ static err_t measure_all(double forward, int steps, const char *only) {
     if (!mkdtemp(dir)) return err_set(ERR_IO, "%s: %s", dir, strerror(errno));
     getloadavg(load[0], 3);
     printf("%d ranks, a forward unit of a whole rank %.1f ms, median of %d steps\n\n", RANKS, 1e3 * forward, steps);
-    printf("| schedule | lanes of micro-batches | predicted ms | median ms | least ms | median / predicted | idle, predicted | measured |\n");
-    printf("|---|---|---|---|---|---|---|---|\n");
+    printf(
+        "| schedule | lanes of micro-batches | by the schedule, ms | by lanes, ms | median ms | least ms | / schedule | / lanes | idle by the schedule | measured |\n");
+    printf("|---|---|---|---|---|---|---|---|---|---|\n");
     err_t rc = ERR_OK;
     for (size_t i = 0; rc == ERR_OK && i < sizeof layouts / sizeof *layouts; i++)
         if (!only || strcmp(only, layouts[i].schedule) == 0) rc = measure(&layouts[i], forward, steps, dir);
