@@ -219,9 +219,10 @@ static void print_stages(FILE *out, const grid *g, const plan_rank *p, const tim
             if (k->first[c] == k->last[c]) fprintf(out, "%s %d", c ? "," : "", k->first[c]);
             else fprintf(out, "%s %d-%d", c ? "," : "", k->first[c], k->last[c]);
         }
-        fprintf(out, "  %zu bytes  activations of", plan_bytes(k));
+        fprintf(out, "  %zu bytes  micro-batches held", plan_bytes(k));
         for (int c = 0; c < k->chunks && c < PLAN_CHUNKS; c++) fprintf(out, "%s%d", c ? " + " : " ", k->held[c]);
-        fprintf(out, " micro-batches, %d at a time  %.1f %% idle\n", t->rank[s].held, 100 * t->rank[s].idle);
+        if (k->chunks > 1) fprintf(out, ", at once %d", t->rank[s].held);
+        fprintf(out, "  %.1f %% idle\n", 100 * t->rank[s].idle);
     }
 }
 

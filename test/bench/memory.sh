@@ -5,14 +5,14 @@ set -eu
 bin=${1:-./lockstep} dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 
-# planned RANKS RECOMPUTE INI-LINES: bytes of the rank with most
+# planned RANKS RECOMPUTE INI-LINES: bytes of the rank with most, and of gradients
 planned() {
     printf '[device]\nbackend = cpu\nranks = %s\n[batch]\nglobal = 32\nmicro = 4\nlanes = 8\n[precision]\ncompute = bf16\n[parallel]\nrecompute = %s\n%b' \
         "$1" "$2" "$3" >"$dir/layout.ini"
-    "$bin" plan model/gpt/774m.ini "$dir/layout.ini" | awk '$1 == "all" { print $2; exit }'
+    "$bin" plan model/gpt/774m.ini "$dir/layout.ini" | awk '$1 == "gradients" { g = $2 } $1 == "all" { print $2, g; exit }'
 }
 
-# published N STAGES ZERO: "FSDP none, block; Megatron none, block" in bytes, - where it has no such layout.
+# published N STAGES ZERO: "FSDP none, block | Megatron none, block" in GB, - where it has no such layout.
 published() {
     awk -v n="$1" -v p="$2" -v zero="$3" 'BEGIN {
         L = 36; h = 1280; a = 20; v = 50304; s = 1024; b = 4; d = n / p
@@ -31,13 +31,17 @@ published() {
 # row NAME RANKS STAGES ZERO MORE
 row() {
     none=$(planned "$2" none "[parallel]\npipeline = $3\nzero = $4\n$5") block=$(planned "$2" block "[parallel]\npipeline = $3\nzero = $4\n$5")
-    echo "$1 $none $block" | awk -F' ' '{ printf "| %s ", name } { printf "| %.2f | %.2f ", $(NF - 1) / 1e9, $NF / 1e9 }' name="$1"
-    echo "| $(published "$2" "$3" "$4") |"
+    printf '| %s ' "$1"
+    echo "$none $block" | awk '{ printf "| %.2f | %.2f | %.2f ", $1 / 1e9, $2 / 1e9, $3 / 1e9 }'
+    case $1 in
+    *zb-v) echo "| - | - | - | - |" ;;
+    *) echo "| $(published "$2" "$3" "$4") |" ;;
+    esac
 }
 
 echo "GB of a rank ($("$bin" version | head -n 1)), micro-batches of 4 x 1024 tokens, 8 lanes of one, BF16"
 for n in 2 4 8; do
-    printf '\n| %s ranks | lockstep | recompute block | FSDP full shard | checkpointed | Megatron | recompute full |\n|---|---|---|---|---|---|---|\n' "$n"
+    printf '\n| %s ranks | lockstep | of it gradients | recompute block | FSDP full shard | checkpointed | Megatron | recompute full |\n|---|---|---|---|---|---|---|---|\n' "$n"
     for zero in 0 1 2 3; do row "data $n, zero $zero" "$n" 1 "$zero" ''; done
     row "pipeline $n, 1f1b" "$n" "$n" 0 ''
     case $n in
