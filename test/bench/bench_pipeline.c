@@ -98,6 +98,7 @@ static err_t train(session *x, int steps, outcome *out) {
     TRY(session_feed(x, steps + WARM));
     for (int i = -WARM; i < steps; i++) {
         double since = clock_now();
+        pace.late = 0;
         TRY(session_step(x, &r));
         if (i >= 0 && x->ranks->rank == 0) out->s[i] = clock_now() - since;
     }
