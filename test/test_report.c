@@ -176,22 +176,24 @@ static void what_is_not_known_is_not_fast(void **state) {
     close_scene(&s);
 }
 
-// Two stages of two ranks each: the first one's work is three times the second's.
+// Two stages of two ranks each, which have two lanes and one: the first stage's work is three times the second's.
 static void other_stages_have_other_work(void **state) {
     (void)state;
     scene s;
-    double even[] = {30, 30, 10, 10}, slow[] = {30, 30, 10, 16};
-    open_scene(&s, 2, 2);
+    double even[4], slow[4];
+    open_scene(&s, 2, 3);
     report_close(&s.report);
     s.world = 4;
     assert_int_equal(report_open(&s.report, s.world), ERR_OK);
+    for (int k = 0; k < 4; k++) even[k] = slow[k] = (k < 2 ? 30 : 10) * (double)reduce_lane_count(s.reduce, k % 2);
+    slow[3] *= 1.75;
     steps(&s, 1, even);
     for (int i = 0; i < 4; i++) assert_false(after(&s, TWICE / 2, even).straggler);
     after(&s, TWICE / 2, slow);
     rank_summary t = after(&s, TWICE / 2, slow);
     assert_true(t.straggler);
     assert_int_equal(t.slowest, 3);
-    assert_true(t.slowest_ms == 16 && t.median_ms == 10);
+    assert_true(t.slowest_ms == slow[3] && t.median_ms == even[3]);
     close_scene(&s);
 }
 
