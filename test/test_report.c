@@ -182,6 +182,8 @@ static void other_stages_have_other_work(void **state) {
     scene s;
     double even[4], slow[4];
     open_scene(&s, 2, 3);
+    reduce_close(s.reduce);
+    assert_int_equal(reduce_open(&s.reduce, &(reduce_options){.ranks = s.ranks, .lanes = 3, .turns = true, .segments = 1, .cut = s.cut}), ERR_OK);
     report_close(&s.report);
     s.world = 4;
     assert_int_equal(report_open(&s.report, s.world), ERR_OK);
