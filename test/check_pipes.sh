@@ -93,15 +93,15 @@ llama() {
 
 # on_nodes NAME SCHEDULE PIPELINE SETTING...: the nodes that were made train to what one rank comes to.
 on_nodes() {
-    run=$1 pipeline="$(pipes "$2" "$3")"
+    pipe=$1 pipeline="$(pipes "$2" "$3")"
     shift 3
     set -- $deep $small run.steps=12 eval.every=6 sample.tokens=12 "$@"
     alone ref-nodes 1 "$@"
-    together "$run" "$@" $pipeline
-    boot "$run"
+    together "$pipe" "$@" $pipeline
+    boot "$pipe"
     ended 0
     on 0 "on $nodes nodes"
-    nodes_like runs/ref-nodes "$run"
+    nodes_like runs/ref-nodes "$pipe"
     nothing_left
 }
 
@@ -148,7 +148,7 @@ LAYOUTS
 # --- lost -------------------------------------------------------------------------------------------------------------
 
 # loses NAME RANKS SETTING...: rank after rank is killed, at any moment after a step or two; all end with 69 and name it; the same command goes on, and ends
-# like a run to which nothing happened. $kinds collects what the others were doing.
+# like a run to which nothing happened. `phases` collects what the others were doing.
 loses() {
     run=$1 ranks=$2 before=0
     shift 2
@@ -163,8 +163,8 @@ loses() {
         comes_to 69
         [ $(($(now) - from)) -le 5000 ] || fail "it took $(($(now) - from)) ms until all had ended, expected 5 s at most"
         says "rank $victim was killed by signal 9"
-        grep -qE "rank $victim \(localhost\) is lost: .*, in [a-z].* of step [0-9]+" "$out" || fail "nobody says what rank $victim was doing"
-        sed -n 's/^lockstep: rank [0-9]* (localhost): in \(.*\) of step [0-9]*: rank .*/\1/p' "$out" >>kinds
+        says "rank $victim (localhost) is lost: "
+        sed -n 's/^lockstep: rank [0-9]* (localhost): in \([a-z ]*\)[0-9]* of step [0-9]*: rank .*/\1/p' "$out" >>phases
         before=$(last_step "runs/$run")
     done
     expect 0 train "$run"
@@ -172,10 +172,13 @@ loses() {
     rm -rf "runs/$run"
 }
 
+# seen PHASE...: some rank was doing this when it lost another.
+seen() { for each; do grep -q "^$each" phases || fail "nobody was lost in \"$each\", only in: $(sort -u phases | tr '\n' ',')"; done; }
+
 # While micro-batches go through: wherever in a step.
 killed_in_steps() {
-    rm -f kinds
     set -- $deep $small run.steps=400 eval.every=0 checkpoint.every=4
+    rm -f phases
     whole=whole-steps pause=150
     alone $whole 1 "$@"
     loses steps-1f1b 4 $(pipes 1f1b 4) "$@"
@@ -183,52 +186,52 @@ killed_in_steps() {
     loses steps-interleaved 2 $(pipes interleaved 2) "$@"
     loses steps-zb-h1 4 $(pipes zb-h1 2) parallel.zero=3 "$@"
     loses steps-gpipe 4 $(pipes gpipe 2) parallel.zero=1 "$@"
+    seen "wait for activations of stage" "wait for gradients of stage"
 }
 
 # Nearly all the time is an evaluation's, a sample's, a checkpoint's.
 killed_in_evaluations() {
-    set -- $deep $small run.steps=10 checkpoint.every=1 eval.every=1 eval.batches=400
-    whole=whole-evals pause=300
+    set -- $deep $small run.steps=50 checkpoint.every=4 eval.every=1 eval.batches=1000
+    rm -f phases
+    whole=whole-evals pause=150
     alone $whole 1 "$@"
     loses evals-1f1b 4 $(pipes 1f1b 4) "$@"
     loses evals-zb-v 4 $(pipes zb-v 2) parallel.zero=3 "$@"
+    seen evaluate
 }
 
 killed_in_samples() {
     set -- $deep $small run.steps=10 checkpoint.every=1 eval.every=0 sample.every=1 sample.tokens=1500
+    rm -f phases
     whole=whole-samples pause=300
     alone $whole 1 "$@"
     loses samples-zb-h1 4 $(pipes zb-h1 4) "$@"
     loses samples-interleaved 4 $(pipes interleaved 2) parallel.zero=3 "$@"
+    seen sample
 }
 
 killed_in_checkpoints() {
     set -- $deep $small run.steps=120 checkpoint.every=1 eval.every=0
+    rm -f phases
     whole=whole-checkpoints pause=100
     alone $whole 1 "$@"
     loses checkpoints-1f1b 3 $(pipes 1f1b 3) "$@"
     loses checkpoints-zb-v 4 $(pipes zb-v 2) parallel.zero=2 "$@"
+    seen checkpoint
 }
 
-# A rank of each stage stands still for longer than [cluster] timeout, on nodes of which the last has the last stage.
+# A rank of each stage stands still for longer than [cluster] timeout.
 stopped_for_too_long() {
-    near 1 1 1
-    together still $forever $deep model.embed=16 $(pipes 1f1b 3) cluster.timeout=2 cluster.heartbeat=0.2
-    for victim in 0 1 2; do
-        boot still
-        until_step node0/runs/still $((${before:-0} + 5))
-        who=$(rank $victim 0)
-        kill -STOP "$who"
-        ( sleep 9; kill -9 "$who" ) 2>/dev/null &
-        killer=$!
-        codes="69 69 69"
-        ended $codes
-        kill "$killer" 2>/dev/null
-        for k in 0 1 2; do
-            [ $k -eq $victim ] || on_matching $k "rank $victim \\($(host $victim)\\) is lost: it shows no sign of life"
-        done
-        before=$(last_step node0/runs/still)
-        nothing_left
+    settings still device.ranks=3 $forever $deep model.embed=16 $(pipes 1f1b 3) cluster.timeout=2 cluster.heartbeat=0.2
+    for victim in 1 0; do
+        start "$bin" base.ini still.ini
+        until_step runs/still 5
+        kill -STOP "$(children "$pid" | sed -n "$((victim + 1))p")"
+        from=$(now)
+        comes_to 69
+        [ $(($(now) - from)) -le 10000 ] || fail "it took $(($(now) - from)) ms until all had ended, with timeout = 2"
+        says "rank $victim (localhost) is lost: it shows no sign of life"
+        rm -rf runs/still
     done
 }
 

@@ -166,7 +166,7 @@ static err_t spread_scores(evaluator *k, int rows) {
     const step_runner *r = k->r;
     comm *line = r->groups->group[GROUP_LINE];
     if (!r->pipelined) return ERR_OK;
-    line->phase.what = "sample";
+    line->phase = (comm_phase){"sample", -1, -1};
     return line->table->broadcast(line, k->scores.data, (size_t)rows * (size_t)r->net->vocab * sizeof(float),
                                   stages_rank(r->stages, r->stages->count - 1), r->s);
 }

@@ -394,6 +394,7 @@ static err_t write_sample(run *r) {
 
 static err_t show_sample(run *r) {
     TRY(session_settle(&r->x));
+    r->x.ranks->phase = (comm_phase){"sample", r->x.step, 0};
     err_t rc = r->x.ranks->rank == 0 || session_writes_together(&r->x) ? write_sample(r) : session_hear_sample(&r->x);
     TRY(session_settle(&r->x));
     return comm_agree_ok(r->x.ranks, rc, r->x.s);

@@ -177,10 +177,14 @@ static err_t post(step_runner *r, int i, int64_t step) {
     return links_post(&r->links, i, t->data, tensor_bytes(t), step);
 }
 
-// What comes from the stage before, or goes there: the neighbour's time decides.
-static err_t await(step_runner *r, int i) {
+// What comes from the stage before, or goes there: the neighbour's time decides. A loss that is noticed from here on is
+// reported with the message's name.
+static err_t await(step_runner *r, int i, int64_t step) {
+    static const char *const what[2][2] = {{"wait for activations of stage", "wait for gradients of stage"},
+                                            {"wait until activations have left for stage", "wait until gradients have left stage"}};
     const message *m = &r->stages->table.message[i];
     bool before = (m->kind == MESSAGE_ACTIVATIONS) != m->sends;
+    r->ranks->phase = (comm_phase){what[m->sends][m->kind], step, m->stage};
     return parallel_wait_as(&r->together, before ? SPAN_BEFORE : SPAN_AFTER, links_done(&r->links, i));
 }
 
@@ -269,7 +273,7 @@ static err_t run_action(micro *m, const action *a, loader *data, int64_t step) {
     case ACTION_INPUTS: return run_stage(m, a, PASS_INPUTS);
     case ACTION_WEIGHTS: return run_stage(m, a, PASS_WEIGHTS);
     case ACTION_POST: return post(r, a->message, step);
-    case ACTION_AWAIT: return await(r, a->message);
+    case ACTION_AWAIT: return await(r, a->message, step);
     case ACTION_HAND: return hand(r, a);
     case ACTION_LOSSES:
         if (m->works) TRY(queue_means(m));

@@ -90,7 +90,7 @@ event *links_done(const links *x, int message) { return x->done[message]; }
 
 err_t links_pass(links *x, int stage, bool sends, void *data, size_t bytes) {
     comm *to = link_at(x->ranks, number_of(x->of, stage, MESSAGE_ACTIVATIONS));
-    return run_call(&(link_call){to, data, bytes, 0, stage, sends, MESSAGE_ACTIVATIONS}, x->s);
+    return run_call(&(link_call){to, data, bytes, -1, stage, sends, MESSAGE_ACTIVATIONS}, x->s);
 }
 
 comm_cost links_cost(const groups *ranks, const stages *of, const message *m, size_t bytes) {

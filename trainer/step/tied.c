@@ -22,7 +22,7 @@ err_t tied_gradients(train_state *t, stream *s) {
     const zero_piece *p = link ? state_piece_of(t, t->lent >= 0 ? t->lent : t->borrowed) : NULL;
     if (!p) return ERR_OK;
     tensor own = state_gradient(t, p);
-    link->phase = (comm_phase){.what = "add the gradients of tied tensors"};
+    link->phase = (comm_phase){"add the gradients of tied tensors", -1, -1};
     if (t->borrowed >= 0) return comm_send(link, 1 - link->rank, own.data, tensor_bytes(&own), s);
     TRY(comm_recv(link, 1 - link->rank, t->use.data, tensor_bytes(&t->use), s));
     return device_ops(t->dev)->add(&(add_args){.y = &own, .a = &own, .b = &t->use}, s);
@@ -40,7 +40,7 @@ err_t tied_values(train_state *t, stream *s) {
     size_t first, count, element = dtype_bytes(t->o.compute);
     if (!link) return ERR_OK;
     range_of(t, t->lent >= 0 ? t->lent : t->borrowed, &first, &count);
-    link->phase = (comm_phase){.what = "send the values of tied tensors"};
+    link->phase = (comm_phase){"send the values of tied tensors", -1, -1};
     if (t->lent >= 0) return count ? comm_send(link, 1 - link->rank, lent_values(t, t->lent, first), count * element, s) : ERR_OK;
     if (count) TRY(comm_recv(link, 1 - link->rank, (char *)t->copy.data + first * element, count * element, s));
     if (!t->shards.masters || t->ranks->world == 1) return ERR_OK;
