@@ -7,8 +7,6 @@
 
 #include <sys/wait.h>
 
-#include <stdatomic.h>
-
 #if defined(__SANITIZE_ADDRESS__)  // the sanitizer has its own malloc in this place
 int main(void) {
     puts("0 passed, 0 failed, 1 skipped");
@@ -17,43 +15,7 @@ int main(void) {
 }
 #else
 
-extern void *__libc_malloc(size_t);
-extern void *__libc_calloc(size_t, size_t);
-extern void *__libc_realloc(void *, size_t);
-extern void *__libc_memalign(size_t, size_t);
-extern void __libc_free(void *);
-
-static atomic_long calls;
-
-void *malloc(size_t n) {
-    atomic_fetch_add(&calls, 1);
-    return __libc_malloc(n);
-}
-void *calloc(size_t n, size_t m) {
-    atomic_fetch_add(&calls, 1);
-    return __libc_calloc(n, m);
-}
-void *realloc(void *p, size_t n) {
-    atomic_fetch_add(&calls, 1);
-    return __libc_realloc(p, n);
-}
-void *memalign(size_t a, size_t n) {
-    atomic_fetch_add(&calls, 1);
-    return __libc_memalign(a, n);
-}
-void *aligned_alloc(size_t a, size_t n) {
-    atomic_fetch_add(&calls, 1);
-    return __libc_memalign(a, n);
-}
-int posix_memalign(void **p, size_t a, size_t n) {
-    atomic_fetch_add(&calls, 1);
-    *p = __libc_memalign(a, n);
-    return *p ? 0 : 12;
-}
-void free(void *p) {
-    if (p) atomic_fetch_add(&calls, 1);
-    __libc_free(p);
-}
+#include "test/support/heap.h"
 
 static const char *const kinds[] = {"", "[precision]\ncompute = bf16\n[model]\ndropout = 0.1\n",
                                     "[precision]\ncompute = fp16\n[device]\nthreads = 1\n", "[parallel]\nrecompute = block\n"};
@@ -74,7 +36,7 @@ static long steps_of(const config *c, const launch *at) {
     OK(io_mkdirs(x.dir));
     OK(monitor_open(&m, &(log_setup){.dir = x.dir, .c = c, .quiet = true}));
     for (int i = 1; i <= 40; i++) {
-        long before = atomic_load(&calls);
+        long before = atomic_load(&heap_calls);
         OK(session_step(&x, &s));
         OK(session_settle(&x));
         OK(ckpt_hash(&x.state.ckpt, hash));
@@ -86,7 +48,7 @@ static long steps_of(const config *c, const launch *at) {
                                                         .ms = 1,
                                                         .hash = hash,
                                                         .world = x.ranks->world}});
-        if (i > 2) calls_made += atomic_load(&calls) - before;
+        if (i > 2) calls_made += atomic_load(&heap_calls) - before;
     }
     monitor_close(&m);
     session_close(&x);
@@ -181,12 +143,12 @@ static void nor_does_reading_energy(void **state) {
     long before = 0;
     for (int i = 1; i <= 40; i++) {
         double mine[REPORT_ITEMS];
-        if (i == 3) before = atomic_load(&calls);  // the first event makes the C library read its time zone
+        if (i == 3) before = atomic_load(&heap_calls);  // the first event makes the C library read its time zone
         OK(rapl_read(&r, &joules));
         power_report(&p, i, mine);
         power_log(&p, &m, i, report, 64);
     }
-    long made = atomic_load(&calls) - before;
+    long made = atomic_load(&heap_calls) - before;
     if (made != 0) fail_msg("readings made %ld heap calls, expected 0", made);
     assert_true(monitor_log_bytes(&m) > 0);
     monitor_close(&m);
@@ -200,10 +162,10 @@ static void nor_does_reading_energy(void **state) {
 // The counter counts: otherwise the test above could not fail.
 static void the_counter_counts(void **state) {
     (void)state;
-    long before = atomic_load(&calls);
+    long before = atomic_load(&heap_calls);
     char *volatile p = strdup("x");
     free(p);
-    assert_int_equal(atomic_load(&calls) - before, 2);
+    assert_int_equal(atomic_load(&heap_calls) - before, 2);
 }
 
 int main(void) {
