@@ -18,6 +18,24 @@ ranks() {
     dealt four 4 parallel.zero=3 precision.compute=fp16
 }
 
+# Pipelines: the schedules, alone and beside each other. A GPU queues steps ahead, and its links are streams.
+pipelines() {
+    export SIM_SEED=6
+    gpu_runs "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
+    dealt gpipe 3 parallel.pipeline=3 parallel.schedule=gpipe
+    dealt 1f1b 2 parallel.pipeline=2
+    dealt interleaved 2 parallel.pipeline=2 parallel.schedule=interleaved parallel.chunks=2
+    dealt zb-h1 4 parallel.pipeline=4 parallel.schedule=zb-h1
+    dealt zb-v 2 parallel.pipeline=2 parallel.schedule=zb-v parallel.chunks=2 parallel.recompute=block
+    dealt 1f1b-2 4 parallel.pipeline=2 parallel.zero=2
+    dealt zb-h1-3 4 parallel.pipeline=2 parallel.schedule=zb-h1 parallel.zero=3
+    dealt gpipe-1 6 parallel.pipeline=2 parallel.schedule=gpipe parallel.zero=1
+    dealt bf16 4 parallel.pipeline=2 parallel.schedule=zb-v parallel.chunks=2 parallel.zero=3 precision.compute=bf16 precision.rounding=stochastic
+    dealt bf16-h1 3 parallel.pipeline=3 parallel.schedule=zb-h1 precision.compute=bf16 precision.rounding=stochastic
+    dealt fp16 4 parallel.pipeline=2 parallel.zero=1 precision.compute=fp16
+    dealt offload 2 parallel.pipeline=2 parallel.schedule=interleaved parallel.chunks=2 parallel.offload=yes precision.compute=fp16
+}
+
 # The perceptron: one result on one rank and two, in every stage, from recordings or not; and the CPU's losses, but for rounding.
 perceptron() {
     export SIM_SEED=5
@@ -42,9 +60,11 @@ plain 1 device.graph=no
 two 2 parallel.zero=0
 two-2 2 parallel.zero=2
 two-3 2 parallel.zero=3
+pipe 3 parallel.pipeline=3 parallel.schedule=zb-h1
+pipes 4 parallel.pipeline=2 parallel.schedule=zb-h1 parallel.zero=2
 RUNS
         [ "$(wc -l <one.logged)" -eq 15 ] && grep -q '^hash [0-9a-f]' one.logged || fail "expected 12 steps, 2 evaluations and the hashes: $(cat one.logged)"
-        for run in plain two two-2 two-3; do same one.logged $run.logged "in $1 with $2, what one rank and $run logged"; done
+        for run in plain two two-2 two-3 pipe pipes; do same one.logged $run.logged "in $1 with $2, what one rank and $run logged"; done
         paste -d ' ' cpu.logged one.logged >both
         awk -v most="$3" 'NF == 12 { n++; if (!($2 > 0 && ($2 - $8) ^ 2 <= (most * $2) ^ 2)) exit 1 } END { if (n != 12) exit 1 }' both ||
             fail "in $1 with $2 the losses of the CPU and of the device are apart: $(cat both)"
@@ -89,17 +109,26 @@ said() { sed -n 's/.*"step":\([0-9]*\),.*"loss":\([^,]*\),.*"grad_norm":\([^,]*\
 ahead() {
     export SIM_SEED=3
     gpu_runs "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
-    for ranks in 1 2; do
-        settings "told-$ranks" device.ranks=$ranks run.steps=9 device.graph=no
-        settings "late-$ranks" device.ranks=$ranks run.steps=9 log.hash_every=9 eval.every=9
+    while read -r name ranks more; do
+        settings "told-$name" device.ranks=$ranks run.steps=9 device.graph=no $more
+        settings "late-$name" device.ranks=$ranks run.steps=9 log.hash_every=9 eval.every=9 $more
         for run in told late; do
-            SIM_DEVICES=$ranks expect 0 timeout 100 "$bin" base.ini "$run-$ranks.ini"
-            said "runs/$run-$ranks" >"$run.said"
-            "$bin" hash "runs/$run-$ranks/ckpt/step-00000009" | sed 's/  [^ ]*$//' >>"$run.said"
+            SIM_DEVICES=$ranks expect 0 timeout 100 "$bin" base.ini "$run-$name.ini"
+            said "runs/$run-$name" >"$run.said"
+            "$bin" hash "runs/$run-$name/ckpt/step-00000009" | sed 's/  [^ ]*$//' >>"$run.said"
         done
         [ "$(wc -l <told.said)" -eq 10 ] || fail "$(wc -l <told.said) lines, expected 9 steps and the hashes"
-        same told.said late.said "what $ranks ranks say of their steps at once and one step late"
-    done
+        same told.said late.said "what $ranks ranks ($name) say of their steps at once and one step late"
+        [ -e one.said ] || cp told.said one.said
+        same one.said told.said "what one rank and $ranks ($name) say of their steps"
+    done <<'RUNS'
+one 1
+two 2
+pipe 2 parallel.pipeline=2
+pipes 4 parallel.pipeline=2 parallel.schedule=zb-h1 parallel.zero=3
+v 2 parallel.pipeline=2 parallel.schedule=zb-v parallel.chunks=2
+loop 4 parallel.pipeline=2 parallel.schedule=interleaved parallel.chunks=2 parallel.zero=1
+RUNS
     settings stopped run.steps=1000000 log.hash_every=0 eval.every=0
     start "$bin" base.ini stopped.ini
     until_true 60 grep -sq '"step":20,' runs/stopped/log.jsonl
@@ -447,6 +476,7 @@ page() {
 }
 
 try ranks
+try pipelines
 try perceptron
 try likelihoods
 try ahead

@@ -2,7 +2,7 @@
 # its own with its own NCCL_HOSTID: that is how NCCL lets them share a device. However a run is dealt to ranks, its log says what that of one rank says.
 #
 #   gpu_runs [INI line...]   prepares a directory: data, base.ini with these lines at its end
-#   dealt NAME RANKS [SETTING...]   trains with so many ranks, and compares with one rank under the same settings
+#   dealt NAME RANKS [SETTING...]   trains with so many ranks, and compares with one rank under the same settings, but for those of [parallel]
 
 gpu_runs() {
     rm -rf gpu && mkdir gpu && cd gpu || fail "no directory"
@@ -56,9 +56,10 @@ told() { sed -n 's/.*"step":\([0-9]*\),.*"loss":\([^,]*\),.*"grad_norm":\([^,]*\
 dealt() {
     run=$1 ranks=$2
     shift 2
-    one=$(echo "one $*" | sed 's/[a-z]*\.//g' | tr -c 'a-z0-9\n' '-')
+    same=$(echo "$*" | tr ' ' '\n' | grep -v '^parallel\.')
+    one=$(echo one $same | sed 's/[a-z]*\.//g' | tr -c 'a-z0-9\n' '-')
     if [ ! -d "runs/$one" ]; then
-        settings "$one" "$@"
+        settings "$one" $same
         expect 0 timeout 300 "$bin" base.ini "$one.ini"
     fi
     rm -rf node?
