@@ -38,8 +38,9 @@ typedef struct dropout_key {
 typedef struct rounding_key {
     uint64_t seed;
     uint32_t site;
-    int64_t first;  // a multiple of 64
+    int64_t first;  // a multiple of ROUNDING_ALIGN
 } rounding_key;
+enum { ROUNDING_ALIGN = 64 };
 
 // State of a run, in the memory of the device that decides the step, so that no host round trip is needed.
 typedef struct step_state {

@@ -13,7 +13,7 @@
 #include "gpu/gpu.h"
 #include "gpu/ops.h"
 
-enum { MODEL_NAME = 64, MODEL_INPUTS = 4, MODEL_METRICS = 2 };
+enum { MODEL_NAME = 64, MODEL_INPUTS = 4, MODEL_METRICS = 2, PARAM_SHARES = 3 };
 
 // One row of the parameter table. Norms, hashes and files follow the order of the table.
 typedef struct param {
@@ -22,8 +22,13 @@ typedef struct param {
     int64_t size[TENSOR_DIMS];
     int64_t rows_in_memory;  // 0: size[0]. Else at least size[0]: rows of zeros pad values and gradient to this number
     int block;               // the block that uses it
-    bool decay;              // weight decay applies: matrices and embeddings, not biases and gains
-    double init_std;         // values start normal(0, init_std), or, where it is 0, at init_value
+    // Divided among slices (model_slices): a slice has an equal share of dimension `axis`, and slices lie in memory one after the other, each of
+    // them row-major. A matrix that is several ones, one below the other, is divided along dimension 0 by shares of each. Of rows_in_memory, which
+    // is a multiple of the slices, the last slices have the zeros.
+    int slices, axis;             // 0 or 1 slices: it is whole
+    int64_t share[PARAM_SHARES];  // rows of each of several matrices; all 0: it is one
+    bool decay;                   // weight decay applies: matrices and embeddings, not biases and gains
+    double init_std;              // values start normal(0, init_std), or, where it is 0, at init_value
     float init_value;
     int tied;  // -1, or the row whose values this one shares. It has its own gradient, which is added to that
                // row's at the end. A backward pass finishes this gradient before it adds to that row's, once:
@@ -75,9 +80,17 @@ typedef struct block {
     block_call inputs, weights;  // backward in two halves, in this order: dx of its input, then dw. NULL: it has none
 } block;
 
+// Sums over heads, over hidden channels and over a vocabulary are cut into `of` slices, a power of two. Each is summed as the whole would be, and
+// the results are added along one binary tree, ((0+1)+(2+3)): only siblings are. So whoever has an aligned part of the slices can add them alone.
+typedef struct model_slices {
+    int of;            // 1: sums are whole
+    int first, count;  // those that are here
+} model_slices;
+
 // What every architecture begins with.
 struct model {
     const struct model_type *type;
+    model_slices slices;
     int params, blocks;
     param *param;
     block *block;
@@ -165,14 +178,23 @@ void model_free(model *m);
 int model_add(model *m, int block, int64_t rows, int64_t cols, double std, float value, const char *format, ...)
     __attribute__((format(printf, 7, 8)));
 
+// Divides a parameter along an axis among the model's slices. rows: of each of `matrices` that it consists of.
+void model_divide(model *m, int param, int axis, int matrices, const int64_t *rows);
+
+static inline int param_slices(const param *p) { return p->slices > 1 ? p->slices : 1; }
+
+// Elements of a slice in memory, and of these the ones that are no padding.
+int64_t param_slice_room(const param *p);
+int64_t param_slice_count(const param *p, int slice);
+
 // Elements of all parameters (a tied one is not counted again).
 int64_t model_elements(const model *m);
 
 // Index of a parameter, -1 when there is none of that name.
 int model_find(const model *m, const char *name);
 
-// dst (host, FP32, count) = initial values of elements first .. first+count-1: Philox keyed by (seed, row of the table, element), Box-Muller.
-// first is a multiple of 4.
+// dst (host, FP32, count) = initial values of elements first .. first+count-1, in row-major order whatever the slices: Philox keyed by (seed, row of
+// the table, element), Box-Muller.
 void model_init(const model *m, int param, uint64_t seed, int64_t first, int64_t count, float *dst);
 
 // Blocks first .. last, in that order; backward from last down to first. PASS_INPUTS and PASS_WEIGHTS are the halves of

@@ -7,7 +7,7 @@
 #include "gpu/gpu.h"
 #include "gpu/ops.h"
 #include "model/model.h"
-#include "trainer/checkpoint/checkpoint.h"
+#include "trainer/checkpoint/order.h"
 #include "trainer/config/config.h"
 #include "trainer/step/optimizer.h"
 #include "trainer/step/zero.h"
@@ -105,6 +105,9 @@ const zero_piece *state_pieces(const train_state *t, int *count);
 
 // How the piece's masters are rounded to weights: fills in and returns key (stochastic), or NULL (to nearest).
 const rounding_key *state_rounding(const train_state *t, const zero_piece *p, rounding_key *key);
+
+// The order in which a row's elements lie in stores and slabs: slice after slice.
+ckpt_order state_order(const train_state *t, int row);
 
 // Views of a piece, one-dimensional.
 tensor store_view(const store *x, const zero_piece *p);
