@@ -10,7 +10,11 @@ static int places(const flow *f) {
     return f->plan.slots * pairs(f);
 }
 
-static int64_t elements(const flow *f, int b) { return f->plan.B * shape_count(f->of->block[b].dims, f->of->block[b].size); }
+static int64_t elements(const flow *f, int b) {
+    int64_t n = f->plan.B * shape_count(f->of->block[b].dims, f->of->block[b].size);
+    if (!f->of->block[b].divided || !f->plan.slice_count) return n;
+    return n / f->of->slices.of * f->plan.slice_count;
+}
 
 // The most that any block leaves, of those that use this place.
 static int64_t largest(const flow *f, int first, int stride) {

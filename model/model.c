@@ -50,6 +50,15 @@ void model_divide(model *m, int index, int axis, int matrices, const int64_t *ro
     for (int k = 0; k < matrices; k++) p->share[k] = rows[k];
 }
 
+err_t model_plan_slices(model *m, arena *a, const model_plan *o, int64_t N, int64_t C) {
+    model_slices *x = &m->slices;
+    *x = (model_slices){x->of, o->slice_first, o->slice_count ? o->slice_count : x->of};
+    m->partials = m->partial = (tensor){0};
+    if (x->of == 1) return ERR_OK;
+    if (device_about(a->dev)->kind == DEVICE_CUDA && x->count > 1) TRY(arena_3d(a, &m->partials, FP32, x->count, N, C));
+    return x->count < x->of ? arena_2d(a, &m->partial, FP32, N, C) : ERR_OK;
+}
+
 int64_t param_slice_room(const param *p) {
     int64_t all = shape_count(p->dims, p->size);
     return (p->rows_in_memory ? all / p->size[0] * p->rows_in_memory : all) / param_slices(p);

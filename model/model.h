@@ -41,6 +41,18 @@ typedef struct pass_past {
     int64_t first;
 } pass_past;
 
+// How a result whose slices lie in several places becomes whole, in all of them.
+typedef enum merge_kind {
+    MERGE_SUM,      // FP32: sums of aligned slices, added along the tree of slices
+    MERGE_LARGEST,  // FP32
+    MERGE_PICK,     // any type: at most one place has bits other than 0
+} merge_kind;
+
+typedef struct slice_merge {
+    err_t (*whole)(void *ctx, merge_kind kind, const tensor *part, stream *s);  // part is read and overwritten; all places call it in the same order
+    void *ctx;
+} slice_merge;
+
 // One micro-batch on its way through the blocks.
 typedef struct pass {
     const ops *ops;
@@ -53,19 +65,21 @@ typedef struct pass {
     const tensor *x;          // [blocks-1] what block b leaves for block b+1: (B, ...) E, shapes as planned
     const tensor *dx;         // [blocks-1] its gradient (=); unused if dw is NULL. All of them may share memory: a block
                               // reads all of dx[b] before it writes dx[b-1]
-    const tensor *w;          // the parameters' values, E, one for each row of the table
-    tensor *dw;               // their gradients, FP32 (+=). NULL: forward only
-    bool fresh;               // dw is (=): what it holds is garbage
-    const step_state *state;  // on the device: the loss scale
-    float loss_factor;        // 1 / (G * model.losses): the share of one loss in the step's mean loss
-    dropout_key drop;         // seed, step and first sample; p = 0: no dropout
-    tensor losses;            // (B, model.losses) FP32 (=), the caller's memory: written by the last block, forward or, if
-                              // dw is given, backward
-    tensor metrics;           // (metrics, B) FP64 (=), the caller's memory; written with the losses; no data: not wanted
-    bool predict;             // instead of losses, leave the scores of what follows each sample, whose length is that of in[0]
-    const pass_past *past;    // [B] when predict: the samples' earlier positions; of B > 1 samples each has one new position. NULL: there are none,
-                              // and nothing is kept
-    tensor scores;            // (B,V) FP32 (=), the caller's memory, when predict
+    const tensor *w;  // the parameters' values, E, one for each row of the table. Of a divided one the slices that are here, one after the other:
+                      // (rows here, columns), or, where columns are divided, (slices here, rows, columns of a slice)
+    tensor *dw;       // their gradients, FP32 (+=), shaped like them. NULL: forward only
+    const slice_merge *merge;  // NULL: all slices are here
+    bool fresh;                // dw is (=): what it holds is garbage
+    const step_state *state;   // on the device: the loss scale
+    float loss_factor;         // 1 / (G * model.losses): the share of one loss in the step's mean loss
+    dropout_key drop;          // seed, step and first sample; p = 0: no dropout
+    tensor losses;             // (B, model.losses) FP32 (=), the caller's memory: written by the last block, forward or, if
+                               // dw is given, backward
+    tensor metrics;            // (metrics, B) FP64 (=), the caller's memory; written with the losses; no data: not wanted
+    bool predict;              // instead of losses, leave the scores of what follows each sample, whose length is that of in[0]
+    const pass_past *past;     // [B] when predict: the samples' earlier positions; of B > 1 samples each has one new position. NULL: there are none,
+                               // and nothing is kept
+    tensor scores;             // (B,V) FP32 (=), the caller's memory, when predict
 } pass;
 
 typedef struct model model;
@@ -76,6 +90,7 @@ typedef struct block {
     const char *name;
     int dims;  // what it leaves for the next block, of one sample, E. The last block: nothing
     int64_t size[TENSOR_DIMS - 1];
+    bool divided;  // it leaves (slices here, samples, part of its size): matrices of its slices
     block_call forward, backward;
     block_call inputs, weights;  // backward in two halves, in this order: dx of its input, then dw. NULL: it has none
 } block;
@@ -91,6 +106,8 @@ typedef struct model_slices {
 struct model {
     const struct model_type *type;
     model_slices slices;
+    tensor partials;  // (slices here,N,C) FP32, scratch of sums that are cut, on a GPU
+    tensor partial;   // (N,C) FP32: this place's part of them, where slices are elsewhere too
     int params, blocks;
     param *param;
     block *block;
@@ -122,15 +139,20 @@ typedef struct model_plan {
     int slots;
     bool forward_only;  // no pass will have dw: nothing is kept, and recompute is ignored
     recomputation recompute;
-    int places;  // texts whose keys and values can be kept while they grow, `context` positions of each
+    int places;                    // texts whose keys and values can be kept while they grow, `context` positions of each
+    int slice_first, slice_count;  // those that are here: a subtree of the tree of slices. 0: all
 } model_plan;
 
+enum { RULE_DIVIDED = 32 };  // half of the hidden layers that a perceptron may have
 // What model_type.resolve is told, and says of the options: keys by name.
 typedef struct model_rule {
-    int64_t micro;          // samples of a micro-batch
-    bool gpu;               // the run is on GPUs
-    const char *chosen;     // a key that was left open and is now filled in; NULL: none
-    const char *broken[2];  // the keys of the rule that does not hold
+    int64_t micro;                      // samples of a micro-batch
+    bool gpu;                           // the run is on GPUs
+    int64_t slices;                     // [parallel] slices; 0: 1
+    const char *chosen;                 // a key that was left open and is now filled in; NULL: none
+    const char *broken[2];              // the keys of the rule that does not hold
+    const char *divided[RULE_DIVIDED];  // keys whose values the slices must divide; NULL: none
+    int64_t value[RULE_DIVIDED];        // ... and these values
 } model_rule;
 
 // One of the tensors that hold a parameter in files of others: its next `rows` rows.
@@ -177,6 +199,18 @@ void model_free(model *m);
 // Appends a row to the table; cols = 0 makes it a vector. Returns its index.
 int model_add(model *m, int block, int64_t rows, int64_t cols, double std, float value, const char *format, ...)
     __attribute__((format(printf, 7, 8)));
+
+// Of a width that is divided, the part that is here.
+static inline int64_t model_share(const model *m, int64_t width) { return width / m->slices.of * m->slices.count; }
+
+// (N,width), or, where the width is divided, (slices here, N, its part in a slice): a view of t's first elements.
+static inline tensor model_cut(const model *m, const tensor *t, int64_t N, int64_t width) {
+    if (m->slices.of == 1) return view2(t, N, width);
+    return view3(t, m->slices.count, N, width / m->slices.of);
+}
+
+// Takes the plan's slices, and declares the scratch of sums that are cut, of at most N rows and C columns.
+err_t model_plan_slices(model *m, arena *a, const model_plan *o, int64_t N, int64_t C);
 
 // Divides a parameter along an axis among the model's slices. rows: of each of `matrices` that it consists of.
 void model_divide(model *m, int param, int axis, int matrices, const int64_t *rows);
