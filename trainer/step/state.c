@@ -405,7 +405,7 @@ static err_t read_logical(const train_state *t, int row, const values *from, int
     return ERR_OK;
 }
 
-// A piece of a row whose columns are divided: whole rows are read, a few at a time, and a part of each is taken.
+// A piece of a row whose columns are divided, from files: whole rows are read, a few at a time, and a part of each is taken.
 static err_t read_columns(train_state *t, const zero_piece *p, const values *from) {
     enum { SOME = 1 << 20 };
     const param *row = &t->net->param[p->row];
@@ -428,7 +428,7 @@ static err_t read_columns(train_state *t, const zero_piece *p, const values *fro
 // The masters of a piece, by their coordinates.
 static err_t read_piece(train_state *t, const zero_piece *p, const values *from) {
     const param *row = &t->net->param[p->row];
-    if (param_slices(row) > 1 && row->axis == 1) return read_columns(t, p, from);
+    if (from->map && param_slices(row) > 1 && row->axis == 1) return read_columns(t, p, from);
     const ckpt_order o = state_order(t, p->row);
     float *dst = host_piece(t, 0, p);
     for (int64_t k = 0, run; k < p->count; k += run) {
