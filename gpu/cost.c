@@ -15,7 +15,7 @@ static double pairs(const tensor *y, int window) {
 }
 
 op_cost matmul_cost(const matmul_args *args) {
-    int64_t m = args->d->size[0], n = args->d->size[1], k = args->a->size[!args->ta];
+    int64_t m = matrix_rows(args->d), n = matrix_columns(args->d), k = args->ta ? matrix_rows(args->a) : matrix_columns(args->a);
     bool has_pre = args->epilogue & (MATMUL_GELU | MATMUL_DGELU);
     double bytes = size_of(args->a) + size_of(args->b) + size_of(args->d) * (args->epilogue & MATMUL_ACCUMULATE ? 2 : 1) +
                    (has_pre ? size_of(args->pre) : 0) + (args->epilogue & MATMUL_BIAS ? size_of(args->bias) : 0) + size_of(args->residual) +
@@ -28,8 +28,17 @@ op_cost matmul_cost(const matmul_args *args) {
                      2.0 * (double)m * (double)n * (double)k};
 }
 
+op_cost sum_slices_cost(const sum_slices_args *args) {
+    return (op_cost){args->y->type,
+                     {ROWS(args->y), args->parts->size[0]},
+                     args->residual ? COST_RESIDUAL : 0,
+                     size_of(args->y) * (args->add ? 2 : 1) + size_of(args->parts) + size_of(args->bias) + size_of(args->residual),
+                     0};
+}
+
 op_cost bias_backward_cost(const bias_backward_args *args) {
-    return (op_cost){args->dy->type, {ROWS(args->dy)}, 0, gradient_of(args->dbias, args->fresh) + size_of(args->dy), 0};
+    return (op_cost){
+        args->dy->type, {matrix_rows(args->dy), matrix_columns(args->dy)}, 0, gradient_of(args->dbias, args->fresh) + size_of(args->dy), 0};
 }
 
 op_cost attention_forward_cost(const attention_forward_args *args) {
@@ -150,6 +159,16 @@ op_cost cross_entropy_cost(const cross_entropy_args *args) {
                      {ROWS(args->logits)},
                      args->scale ? COST_GRADIENT : 0,
                      size_of(args->losses) + size_of(args->targets) + size_of(args->logits) * (args->scale ? 2 : 1) + (double)sizeof *args->state,
+                     0};
+}
+
+// A stage reads all logits; the last two may write them.
+op_cost cross_entropy_part_cost(const cross_entropy_part_args *args) {
+    double passes = args->scale && args->stage != LOGITS_TOP ? 2 : args->stage == LOGITS_LOSS ? 0 : 1;
+    return (op_cost){args->logits->type,
+                     {matrix_rows(args->logits), matrix_columns(args->logits)},
+                     0,
+                     passes * size_of(args->logits) + size_of(args->targets) + 3 * size_of(args->most),
                      0};
 }
 

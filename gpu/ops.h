@@ -38,8 +38,9 @@ typedef struct dropout_key {
 typedef struct rounding_key {
     uint64_t seed;
     uint32_t site;
-    int64_t first;  // a multiple of 64
+    int64_t first;  // a multiple of ROUNDING_ALIGN
 } rounding_key;
+enum { ROUNDING_ALIGN = 64 };
 
 // State of a run, in the memory of the device that decides the step, so that no host round trip is needed.
 typedef struct step_state {
@@ -83,27 +84,39 @@ enum { CHUNK = 16384 };  // elements: the unit in which tensors are distributed,
 //   MATMUL_DGELU       d = round_E(sum) * gelu'(pre), pre is read: the same bits as the unfused pair
 //   MATMUL_ACCUMULATE  d is FP32 and (+=): the whole sum over k is formed first and added once
 // gelu is the tanh form (Hendrycks & Gimpel 2016).
+// A matrix of three dimensions, (S,r,c), is one of (r,S*c) whose columns are cut into S slices, each of them dense: so what belongs to a slice is a
+// matrix of its own, and so are the rows of a slice of a matrix of two dimensions, one slice below the other. Where k is cut, in a or in both, S is a
+// power of two: each slice is summed as the whole would be, and the sums are added along a binary tree, ((0+1)+(2+3)), before the epilogue. Elsewhere
+// slices change no bit. A GPU may choose its algorithm by them.
 // A row of d has the same bits whatever other rows of a are multiplied with it, as long as `rows` is the same: a device may choose its algorithm
 // by `rows`, never by M.
 typedef struct matmul_args {
-    tensor *d;        // (M,N) E (=), or FP32 with MATMUL_ACCUMULATE; with E = BF16/FP16 d may also be FP32 (=)
-    tensor *pre;      // (M,N) E (=), or read
-    const tensor *a;  // (M,K) E, or (K,M) if ta
+    tensor *d;        // (M,N) or (S,M,N/S) E (=), or FP32 with MATMUL_ACCUMULATE; with E = BF16/FP16 d may also be FP32 (=)
+    tensor *pre;      // as d, E (=), or read
+    const tensor *a;  // (M,K) or (S,M,K/S) E, or (K,M) or (S,K,M/S) if ta
     bool ta;
-    const tensor *b;  // (K,N) E, or (N,K) if tb
+    const tensor *b;  // (K,N) or (S,K,N/S) E, or (N,K) or, where a's k is cut, (S,N,K/S) if tb
     bool tb;
     const tensor *bias;      // (N) E
     const tensor *residual;  // (M,N) E, or NULL: d, another tensor of type E, = round_E(sum (+ bias) + residual). No epilogue but BIAS
-    tensor *dbias;           // (N) FP32 (+=), or NULL: with DGELU, the column sums of d as it is stored
+    tensor *partials;        // (S,M,N) FP32, scratch, where k is cut and the device is a GPU
+    tensor *dbias;           // (N) FP32 (+=), slice after slice, or NULL: with DGELU, the column sums of d as it is stored
     bool fresh;              // dbias is (=)
     int64_t rows;            // of the whole batch of which a's rows are a part; 0: M. Not with ta
     unsigned epilogue;
 } matmul_args;
 
+static inline int64_t matrix_slices(const tensor *t) { return t->dims == 3 ? t->size[0] : 1; }
+static inline int64_t matrix_rows(const tensor *t) { return t->size[t->dims - 2]; }
+static inline int64_t matrix_columns(const tensor *t) { return matrix_slices(t) * t->size[t->dims - 1]; }
+
+// Slices of k.
+static inline int64_t matmul_slices(const matmul_args *args) { return args->ta ? 1 : matrix_slices(args->a); }
+
 // dbias = column sums of dy
 typedef struct bias_backward_args {
     tensor *dbias;     // (C) FP32 (+=)
-    const tensor *dy;  // (N,C) E
+    const tensor *dy;  // (N,C) or (S,N,C/S) E
     bool fresh;
 } bias_backward_args;
 
@@ -120,6 +133,10 @@ typedef struct attention_forward_args {
     int kv_heads;             // KV, a divisor of H; 0: H
     int window;               // W; 0: a position sees all before it
     const dropout_key *drop;  // acts on the probabilities; NULL: none
+    // For dropout, where B is several slices of the heads, of so many samples each, one after the other: head h of sample b of slice s is head first_head +
+    // s * H + h of sample b. 0: one slice
+    int64_t samples;
+    int first_head;
 } attention_forward_args;
 
 // The same attention for a text that grows: n positions that follow `first` earlier ones, whose keys and values are kept. Those of the new
@@ -140,6 +157,8 @@ typedef struct attention_backward_args {
     const tensor *lse, *qkv;
     int heads, kv_heads, window;
     const dropout_key *drop;
+    int64_t samples;
+    int first_head;  // as attention_forward's
 } attention_backward_args;
 
 // sum = x + residual, rounded to E (both may be NULL: then sum is x itself); y = (sum - mean) * rstd * w + b    (Ba et al. 2016)
@@ -246,12 +265,14 @@ typedef struct relu_backward_args {
     const tensor *dy, *y;
 } relu_backward_args;
 
-// x[b,t] = wte[token[b,t]] + wpe[t]; wpe NULL: without it
+// x[b,t] = wte[token[b,t]] + wpe[t]; wpe NULL: without it. Of a part of a table, x of a token that is not in it is zero, all bits.
 typedef struct embedding_forward_args {
     tensor *x;             // (B,T,C) E (=)
     const tensor *tokens;  // (B,T) INT32, each in [0,V)
     const tensor *wte;     // (V,C) E
     const tensor *wpe;     // (>=T,C) E, or NULL
+    bool part;             // wte begins with the row of token `first`, and has only some of the rows
+    int64_t first;
 } embedding_forward_args;
 
 // dwte[v] += sum of dx over positions with token v, in order of position; dwpe[t] += sum over b, in order
@@ -261,19 +282,38 @@ typedef struct embedding_backward_args {
     const tensor *dx;      // (B,T,C) E
     const tensor *tokens;  // (B,T) INT32
     bool fresh_wte, fresh_wpe;
+    bool part;  // dwte begins with the row of token `first`, and has only some of the rows: the gradients of others are not there
+    int64_t first;
 } embedding_backward_args;
 
 // losses[n] = -log softmax(logits[n])[target[n]]; where scale is not NULL, logits are overwritten by their gradient
 // (softmax - onehot) * *scale * state->loss_scale. A target < 0 has loss 0 and gradient 0.
 // The first `classes` columns are classes. What the others hold, NaN included, changes no bit; their gradient is +0, always.
+// Where columns are cut into slices (matmul_args), each slice's exponentials are summed as those of a whole row would be, and the sums are added along a
+// binary tree, ((0+1)+(2+3)).
 typedef struct cross_entropy_args {
     tensor *losses;           // (N) FP32 (=)
-    tensor *logits;           // (N,Vp) E, in place
+    tensor *logits;           // (N,Vp) or (S,N,Vp/S) E, in place
     const tensor *targets;    // (N) INT32, each < classes
     int64_t classes;          // V, 1 .. Vp
     const float *scale;       // host; NULL: losses only
     const step_state *state;  // device
 } cross_entropy_args;
+
+// The same in three stages, for slices of which only some are here. What a stage leaves is to be made one with what it left elsewhere before the next:
+// the largest `most`, the `logit` that is not zero, the sum of the `sum`s. With all slices here: the bits of cross_entropy.
+typedef enum { LOGITS_TOP, LOGITS_SUM, LOGITS_LOSS } logits_stage;
+typedef struct cross_entropy_part_args {
+    logits_stage stage;
+    tensor *losses;          // (N) FP32 (=) by LOGITS_LOSS
+    tensor *most, *logit;    // (N) FP32 (=) by LOGITS_TOP: the largest logit here, and the target's, or +0 where it is not here
+    tensor *sum;             // (N) FP32 (=) by LOGITS_SUM: of e^(logit - most)
+    tensor *logits;          // (S,N,W) E, in place: between stages it may hold something else
+    const tensor *targets;   // (N) INT32
+    int64_t classes, first;  // of all slices, those elsewhere included; the class of the first column here
+    const float *scale;      // as in cross_entropy, the same in all stages
+    const step_state *state;
+} cross_entropy_part_args;
 
 // hits[n] = 1 where the first largest of the first `classes` columns is column targets[n], else 0. A row with a NaN among them has no
 // largest, and a target outside of them is never it: 0. What the other columns hold changes nothing.
@@ -305,6 +345,15 @@ typedef struct cast_args {
     tensor *y;
     const tensor *x;
 } cast_args;  // between FP32, BF16 and FP16, round to nearest even
+
+// y = round(((part 0 + part 1) + (part 2 + part 3)) + bias + residual), siblings along a binary tree: what a matmul whose k is cut leaves, from its parts.
+typedef struct sum_slices_args {
+    tensor *y;               // (M,N) E, or FP32 without bias and residual (=)
+    const tensor *parts;     // (S,M,N) FP32, S a power of two
+    const tensor *bias;      // (N) E, or NULL
+    const tensor *residual;  // (M,N) E, or NULL; may be y
+    bool add;                // y is FP32 and (+=)
+} sum_slices_args;
 
 // y[e] = u - 1 with u = (word >> 8) * 2^-23 and word = philox(seed; e / 4 mod 2^32, 0, e / 2^34, 0)[e % 4]: uniform in [-1, 1), rounded to y's type.
 // For operands of measurements: a product of zeros takes less power than one of numbers, and so runs faster.
@@ -375,7 +424,7 @@ typedef struct sgd_args {
     X(gelu_forward) X(gelu_backward) X(relu_forward) X(relu_backward) X(embedding_forward) X(embedding_backward)        \
     X(cross_entropy) X(top_1) X(loss_means) X(dropout) X(add) X(cast) X(random_fill) X(cast_stochastic) X(sum_squares)  \
     X(step_decide) X(adamw) X(sgd) X(rms_norm_forward) X(rms_norm_backward) X(head_norm_forward) X(head_norm_backward)  \
-    X(rotary) X(swiglu_forward) X(swiglu_backward) X(attention_past)
+    X(rotary) X(swiglu_forward) X(swiglu_backward) X(attention_past) X(cross_entropy_part) X(sum_slices)
 // clang-format on
 
 typedef struct ops {

@@ -15,7 +15,11 @@ static bool parts(const flow *f, int b) {
     return range && !f->plan.forward_only && f->slots[b] && f->slots[b + 1] && range[b] != range[b + 1];
 }
 
-static int64_t elements(const flow *f, int b) { return f->plan.B * shape_count(f->of->block[b].dims, f->of->block[b].size); }
+static int64_t elements(const flow *f, int b) {
+    int64_t n = f->plan.B * shape_count(f->of->block[b].dims, f->of->block[b].size);
+    if (!f->of->block[b].divided || !f->plan.slice_count) return n;
+    return n / f->of->slices.of * f->plan.slice_count;
+}
 
 // The most that any block leaves that is needed here.
 static int64_t largest(const flow *f, int first, int stride) {

@@ -8,31 +8,47 @@ int64_t head_rows(int64_t rows, int64_t chunks) {
 }
 
 int64_t head_chunks(int64_t rows, int64_t vocab, bool gpu) {
-    int64_t most = HEAD_LOGITS / head_rows_in_memory(vocab);
+    int64_t most = HEAD_LOGITS / head_rows_in_memory(vocab, 1);
     if (gpu && most < HEAD_ROWS_GPU) most = HEAD_ROWS_GPU;
     if (most >= rows) return 1;
     if (most > HEAD_TILE) most = most / HEAD_TILE * HEAD_TILE;
     return most > 1 ? (rows + most - 1) / most : rows;
 }
 
+// Are the classes divided?
+static bool cuts_classes(const head *h) { return h->at.division == LINEAR_OUTPUTS; }
+
+static bool merges(const head *h, const pass *p) { return p->merge && cuts_classes(h); }
+
+// Classes in memory that are here.
+static int64_t columns(const head *h) { return cuts_classes(h) ? model_share(h->at.of, h->Vp) : h->Vp; }
+
 err_t head_plan(head *h, arena *a, dtype compute, int64_t rows, int64_t chunks) {
     h->rows = head_rows(rows, chunks);
-    return arena_2d(a, &h->logits, compute, h->rows, h->Vp);
+    h->kept = (tensor){0};
+    if (cuts_classes(h) && h->at.of->slices.count < h->at.of->slices.of) TRY(arena_2d(a, &h->kept, FP32, 3, h->rows));
+    return arena_2d(a, &h->logits, compute, h->rows, columns(h));
 }
 
 // A weight, a bias or a gradient of theirs, with the zeros after it.
 static tensor with_padding(const head *h, const tensor *t) {
     tensor whole = *t;
-    whole.size[0] = h->Vp;
+    if (h->at.division != LINEAR_INPUTS) whole.size[0] = columns(h);
     return whole;
 }
 
+static tensor logits_view(const head *h, int64_t n) {
+    return cuts_classes(h) ? model_cut(h->at.of, &h->logits, n, h->Vp) : view2(&h->logits, n, h->Vp);
+}
+
+// Rows first .. first+n-1 of x (N,C), or of each slice of x (S,N,C/S), which are then all of them.
+static tensor rows_of(const tensor *x, int64_t first, int64_t n) { return x->dims == 3 ? *x : tensor_rows(x, first, n); }
+
 static err_t logits_of(const head *h, const pass *p, tensor *logits, const tensor *x) {
     tensor w = with_padding(h, &p->w[h->at.w]), b = h->at.b < 0 ? (tensor){0} : with_padding(h, &p->w[h->at.b]);
-    return p->ops->matmul(
-        &(matmul_args){
-            .d = logits, .a = x, .b = &w, .tb = true, .bias = h->at.b < 0 ? NULL : &b, .rows = h->rows, .epilogue = h->at.b < 0 ? 0 : MATMUL_BIAS},
-        p->s);
+    matmul_args args = {
+        .d = logits, .a = x, .b = &w, .tb = true, .bias = h->at.b < 0 ? NULL : &b, .rows = h->rows, .epilogue = h->at.b < 0 ? 0 : MATMUL_BIAS};
+    return h->at.division == LINEAR_INPUTS ? slices_sum(h->at.of, p, &args) : p->ops->matmul(&args, p->s);
 }
 
 // dlogits gives the gradients of W and b, and then of x. The first chunk overwrites a fresh gradient, the others add to it.
@@ -45,43 +61,84 @@ static err_t chunk_backward(const head *h, const pass *p, const tensor *dx, int6
         TRY(p->ops->bias_backward(&(bias_backward_args){.dbias = &db, .dy = dlogits, .fresh = fresh}, p->s));
     }
     if (!dx) return ERR_OK;
-    tensor out = tensor_rows(dx, first, x->size[0]);
-    return p->ops->matmul(&(matmul_args){.d = &out, .a = dlogits, .b = &w, .rows = h->rows}, p->s);
+    tensor out = rows_of(dx, first, matrix_rows(x));
+    matmul_args args = {.d = &out, .a = dlogits, .b = &w, .rows = h->rows};
+    return cuts_classes(h) ? slices_sum(h->at.of, p, &args) : p->ops->matmul(&args, p->s);
+}
+
+// Some slices of the classes are elsewhere: what each stage leaves is made whole before the next.
+static err_t losses_in_stages(const head *h, const pass *p, cross_entropy_args *args) {
+    int64_t n = tensor_count(args->losses), here = h->at.of->slices.first * (h->Vp / h->at.of->slices.of);
+    tensor most = tensor_rows(&h->kept, 0, 1), logit = tensor_rows(&h->kept, 1, 1), sum = tensor_rows(&h->kept, 2, 1);
+    most = view1(&most, n), logit = view1(&logit, n), sum = view1(&sum, n);
+    cross_entropy_part_args x = {.losses = args->losses,
+                                 .most = &most,
+                                 .logit = &logit,
+                                 .sum = &sum,
+                                 .logits = args->logits,
+                                 .targets = args->targets,
+                                 .classes = args->classes,
+                                 .first = here,
+                                 .scale = args->scale,
+                                 .state = args->state};
+    for (x.stage = LOGITS_TOP; x.stage <= LOGITS_LOSS; x.stage++) {
+        TRY(p->ops->cross_entropy_part(&x, p->s));
+        if (x.stage == LOGITS_TOP) TRY(p->merge->whole(p->merge->ctx, MERGE_LARGEST, &most, p->s));
+        if (x.stage == LOGITS_TOP) TRY(p->merge->whole(p->merge->ctx, MERGE_PICK, &logit, p->s));
+        if (x.stage == LOGITS_SUM) TRY(p->merge->whole(p->merge->ctx, MERGE_SUM, &sum, p->s));
+    }
+    return ERR_OK;
 }
 
 err_t head_losses(head *h, pass *p, const tensor *losses, const tensor *hits, const tensor *dx, const tensor *x, const tensor *targets) {
-    int64_t N = x->size[0];
+    int64_t N = matrix_rows(x);
     for (int64_t first = 0; first < N; first += h->rows) {
         int64_t n = N - first < h->rows ? N - first : h->rows;
-        tensor in = tensor_rows(x, first, n), loss = tensor_rows(losses, first, n), target = tensor_rows(targets, first, n),
-               logits = view2(&h->logits, n, h->Vp);
+        tensor in = rows_of(x, first, n), loss = tensor_rows(losses, first, n), target = tensor_rows(targets, first, n), logits = logits_view(h, n);
         TRY(logits_of(h, p, &logits, &in));
         if (hits) {
             tensor hit = tensor_rows(hits, first, n);
             TRY(p->ops->top_1(&(top_1_args){.hits = &hit, .logits = &logits, .targets = &target, .classes = h->classes}, p->s));
         }
-        TRY(p->ops->cross_entropy(&(cross_entropy_args){.losses = &loss,
-                                                        .logits = &logits,
-                                                        .targets = &target,
-                                                        .classes = h->classes,
-                                                        .scale = p->dw ? &p->loss_factor : NULL,
-                                                        .state = p->state},
-                                  p->s));
+        cross_entropy_args args = {.losses = &loss,
+                                   .logits = &logits,
+                                   .targets = &target,
+                                   .classes = h->classes,
+                                   .scale = p->dw ? &p->loss_factor : NULL,
+                                   .state = p->state};
+        TRY(merges(h, p) ? losses_in_stages(h, p, &args) : p->ops->cross_entropy(&args, p->s));
         if (p->dw) TRY(chunk_backward(h, p, dx, first, &logits, &in));
     }
     return ERR_OK;
 }
 
-err_t head_scores(head *h, pass *p, const tensor *x) {
-    for (int64_t first = 0, N = x->size[0]; first < N; first += h->rows) {
-        int64_t n = N - first < h->rows ? N - first : h->rows;
-        tensor in = tensor_rows(x, first, n), logits = view2(&h->logits, n, h->Vp);
-        TRY(logits_of(h, p, &logits, &in));
-        for (int64_t i = 0; i < n; i++) {
-            tensor to = tensor_rows(&p->scores, first + i, 1), row = tensor_rows(&logits, i, 1);
-            row.size[1] = h->classes;
-            TRY(p->ops->cast(&(cast_args){.y = &to, .x = &row}, p->s));
-        }
+// Row i of logits, slice by slice. Of slices that are elsewhere there are zeros.
+static err_t scores_row(const head *h, const pass *p, const tensor *logits, int64_t i, const tensor *to) {
+    int64_t slices = matrix_slices(logits), width = logits->size[logits->dims - 1], n = matrix_rows(logits);
+    int64_t before = cuts_classes(h) ? h->at.of->slices.first * width : 0;
+    for (int64_t s = 0; s < slices; s++) {
+        int64_t first = before + s * width, classes = h->classes - first < width ? h->classes - first : width;
+        if (classes <= 0) break;
+        tensor all = view2(logits, slices * n, width), row = tensor_rows(&all, s * n + i, 1), part = view2(to, 1, classes);
+        row.size[1] = classes;
+        part.data = (float *)to->data + first;
+        TRY(p->ops->cast(&(cast_args){.y = &part, .x = &row}, p->s));
     }
     return ERR_OK;
+}
+
+err_t head_scores(head *h, pass *p, const tensor *x) {
+    if (merges(h, p)) TRY(stream_zero(p->s, p->scores.data, (size_t)(x->size[0] * h->classes) * sizeof(float)));
+    for (int64_t first = 0, N = x->size[0]; first < N; first += h->rows) {
+        int64_t n = N - first < h->rows ? N - first : h->rows;
+        tensor in = tensor_rows(x, first, n), logits = logits_view(h, n);
+        TRY(logits_of(h, p, &logits, &in));
+        for (int64_t i = 0; i < n; i++) {
+            tensor to = tensor_rows(&p->scores, first + i, 1);
+            TRY(scores_row(h, p, &logits, i, &to));
+        }
+    }
+    if (!merges(h, p)) return ERR_OK;
+    tensor scores = view2(&p->scores, x->size[0], h->classes);
+    return p->merge->whole(p->merge->ctx, MERGE_PICK, &scores, p->s);
 }

@@ -7,22 +7,28 @@
 //
 // Vp is V in memory, V or more: the products include rows of zeros after the weight. These give columns of logits that
 // no softmax reads; their gradient is zero and adds nothing to dx or to the padding of the weight's gradient.
+// With slices (model.h) the vocabulary in memory is divided: each slice has Vp/S rows of W and columns of logits, its own matrix of them; dx and the sum of
+// exponentials are sums over slices.
 #ifndef MODEL_HEAD_H
 #define MODEL_HEAD_H
 
 #include "model/linear.h"
 
 typedef struct head {
-    linear at;  // W (V,C), b (V)
+    linear at;  // W (V,C), b (V). Divided: by its outputs, without a bias, or by its inputs
     int64_t classes, Vp;
     int64_t rows;   // of a chunk
-    tensor logits;  // (rows,Vp)
+    tensor logits;  // (rows,Vp), or (slices here,rows,Vp/S)
+    tensor kept;    // (3,rows) FP32, where slices are elsewhere too: what a stage of the softmax leaves
 } head;
 
 // Tensor cores are fast when rows of logits begin at multiples of 16 bytes and tiles are whole. GPT-2's 50257 gives
 // neither, 50304 gives both. The padding is only in memory: names, shapes, files, hashes and samples have V.
 enum { VOCAB_ALIGN = 128 };
-static inline int64_t head_rows_in_memory(int64_t vocab) { return (vocab + VOCAB_ALIGN - 1) / VOCAB_ALIGN * VOCAB_ALIGN; }
+static inline int64_t head_rows_in_memory(int64_t vocab, int64_t slices) {
+    int64_t unit = slices > VOCAB_ALIGN ? slices : VOCAB_ALIGN;
+    return (vocab + unit - 1) / unit * unit;
+}
 
 // The fewest chunks with at most HEAD_LOGITS elements each (or one row), lest they be the largest tensor of all. On a GPU with
 // at least HEAD_ROWS_GPU rows each: a product of fewer rows does not fill it, and each chunk reads and writes the weight's whole gradient.

@@ -1,22 +1,42 @@
 // model/linear.c: see model/linear.h.
 #include "model/linear.h"
 
+void linear_divide(linear *l, model *m, linear_division d, int matrices, const int64_t *rows) {
+    if (m->slices.of == 1) return;
+    l->division = d, l->of = m;
+    model_divide(m, l->w, d == LINEAR_INPUTS, matrices, rows);
+    if (l->b >= 0 && d == LINEAR_OUTPUTS) model_divide(m, l->b, 0, matrices, rows);
+}
+
 // Rows of the whole micro-batch of which x has those of p->B samples.
-static int64_t whole_rows(const pass *p, const tensor *x) { return p->rows ? p->rows : p->whole ? x->size[0] / p->B * p->whole : 0; }
+static int64_t whole_rows(const pass *p, const tensor *x) { return p->rows ? p->rows : p->whole ? matrix_rows(x) / p->B * p->whole : 0; }
+
+// Slices that are here are added by the product itself. Of others comes their sum, and what follows the whole sum is left for then.
+err_t slices_sum(const model *m, const pass *p, matmul_args *args) {
+    tensor partials = m->partials, d = *args->d;
+    if (partials.data) partials = view3(&partials, m->slices.count, matrix_rows(&d), matrix_columns(&d)), args->partials = &partials;
+    if (!p->merge) return p->ops->matmul(args, p->s);
+    tensor part = view2(&m->partial, d.size[0], d.size[1]), whole = view3(&m->partial, 1, d.size[0], d.size[1]), *sum = args->pre ? args->pre : &d;
+    matmul_args here = {.d = &part, .a = args->a, .b = args->b, .tb = args->tb, .partials = args->partials, .rows = args->rows};
+    TRY(p->ops->matmul(&here, p->s));
+    TRY(p->merge->whole(p->merge->ctx, MERGE_SUM, &part, p->s));
+    TRY(p->ops->sum_slices(&(sum_slices_args){.y = sum, .parts = &whole, .bias = args->bias, .residual = args->residual}, p->s));
+    return args->pre ? p->ops->gelu_forward(&(gelu_forward_args){.y = &d, .x = args->pre}, p->s) : ERR_OK;
+}
 
 static err_t forward(const pass *p, const linear *l, const tensor *y, const tensor *x, const tensor *pre, const tensor *residual) {
     tensor d = *y, sum = pre ? *pre : (tensor){0};
     unsigned epilogue = (l->b >= 0 ? MATMUL_BIAS : 0) | (pre ? MATMUL_GELU : 0);
-    return p->ops->matmul(&(matmul_args){.d = &d,
-                                         .pre = pre ? &sum : NULL,
-                                         .a = x,
-                                         .b = &p->w[l->w],
-                                         .tb = true,
-                                         .bias = l->b >= 0 ? &p->w[l->b] : NULL,
-                                         .residual = residual,
-                                         .rows = whole_rows(p, x),
-                                         .epilogue = epilogue},
-                          p->s);
+    matmul_args args = {.d = &d,
+                        .pre = pre ? &sum : NULL,
+                        .a = x,
+                        .b = &p->w[l->w],
+                        .tb = true,
+                        .bias = l->b >= 0 ? &p->w[l->b] : NULL,
+                        .residual = residual,
+                        .rows = whole_rows(p, x),
+                        .epilogue = epilogue};
+    return l->division == LINEAR_INPUTS ? slices_sum(l->of, p, &args) : p->ops->matmul(&args, p->s);
 }
 
 err_t linear_forward(const pass *p, const linear *l, const tensor *y, const tensor *x, const tensor *pre) { return forward(p, l, y, x, pre, NULL); }
@@ -27,15 +47,15 @@ err_t linear_onto(const pass *p, const linear *l, const tensor *y, const tensor 
 
 err_t linear_inputs(const pass *p, const linear *l, const tensor *dx, const tensor *dy, const tensor *pre, const linear *before) {
     tensor d = *dx, sum = pre ? *pre : (tensor){0};
-    return p->ops->matmul(&(matmul_args){.d = &d,
-                                         .pre = pre ? &sum : NULL,
-                                         .a = dy,
-                                         .b = &p->w[l->w],
-                                         .dbias = pre && before ? linear_bias(p, before) : NULL,
-                                         .fresh = p->fresh,
-                                         .rows = whole_rows(p, dy),
-                                         .epilogue = pre ? MATMUL_DGELU : 0},
-                          p->s);
+    matmul_args args = {.d = &d,
+                        .pre = pre ? &sum : NULL,
+                        .a = dy,
+                        .b = &p->w[l->w],
+                        .dbias = pre && before ? linear_bias(p, before) : NULL,
+                        .fresh = p->fresh,
+                        .rows = whole_rows(p, dy),
+                        .epilogue = pre ? MATMUL_DGELU : 0};
+    return l->division == LINEAR_OUTPUTS ? slices_sum(l->of, p, &args) : p->ops->matmul(&args, p->s);
 }
 
 err_t linear_weights_only(const pass *p, const linear *l, const tensor *dy, const tensor *x) {

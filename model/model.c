@@ -14,6 +14,7 @@ model *model_new(const model_type *type, size_t size, int params, int blocks) {
     if (!m) return NULL;
     m->type = type;
     m->blocks = blocks;
+    m->slices = (model_slices){1, 0, 1};
     m->param = calloc((size_t)params, sizeof *m->param);
     m->block = calloc((size_t)blocks, sizeof *m->block);
     if (m->param && m->block) return m;
@@ -40,6 +41,32 @@ int model_add(model *m, int block, int64_t rows, int64_t cols, double std, float
     vsnprintf(p->name, sizeof p->name, format, ap);
     va_end(ap);
     return m->params++;
+}
+
+void model_divide(model *m, int index, int axis, int matrices, const int64_t *rows) {
+    param *p = &m->param[index];
+    if (m->slices.of == 1) return;
+    p->slices = m->slices.of, p->axis = axis;
+    for (int k = 0; k < matrices; k++) p->share[k] = rows[k];
+}
+
+err_t model_plan_slices(model *m, arena *a, const model_plan *o, int64_t N, int64_t C) {
+    model_slices *x = &m->slices;
+    *x = (model_slices){x->of, o->slice_first, o->slice_count ? o->slice_count : x->of};
+    m->partials = m->partial = (tensor){0};
+    if (x->of == 1) return ERR_OK;
+    if (device_about(a->dev)->kind == DEVICE_CUDA && x->count > 1) TRY(arena_3d(a, &m->partials, FP32, x->count, N, C));
+    return x->count < x->of ? arena_2d(a, &m->partial, FP32, N, C) : ERR_OK;
+}
+
+int64_t param_slice_room(const param *p) {
+    int64_t all = shape_count(p->dims, p->size);
+    return (p->rows_in_memory ? all / p->size[0] * p->rows_in_memory : all) / param_slices(p);
+}
+
+int64_t param_slice_count(const param *p, int slice) {
+    int64_t room = param_slice_room(p), left = shape_count(p->dims, p->size) - slice * room;
+    return left < 0 ? 0 : left < room ? left : room;
 }
 
 int64_t model_elements(const model *m) {
@@ -71,13 +98,13 @@ void model_init(const model *m, int index, uint64_t seed, int64_t first, int64_t
         for (int64_t i = 0; i < count; i++) dst[i] = p->init_value;
         return;
     }
-    for (int64_t i = 0; i < count; i += 4) {
+    for (int64_t i = -(first % 4); i < count; i += 4) {
         uint64_t group = (uint64_t)(first + i) / 4;
         uint32_t bits[4];
         double z[4];
         philox4x32(bits, seed, (uint32_t)group, SITE_INIT, (uint32_t)index, (uint32_t)(group >> 32));
         normal4(z, bits);
-        for (int64_t j = i; j < i + 4 && j < count; j++) dst[j] = (float)(z[j - i] * p->init_std);
+        for (int64_t j = i < 0 ? 0 : i; j < i + 4 && j < count; j++) dst[j] = (float)(z[j - i] * p->init_std);
     }
 }
 

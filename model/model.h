@@ -13,7 +13,7 @@
 #include "gpu/gpu.h"
 #include "gpu/ops.h"
 
-enum { MODEL_NAME = 64, MODEL_INPUTS = 4, MODEL_METRICS = 2 };
+enum { MODEL_NAME = 64, MODEL_INPUTS = 4, MODEL_METRICS = 2, PARAM_SHARES = 3 };
 
 // One row of the parameter table. Norms, hashes and files follow the order of the table.
 typedef struct param {
@@ -22,8 +22,13 @@ typedef struct param {
     int64_t size[TENSOR_DIMS];
     int64_t rows_in_memory;  // 0: size[0]. Else at least size[0]: rows of zeros pad values and gradient to this number
     int block;               // the block that uses it
-    bool decay;              // weight decay applies: matrices and embeddings, not biases and gains
-    double init_std;         // values start normal(0, init_std), or, where it is 0, at init_value
+    // Divided among slices (model_slices): a slice has an equal share of dimension `axis`, and slices lie in memory one after the other, each of
+    // them row-major. A matrix that is several ones, one below the other, is divided along dimension 0 by shares of each. Of rows_in_memory, which
+    // is a multiple of the slices, the last slices have the zeros.
+    int slices, axis;             // 0 or 1 slices: it is whole
+    int64_t share[PARAM_SHARES];  // rows of each of several matrices; all 0: it is one
+    bool decay;                   // weight decay applies: matrices and embeddings, not biases and gains
+    double init_std;              // values start normal(0, init_std), or, where it is 0, at init_value
     float init_value;
     int tied;  // -1, or the row whose values this one shares. It has its own gradient, which is added to that
                // row's at the end. A backward pass finishes this gradient before it adds to that row's, once:
@@ -35,6 +40,18 @@ typedef struct pass_past {
     int place;  // 0 .. model_plan.places-1
     int64_t first;
 } pass_past;
+
+// How a result whose slices lie in several places becomes whole, in all of them.
+typedef enum merge_kind {
+    MERGE_SUM,      // FP32: sums of aligned slices, added along the tree of slices
+    MERGE_LARGEST,  // FP32
+    MERGE_PICK,     // any type: at most one place has bits other than 0
+} merge_kind;
+
+typedef struct slice_merge {
+    err_t (*whole)(void *ctx, merge_kind kind, const tensor *part, stream *s);  // part is read and overwritten; all places call it in the same order
+    void *ctx;
+} slice_merge;
 
 // One micro-batch on its way through the blocks.
 typedef struct pass {
@@ -48,19 +65,21 @@ typedef struct pass {
     const tensor *x;          // [blocks-1] what block b leaves for block b+1: (B, ...) E, shapes as planned
     const tensor *dx;         // [blocks-1] its gradient (=); unused if dw is NULL. All of them may share memory: a block
                               // reads all of dx[b] before it writes dx[b-1]
-    const tensor *w;          // the parameters' values, E, one for each row of the table
-    tensor *dw;               // their gradients, FP32 (+=). NULL: forward only
-    bool fresh;               // dw is (=): what it holds is garbage
-    const step_state *state;  // on the device: the loss scale
-    float loss_factor;        // 1 / (G * model.losses): the share of one loss in the step's mean loss
-    dropout_key drop;         // seed, step and first sample; p = 0: no dropout
-    tensor losses;            // (B, model.losses) FP32 (=), the caller's memory: written by the last block, forward or, if
-                              // dw is given, backward
-    tensor metrics;           // (metrics, B) FP64 (=), the caller's memory; written with the losses; no data: not wanted
-    bool predict;             // instead of losses, leave the scores of what follows each sample, whose length is that of in[0]
-    const pass_past *past;    // [B] when predict: the samples' earlier positions; of B > 1 samples each has one new position. NULL: there are none,
-                              // and nothing is kept
-    tensor scores;            // (B,V) FP32 (=), the caller's memory, when predict
+    const tensor *w;  // the parameters' values, E, one for each row of the table. Of a divided one the slices that are here, one after the other:
+                      // (rows here, columns), or, where columns are divided, (slices here, rows, columns of a slice)
+    tensor *dw;       // their gradients, FP32 (+=), shaped like them. NULL: forward only
+    const slice_merge *merge;  // NULL: all slices are here
+    bool fresh;                // dw is (=): what it holds is garbage
+    const step_state *state;   // on the device: the loss scale
+    float loss_factor;         // 1 / (G * model.losses): the share of one loss in the step's mean loss
+    dropout_key drop;          // seed, step and first sample; p = 0: no dropout
+    tensor losses;             // (B, model.losses) FP32 (=), the caller's memory: written by the last block, forward or, if
+                               // dw is given, backward
+    tensor metrics;            // (metrics, B) FP64 (=), the caller's memory; written with the losses; no data: not wanted
+    bool predict;              // instead of losses, leave the scores of what follows each sample, whose length is that of in[0]
+    const pass_past *past;     // [B] when predict: the samples' earlier positions; of B > 1 samples each has one new position. NULL: there are none,
+                               // and nothing is kept
+    tensor scores;             // (B,V) FP32 (=), the caller's memory, when predict
 } pass;
 
 typedef struct model model;
@@ -71,14 +90,25 @@ typedef struct block {
     const char *name;
     int dims;  // what it leaves for the next block, of one sample, E. The last block: nothing
     int64_t size[TENSOR_DIMS - 1];
+    bool divided;  // it leaves (slices here, samples, part of its size): matrices of its slices
     block_call forward, backward;
     double flops;                // its part of model.flops
     block_call inputs, weights;  // backward in two halves, in this order: dx of its input, then dw. NULL: it has none
 } block;
 
+// Sums over heads, over hidden channels and over a vocabulary are cut into `of` slices, a power of two. Each is summed as the whole would be, and
+// the results are added along one binary tree, ((0+1)+(2+3)): only siblings are. So whoever has an aligned part of the slices can add them alone.
+typedef struct model_slices {
+    int of;            // 1: sums are whole
+    int first, count;  // those that are here
+} model_slices;
+
 // What every architecture begins with.
 struct model {
     const struct model_type *type;
+    model_slices slices;
+    tensor partials;  // (slices here,N,C) FP32, scratch of sums that are cut, on a GPU
+    tensor partial;   // (N,C) FP32: this place's part of them, where slices are elsewhere too
     int params, blocks;
     param *param;
     block *block;
@@ -112,15 +142,20 @@ typedef struct model_plan {
     const int *slots;   // [blocks] 0: the block does not run here, and needs no memory
     bool forward_only;  // no pass will have dw: nothing is kept, and recompute is ignored
     recomputation recompute;
-    int places;  // texts whose keys and values can be kept while they grow, `context` positions of each
+    int places;                    // texts whose keys and values can be kept while they grow, `context` positions of each
+    int slice_first, slice_count;  // those that are here: a subtree of the tree of slices. 0: all
 } model_plan;
 
+enum { RULE_DIVIDED = 32 };  // half of the hidden layers that a perceptron may have
 // What model_type.resolve is told, and says of the options: keys by name.
 typedef struct model_rule {
-    int64_t micro;          // samples of a micro-batch
-    bool gpu;               // the run is on GPUs
-    const char *chosen;     // a key that was left open and is now filled in; NULL: none
-    const char *broken[2];  // the keys of the rule that does not hold
+    int64_t micro;                      // samples of a micro-batch
+    bool gpu;                           // the run is on GPUs
+    int64_t slices;                     // [parallel] slices; 0: 1
+    const char *chosen;                 // a key that was left open and is now filled in; NULL: none
+    const char *broken[2];              // the keys of the rule that does not hold
+    const char *divided[RULE_DIVIDED];  // keys whose values the slices must divide; NULL: none
+    int64_t value[RULE_DIVIDED];        // ... and these values
 } model_rule;
 
 // One of the tensors that hold a parameter in files of others: its next `rows` rows.
@@ -178,14 +213,35 @@ void model_free(model *m);
 int model_add(model *m, int block, int64_t rows, int64_t cols, double std, float value, const char *format, ...)
     __attribute__((format(printf, 7, 8)));
 
+// Of a width that is divided, the part that is here.
+static inline int64_t model_share(const model *m, int64_t width) { return width / m->slices.of * m->slices.count; }
+
+// (N,width), or, where the width is divided, (slices here, N, its part in a slice): a view of t's first elements.
+static inline tensor model_cut(const model *m, const tensor *t, int64_t N, int64_t width) {
+    if (m->slices.of == 1) return view2(t, N, width);
+    return view3(t, m->slices.count, N, width / m->slices.of);
+}
+
+// Takes the plan's slices, and declares the scratch of sums that are cut, of at most N rows and C columns.
+err_t model_plan_slices(model *m, arena *a, const model_plan *o, int64_t N, int64_t C);
+
+// Divides a parameter along an axis among the model's slices. rows: of each of `matrices` that it consists of.
+void model_divide(model *m, int param, int axis, int matrices, const int64_t *rows);
+
+static inline int param_slices(const param *p) { return p->slices > 1 ? p->slices : 1; }
+
+// Elements of a slice in memory, and of these the ones that are no padding.
+int64_t param_slice_room(const param *p);
+int64_t param_slice_count(const param *p, int slice);
+
 // Elements of all parameters (a tied one is not counted again).
 int64_t model_elements(const model *m);
 
 // Index of a parameter, -1 when there is none of that name.
 int model_find(const model *m, const char *name);
 
-// dst (host, FP32, count) = initial values of elements first .. first+count-1: Philox keyed by (seed, row of the table, element), Box-Muller.
-// first is a multiple of 4.
+// dst (host, FP32, count) = initial values of elements first .. first+count-1, in row-major order whatever the slices: Philox keyed by (seed, row of
+// the table, element), Box-Muller.
 void model_init(const model *m, int param, uint64_t seed, int64_t first, int64_t count, float *dst);
 
 // Blocks first .. last, in that order; backward from last down to first. PASS_INPUTS and PASS_WEIGHTS are the halves of

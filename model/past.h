@@ -10,15 +10,15 @@
 #include "model/model.h"
 
 typedef struct past {
-    tensor *layer;  // [layers] (places,T,2*KV*D) E
-    int layers, heads, kv_heads, window;
+    tensor *layer;                                // [layers] (slices,places,T,2*KV*D) E
+    int layers, slices, heads, kv_heads, window;  // slices of the heads, 0: one; heads of a slice
 } past;
 
 // For layers of so many heads, of which the first is block `first`; head: elements of one. Nothing if o->places is 0, nor for blocks that do not run here.
 err_t past_plan(past *k, arena *a, const model_plan *o, int first, int layers, int64_t T, int64_t head);
 void past_close(past *k);
 
-// y (B*n,H*D) (=) attention of the pass's B samples, n new positions each. qkv (B*n,(H+2*KV)*D): theirs.
+// y (B*n,H*D) (=) attention of the pass's B samples, n new positions each. qkv (B*n,(H+2*KV)*D): theirs. With slices both are (slices,B*n,...).
 err_t past_attend(const past *k, const pass *p, int layer, const tensor *y, const tensor *qkv);
 
 // The position of sample b's first new token.

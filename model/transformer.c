@@ -19,15 +19,15 @@ typedef struct layer_params {
 
 // What a layer's backward pass reads in addition to its input x, by the cost of recomputing it.
 typedef struct layer_costly {
-    tensor qkv, att, lse;                               // (B,T,3C), (B,T,C), (B,H,T)
+    tensor qkv, att, lse;                               // (B,T,3C), (B,T,C), (B,H,T): the slices that are here, one after the other
     tensor mid;                                         // (B,T,C)   x + attention
-    tensor fc_pre;                                      // (B,T,4C)  before GELU
+    tensor fc_pre;                                      // (B,T,4C)  before GELU: slices
     tensor ln_1_mean, ln_1_rstd, ln_2_mean, ln_2_rstd;  // (B,T)
 } layer_costly;
 
 typedef struct layer_cheap {
     tensor ln_1, ln_2;  // (B,T,C)
-    tensor fc;          // (B,T,4C)  after GELU
+    tensor fc;          // (B,T,4C)  after GELU: slices
 } layer_cheap;
 
 // The number of sets of each: one for each layer of each slot, or one that all share and each layer's forward pass
@@ -59,18 +59,19 @@ struct transformer {
 
 enum { DROP_ATTENTION = 1, DROP_MID, DROP_OUT };  // places of a block
 
-// One layer's tensors, its own or the shared ones, cut to this pass's B and T. N = B*T rows.
+// One layer's tensors, its own or the shared ones, cut to this pass's B and T. N = B*T rows. To attention, slices of the heads are more samples of fewer
+// heads.
 typedef struct layer_view {
     int64_t B, T, N;
     tensor x, ln_1, ln_1_mean, ln_1_rstd, qkv, att, lse, mid, ln_2, ln_2_mean, ln_2_rstd, fc_pre, fc, branch;
-    tensor qkv3, att3;  // (B,T,.)
+    tensor qkv3, att3;  // (slices*B,T,.)
 } layer_view;
 
 static layer_view view_layer(const transformer *t, int l, const pass *p, const tensor *x) {
     int own = t->own[l] + p->slot;
     const layer_costly *a = &t->costly[t->sets.shares_costly ? 0 : own];
     const layer_cheap *b = &t->cheap[t->sets.shares_cheap ? 0 : own];
-    int64_t C = t->C, B = p->B, T = p->in[0].size[1], N = B * T;
+    int64_t C = t->C, B = p->B, T = p->in[0].size[1], N = B * T, S = t->of->slices.of, many = B * t->of->slices.count;
     return (layer_view){
         .B = B,
         .T = T,
@@ -79,18 +80,18 @@ static layer_view view_layer(const transformer *t, int l, const pass *p, const t
         .ln_1 = view2(&b->ln_1, N, C),
         .ln_1_mean = view1(&a->ln_1_mean, N),
         .ln_1_rstd = view1(&a->ln_1_rstd, N),
-        .qkv = view2(&a->qkv, N, 3 * C),
-        .att = view2(&a->att, N, C),
-        .lse = view3(&a->lse, B, t->heads, T),
+        .qkv = model_cut(t->of, &a->qkv, N, 3 * C),
+        .att = model_cut(t->of, &a->att, N, C),
+        .lse = view3(&a->lse, many, t->heads / S, T),
         .mid = view2(&a->mid, N, C),
         .ln_2 = view2(&b->ln_2, N, C),
         .ln_2_mean = view1(&a->ln_2_mean, N),
         .ln_2_rstd = view1(&a->ln_2_rstd, N),
-        .fc_pre = view2(&a->fc_pre, N, 4 * C),
-        .fc = view2(&b->fc, N, 4 * C),
+        .fc_pre = model_cut(t->of, &a->fc_pre, N, 4 * C),
+        .fc = model_cut(t->of, &b->fc, N, 4 * C),
         .branch = view2(&t->branch, N, C),
-        .qkv3 = view3(&a->qkv, B, T, 3 * C),
-        .att3 = view3(&a->att, B, T, C),
+        .qkv3 = view3(&a->qkv, many, T, 3 * C / S),
+        .att3 = view3(&a->att, many, T, C / S),
     };
 }
 
@@ -128,13 +129,19 @@ static err_t attention_sum(int l, const pass *p, const layer_params *n, layer_vi
     return norm_2(p, n, v, &v->branch);
 }
 
+static int heads_of_slice(const transformer *t) { return t->heads / t->of->slices.of; }
+
 static err_t attend(transformer *t, int l, const pass *p, layer_view *v) {
     dropout_key key;
     if (p->past) return past_attend(&t->kept, p, l, &v->att, &v->qkv);
-    return p->ops->attention_forward(
-        &(attention_forward_args){
-            .y = &v->att3, .lse = &v->lse, .qkv = &v->qkv3, .heads = t->heads, .drop = dropout_at(p, l + 1, DROP_ATTENTION, &key)},
-        p->s);
+    return p->ops->attention_forward(&(attention_forward_args){.y = &v->att3,
+                                                               .lse = &v->lse,
+                                                               .qkv = &v->qkv3,
+                                                               .heads = heads_of_slice(t),
+                                                               .drop = dropout_at(p, l + 1, DROP_ATTENTION, &key),
+                                                               .samples = v->B,
+                                                               .first_head = t->of->slices.first * heads_of_slice(t)},
+                                     p->s);
 }
 
 // mid = x + attention(norm(x));  fc = gelu(linear(norm(mid))): the layer up to the last value that its backward pass reads.
@@ -206,8 +213,10 @@ static err_t mlp_backward(transformer *t, int l, const pass *p, layer_view *v, t
 // dx: the gradient of mid on entry, that of x on return.
 static err_t attention_part_backward(transformer *t, int l, const pass *p, layer_view *v, tensor *dx) {
     const layer_params *n = &t->layer[l];
-    tensor dnorm = view2(&t->inner, v->N, t->C), datt = dnorm, datt3 = view3(&datt, v->B, v->T, t->C), dbranch;
-    tensor dqkv = view2(&v->fc, v->N, 3 * t->C), dqkv3 = view3(&dqkv, v->B, v->T, 3 * t->C), delta = view3(&t->delta, v->B, t->heads, v->T);
+    int64_t S = t->of->slices.of, many = v->B * t->of->slices.count;
+    tensor dnorm = view2(&t->inner, v->N, t->C), datt = model_cut(t->of, &t->inner, v->N, t->C), datt3 = view3(&datt, many, v->T, t->C / S), dbranch;
+    tensor dqkv = model_cut(t->of, &v->fc, v->N, 3 * t->C), dqkv3 = view3(&dqkv, many, v->T, 3 * t->C / S);
+    tensor delta = view3(&t->delta, many, t->heads / S, v->T);
     dropout_key key;
     TRY(branch_gradient(p, l, DROP_MID, &v->branch, dx, &dbranch));
     TRY(p->drop.p == 0 ? linear_weights_only(p, &n->proj, &dbranch, &v->att) : linear_weights(p, &n->proj, &dbranch, &v->att));
@@ -218,8 +227,10 @@ static err_t attention_part_backward(transformer *t, int l, const pass *p, layer
                                                               .y = &v->att3,
                                                               .lse = &v->lse,
                                                               .qkv = &v->qkv3,
-                                                              .heads = t->heads,
-                                                              .drop = dropout_at(p, l + 1, DROP_ATTENTION, &key)},
+                                                              .heads = heads_of_slice(t),
+                                                              .drop = dropout_at(p, l + 1, DROP_ATTENTION, &key),
+                                                              .samples = v->B,
+                                                              .first_head = t->of->slices.first * heads_of_slice(t)},
                                    p->s));
     TRY(linear_weights(p, &n->qkv, &dqkv, &v->ln_1));
     TRY(linear_inputs(p, &n->qkv, &dnorm, &dqkv, NULL, NULL));
@@ -267,6 +278,10 @@ static void add_layer(transformer *t, int l) {
     n->fc.b = model_add(m, b, 4 * C, 0, 0, 0, "h.%d.mlp.c_fc.bias", l);
     n->out.w = model_add(m, b, C, 4 * C, residual, 0, "h.%d.mlp.c_proj.weight", l);
     n->out.b = model_add(m, b, C, 0, 0, 0, "h.%d.mlp.c_proj.bias", l);
+    linear_divide(&n->qkv, m, LINEAR_OUTPUTS, 3, (const int64_t[]){C, C, C});
+    linear_divide(&n->proj, m, LINEAR_INPUTS, 0, NULL);
+    linear_divide(&n->fc, m, LINEAR_OUTPUTS, 0, NULL);
+    linear_divide(&n->out, m, LINEAR_INPUTS, 0, NULL);
 }
 
 err_t transformer_open(transformer **out, model *m, int layers, int heads, int64_t T, int64_t C) {
@@ -294,11 +309,11 @@ void transformer_close(transformer *t) {
 
 static err_t plan_costly(const transformer *t, arena *a, layer_costly *k, dtype type, int64_t B) {
     int64_t T = t->T, C = t->C;
-    TRY(arena_3d(a, &k->qkv, type, B, T, 3 * C));
-    TRY(arena_3d(a, &k->att, type, B, T, C));
-    TRY(arena_3d(a, &k->lse, FP32, B, t->heads, T));
+    TRY(arena_3d(a, &k->qkv, type, B, T, model_share(t->of, 3 * C)));
+    TRY(arena_3d(a, &k->att, type, B, T, model_share(t->of, C)));
+    TRY(arena_3d(a, &k->lse, FP32, B, model_share(t->of, t->heads), T));
     TRY(arena_3d(a, &k->mid, type, B, T, C));
-    TRY(arena_3d(a, &k->fc_pre, type, B, T, 4 * C));
+    TRY(arena_3d(a, &k->fc_pre, type, B, T, model_share(t->of, 4 * C)));
     TRY(arena_2d(a, &k->ln_1_mean, FP32, B, T));
     TRY(arena_2d(a, &k->ln_1_rstd, FP32, B, T));
     TRY(arena_2d(a, &k->ln_2_mean, FP32, B, T));
@@ -308,7 +323,7 @@ static err_t plan_costly(const transformer *t, arena *a, layer_costly *k, dtype 
 static err_t plan_cheap(const transformer *t, arena *a, layer_cheap *k, dtype type, int64_t B) {
     TRY(arena_3d(a, &k->ln_1, type, B, t->T, t->C));
     TRY(arena_3d(a, &k->ln_2, type, B, t->T, t->C));
-    return arena_3d(a, &k->fc, type, B, t->T, 4 * t->C);
+    return arena_3d(a, &k->fc, type, B, t->T, model_share(t->of, 4 * t->C));
 }
 
 static layer_sets choose_sets(transformer *t, const model_plan *o) {
@@ -326,10 +341,10 @@ err_t transformer_plan(transformer *t, arena *a, const model_plan *o) {
     if (!t->costly || !t->cheap) return err_set(ERR_INTERNAL, "no memory for the activations of %d layers", t->layers);
     for (int i = 0; i < t->sets.costly; i++) TRY(plan_costly(t, a, &t->costly[i], o->compute, o->B));
     for (int i = 0; i < t->sets.cheap; i++) TRY(plan_cheap(t, a, &t->cheap[i], o->compute, o->B));
-    t->kept.heads = t->kept.kv_heads = t->heads;
+    t->kept.heads = t->kept.kv_heads = heads_of_slice(t), t->kept.slices = t->of->slices.count;
     TRY(past_plan(&t->kept, a, o, 1, t->layers, t->T, t->C / t->heads));
     TRY(arena_3d(a, &t->branch, o->compute, o->B, t->T, t->C));
     if (o->forward_only) return ERR_OK;
     TRY(arena_3d(a, &t->inner, o->compute, o->B, t->T, t->C));
-    return arena_3d(a, &t->delta, FP32, o->B, t->heads, t->T);
+    return arena_3d(a, &t->delta, FP32, o->B, model_share(t->of, t->heads), t->T);
 }

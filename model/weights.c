@@ -440,16 +440,9 @@ static err_t read_part(const place *at, int k, int64_t first, int64_t count, flo
                                   : st_read_f32_part(at->file[k], at->tensor[k], first, count, dst);
 }
 
-// Rows of a table that the file lacks. model_init gives values from a multiple of 4 on.
+// Rows of a table that the file lacks.
 static err_t read_new(const weights_map *map, int param, int64_t first, int64_t count, uint64_t seed, float *dst) {
-    enum { SOME = 4096 };
-    float some[SOME + 4];
-    for (int64_t done = 0; done < count;) {
-        int64_t from = (first + done) / 4 * 4, skip = first + done - from, n = count - done < SOME ? count - done : SOME;
-        model_init(map->m, param, seed, from, skip + n, some);
-        memcpy(dst + done, some + skip, (size_t)n * sizeof *dst);
-        done += n;
-    }
+    model_init(map->m, param, seed, first, count, dst);
     return ERR_OK;
 }
 

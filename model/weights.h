@@ -34,7 +34,7 @@ typedef struct weights_map weights_map;
 err_t weights_match(weights_map **out, const weights *w, const model *m, const void *options, bool resize);
 void weights_map_close(weights_map *map);
 
-// dst (count) = elements first .. first+count-1 of a parameter that is not tied, as FP32. seed: of a new model's values; first is a multiple of 4.
+// dst (count) = elements first .. first+count-1 of a parameter that is not tied, as FP32. seed: of a new model's values.
 err_t weights_read(const weights_map *map, int param, int64_t first, int64_t count, uint64_t seed, float *dst);
 
 #endif

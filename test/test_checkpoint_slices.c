@@ -50,13 +50,24 @@ static void test_any_slices(void **state) {
 // Which parts a rank reads: those with an element that it has, and no other. Against a table of who has what.
 static void test_overlaps(void **state) {
     (void)state;
-    enum { N = 24, ORDERS = 5 };
-    const int64_t size[] = {2, 6, 2};
-    static const struct { int axis, slices; } ways[ORDERS] = {{0, 1}, {0, 2}, {1, 2}, {1, 6}, {2, 2}};
+    enum { N = 24, ORDERS = 8 };
+    const int64_t size[] = {6, 2, 2};
+    static const struct {
+        int axis, slices;
+        ckpt_split split;
+    } ways[ORDERS] = {{0, 1, {0}},
+                      {0, 2, {0}},
+                      {1, 2, {0}},
+                      {0, 6, {0}},
+                      {2, 2, {0}},
+                      {0, 4, {.padded = 8}},
+                      {0, 2, {.rows = {4, 2}}},
+                      {0, 2, {.rows = {2, 2, 2}}}};
     for (int from = 0; from < ORDERS; from++)
         for (int to = 0; to < ORDERS; to++) {
-            const ckpt_order o = order_of(3, size, ways[from].axis, ways[from].slices);
-            ckpt_tensor t = {.dims = 3, .size = {2, 6, 2}, .axis = ways[to].axis, .slices = ways[to].slices, .first = 5, .count = 6};
+            const ckpt_order o = order_of(3, size, ways[from].axis, ways[from].slices, &ways[from].split);
+            ckpt_tensor t = {
+                .dims = 3, .size = {6, 2, 2}, .axis = ways[to].axis, .slices = ways[to].slices, .split = ways[to].split, .first = 5, .count = 6};
             const ckpt_order mine = ckpt_order_of(&t);
             bool has[N] = {false};
             int64_t run;
@@ -69,6 +80,51 @@ static void test_overlaps(void **state) {
                     assert_int_equal(order_overlaps(&o, first, end - first, &t), any);
                 }
         }
+}
+
+// Where rows of several matrices and of unequal slices are.
+static void test_splits(void **state) {
+    (void)state;
+    static const struct {
+        int slices;
+        ckpt_split split;
+        int row[8];  // of 8, as they are stored
+        int64_t each, chunks;
+    } ways[] = {
+        {2, {.rows = {4, 2, 2}}, {0, 1, 4, 6, 2, 3, 5, 7}, 12, 2},
+        {2, {.rows = {2, 6}}, {0, 2, 3, 4, 1, 5, 6, 7}, 12, 2},
+        {4, {.padded = 12}, {0, 1, 2, 3, 4, 5, 6, 7}, 9, 3},
+        {8, {.padded = 32}, {0, 1, 2, 3, 4, 5, 6, 7}, 12, 2},
+    };
+    const int64_t size[] = {8, 3};
+    int64_t run;
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        assert_true(order_is_possible(2, size, 0, ways[i].slices, &ways[i].split));
+        const ckpt_order o = order_of(2, size, 0, ways[i].slices, &ways[i].split);
+        assert_int_equal(o.each, ways[i].each);
+        assert_int_equal(order_chunk(&o, o.all), ways[i].chunks);
+        for (int64_t k = 0; k < 24; k++) {
+            assert_int_equal(order_logical(&o, k, &run), ways[i].row[k / 3] * 3 + k % 3);
+            assert_int_equal(order_stored(&o, ways[i].row[k / 3] * 3 + k % 3, &run), k);
+            assert_true(order_left(&o, k) >= 1 && order_left(&o, k) <= o.each && k + order_left(&o, k) <= 24);
+        }
+    }
+    static const struct {
+        int axis, slices;
+        ckpt_split split;
+    } bad[] = {{0, 2, {.rows = {4, 2}}},
+               {0, 2, {.rows = {3, 5}}},
+               {0, 2, {.rows = {0, 8}}},
+               {0, 2, {.rows = {4, 6, -2}}},
+               {1, 3, {.rows = {4, 4}}},
+               {0, 4, {.padded = 6}},
+               {0, 4, {.padded = 10}},
+               {1, 3, {.padded = 12}},
+               {0, 1, {.padded = 12}},
+               {0, 2, {8, {4, 4}}},
+               {0, 4, {.padded = INT64_MAX - 3}},
+               {0, 2, {.rows = {INT64_MAX - 1, 2, 8}}}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) assert_false(order_is_possible(2, size, bad[i].axis, bad[i].slices, &bad[i].split));
 }
 
 // --- what is written -----------------------------------------------------------------------------------------------------------
@@ -238,7 +294,7 @@ static void test_forged_slices(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        NODES(test_any_slices), cmocka_unit_test(test_overlaps), NODES(test_what_is_written), NODES(test_bad_slices),
+        NODES(test_any_slices), cmocka_unit_test(test_overlaps), cmocka_unit_test(test_splits), NODES(test_what_is_written), NODES(test_bad_slices),
         NODES(test_damage),     NODES(test_forged_slices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

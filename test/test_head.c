@@ -32,7 +32,7 @@ static void chunks_cover_all_rows_and_hold_what_they_may(void **state) {
     static const int64_t vocab[] = {2, 256, 16384, 50257, 131072, 131073, 1 << 20, 1 << 24};
     for (int v = 0; v < 8; v++)
         for (int64_t rows = 1; rows < 20000; rows = rows * 5 / 4 + 1) {
-            int64_t wide = head_rows_in_memory(vocab[v]), chunks = head_chunks(rows, vocab[v], false), each = head_rows(rows, chunks);
+            int64_t wide = head_rows_in_memory(vocab[v], 1), chunks = head_chunks(rows, vocab[v], false), each = head_rows(rows, chunks);
             assert_true(each >= 1 && each <= rows && each * chunks >= rows);
             assert_true(each * wide <= HEAD_LOGITS || each == 1);
             assert_true(each < HEAD_TILE || each % HEAD_TILE == 0 || each == rows);

@@ -87,8 +87,14 @@ static err_t file_name(const export *e, int file, char dst[64]) {
 // Elements first .. first+n-1 of a piece in the order of the file, as FP32.
 static void gather(const export *e, const piece *k, int64_t first, int64_t n, float *out) {
     const float *w = (const float *)e->x->state.master[k->param].data + k->first;
-    int64_t rows = k->tensor.size[1], cols = k->tensor.size[0];  // of a transposed piece
-    if (!k->transposed) memcpy(out, w + first, (size_t)n * sizeof *out);
+    int64_t rows = k->tensor.size[1], cols = k->tensor.size[0], run;  // of a transposed piece
+    if (param_slices(&e->x->net->param[k->param]) > 1) {
+        const ckpt_order o = state_order(&e->x->state, k->param);
+        for (int64_t i = 0; i < n; i++) {
+            int64_t at = k->transposed ? (first + i) % rows * cols + (first + i) / rows : first + i;
+            out[i] = w[order_stored(&o, k->first + at, &run) - k->first];
+        }
+    } else if (!k->transposed) memcpy(out, w + first, (size_t)n * sizeof *out);
     else
         for (int64_t i = 0; i < n; i++) out[i] = w[(first + i) % rows * cols + (first + i) / rows];
 }

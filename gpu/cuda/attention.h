@@ -37,6 +37,7 @@ typedef struct attention_shape {
     uint32_t limit;  // dropout: words below are dropped
     float stays;     // 1 / (1-p), or 1 without dropout
     dropout_key key;
+    int samples, first_head;  // of a slice of the heads; the number of the first head: dropout draws by it
 } attention_shape;
 
 // Runs the statements with W bound to the width of tiles.
@@ -74,7 +75,8 @@ typedef struct attention_shape {
         __VA_ARGS__; \
     } else ATT_BY_VARIANT(z, plain, V, __VA_ARGS__))
 
-static inline attention_shape attention_shape_of(const tensor *qkv, int heads, int kv_heads, int window, const dropout_key *drop) {
+static inline attention_shape attention_shape_of(const tensor *qkv, int heads, int kv_heads, int window, const dropout_key *drop, int64_t samples,
+                                                 int first_head) {
     const int kv = kv_heads ? kv_heads : heads;
     assert(qkv->dims == 3 && heads > 0 && kv > 0 && heads % kv == 0 && qkv->size[2] % (heads + 2 * kv) == 0 && window >= 0);
     assert(qkv->size[1] * qkv->size[2] <= INT32_MAX && qkv->size[1] * heads <= INT32_MAX);  // a sample's elements are numbered in 32 bits
@@ -85,7 +87,9 @@ static inline attention_shape attention_shape_of(const tensor *qkv, int heads, i
     z.wide = (uintptr_t)qkv->data % 16 == 0 && z.head % 8 == 0;
     assert(!drop || (drop->p >= 0 && drop->p < 1));
     if (!drop || !(drop->p > 0)) return z;
-    assert((int64_t)heads * z.time * z.time <= (int64_t)1 << 34);  // a quarter of an element's number is a 32-bit counter
+    z.samples = (int)(samples ? samples : qkv->size[0]), z.first_head = first_head;
+    assert((first_head + qkv->size[0] / z.samples * heads) * z.time * z.time <= (int64_t)1
+                                                                                    << 34);  // a quarter of an element's number is a 32-bit counter
     z.drop = true, z.key = *drop, z.limit = dropout_limit(drop->p), z.stays = 1.0f / (1.0f - drop->p);
     return z;
 }
@@ -315,13 +319,20 @@ template <int KEYS> struct keep_row {
     enum { QUADS = KEYS / 4 + 1, BYTES = KEYS / 4 + 4 };
 };
 
+// A head's number among those of all slices.
+__device__ __forceinline__ int att_number(const attention_shape &z, int sample, int head) {
+    return z.first_head + sample / z.samples * z.heads + head;
+}
+
+// head: as att_number has it.
 __device__ __forceinline__ int64_t att_element(const attention_shape &z, int head, int query, int key) {
     return ((int64_t)head * z.time + query) * z.time + key;
 }
 
 template <int QUERIES, int KEYS>
 __device__ __forceinline__ void keep_draw(uint8_t *keep, const attention_shape &z, int sample, int head, int query, int key) {
-    const uint32_t step = z.key.at ? z.key.at[0] : z.key.step, drawn = (z.key.at ? z.key.at[1] : z.key.first_sample) + (uint32_t)sample;
+    const uint32_t step = z.key.at ? z.key.at[0] : z.key.step, drawn = (z.key.at ? z.key.at[1] : z.key.first_sample) + (uint32_t)(sample % z.samples);
+    head = att_number(z, sample, head);
     for (int i = threadIdx.x; i < QUERIES * keep_row<KEYS>::QUADS; i += ATT_THREADS) {
         int row = i / keep_row<KEYS>::QUADS, quad = i % keep_row<KEYS>::QUADS;
         int64_t e = att_element(z, head, query + row, key);

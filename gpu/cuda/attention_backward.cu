@@ -153,7 +153,8 @@ __global__ void __launch_bounds__(ATT_THREADS, W == 64 && V == ATT_PLAIN ? 3 : 1
                 float s[M / 8][4], dp[M / 8][4];
                 scores_of<T, W, M>(s, rows1, row, tile1 + left * W);
                 scores_of<T, W, M>(dp, rows2, row, tile2 + left * W);
-                gradient_of_scores<KEYS, N, M>(s, dp, lses, deltas, keep, drop, row, left, first, other, head, z);
+                gradient_of_scores<KEYS, N, M>(s, dp, lses, deltas, keep, drop, row, left, first, other, drop ? att_number(z, at.sample, head) : head,
+                                               z);
                 const bool unseen =
                     V != ATT_PLAIN && (KEYS ? column + M - 1 - from : from + 15 - column) >= z.window;  // by the last query: the first key
                 if (latest > earliest || unseen || (KEYS ? column + M : from + 16) > z.time)
@@ -197,7 +198,7 @@ static err_t backward_16(tensor *dqkv, const tensor *delta, const tensor *dy, co
 }
 
 err_t cuda_attention_backward(const attention_backward_args *args, stream *s) {
-    attention_shape z = attention_shape_of(args->qkv, args->heads, args->kv_heads, args->window, args->drop);
+    attention_shape z = attention_shape_of(args->qkv, args->heads, args->kv_heads, args->window, args->drop, args->samples, args->first_head);
     int64_t stats = args->qkv->size[0] * args->heads * z.time;
     assert(args->dqkv->type == args->qkv->type && tensor_count(args->dqkv) == tensor_count(args->qkv));
     assert(args->y->type == args->qkv->type && tensor_count(args->y) == args->qkv->size[0] * z.time * z.channels);

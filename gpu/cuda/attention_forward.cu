@@ -47,7 +47,7 @@ __device__ __forceinline__ void drop_keys(float (&s)[N / 8][4], const uint8_t *k
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         int r = row + lane / 4 + h * 8;
-        int64_t element = att_element(z, at.head, at.first + r, key);
+        int64_t element = att_element(z, att_number(z, at.sample, at.head), at.first + r, key);
 #pragma unroll
         for (int n = 0; n < N / 8; n++)
 #pragma unroll
@@ -132,7 +132,7 @@ template <class T, int W, att_variant V> static err_t forward_launch(tensor *y, 
 }
 
 err_t cuda_attention_forward(const attention_forward_args *args, stream *s) {
-    attention_shape z = attention_shape_of(args->qkv, args->heads, args->kv_heads, args->window, args->drop);
+    attention_shape z = attention_shape_of(args->qkv, args->heads, args->kv_heads, args->window, args->drop, args->samples, args->first_head);
     assert(args->y->type == args->qkv->type && tensor_count(args->y) == args->qkv->size[0] * z.time * z.channels);
     assert(args->lse->type == FP32 && tensor_count(args->lse) == args->qkv->size[0] * args->heads * z.time);
     TRY(attention_fits(&z, "attention_forward"));

@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(ATT_THREADS)
             max[r] = fmaxf(old, warp_max(x));
             float shrink = expf(old - max[r]), p = expf(x - max[r]);
             total[r] = fmaf(total[r], shrink, warp_sum(p));
-            s[r] = z.drop && !keep_has<PASS>(keep, row + r, lane, att_element(z, at.head, t, key)) ? 0.0f : p;
+            s[r] = z.drop && !keep_has<PASS>(keep, row + r, lane, att_element(z, att_number(z, at.sample, at.head), t, key)) ? 0.0f : p;
 #pragma unroll
             for (int c = 0; c < W / WARP; c++) sum[r][c] *= shrink;
         }
@@ -182,7 +182,7 @@ __global__ void __launch_bounds__(ATT_THREADS)
             __syncthreads();
             floats_scores<W, R>(s, own1 + row * W, pass1);
             floats_scores<W, R>(dp, own2 + row * W, pass2);
-            floats_gradient<KEYS, R>(s, dp, lse + rows, delta + rows, keep, row, first, other, head, z);
+            floats_gradient<KEYS, R>(s, dp, lse + rows, delta + rows, keep, row, first, other, z.drop ? att_number(z, at.sample, head) : head, z);
             if constexpr (KEYS) floats_add<W, R>(sum2, s, mids + warp * PASS * R, pass2);
             floats_add<W, R>(sum1, dp, mids + warp * PASS * R, pass1);
             __syncthreads();

@@ -2,9 +2,11 @@
 #include "gpu/cuda/columns.h"
 
 err_t cuda_bias_backward(const bias_backward_args *args, stream *s) {
-    int64_t width = tensor_count(args->dbias), rows = tensor_count(args->dy) / width;
-    assert(args->dbias->type == FP32 && rows * width == tensor_count(args->dy));
-    BY_TYPE(args->dy->type, T, TRY(bias_of<T>((float *)args->dbias->data, (const T *)args->dy->data, rows, width, args->fresh, s)));
+    int64_t slices = matrix_slices(args->dy), width = tensor_count(args->dbias) / slices, rows = tensor_count(args->dy) / width / slices;
+    assert(args->dbias->type == FP32 && slices * rows * width == tensor_count(args->dy));
+    for (int64_t k = 0; k < slices; k++)
+        BY_TYPE(args->dy->type, T,
+                TRY(bias_of<T>((float *)args->dbias->data + k * width, (const T *)args->dy->data + k * rows * width, rows, width, args->fresh, s)));
     return ERR_OK;
 }
 

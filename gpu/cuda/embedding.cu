@@ -21,17 +21,20 @@ static inline unsigned blocks_of(int64_t n, int64_t size) { return (unsigned)cei
 
 // --- forward -----------------------------------------------------------------------------------------------------------------
 
-// x[b,t] = wte[token[b,t]] + wpe[t], or without it. A warp a position.
+// x[b,t] = wte[token[b,t]] + wpe[t], or without it. A warp a position. Of a part of the table, whose first row is that of token `first`, other tokens
+// give zeros.
 // moves      3 * sizeof(E) bytes an element; memory bound
 // reference  gpu/cpu/kernel/embedding.c: embedding_forward
 template <class T, bool PACKED>
-__global__ void __launch_bounds__(BLOCK)
-    embed_kernel(T *x, const int32_t *tokens, const T *wte, const T *wpe, int64_t positions, int64_t length, int64_t width, int64_t vocabulary) {
+__global__ void __launch_bounds__(BLOCK) embed_kernel(T *x, const int32_t *tokens, const T *wte, const T *wpe, int64_t positions, int64_t length,
+                                                      int64_t width, int64_t vocabulary, bool part, int64_t first) {
     constexpr int W = 16 / sizeof(T);
     int64_t p = (int64_t)blockIdx.x * blockDim.y + threadIdx.y;
     if (p >= positions) return;
-    int64_t token = tokens[p];
-    assert(token >= 0 && token < vocabulary);
+    int64_t token = tokens[p] - first;
+    const bool here = token >= 0 && token < vocabulary;
+    assert(part || here);
+    if (!here) token = 0;
     const T *word = wte + token * width, *place = wpe ? wpe + p % length * width : NULL;
 #pragma unroll 4
     for (int64_t i = threadIdx.x * W; i < width; i += WARP * W) {
@@ -39,7 +42,7 @@ __global__ void __launch_bounds__(BLOCK)
         load_row<PACKED>(u, word, i, width);
         if (place) load_row<PACKED>(v, place, i, width);
 #pragma unroll
-        for (int k = 0; k < W; k++) u[k] = place ? u[k] + v[k] : u[k];
+        for (int k = 0; k < W; k++) u[k] = !here ? 0.0f : place ? u[k] + v[k] : u[k];
         store_row<PACKED>(x + p * width, u, i, width);
     }
 }
@@ -51,13 +54,14 @@ err_t cuda_embedding_forward(const embedding_forward_args *args, stream *s) {
     assert(tensor_count(args->x) == positions * width);
     assert(!wpe || (wpe->type == args->x->type && wpe->size[1] == width && wpe->size[0] >= length));
     const int32_t *token = (const int32_t *)args->tokens->data;
+    const int64_t first = args->part ? args->first : 0;
     dim3 grid(blocks_of(positions, BLOCK / WARP)), block(WARP, BLOCK / WARP);
     BY_TYPE(args->x->type, T, {
         T *out = (T *)args->x->data;
         const T *word = (const T *)args->wte->data, *place = wpe ? (const T *)wpe->data : NULL;
         if (packs<T>(out, width) && packs<T>(word, width) && packs<T>(place, width))
-            LAUNCH((embed_kernel<T, true>), grid, block, 0, s, out, token, word, place, positions, length, width, vocabulary);
-        else LAUNCH((embed_kernel<T, false>), grid, block, 0, s, out, token, word, place, positions, length, width, vocabulary);
+            LAUNCH((embed_kernel<T, true>), grid, block, 0, s, out, token, word, place, positions, length, width, vocabulary, args->part, first);
+        else LAUNCH((embed_kernel<T, false>), grid, block, 0, s, out, token, word, place, positions, length, width, vocabulary, args->part, first);
     });
     return ERR_OK;
 }
@@ -70,14 +74,15 @@ typedef struct sort_args {
     int32_t *counters;      // (segments, window)
     const int32_t *tokens;  // (positions)
     int32_t positions, segment, segments;
-    int32_t first, window;  // tokens [first, first + window) are sorted now
+    int32_t first, window;  // tokens [first, first + window) are sorted now, counted from `from`
+    int32_t from;
 } sort_args;
 
 // Counts each segment's tokens. Integer atomics: the order of integer additions does not matter.
 __global__ void __launch_bounds__(BLOCK) count_kernel(sort_args a) {
     int64_t p = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
     if (p >= a.positions) return;
-    int64_t token = (int64_t)a.tokens[p] - a.first;
+    int64_t token = (int64_t)a.tokens[p] - a.from - a.first;
     if (token >= 0 && token < a.window) atomicAdd(&a.counters[p / a.segment * a.window + token], 1);
 }
 
@@ -141,7 +146,7 @@ __global__ void __launch_bounds__(WARP) place_kernel(sort_args a) {
     int32_t *counter = a.counters + (int64_t)blockIdx.x * a.window;
     int64_t first = (int64_t)blockIdx.x * a.segment, end = min(first + a.segment, (int64_t)a.positions);
     for (int64_t at = first; at < end; at += WARP) {
-        int64_t token = at + lane < end ? (int64_t)a.tokens[at + lane] - a.first : -1;
+        int64_t token = at + lane < end ? (int64_t)a.tokens[at + lane] - a.from - a.first : -1;
         bool mine = token >= 0 && token < a.window;
         int32_t key = mine ? (int32_t)token : -1, place = mine ? a.begin[a.first + key] + counter[key] : 0;
         uint32_t same = 0;
@@ -277,6 +282,7 @@ err_t cuda_embedding_backward(const embedding_backward_args *args, stream *s) {
     int32_t *order = (int32_t *)args->scratch->data, *begin = order + positions;
     sort_args sort = {};
     sort.order = order, sort.begin = begin, sort.tokens = (const int32_t *)args->tokens->data, sort.positions = (int32_t)positions;
+    sort.from = args->part ? (int32_t)args->first : 0;
     TRY(sort_by_token(sort, vocabulary, s));
     if (args->fresh_wte) TRY(cuda_zero(s, args->dwte->data, tensor_bytes(args->dwte)));
     if (dwpe && args->fresh_wpe) TRY(cuda_zero(s, dwpe->data, tensor_bytes(dwpe)));

@@ -178,7 +178,115 @@ template <class T> static err_t launch_width(const loss_job *j, stream *s) {
     return launch_rows<T, 512>(j, s);
 }
 
+// --- columns in slices ---------------------------------------------------------------------------------------------------------
+
+enum { CUT_THREADS = 256, ALL_STAGES = 1 << LOGITS_TOP | 1 << LOGITS_SUM | 1 << LOGITS_LOSS };
+
+template <class T> struct cut_args {
+    float *losses, *most, *logit, *sum;  // the last three NULL: nobody reads them later
+    T *logits;
+    const int32_t *targets;
+    int64_t rows;
+    int classes, first, width, slices;  // classes of all slices; that of the first column here; columns of a slice; slices here
+    unsigned stages;
+    bool gradient;
+    float scale;
+    const step_state *state;
+};
+
+// cross_entropy of columns that are cut, and its stages: a block a row.
+// layout     logits (S,N,W)
+// alias      in place; all threads have read the target's logit before the first barrier
+// sums       FP32: of each slice in order within a thread, then a fixed tree; slices along theirs. By the slice's width alone: repeatable
+// moves      sizeof(T) bytes a logit and stage, mostly from L2 where all stages are done at once, and writes them in the last
+// reference  gpu/cpu/kernel/loss.c
+template <class T> __global__ void __launch_bounds__(CUT_THREADS) cross_entropy_cut(cut_args<T> a) {
+    enum { LEVELS = 11 };
+    K_SMEM(float, room, [WARP]);
+    const int64_t row = blockIdx.x;
+    const int target = a.targets[row], own = target - a.first;
+    const bool top = a.stages & 1 << LOGITS_TOP, adds = a.stages & 1 << LOGITS_SUM, ends = a.stages & 1 << LOGITS_LOSS, counts = target >= 0;
+    float most = -INFINITY, logit = 0, sum = 0, level[LEVELS];
+    if (!top) most = a.most[row], logit = a.logit[row];
+    if (!top && !adds) sum = a.sum[row];
+    if (top && counts && own >= 0 && own < a.slices * a.width) logit = to_float(a.logits[(own / a.width * a.rows + row) * a.width + own % a.width]);
+    for (int s = 0; top && counts && s < a.slices; s++) {
+        const T *x = a.logits + (s * a.rows + row) * a.width;
+        int n = min(a.width, a.classes - a.first - s * a.width);
+        for (int i = threadIdx.x; i < n; i += CUT_THREADS) most = fmaxf(most, to_float(x[i]));
+    }
+    if (top && counts) most = block_max(most, room);
+    if (top && !counts) most = 0;
+    for (int s = 0; adds && counts && s < a.slices; s++) {
+        const T *x = a.logits + (s * a.rows + row) * a.width;
+        int n = min(a.width, a.classes - a.first - s * a.width);
+        float part = 0;
+        for (int i = threadIdx.x; i < n; i += CUT_THREADS) part += expf(to_float(x[i]) - shift_of(most));
+        sum = block_sum(part, room);
+#pragma unroll
+        for (int l = 0; l < LEVELS; l++) {
+            if (!(s >> l & 1)) {
+                level[l] = sum;
+                break;
+            }
+            sum = level[l] + sum;
+        }
+    }
+    if (threadIdx.x == 0) {
+        if (top && a.most) a.most[row] = most, a.logit[row] = logit;
+        if (adds && a.sum) a.sum[row] = sum;
+        if (ends) a.losses[row] = counts ? (most - logit) + logf(sum) : 0.0f;
+    }
+    if (!ends || !a.gradient) return;
+    const float factor = a.scale * a.state->loss_scale, ratio = factor / sum;
+    __syncthreads();
+    for (int s = 0; s < a.slices; s++) {
+        T *x = a.logits + (s * a.rows + row) * a.width;
+        int n = counts ? min(a.width, a.classes - a.first - s * a.width) : 0;
+        for (int i = threadIdx.x; i < a.width; i += CUT_THREADS) {
+            float p = i < n ? expf(to_float(x[i]) - most) * ratio : 0.0f;
+            round_to(&x[i], i < n && s * a.width + i == own ? p - factor : p);
+        }
+    }
+}
+
+template <class T> static err_t launch_cut(const cross_entropy_part_args *args, unsigned stages, stream *s) {
+    const tensor *x = args->logits;
+    cut_args<T> a = {args->losses ? (float *)args->losses->data : NULL,
+                     args->most ? (float *)args->most->data : NULL,
+                     args->logit ? (float *)args->logit->data : NULL,
+                     args->sum ? (float *)args->sum->data : NULL,
+                     (T *)x->data,
+                     (const int32_t *)args->targets->data,
+                     tensor_count(args->targets),
+                     (int)args->classes,
+                     (int)args->first,
+                     (int)x->size[x->dims - 1],
+                     (int)matrix_slices(x),
+                     stages,
+                     args->scale != NULL,
+                     args->scale ? *args->scale : 0,
+                     args->state};
+    assert(args->targets->type == INT32 && a.rows * matrix_columns(x) == tensor_count(x) && a.rows <= INT32_MAX &&
+           matrix_columns(x) <= INT32_MAX / 2);
+    assert((a.slices & (a.slices - 1)) == 0 && a.slices <= 1024);
+    LAUNCH((cross_entropy_cut<T>), (unsigned)a.rows, CUT_THREADS, 0, s, a);
+    return ERR_OK;
+}
+
+err_t cuda_cross_entropy_part(const cross_entropy_part_args *args, stream *s) {
+    BY_TYPE(args->logits->type, T, TRY(launch_cut<T>(args, 1u << args->stage, s)));
+    return ERR_OK;
+}
+
 err_t cuda_cross_entropy(const cross_entropy_args *args, stream *s) {
+    if (matrix_slices(args->logits) > 1) {
+        cross_entropy_part_args all = {};
+        all.losses = args->losses, all.logits = args->logits, all.targets = args->targets, all.classes = args->classes;
+        all.scale = args->scale, all.state = args->state;
+        BY_TYPE(args->logits->type, T, TRY(launch_cut<T>(&all, ALL_STAGES, s)));
+        return ERR_OK;
+    }
     int64_t rows = tensor_count(args->targets), count = tensor_count(args->logits), stride = count / rows;
     assert(args->losses->type == FP32 && args->targets->type == INT32 && tensor_count(args->losses) == rows && rows * stride == count);
     assert(args->classes >= 1 && args->classes <= stride && rows <= INT32_MAX && stride <= INT32_MAX / 2);

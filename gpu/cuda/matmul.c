@@ -12,6 +12,8 @@
 //             of the unrounded sum, with a tanh of their own, so recomputation, which takes GELU of the kept pre, would
 //             give other bits. The elementwise kernels do it. They move 2 * M * N * sizeof(E) bytes more than the fused
 //             ones would (3 for DGELU), of which L2 holds what fits; with DGELU the same pass forms the bias gradient
+//   slices    One product for each, of its own plan. Slices of k leave FP32 sums in `partials`, 4 * S * M * N bytes, which one more kernel reads and adds
+//             along their tree, with bias and residual
 //   alias     none: d, pre, a, b, bias and residual are apart
 //   reference gpu/cpu/kernel/matmul.c
 #include "gpu/cuda/plans.h"
@@ -120,8 +122,8 @@ static err_t bias_for(const matmul_args *args, const void **bias, stream *s) {
     return cuda_cast(&(cast_args){.y = &wide, .x = args->bias}, s);
 }
 
-err_t cuda_matmul(const matmul_args *args, stream *s) {
-    matmul_check(args);
+// No matrix is cut.
+static err_t matmul_whole(const matmul_args *args, stream *s) {
     matmul_plans *p = ((cuda_device *)s->dev)->plans;
     tensor out = *args->d;
     int64_t m = args->d->size[0], k = args->a->size[!args->ta];
@@ -143,4 +145,67 @@ err_t cuda_matmul(const matmul_args *args, stream *s) {
     if (args->epilogue & MATMUL_DGELU)
         return cuda_gelu_backward(&(gelu_backward_args){.dx = args->d, .dbias = args->dbias, .dy = args->d, .x = args->pre, .fresh = args->fresh}, s);
     return ERR_OK;
+}
+
+// --- matrices that are cut -----------------------------------------------------------------------------------------------------
+
+// Slice k of S of a matrix: its own matrix where columns are cut, else rows.
+static tensor slice_of(const tensor *t, int64_t k, int64_t S) {
+    if (t->dims == 2) return tensor_rows(t, k * (t->size[0] / S), t->size[0] / S);
+    tensor rows = tensor_rows(t, k, 1);
+    return view2(&rows, t->size[1], t->size[2]);
+}
+
+// The same of a vector.
+static tensor part_of(const tensor *t, int64_t k, int64_t S) {
+    tensor all = view1(t, tensor_count(t));
+    return tensor_rows(&all, k * (all.size[0] / S), all.size[0] / S);
+}
+
+static err_t sum_of_slices(const matmul_args *args, int64_t S, stream *s) {
+    bool gelu = args->epilogue & MATMUL_GELU;
+    if (!args->partials) return err_set(ERR_INTERNAL, "matmul: a sum in %" PRId64 " slices has no room for them", S);
+    assert(tensor_count(args->partials) == S * tensor_count(args->d) && !(args->epilogue & MATMUL_DGELU));
+    for (int64_t k = 0; k < S; k++) {
+        tensor a = slice_of(args->a, k, S), b = slice_of(args->b, k, S), d = tensor_rows(args->partials, k, 1);
+        d = view2(&d, args->d->size[0], args->d->size[1]);
+        TRY(matmul_whole(&(matmul_args){.d = &d, .a = &a, .b = &b, .tb = args->tb, .rows = args->rows}, s));
+    }
+    TRY(cuda_sum_slices(&(sum_slices_args){.y = gelu ? args->pre : args->d,
+                                           .parts = args->partials,
+                                           .bias = args->epilogue & MATMUL_BIAS ? args->bias : NULL,
+                                           .residual = args->residual,
+                                           .add = args->epilogue & MATMUL_ACCUMULATE},
+                        s));
+    return gelu ? cuda_gelu_forward(&(gelu_forward_args){.y = args->d, .x = args->pre}, s) : ERR_OK;
+}
+
+// Rows or columns of d, slice by slice. Of a and b it is the one that d's cut dimension comes from.
+static err_t slices_of(const matmul_args *args, bool rows, int64_t S, stream *s) {
+    for (int64_t k = 0; k < S; k++) {
+        matmul_args x = *args;
+        tensor d = slice_of(args->d, k, S), pre, bias, dbias, a, b;
+        x.d = &d;
+        if (rows) a = slice_of(args->a, k, S), x.a = &a;
+        else b = slice_of(args->b, k, S), x.b = &b;
+        if (args->pre) pre = slice_of(args->pre, k, S), x.pre = &pre;
+        if (args->bias && !rows) bias = part_of(args->bias, k, S), x.bias = &bias;
+        if (args->dbias) dbias = part_of(args->dbias, k, S), x.dbias = &dbias;
+        TRY(matmul_whole(&x, s));
+    }
+    return ERR_OK;
+}
+
+err_t cuda_matmul(const matmul_args *args, stream *s) {
+    matmul_check(args);
+    if (args->a->dims == 2 && args->b->dims == 2 && args->d->dims == 2) return matmul_whole(args, s);
+    int64_t k = matmul_slices(args), rows = args->ta ? matrix_slices(args->a) : 1;
+    if (k > 1) return sum_of_slices(args, k, s);
+    if (rows > 1) return slices_of(args, true, rows, s);
+    if (matrix_slices(args->d) > 1) return slices_of(args, false, matrix_slices(args->d), s);
+    matmul_args x = *args;
+    tensor a = slice_of(args->a, 0, 1), b = slice_of(args->b, 0, 1), d = slice_of(args->d, 0, 1), pre;
+    x.a = &a, x.b = &b, x.d = &d;
+    if (args->pre) pre = slice_of(args->pre, 0, 1), x.pre = &pre;
+    return matmul_whole(&x, s);
 }

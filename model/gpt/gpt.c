@@ -29,12 +29,19 @@ static int64_t T_of(const pass *p) { return p->in[TOKENS].size[1]; }
 
 // --- embedding -------------------------------------------------------------------------------------------------------------
 
+// Where rows of the table are elsewhere: the first one here.
+static int64_t first_token(const gpt *g) { return g->base.slices.first * (g->head.Vp / g->base.slices.of); }
+
+static err_t pick(const pass *p, const tensor *x) { return p->merge ? p->merge->whole(p->merge->ctx, MERGE_PICK, x, p->s) : ERR_OK; }
+
 // Each sample has positions of its own.
 static err_t embed_past(const gpt *g, const pass *p, const tensor *x) {
     for (int64_t b = 0; b < p->B; b++) {
         int64_t first = past_first(p, b);
         tensor to = tensor_rows(x, b, 1), tokens = tensor_rows(&p->in[TOKENS], b, 1), wpe = tensor_rows(&p->w[g->wpe], first, g->o.context - first);
-        TRY(p->ops->embedding_forward(&(embedding_forward_args){.x = &to, .tokens = &tokens, .wte = &p->w[g->wte], .wpe = &wpe}, p->s));
+        TRY(p->ops->embedding_forward(
+            &(embedding_forward_args){.x = &to, .tokens = &tokens, .wte = &p->w[g->wte], .wpe = &wpe, .part = p->merge, .first = first_token(g)},
+            p->s));
     }
     return ERR_OK;
 }
@@ -42,8 +49,14 @@ static err_t embed_past(const gpt *g, const pass *p, const tensor *x) {
 static err_t embed_forward(model *m, int b, pass *p) {
     gpt *g = (gpt *)m;
     tensor x = view3(&p->x[b], p->B, T_of(p), g->o.embed);
-    if (p->past) return embed_past(g, p, &x);
-    TRY(p->ops->embedding_forward(&(embedding_forward_args){.x = &x, .tokens = &p->in[TOKENS], .wte = &p->w[g->wte], .wpe = &p->w[g->wpe]}, p->s));
+    if (p->past) TRY(embed_past(g, p, &x));
+    else
+        TRY(p->ops->embedding_forward(
+            &(embedding_forward_args){
+                .x = &x, .tokens = &p->in[TOKENS], .wte = &p->w[g->wte], .wpe = &p->w[g->wpe], .part = p->merge, .first = first_token(g)},
+            p->s));
+    TRY(pick(p, &x));
+    if (p->past) return ERR_OK;
     return dropout_samples(p, EMBED, DROP_EMBED, &x, &x);
 }
 
@@ -58,7 +71,9 @@ static err_t embed_backward(model *m, int b, pass *p) {
                                                                  .dx = &dx,
                                                                  .tokens = &p->in[TOKENS],
                                                                  .fresh_wte = p->fresh && apart,
-                                                                 .fresh_wpe = p->fresh},
+                                                                 .fresh_wpe = p->fresh,
+                                                                 .part = p->merge,
+                                                                 .first = first_token(g)},
                                       p->s);
 }
 
@@ -160,10 +175,13 @@ static err_t declare(gpt *g) {
     TRY(transformer_open(&g->body, m, (int)o->layers, (int)o->heads, o->context, o->embed));
     g->ln_f_w = model_add(m, last, o->embed, 0, 0, 1, "ln_f.weight");
     g->ln_f_b = model_add(m, last, o->embed, 0, 0, 0, "ln_f.bias");
-    g->head =
-        (head){.at = {model_add(m, last, o->vocab, o->embed, 0, 0, "lm_head.weight"), -1}, .classes = o->vocab, .Vp = head_rows_in_memory(o->vocab)};
+    g->head = (head){.at = {.w = model_add(m, last, o->vocab, o->embed, 0, 0, "lm_head.weight"), .b = -1},
+                     .classes = o->vocab,
+                     .Vp = head_rows_in_memory(o->vocab, m->slices.of)};
     m->param[g->head.at.w].tied = g->wte;
     m->param[g->wte].rows_in_memory = m->param[g->head.at.w].rows_in_memory = g->head.Vp;
+    model_divide(m, g->wte, 0, 0, NULL);
+    linear_divide(&g->head.at, m, LINEAR_OUTPUTS, 0, NULL);
 
     m->block[EMBED] = sequence_block(g, "embedding", embed_forward, embed_backward);
     for (int b = 1; b < last; b++) m->block[b] = sequence_block(g, "layer", layer_forward, layer_backward);
@@ -191,6 +209,7 @@ static err_t gpt_open(model **out, const void *options) {
     gpt *g = (gpt *)model_new(&model_gpt, sizeof *g, 5 + 12 * (int)o->layers, 2 + (int)o->layers);
     if (!g) return err_set(ERR_INTERNAL, "no memory for a model of %" PRId64 " layers", o->layers);
     g->o = *o;
+    if (o->slices > 1) g->base.slices = (model_slices){(int)o->slices, 0, (int)o->slices};
     err_t rc = declare(g);
     if (rc != ERR_OK) gpt_close(&g->base);
     else *out = &g->base;
@@ -199,13 +218,16 @@ static err_t gpt_open(model **out, const void *options) {
 
 static err_t gpt_plan(model *m, arena *a, const model_plan *o) {
     gpt *g = (gpt *)m;
+    TRY(model_plan_slices(m, a, o, o->B * g->o.context, g->o.embed));
     TRY(transformer_plan(g->body, a, o));
     if (o->slots[m->blocks - 1]) {
         TRY(arena_2d(a, &g->ln_f_mean, FP32, o->B, g->o.context));
         TRY(arena_2d(a, &g->ln_f_rstd, FP32, o->B, g->o.context));
         TRY(head_plan(&g->head, a, o->compute, o->B * g->o.context, g->o.head_chunks));
     }
-    return o->forward_only || !o->slots[EMBED] ? ERR_OK : arena_1d(a, &g->scratch, INT32, o->B * g->o.context + g->o.vocab + 1);
+    return o->forward_only || !o->slots[EMBED]
+               ? ERR_OK
+               : arena_1d(a, &g->scratch, INT32, o->B * g->o.context + (m->slices.of > 1 ? g->head.Vp : g->o.vocab) + 1);
 }
 
 static void gpt_describe(const model *m, char *dst, size_t room) {
@@ -242,6 +264,8 @@ static err_t gpt_resolve(void *options, model_rule *r) {
         return err_set(ERR_CONFIG, "embed = %" PRId64 " is not a multiple of heads = %" PRId64 ". Nearest that work: heads = %s, or embed = %s.",
                        o->embed, o->heads, divisors, multiples);
     }
+    o->slices = r->slices;
+    r->divided[0] = "heads", r->value[0] = o->heads;
     if (!o->head_chunks) {
         o->head_chunks = head_chunks(r->micro * o->context, o->vocab, r->gpu);
         r->chosen = "head_chunks";

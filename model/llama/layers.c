@@ -52,20 +52,24 @@ struct llama_layers {
     tensor angles;                    // (T,D)
     tensor scratch;                   // (B,T,C)
     tensor inner, datt, dqkv, delta;  // backward: (B,T,C), (B,T,HD), (B,T,(H+2KV)D), (B,H,T)
+    tensor dnorms, dnorm;             // ... of q and k, with slices: (slices here,1,D), (1,1,D) FP32: their weights' gradients are sums over heads
 };
 
-// One layer's tensors, its own or the shared ones, cut to this pass's B and T. N = B*T rows.
+// One layer's tensors, its own or the shared ones, cut to this pass's B and T. N = B*T rows. What belongs to heads or to hidden channels lies slice after
+// slice: to operations that know nothing of slices, these are more rows, or more samples, of fewer heads or channels.
 typedef struct layer_view {
     int64_t B, T, N;
     tensor x, norm_1, norm_1_rstd, qkv, q, k, q_rstd, k_rstd, att, lse, mid, norm_2, norm_2_rstd, pair, gated;
-    tensor qkv3, att3;  // (B,T,.)
+    tensor qkv3, att3;               // (slices*B,T,.)
+    tensor rows, pairs, gated_rows;  // qkv, pair and gated as (slices*N,.)
 } layer_view;
 
 static layer_view view_layer(const llama_layers *t, int l, const pass *p, const tensor *x) {
     int own = t->own[l] + p->slot;
     const layer_costly *a = &t->costly[t->sets.shares_costly ? 0 : own];
     const layer_cheap *b = &t->cheap[t->sets.shares_cheap ? 0 : own];
-    int64_t C = t->o.embed, F = t->o.hidden, B = p->B, T = p->in[0].size[1], N = B * T;
+    const model *m = t->of;
+    int64_t C = t->o.embed, F = t->o.hidden, B = p->B, T = p->in[0].size[1], N = B * T, S = m->slices.of, n = m->slices.count;
     layer_view v = {
         .B = B,
         .T = T,
@@ -73,20 +77,23 @@ static layer_view view_layer(const llama_layers *t, int l, const pass *p, const 
         .x = view2(x, N, C),
         .norm_1 = view2(&b->norm_1, N, C),
         .norm_1_rstd = view1(&a->norm_1_rstd, N),
-        .qkv = view2(&a->qkv, N, t->R),
-        .att = view2(&a->att, N, t->Q),
-        .lse = view3(&a->lse, B, t->o.heads, T),
+        .qkv = model_cut(m, &a->qkv, N, t->R),
+        .att = model_cut(m, &a->att, N, t->Q),
+        .lse = view3(&a->lse, n * B, t->o.heads / S, T),
         .mid = view2(&a->mid, N, C),
         .norm_2 = view2(&b->norm_2, N, C),
         .norm_2_rstd = view1(&a->norm_2_rstd, N),
-        .pair = view2(&a->pair, N, 2 * F),
-        .gated = view2(&b->gated, N, F),
-        .qkv3 = view3(&a->qkv, B, T, t->R),
-        .att3 = view3(&a->att, B, T, t->Q),
+        .pair = model_cut(m, &a->pair, N, 2 * F),
+        .gated = model_cut(m, &b->gated, N, F),
+        .qkv3 = view3(&a->qkv, n * B, T, t->R / S),
+        .att3 = view3(&a->att, n * B, T, t->Q / S),
+        .rows = view2(&a->qkv, n * N, t->R / S),
+        .pairs = view2(&a->pair, n * N, 2 * F / S),
+        .gated_rows = view2(&b->gated, n * N, F / S),
     };
     if (!t->o.qk_norm) return v;
-    v.q = view2(&a->q, N, t->Q), v.q_rstd = view2(&a->q_rstd, N, t->o.heads);
-    v.k = view2(&a->k, N, t->K), v.k_rstd = view2(&a->k_rstd, N, t->o.kv_heads);
+    v.q = view2(&a->q, n * N, t->Q / S), v.q_rstd = view2(&a->q_rstd, n * N, t->o.heads / S);
+    v.k = view2(&a->k, n * N, t->K / S), v.k_rstd = view2(&a->k_rstd, n * N, t->o.kv_heads / S);
     return v;
 }
 
@@ -101,39 +108,58 @@ static err_t norm_backward(const pass *p, int w, tensor *dx, const tensor *dy, c
         p->s);
 }
 
+static int heads_of_slice(const llama_layers *t) { return (int)t->o.heads / t->of->slices.of; }
+static int kv_heads_of_slice(const llama_layers *t) { return (int)t->o.kv_heads / t->of->slices.of; }
+
 // Queries and keys of unit mean square, each times its weight.
 static err_t norm_heads(const llama_layers *t, const pass *p, const layer_params *n, layer_view *v) {
     if (n->q_norm < 0) return ERR_OK;
     float eps = (float)t->o.norm_eps;
     TRY(p->ops->head_norm_forward(
-        &(head_norm_forward_args){.x = &v->qkv, .kept = &v->q, .rstd = &v->q_rstd, .w = &p->w[n->q_norm], .first = 0, .eps = eps}, p->s));
+        &(head_norm_forward_args){.x = &v->rows, .kept = &v->q, .rstd = &v->q_rstd, .w = &p->w[n->q_norm], .first = 0, .eps = eps}, p->s));
     return p->ops->head_norm_forward(
-        &(head_norm_forward_args){.x = &v->qkv, .kept = &v->k, .rstd = &v->k_rstd, .w = &p->w[n->k_norm], .first = (int)t->o.heads, .eps = eps},
+        &(head_norm_forward_args){.x = &v->rows, .kept = &v->k, .rstd = &v->k_rstd, .w = &p->w[n->k_norm], .first = heads_of_slice(t), .eps = eps},
         p->s);
 }
 
+// The weight's gradient is a sum over heads too, so each slice has a sum of its own.
+static err_t norm_slices_backward(const llama_layers *t, const pass *p, const head_norm_backward_args *args) {
+    int64_t n = t->of->slices.count, N = args->dx->size[0] / n, D = t->o.head_dim;
+    tensor parts = view3(&t->dnorms, n, 1, D), part = view2(&t->dnorm, 1, D), whole = view3(&t->dnorm, 1, 1, D);
+    for (int64_t s = 0; s < n; s++) {
+        head_norm_backward_args x = *args;
+        tensor dx = tensor_rows(args->dx, s * N, N), kept = tensor_rows(args->kept, s * N, N), rstd = tensor_rows(args->rstd, s * N, N);
+        tensor dw = tensor_rows(&parts, s, 1);
+        dw = view1(&dw, D);
+        x.dx = &dx, x.kept = &kept, x.rstd = &rstd, x.dw = &dw, x.fresh = true;
+        TRY(p->ops->head_norm_backward(&x, p->s));
+    }
+    if (p->merge) {
+        TRY(p->ops->sum_slices(&(sum_slices_args){.y = &part, .parts = &parts}, p->s));
+        TRY(p->merge->whole(p->merge->ctx, MERGE_SUM, &part, p->s));
+    }
+    tensor to = view2(args->dw, 1, D);
+    return p->ops->sum_slices(&(sum_slices_args){.y = &to, .parts = p->merge ? &whole : &parts, .add = !args->fresh}, p->s);
+}
+
+static err_t norm_part_backward(const llama_layers *t, const pass *p, int w, int first, const tensor *kept, const tensor *rstd, tensor *dqkv) {
+    head_norm_backward_args args = {.dx = dqkv, .dw = &p->dw[w], .kept = kept, .rstd = rstd, .w = &p->w[w], .first = first, .fresh = p->fresh};
+    return t->of->slices.of > 1 ? norm_slices_backward(t, p, &args) : p->ops->head_norm_backward(&args, p->s);
+}
+
+// dqkv (slices*N,.)
 static err_t norm_heads_backward(const llama_layers *t, const pass *p, const layer_params *n, layer_view *v, tensor *dqkv) {
     if (n->q_norm < 0) return ERR_OK;
-    TRY(p->ops->head_norm_backward(
-        &(head_norm_backward_args){
-            .dx = dqkv, .dw = &p->dw[n->q_norm], .kept = &v->q, .rstd = &v->q_rstd, .w = &p->w[n->q_norm], .first = 0, .fresh = p->fresh},
-        p->s));
-    return p->ops->head_norm_backward(&(head_norm_backward_args){.dx = dqkv,
-                                                                 .dw = &p->dw[n->k_norm],
-                                                                 .kept = &v->k,
-                                                                 .rstd = &v->k_rstd,
-                                                                 .w = &p->w[n->k_norm],
-                                                                 .first = (int)t->o.heads,
-                                                                 .fresh = p->fresh},
-                                      p->s);
+    TRY(norm_part_backward(t, p, n->q_norm, 0, &v->q, &v->q_rstd, dqkv));
+    return norm_part_backward(t, p, n->k_norm, heads_of_slice(t), &v->k, &v->k_rstd, dqkv);
 }
 
 // Queries and keys turn by their positions; values do not.
 static err_t turn(const llama_layers *t, const pass *p, tensor *qkv3, bool back) {
-    rotary_args args = {.x = qkv3, .table = &t->angles, .heads = (int)(t->o.heads + t->o.kv_heads), .back = back};
+    rotary_args args = {.x = qkv3, .table = &t->angles, .heads = heads_of_slice(t) + kv_heads_of_slice(t), .back = back};
     if (!p->past) return p->ops->rotary(&args, p->s);
-    for (int64_t b = 0; b < p->B; b++) {
-        int64_t first = past_first(p, b);
+    for (int64_t b = 0; b < qkv3->size[0]; b++) {
+        int64_t first = past_first(p, b % p->B);
         tensor row = tensor_rows(qkv3, b, 1), angles = tensor_rows(&t->angles, first, t->angles.size[0] - first);
         args.x = &row, args.table = &angles;
         TRY(p->ops->rotary(&args, p->s));
@@ -145,11 +171,11 @@ static err_t attend(const llama_layers *t, int l, const pass *p, layer_view *v) 
     if (p->past) return past_attend(&t->kept, p, l, &v->att, &v->qkv);
     return p->ops->attention_forward(
         &(attention_forward_args){
-            .y = &v->att3, .lse = &v->lse, .qkv = &v->qkv3, .heads = (int)t->o.heads, .kv_heads = (int)t->o.kv_heads, .window = (int)t->o.window},
+            .y = &v->att3, .lse = &v->lse, .qkv = &v->qkv3, .heads = heads_of_slice(t), .kv_heads = kv_heads_of_slice(t), .window = (int)t->o.window},
         p->s);
 }
 
-static err_t gate(const pass *p, layer_view *v) { return p->ops->swiglu_forward(&(swiglu_forward_args){.y = &v->gated, .x = &v->pair}, p->s); }
+static err_t gate(const pass *p, layer_view *v) { return p->ops->swiglu_forward(&(swiglu_forward_args){.y = &v->gated_rows, .x = &v->pairs}, p->s); }
 
 // mid = x + attention(norm(x));  gated = silu(gate) up of norm(mid): the layer up to the last value that its backward pass reads.
 static err_t layer_to_gated(llama_layers *t, int l, const pass *p, layer_view *v) {
@@ -189,10 +215,10 @@ static err_t recompute(llama_layers *t, int l, const pass *p, layer_view *v) {
 // dx (=) the gradient of mid: through the MLP and past it. The gradients of what is kept take its place once it was read.
 static err_t mlp_backward(llama_layers *t, int l, const pass *p, layer_view *v, tensor *dx, const tensor *dy) {
     const layer_params *n = &t->layer[l];
-    tensor dnorm = view2(&t->inner, v->N, t->o.embed), dgated = v->gated, dpair = v->pair;
+    tensor dnorm = view2(&t->inner, v->N, t->o.embed), dgated = v->gated, dpair = v->pair, dpairs = v->pairs;
     TRY(linear_weights(p, &n->out, dy, &v->gated));
     TRY(linear_inputs(p, &n->out, &dgated, dy, NULL, NULL));
-    TRY(p->ops->swiglu_backward(&(swiglu_backward_args){.dx = &dpair, .dy = &dgated, .x = &v->pair}, p->s));
+    TRY(p->ops->swiglu_backward(&(swiglu_backward_args){.dx = &dpairs, .dy = &v->gated_rows, .x = &v->pairs}, p->s));
     TRY(linear_weights(p, &n->in, &dpair, &v->norm_2));
     TRY(linear_inputs(p, &n->in, &dnorm, &dpair, NULL, NULL));
     return norm_backward(p, n->norm_2, dx, &dnorm, dy, &v->mid, &v->norm_2_rstd);
@@ -201,8 +227,10 @@ static err_t mlp_backward(llama_layers *t, int l, const pass *p, layer_view *v, 
 // dx: the gradient of mid on entry, that of x on return.
 static err_t attention_part_backward(llama_layers *t, int l, const pass *p, layer_view *v, tensor *dx) {
     const layer_params *n = &t->layer[l];
-    tensor dnorm = view2(&t->inner, v->N, t->o.embed), datt = view2(&t->datt, v->N, t->Q), datt3 = view3(&datt, v->B, v->T, t->Q);
-    tensor dqkv = view2(&t->dqkv, v->N, t->R), dqkv3 = view3(&dqkv, v->B, v->T, t->R), delta = view3(&t->delta, v->B, t->o.heads, v->T);
+    int64_t S = t->of->slices.of, many = t->of->slices.count * v->B;
+    tensor dnorm = view2(&t->inner, v->N, t->o.embed), datt = model_cut(t->of, &t->datt, v->N, t->Q), datt3 = view3(&datt, many, v->T, t->Q / S);
+    tensor dqkv = model_cut(t->of, &t->dqkv, v->N, t->R), dqkv3 = view3(&dqkv, many, v->T, t->R / S), rows = view2(&dqkv, many * v->T, t->R / S);
+    tensor delta = view3(&t->delta, many, t->o.heads / S, v->T);
     TRY(linear_weights(p, &n->proj, dx, &v->att));
     TRY(linear_inputs(p, &n->proj, &datt, dx, NULL, NULL));
     TRY(p->ops->attention_backward(&(attention_backward_args){.dqkv = &dqkv3,
@@ -211,12 +239,12 @@ static err_t attention_part_backward(llama_layers *t, int l, const pass *p, laye
                                                               .y = &v->att3,
                                                               .lse = &v->lse,
                                                               .qkv = &v->qkv3,
-                                                              .heads = (int)t->o.heads,
-                                                              .kv_heads = (int)t->o.kv_heads,
+                                                              .heads = heads_of_slice(t),
+                                                              .kv_heads = kv_heads_of_slice(t),
                                                               .window = (int)t->o.window},
                                    p->s));
     TRY(turn(t, p, &dqkv3, true));
-    TRY(norm_heads_backward(t, p, n, v, &dqkv));
+    TRY(norm_heads_backward(t, p, n, v, &rows));
     TRY(linear_weights(p, &n->qkv, &dqkv, &v->norm_1));
     TRY(linear_inputs(p, &n->qkv, &dnorm, &dqkv, NULL, NULL));
     return norm_backward(p, n->norm_1, dx, &dnorm, dx, &v->x, &v->norm_1_rstd);
@@ -258,8 +286,12 @@ static void add_layer(llama_layers *t, int l) {
     n->proj.w = model_add(m, b, C, t->Q, residual, 0, "layers.%d.self_attn.o_proj.weight", l);
     n->proj.b = bias_of(m, o->bias == LLAMA_BIAS_ALL, b, C, "layers.%d.self_attn.o_proj.bias", l);
     n->norm_2 = model_add(m, b, C, 0, 0, 1, "layers.%d.post_attention_layernorm.weight", l);
-    n->in = (linear){model_add(m, b, 2 * F, C, std, 0, "layers.%d.mlp.gate_up_proj.weight", l), -1};
-    n->out = (linear){model_add(m, b, C, F, residual, 0, "layers.%d.mlp.down_proj.weight", l), -1};
+    n->in = (linear){.w = model_add(m, b, 2 * F, C, std, 0, "layers.%d.mlp.gate_up_proj.weight", l), .b = -1};
+    n->out = (linear){.w = model_add(m, b, C, F, residual, 0, "layers.%d.mlp.down_proj.weight", l), .b = -1};
+    linear_divide(&n->qkv, m, LINEAR_OUTPUTS, 3, (const int64_t[]){t->Q, t->K, t->K});
+    linear_divide(&n->proj, m, LINEAR_INPUTS, 0, NULL);
+    linear_divide(&n->in, m, LINEAR_OUTPUTS, 2, (const int64_t[]){F, F});
+    linear_divide(&n->out, m, LINEAR_INPUTS, 0, NULL);
 }
 
 err_t llama_layers_open(llama_layers **out, model *m, const llama_options *o) {
@@ -287,24 +319,25 @@ void llama_layers_close(llama_layers *t) {
 
 static err_t plan_costly(const llama_layers *t, arena *a, layer_costly *k, dtype type, int64_t B) {
     int64_t T = t->o.context;
-    TRY(arena_3d(a, &k->qkv, type, B, T, t->R));
-    TRY(arena_3d(a, &k->att, type, B, T, t->Q));
-    TRY(arena_3d(a, &k->lse, FP32, B, t->o.heads, T));
+    const model *m = t->of;
+    TRY(arena_3d(a, &k->qkv, type, B, T, model_share(m, t->R)));
+    TRY(arena_3d(a, &k->att, type, B, T, model_share(m, t->Q)));
+    TRY(arena_3d(a, &k->lse, FP32, B, model_share(m, t->o.heads), T));
     TRY(arena_3d(a, &k->mid, type, B, T, t->o.embed));
-    TRY(arena_3d(a, &k->pair, type, B, T, 2 * t->o.hidden));
+    TRY(arena_3d(a, &k->pair, type, B, T, model_share(m, 2 * t->o.hidden)));
     TRY(arena_2d(a, &k->norm_1_rstd, FP32, B, T));
     TRY(arena_2d(a, &k->norm_2_rstd, FP32, B, T));
     if (!t->o.qk_norm) return ERR_OK;
-    TRY(arena_3d(a, &k->q, type, B, T, t->Q));
-    TRY(arena_3d(a, &k->k, type, B, T, t->K));
-    TRY(arena_3d(a, &k->q_rstd, FP32, B, T, t->o.heads));
-    return arena_3d(a, &k->k_rstd, FP32, B, T, t->o.kv_heads);
+    TRY(arena_3d(a, &k->q, type, B, T, model_share(m, t->Q)));
+    TRY(arena_3d(a, &k->k, type, B, T, model_share(m, t->K)));
+    TRY(arena_3d(a, &k->q_rstd, FP32, B, T, model_share(m, t->o.heads)));
+    return arena_3d(a, &k->k_rstd, FP32, B, T, model_share(m, t->o.kv_heads));
 }
 
 static err_t plan_cheap(const llama_layers *t, arena *a, layer_cheap *k, dtype type, int64_t B) {
     TRY(arena_3d(a, &k->norm_1, type, B, t->o.context, t->o.embed));
     TRY(arena_3d(a, &k->norm_2, type, B, t->o.context, t->o.embed));
-    return arena_3d(a, &k->gated, type, B, t->o.context, t->o.hidden);
+    return arena_3d(a, &k->gated, type, B, t->o.context, model_share(t->of, t->o.hidden));
 }
 
 static layer_sets choose_sets(llama_layers *t, const model_plan *o) {
@@ -322,15 +355,20 @@ err_t llama_layers_plan(llama_layers *t, arena *a, const model_plan *o) {
     if (!t->costly || !t->cheap) return err_set(ERR_INTERNAL, "no memory for the activations of %d layers", (int)t->o.layers);
     for (int i = 0; i < t->sets.costly; i++) TRY(plan_costly(t, a, &t->costly[i], o->compute, o->B));
     for (int i = 0; i < t->sets.cheap; i++) TRY(plan_cheap(t, a, &t->cheap[i], o->compute, o->B));
-    t->kept.heads = (int)t->o.heads, t->kept.kv_heads = (int)t->o.kv_heads, t->kept.window = (int)t->o.window;
+    t->kept.heads = heads_of_slice(t), t->kept.kv_heads = kv_heads_of_slice(t), t->kept.window = (int)t->o.window;
+    t->kept.slices = t->of->slices.count;
     TRY(past_plan(&t->kept, a, o, 1, (int)t->o.layers, t->o.context, t->o.head_dim));
     TRY(arena_2d(a, &t->angles, FP32, t->o.context, t->o.head_dim));
     TRY(arena_3d(a, &t->scratch, o->compute, o->B, t->o.context, t->o.embed));
     if (o->forward_only) return ERR_OK;
     TRY(arena_3d(a, &t->inner, o->compute, o->B, t->o.context, t->o.embed));
-    TRY(arena_3d(a, &t->datt, o->compute, o->B, t->o.context, t->Q));
-    TRY(arena_3d(a, &t->dqkv, o->compute, o->B, t->o.context, t->R));
-    return arena_3d(a, &t->delta, FP32, o->B, t->o.heads, t->o.context);
+    TRY(arena_3d(a, &t->datt, o->compute, o->B, t->o.context, model_share(t->of, t->Q)));
+    TRY(arena_3d(a, &t->dqkv, o->compute, o->B, t->o.context, model_share(t->of, t->R)));
+    if (t->o.qk_norm && t->of->slices.of > 1) {
+        TRY(arena_3d(a, &t->dnorms, FP32, t->of->slices.count, 1, t->o.head_dim));
+        TRY(arena_3d(a, &t->dnorm, FP32, 1, 1, t->o.head_dim));
+    }
+    return arena_3d(a, &t->delta, FP32, o->B, model_share(t->of, t->o.heads), t->o.context);
 }
 
 static rope rope_of(const llama_options *o) {

@@ -25,22 +25,31 @@ enum { EMBED = 0 };        // the first block
 
 static int64_t T_of(const pass *p) { return p->in[TOKENS].size[1]; }
 
+// Where rows of the table are elsewhere: the first one here.
+static int64_t first_token(const llama *g) { return g->base.slices.first * (g->head.Vp / g->base.slices.of); }
+
 // --- embedding and layers --------------------------------------------------------------------------------------------------
 
 static err_t embed_forward(model *m, int b, pass *p) {
     llama *g = (llama *)m;
     tensor x = view3(&p->x[b], p->B, T_of(p), g->o.embed);
-    return p->ops->embedding_forward(&(embedding_forward_args){.x = &x, .tokens = &p->in[TOKENS], .wte = &p->w[g->embed]}, p->s);
+    TRY(p->ops->embedding_forward(
+        &(embedding_forward_args){.x = &x, .tokens = &p->in[TOKENS], .wte = &p->w[g->embed], .part = p->merge, .first = first_token(g)}, p->s));
+    return p->merge ? p->merge->whole(p->merge->ctx, MERGE_PICK, &x, p->s) : ERR_OK;
 }
 
 static err_t embed_backward(model *m, int b, pass *p) {
     llama *g = (llama *)m;
     tensor dx = view3(&p->dx[b], p->B, T_of(p), g->o.embed);
     bool apart = p->dw[g->embed].data != p->dw[g->head.at.w].data;  // from the head's gradient, which this pass has made
-    return p->ops->embedding_backward(
-        &(embedding_backward_args){
-            .dwte = &p->dw[g->embed], .scratch = &g->sort, .dx = &dx, .tokens = &p->in[TOKENS], .fresh_wte = p->fresh && apart},
-        p->s);
+    return p->ops->embedding_backward(&(embedding_backward_args){.dwte = &p->dw[g->embed],
+                                                                 .scratch = &g->sort,
+                                                                 .dx = &dx,
+                                                                 .tokens = &p->in[TOKENS],
+                                                                 .fresh_wte = p->fresh && apart,
+                                                                 .part = p->merge,
+                                                                 .first = first_token(g)},
+                                      p->s);
 }
 
 static err_t layer_forward(model *m, int b, pass *p) { return llama_layer_forward(((llama *)m)->body, b - 1, p, &p->x[b], &p->x[b - 1]); }
@@ -134,9 +143,11 @@ static err_t declare(llama *g) {
     TRY(llama_layers_open(&g->body, m, o));
     g->norm = model_add(m, last, o->embed, 0, 0, 1, "norm.weight");
     int w = model_add(m, last, o->vocab, o->embed, o->tied ? 0 : 0.02, 0, "lm_head.weight");
-    g->head = (head){.at = {w, -1}, .classes = o->vocab, .Vp = head_rows_in_memory(o->vocab)};
+    g->head = (head){.at = {.w = w, .b = -1}, .classes = o->vocab, .Vp = head_rows_in_memory(o->vocab, m->slices.of)};
     if (o->tied) m->param[w].tied = g->embed;
     m->param[g->embed].rows_in_memory = m->param[w].rows_in_memory = g->head.Vp;
+    model_divide(m, g->embed, 0, 0, NULL);
+    linear_divide(&g->head.at, m, LINEAR_OUTPUTS, 0, NULL);
 
     m->block[EMBED] = sequence_block(g, "embedding", embed_forward, embed_backward);
     for (int b = 1; b < last; b++) m->block[b] = sequence_block(g, "layer", layer_forward, layer_backward);
@@ -163,6 +174,7 @@ static err_t llama_open(model **out, const void *options) {
     llama *g = (llama *)model_new(&model_llama, sizeof *g, 3 + LLAMA_LAYER_PARAMS * (int)o->layers, 2 + (int)o->layers);
     if (!g) return err_set(ERR_INTERNAL, "no memory for a model of %" PRId64 " layers", o->layers);
     g->o = *o;
+    if (o->slices > 1) g->base.slices = (model_slices){(int)o->slices, 0, (int)o->slices};
     err_t rc = declare(g);
     if (rc != ERR_OK) llama_close(&g->base);
     else *out = &g->base;
@@ -171,12 +183,14 @@ static err_t llama_open(model **out, const void *options) {
 
 static err_t llama_plan(model *m, arena *a, const model_plan *o) {
     llama *g = (llama *)m;
+    TRY(model_plan_slices(m, a, o, o->B * g->o.context, g->o.embed));
     TRY(llama_layers_plan(g->body, a, o));
     if (o->slots[m->blocks - 1]) {
         TRY(arena_2d(a, &g->norm_rstd, FP32, o->B, g->o.context));
         TRY(head_plan(&g->head, a, o->compute, o->B * g->o.context, g->o.head_chunks));
     }
-    return o->forward_only || !o->slots[EMBED] ? ERR_OK : arena_1d(a, &g->sort, INT32, o->B * g->o.context + g->o.vocab + 1);
+    return o->forward_only || !o->slots[EMBED] ? ERR_OK
+                                               : arena_1d(a, &g->sort, INT32, o->B * g->o.context + (m->slices.of > 1 ? g->head.Vp : g->o.vocab) + 1);
 }
 
 static err_t llama_fill(model *m, stream *s) { return llama_layers_fill(((llama *)m)->body, s); }
@@ -249,6 +263,10 @@ static err_t llama_resolve(void *options, model_rule *r) {
         return err_set(ERR_CONFIG, "rope_high = %g must be above rope_low = %g", o->rope_high, o->rope_low);
     }
     if (!o->hidden) o->hidden = (o->embed * 8 / 3 + 63) / 64 * 64;
+    o->slices = r->slices;
+    r->divided[0] = "heads", r->value[0] = o->heads;
+    r->divided[1] = "kv_heads", r->value[1] = o->kv_heads;
+    r->divided[2] = "hidden", r->value[2] = o->hidden;
     if (!o->head_chunks) {
         o->head_chunks = head_chunks(r->micro * o->context, o->vocab, r->gpu);
         r->chosen = "head_chunks";

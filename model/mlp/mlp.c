@@ -1,6 +1,9 @@
 // model/mlp/mlp.c: a multilayer perceptron that sorts samples into classes: linear layers with ReLU or GELU after each,
 // and softmax cross entropy over the last. It keeps all that backward reads; its blocks offer backward in two halves.
 //
+// With slices, hidden layers are divided in turn: the first by its outputs, the second by its inputs, and so on (linear.h). The last layer's classes are
+// whole; its inputs are divided where the layer before left slices.
+//
 // Initial values: normal(0, sqrt(2 / inputs of the layer)) (He et al. 2015, equation 10), biases 0.
 #include "model/mlp/mlp.h"
 
@@ -37,20 +40,28 @@ static tensor samples_of(const mlp *m, const pass *p) {
     return x;
 }
 
+// Does hidden layer b leave slices?
+static bool leaves_slices(const mlp *m, int b) { return m->base.slices.of > 1 && b >= 0 && b % 2 == 0; }
+
+// What hidden layer b leaves, or its gradient: (B,width), or slices of it.
+static tensor left_by(const mlp *m, int b, const tensor *t, const pass *p) {
+    return leaves_slices(m, b) ? model_cut(&m->base, t, p->B, width(m, b)) : view2(t, p->B, width(m, b));
+}
+
 // The input of block b, (B,I).
-static tensor input_of(const mlp *m, int b, const pass *p) { return b == 0 ? samples_of(m, p) : view2(&p->x[b - 1], p->B, width(m, b - 1)); }
+static tensor input_of(const mlp *m, int b, const pass *p) { return b == 0 ? samples_of(m, p) : left_by(m, b - 1, &p->x[b - 1], p); }
 
 static err_t take_samples(const mlp *m, const pass *p) {
     tensor x = samples_of(m, p), from = view2(&p->in[PIXELS], p->B, m->o.inputs);
     return m->in.data ? p->ops->cast(&(cast_args){.y = &x, .x = &from}, p->s) : ERR_OK;
 }
 
-static tensor own(const mlp *m, const tensor *of, int b, const pass *p) { return view2(&of[m->keeps ? m->own[b] + p->slot : 0], p->B, width(m, b)); }
+static tensor own(const mlp *m, const tensor *of, int b, const pass *p) { return left_by(m, b, &of[m->keeps ? m->own[b] + p->slot : 0], p); }
 
 static err_t hidden_forward(model *base, int b, pass *p) {
     mlp *m = (mlp *)base;
     if (b == 0) TRY(take_samples(m, p));
-    tensor x = input_of(m, b, p), y = view2(&p->x[b], p->B, width(m, b));
+    tensor x = input_of(m, b, p), y = left_by(m, b, &p->x[b], p);
     if (m->o.activation == MLP_GELU) {
         tensor pre = own(m, m->pre, b, p);
         return linear_forward(p, &m->layer[b], &y, &x, &pre);
@@ -61,7 +72,7 @@ static err_t hidden_forward(model *base, int b, pass *p) {
 
 static err_t hidden_inputs(model *base, int b, pass *p) {
     mlp *m = (mlp *)base;
-    tensor dpre = own(m, m->dpre, b, p), dy = view2(&p->dx[b], p->B, width(m, b)), y = view2(&p->x[b], p->B, width(m, b));
+    tensor dpre = own(m, m->dpre, b, p), dy = left_by(m, b, &p->dx[b], p), y = left_by(m, b, &p->x[b], p);
     if (m->o.activation == MLP_GELU) {
         tensor pre = own(m, m->pre, b, p);
         TRY(p->ops->gelu_backward(&(gelu_backward_args){.dx = &dpre, .dy = &dy, .x = &pre}, p->s));
@@ -69,7 +80,7 @@ static err_t hidden_inputs(model *base, int b, pass *p) {
         TRY(p->ops->relu_backward(&(relu_backward_args){.dx = &dpre, .dy = &dy, .y = &y}, p->s));
     }
     if (b == 0) return ERR_OK;
-    tensor dx = view2(&p->dx[b - 1], p->B, width(m, b - 1));
+    tensor dx = left_by(m, b - 1, &p->dx[b - 1], p);
     return linear_inputs(p, &m->layer[b], &dx, &dpre, NULL, NULL);
 }
 
@@ -86,7 +97,7 @@ static err_t hidden_backward(model *base, int b, pass *p) {
 
 static err_t losses_of(mlp *m, int b, pass *p) {
     tensor x = input_of(m, b, p), losses = view1(&p->losses, p->B), hits = view1(&p->metrics, p->B), labels = view1(&p->in[LABEL], p->B);
-    tensor dx = b && p->dw ? view2(&p->dx[b - 1], p->B, width(m, b - 1)) : (tensor){0};
+    tensor dx = b && p->dw ? left_by(m, b - 1, &p->dx[b - 1], p) : (tensor){0};
     return head_losses(&m->head, p, &losses, p->metrics.data ? &hits : NULL, dx.data ? &dx : NULL, &x, &labels);
 }
 
@@ -106,8 +117,8 @@ enum { CLASS_ALIGN = 8 };
 
 static linear add_linear(mlp *m, int b, int64_t outputs) {
     int64_t inputs = width(m, b - 1);
-    return (linear){model_add(&m->base, b, outputs, inputs, __builtin_sqrt(2.0 / (double)inputs), 0, "fc.%d.weight", b),
-                    model_add(&m->base, b, outputs, 0, 0, 0, "fc.%d.bias", b)};
+    return (linear){.w = model_add(&m->base, b, outputs, inputs, __builtin_sqrt(2.0 / (double)inputs), 0, "fc.%d.weight", b),
+                    .b = model_add(&m->base, b, outputs, 0, 0, 0, "fc.%d.bias", b)};
 }
 
 static void declare(mlp *m) {
@@ -115,9 +126,11 @@ static void declare(mlp *m) {
     int last = m->o.layers;
     for (int b = 0; b < last; b++) {
         m->layer[b] = add_linear(m, b, width(m, b));
+        linear_divide(&m->layer[b], base, leaves_slices(m, b) ? LINEAR_OUTPUTS : LINEAR_INPUTS, 0, NULL);
         base->block[b] = (block){.name = "hidden",
                                  .dims = 1,
                                  .size = {width(m, b), 1, 1},
+                                 .divided = leaves_slices(m, b),
                                  .forward = hidden_forward,
                                  .backward = hidden_backward,
                                  .inputs = hidden_inputs,
@@ -125,7 +138,12 @@ static void declare(mlp *m) {
     }
     m->head =
         (head){.at = add_linear(m, last, m->o.classes), .classes = m->o.classes, .Vp = (m->o.classes + CLASS_ALIGN - 1) / CLASS_ALIGN * CLASS_ALIGN};
-    base->param[m->head.at.w].rows_in_memory = base->param[m->head.at.b].rows_in_memory = m->head.Vp;
+    if (leaves_slices(m, last - 1)) {
+        linear_divide(&m->head.at, base, LINEAR_INPUTS, 0, NULL);
+        m->head.Vp = m->o.classes;  // each slice is a matrix, and has no room for padding
+    } else {
+        base->param[m->head.at.w].rows_in_memory = base->param[m->head.at.b].rows_in_memory = m->head.Vp;
+    }
     base->block[last] = (block){.name = "head", .forward = head_forward, .backward = head_backward};
     base->inputs = 2;
     base->input[PIXELS] = (tensor_spec){.name = "pixels", .type = FP32, .dims = 1, .size = {m->o.inputs, 1, 1}};
@@ -153,6 +171,7 @@ static err_t mlp_open(model **out, const void *options) {
     mlp *m = (mlp *)model_new(&model_mlp, sizeof *m, 2 * (o->layers + 1), o->layers + 1);
     if (!m) return err_set(ERR_INTERNAL, "no memory for a model of %d hidden layers", o->layers);
     m->o = *o;
+    if (o->slices > 1) m->base.slices = (model_slices){(int)o->slices, 0, (int)o->slices};
     declare(m);
     *out = &m->base;
     return ERR_OK;
@@ -170,6 +189,7 @@ static err_t plan_layers(mlp *m, arena *a, const model_plan *o) {
     for (int i = 0, b = 0; i < sets; i++) {
         while (b + 1 < m->o.layers && m->own[b + 1] <= i) b++;
         int64_t n = m->keeps ? width(m, b) : most;
+        if (m->keeps && leaves_slices(m, b)) n = model_share(&m->base, n);
         if (m->o.activation == MLP_GELU) TRY(arena_2d(a, &m->pre[i], o->compute, o->B, n));
         if (m->keeps) TRY(arena_2d(a, &m->dpre[i], o->compute, o->B, n));
     }
@@ -178,8 +198,11 @@ static err_t plan_layers(mlp *m, arena *a, const model_plan *o) {
 
 static err_t mlp_plan(model *base, arena *a, const model_plan *o) {
     mlp *m = (mlp *)base;
+    int64_t most = m->o.classes;
+    for (int b = 0; b < m->o.layers; b++) most = width(m, b) > most ? width(m, b) : most;
     m->keeps = !o->forward_only;
     m->in = (tensor){0};
+    TRY(model_plan_slices(base, a, o, o->B, most));
     if (o->compute != FP32 && o->slots[0]) TRY(arena_3d(a, &m->in, o->compute, o->slots[0], o->B, m->o.inputs));
     TRY(plan_layers(m, a, o));
     return o->slots[m->o.layers] ? head_plan(&m->head, a, o->compute, o->B, 1) : ERR_OK;
@@ -210,7 +233,7 @@ static const setting keys[] = {
 // Reads `hidden`.
 static err_t mlp_resolve(void *options, model_rule *r) {
     mlp_options *o = options;
-    o->layers = 0;
+    o->layers = 0, o->slices = r->slices;
     for (const char *at = o->hidden + strspn(o->hidden, " "); *at; at += strspn(at, " ")) {
         char *end;
         errno = 0;
@@ -221,6 +244,7 @@ static err_t mlp_resolve(void *options, model_rule *r) {
             return err_set(ERR_CONFIG, "expected at most %d widths from 1 to %d, such as 256 128, found `%s` at `%s`", MLP_HIDDEN_MAX, WIDTH_MAX,
                            o->hidden, at);
         }
+        if (o->layers % 2 == 0) r->divided[o->layers / 2] = "hidden", r->value[o->layers / 2] = n;
         o->width[o->layers++] = n;
         at = end;
     }

@@ -14,6 +14,7 @@ typedef struct mlp_options {
     int64_t width[MLP_HIDDEN_MAX];  // the same as numbers, `layers` of them: read by resolve
     int layers;
     int activation;  // mlp_activation
+    int64_t slices;  // of [parallel]: set by resolve; 0: 1
 } mlp_options;
 
 typedef enum { MLP_RELU, MLP_GELU } mlp_activation;

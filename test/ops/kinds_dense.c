@@ -11,7 +11,7 @@
 
 static double *doubles(int64_t n) { return calloc((size_t)n, sizeof(double)); }
 
-// --- matmul: M N K ---------------------------------------------------------------------------------------------------------
+// --- matmul: M N K, and slices, of what options say ---------------------------------------------------------------------------------------------------------
 
 // A gradient that is added to, or, in a row of OPT_FRESH, overwritten.
 static arg *gradient_add(op_run *r, const char *name, int64_t n) {
@@ -36,7 +36,20 @@ static bool sums_near(op_run *r, const outcome *got, int sums, int of) {
     return ok;
 }
 
-enum { MM_D, MM_PRE, MM_A, MM_B, MM_BIAS, MM_RES, MM_DBIAS };
+enum { MM_D, MM_PRE, MM_A, MM_B, MM_BIAS, MM_RES, MM_DBIAS, MM_PARTS };
+
+// Which matrices are cut: those whose columns are.
+static void matmul_cut(op_run *r) {
+    unsigned o = r->row->options;
+    int64_t S = r->row->size[3];
+    if (!(o & (OPT_CUT_M | OPT_CUT_N | OPT_CUT_K))) return;
+    for (int i = 0; i < r->count; i++) r->arg[i].batch = false;
+    if (o & OPT_CUT_M) r->arg[MM_A].slices = S;
+    if (o & OPT_CUT_N) r->arg[MM_D].slices = r->arg[MM_PRE].slices = S;
+    if (o & OPT_CUT_N && !(o & OPT_TB)) r->arg[MM_B].slices = S;
+    if (o & OPT_CUT_K) r->arg[MM_A].slices = S;
+    if (o & OPT_CUT_K && o & OPT_TB) r->arg[MM_B].slices = S;
+}
 
 static void matmul_setup(op_run *r) {
     int64_t M = r->row->size[0], N = r->row->size[1], K = r->row->size[2];
@@ -53,12 +66,14 @@ static void matmul_setup(op_run *r) {
     arg *res = arg_add(r, "residual", IN, T, 2, M, N, 0);
     res->absent = !(o & OPT_RESIDUAL);
     sums_add(r, "dbias", N, o & OPT_COLUMNS);
+    arg_add(r, "partials", SCRATCH, FP32, 3, o & OPT_CUT_K ? r->row->size[3] : 1, M, N)->absent = !(o & OPT_CUT_K);
     d->batch = pre->batch = a->batch = res->batch = !ta;
     arg_fill(r, res, 1, 0);
     arg_fill(r, a, 1, 0);
     arg_fill(r, b, (o & (MATMUL_GELU | MATMUL_DGELU)) && K > 1 ? 0.1 : 1, 0);
     arg_fill(r, bias, 1, 0);
     if (pre->role == IN) arg_fill(r, pre, 1, 0);
+    matmul_cut(r);
 }
 
 static err_t matmul_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
@@ -72,6 +87,7 @@ static err_t matmul_call(const op_run *r, const ops *o, tensor *t[ARGS], stream 
                                     .bias = t[MM_BIAS],
                                     .residual = t[MM_RES],
                                     .dbias = t[MM_DBIAS],
+                                    .partials = t[MM_PARTS],
                                     .fresh = opt & OPT_FRESH,
                                     .rows = opt & OPT_TA ? 0 : r->row->size[0],
                                     .epilogue = opt & 15},
@@ -154,11 +170,63 @@ static void matmul_cost(const op_run *r, double *bytes, double *flops) {
 
 const op_kind kind_matmul = {"matmul", matmul_setup, matmul_call, matmul_reference, matmul_gradient, matmul_exact, matmul_cost};
 
-// --- bias_backward: N C ----------------------------------------------------------------------------------------------------
+// --- sum_slices: N C S ---------------------------------------------------------------------------------------------------------
+
+enum { SS_Y, SS_PARTS, SS_BIAS, SS_RES };
+
+static void slices_setup(op_run *r) {
+    int64_t N = r->row->size[0], C = r->row->size[1], S = r->row->size[2];
+    unsigned o = r->row->options;
+    arg_add(r, "y", o & MATMUL_ACCUMULATE ? ADDS : OUT, r->row->type, 2, N, C, 0);
+    arg_fill(r, arg_add(r, "parts", IN, FP32, 3, S, N, C), 1, 0);
+    arg *bias = arg_add(r, "bias", IN, r->row->type, 1, C, 0, 0), *res = arg_add(r, "residual", IN, r->row->type, 2, N, C, 0);
+    bias->absent = !(o & MATMUL_BIAS), res->absent = !(o & OPT_RESIDUAL);
+    arg_fill(r, bias, 1, 0), arg_fill(r, res, 1, 0);
+    if (o & OPT_ALIAS) r->arg[SS_Y].alias = 1 + SS_RES;
+}
+
+static err_t slices_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
+    return o->sum_slices(
+        &(sum_slices_args){.y = t[SS_Y], .parts = t[SS_PARTS], .bias = t[SS_BIAS], .residual = t[SS_RES], .add = r->row->options & MATMUL_ACCUMULATE},
+        s);
+}
+
+static void slices_reference(op_run *r) {
+    int64_t C = r->row->size[1], n = r->row->size[0] * C;
+    for (int64_t i = 0; i < n; i++) {
+        double x = r->arg[SS_BIAS].absent ? 0 : r->arg[SS_BIAS].value[i % C];
+        if (!r->arg[SS_RES].absent) x += r->arg[SS_RES].value[i];
+        for (int64_t s = 0; s < r->row->size[2]; s++) x += r->arg[SS_PARTS].value[s * n + i];
+        r->arg[SS_Y].want[i] = x;
+    }
+}
+
+// In FP32: siblings are added, nothing else.
+static float slices_tree(const float *x, int64_t count, int64_t n) {
+    return count == 1 ? x[0] : slices_tree(x, count / 2, n) + slices_tree(x + count / 2 * n, count / 2, n);
+}
+
+static bool slices_exact(op_run *r, const outcome *got) {
+    int64_t n = r->row->size[0] * r->row->size[1];
+    if (r->row->type != FP32 || r->row->options) return true;
+    for (int64_t i = 0; i < n; i++) {
+        float want = slices_tree((const float *)r->arg[SS_PARTS].t.data + i, r->row->size[2], n), found = ((const float *)got->data[SS_Y])[i];
+        if (found != want) return failed(r, "element %" PRId64 " is %.9g, and along the tree %.9g", i, (double)found, (double)want);
+    }
+    return true;
+}
+
+static void slices_cost(const op_run *r, double *bytes, double *flops) { *bytes = arg_traffic(r), *flops = 0; }
+
+const op_kind kind_sum_slices = {"sum_slices", slices_setup, slices_call, slices_reference, NULL, slices_exact, slices_cost};
+
+// --- bias_backward: N C, slices ----------------------------------------------------------------------------------------------------
 
 static void bias_setup(op_run *r) {
     gradient_add(r, "dbias", r->row->size[1]);
-    arg_fill(r, arg_add(r, "dy", IN, r->row->type, 2, r->row->size[0], r->row->size[1], 0), 1, 0);
+    arg *dy = arg_add(r, "dy", IN, r->row->type, 2, r->row->size[0], r->row->size[1], 0);
+    arg_fill(r, dy, 1, 0);
+    if (r->row->options & OPT_CUT_N) dy->slices = r->row->size[3];
 }
 static err_t bias_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
     return o->bias_backward(&(bias_backward_args){.dbias = t[0], .dy = t[1], .fresh = r->row->options & OPT_FRESH}, s);

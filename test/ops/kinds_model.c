@@ -322,7 +322,7 @@ static void embedding_back_cost(const op_run *r, double *bytes, double *flops) {
 const op_kind kind_embedding_backward = {"embedding_backward",    embedding_back_setup, embedding_back_call, embedding_back_reference,
                                          embedding_back_gradient, embedding_back_exact, embedding_back_cost};
 
-// --- cross_entropy: N V, and Vp where it is not V --------------------------------------------------------------------------
+// --- cross_entropy: N V, Vp where it is not V, slices --------------------------------------------------------------------------
 
 enum { CE_LOSSES, CE_LOGITS, CE_TARGETS, CE_STATE };
 
@@ -342,7 +342,8 @@ static void entropy_setup(op_run *r) {
     arg *logits = arg_add(r, "logits", o & OPT_LOSS_ONLY ? IN : UPDATES, r->row->type, 2, N, Vp, 0);
     arg *targets = arg_add(r, "targets", IN, INT32, 1, N, 0, 0);
     arg *state = arg_add(r, "state", IN, INT32, 1, sizeof(step_state) / 4, 0, 0);
-    losses->batch = logits->batch = targets->batch = true;
+    losses->batch = logits->batch = targets->batch = !(o & OPT_CUT_N);
+    if (o & OPT_CUT_N) logits->slices = r->row->size[3];
     r->scale = 0.25f;
     r->state = (step_state){.loss_scale = 512};
     arg_fill_bytes(state, &r->state);
@@ -406,6 +407,34 @@ static bool entropy_gradient(op_run *r) {
 }
 
 static void traffic_cost(const op_run *r, double *bytes, double *flops) { *bytes = arg_traffic(r), *flops = 0; }
+
+// --- cross_entropy_part: the same, all stages of all slices --------------------------------------------------------------------
+
+enum { CE_MOST = CE_STATE + 1, CE_LOGIT, CE_SUM };
+
+static void entropy_part_setup(op_run *r) {
+    entropy_setup(r);
+    arg_add(r, "most", SCRATCH, FP32, 1, r->row->size[0], 0, 0);
+    arg_add(r, "logit", SCRATCH, FP32, 1, r->row->size[0], 0, 0);
+    arg_add(r, "sum", SCRATCH, FP32, 1, r->row->size[0], 0, 0);
+}
+
+static err_t entropy_part_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
+    cross_entropy_part_args x = {.losses = t[CE_LOSSES],
+                                 .most = t[CE_MOST],
+                                 .logit = t[CE_LOGIT],
+                                 .sum = t[CE_SUM],
+                                 .logits = t[CE_LOGITS],
+                                 .targets = t[CE_TARGETS],
+                                 .classes = r->row->size[1],
+                                 .scale = r->row->options & OPT_LOSS_ONLY ? NULL : &r->scale,
+                                 .state = (const step_state *)t[CE_STATE]->data};
+    for (x.stage = LOGITS_TOP; x.stage <= LOGITS_LOSS; x.stage++) TRY(o->cross_entropy_part(&x, s));
+    return ERR_OK;
+}
+
+const op_kind kind_cross_entropy_part = {"cross_entropy_part", entropy_part_setup, entropy_part_call, entropy_reference, NULL,
+                                         entropy_exact,        traffic_cost};
 
 const op_kind kind_cross_entropy = {"cross_entropy", entropy_setup, entropy_call, entropy_reference, entropy_gradient, entropy_exact, traffic_cost};
 

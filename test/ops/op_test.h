@@ -46,6 +46,9 @@ enum {
     OPT_COLUMNS = 1 << 19,      // the column sums of what is computed, too
     OPT_TO_SHIFT = 20,          // cast: destination type, 2 bits
     OPT_FRESH = 1 << 22,        // gradients are (=)
+    OPT_CUT_M = 1 << 23,        // matmul: what is cut into slices, size[3] of them
+    OPT_CUT_N = 1 << 24,        // ... and of operations on rows, whose columns are cut
+    OPT_CUT_K = 1 << 25,
 };
 
 typedef struct op_row {
@@ -63,14 +66,15 @@ typedef enum role { IN, OUT, ADDS, UPDATES, SCRATCH } role;
 typedef struct arg {
     const char *name;
     role role;
-    tensor t;       // type and shape; its data is the host's initial content (inputs) or content to add to (ADDS)
-    int alias;      // 1 + the argument whose memory this one shares; 0: its own
-    bool batch;     // dimension 0 is the batch: halves when the batch is split
-    bool absent;    // NULL is passed
-    int rounded;    // on a GPU: operands of its sums that are rounded to the storage type first (values.c)
-    bool random;    // a benchmark's: random numbers, which the device makes
-    double *value;  // inputs: what storage holds
-    double *want;   // outputs: the reference (of ADDS: the contribution); NULL: compared by bits only
+    tensor t;        // type and shape; its data is the host's initial content (inputs) or content to add to (ADDS)
+    int alias;       // 1 + the argument whose memory this one shares; 0: its own
+    bool batch;      // dimension 0 is the batch: halves when the batch is split
+    bool absent;     // NULL is passed
+    int64_t slices;  // of a matrix whose columns are cut: what is here is whole, and is cut on its way to the device. 0: it is not cut
+    int rounded;     // on a GPU: operands of its sums that are rounded to the storage type first (values.c)
+    bool random;     // a benchmark's: random numbers, which the device makes
+    double *value;   // inputs: what storage holds
+    double *want;    // outputs: the reference (of ADDS: the contribution); NULL: compared by bits only
 } arg;
 
 enum { ARGS = 12, WHY = 512 };

@@ -175,6 +175,20 @@ static unsigned char *initial(const arg *a, start from) {
     return p;
 }
 
+// Slices of columns, each a matrix of its own, and back again.
+static void cut_columns(const arg *a, unsigned char *data, bool back) {
+    int64_t rows = a->t.size[0], width = a->t.size[1] / a->slices;
+    size_t bytes = tensor_bytes(&a->t), run = (size_t)width * dtype_bytes(a->t.type);
+    unsigned char *from = malloc(bytes);
+    memcpy(from, data, bytes);
+    for (int64_t s = 0; s < a->slices; s++)
+        for (int64_t r = 0; r < rows; r++) {
+            size_t cut = (size_t)(s * rows + r) * run, whole = (size_t)(r * a->slices + s) * run;
+            memcpy(data + (back ? whole : cut), from + (back ? cut : whole), run);
+        }
+    free(from);
+}
+
 // What LOADED puts into element i of an accumulated output.
 static double loaded(const arg *a, int64_t i) {
     float c;
@@ -185,6 +199,7 @@ static double loaded(const arg *a, int64_t i) {
 static tensor part_of(const arg *a, char *block, int64_t first, int64_t rows) {
     tensor t = a->t;
     t.data = block + GUARD;
+    if (a->slices) return view3(&t, a->slices, t.size[0], t.size[1] / a->slices);
     if (!rows || !a->batch) return t;
     t.data = block + GUARD + (size_t)(tensor_count(&t) / t.size[0] * first) * dtype_bytes(t.type);
     t.size[0] = rows;
@@ -209,6 +224,7 @@ static err_t upload(const op_run *r, const fixture *f, char *block[ARGS], start 
     for (int i = 0; i < r->count; i++) {
         if (r->arg[i].alias && block[i] == block[r->arg[i].alias - 1]) continue;
         unsigned char *p = initial(&r->arg[i], from);
+        if (r->arg[i].slices) cut_columns(&r->arg[i], p + GUARD, false);
         if (astray && i == r->key_at - 1) memset(p + GUARD, 0x35, tensor_bytes(&r->arg[i].t));
         err_t rc = stream_copy(f->s, block[i], p, GUARD + tensor_bytes(&r->arg[i].t) + GUARD);
         if (rc == ERR_OK) rc = stream_wait(f->s);
@@ -264,6 +280,7 @@ static bool collect(op_run *r, const fixture *f, int i, bool shared, const void 
     bool ok = stream_copy(f->s, p, block, GUARD + n + GUARD) == ERR_OK && stream_wait(f->s) == ERR_OK;
     if (!ok) failed(r, "%s: %s", f->name, err_last()->text);
     ok = ok && guards_hold(r, f, a, p);
+    if (a->slices) cut_columns(a, p + GUARD, true);
     if (ok && a->role == IN && !shared && memcmp(p + GUARD, a->t.data, n)) ok = failed(r, "%s: changed its input %s", f->name, a->name);
     memmove(p, p + GUARD, n);
     out->data[i] = p;

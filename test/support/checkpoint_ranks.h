@@ -25,11 +25,22 @@ static const struct {
 // How the tensors may be sliced, along which axis; the first: not at all.
 static const struct {
     int axis, slices;
+    ckpt_split split;
 } slicings[][TENSORS] = {
-    {{0, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0}},
-    {{1, 4}, {1, 2}, {0, 2}, {0, 1}, {1, 3}},  // of emb 6 chunks each, the last one short; of w whole chunks; of the others less than one
-    {{1, 8}, {1, 4}, {0, 4}, {0, 0}, {0, 1}},
-    {{0, 5}, {0, 2}, {0, 2}, {0, 1}, {1, 3}},  // by rows: stored as they were
+    {{0, 0, {0}}, {0, 0, {0}}, {0, 0, {0}}, {0, 0, {0}}, {0, 0, {0}}},
+    {{1, 4, {0}},
+     {1, 2, {0}},
+     {0, 2, {0}},
+     {0, 1, {0}},
+     {1, 3, {0}}},  // of emb 6 chunks each, the last one short; of w whole chunks; of the others less than one
+    {{1, 8, {0}}, {1, 4, {0}}, {0, 4, {0}}, {0, 0, {0}}, {0, 1, {0}}},
+    {{0, 5, {0}}, {0, 2, {0}}, {0, 2, {0}}, {0, 1, {0}}, {1, 3, {0}}},  // by rows: stored as they were
+    {{0, 4, {.padded = 12}},
+     {1, 2, {0}},
+     {0, 2, {.rows = {2, 2}}},
+     {0, 0, {0}},
+     {1, 3, {0}}},  // of emb 3, 3, 3 rows and 1; of b.bias a half of each half
+    {{0, 2, {.rows = {2, 6, 2}}}, {0, 8, {.padded = 32}}, {0, 4, {.padded = 8}}, {0, 0, {0}}, {0, 0, {0}}},  // of w and b.bias most slices are empty
 };
 
 // --- nodes ---------------------------------------------------------------------------------------------------------------------
@@ -88,6 +99,16 @@ static inline int slices_of(int slicing, int i) { return slicings[slicing][i].sl
 static inline int64_t logical_of(int slicing, int i, int64_t k) {
     int axis = slicings[slicing][i].axis, dims = table_of_tensors[i].dims;
     int64_t each = elements_of(i) / slices_of(slicing, i), slice = k / each, at[4], logical = 0;
+    const ckpt_split *split = &slicings[slicing][i].split;
+    if (split->padded) return k;
+    if (split->rows[0]) {
+        int64_t inner = elements_of(i) / table_of_tensors[i].size[0], row = k / inner % (each / inner), above = 0;
+        for (int p = 0;; above += split->rows[p++]) {
+            int64_t share = split->rows[p] / slices_of(slicing, i);
+            if (row < share) return (above + slice * share + row) * inner + k % inner;
+            row -= share;
+        }
+    }
     k %= each;
     for (int d = dims - 1; d >= 0; d--) {
         int64_t size = table_of_tensors[i].size[d] / (d == axis ? slices_of(slicing, i) : 1);
@@ -98,13 +119,22 @@ static inline int64_t logical_of(int slicing, int i, int64_t k) {
     return logical;
 }
 
-// Where chunk c begins; of the number of all chunks: where the tensor ends.
-static inline int64_t chunk_begin(int slicing, int i, int64_t c) {
-    int64_t each = elements_of(i) / slices_of(slicing, i), chunks = (each + CHUNK - 1) / CHUNK;
-    return c / chunks * each + c % chunks * CHUNK;
+static inline int64_t slice_size(int slicing, int i) {
+    const ckpt_split *split = &slicings[slicing][i].split;
+    int64_t rows = split->padded ? split->padded / slices_of(slicing, i) : 0;
+    return rows ? rows * (elements_of(i) / table_of_tensors[i].size[0]) : elements_of(i) / slices_of(slicing, i);
 }
 
-static inline int64_t chunks_in(int slicing, int i) { return (elements_of(i) / slices_of(slicing, i) + CHUNK - 1) / CHUNK * slices_of(slicing, i); }
+// Where chunk c begins; of the number of all chunks: where the tensor ends.
+static inline int64_t chunk_begin(int slicing, int i, int64_t c) {
+    int64_t each = slice_size(slicing, i), chunks = (each + CHUNK - 1) / CHUNK, k = c / chunks * each + c % chunks * CHUNK;
+    return k < elements_of(i) ? k : elements_of(i);
+}
+
+static inline int64_t chunks_in(int slicing, int i) {
+    int64_t each = slice_size(slicing, i), all = elements_of(i);
+    return (each + CHUNK - 1) / CHUNK * (all / each) + (all % each + CHUNK - 1) / CHUNK;
+}
 
 // Chunks `a` to `b` are rank r's. Deal 0: the same number of each tensor's for all; others: cut where dice say, which leaves some with nothing, and
 // cuts m and v elsewhere than masters.
@@ -130,7 +160,10 @@ static inline void open_dealt(dealt *d, uint32_t deal, int slicing, int rank, in
             ckpt_tensor *t = &d->tensor[g][i];
             int64_t a, b;
             deal_chunks(deal, chunks_in(slicing, i), g, i, rank, world, &a, &b);
-            *t = (ckpt_tensor){.dims = table_of_tensors[i].dims, .axis = slicings[slicing][i].axis, .slices = slicings[slicing][i].slices};
+            *t = (ckpt_tensor){.dims = table_of_tensors[i].dims,
+                               .axis = slicings[slicing][i].axis,
+                               .slices = slicings[slicing][i].slices,
+                               .split = slicings[slicing][i].split};
             strcpy(t->name, table_of_tensors[i].name);
             memcpy(t->size, table_of_tensors[i].size, sizeof t->size);
             if (a == b) continue;

@@ -31,6 +31,13 @@
 
 enum { CKPT_NAME = 96, CKPT_DIGEST = 32, CKPT_KEY = 64, CKPT_VALUE = 1024, CKPT_KEYS_MAX = 64, CKPT_GROUPS = 4, CKPT_GROUP_NAME = 16, CKPT_DIMS = 4 };
 
+// How dimension 0 of a sliced tensor is divided where equal shares of all of it would not do. All zero: they do.
+enum { CKPT_SHARES = 3 };
+typedef struct ckpt_split {
+    int64_t padded;             // equal shares of so many rows, of which the tensor has the first size[0]: the last slices have fewer, or none
+    int64_t rows[CKPT_SHARES];  // or it is several matrices, one below the other, of so many rows each: a slice has its share of each of them
+} ckpt_split;
+
 // One tensor of the state, FP32, and the range of it that this rank saves and loads, in host memory: elements first ..
 // first+count-1. They count in row-major order; with slices > 1, slice after slice, cut along `axis`, each slice in
 // row-major order (trainer/checkpoint/order.h). The ranges of all ranks, whichever has which, make up the tensor without
@@ -40,7 +47,8 @@ typedef struct ckpt_tensor {
     char name[CKPT_NAME];
     int dims;
     int64_t size[CKPT_DIMS];
-    int axis, slices;  // 0 or 1 slices: not sliced. size[axis] is a multiple of slices
+    int axis, slices;  // 0 or 1 slices: not sliced. size[axis] is a multiple of slices, or `split` says otherwise
+    ckpt_split split;
     int64_t first, count;
     float *data;
 } ckpt_tensor;

@@ -70,6 +70,7 @@ static err_t fill_group(manifest *m, const ckpt_work *w, int group, const ckpt_g
         memcpy(to->size, t[i].size, (size_t)t[i].dims * sizeof *to->size);
         to->axis = t[i].slices > 1 ? t[i].axis : 0;
         to->slices = t[i].slices > 1 ? t[i].slices : 1;
+        if (t[i].slices > 1) to->split = t[i].split;
         TRY(fill_parts(m, w, group, i));
     }
     return ERR_OK;

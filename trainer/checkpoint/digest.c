@@ -21,15 +21,18 @@ void digest_end(digest *d, uint8_t out[CKPT_DIGEST]) { crypto_generichash_final(
 void digest_hex(char *hex, const uint8_t *d, size_t n) { sodium_bin2hex(hex, 2 * n + 1, d, n); }
 
 // Each name and shape follows its length, so that no two tables of tensors give the same bytes. The length of a sliced
-// one's shape is negative, and how it is sliced follows.
+// one's shape is negative, and how it is sliced follows; a negative axis announces its split.
 void group_tensor(digest *group, const ckpt_tensor *t) {
     bool sliced = t->slices > 1;
     int64_t length = (int64_t)strlen(t->name), rank = sliced ? -t->dims : t->dims, slices[] = {t->axis, t->slices};
+    bool split = t->split.padded || t->split.rows[0];
+    if (split) slices[0] = -1;
     digest_put(group, &length, sizeof length);
     digest_put(group, t->name, (size_t)length);
     digest_put(group, &rank, sizeof rank);
     digest_put(group, t->size, (size_t)t->dims * sizeof *t->size);
     if (sliced) digest_put(group, slices, sizeof slices);
+    if (sliced && split) digest_put(group, &t->split, sizeof t->split);
 }
 
 static void chunk_digest(const float *x, int64_t n, uint8_t out[CKPT_DIGEST]) {

@@ -44,7 +44,7 @@ int manifest_tensor_name(char to[CKPT_NAME], const char *group, const char *name
 
 bool manifest_part_is_whole(const manifest_tensor *t, const manifest_part *p) { return p->first == 0 && p->count == shape_count(t->dims, t->size); }
 
-ckpt_order manifest_order(const manifest_tensor *t) { return order_of(t->dims, t->size, t->axis, t->slices); }
+ckpt_order manifest_order(const manifest_tensor *t) { return order_of(t->dims, t->size, t->axis, t->slices, &t->split); }
 
 int64_t manifest_part_first(const manifest_tensor *t, const manifest_part *p) { return p->slice * manifest_order(t).each + p->first; }
 
@@ -130,7 +130,13 @@ static json_t *tensor_json(const manifest *m, const manifest_tensor *t) {
     json_t *shape = json_array();
     for (int d = 0; d < t->dims; d++) json_array_append_new(shape, json_integer(t->size[d]));
     json_t *tensor = json_pack("{s:s, s:o, s:o, s:o}", "name", t->name, "shape", shape, "blake2b", hex_json(t->digest), "parts", parts_json(m, t));
-    if (t->slices > 1 && tensor) json_object_update_new(tensor, json_pack("{s:i, s:i}", "axis", t->axis, "slices", t->slices));
+    if (t->slices <= 1 || !tensor) return tensor;
+    json_object_update_new(tensor, json_pack("{s:i, s:i}", "axis", t->axis, "slices", t->slices));
+    if (t->split.padded) json_object_set_new(tensor, "padded", json_integer(t->split.padded));
+    if (!t->split.rows[0]) return tensor;
+    json_t *rows = json_array();
+    for (int k = 0; k < CKPT_SHARES && t->split.rows[k]; k++) json_array_append_new(rows, json_integer(t->split.rows[k]));
+    json_object_set_new(tensor, "rows", rows);
     return tensor;
 }
 
@@ -329,13 +335,22 @@ static err_t read_files(reader *r) {
     return ERR_OK;
 }
 
+static err_t read_split(reader *r, manifest_tensor *t, const json_t *entry) {
+    const json_t *rows = json_object_get(entry, "rows");
+    if (json_object_get(entry, "padded")) TRY(get_count(r, entry, "padded", &t->split.padded));
+    if (rows && (!json_is_array(rows) || json_array_size(rows) > CKPT_SHARES)) return wrong(r, "rows", "a list of at most 3 numbers");
+    for (size_t k = 0; k < json_array_size(rows); k++) t->split.rows[k] = json_integer_value(json_array_get(rows, k));
+    return ERR_OK;
+}
+
 static err_t read_slices(reader *r, manifest_tensor *t, const json_t *entry) {
     int64_t axis = 0, slices = 1;
     if (r->version > 3 && json_object_get(entry, "slices")) {
         TRY(get_count(r, entry, "axis", &axis));
         TRY(get_count(r, entry, "slices", &slices));
+        TRY(read_split(r, t, entry));
     }
-    if (axis >= CKPT_DIMS || slices < 1 || slices > INT32_MAX || !order_is_possible(t->dims, t->size, (int)axis, (int)slices))
+    if (axis >= CKPT_DIMS || slices < 1 || slices > INT32_MAX || !order_is_possible(t->dims, t->size, (int)axis, (int)slices, &t->split))
         return wrong(r, "slices", "a number that divides the size of \"axis\"");
     t->axis = (int)axis, t->slices = (int)slices;
     return ERR_OK;
@@ -374,7 +389,8 @@ static err_t check_group(reader *r, int i) {
     if (t == master) return t->name[0] ? ERR_OK : wrong(r, "tensors", "names");
     if (i % m->params == 0) TRY(name_group(r, i / m->params));
     int n = manifest_tensor_name(name, m->group[i / m->params], master->name);
-    bool same = n < CKPT_NAME && strcmp(t->name, name) == 0 && t->dims == master->dims && t->axis == master->axis && t->slices == master->slices;
+    bool same = n < CKPT_NAME && strcmp(t->name, name) == 0 && t->dims == master->dims && t->axis == master->axis && t->slices == master->slices &&
+                memcmp(&t->split, &master->split, sizeof t->split) == 0;
     if (!same || memcmp(t->size, master->size, sizeof t->size) != 0)
         return err_set(ERR_DATA, "%s: tensor %s does not match the name and shape of %s", r->path, t->name, name);
     return ERR_OK;
@@ -422,8 +438,9 @@ static err_t read_part(reader *r, const manifest_tensor *t, const json_t *entry,
     if (o.slices > 1) TRY(get_count(r, entry, "slice", &slice));
     TRY(get_count(r, entry, "first", &p->first));
     TRY(get_count(r, entry, "count", &p->count));
-    bool fits = slice == expected / o.each && p->first == expected % o.each && p->count >= 1 && p->count <= o.each - p->first;
-    if (!fits || (p->first + p->count < o.each && p->count % CHUNK != 0)) return wrong(r, "parts", "whole chunks, one part after the other");
+    bool fits =
+        slice == expected / o.each && p->first == expected % o.each && p->count >= 1 && expected < o.all && p->count <= order_left(&o, expected);
+    if (!fits || (p->count < order_left(&o, expected) && p->count % CHUNK != 0)) return wrong(r, "parts", "whole chunks, one part after the other");
     p->slice = (int)slice;
     return get_digest(r, entry, "blake2b", p->digest);
 }

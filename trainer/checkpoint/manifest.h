@@ -8,7 +8,8 @@
 // "device" holds what the bits depend on besides the keys: the device's arithmetic, and its plans (gpu/gpu.h), which
 // are opaque here.
 //
-// A sliced tensor (ckpt_tensor.slices) also has "axis" and "slices", and its parts a "slice", in which "first" counts.
+// A sliced tensor (ckpt_tensor.slices) also has "axis" and "slices", and its parts a "slice", in which "first" counts; where slices are no equal shares
+// of the axis, "padded" or "rows" (ckpt_split).
 // Only a manifest with one is of version 4: without, it is of version 3, which older builds read.
 //
 // Older versions are still read. Version 2 had no "device", but "device.kind" among the bits keys: cpu or cuda. Version
@@ -42,7 +43,8 @@ typedef struct manifest_tensor {
     int dims;
     int64_t size[CKPT_DIMS];
     int axis, slices;  // 1 slice: not sliced
-    int part, parts;   // manifest.part[part .. part + parts), as they are stored, without gap or overlap
+    ckpt_split split;
+    int part, parts;  // manifest.part[part .. part + parts), as they are stored, without gap or overlap
     uint8_t digest[CKPT_DIGEST];
 } manifest_tensor;
 

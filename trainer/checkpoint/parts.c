@@ -21,7 +21,7 @@ static err_t set_orders(ckpt_work *w, const ckpt_state *s) {
     for (int g = 0; g < s->groups; g++)
         for (int i = 0; i < s->params; i++) {
             const ckpt_tensor *t = &s->group[g].tensor[i];
-            if (!order_is_possible(t->dims, t->size, t->axis, t->slices))
+            if (!order_is_possible(t->dims, t->size, t->axis, t->slices, &t->split))
                 return err_set(
                     ERR_INTERNAL,
                     "tensor %s of group \"%s\" can't be saved: expected at most %d dimensions of 1 or more, %d of them, in %d slices that divide "
@@ -33,7 +33,7 @@ static err_t set_orders(ckpt_work *w, const ckpt_state *s) {
                 return err_set(ERR_INTERNAL, "tensor %s of group \"%s\" can't be saved: it is not shaped and sliced as its master", t->name,
                                s->group[g].name);
         }
-    for (int i = 0; i < w->params; i++) w->base[i + 1] = w->base[i] + order_chunk(&w->order[i], w->order[i].slices * w->order[i].each);
+    for (int i = 0; i < w->params; i++) w->base[i + 1] = w->base[i] + order_chunk(&w->order[i], w->order[i].all);
     return ERR_OK;
 }
 
@@ -109,7 +109,7 @@ int work_turns(const ckpt_work *w, int group, int param) {
 // Checks that what the ranks have of a tensor makes it up.
 static err_t check_tensor(const ckpt_work *w, int group, int i, const char *name) {
     const ckpt_order *o = &w->order[i];
-    int64_t elements = o->slices * o->each, at = 0;
+    int64_t elements = o->all, at = 0;
     int turns = work_turns(w, group, i);
     for (int k = 0; k < turns; k++) {
         const ckpt_span *p = work_span(w, group, w->turn[k].rank, i);

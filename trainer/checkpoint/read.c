@@ -85,9 +85,9 @@ static err_t damaged(const char *path, const manifest_tensor *t, const manifest_
                    path, t->name, elements, at->bytes, at->offset, is, should);
 }
 
-// Reads n elements of a part, from element k of its slice, to x.
-static err_t read_piece(const st_file *f, const st_tensor *at, const manifest_part *p, int64_t k, int64_t n, float *x) {
-    err_t rc = io_read_at(f->fd, f->path, at->offset + (k - p->first) * 4, x, (size_t)n * 4);
+// Reads n elements of a part, from its element k on, to x.
+static err_t read_piece(const st_file *f, const st_tensor *at, int64_t k, int64_t n, float *x) {
+    err_t rc = io_read_at(f->fd, f->path, at->offset + k * 4, x, (size_t)n * 4);
     if (rc != ERR_OK) err_prefix("tensor %s", at->name);
     return rc;
 }
@@ -101,11 +101,11 @@ static err_t verify_part(const st_file *f, const manifest_tensor *t, const manif
     digest d;
     TRY(find_part(f, t, p, &at));
     digest_begin(&d);
-    for (int64_t k = p->first, end = p->first + p->count, n; k < end; k += n) {
+    for (int64_t first = manifest_part_first(t, p), k = first, end = first + p->count, n; k < end; k += n) {
         n = order_piece(&o, k, end);
-        TRY(read_piece(f, at, p, k, n, scratch));
+        TRY(read_piece(f, at, k - first, n, scratch));
         digest_put(&d, chunk, (size_t)(chunk_digests(&o, k, n, scratch, chunk) - chunk));
-        if (to) order_copy(&o, p->slice * o.each + k, n, scratch, to);
+        if (to) order_copy(&o, k, n, scratch, to);
     }
     digest_end(&d, found);
     return memcmp(found, p->digest, sizeof found) == 0 ? ERR_OK : damaged(f->path, t, p, at, found);
@@ -204,7 +204,7 @@ static void source_close(source *x) {
     free(x->scratch);
 }
 
-// Reads elements [from, to) of a slice, which are in part p, to y (NULL: discards them). Adds the digests of their
+// Reads elements [from, to) of a tensor, which are in part p, to y (NULL: discards them). Adds the digests of their
 // chunks.
 static err_t read_range(source *x, const manifest_tensor *t, const manifest_part *p, int64_t from, int64_t to, float *y, uint8_t **chunk) {
     const ckpt_order o = manifest_order(t);
@@ -215,7 +215,7 @@ static err_t read_range(source *x, const manifest_tensor *t, const manifest_part
     for (int64_t k = from, n; k < to; k += n) {
         float *piece = y ? y + (k - from) : x->scratch;
         n = order_piece(&o, k, to);
-        TRY(read_piece(f, at, p, k, n, piece));
+        TRY(read_piece(f, at, k - manifest_part_first(t, p), n, piece));
         *chunk = chunk_digests(&o, k, n, piece, *chunk);
     }
     return ERR_OK;
@@ -225,9 +225,9 @@ static err_t read_range(source *x, const manifest_tensor *t, const manifest_part
 static err_t read_tensor(source *x, const manifest_tensor *t, const ckpt_tensor *to, uint8_t **chunk) {
     int64_t first = to->first, end = first + to->count;
     for (const manifest_part *p = x->m->part + t->part; p < x->m->part + t->part + t->parts; p++) {
-        int64_t begin = manifest_part_first(t, p), shift = begin - p->first;
+        int64_t begin = manifest_part_first(t, p);
         int64_t a = first > begin ? first : begin, b = end < begin + p->count ? end : begin + p->count;
-        if (a < b) TRY(read_range(x, t, p, a - shift, b - shift, to->data ? to->data + (a - first) : NULL, chunk));
+        if (a < b) TRY(read_range(x, t, p, a, b, to->data ? to->data + (a - first) : NULL, chunk));
     }
     return ERR_OK;
 }
@@ -520,7 +520,8 @@ static err_t hash_state(const char *dir, const manifest *m, ckpt_state *s, ckpt_
         for (int i = 0; i < m->params; i++) {
             const manifest_tensor *from = &m->tensor[g * m->params + i];
             ckpt_tensor *t = &s->group[g].tensor[i];
-            *t = (ckpt_tensor){.dims = from->dims, .axis = from->axis, .slices = from->slices, .count = shape_count(from->dims, from->size)};
+            *t = (ckpt_tensor){
+                .dims = from->dims, .axis = from->axis, .slices = from->slices, .split = from->split, .count = shape_count(from->dims, from->size)};
             memcpy(t->size, from->size, sizeof t->size);
             snprintf(t->name, sizeof t->name, "%s", m->tensor[i].name);  // the parameter's
         }

@@ -138,6 +138,8 @@ static const setting more_keys[] = {
     TEXT(parallel, stages, LAYOUT, "", 0, "balance", "blocks of each stage of a pipeline, such as 5 4 3; empty = even work"),
     INT(parallel, zero, LAYOUT, "0", 0, 3, "zero_stage stage sharding",
          "what ranks keep only a share of: 1 = masters, optimizer state, 2 = also gradients, 3 = also weights; does not change the result"),
+    INT(parallel, slices, BITS, "1", 1, 1024, "",
+         "parts of each sum over heads, hidden channels and vocabulary, a power of two; tensor parallelism divides them"),
     WORD(parallel, recompute, LAYOUT, "none", "none selective block", "checkpointing gradient_checkpointing activation_checkpointing remat",
          "recomputed in backward: norms and GELU, or a block from its input; does not change the result"),
     BOOL(parallel, offload, LAYOUT, "no", "cpu_offload", "keep masters and optimizer state in host memory and update them there"),

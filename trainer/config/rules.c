@@ -30,13 +30,31 @@ static const char *latest(const config *c, const int *rows, int n, char dst[INI_
 #define COUNT(...) (int)(sizeof((const int[]){__VA_ARGS__}) / sizeof(int))
 #define LATEST(...) latest(c, (const int[]){__VA_ARGS__}, COUNT(__VA_ARGS__), (char[INI_PLACE + 128]){0})
 
+// The slices are a power of two, and divide what the architecture says that they divide.
+static err_t check_slices(const config *c, const model_rule *r) {
+    int64_t slices = c->parallel.slices, below = 1;
+    while (below * 2 <= slices) below *= 2;
+    if (slices != below)
+        return err_set(ERR_CONFIG, "%s: slices = %" PRId64 " is not a power of two. Nearest that work: %" PRId64 " or %" PRId64 ".",
+                       LATEST(ROW(parallel, slices)), slices, below, below * 2);
+    for (int k = 0; k < RULE_DIVIDED && r->divided[k]; k++) {
+        int64_t most = r->value[k] & -r->value[k];  // the largest power of two that divides
+        char multiples[64];
+        if (slices <= most) continue;
+        nearest_multiples(slices, r->value[k], multiples);
+        return err_set(ERR_CONFIG, "%s: slices = %" PRId64 " don't divide %s: %" PRId64 ". Nearest that work: slices = %" PRId64 ", or %s there.",
+                       LATEST(ROW(parallel, slices), config_find(c, "model", r->divided[k])), slices, r->divided[k], r->value[k], most, multiples);
+    }
+    return ERR_OK;
+}
+
 // What the architecture chooses and demands.
 static err_t resolve_model(config *c) {
-    model_rule r = {.micro = c->batch.micro, .gpu = c->device.kind == DEVICE_CUDA};
+    model_rule r = {.micro = c->batch.micro, .gpu = c->device.kind == DEVICE_CUDA, .slices = c->parallel.slices};
     if (model_types[c->model.type]->resolve(&c->model.of, &r) != ERR_OK)
         return err_prefix("%s", LATEST(config_find(c, "model", r.broken[0]), config_find(c, "model", r.broken[1])));
     if (r.chosen) c->origin[config_find(c, "model", r.chosen)].chosen = true;
-    return ERR_OK;
+    return check_slices(c, &r);
 }
 
 // What the architecture had chosen is open again.

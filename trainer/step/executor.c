@@ -181,7 +181,7 @@ static err_t post(step_runner *r, int i, int64_t step) {
 // reported with the message's name.
 static err_t await(step_runner *r, int i, int64_t step) {
     static const char *const what[2][2] = {{"wait for activations of stage", "wait for gradients of stage"},
-                                            {"wait until activations have left for stage", "wait until gradients have left stage"}};
+                                           {"wait until activations have left for stage", "wait until gradients have left stage"}};
     const message *m = &r->stages->table.message[i];
     bool before = (m->kind == MESSAGE_ACTIVATIONS) != m->sends;
     r->ranks->phase = (comm_phase){what[m->sends][m->kind], step, m->stage};

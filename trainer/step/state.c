@@ -191,8 +191,8 @@ static const zero_segment *segment_of(const train_state *t, int row) {
 
 static err_t declare_tie(train_state *t) {
     if (t->borrowed >= 0) TRY(arena_1d(&t->memory, &t->copy, t->o.compute, (int64_t)segment_of(t, t->borrowed)->count));
-    const zero_piece *p = t->lent >= 0 && t->o.training ? state_piece_of(t, t->lent) : NULL;
-    return p ? arena_1d(&t->memory, &t->use, FP32, p->count) : ERR_OK;
+    int64_t lent = t->lent >= 0 && t->o.training ? state_count_of(t, t->lent) : 0;
+    return lent ? arena_1d(&t->memory, &t->use, FP32, lent) : ERR_OK;
 }
 
 // --- opening ---------------------------------------------------------------------------------------------------------------------
@@ -231,7 +231,9 @@ err_t state_open(train_state *t, model *net, device *dev, stream *s, comm *ranks
 
 size_t state_bytes(const train_state *t) { return t->memory.bytes + t->host.bytes; }
 
+// One slice after the other: where columns are divided, each slice is a matrix of its own.
 static tensor row_view(void *data, dtype type, const param *p) {
+    if (param_slices(p) > 1 && p->axis == 1) return (tensor){data, type, 3, {p->slices, p->size[0], p->size[1] / p->slices, 1}};
     return (tensor){data, type, p->dims, {p->size[0], p->size[1], p->size[2], p->size[3]}};
 }
 
@@ -257,19 +259,34 @@ static float *host_piece(train_state *t, int k, const zero_piece *p) {
     return t->mirror[k].data ? (float *)t->mirror[k].data + p->shard : store_view(store_of(t, k), p).data;
 }
 
-static void fill_ckpt_tensor(train_state *t, ckpt_tensor *c, const param *p, int k, const zero_piece *piece) {
-    *c = (ckpt_tensor){.dims = p->dims, .size = {p->size[0], p->size[1], p->size[2], p->size[3]}};
-    memcpy(c->name, p->name, strnlen(p->name, CKPT_NAME - 1));
-    if (!piece) return;
-    c->first = piece->first;
-    c->count = piece->count;
-    c->data = host_piece(t, k, piece);
+// The order in which a row lies in memory.
+static void fill_slices(ckpt_tensor *c, const param *p) {
+    _Static_assert((int)CKPT_SHARES == (int)PARAM_SHARES, "a row's shares are those of a checkpoint");
+    if (param_slices(p) == 1) return;
+    c->axis = p->axis, c->slices = p->slices;
+    c->split.padded = p->rows_in_memory;
+    memcpy(c->split.rows, p->share, sizeof p->share);
 }
 
-static const zero_piece *own_piece(const train_state *t, int row) {
-    for (int i = 0; i < t->zero.owned; i++)
-        if (t->zero.piece[i].row == row) return &t->zero.piece[i];
-    return NULL;
+ckpt_order state_order(const train_state *t, int row) {
+    const param *p = &t->net->param[row];
+    ckpt_tensor c = {.dims = p->dims, .size = {p->size[0], p->size[1], p->size[2], p->size[3]}};
+    fill_slices(&c, p);
+    return ckpt_order_of(&c);
+}
+
+// A row's pieces, which follow each other in memory as they do in the order of its slices.
+static void fill_ckpt_tensor(train_state *t, ckpt_tensor *c, int row, int k) {
+    const param *p = &t->net->param[row];
+    *c = (ckpt_tensor){.dims = p->dims, .size = {p->size[0], p->size[1], p->size[2], p->size[3]}};
+    memcpy(c->name, p->name, strnlen(p->name, CKPT_NAME - 1));
+    fill_slices(c, p);
+    for (int i = 0; i < t->zero.owned; i++) {
+        const zero_piece *piece = &t->zero.piece[i];
+        if (piece->row != row) continue;
+        if (!c->count) c->first = piece->slice * param_slice_room(p) + piece->first, c->data = host_piece(t, k, piece);
+        c->count += piece->count;
+    }
 }
 
 static err_t link_checkpoint(train_state *t) {
@@ -280,10 +297,8 @@ static err_t link_checkpoint(train_state *t) {
     c->ranks = t->all;
     c->s = t->s;
     for (int i = 0; i < n; i++) {
-        const param *p = &t->net->param[i];
-        if (p->tied >= 0) continue;
-        const zero_piece *piece = own_piece(t, i);
-        for (int k = 0; k < c->groups; k++) fill_ckpt_tensor(t, &c->group[k].tensor[c->params], p, k, piece);
+        if (t->net->param[i].tied >= 0) continue;
+        for (int k = 0; k < c->groups; k++) fill_ckpt_tensor(t, &c->group[k].tensor[c->params], i, k);
         c->params++;
     }
     return ckpt_prepare(c);
@@ -316,18 +331,19 @@ void state_close(train_state *t) {
 // --- pieces ----------------------------------------------------------------------------------------------------------------------
 
 const zero_piece *state_pieces(const train_state *t, int *count) {
-    *count = !t->shards.masters ? t->zero.rows : t->zero.owned;
+    *count = !t->shards.masters ? t->zero.wholes : t->zero.owned;
     return !t->shards.masters ? t->zero.whole : t->zero.piece;
 }
 
 static tensor flat(void *data, dtype type, int64_t n) { return (tensor){data, type, 1, {n, 1, 1, 1}}; }
 
-const zero_piece *state_piece_of(const train_state *t, int row) {
+int64_t state_count_of(const train_state *t, int row) {
     int count;
+    int64_t n = 0;
     const zero_piece *p = state_pieces(t, &count);
     for (int i = 0; i < count; i++)
-        if (p[i].row == row) return &p[i];
-    return NULL;
+        if (p[i].row == row) n += p[i].count;
+    return n;
 }
 
 tensor store_view(const store *x, const zero_piece *p) { return flat(at(&x->t, x->sharded ? p->shard : p->slab), x->t.type, p->count); }
@@ -338,7 +354,8 @@ tensor state_gradient(const train_state *t, const zero_piece *p) {
 }
 
 const rounding_key *state_rounding(const train_state *t, const zero_piece *p, rounding_key *key) {
-    *key = (rounding_key){.seed = t->o.seed, .site = SITE_ROUND + (uint32_t)p->row, .first = p->first};
+    int64_t room = (param_slice_room(&t->net->param[p->row]) + ROUNDING_ALIGN - 1) / ROUNDING_ALIGN * ROUNDING_ALIGN;
+    *key = (rounding_key){.seed = t->o.seed, .site = SITE_ROUND + (uint32_t)p->row, .first = p->slice * room + p->first};
     return t->o.stochastic ? key : NULL;
 }
 
@@ -416,11 +433,58 @@ err_t state_publish(train_state *t) {
     return t->shards.masters && t->weights.t.data != t->masters.t.data ? spread(t, &t->weights) : ERR_OK;
 }
 
+// Where values come from: files of others, or, where that is NULL, chance.
+typedef struct values {
+    const weights_map *map;
+    uint64_t seed;
+} values;
+
+// Elements first .. first+count-1 in row-major order.
+static err_t read_logical(const train_state *t, int row, const values *from, int64_t first, int64_t count, float *dst) {
+    if (from->map) return weights_read(from->map, row, first, count, from->seed, dst);
+    model_init(t->net, row, from->seed, first, count, dst);
+    return ERR_OK;
+}
+
+// A piece of a row whose columns are divided, from files: whole rows are read, a few at a time, and a part of each is taken.
+static err_t read_columns(train_state *t, const zero_piece *p, const values *from) {
+    enum { SOME = 1 << 20 };
+    const param *row = &t->net->param[p->row];
+    int64_t cols = row->size[1], width = cols / row->slices, end = p->first + p->count;
+    int64_t rows = SOME / cols > 0 ? SOME / cols : 1;
+    float *dst = host_piece(t, 0, p), *some = malloc((size_t)(rows * cols) * sizeof *some);
+    err_t rc = some ? ERR_OK : err_set(ERR_INTERNAL, "no memory for %" PRId64 " rows of %s", rows, row->name);
+    for (int64_t r = p->first / width; r * width < end && rc == ERR_OK; r += rows) {
+        int64_t n = (end + width - 1) / width - r < rows ? (end + width - 1) / width - r : rows;
+        rc = read_logical(t, p->row, from, r * cols, n * cols, some);
+        for (int64_t k = 0; k < n && rc == ERR_OK; k++) {
+            int64_t at = (r + k) * width, skip = at < p->first ? p->first - at : 0, stop = at + width < end ? width : end - at;
+            memcpy(dst + (at + skip - p->first), some + k * cols + p->slice * width + skip, (size_t)(stop - skip) * sizeof *dst);
+        }
+    }
+    free(some);
+    return rc;
+}
+
+// The masters of a piece, by their coordinates.
+static err_t read_piece(train_state *t, const zero_piece *p, const values *from) {
+    const param *row = &t->net->param[p->row];
+    if (from->map && param_slices(row) > 1 && row->axis == 1) return read_columns(t, p, from);
+    const ckpt_order o = state_order(t, p->row);
+    float *dst = host_piece(t, 0, p);
+    for (int64_t k = 0, run; k < p->count; k += run) {
+        int64_t first = order_logical(&o, p->slice * param_slice_room(row) + p->first + k, &run);
+        if (run > p->count - k) run = p->count - k;
+        TRY(read_logical(t, p->row, from, first, run, dst + k));
+    }
+    return ERR_OK;
+}
+
 err_t state_init(train_state *t, uint64_t seed) {
     for (int i = 0; i < t->zero.owned; i++) {
         const zero_piece *p = &t->zero.piece[i];
         if (t->net->param[p->row].tied >= 0) continue;
-        model_init(t->net, p->row, seed, p->first, p->count, host_piece(t, 0, p));
+        TRY(read_piece(t, p, &(values){NULL, seed}));
     }
     return state_publish(t);
 }
@@ -429,7 +493,7 @@ err_t state_init(train_state *t, uint64_t seed) {
 static err_t read_pieces(train_state *t, const weights_map *map, uint64_t seed) {
     for (int i = 0; i < t->zero.owned; i++) {
         const zero_piece *p = &t->zero.piece[i];
-        if (t->net->param[p->row].tied < 0) TRY(weights_read(map, p->row, p->first, p->count, seed, host_piece(t, 0, p)));
+        if (t->net->param[p->row].tied < 0) TRY(read_piece(t, p, &(values){map, seed}));
     }
     return ERR_OK;
 }

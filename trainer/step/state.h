@@ -7,7 +7,7 @@
 #include "gpu/gpu.h"
 #include "gpu/ops.h"
 #include "model/model.h"
-#include "trainer/checkpoint/checkpoint.h"
+#include "trainer/checkpoint/order.h"
 #include "trainer/config/config.h"
 #include "trainer/step/optimizer.h"
 #include "trainer/step/zero.h"
@@ -114,8 +114,11 @@ const zero_piece *state_pieces(const train_state *t, int *count);
 // How the piece's masters are rounded to weights: fills in and returns key (stochastic), or NULL (to nearest).
 const rounding_key *state_rounding(const train_state *t, const zero_piece *p, rounding_key *key);
 
-// The piece of a row that this rank updates; NULL: none of it.
-const zero_piece *state_piece_of(const train_state *t, int row);
+// Elements of a row that this rank updates: those of all its pieces.
+int64_t state_count_of(const train_state *t, int row);
+
+// The order in which a row's elements lie in stores and slabs: slice after slice.
+ckpt_order state_order(const train_state *t, int row);
 
 // Views of a piece, one-dimensional.
 tensor store_view(const store *x, const zero_piece *p);

@@ -25,7 +25,8 @@ static err_t declare_shared(step_runner *r) {
     if (!r->sums_at) return err_set(ERR_INTERNAL, "no memory for the table of %d parameters", net->params);
     for (int i = 0; i < net->params; i++) {
         r->sums_at[i] = chunks;
-        if (net->param[i].tied < 0) chunks += (shape_count(net->param[i].dims, net->param[i].size) + CHUNK - 1) / CHUNK;
+        if (net->param[i].tied >= 0) continue;
+        for (int c = 0; c < param_slices(&net->param[i]); c++) chunks += (param_slice_count(&net->param[i], c) + CHUNK - 1) / CHUNK;
     }
     r->sums = (tensor){NULL, FP64, 1, {chunks, 1, 1, 1}};
     r->sample_loss = (tensor){NULL, FP64, 1, {G, 1, 1, 1}};
@@ -201,7 +202,7 @@ static err_t add_tied(step_runner *r) {
     for (int i = 0; i < count; i++) {
         int of = r->net->param[p[i].row].tied;
         for (int k = 0; of >= 0 && k < count; k++) {
-            if (p[k].row != of) continue;
+            if (p[k].row != of || p[k].slice != p[i].slice) continue;
             tensor sum = state_gradient(r->state, &p[k]), more = state_gradient(r->state, &p[i]);
             TRY(device_ops(r->dev)->add(&(add_args){.y = &sum, .a = &sum, .b = &more}, r->s));
         }
@@ -232,9 +233,11 @@ static err_t square_sums(step_runner *r) {
     const zero_layout *z = &r->state->zero;
     for (int i = 0; i < z->owned; i++) {
         const zero_piece *p = &z->piece[i];
-        if (r->net->param[p->row].tied >= 0) continue;
+        const param *row = &r->net->param[p->row];
+        if (row->tied >= 0) continue;
+        int64_t before = p->slice * ((param_slice_room(row) + CHUNK - 1) / CHUNK);  // chunks of earlier slices, which are full
         tensor grad = state_gradient(r->state, p), sums = view1(&r->sums, (p->count + CHUNK - 1) / CHUNK);
-        sums.data = (double *)r->sums.data + r->sums_at[p->row] + p->first / CHUNK;
+        sums.data = (double *)r->sums.data + r->sums_at[p->row] + before + p->first / CHUNK;
         TRY(device_ops(r->dev)->sum_squares(&(sum_squares_args){.sums = &sums, .g = &grad}, r->s));
     }
     return ERR_OK;

@@ -17,15 +17,27 @@ static void range_of(const train_state *t, int row, size_t *first, size_t *count
     *count = t->shards.masters ? cut[1] - cut[0] : t->zero.segment[g].count;
 }
 
+static int row_of(const train_state *t) { return t->lent >= 0 ? t->lent : t->borrowed; }
+
+// The one who borrows sends its sum, and the owner adds it to its own.
+static err_t add_piece(train_state *t, comm *link, const zero_piece *p, stream *s) {
+    tensor own = state_gradient(t, p), from = t->use;
+    if (t->borrowed >= 0) return comm_send(link, 1 - link->rank, own.data, tensor_bytes(&own), s);
+    from.size[0] = p->count;
+    TRY(comm_recv(link, 1 - link->rank, from.data, tensor_bytes(&from), s));
+    return device_ops(t->dev)->add(&(add_args){.y = &own, .a = &own, .b = &from}, s);
+}
+
+// A divided tensor has a piece for each slice. Both owners hold the same pieces, in the same order.
 err_t tied_gradients(train_state *t, stream *s) {
     comm *link = link_of(t);
-    const zero_piece *p = link ? state_piece_of(t, t->lent >= 0 ? t->lent : t->borrowed) : NULL;
-    if (!p) return ERR_OK;
-    tensor own = state_gradient(t, p);
+    int count;
+    const zero_piece *p = state_pieces(t, &count);
+    if (!link) return ERR_OK;
     link->phase = (comm_phase){"add the gradients of tied tensors", -1, -1};
-    if (t->borrowed >= 0) return comm_send(link, 1 - link->rank, own.data, tensor_bytes(&own), s);
-    TRY(comm_recv(link, 1 - link->rank, t->use.data, tensor_bytes(&t->use), s));
-    return device_ops(t->dev)->add(&(add_args){.y = &own, .a = &own, .b = &t->use}, s);
+    for (int i = 0; i < count; i++)
+        if (p[i].row == row_of(t)) TRY(add_piece(t, link, &p[i], s));
+    return ERR_OK;
 }
 
 // Where this rank has the first of these values, which it has just updated.
@@ -39,7 +51,7 @@ err_t tied_values(train_state *t, stream *s) {
     comm *link = link_of(t);
     size_t first, count, element = dtype_bytes(t->o.compute);
     if (!link) return ERR_OK;
-    range_of(t, t->lent >= 0 ? t->lent : t->borrowed, &first, &count);
+    range_of(t, row_of(t), &first, &count);
     link->phase = (comm_phase){"send the values of tied tensors", -1, -1};
     if (t->lent >= 0) return count ? comm_send(link, 1 - link->rank, lent_values(t, t->lent, first), count * element, s) : ERR_OK;
     if (count) TRY(comm_recv(link, 1 - link->rank, (char *)t->copy.data + first * element, count * element, s));
@@ -52,10 +64,9 @@ tied_costs tied_cost(train_state *t) {
     size_t first, count, element = dtype_bytes(t->o.compute);
     tied_costs sum = {0};
     if (!link) return sum;
-    range_of(t, t->lent >= 0 ? t->lent : t->borrowed, &first, &count);
+    range_of(t, row_of(t), &first, &count);
     bool far = link->place[0].node != link->place[1].node;
-    const zero_piece *p = state_piece_of(t, t->lent >= 0 ? t->lent : t->borrowed);
-    int64_t bytes = (int64_t)(t->lent >= 0 ? count * element : p ? (size_t)p->count * sizeof(float) : 0);
+    int64_t bytes = (int64_t)(t->lent >= 0 ? count * element : (size_t)state_count_of(t, t->borrowed) * sizeof(float));
     sum.link = (comm_cost){.sent = bytes, .sent_far = far ? bytes : 0};
     if (t->borrowed >= 0 && t->shards.masters) sum.gather = cost_all_gather(t->ranks, state_cuts(t, segment_of(t, t->borrowed), element));
     return sum;

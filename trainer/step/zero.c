@@ -7,12 +7,16 @@
 
 enum { ROW_ALIGN = 64 };  // floats: rows of a slab start on 256 bytes; the padding stays zero
 
-static int64_t elements(const param *p) { return shape_count(p->dims, p->size); }
-
 static size_t padded(const param *p) {
-    size_t n = (size_t)elements(p);
-    if (p->rows_in_memory) n = n / (size_t)p->size[0] * (size_t)p->rows_in_memory;
+    size_t n = (size_t)param_slice_room(p) * (size_t)param_slices(p);
     return (n + ROW_ALIGN - 1) / ROW_ALIGN * ROW_ALIGN;
+}
+
+// Slices of all rows: the most pieces that there can be.
+static size_t slices_of(const model *net) {
+    size_t n = 0;
+    for (int i = 0; i < net->params; i++) n += (size_t)param_slices(&net->param[i]);
+    return n;
 }
 
 // Is the row tied to another, either way? Such a row is alone in its segment: both are cut alike, and an owner has both
@@ -63,18 +67,21 @@ static void place_rows(zero_layout *z, const model *net) {
     }
 }
 
-// A chunk belongs to the rank in whose equal share of the segment it begins.
+// A chunk belongs to the rank in whose equal share of the segment it begins. Chunks begin anew with each slice.
 static void deal(zero_layout *z, const model *net, int g) {
     const zero_segment *s = &z->segment[g];
     size_t *cut = &z->cut[(size_t)g * (size_t)(z->world + 1)];
     size_t at = 0;
     int rank = 0;
     for (int i = s->first; i < s->first + s->rows; i++) {
-        size_t row = z->row_at[i] - s->at;
-        for (int64_t k = 0; k < elements(&net->param[i]); k += CHUNK) {
-            at = row + (size_t)k;
-            int owner = (int)((unsigned __int128)at * (unsigned)z->world / s->count);
-            while (rank < owner) cut[++rank] = at;
+        const param *p = &net->param[i];
+        for (int c = 0; c < param_slices(p); c++) {
+            size_t slice = z->row_at[i] - s->at + (size_t)(c * param_slice_room(p));
+            for (int64_t k = 0; k < param_slice_count(p, c); k += CHUNK) {
+                at = slice + (size_t)k;
+                int owner = (int)((unsigned __int128)at * (unsigned)z->world / s->count);
+                while (rank < owner) cut[++rank] = at;
+            }
         }
     }
     while (rank < z->world) cut[++rank] = s->count;
@@ -110,22 +117,23 @@ static void own_ranges(zero_layout *z) {
     }
 }
 
-// The parts of a segment's rows that are in this rank's range.
+// One slice of a row, and the part of it that is in this rank's range.
+static void own_slice(zero_layout *z, const param *p, zero_piece of) {
+    size_t begin = z->slab_at[of.segment], end = begin + zero_range(z, of.segment, z->rank), n = (size_t)param_slice_count(p, of.slice);
+    size_t slice = z->row_at[of.row] + (size_t)(of.slice * param_slice_room(p));
+    size_t from = slice > begin ? slice : begin, to = slice + n < end ? slice + n : end;
+    if (n == 0) return;
+    of.slab = slice, of.count = (int64_t)n;
+    z->whole[z->wholes++] = of;
+    if (from >= to) return;
+    of.slab = from, of.first = (int64_t)(from - slice), of.count = (int64_t)(to - from), of.shard = z->shard_at[of.segment] + (from - begin);
+    z->piece[z->owned++] = of;
+}
+
 static void own_pieces(zero_layout *z, const model *net, int g) {
     const zero_segment *s = &z->segment[g];
-    size_t begin = z->slab_at[g], end = begin + zero_range(z, g, z->rank);
-    for (int i = s->first; i < s->first + s->rows; i++) {
-        size_t row = z->row_at[i], n = (size_t)elements(&net->param[i]);
-        size_t from = row > begin ? row : begin, to = row + n < end ? row + n : end;
-        z->whole[z->rows++] = (zero_piece){.row = i, .segment = g, .count = (int64_t)n, .slab = row};
-        if (from >= to) continue;
-        z->piece[z->owned++] = (zero_piece){.row = i,
-                                            .segment = g,
-                                            .first = (int64_t)(from - row),
-                                            .count = (int64_t)(to - from),
-                                            .slab = from,
-                                            .shard = z->shard_at[g] + (from - begin)};
-    }
+    for (int i = s->first; i < s->first + s->rows; i++)
+        for (int c = 0; c < param_slices(&net->param[i]); c++) own_slice(z, &net->param[i], (zero_piece){.row = i, .segment = g, .slice = c});
 }
 
 err_t zero_open(zero_layout *z, const model *net, const zero_options *o) {
@@ -137,8 +145,8 @@ err_t zero_open(zero_layout *z, const model *net, const zero_options *o) {
     z->bucket = calloc(n, sizeof *z->bucket);
     z->cut = calloc(n * (size_t)(world + 1), sizeof *z->cut);
     z->row_at = calloc(n, sizeof *z->row_at);
-    z->piece = calloc(n, sizeof *z->piece);
-    z->whole = calloc(n, sizeof *z->whole);
+    z->piece = calloc(slices_of(net), sizeof *z->piece);
+    z->whole = calloc(slices_of(net), sizeof *z->whole);
     z->shard_at = calloc(n, sizeof *z->shard_at);
     z->slab_at = calloc(n, sizeof *z->slab_at);
     if (!z->segment || !z->bucket || !z->cut || !z->row_at || !z->piece || !z->whole || !z->shard_at || !z->slab_at) {

@@ -32,22 +32,22 @@ typedef struct zero_bucket {
     size_t at, floats;  // in the slab
 } zero_bucket;
 
-// Consecutive elements of one row.
+// Consecutive elements of one slice of a row.
 typedef struct zero_piece {
-    int row, segment;
-    int64_t first, count;  // elements of the row; first is a multiple of CHUNK
+    int row, segment, slice;
+    int64_t first, count;  // elements of the slice, in memory's order; first is a multiple of CHUNK
     size_t slab, shard;    // where it begins in a slab and in this rank's shard, floats
 } zero_piece;
 
 typedef struct zero_layout {
     int rank, world;
-    int segments, buckets, owned, rows;  // rows: that are here
+    int segments, buckets, owned, wholes;
     zero_segment *segment;
     size_t *cut;                 // (segments, world+1) floats from the segment's start
     zero_bucket *bucket;         // in the order of backward: the last block's first
     size_t *row_at;              // where each row begins in the slab; ZERO_ELSEWHERE: it is not here
     zero_piece *piece;           // what this rank owns, `owned` of them, in order of the table, tied rows included
-    zero_piece *whole;           // these rows as pieces
+    zero_piece *whole;           // all slices of the rows that are here, `wholes` of them, as pieces
     size_t *shard_at;            // [segments] where this rank's range begins in its shard
     size_t *slab_at;             // [segments] where it begins in the slab
     size_t slab, values;         // floats: of all rows; of rows that are not tied, which come first

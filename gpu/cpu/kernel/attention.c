@@ -38,9 +38,11 @@ typedef struct sizes {
     float scale;            // 1 / sqrt(head size)
     dtype type;
     const dropout_key *drop;  // NULL: none
+    int64_t together;         // samples of a slice of the heads
+    int64_t first_head;
 } sizes;
 
-static sizes sizes_of(const tensor *qkv, int heads, int kv_heads, int window, const dropout_key *drop) {
+static sizes sizes_of(const tensor *qkv, int heads, int kv_heads, int window, const dropout_key *drop, int64_t samples, int first_head) {
     int kv = kv_heads ? kv_heads : heads;
     assert(qkv->dims == 3 && heads > 0 && kv > 0 && heads % kv == 0 && qkv->size[2] % (heads + 2 * kv) == 0 && window >= 0);
     sizes z = {.samples = qkv->size[0], .time = qkv->size[1], .heads = heads, .group = heads / kv, .row = qkv->size[2], .type = qkv->type};
@@ -52,7 +54,9 @@ static sizes sizes_of(const tensor *qkv, int heads, int kv_heads, int window, co
     z.scale = 1.0f / __builtin_sqrtf((float)z.head);
     assert(!drop || (drop->p >= 0 && drop->p < 1));
     z.drop = drop && drop->p > 0 ? drop : NULL;
-    assert(!z.drop || z.heads * z.time * z.time <= (int64_t)1 << 34);  // a quarter of an element's number is a 32-bit counter
+    z.together = samples ? samples : z.samples, z.first_head = first_head;
+    assert(!z.drop || (first_head + z.samples / z.together * z.heads) * z.time * z.time <=
+                          (int64_t)1 << 34);  // a quarter of an element's number is a 32-bit counter
     return z;
 }
 
@@ -172,7 +176,8 @@ VEC vf seen_of(const meeting *m, int64_t r, int v, vf x, vf else_) {
 static void keep_factors(const sizes *z, float *factor, const meeting *m, int64_t r) {
     int64_t t = m->query * TILE + r, n = m->diagonal ? r + 1 : TILE;
     if (n < TILE) memset(factor, 0, TILE * sizeof *factor);
-    dropout_factors(factor, (m->head * z->time + t) * z->time + m->key * TILE, n, z->drop, (uint32_t)m->sample);
+    int64_t head = z->first_head + m->sample / z->together * z->heads + m->head;
+    dropout_factors(factor, (head * z->time + t) * z->time + m->key * TILE, n, z->drop, (uint32_t)(m->sample % z->together));
 }
 
 // --- forward -------------------------------------------------------------------------------------------------------------------
@@ -329,7 +334,7 @@ static void forward_item(void *ctx, int64_t item, int thread) {
 }
 
 err_t KERNEL(attention_forward)(const attention_forward_args *args, stream *s) {
-    forward_job j = {.z = sizes_of(args->qkv, args->heads, args->kv_heads, args->window, args->drop),
+    forward_job j = {.z = sizes_of(args->qkv, args->heads, args->kv_heads, args->window, args->drop, args->samples, args->first_head),
                      .y = args->y,
                      .lse = args->lse,
                      .qkv = args->qkv,
@@ -519,7 +524,7 @@ static void backward_queries_item(void *ctx, int64_t item, int thread) {
 }
 
 err_t KERNEL(attention_backward)(const attention_backward_args *args, stream *s) {
-    backward_job j = {.z = sizes_of(args->qkv, args->heads, args->kv_heads, args->window, args->drop),
+    backward_job j = {.z = sizes_of(args->qkv, args->heads, args->kv_heads, args->window, args->drop, args->samples, args->first_head),
                       .dqkv = args->dqkv,
                       .delta = args->delta,
                       .dy = args->dy,

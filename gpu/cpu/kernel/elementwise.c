@@ -117,7 +117,7 @@ typedef struct bias_job {
     dtype type;
     float *dbias;
     const void *dy;
-    int64_t rows, columns;
+    int64_t rows, columns;  // of a slice
 } bias_job;
 
 // `vectors` vectors of columns from c on, rows in order; the last vector has n of them.
@@ -140,17 +140,74 @@ BODY void bias_chunk(dtype t, const bias_job *j, int64_t c) {
 
 static void bias_item(void *ctx, int64_t item, int thread) {
     (void)thread;
-    const bias_job j = *(const bias_job *)ctx;
-    BY_TYPE(j.type, bias_chunk, &j, item * BIAS_COLUMNS);
+    bias_job j = *(const bias_job *)ctx;
+    int64_t each = (j.columns + BIAS_COLUMNS - 1) / BIAS_COLUMNS, slice = item / each;
+    j.dbias += slice * j.columns, j.dy = typed_at(j.dy, j.type, slice * j.rows * j.columns);
+    BY_TYPE(j.type, bias_chunk, &j, item % each * BIAS_COLUMNS);
 }
 
 // sums: each column from zero, row after row, then added once
 err_t KERNEL(bias_backward)(const bias_backward_args *args, stream *s) {
-    int64_t columns = tensor_count(args->dbias), count = tensor_count(args->dy);
-    bias_job j = {args->dy->type, args->dbias->data, args->dy->data, count / columns, columns};
-    assert(args->dbias->type == FP32 && j.rows * columns == count);
+    int64_t all = tensor_count(args->dbias), count = tensor_count(args->dy), slices = matrix_slices(args->dy), columns = all / slices;
+    bias_job j = {args->dy->type, args->dbias->data, args->dy->data, count / all, columns};
+    assert(args->dbias->type == FP32 && j.rows * columns * slices == count);
     if (args->fresh) memset(j.dbias, 0, tensor_bytes(args->dbias));
-    pool_run(s->workers, (columns + BIAS_COLUMNS - 1) / BIAS_COLUMNS, bias_item, &j);
+    pool_run(s->workers, slices * ((columns + BIAS_COLUMNS - 1) / BIAS_COLUMNS), bias_item, &j);
+    return ERR_OK;
+}
+
+// --- the sum of slices ---------------------------------------------------------------------------------------------------------
+
+typedef struct slices_job {
+    tensor *y;
+    const float *parts;
+    const tensor *bias, *residual;
+    bool add;
+    int64_t slices, rows, columns;
+} slices_job;
+
+// A binary counter of sums: siblings are added as soon as both are there.
+BODY vf slices_tree(const slices_job *j, int64_t i, int64_t n) {
+    enum { LEVELS = 16 };
+    vf level[LEVELS], sum = typed_load_n(j->parts, FP32, i, n);
+    level[0] = sum;
+    for (int64_t s = 1; s < j->slices; s++) {
+        int l = 0;
+        sum = typed_load_n(j->parts, FP32, s * j->rows * j->columns + i, n);
+        for (; s >> l & 1; l++) sum = vf_add(level[l], sum);
+        level[l] = sum;
+    }
+    return sum;
+}
+
+BODY void slices_row(dtype t, const slices_job *j, int64_t row) {
+    for (int64_t c = 0; c < j->columns; c += VL) {
+        int64_t at = row * j->columns + c, n = j->columns - c;
+        vf x = slices_tree(j, at, n);
+        if (j->bias) x = vf_add(x, typed_load_n(j->bias->data, t, c, n));
+        if (j->residual) x = vf_add(x, typed_load_n(j->residual->data, t, at, n));
+        if (j->add) x = vf_add(typed_load_n(j->y->data, FP32, at, n), x);
+        typed_store_n(j->y->data, t, at, x, n);
+    }
+}
+
+static void slices_item(void *ctx, int64_t item, int thread) {
+    (void)thread;
+    const slices_job *j = ctx;
+    int64_t rows = rows_per_item(j->columns), to = (item + 1) * rows < j->rows ? (item + 1) * rows : j->rows;
+    for (int64_t row = item * rows; row < to; row++) BY_TYPE(j->y->type, slices_row, j, row);
+}
+
+// moves: 4 bytes an element of each part, and what is added and written
+err_t KERNEL(sum_slices)(const sum_slices_args *args, stream *s) {
+    slices_job j = {args->y,   args->parts->data,    args->bias,           args->residual,
+                    args->add, args->parts->size[0], args->parts->size[1], args->parts->size[2]};
+    assert(args->parts->dims == 3 && args->parts->type == FP32 && (j.slices & (j.slices - 1)) == 0 && tensor_count(args->y) == j.rows * j.columns);
+    assert(!j.bias || (j.bias->type == j.y->type && tensor_count(j.bias) == j.columns));
+    assert(!j.residual || (j.residual->type == j.y->type && tensor_count(j.residual) == j.rows * j.columns));
+    assert(!j.add || j.y->type == FP32);
+    int64_t rows = rows_per_item(j.columns);
+    pool_run(s->workers, (j.rows + rows - 1) / rows, slices_item, &j);
     return ERR_OK;
 }
 

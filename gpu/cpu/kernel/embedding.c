@@ -17,11 +17,17 @@ typedef struct embed_job {
     const int32_t *tokens;
     const void *wte, *wpe;
     int64_t positions, length, width, vocabulary;
+    bool part;
+    int64_t first;
 } embed_job;
 
 BODY void embed_rows(dtype t, const embed_job *j, int64_t from, int64_t to) {
     for (int64_t p = from; p < to; p++) {
-        int64_t token = j->tokens[p];
+        int64_t token = j->tokens[p] - j->first;
+        if (j->part && (token < 0 || token >= j->vocabulary)) {
+            memset(typed_at_mut(j->x, t, p * j->width), 0, (size_t)j->width * dtype_bytes(t));
+            continue;
+        }
         assert(token >= 0 && token < j->vocabulary);
         const void *word = typed_at(j->wte, t, token * j->width), *place = j->wpe ? typed_at(j->wpe, t, p % j->length * j->width) : NULL;
         void *x = typed_at_mut(j->x, t, p * j->width);
@@ -42,8 +48,9 @@ static void embed_item(void *ctx, int64_t item, int thread) {
 
 err_t KERNEL(embedding_forward)(const embedding_forward_args *args, stream *s) {
     const tensor *wpe = args->wpe;
-    embed_job j = {args->x->type,         args->x->data,      args->tokens->data, args->wte->data, wpe ? wpe->data : NULL, tensor_count(args->tokens),
-                   args->tokens->size[1], args->wte->size[1], args->wte->size[0]};
+    embed_job j = {
+        args->x->type,         args->x->data,      args->tokens->data, args->wte->data, wpe ? wpe->data : NULL,      tensor_count(args->tokens),
+        args->tokens->size[1], args->wte->size[1], args->wte->size[0], args->part,      args->part ? args->first : 0};
     assert(args->tokens->type == INT32 && args->tokens->dims == 2 && args->wte->type == args->x->type &&
            tensor_count(args->x) == j.positions * j.width);
     assert(!wpe || (wpe->type == args->x->type && wpe->size[1] == j.width && wpe->size[0] >= j.length));
@@ -110,6 +117,16 @@ static void embed_back_item(void *ctx, int64_t item, int thread) {
 }
 
 // Leaves order sorted by token, equal tokens in order of position, and end[v] the end of token v. end has vocabulary + 1 entries.
+// Of a part of the vocabulary, its tokens.
+static void sort_part(int32_t *order, int32_t *end, const int32_t *tokens, int64_t positions, int64_t vocabulary, int64_t first) {
+    memset(end, 0, (size_t)(vocabulary + 1) * sizeof *end);
+    for (int64_t p = 0; p < positions; p++)
+        if (tokens[p] >= first && tokens[p] - first < vocabulary) end[tokens[p] - first + 1]++;
+    for (int64_t v = 0; v < vocabulary; v++) end[v + 1] += end[v];
+    for (int64_t p = 0; p < positions; p++)
+        if (tokens[p] >= first && tokens[p] - first < vocabulary) order[end[tokens[p] - first]++] = (int32_t)p;
+}
+
 static void sort_by_token(int32_t *order, int32_t *end, const int32_t *tokens, int64_t positions, int64_t vocabulary) {
     memset(end, 0, (size_t)(vocabulary + 1) * sizeof *end);
     for (int64_t p = 0; p < positions; p++) {
@@ -132,7 +149,8 @@ err_t KERNEL(embedding_backward)(const embedding_backward_args *args, stream *s)
     int32_t *order = args->scratch->data, *end = order + positions;
     if (args->fresh_wte) memset(args->dwte->data, 0, tensor_bytes(args->dwte));
     if (dwpe && args->fresh_wpe) memset(dwpe->data, 0, tensor_bytes(dwpe));
-    sort_by_token(order, end, args->tokens->data, positions, vocabulary);
+    if (args->part) sort_part(order, end, args->tokens->data, positions, vocabulary, args->first);
+    else sort_by_token(order, end, args->tokens->data, positions, vocabulary);
     embed_back_job j = {args->dx->type, args->dwte->data, dwpe ? dwpe->data : NULL, order, end, args->dx->data, samples, length,
                         width,          vocabulary,       blocks_of(width, COLUMNS)};
     pool_run(s->workers, (blocks_of(vocabulary, WORDS) + (dwpe ? blocks_of(length, TIMES) : 0)) * j.column_items, embed_back_item, &j);

@@ -16,7 +16,21 @@ typedef struct operand {
     dtype type;
     bool along_k;
     int64_t stride, count;
+    int64_t slice, step;  // its columns in memory may be cut into slices of so many, each a matrix of its own, `step` elements apart. 0: they are not
 } operand;
+
+// Slice `number` of the operand, as one that is not cut.
+static inline operand operand_slice(const operand *o, int64_t number) {
+    operand x = *o;
+    x.data = typed_at(o->data, o->type, number * o->step), x.slice = 0;
+    return x;
+}
+
+// Where element (row or column `first`, step k) is, in elements from data.
+static inline int64_t operand_at(const operand *o, int64_t first, int64_t k) {
+    int64_t row = o->along_k ? first : k, column = o->along_k ? k : first;
+    return o->slice ? column / o->slice * o->step + row * o->stride + column % o->slice : row * o->stride + column;
+}
 
 // --- 16 x 16 transposition ---------------------------------------------------------------------------------------------------
 
@@ -179,12 +193,46 @@ BODY void pack_typed(dtype t, int width, float *dst, const operand *o, int64_t f
             pack_across_k(t, width, dst + p * kc, o, first + p, n - p < some ? n - p : some, k0, kc);
 }
 
+// A panel whose columns lie in several slices.
+BODY void pack_crossing(dtype t, int width, float *dst, const operand *o, int64_t first, int64_t n, int64_t k0, int64_t kc) {
+    memset(dst, 0, (size_t)(width * kc) * sizeof *dst);
+    for (int64_t i = 0, some; i < n; i += some) {
+        int64_t left = o->slice - (first + i) % o->slice, at = operand_at(o, first + i, k0);
+        some = left < n - i ? left : n - i;
+        for (int64_t k = 0; k < kc; k++)
+            for (int64_t j = 0; j < some; j += VL)
+                typed_store_n(dst, FP32, k * width + i + j, typed_load_n(o->data, t, at + k * o->stride + j, some - j), some - j);
+    }
+}
+
+// The same of an operand that is cut: along k, where k0 .. k0+kc-1 are of one slice, or across it.
+BODY void pack_cut(dtype t, int width, float *dst, const operand *o, int64_t first, int64_t n, int64_t k0, int64_t kc) {
+    if (o->along_k) {
+        const operand x = operand_slice(o, k0 / o->slice);
+        pack_typed(t, width, dst, &x, first, n, k0 % o->slice, kc);
+        return;
+    }
+    for (int64_t p = 0, some; p < n; p += some) {
+        int64_t column = (first + p) % o->slice, room = o->slice - column, left = n - p;
+        some = left <= room ? left : room / width * width;
+        if (some) {
+            const operand x = operand_slice(o, (first + p) / o->slice);
+            pack_typed(t, width, dst + p * kc, &x, column, some, k0, kc);
+        } else {
+            some = width;
+            pack_crossing(t, width, dst + p * kc, o, first + p, left < width ? left : width, k0, kc);
+        }
+    }
+}
+
 static void pack_s(float *dst, const operand *o, int64_t first, int64_t n, int64_t k0, int64_t kc) {
-    BY_TYPE(o->type, pack_typed, MR, dst, o, first, n, k0, kc);
+    if (o->slice) BY_TYPE(o->type, pack_cut, MR, dst, o, first, n, k0, kc);
+    else BY_TYPE(o->type, pack_typed, MR, dst, o, first, n, k0, kc);
 }
 
 static void pack_v(float *dst, const operand *o, int64_t first, int64_t n, int64_t k0, int64_t kc) {
-    BY_TYPE(o->type, pack_typed, NR, dst, o, first, n, k0, kc);
+    if (o->slice) BY_TYPE(o->type, pack_cut, NR, dst, o, first, n, k0, kc);
+    else BY_TYPE(o->type, pack_typed, NR, dst, o, first, n, k0, kc);
 }
 
 #endif

@@ -16,7 +16,13 @@ typedef struct loss_job {
     int64_t rows, width, stride;  // of a row: classes, elements in memory
     bool gradient;
     float factor;  // of the gradient
+    // Where columns are cut: `width` counts the classes of all slices, `stride` is a slice's.
+    unsigned stages;  // 1 << logits_stage; 0: columns are not cut
+    int64_t slices, first;
+    float *most, *logit, *sum;  // NULL: nobody reads them later
 } loss_job;
+
+enum { ALL_STAGES = 1 << LOGITS_TOP | 1 << LOGITS_SUM | 1 << LOGITS_LOSS };
 
 BODY float row_max(dtype t, const void *x, int64_t width) {
     const vf least = vf_set1(-__builtin_inff());
@@ -94,8 +100,86 @@ BODY void loss_row(dtype t, const loss_job *j, int64_t row) {
     memset(typed_at_mut(x, t, j->width), 0, (size_t)(j->stride - j->width) * dtype_bytes(t));
 }
 
+// --- columns in slices ---------------------------------------------------------------------------------------------------------
+
+// The slice's part of a row, and how many of its columns are classes.
+BODY void *slice_of(dtype t, const loss_job *j, int64_t row, int64_t slice, int64_t *classes) {
+    int64_t left = j->width - j->first - slice * j->stride;
+    *classes = left < 0 ? 0 : left < j->stride ? left : j->stride;
+    return typed_at_mut(j->logits, t, (slice * j->rows + row) * j->stride);
+}
+
+// What one stage leaves for the next.
+typedef struct left_over {
+    float most, logit, sum;
+} left_over;
+
+BODY void row_top(dtype t, const loss_job *j, int64_t row, left_over *k) {
+    int64_t n, target = j->targets[row] - j->first;
+    float most = -__builtin_inff();
+    k->logit = 0;
+    for (int64_t s = 0; s < j->slices; s++) {
+        const void *x = slice_of(t, j, row, s, &n);
+        float top = n ? row_max(t, x, n) : most;
+        most = top > most ? top : most;
+        if (target >= s * j->stride && target < s * j->stride + n) k->logit = typed_get(x, t, target - s * j->stride);
+    }
+    k->most = most;
+}
+
+// Siblings as soon as both are there.
+BODY void row_sum(dtype t, const loss_job *j, int64_t row, left_over *k) {
+    enum { LEVELS = 16 };
+    float level[LEVELS], sum = 0;
+    for (int64_t s = 0, n; s < j->slices; s++) {
+        void *x = slice_of(t, j, row, s, &n);
+        int l = 0;
+        sum = 0;
+        if (n) sum = j->gradient ? row_sum_exp(t, x, n, k->most, t == FP32) : row_sum_exp(t, x, n, k->most, false);
+        for (; s >> l & 1; l++) sum = level[l] + sum;
+        level[l] = sum;
+    }
+    k->sum = sum;
+}
+
+BODY void row_gradient(dtype t, const loss_job *j, int64_t row, const left_over *k) {
+    int64_t n, target = j->targets[row] - j->first;
+    float most = k->most, ratio = j->factor / k->sum, p = scalar(vf_exp(vf_set1(k->logit - most))) * ratio;
+    for (int64_t s = 0; s < j->slices; s++) {
+        void *x = slice_of(t, j, row, s, &n);
+        const gradient_of g = {x, vf_set1(most), vf_set1(ratio)};
+        EACH_VECTOR(0, n, gradient_vector, t, &g);
+        if (target >= s * j->stride && target < s * j->stride + n) typed_set(x, t, target - s * j->stride, p - j->factor);
+        memset(typed_at_mut(x, t, n), 0, (size_t)(j->stride - n) * dtype_bytes(t));
+    }
+}
+
+BODY void loss_row_cut(dtype t, const loss_job *j, int64_t row) {
+    bool top = j->stages & 1 << LOGITS_TOP, sum = j->stages & 1 << LOGITS_SUM, loss = j->stages & 1 << LOGITS_LOSS, ignored = j->targets[row] < 0;
+    left_over k = {0};
+    assert(j->targets[row] < j->width);
+    if (!top) k.most = j->most[row], k.logit = j->logit[row];
+    if (!top && !sum) k.sum = j->sum[row];
+    if (top && !ignored) row_top(t, j, row, &k);
+    if (sum && !ignored) row_sum(t, j, row, &k);
+    if (top && j->most) j->most[row] = k.most, j->logit[row] = k.logit;
+    if (sum && j->sum) j->sum[row] = k.sum;
+    if (!loss) return;
+    j->losses[row] = ignored ? 0 : (k.most - k.logit) + scalar(vf_log(vf_set1(k.sum)));
+    if (!j->gradient) return;
+    if (!ignored) row_gradient(t, j, row, &k);
+    else
+        for (int64_t s = 0, n; s < j->slices; s++) memset(slice_of(t, j, row, s, &n), 0, (size_t)j->stride * dtype_bytes(t));
+}
+
+BODY void loss_rows_cut(dtype t, const loss_job *j, int64_t from, int64_t to) {
+    for (int64_t row = from; row < to; row++) loss_row_cut(t, j, row);
+}
+
 BODY void loss_rows(dtype t, const loss_job *j, int64_t from, int64_t to) {
-    for (int64_t row = from; row < to; row++) loss_row(t, j, row);
+    if (j->stages) loss_rows_cut(t, j, from, to);
+    else
+        for (int64_t row = from; row < to; row++) loss_row(t, j, row);
 }
 
 static void loss_item(void *ctx, int64_t item, int thread) {
@@ -108,18 +192,48 @@ static void loss_item(void *ctx, int64_t item, int thread) {
 // moves: 2 * sizeof(E) bytes a logit, and two exponentials (FP32: one).  A row that holds a NaN or +inf gives NaN
 err_t KERNEL(cross_entropy)(const cross_entropy_args *args, stream *s) {
     int64_t rows = tensor_count(args->targets), count = tensor_count(args->logits);
+    int64_t slices = matrix_slices(args->logits);
     loss_job j = {args->logits->type,
                   args->losses->data,
                   args->logits->data,
                   args->targets->data,
                   rows,
                   args->classes,
-                  count / rows,
+                  count / rows / slices,
                   args->scale != NULL,
-                  args->scale ? *args->scale * args->state->loss_scale : 0};
-    assert(args->losses->type == FP32 && args->targets->type == INT32 && tensor_count(args->losses) == rows && rows * j.stride == count);
-    assert(args->classes >= 1 && args->classes <= j.stride);
+                  args->scale ? *args->scale * args->state->loss_scale : 0,
+                  slices > 1 ? ALL_STAGES : 0,
+                  slices,
+                  0,
+                  NULL,
+                  NULL,
+                  NULL};
+    assert(args->losses->type == FP32 && args->targets->type == INT32 && tensor_count(args->losses) == rows && rows * j.stride * slices == count);
+    assert(args->classes >= 1 && args->classes <= j.stride * slices && (slices & (slices - 1)) == 0);
     int64_t per_item = rows_per_item(j.stride);
+    pool_run(s->workers, (rows + per_item - 1) / per_item, loss_item, &j);
+    return ERR_OK;
+}
+
+err_t KERNEL(cross_entropy_part)(const cross_entropy_part_args *args, stream *s) {
+    int64_t rows = tensor_count(args->targets), slices = matrix_slices(args->logits), stride = args->logits->size[args->logits->dims - 1];
+    loss_job j = {.type = args->logits->type,
+                  .losses = args->losses ? args->losses->data : NULL,
+                  .logits = args->logits->data,
+                  .targets = args->targets->data,
+                  .rows = rows,
+                  .width = args->classes,
+                  .stride = stride,
+                  .gradient = args->scale != NULL,
+                  .factor = args->scale ? *args->scale * args->state->loss_scale : 0,
+                  .stages = 1u << args->stage,
+                  .slices = slices,
+                  .first = args->first,
+                  .most = args->most->data,
+                  .logit = args->logit->data,
+                  .sum = args->sum->data};
+    assert(args->targets->type == INT32 && rows * stride * slices == tensor_count(args->logits) && (slices & (slices - 1)) == 0);
+    int64_t per_item = rows_per_item(stride);
     pool_run(s->workers, (rows + per_item - 1) / per_item, loss_item, &j);
     return ERR_OK;
 }

@@ -7,6 +7,10 @@
 //         sum = p for the first block, else sum + p
 //     then the epilogue (finish_row below); with MATMUL_ACCUMULATE d = d + sum, once.
 //
+// Where k is cut into slices (gpu/ops.h) each of them is summed so, as if it were all, and then
+//
+//     sum = ((slice 0 + slice 1) + (slice 2 + slice 3)) + ...: siblings of one binary tree
+//
 // Nothing else enters: not the number of threads, not the width of the vectors, not M, N or the element's place. KC is part of the
 // arithmetic of every run that was ever made and never changes; every other number in this file is about speed alone.
 //
@@ -26,6 +30,9 @@
 //             needs the block.
 //
 // What comes next is prefetched meanwhile.
+//
+// Slices of k cost little: as many as fit into KC steps are packed together, and a register tile adds theirs while they are in L1; only the
+// sums of such groups go through a thread's scratch. Matrices whose columns are cut elsewhere are packed and written slice by slice.
 #include "gpu/cpu/kernel/gemm_micro.h"
 #include "gpu/cpu/kernel/gemm_pack.h"
 #include "gpu/cpu/kernel/kernel.h"
@@ -56,6 +63,10 @@ typedef struct gemm {
     unsigned epilogue;           // with ADD_RESIDUAL
     bool alone;                  // each thread packs what it needs
     bool copies;                 // ... and copies v within the inner loop, whose order it has already
+    int64_t k_slice;             // of a sum that is cut; 0: it is whole
+    int64_t group;               // slices of k that a register tile adds at once
+    int64_t kept;                // sums of a tile that wait for others: one of each level of the tree, and that of a slice which is under way
+    int64_t d_slice;             // columns of a slice of d and pre; n: they are whole
     bool plain;                  // d is FP32 and gets the sum, plus bias or d, unchanged: the inner loop may write to it
     int64_t k_step;              // k that is packed at a time, a multiple of KC unless it is all
     int64_t k0, k1;              // ... now
@@ -72,14 +83,21 @@ enum { ADD_RESIDUAL = 1 << 8 };  // of gemm.epilogue, beside those of gpu/ops.h
 static inline int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t round_up(int64_t x, int64_t unit) { return (x + unit - 1) / unit * unit; }
 
+// Where row m, column n of d and pre is.
+static inline int64_t element(const gemm *g, int64_t m, int64_t n) {
+    if (g->d_slice == g->n) return m * g->n + n;
+    return n / g->d_slice * g->m * g->d_slice + m * g->d_slice + n % g->d_slice;
+}
+
 // --- the epilogue ------------------------------------------------------------------------------------------------------------
 
 // Columns n .. n+count-1 of row m: sum (from a tile, plus what earlier blocks left, or NULL) -> d, through bias, GELU and the rest.
 BODY void finish_row(dtype t, unsigned epilogue, const gemm *g, const float *tile, const float *earlier, int64_t m, int64_t n, int64_t count) {
     tensor *d = g->d;
+    const int64_t first = element(g, m, n);
 #pragma GCC unroll 4
     for (int64_t i = 0; i < count; i += VL) {
-        int64_t left = count - i, at = m * g->n + n + i;
+        int64_t left = count - i, at = first + i;
         vf x = vf_load(tile + i);
         if (earlier) x = vf_add(left >= VL ? vf_load(earlier + i) : vf_load_n(earlier + i, (int)left), x);
         if (epilogue & MATMUL_BIAS) x = vf_add(x, typed_load_n(g->bias->data, t, n + i, left));
@@ -108,6 +126,12 @@ BODY void finish_typed(dtype t, unsigned epilogue, const gemm *g, const float *t
 }
 
 static void finish(const gemm *g, const float *tile, const float *earlier, int64_t ld, int64_t m, int64_t n, int64_t rows, int64_t cols) {
+    int64_t room = g->d_slice - n % g->d_slice;
+    if (cols > room) {
+        finish(g, tile, earlier, ld, m, n, rows, room);
+        finish(g, tile + room, earlier ? earlier + room : NULL, ld, m, n + room, rows, cols - room);
+        return;
+    }
     const unsigned biased_gelu = MATMUL_BIAS | MATMUL_GELU;
     if (g->epilogue == biased_gelu) BY_TYPE(g->s.type, finish_typed, biased_gelu, g, tile, earlier, ld, m, n, rows, cols);
     else if (g->epilogue == MATMUL_DGELU) BY_TYPE(g->s.type, finish_typed, MATMUL_DGELU, g, tile, earlier, ld, m, n, rows, cols);
@@ -129,6 +153,10 @@ typedef struct place {
     int64_t ld, m0, n0;
     int64_t kc;
     bool first, last;
+    // Where k is cut: a block is of `slices` whole ones, whose panels are so far apart, or of a part of one, which it begins and ends, or not.
+    // It ends with slice `number`, or, if it has several, group `number`.
+    int64_t slices, apart_s, apart_v, number, sums_step;
+    bool begins, ends;
 } place;
 
 static int64_t tile_row(const gemm *g, int64_t item) { return item % g->tiles_m * g->tile_m; }
@@ -141,8 +169,8 @@ static destination destination_of(const place *w, float *sums, int64_t m, int64_
     const gemm *g = w->g;
     destination to = {.sums = w->first ? NULL : sums, .ld_sums = w->ld, .c = sums, .ldc = w->ld};
     if (!w->last) return to;
-    to.c = (float *)g->d->data + m * g->n + n, to.ldc = g->n;
-    if (g->epilogue & MATMUL_ACCUMULATE) to.base = to.c, to.ld_base = g->n;
+    to.c = (float *)g->d->data + element(g, m, n), to.ldc = g->d_slice;
+    if (g->epilogue & MATMUL_ACCUMULATE) to.base = to.c, to.ld_base = g->d_slice;
     if (g->epilogue & MATMUL_BIAS) to.base = (const float *)g->bias->data + n;
     return to;
 }
@@ -150,7 +178,60 @@ static destination destination_of(const place *w, float *sums, int64_t m, int64_
 // The lines of t, of d's shape, that a tile is written to.
 static walk lines_of(const gemm *g, const tensor *t, int64_t m, int64_t n, int64_t cols) {
     int64_t bytes = (int64_t)dtype_bytes(t->type);
-    return (walk){.row = (const char *)t->data + (m * g->n + n) * bytes, .width = cols * bytes, .stride = g->n * bytes};
+    return (walk){.row = (const char *)t->data + element(g, m, n) * bytes, .width = cols * bytes, .stride = g->d_slice * bytes};
+}
+
+// --- slices of k: a binary counter of sums -------------------------------------------------------------------------------------
+
+enum { TREE = 16 };  // levels that a tree may have
+
+// tile (=) from + tile, or from (=) tile.
+static void merge(float *tile, const float *from, int64_t ld, int64_t rows, int64_t cols) {
+    for (int64_t r = 0; r < rows; r++, tile += NR, from += ld)
+        for (int64_t j = 0; j < cols; j += VL)
+            vf_store(tile + j, vf_add(cols - j >= VL ? vf_load(from + j) : vf_load_n(from + j, (int)(cols - j)), vf_load(tile + j)));
+}
+
+static void put_aside(float *to, const float *tile, int64_t ld, int64_t rows, int64_t cols) {
+    for (int64_t r = 0; r < rows; r++, tile += NR, to += ld)
+        for (int64_t j = 0; j < cols; j += VL)
+            if (cols - j >= VL) vf_store(to + j, vf_load(tile + j));
+            else vf_store_n(to + j, vf_load(tile + j), (int)(cols - j));
+}
+
+// A subtree that is complete merges with its left sibling, if it is a right one, and so on: as many times as its number ends in ones.
+static int merges_of(int64_t number) { return __builtin_ctzll(~(uint64_t)number); }
+
+// Sums of the block's slices, in the tile that is returned: all of them lie in L1.
+static float *sum_slices(const place *w, float level[TREE][MR * NR], const float *s, const float *v, int64_t rows, int64_t cols, lookahead *ahead) {
+    micro_kernel run = micro[rows - 1][(cols - 1) / VL];
+    float *tile = level[0];
+    for (int64_t c = 0; c < w->slices; c++) {
+        int merges = merges_of(c);
+        tile = level[merges];
+        run(w->kc, s + c * w->apart_s, v + c * w->apart_v, &(destination){.c = tile, .ldc = NR, .base = merges ? level[0] : NULL, .ld_base = NR},
+            ahead);
+        for (int l = 1; l < merges; l++) merge(tile, level[l], NR, rows, round_up(cols, VL));
+    }
+    return tile;
+}
+
+static void register_tile_cut(const place *w, const float *s, const float *v, int64_t m, int64_t n, int64_t rows, int64_t cols, lookahead *ahead) {
+    _Alignas(64) float level[TREE][MR * NR];
+    const gemm *g = w->g;
+    float *sums = w->sums ? w->sums + (m - w->m0) * w->ld + n - w->n0 : NULL,
+          *under_way = sums && g->kept ? sums + (g->kept - 1) * w->sums_step : NULL;
+    ahead->out = ahead->pre = lines_of(g, g->d, m, n, cols);
+    float *tile = sum_slices(w, level, s, v, rows, cols, ahead);
+    if (!w->begins) merge(tile, under_way, w->ld, rows, cols);
+    if (!w->ends) {
+        put_aside(under_way, tile, w->ld, rows, cols);
+        return;
+    }
+    int merges = merges_of(w->number);
+    for (int l = 0; l < merges; l++) merge(tile, sums + l * w->sums_step, w->ld, rows, cols);
+    if (w->last) finish(g, tile, NULL, w->ld, m, n, rows, cols);
+    else put_aside(sums + merges * w->sums_step, tile, w->ld, rows, cols);
 }
 
 // One tile of registers: rows x cols outputs at (m, n).
@@ -160,7 +241,7 @@ static void register_tile(const place *w, const float *s, const float *v, int64_
     float *sums = w->sums ? w->sums + (m - w->m0) * w->ld + n - w->n0 : NULL;
     ahead->out = lines_of(g, g->d, m, n, cols);
     ahead->pre = g->pre ? lines_of(g, g->pre, m, n, cols) : ahead->out;
-    if (cols % VL == 0 && (!w->last || g->plain)) {
+    if (cols % VL == 0 && (!w->last || (g->plain && n % g->d_slice + cols <= g->d_slice))) {
         destination to = destination_of(w, sums, m, n);
         run(w->kc, s, v, &to, ahead);
         return;
@@ -182,7 +263,7 @@ typedef struct coming {
 } coming;
 
 static coming coming_of(const operand *o, int64_t first, int64_t n, int64_t k0, int64_t kc) {
-    int64_t bytes = (int64_t)dtype_bytes(o->type), at = o->along_k ? first * o->stride + k0 : k0 * o->stride + first;
+    int64_t bytes = (int64_t)dtype_bytes(o->type), at = operand_at(o, first, k0);
     walk way = {.row = (const char *)o->data + at * bytes, .width = (o->along_k ? kc : n) * bytes, .stride = o->stride * bytes};
     return (coming){.way = way, .lines = (o->along_k ? n : kc) * ((way.width + 63) / 64)};
 }
@@ -220,7 +301,8 @@ static void block(const place *w, const float *s, const float *v, int64_t m, int
     for (int64_t i = 0; i < rows; i += MR, s += MR * w->kc) {
         ahead.near = (const char *)(s + MR * w->kc);
         for (int64_t j = 0; j < cols; j += NR) {
-            register_tile(w, s, v + j * w->kc, m + i, n + j, min64(MR, rows - i), min64(NR, cols - j), &ahead);
+            if (w->slices) register_tile_cut(w, s, v + j * w->kc, m + i, n + j, min64(MR, rows - i), min64(NR, cols - j), &ahead);
+            else register_tile(w, s, v + j * w->kc, m + i, n + j, min64(MR, rows - i), min64(NR, cols - j), &ahead);
             next->lines -= w->kc / 8;
             if (next->lines > 0) continue;
             if (next->then_lines) ahead.far = next->then, next->lines = next->then_lines, next->then_lines = 0;
@@ -232,7 +314,8 @@ static void block(const place *w, const float *s, const float *v, int64_t m, int
 
 static place place_of(const gemm *g, int64_t m0, int64_t n0, float *local_sums) {
     place w = {.g = g, .m0 = m0, .n0 = n0};
-    if (g->local_sums) w.sums = local_sums, w.ld = g->tile_n;
+    if (g->local_sums) w.sums = local_sums, w.ld = g->tile_n, w.sums_step = g->tile_m * g->tile_n;
+    else if (g->k_slice) w.sums = g->sums ? g->sums + m0 * g->n + n0 : NULL, w.ld = g->n, w.sums_step = g->m * g->n;
     else if (g->sums || g->d->type == FP32) w.sums = (g->sums ? g->sums : (float *)g->d->data) + m0 * g->n + n0, w.ld = g->n;
     return w;
 }
@@ -241,6 +324,42 @@ static void at_block(place *w, int64_t k, int64_t end) {
     w->kc = min64(KC, end - k);
     w->first = k == 0;
     w->last = k + w->kc == w->g->k;
+}
+
+// The k that a block of a cut sum begins at `k` with.
+static int64_t cut_block(const gemm *g, int64_t k, int64_t end) {
+    if (g->k_slice <= KC) return min64(g->group * g->k_slice, end - k);
+    return min64(min64(KC, g->k_slice - k % g->k_slice), end - k);
+}
+
+static void at_cut_block(place *w, int64_t k, int64_t block) {
+    const gemm *g = w->g;
+    w->slices = block <= g->k_slice ? 1 : block / g->k_slice;
+    w->kc = block / w->slices;
+    w->begins = k % g->k_slice == 0;
+    w->ends = (k + block) % g->k_slice == 0;
+    w->number = k / (g->k_slice * g->group);
+    w->last = k + block == g->k;
+}
+
+// The same of a sum that is cut.
+static void tile_cut(const gemm *g, int64_t item, float *local, int64_t rows, int64_t cols) {
+    int64_t m0 = tile_row(g, item), n0 = tile_column(g, item);
+    place w = place_of(g, m0, n0, local + g->local_s + g->local_v);
+    for (int64_t k = g->k0, block_k; k < g->k1; k += block_k) {
+        block_k = cut_block(g, k, g->k1);
+        at_cut_block(&w, k, block_k);
+        coming next = asked_for(g, item, k);
+        const float *s = local, *v = local + g->local_s;
+        w.apart_s = w.kc * round_up(g->packed_s ? g->m : rows, MR), w.apart_v = w.kc * round_up(g->packed_v ? g->n : cols, NR);
+        if (g->packed_s) s = g->packed_s + (k - g->k0) * round_up(g->m, MR) + m0 * w.kc;
+        if (g->packed_v) v = g->packed_v + (k - g->k0) * round_up(g->n, NR) + n0 * w.kc;
+        for (int64_t c = 0; c < w.slices; c++) {
+            if (!g->packed_s) pack_s(local + c * w.apart_s, &g->s, m0, rows, k + c * w.kc, w.kc);
+            if (!g->packed_v) pack_v(local + g->local_s + c * w.apart_v, &g->v, n0, cols, k + c * w.kc, w.kc);
+        }
+        for (int64_t j = 0; j < cols; j += NC) block(&w, s, v + j * w.kc, m0, n0 + j, rows, min64(NC, cols - j), &next);
+    }
 }
 
 // The tile of a thread that shares s or v with others.
@@ -263,7 +382,7 @@ static void tile_together(const gemm *g, int64_t item, float *local, int64_t row
 
 // The copy of columns n .. n+cols-1 of v, k .. k+kc-1, to `packed`.
 static transfer transfer_of(const gemm *g, int64_t n, int64_t cols, int64_t k, int64_t kc, float *packed) {
-    return (transfer){.from = (const float *)g->v.data + k * g->v.stride + n,
+    return (transfer){.from = (const float *)g->v.data + operand_at(&g->v, n, k),
                       .to = packed,
                       .stride = g->v.stride,
                       .line_step = (int64_t)NR == STRIP ? VL : NR * kc,
@@ -314,7 +433,7 @@ static void tile_alone(const gemm *g, int64_t item, float *local, int64_t rows, 
 static void tile_item(void *ctx, int64_t item, int thread) {
     const gemm *g = ctx;
     float *local = pool_scratch(g->workers, thread, (g->local_s + g->local_v + g->local_sums) * sizeof *local);
-    (g->alone ? tile_alone : tile_together)(g, item, local, tile_rows(g, item), tile_columns(g, item));
+    (g->k_slice ? tile_cut : g->alone ? tile_alone : tile_together)(g, item, local, tile_rows(g, item), tile_columns(g, item));
 }
 
 // --- packing for all -----------------------------------------------------------------------------------------------------------
@@ -323,14 +442,28 @@ enum { PACK_S = 64 / MR * MR, PACK_V = NR < 48 ? 48 : NR };  // rows or columns 
 
 static int64_t pack_groups(bool is_s, int64_t count) { return (count + (is_s ? PACK_S : PACK_V) - 1) / (is_s ? PACK_S : PACK_V); }
 
-static int64_t pack_items(const float *packed, bool is_s, int64_t count, int64_t k0, int64_t k1) {
-    return packed ? pack_groups(is_s, count) * ((k1 - k0 + KC - 1) / KC) : 0;
+// Blocks of k from k0 to k1: KC long, or, where k is cut, no longer than what is left of a slice.
+static int64_t blocks_of(const gemm *g, int64_t k0, int64_t k1) {
+    if (!g->k_slice || k1 - k0 <= g->k_slice) return (k1 - k0 + KC - 1) / KC;
+    return (k1 - k0) / g->k_slice * ((g->k_slice + KC - 1) / KC);
 }
 
-// Item `item` of operand o, of which k0 .. k1-1 goes to `packed`.
-static void pack_part(float *packed, const operand *o, bool is_s, int64_t k0, int64_t k1, int64_t item) {
-    int64_t unit = is_s ? PACK_S : PACK_V, width = is_s ? MR : NR, groups = pack_groups(is_s, o->count);
-    int64_t block = item / groups * KC, first = item % groups * unit, kc = min64(KC, k1 - k0 - block);
+// Where block `number` begins, from k0 on, and how long it is.
+static int64_t block_at(const gemm *g, int64_t k0, int64_t k1, int64_t number, int64_t *kc) {
+    int64_t slice = g->k_slice && k1 - k0 > g->k_slice ? g->k_slice : k1 - k0, each = (slice + KC - 1) / KC, in = number % each * KC;
+    *kc = min64(KC, slice - in);
+    return number / each * slice + in;
+}
+
+static int64_t pack_items(const gemm *g, const float *packed, bool is_s, int64_t k0, int64_t k1) {
+    return packed ? pack_groups(is_s, is_s ? g->m : g->n) * blocks_of(g, k0, k1) : 0;
+}
+
+// Item `item` of an operand, of which k0 .. k1-1 goes to `packed`.
+static void pack_part(const gemm *g, float *packed, bool is_s, int64_t k0, int64_t k1, int64_t item) {
+    const operand *o = is_s ? &g->s : &g->v;
+    int64_t unit = is_s ? PACK_S : PACK_V, width = is_s ? MR : NR, groups = pack_groups(is_s, o->count), kc;
+    int64_t block = block_at(g, k0, k1, item / groups, &kc), first = item % groups * unit;
     float *dst = packed + block * round_up(o->count, width) + first * kc;
     (is_s ? pack_s : pack_v)(dst, o, first, min64(unit, o->count - first), k0 + block, kc);
 }
@@ -338,18 +471,24 @@ static void pack_part(float *packed, const operand *o, bool is_s, int64_t k0, in
 static void pack_item(void *ctx, int64_t item, int thread) {
     (void)thread;
     const gemm *g = ctx;
-    int64_t s_items = pack_items(g->packed_s, true, g->m, g->k0, g->k1);
-    if (item < s_items) pack_part(g->packed_s, &g->s, true, g->k0, g->k1, item);
-    else pack_part(g->packed_v, &g->v, false, g->k0, g->k1, item - s_items);
+    int64_t s_items = pack_items(g, g->packed_s, true, g->k0, g->k1);
+    if (item < s_items) pack_part(g, g->packed_s, true, g->k0, g->k1, item);
+    else pack_part(g, g->packed_v, false, g->k0, g->k1, item - s_items);
 }
 
-static int64_t next_k1(const gemm *g) { return min64(g->k1 + g->k_step, g->k); }
+// Where the step of k that begins at k ends. Of several steps none has parts of two slices.
+static int64_t step_end(const gemm *g, int64_t k) {
+    int64_t end = min64(k + g->k_step, g->k);
+    return g->k_slice && g->k_step < g->k && g->k_step < g->k_slice ? min64(end, (k / g->k_slice + 1) * g->k_slice) : end;
+}
+
+static int64_t next_k1(const gemm *g) { return step_end(g, g->k1); }
 
 // The tiles, then s of the next step: a thread that finds no more tiles packs while others finish theirs.
 static void step_item(void *ctx, int64_t item, int thread) {
     const gemm *g = ctx;
     if (item < g->tiles) tile_item(ctx, item, thread);
-    else pack_part(g->next_s, &g->s, true, g->k1, next_k1(g), item - g->tiles);
+    else pack_part(g, g->next_s, true, g->k1, next_k1(g), item - g->tiles);
 }
 
 // --- the plan ----------------------------------------------------------------------------------------------------------------
@@ -383,7 +522,7 @@ static int64_t balanced(const gemm *g, int64_t columns) {
 }
 
 // Unfinished sums can be kept in d itself.
-static bool holds_sums(const gemm *g) { return g->d->type == FP32 && !(g->epilogue & MATMUL_ACCUMULATE); }
+static bool holds_sums(const gemm *g) { return g->d->type == FP32 && !(g->epilogue & MATMUL_ACCUMULATE) && !g->k_slice && g->d_slice == g->n; }
 
 static int64_t gcd(int64_t a, int64_t b) { return b ? gcd(b, a % b) : a; }
 
@@ -394,7 +533,8 @@ static int64_t gcd(int64_t a, int64_t b) { return b ? gcd(b, a % b) : a; }
 static bool plan_alone(gemm *g) {
     double best = 0.08;
     int64_t rows = 0, cols = 0, threads = pool_threads(g->workers);
-    g->copies = g->v.type == FP32 && !g->v.along_k && g->n % VL == 0;
+    g->copies = g->v.type == FP32 && !g->v.along_k && g->n % VL == 0 && (!g->v.slice || (g->v.slice % STRIP == 0 && (int64_t)NR == STRIP));
+    if (g->k_slice) return false;
     if (g->m > (g->copies ? LONG : MC) || (g->k > KC && !holds_sums(g))) return false;
     for (int64_t most = MC; most <= MC / 4 * 5; most += MC / 4) {
         int64_t r = even(g->m, most, MR), groups = (g->m + r - 1) / r;
@@ -438,18 +578,29 @@ static void plan_tiles(gemm *g, bool *share_s, bool *share_v) {
     }
 }
 
+// A cut sum goes in steps of whole groups of slices, or of whole blocks of one slice.
+static void plan_slices(gemm *g) {
+    int64_t slices = g->k / g->k_slice, unit;
+    g->group = 1;
+    while (g->group < slices && 2 * g->group * g->k_slice <= KC) g->group *= 2;
+    g->kept = merges_of(slices / g->group - 1) + (g->k_slice > KC);
+    if (g->k_step >= g->k) return;
+    unit = g->k_step < g->k_slice ? KC : g->group * g->k_slice;
+    g->k_step = g->k_step > unit ? g->k_step / unit * unit : unit;
+}
+
 // Memory of the plan: what all threads share, and each thread's own.
 static err_t plan_memory(gemm *g, bool share_s, bool share_v) {
     int64_t k = min64(g->k_step, g->k);
-    bool keeps = g->k > KC && !holds_sums(g);
+    int64_t keeps = g->k_slice ? g->kept : g->k > KC && !holds_sums(g);
     bool ahead = share_s && !share_v && g->k_step < g->k;
     size_t s = share_s ? (size_t)(round_up(g->m, MR) * k) : 0, next = ahead ? s : 0, v = share_v ? (size_t)(round_up(g->n, NR) * k) : 0;
-    size_t sums = keeps && g->k_step < g->k ? (size_t)(g->m * g->n) : 0;
+    size_t sums = g->k_step < g->k ? (size_t)(keeps * g->m * g->n) : 0;
     s = (s + 15) & ~(size_t)15, next = (next + 15) & ~(size_t)15, v = (v + 15) & ~(size_t)15;
     float *shared = pool_shared(g->workers, (s + next + v + sums + 1024) * sizeof *shared);  // read-ahead may look beyond
     g->local_s = share_s ? 0 : (size_t)(g->tile_m * KC);
     g->local_v = share_v ? 0 : (size_t)((g->alone ? 2 * STRIP : g->tile_n) * KC);
-    g->local_sums = keeps && !sums ? (size_t)(g->tile_m * g->tile_n) : 0;
+    g->local_sums = sums ? 0 : (size_t)(keeps * g->tile_m * g->tile_n);
     size_t local = (g->local_s + g->local_v + g->local_sums) * sizeof *shared;
     bool ok = shared != NULL;
     for (int i = 0; ok && i < pool_threads(g->workers); i++) ok = pool_scratch(g->workers, i, local ? local : 64) != NULL;
@@ -468,13 +619,21 @@ static err_t bias_of_d(const matmul_args *args, stream *st) {
     return KERNEL(bias_backward)(&(bias_backward_args){.dbias = args->dbias, .dy = args->d, .fresh = args->fresh}, st);
 }
 
+// A matrix of a product as an operand: of three dimensions, its columns are cut.
+static operand operand_of(const tensor *t, bool along_k, int64_t count) {
+    if (t->dims == 2 || t->size[0] == 1) return (operand){t->data, t->type, along_k, t->size[t->dims - 1], count, 0, 0};
+    return (operand){t->data, t->type, along_k, t->size[2], count, t->size[2], t->size[1] * t->size[2]};
+}
+
 // alias      none: d, pre, a, b, bias and residual are apart
 // moves      each operand once or a few times; bound by FMA from about K = 128 on
 err_t KERNEL(matmul)(const matmul_args *args, stream *st) {
     matmul_check(args);
-    gemm g = {.m = args->d->size[0],
-              .n = args->d->size[1],
-              .k = args->a->size[!args->ta],
+    gemm g = {.m = matrix_rows(args->d),
+              .n = matrix_columns(args->d),
+              .k = args->ta ? matrix_rows(args->a) : matrix_columns(args->a),
+              .k_slice = matmul_slices(args) > 1 ? args->a->size[2] : 0,
+              .d_slice = args->d->size[args->d->dims - 1],
               .d = args->d,
               .pre = args->pre,
               .bias = args->bias,
@@ -483,16 +642,17 @@ err_t KERNEL(matmul)(const matmul_args *args, stream *st) {
               .workers = st->workers};
     bool adds = g.epilogue == MATMUL_ACCUMULATE || (g.epilogue == MATMUL_BIAS && args->bias->type == FP32);
     g.plain = args->d->type == FP32 && (!g.epilogue || adds);
-    g.s = (operand){args->a->data, args->a->type, !args->ta, args->a->size[1], g.m};
-    g.v = (operand){args->b->data, args->b->type, args->tb, args->b->size[1], g.n};
+    g.s = operand_of(args->a, !args->ta, g.m);
+    g.v = operand_of(args->b, args->tb, g.n);
     bool share_s, share_v;
     plan_tiles(&g, &share_s, &share_v);
+    if (g.k_slice) plan_slices(&g);
     TRY(plan_memory(&g, share_s, share_v));
     for (g.k0 = 0; g.k0 < g.k; g.k0 = g.k1) {
-        g.k1 = min64(g.k0 + g.k_step, g.k);
+        g.k1 = step_end(&g, g.k0);
         if (g.k0 == 0 || !g.next_s)
-            pool_run(g.workers, pack_items(g.packed_s, true, g.m, g.k0, g.k1) + pack_items(g.packed_v, false, g.n, g.k0, g.k1), pack_item, &g);
-        pool_run(g.workers, g.tiles + pack_items(g.next_s, true, g.m, g.k1, next_k1(&g)), step_item, &g);
+            pool_run(g.workers, pack_items(&g, g.packed_s, true, g.k0, g.k1) + pack_items(&g, g.packed_v, false, g.k0, g.k1), pack_item, &g);
+        pool_run(g.workers, g.tiles + pack_items(&g, g.next_s, true, g.k1, next_k1(&g)), step_item, &g);
         float *done = g.packed_s;
         if (g.next_s) g.packed_s = g.next_s, g.next_s = done;
     }

@@ -1,0 +1,132 @@
+#!/bin/sh
+# test/test_slices.sh: [parallel] slices from the outside, with ./lockstep or the binary that LOCKSTEP_BIN names: sums in slices have the same bits on
+# any number of ranks, in every stage, in pipelines and after every restart; and what goes in or comes out does not know of slices.
+. test/support/lib.sh
+
+text 30000 >text.txt
+cat >base.ini <<'END'
+[run]
+steps = 6
+[device]
+backend = cpu
+threads = 1
+[model]
+layers = 2
+heads = 4
+embed = 40
+vocab = 259
+context = 24
+dropout = 0.1
+[data]
+train = data/a-train-*.bin
+val =
+[pack]
+input = text.txt
+output = data/a
+[batch]
+global = 12
+micro = 1
+lanes = 4
+[checkpoint]
+every = 0
+[sample]
+tokens = 0
+[parallel]
+slices = 4
+[log]
+every = 1
+hash_every = 1
+END
+expect 0 "$bin" pack base.ini
+
+# hashes RUN: of each step, and of the last state.
+hashes() {
+    sed -n 's/^{"t":"step","step":\([0-9]*\),.*"hash":"\([0-9a-f]*\)".*/\1 \2/p' "runs/$1/log.jsonl"
+    "$bin" hash "$(ls -d "runs/$1"/ckpt/step-* | tail -n 1)" | sed 's/  [^ ]*$//'
+}
+
+# trained RUN SETTING...: its hashes are in RUN.hashes.
+trained() {
+    run=$1
+    rm -rf "runs/$run"
+    settings "$@"
+    expect 0 timeout 100 "$bin" base.ini "$run.ini"
+    hashes "$run" >"$run.hashes"
+}
+
+any_layout() {
+    trained one "$@"
+    trained portable "$@" device.simd=portable device.threads=2
+    same one.hashes portable.hashes "the hashes of two vector widths"
+    for deal in 2.0 2.1 2.2 2.3 3.2 3.3 4.1; do
+        trained "ranks-$deal" "$@" device.ranks="${deal%.*}" parallel.zero="${deal#*.}" reduce.bucket_mb=0.02
+        same one.hashes "ranks-$deal.hashes" "the hashes of one rank and of ${deal%.*}, stage ${deal#*.}"
+    done
+    for deal in 2.0 4.3; do
+        trained "pipes-$deal" "$@" device.ranks="${deal%.*}" parallel.zero="${deal#*.}" parallel.pipeline=2
+        same one.hashes "pipes-$deal.hashes" "the hashes of one rank and of ${deal%.*} in pipelines of 2"
+    done
+}
+gpt_layouts() {
+    any_layout
+    trained whole parallel.slices=1
+    ! cmp -s one.hashes whole.hashes || fail "slices change no bit"
+    for how in parallel.recompute=selective parallel.recompute=block parallel.offload=yes; do
+        trained other $how
+        same one.hashes other.hashes "the hashes with $how"
+    done
+}
+sixteen_bits() { any_layout precision.compute=bf16 precision.rounding=stochastic optimizer.type=adamw; }
+
+llama="model.type=llama model.kv_heads=4 model.heads=8 model.layers=2 model.embed=40 model.head_dim=6 model.vocab=259 model.context=24"
+llama_layouts() {
+    sed -i '/^\[model\]/,/^\[data\]/{/^\[data\]/!d}' base.ini
+    any_layout $llama model.tied=yes model.qk_norm=yes model.bias=all
+}
+
+resumed() {
+    trained one
+    trained again run.steps=3 schedule.decay_steps=6 schedule.warmup=1
+    settings again device.ranks=3 parallel.zero=3 schedule.decay_steps=6 schedule.warmup=1
+    expect 0 timeout 100 "$bin" base.ini again.ini
+    hashes again >again.hashes
+    trained through schedule.decay_steps=6 schedule.warmup=1
+    same again.hashes through.hashes "the hashes of a run that was stopped"
+    settings again parallel.slices=2 run.steps=9 schedule.decay_steps=6 schedule.warmup=1
+    expect 78 timeout 100 "$bin" base.ini again.ini
+    says "parallel.slices"
+}
+
+# Weights that nothing changes: lr = 0.
+kept="run.steps=1 optimizer.lr=0 optimizer.weight_decay=0"
+in_and_out() {
+    trained one $kept
+    trained whole $kept parallel.slices=1
+    for from in one whole; do expect 0 "$bin" export "runs/$from" "out-$from"; done
+    same out-one/model.safetensors out-whole/model.safetensors "initial values with and without slices"
+    for deal in 1.0 3.2; do
+        trained "back-$deal" $kept run.seed=5 model.init_from=out-one device.ranks="${deal%.*}" parallel.zero="${deal#*.}"
+        expect 0 "$bin" export "runs/back-$deal" "out-$deal"
+        same out-one/model.safetensors "out-$deal/model.safetensors" "weights that went in and out"
+    done
+}
+
+refused() {
+    settings three parallel.slices=3
+    expect 78 "$bin" base.ini three.ini
+    says "three.ini:4: [parallel] slices: slices = 3 is not a power of two. Nearest that work: 2 or 4."
+    settings eight parallel.slices=8
+    expect 78 "$bin" base.ini eight.ini
+    says "eight.ini:4: [parallel] slices: slices = 8 don't divide heads: 4. Nearest that work: slices = 4, or 8 there."
+    settings wide parallel.slices=4 model.heads=10
+    expect 78 "$bin" base.ini wide.ini
+    says "[model] heads: slices = 4 don't divide heads: 10. Nearest that work: slices = 2, or 8 or 12 there."
+}
+
+try gpt_layouts
+try sixteen_bits
+try resumed
+try in_and_out
+try refused
+try llama_layouts
+finish
