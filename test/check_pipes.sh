@@ -83,10 +83,40 @@ llama() {
         expect 0 train "$name"
         like runs/llama-1 "runs/$name"
     done
-    settings refused device.ranks=2 $(pipes 1f1b 2) "$@"
-    printf '[parallel]\nstages = 3 2\n' >>refused.ini
-    expect 78 train refused
-    says "stages = 3 2: expected 2 numbers of blocks, 1 or more each, that add up to the model's 6 blocks"
+}
+
+# What no pipeline can run is refused, before anything is written.
+refused() {
+    set -- $deep $small
+    settings cut device.ranks=2 $(pipes 1f1b 2) "$@"
+    printf '[parallel]\nstages = 3 2\n' >>cut.ini
+    expect 78 train cut
+    says "stages = 3 2: expected 2 numbers of blocks, 1 or more each, that add up to the model's 8 blocks"
+    settings deeper device.ranks=5 $(pipes zb-v 5) "$@"
+    expect 78 train deeper
+    says "10 stages, and the model has only 8 blocks: expected [parallel] pipeline * chunks of at most 8"
+    [ ! -e runs/cut ] && [ ! -e runs/deeper ] || fail "something was written"
+    # Of 8 lanes the last of three pipelines has 2, and the others 3, which 2 stages can't share evenly. All ranks say so, not only those of the others.
+    near 2 2 2
+    together odd "$@" $(pipes interleaved 2) batch.global=8 cluster.timeout=20
+    boot odd
+    ended 78
+    for k in 0 1 2; do on $k "interleaved: 3 micro-batches are not a multiple of 2 ranks"; done
+    [ $took -le 5000 ] || fail "it took $took ms until all had ended"
+    untouched
+}
+
+# The other verbs, with a pipeline's settings, in one process.
+verbs() {
+    set -- $deep $small run.steps=6 eval.every=6 sample.tokens=12 parallel.zero=3
+    settings verbs device.ranks=4 $(pipes zb-v 2) "$@"
+    expect 0 train verbs
+    sed -n 's/^{"t":"eval".*"loss":\([^,]*\),.*/\1/p' runs/verbs/log.jsonl >eval.want
+    expect 0 "$bin" eval base.ini verbs.ini
+    says "step 6  loss $(printf '%.6f' "$(cat eval.want)")"
+    for verb in check plan sample; do expect 0 "$bin" $verb base.ini verbs.ini; done
+    expect 0 "$bin" bench base.ini verbs.ini
+    says "4 ranks  zero 3"
 }
 
 # --- nodes ------------------------------------------------------------------------------------------------------------
@@ -238,6 +268,8 @@ stopped_for_too_long() {
 try every_layout
 try sixteen_bits
 try llama
+try refused
+try verbs
 try near_two_nodes
 try near_three_nodes
 try far_two_nodes

@@ -146,6 +146,11 @@ static const bad bad_files[] = {
      NULL},
     {"[cluster]\ntimeout = 5\nheartbeat = 3\n", ":3: [cluster] heartbeat: with heartbeat = 3", "timeout = 6, or heartbeat = 2.5", NULL},
     {"[device]\nranks = 2\n[parallel]\ndata = 1\n", ":4: [parallel] data: [parallel] data = 1, but the run has 2 ranks", "data = 0", "or 1 rank."},
+    {"[device]\nranks = 3\n[parallel]\npipeline = 2\n", ":4: [parallel] pipeline: 3 ranks ([device] ranks)", "does not divide 3 ranks",
+     "Nearest: data 1"},
+    {"[device]\nranks = 20\n[parallel]\npipeline = 2\n[batch]\nlanes = 2\n",
+     ":6: [batch] lanes: 20 ranks ([device] ranks) in pipelines of 2 are 10 pipelines, more than the lanes = 2",
+     "Nearest that work: pipeline = 10, or lanes = 16.", NULL},
     {"[reduce]\ntransport = nccl\n[device]\nbackend = cpu\n", ":4: [device] backend: transport = nccl", "transport = auto", NULL},
 };
 

@@ -221,12 +221,17 @@ err_t config_fits(const config *c, int world) {
     if (c->parallel.pipeline > 1) TRY(check_grid(c, world, counted));
     int ranks = world;
     world /= (int)c->parallel.pipeline;  // what shares lanes: ranks, or pipelines of ranks
-    if (c->parallel.pipeline > 1 && world > c->batch.lanes)
+    if (c->parallel.pipeline > 1 && world > c->batch.lanes) {
+        int64_t longer = c->parallel.pipeline, lanes = c->batch.lanes;
+        while (ranks % longer || ranks / longer > c->batch.lanes) longer++;
+        while (lanes < world) lanes *= 2;
         return err_set(ERR_CONFIG,
                        "%s: %d ranks ([%s] %s) in pipelines of %" PRId64 " are %d pipelines, more than the lanes = %" PRId64
-                       " that a step is split into: one without a lane would be idle. Nearest that work: pipeline = %d, or lanes = %d.",
+                       " that a step is split into: one without a lane would be idle. Nearest that work: pipeline = %" PRId64 ", or lanes = %" PRId64
+                       ".",
                        LATEST(ROW(parallel, pipeline), counted, ROW(batch, lanes)), ranks, config_key(counted)->section, config_key(counted)->key,
-                       c->parallel.pipeline, world, c->batch.lanes, (int)((ranks + c->batch.lanes - 1) / c->batch.lanes), world);
+                       c->parallel.pipeline, world, c->batch.lanes, longer, lanes);
+    }
     if (world > c->batch.lanes) {
         char more[160];
         more_lanes(c, world, more);
