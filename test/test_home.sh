@@ -97,6 +97,13 @@ read_by_ranks() {
         expect 0 "$bin" model.ini dealt.ini more.ini deal.ini
         [ "$(hash_of)" = "$alone" ] || fail "$1 ranks, ZeRO $2: hash $(hash_of), expected $alone"
     done
+    for deal in "2 0 1f1b 1" "4 3 zb-v 2"; do
+        set -- $deal
+        sed "s/^name = .*/name = piped-$1-$2/" one.ini >dealt.ini
+        printf '[device]\nranks = %s\n[parallel]\npipeline = 2\nzero = %s\nschedule = %s\nchunks = %s\n' "$@" >deal.ini
+        expect 0 "$bin" model.ini dealt.ini more.ini deal.ini
+        [ "$(hash_of)" = "$alone" ] || fail "$1 ranks, pipelines of 2, ZeRO $2, $3: hash $(hash_of), expected $alone"
+    done
 }
 
 # A Llama with all that its families add has one result, however often it is killed and whichever ranks go on.
