@@ -104,6 +104,12 @@ likelihoods() {
 # said DIR: what a run's log says of its steps, to the last digit.
 said() { sed -n 's/.*"step":\([0-9]*\),.*"loss":\([^,]*\),.*"grad_norm":\([^,]*\),.*/\1 \2 \3/p' "$1/log.jsonl"; }
 
+# timed DIR: its steps have times of the device, of two steps before.
+timed() {
+    sed -n 's/.*"step":\([0-9]*\),.*"comm_wait_ms":null,.*/\1/p' "$1/log.jsonl" | tr '\n' ' ' >untimed
+    [ "$(cat untimed)" = "1 2 " ] || fail "$1: steps without times: $(cat untimed), expected 1 and 2"
+}
+
 # Steps that are queued before the one before them is collected, from recordings, log the same as those that are collected at once and
 # queued call by call; they end in the same weights, and stop together.
 ahead() {
@@ -119,6 +125,7 @@ ahead() {
         done
         [ "$(wc -l <told.said)" -eq 10 ] || fail "$(wc -l <told.said) lines, expected 9 steps and the hashes"
         same told.said late.said "what $ranks ranks ($name) say of their steps at once and one step late"
+        timed "runs/late-$name"
         [ -e one.said ] || cp told.said one.said
         same one.said told.said "what one rank and $ranks ($name) say of their steps"
     done <<'RUNS'

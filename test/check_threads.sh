@@ -73,6 +73,24 @@ several_ranks() {
     done
 }
 
+# Each link of a pipeline is a thread.
+pipelines() {
+    settings deep model.layers=2
+    expect 0 timeout 200 "$bin" base.ini deep.ini
+    deep=$(last_hash runs/deep)
+    [ -n "$deep" ] || fail "one rank: no hash of step 6"
+    while read -r name ranks more; do
+        settings "$name" model.layers=2 device.ranks=$ranks $more
+        expect 0 timeout 200 "$bin" base.ini "$name.ini"
+        [ "$(last_hash "runs/$name")" = "$deep" ] || fail "$name: $(last_hash "runs/$name"), expected $deep"
+    done <<'RUNS'
+pipe 3 parallel.pipeline=3
+pipes 4 parallel.pipeline=2 parallel.schedule=zb-h1 parallel.zero=3
+v 4 parallel.pipeline=2 parallel.schedule=zb-v parallel.chunks=2 parallel.zero=1
+loop 2 parallel.pipeline=2 parallel.schedule=interleaved parallel.chunks=2
+RUNS
+}
+
 several_nodes() {
     near 1 2
     settings nodes cluster.nodes="$list" cluster.port="$port" parallel.zero=2
@@ -96,6 +114,7 @@ stopped_and_continued() {
 
 try one_rank
 try several_ranks
+try pipelines
 try several_nodes
 try stopped_and_continued
 finish

@@ -185,7 +185,8 @@ static err_t await(step_runner *r, int i, int64_t step) {
     const message *m = &r->stages->table.message[i];
     bool before = (m->kind == MESSAGE_ACTIVATIONS) != m->sends;
     r->ranks->phase = (comm_phase){what[m->sends][m->kind], step, m->stage};
-    return parallel_wait_as(&r->together, before ? SPAN_BEFORE : SPAN_AFTER, links_done(&r->links, i));
+    TRY(parallel_wait_as(&r->together, before ? SPAN_BEFORE : SPAN_AFTER, links_done(&r->links, i)));
+    return links_left(&r->links, i);
 }
 
 static err_t hand(step_runner *r, const action *a) {

@@ -31,20 +31,41 @@ static err_t open_link(links *x, int number, device *dev) {
     return stream_open_queue(dev, &x->side[number]);
 }
 
+// By stage and slot: which message takes the activations away.
+static err_t pair_messages(links *x) {
+    const unit_table *t = &x->of->table;
+    int *sent = malloc(((size_t)x->of->count * (size_t)t->slots + 1) * sizeof *sent);
+    if (!sent) return err_set(ERR_INTERNAL, "no memory for %d slots", t->slots);
+    for (int i = 0; i < t->messages; i++) x->before[i] = -1;
+    for (int i = 0; i < t->units; i++) {
+        const unit *u = &t->unit[i];
+        int *at = &sent[u->stage * t->slots + u->slot];
+        if (u->kind == UNIT_FORWARD) *at = u->send;
+        else if (u->receive >= 0) x->before[u->receive] = *at;
+    }
+    free(sent);
+    return ERR_OK;
+}
+
 static err_t open_messages(links *x, device *dev) {
     const unit_table *t = &x->of->table;
     x->done = calloc((size_t)t->messages + 1, sizeof *x->done);
-    if (!x->done) return err_set(ERR_INTERNAL, "no memory for %d messages", t->messages);
+    x->before = calloc((size_t)t->messages + 1, sizeof *x->before);
+    if (!x->done || !x->before) return err_set(ERR_INTERNAL, "no memory for %d messages", t->messages);
     x->messages = t->messages;
+    TRY(pair_messages(x));
     for (int i = 0; i < t->messages; i++) {
-        TRY(open_link(x, number_of(x->of, t->message[i].stage, t->message[i].kind), dev));
+        int n = number_of(x->of, t->message[i].stage, t->message[i].kind);
+        TRY(open_link(x, n, dev));
         TRY(event_open(dev, &x->done[i]));
+        if (t->message[i].sends) x->last[n] = i;
     }
     return ERR_OK;
 }
 
 err_t links_open(links *x, const stages *of, const groups *ranks, device *dev, stream *s, bool training) {
     *x = (links){.of = of, .ranks = ranks, .s = s};
+    for (int n = 0; n < LINKS_MOST; n++) x->last[n] = -1;
     return training ? open_messages(x, dev) : ERR_OK;
 }
 
@@ -55,7 +76,7 @@ void links_close(links *x) {
     }
     for (int i = 0; i < x->messages; i++)
         if (x->done[i]) event_close(x->done[i]);
-    free(x->done);
+    free(x->done), free(x->before);
     *x = (links){0};
 }
 
@@ -87,6 +108,17 @@ err_t links_post(links *x, int i, void *data, size_t bytes, int64_t step) {
 }
 
 event *links_done(const links *x, int message) { return x->done[message]; }
+
+err_t links_left(const links *x, int message) {
+    int before = x->before[message];
+    return before < 0 ? ERR_OK : stream_wait_event(x->s, x->done[before]);
+}
+
+err_t links_settle(links *x) {
+    for (int n = 0; n < LINKS_MOST; n++)
+        if (x->last[n] >= 0) TRY(stream_wait_event(x->s, x->done[x->last[n]]));
+    return ERR_OK;
+}
 
 err_t links_pass(links *x, int stage, bool sends, void *data, size_t bytes) {
     comm *to = link_at(x->ranks, number_of(x->of, stage, MESSAGE_ACTIVATIONS));

@@ -23,6 +23,8 @@ typedef struct links {
     event *ready[LINKS_MOST];  // on s: what is sent is there, or where it is received is free
     event **done;              // one for each message of the table, on its side stream
     int messages;
+    int *before;           // for each received gradient the message that took away the activations it is of; -1: none
+    int last[LINKS_MOST];  // the last message of the table that is sent there, -1: none
 } links;
 
 // The links that a layout uses, as grid.links wants them.
@@ -36,6 +38,12 @@ void links_close(links *x);
 err_t links_post(links *x, int message, void *data, size_t bytes, int64_t step);
 // What is queued on s from here on waits for it.
 event *links_done(const links *x, int message);
+
+// When a gradient is here, what it was made from has left, and its slot is about to be free. This says so on s as well. Costs no time.
+err_t links_left(const links *x, int message);
+
+// What is queued on s from here on waits until all that was sent has left: the next step writes into the same buffers. For a step's end.
+err_t links_settle(links *x);
 
 // Between this rank and its neighbour, at once: the input of this stage. The caller's stream.
 err_t links_pass(links *x, int stage, bool sends, void *data, size_t bytes);

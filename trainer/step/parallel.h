@@ -51,8 +51,8 @@ struct parallel {
     stopwatch watch;        // both by the device's clock, where the device runs asynchronously
 };
 
-// messages: that a step of a pipeline may wait for.
-err_t parallel_open(parallel *x, train_state *t, const gradient_policy *gradients, const weight_policy *weights, int messages);
+// messages, chunks: of this rank of a pipeline (trainer/step/stages.h); else 0 and 1.
+err_t parallel_open(parallel *x, train_state *t, const gradient_policy *gradients, const weight_policy *weights, int messages, int chunks);
 void parallel_close(parallel *x);
 
 // The actions. step: of which they are.

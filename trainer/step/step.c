@@ -163,7 +163,8 @@ err_t step_commit(step_runner *r) {
     r->copies = r->s;
     if (r->ahead > 1) TRY(stream_open_queue(r->dev, &r->copies));
     if (r->pipelined) TRY(links_open(&r->links, r->stages, r->groups, r->dev, r->s, r->state->o.training));
-    return parallel_open(&r->together, r->state, sync_gradients(r->state), sync_weights(r->state), r->stages->table.messages);
+    int messages = r->pipelined ? r->stages->table.messages : 0, chunks = r->pipelined ? r->stages->pipe.chunks : 1;
+    return parallel_open(&r->together, r->state, sync_gradients(r->state), sync_weights(r->state), messages, chunks);
 }
 
 void step_close(step_runner *r) {
@@ -286,6 +287,7 @@ static err_t report(step_runner *r, const step_slot *to) {
 static err_t share(step_runner *r) {
     comm *c = r->ranks;
     if (c->world == 1) return ERR_OK;
+    if (r->pipelined) TRY(links_settle(&r->links));
     TRY(parallel_join(&r->together));
     c->phase.what = "share losses and norms", c->phase.step = r->together.step, c->phase.number = 0;
     return c->table->all_reduce(c, r->shared.data, (size_t)tensor_count(&r->shared), FP64, REDUCE_SUM, r->s);
