@@ -350,9 +350,9 @@ static void entropy_setup(op_run *r) {
     arg_fill_index(r, targets, V, N > 2 ? 5 : 0);
     arg_fill(r, logits, 2, 0);
     for (int64_t i = 0; o & OPT_EXTREME && i < N * Vp; i++) {  // 1e4 apart, both signs
-        double x = i * 7 % 13 == 0 ? 1e4 : i * 7 % 13 == 5 ? -1e4 : logits->value[i];
+        double x = i * 7 % 13 == 0 ? 1e4 : i * 7 % 13 == 5 ? -1e4 : storage_get(logits->t.data, r->row->type, i);
         storage_set(logits->t.data, r->row->type, i, x);
-        logits->value[i] = storage_get(logits->t.data, r->row->type, i);
+        if (logits->value) logits->value[i] = storage_get(logits->t.data, r->row->type, i);
     }
     entropy_padding(r, logits);
 }
@@ -433,8 +433,14 @@ static err_t entropy_part_call(const op_run *r, const ops *o, tensor *t[ARGS], s
     return ERR_OK;
 }
 
+// The first stage reads the logits. The others do so too, and write the gradient's parts, or the second reads them and there is no more.
+static void entropy_part_cost(const op_run *r, double *bytes, double *flops) {
+    double logits = (double)tensor_bytes(&r->arg[CE_LOGITS].t), rows = (double)tensor_count(&r->arg[CE_TARGETS].t);
+    *bytes = (r->row->options & OPT_LOSS_ONLY ? 2 : 5) * logits + 3 * 4 * rows * (double)sizeof(float), *flops = 0;
+}
+
 const op_kind kind_cross_entropy_part = {"cross_entropy_part", entropy_part_setup, entropy_part_call, entropy_reference, NULL,
-                                         entropy_exact,        traffic_cost};
+                                         entropy_exact,        entropy_part_cost};
 
 const op_kind kind_cross_entropy = {"cross_entropy", entropy_setup, entropy_call, entropy_reference, entropy_gradient, entropy_exact, traffic_cost};
 
