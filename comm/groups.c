@@ -23,14 +23,14 @@ typedef struct candidate {
 
 static bool nearer(const candidate *a, const candidate *b) { return a->far < b->far || (a->far == b->far && a->number < b->number); }
 
-// Of all layouts of the world the one that is nearest to `wanted`, among those that come after `beyond` (NULL: among all). False:
-// there is none.
+// Of all layouts of the world the one that is nearest to `wanted`, among those that come after `beyond` (NULL: among all). Who has not
+// asked for tensor parallelism is not offered any. False: there is none.
 static bool next_nearest(candidate *out, const grid *wanted, int world, const candidate *beyond) {
     bool found = false;
     int number = 0;
     for (int p = 1; p <= world; p++)
         for (int t = 1; world % p == 0 && t <= world / p; t++) {
-            if (world / p % t) continue;
+            if (world / p % t || (wanted->tensor == 1 && t > 1)) continue;
             candidate c = {.shape = {.data = world / p / t, .tensor = t, .pipeline = p}, .number = number++};
             c.far = distance(wanted, &c.shape);
             if (beyond && !nearer(beyond, &c)) continue;
@@ -41,18 +41,19 @@ static bool next_nearest(candidate *out, const grid *wanted, int world, const ca
 }
 
 static err_t no_grid(const grid *wanted, int world) {
-    char list[160] = "", data[16];
+    char list[160] = "", data[16], tensor[32] = "";
     candidate at[2], *last = NULL;
     for (int i = 0, n = 0; i < 3 && next_nearest(&at[i % 2], wanted, world, last); i++) {
         last = &at[i % 2];
-        const grid *g = &last->shape;
-        n += snprintf(list + n, sizeof list - (size_t)n, "%sdata %d, tensor %d, pipeline %d", i ? "; " : "", g->data, g->tensor, g->pipeline);
+        n += snprintf(list + n, sizeof list - (size_t)n, "%sdata %d, ", i ? "; " : "", last->shape.data);
+        if (wanted->tensor > 1) n += snprintf(list + n, sizeof list - (size_t)n, "tensor %d, ", last->shape.tensor);
+        n += snprintf(list + n, sizeof list - (size_t)n, "pipeline %d", last->shape.pipeline);
     }
+    if (wanted->tensor > 1) snprintf(tensor, sizeof tensor, "tensor = %d, ", wanted->tensor);
     if (wanted->data) snprintf(data, sizeof data, "%d", wanted->data);
     else snprintf(data, sizeof data, "the rest");
-    return err_set(ERR_CONFIG,
-                   "[parallel] data = %s, tensor = %d, pipeline = %d does not divide %d ranks: their product must be that number. Nearest: %s", data,
-                   wanted->tensor, wanted->pipeline, world, list);
+    return err_set(ERR_CONFIG, "[parallel] data = %s, %spipeline = %d does not divide %d ranks: their product must be that number. Nearest: %s", data,
+                   tensor, wanted->pipeline, world, list);
 }
 
 err_t grid_of(grid *out, int world, int data, int tensor, int pipeline, unsigned links) {

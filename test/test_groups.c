@@ -172,6 +172,7 @@ static void a_layout_that_does_not_fit_is_refused_with_others(void **state) {
     refused(8, 2, 2, 1, "data = 2, tensor = 2, pipeline = 1");
     refused(8, 2, 2, 1, "Nearest: data 4, tensor 2, pipeline 1; data 2, tensor 4, pipeline 1; data 2, tensor 2, pipeline 2");
     refused(7, 0, 2, 2, "Nearest: data 7, tensor 1, pipeline 1; data 1, tensor 7, pipeline 1; data 1, tensor 1, pipeline 7");
+    refused(6, 0, 1, 4, "Nearest: data 2, pipeline 3; data 1, pipeline 6; data 3, pipeline 2");
     refused(1, 0, 2, 1, "Nearest: data 1, tensor 1, pipeline 1");
     refused(4, 1000000, 1000000, 1000000, "Nearest: ");
     refused(4, 0, 0, 1, "expected 0 or more, and 1 or more");
