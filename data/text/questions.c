@@ -197,7 +197,7 @@ static err_t encode_lm_eval(maker *m, int64_t *before) {
 
 static err_t add_choice(maker *m, int number) {
     questions *q = m->q;
-    int64_t before;
+    int64_t before = 0;
     bool cut;
     TRY(m->protocol == PROTOCOL_LLMC ? encode_llmc(m, &before) : encode_lm_eval(m, &before));
     int64_t asked = m->ids.n - before;
