@@ -10,7 +10,8 @@ shows. Threads that wait for each other in a loop, as llama.cpp's and PyTorch's 
 quiet moment before each measurement, at most so long.
 
 lockstep      whole processes: a prompt of P tokens and N new ones, less the same with 1 new one, is N - 1 tokens. That and a prompt of 1 token is
-              the prompt. So it does not matter how the verb does it; and what the process takes to begin with is in neither
+              the prompt. So it does not matter how the verb does it; and what the process takes to begin with is in neither. It varies by more
+              than a short prompt takes, so both are tried three times: the median counts for the new tokens, the best for the prompt
 llama.cpp     llama-batched-bench of the checkout that LLAMA_CPP names, with a build in its folder build; as it comes, where keys and values are FP16,
               and with FP32
 PyTorch       transformers with the packages of test/interop/requirements.txt: generate() with its cache and scaled_dot_product_attention; and, to leave
@@ -103,9 +104,9 @@ class Lockstep:
         return time.perf_counter() - since
 
     def __call__(self, prompt, new):
-        one, first, all = self.process(1, 1), self.process(prompt, 1), self.process(prompt, new)
-        token = (all - first) / (new - 1)
-        return first - one + token, all - first, new - 1
+        one, first = ([self.process(tokens, 1) for _ in range(3)] for tokens in (1, prompt))
+        rest = self.process(prompt, new) - statistics.median(first)
+        return min(first) - min(one) + rest / (new - 1), rest, new - 1
 
 
 class Llama:
