@@ -97,7 +97,7 @@ typedef struct block {
 } block;
 
 // Sums over heads, over hidden channels and over a vocabulary are cut into `of` slices, a power of two. Each is summed as the whole would be, and
-// the results are added along one binary tree, ((0+1)+(2+3)): only siblings are. So whoever has an aligned part of the slices can add them alone.
+// the results are added along one binary tree, ((0+1)+(2+3)): only siblings are. So a rank that has an aligned part of the slices can add them alone.
 typedef struct model_slices {
     int of;            // 1: sums are whole
     int first, count;  // those that are here

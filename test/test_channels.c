@@ -11,31 +11,11 @@
 
 // --- heap calls are counted ----------------------------------------------------------------------------------------------------
 
-static atomic_long heap_calls;
-
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-extern void *__libc_malloc(size_t);
-extern void *__libc_calloc(size_t, size_t);
-extern void *__libc_realloc(void *, size_t);
-extern void __libc_free(void *);
-void *malloc(size_t n) {
-    atomic_fetch_add(&heap_calls, 1);
-    return __libc_malloc(n);
-}
-void *calloc(size_t n, size_t m) {
-    atomic_fetch_add(&heap_calls, 1);
-    return __libc_calloc(n, m);
-}
-void *realloc(void *p, size_t n) {
-    atomic_fetch_add(&heap_calls, 1);
-    return __libc_realloc(p, n);
-}
-void free(void *p) {
-    atomic_fetch_add(&heap_calls, p != NULL);
-    __libc_free(p);
-}
+#include "test/support/heap.h"
 enum { CALLS = 200, SLOWER = 1, SHORT_MS = 600 };  // of a timeout that is waited for: a busy machine must not reach it elsewhere
 #else
+static atomic_long heap_calls;
 enum { CALLS = 60, SLOWER = 4, SHORT_MS = 2500 };
 #endif
 

@@ -3,6 +3,7 @@
 #include "base/io.h"
 #include "data/text/pack.h"
 #include "data/text/shard.h"
+#include "test/support/expect.h"
 #include "test/support/place.h"
 
 #include <fcntl.h>
@@ -46,19 +47,6 @@ static uint8_t *make_text(int64_t n) {
     uint8_t *text = malloc((size_t)n);
     for (int64_t i = 0; i < n; i++) text[i] = text_at(i);
     return text;
-}
-
-#define assert_ok(call) \
-    do { \
-        if ((call) != ERR_OK) fail_msg("%s: %s", #call, err_last()->text); \
-    } while (0)
-
-// The call fails with this code, and its message has all of these words in it.
-#define assert_error(call, expected, ...) assert_error_at(call, expected, (const char *const[]){__VA_ARGS__, NULL}, __LINE__)
-static void assert_error_at(err_t rc, err_t expected, const char *const *words, int line) {
-    if (rc != expected) fail_msg("line %d: code %d, expected %d: %s", line, (int)rc, (int)expected, rc ? err_last()->text : "");
-    for (; *words; words++)
-        if (!strstr(err_last()->text, *words)) fail_msg("line %d: no \"%s\" in: %s", line, *words, err_last()->text);
 }
 
 static err_t open_at(dataset **d, place *p, const char *files, shard_format format, int64_t vocab) {

@@ -2,6 +2,7 @@
 // split; and what is damaged or does not fit together is found, named and located.
 #include "base/io.h"
 #include "data/source.h"
+#include "test/support/expect.h"
 #include "test/support/idx.h"
 #include "test/support/place.h"
 
@@ -14,19 +15,6 @@
 #include <time.h>
 
 #include <cmocka.h>
-
-#define assert_ok(call) \
-    do { \
-        if ((call) != ERR_OK) fail_msg("%s: %s", #call, err_last()->text); \
-    } while (0)
-
-// The call fails with this code, and its message has all of these words in it.
-#define assert_error(call, expected, ...) assert_error_at(call, expected, (const char *const[]){__VA_ARGS__, NULL}, __LINE__)
-static void assert_error_at(err_t rc, err_t expected, const char *const *words, int line) {
-    if (rc != expected) fail_msg("line %d: code %d, expected %d: %s", line, (int)rc, (int)expected, rc ? err_last()->text : "");
-    for (; *words; words++)
-        if (!strstr(err_last()->text, *words)) fail_msg("line %d: no \"%s\" in: %s", line, *words, err_last()->text);
-}
 
 // --- files that these tests make ---------------------------------------------------------------------------------------
 

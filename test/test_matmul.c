@@ -3,6 +3,7 @@
 #include "gpu/cpu/kernel/kernel.h"
 #include "gpu/cpu/kernel/typed.h"
 #include "gpu/cpu/kernel/vmath.h"
+#include "test/support/matmul.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -15,22 +16,6 @@
 #include <cmocka.h>
 
 enum { KC = 384 };  // the specification's, written here again on purpose: it may never change
-
-typedef err_t (*matmul_fn)(const matmul_args *, stream *);
-
-static int widths(matmul_fn *f) {
-    int n = 0;
-    f[n++] = cpu_ops_portable.matmul;
-#if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c")) f[n++] = cpu_ops_avx2.matmul;
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512vl"))
-        f[n++] = cpu_ops_avx512.matmul;
-#elif defined(__aarch64__)
-    f[n++] = cpu_ops_neon.matmul;
-#endif
-    return n;
-}
 
 // --- buffers with sentinels --------------------------------------------------------------------------------------------------
 
@@ -184,25 +169,6 @@ static void run_once(const problem *p, matmul_fn f, int width, stream *s) {
     check_same(p, &pre, &p->want_pre, "pre", width, pool_threads(s->workers));
     check_guards(&d), check_guards(&pre), check_guards(&p->a), check_guards(&p->b);
     release(&d), release(&pre);
-}
-
-enum { MAX_THREADS = 4 };
-typedef struct fixture {
-    stream s[MAX_THREADS + 1];
-} fixture;
-
-static int open_pools(void **state) {
-    static fixture f;  // cmocka hands it to every test
-    for (int t = 1; t <= MAX_THREADS; t++)
-        if (pool_open(&f.s[t].workers, t) != ERR_OK) return -1;
-    *state = &f;
-    return 0;
-}
-
-static int close_pools(void **state) {
-    fixture *f = *state;
-    for (int t = 1; t <= MAX_THREADS; t++) pool_close(f->s[t].workers);
-    return 0;
 }
 
 // Every width; the portable one, which is slow, with two numbers of threads only.

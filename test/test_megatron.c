@@ -1,6 +1,7 @@
 // test/test_megatron.c: tokens with an index as Megatron-LM writes it. The files are made here, byte by byte: every type, sequences in any order, and
 // indexes that are cut, damaged, or those of other files.
 #include "data/text/shard.h"
+#include "test/support/expect.h"
 #include "test/support/idx.h"
 #include "test/support/megatron.h"
 #include "test/support/place.h"
@@ -8,19 +9,6 @@
 #include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
-
-#define assert_ok(call) \
-    do { \
-        if ((call) != ERR_OK) fail_msg("%s: %s", #call, err_last()->text); \
-    } while (0)
-
-// The call fails with this code, and its message has all of these words in it.
-#define assert_error(call, expected, ...) assert_error_at(call, expected, (const char *const[]){__VA_ARGS__, NULL}, __LINE__)
-static void assert_error_at(err_t rc, err_t expected, const char *const *words, int line) {
-    if (rc != expected) fail_msg("line %d: code %d, expected %d: %s", line, (int)rc, (int)expected, rc ? err_last()->text : "");
-    for (; *words; words++)
-        if (!strstr(err_last()->text, *words)) fail_msg("line %d: no \"%s\" in: %s", line, *words, err_last()->text);
-}
 
 static err_t open_at(dataset **d, place *p, const char *files, shard_format format, int64_t vocab) {
     return dataset_open(d, &(dataset_options){.files = at(p, files), .format = format, .vocab = vocab});

@@ -3,6 +3,7 @@
 #include "data/loader.h"
 #include "data/sampler.h"
 #include "data/weights.h"
+#include "test/support/expect.h"
 #include "test/support/idx.h"
 #include "test/support/megatron.h"
 #include "test/support/place.h"
@@ -21,19 +22,6 @@ void *malloc(size_t n) { return atomic_fetch_add(&heap_calls, 1), __libc_malloc(
 void *calloc(size_t n, size_t m) { return atomic_fetch_add(&heap_calls, 1), __libc_calloc(n, m); }
 void *realloc(void *p, size_t n) { return atomic_fetch_add(&heap_calls, 1), __libc_realloc(p, n); }
 #endif
-
-#define assert_ok(call) \
-    do { \
-        if ((call) != ERR_OK) fail_msg("%s: %s", #call, err_last()->text); \
-    } while (0)
-
-// The call fails with this code, and its message has all of these words in it.
-#define assert_error(call, expected, ...) assert_error_at(call, expected, (const char *const[]){__VA_ARGS__, NULL}, __LINE__)
-static void assert_error_at(err_t rc, err_t expected, const char *const *words, int line) {
-    if (rc != expected) fail_msg("line %d: code %d, expected %d: %s", line, (int)rc, (int)expected, rc ? err_last()->text : "");
-    for (; *words; words++)
-        if (!strstr(err_last()->text, *words)) fail_msg("line %d: no \"%s\" in: %s", line, *words, err_last()->text);
-}
 
 enum { T = 4, PARTS = 3 };
 

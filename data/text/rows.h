@@ -12,7 +12,7 @@
 
 typedef struct rows rows;
 
-// What those who make rows of a file are told (data/text/passage.h, data/text/questions.h).
+// What the makers of rows from a file are given (data/text/passage.h, data/text/questions.h).
 typedef struct rows_from {
     const char *path;
     const tokenizer *words;

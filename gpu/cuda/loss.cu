@@ -183,7 +183,7 @@ template <class T> static err_t launch_width(const loss_job *j, stream *s) {
 enum { CUT_THREADS = 256, ALL_STAGES = 1 << LOGITS_TOP | 1 << LOGITS_SUM | 1 << LOGITS_LOSS };
 
 template <class T> struct cut_args {
-    float *losses, *most, *logit, *sum;  // the last three NULL: nobody reads them later
+    float *losses, *most, *logit, *sum;  // the last three NULL: not wanted
     T *logits;
     const int32_t *targets;
     int64_t rows;

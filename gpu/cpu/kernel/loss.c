@@ -19,7 +19,7 @@ typedef struct loss_job {
     // Where columns are cut: `width` counts the classes of all slices, `stride` is a slice's.
     unsigned stages;  // 1 << logits_stage; 0: columns are not cut
     int64_t slices, first;
-    float *most, *logit, *sum;  // NULL: nobody reads them later
+    float *most, *logit, *sum;  // NULL: not wanted
 } loss_job;
 
 enum { ALL_STAGES = 1 << LOGITS_TOP | 1 << LOGITS_SUM | 1 << LOGITS_LOSS };
