@@ -31,12 +31,18 @@ err_t arena_tensor(arena *a, tensor *t, dtype type, int dims, int64_t s0, int64_
     return ERR_OK;
 }
 
+static void place_all(const arena *a, uintptr_t base) {
+    for (int i = 0; i < a->count; i++) a->items[i].t->data = (void *)(base + a->items[i].offset);
+}
+
+void arena_imagine(arena *a) { place_all(a, ARENA_ALIGN); }
+
 err_t arena_commit(arena *a) {
     if (!a->bytes) return ERR_OK;
     void *base;
     TRY(device_alloc(a->dev, a->kind, a->bytes, &base));
     a->base = base;
-    for (int i = 0; i < a->count; i++) a->items[i].t->data = a->base + a->items[i].offset;
+    place_all(a, (uintptr_t)base);
     return ERR_OK;
 }
 

@@ -252,6 +252,8 @@ err_t arena_tensor(arena *a, tensor *t, dtype type, int dims, int64_t s0, int64_
 #define arena_2d(a, t, type, m, n) arena_tensor((a), (t), (type), 2, (m), (n), 1, 1)
 #define arena_3d(a, t, type, l, m, n) arena_tensor((a), (t), (type), 3, (l), (m), (n), 1)
 
+// Addresses as a commit would give, of memory that does not exist: for calls of ops_on_paper, which touch none. A commit may follow.
+void arena_imagine(arena *a);
 err_t arena_commit(arena *a);
 void arena_close(arena *a);
 

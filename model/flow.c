@@ -15,11 +15,7 @@ static bool parts(const flow *f, int b) {
     return range && !f->plan.forward_only && f->slots[b] && f->slots[b + 1] && range[b] != range[b + 1];
 }
 
-static int64_t elements(const flow *f, int b) {
-    int64_t n = f->plan.B * shape_count(f->of->block[b].dims, f->of->block[b].size);
-    if (!f->of->block[b].divided || !f->plan.slice_count) return n;
-    return n / f->of->slices.of * f->plan.slice_count;
-}
+static int64_t elements(const flow *f, int b) { return f->plan.B * model_left(f->of, b); }
 
 // The most that any block leaves that is needed here.
 static int64_t largest(const flow *f, int first, int stride) {
@@ -76,6 +72,7 @@ static tensor view(const flow *f, int b, void *data) {
     const block *k = &f->of->block[b];
     tensor t = {data, f->plan.compute, 1 + k->dims, {f->plan.B, 1, 1, 1}};
     for (int d = 0; d < k->dims; d++) t.size[1 + d] = k->size[d];
+    if (k->divided) t.size[k->dims] = model_share(f->of, t.size[k->dims]);
     return t;
 }
 

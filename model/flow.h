@@ -19,7 +19,7 @@ typedef struct flow {
     tensor *x, *dx;    // views: (most slots, blocks-1), (blocks-1)
 } flow;
 
-// Copies what it needs of the plan. flow_link fills in the views after the arena was committed.
+// After the model's own plan, which says which slices are here. Copies what it needs of this one. flow_link fills in the views after the arena was committed.
 err_t flow_declare(flow *f, const model *m, arena *a, const model_plan *o);
 void flow_link(flow *f);
 void flow_close(flow *f);

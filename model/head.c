@@ -83,9 +83,9 @@ static err_t losses_in_stages(const head *h, const pass *p, cross_entropy_args *
                                  .state = args->state};
     for (x.stage = LOGITS_TOP; x.stage <= LOGITS_LOSS; x.stage++) {
         TRY(p->ops->cross_entropy_part(&x, p->s));
-        if (x.stage == LOGITS_TOP) TRY(p->merge->whole(p->merge->ctx, MERGE_LARGEST, &most, p->s));
-        if (x.stage == LOGITS_TOP) TRY(p->merge->whole(p->merge->ctx, MERGE_PICK, &logit, p->s));
-        if (x.stage == LOGITS_SUM) TRY(p->merge->whole(p->merge->ctx, MERGE_SUM, &sum, p->s));
+        if (x.stage == LOGITS_TOP) TRY(slices_whole(p, MERGE_LARGEST, &most));
+        if (x.stage == LOGITS_TOP) TRY(slices_whole(p, MERGE_PICK, &logit));
+        if (x.stage == LOGITS_SUM) TRY(slices_whole(p, MERGE_SUM, &sum));
     }
     return ERR_OK;
 }
@@ -140,5 +140,5 @@ err_t head_scores(head *h, pass *p, const tensor *x) {
     }
     if (!merges(h, p)) return ERR_OK;
     tensor scores = view2(&p->scores, x->size[0], h->classes);
-    return p->merge->whole(p->merge->ctx, MERGE_PICK, &scores, p->s);
+    return slices_whole(p, MERGE_PICK, &scores);
 }

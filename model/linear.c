@@ -11,19 +11,6 @@ void linear_divide(linear *l, model *m, linear_division d, int matrices, const i
 // Rows of the whole micro-batch of which x has those of p->B samples.
 static int64_t whole_rows(const pass *p, const tensor *x) { return p->rows ? p->rows : p->whole ? matrix_rows(x) / p->B * p->whole : 0; }
 
-// Slices that are here are added by the product itself. Of others comes their sum, and what follows the whole sum is left for then.
-err_t slices_sum(const model *m, const pass *p, matmul_args *args) {
-    tensor partials = m->partials, d = *args->d;
-    if (partials.data) partials = view3(&partials, m->slices.count, matrix_rows(&d), matrix_columns(&d)), args->partials = &partials;
-    if (!p->merge) return p->ops->matmul(args, p->s);
-    tensor part = view2(&m->partial, d.size[0], d.size[1]), whole = view3(&m->partial, 1, d.size[0], d.size[1]), *sum = args->pre ? args->pre : &d;
-    matmul_args here = {.d = &part, .a = args->a, .b = args->b, .tb = args->tb, .partials = args->partials, .rows = args->rows};
-    TRY(p->ops->matmul(&here, p->s));
-    TRY(p->merge->whole(p->merge->ctx, MERGE_SUM, &part, p->s));
-    TRY(p->ops->sum_slices(&(sum_slices_args){.y = sum, .parts = &whole, .bias = args->bias, .residual = args->residual}, p->s));
-    return args->pre ? p->ops->gelu_forward(&(gelu_forward_args){.y = &d, .x = args->pre}, p->s) : ERR_OK;
-}
-
 static err_t forward(const pass *p, const linear *l, const tensor *y, const tensor *x, const tensor *pre, const tensor *residual) {
     tensor d = *y, sum = pre ? *pre : (tensor){0};
     unsigned epilogue = (l->b >= 0 ? MATMUL_BIAS : 0) | (pre ? MATMUL_GELU : 0);

@@ -9,7 +9,7 @@
 #ifndef MODEL_LINEAR_H
 #define MODEL_LINEAR_H
 
-#include "model/model.h"
+#include "model/slices.h"
 
 typedef enum { LINEAR_WHOLE, LINEAR_OUTPUTS, LINEAR_INPUTS } linear_division;
 
@@ -38,8 +38,5 @@ err_t linear_weights_only(const pass *p, const linear *l, const tensor *dy, cons
 
 // db, for the operation that forms it; NULL where there is none.
 tensor *linear_bias(const pass *p, const linear *l);
-
-// A product whose k is cut: d (=) = sum over all slices (+ bias) (+ residual). args: its operands, bias and residual; GELU of it if pre is given.
-err_t slices_sum(const model *m, const pass *p, matmul_args *args);
 
 #endif

@@ -53,10 +53,13 @@ void model_divide(model *m, int index, int axis, int matrices, const int64_t *ro
 err_t model_plan_slices(model *m, arena *a, const model_plan *o, int64_t N, int64_t C) {
     model_slices *x = &m->slices;
     *x = (model_slices){x->of, o->slice_first, o->slice_count ? o->slice_count : x->of};
-    m->partials = m->partial = (tensor){0};
+    m->partials = m->partial = m->parts = (tensor){0};
     if (x->of == 1) return ERR_OK;
     if (device_about(a->dev)->kind == DEVICE_CUDA && x->count > 1) TRY(arena_3d(a, &m->partials, FP32, x->count, N, C));
-    return x->count < x->of ? arena_2d(a, &m->partial, FP32, N, C) : ERR_OK;
+    if (x->count == x->of) return ERR_OK;
+    int64_t places = x->of / x->count;
+    TRY(arena_2d(a, &m->partial, FP32, N, C));
+    return arena_3d(a, &m->parts, FP32, places, (N + places - 1) / places, C);
 }
 
 int64_t param_slice_room(const param *p) {

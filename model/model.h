@@ -48,8 +48,17 @@ typedef enum merge_kind {
     MERGE_PICK,     // any type: at most one place has bits other than 0
 } merge_kind;
 
+// Places meet: all of them make the same calls in the same order. Place k has slices k * S / places and on, and of each matrix of N rows it has rows
+// of its own, from row k * N / places to before row (k+1) * N / places: there may be none.
 typedef struct slice_merge {
-    err_t (*whole)(void *ctx, merge_kind kind, const tensor *part, stream *s);  // part is read and overwritten; all places call it in the same order
+    int places, place;
+    // part becomes whole in all places. Small tensors: every place gets all that the others have.
+    err_t (*whole)(void *ctx, merge_kind kind, const tensor *part, stream *s);
+    // parts (=) what the places have in their `part`, (N,C) FP32, of this place's own rows: (places, rows, C), or (1, rows, C) where they come added
+    // up. `part` is scratch afterwards.
+    err_t (*deal)(void *ctx, tensor *parts, const tensor *part, stream *s);
+    // x (N,C) any type: own rows are there; afterwards all are.
+    err_t (*gather)(void *ctx, const tensor *x, stream *s);
     void *ctx;
 } slice_merge;
 
@@ -109,6 +118,7 @@ struct model {
     model_slices slices;
     tensor partials;  // (slices here,N,C) FP32, scratch of sums that are cut, on a GPU
     tensor partial;   // (N,C) FP32: this place's part of them, where slices are elsewhere too
+    tensor parts;     // (places, own rows, C) FP32: all places' parts of this place's rows
     int params, blocks;
     param *param;
     block *block;
@@ -215,6 +225,12 @@ int model_add(model *m, int block, int64_t rows, int64_t cols, double std, float
 
 // Of a width that is divided, the part that is here.
 static inline int64_t model_share(const model *m, int64_t width) { return width / m->slices.of * m->slices.count; }
+
+// Elements of what block b leaves of a sample, as far as it is here.
+static inline int64_t model_left(const model *m, int b) {
+    int64_t n = shape_count(m->block[b].dims, m->block[b].size);
+    return m->block[b].divided ? model_share(m, n) : n;
+}
 
 // (N,width), or, where the width is divided, (slices here, N, its part in a slice): a view of t's first elements.
 static inline tensor model_cut(const model *m, const tensor *t, int64_t N, int64_t width) {

@@ -145,6 +145,41 @@ static err_t merge_whole(void *ctx, merge_kind kind, const tensor *part, stream 
     return ERR_OK;
 }
 
+static int64_t row_of(const place *p, int64_t rows, int k) { return rows * k / p->with->places; }
+
+// What all places have of this place's rows.
+static err_t merge_deal(void *ctx, tensor *parts, const tensor *part, stream *s) {
+    place *p = ctx;
+    world *w = p->with;
+    int64_t rows = matrix_rows(part), first = row_of(p, rows, p->number), own = row_of(p, rows, p->number + 1) - first;
+    (void)s;
+    assert_true(parts->size[0] == w->places && parts->size[1] == own && parts->size[2] == matrix_columns(part));
+    w->part[p->number] = part;
+    pthread_barrier_wait(&w->all);
+    for (int k = 0; k < w->places; k++) {
+        tensor from = tensor_rows(w->part[k], first, own), to = tensor_rows(parts, k, 1);
+        memcpy(to.data, from.data, tensor_bytes(&from));
+    }
+    pthread_barrier_wait(&w->all);
+    return ERR_OK;
+}
+
+static err_t merge_gather(void *ctx, const tensor *x, stream *s) {
+    place *p = ctx;
+    world *w = p->with;
+    int64_t rows = matrix_rows(x);
+    (void)s;
+    w->part[p->number] = x;
+    pthread_barrier_wait(&w->all);
+    for (int k = 0; k < w->places; k++) {
+        int64_t first = row_of(p, rows, k), count = row_of(p, rows, k + 1) - first;
+        tensor from = tensor_rows(w->part[k], first, count), to = tensor_rows(x, first, count);
+        if (k != p->number) memcpy(to.data, from.data, tensor_bytes(&from));
+    }
+    pthread_barrier_wait(&w->all);
+    return ERR_OK;
+}
+
 static int64_t here_rows(const place *p, const param *q) {
     int64_t rows = q->rows_in_memory ? q->rows_in_memory : q->size[0];
     return param_slices(q) > 1 && q->axis == 0 ? model_share(p->m, rows) : rows;
@@ -233,7 +268,7 @@ static void place_open(place *p, int slices) {
     for (int i = 0; i < MOST; i++) one[i] = 1;
     model_plan plan = {.compute = p->compute, .B = B, .slots = one, .recompute = p->recompute};
     if (places > 1) plan.slice_first = p->number * count, plan.slice_count = count;
-    p->merge = (slice_merge){merge_whole, p};
+    p->merge = (slice_merge){places, p->number, merge_whole, merge_deal, merge_gather, p};
     OK(device_open(&p->dev, &(device_options){.kind = DEVICE_CPU, .threads = 1}));
     OK(stream_open(p->dev, &p->s));
     OK(model_types[p->of->type]->resolve(&o, &rule));

@@ -32,8 +32,6 @@ static int64_t T_of(const pass *p) { return p->in[TOKENS].size[1]; }
 // Where rows of the table are elsewhere: the first one here.
 static int64_t first_token(const gpt *g) { return g->base.slices.first * (g->head.Vp / g->base.slices.of); }
 
-static err_t pick(const pass *p, const tensor *x) { return p->merge ? p->merge->whole(p->merge->ctx, MERGE_PICK, x, p->s) : ERR_OK; }
-
 // Each sample has positions of its own.
 static err_t embed_past(const gpt *g, const pass *p, const tensor *x) {
     for (int64_t b = 0; b < p->B; b++) {
@@ -55,7 +53,7 @@ static err_t embed_forward(model *m, int b, pass *p) {
             &(embedding_forward_args){
                 .x = &x, .tokens = &p->in[TOKENS], .wte = &p->w[g->wte], .wpe = &p->w[g->wpe], .part = p->merge, .first = first_token(g)},
             p->s));
-    TRY(pick(p, &x));
+    TRY(slices_whole(p, MERGE_PICK, &x));
     if (p->past) return ERR_OK;
     return dropout_samples(p, EMBED, DROP_EMBED, &x, &x);
 }

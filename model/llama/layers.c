@@ -136,7 +136,7 @@ static err_t norm_slices_backward(const llama_layers *t, const pass *p, const he
     }
     if (p->merge) {
         TRY(p->ops->sum_slices(&(sum_slices_args){.y = &part, .parts = &parts}, p->s));
-        TRY(p->merge->whole(p->merge->ctx, MERGE_SUM, &part, p->s));
+        TRY(slices_whole(p, MERGE_SUM, &part));
     }
     tensor to = view2(args->dw, 1, D);
     return p->ops->sum_slices(&(sum_slices_args){.y = &to, .parts = p->merge ? &whole : &parts, .add = !args->fresh}, p->s);

@@ -35,7 +35,7 @@ static err_t embed_forward(model *m, int b, pass *p) {
     tensor x = view3(&p->x[b], p->B, T_of(p), g->o.embed);
     TRY(p->ops->embedding_forward(
         &(embedding_forward_args){.x = &x, .tokens = &p->in[TOKENS], .wte = &p->w[g->embed], .part = p->merge, .first = first_token(g)}, p->s));
-    return p->merge ? p->merge->whole(p->merge->ctx, MERGE_PICK, &x, p->s) : ERR_OK;
+    return slices_whole(p, MERGE_PICK, &x);
 }
 
 static err_t embed_backward(model *m, int b, pass *p) {
