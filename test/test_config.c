@@ -151,6 +151,14 @@ static const bad bad_files[] = {
     {"[device]\nranks = 20\n[parallel]\npipeline = 2\n[batch]\nlanes = 2\n",
      ":6: [batch] lanes: 20 ranks ([device] ranks) in pipelines of 2 are 10 pipelines, more than the lanes = 2",
      "Nearest that work: pipeline = 10, or lanes = 16.", NULL},
+    {"[parallel]\ntensor = 2\n", ":2: [parallel] tensor: tensor = 2 ranks can't have equal shares of slices = 1", "Nearest that work: tensor = 1",
+     "slices = 2 with tensor = 2."},
+    {"[parallel]\ntensor = 3\nslices = 4\n", ":3: [parallel] slices: tensor = 3", "tensor = 2, or slices = 4 with tensor = 4.", NULL},
+    {"[device]\nranks = 6\n[parallel]\nslices = 4\ntensor = 4\n", ":5: [parallel] tensor: 6 ranks ([device] ranks)", "does not divide 6 ranks",
+     "tensor"},
+    {"[device]\nranks = 24\n[parallel]\nslices = 4\ntensor = 4\n[batch]\nlanes = 2\n",
+     ":7: [batch] lanes: 24 ranks ([device] ranks) in models of 4 are 6 models, more than the lanes = 2",
+     "Nearest that work: pipeline = 3, or lanes = 8.", NULL},
     {"[reduce]\ntransport = nccl\n[device]\nbackend = cpu\n", ":4: [device] backend: transport = nccl", "transport = auto", NULL},
 };
 

@@ -1,5 +1,5 @@
-// test/test_pipe_plan.c: `plan` says of pipelines what runs hold and send, to the byte and connection by connection: every schedule, with data parallel
-// groups of any ZeRO stage, recomputation and offload, of three architectures, tied and not, on one node and on two.
+// test/test_pipe_plan.c: `plan` says of models that ranks share what runs hold and send, to the byte and connection by connection: pipelines of every
+// schedule, layers divided among ranks, both, with data parallel groups of any ZeRO stage, recomputation and offload, of three architectures, tied and not, on one node and on two.
 #include "test/support/ranks.h"
 #include "trainer/plan.h"
 #include "trainer/step/timeline.h"
@@ -19,6 +19,7 @@ typedef struct layout {
     rank_world world;
 } layout;
 
+#define FOUR "[model]\nheads = 4\n"
 #define BF16 "[precision]\ncompute = bf16\n"
 #define ONE(n) \
     { \
@@ -53,6 +54,16 @@ static const layout layouts[] = {
     {mlp, "[parallel]\npipeline = 4\nschedule = interleaved\nchunks = 2\noffload = yes\n", TWO(2, 2)},
     {mlp, "[parallel]\npipeline = 2\nschedule = gpipe\nzero = 2\nstages = 3 5\n", TWO(2, 4)},
     {mlp, "[parallel]\npipeline = 4\n[reduce]\norder = any\n", ONE(8)},
+    {gpt, FOUR "[parallel]\nslices = 4\ntensor = 2\n", ONE(2)},
+    {gpt, FOUR BF16 "[parallel]\nslices = 4\ntensor = 4\nzero = 1\n", TWO(4, 4)},
+    {gpt, FOUR "[parallel]\nslices = 4\ntensor = 2\npipeline = 2\nzero = 3\n", ONE(8)},
+    {gpt, FOUR BF16 "[parallel]\nslices = 4\ntensor = 4\npipeline = 2\nrecompute = block\n", TWO(3, 5)},
+    {gpt, FOUR "[parallel]\nslices = 2\ntensor = 2\nrecompute = selective\noffload = yes\nzero = 2\n", ONE(6)},
+    {gpt, FOUR BF16 "[parallel]\nslices = 2\ntensor = 2\n[reduce]\norder = any\n", TWO(1, 1)},
+    {llama, BF16 "[parallel]\nslices = 2\ntensor = 2\npipeline = 2\nschedule = zb-v\n", ONE(4)},
+    {llama, "[model]\nqk_norm = yes\ntied = yes\n[parallel]\nslices = 2\ntensor = 2\nzero = 2\n", TWO(2, 2)},
+    {mlp, "[parallel]\nslices = 8\ntensor = 4\npipeline = 2\nschedule = zb-h1\n", ONE(8)},
+    {mlp, BF16 "[parallel]\nslices = 4\ntensor = 2\nzero = 3\n", ONE(4)},
 };
 
 // --- a rank ----------------------------------------------------------------------------------------------------------------------
@@ -67,7 +78,7 @@ static void sent_so_far(const session *x, comm_cost to[PLAN_GROUPS]) {
     memset(to, 0, PLAN_GROUPS * sizeof *to);
     add_traffic(&to[PLAN_ALL], x->ranks);
     for (int k = 0; k < GROUP_KINDS; k++)
-        if (g->group[k] != x->ranks) add_traffic(&to[PLAN_DATA], g->group[k]);
+        if (g->group[k] != x->ranks) add_traffic(&to[k == GROUP_TENSOR ? PLAN_TENSOR : PLAN_DATA], g->group[k]);
     for (int k = 0; k < LINK_KINDS; k++) add_traffic(&to[PLAN_STAGES], g->after[k]), add_traffic(&to[PLAN_STAGES], g->before[k]);
 }
 
@@ -85,9 +96,10 @@ static err_t expect(const char *what, int64_t found, int64_t planned) {
 
 static err_t compare_traffic(const session *x, const comm_cost before[PLAN_GROUPS], const comm_cost after[PLAN_GROUPS], plan_rank p) {
     static const char *const name[][2] = {{"sent to the data group", "sent to the data group on other nodes"},
+                                          {"sent to the tensor group", "sent to the tensor group on other nodes"},
                                           {"sent to stages", "sent to stages on other nodes"},
                                           {"sent to all", "sent to all on other nodes"}};
-    if (!x->runner.pipelined) p.to[PLAN_ALL] = cost_add(p.to[PLAN_ALL], p.to[PLAN_DATA]), p.to[PLAN_DATA] = (comm_cost){0};
+    if (x->shape.tensor * x->shape.pipeline == 1) p.to[PLAN_ALL] = cost_add(p.to[PLAN_ALL], p.to[PLAN_DATA]), p.to[PLAN_DATA] = (comm_cost){0};
     comm_cost all = {0};
     for (int g = 0; g < PLAN_GROUPS; g++) {
         TRY(expect(name[g][0], after[g].sent - before[g].sent, p.to[g].sent));

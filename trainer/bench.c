@@ -56,24 +56,38 @@ static void print_communication(const session *x, rank_report *times) {
            x->state.o.fixed ? "fixed" : "any", t.comm_ms, t.wait_ms, 100 * t.hidden);
 }
 
-// A pipeline's ranks: what each computes in a step, and whom it waits for. step_ms: the mean of the timed steps.
-static err_t print_ranks(const session *x, const rank_report *t, double step_ms) {
-    double steps = t->steps ? (double)t->steps : 1;
+// Idle time of the rank's stage by the schedule and the blocks' flops; all of a model that is not cut into stages work all the time.
+static err_t predicted_idle(const session *x, double *idle) {
     timeline paper;
+    for (int k = 0; k < x->ranks->world; k++) idle[k] = 0;
     if (!x->runner.pipelined) return ERR_OK;
     TRY(plan_timeline(&x->stages.pipe, x->net, x->stages.cut, (recomputation)x->cfg->parallel.recompute, &paper));
-    printf("%-36s %9s %9s %9s %9s %9s %9s %7s %9s\n", "ms of a step", "compute", "before", "after", "data", "loader", "the end", "idle", "predicted");
+    for (int k = 0; k < x->ranks->world; k++) idle[k] = paper.rank[grid_at(&x->shape, k).stage].idle;
+    timeline_free(&paper);
+    return ERR_OK;
+}
+
+// Of ranks that share a model: what each computes in a step, and whom it waits for. step_ms: the mean of the timed steps.
+static err_t print_ranks(const session *x, const rank_report *t, double step_ms) {
+    double steps = t->steps ? (double)t->steps : 1, idle[t->world];
+    if (x->shape.tensor * x->shape.pipeline == 1) return ERR_OK;
+    TRY(predicted_idle(x, idle));
+    printf("%-36s %9s %9s %9s %9s %9s %9s %9s %7s %9s\n", "ms of a step", "compute", "tensor", "before", "after", "data", "loader", "the end", "idle",
+           "predicted");
     for (int k = 0; k < t->world; k++) {
+        static const int waits[] = {REPORT_TENSOR_MS, REPORT_BEFORE_MS, REPORT_AFTER_MS, REPORT_WAIT_MS, REPORT_DATA_MS};
         char name[GRID_TEXT];
         const double *of = &t->sum[k * REPORT_ITEMS];
-        double compute = of[REPORT_COMPUTE_MS] / steps, before = of[REPORT_BEFORE_MS] / steps, after = of[REPORT_AFTER_MS] / steps;
-        double data = of[REPORT_WAIT_MS] / steps, loader = of[REPORT_DATA_MS] / steps, end = step_ms - compute - before - after - data - loader;
-        printf("%-36s %9.2f %9.2f %9.2f %9.2f %9.2f %9.2f %5.1f %% %7.1f %%\n", grid_text(&x->shape, k, name), compute, before, after, data, loader,
-               end > 0 ? end : 0, 100 * (1 - compute / step_ms), 100 * paper.rank[grid_at(&x->shape, k).stage].idle);
+        double compute = of[REPORT_COMPUTE_MS] / steps, end = step_ms - compute;
+        printf("%-36s %9.2f", grid_text(&x->shape, k, name), compute);
+        for (size_t w = 0; w < sizeof waits / sizeof *waits; w++) {
+            printf(" %9.2f", of[waits[w]] / steps);
+            end -= of[waits[w]] / steps;
+        }
+        printf(" %9.2f %5.1f %% %7.1f %%\n", end > 0 ? end : 0, 100 * (1 - compute / step_ms), 100 * idle[k]);
     }
-    printf("waiting for the stages before and after, for ranks with the same stage (data), for samples, until all have ended;\n"
-           "predicted: idle by the schedule and the blocks' flops\n");
-    timeline_free(&paper);
+    printf("waiting for ranks that share layers (tensor), for the stages before and after, for ranks with the same stage and slices (data), for\n"
+           "samples, until all have ended; predicted: idle by the schedule and the blocks' flops\n");
     return ERR_OK;
 }
 

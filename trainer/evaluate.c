@@ -67,19 +67,25 @@ static err_t run_samples(evaluator *k, const job *j, int64_t B) {
     for (int i = 0; j->T && i < r->net->inputs; i++) p.in[i] = view2(&p.in[i], B, j->T);
     if (j->T) p.losses = view2(&r->losses, B, j->T);
     TRY(executor_look(r, &p));
-    if (!step_ends(r)) return ERR_OK;
+    if (!step_ends(r) || !step_tells(r)) return ERR_OK;
     TRY(p.ops->loss_means(&(loss_means_args){.means = &means, .losses = &p.losses}, r->s));
     for (int i = 0; i < r->net->metrics; i++)
         TRY(stream_copy(r->s, mine + (1 + i) * places(k), (double *)p.metrics.data + i * B, (size_t)B * sizeof(double)));
     return ERR_OK;
 }
 
-// This rank's micro-batch of a round: B samples from `first`. B = 0: other ranks need its weights. The ranks of a pipeline have the same samples: none of
-// them begins if another one can't read them.
+// The ranks of a pipeline, and those that share layers, have the same samples: none of them begins if another one can't read them.
+static err_t agree_on_samples(evaluator *k, err_t rc) {
+    const step_runner *r = k->r;
+    if (rc != ERR_OK && rc != ERR_DATA && rc != ERR_IO) return rc;
+    if (step_shares(r)) rc = comm_agree_ok(r->groups->group[GROUP_TENSOR], rc, r->s);
+    return r->pipelined && (rc == ERR_OK || rc == ERR_DATA || rc == ERR_IO) ? comm_agree_ok(r->groups->group[GROUP_LINE], rc, r->s) : rc;
+}
+
+// This rank's micro-batch of a round: B samples from `first`. B = 0: other ranks need its weights.
 static err_t evaluate_batch(evaluator *k, const job *j, int64_t first, int64_t B) {
     step_runner *r = k->r;
-    err_t rc = B ? load_samples(k, j, first, B) : ERR_OK;
-    if (r->pipelined && (rc == ERR_OK || rc == ERR_DATA || rc == ERR_IO)) rc = comm_agree_ok(r->groups->group[GROUP_LINE], rc, r->s);
+    err_t rc = agree_on_samples(k, B ? load_samples(k, j, first, B) : ERR_OK);
     if (rc != ERR_OK && rc != ERR_DATA && rc != ERR_IO) return rc;
     if (B && rc == ERR_OK) return run_samples(k, j, B);
     err_record why = rc != ERR_OK ? *err_last() : (err_record){0};

@@ -43,8 +43,7 @@ static void add(plan_rank *p, plan_group to, comm_cost x) {
 }
 
 static comm_cost message_cost(const session *x, const message *m) {
-    const block *k = &x->net->block[x->stages.cut[m->stage] - 1];
-    size_t bytes = (size_t)(x->cfg->batch.micro * shape_count(k->dims, k->size)) * dtype_bytes(x->state.o.compute);
+    size_t bytes = (size_t)(x->cfg->batch.micro * model_left(x->net, x->stages.cut[m->stage] - 1)) * dtype_bytes(x->state.o.compute);
     return links_cost(&x->groups, &x->stages, m, bytes);
 }
 
@@ -63,6 +62,7 @@ static err_t count_traffic(session *x, plan_rank *p) {
         if (a->kind == ACTION_POST) add(p, PLAN_STAGES, message_cost(x, &x->stages.table.message[a->message]));
         if (a->kind == ACTION_SHARE) add(p, PLAN_ALL, cost_all_reduce(x->ranks, (size_t)tensor_count(&x->runner.shared), sizeof(double)));
     }
+    add(p, PLAN_TENSOR, x->runner.merge.sent);
     if (!x->runner.pipelined) return ERR_OK;
     tied_costs tied = tied_cost(t);
     add(p, PLAN_STAGES, tied.link);
@@ -136,17 +136,19 @@ static void print_memory(FILE *out, const plan_rank *p, int world) {
     fprintf(out, "  beside it, measured in no arena: the kernels' packing buffers, the transport's rings, the program\n");
 }
 
-// Of a pipeline: what goes on which connections.
+// Of a model that ranks share: what goes on which connections.
 static void print_groups(FILE *out, const plan_rank *p, int world) {
-    static const char *const name[] = {[PLAN_DATA] = "data groups", [PLAN_STAGES] = "stages", [PLAN_ALL] = "all ranks"};
+    static const char *const name[] = {
+        [PLAN_DATA] = "data groups", [PLAN_TENSOR] = "tensor groups", [PLAN_STAGES] = "stages", [PLAN_ALL] = "all ranks"};
     for (int g = 0; g < PLAN_GROUPS; g++) {
         comm_cost all = {0};
         for (int k = 0; k < world; k++) all = cost_add(all, p[k].to[g]);
+        if (!all.sent && g != PLAN_DATA) continue;
         fprintf(out, "    %-16s %16" PRId64 "   of these %" PRId64 " between nodes\n", name[g], all.sent, all.sent_far);
     }
 }
 
-static void print_traffic(FILE *out, const plan_rank *p, int world) {
+static void print_traffic(FILE *out, const plan_rank *p, int world, bool shared) {
     int64_t sent = 0, far = 0, least = p[0].sent, most = p[0].sent;
     for (int k = 0; k < world; k++) {
         sent += p[k].sent, far += p[k].sent_far;
@@ -155,17 +157,21 @@ static void print_traffic(FILE *out, const plan_rank *p, int world) {
     fprintf(out, "traffic of a step, bytes\n");
     print_row(out, "sent by a rank", least, most);
     fprintf(out, "  %-18s %16" PRId64 "   of these %" PRId64 " between nodes\n", "by all", sent, far);
-    if (p->stages > 1) print_groups(out, p, world);
+    if (shared) print_groups(out, p, world);
 }
 
 // Lanes are not divided, so a rank with fewer lanes than another waits.
-static void print_lanes(FILE *out, const plan_rank *p, int world, int ranks, int64_t lanes) {
+static void print_lanes(FILE *out, const plan_rank *p, const grid *g, int64_t lanes) {
     int64_t most = 0;
-    for (int k = 0; k < world; k++) most = p[k].lanes > most ? p[k].lanes : most;
-    const char *who = p->stages > 1 ? "pipeline" : "rank";
-    int each = p->stages > 1 ? ranks : 1, of = world / each;  // those of a pipeline have the same lanes
-    fprintf(out, "lanes   %" PRId64 " on %d %s%s, at most %" PRId64 " each: %.1f %% of the time idle\n", lanes, of, who, of == 1 ? "" : "s", most,
-            100 * (1 - (double)lanes / (double)(most * of)));
+    for (int k = 0; k < grid_world(g); k++) most = p[k].lanes > most ? p[k].lanes : most;
+    const char *who = g->tensor > 1 ? "model" : g->pipeline > 1 ? "pipeline" : "rank";  // whose ranks have the same lanes
+    fprintf(out, "lanes   %" PRId64 " on %d %s%s, at most %" PRId64 " each: %.1f %% of the time idle\n", lanes, g->data, who, g->data == 1 ? "" : "s",
+            most, 100 * (1 - (double)lanes / (double)(most * g->data)));
+}
+
+static void print_layout(FILE *out, const grid *g) {
+    if (g->tensor > 1) fprintf(out, "layout  tensor %d x pipeline %d x data %d\n", g->tensor, g->pipeline, g->data);
+    else if (g->pipeline > 1) fprintf(out, "layout  pipeline %d x data %d\n", g->pipeline, g->data);
 }
 
 // --- a pipeline --------------------------------------------------------------------------------------------------------------------
@@ -260,16 +266,15 @@ static err_t plan_all(const config *c, const cluster *who, plan_rank *p, comm_pl
             snprintf(place[world].host, sizeof place[world].host, "%s", who->host[n]);
         }
     for (int k = 0; k < world; k++) TRY(plan_one(c, k, world, place, &p[k]));
-    if (c->parallel.pipeline > 1 && world > 1)
-        fprintf(out, "layout  pipeline %" PRId64 " x data %d\n", c->parallel.pipeline, world / (int)c->parallel.pipeline);
+    grid shape = config_grid(c, world);
+    print_layout(out, &shape);
     fprintf(out, "ranks   %d on %d node%s, zero %" PRId64 "%s%s, order %s\n", world, who->nodes, who->nodes == 1 ? "" : "s",
             world > 1 ? c->parallel.zero : 0, c->parallel.offload ? " offload" : "", again[c->parallel.recompute],
             c->reduce.order == ORDER_FIXED ? "fixed" : "any");
-    grid shape = config_grid(c, world);
-    print_lanes(out, p, world, shape.pipeline, c->batch.lanes);
+    print_lanes(out, p, &shape, c->batch.lanes);
     if (shape.pipeline > 1) TRY(print_pipeline(out, c, &shape, p, draw));
     print_memory(out, p, world);
-    if (world > 1) print_traffic(out, p, world);
+    if (world > 1) print_traffic(out, p, world, shape.tensor * shape.pipeline > 1);
     return ERR_OK;
 }
 

@@ -13,7 +13,7 @@
 enum { PLAN_CHUNKS = 64 };
 
 // Whom a rank sends to. Without a pipeline the data group is all ranks.
-typedef enum { PLAN_DATA, PLAN_STAGES, PLAN_ALL, PLAN_GROUPS } plan_group;
+typedef enum { PLAN_DATA, PLAN_TENSOR, PLAN_STAGES, PLAN_ALL, PLAN_GROUPS } plan_group;
 
 typedef struct plan_rank {
     int64_t lanes;                        // of a step

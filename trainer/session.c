@@ -120,6 +120,12 @@ static err_t open_ranks(session *x, const launch *at) {
 
 // --- model and tensors ---------------------------------------------------------------------------------------------------------------
 
+// Ranks that share layers have equal shares of the slices, in order.
+static model_slices slices_here(const session *x) {
+    int of = x->net->slices.of, count = of / x->shape.tensor;
+    return (model_slices){of, x->groups.group[GROUP_TENSOR]->rank * count, count};
+}
+
 // ZeRO divides tensors among several ranks; one rank alone has everything.
 static state_options state_options_of(const session *x) {
     const config *c = x->cfg;
@@ -140,6 +146,8 @@ static state_options state_options_of(const session *x) {
         .threads = device_about(x->dev)->threads,
         .chunk = x->stages.chunk,
         .all = x->ranks,
+        .here = slices_here(x),
+        .tensor = x->shape.tensor > 1 ? x->groups.group[GROUP_TENSOR] : NULL,
         .tie = x->groups.after[LINK_TIED] ? x->groups.after[LINK_TIED] : x->groups.before[LINK_TIED],
     };
 }

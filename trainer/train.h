@@ -101,7 +101,7 @@ err_t session_collect(session *x, step_result *out);
 err_t session_counters(session *x);
 
 // Texts that the model generates after prompts, as [sample] says, [sample] batch of them at a time. The caller frees each `text`, also after a failure.
-// With several ranks, rank 0 calls it and the others call session_hear_sample, for one prompt; in ZeRO stage 3 and in a pipeline all ranks call it (session_writes_together).
+// With several ranks, rank 0 calls it and the others call session_hear_sample, for one prompt; in ZeRO stage 3, in a pipeline and where ranks share layers all ranks call it (session_writes_together).
 typedef struct sample_text {
     const char *prompt;
     char *text;                     // out: what follows it
@@ -117,7 +117,7 @@ typedef struct sample_listener {
     void *ctx;
 } sample_listener;
 
-static inline bool session_writes_together(const session *x) { return x->state.shards.weights || x->runner.pipelined; }
+static inline bool session_writes_together(const session *x) { return x->state.shards.weights || x->runner.pipelined || step_shares(&x->runner); }
 err_t session_samples(session *x, sample_text *texts, int count, const sample_listener *listener);
 err_t session_hear_sample(session *x);
 

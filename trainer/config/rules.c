@@ -48,6 +48,18 @@ static err_t check_slices(const config *c, const model_rule *r) {
     return ERR_OK;
 }
 
+// Ranks that share layers have equal shares of the slices.
+static err_t check_tensor(const config *c) {
+    int64_t tensor = c->parallel.tensor, slices = c->parallel.slices, below = 1, above = 1;
+    if (slices % tensor == 0) return ERR_OK;
+    while (below * 2 <= tensor && below * 2 <= slices) below *= 2;
+    while (above < tensor) above *= 2;
+    return err_set(ERR_CONFIG,
+                   "%s: tensor = %" PRId64 " ranks can't have equal shares of slices = %" PRId64 ". Nearest that work: tensor = %" PRId64
+                   ", or slices = %" PRId64 " with tensor = %" PRId64 ".",
+                   LATEST(ROW(parallel, tensor), ROW(parallel, slices)), tensor, slices, below, above, above);
+}
+
 // What the architecture chooses and demands.
 static err_t resolve_model(config *c) {
     model_rule r = {.micro = c->batch.micro, .gpu = c->device.kind == DEVICE_CUDA, .slices = c->parallel.slices};
@@ -204,33 +216,39 @@ static unsigned links_of(const config *c) {
 }
 
 grid config_grid(const config *c, int world) {
-    int pipeline = world == 1 ? 1 : (int)c->parallel.pipeline;
-    return (grid){.data = world / pipeline, .tensor = 1, .pipeline = pipeline, .links = pipeline > 1 ? links_of(c) : 0};
+    int pipeline = world == 1 ? 1 : (int)c->parallel.pipeline, tensor = world == 1 ? 1 : (int)c->parallel.tensor;
+    return (grid){.data = world / pipeline / tensor, .tensor = tensor, .pipeline = pipeline, .links = pipeline > 1 ? links_of(c) : 0};
 }
 
 static err_t check_grid(const config *c, int world, int counted) {
     grid g;
-    if (grid_of(&g, world, (int)c->parallel.data, 1, (int)c->parallel.pipeline, 0) == ERR_OK) return ERR_OK;
-    return err_prefix("%s: %d rank%s ([%s] %s)", LATEST(ROW(parallel, pipeline), ROW(parallel, data), counted), world, S(world),
-                      config_key(counted)->section, config_key(counted)->key);
+    if (grid_of(&g, world, (int)c->parallel.data, (int)c->parallel.tensor, (int)c->parallel.pipeline, 0) == ERR_OK) return ERR_OK;
+    return err_prefix("%s: %d rank%s ([%s] %s)", LATEST(ROW(parallel, pipeline), ROW(parallel, tensor), ROW(parallel, data), counted), world,
+                      S(world), config_key(counted)->section, config_key(counted)->key);
+}
+
+// A model that ranks share needs lanes too.
+static err_t check_models(const config *c, int ranks, int counted) {
+    int64_t tensor = c->parallel.tensor, each = tensor * c->parallel.pipeline, models = ranks / each, longer = c->parallel.pipeline;
+    int64_t lanes = c->batch.lanes;
+    const char *who = tensor > 1 ? "models" : "pipelines";
+    if (models <= lanes) return ERR_OK;
+    while (ranks % (tensor * longer) || ranks / (tensor * longer) > c->batch.lanes) longer++;
+    while (lanes < models) lanes *= 2;
+    return err_set(ERR_CONFIG,
+                   "%s: %d ranks ([%s] %s) in %s of %" PRId64 " are %" PRId64 " %s, more than the lanes = %" PRId64
+                   " that a step is split into: one without a lane would be idle. Nearest that work: pipeline = %" PRId64 ", or lanes = %" PRId64 ".",
+                   LATEST(ROW(parallel, pipeline), ROW(parallel, tensor), counted, ROW(batch, lanes)), ranks, config_key(counted)->section,
+                   config_key(counted)->key, who, each, models, who, c->batch.lanes, longer, lanes);
 }
 
 err_t config_fits(const config *c, int world) {
     bool listed = *c->cluster.nodes;
     int counted = listed ? ROW(cluster, nodes) : ROW(device, ranks);
-    if (c->parallel.pipeline > 1) TRY(check_grid(c, world, counted));
-    int ranks = world;
-    world /= (int)c->parallel.pipeline;  // what shares lanes: ranks, or pipelines of ranks
-    if (c->parallel.pipeline > 1 && world > c->batch.lanes) {
-        int64_t longer = c->parallel.pipeline, lanes = c->batch.lanes;
-        while (ranks % longer || ranks / longer > c->batch.lanes) longer++;
-        while (lanes < world) lanes *= 2;
-        return err_set(ERR_CONFIG,
-                       "%s: %d ranks ([%s] %s) in pipelines of %" PRId64 " are %d pipelines, more than the lanes = %" PRId64
-                       " that a step is split into: one without a lane would be idle. Nearest that work: pipeline = %" PRId64 ", or lanes = %" PRId64
-                       ".",
-                       LATEST(ROW(parallel, pipeline), counted, ROW(batch, lanes)), ranks, config_key(counted)->section, config_key(counted)->key,
-                       c->parallel.pipeline, world, c->batch.lanes, longer, lanes);
+    int64_t each = c->parallel.tensor * c->parallel.pipeline;
+    if (each > 1) {
+        TRY(check_grid(c, world, counted));
+        return check_models(c, world, counted);
     }
     if (world > c->batch.lanes) {
         char more[160];
@@ -282,6 +300,7 @@ static err_t check_cluster(const config *c) {
 err_t config_resolve(config *c) {
     c->device.kind = c->device.backend;
     TRY(resolve_model(c));
+    TRY(check_tensor(c));
     TRY(check_holdout(c));
     TRY(check_mix(c));
     TRY(check_batch(c));

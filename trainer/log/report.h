@@ -16,6 +16,7 @@ enum {
     REPORT_WAIT_MS,    // for the ranks that share its lanes: gradients and weights
     REPORT_BEFORE_MS,  // of a pipeline: for the stage before, and for the one after
     REPORT_AFTER_MS,
+    REPORT_TENSOR_MS,  // for the ranks that share its layers
     REPORT_BUSY_MS,
     // If power is read in this step (power.h): 1, then device_sensors with the joules since the last reading; else
     // zeros.

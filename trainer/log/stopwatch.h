@@ -13,11 +13,12 @@
 #include "gpu/gpu.h"
 
 typedef enum span_kind {
-    SPAN_STEP,    // compute stream: from a step's first work to its gradient. It contains the next four
+    SPAN_STEP,    // compute stream: from a step's first work to its gradient. It contains the next five
     SPAN_DATA,    //   waiting for a micro-batch
     SPAN_WAIT,    //   waiting for communication
     SPAN_BEFORE,  //   of a pipeline: waiting for the stage before
     SPAN_AFTER,   //   for the stage after
+    SPAN_TENSOR,  //   for the ranks that share layers
     SPAN_JOIN,    // compute stream: waiting for communication, after the gradient
     SPAN_BUSY,    // communication stream: inside its calls
     SPANS,

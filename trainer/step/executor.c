@@ -43,7 +43,8 @@ pass executor_pass(step_runner *r, int64_t B) {
               .whole = r->cfg->batch.micro,
               .w = r->state->w,
               .state = state_step(r->state),
-              .losses = view2(&r->losses, B, r->net->losses)};
+              .losses = view2(&r->losses, B, r->net->losses),
+              .merge = r->merge.merge.ctx ? &r->merge.merge : NULL};
     for (int i = 0; i < r->net->inputs; i++) {
         p.in[i] = r->in[r->place][i];
         p.in[i].size[0] = B;
@@ -54,11 +55,14 @@ pass executor_pass(step_runner *r, int64_t B) {
 
 // --- samples -----------------------------------------------------------------------------------------------------------
 
-// From the loader's ring to a place that no micro-batch uses.
+// From the loader's ring to a place that no micro-batch uses. Where there is nothing in the ring: zeros.
 static err_t bring_batch(step_runner *r, const batch *b, int to) {
     r->place = r->loaded = to;
     TRY(stream_wait_event(r->copies, r->used[to]));
-    for (int i = 0; i < r->net->inputs; i++) TRY(stream_copy(r->copies, r->in[to][i].data, b->in[i], tensor_bytes(&r->in[to][i])));
+    for (int i = 0; i < r->net->inputs; i++) {
+        const tensor *in = &r->in[to][i];
+        TRY(b->in[i] ? stream_copy(r->copies, in->data, b->in[i], tensor_bytes(in)) : stream_zero(r->copies, in->data, tensor_bytes(in)));
+    }
     uint32_t *draw = r->host_draw[to].data;
     draw[0] = (uint32_t)b->step, draw[1] = (uint32_t)b->first;
     TRY(stream_copy(r->copies, r->draw[to].data, draw, 2 * sizeof *draw));
@@ -67,13 +71,14 @@ static err_t bring_batch(step_runner *r, const batch *b, int to) {
     return stopwatch_end(&r->together.watch, SPAN_DATA, r->s);
 }
 
+// A failure to read is noted in data_failed.
 static err_t next_batch(step_runner *r, loader *data, int64_t step, const action *a, batch *b) {
     TRY(stopwatch_begin(&r->together.watch, SPAN_DATA, r->s));
     TRY(event_wait(r->copied[r->loaded]));  // the loader may fill the last batch's buffer again
     double since = clock_now();
     err_t rc = loader_next(data, b);
     r->data_s += clock_now() - since;
-    if (rc == ERR_DATA || rc == ERR_IO) r->data_failed = *err_last();
+    if (rc == ERR_DATA || rc == ERR_IO) return r->data_failed = *err_last(), ERR_OK;
     TRY(rc);
     if (b->step == step && b->lane == a->lane && b->micro == a->micro) return ERR_OK;
     return err_set(ERR_INTERNAL, "loader gave step %" PRId64 " lane %" PRId64 " micro-batch %" PRId64 ", expected %" PRId64 ", %" PRId64 ", %" PRId64,
@@ -99,13 +104,13 @@ static err_t load(micro *m, loader *data, int64_t step, const action *a) {
     step_runner *r = m->r;
     int place = r->pipelined ? a->place : (r->place + 1) % r->places;
     step_flight *f = &r->flight[place];
-    f->works = m->works = r->data_failed.code == ERR_OK;
+    bool failed = r->data_failed.code != ERR_OK;  // reported to the others at the step's end
     m->buffer = a->buffer;
+    TRY(failed ? stopwatch_begin(&r->together.watch, SPAN_DATA, r->s) : next_batch(r, data, step, a, &f->b));
+    failed = r->data_failed.code != ERR_OK;
+    f->works = m->works = !failed || step_shares(r);
     if (!m->works) return ERR_OK;
-    err_t rc = next_batch(r, data, step, a, &f->b);
-    f->works = m->works = rc == ERR_OK;
-    if (r->data_failed.code != ERR_OK) return ERR_OK;  // reported to the others at the step's end
-    TRY(rc);
+    if (failed) f->b = (batch){.step = step};  // those who share its layers go on, and wait for it: zeros for a step that is void
     m->b = f->b;
     TRY(bring_batch(r, &m->b, place));
     m->p = micro_pass(r, place, m->buffer);
@@ -201,7 +206,7 @@ static err_t hand(step_runner *r, const action *a) {
 // Bytes of what a pass of fewer samples, or of a part of their positions, leaves behind block b.
 static size_t bytes_of(const step_runner *r, const pass *p, int b) {
     const block *k = &r->net->block[b];
-    int64_t of_sample = shape_count(k->dims, k->size);
+    int64_t of_sample = model_left(r->net, b);
     if (r->net->vocab) of_sample = of_sample / k->size[0] * p->in[0].size[1];
     return (size_t)(p->B * of_sample) * dtype_bytes(r->state->o.compute);
 }
@@ -247,7 +252,7 @@ static err_t keep_losses(micro *m) {
     step_runner *r = m->r;
     if (!m->works) return ERR_OK;
     r->ran = true;
-    TRY(stream_copy(r->s, (double *)r->sample_loss.data + m->b.first, r->micro_loss.data, tensor_bytes(&r->micro_loss)));
+    if (step_tells(r)) TRY(stream_copy(r->s, (double *)r->sample_loss.data + m->b.first, r->micro_loss.data, tensor_bytes(&r->micro_loss)));
     return event_record(r->used[r->place], r->s);
 }
 

@@ -123,15 +123,15 @@ static err_t open_events(event **e, int n, device *dev) {
 // waits for each bucket of each turn: before the bucket's slot is used again, and at the end. Forward and backward each
 // gather a block at most once, and one block ahead. A pipeline waits for each message, and for the buckets at each turn of each of the rank's stages;
 // what a tied head's ranks spread joins again.
-static err_t open_watch(parallel *x, int messages, int chunks) {
+static err_t open_watch(parallel *x, const parallel_spans *o) {
     const train_state *t = x->state;
     if (device_about(t->dev)->kind == DEVICE_CPU || !t->o.training) return ERR_OK;
     int turns = (int)reduce_turns(t->reduce), buckets = t->zero.buckets;
     int lanes = t->shards.gradients ? turns : (int)reduce_lane_count(t->reduce, t->ranks->rank), passes = lanes * (int)t->o.micros;
     int weights = t->shards.weights ? passes * 2 * (t->net->blocks + 1) : t->zero.segments;
-    int most[SPANS] = {[SPAN_STEP] = 1, [SPAN_DATA] = passes, [SPAN_BEFORE] = messages, [SPAN_AFTER] = messages};
+    int most[SPANS] = {[SPAN_STEP] = 1, [SPAN_DATA] = passes, [SPAN_BEFORE] = o->messages, [SPAN_AFTER] = o->messages, [SPAN_TENSOR] = o->merges};
     if (t->ranks->world > 1) {
-        most[SPAN_WAIT] = weights + (turns * chunks + 1) * buckets;
+        most[SPAN_WAIT] = weights + (turns * o->chunks + 1) * buckets;
         most[SPAN_JOIN] = 2, most[SPAN_BUSY] = weights + turns * buckets;
     }
     return stopwatch_open(&x->watch, t->dev, most);
@@ -142,7 +142,7 @@ static void fill_bases(parallel *x) {
     for (int i = 0; i < t->kepts; i++) x->kepts[i] = t->kept[i].data;
 }
 
-err_t parallel_open(parallel *x, train_state *t, const gradient_policy *gradients, const weight_policy *weights, int messages, int chunks) {
+err_t parallel_open(parallel *x, train_state *t, const gradient_policy *gradients, const weight_policy *weights, const parallel_spans *spans) {
     *x = (parallel){.state = t, .ranks = t->ranks, .ops = device_ops(t->dev), .s = t->s, .gradients = gradients, .weights = weights};
     size_t buckets = (size_t)t->zero.buckets, segments = (size_t)t->zero.segments;
     x->reduced = calloc(buckets, sizeof *x->reduced);
@@ -157,7 +157,7 @@ err_t parallel_open(parallel *x, train_state *t, const gradient_policy *gradient
     TRY(open_events(x->reduced, t->zero.buckets, t->dev));
     TRY(open_events(x->arrived, t->zero.segments, t->dev));
     TRY(open_events(x->gathered, 2, t->dev));
-    TRY(open_watch(x, messages, chunks));
+    TRY(open_watch(x, spans));
     return t->ranks->world > 1 ? stream_open_queue(t->dev, &x->side) : ERR_OK;
 }
 

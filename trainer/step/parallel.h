@@ -51,8 +51,12 @@ struct parallel {
     stopwatch watch;        // both by the device's clock, where the device runs asynchronously
 };
 
-// messages, chunks: of this rank of a pipeline (trainer/step/stages.h); else 0 and 1.
-err_t parallel_open(parallel *x, train_state *t, const gradient_policy *gradients, const weight_policy *weights, int messages, int chunks);
+// What else a step may wait for: messages of this rank of a pipeline, and its stages (trainer/step/stages.h; else 0 and 1); meetings
+// with ranks that share its layers.
+typedef struct parallel_spans {
+    int messages, chunks, merges;
+} parallel_spans;
+err_t parallel_open(parallel *x, train_state *t, const gradient_policy *gradients, const weight_policy *weights, const parallel_spans *spans);
 void parallel_close(parallel *x);
 
 // The actions. step: of which they are.

@@ -207,6 +207,32 @@ static err_t allocate_tables(train_state *t) {
     return ERR_OK;
 }
 
+// One slice after the other: where columns are divided, each slice is a matrix of its own. Of slices that are elsewhere there is nothing.
+static tensor row_view(const zero_layout *z, void *data, dtype type, const param *p) {
+    int64_t slices = zero_slices(z, p), rows = p->size[0];
+    if (param_slices(p) > 1 && p->axis == 1) return (tensor){data, type, 3, {slices, rows, p->size[1] / p->slices, 1}};
+    if (slices < param_slices(p)) rows = (p->rows_in_memory ? p->rows_in_memory : rows) / p->slices * slices;
+    return (tensor){data, type, p->dims, {rows, p->size[1], p->size[2], p->size[3]}};
+}
+
+static void *at(const tensor *t, size_t element) { return t->data ? (char *)t->data + element * dtype_bytes(t->type) : NULL; }
+
+static void link_rows(train_state *t) {
+    for (int i = 0; i < t->net->params; i++) {
+        const param *p = &t->net->param[i];
+        size_t row = t->zero.row_at[p->tied >= 0 ? p->tied : i], own = t->zero.row_at[i];
+        bool values = row != ZERO_ELSEWHERE;
+        t->master[i] = row_view(&t->zero, t->masters.sharded || !values ? NULL : at(&t->masters.t, row), FP32, p);
+        t->w[i] = row_view(&t->zero,
+                           i == t->borrowed                ? t->copy.data
+                           : t->weights.sharded || !values ? NULL
+                                                           : at(&t->weights.t, row),
+                           t->o.compute, p);
+        for (int b = 0; b < t->buffers; b++)
+            t->grad[b * t->net->params + i] = row_view(&t->zero, t->slab && own != ZERO_ELSEWHERE ? at(&t->slab[b], own) : NULL, FP32, p);
+    }
+}
+
 err_t state_open(train_state *t, model *net, device *dev, stream *s, comm *ranks, const state_options *o) {
     *t = (train_state){.net = net, .dev = dev, .s = s, .ranks = ranks, .all = o->all ? o->all : ranks, .o = *o, .shards = zero_shards_of(o->stage)};
     arena_open(&t->memory, dev, MEMORY_DEVICE);
@@ -216,6 +242,7 @@ err_t state_open(train_state *t, model *net, device *dev, stream *s, comm *ranks
     TRY(zero_open(&t->zero, net,
                   &(zero_options){.rank = ranks->rank,
                                   .world = ranks->world,
+                                  .here = o->here,
                                   .chunk = o->chunk,
                                   .bucket_bytes = o->bucket_bytes,
                                   .joined = !o->chunk && ranks->world == 1 && o->lanes == 1 && o->micros == 1}));
@@ -226,30 +253,11 @@ err_t state_open(train_state *t, model *net, device *dev, stream *s, comm *ranks
     if (o->training) TRY(declare_gradients(t));
     if (t->shards.weights) TRY(declare_gather(t));
     TRY(declare_tie(t));
+    link_rows(t);  // their shapes, for plans
     return arena_1d(&t->memory, &t->step, INT32, (int64_t)(sizeof(step_state) + 3) / 4);
 }
 
 size_t state_bytes(const train_state *t) { return t->memory.bytes + t->host.bytes; }
-
-// One slice after the other: where columns are divided, each slice is a matrix of its own.
-static tensor row_view(void *data, dtype type, const param *p) {
-    if (param_slices(p) > 1 && p->axis == 1) return (tensor){data, type, 3, {p->slices, p->size[0], p->size[1] / p->slices, 1}};
-    return (tensor){data, type, p->dims, {p->size[0], p->size[1], p->size[2], p->size[3]}};
-}
-
-static void *at(const tensor *t, size_t element) { return t->data ? (char *)t->data + element * dtype_bytes(t->type) : NULL; }
-
-static void link_rows(train_state *t) {
-    for (int i = 0; i < t->net->params; i++) {
-        const param *p = &t->net->param[i];
-        size_t row = t->zero.row_at[p->tied >= 0 ? p->tied : i], own = t->zero.row_at[i];
-        bool values = row != ZERO_ELSEWHERE;
-        t->master[i] = row_view(t->masters.sharded || !values ? NULL : at(&t->masters.t, row), FP32, p);
-        t->w[i] = row_view(i == t->borrowed ? t->copy.data : t->weights.sharded || !values ? NULL : at(&t->weights.t, row), t->o.compute, p);
-        for (int b = 0; b < t->buffers; b++)
-            t->grad[b * t->net->params + i] = row_view(t->slab && own != ZERO_ELSEWHERE ? at(&t->slab[b], own) : NULL, FP32, p);
-    }
-}
 
 // Masters (0), then what the optimizer keeps.
 static store *store_of(train_state *t, int k) { return k == 0 ? &t->masters : &t->array[k - 1]; }
@@ -275,6 +283,9 @@ ckpt_order state_order(const train_state *t, int row) {
     return ckpt_order_of(&c);
 }
 
+// Of ranks that share layers, the first one speaks for the rows that all of them have.
+static bool speaks_for(const train_state *t, const param *p) { return param_slices(p) > 1 || !t->o.tensor || t->o.tensor->rank == 0; }
+
 // A row's pieces, which follow each other in memory as they do in the order of its slices.
 static void fill_ckpt_tensor(train_state *t, ckpt_tensor *c, int row, int k) {
     const param *p = &t->net->param[row];
@@ -283,7 +294,7 @@ static void fill_ckpt_tensor(train_state *t, ckpt_tensor *c, int row, int k) {
     fill_slices(c, p);
     for (int i = 0; i < t->zero.owned; i++) {
         const zero_piece *piece = &t->zero.piece[i];
-        if (piece->row != row) continue;
+        if (piece->row != row || !speaks_for(t, p)) continue;
         if (!c->count) c->first = piece->slice * param_slice_room(p) + piece->first, c->data = host_piece(t, k, piece);
         c->count += piece->count;
     }
@@ -379,6 +390,20 @@ static err_t spread(train_state *t, store *x) {
     return ERR_OK;
 }
 
+// Brings what this rank owns of rows that all ranks of the layer have from the first of them: only there a checkpoint was read.
+static err_t copy_shared(train_state *t, store *x) {
+    comm *over = t->o.tensor;
+    if (!over || over->world == 1 || !x->t.data) return ERR_OK;
+    if (t->o.offload) over = over->host;
+    for (int i = 0; i < t->zero.owned; i++) {
+        const zero_piece *p = &t->zero.piece[i];
+        tensor part = store_view(x, p);
+        const param *row = &t->net->param[p->row];
+        if (row->tied < 0 && param_slices(row) == 1) TRY(over->table->broadcast(over, part.data, tensor_bytes(&part), 0, t->s));
+    }
+    return ERR_OK;
+}
+
 // Rounds on the device, or with offload on the host, exactly as the update that brought `at` to its adam_t.
 static err_t round_piece(train_state *t, const zero_piece *p, tensor *w, const tensor *master, const step_state *at) {
     rounding_key key;
@@ -428,7 +453,10 @@ err_t state_fetch(train_state *t, bool all) { return copy_mirrors(t, all ? 1 + t
 
 err_t state_publish(train_state *t) {
     TRY(copy_mirrors(t, 1 + t->arrays, false));
-    for (int k = 0; k < 1 + t->arrays; k++) TRY(spread(t, store_of(t, k)));
+    for (int k = 0; k < 1 + t->arrays; k++) {
+        TRY(copy_shared(t, store_of(t, k)));
+        TRY(spread(t, store_of(t, k)));
+    }
     TRY(round_weights(t));
     return t->shards.masters && t->weights.t.data != t->masters.t.data ? spread(t, &t->weights) : ERR_OK;
 }

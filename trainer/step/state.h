@@ -37,6 +37,9 @@ typedef struct state_options {
     // between them. NULL: no pipeline.
     const int *chunk;
     comm *all, *tie;
+    // Ranks that share layers: which slices are here, and those that have the others. count 0, NULL: all are here.
+    model_slices here;
+    comm *tensor;
 } state_options;
 
 typedef struct train_state {

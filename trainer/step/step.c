@@ -64,10 +64,12 @@ static err_t plan_activations(step_runner *r) {
                     .boundaries = r->pipelined ? r->stages->table.gradients : 0,
                     .forward_only = !r->state->o.training,
                     .recompute = (recomputation)c->parallel.recompute,
-                    .places = r->texts};
+                    .places = r->texts,
+                    .slice_first = r->state->o.here.first,
+                    .slice_count = r->state->o.here.count};
+    TRY(r->net->type->plan(r->net, &r->memory, &o));
     TRY(flow_declare(&r->flow, r->net, &r->memory, &o));
-    TRY(arena_2d(&r->memory, &r->losses, FP32, o.B, r->net->losses));
-    return r->net->type->plan(r->net, &r->memory, &o);
+    return arena_2d(&r->memory, &r->losses, FP32, o.B, r->net->losses);
 }
 
 // Input k of B samples.
@@ -87,6 +89,45 @@ static err_t make_lists(step_runner *r) {
     action_layout l = executor_layout(r);
     TRY(action_look(&l, &r->look));
     return r->state->o.training ? action_step(&l, r->state->ranks->rank, &r->actions) : ERR_OK;
+}
+
+// The blocks of the list's actions, in its order.
+static err_t walk(step_runner *r, const action_list *list, pass *p) {
+    static const pass_part part[] = {
+        [ACTION_FORWARD] = PASS_FORWARD, [ACTION_BACKWARD] = PASS_BACKWARD, [ACTION_INPUTS] = PASS_INPUTS, [ACTION_WEIGHTS] = PASS_WEIGHTS};
+    for (int i = 0; i < list->count; i++) {
+        const action *a = &list->at[i];
+        if (a->kind != ACTION_FORWARD && a->kind != ACTION_BACKWARD && a->kind != ACTION_INPUTS && a->kind != ACTION_WEIGHTS) continue;
+        p->slot = r->pipelined ? a->slot : 0;
+        flow_use(&r->flow, p);
+        TRY(model_run(r->net, part[a->kind], a->first, a->last, p));
+    }
+    return ERR_OK;
+}
+
+// What ranks that share layers send in a step: walks through it at addresses that nothing reads.
+static err_t plan_merges(step_runner *r) {
+    size_t n = (size_t)r->net->params;
+    bool training = r->state->o.training;
+    slice_merge paper;
+    if (!step_shares(r)) return ERR_OK;
+    arena_imagine(&r->memory);
+    flow_link(&r->flow);
+    tensor *row = malloc(2 * n * sizeof *row);
+    if (!row) return err_set(ERR_INTERNAL, "no memory for the tables of %zu parameters", n);
+    for (size_t i = 0; i < n; i++) {
+        row[i] = r->state->w[i], row[i].data = r->losses.data;
+        if (training) row[n + i] = r->state->grad[i], row[n + i].data = r->losses.data;
+    }
+    pass p = executor_pass(r, r->cfg->batch.micro);
+    p.w = row;
+    p.dw = training ? row + n : NULL;
+    p.drop.p = training ? (float)r->net->dropout : 0;
+    merge_on_paper(&r->merge, &p, &paper);
+    err_t rc = walk(r, training ? &r->actions : &r->look, &p);
+    free(row);
+    TRY(rc);
+    return merge_declare(&r->merge, &r->memory);
 }
 
 static err_t allocate_places(step_runner *r) {
@@ -129,14 +170,17 @@ err_t step_open(step_runner *r, const config *cfg, device *dev, stream *s, const
     }
     TRY(arena_1d(&r->memory, &r->micro_loss, FP64, B));
     TRY(declare_shared(r));
+    TRY(merge_open(&r->merge, ranks->groups->group[GROUP_TENSOR], device_ops(dev), state->o.fixed));
     TRY(plan_activations(r));
     TRY(make_lists(r));
+    TRY(plan_merges(r));
     return declare_staging(r);
 }
 
-// A failure inside a recording can't be named, and [device] check needs the name. Between stages there is no whole micro-batch to record.
+// A failure inside a recording can't be named, and [device] check needs the name. Between stages there is no whole micro-batch to record, and what ranks
+// that share layers send is not recorded.
 static bool wants_recordings(const step_runner *r) {
-    return r->cfg->device.graph && !r->cfg->device.check && device_records(r->dev) && !r->pipelined;
+    return r->cfg->device.graph && !r->cfg->device.check && device_records(r->dev) && !r->pipelined && !step_shares(r);
 }
 
 // For each gradient buffer and each of two places: of a micro-batch, and of the last.
@@ -164,7 +208,9 @@ err_t step_commit(step_runner *r) {
     if (r->ahead > 1) TRY(stream_open_queue(r->dev, &r->copies));
     if (r->pipelined) TRY(links_open(&r->links, r->stages, r->groups, r->dev, r->s, r->state->o.training));
     int messages = r->pipelined ? r->stages->table.messages : 0, chunks = r->pipelined ? r->stages->pipe.chunks : 1;
-    return parallel_open(&r->together, r->state, sync_gradients(r->state), sync_weights(r->state), messages, chunks);
+    if (r->ahead > 1) r->merge.watch = &r->together.watch;
+    return parallel_open(&r->together, r->state, sync_gradients(r->state), sync_weights(r->state),
+                         &(parallel_spans){.messages = messages, .chunks = chunks, .merges = r->merge.calls});
 }
 
 void step_close(step_runner *r) {
@@ -174,6 +220,7 @@ void step_close(step_runner *r) {
     flow_close(&r->flow);
     if (r->copies && r->copies != r->s) stream_close(r->copies);
     links_close(&r->links);
+    merge_close(&r->merge);
     for (int k = 0; k < r->places; k++) {
         if (r->copied && r->copied[k]) event_close(r->copied[k]);
         if (r->used && r->used[k]) event_close(r->used[k]);
@@ -235,7 +282,7 @@ static err_t square_sums(step_runner *r) {
     for (int i = 0; i < z->owned; i++) {
         const zero_piece *p = &z->piece[i];
         const param *row = &r->net->param[p->row];
-        if (row->tied >= 0) continue;
+        if (row->tied >= 0 || (param_slices(row) == 1 && !step_tells(r))) continue;
         int64_t before = p->slice * ((param_slice_room(row) + CHUNK - 1) / CHUNK);  // chunks of earlier slices, which are full
         tensor grad = state_gradient(r->state, p), sums = view1(&r->sums, (p->count + CHUNK - 1) / CHUNK);
         sums.data = (double *)r->sums.data + r->sums_at[p->row] + before + p->first / CHUNK;
@@ -256,19 +303,22 @@ static err_t take_times(step_runner *r, double *mine) {
     bool known;
     parallel_times(&r->together, wait, &busy);
     double waited = 0;
+    wait[SPAN_TENSOR] = r->merge.waited_s, r->merge.waited_s = 0;
     for (int k = 0; k < SPANS; k++) waited += wait[k];
     mine[REPORT_DATA_MS] = 1e3 * r->data_s;
     mine[REPORT_COMPUTE_MS] = 1e3 * (total - r->data_s - waited);
     mine[REPORT_WAIT_MS] = 1e3 * (wait[SPAN_WAIT] + wait[SPAN_JOIN]);
     mine[REPORT_BEFORE_MS] = 1e3 * wait[SPAN_BEFORE];
     mine[REPORT_AFTER_MS] = 1e3 * wait[SPAN_AFTER];
+    mine[REPORT_TENSOR_MS] = 1e3 * wait[SPAN_TENSOR];
     mine[REPORT_BUSY_MS] = 1e3 * busy;
     if (!step_runs_ahead(r)) return ERR_OK;
     TRY(stopwatch_read(&r->together.watch, ms, &known));  // all zero if not known
-    mine[REPORT_COMPUTE_MS] = ms[SPAN_STEP] - ms[SPAN_DATA] - ms[SPAN_WAIT] - ms[SPAN_BEFORE] - ms[SPAN_AFTER];
+    mine[REPORT_COMPUTE_MS] = ms[SPAN_STEP] - ms[SPAN_DATA] - ms[SPAN_WAIT] - ms[SPAN_BEFORE] - ms[SPAN_AFTER] - ms[SPAN_TENSOR];
     mine[REPORT_WAIT_MS] = ms[SPAN_WAIT] + ms[SPAN_JOIN];
     mine[REPORT_BEFORE_MS] = ms[SPAN_BEFORE];
     mine[REPORT_AFTER_MS] = ms[SPAN_AFTER];
+    mine[REPORT_TENSOR_MS] = ms[SPAN_TENSOR];
     mine[REPORT_BUSY_MS] = ms[SPAN_BUSY];
     return ERR_OK;
 }

@@ -8,6 +8,7 @@
 #include "trainer/log/report.h"
 #include "trainer/step/action.h"
 #include "trainer/step/links.h"
+#include "trainer/step/merge.h"
 #include "trainer/step/parallel.h"
 #include "trainer/step/replay.h"
 #include "trainer/step/state.h"
@@ -46,6 +47,7 @@ typedef struct step_runner {
     links links;
     model *net;
     train_state *state;
+    merge_ranks merge;  // ranks that share layers; merge.sent: what this rank sends them in a step
     parallel together;
     action_list actions, look;  // a step of this rank; a forward pass
     action_bucket *bucket;      // [buckets] for the lists
@@ -121,6 +123,10 @@ static inline bool step_runs_ahead(const step_runner *r) { return r->ahead > 1; 
 // Samples that all ranks together look at in one round of an evaluation, and where this rank's begin among them: the ranks of a pipeline look at the same.
 static inline int64_t step_round(const step_runner *r) { return r->state->ranks->world * r->cfg->batch.micro; }
 static inline int64_t step_share(const step_runner *r) { return r->state->ranks->rank * r->cfg->batch.micro; }
+// Do several ranks share layers? Each of them has some slices, and runs the same passes.
+static inline bool step_shares(const step_runner *r) { return r->merge.ranks && r->merge.ranks->world > 1; }
+// Of numbers that all of those have, the first one's enter sums over all ranks.
+static inline bool step_tells(const step_runner *r) { return !step_shares(r) || r->merge.ranks->rank == 0; }
 // Does this rank run the last block?
 static inline bool step_ends(const step_runner *r) { return r->stages->slots[r->net->blocks - 1] > 0; }
 

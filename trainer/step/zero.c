@@ -7,15 +7,15 @@
 
 enum { ROW_ALIGN = 64 };  // floats: rows of a slab start on 256 bytes; the padding stays zero
 
-static size_t padded(const param *p) {
-    size_t n = (size_t)param_slice_room(p) * (size_t)param_slices(p);
+static size_t padded(const zero_layout *z, const param *p) {
+    size_t n = (size_t)param_slice_room(p) * (size_t)zero_slices(z, p);
     return (n + ROW_ALIGN - 1) / ROW_ALIGN * ROW_ALIGN;
 }
 
 // Slices of all rows: the most pieces that there can be.
-static size_t slices_of(const model *net) {
+static size_t slices_of(const zero_layout *z, const model *net) {
     size_t n = 0;
-    for (int i = 0; i < net->params; i++) n += (size_t)param_slices(&net->param[i]);
+    for (int i = 0; i < net->params; i++) n += (size_t)zero_slices(z, &net->param[i]);
     return n;
 }
 
@@ -48,7 +48,7 @@ static size_t place_segment(zero_layout *z, const model *net, zero_segment *s, s
     s->at = at;
     for (int i = s->first; i < s->first + s->rows; i++) {
         z->row_at[i] = at;
-        at += padded(&net->param[i]);
+        at += padded(z, &net->param[i]);
     }
     s->count = at - s->at;
     return at;
@@ -75,9 +75,9 @@ static void deal(zero_layout *z, const model *net, int g) {
     int rank = 0;
     for (int i = s->first; i < s->first + s->rows; i++) {
         const param *p = &net->param[i];
-        for (int c = 0; c < param_slices(p); c++) {
+        for (int c = 0; c < zero_slices(z, p); c++) {
             size_t slice = z->row_at[i] - s->at + (size_t)(c * param_slice_room(p));
-            for (int64_t k = 0; k < param_slice_count(p, c); k += CHUNK) {
+            for (int64_t k = 0; k < param_slice_count(p, zero_first(z, p) + c); k += CHUNK) {
                 at = slice + (size_t)k;
                 int owner = (int)((unsigned __int128)at * (unsigned)z->world / s->count);
                 while (rank < owner) cut[++rank] = at;
@@ -120,7 +120,7 @@ static void own_ranges(zero_layout *z) {
 // One slice of a row, and the part of it that is in this rank's range.
 static void own_slice(zero_layout *z, const param *p, zero_piece of) {
     size_t begin = z->slab_at[of.segment], end = begin + zero_range(z, of.segment, z->rank), n = (size_t)param_slice_count(p, of.slice);
-    size_t slice = z->row_at[of.row] + (size_t)(of.slice * param_slice_room(p));
+    size_t slice = z->row_at[of.row] + (size_t)((of.slice - zero_first(z, p)) * param_slice_room(p));
     size_t from = slice > begin ? slice : begin, to = slice + n < end ? slice + n : end;
     if (n == 0) return;
     of.slab = slice, of.count = (int64_t)n;
@@ -132,21 +132,24 @@ static void own_slice(zero_layout *z, const param *p, zero_piece of) {
 
 static void own_pieces(zero_layout *z, const model *net, int g) {
     const zero_segment *s = &z->segment[g];
-    for (int i = s->first; i < s->first + s->rows; i++)
-        for (int c = 0; c < param_slices(&net->param[i]); c++) own_slice(z, &net->param[i], (zero_piece){.row = i, .segment = g, .slice = c});
+    for (int i = s->first; i < s->first + s->rows; i++) {
+        const param *p = &net->param[i];
+        for (int c = 0; c < zero_slices(z, p); c++) own_slice(z, p, (zero_piece){.row = i, .segment = g, .slice = zero_first(z, p) + c});
+    }
 }
 
 err_t zero_open(zero_layout *z, const model *net, const zero_options *o) {
     size_t n = (size_t)net->params;
     int world = o->world;
     assert(!o->joined || (world == 1 && !o->chunk));
-    *z = (zero_layout){.rank = o->rank, .world = world, .joined = o->joined};
+    *z = (zero_layout){.rank = o->rank, .world = world, .here = o->here, .joined = o->joined};
+    if (!z->here.count) z->here = (model_slices){net->slices.of, 0, net->slices.of};
     z->segment = calloc(n, sizeof *z->segment);
     z->bucket = calloc(n, sizeof *z->bucket);
     z->cut = calloc(n * (size_t)(world + 1), sizeof *z->cut);
     z->row_at = calloc(n, sizeof *z->row_at);
-    z->piece = calloc(slices_of(net), sizeof *z->piece);
-    z->whole = calloc(slices_of(net), sizeof *z->whole);
+    z->piece = calloc(slices_of(z, net), sizeof *z->piece);
+    z->whole = calloc(slices_of(z, net), sizeof *z->whole);
     z->shard_at = calloc(n, sizeof *z->shard_at);
     z->slab_at = calloc(n, sizeof *z->slab_at);
     if (!z->segment || !z->bucket || !z->cut || !z->row_at || !z->piece || !z->whole || !z->shard_at || !z->slab_at) {

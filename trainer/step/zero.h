@@ -32,7 +32,7 @@ typedef struct zero_bucket {
     size_t at, floats;  // in the slab
 } zero_bucket;
 
-// Consecutive elements of one slice of a row.
+// Consecutive elements of one slice of a row. Slices are numbered as in the whole row, also where only some of them are here.
 typedef struct zero_piece {
     int row, segment, slice;
     int64_t first, count;  // elements of the slice, in memory's order; first is a multiple of CHUNK
@@ -41,6 +41,7 @@ typedef struct zero_piece {
 
 typedef struct zero_layout {
     int rank, world;
+    model_slices here;
     int segments, buckets, owned, wholes;
     zero_segment *segment;
     size_t *cut;                 // (segments, world+1) floats from the segment's start
@@ -58,8 +59,9 @@ typedef struct zero_layout {
 #define ZERO_ELSEWHERE SIZE_MAX
 
 typedef struct zero_options {
-    int rank, world;   // of those that share rows: a pipeline's ranks of one stage
-    const int *chunk;  // [blocks] which of this rank's ranges of blocks a block is in; -1: it runs on another stage. NULL: all are here
+    int rank, world;    // of those that share rows: those of one stage that have the same slices
+    model_slices here;  // which slices of divided rows are here; all 0: all of them
+    const int *chunk;   // [blocks] which of this rank's ranges of blocks a block is in; -1: it runs on another stage. NULL: all are here
     size_t bucket_bytes;
     // A step is one micro-batch of one lane, and so of one rank. Then a tied row's gradient is final before its partner's is added, and backward adds
     // the partner's on top of it (model.h): a + b has the same bits as a + (0 + b). The slab has no place of its own for the tied row.
@@ -68,6 +70,10 @@ typedef struct zero_options {
 
 err_t zero_open(zero_layout *z, const model *net, const zero_options *o);
 void zero_close(zero_layout *z);
+
+// Of a row the first slice that is here, and how many are. A row that is not divided has one, which is everywhere.
+static inline int zero_first(const zero_layout *z, const param *p) { return param_slices(p) > 1 ? z->here.first : 0; }
+static inline int zero_slices(const zero_layout *z, const param *p) { return param_slices(p) > 1 ? z->here.count : 1; }
 
 // Is the row whose values this one shares here too? Where the two are on different stages, this one has a gradient and a copy of the values.
 static inline bool zero_has(const zero_layout *z, int row) { return z->row_at[row] != ZERO_ELSEWHERE; }

@@ -1,0 +1,168 @@
+// trainer/step/merge.c: see trainer/step/merge.h.
+#include "trainer/step/merge.h"
+
+#include "base/clock.h"
+#include "gpu/paper.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+typedef err_t (*merge_call)(merge_ranks *x, const tensor *t, void *more, stream *s);
+
+static int64_t first_row(int64_t rows, int place, int places) { return rows * place / places; }
+
+static float *row_at(const tensor *x, int64_t row) { return (float *)x->data + row * x->size[x->dims - 1]; }
+
+// Where the rows of each place begin, in units of `unit` for each row.
+static const size_t *cuts(merge_ranks *x, int64_t rows, size_t unit) {
+    for (int k = 0; k <= x->ranks->world; k++) x->cut[k] = (size_t)first_row(rows, k, x->ranks->world) * unit;
+    return x->cut;
+}
+
+// Runs the call, and counts its time.
+static err_t meet(merge_ranks *x, const char *what, merge_call call, const tensor *t, void *more, stream *s) {
+    double since = clock_now();
+    x->ranks->phase.what = what;
+    if (x->watch) TRY(stopwatch_begin(x->watch, SPAN_TENSOR, s));
+    TRY(call(x, t, more, s));
+    x->waited_s += clock_now() - since;
+    return x->watch ? stopwatch_end(x->watch, SPAN_TENSOR, s) : ERR_OK;
+}
+
+// --- large sums ------------------------------------------------------------------------------------------------------------
+
+// The transport's own sum, in place.
+static err_t deal_any(merge_ranks *x, const tensor *part, void *out, stream *s) {
+    tensor *parts = out;
+    int64_t rows = matrix_rows(part), C = matrix_columns(part), first = first_row(rows, x->ranks->rank, x->ranks->world);
+    TRY(x->ranks->table->reduce_scatter(x->ranks, part->data, cuts(x, rows, (size_t)C), FP32, s));
+    parts->size[0] = 1;
+    parts->data = row_at(part, first);
+    return ERR_OK;
+}
+
+static err_t deal_fixed(merge_ranks *x, const tensor *part, void *out, stream *s) {
+    const tensor *parts = out;
+    comm *c = x->ranks;
+    int64_t rows = matrix_rows(part), C = matrix_columns(part), own = parts->size[1];
+    comm_part *send = x->to, *recv = x->to + c->world;
+    int n = 0;
+    for (int k = 0; k < c->world; k++) {
+        int64_t first = first_row(rows, k, c->world), count = first_row(rows, k + 1, c->world) - first;
+        float *to = row_at(parts, k * own);
+        if (k == c->rank) {
+            TRY(stream_copy(s, to, row_at(part, first), (size_t)(own * C) * sizeof *to));
+            continue;
+        }
+        send[n] = (comm_part){k, row_at(part, first), (size_t)(count * C) * sizeof *to};
+        recv[n++] = (comm_part){k, to, (size_t)(own * C) * sizeof *to};
+    }
+    return c->table->exchange(c, send, n, recv, n, s);
+}
+
+static err_t deal(void *ctx, tensor *parts, const tensor *part, stream *s) {
+    merge_ranks *x = ctx;
+    return meet(x, "add up slices", x->fixed ? deal_fixed : deal_any, part, parts, s);
+}
+
+static err_t gather_rows(merge_ranks *x, const tensor *t, void *unused, stream *s) {
+    (void)unused;
+    return x->ranks->table->all_gather(x->ranks, t->data, cuts(x, matrix_rows(t), (size_t)matrix_columns(t) * dtype_bytes(t->type)), s);
+}
+
+static err_t gather(void *ctx, const tensor *t, stream *s) { return meet(ctx, "gather rows", gather_rows, t, NULL, s); }
+
+// --- small tensors ---------------------------------------------------------------------------------------------------------
+
+static err_t sum_all(merge_ranks *x, const tensor *part, stream *s) {
+    comm *c = x->ranks;
+    int64_t n = tensor_count(part);
+    size_t bytes = (size_t)n * sizeof(float);
+    assert(n <= x->most);
+    tensor all = view3(&x->all, c->world, 1, n), y = view2(part, 1, n);
+    for (int k = 0; k <= c->world; k++) x->cut[k] = (size_t)k * bytes;
+    TRY(stream_copy(s, (char *)x->all.data + x->cut[c->rank], part->data, bytes));
+    TRY(c->table->all_gather(c, x->all.data, x->cut, s));
+    return x->ops->sum_slices(&(sum_slices_args){.y = &y, .parts = &all}, s);
+}
+
+// All bits are zero in all places but one, so their sum as whole numbers is a choice. Memory goes on to the next multiple of ARENA_ALIGN.
+static size_t words(const tensor *t) { return (tensor_bytes(t) + sizeof(int32_t) - 1) / sizeof(int32_t); }
+
+static err_t complete(merge_ranks *x, const tensor *part, void *how, stream *s) {
+    merge_kind kind = *(const merge_kind *)how;
+    const comm_table *table = x->ranks->table;
+    size_t n = (size_t)tensor_count(part);
+    if (kind == MERGE_LARGEST) return table->all_reduce(x->ranks, part->data, n, FP32, REDUCE_MAX, s);
+    if (kind == MERGE_PICK) return table->all_reduce(x->ranks, part->data, words(part), INT32, REDUCE_SUM, s);
+    return x->fixed ? sum_all(x, part, s) : table->all_reduce(x->ranks, part->data, n, FP32, REDUCE_SUM, s);
+}
+
+static err_t whole(void *ctx, merge_kind kind, const tensor *part, stream *s) { return meet(ctx, "complete slices", complete, part, &kind, s); }
+
+// --- on paper --------------------------------------------------------------------------------------------------------------
+
+static void add_far(comm_cost *sum, const comm *c, int peer, int64_t bytes) {
+    sum->sent += bytes;
+    if (c->place[peer].node != c->place[c->rank].node) sum->sent_far += bytes;
+}
+
+static err_t paper_deal(void *ctx, tensor *parts, const tensor *part, stream *s) {
+    merge_ranks *x = ctx;
+    int64_t rows = matrix_rows(part), C = matrix_columns(part);
+    (void)parts, (void)s;
+    x->calls++;
+    if (!x->fixed) x->sent = cost_add(x->sent, cost_reduce_scatter(x->ranks, cuts(x, rows, (size_t)C), sizeof(float)));
+    for (int k = 0; x->fixed && k < x->ranks->world; k++) {
+        int64_t count = first_row(rows, k + 1, x->ranks->world) - first_row(rows, k, x->ranks->world);
+        if (k != x->ranks->rank) add_far(&x->sent, x->ranks, k, count * C * (int64_t)sizeof(float));
+    }
+    return ERR_OK;
+}
+
+static err_t paper_gather(void *ctx, const tensor *t, stream *s) {
+    merge_ranks *x = ctx;
+    (void)s;
+    x->calls++;
+    x->sent = cost_add(x->sent, cost_all_gather(x->ranks, cuts(x, matrix_rows(t), (size_t)matrix_columns(t) * dtype_bytes(t->type))));
+    return ERR_OK;
+}
+
+static err_t paper_whole(void *ctx, merge_kind kind, const tensor *part, stream *s) {
+    merge_ranks *x = ctx;
+    int64_t n = tensor_count(part);
+    (void)s;
+    x->calls++;
+    if (kind == MERGE_SUM && x->fixed) {
+        for (int k = 0; k <= x->ranks->world; k++) x->cut[k] = (size_t)(k * n) * sizeof(float);
+        x->sent = cost_add(x->sent, cost_all_gather(x->ranks, x->cut));
+        if (n > x->most) x->most = n;
+    } else {
+        x->sent = cost_add(x->sent, cost_all_reduce(x->ranks, kind == MERGE_PICK ? words(part) : (size_t)n, sizeof(float)));
+    }
+    return ERR_OK;
+}
+
+void merge_on_paper(merge_ranks *x, pass *p, slice_merge *paper) {
+    *paper = (slice_merge){x->ranks->world, x->ranks->rank, paper_whole, paper_deal, paper_gather, x};
+    p->ops = &ops_on_paper;
+    p->merge = paper;
+}
+
+// --- opening ---------------------------------------------------------------------------------------------------------------
+
+err_t merge_open(merge_ranks *x, comm *ranks, const ops *o, bool fixed) {
+    *x = (merge_ranks){.ranks = ranks, .ops = o, .fixed = fixed};
+    if (ranks->world == 1) return ERR_OK;
+    x->merge = (slice_merge){ranks->world, ranks->rank, whole, deal, gather, x};
+    x->cut = calloc((size_t)ranks->world + 1, sizeof *x->cut);
+    x->to = calloc(2 * (size_t)ranks->world, sizeof *x->to);
+    return x->cut && x->to ? ERR_OK : err_set(ERR_INTERNAL, "no memory for %d ranks that share layers", ranks->world);
+}
+
+err_t merge_declare(merge_ranks *x, arena *a) { return x->most ? arena_1d(a, &x->all, FP32, x->most * x->ranks->world) : ERR_OK; }
+
+void merge_close(merge_ranks *x) {
+    free(x->cut), free(x->to);
+    *x = (merge_ranks){0};
+}
