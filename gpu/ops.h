@@ -335,6 +335,8 @@ typedef struct dropout_args {
     tensor *y;
     const tensor *x;
     const dropout_key *drop;
+    uint32_t sample;  // x begins with this one of the key's samples, and has of each
+    int64_t first;    // the elements from this one on, a multiple of 4
 } dropout_args;
 
 typedef struct add_args {

@@ -180,7 +180,8 @@ err_t cuda_random_fill(const random_fill_args *args, stream *s) {
 
 typedef struct dropout_draw {
     dropout_key key;
-    uint32_t limit;
+    uint32_t limit, sample;
+    int64_t first;
     float grow;
 } dropout_draw;
 
@@ -194,7 +195,7 @@ __global__ void __launch_bounds__(BLOCK) dropout_kernel(T *y, const T *x, int64_
     constexpr int W = 16 / sizeof(T);
     int64_t e = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) * W;
     if (e >= elements) return;
-    const uint32_t step = d.key.at ? d.key.at[0] : d.key.step, first = d.key.at ? d.key.at[1] : d.key.first_sample;
+    const uint32_t step = d.key.at ? d.key.at[0] : d.key.step, first = (d.key.at ? d.key.at[1] : d.key.first_sample) + d.sample;
     for (int64_t b = blockIdx.y; b < samples; b += gridDim.y) {
         const T *from = x + b * elements;
         T *to = y + b * elements;
@@ -203,7 +204,7 @@ __global__ void __launch_bounds__(BLOCK) dropout_kernel(T *y, const T *x, int64_
 #pragma unroll
         for (int q = 0; q < W; q += 4) {
             uint32_t word[4];
-            philox4x32(word, d.key.seed, (uint32_t)((e + q) / 4), d.key.site, first + (uint32_t)b, step);
+            philox4x32(word, d.key.seed, (uint32_t)((d.first + e + q) / 4), d.key.site, first + (uint32_t)b, step);
 #pragma unroll
             for (int k = 0; k < 4; k++) v[q + k] = dropout_goes(word[k], d.limit) ? 0.0f : v[q + k] * d.grow;
         }
@@ -214,8 +215,8 @@ __global__ void __launch_bounds__(BLOCK) dropout_kernel(T *y, const T *x, int64_
 err_t cuda_dropout(const dropout_args *args, stream *s) {
     int64_t samples = args->x->size[0], elements = tensor_count(args->x) / samples;
     assert(args->y->type == args->x->type && tensor_count(args->y) == tensor_count(args->x));
-    assert(args->drop->p >= 0 && args->drop->p < 1 && elements <= (int64_t)1 << 34);
-    dropout_draw d = {*args->drop, dropout_limit(args->drop->p), 1.0f / (1.0f - args->drop->p)};
+    assert(args->drop->p >= 0 && args->drop->p < 1 && args->first % 4 == 0 && args->first + elements <= (int64_t)1 << 34);
+    dropout_draw d = {*args->drop, dropout_limit(args->drop->p), args->sample, args->first, 1.0f / (1.0f - args->drop->p)};
     unsigned rows = samples < 65535 ? (unsigned)samples : 65535;  // a grid has no more
     BY_TYPE(args->x->type, T, {
         T *out = (T *)args->y->data;

@@ -511,7 +511,7 @@ static bool relu_back_gradient(op_run *r) {
 const op_kind kind_relu_backward = {"relu_backward",    relu_back_setup, relu_back_call, relu_back_reference,
                                     relu_back_gradient, relu_exact,      stream_cost};
 
-// --- dropout: B E, add: N, random_fill: N, cast: N -----------------------------------------------------------------------------------------
+// --- dropout: B E (first element, sample), add: N, random_fill: N, cast: N -----------------------------------------------------------------------------------------
 
 static void dropout_setup(op_run *r) {
     arg *y = arg_add(r, "y", OUT, r->row->type, 2, r->row->size[0], r->row->size[1], 0);
@@ -525,15 +525,18 @@ static void dropout_setup(op_run *r) {
 }
 static err_t dropout_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
     dropout_key key = call_key(r, t);
-    return o->dropout(&(dropout_args){.y = t[0], .x = t[1], .drop = &key}, s);
+    return o->dropout(&(dropout_args){.y = t[0], .x = t[1], .drop = &key, .first = r->row->size[2], .sample = (uint32_t)r->row->size[3]}, s);
+}
+static double dropout_keeps(const op_run *r, int64_t i) {
+    int64_t E = r->row->size[1];
+    return ref_keep(&r->drop, (uint32_t)(r->row->size[3] + i / E), r->row->size[2] + i % E);
 }
 static void dropout_reference(op_run *r) {
-    for (int64_t i = 0, n = tensor_count(&r->arg[0].t), E = r->row->size[1]; i < n; i++)
-        r->arg[0].want[i] = r->arg[1].value[i] * ref_keep(&r->drop, (uint32_t)(i / E), i % E);
+    for (int64_t i = 0, n = tensor_count(&r->arg[0].t); i < n; i++) r->arg[0].want[i] = r->arg[1].value[i] * dropout_keeps(r, i);
 }
 static bool dropout_exact(op_run *r, const outcome *got) {  // what goes is zero, not almost
-    for (int64_t i = 0, n = tensor_count(&r->arg[0].t), E = r->row->size[1]; i < n; i++) {
-        double keep = ref_keep(&r->drop, (uint32_t)(i / E), i % E), y = storage_get(got->data[0], r->row->type, i);
+    for (int64_t i = 0, n = tensor_count(&r->arg[0].t); i < n; i++) {
+        double keep = dropout_keeps(r, i), y = storage_get(got->data[0], r->row->type, i);
         if ((keep == 0) != (y == 0) && r->arg[1].value[i] != 0)
             return failed(r, "y[%" PRId64 "] is %.9g, but the mask multiplies it by %.9g", i, y, keep);
     }

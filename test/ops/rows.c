@@ -346,6 +346,8 @@ const op_row test_rows[] = {
     TYPES(OP_dropout, 0,                       1e-14, "aligned samples",          3, 4104),
     TYPES(OP_dropout, OPT_AT,                  1e-14, "step and sample in memory", 5, 264),
     TYPES(OP_dropout, OPT_AT | OPT_ALIAS,      1e-14, "step and sample in memory, odd, in place", 3, 131),
+    TYPES(OP_dropout, 0,                       1e-14, "a part of samples",        2, 131, 260, 3),
+    TYPES(OP_dropout, OPT_AT | OPT_ALIAS,      1e-14, "a part of a sample, aligned", 1, 264, 4096, 1),
     TYPES(OP_dropout, 0,                       1e-14, "real width, samples longer than a work item", 4, 49155),
     TYPES(OP_add,     0,                       1e-14, "smallest legal",           1),
     TYPES(OP_add,     0,                       1e-14, "odd tail",                 8197),

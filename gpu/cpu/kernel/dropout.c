@@ -10,6 +10,8 @@ typedef struct dropout_job {
     const void *x;
     int64_t elements;  // of a sample
     dropout_key key;
+    uint32_t sample;
+    int64_t first;
 } dropout_job;
 
 // What a slice of a sample has in common.
@@ -19,12 +21,13 @@ typedef struct dropout_slice_of {
     uint64_t seed;
     uint32_t site, sample, step, limit;
     vf grow;
+    int64_t first;
 } dropout_slice_of;
 
 // The elements of 64 * blocks words from e on, or those of them before `to`.
 BODY void dropout_blocks(dtype t, const dropout_slice_of *d, int64_t e, int64_t to, int blocks, bool whole) {
     vi word[4 * PHILOX_BLOCKS];
-    vi_philox(word, blocks, d->seed, (uint32_t)(e / 4), d->site, d->sample, d->step);
+    vi_philox(word, blocks, d->seed, (uint32_t)((d->first + e) / 4), d->site, d->sample, d->step);
     for (int k = 0; k < 4 * blocks; k++) {
         int64_t i = e + k * VL, n = whole ? VL : to - i;
         vf stays = vf_mul(typed_load_n(d->x, t, i, n), d->grow);
@@ -38,10 +41,11 @@ BODY void dropout_slice(dtype t, const dropout_job *j, int64_t sample, int64_t f
         .x = typed_at(j->x, t, sample * j->elements),
         .seed = j->key.seed,
         .site = j->key.site,
-        .sample = dropout_sample(&j->key, (uint32_t)sample),
+        .sample = dropout_sample(&j->key, j->sample + (uint32_t)sample),
         .step = dropout_step(&j->key),
         .limit = dropout_limit(j->key.p),
         .grow = vf_set1(1.0f / (1.0f - j->key.p)),
+        .first = j->first,
     };
     int64_t e = from;
     for (; e + PHILOX_WORDS <= to; e += PHILOX_WORDS) dropout_blocks(t, &d, e, to, PHILOX_BLOCKS, true);
@@ -57,9 +61,9 @@ static void dropout_item(void *ctx, int64_t item, int thread) {
 
 err_t KERNEL(dropout)(const dropout_args *args, stream *s) {
     int64_t samples = args->x->size[0];
-    dropout_job j = {args->x->type, args->y->data, args->x->data, tensor_count(args->x) / samples, *args->drop};
+    dropout_job j = {args->x->type, args->y->data, args->x->data, tensor_count(args->x) / samples, *args->drop, args->sample, args->first};
     assert(args->y->type == args->x->type && tensor_count(args->y) == tensor_count(args->x));
-    assert(args->drop->p >= 0 && args->drop->p < 1 && j.elements <= (int64_t)1 << 34);
+    assert(args->drop->p >= 0 && args->drop->p < 1 && j.first % 4 == 0 && j.first + j.elements <= (int64_t)1 << 34);
     pool_run(s->workers, samples * slices(j.elements), dropout_item, &j);
     return ERR_OK;
 }
