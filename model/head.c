@@ -48,7 +48,7 @@ static err_t logits_of(const head *h, const pass *p, tensor *logits, const tenso
     tensor w = with_padding(h, &p->w[h->at.w]), b = h->at.b < 0 ? (tensor){0} : with_padding(h, &p->w[h->at.b]);
     matmul_args args = {
         .d = logits, .a = x, .b = &w, .tb = true, .bias = h->at.b < 0 ? NULL : &b, .rows = h->rows, .epilogue = h->at.b < 0 ? 0 : MATMUL_BIAS};
-    return h->at.division == LINEAR_INPUTS ? slices_sum(h->at.of, p, &args) : p->ops->matmul(&args, p->s);
+    return h->at.division == LINEAR_INPUTS ? slices_sum(h->at.of, p, &args, false) : p->ops->matmul(&args, p->s);
 }
 
 // dlogits gives the gradients of W and b, and then of x. The first chunk overwrites a fresh gradient, the others add to it.
@@ -63,7 +63,7 @@ static err_t chunk_backward(const head *h, const pass *p, const tensor *dx, int6
     if (!dx) return ERR_OK;
     tensor out = rows_of(dx, first, matrix_rows(x));
     matmul_args args = {.d = &out, .a = dlogits, .b = &w, .rows = h->rows};
-    return cuts_classes(h) ? slices_sum(h->at.of, p, &args) : p->ops->matmul(&args, p->s);
+    return cuts_classes(h) ? slices_sum(h->at.of, p, &args, false) : p->ops->matmul(&args, p->s);
 }
 
 // Some slices of the classes are elsewhere: what each stage leaves is made whole before the next.

@@ -23,7 +23,7 @@ static err_t forward(const pass *p, const linear *l, const tensor *y, const tens
                         .residual = residual,
                         .rows = whole_rows(p, x),
                         .epilogue = epilogue};
-    return l->division == LINEAR_INPUTS ? slices_sum(l->of, p, &args) : p->ops->matmul(&args, p->s);
+    return l->division == LINEAR_INPUTS ? slices_sum(l->of, p, &args, l->of->slices.rows) : p->ops->matmul(&args, p->s);
 }
 
 err_t linear_forward(const pass *p, const linear *l, const tensor *y, const tensor *x, const tensor *pre) { return forward(p, l, y, x, pre, NULL); }
@@ -42,7 +42,7 @@ err_t linear_inputs(const pass *p, const linear *l, const tensor *dx, const tens
                         .fresh = p->fresh,
                         .rows = whole_rows(p, dy),
                         .epilogue = pre ? MATMUL_DGELU : 0};
-    return l->division == LINEAR_OUTPUTS ? slices_sum(l->of, p, &args) : p->ops->matmul(&args, p->s);
+    return l->division == LINEAR_OUTPUTS ? slices_sum(l->of, p, &args, l->of->slices.rows) : p->ops->matmul(&args, p->s);
 }
 
 err_t linear_weights_only(const pass *p, const linear *l, const tensor *dy, const tensor *x) {

@@ -14,7 +14,7 @@ model *model_new(const model_type *type, size_t size, int params, int blocks) {
     if (!m) return NULL;
     m->type = type;
     m->blocks = blocks;
-    m->slices = (model_slices){1, 0, 1};
+    m->slices = (model_slices){1, 0, 1, false};
     m->param = calloc((size_t)params, sizeof *m->param);
     m->block = calloc((size_t)blocks, sizeof *m->block);
     if (m->param && m->block) return m;
@@ -52,9 +52,14 @@ void model_divide(model *m, int index, int axis, int matrices, const int64_t *ro
 
 err_t model_plan_slices(model *m, arena *a, const model_plan *o, int64_t N, int64_t C) {
     model_slices *x = &m->slices;
-    *x = (model_slices){x->of, o->slice_first, o->slice_count ? o->slice_count : x->of};
-    m->partials = m->partial = m->parts = (tensor){0};
+    *x = (model_slices){x->of, o->slice_first, o->slice_count ? o->slice_count : x->of, o->slice_rows};
+    m->partials = m->partial = m->parts = m->all_rows = m->row_sums = m->row_sum = (tensor){0};
     if (x->of == 1) return ERR_OK;
+    if (m->stream && !o->forward_only) {
+        TRY(arena_3d(a, &m->row_sums, FP32, SUMS_OVER_ROWS, x->rows ? x->count : x->of, C));
+        TRY(arena_2d(a, &m->row_sum, FP32, SUMS_OVER_ROWS, C));
+    }
+    if (x->rows) TRY(arena_2d(a, &m->all_rows, o->compute, N, C));
     if (device_about(a->dev)->kind == DEVICE_CUDA && x->count > 1) TRY(arena_3d(a, &m->partials, FP32, x->count, N, C));
     if (x->count == x->of) return ERR_OK;
     int64_t places = x->of / x->count;

@@ -13,7 +13,7 @@
 #include "gpu/gpu.h"
 #include "gpu/ops.h"
 
-enum { MODEL_NAME = 64, MODEL_INPUTS = 4, MODEL_METRICS = 2, PARAM_SHARES = 3 };
+enum { MODEL_NAME = 64, MODEL_INPUTS = 4, MODEL_METRICS = 2, PARAM_SHARES = 3, SUMS_OVER_ROWS = 4 };
 
 // One row of the parameter table. Norms, hashes and files follow the order of the table.
 typedef struct param {
@@ -57,8 +57,8 @@ typedef struct slice_merge {
     // parts (=) what the places have in their `part`, (N,C) FP32, of this place's own rows: (places, rows, C), or (1, rows, C) where they come added
     // up. `part` is scratch afterwards.
     err_t (*deal)(void *ctx, tensor *parts, const tensor *part, stream *s);
-    // x (N,C) any type: own rows are there; afterwards all are.
-    err_t (*gather)(void *ctx, const tensor *x, stream *s);
+    // x (N,C) any type (=): the rows of all places, from `own` of each, or, where that is NULL, from where they are in x.
+    err_t (*gather)(void *ctx, const tensor *x, const tensor *own, stream *s);
     void *ctx;
 } slice_merge;
 
@@ -107,9 +107,12 @@ typedef struct block {
 
 // Sums over heads, over hidden channels and over a vocabulary are cut into `of` slices, a power of two. Each is summed as the whole would be, and
 // the results are added along one binary tree, ((0+1)+(2+3)): only siblings are. So a rank that has an aligned part of the slices can add them alone.
+// The same tree adds what is summed over rows of the residual stream alone, the gradients of norms: slice s of a matrix of N rows begins with row
+// s * N / of. With `rows` a place has the rows of its slices, and no others, wherever the residual stream goes (Korthikanti et al. 2022, section 4.2.2).
 typedef struct model_slices {
     int of;            // 1: sums are whole
     int first, count;  // those that are here
+    bool rows;         // of rows, too
 } model_slices;
 
 // What every architecture begins with.
@@ -119,6 +122,9 @@ struct model {
     tensor partials;  // (slices here,N,C) FP32, scratch of sums that are cut, on a GPU
     tensor partial;   // (N,C) FP32: this place's part of them, where slices are elsewhere too
     tensor parts;     // (places, own rows, C) FP32: all places' parts of this place's rows
+    tensor all_rows;  // (N,C) E: rows of all places, where each has its own
+    tensor row_sums;  // (SUMS_OVER_ROWS, slices of rows here, C) FP32: sums over a slice's rows; and of all of them
+    tensor row_sum;   // (SUMS_OVER_ROWS, C)
     int params, blocks;
     param *param;
     block *block;
@@ -127,6 +133,7 @@ struct model {
     int64_t losses;  // of a sample; the sample's loss is their mean
     int metrics;     // numbers of a sample beside its loss, of which the mean is shown
     const char *metric[MODEL_METRICS];
+    bool stream;     // it has a residual stream, whose rows may be divided among places
     bool adds_once;  // a pass adds to each element of dw with one operation
     double dropout;
     int64_t vocab, context;         // of what it predicts (model/predict.h); 0: there is nothing to sample
@@ -154,6 +161,7 @@ typedef struct model_plan {
     recomputation recompute;
     int places;                    // texts whose keys and values can be kept while they grow, `context` positions of each
     int slice_first, slice_count;  // those that are here: a subtree of the tree of slices. 0: all
+    bool slice_rows;               // the residual stream's rows are divided, too. Only of models with `stream`
 } model_plan;
 
 enum { RULE_DIVIDED = 32 };  // half of the hidden layers that a perceptron may have
@@ -226,10 +234,22 @@ int model_add(model *m, int block, int64_t rows, int64_t cols, double std, float
 // Of a width that is divided, the part that is here.
 static inline int64_t model_share(const model *m, int64_t width) { return width / m->slices.of * m->slices.count; }
 
-// Elements of what block b leaves of a sample, as far as it is here.
-static inline int64_t model_left(const model *m, int b) {
-    int64_t n = shape_count(m->block[b].dims, m->block[b].size);
-    return m->block[b].divided ? model_share(m, n) : n;
+// Row s * N / of: where a slice of N rows begins.
+static inline int64_t model_row(const model *m, int slice, int64_t N) { return N * slice / m->slices.of; }
+
+// Of N rows of the residual stream, those that are here.
+static inline int64_t model_own_rows(const model *m, int64_t N) {
+    const model_slices *x = &m->slices;
+    return x->rows ? model_row(m, x->first + x->count, N) - model_row(m, x->first, N) : N;
+}
+
+// Elements of what block b leaves of so many samples, as far as it is here. T: positions of a sample; 0: as many as the block says.
+static inline int64_t model_left(const model *m, int b, int64_t samples, int64_t T) {
+    const block *k = &m->block[b];
+    int64_t n = shape_count(k->dims, k->size);
+    if (k->divided) return samples * model_share(m, n);
+    if (!T) T = k->size[0];
+    return m->slices.rows ? model_own_rows(m, samples * T) * (n / k->size[0]) : samples * (n / k->size[0] * T);
 }
 
 // (N,width), or, where the width is divided, (slices here, N, its part in a slice): a view of t's first elements.
@@ -238,7 +258,7 @@ static inline tensor model_cut(const model *m, const tensor *t, int64_t N, int64
     return view3(t, m->slices.count, N, width / m->slices.of);
 }
 
-// Takes the plan's slices, and declares the scratch of sums that are cut, of at most N rows and C columns.
+// Takes the plan's slices, and declares the scratch of sums that are cut, of at most N rows and C columns. m->stream is set.
 err_t model_plan_slices(model *m, arena *a, const model_plan *o, int64_t N, int64_t C);
 
 // Divides a parameter along an axis among the model's slices. rows: of each of `matrices` that it consists of.

@@ -1,33 +1,91 @@
 // model/slices.c: see model/slices.h.
 #include "model/slices.h"
 
-row_range slices_own(const pass *p, int64_t N) {
-    int64_t places = p->merge->places, first = N * p->merge->place / places;
-    return (row_range){first, N * (p->merge->place + 1) / places - first};
-}
+#include <assert.h>
+
+// --- sums over slices ------------------------------------------------------------------------------------------------------
 
 // Each place adds up its own rows of the sum, in FP32, with what follows it, and only then are they rounded and sent: 4 bytes an element one way, an
 // element's own size the other way.
-static err_t finish_rows(const model *m, const pass *p, const matmul_args *args, const tensor *sum, const tensor *part) {
-    int64_t C = matrix_columns(sum);
-    row_range own = slices_own(p, matrix_rows(sum));
-    tensor parts = view3(&m->parts, p->merge->places, own.count, C), y = tensor_rows(sum, own.first, own.count), residual = {0};
+static err_t finish_rows(const model *m, const pass *p, const matmul_args *args, const tensor *sum, const tensor *part, bool own) {
+    int places = p->merge->places, place = p->merge->place;
+    int64_t N = matrix_rows(part), C = matrix_columns(part), first = N * place / places, count = N * (place + 1) / places - first;
+    tensor parts = view3(&m->parts, places, count, C), y = tensor_rows(sum, own ? 0 : first, count), residual = {0};
     TRY(p->merge->deal(p->merge->ctx, &parts, part, p->s));
-    if (args->residual) residual = tensor_rows(args->residual, own.first, own.count);
-    if (own.count)
+    if (args->residual) residual = tensor_rows(args->residual, own ? 0 : first, count);
+    if (count)
         TRY(p->ops->sum_slices(&(sum_slices_args){.y = &y, .parts = &parts, .bias = args->bias, .residual = args->residual ? &residual : NULL},
                                p->s));
-    return p->merge->gather(p->merge->ctx, sum, p->s);
+    return own ? ERR_OK : p->merge->gather(p->merge->ctx, sum, NULL, p->s);
 }
 
 // Slices that are here are added by the product itself. Of others comes their sum, and what follows the whole sum is left for then.
-err_t slices_sum(const model *m, const pass *p, matmul_args *args) {
+err_t slices_sum(const model *m, const pass *p, matmul_args *args, bool own) {
     tensor partials = m->partials, d = *args->d;
-    if (partials.data) partials = view3(&partials, m->slices.count, matrix_rows(&d), matrix_columns(&d)), args->partials = &partials;
+    int64_t N = matrix_rows(args->a), C = matrix_columns(&d);
+    if (partials.data) partials = view3(&partials, m->slices.count, N, C), args->partials = &partials;
     if (!p->merge) return p->ops->matmul(args, p->s);
-    tensor part = view2(&m->partial, d.size[0], d.size[1]);
+    tensor part = view2(&m->partial, N, C);
     matmul_args here = {.d = &part, .a = args->a, .b = args->b, .tb = args->tb, .partials = args->partials, .rows = args->rows};
     TRY(p->ops->matmul(&here, p->s));
-    TRY(finish_rows(m, p, args, args->pre ? args->pre : &d, &part));
+    TRY(finish_rows(m, p, args, args->pre ? args->pre : &d, &part, own));
     return args->pre ? p->ops->gelu_forward(&(gelu_forward_args){.y = &d, .x = args->pre}, p->s) : ERR_OK;
+}
+
+// --- rows of one's own -----------------------------------------------------------------------------------------------------
+
+tensor slices_scratch(const model *m, const tensor *x, int64_t N, int64_t C) { return view2(m->slices.rows ? &m->all_rows : x, N, C); }
+
+err_t slices_gather(const model *m, const pass *p, tensor *all, const tensor *own, int64_t N) {
+    *all = slices_scratch(m, own, N, matrix_columns(own));
+    return m->slices.rows ? p->merge->gather(p->merge->ctx, all, own, p->s) : ERR_OK;
+}
+
+err_t slices_take(const model *m, const pass *p, const tensor *own, const tensor *all) {
+    tensor from = tensor_rows(all, model_row(m, m->slices.first, matrix_rows(all)), matrix_rows(own)), to = *own;
+    return m->slices.rows && matrix_rows(own) ? p->ops->cast(&(cast_args){.y = &to, .x = &from}, p->s) : ERR_OK;
+}
+
+// --- sums over rows --------------------------------------------------------------------------------------------------------
+
+// (slices of rows here, 1, C): what each slice has of sum k.
+static tensor parts_of(const model *m, int k, int64_t slices, int64_t C) {
+    tensor all = view2(&m->row_sums, SUMS_OVER_ROWS * slices, C), mine = tensor_rows(&all, k * slices, slices);
+    return view3(&mine, slices, 1, C);
+}
+
+// The gradients of all sums that are wanted meet in one call.
+static err_t add_up(const model *m, const pass *p, tensor *const *sums, int count, int64_t slices, int64_t C) {
+    tensor whole = view2(&m->row_sum, count, C);
+    for (int k = 0; k < count; k++) {
+        tensor parts = parts_of(m, k, slices, C), to = m->slices.rows ? tensor_rows(&whole, k, 1) : view2(sums[k], 1, C);
+        TRY(p->ops->sum_slices(&(sum_slices_args){.y = &to, .parts = &parts, .add = !m->slices.rows && !p->fresh}, p->s));
+    }
+    if (!m->slices.rows) return ERR_OK;
+    TRY(slices_whole(p, MERGE_SUM, &whole));
+    for (int k = 0; k < count; k++) {
+        tensor one = tensor_rows(&whole, k, 1), part = view3(&one, 1, 1, C), to = view2(sums[k], 1, C);
+        TRY(p->ops->sum_slices(&(sum_slices_args){.y = &to, .parts = &part, .add = !p->fresh}, p->s));
+    }
+    return ERR_OK;
+}
+
+err_t slices_sum_rows(const model *m, const pass *p, int64_t N, rows_call call, void *ctx, tensor *const *sums, int count) {
+    const model_slices *x = &m->slices;
+    tensor *wanted[SUMS_OVER_ROWS], part[SUMS_OVER_ROWS], *to[SUMS_OVER_ROWS] = {NULL};
+    int first = x->rows ? x->first : 0, slices = x->rows ? x->count : x->of, n = 0;
+    if (x->of == 1) return call(ctx, p, 0, N, sums, p->fresh);
+    for (int k = 0; k < count; k++)
+        if (sums[k]) to[k] = &part[n], wanted[n++] = sums[k];
+    int64_t C = tensor_count(wanted[0]), before = model_row(m, first, N);
+    for (int s = first; s < first + slices; s++) {
+        int64_t at = model_row(m, s, N), rows = model_row(m, s + 1, N) - at;
+        assert(rows > 0);
+        for (int k = 0; k < n; k++) {
+            tensor parts = parts_of(m, k, slices, C), row = tensor_rows(&parts, s - first, 1);
+            part[k] = view1(&row, C);
+        }
+        TRY(call(ctx, p, at - before, rows, to, true));
+    }
+    return add_up(m, p, wanted, n, slices, C);
 }

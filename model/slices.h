@@ -1,24 +1,38 @@
 // model/slices.h: what slices that lie in several places have in common: sums over all of them, and rows that each place has of its own (model.h:
-// slice_merge).
+// slice_merge, model_slices).
+//
+// Where the residual stream's rows are divided, a layer's matrices go on with all rows, and what goes on between them with the rows that are here:
+//
+//    x own -> norm own -> gather -> linear all rows, outputs divided -> ... -> linear, inputs divided -> sum, of own rows -> + x own -> ...
+//
 #ifndef MODEL_SLICES_H
 #define MODEL_SLICES_H
 
 #include "model/model.h"
 
-// Some of a matrix's rows.
-typedef struct row_range {
-    int64_t first, count;
-} row_range;
-
-// The rows of N that are this place's own.
-row_range slices_own(const pass *p, int64_t N);
-
 // A product whose k is cut: d (N,C) (=) = sum over all slices (+ bias) (+ residual). args: its operands, bias and residual; GELU of it if pre is given.
-err_t slices_sum(const model *m, const pass *p, matmul_args *args);
+// own: of d and residual only the rows that are here (model_own_rows); not with pre.
+err_t slices_sum(const model *m, const pass *p, matmul_args *args, bool own);
 
 // part (any type) becomes whole in all places; of small tensors.
 static inline err_t slices_whole(const pass *p, merge_kind kind, const tensor *part) {
     return p->merge ? p->merge->whole(p->merge->ctx, kind, part, p->s) : ERR_OK;
 }
+
+// all (=) the N rows of a matrix, of which `own` has those that are here: `own` itself where rows are not divided, else a scratch, until the next call.
+err_t slices_gather(const model *m, const pass *p, tensor *all, const tensor *own, int64_t N);
+
+// own (=) the rows of `all` that are here. all may be own.
+err_t slices_take(const model *m, const pass *p, const tensor *own, const tensor *all);
+
+// The scratch of slices_gather, for N rows of C; where rows are not divided, x itself.
+tensor slices_scratch(const model *m, const tensor *x, int64_t N, int64_t C);
+
+// An operation over rows that also forms sums over them, such as the gradients of a norm's weights: `count` vectors of C. rows: which of the matrices
+// that are here; sums: where they go, += or, with fresh, =.
+typedef err_t (*rows_call)(void *ctx, const pass *p, int64_t first, int64_t rows, tensor *const *sums, bool fresh);
+
+// Runs it on the rows of each slice that are here, and adds the slices' sums to `sums` along the tree. N: rows in all places. sums[k] NULL: not wanted.
+err_t slices_sum_rows(const model *m, const pass *p, int64_t N, rows_call call, void *ctx, tensor *const *sums, int count);
 
 #endif

@@ -164,11 +164,12 @@ static err_t merge_deal(void *ctx, tensor *parts, const tensor *part, stream *s)
     return ERR_OK;
 }
 
-static err_t merge_gather(void *ctx, const tensor *x, stream *s) {
+static err_t merge_gather(void *ctx, const tensor *x, const tensor *own, stream *s) {
     place *p = ctx;
     world *w = p->with;
     int64_t rows = matrix_rows(x);
     (void)s;
+    if (own) memcpy(tensor_rows(x, row_of(p, rows, p->number), 1).data, own->data, tensor_bytes(own));
     w->part[p->number] = x;
     pthread_barrier_wait(&w->all);
     for (int k = 0; k < w->places; k++) {

@@ -43,7 +43,7 @@ static void add(plan_rank *p, plan_group to, comm_cost x) {
 }
 
 static comm_cost message_cost(const session *x, const message *m) {
-    size_t bytes = (size_t)(x->cfg->batch.micro * model_left(x->net, x->stages.cut[m->stage] - 1)) * dtype_bytes(x->state.o.compute);
+    size_t bytes = (size_t)model_left(x->net, x->stages.cut[m->stage] - 1, x->cfg->batch.micro, 0) * dtype_bytes(x->state.o.compute);
     return links_cost(&x->groups, &x->stages, m, bytes);
 }
 

@@ -174,7 +174,7 @@ static err_t llama_open(model **out, const void *options) {
     llama *g = (llama *)model_new(&model_llama, sizeof *g, 3 + LLAMA_LAYER_PARAMS * (int)o->layers, 2 + (int)o->layers);
     if (!g) return err_set(ERR_INTERNAL, "no memory for a model of %" PRId64 " layers", o->layers);
     g->o = *o;
-    if (o->slices > 1) g->base.slices = (model_slices){(int)o->slices, 0, (int)o->slices};
+    if (o->slices > 1) g->base.slices = (model_slices){(int)o->slices, 0, (int)o->slices, false};
     err_t rc = declare(g);
     if (rc != ERR_OK) llama_close(&g->base);
     else *out = &g->base;

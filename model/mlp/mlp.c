@@ -171,7 +171,7 @@ static err_t mlp_open(model **out, const void *options) {
     mlp *m = (mlp *)model_new(&model_mlp, sizeof *m, 2 * (o->layers + 1), o->layers + 1);
     if (!m) return err_set(ERR_INTERNAL, "no memory for a model of %d hidden layers", o->layers);
     m->o = *o;
-    if (o->slices > 1) m->base.slices = (model_slices){(int)o->slices, 0, (int)o->slices};
+    if (o->slices > 1) m->base.slices = (model_slices){(int)o->slices, 0, (int)o->slices, false};
     declare(m);
     *out = &m->base;
     return ERR_OK;

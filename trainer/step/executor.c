@@ -205,10 +205,7 @@ static err_t hand(step_runner *r, const action *a) {
 
 // Bytes of what a pass of fewer samples, or of a part of their positions, leaves behind block b.
 static size_t bytes_of(const step_runner *r, const pass *p, int b) {
-    const block *k = &r->net->block[b];
-    int64_t of_sample = model_left(r->net, b);
-    if (r->net->vocab) of_sample = of_sample / k->size[0] * p->in[0].size[1];
-    return (size_t)(p->B * of_sample) * dtype_bytes(r->state->o.compute);
+    return (size_t)model_left(r->net, b, p->B, r->net->vocab ? p->in[0].size[1] : 0) * dtype_bytes(r->state->o.compute);
 }
 
 static err_t pass_on(step_runner *r, const pass *p, const action *a) {

@@ -65,12 +65,16 @@ static err_t deal(void *ctx, tensor *parts, const tensor *part, stream *s) {
     return meet(x, "add up slices", x->fixed ? deal_fixed : deal_any, part, parts, s);
 }
 
-static err_t gather_rows(merge_ranks *x, const tensor *t, void *unused, stream *s) {
-    (void)unused;
-    return x->ranks->table->all_gather(x->ranks, t->data, cuts(x, matrix_rows(t), (size_t)matrix_columns(t) * dtype_bytes(t->type)), s);
+static err_t gather_rows(merge_ranks *x, const tensor *t, void *from, stream *s) {
+    const tensor *own = from;
+    const size_t *cut = cuts(x, matrix_rows(t), (size_t)matrix_columns(t) * dtype_bytes(t->type));
+    if (own) TRY(stream_copy(s, (char *)t->data + cut[x->ranks->rank], own->data, tensor_bytes(own)));
+    return x->ranks->table->all_gather(x->ranks, t->data, cut, s);
 }
 
-static err_t gather(void *ctx, const tensor *t, stream *s) { return meet(ctx, "gather rows", gather_rows, t, NULL, s); }
+static err_t gather(void *ctx, const tensor *t, const tensor *own, stream *s) {
+    return meet(ctx, "gather rows", gather_rows, t, (void *)(uintptr_t)own, s);
+}
 
 // --- small tensors ---------------------------------------------------------------------------------------------------------
 
@@ -120,9 +124,9 @@ static err_t paper_deal(void *ctx, tensor *parts, const tensor *part, stream *s)
     return ERR_OK;
 }
 
-static err_t paper_gather(void *ctx, const tensor *t, stream *s) {
+static err_t paper_gather(void *ctx, const tensor *t, const tensor *own, stream *s) {
     merge_ranks *x = ctx;
-    (void)s;
+    (void)own, (void)s;
     x->calls++;
     x->sent = cost_add(x->sent, cost_all_gather(x->ranks, cuts(x, matrix_rows(t), (size_t)matrix_columns(t) * dtype_bytes(t->type))));
     return ERR_OK;

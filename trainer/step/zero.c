@@ -143,7 +143,7 @@ err_t zero_open(zero_layout *z, const model *net, const zero_options *o) {
     int world = o->world;
     assert(!o->joined || (world == 1 && !o->chunk));
     *z = (zero_layout){.rank = o->rank, .world = world, .here = o->here, .joined = o->joined};
-    if (!z->here.count) z->here = (model_slices){net->slices.of, 0, net->slices.of};
+    if (!z->here.count) z->here = (model_slices){net->slices.of, 0, net->slices.of, false};
     z->segment = calloc(n, sizeof *z->segment);
     z->bucket = calloc(n, sizeof *z->bucket);
     z->cut = calloc(n * (size_t)(world + 1), sizeof *z->cut);
