@@ -103,6 +103,7 @@ typedef struct block {
     block_call forward, backward;
     double flops;                // its part of model.flops
     block_call inputs, weights;  // backward in two halves, in this order: dx of its input, then dw. NULL: it has none
+    bool recomputes;             // it obeys model_plan.recompute. If that is not RECOMPUTE_NONE, `inputs` does all of backward
 } block;
 
 // Sums over heads, over hidden channels and over a vocabulary are cut into `of` slices, a power of two. Each is summed as the whole would be, and
@@ -150,6 +151,9 @@ typedef enum recomputation {
     RECOMPUTE_BLOCK,      // all but the blocks' inputs: nearly a second forward pass (Chen et al. 2016)
 } recomputation;
 
+// Does the block's backward have two halves?
+static inline bool block_has_halves(const block *k, recomputation r) { return k->inputs && (r == RECOMPUTE_NONE || !k->recomputes); }
+
 // What memory is planned for: micro-batches of at most B samples. Of so many of them at a time a block keeps what its backward pass reads.
 typedef struct model_plan {
     dtype compute;
@@ -158,6 +162,7 @@ typedef struct model_plan {
     int boundaries;     // gradients between these blocks and those elsewhere that are on their way at a time
     const int *slots;   // [blocks] 0: the block does not run here, and needs no memory
     bool forward_only;  // no pass will have dw: nothing is kept, and recompute is ignored
+    bool halves;        // backward will run in halves: blocks keep the gradients that the second one reads. Else `inputs` may do it all
     recomputation recompute;
     int places;                    // texts whose keys and values can be kept while they grow, `context` positions of each
     int slice_first, slice_count;  // those that are here: a subtree of the tree of slices. 0: all

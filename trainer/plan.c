@@ -185,10 +185,11 @@ static int64_t most_micros(const config *c, const grid *g) {
 // A block without halves does both in the first one. The last block has its loss, all of which waits for backward.
 static void add_block(const model *net, int b, recomputation again, double unit[UNIT_KINDS]) {
     const block *k = &net->block[b];
-    double part = k->flops / 3, forward = b + 1 < net->blocks ? part : 0, backward = k->flops - forward + (again == RECOMPUTE_BLOCK ? forward : 0);
+    double part = k->flops / 3, forward = b + 1 < net->blocks ? part : 0, backward = k->flops - forward;
+    if (again == RECOMPUTE_BLOCK && k->recomputes) backward += forward;
     unit[UNIT_FORWARD] += forward, unit[UNIT_BACKWARD] += backward;
-    unit[UNIT_INPUTS] += k->inputs ? backward - part : backward;
-    unit[UNIT_WEIGHTS] += k->inputs ? part : 0;
+    unit[UNIT_INPUTS] += block_has_halves(k, again) ? backward - part : backward;
+    unit[UNIT_WEIGHTS] += block_has_halves(k, again) ? part : 0;
 }
 
 err_t plan_timeline(const pipeline_layout *l, const model *net, const int *cut, recomputation again, timeline *out) {

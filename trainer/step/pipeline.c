@@ -39,7 +39,7 @@ int pipeline_rank_of(const pipeline_layout *l, int stage) {
 
 int pipeline_fifo(const pipeline_layout *l, int from, int to, message_kind kind) { return 4 * from + 2 * (to != (from + 1) % l->ranks) + (int)kind; }
 
-static bool halves(const pipeline_layout *l) { return l->kind == PIPELINE_ZB_H1 || l->kind == PIPELINE_ZB_V; }
+bool pipeline_halves(pipeline_kind kind) { return kind == PIPELINE_ZB_H1 || kind == PIPELINE_ZB_V; }
 
 static err_t check_chunks(const pipeline_layout *l) {
     const char *name = pipeline_name(l->kind);
@@ -120,7 +120,7 @@ static void gpipe(maker *m) {
 // more micro-batches, so that all ranks hold p, and fills with them the time in which gradients are on their way at the end.
 static void one_forward_one_backward(maker *m) {
     int micros = m->l->micros, r = m->rank, warm_up = least(micros, m->l->ranks - 1 - r);
-    bool two = halves(m->l);
+    bool two = pipeline_halves(m->l->kind);
     for (int k = 0; k < micros + warm_up; k++) {
         push(m, UNIT_FORWARD, 0, k);
         if (k >= warm_up) push(m, two ? UNIT_INPUTS : UNIT_BACKWARD, 0, k - warm_up);
@@ -344,7 +344,7 @@ err_t pipeline_units(const pipeline_layout *l, int rank, unit_table *out) {
     *out = (unit_table){0};
     TRY(pipeline_check(l));
     if (rank < 0 || rank >= l->ranks) return err_set(ERR_INTERNAL, "rank %d of a pipeline of %d", rank, l->ranks);
-    size_t places = (size_t)l->chunks * (size_t)l->micros, units = places * (halves(l) ? 3 : 2);
+    size_t places = (size_t)l->chunks * (size_t)l->micros, units = places * (pipeline_halves(l->kind) ? 3 : 2);
     maker m = {.l = l, .rank = rank, .out = out, .room = (int)units, .posted = {{-1, -1}, {-1, -1}}};
     span *spans = malloc(places * sizeof *spans);
     size_t indices = 3 * places + units;

@@ -97,6 +97,9 @@ int pipeline_rank_of(const pipeline_layout *l, int stage);
 // The number in 0 .. 4p - 1 of the FIFO of messages of a kind between two neighbours in the ring of ranks.
 int pipeline_fifo(const pipeline_layout *l, int from, int to, message_kind kind);
 
+// Does it run backward in halves, INPUTS and WEIGHTS, and not as BACKWARD?
+bool pipeline_halves(pipeline_kind kind);
+
 // "gpipe", "1f1b", ...: as the INI has it.
 const char *pipeline_name(pipeline_kind kind);
 

@@ -63,6 +63,7 @@ static err_t plan_activations(step_runner *r) {
                     .range = r->stages->chunk,
                     .boundaries = r->pipelined ? r->stages->table.gradients : 0,
                     .forward_only = !r->state->o.training,
+                    .halves = r->pipelined && pipeline_halves(r->stages->pipe.kind),
                     .recompute = (recomputation)c->parallel.recompute,
                     .places = r->texts,
                     .slice_first = r->state->o.here.first,
