@@ -30,6 +30,12 @@ typedef struct layer_cheap {
     tensor fc;          // (B,T,4C)  after GELU: slices
 } layer_cheap;
 
+// Between the halves of backward: the gradients that the second one multiplies with activations. That of qkv is in the memory of fc_pre.
+typedef struct layer_later {
+    tensor dout, dproj;  // (B,T,C)   of what `out` and `proj` left
+    tensor dfc;          // (B,T,4C)  of fc_pre: slices
+} layer_later;
+
 // The number of sets of each: one for each layer of each slot, or one that all share and each layer's forward pass
 // overwrites.
 //                costly   cheap
@@ -51,6 +57,8 @@ struct transformer {
     int *own;  // [layers] the first of a layer's sets, where it has its own
     layer_costly *costly;
     layer_cheap *cheap;
+    bool halves;                // backward has two halves
+    layer_later *later;         // ... and then each layer of each slot has a set
     int held_slot, held_layer;  // whose values the shared sets hold; held_layer = -1: those of no layer
     past kept;
     tensor branch;        // (B,T,C)   added to the residual stream
@@ -65,6 +73,7 @@ typedef struct layer_view {
     int64_t B, T, N;
     tensor x, ln_1, ln_1_mean, ln_1_rstd, qkv, att, lse, mid, ln_2, ln_2_mean, ln_2_rstd, fc_pre, fc, branch;
     tensor qkv3, att3;  // (slices*B,T,.)
+    tensor dout, dfc, dmid, dproj, dqkv;
 } layer_view;
 
 static layer_view view_layer(const transformer *t, int l, const pass *p, const tensor *x) {
@@ -178,24 +187,43 @@ static err_t recompute(transformer *t, int l, const pass *p, layer_view *v) {
     return p->ops->gelu_forward(&(gelu_forward_args){.y = &v->fc, .x = &v->fc_pre}, p->s);
 }
 
-// The gradient before the dropout at `which`; dy itself without dropout.
-static err_t branch_gradient(const pass *p, int l, int which, const tensor *branch, const tensor *dy, tensor *out) {
-    *out = p->drop.p == 0 ? *dy : *branch;
-    return dropout_samples(p, l + 1, which, out, dy);
+// Where gradients go: in halves they are kept for the second one, else they take the place of what was read. Without dropout the gradients of what `out`
+// and `proj` left are those of y and of mid.
+static void place_gradients(const transformer *t, int l, const pass *p, layer_view *v, const tensor *dx, const tensor *dy) {
+    bool dropped = p->drop.p != 0;
+    if (t->halves) {
+        const layer_later *k = &t->later[t->own[l] + p->slot];
+        v->dout = view2(&k->dout, v->N, t->C), v->dproj = view2(&k->dproj, v->N, t->C), v->dfc = model_cut(t->of, &k->dfc, v->N, 4 * t->C);
+    } else {
+        v->dout = dropped ? v->branch : *dy, v->dproj = dropped ? v->branch : *dx, v->dfc = v->fc;
+    }
+    v->dqkv = model_cut(t->of, t->halves ? &v->fc_pre : &v->fc, v->N, 3 * t->C);
+    v->dmid = dropped ? *dx : v->dproj;
 }
 
-// dx (=) the gradient of mid: through the MLP and past it. The norm reads dy and makes dx, which without dropout are the gradients of what `out`
+// out = the gradient before the dropout at `which`: dy without dropout.
+static err_t branch_gradient(const pass *p, int l, int which, const tensor *dy, const tensor *out) {
+    if (p->drop.p != 0) return dropout_samples(p, l + 1, which, out, dy);
+    return out->data == dy->data ? ERR_OK : stream_copy(p->s, out->data, dy->data, tensor_bytes(dy));
+}
+
+// Of `out` or `proj`. Without dropout a norm forms the bias's gradient.
+static err_t branch_weights(const pass *p, const linear *l, const tensor *dy, const tensor *x) {
+    return p->drop.p == 0 ? linear_weights_only(p, l, dy, x) : linear_weights(p, l, dy, x);
+}
+
+// dmid (=): through the MLP and past it. The norm reads dy and makes dmid, which without dropout are the gradients of what `out`
 // and `proj` left: their biases' gradients are formed there.
-static err_t mlp_backward(transformer *t, int l, const pass *p, layer_view *v, tensor *dx, const tensor *dy) {
+static err_t mlp_backward(transformer *t, int l, const pass *p, layer_view *v, const tensor *dy) {
     const layer_params *n = &t->layer[l];
-    tensor dnorm = view2(&t->inner, v->N, t->C), dfc = v->fc, dbranch;  // fc's memory is reused after fc was read
-    TRY(branch_gradient(p, l, DROP_OUT, &v->branch, dy, &dbranch));
+    tensor dnorm = view2(&t->inner, v->N, t->C);
     bool dropped = p->drop.p != 0;
-    TRY(dropped ? linear_weights(p, &n->out, &dbranch, &v->fc) : linear_weights_only(p, &n->out, &dbranch, &v->fc));
-    TRY(linear_inputs(p, &n->out, &dfc, &dbranch, &v->fc_pre, &n->fc));
-    TRY(linear_weights_only(p, &n->fc, &dfc, &v->ln_2));
-    TRY(linear_inputs(p, &n->fc, &dnorm, &dfc, NULL, NULL));
-    return p->ops->layer_norm_backward(&(layer_norm_backward_args){.dx = dx,
+    TRY(branch_gradient(p, l, DROP_OUT, dy, &v->dout));
+    if (!t->halves) TRY(branch_weights(p, &n->out, &v->dout, &v->fc));
+    TRY(linear_inputs(p, &n->out, &v->dfc, &v->dout, &v->fc_pre, &n->fc));
+    if (!t->halves) TRY(linear_weights_only(p, &n->fc, &v->dfc, &v->ln_2));
+    TRY(linear_inputs(p, &n->fc, &dnorm, &v->dfc, NULL, NULL));
+    return p->ops->layer_norm_backward(&(layer_norm_backward_args){.dx = &v->dmid,
                                                                    .dw = &p->dw[n->ln_2_w],
                                                                    .db = &p->dw[n->ln_2_b],
                                                                    .dx_sums = dropped ? NULL : linear_bias(p, &n->proj),
@@ -210,17 +238,16 @@ static err_t mlp_backward(transformer *t, int l, const pass *p, layer_view *v, t
                                        p->s);
 }
 
-// dx: the gradient of mid on entry, that of x on return.
+// dx (=), which may be dmid.
 static err_t attention_part_backward(transformer *t, int l, const pass *p, layer_view *v, tensor *dx) {
     const layer_params *n = &t->layer[l];
     int64_t S = t->of->slices.of, many = v->B * t->of->slices.count;
-    tensor dnorm = view2(&t->inner, v->N, t->C), datt = model_cut(t->of, &t->inner, v->N, t->C), datt3 = view3(&datt, many, v->T, t->C / S), dbranch;
-    tensor dqkv = model_cut(t->of, &v->fc, v->N, 3 * t->C), dqkv3 = view3(&dqkv, many, v->T, 3 * t->C / S);
-    tensor delta = view3(&t->delta, many, t->heads / S, v->T);
+    tensor dnorm = view2(&t->inner, v->N, t->C), datt = model_cut(t->of, &t->inner, v->N, t->C), datt3 = view3(&datt, many, v->T, t->C / S);
+    tensor dqkv3 = view3(&v->dqkv, many, v->T, 3 * t->C / S), delta = view3(&t->delta, many, t->heads / S, v->T);
     dropout_key key;
-    TRY(branch_gradient(p, l, DROP_MID, &v->branch, dx, &dbranch));
-    TRY(p->drop.p == 0 ? linear_weights_only(p, &n->proj, &dbranch, &v->att) : linear_weights(p, &n->proj, &dbranch, &v->att));
-    TRY(linear_inputs(p, &n->proj, &datt, &dbranch, NULL, NULL));
+    TRY(branch_gradient(p, l, DROP_MID, &v->dmid, &v->dproj));
+    if (!t->halves) TRY(branch_weights(p, &n->proj, &v->dproj, &v->att));
+    TRY(linear_inputs(p, &n->proj, &datt, &v->dproj, NULL, NULL));
     TRY(p->ops->attention_backward(&(attention_backward_args){.dqkv = &dqkv3,
                                                               .delta = &delta,
                                                               .dy = &datt3,
@@ -232,13 +259,13 @@ static err_t attention_part_backward(transformer *t, int l, const pass *p, layer
                                                               .samples = v->B,
                                                               .first_head = t->of->slices.first * heads_of_slice(t)},
                                    p->s));
-    TRY(linear_weights(p, &n->qkv, &dqkv, &v->ln_1));
-    TRY(linear_inputs(p, &n->qkv, &dnorm, &dqkv, NULL, NULL));
+    if (!t->halves) TRY(linear_weights(p, &n->qkv, &v->dqkv, &v->ln_1));
+    TRY(linear_inputs(p, &n->qkv, &dnorm, &v->dqkv, NULL, NULL));
     return p->ops->layer_norm_backward(&(layer_norm_backward_args){.dx = dx,
                                                                    .dw = &p->dw[n->ln_1_w],
                                                                    .db = &p->dw[n->ln_1_b],
                                                                    .dy = &dnorm,
-                                                                   .dresidual = dx,
+                                                                   .dresidual = &v->dmid,
                                                                    .x = &v->x,
                                                                    .w = &p->w[n->ln_1_w],
                                                                    .mean = &v->ln_1_mean,
@@ -247,13 +274,25 @@ static err_t attention_part_backward(transformer *t, int l, const pass *p, layer
                                        p->s);
 }
 
-err_t transformer_backward(transformer *t, int l, pass *p, const tensor *dx, const tensor *dy, const tensor *x) {
+err_t transformer_inputs(transformer *t, int l, pass *p, const tensor *dx, const tensor *dy, const tensor *x) {
     layer_view v = view_layer(t, l, p, x);
     tensor to = view2(dx, v.N, t->C), from = view2(dy, v.N, t->C);
+    place_gradients(t, l, p, &v, &to, &from);
     TRY(recompute(t, l, p, &v));
-    TRY(mlp_backward(t, l, p, &v, &to, &from));
+    TRY(mlp_backward(t, l, p, &v, &from));
     if (t->held_slot == p->slot && t->held_layer == l) t->held_layer = -1;  // fc is overwritten
     return attention_part_backward(t, l, p, &v, &to);
+}
+
+err_t transformer_weights(transformer *t, int l, pass *p, const tensor *x) {
+    const layer_params *n = &t->layer[l];
+    if (!t->halves) return ERR_OK;
+    layer_view v = view_layer(t, l, p, x);
+    place_gradients(t, l, p, &v, x, x);  // dx and dy are of no use any more
+    TRY(branch_weights(p, &n->out, &v.dout, &v.fc));
+    TRY(linear_weights_only(p, &n->fc, &v.dfc, &v.ln_2));
+    TRY(branch_weights(p, &n->proj, &v.dproj, &v.att));
+    return linear_weights(p, &n->qkv, &v.dqkv, &v.ln_1);
 }
 
 const tensor *transformer_scratch(const transformer *t) { return &t->branch; }
@@ -303,7 +342,7 @@ err_t transformer_open(transformer **out, model *m, int layers, int heads, int64
 void transformer_close(transformer *t) {
     if (!t) return;
     past_close(&t->kept);
-    free(t->layer), free(t->own), free(t->costly), free(t->cheap);
+    free(t->layer), free(t->own), free(t->costly), free(t->cheap), free(t->later);
     free(t);
 }
 
@@ -326,6 +365,12 @@ static err_t plan_cheap(const transformer *t, arena *a, layer_cheap *k, dtype ty
     return arena_3d(a, &k->fc, type, B, t->T, model_share(t->of, 4 * t->C));
 }
 
+static err_t plan_later(const transformer *t, arena *a, layer_later *k, dtype type, int64_t B) {
+    TRY(arena_3d(a, &k->dout, type, B, t->T, t->C));
+    TRY(arena_3d(a, &k->dproj, type, B, t->T, t->C));
+    return arena_3d(a, &k->dfc, type, B, t->T, model_share(t->of, 4 * t->C));
+}
+
 static layer_sets choose_sets(transformer *t, const model_plan *o) {
     bool cheap = o->forward_only || o->recompute != RECOMPUTE_NONE, costly = o->forward_only || o->recompute == RECOMPUTE_BLOCK;
     int all = model_plan_sets(o, 1, t->layers, t->own), one = all > 0;
@@ -333,14 +378,17 @@ static layer_sets choose_sets(transformer *t, const model_plan *o) {
 }
 
 err_t transformer_plan(transformer *t, arena *a, const model_plan *o) {
-    free(t->costly), free(t->cheap);
+    free(t->costly), free(t->cheap), free(t->later);
     t->sets = choose_sets(t, o);
+    t->halves = o->halves && !t->sets.shares_cheap;
     t->held_layer = -1;
     t->costly = calloc((size_t)t->sets.costly + 1, sizeof *t->costly);
     t->cheap = calloc((size_t)t->sets.cheap + 1, sizeof *t->cheap);
-    if (!t->costly || !t->cheap) return err_set(ERR_INTERNAL, "no memory for the activations of %d layers", t->layers);
+    t->later = calloc((size_t)t->sets.costly + 1, sizeof *t->later);
+    if (!t->costly || !t->cheap || !t->later) return err_set(ERR_INTERNAL, "no memory for the activations of %d layers", t->layers);
     for (int i = 0; i < t->sets.costly; i++) TRY(plan_costly(t, a, &t->costly[i], o->compute, o->B));
     for (int i = 0; i < t->sets.cheap; i++) TRY(plan_cheap(t, a, &t->cheap[i], o->compute, o->B));
+    for (int i = 0; t->halves && i < t->sets.costly; i++) TRY(plan_later(t, a, &t->later[i], o->compute, o->B));
     t->kept.heads = t->kept.kv_heads = heads_of_slice(t), t->kept.slices = t->of->slices.count;
     TRY(past_plan(&t->kept, a, o, 1, t->layers, t->T, t->C / t->heads));
     TRY(arena_3d(a, &t->branch, o->compute, o->B, t->T, t->C));

@@ -17,9 +17,14 @@ void transformer_close(transformer *t);
 
 err_t transformer_plan(transformer *t, arena *a, const model_plan *o);
 
-// y = layer l of x. dx (=) the gradient of x from dy, that of y; they may share memory.
+// y = layer l of x.
 err_t transformer_forward(transformer *t, int l, pass *p, const tensor *y, const tensor *x);
-err_t transformer_backward(transformer *t, int l, pass *p, const tensor *dx, const tensor *dy, const tensor *x);
+
+// Backward in two halves. The first forms dx (=), the gradient of x, from dy, that of y (they may share memory), and the gradients of norms and of those
+// biases whose sums cost no further reading there. The second forms those of matrices and of the other biases. Unless the plan has halves and recomputes
+// nothing, the first does both, in less memory.
+err_t transformer_inputs(transformer *t, int l, pass *p, const tensor *dx, const tensor *dy, const tensor *x);
+err_t transformer_weights(transformer *t, int l, pass *p, const tensor *x);
 
 // Scratch (B,T,C) E for the blocks beside the layers: free while no layer runs.
 const tensor *transformer_scratch(const transformer *t);
