@@ -26,6 +26,12 @@ typedef struct layer_cheap {
     tensor gated;           // (B,T,F)
 } layer_cheap;
 
+// Between the halves of backward: the gradients that the second one multiplies with activations. That of pair has taken its place.
+typedef struct layer_later {
+    tensor dout, dmid;  // (B,T,C)  of what `out` and `proj` left: they are those of y and of mid
+    tensor dqkv;        // (B,T,(H+2KV)D)
+} layer_later;
+
 // The number of sets of each: one for each layer of each slot, or one that all share and each layer's forward pass
 // overwrites.
 //                costly   cheap
@@ -47,11 +53,14 @@ struct llama_layers {
     int *own;  // [layers] the first of a layer's sets, where it has its own
     layer_costly *costly;
     layer_cheap *cheap;
+    bool halves;                // backward has two halves
+    layer_later *later;         // ... and then each layer of each slot has a set
     int held_slot, held_layer;  // whose values the shared sets hold; held_layer = -1: those of no layer
     past kept;
     tensor angles;                    // (T,D)
     tensor scratch;                   // (B,T,C)
     tensor inner, datt, dqkv, delta;  // backward: (B,T,C), (B,T,HD), (B,T,(H+2KV)D), (B,H,T)
+    tensor dgated;                    // ... in halves: (B,T,F)
     tensor dnorms, dnorm;             // ... of q and k, with slices: (slices here,1,D), (1,1,D) FP32: their weights' gradients are sums over heads
 };
 
@@ -62,6 +71,7 @@ typedef struct layer_view {
     tensor x, norm_1, norm_1_rstd, qkv, q, k, q_rstd, k_rstd, att, lse, mid, norm_2, norm_2_rstd, pair, gated;
     tensor qkv3, att3;               // (slices*B,T,.)
     tensor rows, pairs, gated_rows;  // qkv, pair and gated as (slices*N,.)
+    tensor dout, dgated, dmid, dqkv;
 } layer_view;
 
 static layer_view view_layer(const llama_layers *t, int l, const pass *p, const tensor *x) {
@@ -212,27 +222,38 @@ static err_t recompute(llama_layers *t, int l, const pass *p, layer_view *v) {
     return gate(p, v);
 }
 
-// dx (=) the gradient of mid: through the MLP and past it. The gradients of what is kept take its place once it was read.
-static err_t mlp_backward(llama_layers *t, int l, const pass *p, layer_view *v, tensor *dx, const tensor *dy) {
-    const layer_params *n = &t->layer[l];
-    tensor dnorm = view2(&t->inner, v->N, t->o.embed), dgated = v->gated, dpair = v->pair, dpairs = v->pairs;
-    TRY(linear_weights(p, &n->out, dy, &v->gated));
-    TRY(linear_inputs(p, &n->out, &dgated, dy, NULL, NULL));
-    TRY(p->ops->swiglu_backward(&(swiglu_backward_args){.dx = &dpairs, .dy = &v->gated_rows, .x = &v->pairs}, p->s));
-    TRY(linear_weights(p, &n->in, &dpair, &v->norm_2));
-    TRY(linear_inputs(p, &n->in, &dnorm, &dpair, NULL, NULL));
-    return norm_backward(p, n->norm_2, dx, &dnorm, dy, &v->mid, &v->norm_2_rstd);
+// Where gradients go: in halves they are kept for the second one, else they take the place of what was read.
+static void place_gradients(const llama_layers *t, int l, const pass *p, layer_view *v, const tensor *dx, const tensor *dy) {
+    const layer_later *k = t->halves ? &t->later[t->own[l] + p->slot] : NULL;
+    v->dout = k ? view2(&k->dout, v->N, t->o.embed) : *dy;
+    v->dgated = k ? model_cut(t->of, &t->dgated, v->N, t->o.hidden) : v->gated;
+    v->dmid = k ? view2(&k->dmid, v->N, t->o.embed) : *dx;
+    v->dqkv = model_cut(t->of, k ? &k->dqkv : &t->dqkv, v->N, t->R);
 }
 
-// dx: the gradient of mid on entry, that of x on return.
+// dmid (=): through the MLP and past it. The gradient of pair takes its place.
+static err_t mlp_backward(llama_layers *t, int l, const pass *p, layer_view *v, const tensor *dy) {
+    const layer_params *n = &t->layer[l];
+    tensor dnorm = view2(&t->inner, v->N, t->o.embed), dpair = v->pair, dpairs = v->pairs;
+    tensor rows = view2(&v->dgated, v->gated_rows.size[0], v->gated_rows.size[1]);
+    if (t->halves) TRY(stream_copy(p->s, v->dout.data, dy->data, tensor_bytes(dy)));
+    else TRY(linear_weights(p, &n->out, dy, &v->gated));
+    TRY(linear_inputs(p, &n->out, &v->dgated, dy, NULL, NULL));
+    TRY(p->ops->swiglu_backward(&(swiglu_backward_args){.dx = &dpairs, .dy = &rows, .x = &v->pairs}, p->s));
+    if (!t->halves) TRY(linear_weights(p, &n->in, &dpair, &v->norm_2));
+    TRY(linear_inputs(p, &n->in, &dnorm, &dpair, NULL, NULL));
+    return norm_backward(p, n->norm_2, &v->dmid, &dnorm, dy, &v->mid, &v->norm_2_rstd);
+}
+
+// dx (=), which may be dmid.
 static err_t attention_part_backward(llama_layers *t, int l, const pass *p, layer_view *v, tensor *dx) {
     const layer_params *n = &t->layer[l];
     int64_t S = t->of->slices.of, many = t->of->slices.count * v->B;
     tensor dnorm = view2(&t->inner, v->N, t->o.embed), datt = model_cut(t->of, &t->datt, v->N, t->Q), datt3 = view3(&datt, many, v->T, t->Q / S);
-    tensor dqkv = model_cut(t->of, &t->dqkv, v->N, t->R), dqkv3 = view3(&dqkv, many, v->T, t->R / S), rows = view2(&dqkv, many * v->T, t->R / S);
+    tensor dqkv3 = view3(&v->dqkv, many, v->T, t->R / S), rows = view2(&v->dqkv, many * v->T, t->R / S);
     tensor delta = view3(&t->delta, many, t->o.heads / S, v->T);
-    TRY(linear_weights(p, &n->proj, dx, &v->att));
-    TRY(linear_inputs(p, &n->proj, &datt, dx, NULL, NULL));
+    if (!t->halves) TRY(linear_weights(p, &n->proj, &v->dmid, &v->att));
+    TRY(linear_inputs(p, &n->proj, &datt, &v->dmid, NULL, NULL));
     TRY(p->ops->attention_backward(&(attention_backward_args){.dqkv = &dqkv3,
                                                               .delta = &delta,
                                                               .dy = &datt3,
@@ -245,18 +266,30 @@ static err_t attention_part_backward(llama_layers *t, int l, const pass *p, laye
                                    p->s));
     TRY(turn(t, p, &dqkv3, true));
     TRY(norm_heads_backward(t, p, n, v, &rows));
-    TRY(linear_weights(p, &n->qkv, &dqkv, &v->norm_1));
-    TRY(linear_inputs(p, &n->qkv, &dnorm, &dqkv, NULL, NULL));
-    return norm_backward(p, n->norm_1, dx, &dnorm, dx, &v->x, &v->norm_1_rstd);
+    if (!t->halves) TRY(linear_weights(p, &n->qkv, &v->dqkv, &v->norm_1));
+    TRY(linear_inputs(p, &n->qkv, &dnorm, &v->dqkv, NULL, NULL));
+    return norm_backward(p, n->norm_1, dx, &dnorm, &v->dmid, &v->x, &v->norm_1_rstd);
 }
 
-err_t llama_layer_backward(llama_layers *t, int l, pass *p, const tensor *dx, const tensor *dy, const tensor *x) {
+err_t llama_layer_inputs(llama_layers *t, int l, pass *p, const tensor *dx, const tensor *dy, const tensor *x) {
     layer_view v = view_layer(t, l, p, x);
     tensor to = view2(dx, v.N, t->o.embed), from = view2(dy, v.N, t->o.embed);
+    place_gradients(t, l, p, &v, &to, &from);
     TRY(recompute(t, l, p, &v));
-    TRY(mlp_backward(t, l, p, &v, &to, &from));
+    TRY(mlp_backward(t, l, p, &v, &from));
     if (t->held_slot == p->slot && t->held_layer == l) t->held_layer = -1;  // gated and pair are overwritten
     return attention_part_backward(t, l, p, &v, &to);
+}
+
+err_t llama_layer_weights(llama_layers *t, int l, pass *p, const tensor *x) {
+    const layer_params *n = &t->layer[l];
+    if (!t->halves) return ERR_OK;
+    layer_view v = view_layer(t, l, p, x);
+    place_gradients(t, l, p, &v, x, x);  // dx and dy are of no use any more
+    TRY(linear_weights(p, &n->out, &v.dout, &v.gated));
+    TRY(linear_weights(p, &n->in, &v.pair, &v.norm_2));
+    TRY(linear_weights(p, &n->proj, &v.dmid, &v.att));
+    return linear_weights(p, &n->qkv, &v.dqkv, &v.norm_1);
 }
 
 const tensor *llama_layers_scratch(const llama_layers *t) { return &t->scratch; }
@@ -313,7 +346,7 @@ err_t llama_layers_open(llama_layers **out, model *m, const llama_options *o) {
 void llama_layers_close(llama_layers *t) {
     if (!t) return;
     past_close(&t->kept);
-    free(t->layer), free(t->own), free(t->costly), free(t->cheap);
+    free(t->layer), free(t->own), free(t->costly), free(t->cheap), free(t->later);
     free(t);
 }
 
@@ -340,6 +373,12 @@ static err_t plan_cheap(const llama_layers *t, arena *a, layer_cheap *k, dtype t
     return arena_3d(a, &k->gated, type, B, t->o.context, model_share(t->of, t->o.hidden));
 }
 
+static err_t plan_later(const llama_layers *t, arena *a, layer_later *k, dtype type, int64_t B) {
+    TRY(arena_3d(a, &k->dout, type, B, t->o.context, t->o.embed));
+    TRY(arena_3d(a, &k->dmid, type, B, t->o.context, t->o.embed));
+    return arena_3d(a, &k->dqkv, type, B, t->o.context, model_share(t->of, t->R));
+}
+
 static layer_sets choose_sets(llama_layers *t, const model_plan *o) {
     bool cheap = o->forward_only || o->recompute != RECOMPUTE_NONE, costly = o->forward_only || o->recompute == RECOMPUTE_BLOCK;
     int all = model_plan_sets(o, 1, (int)t->o.layers, t->own), one = all > 0;
@@ -347,14 +386,17 @@ static layer_sets choose_sets(llama_layers *t, const model_plan *o) {
 }
 
 err_t llama_layers_plan(llama_layers *t, arena *a, const model_plan *o) {
-    free(t->costly), free(t->cheap);
+    free(t->costly), free(t->cheap), free(t->later);
     t->sets = choose_sets(t, o);
+    t->halves = o->halves && !t->sets.shares_cheap;
     t->held_layer = -1;
     t->costly = calloc((size_t)t->sets.costly + 1, sizeof *t->costly);
     t->cheap = calloc((size_t)t->sets.cheap + 1, sizeof *t->cheap);
-    if (!t->costly || !t->cheap) return err_set(ERR_INTERNAL, "no memory for the activations of %d layers", (int)t->o.layers);
+    t->later = calloc((size_t)t->sets.costly + 1, sizeof *t->later);
+    if (!t->costly || !t->cheap || !t->later) return err_set(ERR_INTERNAL, "no memory for the activations of %d layers", (int)t->o.layers);
     for (int i = 0; i < t->sets.costly; i++) TRY(plan_costly(t, a, &t->costly[i], o->compute, o->B));
     for (int i = 0; i < t->sets.cheap; i++) TRY(plan_cheap(t, a, &t->cheap[i], o->compute, o->B));
+    for (int i = 0; t->halves && i < t->sets.costly; i++) TRY(plan_later(t, a, &t->later[i], o->compute, o->B));
     t->kept.heads = heads_of_slice(t), t->kept.kv_heads = kv_heads_of_slice(t), t->kept.window = (int)t->o.window;
     t->kept.slices = t->of->slices.count;
     TRY(past_plan(&t->kept, a, o, 1, (int)t->o.layers, t->o.context, t->o.head_dim));
@@ -363,7 +405,8 @@ err_t llama_layers_plan(llama_layers *t, arena *a, const model_plan *o) {
     if (o->forward_only) return ERR_OK;
     TRY(arena_3d(a, &t->inner, o->compute, o->B, t->o.context, t->o.embed));
     TRY(arena_3d(a, &t->datt, o->compute, o->B, t->o.context, model_share(t->of, t->Q)));
-    TRY(arena_3d(a, &t->dqkv, o->compute, o->B, t->o.context, model_share(t->of, t->R)));
+    if (t->halves) TRY(arena_3d(a, &t->dgated, o->compute, o->B, t->o.context, model_share(t->of, t->o.hidden)));
+    else TRY(arena_3d(a, &t->dqkv, o->compute, o->B, t->o.context, model_share(t->of, t->R)));
     if (t->o.qk_norm && t->of->slices.of > 1) {
         TRY(arena_3d(a, &t->dnorms, FP32, t->of->slices.count, 1, t->o.head_dim));
         TRY(arena_3d(a, &t->dnorm, FP32, 1, 1, t->o.head_dim));

@@ -25,8 +25,10 @@ err_t llama_layers_fill(llama_layers *t, stream *s);
 // y (=) of x, both (B,T,C) of layer l.
 err_t llama_layer_forward(llama_layers *t, int l, pass *p, const tensor *y, const tensor *x);
 
-// dx (=) of dy, which it may share memory with, and the gradients of weights.
-err_t llama_layer_backward(llama_layers *t, int l, pass *p, const tensor *dx, const tensor *dy, const tensor *x);
+// Backward in two halves. The first forms dx (=) from dy, which it may share memory with, and the gradients of norms. The second forms those of matrices
+// and biases. Unless the plan has halves and recomputes nothing, the first does both, in less memory.
+err_t llama_layer_inputs(llama_layers *t, int l, pass *p, const tensor *dx, const tensor *dy, const tensor *x);
+err_t llama_layer_weights(llama_layers *t, int l, pass *p, const tensor *x);
 
 // (B,T,C) that holds nothing between two blocks.
 const tensor *llama_layers_scratch(const llama_layers *t);

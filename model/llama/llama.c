@@ -54,8 +54,15 @@ static err_t embed_backward(model *m, int b, pass *p) {
 
 static err_t layer_forward(model *m, int b, pass *p) { return llama_layer_forward(((llama *)m)->body, b - 1, p, &p->x[b], &p->x[b - 1]); }
 
+static err_t layer_inputs(model *m, int b, pass *p) {
+    return llama_layer_inputs(((llama *)m)->body, b - 1, p, &p->dx[b - 1], &p->dx[b], &p->x[b - 1]);
+}
+
+static err_t layer_weights(model *m, int b, pass *p) { return llama_layer_weights(((llama *)m)->body, b - 1, p, &p->x[b - 1]); }
+
 static err_t layer_backward(model *m, int b, pass *p) {
-    return llama_layer_backward(((llama *)m)->body, b - 1, p, &p->dx[b - 1], &p->dx[b], &p->x[b - 1]);
+    TRY(layer_inputs(m, b, p));
+    return layer_weights(m, b, p);
 }
 
 // --- final norm, head and loss ---------------------------------------------------------------------------------------------
@@ -150,7 +157,10 @@ static err_t declare(llama *g) {
     linear_divide(&g->head.at, m, LINEAR_OUTPUTS, 0, NULL);
 
     m->block[EMBED] = sequence_block(g, "embedding", embed_forward, embed_backward);
-    for (int b = 1; b < last; b++) m->block[b] = sequence_block(g, "layer", layer_forward, layer_backward);
+    for (int b = 1; b < last; b++) {
+        m->block[b] = sequence_block(g, "layer", layer_forward, layer_backward);
+        m->block[b].inputs = layer_inputs, m->block[b].weights = layer_weights, m->block[b].recomputes = true;
+    }
     m->block[last] = (block){.name = "head", .forward = head_forward, .backward = head_backward};
     m->inputs = 2;
     m->input[TOKENS] = sequence(g, "tokens"), m->input[TARGETS] = sequence(g, "targets");
