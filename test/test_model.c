@@ -1,5 +1,5 @@
 // test/test_model.c: the seam between a model and its caller. Blocks may be run in ranges, with several micro-batches under way, and backward in
-// two halves: none of it moves a bit. And the gradients of the multilayer perceptron are the slopes of its loss, computed here in double.
+// two halves: none of it moves a bit. Halves keep so many bytes more, and no others do. And the gradients of the multilayer perceptron are the slopes of its loss, computed here in double.
 #include "data/source.h"
 #include "model/flow.h"
 #include "model/types.h"
@@ -30,6 +30,7 @@ typedef struct kind {
 
 static const kind kinds[] = {
     {"gpt", MODEL_gpt, {.gpt = {.layers = 3, .heads = 2, .embed = 24, .vocab = 37, .context = 11, .head_chunks = 2, .dropout = 0.1}}},
+    {"gpt without dropout", MODEL_gpt, {.gpt = {.layers = 3, .heads = 4, .embed = 20, .vocab = 37, .context = 11, .head_chunks = 1}}},
     {"llama",
      MODEL_llama,
      {.llama = {.layers = 3,
@@ -69,7 +70,7 @@ static const kind kinds[] = {
     {"mlp gelu", MODEL_mlp, {.mlp = {.inputs = 21, .classes = 6, .hidden = "17 33 9", .activation = MLP_GELU}}},
     {"mlp without hidden layers", MODEL_mlp, {.mlp = {.inputs = 21, .classes = 6, .hidden = "  "}}},
 };
-enum { KINDS = sizeof kinds / sizeof *kinds, FIRST_MLP = 3 };
+enum { KINDS = sizeof kinds / sizeof *kinds, FIRST_MLP = 4 };
 
 // A model with its memory, its weights and MICROS micro-batches of made-up samples.
 typedef struct rig {
@@ -78,6 +79,8 @@ typedef struct rig {
     model *m;
     arena memory;
     flow flow;
+    recomputation recompute;
+    bool halves;
     tensor in[MICROS][MODEL_INPUTS], w[MOST], dw[MOST], losses, metrics, step;
     double loss[MICROS][B];
 } rig;
@@ -124,13 +127,13 @@ static void fill_weights(rig *r) {
     }
 }
 
-static void rig_open(rig *r, const kind *k, dtype compute, int slots, recomputation recompute) {
+static void rig_open(rig *r, const kind *k, dtype compute, int slots, recomputation recompute, bool halves) {
     model_options o = k->o;
     model_rule rule = {.micro = B};
     int each[MOST];
     for (int i = 0; i < MOST; i++) each[i] = slots;
-    model_plan plan = {.compute = compute, .B = B, .slots = each, .recompute = recompute};
-    *r = (rig){0};
+    model_plan plan = {.compute = compute, .B = B, .slots = each, .recompute = recompute, .halves = halves};
+    *r = (rig){.recompute = recompute, .halves = halves};
     OK(device_open(&r->dev, &(device_options){.kind = DEVICE_CPU, .threads = 2}));
     OK(stream_open(r->dev, &r->s));
     OK(model_types[k->type]->resolve(&o, &rule));
@@ -211,6 +214,16 @@ static void run_together(rig *r) {
     }
 }
 
+// Of a block that has halves the first one leaves the gradients of matrices alone.
+static void expect_no_matrices(const rig *r) {
+    for (int i = 0; i < r->m->params; i++) {
+        const float *dw = r->dw[i].data;
+        if (r->m->param[i].dims < 2 || !block_has_halves(&r->m->block[r->m->param[i].block], r->recompute)) continue;
+        for (int64_t e = 0; e < tensor_count(&r->dw[i]); e++)
+            if (dw[e] != 0) fail_msg("the half for inputs forms the gradient of %s", r->m->param[i].name);
+    }
+}
+
 // Backward in halves: a micro-batch's gradients of weights wait until the next one's inputs are done.
 static void run_halves(rig *r) {
     for (int n = 0; n <= MICROS; n++) {
@@ -218,6 +231,7 @@ static void run_halves(rig *r) {
         if (n < MICROS) {
             OK(model_forward(r->m, &now));
             OK(model_run(r->m, PASS_INPUTS, 0, r->m->blocks - 1, &now));
+            if (n == 0 && r->halves) expect_no_matrices(r);
             take_losses(r, n);
         }
         if (n > 0) OK(model_run(r->m, PASS_WEIGHTS, 0, r->m->blocks - 1, &before));
@@ -237,16 +251,20 @@ static void orders_of(const kind *k, dtype compute, recomputation recompute) {
     static const struct {
         const char *what;
         void (*run)(rig *r);
-    } orders[] = {{"all forward first", run_together}, {"halves", run_halves}};
+        bool halves;
+    } orders[] = {{"all forward first", run_together, false},
+                  {"halves", run_halves, true},
+                  {"halves, and none were planned", run_halves, false},
+                  {"no halves, and they were planned", run_together, true}};
     rig plain, other;
-    rig_open(&plain, k, compute, 1, recompute);
+    rig_open(&plain, k, compute, 1, recompute, false);
     run_plainly(&plain);
     double size = 0;
     for (int i = 0; i < plain.m->params; i++)
         for (int64_t e = 0; e < tensor_count(&plain.dw[i]); e++) size += fabs(((float *)plain.dw[i].data)[e]);
     assert_true(size > 0 && isfinite(size));
-    for (int i = 0; i < 2; i++) {
-        rig_open(&other, k, compute, MICROS, recompute);
+    for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
+        rig_open(&other, k, compute, MICROS, recompute, orders[i].halves);
         orders[i].run(&other);
         expect_same(&plain, &other, k->name, orders[i].what);
         rig_close(&other);
@@ -258,7 +276,44 @@ static void no_order_of_a_schedule_moves_a_bit(void **state) {
     (void)state;
     for (int k = 0; k < KINDS; k++)
         for (int recompute = RECOMPUTE_NONE; recompute <= RECOMPUTE_BLOCK; recompute++)
-            for (int type = FP32; type <= BF16; type++) orders_of(&kinds[k], (dtype)type, (recomputation)recompute);
+            for (int type = FP32; type <= FP16; type++) orders_of(&kinds[k], (dtype)type, (recomputation)recompute);
+}
+
+static int64_t place(int64_t elements, dtype type) {
+    return ((int64_t)((size_t)elements * dtype_bytes(type)) + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
+}
+
+// What halves add, with all layers in all slots. Llama's gradient of qkv is then kept, and that of `gated` has memory of its own.
+static int64_t kept_for_halves(const kind *k, dtype type) {
+    if (k->type == MODEL_gpt) {
+        const gpt_options *o = &k->o.gpt;
+        int64_t N = B * o->context;
+        return o->layers * MICROS * (2 * place(N * o->embed, type) + place(4 * N * o->embed, type));
+    }
+    if (k->type == MODEL_llama) {
+        const llama_options *o = &k->o.llama;
+        int64_t N = B * o->context, dqkv = place(N * (o->heads + 2 * o->kv_heads) * o->head_dim, type);
+        return o->layers * MICROS * (2 * place(N * o->embed, type) + dqkv) + place(N * o->hidden, type) - dqkv;
+    }
+    return 0;
+}
+
+static void halves_keep_so_many_bytes(void **state) {
+    (void)state;
+    for (int k = 0; k < KINDS; k++)
+        for (int recompute = RECOMPUTE_NONE; recompute <= RECOMPUTE_BLOCK; recompute++)
+            for (int type = FP32; type <= FP16; type++) {
+                int64_t bytes[2], expected = recompute == RECOMPUTE_NONE ? kept_for_halves(&kinds[k], (dtype)type) : 0;
+                for (int halves = 0; halves < 2; halves++) {
+                    rig r;
+                    rig_open(&r, &kinds[k], (dtype)type, MICROS, (recomputation)recompute, halves);
+                    bytes[halves] = (int64_t)r.memory.bytes;
+                    rig_close(&r);
+                }
+                if (bytes[1] - bytes[0] != expected)
+                    fail_msg("%s, type %d, recompute %d: halves keep %d bytes, expected %d", kinds[k].name, type, recompute,
+                             (int)(bytes[1] - bytes[0]), (int)expected);
+            }
 }
 
 // The head of a range leaves in x what the next range reads: another model with the same weights goes on from it.
@@ -266,10 +321,10 @@ static void another_rank_may_go_on(void **state) {
     (void)state;
     for (int k = 0; k < KINDS; k++) {
         rig whole, part[2];
-        rig_open(&whole, &kinds[k], FP32, 1, RECOMPUTE_NONE);
+        rig_open(&whole, &kinds[k], FP32, 1, RECOMPUTE_NONE, false);
         run_plainly(&whole);
         for (int cut = 1; cut < whole.m->blocks; cut++) {
-            for (int i = 0; i < 2; i++) rig_open(&part[i], &kinds[k], FP32, 1, RECOMPUTE_NONE);
+            for (int i = 0; i < 2; i++) rig_open(&part[i], &kinds[k], FP32, 1, RECOMPUTE_NONE, false);
             for (int n = 0; n < MICROS; n++) {
                 pass p = pass_of(&part[0], n, 0), q = pass_of(&part[1], n, 0);
                 size_t bytes = tensor_bytes(&p.x[cut - 1]);
@@ -336,7 +391,7 @@ static void gradients_are_the_slopes_of_the_loss(void **state) {
     for (int k = FIRST_MLP; k < KINDS; k++) {
         const mlp_options *o = &kinds[k].o.mlp;
         rig r;
-        rig_open(&r, &kinds[k], FP32, 1, RECOMPUTE_NONE);
+        rig_open(&r, &kinds[k], FP32, 1, RECOMPUTE_NONE, false);
         run_plainly(&r);
         for (int n = 0; n < MICROS; n++)
             for (int b = 0; b < B; b++) assert_true(fabs(r.loss[n][b] - mlp_truth(&r, o, n, b, -1, 0, 0).loss) < 1e-5);
@@ -355,7 +410,7 @@ static void accuracy_counts_the_samples_that_are_right(void **state) {
     int right = 0, wrong = 0;
     for (int k = FIRST_MLP; k < KINDS; k++) {
         rig r;
-        rig_open(&r, &kinds[k], FP32, 1, RECOMPUTE_NONE);
+        rig_open(&r, &kinds[k], FP32, 1, RECOMPUTE_NONE, false);
         assert_int_equal(r.m->metrics, 1);
         assert_string_equal(r.m->metric[0], "accuracy");
         for (int n = 0; n < MICROS; n++) {
@@ -378,6 +433,7 @@ static void accuracy_counts_the_samples_that_are_right(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_order_of_a_schedule_moves_a_bit),
+        cmocka_unit_test(halves_keep_so_many_bytes),
         cmocka_unit_test(another_rank_may_go_on),
         cmocka_unit_test(gradients_are_the_slopes_of_the_loss),
         cmocka_unit_test(accuracy_counts_the_samples_that_are_right),

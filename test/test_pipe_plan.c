@@ -1,5 +1,6 @@
 // test/test_pipe_plan.c: `plan` says of models that ranks share what runs hold and send, to the byte and connection by connection: pipelines of every
-// schedule, layers divided among ranks, both, with data parallel groups of any ZeRO stage, recomputation and offload, of three architectures, tied and not, on one node and on two.
+// schedule, layers divided among ranks, both, with data parallel groups of any ZeRO stage, recomputation and offload, of three architectures, tied and
+// not, on one node and on two. And it knows which layers run backward in halves, and so wait less.
 #include "test/support/ranks.h"
 #include "trainer/plan.h"
 #include "trainer/step/timeline.h"
@@ -118,6 +119,8 @@ static err_t compare_memory(const session *x, const plan_rank *p) {
 // What a rank holds at once, by the schedule run on paper.
 static err_t compare_slots(const session *x, const plan_rank *p) {
     const stages *s = &x->stages;
+    bool halves = x->runner.pipelined && (s->pipe.kind == PIPELINE_ZB_H1 || s->pipe.kind == PIPELINE_ZB_V);
+    if (x->runner.flow.plan.halves != halves) return err_set(ERR_INTERNAL, "halves planned: %d, expected %d", !halves, halves);
     static const double each[PLAN_CHUNKS][UNIT_KINDS] = {[0 ... PLAN_CHUNKS - 1] = {1, 2, 1, 1}};
     timeline t;
     if (!x->runner.pipelined) return ERR_OK;
@@ -165,6 +168,41 @@ static err_t run_rank(const config *c, const launch *at, void *ctx) {
     return rc;
 }
 
+// --- on paper --------------------------------------------------------------------------------------------------------------------
+
+// The share of a step in which the ranks of a pipeline wait.
+static double idle(const char *dir, const char *text, pipeline_kind kind, recomputation again) {
+    pipeline_layout l = {.kind = kind, .ranks = 3, .micros = 8, .chunks = kind == PIPELINE_ZB_V ? 2 : 1};
+    config c;
+    model *net;
+    timeline t;
+    int cut[7];
+    rank_config(&c, dir, text, "");
+    OK(model_types[c.model.type]->open(&net, &c.model.of));
+    stages_balance(net, pipeline_stages(&l), cut);
+    OK(plan_timeline(&l, net, cut, again, &t));
+    double share = t.idle;
+    net->type->close(net);
+    timeline_free(&t);
+    return share;
+}
+
+// What recomputes has no halves, so the schedule gains nothing.
+static void halves_wait_less(void **state) {
+    (void)state;
+    static const char *const models[] = {gpt, llama, mlp};
+    char *dir = rank_dir();
+    for (int i = 0; i < 3; i++)
+        for (int again = RECOMPUTE_NONE; again <= RECOMPUTE_SELECTIVE; again++) {
+            double whole = idle(dir, models[i], PIPELINE_1F1B, (recomputation)again);
+            double later = idle(dir, models[i], PIPELINE_ZB_H1, (recomputation)again);
+            bool gains = again == RECOMPUTE_NONE || models[i] == mlp;
+            if (gains ? later > 0.75 * whole : later < whole - 1e-9)
+                fail_msg("model %d, recompute %d: %.1f %% idle with zb-h1, %.1f with 1f1b", i, again, 100 * later, 100 * whole);
+        }
+    drop_dir(dir);
+}
+
 // --- tests ---------------------------------------------------------------------------------------------------------------------
 
 static void plan_says_what_runs_hold_and_send(void **state) {
@@ -183,6 +221,6 @@ static void plan_says_what_runs_hold_and_send(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(plan_says_what_runs_hold_and_send)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(plan_says_what_runs_hold_and_send), cmocka_unit_test(halves_wait_less)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

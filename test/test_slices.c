@@ -94,6 +94,7 @@ typedef struct place {
     int number;
     dtype compute;
     recomputation recompute;
+    bool halves;
     device *dev;
     stream *s;
     model *m;
@@ -267,7 +268,7 @@ static void place_open(place *p, int slices) {
     int places = p->with->places, count = slices / places;
     int one[MOST];
     for (int i = 0; i < MOST; i++) one[i] = 1;
-    model_plan plan = {.compute = p->compute, .B = B, .slots = one, .recompute = p->recompute};
+    model_plan plan = {.compute = p->compute, .B = B, .slots = one, .recompute = p->recompute, .halves = p->halves};
     if (places > 1) plan.slice_first = p->number * count, plan.slice_count = count;
     p->merge = (slice_merge){places, p->number, merge_whole, merge_deal, merge_gather, p};
     OK(device_open(&p->dev, &(device_options){.kind = DEVICE_CPU, .threads = 1}));
@@ -324,7 +325,8 @@ static void gradient(place *p, int step) {
         pass x = pass_of(p, n, step);
         OK(model_forward(p->m, &x));
         for (int b = 0; b + 1 < p->m->blocks; b++) memcpy(p->seen[n][b].data, x.x[b].data, tensor_bytes(&p->seen[n][b]));
-        OK(model_backward(p->m, &x));
+        OK(model_run(p->m, p->halves ? PASS_INPUTS : PASS_BACKWARD, 0, p->m->blocks - 1, &x));
+        if (p->halves) OK(model_run(p->m, PASS_WEIGHTS, 0, p->m->blocks - 1, &x));
         memcpy(p->loss[n].data, p->losses.data, tensor_bytes(&p->losses));
     }
     for (int i = 0; i < p->m->params; i++) {
@@ -386,11 +388,11 @@ static void *train(void *ctx) {
     return NULL;
 }
 
-static void run(place *p, world *w, const kind *k, int places, int slices, dtype compute, recomputation recompute) {
+static void run(place *p, world *w, const kind *k, int places, int slices, dtype compute, recomputation recompute, bool halves) {
     *w = (world){.places = places};
     pthread_barrier_init(&w->all, NULL, (unsigned)places);
     for (int i = 0; i < places; i++) {
-        p[i] = (place){.of = k, .with = w, .number = i, .compute = compute, .recompute = recompute};
+        p[i] = (place){.of = k, .with = w, .number = i, .compute = compute, .recompute = recompute, .halves = halves};
         place_open(&p[i], slices);
     }
     for (int i = 0; i < places; i++) assert_int_equal(pthread_create(&p[i].thread, NULL, train, &p[i]), 0);
@@ -452,16 +454,17 @@ static void expect_near(const place *cut, const place *plain) {
     if (cut->m->blocks > 1) assert_true(differ > 0);
 }
 
-static void compare(const kind *k, dtype compute, recomputation recompute) {
+// halves: of the many places, not of the one.
+static void compare(const kind *k, dtype compute, recomputation recompute, bool halves) {
     static place p[PLACES], one[1];
     static world w, alone;
-    run(one, &alone, k, 1, k->slices, compute, recompute);
+    run(one, &alone, k, 1, k->slices, compute, recompute, false);
     double size = 0;
     for (int i = 0; i < one->m->params; i++)
         for (int64_t e = 0; e < tensor_count(&one->dw[i]); e++) size += fabs(((float *)one->dw[i].data)[e]);
     assert_true(size > 0 && isfinite(size) && ((step_state *)one->step.data)->adam_t == STEPS - 1);
-    for (int places = 2; places <= k->slices; places *= 2) {
-        run(p, &w, k, places, k->slices, compute, recompute);
+    for (int places = halves ? 1 : 2; places <= k->slices; places *= 2) {
+        run(p, &w, k, places, k->slices, compute, recompute, halves);
         for (int i = 0; i < places; i++) expect_same(&p[i], one);
         end(p, places);
     }
@@ -473,7 +476,13 @@ static void compare(const kind *k, dtype compute, recomputation recompute) {
 static void any_number_of_places_has_the_bits_of_one(void **state) {
     (void)state;
     for (int k = 0; k < KINDS; k++)
-        for (int type = FP32; type <= FP16; type++) compare(&kinds[k], (dtype)type, RECOMPUTE_NONE);
+        for (int type = FP32; type <= FP16; type++) compare(&kinds[k], (dtype)type, RECOMPUTE_NONE, false);
+}
+
+static void backward_in_halves(void **state) {
+    (void)state;
+    for (int k = 0; k < KINDS; k++)
+        for (int type = FP32; type <= FP16; type++) compare(&kinds[k], (dtype)type, RECOMPUTE_NONE, true);
 }
 
 static void whatever_is_recomputed(void **state) {
@@ -481,7 +490,8 @@ static void whatever_is_recomputed(void **state) {
     for (int k = 0; k < KINDS; k++)
         for (int recompute = RECOMPUTE_SELECTIVE; recompute <= RECOMPUTE_BLOCK; recompute++)
             if (kinds[k].type != MODEL_mlp)
-                for (int type = FP32; type <= BF16; type++) compare(&kinds[k], (dtype)type, (recomputation)recompute);
+                for (int type = FP32; type <= BF16; type++)
+                    for (int halves = 0; halves < 2; halves++) compare(&kinds[k], (dtype)type, (recomputation)recompute, halves);
 }
 
 static void slices_compute_what_whole_sums_do(void **state) {
@@ -489,8 +499,8 @@ static void slices_compute_what_whole_sums_do(void **state) {
     static place cut, plain;
     static world w, v;
     for (int k = 0; k < KINDS; k++) {
-        run(&cut, &w, &kinds[k], 1, kinds[k].slices, FP32, RECOMPUTE_NONE);
-        run(&plain, &v, &kinds[k], 1, 1, FP32, RECOMPUTE_NONE);
+        run(&cut, &w, &kinds[k], 1, kinds[k].slices, FP32, RECOMPUTE_NONE, false);
+        run(&plain, &v, &kinds[k], 1, 1, FP32, RECOMPUTE_NONE, false);
         expect_near(&cut, &plain);
         end(&cut, 1), end(&plain, 1);
     }
@@ -500,6 +510,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(slices_compute_what_whole_sums_do),
         cmocka_unit_test(any_number_of_places_has_the_bits_of_one),
+        cmocka_unit_test(backward_in_halves),
         cmocka_unit_test(whatever_is_recomputed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
