@@ -21,8 +21,8 @@ err_t comm_agree_max(comm *c, int64_t *value, stream *s) {
     return ERR_OK;
 }
 
-const char *comm_rank_text(const comm *c, int rank, char dst[COMM_HOST + 32]) {
-    snprintf(dst, COMM_HOST + 32, "rank %d (%s)", rank, c->place[rank].host);
+const char *comm_place_text(const comm_place *p, char dst[COMM_NAME]) {
+    snprintf(dst, COMM_NAME, "rank %d (%s%s)", p->rank, p->host, p->role);
     return dst;
 }
 
@@ -48,7 +48,7 @@ err_t comm_agree_ok(comm *c, err_t mine, stream *s) {
         err_restore(&own);
         return err_share();
     }
-    char name[COMM_HOST + 32];
+    char name[COMM_NAME];
     v.text[sizeof v.text - 1] = 0;
     err_set((err_t)v.code, "%s: %s", comm_rank_text(c, who, name), v.text);
     return err_share();

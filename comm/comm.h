@@ -26,7 +26,7 @@
 
 #include "gpu/gpu.h"
 
-enum { COMM_HOST = 64, COMM_CHANNELS = 32 };  // channels 1 .. COMM_CHANNELS can be declared
+enum { COMM_HOST = 64, COMM_ROLE = 48, COMM_NAME = COMM_HOST + COMM_ROLE + 32, COMM_CHANNELS = 32 };  // channels 1 .. COMM_CHANNELS can be declared
 
 typedef struct comm comm;
 
@@ -39,11 +39,16 @@ typedef struct comm_part {
     size_t bytes;
 } comm_part;
 
-// Where a rank is, for error messages, the log, and hierarchical algorithms. Ranks of one node are neighbours in rank order.
+// Where a rank is, for error messages, the log, and hierarchical algorithms. Ranks of one node are neighbours in rank order. In a part of the
+// world node and local are counted anew; rank is the world's, so that a message names a rank in the same way everywhere.
 typedef struct comm_place {
-    int node, local;
+    int node, local, rank;
     char host[COMM_HOST];
+    char role[COMM_ROLE];  // ", stage 2, tensor 1": what the rank does in a divided run (comm/groups.h); empty: the same as all
 } comm_place;
+
+// "rank 5 (10.0.0.2, stage 2, tensor 1)" into dst. Returns dst.
+const char *comm_place_text(const comm_place *p, char dst[COMM_NAME]);
 
 // What was moved so far. Payload only: what a plan can predict. wire adds headers, checksums and handshakes of TCP connections.
 typedef struct comm_traffic {
@@ -124,12 +129,12 @@ err_t comm_recv(comm *c, int from, void *data, size_t bytes, stream *s);
 err_t comm_agree_max(comm *c, int64_t *value, stream *s);
 
 // Collective. Every rank passes its own outcome of something that all ranks did. ERR_OK when all succeeded. Otherwise
-// every rank gets the code and text of the lowest rank that failed, prefixed with "rank R (host): " on the other ranks;
+// every rank gets the code and text of the lowest rank that failed, prefixed with its name on the other ranks;
 // the record is shared. Nothing is aborted.
 err_t comm_agree_ok(comm *c, err_t mine, stream *s);
 
-// "rank 5 (10.0.0.2)" into dst. Returns dst.
-const char *comm_rank_text(const comm *c, int rank, char dst[COMM_HOST + 32]);
+// comm_place_text of a rank of c.
+static inline const char *comm_rank_text(const comm *c, int rank, char dst[COMM_NAME]) { return comm_place_text(&c->place[rank], dst); }
 
 // One rank.
 err_t comm_self_open(comm **out);

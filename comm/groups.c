@@ -77,6 +77,16 @@ const char *grid_text(const grid *g, int rank, char dst[GRID_TEXT]) {
     return dst;
 }
 
+const char *grid_role(const grid *g, int rank, char dst[COMM_ROLE]) {
+    grid_place p = grid_at(g, rank);
+    const char *const name[] = {"stage", "data", "tensor"};
+    const int of[] = {g->pipeline, g->data, g->tensor}, at[] = {p.stage, p.data, p.tensor};
+    dst[0] = 0;
+    for (int k = 0, n = 0; k < 3; k++)
+        if (of[k] > 1) n += snprintf(dst + n, COMM_ROLE - (size_t)n, ", %s %d", name[k], at[k]);
+    return dst;
+}
+
 // --- groups --------------------------------------------------------------------------------------------------------------------
 
 int grid_group_size(const grid *g, group_kind kind) {
@@ -162,8 +172,10 @@ static bool grid_needs(const void *ctx, int channel, int a, int b) {
     return grid_link_peer(g, kind, a, true) == b || grid_link_peer(g, kind, a, false) == b;
 }
 
+static void role_of(const void *ctx, int rank, char dst[COMM_ROLE]) { grid_role(ctx, rank, dst); }
+
 channel_plan grid_channels(const grid *g) {
-    channel_plan plan = {.channels = GROUP_KINDS + LINK_KINDS, .needs = grid_needs, .ctx = g};
+    channel_plan plan = {.channels = GROUP_KINDS + LINK_KINDS, .needs = grid_needs, .role = role_of, .ctx = g, .ctx_bytes = sizeof *g};
     if (one_group(g)) return (channel_plan){0};
     for (int k = 0; k < GROUP_KINDS; k++) plan.seats += grid_group_size(g, (group_kind)k) > 1;
     for (int k = 0; k < LINK_KINDS && g->pipeline > 1; k++)

@@ -57,6 +57,9 @@ int grid_rank(const grid *g, grid_place p);
 enum { GRID_TEXT = 80 };
 const char *grid_text(const grid *g, int rank, char dst[GRID_TEXT]);
 
+// ", stage 2, tensor 1": of these three what the layout has more than one of, into dst. Returns dst.
+const char *grid_role(const grid *g, int rank, char dst[COMM_ROLE]);
+
 // The groups of a kind partition the ranks. Members are counted from 0, in order of rank.
 int grid_group_size(const grid *g, group_kind kind);
 int grid_group_index(const grid *g, group_kind kind, int rank);              // of rank in its group
@@ -79,7 +82,7 @@ grid_split grid_group_split(const grid *g, group_kind kind, int rank);
 // each, a rank has one link at most.
 grid_split grid_link_split(const grid *g, link_kind kind, int half, int rank);
 
-// What launch_channels needs to know. g outlives the launch. With tensor = pipeline = 1 there are no channels.
+// What launch_channels needs to know: the channels, and what each rank does. With tensor = pipeline = 1 there is nothing of it. g outlives the plan.
 channel_plan grid_channels(const grid *g);
 
 // All of them, made from the world's communicator. With tensor = pipeline = 1 nothing is made: data and stage are the world's.

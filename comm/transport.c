@@ -7,7 +7,7 @@
 
 // All ranks see all lines, so all reach the same result.
 static err_t compare_lines(const comm *c, const char *line) {
-    char first[COMM_HOST + 32], other[COMM_HOST + 32];
+    char first[COMM_NAME], other[COMM_NAME];
     for (int r = 1; r < c->world; r++) {
         const char *its = line + (size_t)r * DEVICE_ARITHMETIC;
         if (memcmp(line, its, DEVICE_ARITHMETIC) == 0) continue;

@@ -177,6 +177,14 @@ LAYOUTS
 
 # --- lost -------------------------------------------------------------------------------------------------------------
 
+# called RANK RANKS SETTING...: its name in every message, with its stage, and its number among the pipelines if there are several.
+called() {
+    member=$1 of=$2
+    shift 2
+    for each; do case $each in parallel.pipeline=*) data=$((of / ${each#*=})) ;; esac; done
+    echo "rank $member (localhost, stage $((member / data))$([ $data -eq 1 ] || echo ", data $((member % data))"))"
+}
+
 # loses NAME RANKS SETTING...: rank after rank is killed, at any moment after a step or two; all end with 69 and name it; the same command goes on, and ends
 # like a run to which nothing happened. `phases` collects what the others were doing.
 loses() {
@@ -192,9 +200,8 @@ loses() {
         from=$(now)
         comes_to 69
         [ $(($(now) - from)) -le 5000 ] || fail "it took $(($(now) - from)) ms until all had ended, expected 5 s at most"
-        says "rank $victim was killed by signal 9"
-        says "rank $victim (localhost) is lost: "
-        sed -n 's/^lockstep: rank [0-9]* (localhost): in \([a-z ]*\)[0-9]* of step [0-9]*: rank .*/\1/p' "$out" >>phases
+        says "$(called $victim $ranks "$@") was killed by signal 9" "$(called $victim $ranks "$@") is lost: "
+        sed -n 's/^lockstep: rank [0-9]* (localhost, [a-z0-9, ]*): in \([a-z ]*\)[0-9]* of step [0-9]*: rank .*/\1/p' "$out" >>phases
         before=$(last_step "runs/$run")
     done
     expect 0 train "$run"
@@ -260,7 +267,7 @@ stopped_for_too_long() {
         from=$(now)
         comes_to 69
         [ $(($(now) - from)) -le 10000 ] || fail "it took $(($(now) - from)) ms until all had ended, with timeout = 2"
-        says "rank $victim (localhost) is lost: it shows no sign of life"
+        says "rank $victim (localhost, stage $victim) is lost: it shows no sign of life"
         rm -rf runs/still
     done
 }

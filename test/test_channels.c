@@ -441,6 +441,66 @@ static void a_link_that_waits_holds_up_no_other(void **state) {
     over_three_stages(patience);
 }
 
+// --- names ---------------------------------------------------------------------------------------------------------------------
+
+// "rank 5 (127.0.0.2, stage 2, tensor 1)": what every message calls this rank of the world.
+static const char *named(const scene *s, int rank) {
+    static char name[2][COMM_NAME];
+    static int turn;
+    char role[COMM_ROLE], *dst = name[turn ^= 1];
+    int node = 0;
+    for (int left = rank; left >= s->ranks[node]; node++) left -= s->ranks[node];
+    snprintf(dst, COMM_NAME, "rank %d (%s%s)", rank, hosts[node], grid_role(&shape, rank, role));
+    return dst;
+}
+
+// The first and the last member of a communicator fail, one after the other: the others hear it from a rank of the world.
+static void hear_of(scene *s, result *r, comm *c, const int *member) {
+    char name[COMM_NAME], text[ERR_TEXT];
+    for (int i = 0; i < c->world; i++)
+        NEEDS(r, strcmp(comm_rank_text(c, i, name), named(s, member[i])) == 0, "\"%s\", expected \"%s\"", name, named(s, member[i]));
+    for (int who = 0; who < c->world; who += c->world - 1) {
+        snprintf(text, sizeof text, "%s%sthe disk is full", c->rank == who ? "" : named(s, member[who]), c->rank == who ? "" : ": ");
+        err_t rc = comm_agree_ok(c, c->rank == who ? err_set(ERR_IO, "the disk is full") : ERR_OK, own);
+        NEEDS(r, rc == ERR_IO && strcmp(err_last()->text, text) == 0, "\"%s\", expected \"%s\"", err_last()->text, text);
+    }
+}
+
+static void name_each_other(scene *s, team *t, result *r) {
+    groups g;
+    int member[WORLD_MOST];
+    comm *c = open_world(s, t, r, 30);
+    if (!c) return;
+    RUNS(r, groups_open(&g, &shape, c));
+    for (int i = 0; i < c->world; i++) member[i] = i;
+    hear_of(s, r, c, member);
+    for (int k = 0; k < GROUP_KINDS && r->links >= 0; k++) {
+        int n = grid_group_size(&shape, (group_kind)k);
+        for (int i = 0; i < n; i++) member[i] = grid_group_member(&shape, (group_kind)k, c->rank, i);
+        if (n > 1) hear_of(s, r, g.group[k], member);
+    }
+    for (int turn = 0; turn < 2 && r->links >= 0; turn++) {  // a stage's link to the next one, then the other end: no two ranks wait for each other
+        bool after = grid_at(&shape, c->rank).stage % 2 == turn;
+        int peer = grid_link_peer(&shape, LINK_FORWARD, c->rank, after), low = peer < c->rank ? peer : c->rank;
+        member[0] = low, member[1] = low == peer ? c->rank : peer;
+        if (peer >= 0) hear_of(s, r, after ? g.after[LINK_FORWARD] : g.before[LINK_FORWARD], member);
+    }
+    RUNS(r, c->table->barrier(c, own));
+    groups_close(&g);
+    c->table->close(c);
+    r->links = r->links < 0 ? -1 : 1;
+}
+
+static void a_part_names_ranks_of_the_world(void **state) {
+    (void)state;
+    const trial *const all[] = {&one_node[3], &one_node[4], &links_only[2], &mixed[1], &through_nccl[1], &through_nccl[2]};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        scene *s = trial_open(all[i], name_each_other);
+        run_trial(s, -1);
+        scene_close(s);
+    }
+}
+
 // --- failures ------------------------------------------------------------------------------------------------------------------
 
 // All threads work without end; one rank dies. Every thread of every other rank must come back, with one record.
@@ -459,8 +519,7 @@ static void die(scene *s, team *t, result *r) {
     }
     dismiss(&w);
     double took = now_s() - s->b->moment;
-    char name[32];
-    snprintf(name, sizeof name, "rank %d (", s->number);
+    const char *name = named(s, s->number);
     for (int i = 0; i < w.n; i++) {
         NEEDS(r, w.of[i].rc == ERR_UNAVAILABLE && !w.of[i].false_bytes, "thread %d: %d, %s", i, w.of[i].rc, w.of[i].text);
         NEEDS(r, strstr(w.of[i].text, name), "\"%s\" does not name %s", w.of[i].text, name);
@@ -511,8 +570,8 @@ static void be_late(scene *s, team *t, result *r) {
     NEEDS(r, rc == ERR_UNAVAILABLE, "%d", rc);
     char text[ERR_TEXT];
     keep_text(text, rc);
-    const char *by_tcp[] = {"rank 0 (", "no progress for ", "rank 1 (", "has not entered it (in exchange #", "receive gradients 3 of step 17"};
-    const char *nccl[] = {"rank 0 (", "nccl exchange #1", "not every rank has come to it", "within ", "receive gradients 3 of step 17"};
+    const char *by_tcp[] = {named(s, 0), "no progress for ", named(s, 1), "has not entered it (in exchange #", "receive gradients 3 of step 17"};
+    const char *nccl[] = {named(s, 0), "nccl exchange #1", "not every rank has come to it within ", named(s, 1), "receive gradients 3 of step 17"};
     const char *const *says = by_nccl ? nccl : by_tcp;
     for (int i = 0; i < 5; i++) NEEDS(r, strstr(text, says[i]), "\"%s\" does not say \"%s\"", text, says[i]);
     NEEDS(r, !strstr(text, "evaluate"), "\"%s\"", text);
@@ -578,7 +637,7 @@ static void give_up(scene *s, team *t, result *r) {
     dismiss(&w);
     for (int i = 0; i < w.n; i++) {
         NEEDS(r, w.of[i].rc == ERR_UNAVAILABLE, "thread %d: %d, %s", i, w.of[i].rc, w.of[i].text);
-        NEEDS(r, strstr(w.of[i].text, "rank 1 (") && strstr(w.of[i].text, "the loss is not a number"), "\"%s\"", w.of[i].text);
+        NEEDS(r, strstr(w.of[i].text, named(s, 1)) && strstr(w.of[i].text, "the loss is not a number"), "\"%s\"", w.of[i].text);
     }
     groups_close(&g);
     c->table->close(c);
@@ -735,6 +794,7 @@ int main(void) {
         cmocka_unit_test(so_do_those_of_both),
         cmocka_unit_test(so_do_those_through_nccl),
         cmocka_unit_test(a_link_that_waits_holds_up_no_other),
+        cmocka_unit_test(a_part_names_ranks_of_the_world),
         cmocka_unit_test(a_killed_rank_ends_all_threads_of_all_others),
         cmocka_unit_test(a_timeout_has_the_phase_of_who_noticed_it),
         cmocka_unit_test(signs_of_life_count_for_all_channels),

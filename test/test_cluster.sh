@@ -109,7 +109,7 @@ local_rank_killed() {
     from=$(now)
     comes_to 69
     [ $(($(now) - from)) -le 5000 ] || fail "it took $(($(now) - from)) ms until it had ended"
-    says "rank 2 was killed by signal 9"
+    says "rank 2 (localhost) was killed by signal 9"
     for each in 0 1; do
         grep -qE "rank $each \\(localhost\\): in [a-z ]+[0-9]+ of step [0-9]+: rank 2 \\(localhost\\) is lost: .*, in [a-z].* of step [0-9]+" "$out" ||
             fail "rank $each does not miss rank 2"

@@ -1,5 +1,6 @@
 // test/test_groups.c: the arithmetic of layouts. For every layout of up to 24 ranks: each kind of group partitions the ranks, links
 // join neighbours and each other's ends, the splits say the same, and what the channels are declared to connect is just that.
+#include "comm/cost.h"
 #include "comm/groups.h"
 
 #include <setjmp.h>
@@ -43,6 +44,71 @@ static void a_rank_is_a_place(void **state) {
     char text[GRID_TEXT];
     assert_int_equal(grid_of(&g, 6, 0, 2, 3, 0), ERR_OK);
     assert_string_equal(grid_text(&g, 5, text), "rank 5 (stage 2, data 0, tensor 1)");
+}
+
+static void says(int data, int tensor, int pipeline, int rank, const char *role) {
+    grid g;
+    char text[COMM_ROLE];
+    assert_int_equal(grid_of(&g, data * tensor * pipeline, data, tensor, pipeline, ALL_LINKS), ERR_OK);
+    assert_string_equal(grid_role(&g, rank, text), role);
+}
+
+static void a_role_says_what_there_is_more_than_one_of(void **state) {
+    (void)state;
+    says(1, 1, 1, 0, "");
+    says(4, 1, 1, 3, ", data 3");
+    says(1, 2, 3, 5, ", stage 2, tensor 1");
+    says(2, 1, 2, 2, ", stage 1, data 0");
+    says(2, 2, 1, 3, ", data 1, tensor 1");
+    says(4, 4, 64, 1023, ", stage 63, data 3, tensor 3");
+    says(1, 1, 1024, 1023, ", stage 1023");
+}
+
+static char *placed(const launch *l, int rank) {
+    static char text[COMM_NAME];
+    return (char *)comm_place_text(&l->place[rank], text);
+}
+
+// A launch needs the layout no longer than the call. A run without stages and tensor ranks names its ranks as ever.
+static void a_launch_knows_the_roles(void **state) {
+    (void)state;
+    launch l;
+    grid g;
+    assert_int_equal(launch_open(&l, 2, (int[]){3, 3}, (const char *[]){"10.0.0.1", "10.0.0.2"}, 1), ERR_OK);
+    assert_string_equal(placed(&l, 5), "rank 5 (10.0.0.2)");
+    assert_int_equal(grid_of(&g, 6, 0, 2, 3, LINKS_PLAIN), ERR_OK);
+    channel_plan plan = grid_channels(&g);
+    assert_int_equal(launch_channels(&l, &plan), ERR_OK);
+    g = (grid){0}, plan = (channel_plan){0};
+    assert_string_equal(placed(&l, 5), "rank 5 (10.0.0.2, stage 2, tensor 1)");
+    assert_string_equal(placed(&l, 2), "rank 2 (10.0.0.1, stage 1, tensor 0)");
+    assert_true(launch_connects(&l, 1 + GROUP_TENSOR, 4, 5) && !launch_connects(&l, 1 + GROUP_TENSOR, 3, 4));
+    launch_close(&l);
+    assert_int_equal(launch_open(&l, 1, (int[]){4}, NULL, 0), ERR_OK);
+    assert_int_equal(grid_of(&g, 4, 0, 1, 1, 0), ERR_OK);
+    plan = grid_channels(&g);
+    assert_int_equal(launch_channels(&l, &plan), ERR_OK);
+    assert_string_equal(placed(&l, 3), "rank 3 (localhost)");
+    launch_close(&l);
+}
+
+// Of a plan: the members of a group are numbered from 0, and named as ranks of the world.
+static void parts_name_ranks_of_the_world(void **state) {
+    (void)state;
+    comm_place place[8] = {0};
+    groups x;
+    grid g;
+    comm *world;
+    char name[COMM_NAME];
+    for (int r = 0; r < 8; r++) place[r] = (comm_place){.node = r / 4, .local = r % 4, .rank = r, .host = "a"};
+    assert_int_equal(grid_of(&g, 8, 0, 2, 2, LINKS_PLAIN), ERR_OK);
+    assert_int_equal(comm_imaginary_open(&world, 7, 8, place), ERR_OK);
+    assert_int_equal(groups_imagine(&x, &g, world), ERR_OK);
+    assert_string_equal(comm_rank_text(x.group[GROUP_DATA], 0, name), "rank 5 (a)");
+    assert_string_equal(comm_rank_text(x.group[GROUP_TENSOR], 1, name), "rank 7 (a)");
+    assert_string_equal(comm_rank_text(x.before[LINK_FORWARD], 0, name), "rank 3 (a)");
+    groups_close(&x);
+    world->table->close(world);
 }
 
 // Which two of a place's numbers ranks of one group share.
@@ -181,9 +247,15 @@ static void a_layout_that_does_not_fit_is_refused_with_others(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_rank_is_a_place),     cmocka_unit_test(groups_partition_the_ranks),
-        cmocka_unit_test(links_join_neighbours), cmocka_unit_test(there_is_a_seat_for_each_communicator),
-        cmocka_unit_test(channels_differ),       cmocka_unit_test(a_layout_that_does_not_fit_is_refused_with_others),
+        cmocka_unit_test(a_rank_is_a_place),
+        cmocka_unit_test(a_role_says_what_there_is_more_than_one_of),
+        cmocka_unit_test(a_launch_knows_the_roles),
+        cmocka_unit_test(parts_name_ranks_of_the_world),
+        cmocka_unit_test(groups_partition_the_ranks),
+        cmocka_unit_test(links_join_neighbours),
+        cmocka_unit_test(there_is_a_seat_for_each_communicator),
+        cmocka_unit_test(channels_differ),
+        cmocka_unit_test(a_layout_that_does_not_fit_is_refused_with_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -452,7 +452,7 @@ static void killed_in_a_call(job *j) {
     sum_in(j, j->c, 1, (float)j->c->world);
     last_one_dies(j);
     until_all_fail(j, 1);
-    char lost[COMM_HOST + 32];
+    char lost[COMM_NAME];
     FAILS(j->c->table->query(j->c), ERR_UNAVAILABLE, comm_rank_text(j->c, j->at.world - 1, lost), "is lost");
     stays_failed(j);
 }
@@ -529,7 +529,7 @@ static void *die_soon(void *arg) {
 
 static void killed_in_init(job *j) {
     pthread_t thread;
-    char lost[COMM_HOST + 32];
+    char lost[COMM_NAME];
     double start = now();
     if (j->at.rank == j->at.world - 1) CHECK(pthread_create(&thread, NULL, die_soon, NULL) == 0, "no thread");
     FAILS(comm_nccl_open(&j->c, j->t, j->over, &j->o, j->s), ERR_UNAVAILABLE, comm_rank_text(j->over, j->at.world - 1, lost), "is lost");
@@ -550,7 +550,7 @@ static void a_failed_call_is_told_to_all(void **state) {
 
 static void who_and_where(job *j) {
     float x = 1;
-    char self[COMM_HOST + 32];
+    char self[COMM_NAME];
     open_nccl(j);
     atomic_fetch_add(j->arrived, 1);  // a rank that is still opening would see the failure there
     while (atomic_load(j->arrived) < j->at.world) sleep_ms(1);

@@ -317,7 +317,7 @@ static err_t live_until_it_fails(const config *shared, const launch *at, void *c
 }
 
 static void until_it_fails(const char *dir, const layout *y, int victim, int read, const finding hashes[STEPS + 1]) {
-    char more[1024], what[128], name[64];
+    char more[1024], what[128], name[COMM_NAME], role[COMM_ROLE];
     plan p = {.all = share_memory(MOST * sizeof(finding)), .victim = victim, .read = read};
     config c;
     rank_world w = world_of(y);
@@ -325,7 +325,8 @@ static void until_it_fails(const char *dir, const layout *y, int victim, int rea
     rank_config(&c, dir, gpt_run, more);
     snprintf(what, sizeof what, "%s, rank %d can't read number %d", y->schedule, victim, read);
     run_ranks(what, &w, &c, live_until_it_fails, &p);
-    snprintf(name, sizeof name, "rank %d (127.0.0.1): ", victim);
+    grid shape = config_grid(&c, rank_count(&w));
+    snprintf(name, sizeof name, "rank %d (127.0.0.1%s): ", victim, grid_role(&shape, victim, role));
     for (int k = 0; k < rank_count(&w); k++) {
         const finding *f = &p.all[k];
         bool said = strstr(f->text, "text.bin: read of") && (k == victim || strncmp(f->text, name, strlen(name)) == 0);

@@ -381,7 +381,7 @@ static void open_scene(scene *s, int64_t every, int64_t behind) {
     memset(s, 0, sizeof *s);
     s->dir = make_dir();
     for (int k = 0; k < WORLD; k++) {
-        s->place[k] = (comm_place){.node = k / 2, .local = k % 2};
+        s->place[k] = (comm_place){.node = k / 2, .local = k % 2, .rank = k};
         snprintf(s->place[k].host, COMM_HOST, "node%d", k / 2);
     }
     OK(comm_imaginary_open(&s->ranks, 0, WORLD, s->place));

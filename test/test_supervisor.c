@@ -328,7 +328,7 @@ static void test_one_fails(void **state) {
     drop(t);
     t = prepare(die_by_usr1, 1);  // but not this
     start(t);
-    assert_end(finish(t), ERR_UNAVAILABLE, "rank 0 was killed by signal 10 (User defined signal 1)");
+    assert_end(finish(t), ERR_UNAVAILABLE, "rank 0 (localhost) was killed by signal 10 (User defined signal 1)");
     drop(t);
 }
 
@@ -337,18 +337,18 @@ static void test_root_cause(void **state) {
     trial *t = prepare(fail_at_two, 4);  // the cause ends last
     start(t);
     lab *l = finish(t);
-    assert_end(l, ERR_DATA, "rank 2 ended with 65");
+    assert_end(l, ERR_DATA, "rank 2 (localhost) ended with 65");
     assert_string_equal(l->said[2], "rank 2 (localhost): bad shard");
     assert_string_equal(l->said[3], "rank 3 (localhost): rank 2 is lost");
     assert_true(t->took < 4);
     drop(t);
     t = prepare(fail_first, 4);  // and first
     start(t);
-    assert_end(finish(t), ERR_IO, "rank 1 ended with 74");
+    assert_end(finish(t), ERR_IO, "rank 1 (localhost) ended with 74");
     drop(t);
     t = prepare(all_lost, 3);  // and is not of this node
     start(t);
-    assert_end(finish(t), ERR_UNAVAILABLE, "rank 1 ended with 69");
+    assert_end(finish(t), ERR_UNAVAILABLE, "rank 1 (localhost) ended with 69");
     drop(t);
 }
 
@@ -357,7 +357,7 @@ static void test_killed(void **state) {
     trial *t = prepare(die_by_kill, 4);
     start(t);
     lab *l = finish(t);
-    assert_end(l, ERR_UNAVAILABLE, "rank 1 was killed by signal 9 (Killed); if no person did it");
+    assert_end(l, ERR_UNAVAILABLE, "rank 1 (localhost) was killed by signal 9 (Killed); if no person did it");
     assert_true(t->took < 5);
     drop(t);
 }
@@ -371,7 +371,7 @@ static void test_deaf(void **state) {
     await_ranks(early, 2);
     kill(early->pid, SIGTERM);
     lab *l = finish(deaf);
-    assert_end(l, ERR_IO, "rank 0 ended with 74");
+    assert_end(l, ERR_IO, "rank 0 (localhost) ended with 74");
     if (deaf->took < 6.5 || deaf->took > 12) fail_msg("ended after %.1f s", deaf->took);
     l = finish(early);
     assert_end(l, ERR_INTERRUPTED, "ended at once on request");
@@ -553,7 +553,7 @@ static void test_second_node(void **state) {
     strcpy(t->c.cluster.nodes, "127.0.0.1:2, 127.0.0.2:3");
     start(t);
     lab *l = finish(t);
-    assert_end(l, ERR_IO, "rank 3 ended with 74");
+    assert_end(l, ERR_IO, "rank 3 (127.0.0.2) ended with 74");
     assert_int_equal(l->world, 5);
     for (int i = 0; i < MOST; i++) assert_int_equal(l->pid[i] != 0, i >= 2 && i < 5);
     assert_string_equal(l->said[3], "rank 3 (127.0.0.2): disk full");

@@ -304,6 +304,20 @@ static void a_rank_comes_twice(void **state) {
     scene_close(s);
 }
 
+static void say_stage(const void *ctx, int rank, char dst[COMM_ROLE]) { (void)ctx, snprintf(dst, COMM_ROLE, ", stage %d", rank); }
+
+static void so_is_what_they_do(void **state) {
+    (void)state;
+    scene *s = scene_open(2, (int[]){1, 3});
+    s->o.timeout_s = 0.7;
+    s->plan.role = say_stage;
+    start_node(s, 0, -1);
+    assert_int_equal(reap(s), 0);
+    assert_string_equal(s->b->rank[0].text, "3 of 4 ranks did not come within 0.7 s: rank 1 (127.0.0.2, stage 1), rank 2 (127.0.0.2, stage 2), "
+                                            "rank 3 (127.0.0.2, stage 3)");
+    scene_close(s);
+}
+
 static void the_missing_are_named(void **state) {
     (void)state;
     scene *s = scene_open(4, (int[]){2, 1, 3, 1});
@@ -518,6 +532,7 @@ int main(void) {
         cmocka_unit_test(who_differs_is_refused),
         cmocka_unit_test(a_rank_comes_twice),
         cmocka_unit_test(the_missing_are_named),
+        cmocka_unit_test(so_is_what_they_do),
         cmocka_unit_test(a_killed_rank),
         cmocka_unit_test(a_stopped_rank),
         cmocka_unit_test(a_rank_gives_up),

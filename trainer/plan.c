@@ -263,7 +263,7 @@ static err_t plan_all(const config *c, const cluster *who, plan_rank *p, comm_pl
     int world = 0;
     for (int n = 0; n < who->nodes; n++)
         for (int i = 0; i < who->ranks[n]; i++, world++) {
-            place[world] = (comm_place){.node = n, .local = i};
+            place[world] = (comm_place){.node = n, .local = i, .rank = world};
             snprintf(place[world].host, sizeof place[world].host, "%s", who->host[n]);
         }
     for (int k = 0; k < world; k++) TRY(plan_one(c, k, world, place, &p[k]));

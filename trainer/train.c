@@ -256,7 +256,7 @@ static void watch_skips(run *r, const step_result *s) {
 
 // A rank that is much slower than the others delays all of them: every step waits for it.
 static void name_straggler(run *r, int64_t step, const rank_summary *t) {
-    char who[COMM_HOST + 32], text[256];
+    char who[COMM_NAME], text[256];
     snprintf(text, sizeof text,
              "%s computes %.1f ms a step, the median rank %.1f ms: the others wait for it; look for a hot or shared processor there",
              comm_rank_text(r->x.ranks, t->slowest, who), t->slowest_ms, t->median_ms);

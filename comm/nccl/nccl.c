@@ -187,6 +187,14 @@ static outcome await(nccl_comm *n, ncclResult_t r, char why[REASON]) {
     return r == ncclSuccess ? ENDED : r == ncclRemoteError ? PEER_LOST : FAILED;
 }
 
+// Of two ranks it is known which one is missing.
+static void say_late(const nccl_comm *n, char why[REASON]) {
+    char name[COMM_NAME];
+    const comm *c = &n->head;
+    int k = snprintf(why, REASON, "not every rank has come to it within %g s", n->with->timeout_s);
+    if (c->world == 2) snprintf(why + k, REASON - (size_t)k, "; the other one is %s", comm_rank_text(c, 1 - c->rank, name));
+}
+
 // The same for a call that should go well.
 static err_t settle(nccl_comm *n, const char *what, ncclResult_t r) {
     char why[REASON] = "";
@@ -199,7 +207,7 @@ static err_t settle(nccl_comm *n, const char *what, ncclResult_t r) {
     case ENDED: return ERR_OK;
     case PEER_LOST: await_news(n->with); return give_up(n, what, why);
     case FAILED: return give_up(n, what, why);
-    case LATE: snprintf(why, sizeof why, "not every rank has come to it within %g s", n->with->timeout_s); return give_up(n, what, why);
+    case LATE: say_late(n, why); return give_up(n, what, why);
     case TEAM_LOST: abort_all(n->with); break;
     }
     TRY(team_query(n->with->team));
@@ -530,7 +538,7 @@ static err_t agree(nccl_library *lib, ncclUniqueId *id, comm *over, const transp
         int32_t version;
         ncclUniqueId id;
     } first = {0};
-    char own[NCCL_VERSION_TEXT], other[NCCL_VERSION_TEXT], name[COMM_HOST + 32];
+    char own[NCCL_VERSION_TEXT], other[NCCL_VERSION_TEXT], name[COMM_NAME];
     TRY(comm_agree_ok(over, prepare(lib, &first.id, over, o), s));
     first.version = lib->version;
     TRY(over->table->broadcast(over, &first, sizeof first, 0, s));

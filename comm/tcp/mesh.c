@@ -132,10 +132,7 @@ wires *mesh_wires(const mesh *m) { return m->wires; }
 
 // --- failing -------------------------------------------------------------------------------------------------------------------
 
-static const char *name_of(const mesh *m, int r, char dst[COMM_HOST + 32]) {
-    snprintf(dst, COMM_HOST + 32, "rank %d (%s)", r, m->at->place[r].host);
-    return dst;
-}
+static const char *name_of(const mesh *m, int r, char dst[COMM_NAME]) { return comm_place_text(&m->at->place[r], dst); }
 
 // "all_reduce #8123"; the team adds the phase and the rank that reports it.
 static const char *phase_of(const mesh_call *x, char dst[MESH_TEXT]) {
@@ -167,7 +164,7 @@ static err_t give_up(const mesh_call *x, const char *fmt, ...) {
 // A connection may end because the peer has already heard of a failure elsewhere and left, before the team's own news
 // reach this rank. If the reason arrives within NEWS_MS, it is returned, and the peer is not blamed.
 static err_t broken_link(const mesh_call *x, const flow *f) {
-    char name[COMM_HOST + 32];
+    char name[COMM_NAME];
     struct pollfd news = {.fd = team_fd(x->m->team), .events = POLLIN};
     if (f->wire->far.lost && poll(&news, 1, NEWS_MS) > 0) TRY(team_query(x->m->team));
     return give_up(x, "%s, %s message %d of %d: %s", name_of(x->m, f->peer, name), f->out ? "sending" : "receiving", f->k + 1, f->n,
@@ -177,7 +174,7 @@ static err_t broken_link(const mesh_call *x, const flow *f) {
 // The head of a message must be the one that this rank expects now. The error names both sides.
 static err_t check_head(const mesh_call *x, const flow *f, const message *h) {
     if (h->mark == MARK && h->comm == x->id && h->op == x->op && h->sequence == f->wire->sequence[WIRE_IN] && h->bytes == f->bytes) return ERR_OK;
-    char name[COMM_HOST + 32];
+    char name[COMM_NAME];
     name_of(x->m, f->peer, name);
     if (h->mark != MARK || h->sequence != f->wire->sequence[WIRE_IN])
         return give_up(x, "%s sends message number %u, expected %u: the stream is damaged", name, h->sequence, f->wire->sequence[WIRE_IN]);
@@ -310,12 +307,13 @@ static err_t wire_head(const mesh_call *x, flow *f, link_result *r) {
     link_end *l = &f->wire->far;
     message h;
     uint32_t length;
+    char name[COMM_NAME];
     *r = link_head(l, &h, &length);
     if (*r == LINK_FAILED) return broken_link(x, f);
     if (*r != LINK_DONE) return ERR_OK;
     TRY(check_head(x, f, &h));
     f->frame = frame_of(f);
-    if (length != f->frame) return give_up(x, "rank %d sends a frame of %u bytes, expected %zu", f->peer, length, f->frame);
+    if (length != f->frame) return give_up(x, "%s sends a frame of %u bytes, expected %zu", name_of(x->m, f->peer, name), length, f->frame);
     f->begun = true;
     return ERR_OK;
 }
@@ -401,7 +399,7 @@ static err_t too_long(const mesh_call *x, int64_t waited) {
     const mesh *m = x->m;
     const flow *f = slowest(m);
     int late = late_here(x);
-    char name[COMM_HOST + 32], why[MESH_TEXT];
+    char name[COMM_NAME], why[MESH_TEXT];
     name_of(m, late >= 0 ? late : f->peer, name);
     if (late >= 0 || (!f->out && f->k == 0 && !f->begun)) snprintf(why, sizeof why, "%s has not entered it", name);
     else if (f->out) snprintf(why, sizeof why, "%s has not taken message %d of %d", name, f->k + 1, f->n);
@@ -485,7 +483,7 @@ flow *mesh_flow(const mesh_call *x, int rank, bool out) {
 err_t mesh_run(mesh_call *x) {
     mesh *m = x->m;
     int64_t idle = 0;
-    char name[COMM_HOST + 32];
+    char name[COMM_NAME];
     if (m->clash)
         return give_up(x, "another call uses the connection to %s on channel %d: communicators that share one must not be in calls at the same time",
                        name_of(m, m->clash->peer, name), m->channel);

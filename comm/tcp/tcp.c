@@ -417,7 +417,7 @@ static err_t make_part(tcp_comm *t, ballot *mine, int members, uint16_t id, comm
 // Can ranks a and b of the communicator be in one part?
 static err_t check_pair(const tcp_comm *t, const ballot *a, const ballot *b) {
     const launch *at = team_at(mesh_team(t->m));
-    char name[COMM_HOST + 32], other[COMM_HOST + 32];
+    char name[COMM_NAME], other[COMM_NAME];
     if (a->seat == NO_SEAT_LEFT || b->seat == NO_SEAT_LEFT)
         return err_set(ERR_INTERNAL, "%s has %d communicators of further channels already, as many as it has seats: launch_channels declares them",
                        comm_rank_text(&t->head, a->seat == NO_SEAT_LEFT ? a->rank : b->rank, name), at->plan.seats);
@@ -429,7 +429,7 @@ static err_t check_pair(const tcp_comm *t, const ballot *a, const ballot *b) {
 // Can what the ballots ask for be done? All ranks see the same ballots, and give the same answer.
 static err_t check_ballots(const tcp_comm *t, const ballot *all) {
     int channels = team_at(mesh_team(t->m))->plan.channels;
-    char name[COMM_HOST + 32], other[COMM_HOST + 32];
+    char name[COMM_NAME], other[COMM_NAME];
     for (int r = 0; r < t->head.world; r++) {
         const ballot *b = &all[r];
         if (b->channel != all[0].channel)

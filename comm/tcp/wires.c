@@ -36,8 +36,9 @@ void wires_close(wires *w) {
 
 static err_t open_far(wire *x, const wires *w, int channel, int rank) {
     const team_link *l = team_links(w->team, channel);
+    char name[COMM_NAME];
     if (!l || l[rank].fd < 0)
-        return err_set(ERR_INTERNAL, "no data connection to rank %d (%s): the team was joined without links", rank, w->at->place[rank].host);
+        return err_set(ERR_INTERNAL, "no data connection to %s: the team was joined without links", comm_place_text(&w->at->place[rank], name));
     return link_open(&x->far, &l[rank]);
 }
 

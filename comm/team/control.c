@@ -99,11 +99,6 @@ conn_news conn_read(conn *c, frame *f) {
 
 // --- failure -------------------------------------------------------------------------------------------------------------------
 
-const char *rank_text(const launch *at, int rank, char dst[RANK_TEXT]) {
-    snprintf(dst, RANK_TEXT, "rank %d (%s)", rank, at->place[rank].host);
-    return dst;
-}
-
 static void ring(int eventfd_) {
     uint64_t one = 1;
     ssize_t n = write(eventfd_, &one, sizeof one);
@@ -151,9 +146,9 @@ err_t team_fail(team *t, const char *why) {
 }
 
 err_t team_fail_in(team *t, const char *why, const comm_phase *now) {
-    char text[ERR_TEXT], name[RANK_TEXT], phase[128];
+    char text[ERR_TEXT], name[COMM_NAME], phase[128];
     phase_text(phase, sizeof phase, now->what ? now->what : "", now->step, now->number);
-    int most = FRAME_TEXT - 8 - RANK_TEXT - (int)strlen(phase);  // a long reason is cut, the phase is not
+    int most = FRAME_TEXT - 8 - COMM_NAME - (int)strlen(phase);  // a long reason is cut, the phase is not
     snprintf(text, sizeof text, "%s: %.*s%s%s%s", rank_text(t->at, t->at->rank, name), most, why, phase[0] ? " (" : "", phase[0] ? phase + 1 : "",
              phase[0] ? ")" : "");
     team_record(t, ERR_UNAVAILABLE, text);
@@ -190,7 +185,7 @@ typedef struct watcher {
 static bool open_to(const conn *c) { return c->fd >= 0; }
 
 static void lost(watcher *w, const conn *c, const char *how) {
-    char text[ERR_TEXT], name[RANK_TEXT], phase[128];
+    char text[ERR_TEXT], name[COMM_NAME], phase[128];
     phase_text(phase, sizeof phase, c->what, c->step, c->number);
     snprintf(text, sizeof text, "%s is lost: %s; last sign of life %.1f s before%s%s", rank_text(w->t->at, c->peer, name), how, w->now - c->heard,
              phase[0] ? "," : "", phase);

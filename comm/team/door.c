@@ -181,7 +181,7 @@ static bool exchange_bytes(team *t, handshake *h, int fd) {
 }
 
 static err_t ended_early(const meeting *m, const visitor *v) {
-    char name[RANK_TEXT];
+    char name[COMM_NAME];
     int rank = (int)(v - m->visitor) - VISITORS_MAX;  // a place of node 0 is a rank
     return err_set(ERR_UNAVAILABLE, "%s ended before the ranks had met", rank_text(m->t->at, rank, name));
 }
@@ -265,7 +265,7 @@ static void connected(meeting *m, caller *c, double now) {
 }
 
 static err_t not_known(const meeting *m, const caller *c) {
-    char name[RANK_TEXT], where[DOOR_TEXT];
+    char name[COMM_NAME], where[DOOR_TEXT];
     rank_text(m->t->at, c->target, name);
     where_text(c->host, c->port, where);
     if (c->shake.state == HANDSHAKE_GARBAGE)
@@ -279,7 +279,7 @@ static err_t not_known(const meeting *m, const caller *c) {
 static err_t hear_answer(meeting *m, caller *c, double now) {
     bool alive = exchange_bytes(m->t, &c->shake, c->fd);
     int why = errno;
-    char name[RANK_TEXT];
+    char name[COMM_NAME];
     switch (c->shake.state) {
     case HANDSHAKE_GARBAGE:
     case HANDSHAKE_STRANGER: return not_known(m, c);

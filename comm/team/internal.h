@@ -33,9 +33,7 @@ struct team {
     _Atomic int64_t wire;
 };
 
-// "rank 5 (10.0.0.2)" into dst. Returns dst.
-enum { RANK_TEXT = COMM_HOST + 32 };
-const char *rank_text(const launch *at, int rank, char dst[RANK_TEXT]);
+static inline const char *rank_text(const launch *at, int rank, char dst[COMM_NAME]) { return comm_place_text(&at->place[rank], dst); }
 
 // Records a failure, if it is the first, and wakes the threads that wait for one.
 void team_record(team *t, err_t code, const char *text);

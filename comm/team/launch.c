@@ -31,6 +31,7 @@ void launch_close(launch *l) {
     if (l->more) munmap(l->more, l->more_bytes);
     free(l->ring);
     free(l->place);
+    free(l->ctx);
     *l = (launch){0};
 }
 
@@ -38,7 +39,7 @@ static void fill_places(launch *l, int nodes, const int *ranks, const char *cons
     comm_place *p = l->place;
     for (int n = 0; n < nodes; n++)
         for (int i = 0; i < ranks[n]; i++, p++) {
-            *p = (comm_place){.node = n, .local = i};
+            *p = (comm_place){.node = n, .local = i, .rank = (int)(p - l->place)};
             snprintf(p->host, sizeof p->host, "%s", hosts ? hosts[n] : "localhost");
         }
 }
@@ -127,7 +128,11 @@ err_t launch_channels(launch *l, const channel_plan *plan) {
     if (plan->channels < 0 || plan->channels > COMM_CHANNELS || plan->seats < (plan->channels > 0))
         return err_set(ERR_INTERNAL, "%d channels and %d seats; expected at most %d, and a seat where there are channels", plan->channels,
                        plan->seats, COMM_CHANNELS);
+    if (plan->ctx_bytes && !(l->ctx = malloc(plan->ctx_bytes))) return err_set(ERR_INTERNAL, "no memory for the layout of %d ranks", l->world);
+    if (l->ctx) memcpy(l->ctx, plan->ctx, plan->ctx_bytes);
     l->plan = *plan;
+    l->plan.ctx = l->ctx;
+    for (int r = 0; plan->role && r < l->world; r++) plan->role(l->ctx, r, l->place[r].role);
     return l->locals > 1 && plan->channels ? open_more(l) : ERR_OK;
 }
 

@@ -31,14 +31,14 @@ static const char *printable(char dst[TEAM_TEXT], const char *src) {
 
 static bool text_differs(char *why, const char *who, const char *what, const char *theirs, const char *ours, const launch *at, const char *hint) {
     if (strcmp(theirs, ours) == 0) return false;
-    char name[RANK_TEXT], a[TEAM_TEXT], b[TEAM_TEXT];
+    char name[COMM_NAME], a[TEAM_TEXT], b[TEAM_TEXT];
     snprintf(why, FRAME_TEXT, "%s runs %s %s, %s runs %s: %s", who, what, printable(a, theirs), rank_text(at, 0, name), printable(b, ours), hint);
     return true;
 }
 
 static bool number_differs(char *why, const char *who, const char *what, uint32_t theirs, uint32_t ours, const launch *at, const char *hint) {
     if (theirs == ours) return false;
-    char name[RANK_TEXT];
+    char name[COMM_NAME];
     snprintf(why, FRAME_TEXT, "%s has %s %u, %s has %u: %s", who, what, theirs, rank_text(at, 0, name), ours, hint);
     return true;
 }
@@ -61,7 +61,7 @@ static bool runs_differ(char *why, const char *who, const hello *h, const hello 
 static bool refused(char why[FRAME_TEXT], const meeting *m, const visitor *v) {
     const hello *h = &v->shake.theirs, *o = &m->mine;
     const launch *at = m->t->at;
-    char who[RANK_TEXT + DOOR_TEXT], from[DOOR_TEXT], name[RANK_TEXT];
+    char who[COMM_NAME + DOOR_TEXT], from[DOOR_TEXT], name[COMM_NAME];
     peer_text(v->fd, from);
     bool in_range = h->rank < (uint32_t)at->world;
     if (in_range) rank_text(at, (int)h->rank, who);
@@ -90,10 +90,27 @@ static int absent(const team *t) {
     return n;
 }
 
+// Each with what it does, for as many as there is room; then how many more there are.
+static void list_roles(char *dst, size_t room, const launch *at, const bool *missing) {
+    char name[COMM_NAME];
+    size_t n = 0;
+    int more = 0;
+    for (int r = 0; r < at->world; r++) {
+        if (!missing[r]) continue;
+        if (n + sizeof name + 32 < room) n += (size_t)snprintf(dst + n, room - n, "%s%s", n ? ", " : "", rank_text(at, r, name));
+        else more++;
+    }
+    if (more) snprintf(dst + n, room - n, " and %d more", more);
+}
+
 // "rank 4, 5, 6 (10.0.0.3), rank 9 (10.0.0.4)": those for whom missing[rank] is set.
 static void list_ranks(char *dst, size_t room, const launch *at, const bool *missing) {
     size_t n = 0;
     dst[0] = 0;
+    if (at->place[0].role[0]) {
+        list_roles(dst, room, at, missing);
+        return;
+    }
     for (int r = 0, node = -1; r < at->world; r++) {
         if (!missing[r] || n + 16 + COMM_HOST >= room) continue;
         bool more = at->place[r].node == node;
@@ -144,7 +161,7 @@ static err_t came_to_star(meeting *m, visitor *v) {
 // connection.
 static err_t heard_early(team *t, conn *c) {
     frame f;
-    char name[RANK_TEXT];
+    char name[COMM_NAME];
     conn_news news = conn_read(c, &f);
     if (news == CONN_NOTHING) return ERR_OK;
     rank_text(t->at, c->peer, name);
@@ -208,7 +225,7 @@ static err_t reached_star(meeting *m, caller *c) {
 
 static err_t no_star(const meeting *m, const team_options *o) {
     const caller *c = &m->caller[0];
-    char name[RANK_TEXT], where[COMM_HOST + 16] = "";
+    char name[COMM_NAME], where[COMM_HOST + 16] = "";
     if (!c->local) snprintf(where, sizeof where, ", port %d", c->port);
     return err_set(ERR_UNAVAILABLE, "%s%s was not reached within %g s%s%s: is lockstep running there, and may this machine connect to it?",
                    rank_text(m->t->at, 0, name), where, o->timeout_s, c->why[0] ? "; last attempt: " : "", c->why);
@@ -237,7 +254,7 @@ static err_t await_go(team *t, double timeout_s) {
     double until = clock_now() + timeout_s + 5;
     conn *c = &t->control[0];
     frame f;
-    char name[RANK_TEXT];
+    char name[COMM_NAME];
     rank_text(t->at, 0, name);
     for (;;) {
         conn_news news = conn_read(c, &f);
@@ -338,7 +355,7 @@ static err_t link_all(meeting *m, double timeout_s) {
 
 // Reports to the others why this rank fails.
 static err_t fail_linking(team *t) {
-    char name[RANK_TEXT];
+    char name[COMM_NAME];
     if (team_query(t) != ERR_OK) return team_query(t);
     err_prefix("%s", rank_text(t->at, t->at->rank, name));
     team_record(t, err_last()->code, err_last()->text);

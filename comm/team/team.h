@@ -23,7 +23,10 @@ typedef struct channel_plan {
     int seats;     // how many communicators of these channels one rank has open at the same time, at most
     // Do ranks a and b, a < b, communicate on channel k? Where they do not, nothing is mapped or opened for them. NULL: all pairs do, on all.
     bool (*needs)(const void *ctx, int k, int a, int b);
-    const void *ctx;  // outlives the launch
+    // What a rank does, for messages that name it (comm_place.role). NULL: all do the same.
+    void (*role)(const void *ctx, int rank, char dst[COMM_ROLE]);
+    const void *ctx;  // of both functions; launch_channels copies it
+    size_t ctx_bytes;
 } channel_plan;
 
 // What a supervisor gives to each rank of its node. Memory and descriptors are made before the fork and inherited.
@@ -39,6 +42,7 @@ typedef struct launch {
                     // rank i; -1 for i = 0 and, after launch_become, for what is not this rank's. NULL on other nodes
     // of launch_channels
     channel_plan plan;
+    void *ctx;   // plan.ctx
     void *more;  // as area, for the further channels; NULL where the node's ranks share nothing there
     size_t more_bytes;
     int *bell;  // plan.seats * locals of them: an eventfd for each communicator of a rank that can wait; NULL with more

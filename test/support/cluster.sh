@@ -187,15 +187,15 @@ rank_killed() {
     begin_endless killed
     kill -9 "$(rank 1 1)"
     all_lose 3 "$(host 1)" 69 0 1 2
-    on 1 "rank 3 was killed by signal 9"
+    on 1 "rank 3 ($(host 1)) was killed by signal 9"
     begin_endless killed-alone
     kill -9 "$(rank 2 0)"
     all_lose 4 "$(host 2)" 69 0 1
-    on 2 "rank 4 was killed by signal 9"
+    on 2 "rank 4 ($(host 2)) was killed by signal 9"
     begin_endless killed-first
     kill -9 "$(rank 0 0)"
     all_lose 0 "$(host 0)" 69 0 1 2
-    on 0 "rank 0 was killed by signal 9"
+    on 0 "rank 0 ($(host 0)) was killed by signal 9"
 }
 
 # --- who may take part ------------------------------------------------------------------------------------------------

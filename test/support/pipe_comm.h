@@ -183,7 +183,7 @@ static inline void pipe_mesh_open(pipe_mesh *m, int nodes, const int *ranks) {
     for (int n = 0; n < nodes; n++)
         for (int i = 0; i < ranks[n]; i++) {
             comm_place *p = &m->place[m->world++];
-            *p = (comm_place){.node = n, .local = i};
+            *p = (comm_place){.node = n, .local = i, .rank = m->world - 1};
             snprintf(p->host, sizeof p->host, "host-%c", 'a' + n);
         }
     for (int i = 0; i < m->world; i++)

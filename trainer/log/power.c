@@ -77,7 +77,7 @@ static const char *advice(unsigned limited) {
 }
 
 static void log_limit(const power *p, monitor *m, int64_t step, const power_device *d, unsigned limited, bool begins) {
-    char who[COMM_HOST + 32], why[LIMITED_TEXT], mhz[32], celsius[32], watts[32], text[256];
+    char who[COMM_NAME], why[LIMITED_TEXT], mhz[32], celsius[32], watts[32], text[256];
     put_number(mhz, sizeof mhz, d->mhz, "MHz");
     put_number(celsius, sizeof celsius, d->celsius, "C");
     put_number(watts, sizeof watts, d->watts, "W");

@@ -32,12 +32,10 @@ typedef struct crew {
     board *b;
     notify voice;
     launch at;  // closed once the ranks are forked
-    grid shape;
-    channel_plan plan;  // of the groups that the shape needs
-    int first;          // number of this node's first rank
     int locals, world, node;
-    pid_t *pid;  // locals of them; 0: not started, or ended
-    int left;    // ranks that have not ended
+    comm_place *place;  // locals of them, for messages after `at` was closed
+    pid_t *pid;         // locals of them; 0: not started, or ended
+    int left;           // ranks that have not ended
     // How it went.
     int root;         // local rank whose end was the cause, -1: none
     int root_status;  // as of wait(2)
@@ -121,16 +119,16 @@ static err_t run_body(const config *c, const launch *at, board *b, rank_body bod
 
 // Puts this rank's name before the text, unless it is there: the team adds it to errors that it sends to others.
 static void say_who(const launch *at) {
-    char who[COMM_HOST + 32];
-    int n = snprintf(who, sizeof who, "rank %d (%s)", at->rank, at->place[at->rank].host);
-    if (strncmp(err_last()->text, who, (size_t)n) != 0) err_prefix("%s", who);
+    char who[COMM_NAME];
+    comm_place_text(&at->place[at->rank], who);
+    if (strncmp(err_last()->text, who, strlen(who)) != 0) err_prefix("%s", who);
 }
 
 // From here on this process is a rank. First it releases what the parent made for itself.
 static err_t be_rank(crew *w, int local, pid_t parent, const sigset_t *before, const config *c, rank_body body, int *rank) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) raise(SIGKILL);  // the parent died before prctl
-    free(w->pid);
+    free(w->pid), free(w->place);
     launch_become(&w->at, local);
     notify_forget();
     *rank = w->at.rank;
@@ -236,19 +234,30 @@ static err_t verdict(const crew *w) {
         return err_set(ERR_INTERRUPTED, "ended at once on request; the newest checkpoint stands, and the same command continues");
     if (!failed && !w->stopped) return ERR_OK;
     if (!failed) return err_set(ERR_INTERRUPTED, "%s", w->node == 0 ? "" : "stopped on request; the same command continues");
-    int rank = w->first + w->root, status = w->root_status;
+    int status = w->root_status;
+    char who[COMM_NAME];
+    comm_place_text(&w->place[w->root], who);
     if (WIFSIGNALED(status)) {
         int signal = WTERMSIG(status);
         const char *name = sigdescr_np(signal);
-        return err_set(ERR_UNAVAILABLE, "rank %d was killed by signal %d (%s)%s", rank, signal, name ? name : "unknown",
+        return err_set(ERR_UNAVAILABLE, "%s was killed by signal %d (%s)%s", who, signal, name ? name : "unknown",
                        signal == SIGKILL ? "; if no person did it, the kernel had run out of memory: see dmesg" : "");
     }
     err_t code = (err_t)WEXITSTATUS(status);
     if (w->world == 1) return err_set(code, "%s", "");
-    return err_set(code, "rank %d ended with %d", rank, (int)code);
+    return err_set(code, "%s ended with %d", who, (int)code);
 }
 
 // --- both ------------------------------------------------------------------------------------------------------------------------
+
+// Of this node's ranks.
+static comm_place *own_places(const launch *at) {
+    comm_place *copy = malloc((size_t)at->locals * sizeof *copy);
+    int first = 0;
+    while (at->place[first].node != at->node) first++;
+    if (copy) memcpy(copy, &at->place[first], (size_t)at->locals * sizeof *copy);
+    return copy;
+}
 
 static err_t open_crew(crew *w, const config *c) {
     cluster *cl = malloc(sizeof *cl);
@@ -258,20 +267,20 @@ static err_t open_crew(crew *w, const config *c) {
     for (int i = 0; rc == ERR_OK && i < cl->nodes; i++) hosts[i] = cl->host[i];
     if (rc == ERR_OK) rc = launch_open(&w->at, cl->nodes, cl->ranks, hosts, cl->node);
     if (rc == ERR_OK) {
-        w->shape = config_grid(c, cl->world);
-        w->plan = grid_channels(&w->shape);
-        if (w->plan.channels) rc = launch_channels(&w->at, &w->plan);
+        grid shape = config_grid(c, cl->world);
+        channel_plan plan = grid_channels(&shape);  // of the groups that the shape needs
+        if (plan.channels) rc = launch_channels(&w->at, &plan);
     }
     if (rc == ERR_OK) {
         w->world = cl->world, w->node = cl->node, w->locals = cl->ranks[cl->node];
-        for (int i = 0; i < cl->node; i++) w->first += cl->ranks[i];
+        w->place = own_places(&w->at);
     }
     free(cl);
     TRY(rc);
     w->pid = calloc((size_t)w->locals, sizeof *w->pid);
     w->b = mmap(NULL, sizeof *w->b, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (w->pid && w->b != MAP_FAILED) return ERR_OK;
-    free(w->pid);
+    if (w->pid && w->place && w->b != MAP_FAILED) return ERR_OK;
+    free(w->pid), free(w->place);
     if (w->b != MAP_FAILED) munmap(w->b, sizeof *w->b);
     launch_close(&w->at);
     return err_set(ERR_INTERNAL, "no memory to watch %d ranks", w->locals);
@@ -292,14 +301,15 @@ static int fork_all(crew *w) {
 
 static err_t no_fork(crew *w) {
     int why = errno, started = w->left;
+    char who[COMM_NAME];
     signal_all(w, SIGKILL);
     for (int i = 0; i < w->locals; i++)
         if (w->pid[i]) waitpid(w->pid[i], NULL, 0);
     w->left = 0;
     return err_set(ERR_UNAVAILABLE,
-                   "no process for rank %d (%d of %d of this node were started): %s; raise the limit of processes (TasksMax, ulimit -u) or "
+                   "no process for %s (%d of %d of this node were started): %s; raise the limit of processes (TasksMax, ulimit -u) or "
                    "lower the number of ranks",
-                   w->first + started, started, w->locals, strerror(why));
+                   comm_place_text(&w->place[started], who), started, w->locals, strerror(why));
 }
 
 static err_t lead(crew *w, const config *c, const sigset_t *set) {
@@ -335,7 +345,7 @@ err_t supervise(const config *c, rank_body body, int *rank, int *world) {
     if (local >= 0 && local < w.locals) return be_rank(&w, local, self, &before, c, body, rank);
     err_t rc = local < 0 ? no_fork(&w) : lead(&w, c, &set);
     if (local < 0) launch_close(&w.at);
-    free(w.pid);
+    free(w.pid), free(w.place);
     munmap(w.b, sizeof *w.b);
     while (sigtimedwait(&set, NULL, &(struct timespec){0}) > 0) {}  // discards a late request: there is nothing left to stop
     pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -22,7 +22,7 @@ static err_t bring(const device *d, int i, char text[DEVICE_PLAN], comm *ranks, 
 }
 
 err_t arithmetic_confirm(device *d, comm *ranks, stream *s) {
-    char text[DEVICE_PLAN], first[COMM_HOST + 32];
+    char text[DEVICE_PLAN], first[COMM_NAME];
     err_record why = {0};
     if (device_about(d)->kind == DEVICE_CPU) return ERR_OK;  // as on all ranks
     ranks->phase.what = ranks->host->phase.what = "compare matmul plans";
