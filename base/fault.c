@@ -4,9 +4,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const point_names[FAULT_POINTS] = {"read", "write", "sync", "rename", "flip"};
+static const char *const point_names[FAULT_POINTS] = {"read", "write", "sync", "rename", "flip", "unit"};
 
 static const char *skip(const char *p) { return p + strspn(p, " \t,"); }
+
+// ":2": a rank; nothing: all. False: something else.
+static bool parse_rank(char **at, int *rank) {
+    *rank = -1;
+    if (**at != ':') return true;
+    char *from = *at + 1;
+    long n = strtol(from, at, 10);
+    *rank = (int)n;
+    return *at > from && n >= 0 && n < 1 << 20;
+}
 
 static err_t parse_one(fault_list *list, const char **text) {
     const char *p = *text;
@@ -15,16 +25,18 @@ static err_t parse_one(fault_list *list, const char **text) {
         if (strncmp(p, point_names[i], n) != 0 || p[n] != '@') continue;
         char *end;
         long first = strtol(p + n + 1, &end, 10), count = 1;
+        int only;
         if (*end == 'x') count = strtol(end + 1, &end, 10);
-        if (first < 1 || count < 1 || !strchr(" \t,", *end)) break;  // strchr also finds the final NUL
+        if (!parse_rank(&end, &only) || first < 1 || count < 1 || !strchr(" \t,", *end)) break;  // strchr also finds the final NUL
         list->first[i] = first;
         list->count[i] = count;
+        list->only[i] = only;
         *text = skip(end);
         return ERR_OK;
     }
     return err_set(ERR_CONFIG,
-                   "fault list \"%s\": expected point@first or point@firstxcount, comma between; "
-                   "points: read write sync rename flip",
+                   "fault list \"%s\": expected point@first or point@firstxcount, with :rank for one rank alone, comma between; "
+                   "points: read write sync rename flip unit",
                    p);
 }
 
@@ -33,6 +45,7 @@ err_t fault_parse(fault_list *list, const char *text) {
         atomic_init(&list->seen[i], 0);
         list->first[i] = list->count[i] = 0;
     }
+    list->rank = -1;
     const char *p = skip(text);
     while (*p) TRY(parse_one(list, &p));
     return ERR_OK;
@@ -40,6 +53,7 @@ err_t fault_parse(fault_list *list, const char *text) {
 
 bool fault_hit(fault_list *list, fault_point point) {
     if (!list || !list->first[point]) return false;
+    if (list->only[point] >= 0 && list->only[point] != list->rank) return false;
     long pass = atomic_fetch_add(&list->seen[point], 1) + 1;
     return pass >= list->first[point] && pass - list->first[point] < list->count[point];
 }

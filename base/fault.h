@@ -1,7 +1,7 @@
 // base/fault.h: failures on demand, so that recovery is tested.
 //
-// `[run] faults = write@3, read@5x2` makes the third write fail, and the fifth and sixth read. Code that can fail calls
-// fault_hit() where the operating system would report the error; a list that is NULL or empty costs one load.
+// `[run] faults = write@3, read@5x2` makes the third write fail, and the fifth and sixth read; `unit@17:2` is for rank 2 alone. Code that
+// can fail calls fault_hit() where the operating system would report the error; a list that is NULL or empty costs one load.
 #ifndef BASE_FAULT_H
 #define BASE_FAULT_H
 
@@ -16,15 +16,18 @@ typedef enum fault_point {
     FAULT_SYNC,    // an fsync returns EIO
     FAULT_RENAME,  // a commit rename returns EIO
     FAULT_FLIP,    // a checkpoint write succeeds, and a bit of what it wrote is wrong
+    FAULT_UNIT,    // a unit of a pipeline's table: the process is killed before it computes (trainer/step/executor.c)
     FAULT_POINTS,
 } fault_point;
 
 typedef struct fault_list {
     atomic_long seen[FAULT_POINTS];                 // how often the point was passed
     long first[FAULT_POINTS], count[FAULT_POINTS];  // fail passes first .. first+count-1 (from 1); first = 0: never
+    int only[FAULT_POINTS];                         // the rank that it is for; -1: all
+    int rank;                                       // this process's, -1 until it is known: what is for one rank is not counted before
 } fault_list;
 
-// Parses "point@first[xcount], ..." into *list. ERR_CONFIG with the valid points on anything else.
+// Parses "point@first[xcount][:rank], ..." into *list. ERR_CONFIG with the valid points on anything else.
 err_t fault_parse(fault_list *list, const char *text);
 
 // Counts one pass of the point and returns whether it must fail. Any thread.

@@ -257,6 +257,77 @@ killed_in_checkpoints() {
     seen checkpoint
 }
 
+# --- lost before a certain unit ---------------------------------------------------------------------------------------
+
+# units PHASE RANK: how many units this rank begins from the start of a step to the end of that phase. The drawing in `drawn` says it: a column is a moment, and a
+# backward unit that is not divided takes two. A pipeline warms up until the last rank has work; it drains when no rank has a forward unit left.
+units() {
+    sed -n 's/^rank [0-9]*  //p' drawn | awk -v phase="$1" -v rank="$2" '
+        { row[n++] = $0; for (c = length; c > 0 && substr($0, c, 1) !~ /[0-9]/; c--) {} if (c > last) last = c }
+        END {
+            end = phase == "warm-up" ? n - 1 : phase == "steady" ? last : length(row[0])
+            for (c = 1; c <= end; c++) {
+                unit = substr(row[rank], c, 1)
+                count += unit != "."
+                c += unit ~ /[a-z]/ && row[0] !~ /[A-Z]/
+            }
+            print count + 0
+        }'
+}
+
+# dies NUMBER RANK RANKS SETTING...: of the run with these settings that rank is killed before its unit of that number, one of its second step; all say who it was.
+dies() {
+    printf '[run]\nfaults = unit@%d:%d\n' "$1" "$2" >fault.ini
+    victim=$2
+    shift 2
+    expect 69 timeout 100 "$bin" base.ini "$run.ini" fault.ini
+    says "$(called $victim "$@") was killed by signal 9" "$(called $victim "$@") is lost: "
+    [ "$(last_step "runs/$run")" = 1 ] || fail "it ended after step $(last_step "runs/$run"), expected 1"
+}
+
+# Before a unit in the middle of each phase, on each rank that has one there; a gpipe's pipeline is steady while all ranks have forward units.
+killed_in_phase() {
+    schedule=$1 deaths=0
+    set -- $deep $small batch.global=6 batch.lanes=1 run.steps=3 schedule.warmup=1 eval.every=0 checkpoint.every=1
+    alone whole-phases 1 "$@"
+    run=phases-$schedule
+    settings "$run" device.ranks=3 $(pipes "$schedule" 3) "$@"
+    expect 0 "$bin" plan base.ini "$run.ini" --draw
+    cp "$out" drawn
+    for victim in 0 1 2; do
+        before=0
+        for phase in warm-up steady drain; do
+            end=$(units $phase $victim) all=$(units drain $victim)
+            if [ "$end" -gt "$before" ]; then
+                rm -rf "runs/$run"
+                dies $((all + (before + end + 1) / 2)) $victim 3 $(pipes "$schedule" 3)
+                expect 0 train "$run"
+                like runs/whole-phases "runs/$run"
+                deaths=$((deaths + 1))
+            fi
+            before=$end
+        done
+    done
+    [ $deaths -eq 8 ] || fail "$deaths deaths, expected 8: the last rank has no unit while the pipeline warms up"
+}
+
+# A unit counts once, also where it is run block by block: a step's last one can be hit, and there is none after it.
+killed_before_the_last_unit() {
+    set -- $deep $small batch.global=8 batch.lanes=4 run.steps=2 schedule.warmup=1 eval.every=0 checkpoint.every=1
+    alone whole-units 1 "$@"
+    for schedule in gpipe 1f1b interleaved zb-h1 zb-v; do
+        run=units-$schedule
+        settings "$run" device.ranks=4 parallel.zero=3 $(pipes $schedule 2) "$@"
+        expect 0 "$bin" plan base.ini "$run.ini" --draw
+        cp "$out" drawn
+        all=$(units drain 1)
+        dies $((2 * all)) 3 4 $(pipes $schedule 2)
+        printf '[run]\nfaults = unit@%d:3\n' $((all + 1)) >fault.ini
+        expect 0 timeout 100 "$bin" base.ini "$run.ini" fault.ini
+        like runs/whole-units "runs/$run"
+    done
+}
+
 # A rank of each stage stands still for longer than [cluster] timeout.
 stopped_for_too_long() {
     settings still device.ranks=3 $forever $deep model.embed=16 $(pipes 1f1b 3) cluster.timeout=2 cluster.heartbeat=0.2
@@ -283,6 +354,8 @@ try far_two_nodes
 try far_four_nodes
 try stopped_and_cut_anew
 try killed_in_steps
+for schedule in gpipe 1f1b interleaved zb-h1 zb-v; do try "killed_in_each_phase_of_$schedule" killed_in_phase $schedule; done
+try killed_before_the_last_unit
 try killed_in_evaluations
 try killed_in_samples
 try killed_in_checkpoints

@@ -33,10 +33,26 @@ static void passes_are_counted(void **state) {
     assert_false(fault_hit(NULL, FAULT_READ));
 }
 
+// A process that does not know its rank yet passes by what is for one rank.
+static void one_rank_can_be_meant(void **state) {
+    (void)state;
+    fault_list list;
+    assert_int_equal(fault_parse(&list, "unit@2:1, read@1x2:0"), ERR_OK);
+    assert_false(fault_hit(&list, FAULT_UNIT) || fault_hit(&list, FAULT_UNIT) || fault_hit(&list, FAULT_READ));
+    list.rank = 1;
+    assert_false(fault_hit(&list, FAULT_UNIT));
+    assert_true(fault_hit(&list, FAULT_UNIT));
+    assert_false(fault_hit(&list, FAULT_UNIT) || fault_hit(&list, FAULT_READ));
+    list.rank = 0;
+    assert_true(fault_hit(&list, FAULT_READ) && fault_hit(&list, FAULT_READ));
+    assert_false(fault_hit(&list, FAULT_READ) || fault_hit(&list, FAULT_UNIT));
+}
+
 static void mistakes_are_named(void **state) {
     (void)state;
-    static const char *const texts[] = {"sync",    "sync@",     "sync@0",        "sync@-1", "sync@2x0", "sync@2x",
-                                        "sync@2y", "sync@0x10", "read@1,open@2", "syncs@1", "@1"};
+    static const char *const texts[] = {"sync",       "sync@",         "sync@0",  "sync@-1", "sync@2x0", "sync@2x",   "sync@2y",
+                                        "sync@0x10",  "read@1,open@2", "syncs@1", "@1",      "unit@2:",  "unit@2:-1", "unit@2:9999999999",
+                                        "unit@2:1x3", "unit@2:1y",     "unit:1@2"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         fault_list list;
         assert_int_equal(fault_parse(&list, texts[i]), ERR_CONFIG);
@@ -45,6 +61,7 @@ static void mistakes_are_named(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(passes_are_counted), cmocka_unit_test(mistakes_are_named)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(passes_are_counted), cmocka_unit_test(one_rank_can_be_meant),
+                                       cmocka_unit_test(mistakes_are_named)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

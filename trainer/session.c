@@ -214,6 +214,7 @@ static err_t plan_tensors(session *x) {
     state_options o = state_options_of(x);
     TRY(state_open(&x->state, x->net, x->dev, x->s, x->groups.group[GROUP_DATA], &o));
     TRY(step_open(&x->runner, x->cfg, x->dev, x->s, &(step_ranks){x->ranks, &x->groups, &x->stages}, x->net, &x->state));
+    x->runner.faults = &x->faults;
     return evaluator_declare(&x->evaluator, &x->runner);
 }
 
@@ -304,6 +305,7 @@ err_t session_machine(session *x, const config *c, session_kind kind, int device
 
 err_t session_enter(session *x, const launch *at) {
     x->step = 0;
+    x->faults.rank = at ? at->rank : 0;
     TRY(open_stages(x, at ? at->rank : 0, at ? at->world : 1));
     TRY(open_ranks(x, at));
     TRY(groups_open(&x->groups, &x->shape, x->ranks));

@@ -4,8 +4,11 @@
 #include "trainer/step/executor.h"
 
 #include "base/clock.h"
+#include "base/fault.h"
 
 #include <inttypes.h>
+#include <signal.h>
+#include <unistd.h>
 
 // The micro-batch under way; of a pipeline the one that the last action was of.
 typedef struct micro {
@@ -150,11 +153,18 @@ static void cross(step_runner *r, const action *a) {
     if (s + 1 < x->count) flow_cross(&r->flow, x->cut[s + 1] - 1, a->in);
 }
 
+// A unit may be several actions: one for each block where weights are gathered or buckets reduced.
+static bool begins_unit(const step_runner *r, const action *a, pass_part part) {
+    const int *cut = &r->stages->cut[stage_of(r, a->first)];
+    return part == PASS_FORWARD ? a->first == cut[0] : a->last == cut[1] - 1;
+}
+
 // The action's micro-batch, one of those that are on their way.
 static err_t run_stage(micro *m, const action *a, pass_part part) {
     step_runner *r = m->r;
     const step_flight *f = &r->flight[a->place];
     m->works = f->works, m->b = f->b;
+    if (begins_unit(r, a, part) && fault_hit(r->faults, FAULT_UNIT)) kill(getpid(), SIGKILL);
     if (m->works) {
         m->p = micro_pass(r, a->place, a->buffer);
         m->p.slot = a->slot;

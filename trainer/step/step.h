@@ -2,6 +2,7 @@
 #ifndef TRAINER_STEP_STEP_H
 #define TRAINER_STEP_STEP_H
 
+#include "base/fault.h"
 #include "data/loader.h"
 #include "model/flow.h"
 #include "trainer/config/config.h"
@@ -86,6 +87,7 @@ typedef struct step_runner {
     // Fills in the rest of this rank's report of a step, from REPORT_SENSED on. NULL: nothing.
     void (*sense)(void *ctx, int64_t step, double *report);
     void *sense_ctx;
+    fault_list *faults;      // NULL: none
     err_record data_failed;  // why this rank could not read its data in a step that is not collected yet
     double began, data_s;    // of the step: when it began, and how long it waited for the loader
 } step_runner;
