@@ -54,6 +54,8 @@ const char *comm_place_text(const comm_place *p, char dst[COMM_NAME]);
 typedef struct comm_traffic {
     int64_t sent, received;  // bytes of payload, to and from other ranks
     int64_t sent_far;        // of these, to ranks of other nodes
+    int64_t messages;        // sends to other ranks, also of no bytes: a part of an exchange, a piece of a collective
+    int64_t messages_far;    // of these, to ranks of other nodes
     int64_t wire;            // bytes written to sockets
     int64_t calls;
 } comm_traffic;

@@ -3,32 +3,24 @@
 
 #include <stdlib.h>
 
-static bool far(const comm *c, int peer) { return c->place[peer].node != c->place[c->rank].node; }
 static bool one_host(const comm *c) { return comm_nodes(c) == 1; }
 static int right_of(const comm *c) { return (c->rank + 1) % c->world; }
 
-static void add(comm_cost *x, const comm *c, int peer, int64_t bytes) {
-    x->sent += bytes;
-    if (far(c, peer)) x->sent_far += bytes;
-}
+static void add(comm_cost *x, const comm *c, int peer, int64_t bytes) { *x = cost_add(*x, cost_send(c, peer, bytes, 1)); }
 
 // In a ring a rank sends every piece but one; on one host it sends its own piece to every other rank.
 comm_cost cost_all_gather(const comm *c, const size_t *cut) {
-    comm_cost x = {0};
-    if (c->world == 1) return x;
-    int right = right_of(c);
-    if (one_host(c)) x.sent = (int64_t)(cut[c->rank + 1] - cut[c->rank]) * (c->world - 1);
-    else add(&x, c, right, (int64_t)(cut[c->world] - (cut[right + 1] - cut[right])));
-    return x;
+    if (c->world == 1) return (comm_cost){0};
+    int right = right_of(c), pieces = c->world - 1;
+    if (one_host(c)) return cost_send(c, right, (int64_t)(cut[c->rank + 1] - cut[c->rank]) * pieces, pieces);
+    return cost_send(c, right, (int64_t)(cut[c->world] - (cut[right + 1] - cut[right])), pieces);
 }
 
+// Either way a piece to each other rank, or each other piece to one rank.
 comm_cost cost_reduce_scatter(const comm *c, const size_t *cut, size_t element) {
-    comm_cost x = {0};
-    if (c->world == 1) return x;
+    if (c->world == 1) return (comm_cost){0};
     int64_t own = (int64_t)(cut[c->rank + 1] - cut[c->rank]), all = (int64_t)cut[c->world];
-    if (one_host(c)) x.sent = (all - own) * (int64_t)element;
-    else add(&x, c, right_of(c), (all - own) * (int64_t)element);  // its own piece is only received
-    return x;
+    return cost_send(c, right_of(c), (all - own) * (int64_t)element, c->world - 1);  // its own piece is only received
 }
 
 // Up the binomial tree to rank 0 and down again: once to the parent, once to each child.
@@ -54,8 +46,7 @@ comm_cost cost_all_reduce(const comm *c, size_t count, size_t element) {
     if (count * element <= (c->world <= COST_SMALL_RANKS ? COST_SMALL_BYTES : COST_TREE_BYTES)) return cost_small(c, (int64_t)(count * element));
     for (int r = 0; r <= c->world; r++)
         cut[r] = (r == c->world ? count : count / (size_t)c->world * (size_t)r / COST_PIECE_ELEMENTS * COST_PIECE_ELEMENTS) * element;
-    comm_cost a = cost_reduce_scatter(c, cut, 1), b = cost_all_gather(c, cut);
-    return (comm_cost){a.sent + b.sent, a.sent_far + b.sent_far};
+    return cost_add(cost_reduce_scatter(c, cut, 1), cost_all_gather(c, cut));
 }
 
 static void close_imaginary(comm *c) { free(c); }

@@ -10,11 +10,21 @@
 // of.
 enum { COST_SMALL_RANKS = 8, COST_SMALL_BYTES = 8 << 10, COST_TREE_BYTES = 64 << 10, COST_CHAIN_BYTES = 256 << 10, COST_PIECE_ELEMENTS = 16 };
 
+// What this rank sends, counted as in comm_traffic.
 typedef struct comm_cost {
-    int64_t sent, sent_far;
-} comm_cost;  // bytes of payload by this rank, of these to other nodes
+    int64_t sent, sent_far;  // bytes of payload, of these to other nodes
+    int64_t messages, messages_far;
+} comm_cost;
 
-static inline comm_cost cost_add(comm_cost a, comm_cost b) { return (comm_cost){a.sent + b.sent, a.sent_far + b.sent_far}; }
+static inline comm_cost cost_add(comm_cost a, comm_cost b) {
+    return (comm_cost){a.sent + b.sent, a.sent_far + b.sent_far, a.messages + b.messages, a.messages_far + b.messages_far};
+}
+
+// Messages of so many bytes in all to a rank of c.
+static inline comm_cost cost_send(const comm *c, int peer, int64_t bytes, int64_t messages) {
+    bool far = c->place[peer].node != c->place[c->rank].node;
+    return (comm_cost){bytes, far ? bytes : 0, messages, far ? messages : 0};
+}
 
 // c gives rank, world and places; nothing is called.
 comm_cost cost_all_gather(const comm *c, const size_t *cut);  // cuts in bytes

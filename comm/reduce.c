@@ -245,8 +245,7 @@ static err_t list_part(walk *w, bool sending, int peer, float *data, size_t floa
     }
     (*list)[(*count)++] = (comm_part){peer, data, floats * sizeof(float)};
     if (!sending) return ERR_OK;
-    w->cost.sent += (int64_t)(floats * sizeof(float));
-    if (r->ranks->place[peer].node != r->ranks->place[r->rank].node) w->cost.sent_far += (int64_t)(floats * sizeof(float));
+    w->cost.moves = cost_add(w->cost.moves, cost_send(r->ranks, peer, (int64_t)(floats * sizeof(float)), 1));
     return ERR_OK;
 }
 

@@ -16,7 +16,7 @@
 #ifndef COMM_REDUCE_H
 #define COMM_REDUCE_H
 
-#include "comm/comm.h"
+#include "comm/cost.h"
 #include "comm/ordered.h"
 #include "gpu/ops.h"
 
@@ -43,8 +43,8 @@ int reduce_lane_buffers(const reducer *r);              // gradient buffers that
 int reduce_kept(const reducer *r);                      // counters over its own range that an owner needs (turns only)
 
 typedef struct reduce_cost {
-    size_t scratch;          // floats
-    int64_t sent, sent_far;  // bytes of payload by this rank, of these to other nodes
+    size_t scratch;  // floats
+    comm_cost moves;
 } reduce_cost;
 
 // What one job will need and move. Also allocates its message lists: call it for every job before the first one runs.

@@ -446,8 +446,11 @@ static int64_t wire_of(size_t bytes) {
     return (int64_t)bytes + 40 * frames + 16 * full;
 }
 
-static void expect_traffic(comm *c, const char *what, int64_t sent, int64_t received, int64_t far) {
+// n: messages, of these n_far to other nodes.
+static void expect_traffic(comm *c, const char *what, int64_t sent, int64_t received, int64_t far, int64_t n, int64_t n_far) {
     comm_traffic *t = &c->traffic;
+    CHECK(t->messages == n && t->messages_far == n_far, "%s on rank %d: %" PRId64 " messages, %" PRId64 " far; expected %" PRId64 ", %" PRId64, what,
+          c->rank, t->messages, t->messages_far, n, n_far);
     CHECK(t->sent == sent && t->received == received && t->sent_far == far,
           "%s on rank %d: %" PRId64 " sent, %" PRId64 " received, %" PRId64 " far; expected %" PRId64 ", %" PRId64 ", %" PRId64, what, c->rank,
           t->sent, t->received, t->sent_far, sent, received, far);
@@ -466,31 +469,34 @@ static void body_traffic(comm *c, void *ctx) {
     for (size_t r = 0; r <= world; r++) cut[r] = r * 1000 + (r == world ? 77 : 0);
     int64_t total = (int64_t)cut[world], own = c->rank == c->world - 1 ? 1077 : 1000, last = c->world - 1;
     RUNS(c->table->all_to_all(c, y, x, 1001, NULL));
-    expect_traffic(c, "all_to_all", others * 1001, others * 1001, far * 1001);
+    expect_traffic(c, "all_to_all", others * 1001, others * 1001, far * 1001, others, far);
     RUNS(c->table->all_reduce(c, x, 10, FP64, REDUCE_MAX, NULL));
-    expect_traffic(c, "small all_reduce", others * 80, others * 80, far * 80);
+    expect_traffic(c, "small all_reduce", others * 80, others * 80, far * 80, others, far);
     if (one_host) {
         RUNS(c->table->reduce_scatter(c, x, cut, FP32, NULL));
-        expect_traffic(c, "reduce_scatter", 4 * (total - own), 4 * own * others, 0);
+        expect_traffic(c, "reduce_scatter", 4 * (total - own), 4 * own * others, 0, others, 0);
         RUNS(c->table->all_gather(c, x, cut, NULL));
-        expect_traffic(c, "all_gather", own * others, total - own, 0);
+        expect_traffic(c, "all_gather", own * others, total - own, 0, others, 0);
         RUNS(c->table->all_reduce(c, x, 64 * 1000 * world, FP32, REDUCE_SUM, NULL));
-        expect_traffic(c, "all_reduce", 2 * 4 * 64000 * others, 2 * 4 * 64000 * others, 0);
+        expect_traffic(c, "all_reduce", 2 * 4 * 64000 * others, 2 * 4 * 64000 * others, 0, 2 * others, 0);
     } else {
         int next = (c->rank + 1) % c->world;
         bool next_far = c->place[next].node != c->place[c->rank].node;
         int64_t out = total - (next == last ? 1077 : 1000);
         RUNS(c->table->all_gather(c, x, cut, NULL));
-        expect_traffic(c, "all_gather in a ring", out, total - own, next_far ? out : 0);
+        expect_traffic(c, "all_gather in a ring", out, total - own, next_far ? out : 0, others, next_far ? others : 0);
         RUNS(c->table->reduce_scatter(c, x, cut, FP32, NULL));
         int prev = (c->rank + c->world - 1) % c->world;
         int64_t in = total - (prev == last ? 1077 : 1000);
-        expect_traffic(c, "reduce_scatter in a ring", 4 * (total - own), 4 * in, next_far ? 4 * (total - own) : 0);
+        expect_traffic(c, "reduce_scatter in a ring", 4 * (total - own), 4 * in, next_far ? 4 * (total - own) : 0, others, next_far ? others : 0);
     }
     RUNS(c->table->broadcast(c, x, 300000, 0, NULL));
     int next = (c->rank + 1) % c->world;
-    expect_traffic(c, "broadcast", c->rank < last ? 300000 : 0, c->rank > 0 ? 300000 : 0,
-                   c->place[next].node != c->place[c->rank].node && c->rank < last ? 300000 : 0);
+    bool sends = c->rank < last, sends_far = sends && c->place[next].node != c->place[c->rank].node;
+    expect_traffic(c, "broadcast", sends ? 300000 : 0, c->rank > 0 ? 300000 : 0, sends_far ? 300000 : 0, sends, sends_far);
+    RUNS(c->table->barrier(c, NULL));  // messages without payload
+    CHECK(c->traffic.sent == 0 && c->traffic.messages == others && c->traffic.messages_far == far, "barrier: %" PRId64 " messages",
+          c->traffic.messages);
     free(x), free(y);
 }
 

@@ -1,4 +1,4 @@
-// test/test_pipe_plan.c: `plan` says of models that ranks share what runs hold and send, to the byte and connection by connection: pipelines of every
+// test/test_pipe_plan.c: `plan` says of models that ranks share what runs hold and send, to the byte and to the message, connection by connection: pipelines of every
 // schedule, layers divided among ranks, both, with data parallel groups of any ZeRO stage, recomputation and offload, of three architectures, tied and
 // not, on one node and on two. And it knows which layers run backward in halves, and so wait less.
 #include "test/support/ranks.h"
@@ -70,7 +70,7 @@ static const layout layouts[] = {
 // --- a rank ----------------------------------------------------------------------------------------------------------------------
 
 static void add_traffic(comm_cost *to, const comm *c) {
-    if (c) *to = cost_add(*to, (comm_cost){c->traffic.sent, c->traffic.sent_far});
+    if (c) *to = cost_add(*to, (comm_cost){c->traffic.sent, c->traffic.sent_far, c->traffic.messages, c->traffic.messages_far});
 }
 
 // Since the communicators were opened.
@@ -91,29 +91,37 @@ static err_t settle(session *x) {
     return ERR_OK;
 }
 
-static err_t expect(const char *what, int64_t found, int64_t planned) {
-    return found == planned ? ERR_OK : err_set(ERR_INTERNAL, "%s: %" PRId64 " bytes, planned %" PRId64, what, found, planned);
+static err_t expect(const char *what, const char *unit, int64_t found, int64_t planned) {
+    return found == planned ? ERR_OK : err_set(ERR_INTERNAL, "%s: %" PRId64 " %s, planned %" PRId64, what, found, unit, planned);
+}
+
+static err_t expect_sent(const char *what, const comm_cost *before, const comm_cost *after, const comm_cost *planned) {
+    char far[64];
+    snprintf(far, sizeof far, "%s on other nodes", what);
+    TRY(expect(what, "bytes", after->sent - before->sent, planned->sent));
+    TRY(expect(far, "bytes", after->sent_far - before->sent_far, planned->sent_far));
+    TRY(expect(what, "messages", after->messages - before->messages, planned->messages));
+    return expect(far, "messages", after->messages_far - before->messages_far, planned->messages_far);
 }
 
 static err_t compare_traffic(const session *x, const comm_cost before[PLAN_GROUPS], const comm_cost after[PLAN_GROUPS], plan_rank p) {
-    static const char *const name[][2] = {{"sent to the data group", "sent to the data group on other nodes"},
-                                          {"sent to the tensor group", "sent to the tensor group on other nodes"},
-                                          {"sent to stages", "sent to stages on other nodes"},
-                                          {"sent to all", "sent to all on other nodes"}};
+    static const char *const name[] = {[PLAN_DATA] = "sent to the data group",
+                                       [PLAN_TENSOR] = "sent to the tensor group",
+                                       [PLAN_STAGES] = "sent to stages",
+                                       [PLAN_ALL] = "sent to all"};
     if (x->shape.tensor * x->shape.pipeline == 1) p.to[PLAN_ALL] = cost_add(p.to[PLAN_ALL], p.to[PLAN_DATA]), p.to[PLAN_DATA] = (comm_cost){0};
     comm_cost all = {0};
     for (int g = 0; g < PLAN_GROUPS; g++) {
-        TRY(expect(name[g][0], after[g].sent - before[g].sent, p.to[g].sent));
-        TRY(expect(name[g][1], after[g].sent_far - before[g].sent_far, p.to[g].sent_far));
+        TRY(expect_sent(name[g], &before[g], &after[g], &p.to[g]));
         all = cost_add(all, p.to[g]);
     }
-    TRY(expect("sent", all.sent, p.sent));
-    return expect("sent to other nodes", all.sent_far, p.sent_far);
+    TRY(expect("sent", "bytes", all.sent, p.sent));
+    return expect("sent to other nodes", "bytes", all.sent_far, p.sent_far);
 }
 
 static err_t compare_memory(const session *x, const plan_rank *p) {
     size_t held = state_bytes(&x->state) + x->runner.memory.bytes + x->runner.staging.bytes + x->ring_bytes;
-    return expect("memory", (int64_t)held, (int64_t)plan_bytes(p));
+    return expect("memory", "bytes", (int64_t)held, (int64_t)plan_bytes(p));
 }
 
 // What a rank holds at once, by the schedule run on paper.

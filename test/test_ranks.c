@@ -26,7 +26,8 @@ enum { ASKED = 6 };
 typedef struct finding {
     char hash[17], state_hash[17], error[ERR_TEXT];
     double loss, eval, eval_published, asked[ASKED];  // asked: bits per byte of a text, and the sums of choices
-    int64_t memory, planned, sent, planned_sent, sent_far, planned_far;
+    int64_t memory, planned;
+    comm_cost sent, planned_sent;
     err_t code;
 } finding;
 
@@ -147,8 +148,9 @@ static err_t measure(session *x, const world *w, finding *f) {
         TRY(session_step(x, &s));
         TRY(session_settle(x));
     }
-    f->sent = x->ranks->traffic.sent - before.sent;
-    f->sent_far = x->ranks->traffic.sent_far - before.sent_far;
+    comm_traffic after = x->ranks->traffic;
+    f->sent = (comm_cost){after.sent - before.sent, after.sent_far - before.sent_far, after.messages - before.messages,
+                          after.messages_far - before.messages_far};
     f->loss = s.loss;
     TRY(eval_loss(x, 0, &f->eval, &windows));
     TRY(answer(x, f->asked));
@@ -168,8 +170,8 @@ static err_t compare_plan(session *x, const config *c, finding *f) {
     TRY(plan_one(c, x->ranks->rank, x->ranks->world, x->ranks->place, &p));
     f->memory = (int64_t)(state_bytes(&x->state) + x->runner.memory.bytes + x->runner.staging.bytes + x->ring_bytes);
     f->planned = (int64_t)plan_bytes(&p);
-    f->planned_sent = p.sent;
-    f->planned_far = p.sent_far;
+    for (int g = 0; g < PLAN_GROUPS; g++) f->planned_sent = cost_add(f->planned_sent, p.to[g]);
+    if (f->planned_sent.sent != p.sent || f->planned_sent.sent_far != p.sent_far) return err_set(ERR_INTERNAL, "the groups are not all that is sent");
     return ERR_OK;
 }
 
@@ -259,9 +261,13 @@ static void expect_same(const char *what, const finding *all, int n, const findi
             fail_msg("%s: rank %d of %d: eval %.17g, of the weights published anew %.17g", what, k, n, all[k].eval, all[k].eval_published);
         if (all[k].memory != all[k].planned)
             fail_msg("%s: rank %d of %d holds %" PRId64 " bytes, planned %" PRId64, what, k, n, all[k].memory, all[k].planned);
-        if (all[k].sent != all[k].planned_sent || all[k].sent_far != all[k].planned_far)
-            fail_msg("%s: rank %d of %d sent %" PRId64 " bytes (%" PRId64 " far), planned %" PRId64 " (%" PRId64 ")", what, k, n, all[k].sent,
-                     all[k].sent_far, all[k].planned_sent, all[k].planned_far);
+        const comm_cost *found = &all[k].sent, *want = &all[k].planned_sent;
+        if (found->sent != want->sent || found->sent_far != want->sent_far)
+            fail_msg("%s: rank %d of %d sent %" PRId64 " bytes (%" PRId64 " far), planned %" PRId64 " (%" PRId64 ")", what, k, n, found->sent,
+                     found->sent_far, want->sent, want->sent_far);
+        if (found->messages != want->messages || found->messages_far != want->messages_far)
+            fail_msg("%s: rank %d of %d sent %" PRId64 " messages (%" PRId64 " far), planned %" PRId64 " (%" PRId64 ")", what, k, n, found->messages,
+                     found->messages_far, want->messages, want->messages_far);
     }
 }
 

@@ -8,6 +8,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 static size_t aligned(const tensor *t) { return t->dims ? (tensor_bytes(t) + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN : 0; }
 
@@ -136,28 +137,46 @@ static void print_memory(FILE *out, const plan_rank *p, int world) {
     fprintf(out, "  beside it, measured in no arena: the kernels' packing buffers, the transport's rings, the program\n");
 }
 
-// Of a model that ranks share: what goes on which connections.
-static void print_groups(FILE *out, const plan_rank *p, int world) {
-    static const char *const name[] = {
-        [PLAN_DATA] = "data groups", [PLAN_TENSOR] = "tensor groups", [PLAN_STAGES] = "stages", [PLAN_ALL] = "all ranks"};
+typedef struct amount {
+    int64_t sent, far;
+} amount;
+
+// What a rank sends to a group; PLAN_GROUPS: to all of them.
+static amount amount_of(const plan_rank *p, int group, bool messages) {
+    amount x = {0};
     for (int g = 0; g < PLAN_GROUPS; g++) {
-        comm_cost all = {0};
-        for (int k = 0; k < world; k++) all = cost_add(all, p[k].to[g]);
-        if (!all.sent && g != PLAN_DATA) continue;
-        fprintf(out, "    %-16s %16" PRId64 "   of these %" PRId64 " between nodes\n", name[g], all.sent, all.sent_far);
+        if (group != PLAN_GROUPS && group != g) continue;
+        const comm_cost *c = &p->to[g];
+        x.sent += messages ? c->messages : c->sent, x.far += messages ? c->messages_far : c->sent_far;
     }
+    return x;
 }
 
-static void print_traffic(FILE *out, const plan_rank *p, int world, bool shared) {
-    int64_t sent = 0, far = 0, least = p[0].sent, most = p[0].sent;
+static void print_group(FILE *out, const char *indent, const char *name, const plan_rank *p, int world, int group, bool messages) {
+    amount all = {0};
     for (int k = 0; k < world; k++) {
-        sent += p[k].sent, far += p[k].sent_far;
-        least = p[k].sent < least ? p[k].sent : least, most = p[k].sent > most ? p[k].sent : most;
+        amount x = amount_of(&p[k], group, messages);
+        all.sent += x.sent, all.far += x.far;
     }
-    fprintf(out, "traffic of a step, bytes\n");
+    fprintf(out, "%s%-*s %16" PRId64 "   of these %" PRId64 " between nodes\n", indent, 20 - (int)strlen(indent), name, all.sent, all.far);
+}
+
+// Of a model that ranks share: what goes on which connections, too.
+static void print_traffic(FILE *out, const plan_rank *p, const grid *shape, bool messages) {
+    static const char *const name[] = {
+        [PLAN_DATA] = "data groups", [PLAN_TENSOR] = "tensor groups", [PLAN_STAGES] = "stages", [PLAN_ALL] = "all ranks"};
+    const bool has[] = {[PLAN_DATA] = true, [PLAN_TENSOR] = shape->tensor > 1, [PLAN_STAGES] = shape->pipeline > 1, [PLAN_ALL] = true};
+    int64_t least = INT64_MAX, most = 0;
+    int world = grid_world(shape);
+    for (int k = 0; k < world; k++) {
+        int64_t n = amount_of(&p[k], PLAN_GROUPS, messages).sent;
+        least = n < least ? n : least, most = n > most ? n : most;
+    }
+    fprintf(out, "%s\n", messages ? "messages of a step, to other ranks" : "traffic of a step, bytes");
     print_row(out, "sent by a rank", least, most);
-    fprintf(out, "  %-18s %16" PRId64 "   of these %" PRId64 " between nodes\n", "by all", sent, far);
-    if (shared) print_groups(out, p, world);
+    print_group(out, "  ", "by all", p, world, PLAN_GROUPS, messages);
+    for (int g = 0; g < PLAN_GROUPS && shape->tensor * shape->pipeline > 1; g++)
+        if (has[g]) print_group(out, "    ", name[g], p, world, g, messages);
 }
 
 // Lanes are not divided, so a rank with fewer lanes than another waits.
@@ -275,7 +294,7 @@ static err_t plan_all(const config *c, const cluster *who, plan_rank *p, comm_pl
     print_lanes(out, p, &shape, c->batch.lanes);
     if (shape.pipeline > 1) TRY(print_pipeline(out, c, &shape, p, draw));
     print_memory(out, p, world);
-    if (world > 1) print_traffic(out, p, world, shape.tensor * shape.pipeline > 1);
+    if (world > 1) print_traffic(out, p, &shape, false), print_traffic(out, p, &shape, true);
     return ERR_OK;
 }
 

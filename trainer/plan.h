@@ -12,7 +12,7 @@
 
 enum { PLAN_CHUNKS = 64 };
 
-// Whom a rank sends to. Without a pipeline the data group is all ranks.
+// Whom a rank sends to: a row each in the table of traffic. Where no ranks share a model, the data group is all ranks.
 typedef enum { PLAN_DATA, PLAN_TENSOR, PLAN_STAGES, PLAN_ALL, PLAN_GROUPS } plan_group;
 
 typedef struct plan_rank {
@@ -23,7 +23,7 @@ typedef struct plan_rank {
     size_t activations, staging, ring, rest;
     size_t tied;             // copy and gradient of a tensor that another stage has too
     int64_t sent, sent_far;  // bytes of payload that a step sends; of these, to other nodes
-    // Of these: to those that have the same stages, gradients and weights; to the stages before and after, and of a tied tensor between the first and
+    // Of these, and of messages: to those that have the same stages, gradients and weights; to the stages before and after, and of a tied tensor between the first and
     // the last one; to all, what decides the step.
     comm_cost to[PLAN_GROUPS];
     int stage, stages;                                  // in the pipeline: the rank's first stage; 1: there is none

@@ -237,11 +237,12 @@ static err_t leave(nccl_comm *n, const char *what, ncclResult_t r) {
 // --- collectives ---------------------------------------------------------------------------------------------------------------
 
 // NCCL chooses the route of the bytes. We count the minimum: each part goes straight from the rank that has it to the
-// one that needs it.
+// one that needs it, as one message.
 static void count_sent(comm *c, int to, size_t bytes) {
+    comm_traffic *t = &c->traffic;
     if (to == c->rank) return;
-    c->traffic.sent += (int64_t)bytes;
-    if (c->place[to].node != c->place[c->rank].node) c->traffic.sent_far += (int64_t)bytes;
+    t->sent += (int64_t)bytes, t->messages++;
+    if (c->place[to].node != c->place[c->rank].node) t->sent_far += (int64_t)bytes, t->messages_far++;
 }
 
 static void count_received(comm *c, int from, size_t bytes) {

@@ -209,9 +209,9 @@ static void put_next(const mesh_call *x, flow *f) {
 
 static void finish(const mesh_call *x, flow *f) {
     comm_traffic *t = &x->c->traffic;
-    if (f->out) t->sent += (int64_t)f->bytes;
+    if (f->out) t->sent += (int64_t)f->bytes, t->messages++;
     else t->received += (int64_t)f->bytes;
-    if (f->out && f->wire->far.fd >= 0) t->sent_far += (int64_t)f->bytes;
+    if (f->out && f->wire->far.fd >= 0) t->sent_far += (int64_t)f->bytes, t->messages_far++;
     f->wire->sequence[f->out]++;
     if (++f->k < f->n) put_next(x, f);
 }

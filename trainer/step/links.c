@@ -127,6 +127,5 @@ err_t links_pass(links *x, int stage, bool sends, void *data, size_t bytes) {
 
 comm_cost links_cost(const groups *ranks, const stages *of, const message *m, size_t bytes) {
     const comm *to = link_at(ranks, number_of(of, m->stage, m->kind));
-    bool far = to->place[0].node != to->place[1].node;
-    return m->sends ? (comm_cost){(int64_t)bytes, far ? (int64_t)bytes : 0} : (comm_cost){0};
+    return m->sends ? cost_send(to, 1 - to->rank, (int64_t)bytes, 1) : (comm_cost){0};
 }

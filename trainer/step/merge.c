@@ -106,11 +106,6 @@ static err_t whole(void *ctx, merge_kind kind, const tensor *part, stream *s) { 
 
 // --- on paper --------------------------------------------------------------------------------------------------------------
 
-static void add_far(comm_cost *sum, const comm *c, int peer, int64_t bytes) {
-    sum->sent += bytes;
-    if (c->place[peer].node != c->place[c->rank].node) sum->sent_far += bytes;
-}
-
 static err_t paper_deal(void *ctx, tensor *parts, const tensor *part, stream *s) {
     merge_ranks *x = ctx;
     int64_t rows = matrix_rows(part), C = matrix_columns(part);
@@ -119,7 +114,7 @@ static err_t paper_deal(void *ctx, tensor *parts, const tensor *part, stream *s)
     if (!x->fixed) x->sent = cost_add(x->sent, cost_reduce_scatter(x->ranks, cuts(x, rows, (size_t)C), sizeof(float)));
     for (int k = 0; x->fixed && k < x->ranks->world; k++) {
         int64_t count = first_row(rows, k + 1, x->ranks->world) - first_row(rows, k, x->ranks->world);
-        if (k != x->ranks->rank) add_far(&x->sent, x->ranks, k, count * C * (int64_t)sizeof(float));
+        if (k != x->ranks->rank) x->sent = cost_add(x->sent, cost_send(x->ranks, k, count * C * (int64_t)sizeof(float), 1));
     }
     return ERR_OK;
 }

@@ -59,15 +59,20 @@ err_t tied_values(train_state *t, stream *s) {
     return t->ranks->table->all_gather(t->ranks, t->copy.data, state_cuts(t, segment_of(t, t->borrowed), element), s);
 }
 
+static comm_cost cost_of_gradients(train_state *t, const comm *link) {
+    int count, messages = 0;
+    const zero_piece *p = state_pieces(t, &count);
+    for (int i = 0; i < count; i++) messages += p[i].row == t->borrowed;
+    return cost_send(link, 1 - link->rank, state_count_of(t, t->borrowed) * (int64_t)sizeof(float), messages);
+}
+
 tied_costs tied_cost(train_state *t) {
     comm *link = link_of(t);
     size_t first, count, element = dtype_bytes(t->o.compute);
     tied_costs sum = {0};
     if (!link) return sum;
     range_of(t, row_of(t), &first, &count);
-    bool far = link->place[0].node != link->place[1].node;
-    int64_t bytes = (int64_t)(t->lent >= 0 ? count * element : (size_t)state_count_of(t, t->borrowed) * sizeof(float));
-    sum.link = (comm_cost){.sent = bytes, .sent_far = far ? bytes : 0};
+    sum.link = t->lent >= 0 ? cost_send(link, 1 - link->rank, (int64_t)(count * element), count > 0) : cost_of_gradients(t, link);
     if (t->borrowed >= 0 && t->shards.masters) sum.gather = cost_all_gather(t->ranks, state_cuts(t, segment_of(t, t->borrowed), element));
     return sum;
 }
