@@ -204,7 +204,8 @@ static void place_gradients(const transformer *t, int l, const pass *p, layer_vi
 // out = the gradient before the dropout at `which`: dy without dropout.
 static err_t branch_gradient(const pass *p, int l, int which, const tensor *dy, const tensor *out) {
     if (p->drop.p != 0) return dropout_samples(p, l + 1, which, out, dy);
-    return out->data == dy->data ? ERR_OK : stream_copy(p->s, out->data, dy->data, tensor_bytes(dy));
+    tensor to = *out;
+    return out->data == dy->data ? ERR_OK : p->ops->cast(&(cast_args){.y = &to, .x = dy}, p->s);
 }
 
 // Of `out` or `proj`. Without dropout a norm forms the bias's gradient.

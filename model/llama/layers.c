@@ -236,7 +236,7 @@ static err_t mlp_backward(llama_layers *t, int l, const pass *p, layer_view *v, 
     const layer_params *n = &t->layer[l];
     tensor dnorm = view2(&t->inner, v->N, t->o.embed), dpair = v->pair, dpairs = v->pairs;
     tensor rows = view2(&v->dgated, v->gated_rows.size[0], v->gated_rows.size[1]);
-    if (t->halves) TRY(stream_copy(p->s, v->dout.data, dy->data, tensor_bytes(dy)));
+    if (t->halves) TRY(p->ops->cast(&(cast_args){.y = &v->dout, .x = dy}, p->s));
     else TRY(linear_weights(p, &n->out, dy, &v->gated));
     TRY(linear_inputs(p, &n->out, &v->dgated, dy, NULL, NULL));
     TRY(p->ops->swiglu_backward(&(swiglu_backward_args){.dx = &dpairs, .dy = &rows, .x = &v->pairs}, p->s));
