@@ -10,4 +10,7 @@ const dropout_key *dropout_at(const pass *p, int block, int which, dropout_key *
 // y = dropout(x), or nothing where nothing is dropped, for x of p->B samples of any shape. y may be x.
 err_t dropout_samples(const pass *p, int block, int which, const tensor *y, const tensor *x);
 
+// The same of the rows (n,C) that are here of p->B samples of T rows each. C is a multiple of 4 where rows are divided.
+err_t dropout_rows(const model *m, const pass *p, int block, int which, const tensor *y, const tensor *x);
+
 #endif

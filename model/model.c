@@ -4,6 +4,7 @@
 #include "base/fmath.h"
 #include "base/philox.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,6 +66,15 @@ err_t model_plan_slices(model *m, arena *a, const model_plan *o, int64_t N, int6
     int64_t places = x->of / x->count;
     TRY(arena_2d(a, &m->partial, FP32, N, C));
     return arena_3d(a, &m->parts, FP32, places, (N + places - 1) / places, C);
+}
+
+err_t model_check_rows(model_rule *r, int64_t context) {
+    if (r->slices <= r->micro * context) return ERR_OK;
+    r->broken[0] = r->broken[1] = "context";
+    return err_set(ERR_CONFIG,
+                   "micro-batches of %" PRId64 " x %" PRId64 " positions can't have [parallel] slices = %" PRId64
+                   ": each slice has some of the positions. Nearest that works: slices = %" PRId64,
+                   r->micro, context, r->slices, r->micro * context > 1 ? (int64_t)1 << (63 - __builtin_clzll((uint64_t)(r->micro * context))) : 1);
 }
 
 int64_t param_slice_room(const param *p) {

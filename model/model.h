@@ -109,7 +109,7 @@ typedef struct block {
 // Sums over heads, over hidden channels and over a vocabulary are cut into `of` slices, a power of two. Each is summed as the whole would be, and
 // the results are added along one binary tree, ((0+1)+(2+3)): only siblings are. So a rank that has an aligned part of the slices can add them alone.
 // The same tree adds what is summed over rows of the residual stream alone, the gradients of norms: slice s of a matrix of N rows begins with row
-// s * N / of. With `rows` a place has the rows of its slices, and no others, wherever the residual stream goes (Korthikanti et al. 2022, section 4.2.2).
+// s * N / of. With `rows` a place has the rows of its slices, and no others, wherever the residual stream goes (Korthikanti et al. 2022, 4.2.2).
 typedef struct model_slices {
     int of;            // 1: sums are whole
     int first, count;  // those that are here
@@ -175,6 +175,7 @@ typedef struct model_rule {
     int64_t micro;                      // samples of a micro-batch
     bool gpu;                           // the run is on GPUs
     int64_t slices;                     // [parallel] slices; 0: 1
+    bool rows;                          // [parallel] sequence: the residual stream's rows are divided
     const char *chosen;                 // a key that was left open and is now filled in; NULL: none
     const char *broken[2];              // the keys of the rule that does not hold
     const char *divided[RULE_DIVIDED];  // keys whose values the slices must divide; NULL: none
@@ -248,6 +249,12 @@ static inline int64_t model_own_rows(const model *m, int64_t N) {
     return x->rows ? model_row(m, x->first + x->count, N) - model_row(m, x->first, N) : N;
 }
 
+// The most that any place has of N rows or fewer.
+static inline int64_t model_most_rows(const model *m, int64_t N) {
+    const model_slices *x = &m->slices;
+    return x->rows ? (N * x->count + x->of - 1) / x->of : N;
+}
+
 // Elements of what block b leaves of so many samples, as far as it is here. T: positions of a sample; 0: as many as the block says.
 static inline int64_t model_left(const model *m, int b, int64_t samples, int64_t T) {
     const block *k = &m->block[b];
@@ -268,6 +275,9 @@ err_t model_plan_slices(model *m, arena *a, const model_plan *o, int64_t N, int6
 
 // Divides a parameter along an axis among the model's slices. rows: of each of `matrices` that it consists of.
 void model_divide(model *m, int param, int axis, int matrices, const int64_t *rows);
+
+// For resolve: each slice has rows of the residual stream, of which a sample has so many. ERR_CONFIG.
+err_t model_check_rows(model_rule *r, int64_t context);
 
 static inline int param_slices(const param *p) { return p->slices > 1 ? p->slices : 1; }
 

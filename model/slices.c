@@ -48,6 +48,9 @@ err_t slices_take(const model *m, const pass *p, const tensor *own, const tensor
 
 // --- sums over rows --------------------------------------------------------------------------------------------------------
 
+// An operation over rows that also forms sums over them: the rows are some of those that are here; sums += or, with fresh, =.
+typedef err_t (*rows_call)(const void *args, const pass *p, int64_t first, int64_t rows, tensor *const *sums, bool fresh);
+
 // (slices of rows here, 1, C): what each slice has of sum k.
 static tensor parts_of(const model *m, int k, int64_t slices, int64_t C) {
     tensor all = view2(&m->row_sums, SUMS_OVER_ROWS * slices, C), mine = tensor_rows(&all, k * slices, slices);
@@ -70,14 +73,15 @@ static err_t add_up(const model *m, const pass *p, tensor *const *sums, int coun
     return ERR_OK;
 }
 
-err_t slices_sum_rows(const model *m, const pass *p, int64_t N, rows_call call, void *ctx, tensor *const *sums, int count) {
+// Runs it on the rows of each slice that are here, and adds the slices' sums. sums[k] NULL: not wanted.
+static err_t sum_rows(const model *m, const pass *p, int64_t N, rows_call call, const void *args, tensor *const *sums, int count) {
     const model_slices *x = &m->slices;
-    tensor *wanted[SUMS_OVER_ROWS], part[SUMS_OVER_ROWS], *to[SUMS_OVER_ROWS] = {NULL};
+    tensor *wanted[SUMS_OVER_ROWS] = {NULL}, part[SUMS_OVER_ROWS], *to[SUMS_OVER_ROWS] = {NULL};
     int first = x->rows ? x->first : 0, slices = x->rows ? x->count : x->of, n = 0;
-    if (x->of == 1) return call(ctx, p, 0, N, sums, p->fresh);
+    if (x->of == 1) return call(args, p, 0, N, sums, p->fresh);
     for (int k = 0; k < count; k++)
         if (sums[k]) to[k] = &part[n], wanted[n++] = sums[k];
-    int64_t C = tensor_count(wanted[0]), before = model_row(m, first, N);
+    int64_t C = tensor_count(sums[0]), before = model_row(m, first, N);
     for (int s = first; s < first + slices; s++) {
         int64_t at = model_row(m, s, N), rows = model_row(m, s + 1, N) - at;
         assert(rows > 0);
@@ -85,7 +89,36 @@ err_t slices_sum_rows(const model *m, const pass *p, int64_t N, rows_call call, 
             tensor parts = parts_of(m, k, slices, C), row = tensor_rows(&parts, s - first, 1);
             part[k] = view1(&row, C);
         }
-        TRY(call(ctx, p, at - before, rows, to, true));
+        TRY(call(args, p, at - before, rows, to, true));
     }
     return add_up(m, p, wanted, n, slices, C);
+}
+
+static err_t layer_norm_rows(const void *args, const pass *p, int64_t first, int64_t rows, tensor *const *sums, bool fresh) {
+    layer_norm_backward_args x = *(const layer_norm_backward_args *)args;
+    tensor dx = tensor_rows(x.dx, first, rows), dy = tensor_rows(x.dy, first, rows), in = tensor_rows(x.x, first, rows);
+    tensor mean = tensor_rows(x.mean, first, rows), rstd = tensor_rows(x.rstd, first, rows), past = {0};
+    if (x.dresidual) past = tensor_rows(x.dresidual, first, rows), x.dresidual = &past;
+    x.dx = &dx, x.dy = &dy, x.x = &in, x.mean = &mean, x.rstd = &rstd;
+    x.dw = sums[0], x.db = sums[1], x.dx_sums = sums[2], x.dresidual_sums = sums[3], x.fresh = fresh;
+    return p->ops->layer_norm_backward(&x, p->s);
+}
+
+err_t slices_layer_norm_backward(const model *m, const pass *p, int64_t N, const layer_norm_backward_args *args) {
+    tensor *const sums[] = {args->dw, args->db, args->dx_sums, args->dresidual_sums};
+    return sum_rows(m, p, N, layer_norm_rows, args, sums, 4);
+}
+
+static err_t rms_norm_rows(const void *args, const pass *p, int64_t first, int64_t rows, tensor *const *sums, bool fresh) {
+    rms_norm_backward_args x = *(const rms_norm_backward_args *)args;
+    tensor dx = tensor_rows(x.dx, first, rows), dy = tensor_rows(x.dy, first, rows), in = tensor_rows(x.x, first, rows);
+    tensor rstd = tensor_rows(x.rstd, first, rows), past = {0};
+    if (x.dresidual) past = tensor_rows(x.dresidual, first, rows), x.dresidual = &past;
+    x.dx = &dx, x.dy = &dy, x.x = &in, x.rstd = &rstd;
+    x.dw = sums[0], x.fresh = fresh;
+    return p->ops->rms_norm_backward(&x, p->s);
+}
+
+err_t slices_rms_norm_backward(const model *m, const pass *p, int64_t N, const rms_norm_backward_args *args) {
+    return sum_rows(m, p, N, rms_norm_rows, args, (tensor *const[]){args->dw}, 1);
 }

@@ -28,11 +28,9 @@ err_t slices_take(const model *m, const pass *p, const tensor *own, const tensor
 // The scratch of slices_gather, for N rows of C; where rows are not divided, x itself.
 tensor slices_scratch(const model *m, const tensor *x, int64_t N, int64_t C);
 
-// An operation over rows that also forms sums over them, such as the gradients of a norm's weights: `count` vectors of C. rows: which of the matrices
-// that are here; sums: where they go, += or, with fresh, =.
-typedef err_t (*rows_call)(void *ctx, const pass *p, int64_t first, int64_t rows, tensor *const *sums, bool fresh);
-
-// Runs it on the rows of each slice that are here, and adds the slices' sums to `sums` along the tree. N: rows in all places. sums[k] NULL: not wanted.
-err_t slices_sum_rows(const model *m, const pass *p, int64_t N, rows_call call, void *ctx, tensor *const *sums, int count);
+// Backward of a norm of N rows, of which args have those that are here: what it sums over rows is summed over each slice's rows, and the sums are added
+// along the tree.
+err_t slices_layer_norm_backward(const model *m, const pass *p, int64_t N, const layer_norm_backward_args *args);
+err_t slices_rms_norm_backward(const model *m, const pass *p, int64_t N, const rms_norm_backward_args *args);
 
 #endif

@@ -20,19 +20,19 @@ typedef struct layer_params {
 // What a layer's backward pass reads in addition to its input x, by the cost of recomputing it.
 typedef struct layer_costly {
     tensor qkv, att, lse;                               // (B,T,3C), (B,T,C), (B,H,T): the slices that are here, one after the other
-    tensor mid;                                         // (B,T,C)   x + attention
+    tensor mid;                                         // (R,C)     x + attention; R = B*T, or the rows that are here
     tensor fc_pre;                                      // (B,T,4C)  before GELU: slices
-    tensor ln_1_mean, ln_1_rstd, ln_2_mean, ln_2_rstd;  // (B,T)
+    tensor ln_1_mean, ln_1_rstd, ln_2_mean, ln_2_rstd;  // (R)
 } layer_costly;
 
 typedef struct layer_cheap {
-    tensor ln_1, ln_2;  // (B,T,C)
+    tensor ln_1, ln_2;  // (R,C)
     tensor fc;          // (B,T,4C)  after GELU: slices
 } layer_cheap;
 
 // Between the halves of backward: the gradients that the second one multiplies with activations. That of qkv is in the memory of fc_pre.
 typedef struct layer_later {
-    tensor dout, dproj;  // (B,T,C)   of what `out` and `proj` left
+    tensor dout, dproj;  // (R,C)     of what `out` and `proj` left
     tensor dfc;          // (B,T,4C)  of fc_pre: slices
 } layer_later;
 
@@ -61,16 +61,16 @@ struct transformer {
     layer_later *later;         // ... and then each layer of each slot has a set
     int held_slot, held_layer;  // whose values the shared sets hold; held_layer = -1: those of no layer
     past kept;
-    tensor branch;        // (B,T,C)   added to the residual stream
-    tensor inner, delta;  // backward: (B,T,C) of a norm or of attention, (B,H,T)
+    tensor branch;        // (R,C)   added to the residual stream
+    tensor inner, delta;  // backward: (R,C) of a norm, or (B,T,C) of attention's slices; (B,H,T)
 };
 
 enum { DROP_ATTENTION = 1, DROP_MID, DROP_OUT };  // places of a block
 
-// One layer's tensors, its own or the shared ones, cut to this pass's B and T. N = B*T rows. To attention, slices of the heads are more samples of fewer
+// One layer's tensors, its own or the shared ones, cut to this pass's B and T. N = B*T rows, of which R are here of the residual stream. To attention, slices of the heads are more samples of fewer
 // heads.
 typedef struct layer_view {
-    int64_t B, T, N;
+    int64_t B, T, N, R;
     tensor x, ln_1, ln_1_mean, ln_1_rstd, qkv, att, lse, mid, ln_2, ln_2_mean, ln_2_rstd, fc_pre, fc, branch;
     tensor qkv3, att3;  // (slices*B,T,.)
     tensor dout, dfc, dmid, dproj, dqkv;
@@ -81,24 +81,26 @@ static layer_view view_layer(const transformer *t, int l, const pass *p, const t
     const layer_costly *a = &t->costly[t->sets.shares_costly ? 0 : own];
     const layer_cheap *b = &t->cheap[t->sets.shares_cheap ? 0 : own];
     int64_t C = t->C, B = p->B, T = p->in[0].size[1], N = B * T, S = t->of->slices.of, many = B * t->of->slices.count;
+    int64_t R = model_own_rows(t->of, N);
     return (layer_view){
         .B = B,
         .T = T,
         .N = N,
-        .x = view2(x, N, C),
-        .ln_1 = view2(&b->ln_1, N, C),
-        .ln_1_mean = view1(&a->ln_1_mean, N),
-        .ln_1_rstd = view1(&a->ln_1_rstd, N),
+        .R = R,
+        .x = view2(x, R, C),
+        .ln_1 = view2(&b->ln_1, R, C),
+        .ln_1_mean = view1(&a->ln_1_mean, R),
+        .ln_1_rstd = view1(&a->ln_1_rstd, R),
         .qkv = model_cut(t->of, &a->qkv, N, 3 * C),
         .att = model_cut(t->of, &a->att, N, C),
         .lse = view3(&a->lse, many, t->heads / S, T),
-        .mid = view2(&a->mid, N, C),
-        .ln_2 = view2(&b->ln_2, N, C),
-        .ln_2_mean = view1(&a->ln_2_mean, N),
-        .ln_2_rstd = view1(&a->ln_2_rstd, N),
+        .mid = view2(&a->mid, R, C),
+        .ln_2 = view2(&b->ln_2, R, C),
+        .ln_2_mean = view1(&a->ln_2_mean, R),
+        .ln_2_rstd = view1(&a->ln_2_rstd, R),
         .fc_pre = model_cut(t->of, &a->fc_pre, N, 4 * C),
         .fc = model_cut(t->of, &b->fc, N, 4 * C),
-        .branch = view2(&t->branch, N, C),
+        .branch = view2(&t->branch, R, C),
         .qkv3 = view3(&a->qkv, many, T, 3 * C / S),
         .att3 = view3(&a->att, many, T, C / S),
     };
@@ -106,6 +108,7 @@ static layer_view view_layer(const transformer *t, int l, const pass *p, const t
 
 // ln_1 = norm(x)
 static err_t norm_1(const pass *p, const layer_params *n, layer_view *v) {
+    if (!v->R) return ERR_OK;
     return p->ops->layer_norm_forward(
         &(layer_norm_forward_args){
             .y = &v->ln_1, .mean = &v->ln_1_mean, .rstd = &v->ln_1_rstd, .x = &v->x, .w = &p->w[n->ln_1_w], .b = &p->w[n->ln_1_b], .eps = NORM_EPS},
@@ -115,6 +118,7 @@ static err_t norm_1(const pass *p, const layer_params *n, layer_view *v) {
 // ln_2 = norm(mid), with mid = x + branch, or, if branch is NULL, the mid that was kept: in both cases the operation
 // norms the rounded sum.
 static err_t norm_2(const pass *p, const layer_params *n, layer_view *v, const tensor *branch) {
+    if (!v->R) return ERR_OK;
     return p->ops->layer_norm_forward(&(layer_norm_forward_args){.y = &v->ln_2,
                                                                  .mean = &v->ln_2_mean,
                                                                  .rstd = &v->ln_2_rstd,
@@ -128,13 +132,13 @@ static err_t norm_2(const pass *p, const layer_params *n, layer_view *v, const t
 }
 
 // mid = x + linear(att), ln_2 = norm(mid). What is dropped is dropped before it is added, so with dropout the sum has to wait.
-static err_t attention_sum(int l, const pass *p, const layer_params *n, layer_view *v) {
+static err_t attention_sum(const transformer *t, int l, const pass *p, const layer_params *n, layer_view *v) {
     if (p->drop.p == 0) {
         TRY(linear_onto(p, &n->proj, &v->mid, &v->att, &v->x));
         return norm_2(p, n, v, NULL);
     }
     TRY(linear_forward(p, &n->proj, &v->branch, &v->att, NULL));
-    TRY(dropout_samples(p, l + 1, DROP_MID, &v->branch, &v->branch));
+    TRY(dropout_rows(t->of, p, l + 1, DROP_MID, &v->branch, &v->branch));
     return norm_2(p, n, v, &v->branch);
 }
 
@@ -156,23 +160,26 @@ static err_t attend(transformer *t, int l, const pass *p, layer_view *v) {
 // mid = x + attention(norm(x));  fc = gelu(linear(norm(mid))): the layer up to the last value that its backward pass reads.
 static err_t layer_to_fc(transformer *t, int l, const pass *p, layer_view *v) {
     const layer_params *n = &t->layer[l];
+    tensor all;
     TRY(norm_1(p, n, v));
-    TRY(linear_forward(p, &n->qkv, &v->qkv, &v->ln_1, NULL));
+    TRY(slices_gather(t->of, p, &all, &v->ln_1, v->N));
+    TRY(linear_forward(p, &n->qkv, &v->qkv, &all, NULL));
     TRY(attend(t, l, p, v));
-    TRY(attention_sum(l, p, n, v));
-    return linear_forward(p, &n->fc, &v->fc, &v->ln_2, &v->fc_pre);
+    TRY(attention_sum(t, l, p, n, v));
+    TRY(slices_gather(t->of, p, &all, &v->ln_2, v->N));
+    return linear_forward(p, &n->fc, &v->fc, &all, &v->fc_pre);
 }
 
 static void hold(transformer *t, int l, const pass *p) { t->held_slot = p->slot, t->held_layer = l; }
 
 err_t transformer_forward(transformer *t, int l, pass *p, const tensor *y, const tensor *x) {
     layer_view v = view_layer(t, l, p, x);
-    tensor out = view2(y, v.N, t->C);
+    tensor out = view2(y, v.R, t->C);
     TRY(layer_to_fc(t, l, p, &v));
     hold(t, l, p);
     if (p->drop.p == 0) return linear_onto(p, &t->layer[l].out, &out, &v.fc, &v.mid);
     TRY(linear_forward(p, &t->layer[l].out, &v.branch, &v.fc, NULL));
-    TRY(dropout_samples(p, l + 1, DROP_OUT, &v.branch, &v.branch));
+    TRY(dropout_rows(t->of, p, l + 1, DROP_OUT, &v.branch, &v.branch));
     return p->ops->add(&(add_args){.y = &out, .a = &v.mid, .b = &v.branch}, p->s);
 }
 
@@ -193,7 +200,7 @@ static void place_gradients(const transformer *t, int l, const pass *p, layer_vi
     bool dropped = p->drop.p != 0;
     if (t->halves) {
         const layer_later *k = &t->later[t->own[l] + p->slot];
-        v->dout = view2(&k->dout, v->N, t->C), v->dproj = view2(&k->dproj, v->N, t->C), v->dfc = model_cut(t->of, &k->dfc, v->N, 4 * t->C);
+        v->dout = view2(&k->dout, v->R, t->C), v->dproj = view2(&k->dproj, v->R, t->C), v->dfc = model_cut(t->of, &k->dfc, v->N, 4 * t->C);
     } else {
         v->dout = dropped ? v->branch : *dy, v->dproj = dropped ? v->branch : *dx, v->dfc = v->fc;
     }
@@ -202,53 +209,67 @@ static void place_gradients(const transformer *t, int l, const pass *p, layer_vi
 }
 
 // out = the gradient before the dropout at `which`: dy without dropout.
-static err_t branch_gradient(const pass *p, int l, int which, const tensor *dy, const tensor *out) {
-    if (p->drop.p != 0) return dropout_samples(p, l + 1, which, out, dy);
+static err_t branch_gradient(const transformer *t, const pass *p, int l, int which, const tensor *dy, const tensor *out) {
+    if (p->drop.p != 0) return dropout_rows(t->of, p, l + 1, which, out, dy);
     tensor to = *out;
     return out->data == dy->data ? ERR_OK : p->ops->cast(&(cast_args){.y = &to, .x = dy}, p->s);
 }
 
-// Of `out` or `proj`. Without dropout a norm forms the bias's gradient.
+// Of `out` or `proj`; dy: all rows. Without dropout a norm forms the bias's gradient.
 static err_t branch_weights(const pass *p, const linear *l, const tensor *dy, const tensor *x) {
     return p->drop.p == 0 ? linear_weights_only(p, l, dy, x) : linear_weights(p, l, dy, x);
+}
+
+// Of qkv, from all rows of the first norm, and of fc, from those of the second.
+static err_t qkv_weights(const transformer *t, int l, const pass *p, layer_view *v) {
+    tensor all;
+    TRY(slices_gather(t->of, p, &all, &v->ln_1, v->N));
+    return linear_weights(p, &t->layer[l].qkv, &v->dqkv, &all);
+}
+
+static err_t fc_weights(const transformer *t, int l, const pass *p, layer_view *v) {
+    tensor all;
+    TRY(slices_gather(t->of, p, &all, &v->ln_2, v->N));
+    return linear_weights_only(p, &t->layer[l].fc, &v->dfc, &all);
 }
 
 // dmid (=): through the MLP and past it. The norm reads dy and makes dmid, which without dropout are the gradients of what `out`
 // and `proj` left: their biases' gradients are formed there.
 static err_t mlp_backward(transformer *t, int l, const pass *p, layer_view *v, const tensor *dy) {
     const layer_params *n = &t->layer[l];
-    tensor dnorm = view2(&t->inner, v->N, t->C);
+    tensor dnorm = view2(&t->inner, v->R, t->C), all;
     bool dropped = p->drop.p != 0;
-    TRY(branch_gradient(p, l, DROP_OUT, dy, &v->dout));
-    if (!t->halves) TRY(branch_weights(p, &n->out, &v->dout, &v->fc));
-    TRY(linear_inputs(p, &n->out, &v->dfc, &v->dout, &v->fc_pre, &n->fc));
-    if (!t->halves) TRY(linear_weights_only(p, &n->fc, &v->dfc, &v->ln_2));
+    TRY(branch_gradient(t, p, l, DROP_OUT, dy, &v->dout));
+    TRY(slices_gather(t->of, p, &all, &v->dout, v->N));
+    if (!t->halves) TRY(branch_weights(p, &n->out, &all, &v->fc));
+    TRY(linear_inputs(p, &n->out, &v->dfc, &all, &v->fc_pre, &n->fc));
+    if (!t->halves) TRY(fc_weights(t, l, p, v));
     TRY(linear_inputs(p, &n->fc, &dnorm, &v->dfc, NULL, NULL));
-    return p->ops->layer_norm_backward(&(layer_norm_backward_args){.dx = &v->dmid,
-                                                                   .dw = &p->dw[n->ln_2_w],
-                                                                   .db = &p->dw[n->ln_2_b],
-                                                                   .dx_sums = dropped ? NULL : linear_bias(p, &n->proj),
-                                                                   .dresidual_sums = dropped ? NULL : linear_bias(p, &n->out),
-                                                                   .dy = &dnorm,
-                                                                   .dresidual = dy,
-                                                                   .x = &v->mid,
-                                                                   .w = &p->w[n->ln_2_w],
-                                                                   .mean = &v->ln_2_mean,
-                                                                   .rstd = &v->ln_2_rstd,
-                                                                   .fresh = p->fresh},
-                                       p->s);
+    return slices_layer_norm_backward(t->of, p, v->N,
+                                      &(layer_norm_backward_args){.dx = &v->dmid,
+                                                                  .dw = &p->dw[n->ln_2_w],
+                                                                  .db = &p->dw[n->ln_2_b],
+                                                                  .dx_sums = dropped ? NULL : linear_bias(p, &n->proj),
+                                                                  .dresidual_sums = dropped ? NULL : linear_bias(p, &n->out),
+                                                                  .dy = &dnorm,
+                                                                  .dresidual = dy,
+                                                                  .x = &v->mid,
+                                                                  .w = &p->w[n->ln_2_w],
+                                                                  .mean = &v->ln_2_mean,
+                                                                  .rstd = &v->ln_2_rstd});
 }
 
 // dx (=), which may be dmid.
 static err_t attention_part_backward(transformer *t, int l, const pass *p, layer_view *v, tensor *dx) {
     const layer_params *n = &t->layer[l];
     int64_t S = t->of->slices.of, many = v->B * t->of->slices.count;
-    tensor dnorm = view2(&t->inner, v->N, t->C), datt = model_cut(t->of, &t->inner, v->N, t->C), datt3 = view3(&datt, many, v->T, t->C / S);
+    tensor all, dnorm = view2(&t->inner, v->R, t->C), datt = model_cut(t->of, &t->inner, v->N, t->C), datt3 = view3(&datt, many, v->T, t->C / S);
     tensor dqkv3 = view3(&v->dqkv, many, v->T, 3 * t->C / S), delta = view3(&t->delta, many, t->heads / S, v->T);
     dropout_key key;
-    TRY(branch_gradient(p, l, DROP_MID, &v->dmid, &v->dproj));
-    if (!t->halves) TRY(branch_weights(p, &n->proj, &v->dproj, &v->att));
-    TRY(linear_inputs(p, &n->proj, &datt, &v->dproj, NULL, NULL));
+    TRY(branch_gradient(t, p, l, DROP_MID, &v->dmid, &v->dproj));
+    TRY(slices_gather(t->of, p, &all, &v->dproj, v->N));
+    if (!t->halves) TRY(branch_weights(p, &n->proj, &all, &v->att));
+    TRY(linear_inputs(p, &n->proj, &datt, &all, NULL, NULL));
     TRY(p->ops->attention_backward(&(attention_backward_args){.dqkv = &dqkv3,
                                                               .delta = &delta,
                                                               .dy = &datt3,
@@ -260,24 +281,23 @@ static err_t attention_part_backward(transformer *t, int l, const pass *p, layer
                                                               .samples = v->B,
                                                               .first_head = t->of->slices.first * heads_of_slice(t)},
                                    p->s));
-    if (!t->halves) TRY(linear_weights(p, &n->qkv, &v->dqkv, &v->ln_1));
+    if (!t->halves) TRY(qkv_weights(t, l, p, v));
     TRY(linear_inputs(p, &n->qkv, &dnorm, &v->dqkv, NULL, NULL));
-    return p->ops->layer_norm_backward(&(layer_norm_backward_args){.dx = dx,
-                                                                   .dw = &p->dw[n->ln_1_w],
-                                                                   .db = &p->dw[n->ln_1_b],
-                                                                   .dy = &dnorm,
-                                                                   .dresidual = &v->dmid,
-                                                                   .x = &v->x,
-                                                                   .w = &p->w[n->ln_1_w],
-                                                                   .mean = &v->ln_1_mean,
-                                                                   .rstd = &v->ln_1_rstd,
-                                                                   .fresh = p->fresh},
-                                       p->s);
+    return slices_layer_norm_backward(t->of, p, v->N,
+                                      &(layer_norm_backward_args){.dx = dx,
+                                                                  .dw = &p->dw[n->ln_1_w],
+                                                                  .db = &p->dw[n->ln_1_b],
+                                                                  .dy = &dnorm,
+                                                                  .dresidual = &v->dmid,
+                                                                  .x = &v->x,
+                                                                  .w = &p->w[n->ln_1_w],
+                                                                  .mean = &v->ln_1_mean,
+                                                                  .rstd = &v->ln_1_rstd});
 }
 
 err_t transformer_inputs(transformer *t, int l, pass *p, const tensor *dx, const tensor *dy, const tensor *x) {
     layer_view v = view_layer(t, l, p, x);
-    tensor to = view2(dx, v.N, t->C), from = view2(dy, v.N, t->C);
+    tensor to = view2(dx, v.R, t->C), from = view2(dy, v.R, t->C);
     place_gradients(t, l, p, &v, &to, &from);
     TRY(recompute(t, l, p, &v));
     TRY(mlp_backward(t, l, p, &v, &from));
@@ -289,11 +309,14 @@ err_t transformer_weights(transformer *t, int l, pass *p, const tensor *x) {
     const layer_params *n = &t->layer[l];
     if (!t->halves) return ERR_OK;
     layer_view v = view_layer(t, l, p, x);
+    tensor all;
     place_gradients(t, l, p, &v, x, x);  // dx and dy are of no use any more
-    TRY(branch_weights(p, &n->out, &v.dout, &v.fc));
-    TRY(linear_weights_only(p, &n->fc, &v.dfc, &v.ln_2));
-    TRY(branch_weights(p, &n->proj, &v.dproj, &v.att));
-    return linear_weights(p, &n->qkv, &v.dqkv, &v.ln_1);
+    TRY(slices_gather(t->of, p, &all, &v.dout, v.N));
+    TRY(branch_weights(p, &n->out, &all, &v.fc));
+    TRY(fc_weights(t, l, p, &v));
+    TRY(slices_gather(t->of, p, &all, &v.dproj, v.N));
+    TRY(branch_weights(p, &n->proj, &all, &v.att));
+    return qkv_weights(t, l, p, &v);
 }
 
 const tensor *transformer_scratch(const transformer *t) { return &t->branch; }
@@ -348,27 +371,29 @@ void transformer_close(transformer *t) {
 }
 
 static err_t plan_costly(const transformer *t, arena *a, layer_costly *k, dtype type, int64_t B) {
-    int64_t T = t->T, C = t->C;
+    int64_t T = t->T, C = t->C, R = model_most_rows(t->of, B * T);
     TRY(arena_3d(a, &k->qkv, type, B, T, model_share(t->of, 3 * C)));
     TRY(arena_3d(a, &k->att, type, B, T, model_share(t->of, C)));
     TRY(arena_3d(a, &k->lse, FP32, B, model_share(t->of, t->heads), T));
-    TRY(arena_3d(a, &k->mid, type, B, T, C));
+    TRY(arena_2d(a, &k->mid, type, R, C));
     TRY(arena_3d(a, &k->fc_pre, type, B, T, model_share(t->of, 4 * C)));
-    TRY(arena_2d(a, &k->ln_1_mean, FP32, B, T));
-    TRY(arena_2d(a, &k->ln_1_rstd, FP32, B, T));
-    TRY(arena_2d(a, &k->ln_2_mean, FP32, B, T));
-    return arena_2d(a, &k->ln_2_rstd, FP32, B, T);
+    TRY(arena_1d(a, &k->ln_1_mean, FP32, R));
+    TRY(arena_1d(a, &k->ln_1_rstd, FP32, R));
+    TRY(arena_1d(a, &k->ln_2_mean, FP32, R));
+    return arena_1d(a, &k->ln_2_rstd, FP32, R);
 }
 
 static err_t plan_cheap(const transformer *t, arena *a, layer_cheap *k, dtype type, int64_t B) {
-    TRY(arena_3d(a, &k->ln_1, type, B, t->T, t->C));
-    TRY(arena_3d(a, &k->ln_2, type, B, t->T, t->C));
+    int64_t R = model_most_rows(t->of, B * t->T);
+    TRY(arena_2d(a, &k->ln_1, type, R, t->C));
+    TRY(arena_2d(a, &k->ln_2, type, R, t->C));
     return arena_3d(a, &k->fc, type, B, t->T, model_share(t->of, 4 * t->C));
 }
 
 static err_t plan_later(const transformer *t, arena *a, layer_later *k, dtype type, int64_t B) {
-    TRY(arena_3d(a, &k->dout, type, B, t->T, t->C));
-    TRY(arena_3d(a, &k->dproj, type, B, t->T, t->C));
+    int64_t R = model_most_rows(t->of, B * t->T);
+    TRY(arena_2d(a, &k->dout, type, R, t->C));
+    TRY(arena_2d(a, &k->dproj, type, R, t->C));
     return arena_3d(a, &k->dfc, type, B, t->T, model_share(t->of, 4 * t->C));
 }
 
@@ -392,8 +417,9 @@ err_t transformer_plan(transformer *t, arena *a, const model_plan *o) {
     for (int i = 0; t->halves && i < t->sets.costly; i++) TRY(plan_later(t, a, &t->later[i], o->compute, o->B));
     t->kept.heads = t->kept.kv_heads = heads_of_slice(t), t->kept.slices = t->of->slices.count;
     TRY(past_plan(&t->kept, a, o, 1, t->layers, t->T, t->C / t->heads));
-    TRY(arena_3d(a, &t->branch, o->compute, o->B, t->T, t->C));
+    int64_t R = model_most_rows(t->of, o->B * t->T) * t->C, all = o->B * t->T * model_share(t->of, t->C);
+    TRY(arena_1d(a, &t->branch, o->compute, R));
     if (o->forward_only) return ERR_OK;
-    TRY(arena_3d(a, &t->inner, o->compute, o->B, t->T, t->C));
+    TRY(arena_1d(a, &t->inner, o->compute, R > all ? R : all));
     return arena_3d(a, &t->delta, FP32, o->B, model_share(t->of, t->heads), t->T);
 }

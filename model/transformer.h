@@ -26,7 +26,7 @@ err_t transformer_forward(transformer *t, int l, pass *p, const tensor *y, const
 err_t transformer_inputs(transformer *t, int l, pass *p, const tensor *dx, const tensor *dy, const tensor *x);
 err_t transformer_weights(transformer *t, int l, pass *p, const tensor *x);
 
-// Scratch (B,T,C) E for the blocks beside the layers: free while no layer runs.
+// Scratch (R,C) E for the blocks beside the layers, of as many rows as are here: free while no layer runs.
 const tensor *transformer_scratch(const transformer *t);
 
 // eps of every norm.

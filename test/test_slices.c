@@ -81,6 +81,13 @@ enum { KINDS = sizeof kinds / sizeof *kinds };
 
 // --- places ----------------------------------------------------------------------------------------------------------------------------
 
+// How places compute: in halves of backward or not, with rows of their own or without.
+typedef struct manner {
+    dtype compute;
+    recomputation recompute;
+    bool halves, rows;
+} manner;
+
 typedef struct world {
     int places;
     pthread_barrier_t all;
@@ -92,9 +99,7 @@ typedef struct place {
     const kind *of;
     world *with;
     int number;
-    dtype compute;
-    recomputation recompute;
-    bool halves;
+    manner how;
     device *dev;
     stream *s;
     model *m;
@@ -196,7 +201,7 @@ static void declare_row(place *p, tensor *t, dtype type, const param *q) {
 static void declare_rows(place *p) {
     for (int i = 0; i < p->m->params; i++) {
         const param *q = &p->m->param[i];
-        declare_row(p, &p->w[i], p->compute, q);
+        declare_row(p, &p->w[i], p->how.compute, q);
         tensor *own[] = {&p->dw[i], &p->master[i], &p->first[i], &p->second[i]};
         for (int k = 0; k < 4; k++) declare_row(p, own[k], FP32, q);
     }
@@ -209,7 +214,7 @@ static void declare_samples(place *p) {
             OK(arena_tensor(&p->memory, &p->in[n][i], x->type, 1 + x->dims, B, x->size[0], x->size[1], x->size[2]));
         }
         OK(arena_2d(&p->memory, &p->loss[n], FP32, B, p->m->losses));
-        for (int b = 0; b + 1 < p->m->blocks; b++) OK(arena_1d(&p->memory, &p->seen[n][b], p->compute, tensor_count(&p->flow.memory[b])));
+        for (int b = 0; b + 1 < p->m->blocks; b++) OK(arena_1d(&p->memory, &p->seen[n][b], p->how.compute, tensor_count(&p->flow.memory[b])));
     }
 }
 
@@ -268,8 +273,8 @@ static void place_open(place *p, int slices) {
     int places = p->with->places, count = slices / places;
     int one[MOST];
     for (int i = 0; i < MOST; i++) one[i] = 1;
-    model_plan plan = {.compute = p->compute, .B = B, .slots = one, .recompute = p->recompute, .halves = p->halves};
-    if (places > 1) plan.slice_first = p->number * count, plan.slice_count = count;
+    model_plan plan = {.compute = p->how.compute, .B = B, .slots = one, .recompute = p->how.recompute, .halves = p->how.halves};
+    if (places > 1) plan.slice_first = p->number * count, plan.slice_count = count, plan.slice_rows = p->how.rows;
     p->merge = (slice_merge){places, p->number, merge_whole, merge_deal, merge_gather, p};
     OK(device_open(&p->dev, &(device_options){.kind = DEVICE_CPU, .threads = 1}));
     OK(stream_open(p->dev, &p->s));
@@ -288,7 +293,7 @@ static void place_open(place *p, int slices) {
     memset(p->memory.base, 0, p->memory.bytes);
     if (p->m->type->fill) OK(p->m->type->fill(p->m, p->s));
     flow_link(&p->flow);
-    *(step_state *)p->step.data = (step_state){.lr = 0.01f, .loss_scale = p->compute == FP16 ? 64 : 1, .beta1_power = 1, .beta2_power = 1};
+    *(step_state *)p->step.data = (step_state){.lr = 0.01f, .loss_scale = p->how.compute == FP16 ? 64 : 1, .beta1_power = 1, .beta2_power = 1};
     fill_samples(p);
     fill_weights(p);
 }
@@ -325,8 +330,8 @@ static void gradient(place *p, int step) {
         pass x = pass_of(p, n, step);
         OK(model_forward(p->m, &x));
         for (int b = 0; b + 1 < p->m->blocks; b++) memcpy(p->seen[n][b].data, x.x[b].data, tensor_bytes(&p->seen[n][b]));
-        OK(model_run(p->m, p->halves ? PASS_INPUTS : PASS_BACKWARD, 0, p->m->blocks - 1, &x));
-        if (p->halves) OK(model_run(p->m, PASS_WEIGHTS, 0, p->m->blocks - 1, &x));
+        OK(model_run(p->m, p->how.halves ? PASS_INPUTS : PASS_BACKWARD, 0, p->m->blocks - 1, &x));
+        if (p->how.halves) OK(model_run(p->m, PASS_WEIGHTS, 0, p->m->blocks - 1, &x));
         memcpy(p->loss[n].data, p->losses.data, tensor_bytes(&p->losses));
     }
     for (int i = 0; i < p->m->params; i++) {
@@ -388,11 +393,11 @@ static void *train(void *ctx) {
     return NULL;
 }
 
-static void run(place *p, world *w, const kind *k, int places, int slices, dtype compute, recomputation recompute, bool halves) {
+static void run(place *p, world *w, const kind *k, int places, int slices, manner how) {
     *w = (world){.places = places};
     pthread_barrier_init(&w->all, NULL, (unsigned)places);
     for (int i = 0; i < places; i++) {
-        p[i] = (place){.of = k, .with = w, .number = i, .compute = compute, .recompute = recompute, .halves = halves};
+        p[i] = (place){.of = k, .with = w, .number = i, .how = how};
         place_open(&p[i], slices);
     }
     for (int i = 0; i < places; i++) assert_int_equal(pthread_create(&p[i].thread, NULL, train, &p[i]), 0);
@@ -408,8 +413,8 @@ static void end(place *p, int places) {
 
 static void same(const void *a, const void *b, size_t bytes, const place *p, const char *what, const char *name) {
     if (memcmp(a, b, bytes) != 0)
-        fail_msg("%s, type %d, recompute %d, place %d of %d: %s %s differs", p->of->name, p->compute, p->recompute, p->number, p->with->places, what,
-                 name);
+        fail_msg("%s, type %d, recompute %d, place %d of %d: %s %s differs", p->of->name, p->how.compute, p->how.recompute, p->number,
+                 p->with->places, what, name);
 }
 
 // What place p has, compared with what the one place has that has all.
@@ -417,7 +422,9 @@ static void expect_same(const place *p, const place *all) {
     for (int n = 0; n < MICROS; n++) {
         same(p->loss[n].data, all->loss[n].data, tensor_bytes(&p->loss[n]), p, "loss", "");
         for (int b = 0; b + 1 < p->m->blocks; b++) {
-            size_t bytes = tensor_bytes(&p->seen[n][b]), skip = p->m->block[b].divided ? (size_t)p->number * bytes : 0;
+            const block *k = &p->m->block[b];
+            size_t e = dtype_bytes(p->how.compute), bytes = (size_t)model_left(p->m, b, B, 0) * e, skip = k->divided ? (size_t)p->number * bytes : 0;
+            if (p->how.rows) skip = (size_t)(model_row(p->m, p->m->slices.first, B * k->size[0]) * k->size[1]) * e;
             same(p->seen[n][b].data, (char *)all->seen[n][b].data + skip, bytes, p, "activation", p->m->block[b].name);
         }
     }
@@ -455,16 +462,16 @@ static void expect_near(const place *cut, const place *plain) {
 }
 
 // halves: of the many places, not of the one.
-static void compare(const kind *k, dtype compute, recomputation recompute, bool halves) {
+static void compare(const kind *k, manner how) {
     static place p[PLACES], one[1];
     static world w, alone;
-    run(one, &alone, k, 1, k->slices, compute, recompute, false);
+    run(one, &alone, k, 1, k->slices, (manner){how.compute, how.recompute, false, false});
     double size = 0;
     for (int i = 0; i < one->m->params; i++)
         for (int64_t e = 0; e < tensor_count(&one->dw[i]); e++) size += fabs(((float *)one->dw[i].data)[e]);
     assert_true(size > 0 && isfinite(size) && ((step_state *)one->step.data)->adam_t == STEPS - 1);
-    for (int places = halves ? 1 : 2; places <= k->slices; places *= 2) {
-        run(p, &w, k, places, k->slices, compute, recompute, halves);
+    for (int places = how.halves && !how.rows ? 1 : 2; places <= k->slices; places *= 2) {
+        run(p, &w, k, places, k->slices, how);
         for (int i = 0; i < places; i++) expect_same(&p[i], one);
         end(p, places);
     }
@@ -476,13 +483,13 @@ static void compare(const kind *k, dtype compute, recomputation recompute, bool 
 static void any_number_of_places_has_the_bits_of_one(void **state) {
     (void)state;
     for (int k = 0; k < KINDS; k++)
-        for (int type = FP32; type <= FP16; type++) compare(&kinds[k], (dtype)type, RECOMPUTE_NONE, false);
+        for (int type = FP32; type <= FP16; type++) compare(&kinds[k], (manner){.compute = (dtype)type});
 }
 
 static void backward_in_halves(void **state) {
     (void)state;
     for (int k = 0; k < KINDS; k++)
-        for (int type = FP32; type <= FP16; type++) compare(&kinds[k], (dtype)type, RECOMPUTE_NONE, true);
+        for (int type = FP32; type <= FP16; type++) compare(&kinds[k], (manner){.compute = (dtype)type, .halves = true});
 }
 
 static void whatever_is_recomputed(void **state) {
@@ -491,7 +498,16 @@ static void whatever_is_recomputed(void **state) {
         for (int recompute = RECOMPUTE_SELECTIVE; recompute <= RECOMPUTE_BLOCK; recompute++)
             if (kinds[k].type != MODEL_mlp)
                 for (int type = FP32; type <= BF16; type++)
-                    for (int halves = 0; halves < 2; halves++) compare(&kinds[k], (dtype)type, (recomputation)recompute, halves);
+                    for (int halves = 0; halves < 2; halves++) compare(&kinds[k], (manner){(dtype)type, (recomputation)recompute, halves, false});
+}
+
+// The residual stream's rows divided among the places, too, in all ways of running backward.
+static void rows_of_their_own(void **state) {
+    (void)state;
+    for (int k = 0; k < KINDS; k++)
+        for (int type = FP32; type <= FP16 && kinds[k].type != MODEL_mlp; type++)
+            for (int how = RECOMPUTE_NONE; how <= RECOMPUTE_BLOCK; how++)
+                for (int halves = 0; halves < 2; halves++) compare(&kinds[k], (manner){(dtype)type, (recomputation)how, halves, true});
 }
 
 static void slices_compute_what_whole_sums_do(void **state) {
@@ -499,8 +515,8 @@ static void slices_compute_what_whole_sums_do(void **state) {
     static place cut, plain;
     static world w, v;
     for (int k = 0; k < KINDS; k++) {
-        run(&cut, &w, &kinds[k], 1, kinds[k].slices, FP32, RECOMPUTE_NONE, false);
-        run(&plain, &v, &kinds[k], 1, 1, FP32, RECOMPUTE_NONE, false);
+        run(&cut, &w, &kinds[k], 1, kinds[k].slices, (manner){.compute = FP32});
+        run(&plain, &v, &kinds[k], 1, 1, (manner){.compute = FP32});
         expect_near(&cut, &plain);
         end(&cut, 1), end(&plain, 1);
     }
@@ -512,6 +528,7 @@ int main(void) {
         cmocka_unit_test(any_number_of_places_has_the_bits_of_one),
         cmocka_unit_test(backward_in_halves),
         cmocka_unit_test(whatever_is_recomputed),
+        cmocka_unit_test(rows_of_their_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -123,7 +123,7 @@ static err_t open_ranks(session *x, const launch *at) {
 // Ranks that share layers have equal shares of the slices, in order.
 static model_slices slices_here(const session *x) {
     int of = x->net->slices.of, count = of / x->shape.tensor;
-    return (model_slices){of, x->groups.group[GROUP_TENSOR]->rank * count, count, false};
+    return (model_slices){of, x->groups.group[GROUP_TENSOR]->rank * count, count, x->cfg->parallel.sequence && x->shape.tensor > 1};
 }
 
 // ZeRO divides tensors among several ranks; one rank alone has everything.

@@ -18,7 +18,7 @@ typedef struct gpt {
     int wte, wpe, ln_f_w, ln_f_b;
     transformer *body;
     head head;
-    tensor ln_f_mean, ln_f_rstd;  // (B,T)
+    tensor ln_f_mean, ln_f_rstd;  // (rows here)
     tensor scratch;               // of the embedding's backward
 } gpt;
 
@@ -26,6 +26,9 @@ enum { TOKENS, TARGETS };            // inputs
 enum { EMBED = 0, DROP_EMBED = 0 };  // the first block, and its place of dropout
 
 static int64_t T_of(const pass *p) { return p->in[TOKENS].size[1]; }
+
+// The rows of the residual stream that are here.
+static tensor stream_rows(const gpt *g, const tensor *x, const pass *p) { return view2(x, model_own_rows(&g->base, p->B * T_of(p)), g->o.embed); }
 
 // --- embedding -------------------------------------------------------------------------------------------------------------
 
@@ -46,7 +49,7 @@ static err_t embed_past(const gpt *g, const pass *p, const tensor *x) {
 
 static err_t embed_forward(model *m, int b, pass *p) {
     gpt *g = (gpt *)m;
-    tensor x = view3(&p->x[b], p->B, T_of(p), g->o.embed);
+    tensor own = stream_rows(g, &p->x[b], p), all = slices_scratch(m, &own, p->B * T_of(p), g->o.embed), x = view3(&all, p->B, T_of(p), g->o.embed);
     if (p->past) TRY(embed_past(g, p, &x));
     else
         TRY(p->ops->embedding_forward(
@@ -54,15 +57,18 @@ static err_t embed_forward(model *m, int b, pass *p) {
                 .x = &x, .tokens = &p->in[TOKENS], .wte = &p->w[g->wte], .wpe = &p->w[g->wpe], .part = p->merge, .first = first_token(g)},
             p->s));
     TRY(slices_whole(p, MERGE_PICK, &x));
+    TRY(slices_take(m, p, &own, &all));
     if (p->past) return ERR_OK;
-    return dropout_samples(p, EMBED, DROP_EMBED, &x, &x);
+    return dropout_rows(m, p, EMBED, DROP_EMBED, &own, &own);
 }
 
 static err_t embed_backward(model *m, int b, pass *p) {
     gpt *g = (gpt *)m;
-    tensor dx = view3(&p->dx[b], p->B, T_of(p), g->o.embed);
+    tensor own = stream_rows(g, &p->dx[b], p), all;
     bool apart = p->dw[g->wte].data != p->dw[g->head.at.w].data;  // from the head's gradient, which this pass has made
-    TRY(dropout_samples(p, EMBED, DROP_EMBED, &dx, &dx));
+    TRY(dropout_rows(m, p, EMBED, DROP_EMBED, &own, &own));
+    TRY(slices_gather(m, p, &all, &own, p->B * T_of(p)));
+    tensor dx = view3(&all, p->B, T_of(p), g->o.embed);
     return p->ops->embedding_backward(&(embedding_backward_args){.dwte = &p->dw[g->wte],
                                                                  .dwpe = &p->dw[g->wpe],
                                                                  .scratch = &g->scratch,
@@ -90,28 +96,30 @@ static err_t layer_backward(model *m, int b, pass *p) {
 
 // --- final norm, head and loss ---------------------------------------------------------------------------------------------
 
-// Rows of this pass: x, its norm, and what the norm's backward pass reads.
+// Rows of this pass: x, its norm, and what the norm's backward pass reads; the norm of all rows.
 typedef struct final_view {
-    tensor x, norm, mean, rstd;
+    tensor x, norm, mean, rstd, all;
 } final_view;
 
 static final_view view_final(const gpt *g, int b, const pass *p) {
-    int64_t N = p->B * T_of(p), C = g->o.embed;
-    return (final_view){view2(&p->x[b - 1], N, C), view2(transformer_scratch(g->body), N, C), view1(&g->ln_f_mean, N), view1(&g->ln_f_rstd, N)};
+    tensor x = stream_rows(g, &p->x[b - 1], p), norm = stream_rows(g, transformer_scratch(g->body), p);
+    return (final_view){.x = x, .norm = norm, .mean = view1(&g->ln_f_mean, x.size[0]), .rstd = view1(&g->ln_f_rstd, x.size[0])};
 }
 
 static err_t final_norm(const gpt *g, pass *p, final_view *v) {
-    return p->ops->layer_norm_forward(
-        &(layer_norm_forward_args){
-            .y = &v->norm, .mean = &v->mean, .rstd = &v->rstd, .x = &v->x, .w = &p->w[g->ln_f_w], .b = &p->w[g->ln_f_b], .eps = NORM_EPS},
-        p->s);
+    if (v->x.size[0])
+        TRY(p->ops->layer_norm_forward(
+            &(layer_norm_forward_args){
+                .y = &v->norm, .mean = &v->mean, .rstd = &v->rstd, .x = &v->x, .w = &p->w[g->ln_f_w], .b = &p->w[g->ln_f_b], .eps = NORM_EPS},
+            p->s));
+    return slices_gather(&g->base, p, &v->all, &v->norm, p->B * T_of(p));
 }
 
 // Losses of all rows; with a backward pass the norm is then overwritten by its gradient.
 static err_t losses_of(gpt *g, pass *p, final_view *v) {
     int64_t N = p->B * T_of(p);
     tensor losses = view1(&p->losses, N), targets = view1(&p->in[TARGETS], N);
-    return head_losses(&g->head, p, &losses, NULL, &v->norm, &v->norm, &targets);
+    return head_losses(&g->head, p, &losses, NULL, &v->all, &v->all, &targets);
 }
 
 // In training all of it waits for the backward pass: other micro-batches may come in between.
@@ -121,27 +129,27 @@ static err_t head_forward(model *m, int b, pass *p) {
     if (p->dw) return ERR_OK;
     TRY(final_norm(g, p, &v));
     if (!p->predict) return losses_of(g, p, &v);
-    tensor last = tensor_rows(&v.norm, T_of(p) - 1, 1);
-    if (p->B > 1) last = v.norm;  // one position each
+    tensor last = tensor_rows(&v.all, T_of(p) - 1, 1);
+    if (p->B > 1) last = v.all;  // one position each
     return head_scores(&g->head, p, &last);
 }
 
 static err_t head_backward(model *m, int b, pass *p) {
     gpt *g = (gpt *)m;
     final_view v = view_final(g, b, p);
-    tensor dx = view2(&p->dx[b - 1], p->B * T_of(p), g->o.embed);
+    tensor dx = stream_rows(g, &p->dx[b - 1], p);
     TRY(final_norm(g, p, &v));
     TRY(losses_of(g, p, &v));
-    return p->ops->layer_norm_backward(&(layer_norm_backward_args){.dx = &dx,
-                                                                   .dw = &p->dw[g->ln_f_w],
-                                                                   .db = &p->dw[g->ln_f_b],
-                                                                   .dy = &v.norm,
-                                                                   .x = &v.x,
-                                                                   .w = &p->w[g->ln_f_w],
-                                                                   .mean = &v.mean,
-                                                                   .rstd = &v.rstd,
-                                                                   .fresh = p->fresh},
-                                       p->s);
+    TRY(slices_take(m, p, &v.norm, &v.all));
+    return slices_layer_norm_backward(m, p, p->B * T_of(p),
+                                      &(layer_norm_backward_args){.dx = &dx,
+                                                                  .dw = &p->dw[g->ln_f_w],
+                                                                  .db = &p->dw[g->ln_f_b],
+                                                                  .dy = &v.norm,
+                                                                  .x = &v.x,
+                                                                  .w = &p->w[g->ln_f_w],
+                                                                  .mean = &v.mean,
+                                                                  .rstd = &v.rstd});
 }
 
 // --- tables ----------------------------------------------------------------------------------------------------------------
@@ -198,6 +206,7 @@ static err_t declare(gpt *g) {
     m->unit = "token", m->short_unit = "tok";
     m->vocab = o->vocab;
     m->adds_once = o->head_chunks == 1;
+    m->stream = true;
     m->dropout = o->dropout;
     m->flops = flops_of(g);
     set_block_flops(g);
@@ -227,8 +236,8 @@ static err_t gpt_plan(model *m, arena *a, const model_plan *o) {
     TRY(model_plan_slices(m, a, o, o->B * g->o.context, g->o.embed));
     TRY(transformer_plan(g->body, a, o));
     if (o->slots[m->blocks - 1]) {
-        TRY(arena_2d(a, &g->ln_f_mean, FP32, o->B, g->o.context));
-        TRY(arena_2d(a, &g->ln_f_rstd, FP32, o->B, g->o.context));
+        TRY(arena_1d(a, &g->ln_f_mean, FP32, model_most_rows(m, o->B * g->o.context)));
+        TRY(arena_1d(a, &g->ln_f_rstd, FP32, model_most_rows(m, o->B * g->o.context)));
         TRY(head_plan(&g->head, a, o->compute, o->B * g->o.context, g->o.head_chunks));
     }
     return o->forward_only || !o->slots[EMBED]
@@ -269,6 +278,11 @@ static err_t gpt_resolve(void *options, model_rule *r) {
         r->broken[0] = "heads", r->broken[1] = "embed";
         return err_set(ERR_CONFIG, "embed = %" PRId64 " is not a multiple of heads = %" PRId64 ". Nearest that work: heads = %s, or embed = %s.",
                        o->embed, o->heads, divisors, multiples);
+    }
+    TRY(model_check_rows(r, o->context));
+    if (r->rows && o->dropout > 0 && o->embed % 4) {
+        r->broken[0] = "embed", r->broken[1] = "dropout";
+        return err_set(ERR_CONFIG, "embed = %" PRId64 " is not a multiple of 4, as dropout wants where [parallel] sequence = yes", o->embed);
     }
     o->slices = r->slices;
     r->divided[0] = "heads", r->value[0] = o->heads;

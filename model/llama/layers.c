@@ -16,19 +16,19 @@ typedef struct layer_params {
 typedef struct layer_costly {
     tensor qkv, att, lse;             // (B,T,(H+2KV)D) turned, (B,T,HD), (B,H,T)
     tensor q, k, q_rstd, k_rstd;      // with norms of q and k: what they were before: (B,T,HD), (B,T,KV D), (B,T,H), (B,T,KV)
-    tensor mid;                       // (B,T,C)   x + attention
+    tensor mid;                       // (R,C)     x + attention; R = B*T, or the rows that are here
     tensor pair;                      // (B,T,2F)  gate and up
-    tensor norm_1_rstd, norm_2_rstd;  // (B,T)
+    tensor norm_1_rstd, norm_2_rstd;  // (R)
 } layer_costly;
 
 typedef struct layer_cheap {
-    tensor norm_1, norm_2;  // (B,T,C)
+    tensor norm_1, norm_2;  // (R,C)
     tensor gated;           // (B,T,F)
 } layer_cheap;
 
 // Between the halves of backward: the gradients that the second one multiplies with activations. That of pair has taken its place.
 typedef struct layer_later {
-    tensor dout, dmid;  // (B,T,C)  of what `out` and `proj` left: they are those of y and of mid
+    tensor dout, dmid;  // (R,C)  of what `out` and `proj` left: they are those of y and of mid
     tensor dqkv;        // (B,T,(H+2KV)D)
 } layer_later;
 
@@ -58,16 +58,16 @@ struct llama_layers {
     int held_slot, held_layer;  // whose values the shared sets hold; held_layer = -1: those of no layer
     past kept;
     tensor angles;                    // (T,D)
-    tensor scratch;                   // (B,T,C)
-    tensor inner, datt, dqkv, delta;  // backward: (B,T,C), (B,T,HD), (B,T,(H+2KV)D), (B,H,T)
+    tensor scratch;                   // (R,C)
+    tensor inner, datt, dqkv, delta;  // backward: (R,C), (B,T,HD), (B,T,(H+2KV)D), (B,H,T)
     tensor dgated;                    // ... in halves: (B,T,F)
     tensor dnorms, dnorm;             // ... of q and k, with slices: (slices here,1,D), (1,1,D) FP32: their weights' gradients are sums over heads
 };
 
-// One layer's tensors, its own or the shared ones, cut to this pass's B and T. N = B*T rows. What belongs to heads or to hidden channels lies slice after
+// One layer's tensors, its own or the shared ones, cut to this pass's B and T. N = B*T rows, of which `here` are here of the residual stream. What belongs to heads or to hidden channels lies slice after
 // slice: to operations that know nothing of slices, these are more rows, or more samples, of fewer heads or channels.
 typedef struct layer_view {
-    int64_t B, T, N;
+    int64_t B, T, N, here;
     tensor x, norm_1, norm_1_rstd, qkv, q, k, q_rstd, k_rstd, att, lse, mid, norm_2, norm_2_rstd, pair, gated;
     tensor qkv3, att3;               // (slices*B,T,.)
     tensor rows, pairs, gated_rows;  // qkv, pair and gated as (slices*N,.)
@@ -80,19 +80,21 @@ static layer_view view_layer(const llama_layers *t, int l, const pass *p, const 
     const layer_cheap *b = &t->cheap[t->sets.shares_cheap ? 0 : own];
     const model *m = t->of;
     int64_t C = t->o.embed, F = t->o.hidden, B = p->B, T = p->in[0].size[1], N = B * T, S = m->slices.of, n = m->slices.count;
+    int64_t here = model_own_rows(m, N);
     layer_view v = {
         .B = B,
         .T = T,
         .N = N,
-        .x = view2(x, N, C),
-        .norm_1 = view2(&b->norm_1, N, C),
-        .norm_1_rstd = view1(&a->norm_1_rstd, N),
+        .here = here,
+        .x = view2(x, here, C),
+        .norm_1 = view2(&b->norm_1, here, C),
+        .norm_1_rstd = view1(&a->norm_1_rstd, here),
         .qkv = model_cut(m, &a->qkv, N, t->R),
         .att = model_cut(m, &a->att, N, t->Q),
         .lse = view3(&a->lse, n * B, t->o.heads / S, T),
-        .mid = view2(&a->mid, N, C),
-        .norm_2 = view2(&b->norm_2, N, C),
-        .norm_2_rstd = view1(&a->norm_2_rstd, N),
+        .mid = view2(&a->mid, here, C),
+        .norm_2 = view2(&b->norm_2, here, C),
+        .norm_2_rstd = view1(&a->norm_2_rstd, here),
         .pair = model_cut(m, &a->pair, N, 2 * F),
         .gated = model_cut(m, &b->gated, N, F),
         .qkv3 = view3(&a->qkv, n * B, T, t->R / S),
@@ -108,14 +110,15 @@ static layer_view view_layer(const llama_layers *t, int l, const pass *p, const 
 }
 
 static err_t norm_forward(const llama_layers *t, const pass *p, int w, tensor *y, tensor *rstd, const tensor *x) {
+    if (!x->size[0]) return ERR_OK;
     return p->ops->rms_norm_forward(&(rms_norm_forward_args){.y = y, .rstd = rstd, .x = x, .w = &p->w[w], .eps = (float)t->o.norm_eps}, p->s);
 }
 
 // dx = the gradient of x: through the norm and past it.
-static err_t norm_backward(const pass *p, int w, tensor *dx, const tensor *dy, const tensor *past, const tensor *x, const tensor *rstd) {
-    return p->ops->rms_norm_backward(
-        &(rms_norm_backward_args){.dx = dx, .dw = &p->dw[w], .dy = dy, .dresidual = past, .x = x, .w = &p->w[w], .rstd = rstd, .fresh = p->fresh},
-        p->s);
+static err_t norm_backward(const llama_layers *t, const pass *p, int w, const layer_view *v, tensor *dx, const tensor *dy, const tensor *past,
+                           const tensor *x, const tensor *rstd) {
+    return slices_rms_norm_backward(
+        t->of, p, v->N, &(rms_norm_backward_args){.dx = dx, .dw = &p->dw[w], .dy = dy, .dresidual = past, .x = x, .w = &p->w[w], .rstd = rstd});
 }
 
 static int heads_of_slice(const llama_layers *t) { return (int)t->o.heads / t->of->slices.of; }
@@ -190,14 +193,17 @@ static err_t gate(const pass *p, layer_view *v) { return p->ops->swiglu_forward(
 // mid = x + attention(norm(x));  gated = silu(gate) up of norm(mid): the layer up to the last value that its backward pass reads.
 static err_t layer_to_gated(llama_layers *t, int l, const pass *p, layer_view *v) {
     const layer_params *n = &t->layer[l];
+    tensor all;
     TRY(norm_forward(t, p, n->norm_1, &v->norm_1, &v->norm_1_rstd, &v->x));
-    TRY(linear_forward(p, &n->qkv, &v->qkv, &v->norm_1, NULL));
+    TRY(slices_gather(t->of, p, &all, &v->norm_1, v->N));
+    TRY(linear_forward(p, &n->qkv, &v->qkv, &all, NULL));
     TRY(norm_heads(t, p, n, v));
     TRY(turn(t, p, &v->qkv3, false));
     TRY(attend(t, l, p, v));
     TRY(linear_onto(p, &n->proj, &v->mid, &v->att, &v->x));
     TRY(norm_forward(t, p, n->norm_2, &v->norm_2, &v->norm_2_rstd, &v->mid));
-    TRY(linear_forward(p, &n->in, &v->pair, &v->norm_2, NULL));
+    TRY(slices_gather(t->of, p, &all, &v->norm_2, v->N));
+    TRY(linear_forward(p, &n->in, &v->pair, &all, NULL));
     return gate(p, v);
 }
 
@@ -205,7 +211,7 @@ static void hold(llama_layers *t, int l, const pass *p) { t->held_slot = p->slot
 
 err_t llama_layer_forward(llama_layers *t, int l, pass *p, const tensor *y, const tensor *x) {
     layer_view v = view_layer(t, l, p, x);
-    tensor out = view2(y, v.N, t->o.embed);
+    tensor out = view2(y, v.here, t->o.embed);
     TRY(layer_to_gated(t, l, p, &v));
     hold(t, l, p);
     return linear_onto(p, &t->layer[l].out, &out, &v.gated, &v.mid);
@@ -225,35 +231,45 @@ static err_t recompute(llama_layers *t, int l, const pass *p, layer_view *v) {
 // Where gradients go: in halves they are kept for the second one, else they take the place of what was read.
 static void place_gradients(const llama_layers *t, int l, const pass *p, layer_view *v, const tensor *dx, const tensor *dy) {
     const layer_later *k = t->halves ? &t->later[t->own[l] + p->slot] : NULL;
-    v->dout = k ? view2(&k->dout, v->N, t->o.embed) : *dy;
+    v->dout = k ? view2(&k->dout, v->here, t->o.embed) : *dy;
     v->dgated = k ? model_cut(t->of, &t->dgated, v->N, t->o.hidden) : v->gated;
-    v->dmid = k ? view2(&k->dmid, v->N, t->o.embed) : *dx;
+    v->dmid = k ? view2(&k->dmid, v->here, t->o.embed) : *dx;
     v->dqkv = model_cut(t->of, k ? &k->dqkv : &t->dqkv, v->N, t->R);
+}
+
+// Of in and qkv, from all rows of the norm before them.
+static err_t norm_weights(const llama_layers *t, const pass *p, const layer_view *v, const linear *l, const tensor *dy, const tensor *norm) {
+    tensor all;
+    TRY(slices_gather(t->of, p, &all, norm, v->N));
+    return linear_weights(p, l, dy, &all);
 }
 
 // dmid (=): through the MLP and past it. The gradient of pair takes its place.
 static err_t mlp_backward(llama_layers *t, int l, const pass *p, layer_view *v, const tensor *dy) {
     const layer_params *n = &t->layer[l];
-    tensor dnorm = view2(&t->inner, v->N, t->o.embed), dpair = v->pair, dpairs = v->pairs;
+    tensor dnorm = view2(&t->inner, v->here, t->o.embed), dpair = v->pair, dpairs = v->pairs, all;
     tensor rows = view2(&v->dgated, v->gated_rows.size[0], v->gated_rows.size[1]);
     if (t->halves) TRY(p->ops->cast(&(cast_args){.y = &v->dout, .x = dy}, p->s));
-    else TRY(linear_weights(p, &n->out, dy, &v->gated));
-    TRY(linear_inputs(p, &n->out, &v->dgated, dy, NULL, NULL));
+    TRY(slices_gather(t->of, p, &all, dy, v->N));
+    if (!t->halves) TRY(linear_weights(p, &n->out, &all, &v->gated));
+    TRY(linear_inputs(p, &n->out, &v->dgated, &all, NULL, NULL));
     TRY(p->ops->swiglu_backward(&(swiglu_backward_args){.dx = &dpairs, .dy = &rows, .x = &v->pairs}, p->s));
-    if (!t->halves) TRY(linear_weights(p, &n->in, &dpair, &v->norm_2));
+    if (!t->halves) TRY(norm_weights(t, p, v, &n->in, &dpair, &v->norm_2));
     TRY(linear_inputs(p, &n->in, &dnorm, &dpair, NULL, NULL));
-    return norm_backward(p, n->norm_2, &v->dmid, &dnorm, dy, &v->mid, &v->norm_2_rstd);
+    return norm_backward(t, p, n->norm_2, v, &v->dmid, &dnorm, dy, &v->mid, &v->norm_2_rstd);
 }
 
 // dx (=), which may be dmid.
 static err_t attention_part_backward(llama_layers *t, int l, const pass *p, layer_view *v, tensor *dx) {
     const layer_params *n = &t->layer[l];
     int64_t S = t->of->slices.of, many = t->of->slices.count * v->B;
-    tensor dnorm = view2(&t->inner, v->N, t->o.embed), datt = model_cut(t->of, &t->datt, v->N, t->Q), datt3 = view3(&datt, many, v->T, t->Q / S);
+    tensor all, dnorm = view2(&t->inner, v->here, t->o.embed), datt = model_cut(t->of, &t->datt, v->N, t->Q),
+                datt3 = view3(&datt, many, v->T, t->Q / S);
     tensor dqkv3 = view3(&v->dqkv, many, v->T, t->R / S), rows = view2(&v->dqkv, many * v->T, t->R / S);
     tensor delta = view3(&t->delta, many, t->o.heads / S, v->T);
-    if (!t->halves) TRY(linear_weights(p, &n->proj, &v->dmid, &v->att));
-    TRY(linear_inputs(p, &n->proj, &datt, &v->dmid, NULL, NULL));
+    TRY(slices_gather(t->of, p, &all, &v->dmid, v->N));
+    if (!t->halves) TRY(linear_weights(p, &n->proj, &all, &v->att));
+    TRY(linear_inputs(p, &n->proj, &datt, &all, NULL, NULL));
     TRY(p->ops->attention_backward(&(attention_backward_args){.dqkv = &dqkv3,
                                                               .delta = &delta,
                                                               .dy = &datt3,
@@ -266,14 +282,14 @@ static err_t attention_part_backward(llama_layers *t, int l, const pass *p, laye
                                    p->s));
     TRY(turn(t, p, &dqkv3, true));
     TRY(norm_heads_backward(t, p, n, v, &rows));
-    if (!t->halves) TRY(linear_weights(p, &n->qkv, &v->dqkv, &v->norm_1));
+    if (!t->halves) TRY(norm_weights(t, p, v, &n->qkv, &v->dqkv, &v->norm_1));
     TRY(linear_inputs(p, &n->qkv, &dnorm, &v->dqkv, NULL, NULL));
-    return norm_backward(p, n->norm_1, dx, &dnorm, &v->dmid, &v->x, &v->norm_1_rstd);
+    return norm_backward(t, p, n->norm_1, v, dx, &dnorm, &v->dmid, &v->x, &v->norm_1_rstd);
 }
 
 err_t llama_layer_inputs(llama_layers *t, int l, pass *p, const tensor *dx, const tensor *dy, const tensor *x) {
     layer_view v = view_layer(t, l, p, x);
-    tensor to = view2(dx, v.N, t->o.embed), from = view2(dy, v.N, t->o.embed);
+    tensor to = view2(dx, v.here, t->o.embed), from = view2(dy, v.here, t->o.embed);
     place_gradients(t, l, p, &v, &to, &from);
     TRY(recompute(t, l, p, &v));
     TRY(mlp_backward(t, l, p, &v, &from));
@@ -285,11 +301,14 @@ err_t llama_layer_weights(llama_layers *t, int l, pass *p, const tensor *x) {
     const layer_params *n = &t->layer[l];
     if (!t->halves) return ERR_OK;
     layer_view v = view_layer(t, l, p, x);
+    tensor all;
     place_gradients(t, l, p, &v, x, x);  // dx and dy are of no use any more
-    TRY(linear_weights(p, &n->out, &v.dout, &v.gated));
-    TRY(linear_weights(p, &n->in, &v.pair, &v.norm_2));
-    TRY(linear_weights(p, &n->proj, &v.dmid, &v.att));
-    return linear_weights(p, &n->qkv, &v.dqkv, &v.norm_1);
+    TRY(slices_gather(t->of, p, &all, &v.dout, v.N));
+    TRY(linear_weights(p, &n->out, &all, &v.gated));
+    TRY(norm_weights(t, p, &v, &n->in, &v.pair, &v.norm_2));
+    TRY(slices_gather(t->of, p, &all, &v.dmid, v.N));
+    TRY(linear_weights(p, &n->proj, &all, &v.att));
+    return norm_weights(t, p, &v, &n->qkv, &v.dqkv, &v.norm_1);
 }
 
 const tensor *llama_layers_scratch(const llama_layers *t) { return &t->scratch; }
@@ -351,15 +370,15 @@ void llama_layers_close(llama_layers *t) {
 }
 
 static err_t plan_costly(const llama_layers *t, arena *a, layer_costly *k, dtype type, int64_t B) {
-    int64_t T = t->o.context;
+    int64_t T = t->o.context, here = model_most_rows(t->of, B * T);
     const model *m = t->of;
     TRY(arena_3d(a, &k->qkv, type, B, T, model_share(m, t->R)));
     TRY(arena_3d(a, &k->att, type, B, T, model_share(m, t->Q)));
     TRY(arena_3d(a, &k->lse, FP32, B, model_share(m, t->o.heads), T));
-    TRY(arena_3d(a, &k->mid, type, B, T, t->o.embed));
+    TRY(arena_2d(a, &k->mid, type, here, t->o.embed));
     TRY(arena_3d(a, &k->pair, type, B, T, model_share(m, 2 * t->o.hidden)));
-    TRY(arena_2d(a, &k->norm_1_rstd, FP32, B, T));
-    TRY(arena_2d(a, &k->norm_2_rstd, FP32, B, T));
+    TRY(arena_1d(a, &k->norm_1_rstd, FP32, here));
+    TRY(arena_1d(a, &k->norm_2_rstd, FP32, here));
     if (!t->o.qk_norm) return ERR_OK;
     TRY(arena_3d(a, &k->q, type, B, T, model_share(m, t->Q)));
     TRY(arena_3d(a, &k->k, type, B, T, model_share(m, t->K)));
@@ -368,14 +387,16 @@ static err_t plan_costly(const llama_layers *t, arena *a, layer_costly *k, dtype
 }
 
 static err_t plan_cheap(const llama_layers *t, arena *a, layer_cheap *k, dtype type, int64_t B) {
-    TRY(arena_3d(a, &k->norm_1, type, B, t->o.context, t->o.embed));
-    TRY(arena_3d(a, &k->norm_2, type, B, t->o.context, t->o.embed));
+    int64_t here = model_most_rows(t->of, B * t->o.context);
+    TRY(arena_2d(a, &k->norm_1, type, here, t->o.embed));
+    TRY(arena_2d(a, &k->norm_2, type, here, t->o.embed));
     return arena_3d(a, &k->gated, type, B, t->o.context, model_share(t->of, t->o.hidden));
 }
 
 static err_t plan_later(const llama_layers *t, arena *a, layer_later *k, dtype type, int64_t B) {
-    TRY(arena_3d(a, &k->dout, type, B, t->o.context, t->o.embed));
-    TRY(arena_3d(a, &k->dmid, type, B, t->o.context, t->o.embed));
+    int64_t here = model_most_rows(t->of, B * t->o.context);
+    TRY(arena_2d(a, &k->dout, type, here, t->o.embed));
+    TRY(arena_2d(a, &k->dmid, type, here, t->o.embed));
     return arena_3d(a, &k->dqkv, type, B, t->o.context, model_share(t->of, t->R));
 }
 
@@ -401,9 +422,10 @@ err_t llama_layers_plan(llama_layers *t, arena *a, const model_plan *o) {
     t->kept.slices = t->of->slices.count;
     TRY(past_plan(&t->kept, a, o, 1, (int)t->o.layers, t->o.context, t->o.head_dim));
     TRY(arena_2d(a, &t->angles, FP32, t->o.context, t->o.head_dim));
-    TRY(arena_3d(a, &t->scratch, o->compute, o->B, t->o.context, t->o.embed));
+    int64_t here = model_most_rows(t->of, o->B * t->o.context);
+    TRY(arena_2d(a, &t->scratch, o->compute, here, t->o.embed));
     if (o->forward_only) return ERR_OK;
-    TRY(arena_3d(a, &t->inner, o->compute, o->B, t->o.context, t->o.embed));
+    TRY(arena_2d(a, &t->inner, o->compute, here, t->o.embed));
     TRY(arena_3d(a, &t->datt, o->compute, o->B, t->o.context, model_share(t->of, t->Q)));
     if (t->halves) TRY(arena_3d(a, &t->dgated, o->compute, o->B, t->o.context, model_share(t->of, t->o.hidden)));
     else TRY(arena_3d(a, &t->dqkv, o->compute, o->B, t->o.context, model_share(t->of, t->R)));

@@ -16,7 +16,7 @@ typedef struct llama {
     int embed, norm;
     llama_layers *body;
     head head;
-    tensor norm_rstd;  // (B,T)
+    tensor norm_rstd;  // (rows here)
     tensor sort;       // of the embedding's backward
 } llama;
 
@@ -25,6 +25,9 @@ enum { EMBED = 0 };        // the first block
 
 static int64_t T_of(const pass *p) { return p->in[TOKENS].size[1]; }
 
+// The rows of the residual stream that are here.
+static tensor stream_rows(const llama *g, const tensor *x, const pass *p) { return view2(x, model_own_rows(&g->base, p->B * T_of(p)), g->o.embed); }
+
 // Where rows of the table are elsewhere: the first one here.
 static int64_t first_token(const llama *g) { return g->base.slices.first * (g->head.Vp / g->base.slices.of); }
 
@@ -32,16 +35,19 @@ static int64_t first_token(const llama *g) { return g->base.slices.first * (g->h
 
 static err_t embed_forward(model *m, int b, pass *p) {
     llama *g = (llama *)m;
-    tensor x = view3(&p->x[b], p->B, T_of(p), g->o.embed);
+    tensor own = stream_rows(g, &p->x[b], p), all = slices_scratch(m, &own, p->B * T_of(p), g->o.embed), x = view3(&all, p->B, T_of(p), g->o.embed);
     TRY(p->ops->embedding_forward(
         &(embedding_forward_args){.x = &x, .tokens = &p->in[TOKENS], .wte = &p->w[g->embed], .part = p->merge, .first = first_token(g)}, p->s));
-    return slices_whole(p, MERGE_PICK, &x);
+    TRY(slices_whole(p, MERGE_PICK, &x));
+    return slices_take(m, p, &own, &all);
 }
 
 static err_t embed_backward(model *m, int b, pass *p) {
     llama *g = (llama *)m;
-    tensor dx = view3(&p->dx[b], p->B, T_of(p), g->o.embed);
+    tensor own = stream_rows(g, &p->dx[b], p), all;
     bool apart = p->dw[g->embed].data != p->dw[g->head.at.w].data;  // from the head's gradient, which this pass has made
+    TRY(slices_gather(m, p, &all, &own, p->B * T_of(p)));
+    tensor dx = view3(&all, p->B, T_of(p), g->o.embed);
     return p->ops->embedding_backward(&(embedding_backward_args){.dwte = &p->dw[g->embed],
                                                                  .scratch = &g->sort,
                                                                  .dx = &dx,
@@ -67,26 +73,28 @@ static err_t layer_backward(model *m, int b, pass *p) {
 
 // --- final norm, head and loss ---------------------------------------------------------------------------------------------
 
-// Rows of this pass: x, its norm, and what the norm's backward pass reads.
+// Rows of this pass: x, its norm, and what the norm's backward pass reads; the norm of all rows.
 typedef struct final_view {
-    tensor x, norm, rstd;
+    tensor x, norm, rstd, all;
 } final_view;
 
 static final_view view_final(const llama *g, int b, const pass *p) {
-    int64_t N = p->B * T_of(p), C = g->o.embed;
-    return (final_view){view2(&p->x[b - 1], N, C), view2(llama_layers_scratch(g->body), N, C), view1(&g->norm_rstd, N)};
+    tensor x = stream_rows(g, &p->x[b - 1], p), norm = stream_rows(g, llama_layers_scratch(g->body), p);
+    return (final_view){.x = x, .norm = norm, .rstd = view1(&g->norm_rstd, x.size[0])};
 }
 
 static err_t final_norm(const llama *g, pass *p, final_view *v) {
-    return p->ops->rms_norm_forward(
-        &(rms_norm_forward_args){.y = &v->norm, .rstd = &v->rstd, .x = &v->x, .w = &p->w[g->norm], .eps = (float)g->o.norm_eps}, p->s);
+    if (v->x.size[0])
+        TRY(p->ops->rms_norm_forward(
+            &(rms_norm_forward_args){.y = &v->norm, .rstd = &v->rstd, .x = &v->x, .w = &p->w[g->norm], .eps = (float)g->o.norm_eps}, p->s));
+    return slices_gather(&g->base, p, &v->all, &v->norm, p->B * T_of(p));
 }
 
 // Losses of all rows; with a backward pass the norm is then overwritten by its gradient.
 static err_t losses_of(llama *g, pass *p, final_view *v) {
     int64_t N = p->B * T_of(p);
     tensor losses = view1(&p->losses, N), targets = view1(&p->in[TARGETS], N);
-    return head_losses(&g->head, p, &losses, NULL, &v->norm, &v->norm, &targets);
+    return head_losses(&g->head, p, &losses, NULL, &v->all, &v->all, &targets);
 }
 
 // In training all of it waits for the backward pass: other micro-batches may come in between.
@@ -96,21 +104,21 @@ static err_t head_forward(model *m, int b, pass *p) {
     if (p->dw) return ERR_OK;
     TRY(final_norm(g, p, &v));
     if (!p->predict) return losses_of(g, p, &v);
-    tensor last = tensor_rows(&v.norm, T_of(p) - 1, 1);
-    if (p->B > 1) last = v.norm;  // one position each
+    tensor last = tensor_rows(&v.all, T_of(p) - 1, 1);
+    if (p->B > 1) last = v.all;  // one position each
     return head_scores(&g->head, p, &last);
 }
 
 static err_t head_backward(model *m, int b, pass *p) {
     llama *g = (llama *)m;
     final_view v = view_final(g, b, p);
-    tensor dx = view2(&p->dx[b - 1], p->B * T_of(p), g->o.embed);
+    tensor dx = stream_rows(g, &p->dx[b - 1], p);
     TRY(final_norm(g, p, &v));
     TRY(losses_of(g, p, &v));
-    return p->ops->rms_norm_backward(
-        &(rms_norm_backward_args){
-            .dx = &dx, .dw = &p->dw[g->norm], .dy = &v.norm, .x = &v.x, .w = &p->w[g->norm], .rstd = &v.rstd, .fresh = p->fresh},
-        p->s);
+    TRY(slices_take(m, p, &v.norm, &v.all));
+    return slices_rms_norm_backward(
+        m, p, p->B * T_of(p),
+        &(rms_norm_backward_args){.dx = &dx, .dw = &p->dw[g->norm], .dy = &v.norm, .x = &v.x, .w = &p->w[g->norm], .rstd = &v.rstd});
 }
 
 // --- tables ----------------------------------------------------------------------------------------------------------------
@@ -164,6 +172,7 @@ static err_t declare(llama *g) {
     m->block[last] = (block){.name = "head", .forward = head_forward, .backward = head_backward};
     m->inputs = 2;
     m->input[TOKENS] = sequence(g, "tokens"), m->input[TARGETS] = sequence(g, "targets");
+    m->stream = true;
     m->losses = m->units = m->context = o->context;
     m->unit = "token", m->short_unit = "tok";
     m->vocab = o->vocab;
@@ -196,7 +205,7 @@ static err_t llama_plan(model *m, arena *a, const model_plan *o) {
     TRY(model_plan_slices(m, a, o, o->B * g->o.context, g->o.embed));
     TRY(llama_layers_plan(g->body, a, o));
     if (o->slots[m->blocks - 1]) {
-        TRY(arena_2d(a, &g->norm_rstd, FP32, o->B, g->o.context));
+        TRY(arena_1d(a, &g->norm_rstd, FP32, model_most_rows(m, o->B * g->o.context)));
         TRY(head_plan(&g->head, a, o->compute, o->B * g->o.context, g->o.head_chunks));
     }
     return o->forward_only || !o->slots[EMBED] ? ERR_OK
@@ -273,6 +282,7 @@ static err_t llama_resolve(void *options, model_rule *r) {
         return err_set(ERR_CONFIG, "rope_high = %g must be above rope_low = %g", o->rope_high, o->rope_low);
     }
     if (!o->hidden) o->hidden = (o->embed * 8 / 3 + 63) / 64 * 64;
+    TRY(model_check_rows(r, o->context));
     o->slices = r->slices;
     r->divided[0] = "heads", r->value[0] = o->heads;
     r->divided[1] = "kv_heads", r->value[1] = o->kv_heads;

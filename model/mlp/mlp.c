@@ -234,6 +234,10 @@ static const setting keys[] = {
 static err_t mlp_resolve(void *options, model_rule *r) {
     mlp_options *o = options;
     o->layers = 0, o->slices = r->slices;
+    if (r->rows) {
+        *r = (model_rule){.broken = {"type", "type"}};
+        return err_set(ERR_CONFIG, "a perceptron has no residual stream to divide. Nearest that works: [parallel] sequence = no");
+    }
     for (const char *at = o->hidden + strspn(o->hidden, " "); *at; at += strspn(at, " ")) {
         char *end;
         errno = 0;

@@ -132,6 +132,8 @@ static const setting more_keys[] = {
          "ranks, or pipelines of ranks, that share the lanes of a step; 0 = as many as there are"),
     INT(parallel, tensor, LAYOUT, "1", 1, 1024, "tp tensor_parallel tensor_model_parallel_size mp",
          "ranks that share every layer, each with some of its slices: a power of two up to `slices`; does not change the result"),
+    BOOL(parallel, sequence, LAYOUT, "no", "sequence_parallel sp",
+         "each of those ranks has rows of its own between a layer's matrices: less memory; does not change the result"),
     INT(parallel, pipeline, LAYOUT, "1", 1, 1024, "pp pipeline_parallel stages_count",
          "ranks that each run a part of the blocks, one after the other; does not change the result"),
     WORD(parallel, schedule, LAYOUT, "1f1b", "gpipe 1f1b interleaved zb-h1 zb-v", "pipeline_schedule",

@@ -62,7 +62,7 @@ static err_t check_tensor(const config *c) {
 
 // What the architecture chooses and demands.
 static err_t resolve_model(config *c) {
-    model_rule r = {.micro = c->batch.micro, .gpu = c->device.kind == DEVICE_CUDA, .slices = c->parallel.slices};
+    model_rule r = {.micro = c->batch.micro, .gpu = c->device.kind == DEVICE_CUDA, .slices = c->parallel.slices, .rows = c->parallel.sequence};
     if (model_types[c->model.type]->resolve(&c->model.of, &r) != ERR_OK)
         return err_prefix("%s", LATEST(config_find(c, "model", r.broken[0]), config_find(c, "model", r.broken[1])));
     if (r.chosen) c->origin[config_find(c, "model", r.chosen)].chosen = true;

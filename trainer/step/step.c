@@ -67,7 +67,8 @@ static err_t plan_activations(step_runner *r) {
                     .recompute = (recomputation)c->parallel.recompute,
                     .places = r->texts,
                     .slice_first = r->state->o.here.first,
-                    .slice_count = r->state->o.here.count};
+                    .slice_count = r->state->o.here.count,
+                    .slice_rows = r->state->o.here.rows};
     TRY(r->net->type->plan(r->net, &r->memory, &o));
     TRY(flow_declare(&r->flow, r->net, &r->memory, &o));
     return arena_2d(&r->memory, &r->losses, FP32, o.B, r->net->losses);
