@@ -98,7 +98,7 @@ BODY void finish_row(dtype t, unsigned epilogue, const gemm *g, const float *til
 #pragma GCC unroll 4
     for (int64_t i = 0; i < count; i += VL) {
         int64_t left = count - i, at = first + i;
-        vf x = vf_load(tile + i);
+        vf x = left >= VL ? vf_load(tile + i) : vf_load_n(tile + i, (int)left);
         if (earlier) x = vf_add(left >= VL ? vf_load(earlier + i) : vf_load_n(earlier + i, (int)left), x);
         if (epilogue & MATMUL_BIAS) x = vf_add(x, typed_load_n(g->bias->data, t, n + i, left));
         if (epilogue & ADD_RESIDUAL) x = vf_add(x, typed_load_n(g->residual->data, t, at, left));
