@@ -32,7 +32,8 @@
 // What comes next is prefetched meanwhile.
 //
 // Slices of k cost little: as many as fit into KC steps are packed together, and a register tile adds theirs while they are in L1; only the
-// sums of such groups go through a thread's scratch. Matrices whose columns are cut elsewhere are packed and written slice by slice.
+// sums of such groups go through a thread's scratch, and most are added where the inner loop stores its products anyway. Matrices whose columns are
+// cut elsewhere are packed and written slice by slice.
 #include "gpu/cpu/kernel/gemm_micro.h"
 #include "gpu/cpu/kernel/gemm_pack.h"
 #include "gpu/cpu/kernel/kernel.h"
@@ -65,7 +66,7 @@ typedef struct gemm {
     bool copies;                 // ... and copies v within the inner loop, whose order it has already
     int64_t k_slice;             // of a sum that is cut; 0: it is whole
     int64_t group;               // slices of k that a register tile adds at once
-    int64_t kept;                // sums of a tile that wait for others: one of each level of the tree, and that of a slice which is under way
+    int64_t kept;                // sums of a tile that wait for others, one of each level of the tree. What is under way waits where its sum will
     int64_t d_slice;             // columns of a slice of d and pre; n: they are whole
     bool plain;                  // d is FP32 and gets the sum, plus bias or d, unchanged: the inner loop may write to it
     int64_t k_step;              // k that is packed at a time, a multiple of KC unless it is all
@@ -153,9 +154,10 @@ typedef struct place {
     int64_t ld, m0, n0;
     int64_t kc;
     bool first, last;
-    // Where k is cut: a block is of `slices` whole ones, whose panels are so far apart, or of a part of one, which it begins and ends, or not.
-    // It ends with slice `number`, or, if it has several, group `number`.
+    // Where k is cut: a block is of `slices` whole ones, of kc each, whose panels are so far apart, or of a part of one, which it begins and ends, or
+    // not. It ends with slice `number`, or, if it has several, group `number`.
     int64_t slices, apart_s, apart_v, number, sums_step;
+    int64_t panel_v;  // k from one panel of v to the next: kc, or those of all slices
     bool begins, ends;
 } place;
 
@@ -175,63 +177,83 @@ static destination destination_of(const place *w, float *sums, int64_t m, int64_
     return to;
 }
 
+// May the inner loop write such a tile to d?
+static bool writes_d(const gemm *g, int64_t n, int64_t cols) { return g->plain && cols % VL == 0 && n % g->d_slice + cols <= g->d_slice; }
+
 // The lines of t, of d's shape, that a tile is written to.
 static walk lines_of(const gemm *g, const tensor *t, int64_t m, int64_t n, int64_t cols) {
     int64_t bytes = (int64_t)dtype_bytes(t->type);
     return (walk){.row = (const char *)t->data + element(g, m, n) * bytes, .width = cols * bytes, .stride = g->d_slice * bytes};
 }
 
+static walk lines_of_sums(const float *sums, int64_t ld, int64_t cols) {
+    return (walk){.row = (const char *)sums, .width = cols * (int64_t)sizeof *sums, .stride = ld * (int64_t)sizeof *sums};
+}
+
 // --- slices of k: a binary counter of sums -------------------------------------------------------------------------------------
 
 enum { TREE = 16 };  // levels that a tree may have
 
-// tile (=) from + tile, or from (=) tile.
-static void merge(float *tile, const float *from, int64_t ld, int64_t rows, int64_t cols) {
-    for (int64_t r = 0; r < rows; r++, tile += NR, from += ld)
-        for (int64_t j = 0; j < cols; j += VL)
-            vf_store(tile + j, vf_add(cols - j >= VL ? vf_load(from + j) : vf_load_n(from + j, (int)(cols - j)), vf_load(tile + j)));
-}
+// What is added to a tile's products, one after the other.
+typedef struct addends {
+    const float *x[TREE + 2];
+    int64_t ld[TREE + 2];
+    int count;
+} addends;
 
-static void put_aside(float *to, const float *tile, int64_t ld, int64_t rows, int64_t cols) {
-    for (int64_t r = 0; r < rows; r++, tile += NR, to += ld)
-        for (int64_t j = 0; j < cols; j += VL)
-            if (cols - j >= VL) vf_store(to + j, vf_load(tile + j));
-            else vf_store_n(to + j, vf_load(tile + j), (int)(cols - j));
+static void add_next(addends *a, const float *x, int64_t ld) { a->x[a->count] = x, a->ld[a->count++] = ld; }
+
+// c (=) products of kc steps, plus the addends. The inner loop adds two of them as it stores; more are rare.
+static void multiply_onto(float *c, int64_t ldc, const addends *a, int64_t kc, const float *s, const float *v, int64_t rows, int64_t cols,
+                          lookahead *ahead) {
+    _Alignas(64) float tile[MR * NR];
+    destination to = {.c = c, .ldc = ldc};
+    if (a->count > 0) to.sums = a->x[0], to.ld_sums = a->ld[0];
+    if (a->count > 1) to.base = a->x[1], to.ld_base = a->ld[1];
+    if (a->count > 2) to.c = tile, to.ldc = NR;
+    micro[rows - 1][(cols - 1) / VL](kc, s, v, &to, ahead);
+    for (int i = 2; i < a->count; i++) {
+        if (i == a->count - 1) to.c = c, to.ldc = ldc;
+        for (int64_t r = 0; r < rows; r++)
+            for (int64_t j = 0; j < cols; j += VL)
+                vf_store(to.c + r * to.ldc + j, vf_add(vf_load(a->x[i] + r * a->ld[i] + j), vf_load(tile + r * NR + j)));
+    }
 }
 
 // A subtree that is complete merges with its left sibling, if it is a right one, and so on: as many times as its number ends in ones.
 static int merges_of(int64_t number) { return __builtin_ctzll(~(uint64_t)number); }
 
-// Sums of the block's slices, in the tile that is returned: all of them lie in L1.
-static float *sum_slices(const place *w, float level[TREE][MR * NR], const float *s, const float *v, int64_t rows, int64_t cols, lookahead *ahead) {
-    micro_kernel run = micro[rows - 1][(cols - 1) / VL];
-    float *tile = level[0];
-    for (int64_t c = 0; c < w->slices; c++) {
+// The block's slices but the last one, for which `a` is: each with the left siblings that it completes a subtree with. All of those lie in L1.
+static void slices_but_last(const place *w, addends *a, float level[TREE][MR * NR], const float *s, const float *v, int64_t rows, int64_t cols,
+                            lookahead *ahead) {
+    for (int64_t c = 0;; c++, s += w->apart_s, v += w->apart_v) {
         int merges = merges_of(c);
-        tile = level[merges];
-        run(w->kc, s + c * w->apart_s, v + c * w->apart_v, &(destination){.c = tile, .ldc = NR, .base = merges ? level[0] : NULL, .ld_base = NR},
-            ahead);
-        for (int l = 1; l < merges; l++) merge(tile, level[l], NR, rows, round_up(cols, VL));
+        a->count = 0;
+        for (int l = 0; l < merges; l++) add_next(a, level[l], NR);
+        if (c == w->slices - 1) return;
+        multiply_onto(level[merges], NR, a, w->kc, s, v, rows, cols, ahead);
     }
-    return tile;
 }
 
+// Sums that wait have rows of whole panels, so that they need no masks.
 static void register_tile_cut(const place *w, const float *s, const float *v, int64_t m, int64_t n, int64_t rows, int64_t cols, lookahead *ahead) {
     _Alignas(64) float level[TREE][MR * NR];
+    addends a;
     const gemm *g = w->g;
-    float *sums = w->sums ? w->sums + (m - w->m0) * w->ld + n - w->n0 : NULL,
-          *under_way = sums && g->kept ? sums + (g->kept - 1) * w->sums_step : NULL;
-    ahead->out = ahead->pre = lines_of(g, g->d, m, n, cols);
-    float *tile = sum_slices(w, level, s, v, rows, cols, ahead);
-    if (!w->begins) merge(tile, under_way, w->ld, rows, cols);
-    if (!w->ends) {
-        put_aside(under_way, tile, w->ld, rows, cols);
-        return;
-    }
-    int merges = merges_of(w->number);
-    for (int l = 0; l < merges; l++) merge(tile, sums + l * w->sums_step, w->ld, rows, cols);
-    if (w->last) finish(g, tile, NULL, w->ld, m, n, rows, cols);
-    else put_aside(sums + merges * w->sums_step, tile, w->ld, rows, cols);
+    const int merges = merges_of(w->number);
+    const bool to_d = w->last && writes_d(g, n, cols);
+    float *kept = w->sums ? w->sums + (m - w->m0) * w->ld + n - w->n0 : NULL, *place = kept && merges < g->kept ? kept + merges * w->sums_step : NULL;
+    destination to = {.c = place, .ldc = w->ld};
+    if (to_d) to = destination_of(w, NULL, m, n);
+    else if (w->last) to.c = level[TREE - 1], to.ldc = NR;
+    ahead->out = w->last ? lines_of(g, g->d, m, n, cols) : lines_of_sums(place, w->ld, cols);
+    ahead->pre = w->ends && merges ? lines_of_sums(kept, w->ld, cols) : !w->begins ? lines_of_sums(place, w->ld, cols) : ahead->out;
+    slices_but_last(w, &a, level, s, v, rows, cols, ahead);
+    if (!w->begins) add_next(&a, place, w->ld);
+    for (int l = 0; w->ends && l < merges; l++) add_next(&a, kept + l * w->sums_step, w->ld);
+    if (to.base) add_next(&a, to.base, to.ld_base);
+    multiply_onto(to.c, to.ldc, &a, w->kc, s + (w->slices - 1) * w->apart_s, v + (w->slices - 1) * w->apart_v, rows, cols, ahead);
+    if (w->last && !to_d) finish(g, to.c, NULL, w->ld, m, n, rows, cols);
 }
 
 // One tile of registers: rows x cols outputs at (m, n).
@@ -241,7 +263,7 @@ static void register_tile(const place *w, const float *s, const float *v, int64_
     float *sums = w->sums ? w->sums + (m - w->m0) * w->ld + n - w->n0 : NULL;
     ahead->out = lines_of(g, g->d, m, n, cols);
     ahead->pre = g->pre ? lines_of(g, g->pre, m, n, cols) : ahead->out;
-    if (cols % VL == 0 && (!w->last || (g->plain && n % g->d_slice + cols <= g->d_slice))) {
+    if (w->last ? writes_d(g, n, cols) : cols % VL == 0) {
         destination to = destination_of(w, sums, m, n);
         run(w->kc, s, v, &to, ahead);
         return;
@@ -265,7 +287,17 @@ typedef struct coming {
 static coming coming_of(const operand *o, int64_t first, int64_t n, int64_t k0, int64_t kc) {
     int64_t bytes = (int64_t)dtype_bytes(o->type), at = operand_at(o, first, k0);
     walk way = {.row = (const char *)o->data + at * bytes, .width = (o->along_k ? kc : n) * bytes, .stride = o->stride * bytes};
-    return (coming){.way = way, .lines = (o->along_k ? n : kc) * ((way.width + 63) / 64)};
+    int64_t rows = o->along_k ? n : kc;
+    if (o->along_k && o->slice && kc >= o->slice)
+        way.width = n * o->slice * bytes, way.stride = o->step * bytes, rows = kc / o->slice;  // whole slices
+    return (coming){.way = way, .lines = rows * ((way.width + 63) / 64)};
+}
+
+// The length of the block that begins at k, and is of some slices or of a part of one, where k is cut.
+static int64_t block_length(const gemm *g, int64_t k, int64_t end) {
+    if (!g->k_slice) return min64(KC, end - k);
+    if (g->k_slice <= KC) return min64(g->group * g->k_slice, end - k);
+    return min64(min64(KC, g->k_slice - k % g->k_slice), end - k);
 }
 
 // What the thread that works on block k of tile `item` will pack next: the tile's next block, or the first block of the
@@ -273,12 +305,12 @@ static coming coming_of(const operand *o, int64_t first, int64_t n, int64_t k0, 
 static coming packed_next(const gemm *g, int64_t item, int64_t k) {
     const coming none = {.way = {.row = g->d->data, .width = 64}};
     if (g->packed_s && g->packed_v) return none;
-    int64_t end = g->k1;
-    if (k + KC < g->k1) k += KC;
+    int64_t end = g->k1, after = k + block_length(g, k, end);
+    if (after < end) k = after;
     else item += pool_threads(g->workers), k = g->k0;
     if (item >= g->tiles) item -= g->tiles, k = g->k1, end = min64(g->k1 + g->k_step, g->k);
     if (k >= g->k || item >= g->tiles) return none;
-    int64_t kc = min64(KC, end - k);
+    int64_t kc = block_length(g, k, end);
     if (g->packed_v) return coming_of(&g->s, tile_row(g, item), tile_rows(g, item), k, kc);
     return coming_of(&g->v, tile_column(g, item), tile_columns(g, item), k, kc);
 }
@@ -301,9 +333,9 @@ static void block(const place *w, const float *s, const float *v, int64_t m, int
     for (int64_t i = 0; i < rows; i += MR, s += MR * w->kc) {
         ahead.near = (const char *)(s + MR * w->kc);
         for (int64_t j = 0; j < cols; j += NR) {
-            if (w->slices) register_tile_cut(w, s, v + j * w->kc, m + i, n + j, min64(MR, rows - i), min64(NR, cols - j), &ahead);
-            else register_tile(w, s, v + j * w->kc, m + i, n + j, min64(MR, rows - i), min64(NR, cols - j), &ahead);
-            next->lines -= w->kc / 8;
+            if (w->g->k_slice) register_tile_cut(w, s, v + j * w->panel_v, m + i, n + j, min64(MR, rows - i), min64(NR, cols - j), &ahead);
+            else register_tile(w, s, v + j * w->panel_v, m + i, n + j, min64(MR, rows - i), min64(NR, cols - j), &ahead);
+            next->lines -= w->slices * (w->kc / 8);
             if (next->lines > 0) continue;
             if (next->then_lines) ahead.far = next->then, next->lines = next->then_lines, next->then_lines = 0;
             else ahead.far.stride = 0, ahead.far.width = 64;  // all is prefetched
@@ -315,50 +347,32 @@ static void block(const place *w, const float *s, const float *v, int64_t m, int
 static place place_of(const gemm *g, int64_t m0, int64_t n0, float *local_sums) {
     place w = {.g = g, .m0 = m0, .n0 = n0};
     if (g->local_sums) w.sums = local_sums, w.ld = g->tile_n, w.sums_step = g->tile_m * g->tile_n;
-    else if (g->k_slice) w.sums = g->sums ? g->sums + m0 * g->n + n0 : NULL, w.ld = g->n, w.sums_step = g->m * g->n;
+    else if (g->k_slice) w.ld = round_up(g->n, NR), w.sums = g->sums ? g->sums + m0 * w.ld + n0 : NULL, w.sums_step = g->m * w.ld;
     else if (g->sums || g->d->type == FP32) w.sums = (g->sums ? g->sums : (float *)g->d->data) + m0 * g->n + n0, w.ld = g->n;
     return w;
 }
 
-static void at_block(place *w, int64_t k, int64_t end) {
-    w->kc = min64(KC, end - k);
-    w->first = k == 0;
-    w->last = k + w->kc == w->g->k;
-}
-
-// The k that a block of a cut sum begins at `k` with.
-static int64_t cut_block(const gemm *g, int64_t k, int64_t end) {
-    if (g->k_slice <= KC) return min64(g->group * g->k_slice, end - k);
-    return min64(min64(KC, g->k_slice - k % g->k_slice), end - k);
-}
-
-static void at_cut_block(place *w, int64_t k, int64_t block) {
+// The block at k; of one slice, if k is not cut. Returns where it ends.
+static int64_t at_block(place *w, int64_t k, int64_t end) {
     const gemm *g = w->g;
-    w->slices = block <= g->k_slice ? 1 : block / g->k_slice;
-    w->kc = block / w->slices;
-    w->begins = k % g->k_slice == 0;
-    w->ends = (k + block) % g->k_slice == 0;
-    w->number = k / (g->k_slice * g->group);
-    w->last = k + block == g->k;
+    int64_t length = block_length(g, k, end);
+    w->first = k == 0;
+    w->last = k + length == g->k;
+    w->slices = g->k_slice && length > g->k_slice ? length / g->k_slice : 1;
+    w->kc = w->panel_v = length / w->slices;
+    if (g->k_slice) {
+        w->begins = k % g->k_slice == 0;
+        w->ends = (k + length) % g->k_slice == 0;
+        w->number = k / (g->k_slice * g->group);
+    }
+    return k + length;
 }
 
-// The same of a sum that is cut.
-static void tile_cut(const gemm *g, int64_t item, float *local, int64_t rows, int64_t cols) {
-    int64_t m0 = tile_row(g, item), n0 = tile_column(g, item);
-    place w = place_of(g, m0, n0, local + g->local_s + g->local_v);
-    for (int64_t k = g->k0, block_k; k < g->k1; k += block_k) {
-        block_k = cut_block(g, k, g->k1);
-        at_cut_block(&w, k, block_k);
-        coming next = asked_for(g, item, k);
-        const float *s = local, *v = local + g->local_s;
-        w.apart_s = w.kc * round_up(g->packed_s ? g->m : rows, MR), w.apart_v = w.kc * round_up(g->packed_v ? g->n : cols, NR);
-        if (g->packed_s) s = g->packed_s + (k - g->k0) * round_up(g->m, MR) + m0 * w.kc;
-        if (g->packed_v) v = g->packed_v + (k - g->k0) * round_up(g->n, NR) + n0 * w.kc;
-        for (int64_t c = 0; c < w.slices; c++) {
-            if (!g->packed_s) pack_s(local + c * w.apart_s, &g->s, m0, rows, k + c * w.kc, w.kc);
-            if (!g->packed_v) pack_v(local + g->local_s + c * w.apart_v, &g->v, n0, cols, k + c * w.kc, w.kc);
-        }
-        for (int64_t j = 0; j < cols; j += NC) block(&w, s, v + j * w.kc, m0, n0 + j, rows, min64(NC, cols - j), &next);
+// Rows or columns of the block at k, slice by slice.
+static void pack_slices(const place *w, float *dst, bool is_s, int64_t first, int64_t n, int64_t k) {
+    for (int64_t c = 0; c < w->slices; c++) {
+        if (is_s) pack_s(dst + c * w->apart_s, &w->g->s, first, n, k + c * w->kc, w->kc);
+        else pack_v(dst + c * w->apart_v, &w->g->v, first, n, k + c * w->kc, w->kc);
     }
 }
 
@@ -366,14 +380,15 @@ static void tile_cut(const gemm *g, int64_t item, float *local, int64_t rows, in
 static void tile_together(const gemm *g, int64_t item, float *local, int64_t rows, int64_t cols) {
     int64_t m0 = tile_row(g, item), n0 = tile_column(g, item);
     place w = place_of(g, m0, n0, local + g->local_s + g->local_v);
-    for (int64_t k = g->k0; k < g->k1; k += KC) {
-        at_block(&w, k, g->k1);
+    for (int64_t k = g->k0, end; k < g->k1; k = end) {
+        end = at_block(&w, k, g->k1);
         coming next = asked_for(g, item, k);
         const float *s = local, *v = local + g->local_s;
+        w.apart_s = w.kc * round_up(g->packed_s ? g->m : rows, MR), w.apart_v = w.kc * round_up(g->packed_v ? g->n : cols, NR);
         if (g->packed_s) s = g->packed_s + (k - g->k0) * round_up(g->m, MR) + m0 * w.kc;
-        else pack_s(local, &g->s, m0, rows, k, w.kc);
+        else pack_slices(&w, local, true, m0, rows, k);
         if (g->packed_v) v = g->packed_v + (k - g->k0) * round_up(g->n, NR) + n0 * w.kc;
-        else pack_v(local + g->local_s, &g->v, n0, cols, k, w.kc);
+        else pack_slices(&w, local + g->local_s, false, n0, cols, k);
         for (int64_t j = 0; j < cols; j += NC) block(&w, s, v + j * w.kc, m0, n0 + j, rows, min64(NC, cols - j), &next);
     }
 }
@@ -395,11 +410,12 @@ static transfer transfer_of(const gemm *g, int64_t n, int64_t cols, int64_t k, i
 // share of the next block of s is prefetched. The next tile is the one that the thread will take if all threads are
 // equally fast.
 static coming strip_next(const gemm *g, int64_t item, int64_t j, int64_t k, int64_t cols, float *packed) {
-    bool goes_on = j + STRIP < cols, stays = k + KC < g->k;  // in the block, in the tile
-    int64_t tile = stays ? item : item + pool_threads(g->workers), k2 = stays ? k + KC : 0, kc2 = min64(KC, g->k - k2);
+    int64_t end = k + block_length(g, k, g->k);
+    bool goes_on = j + STRIP < cols, stays = end < g->k;  // in the block, in the tile
+    int64_t tile = stays ? item : item + pool_threads(g->workers), k2 = stays ? end : 0, kc2 = block_length(g, k2, g->k);
     coming next = {.way = {.row = g->d->data, .width = 64}};
     if (goes_on || tile < g->tiles) {
-        int64_t n = goes_on ? tile_column(g, item) + j + STRIP : tile_column(g, tile), at = goes_on ? k : k2, kc = min64(KC, g->k - at);
+        int64_t n = goes_on ? tile_column(g, item) + j + STRIP : tile_column(g, tile), at = goes_on ? k : k2, kc = block_length(g, at, g->k);
         int64_t count = min64(STRIP, goes_on ? cols - j - STRIP : tile_columns(g, tile));
         next = coming_of(&g->v, n, count, at, kc);
         if (g->copies && (goes_on || stays)) next.copy = transfer_of(g, n, count, at, kc, packed);
@@ -417,12 +433,14 @@ static void tile_alone(const gemm *g, int64_t item, float *local, int64_t rows, 
     float *s = local, *v[2] = {local + g->local_s, local + g->local_s + g->local_v / 2};
     place w = place_of(g, m0, n0, v[0] + g->local_v);
     int turn = 0;
-    if (g->copies) pack_v(v[0], &g->v, n0, min64(STRIP, cols), 0, min64(KC, g->k));
-    for (int64_t k = 0; k < g->k; k += KC) {
-        at_block(&w, k, g->k);
-        pack_s(s, &g->s, m0, rows, k, w.kc);
+    if (g->copies) pack_v(v[0], &g->v, n0, min64(STRIP, cols), 0, block_length(g, 0, g->k));
+    for (int64_t k = 0, end; k < g->k; k = end) {
+        end = at_block(&w, k, g->k);
+        w.apart_s = w.kc * round_up(rows, MR), w.apart_v = w.kc * (g->copies ? NR : STRIP);
+        if (g->copies) w.panel_v = end - k;  // slices of k follow one another in v, and so they do in a copied panel
+        pack_slices(&w, s, true, m0, rows, k);
         for (int64_t j = 0; j < cols; j += STRIP, turn ^= g->copies) {
-            if (!g->copies) pack_v(v[turn], &g->v, n0 + j, min64(STRIP, cols - j), k, w.kc);
+            if (!g->copies) pack_slices(&w, v[turn], false, n0 + j, min64(STRIP, cols - j), k);
             coming next = strip_next(g, item, j, k, cols, v[!turn]);
             block(&w, s, v[turn], m0, n0 + j, rows, min64(STRIP, cols - j), &next);
             while (next.copy.turn < next.copy.lines) transfer_line(&next.copy);  // the rest, where rows were too few
@@ -433,7 +451,7 @@ static void tile_alone(const gemm *g, int64_t item, float *local, int64_t rows, 
 static void tile_item(void *ctx, int64_t item, int thread) {
     const gemm *g = ctx;
     float *local = pool_scratch(g->workers, thread, (g->local_s + g->local_v + g->local_sums) * sizeof *local);
-    (g->k_slice ? tile_cut : g->alone ? tile_alone : tile_together)(g, item, local, tile_rows(g, item), tile_columns(g, item));
+    (g->alone ? tile_alone : tile_together)(g, item, local, tile_rows(g, item), tile_columns(g, item));
 }
 
 // --- packing for all -----------------------------------------------------------------------------------------------------------
@@ -534,11 +552,11 @@ static bool plan_alone(gemm *g) {
     double best = 0.08;
     int64_t rows = 0, cols = 0, threads = pool_threads(g->workers);
     g->copies = g->v.type == FP32 && !g->v.along_k && g->n % VL == 0 && (!g->v.slice || (g->v.slice % STRIP == 0 && (int64_t)NR == STRIP));
-    if (g->k_slice) return false;
-    if (g->m > (g->copies ? LONG : MC) || (g->k > KC && !holds_sums(g))) return false;
+    if (g->m > (g->copies ? LONG : MC) || (!g->k_slice && g->k > KC && !holds_sums(g))) return false;
     for (int64_t most = MC; most <= MC / 4 * 5; most += MC / 4) {
         int64_t r = even(g->m, most, MR), groups = (g->m + r - 1) / r;
-        int64_t across = threads / gcd(groups, threads), c = even(g->n, (g->n + across - 1) / across, NR);
+        int64_t across = threads / gcd(groups, threads), widest = (g->n + across - 1) / across;
+        int64_t c = even(g->n, g->k_slice ? min64(widest, LONG) : widest, NR);  // each tile of a cut sum has several sums that wait
         double cost = 12.0 / (double)c + (g->copies ? 5.0 : 9.0) / (double)r;
         if (r >= MC / 4 * 3 && cost < best) best = cost, rows = r, cols = c;
     }
@@ -595,7 +613,7 @@ static err_t plan_memory(gemm *g, bool share_s, bool share_v) {
     int64_t keeps = g->k_slice ? g->kept : g->k > KC && !holds_sums(g);
     bool ahead = share_s && !share_v && g->k_step < g->k;
     size_t s = share_s ? (size_t)(round_up(g->m, MR) * k) : 0, next = ahead ? s : 0, v = share_v ? (size_t)(round_up(g->n, NR) * k) : 0;
-    size_t sums = g->k_step < g->k ? (size_t)(keeps * g->m * g->n) : 0;
+    size_t sums = g->k_step < g->k ? (size_t)(keeps * g->m * round_up(g->n, NR)) : 0;
     s = (s + 15) & ~(size_t)15, next = (next + 15) & ~(size_t)15, v = (v + 15) & ~(size_t)15;
     float *shared = pool_shared(g->workers, (s + next + v + sums + 1024) * sizeof *shared);  // read-ahead may look beyond
     g->local_s = share_s ? 0 : (size_t)(g->tile_m * KC);
