@@ -210,6 +210,19 @@ static err_t open_stages(session *x, int rank, int world) {
     return stages_open(&x->stages, x->net, &o);
 }
 
+err_t session_fits(const config *c, int world) {
+    session x = {.cfg = c};
+    grid shape = config_grid(c, world);
+    if (shape.pipeline == 1) return ERR_OK;
+    err_t rc = open_model(&x);
+    for (int stage = 0; rc == ERR_OK && stage < shape.pipeline; stage++) {
+        rc = open_stages(&x, grid_rank(&shape, (grid_place){.stage = stage}), world);
+        stages_close(&x.stages);
+    }
+    if (x.net) x.net->type->close(x.net);
+    return rc;
+}
+
 static err_t plan_tensors(session *x) {
     state_options o = state_options_of(x);
     TRY(state_open(&x->state, x->net, x->dev, x->s, x->groups.group[GROUP_DATA], &o));

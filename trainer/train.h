@@ -46,6 +46,9 @@ typedef struct session {
 // measures every operation. TUNE: as BENCH, without the plans of [device] plans.
 typedef enum { SESSION_TRAIN, SESSION_LOOK, SESSION_BENCH, SESSION_PROFILE, SESSION_TUNE } session_kind;
 
+// Can so many ranks run this model? ERR_CONFIG: its blocks can't be cut into these stages, or no such schedule has their micro-batches.
+err_t session_fits(const config *c, int world);
+
 // Opens a machine and enters a world.
 err_t session_open(session *x, const config *c, session_kind kind, const launch *at);
 void session_close(session *x);

@@ -259,17 +259,19 @@ static comm_place *own_places(const launch *at) {
     return copy;
 }
 
-static err_t open_crew(crew *w, const config *c) {
+static err_t open_crew(crew *w, const config *c, world_check fits) {
     cluster *cl = malloc(sizeof *cl);
     const char *hosts[TEAM_NODES_MAX];
     if (!cl) return err_set(ERR_INTERNAL, "no memory for the list of nodes");
     err_t rc = cluster_resolve(cl, c);
+    if (rc == ERR_OK) rc = fits(c, cl->world);
     for (int i = 0; rc == ERR_OK && i < cl->nodes; i++) hosts[i] = cl->host[i];
     if (rc == ERR_OK) rc = launch_open(&w->at, cl->nodes, cl->ranks, hosts, cl->node);
     if (rc == ERR_OK) {
         grid shape = config_grid(c, cl->world);
         channel_plan plan = grid_channels(&shape);  // of the groups that the shape needs
         if (plan.channels) rc = launch_channels(&w->at, &plan);
+        if (rc != ERR_OK) launch_close(&w->at);  // leaves the error as it is
     }
     if (rc == ERR_OK) {
         w->world = cl->world, w->node = cl->node, w->locals = cl->ranks[cl->node];
@@ -323,11 +325,11 @@ static err_t lead(crew *w, const config *c, const sigset_t *set) {
     return rc;
 }
 
-err_t supervise(const config *c, rank_body body, int *rank, int *world) {
+err_t supervise(const config *c, world_check fits, rank_body body, int *rank, int *world) {
     crew w = {.root = -1};
     *rank = -1;
     *world = 0;
-    TRY(open_crew(&w, c));
+    TRY(open_crew(&w, c, fits));
     *world = w.world;
     // Block signals before the first fork: none is lost between fork and loop, and in a rank SIGTERM waits for its
     // listener.

@@ -23,6 +23,9 @@ typedef struct board {
 // interrupts no call.
 typedef err_t (*rank_body)(const config *c, const launch *at, board *b);
 
+// Asked before the first fork whether so many ranks, on all nodes, can run this: then there is one answer, and not one of each rank.
+typedef err_t (*world_check)(const config *c, int world);
+
 // Forks this node's ranks and runs `body` in each. Returns in every process:
 //   in a rank       what body returned; with several ranks the text begins with "rank R (host): " (except with
 //                   ERR_INTERRUPTED); *rank is its number, *world how many there are
@@ -34,6 +37,6 @@ typedef err_t (*rank_body)(const config *c, const launch *at, board *b);
 // SIGTERM and SIGINT set board->stop; a second one ends the ranks immediately. A stop before the ranks are ready ends
 // them after 10 seconds. When one rank has failed the others have 5 seconds to end by themselves, then 2 more after a
 // SIGTERM. Ranks die with their supervisor.
-err_t supervise(const config *c, rank_body body, int *rank, int *world);
+err_t supervise(const config *c, world_check fits, rank_body body, int *rank, int *world);
 
 #endif
