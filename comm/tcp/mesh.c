@@ -15,7 +15,9 @@
 // LOOK_NS: a rank with nothing to do polls for this long before it sleeps. It yields to other threads between looks;
 // where every rank can have a core of its own it spins for the first PAUSE_NS instead. Most answers come within a
 // microsecond or two, a sleep costs ten.
-enum { TURN = 64 << 10, MARK = 0x4c, PAUSE_NS = 2000, LOOK_NS = 15000, NEWS_MS = 300, LONGEST_MS = 60000 };
+// CROWD_NS: but who yields to a busy program gets the core back when that one's turn is over, milliseconds later, and who
+// sleeps gets it when woken. After a yield of this length the next CROWD_WAITS waits sleep at once.
+enum { TURN = 64 << 10, MARK = 0x4c, PAUSE_NS = 2000, LOOK_NS = 15000, CROWD_NS = 1000000, CROWD_WAITS = 256, NEWS_MS = 300, LONGEST_MS = 60000 };
 
 struct mesh {
     team *team;
@@ -30,6 +32,7 @@ struct mesh {
     struct pollfd *watched;
     char *frame;  // where a frame waits for its verification before it is added
     int64_t timeout_ns, pause_ns;
+    int crowded;  // waits that will not yield
     uint64_t serial;
     uint32_t pulse;  // of the team, when this rank began to wait or last looked
 };
@@ -421,16 +424,23 @@ static int watch(mesh *m) {
 
 static bool patient(const mesh_call *x) { return comm_is_patient(x->c) || comm_is_patient(x->m->wires->first); }
 
+static void yield(mesh *m) {
+    int64_t since = now_ns();
+    sched_yield();
+    if (now_ns() - since > CROWD_NS) m->crowded = CROWD_WAITS;
+}
+
 // Nothing could be moved since `*idle`: polls for a moment, then sleeps until a neighbour rings, a socket is ready, the
 // team fails, or the timeout is over.
 static err_t wait_for_more(const mesh_call *x, int64_t *idle) {
     mesh *m = x->m;
     int64_t waited = now_ns() - *idle;
-    if (waited < LOOK_NS) {
+    if (waited < m->pause_ns || (waited < LOOK_NS && !m->crowded)) {
         if (waited < m->pause_ns) pause_a_moment();
-        else sched_yield();
+        else yield(m);
         return ERR_OK;
     }
+    if (m->crowded) m->crowded--;
     if (waited >= m->timeout_ns && !patient(x)) {
         uint32_t before = m->pulse;
         m->pulse = team_pulse(m->team);
