@@ -311,6 +311,7 @@ err_t executor_run(step_runner *r, const action_list *a, action_kind until, load
     enum { MICRO = 4 };  // LOAD, FORWARD, BACKWARD, LOSSES
     action_layout l = executor_layout(r);
     micro m = {.r = r, .fresh = -1};
+    merge_begin(&r->merge, step);
     for (int i = 0; i < a->count && a->at[i].kind != until; i++) {
         bool quiet = action_is_quiet(&l, a, i);
         TRY(run_action(&m, &a->at[i], data, step));
@@ -324,6 +325,7 @@ err_t executor_run(step_runner *r, const action_list *a, action_kind until, load
 }
 
 err_t executor_look(step_runner *r, pass *p) {
+    merge_begin(&r->merge, -1);
     for (int i = 0; i < r->look.count; i++) {
         const action *a = &r->look.at[i];
         if (a->kind == ACTION_GATHER) TRY(parallel_gather(&r->together, a->first));

@@ -19,10 +19,18 @@ static const size_t *cuts(merge_ranks *x, int64_t rows, size_t unit) {
     return x->cut;
 }
 
+void merge_begin(merge_ranks *x, int64_t step) { x->step = step, x->met = 0; }
+
+// A loss that is noticed from here on is reported as one in this meeting of the step, or in what is no step.
+static void enter(merge_ranks *x, const char *what) {
+    if (x->step >= 0) x->run->phase = (comm_phase){what, x->step, ++x->met};
+    x->ranks->phase = x->run->phase;
+}
+
 // Runs the call, and counts its time.
 static err_t meet(merge_ranks *x, const char *what, merge_call call, const tensor *t, void *more, stream *s) {
     double since = clock_now();
-    x->ranks->phase.what = what;
+    enter(x, what);
     if (x->watch) TRY(stopwatch_begin(x->watch, SPAN_TENSOR, s));
     TRY(call(x, t, more, s));
     x->waited_s += clock_now() - since;
@@ -150,8 +158,8 @@ void merge_on_paper(merge_ranks *x, pass *p, slice_merge *paper) {
 
 // --- opening ---------------------------------------------------------------------------------------------------------------
 
-err_t merge_open(merge_ranks *x, comm *ranks, const ops *o, bool fixed) {
-    *x = (merge_ranks){.ranks = ranks, .ops = o, .fixed = fixed};
+err_t merge_open(merge_ranks *x, comm *ranks, comm *run, const ops *o, bool fixed) {
+    *x = (merge_ranks){.ranks = ranks, .run = run, .step = -1, .ops = o, .fixed = fixed};
     if (ranks->world == 1) return ERR_OK;
     x->merge = (slice_merge){ranks->world, ranks->rank, whole, deal, gather, x};
     x->cut = calloc((size_t)ranks->world + 1, sizeof *x->cut);

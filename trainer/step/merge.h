@@ -17,6 +17,8 @@
 typedef struct merge_ranks {
     slice_merge merge;  // for passes; ctx is this struct
     comm *ranks;        // those that share layers
+    comm *run;          // all ranks: what its phase says is reported with a loss
+    int64_t step, met;  // the step, and how often they have met in it; -1: no step, such as an evaluation, which says so itself
     const ops *ops;
     bool fixed;  // [reduce] order
     tensor all;  // (n) FP32: parts of a small sum from all ranks, with `most` elements of each
@@ -29,13 +31,16 @@ typedef struct merge_ranks {
     int calls;
 } merge_ranks;
 
-// ranks outlives it. One rank: there is nothing to merge, and merge.ctx is NULL.
-err_t merge_open(merge_ranks *x, comm *ranks, const ops *o, bool fixed);
+// ranks and run outlive it. One rank: there is nothing to merge, and merge.ctx is NULL.
+err_t merge_open(merge_ranks *x, comm *ranks, comm *run, const ops *o, bool fixed);
 void merge_close(merge_ranks *x);
 
 // Passes with these operations and this merge compute and send nothing, and may be of imaginary memory. They find `most`, what this rank sends, and
 // how often ranks meet.
 void merge_on_paper(merge_ranks *x, pass *p, slice_merge *paper);
+
+// What follows is of this step; -1: of none.
+void merge_begin(merge_ranks *x, int64_t step);
 
 // Declares what calls need, after such passes.
 err_t merge_declare(merge_ranks *x, arena *a);

@@ -172,7 +172,7 @@ err_t step_open(step_runner *r, const config *cfg, device *dev, stream *s, const
     }
     TRY(arena_1d(&r->memory, &r->micro_loss, FP64, B));
     TRY(declare_shared(r));
-    TRY(merge_open(&r->merge, ranks->groups->group[GROUP_TENSOR], device_ops(dev), state->o.fixed));
+    TRY(merge_open(&r->merge, ranks->groups->group[GROUP_TENSOR], ranks->all, device_ops(dev), state->o.fixed));
     TRY(plan_activations(r));
     TRY(make_lists(r));
     TRY(plan_merges(r));
