@@ -4,23 +4,11 @@
 . test/support/lib.sh
 . "$top/test/support/net.sh"
 . "$top/test/support/cluster.sh"
+. "$top/test/support/lost.sh"
 
 # 8 lanes of 3 micro-batches; a model of $deep has eight blocks.
 deep=model.layers=6
 small="model.embed=16 model.context=16 device.threads=1 reduce.bucket_mb=0.01 cluster.heartbeat=0.1"
-
-# A number below $1, from a seed that is always the same; in $rolled.
-seed=16
-roll() {
-    seed=$(((seed * 1103515245 + 12345) % 2147483648))
-    rolled=$((seed / 65536 % $1))
-}
-
-# pipes SCHEDULE PIPELINE: the settings of such a pipeline.
-pipes() {
-    set -- "$@" "parallel.schedule=$1 parallel.pipeline=$2"
-    case $1 in interleaved | zb-v) echo "$3 parallel.chunks=2" ;; *) echo "$3" ;; esac
-}
 
 # --- the same bits ----------------------------------------------------------------------------------------------------
 
@@ -176,41 +164,6 @@ LAYOUTS
 }
 
 # --- lost -------------------------------------------------------------------------------------------------------------
-
-# called RANK RANKS SETTING...: its name in every message, with its stage, and its number among the pipelines if there are several.
-called() {
-    member=$1 of=$2
-    shift 2
-    for each; do case $each in parallel.pipeline=*) data=$((of / ${each#*=})) ;; esac; done
-    echo "rank $member (localhost, stage $((member / data))$([ $data -eq 1 ] || echo ", data $((member % data))"))"
-}
-
-# loses NAME RANKS SETTING...: rank after rank is killed, at any moment after a step or two; all end with 69 and name it; the same command goes on, and ends
-# like a run to which nothing happened. `phases` collects what the others were doing.
-loses() {
-    run=$1 ranks=$2 before=0
-    shift 2
-    settings "$run" device.ranks="$ranks" "$@"
-    for victim in $(seq 0 $((ranks - 1))); do
-        start "$bin" base.ini "$run.ini"
-        until_step "runs/$run" $((before + 1))
-        roll "$pause"
-        sleep "$(printf '0.%03d' $rolled)"
-        kill -9 "$(children "$pid" | sed -n "$((victim + 1))p")"
-        from=$(now)
-        comes_to 69
-        [ $(($(now) - from)) -le 5000 ] || fail "it took $(($(now) - from)) ms until all had ended, expected 5 s at most"
-        says "$(called $victim $ranks "$@") was killed by signal 9" "$(called $victim $ranks "$@") is lost: "
-        sed -n 's/^lockstep: rank [0-9]* (localhost, [a-z0-9, ]*): in \([a-z ]*\)[0-9]* of step [0-9]*: rank .*/\1/p' "$out" >>phases
-        before=$(last_step "runs/$run")
-    done
-    expect 0 train "$run"
-    like "runs/$whole" "runs/$run"
-    rm -rf "runs/$run"
-}
-
-# seen PHASE...: some rank was doing this when it lost another.
-seen() { for each; do grep -q "^$each" phases || fail "nobody was lost in \"$each\", only in: $(sort -u phases | tr '\n' ',')"; done; }
 
 # While micro-batches go through: wherever in a step.
 killed_in_steps() {
