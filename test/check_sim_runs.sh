@@ -36,20 +36,56 @@ pipelines() {
     dealt offload 2 parallel.pipeline=2 parallel.schedule=interleaved parallel.chunks=2 parallel.offload=yes precision.compute=fp16
 }
 
-# The perceptron: one result on one rank and two, in every stage, from recordings or not; and the CPU's losses, but for rounding.
+# Ranks that share layers, alone, beside each other and in pipelines.
+tensor() {
+    export SIM_SEED=8
+    gpu_runs "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
+    sed -i 's/^heads = .*/heads = 4/' base.ini
+    printf '[parallel]\nslices = 4\n' >>base.ini
+    dealt t2 2 parallel.tensor=2
+    dealt t4 4 parallel.tensor=4 parallel.sequence=yes parallel.recompute=selective
+    dealt t2-pipe 4 parallel.tensor=2 parallel.pipeline=2 parallel.schedule=zb-v parallel.chunks=2 parallel.sequence=yes
+    bf16="precision.compute=bf16 precision.rounding=stochastic"
+    dealt t2-zero-3 4 parallel.tensor=2 parallel.zero=3 parallel.sequence=yes $bf16
+    dealt t4-offload 4 parallel.tensor=4 parallel.offload=yes $bf16
+    dealt t2-cube 8 parallel.tensor=2 parallel.pipeline=2 parallel.zero=2 $bf16
+    dealt t4-h1 8 parallel.tensor=4 parallel.pipeline=2 parallel.schedule=zb-h1 parallel.sequence=yes parallel.recompute=block $bf16
+    fp16="precision.compute=fp16 precision.scale_window=2"
+    dealt t2-zero-1 6 parallel.tensor=2 parallel.zero=1 $fp16
+    dealt t2-loop 4 parallel.tensor=2 parallel.pipeline=2 parallel.schedule=interleaved parallel.chunks=2 $fp16
+    dealt t4-gpipe 8 parallel.tensor=4 parallel.pipeline=2 parallel.schedule=gpipe parallel.sequence=yes $fp16
+}
+
+# A Llama whose heads are in groups, and which shares 17 rows unevenly.
+tensor_llama() {
+    export SIM_SEED=9
+    gpu_runs "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
+    sed -i -e 's/^heads = .*/type = llama\nheads = 8\nkv_heads = 4\nqk_norm = yes/' -e 's/^context = .*/context = 17/' -e '/^dropout/d' base.ini
+    printf '[parallel]\nslices = 4\n' >>base.ini
+    dealt t2 2 parallel.tensor=2 parallel.sequence=yes
+    dealt t4-bf16 4 parallel.tensor=4 precision.compute=bf16 model.tied=yes
+    dealt t2-zero-2 4 parallel.tensor=2 parallel.zero=2 parallel.sequence=yes precision.compute=bf16 model.tied=yes
+    dealt t2-pipe 4 parallel.tensor=2 parallel.pipeline=2 parallel.schedule=zb-h1 parallel.sequence=yes precision.compute=fp16
+}
+
+# The perceptron: one result on one rank and several, in every stage, from recordings or not; and the CPU's losses, but for rounding. In slices, ranks may
+# share layers.
 perceptron() {
     export SIM_SEED=5
     rm -rf gpu && mkdir -p gpu/data && cd gpu || fail "no directory"
     image_run "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
     images data/all 0 120
-    for kind in "fp32 relu 1e-5" "fp32 gelu 1e-5" "bf16 relu 0.02" "bf16 gelu 0.02"; do
+    for kind in "fp32 relu 1e-5 4" "fp32 gelu 1e-5 1" "bf16 relu 0.02 1" "bf16 gelu 0.02 4"; do
         set -- $kind
-        all="precision.compute=$1 model.activation=$2 run.steps=12 schedule.decay_steps=12 batch.global=8 batch.micro=1 eval.every=6 data.holdout=11"
+        runs=
+        all="precision.compute=$1 model.activation=$2 parallel.slices=$4 run.steps=12 schedule.decay_steps=12 batch.global=8 batch.micro=1 eval.every=6 data.holdout=11"
         settings cpu device.backend=cpu reduce.transport=auto $all
         rm -rf runs
         expect 0 timeout 100 "$bin" base.ini cpu.ini
         logged cpu >cpu.logged
         while read -r run ranks more; do
+            case "$4 $more" in "1 parallel.tensor"*) continue ;; esac
+            runs="$runs $run"
             settings "$run" device.backend=cuda device.ranks=$ranks $all $more
             SIM_DEVICES=$ranks expect 0 timeout 100 "$bin" base.ini "$run.ini"
             grep -qE "^lockstep .*  cuda:0 .*  mlp 42-24-17-5 $2 .*  $1\$" "$out" || fail "$run: expected cuda, mlp, $2 and $1 in its first line"
@@ -62,9 +98,12 @@ two-2 2 parallel.zero=2
 two-3 2 parallel.zero=3
 pipe 3 parallel.pipeline=3 parallel.schedule=zb-h1
 pipes 4 parallel.pipeline=2 parallel.schedule=zb-h1 parallel.zero=2
+tensor 2 parallel.tensor=2 parallel.offload=yes
+tensor-4 8 parallel.tensor=4 parallel.zero=2
+tensor-pipe 4 parallel.tensor=2 parallel.pipeline=2 parallel.schedule=zb-h1
 RUNS
         [ "$(wc -l <one.logged)" -eq 15 ] && grep -q '^hash [0-9a-f]' one.logged || fail "expected 12 steps, 2 evaluations and the hashes: $(cat one.logged)"
-        for run in plain two two-2 two-3 pipe pipes; do same one.logged $run.logged "in $1 with $2, what one rank and $run logged"; done
+        for run in $runs; do same one.logged $run.logged "in $1 with $2, what one rank and $run logged"; done
         paste -d ' ' cpu.logged one.logged >both
         awk -v most="$3" 'NF == 12 { n++; if (!($2 > 0 && ($2 - $8) ^ 2 <= (most * $2) ^ 2)) exit 1 } END { if (n != 12) exit 1 }' both ||
             fail "in $1 with $2 the losses of the CPU and of the device are apart: $(cat both)"
@@ -115,6 +154,7 @@ timed() {
 ahead() {
     export SIM_SEED=3
     gpu_runs "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
+    printf '[parallel]\nslices = 2\n' >>base.ini
     while read -r name ranks more; do
         settings "told-$name" device.ranks=$ranks run.steps=9 device.graph=no $more
         settings "late-$name" device.ranks=$ranks run.steps=9 log.hash_every=9 eval.every=9 $more
@@ -135,6 +175,9 @@ pipe 2 parallel.pipeline=2
 pipes 4 parallel.pipeline=2 parallel.schedule=zb-h1 parallel.zero=3
 v 2 parallel.pipeline=2 parallel.schedule=zb-v parallel.chunks=2
 loop 4 parallel.pipeline=2 parallel.schedule=interleaved parallel.chunks=2 parallel.zero=1
+tensor 2 parallel.tensor=2
+rows 4 parallel.tensor=2 parallel.sequence=yes parallel.zero=3
+cube 8 parallel.tensor=2 parallel.pipeline=2 parallel.schedule=zb-h1 parallel.zero=1
 RUNS
     settings stopped run.steps=1000000 log.hash_every=0 eval.every=0
     start "$bin" base.ini stopped.ini
@@ -484,6 +527,8 @@ page() {
 
 try ranks
 try pipelines
+try tensor
+try tensor_llama
 try perceptron
 try likelihoods
 try ahead
