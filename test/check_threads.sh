@@ -91,6 +91,29 @@ loop 2 parallel.pipeline=2 parallel.schedule=interleaved parallel.chunks=2
 RUNS
 }
 
+# Ranks that share layers meet in the compute stream's thread, while other threads send gradients and activations.
+shared_layers() {
+    set -- model.layers=2 parallel.slices=2
+    settings whole "$@"
+    expect 0 timeout 200 "$bin" base.ini whole.ini
+    whole=$(last_hash runs/whole)
+    [ -n "$whole" ] || fail "one rank: no hash of step 6"
+    while read -r name ranks more; do
+        settings "$name" "$@" device.ranks=$ranks $more
+        expect 0 timeout 200 "$bin" base.ini "$name.ini"
+        [ "$(last_hash "runs/$name")" = "$whole" ] || fail "$name: $(last_hash "runs/$name"), expected $whole"
+    done <<'RUNS'
+share 2 parallel.tensor=2
+share-rows 4 parallel.tensor=2 parallel.sequence=yes parallel.zero=3
+share-pipe 4 parallel.tensor=2 parallel.pipeline=2 parallel.schedule=zb-h1
+RUNS
+    near 1 1
+    settings far "$@" cluster.nodes="$list" cluster.port="$port" parallel.tensor=2 parallel.sequence=yes
+    boot far
+    ended 0
+    [ "$(last_hash node0/runs/far)" = "$whole" ] || fail "two nodes: $(last_hash node0/runs/far), expected $whole"
+}
+
 several_nodes() {
     near 1 2
     settings nodes cluster.nodes="$list" cluster.port="$port" parallel.zero=2
@@ -115,6 +138,7 @@ stopped_and_continued() {
 try one_rank
 try several_ranks
 try pipelines
+try shared_layers
 try several_nodes
 try stopped_and_continued
 finish
