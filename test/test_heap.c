@@ -118,6 +118,20 @@ static void nor_do_those_of_pipelines(void **state) {
     }
 }
 
+// Ranks that share layers, alone, beside each other and as stages of a pipeline; with rows of their own or not.
+static void nor_do_those_that_share_layers(void **state) {
+    (void)state;
+    static const struct {
+        int ranks;
+        const char *more;
+    } layouts[] = {{2, ""}, {4, "zero = 2\nsequence = yes\n"}, {4, "pipeline = 2\n"}, {4, "pipeline = 2\nschedule = zb-h1\nsequence = yes\n"}};
+    for (int k = 0; k < (int)(sizeof layouts / sizeof *layouts); k++) {
+        char more[128];
+        snprintf(more, sizeof more, "[parallel]\nslices = 2\ntensor = 2\n%s", layouts[k].more);
+        expect_no_call(more, layouts[k].ranks, more);
+    }
+}
+
 // Nor do readings of sensors, and what is logged of them.
 static void nor_does_reading_energy(void **state) {
     (void)state;
@@ -171,7 +185,7 @@ static void the_counter_counts(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(the_counter_counts), cmocka_unit_test(steady_steps_make_no_heap_call),
                                        cmocka_unit_test(nor_do_those_of_several_ranks), cmocka_unit_test(nor_do_those_of_pipelines),
-                                       cmocka_unit_test(nor_does_reading_energy)};
+                                       cmocka_unit_test(nor_do_those_that_share_layers), cmocka_unit_test(nor_does_reading_energy)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 #endif
