@@ -1,6 +1,6 @@
 #!/bin/sh
 # test/test_slices.sh: [parallel] slices from the outside, with ./lockstep or the binary that LOCKSTEP_BIN names: sums in slices have the same bits on
-# any number of ranks, in every stage, in pipelines and after every restart; and what goes in or comes out does not know of slices.
+# any number of ranks, which may share layers, in every stage, in pipelines and after every restart; and what goes in or comes out does not know of slices.
 . test/support/lib.sh
 
 text 30000 >text.txt
@@ -66,6 +66,15 @@ any_layout() {
         trained "pipes-$deal" "$@" device.ranks="${deal%.*}" parallel.zero="${deal#*.}" parallel.pipeline=2
         same one.hashes "pipes-$deal.hashes" "the hashes of one rank and of ${deal%.*} in pipelines of 2"
     done
+    while read -r deal ranks more; do
+        trained "shares-$deal" "$@" device.ranks=$ranks $more
+        same one.hashes "shares-$deal.hashes" "the hashes of one rank and of $ranks that share layers ($deal)"
+    done <<'SHARES'
+2 2 parallel.tensor=2
+4 4 parallel.tensor=4 parallel.sequence=yes parallel.recompute=selective
+2x2 4 parallel.tensor=2 parallel.zero=3 reduce.bucket_mb=0.02
+2x1x2 4 parallel.tensor=2 parallel.sequence=yes parallel.pipeline=2 parallel.schedule=zb-h1
+SHARES
 }
 gpt_layouts() {
     any_layout
