@@ -83,6 +83,7 @@ refused() {
     settings deeper device.ranks=5 $(pipes zb-v 5) "$@"
     expect 78 train deeper
     says "10 stages, and the model has only 8 blocks: expected [parallel] pipeline * chunks of at most 8"
+    [ "$(wc -l <"$out")" -eq 1 ] || fail "expected one line for all ranks: $(cat "$out")"
     [ ! -e runs/cut ] && [ ! -e runs/deeper ] || fail "something was written"
     # Of 8 lanes the last of three pipelines has 2, and the others 3, which 2 stages can't share evenly. All ranks say so, not only those of the others.
     near 2 2 2
