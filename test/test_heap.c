@@ -183,9 +183,12 @@ static void the_counter_counts(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_counter_counts), cmocka_unit_test(steady_steps_make_no_heap_call),
-                                       cmocka_unit_test(nor_do_those_of_several_ranks), cmocka_unit_test(nor_do_those_of_pipelines),
-                                       cmocka_unit_test(nor_do_those_that_share_layers), cmocka_unit_test(nor_does_reading_energy)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_counter_counts),
+                                       cmocka_unit_test(steady_steps_make_no_heap_call),
+                                       cmocka_unit_test(nor_do_those_of_several_ranks),
+                                       cmocka_unit_test(nor_do_those_of_pipelines),
+                                       cmocka_unit_test(nor_do_those_that_share_layers),
+                                       cmocka_unit_test(nor_does_reading_energy)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 #endif
