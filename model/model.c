@@ -16,6 +16,7 @@ model *model_new(const model_type *type, size_t size, int params, int blocks) {
     m->type = type;
     m->blocks = blocks;
     m->slices = (model_slices){1, 0, 1, false};
+    m->held.block = -1;
     m->param = calloc((size_t)params, sizeof *m->param);
     m->block = calloc((size_t)blocks, sizeof *m->block);
     if (m->param && m->block) return m;

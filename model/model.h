@@ -116,6 +116,11 @@ typedef struct model_slices {
     bool rows;         // of rows, too
 } model_slices;
 
+// Whose values the memory has that layers share: they need not be computed again. block -1: nobody's.
+typedef struct model_held {
+    int slot, block;
+} model_held;
+
 // What every architecture begins with.
 struct model {
     const struct model_type *type;
@@ -141,6 +146,9 @@ struct model {
     const char *unit, *short_unit;  // what people count of its samples: "token", "tok"
     int64_t units;                  // of a sample
     double flops;                   // multiplications and additions of a sample, forward and backward
+    // What backward queues depends on it: on whether this slot of this block is held. Of what earlier passes left on the host it depends on nothing else,
+    // and forward on nothing at all. Whoever queues a pass in another way than by model_run says here what it left.
+    model_held held;
 };
 
 // What the forward pass does not keep. The backward pass computes it again, with the same operations on the same

@@ -57,9 +57,8 @@ struct transformer {
     int *own;  // [layers] the first of a layer's sets, where it has its own
     layer_costly *costly;
     layer_cheap *cheap;
-    bool halves;                // backward has two halves
-    layer_later *later;         // ... and then each layer of each slot has a set
-    int held_slot, held_layer;  // whose values the shared sets hold; held_layer = -1: those of no layer
+    bool halves;         // backward has two halves
+    layer_later *later;  // ... and then each layer of each slot has a set
     past kept;
     tensor branch;        // (R,C)   added to the residual stream
     tensor inner, delta;  // backward: (R,C) of a norm, or (B,T,C) of attention's slices; (B,H,T)
@@ -170,7 +169,12 @@ static err_t layer_to_fc(transformer *t, int l, const pass *p, layer_view *v) {
     return linear_forward(p, &n->fc, &v->fc, &all, &v->fc_pre);
 }
 
-static void hold(transformer *t, int l, const pass *p) { t->held_slot = p->slot, t->held_layer = l; }
+// Values of this layer, in sets that it shares with others.
+static void hold(const transformer *t, int l, const pass *p) {
+    if (t->sets.shares_cheap) t->of->held = (model_held){p->slot, l + 1};
+}
+
+static bool holds(const transformer *t, int l, const pass *p) { return t->of->held.slot == p->slot && t->of->held.block == l + 1; }
 
 err_t transformer_forward(transformer *t, int l, pass *p, const tensor *y, const tensor *x) {
     layer_view v = view_layer(t, l, p, x);
@@ -186,7 +190,7 @@ err_t transformer_forward(transformer *t, int l, pass *p, const tensor *y, const
 // Recomputes values in shared sets, unless they are still there.
 static err_t recompute(transformer *t, int l, const pass *p, layer_view *v) {
     const layer_params *n = &t->layer[l];
-    if (!t->sets.shares_cheap || (t->held_layer == l && t->held_slot == p->slot)) return ERR_OK;
+    if (!t->sets.shares_cheap || holds(t, l, p)) return ERR_OK;
     hold(t, l, p);
     if (t->sets.shares_costly) return layer_to_fc(t, l, p, v);
     TRY(norm_1(p, n, v));
@@ -301,7 +305,7 @@ err_t transformer_inputs(transformer *t, int l, pass *p, const tensor *dx, const
     place_gradients(t, l, p, &v, &to, &from);
     TRY(recompute(t, l, p, &v));
     TRY(mlp_backward(t, l, p, &v, &from));
-    if (t->held_slot == p->slot && t->held_layer == l) t->held_layer = -1;  // fc is overwritten
+    if (holds(t, l, p)) t->of->held.block = -1;  // fc is overwritten
     return attention_part_backward(t, l, p, &v, &to);
 }
 
@@ -355,7 +359,6 @@ err_t transformer_open(transformer **out, model *m, int layers, int heads, int64
                            .heads = heads,
                            .T = T,
                            .C = C,
-                           .held_layer = -1,
                            .layer = calloc((size_t)layers, sizeof *t->layer),
                            .own = calloc((size_t)layers, sizeof *t->own)};
     if (!t || !t->layer || !t->own) return err_set(ERR_INTERNAL, "no memory for %d layers", layers);
@@ -407,7 +410,7 @@ err_t transformer_plan(transformer *t, arena *a, const model_plan *o) {
     free(t->costly), free(t->cheap), free(t->later);
     t->sets = choose_sets(t, o);
     t->halves = o->halves && !t->sets.shares_cheap;
-    t->held_layer = -1;
+    t->of->held.block = -1;
     t->costly = calloc((size_t)t->sets.costly + 1, sizeof *t->costly);
     t->cheap = calloc((size_t)t->sets.cheap + 1, sizeof *t->cheap);
     t->later = calloc((size_t)t->sets.costly + 1, sizeof *t->later);

@@ -53,9 +53,8 @@ struct llama_layers {
     int *own;  // [layers] the first of a layer's sets, where it has its own
     layer_costly *costly;
     layer_cheap *cheap;
-    bool halves;                // backward has two halves
-    layer_later *later;         // ... and then each layer of each slot has a set
-    int held_slot, held_layer;  // whose values the shared sets hold; held_layer = -1: those of no layer
+    bool halves;         // backward has two halves
+    layer_later *later;  // ... and then each layer of each slot has a set
     past kept;
     tensor angles;                    // (T,D)
     tensor scratch;                   // (R,C)
@@ -207,7 +206,12 @@ static err_t layer_to_gated(llama_layers *t, int l, const pass *p, layer_view *v
     return gate(p, v);
 }
 
-static void hold(llama_layers *t, int l, const pass *p) { t->held_slot = p->slot, t->held_layer = l; }
+// Values of this layer, in sets that it shares with others.
+static void hold(const llama_layers *t, int l, const pass *p) {
+    if (t->sets.shares_cheap) t->of->held = (model_held){p->slot, l + 1};
+}
+
+static bool holds(const llama_layers *t, int l, const pass *p) { return t->of->held.slot == p->slot && t->of->held.block == l + 1; }
 
 err_t llama_layer_forward(llama_layers *t, int l, pass *p, const tensor *y, const tensor *x) {
     layer_view v = view_layer(t, l, p, x);
@@ -220,7 +224,7 @@ err_t llama_layer_forward(llama_layers *t, int l, pass *p, const tensor *y, cons
 // Recomputes values in shared sets, unless they are still there.
 static err_t recompute(llama_layers *t, int l, const pass *p, layer_view *v) {
     const layer_params *n = &t->layer[l];
-    if (!t->sets.shares_cheap || (t->held_layer == l && t->held_slot == p->slot)) return ERR_OK;
+    if (!t->sets.shares_cheap || holds(t, l, p)) return ERR_OK;
     hold(t, l, p);
     if (t->sets.shares_costly) return layer_to_gated(t, l, p, v);
     TRY(norm_forward(t, p, n->norm_1, &v->norm_1, &v->norm_1_rstd, &v->x));
@@ -293,7 +297,7 @@ err_t llama_layer_inputs(llama_layers *t, int l, pass *p, const tensor *dx, cons
     place_gradients(t, l, p, &v, &to, &from);
     TRY(recompute(t, l, p, &v));
     TRY(mlp_backward(t, l, p, &v, &from));
-    if (t->held_slot == p->slot && t->held_layer == l) t->held_layer = -1;  // gated and pair are overwritten
+    if (holds(t, l, p)) t->of->held.block = -1;  // gated and pair are overwritten
     return attention_part_backward(t, l, p, &v, &to);
 }
 
@@ -354,7 +358,6 @@ err_t llama_layers_open(llama_layers **out, model *m, const llama_options *o) {
                             .Q = o->heads * o->head_dim,
                             .K = o->kv_heads * o->head_dim,
                             .R = (o->heads + 2 * o->kv_heads) * o->head_dim,
-                            .held_layer = -1,
                             .layer = calloc((size_t)o->layers, sizeof *t->layer),
                             .own = calloc((size_t)o->layers, sizeof *t->own)};
     if (!t || !t->layer || !t->own) return err_set(ERR_INTERNAL, "no memory for %d layers", (int)o->layers);
@@ -410,7 +413,7 @@ err_t llama_layers_plan(llama_layers *t, arena *a, const model_plan *o) {
     free(t->costly), free(t->cheap), free(t->later);
     t->sets = choose_sets(t, o);
     t->halves = o->halves && !t->sets.shares_cheap;
-    t->held_layer = -1;
+    t->of->held.block = -1;
     t->costly = calloc((size_t)t->sets.costly + 1, sizeof *t->costly);
     t->cheap = calloc((size_t)t->sets.cheap + 1, sizeof *t->cheap);
     t->later = calloc((size_t)t->sets.costly + 1, sizeof *t->later);
