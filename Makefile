@@ -235,7 +235,7 @@ tsan: deps tsan-programs
 # build/sim/lockstep is the whole trainer. Nothing is done where the CUDA toolkit's headers are missing; the scripts that want it then say so.
 SIM_OF    = CUDA=sim CBUILD=$(1) BUILD=build/sim$(2) BIN=build/sim$(2)/lockstep
 GPU_PROGRAMS := test/test_ops test/test_cublaslt test/test_device test/sim/test_wrappers
-SIM_PROGRAMS := $(GPU_PROGRAMS) test/sim/test_simt test/test_cudart test/test_families test/test_past
+SIM_PROGRAMS := $(GPU_PROGRAMS) test/sim/test_simt test/test_cudart test/test_families test/test_past test/test_recordings
 RACE     := SIM_RACE="-fsanitize=thread --param=tsan-instrument-func-entry-exit=0 -fsanitize=alignment"
 ifneq ($(wildcard $(CUDA_HOME)/include/cuda_runtime.h),)
 sim:

@@ -1,7 +1,7 @@
 // test/test_action_pipe.c: the lists of actions of pipelines, without a process. Small ones are written out. All others are followed action by action:
 // what is in each slot, gradient buffer and lane buffer, which weights are here, which messages are on their way. Then all ranks' lists run
 // against each other, as the streams and links would run them, and must end.
-#include "trainer/step/action.h"
+#include "trainer/step/recorded.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -424,6 +424,63 @@ static void check_list(const member *r) {
     free(k);
 }
 
+// --- what is recorded of a list ------------------------------------------------------------------------------------------
+
+static bool is_part(const action *a) {
+    return a->kind == ACTION_FORWARD || a->kind == ACTION_BACKWARD || a->kind == ACTION_INPUTS || a->kind == ACTION_WEIGHTS;
+}
+
+// Two that are queued from one recording use the same memory and numbers.
+static bool alike(const member *r, const action *a, const action *b) {
+    int s = 0;
+    while (r->x.cut[s + 1] <= a->first) s++;
+    bool same =
+        a->kind == b->kind && a->first == b->first && a->last == b->last && a->place == b->place && a->slot == b->slot && a->fresh == b->fresh;
+    bool buffers = a->buffer == b->buffer && (a->first > r->x.cut[s] || a->out == b->out) && (a->last < r->x.cut[s + 1] - 1 || a->in == b->in);
+    return same && buffers && (a[1].kind == ACTION_LOSSES) == (b[1].kind == ACTION_LOSSES);
+}
+
+static void check_recordings(const member *r) {
+    account k = {.r = r};
+    recorded_parts x;
+    assert_int_equal(recorded_open(&x, &r->a, &r->x), ERR_OK);
+    int *first = calloc((size_t)x.count + 1, sizeof *first), known = 0;
+    assert_non_null(first);
+    for (int i = 0; i < r->a.count; i++) {
+        k.now = &r->a.at[i];
+        expect(&k, (x.of[i] >= 0) == is_part(k.now) && x.of[i] < x.count, "it has no recording of its own, or one that does not exist");
+        if (x.of[i] < 0) continue;
+        int *f = &first[x.of[i]];
+        known += !*f;
+        *f = *f ? *f : i + 1;
+        expect(&k, alike(r, k.now, &r->a.at[*f - 1]), "it shares the recording of another action");
+    }
+    expect(&k, known == x.count, "a recording is of nothing");
+    recorded_close(&x);
+    free(first);
+}
+
+// Of 4 stages and 24 micro-batches. With gpipe each has a slot of its own. With 1f1b the first stage has four, each with a forward and a backward pass, and the
+// first micro-batch's gradients overwrite what was there; the last stage has one.
+static void few_parts_are_recorded(void **state) {
+    static const struct {
+        pipeline_kind kind;
+        int stage, expected;
+    } of[] = {{PIPELINE_GPIPE, 0, 48}, {PIPELINE_GPIPE, 3, 48}, {PIPELINE_1F1B, 0, 9}, {PIPELINE_1F1B, 3, 3}};
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        layout y = {.kind = of[i].kind, .p = 4, .chunks = 1, .data = 1, .lanes = 1, .micros = 24, .fixed = true};
+        member k;
+        recorded_parts x;
+        assert_true(open_member(&k, &y, of[i].stage, 0));
+        assert_int_equal(recorded_open(&x, &k.a, &k.x), ERR_OK);
+        if (x.count != of[i].expected)
+            fail_msg("%s, stage %d: %d recordings, expected %d", pipeline_name(of[i].kind), of[i].stage, x.count, of[i].expected);
+        recorded_close(&x);
+        close_member(&k);
+    }
+}
+
 // --- all lists together ------------------------------------------------------------------------------------------------
 
 static bool collective(const action *a) { return a->kind == ACTION_GATHER || a->kind == ACTION_REDUCE || a->kind >= ACTION_SHARE; }
@@ -539,7 +596,10 @@ static bool check_layout(const layout *y) {
         there = open_member(&all[s][d], y, s, d);
         x->of[s][d] = &all[s][d];
     }
-    for (int i = 0; there && i < opened; i++) check_list(x->of[i / y->data][i % y->data]);
+    for (int i = 0; there && i < opened; i++) {
+        check_list(x->of[i / y->data][i % y->data]);
+        check_recordings(x->of[i / y->data][i % y->data]);
+    }
     for (int s = 0; there && s < y->p; s++)
         for (int d = 1; d < y->data; d++) check_order(x->of[s][0], x->of[s][d]);
     if (there) run_against_each_other(x);
@@ -572,8 +632,9 @@ static void lists_of_zb_v(void **state) { (void)state, all_layouts_keep_the_laws
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_stages_of_1f1b),   cmocka_unit_test(lists_of_gpipe), cmocka_unit_test(lists_of_1f1b),
-        cmocka_unit_test(lists_of_interleaved), cmocka_unit_test(lists_of_zb_h1), cmocka_unit_test(lists_of_zb_v),
+        cmocka_unit_test(few_parts_are_recorded), cmocka_unit_test(two_stages_of_1f1b),   cmocka_unit_test(lists_of_gpipe),
+        cmocka_unit_test(lists_of_1f1b),          cmocka_unit_test(lists_of_interleaved), cmocka_unit_test(lists_of_zb_h1),
+        cmocka_unit_test(lists_of_zb_v),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,7 +61,7 @@ static const setting first_keys[] = {
          "of each rank; 0 = a fair share of the cores that this process may use; does not change the result"),
     WORD(device, simd, LOCAL, "auto", "auto avx512 avx2 neon portable", "vector",
          "the CPU's vector width; does not change the result"),
-    BOOL(device, graph, LOCAL, "yes", "cuda_graph", "on a GPU: record a micro-batch and queue it as one; does not change the result"),
+    BOOL(device, graph, LOCAL, "yes", "cuda_graph", "on a GPU: record a micro-batch, or a stage's part of it, and queue it as one; does not change the result"),
     BOOL(device, check, LOCAL, "no", "launch_blocking", "on a GPU: wait after every kernel, so that a failure names the very one; slow"),
     TEXT(device, plans, BITS, "", 0, "", "on a GPU: file of matmul plans that lockstep tune has measured; empty = the library's first choice"),
     BOOL(device, match, LAYOUT, "yes", "", "refuse to go on from a checkpoint of another kind of device or library, on which the bits differ"),

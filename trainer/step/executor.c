@@ -1,6 +1,6 @@
 // trainer/step/executor.c: see trainer/step/executor.h. Compute is queued on one stream, communication on another
 // (trainer/step/parallel.h). A micro-batch during which nothing is sent is recorded once, where the device can, and from
-// then on queued as a whole.
+// then on queued as a whole. So is what a pipeline's rank computes of one between two messages (trainer/step/recorded.h).
 #include "trainer/step/executor.h"
 
 #include "base/clock.h"
@@ -20,6 +20,10 @@ typedef struct micro {
     bool works;         // it has samples
     const action *add;  // the last micro-batch of a rank alone: the siblings that its lane completes, `adds` of them
     int adds;
+    // Of a pipeline:
+    const action *blocks;  // what is to be run of them
+    pass_part part;
+    bool losses;  // formed with these blocks
 } micro;
 
 action_layout executor_layout(const step_runner *r) {
@@ -124,13 +128,17 @@ static err_t load(micro *m, loader *data, int64_t step, const action *a) {
 
 // --- blocks ------------------------------------------------------------------------------------------------------------
 
+static err_t see_others(step_runner *r) {
+    r->ranks->table->alive(r->ranks);
+    return r->ranks->table->query(r->ranks);
+}
+
 // A lost rank is noticed between two blocks, not at the end of a long step.
 static err_t run_blocks(step_runner *r, pass *p, pass_part part, int first, int last) {
     for (int i = first; i <= last; i++) {
         int b = part == PASS_FORWARD ? i : first + last - i;
         if (p) TRY(model_run(r->net, part, b, b, p));
-        r->ranks->table->alive(r->ranks);
-        TRY(r->ranks->table->query(r->ranks));
+        TRY(see_others(r));
     }
     return ERR_OK;
 }
@@ -139,30 +147,56 @@ static err_t queue_means(micro *m) { return m->p.ops->loss_means(&(loss_means_ar
 
 // --- a pipeline's ------------------------------------------------------------------------------------------------------
 
-static int stage_of(const step_runner *r, int block) {
-    int s = 0;
-    while (r->stages->cut[s + 1] <= block) s++;
-    return s;
-}
-
 // Which boundaries the gradients at both ends of a stage are in.
 static void cross(step_runner *r, const action *a) {
     const stages *x = r->stages;
-    int s = stage_of(r, a->first);
+    int s = stages_with(x, a->first);
     if (s > 0) flow_cross(&r->flow, x->cut[s] - 1, a->out);
     if (s + 1 < x->count) flow_cross(&r->flow, x->cut[s + 1] - 1, a->in);
 }
 
 // A unit may be several actions: one for each block where weights are gathered or buckets reduced.
 static bool begins_unit(const step_runner *r, const action *a, pass_part part) {
-    const int *cut = &r->stages->cut[stage_of(r, a->first)];
+    const int *cut = &r->stages->cut[stages_with(r->stages, a->first)];
     return part == PASS_FORWARD ? a->first == cut[0] : a->last == cut[1] - 1;
+}
+
+static err_t queue_part(void *ctx) {
+    micro *m = ctx;
+    TRY(run_blocks(m->r, &m->p, m->part, m->blocks->first, m->blocks->last));
+    return m->losses ? queue_means(m) : ERR_OK;
+}
+
+// Does backward find values of its own in the memory that layers share?
+static bool finds_own(const micro *m) {
+    const model_held *h = &m->r->net->held;
+    return m->part != PASS_FORWARD && h->slot == m->p.slot && m->blocks->first <= h->block && h->block <= m->blocks->last;
+}
+
+// From its second time on it is queued as a whole. The host is then where it would be, had it run the blocks.
+static err_t run_part(micro *m) {
+    step_runner *r = m->r;
+    model_held *held = &r->net->held, before = *held;
+    bool finds = finds_own(m);
+    recorded_part *x = recorded_at(&r->recorded_parts, (int)(m->blocks - r->actions.at), finds);
+    if (!x) return queue_part(m);
+    if (!finds) held->block = RECORDED_NOTHING;
+    if (x->ran) {
+        TRY(see_others(r));
+        TRY(replay_run(&x->calls, r->s, queue_part, m));
+    } else {
+        TRY(queue_part(m));
+        x->ran = true, x->left = *held;
+    }
+    *held = x->left.block == RECORDED_NOTHING ? before : x->left;
+    return ERR_OK;
 }
 
 // The action's micro-batch, one of those that are on their way.
 static err_t run_stage(micro *m, const action *a, pass_part part) {
     step_runner *r = m->r;
     const step_flight *f = &r->flight[a->place];
+    m->blocks = a, m->part = part, m->losses = recorded_losses(a);
     m->works = f->works, m->b = f->b;
     if (begins_unit(r, a, part) && fault_hit(r->faults, FAULT_UNIT)) kill(getpid(), SIGKILL);
     if (m->works) {
@@ -172,9 +206,9 @@ static err_t run_stage(micro *m, const action *a, pass_part part) {
         flow_use(&r->flow, &m->p);
         if (part != PASS_FORWARD) cross(r, a);
     }
-    int last = r->stages->cut[stage_of(r, a->first) + 1] - 1;
+    int last = r->stages->cut[stages_with(r->stages, a->first) + 1] - 1;
     if (flow_ends(&r->flow, last)) flow_leave(&r->flow, last, a->slot, true);
-    err_t rc = run_blocks(r, m->works ? &m->p : NULL, part, a->first, a->last);
+    err_t rc = m->works ? run_part(m) : run_blocks(r, NULL, part, a->first, a->last);
     if (flow_ends(&r->flow, last)) flow_leave(&r->flow, last, a->slot, false);
     return rc == ERR_OK ? event_record(r->used[a->place], r->s) : rc;
 }
@@ -289,7 +323,7 @@ static err_t run_action(micro *m, const action *a, loader *data, int64_t step) {
     case ACTION_AWAIT: return await(r, a->message, step);
     case ACTION_HAND: return hand(r, a);
     case ACTION_LOSSES:
-        if (m->works) TRY(queue_means(m));
+        if (m->works && !m->losses) TRY(queue_means(m));
         return keep_losses(m);
     case ACTION_ADD: TRY(zero_now(m)); return parallel_add(x, a->bucket, a->buffer, a->from);
     case ACTION_REDUCE: TRY(zero_now(m)); return parallel_reduce(x, a->bucket, a->turn);

@@ -31,6 +31,13 @@ void stages_close(stages *x);
 // Chunk c of this rank: its stage, and the stage's first and last block.
 static inline int stages_of(const stages *x, int c) { return pipeline_stage_of(&x->pipe, x->rank, c); }
 
+// The stage that has the block.
+static inline int stages_with(const stages *x, int block) {
+    int s = 0;
+    while (x->cut[s + 1] <= block) s++;
+    return s;
+}
+
 // The rank of the pipeline that has the stage.
 static inline int stages_rank(const stages *x, int stage) { return pipeline_rank_of(&x->pipe, stage); }
 

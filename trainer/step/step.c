@@ -179,14 +179,22 @@ err_t step_open(step_runner *r, const config *cfg, device *dev, stream *s, const
     return declare_staging(r);
 }
 
-// A failure inside a recording can't be named, and [device] check needs the name. Between stages there is no whole micro-batch to record, and what ranks
-// that share layers send is not recorded.
+// A failure inside a recording can't be named, and [device] check needs the name. What ranks that share layers send in the middle of a pass can't be recorded.
 static bool wants_recordings(const step_runner *r) {
-    return r->cfg->device.graph && !r->cfg->device.check && device_records(r->dev) && !r->pipelined && !step_shares(r);
+    return r->cfg->device.graph && !r->cfg->device.check && device_records(r->dev) && !step_shares(r);
 }
 
 // For each gradient buffer and each of two places: of a micro-batch, and of the last.
 static int micro_recordings(const step_runner *r) { return 8 * r->state->buffers; }
+
+// The recordings themselves are made in the first steps that meet them.
+static err_t plan_recordings(step_runner *r) {
+    r->records = wants_recordings(r);
+    if (!r->records) return ERR_OK;
+    if (r->pipelined) return recorded_open(&r->recorded_parts, &r->actions, r->stages);
+    r->recorded_micro = calloc((size_t)micro_recordings(r), sizeof *r->recorded_micro);
+    return r->recorded_micro ? ERR_OK : err_set(ERR_INTERNAL, "no memory for %d recordings", micro_recordings(r));
+}
 
 err_t step_commit(step_runner *r) {
     TRY(arena_commit(&r->memory));
@@ -203,9 +211,7 @@ err_t step_commit(step_runner *r) {
         TRY(event_open(r->dev, &r->used[k]));
     }
     for (int k = 0; k < r->ahead; k++) TRY(event_open(r->dev, &r->slot[k].done));
-    r->records = wants_recordings(r);
-    if (r->records) r->recorded_micro = calloc((size_t)micro_recordings(r), sizeof *r->recorded_micro);
-    if (r->records && !r->recorded_micro) return err_set(ERR_INTERNAL, "no memory for %d recordings", micro_recordings(r));
+    TRY(plan_recordings(r));
     r->copies = r->s;
     if (r->ahead > 1) TRY(stream_open_queue(r->dev, &r->copies));
     if (r->pipelined) TRY(links_open(&r->links, r->stages, r->groups, r->dev, r->s, r->state->o.training));
@@ -230,6 +236,7 @@ void step_close(step_runner *r) {
     for (int k = 0; k < 2; k++)
         if (r->slot[k].done) event_close(r->slot[k].done);
     for (int k = 0; r->recorded_micro && k < micro_recordings(r); k++) replay_close(&r->recorded_micro[k]);
+    recorded_close(&r->recorded_parts);
     replay_close(&r->recorded_squares);
     for (int k = 0; k < 2; k++) replay_close(&r->recorded_update[k]);
     action_list_free(&r->actions);

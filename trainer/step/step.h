@@ -11,7 +11,7 @@
 #include "trainer/step/links.h"
 #include "trainer/step/merge.h"
 #include "trainer/step/parallel.h"
-#include "trainer/step/replay.h"
+#include "trainer/step/recorded.h"
 #include "trainer/step/state.h"
 
 // A step's results on the host, pinned, until step_collect collects them.
@@ -67,6 +67,7 @@ typedef struct step_runner {
     // Recorded work, to be queued again as a whole (trainer/step/replay.h).
     bool records, ran, updated;  // recordings are wanted; a micro-batch, a whole step has run and may be recorded
     replay *recorded_micro;  // forward and backward, by gradient buffer, whether it is fresh, whether the micro-batch is this rank's last, and place
+    recorded_parts recorded_parts;                // of a pipeline's units, instead
     replay recorded_squares, recorded_update[2];  // the update: before the ranks share their sums; after that, by slot
     stream *copies;                               // batches come on it: a stream of its own, or s
     event **copied, **used;                       // [places]
