@@ -120,6 +120,22 @@ stopped_by_signals() {
     steps stopped | awk '$1 != NR { exit 1 }' || fail "a step is missing, or was done twice"
 }
 
+# Every step is evaluated, writes a sample and is saved. A stop saves it before and after these, and the log has one record of it.
+stopped_where_all_is_due() {
+    set -- schedule.type=constant schedule.decay_steps=0 checkpoint.every=1 eval.every=1 eval.batches=2 sample.every=1 sample.tokens=5
+    settings due run.steps=100000 "$@"
+    start "$bin" base.ini due.ini
+    until_true 20 has_logged due 3
+    kill -TERM "$pid"
+    await 75
+    last=$(($(last_step due) + 2))
+    settings due run.steps=$last "$@"
+    settings not-due run.steps=$last "$@"
+    expect 0 train due
+    expect 0 train not-due
+    like not-due due
+}
+
 # A sample long enough to be caught in the middle of; step 5 is saved, step 10 not yet.
 stopped_twice() {
     settings twice run.steps=20 sample.every=10 sample.tokens=1000000
@@ -530,6 +546,7 @@ END
 try two_runs_are_the_same
 try killed_twenty_times
 try stopped_by_signals
+try stopped_where_all_is_due
 try stopped_twice
 try stopped_when_complete
 for simd in portable avx2 avx512 neon; do try same_bits_fp32_$simd; done

@@ -361,8 +361,9 @@ static err_t evaluate_now(run *r, bool *improved) {
     return ERR_OK;
 }
 
-// A checkpoint that can't be written is logged as an event: the previous one is intact, and training goes on.
-static err_t save_now(run *r) {
+// A checkpoint that can't be written is logged as an event: the previous one is intact, and training goes on. `again`: the step will be saved once
+// more, and have its record then.
+static err_t save_now(run *r, bool again) {
     session *x = &r->x;
     ckpt_counters *at = &x->state.ckpt.at;
     double start = clock_now();
@@ -380,7 +381,7 @@ static err_t save_now(run *r) {
         return x->ranks->table->query(x->ranks);
     }
     r->saved = x->step;
-    record_checkpoint(r, 1e3 * (clock_now() - start), true);
+    if (!again) record_checkpoint(r, 1e3 * (clock_now() - start), true);
     return ERR_OK;
 }
 
@@ -423,9 +424,9 @@ static err_t between_steps(run *r, bool stopping) {
     bool last = r->x.step == r->x.cfg->run.steps, improved = false;
     ckpt_counters before = r->x.state.ckpt.at;
     err_record why = {0};
-    if (stopping && look_is_due(r, last)) TRY(save_now(r));  // evaluating may take longer than the stop may last
+    if (stopping && look_is_due(r, last)) TRY(save_now(r, true));  // evaluating may take longer than the stop may last
     if (look(r, last, &improved) != ERR_OK) why = *err_last();
-    if (save_is_due(r) || stopping || why.code) TRY(save_now(r));
+    if (save_is_due(r) || stopping || why.code) TRY(save_now(r, false));
     bool saved = r->saved == r->x.step;
     if (improved && !saved && r->x.cfg->checkpoint.keep_best)
         r->x.state.ckpt.at.best_loss = before.best_loss, r->x.state.ckpt.at.best_step = before.best_step;
@@ -480,7 +481,7 @@ static err_t step_or_save(run *r, bool *stopping) {
     err_t rc = step_on(r, stopping);
     if ((rc != ERR_DATA && rc != ERR_IO) || r->x.step == 0 || r->saved == r->x.step) return rc;
     err_record why = *err_last();
-    TRY(save_now(r));
+    TRY(save_now(r, false));
     return err_restore(&why);
 }
 
