@@ -18,7 +18,8 @@ int main(void) {
 #include "test/support/heap.h"
 
 static const char *const kinds[] = {"", "[precision]\ncompute = bf16\n[model]\ndropout = 0.1\n",
-                                    "[precision]\ncompute = fp16\n[device]\nthreads = 1\n", "[parallel]\nrecompute = block\n"};
+                                    "[precision]\ncompute = fp16\n[device]\nthreads = 1\n", "[parallel]\nrecompute = block\n",
+                                    "[log]\ntensorboard = yes\n"};
 
 static const char small_model[] =
     "[data]\nformat = raw16\n[model]\nlayers = 2\nheads = 2\nembed = 32\ncontext = 32\nvocab = 128\n[batch]\nglobal = 8\nmicro = 2\n";
@@ -139,7 +140,7 @@ static void nor_does_reading_energy(void **state) {
     static const char *const texts[] = {"package-0\n", "65532610987\n", "12345678\n"};
     char *dir = make_dir(), zone[512];
     double report[REPORT_ITEMS] = {[REPORT_SENSED] = 1, [REPORT_WATTS] = 100, [REPORT_LIMITED] = LIMITED_HEAT}, joules = 0;
-    config c = {.run.steps = 40, .log.jsonl = true};
+    config c = {.run.steps = 40, .log.jsonl = true, .log.tensorboard = true};
     comm *alone;
     device *dev;
     monitor m;

@@ -193,6 +193,7 @@ static const setting more_keys[] = {
     INT(log, every, LOCAL, "10", 1, MANY, "log_interval", "steps between lines of the log"),
     INT(log, hash_every, LAYOUT, "0", 0, MANY, "", "steps between hashes of the weights in the log; 0 = none but in checkpoints"),
     BOOL(log, jsonl, LOCAL, "yes", "", "write DIR/NAME/log.jsonl"),
+    BOOL(log, tensorboard, LOCAL, "no", "tfevents", "write DIR/NAME/events.out.tfevents.*, a file for each start, for TensorBoard"),
     INT(log, power_every, LAYOUT, "0", 0, MANY, "power_interval",
         "steps between readings of the devices' power, temperature and clocks; 0 = never"),
 };

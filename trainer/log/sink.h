@@ -45,8 +45,9 @@ typedef struct sink {
     int64_t (*length)(const void *self);  // bytes that a checkpoint is to remember, and log_setup will give back
 } sink;
 
-// In the order in which they are opened and get each record. events.jsonl is open when another sink can't be.
-#define SINKS(X) X(terminal) X(events) X(jsonl)
+// In the order in which they are opened and get each record. events.jsonl is open when another sink can't be. What is in
+// log.jsonl is in TensorBoard's files, whenever the process is killed.
+#define SINKS(X) X(terminal) X(events) X(tensorboard) X(jsonl)
 
 #define SINK_DECLARATION(name) extern const sink sink_##name;
 SINKS(SINK_DECLARATION)
