@@ -285,11 +285,12 @@ bench-sample:
 	@$(MAKE) --no-print-directory all bench-programs packages >&2
 	@build/interop/bin/python test/bench/sample.py
 
-# Models that go to transformers and come back, and to llama.cpp (as above); tokenizers beside other people's.
+# Models that go to transformers and come back, and to llama.cpp (as above); tokenizers beside other people's; what TensorBoard reads of a run.
 interop: all packages
 	@build/interop/bin/python test/interop/compare_models.py
 	@build/interop/bin/python test/interop/compare_gguf.py
 	@build/interop/bin/python test/interop/compare_tokenizers.py
+	@build/interop/bin/python test/interop/compare_tensorboard.py
 packages:
 	@[ -d build/interop ] || python3 -m venv build/interop
 	@build/interop/bin/pip install -q -r test/interop/requirements.txt
