@@ -14,7 +14,7 @@ ms() { sed -n 's/.*steps: median \([0-9.]*\) ms.*/\1/p'; }
 # settings NAME TEXT: an INI file.
 settings() { printf '%b' "$2" >"$dir/$1.ini"; }
 settings gpt2 '[model]\nlayers=12\nheads=12\nembed=768\ncontext=256\nvocab=50257\n[batch]\nglobal=4\nmicro=4\nlanes=1\n[device]\nthreads=2\n'
-settings small '[model]\nlayers=6\nheads=8\nembed=384\ncontext=256\n[batch]\nglobal=16\nmicro=4\nlanes=4\n[device]\nthreads=1\n'
+settings small '[model]\nlayers=6\nheads=8\nembed=384\ncontext=256\n[batch]\nglobal=4\nmicro=1\nlanes=4\n[device]\nthreads=1\n'
 
 # step SHAPE STEPS TEXT: median ms of a step.
 step() {
@@ -42,7 +42,7 @@ echo "|---|---|---|"
 for each in 1:one 2:two 4:four; do echo "| ${each%:*} | $(cat "$dir/${each#*:}") | $(ratio "${each#*:}" one) |"; done
 
 echo
-echo "## Ranks that share layers: 6 layers, 384 channels, 16 x 256 tokens, one thread a rank, $(nproc) cores"
+echo "## Ranks that share layers: 6 layers, 384 channels, 4 x 256 tokens in 4 lanes, one thread a rank, $(nproc) cores"
 echo
 echo "| ranks | type | sequence | fixed, ms | any, ms | fixed / any | as many data ranks, ms | one rank, ms |"
 echo "|---|---|---|---|---|---|---|---|"
@@ -51,7 +51,7 @@ for n in 2 4; do
         for rows in no yes; do
             all="[parallel]\nslices=4\n[precision]\ncompute=$type\n[device]\n"
             shared="ranks=$n\n[parallel]\ntensor=$n\nsequence=$rows\n"
-            in_turn small 6 fixed="$all$shared" any="$all$shared[reduce]\norder=any\n" data="${all}ranks=$n\n" one="${all}ranks=1\n"
+            in_turn small 4 fixed="$all$shared" any="$all$shared[reduce]\norder=any\n" data="${all}ranks=$n\n" one="${all}ranks=1\n"
             echo "| $n | $type | $rows | $(cat "$dir/fixed") | $(cat "$dir/any") | $(ratio fixed any) | $(cat "$dir/data") | $(cat "$dir/one") |"
         done
     done
@@ -71,7 +71,7 @@ for n in 2 4; do
             "$bin" plan "$dir/small.ini" "$dir/more.ini" | awk -v n=$n -v e="${type#*:}" -v rows=$rows -v type="${type%:*}" '
                 /tensor groups/ && !sent { sent = $3 / n }
                 END {
-                    usual = 16 * 256 * 384 * e * 6 * (rows == "yes" ? 4 * 2 + 2 : 4 * 2) * (n - 1) / n
+                    usual = 4 * 256 * 384 * e * 6 * (rows == "yes" ? 4 * 2 + 2 : 4 * 2) * (n - 1) / n
                     printf "| %d | %s | %s | %d | %d | %.2f |\n", n, type, rows, sent, usual, sent / usual
                 }'
         done
