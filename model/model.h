@@ -48,8 +48,11 @@ typedef enum merge_kind {
     MERGE_PICK,     // any type: at most one place has bits other than 0
 } merge_kind;
 
+// Of N rows, part k of `parts` begins with this one.
+static inline int64_t part_row(int64_t N, int k, int parts) { return N * k / parts; }
+
 // Places meet: all of them make the same calls in the same order. Place k has slices k * S / places and on, and of each matrix of N rows it has rows
-// of its own, from row k * N / places to before row (k+1) * N / places: there may be none.
+// of its own, from part_row(N, k, places) on: there may be none.
 typedef struct slice_merge {
     int places, place;
     // part becomes whole in all places. Small tensors: every place gets all that the others have.
@@ -109,14 +112,15 @@ typedef struct block {
 // Sums over heads, over hidden channels and over a vocabulary are cut into `of` slices, a power of two. Each is summed as the whole would be, and
 // the results are added along one binary tree, ((0+1)+(2+3)): only siblings are. So a rank that has an aligned part of the slices can add them alone.
 // The same tree adds what is summed over rows of the residual stream alone, the gradients of norms: slice s of a matrix of N rows begins with row
-// s * N / of. With `rows` a place has the rows of its slices, and no others, wherever the residual stream goes (Korthikanti et al. 2022, 4.2.2).
+// part_row(N, s, of). With `rows` a place has the rows of its slices and no others, wherever the residual stream goes (Korthikanti et al. 2022,
+// section 4.2.2).
 typedef struct model_slices {
     int of;            // 1: sums are whole
     int first, count;  // those that are here
     bool rows;         // of rows, too
 } model_slices;
 
-// Whose values the memory has that layers share: they need not be computed again. block -1: nobody's.
+// Memory that layers share holds the values of one layer at a time: of this block, for this slot. They need not be computed again. block -1: it holds none.
 typedef struct model_held {
     int slot, block;
 } model_held;
@@ -248,8 +252,8 @@ int model_add(model *m, int block, int64_t rows, int64_t cols, double std, float
 // Of a width that is divided, the part that is here.
 static inline int64_t model_share(const model *m, int64_t width) { return width / m->slices.of * m->slices.count; }
 
-// Row s * N / of: where a slice of N rows begins.
-static inline int64_t model_row(const model *m, int slice, int64_t N) { return N * slice / m->slices.of; }
+// Where a slice of N rows begins.
+static inline int64_t model_row(const model *m, int slice, int64_t N) { return part_row(N, slice, m->slices.of); }
 
 // Of N rows of the residual stream, those that are here.
 static inline int64_t model_own_rows(const model *m, int64_t N) {

@@ -9,7 +9,7 @@
 // element's own size the other way.
 static err_t finish_rows(const model *m, const pass *p, const matmul_args *args, const tensor *sum, const tensor *part, bool own) {
     int places = p->merge->places, place = p->merge->place;
-    int64_t N = matrix_rows(part), C = matrix_columns(part), first = N * place / places, count = N * (place + 1) / places - first;
+    int64_t N = matrix_rows(part), C = matrix_columns(part), first = part_row(N, place, places), count = part_row(N, place + 1, places) - first;
     tensor parts = view3(&m->parts, places, count, C), y = tensor_rows(sum, own ? 0 : first, count), residual = {0};
     TRY(p->merge->deal(p->merge->ctx, &parts, part, p->s));
     if (args->residual) residual = tensor_rows(args->residual, own ? 0 : first, count);
@@ -57,7 +57,7 @@ static tensor parts_of(const model *m, int k, int64_t slices, int64_t C) {
     return view3(&mine, slices, 1, C);
 }
 
-// The gradients of all sums that are wanted meet in one call.
+// Adds up what the slices have of each sum; the places meet once for all sums.
 static err_t add_up(const model *m, const pass *p, tensor *const *sums, int count, int64_t slices, int64_t C) {
     tensor whole = view2(&m->row_sum, count, C);
     for (int k = 0; k < count; k++) {

@@ -187,7 +187,7 @@ static outcome await(nccl_comm *n, ncclResult_t r, char why[REASON]) {
     return r == ncclSuccess ? ENDED : r == ncclRemoteError ? PEER_LOST : FAILED;
 }
 
-// Of two ranks it is known which one is missing.
+// With two ranks it is clear which one is missing.
 static void say_late(const nccl_comm *n, char why[REASON]) {
     char name[COMM_NAME];
     const comm *c = &n->head;

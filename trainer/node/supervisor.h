@@ -23,7 +23,7 @@ typedef struct board {
 // interrupts no call.
 typedef err_t (*rank_body)(const config *c, const launch *at, board *b);
 
-// Asked before the first fork whether so many ranks, on all nodes, can run this: then there is one answer, and not one of each rank.
+// Called before the first fork: can so many ranks, on all nodes, run this? So a refusal is one line, not one for each rank.
 typedef err_t (*world_check)(const config *c, int world);
 
 // Forks this node's ranks and runs `body` in each. Returns in every process:

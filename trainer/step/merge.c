@@ -9,19 +9,17 @@
 
 typedef err_t (*merge_call)(merge_ranks *x, const tensor *t, void *more, stream *s);
 
-static int64_t first_row(int64_t rows, int place, int places) { return rows * place / places; }
-
 static float *row_at(const tensor *x, int64_t row) { return (float *)x->data + row * x->size[x->dims - 1]; }
 
 // Where the rows of each place begin, in units of `unit` for each row.
 static const size_t *cuts(merge_ranks *x, int64_t rows, size_t unit) {
-    for (int k = 0; k <= x->ranks->world; k++) x->cut[k] = (size_t)first_row(rows, k, x->ranks->world) * unit;
+    for (int k = 0; k <= x->ranks->world; k++) x->cut[k] = (size_t)part_row(rows, k, x->ranks->world) * unit;
     return x->cut;
 }
 
 void merge_begin(merge_ranks *x, int64_t step) { x->step = step, x->met = 0; }
 
-// A loss that is noticed from here on is reported as one in this meeting of the step, or in what is no step.
+// A rank that is lost from here on is reported as lost in this meeting of the step; outside of steps, in what the run says that it is doing.
 static void enter(merge_ranks *x, const char *what) {
     if (x->step >= 0) x->run->phase = (comm_phase){what, x->step, ++x->met};
     x->ranks->phase = x->run->phase;
@@ -42,7 +40,7 @@ static err_t meet(merge_ranks *x, const char *what, merge_call call, const tenso
 // The transport's own sum, in place.
 static err_t deal_any(merge_ranks *x, const tensor *part, void *out, stream *s) {
     tensor *parts = out;
-    int64_t rows = matrix_rows(part), C = matrix_columns(part), first = first_row(rows, x->ranks->rank, x->ranks->world);
+    int64_t rows = matrix_rows(part), C = matrix_columns(part), first = part_row(rows, x->ranks->rank, x->ranks->world);
     TRY(x->ranks->table->reduce_scatter(x->ranks, part->data, cuts(x, rows, (size_t)C), FP32, s));
     parts->size[0] = 1;
     parts->data = row_at(part, first);
@@ -56,7 +54,7 @@ static err_t deal_fixed(merge_ranks *x, const tensor *part, void *out, stream *s
     comm_part *send = x->to, *recv = x->to + c->world;
     int n = 0;
     for (int k = 0; k < c->world; k++) {
-        int64_t first = first_row(rows, k, c->world), count = first_row(rows, k + 1, c->world) - first;
+        int64_t first = part_row(rows, k, c->world), count = part_row(rows, k + 1, c->world) - first;
         float *to = row_at(parts, k * own);
         if (k == c->rank) {
             TRY(stream_copy(s, to, row_at(part, first), (size_t)(own * C) * sizeof *to));
@@ -121,7 +119,7 @@ static err_t paper_deal(void *ctx, tensor *parts, const tensor *part, stream *s)
     x->calls++;
     if (!x->fixed) x->sent = cost_add(x->sent, cost_reduce_scatter(x->ranks, cuts(x, rows, (size_t)C), sizeof(float)));
     for (int k = 0; x->fixed && k < x->ranks->world; k++) {
-        int64_t count = first_row(rows, k + 1, x->ranks->world) - first_row(rows, k, x->ranks->world);
+        int64_t count = part_row(rows, k + 1, x->ranks->world) - part_row(rows, k, x->ranks->world);
         if (k != x->ranks->rank) x->sent = cost_add(x->sent, cost_send(x->ranks, k, count * C * (int64_t)sizeof(float), 1));
     }
     return ERR_OK;

@@ -390,7 +390,8 @@ static err_t spread(train_state *t, store *x) {
     return ERR_OK;
 }
 
-// Brings what this rank owns of rows that all ranks of the layer have from the first of them: only there a checkpoint was read.
+// All ranks of a layer have the rows that are not divided, but only the first of them reads these from a checkpoint. Its values go to the others, to each
+// those that it owns.
 static err_t copy_shared(train_state *t, store *x) {
     comm *over = t->o.tensor;
     if (!over || over->world == 1 || !x->t.data) return ERR_OK;

@@ -128,7 +128,7 @@ static inline int64_t step_round(const step_runner *r) { return r->state->ranks-
 static inline int64_t step_share(const step_runner *r) { return r->state->ranks->rank * r->cfg->batch.micro; }
 // Do several ranks share layers? Each of them has some slices, and runs the same passes.
 static inline bool step_shares(const step_runner *r) { return r->merge.ranks && r->merge.ranks->world > 1; }
-// Of numbers that all of those have, the first one's enter sums over all ranks.
+// They all compute some numbers alike: of these only the first one's are added up over all ranks.
 static inline bool step_tells(const step_runner *r) { return !step_shares(r) || r->merge.ranks->rank == 0; }
 // Does this rank run the last block?
 static inline bool step_ends(const step_runner *r) { return r->stages->slots[r->net->blocks - 1] > 0; }
