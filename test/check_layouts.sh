@@ -311,7 +311,7 @@ STOPS
 cube() { echo "parallel.tensor=2 $(pipes "$1" 2)"; }
 
 killed_in_steps() {
-    set -- run.steps=200 eval.every=0 checkpoint.every=4
+    set -- run.steps=300 eval.every=0 checkpoint.every=4
     rm -f phases
     whole=whole-steps pause=150
     alone $whole 1 "$@"
@@ -322,7 +322,7 @@ killed_in_steps() {
 
 # Nearly all the time is an evaluation's, a sample's, a checkpoint's.
 killed_in_evaluations() {
-    set -- run.steps=24 checkpoint.every=4 eval.every=1 eval.batches=600
+    set -- run.steps=40 checkpoint.every=4 eval.every=1 eval.batches=600
     rm -f phases
     whole=whole-evals pause=150
     alone $whole 1 "$@"
@@ -331,7 +331,7 @@ killed_in_evaluations() {
 }
 
 killed_in_samples() {
-    set -- run.steps=12 checkpoint.every=1 eval.every=0 sample.every=1 sample.tokens=400
+    set -- run.steps=40 checkpoint.every=1 eval.every=0 sample.every=1 sample.tokens=400
     rm -f phases
     whole=whole-samples pause=200
     alone $whole 1 "$@"
@@ -340,7 +340,7 @@ killed_in_samples() {
 }
 
 killed_in_checkpoints() {
-    set -- run.steps=60 checkpoint.every=1 eval.every=0
+    set -- run.steps=120 checkpoint.every=1 eval.every=0
     rm -f phases
     whole=whole-checkpoints pause=100
     alone $whole 1 "$@"
