@@ -192,7 +192,7 @@ killed_in_evaluations() {
 }
 
 killed_in_samples() {
-    set -- $deep $small run.steps=10 checkpoint.every=1 eval.every=0 sample.every=1 sample.tokens=1500
+    set -- $deep $small run.steps=20 checkpoint.every=1 eval.every=0 sample.every=1 sample.tokens=1500
     rm -f phases
     whole=whole-samples pause=300
     alone $whole 1 "$@"
