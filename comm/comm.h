@@ -26,7 +26,7 @@
 
 #include "gpu/gpu.h"
 
-enum { COMM_HOST = 64, COMM_ROLE = 48, COMM_NAME = COMM_HOST + COMM_ROLE + 32, COMM_CHANNELS = 32 };  // channels 1 .. COMM_CHANNELS can be declared
+enum { COMM_HOST = 64, COMM_ROLE = 64, COMM_NAME = COMM_HOST + COMM_ROLE + 32, COMM_CHANNELS = 32 };  // channels 1 .. COMM_CHANNELS can be declared
 
 typedef struct comm comm;
 

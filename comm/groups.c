@@ -24,14 +24,16 @@ typedef struct candidate {
 static bool nearer(const candidate *a, const candidate *b) { return a->far < b->far || (a->far == b->far && a->number < b->number); }
 
 // Of all layouts of the world the one that is nearest to `wanted`, among those that come after `beyond` (NULL: among all). Who has not
-// asked for tensor parallelism is not offered any. False: there is none.
+// asked for tensor parallelism is not offered any; context stays as it is. False: there is none.
 static bool next_nearest(candidate *out, const grid *wanted, int world, const candidate *beyond) {
     bool found = false;
-    int number = 0;
+    int number = 0, context = grid_context(wanted);
+    if (world % context) return false;
+    world /= context;
     for (int p = 1; p <= world; p++)
         for (int t = 1; world % p == 0 && t <= world / p; t++) {
             if (world / p % t || (wanted->tensor == 1 && t > 1)) continue;
-            candidate c = {.shape = {.data = world / p / t, .tensor = t, .pipeline = p}, .number = number++};
+            candidate c = {.shape = {.data = world / p / t, .tensor = t, .pipeline = p, .context = wanted->context}, .number = number++};
             c.far = distance(wanted, &c.shape);
             if (beyond && !nearer(beyond, &c)) continue;
             if (!found || nearer(&c, out)) *out = c;
@@ -40,49 +42,71 @@ static bool next_nearest(candidate *out, const grid *wanted, int world, const ca
     return found;
 }
 
+// "tensor = 2, pipeline = 4", or with " " for `is` "tensor 2, pipeline 4": what may be asked for beside data.
+static void put_shape(char *dst, size_t room, const grid *g, const char *is, bool tensor) {
+    int n = 0;
+    dst[0] = 0;
+    if (grid_context(g) > 1) n += snprintf(dst + n, room - (size_t)n, "context%s%d, ", is, grid_context(g));
+    if (tensor) n += snprintf(dst + n, room - (size_t)n, "tensor%s%d, ", is, g->tensor);
+    snprintf(dst + n, room - (size_t)n, "pipeline%s%d", is, g->pipeline);
+}
+
 static err_t no_grid(const grid *wanted, int world) {
-    char list[160] = "", data[16], tensor[32] = "";
+    char list[240] = "", data[16] = "the rest", shape[64];
     candidate at[2], *last = NULL;
     for (int i = 0, n = 0; i < 3 && next_nearest(&at[i % 2], wanted, world, last); i++) {
         last = &at[i % 2];
-        n += snprintf(list + n, sizeof list - (size_t)n, "%sdata %d, ", i ? "; " : "", last->shape.data);
-        if (wanted->tensor > 1) n += snprintf(list + n, sizeof list - (size_t)n, "tensor %d, ", last->shape.tensor);
-        n += snprintf(list + n, sizeof list - (size_t)n, "pipeline %d", last->shape.pipeline);
+        put_shape(shape, sizeof shape, &last->shape, " ", wanted->tensor > 1);
+        n += snprintf(list + n, sizeof list - (size_t)n, "%sdata %d, %s", i ? "; " : "", last->shape.data, shape);
     }
-    if (wanted->tensor > 1) snprintf(tensor, sizeof tensor, "tensor = %d, ", wanted->tensor);
+    put_shape(shape, sizeof shape, wanted, " = ", wanted->tensor > 1);
     if (wanted->data) snprintf(data, sizeof data, "%d", wanted->data);
-    else snprintf(data, sizeof data, "the rest");
-    return err_set(ERR_CONFIG, "[parallel] data = %s, %spipeline = %d does not divide %d ranks: their product must be that number. Nearest: %s", data,
-                   tensor, wanted->pipeline, world, list);
+    return err_set(ERR_CONFIG, "[parallel] data = %s, %s does not divide %d ranks: their product must be that number. %s%s", data, shape, world,
+                   last ? "Nearest: " : "context alone does not divide it", list);
 }
 
-err_t grid_of(grid *out, int world, int data, int tensor, int pipeline, unsigned links) {
-    grid g = {data, tensor, pipeline, links};
-    if (world < 1 || data < 0 || tensor < 1 || pipeline < 1)
-        return err_set(ERR_CONFIG, "[parallel] data = %d, tensor = %d, pipeline = %d: expected 0 or more, and 1 or more", data, tensor, pipeline);
-    int64_t model = (int64_t)tensor * pipeline;
-    if (data == 0 && world % model == 0) g.data = (int)(world / model);
-    if (g.data * model != world) return no_grid(&g, world);
+err_t grid_of(grid *out, int world, const grid *wanted) {
+    grid g = *wanted;
+    if (world < 1 || g.data < 0 || g.tensor < 1 || g.pipeline < 1 || g.context < 0)
+        return err_set(ERR_CONFIG, "[parallel] data = %d, context = %d, tensor = %d, pipeline = %d: expected 0 or more, and 1 or more", g.data,
+                       grid_context(&g), g.tensor, g.pipeline);
+    int64_t model = (int64_t)g.tensor * g.pipeline * grid_context(&g);
+    if (g.data == 0 && world % model == 0) g.data = (int)(world / model);
+    if (g.data * model != world) return no_grid(wanted, world);
     *out = g;
     return ERR_OK;
 }
 
-grid_place grid_at(const grid *g, int rank) { return (grid_place){rank / g->tensor / g->data, rank / g->tensor % g->data, rank % g->tensor}; }
+grid_place grid_at(const grid *g, int rank) {
+    int replica = rank / g->tensor, context = grid_context(g);
+    return (grid_place){
+        .stage = replica / context / g->data, .data = replica / context % g->data, .context = replica % context, .tensor = rank % g->tensor};
+}
 
-int grid_rank(const grid *g, grid_place p) { return (p.stage * g->data + p.data) * g->tensor + p.tensor; }
+int grid_rank(const grid *g, grid_place p) { return ((p.stage * g->data + p.data) * grid_context(g) + p.context) * g->tensor + p.tensor; }
 
 const char *grid_text(const grid *g, int rank, char dst[GRID_TEXT]) {
     grid_place p = grid_at(g, rank);
-    snprintf(dst, GRID_TEXT, "rank %d (stage %d, data %d, tensor %d)", rank, p.stage, p.data, p.tensor);
+    char context[24] = "";
+    if (grid_context(g) > 1) snprintf(context, sizeof context, "context %d, ", p.context);
+    snprintf(dst, GRID_TEXT, "rank %d (stage %d, data %d, %stensor %d)", rank, p.stage, p.data, context, p.tensor);
+    return dst;
+}
+
+const char *grid_shape(const grid *g, char dst[GRID_SHAPE]) {
+    int n = 0;
+    if (g->tensor > 1) n += snprintf(dst + n, GRID_SHAPE - (size_t)n, "tensor %d x ", g->tensor);
+    if (grid_context(g) > 1) n += snprintf(dst + n, GRID_SHAPE - (size_t)n, "context %d x ", grid_context(g));
+    snprintf(dst + n, GRID_SHAPE - (size_t)n, "pipeline %d x data %d", g->pipeline, g->data);
     return dst;
 }
 
 const char *grid_role(const grid *g, int rank, char dst[COMM_ROLE]) {
     grid_place p = grid_at(g, rank);
-    const char *const name[] = {"stage", "data", "tensor"};
-    const int of[] = {g->pipeline, g->data, g->tensor}, at[] = {p.stage, p.data, p.tensor};
+    const char *const name[] = {"stage", "data", "context", "tensor"};
+    const int of[] = {g->pipeline, g->data, grid_context(g), g->tensor}, at[] = {p.stage, p.data, p.context, p.tensor};
     dst[0] = 0;
-    for (int k = 0, n = 0; k < 3; k++)
+    for (int k = 0, n = 0; k < 4; k++)
         if (of[k] > 1) n += snprintf(dst + n, COMM_ROLE - (size_t)n, ", %s %d", name[k], at[k]);
     return dst;
 }
@@ -91,10 +115,11 @@ const char *grid_role(const grid *g, int rank, char dst[COMM_ROLE]) {
 
 int grid_group_size(const grid *g, group_kind kind) {
     switch (kind) {
-    case GROUP_DATA: return g->data;
+    case GROUP_DATA: return g->data * grid_context(g);
     case GROUP_TENSOR: return g->tensor;
-    case GROUP_STAGE: return g->data * g->tensor;
+    case GROUP_STAGE: return g->data * grid_context(g) * g->tensor;
     case GROUP_LINE: return g->pipeline;
+    case GROUP_CONTEXT: return grid_context(g);
     case GROUP_KINDS: break;
     }
     return 0;
@@ -102,11 +127,13 @@ int grid_group_size(const grid *g, group_kind kind) {
 
 int grid_group_index(const grid *g, group_kind kind, int rank) {
     grid_place p = grid_at(g, rank);
+    int replica = p.data * grid_context(g) + p.context;
     switch (kind) {
-    case GROUP_DATA: return p.data;
+    case GROUP_DATA: return replica;
     case GROUP_TENSOR: return p.tensor;
-    case GROUP_STAGE: return p.data * g->tensor + p.tensor;
+    case GROUP_STAGE: return replica * g->tensor + p.tensor;
     case GROUP_LINE: return p.stage;
+    case GROUP_CONTEXT: return p.context;
     case GROUP_KINDS: break;
     }
     return 0;
@@ -114,11 +141,13 @@ int grid_group_index(const grid *g, group_kind kind, int rank) {
 
 int grid_group_member(const grid *g, group_kind kind, int rank, int index) {
     grid_place p = grid_at(g, rank);
+    int context = grid_context(g);
     switch (kind) {
-    case GROUP_DATA: p.data = index; break;
+    case GROUP_DATA: p.data = index / context, p.context = index % context; break;
     case GROUP_TENSOR: p.tensor = index; break;
-    case GROUP_STAGE: p.data = index / g->tensor, p.tensor = index % g->tensor; break;
+    case GROUP_STAGE: p.data = index / g->tensor / context, p.context = index / g->tensor % context, p.tensor = index % g->tensor; break;
     case GROUP_LINE: p.stage = index; break;
+    case GROUP_CONTEXT: p.context = index; break;
     case GROUP_KINDS: break;
     }
     return grid_rank(g, p);
@@ -144,7 +173,7 @@ static int group_channel(group_kind kind) { return 1 + (int)kind; }
 static int link_channel(link_kind kind) { return 1 + GROUP_KINDS + (int)kind; }
 _Static_assert(GROUP_KINDS + LINK_KINDS <= COMM_CHANNELS, "each kind has a channel");
 
-static bool one_group(const grid *g) { return g->tensor == 1 && g->pipeline == 1; }
+static bool one_group(const grid *g) { return !grid_is_divided(g); }
 
 grid_split grid_group_split(const grid *g, group_kind kind, int rank) {
     return (grid_split){grid_group_member(g, kind, rank, 0), grid_group_index(g, kind, rank), group_channel(kind)};
@@ -216,6 +245,7 @@ err_t groups_open(groups *x, const grid *g, comm *world) {
         x->group[GROUP_DATA] = x->group[GROUP_STAGE] = world;
         TRY_GOTO(comm_self_open(&x->group[GROUP_TENSOR]), fail);
         TRY_GOTO(comm_self_open(&x->group[GROUP_LINE]), fail);
+        TRY_GOTO(comm_self_open(&x->group[GROUP_CONTEXT]), fail);
         return ERR_OK;
     }
     for (int k = 0; k < GROUP_KINDS; k++) TRY_GOTO(open_group(x, (group_kind)k), fail);

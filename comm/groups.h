@@ -1,7 +1,7 @@
 // comm/groups.h: who works with whom when a model is divided as well as the data: arithmetic over rank numbers, and the
 // communicators that follow from it.
 //
-//     rank = (stage * data + d) * tensor + t
+//     rank = ((stage * data + d) * context + c) * tensor + t
 //
 // With 2 stages, data 2 and tensor 2:
 //
@@ -10,6 +10,9 @@
 //   stage 0    0   1     2   3       stage groups    0 1 2 3 | 4 5 6 7
 //   stage 1    4   5     6   7       lines           0 4 | 1 5 | 2 6 | 3 7     the same d and t: the pipeline
 //
+// Context ranks share the positions of the same samples. Their groups have the same stage, d and t; they have whole weights, so they are in one data group,
+// with those of other d: member d * context + c.
+//
 // Each kind of group has a channel of its own (comm/comm.h), and so has each kind of link, which joins two ranks of a line. So all of
 // them may be in calls at the same time, also a rank's two links of one kind: to the stage before, and to the one after.
 #ifndef COMM_GROUPS_H
@@ -17,7 +20,7 @@
 
 #include "comm/team/team.h"
 
-typedef enum { GROUP_DATA, GROUP_TENSOR, GROUP_STAGE, GROUP_LINE, GROUP_KINDS } group_kind;
+typedef enum { GROUP_DATA, GROUP_TENSOR, GROUP_STAGE, GROUP_LINE, GROUP_CONTEXT, GROUP_KINDS } group_kind;
 
 // What travels on a link. A schedule says which ones it uses: bits of grid.links.
 typedef enum {
@@ -39,25 +42,32 @@ enum {
 
 typedef struct grid {
     int data, tensor, pipeline;
+    int context;  // 0: 1
     unsigned links;
 } grid;
 
 typedef struct grid_place {
-    int stage, data, tensor;
+    int stage, data, tensor, context;
 } grid_place;
 
-// data = 0: what tensor and pipeline leave of the world. ERR_CONFIG: the product is not the world; names the nearest that are.
-err_t grid_of(grid *out, int world, int data, int tensor, int pipeline, unsigned links);
+// From what is wanted; data = 0: what the others leave of the world. ERR_CONFIG: the product is not the world; names the nearest that are.
+err_t grid_of(grid *out, int world, const grid *wanted);
 
-static inline int grid_world(const grid *g) { return g->data * g->tensor * g->pipeline; }
+static inline int grid_context(const grid *g) { return g->context ? g->context : 1; }
+static inline int grid_world(const grid *g) { return g->data * grid_context(g) * g->tensor * g->pipeline; }
+static inline bool grid_is_divided(const grid *g) { return grid_context(g) * g->tensor * g->pipeline > 1; }  // not only the data
 grid_place grid_at(const grid *g, int rank);
 int grid_rank(const grid *g, grid_place p);
 
-// "rank 5 (stage 2, data 0, tensor 1)" into dst. Returns dst.
-enum { GRID_TEXT = 80 };
+// "rank 5 (stage 2, data 0, tensor 1)", with its context where there are several, into dst. Returns dst.
+enum { GRID_TEXT = 96 };
 const char *grid_text(const grid *g, int rank, char dst[GRID_TEXT]);
 
-// ", stage 2, tensor 1": of these three what the layout has more than one of, into dst. Returns dst.
+// "tensor 2 x pipeline 4 x data 1" into dst: pipeline and data always, the others where there are several. Returns dst.
+enum { GRID_SHAPE = 96 };
+const char *grid_shape(const grid *g, char dst[GRID_SHAPE]);
+
+// ", stage 2, tensor 1": what the layout has more than one of, into dst. Returns dst.
 const char *grid_role(const grid *g, int rank, char dst[COMM_ROLE]);
 
 // The groups of a kind partition the ranks. Members are counted from 0, in order of rank.
@@ -82,10 +92,10 @@ grid_split grid_group_split(const grid *g, group_kind kind, int rank);
 // each, a rank has one link at most.
 grid_split grid_link_split(const grid *g, link_kind kind, int half, int rank);
 
-// What launch_channels needs to know: the channels, and what each rank does. With tensor = pipeline = 1 there is nothing of it. g outlives the plan.
+// What launch_channels needs to know: the channels, and what each rank does. Where only the data is divided there is nothing of it. g outlives the plan.
 channel_plan grid_channels(const grid *g);
 
-// All of them, made from the world's communicator. With tensor = pipeline = 1 nothing is made: data and stage are the world's.
+// All of them, made from the world's communicator. Where only the data is divided nothing is made: data and stage are the world's.
 typedef struct groups {
     grid shape;
     comm *group[GROUP_KINDS];                      // of one rank: a communicator of one rank

@@ -18,7 +18,7 @@ static bool parts(const flow *f, int b) {
 // Of rows that are divided, as many as any place may have.
 static int64_t elements(const flow *f, int b) {
     const block *k = &f->of->block[b];
-    if (!f->of->slices.rows) return model_left(f->of, b, f->plan.B, 0);
+    if (!model_divides_rows(f->of)) return model_left(f->of, b, f->plan.B, 0);
     return model_most_rows(f->of, f->plan.B * k->size[0]) * k->size[1];
 }
 
@@ -78,7 +78,7 @@ static tensor view(const flow *f, int b, void *data) {
     tensor t = {data, f->plan.compute, 1 + k->dims, {f->plan.B, 1, 1, 1}};
     for (int d = 0; d < k->dims; d++) t.size[1 + d] = k->size[d];
     if (k->divided) t.size[k->dims] = model_share(f->of, t.size[k->dims]);
-    if (f->of->slices.rows) t = (tensor){data, f->plan.compute, 2, {model_own_rows(f->of, f->plan.B * k->size[0]), k->size[1], 1, 1}};
+    if (model_divides_rows(f->of)) t = (tensor){data, f->plan.compute, 2, {model_own_rows(f->of, f->plan.B * k->size[0]), k->size[1], 1, 1}};
     return t;
 }
 

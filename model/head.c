@@ -23,11 +23,14 @@ static bool merges(const head *h, const pass *p) { return p->merge && cuts_class
 // Classes in memory that are here.
 static int64_t columns(const head *h) { return cuts_classes(h) ? model_share(h->at.of, h->Vp) : h->Vp; }
 
-err_t head_plan(head *h, arena *a, dtype compute, int64_t rows, int64_t chunks) {
-    h->rows = head_rows(rows, chunks);
-    h->kept = (tensor){0};
-    if (cuts_classes(h) && h->at.of->slices.count < h->at.of->slices.of) TRY(arena_2d(a, &h->kept, FP32, 3, h->rows));
-    return arena_2d(a, &h->logits, compute, h->rows, columns(h));
+err_t head_plan(head *h, arena *a, const model_plan *o, int64_t rows, int64_t chunks) {
+    const model *m = h->at.of;
+    int64_t slices = m ? m->tokens.of : 1;
+    h->rows = head_rows((rows + slices - 1) / slices, (chunks + slices - 1) / slices);
+    h->kept = h->last = (tensor){0};
+    if (cuts_classes(h) && m->slices.count < m->slices.of) TRY(arena_2d(a, &h->kept, FP32, 3, h->rows));
+    if (m && model_row_places(m) > 1 && o->places) TRY(arena_2d(a, &h->last, o->compute, o->places, m->param[h->at.w].size[1]));
+    return arena_2d(a, &h->logits, o->compute, h->rows, columns(h));
 }
 
 // A weight, a bias or a gradient of theirs, with the zeros after it.
@@ -90,7 +93,12 @@ static err_t losses_in_stages(const head *h, const pass *p, cross_entropy_args *
     return ERR_OK;
 }
 
-err_t head_losses(head *h, pass *p, const tensor *losses, const tensor *hits, const tensor *dx, const tensor *x, const tensor *targets) {
+// Of texts.
+static int64_t positions(const pass *p) { return p->B * p->in[0].size[1]; }
+
+// Of rows that belong to one sum.
+static err_t losses_of_rows(const head *h, const pass *p, const tensor *losses, const tensor *hits, const tensor *dx, const tensor *x,
+                            const tensor *targets) {
     int64_t N = matrix_rows(x);
     for (int64_t first = 0; first < N; first += h->rows) {
         int64_t n = N - first < h->rows ? N - first : h->rows;
@@ -108,6 +116,18 @@ err_t head_losses(head *h, pass *p, const tensor *losses, const tensor *hits, co
                                    .state = p->state};
         TRY(merges(h, p) ? losses_in_stages(h, p, &args) : p->ops->cross_entropy(&args, p->s));
         if (p->dw) TRY(chunk_backward(h, p, dx, first, &logits, &in));
+    }
+    return ERR_OK;
+}
+
+err_t head_losses(head *h, pass *p, const tensor *losses, const tensor *hits, const tensor *dx, const tensor *x, const tensor *targets) {
+    const model *m = h->at.of;
+    if (!m || m->tokens.of == 1 || !p->dw) return losses_of_rows(h, p, losses, hits, dx, x, targets);
+    for (int k = 0; k < m->tokens.count; k++) {
+        token_part own = model_token_part(m, p, k, positions(p));
+        tensor loss = tensor_rows(losses, own.first, own.n), in = tensor_rows(x, own.first, own.n), target = tensor_rows(targets, own.first, own.n);
+        tensor to = dx ? tensor_rows(dx, own.first, own.n) : (tensor){0};
+        TRY(losses_of_rows(h, &own.p, &loss, NULL, dx ? &to : NULL, &in, &target));
     }
     return ERR_OK;
 }
@@ -141,4 +161,21 @@ err_t head_scores(head *h, pass *p, const tensor *x) {
     if (!merges(h, p)) return ERR_OK;
     tensor scores = view2(&p->scores, x->size[0], h->classes);
     return slices_whole(p, MERGE_PICK, &scores);
+}
+
+// --- of a residual stream ------------------------------------------------------------------------------------------------------
+
+err_t head_stream_losses(head *h, pass *p, const tensor *x, const tensor *targets) {
+    int64_t N = positions(p), first = h->at.of ? model_first_row(h->at.of, N) : 0, n = matrix_rows(x);
+    tensor losses = view1(&p->losses, N), wanted = view1(targets, N);
+    losses = tensor_rows(&losses, first, n), wanted = tensor_rows(&wanted, first, n);
+    TRY(head_losses(h, p, &losses, NULL, x, x, &wanted));
+    return slices_share_losses(p, N);
+}
+
+err_t head_stream_scores(head *h, pass *p, const tensor *x) {
+    int64_t N = positions(p), first = p->B > 1 ? 0 : N - 1;
+    tensor last = p->swap ? tensor_rows(&h->last, 0, N - first) : tensor_rows(x, first, N - first);
+    if (p->swap) TRY(slices_pick_rows(h->at.of, p, &last, x, first, N));
+    return head_scores(h, p, &last);
 }

@@ -3,7 +3,8 @@
 // It works on one chunk of rows after the other: the logits of all rows would be the largest tensor of all. In training
 // a chunk's logits are overwritten by their gradient, which is used before the next chunk begins. So one loop over the
 // chunks gives losses, dx and the gradients of weights; it runs in backward. The weight's gradient is summed from zero
-// over each chunk, not over a micro-batch, and added once for each chunk.
+// over each chunk, not over a micro-batch, and added once for each chunk. Token slices (model.h) have sums of their own, so each has its own share of
+// the chunks.
 //
 // Vp is V in memory, V or more: the products include rows of zeros after the weight. These give columns of logits that
 // no softmax reads; their gradient is zero and adds nothing to dx or to the padding of the weight's gradient.
@@ -20,6 +21,7 @@ typedef struct head {
     int64_t rows;   // of a chunk
     tensor logits;  // (rows,Vp), or (slices here,rows,Vp/S)
     tensor kept;    // (3,rows) FP32, where slices are elsewhere too: what a stage of the softmax leaves
+    tensor last;    // (texts,C) E, where rows are elsewhere: what is predicted from
 } head;
 
 // Tensor cores are fast when rows of logits begin at multiples of 16 bytes and tiles are whole. GPT-2's 50257 gives
@@ -40,12 +42,17 @@ int64_t head_chunks(int64_t rows, int64_t vocab, bool gpu);
 enum { HEAD_TILE = 128 };
 int64_t head_rows(int64_t rows, int64_t chunks);
 
-// For at most `rows` rows in so many chunks. Set at, classes and Vp first.
-err_t head_plan(head *h, arena *a, dtype compute, int64_t rows, int64_t chunks);
+// For at most `rows` rows of a micro-batch in so many chunks. Set at, classes and Vp first.
+err_t head_plan(head *h, arena *a, const model_plan *o, int64_t rows, int64_t chunks);
 
 // losses (N) (=) of the rows of x (N,C), and hits (N) FP64 (=) unless NULL: 1 where the target's logit is the first
 // largest. If p->dw is given: the gradients of W and b (+=), and dx (N,C) (=), which may be x; NULL: not wanted.
 err_t head_losses(head *h, pass *p, const tensor *losses, const tensor *hits, const tensor *dx, const tensor *x, const tensor *targets);
+
+// Of a model with a residual stream, of which x has the rows that are here (model_matrix_rows): the losses of all positions, with targets (B,T), as
+// above; dx takes the place of x. And the scores of what follows each sample, from its last position: of several samples each has one.
+err_t head_stream_losses(head *h, pass *p, const tensor *x, const tensor *targets);
+err_t head_stream_scores(head *h, pass *p, const tensor *x);
 
 // p->scores (B,V) = the logits of B rows, without the padding.
 err_t head_scores(head *h, pass *p, const tensor *x);

@@ -35,6 +35,7 @@ err_t linear_inputs(const pass *p, const linear *l, const tensor *dx, const tens
 // dW += dy^T x, and db += column sums of dy. `_only`: another operation forms db.
 err_t linear_weights(const pass *p, const linear *l, const tensor *dy, const tensor *x);
 err_t linear_weights_only(const pass *p, const linear *l, const tensor *dy, const tensor *x);
+err_t linear_bias_only(const pass *p, const linear *l, const tensor *dy);
 
 // db, for the operation that forms it; NULL where there is none.
 tensor *linear_bias(const pass *p, const linear *l);

@@ -16,6 +16,7 @@ model *model_new(const model_type *type, size_t size, int params, int blocks) {
     m->type = type;
     m->blocks = blocks;
     m->slices = (model_slices){1, 0, 1, false};
+    m->tokens = (model_tokens){1, 0, 1};
     m->held.block = -1;
     m->param = calloc((size_t)params, sizeof *m->param);
     m->block = calloc((size_t)blocks, sizeof *m->block);
@@ -55,10 +56,12 @@ void model_divide(model *m, int index, int axis, int matrices, const int64_t *ro
 err_t model_plan_slices(model *m, arena *a, const model_plan *o, int64_t N, int64_t C) {
     model_slices *x = &m->slices;
     *x = (model_slices){x->of, o->slice_first, o->slice_count ? o->slice_count : x->of, o->slice_rows};
+    m->tokens = (model_tokens){m->tokens.of, o->token_first, o->token_count ? o->token_count : m->tokens.of};
+    N = model_most_matrix_rows(m, N);
     m->partials = m->partial = m->parts = m->all_rows = m->row_sums = m->row_sum = (tensor){0};
     if (x->of == 1) return ERR_OK;
     if (m->stream && !o->forward_only) {
-        TRY(arena_3d(a, &m->row_sums, FP32, SUMS_OVER_ROWS, x->rows ? x->count : x->of, C));
+        TRY(arena_3d(a, &m->row_sums, FP32, SUMS_OVER_ROWS, x->rows ? x->count : x->of / m->tokens.of, C));
         TRY(arena_2d(a, &m->row_sum, FP32, SUMS_OVER_ROWS, C));
     }
     if (x->rows) TRY(arena_2d(a, &m->all_rows, o->compute, N, C));
@@ -69,13 +72,28 @@ err_t model_plan_slices(model *m, arena *a, const model_plan *o, int64_t N, int6
     return arena_3d(a, &m->parts, FP32, places, (N + places - 1) / places, C);
 }
 
-err_t model_check_rows(model_rule *r, int64_t context) {
-    if (r->slices <= r->micro * context) return ERR_OK;
+// Samples that a token slice would cut in the middle are refused.
+static err_t check_tokens(model_rule *r, int64_t context) {
+    int64_t K = r->tokens, micro = r->micro, below = 1;
+    if (K <= 1 || micro % K == 0 || K % micro == 0) return ERR_OK;
+    while (micro % (2 * below) == 0) below *= 2;
     r->broken[0] = r->broken[1] = "context";
     return err_set(ERR_CONFIG,
-                   "micro-batches of %" PRId64 " x %" PRId64 " positions can't have [parallel] slices = %" PRId64
-                   ": each slice has some of the positions. Nearest that works: slices = %" PRId64,
-                   r->micro, context, r->slices, r->micro * context > 1 ? (int64_t)1 << (63 - __builtin_clzll((uint64_t)(r->micro * context))) : 1);
+                   "micro-batches of %" PRId64 " x %" PRId64 " positions can't have [parallel] token_slices = %" PRId64
+                   ": each has whole samples, or an equal part of one. Nearest that work: token_slices = %" PRId64 ", or [batch] micro = %" PRId64,
+                   micro, context, K, below, (micro + K - 1) / K * K);
+}
+
+err_t model_check_rows(model_rule *r, int64_t context) {
+    if (r->slices > r->micro * context) {
+        r->broken[0] = r->broken[1] = "context";
+        return err_set(ERR_CONFIG,
+                       "micro-batches of %" PRId64 " x %" PRId64 " positions can't have [parallel] slices = %" PRId64
+                       ": each slice has some of the positions. Nearest that works: slices = %" PRId64,
+                       r->micro, context, r->slices,
+                       r->micro * context > 1 ? (int64_t)1 << (63 - __builtin_clzll((uint64_t)(r->micro * context))) : 1);
+    }
+    return check_tokens(r, context);
 }
 
 int64_t param_slice_room(const param *p) {

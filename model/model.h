@@ -65,6 +65,19 @@ typedef struct slice_merge {
     void *ctx;
 } slice_merge;
 
+// Places that share the rows of a micro-batch, and work on all rows together in attention: place k has rows of its own, from part_row(N, k, places) on,
+// of all heads, or all rows of the k-th share of the heads' slices.
+//
+//            rows (S,n,W)                          heads (S/places,N,W)
+//          slice 0 1 2 3                                slice 0 1
+//   place 0   [ a b c d ]  rows 0, 1    place 0 rows 0, 1  [ a b ]      A message from one place to another: what is in both.
+//   place 1   [ e f g h ]  rows 2, 3            rows 2, 3  [ e f ]      (Jacobs et al. 2023, DeepSpeed Ulysses)
+typedef struct row_swap {
+    slice_merge merge;  // places, place; whole and gather of what they have: deal is NULL
+    err_t (*to_heads)(void *ctx, const tensor *heads, const tensor *rows, stream *s);  // heads (=)
+    err_t (*to_rows)(void *ctx, const tensor *rows, const tensor *heads, stream *s);   // rows (=)
+} row_swap;
+
 // One micro-batch on its way through the blocks.
 typedef struct pass {
     const ops *ops;
@@ -80,7 +93,9 @@ typedef struct pass {
     const tensor *w;  // the parameters' values, E, one for each row of the table. Of a divided one the slices that are here, one after the other:
                       // (rows here, columns), or, where columns are divided, (slices here, rows, columns of a slice)
     tensor *dw;       // their gradients, FP32 (+=), shaped like them. NULL: forward only
+    tensor *more_dw;  // with several token slices here: dw is of the first, and this of the others, table after table. NULL: dw is of all, in order
     const slice_merge *merge;  // NULL: all slices are here
+    const row_swap *swap;      // NULL: all rows are here
     bool fresh;                // dw is (=): what it holds is garbage
     const step_state *state;   // on the device: the loss scale
     float loss_factor;         // 1 / (G * model.losses): the share of one loss in the step's mean loss
@@ -120,6 +135,14 @@ typedef struct model_slices {
     bool rows;         // of rows, too
 } model_slices;
 
+// Where a gradient of weights is a sum over positions, it is one sum for each token slice: of the N rows of a micro-batch, samples one after the other,
+// token slice k begins with row part_row(N, k, of). A run adds them along the tree of lanes, of which they are the lowest levels: leaf `lane * of + k`. So
+// places can have some of them, and work on their rows alone (row_swap). Within a token slice the rows have `model_slices.of / of` slices for norms.
+typedef struct model_tokens {
+    int of;            // 1: sums are whole. Divides model_slices.of
+    int first, count;  // those that are here
+} model_tokens;
+
 // Memory that layers share holds the values of one layer at a time: of this block, for this slot. They need not be computed again. block -1: it holds none.
 typedef struct model_held {
     int slot, block;
@@ -129,6 +152,7 @@ typedef struct model_held {
 struct model {
     const struct model_type *type;
     model_slices slices;
+    model_tokens tokens;
     tensor partials;  // (slices here,N,C) FP32, scratch of sums that are cut, on a GPU
     tensor partial;   // (N,C) FP32: this place's part of them, where slices are elsewhere too
     tensor parts;     // (places, own rows, C) FP32: all places' parts of this place's rows
@@ -179,6 +203,7 @@ typedef struct model_plan {
     int places;                    // texts whose keys and values can be kept while they grow, `context` positions of each
     int slice_first, slice_count;  // those that are here: a subtree of the tree of slices. 0: all
     bool slice_rows;               // the residual stream's rows are divided, too. Only of models with `stream`
+    int token_first, token_count;  // token slices that are here: an aligned part of them. 0: all
 } model_plan;
 
 enum { RULE_DIVIDED = 32 };  // half of the hidden layers that a perceptron may have
@@ -188,6 +213,7 @@ typedef struct model_rule {
     bool gpu;                           // the run is on GPUs
     int64_t slices;                     // [parallel] slices; 0: 1
     bool rows;                          // [parallel] sequence: the residual stream's rows are divided
+    int64_t tokens;                     // [parallel] token_slices; 0: 1
     const char *chosen;                 // a key that was left open and is now filled in; NULL: none
     const char *broken[2];              // the keys of the rule that does not hold
     const char *divided[RULE_DIVIDED];  // keys whose values the slices must divide; NULL: none
@@ -252,19 +278,44 @@ int model_add(model *m, int block, int64_t rows, int64_t cols, double std, float
 // Of a width that is divided, the part that is here.
 static inline int64_t model_share(const model *m, int64_t width) { return width / m->slices.of * m->slices.count; }
 
+// Of the heads' width, the part whose attention is here.
+static inline int64_t model_head_share(const model *m, int64_t width) {
+    return width / m->slices.of * (m->slices.count / (m->tokens.of / m->tokens.count));
+}
+
 // Where a slice of N rows begins.
 static inline int64_t model_row(const model *m, int slice, int64_t N) { return part_row(N, slice, m->slices.of); }
+
+// Where a token slice of N rows begins.
+static inline int64_t model_token_row(const model *m, int slice, int64_t N) { return part_row(N, slice, m->tokens.of); }
+
+// Of N rows of a micro-batch the first one of the token slices that are here, and how many they have: the rows of all matrices but those within attention.
+static inline int64_t model_first_row(const model *m, int64_t N) { return model_token_row(m, m->tokens.first, N); }
+static inline int64_t model_matrix_rows(const model *m, int64_t N) {
+    return model_token_row(m, m->tokens.first + m->tokens.count, N) - model_first_row(m, N);
+}
+
+// Are token slices elsewhere? Then this many places share the rows.
+static inline int model_row_places(const model *m) { return m->tokens.of / m->tokens.count; }
+
+// Slices of the heads whose attention is here, and the first of them.
+static inline int model_head_slices(const model *m) { return m->slices.count / model_row_places(m); }
+static inline int model_head_first(const model *m) { return m->slices.first + m->tokens.first / m->tokens.count * model_head_slices(m); }
+
+// Are rows of the residual stream elsewhere?
+static inline bool model_divides_rows(const model *m) { return m->slices.rows || m->tokens.count < m->tokens.of; }
 
 // Of N rows of the residual stream, those that are here.
 static inline int64_t model_own_rows(const model *m, int64_t N) {
     const model_slices *x = &m->slices;
-    return x->rows ? model_row(m, x->first + x->count, N) - model_row(m, x->first, N) : N;
+    return x->rows ? model_row(m, x->first + x->count, N) - model_row(m, x->first, N) : model_matrix_rows(m, N);
 }
 
-// The most that any place has of N rows or fewer.
+// The most that any place has of N rows or fewer: of the residual stream, and of matrices.
+static inline int64_t model_most_matrix_rows(const model *m, int64_t N) { return (N * m->tokens.count + m->tokens.of - 1) / m->tokens.of; }
 static inline int64_t model_most_rows(const model *m, int64_t N) {
     const model_slices *x = &m->slices;
-    return x->rows ? (N * x->count + x->of - 1) / x->of : N;
+    return x->rows ? (N * x->count + x->of - 1) / x->of : model_most_matrix_rows(m, N);
 }
 
 // Elements of what block b leaves of so many samples, as far as it is here. T: positions of a sample; 0: as many as the block says.
@@ -273,7 +324,21 @@ static inline int64_t model_left(const model *m, int b, int64_t samples, int64_t
     int64_t n = shape_count(k->dims, k->size);
     if (k->divided) return samples * model_share(m, n);
     if (!T) T = k->size[0];
-    return m->slices.rows ? model_own_rows(m, samples * T) * (n / k->size[0]) : samples * (n / k->size[0] * T);
+    return model_divides_rows(m) ? model_own_rows(m, samples * T) * (n / k->size[0]) : samples * (n / k->size[0] * T);
+}
+
+// Token slice k of those that are here, of N rows: the pass with its gradients, and its rows, counted from the first one that is here.
+typedef struct token_part {
+    pass p;
+    int64_t first, n;
+} token_part;
+
+static inline token_part model_token_part(const model *m, const pass *p, int k, int64_t N) {
+    token_part own = {.p = *p, .first = model_token_row(m, m->tokens.first + k, N) - model_first_row(m, N)};
+    own.n = model_token_row(m, m->tokens.first + k + 1, N) - model_first_row(m, N) - own.first;
+    if (k && p->more_dw) own.p.dw = p->more_dw + (k - 1) * m->params;
+    if (k && !p->more_dw) own.p.fresh = false;
+    return own;
 }
 
 // (N,width), or, where the width is divided, (slices here, N, its part in a slice): a view of t's first elements.
@@ -288,7 +353,7 @@ err_t model_plan_slices(model *m, arena *a, const model_plan *o, int64_t N, int6
 // Divides a parameter along an axis among the model's slices. rows: of each of `matrices` that it consists of.
 void model_divide(model *m, int param, int axis, int matrices, const int64_t *rows);
 
-// For resolve: each slice has rows of the residual stream, of which a sample has so many. ERR_CONFIG.
+// For resolve: each slice has rows of the residual stream, of which a sample has so many; each token slice has whole samples, or a part of one. ERR_CONFIG.
 err_t model_check_rows(model_rule *r, int64_t context);
 
 static inline int param_slices(const param *p) { return p->slices > 1 ? p->slices : 1; }

@@ -46,6 +46,33 @@ err_t slices_take(const model *m, const pass *p, const tensor *own, const tensor
     return m->slices.rows && matrix_rows(own) ? p->ops->cast(&(cast_args){.y = &to, .x = &from}, p->s) : ERR_OK;
 }
 
+// --- attention's rows ------------------------------------------------------------------------------------------------------
+
+err_t slices_to_heads(const pass *p, const tensor *heads, const tensor *rows) {
+    return p->swap ? p->swap->to_heads(p->swap->merge.ctx, heads, rows, p->s) : ERR_OK;
+}
+
+err_t slices_to_rows(const pass *p, const tensor *rows, const tensor *heads) {
+    return p->swap ? p->swap->to_rows(p->swap->merge.ctx, rows, heads, p->s) : ERR_OK;
+}
+
+err_t slices_share_losses(const pass *p, int64_t N) {
+    tensor all = view2(&p->losses, N, 1);
+    return p->swap ? p->swap->merge.gather(p->swap->merge.ctx, &all, NULL, p->s) : ERR_OK;
+}
+
+// Rows that are elsewhere are zero here, so that one place has bits other than 0.
+err_t slices_pick_rows(const model *m, const pass *p, const tensor *picked, const tensor *own, int64_t first, int64_t N) {
+    int64_t n = picked->size[0], before = model_first_row(m, N), from = first > before ? first : before;
+    int64_t last = before + own->size[0], to = first + n < last ? first + n : last;
+    if (p->swap) TRY(stream_zero(p->s, picked->data, tensor_bytes(picked)));
+    if (from < to) {
+        tensor y = tensor_rows(picked, from - first, to - from), x = tensor_rows(own, from - before, to - from);
+        TRY(p->ops->cast(&(cast_args){.y = &y, .x = &x}, p->s));
+    }
+    return p->swap ? p->swap->merge.whole(p->swap->merge.ctx, MERGE_PICK, picked, p->s) : ERR_OK;
+}
+
 // --- sums over rows --------------------------------------------------------------------------------------------------------
 
 // An operation over rows that also forms sums over them: the rows are some of those that are here; sums += or, with fresh, =.
@@ -73,15 +100,14 @@ static err_t add_up(const model *m, const pass *p, tensor *const *sums, int coun
     return ERR_OK;
 }
 
-// Runs it on the rows of each slice that are here, and adds the slices' sums. sums[k] NULL: not wanted.
-static err_t sum_rows(const model *m, const pass *p, int64_t N, rows_call call, const void *args, tensor *const *sums, int count) {
-    const model_slices *x = &m->slices;
+// Runs it on the rows of these slices, and adds the slices' sums. Row `before` is the first one in memory. sums[k] NULL: not wanted.
+static err_t sum_slices_of_rows(const model *m, const pass *p, int64_t N, int64_t before, int first, int slices, rows_call call, const void *args,
+                                tensor *const *sums, int count) {
     tensor *wanted[SUMS_OVER_ROWS] = {NULL}, part[SUMS_OVER_ROWS], *to[SUMS_OVER_ROWS] = {NULL};
-    int first = x->rows ? x->first : 0, slices = x->rows ? x->count : x->of, n = 0;
-    if (x->of == 1) return call(args, p, 0, N, sums, p->fresh);
+    int n = 0;
     for (int k = 0; k < count; k++)
         if (sums[k]) to[k] = &part[n], wanted[n++] = sums[k];
-    int64_t C = tensor_count(sums[0]), before = model_row(m, first, N);
+    int64_t C = tensor_count(sums[0]);
     for (int s = first; s < first + slices; s++) {
         int64_t at = model_row(m, s, N), rows = model_row(m, s + 1, N) - at;
         assert(rows > 0);
@@ -92,6 +118,24 @@ static err_t sum_rows(const model *m, const pass *p, int64_t N, rows_call call, 
         TRY(call(args, p, at - before, rows, to, true));
     }
     return add_up(m, p, wanted, n, slices, C);
+}
+
+// The same gradient in another table.
+static tensor *same_in(const pass *to, const pass *from, tensor *sum) { return sum ? to->dw + (sum - from->dw) : NULL; }
+
+// A token slice is a subtree of the slices of all rows, and has a sum of its own. sums: in p->dw.
+static err_t sum_rows(const model *m, const pass *p, int64_t N, rows_call call, const void *args, tensor *const *sums, int count) {
+    const model_slices *x = &m->slices;
+    int each = x->of / m->tokens.of;
+    if (x->of == 1) return call(args, p, 0, N, sums, p->fresh);
+    if (x->rows) return sum_slices_of_rows(m, p, N, model_row(m, x->first, N), x->first, x->count, call, args, sums, count);
+    for (int k = 0; k < m->tokens.count; k++) {
+        token_part own = model_token_part(m, p, k, N);
+        tensor *mine[SUMS_OVER_ROWS];
+        for (int i = 0; i < count; i++) mine[i] = same_in(&own.p, p, sums[i]);
+        TRY(sum_slices_of_rows(m, &own.p, N, model_first_row(m, N), (m->tokens.first + k) * each, each, call, args, mine, count));
+    }
+    return ERR_OK;
 }
 
 static err_t layer_norm_rows(const void *args, const pass *p, int64_t first, int64_t rows, tensor *const *sums, bool fresh) {

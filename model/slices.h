@@ -28,6 +28,16 @@ err_t slices_take(const model *m, const pass *p, const tensor *own, const tensor
 // The scratch of slices_gather, for N rows of C; where rows are not divided, x itself.
 tensor slices_scratch(const model *m, const tensor *x, int64_t N, int64_t C);
 
+// heads (=) and rows (=): see row_swap. Nothing where all rows are here: then the two are the same memory.
+err_t slices_to_heads(const pass *p, const tensor *heads, const tensor *rows);
+err_t slices_to_rows(const pass *p, const tensor *rows, const tensor *heads);
+
+// The losses of all N rows, from where each place has written its own in p->losses.
+err_t slices_share_losses(const pass *p, int64_t N);
+
+// picked (n,C) (=) rows first .. first+n-1 of N rows, of which `own` has those that are here.
+err_t slices_pick_rows(const model *m, const pass *p, const tensor *picked, const tensor *own, int64_t first, int64_t N);
+
 // Backward of a norm of N rows, of which args have those that are here: what it sums over rows is summed over each slice's rows, and the sums are added
 // along the tree.
 err_t slices_layer_norm_backward(const model *m, const pass *p, int64_t N, const layer_norm_backward_args *args);

@@ -20,6 +20,7 @@ typedef struct layer_params {
 // What a layer's backward pass reads in addition to its input x, by the cost of recomputing it.
 typedef struct layer_costly {
     tensor qkv, att, lse;                               // (B,T,3C), (B,T,C), (B,H,T): the slices that are here, one after the other
+    tensor att_rows;                                    // (N,C)     where rows are elsewhere: att of the rows here, all slices
     tensor mid;                                         // (R,C)     x + attention; R = B*T, or the rows that are here
     tensor fc_pre;                                      // (B,T,4C)  before GELU: slices
     tensor ln_1_mean, ln_1_rstd, ln_2_mean, ln_2_rstd;  // (R)
@@ -62,43 +63,57 @@ struct transformer {
     past kept;
     tensor branch;        // (R,C)   added to the residual stream
     tensor inner, delta;  // backward: (R,C) of a norm, or (B,T,C) of attention's slices; (B,H,T)
+    // Where rows are elsewhere: qkv of the rows here on its way to attention or its gradient on the way back, of either shape; the gradient of att.
+    tensor swap_qkv, swap_att;
 };
 
 enum { DROP_ATTENTION = 1, DROP_MID, DROP_OUT };  // places of a block
 
-// One layer's tensors, its own or the shared ones, cut to this pass's B and T. N = B*T rows, of which R are here of the residual stream. To attention, slices of the heads are more samples of fewer
-// heads.
+// One layer's tensors, its own or the shared ones, cut to this pass's B and T. Of all = B*T rows, N are here of matrices, and R of the residual stream.
+// Attention has all rows, and `many` samples: slices of the heads are more samples of fewer heads.
 typedef struct layer_view {
-    int64_t B, T, N, R;
+    int64_t B, T, all, N, R, many;
     tensor x, ln_1, ln_1_mean, ln_1_rstd, qkv, att, lse, mid, ln_2, ln_2_mean, ln_2_rstd, fc_pre, fc, branch;
-    tensor qkv3, att3;  // (slices*B,T,.)
+    tensor heads, att_heads;  // of attention: qkv and att, where all rows are here; (head slices,all,.)
+    tensor qkv3, att3;        // (many,T,.)
     tensor dout, dfc, dmid, dproj, dqkv;
 } layer_view;
+
+// (slices,N,.) of attention, or, where nothing is divided, (N,.).
+static tensor head_cut(const model *m, const tensor *x, int64_t N, int64_t width) {
+    return m->slices.of == 1 ? view2(x, N, width) : view3(x, model_head_slices(m), N, width / m->slices.of);
+}
 
 static layer_view view_layer(const transformer *t, int l, const pass *p, const tensor *x) {
     int own = t->own[l] + p->slot;
     const layer_costly *a = &t->costly[t->sets.shares_costly ? 0 : own];
     const layer_cheap *b = &t->cheap[t->sets.shares_cheap ? 0 : own];
-    int64_t C = t->C, B = p->B, T = p->in[0].size[1], N = B * T, S = t->of->slices.of, many = B * t->of->slices.count;
-    int64_t R = model_own_rows(t->of, N);
+    const model *m = t->of;
+    int64_t C = t->C, B = p->B, T = p->in[0].size[1], all = B * T, S = m->slices.of, many = B * model_head_slices(m);
+    int64_t N = model_matrix_rows(m, all), R = model_own_rows(m, all);
+    bool apart = p->swap;
     return (layer_view){
         .B = B,
         .T = T,
+        .all = all,
         .N = N,
         .R = R,
+        .many = many,
         .x = view2(x, R, C),
         .ln_1 = view2(&b->ln_1, R, C),
         .ln_1_mean = view1(&a->ln_1_mean, R),
         .ln_1_rstd = view1(&a->ln_1_rstd, R),
-        .qkv = model_cut(t->of, &a->qkv, N, 3 * C),
-        .att = model_cut(t->of, &a->att, N, C),
+        .qkv = model_cut(m, apart ? &t->swap_qkv : &a->qkv, N, 3 * C),
+        .att = model_cut(m, apart ? &a->att_rows : &a->att, N, C),
+        .heads = head_cut(m, &a->qkv, all, 3 * C),
+        .att_heads = head_cut(m, &a->att, all, C),
         .lse = view3(&a->lse, many, t->heads / S, T),
         .mid = view2(&a->mid, R, C),
         .ln_2 = view2(&b->ln_2, R, C),
         .ln_2_mean = view1(&a->ln_2_mean, R),
         .ln_2_rstd = view1(&a->ln_2_rstd, R),
-        .fc_pre = model_cut(t->of, &a->fc_pre, N, 4 * C),
-        .fc = model_cut(t->of, &b->fc, N, 4 * C),
+        .fc_pre = model_cut(m, &a->fc_pre, N, 4 * C),
+        .fc = model_cut(m, &b->fc, N, 4 * C),
         .branch = view2(&t->branch, R, C),
         .qkv3 = view3(&a->qkv, many, T, 3 * C / S),
         .att3 = view3(&a->att, many, T, C / S),
@@ -143,17 +158,23 @@ static err_t attention_sum(const transformer *t, int l, const pass *p, const lay
 
 static int heads_of_slice(const transformer *t) { return t->heads / t->of->slices.of; }
 
-static err_t attend(transformer *t, int l, const pass *p, layer_view *v) {
+static err_t attend_all(transformer *t, int l, const pass *p, layer_view *v) {
     dropout_key key;
-    if (p->past) return past_attend(&t->kept, p, l, &v->att, &v->qkv);
+    if (p->past) return past_attend(&t->kept, p, l, &v->att_heads, &v->heads);
     return p->ops->attention_forward(&(attention_forward_args){.y = &v->att3,
                                                                .lse = &v->lse,
                                                                .qkv = &v->qkv3,
                                                                .heads = heads_of_slice(t),
                                                                .drop = dropout_at(p, l + 1, DROP_ATTENTION, &key),
                                                                .samples = v->B,
-                                                               .first_head = t->of->slices.first * heads_of_slice(t)},
+                                                               .first_head = model_head_first(t->of) * heads_of_slice(t)},
                                      p->s);
+}
+
+static err_t attend(transformer *t, int l, const pass *p, layer_view *v) {
+    TRY(slices_to_heads(p, &v->heads, &v->qkv));
+    TRY(attend_all(t, l, p, v));
+    return slices_to_rows(p, &v->att, &v->att_heads);
 }
 
 // mid = x + attention(norm(x));  fc = gelu(linear(norm(mid))): the layer up to the last value that its backward pass reads.
@@ -249,7 +270,7 @@ static err_t mlp_backward(transformer *t, int l, const pass *p, layer_view *v, c
     TRY(linear_inputs(p, &n->out, &v->dfc, &all, &v->fc_pre, &n->fc));
     if (!t->halves) TRY(fc_weights(t, l, p, v));
     TRY(linear_inputs(p, &n->fc, &dnorm, &v->dfc, NULL, NULL));
-    return slices_layer_norm_backward(t->of, p, v->N,
+    return slices_layer_norm_backward(t->of, p, v->all,
                                       &(layer_norm_backward_args){.dx = &v->dmid,
                                                                   .dw = &p->dw[n->ln_2_w],
                                                                   .db = &p->dw[n->ln_2_b],
@@ -263,31 +284,41 @@ static err_t mlp_backward(transformer *t, int l, const pass *p, layer_view *v, c
                                                                   .rstd = &v->ln_2_rstd});
 }
 
-// dx (=), which may be dmid.
-static err_t attention_part_backward(transformer *t, int l, const pass *p, layer_view *v, tensor *dx) {
-    const layer_params *n = &t->layer[l];
-    int64_t S = t->of->slices.of, many = v->B * t->of->slices.count;
-    tensor all, dnorm = view2(&t->inner, v->R, t->C), datt = model_cut(t->of, &t->inner, v->N, t->C), datt3 = view3(&datt, many, v->T, t->C / S);
-    tensor dqkv3 = view3(&v->dqkv, many, v->T, 3 * t->C / S), delta = view3(&t->delta, many, t->heads / S, v->T);
+// v->dqkv (=), from datt, the gradient of att.
+static err_t attend_backward(transformer *t, int l, const pass *p, layer_view *v, const tensor *datt) {
+    int64_t S = t->of->slices.of;
+    bool apart = p->swap;
+    tensor dy = head_cut(t->of, apart ? &t->swap_att : datt, v->all, t->C), dqkv = head_cut(t->of, apart ? &t->swap_qkv : &v->dqkv, v->all, 3 * t->C);
+    tensor dy3 = view3(&dy, v->many, v->T, t->C / S), dqkv3 = view3(&dqkv, v->many, v->T, 3 * t->C / S);
+    tensor delta = view3(&t->delta, v->many, t->heads / S, v->T);
     dropout_key key;
-    TRY(branch_gradient(t, p, l, DROP_MID, &v->dmid, &v->dproj));
-    TRY(slices_gather(t->of, p, &all, &v->dproj, v->N));
-    if (!t->halves) TRY(branch_weights(p, &n->proj, &all, &v->att));
-    TRY(linear_inputs(p, &n->proj, &datt, &all, NULL, NULL));
+    TRY(slices_to_heads(p, &dy, datt));
     TRY(p->ops->attention_backward(&(attention_backward_args){.dqkv = &dqkv3,
                                                               .delta = &delta,
-                                                              .dy = &datt3,
+                                                              .dy = &dy3,
                                                               .y = &v->att3,
                                                               .lse = &v->lse,
                                                               .qkv = &v->qkv3,
                                                               .heads = heads_of_slice(t),
                                                               .drop = dropout_at(p, l + 1, DROP_ATTENTION, &key),
                                                               .samples = v->B,
-                                                              .first_head = t->of->slices.first * heads_of_slice(t)},
+                                                              .first_head = model_head_first(t->of) * heads_of_slice(t)},
                                    p->s));
+    return slices_to_rows(p, &v->dqkv, &dqkv);
+}
+
+// dx (=), which may be dmid.
+static err_t attention_part_backward(transformer *t, int l, const pass *p, layer_view *v, tensor *dx) {
+    const layer_params *n = &t->layer[l];
+    tensor all, dnorm = view2(&t->inner, v->R, t->C), datt = model_cut(t->of, &t->inner, v->N, t->C);
+    TRY(branch_gradient(t, p, l, DROP_MID, &v->dmid, &v->dproj));
+    TRY(slices_gather(t->of, p, &all, &v->dproj, v->N));
+    if (!t->halves) TRY(branch_weights(p, &n->proj, &all, &v->att));
+    TRY(linear_inputs(p, &n->proj, &datt, &all, NULL, NULL));
+    TRY(attend_backward(t, l, p, v, &datt));
     if (!t->halves) TRY(qkv_weights(t, l, p, v));
     TRY(linear_inputs(p, &n->qkv, &dnorm, &v->dqkv, NULL, NULL));
-    return slices_layer_norm_backward(t->of, p, v->N,
+    return slices_layer_norm_backward(t->of, p, v->all,
                                       &(layer_norm_backward_args){.dx = dx,
                                                                   .dw = &p->dw[n->ln_1_w],
                                                                   .db = &p->dw[n->ln_1_b],
@@ -374,12 +405,13 @@ void transformer_close(transformer *t) {
 }
 
 static err_t plan_costly(const transformer *t, arena *a, layer_costly *k, dtype type, int64_t B) {
-    int64_t T = t->T, C = t->C, R = model_most_rows(t->of, B * T);
-    TRY(arena_3d(a, &k->qkv, type, B, T, model_share(t->of, 3 * C)));
-    TRY(arena_3d(a, &k->att, type, B, T, model_share(t->of, C)));
-    TRY(arena_3d(a, &k->lse, FP32, B, model_share(t->of, t->heads), T));
+    int64_t T = t->T, C = t->C, R = model_most_rows(t->of, B * T), N = model_most_matrix_rows(t->of, B * T);
+    TRY(arena_3d(a, &k->qkv, type, B, T, model_head_share(t->of, 3 * C)));
+    TRY(arena_3d(a, &k->att, type, B, T, model_head_share(t->of, C)));
+    if (model_row_places(t->of) > 1) TRY(arena_2d(a, &k->att_rows, type, N, model_share(t->of, C)));
+    TRY(arena_3d(a, &k->lse, FP32, B, model_head_share(t->of, t->heads), T));
     TRY(arena_2d(a, &k->mid, type, R, C));
-    TRY(arena_3d(a, &k->fc_pre, type, B, T, model_share(t->of, 4 * C)));
+    TRY(arena_2d(a, &k->fc_pre, type, N, model_share(t->of, 4 * C)));
     TRY(arena_1d(a, &k->ln_1_mean, FP32, R));
     TRY(arena_1d(a, &k->ln_1_rstd, FP32, R));
     TRY(arena_1d(a, &k->ln_2_mean, FP32, R));
@@ -390,20 +422,27 @@ static err_t plan_cheap(const transformer *t, arena *a, layer_cheap *k, dtype ty
     int64_t R = model_most_rows(t->of, B * t->T);
     TRY(arena_2d(a, &k->ln_1, type, R, t->C));
     TRY(arena_2d(a, &k->ln_2, type, R, t->C));
-    return arena_3d(a, &k->fc, type, B, t->T, model_share(t->of, 4 * t->C));
+    return arena_2d(a, &k->fc, type, model_most_matrix_rows(t->of, B * t->T), model_share(t->of, 4 * t->C));
 }
 
 static err_t plan_later(const transformer *t, arena *a, layer_later *k, dtype type, int64_t B) {
     int64_t R = model_most_rows(t->of, B * t->T);
     TRY(arena_2d(a, &k->dout, type, R, t->C));
     TRY(arena_2d(a, &k->dproj, type, R, t->C));
-    return arena_3d(a, &k->dfc, type, B, t->T, model_share(t->of, 4 * t->C));
+    return arena_2d(a, &k->dfc, type, model_most_matrix_rows(t->of, B * t->T), model_share(t->of, 4 * t->C));
 }
 
 static layer_sets choose_sets(transformer *t, const model_plan *o) {
     bool cheap = o->forward_only || o->recompute != RECOMPUTE_NONE, costly = o->forward_only || o->recompute == RECOMPUTE_BLOCK;
     int all = model_plan_sets(o, 1, t->layers, t->own), one = all > 0;
     return (layer_sets){.costly = costly ? one : all, .cheap = cheap ? one : all, .shares_costly = costly, .shares_cheap = cheap};
+}
+
+static err_t plan_swaps(transformer *t, arena *a, const model_plan *o) {
+    const model *m = t->of;
+    int64_t N = o->B * t->T, rows = model_most_matrix_rows(m, N) * model_share(m, t->C), heads = N * model_head_share(m, t->C);
+    TRY(arena_1d(a, &t->swap_qkv, o->compute, 3 * (rows > heads ? rows : heads)));
+    return o->forward_only ? ERR_OK : arena_1d(a, &t->swap_att, o->compute, heads);
 }
 
 err_t transformer_plan(transformer *t, arena *a, const model_plan *o) {
@@ -418,11 +457,12 @@ err_t transformer_plan(transformer *t, arena *a, const model_plan *o) {
     for (int i = 0; i < t->sets.costly; i++) TRY(plan_costly(t, a, &t->costly[i], o->compute, o->B));
     for (int i = 0; i < t->sets.cheap; i++) TRY(plan_cheap(t, a, &t->cheap[i], o->compute, o->B));
     for (int i = 0; t->halves && i < t->sets.costly; i++) TRY(plan_later(t, a, &t->later[i], o->compute, o->B));
-    t->kept.heads = t->kept.kv_heads = heads_of_slice(t), t->kept.slices = t->of->slices.count;
+    t->kept.heads = t->kept.kv_heads = heads_of_slice(t), t->kept.slices = model_head_slices(t->of);
     TRY(past_plan(&t->kept, a, o, 1, t->layers, t->T, t->C / t->heads));
-    int64_t R = model_most_rows(t->of, o->B * t->T) * t->C, all = o->B * t->T * model_share(t->of, t->C);
+    int64_t R = model_most_rows(t->of, o->B * t->T) * t->C, all = model_most_matrix_rows(t->of, o->B * t->T) * model_share(t->of, t->C);
     TRY(arena_1d(a, &t->branch, o->compute, R));
+    if (model_row_places(t->of) > 1) TRY(plan_swaps(t, a, o));
     if (o->forward_only) return ERR_OK;
     TRY(arena_1d(a, &t->inner, o->compute, R > all ? R : all));
-    return arena_3d(a, &t->delta, FP32, o->B, model_share(t->of, t->heads), t->T);
+    return arena_3d(a, &t->delta, FP32, o->B, model_head_share(t->of, t->heads), t->T);
 }

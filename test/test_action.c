@@ -64,6 +64,24 @@ static void a_rank_alone_adds_lanes_as_the_tree_says(void **state) {
         "zero 0; load 0.0; forward 0-2; backward 2-0; losses; load 1.0; forward 0-2; backward 2-0; losses; settle; squares; share; update; spread");
 }
 
+// A lane with four token slices: the first in its own buffer, the others from buffer 5 on.
+static void token_slices_are_added_when_their_lane_ends(void **state) {
+    (void)state;
+    action_layout l = layout_of(1, 2, 2, 0, true, false);
+    l.tables = 4, l.table = 5;
+    expect_list(
+        l, 0,
+        "zero 0; load 0.0; forward 0-2; backward 2-0; losses; load 0.1; forward 0-2; backward 2-0; losses; add 0 += 5; add 6 += 7; add 0 += 6; "
+        "zero 1; load 1.0; forward 0-2; backward 2-0; losses; load 1.1; forward 0-2; backward 2-0; losses; add 1 += 5; add 6 += 7; add 1 += 6; "
+        "add 0 += 1; settle; squares; share; update; spread");
+    l = layout_of(2, 2, 1, 2, true, false);
+    l.tables = 2, l.table = 1, l.slots = false;
+    expect_list(l, 1,
+                "settle; zero 0; load 1.0; need 0; forward 0-0; need 1; forward 1-1; need 2; forward 2-2; backward 2-2; backward 1-1; "
+                "add 0 += 1 in bucket 0; reduce bucket 0 turn 0; backward 0-0; add 0 += 1 in bucket 1; reduce bucket 1 turn 0; losses; "
+                "settle; squares; share; update; spread");
+}
+
 static void two_ranks_reduce_buckets_as_backward_goes_on(void **state) {
     (void)state;
     expect_list(layout_of(2, 4, 1, 0, true, false), 1,
@@ -224,9 +242,13 @@ static void a_look_brings_every_block(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_rank_alone_adds_lanes_as_the_tree_says), cmocka_unit_test(two_ranks_reduce_buckets_as_backward_goes_on),
-        cmocka_unit_test(zero_3_gathers_one_block_ahead),           cmocka_unit_test(all_layouts_are_complete_and_agree),
-        cmocka_unit_test(the_adds_are_those_of_the_tree),           cmocka_unit_test(a_look_brings_every_block),
+        cmocka_unit_test(a_rank_alone_adds_lanes_as_the_tree_says),
+        cmocka_unit_test(two_ranks_reduce_buckets_as_backward_goes_on),
+        cmocka_unit_test(token_slices_are_added_when_their_lane_ends),
+        cmocka_unit_test(zero_3_gathers_one_block_ahead),
+        cmocka_unit_test(all_layouts_are_complete_and_agree),
+        cmocka_unit_test(the_adds_are_those_of_the_tree),
+        cmocka_unit_test(a_look_brings_every_block),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

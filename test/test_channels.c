@@ -93,7 +93,7 @@ static scene *trial_open(const trial *x, body *f) {
     scene *s = scene_open(x->nodes, x->ranks);
     int world = 0;
     for (int n = 0; n < x->nodes; n++) world += x->ranks[n];
-    assert_int_equal(grid_of(&shape, world, 0, x->tensor, x->pipeline, ALL_LINKS), ERR_OK);
+    assert_int_equal(grid_of(&shape, world, &(grid){.data = 0, .tensor = x->tensor, .pipeline = x->pipeline, .links = ALL_LINKS}), ERR_OK);
     s->plan = grid_channels(&shape);
     s->o.links = true;
     s->body = f;

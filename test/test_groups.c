@@ -17,24 +17,26 @@ typedef void check(const grid *g);
 static void each_layout(check *f) {
     for (int world = 1; world <= MOST; world++)
         for (int p = 1; p <= world; p++)
-            for (int t = 1; t <= world; t++) {
-                grid g;
-                if (world % (p * t)) continue;
-                assert_int_equal(grid_of(&g, world, 0, t, p, ALL_LINKS), ERR_OK);
-                assert_int_equal(grid_world(&g), world);
-                f(&g);
-            }
+            for (int t = 1; t <= world / p; t++)
+                for (int c = 0; c <= world / p / t; c++) {
+                    grid g;
+                    if (world % (p * t * (c ? c : 1))) continue;
+                    assert_int_equal(grid_of(&g, world, &(grid){.data = 0, .tensor = t, .pipeline = p, .context = c, .links = ALL_LINKS}), ERR_OK);
+                    assert_int_equal(grid_world(&g), world);
+                    f(&g);
+                }
 }
 
 static void places(const grid *g) {
     for (int stage = 0, rank = 0; stage < g->pipeline; stage++)
         for (int d = 0; d < g->data; d++)
-            for (int t = 0; t < g->tensor; t++, rank++) {
-                grid_place p = grid_at(g, rank);
-                assert_true(p.stage == stage && p.data == d && p.tensor == t);
-                assert_int_equal(grid_rank(g, p), rank);
-                assert_int_equal(rank, (stage * g->data + d) * g->tensor + t);
-            }
+            for (int c = 0; c < grid_context(g); c++)
+                for (int t = 0; t < g->tensor; t++, rank++) {
+                    grid_place p = grid_at(g, rank);
+                    assert_true(p.stage == stage && p.data == d && p.context == c && p.tensor == t);
+                    assert_int_equal(grid_rank(g, p), rank);
+                    assert_int_equal(rank, ((stage * g->data + d) * grid_context(g) + c) * g->tensor + t);
+                }
 }
 
 static void a_rank_is_a_place(void **state) {
@@ -42,16 +44,20 @@ static void a_rank_is_a_place(void **state) {
     each_layout(places);
     grid g;
     char text[GRID_TEXT];
-    assert_int_equal(grid_of(&g, 6, 0, 2, 3, 0), ERR_OK);
+    assert_int_equal(grid_of(&g, 6, &(grid){.data = 0, .tensor = 2, .pipeline = 3, .links = 0}), ERR_OK);
     assert_string_equal(grid_text(&g, 5, text), "rank 5 (stage 2, data 0, tensor 1)");
+    assert_int_equal(grid_of(&g, 8, &(grid){.data = 2, .tensor = 1, .pipeline = 2, .context = 2}), ERR_OK);
+    assert_string_equal(grid_text(&g, 5, text), "rank 5 (stage 1, data 0, context 1, tensor 0)");
 }
 
-static void says(int data, int tensor, int pipeline, int rank, const char *role) {
-    grid g;
+static void says_with(int context, int data, int tensor, int pipeline, int rank, const char *role) {
+    grid g = {.data = data, .tensor = tensor, .pipeline = pipeline, .context = context, .links = ALL_LINKS};
     char text[COMM_ROLE];
-    assert_int_equal(grid_of(&g, data * tensor * pipeline, data, tensor, pipeline, ALL_LINKS), ERR_OK);
+    assert_int_equal(grid_of(&g, grid_world(&g), &g), ERR_OK);
     assert_string_equal(grid_role(&g, rank, text), role);
 }
+
+static void says(int data, int tensor, int pipeline, int rank, const char *role) { says_with(1, data, tensor, pipeline, rank, role); }
 
 static void a_role_says_what_there_is_more_than_one_of(void **state) {
     (void)state;
@@ -62,6 +68,17 @@ static void a_role_says_what_there_is_more_than_one_of(void **state) {
     says(2, 2, 1, 3, ", data 1, tensor 1");
     says(4, 4, 64, 1023, ", stage 63, data 3, tensor 3");
     says(1, 1, 1024, 1023, ", stage 1023");
+    says_with(4, 1, 1, 1, 3, ", context 3");
+    says_with(2, 2, 1, 1, 3, ", data 1, context 1");
+    says_with(16, 16, 4, 16, 16383, ", stage 15, data 15, context 15, tensor 3");
+}
+
+static void a_shape_says_what_is_divided(void **state) {
+    (void)state;
+    char text[GRID_SHAPE];
+    assert_string_equal(grid_shape(&(grid){.data = 3, .tensor = 1, .pipeline = 2}, text), "pipeline 2 x data 3");
+    assert_string_equal(grid_shape(&(grid){.data = 1, .tensor = 2, .pipeline = 1}, text), "tensor 2 x pipeline 1 x data 1");
+    assert_string_equal(grid_shape(&(grid){.data = 2, .tensor = 2, .pipeline = 1, .context = 4}, text), "tensor 2 x context 4 x pipeline 1 x data 2");
 }
 
 static char *placed(const launch *l, int rank) {
@@ -76,7 +93,7 @@ static void a_launch_knows_the_roles(void **state) {
     grid g;
     assert_int_equal(launch_open(&l, 2, (int[]){3, 3}, (const char *[]){"10.0.0.1", "10.0.0.2"}, 1), ERR_OK);
     assert_string_equal(placed(&l, 5), "rank 5 (10.0.0.2)");
-    assert_int_equal(grid_of(&g, 6, 0, 2, 3, LINKS_PLAIN), ERR_OK);
+    assert_int_equal(grid_of(&g, 6, &(grid){.data = 0, .tensor = 2, .pipeline = 3, .links = LINKS_PLAIN}), ERR_OK);
     channel_plan plan = grid_channels(&g);
     assert_int_equal(launch_channels(&l, &plan), ERR_OK);
     g = (grid){0}, plan = (channel_plan){0};
@@ -85,7 +102,7 @@ static void a_launch_knows_the_roles(void **state) {
     assert_true(launch_connects(&l, 1 + GROUP_TENSOR, 4, 5) && !launch_connects(&l, 1 + GROUP_TENSOR, 3, 4));
     launch_close(&l);
     assert_int_equal(launch_open(&l, 1, (int[]){4}, NULL, 0), ERR_OK);
-    assert_int_equal(grid_of(&g, 4, 0, 1, 1, 0), ERR_OK);
+    assert_int_equal(grid_of(&g, 4, &(grid){.data = 0, .tensor = 1, .pipeline = 1, .links = 0}), ERR_OK);
     plan = grid_channels(&g);
     assert_int_equal(launch_channels(&l, &plan), ERR_OK);
     assert_string_equal(placed(&l, 3), "rank 3 (localhost)");
@@ -101,7 +118,7 @@ static void parts_name_ranks_of_the_world(void **state) {
     comm *world;
     char name[COMM_NAME];
     for (int r = 0; r < 8; r++) place[r] = (comm_place){.node = r / 4, .local = r % 4, .rank = r, .host = "a"};
-    assert_int_equal(grid_of(&g, 8, 0, 2, 2, LINKS_PLAIN), ERR_OK);
+    assert_int_equal(grid_of(&g, 8, &(grid){.data = 0, .tensor = 2, .pipeline = 2, .links = LINKS_PLAIN}), ERR_OK);
     assert_int_equal(comm_imaginary_open(&world, 7, 8, place), ERR_OK);
     assert_int_equal(groups_imagine(&x, &g, world), ERR_OK);
     assert_string_equal(comm_rank_text(x.group[GROUP_DATA], 0, name), "rank 5 (a)");
@@ -114,11 +131,12 @@ static void parts_name_ranks_of_the_world(void **state) {
 // Which two of a place's numbers ranks of one group share.
 static bool together(const grid *g, group_kind kind, int a, int b) {
     grid_place x = grid_at(g, a), y = grid_at(g, b);
-    bool stage = x.stage == y.stage, data = x.data == y.data, tensor = x.tensor == y.tensor;
+    bool stage = x.stage == y.stage, data = x.data == y.data, tensor = x.tensor == y.tensor, context = x.context == y.context;
     if (kind == GROUP_DATA) return stage && tensor;
-    if (kind == GROUP_TENSOR) return stage && data;
+    if (kind == GROUP_TENSOR) return stage && data && context;
+    if (kind == GROUP_CONTEXT) return stage && data && tensor;
     if (kind == GROUP_STAGE) return stage;
-    return data && tensor;
+    return data && tensor && context;
 }
 
 static void partition(const grid *g) {
@@ -163,7 +181,8 @@ static void neighbours(const grid *g) {
         for (int a = 0; a < grid_world(g); a++) {
             grid_place p = grid_at(g, a);
             int peer = grid_link_peer(g, (link_kind)k, a, true), stage = stage_after(g, (link_kind)k, p.stage), channel = 0, met = 0;
-            assert_int_equal(peer, stage < 0 ? -1 : grid_rank(g, (grid_place){stage, p.data, p.tensor}));
+            assert_int_equal(peer,
+                             stage < 0 ? -1 : grid_rank(g, (grid_place){.stage = stage, .data = p.data, .tensor = p.tensor, .context = p.context}));
             if (peer >= 0) assert_int_equal(grid_link_peer(g, (link_kind)k, peer, false), a);
             for (int half = 0; half < 2; half++) {
                 grid_split mine = grid_link_split(g, (link_kind)k, half, a);
@@ -187,7 +206,7 @@ static void links_join_neighbours(void **state) {
     (void)state;
     each_layout(neighbours);
     grid g;
-    assert_int_equal(grid_of(&g, 4, 1, 1, 4, LINKS_PLAIN), ERR_OK);
+    assert_int_equal(grid_of(&g, 4, &(grid){.data = 1, .tensor = 1, .pipeline = 4, .links = LINKS_PLAIN}), ERR_OK);
     assert_int_equal(grid_link_peer(&g, LINK_LOOP_FORWARD, 3, true), -1);  // not asked for
 }
 
@@ -201,7 +220,7 @@ static void seats(const grid *g) {
             for (int half = 0; half < 2; half++) n += grid_link_split(g, (link_kind)k, half, a).color >= 0;
         if (n > most) most = n;
     }
-    bool plain = g->tensor == 1 && g->pipeline == 1;
+    bool plain = !grid_is_divided(g);
     assert_in_range(grid_channels(g).seats, plain ? 0 : most, plain ? 0 : most + 3);  // a rank is in the middle or at an end
     assert_int_equal(grid_channels(g).channels, plain ? 0 : GROUP_KINDS + LINK_KINDS);
 }
@@ -215,7 +234,7 @@ static void channels_differ(void **state) {
     (void)state;
     grid g;
     bool used[COMM_CHANNELS + 1] = {true};
-    assert_int_equal(grid_of(&g, 8, 2, 2, 2, ALL_LINKS), ERR_OK);
+    assert_int_equal(grid_of(&g, 8, &(grid){.data = 2, .tensor = 2, .pipeline = 2, .links = ALL_LINKS}), ERR_OK);
     for (int k = 0; k < GROUP_KINDS + LINK_KINDS; k++) {
         int channel =
             k < GROUP_KINDS ? grid_group_split(&g, (group_kind)k, 0).channel : grid_link_split(&g, (link_kind)(k - GROUP_KINDS), 0, 0).channel;
@@ -225,11 +244,13 @@ static void channels_differ(void **state) {
     }
 }
 
-static void refused(int world, int data, int tensor, int pipeline, const char *says) {
+static void refused_with(int context, int world, int data, int tensor, int pipeline, const char *says) {
     grid g;
-    assert_int_equal(grid_of(&g, world, data, tensor, pipeline, 0), ERR_CONFIG);
+    assert_int_equal(grid_of(&g, world, &(grid){.data = data, .tensor = tensor, .pipeline = pipeline, .context = context}), ERR_CONFIG);
     if (!strstr(err_last()->text, says)) fail_msg("\"%s\" does not say \"%s\"", err_last()->text, says);
 }
+
+static void refused(int world, int data, int tensor, int pipeline, const char *says) { refused_with(1, world, data, tensor, pipeline, says); }
 
 static void a_layout_that_does_not_fit_is_refused_with_others(void **state) {
     (void)state;
@@ -243,12 +264,17 @@ static void a_layout_that_does_not_fit_is_refused_with_others(void **state) {
     refused(4, 1000000, 1000000, 1000000, "Nearest: ");
     refused(4, 0, 0, 1, "expected 0 or more, and 1 or more");
     refused(4, -1, 1, 1, "expected 0 or more, and 1 or more");
+    refused_with(2, 12, 0, 4, 1, "context = 2, tensor = 4, pipeline = 1 does not divide 12 ranks");
+    refused_with(2, 12, 0, 4, 1, "Nearest: data 2, context 2, tensor 3, pipeline 1; ");
+    refused_with(3, 8, 0, 1, 1,
+                 "context = 3, pipeline = 1 does not divide 8 ranks: their product must be that number. context alone does not divide it");
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rank_is_a_place),
         cmocka_unit_test(a_role_says_what_there_is_more_than_one_of),
+        cmocka_unit_test(a_shape_says_what_is_divided),
         cmocka_unit_test(a_launch_knows_the_roles),
         cmocka_unit_test(parts_name_ranks_of_the_world),
         cmocka_unit_test(groups_partition_the_ranks),

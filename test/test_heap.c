@@ -133,6 +133,20 @@ static void nor_do_those_that_share_layers(void **state) {
     }
 }
 
+// Ranks that share positions: each with one token slice, with two, and as stages of a pipeline.
+static void nor_do_those_that_share_positions(void **state) {
+    (void)state;
+    static const struct {
+        int ranks;
+        const char *more;
+    } layouts[] = {{2, "token_slices = 2\nzero = 2\n"}, {2, "token_slices = 4\nzero = 3\n"}, {4, "token_slices = 4\nzero = 2\npipeline = 2\n"}};
+    for (int k = 0; k < (int)(sizeof layouts / sizeof *layouts); k++) {
+        char more[128];
+        snprintf(more, sizeof more, "[parallel]\nslices = 4\ncontext = 2\n%s[model]\nheads = 4\n", layouts[k].more);
+        expect_no_call(more, layouts[k].ranks, more);
+    }
+}
+
 // Nor do readings of sensors, and what is logged of them.
 static void nor_does_reading_energy(void **state) {
     (void)state;
@@ -189,6 +203,7 @@ int main(void) {
                                        cmocka_unit_test(nor_do_those_of_several_ranks),
                                        cmocka_unit_test(nor_do_those_of_pipelines),
                                        cmocka_unit_test(nor_do_those_that_share_layers),
+                                       cmocka_unit_test(nor_do_those_that_share_positions),
                                        cmocka_unit_test(nor_does_reading_energy)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -66,6 +66,18 @@ static const layout layouts[] = {
     {llama, BF16 "[parallel]\nslices = 2\ntensor = 2\nsequence = yes\npipeline = 2\nschedule = zb-v\n", ONE(4)},
     {llama, BF16 "[parallel]\nslices = 2\ntensor = 2\npipeline = 2\nschedule = zb-v\n", ONE(4)},
     {llama, "[model]\nqk_norm = yes\ntied = yes\n[parallel]\nslices = 2\ntensor = 2\nzero = 2\n", TWO(2, 2)},
+    {gpt, FOUR "[parallel]\nslices = 4\ntoken_slices = 4\n", ONE(2)},
+    {gpt, FOUR "[parallel]\nslices = 2\ntoken_slices = 2\ncontext = 2\nzero = 2\n", ONE(4)},
+    {gpt, FOUR BF16 "[parallel]\nslices = 4\ntoken_slices = 4\ncontext = 4\nzero = 3\nrecompute = block\n", TWO(3, 5)},
+    {gpt, FOUR BF16 "[batch]\nlanes = 4\n[parallel]\nslices = 4\ntoken_slices = 4\ncontext = 2\nzero = 2\ntensor = 2\npipeline = 2\n", ONE(8)},
+    {gpt,
+     FOUR
+     "[model]\ncontext = 15\n[batch]\nmicro = 1\n[parallel]\nslices = 4\ntoken_slices = 4\ncontext = 4\nzero = 2\npipeline = 2\nschedule = zb-v\n",
+     TWO(4, 4)},
+    {llama, BF16 "[model]\nqk_norm = yes\nkv_heads = 4\n[parallel]\nslices = 4\ntoken_slices = 4\ncontext = 2\nzero = 2\nrecompute = selective\n",
+     ONE(4)},
+    {llama, "[model]\nbias = all\n[parallel]\nslices = 2\ntoken_slices = 2\ncontext = 2\nzero = 3\npipeline = 2\nschedule = zb-h1\n", TWO(2, 2)},
+    {llama, "[parallel]\nslices = 2\ntoken_slices = 2\ncontext = 2\nzero = 2\n[reduce]\norder = any\n", TWO(1, 1)},
     {mlp, "[parallel]\nslices = 8\ntensor = 4\npipeline = 2\nschedule = zb-h1\n", ONE(8)},
     {mlp, BF16 "[parallel]\nslices = 4\ntensor = 2\nzero = 3\n", ONE(4)},
 };
@@ -82,7 +94,7 @@ static void sent_so_far(const session *x, comm_cost to[PLAN_GROUPS]) {
     memset(to, 0, PLAN_GROUPS * sizeof *to);
     add_traffic(&to[PLAN_ALL], x->ranks);
     for (int k = 0; k < GROUP_KINDS; k++)
-        if (g->group[k] != x->ranks) add_traffic(&to[k == GROUP_TENSOR ? PLAN_TENSOR : PLAN_DATA], g->group[k]);
+        if (g->group[k] != x->ranks) add_traffic(&to[k == GROUP_TENSOR ? PLAN_TENSOR : k == GROUP_CONTEXT ? PLAN_CONTEXT : PLAN_DATA], g->group[k]);
     for (int k = 0; k < LINK_KINDS; k++) add_traffic(&to[PLAN_STAGES], g->after[k]), add_traffic(&to[PLAN_STAGES], g->before[k]);
 }
 
@@ -110,9 +122,10 @@ static err_t expect_sent(const char *what, const comm_cost *before, const comm_c
 static err_t compare_traffic(const session *x, const comm_cost before[PLAN_GROUPS], const comm_cost after[PLAN_GROUPS], plan_rank p) {
     static const char *const name[] = {[PLAN_DATA] = "sent to the data group",
                                        [PLAN_TENSOR] = "sent to the tensor group",
+                                       [PLAN_CONTEXT] = "sent to the context group",
                                        [PLAN_STAGES] = "sent to stages",
                                        [PLAN_ALL] = "sent to all"};
-    if (x->shape.tensor * x->shape.pipeline == 1) p.to[PLAN_ALL] = cost_add(p.to[PLAN_ALL], p.to[PLAN_DATA]), p.to[PLAN_DATA] = (comm_cost){0};
+    if (!grid_is_divided(&x->shape)) p.to[PLAN_ALL] = cost_add(p.to[PLAN_ALL], p.to[PLAN_DATA]), p.to[PLAN_DATA] = (comm_cost){0};
     comm_cost all = {0};
     for (int g = 0; g < PLAN_GROUPS; g++) {
         TRY(expect_sent(name[g], &before[g], &after[g], &p.to[g]));

@@ -70,7 +70,7 @@ static err_t predicted_idle(const session *x, double *idle) {
 // Of ranks that share a model: what each computes in a step, and whom it waits for. step_ms: the mean of the timed steps.
 static err_t print_ranks(const session *x, const rank_report *t, double step_ms) {
     double steps = t->steps ? (double)t->steps : 1, idle[t->world];
-    if (x->shape.tensor * x->shape.pipeline == 1) return ERR_OK;
+    if (!grid_is_divided(&x->shape)) return ERR_OK;
     TRY(predicted_idle(x, idle));
     printf("%-36s %9s %9s %9s %9s %9s %9s %9s %7s %9s\n", "ms of a step", "compute", "tensor", "before", "after", "data", "loader", "the end", "idle",
            "predicted");
@@ -86,8 +86,8 @@ static err_t print_ranks(const session *x, const rank_report *t, double step_ms)
         }
         printf(" %9.2f %5.1f %% %7.1f %%\n", end > 0 ? end : 0, 100 * (1 - compute / step_ms), 100 * idle[k]);
     }
-    printf("waiting for ranks that share layers (tensor), for the stages before and after, for ranks with the same stage and slices (data), for\n"
-           "samples, until all have ended; predicted: idle by the schedule and the blocks' flops\n");
+    printf("waiting for ranks that share layers or positions (tensor), for the stages before and after, for ranks with the same stage and\n"
+           "slices (data), for samples, until all have ended; predicted: idle by the schedule and the blocks' flops\n");
     return ERR_OK;
 }
 

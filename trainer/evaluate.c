@@ -78,7 +78,8 @@ static err_t run_samples(evaluator *k, const job *j, int64_t B) {
 static err_t agree_on_samples(evaluator *k, err_t rc) {
     const step_runner *r = k->r;
     if (rc != ERR_OK && rc != ERR_DATA && rc != ERR_IO) return rc;
-    if (step_shares(r)) rc = comm_agree_ok(r->groups->group[GROUP_TENSOR], rc, r->s);
+    if (step_shares_layers(r)) rc = comm_agree_ok(r->groups->group[GROUP_TENSOR], rc, r->s);
+    if (step_contexts(r) > 1 && (rc == ERR_OK || rc == ERR_DATA || rc == ERR_IO)) rc = comm_agree_ok(r->groups->group[GROUP_CONTEXT], rc, r->s);
     return r->pipelined && (rc == ERR_OK || rc == ERR_DATA || rc == ERR_IO) ? comm_agree_ok(r->groups->group[GROUP_LINE], rc, r->s) : rc;
 }
 

@@ -64,6 +64,7 @@ static err_t count_traffic(session *x, plan_rank *p) {
         if (a->kind == ACTION_SHARE) add(p, PLAN_ALL, cost_all_reduce(x->ranks, (size_t)tensor_count(&x->runner.shared), sizeof(double)));
     }
     add(p, PLAN_TENSOR, x->runner.merge.sent);
+    add(p, PLAN_CONTEXT, x->runner.swap.at.sent);
     if (!x->runner.pipelined) return ERR_OK;
     tied_costs tied = tied_cost(t);
     add(p, PLAN_STAGES, tied.link);
@@ -163,9 +164,16 @@ static void print_group(FILE *out, const char *indent, const char *name, const p
 
 // Of a model that ranks share: what goes on which connections, too.
 static void print_traffic(FILE *out, const plan_rank *p, const grid *shape, bool messages) {
-    static const char *const name[] = {
-        [PLAN_DATA] = "data groups", [PLAN_TENSOR] = "tensor groups", [PLAN_STAGES] = "stages", [PLAN_ALL] = "all ranks"};
-    const bool has[] = {[PLAN_DATA] = true, [PLAN_TENSOR] = shape->tensor > 1, [PLAN_STAGES] = shape->pipeline > 1, [PLAN_ALL] = true};
+    static const char *const name[] = {[PLAN_DATA] = "data groups",
+                                       [PLAN_TENSOR] = "tensor groups",
+                                       [PLAN_CONTEXT] = "context groups",
+                                       [PLAN_STAGES] = "stages",
+                                       [PLAN_ALL] = "all ranks"};
+    const bool has[] = {[PLAN_DATA] = true,
+                        [PLAN_TENSOR] = shape->tensor > 1,
+                        [PLAN_CONTEXT] = grid_context(shape) > 1,
+                        [PLAN_STAGES] = shape->pipeline > 1,
+                        [PLAN_ALL] = true};
     int64_t least = INT64_MAX, most = 0;
     int world = grid_world(shape);
     for (int k = 0; k < world; k++) {
@@ -175,7 +183,7 @@ static void print_traffic(FILE *out, const plan_rank *p, const grid *shape, bool
     fprintf(out, "%s\n", messages ? "messages of a step, to other ranks" : "traffic of a step, bytes");
     print_row(out, "sent by a rank", least, most);
     print_group(out, "  ", "by all", p, world, PLAN_GROUPS, messages);
-    for (int g = 0; g < PLAN_GROUPS && shape->tensor * shape->pipeline > 1; g++)
+    for (int g = 0; g < PLAN_GROUPS && grid_is_divided(shape); g++)
         if (has[g]) print_group(out, "    ", name[g], p, world, g, messages);
 }
 
@@ -183,14 +191,14 @@ static void print_traffic(FILE *out, const plan_rank *p, const grid *shape, bool
 static void print_lanes(FILE *out, const plan_rank *p, const grid *g, int64_t lanes) {
     int64_t most = 0;
     for (int k = 0; k < grid_world(g); k++) most = p[k].lanes > most ? p[k].lanes : most;
-    const char *who = g->tensor > 1 ? "model" : g->pipeline > 1 ? "pipeline" : "rank";  // whose ranks have the same lanes
+    const char *who = g->tensor * grid_context(g) > 1 ? "model" : g->pipeline > 1 ? "pipeline" : "rank";  // whose ranks have the same lanes
     fprintf(out, "lanes   %" PRId64 " on %d %s%s, at most %" PRId64 " each: %.1f %% of the time idle\n", lanes, g->data, who, g->data == 1 ? "" : "s",
             most, 100 * (1 - (double)lanes / (double)(most * g->data)));
 }
 
 static void print_layout(FILE *out, const grid *g) {
-    if (g->tensor > 1) fprintf(out, "layout  tensor %d x pipeline %d x data %d\n", g->tensor, g->pipeline, g->data);
-    else if (g->pipeline > 1) fprintf(out, "layout  pipeline %d x data %d\n", g->pipeline, g->data);
+    char text[GRID_SHAPE];
+    if (grid_is_divided(g)) fprintf(out, "layout  %s\n", grid_shape(g, text));
 }
 
 // --- a pipeline --------------------------------------------------------------------------------------------------------------------

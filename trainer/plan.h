@@ -13,7 +13,7 @@
 enum { PLAN_CHUNKS = 64 };
 
 // Whom a rank sends to: a row each in the table of traffic. Where no ranks share a model, the data group is all ranks.
-typedef enum { PLAN_DATA, PLAN_TENSOR, PLAN_STAGES, PLAN_ALL, PLAN_GROUPS } plan_group;
+typedef enum { PLAN_DATA, PLAN_TENSOR, PLAN_CONTEXT, PLAN_STAGES, PLAN_ALL, PLAN_GROUPS } plan_group;
 
 typedef struct plan_rank {
     int64_t lanes;                        // of a step

@@ -126,27 +126,38 @@ static model_slices slices_here(const session *x) {
     return (model_slices){of, x->groups.group[GROUP_TENSOR]->rank * count, count, x->cfg->parallel.sequence && x->shape.tensor > 1};
 }
 
+// Ranks that share positions have equal shares of the token slices, in order.
+static model_tokens tokens_here(const session *x) {
+    const comm *c = x->groups.group[GROUP_CONTEXT];
+    int of = x->net->tokens.of, count = of / c->world;
+    return (model_tokens){of, c->rank * count, count};
+}
+
 // ZeRO divides tensors among several ranks; one rank alone has everything.
 static state_options state_options_of(const session *x) {
     const config *c = x->cfg;
     int64_t micros = c->batch.global / c->batch.lanes / c->batch.micro;
+    bool once = micros == 1 && x->net->adds_once;
+    model_tokens tokens = tokens_here(x);
     return (state_options){
         .compute = (dtype)c->precision.compute,
-        .stage = x->shape.data > 1 ? (int)c->parallel.zero : 0,
+        .stage = grid_group_size(&x->shape, GROUP_DATA) > 1 ? (int)c->parallel.zero : 0,
         .offload = x->kind != SESSION_LOOK && c->parallel.offload,
         .training = x->kind != SESSION_LOOK,
         .optimizer = &c->optimizer,
         .fixed = c->reduce.order == ORDER_FIXED,
         .stochastic = c->precision.rounding == ROUNDING_STOCHASTIC,
         .seed = (uint64_t)c->run.seed,
-        .lanes = c->batch.lanes,
+        .lanes = c->batch.lanes * grid_context(&x->shape),
         .micros = micros,
-        .once = micros == 1 && x->net->adds_once,
+        .once_each = once,
+        .once = once && tokens.count == 1,
         .bucket_bytes = (size_t)(c->reduce.bucket_mb * 1e6),
         .threads = device_about(x->dev)->threads,
         .chunk = x->stages.chunk,
         .all = x->ranks,
         .here = slices_here(x),
+        .tokens = tokens,
         .tensor = x->shape.tensor > 1 ? x->groups.group[GROUP_TENSOR] : NULL,
         .tie = x->groups.after[LINK_TIED] ? x->groups.after[LINK_TIED] : x->groups.before[LINK_TIED],
     };
@@ -183,7 +194,7 @@ static err_t open_exam(session *x) { return x->kind < SESSION_BENCH ? exam_open(
 static int64_t micros_of(const session *x, int d) {
     const config *c = x->cfg;
     int data = x->shape.data;
-    bool turns = data > 1 && zero_shards_of((int)c->parallel.zero).gradients;
+    bool turns = grid_group_size(&x->shape, GROUP_DATA) > 1 && zero_shards_of((int)c->parallel.zero).gradients;
     int64_t lanes = turns ? lane_turns(c->batch.lanes, data, true) : lane_deal_of(c->batch.lanes, data, d, false).count;
     return lanes * (c->batch.global / c->batch.lanes / c->batch.micro);
 }
@@ -299,7 +310,8 @@ static loader_options feed_options(const session *x, int64_t last) {
         .depth = (int)c->data.prefetch,
     };
     lane_deal d = reduce_lanes(x->state.reduce);
-    o.first_lane = d.first, o.lane_count = d.count, o.lane_stride = d.stride;
+    int context = grid_context(&x->shape);
+    o.first_lane = d.first / context, o.lane_count = d.count, o.lane_stride = d.stride / context;
     return o;
 }
 

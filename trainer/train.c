@@ -83,12 +83,10 @@ static err_t write_effective_config(run *r) {
 
 static void greet_ranks(run *r) {
     const session *x = &r->x;
-    char via[256], tensor[24] = "", order[64] = "";
+    char via[256], shape[GRID_SHAPE], order[64] = "";
     transport_describe(x->ranks, via, sizeof via);
-    if (x->shape.tensor > 1) snprintf(tensor, sizeof tensor, "tensor %d x ", x->shape.tensor);
     if (x->shape.pipeline > 1) snprintf(order, sizeof order, ", %s, %d micro-batches", pipeline_name(x->stages.pipe.kind), x->stages.pipe.micros);
-    if (x->shape.tensor * x->shape.pipeline > 1)
-        monitor_say(&r->m, "layout  %spipeline %d x data %d%s", tensor, x->shape.pipeline, x->shape.data, order);
+    if (grid_is_divided(&x->shape)) monitor_say(&r->m, "layout  %s%s", grid_shape(&x->shape, shape), order);
     monitor_say(&r->m, "ranks   %d on %d node%s  zero %d%s  order %s  %s", x->ranks->world, comm_nodes(x->ranks),
                 comm_nodes(x->ranks) == 1 ? "" : "s", x->state.o.stage, x->state.o.offload ? " offload" : "", x->state.o.fixed ? "fixed" : "any",
                 via);

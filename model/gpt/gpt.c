@@ -35,50 +35,79 @@ static tensor stream_rows(const gpt *g, const tensor *x, const pass *p) { return
 // Where rows of the table are elsewhere: the first one here.
 static int64_t first_token(const gpt *g) { return g->base.slices.first * (g->head.Vp / g->base.slices.of); }
 
-// Each sample has positions of its own.
-static err_t embed_past(const gpt *g, const pass *p, const tensor *x) {
-    for (int64_t b = 0; b < p->B; b++) {
-        int64_t first = past_first(p, b);
-        tensor to = tensor_rows(x, b, 1), tokens = tensor_rows(&p->in[TOKENS], b, 1), wpe = tensor_rows(&p->w[g->wpe], first, g->o.context - first);
-        TRY(p->ops->embedding_forward(
-            &(embedding_forward_args){.x = &to, .tokens = &tokens, .wte = &p->w[g->wte], .wpe = &wpe, .part = p->merge, .first = first_token(g)},
-            p->s));
+// Positions `at` .. at+n-1 of sample b, to x.
+static err_t embed_positions(const gpt *g, const pass *p, const tensor *x, int64_t b, int64_t at, int64_t n) {
+    int64_t first = past_first(p, b) + at;
+    tensor to = view3(x, 1, n, g->o.embed), row = tensor_rows(&p->in[TOKENS], b, 1), all = view1(&row, T_of(p)), some = tensor_rows(&all, at, n);
+    tensor tokens = view2(&some, 1, n), wpe = tensor_rows(&p->w[g->wpe], first, g->o.context - first);
+    return p->ops->embedding_forward(
+        &(embedding_forward_args){.x = &to, .tokens = &tokens, .wte = &p->w[g->wte], .wpe = &wpe, .part = p->merge, .first = first_token(g)}, p->s);
+}
+
+// Rows that begin or end within a sample, or samples that have positions of their own.
+static err_t embed_runs(const gpt *g, const pass *p, const tensor *x, int64_t first) {
+    int64_t T = T_of(p), rows = matrix_rows(x);
+    for (int64_t k = 0, n; k < rows; k += n) {
+        int64_t at = (first + k) % T;
+        n = T - at < rows - k ? T - at : rows - k;
+        tensor to = tensor_rows(x, k, n);
+        TRY(embed_positions(g, p, &to, (first + k) / T, at, n));
     }
     return ERR_OK;
 }
 
+static err_t embed_rows(const gpt *g, const pass *p, const tensor *x) {
+    int64_t N = p->B * T_of(p);
+    tensor all = view3(x, p->B, T_of(p), g->o.embed);
+    if (p->past || matrix_rows(x) < N) return embed_runs(g, p, x, model_first_row(&g->base, N));
+    return p->ops->embedding_forward(
+        &(embedding_forward_args){
+            .x = &all, .tokens = &p->in[TOKENS], .wte = &p->w[g->wte], .wpe = &p->w[g->wpe], .part = p->merge, .first = first_token(g)},
+        p->s);
+}
+
 static err_t embed_forward(model *m, int b, pass *p) {
     gpt *g = (gpt *)m;
-    tensor own = stream_rows(g, &p->x[b], p), all = slices_scratch(m, &own, p->B * T_of(p), g->o.embed), x = view3(&all, p->B, T_of(p), g->o.embed);
-    if (p->past) TRY(embed_past(g, p, &x));
-    else
-        TRY(p->ops->embedding_forward(
-            &(embedding_forward_args){
-                .x = &x, .tokens = &p->in[TOKENS], .wte = &p->w[g->wte], .wpe = &p->w[g->wpe], .part = p->merge, .first = first_token(g)},
-            p->s));
-    TRY(slices_whole(p, MERGE_PICK, &x));
+    tensor own = stream_rows(g, &p->x[b], p), all = slices_scratch(m, &own, model_matrix_rows(m, p->B * T_of(p)), g->o.embed);
+    TRY(embed_rows(g, p, &all));
+    TRY(slices_whole(p, MERGE_PICK, &all));
     TRY(slices_take(m, p, &own, &all));
     if (p->past) return ERR_OK;
     return dropout_rows(m, p, EMBED, DROP_EMBED, &own, &own);
 }
 
-static err_t embed_backward(model *m, int b, pass *p) {
-    gpt *g = (gpt *)m;
-    tensor own = stream_rows(g, &p->dx[b], p), all;
+// Of a token slice, which begins with row `row`: all positions of some samples, or some positions of one. What has no gradient here is zero.
+static err_t embed_gradients(gpt *g, const pass *p, const tensor *dx, int64_t row) {
     bool apart = p->dw[g->wte].data != p->dw[g->head.at.w].data;  // from the head's gradient, which this pass has made
-    TRY(dropout_rows(m, p, EMBED, DROP_EMBED, &own, &own));
-    TRY(slices_gather(m, p, &all, &own, p->B * T_of(p)));
-    tensor dx = view3(&all, p->B, T_of(p), g->o.embed);
+    int64_t T = T_of(p), rows = matrix_rows(dx), n = rows < T ? rows : T, B = rows / n;
+    bool part = n < T;
+    tensor all = view1(&p->in[TOKENS], p->B * T), some = tensor_rows(&all, row, rows), tokens = view2(&some, B, n);
+    tensor x = view3(dx, B, n, g->o.embed), dwpe = tensor_rows(&p->dw[g->wpe], row % T, n);
+    if (part && p->fresh) TRY(stream_zero(p->s, p->dw[g->wpe].data, tensor_bytes(&p->dw[g->wpe])));
     return p->ops->embedding_backward(&(embedding_backward_args){.dwte = &p->dw[g->wte],
-                                                                 .dwpe = &p->dw[g->wpe],
+                                                                 .dwpe = part ? &dwpe : &p->dw[g->wpe],
                                                                  .scratch = &g->scratch,
-                                                                 .dx = &dx,
-                                                                 .tokens = &p->in[TOKENS],
+                                                                 .dx = &x,
+                                                                 .tokens = &tokens,
                                                                  .fresh_wte = p->fresh && apart,
-                                                                 .fresh_wpe = p->fresh,
+                                                                 .fresh_wpe = p->fresh && !part,
                                                                  .part = p->merge,
                                                                  .first = first_token(g)},
                                       p->s);
+}
+
+static err_t embed_backward(model *m, int b, pass *p) {
+    gpt *g = (gpt *)m;
+    int64_t T = T_of(p), N = p->B * T, before = model_first_row(m, N);
+    tensor own = stream_rows(g, &p->dx[b], p), all;
+    TRY(dropout_rows(m, p, EMBED, DROP_EMBED, &own, &own));
+    TRY(slices_gather(m, p, &all, &own, model_matrix_rows(m, N)));
+    for (int k = 0; k < m->tokens.count; k++) {
+        token_part mine = model_token_part(m, p, k, N);
+        tensor dx = tensor_rows(&all, mine.first, mine.n);
+        TRY(embed_gradients(g, &mine.p, &dx, before + mine.first));
+    }
+    return ERR_OK;
 }
 
 // --- layers ----------------------------------------------------------------------------------------------------------------
@@ -112,15 +141,11 @@ static err_t final_norm(const gpt *g, pass *p, final_view *v) {
             &(layer_norm_forward_args){
                 .y = &v->norm, .mean = &v->mean, .rstd = &v->rstd, .x = &v->x, .w = &p->w[g->ln_f_w], .b = &p->w[g->ln_f_b], .eps = NORM_EPS},
             p->s));
-    return slices_gather(&g->base, p, &v->all, &v->norm, p->B * T_of(p));
+    return slices_gather(&g->base, p, &v->all, &v->norm, model_matrix_rows(&g->base, p->B * T_of(p)));
 }
 
 // Losses of all rows; with a backward pass the norm is then overwritten by its gradient.
-static err_t losses_of(gpt *g, pass *p, final_view *v) {
-    int64_t N = p->B * T_of(p);
-    tensor losses = view1(&p->losses, N), targets = view1(&p->in[TARGETS], N);
-    return head_losses(&g->head, p, &losses, NULL, &v->all, &v->all, &targets);
-}
+static err_t losses_of(gpt *g, pass *p, final_view *v) { return head_stream_losses(&g->head, p, &v->all, &p->in[TARGETS]); }
 
 // In training all of it waits for the backward pass: other micro-batches may come in between.
 static err_t head_forward(model *m, int b, pass *p) {
@@ -128,10 +153,7 @@ static err_t head_forward(model *m, int b, pass *p) {
     final_view v = view_final(g, b, p);
     if (p->dw) return ERR_OK;
     TRY(final_norm(g, p, &v));
-    if (!p->predict) return losses_of(g, p, &v);
-    tensor last = tensor_rows(&v.all, T_of(p) - 1, 1);
-    if (p->B > 1) last = v.all;  // one position each
-    return head_scores(&g->head, p, &last);
+    return p->predict ? head_stream_scores(&g->head, p, &v.all) : losses_of(g, p, &v);
 }
 
 static err_t head_backward(model *m, int b, pass *p) {
@@ -205,7 +227,7 @@ static err_t declare(gpt *g) {
     m->losses = m->units = m->context = o->context;
     m->unit = "token", m->short_unit = "tok";
     m->vocab = o->vocab;
-    m->adds_once = o->head_chunks == 1;
+    m->adds_once = o->head_chunks <= m->tokens.of;
     m->stream = true;
     m->dropout = o->dropout;
     m->flops = flops_of(g);
@@ -225,6 +247,7 @@ static err_t gpt_open(model **out, const void *options) {
     if (!g) return err_set(ERR_INTERNAL, "no memory for a model of %" PRId64 " layers", o->layers);
     g->o = *o;
     if (o->slices > 1) g->base.slices = (model_slices){(int)o->slices, 0, (int)o->slices, false};
+    if (o->tokens > 1) g->base.tokens = (model_tokens){(int)o->tokens, 0, (int)o->tokens};
     err_t rc = declare(g);
     if (rc != ERR_OK) gpt_close(&g->base);
     else *out = &g->base;
@@ -238,7 +261,7 @@ static err_t gpt_plan(model *m, arena *a, const model_plan *o) {
     if (o->slots[m->blocks - 1]) {
         TRY(arena_1d(a, &g->ln_f_mean, FP32, model_most_rows(m, o->B * g->o.context)));
         TRY(arena_1d(a, &g->ln_f_rstd, FP32, model_most_rows(m, o->B * g->o.context)));
-        TRY(head_plan(&g->head, a, o->compute, o->B * g->o.context, g->o.head_chunks));
+        TRY(head_plan(&g->head, a, o, o->B * g->o.context, g->o.head_chunks));
     }
     return o->forward_only || !o->slots[EMBED]
                ? ERR_OK
@@ -280,11 +303,12 @@ static err_t gpt_resolve(void *options, model_rule *r) {
                        o->embed, o->heads, divisors, multiples);
     }
     TRY(model_check_rows(r, o->context));
-    if (r->rows && o->dropout > 0 && o->embed % 4) {
+    if ((r->rows || r->tokens > 1) && o->dropout > 0 && o->embed % 4) {
         r->broken[0] = "embed", r->broken[1] = "dropout";
-        return err_set(ERR_CONFIG, "embed = %" PRId64 " is not a multiple of 4, as dropout wants where [parallel] sequence = yes", o->embed);
+        return err_set(ERR_CONFIG, "embed = %" PRId64 " is not a multiple of 4, as dropout wants where [parallel] %s", o->embed,
+                       r->rows ? "sequence = yes" : "token_slices are more than 1");
     }
-    o->slices = r->slices;
+    o->slices = r->slices, o->tokens = r->tokens;
     r->divided[0] = "heads", r->value[0] = o->heads;
     if (!o->head_chunks) {
         o->head_chunks = head_chunks(r->micro * o->context, o->vocab, r->gpu);

@@ -10,7 +10,7 @@ typedef struct gpt_options {
     int64_t layers, heads, embed, vocab, context;
     int64_t head_chunks;  // 0 in the file: chosen by resolve
     double dropout;
-    int64_t slices;  // of [parallel]: set by resolve; 0: 1
+    int64_t slices, tokens;  // [parallel] slices and token_slices: set by resolve; 0: 1
 } gpt_options;
 
 // gpt/foreign.c: for model_type.

@@ -15,6 +15,7 @@ typedef struct layer_params {
 // What a layer's backward pass reads in addition to its input x, by the cost of recomputing it.
 typedef struct layer_costly {
     tensor qkv, att, lse;             // (B,T,(H+2KV)D) turned, (B,T,HD), (B,H,T)
+    tensor att_rows;                  // (N,HD)    where rows are elsewhere: att of the rows here, all slices
     tensor q, k, q_rstd, k_rstd;      // with norms of q and k: what they were before: (B,T,HD), (B,T,KV D), (B,T,H), (B,T,KV)
     tensor mid;                       // (R,C)     x + attention; R = B*T, or the rows that are here
     tensor pair;                      // (B,T,2F)  gate and up
@@ -60,45 +61,59 @@ struct llama_layers {
     tensor scratch;                   // (R,C)
     tensor inner, datt, dqkv, delta;  // backward: (R,C), (B,T,HD), (B,T,(H+2KV)D), (B,H,T)
     tensor dgated;                    // ... in halves: (B,T,F)
-    tensor dnorms, dnorm;             // ... of q and k, with slices: (slices here,1,D), (1,1,D) FP32: their weights' gradients are sums over heads
+    // Where rows are elsewhere: qkv of the rows here on its way to attention or its gradient on the way back, of either shape; the gradient of att.
+    tensor swap_qkv, swap_att;
+    tensor dnorms, dnorm;  // ... of q and k, with slices: (slices here,1,D), (1,1,D) FP32: their weights' gradients are sums over heads
 };
 
-// One layer's tensors, its own or the shared ones, cut to this pass's B and T. N = B*T rows, of which `here` are here of the residual stream. What belongs to heads or to hidden channels lies slice after
-// slice: to operations that know nothing of slices, these are more rows, or more samples, of fewer heads or channels.
+// One layer's tensors, its own or the shared ones, cut to this pass's B and T. Of all = B*T rows, N are here of matrices, and `here` of the residual
+// stream; attention has all rows, and `many` samples. What belongs to heads or to hidden channels lies slice after slice: to operations that know nothing
+// of slices, these are more rows, or more samples, of fewer heads or channels.
 typedef struct layer_view {
-    int64_t B, T, N, here;
+    int64_t B, T, all, N, here, many;
     tensor x, norm_1, norm_1_rstd, qkv, q, k, q_rstd, k_rstd, att, lse, mid, norm_2, norm_2_rstd, pair, gated;
-    tensor qkv3, att3;               // (slices*B,T,.)
+    tensor heads, att_heads;         // of attention: qkv and att, where all rows are here; (head slices,all,.)
+    tensor qkv3, att3;               // (many,T,.)
     tensor rows, pairs, gated_rows;  // qkv, pair and gated as (slices*N,.)
     tensor dout, dgated, dmid, dqkv;
 } layer_view;
+
+// (slices,N,.) of attention, or, where nothing is divided, (N,.).
+static tensor head_cut(const model *m, const tensor *x, int64_t N, int64_t width) {
+    return m->slices.of == 1 ? view2(x, N, width) : view3(x, model_head_slices(m), N, width / m->slices.of);
+}
 
 static layer_view view_layer(const llama_layers *t, int l, const pass *p, const tensor *x) {
     int own = t->own[l] + p->slot;
     const layer_costly *a = &t->costly[t->sets.shares_costly ? 0 : own];
     const layer_cheap *b = &t->cheap[t->sets.shares_cheap ? 0 : own];
     const model *m = t->of;
-    int64_t C = t->o.embed, F = t->o.hidden, B = p->B, T = p->in[0].size[1], N = B * T, S = m->slices.of, n = m->slices.count;
-    int64_t here = model_own_rows(m, N);
+    int64_t C = t->o.embed, F = t->o.hidden, B = p->B, T = p->in[0].size[1], all = B * T, S = m->slices.of, n = m->slices.count;
+    int64_t N = model_matrix_rows(m, all), here = model_own_rows(m, all), many = B * model_head_slices(m);
+    const tensor *qkv = p->swap ? &t->swap_qkv : &a->qkv;
     layer_view v = {
         .B = B,
         .T = T,
+        .all = all,
         .N = N,
         .here = here,
+        .many = many,
         .x = view2(x, here, C),
         .norm_1 = view2(&b->norm_1, here, C),
         .norm_1_rstd = view1(&a->norm_1_rstd, here),
-        .qkv = model_cut(m, &a->qkv, N, t->R),
-        .att = model_cut(m, &a->att, N, t->Q),
-        .lse = view3(&a->lse, n * B, t->o.heads / S, T),
+        .qkv = model_cut(m, qkv, N, t->R),
+        .att = model_cut(m, p->swap ? &a->att_rows : &a->att, N, t->Q),
+        .heads = head_cut(m, &a->qkv, all, t->R),
+        .att_heads = head_cut(m, &a->att, all, t->Q),
+        .lse = view3(&a->lse, many, t->o.heads / S, T),
         .mid = view2(&a->mid, here, C),
         .norm_2 = view2(&b->norm_2, here, C),
         .norm_2_rstd = view1(&a->norm_2_rstd, here),
         .pair = model_cut(m, &a->pair, N, 2 * F),
         .gated = model_cut(m, &b->gated, N, F),
-        .qkv3 = view3(&a->qkv, n * B, T, t->R / S),
-        .att3 = view3(&a->att, n * B, T, t->Q / S),
-        .rows = view2(&a->qkv, n * N, t->R / S),
+        .qkv3 = view3(&a->qkv, many, T, t->R / S),
+        .att3 = view3(&a->att, many, T, t->Q / S),
+        .rows = view2(qkv, n * N, t->R / S),
         .pairs = view2(&a->pair, n * N, 2 * F / S),
         .gated_rows = view2(&b->gated, n * N, F / S),
     };
@@ -117,7 +132,7 @@ static err_t norm_forward(const llama_layers *t, const pass *p, int w, tensor *y
 static err_t norm_backward(const llama_layers *t, const pass *p, int w, const layer_view *v, tensor *dx, const tensor *dy, const tensor *past,
                            const tensor *x, const tensor *rstd) {
     return slices_rms_norm_backward(
-        t->of, p, v->N, &(rms_norm_backward_args){.dx = dx, .dw = &p->dw[w], .dy = dy, .dresidual = past, .x = x, .w = &p->w[w], .rstd = rstd});
+        t->of, p, v->all, &(rms_norm_backward_args){.dx = dx, .dw = &p->dw[w], .dy = dy, .dresidual = past, .x = x, .w = &p->w[w], .rstd = rstd});
 }
 
 static int heads_of_slice(const llama_layers *t) { return (int)t->o.heads / t->of->slices.of; }
@@ -125,7 +140,7 @@ static int kv_heads_of_slice(const llama_layers *t) { return (int)t->o.kv_heads 
 
 // Queries and keys of unit mean square, each times its weight.
 static err_t norm_heads(const llama_layers *t, const pass *p, const layer_params *n, layer_view *v) {
-    if (n->q_norm < 0) return ERR_OK;
+    if (n->q_norm < 0 || !v->N) return ERR_OK;
     float eps = (float)t->o.norm_eps;
     TRY(p->ops->head_norm_forward(
         &(head_norm_forward_args){.x = &v->rows, .kept = &v->q, .rstd = &v->q_rstd, .w = &p->w[n->q_norm], .first = 0, .eps = eps}, p->s));
@@ -134,17 +149,24 @@ static err_t norm_heads(const llama_layers *t, const pass *p, const layer_params
         p->s);
 }
 
+// Rows first .. first+n-1 of the heads of slice s. dw (+=), or (=) where it is fresh.
+static err_t norm_rows_backward(const pass *p, const head_norm_backward_args *args, int64_t N, int64_t s, int64_t first, int64_t n, tensor *dw,
+                                bool fresh) {
+    head_norm_backward_args x = *args;
+    tensor dx = tensor_rows(args->dx, s * N + first, n), kept = tensor_rows(args->kept, s * N + first, n);
+    tensor rstd = tensor_rows(args->rstd, s * N + first, n);
+    x.dx = &dx, x.kept = &kept, x.rstd = &rstd, x.dw = dw, x.fresh = fresh;
+    return p->ops->head_norm_backward(&x, p->s);
+}
+
 // The weight's gradient is a sum over heads too, so each slice has a sum of its own.
-static err_t norm_slices_backward(const llama_layers *t, const pass *p, const head_norm_backward_args *args) {
-    int64_t n = t->of->slices.count, N = args->dx->size[0] / n, D = t->o.head_dim;
-    tensor parts = view3(&t->dnorms, n, 1, D), part = view2(&t->dnorm, 1, D), whole = view3(&t->dnorm, 1, 1, D);
-    for (int64_t s = 0; s < n; s++) {
-        head_norm_backward_args x = *args;
-        tensor dx = tensor_rows(args->dx, s * N, N), kept = tensor_rows(args->kept, s * N, N), rstd = tensor_rows(args->rstd, s * N, N);
+static err_t norm_slices_backward(const llama_layers *t, const pass *p, const head_norm_backward_args *args, int64_t first, int64_t n) {
+    int64_t slices = t->of->slices.count, N = args->dx->size[0] / slices, D = t->o.head_dim;
+    tensor parts = view3(&t->dnorms, slices, 1, D), part = view2(&t->dnorm, 1, D), whole = view3(&t->dnorm, 1, 1, D);
+    for (int64_t s = 0; s < slices; s++) {
         tensor dw = tensor_rows(&parts, s, 1);
         dw = view1(&dw, D);
-        x.dx = &dx, x.kept = &kept, x.rstd = &rstd, x.dw = &dw, x.fresh = true;
-        TRY(p->ops->head_norm_backward(&x, p->s));
+        TRY(norm_rows_backward(p, args, N, s, first, n, &dw, true));
     }
     if (p->merge) {
         TRY(p->ops->sum_slices(&(sum_slices_args){.y = &part, .parts = &parts}, p->s));
@@ -156,7 +178,14 @@ static err_t norm_slices_backward(const llama_layers *t, const pass *p, const he
 
 static err_t norm_part_backward(const llama_layers *t, const pass *p, int w, int first, const tensor *kept, const tensor *rstd, tensor *dqkv) {
     head_norm_backward_args args = {.dx = dqkv, .dw = &p->dw[w], .kept = kept, .rstd = rstd, .w = &p->w[w], .first = first, .fresh = p->fresh};
-    return t->of->slices.of > 1 ? norm_slices_backward(t, p, &args) : p->ops->head_norm_backward(&args, p->s);
+    const model *m = t->of;
+    if (m->slices.of == 1) return p->ops->head_norm_backward(&args, p->s);
+    for (int k = 0; k < m->tokens.count; k++) {
+        token_part own = model_token_part(m, p, k, p->B * p->in[0].size[1]);
+        args.dw = &own.p.dw[w], args.fresh = own.p.fresh;
+        TRY(norm_slices_backward(t, &own.p, &args, own.first, own.n));
+    }
+    return ERR_OK;
 }
 
 // dqkv (slices*N,.)
@@ -179,15 +208,24 @@ static err_t turn(const llama_layers *t, const pass *p, tensor *qkv3, bool back)
     return ERR_OK;
 }
 
-static err_t attend(const llama_layers *t, int l, const pass *p, layer_view *v) {
-    if (p->past) return past_attend(&t->kept, p, l, &v->att, &v->qkv);
+static err_t attend_all(const llama_layers *t, int l, const pass *p, layer_view *v) {
+    if (p->past) return past_attend(&t->kept, p, l, &v->att_heads, &v->heads);
     return p->ops->attention_forward(
         &(attention_forward_args){
             .y = &v->att3, .lse = &v->lse, .qkv = &v->qkv3, .heads = heads_of_slice(t), .kv_heads = kv_heads_of_slice(t), .window = (int)t->o.window},
         p->s);
 }
 
-static err_t gate(const pass *p, layer_view *v) { return p->ops->swiglu_forward(&(swiglu_forward_args){.y = &v->gated_rows, .x = &v->pairs}, p->s); }
+static err_t attend(const llama_layers *t, int l, const pass *p, layer_view *v) {
+    TRY(slices_to_heads(p, &v->heads, &v->qkv));
+    TRY(turn(t, p, &v->qkv3, false));
+    TRY(attend_all(t, l, p, v));
+    return slices_to_rows(p, &v->att, &v->att_heads);
+}
+
+static err_t gate(const pass *p, layer_view *v) {
+    return v->N ? p->ops->swiglu_forward(&(swiglu_forward_args){.y = &v->gated_rows, .x = &v->pairs}, p->s) : ERR_OK;
+}
 
 // mid = x + attention(norm(x));  gated = silu(gate) up of norm(mid): the layer up to the last value that its backward pass reads.
 static err_t layer_to_gated(llama_layers *t, int l, const pass *p, layer_view *v) {
@@ -197,7 +235,6 @@ static err_t layer_to_gated(llama_layers *t, int l, const pass *p, layer_view *v
     TRY(slices_gather(t->of, p, &all, &v->norm_1, v->N));
     TRY(linear_forward(p, &n->qkv, &v->qkv, &all, NULL));
     TRY(norm_heads(t, p, n, v));
-    TRY(turn(t, p, &v->qkv3, false));
     TRY(attend(t, l, p, v));
     TRY(linear_onto(p, &n->proj, &v->mid, &v->att, &v->x));
     TRY(norm_forward(t, p, n->norm_2, &v->norm_2, &v->norm_2_rstd, &v->mid));
@@ -263,20 +300,17 @@ static err_t mlp_backward(llama_layers *t, int l, const pass *p, layer_view *v, 
     return norm_backward(t, p, n->norm_2, v, &v->dmid, &dnorm, dy, &v->mid, &v->norm_2_rstd);
 }
 
-// dx (=), which may be dmid.
-static err_t attention_part_backward(llama_layers *t, int l, const pass *p, layer_view *v, tensor *dx) {
-    const layer_params *n = &t->layer[l];
-    int64_t S = t->of->slices.of, many = t->of->slices.count * v->B;
-    tensor all, dnorm = view2(&t->inner, v->here, t->o.embed), datt = model_cut(t->of, &t->datt, v->N, t->Q),
-                datt3 = view3(&datt, many, v->T, t->Q / S);
-    tensor dqkv3 = view3(&v->dqkv, many, v->T, t->R / S), rows = view2(&v->dqkv, many * v->T, t->R / S);
-    tensor delta = view3(&t->delta, many, t->o.heads / S, v->T);
-    TRY(slices_gather(t->of, p, &all, &v->dmid, v->N));
-    if (!t->halves) TRY(linear_weights(p, &n->proj, &all, &v->att));
-    TRY(linear_inputs(p, &n->proj, &datt, &all, NULL, NULL));
+// v->dqkv (=), from datt, the gradient of att: of queries and keys before they were turned.
+static err_t attend_backward(const llama_layers *t, const pass *p, layer_view *v, const tensor *datt) {
+    int64_t S = t->of->slices.of;
+    bool apart = p->swap;
+    tensor dy = head_cut(t->of, apart ? &t->swap_att : datt, v->all, t->Q), dqkv = head_cut(t->of, apart ? &t->swap_qkv : &v->dqkv, v->all, t->R);
+    tensor dy3 = view3(&dy, v->many, v->T, t->Q / S), dqkv3 = view3(&dqkv, v->many, v->T, t->R / S);
+    tensor delta = view3(&t->delta, v->many, t->o.heads / S, v->T);
+    TRY(slices_to_heads(p, &dy, datt));
     TRY(p->ops->attention_backward(&(attention_backward_args){.dqkv = &dqkv3,
                                                               .delta = &delta,
-                                                              .dy = &datt3,
+                                                              .dy = &dy3,
                                                               .y = &v->att3,
                                                               .lse = &v->lse,
                                                               .qkv = &v->qkv3,
@@ -285,6 +319,18 @@ static err_t attention_part_backward(llama_layers *t, int l, const pass *p, laye
                                                               .window = (int)t->o.window},
                                    p->s));
     TRY(turn(t, p, &dqkv3, true));
+    return slices_to_rows(p, &v->dqkv, &dqkv);
+}
+
+// dx (=), which may be dmid.
+static err_t attention_part_backward(llama_layers *t, int l, const pass *p, layer_view *v, tensor *dx) {
+    const layer_params *n = &t->layer[l];
+    tensor all, dnorm = view2(&t->inner, v->here, t->o.embed), datt = model_cut(t->of, &t->datt, v->N, t->Q);
+    tensor rows = view2(&v->dqkv, t->of->slices.count * v->N, t->R / t->of->slices.of);
+    TRY(slices_gather(t->of, p, &all, &v->dmid, v->N));
+    if (!t->halves) TRY(linear_weights(p, &n->proj, &all, &v->att));
+    TRY(linear_inputs(p, &n->proj, &datt, &all, NULL, NULL));
+    TRY(attend_backward(t, p, v, &datt));
     TRY(norm_heads_backward(t, p, n, v, &rows));
     if (!t->halves) TRY(norm_weights(t, p, v, &n->qkv, &v->dqkv, &v->norm_1));
     TRY(linear_inputs(p, &n->qkv, &dnorm, &v->dqkv, NULL, NULL));
@@ -373,34 +419,42 @@ void llama_layers_close(llama_layers *t) {
 }
 
 static err_t plan_costly(const llama_layers *t, arena *a, layer_costly *k, dtype type, int64_t B) {
-    int64_t T = t->o.context, here = model_most_rows(t->of, B * T);
     const model *m = t->of;
-    TRY(arena_3d(a, &k->qkv, type, B, T, model_share(m, t->R)));
-    TRY(arena_3d(a, &k->att, type, B, T, model_share(m, t->Q)));
-    TRY(arena_3d(a, &k->lse, FP32, B, model_share(m, t->o.heads), T));
+    int64_t T = t->o.context, here = model_most_rows(m, B * T), N = model_most_matrix_rows(m, B * T);
+    TRY(arena_3d(a, &k->qkv, type, B, T, model_head_share(m, t->R)));
+    TRY(arena_3d(a, &k->att, type, B, T, model_head_share(m, t->Q)));
+    if (model_row_places(m) > 1) TRY(arena_2d(a, &k->att_rows, type, N, model_share(m, t->Q)));
+    TRY(arena_3d(a, &k->lse, FP32, B, model_head_share(m, t->o.heads), T));
     TRY(arena_2d(a, &k->mid, type, here, t->o.embed));
-    TRY(arena_3d(a, &k->pair, type, B, T, model_share(m, 2 * t->o.hidden)));
+    TRY(arena_2d(a, &k->pair, type, N, model_share(m, 2 * t->o.hidden)));
     TRY(arena_1d(a, &k->norm_1_rstd, FP32, here));
     TRY(arena_1d(a, &k->norm_2_rstd, FP32, here));
     if (!t->o.qk_norm) return ERR_OK;
-    TRY(arena_3d(a, &k->q, type, B, T, model_share(m, t->Q)));
-    TRY(arena_3d(a, &k->k, type, B, T, model_share(m, t->K)));
-    TRY(arena_3d(a, &k->q_rstd, FP32, B, T, model_share(m, t->o.heads)));
-    return arena_3d(a, &k->k_rstd, FP32, B, T, model_share(m, t->o.kv_heads));
+    TRY(arena_2d(a, &k->q, type, N, model_share(m, t->Q)));
+    TRY(arena_2d(a, &k->k, type, N, model_share(m, t->K)));
+    TRY(arena_2d(a, &k->q_rstd, FP32, N, model_share(m, t->o.heads)));
+    return arena_2d(a, &k->k_rstd, FP32, N, model_share(m, t->o.kv_heads));
 }
 
 static err_t plan_cheap(const llama_layers *t, arena *a, layer_cheap *k, dtype type, int64_t B) {
-    int64_t here = model_most_rows(t->of, B * t->o.context);
+    int64_t here = model_most_rows(t->of, B * t->o.context), N = model_most_matrix_rows(t->of, B * t->o.context);
     TRY(arena_2d(a, &k->norm_1, type, here, t->o.embed));
     TRY(arena_2d(a, &k->norm_2, type, here, t->o.embed));
-    return arena_3d(a, &k->gated, type, B, t->o.context, model_share(t->of, t->o.hidden));
+    return arena_2d(a, &k->gated, type, N, model_share(t->of, t->o.hidden));
 }
 
 static err_t plan_later(const llama_layers *t, arena *a, layer_later *k, dtype type, int64_t B) {
-    int64_t here = model_most_rows(t->of, B * t->o.context);
+    int64_t here = model_most_rows(t->of, B * t->o.context), N = model_most_matrix_rows(t->of, B * t->o.context);
     TRY(arena_2d(a, &k->dout, type, here, t->o.embed));
     TRY(arena_2d(a, &k->dmid, type, here, t->o.embed));
-    return arena_3d(a, &k->dqkv, type, B, t->o.context, model_share(t->of, t->R));
+    return arena_2d(a, &k->dqkv, type, N, model_share(t->of, t->R));
+}
+
+static err_t plan_swaps(llama_layers *t, arena *a, const model_plan *o) {
+    const model *m = t->of;
+    int64_t all = o->B * t->o.context, rows = model_most_matrix_rows(m, all) * model_share(m, t->R), heads = all * model_head_share(m, t->R);
+    TRY(arena_1d(a, &t->swap_qkv, o->compute, rows > heads ? rows : heads));
+    return o->forward_only ? ERR_OK : arena_1d(a, &t->swap_att, o->compute, all * model_head_share(m, t->Q));
 }
 
 static layer_sets choose_sets(llama_layers *t, const model_plan *o) {
@@ -422,21 +476,22 @@ err_t llama_layers_plan(llama_layers *t, arena *a, const model_plan *o) {
     for (int i = 0; i < t->sets.cheap; i++) TRY(plan_cheap(t, a, &t->cheap[i], o->compute, o->B));
     for (int i = 0; t->halves && i < t->sets.costly; i++) TRY(plan_later(t, a, &t->later[i], o->compute, o->B));
     t->kept.heads = heads_of_slice(t), t->kept.kv_heads = kv_heads_of_slice(t), t->kept.window = (int)t->o.window;
-    t->kept.slices = t->of->slices.count;
+    t->kept.slices = model_head_slices(t->of);
     TRY(past_plan(&t->kept, a, o, 1, (int)t->o.layers, t->o.context, t->o.head_dim));
     TRY(arena_2d(a, &t->angles, FP32, t->o.context, t->o.head_dim));
-    int64_t here = model_most_rows(t->of, o->B * t->o.context);
+    int64_t here = model_most_rows(t->of, o->B * t->o.context), N = model_most_matrix_rows(t->of, o->B * t->o.context);
     TRY(arena_2d(a, &t->scratch, o->compute, here, t->o.embed));
+    if (model_row_places(t->of) > 1) TRY(plan_swaps(t, a, o));
     if (o->forward_only) return ERR_OK;
     TRY(arena_2d(a, &t->inner, o->compute, here, t->o.embed));
-    TRY(arena_3d(a, &t->datt, o->compute, o->B, t->o.context, model_share(t->of, t->Q)));
-    if (t->halves) TRY(arena_3d(a, &t->dgated, o->compute, o->B, t->o.context, model_share(t->of, t->o.hidden)));
-    else TRY(arena_3d(a, &t->dqkv, o->compute, o->B, t->o.context, model_share(t->of, t->R)));
+    TRY(arena_2d(a, &t->datt, o->compute, N, model_share(t->of, t->Q)));
+    if (t->halves) TRY(arena_2d(a, &t->dgated, o->compute, N, model_share(t->of, t->o.hidden)));
+    else TRY(arena_2d(a, &t->dqkv, o->compute, N, model_share(t->of, t->R)));
     if (t->o.qk_norm && t->of->slices.of > 1) {
         TRY(arena_3d(a, &t->dnorms, FP32, t->of->slices.count, 1, t->o.head_dim));
         TRY(arena_3d(a, &t->dnorm, FP32, 1, 1, t->o.head_dim));
     }
-    return arena_3d(a, &t->delta, FP32, o->B, model_share(t->of, t->o.heads), t->o.context);
+    return arena_3d(a, &t->delta, FP32, o->B, model_head_share(t->of, t->o.heads), t->o.context);
 }
 
 static rope rope_of(const llama_options *o) {

@@ -33,29 +33,44 @@ static int64_t first_token(const llama *g) { return g->base.slices.first * (g->h
 
 // --- embedding and layers --------------------------------------------------------------------------------------------------
 
+// Rows may begin or end within a sample: to this table a token is a token, so they are as one text.
 static err_t embed_forward(model *m, int b, pass *p) {
     llama *g = (llama *)m;
-    tensor own = stream_rows(g, &p->x[b], p), all = slices_scratch(m, &own, p->B * T_of(p), g->o.embed), x = view3(&all, p->B, T_of(p), g->o.embed);
-    TRY(p->ops->embedding_forward(
-        &(embedding_forward_args){.x = &x, .tokens = &p->in[TOKENS], .wte = &p->w[g->embed], .part = p->merge, .first = first_token(g)}, p->s));
-    TRY(slices_whole(p, MERGE_PICK, &x));
+    int64_t N = p->B * T_of(p), here = model_matrix_rows(m, N);
+    tensor own = stream_rows(g, &p->x[b], p), all = slices_scratch(m, &own, here, g->o.embed), x = view3(&all, 1, here, g->o.embed);
+    tensor tokens = view1(&p->in[TOKENS], N), some = tensor_rows(&tokens, model_first_row(m, N), here), row = view2(&some, 1, here);
+    if (here)
+        TRY(p->ops->embedding_forward(
+            &(embedding_forward_args){.x = &x, .tokens = &row, .wte = &p->w[g->embed], .part = p->merge, .first = first_token(g)}, p->s));
+    TRY(slices_whole(p, MERGE_PICK, &all));
     return slices_take(m, p, &own, &all);
 }
 
-static err_t embed_backward(model *m, int b, pass *p) {
-    llama *g = (llama *)m;
-    tensor own = stream_rows(g, &p->dx[b], p), all;
+static err_t embed_gradient(llama *g, const pass *p, const tensor *dx, const tensor *tokens) {
     bool apart = p->dw[g->embed].data != p->dw[g->head.at.w].data;  // from the head's gradient, which this pass has made
-    TRY(slices_gather(m, p, &all, &own, p->B * T_of(p)));
-    tensor dx = view3(&all, p->B, T_of(p), g->o.embed);
+    int64_t n = matrix_rows(dx);
+    tensor rows = view3(dx, 1, n, g->o.embed), row = view2(tokens, 1, n);
     return p->ops->embedding_backward(&(embedding_backward_args){.dwte = &p->dw[g->embed],
                                                                  .scratch = &g->sort,
-                                                                 .dx = &dx,
-                                                                 .tokens = &p->in[TOKENS],
+                                                                 .dx = &rows,
+                                                                 .tokens = &row,
                                                                  .fresh_wte = p->fresh && apart,
                                                                  .part = p->merge,
                                                                  .first = first_token(g)},
                                       p->s);
+}
+
+static err_t embed_backward(model *m, int b, pass *p) {
+    llama *g = (llama *)m;
+    int64_t N = p->B * T_of(p), before = model_first_row(m, N);
+    tensor own = stream_rows(g, &p->dx[b], p), all, tokens = view1(&p->in[TOKENS], N);
+    TRY(slices_gather(m, p, &all, &own, model_matrix_rows(m, N)));
+    for (int k = 0; k < m->tokens.count; k++) {
+        token_part mine = model_token_part(m, p, k, N);
+        tensor dx = tensor_rows(&all, mine.first, mine.n), some = tensor_rows(&tokens, before + mine.first, mine.n);
+        TRY(embed_gradient(g, &mine.p, &dx, &some));
+    }
+    return ERR_OK;
 }
 
 static err_t layer_forward(model *m, int b, pass *p) { return llama_layer_forward(((llama *)m)->body, b - 1, p, &p->x[b], &p->x[b - 1]); }
@@ -87,15 +102,11 @@ static err_t final_norm(const llama *g, pass *p, final_view *v) {
     if (v->x.size[0])
         TRY(p->ops->rms_norm_forward(
             &(rms_norm_forward_args){.y = &v->norm, .rstd = &v->rstd, .x = &v->x, .w = &p->w[g->norm], .eps = (float)g->o.norm_eps}, p->s));
-    return slices_gather(&g->base, p, &v->all, &v->norm, p->B * T_of(p));
+    return slices_gather(&g->base, p, &v->all, &v->norm, model_matrix_rows(&g->base, p->B * T_of(p)));
 }
 
 // Losses of all rows; with a backward pass the norm is then overwritten by its gradient.
-static err_t losses_of(llama *g, pass *p, final_view *v) {
-    int64_t N = p->B * T_of(p);
-    tensor losses = view1(&p->losses, N), targets = view1(&p->in[TARGETS], N);
-    return head_losses(&g->head, p, &losses, NULL, &v->all, &v->all, &targets);
-}
+static err_t losses_of(llama *g, pass *p, final_view *v) { return head_stream_losses(&g->head, p, &v->all, &p->in[TARGETS]); }
 
 // In training all of it waits for the backward pass: other micro-batches may come in between.
 static err_t head_forward(model *m, int b, pass *p) {
@@ -103,10 +114,7 @@ static err_t head_forward(model *m, int b, pass *p) {
     final_view v = view_final(g, b, p);
     if (p->dw) return ERR_OK;
     TRY(final_norm(g, p, &v));
-    if (!p->predict) return losses_of(g, p, &v);
-    tensor last = tensor_rows(&v.all, T_of(p) - 1, 1);
-    if (p->B > 1) last = v.all;  // one position each
-    return head_scores(&g->head, p, &last);
+    return p->predict ? head_stream_scores(&g->head, p, &v.all) : losses_of(g, p, &v);
 }
 
 static err_t head_backward(model *m, int b, pass *p) {
@@ -176,7 +184,7 @@ static err_t declare(llama *g) {
     m->losses = m->units = m->context = o->context;
     m->unit = "token", m->short_unit = "tok";
     m->vocab = o->vocab;
-    m->adds_once = o->head_chunks == 1;
+    m->adds_once = o->head_chunks <= m->tokens.of;
     m->flops = flops_of(g);
     set_block_flops(g);
     return ERR_OK;
@@ -194,6 +202,7 @@ static err_t llama_open(model **out, const void *options) {
     if (!g) return err_set(ERR_INTERNAL, "no memory for a model of %" PRId64 " layers", o->layers);
     g->o = *o;
     if (o->slices > 1) g->base.slices = (model_slices){(int)o->slices, 0, (int)o->slices, false};
+    if (o->tokens > 1) g->base.tokens = (model_tokens){(int)o->tokens, 0, (int)o->tokens};
     err_t rc = declare(g);
     if (rc != ERR_OK) llama_close(&g->base);
     else *out = &g->base;
@@ -206,7 +215,7 @@ static err_t llama_plan(model *m, arena *a, const model_plan *o) {
     TRY(llama_layers_plan(g->body, a, o));
     if (o->slots[m->blocks - 1]) {
         TRY(arena_1d(a, &g->norm_rstd, FP32, model_most_rows(m, o->B * g->o.context)));
-        TRY(head_plan(&g->head, a, o->compute, o->B * g->o.context, g->o.head_chunks));
+        TRY(head_plan(&g->head, a, o, o->B * g->o.context, g->o.head_chunks));
     }
     return o->forward_only || !o->slots[EMBED] ? ERR_OK
                                                : arena_1d(a, &g->sort, INT32, o->B * g->o.context + (m->slices.of > 1 ? g->head.Vp : g->o.vocab) + 1);
@@ -283,7 +292,7 @@ static err_t llama_resolve(void *options, model_rule *r) {
     }
     if (!o->hidden) o->hidden = (o->embed * 8 / 3 + 63) / 64 * 64;
     TRY(model_check_rows(r, o->context));
-    o->slices = r->slices;
+    o->slices = r->slices, o->tokens = r->tokens;
     r->divided[0] = "heads", r->value[0] = o->heads;
     r->divided[1] = "kv_heads", r->value[1] = o->kv_heads;
     r->divided[2] = "hidden", r->value[2] = o->hidden;

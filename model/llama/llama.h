@@ -19,7 +19,7 @@ typedef struct llama_options {
     int rope_scaling;  // rope_kind
     int bias;          // llama_bias
     bool qk_norm, tied;
-    int64_t slices;  // of [parallel]: set by resolve; 0: 1
+    int64_t slices, tokens;  // [parallel] slices and token_slices: set by resolve; 0: 1
 } llama_options;
 
 // llama/foreign.c: for model_type.

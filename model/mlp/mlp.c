@@ -205,7 +205,7 @@ static err_t mlp_plan(model *base, arena *a, const model_plan *o) {
     TRY(model_plan_slices(base, a, o, o->B, most));
     if (o->compute != FP32 && o->slots[0]) TRY(arena_3d(a, &m->in, o->compute, o->slots[0], o->B, m->o.inputs));
     TRY(plan_layers(m, a, o));
-    return o->slots[m->o.layers] ? head_plan(&m->head, a, o->compute, o->B, 1) : ERR_OK;
+    return o->slots[m->o.layers] ? head_plan(&m->head, a, o, o->B, 1) : ERR_OK;
 }
 
 static void mlp_describe(const model *base, char *dst, size_t room) {
@@ -234,9 +234,10 @@ static const setting keys[] = {
 static err_t mlp_resolve(void *options, model_rule *r) {
     mlp_options *o = options;
     o->layers = 0, o->slices = r->slices;
-    if (r->rows) {
+    if (r->rows || r->tokens > 1) {
+        const char *instead = r->rows ? "sequence = no" : "token_slices = 1";
         *r = (model_rule){.broken = {"type", "type"}};
-        return err_set(ERR_CONFIG, "a perceptron has no residual stream to divide. Nearest that works: [parallel] sequence = no");
+        return err_set(ERR_CONFIG, "a perceptron has no residual stream to divide. Nearest that works: [parallel] %s", instead);
     }
     for (const char *at = o->hidden + strspn(o->hidden, " "); *at; at += strspn(at, " ")) {
         char *end;

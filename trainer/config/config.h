@@ -52,7 +52,7 @@ typedef struct config {
     struct { int compute, rounding; double loss_scale; int64_t scale_window; } precision;  // loss_scale 0: dynamic
     optimizer_keys optimizer;
     struct { int type; int64_t warmup, decay_steps; double final_fraction; } schedule;  // both 0: resolved, but decay_steps stays 0 for constant; warmup -1: none
-    struct { int64_t data, tensor, pipeline, chunks, zero, slices; int schedule, recompute; bool offload, sequence; char stages[CONFIG_TEXT]; } parallel;  // data 0: the rest; schedule: pipeline_kind (trainer/step/pipeline.h)
+    struct { int64_t data, context, tensor, pipeline, chunks, zero, slices, token_slices; int schedule, recompute; bool offload, sequence; char stages[CONFIG_TEXT]; } parallel;  // data 0: the rest; schedule: pipeline_kind (trainer/step/pipeline.h)
     struct { int order, transport, nccl_ib; double bucket_mb; char nccl_library[CONFIG_TEXT], nccl_interface[CONFIG_TEXT], nccl_algorithm[CONFIG_TEXT]; } reduce;
     struct { char nodes[CONFIG_TEXT], secret_file[CONFIG_TEXT]; int64_t port, timeout; double heartbeat; } cluster;
     struct { int64_t every, keep; bool keep_best; } checkpoint;

@@ -60,9 +60,50 @@ static err_t check_tensor(const config *c) {
                    LATEST(ROW(parallel, tensor), ROW(parallel, slices)), tensor, slices, below, above, above);
 }
 
+// Token slices are the lowest levels of the tree of lanes, and subtrees of the slices of rows.
+static err_t check_token_slices(const config *c) {
+    int64_t K = c->parallel.token_slices, slices = c->parallel.slices, below = 1;
+    while (below * 2 <= K && below * 2 <= slices) below *= 2;
+    if (K != below)
+        return err_set(ERR_CONFIG,
+                       "%s: token_slices = %" PRId64 " is not a power of two up to slices = %" PRId64 ". Nearest that work: token_slices = %" PRId64
+                       ", or slices of so many.",
+                       LATEST(ROW(parallel, token_slices), ROW(parallel, slices)), K, slices, below);
+    if (K > 1 && c->parallel.sequence)
+        return err_set(ERR_CONFIG,
+                       "%s: sequence = yes divides the rows that token_slices = %" PRId64
+                       " divides, too. Nearest that work: sequence = no, or token_slices = 1 with context = 1.",
+                       LATEST(ROW(parallel, token_slices), ROW(parallel, sequence)), K);
+    return ERR_OK;
+}
+
+// Ranks that share positions have equal shares of the token slices, and, in attention, of the slices of heads. Their gradients are reduced in turns.
+static err_t check_context(const config *c) {
+    int64_t context = c->parallel.context, K = c->parallel.token_slices, heads = c->parallel.slices / c->parallel.tensor, below = 1;
+    if (context == 1) return ERR_OK;
+    while (below * 2 <= context && below * 2 <= K && below * 2 <= heads) below *= 2;
+    if (K % context || heads % context)
+        return err_set(ERR_CONFIG,
+                       "%s: context = %" PRId64 " ranks can't have equal shares of token_slices = %" PRId64 " and of slices = %" PRId64
+                       " with tensor = %" PRId64 ". Nearest that work: context = %" PRId64 ", or token_slices of a multiple of %" PRId64
+                       " with slices of a multiple of %" PRId64 ".",
+                       LATEST(ROW(parallel, context), ROW(parallel, token_slices), ROW(parallel, slices), ROW(parallel, tensor)), context, K,
+                       c->parallel.slices, c->parallel.tensor, below, context, context * c->parallel.tensor);
+    if (c->parallel.zero >= 2) return ERR_OK;
+    return err_set(ERR_CONFIG,
+                   "%s: with context = %" PRId64
+                   " each rank has a part of every lane's gradient, and sends it when the lane ends, as in ZeRO stages 2 and 3. "
+                   "Nearest that work: zero = 2, or context = 1; found zero = %" PRId64 ".",
+                   LATEST(ROW(parallel, context), ROW(parallel, zero)), context, c->parallel.zero);
+}
+
 // What the architecture chooses and demands.
 static err_t resolve_model(config *c) {
-    model_rule r = {.micro = c->batch.micro, .gpu = c->device.kind == DEVICE_CUDA, .slices = c->parallel.slices, .rows = c->parallel.sequence};
+    model_rule r = {.micro = c->batch.micro,
+                    .gpu = c->device.kind == DEVICE_CUDA,
+                    .slices = c->parallel.slices,
+                    .rows = c->parallel.sequence,
+                    .tokens = c->parallel.token_slices};
     if (model_types[c->model.type]->resolve(&c->model.of, &r) != ERR_OK)
         return err_prefix("%s", LATEST(config_find(c, "model", r.broken[0]), config_find(c, "model", r.broken[1])));
     if (r.chosen) c->origin[config_find(c, "model", r.chosen)].chosen = true;
@@ -216,21 +257,28 @@ static unsigned links_of(const config *c) {
 }
 
 grid config_grid(const config *c, int world) {
-    int pipeline = world == 1 ? 1 : (int)c->parallel.pipeline, tensor = world == 1 ? 1 : (int)c->parallel.tensor;
-    return (grid){.data = world / pipeline / tensor, .tensor = tensor, .pipeline = pipeline, .links = pipeline > 1 ? links_of(c) : 0};
+    if (world == 1) return (grid){.data = 1, .tensor = 1, .pipeline = 1, .context = 1};
+    int pipeline = (int)c->parallel.pipeline, tensor = (int)c->parallel.tensor, context = (int)c->parallel.context;
+    return (grid){.data = world / pipeline / tensor / context,
+                  .tensor = tensor,
+                  .pipeline = pipeline,
+                  .context = context,
+                  .links = pipeline > 1 ? links_of(c) : 0};
 }
 
 static err_t check_grid(const config *c, int world, int counted) {
-    grid g;
-    if (grid_of(&g, world, (int)c->parallel.data, (int)c->parallel.tensor, (int)c->parallel.pipeline, 0) == ERR_OK) return ERR_OK;
-    return err_prefix("%s: %d rank%s ([%s] %s)", LATEST(ROW(parallel, pipeline), ROW(parallel, tensor), ROW(parallel, data), counted), world,
-                      S(world), config_key(counted)->section, config_key(counted)->key);
+    grid g = {
+        .data = (int)c->parallel.data, .tensor = (int)c->parallel.tensor, .pipeline = (int)c->parallel.pipeline, .context = (int)c->parallel.context};
+    if (grid_of(&g, world, &g) == ERR_OK) return ERR_OK;
+    return err_prefix("%s: %d rank%s ([%s] %s)",
+                      LATEST(ROW(parallel, pipeline), ROW(parallel, tensor), ROW(parallel, context), ROW(parallel, data), counted), world, S(world),
+                      config_key(counted)->section, config_key(counted)->key);
 }
 
 // A model that ranks share needs lanes too.
 static err_t check_models(const config *c, int ranks, int counted) {
-    int64_t tensor = c->parallel.tensor, each = tensor * c->parallel.pipeline, models = ranks / each, longer = c->parallel.pipeline;
-    int64_t lanes = c->batch.lanes;
+    int64_t tensor = c->parallel.tensor * c->parallel.context, each = tensor * c->parallel.pipeline, models = ranks / each;
+    int64_t lanes = c->batch.lanes, longer = c->parallel.pipeline;
     const char *who = tensor > 1 ? "models" : "pipelines";
     if (models <= lanes) return ERR_OK;
     while (ranks % (tensor * longer) || ranks / (tensor * longer) > c->batch.lanes) longer++;
@@ -238,14 +286,14 @@ static err_t check_models(const config *c, int ranks, int counted) {
     return err_set(ERR_CONFIG,
                    "%s: %d ranks ([%s] %s) in %s of %" PRId64 " are %" PRId64 " %s, more than the lanes = %" PRId64
                    " that a step is split into: one without a lane would be idle. Nearest that work: pipeline = %" PRId64 ", or lanes = %" PRId64 ".",
-                   LATEST(ROW(parallel, pipeline), ROW(parallel, tensor), counted, ROW(batch, lanes)), ranks, config_key(counted)->section,
-                   config_key(counted)->key, who, each, models, who, c->batch.lanes, longer, lanes);
+                   LATEST(ROW(parallel, pipeline), ROW(parallel, tensor), ROW(parallel, context), counted, ROW(batch, lanes)), ranks,
+                   config_key(counted)->section, config_key(counted)->key, who, each, models, who, c->batch.lanes, longer, lanes);
 }
 
 err_t config_fits(const config *c, int world) {
     bool listed = *c->cluster.nodes;
     int counted = listed ? ROW(cluster, nodes) : ROW(device, ranks);
-    int64_t each = c->parallel.tensor * c->parallel.pipeline;
+    int64_t each = c->parallel.tensor * c->parallel.context * c->parallel.pipeline;
     if (each > 1) {
         TRY(check_grid(c, world, counted));
         return check_models(c, world, counted);
@@ -301,6 +349,8 @@ err_t config_resolve(config *c) {
     c->device.kind = c->device.backend;
     TRY(resolve_model(c));
     TRY(check_tensor(c));
+    TRY(check_token_slices(c));
+    TRY(check_context(c));
     TRY(check_holdout(c));
     TRY(check_mix(c));
     TRY(check_batch(c));

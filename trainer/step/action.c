@@ -78,8 +78,17 @@ static void forward(maker *m, int first, int last, int next) {
     }
 }
 
+// The token slices of a lane, which has ended: ((0+1)+(2+3)). The first one is in the lane's buffer.
+static void add_tokens(maker *m, int buffer, int bucket) {
+    const action_layout *l = m->l;
+    for (int step = 1; step < l->tables; step *= 2)
+        for (int k = 0; k + step < l->tables; k += 2 * step)
+            push(m, (action){.kind = ACTION_ADD, .buffer = k ? l->table + k - 1 : buffer, .from = l->table + k + step - 1, .bucket = bucket});
+}
+
 // The bucket is final: the siblings that the last lane completes are added in it, and it is on its way.
 static void finish_bucket(maker *m, int k) {
+    add_tokens(m, m->buffer, k);
     if (m->c) {
         lane_counter after = *m->c;
         for (int into, from; lane_counter_merge(&after, &into, &from);)
@@ -140,6 +149,7 @@ static void range_of_lanes(maker *m, int rank) {
             micro_batch(m, lane, k);
         }
         bool added = last && l->world > 1;
+        if (!added) add_tokens(m, at.buffer, -1);
         for (int into, from; l->fixed && !added && lane_counter_merge(&c, &into, &from);)
             push(m, (action){.kind = ACTION_ADD, .buffer = into, .from = from, .bucket = -1});
     }
@@ -227,7 +237,10 @@ static void unit_forward(maker *m, int i, const lane_plan *k) {
 static void end_lane(maker *m, int stage, const lane_plan *k) {
     const action_layout *l = m->l;
     lane_counter after = k->ended;
-    if (!l->fixed || l->shards_gradients || reduces(m)) return;
+    if (reduces(m)) return;
+    for (int b = 0; b < l->buckets; b++)
+        if (l->bucket[b].chunk == l->pipe->chunk[l->pipe->cut[stage]]) add_tokens(m, k->at.buffer, b);
+    if (!l->fixed || l->shards_gradients) return;
     for (int into, from; lane_counter_merge(&after, &into, &from);)
         for (int b = 0; b < l->buckets; b++)
             if (l->bucket[b].chunk == l->pipe->chunk[l->pipe->cut[stage]])

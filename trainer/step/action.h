@@ -29,7 +29,7 @@ typedef enum action_kind {
     ACTION_RECEIVE,   // of a forward pass without gradients: what block `first` left on another rank comes now
     ACTION_SEND,      // ... or goes to another rank
     ACTION_LOSSES,    // of the micro-batch, to the step's
-    ACTION_ADD,       // buffer += from, two siblings of the tree of lanes: their part in `bucket`, or all of it (-1)
+    ACTION_ADD,       // buffer += from, two siblings of the tree of lanes, or token slices of a lane: their part in `bucket`, or all of it (-1)
     ACTION_REDUCE,    // `bucket` begins to go to its owners, at `turn`
     ACTION_SETTLE,    // all that was reduced has arrived; buffers may be written again
     ACTION_SQUARES,   // of the gradient, chunk by chunk
@@ -62,6 +62,7 @@ typedef struct action_layout {
     int64_t lanes, micros;  // micros: of a lane
     bool fixed;             // lanes are added along the tree; else all go into one buffer
     bool once;              // a lane adds to each element once
+    int tables, table;      // a lane's gradients, one for each token slice: its buffer and those from `table` on. 0: one
     bool shards_gradients;  // ZeRO 2 and 3: lanes in turns, every turn is reduced
     bool shards_weights;    // ZeRO 3: blocks' weights are gathered before use
     bool spreads;           // ZeRO 1 and 2: weights arrive while the next step begins

@@ -30,6 +30,8 @@ action_layout executor_layout(const step_runner *r) {
     const train_state *t = r->state;
     return (action_layout){.world = t->ranks->world,
                            .lanes = t->o.lanes,
+                           .tables = t->tables,
+                           .table = t->table,
                            .micros = t->o.micros,
                            .fixed = t->o.fixed,
                            .once = t->o.once,
@@ -51,7 +53,8 @@ pass executor_pass(step_runner *r, int64_t B) {
               .w = r->state->w,
               .state = state_step(r->state),
               .losses = view2(&r->losses, B, r->net->losses),
-              .merge = r->merge.merge.ctx ? &r->merge.merge : NULL};
+              .merge = r->merge.merge.ctx ? &r->merge.merge : NULL,
+              .swap = r->swap.swap.merge.ctx ? &r->swap.swap : NULL};
     for (int i = 0; i < r->net->inputs; i++) {
         p.in[i] = r->in[r->place][i];
         p.in[i].size[0] = B;
@@ -87,9 +90,10 @@ static err_t next_batch(step_runner *r, loader *data, int64_t step, const action
     r->data_s += clock_now() - since;
     if (rc == ERR_DATA || rc == ERR_IO) return r->data_failed = *err_last(), ERR_OK;
     TRY(rc);
-    if (b->step == step && b->lane == a->lane && b->micro == a->micro) return ERR_OK;
+    int64_t lane = a->lane / step_contexts(r);
+    if (b->step == step && b->lane == lane && b->micro == a->micro) return ERR_OK;
     return err_set(ERR_INTERNAL, "loader gave step %" PRId64 " lane %" PRId64 " micro-batch %" PRId64 ", expected %" PRId64 ", %" PRId64 ", %" PRId64,
-                   b->step, b->lane, b->micro, step, a->lane, a->micro);
+                   b->step, b->lane, b->micro, step, lane, a->micro);
 }
 
 // A pass of the micro-batch at this place, with gradients.
@@ -98,6 +102,7 @@ static pass micro_pass(step_runner *r, int place, int buffer) {
     r->place = place;
     pass p = executor_pass(r, r->cfg->batch.micro);
     p.dw = &r->state->grad[buffer * r->net->params];
+    p.more_dw = r->state->tables > 1 ? &r->state->grad[r->state->table * r->net->params] : NULL;
     p.loss_factor = (float)(1.0 / ((double)r->cfg->batch.global * (double)r->net->losses));
     p.drop = (dropout_key){.seed = (uint64_t)r->cfg->run.seed,
                            .step = (uint32_t)b->step,
@@ -262,8 +267,11 @@ static err_t pass_on(step_runner *r, const pass *p, const action *a) {
 // For those who read a buffer that no micro-batch has overwritten.
 static err_t zero_now(micro *m) {
     int buffer = m->fresh;
+    const train_state *t = m->r->state;
     m->fresh = -1;
-    return buffer < 0 ? ERR_OK : stream_zero(m->r->s, m->r->state->slab[buffer].data, tensor_bytes(&m->r->state->slab[buffer]));
+    if (buffer < 0) return ERR_OK;
+    for (int k = 1; k < t->tables; k++) TRY(stream_zero(m->r->s, t->slab[t->table + k - 1].data, tensor_bytes(&t->slab[0])));
+    return stream_zero(m->r->s, t->slab[buffer].data, tensor_bytes(&t->slab[buffer]));
 }
 
 static err_t add_siblings(micro *m) {
@@ -346,6 +354,7 @@ err_t executor_run(step_runner *r, const action_list *a, action_kind until, load
     action_layout l = executor_layout(r);
     micro m = {.r = r, .fresh = -1};
     merge_begin(&r->merge, step);
+    merge_begin(&r->swap.at, step);
     for (int i = 0; i < a->count && a->at[i].kind != until; i++) {
         bool quiet = action_is_quiet(&l, a, i);
         TRY(run_action(&m, &a->at[i], data, step));
@@ -360,6 +369,7 @@ err_t executor_run(step_runner *r, const action_list *a, action_kind until, load
 
 err_t executor_look(step_runner *r, pass *p) {
     merge_begin(&r->merge, -1);
+    merge_begin(&r->swap.at, -1);
     for (int i = 0; i < r->look.count; i++) {
         const action *a = &r->look.at[i];
         if (a->kind == ACTION_GATHER) TRY(parallel_gather(&r->together, a->first));

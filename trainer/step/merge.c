@@ -7,8 +7,6 @@
 #include <assert.h>
 #include <stdlib.h>
 
-typedef err_t (*merge_call)(merge_ranks *x, const tensor *t, void *more, stream *s);
-
 static float *row_at(const tensor *x, int64_t row) { return (float *)x->data + row * x->size[x->dims - 1]; }
 
 // Where the rows of each place begin, in units of `unit` for each row.
@@ -25,8 +23,7 @@ static void enter(merge_ranks *x, const char *what) {
     x->ranks->phase = x->run->phase;
 }
 
-// Runs the call, and counts its time.
-static err_t meet(merge_ranks *x, const char *what, merge_call call, const tensor *t, void *more, stream *s) {
+err_t merge_meet(merge_ranks *x, const char *what, merge_call call, const tensor *t, void *more, stream *s) {
     double since = clock_now();
     enter(x, what);
     if (x->watch) TRY(stopwatch_begin(x->watch, SPAN_TENSOR, s));
@@ -68,7 +65,7 @@ static err_t deal_fixed(merge_ranks *x, const tensor *part, void *out, stream *s
 
 static err_t deal(void *ctx, tensor *parts, const tensor *part, stream *s) {
     merge_ranks *x = ctx;
-    return meet(x, "add up slices", x->fixed ? deal_fixed : deal_any, part, parts, s);
+    return merge_meet(x, "add up slices", x->fixed ? deal_fixed : deal_any, part, parts, s);
 }
 
 static err_t gather_rows(merge_ranks *x, const tensor *t, void *from, stream *s) {
@@ -79,7 +76,7 @@ static err_t gather_rows(merge_ranks *x, const tensor *t, void *from, stream *s)
 }
 
 static err_t gather(void *ctx, const tensor *t, const tensor *own, stream *s) {
-    return meet(ctx, "gather rows", gather_rows, t, (void *)(uintptr_t)own, s);
+    return merge_meet(ctx, "gather rows", gather_rows, t, (void *)(uintptr_t)own, s);
 }
 
 // --- small tensors ---------------------------------------------------------------------------------------------------------
@@ -108,7 +105,7 @@ static err_t complete(merge_ranks *x, const tensor *part, void *how, stream *s) 
     return x->fixed ? sum_all(x, part, s) : table->all_reduce(x->ranks, part->data, n, FP32, REDUCE_SUM, s);
 }
 
-static err_t whole(void *ctx, merge_kind kind, const tensor *part, stream *s) { return meet(ctx, "complete slices", complete, part, &kind, s); }
+static err_t whole(void *ctx, merge_kind kind, const tensor *part, stream *s) { return merge_meet(ctx, "complete slices", complete, part, &kind, s); }
 
 // --- on paper --------------------------------------------------------------------------------------------------------------
 
@@ -148,9 +145,10 @@ static err_t paper_whole(void *ctx, merge_kind kind, const tensor *part, stream 
     return ERR_OK;
 }
 
+slice_merge merge_paper(merge_ranks *x) { return (slice_merge){x->ranks->world, x->ranks->rank, paper_whole, paper_deal, paper_gather, x}; }
+
 void merge_on_paper(merge_ranks *x, pass *p, slice_merge *paper) {
-    *paper = (slice_merge){x->ranks->world, x->ranks->rank, paper_whole, paper_deal, paper_gather, x};
-    p->ops = &ops_on_paper;
+    *paper = merge_paper(x);
     p->merge = paper;
 }
 

@@ -35,9 +35,14 @@ typedef struct merge_ranks {
 err_t merge_open(merge_ranks *x, comm *ranks, comm *run, const ops *o, bool fixed);
 void merge_close(merge_ranks *x);
 
-// Passes with these operations and this merge compute and send nothing, and may be of imaginary memory. They find `most`, what this rank sends, and
+// Passes with this merge, and with ops_on_paper, compute and send nothing, and may be of imaginary memory. They find `most`, what this rank sends, and
 // how often ranks meet.
 void merge_on_paper(merge_ranks *x, pass *p, slice_merge *paper);
+slice_merge merge_paper(merge_ranks *x);
+
+// A meeting of another kind: runs the call, says so in the phase, and counts its time.
+typedef err_t (*merge_call)(merge_ranks *x, const tensor *t, void *more, stream *s);
+err_t merge_meet(merge_ranks *x, const char *what, merge_call call, const tensor *t, void *more, stream *s);
 
 // What follows is of this step; -1: of none.
 void merge_begin(merge_ranks *x, int64_t step);

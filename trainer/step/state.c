@@ -125,6 +125,13 @@ static int last_sum(const train_state *t) {
     return c.count ? c.span[0].buffer : 0;
 }
 
+// Two token slices that add to each element once need one table: a + b has the same bits as a + (0 + b). Without a fixed order all go into one.
+static int tables_of(const train_state *t) {
+    int tables = t->o.tokens.count ? t->o.tokens.count : 1;
+    bool joins = tables == 2 && t->o.once_each;
+    return t->o.fixed && !joins ? tables : 1;
+}
+
 static err_t declare_gradients(train_state *t) {
     bool turns = t->shards.gradients;
     TRY(reduce_open(&t->reduce, &(reduce_options){.ranks = t->ranks,
@@ -134,11 +141,13 @@ static err_t declare_gradients(train_state *t) {
                                                   .once = t->o.once,
                                                   .segments = t->zero.segments,
                                                   .cut = t->zero.cut}));
-    t->buffers = t->o.fixed ? reduce_lane_buffers(t->reduce) : 1;
+    t->table = t->buffers = t->o.fixed ? reduce_lane_buffers(t->reduce) : 1;
+    t->tables = tables_of(t);
+    t->buffers += t->tables - 1;
     t->sum_buffer = t->o.fixed && !turns ? last_sum(t) : 0;
     t->grad = calloc((size_t)t->buffers * (size_t)t->net->params, sizeof *t->grad);
     if (!t->grad) return err_set(ERR_INTERNAL, "no memory for the tables of %d parameters", t->net->params);
-    TRY(turns && t->o.micros == 1 && !t->o.chunk ? declare_slots(t) : declare_slabs(t));
+    TRY(turns && t->o.micros == 1 && !t->o.chunk && t->tables == 1 ? declare_slots(t) : declare_slabs(t));
     if (turns) TRY(declare_counters(t));
     return declare_scratch(t);
 }
@@ -245,7 +254,7 @@ err_t state_open(train_state *t, model *net, device *dev, stream *s, comm *ranks
                                   .here = o->here,
                                   .chunk = o->chunk,
                                   .bucket_bytes = o->bucket_bytes,
-                                  .joined = !o->chunk && ranks->world == 1 && o->lanes == 1 && o->micros == 1}));
+                                  .joined = !o->chunk && ranks->world == 1 && o->lanes == 1 && o->micros == 1 && o->tokens.of <= 1}));
     find_tie(t);
     TRY(fill_uses(t));
     TRY(declare_values(t));

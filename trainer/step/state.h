@@ -29,8 +29,9 @@ typedef struct state_options {
     bool fixed;                       // [reduce] order
     bool stochastic;                  // [precision] rounding; seed: [run] seed
     uint64_t seed;
-    int64_t lanes, micros;  // of a step; micro-batches of a lane
-    bool once;              // a lane adds to every element of a gradient once (comm/ordered.h: joins)
+    int64_t lanes, micros;  // of a step; micro-batches of a lane. A lane whose token slices are on several ranks counts as so many lanes
+    bool once_each;         // a token slice of a lane adds to every element of its gradient once
+    bool once;              // so does a lane, which has one (comm/ordered.h: joins)
     size_t bucket_bytes;
     int threads;  // offload: of the host's update
     // Of a pipeline: which blocks are here (zero_options), all ranks of the run, and, where the first stage and the last share a tensor, the link
@@ -40,6 +41,7 @@ typedef struct state_options {
     // Ranks that share layers: which slices are here, and those that have the others. count 0, NULL: all are here.
     model_slices here;
     comm *tensor;
+    model_tokens tokens;  // token slices that are here. count 0: all
 } state_options;
 
 typedef struct train_state {
@@ -67,6 +69,8 @@ typedef struct train_state {
     // Gradients: one slab for each buffer of the lane counter, all rows side by side; grad[buffer * params + row] is a view.
     int buffers;
     tensor *slab, *grad;
+    // A pass's gradients, one for each token slice: the lane's buffer and those from `table` on, which are added to it when the lane ends.
+    int tables, table;
     // Stages 2 and 3 with one micro-batch a lane keep no slab: buckets take turns in these slots, and grad[row] moves
     // along.
     int slots;

@@ -5,6 +5,7 @@
 #include "trainer/step/step.h"
 
 #include "base/clock.h"
+#include "gpu/paper.h"
 #include "trainer/step/executor.h"
 #include "trainer/step/schedule.h"
 #include "trainer/step/sync.h"
@@ -68,7 +69,9 @@ static err_t plan_activations(step_runner *r) {
                     .places = r->texts,
                     .slice_first = r->state->o.here.first,
                     .slice_count = r->state->o.here.count,
-                    .slice_rows = r->state->o.here.rows};
+                    .slice_rows = r->state->o.here.rows,
+                    .token_first = r->state->o.tokens.first,
+                    .token_count = r->state->o.tokens.count};
     TRY(r->net->type->plan(r->net, &r->memory, &o));
     TRY(flow_declare(&r->flow, r->net, &r->memory, &o));
     return arena_2d(&r->memory, &r->losses, FP32, o.B, r->net->losses);
@@ -107,29 +110,46 @@ static err_t walk(step_runner *r, const action_list *list, pass *p) {
     return ERR_OK;
 }
 
-// What ranks that share layers send in a step: walks through it at addresses that nothing reads.
+// What ranks that share layers or positions send in a step. An evaluation, too, has to find room for its small sums.
+static err_t count_meetings(step_runner *r, pass *p) {
+    TRY(walk(r, p->dw ? &r->actions : &r->look, p));
+    comm_cost merged = r->merge.sent, swapped = r->swap.at.sent;
+    int merges = r->merge.calls, swaps = r->swap.at.calls;
+    p->dw = NULL, p->drop.p = 0;
+    TRY(walk(r, &r->look, p));
+    r->merge.sent = merged, r->swap.at.sent = swapped;
+    r->merge.calls = merges, r->swap.at.calls = swaps;
+    return ERR_OK;
+}
+
+// Walks through it at addresses that nothing reads.
 static err_t plan_merges(step_runner *r) {
     size_t n = (size_t)r->net->params;
-    bool training = r->state->o.training;
+    int tables = r->state->o.training ? r->state->tables : 0;
     slice_merge paper;
+    row_swap swapped;
     if (!step_shares(r)) return ERR_OK;
     arena_imagine(&r->memory);
     flow_link(&r->flow);
-    tensor *row = malloc(2 * n * sizeof *row);
+    tensor *row = malloc((size_t)(1 + tables) * n * sizeof *row);
     if (!row) return err_set(ERR_INTERNAL, "no memory for the tables of %zu parameters", n);
     for (size_t i = 0; i < n; i++) {
         row[i] = r->state->w[i], row[i].data = r->losses.data;
-        if (training) row[n + i] = r->state->grad[i], row[n + i].data = r->losses.data;
+        for (size_t k = 1; k <= (size_t)tables; k++) row[k * n + i] = r->state->grad[i], row[k * n + i].data = r->losses.data;
     }
     pass p = executor_pass(r, r->cfg->batch.micro);
     p.w = row;
-    p.dw = training ? row + n : NULL;
-    p.drop.p = training ? (float)r->net->dropout : 0;
-    merge_on_paper(&r->merge, &p, &paper);
-    err_t rc = walk(r, training ? &r->actions : &r->look, &p);
+    p.dw = tables ? row + n : NULL;
+    p.more_dw = tables > 1 ? row + 2 * n : NULL;
+    p.drop.p = tables ? (float)r->net->dropout : 0;
+    p.ops = &ops_on_paper;
+    if (step_shares_layers(r)) merge_on_paper(&r->merge, &p, &paper);
+    if (step_contexts(r) > 1) swap_on_paper(&r->swap, &p, &swapped);
+    err_t rc = count_meetings(r, &p);
     free(row);
     TRY(rc);
-    return merge_declare(&r->merge, &r->memory);
+    TRY(merge_declare(&r->merge, &r->memory));
+    return merge_declare(&r->swap.at, &r->memory);
 }
 
 static err_t allocate_places(step_runner *r) {
@@ -173,6 +193,8 @@ err_t step_open(step_runner *r, const config *cfg, device *dev, stream *s, const
     TRY(arena_1d(&r->memory, &r->micro_loss, FP64, B));
     TRY(declare_shared(r));
     TRY(merge_open(&r->merge, ranks->groups->group[GROUP_TENSOR], ranks->all, device_ops(dev), state->o.fixed));
+    TRY(swap_open(&r->swap, ranks->groups->group[GROUP_CONTEXT], ranks->all, device_ops(dev),
+                  state->o.here.count / ranks->groups->group[GROUP_CONTEXT]->world));
     TRY(plan_activations(r));
     TRY(make_lists(r));
     TRY(plan_merges(r));
@@ -216,9 +238,9 @@ err_t step_commit(step_runner *r) {
     if (r->ahead > 1) TRY(stream_open_queue(r->dev, &r->copies));
     if (r->pipelined) TRY(links_open(&r->links, r->stages, r->groups, r->dev, r->s, r->state->o.training));
     int messages = r->pipelined ? r->stages->table.messages : 0, chunks = r->pipelined ? r->stages->pipe.chunks : 1;
-    if (r->ahead > 1) r->merge.watch = &r->together.watch;
+    if (r->ahead > 1) r->merge.watch = r->swap.at.watch = &r->together.watch;
     return parallel_open(&r->together, r->state, sync_gradients(r->state), sync_weights(r->state),
-                         &(parallel_spans){.messages = messages, .chunks = chunks, .merges = r->merge.calls});
+                         &(parallel_spans){.messages = messages, .chunks = chunks, .merges = r->merge.calls + r->swap.at.calls});
 }
 
 void step_close(step_runner *r) {
@@ -229,6 +251,7 @@ void step_close(step_runner *r) {
     if (r->copies && r->copies != r->s) stream_close(r->copies);
     links_close(&r->links);
     merge_close(&r->merge);
+    swap_close(&r->swap);
     for (int k = 0; k < r->places; k++) {
         if (r->copied && r->copied[k]) event_close(r->copied[k]);
         if (r->used && r->used[k]) event_close(r->used[k]);
@@ -291,7 +314,7 @@ static err_t square_sums(step_runner *r) {
     for (int i = 0; i < z->owned; i++) {
         const zero_piece *p = &z->piece[i];
         const param *row = &r->net->param[p->row];
-        if (row->tied >= 0 || (param_slices(row) == 1 && !step_tells(r))) continue;
+        if (row->tied >= 0 || (param_slices(row) == 1 && !step_tells_gradients(r))) continue;
         int64_t before = p->slice * ((param_slice_room(row) + CHUNK - 1) / CHUNK);  // chunks of earlier slices, which are full
         tensor grad = state_gradient(r->state, p), sums = view1(&r->sums, (p->count + CHUNK - 1) / CHUNK);
         sums.data = (double *)r->sums.data + r->sums_at[p->row] + before + p->first / CHUNK;
@@ -312,7 +335,7 @@ static err_t take_times(step_runner *r, double *mine) {
     bool known;
     parallel_times(&r->together, wait, &busy);
     double waited = 0;
-    wait[SPAN_TENSOR] = r->merge.waited_s, r->merge.waited_s = 0;
+    wait[SPAN_TENSOR] = r->merge.waited_s + r->swap.at.waited_s, r->merge.waited_s = r->swap.at.waited_s = 0;
     for (int k = 0; k < SPANS; k++) waited += wait[k];
     mine[REPORT_DATA_MS] = 1e3 * r->data_s;
     mine[REPORT_COMPUTE_MS] = 1e3 * (total - r->data_s - waited);

@@ -13,6 +13,7 @@
 #include "trainer/step/parallel.h"
 #include "trainer/step/recorded.h"
 #include "trainer/step/state.h"
+#include "trainer/step/swap.h"
 
 // A step's results on the host, pinned, until step_collect collects them.
 typedef struct step_slot {
@@ -49,6 +50,7 @@ typedef struct step_runner {
     model *net;
     train_state *state;
     merge_ranks merge;  // ranks that share layers; merge.sent: what this rank sends them in a step
+    swap_ranks swap;    // ranks that share positions
     parallel together;
     action_list actions, look;  // a step of this rank; a forward pass
     action_bucket *bucket;      // [buckets] for the lists
@@ -123,13 +125,19 @@ err_t step_queue(step_runner *r, loader *data, int64_t step);
 err_t step_collect(step_runner *r, step_result *out);
 static inline bool step_runs_ahead(const step_runner *r) { return r->ahead > 1; }
 
-// Samples that all ranks together look at in one round of an evaluation, and where this rank's begin among them: the ranks of a pipeline look at the same.
-static inline int64_t step_round(const step_runner *r) { return r->state->ranks->world * r->cfg->batch.micro; }
-static inline int64_t step_share(const step_runner *r) { return r->state->ranks->rank * r->cfg->batch.micro; }
-// Do several ranks share layers? Each of them has some slices, and runs the same passes.
-static inline bool step_shares(const step_runner *r) { return r->merge.ranks && r->merge.ranks->world > 1; }
-// They all compute some numbers alike: of these only the first one's are added up over all ranks.
-static inline bool step_tells(const step_runner *r) { return !step_shares(r) || r->merge.ranks->rank == 0; }
+// Ranks that share positions, and the number of this one among them.
+static inline int step_contexts(const step_runner *r) { return r->swap.at.ranks ? r->swap.at.ranks->world : 1; }
+static inline int step_context(const step_runner *r) { return r->swap.at.ranks ? r->swap.at.ranks->rank : 0; }
+// Samples that all ranks together look at in one round of an evaluation, and where this rank's begin among them: the ranks of a pipeline look at the same,
+// and so do those that share layers or positions.
+static inline int64_t step_round(const step_runner *r) { return r->state->ranks->world / step_contexts(r) * r->cfg->batch.micro; }
+static inline int64_t step_share(const step_runner *r) { return r->state->ranks->rank / step_contexts(r) * r->cfg->batch.micro; }
+// Do several ranks run the same passes? They share layers: each of them has some slices; or positions.
+static inline bool step_shares_layers(const step_runner *r) { return r->merge.ranks && r->merge.ranks->world > 1; }
+static inline bool step_shares(const step_runner *r) { return step_shares_layers(r) || step_contexts(r) > 1; }
+// They all compute some numbers alike: of these only the first one's are added up over all ranks. Of gradients: all that share layers have them alike.
+static inline bool step_tells_gradients(const step_runner *r) { return !step_shares_layers(r) || r->merge.ranks->rank == 0; }
+static inline bool step_tells(const step_runner *r) { return step_tells_gradients(r) && step_context(r) == 0; }
 // Does this rank run the last block?
 static inline bool step_ends(const step_runner *r) { return r->stages->slots[r->net->blocks - 1] > 0; }
 

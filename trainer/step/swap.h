@@ -1,0 +1,22 @@
+// trainer/step/swap.h: where ranks that share the positions of the same samples meet (model.h: row_swap). Each has whole weights and some token slices.
+// Around attention they exchange: rows of all heads become all rows of some heads, and back. On the compute stream, as in trainer/step/merge.h.
+#ifndef TRAINER_STEP_SWAP_H
+#define TRAINER_STEP_SWAP_H
+
+#include "trainer/step/merge.h"
+
+typedef struct swap_ranks {
+    merge_ranks at;   // meetings, costs and times; whole and gather of small tensors. First: ctx is both
+    row_swap swap;    // for passes
+    int slices;       // of heads whose attention is on each rank
+    comm_part *part;  // [2 * (world-1) * slices]
+} swap_ranks;
+
+// As merge_open. slices: of the heads, on each of the ranks. One rank: nothing is shared, and swap.merge.ctx is NULL.
+err_t swap_open(swap_ranks *x, comm *ranks, comm *run, const ops *o, int slices);
+void swap_close(swap_ranks *x);
+
+// As merge_on_paper, of which it does the rest.
+void swap_on_paper(swap_ranks *x, pass *p, row_swap *paper);
+
+#endif
