@@ -144,6 +144,17 @@ t2-p2 4 parallel.tensor=2 parallel.sequence=yes parallel.pipeline=2 parallel.sch
 t4-p2 8 parallel.tensor=4 parallel.pipeline=2 parallel.recompute=selective
 t2-p2-d2 8 parallel.tensor=2 parallel.sequence=yes parallel.pipeline=2 parallel.zero=2 parallel.recompute=selective
 LAYOUTS
+    alone "$family-k" 1 parallel.token_slices=4 "$@"
+    while read -r name ranks more; do
+        alone "$family-$name" "$ranks" parallel.token_slices=4 $more "$@"
+        like "runs/$family-k" "runs/$family-$name"
+        rm -rf "runs/$family-$name"
+    done <<'LAYOUTS'
+k4-d2 2 parallel.zero=1
+c4 4 parallel.context=4 parallel.zero=2 parallel.recompute=block
+c2-t2 4 parallel.context=2 parallel.tensor=2 parallel.zero=3
+c2-p2 4 parallel.context=2 parallel.pipeline=2 parallel.schedule=zb-h1 parallel.zero=2
+LAYOUTS
 }
 
 # Heads in groups; the head's weights its own, or shared with the embedding; norms of queries and keys; a window.
@@ -155,6 +166,48 @@ llama() {
     llama_like own model.kv_heads=4 model.head_dim=2 model.tied=no precision.compute=bf16
     llama_like tied model.kv_heads=4 model.tied=yes model.qk_norm=yes model.head_dim=6 model.bias=all precision.compute=fp16
     llama_like window model.kv_heads=8 model.head_dim=4 model.tied=no model.window=5
+}
+
+# Ranks that share positions, each with one token slice, two or four. Of micro-batches of `micro` samples a token slice has one sample, or a part of one.
+contexts() {
+    cat <<'ROWS'
+context tensor pipeline schedule    data zero recompute offload compute micros micro
+1       1      1        1f1b        3    1    none      no      fp32    1      1
+1       2      2        zb-h1       1    0    block     no      bf16    1      1
+1       1      2        zb-v        2    2    none      no      fp16    1      2
+1       4      1        1f1b        2    3    selective yes     fp32    2      1
+2       1      1        1f1b        1    2    none      no      fp32    1      1
+2       1      1        1f1b        3    3    block     no      bf16    1      1
+2       2      1        1f1b        2    2    selective no      fp16    1      2
+2       1      2        gpipe       2    2    none      yes     fp16    1      2
+2       2      2        1f1b        1    3    none      no      fp32    2      1
+2       2      3        interleaved 1    2    block     no      bf16    3      1
+2       1      2        zb-h1       3    3    selective no      fp32    1      1
+2       2      4        zb-v        2    2    none      no      bf16    1      1
+4       1      1        1f1b        1    2    selective yes     bf16    1      1
+4       1      1        1f1b        2    3    none      no      fp32    2      1
+4       1      2        zb-v        1    3    block     no      fp16    1      2
+4       1      3        zb-h1       2    2    none      no      fp32    1      1
+ROWS
+}
+
+# same_positions CONTEXT TENSOR ...: 30 steps with the layout of that row are those of one rank.
+same_positions() {
+    micro=${11}
+    all="parallel.token_slices=4 batch.global=$((8 * micro * ${10})) batch.micro=$micro run.steps=30 eval.every=15 sample.tokens=12 precision.compute=$9"
+    alone "positions-$9-${10}-$micro" 1 $all
+    layout=positions$(echo "$*" | tr ' ' -) shape="$(pipes "$4" "$3") parallel.context=$1 parallel.tensor=$2 parallel.zero=$6 parallel.recompute=$7 parallel.offload=$8"
+    alone "$layout" $(($1 * $2 * $3 * $5)) $shape $all
+    like "runs/positions-$9-${10}-$micro" "runs/$layout"
+    rm -rf "runs/$layout"
+    count=$((count + 1))
+}
+
+every_context() {
+    count=0
+    contexts | sed 1d >rows
+    while read -r row; do same_positions $row; done <rows
+    [ $count -eq "$(sort -u rows | wc -l)" ] && [ $count -ge 16 ] || fail "$count layouts"
 }
 
 # Of the perceptron's hidden layers the first and the third are divided.
@@ -207,6 +260,16 @@ refused() {
     denied 4 "4 ranks ([device] ranks)" parallel.tensor=4 parallel.pipeline=2
     denied 8 "8 ranks ([device] ranks)" parallel.tensor=2 parallel.pipeline=2 parallel.data=3
     denied 18 "are 9 models, more than the lanes = 8" parallel.tensor=2
+    token="parallel.token_slices=4 parallel.zero=2"
+    denied 2 "token_slices = 8 is not a power of two up to slices = 4. Nearest that work: token_slices = 4" parallel.token_slices=8
+    denied 3 "token_slices = 3 is not a power of two" parallel.token_slices=3
+    denied 2 "micro-batches of 3 x 16 positions can't have [parallel] token_slices = 4: each has whole samples, or an equal part of one. Nearest that work: token_slices = 1, or [batch] micro = 4" parallel.token_slices=4 batch.micro=3 batch.global=24
+    denied 8 "context = 8 ranks can't have equal shares of token_slices = 4 and of slices = 4 with tensor = 1. Nearest that work: context = 4" $token parallel.context=8
+    denied 8 "context = 4 ranks can't have equal shares of token_slices = 4 and of slices = 4 with tensor = 2. Nearest that work: context = 2" $token parallel.context=4 parallel.tensor=2
+    denied 2 "Nearest that work: zero = 2, or context = 1; found zero = 1" parallel.token_slices=4 parallel.context=2 parallel.zero=1
+    denied 2 "sequence = yes divides the rows that token_slices = 4 divides, too" $token parallel.tensor=2 parallel.sequence=yes
+    denied 3 "context = 2, pipeline = 1 does not divide 3 ranks" $token parallel.context=2
+    denied 18 "are 9 models, more than the lanes = 8" $token parallel.context=2
     [ ! -e runs/denied ] || fail "something was written"
     near 2 2
     together apart parallel.tensor=2 cluster.timeout=6
@@ -244,8 +307,9 @@ verbs() {
 on_nodes() {
     run=nodes shape=$*
     set -- run.steps=12 eval.every=6 sample.tokens=12
+    for key in $shape; do case $key in parallel.token_slices=*) set -- "$@" "$key" ;; esac; done
     alone ref-nodes 1 "$@"
-    together nodes "$@" $shape
+    together nodes $shape run.steps=12 eval.every=6 sample.tokens=12
     boot nodes
     ended 0
     on 0 "on $nodes nodes"
@@ -265,6 +329,12 @@ far_inside() {
     net_down
     rm -rf node?
     far 2 2 2 2 && on_nodes parallel.tensor=2 parallel.sequence=yes $(pipes zb-v 2) parallel.zero=3
+}
+far_positions() {
+    far 2 2 && on_nodes parallel.token_slices=4 parallel.context=4 parallel.zero=2
+    net_down
+    rm -rf node?
+    far 2 2 2 2 && on_nodes parallel.token_slices=4 parallel.context=2 parallel.tensor=2 $(pipes 1f1b 2) parallel.zero=3
 }
 far_apart() {
     far 1 1 1 1 && on_nodes parallel.tensor=2 $(pipes interleaved 2)
@@ -305,6 +375,25 @@ STOPS
     like runs/unmoved "runs/moved-$how"
 }
 
+# The same among layouts that share positions.
+moved_positions() {
+    run=moved-positions
+    set -- eval.every=20 eval.batches=2 checkpoint.every=10 parallel.token_slices=4 schedule.decay_steps=40
+    alone unmoved-positions 1 run.steps=40 "$@"
+    while read -r steps ranks layout; do
+        settings "$run" "$@" run.steps=$steps device.ranks="$ranks" $layout
+        expect 0 train "$run"
+    done <<'MOVES'
+10 8 parallel.context=4 parallel.pipeline=2 parallel.zero=2
+20 1 parallel.zero=0
+30 4 parallel.context=2 parallel.tensor=2 parallel.zero=3
+40 6 parallel.context=2 parallel.zero=2
+MOVES
+    hashes "runs/$run" >found
+    hashes runs/unmoved-positions >want
+    same want found "hashes of a run that was moved"
+}
+
 # --- lost -------------------------------------------------------------------------------------------------------------
 
 # cube SCHEDULE: the settings of two pipelines of two stages of two ranks.
@@ -318,6 +407,11 @@ killed_in_steps() {
     loses steps-1f1b 8 $(cube 1f1b) parallel.zero=2 "$@"
     loses steps-4 4 parallel.tensor=4 parallel.sequence=yes "$@"
     seen "add up slices" "gather rows"
+    whole=whole-positions
+    set -- parallel.token_slices=4 "$@"
+    alone $whole 1 "$@"
+    loses steps-context 8 parallel.context=4 $(pipes zb-v 2) parallel.zero=2 "$@"
+    seen "exchange rows for heads" "exchange heads for rows"
 }
 
 # Nearly all the time is an evaluation's, a sample's, a checkpoint's.
@@ -389,6 +483,7 @@ damaged() {
 }
 
 try every_layout
+try every_context
 try llama
 try perceptron
 try refused
@@ -397,8 +492,10 @@ try near_inside
 try near_apart
 try far_inside
 try far_apart
+try far_positions
 try stopped_by_term stopped_by TERM
 try stopped_by_kill stopped_by KILL
+try moved_positions
 try killed_in_steps
 try killed_in_evaluations
 try killed_in_samples

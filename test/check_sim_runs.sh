@@ -56,6 +56,34 @@ tensor() {
     dealt t4-gpipe 8 parallel.tensor=4 parallel.pipeline=2 parallel.schedule=gpipe parallel.sequence=yes $fp16
 }
 
+# Ranks that share positions, each with one token slice or two, alone, beside each other, in pipelines, and with layers shared as well.
+context() {
+    export SIM_SEED=10
+    gpu_runs "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
+    sed -i 's/^heads = .*/heads = 4/' base.ini
+    printf '[parallel]\nslices = 4\ntoken_slices = 4\n' >>base.ini
+    dealt k4-d2 2 parallel.zero=1
+    dealt c4 4 parallel.context=4 parallel.zero=2
+    dealt c2-v 4 parallel.context=2 parallel.zero=3 parallel.pipeline=2 parallel.schedule=zb-v parallel.chunks=2
+    bf16="precision.compute=bf16 precision.rounding=stochastic"
+    dealt c2-d2 4 parallel.context=2 parallel.zero=3 parallel.recompute=block $bf16
+    dealt c2-t2 4 parallel.context=2 parallel.zero=2 parallel.tensor=2 $bf16
+    fp16="precision.compute=fp16 precision.scale_window=2"
+    dealt c2-offload 2 parallel.context=2 parallel.zero=2 parallel.offload=yes $fp16
+    dealt c2-cube 8 parallel.context=2 parallel.zero=2 parallel.tensor=2 parallel.pipeline=2 parallel.schedule=zb-h1 $fp16
+}
+
+# A Llama whose 17 positions are shared unevenly.
+context_llama() {
+    export SIM_SEED=11
+    gpu_runs "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
+    sed -i -e 's/^heads = .*/type = llama\nheads = 8\nkv_heads = 4\nqk_norm = yes/' -e 's/^context = .*/context = 17/' -e '/^dropout/d' base.ini
+    printf '[parallel]\nslices = 4\ntoken_slices = 2\n' >>base.ini
+    dealt c2 2 parallel.context=2 parallel.zero=2
+    dealt c2-d2 4 parallel.context=2 parallel.zero=3 precision.compute=bf16 model.tied=yes
+    dealt c2-t2 4 parallel.context=2 parallel.zero=2 parallel.tensor=2 precision.compute=fp16
+}
+
 # A Llama whose heads are in groups, and which shares 17 rows unevenly.
 tensor_llama() {
     export SIM_SEED=9
@@ -541,6 +569,8 @@ try ranks
 try pipelines
 try tensor
 try tensor_llama
+try context
+try context_llama
 try perceptron
 try likelihoods
 try ahead

@@ -114,6 +114,23 @@ RUNS
     [ "$(last_hash node0/runs/far)" = "$whole" ] || fail "two nodes: $(last_hash node0/runs/far), expected $whole"
 }
 
+# So do ranks that share positions.
+shared_positions() {
+    set -- model.layers=2 parallel.slices=2 parallel.token_slices=2
+    settings kept "$@"
+    expect 0 timeout 200 "$bin" base.ini kept.ini
+    kept=$(last_hash runs/kept)
+    [ -n "$kept" ] || fail "one rank: no hash of step 6"
+    while read -r name ranks more; do
+        settings "$name" "$@" device.ranks=$ranks parallel.context=2 $more
+        expect 0 timeout 200 "$bin" base.ini "$name.ini"
+        [ "$(last_hash "runs/$name")" = "$kept" ] || fail "$name: $(last_hash "runs/$name"), expected $kept"
+    done <<'RUNS'
+context 2 parallel.zero=2
+context-pipe 4 parallel.zero=3 parallel.pipeline=2 parallel.schedule=zb-h1
+RUNS
+}
+
 several_nodes() {
     near 1 2
     settings nodes cluster.nodes="$list" cluster.port="$port" parallel.zero=2
@@ -139,6 +156,7 @@ try one_rank
 try several_ranks
 try pipelines
 try shared_layers
+try shared_positions
 try several_nodes
 try stopped_and_continued
 finish

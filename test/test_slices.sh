@@ -75,6 +75,23 @@ any_layout() {
 2x2 4 parallel.tensor=2 parallel.zero=3 reduce.bucket_mb=0.02
 2x1x2 4 parallel.tensor=2 parallel.sequence=yes parallel.pipeline=2 parallel.schedule=zb-h1
 SHARES
+    positions "$@"
+}
+
+# Ranks that share positions, whose sums are cut once more.
+positions() {
+    cp one.hashes whole.hashes
+    trained tokens "$@" parallel.token_slices=4
+    ! cmp -s tokens.hashes whole.hashes || fail "token slices change no bit"
+    while read -r deal ranks more; do
+        trained "context-$deal" "$@" parallel.token_slices=4 device.ranks=$ranks $more
+        same tokens.hashes "context-$deal.hashes" "the hashes of one rank and of $ranks ($deal)"
+    done <<'CONTEXTS'
+none 3 parallel.zero=1
+2 2 parallel.context=2 parallel.zero=2
+4x2 8 parallel.context=4 parallel.zero=3 reduce.bucket_mb=0.02 parallel.recompute=block
+2x2x2 8 parallel.context=2 parallel.tensor=2 parallel.pipeline=2 parallel.zero=2 parallel.schedule=zb-h1
+CONTEXTS
 }
 gpt_layouts() {
     any_layout

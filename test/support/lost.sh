@@ -15,12 +15,15 @@ pipes() {
 
 # called RANK RANKS SETTING...: its name in every message, with its place in a layout of so many ranks.
 called() {
-    member=$1 data=$2 tensor=1 stages=1 place=
+    member=$1 data=$2 tensor=1 context=1 stages=1 place=
     shift 2
-    for each; do case $each in parallel.pipeline=*) stages=${each#*=} ;; parallel.tensor=*) tensor=${each#*=} ;; esac; done
-    data=$((data / tensor / stages))
-    [ $stages -eq 1 ] || place=", stage $((member / tensor / data))"
-    [ $data -eq 1 ] || place="$place, data $((member / tensor % data))"
+    for each; do
+        case $each in parallel.pipeline=*) stages=${each#*=} ;; parallel.tensor=*) tensor=${each#*=} ;; parallel.context=*) context=${each#*=} ;; esac
+    done
+    data=$((data / tensor / context / stages))
+    [ $stages -eq 1 ] || place=", stage $((member / tensor / context / data))"
+    [ $data -eq 1 ] || place="$place, data $((member / tensor / context % data))"
+    [ $context -eq 1 ] || place="$place, context $((member / tensor % context))"
     [ $tensor -eq 1 ] || place="$place, tensor $((member % tensor))"
     echo "rank $member (localhost$place)"
 }
