@@ -94,6 +94,7 @@ typedef struct device_info {
     char name[96];     // "cpu avx512 x2 threads"
     char choice[256];  // why this device: "auto: built without CUDA"
     int threads;
+    char bus_id[32];  // a GPU's on the PCI bus: "0000:41:00.0"; "" of a CPU
 } device_info;
 
 // ERR_UNAVAILABLE says what is missing and what to do.

@@ -24,7 +24,8 @@
 typedef struct run {
     session x;
     monitor m;
-    board *b;  // shared with the node's supervisor
+    board *b;          // shared with the node's supervisor and watcher
+    board_rank *mine;  // this rank's part of it, NULL: it has none
     rank_report times;
     power power;
     int lock;           // holds DIR/NAME/lock
@@ -216,9 +217,18 @@ static err_t open_directory(run *r) {
     return monitor_open(&r->m, &(log_setup){.dir = r->x.dir, .c = &only_events, .quiet = r->x.ranks->rank != 0});
 }
 
+static void show_rank(run *r) {
+    const session *x = &r->x;
+    if (!r->mine) return;
+    board_name_device(r->mine, device_about(x->dev)->bus_id);
+    atomic_store(&r->mine->device_bytes, (int64_t)(state_bytes(&x->state) + x->runner.memory.bytes));
+    step_show(&r->x.runner, r->mine);
+}
+
 static err_t run_open(run *r, const config *c, const launch *at) {
     if (at->local == 0) TRY(lock_directory(r, c, false));
     TRY(session_open(&r->x, c, SESSION_TRAIN, at));
+    show_rank(r);
     TRY(report_open(&r->times, r->x.ranks->world));
     TRY(comm_agree_ok(r->x.ranks, open_directory(r), r->x.s));
     TRY(comm_agree_ok(r->x.ranks, resume_or_start(r), r->x.s));
@@ -268,6 +278,7 @@ static err_t log_step(run *r, const step_result *s, double ms) {
     bool hashed = due(step, c->log.hash_every);
     bool logged = due(step, c->log.every) || step == c->run.steps || hashed || !s->applied;
     char hash[17];
+    if (hashed) board_doing(r->mine, "hash the weights", -1, step);
     if (hashed) TRY(session_settle(&r->x));
     if (hashed) TRY(state_fetch(&r->x.state, false));
     if (hashed) TRY(ckpt_hash(&r->x.state.ckpt, hash));
@@ -337,6 +348,7 @@ static err_t evaluate_all(session *x, evaluation *e, figures *f) {
 static err_t evaluate_now(run *r, bool *improved) {
     session *x = &r->x;
     double start = clock_now();
+    board_enter(r->mine, PHASE_EVALUATING, x->step);
     evaluation e;
     figures f = {0};
     TRY(evaluate_all(x, &e, &f));
@@ -365,6 +377,7 @@ static err_t save_now(run *r, bool again) {
     session *x = &r->x;
     ckpt_counters *at = &x->state.ckpt.at;
     double start = clock_now();
+    board_enter(r->mine, PHASE_SAVING, x->step);
     TRY(session_settle(x));
     TRY(session_counters(x));
     monitor_sync(&r->m);
@@ -393,6 +406,7 @@ static err_t write_sample(run *r) {
 }
 
 static err_t show_sample(run *r) {
+    board_enter(r->mine, PHASE_SAMPLING, r->x.step);
     TRY(session_settle(&r->x));
     r->x.ranks->phase = (comm_phase){"sample", r->x.step, 0};
     err_t rc = r->x.ranks->rank == 0 || session_writes_together(&r->x) ? write_sample(r) : session_hear_sample(&r->x);
@@ -495,6 +509,7 @@ static err_t say_stopped(run *r) {
 static err_t run_steps(run *r) {
     const config *c = r->x.cfg;
     monitor_log(&r->m, &(record){RECORD_START, .start.step = r->x.step});
+    board_enter(r->mine, PHASE_STEPPING, r->x.step);
     while (r->x.step < c->run.steps) {
         bool stopping = false;
         TRY(step_or_save(r, &stopping));
@@ -503,6 +518,7 @@ static err_t run_steps(run *r) {
         atomic_fetch_add(&r->b->looking, 1);
         err_t rc = between_steps(r, stopping);
         atomic_fetch_sub(&r->b->looking, 1);
+        board_enter(r->mine, PHASE_STEPPING, r->x.step);
         TRY(rc);
         if (stopping) return say_stopped(r);
     }
@@ -535,9 +551,11 @@ err_t train_rank(const config *c, const launch *at, board *b) {
     if (!r) return err_set(ERR_INTERNAL, "no memory for a run");
     r->lock = -1;
     r->b = b;
+    r->mine = board_place(b, at->local);
     err_t rc = run_all(r, c, at);
     if (rc == ERR_UNAVAILABLE) say_where(r);
     err_record why = *err_last();
+    board_enter(r->mine, PHASE_ENDED, r->x.step);
     session_abort(&r->x, rc);
     r->m.quiet = true;  // main.c prints it
     if (rc != ERR_OK && rc != ERR_INTERRUPTED) monitor_event(&r->m, "failed", r->x.step, why.text);

@@ -64,6 +64,7 @@ static err_t describe(cuda_device *d) {
                        p.name, p.major, p.minor);
     d->head.info.kind = DEVICE_CUDA;
     d->head.info.threads = 1;
+    CUDA(cudaDeviceGetPCIBusId(d->head.info.bus_id, sizeof d->head.info.bus_id, d->index));
     snprintf(d->head.info.choice, sizeof d->head.info.choice, "compute capability %d.%d, %d SMs, %.1f GB, driver for CUDA %d.%d", p.major, p.minor,
              p.multiProcessorCount, (double)p.totalGlobalMem / 1e9, driver / 1000, driver % 1000 / 10);
     return ERR_OK;

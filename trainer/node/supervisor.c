@@ -132,6 +132,7 @@ static err_t be_rank(crew *w, int local, pid_t parent, const sigset_t *before, c
     launch_become(&w->at, local);
     notify_forget();
     *rank = w->at.rank;
+    atomic_store(&w->b->rank[local].pid, getpid());
     pthread_t listener;
     err_t rc = start_listener(&listener, w->b, before);
     if (rc == ERR_OK) {
@@ -141,7 +142,7 @@ static err_t be_rank(crew *w, int local, pid_t parent, const sigset_t *before, c
     }
     if (rc != ERR_OK && rc != ERR_INTERRUPTED && w->world > 1) say_who(&w->at);
     launch_close(&w->at);
-    munmap(w->b, sizeof *w->b);
+    munmap(w->b, board_bytes(w->locals));
     return rc;
 }
 
@@ -280,10 +281,11 @@ static err_t open_crew(crew *w, const config *c, world_check fits) {
     free(cl);
     TRY(rc);
     w->pid = calloc((size_t)w->locals, sizeof *w->pid);
-    w->b = mmap(NULL, sizeof *w->b, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    w->b = mmap(NULL, board_bytes(w->locals), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (w->b != MAP_FAILED) board_init(w->b, w->locals);
     if (w->pid && w->place && w->b != MAP_FAILED) return ERR_OK;
     free(w->pid), free(w->place);
-    if (w->b != MAP_FAILED) munmap(w->b, sizeof *w->b);
+    if (w->b != MAP_FAILED) munmap(w->b, board_bytes(w->locals));
     launch_close(&w->at);
     return err_set(ERR_INTERNAL, "no memory to watch %d ranks", w->locals);
 }
@@ -348,7 +350,7 @@ err_t supervise(const config *c, world_check fits, rank_body body, int *rank, in
     err_t rc = local < 0 ? no_fork(&w) : lead(&w, c, &set);
     if (local < 0) launch_close(&w.at);
     free(w.pid), free(w.place);
-    munmap(w.b, sizeof *w.b);
+    munmap(w.b, board_bytes(w.locals));
     while (sigtimedwait(&set, NULL, &(struct timespec){0}) > 0) {}  // discards a late request: there is nothing left to stop
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     sigaction(SIGCHLD, &was_child, NULL);

@@ -5,18 +5,7 @@
 
 #include "comm/team/team.h"
 #include "trainer/config/config.h"
-
-#include <stdatomic.h>
-
-// A page that supervisor and ranks share: the node's state, and requests to it. Written by the ranks, `stop` by the
-// supervisor.
-typedef struct board {
-    atomic_int stop;       // finish the step, save, leave
-    atomic_int ready;      // ranks that have joined and loaded
-    _Atomic int64_t step;  // last finished step
-    _Atomic double loss;   // and its loss
-    atomic_int looking;    // evaluating, sampling or saving: no step finishes now, and none is expected
-} board;
+#include "trainer/log/board.h"
 
 // The body of a rank. With [device] threads = 0 and several ranks on this node, its config has its share of the
 // threads. Its main thread and the threads that it starts have SIGTERM blocked: the signal has its own listener, and

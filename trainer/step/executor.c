@@ -18,6 +18,7 @@ typedef struct micro {
     int buffer;
     int fresh;          // a buffer that starts from zero and still holds what it held: the next micro-batch overwrites it; -1: none
     bool works;         // it has samples
+    int64_t number;     // of it in the step, for the board
     const action *add;  // the last micro-batch of a rank alone: the siblings that its lane completes, `adds` of them
     int adds;
     // Of a pipeline:
@@ -62,6 +63,12 @@ pass executor_pass(step_runner *r, int64_t B) {
     flow_use(&r->flow, &p);
     return p;
 }
+
+// What it computes, for the board.
+static void show(const micro *m, const char *what) { board_doing(m->r->board, what, m->number, m->r->together.step); }
+
+static const char *const part_text[] = {
+    [PASS_FORWARD] = "forward", [PASS_BACKWARD] = "backward", [PASS_INPUTS] = "backward of inputs", [PASS_WEIGHTS] = "backward of weights"};
 
 // --- samples -----------------------------------------------------------------------------------------------------------
 
@@ -118,6 +125,8 @@ static err_t load(micro *m, loader *data, int64_t step, const action *a) {
     step_flight *f = &r->flight[place];
     bool failed = r->data_failed.code != ERR_OK;  // reported to the others at the step's end
     m->buffer = a->buffer;
+    m->number = f->number = a->lane * r->state->o.micros + a->micro;
+    show(m, "wait for data");
     TRY(failed ? stopwatch_begin(&r->together.watch, SPAN_DATA, r->s) : next_batch(r, data, step, a, &f->b));
     failed = r->data_failed.code != ERR_OK;
     f->works = m->works = !failed || step_shares(r);
@@ -202,7 +211,8 @@ static err_t run_stage(micro *m, const action *a, pass_part part) {
     step_runner *r = m->r;
     const step_flight *f = &r->flight[a->place];
     m->blocks = a, m->part = part, m->losses = recorded_losses(a);
-    m->works = f->works, m->b = f->b;
+    m->works = f->works, m->b = f->b, m->number = f->number;
+    show(m, part_text[part]);
     if (begins_unit(r, a, part) && fault_hit(r->faults, FAULT_UNIT)) kill(getpid(), SIGKILL);
     if (m->works) {
         m->p = micro_pass(r, a->place, a->buffer);
@@ -239,6 +249,7 @@ static err_t await(step_runner *r, int i, int64_t step) {
     const message *m = &r->stages->table.message[i];
     bool before = (m->kind == MESSAGE_ACTIVATIONS) != m->sends;
     r->ranks->phase = (comm_phase){what[m->sends][m->kind], step, m->stage};
+    board_doing(r->board, r->ranks->phase.what, m->stage, step);
     TRY(parallel_wait_as(&r->together, before ? SPAN_BEFORE : SPAN_AFTER, links_done(&r->links, i)));
     return links_left(&r->links, i);
 }
@@ -282,7 +293,9 @@ static err_t add_siblings(micro *m) {
 
 static err_t queue_whole(void *ctx) {
     micro *m = ctx;
+    show(m, part_text[PASS_FORWARD]);
     TRY(run_blocks(m->r, &m->p, PASS_FORWARD, 0, m->r->net->blocks - 1));
+    show(m, part_text[PASS_BACKWARD]);
     TRY(run_blocks(m->r, &m->p, PASS_BACKWARD, 0, m->r->net->blocks - 1));
     TRY(queue_means(m));
     return add_siblings(m);
@@ -294,6 +307,7 @@ static err_t run_whole(micro *m) {
     if (!m->works) return add_siblings(m);
     if (!r->records || !r->ran) return queue_whole(m);
     r->ranks->table->alive(r->ranks);
+    show(m, "forward and backward");
     return replay_run(&r->recorded_micro[8 * m->buffer + 4 * m->p.fresh + 2 * (m->adds > 0) + r->place], r->s, queue_whole, m);
 }
 
@@ -320,10 +334,12 @@ static err_t run_action(micro *m, const action *a, loader *data, int64_t step) {
     case ACTION_NEED: return parallel_need(x, a->first);
     case ACTION_FORWARD:
         if (r->pipelined) return run_stage(m, a, PASS_FORWARD);
+        show(m, part_text[PASS_FORWARD]);
         return run_blocks(r, m->works ? &m->p : NULL, PASS_FORWARD, a->first, a->last);
     case ACTION_TAKE: return parallel_take(x, a->bucket);
     case ACTION_BACKWARD:
         if (r->pipelined) return run_stage(m, a, PASS_BACKWARD);
+        show(m, part_text[PASS_BACKWARD]);
         return run_blocks(r, m->works ? &m->p : NULL, PASS_BACKWARD, a->first, a->last);
     case ACTION_INPUTS: return run_stage(m, a, PASS_INPUTS);
     case ACTION_WEIGHTS: return run_stage(m, a, PASS_WEIGHTS);

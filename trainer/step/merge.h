@@ -12,6 +12,7 @@
 #include "comm/cost.h"
 #include "gpu/ops.h"
 #include "model/model.h"
+#include "trainer/log/board.h"
 #include "trainer/log/stopwatch.h"
 
 typedef struct merge_ranks {
@@ -29,6 +30,7 @@ typedef struct merge_ranks {
     double waited_s;   // in calls, by the host's clock; the owner takes it from here
     comm_cost sent;    // of calls on paper, and how many
     int calls;
+    board_rank *board;  // NULL: nowhere to say what is under way
 } merge_ranks;
 
 // ranks and run outlive it. One rank: there is nothing to merge, and merge.ctx is NULL.

@@ -26,6 +26,13 @@ err_t parallel_wait_as(parallel *x, span_kind kind, event *e) {
 
 err_t parallel_wait_for(parallel *x, event *e) { return parallel_wait_as(x, SPAN_WAIT, e); }
 
+err_t parallel_wait_shown(parallel *x, event *e, const char *what, int64_t number) {
+    board_task before = board_doing(x->board, what, number, x->step);
+    err_t rc = parallel_wait_for(x, e);
+    board_resume(x->board, before);
+    return rc;
+}
+
 typedef struct side_call {
     parallel *x;
     const char *phase;
@@ -40,7 +47,9 @@ static err_t run_call(void *ctx, stream *inner) {
     double since = clock_now();
     x->ranks->phase.what = k->phase, x->ranks->phase.step = k->step, x->ranks->phase.number = k->what;
     TRY(stopwatch_begin(&x->watch, SPAN_BUSY, inner));
-    TRY(k->body(x, k->what, k->turn, inner));
+    board_beside(x->board, k->phase, k->what);
+    TRY(k->body(x, k->what, k->turn, inner));  // a failure leaves on the board what failed
+    board_beside(x->board, NULL, -1);
     double before = atomic_load(&x->busy_s), spent = clock_now() - since;
     while (!atomic_compare_exchange_weak(&x->busy_s, &before, before + spent)) {}
     return stopwatch_end(&x->watch, SPAN_BUSY, inner);
@@ -63,7 +72,7 @@ err_t parallel_take(parallel *x, int k) {
     const zero_bucket *b = &t->zero.bucket[k];
     int before = k - t->slots, at = k % t->slots;
     if (before < 0) before = (t->zero.buckets - 1 - at) / t->slots * t->slots + at;  // the slot's last bucket of the previous turn
-    TRY(parallel_wait_for(x, x->reduced[before]));
+    TRY(parallel_wait_shown(x, x->reduced[before], "wait until a bucket is reduced", before));
     TRY(stream_zero(x->s, t->slot[at].data, b->floats * sizeof(float)));
     for (int g = b->first; g < b->first + b->count; g++)
         for (int i = t->zero.segment[g].first; i < t->zero.segment[g].first + t->zero.segment[g].rows; i++)
@@ -87,7 +96,7 @@ err_t parallel_reduce(parallel *x, int k, int64_t turn) {
 
 err_t parallel_settle(parallel *x) {
     if (x->ranks->world == 1) return ERR_OK;
-    for (int k = 0; k < x->state->zero.buckets; k++) TRY(parallel_wait_for(x, x->reduced[k]));
+    for (int k = 0; k < x->state->zero.buckets; k++) TRY(parallel_wait_shown(x, x->reduced[k], "wait until a bucket is reduced", k));
     return ERR_OK;
 }
 
@@ -96,7 +105,10 @@ err_t parallel_settle(parallel *x) {
 err_t parallel_join(parallel *x) {
     if (!x->side) return ERR_OK;
     TRY(event_record(x->joined, x->side));
-    return parallel_wait_as(x, SPAN_JOIN, x->joined);
+    board_task before = board_doing(x->board, "wait for communication", -1, x->step);
+    err_t rc = parallel_wait_as(x, SPAN_JOIN, x->joined);
+    board_resume(x->board, before);
+    return rc;
 }
 
 err_t parallel_wait(parallel *x) {

@@ -5,6 +5,7 @@
 #define TRAINER_STEP_PARALLEL_H
 
 #include "comm/cost.h"
+#include "trainer/log/board.h"
 #include "trainer/log/stopwatch.h"
 #include "trainer/step/state.h"
 
@@ -49,6 +50,7 @@ struct parallel {
     double wait_s[SPANS];   // seconds that the host waited, by what for (WAIT, BEFORE, AFTER, JOIN), since parallel_times
     _Atomic double busy_s;  // seconds in communication, since parallel_times
     stopwatch watch;        // both by the device's clock, where the device runs asynchronously
+    board_rank *board;      // NULL: nowhere to say what is under way
 };
 
 // What else a step may wait for: messages of this rank of a pipeline, and its stages (trainer/step/stages.h; else 0 and 1); meetings
@@ -85,6 +87,9 @@ err_t parallel_follow(parallel *x);
 // The compute stream waits for the event, and the time is counted as SPAN_WAIT, or as this kind.
 err_t parallel_wait_for(parallel *x, event *e);
 err_t parallel_wait_as(parallel *x, span_kind kind, event *e);
+
+// parallel_wait_for; meanwhile the board says what is waited for, and then again what it said before.
+err_t parallel_wait_shown(parallel *x, event *e, const char *what, int64_t number);
 
 // Queues body(x, what, turn, inner) on the side stream, and records `done` after it. Its time is counted. It waits for
 // what was computed before the last parallel_follow: one serves all calls that follow with nothing computed between

@@ -243,6 +243,8 @@ err_t step_commit(step_runner *r) {
                          &(parallel_spans){.messages = messages, .chunks = chunks, .merges = r->merge.calls + r->swap.at.calls});
 }
 
+void step_show(step_runner *r, board_rank *board) { r->board = r->together.board = r->merge.board = board; }
+
 void step_close(step_runner *r) {
     parallel_close(&r->together);
     arena_close(&r->memory);
@@ -369,6 +371,7 @@ static err_t report(step_runner *r, const step_slot *to) {
 static err_t share(step_runner *r) {
     comm *c = r->ranks;
     if (c->world == 1) return ERR_OK;
+    board_doing(r->board, "share losses and norms", -1, r->together.step);
     if (r->pipelined) TRY(links_settle(&r->links));
     TRY(parallel_join(&r->together));
     c->phase.what = "share losses and norms", c->phase.step = r->together.step, c->phase.number = 0;
@@ -517,11 +520,13 @@ err_t step_queue(step_runner *r, loader *data, int64_t step) {
     to->step = step;
     stopwatch_start(watch);
     TRY(run_lanes(r, data, step));
+    board_doing(r->board, "add up the gradient", -1, step);
     TRY(tied_gradients(r->state, r->s));
     TRY(queue_or_replay(r, &r->recorded_squares, queue_squares, r));
     TRY(stopwatch_end(watch, SPAN_STEP, r->s));
     TRY(report(r, to));
     TRY(share(r));
+    board_doing(r->board, "update", -1, step);
     TRY(update(r, to));
     stopwatch_turn(watch);  // the weights travel while the next step begins, and may arrive after this step is collected
     TRY(parallel_spread(&r->together));
@@ -536,6 +541,7 @@ err_t step_collect(step_runner *r, step_result *out) {
     bool failed, stop;
     if (!r->uncollected) return err_set(ERR_INTERNAL, "no step is queued that could be collected");
     const step_slot *from = &r->slot[r->oldest % r->ahead];
+    board_doing(r->board, "wait for the step's end", -1, from->step);
     TRY(event_wait(from->done));
     TRY(r->ranks->table->query(r->ranks));  // an aborted transport ends with wrong numbers: don't use them
     read_reports(r, from, &failed, &stop);

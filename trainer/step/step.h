@@ -6,6 +6,7 @@
 #include "data/loader.h"
 #include "model/flow.h"
 #include "trainer/config/config.h"
+#include "trainer/log/board.h"
 #include "trainer/log/report.h"
 #include "trainer/step/action.h"
 #include "trainer/step/links.h"
@@ -28,7 +29,8 @@ typedef struct step_slot {
 // A micro-batch between its first block and its last.
 typedef struct step_flight {
     batch b;
-    bool works;  // it has samples
+    bool works;      // it has samples
+    int64_t number;  // of the micro-batch in the step, for the board
 } step_flight;
 
 // Who takes part: all ranks, and of a pipeline their groups and what of the model is here.
@@ -91,6 +93,7 @@ typedef struct step_runner {
     void (*sense)(void *ctx, int64_t step, double *report);
     void *sense_ctx;
     fault_list *faults;      // NULL: none
+    board_rank *board;       // where this rank says what it is doing; NULL: nowhere
     err_record data_failed;  // why this rank could not read its data in a step that is not collected yet
     double began, data_s;    // of the step: when it began, and how long it waited for the loader
 } step_runner;
@@ -110,6 +113,9 @@ typedef struct step_result {
 // Declares everything; step_commit allocates it.
 err_t step_open(step_runner *r, const config *cfg, device *dev, stream *s, const step_ranks *ranks, model *net, train_state *state);
 err_t step_commit(step_runner *r);
+
+// From here on this rank says on the board which operation of a step it is at. Call it after step_commit.
+void step_show(step_runner *r, board_rank *board);
 void step_close(step_runner *r);
 
 // Runs this rank's lanes of the step, whose micro-batches come next from the loader, and adds all ranks' lanes.

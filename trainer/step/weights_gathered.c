@@ -42,7 +42,7 @@ static void point_rows(const train_state *t, int block) {
 }
 
 static err_t need(parallel *x, int block) {
-    TRY(parallel_wait_for(x, x->gathered[block % 2]));
+    TRY(parallel_wait_shown(x, x->gathered[block % 2], "wait for weights of block", block));
     point_rows(x->state, block);
     return ERR_OK;
 }

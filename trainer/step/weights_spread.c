@@ -13,7 +13,7 @@ static err_t need(parallel *x, int block) {
     for (int g = 0; g < t->zero.segments; g++) {
         if (!x->fresh[g] || !state_uses(t, block, g)) continue;
         x->fresh[g] = false;
-        TRY(parallel_wait_for(x, x->arrived[g]));
+        TRY(parallel_wait_shown(x, x->arrived[g], "wait for weights of block", block));
     }
     return ERR_OK;
 }

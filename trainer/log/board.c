@@ -1,0 +1,114 @@
+// trainer/log/board.c: see trainer/log/board.h.
+//
+// The sequence lock is Boehm's ("Can seqlocks get along with programming language memory models?", 2012), with the data
+// as atomic words: stores that release, loads that acquire, and no fence, which ThreadSanitizer would not understand. On
+// x86-64 they are plain moves. A reader that sees a word of a new writing so also sees that the sequence is odd, or has
+// moved on.
+#include "trainer/log/board.h"
+
+#include <string.h>
+#include <time.h>
+
+_Static_assert(sizeof(board_news) % sizeof(uint64_t) == 0, "board_news is copied in whole words");
+_Static_assert(sizeof((board_news *)0)->hash >= BOARD_HASH, "board_news.hash");
+
+const double board_bucket_s[BOARD_BUCKETS - 1] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60};
+
+static const char *const phase_names[BOARD_PHASES] = {[PHASE_STARTING] = "starting", [PHASE_STEPPING] = "step", [PHASE_EVALUATING] = "evaluate",
+                                                      [PHASE_SAMPLING] = "sample",   [PHASE_SAVING] = "save",   [PHASE_ENDED] = "ended"};
+
+const char *board_phase_name(board_phase p) { return (unsigned)p < BOARD_PHASES ? phase_names[p] : "unknown"; }
+
+static int64_t now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+#define PUT(field, value) atomic_store_explicit(&(field), (value), memory_order_relaxed)
+#define GET(field) atomic_load_explicit(&(field), memory_order_relaxed)
+
+void board_init(board *b, int locals) {
+    int64_t now = now_ns();
+    b->locals = locals;
+    for (int i = 0; i < locals; i++) {
+        PUT(b->rank[i].number, -1);
+        PUT(b->rank[i].beside_number, -1);
+        PUT(b->rank[i].since_ns, now);
+        PUT(b->rank[i].phase_ns, now);
+    }
+}
+
+void board_name_device(board_rank *r, const char *bus_id) {
+    if (!r) return;
+    strncpy(r->device, bus_id, sizeof r->device - 1);
+    atomic_store_explicit(&r->named, 1, memory_order_release);
+}
+
+const char *board_device(const board_rank *r) { return atomic_load_explicit(&r->named, memory_order_acquire) ? r->device : ""; }
+
+// --- a rank ------------------------------------------------------------------------------------------------------------
+
+static void set(board_rank *r, const char *what, int64_t number, int64_t step, int64_t now) {
+    PUT(r->what, what);
+    PUT(r->number, number);
+    PUT(r->step, step);
+    PUT(r->since_ns, now);
+}
+
+void board_enter(board_rank *r, board_phase phase, int64_t step) {
+    if (!r) return;
+    int64_t now = now_ns();
+    int was = GET(r->phase);
+    if (was != (int)phase) {
+        PUT(r->in_phase_ns[was], GET(r->in_phase_ns[was]) + now - GET(r->phase_ns));
+        PUT(r->phase_ns, now);
+        PUT(r->phase, (int)phase);
+    }
+    set(r, NULL, -1, step, now);
+}
+
+board_task board_doing(board_rank *r, const char *what, int64_t number, int64_t step) {
+    if (!r) return (board_task){0};
+    board_task before = {GET(r->what), GET(r->number), GET(r->step)};
+    set(r, what, number, step, now_ns());
+    return before;
+}
+
+void board_resume(board_rank *r, board_task before) {
+    if (r) set(r, before.what, before.number, before.step, now_ns());
+}
+
+void board_beside(board_rank *r, const char *what, int64_t number) {
+    if (!r) return;
+    PUT(r->beside_number, number);
+    PUT(r->beside_ns, now_ns());
+    PUT(r->beside, what);
+}
+
+// --- news --------------------------------------------------------------------------------------------------------------
+
+void board_publish(board *b, const board_news *news) {
+    uint64_t word[BOARD_WORDS];
+    unsigned even = GET(b->sequence) & ~1u;
+    memcpy(word, news, sizeof word);
+    PUT(b->sequence, even + 1);
+    for (int i = 0; i < BOARD_WORDS; i++) atomic_store_explicit(&b->news[i], word[i], memory_order_release);
+    even = even + 2 ? even + 2 : 2;  // 0 is for none yet, also after four billion steps
+    atomic_store_explicit(&b->sequence, even, memory_order_release);
+}
+
+bool board_read(const board *b, board_news *out) {
+    enum { TRIES = 1000 };
+    uint64_t word[BOARD_WORDS];
+    for (int k = 0; k < TRIES; k++) {
+        unsigned before = atomic_load_explicit(&b->sequence, memory_order_acquire);
+        if (before == 0) return false;
+        if (before % 2) continue;
+        for (int i = 0; i < BOARD_WORDS; i++) word[i] = atomic_load_explicit(&b->news[i], memory_order_acquire);
+        if (GET(b->sequence) != before) continue;
+        memcpy(out, word, sizeof word);
+        return true;
+    }
+    return false;
+}

@@ -1,0 +1,120 @@
+// trainer/log/board.h: what the processes of a node know of each other while a run goes on. Shared memory, made by the
+// supervisor before it forks: ranks write, the supervisor and the watcher (trainer/watch/watcher.h) read.
+//
+//   rank[0 .. locals-1]  each rank writes its own, with relaxed stores: it never waits for a reader
+//   news                 a copy of the last records, written by the sink `board` of rank 0 alone, behind a sequence lock
+//   stop                 written by the supervisor, and by a rank that is asked to stop
+//
+// Texts of operations are constants of the binary, and all processes of a node are forks of its supervisor: a pointer to
+// one is valid in each of them.
+//
+// What a rank is doing is what its computing thread is doing, whose time a step takes. The communication beside it has a
+// field of its own (`beside`), so that it never hides what the rank really waits for. On a GPU both say what the host is
+// queueing, or what it waits for.
+#ifndef TRAINER_LOG_BOARD_H
+#define TRAINER_LOG_BOARD_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// What a rank is busy with. Only in STEPPING are steps expected to advance.
+typedef enum board_phase { PHASE_STARTING, PHASE_STEPPING, PHASE_EVALUATING, PHASE_SAMPLING, PHASE_SAVING, PHASE_ENDED, BOARD_PHASES } board_phase;
+
+const char *board_phase_name(board_phase p);  // "starting", "step", "evaluate", "sample", "save", "ended"
+
+enum { BOARD_DEVICE = 32, BOARD_HASH = 17, BOARD_UNIT = 16, BOARD_BUCKETS = 14 };
+
+// One rank's, alone in its cache lines. A reader may see `what` of one operation and `number` of the next for an
+// instant; of an operation that lasts, and only these matter, all is right.
+typedef struct board_rank {
+    _Alignas(128) _Atomic int pid;              // 0: not started yet
+    _Atomic int phase;                          // board_phase
+    _Atomic(const char *) what;                 // the operation: "forward", "backward", "reduce gradients" ...; NULL: none
+    _Atomic int64_t number;                     // of it: micro-batch, bucket ..., -1: none
+    _Atomic int64_t step;                       // it belongs to
+    _Atomic int64_t since_ns, phase_ns;         // when operation and phase began, CLOCK_MONOTONIC
+    _Atomic int64_t in_phase_ns[BOARD_PHASES];  // total time in phases that are over
+    _Atomic(const char *) beside;               // the last communication begun beside the computing, as long as it goes on; NULL: none
+    _Atomic int64_t beside_number, beside_ns;   // of it; when it began
+    _Atomic int64_t device_bytes;               // planned for its device: all arenas
+    // The loader's, copied after each step.
+    _Atomic int64_t read_bytes, read_retries;
+    _Atomic int64_t read_p50_ns, read_p99_ns;  // of reading one micro-batch, lately; 0: not known
+    _Atomic int named;                         // the next line is set, for good
+    char device[BOARD_DEVICE];                 // PCI bus id of its GPU, "" of a CPU
+} board_rank;
+
+// Upper bounds of the histogram of step times, seconds; the last bucket has no bound.
+extern const double board_bucket_s[BOARD_BUCKETS - 1];
+
+// Copies of rank 0's last records. What was not yet: NaN, or 0 of whole numbers. Whole words, so that it is copied by them.
+typedef struct board_news {
+    int64_t step, steps;  // last finished step, and how many the run has
+    int64_t units;        // tokens, or whatever is counted, since the run began
+    int64_t began_step;   // after which this process began
+    int64_t skipped;      // steps that were skipped since this process began
+    double loss, grad_norm, lr, loss_scale, ms, units_per_s, mfu, data_wait_ms, comm_wait_ms;
+    double step_time;  // when the last step was finished, seconds since 1970
+    double eval_loss, best;
+    int64_t eval_step, best_step;
+    int64_t checkpoint_step;  // 0: none since this process began
+    double checkpoint_time, checkpoint_ms;
+    char hash[24];          // of the newest checkpoint (BOARD_HASH bytes)
+    char unit[BOARD_UNIT];  // "token"
+    int64_t timed;          // steps in the histogram
+    double timed_s;         // and their sum
+    int64_t bucket[BOARD_BUCKETS];
+    int64_t p50_ns, p99_ns;  // of the last steps' times (at most 1024), 0: not known
+} board_news;
+enum { BOARD_WORDS = sizeof(board_news) / sizeof(uint64_t) };
+
+typedef struct board {
+    atomic_int stop;       // finish the step, save, leave
+    atomic_int ready;      // ranks that have joined and loaded
+    _Atomic int64_t step;  // last finished step
+    _Atomic double loss;   // and its loss
+    atomic_int looking;    // evaluating, sampling or saving: no step finishes now, and none is expected
+    int locals;            // set by the supervisor before it forks
+    atomic_uint sequence;  // odd: news is being written; 0: there is none yet
+    _Atomic uint64_t news[BOARD_WORDS];
+    board_rank rank[];  // locals of them
+} board;
+
+static inline size_t board_bytes(int locals) { return sizeof(board) + (size_t)locals * sizeof(board_rank); }
+
+// Of memory that is all zero: every rank is starting, now.
+void board_init(board *b, int locals);
+
+// Of the node's rank `local`; NULL where the board has no place for it.
+static inline board_rank *board_place(board *b, int local) { return b && local < b->locals ? &b->rank[local] : NULL; }
+
+// Its device: the rank says it once; others see "" until then.
+void board_name_device(board_rank *r, const char *bus_id);
+const char *board_device(const board_rank *r);
+
+// --- of a rank, about itself: from its main thread. r = NULL: nothing is done -------------------------------------------
+
+// A phase begins, and with it no operation: a few stores and one reading of the clock.
+void board_enter(board_rank *r, board_phase phase, int64_t step);
+
+typedef struct board_task {
+    const char *what;  // a constant text
+    int64_t number, step;
+} board_task;
+
+// An operation begins. Returns what was under way, for board_resume: the caller's operation goes on, as if it began now.
+board_task board_doing(board_rank *r, const char *what, int64_t number, int64_t step);
+void board_resume(board_rank *r, board_task before);
+
+// Of the thread of a side stream: a call begins, and has ended.
+void board_beside(board_rank *r, const char *what, int64_t number);
+
+// --- rank 0's news ---------------------------------------------------------------------------------------------------
+
+void board_publish(board *b, const board_news *news);
+// false: there is none yet, or rank 0 was writing again and again; *out is as before.
+bool board_read(const board *b, board_news *out);
+
+#endif
