@@ -223,7 +223,7 @@ asan: deps all
 # are between processes, which no sanitizer sees; within each, all that they order is atomic.
 TSAN       := CUDA=none BUILD=build/tsan BIN=build/tsan/lockstep CFLAGS="-O1 -g1 -Wno-tsan" SAN="-fsanitize=thread" \
               $(if $(filter x86_64,$(shell uname -m)),SIMD_portable="-O0 -w -fno-sanitize=thread")
-TSAN_TESTS := $(addprefix build/tsan/test/test_,pool loader team channels supervisor async)
+TSAN_TESTS := $(addprefix build/tsan/test/test_,pool loader team channels supervisor async board)
 RUN_TSAN   = rm -f build/tsan/race.*; export TSAN_OPTIONS="halt_on_error=1 log_path=$(CURDIR)/build/tsan/race"; \
              sh test/run.sh $(1); rc=$$?; ! cat build/tsan/race.* 2>/dev/null && exit $$rc
 tsan-programs:

@@ -27,9 +27,11 @@ typedef struct batch {
 } batch;
 
 typedef struct loader_stats {
-    double wait_s;    // total time that the trainer has waited for batches
-    int depth;        // batches that the loader now reads ahead: grows when the trainer had to wait, shrinks when it never does
-    int64_t retries;  // reads that failed first and succeeded later
+    double wait_s;                  // total time that the trainer has waited for batches
+    int depth;                      // batches that the loader now reads ahead: grows when the trainer had to wait, shrinks when it never does
+    int64_t retries;                // reads that failed first and succeeded later
+    int64_t bytes;                  // of all samples that were read, as they go to the trainer
+    double read_p50_s, read_p99_s;  // time of reading a micro-batch: of the last 1024; 0: none yet
 } loader_stats;
 
 int64_t loader_bytes(const loader_options *o);

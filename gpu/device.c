@@ -47,6 +47,10 @@ void device_close(device *d) {
 const device_info *device_about(const device *d) { return &d->info; }
 const ops *device_ops(const device *d) { return d->profile ? &profile_ops : d->ops; }
 err_t device_sense(device *d, device_sensors *out) { return d->backend->sense(d, out); }
+err_t device_memory(device *d, int64_t *used, int64_t *total) {
+    if (!d->backend->memory) return err_set(ERR_UNAVAILABLE, "%s has no memory of its own", d->info.name);
+    return d->backend->memory(d, used, total);
+}
 err_t device_alloc(device *d, memory_kind kind, size_t bytes, void **out) { return d->backend->alloc(d, kind, bytes, out); }
 void device_free(device *d, memory_kind kind, void *p, size_t bytes) {
     if (p) d->backend->free(d, kind, p, bytes);

@@ -131,6 +131,10 @@ typedef struct device_sensors {
 // and take up to some ms. ERR_UNAVAILABLE: nothing is known, and why.
 err_t device_sense(device *d, device_sensors *out);
 
+// Bytes of a GPU's memory that are in use, by anyone, and that it has. Never waits for work queued on the device.
+// ERR_UNAVAILABLE: a device without memory of its own.
+err_t device_memory(device *d, int64_t *used, int64_t *total);
+
 // "power", "heat+hardware", "no" into dst; "" of LIMITED_UNKNOWN. Returns dst.
 enum { LIMITED_TEXT = 32 };
 const char *device_limited_text(unsigned limited, char dst[LIMITED_TEXT]);

@@ -114,6 +114,28 @@ double peak_bandwidth(device *d, stream *s, int64_t scale) {
     return best > 0 ? (cuda ? 8.0 : 12.0) * (double)shape.size[0] / best : 0;
 }
 
+static double rate_of(double n, double seconds) { return seconds > 0 ? 2 * n * n * n / seconds : 0; }
+
+// A large product is nearer to the peak, and a long one is timed better. A GPU's first product of a size chooses how to
+// compute it, so there are two at least; several are queued at once, so that queueing them does not count.
+double peak_matmul_within(device *d, stream *s, dtype type, double seconds) {
+    enum { LEAST = 256, MOST = 4096 };
+    bool cuda = device_about(d)->kind == DEVICE_CUDA;
+    double start = clock_now(), best = 0, enough = cuda ? 1e-3 : 4e-4;
+    for (int64_t n = LEAST; n <= MOST; n *= 2) {
+        tensor shape = {NULL, type, 2, {n, n, 1, 1}};
+        double took = time_of(d, s, 2, cuda ? 4 : 1, product, shape);
+        if (!(took > 0)) break;
+        best = rate_of((double)n, took) > best ? rate_of((double)n, took) : best;
+        double spent = clock_now() - start;
+        bool last = took > enough || 2 * n > MOST || spent + 20 * took > seconds;  // the next one takes eight times as long, twice
+        if (!last) continue;
+        if (spent + 4 * took < seconds) took = time_of(d, s, 4, cuda ? 4 : 1, product, shape);
+        return took > 0 && rate_of((double)n, took) > best ? rate_of((double)n, took) : best;
+    }
+    return best;
+}
+
 double peak_matmul(device *d, stream *s, dtype type, int64_t n) {
     double best = time_of(d, s, 3, 3, product, (tensor){NULL, type, 2, {n, n, 1, 1}});
     return best > 0 ? 2.0 * (double)n * (double)n * (double)n / best : 0;

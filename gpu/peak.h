@@ -15,4 +15,8 @@ double peak_fma(int threads);
 // no room.
 double peak_matmul(device *d, stream *s, dtype t, int64_t n);
 
+// The same, quickly: sizes are doubled until a product takes long enough to be timed well, or `seconds` are spent, which
+// one more product may exceed. 0: not known.
+double peak_matmul_within(device *d, stream *s, dtype t, double seconds);
+
 #endif

@@ -36,14 +36,16 @@ static void cut_out(char *line, const char *key) {
 }
 
 static char *facts_of(const char *dir, const char *name) {
-    static const char *const timed[] = {"ms",          "tokens_per_s", "data_wait_ms",       "comm_wait_ms",     "comm_ms",
-                                        "comm_hidden", "slowest_rank", "slowest_compute_ms", "median_compute_ms"};
+    static const char *const timed[] = {"ms",          "tokens_per_s", "data_wait_ms",       "comm_wait_ms",      "comm_ms",
+                                        "comm_hidden", "slowest_rank", "slowest_compute_ms", "median_compute_ms", "mfu",
+                                        "time",        "resident",     "device_bytes"};
     char path[1024], line[4096], *text = NULL;
     size_t size = 0;
     snprintf(path, sizeof path, "%s/runs/%s/log.jsonl", dir, name);
     FILE *in = fopen(path, "r"), *out = open_memstream(&text, &size);
     if (!in || !out) fail_msg("%s: no log", path);
     while (fgets(line, sizeof line, in)) {
+        if (strncmp(line, "{\"t\":\"ranks\"", 12) == 0) continue;
         for (size_t i = 0; i < sizeof timed / sizeof *timed; i++) cut_out(line, timed[i]);
         fputs(line, out);
     }

@@ -279,7 +279,7 @@ train_in_plain_lines() {
     done
     shown=$(sed -n 's/^data .* memory \([0-9.]* MB\)$/\1/p' "$out")
     no_controls runs/base/log.jsonl
-    awk '!/^\{"t":"(step|eval|sample|checkpoint)",.*\}$/ { exit 1 }' runs/base/log.jsonl || fail "log.jsonl holds something else than its records"
+    awk '!/^\{"t":"(step|eval|sample|checkpoint|ranks)",.*\}$/ { exit 1 }' runs/base/log.jsonl || fail "log.jsonl holds something else than its records"
     expect 0 "$bin" plan base.ini
     planned=$(awk '$1 == "all" { printf "%.1f MB", $2 / 1e6 }' "$out")
     [ -n "$shown" ] && [ "$shown" = "$planned" ] || fail "the run says that it takes $shown, its plan says $planned"

@@ -35,7 +35,13 @@ static long steps_of(const config *c, const launch *at) {
     OK(session_init(&x));
     OK(session_feed(&x, 40));
     OK(io_mkdirs(x.dir));
-    OK(monitor_open(&m, &(log_setup){.dir = x.dir, .c = c, .quiet = true}));
+    board *b = calloc(1, board_bytes(1));
+    rank_report shares;
+    assert_non_null(b);
+    board_init(b, 1);
+    step_show(&x.runner, &b->rank[0]);
+    OK(report_open(&shares, x.ranks->world));
+    OK(monitor_open(&m, &(log_setup){.dir = x.dir, .c = c, .quiet = true, .board = b}));
     for (int i = 1; i <= 40; i++) {
         long before = atomic_load(&heap_calls);
         OK(session_step(&x, &s));
@@ -49,10 +55,15 @@ static long steps_of(const config *c, const launch *at) {
                                                         .ms = 1,
                                                         .hash = hash,
                                                         .world = x.ranks->world}});
+        report_add(&shares, s.reports);
+        if (i % 4 == 0) monitor_log(&m, &(record){RECORD_RANKS, .ranks = {i, shares.steps, shares.world, shares.sum}});
+        assert_true(loader_about(x.data).bytes > 0);
         if (i > 2) calls_made += atomic_load(&heap_calls) - before;
     }
     monitor_close(&m);
+    report_close(&shares);
     session_close(&x);
+    free(b);
     return calls_made;
 }
 

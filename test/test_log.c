@@ -162,9 +162,10 @@ static void every_figure_is_under_its_own_key(void **state) {
     static const struct {
         const char *key;
         double value;
-    } all[] = {{"step", 1},     {"tokens", 2},         {"loss", 3.25},        {"grad_norm", 4.5},         {"lr", 5e-7},
-               {"ms", 6.125},   {"tokens_per_s", 7e9}, {"data_wait_ms", 8.5}, {"comm_wait_ms", 9.5},      {"loss_scale", 10},
-               {"comm_ms", 11}, {"comm_hidden", 0.12}, {"slowest_rank", 13},  {"slowest_compute_ms", 14}, {"median_compute_ms", 15}};
+    } all[] = {{"step", 1},     {"tokens", 2},          {"loss", 3.25},        {"grad_norm", 4.5},         {"lr", 5e-7},
+               {"ms", 6.125},   {"tokens_per_s", 7e9},  {"data_wait_ms", 8.5}, {"comm_wait_ms", 9.5},      {"loss_scale", 10},
+               {"comm_ms", 11}, {"comm_hidden", 0.12},  {"slowest_rank", 13},  {"slowest_compute_ms", 14}, {"median_compute_ms", 15},
+               {"mfu", 0.4375}, {"time", 1700000000.5}, {"resident", 1e10},    {"device_bytes", 3e10}};
     const step_record said = {.step = 1,
                               .units = 2,
                               .logged = true,
@@ -182,6 +183,10 @@ static void every_figure_is_under_its_own_key(void **state) {
                               .slowest_ms = 14,
                               .median_ms = 15,
                               .world = 16,
+                              .mfu = 0.4375,
+                              .time = 1700000000.5,
+                              .resident = 10000000000,
+                              .device_bytes = 30000000000,
                               .skipped = true,
                               .hash = "0123456789abcdef"};
     monitor m;
@@ -197,7 +202,7 @@ static void every_figure_is_under_its_own_key(void **state) {
     json_t *steps = read_records(&r.c, "log.jsonl", "step");
     assert_int_equal(json_array_size(steps), 1);
     const json_t *record = json_array_get(steps, 0);
-    for (int i = 0; i < 15; i++) expect_near(all[i].key, 1, real_of(record, all[i].key), all[i].value, 1e-8);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) expect_near(all[i].key, 1, real_of(record, all[i].key), all[i].value, 1e-8);
     assert_true(json_is_true(json_object_get(record, "skipped")));
     assert_string_equal(text_of(record, "hash"), "0123456789abcdef");
     json_decref(steps);
@@ -339,6 +344,8 @@ static err_t note(void *self, const record *r) {
     case RECORD_STEP: sprintf(page, "step %d", (int)r->step.step); break;
     case RECORD_EVAL: sprintf(page, "eval %d", (int)r->eval.step); break;
     case RECORD_CHECKPOINT: sprintf(page, "checkpoint %d", (int)r->checkpoint.step); break;
+    case RECORD_SAVED: sprintf(page, "saved %d", (int)r->saved.step); break;
+    case RECORD_RANKS: sprintf(page, "ranks %d", (int)r->ranks.step); break;
     case RECORD_SAMPLE: sprintf(page, "sample %d", (int)r->sample.step); break;
     case RECORD_POWER: sprintf(page, "power %d", (int)r->power.step); break;
     case RECORD_EVENT: snprintf(page, 96, "event %d %s: %s", (int)r->event.step, r->event.kind, r->event.text); break;
@@ -348,7 +355,9 @@ static err_t note(void *self, const record *r) {
     return ERR_OK;
 }
 
-static const sink notes = {.name = "notes", .bytes = sizeof(notebook), .every_step = true, .take = {note, note, note, note, note, note, note, note}};
+static const sink notes = {
+    .name = "notes", .bytes = sizeof(notebook), .every_step = true, .take = {note, note, note, note, note, note, note, note, note, note}};
+_Static_assert(sizeof((sink *)0)->take / sizeof *((sink *)0)->take == 10, "notes takes every kind");
 
 // Its disk is full, but for the fourth record that it wants.
 static err_t lose(void *self, const record *r) {
@@ -376,6 +385,8 @@ static void log_one_of_each(monitor *m) {
     monitor_log(m, &(record){RECORD_CHECKPOINT, .checkpoint = {.step = 2, .hash = "0123456789abcdef"}});
     monitor_log(m, &(record){RECORD_SAMPLE, .sample = {.step = 2, .prompt = "", .text = "said"}});
     monitor_log(m, &(record){RECORD_POWER, .power = {.step = 2, .devices = 1, .device = &(power_device){0}}});
+    monitor_log(m, &(record){RECORD_RANKS, .ranks = {.step = 2, .steps = 1, .world = 1, .sum = (double[REPORT_ITEMS]){0}}});
+    monitor_log(m, &(record){RECORD_SAVED, .saved = {.step = 2, .hash = "0123456789abcdef"}});
     assert_int_equal(err_set(ERR_DATA, "torn"), ERR_DATA);
     monitor_event(m, "damaged", 3, err_last()->text);  // which the others' failures replace meanwhile
     assert_string_equal(err_last()->text, "torn");
@@ -397,10 +408,12 @@ static void a_sink_gets_each_record_whatever_others_do(void **state) {
                                         "line deaf: what?",
                                         "event 0 log_failed: record not written: the disk is full",
                                         "power 2",
+                                        "ranks 2",
+                                        "saved 2",
                                         "line deaf: what?",
                                         "event 3 damaged: torn",
                                         "line done 3"};
-    static const char *const logged[] = {"step", "eval", "checkpoint", "sample", "power"};
+    static const char *const logged[] = {"step", "eval", "checkpoint", "sample", "power", "ranks"};
     enum { PAGES = sizeof pages / sizeof *pages };
     monitor m;
     rig r;
@@ -415,7 +428,7 @@ static void a_sink_gets_each_record_whatever_others_do(void **state) {
     assert_int_equal(n->count, PAGES);
     assert_int_equal(*(int *)m.sinks[0].self, 5);  // not the step that [log] every leaves out
     monitor_close(&m);
-    for (int i = 0; i < 5; i++) {
+    for (size_t i = 0; i < sizeof logged / sizeof *logged; i++) {
         json_t *one = read_records(&r.c, "log.jsonl", logged[i]);
         assert_int_equal(json_array_size(one), 1);
         json_decref(one);

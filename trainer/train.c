@@ -9,6 +9,7 @@
 #include "trainer/evaluate.h"
 #include "trainer/log/power.h"
 #include "trainer/log/report.h"
+#include "trainer/speed.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,10 +25,12 @@
 typedef struct run {
     session x;
     monitor m;
-    board *b;          // shared with the node's supervisor and watcher
-    board_rank *mine;  // this rank's part of it, NULL: it has none
-    rank_report times;
+    board *b;                   // shared with the node's supervisor and watcher
+    board_rank *mine;           // this rank's part of it, NULL: it has none
+    rank_report times, shares;  // since the last logged step; since the last record of ranks
     power power;
+    speed speed;
+    double read_at;     // when the loader was last asked how it reads
     int lock;           // holds DIR/NAME/lock
     int64_t saved;      // step of the newest checkpoint, -1: none
     bool best_pending;  // the weights of at.best_step are saved, but `best` does not point at them yet
@@ -164,7 +167,8 @@ static void record_checkpoint(run *r, double ms, bool say) {
     char hash[17];
     if (ckpt_hash(&r->x.state.ckpt, hash) != ERR_OK) return;  // ranks are lost: the next step reports it
     if (say) monitor_say(&r->m, "saved step %" PRId64 "  hash %s  %.2f s", r->x.step, hash, ms / 1e3);
-    const checkpoint_record said = {.step = r->x.step, .ms = ms, .hash = hash};
+    const checkpoint_record said = {.step = r->x.step, .ms = ms, .time = say ? clock_wall() : 0, .hash = hash};
+    monitor_log(&r->m, &(record){RECORD_SAVED, .saved = said});
     if (save_is_due(r)) monitor_log(&r->m, &(record){RECORD_CHECKPOINT, .checkpoint = said});
 }
 
@@ -180,10 +184,12 @@ static err_t start_log(run *r) {
     ckpt_counters *at = &x->state.ckpt.at;
     if (x->ranks->rank == 0) {
         monitor_close(&r->m);
-        TRY(monitor_open(
-            &r->m,
-            &(log_setup){
-                .dir = x->dir, .c = x->cfg, .log_bytes = r->saved >= 0 ? at->log_bytes : 0, .unit = x->net->unit, .short_unit = x->net->short_unit}));
+        TRY(monitor_open(&r->m, &(log_setup){.dir = x->dir,
+                                             .c = x->cfg,
+                                             .log_bytes = r->saved >= 0 ? at->log_bytes : 0,
+                                             .unit = x->net->unit,
+                                             .short_unit = x->net->short_unit,
+                                             .board = r->b}));
     }
     greet(r);
     if (r->saved < 0) return ERR_OK;
@@ -230,12 +236,14 @@ static err_t run_open(run *r, const config *c, const launch *at) {
     TRY(session_open(&r->x, c, SESSION_TRAIN, at));
     show_rank(r);
     TRY(report_open(&r->times, r->x.ranks->world));
+    TRY(report_open(&r->shares, r->x.ranks->world));
     TRY(comm_agree_ok(r->x.ranks, open_directory(r), r->x.s));
     TRY(comm_agree_ok(r->x.ranks, resume_or_start(r), r->x.s));
     if (r->x.step < c->run.steps) TRY(session_feed(&r->x, c->run.steps));
     TRY(comm_agree_ok(r->x.ranks, start_log(r), r->x.s));
     recall_checkpoint(r);
     TRY(start_power(r));
+    TRY(speed_open(&r->speed, &r->x, at->local));
     if (leads_node(r)) TRY(write_effective_config(r));
     atomic_store(&r->b->step, r->x.step);
     atomic_fetch_add(&r->b->ready, 1);
@@ -245,7 +253,9 @@ static err_t run_open(run *r, const config *c, const launch *at) {
 static void run_close(run *r) {
     monitor_close(&r->m);
     report_close(&r->times);
+    report_close(&r->shares);
     power_close(&r->power);
+    speed_close(&r->speed);
     session_close(&r->x);
     if (r->lock >= 0) close(r->lock);
 }
@@ -271,6 +281,28 @@ static void name_straggler(run *r, int64_t step, const rank_summary *t) {
     monitor_event(&r->m, "straggler", step, text);
 }
 
+// How each rank has spent its time since the last such record.
+static void log_ranks(run *r, int64_t step) {
+    rank_report *x = &r->shares;
+    if (!due(step, r->x.cfg->log.ranks_every)) return;
+    const ranks_record said = {.step = step, .steps = x->steps, .world = x->world, .sum = x->sum};
+    if (x->steps) monitor_log(&r->m, &(record){RECORD_RANKS, .ranks = said});
+    report_clear(x);
+}
+
+// How the loader reads, for those who look at the board: twice as often as they look.
+static void show_reading(run *r, double now) {
+    enum { NS = 1000000000 };
+    board_rank *to = r->mine;
+    if (!to || now < r->read_at + 0.5) return;
+    loader_stats of = loader_about(r->x.data);
+    r->read_at = now;
+    atomic_store_explicit(&to->read_bytes, of.bytes, memory_order_relaxed);
+    atomic_store_explicit(&to->read_retries, of.retries, memory_order_relaxed);
+    atomic_store_explicit(&to->read_p50_ns, (int64_t)(NS * of.read_p50_s), memory_order_relaxed);
+    atomic_store_explicit(&to->read_p99_ns, (int64_t)(NS * of.read_p99_s), memory_order_relaxed);
+}
+
 static err_t log_step(run *r, const step_result *s, double ms) {
     const config *c = r->x.cfg;
     int64_t step = s->step;
@@ -283,6 +315,7 @@ static err_t log_step(run *r, const step_result *s, double ms) {
     if (hashed) TRY(state_fetch(&r->x.state, false));
     if (hashed) TRY(ckpt_hash(&r->x.state.ckpt, hash));
     report_add(&r->times, s->reports);
+    report_add(&r->shares, s->reports);
     rank_summary times = logged && world > 1 ? report_take(&r->times, r->x.state.reduce) : (rank_summary){0};
     const double *mine = s->reports + r->x.ranks->rank * REPORT_ITEMS;
     bool timed = report_is_timed(s->reports, world);
@@ -301,6 +334,10 @@ static err_t log_step(run *r, const step_result *s, double ms) {
         .loss_scale = s->loss_scale,
         .skipped = !s->applied,
         .hash = hashed ? hash : NULL,
+        .time = clock_wall(),
+        .mfu = speed_mfu(&r->speed, ms),
+        .resident = logged ? speed_resident(&r->speed) : 0,
+        .device_bytes = logged ? speed_device_bytes(&r->x) : 0,
         .world = world,
         .comm_ms = timed ? mine[REPORT_BUSY_MS] : NAN,
         .hidden = times.hidden,
@@ -310,6 +347,7 @@ static err_t log_step(run *r, const step_result *s, double ms) {
     };
     watch_skips(r, s);
     monitor_log(&r->m, &(record){RECORD_STEP, .step = said});
+    log_ranks(r, step);
     if (times.straggler) name_straggler(r, step, &times);
     power_log(&r->power, &r->m, step, s->reports, units);
     return ERR_OK;
@@ -460,6 +498,7 @@ static err_t collect_step(run *r, bool *stopping) {
     TRY(session_collect(&r->x, &s));
     double now = clock_now();
     TRY(log_step(r, &s, 1e3 * (now - r->logged_at)));
+    show_reading(r, now);
     r->logged_at = now;
     atomic_store(&r->b->loss, s.loss);
     atomic_store(&r->b->step, s.step);
@@ -508,7 +547,8 @@ static err_t say_stopped(run *r) {
 // After a failure of the team nothing is saved: saving needs all ranks.
 static err_t run_steps(run *r) {
     const config *c = r->x.cfg;
-    monitor_log(&r->m, &(record){RECORD_START, .start.step = r->x.step});
+    const session *x = &r->x;
+    monitor_log(&r->m, &(record){RECORD_START, .start = {.step = x->step, .units = x->step * c->batch.global * x->net->units}});
     board_enter(r->mine, PHASE_STEPPING, r->x.step);
     while (r->x.step < c->run.steps) {
         bool stopping = false;

@@ -88,6 +88,7 @@ static inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 // --- backend ---------------------------------------------------------------------------------------------------------------------
 
 err_t cuda_sense(device *d, device_sensors *out);
+err_t cuda_memory(device *d, int64_t *used, int64_t *total);
 err_t cuda_alloc(device *d, memory_kind kind, size_t bytes, void **out);
 void cuda_free(device *d, memory_kind kind, void *p, size_t bytes);
 err_t cuda_stream_open(device *d, stream **out);

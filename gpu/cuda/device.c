@@ -23,6 +23,7 @@ static void close_device(device *d) {
 static const backend cuda_backend = {
     .close = close_device,
     .sense = cuda_sense,
+    .memory = cuda_memory,
     .alloc = cuda_alloc,
     .free = cuda_free,
     .stream_open = cuda_stream_open,

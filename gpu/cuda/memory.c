@@ -76,6 +76,14 @@ err_t cuda_sense(device *d, device_sensors *out) {
 
 // --- memory --------------------------------------------------------------------------------------------------------------------------
 
+err_t cuda_memory(device *d, int64_t *used, int64_t *total) {
+    size_t unused = 0, all = 0;
+    (void)d;
+    CUDA(cudaMemGetInfo(&unused, &all));
+    *used = (int64_t)(all - unused), *total = (int64_t)all;
+    return ERR_OK;
+}
+
 err_t cuda_malloc(device *d, size_t bytes, void **out) {
     cudaError_t e = cudaMalloc(out, bytes);
     if (e == cudaErrorMemoryAllocation) {

@@ -37,7 +37,8 @@ def plugin(step, tag, name, content=b"", **fields):
 
 def main():
     step = {"train/loss": 3.25, "train/grad_norm": 0.1, "train/lr": 6e-4, "train/loss_scale": 65536, "train/skipped": 0,
-            "speed/tokens_per_s": 327680, "speed/ms": 12.5, "speed/data_wait_ms": 0.25, "speed/comm_ms": 3, "speed/comm_hidden": 0.75,
+            "speed/tokens_per_s": 327680, "speed/ms": 12.5, "speed/data_wait_ms": 0.25, "speed/mfu": 0.4375,
+            "memory/resident": 98304, "memory/device_bytes": 3221225472, "speed/comm_ms": 3, "speed/comm_hidden": 0.75,
             "speed/slowest_rank": 1, "speed/slowest_compute_ms": 9, "speed/median_compute_ms": 8.5}
     power = {"power/watts": 250, "power/joules_per_token": 1e-3, "device/0/watts": 250, "device/0/mhz": 1980, "device/1/celsius": 61}
     last = {"train/lr": 0, "train/loss_scale": 0, "train/skipped": 0, "speed/tokens_per_s": 0, "speed/ms": 4, "speed/data_wait_ms": 0,

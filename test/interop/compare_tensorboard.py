@@ -54,7 +54,8 @@ tensorboard = yes
 """
 TAGS = {
     "step": {"loss": "train/loss", "grad_norm": "train/grad_norm", "lr": "train/lr", "loss_scale": "train/loss_scale", "skipped": "train/skipped",
-             "tokens_per_s": "speed/tokens_per_s", "ms": "speed/ms", "data_wait_ms": "speed/data_wait_ms", "comm_wait_ms": "speed/comm_wait_ms"},
+             "tokens_per_s": "speed/tokens_per_s", "ms": "speed/ms", "data_wait_ms": "speed/data_wait_ms", "comm_wait_ms": "speed/comm_wait_ms",
+             "mfu": "speed/mfu", "resident": "memory/resident", "device_bytes": "memory/device_bytes"},
     "eval": {"loss": "eval/loss", "bits_per_byte": "eval/bits_per_byte"},
 }
 

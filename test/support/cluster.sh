@@ -47,7 +47,8 @@ train() { timeout 100 "$bin" base.ini "$1.ini"; }
 # facts DIR: the log without what a clock said and without what only several ranks have to say.
 facts() {
     sed -e 's/,"ms":[^,}]*//' -e 's/,"tokens_per_s":[^,}]*//' -e 's/,"[a-z]*_wait_ms":[^,}]*//g' -e 's/,"comm_[a-z]*":[^,}]*//g' \
-        -e 's/,"slowest_rank":[^,}]*//' -e 's/,"[a-z]*_compute_ms":[^,}]*//g' "$1/log.jsonl"
+        -e 's/,"slowest_rank":[^,}]*//' -e 's/,"[a-z]*_compute_ms":[^,}]*//g' -e 's/,"\(mfu\|time\|resident\|device_bytes\)":[^,}]*//g' \
+        -e '/^{"t":"ranks"/d' "$1/log.jsonl"
 }
 
 newest() { ls -d "$1"/ckpt/step-* 2>/dev/null | tail -n 1; }

@@ -7,7 +7,8 @@ steps() { sed -n 's/^{"t":"step","step":\([0-9]*\),"loss":\([^,]*\),.*"hash":"\(
 
 # untimed RUN: the log without what a clock said.
 untimed() {
-    sed -e 's/,"ms":[^,}]*//' -e 's/,"\(tokens\|samples\)_per_s":[^,}]*//' -e 's/,"data_wait_ms":[^,}]*//' -e 's/,"comm_wait_ms":[^,}]*//' "runs/$1/log.jsonl"
+    sed -e 's/,"ms":[^,}]*//' -e 's/,"\(tokens\|samples\)_per_s":[^,}]*//' -e 's/,"data_wait_ms":[^,}]*//' -e 's/,"comm_wait_ms":[^,}]*//' \
+        -e 's/,"\(mfu\|time\|resident\|device_bytes\)":[^,}]*//g' -e '/^{"t":"ranks"/d' "runs/$1/log.jsonl"
 }
 
 # saved RUN: newest becomes the step of its newest checkpoint, 0 without one; newest_dir where it is. Starts no process: kills wait on it.

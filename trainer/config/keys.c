@@ -200,6 +200,12 @@ static const setting more_keys[] = {
     BOOL(log, tensorboard, LOCAL, "no", "tfevents", "write DIR/NAME/events.out.tfevents.*, a file for each start, for TensorBoard"),
     INT(log, power_every, LAYOUT, "0", 0, MANY, "power_interval",
         "steps between readings of the devices' power, temperature and clocks; 0 = never"),
+    INT(log, ranks_every, LOCAL, "100", 0, MANY, "", "steps between records of how each rank spends its time; 0 = never"),
+    BOOL(log, watch, LOCAL, "yes", "", "a process beside the ranks looks at run and machine once a second: status.json, machine.jsonl, alarms"),
+    INT(log, machine_every, LOCAL, "10", 1, 86400, "", "seconds between lines of machine.jsonl"),
+    TEXT(log, http, LOCAL, "", 0, "http_port port", "page, metrics and health of the run at this address, such as 127.0.0.1:28080; empty = none"),
+    TEXT(log, http_token, LOCAL, "", 0, "", "file with the page's password, mode 0600; needed unless [log] http is this machine only"),
+    TEXT(log, prom_file, LOCAL, "", 0, "textfile", "metrics for node_exporter's textfile collector, such as /var/lib/node_exporter/lockstep.prom; empty = none"),
 };
 enum { FIRST = sizeof first_keys / sizeof *first_keys, MORE = sizeof more_keys / sizeof *more_keys };
 

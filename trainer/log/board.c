@@ -94,7 +94,7 @@ void board_publish(board *b, const board_news *news) {
     memcpy(word, news, sizeof word);
     PUT(b->sequence, even + 1);
     for (int i = 0; i < BOARD_WORDS; i++) atomic_store_explicit(&b->news[i], word[i], memory_order_release);
-    even = even + 2 ? even + 2 : 2;  // 0 is for none yet, also after four billion steps
+    even = even + 2 ? even + 2 : 2;  // 0 says that there is none, also after four billion steps
     atomic_store_explicit(&b->sequence, even, memory_order_release);
 }
 

@@ -59,8 +59,9 @@ typedef struct board_news {
     double step_time;  // when the last step was finished, seconds since 1970
     double eval_loss, best;
     int64_t eval_step, best_step;
-    int64_t checkpoint_step;  // 0: none since this process began
-    double checkpoint_time, checkpoint_ms;
+    int64_t checkpoint_step;  // of the newest one, that it went on from or wrote; 0: none
+    double checkpoint_time;   // seconds since 1970; NaN: an earlier process wrote it
+    double checkpoint_ms;
     char hash[24];          // of the newest checkpoint (BOARD_HASH bytes)
     char unit[BOARD_UNIT];  // "token"
     int64_t timed;          // steps in the histogram

@@ -4,6 +4,7 @@
 #include "base/io.h"
 #include "trainer/log/utf8.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -18,6 +19,11 @@ void json_put(json *j, const char *fmt, ...) {
 
 void json_put_real(json *j, const char *key, double x) {
     if (isfinite(x)) json_put(j, ",\"%s\":%.9g", key, x);
+    else json_put(j, ",\"%s\":null", key);
+}
+
+void json_put_whole(json *j, const char *key, int64_t n) {
+    if (n) json_put(j, ",\"%s\":%" PRId64, key, n);
     else json_put(j, ",\"%s\":null", key);
 }
 

@@ -3,11 +3,13 @@
 #include "base/io.h"
 #include "gpu/gpu.h"
 #include "trainer/log/json.h"
+#include "trainer/log/report.h"
 #include "trainer/log/sink.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -73,7 +75,7 @@ static err_t take_step(void *self, const record *all) {
     json_put(&j, ",\"%ss\":%" PRId64, l->unit, r->units);
     json_put_real(&j, "ms", r->ms);
     json_put_named(&j, "%ss_per_s", l->unit, r->units_per_s);
-    json_put(&j, ",\"mfu\":null");  // a CPU's peak is not known
+    json_put_real(&j, "mfu", r->mfu > 0 ? r->mfu : NAN);
     json_put_real(&j, "data_wait_ms", r->data_wait_ms);
     json_put_real(&j, "comm_wait_ms", r->comm_wait_ms);
     if (r->world > 1) {
@@ -85,6 +87,10 @@ static err_t take_step(void *self, const record *all) {
     }
     json_put_real(&j, "loss_scale", r->loss_scale);
     json_put(&j, ",\"skipped\":%s", r->skipped ? "true" : "false");
+    if (r->time > 0) json_put(&j, ",\"time\":%.3f", r->time);
+    else json_put(&j, ",\"time\":null");
+    json_put_whole(&j, "resident", r->resident);
+    json_put_whole(&j, "device_bytes", r->device_bytes);
     if (r->hash) json_put_text(&j, "hash", r->hash);
     return append(l, &j);
 }
@@ -157,6 +163,39 @@ static err_t take_power(void *self, const record *r) {
     return rc;
 }
 
+// ,"key":[a,b,...]: means over the record's steps, of ranks first .. end-1.
+static void put_means(json *j, const char *key, const ranks_record *r, int item, int first, int end) {
+    json_put(j, ",\"%s\":", key);
+    for (int k = first; k < end; k++) json_put(j, "%c%.5g", k == first ? '[' : ',', r->sum[k * REPORT_ITEMS + item] / (double)r->steps);
+    json_put(j, "]");
+}
+
+static err_t append_ranks(jsonl *l, const ranks_record *r, int first, int end) {
+    json j = {.n = 0};
+    json_put(&j, "{\"t\":\"ranks\",\"step\":%" PRId64 ",\"steps\":%" PRId64, r->step, r->steps);
+    if (first) json_put(&j, ",\"first\":%d", first);
+    put_means(&j, "compute_ms", r, REPORT_COMPUTE_MS, first, end);
+    put_means(&j, "data_ms", r, REPORT_DATA_MS, first, end);
+    put_means(&j, "wait_ms", r, REPORT_WAIT_MS, first, end);
+    put_means(&j, "before_ms", r, REPORT_BEFORE_MS, first, end);
+    put_means(&j, "after_ms", r, REPORT_AFTER_MS, first, end);
+    put_means(&j, "tensor_ms", r, REPORT_TENSOR_MS, first, end);
+    return append(l, &j);
+}
+
+// {"t":"ranks","step":100,"steps":99,"compute_ms":[a,b,...],...}: one number for each rank, its mean over the steps. A
+// larger run writes several lines for a step, each with its first rank.
+static err_t take_ranks(void *self, const record *all) {
+    enum { RANKS = 128 };
+    const ranks_record *r = &all->ranks;
+    err_t rc = ERR_OK;
+    for (int first = 0; first < r->world; first += RANKS) {
+        err_t one = append_ranks(self, r, first, first + RANKS < r->world ? first + RANKS : r->world);
+        if (one != ERR_OK) rc = one;
+    }
+    return rc;
+}
+
 const sink sink_jsonl = {
     .name = "log.jsonl",
     .bytes = sizeof(jsonl),
@@ -169,5 +208,6 @@ const sink sink_jsonl = {
              [RECORD_EVAL] = take_eval,
              [RECORD_CHECKPOINT] = take_checkpoint,
              [RECORD_SAMPLE] = take_sample,
-             [RECORD_POWER] = take_power},
+             [RECORD_POWER] = take_power,
+             [RECORD_RANKS] = take_ranks},
 };

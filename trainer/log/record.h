@@ -9,7 +9,8 @@
 
 // The steps of this process begin.
 typedef struct start_record {
-    int64_t step;  // the last finished one, 0: none
+    int64_t step;   // the last finished one, 0: none
+    int64_t units;  // tokens, or whatever is counted, up to there
 } start_record;
 
 typedef struct step_record {
@@ -18,6 +19,11 @@ typedef struct step_record {
     double loss, grad_norm, lr, ms, units_per_s, data_wait_ms, comm_wait_ms, loss_scale;
     bool skipped;
     const char *hash;  // NULL: not computed
+    double time;       // when it was finished, seconds since 1970; 0: not known
+    // Flops of the model, forward and backward, that the step computed for each of its samples (model.h; what recomputation
+    // does again is not counted), by the measured peak of all ranks' devices (gpu/peak.h). 0 or NaN: not known.
+    double mfu;
+    int64_t resident, device_bytes;  // rank 0's: resident memory of its process; used on its GPU, by anyone. 0: not known
     // On a GPU, times of communication and computing are by the device's clock and of two steps before; NaN (null in
     // the log) where they are not known, as in a GPU's first two steps. data_wait_ms is by the host's clock and of this
     // step.
@@ -42,7 +48,7 @@ typedef struct eval_record {
 // A checkpoint is complete.
 typedef struct checkpoint_record {
     int64_t step;
-    double ms;
+    double ms, time;   // it took; when it was complete, seconds since 1970. 0: an earlier process wrote it
     const char *hash;  // of its weights
 } checkpoint_record;
 
@@ -66,6 +72,13 @@ typedef struct power_record {
     int devices;
 } power_record;
 
+// How each rank has spent its time: sums over `steps` steps (trainer/log/report.h), of which `step` is the last.
+typedef struct ranks_record {
+    int64_t step, steps;
+    int world;
+    const double *sum;  // (world, REPORT_ITEMS)
+} ranks_record;
+
 // Something to be known later: "resume", "checkpoint_failed", "damaged", "stop" ... (gpu/gpu.h has an event_record().)
 typedef struct incident_record {
     int64_t step;
@@ -76,9 +89,11 @@ typedef enum record_kind {
     RECORD_START,
     RECORD_STEP,
     RECORD_EVAL,
-    RECORD_CHECKPOINT,
+    RECORD_CHECKPOINT,  // one that an uninterrupted run writes too, so that the log reads alike
+    RECORD_SAVED,       // any, also one that the run goes on from
     RECORD_SAMPLE,
     RECORD_POWER,
+    RECORD_RANKS,
     RECORD_EVENT,
     RECORD_LINE,  // for people only
     RECORD_KINDS
@@ -90,9 +105,10 @@ typedef struct record {
         start_record start;
         step_record step;
         eval_record eval;
-        checkpoint_record checkpoint;
+        checkpoint_record checkpoint, saved;
         sample_record sample;
         power_record power;
+        ranks_record ranks;
         incident_record event;
         const char *line;
     };

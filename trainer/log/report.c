@@ -82,6 +82,11 @@ static bool newly_slow(rank_report *x, const reducer *r) {
     return x->named = true;
 }
 
+void report_clear(rank_report *r) {
+    memset(r->sum, 0, (size_t)r->world * REPORT_ITEMS * sizeof *r->sum);
+    r->steps = 0;
+}
+
 rank_summary report_take(rank_report *x, const reducer *r) {
     rank_summary s = {0};
     double steps = x->steps ? (double)x->steps : 1;
@@ -97,8 +102,7 @@ rank_summary report_take(rank_report *x, const reducer *r) {
     s.median_ms = middle * lanes;
     s.hidden = s.comm_ms > 0 ? 1 - s.wait_ms / s.comm_ms : 0;
     if (s.hidden < 0) s.hidden = 0;
-    memset(x->sum, 0, (size_t)x->world * REPORT_ITEMS * sizeof *x->sum);
-    x->steps = 0;
+    report_clear(x);
     s.straggler = newly_slow(x, r);
     return s;
 }

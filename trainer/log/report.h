@@ -58,6 +58,9 @@ err_t report_open(rank_report *r, int world);
 void report_close(rank_report *r);
 void report_add(rank_report *r, const double *reports);  // ignores those without times
 
+// Forgets what was added; what was judged of slowness stays.
+void report_clear(rank_report *r);
+
 // Summarises what was added since the last call, and starts again from zero. r: how many lanes each of the ranks runs that have the same stage of
 // a pipeline. They follow each other in order of rank, and are compared with each other only.
 rank_summary report_take(rank_report *x, const reducer *r);

@@ -12,6 +12,7 @@
 
 #include "base/err.h"
 #include "trainer/config/config.h"
+#include "trainer/log/board.h"
 #include "trainer/log/record.h"
 
 #include <stddef.h>
@@ -23,6 +24,7 @@ typedef struct log_setup {
     int64_t log_bytes;              // length of log.jsonl that the run continues, 0: a new one
     const char *unit, *short_unit;  // what is counted of the samples: "token", "tok"; NULL: "sample", "samples"
     bool quiet;                     // no lines for people
+    board *board;                   // where the node's other processes look; NULL: nobody does
 } log_setup;
 
 // Every function may be NULL, but for those of the kinds that it wants.
@@ -47,7 +49,7 @@ typedef struct sink {
 
 // In the order in which they are opened and get each record. events.jsonl is open when another sink can't be. What is in
 // log.jsonl is in TensorBoard's files, whenever the process is killed.
-#define SINKS(X) X(terminal) X(events) X(tensorboard) X(jsonl)
+#define SINKS(X) X(terminal) X(events) X(tensorboard) X(jsonl) X(board)
 
 #define SINK_DECLARATION(name) extern const sink sink_##name;
 SINKS(SINK_DECLARATION)

@@ -9,6 +9,7 @@
 // every file that is there, also for two starts within a second, or with a clock that was set back.
 //
 // The numbers are those of log.jsonl, rounded to float32. What is null there is absent here.
+#include "base/clock.h"
 #include "base/io.h"
 #include "trainer/log/sink.h"
 #include "trainer/log/tfrecord.h"
@@ -20,7 +21,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { SETTINGS = 16384, SAMPLE = 16384, NAME = 64 };  // bytes: of all settings, of a sample's text, of a scalar's name
@@ -47,13 +47,6 @@ typedef struct tensorboard {
 
 static bool tensorboard_wanted(const config *c) { return c->log.tensorboard; }
 
-// Seconds since 1970.
-static double wall(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 // --- the name --------------------------------------------------------------------------------------------------------
 
 static const char prefix[] = "events.out.tfevents.";
@@ -69,7 +62,7 @@ static int64_t stamp(const char *dir) {
         if (one > latest) latest = one;
     }
     if (d) closedir(d);
-    int64_t now = (int64_t)wall();
+    int64_t now = (int64_t)clock_wall();
     return now > latest ? now : latest + 1;
 }
 
@@ -121,7 +114,7 @@ static err_t tensorboard_open(void *self, const log_setup *run) {
 
 static proto *begin_event(tensorboard *t, int64_t step) {
     proto *p = tfrecord_begin(&t->file);
-    proto_double(p, EVENT_TIME, wall());
+    proto_double(p, EVENT_TIME, clock_wall());
     if (step > 0) proto_whole(p, EVENT_STEP, (uint64_t)step);
     return p;
 }
@@ -171,7 +164,7 @@ static err_t begin_file(tensorboard *t, int64_t first) {
     t->begun = true;
     TRY(put_version(t));
     TRY(put_session(t, first));
-    proto_double(&t->settings, START_TIME, wall());
+    proto_double(&t->settings, START_TIME, clock_wall());
     return put_hparams(t, 0, "_hparams_/session_start_info", HPARAMS_START, &t->settings);
 }
 
@@ -188,7 +181,7 @@ static void tensorboard_close(void *self) {
     uint8_t bytes[16];
     proto end = {.at = bytes, .room = sizeof bytes};
     proto_whole(&end, END_STATUS, STATUS_SUCCESS);
-    proto_double(&end, END_TIME, wall());
+    proto_double(&end, END_TIME, clock_wall());
     if (t->done) put_hparams(t, t->steps, "_hparams_/session_end_info", HPARAMS_END, &end);
     if (t->begun) tfrecord_write(&t->file);
     tfrecord_close(&t->file);
@@ -248,6 +241,9 @@ static err_t take_step(void *self, const record *all) {
     put_scalar(p, "speed/ms", r->ms);
     put_scalar(p, "speed/data_wait_ms", r->data_wait_ms);
     put_scalar(p, "speed/comm_wait_ms", r->comm_wait_ms);
+    put_scalar(p, "speed/mfu", r->mfu > 0 ? r->mfu : NAN);
+    put_scalar(p, "memory/resident", r->resident > 0 ? (double)r->resident : NAN);
+    put_scalar(p, "memory/device_bytes", r->device_bytes > 0 ? (double)r->device_bytes : NAN);
     if (r->world > 1) put_ranks(p, r);
     return end_scalars(t, p, summary);
 }
