@@ -6,6 +6,7 @@
 #include "trainer/node/supervisor.h"
 #include "trainer/plan.h"
 #include "trainer/train.h"
+#include "trainer/watch/watcher.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -91,7 +92,8 @@ static err_t parse(int argc, char **argv, const char *allowed, arguments *a) {
 static err_t do_train(const config *c, const arguments *a) {
     (void)a;
     int rank, world;
-    err_t rc = supervise(c, session_fits, train_rank, &rank, &world);
+    const supervised of = {session_fits, train_rank, c->log.watch ? watch_run : NULL};
+    err_t rc = supervise(c, &of, &rank, &world);
     bool said = rc == ERR_INTERRUPTED && rank > 0;  // rank 0 has reported it: all stopped together
     return said ? err_set(rc, "%s", "") : rc;
 }
@@ -144,14 +146,14 @@ static err_t do_eval(const config *c, const arguments *a) {
     int rank, world;
     bool alone = !*c->cluster.nodes && (c->device.ranks == 1 || (c->device.ranks == 0 && c->device.kind == DEVICE_CPU));
     TRY(ask(&asked, a));
-    return alone ? verb_eval(&asked, stdout) : supervise(&asked, session_fits, eval_rank, &rank, &world);
+    return alone ? verb_eval(&asked, stdout) : supervise(&asked, &(supervised){session_fits, eval_rank, NULL}, &rank, &world);
 }
 
 static err_t do_bench(const config *c, const arguments *a) {
     config timed = *c;
     int rank, world;
     timed.run.steps = a->steps;
-    return supervise(&timed, session_fits, a->parts ? bench_step_rank : bench_rank, &rank, &world);
+    return supervise(&timed, &(supervised){session_fits, a->parts ? bench_step_rank : bench_rank, NULL}, &rank, &world);
 }
 
 typedef struct verb {

@@ -130,6 +130,19 @@ err_t io_write_file(const char *path, const void *src, size_t n, fault_list *fau
     return rc;
 }
 
+err_t io_replace_file(const char *path, const void *src, size_t n) {
+    char temp[IO_PATH];
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    TRY(io_path(temp, "%.*s.%s.new", (int)(name - path), path, name));
+    int fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (fd < 0) return err_set(ERR_IO, "%s: %s", temp, strerror(errno));
+    err_t rc = io_write(fd, temp, src, n, NULL);
+    close(fd);
+    if (rc == ERR_OK && rename(temp, path) != 0) rc = err_set(ERR_IO, "%s: rename: %s", path, strerror(errno));
+    if (rc != ERR_OK) unlink(temp);
+    return rc;
+}
+
 err_t io_mkdirs(const char *path) {
     char dir[IO_PATH];
     TRY(io_path(dir, "%s", path));

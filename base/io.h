@@ -36,6 +36,10 @@ err_t io_rename(const char *from, const char *to, fault_list *faults);
 // failed.
 err_t io_write_file(const char *path, const void *src, size_t n, fault_list *faults);
 
+// The same of a file that is only of use now, such as a status: not synced, so that it costs the disk nothing, and after a
+// crash of the machine it may be any of the last ones, or empty. Written as DIR/.NAME.new first.
+err_t io_replace_file(const char *path, const void *src, size_t n);
+
 // mkdir -p.
 err_t io_mkdirs(const char *path);
 

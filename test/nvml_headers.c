@@ -14,6 +14,9 @@
 #define NVML_TEMPERATURE_GPU OUR_TEMPERATURE_GPU
 #define nvmlClockType_t our_nvmlClockType_t
 #define NVML_CLOCK_SM OUR_CLOCK_SM
+#define nvmlUtilization_t our_nvmlUtilization_t
+#define nvmlMemory_t our_nvmlMemory_t
+#define NVML_UUID OUR_UUID
 #define nvmlProcessInfo_v1_t our_nvmlProcessInfo_v1_t
 #define nvmlProcessInfo_t our_nvmlProcessInfo_t
 #include "gpu/cuda/nvml_api.h"
@@ -30,6 +33,9 @@
 #undef NVML_TEMPERATURE_GPU
 #undef nvmlClockType_t
 #undef NVML_CLOCK_SM
+#undef nvmlUtilization_t
+#undef nvmlMemory_t
+#undef NVML_UUID
 #undef nvmlProcessInfo_v1_t
 #undef nvmlProcessInfo_t
 
@@ -51,6 +57,7 @@ SAME_NAME(ERROR_FUNCTION_NOT_FOUND);
 SAME_NAME(ERROR_UNKNOWN);
 SAME_NAME(TEMPERATURE_GPU);
 SAME_NAME(CLOCK_SM);
+SAME_VALUE(OUR_UUID, NVML_DEVICE_UUID_V2_BUFFER_SIZE);
 SAME_VALUE(NVML_REASON_SW_POWER_CAP, nvmlClocksThrottleReasonSwPowerCap);
 SAME_VALUE(NVML_REASON_HW_SLOWDOWN, nvmlClocksThrottleReasonHwSlowdown);
 SAME_VALUE(NVML_REASON_SW_THERMAL_SLOWDOWN, nvmlClocksThrottleReasonSwThermalSlowdown);
@@ -61,6 +68,8 @@ SAME_VALUE(NVML_REASON_HW_POWER_BRAKE_SLOWDOWN, nvmlClocksThrottleReasonHwPowerB
 SAME_TYPE(nvmlReturn_t);
 SAME_TYPE(nvmlTemperatureSensors_t);
 SAME_TYPE(nvmlClockType_t);
+SAME_TYPE(nvmlUtilization_t);
+SAME_TYPE(nvmlMemory_t);
 SAME_TYPE(nvmlProcessInfo_v1_t);
 SAME_TYPE(nvmlProcessInfo_t);
 
@@ -68,6 +77,11 @@ SAME_TYPE(nvmlProcessInfo_t);
     _Static_assert(offsetof(our_##type, field) == offsetof(type, field) && \
                        __builtin_types_compatible_p(__typeof__(((our_##type *)0)->field), __typeof__(((type *)0)->field)), \
                    #field)
+SAME_FIELD(nvmlUtilization_t, gpu);
+SAME_FIELD(nvmlUtilization_t, memory);
+SAME_FIELD(nvmlMemory_t, total);
+SAME_FIELD(nvmlMemory_t, free);
+SAME_FIELD(nvmlMemory_t, used);
 SAME_FIELD(nvmlProcessInfo_v1_t, pid);
 SAME_FIELD(nvmlProcessInfo_v1_t, usedGpuMemory);
 SAME_FIELD(nvmlProcessInfo_t, pid);

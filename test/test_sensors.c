@@ -6,6 +6,7 @@
 #include "gpu/backend.h"
 #include "gpu/cpu/rapl.h"
 #include "gpu/cuda/nvml_api.h"
+#include "gpu/sensors.h"
 #include "trainer/log/power.h"
 
 #include <dlfcn.h>

@@ -69,6 +69,7 @@ typedef struct trial {
     config c;
     lab *shared;
     rank_body body;
+    watch_body watch;
     pid_t pid;
     double started_at, took;
     int poor;  // may start so many processes, 0: as many as it likes
@@ -113,7 +114,7 @@ static void run_trial(trial *t) {
     if (t->poor) become_poor(t->poor);
     int rank = -2, world = -2;
     here->fds_before = open_files();
-    err_t rc = supervise(&t->c, any_world, t->body, &rank, &world);
+    err_t rc = supervise(&t->c, &(supervised){any_world, t->body, t->watch}, &rank, &world);
     if (rank >= 0) {
         if (rc != ERR_OK) snprintf(here->said[rank], ERR_TEXT, "%s", err_last()->text);
         _exit(leaks() ? 99 : rc);

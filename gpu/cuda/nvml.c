@@ -140,6 +140,24 @@ err_t nvml_sense(const nvml *n, device_sensors *out) {
     return err_set(ERR_UNAVAILABLE, "nvml: no sensor of %s answers: %s (%d)", n->bus_id, words(n, why), (int)why);
 }
 
+void nvml_read_load(const nvml *n, nvml_load *out) {
+    nvmlReturn_t why;
+    nvmlUtilization_t busy;
+    nvmlMemory_t memory;
+    *out = (nvml_load){.utilisation = NAN, .used = -1, .total = -1};
+    SENSE(out->limit_watts, unsigned int, 1e-3, nvmlDeviceGetEnforcedPowerLimit, &x);
+    (void)why;
+    if (n->nvmlDeviceGetUtilizationRates && n->nvmlDeviceGetUtilizationRates(n->device, &busy) == NVML_SUCCESS) out->utilisation = busy.gpu / 100.0;
+    if (n->nvmlDeviceGetMemoryInfo && n->nvmlDeviceGetMemoryInfo(n->device, &memory) == NVML_SUCCESS)
+        out->used = (int64_t)memory.used, out->total = (int64_t)memory.total;
+}
+
+void nvml_uuid(const nvml *n, char dst[NVML_UUID]) {
+    memset(dst, 0, NVML_UUID);
+    if (n->nvmlDeviceGetUUID && n->nvmlDeviceGetUUID(n->device, dst, NVML_UUID) != NVML_SUCCESS) dst[0] = 0;
+    dst[NVML_UUID - 1] = 0;
+}
+
 // --- who uses it -------------------------------------------------------------------------------
 
 enum { ASKED = 61, ENTRY_MOST = 32, SHOWN = 4, UNTOUCHED = 0xA5 };

@@ -34,6 +34,15 @@ typedef struct {
     unsigned int gpuInstanceId, computeInstanceId;
 } nvmlProcessInfo_t;
 
+// Per cent of the last sample period in which a kernel ran, and in which memory was read or written.
+typedef struct {
+    unsigned int gpu, memory;
+} nvmlUtilization_t;
+
+typedef struct {
+    unsigned long long total, free, used;  // bytes; what the driver keeps for itself is in `used`
+} nvmlMemory_t;
+
 // Why clocks are lower than they could be. Drivers since 535 call them event reasons, those before throttle reasons.
 enum {
     NVML_REASON_SW_POWER_CAP = 0x4,
@@ -60,13 +69,17 @@ enum {
     CALL(nvmlReturn_t, nvmlDeviceGetClockInfo, (nvmlDevice_t device, nvmlClockType_t type, unsigned int *mhz)) \
     CALL(nvmlReturn_t, nvmlDeviceGetCurrentClocksEventReasons, (nvmlDevice_t device, unsigned long long *reasons)) \
     CALL(nvmlReturn_t, nvmlDeviceGetCurrentClocksThrottleReasons, (nvmlDevice_t device, unsigned long long *reasons)) \
+    CALL(nvmlReturn_t, nvmlDeviceGetUtilizationRates, (nvmlDevice_t device, nvmlUtilization_t * rates)) \
+    CALL(nvmlReturn_t, nvmlDeviceGetMemoryInfo, (nvmlDevice_t device, nvmlMemory_t * memory)) \
+    CALL(nvmlReturn_t, nvmlDeviceGetUUID, (nvmlDevice_t device, char *uuid, unsigned int length)) \
+    CALL(nvmlReturn_t, nvmlDeviceGetEnforcedPowerLimit, (nvmlDevice_t device, unsigned int *milliwatts)) \
     CALL(nvmlReturn_t, nvmlDeviceGetComputeRunningProcesses_v3, (nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_t *list)) \
     CALL(nvmlReturn_t, nvmlDeviceGetComputeRunningProcesses_v2, (nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_t *list)) \
     CALL(nvmlReturn_t, nvmlDeviceGetComputeRunningProcesses, (nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_v1_t *list))
 
 // --- the opened library, and one GPU (gpu/cuda/nvml.c) --------------------------------------------------------------
 
-enum { NVML_BUS_ID = 32 };
+enum { NVML_BUS_ID = 32, NVML_UUID = 96 };  // NVML_DEVICE_UUID_V2_BUFFER_SIZE
 
 #define NVML_FIELD(result, name, arguments) result(*name) arguments;
 typedef struct nvml {
@@ -88,6 +101,14 @@ err_t nvml_bind(nvml *out, nvml_finder find, void *ctx);
 
 // Reads the GPU's sensors. A single one that does not answer is NaN. ERR_UNAVAILABLE: none does, and why.
 err_t nvml_sense(const nvml *n, device_sensors *out);
+
+// How busy it is, and how full: NaN, or -1, where it does not say.
+typedef struct nvml_load {
+    double utilisation, limit_watts;
+    int64_t used, total;
+} nvml_load;
+void nvml_read_load(const nvml *n, nvml_load *out);
+void nvml_uuid(const nvml *n, char dst[NVML_UUID]);  // "" where it does not say
 
 // "held by process 4711 (python3, 70.1 GiB), 4802 (this process, 3.0 GiB) and 2 more" into dst, by memory, at most 4 of
 // them; "" when no process holds it or NVML does not say. Commands are those of proc/PID/comm, left out where that

@@ -3,6 +3,7 @@
 // answer from then on:
 //
 //   LOCKSTEP_NVML_41="power=200000,250000 energy=1000,9000 heat=60 clock=1900 reasons=0,4,!999"    mW, mJ, Celsius, MHz, bits
+//                   " load=97 used=1073741824 cap=700000"    per cent, bytes of 80 GiB, mW. Its UUID is GPU- and its bus
 //
 // An answer "!999" is the result code 999, and what is not named is not supported. Besides:
 //   LOCKSTEP_NVML_INIT=9                   nvmlInit_v2 fails with this code
@@ -20,8 +21,8 @@
 
 #define API __attribute__((visibility("default")))
 
-enum { BUSES = 256, SENSORS = 5 };
-static const char *const sensors[SENSORS] = {"power", "energy", "heat", "clock", "reasons"};
+enum { BUSES = 256, SENSORS = 8 };
+static const char *const sensors[SENSORS] = {"power", "energy", "heat", "clock", "reasons", "load", "used", "cap"};
 
 struct nvmlDevice_st {
     int bus, calls[SENSORS];
@@ -118,6 +119,20 @@ API nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t d, nvmlClockType_t type, un
 }
 API nvmlReturn_t nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice_t d, unsigned long long *reasons) { return answer(d, 4, reasons); }
 API nvmlReturn_t nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t d, unsigned long long *reasons) { return answer(d, 4, reasons); }
+
+API nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t d, nvmlUtilization_t *rates) { return small(d, 5, &rates->gpu); }
+API nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t d, nvmlMemory_t *memory) {
+    nvmlReturn_t r = answer(d, 6, &memory->used);
+    memory->total = 80ull << 30;
+    memory->free = memory->total - memory->used;
+    return r;
+}
+API nvmlReturn_t nvmlDeviceGetEnforcedPowerLimit(nvmlDevice_t d, unsigned int *milliwatts) { return small(d, 7, milliwatts); }
+API nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t d, char *uuid, unsigned int length) {
+    must_be_open("nvmlDeviceGetUUID");
+    snprintf(uuid, length, "GPU-%08x-0000-0000-0000-000000000000", (unsigned)d->bus);
+    return NVML_SUCCESS;
+}
 
 // --- processes ------------------------------------------------------------------------------------------------------
 

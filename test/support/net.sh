@@ -199,7 +199,7 @@ now() { echo $(($(date +%s%N) / 1000000)); }
 # children PID...: their children's pids, in the order in which they were started: that is the order of the ranks of a node.
 children() {
     for parent; do
-        cat /proc/[0-9]*/stat 2>/dev/null | sed 's/(.*)/x/' | awk -v p="$parent" '$4 == p { print $22, $1 }' |
+        cat /proc/[0-9]*/stat 2>/dev/null | grep -v '(lockstep/watch)' | sed 's/(.*)/x/' | awk -v p="$parent" '$4 == p { print $22, $1 }' |
             sort -n -k 1,1 -k 2,2 | sed 's/.* //'
     done
 }

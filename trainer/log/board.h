@@ -14,6 +14,8 @@
 #ifndef TRAINER_LOG_BOARD_H
 #define TRAINER_LOG_BOARD_H
 
+#include "comm/comm.h"
+
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,6 +25,9 @@
 typedef enum board_phase { PHASE_STARTING, PHASE_STEPPING, PHASE_EVALUATING, PHASE_SAMPLING, PHASE_SAVING, PHASE_ENDED, BOARD_PHASES } board_phase;
 
 const char *board_phase_name(board_phase p);  // "starting", "step", "evaluate", "sample", "save", "ended"
+
+// How a run went, as far as this node knows.
+typedef enum board_end { RUN_GOES_ON, RUN_DONE, RUN_STOPPED, RUN_FAILED } board_end;
 
 enum { BOARD_DEVICE = 32, BOARD_HASH = 17, BOARD_UNIT = 16, BOARD_BUCKETS = 14 };
 
@@ -77,6 +82,7 @@ typedef struct board {
     _Atomic int64_t step;  // last finished step
     _Atomic double loss;   // and its loss
     atomic_int looking;    // evaluating, sampling or saving: no step finishes now, and none is expected
+    atomic_int end;        // how the run ended: board_end, set by the supervisor when all ranks of the node have
     int locals;            // set by the supervisor before it forks
     atomic_uint sequence;  // odd: news is being written; 0: there is none yet
     _Atomic uint64_t news[BOARD_WORDS];
@@ -117,5 +123,17 @@ void board_beside(board_rank *r, const char *what, int64_t number);
 void board_publish(board *b, const board_news *news);
 // false: there is none yet, or rank 0 was writing again and again; *out is as before.
 bool board_read(const board *b, board_news *out);
+
+// --- the watcher -------------------------------------------------------------------------------------------------------
+
+// What the process beside the ranks is told when it begins (trainer/node/supervisor.h: watch_body). It may read the board
+// and not write it.
+typedef struct watch_start {
+    board *b;
+    const comm_place *place;  // of this node's ranks, b->locals of them
+    int node, nodes, world;
+    int starts, ended;           // it is the starts-th one; how the one before ended, as of wait(2)
+    bool (*over)(double until);  // waits until `until` (clock_now), or until it is to end: then true
+} watch_start;
 
 #endif

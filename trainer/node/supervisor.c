@@ -27,12 +27,15 @@
 // Seconds for the others to end after one has failed; then after SIGTERM; and for all, when asked to stop before they
 // are ready.
 static const double grace_s = 5, last_call_s = 2, start_stop_s = 10;
+// Between two starts of the watcher, and for it to end. It is started once and RESTARTS times more.
+static const double restart_s = 10, last_words_s = 5, dead_s = 0.5;
+enum { RESTARTS = 3, NICE = 10 };
 
 typedef struct crew {
     board *b;
     notify voice;
     launch at;  // closed once the ranks are forked
-    int locals, world, node;
+    int locals, world, node, nodes;
     comm_place *place;  // locals of them, for messages after `at` was closed
     pid_t *pid;         // locals of them; 0: not started, or ended
     int left;           // ranks that have not ended
@@ -44,6 +47,10 @@ typedef struct crew {
     int asked;        // requests to stop
     int sent;         // the last signal sent to all ranks, 0: none
     double failed_at, asked_at;
+    // The watcher.
+    pid_t watcher;      // 0: there is none now
+    int starts, ended;  // how often it was started; how the last one ended, as of wait(2)
+    double started_at;
 } crew;
 
 // --- in a rank -------------------------------------------------------------------------------------------------------------------
@@ -210,21 +217,91 @@ static void report_status(crew *w, double now) {
 }
 
 // The longest time to sleep if nothing happens.
-static struct timespec next_look(const crew *w) {
+static struct timespec next_look(const crew *w, bool watched) {
     double wait = w->root >= 0 || w->asked ? 0.1 : notify_period(&w->voice);
+    if (watched && !w->watcher && w->starts <= RESTARTS && wait > 1) wait = 1;
     return (struct timespec){.tv_sec = (time_t)wait, .tv_nsec = (long)((wait - (double)(time_t)wait) * 1e9)};
 }
 
-static void watch(crew *w, const sigset_t *set) {
+// --- the watcher -----------------------------------------------------------------------------------------------------------------
+
+// watch_start.over. SIGTERM is blocked, and means what it says only from the supervisor: systemd and killall send it to everybody.
+static bool is_over(double until) {
+    sigset_t term;
+    siginfo_t from;
+    sigemptyset(&term);
+    sigaddset(&term, SIGTERM);
+    for (;;) {
+        double left = until - clock_now();
+        if (left < 0) left = 0;
+        struct timespec wait = {.tv_sec = (time_t)left, .tv_nsec = (long)((left - (double)(time_t)left) * 1e9)};
+        int heard = sigtimedwait(&term, &from, &wait);
+        if (heard == SIGTERM && from.si_pid == getppid()) return true;
+        if (heard < 0 && errno != EINTR) return false;
+    }
+}
+
+static err_t be_watcher(crew *w, pid_t parent, const config *c, watch_body body) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) raise(SIGKILL);  // the parent died before prctl
+    signal(SIGINT, SIG_IGN);
+    notify_close(&w->voice);
+    notify_forget();
+    prctl(PR_SET_NAME, "lockstep/watch");
+    (void)!nice(NICE);
+    mprotect(w->b, board_bytes(w->locals), PROT_READ);
+    watch_start at = {
+        .b = w->b, .place = w->place, .node = w->node, .nodes = w->nodes, .world = w->world, .starts = w->starts, .ended = w->ended, .over = is_over};
+    return body(c, &at);
+}
+
+// True in the new process. Without a process, or after too many, the run goes on alone.
+static bool start_watcher(crew *w, double now) {
+    if (w->watcher || w->starts > RESTARTS || (w->starts && now < w->started_at + restart_s)) return false;
+    fflush(NULL);
+    w->starts++;
+    w->started_at = now;
+    pid_t pid = fork();
+    if (pid > 0) w->watcher = pid;
+    return pid == 0;
+}
+
+static void reap_watcher(crew *w) {
+    int status;
+    if (!w->watcher || waitpid(w->watcher, &status, WNOHANG) == 0) return;
+    w->watcher = 0;
+    w->ended = status;
+}
+
+// It may hang in a disk that does not answer; then not even SIGKILL helps, and it ends when it can.
+static void end_watcher(crew *w, const sigset_t *set) {
+    if (!w->watcher) return;
+    double now = clock_now(), until = now + last_words_s, gone = until + dead_s;
+    kill(w->watcher, SIGTERM);
+    for (bool killed = false; w->watcher && now < gone; now = clock_now()) {
+        int heard = sigtimedwait(set, NULL, &(struct timespec){.tv_nsec = 50000000});
+        reap_watcher(w);
+        bool enough = (heard == SIGTERM || heard == SIGINT) || w->asked > 1 || now >= until;
+        if (!enough || killed || !w->watcher) continue;
+        kill(w->watcher, SIGKILL);
+        killed = true, gone = clock_now() + dead_s;
+    }
+}
+
+// True in a process that has become the watcher.
+static bool watch(crew *w, const sigset_t *set, bool watched) {
     while (w->left) {
+        if (watched && start_watcher(w, clock_now())) return true;
         report_status(w, clock_now());
-        struct timespec wait = next_look(w);
+        struct timespec wait = next_look(w, watched);
         int heard = sigtimedwait(set, NULL, &wait);
         double now = clock_now();
         reap(w, now);
+        reap_watcher(w);
         if (heard == SIGTERM || heard == SIGINT) ask(w, now);
         keep_deadlines(w, now);
     }
+    return false;
 }
 
 // ERR_OK, or the error to report for the way the ranks ended.
@@ -275,7 +352,7 @@ static err_t open_crew(crew *w, const config *c, world_check fits) {
         if (rc != ERR_OK) launch_close(&w->at);  // leaves the error as it is
     }
     if (rc == ERR_OK) {
-        w->world = cl->world, w->node = cl->node, w->locals = cl->ranks[cl->node];
+        w->world = cl->world, w->node = cl->node, w->nodes = cl->nodes, w->locals = cl->ranks[cl->node];
         w->place = own_places(&w->at);
     }
     free(cl);
@@ -316,22 +393,29 @@ static err_t no_fork(crew *w) {
                    comm_place_text(&w->place[started], who), started, w->locals, strerror(why));
 }
 
-static err_t lead(crew *w, const config *c, const sigset_t *set) {
+// *watcher: this process has become one, and this is how it ended.
+static err_t lead(crew *w, const config *c, const sigset_t *set, watch_body body, bool *watcher) {
+    pid_t self = getpid();
     launch_close(&w->at);  // or rank 0 would not notice closed connections, because we hold their other ends open
     notify_open(&w->voice, w->locals, c->run.steps, 2 * c->cluster.timeout, clock_now());
-    watch(w, set);
+    *watcher = watch(w, set, body != NULL);
+    if (*watcher) return be_watcher(w, self, c, body);
     err_t rc = verdict(w);
+    err_record why = *err_last();
     bool well = rc == ERR_OK || rc == ERR_INTERRUPTED;
-    notify_end(&w->voice, well, rc == ERR_OK ? "done" : *err_last()->text ? err_last()->text : well ? "stopped on request" : "failed, see the log");
+    atomic_store(&w->b->end, rc == ERR_OK ? RUN_DONE : well ? RUN_STOPPED : RUN_FAILED);
+    end_watcher(w, set);
+    notify_end(&w->voice, well, rc == ERR_OK ? "done" : *why.text ? why.text : well ? "stopped on request" : "failed, see the log");
     notify_close(&w->voice);
-    return rc;
+    return rc == ERR_OK ? rc : err_restore(&why);
 }
 
-err_t supervise(const config *c, world_check fits, rank_body body, int *rank, int *world) {
+err_t supervise(const config *c, const supervised *of, int *rank, int *world) {
     crew w = {.root = -1};
+    bool watcher = false;
     *rank = -1;
     *world = 0;
-    TRY(open_crew(&w, c, fits));
+    TRY(open_crew(&w, c, of->fits));
     *world = w.world;
     // Block signals before the first fork: none is lost between fork and loop, and in a rank SIGTERM waits for its
     // listener.
@@ -346,11 +430,13 @@ err_t supervise(const config *c, world_check fits, rank_body body, int *rank, in
     pthread_sigmask(SIG_BLOCK, &set, &before);
     pid_t self = getpid();
     int local = fork_all(&w);
-    if (local >= 0 && local < w.locals) return be_rank(&w, local, self, &before, c, body, rank);
-    err_t rc = local < 0 ? no_fork(&w) : lead(&w, c, &set);
+    if (local >= 0 && local < w.locals) return be_rank(&w, local, self, &before, c, of->rank, rank);
+    err_t rc = local < 0 ? no_fork(&w) : lead(&w, c, &set, of->watch, &watcher);
     if (local < 0) launch_close(&w.at);
     free(w.pid), free(w.place);
     munmap(w.b, board_bytes(w.locals));
+    if (watcher) *rank = RANK_WATCHER;
+    if (watcher) return rc == ERR_OK ? rc : err_set(rc, "%s", "");  // it has reported what happened
     while (sigtimedwait(&set, NULL, &(struct timespec){0}) > 0) {}  // discards a late request: there is nothing left to stop
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     sigaction(SIGCHLD, &was_child, NULL);

@@ -15,9 +15,19 @@ typedef err_t (*rank_body)(const config *c, const launch *at, board *b);
 // Called before the first fork: can so many ranks, on all nodes, run this? So a refusal is one line, not one for each rank.
 typedef err_t (*world_check)(const config *c, int world);
 
-// Forks this node's ranks and runs `body` in each. Returns in every process:
+// The body of the process beside the ranks, which may look at the board and change nothing.
+typedef err_t (*watch_body)(const config *c, const watch_start *at);
+
+typedef struct supervised {
+    world_check fits;
+    rank_body rank;
+    watch_body watch;  // NULL: nobody watches
+} supervised;
+
+// Forks this node's ranks and runs their body in each. Returns in every process:
 //   in a rank       what body returned; with several ranks the text begins with "rank R (host): " (except with
 //                   ERR_INTERRUPTED); *rank is its number, *world how many there are
+//   in the watcher  what its body returned, without a text; *rank = RANK_WATCHER
 //   in the parent   *rank = -1. ERR_OK when all ranks ended well, ERR_INTERRUPTED when they stopped on request;
 //                   otherwise the code of the rank that failed first (ERR_UNAVAILABLE when a signal killed it).
 //                   *world = 0 when there was nothing to fork. The text is empty where a rank has reported it already:
@@ -25,7 +35,11 @@ typedef err_t (*world_check)(const config *c, int world);
 //
 // SIGTERM and SIGINT set board->stop; a second one ends the ranks immediately. A stop before the ranks are ready ends
 // them after 10 seconds. When one rank has failed the others have 5 seconds to end by themselves, then 2 more after a
-// SIGTERM. Ranks die with their supervisor.
-err_t supervise(const config *c, world_check fits, rank_body body, int *rank, int *world);
+// SIGTERM. Ranks and watcher die with their supervisor.
+//
+// The watcher is no part of the run. If it ends, it is started again, at most every 10 seconds and three times in all.
+// When all ranks have ended, it has 5 seconds for its last words, and none after a second request to stop.
+enum { RANK_WATCHER = -2 };
+err_t supervise(const config *c, const supervised *of, int *rank, int *world);
 
 #endif

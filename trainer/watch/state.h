@@ -26,7 +26,8 @@ typedef struct watch_rank {
     device_sensors sensors;                             // of its device; of CPUs only where local is 0
     double utilisation;                                 // of its device, 0 to 1
     int64_t device_used, device_total, device_planned;  // bytes
-    double median_watts;                                // of the last 10 minutes of steps
+    double limit_watts;                                 // its device's power cap
+    double median_watts;                                // of the seconds in which steps went on, the last 1024
     double low_watts_s;                                 // for how long it has drawn less than half of that
     double read_p50_ms, read_p99_ms, read_bytes_per_s;
     int64_t read_bytes, read_retries;
@@ -44,13 +45,20 @@ typedef struct watch_alarm {
 } watch_alarm;
 
 typedef struct watch_state {
-    double time;       // seconds since 1970
-    double monotonic;  // seconds of clock_now()
-    double began;      // when this process began, seconds since 1970
+    // What does not change. Texts live as long as the state.
+    const char *run, *dir, *build;  // NAME, DIR/NAME
+    char host[COMM_HOST];           // this node's
+    int supervisor;                 // its process
+    double every_s;                 // between two of these
+    double time;                    // seconds since 1970
+    double monotonic;               // seconds of clock_now()
+    double began;                   // when the run's processes began, seconds since 1970
     int node, nodes, world, locals;
     bool ready;  // all ranks of this node have joined and loaded
     bool stopping, ended;
-    bool has_news;  // rank 0 is on this node
+    board_end end;  // how, when it has ended
+    bool has_news;  // rank 0 is on this node, and its steps have begun
+    int64_t step;   // last finished step, which every rank knows
     board_news news;
     watch_rank *rank;  // locals of them
     // The disk with the run's directory.

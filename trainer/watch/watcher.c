@@ -1,0 +1,167 @@
+// trainer/watch/watcher.c: see trainer/watch/watcher.h.
+#include "trainer/watch/watcher.h"
+
+#include "base/clock.h"
+#include "base/io.h"
+#include "trainer/log/monitor.h"
+#include "trainer/watch/machine.h"
+#include "trainer/watch/sampler.h"
+#include "trainer/watch/status_json.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const double EVERY_S = 1, READY_S = 0.2;  // between two looks; between two while the ranks are not ready
+
+typedef struct watcher {
+    const config *c;
+    const watch_start *at;
+    char dir[IO_PATH], status_path[IO_PATH], machine_path[IO_PATH];
+    monitor m;  // events.jsonl alone: the ranks' process has the terminal
+    sampler *look;
+    machine *lines;
+    int machine_fd;
+    char *status;
+    size_t room;
+    bool failing;      // what was written last could not be
+    bool complained;   // of sensors that can't be read
+    int64_t reported;  // step of the checkpoint after which the last report was written
+} watcher;
+
+// --- what others add here --------------------------------------------------------------------------------------------------
+
+// Fills in s->alarm (alarms.h), and logs those that begin or end.
+static void judge(watcher *w, watch_state *s) { (void)w, (void)s; }
+
+// The file of [log] prom_file, and what /metrics will answer until the next look (metrics.h, http.h).
+static void publish(watcher *w, const watch_state *s) { (void)w, (void)s; }
+
+// report.html (trainer/report/report.h), after each checkpoint and at the end.
+static void report(watcher *w, const watch_state *s, bool last) {
+    if (!s->has_news || (!last && s->news.checkpoint_step == w->reported)) return;
+    w->reported = s->news.checkpoint_step;
+}
+
+// Answers requests (http.h) until then; true: the run is over.
+static bool serve(watcher *w, double until) { return w->at->over(until); }
+
+// --- files -----------------------------------------------------------------------------------------------------------------
+
+// A full disk is one event, which may find no room either, until something can be written again.
+static void note_failure(watcher *w, err_t rc, int64_t step) {
+    if (rc != ERR_OK && !w->failing) monitor_event(&w->m, "watch_failed", step, err_last()->text);
+    w->failing = rc != ERR_OK;
+}
+
+static err_t write_status(watcher *w, const watch_state *s) {
+    size_t n = status_json(s, w->status, w->room);
+    if (n == 0) return err_set(ERR_INTERNAL, "%s needs more than %zu bytes", w->status_path, w->room);
+    return io_replace_file(w->status_path, w->status, n);
+}
+
+static err_t write_machine(watcher *w, const watch_state *s, bool last) {
+    const char *line;
+    size_t n;
+    machine_add(w->lines, s, last, &line, &n);
+    return line ? io_write(w->machine_fd, w->machine_path, line, n, NULL) : ERR_OK;
+}
+
+// The last line of a watcher that was killed may be half there.
+static err_t open_machine(watcher *w) {
+    char end;
+    w->machine_fd = open(w->machine_path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    if (w->machine_fd < 0) return err_set(ERR_IO, "%s: %s", w->machine_path, strerror(errno));
+    off_t size = lseek(w->machine_fd, 0, SEEK_END);
+    if (size > 0 && pread(w->machine_fd, &end, 1, size - 1) == 1 && end != '\n') return io_write(w->machine_fd, w->machine_path, "\n", 1, NULL);
+    return ERR_OK;
+}
+
+// --- looking ---------------------------------------------------------------------------------------------------------------
+
+static void complain_once(watcher *w, int64_t step) {
+    if (w->complained || !*sampler_complaint(w->look)) return;
+    w->complained = true;
+    monitor_event(&w->m, "power", step, sampler_complaint(w->look));
+}
+
+static void look(watcher *w, bool last) {
+    watch_state *s = sampler_look(w->look, clock_now(), clock_wall());
+    judge(w, s);
+    publish(w, s);
+    err_t status = write_status(w, s), lines = write_machine(w, s, last);
+    note_failure(w, status != ERR_OK ? status : lines, s->step);
+    complain_once(w, s->step);
+    report(w, s, last);
+}
+
+static void look_until_over(watcher *w) {
+    for (double next = clock_now();;) {
+        look(w, false);
+        next += EVERY_S;
+        if (next < clock_now()) next = clock_now();  // a slow disk: looks that are missed are not made up for
+        if (serve(w, next)) break;
+    }
+    look(w, true);
+}
+
+// --- opening ---------------------------------------------------------------------------------------------------------------
+
+// false: it is over before the ranks were ready.
+static bool await_ready(const watch_start *at) {
+    while (atomic_load(&at->b->ready) < at->b->locals)
+        if (at->over(clock_now() + READY_S)) return false;
+    return true;
+}
+
+static void say_restarted(watcher *w) {
+    int how = w->at->ended;
+    char why[64], text[256];
+    if (w->at->starts < 2) return;
+    if (WIFSIGNALED(how)) snprintf(why, sizeof why, "was killed by signal %d", WTERMSIG(how));
+    else snprintf(why, sizeof why, "ended with code %d", WEXITSTATUS(how));
+    snprintf(text, sizeof text, "the process that watches the run on node %d %s, and is started again (start %d); the run is not concerned",
+             w->at->node, why, w->at->starts);
+    monitor_event(&w->m, "watch_restarted", atomic_load(&w->at->b->step), text);
+}
+
+static err_t watcher_open(watcher *w) {
+    static const sink *const events[] = {&sink_events, NULL};
+    TRY(io_path(w->dir, "%s/%s", w->c->run.dir, w->c->run.name));
+    TRY(io_path(w->status_path, "%s/status.json", w->dir));
+    TRY(io_path(w->machine_path, "%s/machine.jsonl", w->dir));
+    TRY(monitor_open_list(&w->m, &(log_setup){.dir = w->dir, .c = w->c, .quiet = true}, events));
+    say_restarted(w);
+    TRY(open_machine(w));
+    TRY(sampler_open(&w->look, &(sampler_options){.c = w->c, .at = w->at, .root = "", .every_s = EVERY_S}));
+    TRY(machine_open(&w->lines, w->at->b->locals, (double)w->c->log.machine_every));
+    w->room = status_json_room(w->at->b->locals);
+    w->status = malloc(w->room);
+    return w->status ? ERR_OK : err_set(ERR_INTERNAL, "no memory for %zu bytes of status", w->room);
+}
+
+static void watcher_close(watcher *w) {
+    free(w->status);
+    machine_close(w->lines);
+    sampler_close(w->look);
+    if (w->machine_fd >= 0) close(w->machine_fd);
+    monitor_close(&w->m);
+}
+
+err_t watch_run(const config *c, const watch_start *at) {
+    if (!await_ready(at)) return ERR_OK;
+    watcher *w = calloc(1, sizeof *w);
+    if (!w) return err_set(ERR_INTERNAL, "no memory for a watcher");
+    *w = (watcher){.c = c, .at = at, .machine_fd = -1};
+    err_t rc = watcher_open(w);
+    if (rc == ERR_OK) look_until_over(w);
+    else monitor_event(&w->m, "watch_failed", atomic_load(&at->b->step), err_last()->text);
+    err_record why = *err_last();
+    watcher_close(w);
+    free(w);
+    return rc == ERR_OK ? rc : err_restore(&why);
+}
