@@ -191,6 +191,7 @@ $(BUILD)/test/libnccl-standin.so: test/standin/nccl.c comm/nccl/api.h
 NVML_INC := $(patsubst %/nvml.h,%,$(firstword $(wildcard $(CUDA_HOME)/include/nvml.h /usr/include/nvml.h)))
 $(CBUILD)/test/nvml_headers.o: FLAGS += -isystem $(NVML_INC)
 $(BUILD)/test/test_sensors: $(CBUILD)/gpu/cuda/nvml.o $(if $(NVML_INC),$(CBUILD)/test/nvml_headers.o) | $(CBUILD)/test/nvml/libnvidia-ml.so.1
+$(BUILD)/test/test_watch: | $(CBUILD)/test/nvml/libnvidia-ml.so.1
 $(CBUILD)/test/nvml/libnvidia-ml.so.1: test/standin/nvml.c gpu/cuda/nvml_api.h
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -fPIC -fvisibility=hidden -shared -o $@ $<

@@ -40,6 +40,8 @@ typedef struct lab {
     int code, rank, world, fds_before, fds_after, orphans;
     char text[ERR_TEXT];
     _Atomic double stalled_at;
+    // the watcher's
+    atomic_int watcher, watches, told, how_before, others;
 } lab;
 
 static lab *here;  // in the processes of a trial
@@ -115,6 +117,7 @@ static void run_trial(trial *t) {
     int rank = -2, world = -2;
     here->fds_before = open_files();
     err_t rc = supervise(&t->c, &(supervised){any_world, t->body, t->watch}, &rank, &world);
+    if (rank == RANK_WATCHER) _exit(leaks() ? 99 : rc);
     if (rank >= 0) {
         if (rc != ERR_OK) snprintf(here->said[rank], ERR_TEXT, "%s", err_last()->text);
         _exit(leaks() ? 99 : rc);
@@ -135,6 +138,11 @@ static void start(trial *t) {
     if (t->pid == 0) run_trial(t);
 }
 
+static void await_watcher(trial *t) {
+    for (double until = seconds() + 20; !atomic_load(&t->shared->watcher); nap(0.005))
+        if (seconds() > until) fail_msg("there is no watcher after 20 s");
+}
+
 // Waits until so many ranks are in their bodies and listen.
 static void await_ranks(trial *t, int ranks) {
     for (double until = seconds() + 20; atomic_load(&t->shared->started) < ranks; nap(0.005))
@@ -153,6 +161,7 @@ static lab *finish(trial *t) {
     assert_int_equal(l->fds_after, l->fds_before);
     for (int i = 0; i < MOST; i++)
         if (l->pid[i] && (kill(l->pid[i], 0) == 0 || errno != ESRCH)) fail_msg("rank %d is still there", i);
+    if (l->watcher && (kill(l->watcher, 0) == 0 || errno != ESRCH)) fail_msg("the watcher is still there");
     return l;
 }
 
@@ -287,6 +296,12 @@ static err_t work_forever(const config *c, const launch *at, board *b) {
     return ERR_OK;
 }
 
+static err_t work_until_flag(const config *c, const launch *at, board *b) {
+    begin(c, at, b);
+    await_flag(1);
+    return ERR_OK;
+}
+
 static err_t look_around(const config *c, const launch *at, board *b) {
     sigset_t blocked;
     struct sigaction on_int;
@@ -365,10 +380,133 @@ static void test_killed(void **state) {
     drop(t);
 }
 
+// --- watchers --------------------------------------------------------------------------------------------------------------------------
+
+static void begin_watching(const watch_start *at) {
+    alarm(LIMIT_S);
+    atomic_store(&here->how_before, at->ended);
+    atomic_store(&here->watches, at->starts);
+    atomic_store(&here->watcher, getpid());
+}
+
+static err_t watch_well(const config *c, const watch_start *at) {
+    (void)c;
+    begin_watching(at);
+    for (int i = 0; i < at->b->locals; i++)
+        here->others += at->place[i].rank == i && at->world == at->b->locals && atomic_load(&at->b->rank[i].pid) > 0;
+    while (!at->over(seconds() + 0.02)) {}
+    atomic_store(&here->told, atomic_load(&at->b->end));
+    return ERR_OK;
+}
+
+static err_t watch_and_fall(const config *c, const watch_start *at) {
+    (void)c;
+    begin_watching(at);
+    if (at->starts == 1) return err_set(ERR_IO, "no disk");
+    raise(SIGKILL);
+    return ERR_OK;
+}
+
+static err_t watch_for_ever(const config *c, const watch_start *at) {
+    (void)c;
+    begin_watching(at);
+    while (true) nap(10);
+    return ERR_OK;
+}
+
+// The board is only shown to it.
+static err_t watch_and_write(const config *c, const watch_start *at) {
+    (void)c;
+    begin_watching(at);
+    signal(SIGSEGV, SIG_DFL);  // of a sanitizer
+    atomic_store(&at->b->stop, 1);
+    return ERR_OK;
+}
+
+static trial *prepare_watched(rank_body body, int ranks, watch_body watch) {
+    trial *t = prepare(body, ranks);
+    t->watch = watch;
+    return t;
+}
+
+// It is told how all ended, after they have, and changes no end.
+static void test_watcher(void **state) {
+    (void)state;
+    static const struct {
+        rank_body body;
+        err_t code;
+        board_end told;
+    } rows[] = {{work_until_flag, ERR_OK, RUN_DONE}, {fail_first, ERR_IO, RUN_FAILED}, {stop_and_save, ERR_INTERRUPTED, RUN_STOPPED}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        trial *t = prepare_watched(rows[i].body, 3, watch_well);
+        start(t);
+        await_ranks(t, 3);
+        await_watcher(t);
+        kill(t->shared->watcher, SIGTERM);  // from anybody else it means nothing
+        kill(t->shared->watcher, SIGINT);
+        nap(0.1);
+        atomic_store(&t->shared->flag, 1);
+        if (rows[i].told == RUN_STOPPED) kill(t->pid, SIGTERM);
+        lab *l = finish(t);
+        assert_int_equal(l->code, rows[i].code);
+        if (rows[i].told != RUN_FAILED) assert_int_equal(l->others, 3);
+        if (rows[i].told != RUN_FAILED || l->told != RUN_GOES_ON) assert_int_equal(l->told, rows[i].told);
+        assert_int_equal(l->watches, 1);
+        assert_true(t->took < 5);
+        drop(t);
+    }
+}
+
+static void test_watcher_writes_nothing(void **state) {
+    (void)state;
+    trial *t = prepare_watched(work_until_flag, 2, watch_and_write);
+    start(t);
+    await_ranks(t, 2);
+    await_watcher(t);
+    nap(0.2);
+    atomic_store(&t->shared->flag, 1);
+    assert_end(finish(t), ERR_OK, "");
+    drop(t);
+}
+
+// Its last words are cut short by a request.
+static void test_watcher_dies_with_the_rest(void **state) {
+    (void)state;
+    trial *t = prepare_watched(live_well, 2, watch_for_ever);
+    start(t);
+    await_ranks(t, 2);
+    await_watcher(t);
+    nap(0.3);
+    kill(t->pid, SIGTERM);
+    assert_end(finish(t), ERR_OK, "");
+    assert_true(t->took < 4);
+    drop(t);
+    t = prepare_watched(work_forever, 2, watch_for_ever);
+    start(t);
+    await_ranks(t, 2);
+    await_watcher(t);
+    kill(t->pid, SIGKILL);
+    waitpid(t->pid, NULL, 0);
+    for (double until = seconds() + 10; kill(t->shared->watcher, 0) == 0 && seconds() < until; nap(0.01)) {
+        char path[64], text[256] = "";
+        snprintf(path, sizeof path, "/proc/%d/stat", t->shared->watcher);
+        FILE *f = fopen(path, "r");
+        if (f && !fgets(text, sizeof text, f)) text[0] = 0;
+        if (f) fclose(f);
+        if (strstr(text, ") Z")) break;  // whoever has inherited it may be slow to bury it
+        assert_true(seconds() < until - 1);
+    }
+    drop(t);
+}
+
 // A rank that hears nothing is killed, 5 + 2 seconds after another one has failed; and 10 after a request that comes before all are ready.
+// Meanwhile: a watcher that does not end is killed 5 seconds after the ranks have ended; one that has ended is started again after 10.
 static void test_deaf(void **state) {
     (void)state;
     trial *deaf = prepare(be_deaf_after_failure, 3), *early = prepare(never_ready, 2);
+    trial *silent = prepare_watched(live_well, 2, watch_for_ever), *falling = prepare_watched(work_until_flag, 1, watch_and_fall);
+    start(silent);
+    start(falling);
     start(deaf);
     start(early);
     await_ranks(early, 2);
@@ -376,11 +514,20 @@ static void test_deaf(void **state) {
     lab *l = finish(deaf);
     assert_end(l, ERR_IO, "rank 0 (localhost) ended with 74");
     if (deaf->took < 6.5 || deaf->took > 12) fail_msg("ended after %.1f s", deaf->took);
+    assert_end(finish(silent), ERR_OK, "");
+    if (silent->took < 4.5 || silent->took > 9) fail_msg("ended after %.1f s", silent->took);
+    drop(silent);
     l = finish(early);
     assert_end(l, ERR_INTERRUPTED, "ended at once on request");
     if (early->took < 9.5 || early->took > 16) fail_msg("ended after %.1f s", early->took);
     drop(deaf);
     drop(early);
+    while (atomic_load(&falling->shared->watches) < 2) assert_true(seconds() < falling->started_at + 15), nap(0.01);
+    assert_true(seconds() > falling->started_at + 9.5);
+    assert_int_equal(WEXITSTATUS(falling->shared->how_before), ERR_IO);
+    atomic_store(&falling->shared->flag, 1);
+    assert_end(finish(falling), ERR_OK, "");
+    drop(falling);
 }
 
 // --- requests --------------------------------------------------------------------------------------------------------------------------------
@@ -777,9 +924,24 @@ static int clean(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_all_well),    TEST(test_one_fails),       TEST(test_root_cause),   TEST(test_killed),   TEST(test_stop),
-        TEST(test_stop_twice),  TEST(test_kill_supervisor), TEST(test_surroundings), TEST(test_cores),    TEST(test_no_start),
-        TEST(test_second_node), TEST(test_notify),          TEST(test_notify_edges), TEST(test_watchdog), TEST(test_deaf),
+        TEST(test_all_well),
+        TEST(test_one_fails),
+        TEST(test_root_cause),
+        TEST(test_killed),
+        TEST(test_stop),
+        TEST(test_stop_twice),
+        TEST(test_kill_supervisor),
+        TEST(test_surroundings),
+        TEST(test_cores),
+        TEST(test_no_start),
+        TEST(test_watcher),
+        TEST(test_watcher_writes_nothing),
+        TEST(test_watcher_dies_with_the_rest),
+        TEST(test_second_node),
+        TEST(test_notify),
+        TEST(test_notify_edges),
+        TEST(test_watchdog),
+        TEST(test_deaf),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

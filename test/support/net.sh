@@ -196,7 +196,7 @@ on_matching() {
 
 now() { echo $(($(date +%s%N) / 1000000)); }
 
-# children PID...: their children's pids, in the order in which they were started: that is the order of the ranks of a node.
+# children PID...: their children's pids, in the order in which they were started: that is the order of the ranks of a node. Watchers are left out.
 children() {
     for parent; do
         cat /proc/[0-9]*/stat 2>/dev/null | grep -v '(lockstep/watch)' | sed 's/(.*)/x/' | awk -v p="$parent" '$4 == p { print $22, $1 }' |

@@ -121,7 +121,7 @@ void machine_add(machine *m, const watch_state *s, bool last, const char **line,
     add(&m->cpu, cores_of(s));
     for (int i = 0; i < m->locals; i++) add_rank(&m->rank[i], &s->rank[i]);
     bool due = s->monotonic + 0.5 * s->every_s >= m->due;  // the look that is nearest
-    if (!due && !(last && m->looks > 1)) return;
+    if (!due && !(last && m->cpu.count)) return;
     *bytes = make_line(m, s);
     if (*bytes) *line = m->line;
     begin_again(m, s->monotonic);

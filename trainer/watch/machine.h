@@ -18,7 +18,7 @@ typedef struct machine machine;
 err_t machine_open(machine **out, int locals, double every_s);
 void machine_close(machine *m);
 
-// Counts a look. If a line is due, or it is the last look and not the first since a line, one is made: *line is the text, with its newline, until the
+// Counts a look. If a line is due, or if this is the last look and there is a mean to tell, one is made: *line is the text, with its newline, until the
 // next call; else NULL.
 void machine_add(machine *m, const watch_state *s, bool last, const char **line, size_t *bytes);
 

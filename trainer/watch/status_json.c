@@ -5,6 +5,7 @@
 #include "trainer/watch/text.h"
 
 #include <math.h>
+#include <string.h>
 
 const char *status_word(const watch_state *s) {
     static const char *const ends[] = {[RUN_DONE] = "done", [RUN_STOPPED] = "stopped", [RUN_FAILED] = "failed"};
@@ -89,7 +90,7 @@ static void put_rank(text *t, const watch_rank *r) {
     text_put(t, "{\"rank\":%d", r->place.rank);
     text_word(t, "host", r->place.host);
     text_whole(t, "local", r->place.local);
-    text_word(t, "role", r->place.role);
+    text_word(t, "role", r->place.role + strspn(r->place.role, ", "));
     text_word(t, "device", r->device);
     text_word(t, "uuid", r->uuid[0] ? r->uuid : NULL);
     text_whole(t, "pid", r->pid > 0 ? r->pid : -1);

@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const double EVERY_S = 1, READY_S = 0.2;  // between two looks; between two while the ranks are not ready
+static const double EVERY_S = 1, READY_S = 0.1;  // between two looks; between two while the ranks are not ready
 
 typedef struct watcher {
     const config *c;
@@ -99,23 +99,24 @@ static void look(watcher *w, bool last) {
     report(w, s, last);
 }
 
-static void look_until_over(watcher *w) {
-    for (double next = clock_now();;) {
+static void look_until_over(watcher *w, bool over) {
+    for (double next = clock_now(); !over;) {
         look(w, false);
         next += EVERY_S;
         if (next < clock_now()) next = clock_now();  // a slow disk: looks that are missed are not made up for
-        if (serve(w, next)) break;
+        over = serve(w, next);
     }
     look(w, true);
 }
 
 // --- opening ---------------------------------------------------------------------------------------------------------------
 
-// false: it is over before the ranks were ready.
-static bool await_ready(const watch_start *at) {
-    while (atomic_load(&at->b->ready) < at->b->locals)
-        if (at->over(clock_now() + READY_S)) return false;
-    return true;
+static bool is_ready(const watch_start *at) { return atomic_load(&at->b->ready) >= at->b->locals; }
+
+// false: it is over before the ranks were ready. *over: it is over, which may come soon after they were.
+static bool await_ready(const watch_start *at, bool *over) {
+    for (*over = false; !*over && !is_ready(at);) *over = at->over(clock_now() + READY_S);
+    return is_ready(at);
 }
 
 static void say_restarted(watcher *w) {
@@ -153,12 +154,13 @@ static void watcher_close(watcher *w) {
 }
 
 err_t watch_run(const config *c, const watch_start *at) {
-    if (!await_ready(at)) return ERR_OK;
+    bool over;
+    if (!await_ready(at, &over)) return ERR_OK;
     watcher *w = calloc(1, sizeof *w);
     if (!w) return err_set(ERR_INTERNAL, "no memory for a watcher");
     *w = (watcher){.c = c, .at = at, .machine_fd = -1};
     err_t rc = watcher_open(w);
-    if (rc == ERR_OK) look_until_over(w);
+    if (rc == ERR_OK) look_until_over(w, over);
     else monitor_event(&w->m, "watch_failed", atomic_load(&at->b->step), err_last()->text);
     err_record why = *err_last();
     watcher_close(w);

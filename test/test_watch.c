@@ -1,0 +1,409 @@
+// test/test_watch.c: what a watcher sees of a machine that is made of files, with a driver that is a stand-in; and what it
+// writes down, to the byte.
+#include "test/support/run.h"
+
+#include "base/clock.h"
+#include "gpu/cpu/rapl.h"
+#include "trainer/watch/machine.h"
+#include "trainer/watch/sampler.h"
+#include "trainer/watch/status_json.h"
+
+#include <math.h>
+#include <unistd.h>
+
+// --- a machine -------------------------------------------------------------------------------------------------------------
+
+typedef struct node {
+    char *root;  // of its files; the run's directory is in it, too
+    config *c;
+    board *b;
+    comm_place place[3];
+    watch_start at;
+    sampler *x;
+} node;
+
+static bool never_over(double until) { return (void)until, false; }
+
+static void node_open(node *n, int locals) {
+    *n = (node){.root = make_dir(), .c = calloc(1, sizeof *n->c), .b = aligned_alloc(128, (board_bytes(locals) + 127) / 128 * 128)};
+    assert_true(n->c && n->b);
+    memset(n->b, 0, board_bytes(locals));
+    board_init(n->b, locals);
+    n->c->device.kind = DEVICE_CUDA;
+    snprintf(n->c->run.dir, sizeof n->c->run.dir, "%s", n->root);
+    snprintf(n->c->run.name, sizeof n->c->run.name, "made");
+    for (int i = 0; i < locals; i++) {
+        n->place[i] = (comm_place){.node = 1, .local = i, .rank = 4 + i, .host = "10.0.0.2", .role = ", stage 1"};
+        atomic_store(&n->b->rank[i].pid, 100 + i);
+    }
+    n->at = (watch_start){.b = n->b, .place = n->place, .node = 1, .nodes = 2, .world = 4 + locals, .starts = 1, .over = never_over};
+    char dir[512];
+    snprintf(dir, sizeof dir, "%s/made", n->root);
+    OK(io_mkdirs(dir));
+}
+
+// The stand-in lies beside this program.
+static const char *standin(void) {
+    static char path[600];
+    ssize_t n = readlink("/proc/self/exe", path, 480);
+    assert_true(n > 0);
+    path[n] = 0;
+    char *slash = strrchr(path, '/');
+    snprintf(slash ? slash + 1 : path, 64, "nvml/libnvidia-ml.so.1");
+    return path;
+}
+
+static void node_watch(node *n) {
+    OK(sampler_open(&n->x, &(sampler_options){.c = n->c, .at = &n->at, .root = n->root, .nvml = standin(), .every_s = 1}));
+}
+
+static void node_close(node *n) {
+    sampler_close(n->x);
+    drop_dir(n->root);
+    free(n->c), free(n->b);
+}
+
+// The fields of proc(5), of which those that are not looked at are made up.
+static void process(const node *n, int pid, const char *name, char state, int user, int system, int pages, int64_t read, int64_t written) {
+    char dir[512], text[512];
+    snprintf(dir, sizeof dir, "%s/proc/%d", n->root, pid);
+    OK(io_mkdirs(dir));
+    snprintf(text, sizeof text, "%d (%s) %c 1 2 3 0 -1 4 5 6 7 8 %d %d 9 10 20 0 5 0 11 1000000 %d 18446744073709551615 1 1\n", pid, name, state,
+             user, system, pages);
+    write_text(dir, "stat", text);
+    snprintf(text, sizeof text, "rchar: 99\nwchar: 98\nsyscr: 1\nsyscw: 2\nread_bytes: %lld\nwrite_bytes: %lld\ncancelled_write_bytes: 7\n",
+             (long long)read, (long long)written);
+    if (read >= 0) write_text(dir, "io", text);
+}
+
+static bool near(double a, double b) { return fabs(a - b) <= 1e-9 * fabs(b); }
+
+// --- looking ---------------------------------------------------------------------------------------------------------------
+
+static void processes_and_disk(void **state) {
+    (void)state;
+    node n;
+    node_open(&n, 2);
+    double hz = (double)sysconf(_SC_CLK_TCK), page = (double)sysconf(_SC_PAGESIZE);
+    process(&n, 100, "lockstep", 'R', 100, 20, 500, 4096, 8192);
+    process(&n, 101, "odd ) name (", 'D', 10, 0, 300, 0, 0);
+    node_watch(&n);
+    watch_state *s = sampler_look(n.x, 1000, 1700000000);
+    assert_true(s->locals == 2 && s->world == 6 && s->node == 1 && !s->ready && !s->has_news);
+    assert_string_equal(s->run, "made");
+    assert_string_equal(s->host, "10.0.0.2");
+    assert_true(s->rank[0].process == 'R' && s->rank[1].process == 'D');
+    assert_true(s->rank[0].resident == (int64_t)(500 * page) && s->rank[1].resident == (int64_t)(300 * page));
+    assert_true(isnan(s->rank[0].cpu) && isnan(s->disk_read_per_s));
+    assert_true(s->disk_free > 0 && s->disk_total >= s->disk_free && isnan(s->disk_free_per_s));
+
+    process(&n, 100, "lockstep", 'T', 100 + (int)(3 * hz), 20 + (int)hz, 600, 4096 + 2000, 8192);
+    process(&n, 101, "odd ) name (", 'S', 10, 0, 300, 500, 1000);
+    s = sampler_look(n.x, 1002, 1700000002);
+    assert_true(s->rank[0].process == 'T' && near(s->rank[0].cpu, 2) && s->rank[1].cpu == 0);
+    assert_true(near(s->disk_read_per_s, 1250) && near(s->disk_written_per_s, 500));
+    assert_true(s->time == 1700000002 && s->monotonic == 1002);
+
+    // One of them is gone, another one is not the one it was.
+    char gone[512];
+    snprintf(gone, sizeof gone, "%s/proc/101", n.root);
+    OK(io_remove_tree(gone));
+    atomic_store(&n.b->rank[0].pid, 102);
+    process(&n, 102, "lockstep", 'S', 1, 1, 50, -1, -1);
+    s = sampler_look(n.x, 1003, 1700000003);
+    assert_true(s->rank[1].process == 'X' && s->rank[1].resident == -1);
+    assert_true(s->rank[0].process == 'S' && isnan(s->rank[0].cpu) && isnan(s->disk_read_per_s));
+    node_close(&n);
+}
+
+static void what_the_board_says(void **state) {
+    (void)state;
+    node n;
+    node_open(&n, 1);
+    board_rank *r = &n.b->rank[0];
+    board_news news = {.step = 12, .steps = 600, .loss = 2.5};
+    node_watch(&n);
+    atomic_store(&n.b->ready, 1);
+    atomic_store(&n.b->step, 12);
+    board_publish(n.b, &news);
+    board_enter(r, PHASE_STEPPING, 12);
+    board_doing(r, "forward", 3, 13);
+    board_beside(r, "reduce gradients", 7);
+    atomic_store(&r->read_bytes, 1000);
+    atomic_store(&r->read_p99_ns, 2500000);
+    double now = clock_now();
+    watch_state *s = sampler_look(n.x, now + 5, 1);
+    const watch_rank *w = &s->rank[0];
+    assert_true(s->ready && s->has_news && s->news.loss == 2.5 && s->step == 12 && !s->ended);
+    assert_true(w->phase == PHASE_STEPPING && w->number == 3 && w->step == 13);
+    assert_string_equal(w->what, "forward");
+    assert_string_equal(w->beside, "reduce gradients");
+    assert_true(w->what_s >= 4.9 && w->what_s < 10 && w->phase_s >= w->what_s && w->beside_s > 4.9 && w->beside_number == 7);
+    assert_true(w->in_phase_s[PHASE_STEPPING] == w->phase_s);
+    assert_true(near(w->read_p99_ms, 2.5) && isnan(w->read_p50_ms) && isnan(w->read_bytes_per_s));
+    atomic_store(&r->read_bytes, 5000);
+    atomic_store(&n.b->stop, 1);
+    atomic_store(&n.b->end, RUN_STOPPED);
+    s = sampler_look(n.x, now + 7, 3);
+    assert_true(near(w->read_bytes_per_s, 2000) && s->stopping && s->ended && s->end == RUN_STOPPED);
+    node_close(&n);
+}
+
+// Ranks 0 and 1 share a GPU, rank 2 has one that is not there.
+static void gpus_over_the_driver(void **state) {
+    (void)state;
+    node n;
+    setenv("LOCKSTEP_NVML_41", "power=300000,300000,300000,100000,100000,400000 heat=60 clock=1900 reasons=0,64 load=97 used=1073741824 cap=700000",
+           1);
+    node_open(&n, 3);
+    board_name_device(&n.b->rank[0], "0000:41:00.0");
+    board_name_device(&n.b->rank[1], "0000:41:00.0");
+    board_name_device(&n.b->rank[2], "0000:42:00.0");
+    board_enter(&n.b->rank[0], PHASE_STEPPING, 1);
+    node_watch(&n);
+    watch_state *s = sampler_look(n.x, 100, 1);
+    const watch_rank *r = s->rank;
+    assert_true(r[0].sensors.watts == 300 && r[0].utilisation == 0.97 && r[0].device_used == 1 << 30 && r[0].device_total == 80ll << 30);
+    assert_true(r[0].limit_watts == 700 && r[0].sensors.limited == 0 && r[0].median_watts == 300);
+    assert_true(r[1].sensors.watts == 300 && r[1].device_used == 1 << 30);
+    assert_string_equal(r[1].uuid, "GPU-00000041-0000-0000-0000-000000000000");
+    assert_true(isnan(r[2].sensors.watts) && r[2].device_total == -1 && r[2].sensors.limited == LIMITED_UNKNOWN);
+    assert_non_null(strstr(sampler_complaint(n.x), "0000:42:00.0"));
+    for (int i = 1; i <= 2; i++) {
+        atomic_store(&n.b->rank[0].step, 1 + i);
+        sampler_look(n.x, 100 + i, 1 + i);
+        assert_true(r[0].low_watts_s == 0 && r[0].sensors.limited == LIMITED_HEAT);
+    }
+    sampler_look(n.x, 103, 4);  // a third of the usual, and no step more
+    assert_true(r[0].sensors.watts == 100 && r[0].median_watts == 300 && r[0].low_watts_s == 0);
+    sampler_look(n.x, 104, 5);
+    assert_true(r[0].low_watts_s == 1);
+    sampler_look(n.x, 105, 6);
+    assert_true(r[0].sensors.watts == 400 && r[0].low_watts_s == 0);
+    node_close(&n);
+    unsetenv("LOCKSTEP_NVML_41");
+}
+
+// The node's first rank speaks for its processors.
+static void processors_over_rapl(void **state) {
+    (void)state;
+    node n;
+    char zone[512];
+    node_open(&n, 2);
+    n.c->device.kind = DEVICE_CPU;
+    snprintf(zone, sizeof zone, "%s%s/intel-rapl:0", n.root, RAPL_DIR);
+    OK(io_mkdirs(zone));
+    write_text(zone, "name", "package-0\n");
+    write_text(zone, "max_energy_range_uj", "65532610987\n");
+    write_text(zone, "energy_uj", "1000000\n");
+    node_watch(&n);
+    watch_state *s = sampler_look(n.x, 100, 1);
+    assert_true(isnan(s->rank[0].sensors.watts));
+    char path[600];
+    snprintf(path, sizeof path, "%s/energy_uj", zone);
+    FILE *f = fopen(path, "w");  // in place: the kernel's files stay what they are
+    assert_non_null(f);
+    fputs("151000000\n", f);
+    fclose(f);
+    sampler_look(n.x, 102, 3);
+    assert_true(near(s->rank[0].sensors.watts, 75) && isnan(s->rank[1].sensors.watts));
+    node_close(&n);
+}
+
+// --- what is written ---------------------------------------------------------------------------------------------------------
+
+static watch_state made_state(watch_rank *rank) {
+    *rank = (watch_rank){.place = {.node = 1, .local = 0, .rank = 4, .host = "10.0.0.2", .role = ", stage 1"},
+                         .device = "0000:41:00.0",
+                         .uuid = "GPU-1",
+                         .pid = 4711,
+                         .process = 'S',
+                         .phase = PHASE_STEPPING,
+                         .what = "forward",
+                         .number = 3,
+                         .step = 13,
+                         .what_s = 0.25,
+                         .phase_s = 60.5,
+                         .beside_number = -1,
+                         .cpu = 1.5,
+                         .resident = 1000000,
+                         .sensors = {.watts = 300, .celsius = 61, .mhz = 1980, .limited = LIMITED_POWER | LIMITED_HEAT},
+                         .utilisation = 0.97,
+                         .device_used = 2000000,
+                         .device_total = 3000000,
+                         .device_planned = 1500000,
+                         .limit_watts = NAN,
+                         .median_watts = 310,
+                         .read_p50_ms = 0.5,
+                         .read_p99_ms = NAN,
+                         .read_bytes_per_s = 2e6,
+                         .read_retries = 1};
+    return (watch_state){.run = "a \"run\"",
+                         .dir = "runs/a",
+                         .build = "0.1.0 abc",
+                         .host = "10.0.0.2",
+                         .supervisor = 4700,
+                         .every_s = 1,
+                         .time = 1700000000.5,
+                         .monotonic = 50,
+                         .began = 1699999000,
+                         .node = 1,
+                         .nodes = 2,
+                         .world = 6,
+                         .locals = 1,
+                         .ready = true,
+                         .step = 12,
+                         .rank = rank,
+                         .disk_free = 5000000000,
+                         .disk_total = 9000000000,
+                         .disk_free_per_s = -1500.5,
+                         .disk_read_per_s = NAN,
+                         .disk_written_per_s = 0};
+}
+
+static const board_news made_news = {.step = 12,
+                                     .steps = 600,
+                                     .units = 12288,
+                                     .began_step = 10,
+                                     .skipped = 1,
+                                     .loss = 2.5,
+                                     .grad_norm = 0.5,
+                                     .lr = 1e-3,
+                                     .loss_scale = 1,
+                                     .ms = 12.5,
+                                     .units_per_s = 81920,
+                                     .mfu = 0.4375,
+                                     .step_time = 1700000000.25,
+                                     .eval_loss = 2.25,
+                                     .best = 2,
+                                     .eval_step = 10,
+                                     .best_step = 5,
+                                     .checkpoint_step = 10,
+                                     .checkpoint_time = NAN,
+                                     .hash = "0123456789abcdef",
+                                     .unit = "token",
+                                     .p50_ns = 12500000,
+                                     .p99_ns = 40000000};
+
+// The same as the lines of test/golden/status.json, which a reader of JSON has read.
+static void status_to_the_byte(void **state) {
+    (void)state;
+    watch_rank rank;
+    watch_state s = made_state(&rank);
+    size_t room = status_json_room(1), size;
+    char *found = malloc(2 * room), *golden;
+    assert_non_null(found);
+    size_t n = status_json(&s, found, room);  // a node that has not got rank 0
+    s.has_news = true, s.news = made_news;
+    s.alarm[0] = (watch_alarm){.kind = ALARM_HANG, .rank = 4, .since = 1699999990, .text = "rank 4 \\ has\nstopped"};
+    s.alarm[1] = (watch_alarm){.kind = ALARM_DISK, .rank = -1, .since = 1699999991, .text = "full \xFF soon"};
+    s.alarms = 2, s.ended = true, s.end = RUN_FAILED;
+    n += status_json(&s, found + n, room);
+    OK(io_read_file("test/golden/status.json", 1 << 20, &golden, &size));
+    if (n != size || memcmp(found, golden, n) != 0) fail_msg("status.json is\n%s\nexpected\n%s", found, golden);
+    free(golden), free(found);
+}
+
+// Never half of one.
+static void status_needs_its_room(void **state) {
+    (void)state;
+    watch_rank rank;
+    watch_state s = made_state(&rank);
+    char *dst = malloc(status_json_room(1));
+    assert_non_null(dst);
+    size_t n = status_json(&s, dst, status_json_room(1));
+    assert_true(n > 0 && n < status_json_room(1));
+    assert_int_equal(status_json(&s, dst, n + 1), n);
+    for (size_t room = 1; room <= n; room++) {
+        char *exact = malloc(room);
+        assert_non_null(exact);
+        assert_int_equal(status_json(&s, exact, room), 0);
+        free(exact);
+    }
+    free(dst);
+}
+
+// However long all of its texts are, escaped.
+static void status_of_the_longest_texts(void **state) {
+    (void)state;
+    enum { RANKS = 8 };
+    watch_rank rank[RANKS];
+    watch_state s = made_state(&rank[0]);
+    for (int i = 0; i < RANKS; i++) {
+        rank[i] = rank[0];
+        memset(rank[i].place.host, 'h', sizeof rank[i].place.host - 1);
+        memset(rank[i].place.role, 'r', sizeof rank[i].place.role - 1);
+        memset(rank[i].device, 'd', sizeof rank[i].device - 1);
+        memset(rank[i].uuid, 'u', sizeof rank[i].uuid - 1);
+        rank[i].what = rank[i].beside = "wait until activations have left for stage";
+        rank[i].number = rank[i].step = rank[i].resident = rank[i].device_used = rank[i].device_total = INT64_MAX;
+        rank[i].cpu = rank[i].what_s = rank[i].phase_s = rank[i].beside_s = rank[i].low_watts_s = -1.23456789e-300;
+    }
+    s.rank = rank, s.locals = RANKS, s.alarms = WATCH_ALARMS;
+    for (int i = 0; i < WATCH_ALARMS; i++) memset(s.alarm[i].text, 1, ALARM_TEXT - 1);
+    char *dst = malloc(status_json_room(RANKS));
+    assert_non_null(dst);
+    assert_true(status_json(&s, dst, status_json_room(RANKS)) > 0);
+    free(dst);
+}
+
+static void states_have_words(void **state) {
+    (void)state;
+    watch_rank rank;
+    watch_state s = made_state(&rank);
+    static const char *const words[BOARD_PHASES] = {"starting", "training", "evaluating", "sampling", "saving", "stopping"};
+    for (int p = 0; p < BOARD_PHASES; p++) {
+        rank.phase = (board_phase)p;
+        assert_string_equal(status_word(&s), words[p]);
+    }
+    s.ready = false;
+    assert_string_equal(status_word(&s), "starting");
+    s.stopping = true;
+    assert_string_equal(status_word(&s), "stopping");
+    s.ended = true, s.end = RUN_DONE;
+    assert_string_equal(status_word(&s), "done");
+    s.end = RUN_STOPPED;
+    assert_string_equal(status_word(&s), "stopped");
+}
+
+// A line every ten seconds, whose numbers are means of what was known; looks come a little early or late.
+static void lines_of_the_machine(void **state) {
+    (void)state;
+    static const char want[] =
+        "{\"t\":\"machine\",\"time\":1700000010.500,\"node\":1,\"host\":\"10.0.0.2\",\"step\":12,\"disk_free\":5000000000,\"disk_read_per_s\":null,"
+        "\"disk_written_per_s\":0,\"cpu\":1.5,\"ranks\":[{\"rank\":4,\"watts\":305.5,\"watts_max\":310,\"celsius\":61,\"mhz\":1980,\"utilisation\":0.97,"
+        "\"resident\":1000000,\"device_used\":2000000,\"limited\":\"power+heat\"}]}\n";
+    watch_rank rank;
+    watch_state s = made_state(&rank);
+    machine *m;
+    const char *line;
+    size_t n;
+    OK(machine_open(&m, 1, 10));
+    for (int i = 0; i <= 10; i++) {
+        s.time = 1700000000.5 + i, s.monotonic = 50 + i + (i % 2 ? 0.02 : -0.02);
+        rank.sensors.watts = i == 3 ? NAN : i == 5 ? 310 : 305;
+        machine_add(m, &s, false, &line, &n);
+        assert_true((line != NULL) == (i == 10));
+    }
+    assert_string_equal(line, want);
+    assert_int_equal(n, strlen(want));
+    rank.cpu = NAN;
+    machine_add(m, &s, true, &line, &n);
+    assert_null(line);  // the ranks are gone, and there was no look since the line
+    rank.cpu = 1.5;
+    machine_add(m, &s, false, &line, &n);
+    assert_null(line);
+    rank.cpu = NAN;
+    machine_add(m, &s, true, &line, &n);
+    assert_non_null(line);
+    machine_close(m);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(processes_and_disk),          cmocka_unit_test(what_the_board_says), cmocka_unit_test(gpus_over_the_driver),
+        cmocka_unit_test(processors_over_rapl),        cmocka_unit_test(status_to_the_byte),  cmocka_unit_test(status_needs_its_room),
+        cmocka_unit_test(status_of_the_longest_texts), cmocka_unit_test(states_have_words),   cmocka_unit_test(lines_of_the_machine),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
