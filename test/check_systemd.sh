@@ -240,7 +240,7 @@ steps_stand_still() {
     expect 0 ctl start lockstep@still
     soon beyond still 0
     are NRestarts still 0
-    rank=$(inside sh -c 'grep -ls "^PPid:[[:space:]]$1\$" /proc/[0-9]*/status' sh "$(main still)")
+    rank=$(inside sh -c 'grep -ls "^PPid:[[:space:]]$1\$" /proc/[0-9]*/status | xargs grep -L "^Name:.*lockstep/watch"' sh "$(main still)")
     rank=${rank#/proc/}
     signal STOP "${rank%/status}"
     soon restarted still

@@ -68,7 +68,11 @@ static err_t write_machine(watcher *w, const watch_state *s, bool last) {
     const char *line;
     size_t n;
     machine_add(w->lines, s, last, &line, &n);
-    return line ? io_write(w->machine_fd, w->machine_path, line, n, NULL) : ERR_OK;
+    if (!line) return ERR_OK;
+    off_t end = lseek(w->machine_fd, 0, SEEK_END);
+    err_t rc = io_write(w->machine_fd, w->machine_path, line, n, NULL);
+    if (rc != ERR_OK) (void)!ftruncate(w->machine_fd, end);  // half a line would spoil the next one
+    return rc;
 }
 
 // The last line of a watcher that was killed may be half there.
@@ -86,7 +90,7 @@ static err_t open_machine(watcher *w) {
 static void complain_once(watcher *w, int64_t step) {
     if (w->complained || !*sampler_complaint(w->look)) return;
     w->complained = true;
-    monitor_event(&w->m, "power", step, sampler_complaint(w->look));
+    monitor_event(&w->m, "watch_sensors", step, sampler_complaint(w->look));
 }
 
 static void look(watcher *w, bool last) {

@@ -1,0 +1,92 @@
+#!/bin/sh
+# test/check_watch.sh: what takes long with the process that watches a run: it is started again when it dies, not at once and not for
+# ever, and a disk that is full is its own matter.
+. test/support/lib.sh
+. "$top/test/support/logs.sh"
+
+cat >base.ini <<'END'
+[run]
+dir = runs
+steps = 1000000
+[model]
+layers = 1
+heads = 2
+embed = 16
+context = 24
+[data]
+train = data/plain-train-*.bin
+val = data/plain-val-*.bin
+[pack]
+input = text.txt
+output = data/plain
+[batch]
+global = 8
+micro = 1
+lanes = 8
+[device]
+threads = 1
+[schedule]
+type = constant
+[checkpoint]
+every = 0
+[eval]
+every = 0
+[sample]
+tokens = 0
+[log]
+machine_every = 1
+END
+text 40000 >text.txt
+"$bin" pack base.ini >"$out" 2>&1 || { cat "$out"; echo "0 passed, 1 failed"; exit 1; }
+
+watcher() { cat /proc/[0-9]*/stat 2>/dev/null | sed -n 's/^\([0-9]*\) (lockstep\/watch) [^Z] '"$1"' .*/\1/p'; }
+has_watcher() { [ -n "$(watcher "$1")" ]; }
+restarts() { grep -c '"kind":"watch_restarted"' "runs/$1/events.jsonl" 2>/dev/null; }
+restarted() { [ "$(restarts "$1")" -ge "$2" ]; }
+has_status() { [ -s "runs/$1/status.json" ]; }
+
+# Killed each time as soon as it is there: three times more than the first, 10 seconds apart, and then no more.
+started_again() {
+    settings again
+    start "$bin" base.ini again.ini
+    until_true 20 has_status again
+    began=$(date +%s)
+    for n in 1 2 3; do
+        kill -9 "$(watcher "$pid")"
+        until_true 15 restarted again $n
+    done
+    took=$(($(date +%s) - began))
+    [ $took -ge 28 ] && [ $took -le 40 ] || fail "three starts took $took s, expected 30"
+    event again watch_restarted "was killed by signal 9" "(start 2)"
+    kill -9 "$(watcher "$pid")"
+    sleep 12
+    ! has_watcher "$pid" || fail "it was started a fourth time"
+    [ "$(restarts again)" -eq 3 ] || fail "$(restarts again) events"
+    kill -TERM "$pid"
+    await 75
+    grep -c '"state":"training"' runs/again/status.json >/dev/null || fail "the last status is $(head -n 3 runs/again/status.json)"
+}
+
+# A tmpfs without room: one event, as soon as there is room for it; the run goes on, and so do status and lines afterwards.
+full_disk() {
+    mkdir -p disk && mount -t tmpfs -o size=2m tmpfs disk 2>/dev/null || skip "no tmpfs may be mounted here"
+    settings full run.dir=disk log.every=1000000
+    start "$bin" base.ini full.ini
+    until_true 20 test -s disk/full/machine.jsonl
+    dd if=/dev/zero of=disk/ballast bs=4k 2>/dev/null
+    sleep 4
+    kill -0 "$pid" 2>/dev/null || fail "it ended"
+    rm disk/ballast
+    was=$(wc -l <disk/full/machine.jsonl)
+    grows() { [ "$(wc -l <disk/full/machine.jsonl)" -gt $((was + 1)) ]; }
+    until_true 10 grows
+    [ "$(grep -c '"kind":"watch_failed"' disk/full/events.jsonl)" -le 2 ] || fail "$(cat disk/full/events.jsonl)"
+    ! grep -v '^{"t":"machine",.*}\]}$' disk/full/machine.jsonl | grep -q . || fail "half a line: $(grep -v '^{"t":"machine",.*}\]}$' disk/full/machine.jsonl)"
+    kill -TERM "$pid"
+    await 75
+    grep -q '"state":"stopped"' disk/full/status.json || fail "the last status is $(cat disk/full/status.json)"
+}
+
+try started_again
+try full_disk
+finish
