@@ -1,5 +1,5 @@
-// gpu/sensors.h: a GPU seen from outside: its sensors, memory and load, by a process that computes nothing there and never
-// initialises CUDA. In every build; the driver's library is opened at run time.
+// gpu/sensors.h: devices seen from outside, by a process that computes nothing there and never initialises CUDA. In every
+// build; the driver's library is opened at run time.
 #ifndef GPU_SENSORS_H
 #define GPU_SENSORS_H
 
@@ -25,5 +25,14 @@ const char *gpu_sensors_uuid(const gpu_sensors *g);
 
 // Never waits for work of the GPU; takes up to some ms. ERR_UNAVAILABLE: nothing is known, and why; *out then says so too.
 err_t gpu_sensors_read(const gpu_sensors *g, gpu_reading *out);
+
+// The machine's processors, all together: only their energy is known, and mostly to root alone. root: of the machine's files,
+// "" for this one. ERR_UNAVAILABLE says what is missing, or who may read it.
+typedef struct cpu_sensors cpu_sensors;
+err_t cpu_sensors_open(cpu_sensors **out, const char *root);
+void cpu_sensors_close(cpu_sensors *c);
+
+// Used since it was opened. Call it at least once a minute: the counter goes round.
+err_t cpu_sensors_joules(cpu_sensors *c, double *joules);
 
 #endif

@@ -32,7 +32,17 @@ through_nccl() {
     done
 }
 
-near_two_nodes() { near 2 2 && as_one near22 parallel.zero=3; }
+near_two_nodes() { near 2 2 && as_one near22 parallel.zero=3 && watched near22; }
+
+# watched RUN: each node's watcher has seen its own ranks, and the end; the first node's knows the loss.
+watched() {
+    for k in 0 1; do
+        at=node$k/runs/$1/status.json
+        grep -q '"run":"'"$1"'",.*"node":'$k',"nodes":2,.*"world":4' "$at" && grep -q '"state":"done","step":20,' "$at" &&
+            [ "$(grep -c '^  {"rank":['$((2 * k))$((2 * k + 1))'],.*"phase":"ended"' "$at")" -eq 2 ] || fail "node $k: $(cat "$at")"
+    done
+    grep -q '"loss":[0-9]' "node0/runs/$1/status.json" && grep -q '"loss":null' "node1/runs/$1/status.json" || fail "who knows the loss? $(cat node?/runs/"$1"/status.json)"
+}
 far_two_nodes() { far 2 2 && as_one far-22 parallel.zero=2; }
 
 # Hashed every fifth step only: most steps are followed by the next one, one by an evaluation, while weights are on their way.

@@ -6,7 +6,6 @@
 #include "base/io.h"
 #include "base/quantiles.h"
 #include "base/version.h"
-#include "gpu/cpu/rapl.h"
 #include "gpu/sensors.h"
 
 #include <fcntl.h>
@@ -37,9 +36,8 @@ struct sampler {
     sampler_options o;
     watch_state s;
     char dir[IO_PATH];
-    rank_memory *memory;  // [locals]
-    rapl processors;
-    bool has_processors;
+    rank_memory *memory;      // [locals]
+    cpu_sensors *processors;  // NULL: the kernel does not show them
     bool looked;
     double last;  // when
     char complaint[ERR_TEXT];
@@ -172,7 +170,7 @@ static void ask_gpu(sampler *x, watch_rank *r, rank_memory *m) {
 // Of processors only the energy is known, and from it the power since the last look.
 static void ask_processors(sampler *x, watch_rank *r, rank_memory *m, double seconds) {
     double joules;
-    if (!x->has_processors || rapl_read(&x->processors, &joules) != ERR_OK) return;
+    if (!x->processors || cpu_sensors_joules(x->processors, &joules) != ERR_OK) return;
     r->sensors.joules = joules;
     if (seconds > 0) r->sensors.watts = (joules - m->cpu_joules) / seconds;
     m->cpu_joules = joules;
@@ -294,10 +292,7 @@ static void begin(sampler *x) {
     }
 }
 
-static bool any_gpu(const config *c) { return c->device.kind == DEVICE_CUDA; }
-
 err_t sampler_open(sampler **out, const sampler_options *o) {
-    char powercap[IO_PATH];
     *out = NULL;
     sampler *x = calloc(1, sizeof *x);
     size_t locals = (size_t)o->at->b->locals;
@@ -311,15 +306,14 @@ err_t sampler_open(sampler **out, const sampler_options *o) {
     *out = x;
     TRY(io_path(x->dir, "%s/%s", o->c->run.dir, o->c->run.name));
     begin(x);
-    TRY(io_path(powercap, "%s%s", o->root, RAPL_DIR));
-    x->has_processors = !any_gpu(o->c) && rapl_open(&x->processors, powercap) == ERR_OK;  // most kernels show it to root only
+    if (o->c->device.kind != DEVICE_CUDA) (void)cpu_sensors_open(&x->processors, o->root);  // most kernels show them to root only: no complaint
     return ERR_OK;
 }
 
 void sampler_close(sampler *x) {
     if (!x) return;
     for (int i = 0; x->memory && i < x->s.locals; i++) gpu_sensors_close(x->memory[i].gpu);
-    if (x->has_processors) rapl_close(&x->processors);
+    cpu_sensors_close(x->processors);
     free(x->s.rank), free(x->memory);
     free(x);
 }
