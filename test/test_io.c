@@ -74,6 +74,31 @@ static void a_file_that_cannot_be_made_is_named(void **state) {
     assert_int_equal(rmdir(dir), 0);
 }
 
+// Who reads it sees the old text or the new one, and nothing is left beside it, whether or not it could be replaced.
+static void a_file_is_replaced(void **state) {
+    (void)state;
+    const char *base = getenv("TMPDIR");
+    char dir[IO_PATH], path[IO_PATH], *text;
+    size_t size;
+    assert_int_equal(io_path(dir, "%s/lockstep-io-XXXXXX", base ? base : "/tmp"), ERR_OK);
+    assert_non_null(mkdtemp(dir));
+    assert_int_equal(io_path(path, "%s/status.json", dir), ERR_OK);
+    assert_int_equal(io_replace_file(path, "longer than the next", 20), ERR_OK);
+    assert_int_equal(io_replace_file(path, "new", 3), ERR_OK);
+    assert_int_equal(io_read_file(path, 100, &text, &size), ERR_OK);
+    assert_int_equal(size, 3);
+    assert_memory_equal(text, "new", 3);
+    free(text);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkdir(path, 0755), 0);  // which no file replaces
+    assert_int_equal(io_replace_file(path, "new", 3), ERR_IO);
+    assert_non_null(strstr(err_last()->text, "status.json: rename: "));
+    assert_int_equal(rmdir(path), 0);
+    assert_int_equal(rmdir(dir), 0);
+    assert_int_equal(io_replace_file(path, "new", 3), ERR_IO);
+    assert_non_null(strstr(err_last()->text, "/.status.json.new: "));
+}
+
 // Others may look into what is made on the way, and write nowhere.
 static void directories_are_for_others_to_read(void **state) {
     (void)state;
@@ -100,6 +125,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(writes_are_finished),
         cmocka_unit_test(a_file_that_cannot_be_made_is_named),
+        cmocka_unit_test(a_file_is_replaced),
         cmocka_unit_test(directories_are_for_others_to_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -392,9 +392,9 @@ static void begin_watching(const watch_start *at) {
 static err_t watch_well(const config *c, const watch_start *at) {
     (void)c;
     begin_watching(at);
+    while (!at->over(seconds() + 0.02)) {}
     for (int i = 0; i < at->b->locals; i++)
         here->others += at->place[i].rank == i && at->world == at->b->locals && atomic_load(&at->b->rank[i].pid) > 0;
-    while (!at->over(seconds() + 0.02)) {}
     atomic_store(&here->told, atomic_load(&at->b->end));
     return ERR_OK;
 }

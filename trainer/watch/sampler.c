@@ -133,7 +133,7 @@ static double ms_of(int64_t ns) { return ns > 0 ? 1e-6 * (double)ns : NAN; }
 
 static void look_at_board(watch_rank *r, const board_rank *b, rank_memory *m, double now, double seconds) {
     r->pid = GET(b->pid);
-    memcpy(r->device, board_device(b), sizeof r->device);
+    snprintf(r->device, sizeof r->device, "%s", board_device(b));
     r->phase = (board_phase)GET(b->phase);
     r->what = GET(b->what), r->number = GET(b->number), r->step = GET(b->step);
     r->what_s = since(now, GET(b->since_ns)), r->phase_s = since(now, GET(b->phase_ns));
