@@ -2,8 +2,10 @@
 // our code, the libraries' code, and every thread.
 #include "test/support/run.h"
 
+#include "base/clock.h"
 #include "gpu/cpu/rapl.h"
 #include "trainer/log/power.h"
+#include "trainer/speed.h"
 
 #include <sys/wait.h>
 
@@ -37,10 +39,12 @@ static long steps_of(const config *c, const launch *at) {
     OK(io_mkdirs(x.dir));
     board *b = calloc(1, board_bytes(1));
     rank_report shares;
+    speed v;
     assert_non_null(b);
     board_init(b, 1);
     step_show(&x.runner, &b->rank[0]);
     OK(report_open(&shares, x.ranks->world));
+    OK(speed_open(&v, &x, 0));
     OK(monitor_open(&m, &(log_setup){.dir = x.dir, .c = c, .quiet = true, .board = b}));
     for (int i = 1; i <= 40; i++) {
         long before = atomic_load(&heap_calls);
@@ -53,6 +57,10 @@ static long steps_of(const config *c, const launch *at) {
                                                         .grad_norm = s.grad_norm,
                                                         .lr = s.lr,
                                                         .ms = 1,
+                                                        .mfu = speed_mfu(&v, 1),
+                                                        .resident = speed_resident(&v),
+                                                        .device_bytes = speed_device_bytes(&x),
+                                                        .time = clock_wall(),
                                                         .hash = hash,
                                                         .world = x.ranks->world}});
         report_add(&shares, s.reports);
@@ -62,6 +70,7 @@ static long steps_of(const config *c, const launch *at) {
     }
     monitor_close(&m);
     report_close(&shares);
+    speed_close(&v);
     session_close(&x);
     free(b);
     return calls_made;

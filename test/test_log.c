@@ -209,6 +209,43 @@ static void every_figure_is_under_its_own_key(void **state) {
     drop_dir(r.dir);
 }
 
+// A mean for each rank, in its place; of many ranks 128 a line.
+static void ranks_have_a_mean_each(void **state) {
+    (void)state;
+    static const int worlds[] = {1, 128, 130};
+    static const char *const keys[] = {"compute_ms", "data_ms", "wait_ms", "before_ms", "after_ms", "tensor_ms"};
+    double *sum = calloc(130 * REPORT_ITEMS, sizeof *sum);
+    assert_non_null(sum);
+    for (int i = 0; i < 130 * REPORT_ITEMS; i++) sum[i] = 4 * (i / REPORT_ITEMS + (i % REPORT_ITEMS - REPORT_COMPUTE_MS) / 8.0);
+    for (size_t w = 0; w < sizeof worlds / sizeof *worlds; w++) {
+        monitor m;
+        rig r;
+        rig_open(&r, "");
+        char dir[1500];
+        snprintf(r.c.run.name, sizeof r.c.run.name, "ranks");
+        snprintf(dir, sizeof dir, "%s/ranks", r.c.run.dir);
+        OK(io_mkdirs(dir));
+        OK(monitor_open(&m, &(log_setup){.dir = dir, .c = &r.c, .quiet = true}));
+        monitor_log(&m, &(record){RECORD_RANKS, .ranks = {.step = 100, .steps = 4, .world = worlds[w], .sum = sum}});
+        monitor_close(&m);
+        json_t *lines = read_records(&r.c, "log.jsonl", "ranks");
+        assert_int_equal(json_array_size(lines), worlds[w] > 128 ? 2 : 1);
+        for (int k = 0; k < worlds[w]; k++) {
+            const json_t *line = json_array_get(lines, (size_t)k / 128);
+            assert_true(real_of(line, "step") == 100 && real_of(line, "steps") == 4);
+            if (k >= 128) assert_true(real_of(line, "first") == 128);
+            for (int i = 0; i < 6; i++) {
+                const json_t *all = json_object_get(line, keys[i]);
+                assert_int_equal(json_array_size(all), k < 128 ? (worlds[w] < 128 ? worlds[w] : 128) : worlds[w] - 128);
+                assert_true(fabs(json_number_value(json_array_get(all, (size_t)k % 128)) - (k + i / 8.0)) < 1e-2);
+            }
+        }
+        json_decref(lines);
+        drop_dir(r.dir);
+    }
+    free(sum);
+}
+
 // --- text ------------------------------------------------------------------------------------------------------------
 
 static void log_sample(monitor *m, int64_t step, const char *prompt, const char *text) {
@@ -538,6 +575,7 @@ int main(void) {
         cmocka_unit_test(every_figure_is_right_also_after_a_resume),
         cmocka_unit_test(an_evaluation_says_how_much_and_how_long),
         cmocka_unit_test(every_figure_is_under_its_own_key),
+        cmocka_unit_test(ranks_have_a_mean_each),
         cmocka_unit_test(any_text_can_be_read_again),
         cmocka_unit_test(a_text_that_is_too_long_is_cut),
         cmocka_unit_test(a_run_of_any_name_can_be_read),
