@@ -136,8 +136,8 @@ deps:
 	  echo "make deps: install gcc, make, and the development files (with static libraries) of iniparser, jansson, libsodium, zlib, zstd and cmocka" >&2; exit 1; fi; \
 	$(call APT,deps,$(PACKAGES))
 
-# What check_fresh.sh, check_systemd.sh, check_arm64.sh and test_format.sh want beyond that. CI calls it (.ci/run). Where it can't be had, those scripts say what they
-# skip, so this goal never fails.
+# What check_fresh.sh, check_systemd.sh, check_arm64.sh, check_promtool.sh and test_format.sh want beyond that. CI calls it (.ci/run). Where it can't be had, those
+# scripts say what they skip, so this goal never fails. Debian's prometheus would start a server on port 9090: its programs are only unpacked, into build/.
 CHECK_PACKAGES := clang-format debootstrap systemd-container $(if $(filter x86_64,$(shell uname -m)),qemu-user-static gcc-aarch64-linux-gnu libc6-dev-arm64-cross)
 CHECK_TOOLS    := clang-format debootstrap systemd-nspawn $(if $(filter x86_64,$(shell uname -m)),qemu-aarch64-static aarch64-linux-gnu-gcc)
 check-deps:
@@ -145,6 +145,10 @@ check-deps:
 	[ -n "$$missing" ] || exit 0; \
 	if ! command -v apt-get >/dev/null; then echo "make check-deps: there is no apt-get to install$$missing with" >&2; exit 0; fi; \
 	{ $(call APT,check-deps,$(CHECK_PACKAGES)); } || :
+	@command -v promtool >/dev/null || [ -x build/prometheus/usr/bin/promtool ] || ! command -v apt-get >/dev/null || { \
+	  echo "make check-deps: unpacking prometheus into build/prometheus"; mkdir -p build/prometheus && cd build/prometheus && \
+	  { apt-get download -q prometheus || { [ "$$(id -u)" = 0 ] && apt-get update -q && apt-get download -q prometheus; }; } && \
+	  dpkg --fsys-tarfile prometheus_*.deb | tar -x ./usr/bin && rm -f prometheus_*.deb; } || :
 
 run: deps
 	@$(MAKE) --no-print-directory $(BIN)
@@ -171,7 +175,7 @@ check: deps
 # --- tests: each test/test_*.c is one program, test/test_*.sh and check_*.sh drive the binary, test/fuzz/fuzz_*.c are fuzz targets ---------
 TESTS   := $(patsubst test/%.c,$(BUILD)/test/%,$(wildcard test/test_*.c))
 FUZZERS := $(patsubst test/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard test/fuzz/fuzz_*.c))
-tests: $(TESTS) $(BUILD)/test/lossy $(BUILD)/test/tokens
+tests: $(TESTS) $(BUILD)/test/lossy $(BUILD)/test/tokens $(BUILD)/test/watching
 $(CBUILD)/test/test_%.o: FLAGS += -O1
 fuzzers: $(FUZZERS)
 $(BUILD)/test/test_ops $(BUILD)/test/test_profile: $(patsubst %.c,$(CBUILD)/%.o,$(wildcard test/ops/*.c))
@@ -198,7 +202,7 @@ $(CBUILD)/test/nvml/libnvidia-ml.so.1: test/standin/nvml.c gpu/cuda/nvml_api.h
 $(BUILD)/test/lossy: test/support/lossy.c
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -o $@ $<
-$(BUILD)/test/tokens: $(CBUILD)/test/support/tokens.o $(LIB)
+$(BUILD)/test/tokens $(BUILD)/test/watching: $(BUILD)/test/%: $(CBUILD)/test/support/%.o $(LIB)
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -o $@ $< $(LIB) $(LIBS)
 $(BUILD)/test/sim/test_wrappers: $(BUILD)/test/sim/test_wrappers.cu.o $(LIB)
@@ -214,7 +218,7 @@ $(BUILD)/fuzz/%: $(CBUILD)/test/fuzz/%.o $(CBUILD)/test/fuzz/driver.o $(LIB)
 # instrumented; `make check` MORE_ASAN, over kernels that are.
 ASAN      := CUDA=none BUILD=build/asan BIN=build/asan/lockstep CFLAGS="-O1 -g1" SAN="-fsanitize=address,undefined -fno-sanitize-recover=all"
 READERS   := $(addprefix build/asan/test/test_,config config_keys data inflate pack questions idx tokenizer megatron safetensors families checkpoint checkpoint_fit cluster team_auth http_parse)
-MORE_ASAN := $(addprefix build/asan/test/test_,checkpoint_crash team comm channels checkpoint_ranks checkpoint_slices ranks pipes pipe_plan slices door durable evaluate likelihood sample log tensorboard watch http)
+MORE_ASAN := $(addprefix build/asan/test/test_,checkpoint_crash team comm channels checkpoint_ranks checkpoint_slices ranks pipes pipe_plan slices door durable evaluate likelihood sample log tensorboard watch http metrics)
 asan: deps all
 	@$(MAKE) --no-print-directory $(ASAN) all tests fuzzers
 	@LOCKSTEP_BIN=build/asan/lockstep sh test/run.sh $(wildcard test/test_*.sh) test/check_cluster.sh $(TESTS:$(BUILD)/%=build/asan/%) $(FUZZERS:$(BUILD)/%=build/asan/%)

@@ -1,0 +1,71 @@
+// test/support/watching.c: shows a state that is made up, as a watcher shows that of a run: for scripts, and for people who want to look.
+//
+//   watching metrics                                       what Prometheus would be given
+//   watching file FILE                                     the same into a file
+//   watching serve ADDRESS SECONDS [TOKEN_FILE]            the pages, at http://ADDRESS/; says where, then how much was asked for
+#include "base/clock.h"
+#include "test/support/watch_state.h"
+#include "trainer/watch/http_token.h"
+#include "trainer/watch/metrics.h"
+#include "trainer/watch/pages.h"
+
+#include <stdlib.h>
+#include <sys/resource.h>
+
+enum { RANKS = 2 };
+
+static err_t report(void *ctx, const char **html, size_t *bytes) {
+    (void)ctx;
+    *html = "<!doctype html><html lang=en><meta charset=utf-8><title>made up</title><p>There is no run here.";
+    *bytes = strlen(*html);
+    return ERR_OK;
+}
+
+static err_t status(void *ctx, const char **json, size_t *bytes) {
+    (void)ctx;
+    *json = "{\"t\":\"status\",\"state\":\"training\",\"step\":120}\n";
+    *bytes = strlen(*json);
+    return ERR_OK;
+}
+
+static err_t serve(watch_state *s, const char *address, double seconds, const char *token_file) {
+    pages p = {.state = s, .report = report, .status = status};
+    char token[HTTP_TOKEN];
+    http *h;
+    if (token_file) TRY(http_token_read(token_file, "", token));
+    TRY(pages_open(&p));
+    TRY(http_open(&h, &(http_options){address, token_file ? token : NULL, pages_routes, PAGES, &p}));
+    printf("http://%s/\n", http_where(h));
+    fflush(stdout);
+    err_t rc = ERR_OK;
+    for (double end = clock_now() + seconds; rc == ERR_OK && clock_now() < end;) rc = http_serve(h, end);
+    http_counts n = http_counted(h);
+    struct rusage used;
+    getrusage(RUSAGE_SELF, &used);
+    printf("%lld connections: %lld pages, %lld refused, %lld busy, %lld dropped; %.3f s of CPU time, %ld KB\n", (long long)n.accepted,
+           (long long)n.shown, (long long)n.refused, (long long)n.busy, (long long)n.dropped,
+           (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) + 1e-6 * (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec), used.ru_maxrss);
+    http_close(h);
+    pages_close(&p);
+    return rc;
+}
+
+static err_t run(int argc, char **argv) {
+    static char text[65536];
+    watch_rank rank[RANKS];
+    watch_state s = state_make(rank, RANKS);
+    if (argc == 2 && strcmp(argv[1], "metrics") == 0) {
+        metrics_write(&s, text, sizeof text);
+        fputs(text, stdout);
+        return ERR_OK;
+    }
+    if (argc == 3 && strcmp(argv[1], "file") == 0) return metrics_file(&s, argv[2]);
+    if ((argc == 4 || argc == 5) && strcmp(argv[1], "serve") == 0) return serve(&s, argv[2], atof(argv[3]), argc == 5 ? argv[4] : NULL);
+    return err_set(ERR_USAGE, "usage: watching metrics | file FILE | serve ADDRESS SECONDS [TOKEN_FILE]");
+}
+
+int main(int argc, char **argv) {
+    err_t rc = run(argc, argv);
+    if (rc != ERR_OK) fprintf(stderr, "watching: %s\n", err_last()->text);
+    return (int)rc;
+}
