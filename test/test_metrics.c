@@ -64,11 +64,12 @@ static void unknown_is_left_out(void **state) {
     watch_rank rank;
     watch_state s = state_make_bare(&rank);
     const char *t = metrics_of(&s);
-    static const char *const absent[] = {"NaN",  "nan",    "inf\n",  " -1\n",      "lockstep_step", "_total{rank=\"0\"}",
-                                         "loss", "tokens", "device", "filesystem", "gpu=",          "resident"};
+    static const char *const absent[] = {"NaN",  "nan",    "inf\n",  " -1\n",      "lockstep_steps", "_total{rank=\"0\"}",
+                                         "loss", "tokens", "device", "filesystem", "gpu=",           "resident"};
     for (size_t i = 0; i < COUNT(absent); i++) lacks(t, absent[i]);
     has(t, "\nlockstep_rank_step{rank=\"0\"} 121\n");
     has(t, "\nlockstep_rank_phase_seconds_total{rank=\"0\",phase=\"step\"} 240.25\n");
+    has(t, "\nlockstep_step 120\n");
     has(t, "\nlockstep_ready 1\n");
     has(t, "\nlockstep_alarms{kind=\"hang\"} 0\n");
 }
@@ -93,6 +94,7 @@ static void counters(void **state) {
     s.news.began_step = s.news.step;
     has(metrics_of(&s), "\nlockstep_steps_total 0\n");
     has(text, "\nlockstep_tokens_total 0\n");
+    s.step = 0;
     s.news = (board_news){.steps = 600,
                           .unit = "sample",
                           .loss = NAN,
@@ -155,14 +157,15 @@ static void limits(void **state) {
 // As large as it can be: all numbers of many digits, in every field.
 static void widest(watch_rank *rank, watch_state *s, int locals) {
     *s = state_make(rank, 1);
-    s->locals = s->world = locals;
+    s->locals = s->world = locals, s->step = INT64_MAX;
     for (int i = 0; i < locals; i++) {
         rank[i] = state_rank(0);
         watch_rank *r = &rank[i];
         r->place.rank = r->place.local = 1000000 + i;
         memset(r->uuid, '"', sizeof r->uuid - 1);
         memset(r->device, '"', sizeof r->device - 1);
-        r->cpu = r->what_s = r->sensors.watts = r->sensors.joules = r->sensors.celsius = r->sensors.mhz = r->utilisation = -1.23456789012345e-123;
+        r->cpu = r->what_s = r->sensors.watts = r->sensors.joules = r->sensors.celsius = r->sensors.mhz = r->utilisation = r->limit_watts =
+            -1.23456789012345e-123;
         r->read_p50_ms = r->read_p99_ms = -1.23456789012345e-123;
         for (int p = 0; p < BOARD_PHASES; p++) r->in_phase_s[p] = -1.23456789012345e-123;
         r->step = r->resident = r->device_used = r->device_total = r->device_planned = r->read_bytes = r->read_retries = INT64_MAX;
@@ -366,9 +369,12 @@ static void without_rank_0(void **state) {
     watch_state s = state_make(two, 2);
     s.has_news = false;
     two[0].phase_s = two[1].phase_s = 5000;
-    judged(&s, true, "0.2 s ago");
+    s.time = s.began + HEALTH_START_S + 1;
+    judged(&s, true, "step 120, an operation began 0.2 s ago");
     two[0].what_s = two[1].what_s = 301;
-    judged(&s, false, "no step for 301 s");
+    judged(&s, false, "step 120, no step for 301 s");
+    s.time -= 2;  // it may still be the first step
+    judged(&s, true, "301.0 s ago");
 }
 
 static void it_is_ill(void **state) {

@@ -29,6 +29,7 @@ static inline watch_rank state_rank(int local) {
         .device_total = 85899345920,
         .device_planned = 5368709120,
         .median_watts = 500,
+        .limit_watts = 700,
         .read_p50_ms = 1.5,
         .read_p99_ms = 12,
         .read_bytes_per_s = 2e6,
@@ -51,6 +52,13 @@ static inline watch_state state_make(watch_rank *rank, int locals) {
         .world = locals,
         .locals = locals,
         .ready = true,
+        .run = "made-up",
+        .dir = "runs/made-up",
+        .build = "0.1.0",
+        .host = "10.0.0.1",
+        .supervisor = 3999,
+        .every_s = 1,
+        .step = 120,
         .has_news = true,
         .news = {.step = 120,
                  .steps = 600,
@@ -96,7 +104,7 @@ static inline watch_state state_make_bare(watch_rank *rank) {
     s.has_news = false;
     rank->device[0] = rank->uuid[0] = 0;
     rank->sensors = (device_sensors){NAN, NAN, NAN, NAN, LIMITED_UNKNOWN};
-    rank->utilisation = rank->cpu = rank->read_p50_ms = rank->read_p99_ms = NAN;
+    rank->utilisation = rank->limit_watts = rank->median_watts = rank->cpu = rank->read_p50_ms = rank->read_p99_ms = NAN;
     rank->device_used = rank->device_total = rank->device_planned = rank->resident = rank->read_bytes = rank->read_retries = -1;
     s.disk_free = s.disk_total = -1;
     s.disk_read_per_s = s.disk_written_per_s = NAN;

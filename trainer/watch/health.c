@@ -38,11 +38,12 @@ static double waited(const watch_state *s) {
     return shortest;
 }
 
+// A node that hears of no steps does not know how long one takes, nor when the first was over.
 static double allowed(const watch_state *s) {
     double p99 = (double)s->news.p99_ns * 1e-9;
-    if (s->has_news ? s->news.step <= s->news.began_step : !s->ready) return HEALTH_START_S;
-    if (!s->has_news || p99 <= 0) return 10 * HEALTH_LEAST_S;  // it is not known how long a step takes
-    return fmax(HEALTH_LEAST_S, HEALTH_P99S * p99);
+    bool first = s->has_news ? s->news.step <= s->news.began_step : s->time - s->began < HEALTH_START_S;
+    if (first) return HEALTH_START_S;
+    return s->has_news && p99 > 0 ? fmax(HEALTH_LEAST_S, HEALTH_P99S * p99) : 10 * HEALTH_LEAST_S;
 }
 
 static bool starting(const watch_state *s, const watch_rank *r, char *text, size_t room) {
@@ -58,7 +59,8 @@ static bool stepping(const watch_state *s, const watch_rank *r, char *text, size
     double age = waited(s), most = allowed(s);
     describe(r, who, sizeof who);
     if (s->has_news) snprintf(of, sizeof of, "step %" PRId64 " of %" PRId64 ", ", s->news.step, s->news.steps);
-    if (age <= most) snprintf(text, room, "ok: %sthe last %.1f s ago", of, age);
+    else snprintf(of, sizeof of, "step %" PRId64 ", ", s->step);
+    if (age <= most) snprintf(text, room, "ok: %s%s %.1f s ago", of, s->has_news ? "the last" : "an operation began", age);
     else snprintf(text, room, "%sno step for %.0f s, expected one within %.0f s (%s)", of, age, most, who);
     return age <= most;
 }

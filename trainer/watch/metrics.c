@@ -98,7 +98,6 @@ static void put_build(writer *w) {
 static void put_steps(writer *w, const board_news *n) {
     int64_t done = n->step - n->began_step;
     char name[64], help[96];
-    gauge(w, "step", "Last finished step.", (double)n->step);
     gauge(w, "step_target", "Steps that the run has in all.", (double)n->steps);
     count(w, "steps_total", "Steps finished since the process began.", done);
     count(w, "skipped_steps_total", "Steps since the process began whose update was left out, as a gradient was not finite.", n->skipped);
@@ -131,9 +130,10 @@ static void put_values(writer *w, const board_news *n) {
         gauge(w, "best_eval_step", "Step of the lowest validation loss.", (double)n->best_step);
     }
     if (n->checkpoint_step > 0) {
-        gauge(w, "checkpoint_step", "Step of the last checkpoint since the process began.", (double)n->checkpoint_step);
-        gauge(w, "checkpoint_timestamp_seconds", "When the last checkpoint was complete, since 1970.", n->checkpoint_time);
-        gauge(w, "checkpoint_duration_seconds", "How long it took to save the last checkpoint.", n->checkpoint_ms / 1e3);
+        gauge(w, "checkpoint_step", "Step of the newest checkpoint.", (double)n->checkpoint_step);
+        gauge(w, "checkpoint_timestamp_seconds", "When the newest checkpoint was complete, since 1970, if this process wrote it.",
+              n->checkpoint_time);
+        gauge(w, "checkpoint_duration_seconds", "How long it took to save the newest checkpoint.", n->checkpoint_ms / 1e3);
     }
 }
 
@@ -157,6 +157,7 @@ static void put_run(writer *w, const watch_state *s) {
     gauge(w, "start_time_seconds", "When the process began, since 1970.", s->began);
     gauge(w, "ready", "1 when all ranks of this node have joined and loaded.", s->ready);
     gauge(w, "healthy", "1 while steps advance or none is expected, as /health says.", health(s, why, sizeof why));
+    gauge(w, "step", "Last finished step.", known(s->step));
     if (!s->has_news) return;
     put_steps(w, &s->news);
     put_values(w, &s->news);
@@ -227,6 +228,7 @@ static void of_devices(writer *w, const watch_state *s, family f, rank_value val
 }
 
 static double device_watts(const watch_rank *r) { return r->sensors.watts; }
+static double device_limit(const watch_rank *r) { return r->limit_watts; }
 static double device_joules(const watch_rank *r) { return r->sensors.joules; }
 static double device_celsius(const watch_rank *r) { return r->sensors.celsius; }
 static double device_hertz(const watch_rank *r) { return r->sensors.mhz * 1e6; }
@@ -255,6 +257,7 @@ static void put_limits(writer *w, const watch_state *s) {
 
 static void put_devices(writer *w, const watch_state *s) {
     of_devices(w, s, (family){"device_power_watts", "gauge", "Power that a device draws.", false}, device_watts);
+    of_devices(w, s, (family){"device_power_limit_watts", "gauge", "Power that a device may draw.", false}, device_limit);
     of_devices(w, s, (family){"device_energy_joules_total", "counter", "Energy that a device has used.", false}, device_joules);
     of_devices(w, s, (family){"device_temperature_celsius", "gauge", "Temperature of a device.", false}, device_celsius);
     of_devices(w, s, (family){"device_clock_hertz", "gauge", "Clock of a device's processors.", false}, device_hertz);
