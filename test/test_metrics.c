@@ -319,6 +319,8 @@ static void steps_advance(void **state) {
     (void)state;
     watch_state s = state_make(two, 2);
     judged(&s, true, "step 120 of 600, the last 0.4 s ago");
+    s.time = s.news.step_time - 3;
+    judged(&s, true, "the last 0.0 s ago");
     s.time = s.news.step_time + 29;
     judged(&s, true, "29.0 s ago");
     s.time += 2;

@@ -30,7 +30,7 @@ static const watch_alarm *first_alarm(const watch_state *s) {
 // For how long steps have been expected and none was finished. A rank that has just evaluated began to step again since: the shorter time
 // counts. A node without rank 0 hears of no finished steps: there each operation must come to its end.
 static double waited(const watch_state *s) {
-    double shortest = s->has_news && s->news.step_time > 0 ? s->time - s->news.step_time : INFINITY;
+    double shortest = s->has_news && s->news.step_time > 0 ? fmax(0, s->time - s->news.step_time) : INFINITY;  // a clock may be set back
     for (const watch_rank *r = s->rank; r < s->rank + s->locals; r++) {
         double own = !s->has_news && r->what && r->what_s < r->phase_s ? r->what_s : r->phase_s;
         if (r->phase == PHASE_STEPPING && own < shortest) shortest = own;

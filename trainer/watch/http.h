@@ -43,7 +43,7 @@ typedef struct http_route {
 } http_route;
 
 typedef struct http_options {
-    const char *address;       // "127.0.0.1:28080", "[::1]:28080", "0.0.0.0:28080"
+    const char *address;       // "127.0.0.1:28080", "[::1]:28080", "0.0.0.0:28080"; "[::]:28080" is IPv6 alone
     const char *token;         // http_token_read; NULL: none is needed, which only a loopback address may do
     const http_route *routes;  // at most HTTP_ROUTES, which outlive the server
     int count;
