@@ -330,23 +330,36 @@ static void over_ipv6(void **state) {
 
 // --- those who mean no good --------------------------------------------------------------------------------------------
 
-// Sixteen and more that send a byte now and then: whoever comes after them is served, after the first moments.
+// As many descriptors as a test of a thousand connections needs; false: there are none.
+enum { THOUSAND = 1000 };
+static bool more_descriptors(struct rlimit *before) {
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, before), 0);
+    struct rlimit many = {2 * THOUSAND + 100, before->rlim_max};
+    if (before->rlim_cur >= many.rlim_cur) return true;
+    return (many.rlim_max == RLIM_INFINITY || many.rlim_max >= many.rlim_cur) && setrlimit(RLIMIT_NOFILE, &many) == 0;
+}
+
+// A thousand that send a byte now and then, and never a whole request: they hold the places among themselves, and whoever asks for a page
+// has it at once.
 static void slow_loris(void **state) {
-    enum { MANY = HTTP_SLOTS + 8 };
+    static client c[THOUSAND];
+    struct rlimit before;
     (void)state;
-    client c[MANY];
+    if (!more_descriptors(&before)) skip();
     fixture *f = start("127.0.0.1:0", NULL, 10);
-    for (int i = 0; i < MANY; i++) c[i] = dial(f), say(&c[i], "GET / HTTP/1.1\r\nX: ", 19);
-    usleep((useconds_t)(1e6 * HTTP_GRACE_S) + 50000);
-    for (int turn = 0; turn < 5; turn++) {
-        for (int i = 0; i < MANY; i++) say(&c[i], "x", 1);
-        double before = clock_now();
+    for (int i = 0; i < THOUSAND; i++) c[i] = dial(f), say(&c[i], "GET / HTTP/1.1\r\nX: ", 19);
+    for (int turn = 0; turn < 10; turn++) {
+        for (int i = 0; i < THOUSAND; i++) say(&c[i], "x", 1);
+        double began = clock_now();
         gives(f, GET("/"), 200, "<p>root");
-        assert_true(clock_now() - before < 1);
+        assert_true(clock_now() - began < 1);
+        usleep(turn % 2 ? 0 : 50000);
     }
-    for (int i = 0; i < MANY; i++) hang_up(&c[i]);
+    for (int i = 0; i < THOUSAND; i++) hang_up(&c[i]);
     http_counts n = stop(f);
-    assert_true(n.shown == 5 && n.busy == MANY - HTTP_SLOTS && n.dropped == HTTP_SLOTS);
+    setrlimit(RLIMIT_NOFILE, &before);
+    assert_true(n.shown == 10 && n.accepted == THOUSAND + 10 && n.refused == 0 && n.busy + n.dropped == THOUSAND);
+    printf("of %d slow ones %d were told 503, %d lost their places\n", THOUSAND, (int)n.busy, (int)n.dropped);
 }
 
 // However busy a connection keeps itself, its time is over when it is over.
@@ -366,32 +379,49 @@ static void deadline_is_absolute(void **state) {
 
 // A thousand at once: each has a reply or is told that it is too many, and then all is as before.
 static void a_thousand(void **state) {
-    enum { MANY = 1000 };
-    static client c[MANY];
+    static client c[THOUSAND];
     int status[3] = {0};
-    struct rlimit few, many;
+    struct rlimit before;
     (void)state;
-    assert_int_equal(getrlimit(RLIMIT_NOFILE, &few), 0);
-    many = few;
-    if (many.rlim_max != RLIM_INFINITY && many.rlim_max < 2 * MANY + 100) skip();  // descriptors
-    many.rlim_cur = 2 * MANY + 100;
-    if (few.rlim_cur < many.rlim_cur) assert_int_equal(setrlimit(RLIMIT_NOFILE, &many), 0);
+    if (!more_descriptors(&before)) skip();
     fixture *f = start("127.0.0.1:0", NULL, 10);
-    for (int i = 0; i < MANY; i++) c[i] = dial(f);
-    for (int i = 0; i < MANY; i++) say(&c[i], GET("/"), strlen(GET("/")));
-    for (int i = 0; i < MANY; i++) {
+    for (int i = 0; i < THOUSAND; i++) c[i] = dial(f);
+    for (int i = 0; i < THOUSAND; i++) say(&c[i], GET("/"), strlen(GET("/")));
+    for (int i = 0; i < THOUSAND; i++) {
         hear(&c[i], 5);
-        if (!c[i].ended) fail_msg("connection %d of %d is still open", i, MANY);
+        if (!c[i].ended) fail_msg("connection %d of %d is still open", i, THOUSAND);
         status[status_of(&c[i]) == 200 ? 0 : status_of(&c[i]) == 503 ? 1 : 2]++;
         hang_up(&c[i]);
     }
     gives(f, GET("/"), 200, "<p>root");
     http_counts n = stop(f);
-    setrlimit(RLIMIT_NOFILE, &few);
-    assert_int_equal(n.accepted, MANY + 1);
-    assert_true(status[0] > 0 && n.busy >= status[1] && n.shown + n.busy + n.dropped == MANY + 1);
-    printf("of %d connections %d had the page, %d were told 503, %d found theirs closed; the page was made %lld times\n", MANY, status[0], status[1],
-           status[2], (long long)n.got);
+    setrlimit(RLIMIT_NOFILE, &before);
+    assert_int_equal(n.accepted, THOUSAND + 1);
+    assert_true(status[0] > 0 && n.busy >= status[1] && n.shown + n.busy + n.dropped == THOUSAND + 1);
+    printf("of %d connections %d had the page, %d were told 503, %d found theirs closed; the page was made %lld times\n", THOUSAND, status[0],
+           status[1], status[2], (long long)n.got);
+}
+
+// Where all places are taken by readers that stall, the next one is told so.
+static void all_places_are_taken(void **state) {
+    (void)state;
+    client c[HTTP_SLOTS];
+    int small = 4096;
+    fixture *f = start("127.0.0.1:0", NULL, 3 << 20);
+    for (int i = 0; i < HTTP_SLOTS; i++) {
+        c[i] = dial(f);
+        setsockopt(c[i].fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+        say(&c[i], GET("/large"), strlen(GET("/large")));
+        struct pollfd p = {.fd = c[i].fd, .events = POLLIN};
+        assert_int_equal(poll(&p, 1, 5000), 1);
+    }
+    gives(f, GET("/"), 503, "Retry-After: 1");
+    hang_up(&c[0]);
+    usleep(50000);
+    gives(f, GET("/"), 200, "<p>root");
+    for (int i = 1; i < HTTP_SLOTS; i++) hang_up(&c[i]);
+    http_counts n = stop(f);
+    assert_true(n.busy == 1 && n.shown == HTTP_SLOTS + 1);
 }
 
 // Some seconds of dice: what comes back is a status, or nothing.
@@ -555,6 +585,7 @@ int main(void) {
         cmocka_unit_test(slow_loris),
         cmocka_unit_test(deadline_is_absolute),
         cmocka_unit_test(a_thousand),
+        cmocka_unit_test(all_places_are_taken),
         cmocka_unit_test(garbage),
         cmocka_unit_test(slow_readers),
         cmocka_unit_test(readers_that_leave),

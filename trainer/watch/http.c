@@ -13,6 +13,7 @@
 #include "trainer/watch/http_token.h"
 
 #include <errno.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sodium.h>
 #include <stdio.h>
@@ -24,7 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { REPLY = 1536, COPIES = 2, DRAIN = 65536, BACKLOG = 1024, TURN = 64, SEND_BUFFER = 256 << 10, MACHINE = 256 };
+enum { PLACES = HTTP_SLOTS + 1, REPLY = 1536, COPIES = 2, DRAIN = 65536, BACKLOG = 1024, TURN = 64, SEND_BUFFER = 256 << 10, MACHINE = 256 };
 static const double drain_s = 1;     // for the other side to close
 static const double pause_s = 0.25;  // without accepting, when the process is out of descriptors or memory
 
@@ -66,7 +67,7 @@ struct http {
     char *memory;  // of all copies
     size_t bytes;
     copy copy[HTTP_ROUTES][COPIES];
-    slot slot[HTTP_SLOTS];
+    slot slot[PLACES];  // between two turns at most HTTP_SLOTS are taken
 };
 
 const char *http_where(const http *h) { return h->where; }
@@ -89,6 +90,7 @@ static err_t listen_at(http *h) {
     h->listener = socket(h->at.at.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (h->listener < 0) return err_set(ERR_UNAVAILABLE, "%s: no socket: %s", h->where, strerror(errno));
     setsockopt(h->listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    setsockopt(h->listener, IPPROTO_TCP, TCP_DEFER_ACCEPT, &one, sizeof one);  // who says nothing for a second stays in the kernel so long
     if (h->at.at.any.sa_family == AF_INET6) setsockopt(h->listener, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one);
     if (bind(h->listener, &h->at.at.any, h->at.size) != 0 || listen(h->listener, BACKLOG) != 0) {
         const char *hint = "";
@@ -148,7 +150,7 @@ err_t http_open(http **out, const http_options *o) {
 
 void http_close(http *h) {
     if (!h) return;
-    for (slot *s = h->slot; s < h->slot + HTTP_SLOTS; s++)
+    for (slot *s = h->slot; s < h->slot + PLACES; s++)
         if (s->stage != FREE) close(s->fd);
     if (h->listener >= 0) close(h->listener);
     if (h->memory != MAP_FAILED) munmap(h->memory, h->bytes ? h->bytes : 1);
@@ -326,45 +328,58 @@ static void go_on(http *h, slot *s, double now) {
     }
 }
 
-// Whether a connection has had its time, and another one may have its place.
-static bool may_go(const slot *s, double now) { return now - s->since >= (s->stage == WRITING ? HTTP_REPLY_S : HTTP_GRACE_S); }
-
-static slot *find_place(http *h, double now) {
-    slot *oldest = NULL;
-    for (slot *s = h->slot; s < h->slot + HTTP_SLOTS; s++) {
-        if (s->stage == FREE) return s;
-        if (may_go(s, now) && (!oldest || s->since < oldest->since)) oldest = s;
+// Who gives up its place for another one; NULL: nobody. First those that only have to close, then those that owe their request, the
+// oldest first: at once to one that has sent all of its own, else after their first moments. Last, readers that stall.
+static slot *find_victim(http *h, const slot *newcomer, bool complete, double now) {
+    static const stage order[] = {DRAINING, READING, WRITING};
+    const double least[] = {0, complete ? 0 : HTTP_GRACE_S, HTTP_REPLY_S};
+    for (size_t k = 0; k < sizeof order / sizeof *order; k++) {
+        slot *oldest = NULL;
+        for (slot *s = h->slot; s < h->slot + PLACES; s++)
+            if (s != newcomer && s->stage == order[k] && now - s->since >= least[k] && (!oldest || s->since < oldest->since)) oldest = s;
+        if (oldest) return oldest;
     }
-    if (oldest) drop(h, oldest);
-    return oldest;
+    return NULL;
 }
 
 // 503 to one that can't be seen to. What it has sent is read, so that it finds the reply, if it has sent it already.
-static void turn_away(http *h, int fd) {
-    char reply[REPLY], bytes[4096];
+static void turn_away(http *h, slot *s) {
     const char *text = states[state_at(503)].text;
-    size_t n = write_reply(reply, 503, "text/plain; charset=utf-8", strlen(text), text);
-    (void)!send(fd, reply, n, MSG_NOSIGNAL | MSG_DONTWAIT);
-    shutdown(fd, SHUT_WR);
-    (void)!recv(fd, bytes, sizeof bytes, MSG_DONTWAIT);
-    close(fd);
+    s->size = write_reply(s->reply, 503, "text/plain; charset=utf-8", strlen(text), text);
+    (void)!send(s->fd, s->reply, s->size, MSG_NOSIGNAL | MSG_DONTWAIT);
+    shutdown(s->fd, SHUT_WR);
+    ssize_t n = recv(s->fd, s->head + s->got, sizeof s->head - s->got, MSG_DONTWAIT);
+    s->got += n > 0 ? (size_t)n : 0;
+    end(s);
     h->counts.busy++;
 }
 
+static slot *find_free(http *h, const slot *but) {
+    for (slot *s = h->slot; s < h->slot + PLACES; s++)
+        if (s != but && s->stage == FREE) return s;
+    return NULL;
+}
+
+// One place is always free, for the newcomer: mostly its request is there already. Who then has the last one makes another one free.
 static void take_in(http *h, int fd, double now) {
     int room = SEND_BUFFER;
+    slot *s = find_free(h, NULL);
+    bool last = !find_free(h, s);
     h->counts.accepted++;
-    slot *s = find_place(h, now);
-    if (!s) {
-        turn_away(h, fd);
-        return;
-    }
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof room);  // what the kernel keeps for a reader that stalls
     s->stage = READING;
     s->fd = fd, s->since = now, s->deadline = now + HTTP_HEAD_S;
     s->got = s->size = s->sent = s->drained = 0;
     s->body = NULL;
-    read_more(h, s, now);  // mostly the request is there already
+    if (last && !find_victim(h, s, true, now)) {
+        turn_away(h, s);
+        return;
+    }
+    read_more(h, s, now);
+    if (!last || s->stage == FREE) return;
+    slot *victim = find_victim(h, s, s->stage != READING, now);
+    if (victim) drop(h, victim);
+    else turn_away(h, s);
 }
 
 // Accepts who waits. When that fails for want of descriptors or memory, or again and again, the next attempt is later: the caller stays in
@@ -386,12 +401,12 @@ static void accept_all(http *h, double now) {
 // --- the loop ----------------------------------------------------------------------------------------------------------
 
 // Waits for connections. Returns what poll returns; fd[0] is the listener's, fd[1 + i] that of slot i.
-static int wait_for(const http *h, struct pollfd fd[1 + HTTP_SLOTS], double now, double until) {
+static int wait_for(const http *h, struct pollfd fd[1 + PLACES], double now, double until) {
     bool open = now >= h->accept_again;
     double wake = until;
     if (!open && h->accept_again < wake) wake = h->accept_again;
     fd[0] = (struct pollfd){.fd = open ? h->listener : -1, .events = POLLIN};
-    for (int i = 0; i < HTTP_SLOTS; i++) {
+    for (int i = 0; i < PLACES; i++) {
         const slot *s = &h->slot[i];
         fd[1 + i] = (struct pollfd){.fd = s->stage == FREE ? -1 : s->fd, .events = s->stage == WRITING ? POLLOUT : POLLIN};
         if (s->stage != FREE && s->deadline < wake) wake = s->deadline;
@@ -399,18 +414,18 @@ static int wait_for(const http *h, struct pollfd fd[1 + HTTP_SLOTS], double now,
     double left = wake > now ? wake - now : 0;
     if (left > 3600) left = 3600;
     struct timespec t = {.tv_sec = (time_t)left, .tv_nsec = (long)(1e9 * (left - (double)(time_t)left))};
-    return ppoll(fd, 1 + HTTP_SLOTS, &t, NULL);
+    return ppoll(fd, 1 + PLACES, &t, NULL);
 }
 
 err_t http_serve(http *h, double until) {
-    struct pollfd fd[1 + HTTP_SLOTS];
+    struct pollfd fd[1 + PLACES];
     double now = clock_now();
     do {
         int ready = wait_for(h, fd, now, until);
         if (ready < 0 && errno == EINTR) return ERR_OK;
         if (ready < 0) return err_set(ERR_IO, "%s: poll: %s", h->where, strerror(errno));
         now = clock_now();
-        for (int i = 0; i < HTTP_SLOTS; i++) {
+        for (int i = 0; i < PLACES; i++) {
             slot *s = &h->slot[i];
             if (s->stage != FREE && fd[1 + i].revents) go_on(h, s, now);
             if (s->stage != FREE && now >= s->deadline) drop(h, s);

@@ -4,8 +4,8 @@
 //   deadlines    absolute, from when a connection was accepted, however busy it keeps itself: HTTP_HEAD_S for its request; then HTTP_REPLY_S
 //                and another second for each HTTP_RATE bytes of the reply, so that 1 MB also comes through a slow tunnel (in 21 s), and a
 //                reader that stalls does not keep its place for ever
-//   full         a connection that still owes its request HTTP_GRACE_S after it began gives its place to the next one; where all are busy,
-//                the next one is told 503
+//   full         when all places are taken, a connection whose request is complete gets the place of one that still owes its own; one that is
+//                itself incomplete only that of one which has owed it for HTTP_GRACE_S; else it is told 503
 //   pages        by exact path, GET and HEAD. Paths are names in a table: no file is ever opened
 //   who asks     Host must be a name of this server (trainer/watch/http_host.h), and the token must be known, if there is one
 //   browsers     may load nothing else, show it in no frame, store nothing, run no script
