@@ -232,11 +232,13 @@ static void put_file(const char *path, const char *text, mode_t mode) {
 }
 
 static void token_files(void **state) {
-    char dir[] = "/tmp/http-test-XXXXXX", path[64], other[64], token[HTTP_TOKEN], longest[HTTP_TOKEN_MOST + 64];
+    char dir[IO_PATH], path[IO_PATH], other[IO_PATH], token[HTTP_TOKEN], longest[HTTP_TOKEN_MOST + 64];
+    const char *base = getenv("TMPDIR");
     (void)state;
+    assert_ok(io_path(dir, "%s/lockstep-http-XXXXXX", base ? base : "/tmp"));
     assert_non_null(mkdtemp(dir));
-    snprintf(path, sizeof path, "%s/token", dir);
-    snprintf(other, sizeof other, "%s/other", dir);
+    assert_ok(io_path(path, "%s/token", dir));
+    assert_ok(io_path(other, "%s/other", dir));
     assert_error(http_token_read(path, "", token), ERR_AUTH, path, "No such file", "base64");
     put_file(path, "  0123456789abcdef\r\n", 0600);
     assert_ok(http_token_read(path, "", token));

@@ -194,6 +194,12 @@ static void room_is_enough_or_none(void **state) {
     }
 }
 
+// A name for a file or a directory to be made.
+static void fresh(char dst[IO_PATH]) {
+    const char *base = getenv("TMPDIR");
+    assert_ok(io_path(dst, "%s/lockstep-metrics-XXXXXX", base ? base : "/tmp"));
+}
+
 static int files_in(const char *dir) {
     int n = 0;
     DIR *d = opendir(dir);
@@ -206,11 +212,12 @@ static int files_in(const char *dir) {
 static void a_file(void **state) {
     (void)state;
     static watch_rank rank[MANY];
-    char dir[] = "/tmp/metrics-test-XXXXXX", path[64], *found;
+    char dir[IO_PATH], path[IO_PATH], *found;
     size_t n;
     watch_state s;
+    fresh(dir);
     assert_non_null(mkdtemp(dir));
-    snprintf(path, sizeof path, "%s/lockstep.prom", dir);
+    assert_ok(io_path(path, "%s/lockstep.prom", dir));
     for (int locals = MANY; locals >= 1; locals /= 8) {
         widest(rank, &s, locals);
         assert_ok(metrics_file(&s, path));
@@ -219,9 +226,9 @@ static void a_file(void **state) {
         assert_int_equal(files_in(dir), 1);
         free(found);
     }
-    snprintf(path, sizeof path, "%s/none/lockstep.prom", dir);
+    assert_ok(io_path(path, "%s/none/lockstep.prom", dir));
     assert_error(metrics_file(&s, path), ERR_IO, path, "No such file");
-    snprintf(path, sizeof path, "%s/sub", dir);
+    assert_ok(io_path(path, "%s/sub", dir));
     assert_ok(io_mkdirs(path));
     assert_error(metrics_file(&s, path), ERR_IO, path);
     assert_int_equal(files_in(dir), 2);
@@ -235,7 +242,8 @@ static void no_heap(void **state) {
 #else
     watch_rank rank[2];
     watch_state s = state_make(rank, 2);
-    char why[HEALTH_TEXT], path[] = "/tmp/metrics-test-XXXXXX";
+    char why[HEALTH_TEXT], path[IO_PATH];
+    fresh(path);
     close(mkstemp(path));
     long before = atomic_load(&heap_calls);
     metrics_write(&s, text, sizeof text);
