@@ -21,6 +21,7 @@ static const struct {
     int code;
 } heads[] = {
     {"the least", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 200},
+    {"all that a target may have", "GET /!~?\"<{|}> HTTP/1.1\r\nHost: a\r\n\r\n", 200},
     {"HEAD, a query, other headers", "HEAD /metrics?a=/../b HTTP/1.1\r\nAccept: */*\r\nhOsT:\t a:1 \t\r\nX:\r\n\r\n", 200},
     {"HTTP/1.0", "GET / HTTP/1.0\r\nHost: a\r\n\r\n", 200},
     {"a body of no bytes", "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", 200},
@@ -92,7 +93,7 @@ static bool text_is(http_text t, const char *expected) { return t.at && t.n == s
 static void parts_of_a_head(void **state) {
     (void)state;
     http_request q;
-    const char *head = heads[1].head;
+    const char *head = heads[2].head;
     assert_int_equal(http_parse(head, strlen(head), &q), HTTP_OK);
     assert_true(q.head && text_is(q.path, "/metrics") && text_is(q.host, "a:1") && !q.authorization.at);
     head = "GET / HTTP/1.1\r\nAuthorization: Bearer x y \r\nHost:\r\n\r\n";
@@ -258,6 +259,15 @@ static void token_files(void **state) {
     assert_error(http_token_read(path, "", token), ERR_AUTH, "15 characters");
     put_file(path, "", 0600);
     assert_error(http_token_read(path, "", token), ERR_AUTH, "0 characters");
+    put_file(path, "x23456789 abcdefg", 0600);
+    assert_error(http_token_read(path, "", token), ERR_AUTH, "character 10 of");
+    put_file(path,
+             "\x7f"
+             "123456789abcdef",
+             0600);
+    assert_error(http_token_read(path, "", token), ERR_AUTH, "character 1 of");
+    put_file(path, "~!0123456789abcdef", 0600);
+    assert_ok(http_token_read(path, "", token));
     put_file(path, "0123456789 abcdef", 0600);
     assert_error(http_token_read(path, "", token), ERR_AUTH, "character 11");
     memset(longest, 'x', sizeof longest);

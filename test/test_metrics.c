@@ -396,6 +396,13 @@ static void it_is_ill(void **state) {
     state_alarm(&s, ALARM_HANG, 1, "rank 1 hangs");
     judged(&s, false, "rank 1 hangs");
     s = state_make(two, 2);
+    two[1].process = 'T', two[1].phase = PHASE_EVALUATING;
+    judged(&s, false, "rank 1 (10.0.0.1) is stopped by a signal (process 4001)");
+    two[1].process = 'Z';
+    judged(&s, false, "rank 1 (10.0.0.1) has ended (process 4001)");
+    two[1].process = 'D';
+    judged(&s, true, "no step is expected");
+    s = state_make(two, 2);
     s.ended = true;
     judged(&s, false, "has ended");
     s = state_make(two, 2);

@@ -27,6 +27,15 @@ static const watch_alarm *first_alarm(const watch_state *s) {
     return NULL;
 }
 
+// A rank whose process can't go on: stopped by a signal, or ended; NULL: none. *how: a constant text.
+static const watch_rank *halted(const watch_state *s, const char **how) {
+    for (const watch_rank *r = s->rank; r < s->rank + s->locals; r++) {
+        *how = r->process == 'T' ? "is stopped by a signal" : r->process == 'Z' || r->process == 'X' ? "has ended" : NULL;
+        if (*how) return r;
+    }
+    return NULL;
+}
+
 // For how long steps have been expected and none was finished. A rank that has just evaluated began to step again since: the shorter time
 // counts. A node without rank 0 hears of no finished steps: there each operation must come to its end.
 static double waited(const watch_state *s) {
@@ -69,6 +78,7 @@ bool health(const watch_state *s, char *text, size_t room) {
     static const board_phase others[] = {PHASE_EVALUATING, PHASE_SAMPLING, PHASE_SAVING};
     const watch_alarm *a = first_alarm(s);
     const watch_rank *r;
+    const char *how;
     char who[COMM_NAME + 128];
     if (s->ended) {
         snprintf(text, room, "the run has ended");
@@ -76,6 +86,10 @@ bool health(const watch_state *s, char *text, size_t room) {
     }
     if (a) {
         snprintf(text, room, "%s", a->text);
+        return false;
+    }
+    if ((r = halted(s, &how))) {
+        snprintf(text, room, "%s %s (process %d)", comm_place_text(&r->place, who), how, r->pid);
         return false;
     }
     if (!s->ready || (r = slowest(s, PHASE_STARTING))) return starting(s, slowest(s, PHASE_STARTING), text, room);
