@@ -6,6 +6,7 @@
 #include "trainer/node/supervisor.h"
 #include "trainer/plan.h"
 #include "trainer/train.h"
+#include "trainer/watch/pages.h"
 #include "trainer/watch/watcher.h"
 
 #include <stdio.h>
@@ -93,6 +94,7 @@ static err_t do_train(const config *c, const arguments *a) {
     (void)a;
     int rank, world;
     const supervised of = {session_fits, train_rank, c->log.watch ? watch_run : NULL};
+    TRY(pages_check(c));
     err_t rc = supervise(c, &of, &rank, &world);
     bool said = rc == ERR_INTERRUPTED && rank > 0;  // rank 0 has reported it: all stopped together
     return said ? err_set(rc, "%s", "") : rc;

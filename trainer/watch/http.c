@@ -105,23 +105,27 @@ static err_t listen_at(http *h) {
     return ERR_OK;
 }
 
-static err_t check_options(const http *h, const http_options *o) {
+err_t http_check(const http_options *o) {
+    http_address at;
+    char where[HTTP_ADDRESS];
     size_t n = o->token ? strlen(o->token) : 0;
+    TRY(http_address_read(&at, o->address));
+    http_address_text(&at, where);
     if (o->count > HTTP_ROUTES) return err_set(ERR_INTERNAL, "%d routes; at most %d", o->count, HTTP_ROUTES);
-    if (!o->token && !h->at.loopback)
+    if (!o->token && !at.loopback)
         return err_set(
             ERR_CONFIG,
             "%s: others than this machine could read the page there. Listen at 127.0.0.1 and reach it by `ssh -L`, or name a file with a token",
-            h->where);
+            where);
     if (o->token && (n < HTTP_TOKEN_LEAST || n > HTTP_TOKEN_MOST))
-        return err_set(ERR_CONFIG, "%s: a token of %zu characters; expected %d to %d", h->where, n, HTTP_TOKEN_LEAST, HTTP_TOKEN_MOST);
+        return err_set(ERR_CONFIG, "%s: a token of %zu characters; expected %d to %d", where, n, HTTP_TOKEN_LEAST, HTTP_TOKEN_MOST);
     return ERR_OK;
 }
 
 static err_t prepare(http *h, const http_options *o) {
+    TRY(http_check(o));
     TRY(http_address_read(&h->at, o->address));
     http_address_text(&h->at, h->where);
-    TRY(check_options(h, o));
     char date[32];
     date_text(date);  // the first call reads the time zone, from the heap
     if (sodium_init() < 0) return err_set(ERR_INTERNAL, "libsodium does not start");

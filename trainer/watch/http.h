@@ -60,8 +60,11 @@ typedef struct http_counts {
     int64_t got;       // calls of a route's get
 } http_counts;
 
-// Begins to listen. ERR_CONFIG: not an address; one beyond this machine without a token; a token that is too short. ERR_UNAVAILABLE: the
-// address is not this machine's, or the port is taken.
+// What http_open would refuse whatever else happens, so that it is known before a run starts. ERR_CONFIG: not an address; one beyond this
+// machine without a token; a token that is too short or too long.
+err_t http_check(const http_options *o);
+
+// Begins to listen. ERR_CONFIG as http_check. ERR_UNAVAILABLE: the address is not this machine's, or the port is taken.
 err_t http_open(http **out, const http_options *o);
 
 // Sees to connections until clock_now() >= until, and at least once; waits in poll() alone, never longer. Returns before that when a

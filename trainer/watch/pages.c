@@ -1,8 +1,10 @@
 // trainer/watch/pages.c: see pages.h. Each page is a function of the state, or another one's text.
 #include "trainer/watch/pages.h"
 
+#include "trainer/watch/http_token.h"
 #include "trainer/watch/metrics.h"
 
+#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,3 +68,26 @@ const http_route pages_routes[PAGES] = {
     {"/health", get_health},
     {"/status.json", get_status},
 };
+
+// --- at the address of the settings --------------------------------------------------------------------------------------
+
+// Reads the token, if there is one, for as long as `use` takes. p, out: what it needs.
+static err_t with_token(const config *c, err_t (*use)(const http_options *o, http **out), pages *p, http **out) {
+    char token[HTTP_TOKEN];
+    bool guarded = *c->log.http_token;
+    if (guarded && http_token_read(c->log.http_token, c->cluster.secret_file, token) != ERR_OK) return err_prefix("[log] http_token");
+    err_t rc = use(&(http_options){c->log.http, guarded ? token : NULL, pages_routes, PAGES, p}, out);
+    sodium_memzero(token, sizeof token);
+    return rc == ERR_OK ? rc : err_prefix("[log] http");
+}
+
+static err_t check(const http_options *o, http **out) {
+    (void)out;
+    return http_check(o);
+}
+
+static err_t listen_there(const http_options *o, http **out) { return http_open(out, o); }
+
+err_t pages_check(const config *c) { return *c->log.http ? with_token(c, check, NULL, NULL) : ERR_OK; }
+
+err_t pages_listen(http **out, pages *p, const config *c) { return with_token(c, listen_there, p, out); }

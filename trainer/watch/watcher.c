@@ -5,6 +5,8 @@
 #include "base/io.h"
 #include "trainer/log/monitor.h"
 #include "trainer/watch/machine.h"
+#include "trainer/watch/metrics.h"
+#include "trainer/watch/pages.h"
 #include "trainer/watch/sampler.h"
 #include "trainer/watch/status_json.h"
 
@@ -17,6 +19,7 @@
 #include <unistd.h>
 
 static const double EVERY_S = 1, READY_S = 0.1;  // between two looks; between two while the ranks are not ready
+static const double LISTEN_S = 0.1;              // between two looks for the end, while pages are shown
 
 typedef struct watcher {
     const config *c;
@@ -27,7 +30,9 @@ typedef struct watcher {
     machine *lines;
     int machine_fd;
     char *status;
-    size_t room;
+    size_t room, status_bytes;
+    pages show;
+    http *server;      // NULL: nothing is shown
     bool failing;      // what was written last could not be
     bool complained;   // of sensors that can't be read
     int64_t reported;  // step of the checkpoint after which the last report was written
@@ -38,8 +43,19 @@ typedef struct watcher {
 // Fills in s->alarm (alarms.h), and logs those that begin or end.
 static void judge(watcher *w, watch_state *s) { (void)w, (void)s; }
 
-// The file of [log] prom_file, and what /metrics will answer until the next look (metrics.h, http.h).
-static void publish(watcher *w, const watch_state *s) { (void)w, (void)s; }
+static err_t status_of(void *ctx, const char **text, size_t *bytes) {
+    const watcher *w = ctx;
+    *text = w->status, *bytes = w->status_bytes;
+    return ERR_OK;
+}
+
+// Begins to show the pages of [log] http. Where it can't, one event says so, and the run goes on without them.
+static void open_pages(watcher *w, const watch_state *s) {
+    if (!*w->c->log.http) return;
+    w->show = (pages){.state = s, .status = status_of, .ctx = w};
+    if (pages_open(&w->show) != ERR_OK || pages_listen(&w->server, &w->show, w->c) != ERR_OK)
+        monitor_event(&w->m, "watch_failed", s->step, err_last()->text);
+}
 
 // report.html (trainer/report/report.h), after each checkpoint and at the end.
 static void report(watcher *w, const watch_state *s, bool last) {
@@ -47,8 +63,16 @@ static void report(watcher *w, const watch_state *s, bool last) {
     w->reported = s->news.checkpoint_step;
 }
 
-// Answers requests (http.h) until then; true: the run is over.
-static bool serve(watcher *w, double until) { return w->at->over(until); }
+// Answers requests until then; true: the run is over.
+static bool serve(watcher *w, double until) {
+    if (!w->server) return w->at->over(until);
+    for (double now; (now = clock_now()) < until;) {
+        err_t rc = http_serve(w->server, now + LISTEN_S < until ? now + LISTEN_S : until);
+        if (rc != ERR_OK) return w->at->over(until);
+        if (w->at->over(0)) return true;
+    }
+    return w->at->over(0);
+}
 
 // --- files -----------------------------------------------------------------------------------------------------------------
 
@@ -60,6 +84,7 @@ static void note_failure(watcher *w, err_t rc, int64_t step) {
 
 static err_t write_status(watcher *w, const watch_state *s) {
     size_t n = status_json(s, w->status, w->room);
+    w->status_bytes = n;
     if (n == 0) return err_set(ERR_INTERNAL, "%s needs more than %zu bytes", w->status_path, w->room);
     return io_replace_file(w->status_path, w->status, n);
 }
@@ -93,19 +118,26 @@ static void complain_once(watcher *w, int64_t step) {
     monitor_event(&w->m, "watch_sensors", step, sampler_complaint(w->look));
 }
 
-static void look(watcher *w, bool last) {
+static err_t write_metrics(const watcher *w, const watch_state *s) { return *w->c->log.prom_file ? metrics_file(s, w->c->log.prom_file) : ERR_OK; }
+
+static const watch_state *look(watcher *w, bool last) {
     watch_state *s = sampler_look(w->look, clock_now(), clock_wall());
     judge(w, s);
-    publish(w, s);
-    err_t status = write_status(w, s), lines = write_machine(w, s, last);
-    note_failure(w, status != ERR_OK ? status : lines, s->step);
+    err_t rc = write_status(w, s), lines = write_machine(w, s, last);
+    if (rc == ERR_OK) rc = lines;
+    if (rc == ERR_OK) rc = write_metrics(w, s);
+    note_failure(w, rc, s->step);
     complain_once(w, s->step);
     report(w, s, last);
+    return s;
 }
 
 static void look_until_over(watcher *w, bool over) {
+    bool shown = false;
     for (double next = clock_now(); !over;) {
-        look(w, false);
+        const watch_state *s = look(w, false);
+        if (!shown) open_pages(w, s);
+        shown = true;
         next += EVERY_S;
         if (next < clock_now()) next = clock_now();  // a slow disk: looks that are missed are not made up for
         over = serve(w, next);
@@ -150,6 +182,8 @@ static err_t watcher_open(watcher *w) {
 }
 
 static void watcher_close(watcher *w) {
+    http_close(w->server);
+    pages_close(&w->show);
     free(w->status);
     machine_close(w->lines);
     sampler_close(w->look);
