@@ -3,14 +3,19 @@
 //   watching metrics                                       what Prometheus would be given
 //   watching file FILE                                     the same into a file
 //   watching serve ADDRESS SECONDS [TOKEN_FILE]            the pages, at http://ADDRESS/; says where, then how much was asked for
+//   watching get ADDRESS PATH [TOKEN_FILE]                 what somebody shows there: status, headers, page
 #include "base/clock.h"
 #include "test/support/watch_state.h"
+#include "trainer/watch/http_host.h"
 #include "trainer/watch/http_token.h"
 #include "trainer/watch/metrics.h"
 #include "trainer/watch/pages.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 enum { RANKS = 2 };
 
@@ -50,6 +55,22 @@ static err_t serve(watch_state *s, const char *address, double seconds, const ch
     return rc;
 }
 
+// Where nobody listens nothing is printed: a script tries again.
+static err_t get(const char *address, const char *path, const char *token_file) {
+    http_address at;
+    char token[HTTP_TOKEN] = "", request[1024], bytes[4096];
+    TRY(http_address_read(&at, address));
+    if (token_file) TRY(http_token_read(token_file, "", token));
+    int fd = socket(at.at.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || connect(fd, &at.at.any, at.size) != 0) return err_set(ERR_UNAVAILABLE, "%s: %s", address, strerror(errno));
+    int n = snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: %s\r\n%s%s\r\n\r\n", path, address,
+                     token_file ? "Authorization: Bearer " : "Accept: */*", token);
+    if (n >= (int)sizeof request || send(fd, request, (size_t)n, MSG_NOSIGNAL) != n) return err_set(ERR_IO, "%s: the request was not sent", address);
+    for (ssize_t got; (got = recv(fd, bytes, sizeof bytes, 0)) > 0;) fwrite(bytes, 1, (size_t)got, stdout);
+    close(fd);
+    return ERR_OK;
+}
+
 static err_t run(int argc, char **argv) {
     static char text[65536];
     watch_rank rank[RANKS];
@@ -61,7 +82,8 @@ static err_t run(int argc, char **argv) {
     }
     if (argc == 3 && strcmp(argv[1], "file") == 0) return metrics_file(&s, argv[2]);
     if ((argc == 4 || argc == 5) && strcmp(argv[1], "serve") == 0) return serve(&s, argv[2], atof(argv[3]), argc == 5 ? argv[4] : NULL);
-    return err_set(ERR_USAGE, "usage: watching metrics | file FILE | serve ADDRESS SECONDS [TOKEN_FILE]");
+    if ((argc == 4 || argc == 5) && strcmp(argv[1], "get") == 0) return get(argv[2], argv[3], argc == 5 ? argv[4] : NULL);
+    return err_set(ERR_USAGE, "usage: watching metrics | file FILE | serve ADDRESS SECONDS [TOKEN_FILE] | get ADDRESS PATH [TOKEN_FILE]");
 }
 
 int main(int argc, char **argv) {
