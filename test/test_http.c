@@ -74,8 +74,9 @@ static err_t get_too_large(void *ctx, http_page *out) {
     return ERR_OK;
 }
 
-static const http_route routes[] = {
-    {"/", get_root}, {"/large", get_large}, {"/ill", get_ill}, {"/failed", get_failed}, {"/too-large", get_too_large}};
+#define FRESH_S 0.2  // of a large page
+static const http_route routes[] = {{"/", get_root, 0.5},   {"/now", get_root, 0},      {"/large", get_large, FRESH_S},
+                                    {"/ill", get_ill, 0.5}, {"/failed", get_failed, 0}, {"/too-large", get_too_large, 0}};
 
 static void *serve(void *arg) {
     fixture *f = arg;
@@ -255,6 +256,21 @@ static void pieces_and_pipelines(void **state) {
     hang_up(&c);
     http_counts n = stop(f);
     assert_true(n.shown == 3 && n.dropped == 1);
+}
+
+// A page is made once in fresh_s, and each time where that is 0.
+static void pages_stay_fresh(void **state) {
+    (void)state;
+    fixture *f = start("127.0.0.1:0", NULL, 10);
+    for (int i = 0; i < 5; i++) gives(f, GET("/"), 200, "<p>root");
+    assert_int_equal(atomic_load(&f->asked), 1);
+    for (int i = 0; i < 5; i++) gives(f, GET("/now"), 200, "<p>root");
+    assert_int_equal(atomic_load(&f->asked), 6);
+    gives(f, GET("/large"), 200, "\r\n\r\ngggggggggg");
+    gives(f, GET("/large"), 200, "\r\n\r\ngggggggggg");
+    usleep((useconds_t)(1e6 * FRESH_S) + 20000);
+    gives(f, GET("/large"), 200, "\r\n\r\nhhhhhhhhhh");
+    stop(f);
 }
 
 // --- tokens, over the wire ---------------------------------------------------------------------------------------------
@@ -457,7 +473,7 @@ static void slow_readers(void **state) {
         c[i] = dial(f);
         setsockopt(c[i].fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
         say(&c[i], GET("/large"), strlen(GET("/large")));
-        if (i < 4) usleep((useconds_t)(1e6 * HTTP_FRESH_S) + 50000);
+        if (i < 4) usleep((useconds_t)(1e6 * FRESH_S) + 50000);
     }
     for (int i = READERS - 1; i >= 0; i--) {
         hear(&c[i], 10);
@@ -484,9 +500,14 @@ static void readers_that_leave(void **state) {
         if (i % 2) setsockopt(c.fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
         hang_up(&c);
     }
-    gives(f, GET("/"), 200, "<p>root");
+    for (int i = 0; i < 3; i++) {  // and so is the copy of the page that it had
+        usleep((useconds_t)(1e6 * FRESH_S) + 20000);
+        int before = atomic_load(&f->asked);
+        gives(f, GET("/large"), 200, "\r\n\r\n");
+        assert_int_equal(atomic_load(&f->asked), before + 1);
+    }
     http_counts n = stop(f);
-    assert_true(n.shown == 2 * HTTP_SLOTS + 1 && n.dropped == 2 * HTTP_SLOTS);
+    assert_true(n.shown == 2 * HTTP_SLOTS + 3 && n.dropped == 2 * HTTP_SLOTS);
 }
 
 // Without descriptors the server waits a little, and does not spin.
@@ -579,6 +600,7 @@ int main(void) {
         cmocka_unit_test(pages_are_shown),
         cmocka_unit_test(what_is_refused),
         cmocka_unit_test(pieces_and_pipelines),
+        cmocka_unit_test(pages_stay_fresh),
         cmocka_unit_test(needs_the_token),
         cmocka_unit_test(where_it_may_listen),
         cmocka_unit_test(over_ipv6),

@@ -219,6 +219,7 @@ static void names(void **state) {
             bool is = http_host_is(&a, "node-3", (http_text){cases[i].host, strlen(cases[i].host)});
             if (is != (cases[i].allowed[k] == 'y')) fail_msg("listens at %s, called %s: %s", at[k], cases[i].host, is ? "allowed" : "refused");
         }
+        assert_false(http_host_is(&a, "node-3", (http_text){"localhost\0.evil", 15}));
         assert_false(http_host_is(&a, "", (http_text){"", 0}));
         assert_false(http_host_is(&a, "", (http_text){NULL, 0}));
     }

@@ -233,7 +233,7 @@ static void fill(http *h, const http_route *r, copy *c, double now) {
 static copy *page_of(http *h, int route, double now) {
     copy *a = &h->copy[route][0], *b = &h->copy[route][1];
     copy *newest = b->made > a->made ? b : a, *other = newest == a ? b : a;
-    if (newest->status && now - newest->made < HTTP_FRESH_S) return newest;
+    if (newest->status && now - newest->made < h->routes[route].fresh_s) return newest;
     copy *spare = !other->readers ? other : !newest->readers ? newest : NULL;
     if (!spare) return newest;
     fill(h, &h->routes[route], spare, now);

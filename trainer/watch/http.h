@@ -23,7 +23,6 @@ enum { HTTP_SLOTS = 16, HTTP_ROUTES = 8, HTTP_BODY = 4 << 20, HTTP_RATE = 65536 
 #define HTTP_HEAD_S 5.0
 #define HTTP_REPLY_S 5.0
 #define HTTP_GRACE_S 0.25
-#define HTTP_FRESH_S 0.5
 
 typedef struct http http;
 
@@ -35,11 +34,11 @@ typedef struct http_page {
     int status;  // 200, 404 or 503; 0 is 200
 } http_page;
 
-// get is called at most once in HTTP_FRESH_S: who asks meanwhile gets the same page. Where it fails, the reply is 500 with the
-// failure's text.
+// get is called at most once in fresh_s: who asks meanwhile gets the same page. Where it fails, the reply is 500 with the failure's text.
 typedef struct http_route {
     const char *path;  // "/metrics", a constant text
     err_t (*get)(void *ctx, http_page *out);
+    double fresh_s;
 } http_route;
 
 typedef struct http_options {

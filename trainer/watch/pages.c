@@ -62,11 +62,12 @@ static err_t get_health(void *ctx, http_page *out) {
     return ERR_OK;
 }
 
+// However many ask, the report is made once in 5 s: of a long run that takes a while. The state changes once a second.
 const http_route pages_routes[PAGES] = {
-    {"/", get_report},
-    {"/metrics", get_metrics},
-    {"/health", get_health},
-    {"/status.json", get_status},
+    {"/", get_report, 5},
+    {"/metrics", get_metrics, 0.5},
+    {"/health", get_health, 0.5},
+    {"/status.json", get_status, 0.5},
 };
 
 // --- at the address of the settings --------------------------------------------------------------------------------------
