@@ -2,225 +2,9 @@
 // once and twice, what is left behind (nothing), and what a service manager hears.
 //
 // Each trial runs in a process of its own, which becomes a supervisor and forks ranks. They all share one page, the lab, with the test's own process.
-#include "trainer/node/supervisor.h"
-#include "trainer/node/notify.h"
-#include "base/io.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-#include <dirent.h>
-#include <errno.h>
-#include <poll.h>
-#include <pthread.h>
-#include <sched.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
-
-enum { MOST = 16, LIMIT_S = 40 };
-
-typedef struct lab {
-    atomic_int pid[MOST], started, saved, flag;
-    int threads[MOST];
-    cpu_set_t cores[MOST];
-    char said[MOST][ERR_TEXT];  // what a rank's own failure reads like
-    // the supervisor's end
-    int code, rank, world, fds_before, fds_after, orphans;
-    char text[ERR_TEXT];
-    _Atomic double stalled_at;
-    // the watcher's
-    atomic_int watcher, watches, told, how_before, others;
-} lab;
-
-static lab *here;  // in the processes of a trial
-
-int __lsan_do_recoverable_leak_check(void) __attribute__((weak));  // there with AddressSanitizer
-static int leaks(void) { return __lsan_do_recoverable_leak_check ? __lsan_do_recoverable_leak_check() : 0; }
-
-static double seconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static void nap(double s) { nanosleep(&(struct timespec){.tv_sec = (time_t)s, .tv_nsec = (long)((s - (double)(time_t)s) * 1e9)}, NULL); }
-
-static int open_files(void) {
-    DIR *d = opendir("/proc/self/fd");
-    int n = 0;
-    while (readdir(d)) n++;
-    closedir(d);
-    return n;
-}
-
-// --- a trial -------------------------------------------------------------------------------------------------------------------------
-
-typedef struct trial {
-    config c;
-    lab *shared;
-    rank_body body;
-    watch_body watch;
-    pid_t pid;
-    double started_at, took;
-    int poor;  // may start so many processes, 0: as many as it likes
-} trial;
-
-static trial *under_way[MOST];  // prepared and not dropped: what a test that fails leaves behind
-
-static void list_trial(trial *old, trial *new) {
-    int i = 0;
-    while (i < MOST && under_way[i] != old) i++;
-    assert_true(i < MOST);
-    under_way[i] = new;
-}
-
-static trial *prepare(rank_body body, int ranks) {
-    trial *t = calloc(1, sizeof *t);
-    assert_non_null(t);
-    list_trial(NULL, t);
-    assert_int_equal(config_load(&t->c, NULL, 0), ERR_OK);
-    t->c.device.ranks = ranks;
-    t->c.batch.lanes = 64;
-    t->c.run.steps = 2000;
-    t->body = body;
-    t->shared = mmap(NULL, sizeof *t->shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_true(t->shared != MAP_FAILED);
-    return t;
-}
-
-static void become_poor(int processes) {
-    bool root = geteuid() == 0;
-    if (root && setresuid(54321, 54321, 54321) != 0) _exit(1);
-    struct rlimit few = {.rlim_cur = root ? (rlim_t)processes : 1, .rlim_max = root ? (rlim_t)processes : 1};
-    setrlimit(RLIMIT_NPROC, &few);
-}
-
-static err_t any_world(const config *c, int world) { return (void)c, (void)world, ERR_OK; }
-
-static void run_trial(trial *t) {
-    here = t->shared;
-    alarm(LIMIT_S);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (t->poor) become_poor(t->poor);
-    int rank = -2, world = -2;
-    here->fds_before = open_files();
-    err_t rc = supervise(&t->c, &(supervised){any_world, t->body, t->watch}, &rank, &world);
-    if (rank == RANK_WATCHER) _exit(leaks() ? 99 : rc);
-    if (rank >= 0) {
-        if (rc != ERR_OK) snprintf(here->said[rank], ERR_TEXT, "%s", err_last()->text);
-        _exit(leaks() ? 99 : rc);
-    }
-    here->fds_after = open_files();
-    here->code = rc, here->rank = rank, here->world = world;
-    snprintf(here->text, sizeof here->text, "%s", rc == ERR_OK ? "" : err_last()->text);
-    here->orphans = waitpid(-1, NULL, WNOHANG) != -1 || errno != ECHILD;
-    _exit(leaks());
-}
-
-static void start(trial *t) {
-    fflush(NULL);
-    t->started_at = seconds();
-    t->pid = fork();
-    assert_true(t->pid >= 0);
-    setpgid(t->pid, t->pid);  // in parent and child: it holds before either goes on
-    if (t->pid == 0) run_trial(t);
-}
-
-static void await_watcher(trial *t) {
-    for (double until = seconds() + 20; !atomic_load(&t->shared->watcher); nap(0.005))
-        if (seconds() > until) fail_msg("there is no watcher after 20 s");
-}
-
-// Waits until so many ranks are in their bodies and listen.
-static void await_ranks(trial *t, int ranks) {
-    for (double until = seconds() + 20; atomic_load(&t->shared->started) < ranks; nap(0.005))
-        if (seconds() > until) fail_msg("%d of %d ranks have started after 20 s", atomic_load(&t->shared->started), ranks);
-}
-
-// The supervisor's own end, which is always a good one, and what must be true of every end: nothing is left.
-static lab *finish(trial *t) {
-    int status;
-    while (waitpid(t->pid, &status, 0) < 0 && errno == EINTR) {}
-    t->took = seconds() - t->started_at;
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) fail_msg("the supervisor ended with status %d after %.1f s", status, t->took);
-    lab *l = t->shared;
-    assert_int_equal(l->rank, -1);
-    assert_int_equal(l->orphans, 0);
-    assert_int_equal(l->fds_after, l->fds_before);
-    for (int i = 0; i < MOST; i++)
-        if (l->pid[i] && (kill(l->pid[i], 0) == 0 || errno != ESRCH)) fail_msg("rank %d is still there", i);
-    if (l->watcher && (kill(l->watcher, 0) == 0 || errno != ESRCH)) fail_msg("the watcher is still there");
-    return l;
-}
-
-static void drop(trial *t) {
-    list_trial(t, NULL);
-    munmap(t->shared, sizeof *t->shared);
-    free(t);
-}
-
-// A supervisor and its ranks are a process group. What a failed test has left of it ends here, or it would keep the
-// output open for ever.
-static int end_trials(void **state) {
-    (void)state;
-    for (int i = 0; i < MOST; i++) {
-        trial *t = under_way[i];
-        if (!t) continue;
-        if (t->pid > 0) {
-            kill(-t->pid, SIGKILL);
-            waitpid(t->pid, NULL, 0);
-        }
-        drop(t);
-    }
-    return 0;
-}
-
-static void assert_end(const lab *l, err_t code, const char *text) {
-    if (strncmp(l->text, text, strlen(text)) != 0 || (!*text && *l->text))
-        fail_msg("expected \"%s\", found \"%s\" (code %d)", text, l->text, l->code);
-    assert_int_equal(l->code, code);
-}
+#include "test/support/trial.h"
 
 // --- lives of ranks --------------------------------------------------------------------------------------------------------------------
-
-static void begin(const config *c, const launch *at, board *b) {
-    alarm(LIMIT_S);
-    here->threads[at->rank] = (int)c->device.threads;
-    sched_getaffinity(0, sizeof here->cores[0], &here->cores[at->rank]);
-    atomic_store(&here->pid[at->rank], getpid());
-    atomic_fetch_add(&b->ready, 1);
-    atomic_fetch_add(&here->started, 1);
-}
-
-static void await_flag(int value) {
-    while (atomic_load(&here->flag) < value) nap(0.005);
-}
-static void sleep_on(void) { await_flag(1000); }
-static void await_stop(board *b) {
-    while (!atomic_load(&b->stop)) nap(0.005);
-}
-
-static err_t live_well(const config *c, const launch *at, board *b) {
-    begin(c, at, b);
-    if (at->locals > 1) {  // they share memory and doorbells
-        atomic_int *count = at->area;
-        atomic_fetch_add(count, 1);
-        while (atomic_load(count) < at->locals) nap(0.002);
-    }
-    return at->rank < at->world && at->locals == c->device.ranks ? ERR_OK : err_set(ERR_INTERNAL, "launch");
-}
 
 static err_t fail_at_two(const config *c, const launch *at, board *b) {
     begin(c, at, b);
@@ -231,17 +15,6 @@ static err_t fail_at_two(const config *c, const launch *at, board *b) {
     }
     atomic_store(&here->flag, 1);
     return err_set(ERR_UNAVAILABLE, "rank 2 is lost");
-}
-
-static err_t fail_first(const config *c, const launch *at, board *b) {
-    begin(c, at, b);
-    if (at->local == 1) {
-        atomic_store(&here->flag, 1);
-        return err_set(ERR_IO, "disk full");
-    }
-    await_flag(1);
-    nap(0.1 + 0.02 * at->local);
-    return err_set(ERR_UNAVAILABLE, "lost");
 }
 
 static err_t all_lost(const config *c, const launch *at, board *b) {
@@ -279,26 +52,6 @@ static err_t never_ready(const config *c, const launch *at, board *b) {
     begin(c, at, b);
     atomic_fetch_sub(&b->ready, 1);
     sleep_on();
-    return ERR_OK;
-}
-
-static err_t stop_and_save(const config *c, const launch *at, board *b) {
-    begin(c, at, b);
-    await_stop(b);
-    nap(0.3);
-    atomic_fetch_add(&here->saved, 1);
-    return err_set(ERR_INTERRUPTED, "stopped after step 7");
-}
-
-static err_t work_forever(const config *c, const launch *at, board *b) {
-    begin(c, at, b);
-    sleep_on();
-    return ERR_OK;
-}
-
-static err_t work_until_flag(const config *c, const launch *at, board *b) {
-    begin(c, at, b);
-    await_flag(1);
     return ERR_OK;
 }
 
@@ -380,133 +133,10 @@ static void test_killed(void **state) {
     drop(t);
 }
 
-// --- watchers --------------------------------------------------------------------------------------------------------------------------
-
-static void begin_watching(const watch_start *at) {
-    alarm(LIMIT_S);
-    atomic_store(&here->how_before, at->ended);
-    atomic_store(&here->watches, at->starts);
-    atomic_store(&here->watcher, getpid());
-}
-
-static err_t watch_well(const config *c, const watch_start *at) {
-    (void)c;
-    begin_watching(at);
-    while (!at->over(seconds() + 0.02)) {}
-    for (int i = 0; i < at->b->locals; i++)
-        here->others += at->place[i].rank == i && at->world == at->b->locals && atomic_load(&at->b->rank[i].pid) > 0;
-    atomic_store(&here->told, atomic_load(&at->b->end));
-    return ERR_OK;
-}
-
-static err_t watch_and_fall(const config *c, const watch_start *at) {
-    (void)c;
-    begin_watching(at);
-    if (at->starts == 1) return err_set(ERR_IO, "no disk");
-    raise(SIGKILL);
-    return ERR_OK;
-}
-
-static err_t watch_for_ever(const config *c, const watch_start *at) {
-    (void)c;
-    begin_watching(at);
-    while (true) nap(10);
-    return ERR_OK;
-}
-
-// The board is only shown to it.
-static err_t watch_and_write(const config *c, const watch_start *at) {
-    (void)c;
-    begin_watching(at);
-    signal(SIGSEGV, SIG_DFL);  // of a sanitizer
-    atomic_store(&at->b->stop, 1);
-    return ERR_OK;
-}
-
-static trial *prepare_watched(rank_body body, int ranks, watch_body watch) {
-    trial *t = prepare(body, ranks);
-    t->watch = watch;
-    return t;
-}
-
-// It is told how all ended, after they have, and changes no end.
-static void test_watcher(void **state) {
-    (void)state;
-    static const struct {
-        rank_body body;
-        err_t code;
-        board_end told;
-    } rows[] = {{work_until_flag, ERR_OK, RUN_DONE}, {fail_first, ERR_IO, RUN_FAILED}, {stop_and_save, ERR_INTERRUPTED, RUN_STOPPED}};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        trial *t = prepare_watched(rows[i].body, 3, watch_well);
-        start(t);
-        await_ranks(t, 3);
-        await_watcher(t);
-        kill(t->shared->watcher, SIGTERM);  // from anybody else it means nothing
-        kill(t->shared->watcher, SIGINT);
-        nap(0.1);
-        atomic_store(&t->shared->flag, 1);
-        if (rows[i].told == RUN_STOPPED) kill(t->pid, SIGTERM);
-        lab *l = finish(t);
-        assert_int_equal(l->code, rows[i].code);
-        if (rows[i].told != RUN_FAILED) assert_int_equal(l->others, 3);
-        if (rows[i].told != RUN_FAILED || l->told != RUN_GOES_ON) assert_int_equal(l->told, rows[i].told);
-        assert_int_equal(l->watches, 1);
-        assert_true(t->took < 5);
-        drop(t);
-    }
-}
-
-static void test_watcher_writes_nothing(void **state) {
-    (void)state;
-    trial *t = prepare_watched(work_until_flag, 2, watch_and_write);
-    start(t);
-    await_ranks(t, 2);
-    await_watcher(t);
-    nap(0.2);
-    atomic_store(&t->shared->flag, 1);
-    assert_end(finish(t), ERR_OK, "");
-    drop(t);
-}
-
-// Its last words are cut short by a request.
-static void test_watcher_dies_with_the_rest(void **state) {
-    (void)state;
-    trial *t = prepare_watched(live_well, 2, watch_for_ever);
-    start(t);
-    await_ranks(t, 2);
-    await_watcher(t);
-    nap(0.3);
-    kill(t->pid, SIGTERM);
-    assert_end(finish(t), ERR_OK, "");
-    assert_true(t->took < 4);
-    drop(t);
-    t = prepare_watched(work_forever, 2, watch_for_ever);
-    start(t);
-    await_ranks(t, 2);
-    await_watcher(t);
-    kill(t->pid, SIGKILL);
-    waitpid(t->pid, NULL, 0);
-    for (double until = seconds() + 10; kill(t->shared->watcher, 0) == 0 && seconds() < until; nap(0.01)) {
-        char path[64], text[256] = "";
-        snprintf(path, sizeof path, "/proc/%d/stat", t->shared->watcher);
-        FILE *f = fopen(path, "r");
-        if (f && !fgets(text, sizeof text, f)) text[0] = 0;
-        if (f) fclose(f);
-        if (strstr(text, ") Z")) break;  // whoever has inherited it may be slow to bury it
-        assert_true(seconds() < until - 1);
-    }
-    drop(t);
-}
-
 // A rank that hears nothing is killed, 5 + 2 seconds after another one has failed; and 10 after a request that comes before all are ready.
-// Meanwhile: a watcher that does not end is killed 5 seconds after the ranks have ended; one that has ended is started again after 10.
 static void test_deaf(void **state) {
     (void)state;
     trial *deaf = prepare(be_deaf_after_failure, 3), *early = prepare(never_ready, 2);
-    trial *silent = prepare_watched(live_well, 2, watch_for_ever), *falling = prepare_watched(work_until_flag, 1, watch_and_fall);
-    start(silent);
-    start(falling);
     start(deaf);
     start(early);
     await_ranks(early, 2);
@@ -514,20 +144,11 @@ static void test_deaf(void **state) {
     lab *l = finish(deaf);
     assert_end(l, ERR_IO, "rank 0 (localhost) ended with 74");
     if (deaf->took < 6.5 || deaf->took > 12) fail_msg("ended after %.1f s", deaf->took);
-    assert_end(finish(silent), ERR_OK, "");
-    if (silent->took < 4.5 || silent->took > 9) fail_msg("ended after %.1f s", silent->took);
-    drop(silent);
     l = finish(early);
     assert_end(l, ERR_INTERRUPTED, "ended at once on request");
     if (early->took < 9.5 || early->took > 16) fail_msg("ended after %.1f s", early->took);
     drop(deaf);
     drop(early);
-    while (atomic_load(&falling->shared->watches) < 2) assert_true(seconds() < falling->started_at + 15), nap(0.01);
-    assert_true(seconds() > falling->started_at + 9.5);
-    assert_int_equal(WEXITSTATUS(falling->shared->how_before), ERR_IO);
-    atomic_store(&falling->shared->flag, 1);
-    assert_end(finish(falling), ERR_OK, "");
-    drop(falling);
 }
 
 // --- requests --------------------------------------------------------------------------------------------------------------------------------
@@ -912,36 +533,12 @@ static void test_watchdog(void **state) {
     stop_listening(&e);
 }
 
-// What a test that failed may have left behind.
-static int clean(void **state) {
-    (void)state;
-    notify_forget();
-    unsetenv("LOCKSTEP_NODE");
-    return prctl(PR_SET_CHILD_SUBREAPER, 0);
-}
-
-#define TEST(f) cmocka_unit_test_setup_teardown(f, clean, end_trials)
-
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_all_well),
-        TEST(test_one_fails),
-        TEST(test_root_cause),
-        TEST(test_killed),
-        TEST(test_stop),
-        TEST(test_stop_twice),
-        TEST(test_kill_supervisor),
-        TEST(test_surroundings),
-        TEST(test_cores),
-        TEST(test_no_start),
-        TEST(test_watcher),
-        TEST(test_watcher_writes_nothing),
-        TEST(test_watcher_dies_with_the_rest),
-        TEST(test_second_node),
-        TEST(test_notify),
-        TEST(test_notify_edges),
-        TEST(test_watchdog),
-        TEST(test_deaf),
+        TEST(test_all_well),    TEST(test_one_fails),       TEST(test_root_cause),   TEST(test_killed),   TEST(test_stop),
+        TEST(test_stop_twice),  TEST(test_kill_supervisor), TEST(test_surroundings), TEST(test_cores),    TEST(test_no_start),
+
+        TEST(test_second_node), TEST(test_notify),          TEST(test_notify_edges), TEST(test_watchdog), TEST(test_deaf),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
