@@ -23,10 +23,11 @@ below() {
     trainer/checkpoint) echo comm model gpu base ;;
     trainer/log) echo trainer/config comm comm/team gpu base ;;
     trainer/node) echo trainer/log trainer/config comm comm/team gpu base ;;
-    trainer/watch) echo trainer/log trainer/config comm comm/team gpu base ;;
+    trainer/report) echo trainer/log trainer/config base ;;
+    trainer/watch) echo trainer/report trainer/log trainer/config comm comm/team gpu base ;;
     trainer/step) echo trainer/log trainer/checkpoint trainer/config comm data model gpu base ;;
-    trainer) echo data/text data/tokenizer trainer/step trainer/watch trainer/log trainer/node trainer/checkpoint trainer/config comm comm/team data model gpu base ;;
-    .) echo data/text data/tokenizer trainer trainer/step trainer/watch trainer/log trainer/node trainer/checkpoint trainer/config comm comm/team data model gpu base ;;
+    trainer) echo data/text data/tokenizer trainer/step trainer/watch trainer/report trainer/log trainer/node trainer/checkpoint trainer/config comm comm/team data model gpu base ;;
+    .) echo data/text data/tokenizer trainer trainer/step trainer/watch trainer/report trainer/log trainer/node trainer/checkpoint trainer/config comm comm/team data model gpu base ;;
     *) return 1 ;;
     esac
 }

@@ -1,0 +1,364 @@
+// test/test_runlog.c: a run's directory as trainer/report/runlog.h reads it: while it grows, after it was truncated, with torn and damaged lines, and for
+// longer than there are buckets. What is expected is computed here from the lines that are written.
+#include "test/support/run.h"
+
+#include "trainer/report/runlog.h"
+#include "trainer/report/scan.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <sys/stat.h>
+
+static void append(const char *dir, const char *name, const char *text) {
+    char path[1024];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    FILE *f = fopen(path, "a");
+    assert_true(f && fputs(text, f) >= 0 && fclose(f) == 0);
+}
+
+static const char *step_line(int64_t step, double loss) {
+    static char text[256];
+    snprintf(text, sizeof text, "{\"t\":\"step\",\"step\":%lld,\"loss\":%.9g,\"tokens\":%lld,\"ms\":10,\"tokens_per_s\":%.9g}\n", (long long)step,
+             loss, (long long)step * 64, 1000.0 + (double)(step % 100));
+    return text;
+}
+
+static void cut(const char *dir, const char *name, int64_t n) {
+    char path[1024];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    assert_int_equal(truncate(path, n), 0);
+}
+
+static runlog *open_log(const char *dir) {
+    runlog *r;
+    OK(runlog_open(&r, dir));
+    OK(runlog_poll(r));
+    return r;
+}
+
+static double mean_at(const runlog *r, curve c, int i) {
+    const bucket *b = sheet_bucket(&r->steps, c, i);
+    return b->n ? b->sum / (double)b->n : NAN;
+}
+
+// --- JSON ------------------------------------------------------------------------------------------------------------------------------
+
+// Numbers are those of strtod, to the last bit.
+static void numbers(void **state) {
+    static const char *const texts[] = {"0",
+                                        "-0",
+                                        "1",
+                                        "12.5",
+                                        "0.1",
+                                        "1e-05",
+                                        "1.23456789e-07",
+                                        "5.41094591",
+                                        "123456789012345",
+                                        "1234567890123456789",
+                                        "0.1234567890123456789",
+                                        "1e22",
+                                        "1e23",
+                                        "-9.87654321E+30",
+                                        "4.9e-324",
+                                        "1e400",
+                                        "2.2250738585072014e-308"};
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        scan s = scan_of(texts[i], strlen(texts[i]));
+        double x = scan_real(&s), want = strtod(texts[i], NULL);
+        assert_memory_equal(&x, &want, sizeof x);
+        assert_true(scan_end(&s));
+    }
+}
+
+static bool whole(const char *text) {
+    char *exact = malloc(strlen(text) + 1);  // without its NUL, so that a byte too far is seen
+    memcpy(exact, text, strlen(text));
+    scan s = scan_of(exact, strlen(text));
+    scan_skip(&s);
+    bool well = scan_end(&s);
+    free(exact);
+    return well;
+}
+
+static void what_is_json(void **state) {
+    static const char *const good[] = {"{}",   "[]",     " { \"a\" : [ 1 , null , true , \"x\\\"y\" , { \"b\" : { } } ] } ",
+                                       "\"\"", "-1.5e3", "[[[[]]],{}]"};
+    static const char *const bad[] = {
+        "",    "{",   "}", "{\"a\"}", "{\"a\":}", "{\"a\":1,}", "[1,]", "[1 2]",    "{a:1}", "\"x", "\"x\\",
+        "tru", "nul", "-", "1.",      "1e",       "{\"a\":1}x", "[1}",  "\"a\nb\"", "+1",    ".5",  "{\"a\":1 \"b\":2}"};
+    char deep[200];
+    (void)state;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        if (!whole(good[i])) fail_msg("refused: %s", good[i]);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        if (whole(bad[i])) fail_msg("accepted: %s", bad[i]);
+    memset(deep, '[', 100), memset(deep + 100, ']', 99), deep[199] = 0;
+    assert_false(whole(deep));
+}
+
+static void plain_text(void **state) {
+    static const struct {
+        const char *in, *out;
+    } cases[] = {{"a\\nb\\t\\\"\\\\\\/", "a\nb\t\"\\/"},
+                 {"\\u00e9\\u20ac\\ud83d\\ude00", "\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80"},
+                 {"\\ud83d", "\xEF\xBF\xBD"},
+                 {"\\ud83d\\u0041", "\xEF\xBF\xBD"
+                                    "A"},
+                 {"\\u0000", "\xEF\xBF\xBD"},
+                 {"\\u12", "\xEF\xBF\xBD"
+                           "12"},
+                 {"\xFF\xC3", "\xEF\xBF\xBD\xEF\xBF\xBD"},
+                 {"\\x", "\xEF\xBF\xBD"}};
+    char got[64];
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_string_equal(scan_plain(got, sizeof got, (scan_text){cases[i].in, strlen(cases[i].in)}), cases[i].out);
+    assert_string_equal(scan_plain(got, 4, (scan_text){"ab\\u20ac", 8}), "ab");  // cut after a whole character
+}
+
+// --- files that grow -------------------------------------------------------------------------------------------------------------------
+
+static void grows(void **state) {
+    char *dir = make_dir();
+    (void)state;
+    runlog *r;
+    assert_int_equal(runlog_open(&r, dir), ERR_DATA);
+    assert_non_null(strstr(err_last()->text, "neither log.jsonl nor config.ini"));
+    append(dir, "log.jsonl", "");
+    r = open_log(dir);
+    assert_int_equal(r->records, 0);
+    append(dir, "log.jsonl", step_line(1, 5));
+    append(dir, "log.jsonl", "{\"t\":\"step\",\"step\":2,\"lo");  // torn
+    OK(runlog_poll(r));
+    assert_int_equal(r->last_step, 1);
+    append(dir, "log.jsonl", "ss\":4.5,\"tokens\":128,\"ms\":30}\n");
+    OK(runlog_poll(r));
+    OK(runlog_poll(r));
+    assert_int_equal(r->records, 2);
+    assert_int_equal(r->log.lines, 2);
+    assert_int_equal(r->log.damaged, 0);
+    assert_true(r->loss == 4.5 && r->units == 128);
+    assert_true(fabs(r->trained_s - 0.040) < 1e-12);
+    assert_string_equal(r->unit, "token");
+    runlog_close(r);
+    drop_dir(dir);
+}
+
+static void truncated(void **state) {
+    char *dir = make_dir(), path[1024];
+    (void)state;
+    for (int i = 1; i <= 10; i++) append(dir, "log.jsonl", step_line(i, 10 - 0.5 * i));
+    int64_t half = 0;  // bytes of the first 5
+    runlog *r = open_log(dir);
+    assert_int_equal(r->last_step, 10);
+    // Shorter than before.
+    snprintf(path, sizeof path, "%s/log.jsonl", dir);
+    FILE *f = fopen(path, "r");
+    for (int i = 0, c; i < 5; half++) i += (c = fgetc(f)) == '\n';
+    fclose(f);
+    cut(dir, "log.jsonl", half);
+    OK(runlog_poll(r));
+    assert_int_equal(r->last_step, 5);
+    assert_int_equal(r->records, 5);
+    // Truncated, and grown beyond where it was, between two looks.
+    for (int i = 6; i <= 12; i++) append(dir, "log.jsonl", step_line(i, 3));
+    OK(runlog_poll(r));
+    cut(dir, "log.jsonl", half);
+    for (int i = 6; i <= 40; i++) append(dir, "log.jsonl", step_line(i, 2 + 0.001 * i));
+    OK(runlog_poll(r));
+    assert_int_equal(r->records, 40);
+    assert_true(mean_at(r, CURVE_LOSS, 6) < 2.1);
+    // Another file of that name.
+    assert_int_equal(unlink(path), 0);
+    OK(runlog_poll(r));
+    assert_int_equal(r->records, 0);
+    append(dir, "log.jsonl", step_line(3, 1));
+    OK(runlog_poll(r));
+    assert_int_equal(r->records, 1);
+    assert_int_equal(r->first_step, 3);
+    // The same bytes before, and a step that goes back: it is read again, once, and is damage if it still goes back.
+    append(dir, "log.jsonl", step_line(2, 1));
+    OK(runlog_poll(r));
+    assert_int_equal(r->records, 1);
+    assert_int_equal(r->log.damaged, 1);
+    runlog_close(r);
+    drop_dir(dir);
+}
+
+static void damaged(void **state) {
+    char *dir = make_dir();
+    (void)state;
+    append(dir, "log.jsonl", step_line(1, 5));
+    append(dir, "log.jsonl", "{\"t\":\"step\",\"step\":2,\"loss\":4,,}\n");
+    append(dir, "log.jsonl", "garbage\n");
+    append(dir, "log.jsonl", "{\"t\":\"step\",\"loss\":4}\n");  // no step
+    append(dir, "log.jsonl", "{\"t\":\"step\",\"step\":1e99,\"loss\":4}\n");
+    append(dir, "log.jsonl", "\n{\"t\":\"news\",\"x\":[{}]}\n");  // an empty line; a kind of another version
+    append(dir, "log.jsonl", "{\"skipped\":true,\"loss\":null,\"later\":[1,{\"a\":\"}\"}],\"step\":3,\"t\":\"step\",\"grad_norm\":1e400}\n");
+    append(dir, "events.jsonl", "{\"t\":\"event\",\"at\":\"2026-11-24T12:00:00Z\",\"kind\":\"resume\",\"step\":3,\"text\":\"a\\u0000b\"}\n{\n");
+    append(
+        dir, "machine.jsonl",
+        "{\"t\":\"machine\",\"time\":-1}\n{\"t\":\"machine\",\"time\":1700000000,\"disk_free\":5,\"ranks\":[{\"rank\":3,\"watts\":200,\"watts_max\":300}]}\n");
+    runlog *r = open_log(dir);
+    assert_int_equal(r->log.damaged, 4);
+    assert_int_equal(r->records, 2);
+    assert_int_equal(r->skipped, 1);
+    assert_true(isnan(r->loss) && r->lowest_loss == 5);
+    assert_int_equal(r->events.damaged, 1);
+    assert_int_equal(r->marks, 1);
+    assert_true(r->mark[0].time == 1795521600.0);
+    assert_string_equal(r->event[0].text, "a\xEF\xBF\xBD"
+                                          "b");
+    assert_int_equal(r->machine.damaged, 1);
+    assert_int_equal(r->world, 4);
+    const bucket *w = sheet_bucket(&r->seconds, MACHINE_WATTS, 0);
+    assert_true(w->n == 1 && w->sum == 200 && w->most == 300);
+    runlog_close(r);
+    drop_dir(dir);
+}
+
+// A line that is longer than what is read at a time is passed over; those after it count.
+static void too_long(void **state) {
+    char *dir = make_dir(), *text = malloc(3 * RUNLOG_CHUNK);
+    (void)state;
+    memset(text, 'x', 3 * RUNLOG_CHUNK - 1);
+    text[3 * RUNLOG_CHUNK - 1] = 0;
+    append(dir, "log.jsonl", step_line(1, 5));
+    append(dir, "log.jsonl", text);
+    runlog *r = open_log(dir);
+    append(dir, "log.jsonl", "\n");
+    append(dir, "log.jsonl", step_line(2, 4));
+    OK(runlog_poll(r));
+    assert_int_equal(r->log.damaged, 1);
+    assert_int_equal(r->last_step, 2);
+    runlog_close(r);
+    free(text);
+    drop_dir(dir);
+}
+
+// --- long runs -------------------------------------------------------------------------------------------------------------------------
+
+// 300,000 steps with 3 spikes: all are in the extremes of their buckets, sums and counts are exact.
+static void every_spike(void **state) {
+    enum { STEPS = 300000 };
+    char *dir = make_dir(), path[1024];
+    static const int spikes[] = {17, 123456, 299999};
+    double sum = 0;
+    (void)state;
+    snprintf(path, sizeof path, "%s/log.jsonl", dir);
+    FILE *f = fopen(path, "w");
+    for (int i = 1; i <= STEPS; i++) {
+        bool spike = i == spikes[0] || i == spikes[1] || i == spikes[2];
+        fputs(step_line(i, spike ? 100 + i : 2), f);
+        sum += spike ? 100 + i : 2;
+    }
+    fclose(f);
+    runlog *r = open_log(dir);
+    bucket all = sheet_total(&r->steps, CURVE_LOSS);
+    assert_int_equal(all.n, STEPS);
+    assert_true(all.sum == sum);
+    assert_true(r->steps.width == 512 && r->steps.used == 586);
+    for (int k = 0; k < 3; k++) {
+        const bucket *b = sheet_bucket(&r->steps, CURVE_LOSS, (spikes[k] - 1) / 512);
+        assert_true(b->most == 100 + (float)spikes[k] && b->least == 2);
+    }
+    // Rates are 1000 to 1099, each as often.
+    for (int q = 1; q <= 9; q++) {
+        double want = 1000 + 10 * q, got = spread_quantile(&r->rate, 0, SPREAD_COLUMNS, 0.1 * q);
+        if (fabs(got / want - 1) > 0.03) fail_msg("quantile 0.%d: %g, expected %g", q, got, want);
+    }
+    assert_int_equal(spread_count(&r->rate, 0, SPREAD_COLUMNS), STEPS);
+    // The beginning is as fine as ever where the axis is logarithmic.
+    bucket early = sheet_total(&r->early, EARLY_LOSS);
+    assert_int_equal(early.n, STEPS);
+    assert_true(sheet_bucket(&r->early, EARLY_LOSS, 4 * SERIES_OCTAVE + 2)->most == 117);  // step 17 alone
+    runlog_close(r);
+    drop_dir(dir);
+}
+
+// 200 ranks in two lines, one of which is slow; ranks are drawn in fewer rows than there are.
+static void slow_rank(void **state) {
+    char *dir = make_dir();
+    (void)state;
+    for (int step = 100; step <= 8000; step += 100)
+        for (int first = 0; first < 200; first += 100) {
+            char line[2048];
+            int n = snprintf(line, sizeof line, "{\"t\":\"ranks\",\"step\":%d,\"steps\":100,\"first\":%d,\"compute_ms\":[", step, first);
+            for (int i = first; i < first + 100; i++)
+                n += snprintf(line + n, sizeof line - (size_t)n, "%s%d", i > first ? "," : "", i == 133 ? 30 : 20);
+            snprintf(line + n, sizeof line - (size_t)n, "],\"data_ms\":[1,2],\"before_ms\":[3],\"after_ms\":[4]}\n");
+            append(dir, "log.jsonl", line);
+        }
+    runlog *r = open_log(dir);
+    assert_int_equal(r->world, 200);
+    assert_int_equal(r->heat.ranks, 4);
+    assert_int_equal(r->heat.rows, 50);
+    assert_true(r->heat.width * HEAT_COLUMNS >= 8000 && r->heat.columns > HEAT_COLUMNS / 2 - 2);
+    for (int row = 0; row < r->heat.rows; row++)
+        for (int c = 1; c < r->heat.columns; c++) {
+            double want = row == 133 / 4 ? 1.125 : 1;
+            if (r->heat.n[row][c]) assert_true(fabs(r->heat.sum[row][c] / (float)r->heat.n[row][c] - want) < 1e-6);
+        }
+    bucket stages = sheet_total(&r->steps, CURVE_R_STAGES);
+    assert_true(stages.least == 7 && stages.most == 7);
+    runlog_close(r);
+    drop_dir(dir);
+}
+
+// --- settings --------------------------------------------------------------------------------------------------------------------------
+
+// What this build prints of a run is read back: exactly what was set differs.
+static void settings(void **state) {
+    char *dir = make_dir(), path[1024];
+    config *c = calloc(1, sizeof *c);
+    (void)state;
+    load_config(c, dir, "[optimizer]\nlr = 0.002\nbeta1 = 0.90\n[model]\nlayers = 3\n[sample]\nprompt = \"a \\\"b\\\" ; c\\n\"\n",
+                "[log]\nhash_every = 7\n");
+    snprintf(path, sizeof path, "%s/config.ini", dir);
+    FILE *f = fopen(path, "w");
+    fputs("# lockstep 0.1.0 abc  config 0123  data 4567\n", f);
+    config_print(c, f);
+    fputs("[new]\nkey = 3                              ; bits   x.ini:1\n", f);
+    fclose(f);
+    runlog *r = open_log(dir);
+    char all[512] = "";
+    for (int i = 0; i < r->settings; i++)
+        if (r->setting[i].differs && strncmp(r->setting[i].name, "data.", 5) != 0) strcat(strcat(all, r->setting[i].name), " ");
+    assert_string_equal(all, "run.dir model.layers optimizer.lr sample.prompt log.hash_every new.key ");
+    assert_string_equal(runlog_find(r, "sample.prompt")->value, "a \"b\" ; c\n");
+    assert_true(runlog_number(r, "optimizer.lr") == 0.002 && runlog_number(r, "batch.lanes") >= 1);
+    assert_true(isnan(runlog_number(r, "sample.prompt")) && isnan(runlog_number(r, "none.such")));
+    assert_null(runlog_find(r, "new.key")->fallback);
+    assert_int_equal(runlog_find(r, "optimizer.lr")->class, CLASS_BITS);
+    assert_string_equal(r->about, "lockstep 0.1.0 abc  config 0123  data 4567");
+    runlog_close(r);
+    free(c);
+    drop_dir(dir);
+}
+
+static void other_units(void **state) {
+    char *dir = make_dir();
+    (void)state;
+    append(dir, "log.jsonl", "{\"t\":\"step\",\"step\":1,\"loss\":1,\"samples\":64,\"ms\":1,\"samples_per_s\":640}\n");
+    append(dir, "log.jsonl", "{\"t\":\"eval\",\"step\":1,\"loss\":2.5,\"accuracy\":0.25,\"best\":2,\"best_step\":0,\"samples\":10}\n");
+    append(dir, "log.jsonl",
+           "{\"t\":\"sample\",\"step\":1,\"prompt\":\"<p>\",\"text\":\"t\\n\"}\n{\"t\":\"checkpoint\",\"step\":1,\"hash\":\"00ff\",\"ms\":3}\n");
+    runlog *r = open_log(dir);
+    assert_string_equal(r->unit, "sample");
+    assert_true(r->units == 64 && mean_at(r, CURVE_RATE, 0) == 640 && mean_at(r, CURVE_ACCURACY, 0) == 0.25);
+    assert_true(r->eval_loss == 2.5 && r->best == 2 && r->best_step == 0 && r->evals == 1);
+    assert_string_equal(r->hash, "00ff");
+    assert_string_equal(r->sample[0].text, "t\n");
+    runlog_close(r);
+    drop_dir(dir);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(numbers),   cmocka_unit_test(what_is_json), cmocka_unit_test(plain_text),  cmocka_unit_test(grows),
+        cmocka_unit_test(truncated), cmocka_unit_test(damaged),      cmocka_unit_test(too_long),    cmocka_unit_test(every_spike),
+        cmocka_unit_test(slow_rank), cmocka_unit_test(settings),     cmocka_unit_test(other_units),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

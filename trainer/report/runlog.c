@@ -1,0 +1,214 @@
+// trainer/report/runlog.c: files that grow, read line by line. What a line means is in records.c.
+#include "trainer/report/runlog.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+// --- open, close -----------------------------------------------------------------------------------------------------------------------
+
+static bool is_there(const char *dir, const char *name) {
+    char path[IO_PATH];
+    struct stat st;
+    if (io_path(path, "%s/%s", dir, name) != ERR_OK) return false;
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+// The directory's own name, whichever way it was given: "." has one, too.
+static void name_of(runlog *r) {
+    char full[PATH_MAX];
+    const char *path = realpath(r->dir, full) ? full : r->dir, *slash = strrchr(path, '/');
+    snprintf(r->name, sizeof r->name, "%s", slash && slash[1] ? slash + 1 : path);
+}
+
+err_t runlog_open(runlog **out, const char *dir) {
+    err_t rc = ERR_OK;
+    *out = NULL;
+    if (!is_there(dir, "log.jsonl") && !is_there(dir, "config.ini"))
+        return err_set(ERR_DATA, "%s: no run's directory: it has neither log.jsonl nor config.ini (a run's files are in [run] DIR/NAME)", dir);
+    runlog *r = calloc(1, sizeof *r);
+    if (!r) return err_set(ERR_INTERNAL, "no memory for the log of %s", dir);
+    r->log.name = "log.jsonl", r->events.name = "events.jsonl", r->machine.name = "machine.jsonl";
+    TRY_GOTO(io_path(r->dir, "%s", dir), failed);
+    TRY_GOTO(sheet_open(&r->steps, CURVES, 1, 1, false), failed);
+    TRY_GOTO(sheet_open(&r->early, EARLY_CURVES, 1, 1, true), failed);
+    TRY_GOTO(sheet_open(&r->seconds, MACHINE_CURVES, NAN, 1, false), failed);
+    TRY_GOTO(spread_open(&r->rate), failed);
+    r->setting = calloc(RUNLOG_SETTINGS, sizeof *r->setting);
+    r->rank_ms = calloc(RUNLOG_RANKS, sizeof *r->rank_ms);
+    r->chunk = malloc(RUNLOG_CHUNK);
+    if (!r->setting || !r->rank_ms || !r->chunk) TRY_GOTO(err_set(ERR_INTERNAL, "no memory for the log of %s", dir), failed);
+    name_of(r);
+    runlog_forget(r);
+    *out = r;
+    return ERR_OK;
+failed:
+    runlog_close(r);
+    return rc;
+}
+
+void runlog_close(runlog *r) {
+    if (!r) return;
+    sheet_close(&r->steps);
+    sheet_close(&r->early);
+    sheet_close(&r->seconds);
+    spread_close(&r->rate);
+    free(r->setting);
+    free(r->rank_ms);
+    free(r->chunk);
+    free(r);
+}
+
+const runlog_setting *runlog_find(const runlog *r, const char *name) {
+    for (int i = 0; i < r->settings; i++)
+        if (strcmp(r->setting[i].name, name) == 0) return &r->setting[i];
+    return NULL;
+}
+
+double runlog_number(const runlog *r, const char *name) {
+    const runlog_setting *s = runlog_find(r, name);
+    char *end = NULL;
+    double x = s ? strtod(s->value, &end) : NAN;
+    return end && end > s->value && *end == 0 ? x : NAN;
+}
+
+// --- a file that grows -----------------------------------------------------------------------------------------------------------------
+
+static void forget(runlog *r, runlog_file *f) {
+    *f = (runlog_file){.name = f->name, .inode = f->inode};
+    if (f == &r->log) runlog_forget(r);
+    if (f == &r->events) r->events_seen = 0, r->marks = 0;
+    if (f == &r->machine) sheet_clear(&r->seconds, NAN, 1);
+}
+
+// The bytes before `offset` are kept, so that a file that was truncated and grew beyond it is noticed.
+static void remember(runlog_file *f, const char *lines, size_t n) {
+    size_t keep = n < sizeof f->mark ? n : sizeof f->mark;
+    memcpy(f->mark, lines + n - keep, keep);
+    f->marked = (int)keep;
+}
+
+static bool is_the_same(const runlog_file *f, int fd, const struct stat *st) {
+    char now[sizeof f->mark];
+    if (f->offset == 0) return true;
+    if ((uint64_t)st->st_ino != f->inode || st->st_size < f->offset) return false;
+    return pread(fd, now, (size_t)f->marked, (off_t)(f->offset - f->marked)) == f->marked && memcmp(now, f->mark, (size_t)f->marked) == 0;
+}
+
+// One line. *again: the file has begun a new life, and must be read from its beginning.
+static void take(runlog *r, runlog_file *f, const char *line, size_t n, bool fresh, bool *again) {
+    bool back = false, well;
+    if (n == 0) return;
+    if (f == &r->log) well = runlog_take_log(r, line, n, &back);
+    else well = f == &r->events ? runlog_take_event(r, line, n) : runlog_take_machine(r, line, n);
+    f->lines++;
+    if (well && !back) return;
+    if (back && !fresh) *again = true;
+    else f->damaged++;
+}
+
+// The whole lines of a chunk; returns how many bytes they are.
+static size_t take_lines(runlog *r, runlog_file *f, size_t n, bool fresh, bool *again) {
+    size_t at = 0;
+    for (const char *end; !*again && (end = memchr(r->chunk + at, '\n', n - at)) != NULL;) {
+        size_t length = (size_t)(end - (r->chunk + at));
+        if (!f->passing) take(r, f, r->chunk + at, length, fresh, again);
+        f->passing = false;
+        at += length + 1;
+    }
+    if (at == 0 && n == RUNLOG_CHUNK) {
+        if (!f->passing) f->damaged++, f->lines++;
+        f->passing = true;
+        at = n;
+    }
+    return at;
+}
+
+// fresh: from its beginning, so that a step that goes back is damage and no new life.
+static err_t read_on(runlog *r, runlog_file *f, int fd, bool fresh, bool *again) {
+    while (!*again) {
+        ssize_t n = pread(fd, r->chunk, RUNLOG_CHUNK, (off_t)f->offset);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return err_set(ERR_IO, "%s/%s: %s", r->dir, f->name, strerror(errno));
+        size_t used = n ? take_lines(r, f, (size_t)n, fresh, again) : 0;
+        if (used == 0) return ERR_OK;
+        remember(f, r->chunk, used);
+        f->offset += (int64_t)used;
+    }
+    return ERR_OK;
+}
+
+static err_t poll_file(runlog *r, runlog_file *f) {
+    char path[IO_PATH];
+    struct stat st;
+    bool again = false;
+    TRY(io_path(path, "%s/%s", r->dir, f->name));
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0 && (errno == ENOENT || errno == ENOTDIR)) {
+        if (f->offset) forget(r, f);
+        return ERR_OK;
+    }
+    if (fd < 0) return err_set(ERR_IO, "%s: %s", path, strerror(errno));
+    err_t rc = fstat(fd, &st) == 0 ? ERR_OK : err_set(ERR_IO, "%s: %s", path, strerror(errno));
+    if (rc == ERR_OK && !S_ISREG(st.st_mode)) rc = err_set(ERR_DATA, "%s: expected a file", path);
+    if (rc == ERR_OK) {
+        if (!is_the_same(f, fd, &st)) forget(r, f);
+        f->inode = (uint64_t)st.st_ino;
+        rc = read_on(r, f, fd, f->offset == 0, &again);
+    }
+    if (again) {
+        forget(r, f);
+        again = false;
+        rc = read_on(r, f, fd, true, &again);
+    }
+    close(fd);
+    return rc;
+}
+
+// --- the small files -------------------------------------------------------------------------------------------------------------------
+
+static err_t poll_settings(runlog *r) {
+    enum { LARGEST = 1 << 20 };
+    char path[IO_PATH], *text;
+    struct stat st;
+    size_t n;
+    TRY(io_path(path, "%s/config.ini", r->dir));
+    if (stat(path, &st) != 0) return ERR_OK;
+    int64_t when = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+    if (r->config_size == st.st_size && r->config_time == when) return ERR_OK;
+    TRY(io_read_file(path, LARGEST, &text, &n));
+    runlog_take_settings(r, text);
+    free(text);
+    r->config_size = st.st_size, r->config_time = when;
+    return ERR_OK;
+}
+
+// It is replaced by rename, and may be gone or from another version: what it doesn't say is not known.
+static void poll_status(runlog *r) {
+    enum { LARGEST = 4 << 20 };
+    char path[IO_PATH], *text;
+    size_t n;
+    if (!is_there(r->dir, "status.json") || io_path(path, "%s/status.json", r->dir) != ERR_OK) return;
+    if (io_read_file(path, LARGEST, &text, &n) != ERR_OK) return;
+    runlog_take_status(r, text, n);
+    free(text);
+}
+
+err_t runlog_poll(runlog *r) {
+    err_record first;
+    runlog_file *const files[] = {&r->log, &r->events, &r->machine};
+    err_t rc = poll_settings(r);
+    if (rc != ERR_OK) first = *err_last();
+    for (int i = 0; i < 3; i++) {
+        err_t one = poll_file(r, files[i]);
+        if (rc == ERR_OK && one != ERR_OK) first = *err_last(), rc = one;
+    }
+    runlog_flush_ranks(r);
+    poll_status(r);
+    return rc == ERR_OK ? rc : err_restore(&first);
+}
