@@ -5,6 +5,7 @@
 #include "trainer/config/config.h"
 #include "trainer/node/supervisor.h"
 #include "trainer/plan.h"
+#include "trainer/report/report.h"
 #include "trainer/train.h"
 #include "trainer/watch/pages.h"
 #include "trainer/watch/watcher.h"
@@ -31,6 +32,8 @@ static const char help[] =
     "  lockstep bench CONFIG.ini...      time training steps on made-up data   [--steps N]\n"
     "  lockstep bench step CONFIG.ini... where the time of a step goes, operation by operation [--steps N]\n"
     "  lockstep tune CONFIG.ini...       measure how a GPU multiplies the run's matrices best; [device] plans uses it\n"
+    "  lockstep report RUN_DIR...        what a run did, as one page: report.html  [--out FILE]; several: side by side\n"
+    "  lockstep compare RUN_DIR...       the same of several in the terminal: figures, curves, where they part\n"
     "  lockstep version\n"
     "\n"
     "--ckpt is the run's best checkpoint, or its newest, when not given. SIGTERM or Ctrl-C: finish the step, save, exit\n"
@@ -224,6 +227,8 @@ static err_t dispatch(int argc, char **argv) {
     if (strcmp(argv[1], "data") == 0) return verb_data(argc - 2, argv + 2, stdout);
     if (strcmp(argv[1], "export") == 0) return verb_export(argc - 2, argv + 2, stdout);
     if (strcmp(argv[1], "inspect") == 0) return verb_inspect(argc - 2, argv + 2, stdout);
+    if (strcmp(argv[1], "report") == 0) return verb_report(argc - 2, argv + 2, stdout);
+    if (strcmp(argv[1], "compare") == 0) return verb_compare(argc - 2, argv + 2, stdout);
     if (strcmp(argv[1], "tokenize") == 0) return verb_tokenize(argc - 2, argv + 2, stdout);
     if (is_config(argv[1])) return run_verb(&verbs[0], argc - 1, argv + 1);
     return err_set(ERR_USAGE, "%s: no such verb, and not an .ini file", argv[1]);

@@ -58,7 +58,7 @@ typedef struct config {
     struct { int64_t every, keep; bool keep_best; } checkpoint;
     struct { int64_t every, batches; char text[CONFIG_TEXT], choices[CONFIG_TEXT]; int protocol; const char *ckpt; } eval;  // batches 0: the whole validation split; ckpt: of the command line
     struct { int64_t every, tokens, top_k, batch; char prompt[CONFIG_TEXT], stop[CONFIG_TEXT], tokenizer[CONFIG_TEXT]; double temperature, top_p, min_p; } sample;
-    struct { int64_t every, hash_every, power_every, ranks_every, machine_every; bool jsonl, tensorboard, watch; char http[CONFIG_TEXT], http_token[CONFIG_TEXT], prom_file[CONFIG_TEXT]; } log;
+    struct { int64_t every, hash_every, power_every, ranks_every, machine_every; bool jsonl, tensorboard, watch, report; char http[CONFIG_TEXT], http_token[CONFIG_TEXT], prom_file[CONFIG_TEXT]; } log;
     // clang-format on
 
     key_origin origin[CONFIG_KEYS_MAX];  // one for each row of the table

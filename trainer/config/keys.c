@@ -198,6 +198,7 @@ static const setting more_keys[] = {
     INT(log, hash_every, LAYOUT, "0", 0, MANY, "", "steps between hashes of the weights in the log; 0 = none but in checkpoints"),
     BOOL(log, jsonl, LOCAL, "yes", "", "write DIR/NAME/log.jsonl"),
     BOOL(log, tensorboard, LOCAL, "no", "tfevents", "write DIR/NAME/events.out.tfevents.*, a file for each start, for TensorBoard"),
+    BOOL(log, report, LOCAL, "yes", "html", "write DIR/NAME/report.html at every checkpoint and at the end"),
     INT(log, power_every, LAYOUT, "0", 0, MANY, "power_interval",
         "steps between readings of the devices' power, temperature and clocks; 0 = never"),
     INT(log, ranks_every, LOCAL, "100", 0, MANY, "", "steps between records of how each rank spends its time; 0 = never"),

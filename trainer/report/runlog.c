@@ -64,19 +64,6 @@ void runlog_close(runlog *r) {
     free(r);
 }
 
-const runlog_setting *runlog_find(const runlog *r, const char *name) {
-    for (int i = 0; i < r->settings; i++)
-        if (strcmp(r->setting[i].name, name) == 0) return &r->setting[i];
-    return NULL;
-}
-
-double runlog_number(const runlog *r, const char *name) {
-    const runlog_setting *s = runlog_find(r, name);
-    char *end = NULL;
-    double x = s ? strtod(s->value, &end) : NAN;
-    return end && end > s->value && *end == 0 ? x : NAN;
-}
-
 // --- a file that grows -----------------------------------------------------------------------------------------------------------------
 
 static void forget(runlog *r, runlog_file *f) {

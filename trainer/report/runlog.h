@@ -22,9 +22,14 @@
 // Curves of log.jsonl, over steps. Times are milliseconds of a step; STEP_UNITS counts tokens (or whatever is counted), ELAPSED seconds.
 #define RUNLOG_STEP_FIELDS(X) \
     X(LOSS, "loss") \
-    X(GRAD_NORM, "grad_norm") X(LR, "lr") X(MS, "ms") X(MFU, "mfu") X(DATA_MS, "data_wait_ms") X(WAIT_MS, "comm_wait_ms") X(COMM_MS, "comm_ms") \
-        X(HIDDEN, "comm_hidden") X(SLOWEST_MS, "slowest_compute_ms") X(MEDIAN_MS, "median_compute_ms") X(LOSS_SCALE, "loss_scale") \
-            X(SKIPPED, "skipped") X(RESIDENT, "resident") X(DEVICE_BYTES, "device_bytes")
+    X(GRAD_NORM, "grad_norm") \
+    X(LR, "lr") \
+    X(MS, "ms") \
+    X(MFU, "mfu") \
+    X(DATA_MS, "data_wait_ms") \
+    X(WAIT_MS, "comm_wait_ms") \
+    X(COMM_MS, "comm_ms") X(HIDDEN, "comm_hidden") X(SLOWEST_MS, "slowest_compute_ms") X(MEDIAN_MS, "median_compute_ms") X(LOSS_SCALE, "loss_scale") \
+        X(SKIPPED, "skipped") X(RESIDENT, "resident") X(DEVICE_BYTES, "device_bytes")
 typedef enum curve {
 #define RUNLOG_NAME(name, key) CURVE_##name,
     RUNLOG_STEP_FIELDS(RUNLOG_NAME)

@@ -6,6 +6,7 @@
 #include "trainer/config/table.h"
 #include "trainer/report/runlog.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -85,4 +86,17 @@ void runlog_take_settings(runlog *r, char *text) {
         else if (*at && *at != ';') take_key(r, like, section, at);
     }
     free(like);
+}
+
+const runlog_setting *runlog_find(const runlog *r, const char *name) {
+    for (int i = 0; i < r->settings; i++)
+        if (strcmp(r->setting[i].name, name) == 0) return &r->setting[i];
+    return NULL;
+}
+
+double runlog_number(const runlog *r, const char *name) {
+    const runlog_setting *s = runlog_find(r, name);
+    char *end = NULL;
+    double x = s ? strtod(s->value, &end) : NAN;
+    return end && end > s->value && *end == 0 ? x : NAN;
 }
