@@ -136,10 +136,11 @@ deps:
 	  echo "make deps: install gcc, make, and the development files (with static libraries) of iniparser, jansson, libsodium, zlib, zstd and cmocka" >&2; exit 1; fi; \
 	$(call APT,deps,$(PACKAGES))
 
-# What check_fresh.sh, check_systemd.sh, check_arm64.sh, check_promtool.sh and test_format.sh want beyond that. CI calls it (.ci/run). Where it can't be had, those
-# scripts say what they skip, so this goal never fails. Debian's prometheus would start a server on port 9090: its programs are only unpacked, into build/.
-CHECK_PACKAGES := clang-format debootstrap systemd-container $(if $(filter x86_64,$(shell uname -m)),qemu-user-static gcc-aarch64-linux-gnu libc6-dev-arm64-cross)
-CHECK_TOOLS    := clang-format debootstrap systemd-nspawn $(if $(filter x86_64,$(shell uname -m)),qemu-aarch64-static aarch64-linux-gnu-gcc)
+# What check_fresh.sh, check_systemd.sh, check_arm64.sh, check_browser.sh, check_promtool.sh and test_format.sh want beyond that. CI calls it (.ci/run). Where it
+# can't be had, those scripts say what they skip, so this goal never fails. Debian's prometheus would start a server on port 9090: its programs are only
+# unpacked, into build/.
+CHECK_PACKAGES := clang-format debootstrap systemd-container python3 chromium-headless-shell $(if $(filter x86_64,$(shell uname -m)),qemu-user-static gcc-aarch64-linux-gnu libc6-dev-arm64-cross)
+CHECK_TOOLS    := clang-format debootstrap systemd-nspawn python3 chromium-headless-shell $(if $(filter x86_64,$(shell uname -m)),qemu-aarch64-static aarch64-linux-gnu-gcc)
 check-deps:
 	@missing=; for tool in $(CHECK_TOOLS); do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
 	[ -n "$$missing" ] || exit 0; \
@@ -217,7 +218,7 @@ $(BUILD)/fuzz/%: $(CBUILD)/test/fuzz/%.o $(CBUILD)/test/fuzz/driver.o $(LIB)
 # Everything under AddressSanitizer and UBSan is `make asan`. `make test` runs READERS that way, which read foreign bytes, over kernels that are not
 # instrumented; `make check` MORE_ASAN, over kernels that are.
 ASAN      := CUDA=none BUILD=build/asan BIN=build/asan/lockstep CFLAGS="-O1 -g1" SAN="-fsanitize=address,undefined -fno-sanitize-recover=all"
-READERS   := $(addprefix build/asan/test/test_,config config_keys data inflate pack questions idx tokenizer megatron safetensors families checkpoint checkpoint_fit cluster team_auth http_parse)
+READERS   := $(addprefix build/asan/test/test_,config config_keys runlog page data inflate pack questions idx tokenizer megatron safetensors families checkpoint checkpoint_fit cluster team_auth http_parse)
 MORE_ASAN := $(addprefix build/asan/test/test_,checkpoint_crash team comm channels checkpoint_ranks checkpoint_slices ranks pipes pipe_plan slices door durable evaluate likelihood sample log tensorboard watch http metrics)
 asan: deps all
 	@$(MAKE) --no-print-directory $(ASAN) all tests fuzzers

@@ -1,7 +1,7 @@
 // test/fuzz/fuzz_runlog.c: any bytes at all as the files of a run. The first byte says which file the rest is; nothing is refused but what can't be
-// read, every line is read or counted as damaged, and curves hold what they should.
+// read, every line is read or counted as damaged, curves hold what they should, and the page that is drawn has no tag of a stranger's.
 #include "base/io.h"
-#include "trainer/report/runlog.h"
+#include "trainer/report/report.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -39,6 +39,15 @@ static void check(const sheet *s) {
         }
 }
 
+// The page has tags of ours only, and no coordinate that is no number.
+static void draw(runlog *r) {
+    char *page;
+    size_t n;
+    expect(report_render((runlog *const[]){r}, 1, false, &page, &n) == ERR_OK && strlen(page) == n && n < 1000000);
+    expect(!strstr(page, "<script") && !strstr(page, "<img") && !strstr(page, "nan%") && !strstr(page, "\"nan") && !strstr(page, "inf%"));
+    free(page);
+}
+
 // Valid is what has a line that is read, or a setting.
 bool lockstep_fuzz_try(const uint8_t *data, size_t size) {
     const char *base = getenv("TMPDIR");
@@ -65,6 +74,7 @@ bool lockstep_fuzz_try(const uint8_t *data, size_t size) {
         valid = valid || files[i]->lines > files[i]->damaged;
     }
     expect(r->settings <= RUNLOG_SETTINGS && r->marks <= RUNLOG_MARKS && r->devices <= RUNLOG_DEVICES);
+    draw(r);
     runlog_close(r);
     return valid;
 }

@@ -91,8 +91,8 @@ static axis x_axis(const chart *c) {
             if (c->log_x && !(x > 0)) continue;
             least = fmin(least, x), most = fmax(most, x);
         }
-    if (!c->log_x && c->x == FIGURE_WHOLE && least <= 0.05 * most) least = 0;
-    if (c->x == FIGURE_SECONDS && least <= 0.05 * most) least = 0;
+    if (c->x_to > most) most = c->x_to;
+    if (!c->log_x && least > 0 && (least <= 0.05 * most || least == most)) least = 0;
     return axis_of(least, most, c->log_x, 6, c->x);
 }
 
@@ -172,12 +172,13 @@ static void draw_layer(html *h, const layer *l, const chart *c, const axis *x, c
     pen p = {.h = h, .x = x, .y = y};
     const char *colour = chart_colour(l->colour);
     static const char keep[] = " vector-effect=\"non-scaling-stroke\"";
+    bool dots = l->kind == LAYER_DOTS || (l->of.n == 1 && l->kind != LAYER_TICKS);
     if (l->kind == LAYER_BAND) html_put(h, "<path class=\"q\" fill=\"%s\" fill-opacity=\".3\" d=\"", colour);
     else if (l->kind == LAYER_AREA) html_put(h, "<path class=\"a\" fill=\"%s\"%s d=\"", colour, keep);
-    else if (l->kind == LAYER_DOTS) html_put(h, "<path fill=\"none\" stroke=\"%s\" stroke-width=\"6\" stroke-linecap=\"round\"%s d=\"", colour, keep);
+    else if (dots) html_put(h, "<path fill=\"none\" stroke=\"%s\" stroke-width=\"6\" stroke-linecap=\"round\"%s d=\"", colour, keep);
     else
-        html_put(h, "<path fill=\"none\" stroke=\"%s\" stroke-width=\"%s\" stroke-linejoin=\"round\" stroke-linecap=\"%s\"%s%s d=\"", colour,
-                 l->kind == LAYER_TICKS ? "1.5" : "1.75", l->of.n == 1 ? "round" : "butt", l->solid ? "" : chart_dashes(l->colour), keep);
+        html_put(h, "<path fill=\"none\" stroke=\"%s\" stroke-width=\"%s\" stroke-linejoin=\"round\"%s%s d=\"", colour,
+                 l->kind == LAYER_TICKS ? "1.5" : "1.75", l->solid ? "" : chart_dashes(l->colour), keep);
     trace(&p, l, c);
     html_put(h, "\"/>");
 }
@@ -358,7 +359,8 @@ bool chart_draw(chart *c, html *h, int number) {
         describe(h, c);
         html_put(h, "</desc>");
         draw_grid(h, c, &x, &y, height);
-        html_put(h, "<svg viewBox=\"0 0 %d %d\" preserveAspectRatio=\"none\" width=\"100%%\" height=\"%d\">", CHART_WIDE, CHART_HIGH, height);
+        html_put(h, "<svg viewBox=\"0 0 %d %d\" preserveAspectRatio=\"none\" overflow=\"visible\" width=\"100%%\" height=\"%d\">", CHART_WIDE,
+                 CHART_HIGH, height);
         for (int i = 0; i < c->layers; i++) draw_layer(h, &c->layer[i], c, &x, &y);
         html_put(h, "</svg>");
         draw_rules(h, c, &y, height);

@@ -44,8 +44,9 @@ typedef struct chart {
     const char *title, *note, *x_name;
     figure x, y;
     bool log_x, log_y, from_zero;
-    bool wide;  // higher, and over all columns
-    bool many;  // of several runs: its legend is shown also if only one has data
+    bool wide;    // higher, and over all columns
+    bool many;    // of several runs: its legend is shown also if only one has data
+    double x_to;  // the x axis reaches at least so far
     int layers, rules;
     layer layer[CHART_LAYERS];
     struct {

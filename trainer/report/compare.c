@@ -128,10 +128,10 @@ static void print_difference(void *ctx, key_class class, const char *name, const
     size_t width = 30;
     for (int i = 0; i < c->n; i++) width += strlen(value[i] ? safe(text, c, value[i], BRAILLE_WIDTH - 7) : "-") + 4;
     bool one_line = width < BRAILLE_WIDTH && strlen(name) < 28;
-    fprintf(c->out, one_line ? "  %-28s" : "  %s\n", safe(text, c, name, BRAILLE_WIDTH - 2));
+    fprintf(c->out, one_line ? "  %-26s" : "  %s", safe(text, c, name, BRAILLE_WIDTH - 2));
     for (int i = 0; i < c->n; i++)
-        fprintf(c->out, one_line ? "%c %s  " : "    %c  %s\n", 'A' + i, value[i] ? safe(text, c, value[i], BRAILLE_WIDTH - 7) : "-");
-    if (one_line) fputc('\n', c->out);
+        fprintf(c->out, one_line ? "  %c %s" : "\n    %c  %s", 'A' + i, value[i] ? safe(text, c, value[i], BRAILLE_WIDTH - 7) : "-");
+    fputc('\n', c->out);
 }
 
 static err_t compare(comparison *c, char **dirs) {

@@ -13,22 +13,24 @@ static const struct {
               {0, "#0072B2", ".8", "0.9 or less"}};
 enum { LEVELS = sizeof levels / sizeof *levels, ROW = 10 };
 
+// A record is about the steps before it, so that a column without values is like the next one that has some. -1: there is none.
 static int level_of(const heat *m, int row, int column) {
-    if (!m->n[row][column]) return -1;
-    double ratio = m->sum[row][column] / m->n[row][column];
+    while (column < m->columns && !m->n[row][column]) column++;
+    if (column == m->columns) return -1;
+    double ratio = m->sum[row][column] / (float)m->n[row][column];
     int i = 0;
     while (i + 1 < LEVELS && ratio < levels[i].from) i++;
     return i;
 }
 
-// One path for each level. A cell lasts until the next column that has values.
+// One path for each level.
 static void draw_level(html *h, const heat *m, int level) {
     bool any = false;
     for (int row = 0; row < m->rows; row++)
         for (int c = 0; c < m->columns; c++) {
             int end = c + 1;
             if (level_of(m, row, c) != level) continue;
-            while (end < m->columns && (level_of(m, row, end) == level || level_of(m, row, end) < 0)) end++;
+            while (end < m->columns && level_of(m, row, end) == level) end++;
             if (!any) html_put(h, "<path fill=\"%s\" fill-opacity=\"%s\" d=\"", levels[level].colour, levels[level].opacity);
             html_put(h, "M%d %dh%dv%dh-%dz", c * ROW, row * ROW, (end - c) * ROW, ROW, (end - c) * ROW);
             any = true;
@@ -79,9 +81,9 @@ static void describe(html *h, const heat *m) {
 }
 
 bool chart_heat(html *h, const heat *m, int world, int64_t last_step, int number) {
-    int shown = m->rows < 16 ? m->rows : 16, height = m->rows * (m->rows <= 8 ? 22 : m->rows <= 16 ? 14 : 7);
+    int height = m->rows * (m->rows <= 8 ? 22 : m->rows <= 16 ? 14 : 7);
     char text[FIGURE_TEXT];
-    double to = fmin(m->width * m->columns, (double)(last_step > 1 ? last_step : 1)), tick[CHART_TICKS];
+    double to = fmin(m->width * m->columns, (double)(last_step > 1 ? last_step : 1));
     if (m->rows < 2 || m->columns == 0) return false;
     html_put(
         h,
@@ -96,10 +98,11 @@ bool chart_heat(html *h, const heat *m, int world, int64_t last_step, int number
     for (int i = 0; i < LEVELS; i++)
         if (levels[i].colour) draw_level(h, m, i);
     html_put(h, "</svg><rect class=\"f\" width=\"100%%\" height=\"%d\" fill=\"none\"/>", height);
-    for (int i = 0; i < shown; i++) {
-        int row = i * m->rows / shown;
+    int every = 1;
+    while (every * height < 14 * m->rows) every *= 2;
+    for (int row = 0; row < m->rows; row += every)
         html_put(h, "<text x=\"-7\" y=\"%.1f\" text-anchor=\"end\">%d</text>", height * (row + 0.5) / m->rows + 4, row * m->ranks);
-    }
+    double tick[CHART_TICKS];
     for (int i = 0, ticks = chart_ticks(tick, 0, to, 6); i < ticks; i++)
         html_put(h, "<text x=\"%.2f%%\" y=\"%d\" text-anchor=\"middle\">%s</text>", 100 * tick[i] / to, height + 17,
                  figure_text(text, FIGURE_PLAIN, tick[i], 6));

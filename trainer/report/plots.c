@@ -28,7 +28,15 @@ static int band_columns(const drawing *b, const bucket *all) {
 
 static void draw(drawing *b, chart *c) {
     c->many = b->n > 1;
+    for (int i = 0; i < b->n && c->x == FIGURE_WHOLE; i++) c->x_to = fmax(c->x_to, (double)b->runs[i]->last_step);
     if (chart_draw(c, b->h, b->drawn)) b->drawn++;
+}
+
+// Is there a bucket with different values?
+static bool spans(const sheet *s, int curve) {
+    for (int i = 0; i < s->used; i++)
+        if (sheet_bucket(s, curve, i)->most > sheet_bucket(s, curve, i)->least) return true;
+    return false;
 }
 
 // Of one run: a band, and a line through it. Of several: the line. `smooth`: the curve is noisy.
@@ -37,8 +45,8 @@ static void add_curve(drawing *b, chart *c, const sheet *s, int curve, int over,
     double last = s == &b->runs[run]->steps ? (double)b->runs[run]->last_step : INFINITY;
     int columns = columns_of(b);
     if (!all.n) return;
-    bool smooth = how == SMOOTHED, many = how != BARE && (all.n > s->used || (smooth && all.n >= FEWEST));
-    if (b->n == 1 && many && all.most > all.least)
+    bool smooth = how == SMOOTHED && all.n >= FEWEST;
+    if (b->n == 1 && how != BARE && (smooth || spans(s, curve)))
         chart_add(c, LAYER_BAND, points_of(s, curve, over, last, smooth ? band_columns(b, &all) : columns), run, "least to most");
     points line = points_of(s, curve, over, last, columns);
     if (smooth && line.n >= FEWEST) {
@@ -170,7 +178,7 @@ static void draw_norm(drawing *b) {
     bucket all = {INFINITY, -INFINITY, 0, 0};
     for (int i = 0; i < b->n; i++) {
         bucket one = sheet_total(&b->runs[i]->steps, CURVE_GRAD_NORM);
-        add_curve(b, c, &b->runs[i]->steps, CURVE_GRAD_NORM, -1, i, SMOOTHED, "smoothed");
+        add_curve(b, c, &b->runs[i]->steps, CURVE_GRAD_NORM, -1, i, SMOOTHED, one.n >= FEWEST ? "smoothed" : "norm");
         all.least = fminf(all.least, one.least), all.most = fmaxf(all.most, one.most);
     }
     c->log_y = all.least > 0 && all.most > 8 * all.least;
@@ -221,6 +229,10 @@ static void draw_rate(drawing *b) {
                  .marks_from = NAN};
     for (int i = 0; i < b->n; i++) {
         if (!sheet_total(&b->runs[i]->steps, CURVE_RATE).n) continue;
+        if (b->runs[i]->records < 4 * SPREAD_BUCKETS) {
+            add_curve(b, c, &b->runs[i]->steps, CURVE_RATE, -1, i, BARE, "as logged");
+            continue;
+        }
         if (b->n == 1) chart_add(c, LAYER_BAND, quantiles(b->runs[i], 0.1, 0.5, 0.9), i, "10 to 90 %");
         chart_add(c, LAYER_LINE, quantiles(b->runs[i], 0.1, 0.5, 0.9), i, b->n > 1 ? b->runs[i]->name : "median");
         if (c->layers && b->n == 1) c->layer[c->layers - 1].solid = true;
@@ -243,11 +255,13 @@ static void draw_parts(drawing *b) {
                  {"tensor ranks", CURVE_R_TENSOR, CHART_GREY}},
       steps[] = {{"computing", CURVE_MS, 0}, {"waiting for data", CURVE_DATA_MS, 1}, {"waiting for ranks", CURVE_WAIT_MS, 2}};
     const runlog *r = b->runs[0];
-    bool told = sheet_total(&r->steps, CURVE_R_COMPUTE).n > 0;
+    points by_ranks = points_of(&r->steps, CURVE_R_COMPUTE, -1, (double)r->last_step, 160);
+    bool told = by_ranks.n > 1;
+    points_free(&by_ranks);
     int count = told ? 5 : 3;
     points of[5];
     chart *c = calloc(1, sizeof *c);
-    if (!c || b->n > 1 || !sheet_total(&r->steps, CURVE_MS).n) {
+    if (!c || b->n > 1 || sheet_total(&r->steps, CURVE_MS).n < 2) {
         free(c);
         return;
     }

@@ -28,8 +28,10 @@
     X(MFU, "mfu") \
     X(DATA_MS, "data_wait_ms") \
     X(WAIT_MS, "comm_wait_ms") \
-    X(COMM_MS, "comm_ms") X(HIDDEN, "comm_hidden") X(SLOWEST_MS, "slowest_compute_ms") X(MEDIAN_MS, "median_compute_ms") X(LOSS_SCALE, "loss_scale") \
-        X(SKIPPED, "skipped") X(RESIDENT, "resident") X(DEVICE_BYTES, "device_bytes")
+    X(COMM_MS, "comm_ms") \
+    X(HIDDEN, "comm_hidden") \
+    X(SLOWEST_MS, "slowest_compute_ms") \
+    X(MEDIAN_MS, "median_compute_ms") X(LOSS_SCALE, "loss_scale") X(SKIPPED, "skipped") X(RESIDENT, "resident") X(DEVICE_BYTES, "device_bytes")
 typedef enum curve {
 #define RUNLOG_NAME(name, key) CURVE_##name,
     RUNLOG_STEP_FIELDS(RUNLOG_NAME)

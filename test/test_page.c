@@ -1,0 +1,373 @@
+// test/test_page.c: the pages and the terminal's pictures that trainer/report draws. A small run's page is known byte for byte (test/golden/report.html) and
+// so is a comparison (test/golden/compare.txt): where one is meant to change, look at it in a browser, and copy what this test leaves in build/.
+#include "test/support/run.h"
+
+#include "trainer/report/braille.h"
+#include "trainer/report/parting.h"
+#include "trainer/report/report.h"
+
+#include <math.h>
+
+static char *home;
+
+static int enter(void **state) {
+    *state = make_dir();
+    home = getcwd(NULL, 0);
+    return chdir(*state);
+}
+
+static int leave(void **state) {
+    int rc = chdir(home);
+    free(home);
+    drop_dir(*state);
+    return rc;
+}
+
+static void put(const char *dir, const char *name, const char *text) {
+    char path[1024];
+    OK(io_mkdirs(dir));
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    FILE *f = fopen(path, "a");
+    assert_true(f && fputs(text, f) >= 0 && fclose(f) == 0);
+}
+
+// A step each `every`, with a hash that is another from `parts` on.
+static void put_steps(const char *dir, int64_t steps, int64_t every, double slope, int64_t parts, bool hashes) {
+    for (int64_t i = every; i <= steps; i += every) {
+        char line[512], hash[64] = "";
+        if (hashes) snprintf(hash, sizeof hash, ",\"hash\":\"%08x%08x\"", (unsigned)(i >= parts), (unsigned)i);
+        snprintf(line, sizeof line,
+                 "{\"t\":\"step\",\"step\":%d,\"loss\":%.9g,\"grad_norm\":%.9g,\"lr\":0.001,\"tokens\":%d,\"ms\":50,\"tokens_per_s\":%d,\"mfu\":null,"
+                 "\"data_wait_ms\":1,\"comm_wait_ms\":2,\"loss_scale\":1,\"skipped\":%s%s}\n",
+                 (int)i, 5 - slope * (double)i + (i >= parts ? 0.25 : 0), 1.0 / (double)i, (int)(i * 64), (int)(1280 + i % 3),
+                 i == 4 ? "true" : "false", hash);
+        put(dir, "log.jsonl", line);
+    }
+}
+
+static char *render(const char *const *dirs, int n, size_t *bytes) {
+    runlog *runs[REPORT_RUNS] = {0};
+    char *page;
+    for (int i = 0; i < n; i++) {
+        OK(runlog_open(&runs[i], dirs[i]));
+        OK(runlog_poll(runs[i]));
+    }
+    OK(report_render(runs, n, false, &page, bytes));
+    assert_int_equal(strlen(page), *bytes);
+    for (int i = 0; i < n; i++) runlog_close(runs[i]);
+    return page;
+}
+
+static void same_as(const char *golden, const char *got, size_t n) {
+    char path[1200], *want;
+    size_t size;
+    snprintf(path, sizeof path, "%s/test/golden/%s", home, golden);
+    err_t rc = io_read_file(path, 1 << 20, &want, &size);
+    bool same = rc == ERR_OK && size == n && memcmp(want, got, n) == 0;
+    if (rc == ERR_OK) free(want);
+    if (same) return;
+    snprintf(path, sizeof path, "%s/build/%s", home, golden);
+    OK(io_write_file(path, got, n, NULL));
+    fail_msg("%s is not test/golden/%s", path, golden);
+}
+
+static const char settings[] =
+    "# lockstep 0.1.0 abc  config 0123  data 4567\n[run]\nname = small ; layout a.ini:2\nsteps = 12 ; layout a.ini:3\n[optimizer]\n"
+    "lr = 0.002 ; bits   a.ini:4\ngrad_clip = 0.5 ; bits   a.ini:5\n";
+
+static void put_small(void) {
+    put("small", "config.ini", settings);
+    put_steps("small", 12, 1, 0.2, 100, true);
+    put("small", "log.jsonl",
+        "{\"t\":\"eval\",\"step\":12,\"loss\":2.75,\"best\":2.75,\"best_step\":12,\"windows\":8,\"ms\":5}\n"
+        "{\"t\":\"sample\",\"step\":12,\"prompt\":\"a < b\",\"text\":\" && \\\"c\\\"\"}\n{\"t\":\"checkpoint\",\"step\":12,\"hash\":\"00ff\",\"ms\":1}\n"
+        "{\"t\":\"ranks\",\"step\":12,\"steps\":12,\"compute_ms\":[40,40,50],\"data_ms\":[1,1,1],\"wait_ms\":[2,2,2]}\n");
+    put("small", "events.jsonl", "{\"t\":\"event\",\"at\":\"2026-11-24T12:00:00Z\",\"kind\":\"resume\",\"step\":5,\"text\":\"from step 5\"}\n");
+    put("small", "machine.jsonl",
+        "{\"t\":\"machine\",\"time\":1795521600,\"node\":0,\"disk_free\":5e9,\"cpu\":1.5,\"ranks\":[{\"rank\":0,\"watts\":100,\"watts_max\":120,\"resident\":1e9}]}\n"
+        "{\"t\":\"machine\",\"time\":1795521610,\"node\":0,\"disk_free\":4e9,\"cpu\":1.7,\"ranks\":[{\"rank\":0,\"watts\":110,\"watts_max\":130,\"resident\":1e9}]}\n");
+}
+
+static void small_page(void **state) {
+    size_t n, again;
+    (void)state;
+    put_small();
+    char *page = render((const char *const[]){"small"}, 1, &n), *file;
+    same_as("report.html", page, n);
+    OK(report_write_run("small"));
+    OK(io_read_file("small/report.html", 1 << 20, &file, &again));
+    assert_string_equal(file, page);
+    free(file);
+    free(page);
+}
+
+// A live page asks to be loaded anew, and is the same in all else.
+static void live_page(void **state) {
+    runlog *r;
+    char *page, *live;
+    size_t n, m;
+    (void)state;
+    put_small();
+    OK(runlog_open(&r, "small"));
+    OK(runlog_poll(r));
+    OK(report_render(&r, 1, false, &page, &n));
+    OK(report_render(&r, 1, true, &live, &m));
+    assert_null(strstr(page, "http-equiv=\"refresh\""));
+    assert_non_null(strstr(live, "<meta http-equiv=\"refresh\" content=\"10\">"));
+    assert_non_null(strstr(live, "default-src 'none'; style-src 'unsafe-inline'"));
+    assert_int_equal(report_render(&r, 0, false, &page, &n), ERR_USAGE);
+    runlog_close(r);
+    free(live);
+}
+
+static int count(const char *in, const char *what) {
+    int n = 0;
+    for (; (in = strstr(in, what)) != NULL; in += strlen(what)) n++;
+    return n;
+}
+
+// Whoever can write a sample, a setting, an event or a directory's name can't write a tag, nor an escape sequence.
+static void hostile(void **state) {
+    static const char evil[] = "</pre></title><script>x</script><img src=x onerror=y>\\u001b[31m";
+    static const char *const dirs[] = {"<i>evil", "small"};
+    char line[2048], *text = NULL;
+    size_t n;
+    (void)state;
+    put_small();
+    put_steps(dirs[0], 6, 1, 0.1, 100, false);
+    snprintf(line, sizeof line, "{\"t\":\"sample\",\"step\":6,\"prompt\":\"%s\",\"text\":\"%s\\ud800\xFF\"}\n", evil, evil);
+    put(dirs[0], "log.jsonl", line);
+    snprintf(line, sizeof line, "{\"t\":\"event\",\"at\":\"%s\",\"kind\":\"%s\",\"step\":1,\"text\":\"%s\"}\n", evil, evil, evil);
+    put(dirs[0], "events.jsonl", line);
+    put(dirs[0], "config.ini", "# lockstep <script>\n[<script>]\n<script> = \"<script>\x1b[31m\" ; bits x\n[optimizer]\nlr = <img> ; bits x\n");
+    put(dirs[0], "status.json", "{\"state\":\"<script>\",\"host\":\"<img>\",\"ranks\":[{\"rank\":0,\"host\":\"<script>\",\"device\":\"<img>\"}]}");
+    for (int both = 0; both < 2; both++) {
+        char *page = render(dirs, 1 + both, &n);
+        if (both == 0) assert_true(count(page, "&lt;script&gt;") >= 8);
+        assert_int_equal(count(page, "<script"), 0);
+        assert_int_equal(count(page, "<img"), 0);
+        assert_int_equal(count(page, "<i>"), 0);
+        assert_int_equal(count(page, "</pre>"), both == 0 ? 1 : 0);
+        assert_int_equal(count(page, "</title>"), 1 + count(page, "</title></line>"));
+        assert_int_equal(count(page, "\x1b"), 0);
+        free(page);
+    }
+    FILE *out = open_memstream(&text, &n);
+    OK(verb_compare(2, (char *[]){"<i>evil", "small"}, out));
+    fclose(out);
+    assert_int_equal(count(text, "\x1b"), 0);
+    free(text);
+}
+
+// Whatever is missing, single, constant, zero or below zero: a page, without a number that is none.
+static void odd_runs(void **state) {
+    static const struct {
+        const char *file, *text;
+    } odd[] = {
+        {"config.ini", "[run]\nsteps = 5 ; layout x\n"},
+        {"log.jsonl", ""},
+        {"log.jsonl", "{\"t\":\"step\",\"step\":1}\n"},
+        {"log.jsonl", "{\"t\":\"step\",\"step\":1,\"loss\":null,\"grad_norm\":null,\"skipped\":true}\n"},
+        {"log.jsonl", "{\"t\":\"step\",\"step\":7,\"loss\":2,\"grad_norm\":0,\"tokens\":0,\"ms\":0,\"tokens_per_s\":0,\"lr\":0}\n"},
+        {"log.jsonl", "{\"t\":\"step\",\"step\":1,\"loss\":-1,\"lr\":-1,\"ms\":-5}\n{\"t\":\"step\",\"step\":2,\"loss\":-1,\"lr\":-1,\"ms\":-5}\n"},
+        {"log.jsonl",
+         "{\"t\":\"step\",\"step\":1,\"loss\":1e38,\"time\":1e300}\n{\"t\":\"step\",\"step\":900000000000000,\"loss\":1e-38,\"time\":0}\n"},
+        {"log.jsonl", "{\"t\":\"eval\",\"step\":3,\"loss\":2}\n{\"t\":\"power\",\"step\":3,\"devices\":[{\"rank\":0,\"watts\":3}]}\n"},
+        {"log.jsonl", "{\"t\":\"ranks\",\"step\":3,\"compute_ms\":[1,2]}\n"},
+    };
+    char dir[16];
+    size_t n;
+    (void)state;
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
+        snprintf(dir, sizeof dir, "odd%zu", i);
+        put(dir, "log.jsonl", "");
+        put(dir, odd[i].file, odd[i].text);
+        char *page = render((const char *const[]){dir}, 1, &n), *text = NULL;
+        if (strstr(page, "\"nan") || strstr(page, "nan%") || strstr(page, "-nan") || strstr(page, "inf%") || strstr(page, ">nan") ||
+            strstr(page, ">inf"))
+            fail_msg("odd run %zu: %s", i, page);
+        assert_non_null(strstr(page, "</html>"));
+        free(page);
+        FILE *out = open_memstream(&text, &n);
+        OK(verb_compare(1, (char *[]){dir}, out));
+        fclose(out);
+        free(text);
+    }
+}
+
+// --- where runs part ---------------------------------------------------------------------------------------------------------------------
+
+static void parts(void **state) {
+    static const struct {
+        const char *a, *b, *text;
+    } cases[] = {
+        {"a", "same", "the same weights up to step 40, the last with a hash in both"},
+        {"a", "later", "the same weights at step 24, others at step 25"},
+        {"a", "rare", "the same weights at step 20, others at step 30"},
+        {"a", "never", "other weights from the first hash on, at step 1"},
+        {"a", "bare", "the same loss at step 29, another at step 30 (no hashes to compare: [log] hash_every)"},
+        {"bare", "bare2", "the same losses up to step 29 (no hashes to compare: [log] hash_every)"},
+        {"a", "none", "no step is in both logs"},
+    };
+    char text[PARTING_TEXT];
+    (void)state;
+    put_steps("a", 40, 1, 0.05, 100, true);
+    put_steps("same", 60, 1, 0.05, 100, true);
+    put_steps("later", 40, 1, 0.05, 25, true);
+    put_steps("rare", 40, 10, 0.05, 25, true);
+    put_steps("never", 40, 1, 0.05, 1, true);
+    put_steps("bare", 40, 1, 0.05, 30, false);
+    put_steps("bare2", 29, 1, 0.05, 100, false);
+    put("none", "config.ini", "");
+    put("same", "log.jsonl", "{\"t\":\"step\",\"step\":61,\"lo");  // torn
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        parting p;
+        OK(parting_of(&p, cases[i].a, cases[i].b));
+        assert_string_equal(parting_text(text, &p), cases[i].text);
+        parting back;
+        OK(parting_of(&back, cases[i].b, cases[i].a));
+        assert_true(back.shared == p.shared && back.other_hash == p.other_hash && back.other_loss == p.other_loss);
+    }
+    // The hash of a checkpoint is that of its step.
+    put_steps("kept", 40, 1, 0.05, 100, false);
+    put("kept", "log.jsonl", "{\"t\":\"checkpoint\",\"step\":40,\"hash\":\"0000000000000028\",\"ms\":1}\n");
+    parting p;
+    OK(parting_of(&p, "a", "kept"));
+    assert_true(p.hashed == 1 && p.same_hash == 40 && p.other_hash == 0 && p.shared == 40);
+}
+
+typedef struct found {
+    char text[512];
+} found;
+
+static void note(void *ctx, key_class class, const char *name, const char *const *value) {
+    found *f = ctx;
+    size_t n = strlen(f->text);
+    snprintf(f->text + n, sizeof f->text - n, "%d %s %s %s; ", (int)class, name, value[0] ? value[0] : "-", value[1] ? value[1] : "-");
+}
+
+static void other_settings(void **state) {
+    runlog *runs[2];
+    found f = {""};
+    (void)state;
+    put("x", "config.ini",
+        "[run]\nname = x ; layout\nsteps = 3 ; layout\n[log]\nevery = 1 ; local\n[optimizer]\nlr = 1 ; bits\nbeta1 = 0.9 ; bits\n");
+    put("y", "config.ini",
+        "[run]\nname = y ; layout\nsteps = 4 ; layout\n[log]\nevery = 2 ; local\n[optimizer]\nlr = 2 ; bits\nbeta1 = 0.9 ; bits\n[new]\nk = v ; bits\n");
+    for (int i = 0; i < 2; i++) {
+        OK(runlog_open(&runs[i], i ? "y" : "x"));
+        OK(runlog_poll(runs[i]));
+    }
+    parting_settings(runs, 2, note, &f);
+    assert_string_equal(f.text, "0 optimizer.lr 1 2; 1 run.steps 3 4; 2 log.every 1 2; 2 new.k - v; ");
+    for (int i = 0; i < 2; i++) runlog_close(runs[i]);
+}
+
+// --- the terminal ------------------------------------------------------------------------------------------------------------------------
+
+static char *compared(const char *locale, char **dirs, int n) {
+    char *text = NULL;
+    size_t size;
+    setenv("LC_ALL", locale, 1);
+    FILE *out = open_memstream(&text, &size);
+    OK(verb_compare(n, dirs, out));
+    fclose(out);
+    return text;
+}
+
+static void narrow(const char *text) {
+    int column = 0;
+    for (const char *s = text; *s; s++) {
+        column = *s == '\n' ? 0 : column + (((unsigned char)*s & 0xC0) != 0x80);
+        if (column > 80) fail_msg("a line of more than 80 characters ends before: %.40s", s);
+    }
+}
+
+static void in_the_terminal(void **state) {
+    char *dirs[] = {"a", "later", "a run with a name that is longer than its column"}, all[20000];
+    (void)state;
+    put_steps("a", 40, 1, 0.05, 100, true);
+    put_steps("later", 40, 1, 0.02, 25, true);
+    put_steps(dirs[2], 30, 10, 0.1, 25, true);
+    put("a", "config.ini",
+        "[optimizer]\nlr = 0.001 ; bits\n[sample]\nprompt = \"a\xC3\xA9 long text, with words and words and words and words and words and words\" ; layout\n");
+    put("later", "config.ini", "[optimizer]\nlr = 0.002 ; bits\n");
+    char *utf8 = compared("C.UTF-8", dirs, 3), *ascii = compared("C", dirs, 2);
+    narrow(utf8);
+    narrow(ascii);
+    for (const char *s = ascii; *s; s++) assert_true((unsigned char)*s < 0x80);
+    int n = snprintf(all, sizeof all, "%s---\n%s", utf8, ascii);
+    free(utf8);
+    free(ascii);
+    if (strstr(all, "\xE2\xA0") == NULL) {
+        print_message("no locale C.UTF-8 here\n");
+        skip();
+    }
+    same_as("compare.txt", all, (size_t)n);
+}
+
+static void usage(void **state) {
+    FILE *out = fopen("/dev/null", "w");
+    char *many[REPORT_RUNS + 1];
+    (void)state;
+    for (int i = 0; i <= REPORT_RUNS; i++) many[i] = "a";
+    put_steps("a", 4, 1, 0.05, 100, true);
+    assert_int_equal(verb_report(0, NULL, out), ERR_USAGE);
+    assert_int_equal(verb_compare(0, NULL, out), ERR_USAGE);
+    assert_int_equal(verb_report(REPORT_RUNS + 1, many, out), ERR_USAGE);
+    assert_int_equal(verb_compare(REPORT_RUNS + 1, many, out), ERR_USAGE);
+    assert_int_equal(verb_report(2, (char *[]){"a", "--out"}, out), ERR_USAGE);
+    assert_int_equal(verb_report(2, (char *[]){"a", "--in"}, out), ERR_USAGE);
+    assert_int_equal(verb_compare(2, (char *[]){"a", "--out"}, out), ERR_USAGE);
+    assert_int_equal(verb_report(1, (char *[]){"missing"}, out), ERR_DATA);
+    assert_int_equal(verb_report(3, (char *[]){"a", "--out", "no/such/place.html"}, out), ERR_IO);
+    OK(verb_report(4, (char *[]){"a", "a", "--out", "two.html"}, out));
+    OK(verb_compare(REPORT_RUNS, many, out));
+    OK(verb_report(REPORT_RUNS, many, out));
+    assert_int_equal(access("report.html", R_OK), 0);
+    fclose(out);
+}
+
+// --- numbers -----------------------------------------------------------------------------------------------------------------------------
+
+static void figures(void **state) {
+    static const struct {
+        figure kind;
+        double v;
+        int digits;
+        const char *text;
+    } cases[] = {{FIGURE_PLAIN, 43602, 3, "43.6k"},
+                 {FIGURE_PLAIN, 999.96, 4, "1k"},
+                 {FIGURE_PLAIN, 0, 3, "0"},
+                 {FIGURE_PLAIN, -0.25, 3, "-0.25"},
+                 {FIGURE_PLAIN, 1e-5, 3, "1e-05"},
+                 {FIGURE_WHOLE, 1234567, 0, "1,234,567"},
+                 {FIGURE_WHOLE, 999, 0, "999"},
+                 {FIGURE_WHOLE, -1000, 0, "-1,000"},
+                 {FIGURE_SMALL, 3e-4, 3, "3.0e-04"},
+                 {FIGURE_BYTES, 6.4e10, 3, "64 GB"},
+                 {FIGURE_BYTES, 512, 2, "512 B"},
+                 {FIGURE_SHARE, 0.412, 3, "41.2 %"},
+                 {FIGURE_SECONDS, 0.0123, 3, "12.3 ms"},
+                 {FIGURE_SECONDS, 5076, 3, "84 min 36 s"},
+                 {FIGURE_SECONDS, 7200, 3, "2 h 0 min"},
+                 {FIGURE_SECONDS, 200000, 3, "2 d 7 h"},
+                 {FIGURE_DATE, 1795521600, 0, "2026-11-24 12:00 UTC"},
+                 {FIGURE_DATE, 1e20, 0, "–"},
+                 {FIGURE_PLAIN, NAN, 3, "–"},
+                 {FIGURE_BYTES, INFINITY, 3, "–"}};
+    char text[FIGURE_TEXT];
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_string_equal(figure_text(text, cases[i].kind, cases[i].v, cases[i].digits), cases[i].text);
+}
+
+#define IN_A_DIRECTORY(test) cmocka_unit_test_setup_teardown(test, enter, leave)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        IN_A_DIRECTORY(small_page),     IN_A_DIRECTORY(live_page),       IN_A_DIRECTORY(hostile), IN_A_DIRECTORY(odd_runs),  IN_A_DIRECTORY(parts),
+        IN_A_DIRECTORY(other_settings), IN_A_DIRECTORY(in_the_terminal), IN_A_DIRECTORY(usage),   cmocka_unit_test(figures),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
