@@ -51,7 +51,7 @@ static const bad bad_files[] = {
     {"[run]\nevery = 1\n", ":2: [run] every: no such key. `every` is a key of [checkpoint] [eval] [sample] [log].", NULL, NULL},
     {"[run]\nlearning_rates = 1\n", ":2: [run] learning_rates: no such key. Did you mean `lr` of [optimizer]?", NULL, NULL},
     {"[log]\nxyzzy_plugh_plover = 7\n", ":2: [log] xyzzy_plugh_plover: no such key. The nearest is `",
-     "(keys: every hash_every jsonl tensorboard power_every ranks_every watch machine_every http http_token prom_file;", NULL},
+     "(keys: every hash_every jsonl tensorboard report power_every ranks_every watch machine_every http http_token prom_file;", NULL},
     {"\n[optimiser]\nlr = 1\n", ":2: [optimiser]: no such section. Did you mean [optimizer]? (sections: run device model data ", NULL, NULL},
     {"[Run]\n", ":1: [Run]: no such section. Did you mean [run]?", NULL, NULL},
 

@@ -332,7 +332,7 @@ static const char classes_of[] =
     "run.dir run.faults device.backend device.ranks device.threads device.simd device.graph device.check data.train data.val data.format "
     "data.prefetch data.retry pack.input pack.output pack.tokenizer pack.text_key pack.shard_tokens pack.val_fraction "
     "pack.compress reduce.nccl_library reduce.nccl_interface cluster.secret_file checkpoint.keep eval.text eval.choices sample.batch sample.tokenizer log.every "
-    "log.jsonl log.tensorboard log.ranks_every log.watch log.machine_every log.http log.http_token log.prom_file ";
+    "log.jsonl log.tensorboard log.report log.ranks_every log.watch log.machine_every log.http log.http_token log.prom_file ";
 
 static err_t list_name(void *ctx, const char *key, const char *value) {
     (void)value;

@@ -115,6 +115,7 @@ static void live_page(void **state) {
     assert_null(strstr(page, "http-equiv=\"refresh\""));
     assert_non_null(strstr(live, "<meta http-equiv=\"refresh\" content=\"10\">"));
     assert_non_null(strstr(live, "default-src 'none'; style-src 'unsafe-inline'"));
+    free(page);
     assert_int_equal(report_render(&r, 0, false, &page, &n), ERR_USAGE);
     runlog_close(r);
     free(live);

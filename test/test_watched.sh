@@ -74,7 +74,7 @@ refused() {
     train d
     expect 74 "$bin" report runs/d --out no/such/place.html
     one_line
-    [ "$("$bin" --help | grep -c 'lockstep report RUN_DIR\|lockstep compare RUN_DIR')" -eq 2 ] || fail "help lacks a verb"
+    "$bin" --help | grep -q 'lockstep report|compare RUN_DIR' || fail "the help lacks them"
 }
 
 try one_page

@@ -1,6 +1,8 @@
 // trainer/report/braille.c: see trainer/report/braille.h.
 #include "trainer/report/braille.h"
 
+#include "base/fmath.h"
+
 #include <langinfo.h>
 #include <locale.h>
 #include <math.h>
@@ -18,7 +20,7 @@ typedef struct canvas {
     bool log_y;
 } canvas;
 
-static double scale(const canvas *c, double y) { return c->log_y ? log(y) : y; }
+static double scale(const canvas *c, double y) { return c->log_y ? fm_log(y) : y; }
 
 static int dot_x(const canvas *c, double x) { return (int)lrint((DOTS_X - 1) * (x - c->from) / (c->to - c->from)); }
 static int dot_y(const canvas *c, double y) {
@@ -105,7 +107,7 @@ static void print(FILE *out, const canvas *c, const braille_look *look) {
         char label[FIGURE_TEXT] = "";
         int end = BRAILLE_COLUMNS + 2;
         double part = 1 - (double)row / (BRAILLE_ROWS - 1), y = scale(c, c->low) + part * (scale(c, c->high) - scale(c, c->low));
-        if (row % 5 == 0) figure_text(label, FIGURE_PLAIN, c->log_y ? exp(y) : y, 3);
+        if (row % 5 == 0) figure_text(label, FIGURE_PLAIN, c->log_y ? fm_exp(y) : y, 3);
         while (end > 0 && !c->letter[row][end - 1] && (end > BRAILLE_COLUMNS || !c->dots[row][end - 1])) end--;
         fprintf(out, "%*s %s", LABEL - 1, label, look->utf8 ? "\xE2\x94\x82" : "|");
         for (int column = 0; column < end; column++) print_cell(out, c, look, row, column);

@@ -1,6 +1,8 @@
 // trainer/report/chart.c: see trainer/report/chart.h.
 #include "trainer/report/chart.h"
 
+#include "base/fmath.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,14 +29,16 @@ typedef struct axis {
 static double place(const axis *a, double v) {
     if (a->log) {
         v = v < a->from ? a->from : v;
-        return log(v / a->from) / log(a->to / a->from);
+        return fm_log(v / a->from) / fm_log(a->to / a->from);
     }
     return (v - a->from) / (a->to - a->from);
 }
 
+static double log_10(double v) { return fm_log(v) / fm_log(10); }
+
 // A step of 1, 2 or 5 times a power of ten, of which at most `most` fit.
 static double nice(double range, int most) {
-    double rough = range / most, ten = pow(10, floor(log10(rough))), m = rough / ten;
+    double rough = range / most, ten = fm_pow(10, (int64_t)floor(log_10(rough) + 1e-12)), m = rough / ten * (1 - 1e-12);
     return ten * (m <= 1 ? 1 : m <= 2 ? 2 : m <= 5 ? 5 : 10);
 }
 
@@ -54,12 +58,12 @@ int chart_ticks(double tick[CHART_TICKS], double from, double to, int most) {
 // 1, 2, 3, 5 of each decade, or fewer of more decades. Within one decade there may be too few of these: then as on a linear axis.
 static void log_ticks(axis *a, int most) {
     static const double four[] = {1, 2, 3, 5}, three[] = {1, 2, 5};
-    double decades = log10(a->to / a->from);
+    double decades = log_10(a->to / a->from);
     int every = (int)ceil(decades / most), count = decades < 1.3 ? 4 : decades < 2.2 ? 3 : 1;
     const double *of = count == 4 ? four : three;
-    for (double k = floor(log10(a->from)); k <= ceil(log10(a->to)); k += every)
+    for (double k = floor(log_10(a->from)); k <= ceil(log_10(a->to)); k += every)
         for (int i = 0; i < count && a->ticks < CHART_TICKS; i++) {
-            double v = of[i] * pow(10, k);
+            double v = of[i] * fm_pow(10, (int64_t)k);
             if (v >= a->from * (1 - 1e-9) && v <= a->to * (1 + 1e-9)) a->tick[a->ticks++] = v;
         }
     if (a->ticks >= 2) return;
@@ -114,8 +118,10 @@ static axis y_axis(const chart *c) {
     bool is_log = c->log_y && least > 0;
     if (!isfinite(least)) least = 0, most = 1;
     if (c->from_zero && least > 0) least = 0;
-    if (is_log) most *= pow(most / least, 0.04), least /= pow(most / least, 0.02);
-    else most += 0.05 * (most - least), least -= c->from_zero ? 0 : 0.04 * (most - least);
+    if (is_log) {
+        double share = fm_exp(0.03 * fm_log(most / least));
+        most *= share, least /= share;
+    } else most += 0.05 * (most - least), least -= c->from_zero ? 0 : 0.04 * (most - least);
     return axis_of(least, most, is_log, c->wide ? 6 : 4, c->y);
 }
 
@@ -183,34 +189,54 @@ static void draw_layer(html *h, const layer *l, const chart *c, const axis *x, c
     html_put(h, "\"/>");
 }
 
-// Events. Those that are nearer than half a percent to each other are one line, with all their names.
+// Events at about one place.
+typedef struct mark {
+    double at;  // part of the axis
+    int64_t step;
+    char kinds[4 * RUNLOG_WORD];  // "stop, resume"
+} mark;
+
+static void add_kind(mark *m, const char *kind) {
+    size_t n = strlen(m->kinds);
+    if (strstr(m->kinds, kind) || n + strlen(kind) + 3 > sizeof m->kinds) return;
+    snprintf(m->kinds + n, sizeof m->kinds - n, "%s%s", n ? ", " : "", kind);
+}
+
+static void draw_line(html *h, const mark *m, int height) {
+    char when[FIGURE_TEXT];
+    html_put(h, "<line class=\"m\" x1=\"%.2f%%\" x2=\"%.2f%%\" y2=\"%d\"><title>step %s: ", 100 * m->at, 100 * m->at, height,
+             figure_text(when, FIGURE_WHOLE, (double)m->step, 0));
+    html_text(h, m->kinds);
+    html_put(h, "</title></line>");
+}
+
+// *free: from where on there is room for a name.
+static void draw_name(html *h, const mark *m, double *free) {
+    if (m->at < *free || m->at > 0.92) return;
+    html_put(h, "<text class=\"n\" x=\"%.2f%%\" y=\"9\" dx=\"4\">", 100 * m->at);
+    html_text(h, m->kinds);
+    html_put(h, "</text>");
+    *free = m->at + 0.02 + 0.0085 * (double)strlen(m->kinds);
+}
+
+// Those that are nearer than half a percent to the one before are one line, with all their names.
 static void draw_marks(html *h, const chart *c, const axis *x, int height) {
-    double last = -1, named = -1;
-    int in = 0;
-    bool open = false;
-    for (int i = 0; c->marks && i < c->marks->marks && in < 60; i++) {
-        const runlog_mark *m = &c->marks->mark[i];
-        double v = isnan(c->marks_from) ? (double)(m->step < 1 ? 1 : m->step) : m->time - c->marks_from, at = place(x, v);
-        char when[FIGURE_TEXT];
+    enum { MOST = 60 };
+    mark m[MOST];
+    int n = 0;
+    double free = 0;
+    for (int i = 0; c->marks && i < c->marks->marks; i++) {
+        const runlog_mark *e = &c->marks->mark[i];
+        double v = isnan(c->marks_from) ? (double)(e->step < 1 ? 1 : e->step) : e->time - c->marks_from, at = place(x, v);
         if (!(at >= -0.001 && at <= 1.001)) continue;
-        if (open && fabs(at - last) < 0.005) {
-            html_put(h, ", ");
-            html_text(h, m->kind);
-            continue;
+        if (n == 0 || fabs(at - m[n - 1].at) >= 0.005) {
+            if (n == MOST) break;
+            m[n++] = (mark){.at = at, .step = e->step};
         }
-        if (open) html_put(h, "</title></line>");
-        if (c->wide && (named < 0 || at - named > 0.08) && at < 0.93) {
-            html_put(h, "<text class=\"n\" x=\"%.2f%%\" y=\"9\" dx=\"4\">", 100 * at);
-            html_text(h, m->kind);
-            html_put(h, "</text>");
-            named = at;
-        }
-        html_put(h, "<line class=\"m\" x1=\"%.2f%%\" x2=\"%.2f%%\" y2=\"%d\"><title>step %s: ", 100 * at, 100 * at, height,
-                 figure_text(when, FIGURE_WHOLE, (double)m->step, 0));
-        html_text(h, m->kind);
-        open = true, last = at, in++;
+        add_kind(&m[n - 1], e->kind);
     }
-    if (open) html_put(h, "</title></line>");
+    for (int i = 0; i < n; i++) draw_line(h, &m[i], height);
+    for (int i = 0; i < n && c->wide; i++) draw_name(h, &m[i], &free);
 }
 
 static void draw_grid(html *h, const chart *c, const axis *x, const axis *y, int height) {

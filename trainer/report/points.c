@@ -1,6 +1,8 @@
 // trainer/report/points.c: from buckets to what is drawn.
 #include "trainer/report/chart.h"
 
+#include "base/fmath.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -34,7 +36,7 @@ points points_smooth(const points *p, double over) {
         // At its steep beginning a curve must not be drawn towards what comes later: there as many on both sides.
         int near = reach < i ? reach : i, end = p->n - 1 - i < near ? p->n - 1 - i : near;
         for (int k = -near; k <= end; k++) {
-            double w = exp(-0.5 * k * k / (over * over));
+            double w = fm_exp(-0.5 * k * k / (over * over));
             sum += w * p->at[i + k].y, weights += w;
         }
         double y = sum / weights;
