@@ -293,13 +293,14 @@ static void in_the_terminal(void **state) {
     put("a", "config.ini",
         "[optimizer]\nlr = 0.001 ; bits\n[sample]\nprompt = \"a\xC3\xA9 long text, with words and words and words and words and words and words\" ; layout\n");
     put("later", "config.ini", "[optimizer]\nlr = 0.002 ; bits\n");
-    char *utf8 = compared("C.UTF-8", dirs, 3), *ascii = compared("C", dirs, 2);
+    char *utf8 = compared("C.UTF-8", dirs, 3), *ascii = compared("C", dirs, 2), *twice = compared("C.UTF-8", (char *[]){"a", "a"}, 2);
     narrow(utf8);
     narrow(ascii);
     for (const char *s = ascii; *s; s++) assert_true((unsigned char)*s < 0x80);
-    int n = snprintf(all, sizeof all, "%s---\n%s", utf8, ascii);
+    int n = snprintf(all, sizeof all, "%s---\n%s---\n%s", utf8, ascii, twice);
     free(utf8);
     free(ascii);
+    free(twice);
     if (strstr(all, "\xE2\xA0") == NULL) {
         print_message("no locale C.UTF-8 here\n");
         skip();

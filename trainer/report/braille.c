@@ -43,19 +43,21 @@ static void line(canvas *c, int x0, int y0, int x1, int y1, int curve) {
     }
 }
 
+static bool usable(const canvas *c, const point *p) { return isfinite(p->y) && (!c->log_y || p->y > 0); }
+
 // Its name stands after its end, and, as colours may be missing, once on the curve, each curve's elsewhere.
 static void name_curve(canvas *c, const points *p, int curve, int curves, bool also_inside) {
     char letter = (char)('A' + curve);
     const point *end = &p->at[p->n - 1];
-    int row = dot_y(c, end->y) / 4, column = dot_x(c, end->x) / 2 + 1;
-    for (int tries = 0; tries < BRAILLE_ROWS && c->letter[row][column]; tries++) row = (row + 1) % BRAILLE_ROWS;
+    int at = dot_y(c, end->y) / 4, column = dot_x(c, end->x) / 2 + 1, row = at;
+    for (int away = 1; away < 2 * BRAILLE_ROWS && (row < 0 || row >= BRAILLE_ROWS || c->letter[row][column]); away++)
+        row = at + (away % 2 ? -1 : 1) * (away + 1) / 2;  // the nearest free one
+    if (row < 0 || row >= BRAILLE_ROWS) return;
     c->letter[row][column] = letter;
     if (!also_inside) return;
-    const point *at = &p->at[(int)((double)p->n * (curve + 1) / (curves + 1))];
-    c->letter[dot_y(c, at->y) / 4][dot_x(c, at->x) / 2] = letter;
+    const point *inside = &p->at[(int)((double)p->n * (curve + 1) / (curves + 1))];
+    if (usable(c, inside)) c->letter[dot_y(c, inside->y) / 4][dot_x(c, inside->x) / 2] = letter;
 }
-
-static bool usable(const canvas *c, const point *p) { return isfinite(p->y) && (!c->log_y || p->y > 0); }
 
 static bool set_axes(canvas *c, const points *curves, int n, bool log_y) {
     *c = (canvas){.from = INFINITY, .to = -INFINITY, .low = INFINITY, .high = -INFINITY, .log_y = log_y};
