@@ -135,6 +135,7 @@ static void hostile(void **state) {
     size_t n;
     (void)state;
     put_small();
+    put(dirs[0], "log.jsonl", "{\"t\":\"step\",\"step\":1,\"loss\":3,\"<img>s\":5,\"<img>s_per_s\":7,\"ms\":1}\n");
     put_steps(dirs[0], 6, 1, 0.1, 100, false);
     snprintf(line, sizeof line, "{\"t\":\"sample\",\"step\":6,\"prompt\":\"%s\",\"text\":\"%s\\ud800\xFF\"}\n", evil, evil);
     put(dirs[0], "log.jsonl", line);

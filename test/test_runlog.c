@@ -102,6 +102,8 @@ static void plain_text(void **state) {
         const char *in, *out;
     } cases[] = {{"a\\nb\\t\\\"\\\\\\/", "a\nb\t\"\\/"},
                  {"\\u00e9\\u20ac\\ud83d\\ude00", "\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80"},
+                 {"\\udbff\\udfff\\ud800\\udc00", "\xF4\x8F\xBF\xBF\xF0\x90\x80\x80"},
+                 {"\xE2\x82\xAC\xF0\x9F\x98\x80", "\xE2\x82\xAC\xF0\x9F\x98\x80"},
                  {"\\ud83d", "\xEF\xBF\xBD"},
                  {"\\ud83d\\u0041", "\xEF\xBF\xBD"
                                     "A"},

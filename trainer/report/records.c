@@ -61,9 +61,11 @@ static bool read_step(const runlog *r, const char *line, size_t n, step_line *x)
     return scan_end(&s) && x->step >= 1 && x->step <= 1e15;
 }
 
-// What is counted has its name in two keys. It is learned from the first record.
+// What is counted has its name in two keys. It is learned from the first record. It becomes a part of titles, so it must be a word.
 static bool learn_unit(runlog *r, const scan_text *unit) {
     if (!unit->n || unit->n >= sizeof r->unit || r->records) return false;
+    for (size_t i = 0; i < unit->n; i++)
+        if (!((unit->at[i] >= 'a' && unit->at[i] <= 'z') || unit->at[i] == '_')) return false;
     snprintf(r->unit, sizeof r->unit, "%.*s", (int)unit->n, unit->at);
     snprintf(r->units_key, sizeof r->units_key, "%ss", r->unit);
     snprintf(r->rate_key, sizeof r->rate_key, "%ss_per_s", r->unit);
@@ -107,7 +109,7 @@ static void add_step(runlog *r, const step_line *x) {
     r->last_step = step;
     r->skipped += f[CURVE_SKIPPED] > 0;
     if (isfinite(f[CURVE_LOSS]) && !(f[CURVE_LOSS] >= r->lowest_loss)) r->lowest_loss = f[CURVE_LOSS], r->lowest_step = step;
-    r->loss = f[CURVE_LOSS], r->grad_norm = f[CURVE_GRAD_NORM], r->lr = f[CURVE_LR], r->loss_scale = f[CURVE_LOSS_SCALE];
+    r->loss = f[CURVE_LOSS];
     if (isfinite(f[CURVE_MFU])) r->mfu = f[CURVE_MFU];
     if (isfinite(x->units)) r->units = x->units;
     keep_hash(r, x->hash, step);
@@ -145,7 +147,7 @@ static void take_eval(runlog *r, scan s) {
     sheet_add(&r->early, EARLY_EVAL, sheet_find(&r->early, step, NULL), loss);
     for (int k = 0; k < 4; k++) sheet_add(&r->steps, CURVE_ACCURACY + k, i, value[k]);
     if (!isfinite(loss)) return;
-    r->evals++, r->eval_loss = loss, r->eval_step = (int64_t)step;
+    r->evals++, r->eval_loss = loss;
     if (isfinite(best) && best_step >= 0 && best_step <= 1e15) r->best = best, r->best_step = (int64_t)best_step;
     else if (!(loss >= r->best)) r->best = loss, r->best_step = (int64_t)step;
 }
@@ -159,7 +161,6 @@ static void take_checkpoint(runlog *r, scan s) {
         else scan_skip(&s);
     }
     if (!(step >= 0 && step <= 1e15)) return;
-    r->checkpoints++, r->checkpoint_step = (int64_t)step;
     keep_hash(r, hash, (int64_t)step);
 }
 
@@ -366,8 +367,8 @@ void runlog_forget(runlog *r) {
     r->records = r->first_step = r->last_step = r->skipped = r->lowest_step = 0;
     r->first_time = r->last_time = NAN;
     r->trained_s = 0;
-    r->loss = r->lowest_loss = r->grad_norm = r->lr = r->loss_scale = r->units = r->mfu = r->eval_loss = r->best = NAN;
-    r->eval_step = r->best_step = r->evals = r->checkpoint_step = r->checkpoints = r->hash_step = r->samples = 0;
+    r->loss = r->lowest_loss = r->units = r->mfu = r->eval_loss = r->best = NAN;
+    r->best_step = r->evals = r->hash_step = r->samples = 0;
     r->hash[0] = 0;
     r->measured = false;
     r->rank_step = r->rank_count = 0;

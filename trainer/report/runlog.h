@@ -19,43 +19,24 @@
 #include <stdint.h>
 #include <stdio.h>
 
-// Curves of log.jsonl, over steps. Times are milliseconds of a step; STEP_UNITS counts tokens (or whatever is counted), ELAPSED seconds.
+// clang-format off
+// Curves of log.jsonl, over steps. Times are milliseconds of a step; UNITS counts tokens (or whatever is counted), ELAPSED seconds. Then evaluations;
+// power records, with watts, degrees and clocks of each device; ranks records, means over ranks.
 #define RUNLOG_STEP_FIELDS(X) \
-    X(LOSS, "loss") \
-    X(GRAD_NORM, "grad_norm") \
-    X(LR, "lr") \
-    X(MS, "ms") \
-    X(MFU, "mfu") \
-    X(DATA_MS, "data_wait_ms") \
-    X(WAIT_MS, "comm_wait_ms") \
-    X(COMM_MS, "comm_ms") \
-    X(HIDDEN, "comm_hidden") \
-    X(SLOWEST_MS, "slowest_compute_ms") \
-    X(MEDIAN_MS, "median_compute_ms") X(LOSS_SCALE, "loss_scale") X(SKIPPED, "skipped") X(RESIDENT, "resident") X(DEVICE_BYTES, "device_bytes")
+    X(LOSS, "loss") X(GRAD_NORM, "grad_norm") X(LR, "lr") X(MS, "ms") X(MFU, "mfu") X(DATA_MS, "data_wait_ms") X(WAIT_MS, "comm_wait_ms") \
+    X(HIDDEN, "comm_hidden") X(LOSS_SCALE, "loss_scale") X(SKIPPED, "skipped") X(RESIDENT, "resident") X(DEVICE_BYTES, "device_bytes")
 typedef enum curve {
 #define RUNLOG_NAME(name, key) CURVE_##name,
     RUNLOG_STEP_FIELDS(RUNLOG_NAME)
 #undef RUNLOG_NAME
-        STEP_FIELDS,
-    CURVE_UNITS = STEP_FIELDS,
-    CURVE_RATE,
-    CURVE_ELAPSED,  // of steps, too
-    CURVE_EVAL,
-    CURVE_ACCURACY,
-    CURVE_BITS,
-    CURVE_ACC,
-    CURVE_ACC_NORM,  // evaluations
-    CURVE_WATTS,
-    CURVE_JOULES,
-    CURVE_CELSIUS,
-    CURVE_MHZ,  // power records; watts, degrees and clocks of each device
-    CURVE_R_COMPUTE,
-    CURVE_R_DATA,
-    CURVE_R_WAIT,
-    CURVE_R_STAGES,
-    CURVE_R_TENSOR,  // ranks records: means over ranks
+    STEP_FIELDS,
+    CURVE_UNITS = STEP_FIELDS, CURVE_RATE, CURVE_ELAPSED,
+    CURVE_EVAL, CURVE_ACCURACY, CURVE_BITS, CURVE_ACC, CURVE_ACC_NORM,
+    CURVE_WATTS, CURVE_JOULES, CURVE_CELSIUS, CURVE_MHZ,
+    CURVE_R_COMPUTE, CURVE_R_DATA, CURVE_R_WAIT, CURVE_R_STAGES, CURVE_R_TENSOR,
     CURVES
 } curve;
+// clang-format on
 
 // Curves over the logarithm of the step: their beginning is as fine as their end.
 typedef enum early_curve { EARLY_LOSS, EARLY_UNITS, EARLY_EVAL, EARLY_CURVES } early_curve;
@@ -152,11 +133,10 @@ typedef struct runlog {
     int64_t records, first_step, last_step, skipped;  // step records
     double first_time, last_time;                     // of step records, seconds since 1970; NaN: not known
     double trained_s;                                 // sum of the steps' times; those that were not logged count as the next one that was
-    double loss, lowest_loss, grad_norm, lr, loss_scale, units, mfu;  // of the last record; NaN: not known
+    double loss, lowest_loss, units, mfu;             // of the last record; NaN: not known
     int64_t lowest_step;
     double eval_loss, best;  // NaN: there was no evaluation
-    int64_t eval_step, best_step, evals;
-    int64_t checkpoint_step, checkpoints, hash_step;
+    int64_t best_step, evals, hash_step;
     char hash[RUNLOG_WORD];  // of hash_step: the newest that was logged, of a step or a checkpoint
     bool measured;           // the log has times of the clock
     int world;               // as far as the records know, 0: not
