@@ -308,6 +308,31 @@ static void slow_rank(void **state) {
     drop_dir(dir);
 }
 
+// Ranks are compared with those of their stage, lane for lane, as lanes are dealt.
+static void alike(void **state) {
+    static const struct {
+        const char *settings, *times;
+    } cases[] = {{"[batch]\nlanes = 4\n", "20,20,40"},
+                 {"[batch]\nlanes = 4\n[parallel]\nzero = 2\n", "40,20,20"},
+                 {"[batch]\nlanes = 2\n[parallel]\npipeline = 2\n", "10,10,30,30"},
+                 {"[batch]\nlanes = 8\n[parallel]\npipeline = 2\ntensor = 2\n", "20,20,30,30,30,30,7,7,10.5,10.5,10.5,10.5"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *dir = make_dir(), line[512];
+        append(dir, "config.ini", cases[i].settings);
+        snprintf(line, sizeof line, "{\"t\":\"ranks\",\"step\":5,\"compute_ms\":[%s],\"before_ms\":[3,4],\"after_ms\":[]}\n", cases[i].times);
+        append(dir, "log.jsonl", line);
+        runlog *r = open_log(dir);
+        assert_int_equal(r->heat.rows, r->world);
+        assert_true(r->world >= 3);
+        for (int row = 0; row < r->heat.rows; row++)
+            if (fabs(r->heat.sum[row][4] - 1) > 1e-6 || r->heat.n[row][4] != 1) fail_msg("case %zu, rank %d: %g", i, row, r->heat.sum[row][4]);
+        assert_true(mean_at(r, CURVE_R_STAGES, 4) == 3.5);
+        runlog_close(r);
+        drop_dir(dir);
+    }
+}
+
 // --- settings --------------------------------------------------------------------------------------------------------------------------
 
 // What this build prints of a run is read back: exactly what was set differs.
@@ -358,9 +383,9 @@ static void other_units(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers),   cmocka_unit_test(what_is_json), cmocka_unit_test(plain_text),  cmocka_unit_test(grows),
-        cmocka_unit_test(truncated), cmocka_unit_test(damaged),      cmocka_unit_test(too_long),    cmocka_unit_test(every_spike),
-        cmocka_unit_test(slow_rank), cmocka_unit_test(settings),     cmocka_unit_test(other_units),
+        cmocka_unit_test(numbers),   cmocka_unit_test(what_is_json), cmocka_unit_test(plain_text), cmocka_unit_test(grows),
+        cmocka_unit_test(truncated), cmocka_unit_test(damaged),      cmocka_unit_test(too_long),   cmocka_unit_test(every_spike),
+        cmocka_unit_test(slow_rank), cmocka_unit_test(alike),        cmocka_unit_test(settings),   cmocka_unit_test(other_units),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -227,14 +227,19 @@ static void take_power(runlog *r, scan s) {
 
 // --- ranks -------------------------------------------------------------------------------------------------------------------------------
 
-// Lanes that a rank of data parallelism runs, of the `world` that share them.
+static int whole_number(const runlog *r, const char *name, int least) {
+    double v = runlog_number(r, name);
+    return v >= least && v <= 1e6 ? (int)v : least;
+}
+
+// Lanes that a rank runs, of the `world` ranks: in turns from ZeRO stage 2 on, else a range (comm/ordered.h).
 static double lanes_of(const runlog *r, int rank, int world) {
-    double stages = runlog_number(r, "parallel.pipeline"), tensor = runlog_number(r, "parallel.tensor"), lanes = runlog_number(r, "batch.lanes");
-    int alike = world / (stages >= 1 ? (int)stages : 1) / (tensor >= 1 ? (int)tensor : 1), t = tensor >= 1 ? (int)tensor : 1;
-    if (!(lanes >= 1 && lanes <= 1e6) || alike < 1) return 1;
-    int d = rank / t % alike;
-    int64_t all = (int64_t)lanes, n = (d + 1) * all / alike - d * all / alike;
-    return n ? (double)n : 1;
+    int tensor = whole_number(r, "parallel.tensor", 1), lanes = whole_number(r, "batch.lanes", 1);
+    int alike = world / whole_number(r, "parallel.pipeline", 1) / tensor;
+    if (alike < 1) return 1;
+    int d = rank / tensor % alike, range = (int)((int64_t)(d + 1) * lanes / alike - (int64_t)d * lanes / alike);
+    int n = whole_number(r, "parallel.zero", 0) >= 2 ? (lanes - d + alike - 1) / alike : range;
+    return n > 0 ? n : 1;
 }
 
 static int by_value(const void *a, const void *b) {
