@@ -16,9 +16,12 @@ typedef enum fault_point {
     FAULT_SYNC,    // an fsync returns EIO
     FAULT_RENAME,  // a commit rename returns EIO
     FAULT_FLIP,    // a checkpoint write succeeds, and a bit of what it wrote is wrong
+    FAULT_SLOW,    // a dataset read takes FAULT_SLOW_MS longer
     FAULT_UNIT,    // a unit of a pipeline's table: the process is killed before it computes (trainer/step/executor.c)
     FAULT_POINTS,
 } fault_point;
+
+enum { FAULT_SLOW_MS = 250 };
 
 typedef struct fault_list {
     atomic_long seen[FAULT_POINTS];                 // how often the point was passed

@@ -31,9 +31,8 @@ struct loader {
     int ahead;
     int64_t calm, spare;  // batches since the last wait or change of depth; fewest ready batches in that time
     double wait_s;
-    int64_t bytes;
-    quantiles read_s;
-    bool held;  // the trainer is using batch taken-1
+    quantiles read_s;  // of one micro-batch each
+    bool held;         // the trainer is using batch taken-1
     bool stop, failed;
     err_record failure;
 };
@@ -42,12 +41,6 @@ static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; 
 
 // Bytes of input k of a batch, in whole pages.
 static int64_t part_bytes(const loader_options *o, int k) { return round_up(o->micro * (int64_t)spec_bytes(&o->in[k]), PAGE); }
-
-static int64_t batch_bytes(const loader_options *o) {
-    int64_t sample = 0;
-    for (int k = 0; k < o->inputs; k++) sample += (int64_t)spec_bytes(&o->in[k]);
-    return o->micro * sample;
-}
 
 static int64_t slot_bytes(const loader_options *o) {
     int64_t all = 0;
@@ -103,8 +96,7 @@ static void *run(void *arg) {
         double from = clock_now();
         err_t rc = fill(l, &b);
         pthread_mutex_lock(&l->lock);
-        quantiles_add(&l->read_s, clock_now() - from);
-        if (rc == ERR_OK) l->produced++, l->bytes += batch_bytes(&l->o);
+        if (rc == ERR_OK) l->produced++, quantiles_add(&l->read_s, clock_now() - from);
         else l->failed = true, l->failure = *err_last();
         pthread_cond_signal(&l->more);
     }
@@ -198,11 +190,12 @@ err_t loader_next(loader *l, batch *out) {
 }
 
 loader_stats loader_about(loader *l) {
+    source_info from = source_about(l->from);
     pthread_mutex_lock(&l->lock);
     loader_stats s = {.wait_s = l->wait_s,
                       .depth = l->ahead,
-                      .retries = source_about(l->from).retries,
-                      .bytes = l->bytes,
+                      .retries = from.retries,
+                      .bytes = from.read,
                       .read_p50_s = quantiles_at(&l->read_s, 0.5),
                       .read_p99_s = quantiles_at(&l->read_s, 0.99)};
     pthread_mutex_unlock(&l->lock);

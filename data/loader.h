@@ -30,8 +30,8 @@ typedef struct loader_stats {
     double wait_s;                  // total time that the trainer has waited for batches
     int depth;                      // batches that the loader now reads ahead: grows when the trainer had to wait, shrinks when it never does
     int64_t retries;                // reads that failed first and succeeded later
-    int64_t bytes;                  // of all samples that were read, as they go to the trainer
-    double read_p50_s, read_p99_s;  // time of reading a micro-batch: of the last 1024; 0: none yet
+    int64_t bytes;                  // read of files, as they are stored; what is kept in memory is not read again
+    double read_p50_s, read_p99_s;  // time of reading a micro-batch, seconds: of the last 1024 that are done; 0: none yet
 } loader_stats;
 
 int64_t loader_bytes(const loader_options *o);
@@ -43,6 +43,7 @@ err_t loader_open(loader **out, source *from, const loader_options *o);
 // the error of a read whose retries all failed, with file and offset. ERR_DATA past last_step.
 err_t loader_next(loader *l, batch *out);
 
+// Any thread. Takes the loader's lock for an instant, as loader_next does.
 loader_stats loader_about(loader *l);
 void loader_close(loader *l);
 

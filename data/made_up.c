@@ -26,7 +26,6 @@ static err_t made_up_verify(source *s, void (*report)(void *ctx, const char *tex
 }
 
 static void made_up_cancel(source *s, bool cancelled) { (void)s, (void)cancelled; }
-static int64_t made_up_retries(const source *s) { return (void)s, 0; }
 
 static void made_up_close(source *s) {
     made_up *x = (made_up *)s;
@@ -34,8 +33,7 @@ static void made_up_close(source *s) {
     free(x);
 }
 
-static const source_type type = {
-    .read = made_up_read, .verify = made_up_verify, .cancel = made_up_cancel, .retries = made_up_retries, .close = made_up_close};
+static const source_type type = {.read = made_up_read, .verify = made_up_verify, .cancel = made_up_cancel, .close = made_up_close};
 
 static void fill(void *to, const tensor_spec *t, int64_t count, uint64_t seed, uint32_t which) {
     for (int64_t i = 0; i < count; i++) {

@@ -94,10 +94,13 @@ static void mix_cancel(source *s, bool cancelled) {
     for (int k = 0; k < s->parts; k++) source_cancel(((mix *)s)->part[k], cancelled);
 }
 
-static int64_t mix_retries(const source *s) {
-    int64_t all = 0;
-    for (int k = 0; k < s->parts; k++) all += source_about(((const mix *)s)->part[k]).retries;
-    return all;
+static void mix_counts(const source *s, int64_t *retries, int64_t *read) {
+    *retries = *read = 0;
+    for (int k = 0; k < s->parts; k++) {
+        source_info part = source_about(((const mix *)s)->part[k]);
+        *retries += part.retries;
+        *read += part.read;
+    }
 }
 
 static void mix_close(source *s) {
@@ -113,7 +116,7 @@ static void mix_close(source *s) {
 }
 
 static const source_type type = {
-    .read = mix_read, .at = mix_at, .verify = mix_verify, .cancel = mix_cancel, .retries = mix_retries, .close = mix_close};
+    .read = mix_read, .at = mix_at, .verify = mix_verify, .cancel = mix_cancel, .counts = mix_counts, .close = mix_close};
 
 // --- opening -----------------------------------------------------------------------------------------------------------
 

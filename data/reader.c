@@ -19,6 +19,7 @@ void reader_open(reader *r, int retry, fault_list *faults) {
     r->faults = faults;
     r->most = READER_OPEN_MAX;
     atomic_init(&r->retries, 0);
+    atomic_init(&r->bytes, 0);
     pthread_mutex_init(&r->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -33,6 +34,11 @@ void reader_share(reader *r, int readers) {
 void reader_close(reader *r) {
     pthread_cond_destroy(&r->wake);
     pthread_mutex_destroy(&r->lock);
+}
+
+void reader_counts(const reader *r, int64_t *retries, int64_t *read) {
+    *retries = atomic_load(&r->retries);
+    *read = atomic_load(&r->bytes);
 }
 
 void reader_cancel(reader *r, bool cancelled) {
@@ -99,8 +105,7 @@ static err_t read_once(reader *r, data_file *f, int64_t offset, void *dst, int64
 }
 
 // Sleeps; false: cancelled.
-static bool back_off(reader *r, int tries) {
-    int64_t ms = (int64_t)BACKOFF_MS << (tries - 1 < BACKOFF_DOUBLINGS ? tries - 1 : BACKOFF_DOUBLINGS);
+static bool doze(reader *r, int64_t ms) {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += ms / 1000;
@@ -113,9 +118,13 @@ static bool back_off(reader *r, int tries) {
     return go_on;
 }
 
+static bool back_off(reader *r, int tries) { return doze(r, (int64_t)BACKOFF_MS << (tries - 1 < BACKOFF_DOUBLINGS ? tries - 1 : BACKOFF_DOUBLINGS)); }
+
 err_t reader_read(reader *r, data_file *f, int64_t offset, void *dst, int64_t n) {
+    if (fault_hit(r->faults, FAULT_SLOW)) doze(r, FAULT_SLOW_MS);
     for (int tries = 1;; tries++) {
         err_t rc = read_once(r, f, offset, dst, n);
+        if (rc == ERR_OK) atomic_fetch_add(&r->bytes, n);
         if (rc == ERR_OK && tries > 1) atomic_fetch_add(&r->retries, 1);
         if (rc != ERR_IO) return rc;
         reader_drop(r, f);  // after an error on a network file system only a new descriptor may work

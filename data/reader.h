@@ -2,7 +2,7 @@
 // new descriptor and a growing pause, so that a network file system may come back; a file that was replaced in between is refused. Reads use
 // pread, never a mapping: a file that shrinks or a disk that fails must be an error, not a SIGBUS.
 //
-// One thread at a time reads; reader_cancel() and the count of retries may be used from others.
+// One thread at a time reads; reader_cancel() and the counts may be used from others.
 #ifndef DATA_READER_H
 #define DATA_READER_H
 
@@ -30,6 +30,7 @@ typedef struct reader {
     int retry;
     fault_list *faults;
     atomic_llong retries;  // reads that failed first and succeeded later
+    atomic_llong bytes;    // that were read
     data_file *open[READER_OPEN_MAX];
     int hand;  // the next of open[] to be closed
     int most;  // of open[] are used
@@ -43,6 +44,9 @@ void reader_open(reader *r, int retry, fault_list *faults);
 // So many readers share the descriptors that one would hold: call it before the first read.
 void reader_share(reader *r, int readers);
 void reader_close(reader *r);
+
+// Reads that failed first and succeeded later, and the bytes that were read. Any thread.
+void reader_counts(const reader *r, int64_t *retries, int64_t *read);
 
 // true: a read that waits for its next retry fails now with ERR_INTERRUPTED, and so do later ones. false: retries work
 // again.

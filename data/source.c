@@ -12,7 +12,7 @@ void source_close(source *s) {
 
 source_info source_about(const source *s) {
     source_info about = s->about;
-    about.retries = s->type->retries(s);
+    if (s->type->counts) s->type->counts(s, &about.retries, &about.read);
     return about;
 }
 

@@ -37,6 +37,7 @@ typedef struct source_info {
     int files;
     char hash[17];    // first 16 hex digits of BLAKE2b-256 over what the files contain, whatever their names
     int64_t retries;  // reads that failed first and succeeded later
+    int64_t read;     // bytes that were read of the files so far, as they are stored
 } source_info;
 
 // One of the sources that a mix draws from.
@@ -53,7 +54,7 @@ typedef struct source_type {
     err_t (*read)(source *s, int64_t sample, void *const *out);  // out[k]: tensor k of source.tensor; NULL: unwanted
     err_t (*verify)(source *s, void (*report)(void *ctx, const char *text), void *ctx);
     void (*cancel)(source *s, bool cancelled);
-    int64_t (*retries)(const source *s);
+    void (*counts)(const source *s, int64_t *retries, int64_t *read);  // as in source_info; NULL: always 0
     void (*close)(source *s);
     int64_t (*at)(const source *s, uint64_t seed, int64_t n, bool shuffle);  // as source_at; NULL: every sample comes once an epoch
 } source_type;

@@ -650,6 +650,36 @@ static void test_hole_hash(void **state) {
     assert_string_equal(hash[0], hash[1]);
 }
 
+static int64_t retries_of(const dataset *d) {
+    int64_t retries, read;
+    dataset_counts(d, &retries, &read);
+    return retries;
+}
+
+// What is read counts once, however often it was tried; each way of storing tokens counts its own bytes.
+static void test_read_bytes(void **state) {
+    enum { N = 5000 };
+    place *p = *state;
+    uint8_t bytes[2 * N];
+    int32_t t[100];
+    int64_t retries, opened, read;
+    fault_list faults;
+    dataset *d;
+    put_le(bytes, 2, N, 0);
+    put_file(p, "raw.bin", bytes, sizeof bytes);
+    assert_ok(fault_parse(&faults, ""));
+    assert_ok(dataset_open(&d, &(dataset_options){.files = at(p, "raw.bin"), .retry = 2, .faults = &faults}));
+    dataset_counts(d, &retries, &opened);
+    assert_ok(fault_parse(&faults, "read@2x2"));
+    for (int k = 1; k <= 5; k++) {
+        assert_ok(dataset_read(d, 100 * k, 100, t));
+        dataset_counts(d, &retries, &read);
+        assert_int_equal(read - opened, 200 * k);
+    }
+    assert_int_equal(retries, 1);
+    dataset_close(d);
+}
+
 static void test_read_faults(void **state) {
     enum { N = 5000 };
     place *p = *state;
@@ -661,17 +691,17 @@ static void test_read_faults(void **state) {
     put_file(p, "raw.bin", bytes, sizeof bytes);
     assert_ok(fault_parse(&faults, "read@1x2"));  // while it is opened
     assert_ok(dataset_open(&d, &(dataset_options){.files = at(p, "raw.bin"), .retry = 2, .faults = &faults}));
-    assert_int_equal(dataset_retries(d), 1);
+    assert_int_equal(retries_of(d), 1);
     assert_ok(fault_parse(&faults, "read@2x3"));
     assert_ok(dataset_read(d, 100, 10, t));
     assert_int_equal(t[9], 109);
     assert_error(dataset_read(d, 200, 10, t), ERR_IO, "raw.bin: read of 20 bytes at offset 400: Input/output error", "after 3 tries");
-    assert_int_equal(dataset_retries(d), 1);
+    assert_int_equal(retries_of(d), 1);
     assert_ok(dataset_read(d, 200, 10, t));
     assert_ok(fault_parse(&faults, "read@1"));
     assert_ok(dataset_read(d, 300, 10, t));
     assert_int_equal(t[0], 300);
-    assert_int_equal(dataset_retries(d), 2);
+    assert_int_equal(retries_of(d), 2);
     dataset_close(d);
 }
 
@@ -800,13 +830,13 @@ static void test_pack_changing_input(void **state) {
 int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, place_enter, place_leave)
     const struct CMUnitTest tests[] = {
-        TEST(test_round_trip),         TEST(test_incompressible),     TEST(test_hash),
-        TEST(test_foreign_formats),    TEST(test_many_files),         TEST(test_no_heap),
-        TEST(test_lying_headers),      TEST(test_lying_blocks),       TEST(test_damage_report),
-        TEST(test_every_flip_and_cut), TEST(test_foreign_files),      TEST(test_vocab),
-        TEST(test_beyond_2gb),         TEST(test_hole_hash),          TEST(test_read_faults),
-        TEST(test_pack_walk),          TEST(test_pack_split),         TEST(test_pack_changing_input),
-        TEST(test_cache_after_damage), TEST(test_verify_reads_again),
+        TEST(test_round_trip),          TEST(test_incompressible),     TEST(test_hash),
+        TEST(test_foreign_formats),     TEST(test_many_files),         TEST(test_no_heap),
+        TEST(test_lying_headers),       TEST(test_lying_blocks),       TEST(test_damage_report),
+        TEST(test_every_flip_and_cut),  TEST(test_foreign_files),      TEST(test_vocab),
+        TEST(test_beyond_2gb),          TEST(test_hole_hash),          TEST(test_read_bytes),
+        TEST(test_read_faults),         TEST(test_pack_walk),          TEST(test_pack_split),
+        TEST(test_pack_changing_input), TEST(test_cache_after_damage), TEST(test_verify_reads_again),
     };
     return cmocka_run_group_tests_name("data", tests, NULL, NULL);
 }

@@ -425,6 +425,56 @@ static void test_close_early(void **state) {
     loader_close(NULL);
 }
 
+// The latencies of reads are those of the last 1024, whatever came before: slow reads are seen, and forgotten again.
+static void test_latency(void **state) {
+    place *p = *state;
+    loader_options o = options(2, 2, 1, 2);
+    loader_stats s;
+    batch b;
+    o.last_step = 2000;
+    assert_ok(fault_parse(&p->faults, "slow@9"));  // in the fifth micro-batch of two samples
+    loader *l = open_loader(p, &o);
+    int64_t opened = source_about(p->data).read;
+    for (int k = 0; k < 4; k++) assert_ok(loader_next(l, &b));
+    assert_ok(loader_next(l, &b));
+    s = loader_about(l);
+    assert_true(s.wait_s > 0.15 && s.read_p99_s >= 1e-3 * FAULT_SLOW_MS && s.read_p99_s < 5);
+    assert_true(s.read_p50_s > 0 && s.read_p50_s < s.read_p99_s / 2);
+    for (int k = 5; k < 250; k++) assert_ok(loader_next(l, &b));
+    assert_true(loader_about(l).read_p99_s < 1e-3 * FAULT_SLOW_MS);  // one of 250 is less than one of 100
+    for (int k = 250; k < 290; k++) assert_ok(loader_next(l, &b));
+    p->faults = (fault_list){.first[FAULT_SLOW] = 1, .count[FAULT_SLOW] = 6, .only[FAULT_SLOW] = -1};  // three micro-batches: four of 300
+    for (int k = 290; k < 300; k++) assert_ok(loader_next(l, &b));
+    s = loader_about(l);
+    assert_true(s.read_p99_s >= 2e-3 * FAULT_SLOW_MS && s.read_p50_s < 1e-3 * FAULT_SLOW_MS);
+    for (int k = 300; k < 2000; k++) assert_ok(loader_next(l, &b));
+    s = loader_about(l);
+    assert_true(s.read_p99_s < 1e-3 * FAULT_SLOW_MS && s.read_p50_s <= s.read_p99_s);
+    assert_int_equal(s.bytes - opened, 4000 * 2 * (T + 1));  // 16-bit tokens, and the target of each window's last
+    assert_int_equal(s.retries, 0);
+    close_loader(l, &o);
+}
+
+// The percentiles are those of sorted times, while the first 256 come and after. Times are not known beforehand: a slow share
+// of all reads moves the median.
+static void test_many_slow_reads(void **state) {
+    place *p = *state;
+    loader_options o = options(1, 1, 1, 2);
+    batch b;
+    o.last_step = 8;
+    assert_ok(fault_parse(&p->faults, "slow@4x5"));
+    loader *l = open_loader(p, &o);
+    for (int k = 0; k < 6; k++) assert_ok(loader_next(l, &b));
+    assert_true(loader_about(l).read_p50_s < 0.1);
+    for (int k = 6; k < 8; k++) assert_ok(loader_next(l, &b));
+    assert_true(loader_about(l).read_p50_s >= 1e-3 * FAULT_SLOW_MS);  // of five of eight
+    close_loader(l, &o);
+    o.first_step = o.last_step + 1;
+    l = open_loader(p, &o);
+    assert_true(loader_about(l).read_p50_s == 0 && loader_about(l).read_p99_s == 0);  // nothing to read
+    close_loader(l, &o);
+}
+
 static void test_no_heap(void **state) {
     place *p = *state;
     loader_options o = options(4, 2, 2, 4);
@@ -433,7 +483,10 @@ static void test_no_heap(void **state) {
     loader *l = open_loader(p, &o);
     for (int k = 0; k < 10; k++) assert_ok(loader_next(l, &b));
     int before = heap_calls;
-    for (int k = 10; k < 2000; k++) assert_ok(loader_next(l, &b));
+    for (int k = 10; k < 2000; k++) {
+        assert_ok(loader_next(l, &b));
+        assert_true(loader_about(l).read_p99_s > 0);
+    }
     assert_int_equal(heap_calls, before);
     close_loader(l, &o);
 }
@@ -472,6 +525,8 @@ int main(void) {
         TEST(test_depth),
         TEST(test_fault),
         TEST(test_close_early),
+        TEST(test_latency),
+        TEST(test_many_slow_reads),
         TEST(test_no_heap),
         TEST(test_signals),
     };

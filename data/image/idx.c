@@ -316,7 +316,7 @@ static err_t idx_verify(source *s, void (*report)(void *ctx, const char *text), 
 }
 
 static void idx_cancel(source *s, bool cancelled) { reader_cancel(&((idx_source *)s)->reader, cancelled); }
-static int64_t idx_retries(const source *s) { return atomic_load(&((const idx_source *)s)->reader.retries); }
+static void idx_counts(const source *s, int64_t *retries, int64_t *read) { reader_counts(&((const idx_source *)s)->reader, retries, read); }
 
 static void idx_close(source *s) {
     idx_source *x = (idx_source *)s;
@@ -331,7 +331,7 @@ static void idx_close(source *s) {
     free(x);
 }
 
-static const source_type type = {.read = idx_read, .verify = idx_verify, .cancel = idx_cancel, .retries = idx_retries, .close = idx_close};
+static const source_type type = {.read = idx_read, .verify = idx_verify, .cancel = idx_cancel, .counts = idx_counts, .close = idx_close};
 
 static void describe(idx_source *x, int64_t limit) {
     const idx_file *f = x->image[0];

@@ -87,7 +87,7 @@ void dataset_close(dataset *d) {
 
 dataset_info dataset_about(const dataset *d) { return d->info; }
 void dataset_cancel(dataset *d, bool cancelled) { reader_cancel(&d->io.reader, cancelled); }
-int64_t dataset_retries(const dataset *d) { return atomic_load(&d->io.reader.retries); }
+void dataset_counts(const dataset *d, int64_t *retries, int64_t *read) { reader_counts(&d->io.reader, retries, read); }
 
 // The shard that holds token k, by bisection.
 static int shard_of(const dataset *d, int64_t k) {

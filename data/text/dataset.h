@@ -43,7 +43,7 @@ err_t dataset_verify(dataset *d, void (*report)(void *ctx, const char *text), vo
 // again. Any thread.
 void dataset_cancel(dataset *d, bool cancelled);
 
-// Reads that failed first and succeeded later. Any thread.
-int64_t dataset_retries(const dataset *d);
+// Reads that failed first and succeeded later, and the bytes that were read. Any thread.
+void dataset_counts(const dataset *d, int64_t *retries, int64_t *read);
 
 #endif

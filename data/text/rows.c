@@ -46,10 +46,9 @@ static err_t rows_read(source *s, int64_t sample, void *const *out) {
 
 static err_t rows_verify(source *s, void (*report)(void *ctx, const char *text), void *ctx) { return (void)s, (void)report, (void)ctx, ERR_OK; }
 static void rows_cancel(source *s, bool cancelled) { (void)s, (void)cancelled; }
-static int64_t rows_retries(const source *s) { return (void)s, 0; }
 static void rows_free(source *s) { rows_close((rows *)s); }
 
-static const source_type type = {.read = rows_read, .verify = rows_verify, .cancel = rows_cancel, .retries = rows_retries, .close = rows_free};
+static const source_type type = {.read = rows_read, .verify = rows_verify, .cancel = rows_cancel, .close = rows_free};
 
 err_t rows_open(rows **out, int64_t context, int64_t vocab) {
     rows *r = *out = calloc(1, sizeof *r);

@@ -30,7 +30,7 @@ static err_t text_verify(source *s, void (*report)(void *ctx, const char *text),
 }
 
 static void text_cancel(source *s, bool cancelled) { dataset_cancel(((text_source *)s)->tokens, cancelled); }
-static int64_t text_retries(const source *s) { return dataset_retries(((const text_source *)s)->tokens); }
+static void text_counts(const source *s, int64_t *retries, int64_t *read) { dataset_counts(((const text_source *)s)->tokens, retries, read); }
 
 static void text_close(source *s) {
     text_source *x = (text_source *)s;
@@ -39,7 +39,7 @@ static void text_close(source *s) {
     free(x);
 }
 
-static const source_type type = {.read = text_read, .verify = text_verify, .cancel = text_cancel, .retries = text_retries, .close = text_close};
+static const source_type type = {.read = text_read, .verify = text_verify, .cancel = text_cancel, .counts = text_counts, .close = text_close};
 
 // How many windows the tokens hold: the token after a window is its last target.
 static int64_t windows_of(int64_t tokens, int64_t T) { return tokens > 0 ? (tokens - 1) / T : 0; }

@@ -52,7 +52,7 @@ static const setting first_keys[] = {
     WORD(run, resume, LAYOUT, "auto", "auto never must", "",
          "`never` refuses to go on from a checkpoint, `must` refuses to start without one"),
     TEXT(run, faults, LOCAL, "", 0, "",
-         "rehearse failures, such as write@3 (point@first or point@firstxcount, :rank for one rank; read write sync rename flip unit)"),
+         "rehearse failures, such as write@3 (point@first or point@firstxcount, :rank for one rank; read write sync rename flip slow unit)"),
 
     WORD(device, backend, LOCAL, "auto", "auto cpu cuda", "device kind", "where to compute; auto takes a GPU if there is one"),
     INT(device, ranks, LOCAL, "0", 0, 1024, "nproc_per_node world_size gpus",
