@@ -1,0 +1,438 @@
+// trainer/watch/alarms.c: see trainer/watch/alarms.h.
+//
+// Each rule keeps a time that grows while its condition holds. Where a condition may flicker, the time also shrinks while it
+// does not: the alarm begins when it reaches the limit, and ends when it is back at zero.
+#include "trainer/watch/alarms.h"
+
+#include "trainer/watch/filling.h"
+#include "trainer/watch/line.h"
+#include "trainer/watch/suspect.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double LONGEST_S = 5;  // between two looks, for what adds up: of a longer pause nothing is known
+
+watch_limits watch_limits_default(void) {
+    return (watch_limits){
+        .hang_s = 30,
+        .hang_p99 = 5,
+        .first_s = 300,
+        .waits_s = 10,
+        .dead_s = 2,
+        .stopped_s = 10,
+        .reader_s = 30,
+        .reader_share = 1.0 / 3,
+        .reader_well = 1.0 / 6,
+        .reader_retries = 5,
+        .throttled_s = 30,
+        .clock_share = 0.75,
+        .disk_ahead_s = 86400,
+        .disk_look_s = 600,
+        .disk_least = 1000000000,
+        .checkpoints_kept = 3,
+    };
+}
+
+static const struct {
+    const char *name, *begins, *ends;
+} words[ALARM_KINDS] = {
+    [ALARM_HANG] = {"hang", "hang", "unhang"},
+    [ALARM_STOPPED] = {"stopped", "stopped", "continued"},
+    [ALARM_READER] = {"reader", "slow_reader", "reader_well"},
+    [ALARM_THROTTLED] = {"throttled", "throttled", "unthrottled"},
+    [ALARM_DISK] = {"disk", "disk_full", "disk_well"},
+    [ALARM_DEAD] = {"dead", "dead", "alive"},
+};
+
+const char *alarm_name(alarm_kind kind) { return (unsigned)kind < ALARM_KINDS ? words[kind].name : "unknown"; }
+const char *alarm_event(alarm_kind kind, bool began) {
+    return (unsigned)kind >= ALARM_KINDS ? "unknown" : began ? words[kind].begins : words[kind].ends;
+}
+
+// --- memory ------------------------------------------------------------------------------------------------------------------
+
+typedef struct slot {
+    bool on, told;
+    double since;  // seconds since 1970
+} slot;
+
+// One look at a rank that was stepping.
+typedef struct reading {
+    double seconds, waited;  // since the look before, and the share of it that was waiting for data
+    int64_t retries;
+} reading;
+
+// Clocks, in a histogram whose old readings count less and less: a median of about the last half hour, in 1 KB.
+enum { CLOCKS = 256, CLOCK_MHZ = 16, CLOCKS_LEAST = 60, CLOCKS_MOST = 1800 };
+
+typedef struct rank_memory {
+    slot dead, stopped, reader, throttled;
+    bool seen;                                // its process was there
+    double gone_s, stopped_s, hot_s, slow_s;  // the rules' times
+    reading look[ALARM_LOOKS];                // a ring
+    int64_t looks, retries;                   // retries: at the last of them
+    uint16_t clock[CLOCKS];
+    int clocks;
+} rank_memory;
+
+// Steps longer than this are timed here too, for nodes without rank 0: where steps are shorter, hang_s decides.
+static const double TIMED_S = 1.5;
+enum { GAPS = 64 };
+
+struct alarms {
+    watch_limits l;
+    int locals;
+    bool began;
+    double at;  // of the last look
+
+    slot hang;
+    int64_t progress;   // last finished step
+    int64_t finished;   // steps that were seen to be finished
+    bool expected;      // steps were expected at the last look
+    double quiet_from;  // since when no step was finished, and one is expected
+    double gap[GAPS];   // between the last steps, a ring
+    int64_t gaps;
+
+    slot disk;
+    filling fill;
+    rank_memory rank[];
+};
+
+err_t alarms_open(alarms **out, const watch_limits *l, int locals) {
+    *out = calloc(1, sizeof **out + (size_t)locals * sizeof(rank_memory));
+    if (!*out) return err_set(ERR_INTERNAL, "no memory to watch %d ranks", locals);
+    (*out)->l = *l;
+    (*out)->locals = locals;
+    (*out)->fill.kept = l->checkpoints_kept;
+    return ERR_OK;
+}
+
+void alarms_close(alarms *a) { free(a); }
+
+// --- alarms and news -----------------------------------------------------------------------------------------------------------
+
+typedef struct look {
+    alarms *a;
+    watch_state *s;
+    alarm_news *news;
+    double passed;  // since the last one, seconds, at most LONGEST_S
+    bool stepped;   // a step was finished since
+} look;
+
+static void tell(look *k, slot *x, alarm_kind kind, int rank, const char *text) {
+    if (k->news->count == WATCH_ALARMS) return;  // with the next look
+    alarm_change *c = &k->news->change[k->news->count++];
+    *c = (alarm_change){.kind = kind, .began = x->on, .rank = rank};
+    snprintf(c->text, sizeof c->text, "%s", text);
+    x->told = x->on;
+}
+
+// The alarm lasts, since `age` seconds ago if it begins now.
+static void ring(look *k, slot *x, alarm_kind kind, int rank, double age, const char *text) {
+    if (!x->on) x->since = k->s->time - age;
+    x->on = true;
+    if (!x->told) tell(k, x, kind, rank, text);
+    if (k->s->alarms == WATCH_ALARMS) return;
+    watch_alarm *w = &k->s->alarm[k->s->alarms++];
+    *w = (watch_alarm){.kind = kind, .rank = rank, .since = x->since};
+    snprintf(w->text, sizeof w->text, "%s", text);
+}
+
+// It does not last, or no longer. `who` and `now` say what is well again.
+static void rest(look *k, slot *x, alarm_kind kind, int rank, const char *who, const char *now) {
+    char text[ALARM_TEXT];
+    x->on = false;
+    if (!x->told) return;
+    snprintf(text, sizeof text, "%s%s%s, after %.0f s", who, *who ? ": " : "", now, k->s->time - x->since);
+    tell(k, x, kind, rank, text);
+}
+
+static double limited(double x, double least, double most) { return x < least ? least : x > most ? most : x; }
+
+// A time that grows while `holds`, and shrinks while not.
+static bool lasts(double *t, bool holds, double passed, double limit, bool on) {
+    *t = limited(*t + (holds ? passed : -passed), 0, limit);
+    return on ? *t > 0 : *t >= limit;
+}
+
+// --- hang --------------------------------------------------------------------------------------------------------------------
+
+static bool is_gone(const watch_rank *r) { return r->process == 'Z' || r->process == 'X'; }
+
+// Are steps expected? Only while all ranks that are there say so: they evaluate and save together.
+static bool expects_steps(const watch_state *s) {
+    int stepping = 0;
+    if (!s->ready || s->ended) return false;
+    for (int i = 0; i < s->locals; i++) {
+        if (is_gone(&s->rank[i]) || s->rank[i].phase == PHASE_ENDED) continue;
+        if (s->rank[i].phase != PHASE_STEPPING) return false;
+        stepping++;
+    }
+    return stepping > 0;
+}
+
+// The last finished step; without rank 0 the one before the step that all local ranks have begun.
+static int64_t progress_of(const watch_state *s) {
+    int64_t least = INT64_MAX;
+    if (s->has_news && s->news.step > 0) return s->news.step;
+    for (int i = 0; i < s->locals; i++)
+        if (!is_gone(&s->rank[i]) && s->rank[i].step < least) least = s->rank[i].step;
+    return least == INT64_MAX ? -1 : least - 1;
+}
+
+static double longest_gap(const alarms *a) {
+    double most = 0;
+    for (int i = 0; i < GAPS && i < a->gaps; i++)
+        if (a->gap[i] > most) most = a->gap[i];
+    return most;
+}
+
+static double hang_limit(const alarms *a, const watch_state *s) {
+    double p99 = s->has_news ? 1e-9 * (double)s->news.p99_ns : longest_gap(a), least = a->l.hang_s;
+    if (a->finished < ALARM_FIRST && a->l.first_s > least) least = a->l.first_s;
+    return least > a->l.hang_p99 * p99 ? least : a->l.hang_p99 * p99;
+}
+
+static void note_progress(look *k) {
+    alarms *a = k->a;
+    const watch_state *s = k->s;
+    int64_t step = progress_of(s);
+    bool expected = expects_steps(s);
+    k->stepped = a->began && step > a->progress && expected && a->expected;
+    if (k->stepped) {
+        double gap = (s->monotonic - a->quiet_from) / (double)(step - a->progress);
+        a->finished += step - a->progress;
+        if (gap > TIMED_S) a->gap[a->gaps++ % GAPS] = gap;
+    }
+    if (!a->began || step != a->progress || !expected) a->quiet_from = s->monotonic;
+    a->progress = step;
+    a->expected = expected;
+}
+
+static void judge_hang(look *k) {
+    alarms *a = k->a;
+    char text[ALARM_TEXT];
+    note_progress(k);
+    double quiet = k->s->monotonic - a->quiet_from;
+    if (!(a->hang.on ? quiet > 0 : quiet >= hang_limit(a, k->s))) {
+        snprintf(text, sizeof text, expects_steps(k->s) ? "steps go on, with step %" PRId64 : "no step is expected now, after step %" PRId64,
+                 a->progress);
+        rest(k, &a->hang, ALARM_HANG, -1, "", text);
+        return;
+    }
+    suspect who = suspect_find(k->s);
+    bool here = who.local >= 0 && who.why != SUSPECT_ELSEWHERE && who.why != SUSPECT_UNKNOWN;
+    suspect_text(text, sizeof text, k->s, who, a->progress, quiet, a->l.waits_s);
+    ring(k, &a->hang, ALARM_HANG, here ? k->s->rank[who.local].place.rank : -1, quiet, text);
+}
+
+// --- a rank's process ----------------------------------------------------------------------------------------------------------
+
+static void judge_dead(look *k, rank_memory *m, const watch_rank *r, const char *name) {
+    char text[ALARM_TEXT];
+    bool vanished = is_gone(r) || (m->seen && r->process == 0);
+    if (r->process && !is_gone(r)) m->seen = true;
+    bool over = r->phase == PHASE_ENDED || k->s->stopping;
+    m->gone_s = vanished && !over ? m->gone_s + k->passed : 0;
+    if (m->gone_s < k->a->l.dead_s || m->gone_s == 0) return rest(k, &m->dead, ALARM_DEAD, r->place.rank, name, "is there");
+    snprintf(text, sizeof text,
+             "%s: its process %d is gone, in phase %s of step %" PRId64
+             ", and the run is not over. Next: dmesg (out of memory?), the last lines of events.jsonl and of the service's log",
+             name, r->pid, board_phase_name(r->phase), r->step);
+    ring(k, &m->dead, ALARM_DEAD, r->place.rank, m->gone_s, text);
+}
+
+static void judge_stopped(look *k, rank_memory *m, const watch_rank *r, const char *name) {
+    char text[ALARM_TEXT];
+    bool stopped = r->process == 'T' || r->process == 't';
+    m->stopped_s = stopped ? m->stopped_s + k->passed : 0;
+    if (!stopped || m->stopped_s < k->a->l.stopped_s) return rest(k, &m->stopped, ALARM_STOPPED, r->place.rank, name, "goes on");
+    snprintf(text, sizeof text, "%s: its process %d is %s, for %.0f s. Next: kill -CONT %d", name, r->pid,
+             r->process == 't' ? "held by a debugger" : "stopped by a signal", m->stopped_s, r->pid);
+    ring(k, &m->stopped, ALARM_STOPPED, r->place.rank, m->stopped_s, text);
+}
+
+// --- the loader ----------------------------------------------------------------------------------------------------------------
+
+// The share of the last look that was waiting for data. Rank 0 says it of its last step; of the others one look is a sample of
+// what they do.
+static double waited(const look *k, const watch_rank *r) {
+    const board_news *n = &k->s->news;
+    bool told = r->place.rank == 0 && k->s->has_news && k->stepped && n->ms > 0 && n->data_wait_ms >= 0;
+    if (told) return limited(n->data_wait_ms / n->ms, 0, 1);
+    return r->what && strncmp(r->what, "wait for data", 13) == 0;
+}
+
+typedef struct reading_sum {
+    double seconds, waited;
+    int64_t retries;
+} reading_sum;
+
+static reading_sum sum_of(const rank_memory *m, double window) {
+    reading_sum all = {0};
+    double wait_s = 0;
+    for (int64_t i = m->looks; i > 0 && i > m->looks - ALARM_LOOKS && all.seconds < window; i--) {
+        const reading *x = &m->look[(i - 1) % ALARM_LOOKS];
+        all.seconds += x->seconds;
+        wait_s += x->seconds * x->waited;
+        all.retries += x->retries;
+    }
+    all.waited = all.seconds > 0 ? wait_s / all.seconds : 0;
+    return all;
+}
+
+static void say_reader(char text[ALARM_TEXT], const look *k, const watch_rank *r, const reading_sum *all, const char *name) {
+    char rate[48] = "";
+    if (r->read_bytes_per_s >= 0) snprintf(rate, sizeof rate, ", %.1f MB/s", r->read_bytes_per_s / 1e6);
+    snprintf(text, ALARM_TEXT,
+             "%s: %.0f %% of the last %.0f s were waiting for data; reading a micro-batch takes %.3g ms (p50), %.3g ms (p99)%s; a step takes "
+             "%.3g ms (p50); %" PRId64 " reads were tried again. Next: iostat -x 1 there; copy [data] train to a faster disk",
+             name, 100 * all->waited, all->seconds, r->read_p50_ms, r->read_p99_ms, rate, 1e-6 * (double)k->s->news.p50_ns, all->retries);
+}
+
+static void judge_reader(look *k, rank_memory *m, const watch_rank *r, const char *name) {
+    const watch_limits *l = &k->a->l;
+    char text[ALARM_TEXT];
+    int64_t retried = m->looks > 0 && r->read_retries > m->retries ? r->read_retries - m->retries : 0;
+    bool stepping = r->phase == PHASE_STEPPING && k->s->ready;
+    if (stepping) {
+        m->look[m->looks++ % ALARM_LOOKS] = (reading){k->passed, waited(k, r), retried};
+        m->retries = r->read_retries;
+    }
+    reading_sum all = sum_of(m, l->reader_s);
+    bool whole = all.seconds >= 0.9 * l->reader_s;
+    bool slow = whole && all.waited >= (m->reader.on ? l->reader_well : l->reader_share);
+    bool fails = m->reader.on ? all.retries > 0 : all.retries >= l->reader_retries;
+    if (!slow && !fails) return rest(k, &m->reader, ALARM_READER, r->place.rank, name, "the loader keeps up");
+    say_reader(text, k, r, &all, name);
+    ring(k, &m->reader, ALARM_READER, r->place.rank, all.seconds, text);
+}
+
+// --- heat ----------------------------------------------------------------------------------------------------------------------
+
+static void note_clock(rank_memory *m, double mhz) {
+    int at = (int)limited(mhz / CLOCK_MHZ, 0, CLOCKS - 1);
+    m->clock[at]++;
+    if (++m->clocks < CLOCKS_MOST) return;
+    m->clocks = 0;
+    for (int i = 0; i < CLOCKS; i++) m->clocks += m->clock[i] /= 2;
+}
+
+// MHz; 0: too few readings.
+static double median_clock(const rank_memory *m) {
+    int below = 0, at = 0;
+    if (m->clocks < CLOCKS_LEAST) return 0;
+    while (at < CLOCKS - 1 && 2 * (below + m->clock[at]) <= m->clocks) below += m->clock[at++];
+    return (at + 0.5) * CLOCK_MHZ;
+}
+
+// A device that nobody waits for, because it is the only one, is slow too when its watts are low and it is busy.
+static bool is_slowed(const look *k, rank_memory *m, const watch_rank *r) {
+    double usual = median_clock(m);
+    bool busy = r->utilisation >= 0.9, low = r->sensors.mhz > 0 && usual > 0 && r->sensors.mhz < k->a->l.clock_share * usual;
+    if (busy && r->sensors.mhz > 0 && !low && m->slow_s == 0) note_clock(m, r->sensors.mhz);
+    return busy && (low || (k->s->world == 1 && r->low_watts_s >= k->a->l.waits_s));
+}
+
+// `limits`: what limits it now.
+static void say_throttled(char text[ALARM_TEXT], const rank_memory *m, const watch_rank *r, unsigned limits, bool hot, const char *name) {
+    char why[LIMITED_TEXT];
+    double usual = median_clock(m);
+    line l = {text, ALARM_TEXT};
+    if (limits) line_put(&l, "%s: its clock is limited by %s", name, device_limited_text(limits, why));
+    else line_put(&l, "%s: %s", name, hot ? "its clock was limited until just now" : "it is slower than usual, and does not say why");
+    if (r->sensors.mhz > 0) line_put(&l, "; %.0f MHz", r->sensors.mhz);
+    if (r->sensors.mhz > 0 && usual > 0) line_put(&l, ", median %.0f MHz", usual);
+    if (r->sensors.celsius > 0) line_put(&l, "; %.0f C", r->sensors.celsius);
+    if (r->sensors.watts > 0) line_put(&l, "; %.0f W", r->sensors.watts);
+    if (r->sensors.watts > 0 && r->median_watts > 0) line_put(&l, ", median %.0f W", r->median_watts);
+    line_put(&l, ". Next: nvidia-smi -q -d PERFORMANCE,TEMPERATURE there; look at fans and power supply");
+}
+
+static void judge_throttled(look *k, rank_memory *m, const watch_rank *r, const char *name) {
+    const watch_limits *l = &k->a->l;
+    char text[ALARM_TEXT];
+    unsigned limits = r->sensors.limited & LIMITED_UNKNOWN ? 0 : r->sensors.limited & (LIMITED_HEAT | LIMITED_BRAKE | LIMITED_HARDWARE);
+    bool stepping = r->phase == PHASE_STEPPING, on = m->throttled.on;
+    double passed = stepping || r->phase == PHASE_EVALUATING || r->phase == PHASE_SAMPLING ? k->passed : 0;  // an idle device says nothing
+    bool hot = lasts(&m->hot_s, limits, passed, l->throttled_s, on);
+    bool slow = lasts(&m->slow_s, stepping && is_slowed(k, m, r), passed, l->throttled_s, on);
+    if (!hot && !slow) return rest(k, &m->throttled, ALARM_THROTTLED, r->place.rank, name, "its clock is no longer limited");
+    say_throttled(text, m, r, limits, hot, name);
+    ring(k, &m->throttled, ALARM_THROTTLED, r->place.rank, l->throttled_s, text);
+}
+
+// --- the disk ------------------------------------------------------------------------------------------------------------------
+
+static bool saves(const watch_state *s) {
+    for (int i = 0; i < s->locals; i++)
+        if (s->rank[i].phase == PHASE_SAVING) return true;
+    return false;
+}
+
+// A checkpoint takes its room, and older ones give theirs back: what it leaves meanwhile is not judged, unless it is nothing.
+static bool is_full(const alarms *a, const watch_state *s, double *need) {
+    bool on = a->disk.on;
+    double least = limited((double)s->disk_total / 50, 0, (double)a->l.disk_least), free = (double)s->disk_free;
+    *need = (double)a->fill.save_bytes;
+    return free < (on ? 2 : 1) * least || (free < (on ? 1.3 : 1.1) * *need && (on || !a->fill.saving));
+}
+
+static void judge_disk(look *k) {
+    alarms *a = k->a;
+    const watch_state *s = k->s;
+    char text[ALARM_TEXT];
+    const char *host = s->locals > 0 ? s->rank[0].place.host : "";
+    line l = {text, sizeof text};
+    double free = (double)s->disk_free, need;
+    if (s->disk_free < 0 || s->disk_total <= 0) return;
+    filling_look(&a->fill, s->monotonic, s->disk_free, saves(s));
+    double rate = filling_rate(&a->fill, a->l.disk_look_s), left = rate > 0 ? free / rate : INFINITY;
+    bool full = is_full(a, s, &need);
+    if (!full && left > (a->disk.on ? 2 : 1) * a->l.disk_ahead_s) return rest(k, &a->disk, ALARM_DISK, -1, host, "there is room on the run's disk");
+    line_put(&l, "%s: the run's disk has %.3g GB free of %.3g GB", host, 1e-9 * free, 1e-9 * (double)s->disk_total);
+    if (full && free < 1.3 * need) line_put(&l, ", and a checkpoint takes %.3g GB", 1e-9 * need);
+    if (isfinite(left)) line_put(&l, ", %.3g GB less each hour: full in %.1f h", 3600e-9 * rate, left / 3600);
+    line_put(&l, ". Next: make room there, or lower [checkpoint] keep");
+    ring(k, &a->disk, ALARM_DISK, -1, 0, text);
+}
+
+// --- all -----------------------------------------------------------------------------------------------------------------------
+
+static void forget(alarms *a) {
+    watch_limits l = a->l;
+    int locals = a->locals;
+    memset(a, 0, sizeof *a + (size_t)locals * sizeof *a->rank);
+    a->l = l;
+    a->locals = locals;
+    a->fill.kept = l.checkpoints_kept;
+}
+
+typedef void (*rank_rule)(look *k, rank_memory *m, const watch_rank *r, const char *name);
+
+// One rule after the other, so that what is graver comes first.
+static void judge_ranks(look *k, rank_rule rule) {
+    char name[SUSPECT_NAME];
+    for (int i = 0; i < k->a->locals && i < k->s->locals; i++) rule(k, &k->a->rank[i], &k->s->rank[i], suspect_name(&k->s->rank[i], name));
+}
+
+void alarms_judge(alarms *a, watch_state *s, alarm_news *news) {
+    news->count = 0;
+    s->alarms = 0;
+    if (s->ended) {
+        forget(a);
+        return;
+    }
+    look k = {.a = a, .s = s, .news = news, .passed = a->began ? limited(s->monotonic - a->at, 0, LONGEST_S) : 0};
+    judge_hang(&k);
+    judge_ranks(&k, judge_dead);
+    judge_ranks(&k, judge_stopped);
+    judge_ranks(&k, judge_reader);
+    judge_ranks(&k, judge_throttled);
+    judge_disk(&k);
+    a->began = true;
+    a->at = s->monotonic;
+}
