@@ -8,6 +8,8 @@
 #include "trainer/report/report.h"
 #include "trainer/train.h"
 #include "trainer/watch/pages.h"
+#include "trainer/watch/status.h"
+#include "trainer/watch/tail.h"
 #include "trainer/watch/watcher.h"
 
 #include <stdio.h>
@@ -26,6 +28,7 @@ static const char help[] =
     "  lockstep data info|verify FILES   what files of tokens are; check them; convert [--to FORMAT] FILES OUT\n"
     "  lockstep eval CONFIG.ini...       what the model knows  [--ckpt DIR] [--text FILE] [--choices FILE] [--protocol llmc]\n"
     "  lockstep sample CONFIG.ini...     let the model write              [--ckpt DIR] [--prompt TEXT | --prompts FILE]\n"
+    "  lockstep status|tail RUN_DIR      does a run live, and what to do  [--json]; its progress, from elsewhere  [--lines N]\n"
     "  lockstep hash CKPT_DIR...         fingerprints of weights and of the whole state, after checking every digest\n"
     "  lockstep export RUN DIR           weights for others to load  [--dtype bf16] [--tokenizer PATH] [--shard-mb N]\n"
     "  lockstep inspect WEIGHTS          what is in weights of others, as a [model] section\n"
@@ -38,7 +41,7 @@ static const char help[] =
     "75; the same command continues. A second one: leave at once; the newest checkpoint stands.\n"
     "With [cluster] nodes the same command, with the same files, is started on each of them.\n"
     "Exit codes: 0 done, 64 usage, 65 bad data, 69 unavailable, 70 internal, 74 I/O, 75 interrupted, 77 not\n"
-    "authorised, 78 settings.\n";
+    "authorised, 78 settings. Of status: 0 fine, 1 attention, 2 dead.\n";
 
 // --- command line ------------------------------------------------------------------------------------------------------------
 
@@ -217,7 +220,8 @@ static bool is_config(const char *word) {
     return strchr(word, '/') || (n > 4 && strcmp(word + n - 4, ".ini") == 0);
 }
 
-static err_t dispatch(int argc, char **argv) {
+// *verdict: with ERR_OK, the exit status.
+static err_t dispatch(int argc, char **argv, int *verdict) {
     if (argc < 2) return err_set(ERR_USAGE, "expected a verb or an INI file");
     for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
         if (strcmp(argv[1], verbs[i].name) == 0) return run_verb(&verbs[i], argc - 2, argv + 2);
@@ -228,6 +232,8 @@ static err_t dispatch(int argc, char **argv) {
     if (strcmp(argv[1], "report") == 0) return verb_report(argc - 2, argv + 2, stdout);
     if (strcmp(argv[1], "compare") == 0) return verb_compare(argc - 2, argv + 2, stdout);
     if (strcmp(argv[1], "tokenize") == 0) return verb_tokenize(argc - 2, argv + 2, stdout);
+    if (strcmp(argv[1], "status") == 0) return verb_status(argc - 2, argv + 2, stdout, verdict);
+    if (strcmp(argv[1], "tail") == 0) return verb_tail(argc - 2, argv + 2);
     if (is_config(argv[1])) return run_verb(&verbs[0], argc - 1, argv + 1);
     return err_set(ERR_USAGE, "%s: no such verb, and not an .ini file", argv[1]);
 }
@@ -250,8 +256,9 @@ int main(int argc, char **argv) {
         printf("lockstep %s\n", version_text());
         return 0;
     }
-    err_t rc = dispatch(argc, argv);
+    int verdict = 0;
+    err_t rc = dispatch(argc, argv, &verdict);
     if (fflush(stdout) != 0 && rc == ERR_OK) rc = err_set(ERR_IO, "standard output: could not be written");
     if (rc != ERR_OK) print_error(rc);
-    return rc;
+    return rc != ERR_OK ? (int)rc : verdict;
 }

@@ -1,0 +1,166 @@
+#!/bin/sh
+# test/test_status.sh: `lockstep status` and `lockstep tail` on runs of every fate: finished, stopped on request, killed, failed, never begun,
+# and one that goes on; and on a log that is cut back under who follows it.
+. test/support/runs.sh
+
+# status CODE RUN
+status() { expect "$1" "$bin" status "runs/$2"; }
+
+# json RUN KEY: its value in what `status --json` says.
+json() { "$bin" status "runs/$1" --json | sed -n "s/.*\"$2\":\"\{0,1\}\([^\",}]*\).*/\1/p"; }
+
+# The lines of steps and evaluations, without what a clock said.
+untimed_lines() { grep '^step\|^eval\|^saved' | sed 's/  [0-9.]*[kM]\{0,1\} tok.*//; s/  [0-9.]* s$//'; }
+
+finished() {
+    settings finished run.steps=40 log.every=10
+    expect 0 train finished
+    status 0 finished
+    says "FINE: has all its steps: step 40/40" "saved     step 40, " "lockstep eval runs/finished/config.ini"
+    [ "$(wc -l <"$out")" -le 15 ] || fail "more than 15 lines"
+    [ "$(json finished life) $(json finished code) $(json finished step)" = "done 0 40" ] || fail "$("$bin" status runs/finished --json)"
+    expect 0 "$bin" tail runs/finished
+    says "step   40/40 100%  loss" "eval  step 40" "saved step 40  hash" "done    the run has all its 40 steps"
+    expect 0 "$bin" tail runs/finished --lines 2
+    [ "$(grep -c '^step' "$out")" -le 2 ] || fail "more than was asked for"
+    expect 0 "$bin" tail runs/finished --lines 1000
+    untimed_lines <"$out" >tailed
+    rm -rf runs/finished
+    train finished | untimed_lines >printed
+    same printed tailed "what the run prints and what tail makes of its log"
+}
+
+a_bar() {
+    command -v script >/dev/null || skip "no script(1), which has terminals"
+    [ -d runs/finished ] || skip "no finished run"
+    script -qec "$bin tail runs/finished" /dev/null >"$out" 2>&1 </dev/null
+    says "step   40/40" "  [####" "done    the run"
+}
+
+running() {
+    settings running run.steps=1000000 log.every=1 checkpoint.every=20 checkpoint.keep_best=no eval.every=0
+    start "$bin" base.ini running.ini
+    until_true 20 has_saved running 20
+    status 0 running
+    says "FINE: " "/1000000, " " s ago" "lockstep tail runs/running"
+    "$bin" tail runs/running >tailed 2>&1 &
+    follower=$!
+    was=$(last_step running)
+    until_true 20 has_logged running $((was + 50))
+    until_true 5 grep -q "^step *$((was + 40))/" tailed
+    kill -INT $follower
+    wait $follower || fail "Ctrl-C ends tail with $?"
+    "$bin" tail runs/running >tailed 2>&1 &
+    follower=$!
+    kill "$pid"
+    await 75
+    until_true 5 grep -q '^over    the run does not go on' tailed
+    wait $follower || fail "tail ends with $? when the run does"
+    grep -q '^stop: asked to stop' tailed || fail "tail does not show the event: $(tail -n 3 tailed)"
+    status 1 running
+    says "ATTENTION: stopped on request" "asked to stop; saved step" "next      lockstep runs/running/config.ini"
+}
+
+killed() {
+    settings killed run.steps=1000000 log.every=1 checkpoint.every=50 checkpoint.keep_best=no eval.every=0
+    start "$bin" base.ini killed.ini
+    until_true 20 has_saved killed 50
+    until_true 20 has_logged killed 60
+    kill -9 "$pid"
+    wait "$pid" 2>/dev/null
+    pid=
+    until_true 5 is_free killed
+    status 2 killed
+    says "DEAD: died: step" "it ended without a word" "next      lockstep runs/killed/config.ini"
+    [ "$(json killed life)" = died ] || fail "$("$bin" status runs/killed --json)"
+    # The command that it names goes on.
+    start "$bin" runs/killed/config.ini
+    until_true 20 has_event killed resume
+    until_true 20 has_logged killed 70
+    kill "$pid"
+    await 75
+    status 1 killed
+    says "restarts  1 in 24 h" "resume: continuing after step"
+}
+
+is_free() { flock -n "runs/$1/lock" true; }
+
+failed() {
+    settings failed run.steps=40 run.faults=read@60x1000000 data.retry=0
+    expect 74 train failed
+    status 2 failed
+    says "DEAD: failed: step" "Input/output error" "when that is mended: lockstep runs/failed/config.ini"
+}
+
+never_begun() {
+    mkdir -p runs/never
+    status 64 never
+    says "runs/never: no run's directory"
+    : >runs/never/lock
+    status 2 never
+    says "DEAD: has not begun"
+    expect 0 "$bin" tail runs/never
+    says "over    the run does not go on"
+    status 64 nowhere
+    says "runs/nowhere: No such file or directory"
+    expect 64 "$bin" status
+    expect 64 "$bin" status runs/never runs/never
+    expect 64 "$bin" status --jsn runs/never
+    expect 64 "$bin" tail
+    expect 64 "$bin" tail runs/never --lines
+    expect 64 "$bin" tail runs/never --lines -1
+    expect 64 "$bin" tail runs/nowhere
+}
+
+# line STEP: a record of it in log.jsonl.
+line() { printf '{"t":"step","step":%d,"loss":%d.5,"tokens":1,"ms":10,"tokens_per_s":100}\n' "$1" "$1" >>runs/cut/log.jsonl; }
+shown() { grep -q "^step *$1 *loss $1.5" tailed; }
+
+# A log that a run holds, cut back and grown again, before and after the follower looks; and half a line, which waits for its rest.
+cut_back() {
+    mkdir -p runs/cut
+    : >runs/cut/lock
+    for i in 1 2 3 4 5; do line $i; done
+    sh -c 'exec 9>runs/cut/lock; flock 9; exec sleep 30' &
+    pid=$!
+    until_true 5 is_held cut
+    "$bin" tail runs/cut >tailed 2>&1 &
+    follower=$!
+    until_true 5 shown 5
+    line 6
+    until_true 5 shown 6
+    printf '{"t":"step","step":7,"loss":7.5,"tok' >>runs/cut/log.jsonl
+    sleep 0.3
+    shown 7 && fail "half a line was shown"
+    printf 'ens":1,"ms":10,"tokens_per_s":100}\nnonsense\n{"t":"eval"\n' >>runs/cut/log.jsonl
+    until_true 5 shown 7
+    head -n 2 runs/cut/log.jsonl >short
+    cat short >runs/cut/log.jsonl
+    until_true 5 grep -q 'cut back' tailed
+    line 8
+    until_true 5 shown 8
+    cat short >runs/cut/log.jsonl
+    for i in 11 12 13 14 15 16 17 18; do line $i; done
+    until_true 5 shown 18
+    mv runs/cut/log.jsonl runs/cut/old
+    line 21
+    until_true 5 shown 21
+    printf '{"t":"event","at":"2026-11-24T12:00:00Z","kind":"hang","step":21,"text":"rank 1"}\n' >runs/cut/events.jsonl
+    until_true 5 grep -q '^hang: rank 1' tailed
+    kill "$pid"
+    wait "$pid" 2>/dev/null
+    pid=
+    wait $follower || fail "tail ends with $?"
+    grep -q '^over' tailed || fail "no word at the end"
+}
+
+is_held() { ! is_free "$1"; }
+
+try finished
+try a_bar
+try running
+try killed
+try failed
+try never_begun
+try cut_back
+finish

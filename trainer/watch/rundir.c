@@ -1,0 +1,142 @@
+// trainer/watch/rundir.c: see trainer/watch/rundir.h.
+#include "trainer/watch/rundir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { STATUS_MOST = 4 << 20, CONFIG_MOST = 1 << 20 };
+
+static bool has(const char *dir, const char *name) {
+    char path[IO_PATH];
+    struct stat st;
+    return io_path(path, "%s/%s", dir, name) == ERR_OK && stat(path, &st) == 0;
+}
+
+err_t rundir_check(const char *dir) {
+    static const char *const parts[] = {"log.jsonl", "events.jsonl", "status.json", "ckpt", "lock"};
+    struct stat st;
+    if (stat(dir, &st) != 0) return err_set(ERR_USAGE, "%s: %s; expected a run's directory, such as runs/default", dir, strerror(errno));
+    if (!S_ISDIR(st.st_mode)) return err_set(ERR_USAGE, "%s: a file; expected a run's directory, such as runs/default", dir);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (has(dir, parts[i])) return ERR_OK;
+    return err_set(ERR_USAGE, "%s: no run's directory: it has no log.jsonl, events.jsonl, status.json, ckpt or lock", dir);
+}
+
+// A regular file, opened for reading; -1: there is none. A FIFO in its place must not stop us.
+static int open_plain(const char *dir, const char *name, struct stat *st) {
+    char path[IO_PATH];
+    if (io_path(path, "%s/%s", dir, name) != ERR_OK) return -1;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return -1;
+    if (fstat(fd, st) == 0 && S_ISREG(st->st_mode)) return fd;
+    close(fd);
+    return -1;
+}
+
+// A run that starts while we hold the lock, shared and for an instant, tries again for a second.
+bool rundir_locked(const char *dir, bool *there) {
+    struct stat st;
+    int fd = open_plain(dir, "lock", &st);
+    *there = fd >= 0;
+    if (fd < 0) return false;
+    bool held = flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    close(fd);
+    return held;
+}
+
+char *rundir_end(const char *dir, const char *name, size_t most, double *changed) {
+    struct stat st;
+    int fd = open_plain(dir, name, &st);
+    if (fd < 0) return NULL;
+    int64_t from = st.st_size > (int64_t)most ? st.st_size - (int64_t)most : 0;
+    char *text = malloc(most + 1);
+    ssize_t n = text ? pread(fd, text, most, from) : -1;
+    close(fd);
+    if (n < 0) return free(text), NULL;
+    text[n] = 0;
+    *changed = (double)st.st_mtim.tv_sec + 1e-9 * (double)st.st_mtim.tv_nsec;
+    while (n > 0 && text[n - 1] != '\n') text[--n] = 0;  // a line that is being written
+    char *whole = from > 0 ? memchr(text, '\n', (size_t)n) : NULL;
+    if (whole) memmove(text, whole + 1, (size_t)(text + n - whole));
+    return text;
+}
+
+json_t *rundir_line(char **at) {
+    while (**at) {
+        char *line = *at, *end = strchr(line, '\n');
+        size_t n = end ? (size_t)(end - line) : strlen(line);
+        *at = line + n + (end != NULL);
+        json_t *o = json_loadb(line, n, 0, NULL);
+        if (json_is_object(o)) return o;
+        json_decref(o);
+    }
+    return NULL;
+}
+
+json_t *rundir_status(const char *dir, bool *damaged) {
+    struct stat st;
+    json_t *o = NULL;
+    *damaged = false;
+    int fd = open_plain(dir, "status.json", &st);
+    if (fd < 0) return NULL;
+    char *text = st.st_size <= STATUS_MOST ? malloc((size_t)st.st_size + 1) : NULL;
+    ssize_t n = text ? pread(fd, text, (size_t)st.st_size, 0) : -1;
+    close(fd);
+    if (n >= 0) o = json_loadb(text, (size_t)n, 0, NULL);
+    free(text);
+    if (json_is_object(o)) return o;
+    json_decref(o);
+    *damaged = true;
+    return NULL;
+}
+
+int64_t rundir_steps(const char *dir) {
+    struct stat st;
+    int fd = open_plain(dir, "config.ini", &st);
+    if (fd < 0) return 0;
+    size_t room = st.st_size < CONFIG_MOST ? (size_t)st.st_size : CONFIG_MOST;
+    char *text = malloc(room + 1), *rest = text;
+    ssize_t n = text ? pread(fd, text, room, 0) : -1;
+    int64_t steps = 0;
+    bool inside = false;
+    close(fd);
+    if (text) text[n > 0 ? n : 0] = 0;
+    for (char *line; text && (line = strsep(&rest, "\n"));) {
+        long long value;
+        if (*line == '[') inside = strncmp(line, "[run]", 5) == 0;
+        if (inside && sscanf(line, "steps = %18lld", &value) == 1 && value > 0) steps = value;
+    }
+    free(text);
+    return steps;
+}
+
+// --- fields --------------------------------------------------------------------------------------------------------------------
+
+double rundir_real(const json_t *o, const char *key) {
+    const json_t *x = json_object_get(o, key);
+    return json_is_number(x) ? json_number_value(x) : NAN;
+}
+
+int64_t rundir_whole(const json_t *o, const char *key, int64_t otherwise) {
+    double v = rundir_real(o, key);
+    return fabs(v) < 9e15 ? (int64_t)v : otherwise;  // of NaN, too
+}
+
+const char *rundir_text(const json_t *o, const char *key) {
+    const char *x = json_string_value(json_object_get(o, key));
+    return x ? x : "";
+}
+
+double rundir_when(const char *at) {
+    struct tm t = {0};
+    const char *end = strptime(at, "%Y-%m-%dT%H:%M:%SZ", &t);
+    return end && !*end ? (double)timegm(&t) : NAN;
+}

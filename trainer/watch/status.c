@@ -1,0 +1,279 @@
+// trainer/watch/status.c: see trainer/watch/status.h. One line for each question, the verdict first, the next command last.
+#include "trainer/watch/status.h"
+
+#include "trainer/log/progress.h"
+#include "trainer/log/utf8.h"
+#include "trainer/watch/facts.h"
+#include "trainer/watch/line.h"
+#include "trainer/watch/rundir.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+// --- lines ---------------------------------------------------------------------------------------------------------------------
+
+typedef struct page {
+    FILE *out;
+    int lines;
+} page;
+
+enum { KEY = 10, LINE = 1024 };
+
+// A key, and text after it, which is wrapped between words, and cut after `most` lines.
+static void put(page *p, const char *key, int most, const char *text) {
+    char clean[LINE];
+    const int wide = STATUS_COLUMNS - KEY;
+    utf8_printable(clean, sizeof clean, text);
+    for (char *c = clean; *c; c++)
+        if (*c == '\n' || *c == '\t') *c = ' ';
+    for (char *at = clean; *at && most > 0 && p->lines < STATUS_LINES; most--, p->lines++, key = "") {
+        int n = (int)strlen(at), cut = n;
+        if (n > wide) {
+            for (cut = wide; cut > 0 && at[cut] != ' '; cut--) {}
+            if (cut == 0) cut = wide;
+            while (cut > 1 && ((unsigned char)at[cut] & 0xC0) == 0x80) cut--;  // not inside a character
+        }
+        bool ends = most == 1 || p->lines == STATUS_LINES - 1;
+        if (n > wide && ends && cut > wide - 3) cut = wide - 3;
+        fprintf(p->out, "%-*s%.*s%s\n", KEY, key, cut, at, n > wide && ends ? "..." : "");
+        at += cut;
+        at += strspn(at, " ");
+    }
+}
+
+static void put_verdict(page *p, const facts *f, const verdict *v) {
+    static const char *const word[] = {"FINE", "ATTENTION", "DEAD"};
+    char text[LINE], age[FACTS_AGE], p99[FACTS_AGE];
+    line l = {text, sizeof text};
+    line_put(&l, "%s: %s: step %" PRId64, word[v->code], v->headline, f->step);
+    if (f->steps > 0) line_put(&l, "/%" PRId64, f->steps);
+    if (v->life == LIFE_NEVER) l = (line){text, sizeof text}, line_put(&l, "%s: %s", word[v->code], v->headline);
+    else if (!isnan(f->step_age)) line_put(&l, ", %s ago", facts_age(age, f->step_age));
+    if (v->life == LIFE_RUNS && f->p99 > 0 && f->p99 < 10) line_put(&l, " (p99 %.3g s)", f->p99);
+    else if (v->life == LIFE_RUNS && f->p99 >= 10) line_put(&l, " (p99 %s)", facts_age(p99, f->p99));
+    put(p, "run", 2, text);
+}
+
+static void put_note(page *p, const facts *f, const verdict *v) {
+    char text[LINE] = "", age[FACTS_AGE];
+    if (f->damaged) snprintf(text, sizeof text, "status.json can't be read: what follows is from the other files");
+    else if (f->status && f->status_age < -5)
+        snprintf(text, sizeof text, "status.json is %s in the future: clocks differ; what follows is from the other files",
+                 facts_age(age, -f->status_age));
+    else if (f->status && !f->fresh && v->life == LIFE_RUNS)
+        snprintf(text, sizeof text, "the watcher is gone: status.json is %s old; what follows is from the other files",
+                 facts_age(age, f->status_age));
+    else if (!f->status && v->life == LIFE_RUNS) snprintf(text, sizeof text, "there is no watcher, so nobody looks at ranks, devices and disk");
+    put(p, "note", 2, text);
+}
+
+static void put_suspect(page *p, const verdict *v) {
+    const json_t *r = v->suspect;
+    char text[LINE];
+    line l = {text, sizeof text};
+    if (!r) return;
+    const char *device = rundir_text(r, "device"), *doing = rundir_text(r, "doing");
+    line_put(&l, "rank %" PRId64 " (%s%s)%s%s, pid %" PRId64 ": phase %s", rundir_whole(r, "rank", -1), rundir_text(r, "host"),
+             rundir_text(r, "role"), *device ? ", GPU " : ", CPU", device, rundir_whole(r, "pid", 0), rundir_text(r, "phase"));
+    if (*doing) line_put(&l, ", %s", doing);
+    if (*doing && rundir_whole(r, "number", -1) >= 0) line_put(&l, " %" PRId64, rundir_whole(r, "number", -1));
+    line_put(&l, " of step %" PRId64 " for %.0f s", rundir_whole(r, "step", 0), rundir_real(r, "doing_s"));
+    put(p, "waits for", 2, text);
+}
+
+// The watts of all ranks here, and of the one that is furthest below its own median.
+static void put_power(page *p, const facts *f) {
+    const json_t *ranks = json_object_get(f->status, "ranks"), *least = NULL;
+    double watts = 0, median = 0, low = INFINITY;
+    int known = 0;
+    char text[LINE];
+    for (size_t i = 0; f->fresh && i < json_array_size(ranks); i++) {
+        const json_t *r = json_array_get(ranks, i);
+        double w = rundir_real(r, "watts"), m = rundir_real(r, "median_watts");
+        if (isnan(w)) continue;
+        known++, watts += w, median += m;
+        if (m > 0 && w / m < low) low = w / m, least = r;
+    }
+    line l = {text, sizeof text};
+    if (known == 0) return;
+    line_put(&l, "%.0f W of %d device%s", watts, known, known == 1 ? "" : "s");
+    if (median > 0) line_put(&l, ", median %.0f W", median);
+    if (known > 1 && least)
+        line_put(&l, "; rank %" PRId64 ": %.0f W, median %.0f W", rundir_whole(least, "rank", -1), rundir_real(least, "watts"),
+                 rundir_real(least, "median_watts"));
+    put(p, "power", 1, text);
+}
+
+static void put_speed(page *p, const facts *f, const verdict *v) {
+    char text[LINE], speed[48], age[FACTS_AGE], when[32];
+    line l = {text, sizeof text};
+    if (isnan(f->loss) && isnan(f->rate)) return;
+    if (!isnan(f->loss)) line_put(&l, "loss %.4f", f->loss);
+    if (f->rate > 0) {
+        progress_rate(speed, *f->unit ? f->unit : "tokens", f->rate);
+        line_put(&l, ", %s", speed);
+    }
+    if (v->life == LIFE_RUNS && f->eta_s >= 0 && f->eta_s < 1e9) {
+        time_t end = (time_t)(f->now + f->eta_s);
+        struct tm utc;
+        strftime(when, sizeof when, "%Y-%m-%d %H:%MZ", gmtime_r(&end, &utc));
+        line_put(&l, ", done in %s (%s)", facts_age(age, f->eta_s), when);
+    }
+    put(p, "speed", 1, *text == ',' ? text + 2 : text);
+}
+
+static void put_saved(page *p, const facts *f, const verdict *v) {
+    char text[LINE], age[FACTS_AGE];
+    line l = {text, sizeof text};
+    int64_t risk = f->step - (f->checkpoint > 0 ? f->checkpoint : 0);
+    if (v->life == LIFE_NEVER) return;
+    if (f->checkpoint < 0) line_put(&l, "nothing yet");
+    else line_put(&l, "step %" PRId64 ", %s ago", f->checkpoint, facts_age(age, f->checkpoint_age));
+    if (risk > 0) line_put(&l, "; %s: %" PRId64 " step%s", v->life == LIFE_RUNS ? "at risk" : "lost", risk, risk == 1 ? "" : "s");
+    if (risk > 0 && f->p50 > 0) line_put(&l, " (%s)", facts_age(age, f->p50 * (double)risk));
+    if (f->checkpoint >= 0 && *f->hash) line_put(&l, "; hash %s", f->hash);
+    put(p, "saved", 1, text);
+}
+
+static void put_restarts(page *p, const facts *f) {
+    char text[LINE], age[FACTS_AGE];
+    if (f->restarts == 0) return;
+    snprintf(text, sizeof text, "%d in 24 h, the last %s ago", f->restarts, facts_age(age, f->restart_age));
+    put(p, "restarts", 1, text);
+}
+
+static void put_disk(page *p, const facts *f) {
+    char text[LINE];
+    line l = {text, sizeof text};
+    if (isnan(f->disk_free)) return;
+    line_put(&l, "%.3g GB free of %.3g GB", 1e-9 * f->disk_free, 1e-9 * f->disk_total);
+    if (f->disk_left_s < 1e7) line_put(&l, "; full in %.1f h at this rate", f->disk_left_s / 3600);
+    put(p, "disk", 1, text);
+}
+
+static void put_events(page *p, const facts *f, int most) {
+    char text[LINE], age[FACTS_AGE];
+    for (int i = 0; i < f->events && i < most; i++) {
+        snprintf(text, sizeof text, "%s ago, step %" PRId64 ", %s: %s", facts_age(age, f->event[i].age), f->event[i].step, f->event[i].kind,
+                 f->event[i].text);
+        put(p, i ? "" : "events", 1, text);
+    }
+}
+
+// The next command has a place of its own: two lines that nothing else may take.
+static void write_text(const facts *f, const verdict *v, FILE *out) {
+    enum { FOR_NEXT = 2 };
+    page p = {.out = out, .lines = FOR_NEXT};
+    put_verdict(&p, f, v);
+    put(&p, "dir", 1, f->dir);
+    put_note(&p, f, v);
+    put(&p, "why", 3, v->why);
+    put_suspect(&p, v);
+    put_speed(&p, f, v);
+    put_power(&p, f);
+    put_saved(&p, f, v);
+    put_restarts(&p, f);
+    put_disk(&p, f);
+    put_events(&p, f, FACTS_EVENTS);
+    p.lines = STATUS_LINES - FOR_NEXT;
+    put(&p, "next", FOR_NEXT, v->next);
+}
+
+// --- JSON ----------------------------------------------------------------------------------------------------------------------
+
+// Text of any bytes: jansson takes UTF-8 only.
+static json_t *text_value(const char *from) {
+    char clean[LINE];
+    utf8_printable(clean, sizeof clean, from);
+    return json_string(clean);
+}
+
+static json_t *real_value(double x) { return isfinite(x) ? json_real(x) : json_null(); }
+static json_t *whole_value(int64_t x, bool known) { return known ? json_integer(x) : json_null(); }
+
+static json_t *events_value(const facts *f) {
+    json_t *list = json_array();
+    for (int i = 0; i < f->events; i++) {
+        json_t *e = json_object();
+        json_object_set_new(e, "kind", text_value(f->event[i].kind));
+        json_object_set_new(e, "step", json_integer(f->event[i].step));
+        json_object_set_new(e, "age_s", real_value(f->event[i].age));
+        json_object_set_new(e, "text", text_value(f->event[i].text));
+        json_array_append_new(list, e);
+    }
+    return list;
+}
+
+static void set_steps(json_t *o, const facts *f) {
+    int64_t risk = f->step - (f->checkpoint > 0 ? f->checkpoint : 0);
+    json_object_set_new(o, "step", json_integer(f->step));
+    json_object_set_new(o, "steps", whole_value(f->steps, f->steps > 0));
+    json_object_set_new(o, "step_age_s", real_value(f->step_age));
+    json_object_set_new(o, "p50_s", real_value(f->p50));
+    json_object_set_new(o, "p99_s", real_value(f->p99));
+    json_object_set_new(o, "loss", real_value(f->loss));
+    json_object_set_new(o, "rate", real_value(f->rate));
+    json_object_set_new(o, "unit", text_value(f->unit));
+    json_object_set_new(o, "eta_s", real_value(f->eta_s));
+    json_object_set_new(o, "checkpoint_step", whole_value(f->checkpoint, f->checkpoint >= 0));
+    json_object_set_new(o, "checkpoint_age_s", real_value(f->checkpoint_age));
+    json_object_set_new(o, "checkpoint_hash", *f->hash ? text_value(f->hash) : json_null());
+    json_object_set_new(o, "steps_at_risk", json_integer(risk > 0 ? risk : 0));
+}
+
+static void write_json(const facts *f, const verdict *v, FILE *out) {
+    static const char *const word[] = {"fine", "attention", "dead"};
+    static const char *const life[] = {"never", "runs", "done", "stopped", "failed", "died"};
+    const json_t *alarms = json_object_get(f->status, "alarms");
+    json_t *o = json_object();
+    json_object_set_new(o, "t", json_string("verdict"));
+    json_object_set_new(o, "verdict", json_string(word[v->code]));
+    json_object_set_new(o, "code", json_integer(v->code));
+    json_object_set_new(o, "life", json_string(life[v->life]));
+    json_object_set_new(o, "says", text_value(v->headline));
+    json_object_set_new(o, "why", text_value(v->why));
+    json_object_set_new(o, "next", text_value(v->next));
+    json_object_set_new(o, "dir", text_value(f->dir));
+    json_object_set_new(o, "status_age_s", real_value(f->status_age));
+    json_object_set_new(o, "status_used", json_boolean(f->fresh));
+    set_steps(o, f);
+    json_object_set_new(o, "restarts_24h", json_integer(f->restarts));
+    json_object_set_new(o, "disk_free", real_value(f->disk_free));
+    json_object_set_new(o, "disk_full_in_s", real_value(f->disk_left_s));
+    json_object_set_new(o, "waits_for", v->suspect ? json_deep_copy(v->suspect) : json_null());
+    json_object_set_new(o, "alarms", f->fresh && json_is_array(alarms) ? json_deep_copy(alarms) : json_array());
+    json_object_set_new(o, "events", events_value(f));
+    json_dumpf(o, out, JSON_COMPACT);
+    fputc('\n', out);
+    json_decref(o);
+}
+
+// --- the verb ------------------------------------------------------------------------------------------------------------------
+
+err_t status_write(const char *dir, double now, bool json, FILE *out, int *code) {
+    facts f;
+    err_t rc = facts_gather(&f, dir, now);
+    if (rc == ERR_OK) {
+        verdict v = facts_judge(&f);
+        (json ? write_json : write_text)(&f, &v, out);
+        *code = v.code;
+    }
+    facts_release(&f);
+    return rc;
+}
+
+err_t verb_status(int argc, char **argv, FILE *out, int *code) {
+    const char *dir = NULL;
+    bool json = false;
+    struct timespec now;
+    for (int i = 0; i < argc; i++) {
+        if (strcmp(argv[i], "--json") == 0) json = true;
+        else if (dir || argv[i][0] == '-') return err_set(ERR_USAGE, "lockstep status: expected one run's directory and --json, found %s", argv[i]);
+        else dir = argv[i];
+    }
+    if (!dir) return err_set(ERR_USAGE, "lockstep status: expected a run's directory, e.g. lockstep status runs/default");
+    clock_gettime(CLOCK_REALTIME, &now);
+    return status_write(dir, (double)now.tv_sec + 1e-9 * (double)now.tv_nsec, json, out, code);
+}

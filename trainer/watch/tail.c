@@ -1,0 +1,252 @@
+// trainer/watch/tail.c: see trainer/watch/tail.h.
+//
+// Files are looked at five times a second, which works on every file system. A file that was truncated and has grown again
+// since the last look is known by the bytes before our place in it, which are others then.
+#include "trainer/watch/tail.h"
+
+#include "base/clock.h"
+#include "trainer/log/progress.h"
+#include "trainer/watch/rundir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { LOOK_MS = 200, ROOM = 1 << 17, MARK = 64, LINES = 10, LINES_MOST = 100000, EVENTS = 3 };
+
+// A file that grows by whole lines.
+typedef struct grower {
+    char path[IO_PATH];
+    int fd;  // -1: not there yet
+    ino_t file;
+    int64_t at;       // bytes that were taken
+    char mark[MARK];  // the last of them
+    size_t marked;
+    char text[ROOM];
+} grower;
+
+typedef struct tail {
+    const char *dir;
+    progress shown;
+    grower log, events;
+    int64_t step;            // of the last record of a step, 0: none
+    int64_t first;           // and of the first one since the log was cut
+    double first_s, last_s;  // what the log says of their times, seconds
+} tail;
+
+// --- files ---------------------------------------------------------------------------------------------------------------------
+
+static bool grower_open(grower *g) {
+    struct stat st;
+    if (g->fd >= 0) return true;
+    g->fd = open(g->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (g->fd < 0) return false;
+    if (fstat(g->fd, &st) == 0 && S_ISREG(st.st_mode)) return g->file = st.st_ino, true;
+    close(g->fd);
+    g->fd = -1;
+    return false;
+}
+
+static void set_place(grower *g, int64_t at) {
+    g->at = at;
+    g->marked = at < MARK ? (size_t)at : MARK;
+    ssize_t n = pread(g->fd, g->mark, g->marked, at - (int64_t)g->marked);
+    g->marked = n > 0 ? (size_t)n : 0;
+}
+
+// The place before the last `lines` lines.
+static int64_t before_last(grower *g, int lines) {
+    struct stat st;
+    if (fstat(g->fd, &st) != 0) return 0;
+    int64_t end = st.st_size;
+    for (bool last = true; end > 0;) {
+        int64_t from = end > ROOM ? end - ROOM : 0;
+        ssize_t n = pread(g->fd, g->text, (size_t)(end - from), from);
+        if (n <= 0) return 0;
+        for (ssize_t i = n; i > 0; i--) {
+            if (g->text[i - 1] != '\n') continue;
+            if (!last && lines-- <= 1) return from + i;
+            last = false;
+        }
+        end = from;
+    }
+    return 0;
+}
+
+// Is what we have taken still there? Otherwise goes back to where the file, or the new one in its place, can be followed from.
+static bool was_cut(grower *g) {
+    struct stat st, now;
+    char mark[MARK];
+    if (fstat(g->fd, &st) != 0) return false;
+    bool other = stat(g->path, &now) == 0 && (now.st_ino != g->file || now.st_dev != st.st_dev);
+    if (other) {
+        close(g->fd);
+        g->fd = -1;
+        g->at = 0, g->marked = 0;
+        return grower_open(g);
+    }
+    bool same = st.st_size >= g->at && pread(g->fd, mark, g->marked, g->at - (int64_t)g->marked) == (ssize_t)g->marked;
+    if (same && memcmp(mark, g->mark, g->marked) == 0) return false;
+    set_place(g, st.st_size < g->at ? st.st_size : before_last(g, LINES));
+    return true;
+}
+
+// Calls take(t, line) for each whole line that was added.
+static void read_lines(grower *g, tail *t, void (*take)(tail *t, char *line, size_t n)) {
+    ssize_t n;
+    while ((n = pread(g->fd, g->text, ROOM - 1, g->at)) > 0) {
+        char *line = g->text, *end;
+        for (; (end = memchr(line, '\n', (size_t)(g->text + n - line))); line = end + 1) take(t, line, (size_t)(end - line));
+        if (line == g->text && n < ROOM - 1) return;  // not whole yet
+        if (line == g->text) line += n;               // longer than any record is
+        set_place(g, g->at + (line - g->text));
+    }
+}
+
+// --- records -------------------------------------------------------------------------------------------------------------------
+
+static const char *unit_of(const json_t *o) { return json_object_get(o, "tokens") ? "tok" : "samples"; }
+
+// Seconds until the end, by what the log says of the time that steps took; NaN: not known.
+static double time_left(const tail *t) {
+    if (t->shown.steps <= 0 || t->step <= t->first) return NAN;
+    return (t->last_s - t->first_s) / (double)(t->step - t->first) * (double)(t->shown.steps - t->step);
+}
+
+static void take_step(tail *t, const json_t *o) {
+    const char *rate = json_object_get(o, "tokens_per_s") ? "tokens_per_s" : "samples_per_s";
+    step_record r = {.step = rundir_whole(o, "step", 0), .logged = true};
+    double at = rundir_real(o, "time");
+    r.loss = rundir_real(o, "loss"), r.grad_norm = rundir_real(o, "grad_norm"), r.lr = rundir_real(o, "lr"), r.ms = rundir_real(o, "ms");
+    r.units_per_s = rundir_real(o, rate), r.data_wait_ms = rundir_real(o, "data_wait_ms");
+    r.skipped = json_is_true(json_object_get(o, "skipped"));
+    if (isnan(at)) at = t->last_s + 1e-3 * r.ms * (double)(r.step - t->step);  // an older log
+    if (t->step == 0 || r.step <= t->step) t->first = r.step, t->first_s = isnan(at) ? 0 : at;
+    t->step = r.step;
+    t->last_s = isnan(at) ? t->first_s : at;
+    t->shown.unit = unit_of(o);
+    progress_step(&t->shown, &r, time_left(t));
+}
+
+static void take_eval(tail *t, const json_t *o) {
+    enum { FIGURES = 8 };
+    static const char *const known[] = {"t", "step", "loss", "best", "best_step", "windows", "samples", "ms", "time"};
+    const char *name[FIGURES], *key;
+    double value[FIGURES];
+    json_t *x;
+    eval_record r = {.step = rundir_whole(o, "step", 0), .of = json_object_get(o, "windows") ? "windows" : "samples", .metric = name, .value = value};
+    r.samples = rundir_whole(o, r.of, 0), r.loss = rundir_real(o, "loss"), r.ms = rundir_real(o, "ms");
+    r.best = rundir_real(o, "best"), r.best_step = rundir_whole(o, "best_step", 0);
+    json_object_foreach((json_t *)(uintptr_t)o, key, x) {
+        bool other = json_is_number(x) && r.metrics < FIGURES && strlen(key) < 24;
+        for (size_t i = 0; i < sizeof known / sizeof *known; i++) other &= strcmp(key, known[i]) != 0;
+        if (other) name[r.metrics] = key, value[r.metrics++] = json_number_value(x);
+    }
+    progress_eval(&t->shown, &r);
+}
+
+static void take_record(tail *t, char *line, size_t n) {
+    json_t *o = json_loadb(line, n, 0, NULL);
+    const char *kind = rundir_text(o, "t");
+    int64_t step = rundir_whole(o, "step", 0);
+    if (strcmp(kind, "step") == 0) take_step(t, o);
+    else if (strcmp(kind, "eval") == 0) take_eval(t, o);
+    else if (strcmp(kind, "checkpoint") == 0)
+        progress_checkpoint(&t->shown, &(checkpoint_record){step, rundir_real(o, "ms"), rundir_text(o, "hash")});
+    else if (strcmp(kind, "sample") == 0) progress_sample(&t->shown, &(sample_record){step, rundir_text(o, "prompt"), rundir_text(o, "text")});
+    json_decref(o);
+}
+
+static void take_event(tail *t, char *line, size_t n) {
+    json_t *o = json_loadb(line, n, 0, NULL);
+    const char *kind = rundir_text(o, "kind");
+    if (*kind) progress_event(&t->shown, &(incident_record){rundir_whole(o, "step", 0), kind, rundir_text(o, "text")});
+    json_decref(o);
+}
+
+// --- following -----------------------------------------------------------------------------------------------------------------
+
+static void start_at(grower *g, const char *dir, const char *name, int lines) {
+    g->fd = -1;
+    if (io_path(g->path, "%s/%s", dir, name) == ERR_OK && grower_open(g)) set_place(g, lines > 0 ? before_last(g, lines) : lseek(g->fd, 0, SEEK_END));
+}
+
+// What was added to both files.
+static void look(tail *t) {
+    if (grower_open(&t->log)) {
+        if (was_cut(&t->log)) {
+            t->step = 0;
+            progress_say(&t->shown, "log     cut back: the run goes on from a checkpoint");
+        }
+        read_lines(&t->log, t, take_record);
+    }
+    if (!grower_open(&t->events)) return;
+    was_cut(&t->events);
+    read_lines(&t->events, t, take_event);
+}
+
+static err_t follow(tail *t, int lines) {
+    sigset_t ends, before;
+    err_t rc = ERR_OK;
+    start_at(&t->log, t->dir, "log.jsonl", lines);
+    start_at(&t->events, t->dir, "events.jsonl", lines < EVENTS ? lines : EVENTS);
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGINT);
+    sigaddset(&ends, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &ends, &before);
+    for (bool more = true, there; more;) {
+        more = rundir_locked(t->dir, &there);  // before the look: what was written until its end is seen
+        look(t);
+        if (ferror(stdout)) rc = err_set(ERR_IO, "standard output: could not be written"), more = false;
+        if (more && sigtimedwait(&ends, NULL, &(struct timespec){0, LOOK_MS * 1000000}) > 0) break;
+        if (more) continue;
+        bool done = t->shown.steps > 0 && t->step >= t->shown.steps;
+        if (rc == ERR_OK)
+            progress_say(&t->shown,
+                         done ? "done    the run has all its %" PRId64 " steps"
+                              : "over    the run does not go on after step %" PRId64 "; lockstep status says why",
+                         t->step);
+    }
+    progress_close(&t->shown);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rc;
+}
+
+static err_t parse_lines(const char *text, int *lines) {
+    char *end;
+    long n = strtol(text, &end, 10);
+    if (!*text || *end || n < 0 || n > LINES_MOST) return err_set(ERR_USAGE, "--lines %s: expected a number from 0 to %d", text, LINES_MOST);
+    *lines = (int)n;
+    return ERR_OK;
+}
+
+err_t verb_tail(int argc, char **argv) {
+    const char *dir = NULL;
+    int lines = LINES;
+    for (int i = 0; i < argc; i++) {
+        bool option = strcmp(argv[i], "--lines") == 0;
+        if (option && i + 1 == argc) return err_set(ERR_USAGE, "--lines: expected a value after it");
+        if (option) TRY(parse_lines(argv[++i], &lines));
+        else if (dir || argv[i][0] == '-') return err_set(ERR_USAGE, "lockstep tail: expected one run's directory and --lines N, found %s", argv[i]);
+        else dir = argv[i];
+    }
+    if (!dir) return err_set(ERR_USAGE, "lockstep tail: expected a run's directory, e.g. lockstep tail runs/default");
+    TRY(rundir_check(dir));
+    tail *t = calloc(1, sizeof *t);
+    if (!t) return err_set(ERR_INTERNAL, "no memory to follow a run");
+    t->dir = dir;
+    progress_open(&t->shown, rundir_steps(dir), "tok");
+    err_t rc = follow(t, lines);
+    if (t->log.fd >= 0) close(t->log.fd);
+    if (t->events.fd >= 0) close(t->events.fd);
+    free(t);
+    return rc;
+}
