@@ -84,8 +84,8 @@ static void look(story *t) {
 }
 
 static void steps(story *t, int64_t n) {
-    t->s.news.step += n;
-    for (int k = 0; k < RANKS; k++) t->rank[k].step = t->s.news.step + 1;
+    t->s.step = t->s.news.step += n;
+    for (int k = 0; k < RANKS; k++) t->rank[k].step = t->s.step + 1;
 }
 
 static void go_on(story *t, int seconds) {
@@ -207,10 +207,10 @@ static void a_slow_start(void **state) {
     t.s.ready = false;
     for (int k = 0; k < RANKS; k++) t.rank[k].phase = PHASE_STARTING, t.rank[k].step = 0, t.rank[k].what = NULL;
     stand_still(&t, 1000);
+    t.s.step = t.s.news.step = 5000;
     t.s.ready = true;
     for (int k = 0; k < RANKS; k++) t.rank[k].phase = PHASE_STEPPING, t.rank[k].step = 5001, t.rank[k].what = "forward";
     stand_still(&t, 200);
-    t.s.news.step = 5000;
     steps(&t, 1);
     stand_still(&t, 200);
     none_told(&t);
@@ -273,7 +273,6 @@ static void suspects(void **state) {
             break;
         default: r->step -= 1, word = "it is behind the others";
         }
-        t.s.news.step = 20;
         stand_still(&t, 31);
         TOLD(&t, c == 0 || c == 2, ALARM_HANG, true, c == 6 || c == 7 ? -1 : 1, word, next, "phase step",
              c == 6 || c == 7 ? "for the longest time" : "waiting for rank 1 (10.0.0.2)");
@@ -291,7 +290,7 @@ static void suspects(void **state) {
     end(&t);
 }
 
-// A node without rank 0 has no news: what its ranks begin tells of steps, and how long they take.
+// A node without rank 0 has no news: how long steps take is what is seen of them.
 static void without_news(void **state) {
     (void)state;
     story t;
@@ -299,14 +298,14 @@ static void without_news(void **state) {
     t.s.has_news = false;
     t.s.news = (board_news){0};
     for (int i = 0; i < 30; i++) {
-        for (int k = 0; k < RANKS; k++) t.rank[k].step++;
+        steps(&t, 1);
         stand_still(&t, 25);  // steps of 25 s: five of them are 125 s
     }
     stand_still(&t, 90);
     none_told(&t);
     stand_still(&t, 12);
     TOLD(&t, 0, ALARM_HANG, true, 0, "after step 30");
-    for (int k = 0; k < RANKS; k++) t.rank[k].step++;
+    steps(&t, 1);
     look(&t);
     TOLD(&t, 1, ALARM_HANG, false, -1, "with step 31");
     end(&t);
@@ -764,10 +763,9 @@ static void a_pause(void **state) {
 static void names(void **state) {
     (void)state;
     for (int k = 0; k < ALARM_KINDS; k++) {
-        assert_true(strlen(alarm_name((alarm_kind)k)) > 2 && strcmp(alarm_event((alarm_kind)k, true), alarm_event((alarm_kind)k, false)) != 0);
+        assert_string_not_equal(alarm_event((alarm_kind)k, true), alarm_event((alarm_kind)k, false));
         for (int j = 0; j < k; j++) assert_string_not_equal(alarm_event((alarm_kind)k, true), alarm_event((alarm_kind)j, true));
     }
-    assert_string_equal(alarm_name(ALARM_KINDS), "unknown");
     assert_string_equal(alarm_event(ALARM_KINDS, true), "unknown");
 }
 

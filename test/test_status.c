@@ -193,8 +193,8 @@ static void a_hang(void **state) {
 static void alarms_by_kind(void **state) {
     place *p = *state;
     static const char *const kinds[][2] = {
-        {"dead", "a rank is gone"},      {"stopped", "process is stopped"},     {"reader", "the loader is slow"},
-        {"throttled", "is slowed down"}, {"disk", "the disk is full, or will"}, {"unheard-of", "the watcher rings"}};
+        {"dead", "a rank is gone"},      {"stopped", "process is stopped"},          {"slow_reader", "the loader is slow"},
+        {"throttled", "is slowed down"}, {"disk_full", "the disk is full, or will"}, {"unheard-of", "the watcher rings"}};
     lives(p);
     log_of(p, 410, 1, true);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {

@@ -37,17 +37,16 @@ watch_limits watch_limits_default(void) {
 }
 
 static const struct {
-    const char *name, *begins, *ends;
+    const char *begins, *ends;
 } words[ALARM_KINDS] = {
-    [ALARM_HANG] = {"hang", "hang", "unhang"},
-    [ALARM_STOPPED] = {"stopped", "stopped", "continued"},
-    [ALARM_READER] = {"reader", "slow_reader", "reader_well"},
-    [ALARM_THROTTLED] = {"throttled", "throttled", "unthrottled"},
-    [ALARM_DISK] = {"disk", "disk_full", "disk_well"},
-    [ALARM_DEAD] = {"dead", "dead", "alive"},
+    [ALARM_HANG] = {"hang", "unhang"},
+    [ALARM_STOPPED] = {"stopped", "continued"},
+    [ALARM_READER] = {"slow_reader", "reader_well"},
+    [ALARM_THROTTLED] = {"throttled", "unthrottled"},
+    [ALARM_DISK] = {"disk_full", "disk_well"},
+    [ALARM_DEAD] = {"dead", "alive"},
 };
 
-const char *alarm_name(alarm_kind kind) { return (unsigned)kind < ALARM_KINDS ? words[kind].name : "unknown"; }
 const char *alarm_event(alarm_kind kind, bool began) {
     return (unsigned)kind >= ALARM_KINDS ? "unknown" : began ? words[kind].begins : words[kind].ends;
 }
@@ -174,15 +173,6 @@ static bool expects_steps(const watch_state *s) {
     return stepping > 0;
 }
 
-// The last finished step; without rank 0 the one before the step that all local ranks have begun.
-static int64_t progress_of(const watch_state *s) {
-    int64_t least = INT64_MAX;
-    if (s->has_news && s->news.step > 0) return s->news.step;
-    for (int i = 0; i < s->locals; i++)
-        if (!is_gone(&s->rank[i]) && s->rank[i].step < least) least = s->rank[i].step;
-    return least == INT64_MAX ? -1 : least - 1;
-}
-
 static double longest_gap(const alarms *a) {
     double most = 0;
     for (int i = 0; i < GAPS && i < a->gaps; i++)
@@ -199,7 +189,7 @@ static double hang_limit(const alarms *a, const watch_state *s) {
 static void note_progress(look *k) {
     alarms *a = k->a;
     const watch_state *s = k->s;
-    int64_t step = progress_of(s);
+    int64_t step = s->step;
     bool expected = expects_steps(s);
     k->stepped = a->began && step > a->progress && expected && a->expected;
     if (k->stepped) {

@@ -72,9 +72,8 @@ void alarms_close(alarms *a);
 // printable and whole at ALARM_TEXT. When the run has ended, all alarms are forgotten without news.
 void alarms_judge(alarms *a, watch_state *s, alarm_news *news);
 
-// Words: of an alarm ("hang", "stopped", "reader", "throttled", "disk", "dead"), and of the event that it begins or ends with
-// ("hang" and "unhang", "slow_reader" and "reader_well", ...).
-const char *alarm_name(alarm_kind kind);
+// The kind of the event with which it begins, which is also the alarm's name in status.json: hang, stopped, slow_reader, throttled,
+// disk_full, dead; and of the one with which it ends: unhang, continued, reader_well, unthrottled, disk_well.
 const char *alarm_event(alarm_kind kind, bool began);
 
 #endif

@@ -153,6 +153,7 @@ static void prefer_status(facts *f) {
     double loss = rundir_real(f->status, "loss"), rate = rundir_real(f->status, "tokens_per_s");
     if (!isnan(loss)) f->loss = loss;
     if (!isnan(rate)) f->rate = rate;
+    if (!*f->unit && *rundir_text(f->status, "unit")) snprintf(f->unit, sizeof f->unit, "%ss", rundir_text(f->status, "unit"));
     if (rundir_whole(f->status, "checkpoint_step", -1) == f->checkpoint && f->checkpoint > 0)
         copy(f->hash, sizeof f->hash, rundir_text(f->status, "checkpoint_hash"));
 }
@@ -252,9 +253,9 @@ static bool judge_alarms(const facts *f, verdict *v) {
     } names[] = {{"hang", "the run hangs"},
                  {"dead", "a rank is gone"},
                  {"stopped", "a rank's process is stopped"},
-                 {"reader", "the loader is slow"},
+                 {"slow_reader", "the loader is slow"},
                  {"throttled", "a device is slowed down"},
-                 {"disk", "the disk is full, or will be soon"}};
+                 {"disk_full", "the disk is full, or will be soon"}};
     const json_t *alarms = json_object_get(f->status, "alarms"), *first = json_array_get(alarms, 0);
     const char *kind = rundir_text(first, "kind");
     if (!f->fresh || !json_is_object(first)) return false;

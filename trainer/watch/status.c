@@ -74,9 +74,10 @@ static void put_suspect(page *p, const verdict *v) {
     char text[LINE];
     line l = {text, sizeof text};
     if (!r) return;
-    const char *device = rundir_text(r, "device"), *doing = rundir_text(r, "doing");
-    line_put(&l, "rank %" PRId64 " (%s%s)%s%s, pid %" PRId64 ": phase %s", rundir_whole(r, "rank", -1), rundir_text(r, "host"),
-             rundir_text(r, "role"), *device ? ", GPU " : ", CPU", device, rundir_whole(r, "pid", 0), rundir_text(r, "phase"));
+    const char *device = rundir_text(r, "device"), *doing = rundir_text(r, "doing"), *role = rundir_text(r, "role");
+    line_put(&l, "rank %" PRId64 " (%s%s%s)%s%s", rundir_whole(r, "rank", -1), rundir_text(r, "host"), *role ? ", " : "", role,
+             *device ? ", GPU " : ", CPU", device);
+    line_put(&l, ", pid %" PRId64 ": phase %s", rundir_whole(r, "pid", 0), rundir_text(r, "phase"));
     if (*doing) line_put(&l, ", %s", doing);
     if (*doing && rundir_whole(r, "number", -1) >= 0) line_put(&l, " %" PRId64, rundir_whole(r, "number", -1));
     line_put(&l, " of step %" PRId64 " for %.0f s", rundir_whole(r, "step", 0), rundir_real(r, "doing_s"));

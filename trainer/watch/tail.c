@@ -160,7 +160,7 @@ static void take_record(tail *t, char *line, size_t n) {
     if (strcmp(kind, "step") == 0) take_step(t, o);
     else if (strcmp(kind, "eval") == 0) take_eval(t, o);
     else if (strcmp(kind, "checkpoint") == 0)
-        progress_checkpoint(&t->shown, &(checkpoint_record){step, rundir_real(o, "ms"), rundir_text(o, "hash")});
+        progress_checkpoint(&t->shown, &(checkpoint_record){.step = step, .ms = rundir_real(o, "ms"), .hash = rundir_text(o, "hash")});
     else if (strcmp(kind, "sample") == 0) progress_sample(&t->shown, &(sample_record){step, rundir_text(o, "prompt"), rundir_text(o, "text")});
     json_decref(o);
 }
