@@ -102,7 +102,7 @@ static void status_of(const place *p, double age, const char *state, int step, d
     snprintf(rank[1], sizeof rank[1], rank_text, 1, 2, 0, 5, 4001, "forward", 32, 70);
     snprintf(
         text, sizeof text,
-        "{\"t\":\"status\",\"time\":%.3f,\"every_s\":1,\"pid\":77,\"world\":2,\"state\":\"%s\",\"step\":%d,\"steps\":600,\"began_step\":0,"
+        "{\"t\":\"status\",\"time\":%.3f,\"every_s\":1,\"pid\":77,\"world\":2,\"state\":\"%s\",\"step\":%d,\"steps\":600,\"began_step\":0,\"began\":1795520000,"
         "\"step_time\":%.3f,\"p50_ms\":400,\"p99_ms\":600,\"loss\":1.9734,\"tokens_per_s\":38123.5,\"unit\":\"token\",\"checkpoint_step\":400,"
         "\"checkpoint_hash\":\"fedcba9876543210\",\"ranks\":[%s,%s],\"disk\":{\"free\":1,\"total\":2,\"free_per_s\":-1000000},\"alarms\":[%s]}\n",
         NOW - age, state, step, NOW - step_age, rank[0], rank[1], alarms);

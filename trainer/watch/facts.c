@@ -13,7 +13,7 @@
 #include <sys/statvfs.h>
 
 enum { END_MOST = 1 << 18, TIMES = 1024, GAPS = 64 };  // bytes of the logs' ends; records whose times count
-static const double DAY_S = 86400;
+static const double DAY_S = 86400, TREND_S = 600;      // TREND: a disk's rate says nothing before
 
 static bool is(const char *a, const char *b) { return strcmp(a, b) == 0; }
 
@@ -163,8 +163,8 @@ static void read_disk(facts *f) {
     if (statvfs(f->dir, &v) != 0) return;
     f->disk_free = (double)v.f_bavail * (double)v.f_frsize;
     f->disk_total = (double)v.f_blocks * (double)v.f_frsize;
-    double per_s = rundir_real(json_object_get(f->status, "disk"), "free_per_s");
-    if (f->fresh && per_s < 0) f->disk_left_s = f->disk_free / -per_s;
+    double per_s = rundir_real(json_object_get(f->status, "disk"), "free_per_s"), since = f->now - rundir_real(f->status, "began");
+    if (f->fresh && per_s < 0 && since >= TREND_S) f->disk_left_s = f->disk_free / -per_s;
 }
 
 err_t facts_gather(facts *f, const char *dir, double now) {
@@ -195,7 +195,7 @@ err_t facts_gather(facts *f, const char *dir, double now) {
     read_status(f);
     if (f->status) prefer_status(f);
     read_disk(f);
-    if (f->checkpoint > f->step && !f->fresh) f->step = f->checkpoint;
+    if (f->checkpoint > f->step) f->step = f->checkpoint;
     if (f->steps > f->step) f->eta_s = f->p50 * (double)(f->steps - f->step);
     return ERR_OK;
 }

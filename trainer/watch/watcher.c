@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "trainer/log/monitor.h"
+#include "trainer/watch/alarms.h"
 #include "trainer/watch/machine.h"
 #include "trainer/watch/metrics.h"
 #include "trainer/watch/pages.h"
@@ -27,6 +28,8 @@ typedef struct watcher {
     char dir[IO_PATH], status_path[IO_PATH], machine_path[IO_PATH];
     monitor m;  // events.jsonl alone: the ranks' process has the terminal
     sampler *look;
+    alarms *alarms;
+    alarm_news news;
     machine *lines;
     int machine_fd;
     char *status;
@@ -41,7 +44,13 @@ typedef struct watcher {
 // --- what others add here --------------------------------------------------------------------------------------------------
 
 // Fills in s->alarm (alarms.h), and logs those that begin or end.
-static void judge(watcher *w, watch_state *s) { (void)w, (void)s; }
+static void judge(watcher *w, watch_state *s) {
+    alarms_judge(w->alarms, s, &w->news);
+    for (int i = 0; i < w->news.count; i++) {
+        const alarm_change *c = &w->news.change[i];
+        monitor_event(&w->m, alarm_event(c->kind, c->began), s->step, c->text);
+    }
+}
 
 static err_t status_of(void *ctx, const char **text, size_t *bytes) {
     const watcher *w = ctx;
@@ -176,6 +185,9 @@ static err_t watcher_open(watcher *w) {
     TRY(open_machine(w));
     TRY(sampler_open(&w->look, &(sampler_options){.c = w->c, .at = w->at, .root = "", .every_s = EVERY_S}));
     TRY(machine_open(&w->lines, w->at->b->locals, (double)w->c->log.machine_every));
+    watch_limits limits = watch_limits_default();
+    limits.checkpoints_kept = (int)w->c->checkpoint.keep + w->c->checkpoint.keep_best;
+    TRY(alarms_open(&w->alarms, &limits, w->at->b->locals));
     w->room = status_json_room(w->at->b->locals);
     w->status = malloc(w->room);
     return w->status ? ERR_OK : err_set(ERR_INTERNAL, "no memory for %zu bytes of status", w->room);
@@ -186,6 +198,7 @@ static void watcher_close(watcher *w) {
     pages_close(&w->show);
     free(w->status);
     machine_close(w->lines);
+    alarms_close(w->alarms);
     sampler_close(w->look);
     if (w->machine_fd >= 0) close(w->machine_fd);
     monitor_close(&w->m);
