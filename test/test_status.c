@@ -153,7 +153,7 @@ static void fine(void **state) {
     status_of(p, 0.5, "training", 412, 0.4, "");
     EXPECT(p, 0, "FINE: training: step 412/600, 0 s ago (p99 0.6 s)", "loss 1.9734, 38.1k tokens/s, done in 1 m 15 s",
            "190 W of 2 devices, median 1020 W", "rank 1: 70 W, median 510 W", "step 400, 1 m 0 s ago; at risk: 12 steps (5 s); hash fedcba9876543210",
-           "GB free", "full in", "lockstep tail");
+           "B free of ", "full in", "lockstep tail");
     lacks(p, "note");
     lacks(p, "waits for");
     static const char *const others[] = {"evaluating", "sampling", "saving", "starting", "stopping"};

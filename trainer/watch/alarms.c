@@ -13,7 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double LONGEST_S = 5;  // between two looks, for what adds up: of a longer pause nothing is known
+static const double LONG_READ_S = 1;  // a wait for data that no busy processor explains
+static const double LONGEST_S = 5;    // between two looks, for what adds up: of a longer pause nothing is known
 
 watch_limits watch_limits_default(void) {
     return (watch_limits){
@@ -26,6 +27,7 @@ watch_limits watch_limits_default(void) {
         .reader_s = 30,
         .reader_share = 1.0 / 3,
         .reader_well = 1.0 / 6,
+        .reader_read = 0.01,
         .reader_retries = 5,
         .throttled_s = 30,
         .clock_share = 0.75,
@@ -61,7 +63,8 @@ typedef struct slot {
 // One look at a rank that was stepping.
 typedef struct reading {
     double seconds, waited;  // since the look before, and the share of it that was waiting for data
-    int64_t retries;
+    int64_t retries, steps;
+    double longest;  // wait that was seen
 } reading;
 
 // Clocks, in a histogram whose old readings count less and less: a median of about the last half hour, in 1 KB.
@@ -118,7 +121,7 @@ typedef struct look {
     watch_state *s;
     alarm_news *news;
     double passed;  // since the last one, seconds, at most LONGEST_S
-    bool stepped;   // a step was finished since
+    int64_t steps;  // finished since
 } look;
 
 static void tell(look *k, slot *x, alarm_kind kind, int rank, const char *text) {
@@ -191,10 +194,10 @@ static void note_progress(look *k) {
     const watch_state *s = k->s;
     int64_t step = s->step;
     bool expected = expects_steps(s);
-    k->stepped = a->began && step > a->progress && expected && a->expected;
-    if (k->stepped) {
-        double gap = (s->monotonic - a->quiet_from) / (double)(step - a->progress);
-        a->finished += step - a->progress;
+    k->steps = a->began && step > a->progress && expected && a->expected ? step - a->progress : 0;
+    if (k->steps > 0) {
+        double gap = (s->monotonic - a->quiet_from) / (double)k->steps;
+        a->finished += k->steps;
         if (gap > TIMED_S) a->gap[a->gaps++ % GAPS] = gap;
     }
     if (!a->began || step != a->progress || !expected) a->quiet_from = s->monotonic;
@@ -247,18 +250,27 @@ static void judge_stopped(look *k, rank_memory *m, const watch_rank *r, const ch
 
 // --- the loader ----------------------------------------------------------------------------------------------------------------
 
+static bool waits_for_data(const watch_rank *r) { return r->what && strncmp(r->what, "wait for data", 13) == 0; }
+
 // The share of the last look that was waiting for data. Rank 0 says it of its last step; of the others one look is a sample of
 // what they do.
 static double waited(const look *k, const watch_rank *r) {
     const board_news *n = &k->s->news;
-    bool told = r->place.rank == 0 && k->s->has_news && k->stepped && n->ms > 0 && n->data_wait_ms >= 0;
+    bool told = r->place.rank == 0 && k->s->has_news && k->steps > 0 && n->ms > 0 && n->data_wait_ms >= 0;
     if (told) return limited(n->data_wait_ms / n->ms, 0, 1);
-    return r->what && strncmp(r->what, "wait for data", 13) == 0;
+    return waits_for_data(r);
+}
+
+static double longest_wait(const look *k, const watch_rank *r) {
+    double now = waits_for_data(r) ? r->what_s : 0, last = r->place.rank == 0 && k->s->has_news ? 1e-3 * k->s->news.data_wait_ms : 0;
+    return last > now ? last : now;
 }
 
 typedef struct reading_sum {
     double seconds, waited;
-    int64_t retries;
+    int64_t retries, steps;
+    double step_ms;  // mean; infinite: none was finished
+    double longest;
 } reading_sum;
 
 static reading_sum sum_of(const rank_memory *m, double window) {
@@ -269,18 +281,27 @@ static reading_sum sum_of(const rank_memory *m, double window) {
         all.seconds += x->seconds;
         wait_s += x->seconds * x->waited;
         all.retries += x->retries;
+        all.steps += x->steps;
+        if (x->longest > all.longest) all.longest = x->longest;
     }
+    all.step_ms = all.steps > 0 ? 1e3 * all.seconds / (double)all.steps : INFINITY;
     all.waited = all.seconds > 0 ? wait_s / all.seconds : 0;
     return all;
 }
 
-static void say_reader(char text[ALARM_TEXT], const look *k, const watch_rank *r, const reading_sum *all, const char *name) {
+// Is it reading that takes the time? Its latencies say so; but reads that are not done are not among them, and of the last thousand
+// a few slow ones are too few to be seen. A loader that only waits for a processor waits for less.
+static bool reads_are_why(const reading_sum *all, const watch_rank *r, double share) {
+    return all->steps == 0 || all->longest >= LONG_READ_S || r->read_p99_ms >= share * all->step_ms;
+}
+
+static void say_reader(char text[ALARM_TEXT], const watch_rank *r, const reading_sum *all, const char *name) {
     char rate[48] = "";
     if (r->read_bytes_per_s >= 0) snprintf(rate, sizeof rate, ", %.1f MB/s", r->read_bytes_per_s / 1e6);
     snprintf(text, ALARM_TEXT,
              "%s: %.0f %% of the last %.0f s were waiting for data; reading a micro-batch takes %.3g ms (p50), %.3g ms (p99)%s; a step takes "
-             "%.3g ms (p50); %" PRId64 " reads were tried again. Next: iostat -x 1 there; copy [data] train to a faster disk",
-             name, 100 * all->waited, all->seconds, r->read_p50_ms, r->read_p99_ms, rate, 1e-6 * (double)k->s->news.p50_ns, all->retries);
+             "%.3g ms; %" PRId64 " reads were tried again. Next: iostat -x 1 there; copy [data] train to a faster disk",
+             name, 100 * all->waited, all->seconds, r->read_p50_ms, r->read_p99_ms, rate, all->step_ms, all->retries);
 }
 
 static void judge_reader(look *k, rank_memory *m, const watch_rank *r, const char *name) {
@@ -289,15 +310,15 @@ static void judge_reader(look *k, rank_memory *m, const watch_rank *r, const cha
     int64_t retried = m->looks > 0 && r->read_retries > m->retries ? r->read_retries - m->retries : 0;
     bool stepping = r->phase == PHASE_STEPPING && k->s->ready;
     if (stepping) {
-        m->look[m->looks++ % ALARM_LOOKS] = (reading){k->passed, waited(k, r), retried};
+        m->look[m->looks++ % ALARM_LOOKS] = (reading){k->passed, waited(k, r), retried, k->steps, longest_wait(k, r)};
         m->retries = r->read_retries;
     }
     reading_sum all = sum_of(m, l->reader_s);
     bool whole = all.seconds >= 0.9 * l->reader_s;
-    bool slow = whole && all.waited >= (m->reader.on ? l->reader_well : l->reader_share);
+    bool slow = whole && (m->reader.on || reads_are_why(&all, r, l->reader_read)) && all.waited >= (m->reader.on ? l->reader_well : l->reader_share);
     bool fails = m->reader.on ? all.retries > 0 : all.retries >= l->reader_retries;
     if (!slow && !fails) return rest(k, &m->reader, ALARM_READER, r->place.rank, name, "the loader keeps up");
-    say_reader(text, k, r, &all, name);
+    say_reader(text, r, &all, name);
     ring(k, &m->reader, ALARM_READER, r->place.rank, all.seconds, text);
 }
 
@@ -383,9 +404,12 @@ static void judge_disk(look *k) {
     double rate = filling_rate(&a->fill, a->l.disk_look_s), left = rate > 0 ? free / rate : INFINITY;
     bool full = is_full(a, s, &need);
     if (!full && left > (a->disk.on ? 2 : 1) * a->l.disk_ahead_s) return rest(k, &a->disk, ALARM_DISK, -1, host, "there is room on the run's disk");
-    line_put(&l, "%s: the run's disk has %.3g GB free of %.3g GB", host, 1e-9 * free, 1e-9 * (double)s->disk_total);
-    if (full && free < 1.3 * need) line_put(&l, ", and a checkpoint takes %.3g GB", 1e-9 * need);
-    if (isfinite(left)) line_put(&l, ", %.3g GB less each hour: full in %.1f h", 3600e-9 * rate, left / 3600);
+    line_put(&l, "%s: the run's disk has ", host);
+    line_put_bytes(&l, free);
+    line_put(&l, " free of ");
+    line_put_bytes(&l, (double)s->disk_total);
+    if (full && free < 1.3 * need) line_put(&l, ", and a checkpoint takes "), line_put_bytes(&l, need);
+    if (isfinite(left)) line_put(&l, ", "), line_put_bytes(&l, 3600 * rate), line_put(&l, " less each hour: full in %.1f h", left / 3600);
     line_put(&l, ". Next: make room there, or lower [checkpoint] keep");
     ring(k, &a->disk, ALARM_DISK, -1, 0, text);
 }

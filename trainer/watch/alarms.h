@@ -8,8 +8,10 @@
 //   dead     a rank's process is gone, the run is not over      dead_s, and a look   with the run
 //   stopped  a rank's process is stopped (SIGSTOP, debugger)    stopped_s, a look    when it goes on
 //   reader   of the last reader_s of stepping, reader_share     reader_s, and a      below reader_well, and no more
-//            was waiting for data; or reader_retries reads      look                 retries for reader_s
-//            were tried again in that time
+//            was waiting for data, and reads are why: p99 of    look                 retries for reader_s
+//            them at least reader_read of a step, or a wait of
+//            a second; or reader_retries reads were tried
+//            again in that time
 //   throttled  heat, a power brake or the hardware holds the    throttled_s of it,   after throttled_s without
 //            clock down; or it is below clock_share of its      less than half of
 //            own median while the device is busy                it interrupted
@@ -19,7 +21,7 @@
 //            the last hour, and at both halves' alike           hour                 disk_ahead_s
 //
 // What does not ring: evaluations, checkpoints, samples and starts, however long (a rank that is stopped, or gone, rings then
-// too); a first step of up to first_s; steps that vary, as p99 knows; a power cap, which is how GPUs work; a device that waits
+// too); a first step of up to first_s; steps that vary, as p99 knows; a loader that waits for a processor; a power cap, which is how GPUs work; a device that waits
 // for others; a disk that fills by the first checkpoints, which later ones replace.
 //
 // The suspect of a hang is the rank that the others wait for: one that is stopped, waits for a disk or for data, or computes
@@ -38,6 +40,7 @@ typedef struct watch_limits {
     double waits_s;                              // 10: a device below half its median watts for so long waits, and does not compute
     double dead_s, stopped_s;                    // 2, 10
     double reader_s, reader_share, reader_well;  // 30, 1/3, 1/6; of at most ALARM_LOOKS looks
+    double reader_read;                          // 0.01: where reads are quicker, their thread was not let run, and no disk is to blame
     int64_t reader_retries;                      // 5
     double throttled_s, clock_share;             // 30, 0.75
     double disk_ahead_s, disk_look_s;            // 86400, 600

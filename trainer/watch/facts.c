@@ -274,7 +274,7 @@ static bool judge_age(const facts *f, verdict *v) {
     char age[FACTS_AGE], limit[FACTS_AGE];
     double most = 5 * f->p99 > 30 ? 5 * f->p99 : 30;
     if (f->fresh && !is(state, "training")) return false;
-    if (f->fresh && f->step <= rundir_whole(f->status, "began_step", 0) && most < 300) most = 300;
+    if (f->fresh && rundir_whole(f->status, "step", 0) <= rundir_whole(f->status, "began_step", 0) && most < 300) most = 300;
     if (!f->fresh && most < 60) most = 60;
     if (!f->fresh && 3 * f->gap > most) most = 3 * f->gap;
     if (!(f->step_age > most)) return false;

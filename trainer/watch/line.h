@@ -22,4 +22,10 @@ static inline void line_put(line *l, const char *fmt, ...) {
     l->room -= used;
 }
 
+// "61.2 GB"
+static inline void line_put_bytes(line *l, double bytes) {
+    const char *unit = bytes >= 1e12 ? "TB" : bytes >= 1e9 ? "GB" : bytes >= 1e6 ? "MB" : "kB";
+    line_put(l, "%.3g %s", bytes / (*unit == 'T' ? 1e12 : *unit == 'G' ? 1e9 : *unit == 'M' ? 1e6 : 1e3), unit);
+}
+
 #endif

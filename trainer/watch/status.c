@@ -149,7 +149,9 @@ static void put_disk(page *p, const facts *f) {
     char text[LINE];
     line l = {text, sizeof text};
     if (isnan(f->disk_free)) return;
-    line_put(&l, "%.3g GB free of %.3g GB", 1e-9 * f->disk_free, 1e-9 * f->disk_total);
+    line_put_bytes(&l, f->disk_free);
+    line_put(&l, " free of ");
+    line_put_bytes(&l, f->disk_total);
     if (f->disk_left_s < 1e7) line_put(&l, "; full in %.1f h at this rate", f->disk_left_s / 3600);
     put(p, "disk", 1, text);
 }
