@@ -92,9 +92,12 @@ static void small_page(void **state) {
     size_t n, again;
     (void)state;
     put_small();
+    runlog *run;
     char *page = render((const char *const[]){"small"}, 1, &n), *file;
     same_as("report.html", page, n);
-    OK(report_write_run("small"));
+    OK(runlog_open(&run, "small"));
+    OK(report_write(run, "small"));
+    runlog_close(run);
     OK(io_read_file("small/report.html", 1 << 20, &file, &again));
     assert_string_equal(file, page);
     free(file);

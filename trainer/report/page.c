@@ -42,10 +42,13 @@ static const char style[] =
 // --- head --------------------------------------------------------------------------------------------------------------------------------
 
 static void head(html *h, runlog *const *runs, int n, bool live) {
-    html_put(h, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
-                "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-                "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">");
-    if (live) html_put(h, "<meta http-equiv=\"refresh\" content=\"%d\">", LIVE_SECONDS);
+    html_put(h,
+             "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+             "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'%s\">"
+             "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">",
+             live ? "; img-src data:" : "");
+    // Of a page that is served, a browser would ask for an icon as well.
+    if (live) html_put(h, "<meta http-equiv=\"refresh\" content=\"%d\"><link rel=\"icon\" href=\"data:,\">", LIVE_SECONDS);
     html_put(h, "<title>");
     for (int i = 0; i < n; i++) {
         if (i) html_put(h, ", ");

@@ -25,9 +25,15 @@ static err_t write_page(char *const *dirs, int n, const char *path, size_t *byte
     return rc;
 }
 
-err_t report_write_run(const char *dir) {
+err_t report_write(runlog *run, const char *dir) {
+    char path[IO_PATH], *page;
     size_t bytes;
-    return write_page((char *const[]){(char *)(uintptr_t)dir}, 1, NULL, &bytes);
+    TRY(io_path(path, "%s/report.html", dir));
+    TRY(runlog_poll(run));
+    TRY(report_render(&run, 1, false, &page, &bytes));
+    err_t rc = io_write_file(path, page, bytes, NULL);
+    free(page);
+    return rc;
 }
 
 err_t verb_report(int argc, char **argv, FILE *out) {

@@ -14,8 +14,8 @@ enum { REPORT_RUNS = 16 };
 // *html ends with a NUL that *bytes doesn't count; the caller frees it. ERR_INTERNAL: no memory; ERR_IO: logs that are compared can't be read.
 err_t report_render(runlog *const *runs, int n, bool live, char **html, size_t *bytes);
 
-// Writes DIR/report.html, all of it or nothing.
-err_t report_write_run(const char *dir);
+// Reads what is new of the run, and writes its page to DIR/report.html: all of it or nothing.
+err_t report_write(runlog *run, const char *dir);
 
 // The verbs, with what follows them on the command line. ERR_USAGE, ERR_DATA (no run's directory), ERR_IO.
 err_t verb_report(int argc, char **argv, FILE *out);   // RUN_DIR... [--out FILE]

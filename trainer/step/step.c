@@ -243,7 +243,7 @@ err_t step_commit(step_runner *r) {
                          &(parallel_spans){.messages = messages, .chunks = chunks, .merges = r->merge.calls + r->swap.at.calls});
 }
 
-void step_show(step_runner *r, board_rank *board) { r->board = r->together.board = r->merge.board = board; }
+void step_show(step_runner *r, board_rank *board) { r->board = r->together.board = r->merge.board = r->swap.at.board = board; }
 
 void step_close(step_runner *r) {
     parallel_close(&r->together);

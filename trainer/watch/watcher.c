@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "trainer/log/monitor.h"
+#include "trainer/report/report.h"
 #include "trainer/watch/alarms.h"
 #include "trainer/watch/machine.h"
 #include "trainer/watch/metrics.h"
@@ -36,12 +37,14 @@ typedef struct watcher {
     size_t room, status_bytes;
     pages show;
     http *server;      // NULL: nothing is shown
+    runlog *run;       // what the run has logged, read as it grows; NULL: not asked for yet
+    char *page;        // shown last
     bool failing;      // what was written last could not be
     bool complained;   // of sensors that can't be read
     int64_t reported;  // step of the checkpoint after which the last report was written
 } watcher;
 
-// --- what others add here --------------------------------------------------------------------------------------------------
+// --- what it makes of a look -------------------------------------------------------------------------------------------------
 
 // Fills in s->alarm (alarms.h), and logs those that begin or end.
 static void judge(watcher *w, watch_state *s) {
@@ -58,18 +61,34 @@ static err_t status_of(void *ctx, const char **text, size_t *bytes) {
     return ERR_OK;
 }
 
+// The first reading of a long log takes seconds, later ones only what is new.
+static err_t open_run(watcher *w) { return w->run ? ERR_OK : runlog_open(&w->run, w->dir); }
+
+static err_t report_of(void *ctx, const char **text, size_t *bytes) {
+    watcher *w = ctx;
+    TRY(open_run(w));
+    TRY(runlog_poll(w->run));
+    free(w->page);
+    w->page = NULL;
+    TRY(report_render(&w->run, 1, true, &w->page, bytes));
+    *text = w->page;
+    return ERR_OK;
+}
+
 // Begins to show the pages of [log] http. Where it can't, one event says so, and the run goes on without them.
 static void open_pages(watcher *w, const watch_state *s) {
     if (!*w->c->log.http) return;
-    w->show = (pages){.state = s, .status = status_of, .ctx = w};
+    w->show = (pages){.state = s, .report = w->at->node == 0 ? report_of : NULL, .status = status_of, .ctx = w};
     if (pages_open(&w->show) != ERR_OK || pages_listen(&w->server, &w->show, w->c) != ERR_OK)
         monitor_event(&w->m, "watch_failed", s->step, err_last()->text);
 }
 
-// report.html (trainer/report/report.h), after each checkpoint and at the end.
-static void report(watcher *w, const watch_state *s, bool last) {
-    if (!s->has_news || (!last && s->news.checkpoint_step == w->reported)) return;
+// report.html, after each checkpoint and at the end, where rank 0 and its log are.
+static err_t write_report(watcher *w, const watch_state *s, bool last) {
+    if (!w->c->log.report || !s->has_news || (!last && s->news.checkpoint_step == w->reported)) return ERR_OK;
     w->reported = s->news.checkpoint_step;
+    TRY(open_run(w));
+    return report_write(w->run, w->dir);
 }
 
 // Answers requests until then; true: the run is over.
@@ -135,9 +154,9 @@ static const watch_state *look(watcher *w, bool last) {
     err_t rc = write_status(w, s), lines = write_machine(w, s, last);
     if (rc == ERR_OK) rc = lines;
     if (rc == ERR_OK) rc = write_metrics(w, s);
+    if (rc == ERR_OK) rc = write_report(w, s, last);
     note_failure(w, rc, s->step);
     complain_once(w, s->step);
-    report(w, s, last);
     return s;
 }
 
@@ -196,7 +215,8 @@ static err_t watcher_open(watcher *w) {
 static void watcher_close(watcher *w) {
     http_close(w->server);
     pages_close(&w->show);
-    free(w->status);
+    free(w->status), free(w->page);
+    runlog_close(w->run);
     machine_close(w->lines);
     alarms_close(w->alarms);
     sampler_close(w->look);

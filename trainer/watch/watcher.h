@@ -1,5 +1,5 @@
 // trainer/watch/watcher.h: the process beside a node's ranks that looks at them once a second, also while they hang, and
-// writes down what it sees: DIR/NAME/status.json, machine.jsonl, events.
+// writes down what it sees: DIR/NAME/status.json, machine.jsonl, report.html, events. On request it shows it over HTTP.
 //
 //   supervisor --forks--> ranks, which write the board (trainer/log/board.h)
 //              --forks--> watcher: look (sampler.h) -> watch_state (state.h) -> status_json.h, machine.h
