@@ -160,8 +160,8 @@ static void run_row(html *h, const runlog *r, int i) {
 }
 
 static void title_many(html *h, runlog *const *runs, int n) {
-    static const char *const columns[] = {"run",         "state",         "steps",    "loss", "lowest", "validation", "best", "median rate a second",
-                                          "of the peak", "time in steps", "last hash"};
+    static const char *const columns[] = {
+        "run", "state", "steps", "loss", "lowest", "validation", "best", "median per second", "share of the peak", "time in steps", "last hash"};
     html_put(h, "<header><h1>%d runs</h1></header>\n<div class=\"o\"><table><tr>", n);
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) html_put(h, "<th scope=\"col\">%s</th>", columns[i]);
     html_put(h, "</tr>");

@@ -330,7 +330,7 @@ static const plot speed[] = {
     {"Communication that is hidden", "by computing", "mean", CURVE_HIDDEN, FIGURE_SHARE, false, SMOOTHED, true, false, false},
 };
 static const plot memory[] = {{"Memory", "of rank 0", "resident", CURVE_RESIDENT, FIGURE_BYTES, false, BANDED, true, false, false},
-                              {"Memory", "of rank 0", "on the device", CURVE_DEVICE_BYTES, FIGURE_BYTES, false, BANDED, true, false, false}};
+                              {"Device memory", "of rank 0", "on the device", CURVE_DEVICE_BYTES, FIGURE_BYTES, false, BANDED, true, false, false}};
 static const plot memories[] = {{"Memory", "of a rank, mean", "resident", MACHINE_RESIDENT, FIGURE_BYTES, true, BANDED, true, false, false},
                                 {"Memory", "of a rank, mean", "on the device", MACHINE_DEVICE_USED, FIGURE_BYTES, true, BANDED, true, false, false}};
 static const plot watched[] = {
