@@ -363,15 +363,23 @@ static void draw_machine(drawing *b) {
     if (one) draw_pair(b, &traffic[0], &traffic[1]);
 }
 
+// A loss scale that is always the same says nothing.
+static bool varies(const drawing *b, int curve) {
+    float least = INFINITY, most = -INFINITY;
+    for (int i = 0; i < b->n; i++) {
+        bucket all = sheet_total(&b->runs[i]->steps, curve);
+        least = fminf(least, all.least), most = fmaxf(most, all.most);
+    }
+    return most > least;
+}
+
 void plots_draw(html *h, runlog *const *runs, int n) {
     drawing b = {.h = h, .runs = runs, .n = n};
     draw_losses(&b);
     for (int i = 0; i < 4; i++) draw_plot(&b, &quality[i]);
     draw_norm(&b);
-    for (int i = 0; i < 2; i++) {
-        bucket all = sheet_total(&runs[0]->steps, soundness[i].curve);
-        if (i == 0 || n > 1 || all.most != all.least) draw_plot(&b, &soundness[i]);  // a loss scale that never changes says nothing
-    }
+    draw_plot(&b, &soundness[0]);
+    if (varies(&b, soundness[1].curve)) draw_plot(&b, &soundness[1]);
     draw_rate(&b);
     draw_parts(&b);
     for (int i = 0; i < 2; i++) draw_plot(&b, &speed[i]);
