@@ -10,12 +10,14 @@ Prints a line for each page and what is wrong; exit status 0, 1, or 77 where the
 import base64
 import json
 import os
+import select
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
 
+PATIENCE = 120  # seconds
 NAMES = "chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"
 
 LOOK = r"""(() => {
@@ -86,6 +88,8 @@ class Browser:
 
     def receive(self):
         while b"\0" not in self.rest:
+            if not select.select([self.back], [], [], PATIENCE)[0]:
+                raise SystemExit("Chromium said nothing for %d s" % PATIENCE)
             more = os.read(self.back, 1 << 16)
             if not more:
                 raise SystemExit("Chromium ended")
