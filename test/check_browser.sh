@@ -3,6 +3,7 @@
 # request, no overflow, contrast, names for screen readers. Of a real run, of one with everything, of several, of nearly nothing.
 . test/support/lib.sh
 . "$top/test/support/long_log.sh"
+. "$top/test/support/net.sh"
 
 # look PAGE...: with nothing wrong.
 look() {
@@ -38,6 +39,21 @@ pages_are_well() {
     sed 's/^/  /' "$out"
 }
 
+# The page that a run shows while it goes on, in which a browser also obeys the policy that the server sends.
+a_live_page_is_well() {
+    [ -s text.bin ] || text 20000 >text.bin
+    at=127.0.0.1:$((20000 + $$ % 10000))
+    settings live run.steps=1000000 data.train=text.bin data.val=text.bin data.format=raw16 model.vocab=65536 model.layers=1 model.heads=2 model.embed=8 \
+        model.context=16 schedule.type=constant batch.global=4 batch.micro=2 eval.every=40 eval.batches=2 sample.tokens=20 log.every=1 checkpoint.every=100
+    printf '[log]\nhttp = %s\nmachine_every = 1\n' "$at" >live-more.ini
+    start "$bin" live.ini live-more.ini
+    until_true 20 grep -qs '"t":"checkpoint"' runs/live/log.jsonl
+    look "http://$at/"
+    sed 's/^/  /' "$out"
+    kill -TERM "$pid"
+    comes_to 75
+}
+
 # The looking itself: what is wrong is found.
 faults_are_found() {
     train real 8
@@ -63,5 +79,6 @@ faults_are_found() {
 }
 
 try pages_are_well
+try a_live_page_is_well
 try faults_are_found
 finish

@@ -13,7 +13,7 @@ keeps_apart() {
     case ${1##*/} in
     test_team | test_team_auth | test_comm | test_comm_team | test_nccl | test_ranks | test_world | test_supervisor | test_watcher | test_loader) ;;
     test_door | test_uneven | test_order_any | test_async | test_mlp | test_pipes | test_pipe_plan | test_pipe_wait | test_http) ;;
-    test_cluster.sh | test_runs.sh | test_live.sh | check_cluster.sh | check_pipes.sh | check_layouts.sh | check_sim_runs.sh | check_same_bits.sh | check_promtool.sh) ;;
+    test_cluster.sh | test_runs.sh | test_live.sh | check_cluster.sh | check_pipes.sh | check_layouts.sh | check_sim_runs.sh | check_same_bits.sh | check_promtool.sh | check_browser.sh) ;;
     *) return 1 ;;
     esac
 }

@@ -1,6 +1,6 @@
 """Pages in Chromium, driven through a pipe, with nothing but Python's own library.
 
-  browser.py [--shots DIR] PAGE.html...
+  browser.py [--shots DIR] PAGE.html...        a page may also be an address, http://127.0.0.1:PORT/
 
 Each page is opened at 360 and 1600 pixels, light and dark, with scripts off, and printed. What must hold: no message on the console, no request but for the page
 itself, nothing wider than the window, no two labels of an axis on each other, text with a contrast of at least 4.5:1 and lines of 3:1, a name for every
@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 
 PATIENCE = 120  # seconds
 NAMES = "chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"
@@ -58,7 +59,7 @@ LOOK = r"""(() => {
       if (a.left < b.right && b.left < a.right && a.top + 3 < b.bottom && b.top + 3 < a.bottom) wrong.push('"' + at[i][1] + '" is on "' + at[k][1] + '"');
     }
   }
-  if (document.querySelector('script,[onload],[onclick],[onerror],iframe,object,embed,link')) wrong.push('a script, or something that loads');
+  if (document.querySelector('script,[onload],[onclick],[onerror],iframe,object,embed,link:not([href="data:,"])')) wrong.push('a script, or something that loads');
   const height = document.documentElement.scrollHeight;
   document.querySelectorAll('details').forEach(d => d.open = false);
   return {wrong, least, leastLine, charts, height};
@@ -76,7 +77,7 @@ class Browser:
             os.dup2(a, 3), os.dup2(b, 4)
 
         flags = ["--no-sandbox", "--headless", "--disable-gpu", "--hide-scrollbars", "--remote-debugging-pipe", "--user-data-dir=" + self.home,
-                 "--host-resolver-rules=MAP * ~NOTFOUND", "--no-first-run", "--disable-dev-shm-usage", "about:blank"]
+                 "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--no-first-run", "--disable-dev-shm-usage", "about:blank"]
         self.process = subprocess.Popen([program] + flags, preexec_fn=wire, pass_fds=(3, 4), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         os.close(down), os.close(up)
         self.rest, self.number, self.events = b"", 0, []
@@ -139,7 +140,8 @@ class Browser:
         self.look("0")  # so that all events before are here
         for e in self.events:
             p, m = e.get("params", {}), e.get("method")
-            if m == "Network.requestWillBeSent" and p["request"]["url"].split("#")[0] != url:
+            asked = p["request"]["url"].split("#")[0] if m == "Network.requestWillBeSent" else url
+            if asked != url and asked != "data:,":  # no icon
                 yield "a request for " + p["request"]["url"][:80]
             if m == "Runtime.consoleAPICalled" or m == "Runtime.exceptionThrown":
                 yield "the console: " + json.dumps(p)[:200]
@@ -170,8 +172,12 @@ def shoot(b, path, width, height):
         f.write(base64.b64decode(data))
 
 
+def address(path):
+    return path if path.startswith("http://127.0.0.1:") else "file://" + os.path.abspath(path)
+
+
 def check(b, path, shots):
-    url, wrong, least, line = "file://" + os.path.abspath(path), [], 99, 99
+    url, wrong, least, line = address(path), [], 99, 99
     b.call("Emulation.setScriptExecutionDisabled", value=True)
     for width in 360, 1600:
         for dark in False, True:
@@ -197,8 +203,8 @@ def check(b, path, shots):
 
 def smuggle(b, path):
     """The policy in the page holds even if something got into it."""
-    with open(path, encoding="utf-8") as f:
-        page = f.read()
+    with urllib.request.urlopen(address(path)) as f:
+        page = f.read().decode()
     evil = '<script>document.title="taken"</script><img src="https://example.org/x.png" onerror="document.title=\'taken\'"></main>'
     with tempfile.NamedTemporaryFile("w", suffix=".html", encoding="utf-8") as f:
         f.write(page.replace("</main>", evil, 1))
