@@ -151,7 +151,7 @@ static void fine(void **state) {
     checkpoint(p, 300);
     checkpoint(p, 400);
     status_of(p, 0.5, "training", 412, 0.4, "");
-    EXPECT(p, 0, "FINE: training: step 412/600, 0 s ago (p99 0.6 s)", "loss 1.9734, 38.1k tokens/s, done in 1 m 15 s",
+    EXPECT(p, 0, "FINE: training: step 412/600, 0 s ago (p99 600 ms)", "loss 1.9734, 38.1k tokens/s, done in 1 m 15 s",
            "190 W of 2 devices, median 1020 W", "rank 1: 70 W, median 510 W", "step 400, 1 m 0 s ago; at risk: 12 steps (5 s); hash fedcba9876543210",
            "B free of ", "full in", "lockstep tail");
     lacks(p, "note");
@@ -239,7 +239,7 @@ static void an_old_log(void **state) {
     snprintf(path, sizeof path, "%s/log.jsonl", p->dir);
     struct timespec t[2] = {{(time_t)NOW - 20, 0}, {(time_t)NOW - 20, 0}};
     assert_int_equal(utimensat(AT_FDCWD, path, t, 0), 0);
-    EXPECT(p, 0, "step 410, 20 s ago (p99 0.5 s)", "nothing yet; at risk: 410 steps (3 m 25 s)");
+    EXPECT(p, 0, "step 410, 20 s ago (p99 500 ms)", "nothing yet; at risk: 410 steps (3 m 25 s)");
     t[1].tv_sec -= 60;
     assert_int_equal(utimensat(AT_FDCWD, path, t, 0), 0);
     EXPECT(p, 1, "no step for 1 m 20 s");

@@ -145,12 +145,13 @@ cut_back() {
     mv runs/cut/log.jsonl runs/cut/old
     line 21
     until_true 5 shown 21
-    printf '{"t":"event","at":"2026-11-24T12:00:00Z","kind":"hang","step":21,"text":"rank 1"}\n' >runs/cut/events.jsonl
+    printf '{"t":"event","at":"2026-11-24T12:00:00Z","kind":"hang","step":21,"text":"rank 1\\u001b[2J"}\n' >runs/cut/events.jsonl
     until_true 5 grep -q '^hang: rank 1' tailed
     kill "$pid"
     wait "$pid" 2>/dev/null
     pid=
     wait $follower || fail "tail ends with $?"
+    grep -q "$(printf '\033')" tailed && fail "an escape sequence got through"
     grep -q '^over' tailed || fail "no word at the end"
 }
 

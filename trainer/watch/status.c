@@ -51,7 +51,8 @@ static void put_verdict(page *p, const facts *f, const verdict *v) {
     if (f->steps > 0) line_put(&l, "/%" PRId64, f->steps);
     if (v->life == LIFE_NEVER) l = (line){text, sizeof text}, line_put(&l, "%s: %s", word[v->code], v->headline);
     else if (!isnan(f->step_age)) line_put(&l, ", %s ago", facts_age(age, f->step_age));
-    if (v->life == LIFE_RUNS && f->p99 > 0 && f->p99 < 10) line_put(&l, " (p99 %.3g s)", f->p99);
+    if (v->life == LIFE_RUNS && f->p99 > 0 && f->p99 < 1) line_put(&l, " (p99 %.3g ms)", 1e3 * f->p99);
+    else if (v->life == LIFE_RUNS && f->p99 > 0 && f->p99 < 10) line_put(&l, " (p99 %.3g s)", f->p99);
     else if (v->life == LIFE_RUNS && f->p99 >= 10) line_put(&l, " (p99 %s)", facts_age(p99, f->p99));
     put(p, "run", 2, text);
 }

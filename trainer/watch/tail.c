@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "trainer/log/progress.h"
+#include "trainer/log/utf8.h"
 #include "trainer/watch/rundir.h"
 
 #include <errno.h>
@@ -146,29 +147,39 @@ static void take_eval(tail *t, const json_t *o) {
     r.samples = rundir_whole(o, r.of, 0), r.loss = rundir_real(o, "loss"), r.ms = rundir_real(o, "ms");
     r.best = rundir_real(o, "best"), r.best_step = rundir_whole(o, "best_step", 0);
     json_object_foreach((json_t *)(uintptr_t)o, key, x) {
-        bool other = json_is_number(x) && r.metrics < FIGURES && strlen(key) < 24;
+        bool other = json_is_number(x) && r.metrics < FIGURES && strspn(key, "abcdefghijklmnopqrstuvwxyz_0123456789") == strlen(key);
         for (size_t i = 0; i < sizeof known / sizeof *known; i++) other &= strcmp(key, known[i]) != 0;
         if (other) name[r.metrics] = key, value[r.metrics++] = json_number_value(x);
     }
     progress_eval(&t->shown, &r);
 }
 
+// What is printed of a file as it stands must be safe on a terminal.
+static const char *printable(const json_t *o, const char *key, char *to, size_t room) {
+    utf8_printable(to, room, rundir_text(o, key));
+    return to;
+}
+
 static void take_record(tail *t, char *line, size_t n) {
     json_t *o = json_loadb(line, n, 0, NULL);
     const char *kind = rundir_text(o, "t");
+    char hash[32];
     int64_t step = rundir_whole(o, "step", 0);
     if (strcmp(kind, "step") == 0) take_step(t, o);
     else if (strcmp(kind, "eval") == 0) take_eval(t, o);
     else if (strcmp(kind, "checkpoint") == 0)
-        progress_checkpoint(&t->shown, &(checkpoint_record){.step = step, .ms = rundir_real(o, "ms"), .hash = rundir_text(o, "hash")});
+        progress_checkpoint(&t->shown,
+                            &(checkpoint_record){.step = step, .ms = rundir_real(o, "ms"), .hash = printable(o, "hash", hash, sizeof hash)});
     else if (strcmp(kind, "sample") == 0) progress_sample(&t->shown, &(sample_record){step, rundir_text(o, "prompt"), rundir_text(o, "text")});
     json_decref(o);
 }
 
 static void take_event(tail *t, char *line, size_t n) {
     json_t *o = json_loadb(line, n, 0, NULL);
-    const char *kind = rundir_text(o, "kind");
-    if (*kind) progress_event(&t->shown, &(incident_record){rundir_whole(o, "step", 0), kind, rundir_text(o, "text")});
+    char kind[32], text[1024];
+    printable(o, "kind", kind, sizeof kind);
+    printable(o, "text", text, sizeof text);
+    if (*kind) progress_event(&t->shown, &(incident_record){rundir_whole(o, "step", 0), kind, text});
     json_decref(o);
 }
 
