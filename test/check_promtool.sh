@@ -43,7 +43,7 @@ alerts_parse() {
 
 # blocks_of KIND: what stands in such blocks of the README.
 blocks_of() {
-    cat "$top/trainer/watch/README.md" "$top/trainer/watch/README-http.part.md" 2>/dev/null |
+    cat "$top/trainer/watch/README.md" |
         awk -v kind="$1" '$0 == "```" kind { on = 1; next } /^```/ { on = 0 } on'
 }
 
