@@ -35,13 +35,12 @@ static const char help[] =
     "  lockstep bench [step] CONFIG.ini  time training steps on made-up data; step: operation by operation  [--steps N]\n"
     "  lockstep tune CONFIG.ini...       measure how a GPU multiplies the run's matrices best; [device] plans uses it\n"
     "  lockstep report|compare RUN_DIR.. what runs did: as one page, report.html  [--out FILE]; in the terminal\n"
-    "  lockstep version\n"
     "\n"
     "--ckpt is the run's best checkpoint, or its newest, when not given. SIGTERM or Ctrl-C: finish the step, save, exit\n"
     "75; the same command continues. A second one: leave at once; the newest checkpoint stands.\n"
     "With [cluster] nodes the same command, with the same files, is started on each of them.\n"
     "Exit codes: 0 done, 64 usage, 65 bad data, 69 unavailable, 70 internal, 74 I/O, 75 interrupted, 77 not\n"
-    "authorised, 78 settings. Of status: 0 fine, 1 attention, 2 dead.\n";
+    "authorised, 78 settings. Of status: 0 fine, 1 attention, 2 dead. `lockstep version` names the build.\n";
 
 // --- command line ------------------------------------------------------------------------------------------------------------
 
