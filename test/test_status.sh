@@ -23,6 +23,8 @@ finished() {
     says "step   40/40 100%  loss" "eval  step 40" "saved step 40  hash" "done    the run has all its 40 steps"
     expect 0 "$bin" tail runs/finished --lines 2
     [ "$(grep -c '^step' "$out")" -le 2 ] || fail "more than was asked for"
+    expect 0 "$bin" tail runs/finished --lines 1
+    says "done    the run has all its 40 steps"
     expect 0 "$bin" tail runs/finished --lines 1000
     untimed_lines <"$out" >tailed
     rm -rf runs/finished

@@ -204,6 +204,27 @@ static void look(tail *t) {
     read_lines(&t->events, t, take_event);
 }
 
+// The last step in the log, also where fewer lines were asked for than have come since.
+static int64_t last_step(const char *dir) {
+    enum { END = 1 << 16 };
+    double changed;
+    int64_t step = 0;
+    char *text = rundir_end(dir, "log.jsonl", END, &changed), *at = text;
+    json_t *o;
+    while (text && (o = rundir_line(&at))) {
+        if (strcmp(rundir_text(o, "t"), "step") == 0) step = rundir_whole(o, "step", 0);
+        json_decref(o);
+    }
+    free(text);
+    return step;
+}
+
+static void say_end(tail *t) {
+    int64_t step = last_step(t->dir);
+    if (t->shown.steps > 0 && step >= t->shown.steps) progress_say(&t->shown, "done    the run has all its %" PRId64 " steps", step);
+    else progress_say(&t->shown, "over    the run does not go on after step %" PRId64 "; lockstep status says why", step);
+}
+
 static err_t follow(tail *t, int lines) {
     sigset_t ends, before;
     err_t rc = ERR_OK;
@@ -219,12 +240,7 @@ static err_t follow(tail *t, int lines) {
         if (ferror(stdout)) rc = err_set(ERR_IO, "standard output: could not be written"), more = false;
         if (more && sigtimedwait(&ends, NULL, &(struct timespec){0, LOOK_MS * 1000000}) > 0) break;
         if (more) continue;
-        bool done = t->shown.steps > 0 && t->step >= t->shown.steps;
-        if (rc == ERR_OK)
-            progress_say(&t->shown,
-                         done ? "done    the run has all its %" PRId64 " steps"
-                              : "over    the run does not go on after step %" PRId64 "; lockstep status says why",
-                         t->step);
+        if (rc == ERR_OK) say_end(t);
     }
     progress_close(&t->shown);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
