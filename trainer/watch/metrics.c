@@ -4,6 +4,7 @@
 
 #include "base/io.h"
 #include "base/version.h"
+#include "trainer/watch/alarms.h"
 #include "trainer/watch/health.h"
 
 #include <errno.h>
@@ -273,8 +274,6 @@ static void put_devices(writer *w, const watch_state *s) {
 // --- the node ----------------------------------------------------------------------------------------------------------
 
 static void put_node(writer *w, const watch_state *s) {
-    static const char *const kinds[ALARM_KINDS] = {[ALARM_HANG] = "hang",           [ALARM_STOPPED] = "stopped", [ALARM_READER] = "slow_reader",
-                                                   [ALARM_THROTTLED] = "throttled", [ALARM_DISK] = "disk_full",  [ALARM_DEAD] = "dead"};
     family f = {"alarms", "gauge", "What a person should look at now, by kind.", false};
     gauge(w, "filesystem_avail_bytes", "Space that is left for the run on the disk of its directory.", known(s->disk_free));
     gauge(w, "filesystem_size_bytes", "Size of that disk.", known(s->disk_total));
@@ -284,7 +283,7 @@ static void put_node(writer *w, const watch_state *s) {
         int n = 0;
         char labels[LABELS];
         for (int i = 0; i < s->alarms; i++) n += s->alarm[i].kind == (alarm_kind)k;
-        snprintf(labels, sizeof labels, "{kind=\"%s\"}", kinds[k]);
+        snprintf(labels, sizeof labels, "{kind=\"%s\"}", alarm_event((alarm_kind)k, true));
         whole(w, &f, labels, n);
     }
 }

@@ -2,6 +2,7 @@
 // read it too.
 #include "trainer/watch/status_json.h"
 
+#include "trainer/watch/alarms.h"
 #include "trainer/watch/text.h"
 
 #include <math.h>
@@ -126,10 +127,8 @@ static void put_disk(text *t, const watch_state *s) {
 }
 
 static void put_alarm(text *t, const watch_alarm *a) {
-    static const char *const kinds[ALARM_KINDS] = {[ALARM_HANG] = "hang",           [ALARM_STOPPED] = "stopped", [ALARM_READER] = "slow_reader",
-                                                   [ALARM_THROTTLED] = "throttled", [ALARM_DISK] = "disk_full",  [ALARM_DEAD] = "dead"};
     text_put(t, "{");
-    text_word(t, "kind", kinds[a->kind]);
+    text_word(t, "kind", alarm_event(a->kind, true));
     text_whole(t, "rank", a->rank);
     put_time(t, "since", a->since);
     text_word(t, "text", a->text);
