@@ -89,6 +89,9 @@ a_stopped_rank() {
     event stopped hang "waiting for rank 1 (localhost), CPU: its process is stopped; phase step" "Next: kill -CONT $rank"
     sleep 1.2
     status 1 runs/stopped "ATTENTION: the run hangs" "waits for rank 1 (localhost), CPU, pid $rank: phase step" "at risk: " "next      kill -CONT $rank"
+    expect 0 "$bin" report runs/stopped
+    grep -q '<p class="k" role="alert">no step for [0-9]* s after step [0-9]*: waiting for rank 1 (localhost), CPU: its process is stopped' runs/stopped/report.html ||
+        fail "the page does not say who is waited for"
     [ "$("$bin" status runs/stopped --json | sed -n 's/.*"waits_for":{"rank":\([0-9]*\).*/\1/p')" = 1 ] || fail "JSON names another rank"
     kill -CONT "$rank"
     until_true 5 has_event stopped unhang

@@ -33,6 +33,7 @@ static const char style[] =
     "thead th,tr:first-child th[scope=col]{color:var(--dim);font-weight:600}.o td,.o th{overflow-wrap:normal}.v{overflow-wrap:anywhere;min-width:110px}.x{white-space:nowrap}"
     "code,pre{font-family:ui-monospace,'Cascadia Mono',Menlo,'DejaVu Sans Mono',monospace;font-size:12.5px}"
     "pre{margin:6px 0 18px;padding:10px 14px;border-left:3px solid var(--line);white-space:pre-wrap;line-height:1.5}pre b{font-weight:600}pre span{color:var(--dim)}"
+    ".k{margin:14px 0 0;padding:6px 14px;border-left:4px solid #d55e00}"
     "footer{margin-top:48px;font-size:13px;color:var(--dim)}"
     "@media(max-width:620px){body{padding:18px 12px 32px}.n[dx]{display:none}dl{grid-template-columns:repeat(auto-fill,minmax(118px,1fr));gap:12px 16px}"
     "svg.p{width:calc(100% - 56px);margin-left:50px;margin-right:6px}figure details{margin-left:0}}"
@@ -124,7 +125,13 @@ static void title_one(html *h, const runlog *r, bool live) {
     if (isfinite(r->last_time)) html_put(h, ", last step %s", figure_text(when, FIGURE_DATE, r->last_time, 0));
     if (live) html_put(h, ", live: this page is loaded anew every %d seconds", LIVE_SECONDS);
     if (r->log.damaged) html_put(h, "; %" PRId64 " damaged lines of log.jsonl were passed over", r->log.damaged);
-    html_put(h, "</p></header>\n");
+    html_put(h, "</p>");
+    for (int i = 0; i < r->alarms; i++) {
+        html_put(h, "<p class=\"k\" role=\"alert\">");
+        html_text(h, r->alarm[i]);
+        html_put(h, "</p>");
+    }
+    html_put(h, "</header>\n");
     html_put(h, "<dl>");
     facts(h, r);
     hash_fact(h, r);

@@ -473,11 +473,25 @@ static void take_ranks_of(runlog *r, scan *s) {
         if (scan_opens(s, '{')) take_rank(r, s);
 }
 
+static void take_alarms(runlog *r, scan *s) {
+    scan_text key;
+    if (!scan_opens(s, '[')) return;
+    for (bool more = scan_begin(s, '['); more; more = scan_more(s, ']')) {
+        char text[RUNLOG_EVENT] = "";
+        if (!scan_opens(s, '{')) continue;
+        for (bool on = scan_begin(s, '{'); on && scan_key(s, &key); on = scan_more(s, '}')) {
+            if (scan_is(&key, "text")) scan_plain(text, sizeof text, scan_string(s));
+            else scan_skip(s);
+        }
+        if (*text && r->alarms < RUNLOG_ALARMS) memcpy(r->alarm[r->alarms++], text, sizeof text);
+    }
+}
+
 void runlog_take_status(runlog *r, const char *text, size_t n) {
     scan s = scan_of(text, n);
     scan_text key;
     if (!is_whole(s)) return;
-    r->devices = 0;
+    r->devices = r->alarms = 0;
     for (bool more = scan_begin(&s, '{'); more && scan_key(&s, &key); more = scan_more(&s, '}')) {
         if (scan_is(&key, "state")) scan_plain(r->state, sizeof r->state, scan_string(&s));
         else if (scan_is(&key, "host")) scan_plain(r->host, sizeof r->host, scan_string(&s));
@@ -485,6 +499,7 @@ void runlog_take_status(runlog *r, const char *text, size_t n) {
             double x = scan_real(&s);
             if (x >= 1 && x < 1e6 && x > r->world) r->world = (int)x;
         } else if (scan_is(&key, "ranks")) take_ranks_of(r, &s);
+        else if (scan_is(&key, "alarms")) take_alarms(r, &s);
         else scan_skip(&s);
     }
 }

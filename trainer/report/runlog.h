@@ -69,6 +69,7 @@ enum {
     HEAT_ROWS = 64,
     HEAT_COLUMNS = 64,
     RUNLOG_DEVICES = 64,
+    RUNLOG_ALARMS = 8,
     RUNLOG_CHUNK = 1 << 20,  // bytes read at a time, and the longest line
 };
 
@@ -155,7 +156,9 @@ typedef struct runlog {
     int64_t config_size, config_time;  // as it was when it was read
 
     // status.json
-    char state[RUNLOG_WORD], host[64];  // "": not known
+    char state[RUNLOG_WORD], host[64];        // "": not known
+    char alarm[RUNLOG_ALARMS][RUNLOG_EVENT];  // what a person should look at now, gravest first
+    int alarms;
     runlog_device device[RUNLOG_DEVICES];
     int devices;
 
