@@ -207,7 +207,7 @@ static void a_slow_start(void **state) {
     t.s.ready = false;
     for (int k = 0; k < RANKS; k++) t.rank[k].phase = PHASE_STARTING, t.rank[k].step = 0, t.rank[k].what = NULL;
     stand_still(&t, 1000);
-    t.s.step = t.s.news.step = 5000;
+    t.s.step = t.s.news.step = t.s.news.began_step = 5000;
     t.s.ready = true;
     for (int k = 0; k < RANKS; k++) t.rank[k].phase = PHASE_STEPPING, t.rank[k].step = 5001, t.rank[k].what = "forward";
     stand_still(&t, 200);
@@ -361,6 +361,47 @@ static void a_stopped_process(void **state) {
     t.rank[1].process = 't';
     stand_still(&t, 11);
     TOLD(&t, 4, ALARM_STOPPED, true, 1, "held by a debugger");
+    end(&t);
+}
+
+// The stop is what took long, not the reading in which it came; also at the look right after it.
+static void stopped_while_it_waits_for_data(void **state) {
+    (void)state;
+    story t;
+    begin(&t, watch_limits_default(), 1);
+    go_on(&t, 40);
+    t.rank[1].process = 'T', t.rank[1].what = "wait for data", t.rank[1].cpu = 0;
+    others_wait(&t, 1);
+    stand_still(&t, 60);
+    t.rank[1].process = 'R';
+    look(&t);
+    t.rank[1] = plain_rank(1);
+    t.s.news.data_wait_ms = 60000, t.s.news.ms = 61000;
+    go_on(&t, 1);
+    t.s.news.data_wait_ms = 1, t.s.news.ms = 1000;
+    go_on(&t, 60);
+    for (int i = 0; i < t.count; i++) assert_int_not_equal(t.told[i].kind, ALARM_READER);
+    assert_int_equal(t.s.alarms, 0);
+    end(&t);
+}
+
+// Steps that were finished before the first look count, too.
+static void a_hang_soon_after_the_start(void **state) {
+    (void)state;
+    story t;
+    begin(&t, watch_limits_default(), 1);
+    steps(&t, 61);
+    look(&t);
+    stand_still(&t, 29);
+    none_told(&t);
+    stand_still(&t, 2);
+    TOLD(&t, 0, ALARM_HANG, true, 0, "no step for 3", "after step 61");
+    end(&t);
+    begin(&t, watch_limits_default(), 1);
+    t.s.news.began_step = 52, t.s.news.step = t.s.step = 61;  // nine steps: the next may be slow
+    look(&t);
+    stand_still(&t, 299);
+    none_told(&t);
     end(&t);
 }
 
@@ -826,6 +867,8 @@ int main(void) {
         cmocka_unit_test(without_news),
         cmocka_unit_test(operations),
         cmocka_unit_test(a_stopped_process),
+        cmocka_unit_test(stopped_while_it_waits_for_data),
+        cmocka_unit_test(a_hang_soon_after_the_start),
         cmocka_unit_test(a_rank_that_is_gone),
         cmocka_unit_test(a_slow_loader),
         cmocka_unit_test(waits_that_are_no_alarm),

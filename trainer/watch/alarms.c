@@ -74,6 +74,7 @@ typedef struct rank_memory {
     slot dead, stopped, reader, throttled;
     bool seen;                                // its process was there
     double gone_s, stopped_s, hot_s, slow_s;  // the rules' times
+    bool paused;                              // it was stopped at the last look
     reading look[ALARM_LOOKS];                // a ring
     int64_t looks, retries;                   // retries: at the last of them
     uint16_t clock[CLOCKS];
@@ -183,9 +184,15 @@ static double longest_gap(const alarms *a) {
     return most;
 }
 
+// Rank 0 has counted them from the start; elsewhere they were seen to be finished.
+static int64_t steps_of_process(const alarms *a, const watch_state *s) {
+    int64_t known = s->has_news ? s->news.step - s->news.began_step : 0;
+    return known > a->finished ? known : a->finished;
+}
+
 static double hang_limit(const alarms *a, const watch_state *s) {
     double p99 = s->has_news ? 1e-9 * (double)s->news.p99_ns : longest_gap(a), least = a->l.hang_s;
-    if (a->finished < ALARM_FIRST && a->l.first_s > least) least = a->l.first_s;
+    if (steps_of_process(a, s) < ALARM_FIRST && a->l.first_s > least) least = a->l.first_s;
     return least > a->l.hang_p99 * p99 ? least : a->l.hang_p99 * p99;
 }
 
@@ -224,6 +231,8 @@ static void judge_hang(look *k) {
 
 // --- a rank's process ----------------------------------------------------------------------------------------------------------
 
+static bool is_stopped(const watch_rank *r) { return r->process == 'T' || r->process == 't'; }
+
 static void judge_dead(look *k, rank_memory *m, const watch_rank *r, const char *name) {
     char text[ALARM_TEXT];
     bool vanished = is_gone(r) || (m->seen && r->process == 0);
@@ -240,7 +249,7 @@ static void judge_dead(look *k, rank_memory *m, const watch_rank *r, const char 
 
 static void judge_stopped(look *k, rank_memory *m, const watch_rank *r, const char *name) {
     char text[ALARM_TEXT];
-    bool stopped = r->process == 'T' || r->process == 't';
+    bool stopped = is_stopped(r);
     m->stopped_s = stopped ? m->stopped_s + k->passed : 0;
     if (!stopped || m->stopped_s < k->a->l.stopped_s) return rest(k, &m->stopped, ALARM_STOPPED, r->place.rank, name, "goes on");
     snprintf(text, sizeof text, "%s: its process %d is %s, for %.0f s. Next: kill -CONT %d", name, r->pid,
@@ -308,8 +317,10 @@ static void judge_reader(look *k, rank_memory *m, const watch_rank *r, const cha
     const watch_limits *l = &k->a->l;
     char text[ALARM_TEXT];
     int64_t retried = m->looks > 0 && r->read_retries > m->retries ? r->read_retries - m->retries : 0;
-    bool stepping = r->phase == PHASE_STEPPING && k->s->ready;
-    if (stepping) {
+    bool stepping = r->phase == PHASE_STEPPING && k->s->ready, paused = is_stopped(r) || m->paused;
+    m->paused = is_stopped(r);
+    if (paused) m->looks = 0;  // what took long was not the loader's doing: the window begins anew
+    if (stepping && !paused) {
         m->look[m->looks++ % ALARM_LOOKS] = (reading){k->passed, waited(k, r), retried, k->steps, longest_wait(k, r)};
         m->retries = r->read_retries;
     }
