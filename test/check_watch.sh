@@ -2,42 +2,15 @@
 # test/check_watch.sh: what takes long with the process that watches a run: it is started again when it dies, not at once and not for
 # ever, and a disk that is full is its own matter.
 . test/support/lib.sh
+. "$top/test/support/small.sh"
 . "$top/test/support/logs.sh"
 
-cat >base.ini <<'END'
-[run]
-dir = runs
-steps = 1000000
-[model]
-layers = 1
-heads = 2
-embed = 16
-context = 24
-[data]
-train = data/plain-train-*.bin
-val = data/plain-val-*.bin
-[pack]
-input = text.txt
-output = data/plain
-[batch]
-global = 8
-micro = 1
-lanes = 8
+small_run <<'END'
 [device]
-threads = 1
-[schedule]
-type = constant
-[checkpoint]
-every = 0
-[eval]
-every = 0
-[sample]
-tokens = 0
+ranks = 1
 [log]
 machine_every = 1
 END
-text 40000 >text.txt
-"$bin" pack base.ini >"$out" 2>&1 || { cat "$out"; echo "0 passed, 1 failed"; exit 1; }
 
 watcher() { cat /proc/[0-9]*/stat 2>/dev/null | sed -n 's/^\([0-9]*\) (lockstep\/watch) [^Z] '"$1"' .*/\1/p'; }
 has_watcher() { [ -n "$(watcher "$1")" ]; }

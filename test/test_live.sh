@@ -2,46 +2,16 @@
 # test/test_live.sh: the pages of a run while it goes on, and that the run does not depend on them: what can't be served is refused before it starts,
 # or is an event. (test_http.c has the server, test_metrics.c what it shows.)
 . test/support/lib.sh
+. "$top/test/support/small.sh"
 watching=$top/build/test/watching
 [ -x "$watching" ] || { echo "$watching: not there; build it first: make tests"; echo "0 passed, 1 failed"; exit 1; }
 port=$((20000 + $$ % 10000))
 at=127.0.0.1:$port
 
-cat >base.ini <<END
-[run]
-dir = runs
-steps = 1000000
-[model]
-layers = 1
-heads = 2
-embed = 16
-context = 24
-[data]
-train = data/plain-train-*.bin
-val = data/plain-val-*.bin
-[pack]
-input = text.txt
-output = data/plain
-[batch]
-global = 8
-micro = 1
-lanes = 8
-[schedule]
-type = constant
-[device]
-ranks = 2
-threads = 1
-[checkpoint]
-every = 0
-[eval]
-every = 0
-[sample]
-tokens = 0
+small_run <<END
 [log]
 http = $at
 END
-text 40000 >text.txt
-"$bin" pack base.ini >"$out" 2>&1 || { cat "$out"; echo "0 passed, 1 failed"; exit 1; }
 
 # page PATH [TOKEN_FILE]: what is shown there, into $out. shows PATH WORD...: all of these are in it.
 page() { "$watching" get $at "$@" >"$out" 2>&1; }

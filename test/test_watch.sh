@@ -2,46 +2,26 @@
 # test/test_watch.sh: the process that watches a run, from the outside: what it writes, that the run never depends on it, and that
 # it never outlives the run.
 . test/support/lib.sh
+. "$top/test/support/small.sh"
 . "$top/test/support/net.sh"
 . "$top/test/support/logs.sh"
 
-cat >base.ini <<'END'
+small_run <<'END'
 [run]
-dir = runs
 steps = 60
-[model]
-layers = 1
-heads = 2
-embed = 16
-context = 24
-[data]
-train = data/plain-train-*.bin
-val = data/plain-val-*.bin
-[pack]
-input = text.txt
-output = data/plain
-[batch]
-global = 8
-micro = 1
-lanes = 8
-[device]
-ranks = 2
-threads = 1
+[schedule]
+type = cosine
 [checkpoint]
 every = 20
 [eval]
 every = 20
 batches = 2
-[sample]
-tokens = 0
 [log]
 every = 1
 hash_every = 10
 ranks_every = 20
 machine_every = 1
 END
-text 40000 >text.txt
-"$bin" pack base.ini >"$out" 2>&1 || { cat "$out"; echo "0 passed, 1 failed"; exit 1; }
 endless="run.steps=1000000 schedule.type=constant eval.every=0 log.hash_every=0 checkpoint.every=0"
 
 # field NAME RUN: of its status.

@@ -1,38 +1,10 @@
 #!/bin/sh
 # test/bench/tensor.sh BIN [TURNS]: what it costs that ranks share layers, on this machine, as Markdown: slices on one rank, tensor ranks that add in a
 # fixed order beside the transport's own, and what goes on the wire. Runs that are compared take turns; medians. Run it on a quiet machine.
-set -eu
-bin=${1:-./lockstep} turns=${2:-5}
-case $bin in /*) ;; *) bin=$PWD/$bin ;; esac
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-trap 'exit 143' HUP INT TERM
+. "$(dirname "$0")/turns.sh"
 
-median() { sort -g | awk '{ x[NR] = $1 } END { print (NR % 2) ? x[(NR + 1) / 2] : (x[NR / 2] + x[NR / 2 + 1]) / 2 }'; }
-ms() { sed -n 's/.*steps: median \([0-9.]*\) ms.*/\1/p'; }
-
-# settings NAME TEXT: an INI file.
-settings() { printf '%b' "$2" >"$dir/$1.ini"; }
 settings gpt2 '[model]\nlayers=12\nheads=12\nembed=768\ncontext=256\nvocab=50257\n[batch]\nglobal=4\nmicro=4\nlanes=1\n[device]\nthreads=2\n'
 settings small '[model]\nlayers=6\nheads=8\nembed=384\ncontext=256\n[batch]\nglobal=4\nmicro=1\nlanes=4\n[device]\nthreads=1\n'
-
-# step SHAPE STEPS TEXT: median ms of a step.
-step() {
-    settings more "$3"
-    "$bin" bench "$dir/$1.ini" "$dir/more.ini" --steps "$2" | ms
-}
-
-# in_turn SHAPE STEPS NAME=TEXT...: the median of each is in $dir/NAME.
-in_turn() {
-    shape=$1 steps=$2
-    shift 2
-    for each; do : >"$dir/${each%%=*}.all"; done
-    for turn in $(seq "$turns"); do
-        for each; do step "$shape" "$steps" "${each#*=}" >>"$dir/${each%%=*}.all"; done
-    done
-    for each; do median <"$dir/${each%%=*}.all" >"$dir/${each%%=*}"; done
-}
-ratio() { awk -v a="$(cat "$dir/$1")" -v b="$(cat "$dir/$2")" 'BEGIN { printf "%.3f", a / b }'; }
 
 echo "## Slices on one rank, GPT-2 124M, 4 x 256 tokens, FP32, 2 threads"
 echo
