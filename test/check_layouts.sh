@@ -307,13 +307,14 @@ verbs() {
 on_nodes() {
     run=nodes shape=$*
     set -- run.steps=12 eval.every=6 sample.tokens=12
-    for key in $shape; do case $key in parallel.token_slices=*) set -- "$@" "$key" ;; esac; done
-    alone ref-nodes 1 "$@"
+    ref=ref-nodes
+    for key in $shape; do case $key in parallel.token_slices=*) ref=ref-positions && set -- "$@" "$key" ;; esac; done
+    alone $ref 1 "$@"
     together nodes $shape run.steps=12 eval.every=6 sample.tokens=12
     boot nodes
     ended 0
     on 0 "on $nodes nodes"
-    nodes_like runs/ref-nodes nodes
+    nodes_like runs/$ref nodes
     nothing_left
 }
 
