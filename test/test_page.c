@@ -145,7 +145,8 @@ static void hostile(void **state) {
     snprintf(line, sizeof line, "{\"t\":\"event\",\"at\":\"%s\",\"kind\":\"%s\",\"step\":1,\"text\":\"%s\"}\n", evil, evil, evil);
     put(dirs[0], "events.jsonl", line);
     put(dirs[0], "config.ini", "# lockstep <script>\n[<script>]\n<script> = \"<script>\x1b[31m\" ; bits x\n[optimizer]\nlr = <img> ; bits x\n");
-    put(dirs[0], "status.json", "{\"state\":\"<script>\",\"host\":\"<img>\",\"ranks\":[{\"rank\":0,\"host\":\"<script>\",\"device\":\"<img>\"}],\"alarms\":[{\"kind\":\"hang\",\"text\":\"<script>\"}]}");
+    put(dirs[0], "status.json",
+        "{\"state\":\"<script>\",\"host\":\"<img>\",\"ranks\":[{\"rank\":0,\"host\":\"<script>\",\"device\":\"<img>\"}],\"alarms\":[{\"kind\":\"hang\",\"text\":\"<script>\"}]}");
     for (int both = 0; both < 2; both++) {
         char *page = render(dirs, 1 + both, &n);
         if (both == 0) assert_true(count(page, "&lt;script&gt;") >= 8);
