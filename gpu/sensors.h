@@ -32,7 +32,7 @@ typedef struct cpu_sensors cpu_sensors;
 err_t cpu_sensors_open(cpu_sensors **out, const char *root);
 void cpu_sensors_close(cpu_sensors *c);
 
-// Used since it was opened. Call it at least once a minute: the counter goes round.
+// Used since it was opened. Call it at least once a minute: the counter wraps around.
 err_t cpu_sensors_joules(cpu_sensors *c, double *joules);
 
 #endif

@@ -278,11 +278,6 @@ int model_add(model *m, int block, int64_t rows, int64_t cols, double std, float
 // Of a width that is divided, the part that is here.
 static inline int64_t model_share(const model *m, int64_t width) { return width / m->slices.of * m->slices.count; }
 
-// Of the heads' width, the part whose attention is here.
-static inline int64_t model_head_share(const model *m, int64_t width) {
-    return width / m->slices.of * (m->slices.count / (m->tokens.of / m->tokens.count));
-}
-
 // Where a slice of N rows begins.
 static inline int64_t model_row(const model *m, int slice, int64_t N) { return part_row(N, slice, m->slices.of); }
 
@@ -300,6 +295,9 @@ static inline int model_row_places(const model *m) { return m->tokens.of / m->to
 
 // Slices of the heads whose attention is here, and the first of them.
 static inline int model_head_slices(const model *m) { return m->slices.count / model_row_places(m); }
+static inline int64_t model_head_share(const model *m, int64_t width) {
+    return width / m->slices.of * model_head_slices(m);
+}  // of a width of all heads
 static inline int model_head_first(const model *m) { return m->slices.first + m->tokens.first / m->tokens.count * model_head_slices(m); }
 
 // Are rows of the residual stream elsewhere?
@@ -345,6 +343,12 @@ static inline token_part model_token_part(const model *m, const pass *p, int k, 
 static inline tensor model_cut(const model *m, const tensor *t, int64_t N, int64_t width) {
     if (m->slices.of == 1) return view2(t, N, width);
     return view3(t, m->slices.count, N, width / m->slices.of);
+}
+
+// The same of the heads whose attention is here, with all N rows.
+static inline tensor model_cut_heads(const model *m, const tensor *t, int64_t N, int64_t width) {
+    if (m->slices.of == 1) return view2(t, N, width);
+    return view3(t, model_head_slices(m), N, width / m->slices.of);
 }
 
 // Takes the plan's slices, and declares the scratch of sums that are cut, of at most N rows and C columns. m->stream is set.

@@ -79,11 +79,6 @@ typedef struct layer_view {
     tensor dout, dfc, dmid, dproj, dqkv;
 } layer_view;
 
-// (slices,N,.) of attention, or, where nothing is divided, (N,.).
-static tensor head_cut(const model *m, const tensor *x, int64_t N, int64_t width) {
-    return m->slices.of == 1 ? view2(x, N, width) : view3(x, model_head_slices(m), N, width / m->slices.of);
-}
-
 static layer_view view_layer(const transformer *t, int l, const pass *p, const tensor *x) {
     int own = t->own[l] + p->slot;
     const layer_costly *a = &t->costly[t->sets.shares_costly ? 0 : own];
@@ -105,8 +100,8 @@ static layer_view view_layer(const transformer *t, int l, const pass *p, const t
         .ln_1_rstd = view1(&a->ln_1_rstd, R),
         .qkv = model_cut(m, apart ? &t->swap_qkv : &a->qkv, N, 3 * C),
         .att = model_cut(m, apart ? &a->att_rows : &a->att, N, C),
-        .heads = head_cut(m, &a->qkv, all, 3 * C),
-        .att_heads = head_cut(m, &a->att, all, C),
+        .heads = model_cut_heads(m, &a->qkv, all, 3 * C),
+        .att_heads = model_cut_heads(m, &a->att, all, C),
         .lse = view3(&a->lse, many, t->heads / S, T),
         .mid = view2(&a->mid, R, C),
         .ln_2 = view2(&b->ln_2, R, C),
@@ -288,7 +283,8 @@ static err_t mlp_backward(transformer *t, int l, const pass *p, layer_view *v, c
 static err_t attend_backward(transformer *t, int l, const pass *p, layer_view *v, const tensor *datt) {
     int64_t S = t->of->slices.of;
     bool apart = p->swap;
-    tensor dy = head_cut(t->of, apart ? &t->swap_att : datt, v->all, t->C), dqkv = head_cut(t->of, apart ? &t->swap_qkv : &v->dqkv, v->all, 3 * t->C);
+    tensor dy = model_cut_heads(t->of, apart ? &t->swap_att : datt, v->all, t->C),
+           dqkv = model_cut_heads(t->of, apart ? &t->swap_qkv : &v->dqkv, v->all, 3 * t->C);
     tensor dy3 = view3(&dy, v->many, v->T, t->C / S), dqkv3 = view3(&dqkv, v->many, v->T, 3 * t->C / S);
     tensor delta = view3(&t->delta, v->many, t->heads / S, v->T);
     dropout_key key;

@@ -1,5 +1,5 @@
 // test/test_board.c: what ranks say on the board, and who reads it while they write: never half a record. Under `make tsan`
-// this is also the proof that nobody needs a lock.
+// so this also shows that no lock is needed.
 #include "base/quantiles.h"
 #include "trainer/log/monitor.h"
 
@@ -40,10 +40,15 @@ static void phases_and_operations(void **state) {
     assert_true(r->phase_ns >= began && r->in_phase_ns[PHASE_STARTING] == r->phase_ns - began);
     assert_null(r->what);
     board_doing(r, "forward", 3, 8);
-    board_task before = board_doing(r, "add up slices", 1, 8);
+    board_task before = board_waiting(r, WAIT_RANKS, "add up slices", 1, 8);
     assert_string_equal(r->what, "add up slices");
+    assert_int_equal(r->waits_for, WAIT_RANKS);
     board_resume(r, before);
     assert_string_equal(r->what, "forward");
+    assert_int_equal(r->waits_for, WAIT_NONE);
+    board_waiting(r, WAIT_DATA, "wait for data", 3, 8);
+    assert_int_equal(r->waits_for, WAIT_DATA);
+    board_resume(r, before);
     assert_int_equal(r->number, 3);
     assert_int_equal(r->step, 8);
 
@@ -58,6 +63,7 @@ static void phases_and_operations(void **state) {
     board_enter(r, PHASE_STEPPING, 9);  // the same phase goes on
     assert_true(r->phase_ns == since && r->in_phase_ns[PHASE_STEPPING] == 0);
     assert_null(r->what);
+    assert_int_equal(r->waits_for, WAIT_NONE);
     board_enter(NULL, PHASE_SAVING, 0);
     board_resume(NULL, board_doing(NULL, "nothing", 0, 0));
     assert_string_equal(board_device(r), "");

@@ -1,5 +1,5 @@
 // test/test_http.c: the server of trainer/watch/http.c against those who mean it no good, and some who do. What it must say is known for each
-// request; what it must not do is wait for anybody, give a thousand connections more than its sixteen places, or touch the heap.
+// request; what it must not do is wait for a client, give a thousand connections more than its sixteen places, or touch the heap.
 //
 // The server runs in a thread of its own, over loopback; clients are plain sockets here.
 #include "base/clock.h"
@@ -392,7 +392,7 @@ static void deadline_is_absolute(void **state) {
     assert_int_equal(stop(f).dropped, 1);
 }
 
-// A thousand at once: each has a reply or is told that it is too many, and then all is as before.
+// A thousand at once: each gets a reply, or 503, and then all is as before.
 static void a_thousand(void **state) {
     static client c[THOUSAND];
     int status[3] = {0};
@@ -417,7 +417,7 @@ static void a_thousand(void **state) {
            status[1], status[2], (long long)n.got);
 }
 
-// Where all places are taken by readers that stall, the next one is told so.
+// Where readers that stall have all places, the next one gets 503.
 static void all_places_are_taken(void **state) {
     (void)state;
     client c[HTTP_SLOTS];
@@ -486,7 +486,7 @@ static void slow_readers(void **state) {
     assert_true(n.shown == READERS && n.got == 2 && n.dropped == 0);
 }
 
-// Who goes away in the middle of a page harms nobody: no SIGPIPE, and its place is free again.
+// A client that goes away in the middle of a page does no harm: no SIGPIPE, and its place is free again.
 static void readers_that_leave(void **state) {
     (void)state;
     fixture *f = start("127.0.0.1:0", NULL, 3 << 20);

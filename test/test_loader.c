@@ -444,7 +444,7 @@ static void test_latency(void **state) {
     assert_true(loader_about(l).read_p99_s < 1e-3 * FAULT_SLOW_MS);  // one of 250 is less than one of 100
     for (int k = 250; k < 290; k++) assert_ok(loader_next(l, &b));
     pause_ms(50);
-    loader_about(l);  // the ring is full, and nobody reads the list of faults
+    loader_about(l);  // the ring is full, so the list of faults is not being read
     p->faults = (fault_list){.first[FAULT_SLOW] = 1, .count[FAULT_SLOW] = 10, .only[FAULT_SLOW] = -1};  // five micro-batches of 300
     for (int k = 290; k < 300; k++) assert_ok(loader_next(l, &b));
     s = loader_about(l);

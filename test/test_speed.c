@@ -1,5 +1,5 @@
 // test/test_speed.c: model flops utilization. A model's own count of a step's flops is held against those that the operations
-// of a real step declare (gpu/cost.c); the peak is measured, and measuring it leaves nothing behind.
+// of a real step declare (gpu/cost.c); the peak is measured, and measuring it changes nothing else.
 #include "test/support/run.h"
 
 #include "base/clock.h"

@@ -1,5 +1,5 @@
 // test/test_supervisor.c: a parent and its ranks, as real processes with short lives. Who is named when some fail, what a request to stop does
-// once and twice, what is left behind (nothing), and what a service manager hears.
+// once and twice, that no process remains, and what a service manager hears.
 //
 // Each trial runs in a process of its own, which becomes a supervisor and forks ranks. They all share one page, the lab, with the test's own process.
 #include "test/support/trial.h"

@@ -49,7 +49,7 @@ static trial *prepare_watched(rank_body body, int ranks, watch_body watch) {
     return t;
 }
 
-// It is told how all ended, after they have, and changes no end.
+// It learns how all ended, after they have, and changes no end.
 static void test_watcher(void **state) {
     (void)state;
     static const struct {
@@ -62,7 +62,7 @@ static void test_watcher(void **state) {
         start(t);
         await_ranks(t, 3);
         await_watcher(t);
-        kill(t->shared->watcher, SIGTERM);  // from anybody else it means nothing
+        kill(t->shared->watcher, SIGTERM);  // from another process it means nothing
         kill(t->shared->watcher, SIGINT);
         nap(0.1);
         atomic_store(&t->shared->flag, 1);

@@ -78,11 +78,6 @@ typedef struct layer_view {
     tensor dout, dgated, dmid, dqkv;
 } layer_view;
 
-// (slices,N,.) of attention, or, where nothing is divided, (N,.).
-static tensor head_cut(const model *m, const tensor *x, int64_t N, int64_t width) {
-    return m->slices.of == 1 ? view2(x, N, width) : view3(x, model_head_slices(m), N, width / m->slices.of);
-}
-
 static layer_view view_layer(const llama_layers *t, int l, const pass *p, const tensor *x) {
     int own = t->own[l] + p->slot;
     const layer_costly *a = &t->costly[t->sets.shares_costly ? 0 : own];
@@ -103,8 +98,8 @@ static layer_view view_layer(const llama_layers *t, int l, const pass *p, const 
         .norm_1_rstd = view1(&a->norm_1_rstd, here),
         .qkv = model_cut(m, qkv, N, t->R),
         .att = model_cut(m, p->swap ? &a->att_rows : &a->att, N, t->Q),
-        .heads = head_cut(m, &a->qkv, all, t->R),
-        .att_heads = head_cut(m, &a->att, all, t->Q),
+        .heads = model_cut_heads(m, &a->qkv, all, t->R),
+        .att_heads = model_cut_heads(m, &a->att, all, t->Q),
         .lse = view3(&a->lse, many, t->o.heads / S, T),
         .mid = view2(&a->mid, here, C),
         .norm_2 = view2(&b->norm_2, here, C),
@@ -304,7 +299,8 @@ static err_t mlp_backward(llama_layers *t, int l, const pass *p, layer_view *v, 
 static err_t attend_backward(const llama_layers *t, const pass *p, layer_view *v, const tensor *datt) {
     int64_t S = t->of->slices.of;
     bool apart = p->swap;
-    tensor dy = head_cut(t->of, apart ? &t->swap_att : datt, v->all, t->Q), dqkv = head_cut(t->of, apart ? &t->swap_qkv : &v->dqkv, v->all, t->R);
+    tensor dy = model_cut_heads(t->of, apart ? &t->swap_att : datt, v->all, t->Q),
+           dqkv = model_cut_heads(t->of, apart ? &t->swap_qkv : &v->dqkv, v->all, t->R);
     tensor dy3 = view3(&dy, v->many, v->T, t->Q / S), dqkv3 = view3(&dqkv, v->many, v->T, t->R / S);
     tensor delta = view3(&t->delta, v->many, t->o.heads / S, v->T);
     TRY(slices_to_heads(p, &dy, datt));

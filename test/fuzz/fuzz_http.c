@@ -1,6 +1,5 @@
-// test/fuzz/fuzz_http.c: any bytes at all as a request, or as the address of a server. Whatever comes, the verdict is the same for all pieces in
-// which it may come; what is accepted has its parts inside of it; no name is taken for this server's but its own, and nobody for
-// somebody who knows the token.
+// test/fuzz/fuzz_http.c: any bytes at all as a request, or as the address of a server. A request gets the same verdict in whatever pieces it
+// arrives. The parts of one that is accepted point into it. Only the server's own names are accepted, and only with the right token.
 //
 //   input    what it is (a request, an address), size of the pieces in which it arrives, bytes
 #include "trainer/watch/http_host.h"

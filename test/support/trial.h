@@ -1,5 +1,5 @@
-// test/support/trial.h: a supervisor and its ranks, as real processes with short lives, for tests of ends: who is named, what is
-// left behind (nothing).
+// test/support/trial.h: a supervisor and its ranks, as real processes with short lives, for tests of how they end: which rank is
+// named, and that no process remains.
 //
 // Each trial runs in a process of its own, which becomes a supervisor and forks ranks. They all share one page, the lab, with
 // the test's own process.
@@ -81,7 +81,7 @@ typedef struct trial {
     int poor;  // may start so many processes, 0: as many as it likes
 } trial;
 
-static trial *under_way[MOST];  // prepared and not dropped: what a test that fails leaves behind
+static trial *under_way[MOST];  // prepared and not dropped: after a test that failed there may be some
 
 static inline void list_trial(trial *old, trial *new) {
     int i = 0;
@@ -257,7 +257,7 @@ static inline err_t work_until_flag(const config *c, const launch *at, board *b)
     return ERR_OK;
 }
 
-// What a test that failed may have left behind.
+// After a test that failed: drops what it has not.
 static inline int clean(void **state) {
     (void)state;
     notify_forget();

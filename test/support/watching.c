@@ -3,7 +3,7 @@
 //   watching metrics                                       what Prometheus would be given
 //   watching file FILE                                     the same into a file
 //   watching serve ADDRESS SECONDS [TOKEN_FILE]            the pages, at http://ADDRESS/; says where, then how much was asked for
-//   watching get ADDRESS PATH [TOKEN_FILE]                 what somebody shows there: status, headers, page
+//   watching get ADDRESS PATH [TOKEN_FILE]                 what is shown there: status, headers, page
 #include "base/clock.h"
 #include "test/support/watch_state.h"
 #include "trainer/watch/http_host.h"
@@ -55,7 +55,7 @@ static err_t serve(watch_state *s, const char *address, double seconds, const ch
     return rc;
 }
 
-// Where nobody listens nothing is printed: a script tries again.
+// If there is no server yet, nothing is printed: a script tries again.
 static err_t get(const char *address, const char *path, const char *token_file) {
     http_address at;
     char token[HTTP_TOKEN] = "", request[1024], bytes[4096];

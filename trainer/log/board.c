@@ -49,10 +49,11 @@ const char *board_device(const board_rank *r) { return atomic_load_explicit(&r->
 
 // --- a rank ------------------------------------------------------------------------------------------------------------
 
-static void set(board_rank *r, const char *what, int64_t number, int64_t step, int64_t now) {
-    PUT(r->what, what);
-    PUT(r->number, number);
-    PUT(r->step, step);
+static void set(board_rank *r, board_task to, int64_t now) {
+    PUT(r->what, to.what);
+    PUT(r->waits_for, (int)to.waits_for);
+    PUT(r->number, to.number);
+    PUT(r->step, to.step);
     PUT(r->since_ns, now);
 }
 
@@ -65,18 +66,20 @@ void board_enter(board_rank *r, board_phase phase, int64_t step) {
         PUT(r->phase_ns, now);
         PUT(r->phase, (int)phase);
     }
-    set(r, NULL, -1, step, now);
+    set(r, (board_task){.number = -1, .step = step}, now);
 }
 
-board_task board_doing(board_rank *r, const char *what, int64_t number, int64_t step) {
+board_task board_waiting(board_rank *r, board_wait waits_for, const char *what, int64_t number, int64_t step) {
     if (!r) return (board_task){0};
-    board_task before = {GET(r->what), GET(r->number), GET(r->step)};
-    set(r, what, number, step, now_ns());
+    board_task before = {GET(r->what), (board_wait)GET(r->waits_for), GET(r->number), GET(r->step)};
+    set(r, (board_task){what, waits_for, number, step}, now_ns());
     return before;
 }
 
+board_task board_doing(board_rank *r, const char *what, int64_t number, int64_t step) { return board_waiting(r, WAIT_NONE, what, number, step); }
+
 void board_resume(board_rank *r, board_task before) {
-    if (r) set(r, before.what, before.number, before.step, now_ns());
+    if (r) set(r, before, now_ns());
 }
 
 void board_beside(board_rank *r, const char *what, int64_t number) {

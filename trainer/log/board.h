@@ -2,7 +2,7 @@
 // supervisor before it forks: ranks write, the supervisor and the watcher (trainer/watch/watcher.h) read.
 //
 //   rank[0 .. locals-1]  each rank writes its own, with relaxed stores: it never waits for a reader
-//   news                 a copy of the last records, written by the sink `board` of rank 0 alone, behind a sequence lock
+//   news                 a copy of the last records, written by the sink `board` of rank 0 alone, under a sequence lock
 //   stop                 written by the supervisor, and by a rank that is asked to stop
 //
 // Texts of operations are constants of the binary, and all processes of a node are forks of its supervisor: a pointer to
@@ -26,6 +26,9 @@ typedef enum board_phase { PHASE_STARTING, PHASE_STEPPING, PHASE_EVALUATING, PHA
 
 const char *board_phase_name(board_phase p);  // "starting", "step", "evaluate", "sample", "save", "ended"
 
+// Who decides how long an operation takes, if not the rank itself.
+typedef enum board_wait { WAIT_NONE, WAIT_DATA, WAIT_RANKS, WAIT_DEVICE } board_wait;  // DEVICE: what the host has queued there
+
 // How a run went, as far as this node knows.
 typedef enum board_end { RUN_GOES_ON, RUN_DONE, RUN_STOPPED, RUN_FAILED } board_end;
 
@@ -37,6 +40,7 @@ typedef struct board_rank {
     _Alignas(128) _Atomic int pid;              // 0: not started yet
     _Atomic int phase;                          // board_phase
     _Atomic(const char *) what;                 // the operation: "forward", "backward", "reduce gradients" ...; NULL: none
+    _Atomic int waits_for;                      // board_wait
     _Atomic int64_t number;                     // of it: micro-batch, bucket ..., -1: none
     _Atomic int64_t step;                       // it belongs to
     _Atomic int64_t since_ns, phase_ns;         // when operation and phase began, CLOCK_MONOTONIC
@@ -108,11 +112,13 @@ void board_enter(board_rank *r, board_phase phase, int64_t step);
 
 typedef struct board_task {
     const char *what;  // a constant text
+    board_wait waits_for;
     int64_t number, step;
 } board_task;
 
 // An operation begins. Returns what was under way, for board_resume: the caller's operation goes on, as if it began now.
 board_task board_doing(board_rank *r, const char *what, int64_t number, int64_t step);
+board_task board_waiting(board_rank *r, board_wait waits_for, const char *what, int64_t number, int64_t step);
 void board_resume(board_rank *r, board_task before);
 
 // Of the thread of a side stream: a call begins, and has ended.
@@ -126,7 +132,7 @@ bool board_read(const board *b, board_news *out);
 
 // --- the watcher -------------------------------------------------------------------------------------------------------
 
-// What the process beside the ranks is told when it begins (trainer/node/supervisor.h: watch_body). It may read the board
+// What the process beside the ranks is given when it begins (trainer/node/supervisor.h: watch_body). It may read the board
 // and not write it.
 typedef struct watch_start {
     board *b;

@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 typedef struct board_sink {
-    board *to;  // NULL: nobody looks
+    board *to;  // NULL: there is none
     board_news news;
     quantiles ms;  // of steps
 } board_sink;

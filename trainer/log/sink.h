@@ -24,7 +24,7 @@ typedef struct log_setup {
     int64_t log_bytes;              // length of log.jsonl that the run continues, 0: a new one
     const char *unit, *short_unit;  // what is counted of the samples: "token", "tok"; NULL: "sample", "samples"
     bool quiet;                     // no lines for people
-    board *board;                   // where the node's other processes look; NULL: nobody does
+    board *board;                   // what the node's other processes read; NULL: there is none
 } log_setup;
 
 // Every function may be NULL, but for those of the kinds that it wants.

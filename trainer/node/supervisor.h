@@ -21,7 +21,7 @@ typedef err_t (*watch_body)(const config *c, const watch_start *at);
 typedef struct supervised {
     world_check fits;
     rank_body rank;
-    watch_body watch;  // NULL: nobody watches
+    watch_body watch;  // NULL: there is no watcher
 } supervised;
 
 // Forks this node's ranks and runs their body in each. Returns in every process:

@@ -192,7 +192,7 @@ static size_t encode(char to[4], unsigned c) {
     return 4;
 }
 
-// The character of an escape, at its letter; *at moves behind it.
+// The character of an escape, at its letter; *at moves past it.
 static unsigned escape(const char **at, const char *end) {
     static const char letter[] = "nrtbf\"\\/", meant[] = "\n\r\t\b\f\"\\/";
     char c = *(*at)++;

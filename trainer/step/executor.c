@@ -125,8 +125,8 @@ static err_t load(micro *m, loader *data, int64_t step, const action *a) {
     step_flight *f = &r->flight[place];
     bool failed = r->data_failed.code != ERR_OK;  // reported to the others at the step's end
     m->buffer = a->buffer;
-    m->number = f->number = a->lane * r->state->o.micros + a->micro;
-    show(m, "wait for data");
+    m->number = f->number = a->lane / step_contexts(r) * r->state->o.micros + a->micro;
+    board_waiting(r->board, WAIT_DATA, "wait for data", m->number, r->together.step);
     TRY(failed ? stopwatch_begin(&r->together.watch, SPAN_DATA, r->s) : next_batch(r, data, step, a, &f->b));
     failed = r->data_failed.code != ERR_OK;
     f->works = m->works = !failed || step_shares(r);
@@ -249,7 +249,7 @@ static err_t await(step_runner *r, int i, int64_t step) {
     const message *m = &r->stages->table.message[i];
     bool before = (m->kind == MESSAGE_ACTIVATIONS) != m->sends;
     r->ranks->phase = (comm_phase){what[m->sends][m->kind], step, m->stage};
-    board_doing(r->board, r->ranks->phase.what, m->stage, step);
+    board_waiting(r->board, WAIT_RANKS, r->ranks->phase.what, m->stage, step);
     TRY(parallel_wait_as(&r->together, before ? SPAN_BEFORE : SPAN_AFTER, links_done(&r->links, i)));
     return links_left(&r->links, i);
 }

@@ -26,7 +26,7 @@ static void enter(merge_ranks *x, const char *what) {
 err_t merge_meet(merge_ranks *x, const char *what, merge_call call, const tensor *t, void *more, stream *s) {
     double since = clock_now();
     enter(x, what);
-    board_task before = board_doing(x->board, what, x->met, x->step);
+    board_task before = board_waiting(x->board, WAIT_RANKS, what, x->met, x->step);
     if (x->watch) TRY(stopwatch_begin(x->watch, SPAN_TENSOR, s));
     TRY(call(x, t, more, s));
     board_resume(x->board, before);

@@ -27,7 +27,7 @@ err_t parallel_wait_as(parallel *x, span_kind kind, event *e) {
 err_t parallel_wait_for(parallel *x, event *e) { return parallel_wait_as(x, SPAN_WAIT, e); }
 
 err_t parallel_wait_shown(parallel *x, event *e, const char *what, int64_t number) {
-    board_task before = board_doing(x->board, what, number, x->step);
+    board_task before = board_waiting(x->board, WAIT_RANKS, what, number, x->step);
     err_t rc = parallel_wait_for(x, e);
     board_resume(x->board, before);
     return rc;
@@ -105,7 +105,7 @@ err_t parallel_settle(parallel *x) {
 err_t parallel_join(parallel *x) {
     if (!x->side) return ERR_OK;
     TRY(event_record(x->joined, x->side));
-    board_task before = board_doing(x->board, "wait for communication", -1, x->step);
+    board_task before = board_waiting(x->board, WAIT_RANKS, "wait for communication", -1, x->step);
     err_t rc = parallel_wait_as(x, SPAN_JOIN, x->joined);
     board_resume(x->board, before);
     return rc;

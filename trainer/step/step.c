@@ -371,7 +371,7 @@ static err_t report(step_runner *r, const step_slot *to) {
 static err_t share(step_runner *r) {
     comm *c = r->ranks;
     if (c->world == 1) return ERR_OK;
-    board_doing(r->board, "share losses and norms", -1, r->together.step);
+    board_waiting(r->board, WAIT_RANKS, "share losses and norms", -1, r->together.step);
     if (r->pipelined) TRY(links_settle(&r->links));
     TRY(parallel_join(&r->together));
     c->phase.what = "share losses and norms", c->phase.step = r->together.step, c->phase.number = 0;
@@ -541,7 +541,7 @@ err_t step_collect(step_runner *r, step_result *out) {
     bool failed, stop;
     if (!r->uncollected) return err_set(ERR_INTERNAL, "no step is queued that could be collected");
     const step_slot *from = &r->slot[r->oldest % r->ahead];
-    board_doing(r->board, "wait for the step's end", -1, from->step);
+    board_waiting(r->board, WAIT_DEVICE, "wait for the step's end", -1, from->step);
     TRY(event_wait(from->done));
     TRY(r->ranks->table->query(r->ranks));  // an aborted transport ends with wrong numbers: don't use them
     read_reports(r, from, &failed, &stop);

@@ -259,7 +259,7 @@ static void judge_stopped(look *k, rank_memory *m, const watch_rank *r, const ch
 
 // --- the loader ----------------------------------------------------------------------------------------------------------------
 
-static bool waits_for_data(const watch_rank *r) { return r->what && strncmp(r->what, "wait for data", 13) == 0; }
+static bool waits_for_data(const watch_rank *r) { return r->waits_for == WAIT_DATA; }
 
 // The share of the last look that was waiting for data. Rank 0 says it of its last step; of the others one look is a sample of
 // what they do.
@@ -351,7 +351,7 @@ static double median_clock(const rank_memory *m) {
     return (at + 0.5) * CLOCK_MHZ;
 }
 
-// A device that nobody waits for, because it is the only one, is slow too when its watts are low and it is busy.
+// A device that is the only one, so that no other waits for it, is slow too when its watts are low and it is busy.
 static bool is_slowed(const look *k, rank_memory *m, const watch_rank *r) {
     double usual = median_clock(m);
     bool busy = r->utilisation >= 0.9, low = r->sensors.mhz > 0 && usual > 0 && r->sensors.mhz < k->a->l.clock_share * usual;

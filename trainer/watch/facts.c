@@ -2,6 +2,7 @@
 #include "trainer/watch/facts.h"
 
 #include "trainer/checkpoint/directory.h"
+#include "trainer/watch/alarms.h"
 #include "trainer/watch/rundir.h"
 
 #include <inttypes.h>
@@ -248,23 +249,21 @@ static void attention(verdict *v, const char *headline) {
 }
 
 static bool judge_alarms(const facts *f, verdict *v) {
-    static const struct {
-        const char *kind, *says;
-    } names[] = {{"hang", "the run hangs"},
-                 {"dead", "a rank is gone"},
-                 {"stopped", "a rank's process is stopped"},
-                 {"slow_reader", "the loader is slow"},
-                 {"throttled", "a device is slowed down"},
-                 {"disk_full", "the disk is full, or will be soon"}};
+    static const char *const says[ALARM_KINDS] = {[ALARM_HANG] = "the run hangs",
+                                                  [ALARM_DEAD] = "a rank is gone",
+                                                  [ALARM_STOPPED] = "a rank's process is stopped",
+                                                  [ALARM_READER] = "the loader is slow",
+                                                  [ALARM_THROTTLED] = "a device is slowed down",
+                                                  [ALARM_DISK] = "the disk is full, or will be soon"};
     const json_t *alarms = json_object_get(f->status, "alarms"), *first = json_array_get(alarms, 0);
     const char *kind = rundir_text(first, "kind");
     if (!f->fresh || !json_is_object(first)) return false;
     attention(v, "the watcher rings");
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (is(kind, names[i].kind)) attention(v, names[i].says);
+    for (int k = 0; k < ALARM_KINDS; k++)
+        if (is(kind, alarm_event((alarm_kind)k, true))) attention(v, says[k]);
     split(v, rundir_text(first, "text"));
     v->suspect = rank_of(f, rundir_whole(first, "rank", -1));
-    if (!v->suspect && is(kind, "hang")) v->suspect = slowest(f);
+    if (!v->suspect && is(kind, alarm_event(ALARM_HANG, true))) v->suspect = slowest(f);
     return true;
 }
 

@@ -64,7 +64,7 @@ typedef struct verdict {
     int code;  // exit status: 0 fine, 1 attention, 2 dead
     run_life life;
     char headline[FACTS_TEXT], why[FACTS_TEXT], next[FACTS_TEXT];  // why: the gravest alarm, or what the run said last; may be ""
-    const json_t *suspect;                                         // of status.ranks: who is waited for, NULL: nobody in particular
+    const json_t *suspect;                                         // of status.ranks: who is waited for, NULL: not known
 } verdict;
 
 verdict facts_judge(const facts *f);

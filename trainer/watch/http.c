@@ -4,7 +4,7 @@
 //                                                             is something to read would destroy the reply on its way
 //
 // Pages are copied, as a slow connection may still be sending one when the next is made. Of each route there are two copies at most:
-// the newest, and one that somebody still sends; while both are being sent, the newest is shown again.
+// the newest, and one that is still being sent; while both are being sent, the newest is shown again.
 #include "trainer/watch/http.h"
 
 #include "base/clock.h"
@@ -216,7 +216,7 @@ static void refuse(http *h, slot *s, int status, bool head, double now) {
     begin_writing(s, now, s->size);
 }
 
-// A route's page into a copy that nobody sends.
+// A route's page into a copy that is not being sent.
 static void fill(http *h, const http_route *r, copy *c, double now) {
     http_page p = {.status = 0};
     h->counts.got++;
@@ -332,7 +332,7 @@ static void go_on(http *h, slot *s, double now) {
     }
 }
 
-// Who gives up its place for another one; NULL: nobody. First those that only have to close, then those that owe their request, the
+// The connection that gives up its place to another; NULL: none. First those that only have to close, then those that owe their request, the
 // oldest first: at once to one that has sent all of its own, else after their first moments. Last, readers that stall.
 static slot *find_victim(http *h, const slot *newcomer, bool complete, double now) {
     static const stage order[] = {DRAINING, READING, WRITING};

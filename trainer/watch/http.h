@@ -1,4 +1,4 @@
-// trainer/watch/http.h: an HTTP/1.1 server for a few fixed pages, which nobody can use for anything else. It knows nothing of runs.
+// trainer/watch/http.h: an HTTP/1.1 server for a few fixed pages, and for nothing else. It knows nothing of runs.
 //
 //   bounded      HTTP_SLOTS connections, no heap after http_open, one request each ("Connection: close")
 //   deadlines    absolute, from when a connection was accepted, however busy it keeps itself: HTTP_HEAD_S for its request; then HTTP_REPLY_S

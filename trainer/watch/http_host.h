@@ -2,7 +2,7 @@
 //
 // A page elsewhere can have its own name point to this machine, after it was loaded ("DNS rebinding"): a browser then takes this
 // server for the page's own, and lets the page read it. The request still says by which name the server was called. So only
-// names that nobody else can own are accepted:
+// names that no other machine can have are accepted:
 //
 //   listens at       is called
 //   127.0.0.5        localhost, 127.0.0.1, [::1], 127.0.0.5

@@ -25,7 +25,7 @@ static void show(http_page *out, int status, const char *type, const char *text)
     *out = (http_page){.status = status, .type = type, .body = text, .bytes = strlen(text)};
 }
 
-// A text of somebody else, or why there is none.
+// A text that another part makes, or why there is none.
 static err_t borrow(pages *p, pages_text text, const char *type, const char *none, http_page *out) {
     if (!text) {
         show(out, 404, plain, none);

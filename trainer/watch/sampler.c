@@ -135,7 +135,7 @@ static void look_at_board(watch_rank *r, const board_rank *b, rank_memory *m, do
     r->pid = GET(b->pid);
     snprintf(r->device, sizeof r->device, "%s", board_device(b));
     r->phase = (board_phase)GET(b->phase);
-    r->what = GET(b->what), r->number = GET(b->number), r->step = GET(b->step);
+    r->what = GET(b->what), r->waits_for = (board_wait)GET(b->waits_for), r->number = GET(b->number), r->step = GET(b->step);
     r->what_s = since(now, GET(b->since_ns)), r->phase_s = since(now, GET(b->phase_ns));
     r->beside = GET(b->beside), r->beside_number = GET(b->beside_number);
     r->beside_s = r->beside ? since(now, GET(b->beside_ns)) : 0;

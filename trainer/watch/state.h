@@ -15,6 +15,7 @@ typedef struct watch_rank {
     char process;  // as in /proc/PID/stat: R running, S sleeping, D waiting for a disk, T stopped, Z or X ended; 0: not known
     board_phase phase;
     const char *what;  // NULL: none
+    board_wait waits_for;
     int64_t number, step;
     double what_s, phase_s;  // how long it has been at this
     const char *beside;      // communication beside the computing, as long as it goes on; NULL: none

@@ -10,32 +10,14 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool begins(const char *text, const char *with) { return text && strncmp(text, with, strlen(with)) == 0; }
-
-static bool waits_for_data(const watch_rank *r) { return begins(r->what, "wait for data"); }
-
-// On a GPU the host may wait for its own device, whatever that waits for.
-static bool waits_for_device(const watch_rank *r) { return begins(r->what, "wait for the step's end"); }
-
-bool suspect_waits(const char *what) {
-    static const char *const together[] = {"share losses", "add up slices", "gather rows", "complete slices", "reduce ",
-                                           "gather ",      "spread ",       "send ",       "receive ",        "compare "};
-    if (!what || begins(what, "wait for data") || begins(what, "wait for the step's end")) return false;
-    if (begins(what, "wait")) return true;
-    for (size_t i = 0; i < sizeof together / sizeof *together; i++)
-        if (begins(what, together[i])) return true;
-    return false;
-}
-
-static bool waits(const watch_rank *r) { return suspect_waits(r->what); }
-
 // --- who ---------------------------------------------------------------------------------------------------------------------
 
 static bool is_over(const watch_rank *r) { return r->phase == PHASE_ENDED || r->process == 'Z' || r->process == 'X'; }
 static bool is_stopped(const watch_rank *r) { return r->process == 'T' || r->process == 't'; }
 static bool in_kernel(const watch_rank *r) { return r->process == 'D' && r->what_s > 5; }
 static bool is_idle(const watch_rank *r) { return r->device[0] && r->utilisation < 0.1; }  // not where it is not known
-static bool computes(const watch_rank *r) { return !waits(r) && !waits_for_device(r); }
+static bool waits_for_data(const watch_rank *r) { return r->waits_for == WAIT_DATA; }
+static bool computes(const watch_rank *r) { return r->waits_for == WAIT_NONE; }  // on a GPU the host may wait for the device, whatever that waits for
 
 // The rank that has been at it longest, of those of which `is` holds; -1: of none.
 static int longest(const watch_state *s, bool (*is)(const watch_rank *)) {

@@ -23,9 +23,6 @@ typedef struct suspect {
 
 suspect suspect_find(const watch_state *s);
 
-// Does a rank at this operation (board_rank.what) wait for other ranks?
-bool suspect_waits(const char *what);
-
 // "rank 1 (10.0.0.2), GPU 0000:41:00.0" into dst. Returns dst.
 enum { SUSPECT_NAME = COMM_NAME + BOARD_DEVICE + 8 };
 const char *suspect_name(const watch_rank *r, char dst[SUSPECT_NAME]);
