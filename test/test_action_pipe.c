@@ -130,8 +130,10 @@ typedef struct account {
     sums sum[HALVES][BUFFERS][BUCKETS][BLOCKS];
     int reduced[BUCKETS];
     bool flying[BUCKETS];
-    int gathered[2];
+    int gathered[2];  // the block in each place, + 1
     bool needed[BLOCKS];
+    bool fresh[2];  // gathered since a block was last used
+    int used;       // the place of that block, + 1
 } account;
 
 static void expect(const account *k, bool holds, const char *what) {
@@ -366,15 +368,29 @@ static void follow_await(account *k, const action *a) {
     *at = !works(k, m->micro) ? FREE : m->kind == MESSAGE_ACTIVATIONS ? m->micro : (m->stage - 1) * k->m + m->micro;
 }
 
+// A block that is here is not gathered again, and none gives way before it was used.
+static void follow_gather(account *k, const action *a) {
+    int *place = &k->gathered[a->first % 2];
+    expect(k, *place != a->first + 1, "the block is here already");
+    expect(k, !*place || k->needed[*place - 1], "the block before it in this place was gathered in vain");
+    *place = a->first + 1, k->needed[a->first] = false, k->fresh[a->first % 2] = true;
+}
+
+// It came while the block before was used, unless both have the same place.
+static void follow_need(account *k, const action *a) {
+    int place = a->first % 2;
+    expect(k, !k->r->l.shards_weights || k->gathered[place] == a->first + 1, "the block was not gathered");
+    expect(k, !k->fresh[place] || !k->used || k->used == place + 1, "it was not gathered while the block before was used");
+    k->needed[a->first] = true;
+    k->fresh[0] = k->fresh[1] = false, k->used = place + 1;
+}
+
 static void follow(account *k, const action *a) {
     k->now = a;
     switch (a->kind) {
     case ACTION_LOAD: follow_load(k, a); break;
-    case ACTION_GATHER: k->gathered[a->first % 2] = a->first + 1, k->needed[a->first] = false; break;
-    case ACTION_NEED:
-        expect(k, !k->r->l.shards_weights || k->gathered[a->first % 2] == a->first + 1, "the block was not gathered");
-        k->needed[a->first] = true;
-        break;
+    case ACTION_GATHER: follow_gather(k, a); break;
+    case ACTION_NEED: follow_need(k, a); break;
     case ACTION_FORWARD: follow_forward(k, a); break;
     case ACTION_HAND: follow_hand(k, a); break;
     case ACTION_BACKWARD:
@@ -401,6 +417,7 @@ static void expect_all(account *k) {
             expect(k, k->forward[b][micro] == times && k->back[0][b][micro] == times && k->back[1][b][micro] == times, "not each block was run once");
         }
     }
+    for (int i = 0; i < 2; i++) expect(k, !k->gathered[i] || k->needed[k->gathered[i] - 1], "a block was gathered in vain");
     for (int i = 0; i < x->table.messages; i++) expect(k, k->posted[i] && (k->arrived[i] || x->table.message[i].sends), "a message is left out");
     for (int g = 0; g < k->r->l.buckets; g++) {
         expect(k, k->reduced[g] == (y->data > 1 ? lane_turns(y->lanes, y->data, turns(y)) : 0), "a bucket was not reduced once a turn");
