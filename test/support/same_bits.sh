@@ -24,6 +24,11 @@ model.heads=4 model.embed=48 model.vocab=131 model.context=32"
 look="model.init_from=golden/look-weights.safetensors data.train=golden/look-val.bin data.val=golden/look-val.bin data.format=raw16 \
 model.vocab=128 model.context=32"
 
+# A Llama whose heads are not embed / heads, and one with all that its families add, in a context beyond the one that RoPE's scaling begins with.
+llama="model.type=llama model.heads=4 model.kv_heads=2 model.head_dim=10 model.hidden=36"
+qwen="$llama model.bias=all model.qk_norm=yes model.window=12 model.rope_theta=500 model.rope_scaling=llama3 model.rope_original=16 model.context=70 \
+batch.global=8 batch.lanes=4"
+
 # More than one tile of attention (64), block of a product's k (384), chunk of a digest (16384), and a message that all ways of adding take.
 large="model.layers=1 model.embed=136 model.context=70 model.vocab=259 batch.global=24 batch.micro=6 batch.lanes=4 run.steps=3"
 
@@ -169,7 +174,7 @@ init-checkpoint   | 1 | model.init_from=runs/fp32/ckpt/step-00000006/model.safet
 ROWS
 }
 
-# What was changed on purpose after b86639b: the draws of a sample (4d3290c), and a warm-up that has no number (04a9171).
+# What was changed on purpose after b86639b: the draws of a sample (4d3290c), and a warm-up that has no number (04a9171). And what b86639b lacks: Llama.
 rows_since() {
     cat <<ROWS
 draws             | 1 | sample.tokens=40 sample.every=2 sample.temperature=0.8 sample.top_k=40 $look
@@ -177,6 +182,23 @@ draws-from-all    | 1 | sample.tokens=40 sample.every=2 sample.temperature=1.2 s
 draws-3-zero-3    | 3 | sample.tokens=40 sample.every=2 sample.temperature=1 sample.top_k=5 parallel.zero=3 $look
 warmup-open       | 1 | schedule.warmup=0 run.steps=20 schedule.decay_steps=20
 warmup-no         | 1 | schedule.warmup=-1
+
+llama             | 1 | $llama
+llama-bf16        | 1 | $llama precision.compute=bf16 precision.rounding=stochastic
+llama-fp16        | 1 | $llama precision.compute=fp16 model.tied=yes
+llama-norms       | 1 | $llama precision.compute=bf16 parallel.recompute=selective
+llama-block-3     | 3 | $llama parallel.recompute=block parallel.zero=3 model.bias=qkv
+llama-any-2       | 2 | $llama reduce.order=any parallel.zero=1
+llama-slices      | 2 | $llama parallel.slices=2 parallel.tensor=2
+llama-stages      | 2 | $llama parallel.pipeline=2 precision.compute=bf16
+qwen              | 1 | $qwen
+qwen-bf16         | 1 | $qwen precision.compute=bf16
+qwen-2-zero-2     | 2 | $qwen parallel.zero=2 precision.compute=fp16
+llama-resumed     | 2 | $qwen parallel.zero=3 | 1 | $qwen
+llama-sample      | 1 | $llama sample.tokens=40 sample.every=2 sample.temperature=0.8 sample.top_k=40 sample.top_p=0.9 optimizer.lr=0.02
+qwen2             | 1 | model.init_from=golden/families/qwen2 model.type=llama model.heads=4 model.kv_heads=2 model.embed=24 model.hidden=36 model.vocab=61 \
+model.context=40 model.bias=qkv model.tied=yes model.norm_eps=0.01 data.train=golden/families/tokens.bin data.val=golden/families/tokens.bin \
+data.format=raw16
 ROWS
 }
 
