@@ -2,8 +2,6 @@
 // (test/golden/make_look.py), and that draws of one stream say nothing of those of another.
 #include "test/support/look.h"
 
-#include "trainer/log/utf8.h"
-
 enum { DRAWS = 20000, TOKENS = 80, CLASSES = 8 };
 
 // The first so many bytes of it are the prompts.
@@ -242,24 +240,31 @@ static void tokens_steps_and_seeds_are_streams_of_their_own(void **state) {
     rig_close(&r);
 }
 
-// What is left by top_p, the fewest that together have this share, and then by min_p, a share of the likeliest.
-static void keep(double *probability, double top_p, double min_p) {
-    double left = 0, most = 0, all = 0;
+// What is left by top_k, the likeliest ones (0: all), then by top_p, the fewest of these that together have this share of them, and then by min_p, a
+// share of the likeliest.
+static void keep(double *probability, int top_k, double top_p, double min_p) {
+    double left = 0, most = 0, all = 0, candidates = 0;
     bool kept[LOOK_VOCAB] = {false};
-    for (int v = 0; v < LOOK_VOCAB; v++) most = fmax(most, probability[v]);
-    while (left < top_p) {
-        int best = -1;
-        for (int v = 0; v < LOOK_VOCAB; v++)
-            if (!kept[v] && (best < 0 || probability[v] > probability[best])) best = v;
-        kept[best] = true, left += probability[best];
+    int order[LOOK_VOCAB], count = top_k ? top_k : LOOK_VOCAB;
+    for (int v = 0; v < LOOK_VOCAB; v++) {
+        int at = v;
+        for (; at > 0 && probability[v] > probability[order[at - 1]]; at--) order[at] = order[at - 1];
+        order[at] = v;
     }
+    for (int i = 0; i < count; i++) candidates += probability[order[i]];
+    for (int i = 0; i < count && left < top_p * candidates; i++) kept[order[i]] = true, left += probability[order[i]];
+    most = probability[order[0]];
     for (int v = 0; v < LOOK_VOCAB; v++) all += probability[v] = kept[v] && probability[v] >= min_p * most ? probability[v] : 0;
     for (int v = 0; v < LOOK_VOCAB; v++) probability[v] /= all;
 }
 
 static void shares_of_the_likeliest(void **state) {
     (void)state;
-    static const struct { double top_p, min_p; } list[] = {{0.5, 0}, {0.9, 0}, {0, 0.02}, {0, 0.3}, {0.8, 0.05}, {1e-9, 0}, {0, 1}};
+    static const struct {
+        int top_k;
+        double top_p, min_p;
+    } list[] = {{0, 0.5, 0},  {0, 0.9, 0},  {0, 0, 0.02}, {0, 0, 0.3},  {0, 0.8, 0.05},  {0, 1e-9, 0},   {0, 0, 1},
+                {12, 0.5, 0}, {40, 0.8, 0}, {3, 0.9, 0},  {40, 0, 0.1}, {30, 0.9, 0.05}, {30, 0.5, 0.05}};
     rig r;
     double logits[LOOK_VOCAB], expected[LOOK_VOCAB];
     int32_t *tokens = malloc(DRAWS * sizeof *tokens);
@@ -267,10 +272,12 @@ static void shares_of_the_likeliest(void **state) {
     open_forgetful(&r, logits);
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         char what[64];
-        snprintf(what, sizeof what, "top_p %g, min_p %g", list[i].top_p, list[i].min_p);
+        double top_p = list[i].top_p, min_p = list[i].min_p;
+        snprintf(what, sizeof what, "top_k %d, top_p %g, min_p %g", list[i].top_k, top_p, min_p);
         softmax(expected, logits, 1.3);
-        keep(expected, list[i].top_p > 0 ? list[i].top_p : 0.9999999, list[i].min_p);
-        draw(&r, 1, (predict_options){.tokens = DRAWS, .seed = 5, .temperature = 1.3, .top_p = list[i].top_p, .min_p = list[i].min_p}, tokens);
+        keep(expected, list[i].top_k, top_p > 0 ? top_p : 2, min_p);
+        predict_options o = {.tokens = DRAWS, .seed = 5, .temperature = 1.3, .top_k = list[i].top_k, .top_p = top_p, .min_p = min_p};
+        draw(&r, 1, o, tokens);
         expect_frequencies(what, tokens, expected);
     }
     free(tokens);
@@ -342,8 +349,26 @@ typedef struct heard {
     size_t n;
     int calls, ends;
     const sample_text *of;
+    const char *stops[4];  // NULL after the last one
 } heard;
 
+// How many bytes of a text can't be taken back: at its end may stand the beginning of a character, or of a text to stop at.
+static size_t sure_of(const char *text, size_t n, const char *const *stops) {
+    size_t back = 0;
+    for (size_t k = 1; k <= 3 && k <= n; k++) {
+        unsigned char c = (unsigned char)text[n - k];
+        size_t length = c >= 0xF0 && c < 0xF5 ? 4 : c >= 0xE0 && c < 0xF0 ? 3 : c >= 0xC2 && c < 0xE0 ? 2 : 1;
+        bool follows = true;
+        for (size_t i = 1; i < k; i++) follows = follows && (text[n - k + i] & 0xC0) == 0x80;
+        if (length > k && follows) back = k;
+    }
+    for (; *stops; stops++)
+        for (size_t k = back + 1; k < strlen(*stops) && k <= n; k++)
+            if (memcmp(text + n - k, *stops, k) == 0) back = k;
+    return n - back;
+}
+
+// All that is sure is told, and nothing else.
 static void hear(void *ctx, int number, const char *bytes, size_t n) {
     heard *h = ctx;
     assert_int_equal(number, 0);
@@ -351,20 +376,18 @@ static void hear(void *ctx, int number, const char *bytes, size_t n) {
     memcpy(h->text + h->n, bytes, n);
     h->n += n, h->text[h->n] = 0;
     h->calls++;
+    size_t all = strlen(h->of->text);
     if (h->of->ended) h->ends++;
-    else {
-        const unsigned char *c = (const unsigned char *)h->text;  // what was told so far ends with a whole character
-        size_t tail = 0;
-        for (size_t k = 1; k <= 3 && k <= h->n; k++)
-            if (c[h->n - k] >= 0xC2 && c[h->n - k] <= 0xF4) tail = k;
-        if (tail && utf8_length(c + h->n - tail) == 0) assert_true(c[h->n - tail] < 0xE0 ? tail >= 2 : c[h->n - tail] < 0xF0 ? tail >= 3 : false);
-    }
+    else assert_true(n > 0);
+    assert_int_equal(h->n, h->of->ended ? all : sure_of(h->of->text, all, h->stops));
+    assert_memory_equal(h->text, h->of->text, h->n);
 }
 
 // The text with these [sample] keys; what was told of it on the way is the same.
-static void written_with(const char *keys, const char *prompt, char text[8192], char ended[16]) {
+static void written_with(const char *keys, const char *const *stops, const char *prompt, char text[8192], char ended[16]) {
     rig r;
     heard h = {.n = 0};
+    for (int i = 0; stops && stops[i]; i++) h.stops[i] = stops[i];
     sample_text one = {.prompt = prompt};
     words_open(&r, keys);
     h.of = &one;
@@ -380,7 +403,7 @@ static void written_with(const char *keys, const char *prompt, char text[8192], 
 static void a_text_is_told_as_it_grows(void **state) {
     (void)state;
     char whole[8192], cut[8192], ended[16], keys[256];
-    written_with("[sample]\ntokens = 40\n", "don't stop", whole, ended);
+    written_with("[sample]\ntokens = 40\n", NULL, "don't stop", whole, ended);
     assert_string_equal(ended, strlen(whole) ? "length" : ended);
     // every plain pair of bytes of the text, and the second of two, as a text to stop at
     int tried = 0;
@@ -391,7 +414,7 @@ static void a_text_is_told_as_it_grows(void **state) {
         tried++;
         char first[3] = {whole[i], whole[i + 1]}, second[3] = {whole[i + 3], whole[i + 4]};
         snprintf(keys, sizeof keys, "[sample]\nstop = \"never written|%s|%s\"\n", second, first);
-        written_with(keys, "don't stop", cut, ended);
+        written_with(keys, (const char *const[]){"never written", second, first, NULL}, "don't stop", cut, ended);
         size_t at = (size_t)(strstr(whole, first) - whole), other = (size_t)(strstr(whole, second) - whole), want = at < other ? at : other;
         assert_string_equal(ended, "stop");
         assert_int_equal(strlen(cut), want);
@@ -404,10 +427,11 @@ static void a_text_is_told_as_it_grows(void **state) {
 static void bars_part_texts_to_stop_at(void **state) {
     (void)state;
     char whole[8192], text[8192], ended[16];
-    written_with("", "don't stop", whole, ended);
+    written_with("", NULL, "don't stop", whole, ended);
     const char *nothing[] = {"[sample]\nstop = \"|\"\n", "[sample]\nstop = \"never||there|\"\n", "[sample]\nstop = \"|never\"\n"};
+    const char *const stops[][2] = {{NULL}, {"never|there", NULL}, {"never", NULL}};
     for (int i = 0; i < 3; i++) {
-        written_with(nothing[i], "don't stop", text, ended);
+        written_with(nothing[i], stops[i], "don't stop", text, ended);
         assert_string_equal(text, whole);
     }
 }

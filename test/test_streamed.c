@@ -1,0 +1,193 @@
+// test/test_streamed.c: a sample on its way: which bytes are told when, and that the other ranks hear one sign of life for each token. The model follows a
+// script: after each byte it knows one next byte, so that every token of the text is chosen here.
+#include "test/support/run.h"
+
+#include "trainer/log/utf8.h"
+
+enum { EMBED = 32, MOST = 16, VOCAB = 256 };
+
+// --- a model that follows a script -------------------------------------------------------------------------------------------------
+
+typedef struct rig {
+    char *dir;
+    config c;
+    session x;
+} rig;
+
+static float *weights_of(rig *r, const char *name) {
+    int i = model_find(r->x.net, name);
+    assert_true(i >= 0);
+    return r->x.state.w[i].data;
+}
+
+static void clear(rig *r, const char *name) {
+    tensor *t = &r->x.state.w[model_find(r->x.net, name)];
+    memset(t->data, 0, tensor_bytes(t));
+}
+
+// All bytes of the script differ. Byte i is the vector of one 1 at i, layers add nothing, and the head turns that 1 into byte i + 1.
+static void rig_open(rig *r, const char *script, const char *more) {
+    const uint8_t *byte = (const uint8_t *)script;
+    r->dir = make_dir();
+    load_config(&r->c, r->dir,
+                "[data]\nval =\n[device]\nthreads = 1\n[batch]\nglobal = 1\nmicro = 1\n[sample]\ntemperature = 0\n"
+                "[model]\ntype = llama\nlayers = 1\nheads = 1\nembed = 32\nhidden = 8\ncontext = 4\nvocab = 256\ntied = no\n",
+                more);
+    OK(session_open(&r->x, &r->c, SESSION_LOOK, NULL));
+    OK(session_init(&r->x));
+    clear(r, "layers.0.self_attn.o_proj.weight"), clear(r, "layers.0.mlp.down_proj.weight");
+    clear(r, "embed_tokens.weight"), clear(r, "lm_head.weight");
+    for (size_t i = 0; i + 1 < strlen(script); i++) {
+        weights_of(r, "embed_tokens.weight")[byte[i] * EMBED + i] = 1;
+        weights_of(r, "lm_head.weight")[byte[i + 1] * EMBED + i] = 1;
+    }
+}
+
+static void rig_close(rig *r) {
+    session_close(&r->x);
+    drop_dir(r->dir);
+}
+
+// --- what is told when -------------------------------------------------------------------------------------------------------------
+
+typedef struct heard {
+    char piece[MOST][32];
+    int pieces;
+} heard;
+
+static void hear(void *ctx, int number, const char *bytes, size_t n) {
+    heard *h = ctx;
+    assert_int_equal(number, 0);
+    assert_true(h->pieces < MOST && n < sizeof h->piece[0]);
+    memcpy(h->piece[h->pieces++], bytes, n);
+}
+
+// The script's first byte is the prompt. pieces: what is told, call by call; the last call says that the text has ended.
+static void expect_pieces(const char *script, const char *keys, const char *ended, const char *const *pieces) {
+    rig r;
+    heard h = {.pieces = 0};
+    char prompt[] = {script[0], 0}, all[MOST * 32] = "";
+    sample_text one = {.prompt = prompt};
+    rig_open(&r, script, keys);
+    OK(session_samples(&r.x, &one, 1, &(sample_listener){hear, &h}));
+    assert_string_equal(one.ended, ended);
+    for (int i = 0; pieces[i] || i < h.pieces; i++) {
+        if (!pieces[i] || i >= h.pieces)
+            fail_msg("script %s, %s: %d calls, call %d is \"%s\"", script, keys, h.pieces, i, i < h.pieces ? h.piece[i] : "");
+        if (strcmp(pieces[i], h.piece[i]) != 0)
+            fail_msg("script %s, %s: call %d told \"%s\", expected \"%s\"", script, keys, i, h.piece[i], pieces[i]);
+        strcat(all, h.piece[i]);
+    }
+    assert_string_equal(all, one.text);
+    free(one.text);
+    rig_close(&r);
+}
+#define EXPECT_PIECES(script, keys, ended, ...) expect_pieces(script, keys, ended, (const char *const[]){__VA_ARGS__, NULL})
+
+// A character of two, three or four bytes, each a token, is told as a whole.
+static void characters_are_told_whole(void **state) {
+    (void)state;
+    static const char script[] = "a\xF0\x9F\x98\x80\xC3\xA9\xE2\x82\xAC"
+                                 "b";
+    EXPECT_PIECES(script, "[sample]\ntokens = 10\n", "length", "\xF0\x9F\x98\x80", "\xC3\xA9", "\xE2\x82\xAC", "b");
+    EXPECT_PIECES(script, "[sample]\ntokens = 9\n", "length", "\xF0\x9F\x98\x80", "\xC3\xA9", "\xE2\x82\xAC");
+    EXPECT_PIECES(script, "[sample]\ntokens = 3\n", "length", "\xF0\x9F\x98");  // the end: nothing follows
+    EXPECT_PIECES(script, "[sample]\ntokens = 1\n", "length", "\xF0");
+}
+
+// What began a character and did not go on is told with what came instead.
+static void what_is_no_character_is_told_too(void **state) {
+    (void)state;
+    EXPECT_PIECES("a\xF0\x9F!cd", "[sample]\ntokens = 5\n", "length", "\xF0\x9F!", "c", "d");
+    EXPECT_PIECES("a\xE2\xC3\xA9"
+                  "d",
+                  "[sample]\ntokens = 4\n", "length", "\xE2", "\xC3\xA9", "d");
+    EXPECT_PIECES("a\x80\xBF\xFF"
+                  "d",
+                  "[sample]\ntokens = 4\n", "length", "\x80", "\xBF", "\xFF", "d");
+}
+
+// What may begin a text to stop at waits too: the longer of the two.
+static void beginnings_of_stops_wait(void **state) {
+    (void)state;
+    static const char script[] = "axyz\xF0\x9F\x98\x80q";
+    EXPECT_PIECES(script, "[sample]\ntokens = 8\nstop = xyq\n", "length", "xyz", "\xF0\x9F\x98\x80", "q");
+    EXPECT_PIECES(script, "[sample]\ntokens = 8\nstop = yz|zq\n", "stop", "x", "");
+    EXPECT_PIECES(script, "[sample]\ntokens = 8\nstop = \"z\xF0\x9F\x98\x80q\"\n", "stop", "x", "y", "");
+    EXPECT_PIECES(script, "[sample]\ntokens = 8\nstop = \"z\xF0\x9F\x98\x80r|\x98\x80r\"\n", "length", "x", "y", "z\xF0\x9F\x98\x80q");
+    EXPECT_PIECES(script, "[sample]\ntokens = 2\nstop = xyz\n", "length", "xy");  // the end: no stop can follow
+}
+
+// Every character, its beginnings, and what comes after it.
+static void beginnings_of_characters(void **state) {
+    (void)state;
+    for (uint32_t c = 1; c <= 0x10FFFF; c++) {
+        char s[8] = "x";
+        int n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+        if (c >= 0xD800 && c <= 0xDFFF) continue;
+        for (int i = n - 1, rest = (int)c; i >= 0; i--, rest >>= 6)
+            s[1 + i] = (char)(n == 1 ? rest : i ? 0x80 | (rest & 0x3F) : rest | (0xF00 >> n & 0xFF));
+        if (utf8_length((unsigned char *)s + 1) != n) fail_msg("U+%04X has %d bytes", c, n);
+        for (int k = 1; k <= n; k++) {
+            size_t want = k < n ? (size_t)k : 0;
+            if (utf8_begun(s, 1 + (size_t)k) != want || utf8_begun(s + 1, (size_t)k) != want) fail_msg("%d of the %d bytes of U+%04X", k, n, c);
+        }
+        s[1 + n] = 'y';
+        assert_int_equal(utf8_begun(s, 2 + (size_t)n), 0);
+    }
+    assert_int_equal(utf8_begun("", 0), 0);
+}
+
+// --- signs of life -----------------------------------------------------------------------------------------------------------------
+
+// Another rank that only counts what it hears.
+typedef struct listener {
+    comm head;
+    int64_t heard;
+} listener;
+
+static err_t count_sign(comm *c, void *data, size_t bytes, int root, stream *s) {
+    (void)data, (void)s;
+    assert_true(bytes == 1 && root == 0);
+    assert_string_equal(c->phase.what, "sample");
+    ((listener *)c)->heard++;
+    return ERR_OK;
+}
+
+// Each rank counts on exactly as many as there may be tokens: one more or fewer, and ranks would be in different calls.
+static void expect_signs(const char *keys, const char *prompt, const char *ended, int64_t tokens) {
+    static const comm_table table = {.broadcast = count_sign};
+    listener other = {.head = {.table = &table, .world = 2}};
+    rig r;
+    rig_open(&r, "axyz\xF0\x9F\x98\x80q", keys);
+    comm *alone = r.x.ranks;
+    other.head.host = &other.head;
+    r.x.ranks = &other.head;
+    sample_text one = {.prompt = prompt};
+    err_t rc = session_samples(&r.x, &one, 1, NULL);
+    assert_int_equal(rc == ERR_OK, ended != NULL);
+    if (ended) assert_string_equal(one.ended, ended);
+    assert_int_equal(other.heard, tokens);
+    free(one.text);
+    other.heard = 0;
+    OK(session_hear_sample(&r.x));
+    assert_int_equal(other.heard, tokens);
+    r.x.ranks = alone;
+    rig_close(&r);
+}
+
+static void a_sign_of_life_for_each_token(void **state) {
+    (void)state;
+    expect_signs("[sample]\ntokens = 8\n", "a", "length", 8);
+    expect_signs("[sample]\ntokens = 1\n", "a", "length", 1);
+    expect_signs("[sample]\ntokens = 8\nstop = z\n", "a", "stop", 8);
+    expect_signs("[sample]\ntokens = 7\n[model]\nvocab = 255\n", "a\xFF", NULL, 7);  // no token could be made
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(characters_are_told_whole), cmocka_unit_test(what_is_no_character_is_told_too), cmocka_unit_test(beginnings_of_stops_wait),
+        cmocka_unit_test(beginnings_of_characters),  cmocka_unit_test(a_sign_of_life_for_each_token),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
