@@ -351,11 +351,12 @@ static double median_clock(const rank_memory *m) {
     return (at + 0.5) * CLOCK_MHZ;
 }
 
-// A device that is the only one, so that no other waits for it, is slow too when its watts are low and it is busy.
+// A device that is the only one, so that no other waits for it, is slow too when its watts are low and it is busy. What is usual is
+// learned while nothing holds the clock down.
 static bool is_slowed(const look *k, rank_memory *m, const watch_rank *r) {
     double usual = median_clock(m);
     bool busy = r->utilisation >= 0.9, low = r->sensors.mhz > 0 && usual > 0 && r->sensors.mhz < k->a->l.clock_share * usual;
-    if (busy && r->sensors.mhz > 0 && !low && m->slow_s == 0) note_clock(m, r->sensors.mhz);
+    if (busy && r->sensors.mhz > 0 && !low && m->slow_s == 0 && m->hot_s == 0) note_clock(m, r->sensors.mhz);
     return busy && (low || (k->s->world == 1 && r->low_watts_s >= k->a->l.waits_s));
 }
 
@@ -381,7 +382,8 @@ static void judge_throttled(look *k, rank_memory *m, const watch_rank *r, const 
     bool stepping = r->phase == PHASE_STEPPING, on = m->throttled.on;
     double passed = stepping || r->phase == PHASE_EVALUATING || r->phase == PHASE_SAMPLING ? k->passed : 0;  // an idle device says nothing
     bool hot = lasts(&m->hot_s, limits, passed, l->throttled_s, on);
-    bool slow = lasts(&m->slow_s, stepping && is_slowed(k, m, r), passed, l->throttled_s, on);
+    // What is usual is known of steps alone: an evaluation between them neither begins this nor ends it.
+    bool slow = lasts(&m->slow_s, stepping && is_slowed(k, m, r), stepping ? passed : 0, l->throttled_s, on);
     if (!hot && !slow) return rest(k, &m->throttled, ALARM_THROTTLED, r->place.rank, name, "its clock is no longer limited");
     say_throttled(text, m, r, limits, hot, name);
     ring(k, &m->throttled, ALARM_THROTTLED, r->place.rank, l->throttled_s, text);
