@@ -1,6 +1,6 @@
-// test/test_alarms_hours.c: stories of runs that last for hours: limits that flicker, clocks that are throttled from the
-// start, evaluations in between, rings that have turned, troubles that come back. What rings rings once, keeps the time at
-// which it began, and ends.
+// test/test_alarms_hours.c: stories of runs that last for hours: limits that flicker, clocks that are throttled from
+// the start, evaluations in between, rings that have turned, troubles that come back. What rings rings once, keeps the
+// time at which it began, and ends.
 #include "test/support/story.h"
 
 enum { HOUR = 3600 };
@@ -19,7 +19,7 @@ static void evaluate_for(story *t, int seconds) {
 // The news so far, of which nobody asks again.
 static void forget_news(story *t) { t->count = 0; }
 
-// --- hangs -----------------------------------------------------------------------------------------------------------------------
+// --- hangs ---------------------------------------------------------------------------------------------------------
 
 static void a_run_that_hangs_twice(void **state) {
     (void)state;
@@ -102,7 +102,7 @@ static void steps_that_change_without_news(void **state) {
     end(&t);
 }
 
-// --- processes -------------------------------------------------------------------------------------------------------------------
+// --- processes -----------------------------------------------------------------------------------------------------
 
 // Whatever the run does: a rank that is gone, or stopped, will not come back from it.
 static void gone_or_stopped_in_any_phase(void **state) {
@@ -128,7 +128,7 @@ static void gone_or_stopped_in_any_phase(void **state) {
     }
 }
 
-// --- the loader ------------------------------------------------------------------------------------------------------------------
+// --- the loader ----------------------------------------------------------------------------------------------------
 
 // Seconds until rank 0's loader is told, of an hour at this share of each step; HOUR: never.
 static int reader_told_after(story *t, double share, int count) {
@@ -211,7 +211,7 @@ static void reads_that_fail_for_hours(void **state) {
     end(&t);
 }
 
-// --- heat ------------------------------------------------------------------------------------------------------------------------
+// --- heat ----------------------------------------------------------------------------------------------------------
 
 // One of the two ways in which a clock is held down: its driver says so, or it is only slow.
 static void hold(story *t, bool says, bool on) {
@@ -309,8 +309,8 @@ static void a_clock_that_changes_a_little(void **state) {
     end(&t);
 }
 
-// Evaluations compute, too: heat counts there. What is usual is only known of steps, so a clock says nothing there, and ends
-// nothing. A device that waits for a disk says nothing at all.
+// Evaluations compute, too: heat counts there. What is usual is only known of steps, so a clock says nothing there,
+// and ends nothing. A device that waits for a disk says nothing at all.
 static void heat_between_evaluations(void **state) {
     (void)state;
     story t;
@@ -341,7 +341,7 @@ static void heat_between_evaluations(void **state) {
     end(&t);
 }
 
-// --- the disk ----------------------------------------------------------------------------------------------------------------------
+// --- the disk ------------------------------------------------------------------------------------------------------
 
 // Seconds until the disk is told again, of steps that write this much; at most `most`.
 static int disk_told_after(story *t, int64_t per_s, int most) {
@@ -450,7 +450,7 @@ static void a_save_on_a_full_disk(void **state) {
     end(&t);
 }
 
-// --- all at once, on the second node -----------------------------------------------------------------------------------------------
+// --- all at once, on the second node -------------------------------------------------------------------------------
 
 // A rank is named by its number in the world, and what is graver comes first.
 static void ranks_of_another_node(void **state) {
