@@ -53,6 +53,100 @@ help_fits_a_screen() {
     for code in 0 64 65 69 70 74 75 78; do grep -q "[ :]$code " "$out" || fail "the help does not mention exit code $code"; done
 }
 
+# The verbs, as trainer/command.h lists them.
+verbs() { sed -n '/^#define VERBS/,/^$/s/X(\([a-z]*\))/\n=\1\n/gp' "$top/trainer/command.h" | sed -n 's/^=//p'; }
+
+# options VERB: what its help lists, one a line.
+options() { "$bin" "$1" --help | sed -n 's/^  \(-[-a-z]*\) .*/\1/p'; }
+
+help_of_each_verb() {
+    [ "$(verbs | wc -l)" -ge 18 ] || fail "only $(verbs | wc -l) verbs were found"
+    "$bin" --help >overview
+    for verb in $(verbs); do
+        grep -qE "lockstep ([a-z]*\|)?$verb( |\|)" overview || fail "lockstep --help does not name $verb"
+        expect 0 "$bin" $verb --help
+        cp "$out" $verb.help
+        [ "$(head -n 1 "$out" | cut -d ' ' -f 1-3)" = "usage: lockstep $verb" ] || fail "expected its usage first"
+        awk 'length > 120 { exit 1 }' "$out" || fail "a line is longer than 120 columns"
+        lines=$(sed -n '3,/^$/p' "$out" | grep -c .)
+        [ "$lines" -ge 2 ] && [ "$lines" -le 6 ] || fail "$lines lines say what it does"
+        says "Example:" "  lockstep $verb "
+        expect 0 "$bin" $verb -h
+        same $verb.help "$out" "what --help and -h say"
+        expect 0 "$bin" $verb base.ini --help  # also after other words: nothing is done
+        same $verb.help "$out" "its help, whatever stands before"
+        expect 64 "$bin" $verb --nonsense
+        says "--nonsense: no such option" "lockstep $verb --help"
+    done
+    expect 0 "$bin" base.ini --help
+    same train.help "$out" "the help of train, whose word may be left out"
+    expect 65 "$bin" hash ./--help  # a name that looks like an option
+    [ ! -e runs ] || fail "a run directory was made"
+}
+
+# No verb refuses what its help lists, and none knows an option that no help lists.
+help_lists_the_options() {
+    for verb in $(verbs); do
+        for option in $(options $verb); do
+            case $verb in data) first=convert ;; *) first= ;; esac
+            "$bin" $verb $first $option >"$out" 2>&1 </dev/null && fail "lockstep $verb $option ended with 0"
+            ! grep -q "no such option" "$out" || fail "lockstep $verb refuses $option, which its help lists"
+        done
+    done
+    (cd "$top" && grep -ohE '"--[a-z-]+"' main.c trainer/*.c trainer/*/*.c data/text/*.c data/tokenizer/*.c) | tr -d '"' | sort -u >known
+    [ "$(wc -l <known)" -ge 15 ] || fail "only $(wc -l <known) options were found in the source"
+    for option in $(grep -vxE -e '--(help|version)' known); do
+        cat ./*.help | grep -qE "^  $option " || fail "$option is in the source and in no help"
+    done
+}
+
+# What -o sets stands above all files, and is spoken of as the command line.
+overrides() {
+    expect 0 "$bin" config base.ini -o run.steps=7 seed.ini -o batch.micro=4 -o run.steps=9
+    grep -qE '^steps = 9 +; layout command line$' "$out" || fail "the last -o does not count"
+    grep -qE '^micro = 4 +; bits   command line$' "$out" || fail "no -o in front of a file's value"
+    grep -qE '^seed = 5 +; bits   seed.ini:2$' "$out" || fail "a file's own value is gone"
+    cp "$out" effective.ini
+    expect 0 "$bin" config effective.ini
+    sed 's/ *;.*//' effective.ini >once
+    sed 's/ *;.*//' "$out" >twice
+    same once twice "settings with overrides and what was read back of them"
+    expect 0 "$bin" config -o 'sample.prompt=a ; "b" # c '
+    grep -qF 'prompt = "a ; \"b\" # c "' "$out" || fail "a value is not taken as it stands"
+    expect 0 "$bin" config -o model.norm_eps=1e-6 -o model.type=llama
+    for verb in train check plan config pack eval sample bench tune; do
+        expect 64 "$bin" $verb base.ini -o
+        says "-o" "SECTION.KEY=VALUE"
+        for wrong in run.steps runsteps=5 .steps=5 run.=5 "run.steps =5" "" =; do
+            expect 78 "$bin" $verb base.ini -o "$wrong"
+            says "command line: -o \`$wrong\`: expected section.key=value"
+            one_line
+        done
+        expect 78 "$bin" $verb base.ini -o run.steps=x
+        says 'command line: [run] steps: expected a whole number' '`x`'
+        expect 78 "$bin" $verb base.ini -o optimizer.learning_rte=1
+        says 'command line: [optimizer] learning_rte: no such key. Did you mean `lr`?'
+        expect 78 "$bin" $verb base.ini -o optimzer.lr=1
+        says 'command line: [optimzer]: no such section. Did you mean [optimizer]?'
+        expect 78 "$bin" $verb base.ini -o model.qk_norm=yes  # the model of the files decides which keys there are
+        says 'command line: [model] qk_norm: no such key'
+        expect 78 "$bin" $verb base.ini -o batch.global=7
+        says 'command line: [batch] global: global = 7'
+    done
+    expect 78 "$bin" config -o run.name="$(printf 'a\007')"
+    says 'command line: [run] name: expected'
+    [ ! -e runs ] || fail "a run directory was made"
+}
+
+# A run keeps the values that -o gave it.
+train_with_overrides() {
+    expect 0 "$bin" -o run.name=over base.ini -o run.steps=2 -o log.report=no
+    grep -qE '^steps = 2 +; layout command line' runs/over/config.ini || fail "runs/over/config.ini does not have the steps of the command line"
+    says "done    2 steps"
+    expect 0 "$bin" check base.ini -o parallel.zero=2
+    rm -rf runs/over
+}
+
 version() {
     for ask in version --version; do
         expect 0 "$bin" $ask
@@ -509,6 +603,9 @@ END
 }
 
 try help_fits_a_screen
+try help_of_each_verb
+try help_lists_the_options
+try overrides
 try version
 try usage_errors
 try tokenize
@@ -518,6 +615,7 @@ try config
 try pack_text
 try no_data
 try check_data
+try train_with_overrides
 try train_in_plain_lines
 try train_on_a_terminal
 try hash_checkpoints

@@ -295,6 +295,38 @@ static void test_layers(void **state) {
     unlink(over);
 }
 
+// What stands on the command line is later than all files, in order, and is blamed as such.
+static void test_overrides(void **state) {
+    fixture *x = *state;
+    const char *files[] = {x->path},
+               *over[] = {"model.qk_norm=yes", "run.steps=300", "model.type=llama", "run.steps=400", "sample.prompt=a = \"b\"\n;"};
+    write_text(x->path, "[run]\nseed = 1\nsteps = 200\n[model]\ntype = gpt\n");
+    assert_int_equal(config_load_with(&x->c, files, 1, over, 5), ERR_OK);
+    config copy = x->c;
+    assert_line(&copy, "run", "steps", "400", "; layout command line");
+    assert_line(&copy, "model", "type", "llama", "; bits   command line");
+    assert_line(&copy, "model", "qk_norm", "yes", "; bits   command line");
+    assert_string_equal(copy.sample.prompt, "a = \"b\"\n;");
+    assert_int_equal(copy.run.seed, 1);
+    assert_int_equal(copy.file_count, 1);
+
+    const char *late[] = {"schedule.warmup=201"}, *twice[] = {"schedule.warmup=301", "run.steps=300"};
+    assert_int_equal(config_load_with(&x->c, files, 1, late, 1), ERR_CONFIG);
+    assert_says("command line", ": [schedule] warmup: the warm-up of 201 steps", "steps = 201.", NULL);
+    assert_int_equal(config_load_with(&x->c, files, 1, twice, 2), ERR_CONFIG);
+    assert_says("command line", ": [run] steps: the warm-up of 301 steps", NULL, NULL);
+
+    char name[200], value[1200];
+    memset(name, 'n', sizeof name - 1), memcpy(name + 150, ".k=1", 5);
+    memset(value, 'v', sizeof value - 1), memcpy(value, "run.dir=", 8), value[sizeof value - 1] = 0;
+    const char *wrong[] = {"run.steps", "run.steps=0x10", "run.dir=\a", "run.dir",      "=",  "",
+                           "run.=1",    ".steps=1",       "a.b.c=1",    " run.steps=1", name, value};
+    for (size_t i = 0; i < COUNT(wrong); i++) {
+        assert_int_equal(config_load_with(&x->c, NULL, 0, &wrong[i], 1), ERR_CONFIG);
+        assert_says("command line", ": ", "expected", NULL);
+    }
+}
+
 static void test_defaults(void **state) {
     fixture *x = *state;
     assert_int_equal(config_load(&x->c, NULL, 0), ERR_OK);
@@ -512,9 +544,9 @@ static void test_config_ini(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_spellings),      TEST(test_words),    TEST(test_decide),     TEST(test_resolve),   TEST(test_open_warmup),
-        TEST(test_layers),         TEST(test_defaults), TEST(test_each),       TEST(test_canonical), TEST(test_hash),
-        TEST(test_print_and_load), TEST(test_locale),   TEST(test_config_ini),
+        TEST(test_spellings), TEST(test_words),          TEST(test_decide),   TEST(test_resolve),    TEST(test_open_warmup),
+        TEST(test_layers),    TEST(test_overrides),      TEST(test_defaults), TEST(test_each),       TEST(test_canonical),
+        TEST(test_hash),      TEST(test_print_and_load), TEST(test_locale),   TEST(test_config_ini),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

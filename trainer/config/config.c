@@ -134,13 +134,14 @@ static err_t parse_value(config *c, int row, const char *text) {
 
 static err_t take_entry(config *c, int file, const ini_entry *e) {
     char place[INI_PLACE];
-    ini_place(place, c->files[file - 1], e->line);
+    key_origin from = {.file = file, .line = e->line};
+    config_origin(c, from, place);
     if (!config_section(e->section)) return config_no_section(place, e);
     if (!e->key[0]) return ERR_OK;
     int i = config_find(c, e->section, e->key);
     if (i < 0) return config_no_key(c, place, e);
     if (parse_value(c, i, e->value) != ERR_OK) return err_prefix("%s: [%s] %s", place, e->section, e->key);
-    c->origin[i] = (key_origin){.file = file, .line = e->line};
+    c->origin[i] = from;
     return ERR_OK;
 }
 
@@ -162,6 +163,47 @@ static err_t read_file(config *c, const char *path, ini_file **f) {
     return ini_read(path, f);
 }
 
+// --- the command line --------------------------------------------------------------------------------------------------------
+
+static bool take_name(char dst[INI_NAME], const char *from, const char *end) {
+    size_t n = (size_t)(end - from);
+    if (n == 0 || n >= INI_NAME) return false;
+    for (const char *p = from; p < end; p++)
+        if (!(*p >= 'a' && *p <= 'z') && !(*p >= 'A' && *p <= 'Z') && !(*p >= '0' && *p <= '9') && *p != '_') return false;
+    memcpy(dst, from, n);
+    dst[n] = 0;
+    return true;
+}
+
+// "section.key=value". A value may hold what a quoted one of a file may.
+static err_t parse_override(const char *text, int number, ini_entry *e) {
+    char show[INI_SHOW];
+    const char *equals = strchr(text, '='), *dot = equals ? memchr(text, '.', (size_t)(equals - text)) : NULL;
+    *e = (ini_entry){.line = number};
+    if (!dot || !take_name(e->section, text, dot) || !take_name(e->key, dot + 1, equals))
+        return err_set(ERR_CONFIG, "command line: -o `%s`: expected section.key=value, such as run.steps=100", ini_show(show, text, strlen(text)));
+    size_t n = strlen(equals + 1);
+    bool plain = n <= INI_LINE;
+    for (const char *p = equals + 1; plain && *p; p++) plain = *p == '\n' || *p == '\t' || ((unsigned char)*p >= ' ' && *p != 127);
+    if (!plain)
+        return err_set(ERR_CONFIG, "command line: [%s] %s: expected at most %d bytes of plain text, found `%s`", e->section, e->key, INI_LINE,
+                       ini_show(show, equals + 1, n));
+    memcpy(e->value, equals + 1, n + 1);
+    return ERR_OK;
+}
+
+// Those that are the architecture, or all others.
+static err_t take_overrides(config *c, const char *const *overrides, int n, bool types) {
+    ini_entry e;
+    for (int i = 0; i < n; i++) {
+        TRY(parse_override(overrides[i], i + 1, &e));
+        if (is_type(&e) == types) TRY(take_entry(c, ORIGIN_COMMAND_LINE, &e));
+    }
+    return ERR_OK;
+}
+
+// --- all of it ---------------------------------------------------------------------------------------------------------------
+
 // The architecture of the last file that names one decides which keys there are, so it is looked for first.
 static err_t take_type(config *c, ini_file *const *f) {
     for (int k = 0; k < c->file_count; k++)
@@ -177,18 +219,28 @@ static err_t set_defaults(config *c) {
     return ERR_OK;
 }
 
-static err_t load(config *c, ini_file **f, const char *const *files, int count) {
-    for (int k = 0; k < count; k++) TRY(read_file(c, files[k], k < CONFIG_FILES_MAX ? &f[k] : NULL));
+// Where settings come from.
+typedef struct sources {
+    const char *const *files, *const *overrides;
+    int count, override_count;
+} sources;
+
+static err_t load(config *c, ini_file **f, const sources *s) {
+    for (int k = 0; k < s->count; k++) TRY(read_file(c, s->files[k], k < CONFIG_FILES_MAX ? &f[k] : NULL));
     TRY(take_type(c, f));
+    TRY(take_overrides(c, s->overrides, s->override_count, true));
     TRY(set_defaults(c));
-    for (int k = 0; k < count; k++) TRY(take_file(c, k + 1, f[k]));
+    for (int k = 0; k < s->count; k++) TRY(take_file(c, k + 1, f[k]));
+    TRY(take_overrides(c, s->overrides, s->override_count, false));
     return config_resolve(c);
 }
 
-err_t config_load(config *c, const char *const *files, int count) {
+err_t config_load_with(config *c, const char *const *files, int count, const char *const *overrides, int n) {
     ini_file *f[CONFIG_FILES_MAX] = {0};
     memset(c, 0, sizeof *c);
-    err_t rc = load(c, f, files, count);
+    err_t rc = load(c, f, &(sources){files, overrides, count, n});
     for (int k = 0; k < CONFIG_FILES_MAX; k++) free(f[k]);
     return rc;
 }
+
+err_t config_load(config *c, const char *const *files, int count) { return config_load_with(c, files, count, NULL, 0); }

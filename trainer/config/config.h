@@ -26,9 +26,11 @@ typedef enum { ROUNDING_NEAREST, ROUNDING_STOCHASTIC } rounding_mode;
 typedef enum { OPTIMIZER_ADAMW, OPTIMIZER_SGD } optimizer_kind;
 typedef enum { SCHEDULE_COSINE, SCHEDULE_LINEAR, SCHEDULE_CONSTANT, SCHEDULE_WSD } schedule_kind;
 
+enum { ORIGIN_COMMAND_LINE = CONFIG_FILES_MAX + 1 };
+
 typedef struct key_origin {
-    int file;     // 0: the default; else files[file - 1]. An index, so that a config can be copied
-    int line;     // from 1
+    int file;     // 0: the default; ORIGIN_COMMAND_LINE; else files[file - 1]. An index, so that a config can be copied
+    int line;     // from 1; of the command line: which override
     bool chosen;  // the key was left open (0), and config_load derived the value from other keys
 } key_origin;
 
@@ -70,6 +72,10 @@ typedef struct config {
 // value and every rule between keys, and resolves what was left open. On failure ERR_CONFIG (also when a file can't be
 // read), `file:line: [section] key: ...`, and *c is unspecified.
 err_t config_load(config *c, const char *const *files, int count);
+
+// The same, and after the files `overrides` of the command line, each "section.key=value": they win over all files, later ones over earlier ones. What
+// stands after the = is the value as it is, without quotes and escapes.
+err_t config_load_with(config *c, const char *const *files, int count, const char *const *overrides, int n);
 
 // Says which kind of device `auto` is on this machine, and why; what was left open to be chosen by the kind is chosen anew. config_load alone
 // chooses as for a CPU where the backend is auto.

@@ -308,7 +308,9 @@ int config_row(size_t offset) {
     return 0;  // not reached: the callers name fields of the table
 }
 
-const char *config_place(const config *c, int i, char dst[INI_PLACE]) {
-    const key_origin *o = &c->origin[i];
-    return o->file ? ini_place(dst, c->files[o->file - 1], o->line) : strcpy(dst, "default");
+const char *config_origin(const config *c, key_origin o, char dst[INI_PLACE]) {
+    if (o.file == ORIGIN_COMMAND_LINE) return strcpy(dst, "command line");
+    return o.file ? ini_place(dst, c->files[o.file - 1], o.line) : strcpy(dst, "default");
 }
+
+const char *config_place(const config *c, int i, char dst[INI_PLACE]) { return config_origin(c, c->origin[i], dst); }

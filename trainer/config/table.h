@@ -36,7 +36,8 @@ int config_row(size_t offset);
 enum { CONFIG_VALUE = 2 * CONFIG_TEXT };
 void config_value(const config *c, int i, char dst[CONFIG_VALUE]);
 
-// dst = "file:line", or "default" with no file. Returns dst.
+// dst = "file:line", "command line", or "default" with no file. Returns dst.
+const char *config_origin(const config *c, key_origin o, char dst[INI_PLACE]);
 const char *config_place(const config *c, int i, char dst[INI_PLACE]);
 
 // Resolves open keys and checks the rules between keys. ERR_CONFIG at the line of the latest key in the broken rule.

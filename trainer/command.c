@@ -1,0 +1,84 @@
+// trainer/command.c: see trainer/command.h.
+#include "trainer/command.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const verb_option override = {"-o", "SECTION.KEY=VALUE", "set a key, in place of what the files say; may be repeated: the last one counts"};
+
+int command_verb(const char *name) {
+    for (int i = 0; i < VERB_COUNT; i++)
+        if (strcmp(verb_pages[i].name, name) == 0) return i;
+    return -1;
+}
+
+// The option of that name, NULL: the verb has none.
+static const verb_option *find_option(const verb_page *p, const char *name) {
+    if (p->files && strcmp(name, override.name) == 0) return &override;
+    for (int i = 0; i < VERB_OPTIONS && p->option[i].name; i++)
+        if (strcmp(p->option[i].name, name) == 0) return &p->option[i];
+    return NULL;
+}
+
+bool command_asks_help(const verb_page *p, int argc, char **argv) {
+    for (int i = 0; i < argc; i++) {
+        const verb_option *o = find_option(p, argv[i]);
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return true;
+        i += o && o->value;
+    }
+    return false;
+}
+
+static void print_option(const verb_option *o, FILE *out) {
+    int n = fprintf(out, "  %s%s%s", o->name, o->value ? " " : "", o->value ? o->value : "");
+    fprintf(out, "%*s%s\n", n < 24 ? 24 - n : 2, "", o->does);
+}
+
+void command_print_help(const verb_page *p, FILE *out) {
+    fprintf(out, "usage: lockstep %s%s%s%s\n\n%s\n", p->name, *p->usage ? " " : "", p->usage, p->files || p->option[0].name ? " [OPTION]..." : "",
+            p->does);
+    for (int i = 0; i < VERB_OPTIONS && p->option[i].name; i++) print_option(&p->option[i], out);
+    if (p->files) print_option(&override, out);
+    if (p->files || p->option[0].name) fputc('\n', out);
+    fprintf(out, "Example:\n  %s\n", p->example);
+}
+
+// --- arguments ---------------------------------------------------------------------------------------------------------------
+
+static err_t take_option(command *c, int argc, char **argv, int *at) {
+    const verb_option *o = find_option(c->page, argv[*at]);
+    if (!o) return err_set(ERR_USAGE, "%s: no such option here; `lockstep %s --help` lists them", argv[*at], c->page->name);
+    if (o->value && *at + 1 == argc) return err_set(ERR_USAGE, "%s: expected a value after it, %s", argv[*at], o->value);
+    const char *value = o->value ? argv[++*at] : o->name;
+    if (o == &override) c->overrides[c->override_count++] = value;
+    else c->value[o - c->page->option] = value;
+    return ERR_OK;
+}
+
+static err_t take_all(command *c, int argc, char **argv) {
+    for (int i = 0; i < argc; i++) {
+        if (argv[i][0] == '-' && argv[i][1]) TRY(take_option(c, argc, argv, &i));
+        else c->words[c->count++] = argv[i];
+    }
+    return ERR_OK;
+}
+
+err_t command_parse(command *out, const verb_page *p, int argc, char **argv) {
+    *out = (command){.page = p, .words = calloc(2 * (size_t)argc + 1, sizeof *out->words)};
+    if (!out->words) return err_set(ERR_INTERNAL, "no memory for %d arguments", argc);
+    out->overrides = out->words + argc;
+    err_t rc = take_all(out, argc, argv);
+    if (rc != ERR_OK) command_free(out);
+    return rc;
+}
+
+void command_free(command *c) {
+    free(c->words);
+    *c = (command){0};
+}
+
+const char *command_value(const command *c, const char *option) {
+    for (int i = 0; i < VERB_OPTIONS && c->page->option[i].name; i++)
+        if (strcmp(c->page->option[i].name, option) == 0) return c->value[i];
+    return NULL;
+}
