@@ -23,6 +23,38 @@ err_t io_path(char dst[IO_PATH], const char *fmt, ...) {
     return ERR_OK;
 }
 
+static const char *kind_of(mode_t mode) {
+    switch (mode & S_IFMT) {
+    case S_IFDIR: return "a directory";
+    case S_IFIFO: return "a FIFO (a named pipe)";
+    case S_IFCHR:
+    case S_IFBLK: return "a device";
+    case S_IFSOCK: return "a socket";
+    default: return "no regular file";
+    }
+}
+
+static err_t not_a_file(const char *path, mode_t mode) { return err_set(ERR_DATA, "%s: %s, expected a regular file", path, kind_of(mode)); }
+
+// O_NONBLOCK: the open of a FIFO would wait for its other end. Reads and writes of a regular file ignore it.
+err_t io_open(const char *path, int flags, int *fd) {
+    struct stat st;
+    *fd = open(path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0644);
+    int why = *fd < 0 ? errno : 0;
+    if (*fd < 0 && stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {  // a socket, a directory to write to, a FIFO that nobody reads
+        err_t rc = not_a_file(path, st.st_mode);
+        errno = why;
+        return rc;
+    }
+    err_t rc = ERR_OK;
+    if (*fd < 0) rc = err_set(ERR_IO, "%s: %s", path, strerror(why));
+    else if (fstat(*fd, &st) != 0) rc = err_set(ERR_IO, "%s: %s", path, strerror(errno));
+    else if (!S_ISREG(st.st_mode)) rc = not_a_file(path, st.st_mode);
+    if (rc != ERR_OK && *fd >= 0) close(*fd), *fd = -1;
+    errno = why;
+    return rc;
+}
+
 err_t io_read_at(int fd, const char *path, int64_t offset, void *dst, size_t n) {
     size_t done = 0;
     while (done < n) {
@@ -63,13 +95,12 @@ err_t io_write(int fd, const char *path, const void *src, size_t n, fault_list *
 err_t io_read_file(const char *path, size_t limit, char **out, size_t *size) {
     *out = NULL;
     *size = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return err_set(ERR_IO, "%s: %s", path, strerror(errno));
     struct stat st;
+    int fd;
+    TRY(io_open(path, O_RDONLY, &fd));
     err_t rc = ERR_OK;
     char *text = NULL;
     if (fstat(fd, &st) != 0) rc = err_set(ERR_IO, "%s: %s", path, strerror(errno));
-    else if (!S_ISREG(st.st_mode)) rc = err_set(ERR_IO, "%s: not a regular file", path);
     else if ((uintmax_t)st.st_size > limit) rc = err_set(ERR_DATA, "%s: has %" PRId64 " bytes, expected at most %zu", path, st.st_size, limit);
     else if (!(text = malloc((size_t)st.st_size + 1))) rc = err_set(ERR_INTERNAL, "%s: no memory for %" PRId64 " bytes", path, st.st_size);
     else rc = io_read_at(fd, path, 0, text, (size_t)st.st_size);
@@ -120,8 +151,8 @@ err_t io_rename(const char *from, const char *to, fault_list *faults) {
 err_t io_write_file(const char *path, const void *src, size_t n, fault_list *faults) {
     char temp[IO_PATH];
     TRY(io_path(temp, "%s.tmp", path));
-    int fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (fd < 0) return err_set(ERR_IO, "%s: %s", temp, strerror(errno));
+    int fd;
+    TRY(io_open(temp, O_WRONLY | O_CREAT | O_TRUNC, &fd));
     err_t rc = io_write(fd, temp, src, n, faults);
     if (rc == ERR_OK) rc = io_sync(fd, temp, faults);
     close(fd);
@@ -134,8 +165,8 @@ err_t io_replace_file(const char *path, const void *src, size_t n) {
     char temp[IO_PATH];
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     TRY(io_path(temp, "%.*s.%s.new", (int)(name - path), path, name));
-    int fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (fd < 0) return err_set(ERR_IO, "%s: %s", temp, strerror(errno));
+    int fd;
+    TRY(io_open(temp, O_WRONLY | O_CREAT | O_TRUNC, &fd));
     err_t rc = io_write(fd, temp, src, n, NULL);
     close(fd);
     if (rc == ERR_OK && rename(temp, path) != 0) rc = err_set(ERR_IO, "%s: rename: %s", path, strerror(errno));

@@ -13,6 +13,11 @@ enum { IO_PATH = 1024 };
 // dst = formatted path of at most IO_PATH-1 bytes. ERR_CONFIG when it does not fit.
 err_t io_path(char dst[IO_PATH], const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+// Opens a regular file, and never waits, even if a FIFO without a writer is in its place. flags: of open(2); O_CLOEXEC
+// is added. A new file has mode 0644. On failure *fd is -1 and errno is that of open(2), 0 if it succeeded. ERR_IO: it
+// can't be opened. ERR_DATA: it is a directory, a FIFO, a device or a socket.
+err_t io_open(const char *path, int flags, int *fd);
+
 // Reads exactly n bytes at offset. ERR_IO names the file, offset and errno; a file that ends early is ERR_DATA.
 err_t io_read_at(int fd, const char *path, int64_t offset, void *dst, size_t n);
 
@@ -20,7 +25,7 @@ err_t io_read_at(int fd, const char *path, int64_t offset, void *dst, size_t n);
 err_t io_write(int fd, const char *path, const void *src, size_t n, fault_list *faults);
 
 // Reads a whole file of at most `limit` bytes and appends a NUL; *size is without the NUL. The caller frees *out.
-// ERR_IO when it can't be read, ERR_DATA when it is larger.
+// ERR_IO when it can't be read, ERR_DATA when it is larger or no regular file.
 err_t io_read_file(const char *path, size_t limit, char **out, size_t *size);
 
 // fsync of a file, and of a directory (what makes a rename last). Honour FAULT_SYNC. An fsync that failed is never tried

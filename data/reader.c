@@ -74,8 +74,8 @@ err_t reader_hold(reader *r, data_file *f) {
     struct stat st;
     if (f->fd >= 0) return ERR_OK;
     if (r->open[r->hand]) reader_drop(r, r->open[r->hand]);
-    int fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a FIFO in the file's place must not stop us
-    if (fd < 0) return err_set(ERR_IO, "%s: open: %s", f->path, strerror(errno));
+    int fd;
+    TRY(io_open(f->path, O_RDONLY, &fd));
     if (fstat(fd, &st) != 0 || st.st_dev != f->dev || st.st_ino != f->ino || st.st_size != f->size || st.st_mtim.tv_sec != f->mtime.tv_sec ||
         st.st_mtim.tv_nsec != f->mtime.tv_nsec) {
         close(fd);

@@ -216,7 +216,6 @@ static err_t read_header(st_file *f) {
     uint64_t n = 0;
     struct stat st;
     if (fstat(f->fd, &st) != 0) return err_set(ERR_IO, "%s: %s", f->path, strerror(errno));
-    if (!S_ISREG(st.st_mode)) return err_set(ERR_DATA, "%s: not a regular file", f->path);
     f->file_bytes = st.st_size;
     if (f->file_bytes < LENGTH_BYTES + 2)
         return err_set(ERR_DATA, "%s: has %" PRId64 " bytes: empty or truncated, not a safetensors file", f->path, f->file_bytes);
@@ -237,8 +236,8 @@ static err_t read_header(st_file *f) {
 err_t st_open(st_file *f, const char *path) {
     *f = (st_file){.fd = -1, .path = strdup(path)};
     if (!f->path) return err_set(ERR_INTERNAL, "%s: no memory", path);
-    f->fd = open(path, O_RDONLY | O_CLOEXEC);
-    err_t rc = f->fd < 0 ? err_set(ERR_IO, "%s: %s", path, strerror(errno)) : read_header(f);
+    err_t rc = io_open(path, O_RDONLY, &f->fd);
+    if (rc == ERR_OK) rc = read_header(f);
     if (rc != ERR_OK) st_close(f);
     return rc;
 }
@@ -367,8 +366,7 @@ static err_t print_header(const char *path, const json_t *header, char **out, si
 static err_t write_header(st_writer *w, st_tensor *tensors, int count, const json_t *header) {
     TRY(print_header(w->path, header, &w->header, &w->header_bytes));
     for (int i = 0; i < count; i++) tensors[i].offset += (int64_t)w->header_bytes;
-    w->fd = open(w->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (w->fd < 0) return err_set(ERR_IO, "%s: %s", w->path, strerror(errno));
+    TRY(io_open(w->path, O_WRONLY | O_CREAT | O_TRUNC, &w->fd));
     return io_write(w->fd, w->path, w->header, w->header_bytes, w->faults);
 }
 

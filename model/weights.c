@@ -165,9 +165,10 @@ static err_t open_llmc(weights *w) {
     if (!(w->file = calloc(1, sizeof *w->file))) return err_set(ERR_INTERNAL, "%s: no memory", w->path);
     w->files = 1;
     st_file *f = w->file;
-    *f = (st_file){.path = strdup(w->path), .fd = open(w->path, O_RDONLY | O_CLOEXEC)};
+    *f = (st_file){.path = strdup(w->path), .fd = -1};
     if (!f->path) return err_set(ERR_INTERNAL, "%s: no memory", w->path);
-    if (f->fd < 0 || fstat(f->fd, &st) != 0) return err_set(ERR_IO, "%s: can't be opened", w->path);
+    TRY(io_open(w->path, O_RDONLY, &f->fd));
+    if (fstat(f->fd, &st) != 0) return err_set(ERR_IO, "%s: %m", w->path);
     f->file_bytes = st.st_size;
     TRY(io_read_at(f->fd, f->path, 0, header, sizeof header));
     return llmc_header(w, f, header);
@@ -175,8 +176,8 @@ static err_t open_llmc(weights *w) {
 
 static bool is_llmc(const char *path) {
     int32_t magic = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    bool yes = fd >= 0 && read(fd, &magic, sizeof magic) == sizeof magic && magic == LLMC_MAGIC;
+    int fd;
+    bool yes = io_open(path, O_RDONLY, &fd) == ERR_OK && read(fd, &magic, sizeof magic) == sizeof magic && magic == LLMC_MAGIC;
     if (fd >= 0) close(fd);
     return yes;
 }

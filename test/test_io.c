@@ -3,14 +3,18 @@
 #include "base/io.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -75,6 +79,34 @@ static void a_file_that_cannot_be_made_is_named(void **state) {
 }
 
 // Who reads it sees the old text or the new one, and nothing is left beside it, whether or not it could be replaced.
+// Neither to read nor to write, and a file that is not there keeps its errno.
+static void only_files_are_opened(void **state) {
+    (void)state;
+    const char *base = getenv("TMPDIR");
+    char dir[IO_PATH], path[IO_PATH], socket_path[108];
+    int fd, s = socket(AF_UNIX, SOCK_STREAM, 0);
+    assert_int_equal(io_path(dir, "%s/lockstep-io-XXXXXX", base ? base : "/tmp"), ERR_OK);
+    assert_non_null(mkdtemp(dir));
+    assert_int_equal(io_path(path, "%s/pipe", dir), ERR_OK);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    snprintf(socket_path, sizeof socket_path, "%.90s/socket", dir);
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    memcpy(at.sun_path, socket_path, sizeof at.sun_path);
+    assert_int_equal(bind(s, (struct sockaddr *)&at, sizeof at), 0);
+    const char *const kinds[][2] = {{dir, "a directory"}, {path, "a FIFO"}, {socket_path, "a socket"}, {"/dev/zero", "a device"}};
+    for (int i = 0; i < 8; i++) {
+        assert_int_equal(io_open(kinds[i / 2][0], i % 2 ? O_WRONLY | O_CREAT : O_RDONLY, &fd), ERR_DATA);
+        assert_int_equal(fd, -1);
+        if (!strstr(err_last()->text, kinds[i / 2][0]) || !strstr(err_last()->text, kinds[i / 2][1])) fail_msg("%s", err_last()->text);
+    }
+    close(s), unlink(socket_path), unlink(path);
+    assert_int_equal(io_open(path, O_RDONLY, &fd), ERR_IO);
+    assert_int_equal(errno, ENOENT);
+    assert_int_equal(io_open(path, O_WRONLY | O_CREAT, &fd), ERR_OK);
+    close(fd), unlink(path);
+    assert_int_equal(rmdir(dir), 0);
+}
+
 static void a_file_is_replaced(void **state) {
     (void)state;
     const char *base = getenv("TMPDIR");
@@ -123,10 +155,8 @@ static void directories_are_for_others_to_read(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(writes_are_finished),
-        cmocka_unit_test(a_file_that_cannot_be_made_is_named),
-        cmocka_unit_test(a_file_is_replaced),
-        cmocka_unit_test(directories_are_for_others_to_read),
+        cmocka_unit_test(writes_are_finished), cmocka_unit_test(a_file_that_cannot_be_made_is_named), cmocka_unit_test(only_files_are_opened),
+        cmocka_unit_test(a_file_is_replaced),  cmocka_unit_test(directories_are_for_others_to_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

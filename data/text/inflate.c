@@ -1,6 +1,8 @@
 // data/text/inflate.c: see data/text/inflate.h. The file passes through one buffer, `stage`; what is compressed goes from there to a decoder.
 #include "data/text/inflate.h"
 
+#include "base/io.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -88,8 +90,7 @@ static err_t open_decoder(inflater *x) {
 }
 
 static err_t begin(inflater *x) {
-    x->fd = open(x->path, O_RDONLY | O_CLOEXEC);
-    if (x->fd < 0) return err_set(ERR_IO, "%s: %s", x->path, strerror(errno));
+    TRY(io_open(x->path, O_RDONLY, &x->fd));
     if (!(x->stage = malloc(STAGE))) return err_set(ERR_INTERNAL, "%s: no memory to read it", x->path);
     TRY(refill(x));
     x->how = packing_of(x->stage, x->left);

@@ -86,7 +86,7 @@ static err_t add_file(pack *p, const char *path, bool named) {
     char head[SNIFF], last = 0;
     struct stat st;
     err_t rc = ERR_OK;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0) return err_set(ERR_IO, "%s: %s", path, strerror(errno));
     if (fstat(fd, &st) != 0) TRY_GOTO(err_set(ERR_IO, "%s: %s", path, strerror(errno)), out);
     if (!S_ISREG(st.st_mode) || st.st_size == 0) {
@@ -234,8 +234,8 @@ static err_t changed(const source *f, int64_t size) {
 static err_t stream_file(pack *p, const source *f) {
     struct stat st;
     err_t rc = ERR_OK;
-    int fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return err_set(ERR_IO, "%s: %s", f->path, strerror(errno));
+    int fd;
+    TRY(io_open(f->path, O_RDONLY, &fd));
     for (int64_t at = 0; at < f->size;) {
         int64_t n = f->size - at < PIECE ? f->size - at : PIECE;
         if (fstat(fd, &st) != 0) TRY_GOTO(err_set(ERR_IO, "%s: %s", f->path, strerror(errno)), out);

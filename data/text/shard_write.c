@@ -42,8 +42,8 @@ err_t shard_write_open(shard_writer **out, const char *path, int token_bytes, in
     if (!w->raw || !w->packed || !w->head || (compress && deflateInit(&w->deflater, ZLIB_LEVEL) != Z_OK))
         return err_set(ERR_INTERNAL, "%s: no memory for a shard of %" PRId64 " blocks", path, w->blocks);
     w->compress = compress;
-    w->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (w->fd < 0 || lseek(w->fd, w->at, SEEK_SET) < 0) return err_set(ERR_IO, "%s: %s", path, strerror(errno));
+    TRY(io_open(path, O_WRONLY | O_CREAT | O_TRUNC, &w->fd));
+    if (lseek(w->fd, w->at, SEEK_SET) < 0) return err_set(ERR_IO, "%s: %s", path, strerror(errno));
     return ERR_OK;
 }
 

@@ -108,8 +108,7 @@ static err_t begin(conversion *c) {
                                                                                                        : 4;
     if (c->tokens < 1) return err_set(ERR_DATA, "there are no tokens in these files");
     if (c->format == SHARD_LOCKSTEP) return shard_write_open(&c->writer, c->path, c->token_bytes, c->tokens, false);
-    c->fd = open(c->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (c->fd < 0) return err_set(ERR_IO, "%s: %s", c->path, strerror(errno));
+    TRY(io_open(c->path, O_WRONLY | O_CREAT | O_TRUNC, &c->fd));
     return c->format == SHARD_LLMC ? put_llmc_header(c) : ERR_OK;
 }
 

@@ -24,8 +24,7 @@ void incoming_open(ckpt_incoming *in, const char *dir, const char *name, fault_l
     *in = (ckpt_incoming){.fd = -1, .faults = faults};
     note(in, io_path(in->path, "%s/.part-%s", dir, name));
     if (in->why.code) return;
-    in->fd = open(in->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (in->fd < 0) note(in, err_set(ERR_IO, "%s: %s", in->path, strerror(errno)));
+    note(in, io_open(in->path, O_WRONLY | O_CREAT | O_TRUNC, &in->fd));
 }
 
 void incoming_put(ckpt_incoming *in, const void *bytes, size_t n) {
@@ -133,8 +132,7 @@ static bool advance(flow *f, const manifest *m) {
 static err_t read_piece(const ring *x, flow *f) {
     char path[IO_PATH];
     TRY(io_path(path, "%s/%s", x->dir, x->m->file[f->file[f->at]].name));
-    if (f->fd < 0) f->fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (f->fd < 0) return err_set(ERR_IO, "%s: %s", path, strerror(errno));
+    if (f->fd < 0) TRY(io_open(path, O_RDONLY, &f->fd));
     return io_read_at(f->fd, path, f->offset, f->buffer, f->piece);
 }
 

@@ -72,8 +72,8 @@ static void passage_open(passage *p, int f, const char *dir) {
     if (p->receives) incoming_open(&p->in, dir, x->m.file[f].name, NULL);
     if (!p->sends) return;
     err_t rc = io_path(path, "%s/%s", x->final, x->m.file[f].name);
-    if (rc == ERR_OK) p->fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (rc == ERR_OK && p->fd < 0) passage_note(p, err_set(ERR_DATA, "%s: %s", path, strerror(errno)));
+    if (rc == ERR_OK) rc = io_open(path, O_RDONLY, &p->fd);
+    if (rc != ERR_OK) passage_note(p, err_set(ERR_DATA, "%s", err_last()->text));
 }
 
 static void read_piece(passage *p, int64_t at, size_t n) {

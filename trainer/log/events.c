@@ -19,8 +19,7 @@ static err_t events_open(void *self, const log_setup *run) {
     char path[IO_PATH];
     e->fd = -1;
     TRY(io_path(path, "%s/events.jsonl", run->dir));
-    e->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-    return e->fd >= 0 ? ERR_OK : err_set(ERR_IO, "%s: %s", path, strerror(errno));
+    return io_open(path, O_WRONLY | O_CREAT | O_APPEND, &e->fd);
 }
 
 static void events_close(void *self) {

@@ -30,8 +30,8 @@ static err_t jsonl_open(void *self, const log_setup *run) {
     l->fd = -1;
     l->unit = run->unit;
     TRY(io_path(l->path, "%s/log.jsonl", run->dir));
-    l->fd = open(l->path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-    if (l->fd < 0 || fstat(l->fd, &st) != 0) return err_set(ERR_IO, "%s: %s", l->path, strerror(errno));
+    TRY(io_open(l->path, O_WRONLY | O_CREAT, &l->fd));
+    if (fstat(l->fd, &st) != 0) return err_set(ERR_IO, "%s: %s", l->path, strerror(errno));
     if (st.st_size >= run->log_bytes && ftruncate(l->fd, (off_t)run->log_bytes) != 0)
         return err_set(ERR_IO, "%s: truncate: %s", l->path, strerror(errno));
     l->bytes = lseek(l->fd, 0, SEEK_END);

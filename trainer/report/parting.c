@@ -34,8 +34,8 @@ static err_t steps_open(steps *s, const char *dir) {
     TRY(io_path(s->path, "%s/log.jsonl", dir));
     s->text = malloc(RUNLOG_CHUNK);
     if (!s->text) return err_set(ERR_INTERNAL, "no memory to compare logs with");
-    s->fd = open(s->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (s->fd < 0 && errno != ENOENT && errno != ENOTDIR) return err_set(ERR_IO, "%s: %s", s->path, strerror(errno));
+    err_t rc = io_open(s->path, O_RDONLY, &s->fd);
+    if (rc != ERR_OK && errno != ENOENT && errno != ENOTDIR) return rc;
     s->ended = s->fd < 0;
     return ERR_OK;
 }

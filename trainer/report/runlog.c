@@ -135,14 +135,14 @@ static err_t poll_file(runlog *r, runlog_file *f) {
     struct stat st;
     bool again = false;
     TRY(io_path(path, "%s/%s", r->dir, f->name));
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0 && (errno == ENOENT || errno == ENOTDIR)) {
+    int fd;
+    err_t rc = io_open(path, O_RDONLY, &fd);
+    if (rc == ERR_IO && (errno == ENOENT || errno == ENOTDIR)) {
         if (f->offset) forget(r, f);
         return ERR_OK;
     }
-    if (fd < 0) return err_set(ERR_IO, "%s: %s", path, strerror(errno));
-    err_t rc = fstat(fd, &st) == 0 ? ERR_OK : err_set(ERR_IO, "%s: %s", path, strerror(errno));
-    if (rc == ERR_OK && !S_ISREG(st.st_mode)) rc = err_set(ERR_DATA, "%s: expected a file", path);
+    TRY(rc);
+    if (fstat(fd, &st) != 0) rc = err_set(ERR_IO, "%s: %s", path, strerror(errno));
     if (rc == ERR_OK) {
         if (!is_the_same(f, fd, &st)) forget(r, f);
         f->inode = (uint64_t)st.st_ino;

@@ -309,8 +309,8 @@ size_t metrics_write(const watch_state *s, char *dst, size_t room) {
 err_t metrics_file(const watch_state *s, const char *path) {
     char beside[IO_PATH], piece[PIECE];
     TRY(io_path(beside, "%s.new", path));  // not *.prom: the collector does not take it for another one
-    int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (fd < 0) return err_set(ERR_IO, "%s: %s", beside, strerror(errno));
+    int fd;
+    TRY(io_open(beside, O_WRONLY | O_CREAT | O_TRUNC, &fd));
     writer w = {.at = piece, .room = sizeof piece, .fd = fd, .path = beside};
     put_all(&w, s);
     if (w.rc == ERR_OK) w.rc = io_write(fd, beside, piece, w.n, NULL);

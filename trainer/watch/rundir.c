@@ -30,13 +30,13 @@ err_t rundir_check(const char *dir) {
     return err_set(ERR_USAGE, "%s: no run's directory: it has no log.jsonl, events.jsonl, status.json, ckpt or lock", dir);
 }
 
-// A regular file, opened for reading; -1: there is none. A FIFO in its place must not stop us.
+// A regular file, opened for reading; -1: there is none.
 static int open_plain(const char *dir, const char *name, struct stat *st) {
     char path[IO_PATH];
     if (io_path(path, "%s/%s", dir, name) != ERR_OK) return -1;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return -1;
-    if (fstat(fd, st) == 0 && S_ISREG(st->st_mode)) return fd;
+    int fd;
+    if (io_open(path, O_RDONLY, &fd) != ERR_OK) return -1;
+    if (fstat(fd, st) == 0) return fd;
     close(fd);
     return -1;
 }

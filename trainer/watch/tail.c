@@ -48,9 +48,8 @@ typedef struct tail {
 static bool grower_open(grower *g) {
     struct stat st;
     if (g->fd >= 0) return true;
-    g->fd = open(g->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (g->fd < 0) return false;
-    if (fstat(g->fd, &st) == 0 && S_ISREG(st.st_mode)) return g->file = st.st_ino, true;
+    if (io_open(g->path, O_RDONLY, &g->fd) != ERR_OK) return false;
+    if (fstat(g->fd, &st) == 0) return g->file = st.st_ino, true;
     close(g->fd);
     g->fd = -1;
     return false;

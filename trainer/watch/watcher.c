@@ -131,8 +131,7 @@ static err_t write_machine(watcher *w, const watch_state *s, bool last) {
 // The last line of a watcher that was killed may be half there.
 static err_t open_machine(watcher *w) {
     char end;
-    w->machine_fd = open(w->machine_path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-    if (w->machine_fd < 0) return err_set(ERR_IO, "%s: %s", w->machine_path, strerror(errno));
+    TRY(io_open(w->machine_path, O_RDWR | O_CREAT | O_APPEND, &w->machine_fd));
     off_t size = lseek(w->machine_fd, 0, SEEK_END);
     if (size > 0 && pread(w->machine_fd, &end, 1, size - 1) == 1 && end != '\n') return io_write(w->machine_fd, w->machine_path, "\n", 1, NULL);
     return ERR_OK;
