@@ -23,7 +23,7 @@ below() {
     trainer/checkpoint) echo comm model gpu base ;;
     trainer/log) echo trainer/config comm comm/team gpu base ;;
     trainer/node) echo trainer/log trainer/config comm comm/team gpu base ;;
-    trainer/report) echo trainer/log trainer/config base ;;
+    trainer/report) echo trainer/log trainer/config comm comm/team gpu base ;;
     trainer/watch) echo trainer/report trainer/checkpoint trainer/log trainer/config comm comm/team gpu base ;;
     trainer/step) echo trainer/log trainer/checkpoint trainer/config comm data model gpu base ;;
     trainer) echo data/text data/tokenizer trainer/step trainer/watch trainer/report trainer/log trainer/node trainer/checkpoint trainer/config comm comm/team data model gpu base ;;

@@ -312,10 +312,16 @@ static void slow_rank(void **state) {
 static void alike(void **state) {
     static const struct {
         const char *settings, *times;
-    } cases[] = {{"[batch]\nlanes = 4\n", "20,20,40"},
-                 {"[batch]\nlanes = 4\n[parallel]\nzero = 2\n", "40,20,20"},
-                 {"[batch]\nlanes = 2\n[parallel]\npipeline = 2\n", "10,10,30,30"},
-                 {"[batch]\nlanes = 8\n[parallel]\npipeline = 2\ntensor = 2\n", "20,20,30,30,30,30,7,7,10.5,10.5,10.5,10.5"}};
+    } cases[] = {
+        {"[batch]\nlanes = 4\n", "20,20,40"},
+        {"[batch]\nlanes = 4\n[parallel]\nzero = 2\n", "40,20,20"},
+        {"[batch]\nlanes = 2\n[parallel]\npipeline = 2\n", "10,10,30,30"},
+        {"[batch]\nlanes = 8\n[parallel]\npipeline = 2\ntensor = 2\n", "20,20,30,30,30,30,7,7,10.5,10.5,10.5,10.5"},
+        {"[batch]\nlanes = 6\n[parallel]\ncontext = 2\nzero = 2\n", "30,30,30,30"},
+        {"[batch]\nlanes = 3\n[parallel]\ncontext = 2\nzero = 3\n", "20,20,10,10"},
+        {"[batch]\nlanes = 5\n[parallel]\ntensor = 2\nzero = 2\n", "30,30,20,20"},
+        {"[batch]\nlanes = 3\n[parallel]\npipeline = 2\ncontext = 2\ntensor = 2\nzero = 2\n", "20,20,20,20,10,10,10,10,40,40,40,40,20,20,20,20"},
+        {"[batch]\nlanes = 3\n[parallel]\ntensor = 2\n", "10,10,10"}};  // ranks are missing: nothing is known of lanes
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *dir = make_dir(), line[512];

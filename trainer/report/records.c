@@ -1,5 +1,7 @@
 // trainer/report/records.c: what a line of each file means. A line counts as a whole or not at all: steps, of which there are a million, are read
 // once into a struct that is then added; the others are checked first.
+#include "comm/groups.h"
+#include "comm/ordered.h"
 #include "trainer/report/runlog.h"
 #include "trainer/report/scan.h"
 
@@ -232,14 +234,22 @@ static int whole_number(const runlog *r, const char *name, int least) {
     return v >= least && v <= 1e6 ? (int)v : least;
 }
 
-// Lanes that a rank runs, of the `world` ranks: in turns from ZeRO stage 2 on, else a range (comm/ordered.h).
-static double lanes_of(const runlog *r, int rank, int world) {
-    int tensor = whole_number(r, "parallel.tensor", 1), lanes = whole_number(r, "batch.lanes", 1);
-    int alike = world / whole_number(r, "parallel.pipeline", 1) / tensor;
-    if (alike < 1) return 1;
-    int d = rank / tensor % alike, range = (int)((int64_t)(d + 1) * lanes / alike - (int64_t)d * lanes / alike);
-    int n = whole_number(r, "parallel.zero", 0) >= 2 ? (lanes - d + alike - 1) / alike : range;
-    return n > 0 ? n : 1;
+// The layout of `world` ranks, by the settings. data 0: no such layout has as many ranks.
+static grid grid_here(const runlog *r, int world) {
+    grid g = {.tensor = whole_number(r, "parallel.tensor", 1),
+              .pipeline = whole_number(r, "parallel.pipeline", 1),
+              .context = whole_number(r, "parallel.context", 1)};
+    int64_t model = (int64_t)g.tensor * g.pipeline * g.context;  // ranks that hold the model once
+    g.data = world % model == 0 ? (int)(world / model) : 0;
+    return g;
+}
+
+// Lanes that a rank runs: in turns from ZeRO stage 2 on, else a range. Ranks that share layers, positions or a pipeline run the same lanes.
+static double lanes_of(const runlog *r, const grid *g, int rank) {
+    if (g->data < 1) return 1;
+    bool turns = whole_number(r, "parallel.zero", 0) >= 2;
+    int64_t n = lane_deal_of(whole_number(r, "batch.lanes", 1), g->data, grid_at(g, rank).data, turns).count;
+    return n > 0 ? (double)n : 1;
 }
 
 static int by_value(const void *a, const void *b) {
@@ -287,7 +297,8 @@ void runlog_flush_ranks(runlog *r) {
     r->rank_count = 0;
     if (!sorted) return;
     if (world > r->world) r->world = world;
-    for (int rank = 0; rank < world; rank++) r->rank_ms[rank] /= lanes_of(r, rank, world);
+    const grid g = grid_here(r, world);
+    for (int rank = 0; rank < world; rank++) r->rank_ms[rank] /= lanes_of(r, &g, rank);
     for (int first = 0; first < world; first += each) {
         int n = 0;
         for (int rank = first; rank < first + each; rank++)
