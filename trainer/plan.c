@@ -1,12 +1,15 @@
 // trainer/plan.c: see trainer/plan.h.
 #include "trainer/plan.h"
 
+#include "base/memory.h"
+#include "trainer/config/table.h"
 #include "trainer/step/sync.h"
 #include "trainer/step/tied.h"
 #include "trainer/node/cluster.h"
 #include "trainer/train.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,6 +36,11 @@ static void count_memory(const session *x, plan_rank *p) {
     p->staging = x->runner.staging.bytes + aligned(&t->stage_w) + aligned(&t->stage_g);
     p->ring = x->ring_bytes;
     p->tied = aligned(&t->copy) + aligned(&t->use);
+    p->whole = t->shards.gradients && t->slab;
+    p->on_gpu = device_about(x->dev)->kind == DEVICE_CUDA;
+    p->host = t->host.bytes + x->runner.staging.bytes + x->ring_bytes;
+    int64_t used;
+    if (!p->on_gpu || device_memory(x->dev, &used, &p->gpu_total) != ERR_OK) p->gpu_total = -1;
     p->rest = state_bytes(t) + x->runner.staging.bytes -
               (p->weights + p->masters + p->moments + p->gradients + p->counters + p->scratch + p->gather + p->staging + p->tied);
 }
@@ -113,13 +121,60 @@ static const column columns[] = {
 
 static size_t value(const plan_rank *p, const column *c) { return *(const size_t *)((const char *)p + c->offset); }
 
-// The least and the most over the ranks: they differ where shares are uneven.
-static void print_row(FILE *out, const char *name, int64_t least, int64_t most) {
-    if (least == most) fprintf(out, "  %-18s %16" PRId64 "\n", name, most);
-    else fprintf(out, "  %-18s %16" PRId64 "   on the rank with least %" PRId64 "\n", name, most, least);
+enum { HUMAN = 32 };
+
+// "22.7 MB"
+static const char *human(char dst[HUMAN], double bytes) {
+    static const char *const unit[] = {"kB", "MB", "GB", "TB", "PB"};
+    int k = 0;
+    for (bytes /= 1e3; bytes >= 999.95 && k < 4; k++) bytes /= 1e3;
+    snprintf(dst, HUMAN, "%.1f %s", bytes, unit[k]);
+    return dst;
 }
 
-static void print_memory(FILE *out, const plan_rank *p, int world) {
+// A number, what is said beside it, and the number again as people read bytes. bytes false: it counts something else.
+static void print_number(FILE *out, const char *name, int64_t n, const char *beside, bool bytes) {
+    char text[HUMAN];
+    if (bytes) fprintf(out, "  %-18s %16" PRId64 "   %-36s %10s\n", name, n, beside, human(text, (double)n));
+    else fprintf(out, "  %-18s %16" PRId64 "%s%s\n", name, n, *beside ? "   " : "", beside);
+}
+
+// The least and the most over the ranks: they differ where shares are uneven.
+static void print_row(FILE *out, const char *name, int64_t least, int64_t most, bool bytes) {
+    char beside[64] = "";
+    if (least != most) snprintf(beside, sizeof beside, "on the rank with least %" PRId64, least);
+    print_number(out, name, most, beside, bytes);
+}
+
+typedef struct range {
+    size_t least, most;
+} range;
+
+static range memory_of(const plan_rank *p, int world) {
+    range r = {plan_bytes(&p[0]), plan_bytes(&p[0])};
+    for (int k = 1; k < world; k++) {
+        size_t n = plan_bytes(&p[k]);
+        r.least = n < r.least ? n : r.least, r.most = n > r.most ? n : r.most;
+    }
+    return r;
+}
+
+// Why the gradients are whole where the ZeRO stage would let a rank hold a few buckets of them at a time (trainer/step/state.c).
+static void print_whole(FILE *out, const config *c, const plan_rank *p) {
+    int64_t micros = c->batch.global / c->batch.lanes / c->batch.micro, lanes = c->batch.global / c->batch.micro;
+    if (!p->whole) return;
+    fprintf(out, "  gradients are whole: ");
+    if (c->parallel.pipeline > 1) fprintf(out, "in a pipeline several micro-batches are under way at a time\n");
+    else if (micros == 1) fprintf(out, "a rank that has several token slices adds them up before they are sent\n");
+    else {
+        fprintf(out, "a lane adds up its %" PRId64 " micro-batches before it is sent", micros);
+        if ((double)lanes <= config_key(config_find(c, "batch", "lanes"))->max)
+            fprintf(out, "; a new run with lanes = %" PRId64 " has one in each", lanes);
+        fprintf(out, "\n");
+    }
+}
+
+static void print_memory(FILE *out, const config *c, const plan_rank *p, int world) {
     fprintf(out, "memory of a rank, bytes\n");
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
         size_t least = value(&p[0], &columns[i]), most = least;
@@ -127,15 +182,12 @@ static void print_memory(FILE *out, const plan_rank *p, int world) {
             size_t n = value(&p[k], &columns[i]);
             least = n < least ? n : least, most = n > most ? n : most;
         }
-        if (most) print_row(out, columns[i].name, (int64_t)least, (int64_t)most);
+        if (most) print_row(out, columns[i].name, (int64_t)least, (int64_t)most, true);
     }
-    size_t least = plan_bytes(&p[0]), most = least;
-    for (int k = 1; k < world; k++) {
-        size_t n = plan_bytes(&p[k]);
-        least = n < least ? n : least, most = n > most ? n : most;
-    }
-    print_row(out, "all", (int64_t)least, (int64_t)most);
+    range all = memory_of(p, world);
+    print_row(out, "all", (int64_t)all.least, (int64_t)all.most, true);
     fprintf(out, "  beside it, measured in no arena: the kernels' packing buffers, the transport's rings, the program\n");
+    print_whole(out, c, p);
 }
 
 typedef struct amount {
@@ -159,7 +211,11 @@ static void print_group(FILE *out, const char *indent, const char *name, const p
         amount x = amount_of(&p[k], group, messages);
         all.sent += x.sent, all.far += x.far;
     }
-    fprintf(out, "%s%-*s %16" PRId64 "   of these %" PRId64 " between nodes\n", indent, 20 - (int)strlen(indent), name, all.sent, all.far);
+    char text[HUMAN], beside[64];
+    snprintf(beside, sizeof beside, "of these %" PRId64 " between nodes", all.far);
+    fprintf(out, "%s%-*s %16" PRId64 "   ", indent, 20 - (int)strlen(indent), name, all.sent);
+    if (messages) fprintf(out, "%s\n", beside);
+    else fprintf(out, "%-36s %10s\n", beside, human(text, (double)all.sent));
 }
 
 // Of a model that ranks share: what goes on which connections, too.
@@ -181,7 +237,7 @@ static void print_traffic(FILE *out, const plan_rank *p, const grid *shape, bool
         least = n < least ? n : least, most = n > most ? n : most;
     }
     fprintf(out, "%s\n", messages ? "messages of a step, to other ranks" : "traffic of a step, bytes");
-    print_row(out, "sent by a rank", least, most);
+    print_row(out, "sent by a rank", least, most, !messages);
     print_group(out, "  ", "by all", p, world, PLAN_GROUPS, messages);
     for (int g = 0; g < PLAN_GROUPS && grid_is_divided(shape); g++)
         if (has[g]) print_group(out, "    ", name[g], p, world, g, messages);
@@ -284,6 +340,90 @@ static err_t print_pipeline(FILE *out, const config *c, const grid *g, const pla
     return draw ? draw_schedule(out, &l) : ERR_OK;
 }
 
+// --- the whole ---------------------------------------------------------------------------------------------------------------------
+
+// How large the model is, and what a step reads.
+static err_t print_model(FILE *out, const config *c) {
+    int64_t samples = c->batch.global, lanes = c->batch.lanes, micro = c->batch.micro;
+    model *net;
+    char each[48] = "";
+    TRY(model_types[c->model.type]->open(&net, &c->model.of));
+    int64_t n = model_elements(net), units = net->units > 1 ? net->units : 1;
+    bool many = n >= 999995000;
+    fprintf(out, "model   %s, %.2f %s parameters (%" PRId64 ")\n", net->type->name, (double)n / (many ? 1e9 : 1e6), many ? "B" : "M", n);
+    if (units > 1) snprintf(each, sizeof each, " x %" PRId64 " %ss", units, net->unit);
+    fprintf(out, "batch   %" PRId64 " samples = %" PRId64 " lanes x %" PRId64 " micro-batches of %" PRId64 "%s\n", samples, lanes,
+            samples / lanes / micro, micro, each);
+    fprintf(out, "data    %" PRId64 " %ss a step, %.0f in %" PRId64 " steps\n", samples * units, net->unit,
+            (double)(samples * units) * (double)c->run.steps, c->run.steps);
+    net->type->close(net);
+    return ERR_OK;
+}
+
+// Ranks of one node, or GPUs, against what this machine has.
+static void print_fit(FILE *out, const char *whose, double needs, double has) {
+    char a[HUMAN], b[HUMAN];
+    if (has < 0) fprintf(out, "machine %s: needs %s; what this machine has is not known\n", whose, human(a, needs));
+    else
+        fprintf(out, "machine %s: needs %s, has %s%s: %s\n", whose, human(a, needs), human(b, has), strstr(whose, "GPU") ? "" : " available here",
+                needs <= has ? "fits" : "does not fit");
+}
+
+// The node whose ranks need most, beside this machine: the other nodes are out of sight.
+static void print_machine(FILE *out, const cluster *who, const plan_rank *p) {
+    double most = 0, gpu = 0;
+    int at = 0, rank = 0;
+    char whose[64];
+    for (int n = 0; n < who->nodes; n++) {
+        double host = 0;
+        for (int i = 0; i < who->ranks[n]; i++, rank++) {
+            host += (double)(p[rank].on_gpu ? p[rank].host : plan_bytes(&p[rank]));
+            if (p[rank].on_gpu) gpu = fmax(gpu, (double)(plan_bytes(&p[rank]) - p[rank].host));
+        }
+        if (host > most) most = host, at = n;
+    }
+    int ranks = who->ranks[at];
+    if (who->nodes == 1) snprintf(whose, sizeof whose, "%d rank%s", ranks, ranks == 1 ? "" : "s");
+    else snprintf(whose, sizeof whose, "%d rank%s of node %d", ranks, ranks == 1 ? "" : "s", at);
+    print_fit(out, whose, most, (double)memory_available(""));
+    if (gpu > 0) print_fit(out, "a rank on its GPU", gpu, (double)p[0].gpu_total);
+}
+
+// All ranks, over the places.
+static err_t plan_ranks(const config *c, int world, const comm_place *place, plan_rank *p) {
+    for (int k = 0; k < world; k++) TRY(plan_one(c, k, world, place, &p[k]));
+    return ERR_OK;
+}
+
+// The same layout at each ZeRO stage. Stages that it can't have are left out.
+static err_t print_zero(FILE *out, const config *c, const grid *g, const comm_place *place, const plan_rank *here) {
+    enum { STAGES = 4 };
+    int world = grid_world(g), lowest = grid_context(g) > 1 ? 2 : 0, best = lowest;  // with context each lane is sent as it ends
+    size_t most[STAGES];
+    int64_t sent[STAGES] = {0};
+    char a[HUMAN], b[HUMAN];
+    plan_rank *p = calloc((size_t)world, sizeof *p);
+    config *other = malloc(sizeof *other);
+    err_t rc = p && other ? ERR_OK : err_set(ERR_INTERNAL, "no memory for a plan of %d ranks", world);
+    for (int z = lowest; z < STAGES && rc == ERR_OK; z++) {
+        const plan_rank *of = z == c->parallel.zero ? here : p;
+        *other = *c;
+        other->parallel.zero = z;
+        if (of == p) rc = plan_ranks(other, world, place, p);
+        if (rc != ERR_OK) break;
+        most[z] = memory_of(of, world).most;
+        for (int k = 0; k < world; k++) sent[z] += amount_of(&of[k], PLAN_GROUPS, false).sent;
+        if (most[z] < most[best]) best = z;
+    }
+    free(p), free(other);
+    TRY(rc);
+    fprintf(out, "zero    memory of a rank at each ZeRO stage; all ranks send in a step\n");
+    for (int z = lowest; z < STAGES; z++)
+        fprintf(out, "  %d %16zu %10s %10s%s%s\n", z, most[z], human(a, (double)most[z]), human(b, (double)sent[z]),
+                z == best ? "   takes least" : "", z == c->parallel.zero ? "   this run" : "");
+    return ERR_OK;
+}
+
 static err_t plan_all(const config *c, const cluster *who, plan_rank *p, comm_place *place, bool draw, FILE *out) {
     static const char *const again[] = {
         [RECOMPUTE_NONE] = "", [RECOMPUTE_SELECTIVE] = ", recompute selective", [RECOMPUTE_BLOCK] = ", recompute block"};
@@ -293,16 +433,20 @@ static err_t plan_all(const config *c, const cluster *who, plan_rank *p, comm_pl
             place[world] = (comm_place){.node = n, .local = i, .rank = world};
             snprintf(place[world].host, sizeof place[world].host, "%s", who->host[n]);
         }
-    for (int k = 0; k < world; k++) TRY(plan_one(c, k, world, place, &p[k]));
+    TRY(plan_ranks(c, world, place, p));
     grid shape = config_grid(c, world);
+    TRY(print_model(out, c));
     print_layout(out, &shape);
     fprintf(out, "ranks   %d on %d node%s, zero %" PRId64 "%s%s, order %s\n", world, who->nodes, who->nodes == 1 ? "" : "s",
             world > 1 ? c->parallel.zero : 0, c->parallel.offload ? " offload" : "", again[c->parallel.recompute],
             c->reduce.order == ORDER_FIXED ? "fixed" : "any");
     print_lanes(out, p, &shape, c->batch.lanes);
     if (shape.pipeline > 1) TRY(print_pipeline(out, c, &shape, p, draw));
-    print_memory(out, p, world);
+    print_memory(out, c, p, world);
+    print_machine(out, who, p);
+    if (grid_group_size(&shape, GROUP_DATA) > 1) TRY(print_zero(out, c, &shape, place, p));
     if (world > 1) print_traffic(out, p, &shape, false), print_traffic(out, p, &shape, true);
+    fprintf(out, "time    is not planned: `lockstep bench` measures a step of this run\n");
     return ERR_OK;
 }
 

@@ -1,6 +1,6 @@
 // trainer/plan.h: the memory and traffic of a run, before it runs: `lockstep plan`. Nothing is estimated: the run's own
 // arenas are declared but not allocated, and its own messages are counted but not sent. A test compares the figures
-// with a real run's, to the byte.
+// with a real run's, to the byte. The time of a step is not planned: that needs a measurement (`lockstep bench`).
 #ifndef TRAINER_PLAN_H
 #define TRAINER_PLAN_H
 
@@ -21,7 +21,11 @@ typedef struct plan_rank {
     size_t gradients, counters, scratch;  // slabs or slots; counters of sharded sums; of the reduction
     size_t gather;                        // stage 3: weights on their way
     size_t activations, staging, ring, rest;
-    size_t tied;             // copy and gradient of a tensor that another stage has too
+    size_t tied;  // copy and gradient of a tensor that another stage has too
+    bool whole;   // gradients: of all parameters here, although the ZeRO stage keeps only a share of their sum
+    bool on_gpu;  // then these are in host memory, and the GPU has the rest:
+    size_t host;
+    int64_t gpu_total;       // bytes that this machine's GPU has, -1: not known
     int64_t sent, sent_far;  // bytes of payload that a step sends; of these, to other nodes
     // Of these, and of messages: to those that have the same stages, gradients and weights; to the stages before and after, and of a tied tensor between the first and
     // the last one; to all, what decides the step.

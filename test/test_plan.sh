@@ -1,0 +1,89 @@
+#!/bin/sh
+# test/test_plan.sh: what `lockstep plan` prints, from the outside: the size of the model and of a step, whether a run fits this machine, and which ZeRO stage takes
+# least memory. That its figures are those of runs is shown by test/test_pipe_plan.c and others.
+. test/support/lib.sh
+printf '[model]\nlayers = 6\nheads = 4\nembed = 64\ncontext = 32\n[batch]\nglobal = 16\nmicro = 1\nlanes = 4\n[run]\nsteps = 50\n[reduce]\nbucket_mb = 0.02\n' >base.ini
+
+# planned SETTING...: the plan of base.ini with these.
+planned() {
+    settings plan "$@"
+    expect 0 "$bin" plan base.ini plan.ini
+}
+
+# most: the row "all" of the last plan.
+most() { awk '$1 == "all" { print $2; exit }' "$out"; }
+
+# stages: the rows of ZeRO stages of the last plan.
+stages() { awk '/^zero / { on = 1; next } /^[^ ]/ { on = 0 } on' "$out"; }
+
+says_how_large() {
+    planned
+    says "model   gpt, 0.32 M parameters (318464)" "batch   16 samples = 4 lanes x 4 micro-batches of 1 x 32 tokens" "data    512 tokens a step, 25600 in 50 steps"
+    says "time    is not planned: \`lockstep bench\` measures"
+    [ -z "$(stages)" ] || fail "one rank has everything at any stage"
+    # bytes as people read them are the bytes before them
+    awk '/^memory/ { on = 1; next } /^  beside/ { exit }
+         on { n = $NF == "kB" ? 1e3 : $NF == "MB" ? 1e6 : 0; x = substr($0, 21) + 0; if (!n || sprintf("%.1f", x / n) != $(NF - 1)) exit 1; rows++ }
+         END { if (rows < 5) exit 1 }' "$out" || fail "expected each row to end with its bytes in kB or MB"
+}
+
+# What a node's ranks need together, beside what there is here.
+fits_or_not() {
+    planned device.ranks=4
+    grep -qE '^machine 4 ranks: needs [0-9.]+ MB, has [0-9.]+ [MGT]B available here: fits$' "$out" || fail "expected that it fits"
+    planned model.layers=4 model.heads=128 model.embed=65536 device.ranks=4
+    grep -qE '^machine 4 ranks: needs [0-9.]+ TB, has [0-9.]+ [MGT]B available here: does not fit$' "$out" || fail "expected that it does not fit"
+    grep -qE "^model   gpt, [0-9]{3}\.[0-9]{2} B parameters \([0-9]{12}\)$" "$out" || fail "expected its size in billions"
+    planned 'cluster.nodes=10.0.0.1:1, 10.0.0.2:3' cluster.secret_file=none
+    says "machine 3 ranks of node 1: needs "
+    awk '$1 == "all" && !most { most = $2; least = $NF == "MB" && $8 ~ /^[0-9]+$/ ? $8 : most }
+         $1 == "machine" { exit !($8 >= 3 * least / 1e6 - 0.1 && $8 <= 3 * most / 1e6 + 0.1) }' "$out" || fail "expected three times what a rank has"
+}
+
+# Each row is the plan of that stage, and the least of them is marked.
+cheapest_stage() {
+    for more in "" "batch.lanes=16" "parallel.pipeline=2" "parallel.tensor=2 parallel.slices=2" \
+        "parallel.context=2 parallel.slices=2 parallel.token_slices=2"; do
+        case $more in *context*) first=2 ;; *) first=0 ;; esac
+        planned device.ranks=4 $more parallel.zero=$first
+        stages >rows
+        [ "$(wc -l <rows)" -eq $((4 - first)) ] || fail "${more:-plain}: expected stages $first to 3"
+        [ "$(grep -c 'this run$' rows)" -eq 1 ] || fail "${more:-plain}: expected one row to be this run"
+        for z in 0 1 2 3; do
+            [ $z -ge $first ] || continue
+            planned device.ranks=4 $more parallel.zero=$z
+            bytes=$(awk -v z=$z '$1 == z { print $2 }' rows)
+            [ "$bytes" = "$(most)" ] || fail "${more:-plain}: stage $z has $bytes bytes in the table, its own plan says $(most)"
+            sent=$(awk -v z=$z '$1 == z { print $5, $6 }' rows)
+            awk -v want="$sent" '/^traffic/ { on = 1 } on && $1 == "by" { exit $(NF - 1) " " $NF != want }' "$out" || fail "${more:-plain}: stage $z doesn't send $sent"
+        done
+        least=$(sort -k2n -s rows | head -n 1 | cut -c 3)
+        grep -q "^  $least .*takes least" rows && [ "$(grep -c 'takes least' rows)" -eq 1 ] || fail "${more:-plain}: stage $least takes least"
+    done
+}
+
+# Stages 2 and 3 can send a bucket of gradients as soon as it is there, if a lane has one micro-batch. Else the plan says why they are whole, and what would help does.
+whole_gradients() {
+    planned device.ranks=4 parallel.zero=2
+    says "gradients are whole: a lane adds up its 4 micro-batches before it is sent; a new run with lanes = 16 has one in each"
+    whole=$(awk '$1 == "gradients" { print $2; exit }' "$out")
+    planned device.ranks=4 parallel.zero=2 batch.lanes=16
+    ! grep -q "are whole" "$out" || fail "they need not be"
+    part=$(awk '$1 == "gradients" { print $2; exit }' "$out")
+    [ $((2 * part)) -lt "$whole" ] || fail "with 16 lanes gradients take $part bytes, with 4 $whole"
+    planned device.ranks=4 parallel.zero=1
+    ! grep -q "are whole" "$out" || fail "stage 1 keeps them whole in any case"
+    planned device.ranks=4 parallel.zero=2 parallel.pipeline=2 batch.lanes=16
+    says "gradients are whole: in a pipeline"
+    planned device.ranks=2 parallel.zero=3 parallel.slices=4 parallel.token_slices=4 batch.lanes=16
+    says "gradients are whole: a rank that has several token slices"
+    planned device.ranks=4 parallel.zero=2 batch.global=2048
+    says "a lane adds up its 512 micro-batches before it is sent"
+    ! grep -q "new run with lanes = 2048" "$out" || fail "there can't be so many lanes"
+}
+
+try says_how_large
+try fits_or_not
+try cheapest_stage
+try whole_gradients
+finish
