@@ -88,6 +88,11 @@ typedef struct growing {
 } growing;
 
 // What lies before the last `context` tokens is never read.
+err_t predict_can(const model *m) {
+    if (m->vocab) return ERR_OK;
+    return err_set(ERR_CONFIG, "a model of type %s has nothing to sample: it does not continue texts", m->type->name);
+}
+
 err_t predict_check(const model *m, const char *prompt, const int32_t *ids, int64_t count) {
     static const char hint[] = "choose another [sample] prompt, or [sample] tokens = 0 for no samples";
     if (!ids && !prompt[0]) prompt = "\n";
@@ -170,7 +175,7 @@ static void take_token(prediction *x, const predict_ask *ask) {
 
 err_t predict(const model *m, const predict_options *o, const predict_text *text, int count, const predict_with *w) {
     prediction x = {.m = m, .o = o, .text = text, .texts = o->tokens > 0 ? count : 0, .w = w};
-    if (!m->vocab) return err_set(ERR_CONFIG, "a model of type %s has nothing to sample: it does not continue texts", m->type->name);
+    TRY(predict_can(m));
     x.at = calloc((size_t)w->places, sizeof *x.at);
     x.ask = calloc((size_t)w->places, sizeof *x.ask);
     err_t rc = x.at && x.ask ? ERR_OK : err_set(ERR_INTERNAL, "no memory for %d texts", w->places);

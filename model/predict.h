@@ -47,6 +47,9 @@ typedef struct predict_with {
 // the call and on the options, not on the other prompts. ERR_CONFIG: the model predicts nothing, or a prompt is not in its vocabulary.
 err_t predict(const model *m, const predict_options *o, const predict_text *text, int count, const predict_with *w);
 
+// ERR_CONFIG: the model does not continue texts.
+err_t predict_can(const model *m);
+
 // Whether predict() would take this prompt, or, if ids is not NULL, these tokens. ERR_CONFIG: it would not; the model has a vocabulary.
 err_t predict_check(const model *m, const char *prompt, const int32_t *ids, int64_t count);
 

@@ -51,6 +51,22 @@ read_elsewhere() {
     grep -q '"n_ctx": 64,' elsewhere/config.json || fail "config.json has no n_ctx: $(cat elsewhere/config.json)"
 }
 
+# With which dropout weights were trained is said, and not taken over without a word.
+says_dropout() {
+    cp -r "$families/gpt2" dropped
+    sed -i 's/"resid_pdrop": 0.0/"resid_pdrop": 0.1/; s/"attn_pdrop": 0.0/"attn_pdrop": 0.1/' dropped/config.json
+    expect 0 "$bin" inspect dropped
+    says "dropout = 0" "; config.json: resid_pdrop = 0.1, attn_pdrop = 0.1. Dropout is a choice of each training run" "with dropout = 0.1"
+    cp "$out" dropped.ini
+    expect 0 "$bin" config dropped.ini
+    cp -r "$families/mistral" dropped-too
+    sed -i 's/"attention_dropout": 0.0/"attention_dropout": 0.05/' dropped-too/config.json
+    expect 0 "$bin" inspect dropped-too
+    says "; config.json: attention_dropout = 0.05. A llama here has no dropout"
+    expect 0 "$bin" inspect "$families/gpt2"
+    ! grep -q pdrop "$out" || fail "there is no dropout to speak of"
+}
+
 # A tokenizer goes along whatever its form: one file, GPT-2's two files, by either pair of names, or a token for each byte. The copy has the same ids.
 with_tokenizer() {
     run words
@@ -254,6 +270,7 @@ index_is_checked() {
 
 try there_and_back
 try read_elsewhere
+try says_dropout
 try with_tokenizer
 try read_by_ranks
 try killed

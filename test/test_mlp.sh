@@ -145,9 +145,10 @@ evaluates() {
 }
 
 has_nothing_to_sample() {
-    expect 78 "$bin" sample base.ini ref.ini
+    expect 78 "$bin" sample base.ini ref.ini --prompt "It is "
     one_line
     says "type mlp" "nothing to sample"
+    ! grep -q "It is" "$out" || fail "it printed the prompt of a text that can't be continued"
     settings sampled sample.tokens=10 sample.every=5
     expect 0 train sampled
     ! grep -q 'sample at' "$out" || fail "it printed a sample"

@@ -5,6 +5,7 @@
 #include "trainer/train.h"
 
 #include <inttypes.h>
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,6 +32,22 @@ static void print_files(const weights *w, FILE *out) {
     fprintf(out, "\n");
 }
 
+// Files of others say with which dropout their weights were trained. A new run begins without: that is said, and how to have it.
+static void print_dropout(const model_type *type, const json_t *config, FILE *out) {
+    static const char *const names[] = {"resid_pdrop", "embd_pdrop", "attn_pdrop", "attention_dropout"};
+    double most = 0;
+    bool has = false;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        double p = json_number_value(json_object_get(config, names[i]));
+        if (!(p > 0)) continue;
+        fprintf(out, "%s %s = %g", most > 0 ? "," : "; config.json:", names[i], p);
+        most = p > most ? p : most;
+    }
+    for (int i = 0; i < type->keys; i++) has |= strcmp(type->key[i].key, "dropout") == 0;
+    if (most > 0 && has) fprintf(out, ". Dropout is a choice of each training run, so it is 0 above; with dropout = %g it is as there\n", most);
+    else if (most > 0) fprintf(out, ". A %s here has no dropout\n", type->name);
+}
+
 static err_t print_section(const weights *w, FILE *out) {
     const model_type *type;
     void *options;
@@ -41,6 +58,7 @@ static err_t print_section(const weights *w, FILE *out) {
         setting_value(&type->key[i], options, value);
         if (strcmp(type->key[i].key, "head_chunks") != 0) fprintf(out, "%s = %s\n", type->key[i].key, value);  // the run's own business
     }
+    print_dropout(type, w->config, out);
     fprintf(out, "init_from = %s\n", w->path);
     free(options);
     return ERR_OK;

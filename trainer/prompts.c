@@ -1,6 +1,7 @@
 // trainer/prompts.c: the verb `sample`: continues a prompt of the command line, as it is read, or the prompts of a file, as lines of JSON.
 #include "base/clock.h"
 #include "data/text/document.h"
+#include "model/predict.h"
 #include "trainer/log/utf8.h"
 #include "trainer/train.h"
 
@@ -147,6 +148,7 @@ static void prompts_close(prompt_list *l) {
 
 static err_t sample_session(session *x, const char *ckpt, const char *prompt, prompt_list *l) {
     bool initial;
+    TRY(predict_can(x->net));  // before anything is written or read
     if (!l->count) TRY(session_check_prompt(x, prompt));
     for (int i = 0; i < l->count; i++)
         if (session_check_prompt(x, l->at[i].prompt) != ERR_OK) return err_prefix("prompt %d of the file", i + 1);
