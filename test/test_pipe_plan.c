@@ -6,6 +6,7 @@
 #include "trainer/step/timeline.h"
 
 #include <inttypes.h>
+#include <math.h>
 
 static const char gpt[] = "[model]\nlayers = 5\nheads = 3\nembed = 36\ncontext = 16\nvocab = 131\n"
                           "[batch]\nglobal = 16\nmicro = 2\nlanes = 8\n[device]\nthreads = 1\n[reduce]\nbucket_mb = 0.02\n[cluster]\ntimeout = 20\n";
@@ -227,6 +228,86 @@ static void halves_wait_less(void **state) {
     drop_dir(dir);
 }
 
+// The flops of a block by the passes that run it: forward once, its two gradients, and forward again where it is recomputed. The last block, which has
+// the loss, does all of it backward.
+static double passes(const model *net, int b, recomputation again) {
+    const block *k = &net->block[b];
+    return k->flops / 3 * (again == RECOMPUTE_BLOCK && k->recomputes && b + 1 < net->blocks ? 4 : 3);
+}
+
+// A rank is busy for as long as its blocks' passes take, whatever the schedule: what is recomputed is work, not waiting.
+static void ranks_are_busy_with_their_passes(void **state) {
+    (void)state;
+    static const char *const models[] = {gpt, llama, mlp};
+    enum { RANKS = 3, MICROS = 4 };
+    char *dir = rank_dir();
+    for (int i = 0; i < 3; i++)
+        for (int again = RECOMPUTE_NONE; again <= RECOMPUTE_BLOCK; again++)
+            for (int kind = PIPELINE_GPIPE; kind <= PIPELINE_ZB_H1; kind++) {
+                pipeline_layout l = {.kind = (pipeline_kind)kind, .ranks = RANKS, .micros = MICROS, .chunks = 1};
+                config c;
+                model *net;
+                timeline t;
+                int cut[RANKS + 1];
+                if (kind == PIPELINE_INTERLEAVED) continue;  // two chunks a rank, or it is 1f1b
+                rank_config(&c, dir, models[i], "");
+                OK(model_types[c.model.type]->open(&net, &c.model.of));
+                stages_balance(net, RANKS, cut);
+                OK(plan_timeline(&l, net, cut, (recomputation)again, &t));
+                for (int r = 0; r < RANKS; r++) {
+                    double work = 0, first = 0, busy = (1 - t.rank[r].idle) * t.makespan, forward = 0;
+                    for (int b = cut[r]; b < cut[r + 1]; b++) {
+                        work += MICROS * passes(net, b, (recomputation)again);
+                        first += b + 1 < net->blocks ? MICROS * net->block[b].flops / 3 : 0;
+                    }
+                    for (int k = 0; k < t.rank[r].bars; k++)
+                        if (t.rank[r].bar[k].kind == UNIT_FORWARD) forward += t.rank[r].bar[k].end - t.rank[r].bar[k].start;
+                    if (!(fabs(busy - work) <= 1e-6 * work && fabs(forward - first) <= 1e-6 * work))
+                        fail_msg("model %d, recompute %d, %s: rank %d is busy for %g, of these %g forward, expected %g and %g", i, again,
+                                 pipeline_name(l.kind), r, busy, forward, work, first);
+                }
+                net->type->close(net);
+                timeline_free(&t);
+            }
+    drop_dir(dir);
+}
+
+// Buckets that are filled at once, by the list of actions.
+static int filled_at_once(const action_list *a) {
+    int now = 0, most = 0;
+    for (int i = 0; i < a->count; i++) {
+        now += (a->at[i].kind == ACTION_TAKE) - (a->at[i].kind == ACTION_REDUCE);
+        most = now > most ? now : most;
+    }
+    return most;
+}
+
+// ZeRO 2 and 3: one more slot than buckets are filled at once, so that one may be on its way while the next block runs; never more slots than buckets.
+static void one_bucket_is_on_its_way(void **state) {
+    (void)state;
+    static const char *const sizes[] = {"0.001", "0.004", "0.01", "0.03", "1"};
+    static const comm_place place[2] = {{.rank = 0}, {.local = 1, .rank = 1}};
+    char *dir = rank_dir(), more[128];
+    int several = 0, all = 0;
+    for (int i = 0; i < 5; i++)
+        for (int zero = 2; zero <= 3; zero++) {
+            config c;
+            session x = {0};
+            comm *ranks;
+            snprintf(more, sizeof more, "[batch]\nmicro = 2\nlanes = 8\n[parallel]\nzero = %d\n[reduce]\nbucket_mb = %s\n", zero, sizes[i]);
+            rank_config(&c, dir, gpt, more);
+            OK(comm_imaginary_open(&ranks, 0, 2, place));
+            OK(session_plan(&x, &c, ranks));
+            int filled = filled_at_once(&x.runner.actions), buckets = x.state.zero.buckets, want = filled + 1 < buckets ? filled + 1 : buckets;
+            if (x.state.slots != want)
+                fail_msg("bucket_mb = %s: %d slots, %d filled at once of %d buckets", sizes[i], x.state.slots, filled, buckets);
+            several += filled > 1, all += want == buckets;
+            session_close(&x);
+        }
+    assert_true(several > 0 && all > 0 && all < 10);
+    drop_dir(dir);
+}
+
 // --- tests ---------------------------------------------------------------------------------------------------------------------
 
 static void plan_says_what_runs_hold_and_send(void **state) {
@@ -245,6 +326,7 @@ static void plan_says_what_runs_hold_and_send(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(plan_says_what_runs_hold_and_send), cmocka_unit_test(halves_wait_less)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(plan_says_what_runs_hold_and_send), cmocka_unit_test(halves_wait_less),
+                                       cmocka_unit_test(ranks_are_busy_with_their_passes), cmocka_unit_test(one_bucket_is_on_its_way)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
