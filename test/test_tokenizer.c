@@ -377,6 +377,95 @@ static void test_cuts(void **state) {
     assert_true(cuts > 3000);
 }
 
+// The texts of a tokenizer's added tokens. The caller drops *json.
+static int added_tokens(const char *path, json_t **json, const char *texts[16]) {
+    json_error_t why;
+    int n = 0;
+    assert_non_null(*json = json_load_file(path, 0, &why));
+    const json_t *list = json_object_get(*json, "added_tokens");
+    for (; n < (int)json_array_size(list) && n < 16; n++) texts[n] = json_string_value(json_object_get(json_array_get(list, (size_t)n), "content"));
+    return n;
+}
+
+// Added tokens and parts of them, side by side, with and without words and spaces between them.
+static int64_t make_added(uint8_t *out, int64_t room, uint32_t seed, const char *const *texts, int count) {
+    static const char *const between[] = {"", "", " ", "the", " of", "x", "\n", "é"};
+    int64_t n = 0;
+    for (uint32_t i = 0; n + 64 < room; i++) {
+        uint32_t word[4];
+        philox4x32(word, seed, i, SITE_FAULT, 1, 0);
+        const char *text = texts[word[0] % (uint32_t)count];
+        size_t length = strlen(text), first = word[1] % 3 ? 0 : word[2] % length,
+               kept = word[1] % 5 ? length - first : word[3] % (length - first + 1);
+        memcpy(out + n, text + first, kept);
+        n += (int64_t)kept;
+        n += sprintf((char *)out + n, "%s", between[word[2] >> 8 & 7]);
+    }
+    return n;
+}
+
+// Each place where a beginning of the text may be cut, whatever its length: the ids of both sides are those of the whole.
+static int check_each_cut(const pair *p, const uint8_t *text, int64_t n, int how) {
+    static int32_t whole[MOST], parts[MOST];
+    int64_t count, first, second, before = 0;
+    const int32_t *ids;
+    int cuts = 0;
+    assert_ok(encoder_encode(p->e, text, n, how, &ids, &count));
+    memcpy(whole, ids, (size_t)count * sizeof *ids);
+    for (int64_t window = 1; window <= n; window++) {
+        int64_t cut = tokenizer_cut(p->t, text, window, how);
+        if (cut == before) continue;
+        assert_ok(encoder_encode(p->e, text, cut, how, &ids, &first));
+        memcpy(parts, ids, (size_t)first * sizeof *ids);
+        assert_ok(encoder_encode(p->e, text + cut, n - cut, how, &ids, &second));
+        memcpy(parts + first, ids, (size_t)second * sizeof *ids);
+        if (first + second != count || memcmp(parts, whole, (size_t)count * sizeof *ids) != 0)
+            fail_msg("how %d: \"%.*s\" cut before \"%.*s\" has other ids", how, (int)cut, (const char *)text, (int)(n - cut),
+                     (const char *)text + cut);
+        before = cut, cuts++;
+    }
+    return cuts;
+}
+
+static void cuts_at_added_tokens(const char *path) {
+    static uint8_t text[300];
+    for (int how = ENCODE_TEXT; how <= ENCODE_SPECIAL; how++) {
+        pair p = open_pair(path);
+        const char *texts[16];
+        json_t *json;
+        int count = added_tokens(path, &json, texts), cuts = 0;
+        for (uint32_t seed = 0; seed < 40; seed++) cuts += check_each_cut(&p, text, make_added(text, sizeof text, seed, texts, count), how);
+        if (cuts < 20) fail_msg("%s, how %d: %d cuts", path, how, cuts);
+        json_decref(json);
+        close_pair(&p);
+    }
+}
+
+// The same tokenizer with letters for the signs in its added tokens: where a word may end, one of them may.
+static void write_with_letters(place *p, const char *from, const char *to) {
+    json_error_t why;
+    json_t *all = json_load_file(from, 0, &why), *list = json_object_get(all, "added_tokens");
+    assert_non_null(all);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        char text[64];
+        json_t *token = json_array_get(list, i);
+        snprintf(text, sizeof text, "%s", json_string_value(json_object_get(token, "content")));
+        for (char *c = text; *c; c++)
+            if (strchr("<|>", *c)) *c = 'Q';
+        json_object_set_new(token, "content", json_string(text));
+    }
+    assert_int_equal(json_dump_file(all, at(p, to), 0), 0);
+    json_decref(all);
+}
+
+static void test_cuts_at_added_tokens(void **state) {
+    static const char *const all[] = {GOLDEN "gpt2.json", GOLDEN "llama3.json", GOLDEN "qwen2.json", GOLDEN "smollm.json", GOLDEN "added.json"};
+    place *p = *state;
+    for (int k = 0; k < 5; k++) cuts_at_added_tokens(all[k]);
+    write_with_letters(p, GOLDEN "added.json", "letters.json");
+    cuts_at_added_tokens(at(p, "letters.json"));
+}
+
 // More than a buffer's worth through the streams, and back.
 static void test_stream(void **state) {
     place *p = *state;
@@ -642,6 +731,7 @@ int main(void) {
         cmocka_unit_test(test_long),
         cmocka_unit_test(test_lengths),
         cmocka_unit_test(test_cuts),
+        cmocka_unit_test_setup_teardown(test_cuts_at_added_tokens, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(test_stream, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(test_bad_ids, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(test_training, place_enter, place_leave),
