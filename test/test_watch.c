@@ -8,8 +8,23 @@
 #include "trainer/watch/sampler.h"
 #include "trainer/watch/status_json.h"
 
+#include <fcntl.h>
 #include <math.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
+
+// --- a disk ----------------------------------------------------------------------------------------------------------------
+
+// The disk that the sampler finds: made up where it has blocks, else that of this machine.
+static struct statvfs disk;
+static bool disk_is_gone;
+
+int statvfs(const char *path, struct statvfs *out) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC), rc = fd < 0 || disk_is_gone ? -1 : disk.f_blocks ? 0 : fstatvfs(fd, out);
+    if (rc == 0 && disk.f_blocks) *out = disk;
+    if (fd >= 0) close(fd);
+    return rc;
+}
 
 // --- a machine -------------------------------------------------------------------------------------------------------------
 
@@ -210,6 +225,171 @@ static void processors_over_rapl(void **state) {
     node_close(&n);
 }
 
+// What each field is of: two ranks, of which no number is the same.
+static void each_rank_of_the_board(void **state) {
+    (void)state;
+    node n;
+    node_open(&n, 2);
+    node_watch(&n);
+    double now = clock_now();
+    atomic_store(&n.b->ready, 1);
+    watch_state *s = sampler_look(n.x, now, 1);
+    assert_true(!s->ready && !s->has_news && !s->stopping && !s->ended && s->end == RUN_GOES_ON);
+    board_news news = {.step = 3};
+    board_publish(n.b, &news);
+    atomic_store(&n.b->ready, 2);
+    for (int i = 0; i < 2; i++) {
+        board_rank *r = &n.b->rank[i];
+        board_enter(r, PHASE_STEPPING, 1);
+        board_enter(r, i ? PHASE_EVALUATING : PHASE_STEPPING, 5 + i);
+        board_waiting(r, i ? WAIT_RANKS : WAIT_DEVICE, i ? "reduce" : "backward", 10 + i, 20 + i);
+        for (int p = 0; p < BOARD_PHASES; p++) atomic_store(&r->in_phase_ns[p], (int64_t)(1 + p + 10 * i) * 1000000000);
+        atomic_store(&r->phase_ns, (int64_t)(1e9 * (now - 100 - i)));
+        atomic_store(&r->since_ns, (int64_t)(1e9 * (now - 50 - i)));
+        atomic_store(&r->device_bytes, 30 + i);
+        atomic_store(&r->read_bytes, 40 + i), atomic_store(&r->read_retries, 50 + i);
+        atomic_store(&r->read_p50_ns, 60000000 + i), atomic_store(&r->read_p99_ns, 70000000 + i);
+    }
+    board_beside(&n.b->rank[1], "gather", 9);
+    atomic_store(&n.b->rank[1].beside_ns, (int64_t)(1e9 * (now - 7)));
+    for (int look = 0; look < 2; look++) {  // the second finds the same
+        s = sampler_look(n.x, now, 2);
+        assert_true(s->ready && s->has_news && s->news.step == 3);
+        for (int i = 0; i < 2; i++) {
+            const watch_rank *r = &s->rank[i];
+            board_phase phase = i ? PHASE_EVALUATING : PHASE_STEPPING;
+            assert_true(r->place.rank == 4 + i && r->place.local == i && r->pid == 100 + i);
+            assert_true(r->phase == phase && r->waits_for == (i ? WAIT_RANKS : WAIT_DEVICE));
+            assert_string_equal(r->what, i ? "reduce" : "backward");
+            assert_true(r->number == 10 + i && r->step == 20 + i);
+            assert_true(fabs(r->what_s - 50 - i) < 1e-3 && fabs(r->phase_s - 100 - i) < 1e-3);
+            for (int p = 0; p < BOARD_PHASES; p++) assert_true(fabs(r->in_phase_s[p] - (1 + p + 10 * i) - (p == (int)phase ? 100 + i : 0)) < 1e-3);
+            assert_true(r->device_planned == 30 + i && r->read_bytes == 40 + i && r->read_retries == 50 + i);
+            assert_true(near(r->read_p50_ms, 60 + 1e-6 * i) && near(r->read_p99_ms, 70 + 1e-6 * i));
+        }
+        assert_true(!s->rank[0].beside && s->rank[0].beside_s == 0);
+        assert_true(s->rank[1].beside && s->rank[1].beside_number == 9 && fabs(s->rank[1].beside_s - 7) < 1e-3);
+    }
+    board_beside(&n.b->rank[1], NULL, -1);
+    atomic_store(&n.b->sequence, 1);  // rank 0 is writing, and does not come to an end: what it wrote before still counts
+    s = sampler_look(n.x, now, 3);
+    assert_true(!s->rank[1].beside && s->rank[1].beside_s == 0 && s->has_news && s->news.step == 3);
+    node_close(&n);
+}
+
+// --- hours -------------------------------------------------------------------------------------------------------------------
+
+typedef struct hours {
+    node n;
+    watch_state *s;
+    double now;
+    int64_t step;
+} hours;
+
+// So many looks, a second apart, each `looks_a_step`-th of which finds one more step; `watts` of the first rank's device.
+static void draw(hours *h, int looks, int looks_a_step, double watts) {
+    char text[96];
+    snprintf(text, sizeof text, watts > 0 ? "power=%.0f" : "power=!999", 1000 * watts);
+    setenv("LOCKSTEP_NVML_41", text, 1);
+    for (int i = 0; i < looks; i++) {
+        if (i % looks_a_step == 0) h->step++;
+        for (int k = 0; k < 2; k++) atomic_store(&h->n.b->rank[k].step, h->step);
+        h->now++;
+        h->s = sampler_look(h->n.x, h->now, h->now);
+    }
+}
+
+// The median is of steps, not of looks: while nothing is finished a device draws what it likes. It is of the last 1024 of them,
+// and of each rank its own.
+static void power_for_hours(void **state) {
+    (void)state;
+    hours h = {.now = 1000};
+    node_open(&h.n, 2);
+    setenv("LOCKSTEP_NVML_42", "power=200000", 1);
+    for (int k = 0; k < 2; k++) {
+        board_name_device(&h.n.b->rank[k], k ? "0000:42:00.0" : "0000:41:00.0");
+        board_enter(&h.n.b->rank[k], PHASE_STEPPING, 1);
+    }
+    node_watch(&h.n);
+    draw(&h, 100, 1, 300);
+    const watch_rank *r = h.s->rank;
+    assert_true(r[0].median_watts == 300 && r[0].low_watts_s == 0);
+    draw(&h, 3600, 3600, 140);  // it hangs for an hour
+    assert_true(r[0].median_watts == 300 && r[0].low_watts_s == 3599);
+    draw(&h, 400, 40, 400);
+    assert_true(r[0].median_watts == 300 && r[0].low_watts_s == 0);
+    draw(&h, 10, 40, 149);  // again, and it counts from its own beginning
+    assert_true(r[0].low_watts_s == 9);
+    draw(&h, 2, 40, 0);  // its sensor fails: nothing is known
+    assert_true(isnan(r[0].sensors.watts) && r[0].low_watts_s == 0 && r[0].median_watts == 300);
+    draw(&h, 2, 40, 151);
+    assert_true(r[0].sensors.watts == 151 && r[0].low_watts_s == 0);
+    atomic_store(&h.n.b->rank[0].phase, PHASE_EVALUATING);
+    draw(&h, 2000, 1, 650);
+    assert_true(r[0].median_watts == 300);
+    atomic_store(&h.n.b->rank[0].phase, PHASE_STEPPING);
+    draw(&h, 513, 1, 500);
+    assert_true(r[0].median_watts == 500);
+    draw(&h, 1024, 1, 600);
+    draw(&h, 511, 1, 100);
+    assert_true(r[0].median_watts == 600 && r[0].low_watts_s == 510);
+    draw(&h, 2, 1, 100);  // now most of the last 1024
+    assert_true(r[0].median_watts == 100 && r[0].low_watts_s == 0);
+    assert_true(r[1].median_watts == 200 && r[1].sensors.watts == 200 && r[1].low_watts_s == 0);
+    node_close(&h.n);
+    unsetenv("LOCKSTEP_NVML_41"), unsetenv("LOCKSTEP_NVML_42");
+}
+
+// Looks for so long, while the disk changes by so many blocks a second.
+static void write_for(hours *h, int seconds, int64_t blocks_per_s) {
+    for (int i = 0; i < seconds; i++) {
+        disk.f_bfree += (uint64_t)blocks_per_s, disk.f_bavail += (uint64_t)blocks_per_s;
+        h->now++;
+        h->s = sampler_look(h->n.x, h->now, h->now);
+    }
+}
+
+static void trend_is(const hours *h, double blocks_per_s) {
+    double want = 4096 * blocks_per_s, got = h->s->disk_free_per_s;
+    if (!(fabs(got - want) <= 0.02 * 4096 * 250)) fail_msg("%.0f bytes a second, expected %.0f", got, want);
+}
+
+// The mean of the last hour, also when more than one has passed; root's part of the disk is not ours.
+static void disk_for_hours(void **state) {
+    (void)state;
+    hours h = {.now = 1000};
+    node_open(&h.n, 1);
+    disk = (struct statvfs){.f_bsize = 1 << 20, .f_frsize = 4096, .f_blocks = 1 << 26, .f_bfree = 40000000, .f_bavail = 30000000};
+    node_watch(&h.n);
+    write_for(&h, 1, 0);
+    assert_true(h.s->disk_free == 30000000ll * 4096 && h.s->disk_total == ((1ll << 26) - 10000000) * 4096);
+    assert_true(isnan(h.s->disk_free_per_s));
+    write_for(&h, 9, -100);
+    assert_true(isnan(h.s->disk_free_per_s));  // too short to say anything
+    write_for(&h, 1, -100);
+    assert_true(near(h.s->disk_free_per_s, -409600));
+    write_for(&h, 1789, -100);
+    trend_is(&h, -100);
+    write_for(&h, 1800, -200);
+    trend_is(&h, -150);
+    write_for(&h, 1800, 0);  // the first half hour is forgotten
+    trend_is(&h, -100);
+    write_for(&h, 1800, 50);
+    trend_is(&h, 25);
+    write_for(&h, 3 * 3600, -250);
+    trend_is(&h, -250);
+    write_for(&h, 3600, 0);
+    trend_is(&h, 0);
+    disk_is_gone = true;
+    write_for(&h, 1, 0);
+    assert_true(h.s->disk_free == -1 && h.s->disk_total == -1 && isnan(h.s->disk_free_per_s));
+    disk_is_gone = false;
+    write_for(&h, 1, 0);
+    trend_is(&h, 0);
+    node_close(&h.n);
+    disk = (struct statvfs){0};
+}
+
 // --- what is written ---------------------------------------------------------------------------------------------------------
 
 static watch_state made_state(watch_rank *rank) {
@@ -404,6 +584,7 @@ int main(void) {
         cmocka_unit_test(processes_and_disk),          cmocka_unit_test(what_the_board_says), cmocka_unit_test(gpus_over_the_driver),
         cmocka_unit_test(processors_over_rapl),        cmocka_unit_test(status_to_the_byte),  cmocka_unit_test(status_needs_its_room),
         cmocka_unit_test(status_of_the_longest_texts), cmocka_unit_test(states_have_words),   cmocka_unit_test(lines_of_the_machine),
+        cmocka_unit_test(each_rank_of_the_board),      cmocka_unit_test(power_for_hours),     cmocka_unit_test(disk_for_hours),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
