@@ -75,9 +75,11 @@ static err_t get_too_large(void *ctx, http_page *out) {
     return ERR_OK;
 }
 
-#define FRESH_S 0.2  // of a large page
-static const http_route routes[] = {{"/", get_root, 0.5},   {"/now", get_root, 0},      {"/large", get_large, FRESH_S},
-                                    {"/ill", get_ill, 0.5}, {"/failed", get_failed, 0}, {"/too-large", get_too_large, 0}};
+#define FRESH_S 0.2   // of a large page
+#define BRIEF_S 0.02  // of the same under another name
+static const http_route routes[] = {
+    {"/", get_root, 0.5},   {"/now", get_root, 0},      {"/large", get_large, FRESH_S},  {"/brief", get_large, BRIEF_S},
+    {"/ill", get_ill, 0.5}, {"/failed", get_failed, 0}, {"/too-large", get_too_large, 0}};
 
 static void *serve(void *arg) {
     fixture *f = arg;
@@ -290,13 +292,25 @@ static void needs_the_token(void **state) {
     gives(f, "GET /?token=a-token-of-24-characters HTTP/1.1\r\n" HOST "\r\n", 401, asks);
     gives(f, "GET / HTTP/1.1\r\n" HOST "Authorization: Bearer a-token-of-24-characters\r\n\r\n", 200, "<p>root");
     gives(f, "GET / HTTP/1.1\r\nHost: evil.example\r\nAuthorization: Bearer a-token-of-24-characters\r\n\r\n", 421, "by that name");
+    static const char *const heads[] = {"HEAD / HTTP/1.1\r\n" HOST "\r\n", "HEAD /nowhere HTTP/1.1\r\n" HOST "\r\n",
+                                        "HEAD / HTTP/1.1\r\n" HOST "Authorization: Bearer another-token-of-24-char\r\n\r\n",
+                                        "HEAD / HTTP/1.1\r\n" HOST "Authorization: Bearer a-token-of-24-characters\r\n\r\n"};
+    for (size_t i = 0; i < COUNT(heads); i++) {  // whether there is a page, and how long it is, only who knows the token learns
+        client c = ask(f, heads[i]);
+        bool knows = i == COUNT(heads) - 1;
+        assert_int_equal(status_of(&c), knows ? 200 : 401);
+        assert_true(!strstr(c.text, "Content-Length: 7\r\n") == !knows);
+        assert_string_equal(body_of(&c), "");
+        hang_up(&c);
+    }
     for (int i = 0; i < 2; i++) {
         snprintf(pair, sizeof pair, "me:%s%s", right_token, i ? "x" : "");
         sodium_bin2base64(basic, sizeof basic, (unsigned char *)pair, strlen(pair), sodium_base64_VARIANT_ORIGINAL);
         snprintf(request, sizeof request, "GET / HTTP/1.1\r\n" HOST "Authorization: Basic %s\r\n\r\n", basic);
         gives(f, request, i ? 401 : 200, i ? asks : "<p>root");
     }
-    stop(f);
+    http_counts n = stop(f);
+    assert_true(n.shown == 3 && n.refused == n.accepted - 3 && n.got == 1);  // who does not know it has no page made
 }
 
 static void where_it_may_listen(void **state) {
@@ -315,6 +329,15 @@ static void where_it_may_listen(void **state) {
     assert_error(http_open(&h, &o), ERR_UNAVAILABLE, "192.0.2.1:28080", "does not have that address");
     o.token = "short";
     assert_error(http_open(&h, &o), ERR_CONFIG, "5 characters");
+    char token[HTTP_TOKEN_MOST + 2];
+    for (int n = 0; n <= HTTP_TOKEN_MOST + 1; n++) {
+        memset(token, 'x', sizeof token), token[n] = 0;
+        o.address = "127.0.0.1:0", o.token = token;
+        assert_int_equal(http_check(&o), n >= HTTP_TOKEN_LEAST && n <= HTTP_TOKEN_MOST ? ERR_OK : ERR_CONFIG);
+    }
+    o.token = NULL, o.count = HTTP_ROUTES + 1;
+    assert_error(http_check(&o), ERR_INTERNAL, "at most 8");
+    o.count = COUNT(routes);
     fixture *f = start("0.0.0.0:0", right_token, 10);
     char taken[32];
     snprintf(taken, sizeof taken, "127.0.0.1:%d", f->port);
@@ -347,6 +370,16 @@ static void over_ipv6(void **state) {
 
 // --- those who mean no good --------------------------------------------------------------------------------------------
 
+// Asks for a page whose reply does not fit into the sockets between, and takes only its beginning.
+static client ask_and_stall(const fixture *f, const char *request, int room) {
+    client c = dial(f);
+    struct pollfd p = {.fd = c.fd, .events = POLLIN};
+    setsockopt(c.fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof room);
+    say(&c, request, strlen(request));
+    assert_int_equal(poll(&p, 1, 1000 * LIMIT_S), 1);
+    return c;
+}
+
 // As many descriptors as a test of a thousand connections needs; false: there are none.
 enum { THOUSAND = 1000 };
 static bool more_descriptors(struct rlimit *before) {
@@ -377,21 +410,6 @@ static void slow_loris(void **state) {
     printf("of %d slow ones %d were told 503, %d lost their places\n", THOUSAND, (int)n.busy, (int)n.dropped);
 }
 
-// However busy a connection keeps itself, its time is over when it is over.
-static void deadline_is_absolute(void **state) {
-    (void)state;
-    fixture *f = start("127.0.0.1:0", NULL, 10);
-    client c = dial(f);
-    double began = clock_now();
-    say(&c, "GET / HTTP/1.1\r\nX: ", 19);
-    while (!c.ended && clock_now() - began < 3 * HTTP_HEAD_S) say(&c, "x", 1), hear(&c, 0.05);
-    double took = clock_now() - began;
-    assert_true(c.ended && c.n == 0);
-    if (took < HTTP_HEAD_S - 0.5 || took > 2 * HTTP_HEAD_S) fail_msg("ended after %.1f s", took);
-    hang_up(&c);
-    assert_int_equal(stop(f).dropped, 1);
-}
-
 // A thousand at once: each gets a reply, or 503, and then all is as before.
 static void a_thousand(void **state) {
     static client c[THOUSAND];
@@ -417,19 +435,32 @@ static void a_thousand(void **state) {
            status[1], status[2], (long long)n.got);
 }
 
+// Whoever has sent a whole request gets the place of the one that has owed its own for the longest time.
+static void the_oldest_gives_way(void **state) {
+    (void)state;
+    enum { MORE = 3 };
+    client c[HTTP_SLOTS + MORE];
+    fixture *f = start("127.0.0.1:0", NULL, 10);
+    for (int i = 0; i < HTTP_SLOTS; i++) c[i] = dial(f), say(&c[i], "GET / HTTP/1.1\r\n", 16), usleep(2000);
+    for (int k = 0; k < MORE; k++) {
+        gives(f, GET("/"), 200, "<p>root");
+        hear(&c[k], LIMIT_S);
+        for (int i = 0; i < HTTP_SLOTS + k; i++) {
+            hear(&c[i], 0.002);
+            assert_true(c[i].ended == (i <= k) && c[i].n == 0);
+        }
+        c[HTTP_SLOTS + k] = dial(f), say(&c[HTTP_SLOTS + k], "GET / HTTP/1.1\r\n", 16), usleep(2000);
+    }
+    for (int i = 0; i < HTTP_SLOTS + MORE; i++) hang_up(&c[i]);
+    assert_int_equal(stop(f).shown, MORE);
+}
+
 // Where readers that stall have all places, the next one gets 503.
 static void all_places_are_taken(void **state) {
     (void)state;
     client c[HTTP_SLOTS];
-    int small = 4096;
     fixture *f = start("127.0.0.1:0", NULL, 3 << 20);
-    for (int i = 0; i < HTTP_SLOTS; i++) {
-        c[i] = dial(f);
-        setsockopt(c[i].fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
-        say(&c[i], GET("/large"), strlen(GET("/large")));
-        struct pollfd p = {.fd = c[i].fd, .events = POLLIN};
-        assert_int_equal(poll(&p, 1, 1000 * LIMIT_S), 1);
-    }
+    for (int i = 0; i < HTTP_SLOTS; i++) c[i] = ask_and_stall(f, GET("/large"), 4096);
     gives(f, GET("/"), 503, "Retry-After: 1");
     hang_up(&c[0]);
     usleep(50000);
@@ -486,27 +517,107 @@ static void slow_readers(void **state) {
     assert_true(n.shown == READERS && n.got == 2 && n.dropped == 0);
 }
 
-// A client that goes away in the middle of a page does no harm: no SIGPIPE, and its place is free again.
+// A connection has its time for the request, however busy it keeps itself; a reader has more than that, as long as it
+// reads; and one that stalls may lose its place to the next when it has had it for so long.
+static void deadlines_are_absolute(void **state) {
+    (void)state;
+    enum { BYTES = 3 << 20, PIECE = 10000 };  // in HTTP_HEAD_S the slow one reads a third of them
+    fixture *f = start("127.0.0.1:0", NULL, BYTES), *full = start("127.0.0.1:0", NULL, BYTES);
+    client stalled[HTTP_SLOTS], slow, c;
+    for (int i = 0; i < HTTP_SLOTS; i++) stalled[i] = ask_and_stall(full, GET("/large"), 4096);
+    gives(full, GET("/"), 503, "Retry-After: 1");
+    slow = ask_and_stall(f, GET("/large"), 65536);
+    slow.text = realloc(slow.text, (slow.room = BYTES + 8192) + 1);
+    c = dial(f);
+    double began = clock_now();
+    say(&c, "GET / HTTP/1.1\r\nX: ", 19);
+    while (!c.ended && clock_now() - began < 3 * HTTP_HEAD_S) {
+        say(&c, "x", 1), hear(&c, 0.05);
+        ssize_t n = recv(slow.fd, slow.text + slow.n, PIECE, MSG_DONTWAIT);
+        slow.n += n > 0 ? (size_t)n : 0;
+    }
+    double took = clock_now() - began;
+    assert_true(c.ended && c.n == 0);
+    if (took < HTTP_HEAD_S - 0.5 || took > 2 * HTTP_HEAD_S) fail_msg("ended after %.1f s", took);
+    gives(full, GET("/"), 200, "<p>root");
+    hear(&slow, LIMIT_S);
+    assert_true(slow.ended && slow.n - (size_t)(body_of(&slow) - slow.text) == BYTES);
+    hang_up(&c), hang_up(&slow);
+    assert_int_equal(stop(f).dropped, 1);
+    for (int i = 0; i < HTTP_SLOTS; i++) hang_up(&stalled[i]);
+    http_counts n = stop(full);
+    assert_true(n.busy == 1 && n.shown == HTTP_SLOTS + 1 && n.dropped == HTTP_SLOTS);
+}
+
+// How a client leaves: it closes, or its machine was reset.
+static void leave(client *c, bool at_once) {
+    struct linger reset = {1, 0};
+    if (at_once) setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+    hang_up(c);
+}
+
+static void wait_until_stale(void) { usleep((useconds_t)(1e6 * BRIEF_S) + 10000); }
+
+// Each reader after this gets a page that was just made.
+static void is_fresh(const fixture *f, int times) {
+    for (int i = 0; i < times; i++) {
+        wait_until_stale();
+        int before = atomic_load(&f->asked);
+        char body[] = "\r\n\r\n?";
+        body[4] = (char)('a' + before % 26);
+        gives(f, GET("/brief"), 200, body);
+        assert_int_equal(atomic_load(&f->asked), before + 1);
+    }
+}
+
+// A client that goes away in the middle of a page does no harm: no SIGPIPE, its place is free again, and so is the copy
+// of the page that it had. Of a page there are two copies: readers of both leave, each at another time, and whoever
+// comes next gets a page that is fresh.
 static void readers_that_leave(void **state) {
     (void)state;
     fixture *f = start("127.0.0.1:0", NULL, 3 << 20);
     for (int i = 0; i < 2 * HTTP_SLOTS; i++) {
-        client c = dial(f);
-        struct linger reset = {1, 0};
-        say(&c, GET("/large"), strlen(GET("/large")));
-        struct pollfd p = {.fd = c.fd, .events = POLLIN};
-        assert_int_equal(poll(&p, 1, 1000 * LIMIT_S), 1);
-        if (i % 2) setsockopt(c.fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
-        hang_up(&c);
+        client c = ask_and_stall(f, GET("/brief"), 4096);
+        leave(&c, i % 2);
     }
-    for (int i = 0; i < 3; i++) {  // and so is the copy of the page that it had
-        usleep((useconds_t)(1e6 * FRESH_S) + 20000);
+    is_fresh(f, 3);
+    for (int how = 0; how < 4; how++) {  // both stall, with a copy each; they leave in either order
+        client c[2];
+        for (int i = 0; i < 2; i++) {
+            wait_until_stale();
+            int before = atomic_load(&f->asked);
+            c[i] = ask_and_stall(f, GET("/brief"), 4096);
+            assert_int_equal(atomic_load(&f->asked), before + 1);
+        }
+        wait_until_stale();
         int before = atomic_load(&f->asked);
-        gives(f, GET("/large"), 200, "\r\n\r\n");
-        assert_int_equal(atomic_load(&f->asked), before + 1);
+        gives(f, GET("/brief"), 200, "\r\n\r\n");  // both copies are being sent: the newer one is shown again
+        assert_int_equal(atomic_load(&f->asked), before);
+        leave(&c[how % 2], how / 2);
+        is_fresh(f, 2);
+        leave(&c[1 - how % 2], how / 2);
+        is_fresh(f, 1);
     }
     http_counts n = stop(f);
-    assert_true(n.shown == 2 * HTTP_SLOTS + 3 && n.dropped == 2 * HTTP_SLOTS);
+    assert_int_equal(n.dropped, 2 * HTTP_SLOTS + 8);
+    assert_int_equal(n.shown, 2 * HTTP_SLOTS + 3 + 4 * 6);
+}
+
+// Who only asks what there is (HEAD) takes no copy, and leaves none behind.
+static void heads_take_no_copy(void **state) {
+    (void)state;
+    fixture *f = start("127.0.0.1:0", NULL, 3 << 20);
+    for (int i = 0; i < 3; i++) {
+        wait_until_stale();
+        client c = ask(f, "HEAD /brief HTTP/1.1\r\n" HOST "\r\n");
+        assert_int_equal(status_of(&c), 200);
+        assert_non_null(strstr(c.text, "Content-Length: 3145728\r\n"));
+        assert_string_equal(body_of(&c), "");
+        hang_up(&c);
+    }
+    assert_int_equal(atomic_load(&f->asked), 3);
+    is_fresh(f, 2);
+    assert_int_equal(stop(f).dropped, 0);
 }
 
 // Without descriptors the server waits a little, and does not spin.
@@ -604,12 +715,14 @@ int main(void) {
         cmocka_unit_test(where_it_may_listen),
         cmocka_unit_test(over_ipv6),
         cmocka_unit_test(slow_loris),
-        cmocka_unit_test(deadline_is_absolute),
+        cmocka_unit_test(deadlines_are_absolute),
         cmocka_unit_test(a_thousand),
+        cmocka_unit_test(the_oldest_gives_way),
         cmocka_unit_test(all_places_are_taken),
         cmocka_unit_test(garbage),
         cmocka_unit_test(slow_readers),
         cmocka_unit_test(readers_that_leave),
+        cmocka_unit_test(heads_take_no_copy),
         cmocka_unit_test(out_of_descriptors),
         cmocka_unit_test(returns_in_time),
     };
