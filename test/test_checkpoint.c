@@ -5,6 +5,7 @@
 #include "test/support/forge.h"
 
 #include <math.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 // --- what is saved is what is loaded -------------------------------------------------------------------------------------------
@@ -428,6 +429,45 @@ static void test_all_damaged(void **state) {
     drop_world(t.first);
 }
 
+// What can't be read may be whole: no reason to give it up for good, whatever the others are.
+static void test_unreadable(void **state) {
+    for (int i = 0; i < 3; i++) {
+        two t = two_steps(state);
+        complaints c;
+        char path[2][IO_PATH];
+        for (int k = 0; k < 2; k++) path_of(path[k], t.w, k + 1, files[i]), make_unreadable(path[k]);
+        FAILS(resume(t.w, &c), ERR_IO, "of 2 checkpoints 2 could not be read. ", "leave it where it is", "step-00000002", files[i], strerror(ELOOP));
+        assert_null(strstr(err_last()->text, "move the directory away"));
+        assert_int_equal(c.count, 2);
+        make_readable(path[0]);
+        resumes_as(t.w, t.first, &c);
+        assert_int_equal(c.count, 1);
+        assert_int_equal(truncate(path[0], 100), 0);
+        FAILS(resume(t.w, &c), ERR_IO, "of 2 checkpoints 1 could not be read, and 1 is damaged. ", "step-00000002", strerror(ELOOP));
+        make_readable(path[1]);
+        OK(resume(t.w, &c));
+        assert_int_equal(c.count, 0);
+        drop_world(t.first);
+    }
+}
+
+// One descriptor is left: enough to list the directory and to read a manifest, not for the two files that stay open.
+static void test_no_descriptors(void **state) {
+    two t = two_steps(state);
+    complaints c;
+    struct rlimit was, few;
+    int next = dup(0);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &was) | close(next), 0);
+    few = (struct rlimit){(rlim_t)next + 1, was.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    err_t rc = resume(t.w, &c);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+    if (rc != ERR_IO || !strstr(err_last()->text, strerror(EMFILE))) fail_msg("%d: %s", rc, err_last()->text);
+    assert_int_equal(c.count, 2);
+    OK(resume(t.w, &c));
+    drop_world(t.first);
+}
+
 static void test_forged_manifests(void **state) {
     two t = two_steps(state);
     static const char *const changes[][2] = {
@@ -556,6 +596,8 @@ int main(void) {
         TEST(test_other_lengths),
         TEST(test_foreign_files),
         TEST(test_all_damaged),
+        TEST(test_unreadable),
+        TEST(test_no_descriptors),
         TEST(test_forged_manifests),
         TEST(test_forged_masters),
     };

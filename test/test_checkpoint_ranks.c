@@ -217,6 +217,51 @@ static void test_lost_too_many(void **state) {
     end_job(&j), end_job(&two), end_job(&one);
 }
 
+// What no node can read may be whole: the ranks end so that they are started again. Where another node has it, it is taken from there.
+static void test_unreadable(void **state) {
+    const nodes *n = *state;
+    static const char *const files[] = {"manifest.json", "model-00000-of-00002.safetensors", "optimizer-00001-of-00002.safetensors"};
+    for (int i = 0; i < 3; i++) {
+        char path[2][IO_PATH];
+        job j = layout(n, 0);
+        wipe(n);
+        saves(&j, 1, 0);
+        for (int k = 0; k < 2; k++) node_path(path[k], n, k, 1, files[i]), make_unreadable(path[k]);
+        all_ranks_do(&j, body_resume);
+        const outcome *o = same_on_all(&j);
+        assert_int_equal(o->rc, ERR_IO);
+        if (!strstr(o->text, "of 1 checkpoint 1 could not be read. ") || !strstr(o->text, strerror(ELOOP))) fail_msg("%s", o->text);
+        make_readable(path[1]);
+        node_has(n, 0, 1, resumes_at(&j, 1, 0, 1));
+        end_job(&j);
+    }
+}
+
+// A directory that was not finished, on a node whose disk refuses to read its manifest, is no remains to be removed: it may be whole, and all that this
+// node has.
+static void test_unreadable_remains(void **state) {
+    const nodes *n = *state;
+    char path[2][IO_PATH], tmp[2][IO_PATH], manifest[IO_PATH + 32];
+    job j = layout(n, 0);
+    wipe(n);
+    saves(&j, 1, 0);
+    for (int k = 0; k < 2; k++) {
+        node_path(path[k], n, k, 1, "");
+        snprintf(tmp[k], sizeof tmp[k], "%.*s/.tmp-step-00000001", (int)(strrchr(path[k], '/') - path[k]), path[k]);
+        assert_int_equal(rename(path[k], tmp[k]), 0);
+        snprintf(manifest, sizeof manifest, "%s/manifest.json", tmp[k]);
+        make_unreadable(manifest);
+    }
+    all_ranks_do(&j, body_resume);
+    assert_int_equal(same_on_all(&j)->rc, ERR_IO);
+    for (int k = 0; k < 2; k++) {
+        snprintf(manifest, sizeof manifest, "%s/manifest.json", tmp[k]);
+        make_readable(manifest);
+    }
+    resumes_at(&j, 1, 0, 0);
+    end_job(&j);
+}
+
 static void body_load_another(rank_of *r) {
     char path[IO_PATH];
     snprintf(path, sizeof path, "%s/ckpt/step-00000002", r->dir);
@@ -408,9 +453,10 @@ static void test_mismatch(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        NODES(test_any_world),      NODES(test_files),         NODES(test_bad_parts),          NODES(test_lost_node),
-        NODES(test_lost_too_many),  NODES(test_two_histories), NODES(test_damage_on_one_node), NODES(test_damage_is_mended),
-        NODES(test_best_and_prune), NODES(test_mismatch),
+        NODES(test_any_world),          NODES(test_files),          NODES(test_bad_parts),
+        NODES(test_lost_node),          NODES(test_lost_too_many),  NODES(test_unreadable),
+        NODES(test_unreadable_remains), NODES(test_two_histories),  NODES(test_damage_on_one_node),
+        NODES(test_damage_is_mended),   NODES(test_best_and_prune), NODES(test_mismatch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -348,6 +348,20 @@ damaged_files() {
     done
 }
 
+# What can't be read may be whole: an end that the unit tries again, with nothing to be moved away.
+unreadable_both() {
+    damaged
+    cp -r $new $old .
+    for dir in $new $old; do ln -sf manifest.json $dir/manifest.json; done
+    expect 74 train damaged
+    says "runs/damaged/ckpt: of 2 checkpoints 2 could not be read. " "leave it where it is"
+    event damaged unreadable $new/manifest.json
+    event damaged unreadable $old/manifest.json
+    for dir in $new $old; do rm $dir/manifest.json && cp ${dir##*/}/manifest.json $dir; done
+    expect 0 train damaged
+    event damaged resume "after step 20 of 20"
+}
+
 damaged_both() {
     damaged
     cp runs/damaged/log.jsonl log.before
@@ -561,6 +575,7 @@ train whole >"$out" 2>&1
 try damaged_tensor
 try damaged_files
 try damaged_both
+try unreadable_both
 try damaged_data
 try damaged_validation_data
 try two_in_one_directory

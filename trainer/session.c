@@ -407,7 +407,7 @@ err_t session_init(session *x) {
     return tied_values(&x->state, x->s);
 }
 
-static void complain(void *ctx, const char *text) { monitor_event(ctx, "damaged", 0, text); }
+static void complain(void *ctx, const err_record *why) { monitor_event(ctx, why->code == ERR_IO ? "unreadable" : "damaged", 0, why->text); }
 
 static void report_device(const session *x, monitor *m) {
     char now[DEVICE_ARITHMETIC], text[2 * DEVICE_ARITHMETIC + 256];

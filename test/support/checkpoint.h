@@ -148,10 +148,23 @@ typedef struct complaints {
     char last[ERR_TEXT];
 } complaints;
 
-static inline void complain(void *ctx, const char *text) {
+static inline void complain(void *ctx, const err_record *why) {
     complaints *c = ctx;
     c->count++;
-    snprintf(c->last, sizeof c->last, "%s", text);
+    snprintf(c->last, sizeof c->last, "%s", why->text);
+}
+
+// The system refuses to open the file, to every user: a link that leads to itself. What it was is kept beside it.
+static inline void make_unreadable(const char *path) {
+    char kept[IO_PATH + 8];
+    snprintf(kept, sizeof kept, "%s.kept", path);
+    assert_int_equal(rename(path, kept) | symlink(path, path), 0);
+}
+
+static inline void make_readable(const char *path) {
+    char kept[IO_PATH + 8];
+    snprintf(kept, sizeof kept, "%s.kept", path);
+    assert_int_equal(unlink(path) | rename(kept, path), 0);
 }
 
 // Resumes into scrambled memory, and compares with `expected`.

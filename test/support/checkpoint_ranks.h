@@ -339,10 +339,10 @@ static inline void all_ranks_do(job *j, void (*body)(rank_of *r)) {
 
 static inline void end_job(job *j) { munmap(j->out, PIPE_RANKS * sizeof *j->out); }
 
-static inline void count_complaint(void *ctx, const char *text) {
+static inline void count_complaint(void *ctx, const err_record *why) {
     outcome *o = ctx;
     o->complaints++;
-    snprintf(o->complaint, sizeof o->complaint, "%s", text);
+    snprintf(o->complaint, sizeof o->complaint, "%s", why->text);
 }
 
 // --- bodies --------------------------------------------------------------------------------------------------------------------

@@ -41,18 +41,21 @@ static err_t try_step(const char *run_dir, int64_t step, ckpt_state *s) {
     return ERR_OK;
 }
 
-static err_t try_all(const char *run_dir, const int64_t *steps, int count, ckpt_state *s, bool *found, void (*complain)(void *ctx, const char *text),
-                     void *ctx) {
-    err_record newest = {0};
+static err_t try_all(const char *run_dir, const int64_t *steps, int count, ckpt_state *s, bool *found,
+                     void (*complain)(void *ctx, const err_record *why), void *ctx) {
+    err_record newest = {0}, unread = {0};
+    int unreadable = 0;
     for (int i = 0; i < count; i++) {
         err_t rc = try_step(run_dir, steps[i], s);
         *found = rc == ERR_OK;
         if (*found) return ERR_OK;
         if (rc != ERR_DATA && rc != ERR_IO) return rc;  // it is whole and does not fit, or this process has failed
         if (i == 0) newest = *err_last();
-        if (complain) complain(ctx, err_last()->text);
+        if (rc == ERR_IO && unreadable++ == 0) unread = *err_last();
+        if (complain) complain(ctx, err_last());
     }
     if (count == 0) return ERR_OK;
+    if (unreadable) return err_restore(&unread), ckpt_unreadable(run_dir, count, unreadable);
     err_record oldest = *err_last();
     return err_set(ERR_DATA,
                    "%s/ckpt: none of its %d checkpoints can be used: restore one from a copy, or move the directory away to start from "
@@ -73,7 +76,7 @@ static err_t share_steps(const ckpt_state *s, int64_t **steps, int *count, err_t
     return rc;
 }
 
-err_t ckpt_resume(const char *run_dir, ckpt_state *s, bool *found, void (*complain)(void *ctx, const char *text), void *ctx) {
+err_t ckpt_resume(const char *run_dir, ckpt_state *s, bool *found, void (*complain)(void *ctx, const err_record *why), void *ctx) {
     int64_t *steps;
     int count;
     *found = false;

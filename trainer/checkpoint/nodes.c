@@ -12,7 +12,7 @@
 //   3  Only then is the rest removed.
 //
 // If none is complete, none is chosen, and only directories without a whole manifest are removed: a node that is
-// missing today may be back tomorrow.
+// missing today may be back tomorrow, and so may a disk that refuses to read.
 #include "trainer/checkpoint/nodes.h"
 
 #include "trainer/checkpoint/ranks.h"
@@ -30,7 +30,7 @@ static err_t look_at(ckpt_version *v, const char *run_dir) {
     TRY(ckpt_path(path, run_dir, (ckpt_kind)v->kind, v->step));
     err_t rc = manifest_text(path, &text, &n, v->digest);
     free(text);
-    v->whole = rc == ERR_OK;
+    v->whole = rc == ERR_OK, v->unread = rc == ERR_IO;
     return rc == ERR_INTERNAL ? rc : ERR_OK;
 }
 
@@ -126,7 +126,12 @@ err_t shared_open(shared *x, const remains *r, const ckpt_version *of) {
     return ckpt_agree(r->s, rc);
 }
 
-// *bad: the first file here that is damaged.
+// An unreadable file may be whole, and a try later may find it so: that is what is told, if both happen.
+static void note_bad(err_record *bad, err_t rc) {
+    if (bad->code == ERR_OK || (rc == ERR_IO && bad->code != ERR_IO)) *bad = *err_last();
+}
+
+// *bad: the first file here that can't be used.
 static err_t look_here(shared *x, const char *dir, bool deep, err_record *bad) {
     const comm_place *here = &x->r.s->ranks->place[ckpt_rank(x->r.s)];
     int locals = ckpt_ranks_of(x->r.s, here->node);
@@ -137,7 +142,7 @@ static err_t look_here(shared *x, const char *dir, bool deep, err_record *bad) {
         err_t rc = deep ? ckpt_verify_file(path, &x->m, f) : ckpt_look_at_file(path, &x->m, f);
         x->have[here->node * x->m.files + f] = rc == ERR_OK;
         if (rc == ERR_INTERNAL) return rc;
-        if (rc != ERR_OK && ckpt_exists(path) && bad->code == ERR_OK) *bad = *err_last();
+        if (rc != ERR_OK && (rc == ERR_IO || ckpt_exists(path))) note_bad(bad, rc);
     }
     return ERR_OK;
 }
@@ -154,7 +159,9 @@ err_t shared_inventory(shared *x, bool deep, err_record *damage) {
         uint8_t digest[CKPT_DIGEST];
         char *text;
         size_t n;
-        if (manifest_text(dir, &text, &n, digest) != ERR_OK) bad = *err_last();
+        rc = manifest_text(dir, &text, &n, digest);
+        if (rc != ERR_OK) note_bad(&bad, rc);
+        rc = ERR_OK;
         free(text);
     }
     TRY(ckpt_agree(x->r.s, rc));
@@ -165,7 +172,8 @@ err_t shared_inventory(shared *x, bool deep, err_record *damage) {
             if (x->have[n * x->m.files + f]) x->absent[f] = false;
     }
     *damage = (err_record){0};
-    rc = ckpt_agree(x->r.s, bad.code ? err_restore(&bad) : ERR_OK);
+    rc = ckpt_agree(x->r.s, bad.code == ERR_IO ? err_restore(&bad) : ERR_OK);
+    if (rc == ERR_OK) rc = ckpt_agree(x->r.s, bad.code ? err_restore(&bad) : ERR_OK);
     if (rc != ERR_OK && ckpt_cut_off(x->r.s)) return rc;
     if (rc != ERR_OK) *damage = *err_last();
     return ERR_OK;
@@ -211,7 +219,7 @@ static err_t settle_here(const remains *r, const uint8_t *chosen) {
         TRY(rename_kind(r, KIND_OLD, KIND_FINAL));
         return remains_remove(r, KIND_TMP);
     }
-    if (tmp && (chosen || !tmp->whole)) TRY(remains_remove(r, KIND_TMP));
+    if (tmp && (chosen || (!tmp->whole && !tmp->unread))) TRY(remains_remove(r, KIND_TMP));
     if (old && !final) return rename_kind(r, KIND_OLD, KIND_FINAL);
     return old && chosen ? remains_remove(r, KIND_OLD) : ERR_OK;
 }

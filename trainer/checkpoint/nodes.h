@@ -11,6 +11,7 @@
 typedef struct ckpt_version {
     int64_t step;
     int32_t kind, node, whole;
+    int32_t unread;               // the manifest is there, and the system refused to read it: it may be whole
     uint8_t digest[CKPT_DIGEST];  // of the manifest, where it is whole
 } ckpt_version;
 
@@ -54,7 +55,8 @@ typedef struct shared {
 err_t shared_open(shared *x, const remains *r, const ckpt_version *of);
 void shared_close(shared *x);
 // Collective. Finds which node has which file: with the right length and header, or, with `deep`, with every byte
-// right. *damage: a file that is there and damaged, the same on all ranks.
+// right. *damage: a file that is there and can't be used, the same on all ranks; one that could not be read (ERR_IO) rather
+// than one that is damaged.
 err_t shared_inventory(shared *x, bool deep, err_record *damage);
 // Is every file on some node?
 bool shared_complete(const shared *x);

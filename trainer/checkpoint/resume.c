@@ -141,27 +141,35 @@ static err_t fetch(const shared *x) {
 // --- resuming ------------------------------------------------------------------------------------------------------------------
 
 typedef struct attempt {
-    void (*complain)(void *ctx, const char *text);
+    void (*complain)(void *ctx, const err_record *why);
     void *ctx;
     bool fatal;     // not the checkpoint's fault: trying an older one would lose steps for nothing
     bool reported;  // complained about already
-    int tried;
+    int tried, unreadable;
     err_record newest;  // what is wrong with the newest that was tried
+    err_record unread;  // and with the newest that could not be read
 } attempt;
 
-static void report_damage(attempt *a, const char *text) {
-    if (a->complain && !a->reported) a->complain(a->ctx, text);
+static void report_damage(attempt *a, const err_record *why) {
+    if (a->complain && !a->reported) a->complain(a->ctx, why);
     a->reported = true;
+}
+
+// Nothing to load: rc says why.
+static void note_failure(attempt *a, err_t rc) {
+    if (a->tried++ == 0) a->newest = *err_last();
+    if (rc == ERR_IO && a->unreadable++ == 0) a->unread = *err_last();
 }
 
 // Sends each node what it lacks, and loads. deep: a first try has failed, with the last error.
 static err_t fetch_and_read(shared *x, ckpt_state *s, bool deep, attempt *a) {
     err_record damage, first = deep ? *err_last() : (err_record){0};
     err_t rc = shared_inventory(x, deep, &damage);
-    if (rc == ERR_OK && damage.code && !deep) report_damage(a, damage.text);
-    if (rc == ERR_OK && deep && (!damage.code || !shared_complete(x))) return err_restore(&first);
-    if (rc == ERR_OK) rc = ckpt_missing(x->final, &x->m, x->absent);
+    if (rc == ERR_OK && damage.code && !deep) report_damage(a, &damage);
     TRY(rc);
+    if (damage.code == ERR_IO && !shared_complete(x)) return err_restore(&damage);
+    if (deep && (!damage.code || !shared_complete(x))) return err_restore(&first);
+    TRY(ckpt_missing(x->final, &x->m, x->absent));
     rc = fetch(x);
     a->fatal = rc != ERR_OK && rc != ERR_DATA;
     if (rc == ERR_OK) rc = ckpt_read(x->final, &x->m, s);
@@ -173,7 +181,7 @@ static err_t try_shared(shared *x, ckpt_state *s, attempt *a) {
     TRY(ckpt_agree(s, ckpt_fits(x->final, &x->m, s, false)));
     err_t rc = fetch_and_read(x, s, false, a);
     if ((rc == ERR_DATA || rc == ERR_IO) && !a->fatal && shared_complete(x)) {
-        report_damage(a, err_last()->text);
+        report_damage(a, err_last());
         // The first try may have sent files: look again.
         ckpt_version *list;
         int count, i = 0;
@@ -195,9 +203,18 @@ static err_t try_version(const remains *r, const ckpt_version *v, ckpt_state *s,
     if (rc == ERR_OK) rc = try_shared(&x, s, a);
     shared_close(&x);
     if (rc != ERR_DATA && rc != ERR_IO) return rc;  // it is whole and does not fit, or this process has failed
-    if (a->tried++ == 0) a->newest = *err_last();
-    if (!a->fatal) report_damage(a, err_last()->text);
+    note_failure(a, rc);
+    if (!a->fatal) report_damage(a, err_last());
     return rc;
+}
+
+// This node's directory of a step to complain of: step-N, or another one that it can't read and that may be whole.
+static const ckpt_version *broken_here(const remains *r) {
+    for (int kind = 0; kind < KINDS; kind++) {
+        const ckpt_version *v = remains_find(r, ckpt_node(r->s), kind);
+        if (v && (kind == KIND_FINAL || v->unread)) return v;
+    }
+    return NULL;
 }
 
 // A step for which no node has a readable manifest.
@@ -206,16 +223,18 @@ static err_t try_broken(const remains *r, attempt *a) {
     uint8_t digest[CKPT_DIGEST];
     size_t n;
     err_t rc = ERR_OK;
-    if (ckpt_leads(r->s) && remains_find(r, ckpt_node(r->s), KIND_FINAL)) {
-        rc = ckpt_path(path, r->run_dir, KIND_FINAL, r->step);
+    const ckpt_version *v = broken_here(r);
+    if (ckpt_leads(r->s) && v) {
+        rc = ckpt_path(path, r->run_dir, (ckpt_kind)v->kind, r->step);
         if (rc == ERR_OK) rc = manifest_text(path, &text, &n, digest);
+        if (rc == ERR_OK) rc = err_set(ERR_IO, "%s/manifest.json: could not be read at first, and could a moment later", path);
         free(text);
     }
     rc = ckpt_agree(r->s, rc);
-    if (rc != ERR_DATA && rc != ERR_IO) return rc == ERR_OK ? ERR_DATA : rc;
+    if (rc != ERR_DATA && rc != ERR_IO) return rc;
     a->reported = false;
-    if (a->tried++ == 0) a->newest = *err_last();
-    report_damage(a, err_last()->text);
+    note_failure(a, rc);
+    report_damage(a, err_last());
     return rc;
 }
 
@@ -248,13 +267,24 @@ static err_t try_step(const remains *r, ckpt_state *s, attempt *a) {
     return rc;
 }
 
-static bool has_final(const remains *r) {
+// Is there something that may be a whole checkpoint?
+static bool worth_a_try(const remains *r) {
     for (int i = 0; i < r->count; i++)
-        if (r->v[i].kind == KIND_FINAL) return true;
+        if (r->v[i].kind == KIND_FINAL || r->v[i].unread) return true;
     return false;
 }
 
-err_t ckpt_resume_nodes(const char *run_dir, ckpt_state *s, bool *found, void (*complain)(void *ctx, const char *text), void *ctx) {
+err_t ckpt_unreadable(const char *run_dir, int tried, int unreadable) {
+    char text[ERR_TEXT], others[64] = "";
+    snprintf(text, sizeof text, "%s", err_last()->text);
+    if (unreadable < tried) snprintf(others, sizeof others, ", and %d %s damaged", tried - unreadable, tried - unreadable == 1 ? "is" : "are");
+    return err_set(ERR_IO,
+                   "%s/ckpt: of %d checkpoint%s %d could not be read%s. What can't be read may be whole: leave it where it is, mend what the system "
+                   "refuses here, and start the same command again; it goes on from there. %.500s",
+                   run_dir, tried, tried == 1 ? "" : "s", unreadable, others, text);
+}
+
+err_t ckpt_resume_nodes(const char *run_dir, ckpt_state *s, bool *found, void (*complain)(void *ctx, const err_record *why), void *ctx) {
     attempt a = {.complain = complain, .ctx = ctx};
     ckpt_version *list;
     int count;
@@ -263,13 +293,14 @@ err_t ckpt_resume_nodes(const char *run_dir, ckpt_state *s, bool *found, void (*
     for (int i = 0; i < count && rc == ERR_OK && !*found;) {
         remains r = remains_at(run_dir, s, list, count, i);
         i += r.count;
-        if (!has_final(&r)) continue;
+        if (!worth_a_try(&r)) continue;
         rc = try_step(&r, s, &a);
         *found = rc == ERR_OK;
         if ((rc == ERR_DATA || rc == ERR_IO) && !a.fatal) rc = ERR_OK;
     }
     free(list);
     if (rc != ERR_OK || *found || a.tried == 0) return rc;
+    if (a.unreadable) return err_restore(&a.unread), ckpt_unreadable(run_dir, a.tried, a.unreadable);
     return err_set(ERR_DATA,
                    "%s/ckpt: the nodes have %d checkpoint%s, and none can be used: bring back a node that has what is missing, "
                    "restore one from a "

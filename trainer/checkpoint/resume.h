@@ -4,7 +4,10 @@
 
 #include "trainer/checkpoint/checkpoint.h"
 
+// Sets ERR_IO: of the `tried` checkpoints none could be used, and some could not even be read, as this thread's last failure says.
+err_t ckpt_unreadable(const char *run_dir, int tried, int unreadable);
+
 // Collective. ckpt_resume for several nodes.
-err_t ckpt_resume_nodes(const char *run_dir, ckpt_state *s, bool *found, void (*complain)(void *ctx, const char *text), void *ctx);
+err_t ckpt_resume_nodes(const char *run_dir, ckpt_state *s, bool *found, void (*complain)(void *ctx, const err_record *why), void *ctx);
 
 #endif
