@@ -80,6 +80,9 @@ $(BUILD)/%.o: %.cpp
 include $(wildcard test/sim/*.mk)
 endif
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
+# What decides the bits, the same for every kind of build (base/version.h): CUDA's files always, flags only if they are more than -O, -g and -W.
+MAKES_BITS := $(sort $(wildcard $(addsuffix /*.[ch],$(ROOMS) gpu/cpu/kernel gpu/cuda) gpu/cuda/*.cu main.c Makefile))
+SOURCES := $(shell { sha256sum $(MAKES_BITS); echo '$(filter-out -O -O0 -O1 -O2 -O3 -Os -Og -g% -W%,$(CFLAGS))'; } | sha256sum | cut -c 1-16)
 
 $(BIN): $(CBUILD)/main.o $(LIB)
 	@mkdir -p $(@D)
@@ -108,9 +111,9 @@ $(KBUILD)/%.$(1).o: %.c
 endef
 $(foreach s,$(SIMDS),$(eval $(call simd_rule,$(s))))
 
-$(CBUILD)/base/version.o: FLAGS += -DGIT_VERSION='"$(VERSION)"'
-$(CBUILD)/base/version.o: $(CBUILD)/version-$(VERSION)
-$(CBUILD)/version-$(VERSION):
+$(CBUILD)/base/version.o: FLAGS += -DGIT_VERSION='"$(VERSION)"' -DSOURCES='"$(SOURCES)"'
+$(CBUILD)/base/version.o: $(CBUILD)/version-$(VERSION)-$(SOURCES)
+$(CBUILD)/version-$(VERSION)-$(SOURCES):
 	@mkdir -p $(@D) && rm -f $(CBUILD)/version-* && touch $@
 
 # --- the two commands of the README ---------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 #include "base/version.h"
 #include "data/text/tools.h"
 #include "data/tokenizer/stream.h"
+#include "gpu/revision.h"
 #include "trainer/command.h"
 #include "trainer/config/config.h"
 #include "trainer/node/supervisor.h"
@@ -221,7 +222,8 @@ int main(int argc, char **argv) {
         return 0;
     }
     if (argc == 2 && (strcmp(argv[1], "version") == 0 || strcmp(argv[1], "--version") == 0)) {
-        printf("lockstep %s\n", version_text());
+        char revisions[REVISIONS_TEXT];
+        printf("lockstep %s\nsources   %s\nrevision  %s\n", version_text(), version_sources(), arithmetic_revisions(revisions));
         return 0;
     }
     int verdict = 0;

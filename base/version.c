@@ -2,3 +2,4 @@
 #include "base/version.h"
 
 const char *version_text(void) { return "0.1.0 " GIT_VERSION; }
+const char *version_sources(void) { return SOURCES; }

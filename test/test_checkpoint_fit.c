@@ -1,5 +1,6 @@
 // test/test_checkpoint_fit.c: from which checkpoints a run may go on: of other settings, of another optimizer, of older builds, of other devices.
 // What fits is read to the bit, and what does not fit is refused by name.
+#include "gpu/revision.h"
 #include "model/safetensors.h"
 #include "test/support/fake_device.h"
 #include "test/support/forge.h"
@@ -278,9 +279,79 @@ static void test_device(void **state) {
     FAILS(resume(w, &c), ERR_CONFIG, "\"cpu\"", "132 SMs");
 }
 
+// --- which bits ----------------------------------------------------------------------------------------------------------------
+
+// The newest manifest as a build wrote it that did not record its revision; `plans`: with the key that came hours before 16 bits changed.
+static void make_old(const char *path, const char *build, const char *compute, bool plans, int64_t revision) {
+    size_t n;
+    char *text = slurp(path, &n);
+    json_t *then = json_loadb(text, n, 0, NULL), *keys = json_object_get(then, "bits"), *device = json_object_get(then, "device");
+    json_object_del(then, "digest"), json_object_del(then, "sources"), json_object_del(device, "revision");
+    json_object_set_new(then, "build", json_string(build));
+    json_object_set_new(keys, "precision.compute", json_string(compute));
+    if (plans) json_object_set_new(keys, "device.plans", json_string(""));
+    else json_object_del(keys, "device.plans");
+    if (revision) json_object_set_new(device, "revision", json_integer(revision));
+    spill_json(path, then);
+    free(text);
+    json_decref(then);
+}
+
+static void test_revisions(void **state) {
+    world *w = *state;
+    static const struct {
+        const char *device, *build, *compute;
+        bool plans;
+        int64_t recorded, revision;
+    } rows[] = {
+        {"cpu", "0.1.0 b86639b", "fp32", false, 0, 1},        {"cpu", "0.1.0 b86639b", "bf16", false, 0, 1},
+        {"cpu", "0.1.0 b86639b", "fp16", false, 0, 1},        {"cpu", "unknown", "bf16", false, 0, 1},
+        {"cpu", "0.1.0 e3f1396", "bf16", true, 0, 1},         {"cpu", "0.1.0 1ca4eb2-dirty", "fp16", true, 0, 1},
+        {"cpu", "0.1.0 7eca9e8", "bf16", true, 0, 2},         {"cpu", "0.1.0 b550c6f", "fp16", true, 0, 2},
+        {"cpu", "0.1.0 b550c6f", "fp32", true, 0, 1},         {"cpu", "0.1.0 b550c6f", "bf16", true, 1, 1},
+        {"cpu", "0.1.0 b550c6f", "bf16", true, 2, 2},         {"cpu", "0.1.0 f00f00f", "fp32", true, 7, 7},
+        {"cuda sm_90", "0.1.0 b86639b", "fp32", false, 0, 1}, {"cuda sm_90", "0.1.0 7eca9e8", "bf16", true, 0, 1},
+        {"cuda sm_90", "0.1.0 b550c6f", "fp32", true, 0, 2},
+    };
+    char path[IO_PATH], dir[IO_PATH], then[64], here[64];
+    complaints c;
+    path_of(path, w, 1, "manifest.json");
+    path_of(dir, w, 1, "");
+    strcpy(w->s.key[w->s.keys].key, "precision.compute");
+    strcpy(w->s.key[w->s.keys + 1].key, "device.plans");
+    w->s.keys += 2;
+    strcpy(w->s.sources, "0123456789abcdef");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        fake_device dev = fake_open(rows[i].device);
+        dtype type = strcmp(rows[i].compute, "fp32") == 0 ? FP32 : strcmp(rows[i].compute, "bf16") == 0 ? BF16 : FP16;
+        bool cuda = strcmp(rows[i].device, "cpu") != 0;
+        int now = arithmetic_revision(cuda ? DEVICE_CUDA : DEVICE_CPU, type);
+        strcpy(w->s.key[w->s.keys - 2].value, rows[i].compute);
+        w->s.dev = &dev.head;
+        w->s.any_bits = false;
+        save_step(w, 1, 5);
+        OK(resume(w, &c));
+        assert_string_equal(w->s.other_build, "");
+        make_old(path, rows[i].build, rows[i].compute, rows[i].plans, rows[i].recorded);
+        if (rows[i].revision != now) {
+            snprintf(then, sizeof then, "revision %d of the arithmetic of %s on %s", (int)rows[i].revision, rows[i].compute, cuda ? "cuda" : "cpu");
+            snprintf(here, sizeof here, "has revision %d", now);
+            FAILS(resume(w, &c), ERR_CONFIG, then, rows[i].build, here, "resume = other-bits");
+            if (!strstr(err_last()->text, "did not record") != (rows[i].recorded != 0)) fail_msg("%s", err_last()->text);
+            OK(ckpt_load(dir, &w->s, true));  // to look at it, any will do
+            w->s.any_bits = true;
+        }
+        OK(resume(w, &c));
+        assert_int_equal(c.count, 0);
+        assert_int_equal(w->s.other_bits[0] != 0, rows[i].revision != now);
+        assert_non_null(strstr(w->s.other_build, rows[i].build));
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_groups), TEST(test_mismatches), TEST(test_no_warmup), TEST(test_version_1), TEST(test_version_2), TEST(test_device),
+        TEST(test_groups),    TEST(test_mismatches), TEST(test_no_warmup), TEST(test_version_1),
+        TEST(test_version_2), TEST(test_device),     TEST(test_revisions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

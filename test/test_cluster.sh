@@ -190,6 +190,23 @@ other_settings() {
     ended 0
 }
 
+# Two builds that differ in one constant, and in no word that git has for them: here one binary, and a copy that says other sources of itself.
+other_build() {
+    sources=$("$bin" version | sed -n 's/^sources *//p') usual=$bin
+    [ ${#sources} -eq 16 ] || fail "no digest of the sources: $sources"
+    near 1 1
+    together builds cluster.timeout=10
+    sed "s/$sources/0123456789abcdef/" "$bin" >other-build && chmod +x other-build
+    boot builds 0
+    bin=$work/other-build
+    boot builds 1
+    bin=$usual
+    ended 78
+    for k in 0 1; do on $k "rank 1 (127.0.0.2) runs build 0123456789abcdef, rank 0 (127.0.0.1) runs $sources" "copy one binary"; done
+    untouched
+    nothing_left
+}
+
 # A run of one node is nobody's business: it has no socket but those between its own processes.
 no_port() {
     settings quiet $endless device.ranks=3
@@ -227,5 +244,6 @@ try no_secret
 try wrong_secret
 try missing_node
 try other_settings
+try other_build
 try no_port
 finish

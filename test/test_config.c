@@ -98,7 +98,7 @@ static const bad bad_files[] = {
     // words, names and text
     {"[precision]\ncompute = bf61\n", ":2: [precision] compute: no such value `bf61`. Did you mean `bf16`? (values: fp32 bf16 fp16)", NULL, NULL},
     {"[precision]\ncompute =\n", ":2: [precision] compute: no such value ``.", "(values: fp32 bf16 fp16)", NULL},
-    {"[run]\nresume = Must\n", ":2: [run] resume: no such value `Must`. Did you mean `must`? (values: auto never must)", NULL, NULL},
+    {"[run]\nresume = Must\n", ":2: [run] resume: no such value `Must`. Did you mean `must`? (values: auto never must other-bits)", NULL, NULL},
     {"[log]\njsonl = true\n", ":2: [log] jsonl: no such value `true`.", "(values: no yes)", NULL},
     {"[run]\nname = a/b\n", ":2: [run] name: expected 1 to 63 letters", "found `a/b`", NULL},
     {"[run]\nname = .hidden\n", ":2: [run] name: expected 1 to 63 letters", "found `.hidden`", NULL},

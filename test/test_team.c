@@ -262,7 +262,7 @@ static void differ(scene *s, launch *l, team_options *o) {
 
 static void who_differs_is_refused(void **state) {
     (void)state;
-    static const char *const both[OTHERS][3] = {{"build 3c4d", "1a2b", "same binary"},
+    static const char *const both[OTHERS][3] = {{"build 3c4d", "1a2b", "copy one binary"},
                                                 {"configuration beef", "c0ffee", "INI"},
                                                 {"dataset feed?", "d00d", "same data"},
                                                 {"job huge", "tiny", "port"},

@@ -75,7 +75,7 @@ static err_t describe_team(session *x, const launch *at, team_options *o) {
                         .heartbeat_s = c->cluster.heartbeat,
                         .links = true};
     snprintf(o->job, sizeof o->job, "%s", c->run.name);
-    snprintf(o->build, sizeof o->build, "%s", version_text());
+    snprintf(o->build, sizeof o->build, "%s", version_sources());
     snprintf(o->config_hash, sizeof o->config_hash, "%s", hash);
     int n =
         snprintf(o->data_hash, sizeof o->data_hash, "%s %s", x->train ? source_about(x->train).hash : "-", x->val ? source_about(x->val).hash : "-");
@@ -288,8 +288,10 @@ static err_t describe(session *x) {
     TRY(compare_with_defaults(s));
     s->dev = x->dev;
     s->any_device = !x->cfg->device.match;
+    s->any_bits = x->cfg->run.resume == RESUME_OTHER_BITS;
     if (x->train) memcpy(s->data_hash, source_about(x->train).hash, sizeof s->data_hash);
     memcpy(s->build, version_text(), strnlen(version_text(), sizeof s->build - 1));
+    snprintf(s->sources, sizeof s->sources, "%s", version_sources());
     s->at.best_loss = __builtin_inf();
     return ERR_OK;
 }
@@ -418,10 +420,22 @@ static void report_device(const session *x, monitor *m) {
     monitor_event(m, "device", x->state.ckpt.at.step, text);
 }
 
+static void report_build(const session *x, monitor *m) {
+    const ckpt_state *s = &x->state.ckpt;
+    char text[2 * CKPT_REVISION + 128];
+    snprintf(text, sizeof text, "%s wrote the checkpoint, %s (sources %s) goes on", s->other_build, version_text(), version_sources());
+    if (s->other_build[0]) monitor_event(m, "build", s->at.step, text);
+    snprintf(text, sizeof text,
+             "the checkpoint was computed with %s, and this build goes on ([run] resume = other-bits): its bits are others from here on",
+             s->other_bits);
+    if (s->other_bits[0]) monitor_event(m, "other_bits", s->at.step, text);
+}
+
 err_t session_resume(session *x, bool *found, monitor *m) {
     TRY(ckpt_resume(x->dir, &x->state.ckpt, found, complain, m));
     if (!*found) return ERR_OK;
     if (x->state.ckpt.other[0]) report_device(x, m);
+    report_build(x, m);
     TRY(adopt_counters(x));
     TRY(state_publish(&x->state));
     return tied_values(&x->state, x->s);

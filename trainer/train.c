@@ -77,7 +77,7 @@ static err_t write_effective_config(run *r) {
     if (!out) return err_set(ERR_INTERNAL, "no memory for the effective configuration");
     char hash[17];
     config_hash(r->x.cfg, hash);
-    fprintf(out, "# lockstep %s  config %s  data %s\n", version_text(), hash, source_about(r->x.train).hash);
+    fprintf(out, "# lockstep %s  sources %s  config %s  data %s\n", version_text(), version_sources(), hash, source_about(r->x.train).hash);
     config_print(r->x.cfg, out);
     err_t rc = fclose(out) == 0 ? io_write_file(path, text, size, NULL) : err_set(ERR_INTERNAL, "no memory for the effective configuration");
     free(text);

@@ -339,6 +339,9 @@ each_row() {
     done 4<rows
 }
 
+# kind_of TABLE: the kind of device that it is of.
+kind_of() { if [ "$1" = sim ]; then echo cuda; else echo cpu; fi; }
+
 # --- a table ---------------------------------------------------------------------------------------------------------------------------
 
 print_row() {
@@ -351,5 +354,6 @@ if [ $alone = yes ]; then
     prepare "$1"
     echo "# What small runs computed, to the last bit: loss, norm of the gradient, learning rate and hash of each step; evaluations, samples, and the hashes"
     echo "# of the last checkpoint. Made with $("$bin" version | head -n 1) by: sh test/support/same_bits.sh $1 BIN"
+    echo "# Revisions: $("$bin" version | sed -n 's/^revision *//p' | tr ';' '\n' | sed -n "s/^ *\($(kind_of "$1") \)/\1/p") (gpu/revision.c)"
     each_row print_row
 fi

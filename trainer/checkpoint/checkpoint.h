@@ -29,7 +29,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { CKPT_NAME = 96, CKPT_DIGEST = 32, CKPT_KEY = 64, CKPT_VALUE = 1024, CKPT_KEYS_MAX = 64, CKPT_GROUPS = 4, CKPT_GROUP_NAME = 16, CKPT_DIMS = 4 };
+enum {
+    CKPT_NAME = 96,
+    CKPT_DIGEST = 32,
+    CKPT_KEY = 64,
+    CKPT_VALUE = 1024,
+    CKPT_KEYS_MAX = 64,
+    CKPT_GROUPS = 4,
+    CKPT_GROUP_NAME = 16,
+    CKPT_DIMS = 4,
+    CKPT_SOURCES = 17,
+    CKPT_REVISION = 192
+};
 
 // How dimension 0 of a sliced tensor is divided where equal shares of all of it would not do. All zero: they do.
 enum { CKPT_SHARES = 3 };
@@ -85,9 +96,10 @@ typedef struct ckpt_state {
     int keys;
     ckpt_key key[CKPT_KEYS_MAX];
     char data_hash[17];  // of the training dataset
-    char build[64];      // informative
-    int params;          // tensors of each group
-    int groups;          // the masters, and after them what the optimizer keeps: nothing for inference
+    char build[64];      // informative, as are the sources
+    char sources[CKPT_SOURCES];
+    int params;  // tensors of each group
+    int groups;  // the masters, and after them what the optimizer keeps: nothing for inference
     ckpt_group group[CKPT_GROUPS];
     comm *ranks;             // NULL: alone
     stream *s;               // orders their calls; NULL when alone
@@ -95,7 +107,10 @@ typedef struct ckpt_state {
     // The bits also depend on the device's arithmetic and its plans (gpu/gpu.h).
     device *dev;                         // both are saved and compared, and plans loaded into it; NULL: none of that
     bool any_device;                     // accept a checkpoint of another arithmetic
+    bool any_bits;                       // accept one of another revision of the arithmetic (gpu/revision.h)
     char other[DEVICE_ARITHMETIC + 48];  // what was resumed, if it differs or a plan can't be used; else empty
+    char other_bits[CKPT_REVISION];      // its revision, if that differs, in words; else empty
+    char other_build[CKPT_REVISION];     // the build that wrote it, if its sources are not these; else empty
 } ckpt_state;
 
 // Collective. Exchanges which rank has which part, and sets up s->work: memory for the digests of all ranks. Call it
@@ -131,7 +146,7 @@ err_t ckpt_clean(const char *run_dir, const ckpt_state *s);
 //
 // It fits if the tensors' names and shapes, every bits key and data_hash equal those of *s (ERR_CONFIG names the key and
 // both values; an empty data_hash in *s is not compared). The arithmetic of s->dev must be equal too, unless
-// s->any_device. If it is equal, s->dev gets the checkpoint's plans (ERR_CONFIG, unless s->any_device, names one that it
+// s->any_device, and the revision of our own arithmetic, unless s->any_bits. If the arithmetic is equal, s->dev gets the checkpoint's plans (ERR_CONFIG, unless s->any_device, names one that it
 // refuses).
 //
 // A damaged checkpoint, or one that can't be read, is reported through complain(ctx, why), by file and tensor, the same on all ranks, and the

@@ -107,7 +107,9 @@ static err_t copy_device(manifest *m, const ckpt_state *s) {
     char text[DEVICE_PLAN];
     int count = 0;
     if (!s->dev) return ERR_OK;
+    const char *type, *kind;
     device_arithmetic(s->dev, m->arithmetic, sizeof m->arithmetic);
+    m->revision = manifest_revision_now(m->arithmetic, s->key, s->keys, &type, &kind);
     while (count < MANIFEST_PLANS_MAX && device_plans_get(s->dev, count, text)) count++;
     m->plan = calloc((size_t)count + 1, sizeof *m->plan);
     if (!m->plan) return err_set(ERR_INTERNAL, "no memory for %d plans of the device", count);
@@ -123,6 +125,7 @@ err_t manifest_open(manifest *m, const ckpt_state *s, const ckpt_work *w) {
     TRY(allocate_tables(m, w));
     memcpy(m->data_hash, s->data_hash, sizeof m->data_hash);
     memcpy(m->build, s->build, sizeof m->build);
+    memcpy(m->sources, s->sources, sizeof m->sources);
     fill_files(m, s, w);
     TRY(copy_keys(m, s));
     TRY(copy_device(m, s));

@@ -2,6 +2,7 @@
 #include "trainer/checkpoint/manifest.h"
 
 #include "base/io.h"
+#include "gpu/revision.h"
 #include "trainer/checkpoint/digest.h"
 
 #include <errno.h>
@@ -104,7 +105,9 @@ static json_t *keys_json(const manifest *m) {
 static json_t *device_json(const manifest *m) {
     json_t *plans = json_array();
     for (int i = 0; i < m->plans; i++) json_array_append_new(plans, json_string(m->plan[i]));
-    return json_pack("{s:s, s:o}", "arithmetic", m->arithmetic, "plans", plans);
+    json_t *device = json_pack("{s:s, s:o}", "arithmetic", m->arithmetic, "plans", plans);
+    if (device && m->revision) json_object_set_new(device, "revision", json_integer(m->revision));
+    return device;
 }
 
 static json_t *files_json(const manifest *m) {
@@ -173,6 +176,7 @@ err_t manifest_print(const manifest *m, char **text, size_t *size) {
                              m->build, "counters", counters_json(&m->at), "data_hash", m->data_hash, "bits", keys, "device", device_json(m), "world",
                              m->world, "files", files_json(m), "tensors", tensors_json(m), "hash", m->hash, "state_hash", m->state_hash);
     if (!root) return err_set(ERR_INTERNAL, "the manifest can't be made: a name is not UTF-8, or no memory");
+    if (m->sources[0]) json_object_set_new(root, "sources", json_string(m->sources));
     err_t rc = print_json(root, text, size);
     json_decref(root);
     return rc;
@@ -270,6 +274,50 @@ static bool is_line(const char *text) {
     for (; *text; text++)
         if (*text < ' ' || *text > '~') return false;
     return true;
+}
+
+static const char *find_key(const ckpt_key *key, int keys, const char *name) {
+    for (int i = 0; i < keys; i++)
+        if (strcmp(key[i].key, name) == 0) return key[i].value;
+    return NULL;
+}
+
+int manifest_revision_now(const char *arithmetic, const ckpt_key *key, int keys, const char **type, const char **kind) {
+    bool cuda = strncmp(arithmetic, "cuda", 4) == 0;
+    const char *compute = find_key(key, keys, "precision.compute");
+    *kind = cuda ? "cuda" : "cpu";
+    *type = compute ? compute : "";
+    for (dtype t = FP32; compute && *arithmetic && t <= FP16; t++)
+        if (strcmp(compute, dtype_name(t)) == 0) return arithmetic_revision(cuda ? DEVICE_CUDA : DEVICE_CPU, t);
+    return 0;
+}
+
+// What builds computed that stored no revision (manifest.h).
+static void recall_revision(manifest *m) {
+    // These have the key device.plans already, and still the old bits; the first of them only on GPUs.
+    static const char *const between[] = {"7eca9e8", "e3f1396", "24adc9d", "1ca4eb2"};
+    const char *type, *kind;
+    m->assumed = true;
+    m->revision = manifest_revision_now(m->arithmetic, m->key, m->keys, &type, &kind) ? 1 : 0;
+    bool cuda = strcmp(kind, "cuda") == 0;
+    if (!m->revision || (strcmp(type, "fp32") == 0 && !cuda) || !find_key(m->key, m->keys, "device.plans")) return;
+    m->revision = 2;
+    for (size_t i = !cuda; i < sizeof between / sizeof *between; i++)
+        if (strstr(m->build, between[i])) m->revision = 1;
+}
+
+static err_t read_revision(reader *r) {
+    const json_t *stored = json_object_get(json_object_get(r->root, "device"), "revision"), *sources = json_object_get(r->root, "sources");
+    int64_t revision = 0;
+    if (sources) TRY(get_text(r, r->root, "sources", r->m->sources, sizeof r->m->sources));
+    if (!stored) {
+        recall_revision(r->m);
+        return ERR_OK;
+    }
+    TRY(get_count(r, json_object_get(r->root, "device"), "revision", &revision));
+    if (revision < 1 || revision > INT32_MAX) return wrong(r, "revision", "a whole number of 1 or more");
+    r->m->revision = (int)revision;
+    return ERR_OK;
 }
 
 static err_t read_device(reader *r) {
@@ -506,6 +554,7 @@ static err_t read_members(reader *r) {
     TRY(read_counters(r));
     TRY(read_keys(r));
     TRY(read_device(r));
+    TRY(read_revision(r));
     TRY(read_files(r));
     return read_tensors(r);
 }

@@ -6,7 +6,11 @@
 // checkpoints of the same step.
 //
 // "device" holds what the bits depend on besides the keys: the device's arithmetic, and its plans (gpu/gpu.h), which
-// are opaque here.
+// are opaque here; and the revision of our own arithmetic (gpu/revision.h) of that kind of device and the run's compute type.
+// "build" and "sources" say which build wrote it (base/version.h), for people.
+//
+// Builds before "revision" did not store it. Theirs is 1, except that of 16 bits and of GPUs, which is 2 if "device.plans" is one of the
+// bits keys: that key came hours before those bits changed, and the builds in between are known by name.
 //
 // A sliced tensor (ckpt_tensor.slices) also has "axis" and "slices", and its parts a "slice", in which "first" counts; where slices are no equal shares
 // of the axis, "padded" or "rows" (ckpt_split).
@@ -53,7 +57,10 @@ typedef struct manifest {
     int keys;
     ckpt_key *key;
     char data_hash[17], build[64], hash[17], state_hash[17];
+    char sources[CKPT_SOURCES];          // empty: an older build, which did not know its own
     char arithmetic[DEVICE_ARITHMETIC];  // empty: not known
+    int revision;                        // 0: not known
+    bool assumed;                        // it was not stored, and follows from the age of the build
     int plans;
     char (*plan)[DEVICE_PLAN];
     int world;  // ranks that wrote it
@@ -96,6 +103,9 @@ err_t manifest_text(const char *dir, char **text, size_t *size, uint8_t digest[C
 // Parses a manifest's text; `path` is for messages. ERR_DATA: damaged; ERR_CONFIG: written by a newer build. Call
 // manifest_close() afterwards, also after a failure.
 err_t manifest_parse(manifest *m, const char *path, const char *text, size_t size);
+
+// The revision of this build's arithmetic for what arithmetic and keys describe; 0: they don't say. *type: the compute type; *kind: "cpu", "cuda".
+int manifest_revision_now(const char *arithmetic, const ckpt_key *key, int keys, const char **type, const char **kind);
 
 // manifest_text and manifest_parse of DIR/manifest.json.
 err_t manifest_read(manifest *m, const char *dir);

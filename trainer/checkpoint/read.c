@@ -435,9 +435,39 @@ static err_t compare_devices(const char *dir, const manifest *m, const ckpt_stat
                    dir, m->arithmetic, now);
 }
 
+// This build's revision, where the checkpoint was computed by another one on the same kind of device; else 0.
+static int other_revision(const manifest *m, const ckpt_state *s, const char **type, const char **kind) {
+    char here[DEVICE_ARITHMETIC];
+    const char *kind_then;
+    if (!s->dev || !m->revision) return 0;
+    device_arithmetic(s->dev, here, sizeof here);
+    manifest_revision_now(m->arithmetic, m->key, m->keys, type, &kind_then);
+    int now = manifest_revision_now(here, s->key, s->keys, type, kind);
+    return strcmp(*kind, kind_then) == 0 && now != m->revision ? now : 0;  // another kind of device is compare_devices' to judge
+}
+
+static void say_revision(char to[CKPT_REVISION], const manifest *m, const char *type, const char *kind) {
+    snprintf(to, CKPT_REVISION, "revision %d of the arithmetic of %s on %s (build %.63s%s)", m->revision, type, kind, m->build,
+             m->assumed ? ", which did not record it: it follows from its age" : "");
+}
+
+static err_t compare_revisions(const char *dir, const manifest *m, const ckpt_state *s) {
+    const char *type, *kind;
+    char then[CKPT_REVISION];
+    int now = s->any_bits ? 0 : other_revision(m, s, &type, &kind);
+    if (!now) return ERR_OK;
+    say_revision(then, m, type, kind);
+    return err_set(
+        ERR_CONFIG,
+        "%s: the checkpoint was computed with %s, this build (%s) has revision %d, and the bits depend on it: continue with that build, or "
+        "set [run] resume = other-bits, and the bits will be others from there on, or start another [run] name",
+        dir, then, s->build, now);
+}
+
 err_t ckpt_fits(const char *dir, const manifest *m, const ckpt_state *s, bool foreign) {
     if (!foreign) TRY(compare_keys(dir, m, s));
     if (!foreign) TRY(compare_devices(dir, m, s));
+    if (!foreign) TRY(compare_revisions(dir, m, s));
     TRY(compare_tensors(dir, m, s));
     return compare_groups(dir, m, s);
 }
@@ -464,7 +494,17 @@ static err_t compare_arithmetic(const char *dir, const manifest *m, ckpt_state *
     return ERR_OK;
 }
 
+// What the run has to say of the build that wrote the checkpoint.
+static void note_build(const manifest *m, ckpt_state *s) {
+    const char *type, *kind;
+    s->other_bits[0] = s->other_build[0] = 0;
+    if (other_revision(m, s, &type, &kind)) say_revision(s->other_bits, m, type, kind);
+    if (s->sources[0] && strcmp(m->sources, s->sources) != 0)
+        snprintf(s->other_build, sizeof s->other_build, "%s (sources %s)", m->build, m->sources[0] ? m->sources : "not known");
+}
+
 err_t ckpt_adopt(const char *dir, const manifest *m, ckpt_state *s, bool foreign) {
+    note_build(m, s);
     TRY(ckpt_agree(s, s->dev && !foreign ? compare_arithmetic(dir, m, s) : ERR_OK));
     s->at = m->at;
     return ERR_OK;

@@ -18,7 +18,7 @@ enum { CONFIG_WORD = KEY_WORD_MAX, CONFIG_TEXT = KEY_TEXT_MAX, CONFIG_KEYS_MAX =
 
 // A key whose values are words holds the index of its word. Where the values have an enum (device_kind, vector_width,
 // dtype, source_format, recomputation, transport_kind) or a list (model_types), the words are in its order.
-typedef enum { RESUME_AUTO, RESUME_NEVER, RESUME_MUST } resume_mode;
+typedef enum { RESUME_AUTO, RESUME_NEVER, RESUME_MUST, RESUME_OTHER_BITS } resume_mode;
 typedef enum { TOKENIZER_BYTES } tokenizer_mode;
 typedef enum { ORDER_FIXED, ORDER_ANY } order_mode;
 typedef enum { CHOICE_AUTO, CHOICE_NO, CHOICE_YES } choice_mode;

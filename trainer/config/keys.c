@@ -49,8 +49,8 @@ static const setting first_keys[] = {
          "start of everything random: initial weights, order of the data, dropout, samples"),
     INT(run, steps, LAYOUT, "600", 1, MANY, "max_iters max_steps iterations num_iterations",
          "train until this step; may be raised later"),
-    WORD(run, resume, LAYOUT, "auto", "auto never must", "",
-         "`never` refuses to go on from a checkpoint, `must` refuses to start without one"),
+    WORD(run, resume, LAYOUT, "auto", "auto never must other-bits", "",
+         "`never` refuses a checkpoint, `must` to start without; `other-bits` takes one of other bits"),
     TEXT(run, faults, LOCAL, "", 0, "",
          "rehearse failures, such as write@3 (point@first or point@firstxcount, :rank for one rank; read write sync rename flip slow unit)"),
 
