@@ -43,6 +43,28 @@ static void some_calls(scene *s, team *t, result *r) {
     c->table->close(c);
 }
 
+// A second transport over the same team would repeat the keys of the first one's frames.
+static void open_twice(scene *s, team *t, result *r) {
+    some_calls(s, t, r);
+    comm *c = open_transport(t, r);
+    keep_text(r->text, ERR_INTERNAL);
+    if (c) c->table->close(c);
+}
+
+static void a_second_transport_is_refused(void **state) {
+    (void)state;
+    scene *s = scene_open(2, (int[]){1, 2});
+    s->o.links = true;
+    s->body = open_twice;
+    run_all(s);
+    for (int r = 0; r < 3; r++) {
+        assert_int_equal(s->b->rank[r].joined, ERR_OK);
+        assert_int_equal(s->b->rank[r].after, ERR_UNAVAILABLE);
+        assert_text(s->b->rank[r].later, "is taken already: another transport needs another team");
+    }
+    scene_close(s);
+}
+
 static const char *const kinds[] = {"shared memory", "TCP", "shared memory and TCP"};
 
 static void run_some_calls(int nodes, const int *ranks, const char *kind) {
@@ -181,6 +203,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_rank_gets_the_transport_that_does_nothing),
         cmocka_unit_test(calls_work_over_a_real_team),
+        cmocka_unit_test(a_second_transport_is_refused),
         cmocka_unit_test(a_rank_that_dies_ends_all_calls),
         cmocka_unit_test(devices_that_compute_otherwise_are_refused_by_all),
     };

@@ -20,10 +20,11 @@ static void neighbours_meet(void **state) {
 // Every pair exchanges two bytes, a thousand times over.
 static void use_links(scene *s, team *t, result *r) {
     const launch *at = team_at(t);
-    const team_link *l = team_links(t, 0);
+    team_link l[RANKS];
     uint8_t out[1000], in[1000];
     wait_for_all(s, t, r);
     for (int p = 0; p < at->world; p++) {
+        if (team_take_link(t, 0, p, &l[p]) != ERR_OK) r->links = -1000;
         r->link[p] = l[p];
         memset(out, at->rank * 16 + p, sizeof out);
         if (l[p].fd >= 0 && !(fcntl(l[p].fd, F_GETFL) & O_NONBLOCK)) r->links = -1000;
@@ -86,20 +87,22 @@ static bool needed(const void *ctx, int channel, int a, int b) { return (void)ct
 // Each connection carries its channel's number, and has keys of its own.
 static void use_channels(scene *s, team *t, result *r) {
     const launch *at = team_at(t);
+    static team_link taken[CHANNELS + 1][RANKS];
     wait_for_all(s, t, r);
     for (int k = 0; k <= CHANNELS; k++)
         for (int p = 0; p < at->world; p++) {
-            const team_link *l = &team_links(t, k)[p];
+            const team_link *l = &taken[k][p];
+            if (team_take_link(t, k, p, &taken[k][p]) != ERR_OK) r->links -= 1000;
             bool wanted = at->place[p].node != at->node && (k == 0 || needed(NULL, k, at->rank < p ? at->rank : p, at->rank < p ? p : at->rank));
             if ((l->fd >= 0) != wanted) r->links -= 1000;
             uint8_t said[2 + TEAM_KEY] = {(uint8_t)k, (uint8_t)at->rank};
             memcpy(said + 2, l->send_key, TEAM_KEY);
             if (l->fd >= 0 && send(l->fd, said, sizeof said, MSG_NOSIGNAL) != sizeof said) r->links -= 1000;
-            for (int j = 0; j < k; j++) r->links -= wanted && memcmp(l->send_key, team_links(t, j)[p].send_key, TEAM_KEY) == 0 ? 1000 : 0;
+            for (int j = 0; j < k; j++) r->links -= wanted && memcmp(l->send_key, taken[j][p].send_key, TEAM_KEY) == 0 ? 1000 : 0;
         }
     for (int k = 0; k <= CHANNELS; k++)
         for (int p = 0; p < at->world; p++) {
-            const team_link *l = &team_links(t, k)[p];
+            const team_link *l = &taken[k][p];
             uint8_t got[2 + TEAM_KEY];
             if (l->fd < 0) continue;
             fcntl(l->fd, F_SETFL, 0);
@@ -121,6 +124,37 @@ static void channels_have_connections_of_their_own(void **state) {
         int n = 0;
         for (int p = 0; p < 6; p++) n += node[p] != node[r] ? 2 + (p + r) % 2 : 0;
         assert_int_equal(s->b->rank[r].links, n);
+    }
+    scene_close(s);
+}
+
+// A connection has one user: the second is refused, and nothing of the keys is left to use them again.
+static void take_twice(scene *s, team *t, result *r) {
+    int other = 1 - team_at(t)->rank;
+    wait_for_all(s, t, r);
+    r->links = (int)team_take_link(t, 0, other, &r->link[0]);
+    r->links = 1000 * r->links + (int)team_take_link(t, 0, other, &r->link[1]);
+    keep_text(r->text, ERR_INTERNAL);
+    if (team_take_link(t, 0, team_at(t)->rank, &r->link[2]) != ERR_OK) r->links = -1;  // none to itself
+}
+
+static void a_connection_is_given_once(void **state) {
+    (void)state;
+    static const uint8_t zero[TEAM_KEY];
+    scene *s = scene_open(2, (int[]){1, 1});
+    s->o.links = true;
+    s->body = take_twice;
+    run_all(s);
+    all_well(s);
+    for (int k = 0; k < 2; k++) {
+        const result *r = &s->b->rank[k];
+        assert_int_equal(r->links, ERR_INTERNAL);
+        assert_text(r->text, k ? "to rank 0 (127.0.0.1) on channel 0 is taken already" : "to rank 1 (127.0.0.2) on channel 0 is taken already");
+        assert_true(r->link[0].fd >= 0);
+        assert_memory_not_equal(r->link[0].send_key, zero, TEAM_KEY);
+        assert_int_equal(r->link[1].fd, -1);
+        assert_memory_equal(r->link[1].send_key, zero, TEAM_KEY);
+        assert_int_equal(r->link[2].fd, -1);
     }
     scene_close(s);
 }
@@ -524,6 +558,7 @@ int main(void) {
         cmocka_unit_test(neighbours_meet),
         cmocka_unit_test(nodes_meet_and_link),
         cmocka_unit_test(channels_have_connections_of_their_own),
+        cmocka_unit_test(a_connection_is_given_once),
         cmocka_unit_test(rank_0_comes_last),
         cmocka_unit_test(meet_over_ipv6),
         cmocka_unit_test(no_secret),

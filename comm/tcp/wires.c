@@ -35,11 +35,14 @@ void wires_close(wires *w) {
 }
 
 static err_t open_far(wire *x, const wires *w, int channel, int rank) {
-    const team_link *l = team_links(w->team, channel);
+    team_link l;
     char name[COMM_NAME];
-    if (!l || l[rank].fd < 0)
+    TRY(team_take_link(w->team, channel, rank, &l));
+    if (l.fd < 0)
         return err_set(ERR_INTERNAL, "no data connection to %s: the team was joined without links", comm_place_text(&w->at->place[rank], name));
-    return link_open(&x->far, &l[rank]);
+    err_t rc = link_open(&x->far, &l);
+    sodium_memzero(&l, sizeof l);
+    return rc;
 }
 
 // On lines of their own: threads that use other wires at the same time write to them all the time.

@@ -14,7 +14,7 @@ struct team {
     double timeout_s, heartbeat_s;
     conn *control;  // rank 0: `world` of them, by rank. Others: one, to rank 0. Join's, then the watcher's
     int controls;
-    team_link *link;   // (1 + channels, world)
+    team_link *link;   // (1 + channels, world); without keys once it was taken
     pthread_t thread;  // the watcher
     bool watching;
     atomic_bool leaving;

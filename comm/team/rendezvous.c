@@ -365,7 +365,20 @@ static err_t fail_linking(team *t) {
 // --- a team --------------------------------------------------------------------------------------------------------------------
 
 const launch *team_at(const team *t) { return t->at; }
-const team_link *team_links(const team *t, int channel) { return t->link + channel * t->at->world; }
+err_t team_take_link(team *t, int channel, int rank, team_link *out) {
+    team_link *l = &t->link[channel * t->at->world + rank];
+    char name[COMM_NAME];
+    *out = (team_link){.fd = -1};
+    if (l->taken)
+        return err_set(ERR_INTERNAL, "the connection to %s on channel %d is taken already: another transport needs another team",
+                       rank_text(t->at, rank, name), channel);
+    *out = *l;
+    l->taken = l->fd >= 0;
+    sodium_memzero(l->send_key, TEAM_KEY);
+    sodium_memzero(l->recv_key, TEAM_KEY);
+    return ERR_OK;
+}
+
 int64_t team_wire(const team *t) { return atomic_load(&((team *)t)->wire); }
 
 void team_leave(team *t) {

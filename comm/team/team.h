@@ -85,8 +85,9 @@ typedef struct team_options {
 
 // A data connection to a rank of another node: connected, authenticated, non-blocking.
 typedef struct team_link {
-    int fd;                                          // -1: none (own rank, ranks of this node)
+    int fd;                                          // the team's, which closes it. -1: none (own rank, ranks of this node)
     uint8_t send_key[TEAM_KEY], recv_key[TEAM_KEY];  // of this connection, one for each direction
+    bool taken;                                      // the team's own note; false in what it gives
 } team_link;
 
 typedef struct team team;
@@ -101,7 +102,10 @@ err_t team_join(team **out, const team_options *o);
 void team_leave(team *t);
 
 const launch *team_at(const team *t);
-const team_link *team_links(const team *t, int channel);  // world of them
+
+// The data connection of a channel to a rank, with its keys, which the team then forgets: it is given once. Who has it numbers frames from 0 and
+// uses each number once; a second user would repeat one-time keys, and lose what the first has read ahead. ERR_INTERNAL: it is taken already.
+err_t team_take_link(team *t, int channel, int rank, team_link *out);
 
 // --- failure -------------------------------------------------------------------------------------------------------------------
 

@@ -37,7 +37,12 @@ struct team {
 };
 
 const launch *team_at(const team *t) { return &t->at; }
-const team_link *team_links(const team *t, int channel) { return t->link[channel]; }
+err_t team_take_link(team *t, int channel, int rank, team_link *out) {
+    *out = t->link[channel][rank];
+    if (out->taken) return err_set(ERR_INTERNAL, "the connection to rank %d is taken already", rank);
+    t->link[channel][rank].taken = out->fd >= 0;
+    return ERR_OK;
+}
 void team_alive(team *t) { (void)t; }
 uint32_t team_pulse(const team *t) {
     (void)t;
