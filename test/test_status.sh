@@ -56,7 +56,7 @@ running() {
     follower=$!
     kill "$pid"
     await 75
-    until_true 5 grep -q '^over    the run does not go on' tailed
+    until_true 5 grep -q '^over    the run does not go on after step [0-9]*; lockstep status runs/running says why' tailed
     wait $follower || fail "tail ends with $? when the run does"
     grep -q '^stop: asked to stop' tailed || fail "tail does not show the event: $(tail -n 3 tailed)"
     status 1 running
@@ -92,6 +92,39 @@ failed() {
     expect 74 train failed
     status 2 failed
     says "DEAD: failed: step" "Input/output error" "when that is mended: lockstep runs/failed/config.ini"
+}
+
+# The command that it names works where the reader stands, wherever the run was started.
+from_elsewhere() {
+    mkdir -p path "$work/it's here/deep" && ln -sf "$bin" path/lockstep
+    PATH=$work/path:$PATH
+    cd "$work/it's here" && ln -s ../data data
+    sed 's/^\(decay_\)*steps = .*/\1steps = 20/' ../base.ini >base.ini
+    printf '[run]\nname = away\n' >away.ini
+    expect 0 "$bin" base.ini away.ini
+    for from in . runs runs/away deep / "$work"; do
+        at=$(cd "$from" && pwd)
+        case $at in */away) dir=. ;; */runs) dir=away ;; *deep) dir=../runs/away ;; */"it's here") dir=runs/away/ ;; *) dir="$work/it's here/runs/away" ;; esac
+        cd "$from" && expect 0 "$bin" status "$dir"
+        case $from in
+        .) says "next      nothing; lockstep eval runs/away//config.ini" ;;
+        *) says "next      nothing; cd '$work/it'\\''s here' && lockstep eval runs/away/config.ini" ;;
+        esac
+        cp "$out" "$work/next.out"
+        sed -n 's/^next *nothing; //p' "$out" >"$work/next"
+        expect 0 sh -c "$(cat "$work/next")"
+        says "step 20  loss"
+        cd "$work/it's here"
+    done
+    # moved: where its relative paths begin is not known
+    mv runs/away gone
+    cd / && expect 0 "$bin" status "$work/it's here/gone"
+    says "nothing; where it was started: lockstep eval '$work/it'\\''s here/gone/config.ini'"
+    # without relative paths it runs anywhere
+    cd "$work/it's here" && sed -i "s|^train = .*|train = $work/data/plain-train-*.bin|; s|^val = .*|val = $work/data/plain-val-*.bin|; s|^dir = .*|dir = $work/all|" base.ini
+    expect 0 "$bin" base.ini away.ini
+    cd / && expect 0 "$bin" status "$work/all/away"
+    says "next      nothing; lockstep eval $work/all/away/config.ini"
 }
 
 never_begun() {
@@ -165,5 +198,6 @@ try running
 try killed
 try failed
 try never_begun
+try from_elsewhere
 try cut_back
 finish

@@ -3,6 +3,7 @@
 
 #include "trainer/checkpoint/directory.h"
 #include "trainer/watch/alarms.h"
+#include "trainer/watch/command.h"
 #include "trainer/watch/rundir.h"
 
 #include <inttypes.h>
@@ -293,14 +294,14 @@ static bool judge_rest(const facts *f, verdict *v) {
     } else {
         return false;
     }
-    snprintf(v->next, sizeof v->next, "make room: df -h %s", f->dir);
+    command_on(v->next, sizeof v->next, "make room: df -h", f->dir);
     return true;
 }
 
 static void judge_running(const facts *f, verdict *v) {
     const char *state = rundir_text(f->status, "state");
     copy(v->headline, sizeof v->headline, f->fresh && *state ? state : "running");
-    snprintf(v->next, sizeof v->next, "nothing; lockstep tail %s", f->dir);
+    command_on(v->next, sizeof v->next, "nothing; lockstep tail", f->dir);
     if (judge_alarms(f, v) || judge_age(f, v) || judge_rest(f, v)) return;
 }
 
@@ -311,11 +312,12 @@ verdict facts_judge(const facts *f) {
     case LIFE_NEVER:
         v.code = 2;
         copy(v.headline, sizeof v.headline, "has not begun");
-        copy(v.next, sizeof v.next, "lockstep CONFIG.ini");
+        if (f->steps > 0) command_of(v.next, sizeof v.next, "", "", f->dir);
+        else copy(v.next, sizeof v.next, "lockstep CONFIG.ini");
         break;
     case LIFE_DONE:
         copy(v.headline, sizeof v.headline, "has all its steps");
-        snprintf(v.next, sizeof v.next, "nothing; lockstep eval %s/config.ini", f->dir);
+        command_of(v.next, sizeof v.next, "nothing; ", "eval ", f->dir);
         break;
     case LIFE_STOPPED: v.code = 1, copy(v.headline, sizeof v.headline, "stopped on request"); break;
     case LIFE_FAILED: v.code = 2, copy(v.headline, sizeof v.headline, "failed"); break;
@@ -326,7 +328,6 @@ verdict facts_judge(const facts *f) {
         break;
     }
     if (v.life == LIFE_STOPPED || v.life == LIFE_FAILED) snprintf(v.why, sizeof v.why, "%s", f->end.text);
-    if (v.life >= LIFE_STOPPED)
-        snprintf(v.next, sizeof v.next, "%slockstep %s/config.ini", v.life == LIFE_FAILED ? "when that is mended: " : "", f->dir);
+    if (v.life >= LIFE_STOPPED) command_of(v.next, sizeof v.next, v.life == LIFE_FAILED ? "when that is mended: " : "", "", f->dir);
     return v;
 }

@@ -98,24 +98,55 @@ json_t *rundir_status(const char *dir, bool *damaged) {
     return NULL;
 }
 
-int64_t rundir_steps(const char *dir) {
+// What stands after `key =`: a word, or text in quotes (trainer/config/print.c writes it).
+static void take_value(const char *at, char *dst, size_t room) {
+    size_t n = 0;
+    at += strspn(at, " ");
+    if (*at != '"') {
+        n = strcspn(at, " ;\n");
+        snprintf(dst, room, "%.*s", (int)n, at);
+        return;
+    }
+    for (at++; *at && *at != '"' && n + 1 < room; at++) {
+        if (*at == '\\' && at[1]) at++;
+        dst[n++] = *at;
+    }
+    dst[n] = 0;
+}
+
+// If the line is `key = value`, where the value begins; else NULL.
+static const char *value_of(const char *line, const char *key) {
+    size_t n = strlen(key);
+    if (strncmp(line, key, n) != 0) return NULL;
+    line += n + strspn(line + n, " ");
+    return *line == '=' ? line + 1 : NULL;
+}
+
+bool rundir_setting(const char *dir, const char *section, const char *key, char *dst, size_t room) {
     struct stat st;
     int fd = open_plain(dir, "config.ini", &st);
-    if (fd < 0) return 0;
-    size_t room = st.st_size < CONFIG_MOST ? (size_t)st.st_size : CONFIG_MOST;
-    char *text = malloc(room + 1), *rest = text;
-    ssize_t n = text ? pread(fd, text, room, 0) : -1;
-    int64_t steps = 0;
-    bool inside = false;
+    *dst = 0;
+    if (fd < 0) return false;
+    size_t n = strlen(section), size = st.st_size < CONFIG_MOST ? (size_t)st.st_size : CONFIG_MOST;
+    char *text = malloc(size + 1), *rest = text;
+    ssize_t got = text ? pread(fd, text, size, 0) : -1;
+    bool inside = false, found = false;
     close(fd);
-    if (text) text[n > 0 ? n : 0] = 0;
+    if (text) text[got > 0 ? got : 0] = 0;
     for (char *line; text && (line = strsep(&rest, "\n"));) {
-        long long value;
-        if (*line == '[') inside = strncmp(line, "[run]", 5) == 0;
-        if (inside && sscanf(line, "steps = %18lld", &value) == 1 && value > 0) steps = value;
+        const char *value = inside ? value_of(line, key) : NULL;
+        if (*line == '[') inside = strncmp(line + 1, section, n) == 0 && line[1 + n] == ']';
+        if (value) take_value(value, dst, room), found = true;
     }
     free(text);
-    return steps;
+    return found;
+}
+
+int64_t rundir_steps(const char *dir) {
+    char value[32], *end;
+    if (!rundir_setting(dir, "run", "steps", value, sizeof value)) return 0;
+    long long steps = strtoll(value, &end, 10);
+    return *value && !*end && steps > 0 ? steps : 0;
 }
 
 // --- fields --------------------------------------------------------------------------------------------------------------------

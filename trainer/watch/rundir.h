@@ -24,8 +24,9 @@ json_t *rundir_line(char **at);
 // DIR/status.json; NULL: there is none (*damaged false), or it is not an object (true).
 json_t *rundir_status(const char *dir, bool *damaged);
 
-// [run] steps of DIR/config.ini, which every start of the run writes; 0: not known.
-int64_t rundir_steps(const char *dir);
+// A setting of DIR/config.ini, which every start of the run writes, into dst, cut if it has to be. false: not known; then dst is "".
+bool rundir_setting(const char *dir, const char *section, const char *key, char *dst, size_t room);
+int64_t rundir_steps(const char *dir);  // [run] steps; 0: not known
 
 // Fields of objects. A number that is absent or null is NaN, a text "", and a whole number beyond +-9e15, which a double holds exactly, `otherwise`.
 double rundir_real(const json_t *o, const char *key);

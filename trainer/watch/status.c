@@ -166,6 +166,16 @@ static void put_events(page *p, const facts *f, int most) {
     }
 }
 
+// A command is copied as a whole: it is not wrapped, since a terminal wraps lines in a way that can be copied, and ours would break it.
+static void put_command(FILE *out, const char *text) {
+    char clean[FACTS_TEXT];
+    utf8_printable(clean, sizeof clean, text);
+    if (!*clean) return;
+    for (char *c = clean; *c; c++)
+        if (*c == '\n' || *c == '\t') *c = ' ';
+    fprintf(out, "%-*s%s\n", KEY, "next", clean);
+}
+
 // The next command has a place of its own: two lines that nothing else may take.
 static void write_text(const facts *f, const verdict *v, FILE *out) {
     enum { FOR_NEXT = 2 };
@@ -181,8 +191,7 @@ static void write_text(const facts *f, const verdict *v, FILE *out) {
     put_restarts(&p, f);
     put_disk(&p, f);
     put_events(&p, f, FACTS_EVENTS);
-    p.lines = STATUS_LINES - FOR_NEXT;
-    put(&p, "next", FOR_NEXT, v->next);
+    put_command(out, v->next);
 }
 
 // --- JSON ----------------------------------------------------------------------------------------------------------------------

@@ -14,8 +14,8 @@ enum { STATUS_LINES = 15, STATUS_COLUMNS = 80 };
 // about to fill its disk, or was stopped on request), 2 dead (it failed, died, or never began).
 err_t verb_status(int argc, char **argv, FILE *out, int *code);
 
-// The same of one directory at a time, seconds since 1970. At most STATUS_LINES lines of STATUS_COLUMNS; as JSON one object. What is
-// printed of files is safe on a terminal. ERR_USAGE: dir is no run's directory.
+// The same of one directory at a time, seconds since 1970. At most STATUS_LINES lines of STATUS_COLUMNS, but for the next command, which is one
+// line of any length; as JSON one object. What is printed of files is safe on a terminal. ERR_USAGE: dir is no run's directory.
 err_t status_write(const char *dir, double now, bool json, FILE *out, int *code);
 
 #endif

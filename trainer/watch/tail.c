@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "trainer/log/progress.h"
 #include "trainer/log/utf8.h"
+#include "trainer/watch/command.h"
 #include "trainer/watch/rundir.h"
 
 #include <errno.h>
@@ -221,7 +222,11 @@ static int64_t last_step(const char *dir) {
 static void say_end(tail *t) {
     int64_t step = last_step(t->dir);
     if (t->shown.steps > 0 && step >= t->shown.steps) progress_say(&t->shown, "done    the run has all its %" PRId64 " steps", step);
-    else progress_say(&t->shown, "over    the run does not go on after step %" PRId64 "; lockstep status says why", step);
+    else {
+        char command[IO_PATH + 64];
+        command_on(command, sizeof command, "lockstep status", t->dir);
+        progress_say(&t->shown, "over    the run does not go on after step %" PRId64 "; %s says why", step, command);
+    }
 }
 
 static err_t follow(tail *t, int lines) {
