@@ -219,6 +219,33 @@ static void a_stopped_process(void **state) {
     end(&t);
 }
 
+// It rings once, from the limit on, also where steps are quick, and is over with the first good step.
+static void steps_that_are_not_finite(void **state) {
+    (void)state;
+    story t;
+    begin(&t, watch_limits_default(), 1);
+    t.s.dir = "runs/a";
+    go_on(&t, 20);
+    t.s.bad_steps = 100;  // a board that does not say how many are many
+    go_on(&t, 1);
+    none_told(&t);
+    t.s.bad_limit = 5;
+    for (t.s.bad_steps = 1; t.s.bad_steps < 5; t.s.bad_steps++) go_on(&t, 1);
+    none_told(&t);
+    go_on(&t, 1);
+    TOLD(&t, 0, ALARM_BAD_STEPS, true, -1, "the run diverges", "the last 5 steps, up to step 26", "runs/a/events.jsonl");
+    t.s.bad_steps = 40;
+    go_on(&t, 30);
+    assert_int_equal(t.count, 1);
+    assert_non_null(lasting(&t, ALARM_BAD_STEPS));
+    assert_string_equal(alarm_event(ALARM_BAD_STEPS, true), "bad_steps");
+    t.s.bad_steps = 0;
+    go_on(&t, 1);
+    assert_int_equal(t.s.alarms, 0);
+    TOLD(&t, 1, ALARM_BAD_STEPS, false, -1, "finite again");
+    end(&t);
+}
+
 // The stop is what took long, not the reading in which it came; also at the look right after it.
 static void stopped_while_it_waits_for_data(void **state) {
     (void)state;
@@ -374,6 +401,7 @@ int main(void) {
         cmocka_unit_test(suspects),
         cmocka_unit_test(without_news),
         cmocka_unit_test(a_stopped_process),
+        cmocka_unit_test(steps_that_are_not_finite),
         cmocka_unit_test(stopped_while_it_waits_for_data),
         cmocka_unit_test(a_hang_soon_after_the_start),
         cmocka_unit_test(a_rank_that_is_gone),

@@ -234,6 +234,27 @@ static void test_prune(void **state) {
     holds(w, "step-00000004 step-00000005 step-00000007 step-00000008 ");
 }
 
+// What is saved in steps whose loss is not finite counts apart.
+static void test_prune_in_bad_steps(void **state) {
+    world *w = *state;
+    for (int64_t step = 1; step <= 3; step++) save_step(w, step, 2);
+    for (int64_t step = 4; step <= 7; step++) {
+        fill(w, step, 0);
+        w->s.at.bad_steps = step - 3;
+        OK(ckpt_save(w->dir, &w->s, 2, NULL));
+    }
+    holds(w, "step-00000002 step-00000003 step-00000007 ");
+    complaints c;
+    w->s.at.bad_steps = 0;
+    OK(resume(w, &c));
+    assert_int_equal(w->s.at.bad_steps, 4);
+    assert_false(ckpt_is_sound(&w->s.at));
+    fill(w, 8, 0);
+    w->s.at.bad_steps = 0;
+    OK(ckpt_save(w->dir, &w->s, 2, NULL));  // it recovered
+    holds(w, "step-00000007 step-00000008 ");
+}
+
 static void test_strangers_stay(void **state) {
     world *w = *state;
     char path[IO_PATH];
@@ -589,6 +610,7 @@ int main(void) {
         CHUNKY(test_hash_value),
         CHUNKY(test_hash_sees_everything),
         TEST(test_prune),
+        TEST(test_prune_in_bad_steps),
         TEST(test_strangers_stay),
         TEST(test_clean),
         TEST(test_unsaveable),

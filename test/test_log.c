@@ -8,6 +8,7 @@
 
 #include "trainer/log/monitor.h"
 
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 
@@ -539,7 +540,7 @@ static void expect_diverged(const char *scale, int patience) {
     char more[256];
     rig r;
     snprintf(more, sizeof more,
-             "[run]\nsteps = 60\n[precision]\ncompute = fp16\nloss_scale = %s\n"
+             "[run]\nsteps = 60\nbad_steps = 0\n[precision]\ncompute = fp16\nloss_scale = %s\n"
              "[optimizer]\nlr = 1000\n[schedule]\nwarmup = 0\ntype = constant\n[log]\nevery = 40\n",
              scale);
     rig_open(&r, more);
@@ -564,10 +565,48 @@ static void expect_diverged(const char *scale, int patience) {
     drop_dir(r.dir);
 }
 
+// Nothing is saved in place of a good checkpoint: what is saved in the bad steps takes the place of what was saved in them before. The stop saves nothing.
+static void a_run_that_diverges_stops(void **state) {
+    (void)state;
+    char out[1200], *text;
+    size_t n;
+    rig r;
+    rig_open(&r, "[run]\nsteps = 60\nbad_steps = 20\n[precision]\ncompute = fp16\nloss_scale = 1\n[checkpoint]\nevery = 1\nkeep = 2\n"
+                 "[optimizer]\nlr = 1000\n[schedule]\nwarmup = 0\ntype = constant\n[log]\nevery = 1\n");
+    for (int start = 0; start < 3; start++) {  // it goes on where it was, and finds the same
+        assert_int_equal(train(&r.c, r.dir), ERR_INTERRUPTED);
+        assert_non_null(strstr(err_last()->text, "stopped by [run] bad_steps = 20: no finite loss or gradient in steps "));
+        assert_non_null(strstr(err_last()->text, ". Next: lockstep "));
+        json_t *steps = read_records(&r.c, "log.jsonl", "step"), *events = read_records(&r.c, "events.jsonl", "event");
+        int64_t first = 0, last = 0;
+        for (size_t i = 0; i < json_array_size(steps); i++) {
+            const json_t *record = json_array_get(steps, i);
+            last = (int64_t)real_of(record, "step");
+            if (!first && json_is_true(json_object_get(record, "skipped"))) first = last;
+        }
+        assert_int_equal(last, first + 19);
+        assert_string_equal(text_of(json_array_get(events, json_array_size(events) - 1), "kind"), "gave_up");
+        json_decref(steps), json_decref(events);
+        for (int64_t step = 1; step <= last; step++) {
+            char path[1200];
+            struct stat st;
+            snprintf(path, sizeof path, "%s/%s/ckpt/step-%08d", r.c.run.dir, r.c.run.name, (int)step);
+            bool there = stat(path, &st) == 0, kept = step == first - 1 || step == first - 2 || step == last - 1;
+            if (there != kept) fail_msg("step %d of %d, bad from %d: %s", (int)step, (int)last, (int)first, there ? "is there" : "is gone");
+        }
+    }
+    snprintf(out, sizeof out, "%s/out", r.dir);
+    OK(io_read_file(out, 1 << 20, &text, &n));
+    assert_true(strstr(text, "loss nan") || strstr(text, "norm nan"));
+    assert_null(strstr(text, "-nan"));
+    free(text);
+    drop_dir(r.dir);
+}
+
 static void a_run_that_diverges_says_so_once(void **state) {
     (void)state;
-    expect_diverged("1", 1);
-    expect_diverged("dynamic", 50);
+    expect_diverged("1", 5);
+    expect_diverged("dynamic", 30);
 }
 
 int main(void) {
@@ -583,6 +622,7 @@ int main(void) {
         cmocka_unit_test(a_log_that_is_too_short),
         cmocka_unit_test(a_sink_that_can_not_open),
         cmocka_unit_test(a_run_that_diverges_says_so_once),
+        cmocka_unit_test(a_run_that_diverges_stops),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

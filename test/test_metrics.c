@@ -130,6 +130,22 @@ static void alarms_are_counted(void **state) {
     has(metrics_of(&s), "\nlockstep_healthy 0\n");
 }
 
+// Steps advance, and are of no use.
+static void a_run_that_diverges(void **state) {
+    (void)state;
+    watch_rank rank[2];
+    watch_state s = state_make(rank, 2);
+    char why[HEALTH_TEXT] = "";
+    has(metrics_of(&s), "\nlockstep_bad_steps 0\n");
+    s.bad_limit = 5, s.bad_steps = 4;
+    assert_true(health(&s, why, sizeof why));
+    s.bad_steps = 5;
+    assert_false(health(&s, why, sizeof why));
+    assert_non_null(strstr(why, "the run diverges: the loss or the gradient of the last 5 steps, up to step 120, was not finite"));
+    has(metrics_of(&s), "\nlockstep_bad_steps 5\n");
+    has(text, "\nlockstep_healthy 0\n");
+}
+
 static void labels_are_escaped(void **state) {
     (void)state;
     watch_rank rank;
@@ -471,6 +487,7 @@ int main(void) {
         cmocka_unit_test(a_cpu),
         cmocka_unit_test(counters),
         cmocka_unit_test(alarms_are_counted),
+        cmocka_unit_test(a_run_that_diverges),
         cmocka_unit_test(labels_are_escaped),
         cmocka_unit_test(limits),
         cmocka_unit_test(room_is_enough_or_none),

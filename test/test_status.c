@@ -58,6 +58,12 @@ static void put(const place *p, const char *name, const char *text, size_t n) {
 
 static void say(const place *p, const char *name, const char *text) { put(p, name, text, strlen(text)); }
 
+static void unlink_of(const place *p, const char *name) {
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", p->dir, name);
+    assert_int_equal(unlink(path), 0);
+}
+
 static void lives(place *p) {
     char path[512];
     snprintf(path, sizeof path, "%s/lock", p->dir);
@@ -193,8 +199,9 @@ static void a_hang(void **state) {
 static void alarms_by_kind(void **state) {
     place *p = *state;
     static const char *const kinds[][2] = {
-        {"dead", "a rank is gone"},      {"stopped", "process is stopped"},          {"slow_reader", "the loader is slow"},
-        {"throttled", "is slowed down"}, {"disk_full", "the disk is full, or will"}, {"unheard-of", "the watcher rings"}};
+        {"dead", "a rank is gone"},         {"stopped", "process is stopped"},          {"slow_reader", "the loader is slow"},
+        {"throttled", "is slowed down"},    {"disk_full", "the disk is full, or will"}, {"bad_steps", "the run diverges"},
+        {"unheard-of", "the watcher rings"}};
     lives(p);
     log_of(p, 410, 1, true);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
@@ -271,6 +278,36 @@ static void restarts(void **state) {
     say(p, "events.jsonl", text);
     EXPECT(p, 0, "restarts  5 in 24 h, the last 1 h 6 m ago", "events    1 h 6 m ago, step 7, resume: continuing", "6 h 6 m ago, step 6",
            "11 h 6 m ago, step 5");
+}
+
+// What to do is in the run's own event, also where the watcher rings, until there is a good step again.
+static void a_run_that_diverges(void **state) {
+    place *p = *state;
+    static const char event[] = "{\"t\":\"event\",\"at\":\"2026-11-24T12:00:00Z\",\"kind\":\"%s\",\"step\":%d,\"text\":\"no finite loss in "
+                                "steps 411 to 415. Next: lockstep fork runs/a@best a-2\"}\n";
+    char text[512];
+    lives(p);
+    log_of(p, 410, 1, true);
+    snprintf(text, sizeof text, event, "diverged", 415);
+    say(p, "events.jsonl", text);
+    EXPECT(p, 1, "ATTENTION: the run diverges", "no finite loss in steps 411 to 415", "\nnext      lockstep fork runs/a@best a-2\n");
+    status_of(p, 0.5, "training", 416, 0.4, "{\"kind\":\"bad_steps\",\"rank\":-1,\"since\":1,\"text\":\"it diverges. Next: look\"}");
+    EXPECT(p, 1, "ATTENTION: the run diverges", "\nnext      lockstep fork runs/a@best a-2\n");
+    status_of(p, 0.5, "training", 417, 0.4, "");  // the watcher has seen a good step, which is not in the log yet
+    EXPECT(p, 0, "FINE");
+    log_of(p, 420, 1, true);
+    EXPECT(p, 0, "FINE");
+    dies(p);
+    log_of(p, 410, 1, true);
+    say(p, "config.ini", "[run]\nsteps = 410\n");
+    unlink_of(p, "status.json");
+    EXPECT(p, 1, "ATTENTION: has all its steps, and has diverged", "\nnext      lockstep fork runs/a@best a-2\n");
+    say(p, "config.ini", "[run]\nsteps = 600\n");
+    snprintf(text, sizeof text, event, "gave_up", 460);
+    say(p, "events.jsonl", text);
+    EXPECT(p, 2, "DEAD: stopped itself: it has diverged", "no finite loss in steps 411 to 415", "\nnext      lockstep fork runs/a@best a-2\n");
+    look_at(p, true, ERR_OK);
+    assert_non_null(strstr(p->said, "\"life\":\"diverged\""));
 }
 
 // --- a run that is over --------------------------------------------------------------------------------------------------------
@@ -423,8 +460,19 @@ static void ages(void **state) {
 int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, enter, leave)
     const struct CMUnitTest tests[] = {
-        TEST(fine),     TEST(a_hang), TEST(alarms_by_kind), TEST(without_a_watcher), TEST(an_old_log), TEST(checkpoints_that_fail),
-        TEST(restarts), TEST(over),   TEST(no_run),         TEST(hostile),           TEST(a_long_log), TEST(other_kinds_of_files),
+        TEST(fine),
+        TEST(a_hang),
+        TEST(alarms_by_kind),
+        TEST(without_a_watcher),
+        TEST(an_old_log),
+        TEST(checkpoints_that_fail),
+        TEST(a_run_that_diverges),
+        TEST(restarts),
+        TEST(over),
+        TEST(no_run),
+        TEST(hostile),
+        TEST(a_long_log),
+        TEST(other_kinds_of_files),
         TEST(ages),
     };
     return cmocka_run_group_tests_name("status", tests, NULL, NULL);

@@ -4,6 +4,7 @@
 #include "trainer/step/executor.h"
 
 #include <assert.h>
+#include <math.h>
 
 static int64_t places(const evaluator *k) { return step_round(k->r); }
 
@@ -136,7 +137,7 @@ err_t evaluate(evaluator *k, source *val, int64_t batches, evaluation *out) {
     *out = (evaluation){.samples = j.samples};
     j.sum = out;
     TRY(evaluate_all(k, &j));
-    out->loss /= (double)j.samples;
+    out->loss = isnan(out->loss) ? NAN : out->loss / (double)j.samples;  // printed: NAN has no sign
     for (int m = 0; m < k->r->net->metrics; m++) out->metric[m] /= (double)j.samples;
     return ERR_OK;
 }

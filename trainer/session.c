@@ -293,6 +293,8 @@ static err_t describe(session *x) {
     memcpy(s->build, version_text(), strnlen(version_text(), sizeof s->build - 1));
     snprintf(s->sources, sizeof s->sources, "%s", version_sources());
     s->at.best_loss = __builtin_inf();
+    s->at.loss = __builtin_nan("");
+    s->at.least_loss = __builtin_inf();
     return ERR_OK;
 }
 

@@ -6,6 +6,7 @@
 #include "base/version.h"
 #include "comm/transport.h"
 #include "trainer/step/arithmetic.h"
+#include "trainer/diverged.h"
 #include "trainer/evaluate.h"
 #include "trainer/log/power.h"
 #include "trainer/log/report.h"
@@ -34,7 +35,7 @@ typedef struct run {
     int lock;           // holds DIR/NAME/lock
     int64_t saved;      // step of the newest checkpoint, -1: none
     bool best_pending;  // the weights of at.best_step are saved, but `best` does not point at them yet
-    int64_t skipped;    // steps in a row that were skipped
+    bool gave_up;       // too many steps in a row were bad ([run] bad_steps)
     double logged_at;   // when the last step was logged, or the next one begun
     bool confirmed;     // the ranks have compared their matmul plans
 } run;
@@ -262,14 +263,28 @@ static void run_close(run *r) {
 
 // --- what happens between steps ----------------------------------------------------------------------------------------------
 
-// A diverged run looks busy: log it once, after more skipped steps in a row than a loss scale needs to settle.
-static void watch_skips(run *r, const step_result *s) {
-    r->skipped = s->applied ? 0 : r->skipped + 1;
-    int64_t patience = r->x.runner.rules.dynamic_scale ? 50 : 1;
-    if (r->skipped == patience)
-        monitor_event(&r->m, "diverged", s->step,
-                      "the gradient is not finite and the step was skipped, as were those before it; lower [optimizer] lr, "
-                      "or go back to an earlier checkpoint");
+// What to do about a run whose steps up to this one are bad.
+static const char *advice(const run *r, int64_t step, char text[DIVERGED_TEXT]) {
+    const ckpt_counters *at = &r->x.state.ckpt.at;
+    const diverged_run of = {r->x.cfg, r->x.dir, step - at->bad_steps + 1, step, at->least_loss};
+    if (diverged_advice(&of, text) != ERR_OK) snprintf(text, DIVERGED_TEXT, "%.*s", DIVERGED_TEXT - 1, err_last()->text);
+    return text;
+}
+
+// A diverged run looks busy. All ranks count alike: they see the same results.
+static void watch_bad_steps(run *r, const step_result *s) {
+    ckpt_counters *at = &r->x.state.ckpt.at;
+    bool bad = !s->applied || !isfinite(s->loss);
+    int64_t limit = diverged_limit(r->x.cfg), most = r->x.cfg->run.bad_steps;
+    char text[DIVERGED_TEXT];
+    if (r->gave_up) return;  // a step that was queued already
+    at->bad_steps = bad ? at->bad_steps + 1 : 0;
+    at->loss = isfinite(s->loss) ? s->loss : NAN;
+    if (s->loss < at->least_loss) at->least_loss = s->loss;
+    r->gave_up = most > 0 && at->bad_steps >= most;
+    atomic_store(&r->b->bad_limit, limit);
+    atomic_store(&r->b->bad_steps, at->bad_steps);
+    if (at->bad_steps == limit && !r->gave_up && r->x.ranks->rank == 0) monitor_event(&r->m, "diverged", s->step, advice(r, s->step, text));
 }
 
 // A rank that is much slower than the others delays all of them: every step waits for it.
@@ -345,7 +360,7 @@ static err_t log_step(run *r, const step_result *s, double ms) {
         .slowest_ms = times.slowest_ms,
         .median_ms = times.median_ms,
     };
-    watch_skips(r, s);
+    watch_bad_steps(r, s);
     monitor_log(&r->m, &(record){RECORD_STEP, .step = said});
     log_ranks(r, step);
     if (times.straggler) name_straggler(r, step, &times);
@@ -522,7 +537,7 @@ static err_t step_on(run *r, bool *stopping) {
     if (!r->x.runner.uncollected) r->logged_at = clock_now();
     TRY(session_queue(&r->x));
     int most = rests(r) ? 0 : 1;
-    while (r->x.runner.uncollected > (*stopping ? 0 : most)) TRY(collect_step(r, stopping));
+    while (r->x.runner.uncollected > (*stopping || r->gave_up ? 0 : most)) TRY(collect_step(r, stopping));
     return confirm(r);
 }
 
@@ -544,6 +559,16 @@ static err_t say_stopped(run *r) {
     return err_set(ERR_INTERRUPTED, "stopped after step %" PRId64 " of %" PRId64 " on request", r->x.step, r->x.cfg->run.steps);
 }
 
+// Nothing is saved: the weights are those of before, or ruined. The command that is printed goes on from a checkpoint that is good.
+static err_t give_up(run *r) {
+    char text[DIVERGED_TEXT + 96], what[DIVERGED_TEXT];
+    atomic_store(&r->b->gave_up, 1);
+    if (r->x.ranks->rank != 0) return err_set(ERR_INTERRUPTED, "the run has diverged");
+    snprintf(text, sizeof text, "stopped by [run] bad_steps = %" PRId64 ": %s", r->x.cfg->run.bad_steps, advice(r, r->x.step, what));
+    monitor_event(&r->m, "gave_up", r->x.step, text);
+    return err_set(ERR_INTERRUPTED, "%s", text);
+}
+
 // After a failure of the team nothing is saved: saving needs all ranks.
 static err_t run_steps(run *r) {
     const config *c = r->x.cfg;
@@ -554,6 +579,7 @@ static err_t run_steps(run *r) {
         bool stopping = false;
         TRY(step_or_save(r, &stopping));
         if (r->x.runner.uncollected) continue;
+        if (r->gave_up) return give_up(r);
         stopping = stopping && r->x.step < c->run.steps;
         atomic_fetch_add(&r->b->looking, 1);
         err_t rc = between_steps(r, stopping);

@@ -17,7 +17,7 @@ err_t ckpt_clean(const char *run_dir, const ckpt_state *s) {
 }
 
 err_t ckpt_prune(const char *run_dir, const ckpt_state *s, int64_t saved, int keep) {
-    return ckpt_agree(s, ckpt_leads(s) ? ckpt_prune_node(run_dir, saved, keep) : ERR_OK);
+    return ckpt_agree(s, ckpt_leads(s) ? ckpt_prune_node(run_dir, saved, saved - s->at.bad_steps, keep) : ERR_OK);
 }
 
 // All nodes make their link before any node renames it: the likely failures then happen while all still point to the

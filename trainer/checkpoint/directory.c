@@ -183,14 +183,19 @@ static err_t remove_step(const char *run_dir, int64_t step) {
 
 // Steps later than `saved` are of no use to this run: it would have resumed from them. They are neither counted nor
 // removed, so that a person can find out what happened to them.
-err_t ckpt_prune_node(const char *run_dir, int64_t saved, int keep) {
+//
+// Those after `good` are of steps whose loss or gradient was not finite: they never take the place of a good one.
+err_t ckpt_prune_node(const char *run_dir, int64_t saved, int64_t good, int keep) {
     int64_t *steps, best;
-    int count, kept = 0;
+    int count, kept = 0, bad = 0;
     if (keep < 1) return ERR_OK;
     TRY(best_step(run_dir, &best));
     err_t rc = ckpt_steps(run_dir, KIND_FINAL, &steps, &count);
-    for (int i = 0; i < count && rc == ERR_OK; i++)
-        if (steps[i] <= saved && ++kept > keep && steps[i] != best) rc = remove_step(run_dir, steps[i]);
+    for (int i = 0; i < count && rc == ERR_OK; i++) {
+        if (steps[i] > saved) continue;
+        bool many = steps[i] > good ? ++bad > 1 : ++kept > keep;
+        if (many && steps[i] != best) rc = remove_step(run_dir, steps[i]);
+    }
     free(steps);
     return rc;
 }

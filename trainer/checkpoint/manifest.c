@@ -86,9 +86,12 @@ static json_t *hex_json(const uint8_t d[CKPT_DIGEST]) {
 
 static json_t *counters_json(const ckpt_counters *at) {
     json_t *best = isfinite(at->best_loss) ? json_real(at->best_loss) : json_null();
-    return json_pack("{s:I, s:I, s:I, s:f, s:I, s:o, s:I, s:I}", "step", (json_int_t)at->step, "adam_t", (json_int_t)at->adam_t, "skipped",
-                     (json_int_t)at->skipped, "loss_scale", at->loss_scale, "good_steps", (json_int_t)at->good_steps, "best_loss", best, "best_step",
-                     (json_int_t)at->best_step, "log_bytes", (json_int_t)at->log_bytes);
+    json_t *loss = isfinite(at->loss) ? json_real(at->loss) : json_null();
+    json_t *least = isfinite(at->least_loss) ? json_real(at->least_loss) : json_null();
+    return json_pack("{s:I, s:I, s:I, s:f, s:I, s:o, s:I, s:I, s:I, s:o, s:o}", "step", (json_int_t)at->step, "adam_t", (json_int_t)at->adam_t,
+                     "skipped", (json_int_t)at->skipped, "loss_scale", at->loss_scale, "good_steps", (json_int_t)at->good_steps, "best_loss", best,
+                     "best_step", (json_int_t)at->best_step, "log_bytes", (json_int_t)at->log_bytes, "bad_steps", (json_int_t)at->bad_steps, "loss",
+                     loss, "least_loss", least);
 }
 
 static json_t *keys_json(const manifest *m) {
@@ -234,6 +237,10 @@ static err_t read_counters(reader *r) {
     at->loss_scale = json_number_value(json_object_get(from, "loss_scale"));
     if (!json_is_number(best) && !json_is_null(best)) return wrong(r, "best_loss", "a number or null");
     at->best_loss = json_is_null(best) ? INFINITY : json_number_value(best);
+    if (json_object_get(from, "bad_steps")) TRY(get_count(r, from, "bad_steps", &at->bad_steps));
+    const json_t *loss = json_object_get(from, "loss"), *least = json_object_get(from, "least_loss");
+    at->loss = json_is_number(loss) ? json_number_value(loss) : NAN;
+    at->least_loss = json_is_number(least) ? json_number_value(least) : INFINITY;
     return ERR_OK;
 }
 

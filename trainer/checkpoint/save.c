@@ -221,7 +221,7 @@ static err_t remove_older(const save *x, int keep) {
     char old[IO_PATH];
     TRY(ckpt_path(old, x->run_dir, KIND_OLD, x->s->at.step));
     TRY(io_remove_tree(old));
-    return ckpt_prune_node(x->run_dir, x->s->at.step, keep);
+    return ckpt_prune_node(x->run_dir, x->s->at.step, x->s->at.step - x->s->at.bad_steps, keep);
 }
 
 err_t ckpt_save(const char *run_dir, const ckpt_state *s, int keep, fault_list *faults) {

@@ -45,7 +45,7 @@ enum { SAMPLE_BATCH_MOST = 256 };  // texts that grow at the same time
 
 typedef struct config {
     // clang-format off
-    struct { char name[CONFIG_WORD], dir[CONFIG_TEXT], faults[CONFIG_TEXT]; int64_t seed, steps; int resume; } run;
+    struct { char name[CONFIG_WORD], dir[CONFIG_TEXT], faults[CONFIG_TEXT]; int64_t seed, steps, bad_steps; int resume; } run;
     struct { int backend, simd; bool graph, check, match; int64_t ranks, threads; char plans[CONFIG_TEXT]; int kind; char why[256]; } device;  // kind: the backend, or what auto is here (config_decide), and why; threads 0: a fair share of the cores
     struct { int type; model_options of; char init_from[CONFIG_TEXT]; bool init_resize; } model;  // of: the keys of the chosen architecture
     struct { char train[CONFIG_TEXT], val[CONFIG_TEXT]; int format; int64_t prefetch, retry, holdout; bool shuffle; } data;

@@ -49,6 +49,8 @@ static const setting first_keys[] = {
          "start of everything random: initial weights, order of the data, dropout, samples"),
     INT(run, steps, LAYOUT, "600", 1, MANY, "max_iters max_steps iterations num_iterations",
          "train until this step; may be raised later"),
+    INT(run, bad_steps, LAYOUT, "50", 0, MANY, "patience max_skipped",
+         "stop a run that has diverged: after so many steps in a row whose loss or gradient is not finite; 0 = never"),
     WORD(run, resume, LAYOUT, "auto", "auto never must other-bits", "",
          "`never` refuses a checkpoint, `must` to start without; `other-bits` takes one of other bits"),
     TEXT(run, faults, LOCAL, "", 0, "",

@@ -30,7 +30,7 @@ const char *board_phase_name(board_phase p);  // "starting", "step", "evaluate",
 typedef enum board_wait { WAIT_NONE, WAIT_DATA, WAIT_RANKS, WAIT_DEVICE } board_wait;  // DEVICE: what the host has queued there
 
 // How a run went, as far as this node knows.
-typedef enum board_end { RUN_GOES_ON, RUN_DONE, RUN_STOPPED, RUN_FAILED } board_end;
+typedef enum board_end { RUN_GOES_ON, RUN_DONE, RUN_STOPPED, RUN_FAILED, RUN_DIVERGED } board_end;  // DIVERGED: it has stopped itself
 
 enum { BOARD_DEVICE = 32, BOARD_HASH = 17, BOARD_UNIT = 16, BOARD_BUCKETS = 14 };
 
@@ -85,6 +85,9 @@ typedef struct board {
     atomic_int ready;      // ranks that have joined and loaded
     _Atomic int64_t step;  // last finished step
     _Atomic double loss;   // and its loss
+    // Steps in a row, up to that one, whose loss or gradient was not finite; from how many on a person should know. Each rank writes the same.
+    _Atomic int64_t bad_steps, bad_limit;
+    atomic_int gave_up;    // a rank ends because there were too many ([run] bad_steps)
     atomic_int looking;    // evaluating, sampling or saving: no step finishes now, and none is expected
     atomic_int end;        // how the run ended: board_end, set by the supervisor when all ranks of the node have
     int locals;            // set by the supervisor before it forks

@@ -311,7 +311,12 @@ static err_t verdict(const crew *w) {
     if (!failed && (w->forced || w->root >= 0))
         return err_set(ERR_INTERRUPTED, "ended at once on request; the newest checkpoint stands, and the same command continues");
     if (!failed && !w->stopped) return ERR_OK;
-    if (!failed) return err_set(ERR_INTERRUPTED, "%s", w->node == 0 ? "" : "stopped on request; the same command continues");
+    bool diverged = atomic_load(&w->b->gave_up) != 0;
+    if (!failed && w->node == 0) return err_set(ERR_INTERRUPTED, "%s", "");
+    if (!failed)
+        return err_set(ERR_INTERRUPTED, "%s",
+                       diverged ? "stopped: the run has diverged; the first node says how to go on"
+                                : "stopped on request; the same command continues");
     int status = w->root_status;
     char who[COMM_NAME];
     comm_place_text(&w->place[w->root], who);
@@ -402,10 +407,14 @@ static err_t lead(crew *w, const config *c, const sigset_t *set, watch_body body
     if (*watcher) return be_watcher(w, self, c, body);
     err_t rc = verdict(w);
     err_record why = *err_last();
-    bool well = rc == ERR_OK || rc == ERR_INTERRUPTED;
-    atomic_store(&w->b->end, rc == ERR_OK ? RUN_DONE : well ? RUN_STOPPED : RUN_FAILED);
+    bool well = rc == ERR_OK || rc == ERR_INTERRUPTED, diverged = well && atomic_load(&w->b->gave_up);
+    atomic_store(&w->b->end, rc == ERR_OK ? RUN_DONE : diverged ? RUN_DIVERGED : well ? RUN_STOPPED : RUN_FAILED);
     end_watcher(w, set);
-    notify_end(&w->voice, well, rc == ERR_OK ? "done" : *why.text ? why.text : well ? "stopped on request" : "failed, see the log");
+    const char *how = rc == ERR_OK ? "done"
+                      : diverged   ? "stopped: the run has diverged, see the log"
+                      : well       ? "stopped on request"
+                                   : "failed, see the log";
+    notify_end(&w->voice, well, rc != ERR_OK && *why.text ? why.text : how);
     notify_close(&w->voice);
     return rc == ERR_OK ? rc : err_restore(&why);
 }

@@ -484,9 +484,10 @@ static void collect(const step_runner *r, const step_slot *from, step_result *ou
     const double *each = from->loss.data;
     double loss = 0;
     for (int64_t i = 0; i < G; i++) loss += each[i];
+    // Both are printed: NAN has no sign, and what comes out of arithmetic may have one.
     *out = (step_result){.step = from->step,
-                         .loss = loss / (double)G,
-                         .grad_norm = s->grad_norm,
+                         .loss = isnan(loss) ? NAN : loss / (double)G,
+                         .grad_norm = isnan(s->grad_norm) ? NAN : s->grad_norm,
                          .lr = schedule_lr(r->cfg, from->step),
                          .loss_scale = s->loss_scale,
                          .applied = s->apply,

@@ -47,6 +47,7 @@ static const struct {
     [ALARM_THROTTLED] = {"throttled", "unthrottled"},
     [ALARM_DISK] = {"disk_full", "disk_well"},
     [ALARM_DEAD] = {"dead", "alive"},
+    [ALARM_BAD_STEPS] = {"bad_steps", "good_steps"},
 };
 
 const char *alarm_event(alarm_kind kind, bool began) {
@@ -91,6 +92,7 @@ struct alarms {
     bool began;
     double at;  // of the last look
 
+    slot bad;
     slot hang;
     int64_t progress;   // last finished step
     int64_t finished;   // steps that were seen to be finished
@@ -255,6 +257,22 @@ static void judge_stopped(look *k, rank_memory *m, const watch_rank *r, const ch
     snprintf(text, sizeof text, "%s: its process %d is %s, for %.0f s. Next: kill -CONT %d", name, r->pid,
              r->process == 't' ? "held by a debugger" : "stopped by a signal", m->stopped_s, r->pid);
     ring(k, &m->stopped, ALARM_STOPPED, r->place.rank, m->stopped_s, text);
+}
+
+// --- a run that diverges -------------------------------------------------------------------------------------------------------
+
+// What to do is the trainer's to say: it knows the checkpoints (trainer/diverged.h), and its event says it.
+static void judge_bad_steps(look *k) {
+    const watch_state *s = k->s;
+    slot *x = &k->a->bad;
+    char text[ALARM_TEXT];
+    bool many = s->bad_limit > 0 && s->bad_steps >= s->bad_limit;
+    if (!many && !(x->on && s->bad_steps > 0)) return rest(k, x, ALARM_BAD_STEPS, -1, "", "loss and gradient are finite again");
+    snprintf(text, sizeof text,
+             "the run diverges: the loss or the gradient of the last %" PRId64 " steps, up to step %" PRId64
+             ", was not finite, and such a step is skipped. Next: the event `diverged` in %s/events.jsonl names the checkpoint to go back to",
+             s->bad_steps, s->step, s->dir ? s->dir : "the run's");
+    ring(k, x, ALARM_BAD_STEPS, -1, 0, text);
 }
 
 // --- the loader ----------------------------------------------------------------------------------------------------------------
@@ -457,6 +475,7 @@ void alarms_judge(alarms *a, watch_state *s, alarm_news *news) {
     judge_hang(&k);
     judge_ranks(&k, judge_dead);
     judge_ranks(&k, judge_stopped);
+    judge_bad_steps(&k);
     judge_ranks(&k, judge_reader);
     judge_ranks(&k, judge_throttled);
     judge_disk(&k);

@@ -7,6 +7,8 @@
 //            all local ranks are stepping                       look                 steps are not expected
 //   dead     a rank's process is gone, the run is not over      dead_s, and a look   with the run
 //   stopped  a rank's process is stopped (SIGSTOP, debugger)    stopped_s, a look    when it goes on
+//   bad      the loss or the gradient of bad_limit steps  a look               at the first finite
+//   steps    in a row was not finite (trainer/diverged.h)                       step
 //   reader   of the last reader_s of stepping, reader_share     reader_s, and a      below reader_well, and no more
 //            was waiting for data, and reads are why: p99 of    look                 retries for reader_s
 //            them at least reader_read of a step, or a wait of
@@ -76,7 +78,7 @@ void alarms_close(alarms *a);
 void alarms_judge(alarms *a, watch_state *s, alarm_news *news);
 
 // The kind of the event with which it begins, which is also the alarm's name in status.json: hang, stopped, slow_reader, throttled,
-// disk_full, dead; and of the one with which it ends: unhang, continued, reader_well, unthrottled, disk_well.
+// disk_full, dead, bad_steps; and of the one with which it ends: unhang, continued, reader_well, unthrottled, disk_well, alive, good_steps.
 const char *alarm_event(alarm_kind kind, bool began);
 
 #endif

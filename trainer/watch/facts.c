@@ -49,6 +49,7 @@ static void add_step(facts *f, log_times *t, const json_t *o) {
     t->at = at;
     f->step = step;
     f->loss = rundir_real(o, "loss");
+    if (!isnan(f->loss) && !json_is_true(json_object_get(o, "skipped"))) f->good_step = step;
     const char *unit = json_object_get(o, "tokens") ? "tokens" : "samples";
     f->rate = rundir_real(o, *unit == 't' ? "tokens_per_s" : "samples_per_s");
     copy(f->unit, sizeof f->unit, unit);
@@ -100,7 +101,8 @@ static void add_event(facts *f, const json_t *o) {
     if (f->events < FACTS_EVENTS) f->events++;
     if (is(e.kind, "resume") && e.age < DAY_S) f->restarts++;
     if (is(e.kind, "resume")) f->restart_age = e.age;
-    if (is(e.kind, "resume") || is(e.kind, "stop") || is(e.kind, "failed")) f->end = e;
+    if (is(e.kind, "resume") || is(e.kind, "stop") || is(e.kind, "gave_up") || is(e.kind, "failed")) f->end = e;
+    if (is(e.kind, "diverged")) f->diverged = e;
     if (is(e.kind, "checkpoint_failed")) f->failed_save = e.step;
     f->began = true;
 }
@@ -183,6 +185,7 @@ err_t facts_gather(facts *f, const char *dir, double now) {
                  .checkpoint = -1,
                  .checkpoint_age = NAN,
                  .failed_save = -1,
+                 .good_step = -1,
                  .restart_age = NAN,
                  .disk_free = NAN,
                  .disk_total = NAN,
@@ -214,6 +217,7 @@ static run_life life_of(const facts *f) {
     if (f->locked) return LIFE_RUNS;
     if (!f->began) return LIFE_NEVER;
     if (is(state, "done") || (f->steps > 0 && f->step >= f->steps)) return LIFE_DONE;
+    if (is(f->end.kind, "gave_up") || is(state, "diverged")) return LIFE_DIVERGED;
     if (is(state, "stopped") || is(f->end.kind, "stop")) return LIFE_STOPPED;
     if (is(state, "failed") || is(f->end.kind, "failed")) return LIFE_FAILED;
     return LIFE_DIED;
@@ -249,12 +253,21 @@ static void attention(verdict *v, const char *headline) {
     copy(v->headline, sizeof v->headline, headline);
 }
 
+// Was there no good step in the log since the run said that it diverges? Its event knows the command to go on with.
+static bool judge_divergence(const facts *f, verdict *v, const char *headline) {
+    if (!*f->diverged.kind || f->good_step > f->diverged.step) return false;
+    attention(v, headline);
+    split(v, f->diverged.text);
+    return true;
+}
+
 static bool judge_alarms(const facts *f, verdict *v) {
     static const char *const says[ALARM_KINDS] = {[ALARM_HANG] = "the run hangs",
                                                   [ALARM_DEAD] = "a rank is gone",
                                                   [ALARM_STOPPED] = "a rank's process is stopped",
                                                   [ALARM_READER] = "the loader is slow",
                                                   [ALARM_THROTTLED] = "a device is slowed down",
+                                                  [ALARM_BAD_STEPS] = "the run diverges",
                                                   [ALARM_DISK] = "the disk is full, or will be soon"};
     const json_t *alarms = json_object_get(f->status, "alarms"), *first = json_array_get(alarms, 0);
     const char *kind = rundir_text(first, "kind");
@@ -265,6 +278,7 @@ static bool judge_alarms(const facts *f, verdict *v) {
     split(v, rundir_text(first, "text"));
     v->suspect = rank_of(f, rundir_whole(first, "rank", -1));
     if (!v->suspect && is(kind, alarm_event(ALARM_HANG, true))) v->suspect = slowest(f);
+    if (is(kind, alarm_event(ALARM_BAD_STEPS, true))) judge_divergence(f, v, says[ALARM_BAD_STEPS]);
     return true;
 }
 
@@ -302,7 +316,7 @@ static void judge_running(const facts *f, verdict *v) {
     const char *state = rundir_text(f->status, "state");
     copy(v->headline, sizeof v->headline, f->fresh && *state ? state : "running");
     command_on(v->next, sizeof v->next, "nothing; lockstep tail", f->dir);
-    if (judge_alarms(f, v) || judge_age(f, v) || judge_rest(f, v)) return;
+    if (judge_alarms(f, v) || (!f->fresh && judge_divergence(f, v, "the run diverges")) || judge_age(f, v) || judge_rest(f, v)) return;
 }
 
 verdict facts_judge(const facts *f) {
@@ -318,6 +332,12 @@ verdict facts_judge(const facts *f) {
     case LIFE_DONE:
         copy(v.headline, sizeof v.headline, "has all its steps");
         command_of(v.next, sizeof v.next, "nothing; ", "eval ", f->dir);
+        judge_divergence(f, &v, "has all its steps, and has diverged");
+        break;
+    case LIFE_DIVERGED:
+        v.code = 2;
+        copy(v.headline, sizeof v.headline, "stopped itself: it has diverged");
+        split(&v, f->end.text);
         break;
     case LIFE_STOPPED: v.code = 1, copy(v.headline, sizeof v.headline, "stopped on request"); break;
     case LIFE_FAILED: v.code = 2, copy(v.headline, sizeof v.headline, "failed"); break;
@@ -328,6 +348,7 @@ verdict facts_judge(const facts *f) {
         break;
     }
     if (v.life == LIFE_STOPPED || v.life == LIFE_FAILED) snprintf(v.why, sizeof v.why, "%s", f->end.text);
-    if (v.life >= LIFE_STOPPED) command_of(v.next, sizeof v.next, v.life == LIFE_FAILED ? "when that is mended: " : "", "", f->dir);
+    if (v.life >= LIFE_STOPPED && v.life != LIFE_DIVERGED)
+        command_of(v.next, sizeof v.next, v.life == LIFE_FAILED ? "when that is mended: " : "", "", f->dir);
     return v;
 }

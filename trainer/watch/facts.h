@@ -13,15 +13,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { FACTS_EVENTS = 3, FACTS_TEXT = 512 };
+enum { FACTS_EVENTS = 3, FACTS_TEXT = 1024 };
 
 typedef enum run_life {
-    LIFE_NEVER,    // it has not begun
-    LIFE_RUNS,     // a process holds its lock
-    LIFE_DONE,     // it has all its steps
-    LIFE_STOPPED,  // on request
-    LIFE_FAILED,   // it said why
-    LIFE_DIED,     // it did not
+    LIFE_NEVER,     // it has not begun
+    LIFE_RUNS,      // a process holds its lock
+    LIFE_DONE,      // it has all its steps
+    LIFE_STOPPED,   // on request
+    LIFE_DIVERGED,  // it stopped itself: its loss was no longer finite
+    LIFE_FAILED,    // it said why
+    LIFE_DIED,      // it did not
 } run_life;
 
 typedef struct fact_event {
@@ -46,11 +47,13 @@ typedef struct facts {
     double checkpoint_age;
     char hash[17];        // of its weights, "": not known
     int64_t failed_save;  // step of the last checkpoint that could not be written, -1: none
+    int64_t good_step;    // last one in the log whose loss and gradient were finite, -1: none
+    fact_event diverged;  // the last event that says so; kind "": none
     int restarts;         // in the last 24 hours
     double restart_age;
     fact_event event[FACTS_EVENTS];  // the last ones, newest first
     int events;
-    fact_event end;  // the last event that ended or began something: "stop", "failed", "resume"; kind "": none
+    fact_event end;  // the last event that ended or began something: "stop", "gave_up", "failed", "resume"; kind "": none
     double disk_free, disk_total, disk_left_s;
     double eta_s;
     bool began;  // there is a record, an event, or a checkpoint

@@ -92,6 +92,11 @@ bool health(const watch_state *s, char *text, size_t room) {
         snprintf(text, room, "%s %s (process %d)", comm_place_text(&r->place, who), how, r->pid);
         return false;
     }
+    if (s->bad_limit > 0 && s->bad_steps >= s->bad_limit) {
+        snprintf(text, room, "the run diverges: the loss or the gradient of the last %" PRId64 " steps, up to step %" PRId64 ", was not finite",
+                 s->bad_steps, s->step);
+        return false;
+    }
     if (!s->ready || (r = slowest(s, PHASE_STARTING))) return starting(s, slowest(s, PHASE_STARTING), text, room);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if ((r = slowest(s, others[i]))) {

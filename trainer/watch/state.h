@@ -34,7 +34,7 @@ typedef struct watch_rank {
     int64_t read_bytes, read_retries;
 } watch_rank;
 
-typedef enum alarm_kind { ALARM_HANG, ALARM_STOPPED, ALARM_READER, ALARM_THROTTLED, ALARM_DISK, ALARM_DEAD, ALARM_KINDS } alarm_kind;
+typedef enum alarm_kind { ALARM_HANG, ALARM_STOPPED, ALARM_READER, ALARM_THROTTLED, ALARM_DISK, ALARM_DEAD, ALARM_BAD_STEPS, ALARM_KINDS } alarm_kind;
 
 // Something that a person should look at, as long as it lasts.
 enum { ALARM_TEXT = 384, WATCH_ALARMS = 32 };
@@ -57,9 +57,10 @@ typedef struct watch_state {
     int node, nodes, world, locals;
     bool ready;  // all ranks of this node have joined and loaded
     bool stopping, ended;
-    board_end end;  // how, when it has ended
-    bool has_news;  // rank 0 is on this node, and its steps have begun
-    int64_t step;   // last finished step, which every rank knows
+    board_end end;                 // how, when it has ended
+    bool has_news;                 // rank 0 is on this node, and its steps have begun
+    int64_t step;                  // last finished step, which every rank knows
+    int64_t bad_steps, bad_limit;  // as on the board; bad_limit 0: not known
     board_news news;
     watch_rank *rank;  // locals of them
     // The disk with the run's directory.

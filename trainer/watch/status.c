@@ -238,7 +238,7 @@ static void set_steps(json_t *o, const facts *f) {
 
 static void write_json(const facts *f, const verdict *v, FILE *out) {
     static const char *const word[] = {"fine", "attention", "dead"};
-    static const char *const life[] = {"never", "runs", "done", "stopped", "failed", "died"};
+    static const char *const life[] = {"never", "runs", "done", "stopped", "diverged", "failed", "died"};
     const json_t *alarms = json_object_get(f->status, "alarms");
     json_t *o = json_object();
     json_object_set_new(o, "t", json_string("verdict"));

@@ -9,7 +9,7 @@
 #include <string.h>
 
 const char *status_word(const watch_state *s) {
-    static const char *const ends[] = {[RUN_DONE] = "done", [RUN_STOPPED] = "stopped", [RUN_FAILED] = "failed"};
+    static const char *const ends[] = {[RUN_DONE] = "done", [RUN_STOPPED] = "stopped", [RUN_FAILED] = "failed", [RUN_DIVERGED] = "diverged"};
     static const char *const phases[BOARD_PHASES] = {[PHASE_STARTING] = "starting", [PHASE_STEPPING] = "training", [PHASE_EVALUATING] = "evaluating",
                                                      [PHASE_SAMPLING] = "sampling", [PHASE_SAVING] = "saving",     [PHASE_ENDED] = "stopping"};
     if (s->ended) return ends[s->end];
@@ -61,6 +61,7 @@ static void put_steps(text *t, const watch_state *s) {
     text_real(t, "tokens_per_s", known(s, n->units_per_s), 6);
     text_real(t, "mfu", known(s, n->mfu), 4);
     text_whole(t, "skipped", s->has_news ? n->skipped : -1);
+    text_whole(t, "bad_steps", s->bad_steps);
     text_put(t, ",\n ");
     text_real(t, "eval_loss", n->eval_step > 0 ? known(s, n->eval_loss) : NAN, 9);
     text_whole(t, "eval_step", since(s, n->eval_step));

@@ -1,0 +1,131 @@
+// trainer/diverged.c: see trainer/diverged.h.
+#include "trainer/diverged.h"
+
+#include "trainer/checkpoint/directory.h"
+#include "trainer/checkpoint/manifest.h"
+#include "trainer/watch/line.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { LIMIT = 5, LIMIT_SCALED = 30 };
+
+int64_t diverged_limit(const config *c) {
+    bool dynamic = c->precision.compute == FP16 && c->precision.loss_scale == 0;
+    int64_t limit = dynamic ? LIMIT_SCALED : LIMIT, most = c->run.bad_steps;
+    return most > 0 && most < limit ? most : limit;
+}
+
+// --- which checkpoint ------------------------------------------------------------------------------------------------------------
+
+typedef struct choice {
+    int64_t newest, sound, best;     // steps of checkpoints from before; -1: none
+    double newest_loss, sound_loss;  // of the step's training samples; NAN: not known
+    double best_loss, least;         // best_loss: of the validation data
+} choice;
+
+static void look_at(choice *x, const diverged_run *r, int64_t step) {
+    char dir[IO_PATH];
+    manifest m = {0};
+    err_t rc = ckpt_path(dir, r->dir, KIND_FINAL, step);
+    if (rc == ERR_OK) rc = manifest_read(&m, dir);
+    if (rc == ERR_OK && m.at.bad_steps == 0) {
+        if (x->newest < 0) x->newest = step, x->newest_loss = m.at.loss;
+        if (x->sound < 0 && ckpt_is_sound(&m.at)) x->sound = step, x->sound_loss = m.at.loss;
+    }
+    manifest_close(&m);
+}
+
+// One that can't be read is none.
+static err_t choose(choice *x, const diverged_run *r) {
+    char dir[IO_PATH];
+    manifest m = {0};
+    int64_t *steps;
+    int count;
+    *x = (choice){.newest = -1, .sound = -1, .best = -1, .least = r->least};
+    TRY(ckpt_steps(r->dir, KIND_FINAL, &steps, &count));
+    for (int i = 0; i < count && x->sound < 0; i++)
+        if (steps[i] < r->first) look_at(x, r, steps[i]);
+    free(steps);
+    TRY(io_path(dir, "%s/best", r->dir));
+    if (ckpt_exists(dir) && manifest_read(&m, dir) == ERR_OK && m.at.step < r->first && ckpt_is_sound(&m.at))
+        x->best = m.at.step, x->best_loss = m.at.best_loss;
+    manifest_close(&m);
+    return ERR_OK;
+}
+
+// --- in words --------------------------------------------------------------------------------------------------------------------
+
+// As a shell reads it.
+static void put_word(line *l, const char *word) {
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./@=+,:-";
+    if (word[strspn(word, plain)] == 0) {
+        line_put(l, "%s", word);
+        return;
+    }
+    line_put(l, "'");
+    for (; *word; word++) line_put(l, *word == '\'' ? "'\\''" : "%c", *word);
+    line_put(l, "'");
+}
+
+// A tenth, and for AdamW no more than the default, which is as high as it takes most models: of a rate that is far too high a tenth is too high as well.
+static double lower_lr(const config *c) {
+    double most = c->optimizer.type == OPTIMIZER_ADAMW ? 1e-3 : 0.1, tenth = c->optimizer.lr / 10;
+    return tenth < most ? tenth : most;
+}
+
+// A name that no run beside this one has: NAME-2, NAME-3 ...
+static err_t free_name(const diverged_run *r, char name[CONFIG_WORD + 16]) {
+    char path[IO_PATH];
+    for (int k = 2;; k++) {
+        snprintf(name, CONFIG_WORD + 16, "%.*s-%d", CONFIG_WORD - 12, r->c->run.name, k);
+        TRY(io_path(path, "%s/%s", r->c->run.dir, name));
+        if (access(path, F_OK) != 0) return ERR_OK;
+    }
+}
+
+static void put_loss(line *l, double loss) {
+    if (isnan(loss)) line_put(l, " (its loss is not known)");
+    else line_put(l, " (loss %.4g)", loss);
+}
+
+static void put_checkpoints(line *l, const choice *x) {
+    if (x->newest < 0) line_put(l, "; there is no checkpoint from before");
+    if (x->newest >= 0) line_put(l, "; the newest checkpoint from before is step %" PRId64, x->newest), put_loss(l, x->newest_loss);
+    if (x->newest >= 0 && x->sound != x->newest) line_put(l, ", but the loss was %.4g before: these weights are ruined already", x->least);
+    if (x->sound >= 0 && x->sound != x->newest) line_put(l, "; step %" PRId64 " is sound", x->sound), put_loss(l, x->sound_loss);
+    if (x->best >= 0) line_put(l, "; the best is step %" PRId64 " (validation loss %.4g)", x->best, x->best_loss);
+}
+
+// The best one was measured on other data, so it is preferred. `lockstep fork` (trainer/fork.h) says itself how to train on.
+static err_t put_next(line *l, const diverged_run *r, const choice *x) {
+    char name[CONFIG_WORD + 16], at[32], word[IO_PATH + 64];
+    TRY(free_name(r, name));
+    line_put(l, ". Next: lockstep ");
+    if (x->best < 0 && x->sound < 0) {
+        snprintf(word, sizeof word, "%s/config.ini", r->dir);
+        line_put(l, "train "), put_word(l, word);
+        line_put(l, " -o run.name=%s -o optimizer.lr=%.3g", name, lower_lr(r->c));
+        return ERR_OK;
+    }
+    if (x->best >= 0) strcpy(at, "best");
+    else snprintf(at, sizeof at, "%" PRId64, x->sound);
+    snprintf(word, sizeof word, "%s@%s", r->dir, at);
+    line_put(l, "fork "), put_word(l, word);
+    line_put(l, " %s -o optimizer.lr=%.3g", name, lower_lr(r->c));
+    return ERR_OK;
+}
+
+err_t diverged_advice(const diverged_run *r, char text[DIVERGED_TEXT]) {
+    line l = {text, DIVERGED_TEXT};
+    choice x;
+    TRY(choose(&x, r));
+    line_put(&l, "no finite loss or gradient in ");
+    if (r->first == r->last) line_put(&l, "step %" PRId64, r->last);
+    else line_put(&l, "steps %" PRId64 " to %" PRId64, r->first, r->last);
+    put_checkpoints(&l, &x);
+    return put_next(&l, r, &x);
+}
