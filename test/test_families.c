@@ -1,9 +1,11 @@
 // test/test_families.c: models of Hugging Face, read from directories that save_pretrained wrote, against what transformers computes with them
-// (test/golden/families): logits, the first gradient, five AdamW steps, greedy text.
-#include "test/support/run.h"
+// (test/golden/families): logits, the first gradient, five AdamW steps, greedy text. Other ways to write config.json, what must be refused, the angles
+// of rotary embedding, and a checkpoint of llm.c.
+#include "test/support/foreign.h"
 
 #include "model/families.h"
 #include "model/foreign.h"
+#include "model/rope.h"
 #include "model/weights.h"
 
 #include <inttypes.h>
@@ -196,6 +198,203 @@ static void family_agrees(const char *family, const char *more) {
     drop_dir(dir);
 }
 
+// --- other ways to say what a model is ---------------------------------------------------------------------------------------------
+
+enum { LAST = 8 };  // tokens whose logits are in configs.safetensors
+
+// A session with these weights, as `lockstep inspect` says what they are.
+static void look_open(session *x, config *c, const char *dir, const char *from, const char *more) {
+    char *section = inspected(from), text[8192];
+    snprintf(text, sizeof text, "[data]\nval =\n[batch]\nglobal = 1\nmicro = 1\n[device]\nthreads = 1\n[sample]\ntokens = 0\n%s", section);
+    free(section);
+    load_config(c, dir, text, more);
+    OK(session_open(x, c, SESSION_LOOK, NULL));
+    OK(session_init(x));
+}
+
+// The logits after each of the last tokens of the first window.
+static void last_logits(session *x, float out[LAST][V]) {
+    int32_t tokens[T];
+    tokens_of(0, tokens);
+    for (int n = 0; n < LAST; n++) OK(evaluator_scores(&x->evaluator, tokens, T - LAST + 1 + n, out[n]));
+}
+
+static void logits_are(const char *what, float found[LAST][V], const float *want) {
+    float largest = 0;
+    for (int i = 0; i < LAST * V; i++) largest = fmaxf(largest, fabsf(want[i]));
+    for (int i = 0; i < LAST * V; i++)
+        if (!(fabsf(found[i / V][i % V] - want[i]) <= 1e-5f * largest))
+            fail_msg("%s: logit %d after %d tokens is %.7f, expected %.7f", what, i % V, T - LAST + 1 + i / V, (double)found[i / V][i % V],
+                     (double)want[i]);
+}
+
+static void is_refused(const char *what, const char *from, const char *key) {
+    weights *w;
+    const model_type *type;
+    void *options = NULL;
+    OK(weights_open(&w, from));
+    err_t rc = foreign_options(&type, &options, w->config, from);
+    free(options);
+    weights_close(w);
+    if (rc != ERR_DATA) fail_msg("%s was read, and is another model", what);
+    if (!strstr(err_last()->text, key)) fail_msg("%s is refused, but not for its %s: %s", what, key, err_last()->text);
+}
+
+static void reads_as(const char *name, const json_t *one, const st_file *golden, const char *more) {
+    char *dir = make_dir(), from[600], key[128];
+    const char *refused = json_string_value(json_object_get(one, "refused"));
+    snprintf(from, sizeof from, "%s/from", dir);
+    foreign_directory(from, json_string_value(json_object_get(one, "weights")), json_object_get(one, "config"));
+    if (refused) is_refused(name, from, refused);
+    else {
+        session x;
+        config c;
+        float found[LAST][V];
+        snprintf(key, sizeof key, "logits/%s", name);
+        float *want = golden_floats(golden, key, LAST * V);
+        look_open(&x, &c, dir, from, more);
+        last_logits(&x, found);
+        logits_are(name, found, want);
+        session_close(&x);
+        free(want);
+    }
+    drop_dir(dir);
+}
+
+// Keys that are missing, spelt as before, or switched off, are what transformers takes them for; and what is not known here is not read as something else.
+static void config_json_means_what_transformers_reads(void **state) {
+    json_t *all = read_json_file(FOLDER "configs.json"), *one;
+    st_file golden;
+    const char *name;
+    OK(st_open(&golden, FOLDER "configs.safetensors"));
+    assert_int_equal(json_object_size(all), 34);
+    json_object_foreach(all, name, one) reads_as(name, one, &golden, *state);
+    st_close(&golden);
+    json_decref(all);
+}
+
+// --- angles ------------------------------------------------------------------------------------------------------------------------
+
+// Far from the first position an angle is what its rounding makes of it: at 100,000 half a unit of FP32 is a quarter of a degree.
+static void angles_are_rounded_as_others_round_them(void **state) {
+    (void)state;
+    enum { D = 64, PLACES = 8 };
+    static const struct {
+        const char *name;
+        rope r;
+    } kinds[] = {{"default", {.theta = 10000}},
+                 {"theta", {.theta = 500000}},
+                 {"llama3", {.kind = ROPE_LLAMA3, .theta = 500000, .factor = 8, .low = 1, .high = 4, .original = 8192}}};
+    st_file f;
+    OK(st_open(&f, FOLDER "configs.safetensors"));
+    float *at = golden_floats(&f, "rope/positions", PLACES), *table = malloc(sizeof *table * D * (size_t)(at[PLACES - 1] + 1));
+    for (int k = 0; k < 3; k++) {
+        char key[64];
+        int same = 0;
+        snprintf(key, sizeof key, "rope/%s/inv_freq", kinds[k].name);
+        float *step = golden_floats(&f, key, D / 2);
+        snprintf(key, sizeof key, "rope/%s/table", kinds[k].name);
+        float *want = golden_floats(&f, key, PLACES * D);
+        rope_table(&kinds[k].r, (int64_t)at[PLACES - 1] + 1, D, table);
+        for (int i = 0; i < D / 2; i++) {
+            float ours = rope_step(&kinds[k].r, i, D);  // others' powers and blends are off by a unit or two
+            if (!(fabsf(ours - step[i]) <= 3e-7f * step[i])) fail_msg("%s: step of pair %d is %.9g, expected %.9g", kinds[k].name, i, ours, step[i]);
+            for (int p = 0; p < PLACES && ours == step[i]; p++)
+                for (int half = 0; half < 2; half++) {
+                    float x = table[(int64_t)at[p] * D + half * D / 2 + i], y = want[p * D + half * D / 2 + i];
+                    if (!(fabsf(x - y) <= 2e-7f)) fail_msg("%s: pair %d at position %d: %.9g, expected %.9g", kinds[k].name, i, (int)at[p], x, y);
+                }
+            same += ours == step[i];
+        }
+        assert_true(same > D / 4);
+        free(step), free(want);
+    }
+    free(at), free(table);
+    st_close(&f);
+}
+
+// --- llm.c -------------------------------------------------------------------------------------------------------------------------
+
+static float bf16_of(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    bits = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+// One tensor of the directory gpt2, in FP32 (rounded or not) or as BF16; a matrix that lies there as (in, out) is turned; rows up to `stored` are filled up.
+static void put_llmc(FILE *out, const st_file *f, const char *name, bool turn, int64_t stored, bool rounded, bool narrow) {
+    char full[128];
+    snprintf(full, sizeof full, "transformer.%s", name);
+    const st_tensor *t = st_find(f, full);
+    if (!t) fail_msg("no %s", full);
+    int64_t rows = t->size[turn ? 1 : 0], cols = t->dims > 1 ? t->size[turn ? 0 : 1] : 1;
+    float *x = golden_floats(f, full, rows * cols);
+    for (int64_t i = 0; i < (stored > rows ? stored : rows) * cols; i++) {
+        float value = i >= rows * cols ? 7 : x[turn ? i % cols * rows + i / cols : i];
+        if (rounded) value = bf16_of(value);
+        assert_int_equal(fwrite((char *)&value + (narrow ? 2 : 0), narrow ? 2 : 4, 1, out), 1);
+    }
+    free(x);
+}
+
+// The file that llm.c's write_model makes of GPT-2: a header, then each kind of tensor for all layers.
+static void write_llmc(const char *path, bool rounded, bool narrow) {
+    static const struct {
+        const char *name;
+        bool turn;
+    } kinds[] = {{"ln_1.weight", false},       {"ln_1.bias", false},        {"attn.c_attn.weight", true}, {"attn.c_attn.bias", false},
+                 {"attn.c_proj.weight", true}, {"attn.c_proj.bias", false}, {"ln_2.weight", false},       {"ln_2.bias", false},
+                 {"mlp.c_fc.weight", true},    {"mlp.c_fc.bias", false},    {"mlp.c_proj.weight", true},  {"mlp.c_proj.bias", false}};
+    int32_t header[256] = {20240326, narrow ? 5 : 3, 64, V, 2, 4, 24, 64};
+    st_file f;
+    FILE *out = fopen(path, "wb");
+    assert_non_null(out);
+    OK(st_open(&f, FOLDER "gpt2/model.safetensors"));
+    assert_int_equal(fwrite(header, sizeof header, 1, out), 1);
+    put_llmc(out, &f, "wte.weight", false, 64, rounded, narrow);
+    put_llmc(out, &f, "wpe.weight", false, 64, rounded, narrow);
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+        for (int l = 0; l < 2; l++) {
+            char name[64];
+            snprintf(name, sizeof name, "h.%d.%s", l, kinds[k].name);
+            put_llmc(out, &f, name, kinds[k].turn, 0, rounded, narrow);
+        }
+    put_llmc(out, &f, "ln_f.weight", false, 0, rounded, narrow);
+    put_llmc(out, &f, "ln_f.bias", false, 0, rounded, narrow);
+    assert_int_equal(fclose(out), 0);
+    st_close(&f);
+}
+
+static void llmc_logits(const char *dir, const char *path, const char *more, float out[LAST][V]) {
+    session x;
+    config c;
+    look_open(&x, &c, dir, path, more);
+    last_logits(&x, out);
+    session_close(&x);
+}
+
+// GPT-2 as a checkpoint of llm.c has the logits that transformers computed; in BF16 those of its rounded weights.
+static void llm_c(void **state) {
+    char *dir = make_dir(), path[3][600];
+    float found[3][LAST][V];
+    st_file golden;
+    golden_open_of(&golden, "gpt2");
+    float *want = golden_floats(&golden, "logits", WINDOWS * T * V);
+    for (int i = 0; i < 3; i++) {
+        snprintf(path[i], sizeof path[i], "%s/%d.bin", dir, i);
+        write_llmc(path[i], i > 0, i > 1);
+        llmc_logits(dir, path[i], *state, found[i]);
+    }
+    logits_are("llm.c", found[0], want + (T - LAST) * V);
+    assert_memory_equal(found[1], found[2], sizeof found[1]);
+    assert_memory_not_equal(found[0], found[1], sizeof found[0]);
+    free(want);
+    st_close(&golden);
+    drop_dir(dir);
+}
+
 static void gpt2(void **state) { family_agrees("gpt2", *state); }
 static void llama(void **state) { family_agrees("llama", *state); }
 static void llama_3(void **state) { family_agrees("llama3", *state); }
@@ -203,12 +402,19 @@ static void qwen_2(void **state) { family_agrees("qwen2", *state); }
 static void qwen_3(void **state) { family_agrees("qwen3", *state); }
 static void mistral(void **state) { family_agrees("mistral", *state); }
 
-// On the CPU; `test_families cuda`: on a GPU, or on the simulator's.
+// All on the CPU; `test_families cuda`: what a device computes, on a GPU, or on the simulator's.
 int main(int argc, char **argv) {
-    char *device = argc > 1 && strcmp(argv[1], "cuda") == 0 ? "[device]\nbackend = cuda\n" : "[device]\nbackend = cpu\n";
-    const struct CMUnitTest tests[] = {
+    bool cuda = argc > 1 && strcmp(argv[1], "cuda") == 0;
+    char *device = cuda ? "[device]\nbackend = cuda\n" : "[device]\nbackend = cpu\n";
+    const struct CMUnitTest computed[] = {
         cmocka_unit_test_prestate(gpt2, device),   cmocka_unit_test_prestate(llama, device),  cmocka_unit_test_prestate(llama_3, device),
         cmocka_unit_test_prestate(qwen_2, device), cmocka_unit_test_prestate(qwen_3, device), cmocka_unit_test_prestate(mistral, device),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest read[] = {
+        cmocka_unit_test_prestate(config_json_means_what_transformers_reads, device),
+        cmocka_unit_test(angles_are_rounded_as_others_round_them),
+        cmocka_unit_test_prestate(llm_c, device),
+    };
+    int failed = cmocka_run_group_tests(computed, NULL, NULL);
+    return cuda ? failed : failed + cmocka_run_group_tests(read, NULL, NULL);
 }

@@ -66,20 +66,30 @@ static void read_rope(llama_options *o, foreign_reader *r) {
     if (r->rc == ERR_OK) r->rc = in.rc;
 }
 
+// How many layers have the window: those that layer_types says, or, where an older file has none, those from max_window_layers on.
+static int64_t windowed_layers(const llama_options *o, foreign_reader *r) {
+    const json_t *layers = json_object_get(r->at, "layer_types");
+    int64_t n = 0, whole = foreign_int(r, "max_window_layers", 28);
+    if (!json_is_array(layers)) return whole < o->layers ? o->layers - whole : 0;
+    for (size_t i = 0; i < json_array_size(layers); i++) {
+        const char *type = json_string_value(json_array_get(layers, i));
+        bool window = type && strcmp(type, "sliding_attention") == 0;
+        if (!window && !(type && strcmp(type, "full_attention") == 0))
+            foreign_refuse(r, "layer_types", "expected full_attention or sliding_attention: others are not known here");
+        n += window;
+    }
+    return n;
+}
+
 // Qwen's window counts only where it is switched on, and may be that of some layers only.
 static void read_window(llama_options *o, foreign_reader *r, family f) {
     bool counts = f == MISTRAL || ((f == QWEN2 || f == QWEN3) && foreign_bool(r, "use_sliding_window", false));
     bool said = json_object_get(r->at, "sliding_window") != NULL;
     o->window = counts ? foreign_int(r, "sliding_window", said || f != MISTRAL ? 0 : 4096) : 0;
     if (!o->window || f == MISTRAL) return;
-    const json_t *layers = json_object_get(r->at, "layer_types");
-    size_t n = json_array_size(layers);
-    bool all = n > 0;
-    for (size_t i = 0; i < n; i++) {
-        const char *type = json_string_value(json_array_get(layers, i));
-        all = all && type && strcmp(type, "sliding_attention") == 0;
-    }
-    if (!all) foreign_refuse(r, "use_sliding_window", "a window of some layers only is not known here");
+    int64_t windowed = windowed_layers(o, r);
+    if (windowed == 0) o->window = 0;
+    else if (windowed != o->layers) foreign_refuse(r, "use_sliding_window", "a window of some layers only is not known here");
 }
 
 void llama_from_foreign(void *options, foreign_reader *r) {
