@@ -1,0 +1,287 @@
+// test/test_export.c: what `lockstep export` writes, against what others read. For each model of test/golden/families, config.json must be, key by key, one
+// that transformers was shown to load with the right logits (make_configs.py), and the tensors those that transformers itself had written. Larger tensors,
+// which go out in pieces, must have each element of the parameter in its place; and of a run's checkpoints it is the best that goes out.
+#include "test/support/foreign.h"
+#include "test/support/train.h"
+
+#include "model/weights.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+static const char short_run[] = "[data]\ntrain = " FAMILIES "tokens.bin\nval =\nformat = raw16\n[run]\nsteps = 1\n[optimizer]\nlr = 0\n"
+                                "[batch]\nglobal = 2\nmicro = 2\n[device]\nthreads = 1\n[sample]\ntokens = 0\n";
+
+typedef struct rig {
+    char *dir, from[600], run[600], to[600];
+    config c;
+} rig;
+
+static void rig_open(rig *r) {
+    r->dir = make_dir();
+    snprintf(r->from, sizeof r->from, "%s/from", r->dir);
+    snprintf(r->to, sizeof r->to, "%s/to", r->dir);
+}
+
+static void rig_train(rig *r, const char *text, const char *more) {
+    load_config(&r->c, r->dir, text, more);
+    OK(train(&r->c, r->dir));
+    snprintf(r->run, sizeof r->run, "%s/%s", r->c.run.dir, r->c.run.name);
+}
+
+static void rig_close(rig *r) { drop_dir(r->dir); }
+
+// lockstep export FROM TO [OPTION VALUE]...; what it printed is in said.
+static void export(const char *from, const char *to, const char *const *options, char said[1024]) {
+    char *argv[8] = {(char *)from, (char *)to}, *text = NULL;
+    int argc = 2;
+    size_t n;
+    FILE *out = open_memstream(&text, &n);
+    assert_non_null(out);
+    for (; options && *options; options++) argv[argc++] = (char *)*options;
+    OK(verb_export(argc, argv, out));
+    fclose(out);
+    if (said) snprintf(said, 1024, "%s", text);
+    free(text);
+}
+#define EXPORT(from, to, said, ...) export(from, to, (const char *const[]){__VA_ARGS__, NULL}, said)
+
+// --- models of others ----------------------------------------------------------------------------------------------------------
+
+// DIR/NAME.json is, key by key, what the golden file says.
+static void expect_json(const char *what, const char *dir, const char *name, const json_t *want) {
+    char path[1024], *ours, *theirs;
+    snprintf(path, sizeof path, "%s/%s.json", dir, name);
+    json_t *found = read_json_file(path);
+    assert_non_null(want);
+    ours = json_dumps(found, JSON_SORT_KEYS), theirs = json_dumps(want, JSON_SORT_KEYS);
+    if (!json_equal(found, want)) fail_msg("%s: %s.json is\n%s\nexpected\n%s", what, name, ours, theirs);
+    free(ours), free(theirs);
+    json_decref(found);
+}
+
+// Every tensor of one directory is in the other, with its type, shape and bytes; and there are no more.
+static void expect_same_tensors(const char *what, const char *dir, const char *other) {
+    weights *ours, *theirs;
+    int tensors = 0, found = 0;
+    OK(weights_open(&ours, dir));
+    OK(weights_open(&theirs, other));
+    for (int i = 0; i < ours->files; i++) found += ours->file[i].count;
+    for (int i = 0; i < theirs->files; i++)
+        for (int k = 0; k < theirs->file[i].count; k++, tensors++) {
+            const st_tensor *t = &theirs->file[i].tensors[k], *x;
+            const st_file *f;
+            if (!(x = weights_find(ours, t->name, &f))) fail_msg("%s: there is no %s", what, t->name);
+            if (x->type != t->type || x->dims != t->dims || memcmp(x->size, t->size, (size_t)t->dims * sizeof *t->size) != 0)
+                fail_msg("%s: %s has another type or shape", what, t->name);
+            void *a = malloc((size_t)t->bytes), *b = malloc((size_t)t->bytes);
+            OK(st_read(f, x, a));
+            OK(st_read(&theirs->file[i], t, b));
+            if (memcmp(a, b, (size_t)t->bytes) != 0) fail_msg("%s: %s has other values", what, t->name);
+            free(a), free(b);
+        }
+    assert_int_equal(found, tensors);
+    weights_close(ours), weights_close(theirs);
+}
+
+// A step at a rate of 0, from the directory, leaves its weights in a checkpoint.
+static void exports_as(const char *name, const char *weights, const json_t *config, const json_t *want) {
+    rig r;
+    rig_open(&r);
+    foreign_directory(r.from, weights, config);
+    char *section = inspected(r.from);
+    rig_train(&r, short_run, section);
+    free(section);
+    EXPORT(r.run, r.to, NULL, "--shard-mb", strcmp(name, "llama3") == 0 ? "0.02" : "1");
+    expect_json(name, r.to, "config", json_object_get(want, "config"));
+    expect_json(name, r.to, "generation_config", json_object_get(want, "generation_config"));
+    expect_same_tensors(name, r.to, r.from);
+    rig_close(&r);
+}
+
+static void exports_are_those_that_transformers_reads(void **state) {
+    (void)state;
+    json_t *all = read_json_file(FAMILIES "exports.json"), *cases = read_json_file(FAMILIES "configs.json"), *want;
+    const char *name;
+    json_object_foreach(all, name, want) {
+        char path[256];
+        json_t *one = json_object_get(cases, name), *own = NULL;
+        if (strcmp(name, "tokenizer") == 0) continue;  // the next test
+        snprintf(path, sizeof path, FAMILIES "%s/config.json", name);
+        if (!one) own = read_json_file(path);
+        exports_as(name, one ? json_string_value(json_object_get(one, "weights")) : name, one ? json_object_get(one, "config") : own, want);
+        json_decref(own);
+    }
+    assert_int_equal(json_object_size(all), 30);
+    json_decref(all), json_decref(cases);
+}
+
+static void the_tokenizer_says_where_texts_begin_and_end(void **state) {
+    (void)state;
+    rig r;
+    json_t *all = read_json_file(FAMILIES "exports.json"), *want = json_object_get(all, "tokenizer");
+    rig_open(&r);
+    rig_train(&r, short_run, "[model]\ntype = llama\nlayers = 1\nheads = 1\nembed = 4\nhidden = 4\ncontext = 8\nvocab = 1000\n");
+    EXPORT(r.run, r.to, NULL, "--tokenizer", "test/golden/tokenizer/llama3.json", "--dtype", "bf16");
+    static const char *const names[] = {"config", "generation_config", "tokenizer_config"};
+    for (int i = 0; i < 3; i++) expect_json("with a tokenizer", r.to, names[i], json_object_get(want, names[i]));
+    json_decref(all);
+    rig_close(&r);
+}
+
+// --- tensors of several pieces -------------------------------------------------------------------------------------------------
+
+// A tensor of the files: rows of a parameter from the first one on, which lie there as (columns, rows) if they are transposed.
+typedef struct piece {
+    const char *tensor, *param;
+    int64_t first, rows, cols;  // cols 0: a vector
+    bool transposed;
+} piece;
+
+static const char gpt[] = "[model]\nlayers = 1\nheads = 4\nembed = 160\ncontext = 8\nvocab = 500\n";
+static const piece gpt_pieces[] = {
+    {"transformer.wte.weight", "wte.weight", 0, 500, 160, false},
+    {"transformer.wpe.weight", "wpe.weight", 0, 8, 160, false},
+    {"transformer.h.0.ln_1.weight", "h.0.ln_1.weight", 0, 160, 0, false},
+    {"transformer.h.0.ln_1.bias", "h.0.ln_1.bias", 0, 160, 0, false},
+    {"transformer.h.0.attn.c_attn.weight", "h.0.attn.c_attn.weight", 0, 480, 160, true},
+    {"transformer.h.0.attn.c_attn.bias", "h.0.attn.c_attn.bias", 0, 480, 0, false},
+    {"transformer.h.0.attn.c_proj.weight", "h.0.attn.c_proj.weight", 0, 160, 160, true},
+    {"transformer.h.0.attn.c_proj.bias", "h.0.attn.c_proj.bias", 0, 160, 0, false},
+    {"transformer.h.0.ln_2.weight", "h.0.ln_2.weight", 0, 160, 0, false},
+    {"transformer.h.0.ln_2.bias", "h.0.ln_2.bias", 0, 160, 0, false},
+    {"transformer.h.0.mlp.c_fc.weight", "h.0.mlp.c_fc.weight", 0, 640, 160, true},
+    {"transformer.h.0.mlp.c_fc.bias", "h.0.mlp.c_fc.bias", 0, 640, 0, false},
+    {"transformer.h.0.mlp.c_proj.weight", "h.0.mlp.c_proj.weight", 0, 160, 640, true},
+    {"transformer.h.0.mlp.c_proj.bias", "h.0.mlp.c_proj.bias", 0, 160, 0, false},
+    {"transformer.ln_f.weight", "ln_f.weight", 0, 160, 0, false},
+    {"transformer.ln_f.bias", "ln_f.bias", 0, 160, 0, false},
+};
+
+static const char llama[] =
+    "[model]\ntype = llama\nlayers = 1\nheads = 4\nkv_heads = 2\nhead_dim = 120\nembed = 160\nhidden = 480\ncontext = 8\nvocab = 500\n";
+static const piece llama_pieces[] = {
+    {"model.embed_tokens.weight", "embed_tokens.weight", 0, 500, 160, false},
+    {"model.layers.0.input_layernorm.weight", "layers.0.input_layernorm.weight", 0, 160, 0, false},
+    {"model.layers.0.self_attn.q_proj.weight", "layers.0.self_attn.qkv_proj.weight", 0, 480, 160, false},
+    {"model.layers.0.self_attn.k_proj.weight", "layers.0.self_attn.qkv_proj.weight", 480, 240, 160, false},
+    {"model.layers.0.self_attn.v_proj.weight", "layers.0.self_attn.qkv_proj.weight", 720, 240, 160, false},
+    {"model.layers.0.self_attn.o_proj.weight", "layers.0.self_attn.o_proj.weight", 0, 160, 480, false},
+    {"model.layers.0.post_attention_layernorm.weight", "layers.0.post_attention_layernorm.weight", 0, 160, 0, false},
+    {"model.layers.0.mlp.gate_proj.weight", "layers.0.mlp.gate_up_proj.weight", 0, 480, 160, false},
+    {"model.layers.0.mlp.up_proj.weight", "layers.0.mlp.gate_up_proj.weight", 480, 480, 160, false},
+    {"model.layers.0.mlp.down_proj.weight", "layers.0.mlp.down_proj.weight", 0, 160, 480, false},
+    {"model.norm.weight", "norm.weight", 0, 160, 0, false},
+    {"lm_head.weight", "lm_head.weight", 0, 500, 160, false},
+};
+
+// Each element is the parameter's, rounded to the nearest of its type.
+static void expect_piece(const char *what, const weights *w, const model *m, const piece *k, uint64_t seed) {
+    static const double half_ulp[] = {[ST_F32] = 0, [ST_F16] = 0x1p-11, [ST_BF16] = 0x1p-8};
+    const st_file *f;
+    const st_tensor *t = weights_find(w, k->tensor, &f);
+    int64_t cols = k->cols ? k->cols : 1, count = k->rows * cols;
+    if (!t) fail_msg("%s: there is no %s", what, k->tensor);
+    int64_t outer = k->transposed ? cols : k->rows, inner = k->transposed ? k->rows : k->cols;
+    if (t->dims != (k->cols ? 2 : 1) || t->size[0] != outer || (k->cols && t->size[1] != inner))
+        fail_msg("%s: %s has another shape", what, k->tensor);
+    float *found = malloc((size_t)count * sizeof *found), *want = malloc((size_t)count * sizeof *want);
+    OK(st_read_f32(f, t, found));
+    model_init(m, model_find(m, k->param), seed, k->first * cols, count, want);
+    for (int64_t i = 0; i < count; i++) {
+        float x = found[k->transposed ? i % cols * k->rows + i / cols : i];
+        if (!(fabs((double)x - (double)want[i]) <= half_ulp[t->type] * fabs((double)want[i]) + (t->type == ST_F16 ? 0x1p-25 : 0)))
+            fail_msg("%s: %s, row %d, column %d is %.9g, expected %.9g", what, k->tensor, (int)(i / cols), (int)(i % cols), (double)x,
+                     (double)want[i]);
+    }
+    free(found), free(want);
+}
+
+// A new model's weights, exported in each type, in one file and in several.
+static void expect_pieces(const char *section, const char *more, const piece *pieces, int count) {
+    static const char *const how[][2] = {{"f32", "100"}, {"bf16", "0.2"}, {"f16", "100"}};
+    rig r;
+    char text[1024];
+    model *net;
+    rig_open(&r);
+    snprintf(text, sizeof text, "%s%s", section, more);
+    rig_train(&r, short_run, text);
+    OK(model_types[r.c.model.type]->open(&net, &r.c.model.of));
+    for (int i = 0; i < 3; i++) {
+        char to[700], what[800];
+        weights *w;
+        int tensors = 0;
+        snprintf(to, sizeof to, "%s-%s", r.to, how[i][0]);
+        snprintf(what, sizeof what, "%s%s", how[i][0], more);
+        EXPORT(r.run, to, NULL, "--dtype", how[i][0], "--shard-mb", how[i][1]);
+        OK(weights_open(&w, to));
+        for (int k = 0; k < w->files; k++) tensors += w->file[k].count;
+        assert_int_equal(tensors, count);
+        assert_true((w->files > 1) == (i == 1));
+        for (int k = 0; k < count; k++) expect_piece(what, w, net, &pieces[k], (uint64_t)r.c.run.seed);
+        weights_close(w);
+    }
+    net->type->close(net);
+    rig_close(&r);
+}
+
+static void every_element_is_in_its_place(void **state) {
+    (void)state;
+    static const char *const more[] = {"", "[parallel]\nslices = 2\n", "[parallel]\nslices = 4\n"};
+    for (int i = 0; i < 3; i++) expect_pieces(gpt, more[i], gpt_pieces, sizeof gpt_pieces / sizeof *gpt_pieces);
+    for (int i = 0; i < 2; i++) expect_pieces(llama, more[i], llama_pieces, sizeof llama_pieces / sizeof *llama_pieces);
+}
+
+// --- which checkpoint ----------------------------------------------------------------------------------------------------------
+
+static bool same_file(const char *a, const char *b) {
+    char path[2][1024], *text[2];
+    size_t n[2];
+    for (int i = 0; i < 2; i++) {
+        snprintf(path[i], sizeof path[i], "%s/model.safetensors", i ? b : a);
+        OK(io_read_file(path[i], 1 << 24, &text[i], &n[i]));
+    }
+    bool same = n[0] == n[1] && memcmp(text[0], text[1], n[0]) == 0;
+    free(text[0]), free(text[1]);
+    return same;
+}
+
+// A rate that destroys what was learned makes an early checkpoint the best.
+static void the_best_checkpoint_goes_out(void **state) {
+    (void)state;
+    enum { STEPS = 12 };
+    rig r;
+    char said[1024], ckpt[1300], best[1300], newest[1300], link[800], target[64] = "";
+    int step = 0;
+    rig_open(&r);
+    write_tokens(r.dir, "text.bin", 6000);
+    write_tokens(r.dir, "val.bin", 1500);
+    rig_train(&r,
+              "[data]\nformat = raw16\n[model]\nlayers = 1\nheads = 2\nembed = 16\ncontext = 24\nvocab = 128\n[batch]\nglobal = 12\nmicro = 6\n"
+              "[device]\nthreads = 1\n[sample]\ntokens = 0\n[run]\nsteps = 12\n",
+              "[optimizer]\nlr = 0.8\n[schedule]\ntype = constant\nwarmup = 12\n[eval]\nevery = 2\n[checkpoint]\nevery = 2\nkeep = 20\n");
+    snprintf(link, sizeof link, "%s/best", r.run);
+    assert_true(readlink(link, target, sizeof target - 1) > 0);
+    assert_int_equal(sscanf(target, "ckpt/step-%d", &step), 1);
+    assert_in_range(step, 1, STEPS - 1);
+    EXPORT(r.run, r.to, said, "--shard-mb", "100");
+    snprintf(ckpt, sizeof ckpt, "exported step %d:", step);
+    assert_non_null(strstr(said, ckpt));
+    snprintf(ckpt, sizeof ckpt, "%s/ckpt/step-%08d", r.run, step), snprintf(best, sizeof best, "%s-best", r.to);
+    EXPORT(ckpt, best, NULL, "--shard-mb", "100");
+    snprintf(ckpt, sizeof ckpt, "%s/ckpt/step-%08d", r.run, STEPS), snprintf(newest, sizeof newest, "%s-newest", r.to);
+    EXPORT(ckpt, newest, NULL, "--shard-mb", "100");
+    assert_true(same_file(r.to, best));
+    assert_false(same_file(r.to, newest));
+    rig_close(&r);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(exports_are_those_that_transformers_reads),
+        cmocka_unit_test(the_tokenizer_says_where_texts_begin_and_end),
+        cmocka_unit_test(every_element_is_in_its_place),
+        cmocka_unit_test(the_best_checkpoint_goes_out),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
