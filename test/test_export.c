@@ -84,6 +84,25 @@ static void expect_same_tensors(const char *what, const char *dir, const char *o
     weights_close(ours), weights_close(theirs);
 }
 
+// The index of several files has the size of all tensors; where there is one file there is no index.
+static void expect_size(const char *what, const char *dir) {
+    char path[1024];
+    weights *w;
+    int64_t bytes = 0;
+    OK(weights_open(&w, dir));
+    for (int i = 0; i < w->files; i++)
+        for (int k = 0; k < w->file[i].count; k++) bytes += w->file[i].tensors[k].bytes;
+    snprintf(path, sizeof path, "%s/model.safetensors.index.json", dir);
+    if (w->files == 1) assert_int_equal(access(path, F_OK), -1);
+    else {
+        json_t *index = read_json_file(path);
+        int64_t said = json_integer_value(json_object_get(json_object_get(index, "metadata"), "total_size"));
+        if (said != bytes) fail_msg("%s: total_size is %" PRId64 ", expected %" PRId64, what, said, bytes);
+        json_decref(index);
+    }
+    weights_close(w);
+}
+
 // A step at a rate of 0, from the directory, leaves its weights in a checkpoint.
 static void exports_as(const char *name, const char *weights, const json_t *config, const json_t *want) {
     rig r;
@@ -96,6 +115,7 @@ static void exports_as(const char *name, const char *weights, const json_t *conf
     expect_json(name, r.to, "config", json_object_get(want, "config"));
     expect_json(name, r.to, "generation_config", json_object_get(want, "generation_config"));
     expect_same_tensors(name, r.to, r.from);
+    expect_size(name, r.to);
     rig_close(&r);
 }
 
@@ -106,14 +126,38 @@ static void exports_are_those_that_transformers_reads(void **state) {
     json_object_foreach(all, name, want) {
         char path[256];
         json_t *one = json_object_get(cases, name), *own = NULL;
-        if (strcmp(name, "tokenizer") == 0) continue;  // the next test
+        if (strcmp(name, "tokenizer") == 0 || json_object_get(want, "section")) continue;  // the next tests
         snprintf(path, sizeof path, FAMILIES "%s/config.json", name);
         if (!one) own = read_json_file(path);
         exports_as(name, one ? json_string_value(json_object_get(one, "weights")) : name, one ? json_object_get(one, "config") : own, want);
         json_decref(own);
     }
-    assert_int_equal(json_object_size(all), 30);
+    assert_int_equal(json_object_size(all), 35);
     json_decref(all), json_decref(cases);
+}
+
+// What no family there has: other biases, windows and scalings, of models whose loss transformers found to be ours.
+static void settings_are_written_as_transformers_reads_them(void **state) {
+    (void)state;
+    json_t *all = read_json_file(FAMILIES "exports.json"), *want;
+    const char *name;
+    int made = 0;
+    json_object_foreach(all, name, want) {
+        const char *section = json_string_value(json_object_get(want, "section"));
+        char text[1024];
+        rig r;
+        if (!section) continue;
+        rig_open(&r);
+        snprintf(text, sizeof text, "[model]\nvocab = 61\ncontext = 40\n%s", section);
+        rig_train(&r, short_run, text);
+        EXPORT(r.run, r.to, NULL, "--shard-mb", "1");
+        expect_json(name, r.to, "config", json_object_get(want, "config"));
+        expect_json(name, r.to, "generation_config", json_object_get(want, "generation_config"));
+        rig_close(&r);
+        made++;
+    }
+    assert_int_equal(made, 5);
+    json_decref(all);
 }
 
 static void the_tokenizer_says_where_texts_begin_and_end(void **state) {
@@ -218,6 +262,7 @@ static void expect_pieces(const char *section, const char *more, const piece *pi
         for (int k = 0; k < w->files; k++) tensors += w->file[k].count;
         assert_int_equal(tensors, count);
         assert_true((w->files > 1) == (i == 1));
+        expect_size(what, to);
         for (int k = 0; k < count; k++) expect_piece(what, w, net, &pieces[k], (uint64_t)r.c.run.seed);
         weights_close(w);
     }
@@ -279,6 +324,7 @@ static void the_best_checkpoint_goes_out(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exports_are_those_that_transformers_reads),
+        cmocka_unit_test(settings_are_written_as_transformers_reads_them),
         cmocka_unit_test(the_tokenizer_says_where_texts_begin_and_end),
         cmocka_unit_test(every_element_is_in_its_place),
         cmocka_unit_test(the_best_checkpoint_goes_out),

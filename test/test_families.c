@@ -273,6 +273,47 @@ static void config_json_means_what_transformers_reads(void **state) {
     json_decref(all);
 }
 
+// --- ranges ------------------------------------------------------------------------------------------------------------------------
+
+// A rank reads what it owns: any range of a parameter, which may begin and end inside a tensor that lies transposed, and reach over several.
+static void expect_ranges(const weights_map *map, const model *m, int param, const char *family) {
+    const struct param *p = &m->param[param];
+    int64_t n = p->size[0] * (p->dims > 1 ? p->size[1] : 1), step = n / 37 + 1;
+    float *whole = malloc((size_t)n * sizeof *whole), *some = malloc((size_t)n * sizeof *some);
+    OK(weights_read(map, param, 0, n, 0, whole));
+    for (int64_t first = 0; first < n; first += step)
+        for (int64_t count = 1; first + count <= n; count = count < 3 ? count + 1 : 2 * count + first % 3) {
+            OK(weights_read(map, param, first, count, 0, some));
+            if (memcmp(some, whole + first, (size_t)count * sizeof *some) != 0)
+                fail_msg("%s: %d elements of %s from %d on differ", family, (int)count, p->name, (int)first);
+        }
+    free(whole), free(some);
+}
+
+static void any_range_can_be_read(void **state) {
+    (void)state;
+    static const char *const families[] = {"gpt2", "llama3", "qwen2"};
+    for (int i = 0; i < 3; i++) {
+        char path[128];
+        weights *w;
+        weights_map *map;
+        const model_type *type;
+        void *options;
+        model *m;
+        snprintf(path, sizeof path, FOLDER "%s", families[i]);
+        OK(weights_open(&w, path));
+        OK(foreign_options(&type, &options, w->config, path));
+        OK(type->open(&m, options));
+        OK(weights_match(&map, w, m, options, false));
+        for (int k = 0; k < m->params; k++)
+            if (m->param[k].tied < 0) expect_ranges(map, m, k, families[i]);
+        weights_map_close(map);
+        type->close(m);
+        free(options);
+        weights_close(w);
+    }
+}
+
 // --- angles ------------------------------------------------------------------------------------------------------------------------
 
 // Far from the first position an angle is what its rounding makes of it: at 100,000 half a unit of FP32 is a quarter of a degree.
@@ -412,6 +453,7 @@ int main(int argc, char **argv) {
     };
     const struct CMUnitTest read[] = {
         cmocka_unit_test_prestate(config_json_means_what_transformers_reads, device),
+        cmocka_unit_test(any_range_can_be_read),
         cmocka_unit_test(angles_are_rounded_as_others_round_them),
         cmocka_unit_test_prestate(llm_c, device),
     };

@@ -138,6 +138,32 @@ static void beginnings_of_characters(void **state) {
     assert_int_equal(utf8_begun("", 0), 0);
 }
 
+// What a terminal is shown of text of any bytes, and what a log has of it.
+static void expect_safe(const char *text, const char *shown, const char *logged) {
+    char to[64];
+    utf8_printable(to, sizeof to, text);
+    assert_string_equal(to, shown);
+    utf8_replace(to, text);
+    assert_string_equal(to, logged);
+}
+
+static void text_of_any_bytes_is_made_safe(void **state) {
+    (void)state;
+#define BAD "\xEF\xBF\xBD"
+    expect_safe("a\tb\n\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80~", "a\tb\n\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80~",
+                "a\tb\n\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80~");
+    expect_safe("\x1B[2J\x7F\r", "?[2J??", "\x1B[2J\x7F\r");
+    expect_safe("\xC2\x80x\xC2\x9Bx\xC2\x9Fx\xC2\xA0x", "?x?x?x\xC2\xA0x", "\xC2\x80x\xC2\x9Bx\xC2\x9Fx\xC2\xA0x");
+    expect_safe("a\xFFz\x80\x81z\xC3", "a?z??z?", "a" BAD "z" BAD BAD "z" BAD);
+    expect_safe("\xE2\x82x\xF0\x9F\x98y\xC0\xAF", "??x???y??", BAD BAD "x" BAD BAD BAD "y" BAD BAD);
+    expect_safe("\xED\xA0\x80\xF4\x90\x80\x80", "???????", BAD BAD BAD BAD BAD BAD BAD);
+    char to[10];
+    for (size_t room = 6; room <= sizeof to; room++) {  // a character is shown whole or not at all
+        utf8_printable(to, room, "\xF0\x9F\x98\x80\xF0\x9F\x98\x80\xF0\x9F\x98\x80");
+        assert_true(strlen(to) < room && strlen(to) % 4 == 0);
+    }
+}
+
 // --- signs of life -----------------------------------------------------------------------------------------------------------------
 
 // Another rank that only counts what it hears.
@@ -186,7 +212,8 @@ static void a_sign_of_life_for_each_token(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(characters_are_told_whole), cmocka_unit_test(what_is_no_character_is_told_too), cmocka_unit_test(beginnings_of_stops_wait),
+        cmocka_unit_test(characters_are_told_whole), cmocka_unit_test(what_is_no_character_is_told_too),
+        cmocka_unit_test(beginnings_of_stops_wait),  cmocka_unit_test(text_of_any_bytes_is_made_safe),
         cmocka_unit_test(beginnings_of_characters),  cmocka_unit_test(a_sign_of_life_for_each_token),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

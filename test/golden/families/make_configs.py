@@ -9,7 +9,7 @@
 #   python3 make_configs.py --bin BIN    lets this lockstep read each of them, and export it; transformers must load what it wrote, with the same logits;
 #                                        writes exports.json: each config.json that was shown to be right
 #   python3 make_configs.py --check      computes everything but the exports again and compares
-import json, os, pathlib, shutil, subprocess, sys, tempfile
+import json, os, pathlib, re, shutil, subprocess, sys, tempfile
 
 os.environ.update(OMP_NUM_THREADS='1', HF_HUB_OFFLINE='1', TRANSFORMERS_VERBOSITY='error', HF_HUB_DISABLE_PROGRESS_BARS='1')
 import numpy as np
@@ -223,8 +223,41 @@ def exports(bin):
             if 'rope_parameters' in said:  # transformers 4 reads the other two
                 rope = said['rope_parameters']
                 assert said['rope_theta'] == rope['rope_theta'] and said['rope_scaling'] in (None, rope) and (rope['rope_type'] == 'default') == (said['rope_scaling'] is None)
+    right.update({name: made(bin, name) for name in MADE})
     right.update(with_tokenizer(bin))
     (HERE / 'exports.json').write_text('{\n' + ',\n'.join(f'"{k}": {json.dumps(v)}' for k, v in right.items()) + '\n}\n')
+
+
+# [model] sections whose weights begin at random: what no family above has.
+MADE = {
+    'made-llama': 'type = llama\nlayers = 2\nheads = 2\nembed = 16\nhidden = 20\nbias = all\ntied = yes\nrope_theta = 700\nnorm_eps = 1e-3\n',
+    'made-qwen2': 'type = llama\nlayers = 2\nheads = 4\nkv_heads = 1\nhead_dim = 6\nembed = 16\nhidden = 20\nbias = qkv\nwindow = 9\nrope_scaling = llama3\n'
+                  'rope_factor = 4\nrope_low = 2\nrope_high = 8\nrope_original = 24\nrope_theta = 900\n',
+    'made-qwen3': 'type = llama\nlayers = 2\nheads = 4\nkv_heads = 2\nhead_dim = 8\nembed = 16\nhidden = 20\nbias = all\nqk_norm = yes\nwindow = 7\ntied = yes\n',
+    'made-mistral': 'type = llama\nlayers = 2\nheads = 2\nembed = 16\nhidden = 20\nwindow = 11\nrope_theta = 300\n',
+    'made-gpt2': 'type = gpt\nlayers = 2\nheads = 2\nembed = 16\n',
+}
+
+
+def made(bin, name):
+    """Twenty steps at a high rate, so that all of it matters; transformers' loss of the export must be that of `lockstep eval`."""
+    with tempfile.TemporaryDirectory() as temp:
+        folder = pathlib.Path(temp)
+        steps = RUN.replace('steps = 1\n', 'steps = 20\n').replace('lr = 0\n', 'lr = 0.03\n').replace('val =\n', f'val = {HERE}/tokens.bin\n')
+        (folder / 'run.ini').write_text(steps + f'[eval]\nevery = 0\n[model]\nvocab = 61\ncontext = {T}\n{MADE[name]}')
+        lockstep(bin, 'run.ini', cwd=folder)
+        lockstep(bin, 'export', 'runs/run', 'to', cwd=folder)
+        ours = float(re.search(r'loss ([0-9.]+)', lockstep(bin, 'eval', 'run.ini', cwd=folder)).group(1))
+        net, info = AutoModelForCausalLM.from_pretrained(folder / 'to', attn_implementation='eager', output_loading_info=True)
+        assert not info['missing_keys'] and not info['unexpected_keys'] and not info['mismatched_keys'], info
+        tokens = torch.from_numpy(np.fromfile(HERE / 'tokens.bin', '<u2').astype(np.int64))
+        batch = torch.stack([tokens[i:i + T + 1] for i in range(0, len(tokens) - T, T)])
+        with torch.no_grad():
+            logits = net.eval().to(torch.float64)(batch[:, :-1]).logits
+        theirs = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten()).item()
+        print(f'{name}: loss {ours:.6f}, transformers\' {theirs:.6f}')
+        assert abs(ours - theirs) < 1e-5 * theirs
+        return {'section': MADE[name]} | {n: json.loads((folder / 'to' / f'{n}.json').read_text()) for n in ('config', 'generation_config')}
 
 
 def with_tokenizer(bin):
