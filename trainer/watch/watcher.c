@@ -23,6 +23,9 @@
 static const double EVERY_S = 1, READY_S = 0.1;  // between two looks; between two while the ranks are not ready
 static const double LISTEN_S = 0.1;              // between two looks for the end, while pages are shown
 
+// What it writes: status.json at each look, the others now and then.
+typedef enum { FILE_STATUS, FILE_MACHINE, FILE_METRICS, FILE_REPORT, FILES } watch_file;
+
 typedef struct watcher {
     const config *c;
     const watch_start *at;
@@ -36,12 +39,12 @@ typedef struct watcher {
     char *status;
     size_t room, status_bytes;
     pages show;
-    http *server;      // NULL: nothing is shown
-    runlog *run;       // what the run has logged, read as it grows; NULL: not asked for yet
-    char *page;        // shown last
-    bool failing;      // what was written last could not be
-    bool complained;   // of sensors that can't be read
-    int64_t reported;  // step of the checkpoint after which the last report was written
+    http *server;         // NULL: nothing is shown
+    runlog *run;          // what the run has logged, read as it grows; NULL: not asked for yet
+    char *page;           // shown last
+    bool failing[FILES];  // could not be written when it last was to be
+    bool complained;      // of sensors that can't be read
+    int64_t reported;     // step of the checkpoint after which the last report was written
 } watcher;
 
 // --- what it makes of a look -------------------------------------------------------------------------------------------------
@@ -83,9 +86,12 @@ static void open_pages(watcher *w, const watch_state *s) {
         monitor_event(&w->m, "watch_failed", s->step, err_last()->text);
 }
 
-// report.html, after each checkpoint and at the end, where rank 0 and its log are.
-static err_t write_report(watcher *w, const watch_state *s, bool last) {
-    if (!w->c->log.report || !s->has_news || (!last && s->news.checkpoint_step == w->reported)) return ERR_OK;
+// report.html is written after each checkpoint and at the end, where rank 0 and its log are.
+static bool owes_report(const watcher *w, const watch_state *s, bool last) {
+    return w->c->log.report && s->has_news && (last || s->news.checkpoint_step != w->reported);
+}
+
+static err_t write_report(watcher *w, const watch_state *s) {
     w->reported = s->news.checkpoint_step;
     TRY(open_run(w));
     return report_write(w->run, w->dir);
@@ -104,10 +110,13 @@ static bool serve(watcher *w, double until) {
 
 // --- files -----------------------------------------------------------------------------------------------------------------
 
-// A full disk is one event, which may find no room either, until something can be written again.
-static void note_failure(watcher *w, err_t rc, int64_t step) {
-    if (rc != ERR_OK && !w->failing) monitor_event(&w->m, "watch_failed", step, err_last()->text);
-    w->failing = rc != ERR_OK;
+// A full disk is one event, which may find no room either: none of the other files is named while status.json can't be
+// written, and none again before it could be. true: it is written.
+static bool note(watcher *w, watch_file f, err_t rc, int64_t step) {
+    bool told = w->failing[f] || w->failing[FILE_STATUS];
+    if (rc != ERR_OK && !told) monitor_event(&w->m, "watch_failed", step, err_last()->text);
+    w->failing[f] = rc != ERR_OK;
+    return rc == ERR_OK;
 }
 
 static err_t write_status(watcher *w, const watch_state *s) {
@@ -117,15 +126,15 @@ static err_t write_status(watcher *w, const watch_state *s) {
     return io_replace_file(w->status_path, w->status, n);
 }
 
-static err_t write_machine(watcher *w, const watch_state *s, bool last) {
+static bool write_machine(watcher *w, const watch_state *s, bool last) {
     const char *line;
     size_t n;
     machine_add(w->lines, s, last, &line, &n);
-    if (!line) return ERR_OK;
+    if (!line) return true;
     off_t end = lseek(w->machine_fd, 0, SEEK_END);
     err_t rc = io_write(w->machine_fd, w->machine_path, line, n, NULL);
     if (rc != ERR_OK) (void)!ftruncate(w->machine_fd, end);  // half a line would spoil the next one
-    return rc;
+    return note(w, FILE_MACHINE, rc, s->step);
 }
 
 // The last line of a watcher that was killed may be half there.
@@ -150,11 +159,10 @@ static err_t write_metrics(const watcher *w, const watch_state *s) { return *w->
 static const watch_state *look(watcher *w, bool last) {
     watch_state *s = sampler_look(w->look, clock_now(), clock_wall());
     judge(w, s);
-    err_t rc = write_status(w, s), lines = write_machine(w, s, last);
-    if (rc == ERR_OK) rc = lines;
-    if (rc == ERR_OK) rc = write_metrics(w, s);
-    if (rc == ERR_OK) rc = write_report(w, s, last);
-    note_failure(w, rc, s->step);
+    bool well = note(w, FILE_STATUS, write_status(w, s), s->step);
+    well = write_machine(w, s, last) && well;
+    well = well && note(w, FILE_METRICS, write_metrics(w, s), s->step);
+    if (well && owes_report(w, s, last)) note(w, FILE_REPORT, write_report(w, s), s->step);
     complain_once(w, s->step);
     return s;
 }
