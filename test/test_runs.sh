@@ -422,7 +422,7 @@ two_in_one_directory() {
     first=$pid
     from=$(date +%s)
     expect 69 train shared
-    says "runs/shared/lock" "another process"
+    says "runs/shared: another process"
     [ $(($(date +%s) - from)) -le 2 ] || fail "the second one waited"
     kill -0 "$first" 2>/dev/null || fail "the first one is gone"
     kill -TERM "$first"
@@ -435,6 +435,55 @@ two_in_one_directory() {
     settings shared run.steps=1 run.resume=must schedule.type=constant schedule.decay_steps=0
     train shared >"$out" 2>&1
     [ $? -ne 69 ] || fail "a dead process still holds the lock"
+}
+
+# The file is not the lock alone: without it a second run is refused too, the first one makes it again at its next checkpoint, and a run that has it but
+# not the directory, as builds before did, is respected.
+lock_is_deleted() {
+    command -v flock >/dev/null || skip "no flock"
+    settings unlocked run.steps=100000 schedule.type=constant schedule.decay_steps=0 checkpoint.every=20
+    start "$bin" base.ini unlocked.ini
+    until_true 20 has_logged unlocked 1
+    rm runs/unlocked/lock
+    expect 69 timeout -s KILL 20 "$bin" base.ini unlocked.ini
+    says "runs/unlocked: another process"
+    "$bin" status runs/unlocked >"$out" 2>&1
+    says "training"
+    until_true 20 test -e runs/unlocked/lock
+    ! flock -n runs/unlocked/lock true || fail "the file that was made again is not locked"
+    mv runs/unlocked runs/moved
+    mkdir runs/unlocked
+    until_true 20 test -e runs/unlocked/lock
+    expect 69 timeout -s KILL 20 "$bin" base.ini unlocked.ini
+    says "runs/unlocked: another process"
+    kill -TERM "$pid"
+    await 75
+    start flock -F runs/unlocked/lock sleep 60
+    until_true 20 sh -c "! flock -n runs/unlocked/lock true"
+    expect 69 timeout -s KILL 20 "$bin" base.ini unlocked.ini
+    says "runs/unlocked/lock: another process"
+    kill -KILL "$pid"
+    await 137
+}
+
+# Who takes the run's place while it is gone for a moment has it: the first one ends, and writes nothing more there.
+another_took_it() {
+    settings taken run.steps=100000 schedule.type=constant schedule.decay_steps=0 checkpoint.every=20
+    start "$bin" base.ini taken.ini
+    first=$pid
+    until_true 20 has_logged taken 1
+    kill -STOP "$first"
+    mv runs/taken runs/moved2
+    "$bin" base.ini taken.ini >second 2>&1 &
+    second=$!
+    trap 'kill -9 $first $second 2>/dev/null' EXIT
+    until_true 20 has_logged taken 25
+    kill -CONT "$first"
+    await 69
+    says "runs/taken" "another process"
+    kill -TERM $second
+    wait $second
+    [ $? -eq 75 ] || fail "the second one"
 }
 
 resume_modes() {
@@ -579,6 +628,8 @@ try unreadable_both
 try damaged_data
 try damaged_validation_data
 try two_in_one_directory
+try lock_is_deleted
+try another_took_it
 try resume_modes
 try changed_settings
 try extended

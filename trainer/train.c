@@ -10,17 +10,13 @@
 #include "trainer/evaluate.h"
 #include "trainer/log/power.h"
 #include "trainer/log/report.h"
+#include "trainer/lock.h"
 #include "trainer/speed.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 // One rank of a run. Files belong to nodes: the first rank of each keeps its directory. Rank 0 logs.
 typedef struct run {
@@ -32,7 +28,7 @@ typedef struct run {
     power power;
     speed speed;
     double read_at;     // when the loader was last asked how it reads
-    int lock;           // holds DIR/NAME/lock
+    run_lock lock;      // of DIR/NAME
     int64_t saved;      // step of the newest checkpoint, -1: none
     bool best_pending;  // the weights of at.best_step are saved, but `best` does not point at them yet
     bool gave_up;       // too many steps in a row were bad ([run] bad_steps)
@@ -44,29 +40,12 @@ typedef struct run {
 
 static bool leads_node(const run *r) { return r->x.ranks->place[r->x.ranks->rank].local == 0; }
 
-// A process that was just killed may need a moment to exit.
-enum { LOCK_TRIES = 10, LOCK_PAUSE_MS = 100 };
-
-// One process a run directory: two would truncate each other's log. An existing lock is taken before connecting to
-// other ranks, so that a running process is not disturbed. A new lock is made only once the run is known to be valid.
+// An existing lock is taken before connecting to other ranks, so that a running process is not disturbed. A new one is made only once the run is
+// known to be valid.
 static err_t lock_directory(run *r, const config *c, bool make) {
-    char dir[IO_PATH], path[IO_PATH];
-    if (r->lock >= 0) return ERR_OK;
+    char dir[IO_PATH];
     TRY(io_path(dir, "%s/%s", c->run.dir, c->run.name));
-    TRY(io_path(path, "%s/lock", dir));
-    if (make) TRY(io_mkdirs(dir));
-    r->lock = open(path, O_RDWR | O_CLOEXEC | (make ? O_CREAT : 0), 0644);
-    if (r->lock < 0 && !make && (errno == ENOENT || errno == ENOTDIR)) return ERR_OK;
-    if (r->lock < 0) return err_set(ERR_IO, "%s: %s", path, strerror(errno));
-    for (int i = 0; i < LOCK_TRIES; i++) {
-        if (flock(r->lock, LOCK_EX | LOCK_NB) == 0) return ERR_OK;
-        if (errno != EWOULDBLOCK) return err_set(ERR_IO, "%s: lock: %s", path, strerror(errno));
-        poll(NULL, 0, LOCK_PAUSE_MS);
-    }
-    return err_set(ERR_UNAVAILABLE,
-                   "%s: another process trains this run; stop it, or choose another [run] name. (Nodes that share a file system need "
-                   "a [run] dir of their own each.)",
-                   path);
+    return run_lock_take(&r->lock, dir, make);
 }
 
 // A copy of the settings, for people who look into the directory; the run does not need it.
@@ -258,7 +237,7 @@ static void run_close(run *r) {
     power_close(&r->power);
     speed_close(&r->speed);
     session_close(&r->x);
-    if (r->lock >= 0) close(r->lock);
+    run_lock_release(&r->lock);
 }
 
 // --- what happens between steps ----------------------------------------------------------------------------------------------
@@ -432,6 +411,7 @@ static err_t save_now(run *r, bool again) {
     double start = clock_now();
     board_enter(r->mine, PHASE_SAVING, x->step);
     TRY(session_settle(x));
+    TRY(comm_agree_ok(x->ranks, leads_node(r) ? run_lock_keep(&r->lock, x->dir) : ERR_OK, x->s));
     TRY(session_counters(x));
     monitor_sync(&r->m);
     at->log_bytes = monitor_log_bytes(&r->m);
@@ -615,7 +595,7 @@ static void say_where(const run *r) {
 err_t train_rank(const config *c, const launch *at, board *b) {
     run *r = calloc(1, sizeof *r);
     if (!r) return err_set(ERR_INTERNAL, "no memory for a run");
-    r->lock = -1;
+    r->lock = (run_lock){-1, -1};
     r->b = b;
     r->mine = board_place(b, at->local);
     err_t rc = run_all(r, c, at);

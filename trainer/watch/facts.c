@@ -172,7 +172,6 @@ static void read_disk(facts *f) {
 }
 
 err_t facts_gather(facts *f, const char *dir, double now) {
-    bool there;
     *f = (facts){.dir = dir,
                  .now = now,
                  .status_age = NAN,
@@ -192,7 +191,7 @@ err_t facts_gather(facts *f, const char *dir, double now) {
                  .disk_left_s = NAN,
                  .eta_s = NAN};
     TRY(rundir_check(dir));
-    f->locked = rundir_locked(dir, &there);
+    f->locked = rundir_locked(dir);
     f->steps = rundir_steps(dir);
     read_checkpoints(f);
     read_log(f);

@@ -42,14 +42,16 @@ static int open_plain(const char *dir, const char *name, struct stat *st) {
 }
 
 // A run that starts while we hold the lock, shared and for an instant, tries again for a second.
-bool rundir_locked(const char *dir, bool *there) {
-    struct stat st;
-    int fd = open_plain(dir, "lock", &st);
-    *there = fd >= 0;
-    if (fd < 0) return false;
-    bool held = flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-    close(fd);
+static bool is_held(int fd) {
+    bool held = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    if (fd >= 0) close(fd);
     return held;
+}
+
+// A run holds the file, and the directory where the file system lets it: see trainer/lock.h.
+bool rundir_locked(const char *dir) {
+    struct stat st;
+    return is_held(open_plain(dir, "lock", &st)) || is_held(open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 }
 
 char *rundir_end(const char *dir, const char *name, size_t most, double *changed) {

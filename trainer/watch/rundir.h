@@ -11,8 +11,8 @@
 // Is there a directory, and is it a run's? ERR_USAGE: no, and what a run's directory is.
 err_t rundir_check(const char *dir);
 
-// Does a process on this machine hold DIR/lock? *there: there is such a file.
-bool rundir_locked(const char *dir, bool *there);
+// Does a process on this machine hold DIR/lock, or DIR itself?
+bool rundir_locked(const char *dir);
 
 // Whole lines at the end of DIR/NAME, at most `most` bytes, with a NUL; NULL: there is no such file, or it can't be read. *changed:
 // when it was last written, seconds since 1970. The caller frees it.

@@ -238,8 +238,8 @@ static err_t follow(tail *t, int lines) {
     sigaddset(&ends, SIGINT);
     sigaddset(&ends, SIGTERM);
     pthread_sigmask(SIG_BLOCK, &ends, &before);
-    for (bool more = true, there; more;) {
-        more = rundir_locked(t->dir, &there);  // before the look: what was written until its end is seen
+    for (bool more = true; more;) {
+        more = rundir_locked(t->dir);  // before the look: what was written until its end is seen
         look(t);
         if (ferror(stdout)) rc = err_set(ERR_IO, "standard output: could not be written"), more = false;
         if (more && sigtimedwait(&ends, NULL, &(struct timespec){0, LOOK_MS * 1000000}) > 0) break;
