@@ -59,9 +59,13 @@ static err_t sample_one(session *x, const char *prompt, FILE *out) {
 
 // --- a file of prompts -------------------------------------------------------------------------------------------------------
 
+// They are kept in memory, and so is what is written for them.
+enum { PROMPTS = 1 << 20, PROMPTS_BYTES = 256 << 20 };
+
 typedef struct prompt_list {
     sample_text *at;  // with prompts that are ours
     int count, room;
+    int64_t bytes;  // of the prompts
     int printed;
     FILE *out;
     err_t failed;
@@ -69,6 +73,8 @@ typedef struct prompt_list {
 
 static err_t add_prompt(prompt_list *l, const uint8_t *text, int64_t n) {
     if (memchr(text, 0, (size_t)n)) return err_set(ERR_DATA, "prompt %d has a NUL byte, which no prompt can have", l->count + 1);
+    if (l->count == PROMPTS || (l->bytes += n) > PROMPTS_BYTES)
+        return err_set(ERR_DATA, "prompt %d: a file may have %d prompts of %d MiB in all: divide it", l->count + 1, PROMPTS, PROMPTS_BYTES >> 20);
     if (l->count == l->room) {
         int room = l->room ? 2 * l->room : 64;
         sample_text *more = realloc(l->at, (size_t)room * sizeof *more);
@@ -81,26 +87,22 @@ static err_t add_prompt(prompt_list *l, const uint8_t *text, int64_t n) {
     return ERR_OK;
 }
 
-// The lines of a text; the last one may lack its end.
-static err_t add_lines(prompt_list *l, const bytes *b) {
-    for (int64_t at = 0; at < b->n;) {
-        const uint8_t *line = b->at + at, *end = memchr(line, '\n', (size_t)(b->n - at));
-        int64_t n = end ? end - line : b->n - at;
-        TRY(add_prompt(l, line, n > 0 && line[n - 1] == '\r' ? n - 1 : n));
-        at += n + 1;
+static err_t read_lines(prompt_list *l, document_reader *d) {
+    const uint8_t *line;
+    int64_t n;
+    for (bool more = true; more;) {
+        TRY(document_line(d, &line, &n, &more));
+        if (more) TRY(add_prompt(l, line, n > 0 && line[n - 1] == '\r' ? n - 1 : n));
     }
     return ERR_OK;
 }
 
-static err_t read_all(prompt_list *l, document_reader *d, bytes *b) {
+static err_t read_documents(prompt_list *l, document_reader *d, bytes *b) {
     bool ends, more;
-    for (;;) {
-        TRY(document_read(d, b, 1 << 16, &ends, &more));
-        if (!document_is_jsonl(d) && (ends || !more)) return add_lines(l, b);
+    for (;; b->n = 0) {
+        TRY(document_read(d, b, 1, &ends, &more));
         if (!more) return ERR_OK;
-        if (!document_is_jsonl(d)) continue;
         TRY(add_prompt(l, b->at, b->n));
-        b->n = 0;
     }
 }
 
@@ -108,7 +110,7 @@ static err_t read_prompts(prompt_list *l, const char *path) {
     document_reader *d;
     bytes b = {0};
     TRY(document_open(&d, path, "prompt"));
-    err_t rc = read_all(l, d, &b);
+    err_t rc = document_is_jsonl(d) ? read_documents(l, d, &b) : read_lines(l, d);
     document_close(d);
     free(b.at);
     if (rc == ERR_OK && l->count == 0) rc = err_set(ERR_DATA, "%s: no prompt in it; expected a prompt a line, or JSONL with \"prompt\"", path);

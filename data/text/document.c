@@ -4,20 +4,19 @@
 #include "data/text/inflate.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { BUFFER = 1 << 18, LINE_MOST = 1 << 30 };
+enum { BUFFER = 1 << 18 };
 
 struct document_reader {
     char *path;
     const char *key;
     inflater *file;
-    bool lines;     // JSONL
-    int64_t line;   // that was read last
-    bytes pending;  // of a JSONL file: what was read; lines before `from` are done
-    int64_t from;
+    bool lines;          // JSONL
+    int64_t line;        // that was read last
+    bytes pending;       // of a JSONL file: what was read; lines before `from` are done
+    int64_t from, done;  // done: bytes of the line that document_line gave last
     bool over, begun;
 };
 
@@ -84,14 +83,31 @@ static err_t take_text(const document_reader *d, const json_t *value, bytes *to)
     return ERR_OK;
 }
 
-static err_t parse_line(document_reader *d, int64_t n, bytes *to) {
-    json_error_t why;
-    char what[200];
-    json_t *value = json_loadb((const char *)d->pending.at + d->from, (size_t)n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
-    if (!value) {
-        snprintf(what, sizeof what, "not valid JSON: %.150s", why.text);
-        return bad_line(d, what);
+// A parsed value takes up to a hundred bytes where its text takes three: so they are counted first. Outside of strings a comma or an opening bracket
+// comes before each but the first.
+static int64_t count_values(const uint8_t *at, int64_t n) {
+    int64_t count = 1;
+    bool inside = false;
+    for (int64_t i = 0; i < n; i++) {
+        if (inside && at[i] == '\\') i++;
+        else if (at[i] == '"') inside = !inside;
+        else if (!inside) count += at[i] == ',' || at[i] == '[' || at[i] == '{';
     }
+    return count;
+}
+
+json_t *document_parse(const uint8_t *line, int64_t n, char why[200]) {
+    json_error_t e;
+    if (count_values(line, n) > DOCUMENT_VALUES) return snprintf(why, 200, "more than %d values of JSON", DOCUMENT_VALUES), NULL;
+    json_t *value = json_loadb((const char *)line, (size_t)n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &e);
+    if (!value) snprintf(why, 200, "not valid JSON: %.150s", e.text);
+    return value;
+}
+
+static err_t parse_line(document_reader *d, int64_t n, bytes *to) {
+    char why[200];
+    json_t *value = document_parse(d->pending.at + d->from, n, why);
+    if (!value) return bad_line(d, why);
     err_t rc = take_text(d, value, to);
     json_decref(value);
     return rc;
@@ -106,10 +122,11 @@ static bool is_blank(const uint8_t *at, int64_t n) {
 // Moves what is left to the front, and reads more.
 static err_t read_more(document_reader *d) {
     int64_t left = d->pending.n - d->from;
-    if (left > LINE_MOST) return err_set(ERR_DATA, "%s: line %" PRId64 " is longer than 1 GiB", d->path, d->line + 1);
+    if (left > DOCUMENT_LINE) return err_set(ERR_DATA, "%s: line %" PRId64 " is longer than %d MiB", d->path, d->line + 1, DOCUMENT_LINE >> 20);
     if (d->from) memmove(d->pending.at, d->pending.at + d->from, (size_t)left);
     d->pending.n = left, d->from = 0;
-    return read_some(d, &d->pending, left > BUFFER ? left : BUFFER);
+    int64_t most = left < DOCUMENT_LINE / 2 ? left : DOCUMENT_LINE - left;
+    return read_some(d, &d->pending, most > BUFFER ? most : BUFFER);
 }
 
 // Reads until a line is whole. *n = its bytes without the line end, *whole with it; both 0 at the end of the file.
@@ -122,6 +139,17 @@ static err_t next_line(document_reader *d, int64_t *n, int64_t *whole) {
         looked = there;
         TRY(read_more(d));
     }
+}
+
+err_t document_line(document_reader *d, const uint8_t **line, int64_t *n, bool *more) {
+    int64_t whole;
+    d->from += d->done, d->done = 0;
+    TRY(next_line(d, n, &whole));
+    *more = whole > 0;
+    *line = d->pending.at + d->from;
+    d->done = whole;
+    d->line += *more;
+    return ERR_OK;
 }
 
 // Blank lines are no documents.

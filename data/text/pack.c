@@ -269,9 +269,11 @@ static err_t feed_text(bpe_trainer *b, bytes *text, bool lines, bool ends) {
     return ERR_OK;
 }
 
-static err_t feed_file(bpe_trainer *b, document_reader *d, bytes *text) {
+static err_t feed_file(bpe_trainer *b, document_reader *d, const char *path, bytes *text) {
     bool ends, more;
     do {
+        if (text->n > BPE_LINE)
+            return err_set(ERR_DATA, "%s: a line is longer than %d MiB: divide it, to make a tokenizer from it", path, BPE_LINE >> 20);
         TRY(document_read(d, text, PIECE, &ends, &more));
         TRY(feed_text(b, text, !document_is_jsonl(d), ends));
     } while (more);
@@ -285,7 +287,7 @@ static err_t feed_files(pack *p, bpe_trainer *b) {
         document_reader *d;
         rc = document_open(&d, p->files[i].path, text_key(p));
         if (rc != ERR_OK) break;
-        rc = feed_file(b, d, &text);
+        rc = feed_file(b, d, p->files[i].path, &text);
         document_close(d);
     }
     free(text.at);

@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { PIECE = 1 << 20, PIECE_MOST = 1 << 30 };
+enum { PIECE = 1 << 20 };
 
 typedef struct maker {
     const rows_from *o;
@@ -90,14 +90,15 @@ static err_t take_document(maker *m, bool *more) {
         TRY(read_some(m, want, &ends, more));
         if (!*more && bytes_of == 0) return ERR_OK;
         int64_t cut = ends ? m->text.n : tokenizer_cut(m->o->words, m->text.at, m->text.n, ENCODE_TEXT);
-        if (cut == 0 && !ends && want >= PIECE_MOST) return err_set(ERR_DATA, "%s: 1 GiB without a place where tokens certainly end", m->o->path);
+        if (cut == 0 && !ends && want >= TOKENIZER_UNCUT)
+            return err_set(ERR_DATA, "%s: %d MiB without a place where tokens certainly end", m->o->path, TOKENIZER_UNCUT >> 20);
         if (cut == 0 && !ends) {
             want *= 2;
             continue;
         }
         if (cut > 0) TRY(named(m, encode_some(m, cut)));
         bytes_of += cut;
-        want = m->text.n < PIECE / 2 ? PIECE : 2 * m->text.n < PIECE_MOST ? 2 * m->text.n : PIECE_MOST;
+        want = m->text.n < PIECE / 2 ? PIECE : 2 * m->text.n < TOKENIZER_UNCUT ? 2 * m->text.n : TOKENIZER_UNCUT;
     }
     *more = true;
     return named(m, end_document(m, bytes_of));

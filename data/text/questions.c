@@ -7,7 +7,6 @@
 #include "data/tokenizer/unicode.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <string.h>
 
 typedef struct question {
@@ -281,15 +280,11 @@ static bool is_blank(const uint8_t *at, int64_t n) {
 }
 
 static err_t parse_line(maker *m, const uint8_t *at, int64_t n) {
-    json_error_t why;
-    char what[200];
+    char why[200];
     m->line++;
     if (is_blank(at, n)) return ERR_OK;
-    json_t *line = json_loadb((const char *)at, (size_t)n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
-    if (!line) {
-        snprintf(what, sizeof what, "not valid JSON: %.150s", why.text);
-        return bad(m, what);
-    }
+    json_t *line = document_parse(at, n, why);
+    if (!line) return bad(m, why);
     err_t rc = take_line(m, line);
     json_decref(line);
     return rc;
@@ -297,38 +292,33 @@ static err_t parse_line(maker *m, const uint8_t *at, int64_t n) {
 
 // --- a file --------------------------------------------------------------------------------------------------------------------
 
-static err_t read_file(const char *path, bytes *text) {
-    enum { PIECE = 1 << 20 };
-    document_reader *d;
-    bool ends, more = true;
-    TRY(document_open(&d, path, NULL));
-    err_t rc = ERR_OK;
-    while (rc == ERR_OK && more) rc = document_read(d, text, PIECE, &ends, &more);
-    document_close(d);
-    return rc;
-}
-
-static err_t take_file(maker *m, const bytes *text) {
-    for (int64_t at = 0; at < text->n;) {
-        const uint8_t *end = memchr(text->at + at, '\n', (size_t)(text->n - at));
-        int64_t n = (end ? end - text->at : text->n) - at;
-        TRY(parse_line(m, text->at + at, n));
-        at += n + 1;
+static err_t take_lines(maker *m, document_reader *d) {
+    const uint8_t *line;
+    int64_t n;
+    for (bool more = true; more;) {
+        TRY(document_line(d, &line, &n, &more));
+        if (more) TRY(parse_line(m, line, n));
     }
     return m->q->list.n ? ERR_OK : err_set(ERR_DATA, "%s: there is no question in it", m->o->path);
 }
 
+static err_t take_file(maker *m) {
+    document_reader *d;
+    TRY(document_open(&d, m->o->path, NULL));
+    err_t rc = take_lines(m, d);
+    document_close(d);
+    return rc;
+}
+
 err_t questions_open(questions **out, const rows_from *o, question_protocol protocol) {
-    bytes text = {0};
     questions *q = *out = calloc(1, sizeof *q);
     maker m = {.o = o, .protocol = protocol, .q = q};
     err_t rc = q ? rows_open(&q->rows, o->context, o->vocab) : err_set(ERR_INTERNAL, "%s: no memory for questions", o->path);
     if (rc == ERR_OK) rc = encoder_open(&m.e, o->words);
-    if (rc == ERR_OK) rc = read_file(o->path, &text);
-    if (rc == ERR_OK) rc = take_file(&m, &text);
+    if (rc == ERR_OK) rc = take_file(&m);
     if (rc == ERR_OK) q->from = rows_done(q->rows, 1);
     if (m.e) encoder_close(m.e);
-    free(text.at), free(m.query.at), free(m.choice.at), free(m.rest.at), free(m.ids.at);
+    free(m.query.at), free(m.choice.at), free(m.rest.at), free(m.ids.at);
     if (rc != ERR_OK) questions_close(q), *out = NULL;
     return rc;
 }

@@ -18,6 +18,9 @@ typedef struct row_list {
     int64_t n, room;
 } row_list;
 
+// What is asked is kept in memory: at most half a gigabyte of ids, and as much of rows.
+enum { IDS_MOST = 1 << 27, ROWS_MOST = 1 << 24 };
+
 struct rows {
     source head;
     int64_t context, vocab, longest;
@@ -78,6 +81,8 @@ static err_t check(const rows *r, const int32_t *ids, int64_t count, int64_t ask
 
 err_t rows_add(rows *r, const int32_t *ids, int64_t count, int64_t asked, bool *cut) {
     int64_t kept = count > r->context + 1 ? r->context + 1 : count;
+    if (r->ids.n + kept > IDS_MOST || r->row.n == ROWS_MOST)
+        return err_set(ERR_DATA, "more than %d tokens or %d rows, which are kept in memory: ask for a part of it", IDS_MOST, ROWS_MOST);
     TRY(check(r, ids + count - kept, kept, asked));
     ROOM_FOR(&r->ids, r->ids.n + kept);
     ROOM_FOR(&r->row, r->row.n + 1);

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { JOB = 1 << 18, JOBS_OF_A_THREAD = 4, UNCUT_MOST = 1 << 30, THREADS_MOST = 256 };
+enum { JOB = 1 << 18, JOBS_OF_A_THREAD = 4, THREADS_MOST = 256 };
 
 // Text up to `end`, after the segment before; a document ends with it.
 typedef struct segment {
@@ -81,8 +81,8 @@ static err_t read_document(filling *f, bytes *to, bool *ends, bool *more) {
 static err_t cut_open(filling *f, job *j, int64_t begin, bool *cut) {
     int64_t n = tokenizer_cut(f->o->t, j->text.at + begin, j->text.n - begin, ENCODE_TEXT);
     *cut = n > 0;
-    if (!*cut && j->text.n - begin > UNCUT_MOST)
-        return err_set(ERR_DATA, "%s: 1 GiB without a place where tokens certainly end", f->files[f->next - 1]);
+    if (!*cut && j->text.n - begin > TOKENIZER_UNCUT)
+        return err_set(ERR_DATA, "%s: %d MiB without a place where tokens certainly end", f->files[f->next - 1], TOKENIZER_UNCUT >> 20);
     if (!*cut) return ERR_OK;
     f->rest.n = 0;
     TRY(append(&f->rest, j->text.at + begin + n, j->text.n - begin - n));

@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-enum { PIECE = 1 << 20, PIECE_MOST = 1 << 30 };
+enum { PIECE = 1 << 20 };
 
 static err_t read_some(FILE *in, bytes *text, int64_t want) {
     ROOM_FOR(text, want);
@@ -51,14 +51,15 @@ static err_t encode_all(encoder *e, const tokenizer *t, int how, bytes *text, FI
         TRY(read_some(in, text, want));
         if (text->n < want) return encode_some(e, text, text->n, special | begin | (how & ENCODE_END), out);
         int64_t cut = tokenizer_cut(t, text->at, text->n, how);
-        if (cut == 0 && want == PIECE_MOST) return err_set(ERR_DATA, "standard input: 1 GiB without a place where tokens certainly end");
+        if (cut == 0 && want == TOKENIZER_UNCUT)
+            return err_set(ERR_DATA, "standard input: %d MiB without a place where tokens certainly end", TOKENIZER_UNCUT >> 20);
         if (cut == 0) {
-            want = want < PIECE_MOST / 2 ? 2 * want : PIECE_MOST;
+            want = want < TOKENIZER_UNCUT / 2 ? 2 * want : TOKENIZER_UNCUT;
             continue;
         }
         TRY(encode_some(e, text, cut, special | begin, out));
         begin = 0;
-        want = text->n < PIECE / 2 ? PIECE : 2 * text->n < PIECE_MOST ? 2 * text->n : PIECE_MOST;
+        want = text->n < PIECE / 2 ? PIECE : 2 * text->n < TOKENIZER_UNCUT ? 2 * text->n : TOKENIZER_UNCUT;
     }
 }
 
@@ -95,15 +96,28 @@ err_t detokenize_stream(const tokenizer *t, FILE *in, FILE *out) {
     return ferror(in) ? err_set(ERR_IO, "standard input: %s", strerror(errno)) : ERR_OK;
 }
 
-// Line by line.
+// The lines that are whole go from the buffer, or at the end of the input all of it.
+static err_t feed_lines(bpe_trainer *b, bytes *text, bool ends) {
+    int64_t from = 0;
+    for (const uint8_t *end; text->n > from && (end = memchr(text->at + from, '\n', (size_t)(text->n - from))); from = end + 1 - text->at)
+        TRY(bpe_trainer_feed(b, text->at + from, end + 1 - (text->at + from)));
+    if (ends && text->n > from) TRY(bpe_trainer_feed(b, text->at + from, text->n - from));
+    if (ends) from = text->n;
+    if (from && text->n > from) memmove(text->at, text->at + from, (size_t)(text->n - from));
+    text->n -= from;
+    return ERR_OK;
+}
+
 static err_t feed(bpe_trainer *b, FILE *in) {
-    char *line = NULL;
-    size_t room = 0;
-    ssize_t n;
+    bytes text = {0};
     err_t rc = ERR_OK;
-    while (rc == ERR_OK && (n = getline(&line, &room, in)) > 0) rc = bpe_trainer_feed(b, line, n);
-    free(line);
-    if (rc == ERR_OK && !feof(in)) rc = err_set(ERR_IO, "standard input: %s", strerror(errno));
+    while (rc == ERR_OK && !feof(in)) {
+        rc = read_some(in, &text, text.n + PIECE);
+        if (rc == ERR_OK) rc = feed_lines(b, &text, feof(in));
+        if (rc == ERR_OK && text.n > BPE_LINE)
+            rc = err_set(ERR_DATA, "standard input: a line is longer than %d MiB: divide it, to make a tokenizer from it", BPE_LINE >> 20);
+    }
+    free(text.at);
     return rc;
 }
 

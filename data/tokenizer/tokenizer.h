@@ -57,6 +57,9 @@ void encoder_close(encoder *e);
 // The ids of n bytes of text, valid until the encoder's next call. ERR_INTERNAL: no memory.
 err_t encoder_encode(encoder *e, const void *text, int64_t n, int how, const int32_t **ids, int64_t *count);
 
+// A text without a place to be cut has to be in memory with what its encoding needs: more bytes than these are refused.
+enum { TOKENIZER_UNCUT = 64 << 20 };
+
 // The last place in a text, at most n, where it may be cut and encoded in two parts with the same tokens, but for the template's; 0: none.
 // More text may follow the n bytes.
 int64_t tokenizer_cut(const tokenizer *t, const void *text, int64_t n, int how);

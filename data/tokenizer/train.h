@@ -13,6 +13,9 @@ typedef struct bpe_trainer bpe_trainer;
 err_t bpe_trainer_open(bpe_trainer **out, const char *kind, int64_t vocab);
 void bpe_trainer_close(bpe_trainer *b);
 
+// A line has to be in memory: one of more bytes is refused where lines are read.
+enum { BPE_LINE = 256 << 20 };
+
 // Counts the pieces of a text. Texts are split apart from each other: a line with its end, as `train(files)` takes it, or a document.
 err_t bpe_trainer_feed(bpe_trainer *b, const void *text, int64_t n);
 
