@@ -377,7 +377,8 @@ train_in_plain_lines() {
     expect 0 "$bin" plan base.ini
     planned=$(awk '$1 == "all" { printf "%.1f MB", $2 / 1e6 }' "$out")
     [ -n "$shown" ] && [ "$shown" = "$planned" ] || fail "the run says that it takes $shown, its plan says $planned"
-    # the effective configuration is a configuration
+    # the effective configuration is a configuration, and says where it ran
+    grep -q "^# machine $(uname -n)  device cpu [a-z0-9]* x[0-9]* thread" runs/base/config.ini || fail "$(head -n 3 runs/base/config.ini)"
     expect 0 "$bin" config runs/base/config.ini
     # a reader that goes away does not end a run
     printf '[run]\nname = piped\n' >piped.ini

@@ -3,6 +3,7 @@
 #include "test/support/run.h"
 
 #include "trainer/report/braille.h"
+#include "trainer/report/chart.h"
 #include "trainer/report/parting.h"
 #include "trainer/report/report.h"
 
@@ -72,7 +73,7 @@ static void same_as(const char *golden, const char *got, size_t n) {
 }
 
 static const char settings[] =
-    "# lockstep 0.1.0 abc  config 0123  data 4567\n[run]\nname = small ; layout a.ini:2\nsteps = 12 ; layout a.ini:3\n[optimizer]\n"
+    "# lockstep 0.1.0 abc  config 0123  data 4567\n# machine box  device cpu avx512 x2 threads\n[run]\nname = small ; layout a.ini:2\nsteps = 12 ; layout a.ini:3\n[optimizer]\n"
     "lr = 0.002 ; bits   a.ini:4\ngrad_clip = 0.5 ; bits   a.ini:5\n";
 
 static void put_small(void) {
@@ -163,6 +164,65 @@ static void hostile(void **state) {
     fclose(out);
     assert_int_equal(count(text, "\x1b"), 0);
     free(text);
+}
+
+// A number between 0 and 1 that is the same each time.
+static double noise(uint32_t *x) {
+    *x = *x * 1664525u + 1013904223u;
+    return (*x >> 8) / 16777216.0;
+}
+
+// What the tile says is what its chart draws: the median. Steps that were slow at the end change neither. The axis of the loss has enough ticks, and says what it is.
+static void says_what_it_draws(void **state) {
+    char line[512];
+    uint32_t x = 1;
+    size_t n;
+    (void)state;
+    for (int i = 1; i <= 200; i++) {
+        snprintf(line, sizeof line, "{\"t\":\"step\",\"step\":%d,\"loss\":%.6f,\"tokens\":%d,\"ms\":50,\"tokens_per_s\":1000,\"mfu\":%g}\n", i,
+                 2.3 + 3.1 * exp(-i / 40.0) + 0.1 * noise(&x), i * 64, i > 190 ? 0.05 : 0.5);
+        put("median", "log.jsonl", line);
+    }
+    char *page = render((const char *const[]){"median"}, 1, &n), *tile = strstr(page, "<dt>Share of the peak</dt><dd>");
+    assert_non_null(tile);
+    double said = strtod(tile + strlen("<dt>Share of the peak</dt><dd>"), NULL);
+    if (!(said > 48 && said < 52)) fail_msg("the median share is 50 %%, the page says %g", said);
+    assert_int_equal(count(page, "<b id=\"t0\">Loss</b> <small>logarithmic axis</small>"), 1);
+    char *first = strstr(page, "<figure"), *end = strstr(first, "</figure>");
+    *end = 0;
+    int ticks = count(first, "<line class=\"g\"");
+    if (ticks < 4 || ticks > 8) fail_msg("%d ticks from 2.3 to 5.4", ticks);
+    free(page);
+}
+
+// However noisy a curve is: the smoothed line stays in its band, and the band has all values.
+static void in_its_band(void **state) {
+    (void)state;
+    for (uint32_t seed = 1; seed <= 200; seed++) {
+        enum { LINE = 90, GROUP = 3 };
+        point raw[LINE], wide[LINE / GROUP];
+        uint32_t x = seed;
+        for (int i = 0; i < LINE; i++) raw[i].x = i, raw[i].y = raw[i].low = raw[i].high = exp(-i / 10.0) + noise(&x) * noise(&x) * noise(&x);
+        for (int g = 0; g < LINE / GROUP; g++) {
+            const point *p = &raw[GROUP * g];
+            wide[g] = (point){p[1].x, p[1].y, fmin(p[0].y, fmin(p[1].y, p[2].y)), fmax(p[0].y, fmax(p[1].y, p[2].y))};
+        }
+        points all = {raw, LINE}, groups = {wide, LINE / GROUP}, line = points_smooth(&all, 1.5), band = points_around(&groups, &line);
+        assert_true(band.n >= groups.n);
+        for (int g = 0, k = 0; g < groups.n; g++, k++) {
+            while (band.at[k].x < wide[g].x) k++;
+            assert_true(band.at[k].x == wide[g].x && band.at[k].low <= wide[g].low && band.at[k].high >= wide[g].high);
+        }
+        for (int i = 0, k = 0; i < line.n; i++) {
+            while (k + 2 < band.n && band.at[k + 1].x < line.at[i].x) k++;
+            const point *a = &band.at[k], *b = a + 1;
+            double t = fmin(fmax((line.at[i].x - a->x) / (b->x - a->x), 0), 1), low = a->low + t * (b->low - a->low),
+                   high = a->high + t * (b->high - a->high);
+            if (!(line.at[i].y >= low - 1e-9 && line.at[i].y <= high + 1e-9))
+                fail_msg("seed %u, at %g: %g is not from %g to %g", seed, line.at[i].x, line.at[i].y, low, high);
+        }
+        points_free(&line), points_free(&band);
+    }
 }
 
 // Whatever is missing, single, constant, zero or below zero: a page, without a number that is none.
@@ -373,8 +433,9 @@ static void figures(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_A_DIRECTORY(small_page),     IN_A_DIRECTORY(live_page),       IN_A_DIRECTORY(hostile), IN_A_DIRECTORY(odd_runs),  IN_A_DIRECTORY(parts),
-        IN_A_DIRECTORY(other_settings), IN_A_DIRECTORY(in_the_terminal), IN_A_DIRECTORY(usage),   cmocka_unit_test(figures),
+        IN_A_DIRECTORY(small_page),      IN_A_DIRECTORY(live_page), IN_A_DIRECTORY(hostile),   IN_A_DIRECTORY(says_what_it_draws),
+        cmocka_unit_test(in_its_band),   IN_A_DIRECTORY(odd_runs),  IN_A_DIRECTORY(parts),     IN_A_DIRECTORY(other_settings),
+        IN_A_DIRECTORY(in_the_terminal), IN_A_DIRECTORY(usage),     cmocka_unit_test(figures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,9 +14,11 @@
 #include "trainer/speed.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 // One rank of a run. Files belong to nodes: the first rank of each keeps its directory. Rank 0 logs.
 typedef struct run {
@@ -55,9 +57,11 @@ static err_t write_effective_config(run *r) {
     TRY(io_path(path, "%s/config.ini", r->x.dir));
     FILE *out = open_memstream(&text, &size);
     if (!out) return err_set(ERR_INTERNAL, "no memory for the effective configuration");
-    char hash[17];
+    char hash[17], name[HOST_NAME_MAX + 1] = "";
+    if (gethostname(name, sizeof name) != 0) snprintf(name, sizeof name, "unknown");
     config_hash(r->x.cfg, hash);
     fprintf(out, "# lockstep %s  sources %s  config %s  data %s\n", version_text(), version_sources(), hash, source_about(r->x.train).hash);
+    fprintf(out, "# machine %s  device %s\n", name, device_about(r->x.dev)->name);
     config_print(r->x.cfg, out);
     err_t rc = fclose(out) == 0 ? io_write_file(path, text, size, NULL) : err_set(ERR_INTERNAL, "no memory for the effective configuration");
     free(text);

@@ -55,18 +55,36 @@ int chart_ticks(double tick[CHART_TICKS], double from, double to, int most) {
     return a.ticks;
 }
 
-// 1, 2, 3, 5 of each decade, or fewer of more decades. Within one decade there may be too few of these: then as on a linear axis.
-static void log_ticks(axis *a, int most) {
-    static const double four[] = {1, 2, 3, 5}, three[] = {1, 2, 5};
-    double decades = log_10(a->to / a->from);
-    int every = (int)ceil(decades / most), count = decades < 1.3 ? 4 : decades < 2.2 ? 3 : 1;
-    const double *of = count == 4 ? four : three;
+// Of each decade these, and never more than `most` in all.
+static const double tenths[] = {1, 1.2, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9}, halves[] = {1, 1.5, 2, 3, 4, 5, 6, 8}, four[] = {1, 2, 3, 5},
+                    three[] = {1, 2, 5};
+static const struct {
+    const double *of;
+    int count;
+} decade[] = {{tenths, 14}, {halves, 8}, {four, 4}, {three, 3}, {three, 1}};
+
+// The ticks of every `every`-th decade, as many as there is room for. Returns how many there are.
+static int decade_ticks(axis *a, const double *of, int count, int every) {
+    int found = 0;
+    a->ticks = 0;
     for (double k = floor(log_10(a->from)); k <= ceil(log_10(a->to)); k += every)
-        for (int i = 0; i < count && a->ticks < CHART_TICKS; i++) {
+        for (int i = 0; i < count; i++) {
             double v = of[i] * fm_pow(10, (int64_t)k);
-            if (v >= a->from * (1 - 1e-9) && v <= a->to * (1 + 1e-9)) a->tick[a->ticks++] = v;
+            if (v < a->from * (1 - 1e-9) || v > a->to * (1 + 1e-9)) continue;
+            if (a->ticks < CHART_TICKS) a->tick[a->ticks++] = v;
+            found++;
         }
-    if (a->ticks >= 2) return;
+    return found;
+}
+
+// As many as fit. In a small part of one decade there are too few of all: then as on a linear axis, which such a part is nearly.
+static void log_ticks(axis *a, int most) {
+    int every = (int)ceil(log_10(a->to / a->from) / most);
+    for (size_t i = 0; i < sizeof decade / sizeof *decade; i++) {
+        if (i + 1 < sizeof decade / sizeof *decade && every > 1) continue;
+        if (decade_ticks(a, decade[i].of, decade[i].count, every) <= most) break;
+    }
+    if (a->ticks >= 3) return;
     a->ticks = 0;
     linear_ticks(a, most);
 }
@@ -79,7 +97,7 @@ static axis axis_of(double least, double most, bool is_log, int ticks, figure ki
     }
     if (!(a.to > a.from)) {  // one value: something around it
         double around = a.from == 0 ? 1 : 0.05 * fabs(a.from);
-        a.from -= a.log ? 0.04 * fabs(a.from) : around, a.to += around;
+        a.from -= a.log ? 0.04 * fabs(a.from) : a.from == 0 ? 0 : around, a.to += around;  // nothing here is negative
     }
     if (a.log) log_ticks(&a, ticks);
     else linear_ticks(&a, ticks);
@@ -122,7 +140,7 @@ static axis y_axis(const chart *c) {
         double share = fm_exp(0.03 * fm_log(most / least));
         most *= share, least /= share;
     } else most += 0.05 * (most - least), least -= c->from_zero ? 0 : 0.04 * (most - least);
-    return axis_of(least, most, is_log, c->wide ? 6 : 4, c->y);
+    return axis_of(least, most, is_log, (c->wide ? 6 : 4) + (is_log ? 2 : 0), c->y);
 }
 
 static const char *tick_text(char dst[FIGURE_TEXT], figure kind, const axis *a, double v) {
@@ -367,9 +385,10 @@ void chart_rule(chart *c, double y, const char *name) {
     c->rule[c->rules++].name = name;
 }
 
-static void caption(html *h, const chart *c, int number) {
+static void caption(html *h, const chart *c, const axis *x, const axis *y, int number) {
+    const char *scale = x->log && y->log ? "both axes logarithmic" : y->log ? "logarithmic axis" : x->log ? "logarithmic over x" : NULL;
     html_put(h, "<figcaption><b id=\"t%d\">%s</b>", number, c->title);
-    if (c->note) html_put(h, " <small>%s</small>", c->note);
+    if (c->note || scale) html_put(h, " <small>%s%s%s</small>", c->note ? c->note : "", c->note && scale ? "; " : "", scale ? scale : "");
     legend(h, c);
     html_put(h, "</figcaption>");
 }
@@ -380,7 +399,7 @@ bool chart_draw(chart *c, html *h, int number) {
     if (drawn) {
         axis x = x_axis(c), y = y_axis(c);
         html_put(h, "<figure%s>", c->wide ? " class=\"w\"" : "");
-        caption(h, c, number);
+        caption(h, c, &x, &y, number);
         html_put(h, "<svg class=\"p\" height=\"%d\" role=\"img\" aria-labelledby=\"t%d d%d\"><desc id=\"d%d\">", height, number, number, number);
         describe(h, c);
         html_put(h, "</desc>");

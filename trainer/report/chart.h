@@ -28,6 +28,9 @@ points points_of(const sheet *s, int curve, int over, double last, int columns);
 
 // The same points with y averaged over neighbours: a Gaussian with a standard deviation of `over` points.
 points points_smooth(const points *p, double over);
+
+// The band, wider where the line would leave it.
+points points_around(const points *band, const points *line);
 void points_free(points *p);
 
 typedef enum layer_kind { LAYER_BAND, LAYER_LINE, LAYER_STAIRS, LAYER_DOTS, LAYER_AREA, LAYER_TICKS } layer_kind;

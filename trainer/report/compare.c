@@ -70,7 +70,7 @@ static void print_table(const comparison *c) {
         fprintf(c->out, " %8s", number(a, FIGURE_PLAIN, r->loss, 5));
         fprintf(c->out, " %8s", number(a, FIGURE_PLAIN, r->best, 5));
         fprintf(c->out, " %8s", number(a, FIGURE_PLAIN, spread_quantile(&r->rate, 0, SPREAD_COLUMNS, 0.5), 3));
-        fprintf(c->out, " %7s", number(a, FIGURE_SHARE, r->mfu, 3));
+        fprintf(c->out, " %7s", number(a, FIGURE_SHARE, spread_quantile(&r->mfu, 0, SPREAD_COLUMNS, 0.5), 3));
         fprintf(c->out, " %9s\n", short_time(a, r->trained_s));
     }
 }

@@ -18,7 +18,7 @@ static const char style[] =
     "body{margin:0 auto;max-width:1360px;padding:28px 20px 48px;background:var(--bg);color:var(--ink);font:15px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,"
     "'Noto Sans','DejaVu Sans',sans-serif;overflow-wrap:anywhere}"
     "h1{font-size:27px;line-height:1.2;font-weight:650;margin:0 0 4px}h2{font-size:18px;font-weight:650;margin:44px 0 12px}p{margin:0 0 8px}.d{color:var(--dim)}"
-    "dl{display:grid;grid-template-columns:repeat(auto-fill,minmax(138px,1fr));gap:16px 24px;margin:22px 0 34px}"
+    "dl{display:grid;grid-template-columns:repeat(auto-fill,minmax(max(138px,(100% - (var(--c) - 1)*24px)/var(--c)),1fr));gap:16px 24px;margin:22px 0 34px}"
     "dl div{border-top:1px solid var(--line);padding-top:7px}dt{font-size:12.5px;color:var(--dim)}"
     "dd{margin:0;font-size:22px;line-height:1.25;font-variant-numeric:tabular-nums}dd code{font-size:14px}dd small{display:block;font-size:12.5px;line-height:1.4;color:var(--dim)}"
     ".c{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,380px),1fr));grid-auto-flow:dense;gap:34px 40px}figure{margin:0;min-width:0}.w{grid-column:1/-1}"
@@ -88,6 +88,9 @@ static void loss_facts(html *h, const runlog *r) {
     fact(h, "Validation loss", figure_text(a, FIGURE_PLAIN, r->eval_loss, 4), more);
 }
 
+// A quantile of all that was logged.
+static double all_of(const spread *s, double q) { return spread_quantile(s, 0, SPREAD_COLUMNS, q); }
+
 static void facts(html *h, const runlog *r) {
     char a[FIGURE_TEXT], b[FIGURE_TEXT], c[FIGURE_TEXT], more[128], name[RUNLOG_WORD + 16];
     snprintf(more, sizeof more, "of %s", figure_text(b, FIGURE_WHOLE, steps_of(r), 0));
@@ -97,11 +100,14 @@ static void facts(html *h, const runlog *r) {
     if (isfinite(r->units)) fact(h, "Data", figure_text(a, FIGURE_PLAIN, r->units, 3), more);
     snprintf(name, sizeof name, "%ss per second", r->unit);
     name[0] = (char)(name[0] >= 'a' && name[0] <= 'z' ? name[0] - 32 : name[0]);
-    snprintf(more, sizeof more, "10 to 90 %%: %s to %s", figure_text(a, FIGURE_PLAIN, spread_quantile(&r->rate, 0, SPREAD_COLUMNS, 0.1), 3),
-             figure_text(b, FIGURE_PLAIN, spread_quantile(&r->rate, 0, SPREAD_COLUMNS, 0.9), 3));
-    double median = spread_quantile(&r->rate, 0, SPREAD_COLUMNS, 0.5);
+    snprintf(more, sizeof more, "10 to 90 %%: %s to %s", figure_text(a, FIGURE_PLAIN, all_of(&r->rate, 0.1), 3),
+             figure_text(b, FIGURE_PLAIN, all_of(&r->rate, 0.9), 3));
+    double median = all_of(&r->rate, 0.5);
     if (isfinite(median)) fact(h, name, figure_text(c, FIGURE_PLAIN, median, 3), more);
-    if (isfinite(r->mfu)) fact(h, "Share of the peak", figure_text(a, FIGURE_SHARE, r->mfu, 3), "model FLOP utilisation");
+    snprintf(more, sizeof more, "model FLOPs; 10 to 90 %%: %s to %s", figure_text(a, FIGURE_SHARE, all_of(&r->mfu, 0.1), 3),
+             figure_text(b, FIGURE_SHARE, all_of(&r->mfu, 0.9), 3));
+    median = all_of(&r->mfu, 0.5);
+    if (isfinite(median)) fact(h, "Share of the peak", figure_text(c, FIGURE_SHARE, median, 3), more);
     if (r->trained_s > 0) fact(h, "Time in steps", figure_text(a, FIGURE_SECONDS, r->trained_s, 3), "");
     if (r->skipped) fact(h, "Skipped steps", figure_text(a, FIGURE_WHOLE, (double)r->skipped, 0), "");
     if (r->world > 1) fact(h, "Ranks", figure_text(a, FIGURE_WHOLE, r->world, 0), "");
@@ -114,6 +120,19 @@ static void hash_fact(html *h, const runlog *r) {
     html_put(h, "<div><dt>Hash of the weights</dt><dd><code>");
     html_text(h, r->hash);
     html_put(h, "</code><small>%s</small></dd></div>", more);
+}
+
+// Rows of equal length where the window is wide: none has one tile alone.
+static void put_tiles(html *h, html *tiles) {
+    enum { MOST = 8 };
+    int n = 0;
+    for (const char *at = tiles->at; at && (at = strstr(at, "<dt>")) != NULL; at++) n++;
+    int rows = (n + MOST - 1) / MOST;
+    html_put(h, "<dl style=\"--c:%d\">", rows > 1 ? (n + rows - 1) / rows : n);
+    if (tiles->at) html_put(h, "%s", tiles->at);
+    html_put(h, "</dl>\n");
+    h->failed |= tiles->failed;
+    html_free(tiles);
 }
 
 static void title_one(html *h, const runlog *r, bool live) {
@@ -132,10 +151,10 @@ static void title_one(html *h, const runlog *r, bool live) {
         html_put(h, "</p>");
     }
     html_put(h, "</header>\n");
-    html_put(h, "<dl>");
-    facts(h, r);
-    hash_fact(h, r);
-    html_put(h, "</dl>\n");
+    html tiles = {0};
+    facts(&tiles, r);
+    hash_fact(&tiles, r);
+    put_tiles(h, &tiles);
 }
 
 // --- several runs ------------------------------------------------------------------------------------------------------------------------
@@ -158,8 +177,8 @@ static void run_row(html *h, const runlog *r, int i) {
     cell(h, figure_text(a, FIGURE_PLAIN, r->lowest_loss, 4));
     cell(h, figure_text(a, FIGURE_PLAIN, r->eval_loss, 4));
     cell(h, figure_text(a, FIGURE_PLAIN, r->best, 4));
-    cell(h, figure_text(a, FIGURE_PLAIN, spread_quantile(&r->rate, 0, SPREAD_COLUMNS, 0.5), 3));
-    cell(h, figure_text(a, FIGURE_SHARE, r->mfu, 3));
+    cell(h, figure_text(a, FIGURE_PLAIN, all_of(&r->rate, 0.5), 3));
+    cell(h, figure_text(a, FIGURE_SHARE, all_of(&r->mfu, 0.5), 3));
     cell(h, figure_text(a, FIGURE_SECONDS, r->trained_s, 3));
     html_put(h, "<td><code>");
     html_text(h, r->hash);
@@ -168,7 +187,8 @@ static void run_row(html *h, const runlog *r, int i) {
 
 static void title_many(html *h, runlog *const *runs, int n) {
     static const char *const columns[] = {
-        "run", "state", "steps", "loss", "lowest", "validation", "best", "median per second", "share of the peak", "time in steps", "last hash"};
+        "run",           "state",    "steps", "loss", "lowest", "validation", "best", "median per second", "median share of the peak",
+        "time in steps", "last hash"};
     html_put(h, "<header><h1>%d runs</h1></header>\n<div class=\"o\"><table><tr>", n);
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) html_put(h, "<th scope=\"col\">%s</th>", columns[i]);
     html_put(h, "</tr>");
@@ -309,7 +329,7 @@ static const char *setting_value(const runlog *r, const char *name) {
 static void hardware(html *h, const runlog *r) {
     char text[160], world[16];
     html_put(h, "<h2>Hardware and build</h2>\n<div class=\"o\"><table>");
-    pair(h, "machine", r->host);
+    pair(h, "machine", r->computer[0] ? r->computer : r->host);
     if (r->world) snprintf(world, sizeof world, "%d", r->world), pair(h, "ranks", world);
     for (int i = 0; i < r->devices; i++) {
         const runlog_device *d = &r->device[i];
@@ -318,7 +338,7 @@ static void hardware(html *h, const runlog *r) {
         snprintf(world, sizeof world, "rank %d", d->rank);
         pair(h, world, text);
     }
-    pair(h, "device", setting_value(r, "device.backend"));
+    pair(h, "device", r->runs_on[0] ? r->runs_on : setting_value(r, "device.backend"));
     pair(h, "compute type", setting_value(r, "precision.compute"));
     pair(h, "nodes", setting_value(r, "cluster.nodes"));
     pair(h, "build, hash of the settings, hash of the data", r->about);

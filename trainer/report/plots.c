@@ -4,6 +4,7 @@
 #include "trainer/report/plots.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,16 +44,18 @@ static bool spans(const sheet *s, int curve) {
 static void add_curve(drawing *b, chart *c, const sheet *s, int curve, int over, int run, manner how, const char *name) {
     bucket all = sheet_total(s, curve);
     double last = s == &b->runs[run]->steps ? (double)b->runs[run]->last_step : INFINITY;
-    int columns = columns_of(b);
     if (!all.n) return;
-    bool smooth = how == SMOOTHED && all.n >= FEWEST;
-    if (b->n == 1 && how != BARE && (smooth || spans(s, curve)))
-        chart_add(c, LAYER_BAND, points_of(s, curve, over, last, smooth ? band_columns(b, &all) : columns), run, "least to most");
-    points line = points_of(s, curve, over, last, columns);
-    if (smooth && line.n >= FEWEST) {
-        points soft = points_smooth(&line, s->log ? 2 : fmax(1, line.n / 90.0));
+    points line = points_of(s, curve, over, last, columns_of(b));
+    bool smooth = how == SMOOTHED && all.n >= FEWEST && line.n >= FEWEST;
+    if (smooth) {
+        points soft = points_smooth(&line, s->log ? 2 : fmax(1.5, line.n / 75.0));
         points_free(&line);
         line = soft;
+    }
+    if (b->n == 1 && how != BARE && (smooth || spans(s, curve))) {
+        points band = points_of(s, curve, over, last, smooth ? band_columns(b, &all) : columns_of(b));
+        chart_add(c, LAYER_BAND, points_around(&band, &line), run, "least to most");
+        points_free(&band);
     }
     chart_add(c, LAYER_LINE, line, run, b->n > 1 ? b->runs[run]->name : name);
     if (c->layers && b->n == 1) c->layer[c->layers - 1].solid = true;
@@ -97,11 +100,7 @@ static void draw_losses(drawing *b) {
                  .marks_from = NAN};
     add_losses(b, c, false, -1);
     draw(b, c);
-    *c = (chart){.title = "Loss by amount of data",
-                 .note = "both axes logarithmic",
-                 .x_name = same_unit(b) ? of : "samples or tokens",
-                 .log_y = true,
-                 .log_x = true};
+    *c = (chart){.title = "Loss by amount of data", .x_name = same_unit(b) ? of : "samples or tokens", .log_y = true, .log_x = true};
     add_losses(b, c, true, EARLY_UNITS);
     draw(b, c);
     *c = (chart){.title = "Loss by time",
@@ -198,20 +197,36 @@ static void draw_norm(drawing *b) {
 
 // --- speed -------------------------------------------------------------------------------------------------------------------------------
 
-// Quantiles of the rates over columns that have enough of them.
-static points quantiles(const runlog *r, double low, double middle, double high) {
+// Quantiles of what was logged, over columns that have enough of it: 10, 50 and 90 %.
+static points quantiles(const runlog *r, const spread *of) {
     int used = (r->steps.used + SPREAD_BUCKETS - 1) / SPREAD_BUCKETS, wanted = (int)(r->records / 8 > used ? used : r->records / 8);
     int group = wanted > 0 ? (used + wanted - 1) / wanted : used > 0 ? used : 1;
     points p = {malloc(((size_t)used + 1) * sizeof *p.at), 0};
     for (int from = 0; p.at && from < used; from += group) {
         int end = from + group < used ? from + group : used;
         double width = r->steps.width * SPREAD_BUCKETS, at = 1 + from * width + ((end - from) * width - 1) / 2;
-        double m = spread_quantile(&r->rate, from, end, middle);
+        double m = spread_quantile(of, from, end, 0.5);
         if (isnan(m)) continue;
         if (at > (double)r->last_step) at = (1 + from * width + (double)r->last_step) / 2;
-        p.at[p.n++] = (point){at, m, spread_quantile(&r->rate, from, end, low), spread_quantile(&r->rate, from, end, high)};
+        p.at[p.n++] = (point){at, m, spread_quantile(of, from, end, 0.1), spread_quantile(of, from, end, 0.9)};
     }
     return p;
+}
+
+// A curve of speed with its median, and, of one run, the range in which most values lie: single steps are far off whenever the machine does something else.
+static void draw_spread(drawing *b, chart *c, int curve, size_t spread_at) {
+    for (int i = 0; i < b->n; i++) {
+        const spread *of = (const spread *)((const char *)b->runs[i] + spread_at);
+        if (!sheet_total(&b->runs[i]->steps, curve).n) continue;
+        if (b->runs[i]->records < 4 * SPREAD_BUCKETS) {
+            add_curve(b, c, &b->runs[i]->steps, curve, -1, i, BARE, "as logged");
+            continue;
+        }
+        if (b->n == 1) chart_add(c, LAYER_BAND, quantiles(b->runs[i], of), i, "10 to 90 %");
+        chart_add(c, LAYER_LINE, quantiles(b->runs[i], of), i, b->n > 1 ? b->runs[i]->name : "median");
+        if (c->layers && b->n == 1) c->layer[c->layers - 1].solid = true;
+    }
+    draw(b, c);
 }
 
 static void draw_rate(drawing *b) {
@@ -227,17 +242,22 @@ static void draw_rate(drawing *b) {
                  .from_zero = true,
                  .marks = b->n == 1 ? b->runs[0] : NULL,
                  .marks_from = NAN};
-    for (int i = 0; i < b->n; i++) {
-        if (!sheet_total(&b->runs[i]->steps, CURVE_RATE).n) continue;
-        if (b->runs[i]->records < 4 * SPREAD_BUCKETS) {
-            add_curve(b, c, &b->runs[i]->steps, CURVE_RATE, -1, i, BARE, "as logged");
-            continue;
-        }
-        if (b->n == 1) chart_add(c, LAYER_BAND, quantiles(b->runs[i], 0.1, 0.5, 0.9), i, "10 to 90 %");
-        chart_add(c, LAYER_LINE, quantiles(b->runs[i], 0.1, 0.5, 0.9), i, b->n > 1 ? b->runs[i]->name : "median");
-        if (c->layers && b->n == 1) c->layer[c->layers - 1].solid = true;
-    }
-    draw(b, c);
+    draw_spread(b, c, CURVE_RATE, offsetof(runlog, rate));
+    free(c);
+}
+
+static void draw_peak(drawing *b) {
+    chart *c = calloc(1, sizeof *c);
+    if (!c) return;
+    *c = (chart){.title = "Share of the peak",
+                 .note = b->n > 1 ? "model FLOP utilisation; medians" : "model FLOP utilisation",
+                 .x_name = "step",
+                 .x = FIGURE_WHOLE,
+                 .y = FIGURE_SHARE,
+                 .from_zero = true,
+                 .marks = b->n == 1 ? b->runs[0] : NULL,
+                 .marks_from = NAN};
+    draw_spread(b, c, CURVE_MFU, offsetof(runlog, mfu));
     free(c);
 }
 
@@ -325,10 +345,7 @@ static const plot soundness[] = {
     {"Learning rate", NULL, "rate", CURVE_LR, FIGURE_SMALL, false, BARE, true, false, false},
     {"Loss scale", NULL, "scale", CURVE_LOSS_SCALE, FIGURE_PLAIN, false, BANDED, false, true, true},
 };
-static const plot speed[] = {
-    {"Share of the peak", "model FLOP utilisation", "mean", CURVE_MFU, FIGURE_SHARE, false, BANDED, true, false, false},
-    {"Communication that is hidden", "by computing", "mean", CURVE_HIDDEN, FIGURE_SHARE, false, SMOOTHED, true, false, false},
-};
+static const plot hidden = {"Communication that is hidden", "by computing", "mean", CURVE_HIDDEN, FIGURE_SHARE, false, SMOOTHED, true, false, false};
 static const plot memory[] = {{"Memory", "of rank 0", "resident", CURVE_RESIDENT, FIGURE_BYTES, false, BANDED, true, false, false},
                               {"Device memory", "of rank 0", "on the device", CURVE_DEVICE_BYTES, FIGURE_BYTES, false, BANDED, true, false, false}};
 static const plot memories[] = {{"Memory", "of a rank, mean", "resident", MACHINE_RESIDENT, FIGURE_BYTES, true, BANDED, true, false, false},
@@ -382,7 +399,8 @@ void plots_draw(html *h, runlog *const *runs, int n) {
     if (varies(&b, soundness[1].curve)) draw_plot(&b, &soundness[1]);
     draw_rate(&b);
     draw_parts(&b);
-    for (int i = 0; i < 2; i++) draw_plot(&b, &speed[i]);
+    draw_peak(&b);
+    draw_plot(&b, &hidden);
     if (n == 1 && chart_heat(h, &runs[0]->heat, runs[0]->world, runs[0]->last_step, b.drawn)) b.drawn++;
     draw_machine(&b);
 }

@@ -45,6 +45,28 @@ points points_smooth(const points *p, double over) {
     return s;
 }
 
+// Of the points around x; beyond the ends as there. next: the first point that is not before an earlier x.
+static point between(const points *p, double x, int *next) {
+    while (*next < p->n && p->at[*next].x < x) ++*next;
+    if (*next == 0 || *next == p->n) return p->at[*next == 0 ? 0 : p->n - 1];
+    const point *a = &p->at[*next - 1], *b = a + 1;
+    double t = b->x > a->x ? (x - a->x) / (b->x - a->x) : 0;
+    return (point){x, a->y + t * (b->y - a->y), a->low + t * (b->low - a->low), a->high + t * (b->high - a->high)};
+}
+
+points points_around(const points *band, const points *line) {
+    points w = {malloc(((size_t)band->n + (size_t)line->n + 1) * sizeof *w.at), 0};
+    int in_band = 0, in_line = 0;
+    for (int i = 0, k = 0; w.at && band->n && line->n && (i < band->n || k < line->n);) {
+        bool own = k == line->n || (i < band->n && band->at[i].x <= line->at[k].x);
+        double x = own ? band->at[i++].x : line->at[k++].x, y = between(line, x, &in_line).y;
+        point p = own ? band->at[i - 1] : between(band, x, &in_band);
+        if (!own && y >= p.low && y <= p.high) continue;
+        w.at[w.n++] = (point){x, p.y, fmin(p.low, y), fmax(p.high, y)};
+    }
+    return w;
+}
+
 void points_free(points *p) {
     free(p->at);
     *p = (points){0};

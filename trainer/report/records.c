@@ -76,7 +76,7 @@ static bool learn_unit(runlog *r, const scan_text *unit) {
 
 static int bucket_at(runlog *r, double step) {
     int merged, i = sheet_find(&r->steps, step, &merged);
-    while (merged--) spread_merge(&r->rate);
+    while (merged--) spread_merge(&r->rate), spread_merge(&r->mfu);
     return i;
 }
 
@@ -105,6 +105,7 @@ static void add_step(runlog *r, const step_line *x) {
     sheet_add(&r->steps, CURVE_RATE, i, x->rate);
     sheet_add(&r->steps, CURVE_ELAPSED, i, since);
     spread_add(&r->rate, i, x->rate);
+    spread_add(&r->mfu, i, f[CURVE_MFU]);
     sheet_add(&r->early, EARLY_LOSS, e, f[CURVE_LOSS]);
     sheet_add(&r->early, EARLY_UNITS, e, x->units);
     if (!r->records++) r->first_step = step;
@@ -112,7 +113,6 @@ static void add_step(runlog *r, const step_line *x) {
     r->skipped += f[CURVE_SKIPPED] > 0;
     if (isfinite(f[CURVE_LOSS]) && !(f[CURVE_LOSS] >= r->lowest_loss)) r->lowest_loss = f[CURVE_LOSS], r->lowest_step = step;
     r->loss = f[CURVE_LOSS];
-    if (isfinite(f[CURVE_MFU])) r->mfu = f[CURVE_MFU];
     if (isfinite(x->units)) r->units = x->units;
     keep_hash(r, x->hash, step);
 }
@@ -379,11 +379,12 @@ void runlog_forget(runlog *r) {
     sheet_clear(&r->steps, 1, 1);
     sheet_clear(&r->early, 1, 1);
     spread_clear(&r->rate);
+    spread_clear(&r->mfu);
     r->heat = (heat){.ranks = 1, .width = 1};
     r->records = r->first_step = r->last_step = r->skipped = r->lowest_step = 0;
     r->first_time = r->last_time = NAN;
     r->trained_s = 0;
-    r->loss = r->lowest_loss = r->units = r->mfu = r->eval_loss = r->best = NAN;
+    r->loss = r->lowest_loss = r->units = r->eval_loss = r->best = NAN;
     r->best_step = r->evals = r->hash_step = r->samples = 0;
     r->hash[0] = 0;
     r->measured = false;

@@ -39,6 +39,7 @@ err_t runlog_open(runlog **out, const char *dir) {
     TRY_GOTO(sheet_open(&r->early, EARLY_CURVES, 1, 1, true), failed);
     TRY_GOTO(sheet_open(&r->seconds, MACHINE_CURVES, NAN, 1, false), failed);
     TRY_GOTO(spread_open(&r->rate), failed);
+    TRY_GOTO(spread_open(&r->mfu), failed);
     r->setting = calloc(RUNLOG_SETTINGS, sizeof *r->setting);
     r->rank_ms = calloc(RUNLOG_RANKS, sizeof *r->rank_ms);
     r->chunk = malloc(RUNLOG_CHUNK);
@@ -58,6 +59,7 @@ void runlog_close(runlog *r) {
     sheet_close(&r->early);
     sheet_close(&r->seconds);
     spread_close(&r->rate);
+    spread_close(&r->mfu);
     free(r->setting);
     free(r->rank_ms);
     free(r->chunk);

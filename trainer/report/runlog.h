@@ -126,7 +126,7 @@ typedef struct runlog {
     char dir[IO_PATH], name[RUNLOG_NAME_ROOM];
     runlog_file log, events, machine;
     sheet steps, early, seconds;
-    spread rate;  // of CURVE_RATE
+    spread rate, mfu;  // of CURVE_RATE and CURVE_MFU
     heat heat;
 
     char unit[RUNLOG_WORD];  // what is counted: "token"
@@ -134,7 +134,7 @@ typedef struct runlog {
     int64_t records, first_step, last_step, skipped;  // step records
     double first_time, last_time;                     // of step records, seconds since 1970; NaN: not known
     double trained_s;                                 // sum of the steps' times; those that were not logged count as the next one that was
-    double loss, lowest_loss, units, mfu;             // of the last record; NaN: not known
+    double loss, lowest_loss, units;                  // of the last record; NaN: not known
     int64_t lowest_step;
     double eval_loss, best;  // NaN: there was no evaluation
     int64_t best_step, evals, hash_step;
@@ -150,8 +150,9 @@ typedef struct runlog {
     int marks;
 
     // config.ini
-    char about[RUNLOG_NAME_ROOM];  // its first line: the build, hashes of settings and data
-    runlog_setting *setting;       // RUNLOG_SETTINGS
+    char about[RUNLOG_NAME_ROOM];                                // its first line: the build, hashes of settings and data
+    char computer[RUNLOG_NAME_ROOM], runs_on[RUNLOG_NAME_ROOM];  // its second line: this machine's name, and its device; "": not known
+    runlog_setting *setting;                                     // RUNLOG_SETTINGS
     int settings;
     int64_t config_size, config_time;  // as it was when it was read
 

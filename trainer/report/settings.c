@@ -69,15 +69,21 @@ static void take_key(runlog *r, config *like, const char *section, char *line) {
 }
 
 // "# lockstep 0.1.0 c6a5aac  config HASH  data HASH"
+// "# machine NAME  device cpu avx512 x2 threads"
 static void take_about(runlog *r, const char *line) {
-    const char *at = line + strspn(line, "# ");
+    static const char machine[] = "machine ", device[] = "  device ";
+    const char *at = line + strspn(line, "# "), *on = strstr(at, device);
     if (!r->about[0] && strncmp(at, "lockstep ", 9) == 0) snprintf(r->about, sizeof r->about, "%s", at);
+    if (r->computer[0] || !on || strncmp(at, machine, sizeof machine - 1) != 0) return;
+    at += sizeof machine - 1;
+    snprintf(r->computer, sizeof r->computer, "%.*s", (int)(on - at), at);
+    snprintf(r->runs_on, sizeof r->runs_on, "%s", on + sizeof device - 1);
 }
 
 void runlog_take_settings(runlog *r, char *text) {
     char section[KEY_WORD_MAX] = "", *rest = text;
     config *like = calloc(1, sizeof *like);  // of which only the model's type is read
-    r->settings = 0, r->about[0] = 0;
+    r->settings = 0, r->about[0] = r->computer[0] = r->runs_on[0] = 0;
     for (char *line; like && (line = strsep(&rest, "\n")) != NULL;) {
         char *at = line + strspn(line, " \t"), *close;
         if (*at == '#') take_about(r, at);
