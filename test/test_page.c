@@ -183,11 +183,17 @@ static void says_what_it_draws(void **state) {
                  2.3 + 3.1 * exp(-i / 40.0) + 0.1 * noise(&x), i * 64, i > 190 ? 0.05 : 0.5);
         put("median", "log.jsonl", line);
     }
+    for (int i = 0; i < 20; i++) {  // a processor short for half of the time: computing is not all computing
+        snprintf(line, sizeof line, "{\"t\":\"machine\",\"time\":%d,\"ranks\":[{\"rank\":0,\"starved\":%g}]}\n", 1700000000 + i, i < 10 ? 0.8 : 0.0);
+        put("median", "machine.jsonl", line);
+    }
     char *page = render((const char *const[]){"median"}, 1, &n), *tile = strstr(page, "<dt>Share of the peak</dt><dd>");
     assert_non_null(tile);
     double said = strtod(tile + strlen("<dt>Share of the peak</dt><dd>"), NULL);
     if (!(said > 48 && said < 52)) fail_msg("the median share is 50 %%, the page says %g", said);
     assert_int_equal(count(page, "<b id=\"t0\">Loss</b> <small>logarithmic axis</small>"), 1);
+    assert_int_equal(count(page, "; computing waits for a processor for 40 % of the time</small>"), 1);
+    assert_int_equal(count(page, ">Waiting for a processor</b>"), 1);
     char *first = strstr(page, "<figure"), *end = strstr(first, "</figure>");
     *end = 0;
     int ticks = count(first, "<line class=\"g\"");

@@ -91,6 +91,13 @@ static void process(const node *n, int pid, const char *name, char state, int us
     if (read >= 0) write_text(dir, "io", text);
 }
 
+static void queued(const node *n, int pid, int64_t waited_ns) {
+    char dir[512], text[128];
+    snprintf(dir, sizeof dir, "%s/proc/%d", n->root, pid);
+    snprintf(text, sizeof text, "123456789 %lld 42\n", (long long)waited_ns);
+    write_text(dir, "schedstat", text);
+}
+
 static bool near(double a, double b) { return fabs(a - b) <= 1e-9 * fabs(b); }
 
 // --- looking ---------------------------------------------------------------------------------------------------------------
@@ -102,8 +109,10 @@ static void processes_and_disk(void **state) {
     double hz = (double)sysconf(_SC_CLK_TCK), page = (double)sysconf(_SC_PAGESIZE);
     process(&n, 100, "lockstep", 'R', 100, 20, 500, 4096, 8192);
     process(&n, 101, "odd ) name (", 'D', 10, 0, 300, 0, 0);
+    queued(&n, 100, 5000000000);
     node_watch(&n);
     watch_state *s = sampler_look(n.x, 1000, 1700000000);
+    assert_true(isnan(s->rank[0].starved) && isnan(s->rank[1].starved));
     assert_true(s->locals == 2 && s->world == 6 && s->node == 1 && !s->ready && !s->has_news);
     assert_string_equal(s->run, "made");
     assert_string_equal(s->host, "10.0.0.2");
@@ -114,7 +123,9 @@ static void processes_and_disk(void **state) {
 
     process(&n, 100, "lockstep", 'T', 100 + (int)(3 * hz), 20 + (int)hz, 600, 4096 + 2000, 8192);
     process(&n, 101, "odd ) name (", 'S', 10, 0, 300, 500, 1000);
+    queued(&n, 100, 5500000000);  // half a second of two
     s = sampler_look(n.x, 1002, 1700000002);
+    assert_true(near(s->rank[0].starved, 0.25) && isnan(s->rank[1].starved));
     assert_true(s->rank[0].process == 'T' && near(s->rank[0].cpu, 2) && s->rank[1].cpu == 0);
     assert_true(near(s->disk_read_per_s, 1250) && near(s->disk_written_per_s, 500));
     assert_true(s->time == 1700000002 && s->monotonic == 1002);
@@ -552,7 +563,7 @@ static void lines_of_the_machine(void **state) {
     static const char want[] =
         "{\"t\":\"machine\",\"time\":1700000010.500,\"node\":1,\"host\":\"10.0.0.2\",\"step\":12,\"disk_free\":5000000000,\"disk_read_per_s\":null,"
         "\"disk_written_per_s\":0,\"cpu\":1.5,\"ranks\":[{\"rank\":4,\"watts\":305.5,\"watts_max\":310,\"celsius\":61,\"mhz\":1980,\"utilisation\":0.97,"
-        "\"resident\":1000000,\"device_used\":2000000,\"limited\":\"power+heat\"}]}\n";
+        "\"starved\":0.25,\"resident\":1000000,\"device_used\":2000000,\"limited\":\"power+heat\"}]}\n";
     watch_rank rank;
     watch_state s = made_state(&rank);
     machine *m;
@@ -562,6 +573,7 @@ static void lines_of_the_machine(void **state) {
     for (int i = 0; i <= 10; i++) {
         s.time = 1700000000.5 + i, s.monotonic = 50 + i + (i % 2 ? 0.02 : -0.02);
         rank.sensors.watts = i == 3 ? NAN : i == 5 ? 310 : 305;
+        rank.starved = i == 4 ? NAN : i % 2 ? 0.5 : 0;
         machine_add(m, &s, false, &line, &n);
         assert_true((line != NULL) == (i == 10));
     }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 enum { COLUMNS = 480, FEWEST = 60, MOST_DOTS = 60 };
+static const double STARVED = 0.05;  // the share of time without a processor that is worth a word
 
 // How a curve is drawn: its line alone, with a band around it, or as what is noisy is, with the line smoothed.
 typedef enum manner { BARE, BANDED, SMOOTHED } manner;
@@ -263,6 +264,26 @@ static void draw_peak(drawing *b) {
 
 static double in_column(const points *p, int i) { return i < p->n ? p->at[i].y : 0; }
 
+// A rank that could run, but has no processor, is at its computation all the same: the steps can't tell the two apart, the watcher can.
+static double starved_share(const runlog *r) {
+    bucket all = sheet_total(&r->seconds, MACHINE_STARVED);
+    return all.n ? all.sum / (double)all.n : 0;
+}
+
+static bool starves(const drawing *b) {
+    for (int i = 0; i < b->n; i++)
+        if (sheet_total(&b->runs[i]->seconds, MACHINE_STARVED).most >= STARVED) return true;
+    return false;
+}
+
+static void note_parts(char *dst, size_t room, const runlog *r, bool told) {
+    char share[FIGURE_TEXT];
+    int n = snprintf(dst, room, told ? "milliseconds, mean over ranks" : "milliseconds");
+    if (starved_share(r) < STARVED) return;
+    snprintf(dst + n, room - (size_t)n, "; computing waits for a processor for %s of the time",
+             figure_text(share, FIGURE_SHARE, starved_share(r), 2));
+}
+
 // Areas on each other: computing, waiting for data, for other ranks. From ranks records where there are any, because they tell more apart.
 static void draw_parts(drawing *b) {
     static const struct {
@@ -280,16 +301,14 @@ static void draw_parts(drawing *b) {
     points_free(&by_ranks);
     int count = told ? 5 : 3;
     points of[5];
+    char note[160];
     chart *c = calloc(1, sizeof *c);
     if (!c || b->n > 1 || sheet_total(&r->steps, CURVE_MS).n < 2) {
         free(c);
         return;
     }
-    *c = (chart){.title = "Where a step's time goes",
-                 .note = told ? "milliseconds, mean over ranks" : "milliseconds",
-                 .x_name = "step",
-                 .x = FIGURE_WHOLE,
-                 .from_zero = true};
+    note_parts(note, sizeof note, r, told);
+    *c = (chart){.title = "Where a step's time goes", .note = note, .x_name = "step", .x = FIGURE_WHOLE, .from_zero = true};
     for (int k = 0; k < count; k++) of[k] = points_of(&r->steps, told ? ranks[k].curve : steps[k].curve, -1, (double)r->last_step, 160);
     for (int i = 0; i < of[0].n; i++) {
         double base = 0, waits = told ? 0 : in_column(&of[1], i) + in_column(&of[2], i);
@@ -357,6 +376,16 @@ static const plot watched[] = {
     {"Utilisation", "of a device", "mean", MACHINE_BUSY, FIGURE_SHARE, true, BANDED, true, false, false},
     {"Processors in use", NULL, "mean", MACHINE_CPU, FIGURE_PLAIN, true, BANDED, true, false, false},
 };
+static const plot starved = {"Waiting for a processor",
+                             "share of the time in which others had it",
+                             "mean of the ranks",
+                             MACHINE_STARVED,
+                             FIGURE_SHARE,
+                             true,
+                             BANDED,
+                             true,
+                             false,
+                             false};
 static const plot logged[] = {
     {"Power", "watts of a device", "mean of the devices", CURVE_WATTS, FIGURE_PLAIN, false, BANDED, true, false, false},
     {"Temperature", "degrees Celsius", "mean of the devices", CURVE_CELSIUS, FIGURE_PLAIN, false, BANDED, false, false, false},
@@ -375,6 +404,7 @@ static void draw_machine(drawing *b) {
     for (int i = 0; i < 5; i++)
         if (i > 2 || has(b, &watched[i])) draw_plot(b, &watched[i]);
         else draw_plot(b, &logged[i]);
+    if (starves(b)) draw_plot(b, &starved);
     draw_plot(b, &joules);
     draw_plot(b, &disk);
     if (one) draw_pair(b, &traffic[0], &traffic[1]);

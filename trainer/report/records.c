@@ -435,13 +435,10 @@ bool runlog_take_event(runlog *r, const char *line, size_t n) {
 // --- machine.jsonl, status.json --------------------------------------------------------------------------------------------------------
 
 bool runlog_take_machine(runlog *r, const char *line, size_t n) {
-    static const device_field of[] = {{"watts", MACHINE_WATTS, false},
-                                      {"watts_max", MACHINE_WATTS, true},
-                                      {"celsius", MACHINE_CELSIUS, false},
-                                      {"mhz", MACHINE_MHZ, false},
-                                      {"utilisation", MACHINE_BUSY, false},
-                                      {"resident", MACHINE_RESIDENT, false},
-                                      {"device_used", MACHINE_DEVICE_USED, false}};
+    static const device_field of[] = {{"watts", MACHINE_WATTS, false},       {"watts_max", MACHINE_WATTS, true},
+                                      {"celsius", MACHINE_CELSIUS, false},   {"mhz", MACHINE_MHZ, false},
+                                      {"utilisation", MACHINE_BUSY, false},  {"starved", MACHINE_STARVED, false},
+                                      {"resident", MACHINE_RESIDENT, false}, {"device_used", MACHINE_DEVICE_USED, false}};
     static const device_field own[] = {{"disk_free", MACHINE_DISK_FREE, false},
                                        {"disk_read_per_s", MACHINE_READ, false},
                                        {"disk_written_per_s", MACHINE_WRITTEN, false},

@@ -13,7 +13,7 @@ typedef struct mean {
 } mean;
 
 typedef struct machine_rank {
-    mean watts, celsius, mhz, utilisation;
+    mean watts, celsius, mhz, utilisation, starved;
     double watts_max;
     unsigned limited;  // bits of all looks
     bool limits_known;
@@ -60,6 +60,7 @@ static void add_rank(machine_rank *m, const watch_rank *r) {
     add(&m->celsius, r->sensors.celsius);
     add(&m->mhz, r->sensors.mhz);
     add(&m->utilisation, r->utilisation);
+    add(&m->starved, r->starved);
     if (isfinite(watts) && (m->watts.count == 1 || watts > m->watts_max)) m->watts_max = watts;
     if (r->sensors.limited == LIMITED_UNKNOWN) return;
     m->limits_known = true;
@@ -80,6 +81,7 @@ static void put_rank(text *t, const machine_rank *m, const watch_rank *r) {
     text_real(t, "celsius", mean_of(&m->celsius), 4);
     text_real(t, "mhz", mean_of(&m->mhz), 5);
     text_real(t, "utilisation", mean_of(&m->utilisation), 3);
+    text_real(t, "starved", mean_of(&m->starved), 3);
     text_whole(t, "resident", r->resident);
     text_whole(t, "device_used", r->device_used);
     text_word(t, "limited", m->limits_known ? device_limited_text(m->limited, why) : NULL);

@@ -25,6 +25,7 @@ typedef struct rank_memory {
     bool tried;                 // to open it
     int pid;                    // of which the numbers below are
     double ticks;               // processor time so far
+    int64_t waited;             // nanoseconds that its first thread has waited for a processor so far, -1: the kernel does not say
     int64_t read, written;      // bytes of files, so far
     int64_t loaded;             // by the loader, so far
     double cpu_joules, low_at;  // of all processors so far; since when it has drawn little, 0: it does not
@@ -92,14 +93,25 @@ static double rate(int64_t now, int64_t before, double seconds) {
     return now >= before && before >= 0 && seconds > 0 ? (double)(now - before) / seconds : NAN;
 }
 
+// A process's schedstat is that of its first thread, which computes with the others: "ran waited slices", in nanoseconds.
+static void look_at_queue(sampler *x, watch_rank *r, rank_memory *m, bool same, double seconds) {
+    char text[128];
+    long long ran, waited = -1;
+    if (!read_proc(x, r->pid, "schedstat", text, sizeof text) || sscanf(text, "%lld %lld", &ran, &waited) != 2) waited = -1;
+    double part = same ? 1e-9 * rate(waited, m->waited, seconds) : NAN;
+    r->starved = part > 1 ? 1 : part;
+    m->waited = waited;
+}
+
 static void look_at_process(sampler *x, watch_rank *r, rank_memory *m, double seconds) {
     char text[4096];
     double ticks = NAN;
     int64_t pages = -1;
     bool same = m->pid == r->pid;
-    r->process = 0, r->cpu = NAN, r->resident = -1;
+    r->process = 0, r->cpu = r->starved = NAN, r->resident = -1;
     if (r->pid == 0) return;
     m->pid = r->pid;
+    look_at_queue(x, r, m, same, seconds);
     if (!read_proc(x, r->pid, "stat", text, sizeof text)) {
         r->process = 'X';
         return;

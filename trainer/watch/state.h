@@ -23,6 +23,7 @@ typedef struct watch_rank {
     double beside_s;
     double in_phase_s[BOARD_PHASES];                    // total, the present phase included
     double cpu;                                         // processors it kept busy during the last second
+    double starved;                                     // part of that second in which its first thread could have run, and others had the processors
     int64_t resident;                                   // bytes of memory
     device_sensors sensors;                             // of its device; of CPUs only where local is 0
     double utilisation;                                 // of its device, 0 to 1
