@@ -145,7 +145,7 @@ static const setting more_keys[] = {
     INT(parallel, chunks, LAYOUT, "1", 1, 64, "virtual_stages num_model_chunks", "interleaved: stages of each rank of a pipeline; zb-v has 2"),
     TEXT(parallel, stages, LAYOUT, "", 0, "balance", "blocks of each stage of a pipeline, such as 5 4 3; empty = even work"),
     INT(parallel, zero, LAYOUT, "0", 0, 3, "zero_stage stage sharding",
-         "what ranks keep only a share of: 1 = masters, optimizer state, 2 = also gradients, 3 = also weights; does not change the result"),
+         "what ranks keep a share of: 1 = masters, optimizer state, 2 = also the sum of gradients, 3 = also weights; changes no result"),
     INT(parallel, slices, BITS, "1", 1, 1024, "",
          "parts of each sum over heads, hidden channels and vocabulary, a power of two; tensor parallelism divides them"),
     INT(parallel, token_slices, BITS, "1", 1, 1024, "",
