@@ -62,6 +62,15 @@ cheapest_stage() {
     done
 }
 
+# With three pipelines that share four lanes, stages 0 and 1 deal one of them a single lane, whose micro-batches are too few for this schedule; stages 2 and 3 deal turns.
+some_stages_only() {
+    more="device.ranks=6 batch.global=4 parallel.pipeline=2 parallel.schedule=interleaved parallel.chunks=2"
+    settings plan $more
+    expect 78 "$bin" plan base.ini plan.ini
+    planned $more parallel.zero=2
+    [ "$(stages | cut -c 3 | tr -d '\n')" = 23 ] || fail "expected stages 2 and 3: $(stages)"
+}
+
 # Stages 2 and 3 can send a bucket of gradients as soon as it is there, if a lane has one micro-batch. Else the plan says why they are whole, and what would help does.
 whole_gradients() {
     planned device.ranks=4 parallel.zero=2
@@ -77,6 +86,9 @@ whole_gradients() {
     says "gradients are whole: in a pipeline"
     planned device.ranks=2 parallel.zero=3 parallel.slices=4 parallel.token_slices=4 batch.lanes=16
     says "gradients are whole: a rank that has several token slices"
+    planned device.ranks=4 parallel.zero=2 batch.global=12
+    says "a lane adds up its 3 micro-batches before it is sent"
+    ! grep -q "new run with lanes" "$out" || fail "lanes are a power of two, and 12 is none"
     planned device.ranks=4 parallel.zero=2 batch.global=2048
     says "a lane adds up its 512 micro-batches before it is sent"
     ! grep -q "new run with lanes = 2048" "$out" || fail "there can't be so many lanes"
@@ -85,5 +97,6 @@ whole_gradients() {
 try says_how_large
 try fits_or_not
 try cheapest_stage
+try some_stages_only
 try whole_gradients
 finish

@@ -168,7 +168,8 @@ static void print_whole(FILE *out, const config *c, const plan_rank *p) {
     else if (micros == 1) fprintf(out, "a rank that has several token slices adds them up before they are sent\n");
     else {
         fprintf(out, "a lane adds up its %" PRId64 " micro-batches before it is sent", micros);
-        if ((double)lanes <= config_key(config_find(c, "batch", "lanes"))->max)
+        bool power = (lanes & (lanes - 1)) == 0;  // as lanes have to be
+        if (power && (double)lanes <= config_key(config_find(c, "batch", "lanes"))->max)
             fprintf(out, "; a new run with lanes = %" PRId64 " has one in each", lanes);
         fprintf(out, "\n");
     }
@@ -395,32 +396,46 @@ static err_t plan_ranks(const config *c, int world, const comm_place *place, pla
     return ERR_OK;
 }
 
-// The same layout at each ZeRO stage. Stages that it can't have are left out.
-static err_t print_zero(FILE *out, const config *c, const grid *g, const comm_place *place, const plan_rank *here) {
-    enum { STAGES = 4 };
-    int world = grid_world(g), lowest = grid_context(g) > 1 ? 2 : 0, best = lowest;  // with context each lane is sent as it ends
-    size_t most[STAGES];
-    int64_t sent[STAGES] = {0};
-    char a[HUMAN], b[HUMAN];
-    plan_rank *p = calloc((size_t)world, sizeof *p);
+typedef struct stage_plan {
+    bool possible;
+    size_t most;   // bytes of the rank with most
+    int64_t sent;  // by all ranks
+} stage_plan;
+
+// The same layout at another ZeRO stage. p: room for a plan of each rank. Not every layout can have every stage: a pipeline's micro-batches depend on how lanes are dealt.
+static err_t plan_stage(const config *c, int zero, int world, const comm_place *place, plan_rank *p, stage_plan *out) {
     config *other = malloc(sizeof *other);
-    err_t rc = p && other ? ERR_OK : err_set(ERR_INTERNAL, "no memory for a plan of %d ranks", world);
-    for (int z = lowest; z < STAGES && rc == ERR_OK; z++) {
-        const plan_rank *of = z == c->parallel.zero ? here : p;
-        *other = *c;
-        other->parallel.zero = z;
-        if (of == p) rc = plan_ranks(other, world, place, p);
-        if (rc != ERR_OK) break;
-        most[z] = memory_of(of, world).most;
-        for (int k = 0; k < world; k++) sent[z] += amount_of(&of[k], PLAN_GROUPS, false).sent;
-        if (most[z] < most[best]) best = z;
+    if (!other) return err_set(ERR_INTERNAL, "no memory for the settings of ZeRO stage %d", zero);
+    *other = *c;
+    other->parallel.zero = zero;
+    err_t rc = plan_ranks(other, world, place, p);
+    free(other);
+    *out = (stage_plan){.possible = rc == ERR_OK};
+    if (rc != ERR_OK) return rc == ERR_CONFIG ? ERR_OK : rc;
+    out->most = memory_of(p, world).most;
+    for (int k = 0; k < world; k++) out->sent += amount_of(&p[k], PLAN_GROUPS, false).sent;
+    return ERR_OK;
+}
+
+// Which stage takes least. Ranks that share positions have stages 2 and 3 only: each sends its part of a lane's gradient when the lane ends.
+static err_t print_zero(FILE *out, const config *c, const grid *g, const comm_place *place) {
+    enum { STAGES = 4 };
+    stage_plan at[STAGES] = {0};
+    int best = -1;
+    char a[HUMAN], b[HUMAN];
+    plan_rank *p = calloc((size_t)grid_world(g), sizeof *p);
+    err_t rc = p ? ERR_OK : err_set(ERR_INTERNAL, "no memory for a plan of %d ranks", grid_world(g));
+    for (int z = grid_context(g) > 1 ? 2 : 0; z < STAGES && rc == ERR_OK; z++) {
+        rc = plan_stage(c, z, grid_world(g), place, p, &at[z]);
+        if (at[z].possible && (best < 0 || at[z].most < at[best].most)) best = z;
     }
-    free(p), free(other);
+    free(p);
     TRY(rc);
     fprintf(out, "zero    memory of a rank at each ZeRO stage; all ranks send in a step\n");
-    for (int z = lowest; z < STAGES; z++)
-        fprintf(out, "  %d %16zu %10s %10s%s%s\n", z, most[z], human(a, (double)most[z]), human(b, (double)sent[z]),
-                z == best ? "   takes least" : "", z == c->parallel.zero ? "   this run" : "");
+    for (int z = 0; z < STAGES; z++)
+        if (at[z].possible)
+            fprintf(out, "  %d %16zu %10s %10s%s%s\n", z, at[z].most, human(a, (double)at[z].most), human(b, (double)at[z].sent),
+                    z == best ? "   takes least" : "", z == c->parallel.zero ? "   this run" : "");
     return ERR_OK;
 }
 
@@ -444,7 +459,7 @@ static err_t plan_all(const config *c, const cluster *who, plan_rank *p, comm_pl
     if (shape.pipeline > 1) TRY(print_pipeline(out, c, &shape, p, draw));
     print_memory(out, c, p, world);
     print_machine(out, who, p);
-    if (grid_group_size(&shape, GROUP_DATA) > 1) TRY(print_zero(out, c, &shape, place, p));
+    if (grid_group_size(&shape, GROUP_DATA) > 1) TRY(print_zero(out, c, &shape, place));
     if (world > 1) print_traffic(out, p, &shape, false), print_traffic(out, p, &shape, true);
     fprintf(out, "time    is not planned: `lockstep bench` measures a step of this run\n");
     return ERR_OK;
