@@ -5,6 +5,7 @@
 #include "gpu/revision.h"
 #include "trainer/command.h"
 #include "trainer/config/config.h"
+#include "trainer/fork.h"
 #include "trainer/node/supervisor.h"
 #include "trainer/plan.h"
 #include "trainer/report/report.h"
@@ -120,9 +121,11 @@ static err_t do_tail(int argc, char **argv, FILE *out) {
     return verb_tail(argc, argv);
 }
 
-// One of the three: of a verb with INI files, of one that takes its arguments itself, and of one that says how the process exits.
+// One of the four: of a verb with INI files, of one that reads settings itself, of one that takes its arguments itself, and of one that says how the
+// process exits.
 typedef struct verb {
     err_t (*run)(const config *c, const arguments *a);
+    err_t (*reads)(const command *words, FILE *out);
     err_t (*words)(int argc, char **argv, FILE *out);
     err_t (*verdict)(int argc, char **argv, FILE *out, int *verdict);
     bool computes;  // on a device, so that it must be known which
@@ -140,6 +143,7 @@ static const verb verbs[VERB_COUNT] = {
     [VERB_sample] = {.run = do_sample, .computes = true},
     [VERB_status] = {.verdict = verb_status},
     [VERB_tail] = {.words = do_tail},
+    [VERB_fork] = {.reads = verb_fork},
     [VERB_hash] = {.words = do_hash},
     [VERB_export] = {.words = verb_export},
     [VERB_inspect] = {.words = verb_inspect},
@@ -188,7 +192,10 @@ static err_t run_verb(int number, int argc, char **argv, int *verdict) {
     command words;
     if (command_asks_help(&verb_pages[number], argc, argv)) return command_print_help(&verb_pages[number], stdout), ERR_OK;
     TRY(command_parse(&words, &verb_pages[number], argc, argv));
-    err_t rc = v->run ? run_config_verb(v, &words) : v->words ? v->words(argc, argv, stdout) : v->verdict(argc, argv, stdout, verdict);
+    err_t rc = v->run     ? run_config_verb(v, &words)
+               : v->reads ? v->reads(&words, stdout)
+               : v->words ? v->words(argc, argv, stdout)
+                          : v->verdict(argc, argv, stdout, verdict);
     command_free(&words);
     return rc;
 }

@@ -234,6 +234,22 @@ static void test_prune(void **state) {
     holds(w, "step-00000004 step-00000005 step-00000007 step-00000008 ");
 }
 
+// With which checkpoint of another run a run began is in each of its own.
+static void test_origin(void **state) {
+    world *w = *state;
+    complaints c;
+    save_step(w, 1, 0);
+    OK(resume(w, &c));
+    assert_int_equal(w->s.origin.step, 0);
+    w->s.origin = (ckpt_origin){"runs/\"a\" b", 7, "0123456789abcdef"};
+    save_step(w, 2, 0);
+    w->s.origin = (ckpt_origin){0};
+    OK(resume(w, &c));
+    assert_string_equal(w->s.origin.run, "runs/\"a\" b");
+    assert_int_equal(w->s.origin.step, 7);
+    assert_string_equal(w->s.origin.hash, "0123456789abcdef");
+}
+
 // What is saved in steps whose loss is not finite counts apart.
 static void test_prune_in_bad_steps(void **state) {
     world *w = *state;
@@ -611,6 +627,7 @@ int main(void) {
         CHUNKY(test_hash_sees_everything),
         TEST(test_prune),
         TEST(test_prune_in_bad_steps),
+        TEST(test_origin),
         TEST(test_strangers_stay),
         TEST(test_clean),
         TEST(test_unsaveable),

@@ -14,6 +14,7 @@ const char command_overview[] = "lockstep: trains neural networks from one INI f
                                 "  lockstep eval CONFIG.ini...       what the model knows: validation loss, bits per byte of a text, questions\n"
                                 "  lockstep sample CONFIG.ini...     let the model write\n"
                                 "  lockstep status|tail RUN_DIR      does a run live, and what to do; its progress, from elsewhere\n"
+                                "  lockstep fork RUN_DIR[@STEP] NAME begin a new run with a checkpoint of another, and other settings\n"
                                 "  lockstep hash CKPT_DIR...         fingerprints of weights and of the whole state, after checking every digest\n"
                                 "  lockstep export RUN DIR           weights for others to load\n"
                                 "  lockstep inspect WEIGHTS          what is in weights of others, as a [model] section\n"
@@ -91,6 +92,12 @@ const verb_page verb_pages[VERB_COUNT] = {
                    "Prints the progress of a run that was started elsewhere, as the run itself does: a bar on a terminal, plain lines in a\n"
                    "pipe. It ends when the run ends, or on Ctrl-C, which does nothing to the run.\n",
                    "lockstep tail runs/default --lines 20", 0, .option = {{"--lines", "N", "begin with so many lines of the past"}}},
+    [VERB_fork] = {"fork", "RUN_DIR[@STEP|@best] NEW_NAME [" INI "]",
+                   "Begins a new run, beside the other one, with one of its checkpoints: weights, optimizer state, counters and place in the\n"
+                   "data. Without a step it is the newest checkpoint whose loss had not exploded. Its settings are those of RUN_DIR/config.ini\n"
+                   "with the files and -o over them. What differs is printed, and stands in the events of both runs. A setting that the state\n"
+                   "does not fit, such as the model's shape, is refused by name. With nothing changed the new run has the other's bits.\n",
+                   "lockstep fork runs/a@best b -o optimizer.lr=3e-4", -1, .option = {{0}}},
     [VERB_hash] = {"hash", "CKPT_DIR...",
                    "Prints fingerprints of checkpoints: of the weights, and of the whole state with that of the optimizer, after checking\n"
                    "every digest. Two runs with the same hash have the same weights, bit for bit.\n",

@@ -11,6 +11,7 @@
 
 #include <inttypes.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -330,6 +331,28 @@ err_t session_machine(session *x, const config *c, session_kind kind, int device
     TRY(open_exam(x));
     if (kind == SESSION_TRAIN) TRY(session_check_prompt(x, c->sample.prompt));  // not hours later, when it samples
     return open_data(x);
+}
+
+err_t session_data(session *x, const config *c) {
+    *x = (session){.cfg = c, .kind = SESSION_TRAIN};
+    TRY(open_model(x));
+    return open_split(x, &x->train, "train", c->data.train, false);
+}
+
+err_t session_write_config(const session *x, const char *dir) {
+    char path[IO_PATH], *text = NULL, hash[17], name[HOST_NAME_MAX + 1] = "";
+    size_t size = 0;
+    TRY(io_path(path, "%s/config.ini", dir));
+    FILE *out = open_memstream(&text, &size);
+    if (!out) return err_set(ERR_INTERNAL, "no memory for the effective configuration");
+    if (gethostname(name, sizeof name) != 0) snprintf(name, sizeof name, "unknown");
+    config_hash(x->cfg, hash);
+    fprintf(out, "# lockstep %s  sources %s  config %s  data %s\n", version_text(), version_sources(), hash, source_about(x->train).hash);
+    if (x->dev) fprintf(out, "# machine %s  device %s\n", name, device_about(x->dev)->name);
+    config_print(x->cfg, out);
+    err_t rc = fclose(out) == 0 ? io_write_file(path, text, size, NULL) : err_set(ERR_INTERNAL, "no memory for the effective configuration");
+    free(text);
+    return rc;
 }
 
 err_t session_enter(session *x, const launch *at) {

@@ -14,11 +14,9 @@
 #include "trainer/speed.h"
 
 #include <inttypes.h>
-#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 // One rank of a run. Files belong to nodes: the first rank of each keeps its directory. Rank 0 logs.
 typedef struct run {
@@ -51,22 +49,8 @@ static err_t lock_directory(run *r, const config *c, bool make) {
 }
 
 // A copy of the settings, for people who look into the directory; the run does not need it.
-static err_t write_effective_config(run *r) {
-    char path[IO_PATH], *text = NULL;
-    size_t size = 0;
-    TRY(io_path(path, "%s/config.ini", r->x.dir));
-    FILE *out = open_memstream(&text, &size);
-    if (!out) return err_set(ERR_INTERNAL, "no memory for the effective configuration");
-    char hash[17], name[HOST_NAME_MAX + 1] = "";
-    if (gethostname(name, sizeof name) != 0) snprintf(name, sizeof name, "unknown");
-    config_hash(r->x.cfg, hash);
-    fprintf(out, "# lockstep %s  sources %s  config %s  data %s\n", version_text(), version_sources(), hash, source_about(r->x.train).hash);
-    fprintf(out, "# machine %s  device %s\n", name, device_about(r->x.dev)->name);
-    config_print(r->x.cfg, out);
-    err_t rc = fclose(out) == 0 ? io_write_file(path, text, size, NULL) : err_set(ERR_INTERNAL, "no memory for the effective configuration");
-    free(text);
-    if (rc != ERR_OK) monitor_event(&r->m, "config_failed", r->x.step, err_last()->text);
-    return ERR_OK;
+static void write_config(run *r) {
+    if (session_write_config(&r->x, r->x.dir) != ERR_OK) monitor_event(&r->m, "config_failed", r->x.step, err_last()->text);
 }
 
 static void greet_ranks(run *r) {
@@ -228,7 +212,7 @@ static err_t run_open(run *r, const config *c, const launch *at) {
     recall_checkpoint(r);
     TRY(start_power(r));
     TRY(speed_open(&r->speed, &r->x, at->local));
-    if (leads_node(r)) TRY(write_effective_config(r));
+    if (leads_node(r)) write_config(r);
     atomic_store(&r->b->step, r->x.step);
     atomic_fetch_add(&r->b->ready, 1);
     return ERR_OK;

@@ -56,6 +56,12 @@ void session_close(session *x);
 // The machine: the device of that number, model and data as the INI says.
 err_t session_machine(session *x, const config *c, session_kind kind, int device);
 
+// Model and training data alone, as the INI says, without a device. session_close() it.
+err_t session_data(session *x, const config *c);
+
+// DIR/config.ini: the settings in force, with the build and the data's hash.
+err_t session_write_config(const session *x, const char *dir);
+
 // The world: connections to the other ranks, and this rank's tensors. session_init or a checkpoint sets the weights
 // later. at: this rank's place among others, which outlives the world; NULL: alone. Collective, as is everything below
 // that changes or saves the state. session_leave waits for the others as team_leave does; another session_enter may

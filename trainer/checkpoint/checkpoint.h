@@ -92,6 +92,14 @@ typedef struct ckpt_counters {
 // was. Losses of steps vary, so half as much again, and half a unit, is not far.
 static inline bool ckpt_is_sound(const ckpt_counters *at) { return at->bad_steps == 0 && !(at->loss > 1.5 * at->least_loss + 0.5); }
 
+// The checkpoint of another run with which a forked run began (trainer/fork.h); step 0: none.
+enum { CKPT_RUN = 512 };
+typedef struct ckpt_origin {
+    char run[CKPT_RUN];  // its directory, as it was named then
+    int64_t step;
+    char hash[17];  // of its weights
+} ckpt_origin;
+
 // A `bits` key. usual: the default, which is how builds without the key behaved: their checkpoints fit if value equals
 // it.
 typedef struct ckpt_key {
@@ -105,6 +113,7 @@ typedef struct ckpt_state {
     char data_hash[17];  // of the training dataset
     char build[64];      // informative, as are the sources
     char sources[CKPT_SOURCES];
+    ckpt_origin origin;
     int params;  // tensors of each group
     int groups;  // the masters, and after them what the optimizer keeps: nothing for inference
     ckpt_group group[CKPT_GROUPS];

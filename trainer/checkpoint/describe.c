@@ -126,6 +126,7 @@ err_t manifest_open(manifest *m, const ckpt_state *s, const ckpt_work *w) {
     memcpy(m->data_hash, s->data_hash, sizeof m->data_hash);
     memcpy(m->build, s->build, sizeof m->build);
     memcpy(m->sources, s->sources, sizeof m->sources);
+    m->origin = s->origin;
     fill_files(m, s, w);
     TRY(copy_keys(m, s));
     TRY(copy_device(m, s));

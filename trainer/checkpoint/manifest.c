@@ -152,6 +152,8 @@ static json_t *tensors_json(const manifest *m) {
     return tensors;
 }
 
+static json_t *origin_json(const ckpt_origin *o) { return json_pack("{s:s, s:I, s:s}", "run", o->run, "step", (json_int_t)o->step, "hash", o->hash); }
+
 static int version_of(const manifest *m) {
     for (int i = 0; i < m->params; i++)
         if (m->tensor[i].slices > 1) return MANIFEST_VERSION;
@@ -180,6 +182,7 @@ err_t manifest_print(const manifest *m, char **text, size_t *size) {
                              m->world, "files", files_json(m), "tensors", tensors_json(m), "hash", m->hash, "state_hash", m->state_hash);
     if (!root) return err_set(ERR_INTERNAL, "the manifest can't be made: a name is not UTF-8, or no memory");
     if (m->sources[0]) json_object_set_new(root, "sources", json_string(m->sources));
+    if (m->origin.step) json_object_set_new(root, "forked_from", origin_json(&m->origin));
     err_t rc = print_json(root, text, size);
     json_decref(root);
     return rc;
@@ -544,6 +547,15 @@ static err_t read_tensors(reader *r) {
     return ERR_OK;
 }
 
+static err_t read_origin(reader *r) {
+    const json_t *from = json_object_get(r->root, "forked_from");
+    ckpt_origin *o = &r->m->origin;
+    if (!from) return ERR_OK;
+    TRY(get_text(r, from, "run", o->run, sizeof o->run));
+    TRY(get_count(r, from, "step", &o->step));
+    return get_text(r, from, "hash", o->hash, sizeof o->hash);
+}
+
 static err_t read_members(reader *r) {
     const json_t *version = json_object_get(r->root, "version");
     char format[sizeof FORMAT];
@@ -558,6 +570,7 @@ static err_t read_members(reader *r) {
     TRY(get_text(r, r->root, "data_hash", r->m->data_hash, sizeof r->m->data_hash));
     TRY(get_text(r, r->root, "hash", r->m->hash, sizeof r->m->hash));
     TRY(get_text(r, r->root, "state_hash", r->m->state_hash, sizeof r->m->state_hash));
+    TRY(read_origin(r));
     TRY(read_counters(r));
     TRY(read_keys(r));
     TRY(read_device(r));

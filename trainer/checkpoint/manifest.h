@@ -16,6 +16,8 @@
 // of the axis, "padded" or "rows" (ckpt_split).
 // Only a manifest with one is of version 4: without, it is of version 3, which older builds read.
 //
+// "forked_from" is there in a run that began with a checkpoint of another one (ckpt_origin).
+//
 // Older versions are still read. Version 2 had no "device", but "device.kind" among the bits keys: cpu or cuda. Version
 // 1 had one rank: files without rank and host, tensors with "file" instead of parts.
 #ifndef TRAINER_CHECKPOINT_MANIFEST_H
@@ -63,6 +65,7 @@ typedef struct manifest {
     bool assumed;                        // it was not stored, and follows from the age of the build
     int plans;
     char (*plan)[DEVICE_PLAN];
+    ckpt_origin origin;
     int world;  // ranks that wrote it
     int files;  // first the model's, then the optimizer's, each in order of rank
     manifest_file *file;

@@ -155,7 +155,7 @@ err_t ckpt_missing(const char *where, const manifest *m, const bool *absent) {
     return err_set(ERR_DATA, "%s/%s: is missing; rank %d wrote it on %s", where, f->name, f->rank, f->host);
 }
 
-static err_t all_there(const char *dir, const manifest *m, int groups) {
+err_t ckpt_all_there(const char *dir, const manifest *m, int groups) {
     bool *absent = calloc((size_t)m->files, sizeof *absent);
     char path[IO_PATH];
     err_t rc = absent ? ERR_OK : err_set(ERR_INTERNAL, "%s: no memory for %d files", dir, m->files);
@@ -260,7 +260,7 @@ static err_t read_group(source *x, int group, const ckpt_tensor *to, ckpt_work *
 }
 
 static err_t read_groups(const char *dir, const manifest *m, const ckpt_state *s, ckpt_work *w) {
-    TRY(all_there(dir, m, w->groups));
+    TRY(ckpt_all_there(dir, m, w->groups));
     source *x = calloc(1, sizeof *x);
     if (!x) return err_set(ERR_INTERNAL, "%s: no memory to read it", dir);
     *x = (source){.dir = dir, .m = m, .scratch = malloc(ORDER_PIECE * sizeof(float))};
@@ -317,8 +317,9 @@ static err_t compare_hash(const char *dir, const char *what, const uint8_t found
     return err_set(ERR_DATA, "%s: %s is %s, the manifest says %s: manifest.json does not belong to these tensors", dir, what, hex, recorded);
 }
 
-static err_t verify_groups(const char *dir, const manifest *m, const ckpt_state *s, ckpt_work *w) {
-    uint8_t group[CKPT_GROUPS][CKPT_DIGEST], state[CKPT_DIGEST];
+// group (=): the digests of the groups.
+static err_t verify_groups(const char *dir, const manifest *m, const ckpt_state *s, ckpt_work *w, uint8_t group[CKPT_GROUPS][CKPT_DIGEST]) {
+    uint8_t state[CKPT_DIGEST];
     bool whole = true;
     err_t rc = ERR_OK;
     for (int g = 0; g < w->groups; g++) {  // also after a failure: the other ranks gather too
@@ -335,13 +336,18 @@ static err_t verify_groups(const char *dir, const manifest *m, const ckpt_state 
     return compare_hash(dir, "state_hash", state, m->state_hash);
 }
 
-err_t ckpt_read(const char *dir, const manifest *m, ckpt_state *s) {
+static err_t read_and_digest(const char *dir, const manifest *m, ckpt_state *s, uint8_t group[CKPT_GROUPS][CKPT_DIGEST]) {
     ckpt_work *w;
     TRY(ckpt_agree(s, work_open(&w, s)));
     err_t rc = ckpt_agree(s, read_groups(dir, m, s, w));
-    if (rc == ERR_OK) rc = ckpt_agree(s, verify_groups(dir, m, s, w));
+    if (rc == ERR_OK) rc = ckpt_agree(s, verify_groups(dir, m, s, w, group));
     work_close_own(w, s);
     return rc;
+}
+
+err_t ckpt_read(const char *dir, const manifest *m, ckpt_state *s) {
+    uint8_t group[CKPT_GROUPS][CKPT_DIGEST];
+    return read_and_digest(dir, m, s, group);
 }
 
 // --- does it fit ---------------------------------------------------------------------------------------------------------------
@@ -507,6 +513,7 @@ err_t ckpt_adopt(const char *dir, const manifest *m, ckpt_state *s, bool foreign
     note_build(m, s);
     TRY(ckpt_agree(s, s->dev && !foreign ? compare_arithmetic(dir, m, s) : ERR_OK));
     s->at = m->at;
+    s->origin = m->origin;
     return ERR_OK;
 }
 
@@ -551,8 +558,8 @@ err_t ckpt_peek(const char *ckpt_dir, ckpt_state *s) {
     return rc;
 }
 
-// Hashes the state that the manifest describes; its tables have no memory to read into.
-static err_t hash_state(const char *dir, const manifest *m, ckpt_state *s, ckpt_tensor *table) {
+// Reads the state that the manifest describes; its tables have no memory to read into.
+static err_t read_all(const char *dir, const manifest *m, ckpt_state *s, ckpt_tensor *table, uint8_t group[CKPT_GROUPS][CKPT_DIGEST]) {
     s->params = m->params;
     s->groups = m->groups;
     for (int g = 0; g < m->groups; g++) {
@@ -566,21 +573,26 @@ static err_t hash_state(const char *dir, const manifest *m, ckpt_state *s, ckpt_
             snprintf(t->name, sizeof t->name, "%s", m->tensor[i].name);  // the parameter's
         }
     }
-    return ckpt_read(dir, m, s);
+    return read_and_digest(dir, m, s, group);
+}
+
+err_t ckpt_digest_dir(const char *dir, const manifest *m, uint8_t group[CKPT_GROUPS][CKPT_DIGEST]) {
+    ckpt_state *s = calloc(1, sizeof *s);
+    ckpt_tensor *table = calloc((size_t)m->groups * (size_t)m->params + 1, sizeof *table);
+    err_t rc = s && table ? read_all(dir, m, s, table, group) : err_set(ERR_INTERNAL, "%s: no memory to read it", dir);
+    free(s), free(table);
+    return rc;
 }
 
 err_t ckpt_hash_dir(const char *ckpt_dir, char hash[17], char state_hash[17]) {
     manifest m;
+    uint8_t group[CKPT_GROUPS][CKPT_DIGEST];
     err_t rc = manifest_read(&m, ckpt_dir);
-    ckpt_state *s = calloc(1, sizeof *s);
-    ckpt_tensor *table = calloc((size_t)m.groups * (size_t)m.params + 1, sizeof *table);
-    if (rc == ERR_OK && (!s || !table)) rc = err_set(ERR_INTERNAL, "%s: no memory to read it", ckpt_dir);
-    if (rc == ERR_OK) rc = hash_state(ckpt_dir, &m, s, table);
+    if (rc == ERR_OK) rc = ckpt_digest_dir(ckpt_dir, &m, group);
     if (rc == ERR_OK) {
         memcpy(hash, m.hash, sizeof m.hash);
         memcpy(state_hash, m.state_hash, sizeof m.state_hash);
     }
-    free(s), free(table);
     manifest_close(&m);
     return rc;
 }

@@ -244,3 +244,10 @@ err_t config_load_with(config *c, const char *const *files, int count, const cha
 }
 
 err_t config_load(config *c, const char *const *files, int count) { return config_load_with(c, files, count, NULL, 0); }
+
+err_t config_rename(config *c, const char *name) { return parse_name(name, c->run.name) == ERR_OK ? ERR_OK : err_prefix("[run] name"); }
+
+bool config_given(const config *c, const char *section, const char *key, int after) {
+    int row = config_find(c, section, key);
+    return row >= 0 && c->origin[row].file > after;
+}

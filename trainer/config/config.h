@@ -77,6 +77,12 @@ err_t config_load(config *c, const char *const *files, int count);
 // stands after the = is the value as it is, without quotes and escapes.
 err_t config_load_with(config *c, const char *const *files, int count, const char *const *overrides, int n);
 
+// [run] name, checked as the INI's.
+err_t config_rename(config *c, const char *name);
+
+// Has one of the files after the first `after` ones given this key?
+bool config_given(const config *c, const char *section, const char *key, int after);
+
 // Says which kind of device `auto` is on this machine, and why; what was left open to be chosen by the kind is chosen anew. config_load alone
 // chooses as for a CPU where the backend is auto.
 err_t config_decide(config *c, device_kind kind, const char *why);

@@ -342,6 +342,7 @@ static void hardware(html *h, const runlog *r) {
     pair(h, "compute type", setting_value(r, "precision.compute"));
     pair(h, "nodes", setting_value(r, "cluster.nodes"));
     pair(h, "build, hash of the settings, hash of the data", r->about);
+    if (r->forked[0]) pair(h, "forked from", r->forked);
     pair(h, "directory", r->dir);
     html_put(h, "</table></div>\n");
 }

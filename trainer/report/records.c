@@ -427,6 +427,7 @@ bool runlog_take_event(runlog *r, const char *line, size_t n) {
     }
     if (!scan_end(&s) || !e.kind[0]) return false;
     e.time = time_of(at);
+    if (strcmp(e.kind, "forked") == 0) snprintf(r->forked, sizeof r->forked, "%s", e.text + (strncmp(e.text, "from ", 5) == 0 ? 5 : 0));
     r->event[r->events_seen++ % RUNLOG_EVENTS] = e;
     add_mark(r, &e);
     return true;

@@ -71,7 +71,7 @@ void runlog_close(runlog *r) {
 static void forget(runlog *r, runlog_file *f) {
     *f = (runlog_file){.name = f->name, .inode = f->inode};
     if (f == &r->log) runlog_forget(r);
-    if (f == &r->events) r->events_seen = 0, r->marks = 0;
+    if (f == &r->events) r->events_seen = 0, r->marks = 0, r->forked[0] = 0;
     if (f == &r->machine) sheet_clear(&r->seconds, NAN, 1);
 }
 

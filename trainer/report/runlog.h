@@ -147,6 +147,7 @@ typedef struct runlog {
     int64_t samples;
     runlog_event event[RUNLOG_EVENTS];
     int64_t events_seen;
+    char forked[RUNLOG_EVENT];       // with which checkpoint of another run it began, and what differs; "": it did not
     runlog_mark mark[RUNLOG_MARKS];  // when full, every second one goes, but for the last
     int marks;
 

@@ -101,7 +101,7 @@ static void add_event(facts *f, const json_t *o) {
     if (f->events < FACTS_EVENTS) f->events++;
     if (is(e.kind, "resume") && e.age < DAY_S) f->restarts++;
     if (is(e.kind, "resume")) f->restart_age = e.age;
-    if (is(e.kind, "resume") || is(e.kind, "stop") || is(e.kind, "gave_up") || is(e.kind, "failed")) f->end = e;
+    if (is(e.kind, "resume") || is(e.kind, "stop") || is(e.kind, "gave_up") || is(e.kind, "failed") || is(e.kind, "forked")) f->end = e;
     if (is(e.kind, "diverged")) f->diverged = e;
     if (is(e.kind, "checkpoint_failed")) f->failed_save = e.step;
     f->began = true;
@@ -109,6 +109,10 @@ static void add_event(facts *f, const json_t *o) {
 
 static void read_events(facts *f) {
     double changed;
+    json_t *first = rundir_first(f->dir, "events.jsonl");
+    const char *from = rundir_text(first, "text");
+    if (is(rundir_text(first, "kind"), "forked")) copy(f->forked, sizeof f->forked, from + (strncmp(from, "from ", 5) == 0 ? 5 : 0));
+    json_decref(first);
     char *text = rundir_end(f->dir, "events.jsonl", END_MOST, &changed), *at = text;
     json_t *o;
     while (text && (o = rundir_line(&at))) {
@@ -217,7 +221,7 @@ static run_life life_of(const facts *f) {
     if (!f->began) return LIFE_NEVER;
     if (is(state, "done") || (f->steps > 0 && f->step >= f->steps)) return LIFE_DONE;
     if (is(f->end.kind, "gave_up") || is(state, "diverged")) return LIFE_DIVERGED;
-    if (is(state, "stopped") || is(f->end.kind, "stop")) return LIFE_STOPPED;
+    if (is(state, "stopped") || is(f->end.kind, "stop") || is(f->end.kind, "forked")) return LIFE_STOPPED;
     if (is(state, "failed") || is(f->end.kind, "failed")) return LIFE_FAILED;
     return LIFE_DIED;
 }
@@ -338,7 +342,9 @@ verdict facts_judge(const facts *f) {
         copy(v.headline, sizeof v.headline, "stopped itself: it has diverged");
         split(&v, f->end.text);
         break;
-    case LIFE_STOPPED: v.code = 1, copy(v.headline, sizeof v.headline, "stopped on request"); break;
+    case LIFE_STOPPED:
+        v.code = 1, copy(v.headline, sizeof v.headline, is(f->end.kind, "forked") ? "forked, and not started yet" : "stopped on request");
+        break;
     case LIFE_FAILED: v.code = 2, copy(v.headline, sizeof v.headline, "failed"); break;
     case LIFE_DIED:
         v.code = 2;
@@ -346,7 +352,7 @@ verdict facts_judge(const facts *f) {
         copy(v.why, sizeof v.why, "it ended without a word: killed, out of memory, or the machine went down");
         break;
     }
-    if (v.life == LIFE_STOPPED || v.life == LIFE_FAILED) snprintf(v.why, sizeof v.why, "%s", f->end.text);
+    if ((v.life == LIFE_STOPPED && !is(f->end.kind, "forked")) || v.life == LIFE_FAILED) snprintf(v.why, sizeof v.why, "%s", f->end.text);
     if (v.life >= LIFE_STOPPED && v.life != LIFE_DIVERGED)
         command_of(v.next, sizeof v.next, v.life == LIFE_FAILED ? "when that is mended: " : "", "", f->dir);
     return v;

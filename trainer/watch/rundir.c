@@ -71,6 +71,20 @@ char *rundir_end(const char *dir, const char *name, size_t most, double *changed
     return text;
 }
 
+json_t *rundir_first(const char *dir, const char *name) {
+    enum { MOST = 16384 };
+    char text[MOST];
+    struct stat st;
+    int fd = open_plain(dir, name, &st);
+    ssize_t n = fd < 0 ? -1 : pread(fd, text, sizeof text, 0);
+    if (fd >= 0) close(fd);
+    const char *end = n > 0 ? memchr(text, '\n', (size_t)n) : NULL;
+    json_t *o = end ? json_loadb(text, (size_t)(end - text), 0, NULL) : NULL;
+    if (json_is_object(o)) return o;
+    json_decref(o);
+    return NULL;
+}
+
 json_t *rundir_line(char **at) {
     while (**at) {
         char *line = *at, *end = strchr(line, '\n');

@@ -18,6 +18,9 @@ bool rundir_locked(const char *dir);
 // when it was last written, seconds since 1970. The caller frees it.
 char *rundir_end(const char *dir, const char *name, size_t most, double *changed);
 
+// The first line of DIR/NAME as an object; NULL: there is none. The caller releases it.
+json_t *rundir_first(const char *dir, const char *name);
+
 // The next line at *at as an object, *at after it; NULL at the end. Lines that are none are passed over. The caller releases it.
 json_t *rundir_line(char **at);
 

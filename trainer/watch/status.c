@@ -182,6 +182,7 @@ static void write_text(const facts *f, const verdict *v, FILE *out) {
     page p = {.out = out, .lines = FOR_NEXT};
     put_verdict(&p, f, v);
     put(&p, "dir", 1, f->dir);
+    put(&p, "from", 1, f->forked);
     put_note(&p, f, v);
     put(&p, "why", 3, v->why);
     put_suspect(&p, v);

@@ -1,0 +1,47 @@
+// test/test_fork.c: of every bits key of every architecture it is written down whether it may differ in a fork, and why not; a checkpoint's origin is stored.
+#include "test/support/checkpoint.h"
+#include "trainer/fork.h"
+
+static const char *const types[] = {"gpt", "llama", "mlp"};
+
+typedef struct asked {
+    const config *c;
+    int keys, forbidden;
+} asked;
+
+static err_t ask(void *ctx, const char *key, const char *value) {
+    asked *a = ctx;
+    (void)value;
+    if (!fork_knows(key)) fail_msg("trainer/fork_keys.c has no line for %s", key);
+    const char *why = fork_forbids(a->c, key);
+    if (why) assert_true(strlen(why) > 10);
+    a->keys++, a->forbidden += why != NULL;
+    return ERR_OK;
+}
+
+static void every_key_is_known(void **state) {
+    (void)state;
+    config *c = calloc(1, sizeof *c);
+    assert_non_null(c);
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        asked a = {.c = c};
+        char path[] = "/tmp/lockstep-fork-XXXXXX", text[64];
+        const char *file = path;
+        int fd = mkstemp(path), n = snprintf(text, sizeof text, "[model]\ntype = %s\n", types[i]);
+        assert_true(fd >= 0 && write(fd, text, (size_t)n) == n && close(fd) == 0);
+        OK(config_load(c, &file, 1));
+        unlink(path);
+        OK(config_each(c, CLASS_BITS, ask, &a));
+        assert_true(a.keys >= 25 && a.forbidden >= 4 && a.forbidden < a.keys / 2);
+        assert_null(fork_forbids(c, "optimizer.lr"));
+        assert_non_null(fork_forbids(c, "model.type"));
+        assert_non_null(fork_forbids(c, "model.no_such_key"));
+        assert_int_equal(fork_forbids(c, "model.context") != NULL, i == 0);  // GPT has a row for each position
+    }
+    free(c);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_key_is_known)};
+    return cmocka_run_group_tests_name("fork", tests, NULL, NULL);
+}
