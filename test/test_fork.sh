@@ -178,6 +178,32 @@ elsewhere() {
     [ -d runs/beside/ckpt ] || fail "runs/beside is not there"
 }
 
+# Weights alone: of a run, its best or another checkpoint, or a file of one; by any number of ranks, whoever wrote it. A rate of almost nothing shows them after a step.
+weights_alone() {
+    settings parts device.ranks=2 parallel.slices=2
+    printf 'tensor = 2\n' >>parts.ini
+    expect 0 train parts
+    [ -f runs/parts/ckpt/step-00000020/model-00001-of-00002.safetensors ] || fail "the weights are in one file"
+    for from in good good/best good/ckpt/step-00000020/model.safetensors parts parts/ckpt/step-00000020; do
+        for ranks in 1 2; do
+            rm -rf runs/begun
+            settings begun model.init_from="runs/$from" device.ranks=$ranks optimizer.lr=1e-30 run.steps=1
+            case $from in parts*) printf '[parallel]\nslices = 2\n' >>begun.ini ;; esac
+            expect 0 train begun
+            hashes "runs/${from%%/*}/ckpt/step-00000020" | sed 's/ *state_hash.*//' >hash.want
+            hashes runs/begun/ckpt/step-00000001 | sed 's/ *state_hash.*//' >hash.found
+            same hash.want hash.found "the weights of runs/$from and of what began with them on $ranks ranks:"
+        done
+    done
+    rm -rf runs/begun
+    flip runs/parts/ckpt/step-00000020/model-00001-of-00002.safetensors 2000
+    expect 65 train begun
+    says "[model] init_from" "model-00001-of-00002.safetensors" "damaged"
+    settings begun model.init_from=runs/good model.layers=2
+    expect 78 train begun
+    says "[model] init_from" "another model"
+}
+
 # --- refused, and killed -------------------------------------------------------------------------------------------------------------
 
 refusals() {
@@ -282,6 +308,7 @@ try says_what_it_did
 try other_numbers
 try of_a_fork
 try elsewhere
+try weights_alone
 try refusals
 try damage
 try killed

@@ -425,12 +425,56 @@ static err_t adopt_counters(session *x) {
     return state_set_step(&x->state, &s);
 }
 
+// Is [model] init_from a checkpoint of ours, or a run with one: its best, or else its newest? Then dir is the checkpoint; "": it is not. Rows for more or fewer tokens
+// are taken as from weights of others.
+static err_t find_own(const session *x, char dir[IO_PATH]) {
+    char path[IO_PATH];
+    struct stat st;
+    bool found = false;
+    const char *from = x->cfg->model.init_from;
+    *dir = 0;
+    if (x->cfg->model.init_resize || stat(from, &st) != 0 || !S_ISDIR(st.st_mode)) return ERR_OK;
+    TRY(io_path(path, "%s/manifest.json", from));
+    if (stat(path, &st) == 0) return io_path(dir, "%s", from);
+    TRY(io_path(path, "%s/best", from));
+    if (stat(path, &st) == 0) return io_path(dir, "%s", path);
+    TRY(ckpt_newest(from, path, &found));
+    return found ? io_path(dir, "%s", path) : ERR_OK;
+}
+
+// The masters of a checkpoint, however many ranks wrote it, and none of its counters.
+static err_t take_masters(session *x, const char *dir) {
+    ckpt_state *s = malloc(sizeof *s);
+    err_t rc = comm_agree_ok(x->ranks, s ? ERR_OK : err_set(ERR_INTERNAL, "no memory for a checkpoint's state"), x->s);
+    if (rc == ERR_OK) {
+        *s = x->state.ckpt;
+        s->groups = 1, s->work = NULL, s->dev = NULL;
+        rc = ckpt_prepare(s);
+        if (rc == ERR_OK) rc = ckpt_load(dir, s, true);
+        if (rc != ERR_OK) err_prefix("[model] init_from");
+        ckpt_release(s);
+    }
+    free(s);
+    return rc == ERR_OK ? state_publish(&x->state) : rc;
+}
+
+static err_t init_from(session *x) {
+    const config *c = x->cfg;
+    char dir[IO_PATH];
+    err_t rc = find_own(x, dir);
+    int64_t own = *dir != 0, any = own;
+    TRY(comm_agree_ok(x->ranks, rc, x->s));
+    TRY(comm_agree_max(x->ranks, &any, x->s));
+    if (!any) return state_init_from(&x->state, c->model.init_from, &c->model.of, c->model.init_resize, (uint64_t)c->run.seed);
+    rc = own ? ERR_OK : err_set(ERR_DATA, "[model] init_from = %s: is a checkpoint on another node, and not on this one", c->model.init_from);
+    TRY(comm_agree_ok(x->ranks, rc, x->s));
+    return take_masters(x, dir);
+}
+
 err_t session_init(session *x) {
     TRY(adopt_counters(x));
-    if (x->cfg->model.init_from[0]) {
-        const config *c = x->cfg;
-        TRY(state_init_from(&x->state, c->model.init_from, &c->model.of, c->model.init_resize, (uint64_t)c->run.seed));
-    } else TRY(state_init(&x->state, (uint64_t)x->cfg->run.seed));
+    if (x->cfg->model.init_from[0]) TRY(init_from(x));
+    else TRY(state_init(&x->state, (uint64_t)x->cfg->run.seed));
     return tied_values(&x->state, x->s);
 }
 

@@ -75,7 +75,7 @@ static const setting first_keys[] = {
 
 static const setting more_keys[] = {
     TEXT(model, init_from, LAYOUT, "", 0, "pretrained",
-         "start from these weights: a safetensors file, a directory of Hugging Face, a .bin of llm.c; empty = random weights"),
+         "start from these weights: a run or a checkpoint of one, a safetensors file, a directory of Hugging Face, a .bin of llm.c; empty = random weights"),
     BOOL(model, init_resize, LAYOUT, "no", "", "take as many rows of the embeddings of init_from as there are; rows that it lacks start as random ones"),
 
     TEXT(data, train, LOCAL, "datasets/self-train-*.bin", 1, "train_data",
