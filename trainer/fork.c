@@ -344,13 +344,13 @@ static void say_data(const forking *f) {
     fprintf(f->out, "\n");
 }
 
+// A schedule that ended with the other run does not stretch by itself.
 static void say_steps(const forking *f) {
-    int64_t steps = f->is->run.steps, step = f->m.at.step;
-    if (steps > step) return;
-    fprintf(f->out, "steps    all %" PRId64 " of [run] steps are done: raise it in the settings", steps);
-    if (f->is->schedule.decay_steps > 0)
-        fprintf(f->out, ", and [schedule] decay_steps = %" PRId64 " if the rate is to fall further", f->is->schedule.decay_steps);
-    fprintf(f->out, "\n");
+    int64_t steps = f->is->run.steps, step = f->m.at.step, end = f->is->schedule.decay_steps;
+    if (steps <= step) fprintf(f->out, "steps    all %" PRId64 " of [run] steps are done: raise it in the settings\n", steps);
+    else if (end > 0 && end < steps)
+        fprintf(f->out, "rate     at its lowest from step %" PRId64 " on, as [schedule] decay_steps says: raise it if the rate is to fall later\n",
+                end);
 }
 
 static void say_changes(const forking *f) {

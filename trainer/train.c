@@ -31,7 +31,7 @@ typedef struct run {
     run_lock lock;      // of DIR/NAME
     int64_t saved;      // step of the newest checkpoint, -1: none
     bool best_pending;  // the weights of at.best_step are saved, but `best` does not point at them yet
-    bool gave_up;       // too many steps in a row were bad ([run] bad_steps)
+    int64_t gave_up;    // after this step too many in a row were bad ([run] bad_steps); 0: not
     double logged_at;   // when the last step was logged, or the next one begun
     bool confirmed;     // the ranks have compared their matmul plans
 } run;
@@ -248,7 +248,7 @@ static void watch_bad_steps(run *r, const step_result *s) {
     at->bad_steps = bad ? at->bad_steps + 1 : 0;
     at->loss = isfinite(s->loss) ? s->loss : NAN;
     if (s->loss < at->least_loss) at->least_loss = s->loss;
-    r->gave_up = most > 0 && at->bad_steps >= most;
+    r->gave_up = most > 0 && at->bad_steps >= most ? s->step : 0;
     atomic_store(&r->b->bad_limit, limit);
     atomic_store(&r->b->bad_steps, at->bad_steps);
     if (at->bad_steps == limit && !r->gave_up && r->x.ranks->rank == 0) monitor_event(&r->m, "diverged", s->step, advice(r, s->step, text));
@@ -532,8 +532,8 @@ static err_t give_up(run *r) {
     char text[DIVERGED_TEXT + 96], what[DIVERGED_TEXT];
     atomic_store(&r->b->gave_up, 1);
     if (r->x.ranks->rank != 0) return err_set(ERR_INTERRUPTED, "the run has diverged");
-    snprintf(text, sizeof text, "stopped by [run] bad_steps = %" PRId64 ": %s", r->x.cfg->run.bad_steps, advice(r, r->x.step, what));
-    monitor_event(&r->m, "gave_up", r->x.step, text);
+    snprintf(text, sizeof text, "stopped by [run] bad_steps = %" PRId64 ": %s", r->x.cfg->run.bad_steps, advice(r, r->gave_up, what));
+    monitor_event(&r->m, "gave_up", r->gave_up, text);
     return err_set(ERR_INTERRUPTED, "%s", text);
 }
 

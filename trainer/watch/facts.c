@@ -103,6 +103,7 @@ static void add_event(facts *f, const json_t *o) {
     if (is(e.kind, "resume")) f->restart_age = e.age;
     if (is(e.kind, "resume") || is(e.kind, "stop") || is(e.kind, "gave_up") || is(e.kind, "failed") || is(e.kind, "forked")) f->end = e;
     if (is(e.kind, "diverged")) f->diverged = e;
+    if (is(e.kind, "resume")) f->diverged.kind[0] = 0;  // it went back
     if (is(e.kind, "checkpoint_failed")) f->failed_save = e.step;
     f->began = true;
 }
