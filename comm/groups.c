@@ -8,61 +8,13 @@
 
 // --- layouts -------------------------------------------------------------------------------------------------------------------
 
-// How far b is from a, as a factor; a = 0: any b will do.
-static double apart(int a, int b) { return a <= 0 ? 1 : a > b ? (double)a / b : (double)b / a; }
-
-static double distance(const grid *a, const grid *b) {
-    return apart(a->data, b->data) * apart(a->tensor, b->tensor) * apart(a->pipeline, b->pipeline);
-}
-
-typedef struct candidate {
-    grid shape;
-    double far;  // from what is wanted
-    int number;  // in the list of all
-} candidate;
-
-static bool nearer(const candidate *a, const candidate *b) { return a->far < b->far || (a->far == b->far && a->number < b->number); }
-
-// Of all layouts of the world the one that is nearest to `wanted`, among those that come after `beyond` (NULL: among all). Who has not
-// asked for tensor parallelism is not offered any; context stays as it is. False: there is none.
-static bool next_nearest(candidate *out, const grid *wanted, int world, const candidate *beyond) {
-    bool found = false;
-    int number = 0, context = grid_context(wanted);
-    if (world % context) return false;
-    world /= context;
-    for (int p = 1; p <= world; p++)
-        for (int t = 1; world % p == 0 && t <= world / p; t++) {
-            if (world / p % t || (wanted->tensor == 1 && t > 1)) continue;
-            candidate c = {.shape = {.data = world / p / t, .tensor = t, .pipeline = p, .context = wanted->context}, .number = number++};
-            c.far = distance(wanted, &c.shape);
-            if (beyond && !nearer(beyond, &c)) continue;
-            if (!found || nearer(&c, out)) *out = c;
-            found = true;
-        }
-    return found;
-}
-
-// "tensor = 2, pipeline = 4", or with " " for `is` "tensor 2, pipeline 4": what may be asked for beside data.
-static void put_shape(char *dst, size_t room, const grid *g, const char *is, bool tensor) {
-    int n = 0;
-    dst[0] = 0;
-    if (grid_context(g) > 1) n += snprintf(dst + n, room - (size_t)n, "context%s%d, ", is, grid_context(g));
-    if (tensor) n += snprintf(dst + n, room - (size_t)n, "tensor%s%d, ", is, g->tensor);
-    snprintf(dst + n, room - (size_t)n, "pipeline%s%d", is, g->pipeline);
-}
-
 static err_t no_grid(const grid *wanted, int world) {
-    char list[240] = "", data[16] = "the rest", shape[64];
-    candidate at[2], *last = NULL;
-    for (int i = 0, n = 0; i < 3 && next_nearest(&at[i % 2], wanted, world, last); i++) {
-        last = &at[i % 2];
-        put_shape(shape, sizeof shape, &last->shape, " ", wanted->tensor > 1);
-        n += snprintf(list + n, sizeof list - (size_t)n, "%sdata %d, %s", i ? "; " : "", last->shape.data, shape);
-    }
-    put_shape(shape, sizeof shape, wanted, " = ", wanted->tensor > 1);
+    char data[16] = "the rest", context[40] = "", tensor[40] = "";
     if (wanted->data) snprintf(data, sizeof data, "%d", wanted->data);
-    return err_set(ERR_CONFIG, "[parallel] data = %s, %s does not divide %d ranks: their product must be that number. %s%s", data, shape, world,
-                   last ? "Nearest: " : "context alone does not divide it", list);
+    if (grid_context(wanted) > 1) snprintf(context, sizeof context, "context = %d, ", grid_context(wanted));
+    if (wanted->tensor > 1) snprintf(tensor, sizeof tensor, "tensor = %d, ", wanted->tensor);
+    return err_set(ERR_CONFIG, "[parallel] data = %s, %s%spipeline = %d %s %d rank%s: their product must be that number", data, context, tensor,
+                   wanted->pipeline, wanted->data ? "are not" : "does not divide", world, world == 1 ? "" : "s");
 }
 
 err_t grid_of(grid *out, int world, const grid *wanted) {

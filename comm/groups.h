@@ -50,7 +50,7 @@ typedef struct grid_place {
     int stage, data, tensor, context;
 } grid_place;
 
-// From what is wanted; data = 0: what the others leave of the world. ERR_CONFIG: the product is not the world; names the nearest that are.
+// From what is wanted; data = 0: what the others leave of the world. ERR_CONFIG: the product is not the world.
 err_t grid_of(grid *out, int world, const grid *wanted);
 
 static inline int grid_context(const grid *g) { return g->context ? g->context : 1; }

@@ -72,26 +72,36 @@ err_t model_plan_slices(model *m, arena *a, const model_plan *o, int64_t N, int6
     return arena_3d(a, &m->parts, FP32, places, (N + places - 1) / places, C);
 }
 
+void rule_break(model_rule *r, const char *a, const char *b, const char *c, const char *d) {
+    const char *const keys[RULE_KEYS] = {a, b, c, d};
+    memcpy(r->broken, keys, sizeof keys);
+}
+
+void rule_choose(model_rule *r, const char *key, int64_t *at, int64_t value) {
+    int n = 0;
+    if (*at) return;
+    *at = value;
+    while (r->chosen[n]) n++;
+    r->chosen[n] = key;
+}
+
 // Samples that a token slice would cut in the middle are refused.
 static err_t check_tokens(model_rule *r, int64_t context) {
-    int64_t K = r->tokens, micro = r->micro, below = 1;
-    if (K <= 1 || micro % K == 0 || K % micro == 0) return ERR_OK;
-    while (micro % (2 * below) == 0) below *= 2;
-    r->broken[0] = r->broken[1] = "context";
+    if (r->tokens <= 1 || r->micro % r->tokens == 0 || r->tokens % r->micro == 0) return ERR_OK;
+    rule_break(r, "parallel.token_slices", "batch.micro", NULL, NULL);
     return err_set(ERR_CONFIG,
                    "micro-batches of %" PRId64 " x %" PRId64 " positions can't have [parallel] token_slices = %" PRId64
-                   ": each has whole samples, or an equal part of one. Nearest that work: token_slices = %" PRId64 ", or [batch] micro = %" PRId64,
-                   micro, context, K, below, (micro + K - 1) / K * K);
+                   ": each has whole samples, or an equal part of one",
+                   r->micro, context, r->tokens);
 }
 
 err_t model_check_rows(model_rule *r, int64_t context) {
     if (r->slices > r->micro * context) {
-        r->broken[0] = r->broken[1] = "context";
+        rule_break(r, "context", "batch.micro", "parallel.slices", NULL);
         return err_set(ERR_CONFIG,
                        "micro-batches of %" PRId64 " x %" PRId64 " positions can't have [parallel] slices = %" PRId64
-                       ": each slice has some of the positions. Nearest that works: slices = %" PRId64,
-                       r->micro, context, r->slices,
-                       r->micro * context > 1 ? (int64_t)1 << (63 - __builtin_clzll((uint64_t)(r->micro * context))) : 1);
+                       ": each slice has some of the positions",
+                       r->micro, context, r->slices);
     }
     return check_tokens(r, context);
 }

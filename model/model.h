@@ -206,16 +206,17 @@ typedef struct model_plan {
     int token_first, token_count;  // token slices that are here: an aligned part of them. 0: all
 } model_plan;
 
-enum { RULE_DIVIDED = 32 };  // half of the hidden layers that a perceptron may have
-// What model_type.resolve is told, and says of the options: keys by name.
+enum { RULE_DIVIDED = 32, RULE_KEYS = 4 };  // 32: half of the hidden layers that a perceptron may have
+// What model_type.resolve is told, and says of the options: keys by name, those of other sections as "parallel.slices".
 typedef struct model_rule {
     int64_t micro;                      // samples of a micro-batch
     bool gpu;                           // the run is on GPUs
     int64_t slices;                     // [parallel] slices; 0: 1
     bool rows;                          // [parallel] sequence: the residual stream's rows are divided
     int64_t tokens;                     // [parallel] token_slices; 0: 1
-    const char *chosen;                 // a key that was left open and is now filled in; NULL: none
-    const char *broken[2];              // the keys of the rule that does not hold
+    int blocks;                         // which the stages of a pipeline divide among them
+    const char *chosen[RULE_KEYS];      // keys that were left open and are now filled in; NULL: no more
+    const char *broken[RULE_KEYS];      // the keys of the rule that does not hold
     const char *divided[RULE_DIVIDED];  // keys whose values the slices must divide; NULL: none
     int64_t value[RULE_DIVIDED];        // ... and these values
 } model_rule;
@@ -359,6 +360,12 @@ void model_divide(model *m, int param, int axis, int matrices, const int64_t *ro
 
 // For resolve: each slice has rows of the residual stream, of which a sample has so many; each token slice has whole samples, or a part of one. ERR_CONFIG.
 err_t model_check_rows(model_rule *r, int64_t context);
+
+// For resolve: says that the rule between up to four keys is broken; NULL: no such key.
+void rule_break(model_rule *r, const char *a, const char *b, const char *c, const char *d);
+
+// For resolve: fills in a key that was left open.
+void rule_choose(model_rule *r, const char *key, int64_t *at, int64_t value);
 
 static inline int param_slices(const param *p) { return p->slices > 1 ? p->slices : 1; }
 

@@ -252,21 +252,21 @@ denied() {
 }
 
 refused() {
-    denied 3 "tensor = 3 ranks can't have equal shares of slices = 4. Nearest that work: tensor = 2, or slices = 4 with tensor = 4." parallel.tensor=3
-    denied 8 "tensor = 8 ranks can't have equal shares of slices = 4. Nearest that work: tensor = 4, or slices = 8 with tensor = 8." parallel.tensor=8
-    denied 2 "tensor = 2 ranks can't have equal shares of slices = 1. Nearest that work: tensor = 1, or slices = 2 with tensor = 2." parallel.tensor=2 parallel.slices=1
-    denied 8 "slices = 8 don't divide heads: 4. Nearest that work: slices = 4, or 8 there." parallel.tensor=8 parallel.slices=8
+    denied 3 "tensor = 3 ranks can't have equal shares of slices = 4. Nearest that work: [parallel] tensor = 1, or [parallel] tensor = 4 and [device] ranks = 4." parallel.tensor=3
+    denied 8 "tensor = 8 ranks can't have equal shares of slices = 4. Nearest that work: [parallel] tensor = 4, or [parallel] slices = 2 and [parallel] tensor = 2" parallel.tensor=8
+    denied 2 "tensor = 2 ranks can't have equal shares of slices = 1. Nearest that work: [parallel] tensor = 1, or [parallel] slices = 2." parallel.tensor=2 parallel.slices=1
+    denied 8 "slices = 8 don't divide heads: 4. Nearest that work: [model] heads = 8, or [parallel] slices = 4 and [parallel] tensor = 4" parallel.tensor=8 parallel.slices=8
     denied 6 "6 ranks ([device] ranks)" parallel.tensor=4
     denied 4 "4 ranks ([device] ranks)" parallel.tensor=4 parallel.pipeline=2
     denied 8 "8 ranks ([device] ranks)" parallel.tensor=2 parallel.pipeline=2 parallel.data=3
     denied 18 "are 9 models, more than the lanes = 8" parallel.tensor=2
     token="parallel.token_slices=4 parallel.zero=2"
-    denied 2 "token_slices = 8 is not a power of two up to slices = 4. Nearest that work: token_slices = 4" parallel.token_slices=8
+    denied 2 "token_slices = 8 is not a power of two up to slices = 4. Nearest that work: [parallel] token_slices = 4" parallel.token_slices=8
     denied 3 "token_slices = 3 is not a power of two" parallel.token_slices=3
-    denied 2 "micro-batches of 3 x 16 positions can't have [parallel] token_slices = 4: each has whole samples, or an equal part of one. Nearest that work: token_slices = 1, or [batch] micro = 4" parallel.token_slices=4 batch.micro=3 batch.global=24
-    denied 8 "context = 8 ranks can't have equal shares of token_slices = 4 and of slices = 4 with tensor = 1. Nearest that work: context = 4" $token parallel.context=8
-    denied 8 "context = 4 ranks can't have equal shares of token_slices = 4 and of slices = 4 with tensor = 2. Nearest that work: context = 2" $token parallel.context=4 parallel.tensor=2
-    denied 2 "Nearest that work: zero = 2, or context = 1; found zero = 1" parallel.token_slices=4 parallel.context=2 parallel.zero=1
+    denied 2 "micro-batches of 3 x 16 positions can't have [parallel] token_slices = 4: each has whole samples, or an equal part of one. Nearest that work: [batch] micro = 1, or [parallel] token_slices = 1" parallel.token_slices=4 batch.micro=3 batch.global=24
+    denied 8 "context = 8 ranks can't have equal shares of token_slices = 4 and of slices = 4 with tensor = 1. Nearest that works: [parallel] context = 4." $token parallel.context=8
+    denied 8 "context = 4 ranks can't have equal shares of token_slices = 4 and of slices = 4 with tensor = 2. Nearest that work: [parallel] context = 2" $token parallel.context=4 parallel.tensor=2
+    denied 2 "and here zero = 1. Nearest that work: [parallel] zero = 2, or [parallel] context = 1." parallel.token_slices=4 parallel.context=2 parallel.zero=1
     denied 2 "sequence = yes divides the rows that token_slices = 4 divides, too" $token parallel.tensor=2 parallel.sequence=yes
     denied 3 "context = 2, pipeline = 1 does not divide 3 ranks" $token parallel.context=2
     denied 18 "are 9 models, more than the lanes = 8" $token parallel.context=2

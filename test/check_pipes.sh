@@ -82,7 +82,7 @@ refused() {
     says "stages = 3 2: expected 2 numbers of blocks, 1 or more each, that add up to the model's 8 blocks"
     settings deeper device.ranks=5 $(pipes zb-v 5) "$@"
     expect 78 train deeper
-    says "10 stages, and the model has only 8 blocks: expected [parallel] pipeline * chunks of at most 8"
+    says "deeper.ini" "pipeline = 5 ranks with 2 stages each are 10 stages, and the model has only 8 blocks"
     [ "$(wc -l <"$out")" -eq 1 ] || fail "expected one line for all ranks: $(cat "$out")"
     [ ! -e runs/cut ] && [ ! -e runs/deeper ] || fail "something was written"
     # Of 8 lanes the last of three pipelines has 2, and the others 3, which 2 stages can't share evenly. All ranks say so, not only those of the others.
@@ -90,7 +90,7 @@ refused() {
     together odd "$@" $(pipes interleaved 2) batch.global=8 cluster.timeout=20
     boot odd
     ended 78
-    for k in 0 1 2; do on $k "interleaved: 3 micro-batches are not a multiple of 2 ranks"; done
+    for k in 0 1 2; do on $k "schedule = interleaved takes micro-batches in groups of pipeline = 2, and 3 of a step pass through a pipeline"; done
     [ $took -le 5000 ] || fail "it took $took ms until all had ended"
     untouched
 }

@@ -257,6 +257,40 @@ broken_settings() {
     [ ! -e runs ] || fail "a run directory was made"
 }
 
+# What can't be a run is refused by all verbs alike, before a rank is started: with the same words, at a line, and with what would work.
+refused_alike() {
+    while read -r key says; do
+        for verb in config check plan train; do
+            set -- $(echo "$key" | tr , ' ')
+            args=
+            for set in "$@"; do args="$args -o $(echo "$set" | tr + ,)"; done
+            expect 78 "$bin" $verb base.ini $args
+            one_line
+            says "lockstep: command line: [" "$says" " Nearest that work"
+            cp "$out" said.$verb
+            same said.config said.$verb "what config and $verb say"
+        done
+    done <<'END'
+parallel.pipeline=2,device.ranks=2,parallel.stages=2 stages = 2: expected 2 numbers of blocks
+parallel.pipeline=5,device.ranks=5,parallel.zero=0 pipeline = 5 ranks with 1 stage each are 5 stages, and the model has only 4 blocks
+parallel.pipeline=2,device.ranks=2,parallel.chunks=2 with schedule = 1f1b each rank has 1 stage, found chunks = 2
+parallel.pipeline=2,device.ranks=2,parallel.schedule=interleaved,batch.micro=8 takes micro-batches in groups of pipeline = 2, and 1 of a step pass
+parallel.pipeline=2,device.ranks=2,parallel.schedule=zb-v,batch.micro=8 schedule = zb-v needs at least as many micro-batches as pipeline = 2
+parallel.pipeline=2,device.ranks=3 pipeline = 2 does not divide 3 ranks
+parallel.chunks=5 with pipeline = 1 there is none
+parallel.stages=4 stages = 4 cuts the blocks of a pipeline, and with pipeline = 1 there is none
+device.ranks=3,cluster.nodes=127.0.0.1:2+127.0.0.2:2 no entry of [cluster] nodes gives a node 3
+parallel.data=5,device.ranks=2 [parallel] data = 5, but the run has 2 ranks
+batch.global=13,batch.micro=2,batch.lanes=4 global = 13 is not a multiple of micro = 2
+END
+    # Where the ranks are the machine's, which is one on a CPU, the verbs that count them say the same.
+    for verb in check plan train; do
+        expect 78 "$bin" $verb base.ini -o parallel.pipeline=2 -o device.backend=cpu
+        says "command line: [parallel] pipeline: 1 rank ([device] ranks)" "does not divide 1 rank:" "[device] ranks = 2"
+    done
+    [ ! -e runs ] || fail "a run directory was made"
+}
+
 no_such_device() {
     printf '[device]\nbackend = cuda\n' >cuda.ini
     expect 0 "$bin" pack base.ini
@@ -611,6 +645,7 @@ try version
 try usage_errors
 try tokenize
 try broken_settings
+try refused_alike
 try no_such_device
 try config
 try pack_text

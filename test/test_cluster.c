@@ -296,7 +296,8 @@ static void test_rules(void **state) {
     x->c.batch.lanes = 4;
     assert_int_equal(resolve(x, "a:2, b:2"), ERR_OK);
     assert_int_equal(resolve(x, "a:2, b:3"), ERR_CONFIG);
-    assert_says(ERR_CONFIG, "5 ranks ([cluster] nodes) are more than the lanes = 4", "idle", "4 ranks, or lanes = 8");
+    assert_says(ERR_CONFIG, "5 ranks ([cluster] nodes) are more than the lanes = 4", "idle",
+                "Nearest that work: [batch] global = 64, or [batch] micro = 2.");
     x->c.parallel.data = 4;
     assert_int_equal(resolve(x, "a:2, b:2"), ERR_OK);
     x->c.parallel.data = 2;

@@ -289,7 +289,7 @@ static void test_layers(void **state) {
     assert_says(over, ":2: [run] seed: expected", NULL, NULL);
     write_text(over, "[schedule]\nwarmup = 201\n");  // a rule between two files: the later one is to blame
     assert_int_equal(config_load(&x->c, files, 2), ERR_CONFIG);
-    assert_says(over, ":2: [schedule] warmup: the warm-up of 201 steps", "steps = 201.", NULL);
+    assert_says(over, ":2: [schedule] warmup: the warm-up of 201 steps", "[run] steps = 201,", NULL);
     assert_int_equal(config_load(&x->c, swapped, 2), ERR_CONFIG);
     assert_says(x->path, ":3: [run] steps: the warm-up of 201 steps", NULL, NULL);
     unlink(over);
@@ -312,7 +312,7 @@ static void test_overrides(void **state) {
 
     const char *late[] = {"schedule.warmup=201"}, *twice[] = {"schedule.warmup=301", "run.steps=300"};
     assert_int_equal(config_load_with(&x->c, files, 1, late, 1), ERR_CONFIG);
-    assert_says("command line", ": [schedule] warmup: the warm-up of 201 steps", "steps = 201.", NULL);
+    assert_says("command line", ": [schedule] warmup: the warm-up of 201 steps", "[run] steps = 201,", NULL);
     assert_int_equal(config_load_with(&x->c, files, 1, twice, 2), ERR_CONFIG);
     assert_says("command line", ": [run] steps: the warm-up of 301 steps", NULL, NULL);
 

@@ -140,13 +140,13 @@ in_and_out() {
 refused() {
     settings three parallel.slices=3
     expect 78 "$bin" base.ini three.ini
-    says "three.ini:4: [parallel] slices: slices = 3 is not a power of two. Nearest that work: 2 or 4."
+    says "three.ini:4: [parallel] slices: slices = 3 is not a power of two. Nearest that work: [parallel] slices = 4, or [parallel] slices = 2."
     settings eight parallel.slices=8
     expect 78 "$bin" base.ini eight.ini
-    says "eight.ini:4: [parallel] slices: slices = 8 don't divide heads: 4. Nearest that work: slices = 4, or 8 there."
+    says "eight.ini:4: [parallel] slices: slices = 8 don't divide heads: 4. Nearest that work: [parallel] slices = 4, or [model] heads = 8"
     settings wide parallel.slices=4 model.heads=10
     expect 78 "$bin" base.ini wide.ini
-    says "[model] heads: slices = 4 don't divide heads: 10. Nearest that work: slices = 2, or 8 or 12 there."
+    says "[model] heads: slices = 4 don't divide heads: 10. Nearest that work: [parallel] slices = 2, or [model] heads = 8"
 }
 
 try gpt_layouts

@@ -467,8 +467,7 @@ static err_t plan_all(const config *c, const cluster *who, plan_rank *p, comm_pl
 
 err_t verb_plan(const config *c, bool draw, FILE *out) {
     cluster who;
-    TRY(c->cluster.nodes[0] ? cluster_parse(&who, c->cluster.nodes) : cluster_resolve(&who, c));  // for all nodes, not only this one
-    TRY(config_fits(c, who.world));
+    TRY(cluster_planned(&who, c));  // for all nodes, not only this one
     plan_rank *p = calloc((size_t)who.world, sizeof *p);
     comm_place *place = calloc((size_t)who.world, sizeof *place);
     err_t rc = p && place ? plan_all(c, &who, p, place, draw, out) : err_set(ERR_INTERNAL, "no memory for a plan of %d ranks", who.world);

@@ -6,6 +6,7 @@
 #include "base/version.h"
 #include "comm/transport.h"
 #include "model/predict.h"
+#include "trainer/config/pipes.h"
 #include "trainer/node/cluster.h"
 #include "trainer/tuned.h"
 
@@ -191,19 +192,11 @@ static err_t open_model(session *x) { return model_types[x->cfg->model.type]->op
 // What is asked beside the validation loss; not of made-up samples.
 static err_t open_exam(session *x) { return x->kind < SESSION_BENCH ? exam_open(&x->exam, x->cfg, x->net) : ERR_OK; }
 
-// Micro-batches of a step that pass through pipeline `d` of those that share the lanes.
-static int64_t micros_of(const session *x, int d) {
-    const config *c = x->cfg;
-    int data = x->shape.data;
-    bool turns = grid_group_size(&x->shape, GROUP_DATA) > 1 && zero_shards_of((int)c->parallel.zero).gradients;
-    int64_t lanes = turns ? lane_turns(c->batch.lanes, data, true) : lane_deal_of(c->batch.lanes, data, d, false).count;
-    return lanes * (c->batch.global / c->batch.lanes / c->batch.micro);
-}
-
 // All ranks ask it of all pipelines: what one of them can't run is refused everywhere, with the same words.
 static err_t check_pipelines(const session *x, const stage_options *o) {
     for (int d = 0; o->ranks > 1 && d < x->shape.data; d++)
-        TRY(pipeline_check(&(pipeline_layout){.kind = o->kind, .ranks = o->ranks, .micros = (int)micros_of(x, d), .chunks = o->chunks}));
+        TRY(pipeline_check(
+            &(pipeline_layout){.kind = o->kind, .ranks = o->ranks, .micros = (int)pipe_micros(x->cfg, &x->shape, d), .chunks = o->chunks}));
     return ERR_OK;
 }
 
@@ -216,7 +209,7 @@ static err_t open_stages(session *x, int rank, int world) {
                        .ranks = x->shape.pipeline,
                        .rank = at.stage,
                        .chunks = x->shape.pipeline > 1 ? config_chunks(c) : 1,
-                       .micros = micros_of(x, at.data),
+                       .micros = pipe_micros(c, &x->shape, at.data),
                        .cuts = c->parallel.stages};
     TRY(check_pipelines(x, &o));
     return stages_open(&x->stages, x->net, &o);

@@ -5,6 +5,7 @@
 #include "data/text/pack.h"
 #include "trainer/evaluate.h"
 #include "trainer/log/report.h"
+#include "trainer/node/cluster.h"
 #include "trainer/train.h"
 
 #include <inttypes.h>
@@ -61,6 +62,8 @@ static err_t check_session(session *x, FILE *out) {
 
 err_t verb_check(const config *c, FILE *out) {
     session x;
+    cluster who;
+    TRY(cluster_planned(&who, c));  // opened is what one rank alone would be
     err_t rc = session_open(&x, c, SESSION_TRAIN, NULL);
     if (rc == ERR_OK) rc = check_session(&x, out);
     session_close(&x);

@@ -2,7 +2,6 @@
 // norm, and a head that shares the token embedding.
 #include "model/gpt/gpt.h"
 
-#include "base/nearest.h"
 #include "model/dropout.h"
 #include "model/head.h"
 #include "model/past.h"
@@ -295,25 +294,19 @@ static const setting keys[] = {
 static err_t gpt_resolve(void *options, model_rule *r) {
     gpt_options *o = options;
     if (o->embed % o->heads) {
-        char divisors[64], multiples[64];
-        nearest_divisors(o->embed, o->heads, divisors);
-        nearest_multiples(o->heads, o->embed, multiples);
-        r->broken[0] = "heads", r->broken[1] = "embed";
-        return err_set(ERR_CONFIG, "embed = %" PRId64 " is not a multiple of heads = %" PRId64 ". Nearest that work: heads = %s, or embed = %s.",
-                       o->embed, o->heads, divisors, multiples);
+        rule_break(r, "heads", "embed", NULL, NULL);
+        return err_set(ERR_CONFIG, "embed = %" PRId64 " is not a multiple of heads = %" PRId64, o->embed, o->heads);
     }
     TRY(model_check_rows(r, o->context));
     if ((r->rows || r->tokens > 1) && o->dropout > 0 && o->embed % 4) {
-        r->broken[0] = "embed", r->broken[1] = "dropout";
+        rule_break(r, "embed", "dropout", r->rows ? "parallel.sequence" : "parallel.token_slices", NULL);
         return err_set(ERR_CONFIG, "embed = %" PRId64 " is not a multiple of 4, as dropout wants where [parallel] %s", o->embed,
                        r->rows ? "sequence = yes" : "token_slices are more than 1");
     }
     o->slices = r->slices, o->tokens = r->tokens;
     r->divided[0] = "heads", r->value[0] = o->heads;
-    if (!o->head_chunks) {
-        o->head_chunks = head_chunks(r->micro * o->context, o->vocab, r->gpu);
-        r->chosen = "head_chunks";
-    }
+    r->blocks = (int)o->layers + 2;
+    rule_choose(r, "head_chunks", &o->head_chunks, head_chunks(r->micro * o->context, o->vocab, r->gpu));
     return ERR_OK;
 }
 

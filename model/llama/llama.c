@@ -2,7 +2,6 @@
 // (layers.c), a final RMS norm, and a head that may share the embedding.
 #include "model/llama/llama.h"
 
-#include "base/nearest.h"
 #include "model/head.h"
 #include "model/llama/layers.h"
 #include "model/types.h"
@@ -261,25 +260,19 @@ static const setting keys[] = {
 // clang-format on
 
 static err_t check_heads(llama_options *o, model_rule *r) {
-    char divisors[64], multiples[64];
-    if (!o->kv_heads) o->kv_heads = o->heads;
+    rule_choose(r, "kv_heads", &o->kv_heads, o->heads);
     if (o->heads % o->kv_heads) {
-        nearest_divisors(o->heads, o->kv_heads, divisors);
-        nearest_multiples(o->kv_heads, o->heads, multiples);
-        r->broken[0] = "kv_heads", r->broken[1] = "heads";
-        return err_set(ERR_CONFIG,
-                       "heads = %" PRId64 " is not a multiple of kv_heads = %" PRId64 ". Nearest that work: kv_heads = %s, or heads = %s.", o->heads,
-                       o->kv_heads, divisors, multiples);
+        rule_break(r, "kv_heads", "heads", NULL, NULL);
+        return err_set(ERR_CONFIG, "heads = %" PRId64 " is not a multiple of kv_heads = %" PRId64, o->heads, o->kv_heads);
     }
-    if (!o->head_dim && o->embed % o->heads) {
-        nearest_multiples(o->heads, o->embed, multiples);
-        r->broken[0] = "heads", r->broken[1] = "embed";
-        return err_set(ERR_CONFIG, "embed = %" PRId64 " is not a multiple of heads = %" PRId64 ": set head_dim, or embed = %s", o->embed, o->heads,
-                       multiples);
+    bool open = !o->head_dim;
+    if (open && o->embed % o->heads) {
+        rule_break(r, "heads", "embed", "head_dim", NULL);
+        return err_set(ERR_CONFIG, "embed = %" PRId64 " is not a multiple of heads = %" PRId64 ", and head_dim is left open", o->embed, o->heads);
     }
-    if (!o->head_dim) o->head_dim = o->embed / o->heads;
+    rule_choose(r, "head_dim", &o->head_dim, o->embed / o->heads);
     if (o->head_dim % 2 == 0) return ERR_OK;
-    r->broken[0] = r->broken[1] = "head_dim";
+    rule_break(r, "head_dim", open ? "embed" : NULL, open ? "heads" : NULL, NULL);
     return err_set(ERR_CONFIG, "heads of %" PRId64 " elements can't be turned in pairs: expected an even number", o->head_dim);
 }
 
@@ -287,19 +280,17 @@ static err_t llama_resolve(void *options, model_rule *r) {
     llama_options *o = options;
     TRY(check_heads(o, r));
     if (o->rope_scaling == ROPE_LLAMA3 && !(o->rope_high > o->rope_low)) {
-        r->broken[0] = "rope_high", r->broken[1] = "rope_low";
+        rule_break(r, "rope_high", "rope_low", NULL, NULL);
         return err_set(ERR_CONFIG, "rope_high = %g must be above rope_low = %g", o->rope_high, o->rope_low);
     }
-    if (!o->hidden) o->hidden = (o->embed * 8 / 3 + 63) / 64 * 64;
+    rule_choose(r, "hidden", &o->hidden, (o->embed * 8 / 3 + 63) / 64 * 64);
     TRY(model_check_rows(r, o->context));
     o->slices = r->slices, o->tokens = r->tokens;
     r->divided[0] = "heads", r->value[0] = o->heads;
     r->divided[1] = "kv_heads", r->value[1] = o->kv_heads;
     r->divided[2] = "hidden", r->value[2] = o->hidden;
-    if (!o->head_chunks) {
-        o->head_chunks = head_chunks(r->micro * o->context, o->vocab, r->gpu);
-        r->chosen = "head_chunks";
-    }
+    r->blocks = (int)o->layers + 2;
+    rule_choose(r, "head_chunks", &o->head_chunks, head_chunks(r->micro * o->context, o->vocab, r->gpu));
     return ERR_OK;
 }
 

@@ -235,9 +235,9 @@ static err_t mlp_resolve(void *options, model_rule *r) {
     mlp_options *o = options;
     o->layers = 0, o->slices = r->slices;
     if (r->rows || r->tokens > 1) {
-        const char *instead = r->rows ? "sequence = no" : "token_slices = 1";
-        *r = (model_rule){.broken = {"type", "type"}};
-        return err_set(ERR_CONFIG, "a perceptron has no residual stream to divide. Nearest that works: [parallel] %s", instead);
+        rule_break(r, "type", r->rows ? "parallel.sequence" : "parallel.token_slices", NULL, NULL);
+        return err_set(ERR_CONFIG, "a perceptron has no residual stream to divide, as [parallel] %s would",
+                       r->rows ? "sequence = yes" : "token_slices of more than 1");
     }
     for (const char *at = o->hidden + strspn(o->hidden, " "); *at; at += strspn(at, " ")) {
         char *end;
@@ -245,7 +245,7 @@ static err_t mlp_resolve(void *options, model_rule *r) {
         long long n = strtoll(at, &end, 10);
         bool number = end > at && (*end == ' ' || *end == 0) && *at >= '0' && *at <= '9' && !errno;
         if (!number || n < 1 || n > WIDTH_MAX || o->layers == MLP_HIDDEN_MAX) {
-            *r = (model_rule){.broken = {"hidden", "hidden"}};
+            rule_break(r, "hidden", NULL, NULL, NULL);
             return err_set(ERR_CONFIG, "expected at most %d widths from 1 to %d, such as 256 128, found `%s` at `%s`", MLP_HIDDEN_MAX, WIDTH_MAX,
                            o->hidden, at);
         }
@@ -253,6 +253,7 @@ static err_t mlp_resolve(void *options, model_rule *r) {
         o->width[o->layers++] = n;
         at = end;
     }
+    r->blocks = o->layers + 1;
     return ERR_OK;
 }
 

@@ -296,17 +296,25 @@ void *config_at(config *c, int row) {
     return (type < 0 ? (char *)c : (char *)&c->model.of) + config_key(row)->offset;
 }
 
-int config_find(const config *c, const char *section, const char *key) {
-    for (int i = config_next(c, -1); i >= 0; i = config_next(c, i))
-        if (strcmp(config_key(i)->section, section) == 0 && strcmp(config_key(i)->key, key) == 0) return i;
+static int find_in(const setting *k, int n, const char *section, const char *key) {
+    for (int i = 0; i < n; i++)
+        if (strcmp(k[i].key, key) == 0 && strcmp(k[i].section, section) == 0) return i;
     return -1;
 }
 
+int config_find(const config *c, const char *section, const char *key) {
+    int type = c ? c->model.type : 0, before = FIRST, at = find_in(first_keys, FIRST, section, key);
+    if (at >= 0) return at;
+    for (int k = 0; k < type; k++) before += model_types[k]->keys;
+    if ((at = find_in(model_types[type]->key, model_types[type]->keys, section, key)) >= 0) return before + at;
+    return (at = find_in(more_keys, MORE, section, key)) >= 0 ? FIRST + model_rows() + at : -1;
+}
+
 int config_row(size_t offset) {
-    for (int i = 0; i < config_keys(); i++) {
-        int key;
-        if (model_of(i, &key) < 0 && config_key(i)->offset == offset) return i;
-    }
+    for (int i = 0; i < FIRST; i++)
+        if (first_keys[i].offset == offset) return i;
+    for (int i = 0; i < MORE; i++)
+        if (more_keys[i].offset == offset) return FIRST + model_rows() + i;
     return 0;  // not reached: the callers name fields of the table
 }
 

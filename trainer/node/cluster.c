@@ -182,6 +182,12 @@ err_t cluster_resolve(cluster *out, const config *c) {
     return config_fits(c, out->world);
 }
 
+err_t cluster_planned(cluster *out, const config *c) {
+    if (!*c->cluster.nodes) return cluster_resolve(out, c);
+    if (cluster_parse(out, c->cluster.nodes) != ERR_OK) return err_prefix("[cluster] nodes");
+    return config_fits(c, out->world);
+}
+
 // --- the secret --------------------------------------------------------------------------------------------------------------------
 
 enum { SECRET_LEAST = 32, SECRET_MOST = 4096 };

@@ -2,14 +2,12 @@
 // are dealt to spans of units; then messages, which follow from both.
 #include "trainer/step/pipeline.h"
 
-#include "base/nearest.h"
+#include "trainer/config/pipes.h"
 
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { UNITS_MOST = 1 << 26 };  // of all ranks
 
 static int least(int a, int b) { return a < b ? a : b; }
 static int most(int a, int b) { return a > b ? a : b; }
@@ -41,46 +39,27 @@ int pipeline_fifo(const pipeline_layout *l, int from, int to, message_kind kind)
 
 bool pipeline_halves(pipeline_kind kind) { return kind == PIPELINE_ZB_H1 || kind == PIPELINE_ZB_V; }
 
-static err_t check_chunks(const pipeline_layout *l) {
-    const char *name = pipeline_name(l->kind);
-    int v = l->chunks;
-    if (l->kind == PIPELINE_INTERLEAVED) {
-        if (v < 1) return err_set(ERR_CONFIG, "pipeline schedule interleaved: %d stages a rank, expected 1 or more. The nearest that works: 1.", v);
-    } else if (l->kind == PIPELINE_ZB_V) {
-        if (v != 2) return err_set(ERR_CONFIG, "pipeline schedule zb-v: %d stages a rank. The nearest that works: 2, down and up again.", v);
-    } else if (v != 1) {
-        return err_set(ERR_CONFIG, "pipeline schedule %s: %d stages a rank. Nearest that work: 1, or %d with schedule interleaved.", name, v,
-                       most(v, 1));
-    }
-    return ERR_OK;
-}
+_Static_assert(PIPELINE_GPIPE == (int)SCHEDULED_GPIPE && PIPELINE_1F1B == (int)SCHEDULED_1F1B && PIPELINE_INTERLEAVED == (int)SCHEDULED_INTERLEAVED &&
+                   PIPELINE_ZB_H1 == (int)SCHEDULED_ZB_H1 && PIPELINE_ZB_V == (int)SCHEDULED_ZB_V,
+               "[parallel] schedule");
 
+// What the settings of a run were checked for already (trainer/config/layout.c).
 err_t pipeline_check(const pipeline_layout *l) {
     if ((int)l->kind < 0 || l->kind >= PIPELINE_KINDS) return err_set(ERR_INTERNAL, "no pipeline schedule has the number %d", (int)l->kind);
-    const char *name = pipeline_name(l->kind);
-    if (l->ranks < 1 || l->micros < 1)
-        return err_set(ERR_CONFIG, "pipeline schedule %s: %d micro-batches on %d ranks, expected 1 or more of both. Nearest that work: %d on %d.",
-                       name, l->micros, l->ranks, most(l->micros, 1), most(l->ranks, 1));
     if (l->ahead < 0) return err_set(ERR_INTERNAL, "receives %d units ahead: expected 0 or more", l->ahead);
-    TRY(check_chunks(l));
-    if (l->kind == PIPELINE_INTERLEAVED && l->micros % l->ranks) {
-        char divisors[64], multiples[64];
-        nearest_divisors(l->micros, l->ranks, divisors);
-        nearest_multiples(l->ranks, l->micros, multiples);
-        return err_set(ERR_CONFIG,
-                       "pipeline schedule interleaved: %d micro-batches are not a multiple of %d ranks. Nearest that work: %s micro-batches, "
-                       "or %s ranks.",
-                       l->micros, l->ranks, multiples, divisors);
+    const char *name = pipeline_name(l->kind), *why = "";
+    switch (pipe_judge((pipeline_word)l->kind, l->ranks, l->chunks, l->micros)) {
+    case PIPE_FITS: return ERR_OK;
+    case PIPE_EMPTY: why = "1 or more of each"; break;
+    case PIPE_CHUNKS:
+        why = l->kind == PIPELINE_ZB_V ? "2 stages a rank" : l->kind == PIPELINE_INTERLEAVED ? "1 stage a rank or more" : "1 stage a rank";
+        break;
+    case PIPE_GROUPS: why = "micro-batches that are a multiple of the ranks"; break;
+    case PIPE_TOO_FEW: why = "as many micro-batches as ranks, or more"; break;
+    case PIPE_TOO_MANY: why = "fewer units of work"; break;
     }
-    if (l->kind == PIPELINE_ZB_V && l->micros < l->ranks)
-        return err_set(ERR_CONFIG,
-                       "pipeline schedule zb-v: %d micro-batches are fewer than %d ranks. Nearest that work: %d micro-batches, or %d ranks.",
-                       l->micros, l->ranks, l->ranks, l->micros);
-    int64_t places = UNITS_MOST / 3 / l->ranks / l->chunks;
-    if (l->micros > places)
-        return err_set(ERR_CONFIG, "pipeline schedule %s: %d micro-batches of %d stages a rank on %d ranks, expected at most %d. %s", name, l->micros,
-                       l->chunks, l->ranks, (int)places, places ? "Nearest that work: fewer micro-batches." : "Nearest that work: fewer stages.");
-    return ERR_OK;
+    return err_set(ERR_CONFIG, "pipeline schedule %s: %d micro-batches, %d stages a rank and %d ranks: expected %s", name, l->micros, l->chunks,
+                   l->ranks, why);
 }
 
 // --- the order of units ------------------------------------------------------------------------------------------------

@@ -86,7 +86,7 @@ typedef struct unit_table {
 err_t pipeline_units(const pipeline_layout *l, int rank, unit_table *out);
 void unit_table_free(unit_table *t);
 
-// Is there such a schedule? ERR_CONFIG: the nearest that work.
+// Is there such a schedule? ERR_CONFIG: what was expected.
 err_t pipeline_check(const pipeline_layout *l);
 
 // Stages are 0 .. pipeline_stages - 1. Chunk c of rank r is stage c * p + r; with zb-v the second one is stage 2p - 1 - r.

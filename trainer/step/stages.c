@@ -1,6 +1,8 @@
 // trainer/step/stages.c: see trainer/step/stages.h.
 #include "trainer/step/stages.h"
 
+#include "trainer/config/pipes.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,30 +36,13 @@ void stages_balance(const model *net, int count, int *cut) {
     fits(net, count, best, cut);
 }
 
-static err_t read_cuts(const model *net, const char *text, int count, int *cut) {
-    const char *at = text;
-    int stages = 0;
-    cut[0] = 0;
-    for (at += strspn(at, " ,"); *at; at += strspn(at, " ,")) {
-        char *end;
-        long n = strtol(at, &end, 10);
-        if (end == at || n < 1 || n > net->blocks || (*end && !strchr(" ,", *end)) || stages == count) break;
-        cut[stages + 1] = cut[stages] + (int)n;
-        stages++;
-        at = end;
-    }
-    if (!*at && stages == count && cut[count] == net->blocks) return ERR_OK;
-    return err_set(ERR_CONFIG, "[parallel] stages = %s: expected %d numbers of blocks, 1 or more each, that add up to the model's %d blocks", text,
-                   count, net->blocks);
-}
-
+// What the settings of a run were checked for already (trainer/config/layout.c).
 static err_t cut_blocks(stages *x, const model *net, const char *cuts) {
-    if (x->count > net->blocks)
-        return err_set(ERR_CONFIG, "%d stages, and the model has only %d blocks: expected [parallel] pipeline * chunks of at most %d", x->count,
-                       net->blocks, net->blocks);
-    if (cuts && *cuts) return read_cuts(net, cuts, x->count, x->cut);
-    stages_balance(net, x->count, x->cut);
-    return ERR_OK;
+    if (x->count > net->blocks) return err_set(ERR_CONFIG, "%d stages, and the model has only %d blocks", x->count, net->blocks);
+    if (!cuts || !*cuts) return stages_balance(net, x->count, x->cut), ERR_OK;
+    if (pipe_cuts(cuts, x->count, net->blocks, x->cut)) return ERR_OK;
+    return err_set(ERR_CONFIG, "[parallel] stages = %s: expected %d numbers of blocks, 1 or more each, that add up to the model's %d blocks", cuts,
+                   x->count, net->blocks);
 }
 
 static void find_chunks(stages *x, const model *net) {

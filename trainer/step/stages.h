@@ -24,7 +24,7 @@ typedef struct stages {
     int *place;        // [micros] where a micro-batch's inputs are
 } stages;
 
-// ERR_CONFIG: more stages than blocks, cuts that don't add up, or no such schedule; says what works.
+// ERR_CONFIG: more stages than blocks, cuts that don't add up, or no such schedule.
 err_t stages_open(stages *x, const model *net, const stage_options *o);
 void stages_close(stages *x);
 
