@@ -234,9 +234,16 @@ typedef struct weight_part {
 struct json_t;
 struct foreign_reader;
 
+// Another name of an architecture: a family that is this one with some keys other than their defaults.
+typedef struct model_alias {
+    const char *name;
+    const char *implies;  // "key=value key=value", where nobody sets the key
+} model_alias;
+
 typedef struct model_type {
     const char *name;
-    const setting *key;  // its keys of [model]; offsets are within its options
+    const model_alias *alias;  // ends with a name of NULL; NULL: there are none
+    const setting *key;        // its keys of [model]; offsets are within its options
     int keys;
     // Fills in what was left open and checks the rules between keys. ERR_CONFIG: r->broken says which keys.
     err_t (*resolve)(void *options, model_rule *r);

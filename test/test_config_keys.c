@@ -327,6 +327,98 @@ static void test_overrides(void **state) {
     }
 }
 
+// A family is an architecture and what it implies where nobody sets it: the same bits keys as if all of it were spelled out.
+static void test_family(void **state) {
+    fixture *x = *state;
+    static const struct {
+        const char *family, *spelled;
+    } rows[] = {
+        {"gpt2", "type = gpt"},
+        {"llama2", "type = llama"},
+        {"llama3", "type = llama\nrope_theta = 500000"},
+        {"llama3.1", "type = llama\nrope_theta = 500000\nrope_scaling = llama3"},
+        {"mistral", "type = llama\nwindow = 4096"},
+        {"qwen2", "type = llama\nbias = qkv\nrope_theta = 1e6\nnorm_eps = 1e-6"},
+        {"qwen2.5", "type = llama\nbias = qkv\nrope_theta = 1e6\nnorm_eps = 1e-6"},
+        {"qwen3", "type = llama\nqk_norm = yes\nhead_dim = 128\nrope_theta = 1e6\nnorm_eps = 1e-6"},
+    };
+    int families = 0;
+    for (int t = 0; t < MODEL_TYPES; t++)
+        for (const model_alias *a = model_types[t]->alias; a && a->name; a++) families++;
+    assert_int_equal(families, COUNT(rows));
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char text[200], alias[17], plain[17];
+        snprintf(text, sizeof text, "[model]\ntype = %s\n", rows[i].family);
+        assert_int_equal(load_text(x, text), ERR_OK);
+        config_hash(&x->c, alias);
+        snprintf(text, sizeof text, "[model]\n%s\n", rows[i].spelled);
+        assert_int_equal(load_text(x, text), ERR_OK);
+        config_hash(&x->c, plain);
+        assert_string_equal(alias, plain);
+    }
+    // What is set by hand counts, wherever it is set, and where each value is from is shown.
+    char origin[400];
+    const char *files[] = {x->path}, *over[] = {"model.type=qwen2", "model.bias=all"}, *plain[] = {"model.type=llama"};
+    write_text(x->path, "[model]\nnorm_eps = 1e-4\ntype = mistral\n");
+    assert_int_equal(config_load(&x->c, files, 1), ERR_OK);
+    snprintf(origin, sizeof origin, "; bits   %s:3, mistral implies", x->path);
+    assert_line(&x->c, "model", "window", "4096", origin);
+    snprintf(origin, sizeof origin, "; bits   %s:2", x->path);
+    assert_line(&x->c, "model", "norm_eps", "0.0001", origin);
+    assert_int_equal(config_load_with(&x->c, files, 1, over, 2), ERR_OK);  // of two families only the last one implies anything
+    assert_line(&x->c, "model", "window", "0", "; bits   default");
+    assert_line(&x->c, "model", "bias", "all", "; bits   command line");
+    assert_line(&x->c, "model", "rope_theta", "1e+06", "; bits   command line, qwen2 implies");
+    assert_line(&x->c, "model", "norm_eps", "0.0001", origin);
+    assert_int_equal(config_load_with(&x->c, files, 1, plain, 1), ERR_OK);
+    assert_line(&x->c, "model", "window", "0", "; bits   default");
+    assert_int_equal(load_text(x, "[model]\ntype = qwen4\n"), ERR_CONFIG);
+    assert_says(x->path, ":2: [model] type: no such value `qwen4`. Did you mean `qwen2`? (values: gpt mlp llama; families: gpt2 llama2 ", NULL, NULL);
+}
+
+// Known names of others get an answer of their own, not the nearest word; a key's other names still lead to it.
+static void test_absent(void **state) {
+    fixture *x = *state;
+    static const struct {
+        const char *set, *says;
+    } rows[] = {
+        {"optimizer.type=muon", "[optimizer] type: `muon` is not supported. There are adamw and sgd. (values: adamw sgd)"},
+        {"optimizer.type=Lion", "`Lion` is not supported"},
+        {"optimizer.type=adam", "no such value `adam`. It is adamw with weight_decay = 0."},
+        {"optimizer.label_smoothing=0.1", "[optimizer] label_smoothing: not supported. The loss is"},
+        {"run.ema_decay=0.999", "[run] ema_decay: not supported."},
+        {"model.lora_rank=8", "not supported. All weights are trained"},
+        {"parallel.fsdp=yes", "[parallel] fsdp: no such key. [parallel] zero = 1, 2 or 3"},
+        {"model.type=mixtral", "`mixtral` is not supported. There are gpt, llama and mlp"},
+        {"precision.compute=fp8", "`fp8` is not supported. There are fp32, bf16 and fp16."},
+        {"precision.compute=bfloat16", "no such value `bfloat16`. It is bf16."},
+        {"device.backend=gpu", "no such value `gpu`. It is cuda."},
+        {"schedule.type=polynomial", "`polynomial` is not supported. There are cosine"},
+        {"batch.gradient_accumulation_steps=4", "no such key. It is [batch] global / (lanes * micro): for so many steps set global to"},
+        {"run.epochs=3", "no such key. Set [run] steps"},
+        {"log.wandb=yes", "not supported. [log] tensorboard"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        assert_int_equal(config_load_with(&x->c, NULL, 0, &rows[i].set, 1), ERR_CONFIG);
+        assert_says("command line", ": [", rows[i].says, NULL);
+    }
+    for (int i = 0; i < config_keys(); i++) {
+        const setting *k = config_key(i);
+        char word[CONFIG_WORD], set[200], type[80];
+        bool model = strcmp(k->section, "model") == 0 && strcmp(k->key, "type") != 0;
+        for (int t = 0; model && t < MODEL_TYPES; t++)
+            if (k >= model_types[t]->key && k < model_types[t]->key + model_types[t]->keys)
+                snprintf(type, sizeof type, "model.type=%s", model_types[t]->name);
+        if (!model || strncmp(k->key, "init_", 5) == 0) strcpy(type, "model.type=gpt");
+        for (int n = 0; config_word(k->also, n, word); n++) {
+            const char *over[] = {type, set};
+            snprintf(set, sizeof set, "%s.%s=1", k->section, word);
+            if (config_load_with(&x->c, NULL, 0, over, 2) == ERR_CONFIG && strstr(err_last()->text, "not supported"))
+                fail_msg("%s", err_last()->text);
+        }
+    }
+}
+
 static void test_defaults(void **state) {
     fixture *x = *state;
     assert_int_equal(config_load(&x->c, NULL, 0), ERR_OK);
@@ -544,9 +636,9 @@ static void test_config_ini(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_spellings), TEST(test_words),          TEST(test_decide),   TEST(test_resolve),    TEST(test_open_warmup),
-        TEST(test_layers),    TEST(test_overrides),      TEST(test_defaults), TEST(test_each),       TEST(test_canonical),
-        TEST(test_hash),      TEST(test_print_and_load), TEST(test_locale),   TEST(test_config_ini),
+        TEST(test_spellings), TEST(test_words),          TEST(test_decide), TEST(test_resolve),    TEST(test_open_warmup), TEST(test_layers),
+        TEST(test_overrides), TEST(test_family),         TEST(test_absent), TEST(test_defaults),   TEST(test_each),        TEST(test_canonical),
+        TEST(test_hash),      TEST(test_print_and_load), TEST(test_locale), TEST(test_config_ini),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

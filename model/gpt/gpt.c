@@ -310,7 +310,10 @@ static err_t gpt_resolve(void *options, model_rule *r) {
     return ERR_OK;
 }
 
+static const model_alias families[] = {{"gpt2", ""}, {0}};
+
 const model_type model_gpt = {.name = "gpt",
+                              .alias = families,
                               .key = keys,
                               .keys = sizeof keys / sizeof *keys,
                               .resolve = gpt_resolve,

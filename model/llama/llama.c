@@ -296,7 +296,20 @@ static err_t llama_resolve(void *options, model_rule *r) {
 
 static int llama_parts(const model *m, int param, weight_part *part) { return llama_parts_of(&((const llama *)m)->o, &m->param[param], part); }
 
+// What all published models of a family have, where it is not the default here.
+static const model_alias families[] = {
+    {"llama2", ""},
+    {"llama3", "rope_theta=500000"},
+    {"llama3.1", "rope_theta=500000 rope_scaling=llama3"},
+    {"mistral", "window=4096"},
+    {"qwen2", "bias=qkv rope_theta=1000000 norm_eps=1e-06"},
+    {"qwen2.5", "bias=qkv rope_theta=1000000 norm_eps=1e-06"},
+    {"qwen3", "qk_norm=yes head_dim=128 rope_theta=1000000 norm_eps=1e-06"},
+    {0},
+};
+
 const model_type model_llama = {.name = "llama",
+                                .alias = families,
                                 .key = keys,
                                 .keys = sizeof keys / sizeof *keys,
                                 .resolve = llama_resolve,

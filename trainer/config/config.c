@@ -86,9 +86,7 @@ static err_t parse_word(const setting *k, const char *text, int *out) {
         *out = i;
         if (strcmp(word, text) == 0) return ERR_OK;
     }
-    char show[INI_SHOW];
-    config_nearest_word(text, k->words, word);
-    return err_set(ERR_CONFIG, "no such value `%s`. Did you mean `%s`? (values: %s)", ini_show(show, text, strlen(text)), word, k->words);
+    return config_no_value(k, text);
 }
 
 // A name goes into paths: no separators, nothing hidden, nothing that a shell would touch.
@@ -147,6 +145,17 @@ static err_t take_entry(config *c, int file, const ini_entry *e) {
 
 static bool is_type(const ini_entry *e) { return strcmp(e->section, "model") == 0 && strcmp(e->key, "type") == 0; }
 
+// A family stands for an architecture and for what it implies.
+static err_t take_type_entry(config *c, int file, const ini_entry *e) {
+    int type;
+    const model_alias *family = config_family(e->value, &type);
+    ini_entry own = *e;
+    if (family) snprintf(own.value, sizeof own.value, "%s", model_types[type]->name);
+    TRY(take_entry(c, file, &own));
+    c->model.family = family;
+    return ERR_OK;
+}
+
 // All but the architecture, which take_type has taken.
 static err_t take_file(config *c, int file, const ini_file *f) {
     for (int i = 0; i < f->count; i++)
@@ -197,7 +206,8 @@ static err_t take_overrides(config *c, const char *const *overrides, int n, bool
     ini_entry e;
     for (int i = 0; i < n; i++) {
         TRY(parse_override(overrides[i], i + 1, &e));
-        if (is_type(&e) == types) TRY(take_entry(c, ORIGIN_COMMAND_LINE, &e));
+        if (is_type(&e) != types) continue;
+        TRY(types ? take_type_entry(c, ORIGIN_COMMAND_LINE, &e) : take_entry(c, ORIGIN_COMMAND_LINE, &e));
     }
     return ERR_OK;
 }
@@ -208,14 +218,31 @@ static err_t take_overrides(config *c, const char *const *overrides, int n, bool
 static err_t take_type(config *c, ini_file *const *f) {
     for (int k = 0; k < c->file_count; k++)
         for (int i = 0; i < f[k]->count; i++)
-            if (is_type(&f[k]->entry[i])) TRY(take_entry(c, k + 1, &f[k]->entry[i]));
+            if (is_type(&f[k]->entry[i])) TRY(take_type_entry(c, k + 1, &f[k]->entry[i]));
     return ERR_OK;
 }
 
+// What the family implies for a key, "": nothing.
+static void implied(const config *c, const setting *k, char dst[CONFIG_WORD]) {
+    char word[CONFIG_WORD];
+    size_t n = strlen(k->key);
+    *dst = 0;
+    if (!c->model.family || strcmp(k->section, "model") != 0) return;
+    for (int i = 0; config_word(c->model.family->implies, i, word); i++)
+        if (strncmp(word, k->key, n) == 0 && word[n] == '=') strcpy(dst, word + n + 1);
+}
+
 static err_t set_defaults(config *c) {
-    for (int i = config_next(c, -1); i >= 0; i = config_next(c, i))
-        if (!c->origin[i].file && parse_value(c, i, config_key(i)->fallback) != ERR_OK)
-            return err_prefix("default: [%s] %s", config_key(i)->section, config_key(i)->key);
+    int type = config_row(offsetof(config, model.type));
+    for (int i = config_next(c, -1); i >= 0; i = config_next(c, i)) {
+        const setting *k = config_key(i);
+        char value[CONFIG_WORD];
+        if (c->origin[i].file) continue;
+        implied(c, k, value);
+        if (parse_value(c, i, *value ? value : k->fallback) != ERR_OK) return err_prefix("default: [%s] %s", k->section, k->key);
+        if (*value) c->origin[i] = (key_origin){.file = c->origin[type].file, .line = c->origin[type].line, .family = c->model.family->name};
+    }
+    if (c->model.family) c->origin[type].family = c->model.family->name;
     return ERR_OK;
 }
 

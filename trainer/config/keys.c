@@ -68,7 +68,7 @@ static const setting first_keys[] = {
     TEXT(device, plans, BITS, "", 0, "", "on a GPU: file of matmul plans that lockstep tune has measured; empty = the library's first choice"),
     BOOL(device, match, LAYOUT, "yes", "", "refuse to go on from a checkpoint of another kind of device or library, on which the bits differ"),
 
-    WORD(model, type, BITS, MODEL_DEFAULT, MODEL_WORDS + 1, "arch architecture", "the architecture"),
+    WORD(model, type, BITS, MODEL_DEFAULT, MODEL_WORDS + 1, "arch architecture", "the architecture; or a family of one, such as mistral or qwen3, which implies some keys"),
 };
 
 // Here come the keys of the architectures.
@@ -99,8 +99,8 @@ static const setting more_keys[] = {
     BOOL(pack, compress, LOCAL, "no", "", "compress the shards with zlib"),
 
     INT(batch, global, BITS, "16", 1, 16777216, "batch_size total_batch_size",
-         "samples in one step; lanes * micro * a whole number"),
-    INT(batch, micro, BITS, "8", 1, 1048576, "micro_batch_size device_batch_size", "samples that are computed at once"),
+         "samples in one step; lanes * micro * a whole number, the steps of gradient accumulation"),
+    INT(batch, micro, BITS, "8", 1, 1048576, "micro_batch_size device_batch_size", "samples that are computed at once; gradient accumulation is global / (lanes * micro)"),
     INT(batch, lanes, BITS, "0", 0, 1024, "",
          "a power of two; the gradient is the sum of so many parts; 0 = largest up to 8 that fits"),
 

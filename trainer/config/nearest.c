@@ -5,6 +5,7 @@
 
 #include <ctype.h>
 #include <string.h>
+#include <strings.h>
 
 enum { LISTED = 512 };
 
@@ -54,21 +55,120 @@ static int nearest_row(const config *c, const char *found, const char *section, 
     return best;
 }
 
-void config_nearest_word(const char *found, const char *words, char dst[CONFIG_WORD]) {
+static void add_word(char dst[LISTED], const char *fmt, const char *word) {
+    size_t n = strlen(dst);
+    snprintf(dst + n, LISTED - n, fmt, n ? " " : "", word);
+}
+
+static int nearest_word(const char *found, const char *words, int best, char dst[CONFIG_WORD]) {
     char word[CONFIG_WORD];
-    int best = CONFIG_WORD + 1;
     for (int i = 0; config_word(words, i, word); i++) {
         int d = distance(found, word);
         if (d >= best) continue;
         best = d;
         memcpy(dst, word, CONFIG_WORD);
     }
+    return best;
 }
 
-static void add_word(char dst[LISTED], const char *fmt, const char *word) {
-    size_t n = strlen(dst);
-    snprintf(dst + n, LISTED - n, fmt, n ? " " : "", word);
+// --- what others have and we have not ------------------------------------------------------------------------------------------
+
+// Names of others for what is not here, or not under a name of its own: a near word would mislead.
+static const struct {
+    const char *section;  // whose values these are, "section.key"; NULL: names of keys, wherever they stand
+    const char *names;
+    bool there;  // it can be had
+    const char *instead;
+} absent[] = {
+    {"optimizer.type", "muon lion adafactor adagrad rmsprop lamb lars sophia shampoo soap adam8bit adamw8bit", false, "There are adamw and sgd."},
+    {"optimizer.type", "adam", true, "It is adamw with weight_decay = 0."},
+    {"optimizer.type", "momentum nesterov", true, "It is sgd with [optimizer] momentum = 0.9, and nesterov = yes."},
+    {"schedule.type", "polynomial exponential inverse_sqrt step multistep onecycle cosine_with_restarts reduce_on_plateau plateau", false,
+     "There are cosine, linear, constant and wsd."},
+    {"schedule.type", "cosine_with_min_lr", true, "It is cosine, with [schedule] final_fraction."},
+    {"schedule.type", "warmup_stable_decay trapezoidal", true, "It is wsd."},
+    {"schedule.type", "constant_with_warmup", true, "It is constant, with [schedule] warmup."},
+    {"model.type", "bert roberta t5 vit resnet dlrm mamba rwkv mixtral gemma gemma2 gemma3 phi phi3 deepseek falcon bloom opt gptj gpt_neox moe",
+     false, "There are gpt, llama and mlp, and families of these."},
+    {"precision.compute", "fp8 fp4 int8 mxfp8 nvfp4 tf32 fp64 float64", false, "There are fp32, bf16 and fp16."},
+    {"precision.compute", "float32 full", true, "It is fp32."},
+    {"precision.compute", "bfloat16", true, "It is bf16."},
+    {"precision.compute", "float16 half", true, "It is fp16."},
+    {"device.backend", "gpu", true, "It is cuda."},
+    {"device.backend", "rocm hip mps metal xpu tpu npu vulkan", false, "There are cpu and cuda."},
+    {"reduce.transport", "mpi gloo ucx rccl", false, "There are nccl between GPUs, and tcp."},
+    {"parallel.schedule", "dualpipe zb-h2 zbh2", false, "There are gpipe, 1f1b, interleaved, zb-h1 and zb-v."},
+    {NULL, "label_smoothing label_smoothing_factor", false, "The loss is the cross entropy of the labels as they are."},
+    {NULL, "ema ema_decay use_ema", false, "The best checkpoint is kept ([checkpoint] keep_best)."},
+    {NULL, "lora lora_r lora_rank lora_alpha lora_dropout use_lora peft qlora adapter", false,
+     "All weights are trained; [model] init_from begins with others."},
+    {NULL, "freeze frozen freeze_layers trainable", false, "All weights are trained."},
+    {NULL, "fsdp fully_sharded sharding_strategy deepspeed zero_optimization", true,
+     "[parallel] zero = 1, 2 or 3 keeps shares of state, gradients and weights."},
+    {NULL, "moe experts num_experts num_local_experts top_k_experts expert_parallel ep", false, "All layers are dense."},
+    {NULL, "patience early_stopping early_stop early_stopping_patience", false, "[checkpoint] keep_best keeps the best; SIGTERM ends a run."},
+    {NULL, "packing document_mask reset_attention_mask", false, "A sample is a window of the tokens, whatever documents are in it."},
+    {NULL, "chat_template completion_only_loss train_on_inputs assistant_only_loss", false, "The loss is that of all tokens."},
+    {NULL, "wandb wandb_project use_wandb mlflow report_to", false, "[log] tensorboard = yes, jsonl and report are there."},
+    {NULL, "epochs num_epochs num_train_epochs max_epochs", true,
+     "Set [run] steps: epochs * samples / [batch] global; lockstep check prints how many epochs that is."},
+    {NULL, "gradient_accumulation_steps gradient_accumulation grad_accum grad_accum_steps accumulate_grad_batches accumulation", true,
+     "It is [batch] global / (lanes * micro): for so many steps set global to that many times lanes * micro."},
+    {NULL, "fp16 bf16 half amp mixed_precision", true, "Set [precision] compute = bf16 or fp16."},
+    {NULL, "flash_attention use_flash_attn flash attn_implementation compile torch_compile", true, "It is always so, where the device can."},
+    {NULL, "param_groups lr_mult layerwise_lr_decay llrd", false, "All weights have one lr; biases and norms do not decay."},
+    {NULL, "z_loss logit_softcap final_logit_softcapping attn_logit_softcapping", false, "The loss is the plain cross entropy of the logits."},
+};
+
+// Whether a name is in the list of an entry, whatever its case.
+static bool is_named(const char *names, const char *found) {
+    char word[CONFIG_WORD];
+    for (int i = 0; config_word(names, i, word); i++)
+        if (strcasecmp(word, found) == 0) return true;
+    return false;
 }
+
+// What to say of the name of a key (where NULL), or of a value of "section.key". NULL: nothing is known of it.
+static const char *find_absent(const char *where, const char *found, bool *there) {
+    for (size_t i = 0; i < sizeof absent / sizeof *absent; i++) {
+        if (where ? !absent[i].section || strcmp(where, absent[i].section) != 0 : absent[i].section != NULL) continue;
+        if (is_named(absent[i].names, found)) return *there = absent[i].there, absent[i].instead;
+    }
+    return NULL;
+}
+
+const model_alias *config_family(const char *name, int *type) {
+    for (*type = 0; *type < MODEL_TYPES; ++*type)
+        for (const model_alias *a = model_types[*type]->alias; a && a->name; a++)
+            if (strcmp(a->name, name) == 0) return a;
+    return NULL;
+}
+
+// The values of a key, and of [model] type the families: into dst, and the one that is nearest to `found`.
+static void list_values(const setting *k, const char *found, char dst[LISTED], char nearest[CONFIG_WORD]) {
+    int best = nearest_word(found, k->words, CONFIG_WORD + 1, nearest);
+    bool type = strcmp(k->section, "model") == 0 && strcmp(k->key, "type") == 0;
+    snprintf(dst, LISTED, "values: %s%s", k->words + (*k->words == ' '), type ? "; families:" : "");
+    for (int t = 0; type && t < MODEL_TYPES; t++)
+        for (const model_alias *a = model_types[t]->alias; a && a->name; a++) {
+            best = nearest_word(found, a->name, best, nearest);
+            add_word(dst, "%s%s", a->name);
+        }
+}
+
+err_t config_no_value(const setting *k, const char *text) {
+    char where[2 * CONFIG_WORD], show[INI_SHOW], all[LISTED], nearest[CONFIG_WORD] = "";
+    bool there = true;
+    snprintf(where, sizeof where, "%s.%s", k->section, k->key);
+    ini_show(show, text, strlen(text));
+    list_values(k, text, all, nearest);
+    const char *instead = find_absent(where, text, &there);
+    if (!there) return err_set(ERR_CONFIG, "`%s` is not supported. %s (%s)", show, instead, all);
+    if (instead) return err_set(ERR_CONFIG, "no such value `%s`. %s (%s)", show, instead, all);
+    return err_set(ERR_CONFIG, "no such value `%s`. Did you mean `%s`? (%s)", show, nearest, all);
+}
+
+// --- names -------------------------------------------------------------------------------------------------------------------
 
 err_t config_no_section(const char *place, const ini_entry *e) {
     char all[LISTED] = "";
@@ -93,7 +193,13 @@ static void sections_with(const config *c, const char *key, char dst[LISTED]) {
 
 err_t config_no_key(const config *c, const char *place, const ini_entry *e) {
     char hint[LISTED], elsewhere[LISTED], all[LISTED] = "", show[INI_SHOW];
+    bool there;
+    const char *instead = find_absent(NULL, e->key, &there);
     int edits_here, edits_any;
+    ini_show(show, e->value, strlen(e->value));
+    if (instead)
+        return err_set(ERR_CONFIG, "%s: [%s] %s: %s. %s (its value here: `%s`)", place, e->section, e->key, there ? "no such key" : "not supported",
+                       instead, show);
     int here = nearest_row(c, e->key, e->section, &edits_here), any = nearest_row(c, e->key, NULL, &edits_any);
     sections_with(c, e->key, elsewhere);
     if (elsewhere[0] && edits_here > 0) snprintf(hint, sizeof hint, "`%s` is a key of %s.", e->key, elsewhere);
@@ -102,6 +208,5 @@ err_t config_no_key(const config *c, const char *place, const ini_entry *e) {
     else snprintf(hint, sizeof hint, "The nearest is `%s`.", config_key(here)->key);
     for (int i = config_next(c, -1); i >= 0; i = config_next(c, i))
         if (strcmp(config_key(i)->section, e->section) == 0) add_word(all, "%s%s", config_key(i)->key);
-    return err_set(ERR_CONFIG, "%s: [%s] %s: no such key. %s (keys: %s; its value here: `%s`)", place, e->section, e->key, hint, all,
-                   ini_show(show, e->value, strlen(e->value)));
+    return err_set(ERR_CONFIG, "%s: [%s] %s: no such key. %s (keys: %s; its value here: `%s`)", place, e->section, e->key, hint, all, show);
 }

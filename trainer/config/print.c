@@ -65,8 +65,9 @@ void config_print(const config *c, FILE *out) {
         // A comment after a long text could make the line longer than INI_LINE.
         if (n > INI_LINE / 2) fprintf(out, "\n%*s", WIDTH, "");
         else if (n < WIDTH) fprintf(out, "%*s", WIDTH - n, "");
-        const char *chosen = c->origin[i].chosen ? ", chosen" : "";
-        fprintf(out, " ; %-6s %s%s\n", classes[config_key(i)->class], config_place(c, i, place), chosen);
+        const char *chosen = c->origin[i].chosen ? ", chosen" : "", *family = c->origin[i].family;
+        fprintf(out, " ; %-6s %s%s%s%s%s\n", classes[config_key(i)->class], config_place(c, i, place), chosen, family ? ", " : "",
+                family ? family : "", family ? " implies" : "");
     }
 }
 

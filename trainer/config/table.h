@@ -47,7 +47,10 @@ err_t config_resolve(config *c);
 err_t config_no_section(const char *place, const ini_entry *e);
 err_t config_no_key(const config *c, const char *place, const ini_entry *e);
 
-// The word of "a b c" that is nearest to `found`, into dst.
-void config_nearest_word(const char *found, const char *words, char dst[CONFIG_WORD]);
+// The same for a value that is none of the key's words.
+err_t config_no_value(const setting *k, const char *text);
+
+// The family of that name, and the architecture that it is; NULL: there is none.
+const model_alias *config_family(const char *name, int *type);
 
 #endif
