@@ -23,6 +23,31 @@ static void test_no_warmup(void **state) {
     FAILS(resume(w, &c), ERR_CONFIG, "schedule.warmup", "-1", "10");
 }
 
+// A key that nobody set takes the checkpoint's value, also into the next checkpoint; one that was set must agree, and all that don't are named at once.
+static void test_open_keys(void **state) {
+    world *w = *state;
+    complaints c;
+    add_key(&w->s, "schedule.decay_steps", "40");
+    add_key(&w->s, "schedule.warmup", "4");
+    save_step(w, 1, 5);
+    ckpt_key *decay = &w->s.key[w->s.keys - 2], *warmup = &w->s.key[w->s.keys - 1];
+    strcpy(decay->value, "60"), strcpy(warmup->value, "6");
+    FAILS(resume(w, &c), ERR_CONFIG, "2 settings", "schedule.decay_steps is 40 in the checkpoint and 60 now",
+          "schedule.warmup is 4 in the checkpoint and 6 now");
+    decay->open = true;
+    FAILS(resume(w, &c), ERR_CONFIG, "schedule.warmup is 4 in the checkpoint and 6 now, and the bits depend on it");
+    assert_string_equal(decay->value, "60");
+    warmup->open = true;
+    OK(resume(w, &c));
+    assert_true(decay->adopted && warmup->adopted);
+    assert_string_equal(decay->value, "40");
+    assert_string_equal(warmup->value, "4");
+    save_step(w, 2, 5);
+    decay->open = warmup->open = false;
+    OK(resume(w, &c));
+    assert_false(decay->adopted || warmup->adopted);
+}
+
 // An optimizer of one array, and one of three: what it keeps is saved under its own names, and is refused under any others.
 static void test_groups(void **state) {
     world *w = *state, *same = make_world(w->dir, 5);
@@ -350,8 +375,8 @@ static void test_revisions(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_groups),    TEST(test_mismatches), TEST(test_no_warmup), TEST(test_version_1),
-        TEST(test_version_2), TEST(test_device),     TEST(test_revisions),
+        TEST(test_groups),    TEST(test_mismatches), TEST(test_no_warmup), TEST(test_open_keys),
+        TEST(test_version_1), TEST(test_version_2),  TEST(test_device),    TEST(test_revisions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

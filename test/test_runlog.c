@@ -427,11 +427,14 @@ static void same(double a, double b, const char *name) {
 static void same_as_fresh(const runlog *r, const char *dir) {
     runlog *f = open_log(dir);
     same_sheet(&r->steps, &f->steps, "steps"), same_sheet(&r->early, &f->early, "early"), same_sheet(&r->seconds, &f->seconds, "seconds");
-    for (int c = 0; c < SPREAD_COLUMNS; c++) assert_memory_equal(r->rate.count[c], f->rate.count[c], sizeof r->rate.count[c]);
+    for (int c = 0; c < SPREAD_COLUMNS; c++) {
+        assert_memory_equal(r->rate.count[c], f->rate.count[c], sizeof r->rate.count[c]);
+        assert_memory_equal(r->mfu.count[c], f->mfu.count[c], sizeof r->mfu.count[c]);
+    }
     assert_memory_equal(&r->heat, &f->heat, sizeof r->heat);
 #define SAME(field) same((double)r->field, (double)f->field, #field)
     SAME(records), SAME(first_step), SAME(last_step), SAME(skipped), SAME(first_time), SAME(last_time), SAME(trained_s), SAME(loss);
-    SAME(lowest_loss), SAME(units), SAME(mfu), SAME(lowest_step), SAME(eval_loss), SAME(best), SAME(best_step), SAME(evals), SAME(hash_step);
+    SAME(lowest_loss), SAME(units), SAME(lowest_step), SAME(eval_loss), SAME(best), SAME(best_step), SAME(evals), SAME(hash_step);
     SAME(measured), SAME(samples), SAME(events_seen), SAME(marks), SAME(rank_step), SAME(rank_count);
 #undef SAME
     assert_string_equal(r->unit, f->unit);
@@ -568,7 +571,9 @@ static void times_of_steps(void **state) {
         if (clock) assert_true(fabs(r->first_time - 999.9) < 1e-9 && r->last_time == 1008);
         else assert_true(isnan(r->first_time) && isnan(r->last_time));
         assert_true(r->loss == 2 && r->lowest_loss == 1.5 && r->lowest_step == 5020 && r->skipped == 1);
-        assert_true(r->mfu == 0.25 && r->units == 77);  // the last that was known
+        assert_int_equal(r->units, 77);  // the last that was known
+        assert_int_equal(spread_count(&r->mfu, 0, SPREAD_COLUMNS), 4);
+        assert_true(fabs(spread_quantile(&r->mfu, 0, SPREAD_COLUMNS, 0.5) - 0.25) < 0.25 / 50);
         bucket all = sheet_total(&r->steps, CURVE_LOSS);
         assert_true(all.n == 4 && all.sum == 7);
         line_of(dir, "{\"t\":\"step\",\"step\":5060,\"loss\":null,\"ms\":100}");

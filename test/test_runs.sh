@@ -538,7 +538,7 @@ END
     expect 0 train changed
 }
 
-# What stands in the way of an extension is the end of a decay that was left open.
+# A finished run goes on with a larger `steps`. Where warm-up and decay were left open they stay as they were, on any number of ranks.
 extended() {
     settings extended run.steps=20 schedule.decay_steps=40
     expect 0 train extended
@@ -548,15 +548,27 @@ extended() {
     settings straight run.steps=40 schedule.decay_steps=40
     expect 0 train straight
     like straight extended
-    settings open run.steps=10 schedule.decay_steps=0
+    settings open run.steps=20 schedule.decay_steps=0 schedule.warmup=0
     expect 0 train open
-    settings open run.steps=20 schedule.decay_steps=0
+    for steps in 30 40; do
+        settings open run.steps=$steps schedule.decay_steps=0 schedule.warmup=0 device.ranks=2 device.threads=1
+        expect 0 train open
+        says "schedule.warmup = 2 and schedule.decay_steps = 20, as when the run began"
+    done
+    event open settings "schedule.decay_steps = 20"
+    grep -q '^decay_steps = 20 ' runs/open/config.ini || fail "runs/open/config.ini has another decay than the run"
+    expect 0 train open  # all is done: nothing more is computed
+    settings spelled run.steps=40 schedule.decay_steps=20 schedule.warmup=2
+    expect 0 train spelled
+    same_steps spelled open
+    settings open run.steps=40 schedule.decay_steps=30 schedule.warmup=3
     expect 78 train open
-    says "schedule.decay_steps is 10 in the checkpoint and 20 now"
-    settings open run.steps=5 schedule.decay_steps=10
+    says "2 settings that the bits depend on are others than in the checkpoint" "schedule.warmup is 2 in the checkpoint and 3 now" \
+        "schedule.decay_steps is 20 in the checkpoint and 30 now"
+    settings open run.steps=5 schedule.decay_steps=20 schedule.warmup=2
     expect 0 train open
     saved open
-    [ "$newest" -eq 10 ] || fail "asked for fewer steps than are done: step $newest is left of 10"
+    [ "$newest" -eq 40 ] || fail "asked for fewer steps than are done: step $newest is left of 40"
 }
 
 # --- the best one --------------------------------------------------------------------------------------------------------------------

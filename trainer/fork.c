@@ -310,6 +310,12 @@ static void rescale(forking *f) {
     f->as.at.good_steps = 0;
 }
 
+// Of another compute type the bits are those of this build from here on: the masters are FP32 whatever the type is.
+static void set_revision(forking *f) {
+    const char *type, *kind;
+    if (changed(f, "precision.compute")) f->as.revision = manifest_revision_now(f->as.arithmetic, f->as.key, f->as.keys, &type, &kind);
+}
+
 // The best checkpoint of a run is one of its own.
 static err_t set_counters(forking *f, int64_t log_bytes) {
     ckpt_counters *at = &f->as.at;
@@ -319,6 +325,7 @@ static err_t set_counters(forking *f, int64_t log_bytes) {
     if (!is(data.hash, f->m.data_hash)) at->loss = NAN, at->least_loss = INFINITY;  // of other data
     at->log_bytes = log_bytes;
     rescale(f);
+    set_revision(f);
     memcpy(f->as.data_hash, data.hash, sizeof f->as.data_hash);
     f->as.origin.step = f->m.at.step;
     utf8_printable(f->as.origin.run, sizeof f->as.origin.run, f->dir);

@@ -93,10 +93,11 @@ const verb_page verb_pages[VERB_COUNT] = {
                    "pipe. It ends when the run ends, or on Ctrl-C, which does nothing to the run.\n",
                    "lockstep tail runs/default --lines 20", 0, .option = {{"--lines", "N", "begin with so many lines of the past"}}},
     [VERB_fork] = {"fork", "RUN_DIR[@STEP|@best] NEW_NAME [" INI "]",
-                   "Begins a new run, beside the other one, with one of its checkpoints: weights, optimizer state, counters and place in the\n"
-                   "data. Without a step it is the newest checkpoint whose loss had not exploded. Its settings are those of RUN_DIR/config.ini\n"
-                   "with the files and -o over them. What differs is printed, and stands in the events of both runs. A setting that the state\n"
-                   "does not fit, such as the model's shape, is refused by name. With nothing changed the new run has the other's bits.\n",
+                   "Begins a new run, beside the other one, with one of its checkpoints: weights, optimizer state, counters and place in\n"
+                   "the data. Without a step it is the newest checkpoint whose loss had not exploded. Its settings are those of\n"
+                   "RUN_DIR/config.ini with the files and -o over them. What differs is printed, and is in the events of both runs. A\n"
+                   "setting that the state does not fit, such as the model's shape, is refused by name. With nothing changed the new run\n"
+                   "has the other's bits.\n",
                    "lockstep fork runs/a@best b -o optimizer.lr=3e-4", -1, .option = {{0}}},
     [VERB_hash] = {"hash", "CKPT_DIR...",
                    "Prints fingerprints of checkpoints: of the weights, and of the whole state with that of the optimizer, after checking\n"

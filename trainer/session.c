@@ -256,6 +256,7 @@ static err_t copy_key(void *ctx, const char *key, const char *value) {
     if (strlen(key) >= CKPT_KEY || strlen(value) >= CKPT_VALUE) return err_set(ERR_INTERNAL, "%s: the value is too long for a manifest", key);
     strcpy(k->key, key);
     strcpy(k->value, value);
+    k->open = config_follows_steps(x->cfg, key);
     return ERR_OK;
 }
 
@@ -407,6 +408,7 @@ void session_close(session *x) {
     exam_close(&x->exam);
     if (x->s) stream_close(x->s);
     if (x->dev) device_close(x->dev);
+    free(x->own);
     *x = (session){0};
 }
 
@@ -493,9 +495,28 @@ static void report_build(const session *x, monitor *m) {
     if (s->other_bits[0]) monitor_event(m, "other_bits", s->at.step, text);
 }
 
+// The settings with the values that the run began with, where they were left open. Such keys are read step by step, not when a session is opened.
+static err_t adopt_keys(session *x, monitor *m) {
+    const ckpt_state *s = &x->state.ckpt;
+    char text[512];
+    int n = 0;
+    for (int i = 0; i < s->keys; i++) {
+        if (!s->key[i].adopted) continue;
+        if (!x->own && !(x->own = malloc(sizeof *x->own))) return err_set(ERR_INTERNAL, "no memory for the settings of a run that goes on");
+        if (x->cfg != x->own) *x->own = *x->cfg, x->cfg = x->runner.cfg = x->own;
+        TRY(config_adopt(x->own, s->key[i].key, s->key[i].value));
+        n += snprintf(text + n, sizeof text - (size_t)n, "%s%s = %.60s", n ? " and " : "", s->key[i].key, s->key[i].value);
+    }
+    if (!n) return ERR_OK;
+    snprintf(text + n, sizeof text - (size_t)n, ", as when the run began: left open, they do not follow a changed run.steps");
+    monitor_event(m, "settings", s->at.step, text);
+    return ERR_OK;
+}
+
 err_t session_resume(session *x, bool *found, monitor *m) {
     TRY(ckpt_resume(x->dir, &x->state.ckpt, found, complain, m));
     if (!*found) return ERR_OK;
+    TRY(adopt_keys(x, m));
     if (x->state.ckpt.other[0]) report_device(x, m);
     report_build(x, m);
     TRY(adopt_counters(x));

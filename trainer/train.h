@@ -16,6 +16,7 @@
 // one process. Tests drive it through session_open, session_step and session_close.
 typedef struct session {
     const config *cfg;
+    config *own;     // cfg, where a checkpoint decided keys that were left open; NULL: as given
     int kind;        // session_kind
     char dir[1024];  // DIR/NAME
     fault_list faults;

@@ -358,7 +358,30 @@ static const char *find_value(const ckpt_key *key, int keys, const char *name) {
     return NULL;
 }
 
+// The number of keys that have another value in the checkpoint and must not, and which: a line for each.
+static int differing_keys(const manifest *m, const ckpt_state *s, char text[ERR_TEXT - 320]) {
+    size_t used = 0, room = ERR_TEXT - 320;
+    int n = 0;
+    text[0] = 0;
+    for (int i = 0; i < s->keys; i++) {
+        const ckpt_key *k = &s->key[i];
+        const char *then = find_value(m->key, m->keys, k->key);
+        if (!then || k->open || strcmp(then, k->value) == 0) continue;
+        n++;
+        if (used + 96 > room) continue;
+        int put = snprintf(text + used, room - used, "\n  %s is %.60s in the checkpoint and %.60s now", k->key, then, k->value);
+        used += (size_t)put < room - used ? (size_t)put : room - used - 1;
+    }
+    return n;
+}
+
 static err_t compare_keys(const char *dir, const manifest *m, const ckpt_state *s) {
+    char all[ERR_TEXT - 320];
+    int differ = differing_keys(m, s, all);
+    if (differ > 1)
+        return err_set(ERR_CONFIG,
+                       "%s: %d settings that the bits depend on are others than in the checkpoint: put them back, or start another [run] name%s", dir,
+                       differ, all);
     for (int i = 0; i < s->keys; i++) {
         const char *name = s->key[i].key, *now = s->key[i].value, *then = find_value(m->key, m->keys, name);
         const char *usual = s->key[i].usual;
@@ -368,7 +391,7 @@ static err_t compare_keys(const char *dir, const manifest *m, const ckpt_state *
                            "%s: %s = %.200s is not known to this checkpoint: build %s, which wrote it, always did what %.200s means: put that, or "
                            "start another [run] name",
                            dir, name, now, m->build, usual);
-        if (strcmp(then, now) != 0)
+        if (strcmp(then, now) != 0 && !s->key[i].open)
             return err_set(ERR_CONFIG,
                            "%s: %s is %.200s in the checkpoint and %.200s now, and the bits depend on it: put %.200s back, or start "
                            "another [run] name",
@@ -509,11 +532,22 @@ static void note_build(const manifest *m, ckpt_state *s) {
         snprintf(s->other_build, sizeof s->other_build, "%s (sources %s)", m->build, m->sources[0] ? m->sources : "not known");
 }
 
+// What was left open is what it was.
+static void take_open_keys(const manifest *m, ckpt_state *s) {
+    for (int i = 0; i < s->keys; i++) {
+        ckpt_key *k = &s->key[i];
+        const char *then = find_value(m->key, m->keys, k->key);
+        k->adopted = k->open && then && strcmp(then, k->value) != 0;
+        if (k->adopted) snprintf(k->value, sizeof k->value, "%s", then);
+    }
+}
+
 err_t ckpt_adopt(const char *dir, const manifest *m, ckpt_state *s, bool foreign) {
     note_build(m, s);
     TRY(ckpt_agree(s, s->dev && !foreign ? compare_arithmetic(dir, m, s) : ERR_OK));
     s->at = m->at;
     s->origin = m->origin;
+    if (!foreign) take_open_keys(m, s);
     return ERR_OK;
 }
 

@@ -278,3 +278,21 @@ bool config_given(const config *c, const char *section, const char *key, int aft
     int row = config_find(c, section, key);
     return row >= 0 && c->origin[row].file > after;
 }
+
+// --- values of a checkpoint ----------------------------------------------------------------------------------------------------
+
+bool config_follows_steps(const config *c, const char *key) {
+    int row = strcmp(key, "schedule.warmup") == 0        ? config_row(offsetof(config, schedule.warmup))
+              : strcmp(key, "schedule.decay_steps") == 0 ? config_row(offsetof(config, schedule.decay_steps))
+                                                         : -1;
+    return row >= 0 && c->origin[row].chosen;
+}
+
+err_t config_adopt(config *c, const char *key, const char *value) {
+    char section[CONFIG_WORD];
+    const char *dot = strchr(key, '.');
+    snprintf(section, sizeof section, "%.*s", dot ? (int)(dot - key) : 0, key);
+    int row = dot ? config_find(c, section, dot + 1) : -1;
+    if (row < 0) return err_set(ERR_INTERNAL, "%s: no such key", key);
+    return parse_value(c, row, value) == ERR_OK ? ERR_OK : err_prefix("%s of the checkpoint", key);
+}

@@ -109,6 +109,11 @@ void config_print_defaults(FILE *out);
 typedef err_t (*config_visit)(void *ctx, const char *key, const char *value);
 err_t config_each(const config *c, key_class class, config_visit visit, void *ctx);
 
+// Was "section.key" left open, and is its value derived from run.steps? Then a run that goes on keeps the value that it began with: config_adopt sets it.
+// ERR_CONFIG: it is no such value.
+bool config_follows_steps(const config *c, const char *key);
+err_t config_adopt(config *c, const char *key, const char *value);
+
 // First 16 hex digits of the BLAKE2b-256 of all bits and layout keys: what ranks compare.
 void config_hash(const config *c, char hex[17]);
 

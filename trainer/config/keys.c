@@ -49,7 +49,7 @@ static const setting first_keys[] = {
          "start of everything random: initial weights, order of the data, dropout, samples"),
     INT(run, steps, LAYOUT, "600", 1, MANY, "max_iters max_steps iterations num_iterations",
          "train until this step; may be raised later"),
-    INT(run, bad_steps, LAYOUT, "50", 0, MANY, "patience max_skipped",
+    INT(run, bad_steps, LAYOUT, "50", 0, MANY, "max_skipped max_bad_steps",
          "stop a run that has diverged: after so many steps in a row whose loss or gradient is not finite; 0 = never"),
     WORD(run, resume, LAYOUT, "auto", "auto never must other-bits", "",
          "`never` refuses a checkpoint, `must` to start without; `other-bits` takes one of other bits"),
@@ -75,7 +75,7 @@ static const setting first_keys[] = {
 
 static const setting more_keys[] = {
     TEXT(model, init_from, LAYOUT, "", 0, "pretrained",
-         "start from these weights: a run or a checkpoint of one, a safetensors file, a directory of Hugging Face, a .bin of llm.c; empty = random weights"),
+         "start from weights: a run, a checkpoint, a safetensors file, a directory of Hugging Face, a .bin of llm.c; empty = random"),
     BOOL(model, init_resize, LAYOUT, "no", "", "take as many rows of the embeddings of init_from as there are; rows that it lacks start as random ones"),
 
     TEXT(data, train, LOCAL, "datasets/self-train-*.bin", 1, "train_data",
