@@ -301,6 +301,11 @@ static void one_bucket_is_on_its_way(void **state) {
             int filled = filled_at_once(&x.runner.actions), buckets = x.state.zero.buckets, want = filled + 1 < buckets ? filled + 1 : buckets;
             if (x.state.slots != want)
                 fail_msg("bucket_mb = %s: %d slots, %d filled at once of %d buckets", sizes[i], x.state.slots, filled, buckets);
+            for (int slot = 0; slot < want; slot++) {  // as large as the largest bucket that takes its turn there
+                size_t most = 0;
+                for (int k = slot; k < buckets; k += want) most = x.state.zero.bucket[k].floats > most ? x.state.zero.bucket[k].floats : most;
+                assert_int_equal(x.state.slot[slot].size[0], most);
+            }
             several += filled > 1, all += want == buckets;
             session_close(&x);
         }

@@ -4,7 +4,7 @@
 
 #include "trainer/log/utf8.h"
 
-enum { EMBED = 32, MOST = 16, VOCAB = 256 };
+enum { EMBED = 32, MOST = 16 };
 
 // --- a model that follows a script -------------------------------------------------------------------------------------------------
 
@@ -25,9 +25,8 @@ static void clear(rig *r, const char *name) {
     memset(t->data, 0, tensor_bytes(t));
 }
 
-// All bytes of the script differ. Byte i is the vector of one 1 at i, layers add nothing, and the head turns that 1 into byte i + 1.
-static void rig_open(rig *r, const char *script, const char *more) {
-    const uint8_t *byte = (const uint8_t *)script;
+// All tokens of the script differ. Token i is the vector of one 1 at i, layers add nothing, and the head turns that 1 into token i + 1.
+static void rig_open_ids(rig *r, const int32_t *id, int count, const char *more) {
     r->dir = make_dir();
     load_config(&r->c, r->dir,
                 "[data]\nval =\n[device]\nthreads = 1\n[batch]\nglobal = 1\nmicro = 1\n[sample]\ntemperature = 0\n"
@@ -37,10 +36,19 @@ static void rig_open(rig *r, const char *script, const char *more) {
     OK(session_init(&r->x));
     clear(r, "layers.0.self_attn.o_proj.weight"), clear(r, "layers.0.mlp.down_proj.weight");
     clear(r, "embed_tokens.weight"), clear(r, "lm_head.weight");
-    for (size_t i = 0; i + 1 < strlen(script); i++) {
-        weights_of(r, "embed_tokens.weight")[byte[i] * EMBED + i] = 1;
-        weights_of(r, "lm_head.weight")[byte[i + 1] * EMBED + i] = 1;
+    for (int i = 0; i + 1 < count; i++) {
+        weights_of(r, "embed_tokens.weight")[id[i] * EMBED + i] = 1;
+        weights_of(r, "lm_head.weight")[id[i + 1] * EMBED + i] = 1;
     }
+}
+
+// Each byte is a token; 1 stands for a NUL.
+static void rig_open(rig *r, const char *script, const char *more) {
+    int32_t id[MOST] = {0};
+    int n = (int)strlen(script);
+    assert_true(n <= MOST);
+    for (int i = 0; i < n; i++) id[i] = script[i] == 1 ? 0 : (uint8_t)script[i];
+    rig_open_ids(r, id, n, more);
 }
 
 static void rig_close(rig *r) {
@@ -105,6 +113,44 @@ static void what_is_no_character_is_told_too(void **state) {
     EXPECT_PIECES("a\x80\xBF\xFF"
                   "d",
                   "[sample]\ntokens = 4\n", "length", "\x80", "\xBF", "\xFF", "d");
+}
+
+// A NUL would end the text where it is a C string: it is written as what is no character.
+static void a_nul_is_told_as_no_character(void **state) {
+    (void)state;
+    EXPECT_PIECES("a\1b", "[sample]\ntokens = 2\n", "length", "\xEF\xBF\xBD", "b");
+    EXPECT_PIECES("ab\1", "[sample]\ntokens = 2\n", "length", "b", "\xEF\xBF\xBD");
+}
+
+static int32_t token_of(const tokenizer *t, char letter) {
+    const uint8_t *piece;
+    int64_t n;
+    int32_t id = 0;
+    while (tokenizer_piece(t, id, &piece, &n) != ERR_OK || n != 1 || *piece != (uint8_t)letter) id++;
+    return id;
+}
+
+// The token that ends texts ends this one, and is not in it; the one that begins them is a token like others.
+static void the_end_of_a_text_ends_it(void **state) {
+    (void)state;
+#define WORDS "test/golden/tokenizer/llama3.json"
+    enum { BEGIN = 602, END = 603 };
+    tokenizer *t;
+    rig r;
+    heard h = {.pieces = 0};
+    sample_text one = {.prompt = "x"};
+    OK(tokenizer_open(&t, WORDS));
+    int32_t script[] = {token_of(t, 'x'), token_of(t, 't'), BEGIN, token_of(t, 'e'), END, token_of(t, 'h')};
+    rig_open_ids(&r, script, 6, "[model]\nvocab = 1000\n[sample]\ntokens = 5\ntokenizer = " WORDS "\n");
+    OK(session_samples(&r.x, &one, 1, &(sample_listener){hear, &h}));
+    assert_string_equal(one.ended, "end of text");
+    assert_string_equal(one.text, "t<|begin_of_text|>e");
+    assert_int_equal(one.tokens, 4);
+    assert_int_equal(h.pieces, 4);
+    assert_string_equal(h.piece[3], "");
+    free(one.text);
+    tokenizer_close(t);
+    rig_close(&r);
 }
 
 // What may begin a text to stop at waits too: the longer of the two.
@@ -212,9 +258,10 @@ static void a_sign_of_life_for_each_token(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(characters_are_told_whole), cmocka_unit_test(what_is_no_character_is_told_too),
-        cmocka_unit_test(beginnings_of_stops_wait),  cmocka_unit_test(text_of_any_bytes_is_made_safe),
-        cmocka_unit_test(beginnings_of_characters),  cmocka_unit_test(a_sign_of_life_for_each_token),
+        cmocka_unit_test(characters_are_told_whole),     cmocka_unit_test(what_is_no_character_is_told_too),
+        cmocka_unit_test(a_nul_is_told_as_no_character), cmocka_unit_test(the_end_of_a_text_ends_it),
+        cmocka_unit_test(beginnings_of_stops_wait),      cmocka_unit_test(text_of_any_bytes_is_made_safe),
+        cmocka_unit_test(beginnings_of_characters),      cmocka_unit_test(a_sign_of_life_for_each_token),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
