@@ -198,6 +198,39 @@ static void family_agrees(const char *family, const char *more) {
     drop_dir(dir);
 }
 
+// --- bits --------------------------------------------------------------------------------------------------------------------------
+
+// Three steps from these weights, on the CPU: the hashes are those of b550c6f. (check_same_bits has more of it, and takes longer.)
+static void bits_are_those_that_they_were(void **state) {
+    (void)state;
+    static const char *const types[] = {"fp32", "bf16", "fp16"};
+    static const struct {
+        const char *family, *hash[3];
+    } all[] = {
+        {"gpt2", {"8f2c23de0dd04d30", "c61792cb23ab808d", "7c64c9a6876553cd"}},
+        {"llama", {"fc6e8ac2d9f12fde", "e35ebcb8c5c663ee", "63c3ec2d44874d82"}},
+        {"llama3", {"ef4a0f1b8638ca1b", "df64f64b86dc1756", "652dbc123c5ded97"}},
+        {"qwen2", {"55e277ff15c35f09", "3f7e86c438ed4fb2", "8aae19da78fe560a"}},
+        {"qwen3", {"cfdad8069bea20aa", "823b47081f79ebd0", "81a43a2791c0d1b8"}},
+        {"mistral", {"2ce1d7fd470f8caf", "77c88edb8fdda9e9", "d1c59b548bc931b8"}},
+    };
+    char *dir = make_dir(), more[64], hash[17];
+    for (int i = 0; i < 18; i++) {
+        session x;
+        config c;
+        step_result s;
+        snprintf(more, sizeof more, "[precision]\ncompute = %s\n", types[i % 3]);
+        family_open(&x, &c, dir, all[i / 3].family, more);
+        while (x.step < 3) OK(session_step(&x, &s));
+        OK(session_counters(&x));
+        OK(ckpt_hash(&x.state.ckpt, hash));
+        session_close(&x);
+        if (strcmp(hash, all[i / 3].hash[i % 3]) != 0)
+            fail_msg("%s, %s: hash %s, expected %s", all[i / 3].family, types[i % 3], hash, all[i / 3].hash[i % 3]);
+    }
+    drop_dir(dir);
+}
+
 // --- other ways to say what a model is ---------------------------------------------------------------------------------------------
 
 enum { LAST = 8 };  // tokens whose logits are in configs.safetensors
@@ -452,9 +485,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test_prestate(qwen_2, device), cmocka_unit_test_prestate(qwen_3, device), cmocka_unit_test_prestate(mistral, device),
     };
     const struct CMUnitTest read[] = {
-        cmocka_unit_test_prestate(config_json_means_what_transformers_reads, device),
-        cmocka_unit_test(any_range_can_be_read),
-        cmocka_unit_test(angles_are_rounded_as_others_round_them),
+        cmocka_unit_test(bits_are_those_that_they_were), cmocka_unit_test_prestate(config_json_means_what_transformers_reads, device),
+        cmocka_unit_test(any_range_can_be_read),         cmocka_unit_test(angles_are_rounded_as_others_round_them),
         cmocka_unit_test_prestate(llm_c, device),
     };
     int failed = cmocka_run_group_tests(computed, NULL, NULL);
