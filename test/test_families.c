@@ -300,9 +300,35 @@ static void config_json_means_what_transformers_reads(void **state) {
     st_file golden;
     const char *name;
     OK(st_open(&golden, FOLDER "configs.safetensors"));
-    assert_int_equal(json_object_size(all), 34);
+    assert_int_equal(json_object_size(all), 35);
     json_object_foreach(all, name, one) reads_as(name, one, &golden, *state);
     st_close(&golden);
+    json_decref(all);
+}
+
+// A config.json that says its model_type and nothing else.
+static void what_is_not_said_is_what_transformers_takes(void **state) {
+    (void)state;
+    json_t *all = read_json_file(FOLDER "defaults.json"), *want;
+    const char *family;
+    json_object_foreach(all, family, want) {
+        const model_type *type;
+        void *options;
+        json_t *config = json_pack("{s:s}", "model_type", family);
+        OK(foreign_options(&type, &options, config, family));
+        for (int i = 0; i < type->keys; i++) {
+            char found[SETTING_VALUE];
+            const char *value = json_string_value(json_object_get(want, type->key[i].key));
+            setting_value(&type->key[i], options, found);
+            if (!value) continue;
+            bool number = type->key[i].type == KEY_REAL;
+            if (number ? strtod(value, NULL) != strtod(found, NULL) : strcmp(value, found) != 0)
+                fail_msg("%s: %s is %s, expected %s", family, type->key[i].key, found, value);
+        }
+        free(options);
+        json_decref(config);
+    }
+    assert_int_equal(json_object_size(all), 5);
     json_decref(all);
 }
 
@@ -485,8 +511,11 @@ int main(int argc, char **argv) {
         cmocka_unit_test_prestate(qwen_2, device), cmocka_unit_test_prestate(qwen_3, device), cmocka_unit_test_prestate(mistral, device),
     };
     const struct CMUnitTest read[] = {
-        cmocka_unit_test(bits_are_those_that_they_were), cmocka_unit_test_prestate(config_json_means_what_transformers_reads, device),
-        cmocka_unit_test(any_range_can_be_read),         cmocka_unit_test(angles_are_rounded_as_others_round_them),
+        cmocka_unit_test(bits_are_those_that_they_were),
+        cmocka_unit_test_prestate(config_json_means_what_transformers_reads, device),
+        cmocka_unit_test(what_is_not_said_is_what_transformers_takes),
+        cmocka_unit_test(any_range_can_be_read),
+        cmocka_unit_test(angles_are_rounded_as_others_round_them),
         cmocka_unit_test_prestate(llm_c, device),
     };
     int failed = cmocka_run_group_tests(computed, NULL, NULL);

@@ -92,17 +92,25 @@ static void read_window(llama_options *o, foreign_reader *r, family f) {
     else if (windowed != o->layers) foreign_refuse(r, "use_sliding_window", "a window of some layers only is not known here");
 }
 
+// What a family is where config.json does not say it. num_key_value_heads may be null: as many as heads.
+static const struct {
+    int64_t kv_heads, hidden, vocab, context;
+} unsaid[] = {[LLAMA] = {0, 11008, 32000, 2048},
+              [MISTRAL] = {8, 14336, 32000, 131072},
+              [QWEN2] = {32, 22016, 151936, 32768},
+              [QWEN3] = {32, 22016, 151936, 32768}};
+
 void llama_from_foreign(void *options, foreign_reader *r) {
     llama_options *o = options;
     family f = family_of(r->at);
     o->layers = foreign_int(r, "num_hidden_layers", 32);
     o->heads = foreign_int(r, "num_attention_heads", 32);
-    o->kv_heads = foreign_int(r, "num_key_value_heads", 0);
+    o->kv_heads = foreign_int(r, "num_key_value_heads", json_object_get(r->at, "num_key_value_heads") ? 0 : unsaid[f].kv_heads);
     o->embed = foreign_int(r, "hidden_size", 4096);
-    o->hidden = foreign_int(r, "intermediate_size", 11008);
+    o->hidden = foreign_int(r, "intermediate_size", unsaid[f].hidden);
     o->head_dim = foreign_int(r, "head_dim", f == QWEN3 ? 128 : 0);
-    o->vocab = foreign_int(r, "vocab_size", 32000);
-    o->context = foreign_int(r, "max_position_embeddings", 2048);
+    o->vocab = foreign_int(r, "vocab_size", unsaid[f].vocab);
+    o->context = foreign_int(r, "max_position_embeddings", unsaid[f].context);
     if (o->context > ROPE_MOST) o->context = ROPE_MOST;
     o->norm_eps = foreign_real(r, "rms_norm_eps", 1e-6);
     o->tied = foreign_bool(r, "tie_word_embeddings", false);

@@ -5,7 +5,7 @@
 # are taken away, spelt as transformers 4 spelt them, and switched off; and transformers, which loads the directory as a user would, says by its logits
 # what the model is. What lockstep does not have must be refused, and here is shown to be another model than the one without it.
 #
-#   python3 make_configs.py              writes configs.json and configs.safetensors beside this recipe, and headless/
+#   python3 make_configs.py              writes configs.json, configs.safetensors, defaults.json and headless/ beside this recipe
 #   python3 make_configs.py --bin BIN    lets this lockstep read each of them, and export it; transformers must load what it wrote, with the same logits;
 #                                        writes exports.json: each config.json that was shown to be right
 #   python3 make_configs.py --check      computes everything but the exports again and compares
@@ -50,6 +50,7 @@ CASES = {
     'llama3-others': ('llama3', dict(rope_parameters=dict(rope_type='llama3', rope_theta=5000.0, factor=3.0, low_freq_factor=2.0, high_freq_factor=7.0,
                                                           original_max_position_embeddings=24)), None),
     'llama3-least': ('llama3', dict.fromkeys(['head_dim', 'hidden_act', 'mlp_bias', 'tie_word_embeddings', 'pretraining_tp'], GONE), None),
+    'llama3-null': ('llama3', dict(head_dim=None, rope_scaling=None), None),
     'mistral-whole': ('mistral', dict(sliding_window=None), None),
     'mistral-default': ('mistral', dict(sliding_window=GONE), None),
     'mistral-least': ('mistral', dict.fromkeys(['head_dim', 'hidden_act', 'rope_parameters', 'tie_word_embeddings'], GONE), None),
@@ -129,6 +130,19 @@ def ropes():
     return out | {'rope/positions': at.numpy().astype(np.float32)}
 
 
+def defaults(family):
+    """What a config.json that says its model_type and nothing else means, by the keys of lockstep's [model] section."""
+    c = AutoConfig.for_model(family)
+    if family == 'gpt2':
+        return dict(layers=c.n_layer, heads=c.n_head, embed=c.n_embd, vocab=c.vocab_size, context=c.n_positions)
+    head = getattr(c, 'head_dim', None) or c.hidden_size // c.num_attention_heads
+    bias = 'qkv' if family == 'qwen2' else 'all' if getattr(c, 'attention_bias', False) else 'no'
+    return dict(layers=c.num_hidden_layers, heads=c.num_attention_heads, kv_heads=c.num_key_value_heads, embed=c.hidden_size, hidden=c.intermediate_size,
+                head_dim=head, vocab=c.vocab_size, context=c.max_position_embeddings, norm_eps=c.rms_norm_eps, tied='yes' if c.tie_word_embeddings else 'no',
+                bias=bias, qk_norm='yes' if family == 'qwen3' else 'no', rope_theta=c.rope_parameters['rope_theta'],
+                rope_scaling={'default': 'no'}[c.rope_parameters['rope_type']], window=getattr(c, 'sliding_window', None) or 0)
+
+
 def write(folder):
     headless(folder / 'headless')
     cases, logits = {}, ropes()
@@ -147,6 +161,8 @@ def write(folder):
                 logits[f'logits/{case}'] = found.astype(np.float32)
     (folder / 'configs.json').write_text('{\n' + ',\n'.join(f'"{k}": {json.dumps(v)}' for k, v in cases.items()) + '\n}\n')
     save_file(logits, folder / 'configs.safetensors')
+    said = {family: {k: str(v) for k, v in defaults(family).items()} for family in ('gpt2', 'llama', 'mistral', 'qwen2', 'qwen3')}
+    (folder / 'defaults.json').write_text('{\n' + ',\n'.join(f'"{k}": {json.dumps(v)}' for k, v in said.items()) + '\n}\n')
 
 
 def check():
