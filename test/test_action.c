@@ -128,6 +128,7 @@ static void follow(const action_layout *l, int rank, account *k, const action *a
     case ACTION_GATHER: k->place[a->first % 2] = a->first + 1, k->needed[a->first] = false; break;
     case ACTION_NEED:
         expect(!l->shards_weights || k->place[a->first % 2] == a->first + 1, l, rank, "the block was not gathered", a);
+        expect(l->shards_weights || !k->needed[a->first], l, rank, "the block was waited for before", a);
         k->needed[a->first] = true;
         break;
     case ACTION_LOAD:

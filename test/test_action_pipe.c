@@ -380,6 +380,7 @@ static void follow_gather(account *k, const action *a) {
 static void follow_need(account *k, const action *a) {
     int place = a->first % 2;
     expect(k, !k->r->l.shards_weights || k->gathered[place] == a->first + 1, "the block was not gathered");
+    expect(k, k->r->l.shards_weights || !k->needed[a->first], "the block was waited for before");
     expect(k, !k->fresh[place] || !k->used || k->used == place + 1, "it was not gathered while the block before was used");
     k->needed[a->first] = true;
     k->fresh[0] = k->fresh[1] = false, k->used = place + 1;

@@ -463,6 +463,8 @@ static void equals_of_the_last_are_kept(void **state) {
     for (int v = 0; v < LOOK_VOCAB; v++) expected[v] = v < 2 ? 0.5 : 0;
     draw(&r, 1, (predict_options){.tokens = DRAWS, .seed = 3, .temperature = 0.5, .top_k = 2}, tokens);
     expect_frequencies("two", tokens, expected);
+    draw(&r, 1, (predict_options){.tokens = DRAWS, .seed = 3, .temperature = 0.5, .min_p = 1}, tokens);
+    expect_frequencies("two, both the likeliest", tokens, expected);
     free(tokens);
     rig_close(&r);
 }
