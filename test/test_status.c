@@ -336,7 +336,7 @@ static void over(void **state) {
     EXPECT(p, 1, "ATTENTION: stopped on request", "these words", "lockstep ", "/config.ini");
     snprintf(text, sizeof text, event, "failed");
     say(p, "events.jsonl", text);
-    EXPECT(p, 2, "DEAD: failed", "these words", "when that is mended: lockstep ");
+    EXPECT(p, 2, "DEAD: failed", "these words", "when that is mended: lockstep");
     snprintf(text + strlen(text), sizeof text - strlen(text), event, "resume");  // and then it went on
     say(p, "events.jsonl", text);
     EXPECT(p, 2, "DEAD: died");
