@@ -1,11 +1,24 @@
-// base/memory.h: how much memory a program that starts now may take.
+// base/memory.h: how much memory there is for a run: at the most, so that one that is too large says so before it takes any, and now.
 #ifndef BASE_MEMORY_H
 #define BASE_MEMORY_H
 
+#include "base/err.h"
+
+#include <stdbool.h>
 #include <stdint.h>
 
-// Bytes of this machine that can be had without swapping, or what a container's limit (cgroup v1 or v2, of any level) leaves of them, if that is less.
-// Files that are only cached count as free, as in the kernel's MemAvailable. -1: not known. root: what stands before /proc and /sys, "" for this machine.
-int64_t memory_available(const char *root);
+// Of this machine, or of what a container's limit (control groups v1 or v2, of any level) leaves of it.
+typedef struct memory_room {
+    int64_t most;       // bytes that all processes here can have at once, swap included; INT64_MAX: not known
+    int64_t available;  // bytes that can be had now without swapping; files that are only cached count as free. -1: not known
+    int64_t addresses;  // that one process may have (ulimit -v); INT64_MAX: as many as it likes
+    const char *what;   // what sets `most`: "this machine" or "the control group"
+} memory_room;
+
+// root: what stands before /proc and /sys, "" for this machine; tests have their own.
+memory_room memory_find(const char *root);
+
+// ERR_CONFIG, as no restart mends it: `who` needs so many bytes, and there are not as many. alone: `who` is one process.
+err_t memory_refuse(const char *who, int64_t bytes, bool alone, const memory_room *m);
 
 #endif

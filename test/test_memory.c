@@ -58,14 +58,87 @@ static void of_machines(void **state) {
         char root[] = "/tmp/lockstep-memory.XXXXXX";
         assert_non_null(mkdtemp(root));
         for (int k = 0; cases[i].file[k]; k += 2) put(root, cases[i].file[k], cases[i].file[k + 1]);
-        int64_t got = memory_available(root);
+        int64_t got = memory_find(root).available;
         if (got != cases[i].available) fail_msg("%s: %lld, expected %lld", cases[i].what, (long long)got, (long long)cases[i].available);
         assert_ok(io_remove_tree(root));
     }
-    assert_true(memory_available("") > 0);
+    assert_true(memory_find("").available > 0);
 }
 
+// --- the most that there can be, and the words ---------------------------------------------------------------------------------
+
+static const int64_t GB = 1 << 30;
+
+static int enter(void **state) {
+    const char *base = getenv("TMPDIR");
+    char *root = malloc(IO_PATH);
+    snprintf(root, IO_PATH, "%s/lockstep-memory-XXXXXX", base ? base : "/tmp");
+    *state = root;
+    return mkdtemp(root) ? 0 : -1;
+}
+
+static int leave(void **state) {
+    err_t rc = io_remove_tree(*state);
+    free(*state);
+    return (int)rc;
+}
+
+static void machine(const char *root) {
+    put(root, "proc/meminfo",
+        "MemTotal:       16777216 kB\nMemFree: 1 kB\nMemAvailable:    8388608 kB\nSwapTotal:       2097152 kB\nSwapFree:        1048576 kB\n");
+}
+
+static void expect(const char *root, int64_t most, int64_t available, const char *what) {
+    memory_room m = memory_find(root);
+    if (m.most != most || m.available != available || strcmp(m.what, what) != 0)
+        fail_msg("%lld, %lld available, of %s; expected %lld, %lld of %s", (long long)m.most, (long long)m.available, m.what, (long long)most,
+                 (long long)available, what);
+}
+
+static void a_machine(void **state) {
+    expect(*state, INT64_MAX, -1, "this machine");
+    machine(*state);
+    expect(*state, 18 * GB, 8 * GB, "this machine");
+}
+
+static void groups_v2(void **state) {
+    machine(*state);
+    put(*state, "proc/self/cgroup", "0::/a/b\n");
+    put(*state, "sys/fs/cgroup/a/b/memory.max", "max\n");
+    expect(*state, 18 * GB, 8 * GB, "this machine");
+    put(*state, "sys/fs/cgroup/a/memory.max", "4294967296\n");
+    put(*state, "sys/fs/cgroup/a/memory.current", "1073741824\n");
+    expect(*state, 6 * GB, 3 * GB, "the control group");
+    put(*state, "sys/fs/cgroup/a/b/memory.max", "2147483648\n");
+    put(*state, "sys/fs/cgroup/a/b/memory.current", "3000000000\n");
+    expect(*state, 4 * GB, 0, "the control group");
+}
+
+static void groups_v1(void **state) {
+    machine(*state);
+    put(*state, "proc/self/cgroup", "5:cpu:/x\n4:memory:/not/in/here\n0::/\n");
+    put(*state, "sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+    expect(*state, 18 * GB, 8 * GB, "this machine");
+    put(*state, "sys/fs/cgroup/memory/memory.limit_in_bytes", "1073741824\n");
+    expect(*state, 3 * GB, 8 * GB, "the control group");
+}
+
+static void words(void **state) {
+    (void)state;
+    memory_room m = {.most = 16 * GB, .available = GB, .addresses = INT64_MAX, .what = "this machine"};
+    assert_int_equal(memory_refuse("this run needs", 1423405400000, true, &m), ERR_CONFIG);
+    static const char start[] = "this run needs 1423.4 GB of memory, and this machine has 17.2 GB, 1.1 GB of it available now. `lockstep plan` shows";
+    if (strncmp(err_last()->text, start, strlen(start)) != 0) fail_msg("%s", err_last()->text);
+    m.addresses = GB;
+    memory_refuse("this run needs", 2 * GB, true, &m);
+    if (!strstr(err_last()->text, "a process under this limit of addresses (ulimit -v) has 1.1 GB. ")) fail_msg("%s", err_last()->text);
+    memory_refuse("the 4 ranks on this machine need", 20 * GB, false, &m);
+    if (!strstr(err_last()->text, "this machine has 17.2 GB")) fail_msg("%s", err_last()->text);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, enter, leave)
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(of_machines)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(of_machines), TEST(a_machine), TEST(groups_v2), TEST(groups_v1), TEST(words)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -386,7 +386,7 @@ static void print_machine(FILE *out, const cluster *who, const plan_rank *p) {
     int ranks = who->ranks[at];
     if (who->nodes == 1) snprintf(whose, sizeof whose, "%d rank%s", ranks, ranks == 1 ? "" : "s");
     else snprintf(whose, sizeof whose, "%d rank%s of node %d", ranks, ranks == 1 ? "" : "s", at);
-    print_fit(out, whose, most, (double)memory_available(""));
+    print_fit(out, whose, most, (double)memory_find("").available);
     if (gpu > 0) print_fit(out, "a rank on its GPU", gpu, (double)p[0].gpu_total);
 }
 

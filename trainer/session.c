@@ -7,6 +7,7 @@
 #include "comm/transport.h"
 #include "model/predict.h"
 #include "trainer/config/pipes.h"
+#include "trainer/fits.h"
 #include "trainer/node/cluster.h"
 #include "trainer/tuned.h"
 
@@ -356,6 +357,8 @@ err_t session_enter(session *x, const launch *at) {
     TRY(open_ranks(x, at));
     TRY(groups_open(&x->groups, &x->shape, x->ranks));
     TRY(plan_tensors(x));
+    TRY(memory_fits(x->ranks, x->s, x->dev, (int64_t)(x->state.memory.bytes + x->runner.memory.bytes),
+                    (int64_t)(x->state.host.bytes + x->runner.staging.bytes)));
     TRY(state_commit(&x->state));
     TRY(step_commit(&x->runner));
     if (x->state.memory.base) TRY(transport_register(x->ranks, x->state.memory.base, x->state.memory.bytes));

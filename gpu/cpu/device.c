@@ -1,4 +1,5 @@
 // gpu/cpu/device.c: the CPU as a device: its memory, and which body of kernels this processor can run.
+#include "base/memory.h"
 #include "gpu/backend.h"
 #include "gpu/cpu/cpu.h"
 #include "gpu/cpu/rapl.h"
@@ -6,7 +7,6 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
-#include <errno.h>
 #include <math.h>
 #include <sched.h>
 #include <stdio.h>
@@ -61,8 +61,10 @@ static err_t cpu_alloc(device *d, memory_kind kind, size_t bytes, void **out) {
     (void)d, (void)kind;
     *out = NULL;
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED)
-        return err_set(ERR_INTERNAL, "no memory for %.1f MB: %s; lower [batch] micro or the model's size", (double)bytes / 1e6, strerror(errno));
+    if (p == MAP_FAILED) {
+        memory_room m = memory_find("");
+        return memory_refuse("the system refuses", (int64_t)bytes, true, &m);
+    }
     madvise(p, bytes, MADV_HUGEPAGE);  // fewer TLB misses; a refusal costs nothing but speed
     *out = p;
     return ERR_OK;
