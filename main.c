@@ -111,7 +111,7 @@ static err_t do_bench(const config *c, const arguments *a) {
 }
 
 static err_t do_hash(int argc, char **argv, FILE *out) {
-    if (argc == 0) return err_set(ERR_USAGE, "lockstep hash: expected a checkpoint directory, e.g. runs/default/best");
+    if (argc == 0) return err_set(ERR_USAGE, "lockstep hash: expected a checkpoint directory, or a run's, e.g. runs/default");
     for (int i = 0; i < argc; i++) TRY(verb_hash(argv[i], out));
     return ERR_OK;
 }

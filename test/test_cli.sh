@@ -439,6 +439,29 @@ train_on_a_terminal() {
     done
 }
 
+# A run's directory stands for its best, or else its newest; a best that is not there is no riddle.
+hash_runs() {
+    cp -RP runs/base hashed
+    rm -f hashed/best
+    expect 0 "$bin" hash hashed
+    says "hashed/ckpt/step-00000006  (the run's newest; it has no best)"
+    expect 65 "$bin" hash hashed/best
+    says "hashed/best: No such file" "its newest is hashed/ckpt/step-00000006"
+    one_line
+    ln -s ckpt/step-00000003 hashed/best
+    expect 0 "$bin" hash hashed
+    says "hashed/best  (the run's best)"
+    cut -d ' ' -f 2 "$out" >hash.best
+    expect 0 "$bin" hash hashed/ckpt/step-00000003
+    cut -d ' ' -f 2 "$out" >hash.step
+    same hash.best hash.step "the hashes of the best"
+    rm -rf hashed/best hashed/ckpt/step*
+    expect 65 "$bin" hash hashed
+    says "hashed/ckpt: no checkpoint yet"
+    expect 65 "$bin" hash nowhere
+    says "nowhere: " "a run's directory"
+}
+
 hash_checkpoints() {
     expect 0 "$bin" hash runs/base/ckpt/step-00000003 runs/base/ckpt/step-00000006
     [ "$(grep -cE '^hash [0-9a-f]{16}  state_hash [0-9a-f]{16}  runs/base/ckpt/step-0000000[36]$' "$out")" -eq 2 ] ||
@@ -655,6 +678,7 @@ try train_with_overrides
 try train_in_plain_lines
 try train_on_a_terminal
 try hash_checkpoints
+try hash_runs
 try eval_checkpoints
 try sample_text
 try sample_prompts

@@ -15,7 +15,7 @@ const char command_overview[] = "lockstep: trains neural networks from one INI f
                                 "  lockstep sample CONFIG.ini...     let the model write\n"
                                 "  lockstep status|tail RUN_DIR      does a run live, and what to do; its progress, from elsewhere\n"
                                 "  lockstep fork RUN_DIR[@STEP] NAME begin a new run with a checkpoint of another, and other settings\n"
-                                "  lockstep hash CKPT_DIR...         fingerprints of weights and of the whole state, after checking every digest\n"
+                                "  lockstep hash RUN_OR_CKPT_DIR...  fingerprints of weights and of the whole state, after checking every digest\n"
                                 "  lockstep export RUN DIR           weights for others to load\n"
                                 "  lockstep inspect WEIGHTS          what is in weights of others, as a [model] section\n"
                                 "  lockstep bench [step] CONFIG.ini  time training steps on made-up data; step: operation by operation\n"
@@ -99,10 +99,11 @@ const verb_page verb_pages[VERB_COUNT] = {
                    "setting that the state does not fit, such as the model's shape, is refused by name. With nothing changed the new run\n"
                    "has the other's bits.\n",
                    "lockstep fork runs/a@best b -o optimizer.lr=3e-4", -1, .option = {{0}}},
-    [VERB_hash] = {"hash", "CKPT_DIR...",
+    [VERB_hash] = {"hash", "RUN_OR_CKPT_DIR...",
                    "Prints fingerprints of checkpoints: of the weights, and of the whole state with that of the optimizer, after checking\n"
-                   "every digest. Two runs with the same hash have the same weights, bit for bit.\n",
-                   "lockstep hash runs/default/best runs/again/best", 0, .option = {{0}}},
+                   "every digest. Of a run it takes the best checkpoint, or the newest where none is best. Two runs with the same hash\n"
+                   "have the same weights, bit for bit.\n",
+                   "lockstep hash runs/default runs/again/best", 0, .option = {{0}}},
     [VERB_export] = {"export", "RUN DIR",
                      "Writes the weights of a run, or of one checkpoint, as a new directory in the form of Hugging Face: safetensors,\n"
                      "config.json and, where there is one, the tokenizer. Of a run its best checkpoint, or its newest where none is best.\n",

@@ -156,7 +156,8 @@ err_t eval_rank(const config *c, const launch *at, board *b);
 // Continues the prompt, or [sample] prompt, or each one of a file: lines of text, or JSONL with "prompt", of which each gives a line of JSON. At most one
 // of prompt and prompts is given. (trainer/prompts.c)
 err_t verb_sample(const config *c, const char *ckpt, const char *prompt, const char *prompts, FILE *out);
-err_t verb_hash(const char *ckpt, FILE *out);
+// Of a checkpoint's directory, or of a run's: then of its best, or else of its newest.
+err_t verb_hash(const char *from, FILE *out);
 
 // Arguments after the verb. export: a run or a checkpoint, and a directory to make of it, as Hugging Face's are. inspect: what weights are.
 err_t verb_export(int argc, char **argv, FILE *out);

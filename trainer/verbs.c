@@ -8,17 +8,54 @@
 #include "trainer/node/cluster.h"
 #include "trainer/train.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 // --- look at weights ---------------------------------------------------------------------------------------------------------
 
-err_t verb_hash(const char *ckpt, FILE *out) {
-    char hash[17], state_hash[17];
+static bool has(const char *dir, const char *name, struct stat *st) {
+    char path[IO_PATH];
+    return io_path(path, "%s/%s", dir, name) == ERR_OK && stat(path, st) == 0;
+}
+
+// `runs/x/best` of a run that has none yet: what it has instead.
+static err_t no_such_directory(const char *ckpt, const char *why) {
+    char run[IO_PATH], newest[IO_PATH];
+    bool found = false;
+    TRY(io_path(run, "%s", ckpt));
+    char *slash = strrchr(run, '/');
+    if (slash && strcmp(slash, "/best") == 0) {
+        *slash = 0;
+        TRY(ckpt_newest(run, newest, &found));
+    }
+    if (!found) return err_set(ERR_DATA, "%s: %s; expected a checkpoint, such as runs/default/best, or a run's directory", ckpt, why);
+    return err_set(ERR_DATA, "%s: %s: no checkpoint of this run is marked as its best; its newest is %s", ckpt, why, newest);
+}
+
+// The checkpoint of which `hash` was asked: that directory, or a run's best, or else its newest. *which: what it is of the run, "" if it was named itself.
+static err_t choose(const char *from, char ckpt[IO_PATH], const char **which) {
+    struct stat st;
+    bool found = true;
+    *which = "";
+    TRY(io_path(ckpt, "%s", from));
+    if (stat(from, &st) != 0) return no_such_directory(from, strerror(errno));
+    if (has(from, "manifest.json", &st) || !has(from, "ckpt", &st)) return ERR_OK;
+    *which = has(from, "best", &st) ? "  (the run's best)" : "  (the run's newest; it has no best)";
+    if (has(from, "best", &st)) return io_path(ckpt, "%s/best", from);
+    TRY(ckpt_newest(from, ckpt, &found));
+    return found ? ERR_OK : err_set(ERR_DATA, "%s/ckpt: no checkpoint yet", from);
+}
+
+err_t verb_hash(const char *from, FILE *out) {
+    char ckpt[IO_PATH], hash[17], state_hash[17];
+    const char *which;
+    TRY(choose(from, ckpt, &which));
     TRY(ckpt_hash_dir(ckpt, hash, state_hash));
-    fprintf(out, "hash %s  state_hash %s  %s\n", hash, state_hash, ckpt);
+    fprintf(out, "hash %s  state_hash %s  %s%s\n", hash, state_hash, ckpt, which);
     return ERR_OK;
 }
 
