@@ -6,6 +6,7 @@
 #include "test/support/rate.h"
 #include "test/support/train.h"
 
+#include "trainer/log/utf8.h"
 #include "trainer/log/monitor.h"
 
 #include <sys/stat.h>
@@ -305,6 +306,30 @@ static void any_text_can_be_read_again(void **state) {
 }
 
 // What is longer than a record is cut, never in the middle of an escape or of a character.
+// What turns around or hides what is beside it does not reach a terminal; letters of any script, and what joins them, do.
+static void a_terminal_obeys_nothing(void **state) {
+    (void)state;
+    static const char *const pairs[][2] = {
+        {"a\nb\tc", "a\nb\tc"},
+        {"\x1b[31m\x07\x7f", "?[31m??"},
+        {"\xc2\x9b", "?"},  // a control of one byte in Latin-1
+        {"done \xe2\x80\xae"
+         "0 ssol",
+         "done ?0 ssol"},                                                           // U+202E
+        {"\xd8\x9c\xe2\x80\x8b\xe2\x80\x8e\xe2\x80\x8f\xe2\x80\xaa", "?????"},      // U+061C 200B 200E 200F 202A
+        {"\xe2\x80\xa8\xe2\x80\xa9\xe2\x81\xa6\xe2\x81\xa9\xef\xbb\xbf", "?????"},  // U+2028 2029 2066 2069 FEFF
+        {"\xf3\xa0\x81\x81", "?"},                                                  // U+E0041, a tag
+        {"\xd9\x85\xdb\x8c\xe2\x80\x8c\xe2\x80\x8d \xe2\x80\xa7\xe2\x80\xaf \xf0\x9f\x98\x80",
+         "\xd9\x85\xdb\x8c\xe2\x80\x8c\xe2\x80\x8d \xe2\x80\xa7\xe2\x80\xaf \xf0\x9f\x98\x80"},
+        {"\xff\xc0\xaf\xed\xa0\x80", "??????"},  // no UTF-8
+    };
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        char text[64];
+        utf8_printable(text, sizeof text, pairs[i][0]);
+        assert_string_equal(text, pairs[i][1]);
+    }
+}
+
 static void a_text_that_is_too_long_is_cut(void **state) {
     (void)state;
     static const char *const units[] = {"x", "\"", "\\", "\x01", "\xE2\x82\xAC", "\xF0\x9F\x98\x80"};
@@ -616,6 +641,7 @@ int main(void) {
         cmocka_unit_test(every_figure_is_under_its_own_key),
         cmocka_unit_test(ranks_have_a_mean_each),
         cmocka_unit_test(any_text_can_be_read_again),
+        cmocka_unit_test(a_terminal_obeys_nothing),
         cmocka_unit_test(a_text_that_is_too_long_is_cut),
         cmocka_unit_test(a_run_of_any_name_can_be_read),
         cmocka_unit_test(a_sink_gets_each_record_whatever_others_do),
