@@ -2,6 +2,7 @@
 // script: after each byte it knows one next byte, so that every token of the text is chosen here.
 #include "test/support/run.h"
 
+#include "base/clock.h"
 #include "trainer/log/utf8.h"
 
 enum { EMBED = 32, MOST = 16 };
@@ -77,7 +78,9 @@ static void expect_pieces(const char *script, const char *keys, const char *ende
     char prompt[] = {script[0], 0}, all[MOST * 32] = "";
     sample_text one = {.prompt = prompt};
     rig_open(&r, script, keys);
+    double before = clock_now();
     OK(session_samples(&r.x, &one, 1, &(sample_listener){hear, &h}));
+    assert_true(before <= one.first_s && one.first_s <= one.last_s && one.last_s <= clock_now());
     assert_string_equal(one.ended, ended);
     for (int i = 0; pieces[i] || i < h.pieces; i++) {
         if (!pieces[i] || i >= h.pieces)
