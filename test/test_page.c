@@ -267,6 +267,25 @@ static void odd_runs(void **state) {
     }
 }
 
+// More ranks than rows: each row is several, none of which is in two.
+static void many_ranks(void **state) {
+    enum { MANY = 128 };
+    char line[2048], *to = line;
+    size_t n;
+    (void)state;
+    to += sprintf(to, "{\"t\":\"step\",\"step\":3,\"loss\":1}\n{\"t\":\"ranks\",\"step\":3,\"compute_ms\":[");
+    for (int i = 0; i < MANY; i++) to += sprintf(to, "%s%d", i ? "," : "", i == 77 ? 30 : 20);
+    sprintf(to, "]}\n");
+    put("many", "log.jsonl", line);
+    char *page = render((const char *const[]){"many"}, 1, &n);
+    assert_non_null(strstr(page, "<th scope=\"row\">0 to 1</th><td>1.000</td><td>1.000</td>"));
+    assert_non_null(strstr(page, "<th scope=\"row\">76 to 77</th><td>1.250</td><td>1.250</td>"));
+    assert_non_null(strstr(page, "<th scope=\"row\">126 to 127</th>"));
+    assert_non_null(strstr(page, "is 1.25, of rank 76 and its neighbours"));
+    assert_non_null(strstr(page, "a row is 2 ranks of 128"));
+    free(page);
+}
+
 // --- where runs part ---------------------------------------------------------------------------------------------------------------------
 
 static void parts(void **state) {
@@ -439,9 +458,9 @@ static void figures(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_A_DIRECTORY(small_page),      IN_A_DIRECTORY(live_page), IN_A_DIRECTORY(hostile),   IN_A_DIRECTORY(says_what_it_draws),
-        cmocka_unit_test(in_its_band),   IN_A_DIRECTORY(odd_runs),  IN_A_DIRECTORY(parts),     IN_A_DIRECTORY(other_settings),
-        IN_A_DIRECTORY(in_the_terminal), IN_A_DIRECTORY(usage),     cmocka_unit_test(figures),
+        IN_A_DIRECTORY(small_page),     IN_A_DIRECTORY(live_page),       IN_A_DIRECTORY(hostile),    IN_A_DIRECTORY(says_what_it_draws),
+        cmocka_unit_test(in_its_band),  IN_A_DIRECTORY(odd_runs),        IN_A_DIRECTORY(many_ranks), IN_A_DIRECTORY(parts),
+        IN_A_DIRECTORY(other_settings), IN_A_DIRECTORY(in_the_terminal), IN_A_DIRECTORY(usage),      cmocka_unit_test(figures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

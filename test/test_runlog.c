@@ -2,6 +2,7 @@
 // longer than there are buckets. What is expected is computed here from the lines that are written.
 #include "test/support/run.h"
 
+#include "trainer/report/chart.h"
 #include "trainer/report/runlog.h"
 #include "trainer/report/scan.h"
 
@@ -389,6 +390,51 @@ static void settings(void **state) {
     drop_dir(dir);
 }
 
+// Whoever changes config.ini while it is looked at: what counts is what it says now.
+static void settings_that_change(void **state) {
+    char *dir = make_dir();
+    (void)state;
+    write_text(dir, "config.ini", "# lockstep 0.1.0 abc  config 01\n[run]\nsteps = 5\n[optimizer]\nlr = 0.5\n");
+    runlog *r = open_log(dir);
+    assert_true(r->settings == 2 && runlog_number(r, "run.steps") == 5);
+    write_text(dir, "config.ini", "# lockstep 0.1.0 def  config 02\n[run]\nsteps = 600\n");
+    OK(runlog_poll(r));
+    assert_true(r->settings == 1 && runlog_number(r, "run.steps") == 600 && !runlog_find(r, "optimizer.lr"));
+    assert_string_equal(r->about, "lockstep 0.1.0 def  config 02");
+    runlog_close(r);
+    drop_dir(dir);
+}
+
+// What is drawn of a curve: as many points as there is room for, in order, none beyond the run's end, and nothing is left out.
+static void points_of_a_curve(void **state) {
+    (void)state;
+    static const int lasts[] = {1, 7, 1024, 1025, 1999, 100000};
+    for (size_t k = 0; k < sizeof lasts / sizeof *lasts; k++)
+        for (int columns = 10; columns <= 2000; columns *= 10) {
+            sheet s;
+            double low = INFINITY, high = -INFINITY;
+            OK(sheet_open(&s, 2, 1, 1, false));
+            for (int x = 1; x <= lasts[k]; x++) {
+                int i = sheet_find(&s, x, NULL);
+                sheet_add(&s, 0, i, x == lasts[k] / 3 ? -7 : x);
+                sheet_add(&s, 1, i, 10.0 * x);
+            }
+            points p = points_of(&s, 0, -1, lasts[k], columns);
+            assert_true(p.n >= 1 && p.n <= columns && p.n <= lasts[k] && p.at[p.n - 1].x == lasts[k]);
+            for (int i = 0; i < p.n; i++) {
+                assert_true(i == 0 || p.at[i].x > p.at[i - 1].x);
+                assert_true(p.at[i].low <= p.at[i].y && p.at[i].y <= p.at[i].high);
+                low = fmin(low, p.at[i].low), high = fmax(high, p.at[i].high);
+            }
+            assert_true(high == lasts[k] && low == (lasts[k] >= 3 ? -7 : 1));
+            points over = points_of(&s, 0, 1, lasts[k], columns);
+            assert_int_equal(over.n, p.n);
+            for (int i = 0; i < p.n; i++) assert_true(over.at[i].y == p.at[i].y && over.at[i].x >= 10 && over.at[i].x <= 10.0 * lasts[k]);
+            points_free(&p), points_free(&over);
+            sheet_close(&s);
+        }
+}
+
 static void other_units(void **state) {
     char *dir = make_dir();
     (void)state;
@@ -732,6 +778,8 @@ int main(void) {
         cmocka_unit_test(alike),
         cmocka_unit_test(settings),
         cmocka_unit_test(other_units),
+        cmocka_unit_test(settings_that_change),
+        cmocka_unit_test(points_of_a_curve),
         cmocka_unit_test(resumes),
         cmocka_unit_test(logged_again),
         cmocka_unit_test(times_of_steps),
