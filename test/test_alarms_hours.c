@@ -380,6 +380,21 @@ static void a_disk_that_fills_slowly(void **state) {
     end(&t);
 }
 
+// What others write while the watcher is kept from looking is no trend.
+static void a_disk_that_others_use_meanwhile(void **state) {
+    (void)state;
+    story t;
+    begin(&t, watch_limits_default(), 1);
+    for (int k = 0; k < 4; k++) {
+        assert_int_equal(disk_told_after(&t, 1000, 900), 900);
+        t.s.time += HOUR, t.s.monotonic += HOUR;
+        t.s.disk_free -= 60000000000;
+    }
+    assert_int_equal(disk_told_after(&t, 1000, 900), 900);
+    none_told(&t);
+    end(&t);
+}
+
 static void save_for(story *t, int seconds, int64_t bytes, int64_t freed) {
     in_phase(t, PHASE_SAVING);
     for (int i = 0; i < seconds; i++) {
@@ -521,6 +536,7 @@ int main(void) {
         cmocka_unit_test(heat_between_evaluations),
         cmocka_unit_test(a_disk_that_fills_after_hours),
         cmocka_unit_test(a_disk_that_fills_slowly),
+        cmocka_unit_test(a_disk_that_others_use_meanwhile),
         cmocka_unit_test(hours_of_checkpoints),
         cmocka_unit_test(a_save_on_a_full_disk),
         cmocka_unit_test(ranks_of_another_node),

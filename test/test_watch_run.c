@@ -48,7 +48,10 @@ static bool has_no_room(int fd) {
     return n > 0 && (size_t)n >= end && memcmp(path + (size_t)n - end, no_room_for, end) == 0;
 }
 
+static double slow_s;  // what the next write takes
+
 ssize_t write(int fd, const void *bytes, size_t n) {
+    now += slow_s, slow_s = 0;
     if (!has_no_room(fd)) return syscall(SYS_write, fd, bytes, n);
     if (n > 1) return syscall(SYS_write, fd, bytes, n / 2);
     errno = ENOSPC;
@@ -198,6 +201,31 @@ static void a_disk_that_takes_nothing(void **state) {
     assert_int_equal(count(event, "{\"t\":\"event\""), count(event, "\"}\n"));
     assert_in_range(count(lines, "\n"), 6, 7);
     free(status), free(lines), free(event);
+    drop(&r);
+}
+
+enum { LOOKS = 100, SLOW_AT = 20 };
+static double looked_at[LOOKS + 1];
+
+static bool slow_once(run *r, int k) {
+    step(r);
+    looked_at[k] = now;
+    if (k == SLOW_AT) slow_s = 30;
+    return k == LOOKS;
+}
+
+// A look that waits for a disk makes the next ones late, and no more: those that were missed are not made up for.
+static void a_slow_disk(void **state) {
+    (void)state;
+    run r;
+    prepare(&r, 0);
+    watch(&r, slow_once);
+    for (int k = 2; k <= LOOKS; k++) {
+        double want = k == SLOW_AT + 1 ? 30 : 1;
+        if (k != SLOW_AT + 2 && fabs(looked_at[k] - looked_at[k - 1] - want) > 1e-6)
+            fail_msg("look %d after %.3f s", k, looked_at[k] - looked_at[k - 1]);
+    }
+    events(&r, "watch_failed", 0, "");
     drop(&r);
 }
 
@@ -391,10 +419,15 @@ static void one_that_is_started_again(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_full_disk_is_one_event),        cmocka_unit_test(a_disk_that_takes_nothing),
-        cmocka_unit_test(a_report_after_each_checkpoint),  cmocka_unit_test(a_report_that_can_not_be_written),
-        cmocka_unit_test(the_best_checkpoint_is_kept_too), cmocka_unit_test(alarms_are_events),
-        cmocka_unit_test(not_before_all_are_ready),        cmocka_unit_test(one_that_is_started_again),
+        cmocka_unit_test(a_full_disk_is_one_event),
+        cmocka_unit_test(a_disk_that_takes_nothing),
+        cmocka_unit_test(a_slow_disk),
+        cmocka_unit_test(a_report_after_each_checkpoint),
+        cmocka_unit_test(a_report_that_can_not_be_written),
+        cmocka_unit_test(the_best_checkpoint_is_kept_too),
+        cmocka_unit_test(alarms_are_events),
+        cmocka_unit_test(not_before_all_are_ready),
+        cmocka_unit_test(one_that_is_started_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
