@@ -198,6 +198,15 @@ starts_and_reports() {
     [ "$uid" -ge 61184 ] && [ "$uid" -le 65519 ] || fail "it runs as user $uid, expected one of its own"
 }
 
+# What the unit shuts off is shut off in the process that trains, and still it trains.
+confined() {
+    of=$(main one)
+    [ "$(inside awk '/^Max core file size/ { print $5, $6 }' "/proc/$of/limits")" = "0 0" ] || fail "it may leave a core file"
+    [ "$(inside awk '{ n += $3 } END { print n < 65536 }' "/proc/$of/uid_map")" = 1 ] || fail "it sees all users"
+    are SystemCallErrorNumber one 1
+    expect 0 inside systemd-analyze security --no-pager --threshold=25 lockstep@one.service
+}
+
 continues_after_kill() {
     soon saved one
     signal KILL "$(main one)"
@@ -291,6 +300,7 @@ fi
 if [ $passed -eq 2 ]; then
     find_leader
     try starts_and_reports
+    try confined
     try continues_after_kill
     try stops_with_a_checkpoint
     try settings_refused
