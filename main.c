@@ -121,8 +121,8 @@ static err_t do_tail(int argc, char **argv, FILE *out) {
     return verb_tail(argc, argv);
 }
 
-// One of the four: of a verb with INI files, of one that reads settings itself, of one that takes its arguments itself, and of one that says how the
-// process exits.
+// One of the four: of a verb with INI files, of one that reads settings itself, of one that takes its arguments
+// itself, and of one that says how the process exits.
 typedef struct verb {
     err_t (*run)(const config *c, const arguments *a);
     err_t (*reads)(const command *words, FILE *out);

@@ -23,7 +23,8 @@ static void test_no_warmup(void **state) {
     FAILS(resume(w, &c), ERR_CONFIG, "schedule.warmup", "-1", "10");
 }
 
-// A key that nobody set takes the checkpoint's value, also into the next checkpoint; one that was set must agree, and all that don't are named at once.
+// A key that nobody set takes the checkpoint's value, also into the next checkpoint; one that was set must agree, and
+// all that don't are named at once.
 static void test_open_keys(void **state) {
     world *w = *state;
     complaints c;

@@ -257,7 +257,8 @@ broken_settings() {
     [ ! -e runs ] || fail "a run directory was made"
 }
 
-# What can't be a run is refused by all verbs alike, before a rank is started: with the same words, at a line, and with what would work.
+# What can't be a run is refused by all verbs alike, before a rank is started: with the same words, at a line, and with
+# what would work.
 refused_alike() {
     while read -r key says; do
         for verb in config check plan train; do

@@ -327,7 +327,8 @@ static void test_overrides(void **state) {
     }
 }
 
-// A family is an architecture and what it implies where nobody sets it: the same bits keys as if all of it were spelled out.
+// A family is an architecture and what it implies where nobody sets it: the same bits keys as if all of it were spelled
+// out.
 static void test_family(void **state) {
     fixture *x = *state;
     static const struct {
@@ -365,7 +366,8 @@ static void test_family(void **state) {
     assert_line(&x->c, "model", "window", "4096", origin);
     snprintf(origin, sizeof origin, "; bits   %s:2", x->path);
     assert_line(&x->c, "model", "norm_eps", "0.0001", origin);
-    assert_int_equal(config_load_with(&x->c, files, 1, over, 2), ERR_OK);  // of two families only the last one implies anything
+    // of two families only the last one implies anything
+    assert_int_equal(config_load_with(&x->c, files, 1, over, 2), ERR_OK);
     assert_line(&x->c, "model", "window", "0", "; bits   default");
     assert_line(&x->c, "model", "bias", "all", "; bits   command line");
     assert_line(&x->c, "model", "rope_theta", "1e+06", "; bits   command line, qwen2 implies");

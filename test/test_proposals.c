@@ -1,5 +1,6 @@
-// test/test_proposals.c: what a refused setting's message proposes passes all rules. Settings are drawn at random, many of them impossible in several ways;
-// every proposal is read out of the message, applied as on a command line, and must be a run that can begin.
+// test/test_proposals.c: what a refused setting's message proposes passes all rules. Settings are drawn at random, many
+// of them impossible in several ways; every proposal is read out of the message, applied as on a command line, and must
+// be a run that can begin.
 #include "test/support/config_file.h"
 #include "trainer/config/cluster_parse.h"
 #include "trainer/train.h"
@@ -97,8 +98,8 @@ static int64_t shared_by(const config *c) {
     return c->parallel.tensor * c->parallel.context * c->parallel.pipeline * (c->parallel.data ? c->parallel.data : 1);
 }
 
-// A run that could begin: all rules, and the stages and schedules of its pipelines made for real. Where nothing says how many ranks there are, settings
-// that are shared as before stand for any number, and others for one rank.
+// A run that could begin: all rules, and the stages and schedules of its pipelines made for real. Where nothing says
+// how many ranks there are, settings that are shared as before stand for any number, and others for one rank.
 static err_t could_begin(config *c, const settings *s, int64_t shared_before) {
     cluster who = {.world = 0};
     TRY(config_load_with(c, NULL, 0, s->at, s->n));

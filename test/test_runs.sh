@@ -538,7 +538,8 @@ END
     expect 0 train changed
 }
 
-# A finished run goes on with a larger `steps`. Where warm-up and decay were left open they stay as they were, on any number of ranks.
+# A finished run goes on with a larger `steps`. Where warm-up and decay were left open they stay as they were, on any
+# number of ranks.
 extended() {
     settings extended run.steps=20 schedule.decay_steps=40
     expect 0 train extended

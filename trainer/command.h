@@ -1,5 +1,5 @@
-// trainer/command.h: the command line: which verbs there are, which options each has, and what its help says. One table, VERBS and its pages, is the
-// only source: an option that is not in it is refused before the verb is called.
+// trainer/command.h: the command line: which verbs there are, which options each has, and what its help says. One
+// table, VERBS and its pages, is the only source: an option that is not in it is refused before the verb is called.
 #ifndef TRAINER_COMMAND_H
 #define TRAINER_COMMAND_H
 

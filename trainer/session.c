@@ -498,7 +498,8 @@ static void report_build(const session *x, monitor *m) {
     if (s->other_bits[0]) monitor_event(m, "other_bits", s->at.step, text);
 }
 
-// The settings with the values that the run began with, where they were left open. Such keys are read step by step, not when a session is opened.
+// The settings with the values that the run began with, where they were left open. Such keys are read step by step, not
+// when a session is opened.
 static err_t adopt_keys(session *x, monitor *m) {
     const ckpt_state *s = &x->state.ckpt;
     char text[512];

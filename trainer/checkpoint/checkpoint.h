@@ -101,7 +101,8 @@ typedef struct ckpt_origin {
 } ckpt_origin;
 
 // A `bits` key. usual: the default, which is how builds without the key behaved: their checkpoints fit if value equals
-// it. open: nobody has set it, so a checkpoint with another value fits, and that value counts: then it is put into `value`, and adopted is set.
+// it. open: nobody has set it, so a checkpoint with another value fits, and that value counts: then it is put into
+// `value`, and adopted is set.
 typedef struct ckpt_key {
     char key[CKPT_KEY], value[CKPT_VALUE], usual[CKPT_VALUE];
     bool open, adopted;

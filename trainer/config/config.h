@@ -29,10 +29,10 @@ typedef enum { SCHEDULE_COSINE, SCHEDULE_LINEAR, SCHEDULE_CONSTANT, SCHEDULE_WSD
 enum { ORIGIN_COMMAND_LINE = CONFIG_FILES_MAX + 1 };
 
 typedef struct key_origin {
-    int file;            // 0: the default; ORIGIN_COMMAND_LINE; else files[file - 1]. An index, so that a config can be copied
+    int file;            // 0: the default; ORIGIN_COMMAND_LINE; else files[file - 1]: an index, for copies
     int line;            // from 1; of the command line: which override
     bool chosen;         // the key was left open (0), and config_load derived the value from other keys
-    const char *family;  // the key was not set, and this word of [model] type, at that place, implies the value; NULL: it was
+    const char *family;  // the word of [model] type, at that place, that implies the value; NULL: it does not
 } key_origin;
 
 // Each optimizer reads its own and ignores the others (trainer/step/optimizer.h).
@@ -48,7 +48,7 @@ typedef struct config {
     // clang-format off
     struct { char name[CONFIG_WORD], dir[CONFIG_TEXT], faults[CONFIG_TEXT]; int64_t seed, steps, bad_steps; int resume; } run;
     struct { int backend, simd; bool graph, check, match; int64_t ranks, threads; char plans[CONFIG_TEXT]; int kind; char why[256]; } device;  // kind: the backend, or what auto is here (config_decide), and why; threads 0: a fair share of the cores
-    struct { int type; const model_alias *family; model_options of; char init_from[CONFIG_TEXT]; bool init_resize; } model;  // of: the keys of the chosen architecture; family: the word that chose it, if not its own; NULL: its own
+    struct { int type; const model_alias *family; model_options of; char init_from[CONFIG_TEXT]; bool init_resize; } model;  // of: the keys of the chosen architecture; family: the word that chose it, NULL: its own
     struct { char train[CONFIG_TEXT], val[CONFIG_TEXT]; int format; int64_t prefetch, retry, holdout; bool shuffle; } data;
     struct { char input[CONFIG_TEXT], output[CONFIG_TEXT]; char tokenizer[CONFIG_TEXT], text_key[CONFIG_TEXT]; int64_t shard_tokens; double val_fraction; bool compress; } pack;
     struct { int64_t global, micro, lanes; } batch;  // lanes 0 in the file: resolved by config_load
@@ -74,8 +74,8 @@ typedef struct config {
 // read), `file:line: [section] key: ...`, and *c is unspecified.
 err_t config_load(config *c, const char *const *files, int count);
 
-// The same, and after the files `overrides` of the command line, each "section.key=value": they win over all files, later ones over earlier ones. What
-// stands after the = is the value as it is, without quotes and escapes.
+// The same, and after the files `overrides` of the command line, each "section.key=value": they win over all files,
+// later ones over earlier ones. What stands after the = is the value as it is, without quotes and escapes.
 err_t config_load_with(config *c, const char *const *files, int count, const char *const *overrides, int n);
 
 // [run] name, checked as the INI's.
@@ -109,8 +109,8 @@ void config_print_defaults(FILE *out);
 typedef err_t (*config_visit)(void *ctx, const char *key, const char *value);
 err_t config_each(const config *c, key_class class, config_visit visit, void *ctx);
 
-// Was "section.key" left open, and is its value derived from run.steps? Then a run that goes on keeps the value that it began with: config_adopt sets it.
-// ERR_CONFIG: it is no such value.
+// Was "section.key" left open, and is its value derived from run.steps? Then a run that goes on keeps the value that it
+// began with: config_adopt sets it. ERR_CONFIG: it is no such value.
 bool config_follows_steps(const config *c, const char *key);
 err_t config_adopt(config *c, const char *key, const char *value);
 

@@ -1,5 +1,6 @@
-// trainer/config/judge.h: shared by the files of trainer/config that know rules between keys. A rule that does not hold leaves in the judge which keys are
-// in it and what is wrong; what would be right is found by trying (trainer/config/propose.c), so that no rule proposes what another one refuses.
+// trainer/config/judge.h: shared by the files of trainer/config that know rules between keys. A rule that does not hold
+// leaves in the judge which keys are in it and what is wrong; what would be right is found by trying
+// (trainer/config/propose.c), so that no rule proposes what another one refuses.
 #ifndef TRAINER_CONFIG_JUDGE_H
 #define TRAINER_CONFIG_JUDGE_H
 
@@ -17,13 +18,14 @@ typedef struct judge {
     int blocks;   // of the model
     int passed;   // rules that hold, of those asked so far
     // Of the rule that is broken.
-    int key[JUDGE_KEYS], keys;  // rows: it is reported at the line of the one that was set last, probably the one just edited
+    int key[JUDGE_KEYS], keys;  // rows; it is reported at the line of the one that was set last
     double number[JUDGE_NUMBERS];
     int numbers;  // numbers, of which a key may have to be one, a divisor or a multiple
     char text[JUDGE_TEXT];
 } judge;
 
-// What a rule says when it does not hold. Returns ERR_CONFIG. Rows of -1 are left out, and numbers that are not above 0.
+// What a rule says when it does not hold. Returns ERR_CONFIG. Rows of -1 are left out, and numbers that are not above
+// 0.
 err_t judge_refuse(judge *j, const int *rows, int count, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 void judge_number(judge *j, double number);
 
@@ -43,12 +45,14 @@ err_t judge_model(judge *j, config *c);
 // All rules between keys; what was left open is filled in. c is j->c.
 err_t judge_all(judge *j, config *c);
 
-// trainer/config/layout.c: the rules of [parallel], first those that need no number of ranks, then those of `world` ranks.
+// trainer/config/layout.c: the rules of [parallel], first those that need no number of ranks, then those of `world`
+// ranks.
 err_t judge_layout(judge *j);
 err_t judge_ranks(judge *j, int world);
 
-// trainer/config/propose.c: dst = " Nearest that work: [batch] global = 8, or [batch] lanes = 1 and [batch] micro = 1.", up to three alternatives, each of
-// which passes all rules in place of what j refused; or that there is none nearby.
+// trainer/config/propose.c: dst = " Nearest that work: [batch] global = 8, or [batch] lanes = 1 and [batch] micro =
+// 1.", up to three alternatives, each of which passes all rules in place of what j refused; or that there is none
+// nearby.
 enum { PROPOSALS = 512 };
 void propose(const judge *j, char dst[PROPOSALS]);
 

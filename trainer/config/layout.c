@@ -26,7 +26,8 @@ static err_t judge_token_slices(judge *j) {
     return ERR_OK;
 }
 
-// Ranks that share positions have equal shares of the token slices, and, in attention, of the slices of heads. Their gradients are reduced in turns.
+// Ranks that share positions have equal shares of the token slices, and, in attention, of the slices of heads. Their
+// gradients are reduced in turns.
 static err_t judge_context(judge *j) {
     int64_t context = j->c->parallel.context, K = j->c->parallel.token_slices, slices = j->c->parallel.slices, tensor = j->c->parallel.tensor;
     if (context == 1) return ERR_OK;

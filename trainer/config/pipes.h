@@ -1,4 +1,5 @@
-// trainer/config/pipes.h: which pipelines there are: the arithmetic that settings are checked with before a run, and schedules when they are made.
+// trainer/config/pipes.h: which pipelines there are: the arithmetic that settings are checked with before a run, and
+// schedules when they are made.
 #ifndef TRAINER_CONFIG_PIPES_H
 #define TRAINER_CONFIG_PIPES_H
 
@@ -21,7 +22,8 @@ bool pipe_has_chunks(pipeline_word schedule, int64_t chunks, int *wanted);
 
 int64_t pipe_most_micros(int64_t ranks, int64_t chunks);
 
-// "5 4 3" is `count` numbers of 1 or more that add up to `blocks`. cut [count+1] (=) where each stage begins; NULL: only whether.
+// "5 4 3" is `count` numbers of 1 or more that add up to `blocks`. cut [count+1] (=) where each stage begins; NULL:
+// only whether.
 bool pipe_cuts(const char *text, int count, int blocks, int *cut);
 
 // Micro-batches of a step that pass through pipeline `d` of those that share the lanes.

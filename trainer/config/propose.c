@@ -1,16 +1,19 @@
-// trainer/config/propose.c: the nearest settings that pass all rules, where some do not. A rule that does not hold names its keys; each of them is changed to
-// numbers that have to do with the others (multiples, divisors, powers of two, the default), and the rules are asked again. What is refused again names
-// the keys that are changed next. Those changes come first that change least, so the first that pass are the nearest:
+// trainer/config/propose.c: the nearest settings that pass all rules, where some do not. A rule that does not hold
+// names its keys; each of them is changed to numbers that have to do with the others (multiples, divisors, powers of
+// two, the default), and the rules are asked again. What is refused again names the keys that are changed next. Those
+// changes come first that change least, so the first that pass are the nearest:
 //
-//     global 13, micro 2, lanes 4        refused: global, micro
-//       global 12       0.1 + one key    refused: global, micro, lanes
-//         global 16     0.3 + one key    passes
-//         lanes 2       1.1 + two keys   passes
-//       micro 1         1.0 + one key    refused: ...
+//     global 13, micro 2, lanes 4    refused: global, micro
+//       global 12                    refused: global, micro, lanes
+//         micro 3                    passes: two keys, the third
+//       global 16                    passes: the nearest
+//       global 8                     passes: the nearest below
+//       micro 1                      refused: global, micro, lanes
 //
-// A change costs how many times larger or smaller it is, in powers of two, and each key that is changed costs as much as a factor of 4: the fewer the better.
-// Where several rules are broken that have nothing to do with each other, there are too many such changes. Then a second search takes first what more rules
-// hold for; it is short, and what it finds works too, but something nearer may have been passed by.
+// A change costs how many times larger or smaller it is, in powers of two, and each key that is changed costs as much
+// as a factor of 4: the fewer the better. Where several rules are broken that have nothing to do with each other, there
+// are too many such changes. Then a second search takes first what more rules hold for; it is short, and what it finds
+// works too, but something nearer may have been passed by.
 #include "trainer/config/judge.h"
 
 #include <stdlib.h>
@@ -156,7 +159,8 @@ static void add_related(candidates *c, double w) {
 
 static void add_numbers(candidates *x, const search *s, int row) {
     double below = 1;
-    bool open = row != ROW(device, ranks) || s->base->cluster.nodes[0];  // else it would be the machine's business how many ranks there are
+    // Open ranks would be as many as the machine has devices: no proposal, unless the nodes' list says how many.
+    bool open = row != ROW(device, ranks) || s->base->cluster.nodes[0];
     if (open) add(x, default_of(x->k));
     for (int i = 0; i < s->j.numbers; i++)
         if (x->k->type == KEY_REAL) add(x, s->j.number[i]);
@@ -236,7 +240,8 @@ static int64_t shared_by(const config *c) {
     return c->parallel.tensor * c->parallel.context * c->parallel.pipeline * (c->parallel.data ? c->parallel.data : 1);
 }
 
-// Where nothing says how many ranks there are, it is one as far as we know: a proposal with other widths has to name its ranks.
+// Where nothing says how many ranks there are, it is one as far as we know: a proposal with other widths has to name
+// its ranks.
 static bool passes(search *s, const trial *t) {
     *s->tried = *s->base;
     for (int i = 0; i < t->n; i++) set_value(s->tried, t->at[i].row, t->at[i].to);

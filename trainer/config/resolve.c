@@ -1,5 +1,6 @@
-// trainer/config/resolve.c: settings, from all files, become those of a run: the rules are asked, and one that does not hold is reported at the line of the key
-// that was set last, probably the one just edited, together with the nearest settings that pass.
+// trainer/config/resolve.c: settings, from all files, become those of a run: the rules are asked, and one that does not
+// hold is reported at the line of the key that was set last, probably the one just edited, together with the nearest
+// settings that pass.
 #include "trainer/config/judge.h"
 
 #include <string.h>

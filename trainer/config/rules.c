@@ -1,5 +1,5 @@
-// trainer/config/rules.c: the rules between keys, and the values of keys that were left open (0). Those of [parallel] are in trainer/config/layout.c, what is
-// done with a rule that does not hold in trainer/config/resolve.c.
+// trainer/config/rules.c: the rules between keys, and the values of keys that were left open (0). Those of [parallel]
+// are in trainer/config/layout.c, what is done with a rule that does not hold in trainer/config/resolve.c.
 #include "data/weights.h"
 #include "trainer/config/cluster_parse.h"
 #include "trainer/config/judge.h"
@@ -186,7 +186,8 @@ static err_t judge_signs(judge *j) {
     return ERR_OK;
 }
 
-// The number of ranks is known if the INI or the caller gives it; cluster_resolve() asks again after it has counted them.
+// The number of ranks is known if the INI or the caller gives it; cluster_resolve() asks again after it has counted
+// them.
 static err_t judge_cluster(judge *j) {
     const config *c = j->c;
     RULE(j, judge_signs(j));
