@@ -147,6 +147,26 @@ static void half_written_news_are_none(void **state) {
     free(b);
 }
 
+// A line of what is waited for, whole or none.
+static void a_line_is_said(void **state) {
+    (void)state;
+    board *b = make_board(2);
+    char text[BOARD_SAID], longest[2 * BOARD_SAID];
+    board_said(b, text);
+    assert_string_equal(text, "");
+    board_say(b, "waiting for 10.0.0.2");
+    board_said(b, text);
+    assert_string_equal(text, "waiting for 10.0.0.2");
+    memset(longest, 'x', sizeof longest), longest[sizeof longest - 1] = 0;
+    board_say(b, longest);
+    board_said(b, text);
+    assert_int_equal(strlen(text), BOARD_SAID - 1);
+    board_say(b, "");
+    board_said(b, text);
+    assert_string_equal(text, "");
+    free(b);
+}
+
 // --- the sink --------------------------------------------------------------------------------------------------------------
 
 static void log_step(monitor *m, int64_t step, double ms, bool skipped) {
@@ -239,8 +259,8 @@ static void quantiles_are_those_of_a_sort(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(phases_and_operations), cmocka_unit_test(news_are_read_whole),           cmocka_unit_test(half_written_news_are_none),
-        cmocka_unit_test(a_sink_copies_records), cmocka_unit_test(quantiles_are_those_of_a_sort),
+        cmocka_unit_test(phases_and_operations), cmocka_unit_test(news_are_read_whole),   cmocka_unit_test(half_written_news_are_none),
+        cmocka_unit_test(a_line_is_said),        cmocka_unit_test(a_sink_copies_records), cmocka_unit_test(quantiles_are_those_of_a_sort),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

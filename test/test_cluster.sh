@@ -207,6 +207,31 @@ other_build() {
     nothing_left
 }
 
+# A node that waits says for whom, to people and to a service manager, and can be stopped at once. So can one that has joined.
+silent_nodes() {
+    near 1 1 1
+    together waits cluster.timeout=60
+    boot waits 0
+    until_true 10 grep -q "waiting for 127.0.0.2, 127.0.0.3 (1 of 3 nodes are here)" node0/out
+    boot waits 1
+    until_true 10 grep -q "joined 127.0.0.1; waiting for other nodes" node1/out
+    until_true 10 grep -q "waiting for 127.0.0.3 (2 of 3 nodes are here)" node0/out
+    since=$(now)
+    kill -TERM "$(supervisor 1)"
+    ended 75
+    [ $(($(now) - since)) -le 3000 ] || fail "it took $(($(now) - since)) ms until all had stopped"
+    on 0 "rank 1 (127.0.0.2): stopped on request while the ranks were meeting: nothing was trained, nothing had to be saved"
+    on 1 "stopped on request before the first step: nothing was trained, nothing had to be saved"
+    for k in 0 1; do ! grep "checkpoint\|continues" node$k/out || fail "there is no checkpoint to speak of"; done
+    untouched
+    nothing_left
+    near 1 1
+    together joins run.steps=6
+    boot joins
+    ended 0
+    on 1 "joined; progress is on node 0 (127.0.0.1)"
+}
+
 # A run of one node is nobody's business: it has no socket but those between its own processes.
 no_port() {
     settings quiet $endless device.ranks=3
@@ -245,5 +270,6 @@ try wrong_secret
 try missing_node
 try other_settings
 try other_build
+try silent_nodes
 try no_port
 finish

@@ -431,6 +431,14 @@ static void test_notify_edges(void **state) {
     notify n;
     listen_at(&e, false);
     setenv("WATCHDOG_USEC", "8000000", 1);
+    notify_open(&n, 2, 10, 30, 0);  // other nodes are still to come
+    notify_send(&n, &(notify_news){.now = 0.1, .ready = 0, .waits = "waiting for 10.0.0.2 (1 of 2 nodes are here)"});
+    assert_heard(&e, "STATUS=waiting for 10.0.0.2 (1 of 2 nodes are here)");
+    notify_send(&n, &(notify_news){.now = 1.5, .ready = 0, .waits = "waiting for 10.0.0.2 (1 of 2 nodes are here)"});
+    assert_heard(&e, "");
+    notify_send(&n, &(notify_news){.now = 1.6, .ready = 0, .waits = ""});
+    assert_heard(&e, "STATUS=0 of 2 ranks are ready");
+    notify_close(&n);
     notify_open(&n, 2, 10, 30, 0);  // a start beyond its time
     int alive = 0;
     for (double now = 0; now < 29; now += 2) {

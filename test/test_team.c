@@ -375,6 +375,80 @@ static void the_missing_are_named(void **state) {
     scene_close(s);
 }
 
+// --- waiting -------------------------------------------------------------------------------------------------------------------
+
+// Keeps the last words, and how often there were any; asks rank s->number to stop at the third time.
+typedef struct listener {
+    scene *s;
+    int rank, calls, most;
+} listener;
+
+static err_t listen_in(void *ctx, double waited_s, const char *text) {
+    listener *l = ctx;
+    result *r = &l->s->b->rank[l->rank];
+    snprintf(r->later, sizeof r->later, "%s", text);
+    r->noticed_s = waited_s;
+    r->links++;
+    if (l->most && ++l->calls >= l->most) return err_set(ERR_INTERRUPTED, "stopped on request");
+    return ERR_OK;
+}
+
+static listener ears;
+static void with_a_listener(scene *s, launch *l, team_options *o) {
+    ears = (listener){s, l->rank, 0, l->rank == s->number ? 3 : 0};
+    o->waiting = (team_waiting){listen_in, &ears};
+}
+
+static void who_waits_says_for_whom(void **state) {
+    (void)state;
+    scene *s = scene_open(4, (int[]){2, 1, 2, 1});
+    s->o.timeout_s = 1.2;
+    s->number = -1;
+    s->tweak = with_a_listener;
+    start_node(s, 0, -1);
+    start_node(s, 2, -1);
+    assert_int_equal(reap(s), 0);
+    const result *r = s->b->rank;
+    for (int i = 0; i < 5; i++) assert_true(i == 2 || (r[i].links >= 3 && r[i].links <= 8 && r[i].noticed_s > 0.5));
+    assert_string_equal(r[0].later, "waiting for 127.0.0.2, 127.0.0.4 (2 of 4 nodes are here)");
+    assert_string_equal(r[1].later, "waiting for other ranks");
+    assert_string_equal(r[3].later, "joined 127.0.0.1; waiting for other nodes");
+    scene_close(s);
+
+    s = scene_open(2, (int[]){1, 1});
+    char where[64];
+    snprintf(where, sizeof where, "waiting for 127.0.0.1:%d: Connection refused", s->port);
+    s->o.timeout_s = 0.6;
+    s->number = -1;
+    s->tweak = with_a_listener;
+    start_node(s, 1, -1);
+    assert_int_equal(reap(s), 0);
+    assert_string_equal(s->b->rank[1].later, where);
+    scene_close(s);
+}
+
+// Whoever is asked to stop while it waits, all that have joined end at once, with that reason.
+static void who_waits_can_be_stopped(void **state) {
+    (void)state;
+    for (int who = 0; who < 3; who++) {
+        scene *s = scene_open(3, (int[]){1, 2, 1});
+        s->o.timeout_s = 20;
+        s->number = who;
+        s->tweak = with_a_listener;
+        start_node(s, 0, -1);
+        start_node(s, 1, -1);
+        assert_int_equal(reap(s), 0);
+        for (int r = 0; r < 3; r++) {
+            const result *x = &s->b->rank[r];
+            assert_int_equal(x->joined, ERR_INTERRUPTED);
+            assert_text(x->text, "stopped on request");
+            if (who > 0 && r != who) assert_text(x->text, who == 1 ? "rank 1 (127.0.0.2)" : "rank 2 (127.0.0.2)");
+            assert_true(x->join_s < 5);
+        }
+        scene_close(s);
+    }
+}
+
 // --- loss ----------------------------------------------------------------------------------------------------------------------
 
 // Works until the team fails, and notes how long after the moment that was.
@@ -568,6 +642,8 @@ int main(void) {
         cmocka_unit_test(a_rank_comes_twice),
         cmocka_unit_test(the_missing_are_named),
         cmocka_unit_test(so_is_what_they_do),
+        cmocka_unit_test(who_waits_says_for_whom),
+        cmocka_unit_test(who_waits_can_be_stopped),
         cmocka_unit_test(a_killed_rank),
         cmocka_unit_test(a_stopped_rank),
         cmocka_unit_test(a_rank_gives_up),

@@ -76,6 +76,7 @@ static err_t describe_team(session *x, const launch *at, team_options *o) {
                         .has_secret = at->nodes > 1,
                         .timeout_s = (double)c->cluster.timeout,
                         .heartbeat_s = c->cluster.heartbeat,
+                        .waiting = x->waiting,
                         .links = true};
     snprintf(o->job, sizeof o->job, "%s", c->run.name);
     snprintf(o->build, sizeof o->build, "%s", version_sources());

@@ -29,7 +29,8 @@ typedef struct session {
     exam exam;            // a text and questions of evaluations; empty: none
     char plans[17];       // hash of the file of [device] plans; "" without one
     // The world.
-    team *team;  // NULL with one rank
+    team_waiting waiting;  // set between session_machine and session_enter, or left empty
+    team *team;            // NULL with one rank
     comm *ranks;
     grid shape;
     groups groups;

@@ -32,8 +32,7 @@ const char *peer_text(int fd, char dst[DOOR_TEXT]) {
     return dst;
 }
 
-// "10.0.0.1:29500", "[fe80::1]:29500"
-static const char *where_text(const char *host, int port, char dst[DOOR_TEXT]) {
+const char *where_text(const char *host, int port, char dst[DOOR_TEXT]) {
     snprintf(dst, DOOR_TEXT, strchr(host, ':') ? "[%s]:%d" : "%s:%d", host, port);
     return dst;
 }
@@ -264,16 +263,16 @@ static void connected(meeting *m, caller *c, double now) {
     else say_hello(m, c, now);
 }
 
-static err_t not_known(const meeting *m, const caller *c) {
-    char name[COMM_NAME], where[DOOR_TEXT];
+// Who answers is not who is called, or was changed on the way. The right one may still come: the call is repeated, and what was met is kept
+// for the end. But once rank 0 has our proof it counts us among those who came, and we can't come twice.
+static err_t not_known(const meeting *m, caller *c, double now) {
+    char name[COMM_NAME];
     rank_text(m->t->at, c->target, name);
-    where_text(c->host, c->port, where);
-    if (c->shake.state == HANDSHAKE_GARBAGE)
-        return err_set(ERR_AUTH, "%s: something else than this run answers at %s; see [cluster] nodes and port, and what listens", name, where);
-    return err_set(ERR_AUTH,
-                   "%s: who answers at %s does not know the secret; the file that [cluster] secret_file names must have the same "
-                   "content on all nodes",
-                   name, where);
+    if (c->local || (c->shake.proven && m->mine.role == ROLE_CONTROL))
+        return err_set(ERR_UNAVAILABLE, "%s: its last word was changed on the way", name);
+    c->met = c->shake.state;
+    hang_up(c, now, c->met == HANDSHAKE_GARBAGE ? "something else than this run answers there" : "who answers there does not know the secret");
+    return ERR_OK;
 }
 
 static err_t hear_answer(meeting *m, caller *c, double now) {
@@ -282,7 +281,7 @@ static err_t hear_answer(meeting *m, caller *c, double now) {
     char name[COMM_NAME];
     switch (c->shake.state) {
     case HANDSHAKE_GARBAGE:
-    case HANDSHAKE_STRANGER: return not_known(m, c);
+    case HANDSHAKE_STRANGER: return not_known(m, c, now);
     case HANDSHAKE_GOING:
         if (!alive && c->local)  // a socket pair that ends has no second attempt
             return err_set(ERR_UNAVAILABLE, "%s ended before the ranks had met", rank_text(m->t->at, 0, name));

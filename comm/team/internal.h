@@ -12,7 +12,9 @@
 struct team {
     const launch *at;
     double timeout_s, heartbeat_s;
-    conn *control;  // rank 0: `world` of them, by rank. Others: one, to rank 0. Join's, then the watcher's
+    team_waiting waiting;   // of team_options, for the time of team_join
+    double began, look_at;  // when that began; when `waiting` is called next
+    conn *control;          // rank 0: `world` of them, by rank. Others: one, to rank 0. Join's, then the watcher's
     int controls;
     team_link *link;   // (1 + channels, world); without keys once it was taken
     pthread_t thread;  // the watcher
@@ -60,6 +62,7 @@ typedef struct caller {
     unsigned turn;                   // of the host's addresses
     double again, pause, answer_by;  // next attempt; pause before the one after it; end of this one
     char why[DOOR_TEXT];             // how the last attempt ended
+    handshake_state met;             // GARBAGE or STRANGER: how the last answer was that did not prove itself; GOING: there was none
     handshake shake;
 } caller;
 
@@ -95,6 +98,9 @@ void meeting_admit_local(meeting *m, int place, int fd);
 
 // Waits for events until `until`, and handles them. m->poll[0 .. watched) has events and revents of the owner.
 err_t meeting_turn(meeting *m, double until);
+
+// "10.0.0.1:29500", "[fe80::1]:29500". Returns dst.
+const char *where_text(const char *host, int port, char dst[DOOR_TEXT]);
 
 // "10.0.0.3 port 40122" of the other end of a connection into dst. Returns dst.
 const char *peer_text(int fd, char dst[DOOR_TEXT]);

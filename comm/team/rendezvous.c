@@ -171,6 +171,50 @@ static err_t heard_early(team *t, conn *c) {
                    why ? strerror(why) : "");
 }
 
+// --- while others are still to come ------------------------------------------------------------------------------------------------
+
+static const double look_s = 0.25;  // between two calls of `waiting`
+
+static double until_look(const team *t, double until) { return t->waiting.call && t->look_at < until ? t->look_at : until; }
+
+static bool look_is_due(const team *t) { return t->waiting.call && clock_now() >= t->look_at; }
+
+static err_t tell_waiting(team *t, const char *text) {
+    t->look_at = clock_now() + look_s;
+    return t->waiting.call(t->waiting.ctx, clock_now() - t->began, text);
+}
+
+// "10.0.0.2, 10.0.0.3 (1 of 3 nodes are here)"; on one node its ranks.
+static void absent_text(char *dst, size_t room, const meeting *m) {
+    const team *t = m->t;
+    const launch *at = t->at;
+    bool missing[TEAM_RANKS_MAX] = {0};
+    int nodes = 0, last = -1, more = 0;
+    for (int r = 1; r < at->world; r++) missing[r] = t->control[r].fd < 0;
+    size_t n = (size_t)snprintf(dst, room, "waiting for ");
+    if (at->nodes == 1) {
+        list_ranks(dst + n, room - n, at, missing);
+        return;
+    }
+    for (int r = 1; r < at->world; r++) {
+        if (!missing[r] || at->place[r].node == last) continue;
+        last = at->place[r].node, nodes++;
+        if (n + COMM_HOST + 64 < room) n += (size_t)snprintf(dst + n, room - n, "%s%s", nodes > 1 ? ", " : "", at->place[r].host);
+        else more++;
+    }
+    if (more) n += (size_t)snprintf(dst + n, room - n, " and %d more", more);
+    snprintf(dst + n, room - n, " (%d of %d nodes are here)", at->nodes - nodes, at->nodes);
+}
+
+static err_t tell_absent(const meeting *m) {
+    char text[TEAM_WAIT_TEXT];
+    if (!look_is_due(m->t)) return ERR_OK;
+    absent_text(text, sizeof text - DOOR_TEXT - 40, m);
+    size_t n = strlen(text);
+    if (m->strangers) snprintf(text + n, sizeof text - n, "; sent away: %s", m->stranger);
+    return tell_waiting(m->t, text);
+}
+
 static err_t gather_all(meeting *m, double timeout_s) {
     team *t = m->t;
     double until = clock_now() + timeout_s;
@@ -182,9 +226,10 @@ static err_t gather_all(meeting *m, double timeout_s) {
             rank[n++] = r;
         }
         m->watched = n;
-        TRY(meeting_turn(m, until));
+        TRY(meeting_turn(m, until_look(t, until)));
         for (int i = 0; i < n; i++)
             if (m->poll[i].revents) TRY(heard_early(t, &t->control[rank[i]]));
+        if (absent(t)) TRY(tell_absent(m));
         if (absent(t) && clock_now() >= until) return not_all_came(m, timeout_s);
     }
     return ERR_OK;
@@ -225,10 +270,33 @@ static err_t reached_star(meeting *m, caller *c) {
 
 static err_t no_star(const meeting *m, const team_options *o) {
     const caller *c = &m->caller[0];
-    char name[COMM_NAME], where[COMM_HOST + 16] = "";
+    char name[COMM_NAME], where[DOOR_TEXT] = "";
+    if (c->met != HANDSHAKE_GOING) {
+        rank_text(m->t->at, 0, name);
+        where_text(c->host, c->port, where);
+        if (c->met == HANDSHAKE_GARBAGE)
+            return err_set(ERR_UNAVAILABLE,
+                           "%s: something else than this run answers at %s, and in %g s nothing else did; see [cluster] nodes and port, and what "
+                           "listens there",
+                           name, where, o->timeout_s);
+        return err_set(
+            ERR_AUTH,
+            "%s: who answers at %s does not know the secret, and in %g s nobody did who does; the file that [cluster] secret_file names must "
+            "have the same content on all nodes",
+            name, where, o->timeout_s);
+    }
     if (!c->local) snprintf(where, sizeof where, ", port %d", c->port);
     return err_set(ERR_UNAVAILABLE, "%s%s was not reached within %g s%s%s: is lockstep running there, and may this machine connect to it?",
                    rank_text(m->t->at, 0, name), where, o->timeout_s, c->why[0] ? "; last attempt: " : "", c->why);
+}
+
+static err_t tell_unreached(const meeting *m) {
+    const caller *c = &m->caller[0];
+    char text[TEAM_WAIT_TEXT], where[DOOR_TEXT];
+    if (!look_is_due(m->t)) return ERR_OK;
+    if (c->local) snprintf(text, sizeof text, "waiting for rank 0 of this node");
+    else snprintf(text, sizeof text, "waiting for %s%s%s", where_text(c->host, c->port, where), c->why[0] ? ": " : "", c->why);
+    return tell_waiting(m->t, text);
 }
 
 static err_t reach_star(team *t, const team_options *o, const hello *mine) {
@@ -241,11 +309,24 @@ static err_t reach_star(team *t, const team_options *o, const hello *mine) {
     int fd = local ? at->control[at->locals + at->local] : -1;
     m.caller[0] = (caller){.target = 0, .local = local, .fd = fd, .host = at->place[0].host, .port = o->port};
     while (rc == ERR_OK && t->control[0].fd < 0) {
-        TRY_GOTO(meeting_turn(&m, until), out);
+        TRY_GOTO(meeting_turn(&m, until_look(t, until)), out);
+        if (t->control[0].fd < 0) TRY_GOTO(tell_unreached(&m), out);
         if (t->control[0].fd < 0 && clock_now() >= until) rc = no_star(&m, o);
     }
 out:
     meeting_close(&m);
+    return rc;
+}
+
+// An error that this rank has while it waits for the word to go: rank 0 is told.
+static err_t tell_joined(team *t) {
+    conn *c = &t->control[0];
+    char text[160];
+    if (!look_is_due(t)) return ERR_OK;
+    snprintf(text, sizeof text, "joined %.64s; waiting for other nodes", t->at->place[0].host);
+    if (t->at->node == 0) snprintf(text, sizeof text, "waiting for other ranks");
+    err_t rc = tell_waiting(t, text);
+    if (rc != ERR_OK) answer_caller(c, rc, err_last()->text);
     return rc;
 }
 
@@ -264,6 +345,9 @@ static err_t await_go(team *t, double timeout_s) {
             return err_set(ERR_UNAVAILABLE, "%s is lost: its connection ended while the ranks were meeting", name);
         double wait = until - clock_now();
         if (wait <= 0) return err_set(ERR_UNAVAILABLE, "%s has not said within %g s whether all ranks are there", name, timeout_s + 5);
+        TRY(tell_joined(t));
+        wait = until_look(t, until) - clock_now();
+        if (wait < 0) wait = 0;
         poll(&(struct pollfd){.fd = c->fd, .events = POLLIN}, 1, (int)(1e3 * wait) + 1);
     }
 }
@@ -346,8 +430,9 @@ static err_t link_all(meeting *m, double timeout_s) {
     double until = clock_now() + timeout_s;
     while (unlinked(t, NULL)) {
         m->poll[0] = (struct pollfd){.fd = t->news, .events = POLLIN};
-        TRY(meeting_turn(m, until));
+        TRY(meeting_turn(m, until_look(t, until)));
         TRY(team_query(t));
+        if (look_is_due(t)) TRY(tell_waiting(t, "all have joined; connecting to the ranks of other nodes"));
         if (unlinked(t, NULL) && clock_now() >= until) return not_all_linked(m, timeout_s);
     }
     return ERR_OK;
@@ -404,6 +489,8 @@ static err_t team_new(team **out, const team_options *o) {
     t->timeout_s = o->timeout_s;
     double most = o->timeout_s / 3;  // one late heartbeat must not be fatal
     t->heartbeat_s = o->heartbeat_s < most ? o->heartbeat_s : most;
+    t->waiting = o->waiting;
+    t->began = t->look_at = clock_now();
     t->wake = t->news = -1;
     pthread_mutex_init(&t->lock, NULL);
     atomic_store(&t->step, -1);

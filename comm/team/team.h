@@ -15,7 +15,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-enum { TEAM_RANKS_MAX = 1024, TEAM_NODES_MAX = 256, TEAM_KEY = 32, TEAM_TEXT = 64 };
+enum { TEAM_RANKS_MAX = 1024, TEAM_NODES_MAX = 256, TEAM_KEY = 32, TEAM_TEXT = 64, TEAM_WAIT_TEXT = 600 };
 
 // Channels beyond channel 0 (comm/comm.h, split). The same on all nodes.
 typedef struct channel_plan {
@@ -70,6 +70,13 @@ void launch_close(launch *l);
 size_t team_area_bytes(int locals);
 size_t team_more_bytes(int locals, int seats, int rings);
 
+// While ranks meet, this is called four times a second, by the thread that joins: what it waits for, "waiting for 10.0.0.2 (1 of 2 nodes are here)"
+// (TEAM_WAIT_TEXT bytes at most), and for how long it has. An error ends the meeting, on the ranks that have joined too, with that error.
+typedef struct team_waiting {
+    err_t (*call)(void *ctx, double waited_s, const char *text);  // NULL: nobody wants to know
+    void *ctx;
+} team_waiting;
+
 typedef struct team_options {
     const launch *at;  // outlives the team
     int port;          // rank 0's node listens here; a rank's data connections come to port + 1 + local on its node's host
@@ -77,6 +84,7 @@ typedef struct team_options {
     uint8_t secret[TEAM_KEY];
     double timeout_s;  // to find each other, and for a rank to show signs of life
     double heartbeat_s;
+    team_waiting waiting;
     bool links;  // open data connections to the ranks of other nodes, one for each channel (at->plan) that connects the two
     // Must be the same on all ranks; a rank that differs is refused, with both values.
     char job[TEAM_TEXT], build[TEAM_TEXT], config_hash[TEAM_TEXT], data_hash[TEAM_TEXT];
@@ -92,8 +100,9 @@ typedef struct team_link {
 
 typedef struct team team;
 
-// Collective. ERR_AUTH: the peer does not know the secret, or we don't; ERR_CONFIG: refused, with both values;
-// ERR_UNAVAILABLE: the port is taken, or not all ranks came within the timeout (names the missing ones).
+// Collective. ERR_CONFIG: refused, with both values; ERR_UNAVAILABLE: the port is taken, or not all ranks came within the timeout (names the
+// missing ones); ERR_AUTH: there is no secret, or who answered in rank 0's place until the timeout does not know it, or we don't. What answers
+// wrongly is called again until then: a stranger may have the port for a while, and a bit may be changed on the way.
 err_t team_join(team **out, const team_options *o);
 
 // Says good-bye: a connection that ends after that is no failure. All ranks are expected to leave. Rank 0 goes on

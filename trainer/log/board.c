@@ -91,27 +91,53 @@ void board_beside(board_rank *r, const char *what, int64_t number) {
 
 // --- news --------------------------------------------------------------------------------------------------------------
 
+static void put_words(atomic_uint *sequence, _Atomic uint64_t *to, const uint64_t *from, size_t words) {
+    unsigned even = GET(*sequence) & ~1u;
+    PUT(*sequence, even + 1);
+    for (size_t i = 0; i < words; i++) atomic_store_explicit(&to[i], from[i], memory_order_release);
+    even = even + 2 ? even + 2 : 2;  // 0 says that there is none, also after four billion writings
+    atomic_store_explicit(sequence, even, memory_order_release);
+}
+
+// false: there is nothing yet, or it was written again and again.
+static bool get_words(const atomic_uint *sequence, const _Atomic uint64_t *from, uint64_t *to, size_t words) {
+    enum { TRIES = 1000 };
+    for (int k = 0; k < TRIES; k++) {
+        unsigned before = atomic_load_explicit(sequence, memory_order_acquire);
+        if (before == 0) return false;
+        if (before % 2) continue;
+        for (size_t i = 0; i < words; i++) to[i] = atomic_load_explicit(&from[i], memory_order_acquire);
+        if (GET(*sequence) == before) return true;
+    }
+    return false;
+}
+
 void board_publish(board *b, const board_news *news) {
     uint64_t word[BOARD_WORDS];
-    unsigned even = GET(b->sequence) & ~1u;
     memcpy(word, news, sizeof word);
-    PUT(b->sequence, even + 1);
-    for (int i = 0; i < BOARD_WORDS; i++) atomic_store_explicit(&b->news[i], word[i], memory_order_release);
-    even = even + 2 ? even + 2 : 2;  // 0 says that there is none, also after four billion steps
-    atomic_store_explicit(&b->sequence, even, memory_order_release);
+    put_words(&b->sequence, b->news, word, BOARD_WORDS);
 }
 
 bool board_read(const board *b, board_news *out) {
-    enum { TRIES = 1000 };
     uint64_t word[BOARD_WORDS];
-    for (int k = 0; k < TRIES; k++) {
-        unsigned before = atomic_load_explicit(&b->sequence, memory_order_acquire);
-        if (before == 0) return false;
-        if (before % 2) continue;
-        for (int i = 0; i < BOARD_WORDS; i++) word[i] = atomic_load_explicit(&b->news[i], memory_order_acquire);
-        if (GET(b->sequence) != before) continue;
-        memcpy(out, word, sizeof word);
-        return true;
-    }
-    return false;
+    if (!get_words(&b->sequence, b->news, word, BOARD_WORDS)) return false;
+    memcpy(out, word, sizeof word);
+    return true;
+}
+
+// --- a line of the node's first rank ----------------------------------------------------------------------------------
+
+enum { SAID_WORDS = BOARD_SAID / sizeof(uint64_t) };
+
+void board_say(board *b, const char *text) {
+    uint64_t word[SAID_WORDS] = {0};
+    strncpy((char *)word, text, BOARD_SAID - 1);
+    put_words(&b->saying, b->said, word, SAID_WORDS);
+}
+
+void board_said(const board *b, char text[BOARD_SAID]) {
+    uint64_t word[SAID_WORDS];
+    if (!get_words(&b->saying, b->said, word, SAID_WORDS)) word[0] = 0;
+    memcpy(text, word, BOARD_SAID);
+    text[BOARD_SAID - 1] = 0;
 }

@@ -3,6 +3,7 @@
 //
 //   rank[0 .. locals-1]  each rank writes its own, with relaxed stores: it never waits for a reader
 //   news                 a copy of the last records, written by the sink `board` of rank 0 alone, under a sequence lock
+//   said                 a line of the node's first rank for the service manager, under a sequence lock too
 //   stop                 written by the supervisor, and by a rank that is asked to stop
 //
 // Texts of operations are constants of the binary, and all processes of a node are forks of its supervisor: a pointer to
@@ -32,7 +33,7 @@ typedef enum board_wait { WAIT_NONE, WAIT_DATA, WAIT_RANKS, WAIT_DEVICE } board_
 // How a run went, as far as this node knows.
 typedef enum board_end { RUN_GOES_ON, RUN_DONE, RUN_STOPPED, RUN_FAILED, RUN_DIVERGED } board_end;  // DIVERGED: it has stopped itself
 
-enum { BOARD_DEVICE = 32, BOARD_HASH = 17, BOARD_UNIT = 16, BOARD_BUCKETS = 14 };
+enum { BOARD_DEVICE = 32, BOARD_HASH = 17, BOARD_UNIT = 16, BOARD_BUCKETS = 14, BOARD_SAID = 160 };
 
 // One rank's, alone in its cache lines. A reader may see `what` of one operation and `number` of the next for an
 // instant; of an operation that lasts, and only these matter, all is right.
@@ -91,6 +92,8 @@ typedef struct board {
     atomic_int looking;    // evaluating, sampling or saving: no step finishes now, and none is expected
     atomic_int end;        // how the run ended: board_end, set by the supervisor when all ranks of the node have
     int locals;            // set by the supervisor before it forks
+    atomic_uint saying;    // odd: said is being written
+    _Atomic uint64_t said[BOARD_SAID / sizeof(uint64_t)];
     atomic_uint sequence;  // odd: news is being written; 0: there is none yet
     _Atomic uint64_t news[BOARD_WORDS];
     board_rank rank[];  // locals of them
@@ -126,6 +129,12 @@ void board_resume(board_rank *r, board_task before);
 
 // Of the thread of a side stream: a call begins, and has ended.
 void board_beside(board_rank *r, const char *what, int64_t number);
+
+// --- of the node's first rank: what it waits for, before all ranks have met -------------------------------------------------
+
+void board_say(board *b, const char *text);  // at most BOARD_SAID - 1 bytes of it
+// "": it waits for nothing.
+void board_said(const board *b, char text[BOARD_SAID]);
 
 // --- rank 0's news ---------------------------------------------------------------------------------------------------
 

@@ -43,8 +43,6 @@ void notify_open(notify *n, int locals, int64_t steps, double start_s, double no
     const char *name = getenv("NOTIFY_SOCKET");
     *n = (notify){.fd = name ? connect_to(name) : -1, .locals = locals, .steps = steps, .start_s = start_s};
     n->watchdog_s = watchdog_seconds();
-    n->shown_ready = -1;
-    n->shown_step = -1;
     n->opened = n->alive_at = now;
     n->shown_at = now - status_every_s;
 }
@@ -63,15 +61,15 @@ void notify_forget(void) {
 static bool put(notify *n, const char *message) { return send(n->fd, message, strlen(message), MSG_NOSIGNAL) >= 0; }
 
 static void send_status(notify *n, const notify_news *news) {
-    if (news->now - n->shown_at < status_every_s || (news->ready == n->shown_ready && news->step == n->shown_step)) return;
-    char text[160];
-    if (news->ready < n->locals) snprintf(text, sizeof text, "STATUS=%d of %d ranks are ready", news->ready, n->locals);
+    char text[sizeof n->shown];
+    if (news->now - n->shown_at < status_every_s) return;
+    if (news->ready < n->locals && news->waits && *news->waits) snprintf(text, sizeof text, "STATUS=%.170s", news->waits);
+    else if (news->ready < n->locals) snprintf(text, sizeof text, "STATUS=%d of %d ranks are ready", news->ready, n->locals);
     else if (news->step == 0) snprintf(text, sizeof text, "STATUS=ready, step 0/%" PRId64, n->steps);
     else snprintf(text, sizeof text, "STATUS=step %" PRId64 "/%" PRId64 " loss %.4f", news->step, n->steps, news->loss);
-    if (!put(n, text)) return;
+    if (strcmp(text, n->shown) == 0 || !put(n, text)) return;
     n->shown_at = news->now;
-    n->shown_ready = news->ready;
-    n->shown_step = news->step;
+    memcpy(n->shown, text, sizeof text);
 }
 
 static void send_alive(notify *n, const notify_news *news) {

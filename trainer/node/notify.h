@@ -18,8 +18,8 @@ typedef struct notify {
     double start_s;     // the longest that a start may take
     // what was sent
     bool ready, stopping;
-    int shown_ready;
-    int64_t shown_step, alive_step;
+    char shown[192];  // the last status
+    int64_t alive_step;
     double opened, shown_at, alive_at;
 } notify;
 
@@ -29,6 +29,7 @@ typedef struct notify_news {
     int ready;  // ranks
     int64_t step;
     bool looking, stopping;
+    const char *waits;  // for what, before all ranks have met; NULL or "": for nothing
 } notify_news;
 
 // Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID. Never fails: without a listener everything below does nothing.

@@ -206,12 +206,15 @@ static void keep_deadlines(crew *w, double now) {
 }
 
 static void report_status(crew *w, double now) {
+    char waits[BOARD_SAID];
+    board_said(w->b, waits);
     notify_send(&w->voice, &(notify_news){
                                .now = now,
                                .loss = atomic_load(&w->b->loss),
                                .ready = atomic_load(&w->b->ready),
                                .step = atomic_load(&w->b->step),
                                .looking = atomic_load(&w->b->looking) > 0,
+                               .waits = waits,
                                .stopping = atomic_load(&w->b->stop) != 0 || w->root >= 0,
                            });
 }
@@ -307,16 +310,19 @@ static bool watch(crew *w, const sigset_t *set, bool watched) {
 // ERR_OK, or the error to report for the way the ranks ended.
 static err_t verdict(const crew *w) {
     // Ranks that received two signals themselves exit immediately, and the others lose them: that is no failure.
-    bool failed = w->root >= 0 && !(w->stopped && !is_cause(w->root_status));
+    bool failed = w->root >= 0 && !(w->stopped && !is_cause(w->root_status)), began = atomic_load(&w->b->ready) >= w->locals;
     if (!failed && (w->forced || w->root >= 0))
-        return err_set(ERR_INTERRUPTED, "ended at once on request; the newest checkpoint stands, and the same command continues");
+        return err_set(ERR_INTERRUPTED, "%s",
+                       began ? "ended at once on request; the newest checkpoint stands, and the same command continues"
+                             : "ended at once on request, before the first step: nothing was trained, nothing had to be saved");
     if (!failed && !w->stopped) return ERR_OK;
     bool diverged = atomic_load(&w->b->gave_up) != 0;
-    if (!failed && w->node == 0) return err_set(ERR_INTERRUPTED, "%s", "");
     if (!failed)
         return err_set(ERR_INTERRUPTED, "%s",
-                       diverged ? "stopped: the run has diverged; the first node says how to go on"
-                                : "stopped on request; the same command continues");
+                       w->node == 0 ? ""
+                       : diverged   ? "stopped: the run has diverged; the first node says how to go on"
+                       : began      ? "stopped on request; the same command continues"
+                                    : "stopped on request before the first step: nothing was trained, nothing had to be saved");
     int status = w->root_status;
     char who[COMM_NAME];
     comm_place_text(&w->place[w->root], who);
