@@ -182,8 +182,16 @@ other_settings() {
     printf '[optimizer]\nlr = 0.01\n' >>node1/own.ini
     boot other
     ended 78
-    both_say configuration
+    for k in 0 1; do on $k "rank 1 (127.0.0.2) and rank 0 (127.0.0.1) have different settings: [optimizer] lr = 0.01 and 0.001: the INI"; done
     untouched
+    near 2 2
+    together other cluster.timeout=30
+    printf '[optimizer]\nlr = 0.01\n[run]\nseed = 7\n' >>node1/own.ini
+    boot other
+    ended 78
+    [ $took -le 3000 ] || fail "it took $took ms until all had ended, with timeout = 30"
+    for k in 0 1; do on $k "(127.0.0.2) and rank 0 (127.0.0.1) have different settings: [run] seed = 7 and 1337; [optimizer] lr = 0.01 and 0.001"; done
+    near 1 1
     printf '[run]\ndir = runs\n[cluster]\nsecret_file = secret\n[device]\nthreads = 1\n[data]\nprefetch = 3\n' >node1/own.ini
     together other run.steps=5 cluster.timeout=10
     boot other
@@ -212,10 +220,10 @@ silent_nodes() {
     near 1 1 1
     together waits cluster.timeout=60
     boot waits 0
-    until_true 10 grep -q "waiting for 127.0.0.2, 127.0.0.3 (1 of 3 nodes are here)" node0/out
+    until_true 10 grep -qs "waiting for 127.0.0.2, 127.0.0.3 (1 of 3 nodes are here)" node0/out
     boot waits 1
-    until_true 10 grep -q "joined 127.0.0.1; waiting for other nodes" node1/out
-    until_true 10 grep -q "waiting for 127.0.0.3 (2 of 3 nodes are here)" node0/out
+    until_true 10 grep -qs "joined 127.0.0.1; waiting for other nodes" node1/out
+    until_true 10 grep -qs "waiting for 127.0.0.3 (2 of 3 nodes are here)" node0/out
     since=$(now)
     kill -TERM "$(supervisor 1)"
     ended 75

@@ -1,4 +1,5 @@
 // test/test_team.c: ranks meet, differences are refused with both values, and nobody disappears unnoticed.
+#include "comm/team/settings.h"
 #include "test/support/team.h"
 
 // --- meeting -------------------------------------------------------------------------------------------------------------------
@@ -375,6 +376,67 @@ static void the_missing_are_named(void **state) {
     scene_close(s);
 }
 
+// --- settings ------------------------------------------------------------------------------------------------------------------
+
+static const char usual[] = "run.seed=1337\nmodel.type=gpt\nmodel.layers=2\nbatch.lanes=8\noptimizer.lr=0.001\nrun.name=tiny\nparallel.zero=0\n";
+
+static void settings_are_compared_by_key(void **state) {
+    (void)state;
+    static const struct {
+        const char *theirs, *text;
+    } rows[] = {
+        {"", ""},
+        {usual, ""},
+        {"run.seed=1337\n", ""},
+        {"run.seed=2\n", "[run] seed = 2 and 1337"},
+        {"run.seed=\n", "[run] seed = (empty) and 1337"},
+        {"run.seed=1337", ""},
+        {"run.seed=133", "[run] seed = 133 and 1337"},
+        {"run.seed\n", "[run] seed = (empty) and 1337"},
+        {"run.seeds=1337\nmodel.type=llama\n", ""},  // no such key here: what follows can't be compared
+        {"run.seed=1337\nmodel.type=llama\nmodel.kv_heads=2\nbatch.lanes=4\n", "[model] type = llama and gpt"},
+        {"run.seed=2\nmodel.type=g\033pt\nmodel.layers=3\nbatch.lanes=4\noptimizer.lr=0.01\nrun.name=x\n",
+         "[run] seed = 2 and 1337; [model] type = g?pt and gpt; [model] layers = 3 and 2; [batch] lanes = 4 and 8; and 2 more"},
+    };
+    char text[400], little[24];
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_int_equal(settings_differ(text, sizeof text, rows[i].theirs, usual), *rows[i].text != 0);
+        assert_string_equal(text, rows[i].text);
+        settings_differ(little, sizeof little, rows[i].theirs, usual);
+        assert_true(strlen(little) < sizeof little);
+    }
+}
+
+// Long ones: more than a socket takes at once.
+static char long_settings[2][60000];
+static void settings_of_node_1(scene *s, launch *l, team_options *o) {
+    o->settings = s->number ? long_settings[l->node == 1] : l->node == 1 ? "run.seed=2\noptimizer.lr=0.01\n" : "run.seed=1337\noptimizer.lr=0.01\n";
+    if (l->node == 1) strcpy(o->config_hash, "beef"), strcpy(o->data_hash, "feed");
+}
+
+static void who_has_other_settings_is_told_the_key(void **state) {
+    (void)state;
+    for (int k = 0; k < 2; k++)
+        for (size_t n = 0; n + 40 < sizeof *long_settings;)
+            n += (size_t)sprintf(long_settings[k] + n, "data.file_%zu=%s\n", n, n > sizeof *long_settings - 100 && k ? "other" : "same");
+    for (int many = 0; many < 2; many++) {
+        scene *s = scene_open(3, (int[]){1, 2, 1});
+        s->number = many;
+        s->tweak = settings_of_node_1;
+        run_all(s);
+        for (int r = 0; r < 4; r++) {
+            const result *x = &s->b->rank[r];
+            assert_int_equal(x->joined, x->joined == ERR_UNAVAILABLE && r ? ERR_UNAVAILABLE : ERR_CONFIG);
+            if (x->joined == ERR_UNAVAILABLE) continue;  // it came when rank 0 had gone
+            assert_text(x->text, " (127.0.0.2) and rank 0 (127.0.0.1) have different settings: ");
+            assert_text(x->text, many ? "] file_" : "settings: [run] seed = 2 and 1337: the INI must be the same");
+            if (many) assert_text(x->text, " = other and same");
+        }
+        assert_int_equal(s->b->rank[0].joined, ERR_CONFIG);
+        scene_close(s);
+    }
+}
+
 // --- waiting -------------------------------------------------------------------------------------------------------------------
 
 // Keeps the last words, and how often there were any; asks rank s->number to stop at the third time.
@@ -642,6 +704,8 @@ int main(void) {
         cmocka_unit_test(a_rank_comes_twice),
         cmocka_unit_test(the_missing_are_named),
         cmocka_unit_test(so_is_what_they_do),
+        cmocka_unit_test(settings_are_compared_by_key),
+        cmocka_unit_test(who_has_other_settings_is_told_the_key),
         cmocka_unit_test(who_waits_says_for_whom),
         cmocka_unit_test(who_waits_can_be_stopped),
         cmocka_unit_test(a_killed_rank),

@@ -23,6 +23,7 @@ err_t waiting_look(void *ctx, double waited_s, const char *text) {
     waiting *w = ctx;
     if (atomic_load(&w->b->stop))
         return err_set(ERR_INTERRUPTED, "stopped on request while the ranks were meeting: nothing was trained, nothing had to be saved");
+    if (atomic_load(&w->b->failed)) return err_set(ERR_UNAVAILABLE, "another rank of this node ended while the ranks were meeting");
     if (!w->says) return ERR_OK;
     board_say(w->b, text);
     bool changed = strncmp(text, w->said, sizeof w->said - 1) != 0;

@@ -18,10 +18,12 @@ enum {
 };
 
 typedef enum frame_type {
-    FRAME_GO = 1,  // rank 0: all are here
-    FRAME_BEAT,    // sign of life; text, step, number: what the sender is doing; code: how much it has done (rank 0: the team's pulse)
-    FRAME_FAIL,    // the run is over: code and text
-    FRAME_BYE,     // nothing follows, and nothing more is expected
+    FRAME_GO = 1,    // rank 0: all are here
+    FRAME_BEAT,      // sign of life; text, step, number: what the sender is doing; code: how much it has done (rank 0: the team's pulse)
+    FRAME_FAIL,      // the run is over: code and text
+    FRAME_BYE,       // nothing follows, and nothing more is expected
+    FRAME_ASK,       // rank 0, before it decides: say your settings
+    FRAME_SETTINGS,  // text: a piece of them; code: it is the last one
 } frame_type;
 
 typedef struct frame {

@@ -16,7 +16,7 @@
 #include "comm/team/team.h"
 
 enum {
-    HELLO_VERSION = 1,  // of all that follows the handshake; the handshake itself never changes
+    HELLO_VERSION = 2,  // of all that follows the handshake; the handshake itself never changes
     HELLO_MAGIC = 8,
     HELLO_NONCE = 32,
     HELLO_BYTES = HELLO_MAGIC + 8 * 4 + 4 * TEAM_TEXT + HELLO_NONCE,

@@ -12,6 +12,7 @@
 struct team {
     const launch *at;
     double timeout_s, heartbeat_s;
+    const char *settings;   // of team_options, too
     team_waiting waiting;   // of team_options, for the time of team_join
     double began, look_at;  // when that began; when `waiting` is called next
     conn *control;          // rank 0: `world` of them, by rank. Others: one, to rank 0. Join's, then the watcher's

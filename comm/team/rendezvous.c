@@ -10,6 +10,7 @@
 // Everything has a deadline, and an error names the missing ranks. Rank 0 sends every error that it finds to all ranks
 // that have joined, so that all report the same.
 #include "comm/team/internal.h"
+#include "comm/team/settings.h"
 
 #include <errno.h>
 #include <sodium.h>
@@ -43,16 +44,17 @@ static bool number_differs(char *why, const char *who, const char *what, uint32_
     return true;
 }
 
+#define SAME_INI "the INI must be the same on all nodes, but for local keys (`lockstep config` prints it)"
+
 static bool runs_differ(char *why, const char *who, const hello *h, const hello *o, const launch *at) {
     return number_differs(why, who, "protocol version", h->version, o->version, at, "install the same binary on all nodes") ||
            text_differs(why, who, "job", h->job, o->job, at, "each job needs a [cluster] port of its own") ||
            text_differs(why, who, "build", h->build, o->build, at, "copy one binary to all nodes (`lockstep version` shows its sources)") ||
            number_differs(why, who, "epoch", h->epoch, o->epoch, at, "one of them was restarted and the other was not; restart both") ||
            number_differs(why, who, "world size", h->world, o->world, at, "[cluster] nodes and [device] ranks must be the same on all nodes") ||
+           text_differs(why, who, "configuration", h->config_hash, o->config_hash, at, SAME_INI) ||
            (h->role == ROLE_CONTROL &&
             number_differs(why, who, "number of channels", h->channel, o->channel, at, "[parallel] must be the same on all nodes")) ||
-           text_differs(why, who, "configuration", h->config_hash, o->config_hash, at,
-                        "the INI must be the same on all nodes, but for local keys (`lockstep config` prints it)") ||
            text_differs(why, who, "dataset", h->data_hash, o->data_hash, at, "copy the same data to all nodes");
 }
 
@@ -139,6 +141,22 @@ static void answer_caller(conn *c, err_t code, const char *text) {
     conn_flush(c);
 }
 
+// Where the settings are what differs, puts the keys in the place of two hashes. It may take seconds, in which others wait: the meeting is over in
+// any case.
+static void name_settings(char why[FRAME_TEXT], const meeting *m, const hello *h, conn *c) {
+    const launch *at = m->t->at;
+    char keys[FRAME_TEXT - 300], who[COMM_NAME], me[COMM_NAME], rest[FRAME_TEXT];
+    hello same = *h;  // but for the settings, and what depends on them
+    same.channel = m->mine.channel;
+    memcpy(same.config_hash, m->mine.config_hash, TEAM_TEXT);
+    memcpy(same.data_hash, m->mine.data_hash, TEAM_TEXT);
+    bool only = strcmp(h->config_hash, m->mine.config_hash) != 0 && h->rank < (uint32_t)at->world && !runs_differ(rest, "", &same, &m->mine, at);
+    char *theirs = only && m->t->settings ? malloc(SETTINGS_MAX) : NULL;
+    if (theirs && settings_ask(c, theirs) && settings_differ(keys, sizeof keys, theirs, m->t->settings))
+        snprintf(why, FRAME_TEXT, "%s and %s have different settings: %s: " SAME_INI, rank_text(at, (int)h->rank, who), rank_text(at, 0, me), keys);
+    free(theirs);
+}
+
 // A rank has come to rank 0.
 static err_t came_to_star(meeting *m, visitor *v) {
     char why[FRAME_TEXT];
@@ -148,6 +166,7 @@ static err_t came_to_star(meeting *m, visitor *v) {
         conn c;
         conn_open(&c, v->fd, !local, -1, &v->shake.keys);
         v->fd = -1;
+        name_settings(why, m, &v->shake.theirs, &c);
         answer_caller(&c, ERR_CONFIG, why);
         conn_close(&c);
         return err_set(ERR_CONFIG, "%s", why);
@@ -340,6 +359,7 @@ static err_t await_go(team *t, double timeout_s) {
     for (;;) {
         conn_news news = conn_read(c, &f);
         if (news == CONN_FRAME && f.type == FRAME_GO) return ERR_OK;
+        if (news == CONN_FRAME && f.type == FRAME_ASK) settings_tell(c, t->settings ? t->settings : "");
         if (news == CONN_FRAME && f.type == FRAME_FAIL) return err_set(f.code ? (err_t)f.code : ERR_UNAVAILABLE, "%s", f.text);
         if (news == CONN_ENDED || news == CONN_FORGED)
             return err_set(ERR_UNAVAILABLE, "%s is lost: its connection ended while the ranks were meeting", name);
@@ -490,6 +510,7 @@ static err_t team_new(team **out, const team_options *o) {
     double most = o->timeout_s / 3;  // one late heartbeat must not be fatal
     t->heartbeat_s = o->heartbeat_s < most ? o->heartbeat_s : most;
     t->waiting = o->waiting;
+    t->settings = o->settings;
     t->began = t->look_at = clock_now();
     t->wake = t->news = -1;
     pthread_mutex_init(&t->lock, NULL);
@@ -563,6 +584,7 @@ err_t team_join(team **out, const team_options *o) {
     TRY(check_options(o));
     TRY_GOTO(team_new(&t, o), fail);
     if (o->at->world > 1) TRY_GOTO(meet(t, o), fail);
+    t->waiting = (team_waiting){0}, t->settings = NULL;  // the caller's, for as long as it joins
     *out = t;
     return ERR_OK;
 fail:;

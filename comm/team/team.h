@@ -86,9 +86,12 @@ typedef struct team_options {
     double heartbeat_s;
     team_waiting waiting;
     bool links;  // open data connections to the ranks of other nodes, one for each channel (at->plan) that connects the two
-    // Must be the same on all ranks; a rank that differs is refused, with both values.
+    // Must be the same on all ranks; a rank that differs is refused, with both values. build: of what decides the bits, so any text that differs where
+    // they may (base/version.h).
     char job[TEAM_TEXT], build[TEAM_TEXT], config_hash[TEAM_TEXT], data_hash[TEAM_TEXT];
     uint32_t epoch;
+    // What config_hash is of, as lines "section.key=value": where it differs, the keys are named with both values. NULL: only the hashes are.
+    const char *settings;
 } team_options;
 
 // A data connection to a rank of another node: connected, authenticated, non-blocking.

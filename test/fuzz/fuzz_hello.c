@@ -1,9 +1,9 @@
-// test/fuzz/fuzz_hello.c: any bytes at all as what the other side of a handshake says, or as control messages after it. Nonces
+// test/fuzz/fuzz_hello.c: any bytes at all as what the other side of a handshake says, or as control messages after it, or as settings. Nonces
 // and secret are fixed here, so that a valid conversation exists among the inputs; whatever else comes, nobody is taken for
 // somebody who knows the secret, no proof is shown to a stranger, and not one byte more is taken than there is room for.
 //
 //   input    how (which part is played), size of the pieces in which the bytes arrive, bytes
-#include "comm/team/control.h"
+#include "comm/team/settings.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 bool lockstep_fuzz_try(const uint8_t *data, size_t size);
 int lockstep_fuzz_seeds(void (*seed)(void *ctx, const uint8_t *bytes, size_t n), void *ctx);
 
-enum { AS_ANSWERER, AS_CALLER, AS_CONN, PARTS };
+enum { AS_ANSWERER, AS_CALLER, AS_CONN, AS_SETTINGS, PARTS };
 enum { CALLER_SAYS = HELLO_BYTES + PROOF_BYTES, ANSWERER_SAYS = HELLO_BYTES + 2 * PROOF_BYTES };
 
 static const uint8_t secret[TEAM_KEY] = "thirty-two bytes of a fuzzed key";
@@ -104,12 +104,44 @@ static bool try_conn(size_t piece, const uint8_t *data, size_t size) {
     return frames > 0 && frames * FRAME_BYTES == size;
 }
 
+// The bytes as pieces of settings that a rank says, and what comes of them beside others.
+static bool try_settings(size_t piece, const uint8_t *data, size_t size) {
+    int pair[2];
+    conn c;
+    uint8_t bytes[FRAME_BYTES];
+    char *theirs = malloc(SETTINGS_MAX), keys[200];
+    if (piece > FRAME_TEXT - 1) piece = FRAME_TEXT - 1;
+    expect(theirs && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
+    conn_open(&c, pair[0], true, 1, &conn_keys);
+    uint64_t frames = 0;
+    for (size_t used = 0; used < size && frames < 40; frames++) {
+        size_t n = piece < size - used ? piece : size - used;
+        frame f = {.type = FRAME_SETTINGS, .code = n == size - used};
+        memcpy(f.text, data + used, n);
+        frame_seal(bytes, &f, conn_keys.recv, frames);
+        expect(send(pair[1], bytes, sizeof bytes, MSG_NOSIGNAL) == sizeof bytes);
+        used += n;
+    }
+    shutdown(pair[1], SHUT_WR);
+    bool whole = settings_ask(&c, theirs);
+    if (whole) {
+        bool differs = settings_differ(keys, sizeof keys, theirs, "run.seed=1337\noptimizer.lr=0.001\n");
+        expect(memchr(keys, 0, sizeof keys) != NULL && differs == (*keys != 0));
+        expect(!settings_differ(keys, sizeof keys, theirs, theirs));
+    }
+    close(pair[1]);
+    conn_close(&c);
+    free(theirs);
+    return whole;
+}
+
 bool lockstep_fuzz_try(const uint8_t *data, size_t size) {
     if (size < 2) return false;
     size_t piece = 1 + 4 * (size_t)data[1];
     switch (data[0] % PARTS) {
     case AS_ANSWERER: return try_handshake(true, piece, data + 2, size - 2);
     case AS_CALLER: return try_handshake(false, piece, data + 2, size - 2);
+    case AS_SETTINGS: return try_settings(piece, data + 2, size - 2);
     default: return try_conn(piece, data + 2, size - 2);
     }
 }
@@ -132,6 +164,8 @@ int lockstep_fuzz_seeds(void (*seed)(void *ctx, const uint8_t *bytes, size_t n),
     seed(ctx, caller, sizeof caller);
     seed(ctx, answerer, sizeof answerer);
     seed(ctx, frames, sizeof frames);
+    static const uint8_t settings[] = "\3\2run.seed=7\noptimizer.lr=0.01\n";
+    seed(ctx, settings, sizeof settings - 1);
     caller[1] = answerer[1] = 0;  // byte by byte
     frames[1] = 20;
     seed(ctx, caller, sizeof caller);

@@ -83,6 +83,7 @@ enum { BOARD_WORDS = sizeof(board_news) / sizeof(uint64_t) };
 
 typedef struct board {
     atomic_int stop;       // finish the step, save, leave
+    atomic_int failed;     // set by the supervisor: a rank of this node has ended, so that no run will come of those who still wait to meet
     atomic_int ready;      // ranks that have joined and loaded
     _Atomic int64_t step;  // last finished step
     _Atomic double loss;   // and its loss

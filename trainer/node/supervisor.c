@@ -175,6 +175,7 @@ static void note_end(crew *w, int local, int status, double now) {
     else if (is_cause(w->root_status) || !is_cause(status)) return;
     w->root = local;
     w->root_status = status;
+    atomic_store(&w->b->failed, 1);
 }
 
 static void reap(crew *w, double now) {
