@@ -38,7 +38,7 @@ cat <<END
 
 | | |
 |---|---|
-| lockstep | $("$bin" version | sed 's/^lockstep //') |
+| lockstep | $("$bin" version | sed -n "1s/^lockstep //p") |
 | device | $(named about) |
 | driver | $(smi driver_version) |
 | toolkit | CUDA $("${NVCC:-nvcc}" --version 2>/dev/null | sed -n 's/.*release \([^,]*\),.*/\1/p') |

@@ -150,8 +150,10 @@ train_with_overrides() {
 version() {
     for ask in version --version; do
         expect 0 "$bin" $ask
-        one_line
-        grep -qE '^lockstep [0-9]+\.[0-9]+' "$out" || fail "expected lockstep and a number"
+        [ "$(wc -l <"$out")" -eq 3 ] || fail "expected three lines"
+        sed -n 1p "$out" | grep -qE '^lockstep [0-9]+\.[0-9]+' || fail "expected lockstep and a number"
+        sed -n 2p "$out" | grep -qE '^sources   [0-9a-f]{16}$' || fail "expected a digest of the sources"
+        sed -n 3p "$out" | grep -qE '^revision  cpu fp32 [0-9]+, bf16 [0-9]+, fp16 [0-9]+; cuda fp32 [0-9]+' || fail "expected revisions"
     done
 }
 

@@ -142,7 +142,7 @@ their_peak() { sed -n 's/^peak_mb //p' "$dir/theirs"; }
 machine() {
     sed -n 's/^model name[^:]*: /processor   /p' /proc/cpuinfo | head -n 1
     echo "cores       $cores"
-    echo "lockstep    $("$bin" version)"
+    echo "lockstep    $("$bin" version | head -n 1)"
     echo "load before $(cut -d' ' -f1-3 /proc/loadavg)"
     echo "compiler    $(${CC:-gcc} --version | head -n 1)"
     for n in $counts; do profile "$n" >/dev/null; done

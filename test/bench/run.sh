@@ -9,7 +9,7 @@ bin=${2:-./lockstep}
 cpu=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)
 echo "# $cpu, $(nproc) cores, $(date -u +%Y-%m-%d)"
 echo
-echo "lockstep: $($bin version); load before: $(cut -d' ' -f1-3 /proc/loadavg); $(${CC:-gcc} --version | head -n 1)"
+echo "lockstep: $($bin version | head -n 1); load before: $(cut -d' ' -f1-3 /proc/loadavg); $(${CC:-gcc} --version | head -n 1)"
 
 section() {
     printf '\n## %s\n\n```\n' "$1"
