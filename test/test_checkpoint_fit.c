@@ -372,6 +372,8 @@ static void test_revisions(void **state) {
         assert_int_equal(w->s.other_bits[0] != 0, rows[i].revision != now);
         assert_non_null(strstr(w->s.other_build, rows[i].build));
     }
+    make_old(path, "0.1.0 b550c6f", "fp32", true, -1);
+    FAILS(resume(w, &c), ERR_DATA, "\"revision\"", "a whole number");
 }
 
 int main(void) {
