@@ -346,6 +346,40 @@ other_world() {
     untouched
 }
 
+# Of three nodes none has all files of a checkpoint: fork says which are missing and where they are. With them the first node forks, the others have nothing of the new
+# run and get it when it starts, and it ends as one rank's run does.
+forked() {
+    alone ref 1
+    near 1 1 1
+    together whole parallel.zero=1 checkpoint.every=10
+    boot whole
+    ended 0
+    (cd node0 && expect 65 "$bin" fork runs/whole@10 part) || exit 1
+    says "2 of its 6 files are missing: model-00001-of-00003.safetensors (of rank 1, written on 127.0.0.2)" "Copy them into this directory"
+    [ ! -e node0/runs/part ] && [ ! -e node0/runs/.part.fork ] || fail "something is left"
+    for file in node1/runs/whole/ckpt/step-00000010/*; do [ -e "node0/runs/whole/ckpt/step-00000010/${file##*/}" ] || cp "$file" node0/runs/whole/ckpt/step-00000010; done
+    (cd node0 && expect 0 "$bin" fork runs/whole@10 part) || exit 1
+    together part parallel.zero=1
+    boot part
+    ended 0
+    nodes_like runs/ref part
+    nothing_left
+}
+
+# Both stop at the same step; the first one says how to go on.
+diverged() {
+    near 1 1
+    together lost optimizer.lr=1000 optimizer.grad_clip=0 run.steps=100 run.bad_steps=10
+    boot lost
+    ended 75
+    on 0 "stopped by [run] bad_steps = 10: no finite loss or gradient in steps " ". Next: lockstep "
+    on 1 "the run has diverged; the first node says how to go on"
+    for k in 0 1; do grep -q '"state":"diverged"' node$k/runs/lost/status.json || fail "node $k does not say it"; done
+    nothing_left
+}
+
+try forked
+try diverged
 try default_model
 try every_world_and_stage
 try sixteen_bits_and_offload

@@ -33,7 +33,7 @@ four_pages() {
     shows /status.json "200 OK" "application/json" '"run":"four"' '"state":"training"'
     shows /events.jsonl "404 Not Found"
     shows /../four/config.ini "404 Not Found"
-    [ "$(tail -n 1 four.prom)" = 'lockstep_alarms{kind="dead"} 0' ] || fail "four.prom: $(tail -n 1 four.prom)"
+    [ "$(tail -n 1 four.prom)" = 'lockstep_alarms{kind="bad_steps"} 0' ] || fail "four.prom: $(tail -n 1 four.prom)"
     kill -TERM $pid
     await 75
     ! page /health || fail "the page is there after the run"

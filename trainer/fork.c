@@ -186,6 +186,7 @@ static err_t load_settings(forking *f) {
     if (config_given(f->is, "run", "dir", 1)) TRY(io_path(f->parent, "%s", f->is->run.dir));
     if (strlen(f->parent) >= CONFIG_TEXT) return err_set(ERR_CONFIG, "%s: the path is too long for [run] dir", f->parent);
     strcpy(f->is->run.dir, f->parent);
+    if (f->is->run.resume == RESUME_NEVER) f->is->run.resume = RESUME_AUTO;  // it begins with a checkpoint
     TRY(io_path(f->to, "%s/%s", f->parent, f->o->name));
     TRY(io_path(f->hidden, "%s/.%s.fork", f->parent, f->o->name));
     return ckpt_exists(f->to) ? err_set(ERR_USAGE, "%s is there already: choose another name", f->to) : ERR_OK;
