@@ -346,8 +346,8 @@ other_world() {
     untouched
 }
 
-# Of three nodes none has all files of a checkpoint: fork says which are missing and where they are. With them the first node forks, the others have nothing of the new
-# run and get it when it starts, and it ends as one rank's run does.
+# Of three nodes none has all files of a checkpoint: fork says which are missing and where they are. With them the first
+# node forks, the others have nothing of the new run and get it when it starts, and it ends as one rank's run does.
 forked() {
     alone ref 1
     near 1 1 1

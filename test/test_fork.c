@@ -1,4 +1,5 @@
-// test/test_fork.c: of every bits key of every architecture it is written down whether it may differ in a fork, and why not; a checkpoint's origin is stored.
+// test/test_fork.c: of every bits key of every architecture it is written down whether it may differ in a fork, and why
+// not; a checkpoint's origin is stored.
 #include "test/support/checkpoint.h"
 #include "trainer/fork.h"
 

@@ -1,6 +1,7 @@
 #!/bin/sh
-# test/test_fork.sh: runs that diverge, and runs that begin with another one's checkpoint. A run with lr = 1000 stops by itself, and what it advises is followed to the
-# letter. A fork with the same settings has the bits that the other run has; what can't be forked is refused, and leaves nothing.
+# test/test_fork.sh: runs that diverge, and runs that begin with another one's checkpoint. A run with lr = 1000 stops by
+# itself, and what it advises is followed to the letter. A fork with the same settings has the bits that the other run
+# has; what can't be forked is refused, and leaves nothing.
 . test/support/lib.sh
 . "$top/test/support/small.sh"
 
@@ -44,7 +45,8 @@ steps_of() { grep '^{"t":"step"' "runs/$1/log.jsonl" | sed -e 's/,"ms":.*"loss_s
 settings good
 "$bin" base.ini good.ini >"$out" 2>&1 || { cat "$out"; echo "0 passed, 1 failed"; exit 1; }
 
-# follow: runs the command after "Next: " in what was said, as it is written; `-o SECTION.KEY=VALUE` as the INI that it stands for.
+# follow: runs the command after "Next: " in what was said, as it is written; `-o SECTION.KEY=VALUE` as the INI that it
+# stands for.
 follow() {
     command=$(sed -n 's/^lockstep: .*\. Next: lockstep //p' "$out")
     [ -n "$command" ] || fail "it does not say what to do next"
@@ -178,7 +180,8 @@ elsewhere() {
     [ -d runs/beside/ckpt ] || fail "runs/beside is not there"
 }
 
-# Weights alone: of a run, its best or another checkpoint, or a file of one; by any number of ranks, whoever wrote it. A rate of almost nothing shows them after a step.
+# Weights alone: of a run, its best or another checkpoint, or a file of one; by any number of ranks, whoever wrote it. A
+# rate of almost nothing shows them after a step.
 weights_alone() {
     settings parts device.ranks=2 parallel.slices=2
     printf 'tensor = 2\n' >>parts.ini

@@ -590,7 +590,8 @@ static void expect_diverged(const char *scale, int patience) {
     drop_dir(r.dir);
 }
 
-// Nothing is saved in place of a good checkpoint: what is saved in the bad steps takes the place of what was saved in them before. The stop saves nothing.
+// Nothing is saved in place of a good checkpoint: what is saved in the bad steps takes the place of what was saved in
+// them before. The stop saves nothing.
 static void a_run_that_diverges_stops(void **state) {
     (void)state;
     char out[1200], *text;

@@ -71,7 +71,8 @@ static void put_word(line *l, const char *word) {
     line_put(l, "'");
 }
 
-// A tenth, and for AdamW no more than the default, which is as high as it takes most models: of a rate that is far too high a tenth is too high as well.
+// A tenth, and for AdamW no more than the default, which is as high as it takes most models: of a rate that is far too
+// high a tenth is too high as well.
 static double lower_lr(const config *c) {
     double most = c->optimizer.type == OPTIMIZER_ADAMW ? 1e-3 : 0.1, tenth = c->optimizer.lr / 10;
     return tenth < most ? tenth : most;
@@ -100,7 +101,8 @@ static void put_checkpoints(line *l, const choice *x) {
     if (x->best >= 0) line_put(l, "; the best is step %" PRId64 " (validation loss %.4g)", x->best, x->best_loss);
 }
 
-// The best one was measured on other data, so it is preferred. `lockstep fork` (trainer/fork.h) says itself how to train on.
+// The best one was measured on other data, so it is preferred. `lockstep fork` (trainer/fork.h) says itself how to
+// train on.
 static err_t put_next(line *l, const diverged_run *r, const choice *x) {
     char name[CONFIG_WORD + 16], at[32], word[IO_PATH + 64];
     TRY(free_name(r, name));

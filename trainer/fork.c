@@ -377,7 +377,8 @@ static bool is_asked_to_stop(void *ctx) {
     return sigpending(&waiting) == 0 && (sigismember(&waiting, SIGTERM) || sigismember(&waiting, SIGINT));
 }
 
-// What a killed fork has left is removed. The lock is the one that the run's own processes take: it becomes theirs with the directory.
+// What a killed fork has left is removed. The lock is the one that the run's own processes take: it becomes theirs with
+// the directory.
 static err_t open_hidden(forking *f) {
     run_lock old = {-1, -1};
     err_t rc = run_lock_take(&old, f->hidden, false);
@@ -470,7 +471,8 @@ static err_t fill(forking *f) {
     return io_sync_dir(f->hidden, NULL);
 }
 
-// Nothing that has come there meanwhile is replaced. Some file systems can't promise it: there it is looked at once more.
+// Nothing that has come there meanwhile is replaced. Some file systems can't promise it: there it is looked at once
+// more.
 static err_t commit(const forking *f) {
     bool moved = renameat2(AT_FDCWD, f->hidden, AT_FDCWD, f->to, RENAME_NOREPLACE) == 0;
     if (!moved && errno == EINVAL && !ckpt_exists(f->to)) moved = rename(f->hidden, f->to) == 0;

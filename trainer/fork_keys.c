@@ -1,5 +1,5 @@
-// trainer/fork_keys.c: which bits keys may differ between a run and its fork (trainer/fork.h). A checkpoint holds FP32 masters, what the optimizer keeps of
-// each, and counters: whatever these mean the same under may differ.
+// trainer/fork_keys.c: which bits keys may differ between a run and its fork (trainer/fork.h). A checkpoint holds FP32
+// masters, what the optimizer keeps of each, and counters: whatever these mean the same under may differ.
 #include "trainer/fork.h"
 
 #include "model/types.h"

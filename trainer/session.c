@@ -441,8 +441,8 @@ static err_t adopt_counters(session *x) {
     return state_set_step(&x->state, &s);
 }
 
-// Is [model] init_from a checkpoint of ours, or a run with one: its best, or else its newest? Then dir is the checkpoint; "": it is not. Rows for more or fewer tokens
-// are taken as from weights of others.
+// Is [model] init_from a checkpoint of ours, or a run with one: its best, or else its newest? Then dir is the
+// checkpoint; "": it is not. Rows for more or fewer tokens are taken as from weights of others.
 static err_t find_own(const session *x, char dir[IO_PATH]) {
     char path[IO_PATH];
     struct stat st;

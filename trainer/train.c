@@ -541,7 +541,8 @@ static err_t say_stopped(run *r) {
     return err_set(ERR_INTERRUPTED, "stopped after step %" PRId64 " of %" PRId64 " on request", r->x.step, r->x.cfg->run.steps);
 }
 
-// Nothing is saved: the weights are those of before, or ruined. The command that is printed goes on from a checkpoint that is good.
+// Nothing is saved: the weights are those of before, or ruined. The command that is printed goes on from a checkpoint
+// that is good.
 static err_t give_up(run *r) {
     char text[DIVERGED_TEXT + 96], what[DIVERGED_TEXT];
     atomic_store(&r->b->gave_up, 1);

@@ -83,13 +83,13 @@ typedef struct ckpt_counters {
     double best_loss;    // of the validation split; INFINITY before the first evaluation (stored as null)
     int64_t best_step;   // 0: none yet
     int64_t log_bytes;   // length of log.jsonl when this state was current
-    int64_t bad_steps;   // in a row, up to this one, whose loss or gradient was not finite; 0 in manifests of older builds
+    int64_t bad_steps;   // in a row, up to this one, whose loss or gradient was not finite
     double loss;         // of this step; NAN: not finite, or not known (stored as null)
     double least_loss;   // of all steps so far; INFINITY: not known (stored as null)
 } ckpt_counters;
 
-// Is it worth going back to, when a run has diverged? Weights are often ruined some steps before the loss is no longer finite: then it is far above what it
-// was. Losses of steps vary, so half as much again, and half a unit, is not far.
+// Is it worth going back to, when a run has diverged? Weights are often ruined some steps before the loss is no longer
+// finite: then it is far above what it was. Losses of steps vary, so half as much again, and half a unit, is not far.
 static inline bool ckpt_is_sound(const ckpt_counters *at) { return at->bad_steps == 0 && !(at->loss > 1.5 * at->least_loss + 0.5); }
 
 // The checkpoint of another run with which a forked run began (trainer/fork.h); step 0: none.
@@ -148,8 +148,8 @@ err_t ckpt_save(const char *run_dir, const ckpt_state *s, int keep, fault_list *
 // only the ranks of s are used (NULL: alone).
 
 // Collective. Removes the oldest checkpoints beyond `keep`, none newer than `saved`, never the one that `best` points
-// to. keep < 1: removes nothing. While the last steps are bad (s->at.bad_steps), what was saved in them counts apart: of these the newest is kept,
-// so that no good checkpoint has to go for one of them.
+// to. keep < 1: removes nothing. While the last steps are bad (s->at.bad_steps), what was saved in them counts apart:
+// of these the newest is kept, so that no good checkpoint has to go for one of them.
 err_t ckpt_prune(const char *run_dir, const ckpt_state *s, int64_t saved, int keep);
 
 // Collective. Atomically points DIR/best at the checkpoint of `step`.

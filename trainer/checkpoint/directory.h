@@ -17,8 +17,8 @@ err_t ckpt_steps(const char *run_dir, ckpt_kind kind, int64_t **steps, int *coun
 err_t ckpt_open_directory(const char *run_dir, fault_list *faults);
 // For a single node: removes .tmp, and puts .old back unless step-N exists.
 err_t ckpt_clean_node(const char *run_dir);
-// Removes the oldest beyond `keep` of those up to step `good`, and all but the newest of those after it, up to step `saved`; never the one that best
-// points to. keep < 1: removes nothing.
+// Removes the oldest beyond `keep` of those up to step `good`, and all but the newest of those after it, up to step
+// `saved`; never the one that best points to. keep < 1: removes nothing.
 err_t ckpt_prune_node(const char *run_dir, int64_t saved, int64_t good, int keep);
 // Renames .tmp-step-N to step-N. An earlier step-N is set aside as .old-step-N, and is put back if anything fails.
 err_t ckpt_commit_node(const char *run_dir, int64_t step, fault_list *faults);

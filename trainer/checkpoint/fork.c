@@ -1,6 +1,7 @@
-// trainer/checkpoint/fork.c: see trainer/checkpoint/fork.h. Files of a checkpoint never change, so it may belong to a run that goes on. That run may remove
-// it: so first each file gets a second name in the new directory, which holds it until it is copied. Where that can't be (another file system, another owner) it is
-// read where it is; if it is gone, the message says so.
+// trainer/checkpoint/fork.c: see trainer/checkpoint/fork.h. Files of a checkpoint never change, so it may belong to a
+// run that goes on. That run may remove it: so first each file gets a second name in the new directory, which holds it
+// until it is copied. Where that can't be (another file system, another owner) it is read where it is; if it is gone,
+// the message says so.
 #include "trainer/checkpoint/fork.h"
 
 #include "trainer/checkpoint/copy.h"

@@ -30,8 +30,8 @@ const char *board_phase_name(board_phase p);  // "starting", "step", "evaluate",
 // Who decides how long an operation takes, if not the rank itself.
 typedef enum board_wait { WAIT_NONE, WAIT_DATA, WAIT_RANKS, WAIT_DEVICE } board_wait;  // DEVICE: what the host has queued there
 
-// How a run went, as far as this node knows.
-typedef enum board_end { RUN_GOES_ON, RUN_DONE, RUN_STOPPED, RUN_FAILED, RUN_DIVERGED } board_end;  // DIVERGED: it has stopped itself
+// How a run went, as far as this node knows. DIVERGED: it has stopped itself ([run] bad_steps).
+typedef enum board_end { RUN_GOES_ON, RUN_DONE, RUN_STOPPED, RUN_FAILED, RUN_DIVERGED } board_end;
 
 enum { BOARD_DEVICE = 32, BOARD_HASH = 17, BOARD_UNIT = 16, BOARD_BUCKETS = 14, BOARD_SAID = 160 };
 
@@ -87,7 +87,8 @@ typedef struct board {
     atomic_int ready;      // ranks that have joined and loaded
     _Atomic int64_t step;  // last finished step
     _Atomic double loss;   // and its loss
-    // Steps in a row, up to that one, whose loss or gradient was not finite; from how many on a person should know. Each rank writes the same.
+    // Steps in a row, up to that one, whose loss or gradient was not finite; from how many on a person should know.
+    // Each rank writes the same.
     _Atomic int64_t bad_steps, bad_limit;
     atomic_int gave_up;    // a rank ends because there were too many ([run] bad_steps)
     atomic_int looking;    // evaluating, sampling or saving: no step finishes now, and none is expected

@@ -77,8 +77,9 @@ void alarms_close(alarms *a);
 // printable and whole at ALARM_TEXT. When the run has ended, all alarms are forgotten without news.
 void alarms_judge(alarms *a, watch_state *s, alarm_news *news);
 
-// The kind of the event with which it begins, which is also the alarm's name in status.json: hang, stopped, slow_reader, throttled,
-// disk_full, dead, bad_steps; and of the one with which it ends: unhang, continued, reader_well, unthrottled, disk_well, alive, good_steps.
+// The kind of the event with which it begins, which is also the alarm's name in status.json: hang, stopped,
+// slow_reader, throttled, disk_full, dead, bad_steps; and of the one with which it ends: unhang, continued,
+// reader_well, unthrottled, disk_well, alive, good_steps.
 const char *alarm_event(alarm_kind kind, bool began);
 
 #endif

@@ -54,7 +54,7 @@ typedef struct facts {
     fact_event event[FACTS_EVENTS];  // the last ones, newest first
     int events;
     char forked[FACTS_TEXT];  // with which checkpoint of another run it began; "": it did not
-    fact_event end;           // the last event that ended or began something: "stop", "gave_up", "failed", "resume"; kind "": none
+    fact_event end;           // the last event that ended or began something: "stop", "resume" ...; kind "": none
     double disk_free, disk_total, disk_left_s;
     double eta_s;
     bool began;  // there is a record, an event, or a checkpoint
