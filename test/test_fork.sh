@@ -298,6 +298,7 @@ of_a_live_run() {
     kill -TERM "$pid"
     await 75
     expect 0 "$bin" fork runs/live new
+    [ $made -ge 1 ] || fail "none was made"
     echo "info: $made of 8 forks of a run that saves every step were made"
 }
 

@@ -2,7 +2,6 @@
 #include "trainer/fork.h"
 
 #include "base/io.h"
-#include "base/version.h"
 #include "trainer/checkpoint/directory.h"
 #include "trainer/checkpoint/fork.h"
 #include "trainer/lock.h"
@@ -40,6 +39,7 @@ typedef struct forking {
     FILE *out;
     char dir[IO_PATH];                  // of the run that is forked
     char ckpt[IO_PATH];                 // its checkpoint
+    bool newest;                        // nobody said which
     char parent[IO_PATH], to[IO_PATH];  // where the new run is made; its directory
     char hidden[IO_PATH];               // until it is whole
     run_lock lock;
@@ -87,7 +87,10 @@ static err_t newest_sound(forking *f) {
         else if (rc == ERR_OK)
             fprintf(f->out, "passed over %s: it was saved when the run had diverged, or its loss of %.4g is far above the lowest, %.4g\n", f->ckpt,
                     f->m.at.loss, f->m.at.least_loss);
-        else if (rc == ERR_DATA || rc == ERR_IO) fprintf(f->out, "passed over %s: %s\n", f->ckpt, err_last()->text), rc = ERR_OK;
+        else if (rc == ERR_DATA || rc == ERR_IO) {
+            if (ckpt_exists(f->ckpt)) fprintf(f->out, "passed over %s: %s\n", f->ckpt, err_last()->text);
+            rc = ERR_OK;
+        }
     }
     free(steps);
     if (rc != ERR_OK || found >= 0) return rc;
@@ -128,6 +131,7 @@ static err_t take_best(forking *f) {
 static err_t choose(forking *f) {
     const char *at;
     TRY(split_from(f, &at));
+    f->newest = !at;
     if (!at) return newest_sound(f);
     TRY(is(at, "best") ? take_best(f) : take_step(f, at));
     TRY(manifest_read(&f->m, f->ckpt));
@@ -528,7 +532,8 @@ static err_t fork_prepared(forking *f) {
     return rc == ERR_OK ? rc : err_restore(&why);
 }
 
-err_t fork_run(const fork_options *o, FILE *out) {
+// *gone: the checkpoint that was the newest has been removed meanwhile.
+static err_t try_fork(const fork_options *o, FILE *out, bool *gone) {
     forking *f = calloc(1, sizeof *f);
     if (!f) return err_set(ERR_INTERNAL, "no memory for a fork");
     *f = (forking){.o = o,
@@ -539,12 +544,22 @@ err_t fork_run(const fork_options *o, FILE *out) {
                    .key = calloc(CKPT_KEYS_MAX, sizeof *f->key)};
     err_t rc = f->was && f->is && f->key ? fork_prepared(f) : err_set(ERR_INTERNAL, "no memory for a fork");
     err_record why = *err_last();
+    *gone = rc == ERR_DATA && f->newest && *f->ckpt && !ckpt_exists(f->ckpt);
     session_close(&f->x);
     manifest_close(&f->m);
     run_lock_release(&f->lock);
     free(f->was), free(f->is), free(f->key), free(f->before.text), free(f->now.text);
     free(f);
     return rc == ERR_OK ? rc : err_restore(&why);
+}
+
+// A run that goes on replaces its newest checkpoint, at most every few seconds if it is not a toy.
+err_t fork_run(const fork_options *o, FILE *out) {
+    enum { TRIES = 20 };
+    bool gone = true;
+    err_t rc = ERR_DATA;
+    for (int i = 0; i < TRIES && gone && rc == ERR_DATA; i++) rc = try_fork(o, out, &gone);
+    return rc;
 }
 
 err_t verb_fork(const command *w, FILE *out) {
