@@ -2,6 +2,7 @@
 #include "data/text/document.h"
 
 #include "data/text/inflate.h"
+#include "data/text/stories.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,6 +19,8 @@ struct document_reader {
     bytes pending;       // of a JSONL file: what was read; lines before `from` are done
     int64_t from, done;  // done: bytes of the line that document_line gave last
     bool over, begun;
+    stories *stories;      // not NULL: there is no file
+    int64_t told, wanted;  // bytes of stories so far, and in all
 };
 
 static bool ends_with(const char *name, size_t n, const char *end) {
@@ -26,7 +29,7 @@ static bool ends_with(const char *name, size_t n, const char *end) {
 }
 
 // By its name, with or without the end that says how it is compressed.
-static bool is_jsonl(const char *path) {
+bool document_names_jsonl(const char *path) {
     static const char *const packed[] = {".gz", ".zst"};
     size_t n = strlen(path);
     for (size_t i = 0; i < sizeof packed / sizeof *packed; i++)
@@ -39,8 +42,14 @@ static bool is_jsonl(const char *path) {
 
 err_t document_open(document_reader **out, const char *path, const char *key) {
     document_reader *d = *out = calloc(1, sizeof *d);
-    if (d) *d = (document_reader){.path = strdup(path), .key = key, .lines = key && is_jsonl(path)};
-    err_t rc = d && d->path ? inflater_open(&d->file, path) : err_set(ERR_INTERNAL, "%s: no memory to read it", path);
+    bool tells = false;
+    uint64_t seed = 0;
+    err_t rc = ERR_OK;
+    if (d) *d = (document_reader){.path = strdup(path), .key = key, .lines = key && document_names_jsonl(path)};
+    if (!d || !d->path) TRY_GOTO(err_set(ERR_INTERNAL, "%s: no memory to read it", path), out);
+    TRY_GOTO(stories_parse(path, &tells, &seed, &d->wanted), out);
+    rc = tells ? stories_open(&d->stories, seed) : inflater_open(&d->file, path);
+out:
     if (rc != ERR_OK) document_close(d), *out = NULL;
     return rc;
 }
@@ -48,13 +57,14 @@ err_t document_open(document_reader **out, const char *path, const char *key) {
 void document_close(document_reader *d) {
     if (!d) return;
     inflater_close(d->file);
+    stories_close(d->stories);
     free(d->pending.at), free(d->path);
     free(d);
 }
 
 bool document_is_jsonl(const document_reader *d) { return d->lines; }
 
-int64_t document_at(const document_reader *d) { return inflater_at(d->file); }
+int64_t document_at(const document_reader *d) { return d->stories ? d->told : inflater_at(d->file); }
 
 // Appends at most `most` bytes of the text, fewer only at its end.
 static err_t read_some(document_reader *d, bytes *to, int64_t most) {
@@ -167,8 +177,22 @@ static err_t read_line(document_reader *d, bytes *to, bool *more) {
     return ERR_OK;
 }
 
+// The last one is cut where so many bytes, with the empty lines, are told.
+static err_t read_story(document_reader *d, bytes *to, bool *more) {
+    int64_t from = to->n;
+    *more = d->told < d->wanted;
+    if (!*more) return ERR_OK;
+    TRY(stories_next(d->stories, to));
+    int64_t left = d->wanted - d->told, n = to->n - from;
+    d->told += n < left ? n : left;
+    if (n > left) to->n = from + left;
+    while (to->n > from && to->at[to->n - 1] == '\n') to->n--;
+    return ERR_OK;
+}
+
 err_t document_read(document_reader *d, bytes *to, int64_t most, bool *ends, bool *more) {
     *ends = true;
+    if (d->stories) return read_story(d, to, more);
     if (d->lines) return read_line(d, to, more);
     *more = !d->over || !d->begun;
     if (!*more) return ERR_OK;

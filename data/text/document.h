@@ -1,5 +1,5 @@
 // data/text/document.h: texts to encode, one document after the other: a plain file is a document, and so is the text of each line of a JSONL file.
-// Either may be compressed with gzip or zstd.
+// Either may be compressed with gzip or zstd. `stories:SEED` is documents too (data/text/stories.h): a story each, without the empty line after it.
 #ifndef DATA_TEXT_DOCUMENT_H
 #define DATA_TEXT_DOCUMENT_H
 
@@ -29,6 +29,9 @@ err_t document_line(document_reader *d, const uint8_t **line, int64_t *n, bool *
 json_t *document_parse(const uint8_t *line, int64_t n, char why[200]);
 
 bool document_is_jsonl(const document_reader *d);
+
+// Whether a file of that name is JSONL: .jsonl or .ndjson, or one of them compressed.
+bool document_names_jsonl(const char *path);
 
 // Bytes of the file, as it is stored, that were read so far.
 int64_t document_at(const document_reader *d);

@@ -3,7 +3,8 @@
 //
 // Of bytes: the stream is the files in the order given; the files of a glob or a directory come in byte order of their names. A
 // file that does not end its last line gets a line end, unless it is the last of all: no line of one file runs into the
-// next, and a single file is packed unchanged.
+// next, and a single file is packed unchanged. Of a JSONL file the stream has the texts, an empty line after each.
+// `stories:SEED` is text that is made on the way (data/text/stories.h).
 //
 // Input may be larger than memory. The first pass finds the files and adds up their sizes, which give the split and the
 // size of every shard; the second streams the files. A file whose size has changed in between is an error.
@@ -15,6 +16,7 @@
 #include "data/text/inflate.h"
 #include "data/text/shard.h"
 #include "data/text/spool.h"
+#include "data/text/stories.h"
 #include "data/tokenizer/train.h"
 
 #include "base/io.h"
@@ -32,10 +34,13 @@
 
 enum { SNIFF = 8192, PIECE = 1 << 18, SHARDS_MAX = 100000 };  // five digits, so that byte order is the order of the numbers
 
+typedef enum source_kind { PLAIN, JSONL, STORIES } source_kind;
+
 typedef struct source {
     char *path;
-    int64_t size;
-    bool line_open;  // does not end in a line end
+    int64_t size;  // of what it adds to the stream: of a JSONL file that is known when all of it was read
+    source_kind kind;
+    bool line_open;  // may not end in a line end
 } source;
 
 typedef struct pack {
@@ -59,7 +64,7 @@ static const char *const split_names[2] = {"train", "val"};
 
 // --- first pass: which files ----------------------------------------------------------------------------------------------
 
-static err_t add_source(pack *p, const char *path, int64_t size, bool line_open) {
+static err_t add_source(pack *p, source_kind kind, const char *path, int64_t size, bool line_open) {
     if (p->count == p->room) {
         int64_t room = p->room ? 2 * p->room : 64;
         source *files = realloc(p->files, (size_t)room * sizeof *files);
@@ -69,16 +74,16 @@ static err_t add_source(pack *p, const char *path, int64_t size, bool line_open)
     }
     char *copy = strdup(path);
     if (!copy) return err_set(ERR_INTERNAL, "no memory for a list of files");
-    p->files[p->count++] = (source){copy, size, line_open};
+    p->files[p->count++] = (source){copy, size, kind, line_open};
     return ERR_OK;
 }
 
-// Binary: a NUL byte is in its first n bytes, or it is compressed. With a tokenizer, what is gzip or zstd is text; what is compressed in another way
-// and was named is taken too, so that opening it says what is wrong.
-static bool is_binary(const pack *p, const char *head, size_t n, bool named) {
+// Binary: a NUL byte is in its first n bytes, or it is compressed. With a tokenizer, and of JSONL, what is gzip or zstd is text; what is compressed in
+// another way and was named is taken too, so that opening it says what is wrong.
+static bool is_binary(const pack *p, source_kind kind, const char *head, size_t n, bool named) {
     packing how = packing_of(head, n);
     if (how == PACKING_NONE) return memchr(head, 0, n) != NULL;
-    return !p->t_wanted || (!named && how != PACKING_GZIP && how != PACKING_ZSTD);
+    return (!p->t_wanted && kind != JSONL) || (!named && how != PACKING_GZIP && how != PACKING_ZSTD);
 }
 
 // Takes the file unless it is empty or binary. named: not found in a directory.
@@ -86,6 +91,7 @@ static err_t add_file(pack *p, const char *path, bool named) {
     char head[SNIFF], last = 0;
     struct stat st;
     err_t rc = ERR_OK;
+    source_kind kind = document_names_jsonl(path) ? JSONL : PLAIN;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0) return err_set(ERR_IO, "%s: %s", path, strerror(errno));
     if (fstat(fd, &st) != 0) TRY_GOTO(err_set(ERR_IO, "%s: %s", path, strerror(errno)), out);
@@ -96,8 +102,8 @@ static err_t add_file(pack *p, const char *path, bool named) {
     size_t n = st.st_size < SNIFF ? (size_t)st.st_size : SNIFF;
     TRY_GOTO(io_read_at(fd, path, 0, head, n), out);
     TRY_GOTO(io_read_at(fd, path, st.st_size - 1, &last, 1), out);
-    if (is_binary(p, head, n, named)) p->r->files_skipped++;
-    else rc = add_source(p, path, st.st_size, last != '\n');
+    if (is_binary(p, kind, head, n, named)) p->r->files_skipped++;
+    else rc = add_source(p, kind, path, st.st_size, kind == PLAIN && last != '\n');
 out:
     close(fd);
     return rc;
@@ -139,6 +145,11 @@ static err_t add_named(pack *p, const char *path) {
 static err_t add_pattern(pack *p, const char *pattern) {
     glob_t g = {0};
     err_t rc = ERR_OK;
+    bool tells;
+    uint64_t seed;
+    int64_t size;
+    TRY(stories_parse(pattern, &tells, &seed, &size));
+    if (tells) return add_source(p, STORIES, pattern, size, true);
     int found = glob(pattern, GLOB_NOSORT, NULL, &g);
     if (found == GLOB_NOMATCH) return err_set(ERR_CONFIG, "[pack] input: no file matches \"%s\"", pattern);
     if (found != 0) return err_set(found == GLOB_NOSPACE ? ERR_INTERNAL : ERR_IO, "[pack] input: \"%s\" can't be expanded", pattern);
@@ -222,6 +233,8 @@ static err_t put(pack *p, const uint8_t *bytes, int64_t n) {
     return ERR_OK;
 }
 
+static const char *text_key(const pack *p) { return p->o->text_key && *p->o->text_key ? p->o->text_key : "text"; }
+
 // --- second pass -----------------------------------------------------------------------------------------------------------
 
 static err_t changed(const source *f, int64_t size) {
@@ -231,7 +244,7 @@ static err_t changed(const source *f, int64_t size) {
                    f->path, f->size, size);
 }
 
-static err_t stream_file(pack *p, const source *f) {
+static err_t stream_plain(pack *p, const source *f) {
     struct stat st;
     err_t rc = ERR_OK;
     int fd;
@@ -251,9 +264,70 @@ out:
     return rc;
 }
 
-// --- with a tokenizer ------------------------------------------------------------------------------------------------------
+// The next text of a JSONL file, and an empty line; of one that is empty, nothing.
+static err_t read_text(document_reader *d, bytes *text, bool *more) {
+    bool ends;
+    text->n = 0;
+    TRY(document_read(d, text, PIECE, &ends, more));
+    if (text->n == 0) return ERR_OK;
+    ROOM_FOR(text, text->n + 2);
+    if (text->at[text->n - 1] != '\n') text->at[text->n++] = '\n';
+    text->at[text->n++] = '\n';
+    return ERR_OK;
+}
 
-static const char *text_key(const pack *p) { return p->o->text_key && *p->o->text_key ? p->o->text_key : "text"; }
+// *size = the bytes of its texts; counts: nothing more.
+static err_t stream_jsonl(pack *p, const source *f, bool counts, int64_t *size) {
+    document_reader *d;
+    bytes text = {0};
+    bool more = true;
+    *size = 0;
+    TRY(document_open(&d, f->path, text_key(p)));
+    err_t rc = read_text(d, &text, &more);
+    while (rc == ERR_OK && more) {
+        *size += text.n;
+        if (!counts && *size > f->size) break;
+        if (!counts) rc = put(p, text.at, text.n);
+        if (rc == ERR_OK) rc = read_text(d, &text, &more);
+    }
+    document_close(d);
+    free(text.at);
+    return rc;
+}
+
+static err_t stream_stories(pack *p, const source *f) {
+    stories *s;
+    bool tells;
+    uint64_t seed;
+    int64_t size;
+    TRY(stories_parse(f->path, &tells, &seed, &size));
+    err_t rc = stories_open(&s, seed);
+    for (int64_t at = 0; rc == ERR_OK && at < size; at += PIECE) {
+        int64_t n = size - at < PIECE ? size - at : PIECE;
+        rc = stories_read(s, p->piece, n);
+        if (rc == ERR_OK) rc = put(p, p->piece, n);
+    }
+    if (rc == ERR_OK && f->line_open) rc = put(p, (const uint8_t *)"\n", 1);
+    stories_close(s);
+    return rc;
+}
+
+static err_t stream_file(pack *p, const source *f) {
+    int64_t size;
+    if (f->kind == STORIES) return stream_stories(p, f);
+    if (f->kind == PLAIN) return stream_plain(p, f);
+    TRY(stream_jsonl(p, f, false, &size));
+    return size == f->size ? ERR_OK : changed(f, size);
+}
+
+// How much text is in the JSONL files: with a tokenizer nobody asks.
+static err_t count_jsonl(pack *p) {
+    for (int64_t i = 0; i < p->count; i++)
+        if (p->files[i].kind == JSONL) TRY(stream_jsonl(p, &p->files[i], true, &p->files[i].size));
+    return ERR_OK;
+}
+
+// --- with a tokenizer ------------------------------------------------------------------------------------------------------
 
 // A plain file line by line, as `tokenizers` trains on files; a document of a JSONL file whole. What has no line end yet stays in *text.
 static err_t feed_text(bpe_trainer *b, bytes *text, bool lines, bool ends) {
@@ -438,7 +512,7 @@ static err_t run(pack *p) {
     p->r->files_in = p->count;
     TRY(split_output(p, dir, &name));
     TRY(io_mkdirs(dir));
-    if (p->t_wanted) TRY(encode_files(p));
+    TRY(p->t_wanted ? encode_files(p) : count_jsonl(p));
     TRY(plan(p));
     if (p->t) TRY(stream_spool(p));
     for (int64_t i = 0; i < p->count && !p->t; i++) TRY(stream_file(p, &p->files[i]));
