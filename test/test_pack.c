@@ -1,9 +1,12 @@
 // test/test_pack.c: text to shards with a tokenizer: documents and what ends them, JSONL, gzip and zstd, good and bad; and that threads change nothing.
 #include "base/io.h"
+#include "data/text/about.h"
 #include "data/text/dataset.h"
 #include "data/text/pack.h"
+#include "data/text/stories.h"
 #include "data/tokenizer/tokenizer.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -281,6 +284,189 @@ static void a_tokenizer_is_trained(void **state) {
     assert_int_equal(pack(p, "a.txt", "train:5", 1, NULL), ERR_CONFIG);
 }
 
+// --- bytes --------------------------------------------------------------------------------------------------------------------
+
+static err_t pack_bytes(place *p, const char *input, double val_fraction, pack_report *r) {
+    pack_report none;
+    return pack_run(&(pack_options){.input = input, .output = p->output, .shard_tokens = 1000, .val_fraction = val_fraction, .tokenizer = "bytes"},
+                    r ? r : &none);
+}
+
+static void holds_bytes(const place *p, const char *text, size_t n) {
+    int64_t train, all;
+    int32_t *got = tokens_of(p, &train, &all);
+    assert_int_equal(all, n);
+    for (size_t i = 0; i < n; i++)
+        if (got[i] != (uint8_t)text[i]) fail_msg("byte %zu is %d, expected %d", i, got[i], (uint8_t)text[i]);
+    free(got);
+}
+
+// As with a tokenizer: what is trained on is the text, not the JSON around it. Other files beside them are packed as ever.
+static void the_bytes_of_jsonl_are_its_texts(void **state) {
+    place *p = *state;
+    char input[1200];
+    const char *lines = "{\"text\": \"one\"}\n\n{\"text\": \"\"}\n{\"id\": 7, \"text\": \"two\\nlines \\u0000\\n\"}";
+    static const char want[] = "one\n\ntwo\nlines \0\n\n";
+    put_text(p, "a.jsonl", lines);
+    OK(pack_bytes(p, path_of(p, "a.jsonl"), 0.25, NULL));
+    holds_bytes(p, want, sizeof want - 1);
+    put_zstd(p, "b.ndjson.zst", lines, 20);
+    OK(pack_bytes(p, path_of(p, "b.ndjson.zst"), 0.25, NULL));
+    holds_bytes(p, want, sizeof want - 1);
+    put_text(p, "c.txt", "plain {\"text\": 1}");
+    snprintf(input, sizeof input, "%s/c.txt %s/a.jsonl %s/c.txt", p->dir, p->dir, p->dir);
+    OK(pack_bytes(p, input, 0.25, NULL));
+    static const char among[] = "plain {\"text\": 1}\none\n\ntwo\nlines \0\n\nplain {\"text\": 1}";
+    holds_bytes(p, among, sizeof among - 1);
+    put_text(p, "d.jsonl", "{\"text\": \"one\"}\n{\"body\": 1}\n");
+    assert_int_equal(pack_bytes(p, path_of(p, "d.jsonl"), 0.25, NULL), ERR_DATA);
+    assert_non_null(strstr(err_last()->text, "d.jsonl: line 2: it has no such member"));
+}
+
+static void stories_are_packed(void **state) {
+    place *p = *state;
+    enum { N = 3000 };
+    char text[N + 6], input[700];
+    stories *s;
+    pack_report r;
+    OK(stories_open(&s, 5));
+    OK(stories_read(s, (uint8_t *)text, N));
+    double best = stories_best(s);
+    stories_close(s);
+    OK(pack_bytes(p, "stories:5:3000", 0, &r));
+    text[N] = '\n';
+    assert_true(r.best_loss == best);
+    char files[400];
+    dataset *d;
+    int32_t got[N];
+    snprintf(files, sizeof files, "%s-train-*.bin", p->output);
+    OK(dataset_open(&d, &(dataset_options){.files = files}));
+    assert_int_equal(dataset_about(d).tokens, N);
+    OK(dataset_read(d, 0, N, got));
+    for (int i = 0; i < N; i++) assert_int_equal(got[i], text[i]);
+    dataset_close(d);
+    put_text(p, "a.txt", "more");
+    snprintf(input, sizeof input, "stories:5:3000 %s", path_of(p, "a.txt"));
+    OK(pack_bytes(p, input, 0.25, &r));
+    memcpy(text + N + 1, "more", 5);
+    holds_bytes(p, text, N + 5);
+    assert_true(r.best_loss == 0);
+    assert_int_equal(pack_bytes(p, "stories:one", 0, NULL), ERR_CONFIG);
+}
+
+// A story is a document, and the best loss of all bytes is that of all tokens.
+static void stories_are_documents(void **state) {
+    place *p = *state;
+    pack_report r;
+    OK(pack_run(
+        &(pack_options){.input = "stories:5:3000", .output = p->output, .shard_tokens = 1000, .val_fraction = 0.25, .tokenizer = GPT2, .threads = 2},
+        &r));
+    stories *s;
+    bytes text = {0};
+    OK(stories_open(&s, 5));
+    const char *documents[40];
+    int count = 0;
+    for (int64_t told = 0; told < 3000; count++) {
+        int64_t n = text.n;
+        OK(stories_next(s, &text));
+        int64_t left = 3000 - told, size = text.n - n < left ? text.n - n : left;
+        told += size;
+        documents[count] = strndup((char *)text.at + n, (size_t)(size == text.n - n ? size - 2 : size));
+    }
+    holds(p, documents, count);
+    assert_int_equal(r.documents, count);
+    assert_true(fabs(r.best_loss * (double)(r.train_tokens + r.val_tokens) - stories_best(s) * 3000) < 1e-9);
+    for (int i = 0; i < count; i++) free((char *)documents[i]);
+    stories_close(s);
+    free(text.at);
+}
+
+// --- what is known of shards ---------------------------------------------------------------------------------------------------
+
+static about about_of(const place *p, const char *split) {
+    about a;
+    char files[400];
+    snprintf(files, sizeof files, "%s-%s-*.bin", p->output, split);
+    OK(about_find(&a, files));
+    return a;
+}
+
+static void shards_know_their_tokenizer(void **state) {
+    place *p = *state;
+    char hash[17], weighted[500];
+    tokenizer *t;
+    OK(pack_bytes(p, "stories:5:3000", 0.25, NULL));
+    about a = about_of(p, "train");
+    assert_true(a.known && a.best_loss > 0.1);
+    assert_string_equal(a.tokenizer, "bytes");
+    assert_string_equal(a.vocabulary, "");
+    put_text(p, "a.txt", "the cat sat on the mat");
+    OK(pack(p, "a.txt", GPT2, 1, NULL));
+    a = about_of(p, "val");
+    tokenizer_hash(p->t, hash);
+    assert_true(a.known && a.best_loss == 0);
+    assert_string_equal(a.tokenizer, GPT2);
+    assert_string_equal(a.vocabulary, hash);
+    OK(about_tokenizer(&a, &t));
+    tokenizer_close(t);
+    snprintf(weighted, sizeof weighted, "%s-train-*.bin@0.5 %s-val-*.bin@0.5", p->output, p->output);
+    OK(about_find(&a, weighted));
+    assert_string_equal(a.vocabulary, hash);
+    OK(about_find(&a, "/nowhere-*.bin"));
+    assert_false(a.known);
+    OK(about_find(&a, "test/golden/gpt-tokens.bin"));
+    assert_false(a.known);
+}
+
+// A shard that was packed by another build, or copied over, is not what is written there.
+static void what_is_known_is_of_these_very_shards(void **state) {
+    place *p = *state;
+    char other[400], from[420], to[420];
+    about a;
+    OK(pack_bytes(p, "stories:5:3000", 0.25, NULL));
+    snprintf(other, sizeof other, "%s", p->output);
+    snprintf(p->output, sizeof p->output, "%s/o/y", p->dir);
+    OK(pack_bytes(p, "stories:6:3000", 0.25, NULL));
+    snprintf(from, sizeof from, "%s-train-00001.bin", other), snprintf(to, sizeof to, "%s-train-00001.bin", p->output);
+    assert_true(about_of(p, "train").known);
+    OK(io_rename(from, to, NULL));
+    assert_false(about_of(p, "train").known);
+    assert_true(about_of(p, "val").known);
+    snprintf(to, sizeof to, "%s-about.json", p->output);
+    OK(io_write_file(to, "{", 1, NULL));
+    snprintf(from, sizeof from, "%s-val-*.bin", p->output);
+    assert_int_equal(about_find(&a, from), ERR_DATA);
+    assert_non_null(strstr(err_last()->text, "y-about.json"));
+    assert_int_equal(unlink(to), 0);
+    OK(about_find(&a, from));
+    assert_false(a.known);
+}
+
+static void other_vocabularies_are_refused_and_moved_ones_found(void **state) {
+    place *p = *state;
+    char both[900], first[400], json[420], moved[420];
+    about a;
+    tokenizer *t;
+    put_text(p, "a.txt", "the cat sat on the mat, and the cat ate the rat");
+    OK(pack(p, "a.txt", GPT2, 1, NULL));
+    snprintf(first, sizeof first, "%s", p->output);
+    snprintf(p->output, sizeof p->output, "%s/o/y", p->dir);
+    OK(pack(p, "a.txt", "train:264", 1, NULL));
+    snprintf(both, sizeof both, "%s-train-*.bin %s-train-*.bin", first, p->output);
+    assert_int_equal(about_find(&a, both), ERR_DATA);
+    assert_non_null(strstr(err_last()->text, "expected one vocabulary for all"));
+    a = about_of(p, "train");
+    OK(about_tokenizer(&a, &t));
+    tokenizer_close(t);
+    snprintf(a.tokenizer, sizeof a.tokenizer, "/elsewhere/y-tokenizer.json");  // beside the shards it is too
+    OK(about_tokenizer(&a, &t));
+    tokenizer_close(t);
+    snprintf(json, sizeof json, "%s-tokenizer.json", p->output), snprintf(moved, sizeof moved, "%s/z.json", p->dir);
+    OK(io_rename(json, moved, NULL));
+    assert_int_equal(about_tokenizer(&a, &t), ERR_CONFIG);
+    assert_non_null(strstr(err_last()->text, "neither there nor at"));
+}
+
 // --- what is refused -----------------------------------------------------------------------------------------------------------
 
 static void bad_lines_are_named(void **state) {
@@ -367,9 +553,22 @@ static void an_old_set_goes_first(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(files_are_documents),           TEST(lines_are_documents),    TEST(compressed_files_are_read), TEST(progress_counts_stored_bytes),
-        TEST(others_are_refused_or_skipped), TEST(threads_change_nothing), TEST(a_tokenizer_is_trained),    TEST(bad_lines_are_named),
-        TEST(damaged_files_are_named),       TEST(an_old_set_goes_first),
+        TEST(files_are_documents),
+        TEST(lines_are_documents),
+        TEST(compressed_files_are_read),
+        TEST(progress_counts_stored_bytes),
+        TEST(others_are_refused_or_skipped),
+        TEST(threads_change_nothing),
+        TEST(a_tokenizer_is_trained),
+        TEST(bad_lines_are_named),
+        TEST(damaged_files_are_named),
+        TEST(an_old_set_goes_first),
+        TEST(the_bytes_of_jsonl_are_its_texts),
+        TEST(stories_are_packed),
+        TEST(stories_are_documents),
+        TEST(shards_know_their_tokenizer),
+        TEST(what_is_known_is_of_these_very_shards),
+        TEST(other_vocabularies_are_refused_and_moved_ones_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

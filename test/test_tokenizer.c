@@ -590,8 +590,7 @@ static void test_training_ends(void **state) {
 // --- what is refused ------------------------------------------------------------------------------------------------------
 
 // The golden file with the first `from` replaced by `to`.
-static err_t open_changed(const char *file, const char *from, const char *to) {
-    tokenizer *t;
+static char *change(const char *file, const char *from, const char *to) {
     char *text;
     size_t n;
     assert_ok(io_read_file(file, LONG, &text, &n));
@@ -601,12 +600,50 @@ static err_t open_changed(const char *file, const char *from, const char *to) {
     memcpy(changed, text, head);
     strcpy(changed + head, to);
     strcat(changed + head, at + strlen(from));
+    free(text);
+    return changed;
+}
+
+static err_t open_changed(const char *file, const char *from, const char *to) {
+    tokenizer *t;
+    char *changed = change(file, from, to);
     err_t rc = tokenizer_parse(&t, "t.json", changed, (int64_t)strlen(changed));
     assert_true((rc == ERR_OK) == (t != NULL));
     tokenizer_close(t);
-    free(text);
     free(changed);
     return rc;
+}
+
+// A file that others saved with them set has the golden file's tokens, all of them.
+static void lengths_of_batches_change_no_token(void **state) {
+    static const char *const families[] = {"gpt2", "llama3", "qwen2", "smollm"};
+    static const char *const set[][2] = {
+        {"\"truncation\":null", "\"truncation\":{\"direction\":\"Right\",\"max_length\":4,\"strategy\":\"LongestFirst\",\"stride\":0}"},
+        {"\"padding\":null",
+         "\"padding\":{\"strategy\":{\"Fixed\":9},\"direction\":\"Left\",\"pad_to_multiple_of\":null,\"pad_id\":0,\"pad_type_id\":0,\"pad_token\":\"!\"}"},
+    };
+    static const char text[] = "As long as it is: three words, 12345 digits, and an end.";
+    (void)state;
+    for (int f = 0; f < 4; f++) {
+        char path[IO_PATH];
+        const int32_t *ids, *want;
+        int64_t count, n;
+        assert_ok(io_path(path, GOLDEN "%s.json", families[f]));
+        pair golden = open_pair(path);
+        assert_ok(encoder_encode(golden.e, text, sizeof text - 1, ENCODE_TEMPLATE, &want, &n));
+        for (int i = 0; i < 2; i++) {
+            char *changed = change(path, set[i][0], set[i][1]);
+            pair p;
+            assert_ok(tokenizer_parse(&p.t, "t.json", changed, (int64_t)strlen(changed)));
+            assert_ok(encoder_open(&p.e, p.t));
+            assert_ok(encoder_encode(p.e, text, sizeof text - 1, ENCODE_TEMPLATE, &ids, &count));
+            assert_int_equal(count, n);
+            assert_memory_equal(ids, want, (size_t)n * sizeof *ids);
+            close_pair(&p);
+            free(changed);
+        }
+        close_pair(&golden);
+    }
 }
 
 static void test_refused(void **state) {
@@ -619,8 +656,8 @@ static void test_refused(void **state) {
         {"gpt2", "\"byte_fallback\":false", "\"byte_fallback\":true", "byte_fallback"},
         {"gpt2", "\"end_of_word_suffix\":null", "\"end_of_word_suffix\":\"</w>\"", "end_of_word_suffix: \"</w>\""},
         {"gpt2", "\"continuing_subword_prefix\":null", "\"continuing_subword_prefix\":\"##\"", "continuing_subword_prefix: \"##\""},
-        {"gpt2", "\"truncation\":null", "\"truncation\":{\"max_length\":9}", "truncation: {\"max_length\":9}"},
-        {"gpt2", "\"padding\":null", "\"padding\":{}", "padding"},
+        {"gpt2", "\"truncation\":null", "\"truncation\":9", "truncation: 9 is not implemented: expected null or an object"},
+        {"gpt2", "\"padding\":null", "\"padding\":\"max_length\"", "padding"},
         {"gpt2", "\"normalizer\":null", "\"normalizer\":{\"type\":\"Lowercase\"}", "normalizer: {\"type\":\"Lowercase\"}"},
         {"gpt2", "\"normalizer\":null", "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"NFKC\"}]}", "NFKC"},
         {"gpt2", "\"add_prefix_space\":false", "\"add_prefix_space\":true", "add_prefix_space"},
@@ -736,6 +773,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_bad_ids, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(test_training, place_enter, place_leave),
         cmocka_unit_test_setup_teardown(test_training_ends, place_enter, place_leave),
+        cmocka_unit_test(lengths_of_batches_change_no_token),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_accepted),
         cmocka_unit_test_setup_teardown(test_folders, place_enter, place_leave),

@@ -16,7 +16,8 @@ static err_t eval_validation(session *x, FILE *out) {
     TRY(evaluate(&x->evaluator, x->val, x->cfg->eval.batches, &e));
     fprintf(out, "step %" PRId64 "  loss %.6f", x->step, e.loss);
     if (x->net->vocab) fprintf(out, "  perplexity %.4f", fm_exp(e.loss));
-    if (exam_of_bytes(x->cfg, x->net)) fprintf(out, "  bits per byte %.6f", exam_bits(e.loss));
+    if (exam_of_bytes(x->cfg, x->words, x->net)) fprintf(out, "  bits per byte %.6f", exam_bits(e.loss));
+    if (x->possible > 0) fprintf(out, "  best possible %.6f", x->possible);
     for (int i = 0; i < x->net->metrics; i++) fprintf(out, "  %s %.6f", x->net->metric[i], e.metric[i]);
     print_counts(x, &e, out);
     return ERR_OK;

@@ -1,6 +1,8 @@
 // trainer/exam.c: see trainer/exam.h.
 #include "trainer/exam.h"
 
+#include "data/text/about.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -8,15 +10,42 @@
 
 _Static_assert(PROTOCOL_LM_EVAL == 0 && PROTOCOL_LLMC == 1, "the words of [eval] protocol (trainer/config/keys.c) are in the enum's order");
 
+static err_t open_of_shards(tokenizer **out, const about *a) {
+    if (!a->known || !a->vocabulary[0] || about_tokenizer(a, out) == ERR_OK) return ERR_OK;
+    return err_prefix("[sample] tokenizer = bytes"), ERR_CONFIG;
+}
+
+static err_t open_named(tokenizer **out, const char *path, const about *a) {
+    char hash[17];
+    TRY(tokenizer_open(out, path));
+    tokenizer_hash(*out, hash);
+    if (!a->known || strcmp(hash, a->vocabulary) == 0) return ERR_OK;
+    return err_set(
+        ERR_CONFIG,
+        "[sample] tokenizer = %s: its vocabulary (%s) is not the one that the shards of [data] train were made with (%s, %s): leave the key out "
+        "to use theirs",
+        path, hash, a->tokenizer, a->vocabulary[0] ? a->vocabulary : "a token is a byte");
+}
+
+err_t words_open(tokenizer **out, const config *c, const model *net) {
+    const char *path = c->sample.tokenizer;
+    about a;
+    *out = NULL;
+    TRY(about_find(&a, c->data.train));
+    TRY(strcmp(path, "bytes") == 0 ? open_of_shards(out, &a) : open_named(out, path, &a));
+    int32_t vocab = *out ? tokenizer_about(*out).vocab : 0;
+    if (vocab <= net->vocab) return ERR_OK;
+    return err_set(ERR_CONFIG, "[sample] tokenizer = %s has ids up to %d, and the model knows %" PRId64 " tokens",
+                   *out && strcmp(path, "bytes") ? path : a.tokenizer, vocab - 1, net->vocab);
+}
+
 static err_t open_words(exam *x, const config *c, const model *net) {
-    const char *path = c->sample.tokenizer, *key = c->eval.text[0] ? "text" : "choices";
+    const char *key = c->eval.text[0] ? "text" : "choices";
     if (!net->vocab)
         return err_set(ERR_CONFIG, "[eval] %s: a model of type %s predicts no tokens, so that there is no likelihood of a text", key,
                        net->type->name);
-    if (tokenizer_open(&x->words, path) != ERR_OK) return err_prefix("[sample] tokenizer");
-    int32_t vocab = tokenizer_about(x->words).vocab;
-    if (vocab <= net->vocab || strcmp(path, "bytes") == 0) return ERR_OK;  // of bytes a text need not have all
-    return err_set(ERR_CONFIG, "[sample] tokenizer = %s has ids up to %d, and the model knows %" PRId64 " tokens", path, vocab - 1, net->vocab);
+    TRY(words_open(&x->words, c, net));
+    return x->words ? ERR_OK : tokenizer_open(&x->words, "bytes");  // of bytes a text need not have all
 }
 
 static rows_from from_of(const exam *x, const model *net, const char *path) {
@@ -65,6 +94,8 @@ err_t exam_questions(exam *x, evaluator *k, answers *out) {
     return ERR_OK;
 }
 
-bool exam_of_bytes(const config *c, const model *net) { return net->vocab && net->vocab <= 256 && strcmp(c->sample.tokenizer, "bytes") == 0; }
+bool exam_of_bytes(const config *c, const tokenizer *words, const model *net) {
+    return net->vocab && net->vocab <= 256 && !words && strcmp(c->sample.tokenizer, "bytes") == 0;
+}
 
 double exam_bits(double loss) { return loss / M_LN2; }

@@ -14,6 +14,10 @@ typedef struct exam {
     double *sums;          // room for those of each row
 } exam;
 
+// What the tokens of this run are: [sample] tokenizer, or where that is "bytes", the tokenizer that the shards of [data] train name (data/text/about.h).
+// *out NULL: bytes. ERR_CONFIG: it has ids that the model doesn't know, or another vocabulary than the shards, or is not found.
+err_t words_open(tokenizer **out, const config *c, const model *net);
+
 // Reads and encodes the files as [eval] says, with the tokenizer of [sample]. Nothing is open if neither is set. ERR_CONFIG: the model predicts no tokens,
 // or the tokenizer has others than the model.
 err_t exam_open(exam *x, const config *c, const model *net);
@@ -33,7 +37,7 @@ static inline double exam_acc(const answers *a) { return (double)a->right / (dou
 static inline double exam_acc_norm(const answers *a) { return (double)a->right_norm / (double)a->questions; }
 
 // A token is a byte, so that bits per byte are bits per token.
-bool exam_of_bytes(const config *c, const model *net);
+bool exam_of_bytes(const config *c, const tokenizer *words, const model *net);
 double exam_bits(double loss);  // from natural logarithms
 
 #endif

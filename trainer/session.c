@@ -1,4 +1,5 @@
 // trainer/session.c: opens and closes what a run needs, in the order in which its parts depend on each other.
+#include "data/text/about.h"
 #include "trainer/step/tied.h"
 #include "trainer/train.h"
 
@@ -48,11 +49,22 @@ static err_t open_split(session *x, source **out, const char *key, const char *f
     return source_open(out, &o) == ERR_OK ? ERR_OK : err_prefix("[data] %s", key);
 }
 
+// How low the validation loss can be is known of stories.
+static err_t find_possible(session *x) {
+    const config *c = x->cfg;
+    const char *files = c->data.holdout ? c->data.train : c->data.val;
+    about a = {0};
+    if (files[0] && x->net->vocab) TRY(about_find(&a, files));
+    x->possible = a.best_loss;
+    return ERR_OK;
+}
+
 static err_t open_data(session *x) {
     const config *c = x->cfg;
     source_options o = source_options_of(x, "", false);
     if (x->kind >= SESSION_BENCH) return made_up_open(&x->train, &o, (uint64_t)c->run.seed, 4 * c->batch.global);
     if (x->kind != SESSION_LOOK) TRY(open_split(x, &x->train, "train", c->data.train, false));
+    TRY(find_possible(x));
     if (c->data.holdout) return open_split(x, &x->val, "train", c->data.train, true);
     return c->data.val[0] ? open_split(x, &x->val, "val", c->data.val, false) : ERR_OK;
 }
@@ -184,14 +196,10 @@ static state_options state_options_of(const session *x) {
     };
 }
 
-// What samples are written with. That it fits the model is known before the run, not at its end.
+// What samples are written with. That it fits the model and the shards is known before the run, not at its end.
 static err_t open_words(session *x) {
-    const char *path = x->cfg->sample.tokenizer;
-    if (!x->net->vocab || !x->cfg->sample.tokens || strcmp(path, "bytes") == 0) return ERR_OK;
-    TRY(tokenizer_open(&x->words, path));
-    int32_t vocab = tokenizer_about(x->words).vocab;
-    if (vocab <= x->net->vocab) return ERR_OK;
-    return err_set(ERR_CONFIG, "[sample] tokenizer = %s has ids up to %d, and the model knows %" PRId64 " tokens", path, vocab - 1, x->net->vocab);
+    if (!x->net->vocab || !x->cfg->sample.tokens || x->kind >= SESSION_BENCH) return ERR_OK;
+    return words_open(&x->words, x->cfg, x->net);
 }
 
 err_t session_check_prompt(const session *x, const char *prompt) {

@@ -399,6 +399,7 @@ static err_t evaluate_now(run *r, bool *improved) {
         .value = f.value,
         .best = at->best_loss,
         .best_step = at->best_step,
+        .possible = x->possible,
         .ms = 1e3 * (clock_now() - start),
     };
     monitor_log(&r->m, &(record){RECORD_EVAL, .eval = said});

@@ -27,6 +27,7 @@ typedef struct session {
     source *train, *val;  // NULL: not opened
     tokenizer *words;     // of samples; NULL: bytes
     exam exam;            // a text and questions of evaluations; empty: none
+    double possible;      // the best possible loss on the validation data; 0: not known
     char plans[17];       // hash of the file of [device] plans; "" without one
     // The world.
     team_waiting waiting;  // set between session_machine and session_enter, or left empty

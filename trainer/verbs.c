@@ -150,5 +150,6 @@ err_t verb_pack(const config *c, FILE *out) {
     if (r.documents)
         fprintf(out, "        %" PRId64 " documents, %" PRId64 " bytes of text, %.2f bytes a token; %.1f s, %.1f MB/s\n", r.documents, r.text_bytes,
                 (double)r.text_bytes / (double)(r.train_tokens + r.val_tokens), s, (double)r.text_bytes / 1e6 / s);
+    if (r.best_loss > 0) fprintf(out, "        the best possible loss on it is %.4f\n", r.best_loss);
     return ERR_OK;
 }

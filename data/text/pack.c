@@ -12,6 +12,7 @@
 // No shard gets its name before all are on disk and the old ones are removed. A run that dies leaves *.tmp files, which
 // the next run removes.
 #include "data/text/pack.h"
+#include "data/text/about.h"
 #include "data/text/document.h"
 #include "data/text/inflate.h"
 #include "data/text/shard.h"
@@ -58,6 +59,7 @@ typedef struct pack {
     tokenizer *t;  // NULL: bytes
     spool spool;
     int token_bytes;
+    about_writer *about;
 } pack;
 
 static const char *const split_names[2] = {"train", "val"};
@@ -211,7 +213,10 @@ static err_t begin_shard(pack *p) {
 }
 
 static err_t end_shard(pack *p) {
+    char path[IO_PATH];
     TRY(shard_write_finish(p->writer));
+    TRY(shard_path(p, path, p->split, p->shard, ""));
+    about_write_shard(p->about, path, shard_write_crc(p->writer));
     shard_write_close(p->writer);
     p->writer = NULL;
     p->shard++;
@@ -492,6 +497,31 @@ static err_t remove_stale(pack *p, bool all, const char *dir, const char *name) 
     return rc;
 }
 
+// --- what is known of the shards -------------------------------------------------------------------------------------------
+
+// Only of stories is it known how low a loss can be: per byte, and with a tokenizer as much for all tokens as for all bytes.
+static err_t find_best(pack *p, double *best) {
+    stories *s;
+    *best = 0;
+    for (int64_t i = 0; i < p->count; i++)
+        if (p->files[i].kind != STORIES) return ERR_OK;
+    TRY(stories_open(&s, 0));
+    *best = stories_best(s);
+    if (p->t) *best *= (double)p->r->bytes_in / (double)p->spool.tokens;
+    stories_close(s);
+    return ERR_OK;
+}
+
+static err_t write_about(pack *p) {
+    about a = {.tokenizer = "bytes"};
+    if (p->t && strncmp(p->o->tokenizer, "train:", 6) == 0) TRY(io_path(a.tokenizer, "%s-tokenizer.json", p->o->output));
+    else if (p->t) TRY(io_path(a.tokenizer, "%s", p->o->tokenizer));
+    if (p->t) tokenizer_hash(p->t, a.vocabulary);
+    TRY(find_best(p, &a.best_loss));
+    p->r->best_loss = a.best_loss;
+    return about_write(p->about, p->o->output, &a);
+}
+
 // --- all of it -------------------------------------------------------------------------------------------------------------
 
 static err_t check(const pack_options *o) {
@@ -507,6 +537,7 @@ static err_t run(pack *p) {
     const char *name;
     TRY(check(p->o));
     if (!(p->piece = malloc(PIECE))) return err_set(ERR_INTERNAL, "no memory for a buffer of %d bytes", PIECE);
+    TRY(about_write_open(&p->about));
     TRY(find_sources(p));
     for (int64_t i = 0; i < p->count; i++) p->r->bytes_in += p->files[i].size;
     p->r->files_in = p->count;
@@ -517,6 +548,7 @@ static err_t run(pack *p) {
     if (p->t) TRY(stream_spool(p));
     for (int64_t i = 0; i < p->count && !p->t; i++) TRY(stream_file(p, &p->files[i]));
     TRY(remove_stale(p, true, dir, name));  // all new files are on disk: a crash from here on leaves too few files, never a mixture
+    TRY(write_about(p));
     TRY(rename_all(p));
     p->r->train_tokens = p->tokens[0];
     p->r->val_tokens = p->tokens[1];
@@ -528,6 +560,7 @@ err_t pack_run(const pack_options *o, pack_report *r) {
     *r = (pack_report){0};
     err_t rc = run(&p);
     shard_write_close(p.writer);
+    about_write_close(p.about);
     if (rc != ERR_OK) remove_temps(&p);
     spool_close(&p.spool);
     tokenizer_close(p.t);

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 typedef struct pack_options {
-    const char *input;     // files, directories and globs, space between
+    const char *input;     // files, directories and globs, or stories:SEED (data/text/stories.h), space between
     const char *output;    // prefix: PREFIX-train-00000.bin ..., PREFIX-val-00000.bin
     int64_t shard_tokens;  // most tokens in a file
     double val_fraction;   // share of the tokens, at the end of the stream, that goes to the validation files
@@ -16,8 +16,8 @@ typedef struct pack_options {
     // NULL or "bytes": a token is a byte. Else a tokenizer (data/tokenizer/tokenizer.h), or train:SIZE or train:SIZE:KIND, which trains one on the
     // input and leaves it at PREFIX-tokenizer.json.
     const char *tokenizer;
+    const char *text_key;  // of JSONL lines. NULL: text
     // Only with a tokenizer:
-    const char *text_key;                                      // of JSONL lines. NULL: text
     int threads;                                               // 0: as many as there are processors
     void (*progress)(void *ctx, int64_t done, int64_t bytes);  // of the input, as it is stored; NULL: not wanted
     void *ctx;
@@ -27,10 +27,12 @@ typedef struct pack_report {
     int64_t files_in, files_skipped, bytes_in, train_tokens, val_tokens;
     int64_t documents, text_bytes;  // with a tokenizer: of text, uncompressed
     int shards_out;
+    double best_loss;  // of a token, for the best possible reader; 0: not known (data/text/about.h)
 } pack_report;
 
 // Makes tokens of the text and writes shards, each atomically. With a tokenizer, a document is a file, or the text of a line of a JSONL file, and
-// after each comes the token that ends a text, if there is one; files may be compressed with gzip or zstd. A file that two patterns name is packed twice. Old shards of
+// after each comes the token that ends a text, if there is one; files may be compressed with gzip or zstd. Of bytes, an empty line follows the text of a line
+// of a JSONL file. A file that two patterns name is packed twice. Old shards of
 // the same prefix are removed when the new ones are complete on disk, just before these get their names.
 err_t pack_run(const pack_options *o, pack_report *r);
 

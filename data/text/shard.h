@@ -132,6 +132,7 @@ typedef struct shard_writer shard_writer;
 err_t shard_write_open(shard_writer **out, const char *path, int token_bytes, int64_t tokens, bool compress);
 err_t shard_write(shard_writer *w, const uint8_t *bytes, int64_t tokens);  // tokens in little-endian
 err_t shard_write_finish(shard_writer *w);
+uint32_t shard_write_crc(const shard_writer *w);  // the header's, of a finished one: it covers the table, which covers all tokens
 void shard_write_close(shard_writer *w);
 
 // --- little-endian numbers at any address

@@ -106,6 +106,8 @@ err_t shard_write_finish(shard_writer *w) {
     return io_sync(w->fd, w->path, NULL);
 }
 
+uint32_t shard_write_crc(const shard_writer *w) { return le32_get(w->head + 60); }
+
 void shard_write_close(shard_writer *w) {
     if (!w) return;
     if (w->fd >= 0) close(w->fd);

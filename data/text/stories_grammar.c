@@ -13,98 +13,98 @@
 // clang-format off
 static const char shapes[] =
     // Lost and found.
-    "[open], [child=A] lost [a colour=C] [thing=X] [near] the [place]. [child=B not A] [found] it [near] the [spot], and [brought] it back [adverb]. "
-    "\"My [C] [X]!\" [said] [A], and gave [B] [a look] [thing not X]. [end]"
+    "[open], [child=A] lost [a look] [colour=C] [thing=X] [near] the [place]. [^A.he] [went] home [adverb], until [child not A] [found] it [near] the [spot] and [brought] "
+    "[A.him] the [C] [X]. [end]"
     // Whose is it?
-    "|[open], [child=A] [found] [a look=L] [thing=X] [near] the [place]. \"Whose [X] is this?\" [A.he] asked the [job=J]. \"It belongs to "
-    "[child=B not A],\" [said] the [J]. So [A] [went] to [B], and [B] got the [L] [X] back [adverb]. [end]"
+    "|[open], [child=A] [found] [a look] [thing=X] [near] the [place]. [^A.he] asked the [job], who [pointed] [adverb] at [a colour] [animal=D]. The [D] had lost its [X], "
+    "and [brought] it to its [D.home]. [end]"
     // Two who trade.
-    "|[open], [child=A] had [a colour=C] [thing=X], and [child=B not A] had [a colour=K not C] [thing=Y not X]. [A] [liked] the [Y], and [B] [liked] the [X]. So they "
-    "traded [near] the [spot]: now [A] has the [K] [Y], and [B] the [C] [X]. [end]"
+    "|[open], [child=A] had [a colour=C] [thing=X], and [child=B not A] had [a look] [thing=Y not X]. [^A.he] [liked] the [Y], and [B] [liked] the other one. So they "
+    "traded [near] the [spot], [adverb]. [end]"
     // One rolls away.
-    "|[open], [child=A] carried [number=N] [fruit=G] to the [place]. One fell down [near] the [spot=S], and only [N.less] were left. But [a look] [animal=D] "
-    "[found] it [near] the [S], and then there were [N] [G] again. The [D] got one for its [D.home]. [end]"
+    "|[open], [child=A] [brought] [number=N] [fruit=G] to the [place]. But one rolled [near] the [spot], and only [N.less] were left. [^a look] [colour] [animal=D] "
+    "[found] it for [A.him], and got [D.treat]. [end]"
     // Something is missing for the cake.
-    "|[open], [child=A] wanted to bake [a flavour=G] cake for [A.his] [family=F], but there was no [staple=X]. The [job] had only [staple=Y not X], not [X]. At last "
-    "[child=B not A] [brought] [number] spoons of [X] from the [place]. \"It tastes of [G]!\" [said] the [F] [adverb]. [end]"
+    "|[open], [child=A] wanted to bake [a flavour] cake, but there was no [staple=X] [near] the [spot]. The [job] had only [staple not X]. At last [A.his] [family=F] [brought] "
+    "[number] spoons of [X] from the [place] and [said] [adverb]: \"I will help you.\" [end]"
     // One umbrella for two.
-    "|[open], it began to rain, and [child=A] had [a colour=C] umbrella. [^near] the [spot] stood [child=B not A], who had none and was [sad]. So both [went] to the "
-    "[place] under the [C] umbrella, and [B] told [A] about [subject]. [end]"
+    "|[open], it rained, and [child=A] had [a colour=C] umbrella. [^near] the [spot] stood [child=B not A] with [a look] [thing] and was [sad]. So both [went] to the "
+    "[place] under the [C] umbrella and talked [adverb] about [subject]. [end]"
     // An animal is stuck.
-    "|[open], [child=A] heard [a sound] [near] the [spot=S]. [^a look] [animal=D] could not get out! [^A.he] pulled [adverb] with [a colour] [thing], until the [D] was "
-    "free. Now [A] puts [D.treat] [near] the [S] every [weekday], and the [D] comes from its [D.home]. [end]"
+    "|[open], [child=A] heard [a sound] [near] the [spot=S]. [^a look] [colour] [animal=D] could not get out! [^A.he] pulled [adverb] with [a thing], until it [went] back to its [D.home]. "
+    "Now it gets [D.treat] [near] the [S] every [weekday]. [end]"
     // Too shy to ask.
-    "|In [a cosy] [home=H] [near] the [place] lived [a colour=C] [animal=D] called [pet=A]. The [D] was [sad], because nobody came. [open], [pet=B not A], [a look] [animal=E "
-    "not D], knocked at the [H]. \"Do you like [food=G]?\" [said] the [E]. \"I love [G]!\" [said] the [D], and now they are friends."
+    "|In [a cosy] [home] [near] the [place] lived [a colour] [animal=D] called [pet]. It was [sad], because nobody came. [open], [a look] [animal=E not D] called [pet] knocked [adverb]. "
+    "\"Do you like [D.treat]?\" [said] the [E], and now they are friends."
     // A letter for somebody else.
-    "|[open], [child=A] got a letter that was for the [job=J] [near] the [place=P]. On the way to the [P] [A.he] saw [number] [sight] and [a look] [animal]. \"This letter is from my "
-    "[family],\" [said] the [J] [adverb], and gave [A] some [food]. [end]"
+    "|[open], [child=A] got a letter for the [job=J] [near] the [place]. On the way [A.he] saw [number] [sight] and [a look] [animal]. \"This is from my "
+    "[family],\" [said] the [J] [adverb], and gave [A.him] some [food]. [end]"
     // A seed.
-    "|[open], [child=A] planted [number=N] seeds [near] the [spot=S]. [^A.his] [family=F] thought of [flower=X], and [child=B not A] thought of [flower=Y not X]. In "
-    "[season] there were [N] [colour] flowers [near] the [S]. They were [which]. [end]"
+    "|[open], [child=A] planted [number=N] seeds [near] the [spot]. [^A.his] [family=F] thought of [flower=X], and the [job=J] thought of [flower=Y not X]. In "
+    "[season] there were [N] [colour] flowers, and the [who] had been right. [end]"
     // A thief with four legs.
-    "|[open], the [colour=C] [thing=X] of [child=A] was gone! [A] followed small tracks from the [spot] to the [place]. There sat [a look] [animal=D] with "
-    "the [C] [X] in its [D.home]. \"Take this [food] and give me my [X],\" [said] [A] [adverb]. The [D] was [glad]. [end]"
+    "|[open], [child=A] missed [a colour=C] [thing=X]. [^A.he] [went] from the [spot] to the [place], and there sat [a look] [animal=D] with it [near] its [D.home]. "
+    "\"Take this [food] and give me my [C] [X],\" [A.he] [said] [adverb]. [end]"
     // Three guesses.
-    "|[open], [child=A] got a box from [A.his] [family=F]. \"Is it [a thing=X]?\" asked [child=B not A]. \"Or [a thing=Y not X]?\" asked [child=E not A B]. \"No,\" "
-    "[said] [A], and out came [a look] [colour=C] [thing=Z not X Y]. \"I wanted [a C] [Z] since [season],\" [said] [A] to the [F]. [end]"
+    "|[open], [child=A] got a box from [A.his] [family]. \"Is it [a thing=X]?\" [said] [child=B not A]. \"Or [a thing=Y not X]?\" But it was [a look] [colour] [thing=Z not X Y]. "
+    "\"I wanted one since [season],\" [said] [A] [adverb], \"for the [place].\" [end]"
     // A race.
-    "|[open], [a look] [animal=D] and [a look] [animal=E not D] ran a race to the [place=P]. But [near] the [spot] sat [child=A], whose [limb=X] hurt. The [either] stopped and bound "
-    "the [X] with [colour] [cloth]. So nobody won, and [A] gave [food] to the [D] and the [E]. [end]"
+    "|[open], [a look] [animal=D] and [a colour] [animal=E not D] ran to the [place]. But [near] the [spot] sat [child=A], whose [limb=X] hurt. The [either] bound it [adverb] "
+    "with [colour] [cloth], and nobody won. [end]"
     // Hide and seek.
-    "|[open], [child=A] and [child=B not A] played hide and seek [near] the [place]. [A] counted to [number], and [B] hid [near] the [spot=S]. There was only [a colour] "
-    "[animal] [near] the [spot not S]. Then came [a sound] from the [S]. \"There you are, [B]!\" [said] [A] [adverb]. [end]"
+    "|[open], [child=A] and [child=B not A] played hide and seek [near] the [place]. [^A.he] counted to [number] and [found] only [a look] [animal] [near] the [spot]. "
+    "Then came [a sound] [near] the [spot], and there was [B] with [a colour] [thing]. [end]"
     // A kite.
-    "|[open], [child=A] made a [colour=C] kite of [cloth=X]. But the string broke, and it came down [near] the [place=P]. \"Have you seen a kite of [X]?\" [A] asked the "
-    "[job=J]. \"The [C] kite hangs [near] the [spot],\" [said] the [J] [adverb]. [end]"
+    "|[open], [child=A] made a [colour=C] kite of [cloth]. But the string broke, and it flew to the [place]. \"I saw something [C] [near] the [spot],\" [said] the "
+    "[job] [adverb], and [brought] it back with [a look] [thing]. [end]"
     // Mended.
-    "|[open], [child=A] broke the [look] [thing=X] of [A.his] [family=F], and hid it [near] the [spot=S]. Then [A.he] felt [sad] and told the [F]. \"The [job=J] can mend anything,\" [said] the "
-    "[F]. They took it from the [S] to the [place], and the [J] mended the [X] with [a tool]. [end]"
+    "|[open], [child=A] broke the [look] [thing=X] of [A.his] [family=F], and hid it [near] the [spot]. [^A.he] felt [sad] and told the [F]. But the [job] [near] the [place] mended the [X] [adverb] "
+    "with [a tool] and some [cloth]. [end]"
     // A noise in the dark.
-    "|[open], [child=A] could not sleep, because of [a sound=X] [near] the [spot=S]. \"Did you hear the [X]?\" [A.he] asked [A.his] [family=F]. The [F] took [a colour] [light] and [found] "
-    "[a look] [animal=D] [near] the [S]. It only wanted some [D.treat] for its [D.home]. [end]"
+    "|[open], [child=A] was [sad], because of [a sound] [near] the [spot]. [^A.his] [family] took [a colour] [light] and [found] [a look] [animal=D]. \"It only wants [D.treat],\" [A.he] [said] "
+    "[adverb], and [brought] it to its [D.home]. [end]"
     // A promise.
-    "|[open], [child=A] had to fetch [food=G] from the [place=P] for [A.his] [family=F]. But [child=B not A] had [a colour=C] [thing=X], and they played with the [X] until it was "
-    "late. \"Oh, the [G]!\" [said] [A], and [went] to the [P] [adverb]. The [F] was [glad] about the [G]. [end]"
+    "|[open], [child=A] had to fetch [food=G] from the [place]. But [child=B not A] had [a colour] [thing], and they played [near] the [spot] until it was late. "
+    "\"Oh, the [G]!\" [A.he] [said], and [went] home [adverb]. [A.his] [family] was [glad]. [end]"
     // Half each.
-    "|[open], [child=A] had no lunch and was [sad]. [child=B not A] had [food=G] and [food=H not G]. \"Which do you like?\" [said] [B]. \"[answer],\" [said] [A] [adverb]. They ate "
-    "together [near] the [spot], and on [weekday] [A] [brought] [B] some [food not G H]. [end]"
+    "|[open], [child=A] had no lunch and was [sad]. [child=B not A] had [food=G] and [food=H not G]. \"[answer] for you,\" [B.he] [said] [adverb]. They ate [near] the "
+    "[spot], and on [weekday] [A.he] [brought] [number] [fruit] from the [place]. [end]"
     // Somebody new.
-    "|[open], new people came to live [near] the [place], with a child called [child=A]. [A] had no friends, but [a look] [animal=D] called [pet=E]. [E] ran to [child=B not A], who played with [a colour=C] [thing=X]. "
-    "\"May I hold [E]?\" [said] [B]. \"May I have the [X]?\" [said] [A] [adverb]. [end]"
+    "|[open], new people came to live [near] the [place], with a child called [child=A] and [a look] [animal=D] called [pet]. It ran to [child=B not A], who had [a colour] [thing]. "
+    "\"Does it like [D.treat]?\" [said] [B] [adverb], and soon they were friends. [end]"
     // Two colours.
-    "|[open], [child=A] could find only one of [A.his] [colour=C] [pair=X]. So [A.he] wore one [C] and one [colour=K not C]. [child=B not A] [liked] the [X] so much that [B.he] wore one "
-    "[colour=M not C K] and one [colour not C K M]. [^a look] [animal] [found] the lost [C] one [near] the [spot]. [end]"
+    "|[open], [child=A] could find only one of [A.his] [colour=C] [pair=X]. So [A.he] wore [a look] [colour=K not C] one too, and [went] to the [place] [adverb]. Soon all wore [X] of two "
+    "colours. [^a colour] [animal] [found] the lost one [near] the [spot]. [end]"
     // A map.
-    "|[open], [child=A] saw a map. \"Dig [near] the [spot=S] at the [place=P]!\" it said. So [A] and [child=B not A] [went] to the [P] with [a look] [thing]. [^near] the [S] they [found] a box with "
-    "[number] [colour=C] [bead=X]. [B] was [glad] about the [X]. [end]"
+    "|[open], [child=A] got a map from [A.his] [family]. \"Dig [near] the [spot=S]!\" it said. So [A.he] [went] to the [place] with [a look] [thing], and [near] the [S] was a box with "
+    "[number] [colour] [bead]. [end]"
     // Paint.
-    "|[open], [child=A] helped the [job=J] to paint the [spot=S]. [A] [liked] [colour=C], and the [J] [liked] [colour=K not C]. So they asked [child=B not A]. \"[verdict]!\" [said] [B] "
-    "[adverb]. Now the [S] is the finest one [near] the [place], but [A] had paint on the [limb]. [end]"
+    "|[open], [child=A] helped the [job=J] to paint the [spot]. [^A.he] [liked] [colour=C], and the [J] [liked] [colour=K not C]. \"Paint it [colour=M not C K],\" [said] [child not A] [adverb], "
+    "and [ckm] it is. But there was paint on the [limb] too. [end]"
     // The play.
-    "|[open], the children gave a play. [child=A] was [a colour=C] [animal=D], and [child=B not A] was [a look] [animal=E not D]. [A] forgot what to say and was [sad]. \"I am [a "
-    "D],\" whispered [B]. \"I am [a C] [D],\" [said] [A], \"and I live in a [D.home]!\" The [job] clapped [adverb]. [end]"
+    "|[open], the children gave a play [near] the [place]. [child=A] was [a colour] [animal=D], and forgot what to say. \"I am [a look] [D],\" [said] [child=B not A] [adverb], \"and "
+    "I live in a [D.home]!\" The [job] was [glad]. [end]"
     // From the window.
-    "|[open], [child=A] [went] by [vehicle=V] to the [place]. From the [V] [A.he] counted [number=N] [sight=X], and [a look] [job=J] saw one more. \"Then there are [N.more] [X],\" [said] [A]. "
-    "\"You count [adverb],\" [said] the [J], and gave [A.him] some [food]. [end]"
+    "|[open], [child=A] [went] by [vehicle] to the [place]. From the window [A.he] counted [number=N] [sight], and [a look] [job=J] saw one more. \"Then there are [N.more],\" [A.he] [said] "
+    "[adverb]. The [J] gave [A.him] [a colour] [thing]. [end]"
     // A wish.
-    "|[open], [child=A] saw a star fall [near] the [place]. \"I want to [skill=X] like the [job=J],\" [said] [A] [adverb]. [^A.his] [family] heard it and asked the [J]. For [number] weeks "
-    "[A] learned it [near] the [spot], and now [A.he] can [X] too. [end]"
+    "|[open], [child=A] saw a star fall [near] the [place]. \"I want to [skill=X],\" [A.he] [said] [adverb]. [^A.his] [family] asked the [job], and for [number] weeks they met [near] the "
+    "[spot]. Now [A.he] can [X] better than [a look] [animal]. [end]"
     // At the stall.
-    "|[open], [child=A] sold [food=G] to buy [a colour=C] [thing=X] for [number=N] coins. [A] had only [N.less] coins. Then [child=B not A] bought some [G] [adverb], and [A] had [N] and [went] to the "
-    "[place] to get the [C] [X]. [end]"
+    "|[open], [child=A] sold [food] to buy [a colour=C] [thing=X] for [number=N] coins. [^A.he] had only [N.less]. Then [a look] [job] bought some [adverb], and soon [A.he] [went] to the "
+    "[place] with [A.his] [C] [X]. [end]"
     // A nest.
-    "|[open], [child=A] saw a nest with [number=N] eggs [near] the [spot=S], and told only [child=B not A]. From one egg nothing came, but from [N.less] came little [colour=C] birds. "
-    "They got [peck] [near] the [S], and in [season] [N.less] [C] birds flew to the [place]. [end]"
+    "|[open], [child=A] saw a nest with [number=N] eggs [near] the [spot]. [^A.he] told only [A.his] [family]. One egg stayed whole, but from [N.less] came [look] [colour] birds. "
+    "They got [peck] [adverb] from [child not A], and in [season] they flew to the [place]. [end]"
     // A clock stands still.
-    "|[open], the clock [near] the [place] stood still. [child=A] [went] up with [a tool] and [a light], and [found] [a look] [animal=D] in a nest of [colour=C] [cloth=X]. [A] carried the [D] and "
-    "its [C] [X] to the [spot]. Then the clock went on, and the [job] was [glad]. [end]"
+    "|[open], the clock [near] the [place] stood still. [child=A] [went] up [adverb] with [a tool] and [a light], and [found] [a look] [animal=D] in a nest of [colour] [cloth]. [^A.he] [brought] it "
+    "to the [spot], and the [job] was [glad]. [end]"
     // Across the water.
-    "|[open], [child=A], [a animal=D] and [a animal=E not D] came to a river. The boat carried only two, so first the [either] went with [A] [adverb]. On the way [A] lost [a colour=C] [thing=X]. The [D] "
-    "dived for it, and the [E] dried the [C] [X]. [end]"
+    "|[open], [child=A], [a animal=D] and [a animal=E not D] came to a river. The boat carried only two, so the [either] waited [near] the [spot]. On the way [A.he] lost [a colour] [thing], but [a look] "
+    "fish [brought] it to the [place] [adverb]. [end]"
     // A book goes back.
-    "|[open], [child=A] could not find the [colour=C] book about [subject=X]. \"Who has seen my [C] book?\" [A.he] asked [adverb]. \"It is so good,\" [said] [A.his] [family=F] [near] the [spot]. They read about [X] "
-    "together and ate [food]. [end]";
+    "|[open], [child=A] could not find [a look] book about [subject=X]. \"I read it [near] the [spot],\" [said] [A.his] [family] [adverb]. So they [went] to the [place] together, talked about [X] "
+    "and ate [food]. [end]";
 
 // clang-format on
 
@@ -113,15 +113,16 @@ const grammar_rule story_rules[] = {
     {"shape", "", shapes},
 
     // --- sentences that shapes share
+    {"pointed", "", "looked|nodded|pointed|smiled|waved"},
     {"open", "",
      "One [weather] [daypart]|On a [weather] [daypart]|On [weekday] [daypart]|Last [season]|Early in [season]|Before [meal]|After [meal]"},
     {"end", "",
      "That night [A] dreamed of [a colour] [animal].|It was the best [weekday] of the [season].|From then on [A] was [glad].|So it all ended well."
      "|For [meal] there was [food].|All week [A] talked of nothing else.|At home [A] wrote it down [adverb].|They all had [food] for [meal].|[^meal] was late, but [A] was [glad]."},
-    {"which", "", "[X], as the [F] had thought|[Y], as [B] had thought"},
     {"either", "", "[D]|[E]"},
     {"answer", "", "The [G]|The [H]"},
-    {"verdict", "", "[^C]|[^K]"},
+    {"who", "", "[F]|[J]"},
+    {"ckm", "", "[C]|[K]|[M]"},
 
     // --- who
     {"child", "he him his",
@@ -146,11 +147,15 @@ const grammar_rule story_rules[] = {
 
     // --- where and when
     {"place", "",
-     "airfield|bakery|barn|beach|bridge|brook|castle|cave|church|dairy|farm|forest|garden|harbour|inn|lighthouse|library|market|meadow|mill|museum|orchard"
-     "|palace|park|quarry|school|shipyard|station|theatre|tower|valley|village|vineyard|well|windmill|workshop|zoo"},
+     "abbey|airfield|airport|bakery|barn|beach|bridge|brook|canal|castle|cave|chapel|church|cottage|dairy|dam|dock|factory|farm"
+     "|forest|fort|fountain|garden|gym|harbour|hill|hotel|inn|jetty|lagoon|library|lighthouse|market|marsh|meadow|mill|moat|museum"
+     "|nursery|office|orchard|palace|park|pier|playground|pond|quarry|river|ruin|school|shipyard|shop|square|station|swamp|temple"
+     "|theatre|tower|tunnel|university|valley|village|vineyard|well|wharf|windmill|workshop|yard|zoo"},
     {"spot", "",
-     "anvil|apple tree|barrel|bathtub|bench|bookcase|bush|cart|chest|cupboard|desk|drain|fence|gate|haystack|hedge|kennel|ladder|log|mat|oven|piano|pillar|pump"
-     "|rock|rug|sack|shelf|sink|sofa|stairs|statue|stove|table|trough|trunk|wagon|wardrobe|woodpile"},
+     "anvil|apple tree|armchair|barrel|bathtub|bed|beehive|bench|bookcase|boulder|bush|cabinet|cart|chest|cradle|crate|cupboard"
+     "|curtain|desk|drain|dresser|easel|fence|fireplace|flowerpot|gate|hammock|haystack|hedge|kennel|ladder|lamppost|letterbox|log"
+     "|mast|mat|nettles|oven|piano|pillar|pump|rock|rosebush|rug|sack|scarecrow|shelf|signpost|sink|snowman|sofa|stairs|statue"
+     "|stove|stump|swing|table|tent|trough|trunk|tub|wagon|wall|wardrobe|wheelbarrow|window|woodpile"},
     {"home", "", "burrow|cave|cottage|den|hollow|house|hut|nest|shed|stable|tent|tunnel"},
     {"near", "", "behind|beside|by|close to|in front of|near|next to|not far from|to the left of|to the right of"},
     {"weekday", "", "Monday|Tuesday|Wednesday|Thursday|Friday|Saturday|Sunday"},
@@ -161,19 +166,29 @@ const grammar_rule story_rules[] = {
 
     // --- what
     {"thing", "",
-     "apron|balloon|basket|bell|blanket|book|bottle|bracelet|broom|brush|bucket|button|camera|candle|coin|comb|compass|crayon|crown|cup|doll|drum|fan"
-     "|feather|flag|flute|globe|glove|hammer|hat|horn|jar|jug|kettle|key|ladle|lamp|lantern|locket|magnet|marble|mask|mirror|mug|needle|net|paddle|pebble"
-     "|pencil|pillow|plate|puppet|purse|puzzle|quilt|rattle|ribbon|ring|rope|ruler|saddle|scarf|shell|shovel|sled|slipper|spoon|stamp|teapot|thimble"
-     "|ticket|toy|trumpet|vase|violin|watch|whistle|wreath|yo-yo"},
+     "anchor|apron|axe|balloon|banjo|basket|bell|bib|blanket|bonnet|book|bottle|bow|bracelet|broom|brush|bucket|bugle|button|cage"
+     "|camera|candle|coin|comb|compass|cork|crayon|crown|cup|cushion|doll|drum|easel|fan|feather|flag|flute|fork|funnel|globe|glove"
+     "|goblet|gong|hammer|hat|hoop|horn|jacket|jar|javelin|jug|kettle|key|ladle|lamp|lantern|lasso|lens|locket|lute|lyre|magnet"
+     "|mallet|marble|mask|mirror|mop|mug|needle|net|notebook|oar|overcoat|paddle|parasol|pebble|peg|pencil|piccolo|pillow|pitcher"
+     "|plate|puppet|purse|puzzle|quill|quilt|rake|rattle|ribbon|ring|rod|rope|ruler|sabre|saddle|scarf|shell|shovel|sickle|sieve"
+     "|sled|slipper|sponge|spoon|stamp|stool|sword|teapot|telescope|thimble|ticket|toy|tray|tripod|trumpet|tuba|vase|vest|violin"
+     "|watch|whistle|wig|wreath|yo-yo"},
     {"look", "",
-     "big|broad|curious|dusty|fine|funny|handsome|heavy|huge|little|muddy|narrow|new|odd|old|plain|pretty|queer|round|short|slim|small|smooth|spotted|strange|striped|thick|tiny|wet"},
+     "bent|big|broad|bulky|cheap|chubby|clean|clumsy|crooked|curious|dainty|dark|delicate|dull|dusty|elegant|famous|fancy|fat|fine"
+     "|flat|fluffy|fragile|funny|glossy|grand|hairy|handsome|heavy|huge|jolly|lazy|lean|little|lively|lovely|magic|mossy|muddy"
+     "|narrow|new|noble|odd|old|perfect|plain|plump|polished|pretty|quaint|queer|rare|rough|round|rusty|shabby|shiny|short|simple"
+     "|sleepy|slim|small|smooth|soft|spotted|stout|strange|striped|strong|tall|thick|thin|tidy|tiny|tough|ugly|wet|wild|wise"
+     "|wonderful"},
     {"colour", "",
      "black|blue|bronze|brown|crimson|golden|green|grey|ivory|lilac|olive|orange|pink|purple|red|scarlet|silver|turquoise|violet|white|yellow"},
     {"number", "less more",
      "three/two/four|four/three/five|five/four/six|six/five/seven|seven/six/eight|eight/seven/nine|nine/eight/ten|ten/nine/eleven|twelve/eleven/thirteen"},
     {"food", "",
-     "beans|berries|biscuits|bread|butter|cake|carrots|cheese|cherries|cucumber|currants|custard|dates|dumplings|figs|ginger|grapes|honey|jam|jelly|melon"
-     "|noodles|nuts|olives|pancakes|pasta|peas|pie|plums|popcorn|porridge|pudding|radishes|raisins|rice|rolls|salad|soup|toast|waffles"},
+     "almonds|bacon|beans|berries|biscuits|bread|broccoli|butter|cabbage|cake|candy|carrots|celery|cheese|cherries|chips|cookies"
+     "|corn|crackers|cream|cucumber|currants|custard|dates|dumplings|figs|fudge|ginger|grapes|herbs|honey|jam|jelly|leeks|lentils"
+     "|marmalade|meatballs|melon|muffins|mushrooms|noodles|nougat|nuts|oatmeal|olives|pancakes|parsley|pasta|peaches|pears|peas"
+     "|pickles|pie|pizza|plums|popcorn|porridge|prunes|pudding|pumpkin|radishes|raisins|rhubarb|rice|rolls|salad|scones|shortbread"
+     "|soup|spinach|stew|syrup|toast|toffee|tomatoes|trifle|turnips|waffles|walnuts|yoghurt"},
     {"fruit", "",
      "apples|apricots|buns|chestnuts|eggs|figs|lemons|melons|onions|oranges|peaches|pears|plums|potatoes|pumpkins|tomatoes|turnips|walnuts"},
     {"flavour", "", "almond|apple|banana|cherry|chocolate|coconut|honey|lemon|nut|orange|peach|pear|plum|poppy|raspberry|vanilla"},
@@ -198,8 +213,9 @@ const grammar_rule story_rules[] = {
     {"went", "", "crept|cycled|hurried|marched|ran|rode|skipped|strolled|walked|went"},
     {"liked", "", "admired|adored|fancied|liked|loved|preferred|wanted"},
     {"adverb", "",
-     "at once|boldly|bravely|calmly|carefully|cheerfully|eagerly|firmly|gently|gladly|happily|kindly|merrily|neatly|patiently|politely|proudly|quickly|quietly|shyly|slowly|softly"
-     "|swiftly|warmly|with a bow|with a smile|without a word"},
+     "at once|boldly|bravely|calmly|carefully|cheerfully|cleverly|eagerly|firmly|fondly|gently|gladly|gracefully|happily|heartily"
+     "|hopefully|keenly|kindly|loudly|merrily|neatly|nimbly|patiently|playfully|politely|promptly|proudly|quickly|quietly|readily"
+     "|shyly|slowly|smartly|softly|solemnly|steadily|sweetly|swiftly|tenderly|thoughtfully|warmly|wisely|with a bow|with a smile"},
     {"glad", "", "cheerful|content|delighted|glad|happy|merry|pleased|proud|thankful"},
     {"sad", "", "afraid|cross|downcast|gloomy|lonely|lost|sad|sorry|tired|troubled|unhappy|upset|worried"},
     {"cosy", "", "cosy|dry|neat|quiet|safe|snug|soft|warm"},

@@ -2,6 +2,7 @@
 #include "data/text/tools.h"
 
 #include "base/io.h"
+#include "data/text/about.h"
 #include "data/text/shard.h"
 
 #include <errno.h>
@@ -27,6 +28,12 @@ static err_t describe(const shard *s, FILE *out) {
     int64_t stored = 0;
     for (int64_t k = 0; k < s->blocks; k++) stored += s->table[k].stored;
     fprintf(out, ", %" PRId64 " blocks with checksums%s\n", s->blocks, stored < s->tokens * s->token_bytes ? ", compressed" : "");
+    about a;
+    TRY(about_find(&a, s->file.path));
+    if (!a.known) return ERR_OK;
+    fprintf(out, "    tokenizer %s%s%s", a.tokenizer, a.vocabulary[0] ? ", vocabulary " : "", a.vocabulary);
+    if (a.best_loss > 0) fprintf(out, ", best possible loss %.4f", a.best_loss);
+    fprintf(out, "\n");
     return ERR_OK;
 }
 

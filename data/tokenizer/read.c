@@ -366,9 +366,12 @@ static err_t finish(reader *r) {
 }
 
 static err_t read_root(reader *r, const json_t *root) {
-    static const char *const off[] = {"truncation", "padding"};
-    for (int i = 0; i < 2; i++)
-        if (given(json_object_get(root, off[i]))) return refuse(r, off[i], json_object_get(root, off[i]), "expected null");
+    // How others cut texts to a length, and fill them up to it. Which tokens a text has does not depend on it, so neither is done here.
+    static const char *const lengths[] = {"truncation", "padding"};
+    for (int i = 0; i < 2; i++) {
+        const json_t *how = json_object_get(root, lengths[i]);
+        if (given(how) && !json_is_object(how)) return refuse(r, lengths[i], how, "expected null or an object");
+    }
     const json_t *model = json_object_get(root, "model");
     TRY(check_model(r, model));
     TRY(read_normalizer(r, json_object_get(root, "normalizer")));

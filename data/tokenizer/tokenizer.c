@@ -2,6 +2,7 @@
 #include "base/io.h"
 #include "data/tokenizer/inside.h"
 
+#include <sodium.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -100,4 +101,20 @@ err_t tokenizer_piece(const tokenizer *t, int32_t id, const uint8_t **text, int6
     *text = t->v.text.at + t->v.token[id].at;
     *n = t->v.token[id].bytes;
     return ERR_OK;
+}
+
+void tokenizer_hash(const tokenizer *t, char hash[17]) {
+    crypto_generichash_state state;
+    uint8_t digest[32];
+    crypto_generichash_init(&state, NULL, 0, sizeof digest);
+    for (int32_t id = 0; id < t->v.size; id++) {
+        const vocab_token *k = &t->v.token[id];
+        uint8_t head[8];
+        if (k->at < 0) continue;
+        for (int i = 0; i < 4; i++) head[i] = (uint8_t)(id >> 8 * i), head[4 + i] = (uint8_t)(k->bytes >> 8 * i);
+        crypto_generichash_update(&state, head, sizeof head);
+        crypto_generichash_update(&state, t->v.text.at + k->at, (size_t)k->bytes);
+    }
+    crypto_generichash_final(&state, digest, sizeof digest);
+    sodium_bin2hex(hash, 17, digest, 8);
 }

@@ -1,5 +1,6 @@
 // data/tokenizer/tokenizer.h: text to tokens and back, exactly as Hugging Face's `tokenizers` does it for byte-level BPE: GPT-2, Llama 3, Qwen 2,
-// SmolLM and what is made like them. What a file asks for and this code does not do is refused by its name, never passed over.
+// SmolLM and what is made like them. What a file asks for and this code does not do is refused by its name, never passed over; but for `truncation` and `padding`,
+// which say how long the rows of a batch are, and not what a text's tokens are: a text is encoded whole.
 //
 // A text is bytes. What is no UTF-8 is encoded too, byte by byte. Decoding gives the same bytes again, unless the tokenizer normalizes
 // (Qwen 2: NFC) or one of its added tokens takes white space along.
@@ -41,6 +42,9 @@ int32_t tokenizer_special(const tokenizer *t, const char *text);
 
 // The bytes of a token. ERR_DATA: there is no such id. Decoding is one after the other.
 err_t tokenizer_piece(const tokenizer *t, int32_t id, const uint8_t **text, int64_t *n);
+
+// 16 hex digits of BLAKE2b-256 over all ids and their bytes: of two files with the same hash, either decodes what the other has encoded.
+void tokenizer_hash(const tokenizer *t, char hash[17]);
 
 enum {
     ENCODE_TEXT = 0,      // "<|endoftext|>" in a text is text: for whatever comes from outside

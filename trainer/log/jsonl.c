@@ -102,6 +102,7 @@ static err_t take_eval(void *self, const record *all) {
     json_put_real(&j, "loss", r->loss);
     for (int i = 0; i < r->metrics; i++) json_put_real(&j, r->metric[i], r->value[i]);
     json_put_real(&j, "best", r->best);
+    if (r->possible > 0) json_put_real(&j, "possible", r->possible);
     json_put(&j, ",\"best_step\":%" PRId64 ",\"%s\":%" PRId64, r->best_step, r->of, r->samples);
     json_put_real(&j, "ms", r->ms);
     return append(self, &j);

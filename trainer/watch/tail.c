@@ -139,13 +139,14 @@ static void take_step(tail *t, const json_t *o) {
 
 static void take_eval(tail *t, const json_t *o) {
     enum { FIGURES = 8 };
-    static const char *const known[] = {"t", "step", "loss", "best", "best_step", "windows", "samples", "ms", "time"};
+    static const char *const known[] = {"t", "step", "loss", "best", "best_step", "possible", "windows", "samples", "ms", "time"};
     const char *name[FIGURES], *key;
     double value[FIGURES];
     json_t *x;
     eval_record r = {.step = rundir_whole(o, "step", 0), .of = json_object_get(o, "windows") ? "windows" : "samples", .metric = name, .value = value};
     r.samples = rundir_whole(o, r.of, 0), r.loss = rundir_real(o, "loss"), r.ms = rundir_real(o, "ms");
     r.best = rundir_real(o, "best"), r.best_step = rundir_whole(o, "best_step", 0);
+    if (json_object_get(o, "possible")) r.possible = rundir_real(o, "possible");
     json_object_foreach((json_t *)(uintptr_t)o, key, x) {
         bool other = json_is_number(x) && r.metrics < FIGURES && strspn(key, "abcdefghijklmnopqrstuvwxyz_0123456789") == strlen(key);
         for (size_t i = 0; i < sizeof known / sizeof *known; i++) other &= strcmp(key, known[i]) != 0;
