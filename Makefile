@@ -1,4 +1,4 @@
-# lockstep: `make run` trains the default model, `make test` tests what changes most, `make check` the rest. They install what is missing first.
+# lockstep: `make run` trains a first model, `make test` tests what changes most, `make check` the rest. They install what is missing first.
 # All cores work, unless -j says how many.
 ifeq ($(MAKELEVEL)$(filter -j%,$(MAKEFLAGS)),0)
 MAKEFLAGS += -j$(shell nproc)
@@ -154,10 +154,13 @@ check-deps:
 	  { apt-get download -q prometheus || { [ "$$(id -u)" = 0 ] && apt-get update -q && apt-get download -q prometheus; }; } && \
 	  dpkg --fsys-tarfile prometheus_*.deb | tar -x ./usr/bin && rm -f prometheus_*.deb; } || :
 
+# Settings of the first run.
+FIRST   ?= model/llama/stories.ini
+
 run: deps
 	@$(MAKE) --no-print-directory $(BIN)
-	@ls datasets/self-train-*.bin >/dev/null 2>&1 || ./$(BIN) pack config.ini
-	./$(BIN) config.ini
+	@[ -e datasets/stories-about.json ] || ./$(BIN) pack $(FIRST)
+	./$(BIN) $(FIRST)
 
 # What fails first when something is wrong: every unit, every reader of foreign bytes under ASan, one cluster, one simulated GPU. test_checkpoint_crash,
 # which kills a writer at each of its steps, is in `make check`, under ASan.

@@ -428,7 +428,7 @@ static void test_defaults(void **state) {
     assert_string_equal(c->run.name, "default");
     assert_string_equal(c->run.dir, "runs");
     assert_int_equal(c->model.of.gpt.embed % c->model.of.gpt.heads, 0);
-    assert_string_equal(c->sample.prompt, "static err_t ");
+    assert_string_equal(c->sample.prompt, "One");
     assert_int_equal(c->batch.global % (c->batch.lanes * c->batch.micro), 0);
     assert_int_equal(c->schedule.decay_steps, c->run.steps);
     assert_int_equal(c->file_count, 0);

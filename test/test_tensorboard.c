@@ -496,7 +496,7 @@ static void expect_samples(const board_view *v, const config *c) {
     assert_int_equal(json_array_size(all), v->texts);
     for (int i = 0; i < v->texts; i++) {
         assert_true(v->text[i].step == (int64_t)real_of(json_array_get(all, (size_t)i), "step"));
-        assert_memory_equal(v->text[i].text, "    static err_t ", 17);
+        assert_memory_equal(v->text[i].text, "    One", 7);
     }
     json_decref(all);
 }
