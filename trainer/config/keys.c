@@ -90,7 +90,7 @@ static const setting more_keys[] = {
     INT(data, holdout, BITS, "0", 0, MANY, "", "samples at the end of the training data that are validation data instead; then val must be empty"),
 
     TEXT(pack, input, LOCAL, "stories:1", 1, "source",
-         "what `lockstep pack` reads: files, directories or globs, space between; stories:SEED and stories:SEED:BYTES are text that it makes up"),
+         "what `lockstep pack` reads: files, directories or globs, space between; stories:SEED:BYTES is text that it makes up"),
     TEXT(pack, output, LOCAL, "datasets/text", 1, "destination",
          "the shards' names begin with this: PREFIX-train-00000.bin, PREFIX-val-..."),
     TEXT(pack, tokenizer, LOCAL, "bytes", 1, "encoding", "bytes; a tokenizer.json or a folder with one; or train:SIZE or train:SIZE:KIND, made from the input"),
@@ -196,7 +196,7 @@ static const setting more_keys[] = {
     INT(sample, batch, LOCAL, "8", 1, SAMPLE_BATCH_MOST, "", "prompts of a file that are continued at the same time"),
     TEXT(sample, stop, LAYOUT, "", 0, "stop_sequence", "a sample ends before this text, or before the first of several, | between them (|| is a bar); empty = by tokens"),
     TEXT(sample, tokenizer, LOCAL, "bytes", 1, "", 
-         "what tokens are, also of [eval] text and choices: bytes, or what the shards of [data] train were made with; a tokenizer.json or a folder with one"),
+         "what tokens are, also of [eval] text and choices: bytes, or as the shards of [data] train say; a tokenizer.json or its folder"),
 
     INT(log, every, LOCAL, "10", 1, MANY, "log_interval", "steps between lines of the log"),
     INT(log, hash_every, LAYOUT, "0", 0, MANY, "", "steps between hashes of the weights in the log; 0 = none but in checkpoints"),

@@ -1,0 +1,96 @@
+#!/bin/sh
+# test/test_stories.sh: stories from the outside: packed, trained on, sampled. A run knows with which tokenizer its shards were made and how low its loss
+# can be, and refuses another tokenizer before it computes anything.
+. test/support/lib.sh
+
+cat >base.ini <<'INI'
+[run]
+name = s
+steps = 4
+[device]
+threads = 1
+[model]
+type = llama
+layers = 1
+heads = 1
+embed = 16
+context = 16
+vocab = 320
+[data]
+train = data/s-train-*.bin
+val = data/s-val-*.bin
+[pack]
+input = stories:1:20000
+output = data/s
+tokenizer = train:320
+[batch]
+global = 2
+micro = 2
+[eval]
+every = 2
+[sample]
+tokens = 20
+[log]
+every = 1
+INI
+
+packed() {
+    expect 0 "$bin" pack base.ini
+    says "1 files, 20000 bytes" "bytes a token" "the best possible loss on it is 0."
+    best=$(sed -n 's/.*the best possible loss on it is //p' "$out")
+    expect 0 "$bin" data info data/s-val-00000.bin
+    says "tokenizer data/s-tokenizer.json, vocabulary " ", best possible loss $best"
+}
+
+# Bytes decode to letters: what a token of this run is not is shown as ?<302>.
+trained_and_sampled() {
+    expect 0 "$bin" base.ini
+    says ", best possible $best (" "% above) over "
+    ! grep -q '?<' "$out" || fail "the sample is not decoded"
+    [ "$(grep -c "\"t\":\"eval\".*\"possible\":0\.[0-9]*[,}]" runs/s/log.jsonl)" -eq 2 ] || fail "log.jsonl: $(grep eval runs/s/log.jsonl)"
+    expect 0 "$bin" sample base.ini --prompt "One"
+    ! grep -q '?<' "$out" || fail "the sample is not decoded"
+    expect 0 "$bin" eval base.ini
+    says "  best possible 0.3"
+    expect 0 "$bin" tail -n 99 runs/s
+    says ", best possible $best ("
+}
+
+# elsewhere WHAT...: a run that is refused before it begins.
+elsewhere() {
+    expect 78 "$bin" base.ini other.ini
+    says "$@"
+    [ ! -e runs/other ] || fail "a run was begun"
+}
+
+others_are_refused() {
+    printf '[run]\nname = other\n[sample]\ntokenizer = %s\n' "$top/test/golden/tokenizer/smollm.json" >other.ini
+    printf '[model]\nvocab = 1000\n' >>other.ini
+    elsewhere "smollm.json: its vocabulary (" "is not the one that the shards of [data] train were made with (data/s-tokenizer.json, "
+    printf '[run]\nname = other\n' >other.ini
+    mv data/s-tokenizer.json kept.json
+    elsewhere "were made with the tokenizer data/s-tokenizer.json, vocabulary " "put it there, or name it in [sample] tokenizer"
+    printf '[run]\nname = other\n[sample]\ntokenizer = kept.json\n' >other.ini
+    expect 0 "$bin" base.ini other.ini
+    mv kept.json data/s-tokenizer.json
+}
+
+# Two days of the same text: whoever packs it has the same tokens, and the same hash.
+same_for_everybody() {
+    printf '[pack]\noutput = data/again\n' >again.ini
+    expect 0 "$bin" pack base.ini again.ini
+    for split in train val; do cmp data/s-$split-00000.bin data/again-$split-00000.bin || fail "other $split shards"; done
+    printf '[pack]\noutput = data/again\ninput = stories:2:20000\n' >again.ini
+    expect 0 "$bin" pack base.ini again.ini
+    ! cmp -s data/s-train-00000.bin data/again-train-00000.bin || fail "another seed has the same text"
+    printf '[pack]\ninput = stories:first\n' >again.ini
+    expect 78 "$bin" pack base.ini again.ini
+    says "expected stories:SEED or stories:SEED:BYTES"
+}
+
+try packed
+best=$(sed -n 's/.*"best_loss": //p' data/s-about.json | awk '{ printf "%.4f", $1 }')
+try trained_and_sampled
+try others_are_refused
+try same_for_everybody
+finish
