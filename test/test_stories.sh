@@ -52,7 +52,7 @@ trained_and_sampled() {
     ! grep -q '?<' "$out" || fail "the sample is not decoded"
     expect 0 "$bin" eval base.ini
     says "  best possible 0.3"
-    expect 0 "$bin" tail -n 99 runs/s
+    expect 0 "$bin" tail --lines 99 runs/s
     says ", best possible $best ("
 }
 

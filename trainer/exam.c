@@ -15,10 +15,15 @@ static err_t open_of_shards(tokenizer **out, const about *a) {
     return err_prefix("[sample] tokenizer = bytes"), ERR_CONFIG;
 }
 
-static err_t open_named(tokenizer **out, const char *path, const about *a) {
+static err_t check_vocab(const tokenizer *words, const char *path, const model *net) {
+    int32_t vocab = tokenizer_about(words).vocab;
+    if (vocab <= net->vocab) return ERR_OK;
+    return err_set(ERR_CONFIG, "[sample] tokenizer = %s has ids up to %d, and the model knows %" PRId64 " tokens", path, vocab - 1, net->vocab);
+}
+
+static err_t check_vocabulary(const tokenizer *words, const char *path, const about *a) {
     char hash[17];
-    TRY(tokenizer_open(out, path));
-    tokenizer_hash(*out, hash);
+    tokenizer_hash(words, hash);
     if (!a->known || strcmp(hash, a->vocabulary) == 0) return ERR_OK;
     return err_set(
         ERR_CONFIG,
@@ -27,16 +32,15 @@ static err_t open_named(tokenizer **out, const char *path, const about *a) {
         path, hash, a->tokenizer, a->vocabulary[0] ? a->vocabulary : "a token is a byte");
 }
 
-err_t words_open(tokenizer **out, const config *c, const model *net) {
+err_t exam_words(tokenizer **out, const config *c, const model *net, bool trains) {
     const char *path = c->sample.tokenizer;
+    bool bytes = strcmp(path, "bytes") == 0;
     about a;
     *out = NULL;
     TRY(about_find(&a, c->data.train));
-    TRY(strcmp(path, "bytes") == 0 ? open_of_shards(out, &a) : open_named(out, path, &a));
-    int32_t vocab = *out ? tokenizer_about(*out).vocab : 0;
-    if (vocab <= net->vocab) return ERR_OK;
-    return err_set(ERR_CONFIG, "[sample] tokenizer = %s has ids up to %d, and the model knows %" PRId64 " tokens",
-                   *out && strcmp(path, "bytes") ? path : a.tokenizer, vocab - 1, net->vocab);
+    TRY(bytes ? open_of_shards(out, &a) : tokenizer_open(out, path));
+    if (*out) TRY(check_vocab(*out, bytes ? a.tokenizer : path, net));
+    return *out && trains ? check_vocabulary(*out, path, &a) : ERR_OK;
 }
 
 static err_t open_words(exam *x, const config *c, const model *net) {
@@ -44,7 +48,7 @@ static err_t open_words(exam *x, const config *c, const model *net) {
     if (!net->vocab)
         return err_set(ERR_CONFIG, "[eval] %s: a model of type %s predicts no tokens, so that there is no likelihood of a text", key,
                        net->type->name);
-    TRY(words_open(&x->words, c, net));
+    TRY(exam_words(&x->words, c, net, false));
     return x->words ? ERR_OK : tokenizer_open(&x->words, "bytes");  // of bytes a text need not have all
 }
 

@@ -15,8 +15,8 @@ typedef struct exam {
 } exam;
 
 // What the tokens of this run are: [sample] tokenizer, or where that is "bytes", the tokenizer that the shards of [data] train name (data/text/about.h).
-// *out NULL: bytes. ERR_CONFIG: it has ids that the model doesn't know, or another vocabulary than the shards, or is not found.
-err_t words_open(tokenizer **out, const config *c, const model *net);
+// *out NULL: bytes. ERR_CONFIG: it has ids that the model doesn't know, or is not found, or, where it trains on them, has another vocabulary than the shards.
+err_t exam_words(tokenizer **out, const config *c, const model *net, bool trains);
 
 // Reads and encodes the files as [eval] says, with the tokenizer of [sample]. Nothing is open if neither is set. ERR_CONFIG: the model predicts no tokens,
 // or the tokenizer has others than the model.

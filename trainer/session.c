@@ -199,7 +199,7 @@ static state_options state_options_of(const session *x) {
 // What samples are written with. That it fits the model and the shards is known before the run, not at its end.
 static err_t open_words(session *x) {
     if (!x->net->vocab || !x->cfg->sample.tokens || x->kind >= SESSION_BENCH) return ERR_OK;
-    return words_open(&x->words, x->cfg, x->net);
+    return exam_words(&x->words, x->cfg, x->net, x->kind == SESSION_TRAIN);
 }
 
 err_t session_check_prompt(const session *x, const char *prompt) {
