@@ -73,6 +73,11 @@ others_are_refused() {
     printf '[run]\nname = other\n[sample]\ntokenizer = kept.json\n' >other.ini
     expect 0 "$bin" base.ini other.ini
     mv kept.json data/s-tokenizer.json
+    rm -rf runs/other
+    printf '[pack]\noutput = data/letters\ntokenizer = bytes\n' >letters.ini
+    expect 0 "$bin" pack base.ini letters.ini
+    printf '[run]\nname = other\n[data]\nval = data/letters-val-*.bin\n' >other.ini
+    elsewhere "[data] val was made with the tokenizer bytes, and [data] train with data/s-tokenizer.json: expected one vocabulary for both"
 }
 
 # Two days of the same text: whoever packs it has the same tokens, and the same hash.

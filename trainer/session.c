@@ -49,14 +49,18 @@ static err_t open_split(session *x, source **out, const char *key, const char *f
     return source_open(out, &o) == ERR_OK ? ERR_OK : err_prefix("[data] %s", key);
 }
 
-// How low the validation loss can be is known of stories.
+// How low the validation loss can be is known of stories. It would say nothing of tokens that are not those of training.
 static err_t find_possible(session *x) {
     const config *c = x->cfg;
     const char *files = c->data.holdout ? c->data.train : c->data.val;
-    about a = {0};
+    about a = {0}, t = {0};
     if (files[0] && x->net->vocab) TRY(about_find(&a, files));
+    if (a.known && x->kind == SESSION_TRAIN) TRY(about_find(&t, c->data.train));
     x->possible = a.best_loss;
-    return ERR_OK;
+    if (!t.known || strcmp(a.vocabulary, t.vocabulary) == 0) return ERR_OK;
+    return err_set(ERR_CONFIG,
+                   "[data] val was made with the tokenizer %s, and [data] train with %s: expected one vocabulary for both. Pack one of them again",
+                   a.tokenizer, t.tokenizer);
 }
 
 static err_t open_data(session *x) {

@@ -1,5 +1,6 @@
-// data/text/grammar.c: see data/text/grammar.h. The table is taken apart once, into rules, alternatives and items. Then one walk over all that can be
-// derived finds the averages and proves that texts have one derivation, and another one writes.
+// data/text/grammar.c: see data/text/grammar.h. The table is taken apart once, into rules, alternatives and items. Then
+// one walk over all that can be derived finds the averages and proves that texts have one derivation, and another one
+// writes.
 #include "data/text/grammar.h"
 
 #include "base/fmath.h"
@@ -192,7 +193,8 @@ static int find_field(const grammar *g, int rule, const item *x) {
 
 // --- what is known along a derivation ------------------------------------------------------------------------------------------
 
-// What each letter stands for, whatever was chosen: words of a rule, or NOTHING; and which others certainly stand for another word.
+// What each letter stands for, whatever was chosen: words of a rule, or NOTHING; and which others certainly stand for
+// another word.
 typedef struct known {
     int rule[LETTERS];
     uint32_t unlike[LETTERS];
@@ -272,7 +274,8 @@ static bool same_item(const item *x, const item *y) {
            (!x->dot || strncmp(x->dot, y->dot, (size_t)x->dot_n) == 0);
 }
 
-// What an item makes is one of a list of texts: itself, or words of a rule, or a field of them. n = how many, 0: it is no such list.
+// What an item makes is one of a list of texts: itself, or words of a rule, or a field of them. n = how many, 0: it is
+// no such list.
 typedef struct text_list {
     const grammar *g;
     const item *only;
@@ -300,7 +303,8 @@ static bool lists_differ(const text_list *a, const text_list *b) {
     return a->n > 0 && b->n > 0;
 }
 
-// What they make certainly differs before either ends: by the first byte, or as lists of texts do, or as words that were drawn to be different.
+// What they make certainly differs before either ends: by the first byte, or as lists of texts do, or as words that
+// were drawn to be different.
 static bool items_differ(const grammar *g, const known *k, const item *x, const item *y) {
     byte_set a = {0}, b = {0};
     text_list s = list_of(g, k, x), t = list_of(g, k, y);
@@ -320,7 +324,8 @@ static item rest_of(const grammar *g, const branch *b, int i, int at) {
     return x;
 }
 
-// Two alternatives differ before either ends, whatever is chosen on the way: both are followed as long as they make the same text for certain.
+// Two alternatives differ before either ends, whatever is chosen on the way: both are followed as long as they make the
+// same text for certain.
 static bool branches_differ(const grammar *g, known k, const branch *a, const branch *b) {
     for (int i = 0, j = 0, in_a = 0, in_b = 0; i < a->items && j < b->items;) {
         item x = rest_of(g, a, i, in_a), y = rest_of(g, b, j, in_b);

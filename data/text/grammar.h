@@ -12,17 +12,22 @@
 //      [X]  [X.field]     the word again, or a field of it
 //      [a ...] [^...]     with "a " or "an " before it; with a capital letter; [^a ...] both
 //
-// No text has two derivations: any two alternatives of a rule differ before either ends, at a byte that is certain to differ whatever was chosen until
-// there. So the texts of a rule are a prefix code, and a reader who knows the grammar recovers each choice as soon as it makes a difference. This is
-// proved for all texts when the grammar is opened, not tried on some.
+// No text has two derivations: any two alternatives of a rule differ before either ends, at a byte that is certain to
+// differ whatever was chosen until there. So the texts of a rule are a prefix code, and a reader who knows the grammar
+// recovers each choice as soon as it makes a difference. This is proved for all texts when the grammar is opened, not
+// tried on some.
 //
-// Therefore the probability of a text is the product of the probabilities of its choices, and with every choice even, among n,
+// Therefore the probability of a text is the product of the probabilities of its choices, and with every choice even,
+// among n,
 //
-//      H(text) = E[ sum of ln n over the choices ]      nats; E over the alternatives of a rule is their mean, so a recursion over the rules gives it exactly
-//      H / E[bytes of a text]                           nats per byte: the least loss that any reader of such texts, one after the other, can have
+//      H(text) = E[ sum of ln n over the choices ]      nats
+//      H(text) / E[bytes of a text]                     nats per byte: no reader of such texts, one after the other, has
+//                                                       a lower mean loss
 //
-// A choice among words but for k others is among n - k. And since nothing else depends on which word it was, each letter stands for each of its words
-// equally often, so that the mean length of [X.field] is the mean over the words.
+// E over the alternatives of a rule is their mean, so a recursion over the rules gives both exactly.
+//
+// A choice among words but for k others is among n - k. And since nothing else depends on which word it was, each
+// letter stands for each of its words equally often, so that the mean length of [X.field] is the mean over the words.
 #ifndef DATA_TEXT_GRAMMAR_H
 #define DATA_TEXT_GRAMMAR_H
 
@@ -36,8 +41,9 @@ typedef struct grammar_rule {
 
 typedef struct grammar grammar;
 
-// A text is what the first rule makes. ERR_INTERNAL names the rule and what is wrong with it: a name that there isn't, a letter that stands for nothing yet,
-// rules that contain each other, alternatives that a text doesn't tell apart. The table must stay.
+// A text is what the first rule makes. ERR_INTERNAL names the rule and what is wrong with it: a name that there isn't,
+// a letter that stands for nothing yet, rules that contain each other, alternatives that a text doesn't tell apart. The
+// table must stay.
 err_t grammar_open(grammar **out, const grammar_rule *rules, int count);
 void grammar_close(grammar *g);
 
