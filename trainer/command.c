@@ -35,11 +35,11 @@ static void print_option(const verb_option *o, FILE *out) {
 }
 
 void command_print_help(const verb_page *p, FILE *out) {
-    fprintf(out, "usage: lockstep %s%s%s%s\n\n%s\n", p->name, *p->usage ? " " : "", p->usage, p->files || p->option[0].name ? " [OPTION]..." : "",
-            p->does);
+    bool has = p->files || p->option[0].name, placed = strstr(p->usage, "[OPTION]");
+    fprintf(out, "usage: lockstep %s %s%s\n\n%s\n", p->name, p->usage, has && !placed ? " [OPTION]..." : "", p->does);
     for (int i = 0; i < VERB_OPTIONS && p->option[i].name; i++) print_option(&p->option[i], out);
     if (p->files) print_option(&override, out);
-    if (p->files || p->option[0].name) fputc('\n', out);
+    if (has) fputc('\n', out);
     fprintf(out, "Example:\n  %s\n", p->example);
 }
 

@@ -30,7 +30,7 @@ enum { VERB_OPTIONS = 8 };
 
 typedef struct verb_page {
     const char *name;
-    const char *usage;  // what follows the verb, without options
+    const char *usage;  // what follows the verb; options may stand anywhere in it unless it says where
     const char *does;   // 2 to 6 lines
     const char *example;
     int files;                         // 0: it takes no INI files; else it needs so many, -1: none need be given

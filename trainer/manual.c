@@ -56,14 +56,14 @@ const verb_page verb_pages[VERB_COUNT] = {
                    "Turns text into shards of tokens, as [pack] says: files, directories and globs, plain, compressed or JSONL, become\n"
                    "PREFIX-train-00000.bin and PREFIX-val-00000.bin. The same text gives the same bytes.\n",
                    "lockstep pack config.ini -o pack.input=book.txt -o pack.output=datasets/book", 1, .option = {{0}}},
-    [VERB_tokenize] = {"tokenize", "TOKENIZER",
+    [VERB_tokenize] = {"tokenize", "[OPTION] TOKENIZER",
                        "Prints the ids of the text on standard input, one a line. TOKENIZER is `bytes`, a tokenizer.json, or a folder with\n"
                        "one. --train makes one from the text on standard input and prints it.\n",
                        "lockstep tokenize gpt2/tokenizer.json <book.txt >ids.txt", 0,
                        .option = {{"--decode", NULL, "the other way round: the text of ids"},
                                   {"--special", NULL, "names of special tokens in the text are these tokens"},
                                   {"--train", "SIZE KIND", "make a tokenizer of so many tokens; KIND is gpt2, llama3, qwen2 or smollm"}}},
-    [VERB_data] = {"data", "info|verify|convert FILES",
+    [VERB_data] = {"data", "info|verify|convert [OPTION]... FILES",
                    "Files of tokens of any format that [data] format knows. info: what each file is. verify: reads every token and checks\n"
                    "every checksum. convert FILES OUT: all of them as one new file.\n",
                    "lockstep data convert --to llmc datasets/self-train-00000.bin train.bin", 0,
