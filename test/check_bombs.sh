@@ -1,6 +1,7 @@
 #!/bin/sh
-# test/check_bombs.sh: small compressed files that unpack to a gigabyte: one line, one word, very many lines. ./lockstep, or the binary that LOCKSTEP_BIN
-# names, refuses each by file and line before it takes more memory than any honest file may need.
+# test/check_bombs.sh: small compressed files that unpack to a gigabyte: one line, one word, very many lines.
+# ./lockstep, or the binary that LOCKSTEP_BIN names, refuses each by file and line before it takes more memory than
+# any honest file may need.
 . test/support/lib.sh
 
 cat >base.ini <<'INI'

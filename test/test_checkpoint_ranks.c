@@ -217,7 +217,8 @@ static void test_lost_too_many(void **state) {
     end_job(&j), end_job(&two), end_job(&one);
 }
 
-// What no node can read may be whole: the ranks end so that they are started again. Where another node has it, it is taken from there.
+// What no node can read may be whole: the ranks end so that they are started again. Where another node has it, it is
+// taken from there.
 static void test_unreadable(void **state) {
     const nodes *n = *state;
     static const char *const files[] = {"manifest.json", "model-00000-of-00002.safetensors", "optimizer-00001-of-00002.safetensors"};
@@ -237,8 +238,8 @@ static void test_unreadable(void **state) {
     }
 }
 
-// A directory that was not finished, on a node whose disk refuses to read its manifest, is no remains to be removed: it may be whole, and all that this
-// node has.
+// A directory that was not finished, on a node whose disk refuses to read its manifest, is no remains to be removed:
+// it may be whole, and all that this node has.
 static void test_unreadable_remains(void **state) {
     const nodes *n = *state;
     char path[2][IO_PATH], tmp[2][IO_PATH], manifest[IO_PATH + 32];

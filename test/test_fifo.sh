@@ -1,6 +1,7 @@
 #!/bin/sh
-# test/test_fifo.sh: a FIFO in place of each file that ./lockstep, or the binary that LOCKSTEP_BIN names, reads or writes: it says so at once, and
-# never waits for the other end. A directory, a device and a socket are no files either.
+# test/test_fifo.sh: a FIFO in place of each file that ./lockstep, or the binary that LOCKSTEP_BIN names, reads or
+# writes: it says so at once, and never waits for the other end. A directory, a device and a socket are no files
+# either.
 . test/support/lib.sh
 
 cat >base.ini <<'INI'

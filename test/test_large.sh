@@ -1,6 +1,7 @@
 #!/bin/sh
-# test/test_large.sh: a model that no machine holds, and one that a limit forbids: every verb that would compute says what is needed and what there is,
-# before it computes, and ends with 78, which no unit tries again. Ranks of one machine are added up.
+# test/test_large.sh: a model that no machine holds, and one that a limit forbids: every verb that would compute says
+# what is needed and what there is, before it computes, and ends with 78, which no unit tries again. Ranks of one
+# machine are added up.
 . test/support/lib.sh
 
 cat >base.ini <<'INI'

@@ -306,7 +306,8 @@ static void any_text_can_be_read_again(void **state) {
 }
 
 // What is longer than a record is cut, never in the middle of an escape or of a character.
-// What turns around or hides what is beside it does not reach a terminal; letters of any script, and what joins them, do.
+// What turns around or hides what is beside it does not reach a terminal; letters of any script, and what joins them,
+// do.
 static void a_terminal_obeys_nothing(void **state) {
     (void)state;
     static const char *const pairs[][2] = {

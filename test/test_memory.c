@@ -1,4 +1,5 @@
-// test/test_memory.c: what base/memory.h says of made-up machines: without limits, and with those of both versions of control groups.
+// test/test_memory.c: what base/memory.h says of made-up machines: without limits, and with those of both versions of
+// control groups. The words name both sides and what to do.
 #include "base/io.h"
 #include "base/memory.h"
 #include "test/support/expect.h"

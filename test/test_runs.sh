@@ -437,8 +437,8 @@ two_in_one_directory() {
     [ $? -ne 69 ] || fail "a dead process still holds the lock"
 }
 
-# The file is not the lock alone: without it a second run is refused too, the first one makes it again at its next checkpoint, and a run that has it but
-# not the directory, as builds before did, is respected.
+# The file is not the lock alone: without it a second run is refused too, the first one makes it again at its next
+# checkpoint, and a run that has it but not the directory, as builds before did, is respected.
 lock_is_deleted() {
     command -v flock >/dev/null || skip "no flock"
     settings unlocked run.steps=100000 schedule.type=constant schedule.decay_steps=0 checkpoint.every=20

@@ -4,9 +4,10 @@
 
 #include "comm/comm.h"
 
-// Collective. of_device, of_host: bytes that this rank will have and use, on the device and beside it. ERR_CONFIG, on all ranks: those of some machine
-// need more than it has, or its control group allows, together; a process may not have as many; or a GPU is too small. That other programs have what is
-// needed at the moment is no reason: it may be free, or swapped out, when the run needs it.
+// Collective. of_device, of_host: bytes that this rank will have and use, on the device and beside it. ERR_CONFIG, on
+// all ranks: those of some machine need more than it has, or its control group allows, together; a process may not
+// have as many; or a GPU is too small. That other programs have what is needed at the moment is no reason: it may be
+// free, or swapped out, when the run needs it.
 err_t memory_fits(comm *ranks, stream *s, device *dev, int64_t of_device, int64_t of_host);
 
 #endif

@@ -6,17 +6,18 @@
 
 #include <stdbool.h>
 
-// Held is the directory itself, which nobody can remove while it has files, and DIR/lock, by which builds that know only that file, and people, see
-// that the run lives. Both go with the process.
+// Held is the directory itself, which nobody can remove while it has files, and DIR/lock, by which builds that know
+// only that file, and people, see that the run lives. Both go with the process.
 typedef struct run_lock {
     int dir, file;  // descriptors, -1: not held
 } run_lock;
 
-// Takes what is there; with `make` also what is not: the directory, and the file in it. *l: {-1, -1}, or what an earlier call has taken.
-// ERR_UNAVAILABLE: another process holds it, still after a second.
+// Takes what is there; with `make` also what is not: the directory, and the file in it. *l: {-1, -1}, or what an
+// earlier call has taken. ERR_UNAVAILABLE: another process holds it, still after a second.
 err_t run_lock_take(run_lock *l, const char *dir, bool make);
 
-// Is what is held still what the paths name? What was removed or replaced is made and taken anew. ERR_UNAVAILABLE: another process has it by now.
+// Is what is held still what the paths name? What was removed or replaced is made and taken anew. ERR_UNAVAILABLE:
+// another process has it by now.
 err_t run_lock_keep(run_lock *l, const char *dir);
 
 void run_lock_release(run_lock *l);

@@ -41,8 +41,8 @@ typedef struct run {
 
 static bool leads_node(const run *r) { return r->x.ranks->place[r->x.ranks->rank].local == 0; }
 
-// An existing lock is taken before connecting to other ranks, so that a running process is not disturbed. A new one is made only once the run is
-// known to be valid.
+// An existing lock is taken before connecting to other ranks, so that a running process is not disturbed. A new one
+// is made only once the run is known to be valid.
 static err_t lock_directory(run *r, const config *c, bool make) {
     char dir[IO_PATH];
     TRY(io_path(dir, "%s/%s", c->run.dir, c->run.name));

@@ -36,7 +36,8 @@ static err_t no_such_directory(const char *ckpt, const char *why) {
     return err_set(ERR_DATA, "%s: %s: no checkpoint of this run is marked as its best; its newest is %s", ckpt, why, newest);
 }
 
-// The checkpoint of which `hash` was asked: that directory, or a run's best, or else its newest. *which: what it is of the run, "" if it was named itself.
+// The checkpoint of which `hash` was asked: that directory, or a run's best, or else its newest. *which: what it is
+// of the run, "" if it was named itself.
 static err_t choose(const char *from, char ckpt[IO_PATH], const char **which) {
     struct stat st;
     bool found = true;

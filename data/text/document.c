@@ -93,8 +93,8 @@ static err_t take_text(const document_reader *d, const json_t *value, bytes *to)
     return ERR_OK;
 }
 
-// A parsed value takes up to a hundred bytes where its text takes three: so they are counted first. Outside of strings a comma or an opening bracket
-// comes before each but the first.
+// A parsed value takes up to a hundred bytes where its text takes three: so they are counted first. Outside of
+// strings a comma or an opening bracket comes before each but the first.
 static int64_t count_values(const uint8_t *at, int64_t n) {
     int64_t count = 1;
     bool inside = false;

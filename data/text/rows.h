@@ -32,8 +32,8 @@ err_t rows_open(rows **out, int64_t context, int64_t vocab);
 void rows_close(rows *r);
 
 // A row of `count` tokens, of which the last `asked` are asked; the first one can't be. It keeps its last context + 1 tokens at most: *cut says
-// whether it lost some (NULL: not wanted). ERR_DATA: nothing is asked, more than the context holds, a token that the model does not know,
-// or more rows than are kept in memory.
+// whether it lost some (NULL: not wanted). ERR_DATA: nothing is asked, more than the context holds, a token that the
+// model does not know, or more rows than are kept in memory.
 err_t rows_add(rows *r, const int32_t *ids, int64_t count, int64_t asked, bool *cut);
 
 // There will be no more rows. The source has samples of `tokens` and `targets`, both (T) INT32: T is as long as the longest row needs, in whole

@@ -168,10 +168,11 @@ err_t ckpt_clean(const char *run_dir, const ckpt_state *s);
 // s->any_device, and the revision of our own arithmetic, unless s->any_bits. If the arithmetic is equal, s->dev gets the checkpoint's plans (ERR_CONFIG, unless s->any_device, names one that it
 // refuses).
 //
-// A damaged checkpoint, or one that can't be read, is reported through complain(ctx, why), by file and tensor, the same on all ranks, and the
-// previous one is tried; ERR_DATA if all are damaged, ERR_IO if some could not be read: they may be whole. With several nodes a checkpoint is whole when the nodes together
-// have every file of it; a node gets the files that it lacks or has damaged. ERR_DATA of an incomplete one names the files
-// and the hosts that wrote them.
+// A damaged checkpoint, or one that can't be read, is reported through complain(ctx, why), by file and tensor, the
+// same on all ranks, and the previous one is tried; ERR_DATA if all are damaged, ERR_IO if some could not be read:
+// they may be whole. With several nodes a checkpoint is whole when the nodes together have every file of it; a node
+// gets the files that it lacks or has damaged. ERR_DATA of an incomplete one names the files and the hosts that wrote
+// them.
 err_t ckpt_resume(const char *run_dir, ckpt_state *s, bool *found, void (*complain)(void *ctx, const err_record *why), void *ctx);
 
 // Path of the newest checkpoint directory of the run, by step number; it is not opened. *found = false when there is none.

@@ -55,8 +55,8 @@ typedef struct shared {
 err_t shared_open(shared *x, const remains *r, const ckpt_version *of);
 void shared_close(shared *x);
 // Collective. Finds which node has which file: with the right length and header, or, with `deep`, with every byte
-// right. *damage: a file that is there and can't be used, the same on all ranks; one that could not be read (ERR_IO) rather
-// than one that is damaged.
+// right. *damage: a file that is there and can't be used, the same on all ranks; one that could not be read (ERR_IO)
+// rather than one that is damaged.
 err_t shared_inventory(shared *x, bool deep, err_record *damage);
 // Is every file on some node?
 bool shared_complete(const shared *x);

@@ -4,7 +4,8 @@
 
 #include "trainer/checkpoint/checkpoint.h"
 
-// Sets ERR_IO: of the `tried` checkpoints none could be used, and some could not even be read, as this thread's last failure says.
+// Sets ERR_IO: of the `tried` checkpoints none could be used, and some could not even be read, as this thread's last
+// failure says.
 err_t ckpt_unreadable(const char *run_dir, int tried, int unreadable);
 
 // Collective. ckpt_resume for several nodes.

@@ -22,9 +22,10 @@ static uint32_t code_point(const unsigned char *s, int n) {
     return c;
 }
 
-// What a terminal would obey rather than show: controls but line ends and tabs; and what shows nothing, but turns around or hides what is beside it, so
-// that a line reads as it is not: marks, embeddings, overrides and isolates of direction, separators of lines, spaces without width, tags. Joiners stay:
-// Persian, Hindi and emoji are written with them.
+// What a terminal would obey rather than show: controls but line ends and tabs; and what shows nothing, but turns
+// around or hides what is beside it, so that a line reads as it is not: marks, embeddings, overrides and isolates of
+// direction, separators of lines, spaces without width, tags. Joiners stay: Persian, Hindi and emoji are written with
+// them.
 static bool is_obeyed(uint32_t c) {
     static const uint32_t ranges[][2] = {{0, 0x08},        {0x0B, 0x1F},     {0x7F, 0x9F},     {0x061C, 0x061C}, {0x200B, 0x200B},  {0x200E, 0x200F},
                                          {0x2028, 0x202E}, {0x2060, 0x206F}, {0xFEFF, 0xFEFF}, {0xFFF9, 0xFFFB}, {0xE0000, 0xE007F}};
