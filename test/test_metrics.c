@@ -354,6 +354,9 @@ static void steps_advance(void **state) {
     judged(&s, true, "31.0 s ago");
     s.time = s.news.step_time + 101, two[0].phase_s = two[1].phase_s = 200;
     judged(&s, false, "within 100 s");
+    two[1].phase = PHASE_ENDED, two[1].phase_s = two[1].what_s = 1;  // whoever has just ended makes no step
+    judged(&s, false, "within 100 s (rank 0 (10.0.0.1)");
+    two[1].phase = PHASE_STEPPING, two[1].phase_s = 200;
     two[0].phase_s = 5;  // it has just evaluated
     judged(&s, true, "5.0 s ago");
 }

@@ -457,6 +457,45 @@ static void ages(void **state) {
     assert_true(rundir_when("2026-11-24T12:06:40Z") == NOW && isnan(rundir_when("2026-11-24")) && isnan(rundir_when("")));
 }
 
+// The times that count are those of the last records, of a log with thousands of them.
+static void times_of_a_long_log(void **state) {
+    place *p = *state;
+    for (int slow_at = 0; slow_at < 2; slow_at++) {  // a pause of an hour: long ago, or just now
+        char *text = NULL;
+        size_t n;
+        facts x;
+        FILE *f = open_memstream(&text, &n);
+        double at = NOW - 10000;
+        for (int k = 1; k <= 2700; k++) {
+            at += k <= 1500 ? 0.1 : 1;
+            if (k == (slow_at ? 2690 : 1400)) at += 3600;
+            fprintf(f, "{\"t\":\"step\",\"step\":%d,\"loss\":2,\"tokens\":%d,\"ms\":%d,\"time\":%.1f}\n", k, k, k <= 1500 ? 100 : 1000, at);
+        }
+        fclose(f);
+        put(p, "log.jsonl", text, n);
+        assert_int_equal(facts_gather(&x, p->dir, NOW), ERR_OK);
+        assert_true(fabs(x.p50 - 1) < 1e-6 && fabs(x.p99 - 1) < 1e-6 && fabs(x.gap - (slow_at ? 3601 : 1)) < 1e-3);
+        assert_true(x.step == 2700 && fabs(x.step_age - (NOW - at)) < 1e-3);
+        facts_release(&x);
+        free(text);
+    }
+}
+
+// A hash is that of the newest checkpoint that is there, whatever else the watcher has heard of.
+static void hash_of_the_checkpoint(void **state) {
+    place *p = *state;
+    facts x;
+    log_of(p, 410, 1, true);
+    status_of(p, 1, "training", 412, 1, "");  // of a checkpoint 400
+    for (int step = 300; step <= 400; step += 100) {
+        checkpoint(p, step);
+        assert_int_equal(facts_gather(&x, p->dir, NOW), ERR_OK);
+        assert_int_equal(x.checkpoint, step);
+        assert_string_equal(x.hash, step == 300 ? "0123456789abcdef" : "fedcba9876543210");
+        facts_release(&x);
+    }
+}
+
 int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, enter, leave)
     const struct CMUnitTest tests[] = {
@@ -470,6 +509,8 @@ int main(void) {
         TEST(restarts),
         TEST(over),
         TEST(no_run),
+        TEST(times_of_a_long_log),
+        TEST(hash_of_the_checkpoint),
         TEST(hostile),
         TEST(a_long_log),
         TEST(other_kinds_of_files),
