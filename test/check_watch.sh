@@ -40,8 +40,8 @@ started_again() {
     grep -c '"state":"training"' runs/again/status.json >/dev/null || fail "the last status is $(head -n 3 runs/again/status.json)"
 }
 
-# A tmpfs without room for another file, but with some at the end of events.jsonl: one event, while it lasts, of whatever finds no room; the run goes
-# on, and so do status and lines afterwards. When it is full again, that is another event.
+# A tmpfs without room for another file, but with some at the end of events.jsonl: one event, while it lasts, of whatever
+# finds no room; the run goes on, and so do status and lines afterwards. When it is full again, that is another event.
 full_disk() {
     mkdir -p disk && mount -t tmpfs -o size=2m tmpfs disk 2>/dev/null || skip "no tmpfs may be mounted here"
     mkdir disk/full

@@ -160,6 +160,33 @@ static void a_loader_at_its_limits(void **state) {
     end(&t);
 }
 
+// How long a step takes is what reads are compared with, however many of them are between two looks; and who waits for a
+// whole second does not wait for a processor.
+static void a_loader_beside_its_steps(void **state) {
+    (void)state;
+    story t;
+    begin(&t, watch_limits_default(), 1);
+    go_on(&t, 60);
+    t.s.news.ms = 100, t.s.news.data_wait_ms = 60;
+    for (int i = 0; i < 40; i++) {
+        t.rank[0].read_p99_ms = i < 10 ? 0.5 : 5;  // of steps of 100 ms
+        steps(&t, 10);
+        look(&t);
+    }
+    TOLD(&t, 0, ALARM_READER, true, 0, "a step takes 1");
+    assert_int_equal(t.count, 1);
+    end(&t);
+    for (int wait = 0; wait < 2; wait++) {
+        begin(&t, watch_limits_default(), 1);
+        go_on(&t, 60);
+        t.rank[0].read_p99_ms = 0.1;
+        t.s.news.ms = 1500, t.s.news.data_wait_ms = wait ? 1100 : 900;
+        go_on(&t, 300);
+        assert_int_equal(t.count, wait);
+        end(&t);
+    }
+}
+
 // Only stepping counts: what evaluations wait for is nothing, and they end nothing.
 static void a_loader_between_evaluations(void **state) {
     (void)state;
@@ -527,6 +554,7 @@ int main(void) {
         cmocka_unit_test(steps_that_change_without_news),
         cmocka_unit_test(gone_or_stopped_in_any_phase),
         cmocka_unit_test(a_loader_at_its_limits),
+        cmocka_unit_test(a_loader_beside_its_steps),
         cmocka_unit_test(a_loader_between_evaluations),
         cmocka_unit_test(reads_that_fail_for_hours),
         cmocka_unit_test(a_limit_that_flickers),

@@ -191,7 +191,8 @@ static void gpus_over_the_driver(void **state) {
     const watch_rank *r = s->rank;
     assert_true(r[0].sensors.watts == 300 && r[0].utilisation == 0.97 && r[0].device_used == 1 << 30 && r[0].device_total == 80ll << 30);
     assert_true(r[0].limit_watts == 700 && r[0].sensors.limited == 0 && r[0].median_watts == 300);
-    assert_true(r[1].sensors.watts == 300 && r[1].device_used == 1 << 30);
+    assert_true(r[1].sensors.watts == 300 && r[1].device_used == 1 << 30 && r[1].device_total == 80ll << 30);
+    assert_true(r[1].limit_watts == 700 && r[1].utilisation == 0.97 && r[1].sensors.mhz == 1900);
     assert_string_equal(r[1].uuid, "GPU-00000041-0000-0000-0000-000000000000");
     assert_true(isnan(r[2].sensors.watts) && r[2].device_total == -1 && r[2].sensors.limited == LIMITED_UNKNOWN);
     assert_non_null(strstr(sampler_complaint(n.x), "0000:42:00.0"));
