@@ -185,6 +185,14 @@ static void a_loader_beside_its_steps(void **state) {
         assert_int_equal(t.count, wait);
         end(&t);
     }
+    begin(&t, watch_limits_default(), 1);  // after a stop the time that counts begins anew
+    t.s.news.data_wait_ms = 500;
+    for (int i = 0; i < 20; i++) {
+        t.rank[0].process = 'R', go_on(&t, 20);
+        t.rank[0].process = 'T', go_on(&t, 3);
+    }
+    none_told(&t);
+    end(&t);
 }
 
 // Only stepping counts: what evaluations wait for is nothing, and they end nothing.
