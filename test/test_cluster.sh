@@ -229,7 +229,7 @@ silent_nodes() {
     ended 75
     [ $(($(now) - since)) -le 3000 ] || fail "it took $(($(now) - since)) ms until all had stopped"
     on 0 "rank 1 (127.0.0.2): stopped on request while the ranks were meeting: nothing was trained, nothing had to be saved"
-    on 1 "stopped on request before the first step: nothing was trained, nothing had to be saved"
+    on 1 "stopped on request; nothing was trained, nothing had to be saved"
     for k in 0 1; do ! grep "checkpoint\|continues" node$k/out || fail "there is no checkpoint to speak of"; done
     untouched
     nothing_left

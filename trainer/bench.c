@@ -5,6 +5,7 @@
 #include "trainer/log/report.h"
 #include "trainer/plan.h"
 #include "trainer/train.h"
+#include "trainer/waiting.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -228,7 +229,8 @@ static err_t parts_of_steps(session *x, double *ms) {
 static err_t bench(const config *c, const launch *at, board *b, session_kind kind, err_t (*body)(session *x, double *ms)) {
     session x = {0};
     double *ms = calloc((size_t)c->run.steps, sizeof *ms);
-    err_t rc = ms ? session_open(&x, c, kind, at) : err_set(ERR_INTERNAL, "no memory for %" PRId64 " timings", c->run.steps);
+    err_t rc = ms ? session_machine(&x, c, kind, at->local) : err_set(ERR_INTERNAL, "no memory for %" PRId64 " timings", c->run.steps);
+    if (rc == ERR_OK) rc = waiting_enter(&x, at, b, false);
     if (rc == ERR_OK) {
         atomic_fetch_add(&b->ready, 1);
         rc = session_init(&x);

@@ -2,6 +2,7 @@
 // several in each of them; the numbers are the same.
 #include "base/fmath.h"
 #include "trainer/train.h"
+#include "trainer/waiting.h"
 
 #include <inttypes.h>
 
@@ -70,8 +71,8 @@ err_t verb_eval(const config *c, FILE *out) {
 err_t eval_rank(const config *c, const launch *at, board *b) {
     session x = {0};
     FILE *out = at->rank == 0 ? stdout : fopen("/dev/null", "we");
-    err_t rc = out ? session_open(&x, c, SESSION_LOOK, at) : err_set(ERR_IO, "/dev/null can't be opened");
-    (void)b;
+    err_t rc = out ? session_machine(&x, c, SESSION_LOOK, at->local) : err_set(ERR_IO, "/dev/null can't be opened");
+    if (rc == ERR_OK) rc = waiting_enter(&x, at, b, false);
     if (rc == ERR_OK) rc = eval_session(&x, out);
     if (rc == ERR_OK) rc = session_settle(&x);
     session_abort(&x, rc);

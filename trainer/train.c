@@ -200,22 +200,10 @@ static void show_rank(run *r) {
     step_show(&r->x.runner, r->mine);
 }
 
-// Enters the world, which may take as long as the slowest node.
-static err_t meet(run *r, const launch *at) {
-    waiting w;
-    waiting_open(&w, r->b, at);
-    r->x.waiting = (team_waiting){waiting_look, &w};
-    err_t rc = session_enter(&r->x, at);
-    r->x.waiting = (team_waiting){0};
-    if (rc == ERR_OK) waiting_is_over(&w, at);
-    waiting_close(&w);
-    return rc;
-}
-
 static err_t run_open(run *r, const config *c, const launch *at) {
     if (at->local == 0) TRY(lock_directory(r, c, false));
     TRY(session_machine(&r->x, c, SESSION_TRAIN, at->local));
-    TRY(meet(r, at));
+    TRY(waiting_enter(&r->x, at, r->b, true));
     show_rank(r);
     TRY(report_open(&r->times, r->x.ranks->world));
     TRY(report_open(&r->shares, r->x.ranks->world));

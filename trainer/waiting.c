@@ -7,19 +7,28 @@
 // Nodes that are started together meet at once, and there is nothing to say.
 static const double first_s = 2, change_s = 2, again_s = 30;
 
-void waiting_open(waiting *w, board *b, const launch *at) {
+typedef struct waiting {
+    board *b;
+    bool says;
+    monitor m;  // lines for people, and nothing else: there is no run directory yet
+    char said[TEAM_WAIT_TEXT];
+    double said_s;
+} waiting;
+
+static void waiting_open(waiting *w, board *b, bool says) {
     static const sink *const lines[] = {&sink_terminal, NULL};
     static const config none;
-    *w = (waiting){.b = b, .says = at->local == 0 && at->nodes > 1};
-    if (w->says) (void)monitor_open_list(&w->m, &(log_setup){.dir = "", .c = &none}, lines);
+    *w = (waiting){.b = b, .says = says};
+    if (says) (void)monitor_open_list(&w->m, &(log_setup){.dir = "", .c = &none}, lines);  // without memory it is silent
 }
 
-void waiting_close(waiting *w) {
+static void waiting_close(waiting *w) {
     monitor_close(&w->m);
     if (w->says) board_say(w->b, "");
 }
 
-err_t waiting_look(void *ctx, double waited_s, const char *text) {
+// team_waiting.call
+static err_t look(void *ctx, double waited_s, const char *text) {
     waiting *w = ctx;
     if (atomic_load(&w->b->stop))
         return err_set(ERR_INTERRUPTED, "stopped on request while the ranks were meeting: nothing was trained, nothing had to be saved");
@@ -34,8 +43,13 @@ err_t waiting_look(void *ctx, double waited_s, const char *text) {
     return ERR_OK;
 }
 
-void waiting_is_over(waiting *w, const launch *at) {
-    if (!w->says) return;
-    if (at->node > 0) monitor_say(&w->m, "joined; progress is on node 0 (%s)", at->place[0].host);
-    board_say(w->b, "");
+err_t waiting_enter(session *x, const launch *at, board *b, bool says) {
+    waiting w;
+    waiting_open(&w, b, says && at->local == 0 && at->nodes > 1);
+    x->waiting = (team_waiting){look, &w};
+    err_t rc = session_enter(x, at);
+    x->waiting = (team_waiting){0};
+    if (rc == ERR_OK && w.says && at->node > 0) monitor_say(&w.m, "joined; progress is on node 0 (%s)", at->place[0].host);
+    waiting_close(&w);
+    return rc;
 }

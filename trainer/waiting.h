@@ -2,25 +2,11 @@
 #ifndef TRAINER_WAITING_H
 #define TRAINER_WAITING_H
 
-#include "comm/team/team.h"
-#include "trainer/log/board.h"
-#include "trainer/log/monitor.h"
+#include "trainer/train.h"
 
-typedef struct waiting {
-    board *b;
-    bool says;  // the first rank of its node
-    monitor m;  // lines for people, and nothing else: there is no run directory yet
-    char said[TEAM_WAIT_TEXT];
-    double said_s;
-} waiting;
-
-void waiting_open(waiting *w, board *b, const launch *at);
-void waiting_close(waiting *w);
-
-// For team_options: lines after 2 s, when something changes, and every 30 s. ERR_INTERRUPTED: the run is to stop (board.stop). ctx: the waiting.
-err_t waiting_look(void *ctx, double waited_s, const char *text);
-
-// All have joined. A node that is not the first says where progress is shown.
-void waiting_is_over(waiting *w, const launch *at);
+// session_enter, which may take as long as the slowest node. Until all have met: ERR_INTERRUPTED once the run is to stop (b->stop), and
+// ERR_UNAVAILABLE once another rank of this node has ended. says: the first rank of a node prints what it waits for, after 2 s, when that changes, and
+// every 30 s; and on a node that is not the first, that it has joined. The service manager is told too.
+err_t waiting_enter(session *x, const launch *at, board *b, bool says);
 
 #endif

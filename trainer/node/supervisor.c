@@ -315,7 +315,7 @@ static err_t verdict(const crew *w) {
     if (!failed && (w->forced || w->root >= 0))
         return err_set(ERR_INTERRUPTED, "%s",
                        began ? "ended at once on request; the newest checkpoint stands, and the same command continues"
-                             : "ended at once on request, before the first step: nothing was trained, nothing had to be saved");
+                             : "ended at once on request; nothing was trained, nothing had to be saved");
     if (!failed && !w->stopped) return ERR_OK;
     bool diverged = atomic_load(&w->b->gave_up) != 0;
     if (!failed)
@@ -323,7 +323,7 @@ static err_t verdict(const crew *w) {
                        w->node == 0 ? ""
                        : diverged   ? "stopped: the run has diverged; the first node says how to go on"
                        : began      ? "stopped on request; the same command continues"
-                                    : "stopped on request before the first step: nothing was trained, nothing had to be saved");
+                                    : "stopped on request; nothing was trained, nothing had to be saved");
     int status = w->root_status;
     char who[COMM_NAME];
     comm_place_text(&w->place[w->root], who);
