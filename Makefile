@@ -80,7 +80,8 @@ $(BUILD)/%.o: %.cpp
 include $(wildcard test/sim/*.mk)
 endif
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
-# What decides the bits, the same for every kind of build (base/version.h): CUDA's files always, flags only if they are more than -O, -g and -W.
+# What decides the bits, the same for every kind of build (base/version.h): CUDA's files always, flags only if they
+# are more than -O, -g and -W.
 MAKES_BITS := $(sort $(wildcard $(addsuffix /*.[ch],$(ROOMS) gpu/cpu/kernel gpu/cuda) gpu/cuda/*.cu main.c Makefile))
 SOURCES := $(shell { sha256sum $(MAKES_BITS); echo '$(filter-out -O -O0 -O1 -O2 -O3 -Os -Og -g% -W%,$(CFLAGS))'; } | sha256sum | cut -c 1-16)
 

@@ -4,7 +4,8 @@
 #include <stdio.h>
 
 // 1: the bits of build b86639b, with which the first tables were made.
-// 2: one rounding of the residual stream in 16 bits (7eca9e8); on GPUs also other plans of products and another attention (e3f1396, e2189b6).
+// 2: one rounding of the residual stream in 16 bits (7eca9e8); on GPUs other plans of products and another attention
+//    too (e3f1396, e2189b6).
 static const int revision[][FP16 + 1] = {
     [DEVICE_CPU] = {[FP32] = 1, [BF16] = 2, [FP16] = 2},
     [DEVICE_CUDA] = {[FP32] = 2, [BF16] = 2, [FP16] = 2},

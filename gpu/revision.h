@@ -1,7 +1,7 @@
-// gpu/revision.h: the revision of the arithmetic. A run of a compute type on a kind of device has the same bits in all builds of one
-// revision: a checkpoint goes on unnoticed. Where bits change on purpose, whether in a kernel, in a model or in the order of a sum, the
-// revision is raised here, by hand, and the tables of bits are made anew (test/golden/README.md). test/test_identity.sh fails when a
-// table changed and its revision did not.
+// gpu/revision.h: the revision of the arithmetic. A run of a compute type on a kind of device has the same bits in
+// all builds of one revision: a checkpoint goes on unnoticed. Where bits change on purpose, whether in a kernel, in a
+// model or in the order of a sum, the revision is raised here, by hand, and the tables of bits are made anew
+// (test/golden/README.md). test/test_identity.sh fails when a table changed and its revision did not.
 #ifndef GPU_REVISION_H
 #define GPU_REVISION_H
 

@@ -307,7 +307,8 @@ static void test_device(void **state) {
 
 // --- which bits ----------------------------------------------------------------------------------------------------------------
 
-// The newest manifest as a build wrote it that did not record its revision; `plans`: with the key that came hours before 16 bits changed.
+// The newest manifest as a build wrote it that did not record its revision; `plans`: with the key that came
+// shortly before 16 bits changed.
 static void make_old(const char *path, const char *build, const char *compute, bool plans, int64_t revision) {
     size_t n;
     char *text = slurp(path, &n);

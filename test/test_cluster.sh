@@ -198,7 +198,8 @@ other_settings() {
     ended 0
 }
 
-# Two builds that differ in one constant, and in no word that git has for them: here one binary, and a copy that says other sources of itself.
+# Two builds that differ in one constant, and in no word that git has for them: here one binary, and a copy that says
+# other sources of itself.
 other_build() {
     sources=$("$bin" version | sed -n 's/^sources *//p') usual=$bin
     [ ${#sources} -eq 16 ] || fail "no digest of the sources: $sources"
@@ -215,7 +216,8 @@ other_build() {
     nothing_left
 }
 
-# A node that waits says for whom, to people and to a service manager, and can be stopped at once. So can one that has joined.
+# A node that waits says for whom, to people and to a service manager, and can be stopped at once. So can one that has
+# joined.
 silent_nodes() {
     near 1 1 1
     together waits cluster.timeout=60

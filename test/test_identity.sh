@@ -1,7 +1,8 @@
 #!/bin/sh
-# test/test_identity.sh: what tells one build from another. The tables of bits (test/golden/same_bits*.txt) do not change under a revision
-# of the arithmetic (gpu/revision.c): test/golden/revisions.txt has a line for each row of each table, with the revision under which it was
-# made and a digest of it. And the digest of the sources is the same where bits are, and another where they may be others.
+# test/test_identity.sh: what tells one build from another. The tables of bits (test/golden/same_bits*.txt) do not
+# change under a revision of the arithmetic (gpu/revision.c): test/golden/revisions.txt has a line for each row of
+# each table, with the revision under which it was made and a digest of it. And the digest of the sources is the same
+# where bits are, and another where they may be others.
 . test/support/same_bits.sh
 
 # --- revisions -------------------------------------------------------------------------------------------------------------------------
@@ -23,7 +24,8 @@ table_lines() {
         { print table, type[$2], revision[type[$2]], $2, substr($1, 1, 16) }' of types -
 }
 
-# held KEPT TABLE FILE: the table's rows are those that the file KEPT has of this build's revisions. Else the reason is printed.
+# held KEPT TABLE FILE: the table's rows are those that the file KEPT has of this build's revisions. Else the reason
+# is printed.
 held() {
     table_lines "$2" "$3" >now
     awk -v table="$2" 'FILENAME == "now" { digest[$1 " " $2 " " $3 " " $4] = $5; current[$1 " " $2 " " $3]; next }

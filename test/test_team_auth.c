@@ -283,7 +283,8 @@ static void a_rank_that_does_not_link(void **state) {
     scene_close(s);
 }
 
-// Somebody else has rank 0's port, and sends the callers' own words back. Afterwards rank 0 comes (`then`), or nobody does.
+// Somebody else has rank 0's port, and sends the callers' own words back. Afterwards rank 0 comes (`then`), or nobody
+// does.
 static void strangers_answer(bool then) {
     for (int changed = 0; changed < 3; changed++) {
         scene *s = scene_open(2, (int[]){1, 1});
@@ -324,7 +325,8 @@ static void rank_0_after_a_false_one(void **state) {
     strangers_answer(true);
 }
 
-// A bit of what rank 0 answers is changed on the way, in one call after the other: as long as this side has not proven itself, it calls again.
+// A bit of what rank 0 answers is changed on the way, in one call after the other: as long as this side has not
+// proven itself, it calls again.
 static void a_changed_bit_is_called_again(void **state) {
     (void)state;
     static const size_t at[] = {0, HELLO_MAGIC, HELLO_MAGIC + 8, HELLO_MAGIC + 16, HELLO_BYTES - 1, HELLO_BYTES, HELLO_BYTES + PROOF_BYTES - 1};

@@ -263,8 +263,9 @@ static void connected(meeting *m, caller *c, double now) {
     else say_hello(m, c, now);
 }
 
-// Who answers is not who is called, or was changed on the way. The right one may still come: the call is repeated, and what was met is kept
-// for the end. But once rank 0 has our proof it counts us among those who came, and we can't come twice.
+// Who answers is not who is called, or was changed on the way. The right one may still come: the call is repeated,
+// and what was met is kept for the end. But once rank 0 has our proof it counts us among those who came, and we can't
+// come twice.
 static err_t not_known(const meeting *m, caller *c, double now) {
     char name[COMM_NAME];
     rank_text(m->t->at, c->target, name);

@@ -141,8 +141,8 @@ static void answer_caller(conn *c, err_t code, const char *text) {
     conn_flush(c);
 }
 
-// Where the settings are what differs, puts the keys in the place of two hashes. It may take seconds, in which others wait: the meeting is over in
-// any case.
+// Where the settings are what differs, puts the keys in the place of two hashes. It may take seconds, in which others
+// wait: the meeting is over in any case.
 static void name_settings(char why[FRAME_TEXT], const meeting *m, const hello *h, conn *c) {
     const launch *at = m->t->at;
     char keys[FRAME_TEXT - 300], who[COMM_NAME], me[COMM_NAME], rest[FRAME_TEXT];

@@ -47,7 +47,8 @@ static const char *key_text(char dst[VALUE_SHOWN + 8], const line *l) {
     return dst;
 }
 
-// Builds that are the same have the same keys in the same order; only another [model] type has others, and then that key comes before them.
+// Builds that are the same have the same keys in the same order; only another [model] type has others, and then that
+// key comes before them.
 bool settings_differ(char *dst, size_t room, const char *theirs, const char *ours) {
     char key[VALUE_SHOWN + 8], a[VALUE_SHOWN + 4], b[VALUE_SHOWN + 4];
     size_t n = 0;

@@ -70,8 +70,9 @@ void launch_close(launch *l);
 size_t team_area_bytes(int locals);
 size_t team_more_bytes(int locals, int seats, int rings);
 
-// While ranks meet, this is called four times a second, by the thread that joins: what it waits for, "waiting for 10.0.0.2 (1 of 2 nodes are here)"
-// (TEAM_WAIT_TEXT bytes at most), and for how long it has. An error ends the meeting, on the ranks that have joined too, with that error.
+// While ranks meet, this is called four times a second, by the thread that joins: what it waits for, "waiting for
+// 10.0.0.2 (1 of 2 nodes are here)" (TEAM_WAIT_TEXT bytes at most), and for how long it has. An error ends the
+// meeting, on the ranks that have joined too, with that error.
 typedef struct team_waiting {
     err_t (*call)(void *ctx, double waited_s, const char *text);  // NULL: nobody wants to know
     void *ctx;
@@ -86,11 +87,12 @@ typedef struct team_options {
     double heartbeat_s;
     team_waiting waiting;
     bool links;  // open data connections to the ranks of other nodes, one for each channel (at->plan) that connects the two
-    // Must be the same on all ranks; a rank that differs is refused, with both values. build: of what decides the bits, so any text that differs where
-    // they may (base/version.h).
+    // Must be the same on all ranks; a rank that differs is refused, with both values. build: of what decides the
+    // bits, so any text that differs where they may (base/version.h).
     char job[TEAM_TEXT], build[TEAM_TEXT], config_hash[TEAM_TEXT], data_hash[TEAM_TEXT];
     uint32_t epoch;
-    // What config_hash is of, as lines "section.key=value": where it differs, the keys are named with both values. NULL: only the hashes are.
+    // What config_hash is of, as lines "section.key=value": where it differs, the keys are named with both values.
+    // NULL: only the hashes are.
     const char *settings;
 } team_options;
 
@@ -103,9 +105,10 @@ typedef struct team_link {
 
 typedef struct team team;
 
-// Collective. ERR_CONFIG: refused, with both values; ERR_UNAVAILABLE: the port is taken, or not all ranks came within the timeout (names the
-// missing ones); ERR_AUTH: there is no secret, or who answered in rank 0's place until the timeout does not know it, or we don't. What answers
-// wrongly is called again until then: a stranger may have the port for a while, and a bit may be changed on the way.
+// Collective. ERR_CONFIG: refused, with both values; ERR_UNAVAILABLE: the port is taken, or not all ranks came within
+// the timeout (names the missing ones); ERR_AUTH: there is no secret, or who answered in rank 0's place until the
+// timeout does not know it, or we don't. What answers wrongly is called again until then: a stranger may have the
+// port for a while, and a bit may be changed on the way.
 err_t team_join(team **out, const team_options *o);
 
 // Says good-bye: a connection that ends after that is no failure. All ranks are expected to leave. Rank 0 goes on
@@ -115,8 +118,9 @@ void team_leave(team *t);
 
 const launch *team_at(const team *t);
 
-// The data connection of a channel to a rank, with its keys, which the team then forgets: it is given once. Who has it numbers frames from 0 and
-// uses each number once; a second user would repeat one-time keys, and lose what the first has read ahead. ERR_INTERNAL: it is taken already.
+// The data connection of a channel to a rank, with its keys, which the team then forgets: it is given once. Who has
+// it numbers frames from 0 and uses each number once; a second user would repeat one-time keys, and lose what the
+// first has read ahead. ERR_INTERNAL: it is taken already.
 err_t team_take_link(team *t, int channel, int rank, team_link *out);
 
 // --- failure -------------------------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
-// test/fuzz/fuzz_hello.c: any bytes at all as what the other side of a handshake says, or as control messages after it, or as settings. Nonces
-// and secret are fixed here, so that a valid conversation exists among the inputs; whatever else comes, nobody is taken for
-// somebody who knows the secret, no proof is shown to a stranger, and not one byte more is taken than there is room for.
+// test/fuzz/fuzz_hello.c: any bytes at all as what the other side of a handshake says, or as control messages after
+// it, or as settings. Nonces and secret are fixed here, so that a valid conversation exists among the inputs;
+// whatever else comes, nobody is taken for somebody who knows the secret, no proof is shown to a stranger, and not
+// one byte more is taken than there is room for.
 //
 //   input    how (which part is played), size of the pieces in which the bytes arrive, bytes
 #include "comm/team/settings.h"

@@ -163,10 +163,10 @@ err_t ckpt_clean(const char *run_dir, const ckpt_state *s);
 // straight into the groups of *s. Where *s slices a tensor otherwise than the checkpoint does, its elements go to their
 // logical coordinates; then the hash, which depends on the slices, is not compared, and each part's digest is.
 //
-// It fits if the tensors' names and shapes, every bits key and data_hash equal those of *s (ERR_CONFIG names the key and
-// both values; an empty data_hash in *s is not compared). The arithmetic of s->dev must be equal too, unless
-// s->any_device, and the revision of our own arithmetic, unless s->any_bits. If the arithmetic is equal, s->dev gets the checkpoint's plans (ERR_CONFIG, unless s->any_device, names one that it
-// refuses).
+// It fits if the tensors' names and shapes, every bits key and data_hash equal those of *s (ERR_CONFIG names the key
+// and both values; an empty data_hash in *s is not compared). The arithmetic of s->dev must be equal too, unless
+// s->any_device, and the revision of our own arithmetic, unless s->any_bits. If the arithmetic is equal, s->dev gets
+// the checkpoint's plans (ERR_CONFIG, unless s->any_device, names one that it refuses).
 //
 // A damaged checkpoint, or one that can't be read, is reported through complain(ctx, why), by file and tensor, the
 // same on all ranks, and the previous one is tried; ERR_DATA if all are damaged, ERR_IO if some could not be read:

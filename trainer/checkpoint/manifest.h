@@ -6,11 +6,12 @@
 // checkpoints of the same step.
 //
 // "device" holds what the bits depend on besides the keys: the device's arithmetic, and its plans (gpu/gpu.h), which
-// are opaque here; and the revision of our own arithmetic (gpu/revision.h) of that kind of device and the run's compute type.
-// "build" and "sources" say which build wrote it (base/version.h), for people.
+// are opaque here; and the revision of our own arithmetic (gpu/revision.h) of that kind of device and the run's
+// compute type. "build" and "sources" say which build wrote it (base/version.h), for people.
 //
-// Builds before "revision" did not store it. Theirs is 1, except that of 16 bits and of GPUs, which is 2 if "device.plans" is one of the
-// bits keys: that key came hours before those bits changed, and the builds in between are known by name.
+// Builds before "revision" did not store it. Theirs is 1, except that of 16 bits and of GPUs, which is 2 if
+// "device.plans" is one of the bits keys: that key came shortly before those bits changed, and the builds in between
+// are known by name.
 //
 // A sliced tensor (ckpt_tensor.slices) also has "axis" and "slices", and its parts a "slice", in which "first" counts; where slices are no equal shares
 // of the axis, "padded" or "rows" (ckpt_split).
@@ -107,7 +108,8 @@ err_t manifest_text(const char *dir, char **text, size_t *size, uint8_t digest[C
 // manifest_close() afterwards, also after a failure.
 err_t manifest_parse(manifest *m, const char *path, const char *text, size_t size);
 
-// The revision of this build's arithmetic for what arithmetic and keys describe; 0: they don't say. *type: the compute type; *kind: "cpu", "cuda".
+// The revision of this build's arithmetic for what arithmetic and keys describe; 0: they don't say. *type: the
+// compute type; *kind: "cpu", "cuda".
 int manifest_revision_now(const char *arithmetic, const ckpt_key *key, int keys, const char **type, const char **kind);
 
 // manifest_text and manifest_parse of DIR/manifest.json.
