@@ -231,7 +231,18 @@ refusals() {
     expect 64 "$bin" fork runs/good good
     says "runs/good is there already"
     [ "$before" = "$(files)" ] || fail "runs has $(files), and had $before"
-
+    # what the optimizer keeps is there with a momentum, and not without
+    for momentum in 0 0.9; do
+        settings plain optimizer.type=sgd optimizer.momentum=$momentum run.steps=5
+        settings moved optimizer.momentum=$(echo 0.9 0 | tr ' ' '\n' | grep -vx $momentum)
+        rm -rf runs/plain
+        expect 0 train plain
+        expect 78 "$bin" fork runs/plain new moved.ini
+        says "optimizer.momentum is $momentum in" "what the optimizer keeps of each weight would not fit"
+    done
+    settings moved optimizer.momentum=0.8
+    expect 0 "$bin" fork runs/plain new moved.ini
+    rm -rf runs/plain runs/new
 }
 
 # A damaged file, or one that is on another node.
@@ -281,7 +292,7 @@ killed() {
 of_a_live_run() {
     settings live run.steps=1000000 checkpoint.every=1 checkpoint.keep=1 checkpoint.keep_best=no eval.every=0
     start "$bin" base.ini live.ini
-    until_true 20 [ -d runs/live/ckpt/step-00000003 ]
+    until_true 20 grep -q '"step":3,' runs/live/log.jsonl
     before=$(files) made=0
     for k in 1 2 3 4 5 6 7 8; do
         "$bin" fork runs/live new >"$out" 2>&1 </dev/null
