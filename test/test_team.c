@@ -471,7 +471,7 @@ static void who_waits_says_for_whom(void **state) {
     start_node(s, 2, -1);
     assert_int_equal(reap(s), 0);
     const result *r = s->b->rank;
-    for (int i = 0; i < 5; i++) assert_true(i == 2 || (r[i].links >= 3 && r[i].links <= 8 && r[i].noticed_s > 0.5));
+    for (int i = 0; i < 5; i++) assert_true(i == 2 || (r[i].links >= 1 && r[i].links <= 8));  // four times a second at most
     assert_string_equal(r[0].later, "waiting for 127.0.0.2, 127.0.0.4 (2 of 4 nodes are here)");
     assert_string_equal(r[1].later, "waiting for other ranks");
     assert_string_equal(r[3].later, "joined 127.0.0.1; waiting for other nodes");

@@ -70,7 +70,7 @@ void launch_close(launch *l);
 size_t team_area_bytes(int locals);
 size_t team_more_bytes(int locals, int seats, int rings);
 
-// While ranks meet, this is called four times a second, by the thread that joins: what it waits for, "waiting for
+// While ranks meet, this is called four times a second at most, by the thread that joins: what it waits for, "waiting for
 // 10.0.0.2 (1 of 2 nodes are here)" (TEAM_WAIT_TEXT bytes at most), and for how long it has. An error ends the
 // meeting, on the ranks that have joined too, with that error.
 typedef struct team_waiting {
