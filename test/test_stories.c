@@ -163,8 +163,7 @@ static err_t follow(void *ctx, int n, int *choice) {
 static void count_derivations(parser *p) {
     p->at = 0, p->told.n = 0;
     err_t rc = grammar_tell(p->g, follow, p, &p->told);
-    bool agrees = p->told.n <= p->n && memcmp(p->told.at, p->text, (size_t)p->told.n) == 0;
-    if (!agrees) return;
+    if (p->told.n > p->n || (p->told.n > 0 && memcmp(p->told.at, p->text, (size_t)p->told.n) != 0)) return;
     if (rc == ERR_OK) {
         if (p->told.n != p->n) return;
         if (p->found++ == 0) memcpy(p->first, p->choice, sizeof p->first), p->choices = p->given;
