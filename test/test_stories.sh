@@ -36,7 +36,7 @@ INI
 
 packed() {
     expect 0 "$bin" pack base.ini
-    says "1 files, 20000 bytes" "bytes a token" "the best possible loss on it is 0."
+    says "1 file, 20000 bytes" "bytes a token" "the best possible loss on it is 0."
     best=$(sed -n 's/.*the best possible loss on it is //p' "$out")
     expect 0 "$bin" data info data/s-val-00000.bin
     says "tokenizer data/s-tokenizer.json, vocabulary " ", best possible loss $best"

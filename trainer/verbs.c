@@ -144,9 +144,10 @@ err_t verb_pack(const config *c, FILE *out) {
                  &r));
     if (draws && r.documents) fprintf(stderr, "\n");
     fprintf(out,
-            "packed  %" PRId64 " files, %" PRId64 " bytes (%" PRId64 " skipped: empty or binary) into %d shards: train %" PRId64
+            "packed  %" PRId64 " file%s, %" PRId64 " bytes (%" PRId64 " skipped: empty or binary) into %d shard%s: train %" PRId64
             " tokens, val %" PRId64 "\n",
-            r.files_in, r.bytes_in, r.files_skipped, r.shards_out, r.train_tokens, r.val_tokens);
+            r.files_in, r.files_in == 1 ? "" : "s", r.bytes_in, r.files_skipped, r.shards_out, r.shards_out == 1 ? "" : "s", r.train_tokens,
+            r.val_tokens);
     double s = clock_now() - bar.began;
     if (r.documents)
         fprintf(out, "        %" PRId64 " documents, %" PRId64 " bytes of text, %.2f bytes a token; %.1f s, %.1f MB/s\n", r.documents, r.text_bytes,
