@@ -115,8 +115,8 @@ static world *get(void) {
     return w;
 }
 
-static void count(void *ctx, const char *text) {
-    expect(text[0] != 0);
+static void count(void *ctx, const err_record *why) {
+    expect(why->text[0] != 0);
     ++*(int *)ctx;
 }
 
