@@ -60,7 +60,7 @@ refused() {
     says "wrong.ini:" "[data] val: weights say how often" "the same names without @ and weight"
     settings wrong data.holdout=5 data.val=
     expect 78 "$bin" config base.ini wrong.ini
-    says "wrong.ini:" "[data] holdout: holdout = 5 takes" "holdout = 0 and files of validation data in val"
+    says "wrong.ini:" "[data] holdout: holdout = 5 takes" "name files of validation data in val"
     settings wrong "data.train=data/plain-train-*.bin@0.7 data/upper-train-*.bin"
     expect 78 "$bin" config base.ini wrong.ini
     says "wrong.ini:" "[data] train: data/upper-train-*.bin has no weight, and data/plain-train-*.bin@0.7 has one"

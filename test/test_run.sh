@@ -89,7 +89,7 @@ first_sees() {
 
 # Programs of which one may disturb another one's times or take its ports.
 meetings() {
-    first_sees 1 2 test_runs test_cluster
+    first_sees 1 2 test_runs test_live
     [ "$seen" -eq 1 ] || fail "two that keep apart have met"
     first_sees 60 2 test_runs other
     [ "$seen" -eq 2 ] || fail "two that may run at a time have not met"
@@ -99,7 +99,28 @@ meetings() {
     [ "$seen" -eq 1 ] || fail "two have met where one runs at a time"
 }
 
+# The longest begin first, whatever the order in which they are named and reported.
+longest_first() {
+    for each in some test_sim; do program $each "echo $each >>order" 'echo "1 passed, 0 failed"'; done
+    runs 0 1 some test_sim
+    [ "$(tr '\n' ' ' <order)" = "test_sim some " ] || fail "they began in the order $(tr '\n' ' ' <order)"
+    [ "$(head -n 1 told)" = "some.sh: 1 passed, 0 failed, 0 skipped" ] || fail "reported first was $(head -n 1 told)"
+}
+
+# Files of tests go to memory, but for those that ask whether a disk has them, and where TMPDIR says otherwise.
+memory_or_disk() {
+    [ "$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print ($4 > 2000000) }')" = 1 ] || skip "/dev/shm has no room"
+    for each in some check_fresh; do program $each 'echo "in ${TMPDIR:-/tmp}"' 'echo "1 passed, 0 failed"'; done
+    (unset TMPDIR && expect 0 sh "$top/test/run.sh" build/some.sh build/check_fresh.sh) || exit
+    [ "$(head -n 1 build/some.sh.log)" = "in /dev/shm" ] || fail "a test's files went $(head -n 1 build/some.sh.log)"
+    [ "$(head -n 1 build/check_fresh.sh.log)" = "in /tmp" ] || fail "a disk's test's files went $(head -n 1 build/check_fresh.sh.log)"
+    (TMPDIR=$PWD && export TMPDIR && expect 0 sh "$top/test/run.sh" build/some.sh) || exit
+    [ "$(head -n 1 build/some.sh.log)" = "in $PWD" ] || fail "TMPDIR was not heeded"
+}
+
 try in_order
+try longest_first
+try memory_or_disk
 try versions_of_cmocka
 try failures_are_named
 try meetings

@@ -90,11 +90,11 @@ typedef struct board {
     // Steps in a row, up to that one, whose loss or gradient was not finite; from how many on a person should know.
     // Each rank writes the same.
     _Atomic int64_t bad_steps, bad_limit;
-    atomic_int gave_up;    // a rank ends because there were too many ([run] bad_steps)
-    atomic_int looking;    // evaluating, sampling or saving: no step finishes now, and none is expected
-    atomic_int end;        // how the run ended: board_end, set by the supervisor when all ranks of the node have
-    int locals;            // set by the supervisor before it forks
-    atomic_uint saying;    // odd: said is being written
+    atomic_int gave_up;  // a rank ends because there were too many ([run] bad_steps)
+    atomic_int looking;  // evaluating, sampling or saving: no step finishes now, and none is expected
+    atomic_int end;      // how the run ended: board_end, set by the supervisor when all ranks of the node have
+    int locals;          // set by the supervisor before it forks
+    atomic_uint saying;  // odd: said is being written
     _Atomic uint64_t said[BOARD_SAID / sizeof(uint64_t)];
     atomic_uint sequence;  // odd: news is being written; 0: there is none yet
     _Atomic uint64_t news[BOARD_WORDS];
