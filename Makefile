@@ -163,13 +163,13 @@ run: deps
 	@[ -e datasets/stories-about.json ] || ./$(BIN) pack $(FIRST)
 	./$(BIN) $(FIRST)
 
-# What fails first when something is wrong: every unit, every reader of foreign bytes under ASan, one cluster, one simulated GPU. test_checkpoint_crash,
-# which kills a writer at each of its steps, is in `make check`, under ASan.
+# What fails first when something is wrong: every unit, every reader of foreign bytes (under ASan alone), one cluster, one simulated GPU.
+# test_checkpoint_crash, which kills a writer at each of its steps, is in `make check`, under ASan.
 test: deps
 	@$(MAKE) --no-print-directory all tests
 	@$(MAKE) --no-print-directory $(ASAN) KBUILD=$(KBUILD) $(READERS) fuzzers
 	@$(MAKE) --no-print-directory sim
-	@LOCKSTEP_FUZZ_SECONDS=2 sh test/run.sh $(wildcard test/test_*.sh) $(filter-out %/test_checkpoint_crash,$(TESTS)) $(READERS) $(FUZZERS:$(BUILD)/%=build/asan/%)
+	@LOCKSTEP_FUZZ_SECONDS=2 sh test/run.sh $(wildcard test/test_*.sh) $(filter-out %/test_checkpoint_crash $(READERS:build/asan/%=$(BUILD)/%),$(TESTS)) $(READERS) $(FUZZERS:$(BUILD)/%=build/asan/%)
 
 # All else: other orders of threads and races on the simulated GPU (the longest, so it comes first), all layouts of a cluster, ASan, TSan, long fuzzing,
 # the README, other machines.

@@ -94,9 +94,18 @@ whole_gradients() {
     ! grep -q "new run with lanes = 2048" "$out" || fail "there can't be so many lanes"
 }
 
+# Beyond 64 ranks a plan is one plan, not four.
+many_ranks() {
+    planned device.ranks=64 batch.lanes=64 batch.global=64 batch.micro=1
+    says "zero    memory of a rank at each ZeRO stage"
+    planned device.ranks=128 batch.lanes=128 batch.global=128 batch.micro=1
+    says "zero    with more than 64 ranks, stages are compared by a plan of each: -o parallel.zero=2"
+}
+
 try says_how_large
 try fits_or_not
 try cheapest_stage
 try some_stages_only
 try whole_gradients
+try many_ranks
 finish

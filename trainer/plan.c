@@ -417,9 +417,14 @@ static err_t plan_stage(const config *c, int zero, int world, const comm_place *
     return ERR_OK;
 }
 
-// Which stage takes least. Ranks that share positions have stages 2 and 3 only: each sends its part of a lane's gradient when the lane ends.
+// Which stage takes least. Ranks that share positions have stages 2 and 3 only: each sends its part of a lane's gradient
+// when the lane ends. A plan of many ranks takes seconds, and this would be four of them.
 static err_t print_zero(FILE *out, const config *c, const grid *g, const comm_place *place) {
-    enum { STAGES = 4 };
+    enum { STAGES = 4, COMPARED = 64 };
+    if (grid_world(g) > COMPARED) {
+        fprintf(out, "zero    with more than %d ranks, stages are compared by a plan of each: -o parallel.zero=2\n", COMPARED);
+        return ERR_OK;
+    }
     stage_plan at[STAGES] = {0};
     int best = -1;
     char a[HUMAN], b[HUMAN];
