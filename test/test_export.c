@@ -84,6 +84,24 @@ static void expect_same_tensors(const char *what, const char *dir, const char *o
     weights_close(ours), weights_close(theirs);
 }
 
+// transformers refuses a file whose metadata do not say for which library it was written. The header is JSON, after
+// its length in 8 bytes, little end first.
+static void expect_format(const char *what, const char *path) {
+    char *text;
+    size_t n;
+    uint64_t bytes = 0;
+    json_error_t why;
+    OK(io_read_file(path, 1 << 28, &text, &n));
+    for (int i = 8; i-- > 0;) bytes = bytes << 8 | (unsigned char)text[i];
+    assert_true(bytes <= n - 8);
+    json_t *header = json_loadb(text + 8, (size_t)bytes, 0, &why);
+    if (!header) fail_msg("%s: %s: %s", what, path, why.text);
+    const char *format = json_string_value(json_object_get(json_object_get(header, "__metadata__"), "format"));
+    if (!format || strcmp(format, "pt") != 0) fail_msg("%s: %s: format is %s, expected pt", what, path, format ? format : "missing");
+    json_decref(header);
+    free(text);
+}
+
 // The index of several files has the size of all tensors; where there is one file there is no index. A file is as full as it may be: the first tensor of the
 // next one would not have fitted, and a single one may be larger than a file should be.
 static void expect_files(const char *what, const char *dir, int64_t most) {
@@ -96,6 +114,7 @@ static void expect_files(const char *what, const char *dir, int64_t most) {
         for (int k = 0; k < w->file[i].count; k++) here += w->file[i].tensors[k].bytes;
         if ((here > most && w->file[i].count > 1) || here + next <= most) fail_msg("%s: file %d has %" PRId64 " bytes", what, i, here);
         bytes += here;
+        expect_format(what, w->file[i].path);
     }
     snprintf(path, sizeof path, "%s/model.safetensors.index.json", dir);
     if (w->files == 1) assert_int_equal(access(path, F_OK), -1);
@@ -176,6 +195,58 @@ static void the_tokenizer_says_where_texts_begin_and_end(void **state) {
     static const char *const names[] = {"config", "generation_config", "tokenizer_config"};
     for (int i = 0; i < 3; i++) expect_json("with a tokenizer", r.to, names[i], json_object_get(want, names[i]));
     json_decref(all);
+    rig_close(&r);
+}
+
+// --- what is not to go out ----------------------------------------------------------------------------------------------------
+
+static bool is_there(const char *directory, const char *more) {
+    char path[1024];
+    snprintf(path, sizeof path, "%s%s", directory, more);
+    return access(path, F_OK) == 0;
+}
+
+// The embedding has no row for an id beyond the model's vocabulary. An export that fails leaves nothing.
+static void a_tokenizer_has_no_more_tokens_than_the_model(void **state) {
+    (void)state;
+    static const char model[] = "[model]\ntype = llama\nlayers = 1\nheads = 1\nembed = 4\nhidden = 4\ncontext = 8\n";
+    enum { TOKENS = 607 };  // of llama3.json, the added ones included
+    for (int missing = 0; missing < 2; missing++) {
+        char text[256], *said;
+        size_t n;
+        rig r;
+        rig_open(&r);
+        snprintf(text, sizeof text, "%svocab = %d\n", model, TOKENS - missing);
+        rig_train(&r, short_run, text);
+        char *argv[] = {r.run, r.to, "--tokenizer", "test/golden/tokenizer/llama3.json"};
+        FILE *out = open_memstream(&said, &n);
+        assert_non_null(out);
+        err_t rc = verb_export(4, argv, out);
+        fclose(out), free(said);
+        assert_int_equal(rc, missing ? ERR_CONFIG : ERR_OK);
+        if (missing) assert_non_null(strstr(err_last()->text, "has ids up to 606, and the model knows 606 tokens"));
+        assert_true(is_there(r.to, "/tokenizer.json") == !missing);
+        assert_false(is_there(r.to, ".tmp-export"));
+        rig_close(&r);
+    }
+}
+
+// Files of another division of the tensors would stand beside those of this one, and there are programs that read
+// them all.
+static void what_a_killed_export_left_does_not_go_out(void **state) {
+    (void)state;
+    rig r;
+    char left[1024];
+    rig_open(&r);
+    rig_train(&r, short_run, "[model]\nlayers = 1\nheads = 1\nembed = 4\ncontext = 8\nvocab = 64\n");
+    snprintf(left, sizeof left, "%s.tmp-export", r.to);
+    OK(io_mkdirs(left));
+    snprintf(left, sizeof left, "%s.tmp-export/model-00002-of-00002.safetensors", r.to);
+    OK(io_write_file(left, "half", 4, NULL));
+    EXPORT(r.run, r.to, NULL, "--shard-mb", "1");
+    assert_true(is_there(r.to, "/model.safetensors"));
+    assert_false(is_there(r.to, "/model-00002-of-00002.safetensors"));
+    assert_false(is_there(r.to, ".tmp-export"));
     rig_close(&r);
 }
 
@@ -332,6 +403,8 @@ int main(void) {
         cmocka_unit_test(exports_are_those_that_transformers_reads),
         cmocka_unit_test(settings_are_written_as_transformers_reads_them),
         cmocka_unit_test(the_tokenizer_says_where_texts_begin_and_end),
+        cmocka_unit_test(a_tokenizer_has_no_more_tokens_than_the_model),
+        cmocka_unit_test(what_a_killed_export_left_does_not_go_out),
         cmocka_unit_test(every_element_is_in_its_place),
         cmocka_unit_test(the_best_checkpoint_goes_out),
     };
