@@ -6,13 +6,19 @@ enum { T = 70, V = 97, TEXTS = 5, LONG = 66 };
 
 typedef struct kind {
     const char *name, *model;
+    int slices;
 } kind;
 
-// Odd heads; shared keys, norms of queries and keys, biases, a window; shared keys, stretched wavelengths.
+#define QWEN "type = llama\nlayers = 2\nheads = 4\nkv_heads = 2\nhead_dim = 10\nembed = 24\nhidden = 40\nqk_norm = yes\nbias = all\nwindow = 21\n"
+
+// Odd heads; shared keys, norms of queries and keys, biases, a window; shared keys, stretched wavelengths; heads that
+// lie slice after slice.
 static const kind kinds[] = {
-    {"gpt", "type = gpt\nlayers = 2\nheads = 3\nembed = 33\n"},
-    {"qwen", "type = llama\nlayers = 2\nheads = 4\nkv_heads = 2\nhead_dim = 10\nembed = 24\nhidden = 40\nqk_norm = yes\nbias = all\nwindow = 21\n"},
-    {"llama", "type = llama\nlayers = 2\nheads = 4\nkv_heads = 1\nembed = 32\ntied = yes\nrope_scaling = llama3\nrope_original = 16\n"},
+    {"gpt", "type = gpt\nlayers = 2\nheads = 3\nembed = 33\n", 1},
+    {"qwen", QWEN, 1},
+    {"llama", "type = llama\nlayers = 2\nheads = 4\nkv_heads = 1\nembed = 32\ntied = yes\nrope_scaling = llama3\nrope_original = 16\n", 1},
+    {"gpt, slices", "type = gpt\nlayers = 2\nheads = 4\nembed = 32\n", 4},
+    {"qwen, slices", QWEN, 2},
 };
 static const char *const types[] = {"fp32", "bf16", "fp16"};
 
@@ -27,7 +33,8 @@ static void rig_open(rig *r, const kind *k, const char *type, session_kind what,
     r->dir = make_dir();
     write_tokens(r->dir, "text.bin", 4000);
     snprintf(model, sizeof model, "[data]\nval =\n[model]\n%scontext = %d\nvocab = %d\n[batch]\nglobal = 2\nmicro = 2\n", k->model, T, V);
-    snprintf(more, sizeof more, "[precision]\ncompute = %s\n[sample]\nbatch = %d\ntokens = 12\nprompt = A\n%s", type, batch, device);
+    snprintf(more, sizeof more, "[precision]\ncompute = %s\n[parallel]\nslices = %d\n[sample]\nbatch = %d\ntokens = 12\nprompt = A\n%s", type,
+             k->slices, batch, device);
     load_config(&r->c, r->dir, model, more);
     OK(session_open(&r->x, &r->c, what, NULL));
     OK(session_init(&r->x));

@@ -455,7 +455,7 @@ static void expect_near(const place *cut, const place *plain) {
             differ += x != y;
             off += (x - y) * (x - y), size += y * y;
         }
-        if (!(sqrt(off) <= 1e-4 * sqrt(size) + 1e-6))
+        if (!(sqrt(off) <= 1e-4 * sqrt(size) + 1e-10))  // the norms of queries and keys have gradients of 3e-8
             fail_msg("%s: the gradient of %s is off by %g of %g", cut->of->name, cut->m->param[i].name, sqrt(off), sqrt(size));
     }
     if (cut->m->blocks > 1) assert_true(differ > 0);
