@@ -5,6 +5,7 @@
 
 #include "model/families.h"
 #include "model/foreign.h"
+#include "model/llama/llama.h"
 #include "model/rope.h"
 #include "model/weights.h"
 
@@ -332,6 +333,49 @@ static void what_is_not_said_is_what_transformers_takes(void **state) {
     json_decref(all);
 }
 
+static err_t read_config(json_t *config, int64_t *kv_heads) {
+    const model_type *type;
+    void *options;
+    err_t rc = foreign_options(&type, &options, config, "theirs");
+    json_decref(config);
+    if (rc != ERR_OK) return rc;
+    *kv_heads = ((const llama_options *)options)->kv_heads;
+    free(options);
+    return ERR_OK;
+}
+
+// null is not the same as nothing: the heads of keys are then as many as those of queries, whatever the family has
+// where nothing is said.
+static void null_heads_of_keys_are_as_many_as_heads(void **state) {
+    (void)state;
+    static const char *const all[] = {"llama", "mistral", "qwen2", "qwen3"};
+    for (int i = 0; i < 4; i++) {
+        int64_t kv_heads;
+        OK(read_config(json_pack("{s:s, s:i, s:n}", "model_type", all[i], "num_attention_heads", 16, "num_key_value_heads"), &kv_heads));
+        assert_int_equal(kv_heads, 16);
+    }
+}
+
+// A number that no INI file could have is refused by the key that it would be.
+static void numbers_beyond_the_limits_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        double value;
+        const char *refused;  // NULL: the limit itself
+    } all[] = {{"num_hidden_layers", 1024, NULL}, {"num_hidden_layers", 1025, "layers = 1025"}, {"num_hidden_layers", 0, "layers = 0"},
+               {"rms_norm_eps", 1, NULL},         {"rms_norm_eps", 1.5, "norm_eps = 1.5"},      {"rms_norm_eps", -1e-6, "norm_eps = -1e-06"},
+               {"rope_theta", 1, NULL},           {"rope_theta", 0.5, "rope_theta = 0.5"},      {"rope_theta", 2e12, "rope_theta = 2e+12"}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        bool whole = strncmp(all[i].name, "num_", 4) == 0;
+        int64_t kv_heads;
+        json_t *value = whole ? json_integer((json_int_t)all[i].value) : json_real(all[i].value);
+        err_t rc = read_config(json_pack("{s:s, s:o}", "model_type", "llama", all[i].name, value), &kv_heads);
+        if (rc != (all[i].refused ? ERR_DATA : ERR_OK)) fail_msg("%s = %g: %s", all[i].name, all[i].value, rc == ERR_OK ? "read" : err_last()->text);
+        if (all[i].refused && !strstr(err_last()->text, all[i].refused)) fail_msg("%s = %g: %s", all[i].name, all[i].value, err_last()->text);
+    }
+}
+
 // --- ranges ------------------------------------------------------------------------------------------------------------------------
 
 // A rank reads what it owns: any range of a parameter, which may begin and end inside a tensor that lies transposed, and reach over several.
@@ -514,6 +558,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(bits_are_those_that_they_were),
         cmocka_unit_test_prestate(config_json_means_what_transformers_reads, device),
         cmocka_unit_test(what_is_not_said_is_what_transformers_takes),
+        cmocka_unit_test(null_heads_of_keys_are_as_many_as_heads),
+        cmocka_unit_test(numbers_beyond_the_limits_are_refused),
         cmocka_unit_test(any_range_can_be_read),
         cmocka_unit_test(angles_are_rounded_as_others_round_them),
         cmocka_unit_test_prestate(llm_c, device),
