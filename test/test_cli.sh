@@ -597,6 +597,10 @@ prompts_are_checked_first() {
     expect 78 "$bin" sample base.ini late.ini --ckpt runs/early/best
     says "prompt: byte 195 at position 3"
     expect 78 "$bin" sample base.ini late.ini --ckpt nowhere # before weights are read
+    printf 'the \nlane\n%s\n' "$cafe" >late.txt # all of a file, before the first is continued
+    expect 78 "$bin" sample base.ini late.ini --ckpt runs/early/best --prompts late.txt
+    says "prompt 3 of the file" "byte 195 at position 3"
+    ! grep -q '"prompt":"the "' "$out" || fail "it wrote the first one"
     expect 0 "$bin" eval base.ini late.ini --ckpt runs/early/best
 }
 

@@ -342,6 +342,47 @@ static void samples_are_written_in_words(void **state) {
     rig_close(&r);
 }
 
+// The model goes on from the prompt's tokens, after the one that begins texts where the tokenizer has such a one; and
+// so many are counted.
+static void prompts_are_encoded_as_texts_are(void **state) {
+    (void)state;
+    static const char *const tokenizers[] = {WORDS, "test/golden/tokenizer/llama3.json"}, *const prompts[] = {"don't stop", "go on"};
+    enum { TOKENS_EACH = 6 };
+    for (int k = 0; k < 2; k++) {
+        rig r;
+        char more[256];
+        sample_text texts[2] = {{.prompt = prompts[0]}, {.prompt = prompts[1]}};
+        encoder *e;
+        snprintf(more, sizeof more, "[sample]\ntemperature = 0\ntokens = %d\ntokenizer = %s\n", TOKENS_EACH, tokenizers[k]);
+        words_open(&r, more);
+        OK(session_samples(&r.x, texts, 2, NULL));
+        OK(encoder_open(&e, r.x.words));
+        for (int i = 0; i < 2; i++) {
+            const int32_t *ids;
+            int64_t count;
+            int32_t drawn[TOKENS_EACH], *next = drawn;
+            char expected[1024] = "";
+            OK(encoder_encode(e, prompts[i], (int64_t)strlen(prompts[i]), ENCODE_TEXT | ENCODE_BEGIN, &ids, &count));
+            if (k) assert_true(count > 0 && ids[0] >= 0 && ids[0] == tokenizer_about(r.x.words).bos);
+            assert_int_equal(texts[i].prompt_tokens, count);
+            OK(evaluator_predict(&r.x.evaluator, &(predict_options){.tokens = TOKENS_EACH},
+                                 &(predict_text){.ids = ids, .count = count, .put = collect, .ctx = &next}, 1));
+            for (int n = 0; n < texts[i].tokens; n++) {
+                const uint8_t *piece;
+                int64_t bytes;
+                size_t at = strlen(expected);
+                if (tokenizer_piece(r.x.words, drawn[n], &piece, &bytes) == ERR_OK)
+                    snprintf(expected + at, sizeof expected - at, "%.*s", (int)bytes, (const char *)piece);
+                else snprintf(expected + at, sizeof expected - at, "<%d>", drawn[n]);
+            }
+            assert_string_equal(texts[i].text, expected);
+            free(texts[i].text);
+        }
+        encoder_close(e);
+        rig_close(&r);
+    }
+}
+
 // --- a text as it grows, and where it stops ------------------------------------------------------------------------------
 
 typedef struct heard {
@@ -479,6 +520,7 @@ int main(void) {
         cmocka_unit_test(equals_of_the_last_are_kept),
         cmocka_unit_test(shares_of_the_likeliest),
         cmocka_unit_test(samples_are_written_in_words),
+        cmocka_unit_test(prompts_are_encoded_as_texts_are),
         cmocka_unit_test(a_text_is_told_as_it_grows),
         cmocka_unit_test(bars_part_texts_to_stop_at),
         cmocka_unit_test(words_must_fit_the_model),
