@@ -27,6 +27,22 @@ says_how_large() {
          END { if (rows < 5) exit 1 }' "$out" || fail "expected each row to end with its bytes in kB or MB"
 }
 
+# Lanes go to ranks, or to groups of ranks that share a model: three of these work as long as six lanes would take,
+# whatever number of ranks is in each.
+lanes_are_dealt() {
+    while read -r deal more; do
+        planned $more
+        says "lanes   4 on $(echo "$deal" | tr _ ' ') of the time idle"
+    done <<'DEALS'
+4_ranks,_at_most_1_each:_0.0_% device.ranks=4
+3_ranks,_at_most_2_each:_33.3_% device.ranks=3
+3_models,_at_most_2_each:_33.3_% device.ranks=6 parallel.tensor=2 parallel.slices=2
+3_models,_at_most_2_each:_33.3_% device.ranks=6 parallel.context=2 parallel.slices=2 parallel.token_slices=2 parallel.zero=2
+3_pipelines,_at_most_2_each:_33.3_% device.ranks=6 parallel.pipeline=2
+1_model,_at_most_4_each:_0.0_% device.ranks=2 parallel.tensor=2 parallel.slices=2
+DEALS
+}
+
 # What a node's ranks need together, beside what there is here.
 fits_or_not() {
     planned device.ranks=4
@@ -40,9 +56,10 @@ fits_or_not() {
          $1 == "machine" { exit !($8 >= 3 * least / 1e6 - 0.1 && $8 <= 3 * most / 1e6 + 0.1) }' "$out" || fail "expected three times what a rank has"
 }
 
-# Each row is the plan of that stage, and the least of them is marked.
+# Each row is the plan of that stage, and the least of them is marked; of equals, as stages 0 and 1 are where there
+# are no moments, the first.
 cheapest_stage() {
-    for more in "" "batch.lanes=16" "parallel.pipeline=2" "parallel.tensor=2 parallel.slices=2" \
+    for more in "" "batch.lanes=16" "optimizer.type=sgd optimizer.momentum=0" "parallel.pipeline=2" "parallel.tensor=2 parallel.slices=2" \
         "parallel.context=2 parallel.slices=2 parallel.token_slices=2"; do
         case $more in *context*) first=2 ;; *) first=0 ;; esac
         planned device.ranks=4 $more parallel.zero=$first
@@ -103,6 +120,7 @@ many_ranks() {
 }
 
 try says_how_large
+try lanes_are_dealt
 try fits_or_not
 try cheapest_stage
 try some_stages_only
