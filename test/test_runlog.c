@@ -2,6 +2,7 @@
 // longer than there are buckets. What is expected is computed here from the lines that are written.
 #include "test/support/run.h"
 
+#include "trainer/config/table.h"
 #include "trainer/report/chart.h"
 #include "trainer/report/runlog.h"
 #include "trainer/report/scan.h"
@@ -19,8 +20,8 @@ static void append(const char *dir, const char *name, const char *text) {
 
 static const char *step_line(int64_t step, double loss) {
     static char text[256];
-    snprintf(text, sizeof text, "{\"t\":\"step\",\"step\":%lld,\"loss\":%.9g,\"tokens\":%lld,\"ms\":10,\"tokens_per_s\":%.9g}\n", (long long)step,
-             loss, (long long)step * 64, 1000.0 + (double)(step % 100));
+    snprintf(text, sizeof text, "{\"t\":\"step\",\"step\":%lld,\"loss\":%.9g,\"tokens\":%lld,\"ms\":10,\"tokens_per_s\":%.9g,\"mfu\":%.9g}\n",
+             (long long)step, loss, (long long)step * 64, 1000.0 + (double)(step % 100), 0.25 + 0.0025 * (double)(step % 100));
     return text;
 }
 
@@ -284,13 +285,16 @@ static void every_spike(void **state) {
         const bucket *b = sheet_bucket(&r->steps, CURVE_LOSS, (spikes[k] - 1) / 512);
         assert_true(b->most == 100 + (float)spikes[k] && b->least == 2);
     }
-    // Rates are 1000 to 1099, each as often.
-    for (int q = 1; q <= 9; q++) {
-        double want = 1000 + 10 * q, got = spread_quantile(&r->rate, 0, SPREAD_COLUMNS, 0.1 * q);
-        if (fabs(got / want - 1) > 0.03) fail_msg("quantile 0.%d: %g, expected %g", q, got, want);
+    // Rates are 1000 to 1099, and shares of the peak 0.25 to 0.4975, each as often. What a column has is of its steps.
+    for (int k = 0; k < 2; k++) {
+        const spread *of = k ? &r->mfu : &r->rate;
+        for (int q = 1; q <= 9; q++) {
+            double want = k ? 0.25 + 0.025 * q : 1000 + 10 * q, got = spread_quantile(of, 0, SPREAD_COLUMNS, 0.1 * q);
+            if (fabs(got / want - 1) > 0.03) fail_msg("spread %d, quantile 0.%d: %g, expected %g", k, q, got, want);
+        }
+        assert_int_equal(spread_count(of, 0, SPREAD_COLUMNS), STEPS);
+        for (int c = 0; c < STEPS / (512 * SPREAD_BUCKETS); c++) assert_int_equal(spread_count(of, c, c + 1), 512 * SPREAD_BUCKETS);
     }
-    assert_int_equal(spread_count(&r->rate, 0, SPREAD_COLUMNS), STEPS);
-    for (int c = 0; c < STEPS / (512 * SPREAD_BUCKETS); c++) assert_int_equal(spread_count(&r->rate, c, c + 1), 512 * SPREAD_BUCKETS);
     // The beginning is as fine as ever where the axis is logarithmic.
     bucket early = sheet_total(&r->early, EARLY_LOSS);
     assert_int_equal(early.n, STEPS);
@@ -401,8 +405,42 @@ static void settings_that_change(void **state) {
     OK(runlog_poll(r));
     assert_true(r->settings == 1 && runlog_number(r, "run.steps") == 600 && !runlog_find(r, "optimizer.lr"));
     assert_string_equal(r->about, "lockstep 0.1.0 def  config 02");
+    write_text(dir, "config.ini", "# lockstep 0.1.0 ghi  config 03\n[run]\nsteps = 800\n");  // as long as it was
+    char path[1024];
+    snprintf(path, sizeof path, "%s/config.ini", dir);
+    assert_int_equal(utimensat(AT_FDCWD, path, (struct timespec[2]){{1795521600, 0}, {1795521600, 0}}, 0), 0);
+    OK(runlog_poll(r));
+    assert_true(r->settings == 1 && runlog_number(r, "run.steps") == 800);
+    assert_string_equal(r->about, "lockstep 0.1.0 ghi  config 03");
     runlog_close(r);
     drop_dir(dir);
+}
+
+// The comment of a long text is on a line of its own. It says of that text alone that it was chosen.
+static void settings_with_a_long_text(void **state) {
+    (void)state;
+    for (int chosen = 0; chosen < 2; chosen++) {
+        char *dir = make_dir(), path[1024], prompt[640], text[800];
+        config *c = calloc(1, sizeof *c);
+        assert_non_null(c);
+        memset(prompt, 'p', sizeof prompt - 1), prompt[sizeof prompt - 1] = 0;
+        snprintf(text, sizeof text, "[sample]\nprompt = \"%s\"\ntokens = 77\n[optimizer]\nlr = 0.002\n", prompt);
+        load_config(c, dir, text, "");
+        c->origin[config_find(c, "sample", "prompt")].chosen = chosen;
+        snprintf(path, sizeof path, "%s/config.ini", dir);
+        FILE *f = fopen(path, "w");
+        assert_non_null(f);
+        config_print(c, f);
+        fclose(f);
+        runlog *r = open_log(dir);
+        assert_string_equal(runlog_find(r, "sample.prompt")->value, prompt);
+        assert_int_equal(runlog_find(r, "sample.prompt")->differs, !chosen);
+        assert_true(runlog_find(r, "sample.tokens")->differs && runlog_find(r, "optimizer.lr")->differs);
+        assert_int_equal(runlog_number(r, "sample.tokens"), 77);
+        runlog_close(r);
+        free(c);
+        drop_dir(dir);
+    }
 }
 
 // What is drawn of a curve: as many points as there is room for, in order, none beyond the run's end, and nothing is left out.
@@ -779,6 +817,7 @@ int main(void) {
         cmocka_unit_test(settings),
         cmocka_unit_test(other_units),
         cmocka_unit_test(settings_that_change),
+        cmocka_unit_test(settings_with_a_long_text),
         cmocka_unit_test(points_of_a_curve),
         cmocka_unit_test(resumes),
         cmocka_unit_test(logged_again),
