@@ -201,6 +201,154 @@ static void says_what_it_draws(void **state) {
     free(page);
 }
 
+// The newest of many events and samples, newest first, each once and with what belongs to it.
+static void the_newest_first(void **state) {
+    enum { EVENTS = 45, SAMPLES = 10 };
+    char line[512], want[256];
+    size_t n;
+    (void)state;
+    put_steps("long", 50, 1, 0.05, 100, false);
+    for (int i = 1; i <= EVENTS; i++) {
+        snprintf(line, sizeof line, "{\"t\":\"event\",\"at\":\"2026-11-24T12:%02d:00Z\",\"kind\":\"kind-%d\",\"step\":%d,\"text\":\"text %d\"}\n", i,
+                 i, i, i);
+        put("long", "events.jsonl", line);
+    }
+    for (int i = 1; i <= SAMPLES; i++) {
+        snprintf(line, sizeof line, "{\"t\":\"sample\",\"step\":%d,\"prompt\":\"prompt %d\",\"text\":\" and text %d\"}\n", 5 * i, i, i);
+        put("long", "log.jsonl", line);
+    }
+    char *page = render((const char *const[]){"long"}, 1, &n), *at = strstr(page, "<h2>What the model wrote</h2>"),
+         *events = strstr(page, "<h2>Events</h2>");
+    assert_true(at && events && strstr(page, "the last 20 of 45"));
+    for (int i = SAMPLES; i > SAMPLES - RUNLOG_SAMPLES; i--) {
+        snprintf(want, sizeof want, "after step %d%s<pre><b>prompt %d</b> and text %d</pre>", 5 * i, i == SAMPLES ? "</p>" : "</summary>", i, i);
+        char *found = strstr(at, want);
+        if (!found) fail_msg("no \"%s\" after: %.200s", want, at);
+        at = found;
+    }
+    assert_int_equal(count(page, "after step "), RUNLOG_SAMPLES);
+    at = events;
+    for (int i = EVENTS; i > EVENTS - RUNLOG_EVENTS; i--) {
+        snprintf(want, sizeof want, "2026-11-24 12:%02d UTC</td><td>%d</td><td class=\"x\">kind-%d</td><td class=\"v\">text %d</td>", i, i, i, i);
+        char *found = strstr(at, want);
+        if (!found) fail_msg("no \"%s\" after: %.200s", want, at);
+        at = found;
+    }
+    assert_int_equal(count(events, " UTC</td>"), RUNLOG_EVENTS);
+    free(page);
+}
+
+// The cells of the row of a table that begins here, as text without tags. Returns how many there are.
+enum { CELLS = 16 };
+static int cells(const char *row, char cell[CELLS][64]) {
+    const char *end = strstr(row, "</tr>");
+    int n = 0;
+    for (const char *at = row; end && at < end && n < CELLS; n++) {
+        size_t size = 0;
+        while (at < end && strncmp(at, "<th", 3) != 0 && strncmp(at, "<td", 3) != 0) at++;
+        if (at >= end) break;
+        for (bool tag = false; strncmp(at, "</th>", 5) != 0 && strncmp(at, "</td>", 5) != 0; at++) {
+            if (*at == '<') tag = true;
+            if (!tag && size < 63) cell[n][size++] = *at;
+            if (*at == '>') tag = false;
+        }
+        cell[n][size] = 0;
+    }
+    return n;
+}
+
+// What stands under each heading of a page of several runs: runs of which no two numbers are alike.
+static void beside_each_other(void **state) {
+    static const char *const heading[] = {
+        "run",           "state",    "steps", "loss", "lowest", "validation", "best", "median per second", "median share of the peak",
+        "time in steps", "last hash"};
+    static const char *const want[2][11] = {{"one", "not at its end", "30", "3.5", "2.5", "2.75", "2.25", "1k", "25.4 %", "3 s", "1e"},
+                                            {"two", "done", "40", "5.5", "4.5", "4.75", "4.25", "2k", "50.8 %", "8 s", "28"}};
+    char line[512], cell[CELLS][64];
+    size_t n;
+    (void)state;
+    for (int run = 0; run < 2; run++) {
+        const char *dir = run ? "two" : "one";
+        int last = run ? 40 : 30;
+        put(dir, "config.ini", "[run]\nsteps = 40 ; layout\n");
+        for (int i = 1; i <= last; i++) {
+            snprintf(line, sizeof line,
+                     "{\"t\":\"step\",\"step\":%d,\"loss\":%g,\"ms\":%d,\"tokens\":%d,\"tokens_per_s\":%d,\"mfu\":%g,\"hash\":\"%x\"}\n", i,
+                     2.5 + 2 * run + (i == 7 ? 0 : 1), 100 + 100 * run, i, 1000 + 1000 * run, 0.25 + 0.25 * run, (unsigned)i);
+            put(dir, "log.jsonl", line);
+        }
+        snprintf(line, sizeof line, "{\"t\":\"eval\",\"step\":20,\"loss\":%g}\n{\"t\":\"eval\",\"step\":30,\"loss\":%g}\n", 2.25 + 2 * run,
+                 2.75 + 2 * run);
+        put(dir, "log.jsonl", line);
+    }
+    char *page = render((const char *const[]){"one", "two"}, 2, &n), *row = strstr(page, "<table><tr>");
+    assert_non_null(row);
+    assert_int_equal(cells(row, cell), 11);
+    for (int i = 0; i < 11; i++) assert_string_equal(cell[i], heading[i]);
+    for (int run = 0; run < 2; run++) {
+        row = strstr(row, "</tr>") + 5;
+        assert_int_equal(cells(row, cell), 11);
+        for (int i = 0; i < 11; i++)
+            if (strcmp(cell[i], want[run][i]) != 0) fail_msg("%s of run %d: %s, expected %s", heading[i], run, cell[i], want[run][i]);
+    }
+    free(page);
+}
+
+// A chart's table of values goes from the first point of its curve to the last one, however many there are.
+static void values_from_end_to_end(void **state) {
+    static const int lasts[] = {1, 5, 12, 13, 200, 3000};
+    char cell[CELLS][64], dir[16], want[16];
+    size_t n;
+    (void)state;
+    for (size_t k = 0; k < sizeof lasts / sizeof *lasts; k++) {
+        snprintf(dir, sizeof dir, "ends%d", lasts[k]);
+        put_steps(dir, lasts[k], 1, 0.001, 10000, false);
+        char *page = render((const char *const[]){dir}, 1, &n), *row = strstr(page, "<summary>Values</summary>");
+        assert_non_null(row);
+        *strstr(row, "</table>") = 0;
+        int rows = count(row, "<tr>") - 1, points = lasts[k] < 12 ? lasts[k] : 12;
+        assert_int_equal(rows, points);
+        for (int i = 0; i < rows; i++) {
+            row = strstr(row, "</tr>") + 5;
+            assert_true(cells(row, cell) >= 2);
+            snprintf(want, sizeof want, lasts[k] < 1000 ? "%d" : "%d,%03d", lasts[k] < 1000 ? lasts[k] : lasts[k] / 1000, lasts[k] % 1000);
+            if (i == 0 && lasts[k] <= 200) assert_string_equal(cell[0], "1");
+            if (i == rows - 1) assert_string_equal(cell[0], want);
+        }
+        free(page);
+    }
+}
+
+// Of events that are near each other all are lines; those are named for whose name there is room before the next.
+static void names_of_events_do_not_meet(void **state) {
+    enum { EVENTS = 20 };
+    static const char tag[] = "<text class=\"n\" x=\"";
+    char line[256];
+    size_t n;
+    (void)state;
+    put_steps("near", 1000, 10, 0.001, 10000, false);
+    for (int i = 1; i <= EVENTS; i++) {
+        snprintf(line, sizeof line, "{\"t\":\"event\",\"at\":\"2026-11-24T12:00:00Z\",\"kind\":\"happened_%02d\",\"step\":%d,\"text\":\"x\"}\n", i,
+                 20 * i);
+        put("near", "events.jsonl", line);
+    }
+    char *page = render((const char *const[]){"near"}, 1, &n), *end = strstr(page, "</figure>");
+    *end = 0;
+    assert_int_equal(count(page, "<line class=\"m\""), EVENTS);
+    double free_from = 0;
+    int named = 0;
+    for (const char *at = page; (at = strstr(at, tag)) != NULL; at++) {
+        const char *text = strchr(at, '>') + 1;
+        double x = strtod(at + sizeof tag - 1, NULL);
+        if (strncmp(text, "happened_", 9) != 0) continue;
+        if (x < free_from) fail_msg("%.11s at %g %%, and the name before reaches to %g %%", text, x, free_from);
+        free_from = x + 0.8 * (double)strlen("happened_00");  // a wide chart is about 1200 pixels, and a letter 10
+        named++;
+    }
+    assert_in_range(named, 3, EVENTS - 1);
+    free(page);
+}
+
 // However noisy a curve is: the smoothed line stays in its band, and the band has all values.
 static void in_its_band(void **state) {
     (void)state;
@@ -398,6 +546,26 @@ static void in_the_terminal(void **state) {
     same_as("compare.txt", all, (size_t)n);
 }
 
+// A name is as wide as its characters, not as its bytes: the columns after it stand under each other.
+static void columns_line_up(void **state) {
+    char *dirs[] = {
+        "plain",
+        "gr\xC3\xB6\xC3\x9F"
+        "er",
+        "\xCE\xB1\xCE\xB2\xCE\xB3\xCE\xB4\xCE\xB5\xCE\xB6\xCE\xB7\xCE\xB8\xCE\xB9\xCE\xBA\xCE\xBB\xCE\xBC\xCE\xBD\xCE\xBE\xCE\xBF\xCF\x80\xCF\x81\xCF\x83\xCF\x84\xCF\x85\xCF\x86\xCF\x87"};
+    (void)state;
+    for (int i = 0; i < 3; i++) put_steps(dirs[i], 40, 1, 0.05, 100, false);
+    for (int k = 0; k < 2; k++) {
+        char *text = compared(k ? "C" : "C.UTF-8", dirs, 3), *line = text;
+        int wide[4] = {0};
+        for (int i = 0; i < 4; i++, line = strchr(line, '\n') + 1)
+            for (const char *s = line; *s != '\n'; s++) wide[i] += ((unsigned char)*s & 0xC0) != 0x80;
+        for (int i = 1; i < 4; i++)
+            if (wide[i] != wide[0]) fail_msg("a row of %d characters under a heading of %d:\n%s", wide[i], wide[0], text);
+        free(text);
+    }
+}
+
 static void usage(void **state) {
     FILE *out = fopen("/dev/null", "w");
     char *many[REPORT_RUNS + 1];
@@ -458,9 +626,23 @@ static void figures(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_A_DIRECTORY(small_page),     IN_A_DIRECTORY(live_page),       IN_A_DIRECTORY(hostile),    IN_A_DIRECTORY(says_what_it_draws),
-        cmocka_unit_test(in_its_band),  IN_A_DIRECTORY(odd_runs),        IN_A_DIRECTORY(many_ranks), IN_A_DIRECTORY(parts),
-        IN_A_DIRECTORY(other_settings), IN_A_DIRECTORY(in_the_terminal), IN_A_DIRECTORY(usage),      cmocka_unit_test(figures),
+        IN_A_DIRECTORY(small_page),
+        IN_A_DIRECTORY(live_page),
+        IN_A_DIRECTORY(hostile),
+        IN_A_DIRECTORY(says_what_it_draws),
+        cmocka_unit_test(in_its_band),
+        IN_A_DIRECTORY(odd_runs),
+        IN_A_DIRECTORY(many_ranks),
+        IN_A_DIRECTORY(parts),
+        IN_A_DIRECTORY(the_newest_first),
+        IN_A_DIRECTORY(beside_each_other),
+        IN_A_DIRECTORY(values_from_end_to_end),
+        IN_A_DIRECTORY(names_of_events_do_not_meet),
+        IN_A_DIRECTORY(columns_line_up),
+        IN_A_DIRECTORY(other_settings),
+        IN_A_DIRECTORY(in_the_terminal),
+        IN_A_DIRECTORY(usage),
+        cmocka_unit_test(figures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
