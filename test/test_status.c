@@ -74,6 +74,7 @@ static void lives(place *p) {
 static void dies(place *p) { close(p->lock), p->lock = -1; }
 
 // Steps 10, 20 ... `last`, 0.5 s each, the last one `age` seconds ago; without times where the log is an old one.
+// A checkpoint each hundred steps, with a hash of its own.
 static void log_of(const place *p, int last, double age, bool timed) {
     char *text = NULL, at[64] = "";
     size_t n;
@@ -81,7 +82,7 @@ static void log_of(const place *p, int last, double age, bool timed) {
     for (int k = 10; k <= last; k += 10) {
         if (timed) snprintf(at, sizeof at, ",\"time\":%.3f", NOW - age - 0.5 * (last - k));
         fprintf(f, "{\"t\":\"step\",\"step\":%d,\"loss\":2.5,\"tokens\":%d,\"ms\":500,\"tokens_per_s\":38100%s}\n", k, 100 * k, at);
-        if (k % 100 == 0) fprintf(f, "{\"t\":\"checkpoint\",\"step\":%d,\"hash\":\"0123456789abcdef\",\"ms\":5}\n", k);
+        if (k % 100 == 0) fprintf(f, "{\"t\":\"checkpoint\",\"step\":%d,\"hash\":\"%016x\",\"ms\":5}\n", k, (unsigned)k);
     }
     fclose(f);
     put(p, "log.jsonl", text, n);
@@ -310,6 +311,30 @@ static void a_run_that_diverges(void **state) {
     assert_non_null(strstr(p->said, "\"life\":\"diverged\""));
 }
 
+// A run that was resumed since is another life: it is judged by its own steps, also before it has reached those
+// that were bad, and diverges by itself.
+static void goes_on_after_it_diverged(void **state) {
+    place *p = *state;
+    static const char event[] = "{\"t\":\"event\",\"at\":\"2026-11-24T12:00:00Z\",\"kind\":\"%s\",\"step\":%d,\"text\":\"%s\"}\n";
+    char text[2048];
+    int n = snprintf(text, sizeof text, event, "diverged", 415, "no finite loss in steps 411 to 415. Next: lockstep fork runs/a@best a-2");
+    lives(p);
+    log_of(p, 410, 1, true);
+    say(p, "events.jsonl", text);
+    EXPECT(p, 1, "ATTENTION: the run diverges");
+    n += snprintf(text + n, sizeof text - (size_t)n, event, "resume", 300, "continuing");
+    say(p, "events.jsonl", text);
+    log_of(p, 310, 1, true);
+    EXPECT(p, 0, "FINE: running: step 310");
+    say(p, "config.ini", "[run]\nsteps = 310\n");
+    dies(p);
+    EXPECT(p, 0, "FINE: has all its steps");
+    lives(p);
+    snprintf(text + n, sizeof text - (size_t)n, event, "diverged", 320, "no finite loss in steps 316 to 320. Next: lockstep fork runs/a@best a-3");
+    say(p, "events.jsonl", text);
+    EXPECT(p, 1, "ATTENTION: the run diverges", "no finite loss in steps 316 to 320", "\nnext      lockstep fork runs/a@best a-3\n");
+}
+
 // --- a run that is over --------------------------------------------------------------------------------------------------------
 
 static void over(void **state) {
@@ -481,17 +506,19 @@ static void times_of_a_long_log(void **state) {
     }
 }
 
-// A hash is that of the newest checkpoint that is there, whatever else the watcher has heard of.
+// A hash is that of the newest checkpoint that is there, whatever else the log and the watcher have heard of.
 static void hash_of_the_checkpoint(void **state) {
     place *p = *state;
     facts x;
     log_of(p, 410, 1, true);
     status_of(p, 1, "training", 412, 1, "");  // of a checkpoint 400
-    for (int step = 300; step <= 400; step += 100) {
+    for (int step = 200; step <= 400; step += 100) {
+        char want[17];
+        snprintf(want, sizeof want, "%016x", (unsigned)step);
         checkpoint(p, step);
         assert_int_equal(facts_gather(&x, p->dir, NOW), ERR_OK);
         assert_int_equal(x.checkpoint, step);
-        assert_string_equal(x.hash, step == 300 ? "0123456789abcdef" : "fedcba9876543210");
+        assert_string_equal(x.hash, step == 400 ? "fedcba9876543210" : want);
         facts_release(&x);
     }
 }
@@ -506,6 +533,7 @@ int main(void) {
         TEST(an_old_log),
         TEST(checkpoints_that_fail),
         TEST(a_run_that_diverges),
+        TEST(goes_on_after_it_diverged),
         TEST(restarts),
         TEST(over),
         TEST(no_run),
