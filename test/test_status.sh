@@ -192,6 +192,21 @@ cut_back() {
 
 is_held() { ! is_free "$1"; }
 
+# As many lines as were asked for, of a log that is many times as long as what is read of it at once; its lines are not all as long.
+far_back() {
+    mkdir -p runs/far
+    : >runs/far/lock
+    awk 'BEGIN { pad = sprintf("%100s", ""); for (i = 1; i <= 6000; i++) print "{\"t\":\"step\",\"step\":" i ",\"loss\":2.5,\"tokens\":1,\"ms\":10" substr(pad, 1, i % 97) "}" }' \
+        >runs/far/log.jsonl
+    [ "$(wc -c <runs/far/log.jsonl)" -gt 524288 ] || fail "the log is too short to ask anything"
+    for n in 1 10 1000 1700 3500 5999 6000 7000; do
+        expect 0 "$bin" tail runs/far --lines $n
+        grep '^step' "$out" | awk '{ print $2 + 0 }' >shown
+        seq $((n < 6000 ? 6001 - n : 1)) 6000 >wanted
+        same wanted shown "the steps that tail --lines $n is to show and those that it shows"
+    done
+}
+
 try finished
 try a_bar
 try running
@@ -200,4 +215,5 @@ try failed
 try never_begun
 try from_elsewhere
 try cut_back
+try far_back
 finish
