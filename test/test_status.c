@@ -1,6 +1,7 @@
 // test/test_status.c: what `lockstep status` says of a run's directory, whatever is in it, at a time of the test's choosing:
 // running, hanging, done, stopped, failed, dead; with files that are missing, old, from the future, or damaged.
 #include "base/io.h"
+#include "trainer/log/utf8.h"
 #include "trainer/watch/facts.h"
 #include "trainer/watch/rundir.h"
 #include "trainer/watch/status.h"
@@ -131,6 +132,8 @@ static int look_at(place *p, bool json, err_t expected) {
         if (end - at > STATUS_COLUMNS && strncmp(at, "next ", 5) != 0) fail_msg("a line of %d: %s", (int)(end - at), p->said);
         for (const char *c = at; c < end; c++)
             if ((unsigned char)*c < 32 || *c == 127) fail_msg("a control character in: %s", p->said);
+        for (const char *c = at; c < end; c += utf8_length((const unsigned char *)c))
+            if (utf8_length((const unsigned char *)c) == 0) fail_msg("half a character, at byte %d of: %s", (int)(c - at), at);
     }
     if (lines > STATUS_LINES) fail_msg("%d lines: %s", lines, p->said);
     return p->code;
@@ -195,6 +198,22 @@ static void a_hang(void **state) {
     EXPECT(p, 1, "no step is finished", "no step for 40 s; at most 30 s were expected", "waits for rank 1 (10.0.0.2)");
     status_of(p, 0.5, "training", 0, 200, "");  // the first step may take long
     EXPECT(p, 0, "FINE");
+}
+
+// The first step of a process may take long, also when it begins after a checkpoint.
+static void a_first_step(void **state) {
+    place *p = *state;
+    static const int cases[][4] = {{0, 0, 299, 0}, {0, 0, 301, 1}, {400, 400, 299, 0}, {400, 400, 301, 1}, {400, 401, 29, 0}, {400, 401, 31, 1}};
+    char text[512];
+    lives(p);
+    log_of(p, 400, 299, true);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(text, sizeof text,
+                 "{\"time\":%.1f,\"every_s\":1,\"state\":\"training\",\"began_step\":%d,\"step\":%d,\"steps\":600,\"step_time\":%.1f,\"p99_ms\":600}",
+                 NOW - 0.5, cases[i][0], cases[i][1], NOW - cases[i][2]);
+        say(p, "status.json", text);
+        EXPECT(p, cases[i][3], cases[i][3] ? "no step is finished" : "FINE: training");
+    }
 }
 
 static void alarms_by_kind(void **state) {
@@ -444,6 +463,28 @@ static void hostile(void **state) {
     }
 }
 
+// A word that is too long for a line, and a text that is too long for its lines, are cut between characters.
+static void words_of_any_length(void **state) {
+    place *p = *state;
+    static const char *const letters[] = {"w", "\xC3\xA9", "\xE2\x82\xAC", "\xF0\x9F\x98\x80"};
+    char text[2048], word[900];
+    lives(p);
+    log_of(p, 410, 1, true);
+    for (int k = 0; k < 4; k++)
+        for (int before = 0; before < 4; before++)
+            for (int length = 10; length < 220; length += 15) {
+                int n = 0;
+                for (int i = 0; i < before; i++) word[n++] = 'a';
+                for (int i = 0; i < length; i++) n += snprintf(word + n, sizeof word - (size_t)n, "%s", letters[k]);
+                snprintf(text, sizeof text, "{\"kind\":\"hang\",\"rank\":0,\"since\":1,\"text\":\"%s\"}", word);
+                status_of(p, 0.5, "training", 412, 0.4, text);
+                snprintf(text, sizeof text, "{\"at\":\"2026-11-24T12:00:00Z\",\"kind\":\"stop\",\"step\":1,\"text\":\"%s\"}\n", word);
+                say(p, "events.jsonl", text);
+                EXPECT(p, 1, "\nwhy       ", "\nevents    6 m 40 s ago, step 1, stop:");
+                if (n <= STATUS_COLUMNS - 10 && !strstr(p->said, word)) fail_msg("\"%s\" is not whole in:\n%s", word, p->said);
+            }
+}
+
 // A log that is longer than what is read of it, and a last line that is being written.
 static void a_long_log(void **state) {
     place *p = *state;
@@ -528,6 +569,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(fine),
         TEST(a_hang),
+        TEST(a_first_step),
         TEST(alarms_by_kind),
         TEST(without_a_watcher),
         TEST(an_old_log),
@@ -540,6 +582,7 @@ int main(void) {
         TEST(times_of_a_long_log),
         TEST(hash_of_the_checkpoint),
         TEST(hostile),
+        TEST(words_of_any_length),
         TEST(a_long_log),
         TEST(other_kinds_of_files),
         TEST(ages),

@@ -30,13 +30,13 @@ static void put(page *p, const char *key, int most, const char *text) {
         if (*c == '\n' || *c == '\t') *c = ' ';
     for (char *at = clean; *at && most > 0 && p->lines < STATUS_LINES; most--, p->lines++, key = "") {
         int n = (int)strlen(at), cut = n;
+        bool ends = most == 1 || p->lines == STATUS_LINES - 1;
         if (n > wide) {
             for (cut = wide; cut > 0 && at[cut] != ' '; cut--) {}
             if (cut == 0) cut = wide;
+            if (ends && cut > wide - 3) cut = wide - 3;
             while (cut > 1 && ((unsigned char)at[cut] & 0xC0) == 0x80) cut--;  // not inside a character
         }
-        bool ends = most == 1 || p->lines == STATUS_LINES - 1;
-        if (n > wide && ends && cut > wide - 3) cut = wide - 3;
         fprintf(p->out, "%-*s%.*s%s\n", KEY, key, cut, at, n > wide && ends ? "..." : "");
         at += cut;
         at += strspn(at, " ");
