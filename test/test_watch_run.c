@@ -362,6 +362,33 @@ static void alarms_are_events(void **state) {
     drop(&r);
 }
 
+// --- the end ---------------------------------------------------------------------------------------------------------------
+
+static int last_look;
+static bool ends_in_between(run *r, int k) {
+    for (int i = 0; i < 2; i++) atomic_store(&r->b->rank[i].pid, k < last_look ? getpid() : 0);  // the ranks have left
+    step(r);
+    return k == last_look;
+}
+
+// What was measured since the last line is a line, too, however short the time was; what was not is none.
+static void the_last_seconds_are_a_line(void **state) {
+    (void)state;
+    for (last_look = 1; last_look <= 31; last_look += 5) {
+        run r;
+        char want[32];
+        prepare(&r, 1);
+        watch(&r, ends_in_between);
+        char *lines = text_of(&r, "machine.jsonl");
+        snprintf(want, sizeof want, "\"step\":%d,", last_look);
+        bool measured = last_look % 10 != 1;  // by a look since the last line, or since the first look
+        assert_int_equal(count(lines, "\n"), (last_look - 1) / 10 + measured);
+        assert_int_equal(count(lines, want), measured);
+        free(lines);
+        drop(&r);
+    }
+}
+
 // --- the beginning -----------------------------------------------------------------------------------------------------------
 
 static bool never_ready(run *r, int k) {
@@ -427,6 +454,7 @@ int main(void) {
         cmocka_unit_test(a_report_that_can_not_be_written),
         cmocka_unit_test(the_best_checkpoint_is_kept_too),
         cmocka_unit_test(alarms_are_events),
+        cmocka_unit_test(the_last_seconds_are_a_line),
         cmocka_unit_test(not_before_all_are_ready),
         cmocka_unit_test(one_that_is_started_again),
     };
