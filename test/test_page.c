@@ -133,7 +133,7 @@ static int count(const char *in, const char *what) {
 
 // Whoever can write a sample, a setting, an event or a directory's name can't write a tag, nor an escape sequence.
 static void hostile(void **state) {
-    static const char evil[] = "</pre></title><script>x</script><img src=x onerror=y>\\u001b[31m";
+    static const char evil[] = "</pre></title><script>x</script><img src=x onerror=y>\\u001b[31m\\u009b31m\\u007f";
     static const char *const dirs[] = {"<i>evil", "small"};
     char line[2048], *text = NULL;
     size_t n;
@@ -156,13 +156,13 @@ static void hostile(void **state) {
         assert_int_equal(count(page, "<i>"), 0);
         assert_int_equal(count(page, "</pre>"), both == 0 ? 1 : 0);
         assert_int_equal(count(page, "</title>"), 1 + count(page, "</title></line>"));
-        assert_int_equal(count(page, "\x1b"), 0);
+        assert_int_equal(count(page, "\x1b") + count(page, "\xC2\x9B") + count(page, "\x7F"), 0);
         free(page);
     }
     FILE *out = open_memstream(&text, &n);
     OK(verb_compare(2, (char *[]){"<i>evil", "small"}, out));
     fclose(out);
-    assert_int_equal(count(text, "\x1b"), 0);
+    assert_int_equal(count(text, "\x1b") + count(text, "\xC2\x9B") + count(text, "\x7F"), 0);
     free(text);
 }
 
@@ -317,6 +317,90 @@ static void values_from_end_to_end(void **state) {
         }
         free(page);
     }
+}
+
+// However many steps a point of a curve stands for: one that was skipped is seen.
+static void a_skipped_step_is_seen(void **state) {
+    static const int lasts[] = {12, 500, 3000};  // put_steps skips the fourth
+    char dir[16];
+    size_t n;
+    (void)state;
+    for (size_t k = 0; k < sizeof lasts / sizeof *lasts; k++) {
+        snprintf(dir, sizeof dir, "skips%d", lasts[k]);
+        put_steps(dir, lasts[k], 1, 0.001, 10000, false);
+        char *page = render((const char *const[]){dir}, 1, &n);
+        if (!strstr(page, "skipped steps at 1 places. ")) fail_msg("of %d steps none is shown as skipped", lasts[k]);
+        free(page);
+    }
+}
+
+// Where gradients are clipped is a line across the curves only if it is the same for all of them.
+static void clipped_where(void **state) {
+    static const struct {
+        const char *one, *two;
+        int lines;
+    } cases[] = {{"0.5", "0.5", 1}, {"0.5", "1", 0}, {"1", "0.5", 0}, {"0", "0", 0}, {"0", "0.5", 0}};
+    char name[2][16], text[64];
+    size_t n;
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (int k = 0; k < 2; k++) {
+            snprintf(name[k], sizeof name[k], "clip%zu%d", i, k);
+            snprintf(text, sizeof text, "[optimizer]\ngrad_clip = %s ; bits x\n", k ? cases[i].two : cases[i].one);
+            put(name[k], "config.ini", text);
+            put_steps(name[k], 12, 1, 0.2, 100, false);
+        }
+        char *page = render((const char *const[]){name[0], name[1]}, 2, &n);
+        if (count(page, ">clipped at ") != cases[i].lines)
+            fail_msg("clipped at %s and %s: %d lines", cases[i].one, cases[i].two, count(page, ">clipped at "));
+        free(page);
+    }
+}
+
+// Watts are shown where any of the runs has them, whichever is named first: those of the watcher, else of the log.
+static void power_of_those_that_have_it(void **state) {
+    static const char *const kinds[] = {"none", "watched", "logged"};
+    char line[256];
+    size_t n;
+    (void)state;
+    for (int k = 0; k < 3; k++) {
+        put_steps(kinds[k], 40, 1, 0.05, 100, false);
+        for (int i = 1; i <= 4; i++) {
+            snprintf(line, sizeof line, "{\"t\":\"machine\",\"time\":%d,\"ranks\":[{\"rank\":0,\"watts\":%d}]}\n", 1700000000 + 10 * i, 200 + i);
+            if (k == 1) put(kinds[k], "machine.jsonl", line);
+            snprintf(line, sizeof line, "{\"t\":\"power\",\"step\":%d,\"devices\":[{\"rank\":0,\"watts\":%d}]}\n", 10 * i, 300 + i);
+            if (k == 2) put(kinds[k], "log.jsonl", line);
+        }
+    }
+    for (int a = 0; a < 3; a++)
+        for (int b = 0; b < 3; b++) {
+            bool watched = a == 1 || b == 1, logged = a == 2 || b == 2;
+            char *page = render((const char *const[]){kinds[a], kinds[b]}, 2, &n), *chart = strstr(page, ">Power</b>");
+            if ((chart != NULL) != (watched || logged)) fail_msg("%s and %s: %s chart of watts", kinds[a], kinds[b], chart ? "a" : "no");
+            if (chart) *strstr(chart, "</figure>") = 0;
+            if (chart && !strstr(chart, watched ? ">time<" : ">step<")) fail_msg("%s and %s: over what?", kinds[a], kinds[b]);
+            free(page);
+        }
+}
+
+// Devices of a later node are shown by the ranks that they have. A run is called what its directory is called.
+static void who_is_who(void **state) {
+    size_t n;
+    (void)state;
+    put_steps("second", 4, 1, 0.05, 100, false);
+    put("second", "status.json",
+        "{\"state\":\"training\",\"host\":\"h\",\"ranks\":[{\"rank\":8,\"host\":\"h8\",\"device\":\"0000:41:00.0\"},{\"rank\":9,\"host\":\"h9\",\"device\":\"0000:42:00.0\"}]}");
+    assert_int_equal(chdir("second"), 0);
+    for (int k = 0; k < 3; k++) {
+        static const char *const ways[] = {".", "../second", "../second/"};
+        char *page = render(&ways[k], 1, &n);
+        assert_non_null(strstr(page, "<title>second – lockstep</title>"));
+        assert_non_null(strstr(page, "<h1>second</h1>"));
+        assert_non_null(strstr(page, "rank 8</th><td class=\"v\">0000:41:00.0 on h8</td>"));
+        assert_non_null(strstr(page, "rank 9</th><td class=\"v\">0000:42:00.0 on h9</td>"));
+        free(page);
+    }
+    assert_int_equal(chdir(".."), 0);
 }
 
 // Of events that are near each other all are lines; those are named for whose name there is room before the next.
@@ -639,6 +723,10 @@ int main(void) {
         IN_A_DIRECTORY(values_from_end_to_end),
         IN_A_DIRECTORY(names_of_events_do_not_meet),
         IN_A_DIRECTORY(columns_line_up),
+        IN_A_DIRECTORY(a_skipped_step_is_seen),
+        IN_A_DIRECTORY(clipped_where),
+        IN_A_DIRECTORY(power_of_those_that_have_it),
+        IN_A_DIRECTORY(who_is_who),
         IN_A_DIRECTORY(other_settings),
         IN_A_DIRECTORY(in_the_terminal),
         IN_A_DIRECTORY(usage),
