@@ -257,6 +257,16 @@ static int cells(const char *row, char cell[CELLS][64]) {
     return n;
 }
 
+static char *compared(const char *locale, char **dirs, int n) {
+    char *text = NULL;
+    size_t size;
+    setenv("LC_ALL", locale, 1);
+    FILE *out = open_memstream(&text, &size);
+    OK(verb_compare(n, dirs, out));
+    fclose(out);
+    return text;
+}
+
 // What stands under each heading of a page of several runs: runs of which no two numbers are alike.
 static void beside_each_other(void **state) {
     static const char *const heading[] = {
@@ -292,6 +302,20 @@ static void beside_each_other(void **state) {
             if (strcmp(cell[i], want[run][i]) != 0) fail_msg("%s of run %d: %s, expected %s", heading[i], run, cell[i], want[run][i]);
     }
     free(page);
+    // And in a terminal.
+    static const char *const words[3] = {"run steps loss best val rate/s mfu time ", "A one 30 3.5 2.25 1k 25.4 % 3.0 s ",
+                                         "B two 40 5.5 4.25 2k 50.8 % 8.0 s "};
+    char *text = compared("C", (char *[]){"one", "two"}, 2), *at = text;
+    for (int i = 0; i < 3; i++, at = strchr(at, '\n') + 1) {
+        char found[128] = "";
+        int size = 0;
+        for (const char *s = at; *s != '\n' && size < 100; s += strspn(s, " ")) {
+            int length = (int)strcspn(s, " \n");
+            size += sprintf(found + size, length ? "%.*s " : "", length, s), s += length;
+        }
+        assert_string_equal(found, words[i]);
+    }
+    free(text);
 }
 
 // A chart's table of values goes from the first point of its curve to the last one, however many there are.
@@ -334,12 +358,12 @@ static void a_skipped_step_is_seen(void **state) {
     }
 }
 
-// Where gradients are clipped is a line across the curves only if it is the same for all of them.
+// Where gradients are clipped is a line across the curves, if it is the same for all of them and not far beyond them.
 static void clipped_where(void **state) {
     static const struct {
         const char *one, *two;
         int lines;
-    } cases[] = {{"0.5", "0.5", 1}, {"0.5", "1", 0}, {"1", "0.5", 0}, {"0", "0", 0}, {"0", "0.5", 0}};
+    } cases[] = {{"0.5", "0.5", 1}, {"0.5", "1", 0}, {"1", "0.5", 0}, {"0", "0", 0}, {"0", "0.5", 0}, {"1000", "1000", 0}};
     char name[2][16], text[64];
     size_t n;
     (void)state;
@@ -383,24 +407,92 @@ static void power_of_those_that_have_it(void **state) {
         }
 }
 
-// Devices of a later node are shown by the ranks that they have. A run is called what its directory is called.
+// Devices of a later node are shown by the ranks that they have, and all alarms. A run has its directory's name.
 static void who_is_who(void **state) {
     size_t n;
     (void)state;
     put_steps("second", 4, 1, 0.05, 100, false);
     put("second", "status.json",
-        "{\"state\":\"training\",\"host\":\"h\",\"ranks\":[{\"rank\":8,\"host\":\"h8\",\"device\":\"0000:41:00.0\"},{\"rank\":9,\"host\":\"h9\",\"device\":\"0000:42:00.0\"}]}");
+        "{\"state\":\"training\",\"host\":\"h\",\"alarms\":[{\"kind\":\"dead\",\"text\":\"first\"},{\"kind\":\"hang\",\"text\":\"second\"}],\"ranks\":[{\"rank\":8,\"host\":\"h8\",\"device\":\"0000:41:00.0\"},{\"rank\":9,\"host\":\"h9\",\"device\":\"0000:42:00.0\"}]}");
     assert_int_equal(chdir("second"), 0);
     for (int k = 0; k < 3; k++) {
         static const char *const ways[] = {".", "../second", "../second/"};
         char *page = render(&ways[k], 1, &n);
         assert_non_null(strstr(page, "<title>second – lockstep</title>"));
         assert_non_null(strstr(page, "<h1>second</h1>"));
+        const char *alarm = strstr(page, "role=\"alert\">first</p>");
+        assert_true(alarm && strstr(alarm, "role=\"alert\">second</p>"));
         assert_non_null(strstr(page, "rank 8</th><td class=\"v\">0000:41:00.0 on h8</td>"));
         assert_non_null(strstr(page, "rank 9</th><td class=\"v\">0000:42:00.0 on h9</td>"));
         free(page);
     }
     assert_int_equal(chdir(".."), 0);
+}
+
+static double number_of(const char *text) {
+    char plain[64], *to = plain;
+    for (; *text && to < plain + 63; text++)
+        if (*text != ',') *to++ = *text;
+    *to = 0;
+    return strtod(plain, NULL);
+}
+
+// No curve begins before a run's first step, nor goes beyond its last one.
+static void nothing_beyond_the_run(void **state) {
+    static const int lasts[] = {33, 100, 195, 1100, 3001};
+    char cell[CELLS][64], dir[16];
+    size_t n;
+    (void)state;
+    for (size_t k = 0; k < sizeof lasts / sizeof *lasts; k++) {
+        snprintf(dir, sizeof dir, "within%d", lasts[k]);
+        put_steps(dir, lasts[k], 1, 0.001, 10000, false);
+        char *page = render((const char *const[]){dir}, 1, &n);
+        int tables = 0;
+        for (char *at = page, *end; (at = strstr(at, "<summary>Values</summary>")) != NULL; at = end) {
+            end = strstr(at, "</table>");
+            *end++ = 0;
+            if (cells(at, cell) < 2 || strcmp(cell[0], "step") != 0) continue;
+            tables++;
+            for (char *row = at; (row = strstr(row + 1, "<tr>")) != NULL && cells(row, cell) >= 2;)
+                if (strcmp(cell[0], "step") != 0 && (number_of(cell[0]) < 1 || number_of(cell[0]) > lasts[k]))
+                    fail_msg("%s at step %s of %d", cell[1], cell[0], lasts[k]);
+        }
+        assert_in_range(tables, 5, 20);
+        free(page);
+    }
+}
+
+// Of several runs: each counts what it counts, and the events of one say nothing about the others.
+static void units_and_events_of_several(void **state) {
+    static const char *const runs[] = {"tokens1", "tokens2", "samples1", "samples2"};
+    char line[512];
+    size_t n;
+    (void)state;
+    for (int k = 0; k < 4; k++) {
+        for (int i = 1; i <= 40; i++) {
+            const char *unit = k < 2 ? "token" : "sample";
+            snprintf(line, sizeof line, "{\"t\":\"step\",\"step\":%d,\"loss\":%g,\"ms\":10,\"%ss\":%d,\"%ss_per_s\":640}\n", i, 5 - 0.05 * i, unit,
+                     64 * i, unit);
+            put(runs[k], "log.jsonl", line);
+        }
+        put(runs[k], "events.jsonl", "{\"t\":\"event\",\"at\":\"2026-11-24T12:00:00Z\",\"kind\":\"resume\",\"step\":20,\"text\":\"x\"}\n");
+    }
+    for (int a = 0; a < 4; a++)
+        for (int b = 0; b < 4; b++) {
+            bool same = a / 2 == b / 2;
+            char *page = render((const char *const[]){runs[a], runs[b]}, 2, &n), *chart = strstr(page, ">Loss by amount of data</b>");
+            assert_non_null(chart);
+            assert_int_equal(count(page, "<line class=\"m\""), 0);
+            assert_int_equal(count(page, ">Speed</b>"), !same);
+            assert_int_equal(count(page, a < 2 ? ">Tokens per second</b>" : ">Samples per second</b>"), same);
+            *strstr(chart, "</figure>") = 0;
+            assert_int_equal(count(chart, "text-anchor=\"end\">samples or tokens</text>"), !same);
+            assert_int_equal(count(chart, a < 2 ? "text-anchor=\"end\">tokens</text>" : "text-anchor=\"end\">samples</text>"), same);
+            free(page);
+        }
+    char *one = render(&runs[0], 1, &n);
+    assert_true(count(one, "<line class=\"m\"") > 0);
+    free(one);
 }
 
 // Of events that are near each other all are lines; those are named for whose name there is room before the next.
@@ -588,16 +680,6 @@ static void other_settings(void **state) {
 
 // --- the terminal ------------------------------------------------------------------------------------------------------------------------
 
-static char *compared(const char *locale, char **dirs, int n) {
-    char *text = NULL;
-    size_t size;
-    setenv("LC_ALL", locale, 1);
-    FILE *out = open_memstream(&text, &size);
-    OK(verb_compare(n, dirs, out));
-    fclose(out);
-    return text;
-}
-
 static void narrow(const char *text) {
     int column = 0;
     for (const char *s = text; *s; s++) {
@@ -727,6 +809,8 @@ int main(void) {
         IN_A_DIRECTORY(clipped_where),
         IN_A_DIRECTORY(power_of_those_that_have_it),
         IN_A_DIRECTORY(who_is_who),
+        IN_A_DIRECTORY(nothing_beyond_the_run),
+        IN_A_DIRECTORY(units_and_events_of_several),
         IN_A_DIRECTORY(other_settings),
         IN_A_DIRECTORY(in_the_terminal),
         IN_A_DIRECTORY(usage),
