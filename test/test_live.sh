@@ -21,6 +21,9 @@ shows() {
     says "$@"
 }
 shown() { page "$@" && grep -q '^HTTP/1.1 200' "$out"; }
+# The step that the report on the page is of.
+reported() { page / && sed -n 's/.*<dt>Steps<\/dt><dd>\([0-9,]*\).*/\1/p' "$out" | tr -d ,; }
+reports_after() { now_=$(reported) && [ "${now_:-0}" -gt "$1" ]; }
 steps_done() { page /metrics && [ "$(sed -n 's/^lockstep_step //p' "$out")" -ge "$1" ] 2>/dev/null; }
 
 four_pages() {
@@ -33,6 +36,9 @@ four_pages() {
     shows /status.json "200 OK" "application/json" '"run":"four"' '"state":"training"'
     shows /events.jsonl "404 Not Found"
     shows /../four/config.ini "404 Not Found"
+    shows / "200 OK" "text/html" "<title>four" 'http-equiv="refresh"'
+    was=$(reported)
+    until_true 15 reports_after "${was:-1000000}"
     [ "$(tail -n 1 four.prom)" = 'lockstep_alarms{kind="bad_steps"} 0' ] || fail "four.prom: $(tail -n 1 four.prom)"
     kill -TERM $pid
     await 75

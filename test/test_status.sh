@@ -151,6 +151,9 @@ never_begun() {
 line() { printf '{"t":"step","step":%d,"loss":%d.5,"tokens":1,"ms":10,"tokens_per_s":100}\n' "$1" "$1" >>runs/cut/log.jsonl; }
 shown() { grep -q "^step *$1 *loss $1.5" tailed; }
 
+# has_open PID NAME: it has a file of that name open.
+has_open() { ls -l "/proc/$1/fd" 2>/dev/null | grep -q "/$2\$"; }
+
 # A log that a run holds, cut back and grown again, before and after the follower looks; and half a line, which waits for its rest.
 cut_back() {
     mkdir -p runs/cut
@@ -161,7 +164,10 @@ cut_back() {
     until_true 5 is_held cut
     "$bin" tail runs/cut >tailed 2>&1 &
     follower=$!
+    "$bin" tail runs/cut --lines 0 >new 2>&1 &
+    new=$!
     until_true 5 shown 5
+    until_true 5 has_open $new log.jsonl
     line 6
     until_true 5 shown 6
     printf '{"t":"step","step":7,"loss":7.5,"tok' >>runs/cut/log.jsonl
@@ -169,6 +175,9 @@ cut_back() {
     shown 7 && fail "half a line was shown"
     printf 'ens":1,"ms":10,"tokens_per_s":100}\nnonsense\n{"t":"eval"\n' >>runs/cut/log.jsonl
     until_true 5 shown 7
+    until_true 5 grep -q '^step *7 *loss' new
+    grep -q '^step *6 *loss' new || fail "--lines 0 does not show all that is new"
+    grep -q '^step *[1-5] ' new && fail "--lines 0 shows what was there before"
     head -n 2 runs/cut/log.jsonl >short
     cat short >runs/cut/log.jsonl
     until_true 5 grep -q 'cut back' tailed
@@ -186,6 +195,7 @@ cut_back() {
     wait "$pid" 2>/dev/null
     pid=
     wait $follower || fail "tail ends with $?"
+    wait $new || fail "tail --lines 0 ends with $?"
     grep -q "$(printf '\033')" tailed && fail "an escape sequence got through"
     grep -q '^over' tailed || fail "no word at the end"
 }
