@@ -250,6 +250,7 @@ static void without_a_watcher(void **state) {
                : how == 2 ? "1 h 0 m in the future"
                           : "can't be read");
         lacks(p, "power");
+        lacks(p, "full in");
         log_of(p, 410, 59, true);  // that may be an evaluation
         EXPECT(p, 0, "FINE");
         log_of(p, 410, 61, true);
@@ -485,6 +486,30 @@ static void words_of_any_length(void **state) {
             }
 }
 
+// A setting reads as it was written, whatever is in it (trainer/config/print.c).
+static void settings_of_a_run(void **state) {
+    place *p = *state;
+    static const struct {
+        const char *line, *value;
+    } cases[] = {{"dir = runs                          ; local  default", "runs"},
+                 {"dir = \"runs\" ; local a.ini:1", "runs"},
+                 {"dir = \"it's \\\"here\\\" ; # \\\\ \" ; local a.ini:1", "it's \"here\" ; # \\ "},
+                 {"dir = \"a\\tb\\nc\" ; local a.ini:1", "a\tb\nc"},
+                 {"dir = \"\" ; local default", ""},
+                 {"directory = x", NULL},
+                 {"; dir = x", NULL}};
+    char text[512], value[64];
+    assert_false(rundir_setting(p->dir, "run", "dir", value, sizeof value));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(text, sizeof text, "# lockstep\n[data]\ndir = other\n[run]\nname = a\n%s\nsteps = 5\n[log]\ndir = third\n", cases[i].line);
+        say(p, "config.ini", text);
+        assert_int_equal(rundir_setting(p->dir, "run", "dir", value, sizeof value), cases[i].value != NULL);
+        assert_string_equal(value, cases[i].value ? cases[i].value : "");
+        assert_int_equal(rundir_steps(p->dir), 5);
+    }
+    assert_true(rundir_setting(p->dir, "run", "name", value, 1) && !*value);  // cut to the room
+}
+
 // A log that is longer than what is read of it, and a last line that is being written.
 static void a_long_log(void **state) {
     place *p = *state;
@@ -583,6 +608,7 @@ int main(void) {
         TEST(hash_of_the_checkpoint),
         TEST(hostile),
         TEST(words_of_any_length),
+        TEST(settings_of_a_run),
         TEST(a_long_log),
         TEST(other_kinds_of_files),
         TEST(ages),

@@ -124,8 +124,12 @@ static void take_value(const char *at, char *dst, size_t room) {
         return;
     }
     for (at++; *at && *at != '"' && n + 1 < room; at++) {
-        if (*at == '\\' && at[1]) at++;
-        dst[n++] = *at;
+        char c = *at;
+        if (c == '\\' && at[1]) {
+            at++;
+            c = *at == 'n' ? '\n' : *at == 't' ? '\t' : *at;
+        }
+        dst[n++] = c;
     }
     dst[n] = 0;
 }
