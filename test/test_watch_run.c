@@ -362,6 +362,22 @@ static void alarms_are_events(void **state) {
     drop(&r);
 }
 
+static bool thirty_looks(run *r, int k) {
+    step(r);
+    return k == 30;
+}
+
+// GPUs whose sensors can't be read are one event, however many there are and however often they are looked at.
+static void sensors_that_can_not_be_read(void **state) {
+    (void)state;
+    run r;
+    prepare(&r, 1);
+    for (int i = 0; i < 2; i++) board_name_device(&r.b->rank[i], i ? "ffff:ff:1f.0" : "ffff:fe:1f.0");  // of no machine
+    watch(&r, thirty_looks);
+    events(&r, "watch_sensors", 1, "");
+    drop(&r);
+}
+
 // --- the end ---------------------------------------------------------------------------------------------------------------
 
 static int last_look;
@@ -454,6 +470,7 @@ int main(void) {
         cmocka_unit_test(a_report_that_can_not_be_written),
         cmocka_unit_test(the_best_checkpoint_is_kept_too),
         cmocka_unit_test(alarms_are_events),
+        cmocka_unit_test(sensors_that_can_not_be_read),
         cmocka_unit_test(the_last_seconds_are_a_line),
         cmocka_unit_test(not_before_all_are_ready),
         cmocka_unit_test(one_that_is_started_again),
