@@ -122,9 +122,9 @@ static void hash_fact(html *h, const runlog *r) {
     html_put(h, "</code><small>%s</small></dd></div>", more);
 }
 
-// Rows of equal length where the window is wide: none has one tile alone.
+// Rows of equal length where the window is 1280 pixels wide or wider: none has one tile alone.
 static void put_tiles(html *h, html *tiles) {
-    enum { MOST = 8 };
+    enum { MOST = 7 };
     int n = 0;
     for (const char *at = tiles->at; at && (at = strstr(at, "<dt>")) != NULL; at++) n++;
     int rows = (n + MOST - 1) / MOST;
