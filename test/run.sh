@@ -1,8 +1,8 @@
 #!/bin/sh
-# test/run.sh PROGRAM...: runs these test programs, fuzz targets and scripts, LOCKSTEP_TEST_JOBS (2) at a time, each in bounded time, reports
+# test/run.sh PROGRAM...: runs these test programs, fuzz targets and scripts, LOCKSTEP_TEST_JOBS (3) at a time, each in bounded time, reports
 # them in this order, and closes with "N passed, N failed, N skipped". What a program printed is shown when it failed; its log stays
-# beside it, a script's in build/. Many do little but wait: beside such a one another computes.
-limit=${LOCKSTEP_TEST_LIMIT:-900} jobs=${LOCKSTEP_TEST_JOBS:-2}
+# beside it, a script's in build/. Many do little but wait, so there are more at a time than two cores.
+limit=${LOCKSTEP_TEST_LIMIT:-900} jobs=${LOCKSTEP_TEST_JOBS:-3}
 export CUDA_VISIBLE_DEVICES=  # `auto` is the CPU here, whose bits are written down; GPUs have make gpu-check
 passed=0 failed=0 skipped=0
 [ "$jobs" -ge 1 ] || { echo "LOCKSTEP_TEST_JOBS=$jobs: expected a number from 1" >&2; exit 64; }
