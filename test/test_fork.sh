@@ -96,6 +96,16 @@ goes_back() {
     says "done    200 steps"
 }
 
+# What a shell does not read as it stands is quoted, and a shell reads it back.
+quoted() {
+    settings quoted run.dir="it's a \$HOME" optimizer.lr=1000 optimizer.grad_clip=0 run.steps=200 run.bad_steps=5
+    expect 75 train quoted
+    sed -n "s/^lockstep: .*\. Next: lockstep /printf '%s\\\\n' /p" "$out" >words.sh
+    sh words.sh >words 2>&1 || fail "a shell can't read $(cat words.sh)"
+    [ "$(sed -n 2p words)" = "it's a \$HOME/quoted/config.ini" ] || fail "a shell reads $(cat words)"
+    [ -f "$(sed -n 2p words)" ] || fail "$(sed -n 2p words) is not there"
+}
+
 # It ends with 0, as all of its steps were made; and yet it is not fine.
 diverges_at_the_end() {
     settings late optimizer.lr=1000 optimizer.grad_clip=0 run.steps=25
@@ -163,6 +173,26 @@ other_numbers() {
     says "done    25 steps"
 }
 
+# Of other data the loss is another one, and so is the lowest: what was reached before says nothing of the fork.
+other_data() {
+    text 60000 | tr a-z b-za >other.txt
+    printf '[pack]\ninput = other.txt\noutput = data/other\n' >pack.ini
+    expect 0 "$bin" pack base.ini pack.ini
+    settings plain data.train='data/other-train-*.bin' run.steps=30
+    expect 0 "$bin" fork runs/good@20 strange plain.ini
+    says "the dataset is another"
+    for key in loss least_loss; do
+        grep -q "\"$key\": null" runs/strange/ckpt/step-00000020/manifest.json || fail "the fork has the other data's $key"
+        ! grep -q "\"$key\": null" runs/good/ckpt/step-00000020/manifest.json || fail "runs/good has no $key"
+    done
+    expect 0 "$bin" fork runs/good@20 known
+    for key in loss least_loss; do
+        grep "\"$key\":" runs/good/ckpt/step-00000020/manifest.json >key.want
+        grep "\"$key\":" runs/known/ckpt/step-00000020/manifest.json >key.found
+        same key.want key.found "$key of runs/good and of its fork"
+    done
+}
+
 of_a_fork() {
     settings more run.steps=15
     expect 0 "$bin" fork runs/good@5 child more.ini
@@ -178,6 +208,11 @@ elsewhere() {
     [ -d away/there/ckpt ] || fail "away/there is not there"
     expect 0 "$bin" fork runs/good/. beside
     [ -d runs/beside/ckpt ] || fail "runs/beside is not there"
+    mkdir elsewhere
+    cp -RP runs/good elsewhere  # a run that was moved: its config.ini still says where it was
+    expect 0 "$bin" fork elsewhere/good moved
+    [ -d elsewhere/moved/ckpt ] || fail "elsewhere/moved is not there"
+    absent runs/moved
 }
 
 # Weights alone: of a run, its best or another checkpoint, or a file of one; by any number of ranks, whoever wrote it. A
@@ -317,10 +352,12 @@ try diverges_alone diverges 1
 try diverges_on_two_ranks diverges 2
 try goes_back_alone goes_back 1
 try goes_back_on_two_ranks goes_back 2
+try quoted
 try diverges_at_the_end
 try same_bits
 try says_what_it_did
 try other_numbers
+try other_data
 try of_a_fork
 try elsewhere
 try weights_alone
