@@ -241,8 +241,10 @@ static void texts_that_can_be_read_in_two_ways_are_refused(void **state) {
     expect_refused(RULES({"s", "", "[pet=X] [pet=Y not X] [t]"}, PET, {"t", "", "[X.sound]|[Y.sound]"}), "alternatives 1 and 2 apart");
     expect_refused(RULES({"s", "", "[t] x|[u] x"}, {"t", "", "a[pet]|b"}, {"u", "", "b[pet]|c"}, PET), "alternatives 1 and 2 apart");
     expect_refused(RULES({"s", "", "[pet] [food] x|[food] x"}, {"pet", "", "corn|cow"}, FOOD), "alternatives 1 and 2 apart");
+    expect_refused(RULES({"s", "", "[pet=X] [pet=Y not X] [pet=X] [t]"}, PET, {"t", "", "[X]|[Y]"}), "alternatives 1 and 2 apart");
     expect_taken(RULES({"s", "", "the [pet] x|the cob x"}, PET));
     expect_taken(RULES({"s", "", "[pet=X] [pet=Y not X] [t]"}, PET, {"t", "", "[X]|[Y]"}));
+    expect_taken(RULES({"s", "", "[pet=X] [pet=Y] [pet=X not Y] [t]"}, PET, {"t", "", "[X]|[Y]"}));
     expect_taken(RULES({"s", "", "[pet] x|[food] x"}, PET, FOOD));
     expect_taken(RULES({"s", "", "[a pet] x|the [food] x"}, PET, FOOD));
 }
@@ -256,6 +258,7 @@ static void grammars_that_make_no_sense_are_refused(void **state) {
     expect_refused(RULES({"s", "", "[pet=X] [X.colour]"}, PET), "no such field: \"colour\"");
     expect_refused(RULES({"s", "", "[pet=X] [food=Y not X]"}, PET, FOOD), "no word of that rule here: \"X\"");
     expect_refused(RULES({"s", "", "[pet=X] [pet=Y] [pet not X Y]"}, PET), "may be the same");
+    expect_refused(RULES({"s", "", "[pet=X] [pet=Y not X] [pet=X] [pet not X Y]"}, PET), "may be the same");  // X is another one by now
     expect_refused(RULES({"s", "", "[pet=X] [pet=Y not X] [pet=Z not X Y] [pet not X Y Z]"}, PET), "no word is left to choose");
     expect_refused(RULES({"s", "", "[t] x"}, {"t", "", "a [s]|b"}), "it contains itself");
     expect_refused(RULES({"s", "", "[t=X] x"}, {"t", "", "a [pet]|b"}, PET), "only words can be remembered");

@@ -80,6 +80,34 @@ others_are_refused() {
     elsewhere "[data] val was made with the tokenizer bytes, and [data] train with data/s-tokenizer.json: expected one vocabulary for both"
 }
 
+# Shards that were moved, with their tokenizer beside them.
+moved() {
+    mkdir kept
+    cp data/s-*.bin data/s-about.json kept
+    mv data/s-tokenizer.json kept
+    printf '[run]\nname = moved\n[data]\ntrain = kept/s-train-*.bin\nval = kept/s-val-*.bin\n' >moved.ini
+    "$bin" base.ini moved.ini >"$out" 2>&1
+    code=$?
+    mv kept/s-tokenizer.json data
+    [ $code -eq 0 ] || fail "the tokenizer beside the shards was not taken"
+    says ", best possible $best ("
+    ! grep -q '?<' "$out" || fail "the sample is not decoded"
+}
+
+# The loss that is possible on a set is none of another one's: of two that differ in it nothing is said.
+two_sets() {
+    printf '[pack]\noutput = data/more\ntokenizer = data/s-tokenizer.json\ninput = stories:2:30000\n' >more.ini
+    expect 0 "$bin" pack base.ini more.ini
+    says "the best possible loss on it is 0."
+    ! grep -qF "loss on it is $best" "$out" || fail "both sets have the same best loss"
+    printf '[data]\nval = "data/s-val-*.bin data/more-val-*.bin"\n' >both.ini
+    expect 0 "$bin" eval base.ini both.ini
+    ! grep -q "best possible" "$out" || fail "it says how low the loss can be on two sets that differ in it"
+    printf '[data]\nval = "data/more-val-*.bin data/more-train-*.bin"\n' >both.ini
+    expect 0 "$bin" eval base.ini both.ini
+    says "best possible 0."
+}
+
 # Two days of the same text: whoever packs it has the same tokens, and the same hash.
 same_for_everybody() {
     printf '[pack]\noutput = data/again\n' >again.ini
@@ -97,5 +125,7 @@ try packed
 best=$(sed -n 's/.*"best_loss": //p' data/s-about.json | awk '{ printf "%.4f", $1 }')
 try trained_and_sampled
 try others_are_refused
+try moved
+try two_sets
 try same_for_everybody
 finish
