@@ -250,14 +250,21 @@ static void test_origin(void **state) {
     assert_string_equal(w->s.origin.hash, "0123456789abcdef");
 }
 
+// Saves `step`, the last of `bad` steps, and prunes: with the save, or after it.
+static void save_bad_step(world *w, int64_t step, int64_t bad, bool after) {
+    fill(w, step, 0);
+    w->s.at.bad_steps = bad;
+    OK(ckpt_save(w->dir, &w->s, after ? 0 : 2, NULL));
+    if (after) OK(ckpt_prune(w->dir, &w->s, step, 2));
+}
+
 // What is saved in steps whose loss is not finite counts apart.
 static void test_prune_in_bad_steps(void **state) {
     world *w = *state;
     for (int64_t step = 1; step <= 3; step++) save_step(w, step, 2);
     for (int64_t step = 4; step <= 7; step++) {
-        fill(w, step, 0);
-        w->s.at.bad_steps = step - 3;
-        OK(ckpt_save(w->dir, &w->s, 2, NULL));
+        save_bad_step(w, step, step - 3, step % 2);
+        if (step == 5) holds(w, "step-00000002 step-00000003 step-00000005 ");
     }
     holds(w, "step-00000002 step-00000003 step-00000007 ");
     complaints c;
