@@ -355,6 +355,54 @@ static void a_changed_bit_is_called_again(void **state) {
     scene_close(s);
 }
 
+// Answers a call in rank 0's place, as rank 0 would; of its last word one bit is changed if it is so wanted.
+static int answer_call(int listener, hello_role role, handshake *h, uint8_t nonce, bool changed) {
+    uint8_t said[HELLO_BYTES];
+    hello mine = {.version = HELLO_VERSION, .role = role, .nonce = {nonce}};
+    assert_int_equal(poll(&(struct pollfd){.fd = listener, .events = POLLIN}, 1, 5000), 1);
+    int fd = accept(listener, NULL, NULL);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){5, 0}, sizeof(struct timeval));
+    handshake_answer(h, &mine, secret);
+    while (h->state == HANDSHAKE_GOING) {
+        size_t room = handshake_room(h);
+        assert_true(read_all(fd, said, room));
+        handshake_feed(h, said, room);
+        if (changed && h->state == HANDSHAKE_KNOWN) h->out[h->queued - 1] ^= 1;
+        assert_true(write_all(fd, h->out + h->sent, h->queued - h->sent));
+        h->sent = h->queued;
+    }
+    assert_int_equal(h->state, HANDSHAKE_KNOWN);
+    return fd;
+}
+
+// When this side has proven itself rank 0 counts it among those who came: a changed last word ends that. For a data
+// connection it calls again.
+static void a_changed_last_word(void **state) {
+    (void)state;
+    for (int data = 0; data < 2; data++) {
+        scene *s = scene_open(2, (int[]){1, 1});
+        handshake h, of_data;
+        s->o.links = true;
+        int listener = listen_at(0, s->port), links = listen_at(0, s->port + 1);
+        start_node(s, 1, -1);
+        int fd = answer_call(listener, ROLE_CONTROL, &h, 1, !data), other = -1;
+        if (data) {
+            send_frame(fd, &h, 0, &(frame){.type = FRAME_GO});
+            int wrong = answer_call(links, ROLE_DATA, &of_data, 2, true);
+            assert_true(hangs_up(wrong));
+            close(wrong);
+            other = answer_call(links, ROLE_DATA, &of_data, 3, false);
+            send_frame(fd, &h, 1, &(frame){.type = FRAME_BYE});
+        }
+        assert_int_equal(reap(s), 0);
+        assert_int_equal(s->b->rank[1].joined, data ? ERR_OK : ERR_UNAVAILABLE);
+        if (!data) assert_text(s->b->rank[1].text, "rank 0 (127.0.0.1): its last word was changed on the way");
+        close(listener), close(links), close(fd);
+        if (other >= 0) close(other);
+        scene_close(s);
+    }
+}
+
 // --- crowds --------------------------------------------------------------------------------------------------------------------
 
 static long status_kb(const char *key) {
@@ -458,6 +506,7 @@ int main(void) {
         cmocka_unit_test(false_rank_0),
         cmocka_unit_test(rank_0_after_a_false_one),
         cmocka_unit_test(a_changed_bit_is_called_again),
+        cmocka_unit_test(a_changed_last_word),
         cmocka_unit_test(a_rank_that_does_not_link),
         cmocka_unit_test(a_thousand_idle_connections),
         cmocka_unit_test(no_descriptors_left),
