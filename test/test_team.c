@@ -412,6 +412,7 @@ static char long_settings[2][60000];
 static void settings_of_node_1(scene *s, launch *l, team_options *o) {
     o->settings = s->number ? long_settings[l->node == 1] : l->node == 1 ? "run.seed=2\noptimizer.lr=0.01\n" : "run.seed=1337\noptimizer.lr=0.01\n";
     if (l->node == 1) strcpy(o->config_hash, "beef"), strcpy(o->data_hash, "feed");
+    if (l->node == 1 && !s->number) l->plan.channels = 2;  // as another [parallel] has
 }
 
 static void who_has_other_settings_is_told_the_key(void **state) {
