@@ -278,6 +278,37 @@ static void test_prune_in_bad_steps(void **state) {
     holds(w, "step-00000007 step-00000008 ");
 }
 
+// The loss of a step is of the weights before it: what was saved is good if a later loss says so, or an evaluation.
+static void test_proven(void **state) {
+    world *w = *state;
+    complaints c;
+    fill(w, 3, 0);
+    w->s.at.loss = 2, w->s.at.least_loss = 1.9, w->s.at.sound_step = 2, w->s.at.bad_steps = 0;
+    w->s.at.best_step = 2, w->s.at.best_loss = 2;
+    OK(ckpt_save(w->dir, &w->s, 2, NULL));
+    w->s.at.sound_step = 0;
+    OK(resume(w, &c));
+    assert_int_equal(w->s.at.sound_step, 2);
+    ckpt_counters at = w->s.at;
+    at.step = 3;
+    assert_true(ckpt_is_sound(&at));
+    assert_false(ckpt_is_proven(&at, 2));
+    assert_true(ckpt_is_proven(&at, 3));
+    assert_true(ckpt_is_proven(&at, -1));  // of a build that did not count
+    at.best_step = 3;
+    assert_true(ckpt_is_proven(&at, 2));
+    at.best_loss = 10.5;
+    assert_false(ckpt_is_proven(&at, 2));
+    at.loss = 10.5;
+    assert_false(ckpt_is_proven(&at, 3));
+    fill(w, 4, 0);
+    w->s.at.sound_step = -1;
+    OK(ckpt_save(w->dir, &w->s, 2, NULL));
+    w->s.at.sound_step = 0;
+    OK(resume(w, &c));
+    assert_int_equal(w->s.at.sound_step, -1);
+}
+
 static void test_strangers_stay(void **state) {
     world *w = *state;
     char path[IO_PATH];
@@ -634,6 +665,7 @@ int main(void) {
         CHUNKY(test_hash_sees_everything),
         TEST(test_prune),
         TEST(test_prune_in_bad_steps),
+        TEST(test_proven),
         TEST(test_origin),
         TEST(test_strangers_stay),
         TEST(test_clean),

@@ -25,6 +25,7 @@ typedef struct choice {
     int64_t newest, sound, best;     // steps of checkpoints from before; -1: none
     double newest_loss, sound_loss;  // of the step's training samples; NAN: not known
     double best_loss, least;         // best_loss: of the validation data
+    bool newest_far;                 // newest_loss is far above the lowest
 } choice;
 
 static void look_at(choice *x, const diverged_run *r, int64_t step) {
@@ -33,8 +34,8 @@ static void look_at(choice *x, const diverged_run *r, int64_t step) {
     err_t rc = ckpt_path(dir, r->dir, KIND_FINAL, step);
     if (rc == ERR_OK) rc = manifest_read(&m, dir);
     if (rc == ERR_OK && m.at.bad_steps == 0) {
-        if (x->newest < 0) x->newest = step, x->newest_loss = m.at.loss;
-        if (x->sound < 0 && ckpt_is_sound(&m.at)) x->sound = step, x->sound_loss = m.at.loss;
+        if (x->newest < 0) x->newest = step, x->newest_loss = m.at.loss, x->newest_far = !ckpt_is_sound(&m.at);
+        if (x->sound < 0 && ckpt_is_proven(&m.at, r->sound_step)) x->sound = step, x->sound_loss = m.at.loss;
     }
     manifest_close(&m);
 }
@@ -51,7 +52,8 @@ static err_t choose(choice *x, const diverged_run *r) {
         if (steps[i] < r->first) look_at(x, r, steps[i]);
     free(steps);
     TRY(io_path(dir, "%s/best", r->dir));
-    if (ckpt_exists(dir) && manifest_read(&m, dir) == ERR_OK && m.at.step < r->first && ckpt_is_sound(&m.at))
+    if (ckpt_exists(dir) && manifest_read(&m, dir) == ERR_OK && m.at.step < r->first && ckpt_is_proven(&m.at, r->sound_step) &&
+        !ckpt_is_far(m.at.best_loss, m.at.least_loss))
         x->best = m.at.step, x->best_loss = m.at.best_loss;
     manifest_close(&m);
     return ERR_OK;
@@ -96,7 +98,9 @@ static void put_loss(line *l, double loss) {
 static void put_checkpoints(line *l, const choice *x) {
     if (x->newest < 0) line_put(l, "; there is no checkpoint from before");
     if (x->newest >= 0) line_put(l, "; the newest checkpoint from before is step %" PRId64, x->newest), put_loss(l, x->newest_loss);
-    if (x->newest >= 0 && x->sound != x->newest) line_put(l, ", but the loss was %.4g before: these weights are ruined already", x->least);
+    bool ruined = x->newest >= 0 && x->sound != x->newest;
+    if (ruined && x->newest_far) line_put(l, ", but the loss was %.4g before: these weights are ruined already", x->least);
+    else if (ruined) line_put(l, ", but no loss after it was near that: these weights are ruined already");
     if (x->sound >= 0 && x->sound != x->newest) line_put(l, "; step %" PRId64 " is sound", x->sound), put_loss(l, x->sound_loss);
     if (x->best >= 0) line_put(l, "; the best is step %" PRId64 " (validation loss %.4g)", x->best, x->best_loss);
 }
@@ -125,6 +129,11 @@ err_t diverged_advice(const diverged_run *r, char text[DIVERGED_TEXT]) {
     line l = {text, DIVERGED_TEXT};
     choice x;
     TRY(choose(&x, r));
+    if (isfinite(r->loss)) {
+        line_put(&l, "the loss of step %" PRId64 " is %.4g, far above the lowest, %.4g", r->last, r->loss, r->least);
+        put_checkpoints(&l, &x);
+        return put_next(&l, r, &x);
+    }
     line_put(&l, "no finite loss or gradient in ");
     if (r->first == r->last) line_put(&l, "step %" PRId64, r->last);
     else line_put(&l, "steps %" PRId64 " to %" PRId64, r->first, r->last);

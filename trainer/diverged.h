@@ -11,12 +11,17 @@
 // halvings from the largest to 1), and more than a single bad sample makes. At most [run] bad_steps.
 int64_t diverged_limit(const config *c);
 
-// Steps `first` to `last` were not finite. least: the lowest loss that the run had; INFINITY: not known.
+// How many steps in a row, with a loss far above the lowest one, are no accident.
+enum { RUINED_STEPS = 50 };
+
+// Steps `first` to `last` were not finite, or the loss was far above the lowest.
 typedef struct diverged_run {
     const config *c;
     const char *dir;  // DIR/NAME, of this node
     int64_t first, last;
-    double least;
+    double loss;         // of step `last`, far above the lowest; NAN: not finite
+    double least;        // the lowest loss that the run had; INFINITY: not known
+    int64_t sound_step;  // newest step whose weights gave a loss near it; -1: not known (ckpt_is_proven)
 } diverged_run;
 
 // In words: which checkpoints are from before, how good they are, and after ". Next: " the command to go on with. Reads

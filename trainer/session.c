@@ -321,6 +321,7 @@ static err_t describe(session *x) {
     s->at.best_loss = __builtin_inf();
     s->at.loss = __builtin_nan("");
     s->at.least_loss = __builtin_inf();
+    s->at.sound_step = -1;
     return ERR_OK;
 }
 

@@ -32,6 +32,8 @@ typedef struct run {
     run_lock lock;      // of DIR/NAME
     int64_t saved;      // step of the newest checkpoint, -1: none
     bool best_pending;  // the weights of at.best_step are saved, but `best` does not point at them yet
+    int64_t far_steps;  // in a row, up to this one, that were bad, or whose loss was far above the lowest
+    bool ruined;        // the event that says so was the last word of it
     int64_t gave_up;    // after this step too many in a row were bad ([run] bad_steps); 0: not
     double logged_at;   // when the last step was logged, or the next one begun
     bool confirmed;     // the ranks have compared their matmul plans
@@ -232,12 +234,40 @@ static void run_close(run *r) {
 
 // --- what happens between steps ----------------------------------------------------------------------------------------------
 
-// What to do about a run whose steps up to this one are bad.
-static const char *advice(const run *r, int64_t step, char text[DIVERGED_TEXT]) {
+// What to do about a run whose last `count` steps, up to this one, are bad; loss: as in diverged_run.
+static const char *advice(const run *r, int64_t step, int64_t count, double loss, char text[DIVERGED_TEXT]) {
     const ckpt_counters *at = &r->x.state.ckpt.at;
-    const diverged_run of = {r->x.cfg, r->x.dir, step - at->bad_steps + 1, step, at->least_loss};
+    const diverged_run of = {r->x.cfg, r->x.dir, step - count + 1, step, loss, at->least_loss, at->sound_step};
     if (diverged_advice(&of, text) != ERR_OK) snprintf(text, DIVERGED_TEXT, "%.*s", DIVERGED_TEXT - 1, err_last()->text);
     return text;
+}
+
+static void say_ruined(run *r, int64_t step) {
+    char text[DIVERGED_TEXT];
+    r->ruined = true;
+    if (r->x.ranks->rank != 0) return;
+    monitor_event(&r->m, "ruined", step, advice(r, step, r->far_steps > 0 ? r->far_steps : 1, r->x.state.ckpt.at.loss, text));
+}
+
+// A run that ends should not look well if its loss does not. A single step may be an accident; it was the last one.
+static void say_if_ruined(run *r) {
+    const ckpt_counters *at = &r->x.state.ckpt.at;
+    if (!r->ruined && at->bad_steps == 0 && ckpt_is_far(at->loss, at->least_loss)) say_ruined(r, r->x.step);
+}
+
+// Weights that are ruined may give a finite loss for ever. It may also be what the user wants, on other data, so the run
+// goes on.
+static void watch_far_steps(run *r, int64_t step) {
+    ckpt_counters *at = &r->x.state.ckpt.at;
+    char text[128];
+    bool sound = ckpt_is_sound(at);
+    r->far_steps = sound ? 0 : r->far_steps + 1;
+    if (sound) at->sound_step = step - 1;  // the loss is of the weights before this step's update
+    if (r->far_steps >= RUINED_STEPS && at->bad_steps == 0 && !r->ruined) say_ruined(r, step);
+    if (!sound || !r->ruined) return;
+    r->ruined = false;
+    snprintf(text, sizeof text, "the loss is %.4g, near the lowest again, %.4g", at->loss, at->least_loss);
+    if (r->x.ranks->rank == 0) monitor_event(&r->m, "mended", step, text);
 }
 
 // A diverged run looks busy. All ranks count alike: they see the same results.
@@ -250,10 +280,12 @@ static void watch_bad_steps(run *r, const step_result *s) {
     at->bad_steps = bad ? at->bad_steps + 1 : 0;
     at->loss = isfinite(s->loss) ? s->loss : NAN;
     if (s->loss < at->least_loss) at->least_loss = s->loss;
+    watch_far_steps(r, s->step);
     r->gave_up = most > 0 && at->bad_steps >= most ? s->step : 0;
     atomic_store(&r->b->bad_limit, limit);
     atomic_store(&r->b->bad_steps, at->bad_steps);
-    if (at->bad_steps == limit && !r->gave_up && r->x.ranks->rank == 0) monitor_event(&r->m, "diverged", s->step, advice(r, s->step, text));
+    if (at->bad_steps == limit && !r->gave_up && r->x.ranks->rank == 0)
+        monitor_event(&r->m, "diverged", s->step, advice(r, s->step, limit, NAN, text));
 }
 
 // A rank that is much slower than the others delays all of them: every step waits for it.
@@ -524,6 +556,7 @@ static err_t step_or_save(run *r, bool *stopping) {
 
 static err_t say_stopped(run *r) {
     char text[96];
+    say_if_ruined(r);
     snprintf(text, sizeof text, "asked to stop; %s step %" PRId64 "; the same command continues", r->saved == r->x.step ? "saved" : "could not save",
              r->x.step);
     monitor_event(&r->m, "stop", r->x.step, text);
@@ -536,7 +569,8 @@ static err_t give_up(run *r) {
     char text[DIVERGED_TEXT + 96], what[DIVERGED_TEXT];
     atomic_store(&r->b->gave_up, 1);
     if (r->x.ranks->rank != 0) return err_set(ERR_INTERRUPTED, "the run has diverged");
-    snprintf(text, sizeof text, "stopped by [run] bad_steps = %" PRId64 ": %s", r->x.cfg->run.bad_steps, advice(r, r->gave_up, what));
+    snprintf(text, sizeof text, "stopped by [run] bad_steps = %" PRId64 ": %s", r->x.cfg->run.bad_steps,
+             advice(r, r->gave_up, r->x.state.ckpt.at.bad_steps, NAN, what));
     monitor_event(&r->m, "gave_up", r->gave_up, text);
     return err_set(ERR_INTERRUPTED, "%s", text);
 }
@@ -573,6 +607,7 @@ static err_t check_saved(const run *r) {
 static err_t run_all(run *r, const config *c, const launch *at) {
     TRY(run_open(r, c, at));
     TRY(run_steps(r));
+    say_if_ruined(r);
     TRY(comm_agree_ok(r->x.ranks, check_saved(r), r->x.s));
     monitor_say(&r->m, "done    %" PRId64 " steps; run directory %s", r->x.step, r->x.dir);
     return ERR_OK;

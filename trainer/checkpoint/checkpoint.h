@@ -86,11 +86,21 @@ typedef struct ckpt_counters {
     int64_t bad_steps;   // in a row, up to this one, whose loss or gradient was not finite
     double loss;         // of this step; NAN: not finite, or not known (stored as null)
     double least_loss;   // of all steps so far; INFINITY: not known (stored as null)
+    int64_t sound_step;  // newest step whose weights gave a loss near the lowest, which the next step measures; -1: not known (null)
 } ckpt_counters;
 
-// Is it worth going back to, when a run has diverged? Weights are often ruined some steps before the loss is no longer
-// finite: then it is far above what it was. Losses of steps vary, so half as much again, and half a unit, is not far.
-static inline bool ckpt_is_sound(const ckpt_counters *at) { return at->bad_steps == 0 && !(at->loss > 1.5 * at->least_loss + 0.5); }
+// Losses of steps vary, so half as much again, and half a unit, is not far. NAN is not.
+static inline bool ckpt_is_far(double loss, double least) { return loss > 1.5 * least + 0.5; }
+
+// Weights are often ruined some steps before the loss is no longer finite: then it is far above what it was.
+static inline bool ckpt_is_sound(const ckpt_counters *at) { return at->bad_steps == 0 && !ckpt_is_far(at->loss, at->least_loss); }
+
+// Is it worth going back to, when a run has diverged? The loss of a step is of the weights before its update, so it says
+// nothing of the weights that were saved: a later loss does, or an evaluation. sound_step: what the run knows today.
+static inline bool ckpt_is_proven(const ckpt_counters *at, int64_t sound_step) {
+    bool measured = at->best_step == at->step && !ckpt_is_far(at->best_loss, at->least_loss);
+    return ckpt_is_sound(at) && (sound_step < 0 || at->step <= sound_step || measured);
+}
 
 // The checkpoint of another run with which a forked run began (trainer/fork.h); step 0: none.
 enum { CKPT_RUN = 512 };
