@@ -301,6 +301,33 @@ static void restarts(void **state) {
            "11 h 6 m ago, step 5");
 }
 
+// The same of a loss that is finite, and far above what it was, until it is near again. Ruined weights are nothing to go
+// on with.
+static void a_run_whose_loss_is_ruined(void **state) {
+    place *p = *state;
+    static const char event[] = "{\"t\":\"event\",\"at\":\"2026-11-24T12:00:00Z\",\"kind\":\"%s\",\"step\":%d,\"text\":\"the loss of step 400 is "
+                                "92.1, far above the lowest, 2.3. Next: lockstep fork runs/a@best a-2\"}\n";
+    static const char next[] = "\nnext      lockstep fork runs/a@best a-2\n", why[] = "the loss of step 400 is 92.1";
+    char text[1024];
+    lives(p);
+    log_of(p, 410, 1, true);
+    int n = snprintf(text, sizeof text, event, "ruined", 400);
+    say(p, "events.jsonl", text);
+    EXPECT(p, 1, "ATTENTION: the loss is far above what it was", why, next);
+    status_of(p, 0.5, "training", 416, 0.4, "");
+    EXPECT(p, 1, "ATTENTION: the loss is far above what it was", why, next);
+    snprintf(text + n, sizeof text - (size_t)n, event, "mended", 405);
+    say(p, "events.jsonl", text);
+    EXPECT(p, 0, "FINE");
+    snprintf(text + n, sizeof text - (size_t)n, event, "stop", 410);
+    say(p, "events.jsonl", text);
+    dies(p);
+    unlink_of(p, "status.json");
+    EXPECT(p, 1, "ATTENTION: stopped on request, and its loss is far above what it was", why, next);
+    say(p, "config.ini", "[run]\nsteps = 410\n");
+    EXPECT(p, 1, "ATTENTION: has all its steps, and its loss is far above what it was", why, next);
+}
+
 // What to do is in the run's own event, also where the watcher rings, until there is a good step again.
 static void a_run_that_diverges(void **state) {
     place *p = *state;
@@ -601,6 +628,7 @@ int main(void) {
         TEST(checkpoints_that_fail),
         TEST(a_run_that_diverges),
         TEST(goes_on_after_it_diverged),
+        TEST(a_run_whose_loss_is_ruined),
         TEST(restarts),
         TEST(over),
         TEST(no_run),

@@ -57,18 +57,49 @@ static bool start_of(const char *full, const char *dir, const char *name, char s
     return true;
 }
 
+// Where a run was started, and where this is.
+typedef struct places {
+    char in[IO_PATH], name[IO_PATH], start[IO_PATH];
+    char *full;         // the run's directory, NULL: there is none
+    bool known, moved;  // start is known, and not here
+    bool matters;       // there are relative paths
+} places;
+
+static void find_places(places *p, const char *dir) {
+    char *here = getcwd(NULL, 0);
+    p->full = realpath(dir, NULL);
+    bool relative = rundir_setting(dir, "run", "dir", p->in, sizeof p->in) && *p->in != '/';
+    rundir_setting(dir, "run", "name", p->name, sizeof p->name);
+    p->known = p->full && here && relative && start_of(p->full, p->in, p->name, p->start);
+    p->moved = p->known && strcmp(p->start, here) != 0;
+    p->matters = relative || has_relative(dir);
+    free(here);
+}
+
+static void put_start(line *l, const places *p) {
+    if (p->moved) line_put(l, "cd "), put_path(l, p->start), line_put(l, " && ");
+    else if (!p->known && p->full && p->matters) line_put(l, "where it was started: ");
+}
+
 void command_of(char *dst, size_t room, const char *before, const char *verb, const char *dir) {
-    char in[IO_PATH], name[IO_PATH], start[IO_PATH], file[IO_PATH + 16], *full = realpath(dir, NULL), *here = getcwd(NULL, 0);
+    char file[2 * IO_PATH + 16];
     line l = {dst, room};
-    bool relative = rundir_setting(dir, "run", "dir", in, sizeof in) && *in != '/';
-    rundir_setting(dir, "run", "name", name, sizeof name);
-    bool known = full && here && relative && start_of(full, in, name, start), moved = known && strcmp(start, here) != 0;
+    places p;
+    find_places(&p, dir);
     line_put(&l, "%s", before);
-    if (moved) line_put(&l, "cd "), put_path(&l, start), line_put(&l, " && ");
-    else if (!known && full && (relative || has_relative(dir))) line_put(&l, "where it was started: ");
-    if (moved) snprintf(file, sizeof file, "%s/%s/config.ini", in, name);
-    else snprintf(file, sizeof file, "%s/config.ini", known || !full ? dir : full);
+    put_start(&l, &p);
+    if (p.moved) snprintf(file, sizeof file, "%s/%s/config.ini", p.in, p.name);
+    else snprintf(file, sizeof file, "%s/config.ini", p.known || !p.full ? dir : p.full);
     line_put(&l, "lockstep %s", verb);
     put_path(&l, file);
-    free(full), free(here);
+    free(p.full);
+}
+
+void command_from(char *dst, size_t room, const char *said, const char *dir) {
+    line l = {dst, room};
+    places p;
+    find_places(&p, dir);
+    if (strncmp(said, "lockstep ", 9) == 0) put_start(&l, &p);
+    line_put(&l, "%s", said);
+    free(p.full);
 }

@@ -103,7 +103,9 @@ static void add_event(facts *f, const json_t *o) {
     if (is(e.kind, "resume")) f->restart_age = e.age;
     if (is(e.kind, "resume") || is(e.kind, "stop") || is(e.kind, "gave_up") || is(e.kind, "failed") || is(e.kind, "forked")) f->end = e;
     if (is(e.kind, "diverged")) f->diverged = e;
+    if (is(e.kind, "ruined")) f->ruined = e;
     if (is(e.kind, "resume")) f->diverged.kind[0] = 0;  // it went back
+    if (is(e.kind, "resume") || is(e.kind, "mended")) f->ruined.kind[0] = 0;
     if (is(e.kind, "checkpoint_failed")) f->failed_save = e.step;
     f->began = true;
 }
@@ -227,12 +229,12 @@ static run_life life_of(const facts *f) {
     return LIFE_DIED;
 }
 
-// What an alarm says to do next stands after these words at its end.
-static void split(verdict *v, const char *text) {
+// What an alarm or an event says to do next stands after these words at its end.
+static void split(const facts *f, verdict *v, const char *text) {
     static const char mark[] = ". Next: ";
     const char *next = strstr(text, mark);
     snprintf(v->why, sizeof v->why, "%.*s", next ? (int)(next - text) : (int)strlen(text), text);
-    if (next) copy(v->next, sizeof v->next, next + strlen(mark));
+    if (next) command_from(v->next, sizeof v->next, next + strlen(mark), f->dir);
 }
 
 static const json_t *rank_of(const facts *f, int64_t rank) {
@@ -261,7 +263,15 @@ static void attention(verdict *v, const char *headline) {
 static bool judge_divergence(const facts *f, verdict *v, const char *headline) {
     if (!*f->diverged.kind || f->good_step > f->diverged.step) return false;
     attention(v, headline);
-    split(v, f->diverged.text);
+    split(f, v, f->diverged.text);
+    return true;
+}
+
+// Does its loss stay far above what it was? The event knows the command here, too.
+static bool judge_ruin(const facts *f, verdict *v, const char *headline) {
+    if (!*f->ruined.kind) return false;
+    attention(v, headline);
+    split(f, v, f->ruined.text);
     return true;
 }
 
@@ -279,7 +289,7 @@ static bool judge_alarms(const facts *f, verdict *v) {
     attention(v, "the watcher rings");
     for (int k = 0; k < ALARM_KINDS; k++)
         if (is(kind, alarm_event((alarm_kind)k, true))) attention(v, says[k]);
-    split(v, rundir_text(first, "text"));
+    split(f, v, rundir_text(first, "text"));
     v->suspect = rank_of(f, rundir_whole(first, "rank", -1));
     if (!v->suspect && is(kind, alarm_event(ALARM_HANG, true))) v->suspect = slowest(f);
     if (is(kind, alarm_event(ALARM_BAD_STEPS, true))) judge_divergence(f, v, says[ALARM_BAD_STEPS]);
@@ -321,6 +331,7 @@ static void judge_running(const facts *f, verdict *v) {
     copy(v->headline, sizeof v->headline, f->fresh && *state ? state : "running");
     command_on(v->next, sizeof v->next, "nothing; lockstep tail", f->dir);
     if (judge_alarms(f, v) || (!f->fresh && judge_divergence(f, v, "the run diverges")) || judge_age(f, v) || judge_rest(f, v)) return;
+    judge_ruin(f, v, "the loss is far above what it was");
 }
 
 verdict facts_judge(const facts *f) {
@@ -336,12 +347,13 @@ verdict facts_judge(const facts *f) {
     case LIFE_DONE:
         copy(v.headline, sizeof v.headline, "has all its steps");
         command_of(v.next, sizeof v.next, "nothing; ", "eval ", f->dir);
-        judge_divergence(f, &v, "has all its steps, and has diverged");
+        if (!judge_divergence(f, &v, "has all its steps, and has diverged"))
+            judge_ruin(f, &v, "has all its steps, and its loss is far above what it was");
         break;
     case LIFE_DIVERGED:
         v.code = 2;
         copy(v.headline, sizeof v.headline, "stopped itself: it has diverged");
-        split(&v, f->end.text);
+        split(f, &v, f->end.text);
         break;
     case LIFE_STOPPED:
         v.code = 1, copy(v.headline, sizeof v.headline, is(f->end.kind, "forked") ? "forked, and not started yet" : "stopped on request");
@@ -354,6 +366,7 @@ verdict facts_judge(const facts *f) {
         break;
     }
     if ((v.life == LIFE_STOPPED && !is(f->end.kind, "forked")) || v.life == LIFE_FAILED) snprintf(v.why, sizeof v.why, "%s", f->end.text);
+    if (v.life == LIFE_STOPPED && judge_ruin(f, &v, "stopped on request, and its loss is far above what it was")) return v;
     if (v.life >= LIFE_STOPPED && v.life != LIFE_DIVERGED)
         command_of(v.next, sizeof v.next, v.life == LIFE_FAILED ? "when that is mended: " : "", "", f->dir);
     return v;

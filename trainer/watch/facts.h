@@ -49,6 +49,7 @@ typedef struct facts {
     int64_t failed_save;  // step of the last checkpoint that could not be written, -1: none
     int64_t good_step;    // last one in the log whose loss and gradient were finite, -1: none
     fact_event diverged;  // the last event that says so; kind "": none
+    fact_event ruined;    // the same of a loss that is finite, and far above what it was
     int restarts;         // in the last 24 hours
     double restart_age;
     fact_event event[FACTS_EVENTS];  // the last ones, newest first
