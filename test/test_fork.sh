@@ -116,7 +116,80 @@ diverges_at_the_end() {
     expect 0 train never
 }
 
+# Its loss stays finite, and far above what it was: it goes on, says so once, and status does until it ends, also from
+# elsewhere. The checkpoint of its last good step is not what is advised: the loss of a step is of the weights before it.
+is_ruined() {
+    settings high optimizer.lr=10 optimizer.grad_clip=0 run.steps=75 eval.every=0 checkpoint.every=1 checkpoint.keep=100
+    expect 0 "$bin" fork runs/good@10 high high.ini
+    expect 0 timeout 100 "$bin" runs/high/config.ini
+    event high ruined "far above the lowest" ". Next: lockstep fork runs/high@best high-2 -o optimizer.lr=0.001"
+    [ "$(grep -c '"kind":"ruined"' runs/high/events.jsonl)" -eq 1 ] || fail "it does not say so once"
+    expect 1 "$bin" status runs/high
+    says "ATTENTION: has all its steps, and its loss is far above what it was" "next      lockstep fork runs/high@best high-2 -o optimizer.lr=0.001"
+    here=$(pwd)
+    cd /
+    expect 1 "$bin" status "$here/runs/high"
+    says "next      cd $here && lockstep fork runs/high@best high-2 -o optimizer.lr=0.001"
+    expect 1 "$bin" status --json "$here/runs/high"
+    says "cd $here && lockstep fork"
+    cd "$here"
+    expect 0 "$bin" fork runs/high high-3
+    says "passed over runs/high/ckpt/step-00000011: no loss after it was near" "forked   runs/high, step 10"
+}
+
+# Or it recovers; or it is stopped before it does.
+mends() {
+    settings mends optimizer.lr=3 optimizer.grad_clip=0 run.steps=150 eval.every=0
+    expect 0 "$bin" fork runs/good@10 mends mends.ini
+    expect 0 timeout 100 "$bin" runs/mends/config.ini
+    event mends ruined "far above the lowest" ". Next: lockstep fork runs/mends@best mends-2 -o optimizer.lr=0.001"
+    event mends mended "near the lowest again"
+    settings stops optimizer.lr=10 optimizer.grad_clip=0 run.steps=1000000 eval.every=0 run.bad_steps=0 log.watch=no
+    expect 0 "$bin" fork runs/good@10 stops stops.ini
+    "$bin" runs/stops/config.ini >stops.log 2>&1 &
+    pid=$!
+    for i in $(seq 200); do
+        grep -q "^step   1[2-9]/" stops.log && break
+        sleep 0.05
+    done
+    kill -TERM $pid
+    wait $pid
+    expect 1 "$bin" status runs/stops
+    says "ATTENTION: stopped on request, and its loss is far above what it was" "next      lockstep fork runs/stops@best stops-2"
+}
+
+# The loss of step 1 is of the first weights, and good; those that were saved after it are not.
+first_step_proves_nothing() {
+    settings one optimizer.lr=1000 optimizer.grad_clip=0 run.steps=200 checkpoint.every=1 eval.every=1
+    expect 75 train one
+    says "these weights are ruined already. Next: lockstep train runs/one/config.ini" "eval  step 57  loss nan over 2 windows"
+    expect 65 "$bin" fork runs/one one-3
+    says "passed over runs/one/ckpt/step-00000001: no loss after it was near its own" "is sound"
+}
+
 # --- a fork --------------------------------------------------------------------------------------------------------------------------
+
+# A warm-up that is not over, or a decay that is, hides the new rate.
+low_rate() {
+    settings slow optimizer.lr=0.02 schedule.type=linear schedule.warmup=2000 schedule.decay_steps=3000 run.steps=3000
+    expect 0 "$bin" fork runs/good@10 slow slow.ini
+    says "rate     0.00011 at step 11, far below [optimizer] lr = 0.02: the warm-up to step 2000 is not over"
+    settings slower optimizer.lr=0.04
+    sed '/name = /d' slower.ini >only.ini
+    expect 0 "$bin" fork runs/slow slower only.ini
+    says "rate     0.00022 at step 11, far below [optimizer] lr = 0.04: the warm-up to step 2000 is as it was"
+    settings ended optimizer.lr=0.02 schedule.type=linear schedule.decay_steps=10 schedule.final_fraction=0.01
+    expect 0 "$bin" fork runs/good@10 ended ended.ini
+    says "rate     0.0002 at step 11, far below [optimizer] lr = 0.02: the decay to step 10 is as good as over"
+}
+
+# What is printed to go on with a finished run trains.
+finished() {
+    expect 0 "$bin" fork runs/good more
+    says "steps    all 20 of [run] steps are done: raise it" "next     lockstep runs/more/config.ini -o run.steps=40"
+    expect 0 timeout 100 "$bin" $(sed -n 's/^next     lockstep //p' "$out")
+    says "done    40 steps"
+}
 
 # With the same settings, on any number of ranks, from a step, the best and the newest.
 same_bits() {
@@ -354,6 +427,11 @@ try goes_back_alone goes_back 1
 try goes_back_on_two_ranks goes_back 2
 try quoted
 try diverges_at_the_end
+try is_ruined
+try mends
+try first_step_proves_nothing
+try low_rate
+try finished
 try same_bits
 try says_what_it_did
 try other_numbers

@@ -8,6 +8,7 @@
 #include "trainer/log/monitor.h"
 #include "trainer/log/utf8.h"
 #include "trainer/step/optimizer.h"
+#include "trainer/step/schedule.h"
 #include "trainer/train.h"
 #include "trainer/watch/line.h"
 #include "trainer/watch/rundir.h"
@@ -74,7 +75,7 @@ static err_t split_from(forking *f, const char **at) {
 
 // A checkpoint that was removed or damaged is no reason not to take another.
 static err_t newest_sound(forking *f) {
-    int64_t *steps;
+    int64_t *steps, proven = -1;
     int count, found = -1;
     TRY(ckpt_steps(f->dir, KIND_FINAL, &steps, &count));
     err_t rc = ERR_OK;
@@ -83,10 +84,13 @@ static err_t newest_sound(forking *f) {
         rc = ckpt_path(f->ckpt, f->dir, KIND_FINAL, steps[i]);
         if (rc != ERR_OK) break;
         rc = manifest_read(&f->m, f->ckpt);
-        if (rc == ERR_OK && ckpt_is_sound(&f->m.at)) found = i;
+        if (rc == ERR_OK && ckpt_is_proven(&f->m.at, proven)) found = i;
+        else if (rc == ERR_OK && ckpt_is_sound(&f->m.at))
+            fprintf(f->out, "passed over %s: no loss after it was near its own, %.4g: its weights are ruined\n", f->ckpt, f->m.at.loss);
         else if (rc == ERR_OK)
             fprintf(f->out, "passed over %s: it was saved when the run had diverged, or its loss of %.4g is far above the lowest, %.4g\n", f->ckpt,
                     f->m.at.loss, f->m.at.least_loss);
+        if (rc == ERR_OK && proven < f->m.at.sound_step) proven = f->m.at.sound_step;
         else if (rc == ERR_DATA || rc == ERR_IO) {
             if (ckpt_exists(f->ckpt)) fprintf(f->out, "passed over %s: %s\n", f->ckpt, err_last()->text);
             rc = ERR_OK;
@@ -128,16 +132,29 @@ static err_t take_best(forking *f) {
     return rc;
 }
 
+// Validation data may be harder than that of training: this is no reason to refuse it.
+static void say_measured(const forking *f) {
+    const ckpt_counters *at = &f->m.at;
+    if (ckpt_is_sound(at) && at->best_step == at->step && ckpt_is_far(at->best_loss, at->least_loss))
+        fprintf(f->out, "careful: the validation loss at step %" PRId64 " was %.4g, and the lowest loss %.4g: these weights may be ruined\n",
+                at->step, at->best_loss, at->least_loss);
+}
+
 static err_t choose(forking *f) {
     const char *at;
     TRY(split_from(f, &at));
     f->newest = !at;
-    if (!at) return newest_sound(f);
+    if (!at) {
+        TRY(newest_sound(f));
+        say_measured(f);
+        return ERR_OK;
+    }
     TRY(is(at, "best") ? take_best(f) : take_step(f, at));
     TRY(manifest_read(&f->m, f->ckpt));
     if (!ckpt_is_sound(&f->m.at))
         fprintf(f->out, "careful: the loss at step %" PRId64 " was %.4g, and %.4g at its lowest: these weights may be ruined\n", f->m.at.step,
                 f->m.at.loss, f->m.at.least_loss);
+    say_measured(f);
     return ERR_OK;
 }
 
@@ -356,11 +373,28 @@ static void say_data(const forking *f) {
     fprintf(f->out, "\n");
 }
 
-// A schedule that ended with the other run does not stretch by itself.
+// A schedule goes by steps since the beginning, and does not begin again with a fork, nor stretch by itself: a new rate
+// alone may hardly train.
+static bool say_low_rate(const forking *f) {
+    int64_t next = f->m.at.step + 1, warmup = f->is->schedule.warmup;
+    double rate = schedule_lr(f->is, next), lr = f->is->optimizer.lr;
+    if (f->changes == 0 || next > f->is->run.steps || rate > 0.1001 * lr) return false;
+    fprintf(f->out, "rate     %.3g at step %" PRId64 ", far below [optimizer] lr = %.3g: ", rate, next, lr);
+    if (next < warmup)
+        fprintf(f->out, "the warm-up to step %" PRId64 " is %s; lower [schedule] warmup for more\n", warmup,
+                changed(f, "schedule.warmup") ? "not over" : "as it was");
+    else
+        fprintf(f->out, "the decay to step %" PRId64 " is %s; raise [schedule] decay_steps for more\n", f->is->schedule.decay_steps,
+                changed(f, "schedule.decay_steps") ? "as good as over" : "as it was");
+    return true;
+}
+
+static bool has_all_steps(const forking *f) { return f->is->run.steps <= f->m.at.step; }
+
 static void say_steps(const forking *f) {
-    int64_t steps = f->is->run.steps, step = f->m.at.step, end = f->is->schedule.decay_steps;
-    if (steps <= step) fprintf(f->out, "steps    all %" PRId64 " of [run] steps are done: raise it in the settings\n", steps);
-    else if (end > 0 && end < steps)
+    int64_t steps = f->is->run.steps, end = f->is->schedule.decay_steps;
+    if (has_all_steps(f)) fprintf(f->out, "steps    all %" PRId64 " of [run] steps are done: raise it\n", steps);
+    else if (!say_low_rate(f) && end > 0 && end < steps)
         fprintf(f->out, "rate     at its lowest from step %" PRId64 " on, as [schedule] decay_steps says: raise it if the rate is to fall later\n",
                 end);
 }
@@ -514,7 +548,9 @@ static void say_done(const forking *f) {
     say_data(f);
     fprintf(f->out, "log      %s\n", f->log_note);
     say_steps(f);
-    fprintf(f->out, "next     lockstep %s/config.ini\n", f->to);
+    fprintf(f->out, "next     lockstep %s/config.ini", f->to);
+    if (has_all_steps(f)) fprintf(f->out, " -o run.steps=%" PRId64, 2 * f->m.at.step);
+    fprintf(f->out, "\n");
 }
 
 static err_t fork_prepared(forking *f) {
