@@ -75,7 +75,7 @@ gflops() { sed -n 's/.* \([0-9.]*\) GFLOP.s .*/\1/p' "$dir/line"; }
 resident() { sed -n 's/.* resident at most \([0-9.]*\) MB$/\1/p' "$dir/line"; }
 
 planned() { # name of what `lockstep plan` counts, in MB; of run.ini
-    "$bin" plan "$dir/run.ini" | sed -n "s/^  $1  *\([0-9]*\)$/\1/p" | awk '{ printf "%.1f", $1 / 1e6 }'
+    "$bin" plan "$dir/run.ini" | sed -n "s/^  $1  *\([0-9][0-9]*\)\( .*\)\{0,1\}$/\1/p" | awk '{ printf "%.1f", $1 / 1e6 }'
 }
 
 # profile THREADS: `lockstep bench step` of GPT-2 124M, 4 x 256, run once.
