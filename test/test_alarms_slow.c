@@ -51,7 +51,10 @@ static void waits_that_are_no_alarm(void **state) {
     t.s.news.data_wait_ms = 900, t.rank[0].read_p99_ms = 9;  // the thread that reads was not let run
     go_on(&t, 300);
     none_told(&t);
-    t.s.news.data_wait_ms = NAN;
+    t.s.news.data_wait_ms = 1900, t.rank[0].read_p99_ms = 0.02, t.rank[0].starved = 0.6;  // nor for seconds, where others have the processors
+    go_on(&t, 300);
+    none_told(&t);
+    t.rank[0].starved = NAN, t.s.news.data_wait_ms = NAN;
     go_on(&t, 60);
     t.rank[0].read_p99_ms = 500;
     go_on(&t, 300);

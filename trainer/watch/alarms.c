@@ -14,6 +14,7 @@
 #include <string.h>
 
 static const double LONG_READ_S = 1;  // a wait for data that no busy processor explains
+static const double STARVED = 0.2;    // of the time: then the loader's thread waits for a processor, too
 static const double LONGEST_S = 5;    // between two looks, for what adds up: of a longer pause nothing is known
 
 watch_limits watch_limits_default(void) {
@@ -289,6 +290,7 @@ static double waited(const look *k, const watch_rank *r) {
 }
 
 static double longest_wait(const look *k, const watch_rank *r) {
+    if (r->starved > STARVED) return 0;
     double now = waits_for_data(r) ? r->what_s : 0, last = r->place.rank == 0 && k->s->has_news ? 1e-3 * k->s->news.data_wait_ms : 0;
     return last > now ? last : now;
 }
