@@ -179,6 +179,26 @@ static void every_proposal_works(void **state) {
     free(c);
 }
 
+// What the command line or the last file asks for is kept by some of the proposals, if other keys can give way.
+static void what_was_asked_for_is_kept(void **state) {
+    (void)state;
+    static const struct {
+        const char *asked, *keeps[2];
+    } cases[] = {
+        {"device.ranks=16", {"[batch] lanes = 16 and [batch] global = 128", "[batch] lanes = 16 and [batch] micro = 1"}},
+        {"device.ranks=12", {"[batch] lanes = 16 and [batch] global = 128", "[batch] lanes = 16 and [batch] micro = 1"}},
+        {"device.ranks=6", {"[batch] global = 64", "[batch] micro = 2"}},
+    };
+    config *c = malloc(sizeof *c);
+    assert_non_null(c);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(config_load_with(c, NULL, 0, &cases[i].asked, 1), ERR_CONFIG);
+        for (int k = 0; k < 2; k++)
+            if (!strstr(err_last()->text, cases[i].keeps[k])) fail_msg("%s: expected %s: %s", cases[i].asked, cases[i].keeps[k], err_last()->text);
+    }
+    free(c);
+}
+
 // The rules are told how many blocks a model has before it is opened.
 static void models_have_the_blocks_that_the_rules_are_told(void **state) {
     (void)state;
@@ -199,6 +219,7 @@ static void models_have_the_blocks_that_the_rules_are_told(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(models_have_the_blocks_that_the_rules_are_told), cmocka_unit_test(every_proposal_works)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(models_have_the_blocks_that_the_rules_are_told), cmocka_unit_test(what_was_asked_for_is_kept),
+                                       cmocka_unit_test(every_proposal_works)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,6 +14,10 @@
 // as a factor of 4: the fewer the better. Where several rules are broken that have nothing to do with each other, there
 // are too many such changes. Then a second search takes first what more rules hold for; it is short, and what it finds
 // works too, but something nearer may have been passed by.
+//
+// What was asked for, on the command line or in the last file, is wanted rather than what it was nearest to. Where every
+// proposal gives it up, one more search leaves those keys as they are: 16 ranks at default settings may be 2, or have 16
+// lanes with a larger batch.
 #include "trainer/config/judge.h"
 
 #include <stdlib.h>
@@ -24,9 +28,11 @@ enum {
     NEAR = 4,         // ... of one that is found in order of cost
     CANDIDATES = 16,  // values of a key that are tried, the nearest ones
     TRIALS = 8192,    // that wait
-    ASKED = 300,      // how often the rules are asked in each search
+    ASKED = 300,      // how often the rules are asked in a search
+    LONGER = 2000,    // ... in that which keeps what was asked for
     MORE = 100,       // ... when there is a proposal already
     SHOWN = 3,        // proposals
+    KEEPING = 2,      // ... of the search that keeps what was asked for, at most
     VALUES = 256,     // of a key that are thought of
     MOST = 1 << 30,   // larger numbers have nothing to do with each other
 };
@@ -47,9 +53,12 @@ typedef struct search {
     judge j;               // what it refused
     trial *heap;
     int waiting, thought;
-    trial found[SHOWN];
-    int count;
-    bool hasty;  // what holds for more rules goes first
+    trial found[SHOWN + KEEPING];
+    int count, first;   // first: of this search
+    bool hasty;         // what holds for more rules goes first
+    bool keeps;         // what was asked for is not changed
+    const config *set;  // as set
+    int asked;          // the keys that were set in this file of it, or after it; 0: none, or all
 } search;
 
 // --- values ------------------------------------------------------------------------------------------------------------------
@@ -198,6 +207,22 @@ static trial pop(search *s) {
     return top;
 }
 
+// The number of the file that set the key, or of the command line; 0: none did, or it left the key open.
+static int set_by(const config *c, int row) { return c->origin[row].chosen || c->origin[row].family ? 0 : c->origin[row].file; }
+
+// The latest of the files, or the command line, that set keys of the rule. Where it set all of them, one has to give way.
+static int find_asked(const judge *j) {
+    int latest = 0, set = 0;
+    for (int i = 0; i < j->keys; i++) {
+        int file = set_by(j->c, j->key[i]);
+        if (file > latest) latest = file, set = 0;
+        set += file == latest;
+    }
+    return set < j->keys ? latest : 0;
+}
+
+static bool was_asked(const search *s, int row) { return s->asked && set_by(s->set, row) >= s->asked; }
+
 static bool changes(const trial *t, int row) {
     for (int i = 0; i < t->n; i++)
         if (t->at[i].row == row) return true;
@@ -224,6 +249,7 @@ static void think(search *s, const trial *so_far, int row) {
     const setting *k = config_key(row);
     candidates x = {.k = k, .from = value_of(s->base, row)};
     if (so_far->n == (s->hasty ? CHANGES : NEAR) || changes(so_far, row) || !may_change(s->base, row)) return;
+    if (s->keeps && was_asked(s, row)) return;
     char word[CONFIG_WORD];
     if (is_number(k)) add_numbers(&x, s, row);
     else if (k->type == KEY_BOOL) x.to[x.n++] = !x.from;
@@ -292,19 +318,47 @@ static void think_of_all(search *s, const trial *so_far) {
     for (int i = 0; i < s->j.keys; i++) think(s, so_far, s->j.key[i]);
 }
 
-static void look(search *s, const judge *refused, bool hasty) {
+static void look(search *s, const judge *refused, int most) {
     trial t = {0};
     *s->tried = *refused->c;
     s->j = *refused;
-    s->j.c = s->tried, s->j.silent = true, s->hasty = hasty, s->waiting = 0;
+    s->j.c = s->tried, s->j.silent = true, s->waiting = 0, s->first = s->count;
     think_of_all(s, &t);
-    for (int left = ASKED; left > 0 && s->waiting && s->count < SHOWN; left--) {
+    for (int left = s->keeps ? LONGER : ASKED; left > 0 && s->waiting && s->count - s->first < most; left--) {
         t = pop(s);
-        bool simple = !s->count || t.n <= s->found[0].n + 1;  // as the nearest one is
+        bool simple = s->count == s->first || t.n <= s->found[s->first].n + 1;  // as the nearest one is
         if (!simple || !is_new(s, &t)) continue;
         if (!passes(s, &t)) think_of_all(s, &t);
-        else if (s->found[s->count] = t, s->count++ == 0 && left > MORE) left = MORE;
+        else if (s->found[s->count] = t, s->count++ == s->first && left > MORE) left = MORE;
     }
+}
+
+// Does a proposal leave what was asked for as it is?
+static bool is_kept(const search *s) {
+    for (int i = 0; i < s->count; i++) {
+        bool kept = true;
+        for (int k = 0; k < s->found[i].n; k++) kept &= !was_asked(s, s->found[i].at[k].row);
+        if (kept) return true;
+    }
+    return false;
+}
+
+// What keeps what was asked for takes the places of the last ones.
+static void look_for_kept(search *s, const judge *refused) {
+    int nearest = s->count;
+    s->keeps = true, s->hasty = false;
+    look(s, refused, KEEPING);
+    int kept = s->count - nearest, stay = nearest + kept > SHOWN ? SHOWN - kept : nearest;
+    memmove(&s->found[stay], &s->found[nearest], (size_t)kept * sizeof *s->found);
+    s->count = stay + kept;
+}
+
+static void look_everywhere(search *s, const judge *refused) {
+    s->set = refused->c, s->asked = find_asked(refused);
+    look(s, refused, SHOWN);
+    s->hasty = true;
+    if (!s->count) look(s, refused, SHOWN);
+    if (s->asked && !is_kept(s)) look_for_kept(s, refused);
 }
 
 // --- as text -----------------------------------------------------------------------------------------------------------------
@@ -347,8 +401,7 @@ void propose(const judge *j, char dst[PROPOSALS]) {
     if (s.base && s.tried && s.heap && has_choice(j)) {
         *s.base = *j->c;
         judge_reopen(s.base, false);
-        look(&s, j, false);
-        if (!s.count) look(&s, j, true);
+        look_everywhere(&s, j);
         if (s.count) put_all(&s, dst);
         else snprintf(dst, PROPOSALS, " No settings near these pass all rules: leave more of them at their defaults.");
     }

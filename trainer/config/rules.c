@@ -40,10 +40,12 @@ err_t judge_model(judge *j, config *c) {
                     .slices = c->parallel.slices,
                     .rows = c->parallel.sequence,
                     .tokens = c->parallel.token_slices};
-    if (model_types[c->model.type]->resolve(&c->model.of, &r) != ERR_OK)
+    err_t rc = model_types[c->model.type]->resolve(&c->model.of, &r);
+    // Also where it is refused: what it chose before that is open in a proposal.
+    for (int i = 0; i < RULE_KEYS && r.chosen[i]; i++) c->origin[row_of(c, r.chosen[i])].chosen = true;
+    if (rc != ERR_OK)
         return judge_refuse(j, ROWS(row_of(c, r.broken[0]), row_of(c, r.broken[1]), row_of(c, r.broken[2]), row_of(c, r.broken[3])), "%s",
                             err_last()->text);
-    for (int i = 0; i < RULE_KEYS && r.chosen[i]; i++) c->origin[row_of(c, r.chosen[i])].chosen = true;
     j->blocks = r.blocks;
     return judge_slices(j, &r);
 }
