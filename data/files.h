@@ -12,9 +12,15 @@ typedef struct file_list {
     glob_t found;
 } file_list;
 
-// *out = all files that match: files and globs, space between. ERR_CONFIG when a pattern matches nothing, which ends with `hint`. *out must be
-// zero; files_free() it in any case.
-err_t files_expand(file_list *out, const char *patterns, const char *hint);
+// What to say where a pattern matches nothing.
+typedef struct files_hint {
+    const char *prefix;  // `text` is for names that are PREFIX-...; "": for all; NULL: for none
+    const char *text;
+} files_hint;
+
+// *out = all files that match: files and globs, space between. ERR_CONFIG when a pattern matches nothing: where it was looked for, and the hint.
+// *out must be zero; files_free() it in any case.
+err_t files_expand(file_list *out, const char *patterns, files_hint hint);
 void files_free(file_list *l);
 
 #endif

@@ -19,8 +19,8 @@ static bool looks_like_idx(const source_options *o) {
     reader r = {0};
     data_file first = {0};
     reader_open(&r, o->retry, NULL);
-    bool known = files_expand(&files, o->files, "") == ERR_OK && reader_find(&first, files.path[0], "a file") == ERR_OK && first.size >= 4 &&
-                 reader_read(&r, &first, 0, head, 4) == ERR_OK;
+    bool known = files_expand(&files, o->files, (files_hint){0}) == ERR_OK && reader_find(&first, files.path[0], "a file") == ERR_OK &&
+                 first.size >= 4 && reader_read(&r, &first, 0, head, 4) == ERR_OK;
     reader_forget(&r, &first);
     reader_close(&r);
     files_free(&files);

@@ -24,6 +24,7 @@ typedef struct source_options {
     int inputs;
     int64_t held_out;    // so many samples at the end are set apart, 0: none
     bool only_held_out;  // these are the source; else those before them
+    const char *packed;  // [pack] output: `lockstep pack` makes the files whose names begin so; NULL: none
     int retry;           // how often a read that fails with an I/O error is tried again, with back-off
     int shared_by;       // so many sources share this process's descriptors; 0, 1: it is the only one
     fault_list *faults;  // may be NULL

@@ -326,6 +326,22 @@ config() {
     same twice once "defaults and what was read back of them"
 }
 
+# What a key or an option names, and is not there, is reported with the key, and where it was set, or with the option.
+named_paths() {
+    printf '[run]\nname = paths\n\n[sample]\ntokenizer = nope.json\n' >paths.ini
+    expect 74 "$bin" base.ini paths.ini
+    says "lockstep: paths.ini:5: [sample] tokenizer: nope.json: No such file"
+    expect 74 "$bin" base.ini -o run.name=paths -o model.init_from=nothere
+    says "lockstep: command line: [model] init_from: nothere: No such file"
+    expect 74 "$bin" base.ini -o run.dir=/proc/none
+    says "lockstep: command line: [run] dir: /proc/none"
+    expect 74 "$bin" sample base.ini --prompts nofile
+    says "lockstep: --prompts: nofile: No such file"
+    expect 74 "$bin" pack base.ini -o pack.output=paths -o pack.tokenizer=nope.json
+    says "lockstep: [pack] tokenizer: nope.json: No such file"
+    rm -rf runs/paths
+}
+
 # --- data ----------------------------------------------------------------------------------------------------------------------------
 
 pack_text() {
@@ -363,7 +379,13 @@ no_data() {
     for verb in train check; do
         expect 78 "$bin" $verb base.ini nodata.ini
         one_line
-        says "[data] train" "data/nothing-*.bin" "lockstep pack"
+        says "nodata.ini:4: [data] train: no file matches \"data/nothing-*.bin\" in $work/data. Names begin at the directory"
+        expect 78 "$bin" $verb base.ini nodata.ini -o pack.output=data/nothing
+        says "data/nothing-*.bin\" in $work/data. \`lockstep pack CONFIG.ini\` makes"
+        expect 78 "$bin" $verb base.ini -o 'data.train=none/text-*.bin'
+        says "command line: [data] train: " "there is no directory $work/none. Names"
+        expect 78 "$bin" $verb base.ini -o 'data.train=/none/text-*.bin'
+        says "there is no directory /none. Mend the name"
     done
     [ ! -e runs/nodata ] || fail "a run directory was made"
     printf 'short' >data/short.bin
@@ -680,6 +702,7 @@ try no_such_device
 try config
 try pack_text
 try no_data
+try named_paths
 try check_data
 try train_with_overrides
 try train_in_plain_lines

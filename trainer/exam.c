@@ -38,7 +38,8 @@ err_t exam_words(tokenizer **out, const config *c, const model *net, bool trains
     about a;
     *out = NULL;
     TRY(about_find(&a, c->data.train));
-    TRY(bytes ? open_of_shards(out, &a) : tokenizer_open(out, path));
+    if (bytes) TRY(open_of_shards(out, &a));
+    else if (tokenizer_open(out, path) != ERR_OK) return config_blame(c, "sample", "tokenizer");
     if (*out) TRY(check_vocab(*out, bytes ? a.tokenizer : path, net));
     return *out && trains ? check_vocabulary(*out, path, &a) : ERR_OK;
 }

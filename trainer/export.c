@@ -281,7 +281,7 @@ static err_t export_session(session *x, const export_options *o, const char *ckp
         return err_set(ERR_CONFIG, "a model of type %s has no form among those of Hugging Face; its safetensors are in %s", x->net->type->name, ckpt);
     if (stat(o->to, &st) == 0) return err_set(ERR_USAGE, "%s is there already: expected the name of a directory that can be made", o->to);
     TRY(session_load(x, ckpt));
-    if (o->tokenizer) TRY(tokenizer_open(&t, o->tokenizer));
+    if (o->tokenizer && tokenizer_open(&t, o->tokenizer) != ERR_OK) return err_prefix("--tokenizer");
     err_t rc = check_tokenizer(&e, t);
     if (rc == ERR_OK) rc = write_directory(&e, t);
     if (rc == ERR_OK)

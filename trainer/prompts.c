@@ -170,6 +170,7 @@ err_t verb_sample(const config *c, const char *ckpt, const char *prompt, const c
     alone.eval.text[0] = alone.eval.choices[0] = 0;
     if (prompt && prompts) return err_set(ERR_USAGE, "--prompt and --prompts: expected one of them");
     err_t rc = prompts ? read_prompts(&l, prompts) : ERR_OK;
+    if (rc != ERR_OK) err_prefix("--prompts");
     if (alone.sample.batch > l.count) alone.sample.batch = l.count ? l.count : 1;
     if (rc == ERR_OK) rc = session_open(&x, &alone, SESSION_LOOK, NULL);
     if (rc == ERR_OK) rc = sample_session(&x, ckpt, prompt ? prompt : c->sample.prompt, &l);

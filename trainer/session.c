@@ -40,13 +40,14 @@ static source_options source_options_of(session *x, const char *files, bool held
                             .inputs = x->net->inputs,
                             .held_out = c->data.holdout,
                             .only_held_out = held_out,
+                            .packed = c->pack.output[0] ? c->pack.output : NULL,
                             .retry = (int)c->data.retry,
                             .faults = &x->faults};
 }
 
 static err_t open_split(session *x, source **out, const char *key, const char *files, bool held_out) {
     source_options o = source_options_of(x, files, held_out);
-    return source_open(out, &o) == ERR_OK ? ERR_OK : err_prefix("[data] %s", key);
+    return source_open(out, &o) == ERR_OK ? ERR_OK : config_blame(x->cfg, "data", key);
 }
 
 // How low the validation loss can be is known of stories. It would say nothing of tokens that are not those of training.
@@ -351,7 +352,8 @@ err_t session_machine(session *x, const config *c, session_kind kind, int device
     TRY(fault_parse(&x->faults, c->run.faults));
     TRY(io_path(x->dir, "%s/%s", c->run.dir, c->run.name));
     TRY(open_device(x, device));
-    if (c->device.plans[0] && kind != SESSION_TUNE) TRY(tuned_load(x->dev, c->device.plans, x->plans));
+    if (c->device.plans[0] && kind != SESSION_TUNE && tuned_load(x->dev, c->device.plans, x->plans) != ERR_OK)
+        return config_blame(c, "device", "plans");
     TRY(open_model(x));
     TRY(open_words(x));
     TRY(open_exam(x));
@@ -480,7 +482,7 @@ static err_t take_masters(session *x, const char *dir) {
         s->groups = 1, s->work = NULL, s->dev = NULL;
         rc = ckpt_prepare(s);
         if (rc == ERR_OK) rc = ckpt_load(dir, s, true);
-        if (rc != ERR_OK) err_prefix("[model] init_from");
+        if (rc != ERR_OK) config_blame(x->cfg, "model", "init_from");
         ckpt_release(s);
     }
     free(s);
@@ -494,7 +496,10 @@ static err_t init_from(session *x) {
     int64_t own = *dir != 0, any = own;
     TRY(comm_agree_ok(x->ranks, rc, x->s));
     TRY(comm_agree_max(x->ranks, &any, x->s));
-    if (!any) return state_init_from(&x->state, c->model.init_from, &c->model.of, c->model.init_resize, (uint64_t)c->run.seed);
+    if (!any) {
+        rc = state_init_from(&x->state, c->model.init_from, &c->model.of, c->model.init_resize, (uint64_t)c->run.seed);
+        return rc == ERR_OK ? ERR_OK : config_blame(c, "model", "init_from");
+    }
     rc = own ? ERR_OK : err_set(ERR_DATA, "[model] init_from = %s: is a checkpoint on another node, and not on this one", c->model.init_from);
     TRY(comm_agree_ok(x->ranks, rc, x->s));
     return take_masters(x, dir);

@@ -48,7 +48,8 @@ static bool leads_node(const run *r) { return r->x.ranks->place[r->x.ranks->rank
 static err_t lock_directory(run *r, const config *c, bool make) {
     char dir[IO_PATH];
     TRY(io_path(dir, "%s/%s", c->run.dir, c->run.name));
-    return run_lock_take(&r->lock, dir, make);
+    err_t rc = run_lock_take(&r->lock, dir, make);
+    return rc == ERR_IO ? config_blame(c, "run", "dir") : rc;
 }
 
 // A copy of the settings, for people who look into the directory; the run does not need it.
@@ -164,8 +165,10 @@ static err_t start_log(run *r) {
     }
     greet(r);
     if (r->saved < 0) return ERR_OK;
-    char text[96];
-    snprintf(text, sizeof text, "continuing after step %" PRId64 " of %" PRId64, x->step, x->cfg->run.steps);
+    char text[128];
+    int64_t steps = x->cfg->run.steps;
+    if (x->step < steps) snprintf(text, sizeof text, "continuing after step %" PRId64 " of %" PRId64, x->step, steps);
+    else snprintf(text, sizeof text, "all %" PRId64 " steps are done; the newest checkpoint is of step %" PRId64, steps, x->step);
     monitor_event(&r->m, "resume", x->step, text);
     return ERR_OK;
 }

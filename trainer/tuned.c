@@ -84,14 +84,14 @@ err_t tuned_load(device *d, const char *path, char hash[TUNED_HASH]) {
     size_t n;
     int plans;
     if (device_about(d)->kind != DEVICE_CUDA)
-        return err_set(ERR_CONFIG, "[device] plans = %s: a CPU multiplies without plans; leave it empty, or set backend = cuda", path);
-    if (io_read_file(path, FILE_MOST, &text, &n) != ERR_OK) return err_prefix("[device] plans");
+        return err_set(ERR_CONFIG, "%s: a CPU multiplies without plans; leave it empty, or set backend = cuda", path);
+    TRY(io_read_file(path, FILE_MOST, &text, &n));
     hash_of(text, n, hash);
     reader r = {.path = path, .at = text};
     err_t rc = take_head(&r, d, &plans);
     if (rc == ERR_OK) rc = take_plans(&r, d, plans);
     free(text);
-    return rc == ERR_OK ? rc : err_prefix("[device] plans");
+    return rc;
 }
 
 // --- writing -------------------------------------------------------------------------------------------------------------------------

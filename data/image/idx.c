@@ -375,7 +375,7 @@ err_t idx_open(source **out, const source_options *o) {
     x->head.type = &type;
     reader_open(&x->reader, o->retry, o->faults);
     reader_share(&x->reader, o->shared_by);
-    TRY_GOTO(files_expand(&files, o->files, "[data] train and val name files of images and of labels"), out);
+    TRY_GOTO(files_expand(&files, o->files, (files_hint){"", "[data] train and val name files of images and of labels"}), out);
     TRY_GOTO(open_files(x, &files, o), out);
 out:
     files_free(&files);

@@ -101,7 +101,7 @@ static err_t look_at(finder *f, const char *path) {
 static err_t look_at_all(finder *f, const char *files) {
     file_list list = {0};
     err_t rc = ERR_OK;
-    if (files_expand(&list, files, "") != ERR_OK || list.count == 0) f->a->known = false;
+    if (files_expand(&list, files, (files_hint){0}) != ERR_OK || list.count == 0) f->a->known = false;
     for (int i = 0; i < list.count && rc == ERR_OK && f->a->known; i++) rc = look_at(f, list.path[i]);
     files_free(&list);
     return rc;

@@ -65,7 +65,7 @@ err_t dataset_open(dataset **out, const dataset_options *o) {
     if (sodium_init() < 0) return err_set(ERR_INTERNAL, "libsodium does not start");
     if (!(d = calloc(1, sizeof *d))) return err_set(ERR_INTERNAL, "no memory for a dataset");
     TRY_GOTO(shard_io_open(&d->io, o), fail);
-    TRY_GOTO(files_expand(&files, o->files, "`lockstep pack CONFIG.ini` makes shards from text"), fail);
+    TRY_GOTO(files_expand(&files, o->files, (files_hint){o->packed, "`lockstep pack CONFIG.ini` makes these shards of [pack] input"}), fail);
     TRY_GOTO(open_all(d, &files, o), fail);
     files_free(&files);
     *out = d;

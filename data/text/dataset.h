@@ -16,6 +16,7 @@ typedef struct dataset_options {
     const char *files;    // files and globs, space between; the match is sorted by name in byte order
     shard_format format;  // SHARD_AUTO: by magic or by the index beside it, else raw16
     int64_t vocab;        // a token >= vocab is ERR_DATA with file and offset; 0: not checked
+    const char *packed;   // [pack] output: `lockstep pack` makes the files whose names begin so; NULL: none
     int retry;            // how often a read that fails with an I/O error is retried, with back-off
     int shared_by;        // so many datasets share this process's descriptors; 0, 1: it is the only one
     fault_list *faults;   // may be NULL

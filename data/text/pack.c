@@ -409,6 +409,7 @@ static err_t encode_files(pack *p) {
     for (int64_t i = 0; i < p->count; i++) names[i] = p->files[i].path;
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     err_t rc = train ? train_tokenizer(p, p->o->tokenizer + 6) : tokenizer_open(&p->t, p->o->tokenizer);
+    if (rc != ERR_OK && !train) err_prefix("[pack] tokenizer");
     if (rc == ERR_OK) rc = io_path(path, "%s-tokens.tmp", p->o->output);
     spool_options o = {.t = p->t,
                        .key = text_key(p),

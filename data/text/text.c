@@ -58,6 +58,7 @@ static err_t open_tokens(text_source *x, const source_options *o, const tensor_s
     TRY(dataset_open(&x->tokens, &(dataset_options){.files = o->files,
                                                     .format = (shard_format)o->format,
                                                     .vocab = window ? window->limit : 0,
+                                                    .packed = o->packed,
                                                     .retry = o->retry,
                                                     .shared_by = o->shared_by,
                                                     .faults = o->faults}));

@@ -279,6 +279,13 @@ bool config_given(const config *c, const char *section, const char *key, int aft
     return row >= 0 && c->origin[row].file > after;
 }
 
+err_t config_blame(const config *c, const char *section, const char *key) {
+    char place[INI_PLACE];
+    int row = config_find(c, section, key);
+    bool set = row >= 0 && c->origin[row].file;
+    return err_prefix("%s%s[%s] %s", set ? config_place(c, row, place) : "", set ? ": " : "", section, key);
+}
+
 // --- values of a checkpoint ----------------------------------------------------------------------------------------------------
 
 bool config_follows_steps(const config *c, const char *key) {

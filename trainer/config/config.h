@@ -84,6 +84,10 @@ err_t config_rename(config *c, const char *name);
 // Has one of the files after the first `after` ones given this key?
 bool config_given(const config *c, const char *section, const char *key, int after);
 
+// Puts the key whose value led to this thread's failure, and where it was set, before the failure's text: "mine.ini:7: [sample] tokenizer: ",
+// of a default "[sample] tokenizer: ". Returns its code.
+err_t config_blame(const config *c, const char *section, const char *key);
+
 // Says which kind of device `auto` is on this machine, and why; what was left open to be chosen by the kind is chosen anew. config_load alone
 // chooses as for a CPU where the backend is auto.
 err_t config_decide(config *c, device_kind kind, const char *why);

@@ -76,7 +76,7 @@ const http_route pages_routes[PAGES] = {
 static err_t with_token(const config *c, err_t (*use)(const http_options *o, http **out), pages *p, http **out) {
     char token[HTTP_TOKEN];
     bool guarded = *c->log.http_token;
-    if (guarded && http_token_read(c->log.http_token, c->cluster.secret_file, token) != ERR_OK) return err_prefix("[log] http_token");
+    if (guarded && http_token_read(c->log.http_token, c->cluster.secret_file, token) != ERR_OK) return config_blame(c, "log", "http_token");
     err_t rc = use(&(http_options){c->log.http, guarded ? token : NULL, pages_routes, PAGES, p}, out);
     sodium_memzero(token, sizeof token);
     return rc == ERR_OK ? rc : err_prefix("[log] http");
