@@ -350,11 +350,12 @@ static void test_secret(void **state) {
     }
     static const size_t sizes[] = {0, 1, 31, 4097, 9000};
     for (size_t i = 0; i < COUNT(sizes); i++) {
-        char part[64];
+        char part[64], make[1100];
         snprintf(part, sizeof part, ": %zu bytes; expected 32 to 4096", sizes[i]);
-        write_secret(x, "a", sizes[i], 0600);
+        const char *path = write_secret(x, "a", sizes[i], 0600);
+        snprintf(make, sizeof make, "head -c 32 /dev/urandom > %s; chmod 600 %s` and copy it to every node: all need the same", path, path);
         if (cluster_secret(&x->c, key) != ERR_AUTH) fail_msg("%s was taken", part);
-        assert_says(ERR_AUTH, part, "head -c 32 /dev/urandom > secret; chmod 600 secret", NULL);
+        assert_says(ERR_AUTH, part, make, NULL);
     }
 }
 
@@ -363,7 +364,10 @@ static void test_secret_kinds(void **state) {
     uint8_t key[TEAM_KEY], again[TEAM_KEY];
     char path[512], link[512];
     assert_int_equal(cluster_secret(&x->c, key), ERR_AUTH);
-    assert_says(ERR_AUTH, "[cluster] secret_file", "head -c 32 /dev/urandom > secret", NULL);
+    assert_says(ERR_AUTH, "[cluster] secret_file", "head -c 32 /dev/urandom > secret", "set [cluster] secret_file = secret, and copy the file");
+    strcpy(x->c.cluster.secret_file, "/none/it's mine");  // as a shell takes it
+    assert_int_equal(cluster_secret(&x->c, key), ERR_AUTH);
+    assert_says(ERR_AUTH, "head -c 32 /dev/urandom > '/none/it'\\''s mine'; chmod 600 '/none/it'\\''s mine'`", NULL, NULL);
     snprintf(x->c.cluster.secret_file, sizeof x->c.cluster.secret_file, "%s/none", x->dir);
     assert_int_equal(cluster_secret(&x->c, key), ERR_AUTH);
     assert_says(ERR_AUTH, "/none: the secret can't be opened: No such file", "chmod 600", NULL);
@@ -400,7 +404,7 @@ static void test_credentials(void **state) {
     uint8_t key[TEAM_KEY], again[TEAM_KEY];
     setenv("CREDENTIALS_DIRECTORY", x->dir, 1);
     assert_int_equal(cluster_secret(&x->c, key), ERR_AUTH);
-    assert_says(ERR_AUTH, "/lockstep-secret: the secret can't be opened", NULL, NULL);
+    assert_says(ERR_AUTH, "/lockstep-secret: the secret can't be opened", "> /etc/lockstep/secret; chmod 600 /etc/lockstep/secret`", NULL);
     write_secret(x, "lockstep-secret", 32, 0400);
     x->c.cluster.secret_file[0] = 0;
     assert_int_equal(cluster_secret(&x->c, key), ERR_OK);

@@ -300,7 +300,7 @@ static void who_differs_is_refused(void **state) {
     static const char *const both[OTHERS][3] = {{"build 3c4d", "1a2b", "copy one binary"},
                                                 {"configuration beef", "c0ffee", "INI"},
                                                 {"dataset feed?", "d00d", "same data"},
-                                                {"job huge", "tiny", "port"},
+                                                {"job huge", "tiny", "port of its own; of one job, [run] name is misspelt on one node"},
                                                 {"world size 3", "has 4", "nodes"},
                                                 {"epoch 2", "has 1", "restart"},
                                                 {"node number 1", "has 2", "LOCKSTEP_NODE"},

@@ -48,7 +48,8 @@ static bool number_differs(char *why, const char *who, const char *what, uint32_
 
 static bool runs_differ(char *why, const char *who, const hello *h, const hello *o, const launch *at) {
     return number_differs(why, who, "protocol version", h->version, o->version, at, "install the same binary on all nodes") ||
-           text_differs(why, who, "job", h->job, o->job, at, "each job needs a [cluster] port of its own") ||
+           text_differs(why, who, "job", h->job, o->job, at,
+                        "each job needs a [cluster] port of its own; of one job, [run] name is misspelt on one node") ||
            text_differs(why, who, "build", h->build, o->build, at, "copy one binary to all nodes (`lockstep version` shows its sources)") ||
            number_differs(why, who, "epoch", h->epoch, o->epoch, at, "one of them was restarted and the other was not; restart both") ||
            number_differs(why, who, "world size", h->world, o->world, at, "[cluster] nodes and [device] ranks must be the same on all nodes") ||

@@ -192,12 +192,35 @@ err_t cluster_planned(cluster *out, const config *c) {
 
 enum { SECRET_LEAST = 32, SECRET_MOST = 4096 };
 
-#define MAKE_ONE "Make one with `head -c 32 /dev/urandom > secret; chmod 600 secret` and copy it to every node"
+#define MAKE_IT "Make one with `head -c 32 /dev/urandom > %s; chmod 600 %s` and copy it to every node: all need the same"
+#define MAKE_ANOTHER \
+    "Make one with `head -c 32 /dev/urandom > secret; chmod 600 secret`, set [cluster] secret_file = secret, and copy the file to every node: all " \
+    "need the same"
+
+enum { QUOTED = 512 };
+
+// dst = the path as a shell takes it. One that is too long is cut, in a message only.
+static const char *quote(char dst[QUOTED], const char *path) {
+    size_t n = 0;
+    if (!path[strspn(path, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./+,:@%-")] && *path != '-')
+        return snprintf(dst, QUOTED, "%s", path), dst;
+    dst[n++] = '\'';
+    for (; *path && n < QUOTED - 8; path++)
+        if (*path == '\'') n += (size_t)snprintf(dst + n, QUOTED - n, "'\\''");
+        else dst[n++] = *path;
+    dst[n++] = '\'', dst[n] = 0;
+    return dst;
+}
+
+// lockstep@.service takes its credential from here.
+static const char *made_at(char dst[QUOTED], const char *path, bool credential) { return quote(dst, credential ? "/etc/lockstep/secret" : path); }
 
 static err_t check_secret(const char *path, const struct stat *st, bool credential) {
-    if (!S_ISREG(st->st_mode)) return err_set(ERR_AUTH, "%s: not a regular file. " MAKE_ONE, path);
+    char at[QUOTED];
+    if (!S_ISREG(st->st_mode)) return err_set(ERR_AUTH, "%s: not a regular file. " MAKE_ANOTHER, path);
     if (st->st_uid != 0 && st->st_uid != geteuid())
-        return err_set(ERR_AUTH, "%s: belongs to user %u; expected yours (%u) or root's. " MAKE_ONE, path, (unsigned)st->st_uid, (unsigned)geteuid());
+        return err_set(ERR_AUTH, "%s: belongs to user %u; expected yours (%u) or root's. " MAKE_ANOTHER, path, (unsigned)st->st_uid,
+                       (unsigned)geteuid());
     // systemd gives a service's user access to a credential by an ACL; the ACL's mask appears as read permission of
     // group root.
     mode_t tolerated = credential && st->st_uid == 0 && st->st_gid == 0 ? S_IRGRP : 0;
@@ -205,10 +228,10 @@ static err_t check_secret(const char *path, const struct stat *st, bool credenti
         return err_set(ERR_AUTH,
                        "%s: mode %04o lets others at the secret; expected 0600. If it was so for long, make a new one; otherwise `chmod 600 "
                        "%s`",
-                       path, st->st_mode & 07777, path);
+                       path, st->st_mode & 07777, quote(at, path));
     if (st->st_size < SECRET_LEAST || st->st_size > SECRET_MOST)
-        return err_set(ERR_AUTH, "%s: %" PRId64 " bytes; expected %d to %d%s. " MAKE_ONE, path, st->st_size, SECRET_LEAST, SECRET_MOST,
-                       credential ? ", which lockstep@.service takes from /etc/lockstep/secret" : "");
+        return err_set(ERR_AUTH, "%s: %" PRId64 " bytes; expected %d to %d%s. " MAKE_IT, path, st->st_size, SECRET_LEAST, SECRET_MOST,
+                       credential ? ", which lockstep@.service takes from /etc/lockstep/secret" : "", made_at(at, path, credential), at);
     return ERR_OK;
 }
 
@@ -232,14 +255,15 @@ static err_t read_secret(int fd, const char *path, int64_t size, uint8_t secret[
 err_t cluster_secret(const config *c, uint8_t secret[TEAM_KEY]) {
     const char *given = getenv("CREDENTIALS_DIRECTORY");
     bool credential = !*c->cluster.secret_file;
-    char path[CONFIG_TEXT + 32];
-    if (credential && (!given || !*given)) return err_set(ERR_AUTH, "[cluster] secret_file: several nodes need a secret that they share. " MAKE_ONE);
+    char path[CONFIG_TEXT + 32], at[QUOTED];
+    if (credential && (!given || !*given))
+        return err_set(ERR_AUTH, "[cluster] secret_file: several nodes need a secret that they share. " MAKE_ANOTHER);
     if (credential) snprintf(path, sizeof path, "%.1023s/lockstep-secret", given);
     else snprintf(path, sizeof path, "%s", c->cluster.secret_file);
     // Open first, then check: the file that is checked is the one that is read. Without O_NONBLOCK a named pipe would
     // block here.
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    if (fd < 0) return err_set(ERR_AUTH, "%s: the secret can't be opened: %s. " MAKE_ONE, path, strerror(errno));
+    if (fd < 0) return err_set(ERR_AUTH, "%s: the secret can't be opened: %s. " MAKE_IT, path, strerror(errno), made_at(at, path, credential), at);
     struct stat st;
     err_t rc = fstat(fd, &st) == 0 ? check_secret(path, &st, credential) : err_set(ERR_AUTH, "%s: %s", path, strerror(errno));
     if (rc == ERR_OK) rc = read_secret(fd, path, st.st_size, secret);
