@@ -18,11 +18,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 typedef struct arguments {
     command words;
     bool parts;  // bench step
 } arguments;
+
+static void print_error(err_t rc) {
+    const err_record *e = err_last();
+    if (!*e->text) return;  // it was printed before, or by another process of this run
+    fprintf(stderr, "lockstep: %s\n", e->text);
+    if (rc == ERR_USAGE) fputs("`lockstep --help` shows what there is.\n", stderr);
+    if (rc != ERR_INTERNAL) return;  // the trail helps only with internal errors
+    for (int i = 0; i < e->depth; i++) fprintf(stderr, "  %s:%d %s\n", e->trail[i].file, e->trail[i].line, e->trail[i].func);
+}
 
 static const char *given(const arguments *a, const char *option) { return command_value(&a->words, option); }
 
@@ -110,10 +120,18 @@ static err_t do_bench(const config *c, const arguments *a) {
     return supervise(&timed, &(supervised){session_fits, a->parts ? bench_step_rank : bench_rank, NULL}, &rank, &world);
 }
 
+// All of them, whatever is wrong with some; the exit code is that of the first failure.
 static err_t do_hash(int argc, char **argv, FILE *out) {
     if (argc == 0) return err_set(ERR_USAGE, "lockstep hash: expected a checkpoint directory, or a run's, e.g. runs/default");
-    for (int i = 0; i < argc; i++) TRY(verb_hash(argv[i], out));
-    return ERR_OK;
+    err_t first = ERR_OK;
+    for (int i = 0; i < argc; i++) {
+        err_t rc = verb_hash(argv[i], out);
+        if (rc == ERR_OK) continue;
+        fflush(out);  // what was printed before it
+        print_error(rc);
+        if (first == ERR_OK) first = rc;
+    }
+    return first == ERR_OK ? ERR_OK : err_set(first, "%s", "");
 }
 
 static err_t do_tail(int argc, char **argv, FILE *out) {
@@ -200,8 +218,11 @@ static err_t run_verb(int number, int argc, char **argv, int *verdict) {
     return rc;
 }
 
+// A directory, too: what is said of one is what to do.
 static bool is_config(const char *word) {
     size_t n = strlen(word);
+    struct stat st;
+    if (stat(word, &st) == 0 && S_ISDIR(st.st_mode)) return true;
     return strchr(word, '/') || (n > 4 && strcmp(word + n - 4, ".ini") == 0) || strcmp(word, "-o") == 0;
 }
 
@@ -211,16 +232,9 @@ static err_t dispatch(int argc, char **argv, int *verdict) {
     int number = command_verb(argv[1]);
     if (number >= 0) return run_verb(number, argc - 2, argv + 2, verdict);
     if (is_config(argv[1])) return run_verb(VERB_train, argc - 1, argv + 1, verdict);
+    const char *nearest = command_nearest(argv[1]);
+    if (nearest) return err_set(ERR_USAGE, "%s: no such verb, and not an .ini file. Did you mean `%s`?", argv[1], nearest);
     return err_set(ERR_USAGE, "%s: no such verb, and not an .ini file", argv[1]);
-}
-
-static void print_error(err_t rc) {
-    const err_record *e = err_last();
-    if (!*e->text) return;  // another process of this run has printed it
-    fprintf(stderr, "lockstep: %s\n", e->text);
-    if (rc == ERR_USAGE) fputs("`lockstep --help` shows what there is.\n", stderr);
-    if (rc != ERR_INTERNAL) return;  // the trail helps only with internal errors
-    for (int i = 0; i < e->depth; i++) fprintf(stderr, "  %s:%d %s\n", e->trail[i].file, e->trail[i].line, e->trail[i].func);
 }
 
 int main(int argc, char **argv) {

@@ -144,6 +144,12 @@ train_with_overrides() {
     grep -qE '^steps = 2 +; layout command line' runs/over/config.ini || fail "runs/over/config.ini does not have the steps of the command line"
     says "done    2 steps"
     expect 0 "$bin" check base.ini -o parallel.zero=2
+    expect 0 "$bin" -o run.name=over base.ini -o run.steps=4
+    says "resume: continuing after step 2 of 4"
+    for steps in 4 3; do
+        expect 0 "$bin" -o run.name=over base.ini -o run.steps=$steps
+        says "resume: all $steps steps are done; the newest checkpoint is of step 4"
+    done
     rm -rf runs/over
 }
 
@@ -160,7 +166,17 @@ version() {
 usage_errors() {
     expect 64 "$bin"
     expect 64 "$bin" tarin base.ini
-    says "tarin" "no such verb" "lockstep --help"
+    says "tarin" "no such verb" "Did you mean \`train\`?" "lockstep --help"
+    expect 64 "$bin" frobnicate base.ini
+    ! grep -q "Did you mean" "$out" || fail "frobnicate is near nothing"
+    expect 64 "$bin" sample base.ini --promt x
+    says "--promt: no such option here (did you mean \`--prompt\`?); \`lockstep sample --help\`"
+    mkdir -p mine && printf '[run]\n' >mine/config.ini
+    for dir in mine mine/ ./mine; do
+        expect 78 "$bin" $dir
+        says "it is a directory, expected an INI file: that of the run is ${dir%/}/config.ini"
+    done
+    rm -r mine
     for verb in train check pack eval sample bench; do
         expect 64 "$bin" $verb
         says "lockstep $verb" "INI file"
@@ -485,6 +501,20 @@ hash_runs() {
     says "hashed/ckpt: no checkpoint yet"
     expect 65 "$bin" hash nowhere
     says "nowhere: " "a run's directory"
+    expect 65 "$bin" hash nowhere runs/base hashed runs/base/ckpt/step-00000003
+    says "lockstep: nowhere: " "lockstep: hashed/ckpt: no checkpoint yet"
+    [ "$(grep -c '^hash ' "$out")" -eq 2 ] || fail "what can be hashed was not"
+    [ "$(wc -l <"$out")" -eq 4 ] || fail "expected a line for each"
+}
+
+inspect_runs() {
+    expect 0 "$bin" inspect runs/base
+    says "; runs/base/best: 1 file"
+    rm -rf inspected
+    cp -RP runs/base inspected
+    rm -f inspected/best
+    expect 0 "$bin" inspect inspected
+    says "; inspected/ckpt/step-00000006: 1 file"
 }
 
 hash_checkpoints() {
@@ -709,6 +739,7 @@ try train_in_plain_lines
 try train_on_a_terminal
 try hash_checkpoints
 try hash_runs
+try inspect_runs
 try eval_checkpoints
 try sample_text
 try sample_prompts

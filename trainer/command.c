@@ -1,6 +1,8 @@
 // trainer/command.c: see trainer/command.h.
 #include "trainer/command.h"
 
+#include "base/edits.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +12,16 @@ int command_verb(const char *name) {
     for (int i = 0; i < VERB_COUNT; i++)
         if (strcmp(verb_pages[i].name, name) == 0) return i;
     return -1;
+}
+
+const char *command_nearest(const char *name) {
+    const char *nearest = NULL;
+    int least = EDITS_NAME;
+    for (int i = 0; i < VERB_COUNT; i++) {
+        int edits = edits_between(name, verb_pages[i].name);
+        if (edits < least) least = edits, nearest = verb_pages[i].name;
+    }
+    return edits_near(name, least) ? nearest : NULL;
 }
 
 // The option of that name, NULL: the verb has none.
@@ -45,9 +57,26 @@ void command_print_help(const verb_page *p, FILE *out) {
 
 // --- arguments ---------------------------------------------------------------------------------------------------------------
 
+// The option of the verb that was probably meant, NULL: none is near.
+static const char *nearest_option(const verb_page *p, const char *name) {
+    const char *nearest = NULL;
+    int least = EDITS_NAME;
+    for (int i = 0; i < VERB_OPTIONS && p->option[i].name; i++) {
+        int edits = edits_between(name, p->option[i].name);
+        if (edits < least) least = edits, nearest = p->option[i].name;
+    }
+    return edits_near(name, least) ? nearest : NULL;
+}
+
+static err_t no_option(const verb_page *p, const char *name) {
+    const char *nearest = nearest_option(p, name);
+    return err_set(ERR_USAGE, "%s: no such option here%s%s%s; `lockstep %s --help` lists them", name, nearest ? " (did you mean `" : "",
+                   nearest ? nearest : "", nearest ? "`?)" : "", p->name);
+}
+
 static err_t take_option(command *c, int argc, char **argv, int *at) {
     const verb_option *o = find_option(c->page, argv[*at]);
-    if (!o) return err_set(ERR_USAGE, "%s: no such option here; `lockstep %s --help` lists them", argv[*at], c->page->name);
+    if (!o) return no_option(c->page, argv[*at]);
     if (o->value && *at + 1 == argc) return err_set(ERR_USAGE, "%s: expected a value after it, %s", argv[*at], o->value);
     const char *value = o->value ? argv[++*at] : o->name;
     if (o == &override) c->overrides[c->override_count++] = value;

@@ -43,6 +43,9 @@ extern const char command_overview[];  // `lockstep --help`
 // The verb of that name, -1: there is none.
 int command_verb(const char *name);
 
+// The verb that was probably meant, NULL: none is near.
+const char *command_nearest(const char *name);
+
 // Is --help or -h among the arguments, other than as an option's value?
 bool command_asks_help(const verb_page *p, int argc, char **argv);
 

@@ -8,6 +8,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static int64_t elements(const st_tensor *t) {
     int64_t n = 1;
@@ -76,8 +77,14 @@ static void print_tensors(const weights *w, FILE *out) {
 
 err_t verb_inspect(int argc, char **argv, FILE *out) {
     weights *w;
-    if (argc != 1) return err_set(ERR_USAGE, "lockstep inspect: expected a safetensors file, a directory of Hugging Face, or a .bin of llm.c");
-    TRY(weights_open(&w, argv[0]));
+    char path[IO_PATH];
+    const char *which;
+    struct stat st;
+    if (argc != 1) return err_set(ERR_USAGE, "lockstep inspect: expected a safetensors file, a directory of Hugging Face, a .bin of llm.c, or a run");
+    TRY(io_path(path, "%s/ckpt", argv[0]));
+    if (stat(path, &st) == 0) TRY(checkpoint_of(argv[0], path, &which));
+    else TRY(io_path(path, "%s", argv[0]));
+    TRY(weights_open(&w, path));
     print_files(w, out);
     err_t rc = ERR_OK;
     if (w->config) rc = print_section(w, out);

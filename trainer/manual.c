@@ -113,7 +113,7 @@ const verb_page verb_pages[VERB_COUNT] = {
                                 {"--shard-mb", "N", "most megabytes in one file; without it 5000"}}},
     [VERB_inspect] = {"inspect", "WEIGHTS",
                       "Says what weights of others are: files, tensors, types, and the [model] section that fits them, where that is known.\n"
-                      "WEIGHTS is a safetensors file, a directory of Hugging Face, or a .bin of llm.c.\n",
+                      "WEIGHTS is a safetensors file, a directory of Hugging Face, a .bin of llm.c, or a run: its best checkpoint or newest.\n",
                       "lockstep inspect gpt2 >gpt2.ini", 0, .option = {{0}}},
     [VERB_bench] = {"bench", "[step] " INI,
                     "Times training steps of the model on made-up samples: no data and no files are needed. `bench step` times them\n"

@@ -158,10 +158,14 @@ err_t eval_rank(const config *c, const launch *at, board *b);
 // Continues the prompt, or [sample] prompt, or each one of a file: lines of text, or JSONL with "prompt", of which each gives a line of JSON. At most one
 // of prompt and prompts is given. (trainer/prompts.c)
 err_t verb_sample(const config *c, const char *ckpt, const char *prompt, const char *prompts, FILE *out);
-// Of a checkpoint's directory, or of a run's: then of its best, or else of its newest.
+// The checkpoint that a directory stands for: itself, or of a run's its best, or else its newest. *which: what it is of the run, "" of itself.
+err_t checkpoint_of(const char *from, char ckpt[IO_PATH], const char **which);
+
+// Of a checkpoint's directory, or of a run's.
 err_t verb_hash(const char *from, FILE *out);
 
-// Arguments after the verb. export: a run or a checkpoint, and a directory to make of it, as Hugging Face's are. inspect: what weights are.
+// Arguments after the verb. export: a run or a checkpoint, and a directory to make of it, as Hugging Face's are. inspect: what weights are, of a run those of its best
+// checkpoint, or else of its newest.
 err_t verb_export(int argc, char **argv, FILE *out);
 err_t verb_inspect(int argc, char **argv, FILE *out);
 

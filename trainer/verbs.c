@@ -36,9 +36,7 @@ static err_t no_such_directory(const char *ckpt, const char *why) {
     return err_set(ERR_DATA, "%s: %s: no checkpoint of this run is marked as its best; its newest is %s", ckpt, why, newest);
 }
 
-// The checkpoint of which `hash` was asked: that directory, or a run's best, or else its newest. *which: what it is
-// of the run, "" if it was named itself.
-static err_t choose(const char *from, char ckpt[IO_PATH], const char **which) {
+err_t checkpoint_of(const char *from, char ckpt[IO_PATH], const char **which) {
     struct stat st;
     bool found = true;
     *which = "";
@@ -54,7 +52,7 @@ static err_t choose(const char *from, char ckpt[IO_PATH], const char **which) {
 err_t verb_hash(const char *from, FILE *out) {
     char ckpt[IO_PATH], hash[17], state_hash[17];
     const char *which;
-    TRY(choose(from, ckpt, &which));
+    TRY(checkpoint_of(from, ckpt, &which));
     TRY(ckpt_hash_dir(ckpt, hash, state_hash));
     fprintf(out, "hash %s  state_hash %s  %s%s\n", hash, state_hash, ckpt, which);
     return ERR_OK;

@@ -56,11 +56,21 @@ static err_t unreadable(const char *path, const char *why) {
     return err_set(ERR_CONFIG, "%s: can't read the configuration: %s", ini_place(place, path, 0), why);
 }
 
+// A run's directory has the run's settings in it.
+static err_t is_directory(int fd, const char *path) {
+    char why[INI_PLACE + 64], place[INI_PLACE];
+    const char *slash = *path && path[strlen(path) - 1] == '/' ? "" : "/";
+    bool run = faccessat(fd, "config.ini", R_OK, 0) == 0;
+    snprintf(why, sizeof why, "it is a directory, expected an INI file%s%s%s%s", run ? ": that of the run is " : "",
+             run ? ini_place(place, path, 0) : "", run ? slash : "", run ? "config.ini" : "");
+    return unreadable(path, why);
+}
+
 // Reads at most INI_FILE + 1 bytes, so that a huge file costs no more.
 static err_t read_fd(int fd, const char *path, char *bytes, size_t *n) {
     struct stat st;
     if (fstat(fd, &st) != 0) return unreadable(path, strerror(errno));
-    if (S_ISDIR(st.st_mode)) return unreadable(path, "it is a directory, expected an INI file");
+    if (S_ISDIR(st.st_mode)) return is_directory(fd, path);
     if (!S_ISREG(st.st_mode)) return unreadable(path, "it is not a regular file");
     *n = 0;
     while (*n <= INI_FILE) {

@@ -1,43 +1,19 @@
-// trainer/config/nearest.c: suggestions for misspelled names. Edit distance (Damerau 1964: insert, delete, replace,
-// swap neighbours; each place edited once) over the names in the table and the names of the same keys in other
-// trainers.
+// trainer/config/nearest.c: suggestions for misspelled names: the nearest ones of those in the table and of the names of
+// the same keys in other trainers.
+#include "base/edits.h"
 #include "trainer/config/table.h"
 
-#include <ctype.h>
 #include <string.h>
 #include <strings.h>
 
 enum { LISTED = 512 };
 
-static int fold(char c) { return tolower((unsigned char)c); }
-
 static int least(int a, int b) { return a < b ? a : b; }
-
-// Ignores case, and everything after the first CONFIG_WORD-1 characters.
-static int distance(const char *a, const char *b) {
-    int n = (int)strnlen(a, CONFIG_WORD - 1), m = (int)strnlen(b, CONFIG_WORD - 1);
-    int rows[3][CONFIG_WORD], *before = rows[0], *above = rows[1], *row = rows[2];  // rows i-2, i-1 and i of the table
-    for (int j = 0; j <= m; j++) above[j] = j;
-    for (int i = 1; i <= n; i++) {
-        row[0] = i;
-        for (int j = 1; j <= m; j++) {
-            int replaced = above[j - 1] + (fold(a[i - 1]) != fold(b[j - 1]));
-            row[j] = least(replaced, 1 + least(above[j], row[j - 1]));
-            if (i > 1 && j > 1 && fold(a[i - 1]) == fold(b[j - 2]) && fold(a[i - 2]) == fold(b[j - 1])) row[j] = least(row[j], before[j - 2] + 1);
-        }
-        int *spare = before;
-        before = above, above = row, row = spare;
-    }
-    return above[m];
-}
-
-// Near enough to be a typing error: one edit in three characters.
-static bool near(const char *found, int edits) { return edits <= 1 || edits <= (int)strlen(found) / 3; }
 
 static int distance_to_row(const char *found, const setting *k) {
     char word[CONFIG_WORD];
-    int best = distance(found, k->key);
-    for (int i = 0; config_word(k->also, i, word); i++) best = least(best, distance(found, word));
+    int best = edits_between(found, k->key);
+    for (int i = 0; config_word(k->also, i, word); i++) best = least(best, edits_between(found, word));
     return best;
 }
 
@@ -63,7 +39,7 @@ static void add_word(char dst[LISTED], const char *fmt, const char *word) {
 static int nearest_word(const char *found, const char *words, int best, char dst[CONFIG_WORD]) {
     char word[CONFIG_WORD];
     for (int i = 0; config_word(words, i, word); i++) {
-        int d = distance(found, word);
+        int d = edits_between(found, word);
         if (d >= best) continue;
         best = d;
         memcpy(dst, word, CONFIG_WORD);
@@ -178,7 +154,7 @@ err_t config_no_section(const char *place, const ini_entry *e) {
         const char *section = config_key(i)->section;
         if (i > 0 && strcmp(section, config_key(i - 1)->section) == 0) continue;
         add_word(all, "%s%s", section);
-        int d = distance(e->section, section);
+        int d = edits_between(e->section, section);
         if (d < best) best = d, nearest = section;
     }
     return err_set(ERR_CONFIG, "%s: [%s]: no such section. Did you mean [%s]? (sections: %s)", place, e->section, nearest, all);
@@ -203,8 +179,8 @@ err_t config_no_key(const config *c, const char *place, const ini_entry *e) {
     int here = nearest_row(c, e->key, e->section, &edits_here), any = nearest_row(c, e->key, NULL, &edits_any);
     sections_with(c, e->key, elsewhere);
     if (elsewhere[0] && edits_here > 0) snprintf(hint, sizeof hint, "`%s` is a key of %s.", e->key, elsewhere);
-    else if (near(e->key, edits_here)) snprintf(hint, sizeof hint, "Did you mean `%s`?", config_key(here)->key);
-    else if (near(e->key, edits_any)) snprintf(hint, sizeof hint, "Did you mean `%s` of [%s]?", config_key(any)->key, config_key(any)->section);
+    else if (edits_near(e->key, edits_here)) snprintf(hint, sizeof hint, "Did you mean `%s`?", config_key(here)->key);
+    else if (edits_near(e->key, edits_any)) snprintf(hint, sizeof hint, "Did you mean `%s` of [%s]?", config_key(any)->key, config_key(any)->section);
     else snprintf(hint, sizeof hint, "The nearest is `%s`.", config_key(here)->key);
     for (int i = config_next(c, -1); i >= 0; i = config_next(c, i))
         if (strcmp(config_key(i)->section, e->section) == 0) add_word(all, "%s%s", config_key(i)->key);
