@@ -93,6 +93,18 @@ with_tokenizer() {
         printf '256\n115\n105\n100\n101\n' >want
         same want found "the ids of $tokenizer"
     done
+    # Without a word it is the one that the data was packed with, there or beside the shards.
+    head -c 20000 "$top/trainer/session.c" >code.txt
+    printf '[pack]\ninput = code.txt\noutput = own/code\ntokenizer = train:300\n[data]\ntrain = own/code-train-*.bin\n[model]\nvocab = 300\n' >own.ini
+    expect 0 "$bin" pack own.ini
+    expect 0 "$bin" words.ini model.ini own.ini -o run.name=own
+    expect 0 "$bin" export runs/own own-out
+    says "; with the tokenizer own/code-tokenizer.json"
+    cmp -s own/code-tokenizer.json own-out/tokenizer.json || fail "tokenizer.json is not the one of the shards"
+    mv own/code-tokenizer.json elsewhere.json
+    expect 0 "$bin" export runs/own lost-out
+    says "; without a tokenizer (--tokenizer PATH adds it): " "code-tokenizer.json"
+    [ ! -e lost-out/tokenizer.json ] || fail "a tokenizer from nowhere"
     rm two-out/merges.txt
     expect 65 "$bin" export runs/words none-out --tokenizer two-out
     says "two-out: no tokenizer in it"

@@ -407,7 +407,7 @@ static void shards_know_their_tokenizer(void **state) {
     assert_true(a.known && a.best_loss == 0);
     assert_string_equal(a.tokenizer, GPT2);
     assert_string_equal(a.vocabulary, hash);
-    OK(about_tokenizer(&a, &t));
+    OK(about_tokenizer(&a, &t, NULL));
     tokenizer_close(t);
     snprintf(weighted, sizeof weighted, "%s-train-*.bin@0.5 %s-val-*.bin@0.5", p->output, p->output);
     OK(about_find(&a, weighted));
@@ -456,14 +456,14 @@ static void other_vocabularies_are_refused_and_moved_ones_found(void **state) {
     assert_int_equal(about_find(&a, both), ERR_DATA);
     assert_non_null(strstr(err_last()->text, "expected one vocabulary for all"));
     a = about_of(p, "train");
-    OK(about_tokenizer(&a, &t));
+    OK(about_tokenizer(&a, &t, NULL));
     tokenizer_close(t);
     snprintf(a.tokenizer, sizeof a.tokenizer, "/elsewhere/y-tokenizer.json");  // beside the shards it is too
-    OK(about_tokenizer(&a, &t));
+    OK(about_tokenizer(&a, &t, NULL));
     tokenizer_close(t);
     snprintf(json, sizeof json, "%s-tokenizer.json", p->output), snprintf(moved, sizeof moved, "%s/z.json", p->dir);
     OK(io_rename(json, moved, NULL));
-    assert_int_equal(about_tokenizer(&a, &t), ERR_CONFIG);
+    assert_int_equal(about_tokenizer(&a, &t, NULL), ERR_CONFIG);
     assert_non_null(strstr(err_last()->text, "neither there nor at"));
 }
 

@@ -10,8 +10,8 @@
 
 _Static_assert(PROTOCOL_LM_EVAL == 0 && PROTOCOL_LLMC == 1, "the words of [eval] protocol (trainer/config/keys.c) are in the enum's order");
 
-static err_t open_of_shards(tokenizer **out, const about *a) {
-    if (!a->known || !a->vocabulary[0] || about_tokenizer(a, out) == ERR_OK) return ERR_OK;
+static err_t open_of_shards(tokenizer **out, const about *a, char at[IO_PATH]) {
+    if (!a->known || !a->vocabulary[0] || about_tokenizer(a, out, at) == ERR_OK) return ERR_OK;
     return err_prefix("[sample] tokenizer = bytes"), ERR_CONFIG;
 }
 
@@ -32,17 +32,23 @@ static err_t check_vocabulary(const tokenizer *words, const char *path, const ab
         path, hash, a->tokenizer, a->vocabulary[0] ? a->vocabulary : "a token is a byte");
 }
 
-err_t exam_words(tokenizer **out, const config *c, const model *net, bool trains) {
+// at, which may be NULL: where it was; "" without one.
+static err_t find_words(tokenizer **out, char at[IO_PATH], const config *c, const model *net, bool trains) {
     const char *path = c->sample.tokenizer;
     bool bytes = strcmp(path, "bytes") == 0;
     about a;
     *out = NULL;
     TRY(about_find(&a, c->data.train));
-    if (bytes) TRY(open_of_shards(out, &a));
+    if (at) TRY(io_path(at, "%s", bytes ? "" : path));
+    if (bytes) TRY(open_of_shards(out, &a, at));
     else if (tokenizer_open(out, path) != ERR_OK) return config_blame(c, "sample", "tokenizer");
     if (*out) TRY(check_vocab(*out, bytes ? a.tokenizer : path, net));
     return *out && trains ? check_vocabulary(*out, path, &a) : ERR_OK;
 }
+
+err_t exam_words(tokenizer **out, const config *c, const model *net, bool trains) { return find_words(out, NULL, c, net, trains); }
+
+err_t exam_words_at(tokenizer **out, char at[IO_PATH], const config *c, const model *net) { return find_words(out, at, c, net, false); }
 
 static err_t open_words(exam *x, const config *c, const model *net) {
     const char *key = c->eval.text[0] ? "text" : "choices";

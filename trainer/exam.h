@@ -18,6 +18,9 @@ typedef struct exam {
 // *out NULL: bytes. ERR_CONFIG: it has ids that the model doesn't know, or is not found, or, where it trains on them, has another vocabulary than the shards.
 err_t exam_words(tokenizer **out, const config *c, const model *net, bool trains);
 
+// The same for who does not train, and where it was found; "": bytes.
+err_t exam_words_at(tokenizer **out, char at[IO_PATH], const config *c, const model *net);
+
 // Reads and encodes the files as [eval] says, with the tokenizer of [sample]. Nothing is open if neither is set. ERR_CONFIG: the model predicts no tokens,
 // or the tokenizer has others than the model.
 err_t exam_open(exam *x, const config *c, const model *net);

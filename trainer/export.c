@@ -28,7 +28,9 @@ typedef struct piece {
 typedef struct export {
     const export_options *o;
     session *x;
-    char dir[IO_PATH];  // where it is written
+    char dir[IO_PATH];    // where it is written
+    char words[IO_PATH];  // where the tokenizer is; "": there is none
+    char lost[ERR_TEXT];  // why the one of the data was not found; "": it was, or there is none
     piece *piece;
     int pieces, files;
     int64_t bytes;
@@ -232,7 +234,7 @@ static void add_token(json_t *config, const tokenizer *t, const char *name, int3
 
 static err_t write_tokenizer(const export *e, const tokenizer *t, const tokenizer_info *about) {
     tokenizer_files f;
-    TRY(tokenizer_find(&f, t ? e->o->tokenizer : "bytes"));
+    TRY(tokenizer_find(&f, t ? e->words : "bytes"));
     json_t *c = json_pack("{s:s, s:I, s:b}", "tokenizer_class", f.vocab[0] ? "GPT2Tokenizer" : "PreTrainedTokenizerFast", "model_max_length",
                           (json_int_t)e->x->net->context, "clean_up_tokenization_spaces", 0);
     if (!c) return err_set(ERR_INTERNAL, "tokenizer_config.json: no memory");
@@ -243,13 +245,16 @@ static err_t write_tokenizer(const export *e, const tokenizer *t, const tokenize
 
 // --- all of it ---------------------------------------------------------------------------------------------------------------
 
+// A vocabulary of 256 is bytes, unless the data says otherwise.
+static bool has_words(const export *e, const tokenizer *t) { return t || (e->x->net->vocab == 256 && !*e->lost); }
+
 static err_t write_all(export *e, const tokenizer *t) {
     tokenizer_info about = t ? tokenizer_about(t) : (tokenizer_info){.end_of_text = -1, .bos = -1};
     TRY(plan_pieces(e));
     for (int i = 0; i < e->files; i++) TRY(write_file(e, i));
     TRY(write_index(e));
     TRY(write_config(e, &about));
-    if (t || e->x->net->vocab == 256) TRY(write_tokenizer(e, t, &about));
+    if (has_words(e, t)) TRY(write_tokenizer(e, t, &about));
     return io_sync_dir(e->dir, NULL);
 }
 
@@ -273,6 +278,18 @@ static err_t check_tokenizer(const export *e, const tokenizer *t) {
                    e->o->tokenizer, tokenizer_about(t).vocab - 1, vocab);
 }
 
+// The one that was given, or else that which `sample` would write with. An export without it has the weights all the same.
+static err_t open_words(export *e, tokenizer **t) {
+    const char *given = e->o->tokenizer;
+    if (given && tokenizer_open(t, given) != ERR_OK) return err_prefix("--tokenizer");
+    if (given) return io_path(e->words, "%s", given);
+    if (!e->x->net->vocab || exam_words_at(t, e->words, e->x->cfg, e->x->net) == ERR_OK) return ERR_OK;
+    snprintf(e->lost, sizeof e->lost, ": %s", err_last()->text);
+    tokenizer_close(*t);
+    *t = NULL;
+    return ERR_OK;
+}
+
 static err_t export_session(session *x, const export_options *o, const char *ckpt, FILE *out) {
     export e = {.o = o, .x = x};
     tokenizer *t = NULL;
@@ -281,13 +298,16 @@ static err_t export_session(session *x, const export_options *o, const char *ckp
         return err_set(ERR_CONFIG, "a model of type %s has no form among those of Hugging Face; its safetensors are in %s", x->net->type->name, ckpt);
     if (stat(o->to, &st) == 0) return err_set(ERR_USAGE, "%s is there already: expected the name of a directory that can be made", o->to);
     TRY(session_load(x, ckpt));
-    if (o->tokenizer && tokenizer_open(&t, o->tokenizer) != ERR_OK) return err_prefix("--tokenizer");
+    TRY(open_words(&e, &t));
     err_t rc = check_tokenizer(&e, t);
     if (rc == ERR_OK) rc = write_directory(&e, t);
     if (rc == ERR_OK)
-        fprintf(out, "exported step %" PRId64 ": %d tensors, %" PRId64 " bytes of %s in %d file%s, to %s%s\n", x->step, e.pieces, e.bytes,
+        fprintf(out, "exported step %" PRId64 ": %d tensors, %" PRId64 " bytes of %s in %d file%s, to %s%s%s\n", x->step, e.pieces, e.bytes,
                 st_type_name(o->type), e.files, e.files == 1 ? "" : "s", o->to,
-                t || x->net->vocab == 256 ? "" : "; without a tokenizer (--tokenizer PATH adds it)");
+                t                  ? "; with the tokenizer "
+                : has_words(&e, t) ? ""
+                                   : "; without a tokenizer (--tokenizer PATH adds it)",
+                t ? e.words : e.lost);
     free(e.piece);
     tokenizer_close(t);
     return rc;

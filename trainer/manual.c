@@ -106,10 +106,10 @@ const verb_page verb_pages[VERB_COUNT] = {
                    "lockstep hash runs/default runs/again/best", 0, .option = {{0}}},
     [VERB_export] = {"export", "RUN DIR",
                      "Writes the weights of a run, or of one checkpoint, as a new directory in the form of Hugging Face: safetensors,\n"
-                     "config.json and, where there is one, the tokenizer. Of a run its best checkpoint, or its newest where none is best.\n",
+                     "config.json and the tokenizer of its data, if found. Of a run its best checkpoint, or its newest where none is best.\n",
                      "lockstep export runs/default my-model --dtype bf16", 0,
                      .option = {{"--dtype", "TYPE", "of the numbers: f32, bf16 or f16; without it f32"},
-                                {"--tokenizer", "PATH", "add this tokenizer, a tokenizer.json or a folder with one"},
+                                {"--tokenizer", "PATH", "add this tokenizer, a tokenizer.json or a folder with one, in place of that"},
                                 {"--shard-mb", "N", "most megabytes in one file; without it 5000"}}},
     [VERB_inspect] = {"inspect", "WEIGHTS",
                       "Says what weights of others are: files, tensors, types, and the [model] section that fits them, where that is known.\n"

@@ -132,14 +132,14 @@ static void try_tokenizer(const about *a, const char *path, tokenizer **out) {
     *out = NULL;
 }
 
-err_t about_tokenizer(const about *a, tokenizer **out) {
+err_t about_tokenizer(const about *a, tokenizer **out, char at[IO_PATH]) {
     char path[IO_PATH];
     const char *slash = strrchr(a->tokenizer, '/');
     try_tokenizer(a, a->tokenizer, out);
-    if (*out) return ERR_OK;
+    if (*out) return at ? io_path(at, "%s", a->tokenizer) : ERR_OK;
     TRY(io_path(path, "%s/%s", a->beside, slash ? slash + 1 : a->tokenizer));
     try_tokenizer(a, path, out);
-    if (*out) return ERR_OK;
+    if (*out) return at ? io_path(at, "%s", path) : ERR_OK;
     return err_set(
         ERR_CONFIG,
         "the shards in %s were made with the tokenizer %s, vocabulary %s, which is neither there nor at %s: put it there, or name it in [sample] tokenizer",

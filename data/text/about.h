@@ -26,9 +26,9 @@ typedef struct about {
 // files were made with different tokenizers, or an about.json is damaged.
 err_t about_find(about *a, const char *files);
 
-// Opens a->tokenizer, there or beside the shards, where a copy would be. ERR_CONFIG: neither is there with that
-// vocabulary.
-err_t about_tokenizer(const about *a, tokenizer **out);
+// Opens a->tokenizer, there or beside the shards, where a copy would be: `at`, which may be NULL, says where it was.
+// ERR_CONFIG: neither is there with that vocabulary.
+err_t about_tokenizer(const about *a, tokenizer **out, char at[IO_PATH]);
 
 // --- for data/text/pack.c
 
