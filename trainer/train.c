@@ -168,6 +168,7 @@ static err_t start_log(run *r) {
     char text[128];
     int64_t steps = x->cfg->run.steps;
     if (x->step < steps) snprintf(text, sizeof text, "continuing after step %" PRId64 " of %" PRId64, x->step, steps);
+    else if (x->step == steps) snprintf(text, sizeof text, "after step %" PRId64 " of %" PRId64 ": all are done", steps, steps);
     else snprintf(text, sizeof text, "all %" PRId64 " steps are done; the newest checkpoint is of step %" PRId64, steps, x->step);
     monitor_event(&r->m, "resume", x->step, text);
     return ERR_OK;
