@@ -1,6 +1,7 @@
 // test/test_io.c: what the system says of a write. One that it does only in part, or interrupts, is finished all the
 // same: the file is a pipe whose reader waits until the writer has been interrupted a few times.
 #include "base/io.h"
+#include "base/shell.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -153,10 +154,31 @@ static void directories_are_for_others_to_read(void **state) {
     assert_int_equal(access(dir, F_OK), -1);
 }
 
+// What a shell makes of it is the path again, as one word.
+static void paths_for_a_shell(void **state) {
+    (void)state;
+    static const char *const paths[][2] = {{"runs/a@best", "runs/a@best"}, {"a b", "'a b'"},   {"", "''"},
+                                           {"it's", "'it'\\''s'"},         {"-o", "./-o"},     {"-o x", "./'-o x'"},
+                                           {"$HOME/`id`", "'$HOME/`id`'"}, {"a\nb", "'a\nb'"}, {"\xc3\xa9", "'\xc3\xa9'"}};
+    char word[SHELL_PATH], command[SHELL_PATH + 32], got[IO_PATH], longest[IO_PATH];
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        assert_string_equal(shell_path(word, paths[i][0]), paths[i][1]);
+        snprintf(command, sizeof command, "printf %%s %s", word);
+        FILE *f = popen(command, "r");
+        size_t n = f ? fread(got, 1, sizeof got - 1, f) : 0;
+        assert_true(f && pclose(f) == 0);
+        got[n] = 0;
+        assert_string_equal(got + (paths[i][0][0] == '-' ? 2 : 0), paths[i][0]);
+    }
+    memset(longest, '\'', sizeof longest - 1);
+    longest[sizeof longest - 1] = 0;
+    assert_int_equal(strlen(shell_path(word, longest)), 4 * (IO_PATH - 1) + 2);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(writes_are_finished), cmocka_unit_test(a_file_that_cannot_be_made_is_named), cmocka_unit_test(only_files_are_opened),
-        cmocka_unit_test(a_file_is_replaced),  cmocka_unit_test(directories_are_for_others_to_read),
+        cmocka_unit_test(a_file_is_replaced),  cmocka_unit_test(directories_are_for_others_to_read),  cmocka_unit_test(paths_for_a_shell),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -125,6 +125,11 @@ from_elsewhere() {
     expect 0 "$bin" base.ini away.ini
     cd / && expect 0 "$bin" status "$work/all/away"
     says "next      nothing; lockstep eval $work/all/away/config.ini"
+    # but not where only the metrics' path is relative
+    cd "$work/it's here" && printf '[log]\nprom_file = away.prom\n' >prom.ini
+    expect 0 "$bin" base.ini away.ini prom.ini
+    cd / && expect 0 "$bin" status "$work/all/away"
+    says "next      nothing; where it was started: lockstep eval $work/all/away/config.ini"
 }
 
 never_begun() {

@@ -1,6 +1,7 @@
 // trainer/diverged.c: see trainer/diverged.h.
 #include "trainer/diverged.h"
 
+#include "base/shell.h"
 #include "trainer/checkpoint/directory.h"
 #include "trainer/checkpoint/manifest.h"
 #include "trainer/watch/line.h"
@@ -61,18 +62,6 @@ static err_t choose(choice *x, const diverged_run *r) {
 
 // --- in words --------------------------------------------------------------------------------------------------------------------
 
-// As a shell reads it.
-static void put_word(line *l, const char *word) {
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./@=+,:-";
-    if (word[strspn(word, plain)] == 0) {
-        line_put(l, "%s", word);
-        return;
-    }
-    line_put(l, "'");
-    for (; *word; word++) line_put(l, *word == '\'' ? "'\\''" : "%c", *word);
-    line_put(l, "'");
-}
-
 // A tenth, and for AdamW no more than the default, which is as high as it takes most models: of a rate that is far too
 // high a tenth is too high as well.
 static double lower_lr(const config *c) {
@@ -108,19 +97,19 @@ static void put_checkpoints(line *l, const choice *x) {
 // The best one was measured on other data, so it is preferred. `lockstep fork` (trainer/fork.h) says itself how to
 // train on.
 static err_t put_next(line *l, const diverged_run *r, const choice *x) {
-    char name[CONFIG_WORD + 16], at[32], word[IO_PATH + 64];
+    char name[CONFIG_WORD + 16], at[32], from[IO_PATH + 64], word[SHELL_PATH];
     TRY(free_name(r, name));
     line_put(l, ". Next: lockstep ");
     if (x->best < 0 && x->sound < 0) {
-        snprintf(word, sizeof word, "%s/config.ini", r->dir);
-        line_put(l, "train "), put_word(l, word);
+        snprintf(from, sizeof from, "%s/config.ini", r->dir);
+        line_put(l, "train %s", shell_path(word, from));
         line_put(l, " -o run.name=%s -o optimizer.lr=%.3g", name, lower_lr(r->c));
         return ERR_OK;
     }
     if (x->best >= 0) strcpy(at, "best");
     else snprintf(at, sizeof at, "%" PRId64, x->sound);
-    snprintf(word, sizeof word, "%s@%s", r->dir, at);
-    line_put(l, "fork "), put_word(l, word);
+    snprintf(from, sizeof from, "%s@%s", r->dir, at);
+    line_put(l, "fork %s", shell_path(word, from));
     line_put(l, " %s -o optimizer.lr=%.3g", name, lower_lr(r->c));
     return ERR_OK;
 }

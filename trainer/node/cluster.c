@@ -4,6 +4,7 @@
 // on one machine (as tests do, on 127.0.0.1, 127.0.0.2, ...), set LOCKSTEP_NODE.
 #include "trainer/node/cluster.h"
 
+#include "base/shell.h"
 #include "gpu/gpu.h"
 
 #include <arpa/inet.h>
@@ -197,26 +198,13 @@ enum { SECRET_LEAST = 32, SECRET_MOST = 4096 };
     "Make one with `head -c 32 /dev/urandom > secret; chmod 600 secret`, set [cluster] secret_file = secret, and copy the file to every node: all " \
     "need the same"
 
-enum { QUOTED = 512 };
-
-// dst = the path as a shell takes it. One that is too long is cut, in a message only.
-static const char *quote(char dst[QUOTED], const char *path) {
-    size_t n = 0;
-    if (!path[strspn(path, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./+,:@%-")] && *path != '-')
-        return snprintf(dst, QUOTED, "%s", path), dst;
-    dst[n++] = '\'';
-    for (; *path && n < QUOTED - 8; path++)
-        if (*path == '\'') n += (size_t)snprintf(dst + n, QUOTED - n, "'\\''");
-        else dst[n++] = *path;
-    dst[n++] = '\'', dst[n] = 0;
-    return dst;
+// lockstep@.service takes its credential from here.
+static const char *made_at(char dst[SHELL_PATH], const char *path, bool credential) {
+    return shell_path(dst, credential ? "/etc/lockstep/secret" : path);
 }
 
-// lockstep@.service takes its credential from here.
-static const char *made_at(char dst[QUOTED], const char *path, bool credential) { return quote(dst, credential ? "/etc/lockstep/secret" : path); }
-
 static err_t check_secret(const char *path, const struct stat *st, bool credential) {
-    char at[QUOTED];
+    char at[SHELL_PATH];
     if (!S_ISREG(st->st_mode)) return err_set(ERR_AUTH, "%s: not a regular file. " MAKE_ANOTHER, path);
     if (st->st_uid != 0 && st->st_uid != geteuid())
         return err_set(ERR_AUTH, "%s: belongs to user %u; expected yours (%u) or root's. " MAKE_ANOTHER, path, (unsigned)st->st_uid,
@@ -228,7 +216,7 @@ static err_t check_secret(const char *path, const struct stat *st, bool credenti
         return err_set(ERR_AUTH,
                        "%s: mode %04o lets others at the secret; expected 0600. If it was so for long, make a new one; otherwise `chmod 600 "
                        "%s`",
-                       path, st->st_mode & 07777, quote(at, path));
+                       path, st->st_mode & 07777, shell_path(at, path));
     if (st->st_size < SECRET_LEAST || st->st_size > SECRET_MOST)
         return err_set(ERR_AUTH, "%s: %" PRId64 " bytes; expected %d to %d%s. " MAKE_IT, path, st->st_size, SECRET_LEAST, SECRET_MOST,
                        credential ? ", which lockstep@.service takes from /etc/lockstep/secret" : "", made_at(at, path, credential), at);
@@ -255,7 +243,7 @@ static err_t read_secret(int fd, const char *path, int64_t size, uint8_t secret[
 err_t cluster_secret(const config *c, uint8_t secret[TEAM_KEY]) {
     const char *given = getenv("CREDENTIALS_DIRECTORY");
     bool credential = !*c->cluster.secret_file;
-    char path[CONFIG_TEXT + 32], at[QUOTED];
+    char path[CONFIG_TEXT + 32], at[SHELL_PATH];
     if (credential && (!given || !*given))
         return err_set(ERR_AUTH, "[cluster] secret_file: several nodes need a secret that they share. " MAKE_ANOTHER);
     if (credential) snprintf(path, sizeof path, "%.1023s/lockstep-secret", given);

@@ -1,6 +1,7 @@
 // trainer/watch/command.c: see trainer/watch/command.h.
 #include "trainer/watch/command.h"
 
+#include "base/shell.h"
 #include "trainer/watch/line.h"
 #include "trainer/watch/rundir.h"
 
@@ -8,16 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-// A path as a shell takes it: in quotes if it has to be.
 static void put_path(line *l, const char *path) {
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-+=:,@%";
-    const char *dash = *path == '-' ? "./" : "";
-    if (*path && !path[strspn(path, plain)]) return line_put(l, "%s%s", dash, path);
-    line_put(l, "%s'", dash);
-    for (; *path; path++)
-        if (*path == '\'') line_put(l, "'\\''");
-        else line_put(l, "%c", *path);
-    line_put(l, "'");
+    char word[SHELL_PATH];
+    line_put(l, "%s", shell_path(word, path));
 }
 
 void command_on(char *dst, size_t room, const char *words, const char *dir) {
@@ -28,12 +22,13 @@ void command_on(char *dst, size_t room, const char *words, const char *dir) {
 
 // Is one of the paths in the settings relative? Those of [data] may be several, with spaces between them.
 static bool has_relative(const char *dir) {
-    static const char *const paths[][2] = {{"data", "train"},   {"data", "val"},     {"model", "init_from"},  {"eval", "text"},
-                                           {"eval", "choices"}, {"device", "plans"}, {"sample", "tokenizer"}, {"cluster", "secret_file"}};
+    static const char *const paths[][2] = {{"data", "train"},     {"data", "val"},     {"model", "init_from"},  {"eval", "text"},
+                                           {"eval", "choices"},   {"device", "plans"}, {"sample", "tokenizer"}, {"cluster", "secret_file"},
+                                           {"log", "http_token"}, {"log", "prom_file"}};
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
         char value[IO_PATH], *rest = value;
         rundir_setting(dir, paths[i][0], paths[i][1], value, sizeof value);
-        bool word = i == 6 && !strchr(value, '/');  // `bytes`, or a tokenizer that is built in
+        bool word = strcmp(paths[i][1], "tokenizer") == 0 && !strchr(value, '/');  // `bytes`, or a tokenizer that is built in
         for (char *path; !word && (path = strsep(&rest, " "));)
             if (*path && *path != '/') return true;
     }
