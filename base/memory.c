@@ -131,9 +131,6 @@ err_t memory_refuse(const char *who, int64_t bytes, bool alone, const memory_roo
     char need[32], most[32], available[32], now[64] = "";
     bool limited = alone && m->addresses < m->most;
     if (m->available >= 0 && !limited) snprintf(now, sizeof now, ", %s of it available now", size_text(available, m->available));
-    return err_set(ERR_CONFIG,
-                   "%s %s of memory, and %s has %s%s. `lockstep plan` shows what takes it; less is needed with a smaller [batch] micro, [parallel] "
-                   "recompute = block, zero = 3 over more ranks, or a smaller [model]",
-                   who, size_text(need, bytes), limited ? "a process under this limit of addresses (ulimit -v)" : m->what,
-                   size_text(most, limited ? m->addresses : m->most), now);
+    return err_set(ERR_CONFIG, "%s %s of memory, and %s has %s%s", who, size_text(need, bytes),
+                   limited ? "a process under this limit of addresses (ulimit -v)" : m->what, size_text(most, limited ? m->addresses : m->most), now);
 }

@@ -128,11 +128,11 @@ static void words(void **state) {
     (void)state;
     memory_room m = {.most = 16 * GB, .available = GB, .addresses = INT64_MAX, .what = "this machine"};
     assert_int_equal(memory_refuse("this run needs", 1423405400000, true, &m), ERR_CONFIG);
-    static const char start[] = "this run needs 1423.4 GB of memory, and this machine has 17.2 GB, 1.1 GB of it available now. `lockstep plan` shows";
-    if (strncmp(err_last()->text, start, strlen(start)) != 0) fail_msg("%s", err_last()->text);
+    static const char start[] = "this run needs 1423.4 GB of memory, and this machine has 17.2 GB, 1.1 GB of it available now";
+    if (strcmp(err_last()->text, start) != 0) fail_msg("%s", err_last()->text);
     m.addresses = GB;
     memory_refuse("this run needs", 2 * GB, true, &m);
-    if (!strstr(err_last()->text, "a process under this limit of addresses (ulimit -v) has 1.1 GB. ")) fail_msg("%s", err_last()->text);
+    if (!strstr(err_last()->text, "a process under this limit of addresses (ulimit -v) has 1.1 GB")) fail_msg("%s", err_last()->text);
     memory_refuse("the 4 ranks on this machine need", 20 * GB, false, &m);
     if (!strstr(err_last()->text, "this machine has 17.2 GB")) fail_msg("%s", err_last()->text);
 }

@@ -25,6 +25,15 @@ static err_t add_up(comm *ranks, stream *s, int64_t mine, int64_t *sum, int *loc
     return rc;
 }
 
+err_t memory_advise(err_t rc) {
+    if (rc != ERR_CONFIG) return rc;
+    err_record why = *err_last();
+    return err_set(rc,
+                   "%.600s. `lockstep plan` shows what takes it; less is needed with a smaller [batch] micro, [parallel] recompute = block, zero = 3 "
+                   "over more ranks, or a smaller [model]",
+                   why.text);
+}
+
 static err_t check_host(int64_t mine, int64_t sum, int locals) {
     memory_room m = memory_find("");
     char who[64] = "this run needs";
@@ -47,5 +56,5 @@ err_t memory_fits(comm *ranks, stream *s, device *dev, int64_t of_device, int64_
     if (ranks->world > 1) TRY(add_up(ranks, s, mine, &sum, &locals));
     err_t rc = check_host(mine, sum, locals);
     if (rc == ERR_OK && apart) rc = check_device(dev, of_device);
-    return comm_agree_ok(ranks, rc, s);
+    return comm_agree_ok(ranks, memory_advise(rc), s);
 }

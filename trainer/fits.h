@@ -10,4 +10,8 @@
 // free, or swapped out, when the run needs it.
 err_t memory_fits(comm *ranks, stream *s, device *dev, int64_t of_device, int64_t of_host);
 
+// For what allocates after that: adds to its ERR_CONFIG, memory that can't be had, what would need less. Any other code
+// passes. Returns the code.
+err_t memory_advise(err_t rc);
+
 #endif
