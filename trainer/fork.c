@@ -2,6 +2,7 @@
 #include "trainer/fork.h"
 
 #include "base/io.h"
+#include "trainer/checkpoint/copy.h"
 #include "trainer/checkpoint/directory.h"
 #include "trainer/checkpoint/fork.h"
 #include "trainer/lock.h"
@@ -429,26 +430,45 @@ static err_t open_hidden(forking *f) {
     return run_lock_take(&f->lock, f->hidden, true);
 }
 
-// The log up to the checkpoint, so that report, compare and tail show the run from its beginning. *bytes: of it.
+// The first n bytes of a file, in pieces: a long run's log has hundreds of megabytes. *last: the last one.
+static err_t copy_bytes(int from, const char *name, const char *to, int64_t n, char *last) {
+    int fd;
+    TRY(io_open(to, O_WRONLY | O_CREAT | O_EXCL, &fd));
+    char *piece = malloc(CKPT_PIECE);
+    err_t rc = piece ? ERR_OK : err_set(ERR_INTERNAL, "no memory for a piece of %d bytes", CKPT_PIECE);
+    for (int64_t at = 0, k; at < n && rc == ERR_OK; at += k) {
+        k = n - at < CKPT_PIECE ? n - at : CKPT_PIECE;
+        rc = io_read_at(from, name, at, piece, (size_t)k);
+        if (rc == ERR_OK) rc = io_write(fd, to, piece, (size_t)k, NULL);
+        *last = piece[k - 1];
+    }
+    if (rc == ERR_OK) rc = io_sync(fd, to, NULL);
+    close(fd);
+    free(piece);
+    return rc;
+}
+
+// The log up to the checkpoint, so that report, compare and tail show the run from its beginning. *bytes: of it. One
+// that is not whole up to there is left out.
 static err_t copy_log(forking *f, int64_t *bytes) {
-    char from[IO_PATH], to[IO_PATH], *text = NULL;
+    char from[IO_PATH], to[IO_PATH], last = 0;
     struct stat st;
     int64_t n = f->m.at.log_bytes;
+    int fd = -1;
+    err_t rc = ERR_OK;
     *bytes = 0;
     TRY(io_path(from, "%s/log.jsonl", f->dir));
     TRY(io_path(to, "%s/log.jsonl", f->hidden));
-    int fd = -1;
     bool whole = n > 0 && io_open(from, O_RDONLY, &fd) == ERR_OK && fstat(fd, &st) == 0 && st.st_size >= n;
-    err_t rc = ERR_OK;
-    if (whole && !(text = malloc((size_t)n))) rc = err_set(ERR_INTERNAL, "no memory for %" PRId64 " bytes of %s", n, from);
-    if (whole && rc == ERR_OK) rc = io_read_at(fd, from, 0, text, (size_t)n);
+    if (whole) rc = copy_bytes(fd, from, to, n, &last);
     if (fd >= 0) close(fd);
-    if (whole && rc == ERR_OK && text[n - 1] == '\n') rc = io_write_file(to, text, (size_t)n, NULL), *bytes = n;
-    free(text);
+    TRY(rc);
+    if (last == '\n') *bytes = n;
+    else if (whole && unlink(to) != 0) return err_set(ERR_IO, "%s: remove: %s", to, strerror(errno));
     if (*bytes == 0)
         snprintf(f->log_note, sizeof f->log_note, "begins with this fork: that of the other run is not here up to step %" PRId64, f->m.at.step);
     else snprintf(f->log_note, sizeof f->log_note, "begins with that of the other run, up to step %" PRId64, f->m.at.step);
-    return rc;
+    return ERR_OK;
 }
 
 static err_t note_event(const char *dir, const config *c, const char *kind, int64_t step, const char *text) {
