@@ -41,7 +41,7 @@ err_t io_open(const char *path, int flags, int *fd) {
     struct stat st;
     *fd = open(path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0644);
     int why = *fd < 0 ? errno : 0;
-    if (*fd < 0 && stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {  // a socket, a directory to write to, a FIFO that nobody reads
+    if (*fd < 0 && stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {  // a socket, a directory to write to, a FIFO without a reader
         err_t rc = not_a_file(path, st.st_mode);
         errno = why;
         return rc;

@@ -207,7 +207,7 @@ typedef struct model_plan {
 } model_plan;
 
 enum { RULE_DIVIDED = 32, RULE_KEYS = 4 };  // 32: half of the hidden layers that a perceptron may have
-// What model_type.resolve is told, and says of the options: keys by name, those of other sections as "parallel.slices".
+// Input and result of model_type.resolve. Keys are given by name, those of other sections as "parallel.slices".
 typedef struct model_rule {
     int64_t micro;                      // samples of a micro-batch
     bool gpu;                           // the run is on GPUs
@@ -237,7 +237,7 @@ struct foreign_reader;
 // Another name of an architecture: a family that is this one with some keys other than their defaults.
 typedef struct model_alias {
     const char *name;
-    const char *implies;  // "key=value key=value", where nobody sets the key
+    const char *implies;  // "key=value key=value"; a key that is set in a file or by -o keeps its value
 } model_alias;
 
 typedef struct model_type {

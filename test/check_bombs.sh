@@ -3,36 +3,22 @@
 # ./lockstep, or the binary that LOCKSTEP_BIN names, refuses each by file and line before it takes more memory than
 # any honest file may need.
 . test/support/lib.sh
+. "$top/test/support/small.sh"
 
-cat >base.ini <<'INI'
+small_run <<'INI'
 [run]
-dir = runs
 name = base
 steps = 1
 [device]
-threads = 1
-[model]
-layers = 1
-heads = 2
-embed = 16
-context = 16
-[data]
-train = data/t-train-*.bin
-val = data/t-val-*.bin
-[pack]
-input = text.txt
-output = data/t
+ranks = 1
 [batch]
 global = 2
 micro = 2
 lanes = 1
-[schedule]
-warmup = 0
 [sample]
 tokens = 2
 INI
-text 20000 >text.txt
-"$bin" pack base.ini >"$out" 2>&1 && "$bin" train base.ini >"$out" 2>&1 || { cat "$out"; echo "0 passed, 1 failed"; exit 1; }
+"$bin" train base.ini >"$out" 2>&1 || { cat "$out"; echo "0 passed, 1 failed"; exit 1; }
 
 # bomb NAME HEAD: HEAD, and then 64 gzip members of 16 MiB of the character on standard input.
 bomb() {
@@ -77,7 +63,7 @@ prompted() {
     refused 65 1000000000 "prompt 1048577: a file may have 1048576 prompts" sample base.ini --prompts lines.gz
 }
 
-# From standard input, of which nobody knows the size.
+# From standard input, whose size is not known.
 streamed() {
     gzip -dc line.gz 2>/dev/null | (ulimit -v 1000000 && exec "$bin" tokenize --train 1000 gpt2) >"$out" 2>&1
     says "standard input: a line is longer than 256 MiB"

@@ -338,7 +338,8 @@ out:
     return rc;
 }
 
-// An error that this rank has while it waits for the word to go: rank 0 is told.
+// Reports that this rank waits for rank 0 to start the run. If the report fails, the error is sent to rank 0, which ends the
+// meeting for all.
 static err_t tell_joined(team *t) {
     conn *c = &t->control[0];
     char text[160];

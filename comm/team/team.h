@@ -74,7 +74,7 @@ size_t team_more_bytes(int locals, int seats, int rings);
 // 10.0.0.2 (1 of 2 nodes are here)" (TEAM_WAIT_TEXT bytes at most), and for how long it has. An error ends the
 // meeting, on the ranks that have joined too, with that error.
 typedef struct team_waiting {
-    err_t (*call)(void *ctx, double waited_s, const char *text);  // NULL: nobody wants to know
+    err_t (*call)(void *ctx, double waited_s, const char *text);  // NULL: not called
     void *ctx;
 } team_waiting;
 

@@ -61,8 +61,9 @@ static err_t read_root(finder *f, const char *path) {
 static bool names_shard(const finder *f, const char *path) {
     const char *slash = strrchr(path, '/'), *said = json_string_value(json_object_get(json_object_get(f->root, "shards"), slash ? slash + 1 : path));
     uint8_t header[SHARD_HEADER];
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    bool same = said && fd >= 0 && pread(fd, header, sizeof header, 0) == SHARD_HEADER && strtoul(said, NULL, 16) == le32_get(header + 60);
+    int fd = -1;
+    bool same = said && io_open(path, O_RDONLY, &fd) == ERR_OK && pread(fd, header, sizeof header, 0) == SHARD_HEADER &&
+                strtoul(said, NULL, 16) == le32_get(header + 60);
     if (fd >= 0) close(fd);
     return same;
 }

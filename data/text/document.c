@@ -177,7 +177,7 @@ static err_t read_line(document_reader *d, bytes *to, bool *more) {
     return ERR_OK;
 }
 
-// The last one is cut where so many bytes, with the empty lines, are told.
+// The last story is cut so that all of them, with the empty lines between, have exactly the bytes that were asked for.
 static err_t read_story(document_reader *d, bytes *to, bool *more) {
     int64_t from = to->n;
     *more = d->told < d->wanted;

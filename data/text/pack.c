@@ -325,7 +325,7 @@ static err_t stream_file(pack *p, const source *f) {
     return size == f->size ? ERR_OK : changed(f, size);
 }
 
-// How much text is in the JSONL files: with a tokenizer nobody asks.
+// Counts the bytes of text in the JSONL files. Only packing as bytes needs them: they decide where validation begins.
 static err_t count_jsonl(pack *p) {
     for (int64_t i = 0; i < p->count; i++)
         if (p->files[i].kind == JSONL) TRY(stream_jsonl(p, &p->files[i], true, &p->files[i].size));
