@@ -225,7 +225,7 @@ $(BUILD)/fuzz/%: $(CBUILD)/test/fuzz/%.o $(CBUILD)/test/fuzz/driver.o $(LIB)
 # Everything under AddressSanitizer and UBSan is `make asan`. `make test` runs READERS that way, which read foreign bytes, over kernels that are not
 # instrumented; `make check` MORE_ASAN, over kernels that are.
 ASAN      := CUDA=none BUILD=build/asan BIN=build/asan/lockstep CFLAGS="-O1 -g1" SAN="-fsanitize=address,undefined -fno-sanitize-recover=all"
-READERS   := $(addprefix build/asan/test/test_,config config_keys runlog page data inflate pack questions idx tokenizer megatron safetensors families checkpoint checkpoint_fit cluster team_auth http_parse status)
+READERS   := $(addprefix build/asan/test/test_,config config_keys runlog runlog_known page data pack_bytes inflate pack questions idx tokenizer megatron safetensors families checkpoint checkpoint_fit cluster team_auth http_parse status)
 MORE_ASAN := $(addprefix build/asan/test/test_,checkpoint_crash team comm channels checkpoint_ranks checkpoint_slices ranks pipes pipe_plan slices door durable evaluate likelihood sample log tensorboard watch alarms alarms_slow http metrics tokens)
 asan: deps all
 	@$(MAKE) --no-print-directory $(ASAN) all tests fuzzers
