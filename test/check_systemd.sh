@@ -268,7 +268,7 @@ two_nodes() {
         printf '[cluster]\nnodes = 127.0.0.1:1, 127.0.0.2:1\n[parallel]\nzero = 1\n' >>"$root/etc/lockstep/n$k.ini"
     done
     expect 0 ctl start --no-block lockstep@n0
-    soon is StatusText n0 "0 of 1 ranks are ready"
+    soon is StatusText n0 "waiting for 127.0.0.2 (1 of 2 nodes are here)"
     are ActiveState n0 activating
     expect 0 ctl start lockstep@n1
     soon is ActiveState n0 active
