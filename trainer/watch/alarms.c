@@ -14,6 +14,7 @@
 #include <string.h>
 
 static const double LONG_READ_S = 1;  // a wait for data that no busy processor explains
+static const double LONG_PART = 0.5;  // of the waiting, in such waits
 static const double STARVED = 0.2;    // of the time: then the loader's thread waits for a processor, too
 static const double LONGEST_S = 5;    // between two looks, for what adds up: of a longer pause nothing is known
 
@@ -299,29 +300,29 @@ typedef struct reading_sum {
     double seconds, waited;
     int64_t retries, steps;
     double step_ms;  // mean; infinite: none was finished
-    double longest;
+    double long_s;   // waited in waits of LONG_READ_S and more
+    double wait_s;
 } reading_sum;
 
 static reading_sum sum_of(const rank_memory *m, double window) {
     reading_sum all = {0};
-    double wait_s = 0;
     for (int64_t i = m->looks; i > 0 && i > m->looks - ALARM_LOOKS && all.seconds < window; i--) {
         const reading *x = &m->look[(i - 1) % ALARM_LOOKS];
         all.seconds += x->seconds;
-        wait_s += x->seconds * x->waited;
+        all.wait_s += x->seconds * x->waited;
+        if (x->longest >= LONG_READ_S) all.long_s += x->seconds * x->waited;
         all.retries += x->retries;
         all.steps += x->steps;
-        if (x->longest > all.longest) all.longest = x->longest;
     }
     all.step_ms = all.steps > 0 ? 1e3 * all.seconds / (double)all.steps : INFINITY;
-    all.waited = all.seconds > 0 ? wait_s / all.seconds : 0;
+    all.waited = all.seconds > 0 ? all.wait_s / all.seconds : 0;
     return all;
 }
 
 // Is it reading that takes the time? Its latencies say so; but reads that are not done are not among them, and of the last thousand
-// a few slow ones are too few to be seen. A loader that only waits for a processor waits for less.
+// a few slow ones are too few to be seen. A loader that only waits for a processor waits for less, most of the time.
 static bool reads_are_why(const reading_sum *all, const watch_rank *r, double share) {
-    return all->steps == 0 || all->longest >= LONG_READ_S || r->read_p99_ms >= share * all->step_ms;
+    return all->steps == 0 || (all->long_s > 0 && all->long_s >= LONG_PART * all->wait_s) || r->read_p99_ms >= share * all->step_ms;
 }
 
 static void say_reader(char text[ALARM_TEXT], const watch_rank *r, const reading_sum *all, const char *name) {
