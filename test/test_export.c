@@ -48,11 +48,16 @@ static void export(const char *from, const char *to, const char *const *options,
 
 // --- models of others ----------------------------------------------------------------------------------------------------------
 
+static json_t *exported_json(const char *dir, const char *name) {
+    char path[1024];
+    snprintf(path, sizeof path, "%s/%s.json", dir, name);
+    return read_json_file(path);
+}
+
 // DIR/NAME.json is, key by key, what the golden file says.
 static void expect_json(const char *what, const char *dir, const char *name, const json_t *want) {
-    char path[1024], *ours, *theirs;
-    snprintf(path, sizeof path, "%s/%s.json", dir, name);
-    json_t *found = read_json_file(path);
+    char *ours, *theirs;
+    json_t *found = exported_json(dir, name);
     assert_non_null(want);
     ours = json_dumps(found, JSON_SORT_KEYS), theirs = json_dumps(want, JSON_SORT_KEYS);
     if (!json_equal(found, want)) fail_msg("%s: %s.json is\n%s\nexpected\n%s", what, name, ours, theirs);
@@ -161,6 +166,18 @@ static void exports_are_those_that_transformers_reads(void **state) {
     json_decref(all), json_decref(cases);
 }
 
+// What was written says all that was set: read back, it is the same model.
+static void expect_same_settings(const char *what, const rig *r) {
+    weights *w;
+    weights_map *map;
+    model *net;
+    OK(weights_open(&w, r->to));
+    OK(model_types[r->c.model.type]->open(&net, &r->c.model.of));
+    if (weights_match(&map, w, net, &r->c.model.of, false) != ERR_OK) fail_msg("%s: %s", what, err_last()->text);
+    weights_map_close(map), weights_close(w);
+    net->type->close(net);
+}
+
 // What no family there has: other biases, windows and scalings, of models whose loss transformers found to be ours.
 static void settings_are_written_as_transformers_reads_them(void **state) {
     (void)state;
@@ -178,6 +195,7 @@ static void settings_are_written_as_transformers_reads_them(void **state) {
         EXPORT(r.run, r.to, NULL, "--shard-mb", "1");
         expect_json(name, r.to, "config", json_object_get(want, "config"));
         expect_json(name, r.to, "generation_config", json_object_get(want, "generation_config"));
+        expect_same_settings(name, &r);
         rig_close(&r);
         made++;
     }
@@ -195,6 +213,69 @@ static void the_tokenizer_says_where_texts_begin_and_end(void **state) {
     static const char *const names[] = {"config", "generation_config", "tokenizer_config"};
     for (int i = 0; i < 3; i++) expect_json("with a tokenizer", r.to, names[i], json_object_get(want, names[i]));
     json_decref(all);
+    rig_close(&r);
+}
+
+// The id of an added token of a tokenizer.json, as that file has it; null for none.
+static json_t *added_id(const json_t *file, const char *token) {
+    const json_t *all = json_object_get(file, "added_tokens");
+    for (size_t i = 0; token && i < json_array_size(all); i++) {
+        const json_t *one = json_array_get(all, i);
+        if (strcmp(json_string_value(json_object_get(one, "content")), token) == 0) return json_incref(json_object_get(one, "id"));
+    }
+    assert_null(token);
+    return json_null();
+}
+
+static void expect_token(const char *what, const char *dir, const json_t *file, const char *name, const char *token) {
+    static const char *const of_ids[] = {"config", "generation_config"};
+    char key[32];
+    json_t *id = added_id(file, token), *names = exported_json(dir, "tokenizer_config");
+    snprintf(key, sizeof key, "%s_id", name);
+    for (int i = 0; i < 2; i++) {
+        json_t *config = exported_json(dir, of_ids[i]);
+        if (!json_equal(json_object_get(config, key), id)) fail_msg("%s: %s of %s.json is not that of %s", what, key, of_ids[i], token);
+        json_decref(config);
+    }
+    const char *found = json_string_value(json_object_get(names, name));
+    if (!found != !token || (token && strcmp(found, token) != 0)) fail_msg("%s: %s is %s, expected %s", what, name, found, token);
+    json_decref(names), json_decref(id);
+}
+
+// The first and the last ids of a vocabulary among them: SmolLM's end of a text is token 0.
+static void begin_and_end_have_the_ids_of_the_tokenizer(void **state) {
+    (void)state;
+    static const struct {
+        const char *path, *begin, *end;
+    } list[] = {{"test/golden/tokenizer/gpt2.json", NULL, "<|endoftext|>"},
+                {"test/golden/tokenizer/llama3.json", "<|begin_of_text|>", "<|end_of_text|>"},
+                {"test/golden/tokenizer/qwen2.json", NULL, "<|endoftext|>"},
+                {"test/golden/tokenizer/smollm.json", NULL, "<|endoftext|>"}};
+    rig r;
+    rig_open(&r);
+    rig_train(&r, short_run, "[model]\ntype = llama\nlayers = 1\nheads = 1\nembed = 4\nhidden = 4\ncontext = 8\nvocab = 1000\n");
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        char to[700];
+        json_t *file = read_json_file(list[i].path);
+        snprintf(to, sizeof to, "%s-%d", r.to, (int)i);
+        EXPORT(r.run, to, NULL, "--tokenizer", list[i].path);
+        expect_token(list[i].path, to, file, "bos_token", list[i].begin);
+        expect_token(list[i].path, to, file, "eos_token", list[i].end);
+        json_decref(file);
+    }
+    rig_close(&r);
+}
+
+// The file with which the library of others encodes and decodes bytes.
+static void bytes_have_a_tokenizer_that_others_decode_with(void **state) {
+    (void)state;
+    rig r;
+    json_t *want = read_json_file("test/golden/tokenizer/bytes.json");
+    rig_open(&r);
+    rig_train(&r, short_run, "[model]\nlayers = 1\nheads = 1\nembed = 4\ncontext = 8\nvocab = 256\n");
+    EXPORT(r.run, r.to, NULL, "--dtype", "f32");
+    expect_json("bytes", r.to, "tokenizer", want);
+    json_decref(want);
     rig_close(&r);
 }
 
@@ -403,6 +484,8 @@ int main(void) {
         cmocka_unit_test(exports_are_those_that_transformers_reads),
         cmocka_unit_test(settings_are_written_as_transformers_reads_them),
         cmocka_unit_test(the_tokenizer_says_where_texts_begin_and_end),
+        cmocka_unit_test(begin_and_end_have_the_ids_of_the_tokenizer),
+        cmocka_unit_test(bytes_have_a_tokenizer_that_others_decode_with),
         cmocka_unit_test(a_tokenizer_has_no_more_tokens_than_the_model),
         cmocka_unit_test(what_a_killed_export_left_does_not_go_out),
         cmocka_unit_test(every_element_is_in_its_place),

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes small tokenizers of each family that lockstep reads, and their answers to texts that are easy to get wrong.
 
-    python3 make_tokenizers.py            # writes gpt2.json, llama3.json, qwen2.json, smollm.json, added.json, answers.txt, train.txt, trained.txt, here
+    python3 make_tokenizers.py            # writes gpt2.json, llama3.json, qwen2.json, smollm.json, added.json, bytes.json, answers.txt, train.txt, trained.txt, here
     python3 make_tokenizers.py --check    # compares instead
 
 Needs the packages tokenizers==0.23.3 and tiktoken==0.14.0, no network. The text that they are trained on is made up here.
@@ -83,6 +83,20 @@ def added(texts, vocab):
     return t
 
 
+def of_bytes():
+    """A token for each byte, which are their numbers: no merges, and nothing else. It reads and writes any text."""
+    itself = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [b for b in range(256) if b not in itself]
+    t = Tokenizer(models.BPE(vocab={chr(b if b in itself else 256 + others.index(b)): b for b in range(256)}, merges=[]))
+    assert set(t.get_vocab()) == set(pre_tokenizers.ByteLevel.alphabet())
+    t.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, trim_offsets=False, use_regex=False)
+    j = json.loads(t.to_str())
+    t = Tokenizer.from_str(json.dumps(j | {"decoder": j["pre_tokenizer"]}))
+    for text in TEXTS:
+        assert t.encode(text).ids == list(text.encode()) and t.decode(list(text.encode())) == text
+    return t
+
+
 TEXTS = [
     "", " ", "  ", "\n", " a", "a ", "Hello, world!", "don't DON'T it's'll've'd'm're 'S 'ſ' x'ſy", "a  b   c\n\n d \n e\t\tf ", "  leading and trailing  ",
     "\r\n\r\nx\r\n y \r z", "!!\n\n!!\r\n\r\n  !!\n a", "12345 1 22 333 4444 ٣٤٥٦ ²³½ Ⅳ① x1y22z333", "中文字符。中文\n　全角", "e\u0301 e\u0323\u0301 a\u0301\u0323 \u1e9b\u0323 q\u0307\u0323",
@@ -106,6 +120,7 @@ def make():
                 t.encode_special_tokens = how == 0
                 ids = t.encode(text, add_special_tokens=how == 7).ids
                 lines.append(f"{name} {how} {text.encode().hex() or '-'} {' '.join(map(str, ids))}".rstrip())
+    out["bytes.json"] = json.dumps(json.loads(of_bytes().to_str()), ensure_ascii=False, separators=(",", ":")) + "\n"
     out["answers.txt"] = "\n".join(lines) + "\n"
     return out | trained()
 
