@@ -417,6 +417,68 @@ static void any_range_can_be_read(void **state) {
     }
 }
 
+// --- a head that is the embedding ---------------------------------------------------------------------------------------
+
+// The tensors of m as others have them, and the head too, though it is the embedding: all of it, or all but one element.
+// wrong: which one that is; -1: none.
+static void write_with_head(const char *path, const model *m, int64_t wrong) {
+    enum { MOST = 32 };
+    st_tensor table[MOST] = {0};
+    st_writer w;
+    int count = 0;
+    for (int i = 0; i < m->params; i++) {
+        const struct param *p = &m->param[i];
+        weight_part part[WEIGHT_PARTS];
+        int parts = m->type->parts(m, i, part);
+        for (int k = 0; k < parts; k++) {
+            st_tensor *t = &table[count++];
+            assert_in_range(count, 1, MOST);
+            *t = (st_tensor){.type = ST_F32, .dims = p->dims, .size = {part[k].rows, p->dims > 1 ? p->size[1] : 0}};
+            snprintf(t->name, sizeof t->name, "%s%s", part[k].prefixed ? m->type->prefix : "", part[k].name);
+        }
+    }
+    OK(st_create(&w, path, table, count, NULL, NULL));
+    for (int i = 0; i < m->params; i++) {
+        const struct param *p = &m->param[i];
+        int64_t n = p->size[0] * (p->dims > 1 ? p->size[1] : 1);
+        float *x = malloc((size_t)n * sizeof *x);
+        model_init(m, p->tied >= 0 ? p->tied : i, 1, 0, n, x);
+        if (p->tied >= 0 && wrong >= 0) x[wrong] += 1;
+        OK(st_put(&w, x, (size_t)n * sizeof *x));
+        free(x);
+    }
+    OK(st_finish(&w, NULL));
+}
+
+// Some write a tied head nevertheless. It may be there if each of its elements is that of the embedding, which has more
+// of them than are compared at once.
+static void a_tied_head_in_a_file_is_the_embedding(void **state) {
+    (void)state;
+    enum { ROWS = 500, COLS = 160 };
+    static const int64_t wrong[] = {-1, 0, 65535, 65536, ROWS * COLS - 1};
+    char *dir = make_dir(), path[600];
+    config c;
+    model *m;
+    load_config(&c, dir,
+                "[data]\ntrain = " FOLDER "tokens.bin\nval =\nformat = raw16\n[model]\ntype = llama\ntied = yes\nlayers = 1\nheads = 1\nembed = 160\n"
+                "hidden = 4\ncontext = 8\nvocab = 500\n",
+                "");
+    OK(model_types[c.model.type]->open(&m, &c.model.of));
+    snprintf(path, sizeof path, "%s/with-head.safetensors", dir);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        weights *w;
+        weights_map *map;
+        write_with_head(path, m, wrong[i]);
+        OK(weights_open(&w, path));
+        err_t rc = weights_match(&map, w, m, &c.model.of, false);
+        if (rc != (wrong[i] < 0 ? ERR_OK : ERR_DATA)) fail_msg("element %d: %s", (int)wrong[i], rc == ERR_OK ? "taken" : err_last()->text);
+        if (wrong[i] >= 0) assert_non_null(strstr(err_last()->text, "lm_head.weight is not the embedding"));
+        weights_map_close(map), weights_close(w);
+    }
+    m->type->close(m);
+    drop_dir(dir);
+}
+
 // --- angles ------------------------------------------------------------------------------------------------------------------------
 
 // Far from the first position an angle is what its rounding makes of it: at 100,000 half a unit of FP32 is a quarter of a degree.
@@ -561,6 +623,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(null_heads_of_keys_are_as_many_as_heads),
         cmocka_unit_test(numbers_beyond_the_limits_are_refused),
         cmocka_unit_test(any_range_can_be_read),
+        cmocka_unit_test(a_tied_head_in_a_file_is_the_embedding),
         cmocka_unit_test(angles_are_rounded_as_others_round_them),
         cmocka_unit_test_prestate(llm_c, device),
     };
