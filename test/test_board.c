@@ -1,7 +1,8 @@
 // test/test_board.c: what ranks say on the board, and who reads it while they write: never half a record. Under `make tsan`
-// so this also shows that no lock is needed.
+// so this also shows that no lock is needed. And what is said on it while ranks meet, and when.
 #include "base/quantiles.h"
 #include "trainer/log/monitor.h"
+#include "trainer/waiting.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -257,10 +258,37 @@ static void quantiles_are_those_of_a_sort(void **state) {
     free(q);
 }
 
+// --- while ranks meet ------------------------------------------------------------------------------------------------------
+
+// A look each quarter of a second. What is said: what did not end within 2 s, what changed, not more often than every
+// 2 s, and the same again every 30 s, as often as it comes to that.
+static void who_waits_says_so_now_and_then(void **state) {
+    (void)state;
+    static const struct {
+        double from;
+        const char *text;
+    } course[] = {{0, "for two"}, {3, "for one"}, {80, "for nobody"}, {81, "for none"}, {1e9, ""}};
+    static const double said[] = {2, 4, 34, 64, 80, 82, 112, 142};
+    waiting_said last = {0};
+    size_t n = 0;
+    int now = 0;
+    for (double s = 0; s < 150; s += 0.25) {
+        now += s >= course[now + 1].from;
+        if (!waiting_says(&last, s, course[now].text)) continue;
+        assert_true(n < sizeof said / sizeof *said);
+        if (s < said[n] || s > said[n]) fail_msg("%s: said after %g s, expected %g s", course[now].text, s, said[n]);
+        assert_string_equal(last.text, course[now].text);
+        n++;
+    }
+    assert_int_equal(n, sizeof said / sizeof *said);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(phases_and_operations), cmocka_unit_test(news_are_read_whole),   cmocka_unit_test(half_written_news_are_none),
-        cmocka_unit_test(a_line_is_said),        cmocka_unit_test(a_sink_copies_records), cmocka_unit_test(quantiles_are_those_of_a_sort),
+        cmocka_unit_test(phases_and_operations),          cmocka_unit_test(news_are_read_whole),
+        cmocka_unit_test(half_written_news_are_none),     cmocka_unit_test(a_line_is_said),
+        cmocka_unit_test(who_waits_says_so_now_and_then), cmocka_unit_test(a_sink_copies_records),
+        cmocka_unit_test(quantiles_are_those_of_a_sort),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

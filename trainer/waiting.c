@@ -11,8 +11,7 @@ typedef struct waiting {
     board *b;
     bool says;
     monitor m;  // lines for people, and nothing else: there is no run directory yet
-    char said[TEAM_WAIT_TEXT];
-    double said_s;
+    waiting_said last;
 } waiting;
 
 static void waiting_open(waiting *w, board *b, bool says) {
@@ -27,6 +26,14 @@ static void waiting_close(waiting *w) {
     if (w->says) board_say(w->b, "");
 }
 
+bool waiting_says(waiting_said *last, double waited_s, const char *text) {
+    bool changed = strncmp(text, last->text, sizeof last->text - 1) != 0;
+    if (waited_s < first_s || waited_s < last->at_s + (changed ? change_s : again_s)) return false;
+    snprintf(last->text, sizeof last->text, "%s", text);
+    last->at_s = waited_s;
+    return true;
+}
+
 // team_waiting.call
 static err_t look(void *ctx, double waited_s, const char *text) {
     waiting *w = ctx;
@@ -35,11 +42,7 @@ static err_t look(void *ctx, double waited_s, const char *text) {
     if (atomic_load(&w->b->failed)) return err_set(ERR_UNAVAILABLE, "another rank of this node ended while the ranks were meeting");
     if (!w->says) return ERR_OK;
     board_say(w->b, text);
-    bool changed = strncmp(text, w->said, sizeof w->said - 1) != 0;
-    if (waited_s < first_s || waited_s < w->said_s + (changed ? change_s : again_s)) return ERR_OK;
-    snprintf(w->said, sizeof w->said, "%s", text);
-    w->said_s = waited_s;
-    monitor_say(&w->m, "%s", text);
+    if (waiting_says(&w->last, waited_s, text)) monitor_say(&w->m, "%s", text);
     return ERR_OK;
 }
 

@@ -11,4 +11,13 @@
 // joined. The service manager is told too.
 err_t waiting_enter(session *x, const launch *at, board *b, bool says);
 
+// What was said last, and after how many seconds of waiting.
+typedef struct waiting_said {
+    char text[TEAM_WAIT_TEXT];
+    double at_s;
+} waiting_said;
+
+// Is the text to be said after so many seconds? Then it is what was said last.
+bool waiting_says(waiting_said *last, double waited_s, const char *text);
+
 #endif
