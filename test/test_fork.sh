@@ -83,6 +83,16 @@ diverges() {
     expect 0 "$bin" status "runs/lost$1-2"
 }
 
+# The name that is advised is one that no run has, wherever [run] dir is.
+names_no_other_run() {
+    settings again run.dir=some/where optimizer.lr=1000 optimizer.grad_clip=0 run.steps=200 run.bad_steps=5
+    mkdir -p some/where/again-2
+    expect 75 train again
+    says "lockstep train some/where/again/config.ini -o run.name=again-3 "
+    follow
+    says "done    200 steps; run directory some/where/again-3"
+}
+
 # After good steps: the best checkpoint is the way back, also where later ones were saved.
 goes_back() {
     settings wild optimizer.lr=1000 optimizer.grad_clip=0 run.steps=200 checkpoint.keep=2 device.ranks="$1"
@@ -144,6 +154,8 @@ mends() {
     expect 0 timeout 100 "$bin" runs/mends/config.ini
     event mends ruined "far above the lowest" ". Next: lockstep fork runs/mends@best mends-2 -o optimizer.lr=0.001"
     event mends mended "near the lowest again"
+    grep -o '"kind":"\(ruined\|mended\)"' runs/mends/events.jsonl >kinds
+    [ "$(head -n 1 kinds)" = '"kind":"ruined"' ] && [ -z "$(uniq -d kinds)" ] || fail "ruined and mended don't take turns: $(tr '\n' ' ' <kinds)"
     settings stops optimizer.lr=10 optimizer.grad_clip=0 run.steps=1000000 eval.every=0 run.bad_steps=0 log.watch=no
     expect 0 "$bin" fork runs/good@10 stops stops.ini
     "$bin" runs/stops/config.ini >stops.log 2>&1 &
@@ -244,6 +256,28 @@ other_numbers() {
     expect 0 "$bin" hash runs/half/ckpt/step-00000020
     expect 0 timeout 100 "$bin" runs/half/config.ini
     says "done    25 steps"
+    # a scale that is given, or is no longer given, with the precision as it was
+    settings given precision.loss_scale=1024 run.steps=30
+    expect 0 "$bin" fork runs/half@20 given given.ini
+    begins_with given 1024.0
+    expect 0 timeout 100 "$bin" runs/given/config.ini
+    grep -q '"step":30,.*"loss_scale":1024[,.}]' runs/given/log.jsonl || fail "it did not train with the scale that was given"
+    settings open precision.loss_scale=dynamic run.steps=35
+    expect 0 "$bin" fork runs/given@20 open open.ini
+    begins_with open 32768.0
+    # the same scale, but given: the good steps so far are none with it
+    grep -q '"good_steps": 0,' runs/half/ckpt/step-00000025/manifest.json && fail "runs/half has no good steps"
+    settings alike precision.loss_scale=32768 run.steps=30
+    expect 0 "$bin" fork runs/half@25 alike alike.ini
+    begins_with alike 32768.0
+}
+
+# begins_with NAME SCALE: this fork has this loss scale, no good steps with it yet, and the hash that its state has.
+begins_with() {
+    at=$(echo runs/$1/ckpt/step-*)
+    grep -q "\"loss_scale\": $2" $at/manifest.json && grep -q '"good_steps": 0,' $at/manifest.json ||
+        fail "expected the scale $2, and 0 good steps: $(grep 'loss_scale\|good_steps' $at/manifest.json)"
+    expect 0 "$bin" hash $at
 }
 
 # Of other data the loss is another one, and so is the lowest: what was reached before says nothing of the fork.
@@ -284,6 +318,15 @@ elsewhere() {
     mkdir elsewhere
     cp -RP runs/good elsewhere  # a run that was moved: its config.ini still says where it was
     expect 0 "$bin" fork elsewhere/good moved
+    # what stands after the last @ is a step only if there is no such directory
+    mkdir elsewhere/me@home
+    cp -RP runs/good elsewhere/me@home/run@5
+    expect 0 "$bin" fork elsewhere/me@home/run@5 newest
+    says "forked   elsewhere/me@home/run@5, step 20"
+    expect 0 "$bin" fork elsewhere/me@home/run@5@10 tenth
+    says "forked   elsewhere/me@home/run@5, step 10"
+    expect 0 "$bin" fork elsewhere/me@home/run@5@best best
+    [ -d elsewhere/me@home/newest/ckpt ] && [ -d elsewhere/me@home/tenth/ckpt ] || fail "the forks are not beside the run"
     [ -d elsewhere/moved/ckpt ] || fail "elsewhere/moved is not there"
     absent runs/moved
 }
@@ -426,6 +469,7 @@ try diverges_on_two_ranks diverges 2
 try goes_back_alone goes_back 1
 try goes_back_on_two_ranks goes_back 2
 try quoted
+try names_no_other_run
 try diverges_at_the_end
 try is_ruined
 try mends
