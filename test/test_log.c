@@ -636,6 +636,24 @@ static void a_run_that_diverges_says_so_once(void **state) {
     expect_diverged("dynamic", 30);
 }
 
+// A scale that grows with every good step is too high for about every second one: many steps are skipped, but few in a
+// row.
+static void skipped_steps_between_good_ones_are_no_divergence(void **state) {
+    (void)state;
+    rig r;
+    rig_open(&r, "[run]\nsteps = 60\nbad_steps = 5\n[precision]\ncompute = fp16\nscale_window = 1\n[log]\nevery = 1\n");
+    run(&r);
+    json_t *steps = read_records(&r.c, "log.jsonl", "step"), *events = read_records(&r.c, "events.jsonl", "event");
+    int skipped = 0;
+    assert_int_equal(json_array_size(steps), 60);
+    for (size_t i = 0; i < json_array_size(steps); i++) skipped += json_is_true(json_object_get(json_array_get(steps, i), "skipped"));
+    assert_true(skipped >= 15);
+    for (size_t i = 0; i < json_array_size(events); i++)
+        if (strcmp(text_of(json_array_get(events, i), "kind"), "diverged") == 0) fail_msg("%s", text_of(json_array_get(events, i), "text"));
+    json_decref(steps), json_decref(events);
+    drop_dir(r.dir);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_figure_is_right_also_after_a_resume),
@@ -650,6 +668,7 @@ int main(void) {
         cmocka_unit_test(a_log_that_is_too_short),
         cmocka_unit_test(a_sink_that_can_not_open),
         cmocka_unit_test(a_run_that_diverges_says_so_once),
+        cmocka_unit_test(skipped_steps_between_good_ones_are_no_divergence),
         cmocka_unit_test(a_run_that_diverges_stops),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
