@@ -81,6 +81,14 @@ help_of_each_verb() {
     expect 0 "$bin" base.ini --help
     same train.help "$out" "the help of train, whose word may be left out"
     expect 65 "$bin" hash ./--help  # a name that looks like an option
+    for word in --help -h; do  # and a value that does
+        expect 65 "$bin" report runs/nothing --out $word
+        says "runs/nothing"
+        expect 64 "$bin" tail runs/nothing --lines $word
+        ! grep -q "^usage: " "$out" || fail "it prints its help"
+        expect 78 "$bin" check base.ini -o $word
+        says "-o \`$word\`: expected section.key=value"
+    done
     [ ! -e runs ] || fail "a run directory was made"
 }
 
