@@ -95,11 +95,15 @@ static void only_files_are_opened(void **state) {
     memcpy(at.sun_path, socket_path, sizeof at.sun_path);
     assert_int_equal(bind(s, (struct sockaddr *)&at, sizeof at), 0);
     const char *const kinds[][2] = {{dir, "a directory"}, {path, "a FIFO"}, {socket_path, "a socket"}, {"/dev/zero", "a device"}};
+    int next = dup(s);  // the descriptor that a file would be given: none of these keeps it
+    close(next);
     for (int i = 0; i < 8; i++) {
         assert_int_equal(io_open(kinds[i / 2][0], i % 2 ? O_WRONLY | O_CREAT : O_RDONLY, &fd), ERR_DATA);
         assert_int_equal(fd, -1);
         if (!strstr(err_last()->text, kinds[i / 2][0]) || !strstr(err_last()->text, kinds[i / 2][1])) fail_msg("%s", err_last()->text);
     }
+    assert_int_equal(dup(s), next);
+    close(next);
     close(s), unlink(socket_path), unlink(path);
     assert_int_equal(io_open(path, O_RDONLY, &fd), ERR_IO);
     assert_int_equal(errno, ENOENT);
