@@ -198,6 +198,18 @@ other_settings() {
     ended 0
 }
 
+# Each node has memory of its own: its ranks are added up, those of other nodes are not.
+memory_of_each_node() {
+    for ranks in 1 2; do
+        near $ranks $ranks
+        together huge model.layers=24 model.heads=24 model.embed=24576 cluster.timeout=10
+        boot huge
+        ended 78
+        case $ranks in 1) who="this run needs" ;; *) who="the $ranks ranks on this machine need" ;; esac
+        on 0 "$who " " of memory, and "
+    done
+}
+
 # Two builds that differ in one constant, and in no word that git has for them: here one binary, and a copy that says
 # other sources of itself.
 other_build() {
@@ -279,6 +291,7 @@ try no_secret
 try wrong_secret
 try missing_node
 try other_settings
+try memory_of_each_node
 try other_build
 try silent_nodes
 try no_port
