@@ -620,6 +620,49 @@ static void heads_take_no_copy(void **state) {
     assert_int_equal(stop(f).dropped, 0);
 }
 
+// 0: the connection is whole, or the other side closed it in order.
+static int error_of(const client *c) {
+    int error = 0;
+    socklen_t size = sizeof error;
+    assert_int_equal(getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &error, &size), 0);
+    return error;
+}
+
+// Who sends more than a request, such as a body that nobody reads, has the reply and no reset after it. What earlier connections
+// in the same place have sent does not count.
+static void more_than_a_request(void **state) {
+    (void)state;
+    enum { CLIENTS = 12, MORE = 30000 };
+    static char bytes[sizeof GET("/") + MORE];
+    fixture *f = start("127.0.0.1:0", NULL, 10);
+    memset(bytes, 'x', sizeof bytes);
+    memcpy(bytes, GET("/"), strlen(GET("/")));
+    for (int i = 0; i < CLIENTS; i++) {
+        client c = dial(f);
+        say(&c, bytes, sizeof bytes);
+        hear(&c, LIMIT_S);
+        assert_string_equal(body_of(&c), "<p>root");
+        usleep(5000);
+        if (error_of(&c)) fail_msg("client %d of %d: its connection was reset", i + 1, CLIENTS);
+        hang_up(&c);
+    }
+    assert_int_equal(stop(f).shown, CLIENTS);
+}
+
+// Who has the whole reply loses the place soon, also without closing: not only when the time for reading the reply is over.
+static void a_reply_is_the_end(void **state) {
+    (void)state;
+    enum { BYTES = 3 << 20 };
+    fixture *f = start("127.0.0.1:0", NULL, BYTES);
+    client c = ask(f, GET("/large"));
+    assert_int_equal(c.n - (size_t)(body_of(&c) - c.text), BYTES);
+    int error = 0;
+    for (double began = clock_now(); !error && clock_now() - began < LIMIT_S; usleep(50000)) say(&c, "x", 1), error = error_of(&c);
+    assert_true(error);
+    hang_up(&c);
+    assert_int_equal(stop(f).dropped, 0);
+}
+
 // Without descriptors the server waits a little, and does not spin.
 static void out_of_descriptors(void **state) {
     (void)state;
@@ -723,6 +766,8 @@ int main(void) {
         cmocka_unit_test(slow_readers),
         cmocka_unit_test(readers_that_leave),
         cmocka_unit_test(heads_take_no_copy),
+        cmocka_unit_test(more_than_a_request),
+        cmocka_unit_test(a_reply_is_the_end),
         cmocka_unit_test(out_of_descriptors),
         cmocka_unit_test(returns_in_time),
     };
