@@ -2,6 +2,7 @@
 // running, hanging, done, stopped, failed, dead; with files that are missing, old, from the future, or damaged.
 #include "base/io.h"
 #include "trainer/log/utf8.h"
+#include "trainer/watch/command.h"
 #include "trainer/watch/facts.h"
 #include "trainer/watch/rundir.h"
 #include "trainer/watch/status.h"
@@ -616,6 +617,31 @@ static void hash_of_the_checkpoint(void **state) {
     }
 }
 
+// Where [run] dir is absolute, a command works anywhere, unless another path in the settings is relative: any of them, also one of
+// several in one setting.
+static void commands_with_relative_paths(void **state) {
+    place *p = *state;
+    static const char *const keys[][2] = {{"data", "train"},     {"data", "val"},     {"model", "init_from"},  {"eval", "text"},
+                                          {"eval", "choices"},   {"device", "plans"}, {"sample", "tokenizer"}, {"cluster", "secret_file"},
+                                          {"log", "http_token"}, {"log", "prom_file"}};
+    static const struct {
+        const char *value;
+        bool relative, several;
+    } paths[] = {{"", false, false},       {"/a/x", false, false},         {"b/x", true, false},    {"/a/x /a/y", false, true},
+                 {"/a/x b/y", true, true}, {"/a/x  /a/y b/z", true, true}, {"b/x /a/y", true, true}};
+    char text[512], command[1024], path[IO_PATH];
+    assert_non_null(realpath(p->dir, path));
+    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+        for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+            if (paths[i].several && strcmp(keys[k][0], "data") != 0) continue;
+            snprintf(text, sizeof text, "[run]\nname = a\ndir = /all\n[%s]\n%s = \"%s\"\n", keys[k][0], keys[k][1], paths[i].value);
+            say(p, "config.ini", text);
+            snprintf(text, sizeof text, "%slockstep eval %s/config.ini", paths[i].relative ? "where it was started: " : "", path);
+            command_of(command, sizeof command, "", "eval ", p->dir);
+            if (strcmp(command, text) != 0) fail_msg("[%s] %s = %s: %s", keys[k][0], keys[k][1], paths[i].value, command);
+        }
+}
+
 int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, enter, leave)
     const struct CMUnitTest tests[] = {
@@ -634,6 +660,7 @@ int main(void) {
         TEST(no_run),
         TEST(times_of_a_long_log),
         TEST(hash_of_the_checkpoint),
+        TEST(commands_with_relative_paths),
         TEST(hostile),
         TEST(words_of_any_length),
         TEST(settings_of_a_run),
