@@ -440,6 +440,29 @@ static void points_of_a_curve(void **state) {
         }
 }
 
+// Over another curve a point stands where that curve was when there was a value, whatever it did at other times.
+static void points_of_few_values(void **state) {
+    (void)state;
+    for (int columns = 5; columns <= 500; columns *= 10)
+        for (int every = 1; every <= 100; every = 3 * every + 1) {
+            sheet s;
+            int64_t values = 0;
+            OK(sheet_open(&s, 2, 1, 1, false));
+            for (int x = 1; x <= 1000; x++) {
+                int i = sheet_find(&s, x, NULL);
+                if (x % every == 0) sheet_add(&s, 0, i, x), values++;
+                sheet_add(&s, 1, i, 10.0 * x);
+            }
+            points over = points_of(&s, 0, 1, INFINITY, columns);
+            assert_true(over.n >= 1 && over.n <= columns && over.n <= values);
+            for (int i = 0; i < over.n; i++)
+                if (fabs(over.at[i].x - 10 * over.at[i].y) > 1e-6)
+                    fail_msg("every %d in %d columns: %g stands at %g", every, columns, over.at[i].y, over.at[i].x);
+            points_free(&over);
+            sheet_close(&s);
+        }
+}
+
 static void other_units(void **state) {
     char *dir = make_dir();
     (void)state;
@@ -475,6 +498,7 @@ int main(void) {
         cmocka_unit_test(settings_that_change),
         cmocka_unit_test(settings_with_a_long_text),
         cmocka_unit_test(points_of_a_curve),
+        cmocka_unit_test(points_of_few_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
