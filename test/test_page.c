@@ -210,6 +210,29 @@ static void odd_runs(void **state) {
     }
 }
 
+// The axis of the gradient norm is the norm's: skipped steps are marked along its foot, and do not stretch it to their zeros and ones.
+static void marks_do_not_stretch(void **state) {
+    char line[256];
+    size_t n;
+    (void)state;
+    for (int i = 1; i <= 40; i++) {
+        snprintf(line, sizeof line, "{\"t\":\"step\",\"step\":%d,\"loss\":3,\"grad_norm\":%d,\"ms\":1,\"skipped\":%s}\n", i, 100 + i % 5,
+                 i % 10 ? "false" : "true");
+        put("norms", "log.jsonl", line);
+    }
+    char *page = render((const char *const[]){"norms"}, 1, &n), *at = strstr(page, ">Gradient norm</b>"), *end = at ? strstr(at, "</figure>") : NULL;
+    assert_non_null(end);
+    *end = 0;
+    assert_non_null(strstr(at, "skipped steps at 4 places"));
+    int ticks = 0;
+    for (const char *tick = at; (tick = strstr(tick, "<text x=\"-7\"")) != NULL; ticks++) {
+        double value = strtod(tick = strchr(tick, '>') + 1, NULL);
+        if (value < 99 || value > 105) fail_msg("norms from 100 to 104, and a tick at %g", value);
+    }
+    assert_true(ticks >= 2);
+    free(page);
+}
+
 // More ranks than rows: each row is several, none of which is in two.
 static void many_ranks(void **state) {
     enum { MANY = 128 };
@@ -389,10 +412,11 @@ static void figures(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_A_DIRECTORY(small_page),     IN_A_DIRECTORY(live_page),       IN_A_DIRECTORY(hostile),    IN_A_DIRECTORY(says_what_it_draws),
-        cmocka_unit_test(in_its_band),  IN_A_DIRECTORY(odd_runs),        IN_A_DIRECTORY(many_ranks), IN_A_DIRECTORY(parts),
-
-        IN_A_DIRECTORY(other_settings), IN_A_DIRECTORY(in_the_terminal), IN_A_DIRECTORY(usage),      cmocka_unit_test(figures),
+        IN_A_DIRECTORY(small_page),         IN_A_DIRECTORY(live_page),       IN_A_DIRECTORY(hostile),
+        IN_A_DIRECTORY(says_what_it_draws), cmocka_unit_test(in_its_band),   IN_A_DIRECTORY(odd_runs),
+        IN_A_DIRECTORY(many_ranks),         IN_A_DIRECTORY(parts),           IN_A_DIRECTORY(marks_do_not_stretch),
+        IN_A_DIRECTORY(other_settings),     IN_A_DIRECTORY(in_the_terminal), IN_A_DIRECTORY(usage),
+        cmocka_unit_test(figures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
