@@ -43,6 +43,26 @@ lanes_are_dealt() {
 DEALS
 }
 
+# What is known of a row without the plan: AdamW keeps two numbers for each master, SGD one with momentum and none
+# without; weights of two bytes take half of what masters take. The rows add up to "all", and little is left to "rest".
+rows_are_what_they_say() {
+    while read -r moments weights more; do
+        planned $more
+        awk -v moments=$moments -v weights=$weights '
+            /^memory/ { on = 1; next } /^  beside/ { on = 0 }
+            on { n = $1 == "masters" ? $3 : substr($0, 21) + 0; is[$1] = n; if ($1 != "all") sum += n }
+            END { exit !(is["masters"] > 0 && is["moments"] == moments * is["masters"] && is["weights"] == weights * is["masters"] &&
+                         sum == is["all"] && is["rest"] < 4096) }' "$out" || fail "${more:-plain}: expected moments of $moments and weights of $weights times the masters, and a small rest"
+    done <<'ROWS'
+2 0
+2 0 device.ranks=4 parallel.zero=0
+2 0.5 precision.compute=bf16
+0 0 optimizer.type=sgd
+1 0 optimizer.type=sgd optimizer.momentum=0.9
+1 0.5 optimizer.type=sgd optimizer.momentum=0.9 precision.compute=bf16
+ROWS
+}
+
 # What a node's ranks need together, beside what there is here.
 fits_or_not() {
     planned device.ranks=4
@@ -54,6 +74,25 @@ fits_or_not() {
     says "machine 3 ranks of node 1: needs "
     awk '$1 == "all" && !most { most = $2; least = $NF == "MB" && $8 ~ /^[0-9]+$/ ? $8 : most }
          $1 == "machine" { exit !($8 >= 3 * least / 1e6 - 0.1 && $8 <= 3 * most / 1e6 + 0.1) }' "$out" || fail "expected three times what a rank has"
+}
+
+# The ranks of a pipeline hold different amounts, and so do its nodes: a node needs what its own ranks hold, and the
+# plan names the one that needs most.
+nodes_need_what_their_ranks_do() {
+    while read -r first second stages; do
+        planned "cluster.nodes=10.0.0.1:$first, 10.0.0.2:$second" cluster.secret_file=none "parallel.pipeline=$((first + second))" "parallel.stages=$stages"
+        awk -v first=$first '
+            /^  stage rank/ { for (i = 1; i < NF; i++) if ($(i + 1) == "bytes") node[$3 >= first] += $i }
+            /^machine/ { most = node[1] > node[0]; want = sprintf("%.1f", node[most] / 1e6); found = $5 == "node" && $6 == most ":" && $8 == want && $9 == "MB," }
+            END { exit !found }' "$out" || fail "nodes of $first and $second ranks, blocks $stages: expected the bytes of the larger one"
+    done <<'NODES'
+1 1 1 7
+1 1 7 1
+1 3 5 1 1 1
+1 3 1 2 2 3
+2 2 1 1 3 3
+3 1 1 1 1 5
+NODES
 }
 
 # Each row is the plan of that stage, and the least of them is marked; of equals, as stages 0 and 1 are where there
@@ -121,7 +160,9 @@ many_ranks() {
 
 try says_how_large
 try lanes_are_dealt
+try rows_are_what_they_say
 try fits_or_not
+try nodes_need_what_their_ranks_do
 try cheapest_stage
 try some_stages_only
 try whole_gradients
