@@ -75,20 +75,20 @@ static err_t run_samples(evaluator *k, const job *j, int64_t B) {
     return ERR_OK;
 }
 
-// The ranks of a pipeline, and those that share layers, have the same samples: none of them begins if another one can't read them.
+// The ranks of a pipeline, and those that share layers or positions, have the same samples: none of them begins if
+// another one can't read them. All ranks agree at once: from group to group the reason would take on a name each time, and
+// the first one would not be the rank whose disk it is.
 static err_t agree_on_samples(evaluator *k, err_t rc) {
     const step_runner *r = k->r;
-    if (rc != ERR_OK && rc != ERR_DATA && rc != ERR_IO) return rc;
-    if (step_shares_layers(r)) rc = comm_agree_ok(r->groups->group[GROUP_TENSOR], rc, r->s);
-    if (step_contexts(r) > 1 && (rc == ERR_OK || rc == ERR_DATA || rc == ERR_IO)) rc = comm_agree_ok(r->groups->group[GROUP_CONTEXT], rc, r->s);
-    return r->pipelined && (rc == ERR_OK || rc == ERR_DATA || rc == ERR_IO) ? comm_agree_ok(r->groups->group[GROUP_LINE], rc, r->s) : rc;
+    bool whole = !step_shares(r) && !r->pipelined;  // a model on each rank
+    return whole || (rc != ERR_OK && rc != ERR_DATA && rc != ERR_IO) ? rc : comm_agree_ok(r->ranks, rc, r->s);
 }
 
 // This rank's micro-batch of a round: B samples from `first`. B = 0: other ranks need its weights.
 static err_t evaluate_batch(evaluator *k, const job *j, int64_t first, int64_t B) {
     step_runner *r = k->r;
     err_t rc = agree_on_samples(k, B ? load_samples(k, j, first, B) : ERR_OK);
-    if (rc != ERR_OK && rc != ERR_DATA && rc != ERR_IO) return rc;
+    if (rc != ERR_OK && ((rc != ERR_DATA && rc != ERR_IO) || err_last()->shared)) return rc;  // no rank goes on
     if (B && rc == ERR_OK) return run_samples(k, j, B);
     err_record why = rc != ERR_OK ? *err_last() : (err_record){0};
     TRY(executor_look(r, NULL));
@@ -112,7 +112,7 @@ static err_t evaluate_round(evaluator *k, const job *j, int64_t first, int64_t W
     TRY(stream_zero(r->s, k->results.data, tensor_bytes(&k->results)));
     err_t rc = evaluate_batch(k, j, first + step_share(r), mine < 0 ? 0 : mine < micro ? mine : micro);
     TRY(parallel_wait(&r->together));
-    if (rc != ERR_OK && rc != ERR_DATA && rc != ERR_IO) return rc;  // can't be shared by agreement
+    if (rc != ERR_OK && ((rc != ERR_DATA && rc != ERR_IO) || err_last()->shared)) return rc;  // can't be shared by agreement, or is
     TRY(comm_agree_ok(c, rc, r->s));
     TRY(c->table->all_reduce(c, k->results.data, (size_t)tensor_count(&k->results), FP64, REDUCE_SUM, r->s));
     TRY(stream_copy(r->s, k->host_results.data, k->results.data, tensor_bytes(&k->results)));
