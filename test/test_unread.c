@@ -18,6 +18,7 @@ static const struct layout {
     {"zero = 3\n", 2},
     {"pipeline = 2\n", 2},
     {"slices = 2\ntensor = 2\n", 2},
+    {"slices = 2\ntoken_slices = 2\ncontext = 2\nzero = 2\n", 2},
     {"slices = 2\ntensor = 2\npipeline = 2\n", 4},
     {"slices = 2\ntoken_slices = 2\ncontext = 2\nzero = 2\npipeline = 2\n", 4},
     {"slices = 4\ntoken_slices = 2\ncontext = 2\nzero = 2\ntensor = 2\n", 4},
