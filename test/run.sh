@@ -28,8 +28,8 @@ longest="check_sim.sh check_sim_runs.sh check_layouts.sh test_sim.sh test_pack t
 keeps_apart() {
     case ${1##*/} in
     test_team | test_team_auth | test_comm | test_comm_team | test_nccl | test_ranks | test_world | test_supervisor | test_watcher | test_loader) ;;
-    test_door | test_uneven | test_order_any | test_async | test_mlp | test_pipes | test_pipe_plan | test_pipe_wait | test_http) ;;
-    test_cluster.sh | test_runs.sh | test_live.sh | check_cluster.sh | check_pipes.sh | check_layouts.sh | check_sim_runs.sh | check_same_bits.sh | check_promtool.sh | check_browser.sh) ;;
+    test_door | test_uneven | test_order_any | test_async | test_mlp | test_pipes | test_pipe_plan | test_pipe_wait | test_http | test_unread) ;;
+    test_cluster.sh | test_runs.sh | test_live.sh | check_cluster.sh | check_pipes.sh | check_layouts.sh | check_same_bits.sh | check_promtool.sh | check_browser.sh) ;;
     *) return 1 ;;
     esac
 }
@@ -48,7 +48,7 @@ count() {
 # work PROGRAM: runs it; then $ended/PROGRAM holds its exit status and its seconds, and the pipe a line.
 work() {
     start=$(date +%s) program=$1
-    case $1 in *.sh) set -- sh "$1" ;; */fuzz_*) set -- "$1" "${LOCKSTEP_FUZZ_SECONDS:-5}" ;; esac
+    case $1 in *.sh) set -- sh "$1" ;; */fuzz_*) set -- "$1" "${LOCKSTEP_FUZZ_SECONDS:-5}" "${LOCKSTEP_FUZZ_FIRST:-0}" ;; esac
     [ -z "$memory" ] || wants_a_disk "$program" || export TMPDIR=$memory
     timeout "$limit" "$@" >"$(log_of "$program")" 2>&1 3>&-
     echo "$? $(($(date +%s) - start))" >"$ended/$program"

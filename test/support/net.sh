@@ -40,10 +40,14 @@ built() {
 
 host() { if [ $kind = near ]; then echo "127.0.0.$(($1 + 1))"; else echo "10.77.0.$(($1 + 1))"; fi; }
 
-# Ports on which nobody listens, and which no other script takes at the same time.
+# Ports on which nobody listens, and which no other script of this checkout takes at the same time: a lock is held while a process of the case lives.
 take_ports() {
     port=$((20000 + $$ % 350 * 20))
-    while busy $port; do port=$((port + 20)); done
+    until lock_port && ! busy $port; do port=$((port + 20)); done
+}
+lock_port() {
+    mkdir -p "$top/build/ports" 2>/dev/null && command -v flock >/dev/null || return 0
+    exec 7>"$top/build/ports/$port" && flock -n 7
 }
 
 # busy PORT: somebody of this namespace listens on it, or on one of the 19 above.
