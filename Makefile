@@ -34,7 +34,12 @@ SIMD_avx512   := $(SIMD_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefe
 ROOMS   := base data data/text data/image data/tokenizer model model/gpt model/llama model/mlp trainer $(addprefix trainer/,config checkpoint node log report step watch) comm comm/team comm/tcp comm/nccl gpu gpu/cpu
 SRC     := $(wildcard $(addsuffix /*.c,$(ROOMS)))
 KERNELS := $(wildcard gpu/cpu/kernel/*.c)
-OBJ     := $(SRC:%.c=$(CBUILD)/%.o) $(foreach s,$(SIMDS),$(KERNELS:%.c=$(KBUILD)/%.$(s).o))
+# Kernels of the widths in PLAIN are those of the plain build. A build with sanitizers names those that this processor won't run.
+PLAIN   ?=
+OBJ     := $(SRC:%.c=$(CBUILD)/%.o) $(foreach s,$(SIMDS),$(KERNELS:%.c=$(if $(filter $(s),$(PLAIN)),build,$(KBUILD))/%.$(s).o))
+CAN     := $(shell sed -n '/^flags/{p;q}' /proc/cpuinfo 2>/dev/null)
+HAS      = $(if $(filter-out $(CAN),$(1)),,yes)
+WIDEST  := $(if $(filter x86_64,$(CPU)),$(if $(call HAS,avx512f avx512bw avx512dq avx512vl),avx512,$(if $(call HAS,avx2 fma f16c),avx2,portable)),$(lastword $(SIMDS)))
 
 # --- CUDA: CUDA=yes with its toolkit, CUDA=none without it, CUDA=sim over the simulator in test/sim. By default the GPUs of this machine decide:
 # code is compiled for them, or for none where there is none. CUDA=yes without a GPU is for all that ARCH lists.
@@ -68,15 +73,15 @@ $(BUILD)/%.cu.o: %.cu
 endif
 ifeq ($(CUDA),sim)
 SIM_SRC := $(wildcard test/sim/*.cpp)
-SIM     := $(CU_FLAGS) -g $(CUDA_INC) -Wall -Wextra -Wno-unknown-pragmas -ffp-contract=off -MMD -MP $(SAN)
+SIM     := $(CU_FLAGS) -O2 -g1 $(if $(filter x86_64,$(CPU)),-mf16c -mfma) $(CUDA_INC) -Wall -Wextra -Wno-unknown-pragmas -ffp-contract=off -MMD -MP $(SAN)
 OBJ     += $(SIM_SRC:%.cpp=$(BUILD)/%.o)
 LIBS    += -lstdc++
 $(BUILD)/%.cu.o: %.cu
 	@mkdir -p $(@D)
-	g++ $(SIM) -O2 $(SIM_RACE) -include test/sim/simt.h -x c++ -c -o $@ $<
+	g++ $(SIM) $(SIM_RACE) -include test/sim/simt.h -x c++ -c -o $@ $<
 $(BUILD)/%.o: %.cpp
 	@mkdir -p $(@D)
-	g++ $(SIM) -O2 -mf16c -c -o $@ $<
+	g++ $(SIM) -c -o $@ $<
 include $(wildcard test/sim/*.mk)
 endif
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
@@ -171,14 +176,15 @@ test: deps
 	@$(MAKE) --no-print-directory sim
 	@LOCKSTEP_FUZZ_SECONDS=2 sh test/run.sh $(wildcard test/test_*.sh) $(filter-out %/test_checkpoint_crash $(READERS:build/asan/%=$(BUILD)/%),$(TESTS)) $(READERS) $(FUZZERS:$(BUILD)/%=build/asan/%)
 
-# All else: other orders of threads and races on the simulated GPU (the longest, so it comes first), all layouts of a cluster, ASan, TSan, long fuzzing,
-# the README, other machines.
+# All else: other orders of threads and races on the simulated GPU, all layouts of a cluster, ASan, TSan, long fuzzing of inputs that follow from the
+# commit (`make test` has the first ones of all), the README, other machines.
+FUZZ_FIRST := $(or $(shell git rev-list --count HEAD 2>/dev/null),1)000000000
 check: deps
 	@$(MAKE) --no-print-directory all tests bench-programs
-	@$(MAKE) --no-print-directory $(ASAN) all $(READERS) $(MORE_ASAN) fuzzers
+	@$(MAKE) --no-print-directory $(ASAN) all $(MORE_ASAN) fuzzers
 	@$(MAKE) --no-print-directory sim sim-race sim-asan
 	@$(MAKE) --no-print-directory tsan-programs
-	@export LOCKSTEP_FUZZ_SECONDS=20 LOCKSTEP_TEST_LIMIT=1800; $(call RUN_TSAN,test/check_sim.sh $(filter-out test/check_sim.sh,$(wildcard test/check_*.sh)) $(TSAN_TESTS) $(MORE_ASAN) $(FUZZERS:$(BUILD)/%=build/asan/%))
+	@export LOCKSTEP_FUZZ_SECONDS=10 LOCKSTEP_FUZZ_FIRST=$(FUZZ_FIRST) LOCKSTEP_TEST_LIMIT=1800; $(call RUN_TSAN,$(wildcard test/check_*.sh) $(TSAN_TESTS) $(MORE_ASAN) $(FUZZERS:$(BUILD)/%=build/asan/%))
 
 # --- tests: each test/test_*.c is one program, test/test_*.sh and check_*.sh drive the binary, test/fuzz/fuzz_*.c are fuzz targets ---------
 TESTS   := $(patsubst test/%.c,$(BUILD)/test/%,$(wildcard test/test_*.c))
@@ -224,7 +230,8 @@ $(BUILD)/fuzz/%: $(CBUILD)/test/fuzz/%.o $(CBUILD)/test/fuzz/driver.o $(LIB)
 
 # Everything under AddressSanitizer and UBSan is `make asan`. `make test` runs READERS that way, which read foreign bytes, over kernels that are not
 # instrumented; `make check` MORE_ASAN, over kernels that are.
-ASAN      := CUDA=none BUILD=build/asan BIN=build/asan/lockstep CFLAGS="-O1 -g1" SAN="-fsanitize=address,undefined -fno-sanitize-recover=all"
+ASAN      := CUDA=none BUILD=build/asan BIN=build/asan/lockstep CFLAGS="-O1 -g1" SAN="-fsanitize=address,undefined -fno-sanitize-recover=all" \
+             PLAIN="$(filter-out $(WIDEST),$(SIMDS))"
 READERS   := $(addprefix build/asan/test/test_,config config_keys runlog runlog_known page data pack_bytes inflate pack questions idx tokenizer megatron safetensors families checkpoint checkpoint_fit cluster team_auth http_parse status)
 MORE_ASAN := $(addprefix build/asan/test/test_,checkpoint_crash team comm channels checkpoint_ranks checkpoint_slices ranks pipes pipe_plan slices door durable evaluate likelihood sample log tensorboard watch alarms alarms_slow http metrics tokens)
 asan: deps all
@@ -232,14 +239,12 @@ asan: deps all
 	@LOCKSTEP_BIN=build/asan/lockstep sh test/run.sh $(wildcard test/test_*.sh) test/check_cluster.sh $(TESTS:$(BUILD)/%=build/asan/%) $(FUZZERS:$(BUILD)/%=build/asan/%)
 
 # Threads and ranks under ThreadSanitizer. A race ends its process and leaves a report, and a report fails the target.
-# The portable kernels are only linked: on x86 those of a vector width run, which are the same source. The fences that -Wno-tsan is about
-# are between processes, which no sanitizer sees; within each, all that they order is atomic.
-TSAN       := CUDA=none BUILD=build/tsan BIN=build/tsan/lockstep CFLAGS="-O1 -g1 -Wno-tsan" SAN="-fsanitize=thread" \
-              $(if $(filter x86_64,$(shell uname -m)),SIMD_portable="-O0 -w -fno-sanitize=thread")
+# The fences that -Wno-tsan is about are between processes, which no sanitizer sees; within each, all that they order is atomic.
+TSAN       := CUDA=none BUILD=build/tsan BIN=build/tsan/lockstep CFLAGS="-O1 -g1 -Wno-tsan" SAN="-fsanitize=thread" PLAIN="$(filter-out $(WIDEST),$(SIMDS))"
 TSAN_TESTS := $(addprefix build/tsan/test/test_,pool loader team channels supervisor async board)
 RUN_TSAN   = rm -f build/tsan/race.*; export TSAN_OPTIONS="halt_on_error=1 log_path=$(CURDIR)/build/tsan/race"; \
              sh test/run.sh $(1); rc=$$?; ! cat build/tsan/race.* 2>/dev/null && exit $$rc
-tsan-programs:
+tsan-programs: all
 	@$(MAKE) --no-print-directory $(TSAN) all $(TSAN_TESTS)
 tsan: deps tsan-programs
 	@$(call RUN_TSAN,$(TSAN_TESTS) test/check_threads.sh)
@@ -255,7 +260,7 @@ sim:
 	@$(MAKE) --no-print-directory $(call SIM_OF,build,) all $(SIM_PROGRAMS:%=build/sim/%)
 sim-race:
 	@$(MAKE) --no-print-directory $(call SIM_OF,build,-race) $(RACE) all $(SIM_PROGRAMS:%=build/sim-race/%)
-sim-asan:
+sim-asan: all
 	@$(MAKE) --no-print-directory $(ASAN) $(call SIM_OF,build/asan,-asan) $(SIM_PROGRAMS:%=build/sim-asan/%)
 else
 sim sim-race sim-asan:

@@ -4,7 +4,7 @@
 // Every seed is something valid, and the target must find it so: mutations of what is refused at its first byte would
 // reach nothing. A run in which no mutated input was tried has failed.
 //
-//   fuzz_shard [seconds [first input number]]
+//   fuzz_shard [seconds [first input number [say]]]    say: the number of each input before it is tried
 #include "base/philox.h"
 
 #include <stdbool.h>
@@ -102,6 +102,7 @@ int main(int argc, char **argv) {
     static uint8_t input[LARGEST + 64];
     corpus c = {0};
     bool well = plant(&c);
+    fprintf(stderr, "from input %llu\n", (unsigned long long)first);
     for (clock_t end = clock() + (clock_t)(seconds * CLOCKS_PER_SEC); well && clock() < end; k++) {
         dice d = {.input = k};
         int seed = (int)roll(&d, (uint32_t)c.count);
@@ -110,7 +111,7 @@ int main(int argc, char **argv) {
         for (uint32_t i = 1 + roll(&d, 6); i; i--) n = mutate(&d, input, n);
         uint8_t *exact = malloc(n ? n : 1);  // of its own size, so that the sanitizer sees a byte too far
         memcpy(exact, input, n);
-        if (argc > 2) fprintf(stderr, "input %llu\n", (unsigned long long)k);
+        if (argc > 3) fprintf(stderr, "input %llu\n", (unsigned long long)k);
         lockstep_fuzz_try(exact, n);
         free(exact);
     }
