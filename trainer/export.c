@@ -273,8 +273,7 @@ static err_t write_directory(export *e, const tokenizer *t) {
 static err_t check_tokenizer(const export *e, const tokenizer *t) {
     int64_t vocab = e->x->net->vocab;
     if (!t || tokenizer_about(t).vocab <= vocab) return ERR_OK;
-    return err_set(ERR_CONFIG,
-                   "%s%s has ids up to %d, and the model knows %" PRId64 " tokens: expected the one that its data was made with",
+    return err_set(ERR_CONFIG, "%s%s has ids up to %d, and the model knows %" PRId64 " tokens: expected the one that its data was made with",
                    e->o->tokenizer ? "--tokenizer " : "tokenizer ", e->words, tokenizer_about(t).vocab - 1, vocab);
 }
 
