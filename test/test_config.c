@@ -196,6 +196,9 @@ static const bad bad_files[] = {
      NULL},
     {"[device]\nranks = 3\n[cluster]\nnodes = a:2,b:2\n", ":4: [cluster] nodes: [device] ranks = 3, and no entry of [cluster] nodes gives a node 3",
      "[device] ranks = 2", NULL},
+    {"[data]\nholdout = 5\n", ":2: [data] holdout: holdout = 5 takes validation data from the end of train, and val names other files",
+     "Nearest that work: [data] holdout = 0, or [data] val = \"\".", NULL},
+    {"[data]\nval =\ntrain = a@0.5 b@0.5\nholdout = 5\n", ":4: [data] holdout: holdout = 5", "Nearest that works: [data] holdout = 0.", NULL},
     {"[reduce]\ntransport = nccl\n[device]\nbackend = cpu\n", ":4: [device] backend: transport = nccl", "[reduce] transport = auto", NULL},
 };
 

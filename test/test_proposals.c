@@ -149,8 +149,10 @@ static void try_proposals(config *c, const settings *s, tally *t) {
     char all[ERR_TEXT];
     strcpy(all, strstr(list, ": ") + 2);
     all[strlen(all) - 1] = 0;  // the full stop
+    int shown = 0;
     for (char *at = all, *next; at; at = next) {
         char text[ERR_TEXT];
+        if (++shown > 3) explain(s, message, "more than three");
         settings with = *s;
         next = strstr(at, ", or [");
         if (next) *next = 0, next += 5;
