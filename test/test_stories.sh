@@ -50,6 +50,12 @@ trained_and_sampled() {
     [ "$(grep -c "\"t\":\"eval\".*\"possible\":0\.[0-9]*[,}]" runs/s/log.jsonl)" -eq 2 ] || fail "log.jsonl: $(grep eval runs/s/log.jsonl)"
     expect 0 "$bin" sample base.ini --prompt "One"
     ! grep -q '?<' "$out" || fail "the sample is not decoded"
+    expect 0 "$bin" sample base.ini --prompts stories:1:20  # a prompt a line
+    [ "$(grep -c '"prompt":"' "$out")" -eq 1 ] || fail "expected the one line of stories:1:20: $(cat "$out")"
+    expect 65 "$bin" eval base.ini --choices stories:1:200
+    says "stories:1:200: line 1: not valid JSON"
+    expect 78 "$bin" sample base.ini --prompts stories:one
+    says "lockstep: --prompts: \"stories:one\": expected stories:SEED or"
     expect 0 "$bin" eval base.ini
     says "  best possible 0.3"
     expect 0 "$bin" tail --lines 99 runs/s
@@ -118,7 +124,7 @@ same_for_everybody() {
     ! cmp -s data/s-train-00000.bin data/again-train-00000.bin || fail "another seed has the same text"
     printf '[pack]\ninput = stories:first\n' >again.ini
     expect 78 "$bin" pack base.ini again.ini
-    says "expected stories:SEED or stories:SEED:BYTES"
+    says "[pack] input: \"stories:first\": expected stories:SEED or stories:SEED:BYTES"
 }
 
 try packed

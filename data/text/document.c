@@ -66,11 +66,18 @@ bool document_is_jsonl(const document_reader *d) { return d->lines; }
 
 int64_t document_at(const document_reader *d) { return d->stories ? d->told : inflater_at(d->file); }
 
+static err_t tell_some(document_reader *d, uint8_t *to, int64_t most, int64_t *got) {
+    int64_t left = d->wanted - d->told;
+    *got = most < left ? most : left;
+    d->told += *got;
+    return stories_read(d->stories, to, *got);
+}
+
 // Appends at most `most` bytes of the text, fewer only at its end.
 static err_t read_some(document_reader *d, bytes *to, int64_t most) {
     int64_t got;
     ROOM_FOR(to, to->n + most);
-    TRY(inflater_read(d->file, to->at + to->n, most, &got));
+    TRY(d->stories ? tell_some(d, to->at + to->n, most, &got) : inflater_read(d->file, to->at + to->n, most, &got));
     to->n += got;
     d->over = got < most;
     return ERR_OK;

@@ -21,8 +21,8 @@ void document_close(document_reader *d);
 // there was none left, and nothing is appended. ERR_DATA names file and line.
 err_t document_read(document_reader *d, bytes *to, int64_t most, bool *ends, bool *more);
 
-// The next line of a file that is not read as JSONL, without its end, valid until the next call. *more = false: there
-// is none left. ERR_DATA, with the line's number: it is longer than DOCUMENT_LINE.
+// The next line of a file that is not read as JSONL, or of stories, without its end, valid until the next call. *more =
+// false: there is none left. ERR_DATA, with the line's number: it is longer than DOCUMENT_LINE.
 err_t document_line(document_reader *d, const uint8_t **line, int64_t *n, bool *more);
 
 // A line as JSON; NULL: it is not valid, or has more than DOCUMENT_VALUES values, as `why` says. The caller releases

@@ -150,7 +150,7 @@ static err_t add_pattern(pack *p, const char *pattern) {
     bool tells;
     uint64_t seed;
     int64_t size;
-    TRY(stories_parse(pattern, &tells, &seed, &size));
+    if (stories_parse(pattern, &tells, &seed, &size) != ERR_OK) return err_prefix("[pack] input");
     if (tells) return add_source(p, STORIES, pattern, size, true);
     int found = glob(pattern, GLOB_NOSORT, NULL, &g);
     if (found == GLOB_NOMATCH) return err_set(ERR_CONFIG, "[pack] input: no file matches \"%s\"", pattern);
