@@ -3,6 +3,7 @@
 #include "test/support/golden.h"
 
 #include "base/philox.h"
+#include "base/version.h"
 #include "trainer/evaluate.h"
 #include "trainer/step/schedule.h"
 
@@ -449,6 +450,68 @@ static void resume_refuses_another_device(void **state) {
     drop_dir(dir);
 }
 
+// What a session says of itself in its checkpoints, and takes of others, as the settings say.
+static void checkpoints_name_their_build(void **state) {
+    (void)state;
+    static const struct {
+        const char *more;
+        bool any_bits, any_device;
+    } rows[] = {
+        {"", false, false},
+        {"[run]\nresume = never\n", false, false},
+        {"[run]\nresume = must\n", false, false},
+        {"[run]\nresume = other-bits\n", true, false},
+        {"[device]\nmatch = no\n", false, true},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        rig r;
+        rig_open(&r, rows[i].more, false);
+        const ckpt_state *s = &r.x.state.ckpt;
+        assert_string_equal(s->sources, version_sources());
+        assert_string_equal(s->build, version_text());
+        assert_int_equal(s->any_bits, rows[i].any_bits);
+        assert_int_equal(s->any_device, rows[i].any_device);
+        assert_string_equal(s->data_hash, source_about(r.x.train).hash);
+        rig_close(&r);
+    }
+}
+
+// A checkpoint of another build of the same revision goes on with the same bits, and that it does is an event, once.
+static void another_build_goes_on(void **state) {
+    (void)state;
+    static const char *const others[] = {"", "0123456789abcdef"};
+    for (int other = 0; other < 2; other++) {
+        rig r;
+        bool found;
+        step_result s;
+        char path[1100], says[300], *events = NULL;
+        size_t n;
+        monitor m = {0};
+        rig_open(&r, "[run]\nsteps = 4\n", true);
+        for (int i = 0; i < 2; i++) OK(session_step(&r.x, &s));
+        OK(session_counters(&r.x));
+        if (other) strcpy(r.x.state.ckpt.sources, others[other]), strcpy(r.x.state.ckpt.build, "0.1.0 other");
+        OK(ckpt_save(r.x.dir, &r.x.state.ckpt, 2, NULL));
+        session_close(&r.x);
+        OK(session_open(&r.x, &r.c, SESSION_TRAIN, NULL));
+        OK(monitor_open(&m, &(log_setup){.dir = r.x.dir, .c = &r.c, .quiet = true}));
+        OK(session_resume(&r.x, &found, &m));
+        assert_true(found && r.x.step == 2);
+        monitor_close(&m);
+        snprintf(path, sizeof path, "%s/events.jsonl", r.x.dir);
+        if (io_read_file(path, 1 << 20, &events, &n) != ERR_OK) events = NULL;
+        snprintf(says, sizeof says, "0.1.0 other (sources 0123456789abcdef) wrote the checkpoint, %s (sources %s) goes on", version_text(),
+                 version_sources());
+        const char *at = events ? strstr(events, "wrote the checkpoint") : NULL;
+        assert_int_equal(at != NULL, other);
+        if (other && (!strstr(events, says) || !strstr(events, "\"build\"") || strstr(at + 1, "wrote the checkpoint")))
+            fail_msg("%s; expected: %s", events, says);
+        if (events) assert_null(strstr(events, "other_bits"));
+        free(events);
+        rig_close(&r);
+    }
+}
+
 // --- evaluation, sampling, schedules -----------------------------------------------------------------------------------------------
 
 static void training_lowers_the_validation_loss(void **state) {
@@ -555,6 +618,8 @@ int main(void) {
         cmocka_unit_test(restarts_bring_back_stochastic_weights),
         cmocka_unit_test(resume_refuses_other_settings_and_names_them),
         cmocka_unit_test(resume_refuses_another_device),
+        cmocka_unit_test(checkpoints_name_their_build),
+        cmocka_unit_test(another_build_goes_on),
         cmocka_unit_test(training_lowers_the_validation_loss),
         cmocka_unit_test(evaluation_does_not_touch_training),
         cmocka_unit_test(samples_repeat_and_obey_top_k),
