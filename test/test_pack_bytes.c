@@ -150,6 +150,15 @@ static void test_pack_changing_input(void **state) {
                  "and has ",
                  "run pack again");
     assert_int_equal(access(at(p, "t-train-00000.bin.tmp"), F_OK), -1);
+    // So is JSONL, whose size is that of its texts: lines of 64 bytes, so that what is read at a time ends with one.
+    enum { LINES = 10000, LINE = 64 };
+    char *lines = malloc(LINES * LINE + 1);
+    for (int i = 0; i < LINES; i++) sprintf(lines + i * LINE, "{\"text\": \"%051d\"}\n", i);
+    put_file(p, "t-train-00000.bin.tmp", lines, LINES * LINE);
+    free(lines);
+    assert_int_equal(symlink("t-train-00000.bin.tmp", at(p, "b.jsonl")), 0);
+    snprintf(in, sizeof in, "%s/b.jsonl", p->dir);
+    assert_error(pack_run(PACK(in, out, 1 << 20, 0, false), &r), ERR_DATA, "/b.jsonl: had 530000 bytes at first and has ", "run pack again");
     expect_tokens(p, "t-train-00000.bin", "text\n");  // what was there before
 }
 

@@ -62,14 +62,27 @@ static void sizes_are_beginnings_of_each_other_and_seeds_differ(void **state) {
     stories_close(s);
     assert_memory_equal(piece, one, N);
     assert_memory_not_equal(one, two, 300);
-    free(one), free(two);
+    uint8_t *high = text_of((1ull << 32) + 1, N);  // all bits of a seed count
+    assert_memory_not_equal(one, high, 300);
+    free(one), free(two), free(high);
 }
 
 static void an_input_is_a_seed_and_a_size(void **state) {
     (void)state;
-    static const char *const wrong[] = {"stories:",      "stories:x",   "stories:-1",
-                                        "stories:1:",    "stories:1:0", "stories:1:2x",
-                                        "stories:1:2:3", "stories: 1",  "stories:99999999999999999999"};
+    static const char *const wrong[] = {"stories:",
+                                        "stories:x",
+                                        "stories:-1",
+                                        "stories:1:",
+                                        "stories:1:0",
+                                        "stories:1:2x",
+                                        "stories:1:2:3",
+                                        "stories: 1",
+                                        "stories:99999999999999999999",
+                                        "stories:9223372036854775808",
+                                        "stories:1:1000000000000001",
+                                        "stories:1:-2",
+                                        "stories:+1",
+                                        "stories:1 "};
     bool is;
     uint64_t seed;
     int64_t size;
@@ -79,6 +92,14 @@ static void an_input_is_a_seed_and_a_size(void **state) {
     assert_true(is && seed == 7 && size == STORIES_BYTES);
     OK(stories_parse("stories:0:123", &is, &seed, &size));
     assert_true(is && seed == 0 && size == 123);
+    OK(stories_parse("stories:9223372036854775807:1000000000000000", &is, &seed, &size));
+    assert_true(is && seed == INT64_MAX && size == 1000000000000000);
+    OK(stories_parse("stories:4294967297:1", &is, &seed, &size));
+    assert_true(is && seed == (1ull << 32) + 1 && size == 1);
+    OK(stories_parse("./stories:x", &is, &seed, &size));
+    assert_false(is);
+    OK(stories_parse("Stories:1", &is, &seed, &size));
+    assert_false(is);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         assert_int_equal(stories_parse(wrong[i], &is, &seed, &size), ERR_CONFIG);
         assert_non_null(strstr(err_last()->text, "expected stories:SEED or stories:SEED:BYTES"));
