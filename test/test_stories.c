@@ -263,6 +263,19 @@ static void texts_that_can_be_read_in_two_ways_are_refused(void **state) {
     expect_refused(RULES({"s", "", "[t] x|[u] x"}, {"t", "", "a[pet]|b"}, {"u", "", "b[pet]|c"}, PET), "alternatives 1 and 2 apart");
     expect_refused(RULES({"s", "", "[pet] [food] x|[food] x"}, {"pet", "", "corn|cow"}, FOOD), "alternatives 1 and 2 apart");
     expect_refused(RULES({"s", "", "[pet=X] [pet=Y not X] [pet=X] [t]"}, PET, {"t", "", "[X]|[Y]"}), "alternatives 1 and 2 apart");
+    // what a letter stands for after an expansion is not what it stood for before
+    expect_refused(RULES({"s", "", "[pet=X] [pet=Y not X] [u]"}, PET, {"u", "", "[t] [X]|[t] [Y]"}, {"t", "", "a[pet=X]|b[pet=X]"}),
+                   "alternatives 1 and 2 apart");
+    // an article or a capital letter makes another text, which a word may begin with itself
+    expect_refused(RULES({"s", "", "[w=X] [w=Y not X] [t]"}, {"w", "", "bee|a bee"}, {"t", "", "[a X]|[Y]"}), "alternatives 1 and 2 apart");
+    expect_refused(RULES({"s", "", "[a pet]|[v]"}, PET, {"v", "", "a cat|xx"}), "alternatives 1 and 2 apart");
+    expect_refused(RULES({"s", "", "[a pet] x|a cow x"}, PET), "alternatives 1 and 2 apart");
+    expect_refused(RULES({"s", "", "[^pet] x|Cow x"}, PET), "alternatives 1 and 2 apart");
+    expect_refused(RULES({"s", "", "[^a pet] x|A cow x"}, PET), "alternatives 1 and 2 apart");
+    expect_refused(RULES({"s", "", "[pet=X] [t]"}, PET, {"t", "", "[X.sound]|[X.sound]"}), "alternatives 1 and 2 apart");
+    expect_taken(RULES({"s", "", "[a pet]x|[pet]x"}, PET));
+    expect_taken(RULES({"s", "", "[^pet]x|[pet]x"}, PET));
+    expect_taken(RULES({"s", "", "[^a pet]x|[a pet]x"}, PET));
     expect_taken(RULES({"s", "", "the [pet] x|the cob x"}, PET));
     expect_taken(RULES({"s", "", "[pet=X] [pet=Y not X] [t]"}, PET, {"t", "", "[X]|[Y]"}));
     expect_taken(RULES({"s", "", "[pet=X] [pet=Y] [pet=X not Y] [t]"}, PET, {"t", "", "[X]|[Y]"}));
@@ -287,6 +300,34 @@ static void grammars_that_make_no_sense_are_refused(void **state) {
     expect_refused(RULES({"s", "", "[pet not x]"}, PET), "expected letters after \"not\"");
     expect_refused(RULES({"s", "", "[pet]"}, {"pet", "sound", "cat/meow|dog"}), "another number of fields");
     expect_refused(RULES({"s", "", "[pet]"}, {"pet", "", "cat||dog"}), "an empty word");
+    // of alternatives only what all of them say is known after them
+    expect_refused(RULES({"s", "", "[t] [X]"}, {"t", "", "a[pet=X]|b[food=X]"}, PET, FOOD), "a letter that may stand for nothing: \"X\"");
+    expect_refused(RULES({"s", "", "[t] [pet not X Y]"}, {"t", "", "a[pet=X] [pet=Y not X]|b[pet=X] [pet=Y]"}, PET), "may be the same");
+    expect_refused(RULES({"s", "", "[t] [pet not X Y]"}, {"t", "", "b[pet=X] [pet=Y]|a[pet=X] [pet=Y not X]"}, PET), "may be the same");
+    expect_taken(RULES({"s", "", "[t] [pet not X Y]"}, {"t", "", "a[pet=X] [pet=Y not X]|b[pet=Y] [pet=X not Y]"}, PET));
+    // names and fields are whole ones
+    expect_refused(RULES({"s", "", "[pe]"}, PET), "no such rule: \"pe\"");
+    expect_refused(RULES({"s", "", "[pet=X] [X.sounds]"}, PET), "no such field: \"sounds\"");
+    expect_refused(RULES({"s", "", "[pet=X] [X.soun]"}, PET), "no such field: \"soun\"");
+    expect_taken(RULES({"s", "", "[w]"}, {"w", "a b c d", "x/1/2/3/4|y/1/2/3/4"}));
+    expect_refused(RULES({"s", "", "[w]"}, {"w", "a b c d e", "x/1/2/3/4/5|y/1/2/3/4/5"}), "another number of fields");
+}
+
+// Rules in rules, up to a depth.
+static void rules_have_a_depth(void **state) {
+    (void)state;
+    enum { MOST = 12 };
+    static char name[MOST + 3][2], text[MOST + 3][8];
+    for (int depth = MOST; depth <= MOST + 1; depth++) {
+        grammar_rule rules[MOST + 3];
+        for (int i = 0; i <= depth; i++) {
+            snprintf(name[i], sizeof name[i], "%c", 'a' + i), snprintf(text[i], sizeof text[i], i < depth ? "<[%c]>" : "<[]", 'a' + i + 1);
+            rules[i] = (grammar_rule){name[i], "", i < depth ? text[i] : "[z]|-"};
+        }
+        rules[depth + 1] = (grammar_rule){"z", "", "x|y"};
+        if (depth == MOST) expect_taken(rules, depth + 2);
+        else expect_refused(rules, depth + 2, "it contains itself, or is too deep");
+    }
 }
 
 static void expect_average(const grammar_rule *rules, int count, double nats, double bytes) {
@@ -309,6 +350,61 @@ static void averages_are_those_of_a_small_grammar(void **state) {
     expect_average(RULES({"s", "", "[pet=X] [a X] [^a X.sound]"}, {"pet", "sound", "ape/hoo|ox/a"}), fm_log(2), 2.5 + 1 + (2.5 + 3) + 1 + (2 + 2.5));
 }
 
+typedef struct given {
+    const int *choice;
+    int n;
+} given;
+
+static err_t take_given(void *ctx, int n, int *choice) {
+    given *g = ctx;
+    *choice = g->choice[g->n++];
+    assert_in_range(*choice, 0, n - 1);
+    return ERR_OK;
+}
+
+static void expect_told(const grammar_rule *rules, int count, const int *choice, int choices, const char *want) {
+    grammar *g;
+    bytes text = {0};
+    given c = {choice, 0};
+    OK(grammar_open(&g, rules, count));
+    OK(grammar_tell(g, take_given, &c, &text));
+    if (text.n != (int64_t)strlen(want) || memcmp(text.at, want, (size_t)text.n) != 0) fail_msg("%.*s; expected %s", (int)text.n, text.at, want);
+    assert_int_equal(c.n, choices);  // of one alternative there is no choice
+    free(text.at);
+    grammar_close(g);
+}
+#define CHOOSE(...) ((const int[]){__VA_ARGS__}), (int)(sizeof((const int[]){__VA_ARGS__}) / sizeof(int))
+
+// With these choices, this text.
+static void choices_make_the_text(void **state) {
+    (void)state;
+    static const char *const words = "ape|egg|ink|owl|urn|yak|Eel|Ulm|Zoo";
+    static const char *const an[] = {"an ape", "an egg", "an ink", "an owl", "an urn", "a yak", "an Eel", "an Ulm", "a Zoo"};
+    for (int i = 0; i < 9; i++) {
+        char want[80];
+        snprintf(want, sizeof want, "%s, A%s.", an[i], an[i] + 1);
+        expect_told(RULES({"s", "", "[a w=X], [^a X]."}, {"w", "", words}), CHOOSE(i), want);
+    }
+    // what is left out is passed over, wherever it stands among the words
+    static const char *const four = "a|b|c|d";
+    for (int x = 0; x < 4; x++)
+        for (int y = 0; y < 3; y++)
+            for (int z = 0; z < 2; z++) {
+                int second = y + (y >= x), low = x < second ? x : second, high = x < second ? second : x, third = z + (z >= low);
+                third += third >= high;
+                char want[40];
+                snprintf(want, sizeof want, "%c%c%c.%c%c%c", 'a' + x, 'a' + second, 'a' + third, 'a' + third, 'a' + second, 'a' + x);
+                expect_told(RULES({"s", "", "[w=X][w=Y not X][w=Z not Y X].[Z][Y][X]"}, {"w", "", four}), CHOOSE(x, y, z), want);
+            }
+    // a letter stands for what it was given last, and may be unlike what it was; fields are the last word's
+    expect_told(RULES({"s", "", "[pet=X][X.sound] [pet=X not X][X.sound]"}, PET), CHOOSE(1, 1), "dogwuff cowmoo");
+    expect_told(RULES({"s", "", "[w=X][X.he][^X.her][X]"}, {"w", "he her", "Ada/she/hers|Ben/him/his"}), CHOOSE(1), "BenhimHisBen");
+    expect_told(RULES({"s", "", "[^t]."}, {"t", "", "[pet] a|[food] b"}, PET, FOOD), CHOOSE(1, 2), "Dates b.");
+    expect_average(RULES({"s", "", "[pet=X] [pet=X not X]"}, PET), fm_log(3) + fm_log(2), 7);
+    expect_average(RULES({"s", "", "[w=X][w=Y not X][w=Z not X Y]"}, {"w", "", four}), fm_log(4) + fm_log(3) + fm_log(2), 3);
+    expect_average(RULES({"s", "", "[pet]"}, {"petal", "", "long|words"}, PET), fm_log(3), 3);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_text_is_what_it_always_was),
@@ -319,6 +415,8 @@ int main(void) {
         cmocka_unit_test(a_story_is_read_back_in_one_way),
         cmocka_unit_test(texts_that_can_be_read_in_two_ways_are_refused),
         cmocka_unit_test(grammars_that_make_no_sense_are_refused),
+        cmocka_unit_test(rules_have_a_depth),
+        cmocka_unit_test(choices_make_the_text),
         cmocka_unit_test(averages_are_those_of_a_small_grammar),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
