@@ -4,6 +4,7 @@
 #include "test/support/foreign.h"
 #include "test/support/train.h"
 
+#include "data/text/about.h"
 #include "model/weights.h"
 
 #include <inttypes.h>
@@ -279,6 +280,85 @@ static void bytes_have_a_tokenizer_that_others_decode_with(void **state) {
     rig_close(&r);
 }
 
+// What is known of the run's data, whose file has these very four bytes where a header has its checksum: its tokenizer is there,
+// or it is not; NULL: nothing is known.
+static void tell_about(const rig *r, const char *tokenizer) {
+    char path[700], json[700], hash[17];
+    char *bytes;
+    size_t n;
+    struct tokenizer *words;
+    about a = {.known = true};
+    about_writer *w;
+    snprintf(path, sizeof path, "%s/t-train-00000.bin", r->dir), snprintf(json, sizeof json, "%s/t", r->dir);
+    OK(io_read_file(path, 1 << 24, &bytes, &n));
+    uint32_t crc = 0;
+    for (int i = 4; i-- > 0;) crc = crc << 8 | (uint8_t)bytes[60 + i];
+    free(bytes);
+    snprintf(a.tokenizer, sizeof a.tokenizer, "%s", tokenizer), strcpy(a.vocabulary, "0123456789abcdef");
+    if (access(tokenizer, R_OK) == 0) {
+        OK(tokenizer_open(&words, tokenizer));
+        tokenizer_hash(words, hash), strcpy(a.vocabulary, hash);
+        tokenizer_close(words);
+    }
+    OK(about_write_open(&w));
+    about_write_shard(w, path, crc);
+    OK(about_write(w, json, &a));
+    about_write_close(w);
+}
+
+// The tokenizer that was given; else that of the data, if it is found and fits; else that of bytes, if there are so many
+// tokens and the data says nothing else.
+static void the_tokenizer_is_that_of_the_data(void **state) {
+    (void)state;
+#define GPT2 "test/golden/tokenizer/gpt2.json"
+#define QWEN2 "test/golden/tokenizer/qwen2.json"
+    static const struct {
+        int vocab;
+        const char *data, *given, *ends, *says, *has;  // ends: what was printed does; says NULL: nothing of tokenizers
+    } rows[] = {
+        {256, NULL, NULL, "", NULL, "test/golden/tokenizer/bytes.json"},
+        {256, "/nowhere/t.json", NULL, "", "; without a tokenizer (--tokenizer PATH adds it): [sample] tokenizer = bytes: the shards in ", NULL},
+        {256, GPT2, NULL, "", "; without a tokenizer (--tokenizer PATH adds it): [sample] tokenizer = " GPT2 " has ids up to ", NULL},
+        {700, NULL, NULL, "; without a tokenizer (--tokenizer PATH adds it)", "", NULL},
+        {700, NULL, GPT2, "; with the tokenizer " GPT2, "", GPT2},
+        {700, GPT2, NULL, "; with the tokenizer " GPT2, "", GPT2},
+        {700, "/nowhere/t.json", NULL, "", "; without a tokenizer (--tokenizer PATH adds it): ", NULL},
+        {700, "/nowhere/t.json", QWEN2, "; with the tokenizer " QWEN2, "", QWEN2},
+        {700, GPT2, QWEN2, "; with the tokenizer " QWEN2, "", QWEN2},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        rig r;
+        char text[2000], said[1024], to[700], ends[1800], *data;
+        size_t n;
+        rig_open(&r);
+        OK(io_read_file(FAMILIES "tokens.bin", 1 << 24, &data, &n));
+        snprintf(text, sizeof text, "%s/t-train-00000.bin", r.dir);
+        OK(io_write_file(text, data, n, NULL));
+        free(data);
+        snprintf(text, sizeof text,
+                 "[data]\ntrain = %s/t-train-00000.bin\nval =\nformat = raw16\n[run]\nsteps = 1\n[batch]\nglobal = 2\nmicro = 2\n[device]\n"
+                 "threads = 1\n[sample]\ntokens = 0\n[model]\nlayers = 1\nheads = 1\nembed = 4\ncontext = 8\nvocab = %d\n",
+                 r.dir, rows[i].vocab);
+        if (rows[i].data) tell_about(&r, rows[i].data);
+        rig_train(&r, text, "");
+        snprintf(to, sizeof to, "%s-0", r.to);
+        if (rows[i].given) EXPORT(r.run, to, said, "--tokenizer", rows[i].given);
+        else EXPORT(r.run, to, said, "--dtype", "f32");
+        said[strcspn(said, "\n")] = 0;
+        snprintf(ends, sizeof ends, "%s%s", rows[i].says ? "" : "to ", rows[i].says ? rows[i].ends : to);
+        if (rows[i].says ? !strstr(said, rows[i].says) : strstr(said, "tokenizer") != NULL) fail_msg("%s; expected %s", said, rows[i].says);
+        if (strlen(said) < strlen(ends) || strcmp(said + strlen(said) - strlen(ends), ends) != 0) fail_msg("%s; expected %s", said, ends);
+        snprintf(text, sizeof text, "%s/tokenizer.json", to);
+        assert_int_equal(access(text, R_OK) == 0, rows[i].has != NULL);
+        if (rows[i].has) {
+            json_t *found = read_json_file(text), *want = read_json_file(rows[i].has);
+            assert_true(json_equal(found, want));
+            json_decref(found), json_decref(want);
+        }
+        rig_close(&r);
+    }
+}
+
 // --- what is not to go out ----------------------------------------------------------------------------------------------------
 
 static bool is_there(const char *directory, const char *more) {
@@ -486,6 +566,7 @@ int main(void) {
         cmocka_unit_test(the_tokenizer_says_where_texts_begin_and_end),
         cmocka_unit_test(begin_and_end_have_the_ids_of_the_tokenizer),
         cmocka_unit_test(bytes_have_a_tokenizer_that_others_decode_with),
+        cmocka_unit_test(the_tokenizer_is_that_of_the_data),
         cmocka_unit_test(a_tokenizer_has_no_more_tokens_than_the_model),
         cmocka_unit_test(what_a_killed_export_left_does_not_go_out),
         cmocka_unit_test(every_element_is_in_its_place),
