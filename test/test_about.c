@@ -1,6 +1,6 @@
-// test/test_about.c: what is known of shards beside them: of which it is believed, what several sets have in common, and
-// where their tokenizer is found. Only a shard's name and the checksum at the end of its header are looked at, so shards
-// here are headers.
+// test/test_about.c: what is known of shards beside them: of which it is believed, what several sets have in common,
+// and where their tokenizer is found. Only a shard's name and the checksum at the end of its header are looked at, so
+// shards here are headers.
 #include "data/text/about.h"
 #include "data/text/pack.h"
 #include "test/support/expect.h"
@@ -95,7 +95,7 @@ static void several_sets_have_one_vocabulary_and_perhaps_one_loss(void **state) 
             fail_msg("%s: known %d, best loss %.10f; expected %d, %.10f", rows[i].files, a.known, a.best_loss, rows[i].known, rows[i].best);
         if (a.known) assert_string_equal(a.vocabulary, "0123456789abcdef"), assert_string_equal(a.beside, p->dir);
     }
-    assert_string_equal(find(p, "%/b-train-*.bin@0.5 %/a-train-*.bin@0.5").tokenizer, "moved/a.json");  // that of the first
+    assert_string_equal(find(p, "%/b-train-*.bin@0.5 %/a-train-*.bin@0.5").tokenizer, "moved/a.json");  // the first
 }
 
 static void other_vocabularies_are_refused(void **state) {
@@ -181,7 +181,7 @@ static void damage_is_named(void **state) {
     }
 }
 
-// --- the tokenizer -------------------------------------------------------------------------------------------------------------
+// --- the tokenizer -----------------------------------------------------------------------------------------------------------
 
 static void copy(place *p, const char *from, const char *to) {
     char *text;

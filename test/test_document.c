@@ -63,8 +63,7 @@ static void lines_are_those_of_the_text(void **state) {
     free(text);
 }
 
-// A line that is too long is refused with its number before it is in memory; one that is nearly so is taken, alone or after
-// others.
+// A line that is too long is refused with its number before it is in memory; one that is nearly so is taken.
 static void lines_have_a_limit(void **state) {
     place *p = *state;
     enum { PIECE = 1 << 20 };

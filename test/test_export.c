@@ -280,8 +280,8 @@ static void bytes_have_a_tokenizer_that_others_decode_with(void **state) {
     rig_close(&r);
 }
 
-// What is known of the run's data, whose file has these very four bytes where a header has its checksum: its tokenizer is there,
-// or it is not; NULL: nothing is known.
+// Says of the run's data with which tokenizer it was made. Its file has these very four bytes where the header of a
+// shard has its checksum.
 static void tell_about(const rig *r, const char *tokenizer) {
     char path[700], json[700], hash[17];
     char *bytes;
@@ -306,8 +306,8 @@ static void tell_about(const rig *r, const char *tokenizer) {
     about_write_close(w);
 }
 
-// The tokenizer that was given; else that of the data, if it is found and fits; else that of bytes, if there are so many
-// tokens and the data says nothing else.
+// The tokenizer that was given; else that of the data, if it is found and fits; else that of bytes, if there are so
+// many tokens and the data says nothing else.
 static void the_tokenizer_is_that_of_the_data(void **state) {
     (void)state;
 #define GPT2 "test/golden/tokenizer/gpt2.json"

@@ -1,6 +1,6 @@
-// test/test_origins.c: where settings come from: what an override of the command line may be, byte by byte; what is said
-// of a key that one of the files, the command line, a family or nobody set; which proposals leave what was asked for;
-// and values that a run takes from its checkpoint.
+// test/test_origins.c: where settings come from: what an override of the command line may be, byte by byte; what is
+// said of a key that one of the files, the command line, a family or nobody set; which proposals leave what was asked
+// for; and values that a run takes from its checkpoint.
 #include "test/support/config_file.h"
 #include "trainer/config/table.h"
 
@@ -221,8 +221,8 @@ static void what_was_asked_for_last_stays(void **state) {
         {"[batch]\nglobal = 16\nmicro = 8\n", "[batch]\nlanes = 2\n", "device.ranks=16", true},
         {"[batch]\nglobal = 16\nmicro = 8\nlanes = 2\n", "[device]\nranks = 16\n", NULL, true},
         {"[batch]\nlanes = 0\n[device]\nranks = 16\n", "", NULL, true},                           // lanes are left open
-        {"", "[batch]\nlanes = 0\n[device]\nranks = 16\n", "run.steps=50", true},                 // the steps are not of that rule
-        {"[batch]\nglobal = 16\nmicro = 8\n[device]\nranks = 16\n", "", NULL, false},             // more lanes alone need another batch
+        {"", "[batch]\nlanes = 0\n[device]\nranks = 16\n", "run.steps=50", true},                 // of another rule
+        {"[batch]\nglobal = 16\nmicro = 8\n[device]\nranks = 16\n", "", NULL, false},             // alone they do not fit
         {"[batch]\nglobal = 16\nmicro = 8\nlanes = 2\n[device]\nranks = 16\n", "", NULL, false},  // all were asked for
         {"[device]\nranks = 16\n", "[batch]\nlanes = 2\n", NULL, false},                          // fewer lanes were
     };
