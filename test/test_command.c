@@ -33,17 +33,17 @@ static int edits_of(const char *a, const char *b) {
 static void edits_are_counted(void **state) {
     (void)state;
     enum { MOST = 4, LETTERS = 3 };
-    char word[121][MOST + 1];
+    char word[121][MOST + 1], other[121][MOST + 1];  // the same in other cases
     int n = 0;
     for (int length = 0, all = 1; length <= MOST; length++, all *= LETTERS)
         for (int i = 0; i < all; i++, n++) {
-            for (int k = 0, rest = i; k < length; k++, rest /= LETTERS) word[n][k] = "abC"[rest % LETTERS];
-            word[n][length] = 0;
+            for (int k = 0, rest = i; k < length; k++, rest /= LETTERS) word[n][k] = "abC"[rest % LETTERS], other[n][k] = "aBc"[rest % LETTERS];
+            word[n][length] = other[n][length] = 0;
         }
     for (int i = 0; i < n; i++)
         for (int k = 0; k < n; k++)
-            if (edits_between(word[i], word[k]) != edits_of(word[i], word[k]))
-                fail_msg("%s %s: %d", word[i], word[k], edits_between(word[i], word[k]));
+            if (edits_between(word[i], other[k]) != edits_of(word[i], other[k]))
+                fail_msg("%s %s: %d", word[i], other[k], edits_between(word[i], other[k]));
     assert_int_equal(edits_between("ABc", "abC"), 0);
     assert_int_equal(edits_between("\xc4", "\xe4"), 1);  // of ASCII alone
 }
@@ -155,6 +155,25 @@ static void expect_refused(const verb_page *p, line *l, const char *says, const 
     if (!strstr(err_last()->text, says) || !strstr(err_last()->text, more)) fail_msg("%s: %s; expected %s %s", p->name, err_last()->text, says, more);
 }
 
+// However many words stand before an override, between two and after them.
+static void expect_all_words(const verb_page *p) {
+    for (int before = 0; before < 8; before++)
+        for (int after = 0; after < 8; after++) {
+            line l = {.n = 0};
+            command c;
+            for (int i = 0; i < before; i++) add(&l, "b");
+            add(&l, "-o"), add(&l, "x");
+            for (int i = 0; i < after; i++) add(&l, "a");
+            add(&l, "-o"), add(&l, "y");
+            assert_int_equal(command_parse(&c, p, l.n, l.at), ERR_OK);
+            assert_int_equal(c.count, before + after);
+            for (int i = 0; i < before + after; i++) assert_string_equal(c.words[i], i < before ? "b" : "a");
+            assert_int_equal(c.override_count, 2);
+            assert_string_equal(c.overrides[0], "x"), assert_string_equal(c.overrides[1], "y");
+            command_free(&c);
+        }
+}
+
 static void every_option_is_taken(void **state) {
     (void)state;
     for (int v = 0; v < VERB_COUNT; v++) {
@@ -163,6 +182,7 @@ static void every_option_is_taken(void **state) {
         assert_int_equal(command_parse(&c, p, 0, NULL), ERR_OK);
         assert_int_equal(c.count + c.override_count, 0);
         command_free(&c);
+        if (p->files) expect_all_words(p);
         for (int without = -1; without < options_of(p); without++) expect_apart(p, without);
         for (int i = 0; i < options_of(p); i++) {
             const verb_option *o = &p->option[i];
