@@ -238,6 +238,35 @@ static void what_was_asked_for_last_stays(void **state) {
     }
 }
 
+// The nearest come first, and of those that keep what was asked for at most two take the places of the last ones.
+static void the_nearest_are_shown(void **state) {
+    fixture *x = *state;
+    static const struct {
+        const char *over[4], *shown;
+    } rows[] = {
+        {{"device.ranks=6"}, "[device] ranks = 2, or [batch] global = 64, or [batch] micro = 2."},
+        {{"device.ranks=3"}, "[device] ranks = 2, or [batch] global = 32, or [batch] micro = 4."},
+        {{"batch.lanes=64"}, "[batch] lanes = 0, or [batch] global = 512, or [batch] micro = 4 and [batch] global = 256."},
+        {{"cluster.nodes=a:8,b:8"}, "[batch] lanes = 16 and [batch] global = 128, or [batch] lanes = 16 and [batch] micro = 1."},
+        {{"parallel.tensor=4", "parallel.slices=4", "device.ranks=64"},
+         "[device] ranks = 8, or [parallel] pipeline = 2 and [batch] global = 64, or [parallel] pipeline = 2 and [batch] micro = 2."},
+        {{"parallel.pipeline=4", "device.ranks=4", "batch.lanes=2", "parallel.schedule=interleaved"},
+         "[parallel] schedule = 1f1b, or [batch] global = 32, or [batch] micro = 4."},
+        {{"batch.micro=3", "device.ranks=8"},
+         "[batch] micro = 2, or [batch] micro = 4 and [device] ranks = 4, or [batch] micro = 4 and [batch] global = 32."},
+        {{"parallel.pipeline=8", "device.ranks=8"},
+         "[parallel] pipeline = 4, or [model] layers = 6, or [parallel] pipeline = 6 and [device] ranks = 6."},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        int n = 0;
+        while (n < 4 && rows[i].over[n]) n++;
+        assert_int_equal(config_load_with(&x->c, NULL, 0, rows[i].over, n), ERR_CONFIG);
+        const char *shown = strstr(err_last()->text, " Nearest that work: ");
+        if (!shown || strcmp(shown + strlen(" Nearest that work: "), rows[i].shown) != 0)
+            fail_msg("%s; expected %s", err_last()->text, rows[i].shown);
+    }
+}
+
 // --- of a checkpoint ---------------------------------------------------------------------------------------------------------
 
 static void open_keys_follow_the_steps(void **state) {
@@ -323,6 +352,7 @@ int main(void) {
         TEST(who_implied_a_key),
         TEST(deciding_changes_nothing_else),
         TEST(what_was_asked_for_last_stays),
+        TEST(the_nearest_are_shown),
         TEST(open_keys_follow_the_steps),
         TEST(what_is_adopted_is_what_was_stored),
     };
