@@ -267,6 +267,32 @@ static void the_nearest_are_shown(void **state) {
     }
 }
 
+// Where the ranks are those that the machine has, what is proposed is near to them, and no more GPUs than there are.
+static void ranks_that_were_counted(void **state) {
+    fixture *x = *state;
+    static const struct {
+        int world;
+        device_kind kind;
+        const char *over[2], *shown;
+    } rows[] = {
+        {8, DEVICE_CPU, {NULL}, " Nearest that work: [device] ranks = 2, or [batch] global = 64, or [batch] micro = 2."},
+        {8, DEVICE_CUDA, {NULL}, " Nearest that work: [device] ranks = 2, or [batch] global = 64, or [batch] micro = 2."},
+        {16, DEVICE_CUDA, {NULL}, " Nearest that works: [device] ranks = 2."},
+        {4, DEVICE_CPU, {"parallel.pipeline=3"}, " Nearest that work: [parallel] pipeline = 4, or [device] ranks = 3, or [parallel] pipeline = 2."},
+        {6, DEVICE_CPU, {"parallel.tensor=4", "parallel.slices=4"}, " Nearest that work: [device] ranks = 8, or [device] ranks = 4."},
+        {6, DEVICE_CUDA, {"parallel.tensor=4", "parallel.slices=4"}, " Nearest that works: [device] ranks = 4."},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        int n = 0;
+        while (n < 2 && rows[i].over[n]) n++;
+        assert_int_equal(config_load_with(&x->c, NULL, 0, rows[i].over, n), ERR_OK);
+        assert_int_equal(config_decide(&x->c, rows[i].kind, "so"), ERR_OK);
+        assert_int_equal(config_fits(&x->c, rows[i].world), ERR_CONFIG);
+        const char *shown = strstr(err_last()->text, " Nearest that work");
+        if (!shown || strcmp(shown, rows[i].shown) != 0) fail_msg("row %d: %s; expected %s", (int)i, err_last()->text, rows[i].shown);
+    }
+}
+
 // --- of a checkpoint ---------------------------------------------------------------------------------------------------------
 
 static void open_keys_follow_the_steps(void **state) {
@@ -353,6 +379,7 @@ int main(void) {
         TEST(deciding_changes_nothing_else),
         TEST(what_was_asked_for_last_stays),
         TEST(the_nearest_are_shown),
+        TEST(ranks_that_were_counted),
         TEST(open_keys_follow_the_steps),
         TEST(what_is_adopted_is_what_was_stored),
     };

@@ -58,6 +58,7 @@ typedef struct search {
     bool hasty;         // what holds for more rules goes first
     bool keeps;         // what was asked for is not changed
     const config *set;  // as set
+    int most;           // ranks: the machine has no more; 0: that is not known
     int asked;          // the keys that were set in this file of it, or after it; 0: none, or all
 } search;
 
@@ -266,14 +267,17 @@ static int64_t shared_by(const config *c) {
     return c->parallel.tensor * c->parallel.context * c->parallel.pipeline * (c->parallel.data ? c->parallel.data : 1);
 }
 
+// Are the ranks those that the machine was found to have?
+static bool is_counted(const judge *j) { return j->world && !j->c->device.ranks && !j->c->cluster.nodes[0]; }
+
 // Where nothing says how many ranks there are, it is one as far as we know: a proposal with other widths has to name
-// its ranks.
+// its ranks. A machine has no more GPUs than were counted.
 static bool passes(search *s, const trial *t) {
     *s->tried = *s->base;
     for (int i = 0; i < t->n; i++) set_value(s->tried, t->at[i].row, t->at[i].to);
-    if (judge_all(&s->j, s->tried) != ERR_OK) return false;
-    bool counted = s->tried->cluster.nodes[0] || s->tried->device.ranks || s->j.world;
-    return counted || shared_by(s->tried) == shared_by(s->base) || judge_ranks(&s->j, 1) == ERR_OK;
+    if (judge_all(&s->j, s->tried) != ERR_OK || (s->most && s->tried->device.ranks > s->most)) return false;
+    bool known = s->tried->cluster.nodes[0] || s->tried->device.ranks;
+    return known || shared_by(s->tried) == shared_by(s->base) || judge_ranks(&s->j, 1) == ERR_OK;
 }
 
 // Does it do what this one does, and more?
@@ -355,6 +359,7 @@ static void look_for_kept(search *s, const judge *refused) {
 
 static void look_everywhere(search *s, const judge *refused) {
     s->set = refused->c, s->asked = find_asked(refused);
+    s->most = is_counted(refused) && refused->c->device.kind == DEVICE_CUDA ? refused->world : 0;
     look(s, refused, SHOWN);
     s->hasty = true;
     if (!s->count) look(s, refused, SHOWN);
@@ -401,6 +406,7 @@ void propose(const judge *j, char dst[PROPOSALS]) {
     if (s.base && s.tried && s.heap && has_choice(j)) {
         *s.base = *j->c;
         judge_reopen(s.base, false);
+        if (is_counted(j)) s.base->device.ranks = j->world;  // so that it is near to them
         look_everywhere(&s, j);
         if (s.count) put_all(&s, dst);
         else snprintf(dst, PROPOSALS, " No settings near these pass all rules: leave more of them at their defaults.");
