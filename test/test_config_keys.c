@@ -404,6 +404,15 @@ static void test_absent(void **state) {
         assert_int_equal(config_load_with(&x->c, NULL, 0, &rows[i].set, 1), ERR_CONFIG);
         assert_says("command line", ": [", rows[i].says, NULL);
     }
+    // What is known of values is said of that key's values, and what is known of keys of keys.
+    static const struct {
+        const char *set, *not_said;
+    } apart[] = {{"run.adam=1", "It is adamw"},           {"device.gpu=1", "It is cuda"},          {"optimizer.type=epochs", "Set [run] steps"},
+                 {"schedule.type=muon", "not supported"}, {"precision.compute=gpu", "It is cuda"}, {"device.mixtral=1", "not supported"}};
+    for (size_t i = 0; i < COUNT(apart); i++) {
+        assert_int_equal(config_load_with(&x->c, NULL, 0, &apart[i].set, 1), ERR_CONFIG);
+        if (strstr(err_last()->text, apart[i].not_said)) fail_msg("%s: %s", apart[i].set, err_last()->text);
+    }
     for (int i = 0; i < config_keys(); i++) {
         const setting *k = config_key(i);
         char word[CONFIG_WORD], set[200], type[80];

@@ -2,6 +2,7 @@
 // said of a key that one of the files, the command line, a family or nobody set; which proposals leave what was asked
 // for; and values that a run takes from its checkpoint.
 #include "test/support/config_file.h"
+#include "trainer/config/pipes.h"
 #include "trainer/config/table.h"
 
 enum { ROWS = 512 };
@@ -293,6 +294,41 @@ static void ranks_that_were_counted(void **state) {
     }
 }
 
+// --- pipelines ---------------------------------------------------------------------------------------------------------------
+
+static void pipelines_at_their_limits(void **state) {
+    (void)state;
+    static const struct {
+        pipeline_word schedule;
+        int ranks, chunks, micros;
+        pipe_fault fault;
+    } rows[] = {
+        {SCHEDULED_1F1B, 4, 1, 1, PIPE_FITS},          {SCHEDULED_1F1B, 4, 2, 1, PIPE_CHUNKS},        {SCHEDULED_1F1B, 4, 1, 0, PIPE_EMPTY},
+        {SCHEDULED_1F1B, 0, 1, 1, PIPE_EMPTY},         {SCHEDULED_ZB_V, 4, 2, 4, PIPE_FITS},          {SCHEDULED_ZB_V, 4, 2, 3, PIPE_TOO_FEW},
+        {SCHEDULED_ZB_V, 4, 2, 5, PIPE_FITS},          {SCHEDULED_ZB_V, 4, 1, 4, PIPE_CHUNKS},        {SCHEDULED_ZB_V, 4, 3, 4, PIPE_CHUNKS},
+        {SCHEDULED_INTERLEAVED, 4, 1, 4, PIPE_FITS},   {SCHEDULED_INTERLEAVED, 4, 3, 8, PIPE_FITS},   {SCHEDULED_INTERLEAVED, 4, 3, 6, PIPE_GROUPS},
+        {SCHEDULED_INTERLEAVED, 4, 3, 2, PIPE_GROUPS}, {SCHEDULED_INTERLEAVED, 4, 0, 4, PIPE_CHUNKS},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++)
+        assert_int_equal(pipe_judge(rows[i].schedule, rows[i].ranks, rows[i].chunks, rows[i].micros), rows[i].fault);
+    int64_t most = pipe_most_micros(4, 1);
+    assert_int_equal(most, (1 << 26) / 3 / 4);  // three units of each micro-batch and stage
+    assert_int_equal(pipe_judge(SCHEDULED_1F1B, 4, 1, most), PIPE_FITS);
+    assert_int_equal(pipe_judge(SCHEDULED_1F1B, 4, 1, most + 1), PIPE_TOO_MANY);
+    static const struct {
+        const char *text;
+        bool good;
+    } cuts[] = {{"5 4 3", true},  {"5,4,3", true},    {" 5, 4 ,3 ", true},       {"5 4", false},     {"5 4 2", false},
+                {"5 4 4", false}, {"5 4 3 1", false}, {"6 6 0", false},          {"13 -2 1", false}, {"5 4 3x", false},
+                {"5;4 3", false}, {"", false},        {"99999999999 4 3", false}};
+    for (size_t i = 0; i < COUNT(cuts); i++) {
+        int cut[4] = {-1, -1, -1, -1};
+        assert_int_equal(pipe_cuts(cuts[i].text, 3, 12, NULL), cuts[i].good);
+        assert_int_equal(pipe_cuts(cuts[i].text, 3, 12, cut), cuts[i].good);
+        if (cuts[i].good) assert_true(cut[0] == 0 && cut[1] == 5 && cut[2] == 9 && cut[3] == 12);
+    }
+}
+
 // --- of a checkpoint ---------------------------------------------------------------------------------------------------------
 
 static void open_keys_follow_the_steps(void **state) {
@@ -380,6 +416,7 @@ int main(void) {
         TEST(what_was_asked_for_last_stays),
         TEST(the_nearest_are_shown),
         TEST(ranks_that_were_counted),
+        TEST(pipelines_at_their_limits),
         TEST(open_keys_follow_the_steps),
         TEST(what_is_adopted_is_what_was_stored),
     };
