@@ -273,6 +273,10 @@ static void texts_that_can_be_read_in_two_ways_are_refused(void **state) {
     expect_refused(RULES({"s", "", "[^pet] x|Cow x"}, PET), "alternatives 1 and 2 apart");
     expect_refused(RULES({"s", "", "[^a pet] x|A cow x"}, PET), "alternatives 1 and 2 apart");
     expect_refused(RULES({"s", "", "[pet=X] [t]"}, PET, {"t", "", "[X.sound]|[X.sound]"}), "alternatives 1 and 2 apart");
+    expect_refused(RULES({"s", "", "[pet] x|[u]"}, PET, {"u", "", "cow [food]|x"}, FOOD), "alternatives 1 and 2 apart");
+    expect_taken(RULES({"s", "", "[pet] x|[u]"}, PET, {"u", "", "meow [food]|x"}, FOOD));
+    expect_refused(RULES({"s", "", "[pet=X] [v]"}, PET, {"v", "", "[X.sound]|[u]"}, {"u", "", "meow [food]|x"}, FOOD), "alternatives 1 and 2 apart");
+    expect_taken(RULES({"s", "", "[pet=X] [v]"}, PET, {"v", "", "[X.sound]|[u]"}, {"u", "", "cow [food]|x"}, FOOD));
     expect_taken(RULES({"s", "", "[a pet]x|[pet]x"}, PET));
     expect_taken(RULES({"s", "", "[^pet]x|[pet]x"}, PET));
     expect_taken(RULES({"s", "", "[^a pet]x|[a pet]x"}, PET));
