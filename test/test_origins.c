@@ -318,13 +318,14 @@ static void pipelines_at_their_limits(void **state) {
     static const struct {
         const char *text;
         bool good;
-    } cuts[] = {{"5 4 3", true},  {"5,4,3", true},    {" 5, 4 ,3 ", true},       {"5 4", false},     {"5 4 2", false},
-                {"5 4 4", false}, {"5 4 3 1", false}, {"6 6 0", false},          {"13 -2 1", false}, {"5 4 3x", false},
-                {"5;4 3", false}, {"", false},        {"99999999999 4 3", false}};
+    } cuts[] = {{"5 4 3", true},    {"5,4,3", true},           {" 5, 4 ,3 ", true}, {"5 4", false},    {"5 4 2", false}, {"5 4 4", false},
+                {"5 4 3 1", false}, {"6 6 0", false},          {"13 -2 1", false},  {"5 4 3x", false}, {"5;4 3", false}, {"5+4+3", false},
+                {"", false},        {"99999999999 4 3", false}};
     for (size_t i = 0; i < COUNT(cuts); i++) {
-        int cut[4] = {-1, -1, -1, -1};
+        int cut[5] = {-1, -1, -1, -1, -1};
         assert_int_equal(pipe_cuts(cuts[i].text, 3, 12, NULL), cuts[i].good);
         assert_int_equal(pipe_cuts(cuts[i].text, 3, 12, cut), cuts[i].good);
+        assert_int_equal(cut[4], -1);  // there is no fourth
         if (cuts[i].good) assert_true(cut[0] == 0 && cut[1] == 5 && cut[2] == 9 && cut[3] == 12);
     }
 }

@@ -277,6 +277,9 @@ static void texts_that_can_be_read_in_two_ways_are_refused(void **state) {
     expect_taken(RULES({"s", "", "[pet] x|[u]"}, PET, {"u", "", "meow [food]|x"}, FOOD));
     expect_refused(RULES({"s", "", "[pet=X] [v]"}, PET, {"v", "", "[X.sound]|[u]"}, {"u", "", "meow [food]|x"}, FOOD), "alternatives 1 and 2 apart");
     expect_taken(RULES({"s", "", "[pet=X] [v]"}, PET, {"v", "", "[X.sound]|[u]"}, {"u", "", "cow [food]|x"}, FOOD));
+    // a draw that both begin with is known in both
+    expect_taken(RULES({"s", "", "[pet=X] [pet=Y not X] [X]|[pet=X] [pet=Y not X] [Y]"}, PET));
+    expect_refused(RULES({"s", "", "[pet=X] [pet=Y not X] [t]"}, PET, {"t", "", "[pet=X] [X]|[pet=X] [Y]"}), "alternatives 1 and 2 apart");
     expect_taken(RULES({"s", "", "[a pet]x|[pet]x"}, PET));
     expect_taken(RULES({"s", "", "[^pet]x|[pet]x"}, PET));
     expect_taken(RULES({"s", "", "[^a pet]x|[a pet]x"}, PET));
