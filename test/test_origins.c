@@ -223,7 +223,7 @@ static void what_was_asked_for_last_stays(void **state) {
         {"[batch]\nglobal = 16\nmicro = 8\nlanes = 2\n", "[device]\nranks = 16\n", NULL, true},
         {"[batch]\nlanes = 0\n[device]\nranks = 16\n", "", NULL, true},                           // lanes are left open
         {"", "[batch]\nlanes = 0\n[device]\nranks = 16\n", "run.steps=50", true},                 // of another rule
-        {"[batch]\nglobal = 16\nmicro = 8\n[device]\nranks = 16\n", "", NULL, false},             // alone they do not fit
+        {"[batch]\nglobal = 16\nmicro = 8\n[device]\nranks = 16\n", "", NULL, false},             // do not fit
         {"[batch]\nglobal = 16\nmicro = 8\nlanes = 2\n[device]\nranks = 16\n", "", NULL, false},  // all were asked for
         {"[device]\nranks = 16\n", "[batch]\nlanes = 2\n", NULL, false},                          // fewer lanes were
     };
