@@ -1,51 +1,13 @@
 // test/test_export.c: what `lockstep export` writes, against what others read. For each model of test/golden/families, config.json must be, key by key, one
 // that transformers was shown to load with the right logits (make_configs.py), and the tensors those that transformers itself had written. Larger tensors,
 // which go out in pieces, must have each element of the parameter in its place; and of a run's checkpoints it is the best that goes out.
-#include "test/support/foreign.h"
-#include "test/support/train.h"
+#include "test/support/export.h"
 
 #include "data/text/about.h"
 #include "model/weights.h"
 
 #include <inttypes.h>
 #include <math.h>
-
-static const char short_run[] = "[data]\ntrain = " FAMILIES "tokens.bin\nval =\nformat = raw16\n[run]\nsteps = 1\n[optimizer]\nlr = 0\n"
-                                "[batch]\nglobal = 2\nmicro = 2\n[device]\nthreads = 1\n[sample]\ntokens = 0\n";
-
-typedef struct rig {
-    char *dir, from[600], run[600], to[600];
-    config c;
-} rig;
-
-static void rig_open(rig *r) {
-    r->dir = make_dir();
-    snprintf(r->from, sizeof r->from, "%s/from", r->dir);
-    snprintf(r->to, sizeof r->to, "%s/to", r->dir);
-}
-
-static void rig_train(rig *r, const char *text, const char *more) {
-    load_config(&r->c, r->dir, text, more);
-    OK(train(&r->c, r->dir));
-    snprintf(r->run, sizeof r->run, "%s/%s", r->c.run.dir, r->c.run.name);
-}
-
-static void rig_close(rig *r) { drop_dir(r->dir); }
-
-// lockstep export FROM TO [OPTION VALUE]...; what it printed is in said.
-static void export(const char *from, const char *to, const char *const *options, char said[1024]) {
-    char *argv[8] = {(char *)from, (char *)to}, *text = NULL;
-    int argc = 2;
-    size_t n;
-    FILE *out = open_memstream(&text, &n);
-    assert_non_null(out);
-    for (; options && *options; options++) argv[argc++] = (char *)*options;
-    OK(verb_export(argc, argv, out));
-    fclose(out);
-    if (said) snprintf(said, 1024, "%s", text);
-    free(text);
-}
-#define EXPORT(from, to, said, ...) export(from, to, (const char *const[]){__VA_ARGS__, NULL}, said)
 
 // --- models of others ----------------------------------------------------------------------------------------------------------
 
@@ -117,6 +79,9 @@ static void expect_files(const char *what, const char *dir, int64_t most) {
     OK(weights_open(&w, dir));
     for (int i = 0; i < w->files; i++) {
         int64_t here = 0, next = i + 1 < w->files ? w->file[i + 1].tensors[0].bytes : most + 1;
+        if (w->files == 1) snprintf(path, sizeof path, "%s/model.safetensors", dir);
+        else snprintf(path, sizeof path, "%s/model-%05d-of-%05d.safetensors", dir, i + 1, w->files);
+        if (strcmp(w->file[i].path, path) != 0) fail_msg("%s: %s, expected %s", what, w->file[i].path, path);
         for (int k = 0; k < w->file[i].count; k++) here += w->file[i].tensors[k].bytes;
         if ((here > most && w->file[i].count > 1) || here + next <= most) fail_msg("%s: file %d has %" PRId64 " bytes", what, i, here);
         bytes += here;
@@ -133,16 +98,33 @@ static void expect_files(const char *what, const char *dir, int64_t most) {
     weights_close(w);
 }
 
+// What an export says of itself is what is there. after: what follows the directory's name.
+static void expect_said(const char *said, int64_t step, const char *dir, const char *after) {
+    char want[1024];
+    weights *w;
+    int tensors = 0;
+    int64_t bytes = 0;
+    OK(weights_open(&w, dir));
+    for (int i = 0; i < w->files; i++)
+        for (int k = 0; k < w->file[i].count; k++) tensors++, bytes += w->file[i].tensors[k].bytes;
+    snprintf(want, sizeof want, "exported step %" PRId64 ": %d tensors, %" PRId64 " bytes of %s in %d file%s, to %s%s\n", step, tensors, bytes,
+             st_type_name(w->file[0].tensors[0].type), w->files, w->files == 1 ? "" : "s", dir, after);
+    if (strcmp(said, want) != 0) fail_msg("said: %sexpected: %s", said, want);
+    weights_close(w);
+}
+
 // A step at a rate of 0, from the directory, leaves its weights in a checkpoint.
 static void exports_as(const char *name, const char *weights, const json_t *config, const json_t *want) {
     const char *mb = strcmp(name, "llama3") == 0 ? "0.02" : "1";
+    char said[1024];
     rig r;
     rig_open(&r);
     foreign_directory(r.from, weights, config);
     char *section = inspected(r.from);
     rig_train(&r, short_run, section);
     free(section);
-    EXPORT(r.run, r.to, NULL, "--shard-mb", mb);
+    EXPORT(r.run, r.to, said, "--shard-mb", mb);
+    expect_said(said, 1, r.to, "; without a tokenizer (--tokenizer PATH adds it)");
     expect_json(name, r.to, "config", json_object_get(want, "config"));
     expect_json(name, r.to, "generation_config", json_object_get(want, "generation_config"));
     expect_same_tensors(name, r.to, r.from);
@@ -361,12 +343,6 @@ static void the_tokenizer_is_that_of_the_data(void **state) {
 
 // --- what is not to go out ----------------------------------------------------------------------------------------------------
 
-static bool is_there(const char *directory, const char *more) {
-    char path[1024];
-    snprintf(path, sizeof path, "%s%s", directory, more);
-    return access(path, F_OK) == 0;
-}
-
 // The embedding has no row for an id beyond the model's vocabulary. An export that fails leaves nothing.
 static void a_tokenizer_has_no_more_tokens_than_the_model(void **state) {
     (void)state;
@@ -479,9 +455,20 @@ static void expect_piece(const char *what, const weights *w, const model *m, con
     free(found), free(want);
 }
 
+// Both generations of readers are told in which type the numbers are.
+static void expect_type(const char *what, const char *dir, const char *type) {
+    json_t *config = exported_json(dir, "config");
+    static const char *const keys[] = {"dtype", "torch_dtype"};
+    for (int i = 0; i < 2; i++) {
+        const char *found = json_string_value(json_object_get(config, keys[i]));
+        if (!found || strcmp(found, type) != 0) fail_msg("%s: %s is %s, expected %s", what, keys[i], found ? found : "missing", type);
+    }
+    json_decref(config);
+}
+
 // A new model's weights, exported in each type, in one file and in several.
 static void expect_pieces(const char *section, const char *more, const piece *pieces, int count) {
-    static const char *const how[][2] = {{"f32", "100"}, {"bf16", "0.2"}, {"f16", "100"}};
+    static const char *const how[][3] = {{"f32", "100", "float32"}, {"bf16", "0.2", "bfloat16"}, {"f16", "100", "float16"}};
     rig r;
     char text[1024];
     model *net;
@@ -490,12 +477,14 @@ static void expect_pieces(const char *section, const char *more, const piece *pi
     rig_train(&r, short_run, text);
     OK(model_types[r.c.model.type]->open(&net, &r.c.model.of));
     for (int i = 0; i < 3; i++) {
-        char to[700], what[800];
+        char to[700], what[800], said[1024];
         weights *w;
         int tensors = 0;
         snprintf(to, sizeof to, "%s-%s", r.to, how[i][0]);
         snprintf(what, sizeof what, "%s%s", how[i][0], more);
-        EXPORT(r.run, to, NULL, "--dtype", how[i][0], "--shard-mb", how[i][1]);
+        EXPORT(r.run, to, said, "--dtype", how[i][0], "--shard-mb", how[i][1]);
+        expect_said(said, 1, to, "; without a tokenizer (--tokenizer PATH adds it)");
+        expect_type(what, to, how[i][2]);
         OK(weights_open(&w, to));
         for (int k = 0; k < w->files; k++) tensors += w->file[k].count;
         assert_int_equal(tensors, count);
@@ -516,18 +505,6 @@ static void every_element_is_in_its_place(void **state) {
 }
 
 // --- which checkpoint ----------------------------------------------------------------------------------------------------------
-
-static bool same_file(const char *a, const char *b) {
-    char path[2][1024], *text[2];
-    size_t n[2];
-    for (int i = 0; i < 2; i++) {
-        snprintf(path[i], sizeof path[i], "%s/model.safetensors", i ? b : a);
-        OK(io_read_file(path[i], 1 << 24, &text[i], &n[i]));
-    }
-    bool same = n[0] == n[1] && memcmp(text[0], text[1], n[0]) == 0;
-    free(text[0]), free(text[1]);
-    return same;
-}
 
 // A rate that destroys what was learned makes an early checkpoint the best.
 static void the_best_checkpoint_goes_out(void **state) {

@@ -12,7 +12,8 @@
 #include <sys/stat.h>
 
 typedef struct export_options {
-    const char *from, *to, *tokenizer;  // a run or a checkpoint; a directory that is made; NULL: bytes, where the vocabulary is 256
+    const char *from, *tokenizer;  // a run or a checkpoint; NULL: that of the data
+    char to[IO_PATH];              // a directory that is made, without a slash at its end
     st_type type;
     int64_t shard;  // most bytes of a file
 } export_options;
@@ -295,7 +296,7 @@ static err_t export_session(session *x, const export_options *o, const char *ckp
     struct stat st;
     if (!x->net->type->parts)
         return err_set(ERR_CONFIG, "a model of type %s has no form among those of Hugging Face; its safetensors are in %s", x->net->type->name, ckpt);
-    if (stat(o->to, &st) == 0) return err_set(ERR_USAGE, "%s is there already: expected the name of a directory that can be made", o->to);
+    if (lstat(o->to, &st) == 0) return err_set(ERR_USAGE, "%s is there already: expected the name of a directory that can be made", o->to);
     TRY(session_load(x, ckpt));
     TRY(open_words(&e, &t));
     err_t rc = check_tokenizer(&e, t);
@@ -364,12 +365,13 @@ static err_t parse_type(const char *word, st_type *type) {
 }
 
 static err_t parse(int argc, char **argv, export_options *o) {
+    const char *to = NULL;
     *o = (export_options){.type = ST_F32, .shard = 5000000000};
     for (int i = 0; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : NULL;
         if (strncmp(argv[i], "--", 2) != 0) {
-            if (o->to) return err_set(ERR_USAGE, "%s: expected no more than a run and a directory", argv[i]);
-            if (o->from) o->to = argv[i];
+            if (to) return err_set(ERR_USAGE, "%s: expected no more than a run and a directory", argv[i]);
+            if (o->from) to = argv[i];
             else o->from = argv[i];
             continue;
         }
@@ -384,8 +386,10 @@ static err_t parse(int argc, char **argv, export_options *o) {
         } else return err_set(ERR_USAGE, "%s: no such option here (--dtype f32|bf16|f16, --tokenizer PATH, --shard-mb N)", argv[i]);
         i++;
     }
-    if (!o->to) return err_set(ERR_USAGE, "lockstep export: expected a run and a directory, e.g. lockstep export runs/default my-model");
-    return ERR_OK;
+    if (!to) return err_set(ERR_USAGE, "lockstep export: expected a run and a directory, e.g. lockstep export runs/default my-model");
+    size_t n = strlen(to);
+    while (n > 1 && to[n - 1] == '/') n--;
+    return io_path(o->to, "%.*s", (int)n, to);
 }
 
 err_t verb_export(int argc, char **argv, FILE *out) {
