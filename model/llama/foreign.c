@@ -84,8 +84,8 @@ static int64_t windowed_layers(const llama_options *o, foreign_reader *r) {
 // Qwen's window counts only where it is switched on, and may be that of some layers only.
 static void read_window(llama_options *o, foreign_reader *r, family f) {
     bool counts = f == MISTRAL || ((f == QWEN2 || f == QWEN3) && foreign_bool(r, "use_sliding_window", false));
-    bool said = json_object_get(r->at, "sliding_window") != NULL;
-    o->window = counts ? foreign_int(r, "sliding_window", said || f != MISTRAL ? 0 : 4096) : 0;
+    bool said = json_object_get(r->at, "sliding_window") != NULL;  // null: there is none
+    o->window = counts ? foreign_int(r, "sliding_window", said ? 0 : 4096) : 0;
     if (!o->window || f == MISTRAL) return;
     int64_t windowed = windowed_layers(o, r);
     if (windowed == 0) o->window = 0;
