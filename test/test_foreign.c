@@ -257,6 +257,12 @@ static void every_difference_is_named(void **state) {
         if (!strstr(err_last()->text, said[i])) fail_msg("\"%s\" is not in: %s", said[i], err_last()->text);
     assert_null(strstr(err_last()->text, "vocab"));
     assert_null(strstr(err_last()->text, "heads ="));
+    for (int i = 0; i < gpt->keys; i++) {  // choices of a run
+        const setting *k = &gpt->key[i];
+        if (strcmp(k->key, "dropout") == 0) *(double *)((char *)others + k->offset) = 0.25;
+        if (strcmp(k->key, "head_chunks") == 0) *(int64_t *)((char *)others + k->offset) = 7;
+    }
+    OK(foreign_agrees(gpt, others, theirs, "theirs"));
     free(options), free(others);
     json_decref(ours), json_decref(theirs);
 }
@@ -342,7 +348,7 @@ static void write_tensors(const char *path, st_tensor *table, int count) {
     OK(st_finish(&w, NULL));
 }
 
-enum { TENSORS = 64 };
+enum { TENSORS = 128 };
 
 // says: of which each must be in the message; none: it is taken.
 static void expect_match(const rig *r, bool prefixed, bool resize, const change *all, int changes, const char *const *says) {
@@ -436,6 +442,29 @@ static void what_no_model_has_is_named(void **state) {
             {NULL, "model.rotary_emb.inv_freq", ST_F32, 0});
     MATCHES(&r, true, false, SAYS("model.layers.1.self_attn.q_proj.bias is not of this model"),
             {NULL, "model.layers.1.self_attn.q_proj.bias", ST_F32, 0});
+    rig_close(&r);
+}
+
+// Of many faults those are named that fit into a message; all are counted.
+static void many_faults_are_counted(void **state) {
+    (void)state;
+    enum { MANY = 60 };
+    static change all[MANY];
+    static char names[MANY][ST_NAME];
+    rig r;
+    rig_open(&r, small_gpt);
+    for (int count = 5; count <= MANY; count += MANY - 5) {
+        const char *says[MANY + 2] = {0};
+        char first[64];
+        snprintf(first, sizeof first, "file.safetensors: %d of its tensors are not those", count);
+        says[0] = first;
+        for (int i = 0; i < count; i++) {
+            snprintf(names[i], sizeof names[i], "extra.%02d", i);
+            all[i] = (change){NULL, names[i], ST_F32, 0};
+            if (i < 10) says[1 + i] = names[i];
+        }
+        expect_match(&r, true, false, all, count, says);
+    }
     rig_close(&r);
 }
 
@@ -611,12 +640,19 @@ static void headers_of_llm_c_are_checked(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(angles_are_those_of_the_last_word), cmocka_unit_test(windows_are_those_of_all_layers),
-        cmocka_unit_test(a_family_has_its_own_keys),         cmocka_unit_test(values_of_another_type_are_refused),
-        cmocka_unit_test(what_is_written_is_read_back),      cmocka_unit_test(every_difference_is_named),
-        cmocka_unit_test(names_have_a_prefix_or_none),       cmocka_unit_test(each_tensor_has_its_shape_and_type),
-        cmocka_unit_test(what_no_model_has_is_named),        cmocka_unit_test(rows_that_are_not_there_are_new),
-        cmocka_unit_test(an_index_names_each_tensor_once),   cmocka_unit_test(a_directory_may_have_more_than_weights),
+        cmocka_unit_test(angles_are_those_of_the_last_word),
+        cmocka_unit_test(windows_are_those_of_all_layers),
+        cmocka_unit_test(a_family_has_its_own_keys),
+        cmocka_unit_test(values_of_another_type_are_refused),
+        cmocka_unit_test(what_is_written_is_read_back),
+        cmocka_unit_test(every_difference_is_named),
+        cmocka_unit_test(names_have_a_prefix_or_none),
+        cmocka_unit_test(each_tensor_has_its_shape_and_type),
+        cmocka_unit_test(what_no_model_has_is_named),
+        cmocka_unit_test(many_faults_are_counted),
+        cmocka_unit_test(rows_that_are_not_there_are_new),
+        cmocka_unit_test(an_index_names_each_tensor_once),
+        cmocka_unit_test(a_directory_may_have_more_than_weights),
         cmocka_unit_test(headers_of_llm_c_are_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
