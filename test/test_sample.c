@@ -104,6 +104,34 @@ static void a_session_writes_with_its_seed_and_step(void **state) {
     rig_close(&r);
 }
 
+// Each of the settings reaches the draw: tokens are those that the same options give, and those of no other row.
+static void settings_are_those_of_the_run(void **state) {
+    (void)state;
+    enum { ROWS = 6 };
+    static const predict_options list[ROWS] = {
+        {.temperature = 1}, {.temperature = 1.9}, {.temperature = 1, .top_k = 3}, {.temperature = 1, .top_p = 0.6}, {.temperature = 1, .min_p = 0.2},
+        {.temperature = 0}};
+    char written[ROWS][TOKENS + 1];
+    for (int i = 0; i < ROWS; i++) {
+        rig r = {.dir = make_dir()};
+        char keys[200], *own;
+        int32_t tokens[TOKENS];
+        predict_options o = list[i];
+        snprintf(keys, sizeof keys, "[run]\nseed = 9\n[sample]\ntokens = %d\ntemperature = %g\ntop_k = %d\ntop_p = %g\nmin_p = %g\n", TOKENS,
+                 o.temperature, (int)o.top_k, o.top_p, o.min_p);
+        look_open(&r.x, &r.c, r.dir, SESSION_LOOK, keys);
+        o.tokens = TOKENS, o.seed = 9, o.step = r.x.step = 3;
+        draw(&r, 7, o, tokens);
+        OK(session_sample(&r.x, "The lan", &own));
+        for (int n = 0; n < TOKENS; n++) written[i][n] = (char)tokens[n];
+        written[i][TOKENS] = 0;
+        assert_string_equal(own, written[i]);
+        for (int k = 0; k < i; k++) assert_string_not_equal(written[i], written[k]);
+        free(own);
+        rig_close(&r);
+    }
+}
+
 // --- frequencies -----------------------------------------------------------------------------------------------------
 
 // Pearson's statistic of `cells` counts that add up to n, those expected less than 5 times as one cell; as a normal
@@ -515,6 +543,7 @@ int main(void) {
         cmocka_unit_test(logits_agree_with_pytorch),
         cmocka_unit_test(tokens_agree_with_numpy),
         cmocka_unit_test(a_session_writes_with_its_seed_and_step),
+        cmocka_unit_test(settings_are_those_of_the_run),
         cmocka_unit_test(frequencies_agree_with_pytorch),
         cmocka_unit_test(tokens_steps_and_seeds_are_streams_of_their_own),
         cmocka_unit_test(equals_of_the_last_are_kept),

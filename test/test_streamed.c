@@ -81,6 +81,7 @@ static void expect_pieces(const char *script, const char *keys, const char *ende
     double before = clock_now();
     OK(session_samples(&r.x, &one, 1, &(sample_listener){hear, &h}));
     assert_true(before <= one.first_s && one.first_s <= one.last_s && one.last_s <= clock_now());
+    assert_true(one.tokens < 2 || one.first_s < one.last_s);
     assert_string_equal(one.ended, ended);
     for (int i = 0; pieces[i] || i < h.pieces; i++) {
         if (!pieces[i] || i >= h.pieces)
@@ -187,6 +188,46 @@ static void beginnings_of_characters(void **state) {
     assert_int_equal(utf8_begun("", 0), 0);
 }
 
+// The bytes of a code point as n of them: more than it needs, or what is no character, where c and n do not fit.
+static void encode_as(char s[8], uint32_t c, int n) {
+    static const int first[] = {0, 0, 0xC0, 0xE0, 0xF0};
+    memset(s, 0, 8);
+    for (int i = n - 1; i >= 0; i--, c >>= 6) s[i] = (char)(n == 1 ? (int)c : i ? 0x80 | (int)(c & 0x3F) : first[n] | (int)c);
+}
+
+// A character has one encoding, the shortest; and surrogates and what lies beyond the last code point have none.
+static void no_character_has_two_encodings(void **state) {
+    (void)state;
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}, most[] = {0, 0x7F, 0x7FF, 0xFFFF, 0x1FFFFF};
+    for (int n = 2; n <= 4; n++)
+        for (uint32_t c = 0; c <= most[n]; c++) {
+            char s[8];
+            encode_as(s, c, n);
+            bool is = c >= least[n] && c <= 0x10FFFF && !(c >= 0xD800 && c <= 0xDFFF);
+            if (utf8_length((unsigned char *)s) != (is ? n : 0)) fail_msg("U+%04X in %d bytes: %d", c, n, utf8_length((unsigned char *)s));
+        }
+    for (int b = 0; b < 256; b++) assert_int_equal(utf8_length((unsigned char[]){(unsigned char)b, 'x', 0, 0}), b < 0x80 ? 1 : 0);
+    for (int b = 0xF5; b < 256; b++) assert_int_equal(utf8_length((unsigned char[]){(unsigned char)b, 0x80, 0x80, 0x80}), 0);
+}
+
+// Of all characters a terminal is shown each as it is, but for those that it would obey.
+static void each_character_is_shown_or_not(void **state) {
+    (void)state;
+    static const struct {
+        uint32_t first, last;
+    } obeyed[] = {{0x01, 0x08},     {0x0B, 0x1F},     {0x7F, 0x9F},     {0x61C, 0x61C},   {0x200B, 0x200B}, {0x200E, 0x200F},  {0x2028, 0x2029},
+                  {0x202A, 0x202E}, {0x2060, 0x2064}, {0x2065, 0x206F}, {0xFEFF, 0xFEFF}, {0xFFF9, 0xFFFB}, {0xE0000, 0xE007F}};
+    for (uint32_t c = 1; c <= 0x10FFFF; c++) {
+        char s[8], to[16];
+        bool hidden = false;
+        if (c >= 0xD800 && c <= 0xDFFF) continue;
+        encode_as(s, c, c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4);
+        for (size_t i = 0; i < sizeof obeyed / sizeof *obeyed; i++) hidden = hidden || (c >= obeyed[i].first && c <= obeyed[i].last);
+        utf8_printable(to, sizeof to, s);
+        if (strcmp(to, hidden ? "?" : s) != 0) fail_msg("U+%04X is shown as \"%s\"", c, to);
+    }
+}
+
 // What a terminal is shown of text of any bytes, and what a log has of it.
 static void expect_safe(const char *text, const char *shown, const char *logged) {
     char to[64];
@@ -261,10 +302,11 @@ static void a_sign_of_life_for_each_token(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(characters_are_told_whole),     cmocka_unit_test(what_is_no_character_is_told_too),
-        cmocka_unit_test(a_nul_is_told_as_no_character), cmocka_unit_test(the_end_of_a_text_ends_it),
-        cmocka_unit_test(beginnings_of_stops_wait),      cmocka_unit_test(text_of_any_bytes_is_made_safe),
-        cmocka_unit_test(beginnings_of_characters),      cmocka_unit_test(a_sign_of_life_for_each_token),
+        cmocka_unit_test(characters_are_told_whole),      cmocka_unit_test(what_is_no_character_is_told_too),
+        cmocka_unit_test(a_nul_is_told_as_no_character),  cmocka_unit_test(the_end_of_a_text_ends_it),
+        cmocka_unit_test(beginnings_of_stops_wait),       cmocka_unit_test(text_of_any_bytes_is_made_safe),
+        cmocka_unit_test(no_character_has_two_encodings), cmocka_unit_test(each_character_is_shown_or_not),
+        cmocka_unit_test(beginnings_of_characters),       cmocka_unit_test(a_sign_of_life_for_each_token),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
