@@ -625,8 +625,13 @@ sample_prompts() {
     expect 65 "$bin" sample base.ini --prompts empty.txt && says "empty.txt" "no prompt"
     printf '{"text":"the "}\n' >wrong.jsonl
     expect 65 "$bin" sample base.ini --prompts wrong.jsonl && says "line 1" '"prompt"'
-    printf 'the \000\n' >nul.txt
-    expect 65 "$bin" sample base.ini --prompts nul.txt && says "NUL"
+    printf 'the \nlane\n\000\n' >nul.txt
+    expect 65 "$bin" sample base.ini --prompts nul.txt && says "prompt 3 has a NUL"
+    seq 1000 1149 >many.txt # more than there is room for at first
+    printf '[data]\ntrain = gone.bin\nval =\nholdout = 3\n[eval]\ntext = gone.txt\nchoices = gone.jsonl\n[sample]\ntokens = 1\n' >more.ini
+    expect 0 "$bin" sample base.ini more.ini --prompts many.txt # and of the run no more than its weights is there
+    sed 's/{"prompt":"\([0-9]*\)",.*/\1/' "$out" >found
+    same many.txt found "the prompts of many lines"
 }
 
 # What a run will continue is looked at before its first step, and before other ranks are met; of a long prompt, only what the context holds.
