@@ -132,6 +132,26 @@ static void settings_are_those_of_the_run(void **state) {
     }
 }
 
+// A prompt without tokens is continued as the first token is; one without bytes as a new line is.
+static void nothing_is_continued_too(void **state) {
+    (void)state;
+    enum { FEW = 12 };
+    rig r = {.dir = make_dir()};
+    const predict_options o = {.tokens = FEW, .temperature = 1, .seed = 4};
+    static const int32_t first = 0, line = '\n';
+    int32_t found[4][FEW];
+    look_open(&r.x, &r.c, r.dir, SESSION_LOOK, "");
+    for (int i = 0; i < 4; i++) {
+        int32_t *next = found[i];
+        predict_text one = {.prompt = "", .ids = i == 0 ? NULL : i == 1 ? &line : &first, .count = i == 1 || i == 3, .put = collect, .ctx = &next};
+        OK(evaluator_predict(&r.x.evaluator, &o, &one, 1));
+    }
+    assert_memory_equal(found[0], found[1], sizeof found[0]);
+    assert_memory_equal(found[2], found[3], sizeof found[0]);
+    assert_memory_not_equal(found[0], found[2], sizeof found[0]);
+    rig_close(&r);
+}
+
 // --- frequencies -----------------------------------------------------------------------------------------------------
 
 // Pearson's statistic of `cells` counts that add up to n, those expected less than 5 times as one cell; as a normal
@@ -544,6 +564,7 @@ int main(void) {
         cmocka_unit_test(tokens_agree_with_numpy),
         cmocka_unit_test(a_session_writes_with_its_seed_and_step),
         cmocka_unit_test(settings_are_those_of_the_run),
+        cmocka_unit_test(nothing_is_continued_too),
         cmocka_unit_test(frequencies_agree_with_pytorch),
         cmocka_unit_test(tokens_steps_and_seeds_are_streams_of_their_own),
         cmocka_unit_test(equals_of_the_last_are_kept),
