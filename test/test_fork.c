@@ -26,8 +26,9 @@ static void every_key_is_known(void **state) {
     assert_non_null(c);
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         asked a = {.c = c};
-        char path[] = "/tmp/lockstep-fork-XXXXXX", text[64];
-        const char *file = path;
+        char path[IO_PATH], text[64];
+        const char *file = path, *base = getenv("TMPDIR");
+        OK(io_path(path, "%s/lockstep-fork-XXXXXX", base ? base : "/tmp"));
         int fd = mkstemp(path), n = snprintf(text, sizeof text, "[model]\ntype = %s\n", types[i]);
         assert_true(fd >= 0 && write(fd, text, (size_t)n) == n && close(fd) == 0);
         OK(config_load(c, &file, 1));

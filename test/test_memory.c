@@ -56,7 +56,9 @@ static void of_machines(void **state) {
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char root[] = "/tmp/lockstep-memory.XXXXXX";
+        char root[IO_PATH];
+        const char *base = getenv("TMPDIR");
+        assert_ok(io_path(root, "%s/lockstep-memory-XXXXXX", base ? base : "/tmp"));
         assert_non_null(mkdtemp(root));
         for (int k = 0; cases[i].file[k]; k += 2) put(root, cases[i].file[k], cases[i].file[k + 1]);
         int64_t got = memory_find(root).available;

@@ -20,6 +20,34 @@ int64_t diverged_limit(const config *c) {
     return most > 0 && most < limit ? most : limit;
 }
 
+// --- what the steps say ----------------------------------------------------------------------------------------------------------
+
+divergence_news divergence_step(divergence *d, ckpt_counters *at, const config *c, int64_t step, double loss, bool applied) {
+    bool bad = !applied || !isfinite(loss);
+    if (d->gave_up) return NEWS_NONE;  // a step that was queued already
+    at->bad_steps = bad ? at->bad_steps + 1 : 0;
+    at->loss = isfinite(loss) ? loss : NAN;
+    if (loss < at->least_loss) at->least_loss = loss;
+    bool sound = ckpt_is_sound(at), mended = sound && d->ruined;
+    d->far_steps = sound ? 0 : d->far_steps + 1;
+    if (sound) at->sound_step = step - 1;  // the loss is of the weights before this step's update
+    if (mended) d->ruined = false;
+    if (mended) return NEWS_MENDED;
+    if (d->far_steps >= RUINED_STEPS && at->bad_steps == 0 && !d->ruined) {
+        d->ruined = true;
+        return NEWS_RUINED;
+    }
+    d->gave_up = c->run.bad_steps > 0 && at->bad_steps >= c->run.bad_steps ? step : 0;
+    if (d->gave_up) return NEWS_GAVE_UP;
+    return at->bad_steps == diverged_limit(c) ? NEWS_DIVERGED : NEWS_NONE;
+}
+
+bool divergence_at_end(divergence *d, const ckpt_counters *at) {
+    if (d->ruined || at->bad_steps > 0 || !ckpt_is_far(at->loss, at->least_loss)) return false;
+    d->ruined = true;
+    return true;
+}
+
 // --- which checkpoint ------------------------------------------------------------------------------------------------------------
 
 typedef struct choice {

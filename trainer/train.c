@@ -32,9 +32,7 @@ typedef struct run {
     run_lock lock;      // of DIR/NAME
     int64_t saved;      // step of the newest checkpoint, -1: none
     bool best_pending;  // the weights of at.best_step are saved, but `best` does not point at them yet
-    int64_t far_steps;  // in a row, up to this one, that were bad, or whose loss was far above the lowest
-    bool ruined;        // the event that says so was the last word of it
-    int64_t gave_up;    // after this step too many in a row were bad ([run] bad_steps); 0: not
+    divergence bad;     // what its losses say of the run
     double logged_at;   // when the last step was logged, or the next one begun
     bool confirmed;     // the ranks have compared their matmul plans
 } run;
@@ -248,48 +246,36 @@ static const char *advice(const run *r, int64_t step, int64_t count, double loss
 
 static void say_ruined(run *r, int64_t step) {
     char text[DIVERGED_TEXT];
-    r->ruined = true;
-    if (r->x.ranks->rank != 0) return;
-    monitor_event(&r->m, "ruined", step, advice(r, step, r->far_steps > 0 ? r->far_steps : 1, r->x.state.ckpt.at.loss, text));
+    int64_t count = r->bad.far_steps > 0 ? r->bad.far_steps : 1;
+    if (r->x.ranks->rank == 0) monitor_event(&r->m, "ruined", step, advice(r, step, count, r->x.state.ckpt.at.loss, text));
 }
 
-// A run that ends should not look well if its loss does not. A single step may be an accident; it was the last one.
+// A run that ends should not look well if its loss does not.
 static void say_if_ruined(run *r) {
+    if (divergence_at_end(&r->bad, &r->x.state.ckpt.at)) say_ruined(r, r->x.step);
+}
+
+static void say_mended(run *r, int64_t step) {
     const ckpt_counters *at = &r->x.state.ckpt.at;
-    if (!r->ruined && at->bad_steps == 0 && ckpt_is_far(at->loss, at->least_loss)) say_ruined(r, r->x.step);
-}
-
-// Weights that are ruined may give a finite loss for ever. It may also be what the user wants, on other data, so the run
-// goes on.
-static void watch_far_steps(run *r, int64_t step) {
-    ckpt_counters *at = &r->x.state.ckpt.at;
     char text[128];
-    bool sound = ckpt_is_sound(at);
-    r->far_steps = sound ? 0 : r->far_steps + 1;
-    if (sound) at->sound_step = step - 1;  // the loss is of the weights before this step's update
-    if (r->far_steps >= RUINED_STEPS && at->bad_steps == 0 && !r->ruined) say_ruined(r, step);
-    if (!sound || !r->ruined) return;
-    r->ruined = false;
     snprintf(text, sizeof text, "the loss is %.4g, near the lowest again, %.4g", at->loss, at->least_loss);
-    if (r->x.ranks->rank == 0) monitor_event(&r->m, "mended", step, text);
+    monitor_event(&r->m, "mended", step, text);
 }
 
-// A diverged run looks busy. All ranks count alike: they see the same results.
+// A diverged run looks busy. Weights that are ruined may give a finite loss for ever; it may also be what the user wants,
+// on other data, so the run goes on.
 static void watch_bad_steps(run *r, const step_result *s) {
     ckpt_counters *at = &r->x.state.ckpt.at;
-    bool bad = !s->applied || !isfinite(s->loss);
-    int64_t limit = diverged_limit(r->x.cfg), most = r->x.cfg->run.bad_steps;
+    int64_t limit = diverged_limit(r->x.cfg);
     char text[DIVERGED_TEXT];
-    if (r->gave_up) return;  // a step that was queued already
-    at->bad_steps = bad ? at->bad_steps + 1 : 0;
-    at->loss = isfinite(s->loss) ? s->loss : NAN;
-    if (s->loss < at->least_loss) at->least_loss = s->loss;
-    watch_far_steps(r, s->step);
-    r->gave_up = most > 0 && at->bad_steps >= most ? s->step : 0;
+    if (r->bad.gave_up) return;
+    divergence_news news = divergence_step(&r->bad, at, r->x.cfg, s->step, s->loss, s->applied);
     atomic_store(&r->b->bad_limit, limit);
     atomic_store(&r->b->bad_steps, at->bad_steps);
-    if (at->bad_steps == limit && !r->gave_up && r->x.ranks->rank == 0)
-        monitor_event(&r->m, "diverged", s->step, advice(r, s->step, limit, NAN, text));
+    if (r->x.ranks->rank != 0) return;
+    if (news == NEWS_RUINED) say_ruined(r, s->step);
+    if (news == NEWS_MENDED) say_mended(r, s->step);
+    if (news == NEWS_DIVERGED) monitor_event(&r->m, "diverged", s->step, advice(r, s->step, limit, NAN, text));
 }
 
 // A rank that is much slower than the others delays all of them: every step waits for it.
@@ -544,7 +530,7 @@ static err_t step_on(run *r, bool *stopping) {
     if (!r->x.runner.uncollected) r->logged_at = clock_now();
     TRY(session_queue(&r->x));
     int most = rests(r) ? 0 : 1;
-    while (r->x.runner.uncollected > (*stopping || r->gave_up ? 0 : most)) TRY(collect_step(r, stopping));
+    while (r->x.runner.uncollected > (*stopping || r->bad.gave_up ? 0 : most)) TRY(collect_step(r, stopping));
     return confirm(r);
 }
 
@@ -574,8 +560,8 @@ static err_t give_up(run *r) {
     atomic_store(&r->b->gave_up, 1);
     if (r->x.ranks->rank != 0) return err_set(ERR_INTERRUPTED, "the run has diverged");
     snprintf(text, sizeof text, "stopped by [run] bad_steps = %" PRId64 ": %s", r->x.cfg->run.bad_steps,
-             advice(r, r->gave_up, r->x.state.ckpt.at.bad_steps, NAN, what));
-    monitor_event(&r->m, "gave_up", r->gave_up, text);
+             advice(r, r->bad.gave_up, r->x.state.ckpt.at.bad_steps, NAN, what));
+    monitor_event(&r->m, "gave_up", r->bad.gave_up, text);
     return err_set(ERR_INTERRUPTED, "%s", text);
 }
 
@@ -589,7 +575,7 @@ static err_t run_steps(run *r) {
         bool stopping = false;
         TRY(step_or_save(r, &stopping));
         if (r->x.runner.uncollected) continue;
-        if (r->gave_up) return give_up(r);
+        if (r->bad.gave_up) return give_up(r);
         stopping = stopping && r->x.step < c->run.steps;
         atomic_fetch_add(&r->b->looking, 1);
         err_t rc = between_steps(r, stopping);
