@@ -2,6 +2,7 @@
 #include "trainer/fork.h"
 
 #include "base/io.h"
+#include "base/shell.h"
 #include "trainer/checkpoint/copy.h"
 #include "trainer/checkpoint/directory.h"
 #include "trainer/checkpoint/fork.h"
@@ -563,12 +564,14 @@ static err_t prepare(forking *f) {
 }
 
 static void say_done(const forking *f) {
+    char path[IO_PATH + 16], word[SHELL_PATH];
+    snprintf(path, sizeof path, "%s/config.ini", f->to);
     fprintf(f->out, "forked   %s, step %" PRId64 ", hash %s -> %s\n", f->dir, f->m.at.step, f->m.hash, f->to);
     say_changes(f);
     say_data(f);
     fprintf(f->out, "log      %s\n", f->log_note);
     say_steps(f);
-    fprintf(f->out, "next     lockstep %s/config.ini", f->to);
+    fprintf(f->out, "next     lockstep %s", shell_path(word, path));
     if (has_all_steps(f)) fprintf(f->out, " -o run.steps=%" PRId64, 2 * f->m.at.step);
     fprintf(f->out, "\n");
 }
