@@ -55,6 +55,13 @@ static err_t release_files(const copying *x) {
     return ERR_OK;
 }
 
+// The copy is removed with all that was made, so the original is what a person should look at.
+static err_t blame_original(const char *path) {
+    if (err_last()->code != ERR_DATA) return err_last()->code;
+    err_record why = *err_last();
+    return err_set(ERR_DATA, "%s: is damaged: %.700s. Fork another checkpoint of this run: RUN_DIR@STEP", path, why.text);
+}
+
 static err_t copy_file(const copying *x, int file) {
     char path[IO_PATH], held[IO_PATH];
     ckpt_incoming in;
@@ -69,7 +76,7 @@ static err_t copy_file(const copying *x, int file) {
     incoming_open(&in, x->to, f->name, NULL);
     err_t rc = read_all(x, fd, path, f->bytes, &in);
     close(fd);
-    if (rc == ERR_OK) return incoming_close(&in, x->m, file);
+    if (rc == ERR_OK) return incoming_close(&in, x->m, file) == ERR_OK ? ERR_OK : blame_original(path);
     if (in.fd >= 0) close(in.fd);
     return rc;
 }
