@@ -136,6 +136,48 @@ static void a_file_is_replaced(void **state) {
     assert_non_null(strstr(err_last()->text, "/.status.json.new: "));
 }
 
+// What is found of a file that was opened: it is closed in what this process starts, it is not waited for, and its mode is
+// for others to read. errno is that of the open, whatever it was before.
+static void what_is_opened(void **state) {
+    (void)state;
+    const char *base = getenv("TMPDIR");
+    char dir[IO_PATH], path[IO_PATH], *text;
+    struct stat st;
+    size_t size;
+    int fd;
+    assert_int_equal(io_path(dir, "%s/lockstep-io-XXXXXX", base ? base : "/tmp"), ERR_OK);
+    assert_non_null(mkdtemp(dir));
+    assert_int_equal(io_path(path, "%s/file", dir), ERR_OK);
+    mode_t before = umask(0);
+    assert_int_equal(io_open(path, O_RDWR | O_CREAT | O_EXCL, &fd), ERR_OK);
+    umask(before);
+    assert_true((fcntl(fd, F_GETFD) & FD_CLOEXEC) && fstat(fd, &st) == 0 && st.st_mode == (S_IFREG | 0644));
+    assert_int_equal(write(fd, "12345", 5), 5);
+    close(fd);
+    assert_int_equal(io_open(path, O_RDWR | O_CREAT | O_EXCL, &fd), ERR_IO);
+    assert_int_equal(errno, EEXIST);
+    assert_int_equal(fd, -1);
+    errno = ENOENT;
+    assert_int_equal(io_open(dir, O_RDONLY, &fd), ERR_DATA);  // it was opened, and is no file
+    assert_int_equal(errno, 0);
+    assert_int_equal(io_open(dir, O_WRONLY, &fd), ERR_DATA);
+    assert_int_equal(errno, EISDIR);
+    errno = ENOENT;
+    assert_int_equal(io_open(path, O_RDONLY, &fd), ERR_OK);
+    assert_int_equal(errno, 0);
+    close(fd);
+    assert_int_equal(io_read_file(path, 5, &text, &size), ERR_OK);  // as large as it may be
+    assert_string_equal(text, "12345");
+    assert_int_equal(size, 5);
+    free(text);
+    assert_int_equal(io_read_file(path, 4, &text, &size), ERR_DATA);
+    assert_true(!text && size == 0 && strstr(err_last()->text, "/file: has 5 bytes, expected at most 4"));
+    strcat(path, "/below");
+    assert_int_equal(io_open(path, O_RDONLY, &fd), ERR_IO);
+    assert_int_equal(errno, ENOTDIR);
+    assert_int_equal(io_remove_tree(dir), ERR_OK);
+}
+
 // Others may look into what is made on the way, and write nowhere.
 static void directories_are_for_others_to_read(void **state) {
     (void)state;
@@ -183,6 +225,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(writes_are_finished), cmocka_unit_test(a_file_that_cannot_be_made_is_named), cmocka_unit_test(only_files_are_opened),
         cmocka_unit_test(a_file_is_replaced),  cmocka_unit_test(directories_are_for_others_to_read),  cmocka_unit_test(paths_for_a_shell),
+        cmocka_unit_test(what_is_opened),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,10 +3,12 @@
 #include "base/io.h"
 #include "base/memory.h"
 #include "test/support/expect.h"
+#include "trainer/fits.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 static const char meminfo[] = "MemTotal:       16000 kB\nMemFree:         1000 kB\nMemAvailable:    8000 kB\n";
 
@@ -24,7 +26,7 @@ static void of_machines(void **state) {
     static const struct {
         const char *what;
         int64_t available;
-        const char *file[12];  // pairs of a path and its text
+        const char *file[14];  // pairs of a path and its text
     } cases[] = {
         {"nothing is known", -1, {"proc/self/cgroup", "0::/\n"}},
         {"no limit", 8192000, {"proc/meminfo", meminfo, "proc/self/cgroup", "0::/\n"}},
@@ -50,6 +52,35 @@ static void of_machines(void **state) {
          8192000,
          {"proc/meminfo", meminfo, "proc/self/cgroup", "4:memory:/job\n", "sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n",
           "sys/fs/cgroup/memory/memory.usage_in_bytes", "500000\n"}},
+        {"version 1, memory first of several",
+         100000,
+         {"proc/meminfo", meminfo, "proc/self/cgroup", "4:memory,cpu:/job\n", "sys/fs/cgroup/memory/job/memory.limit_in_bytes", "1000000\n",
+          "sys/fs/cgroup/memory/job/memory.usage_in_bytes", "900000\n"}},
+        {"version 1, memory last of several",
+         300000,
+         {"proc/meminfo", meminfo, "proc/self/cgroup", "4:cpu,memory:/job\n", "sys/fs/cgroup/memory/job/memory.limit_in_bytes", "1000000\n",
+          "sys/fs/cgroup/memory/job/memory.usage_in_bytes", "900000\n", "sys/fs/cgroup/memory/job/memory.stat",
+          "total_active_file 150000\ntotal_inactive_file 50000\nactive_file 7\n"}},
+        {"others have memory in their names only",
+         8192000,
+         {"proc/meminfo", meminfo, "proc/self/cgroup", "4:memoryx:/job\n5:xmemory,memory-x:/job\n6:name=memory:/job\nnone\n7:memory\n",
+          "sys/fs/cgroup/memory/job/memory.limit_in_bytes", "1000000\n", "sys/fs/cgroup/memory/job/memory.usage_in_bytes", "900000\n"}},
+        {"of two levels that are full the fuller one",
+         100000,
+         {"proc/meminfo", meminfo, "proc/self/cgroup", "0::/slice/job\n", "sys/fs/cgroup/slice/job/memory.max", "900000\n",
+          "sys/fs/cgroup/slice/job/memory.current", "800000\n", "sys/fs/cgroup/slice/memory.max", "1000000\n", "sys/fs/cgroup/slice/memory.current",
+          "500000\n"}},
+        {"a limit that is the machine's memory",
+         8192000,
+         {"proc/meminfo", meminfo, "proc/self/cgroup", "0::/\n", "sys/fs/cgroup/memory.max", "16384000\n", "sys/fs/cgroup/memory.current",
+          "16383000\n"}},
+        {"one byte less",
+         1000,
+         {"proc/meminfo", meminfo, "proc/self/cgroup", "0::/\n", "sys/fs/cgroup/memory.max", "16383999\n", "sys/fs/cgroup/memory.current",
+          "16382999\n"}},
+        {"nothing may be had at all",
+         0,
+         {"proc/meminfo", meminfo, "proc/self/cgroup", "0::/\n", "sys/fs/cgroup/memory.max", "0\n", "sys/fs/cgroup/memory.current", "0\n"}},
         {"more is left by the limit than by the machine",
          8192000,
          {"proc/meminfo", meminfo, "proc/self/cgroup", "0::/\n", "sys/fs/cgroup/memory.max", "9000000\n", "sys/fs/cgroup/memory.current", "1000\n"}},
@@ -139,9 +170,61 @@ static void words(void **state) {
     if (!strstr(err_last()->text, "this machine has 17.2 GB")) fail_msg("%s", err_last()->text);
 }
 
+// The limit of a process is its own, whatever the machine has.
+static void addresses(void **state) {
+    (void)state;
+    struct rlimit was, now;
+    assert_int_equal(getrlimit(RLIMIT_AS, &was), 0);
+    int64_t before = was.rlim_cur == RLIM_INFINITY ? INT64_MAX : (int64_t)was.rlim_cur;
+    assert_int_equal(memory_find("").addresses, before);
+    now = was, now.rlim_cur = (rlim_t)1 << 40;
+    assert_int_equal(setrlimit(RLIMIT_AS, &now), 0);
+    int64_t got = memory_find("").addresses;
+    setrlimit(RLIMIT_AS, &was);
+    assert_int_equal(got, (int64_t)1 << 40);
+}
+
+// Only what there is not at all is refused: of the machine what its ranks need together, of addresses what one needs.
+static void judged(void **state) {
+    (void)state;
+    const memory_room m = {.most = 16 * GB, .available = 1, .addresses = 8 * GB, .what = "this machine"};
+    static const struct {
+        int64_t mine, sum;
+        int locals;
+        const char *said;
+    } rows[] = {
+        {8 * (1LL << 30), 16 * (1LL << 30), 2, ""},
+        {1, 16 * (1LL << 30) + 1, 3, "the 3 ranks on this machine need 17.2 GB of memory, and this machine has 17.2 GB, 0.0 MB of it available now"},
+        {20 * (1LL << 30), 20 * (1LL << 30), 1, "this run needs 21.5 GB of memory, and this machine has 17.2 GB, 0.0 MB of it available now"},
+        {8 * (1LL << 30) + 1, 9 * (1LL << 30), 2,
+         "this rank needs 8.6 GB of memory, and a process under this limit of addresses (ulimit -v) has 8.6 GB"},
+        {9 * (1LL << 30), 9 * (1LL << 30), 1, "this run needs 9.7 GB of memory, and a process under this limit of addresses (ulimit -v) has 8.6 GB"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_int_equal(memory_judge(&m, rows[i].mine, rows[i].sum, rows[i].locals), *rows[i].said ? ERR_CONFIG : ERR_OK);
+        if (*rows[i].said) assert_string_equal(err_last()->text, rows[i].said);
+    }
+    memory_refuse("it needs", 999900000, true, &(memory_room){.most = 1000000, .available = -1, .addresses = INT64_MAX, .what = "the control group"});
+    assert_string_equal(err_last()->text, "it needs 999.9 MB of memory, and the control group has 1.0 MB");
+}
+
+// What would need less is said of memory alone, once.
+static void advised(void **state) {
+    (void)state;
+    err_set(ERR_CONFIG, "there is too little");
+    assert_int_equal(memory_advise(ERR_CONFIG), ERR_CONFIG);
+    assert_true(strncmp(err_last()->text, "there is too little. `lockstep plan` shows ", 43) == 0);
+    err_set(ERR_INTERNAL, "no device");
+    assert_int_equal(memory_advise(ERR_INTERNAL), ERR_INTERNAL);
+    assert_string_equal(err_last()->text, "no device");
+    assert_int_equal(memory_advise(ERR_OK), ERR_OK);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, enter, leave)
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(of_machines), TEST(a_machine), TEST(groups_v2), TEST(groups_v1), TEST(words)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(of_machines), TEST(a_machine),          TEST(groups_v2),          TEST(groups_v1), TEST(words),
+        cmocka_unit_test(addresses),   cmocka_unit_test(judged), cmocka_unit_test(advised)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,6 @@
 // trainer/fits.c: see trainer/fits.h.
 #include "trainer/fits.h"
 
-#include "base/memory.h"
-
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,12 +32,16 @@ err_t memory_advise(err_t rc) {
                    why.text);
 }
 
-static err_t check_host(int64_t mine, int64_t sum, int locals) {
-    memory_room m = memory_find("");
+err_t memory_judge(const memory_room *m, int64_t mine, int64_t sum, int locals) {
     char who[64] = "this run needs";
     if (locals > 1) snprintf(who, sizeof who, "the %d ranks on this machine need", locals);
-    if (sum > m.most) return memory_refuse(who, sum, false, &m);
-    return mine > m.addresses ? memory_refuse(locals > 1 ? "this rank needs" : who, mine, true, &m) : ERR_OK;
+    if (sum > m->most) return memory_refuse(who, sum, false, m);
+    return mine > m->addresses ? memory_refuse(locals > 1 ? "this rank needs" : who, mine, true, m) : ERR_OK;
+}
+
+static err_t check_host(int64_t mine, int64_t sum, int locals) {
+    memory_room m = memory_find("");
+    return memory_judge(&m, mine, sum, locals);
 }
 
 static err_t check_device(device *dev, int64_t mine) {
