@@ -103,6 +103,10 @@ err_t meeting_turn(meeting *m, double until);
 // "10.0.0.1:29500", "[fe80::1]:29500". Returns dst.
 const char *where_text(const char *host, int port, char dst[DOOR_TEXT]);
 
+// "waiting for 10.0.0.2, 10.0.0.3 (1 of 3 nodes are here)"; on one node its ranks. missing: of each rank. room: 100 + COMM_HOST at
+// least; where it is short, the last nodes are only counted.
+void absent_text(char *dst, size_t room, const launch *at, const bool *missing);
+
 // "10.0.0.3 port 40122" of the other end of a connection into dst. Returns dst.
 const char *peer_text(int fd, char dst[DOOR_TEXT]);
 

@@ -204,13 +204,8 @@ static err_t tell_waiting(team *t, const char *text) {
     return t->waiting.call(t->waiting.ctx, clock_now() - t->began, text);
 }
 
-// "10.0.0.2, 10.0.0.3 (1 of 3 nodes are here)"; on one node its ranks.
-static void absent_text(char *dst, size_t room, const meeting *m) {
-    const team *t = m->t;
-    const launch *at = t->at;
-    bool missing[TEAM_RANKS_MAX] = {0};
+void absent_text(char *dst, size_t room, const launch *at, const bool *missing) {
     int nodes = 0, last = -1, more = 0;
-    for (int r = 1; r < at->world; r++) missing[r] = t->control[r].fd < 0;
     size_t n = (size_t)snprintf(dst, room, "waiting for ");
     if (at->nodes == 1) {
         list_ranks(dst + n, room - n, at, missing);
@@ -227,9 +222,12 @@ static void absent_text(char *dst, size_t room, const meeting *m) {
 }
 
 static err_t tell_absent(const meeting *m) {
+    const team *t = m->t;
     char text[TEAM_WAIT_TEXT];
-    if (!look_is_due(m->t)) return ERR_OK;
-    absent_text(text, sizeof text - DOOR_TEXT - 40, m);
+    bool missing[TEAM_RANKS_MAX] = {0};
+    if (!look_is_due(t)) return ERR_OK;
+    for (int r = 1; r < t->at->world; r++) missing[r] = t->control[r].fd < 0;
+    absent_text(text, sizeof text - DOOR_TEXT - 40, t->at, missing);
     size_t n = strlen(text);
     if (m->strangers) snprintf(text + n, sizeof text - n, "; sent away: %s", m->stranger);
     return tell_waiting(m->t, text);
