@@ -132,7 +132,7 @@ is_ruined() {
     settings high optimizer.lr=10 optimizer.grad_clip=0 run.steps=75 eval.every=0 checkpoint.every=1 checkpoint.keep=100
     expect 0 "$bin" fork runs/good@10 high high.ini
     expect 0 timeout 100 "$bin" runs/high/config.ini
-    event high ruined "far above the lowest" ". Next: lockstep fork runs/high@best high-2 -o optimizer.lr=0.001"
+    event high ruined "far above the lowest" "; the newest checkpoint from before is step 11 (loss " ". Next: lockstep fork runs/high@best high-2 -o optimizer.lr=0.001"
     [ "$(grep -c '"kind":"ruined"' runs/high/events.jsonl)" -eq 1 ] || fail "it does not say so once"
     expect 1 "$bin" status runs/high
     says "ATTENTION: has all its steps, and its loss is far above what it was" "next      lockstep fork runs/high@best high-2 -o optimizer.lr=0.001"

@@ -201,6 +201,14 @@ static void ruined_weights_are_named(void **state) {
         if (strncmp(said, rows[i].begin, strlen(rows[i].begin)) != 0) fail_msg("row %zu: %s", i, said);
         remove_run("runs/b");
     }
+    // what the newest one knows of the oldest counts, whatever was known between them
+    at = was[2], at.bad_steps = 2, at.sound_step = 11;
+    set_counters(12, &at);
+    at = was[1], at.bad_steps = 1, at.sound_step = 3;
+    set_counters(8, &at);
+    OK(fork_with("runs/a", "b", no_overrides));
+    assert_non_null(strstr(said, "\nforked ~/runs/a, step 4,"));
+    remove_run("runs/b");
     for (int k = 0; k < 3; k++) {
         at = was[k];
         at.bad_steps = 1;
@@ -383,6 +391,25 @@ static void of_another_build(void **state) {
     manifest_close(&m);
 }
 
+// Of plans the checkpoint says what they were, and config.ini where they are.
+static void plans_are_kept(void **state) {
+    (void)state;
+    manifest whole, m;
+    read_manifest(&whole, "runs/a/ckpt/step-00000008"), read_manifest(&m, "runs/a/ckpt/step-00000008");
+    for (int i = 0; i < m.keys; i++)
+        if (strcmp(m.key[i].key, "device.plans") == 0) strcpy(m.key[i].value, "0123abcd");
+    write_manifest(&m, "runs/a/ckpt/step-00000008");
+    manifest_close(&m);
+    OK(fork_with("runs/a@8", "b", (const char *[]){"device.plans=some/plans", NULL}));
+    assert_non_null(strstr(said, SETTINGS "device.plans \"\" some/plans\ndata "));
+    read_manifest(&m, "runs/b/ckpt/step-00000008");
+    for (int i = 0; i < m.keys; i++)
+        if (strcmp(m.key[i].key, "device.plans") == 0) assert_string_equal(m.key[i].value, "0123abcd");
+    manifest_close(&m);
+    write_manifest(&whole, "runs/a/ckpt/step-00000008");
+    manifest_close(&whole);
+}
+
 // As many arrays, but one of them is of another optimizer.
 static void what_the_optimizer_keeps(void **state) {
     (void)state;
@@ -416,6 +443,13 @@ static void where_it_is(void **state) {
     assert_string_equal(c->run.name, "b");
     assert_int_equal(c->run.resume, RESUME_AUTO);
     remove_run("other place");
+    // a run that was moved: beside it, and its settings say so
+    assert_int_equal(rename(at_top(path, "runs"), at_top(dir, "moved")), 0);
+    OK(fork_with("moved/a@8", "b", no_overrides));
+    OK(config_load(c, (at_top(path, "moved/b/config.ini"), &file), 1));
+    assert_string_equal(c->run.dir, dir);
+    remove_run("moved/b");
+    assert_int_equal(rename(dir, at_top(path, "runs")), 0);
     // from other working directories: beside the run, wherever that is
     static const char *const from[][2] = {{"runs", "./a"},       {"runs/a", "."},        {"runs/a", "./"},
                                           {"runs/a/ckpt", ".."}, {"runs/a/ckpt", "../"}, {"runs/a/ckpt", "../../a///"}};
@@ -581,6 +615,7 @@ int main(void) {
         TEST(the_log_is_copied_to_its_length),
         TEST(the_checkpoint_counts),
         TEST(of_another_build),
+        TEST(plans_are_kept),
         TEST(what_the_optimizer_keeps),
         TEST(where_it_is),
         TEST(steps_that_are_none),

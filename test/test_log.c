@@ -570,7 +570,8 @@ static void expect_diverged(const char *scale, int patience) {
              "[optimizer]\nlr = 1000\n[schedule]\nwarmup = 0\ntype = constant\n[log]\nevery = 40\n",
              scale);
     rig_open(&r, more);
-    run(&r);
+    board b = {0};
+    OK(train_on(&r.c, r.dir, &b));
     json_t *steps = read_records(&r.c, "log.jsonl", "step"), *events = read_records(&r.c, "events.jsonl", "event");
     int64_t first = 0, skipped = 0;
     for (size_t i = 0; i < json_array_size(steps); i++) {
@@ -586,6 +587,10 @@ static void expect_diverged(const char *scale, int patience) {
     assert_int_equal(json_array_size(events), 1);
     assert_string_equal(text_of(json_array_get(events, 0), "kind"), "diverged");
     assert_int_equal(real_of(json_array_get(events, 0), "step"), first + patience - 1);
+    snprintf(more, sizeof more, "no finite loss or gradient in steps %d to %d; there is no checkpoint from before. Next: ", (int)first,
+             (int)first + patience - 1);
+    assert_int_equal(strncmp(text_of(json_array_get(events, 0), "text"), more, strlen(more)), 0);
+    assert_true(b.bad_limit == patience && b.bad_steps == skipped && !b.gave_up && b.step == 60);
     json_decref(steps);
     json_decref(events);
     drop_dir(r.dir);
@@ -601,9 +606,10 @@ static void a_run_that_diverges_stops(void **state) {
     rig_open(&r, "[run]\nsteps = 60\nbad_steps = 20\n[precision]\ncompute = fp16\nloss_scale = 1\n[checkpoint]\nevery = 1\nkeep = 2\n"
                  "[optimizer]\nlr = 1000\n[schedule]\nwarmup = 0\ntype = constant\n[log]\nevery = 1\n");
     for (int start = 0; start < 3; start++) {  // it goes on where it was, and finds the same
-        assert_int_equal(train(&r.c, r.dir), ERR_INTERRUPTED);
-        assert_non_null(strstr(err_last()->text, "stopped by [run] bad_steps = 20: no finite loss or gradient in steps "));
-        assert_non_null(strstr(err_last()->text, ". Next: lockstep "));
+        board b = {0};
+        assert_int_equal(train_on(&r.c, r.dir, &b), ERR_INTERRUPTED);
+        assert_true(b.gave_up && b.bad_limit == 5 && b.bad_steps == 20);
+        snprintf(out, sizeof out, "%s", err_last()->text);
         json_t *steps = read_records(&r.c, "log.jsonl", "step"), *events = read_records(&r.c, "events.jsonl", "event");
         int64_t first = 0, last = 0;
         for (size_t i = 0; i < json_array_size(steps); i++) {
@@ -612,6 +618,11 @@ static void a_run_that_diverges_stops(void **state) {
             if (!first && json_is_true(json_object_get(record, "skipped"))) first = last;
         }
         assert_int_equal(last, first + 19);
+        char want[160];
+        snprintf(want, sizeof want,
+                 "stopped by [run] bad_steps = 20: no finite loss or gradient in steps %d to %d; the newest checkpoint from before is step %d (loss ",
+                 (int)first, (int)last, (int)first - 1);
+        if (strncmp(out, want, strlen(want)) != 0 || !strstr(out, ". Next: lockstep ")) fail_msg("%s", out);
         assert_string_equal(text_of(json_array_get(events, json_array_size(events) - 1), "kind"), "gave_up");
         json_decref(steps), json_decref(events);
         for (int64_t step = 1; step <= last; step++) {

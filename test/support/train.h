@@ -7,22 +7,26 @@
 #include <fcntl.h>
 #include <jansson.h>
 
-// `lockstep CONFIG.ini` with one rank. What it prints is in DIR/out.
-static inline err_t train(const config *c, const char *dir) {
+// `lockstep CONFIG.ini` with one rank, and the board that it writes to. What it prints is in DIR/out.
+static inline err_t train_on(const config *c, const char *dir, board *b) {
     char path[1024];
-    board b = {0};
     comm_place here = {.host = "localhost"};
     launch at = {.world = 1, .nodes = 1, .locals = 1, .place = &here};
     snprintf(path, sizeof path, "%s/out", dir);
     fflush(stdout);
     int out = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644), kept = dup(STDOUT_FILENO);
     assert_true(out >= 0 && kept >= 0 && dup2(out, STDOUT_FILENO) >= 0);
-    err_t rc = train_rank(c, &at, &b);
+    err_t rc = train_rank(c, &at, b);
     fflush(stdout);
     assert_true(dup2(kept, STDOUT_FILENO) >= 0);
     close(out);
     close(kept);
     return rc;
+}
+
+static inline err_t train(const config *c, const char *dir) {
+    board b = {0};
+    return train_on(c, dir, &b);
 }
 
 // The records of DIR/NAME/FILE, whose "t" is t. A line that is no JSON ends the test.
