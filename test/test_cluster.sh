@@ -252,6 +252,7 @@ silent_nodes() {
     boot joins
     ended 0
     on 1 "joined; progress is on node 0 (127.0.0.1)"
+    ! grep "joined; progress" node0/out || fail "node 0 sends people elsewhere"
 }
 
 # A run of one node is nobody's business: it has no socket but those between its own processes.

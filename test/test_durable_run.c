@@ -3,6 +3,7 @@
 // written for a while loses those records and nothing else.
 #include "test/support/journal.h"
 #include "test/support/run.h"
+#include "trainer/fork.h"
 #include "trainer/log/monitor.h"
 
 #include <fcntl.h>
@@ -133,6 +134,63 @@ static void the_log_is_on_disk_before_a_checkpoint(void **state) {
     drop_dir(dir);
 }
 
+#define FORK ".b.fork/ckpt/step-00000002"
+#define COPIES(kind) \
+    "read " FORK "/.held-" kind ".safetensors", "write " FORK "/.part-" kind ".safetensors", "sync " FORK "/.part-" kind ".safetensors", \
+        "read " FORK "/.part-" kind ".safetensors", "rename " FORK "/.part-" kind ".safetensors " FORK "/" kind ".safetensors", "sync " FORK
+
+// The new run is on disk before it has the name that a person sees (a call that the journal does not hear), and the name is
+// before that is said.
+static void a_fork_is_on_disk_before_it_is_there(void **state) {
+    (void)state;
+    static const char *const want[] = {
+        "read default/ckpt/step-00000002/manifest.json",
+        "mkdir .b.fork",
+        "read default/log.jsonl",
+        "write .b.fork/log.jsonl step",
+        "sync .b.fork/log.jsonl",
+        "write .b.fork/config.ini.tmp",
+        "sync .b.fork/config.ini.tmp",
+        "rename .b.fork/config.ini.tmp .b.fork/config.ini",
+        "sync .b.fork",
+        "write .b.fork/events.jsonl event",
+        "sync .b.fork/events.jsonl",
+        "mkdir .b.fork/ckpt",
+        "sync .b.fork",
+        "sync .b.fork",
+        "sync .",
+        "mkdir " FORK,
+        COPIES("model"),
+        COPIES("optimizer"),
+        "remove " FORK "/.held-model.safetensors",
+        "remove " FORK "/.held-optimizer.safetensors",
+        "write " FORK "/manifest.json.tmp",
+        "sync " FORK "/manifest.json.tmp",
+        "rename " FORK "/manifest.json.tmp " FORK "/manifest.json",
+        "sync " FORK,
+        "sync .b.fork/ckpt",
+        "sync .b.fork",
+        "sync .",
+        "write default/events.jsonl event",
+    };
+    char *dir = make_data(), from[700], runs[600], *text;
+    size_t size;
+    journal *j = journal_open(2);
+    OK(run_in(&j[0], dir, "[run]\nsteps = 2\n[checkpoint]\nevery = 2\n", 0));
+    FILE *out = open_memstream(&text, &size);
+    snprintf(runs, sizeof runs, "%s/runs", dir);
+    snprintf(from, sizeof from, "%s/default@2", runs);
+    journal_begin(&j[1], runs);
+    err_t rc = fork_run(&(fork_options){.from = from, .name = "b"}, out);
+    journal_end();
+    OK(rc);
+    expect_lines(&j[1], want, (int)(sizeof want / sizeof *want));
+    fclose(out);
+    free(text);
+    journal_drop(j, 2);
+    drop_dir(dir);
+}
+
 // --- a log that can't be written -------------------------------------------------------------------------------------
 
 static void log_steps(monitor *m, int from, int to) {
@@ -212,6 +270,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_stop_saves_before_it_looks),
         cmocka_unit_test(the_log_is_on_disk_before_a_checkpoint),
+        cmocka_unit_test(a_fork_is_on_disk_before_it_is_there),
         cmocka_unit_test(a_log_that_can_not_grow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
