@@ -255,6 +255,19 @@ silent_nodes() {
     ! grep "joined; progress" node0/out || fail "node 0 sends people elsewhere"
 }
 
+# Each node counts what is bad; it is said, and written down, on one of them.
+diverging_nodes() {
+    near 1 1
+    together wild optimizer.lr=1000 optimizer.grad_clip=0 run.steps=200 run.bad_steps=8
+    boot wild
+    ended 75
+    for kind in diverged gave_up; do
+        grep -q "\"kind\":\"$kind\"" node0/runs/wild/events.jsonl || fail "node 0 does not say $kind"
+        ! grep "\"kind\":\"$kind\"" node1/runs/wild/events.jsonl 2>/dev/null || fail "node 1 says $kind, too"
+    done
+    on 0 "stopped by [run] bad_steps = 8: no finite loss or gradient in steps "
+}
+
 # A run of one node is nobody's business: it has no socket but those between its own processes.
 no_port() {
     settings quiet $endless device.ranks=3
@@ -295,5 +308,6 @@ try other_settings
 try memory_of_each_node
 try other_build
 try silent_nodes
+try diverging_nodes
 try no_port
 finish

@@ -260,6 +260,29 @@ static void names_in(const char *name, char text[1024]) {
     if (n >= 0) free(names);
 }
 
+// Both runs have it in their events, with all that is changed.
+static void both_runs_know(void **state) {
+    (void)state;
+    static const char *const overrides[][3] = {{NULL}, {"run.seed=7", "batch.global=16"}};
+    static const char *const changes[] = {": all settings as they were", ": run.seed 1337 -> 7, batch.global 8 -> 16"};
+    for (int k = 0; k < 2; k++) {
+        char path[IO_PATH], want[200], *text;
+        size_t size;
+        OK(fork_with("runs/a@8", "b", overrides[k]));
+        OK(io_read_file(at_top(path, "runs/b/events.jsonl"), 1 << 20, &text, &size));
+        keep_said(text);
+        snprintf(want, sizeof want, "\"kind\":\"forked\",\"step\":8,\"text\":\"from ~/runs/a, step 8, hash H%s\"", changes[k]);
+        if (!strstr(said, want)) fail_msg("%s", said);
+        free(text);
+        OK(io_read_file(at_top(path, "runs/a/events.jsonl"), 1 << 20, &text, &size));
+        keep_said(strstr(text + (size > 500 ? size - 500 : 0), "\"kind\":\"fork\""));
+        snprintf(want, sizeof want, "\"text\":\"step 8 begins ~/runs/b%s\"", changes[k]);
+        if (!strstr(said, want)) fail_msg("%s", said);
+        free(text);
+        remove_run("runs/b");
+    }
+}
+
 static void nothing_is_left_over(void **state) {
     (void)state;
     char names[1024], path[IO_PATH];
@@ -611,6 +634,7 @@ int main(void) {
         TEST(each_is_told),
         TEST(ruined_weights_are_named),
         TEST(counters_of_the_new_run),
+        TEST(both_runs_know),
         TEST(nothing_is_left_over),
         TEST(the_log_is_copied_to_its_length),
         TEST(the_checkpoint_counts),
