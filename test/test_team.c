@@ -500,6 +500,25 @@ static void who_waits_says_for_whom(void **state) {
     scene_close(s);
 }
 
+// A caller that is none of them: it may be the node that is missing, with something wrong.
+static void who_waits_says_whom_it_sent_away(void **state) {
+    (void)state;
+    scene *s = scene_open(2, (int[]){1, 1});
+    s->o.timeout_s = 1;
+    s->number = -1;
+    s->tweak = with_a_listener;
+    start_node(s, 0, -1);
+    uint8_t noise[HELLO_BYTES];
+    memset(noise, 'x', sizeof noise);
+    int fd = dial(0, s->port);
+    assert_true(fd >= 0 && write_all(fd, noise, sizeof noise) && hangs_up(fd));
+    close(fd);
+    assert_int_equal(reap(s), 0);
+    assert_text(s->b->rank[0].later, "waiting for 127.0.0.2 (1 of 2 nodes are here); sent away: ");
+    assert_text(s->b->rank[0].later, "127.0.0.1");
+    scene_close(s);
+}
+
 // Whoever is asked to stop while it waits, all that have joined end at once, with that reason.
 static void who_waits_can_be_stopped(void **state) {
     (void)state;
@@ -718,6 +737,7 @@ int main(void) {
         cmocka_unit_test(settings_are_compared_by_key),
         cmocka_unit_test(who_has_other_settings_is_told_the_key),
         cmocka_unit_test(who_waits_says_for_whom),
+        cmocka_unit_test(who_waits_says_whom_it_sent_away),
         cmocka_unit_test(who_waits_can_be_stopped),
         cmocka_unit_test(a_killed_rank),
         cmocka_unit_test(a_stopped_rank),
