@@ -179,10 +179,10 @@ missing_node() {
 other_settings() {
     near 1 1
     together other cluster.timeout=10
-    printf '[optimizer]\nlr = 0.01\n' >>node1/own.ini
+    printf '[optimizer]\nlr = 0.01\n[parallel]\nzero = 2\n' >>node1/own.ini
     boot other
     ended 78
-    for k in 0 1; do on $k "rank 1 (127.0.0.2) and rank 0 (127.0.0.1) have different settings: [optimizer] lr = 0.01 and 0.001: the INI"; done
+    for k in 0 1; do on $k "rank 1 (127.0.0.2) and rank 0 (127.0.0.1) have different settings: [optimizer] lr = 0.01 and 0.001; [parallel] zero = 2 and 0: the INI"; done
     untouched
     near 2 2
     together other cluster.timeout=30
