@@ -1,0 +1,553 @@
+// test/test_facts.c: what follows from the files of a run's directory, rule by rule: what is gathered of each file (of
+// the second event as of the first), which rule outweighs which, where each limit is, and that both forms of
+// `lockstep status` say it. (How its lines are laid out, and what damaged files are, is in test/test_status.c.)
+#include "test/support/run.h"
+
+#include "trainer/watch/facts.h"
+#include "trainer/watch/rundir.h"
+#include "trainer/watch/status.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#define COUNT(a) (sizeof(a) / sizeof *(a))
+
+static const double NOW = 1795522000;  // 2026-11-24 12:06:40Z
+
+// --- what is judged --------------------------------------------------------------------------------------------------
+
+// Of ranks 8 and 9 of a second node, which are no indices of their list.
+static const char two_ranks[] = "{\"state\":\"training\",\"step\":412,\"began_step\":0,\"ranks\":[{\"rank\":8,\"host\":\"h8\",\"doing_s\":3},"
+                                "{\"rank\":9,\"host\":\"h9\",\"doing_s\":2}],\"alarms\":[%s]}";
+
+// A run in which nothing is wrong. facts_release() it.
+static facts well(const char *alarms) {
+    char text[1024];
+    snprintf(text, sizeof text, two_ranks, alarms);
+    facts f = {.dir = "runs/none",
+               .now = NOW,
+               .locked = true,
+               .began = true,
+               .status = json_loads(text, 0, NULL),
+               .fresh = true,
+               .status_age = 0.5,
+               .step = 412,
+               .steps = 600,
+               .step_age = 0.4,
+               .p50 = 0.4,
+               .p99 = 0.6,
+               .gap = 5,
+               .loss = 2,
+               .checkpoint = 400,
+               .failed_save = -1,
+               .good_step = 410,
+               .disk_free = 400e9,
+               .disk_total = 500e9,
+               .disk_left_s = NAN};
+    assert_non_null(f.status);
+    return f;
+}
+
+static void says(const verdict *v, int code, const char *headline, const char *why) {
+    if (v->code != code || !strstr(v->headline, headline) || !strstr(v->why, why))
+        fail_msg("%d, \"%s\", \"%s\"; expected %d, \"%s\", \"%s\"", v->code, v->headline, v->why, code, headline, why);
+}
+
+// For how long no step may come: by the watcher's word and without it, in the first step and in later ones.
+static void how_old_a_step_may_be(void **state) {
+    (void)state;
+    static const struct {
+        bool fresh;
+        int began;  // at which step the process began
+        double p99, gap, most;
+        const char *text;
+    } cases[] = {{true, 0, 0.6, 1000, 30, "30 s"},       {true, 0, 6, 1000, 30, "30 s"},         {true, 0, 20, 1000, 100, "1 m 40 s"},
+                 {true, 412, 0.6, 1000, 300, "5 m 0 s"}, {true, 412, 80, 1000, 400, "6 m 40 s"}, {true, 411, 0.6, 1000, 30, "30 s"},
+                 {true, 0, NAN, NAN, 30, "30 s"},        {false, 0, 0.6, 5, 60, "1 m 0 s"},      {false, 412, 0.6, 5, 60, "1 m 0 s"},
+                 {false, 0, 20, 5, 100, "1 m 40 s"},     {false, 0, 20, 50, 150, "2 m 30 s"},    {false, 0, 0.6, 20, 60, "1 m 0 s"},
+                 {false, 0, 0.6, 1200, 3600, "1 h 0 m"}, {false, 0, NAN, NAN, 60, "1 m 0 s"}};
+    char why[128];
+    for (size_t i = 0; i < COUNT(cases); i++)
+        for (int late = 0; late < 2; late++) {
+            facts f = well("");
+            f.fresh = cases[i].fresh, f.p99 = cases[i].p99, f.gap = cases[i].gap, f.step_age = cases[i].most + late;
+            json_object_set_new(f.status, "began_step", json_integer(cases[i].began));
+            verdict v = facts_judge(&f);
+            snprintf(why, sizeof why, "; at most %s were expected", cases[i].text);
+            says(&v, late, late ? "no step is finished" : f.fresh ? "training" : "running", late ? why : "");
+            const char *host = rundir_text(v.suspect, "host");
+            assert_string_equal(host, late && f.fresh ? "h8" : "");  // who has been at it longest, if that is known
+            facts_release(&f);
+        }
+}
+
+// An alarm names its rank by its number in the world. Of a hang on no known rank it is who has been at it longest.
+static void who_is_waited_for(void **state) {
+    (void)state;
+    static const struct {
+        const char *kind;
+        int rank;
+        const char *host;
+    } cases[] = {{"hang", 9, "h9"}, {"hang", 8, "h8"},     {"hang", -1, "h8"}, {"dead", 9, "h9"},
+                 {"dead", 0, ""},   {"disk_full", -1, ""}, {"hang", 1, "h8"}};
+    char alarm[256];
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        snprintf(alarm, sizeof alarm, "{\"kind\":\"%s\",\"rank\":%d,\"text\":\"a. Next: b\"},{\"kind\":\"stopped\",\"rank\":8,\"text\":\"c\"}",
+                 cases[i].kind, cases[i].rank);
+        facts f = well(alarm);
+        verdict v = facts_judge(&f);
+        says(&v, 1, "", "a");
+        assert_string_equal(v.next, "b");
+        if (strcmp(rundir_text(v.suspect, "host"), cases[i].host) != 0) fail_msg("%s of rank %d", cases[i].kind, cases[i].rank);
+        facts_release(&f);
+    }
+}
+
+// When a disk is full, and a save that failed is the last one.
+static void what_is_left_of_the_disk(void **state) {
+    (void)state;
+    static const struct {
+        double total, free;
+        int64_t failed, checkpoint;
+        const char *headline;
+    } cases[] = {{500e9, 1e9, -1, 400, "training"},
+                 {500e9, 0.99e9, -1, 400, "the disk is full"},
+                 {10e9, 0.2e9, -1, 400, "training"},
+                 {10e9, 0.19e9, -1, 400, "the disk is full"},
+                 {NAN, NAN, -1, 400, "training"},
+                 {500e9, 400e9, 400, 400, "training"},
+                 {500e9, 400e9, 410, 400, "the last checkpoint could not be written"},
+                 {500e9, 400e9, 0, -1, "the last checkpoint could not be written"},
+                 {500e9, 400e9, -1, -1, "training"}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        facts f = well("");
+        f.disk_total = cases[i].total, f.disk_free = cases[i].free, f.failed_save = cases[i].failed, f.checkpoint = cases[i].checkpoint;
+        verdict v = facts_judge(&f);
+        bool fine = strcmp(cases[i].headline, "training") == 0;
+        says(&v, !fine, cases[i].headline, "");
+        assert_string_equal(v.next, fine ? "nothing; lockstep tail runs/none" : "make room: df -h runs/none");
+        facts_release(&f);
+    }
+}
+
+static fact_event event_of(const char *kind, int64_t step) {
+    fact_event e = {.step = step};
+    snprintf(e.kind, sizeof e.kind, "%s", kind);
+    snprintf(e.text, sizeof e.text, "%s at %d. Next: do %s", kind, (int)step, kind);
+    return e;
+}
+
+// Of several troubles the gravest is said.
+static void what_outweighs_what(void **state) {
+    (void)state;
+    static const char alarm[] = "{\"kind\":\"throttled\",\"rank\":8,\"text\":\"hot\"}";
+    static const char *const order[] = {"a device is slowed down", "the run diverges", "no step is finished", "the disk is full",
+                                        "the loss is far above what it was"};
+    for (int first = 0; first < 5; first++) {
+        facts f = well(first == 0 ? alarm : "");
+        f.fresh = first == 0;  // that it diverges, a fresh watcher would say
+        if (first <= 1) f.diverged = event_of("diverged", 411);
+        if (first <= 2) f.step_age = 1000;
+        if (first <= 3) f.disk_free = 0;
+        f.ruined = event_of("ruined", 400);
+        verdict v = facts_judge(&f);
+        says(&v, 1, order[first], "");
+        facts_release(&f);
+    }
+    facts f = well("");  // finite since
+    f.fresh = false, f.diverged = event_of("diverged", 411), f.good_step = 412;
+    verdict v = facts_judge(&f);
+    says(&v, 0, "running", "");
+    f.good_step = 411;
+    v = facts_judge(&f);
+    says(&v, 1, "the run diverges", "diverged at 411");
+    assert_string_equal(v.next, "do diverged");
+    facts_release(&f);
+}
+
+// Which life it is when no process is there, and what is said of it.
+static void lives(void **state) {
+    (void)state;
+    static const struct {
+        bool locked, began;
+        const char *state, *end;
+        int64_t step;
+        run_life life;
+        int code;
+        const char *headline, *why, *next;
+    } cases[] = {
+        {true, true, "done", "stop", 600, LIFE_RUNS, 0, "done", "", "nothing; lockstep tail runs/none"},
+        {false, false, "", "", 0, LIFE_NEVER, 2, "has not begun", "", "lockstep runs/none/config.ini"},
+        {false, true, "done", "stop", 300, LIFE_DONE, 0, "has all its steps", "", "nothing; lockstep eval runs/none/config.ini"},
+        {false, true, "training", "stop", 600, LIFE_DONE, 0, "has all its steps", "", "nothing; lockstep eval runs/none/config.ini"},
+        {false, true, "training", "gave_up", 412, LIFE_DIVERGED, 2, "stopped itself", "gave_up at 412", "do gave_up"},
+        {false, true, "diverged", "gave_up", 412, LIFE_DIVERGED, 2, "stopped itself", "gave_up at 412", "do gave_up"},
+        {false, true, "stopped", "resume", 412, LIFE_STOPPED, 1, "stopped on request", "resume at 412", "lockstep runs/none/config.ini"},
+        {false, true, "training", "stop", 412, LIFE_STOPPED, 1, "stopped on request", "stop at 412", "lockstep runs/none/config.ini"},
+        {false, true, "", "forked", 412, LIFE_STOPPED, 1, "forked, and not started yet", "", "lockstep runs/none/config.ini"},
+        {false, true, "failed", "resume", 412, LIFE_FAILED, 2, "failed", "resume at 412", "when that is mended: lockstep runs/none/config.ini"},
+        {false, true, "training", "failed", 412, LIFE_FAILED, 2, "failed", "failed at 412", "when that is mended: lockstep runs/none/config.ini"},
+        {false, true, "training", "resume", 412, LIFE_DIED, 2, "died", "it ended without a word", "lockstep runs/none/config.ini"},
+        {false, true, "", "", 412, LIFE_DIED, 2, "died", "it ended without a word", "lockstep runs/none/config.ini"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        facts f = well("");
+        f.locked = cases[i].locked, f.began = cases[i].began, f.step = cases[i].step, f.end = event_of(cases[i].end, 412);
+        if (!*cases[i].end) f.end = (fact_event){.step = 0};
+        json_object_set_new(f.status, "state", json_string(cases[i].state));
+        verdict v = facts_judge(&f);
+        if (v.life != cases[i].life) fail_msg("case %zu: life %d, expected %d", i, v.life, cases[i].life);
+        says(&v, cases[i].code, cases[i].headline, cases[i].why);
+        if (!*cases[i].why) assert_string_equal(v.why, "");
+        assert_string_equal(v.next, cases[i].next);
+        facts_release(&f);
+    }
+    facts f = well("");  // of which no settings are known
+    f.locked = f.began = false, f.steps = 0;
+    assert_string_equal(facts_judge(&f).next, "lockstep CONFIG.ini");
+    facts_release(&f);
+}
+
+// --- what is gathered ------------------------------------------------------------------------------------------------
+
+static facts gathered(const char *dir) {
+    facts f;
+    OK(facts_gather(&f, dir, NOW));
+    return f;
+}
+
+// Events one after the other, ten minutes apart, the last one a minute ago: of each thing it is the last that counts, and
+// a run that goes on is another life.
+static void the_last_word_counts(void **state) {
+    (void)state;
+    static const struct {
+        const char *kinds;  // one letter each
+        const char *diverged, *ruined, *end;
+        int64_t diverged_at, failed_save, restarts;
+    } cases[] = {
+        // d diverged, r ruined, m mended, R resume, s stop, g gave_up, f failed, F forked, c checkpoint_failed, w watch_failed
+        {"w", "", "", "", 0, -1, 0},
+        {"d", "diverged", "", "", 1, -1, 0},
+        {"dd", "diverged", "", "", 2, -1, 0},
+        {"dR", "", "", "resume", 0, -1, 1},
+        {"dRd", "diverged", "", "resume", 3, -1, 1},
+        {"r", "", "ruined", "", 0, -1, 0},
+        {"rm", "", "", "", 0, -1, 0},
+        {"rR", "", "", "resume", 0, -1, 1},
+        {"rmr", "", "ruined", "", 0, -1, 0},
+        {"dm", "diverged", "", "", 1, -1, 0},
+        {"cRc", "", "", "resume", 0, 3, 1},
+        {"cw", "", "", "", 0, 1, 0},
+        {"sR", "", "", "resume", 0, -1, 1},
+        {"Rs", "", "", "stop", 0, -1, 1},
+        {"Rfw", "", "", "failed", 0, -1, 1},
+        {"RRR", "", "", "resume", 0, -1, 3},
+        {"FRg", "", "", "gave_up", 0, -1, 1},
+        {"sF", "", "", "forked", 0, -1, 0},
+    };
+    static const char *const names[128] = {['d'] = "diverged",    ['r'] = "ruined", ['m'] = "mended",
+                                           ['R'] = "resume",      ['s'] = "stop",   ['g'] = "gave_up",
+                                           ['f'] = "failed",      ['F'] = "forked", ['c'] = "checkpoint_failed",
+                                           ['w'] = "watch_failed"};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char *dir = make_dir(), text[2048], *to = text;
+        int n = (int)strlen(cases[i].kinds);
+        for (int k = 0; k < n; k++) {
+            int ago = 1 + 10 * (n - 1 - k), minute = 12 * 60 + 6 - ago;
+            to += sprintf(to, "{\"t\":\"event\",\"at\":\"2026-11-24T%02d:%02d:40Z\",\"kind\":\"%s\",\"step\":%d,\"text\":\"from word %d\"}\n",
+                          minute / 60, minute % 60, names[(int)cases[i].kinds[k]], k + 1, k + 1);
+        }
+        write_text(dir, "events.jsonl", text);
+        facts f = gathered(dir);
+        assert_string_equal(f.diverged.kind, cases[i].diverged);
+        assert_string_equal(f.ruined.kind, cases[i].ruined);
+        assert_string_equal(f.end.kind, cases[i].end);
+        if (*f.diverged.kind) assert_int_equal(f.diverged.step, cases[i].diverged_at);
+        if (f.failed_save != cases[i].failed_save || f.restarts != cases[i].restarts) fail_msg("%s: %d", cases[i].kinds, f.restarts);
+        assert_string_equal(f.forked, cases[i].kinds[0] == 'F' ? "word 1" : "");
+        assert_int_equal(f.events, n < FACTS_EVENTS ? n : FACTS_EVENTS);
+        for (int k = 0; k < f.events; k++) {
+            assert_string_equal(f.event[k].kind, names[(int)cases[i].kinds[n - 1 - k]]);
+            assert_true(f.event[k].step == n - k && fabs(f.event[k].age - 60 * (1 + 10 * k)) < 1e-6);
+        }
+        const char *last = strrchr(cases[i].kinds, 'R');
+        if (last) assert_true(fabs(f.restart_age - 60 * (1 + 10 * (n - 1 - (last - cases[i].kinds)))) < 1e-6);
+        else assert_true(isnan(f.restart_age));
+        assert_true(f.began);
+        facts_release(&f);
+        drop_dir(dir);
+    }
+}
+
+// Samples as tokens; steps that were skipped, or have no loss, are no good steps; without times, steps say how far records are apart.
+static void steps_of_the_log(void **state) {
+    (void)state;
+    for (int samples = 0; samples < 2; samples++) {
+        char *dir = make_dir(), text[2048], *to = text;
+        const char *unit = samples ? "samples" : "tokens";
+        static const char *const tails[] = {"\"loss\":3,\"skipped\":false", "\"loss\":2.5,\"skipped\":true", "\"loss\":null,\"skipped\":false"};
+        for (int i = 0; i < 3; i++) {
+            to += sprintf(to, "{\"t\":\"step\",\"step\":%d,%s,\"ms\":%d,\"%s\":9,\"%s_per_s\":%d}\n", 10 + 30 * i, tails[i], 100 * (i + 1), unit,
+                          unit, 1000 + i);
+            write_text(dir, "log.jsonl", text);
+            facts f = gathered(dir);
+            assert_true(f.step == 10 + 30 * i && f.good_step == 10 && f.rate == 1000 + i);
+            assert_string_equal(f.unit, unit);
+            assert_true(i == 2 ? isnan(f.loss) : f.loss == (i ? 2.5 : 3));
+            assert_true(fabs(f.gap - (i == 0 ? 0 : 1e-3 * 100 * (i + 1) * 30)) < 1e-9);
+            assert_true(fabs(f.p50 - 0.1 * (i == 2 ? 2 : 1)) < 1e-9 && fabs(f.p99 - 0.1 * (i + 1)) < 1e-9);
+            facts_release(&f);
+        }
+        drop_dir(dir);
+    }
+    char *dir = make_dir(), *text = malloc(20000), *to = text;  // ninety-nine of a hundred steps are not slower than p99
+    for (int i = 1; i <= 200; i++) to += sprintf(to, "{\"t\":\"step\",\"step\":%d,\"loss\":1,\"ms\":%d}\n", i, 1 + (i * 7) % 200);
+    write_text(dir, "log.jsonl", text);
+    facts f = gathered(dir);
+    assert_true(fabs(f.p50 - 0.1) < 1e-9 && fabs(f.p99 - 0.198) < 1e-9);
+    facts_release(&f);
+    drop_dir(dir);
+    free(text);
+}
+
+static void put_status(const char *dir, const char *format, double a, double b) {
+    char text[1024];
+    snprintf(text, sizeof text, format, a, b);
+    write_text(dir, "status.json", text);
+}
+
+// How old a status may be follows from how often it is written; one of a clock that is a little ahead is no other.
+static void a_status_of_this_moment(void **state) {
+    (void)state;
+    static const struct {
+        double every, age;
+        bool fresh;
+    } cases[] = {{1, 12, true}, {1, 12.5, false}, {30, 70, true}, {30, 70.5, false},
+                 {0, 12, true}, {0, 12.5, false}, {1, -5, true},  {1, -5.5, false}};
+    char *dir = make_dir();
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        put_status(dir, "{\"every_s\":%g,\"time\":%.1f}", cases[i].every, NOW - cases[i].age);
+        facts f = gathered(dir);
+        if (f.fresh != cases[i].fresh || f.status_age != cases[i].age) fail_msg("case %zu: %g s old", i, f.status_age);
+        facts_release(&f);
+    }
+    drop_dir(dir);
+}
+
+// What the watcher says of steps counts where it is newer; its trend of the disk where it has watched for ten minutes.
+static void what_a_status_adds(void **state) {
+    (void)state;
+    static const char format[] =
+        "{\"time\":%.1f,\"began\":%.1f,\"every_s\":1,\"state\":\"training\",\"step\":50,\"steps\":80,\"step_time\":1795521990,\"p50_ms\":200,"
+        "\"p99_ms\":700,\"loss\":1.5,\"tokens_per_s\":77,\"unit\":\"sample\",\"disk\":{\"free_per_s\":-1000}}";
+    char *dir = make_dir();
+    for (int log = 0; log < 3; log++)  // none; one that is behind; one that went on
+        for (int old = 0; old < 2; old++) {
+            if (log)
+                write_text(dir, "log.jsonl",
+                           log == 1 ? "{\"t\":\"step\",\"step\":40,\"loss\":3,\"tokens\":1,\"tokens_per_s\":5,\"ms\":9}\n"
+                                    : "{\"t\":\"step\",\"step\":60,\"loss\":3,\"tokens\":1,\"tokens_per_s\":5,\"ms\":9}\n");
+            put_status(dir, format, NOW - (old ? 500 : 1), NOW - 700);
+            facts f = gathered(dir);
+            bool own = !old || log < 2;  // the status is the last that is known
+            assert_true(f.step == (own ? 50 : 60) && f.steps == 80 && f.loss == (own ? 1.5 : 3) && f.rate == (own ? 77 : 5));
+            assert_string_equal(f.unit, log ? "tokens" : "samples");
+            assert_true(fabs(f.p50 - (own ? 0.2 : 0.009)) < 1e-9 && fabs(f.p99 - (own ? 0.7 : 0.009)) < 1e-9);
+            if (own) assert_true(f.step_age == 10);
+            assert_true(fabs(f.eta_s - f.p50 * (own ? 30 : 20)) < 1e-9);
+            if (old) assert_true(isnan(f.disk_left_s));
+            else assert_true(fabs(f.disk_left_s - f.disk_free / 1000) < 1);
+            facts_release(&f);
+        }
+    put_status(dir, format, NOW - 1, NOW - 599);
+    facts f = gathered(dir);
+    assert_true(isnan(f.disk_left_s));
+    facts_release(&f);
+    drop_dir(dir);
+}
+
+// A last checkpoint at which the log is not yet; of steps it is the newest that counts.
+static void the_newest_checkpoint(void **state) {
+    (void)state;
+    char *dir = make_dir(), path[600];
+    for (int i = 0; i < 3; i++) {
+        snprintf(path, sizeof path, "%s/ckpt/step-%08d", dir, (int[]){90, 110, 100}[i]);
+        OK(io_mkdirs(path));
+        struct timespec at[2] = {{(time_t)NOW - 100 * (i + 1), 0}, {(time_t)NOW - 100 * (i + 1), 0}};
+        assert_int_equal(utimensat(AT_FDCWD, path, at, 0), 0);
+    }
+    write_text(dir, "log.jsonl",
+               "{\"t\":\"step\",\"step\":100,\"loss\":3,\"ms\":9}\n{\"t\":\"checkpoint\",\"step\":110,\"hash\":\"0a\"}\n"
+               "{\"t\":\"checkpoint\",\"step\":100,\"hash\":\"0b\"}\n");
+    facts f = gathered(dir);
+    assert_true(f.checkpoint == 110 && f.step == 110 && f.checkpoint_age == 200);
+    assert_string_equal(f.hash, "0a");
+    facts_release(&f);
+    drop_dir(dir);
+}
+
+// --- what is said ----------------------------------------------------------------------------------------------------
+
+typedef struct house {
+    char *dir, *text;
+    int lock;
+} house;
+
+// What a status of these fields, and of a run that lives, comes to.
+static void look_at(house *h, bool json) {
+    size_t n;
+    int code;
+    free(h->text);
+    h->text = NULL;
+    FILE *f = open_memstream(&h->text, &n);
+    OK(status_write(h->dir, NOW, json, f, &code));
+    fclose(f);
+}
+
+static house a_house(void) {
+    house h = {.dir = make_dir()};
+    char path[600];
+    snprintf(path, sizeof path, "%s/lock", h.dir);
+    h.lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    assert_int_equal(flock(h.lock, LOCK_EX | LOCK_NB), 0);
+    return h;
+}
+
+static void leave_house(house *h) {
+    close(h->lock);
+    drop_dir(h->dir);
+    free(h->text);
+}
+
+// Lines whose words follow from numbers: one of each form.
+static void words_for_numbers(void **state) {
+    (void)state;
+    static const struct {
+        const char *fields, *word;  // "!WORD": it does not say that
+    } cases[] = {
+        {"\"p99_ms\":600", "0 s ago (p99 600 ms)"},
+        {"\"p99_ms\":999", "(p99 999 ms)"},
+        {"\"p99_ms\":1500", "(p99 1.5 s)"},
+        {"\"p99_ms\":9990", "(p99 9.99 s)"},
+        {"\"p99_ms\":12000", "(p99 12 s)"},
+        {"\"p99_ms\":90000", "(p99 1 m 30 s)"},
+        {"\"p99_ms\":null", "!p99"},
+        {"\"ranks\":[{\"rank\":0,\"watts\":300,\"median_watts\":310}]", "power     300 W of 1 device, median 310 W\n"},
+        {"\"ranks\":[{\"rank\":8,\"watts\":300,\"median_watts\":310},{\"rank\":9,\"watts\":null,\"median_watts\":500}]",
+         "power     300 W of 1 device, median 310 W\n"},
+        {"\"ranks\":[{\"rank\":8,\"watts\":300,\"median_watts\":310},{\"rank\":9,\"watts\":100,\"median_watts\":400},"
+         "{\"rank\":7,\"watts\":90,\"median_watts\":100}]",
+         "power     490 W of 3 devices, median 810 W; rank 9: 100 W, median 400 W\n"},
+        {"\"ranks\":[{\"rank\":0,\"watts\":null}]", "!power"},
+        {"\"tokens_per_s\":2500000", "\nspeed     2.50M samples/s\n"},
+        {"\"loss\":1.25,\"tokens_per_s\":null", "\nspeed     loss 1.2500\n"},
+        {"\"steps\":51", "\nsaved     nothing yet; at risk: 50 steps\n"},
+        {"\"step\":1,\"p50_ms\":2000", "\nsaved     nothing yet; at risk: 1 step (2 s)\n"},
+        {"\"steps\":60,\"p50_ms\":2000,\"loss\":2", "\nspeed     loss 2.0000, done in 20 s (2026-11-24 12:07Z)\n"},
+        {"\"alarms\":[{\"kind\":\"hang\",\"rank\":9,\"text\":\"x\"}],\"ranks\":[{\"rank\":9,\"host\":\"h9\",\"role\":\"stage 1\",\"device\":"
+         "\"0000:41:00.0\",\"pid\":7,\"phase\":\"step\",\"doing\":\"forward\",\"number\":0,\"step\":51,\"doing_s\":31.4}]",
+         "\nwaits for rank 9 (h9, stage 1), GPU 0000:41:00.0, pid 7: phase step, forward 0\n          of step 51 for 31 s\n"},
+        {"\"alarms\":[{\"kind\":\"hang\",\"rank\":9,\"text\":\"x\"}],\"ranks\":[{\"rank\":9,\"host\":\"h9\",\"role\":\"\",\"device\":\"\","
+         "\"pid\":7,\"phase\":\"save\",\"doing\":null,\"number\":3,\"step\":51,\"doing_s\":31}]",
+         "\nwaits for rank 9 (h9), CPU, pid 7: phase save of step 51 for 31 s\n"},
+    };
+    house h = a_house();
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char text[2048];
+        bool lacks = cases[i].word[0] == '!';
+        snprintf(text, sizeof text, "{\"time\":%.1f,\"every_s\":1,\"state\":\"training\",\"step\":50,\"step_time\":%.1f,\"unit\":\"sample\",%s}",
+                 NOW - 0.5, NOW - 0.25, cases[i].fields);
+        // The last of two equal keys counts, so that a case may have another step.
+        write_text(h.dir, "status.json", text);
+        look_at(&h, false);
+        if (!strstr(h.text, cases[i].word + lacks) != lacks) fail_msg("%s: \"%s\" in:\n%s", cases[i].fields, cases[i].word, h.text);
+    }
+    leave_house(&h);
+}
+
+static void same_real(const json_t *o, const char *key, double want) {
+    double got = rundir_real(o, key);
+    if (!json_object_get(o, key) || !(got == want || (isnan(got) && !isfinite(want)))) fail_msg("\"%s\": %g, expected %g", key, got, want);
+}
+
+static void same_text(const json_t *o, const char *key, const char *want) {
+    if (strcmp(rundir_text(o, key), want) != 0) fail_msg("\"%s\": \"%s\", expected \"%s\"", key, rundir_text(o, key), want);
+}
+
+// The object has every fact under its own key: those of files in which no two numbers are alike, and where nothing is known null.
+static void every_fact_is_under_its_key(void **state) {
+    (void)state;
+    for (int known = 0; known < 2; known++) {
+        house h = a_house();
+        char path[600], text[1024];
+        snprintf(path, sizeof path, "%s/ckpt/step-%08d", h.dir, 40);
+        if (known) {
+            OK(io_mkdirs(path));
+            snprintf(text, sizeof text,
+                     "{\"time\":%.1f,\"every_s\":1,\"began\":1,\"state\":\"training\",\"step\":50,\"steps\":80,\"step_time\":%.1f,\"p50_ms\":200,"
+                     "\"p99_ms\":700,\"disk\":{\"free_per_s\":-1000},\"ranks\":[{\"rank\":9,\"pid\":4}],"
+                     "\"alarms\":[{\"kind\":\"stopped\",\"rank\":9,\"text\":\"w. Next: n\"},{\"kind\":\"throttled\",\"rank\":9,\"text\":\"u\"}]}",
+                     NOW - 0.5, NOW - 3);
+            write_text(h.dir, "status.json", text);
+            write_text(h.dir, "log.jsonl",
+                       "{\"t\":\"step\",\"step\":45,\"loss\":1.5,\"tokens\":5,\"tokens_per_s\":77,\"ms\":9}\n"
+                       "{\"t\":\"checkpoint\",\"step\":40,\"hash\":\"0a0b\"}\n");
+            write_text(h.dir, "events.jsonl",
+                       "{\"at\":\"2026-11-24T12:00:40Z\",\"kind\":\"resume\",\"step\":2,\"text\":\"a\"}\n"
+                       "{\"at\":\"2026-11-24T12:05:40Z\",\"kind\":\"hang\",\"step\":3,\"text\":\"b\"}\n");
+        }
+        facts f = gathered(h.dir);
+        verdict v = facts_judge(&f);
+        look_at(&h, true);
+        json_t *o = json_loads(h.text, JSON_REJECT_DUPLICATES, NULL);
+        assert_non_null(o);
+        same_text(o, "t", "verdict"), same_text(o, "life", "runs"), same_text(o, "verdict", known ? "attention" : "fine");
+        same_text(o, "says", v.headline), same_text(o, "why", known ? "w" : ""), same_text(o, "next", known ? "n" : v.next);
+        same_text(o, "dir", h.dir), same_text(o, "unit", known ? "tokens" : "");
+        same_real(o, "code", known), same_real(o, "step", known ? 50 : 0), same_real(o, "steps", known ? 80 : NAN);
+        same_real(o, "step_age_s", known ? 3 : NAN), same_real(o, "p50_s", known ? f.p50 : NAN), same_real(o, "p99_s", known ? f.p99 : NAN);
+        same_real(o, "loss", known ? 1.5 : NAN), same_real(o, "rate", known ? 77 : NAN), same_real(o, "eta_s", known ? f.eta_s : NAN);
+        same_real(o, "checkpoint_step", known ? 40 : NAN), same_real(o, "steps_at_risk", known ? 10 : 0);
+        same_real(o, "status_age_s", known ? 0.5 : NAN), same_real(o, "restarts_24h", known);
+        same_real(o, "checkpoint_age_s", f.checkpoint_age);
+        assert_true(!known || (fabs(f.p99 - 0.7) < 1e-9 && fabs(f.p50 - 0.2) < 1e-9 && fabs(f.eta_s - 6) < 1e-9));
+        assert_true(json_is_true(json_object_get(o, "status_used")) == known && rundir_real(o, "disk_free") > 0);
+        assert_true(known ? rundir_real(o, "disk_full_in_s") * 1000 > 0.9 * rundir_real(o, "disk_free") : isnan(rundir_real(o, "disk_full_in_s")));
+        if (known) same_text(o, "checkpoint_hash", "0a0b");
+        else assert_true(json_is_null(json_object_get(o, "checkpoint_hash")) && json_is_null(json_object_get(o, "waits_for")));
+        if (known) {
+            const json_t *events = json_object_get(o, "events"), *alarms = json_object_get(o, "alarms");
+            same_real(json_object_get(o, "waits_for"), "pid", 4);
+            assert_true(json_array_size(events) == 2 && json_array_size(alarms) == 2);
+            for (size_t i = 0; i < 2; i++) {
+                const json_t *e = json_array_get(events, i);
+                same_text(e, "kind", i ? "resume" : "hang"), same_text(e, "text", i ? "a" : "b");
+                same_real(e, "step", i ? 2 : 3), same_real(e, "age_s", i ? 360 : 60);
+                same_text(json_array_get(alarms, i), "kind", i ? "throttled" : "stopped");
+            }
+        }
+        json_decref(o);
+        facts_release(&f);
+        leave_house(&h);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(how_old_a_step_may_be),
+        cmocka_unit_test(who_is_waited_for),
+        cmocka_unit_test(what_is_left_of_the_disk),
+        cmocka_unit_test(what_outweighs_what),
+        cmocka_unit_test(lives),
+        cmocka_unit_test(the_last_word_counts),
+        cmocka_unit_test(steps_of_the_log),
+        cmocka_unit_test(a_status_of_this_moment),
+        cmocka_unit_test(what_a_status_adds),
+        cmocka_unit_test(the_newest_checkpoint),
+        cmocka_unit_test(words_for_numbers),
+        cmocka_unit_test(every_fact_is_under_its_key),
+    };
+    return cmocka_run_group_tests_name("facts", tests, NULL, NULL);
+}
