@@ -8,19 +8,6 @@
 
 #include <math.h>
 
-static void same_as(const char *golden, const char *got, size_t n) {
-    char path[1200], *want;
-    size_t size;
-    snprintf(path, sizeof path, "%s/test/golden/%s", home, golden);
-    err_t rc = io_read_file(path, 1 << 20, &want, &size);
-    bool same = rc == ERR_OK && size == n && memcmp(want, got, n) == 0;
-    if (rc == ERR_OK) free(want);
-    if (same) return;
-    snprintf(path, sizeof path, "%s/build/%s", home, golden);
-    OK(io_write_file(path, got, n, NULL));
-    fail_msg("%s is not test/golden/%s", path, golden);
-}
-
 static const char settings[] =
     "# lockstep 0.1.0 abc  config 0123  data 4567\n# machine box  device cpu avx512 x2 threads\n[run]\nname = small ; layout a.ini:2\nsteps = 12 ; layout a.ini:3\n[optimizer]\n"
     "lr = 0.002 ; bits   a.ini:4\ngrad_clip = 0.5 ; bits   a.ini:5\n";

@@ -74,6 +74,20 @@ static inline char *compared(const char *locale, char **dirs, int n) {
     return text;
 }
 
+// The text is the file of this name in test/golden; else it is left in build/ for who looks.
+__attribute__((unused)) static void same_as(const char *golden, const char *got, size_t n) {
+    char path[1200], *want;
+    size_t size;
+    snprintf(path, sizeof path, "%s/test/golden/%s", home, golden);
+    err_t rc = io_read_file(path, 1 << 20, &want, &size);
+    bool same = rc == ERR_OK && size == n && memcmp(want, got, n) == 0;
+    if (rc == ERR_OK) free(want);
+    if (same) return;
+    snprintf(path, sizeof path, "%s/build/%s", home, golden);
+    OK(io_write_file(path, got, n, NULL));
+    fail_msg("%s is not test/golden/%s", path, golden);
+}
+
 #define IN_A_DIRECTORY(test) cmocka_unit_test_setup_teardown(test, enter, leave)
 
 #endif

@@ -1,0 +1,191 @@
+// test/test_plots.c: what each chart of a page says of runs of which no two numbers are alike: its title and note, what
+// its axis counts, and of each curve where it begins and ends, and its extremes. (How a page looks is in
+// test/test_page.c, what is written around its charts in test/test_page_says.c.)
+#include "test/support/page.h"
+
+#include "trainer/report/chart.h"
+
+#include <math.h>
+
+#define COUNT(a) (sizeof(a) / sizeof *(a))
+
+// --- runs ------------------------------------------------------------------------------------------------------------
+
+// What a run logs at step `i`. Of run `k` each number is higher by a share of it than of the run before.
+static void log_step(const char *dir, int i, double more, const char *unit) {
+    char line[1024];
+    snprintf(
+        line, sizeof line,
+        "{\"t\":\"step\",\"step\":%d,\"loss\":%g,\"grad_norm\":%g,\"lr\":%g,\"%ss\":%d,\"ms\":%g,\"%ss_per_s\":%g,\"mfu\":%g,\"data_wait_ms\":%g,"
+        "\"comm_wait_ms\":%g,\"comm_hidden\":%g,\"loss_scale\":%g,\"skipped\":%s,\"resident\":%g,\"device_bytes\":%g,\"time\":%g}\n",
+        i, more * (5 - 0.05 * i), more * (1 + 0.01 * i), more * 1e-3 * i, unit, 64 * i, more * 100, unit, more * (600 + i), more * (0.3 + 1e-3 * i),
+        more * 10, more * 20, more * (0.5 + 0.01 * i), more * (i < 20 ? 1024 : 2048), i == 7 ? "true" : "false", more * (1e9 + 1e7 * i),
+        more * (2e9 + 1e7 * i), 1000 + more * i);
+    put(dir, "log.jsonl", line);
+}
+
+static void put_all(const char *dir, double more) {
+    char line[1024];
+    for (int i = 1; i <= 40; i++) {
+        log_step(dir, i, more, "token");
+        if (i % 20) continue;
+        double e = i / 20;
+        snprintf(line, sizeof line, "{\"t\":\"eval\",\"step\":%d,\"loss\":%g,\"accuracy\":%g,\"bits_per_byte\":%g,\"acc\":%g,\"acc_norm\":%g}\n", i,
+                 more * (5 - e), more * 0.2 * e, more * (2 - 0.5 * e), more * 0.1 * e, more * 0.15 * e);
+        put(dir, "log.jsonl", line);
+        snprintf(line, sizeof line,
+                 "{\"t\":\"power\",\"step\":%d,\"joules_per_token\":%g,\"devices\":[{\"rank\":0,\"watts\":%g,\"celsius\":%g,\"mhz\":%g}]}\n", i,
+                 more * e, more * 200 * e, more * 30 * e, more * 1000 * e);
+        put(dir, "log.jsonl", line);
+    }
+}
+
+// Ranks that wait for each other, for data and for a processor.
+static void put_ranks(const char *dir, int step, double more) {
+    char line[512];
+    snprintf(line, sizeof line,
+             "{\"t\":\"ranks\",\"step\":%d,\"compute_ms\":[%g,%g],\"data_ms\":[1,2],\"wait_ms\":[3,4],\"before_ms\":[5,6],\"after_ms\":[7,8],"
+             "\"tensor_ms\":[9,10]}\n",
+             step, more * 40, more * 60);
+    put(dir, "log.jsonl", line);
+}
+
+static void put_machine(const char *dir, double more) {
+    char line[1024];
+    for (int i = 0; i < 3; i++) {
+        double m = more * (i + 1);
+        snprintf(line, sizeof line,
+                 "{\"t\":\"machine\",\"time\":%d,\"disk_free\":%g,\"disk_read_per_s\":%g,\"disk_written_per_s\":%g,\"cpu\":%g,\"ranks\":[{\"rank\":0,"
+                 "\"watts\":%g,\"watts_max\":%g,\"celsius\":%g,\"mhz\":%g,\"utilisation\":%g,\"starved\":%g,\"resident\":%g,\"device_used\":%g}]}\n",
+                 1700000000 + 10 * i, 5e9 * m, 1e6 * m, 2e6 * m, m, 100 * m, 120 * m, 20 * m, 500 * m, 0.2 * m, 0.1 * m, 1e8 * m, 3e8 * m);
+        put(dir, "machine.jsonl", line);
+    }
+}
+
+// Of three days: samples, a loss and a norm with a spike, evaluations at every fifth step, events that are near each other.
+static void put_long(const char *dir) {
+    enum { STEPS = 1300 };
+    char line[512];
+    put(dir, "config.ini", "[run]\nsteps = 2000 ; layout x\n[optimizer]\ngrad_clip = 0.5 ; bits x\n");
+    for (int i = 1; i <= STEPS; i++) {
+        bool odd = i == 77 || i == 1290;
+        snprintf(line, sizeof line,
+                 "{\"t\":\"step\",\"step\":%d,\"loss\":%g,\"grad_norm\":%g,\"samples\":%d,\"ms\":200000,\"samples_per_s\":%g,\"skipped\":%s}\n", i,
+                 odd ? 20.0 : 4 - 0.001 * i, odd ? 50 : 1.0 / i, 8 * i, odd ? 10 : 100.0 + i % 100, odd ? "true" : "false");
+        put(dir, "log.jsonl", line);
+        snprintf(line, sizeof line, "{\"t\":\"eval\",\"step\":%d,\"loss\":%g}\n", i, 5 - 0.001 * i);
+        if (i % 5 == 0) put(dir, "log.jsonl", line);
+    }
+    for (int i = 0; i < 5; i++) {
+        static const int at[] = {0, 100, 103, 500, 1300};
+        static const char *const kinds[] = {"resume", "hang", "unhang", "stop", "<b>"};
+        snprintf(line, sizeof line, "{\"t\":\"event\",\"at\":\"2023-11-14T22:13:%02dZ\",\"kind\":\"%s\",\"step\":%d,\"text\":\"x\"}\n", 20 + 5 * i,
+                 kinds[i], at[i]);
+        put(dir, "events.jsonl", line);
+    }
+    for (int i = 0; i < 3; i++) {
+        snprintf(line, sizeof line, "{\"t\":\"machine\",\"time\":%d,\"cpu\":%d}\n", 1700000000 + 10 * i, i + 1);
+        put(dir, "machine.jsonl", line);
+    }
+}
+
+// --- charts ----------------------------------------------------------------------------------------------------------
+
+// Each text that stands between two marks, up to `end`, after a word of what they are; none: nothing.
+static void put_each(FILE *out, const char *what, const char *at, const char *end, const char *from, const char *to) {
+    int n = 0;
+    for (const char *stop; (at = strstr(at, from)) != NULL && at < end; at = stop) {
+        at += strlen(from);
+        stop = strstr(at, to);
+        fprintf(out, "%s%.*s", n++ ? " | " : what, (int)(stop - at), at);
+    }
+    if (n) fputc('\n', out);
+}
+
+// What one reads of each chart of a page: its title, note and curves; the columns of its table; its axes; its events.
+static void put_charts(FILE *out, const char *const *dirs, int n) {
+    size_t bytes;
+    char *page = render(dirs, n, &bytes);
+    for (const char *at = page, *end; (at = strstr(at, "<figure")) != NULL; at = end) {
+        end = strstr(at, "</figure>");
+        const char *svg = strstr(at, "<svg class=\"p\""), *table = strstr(at, "<summary>Values");
+        put_each(out, "", strstr(at, "<b id="), strstr(at, "</b>"), "\">", "</b>");
+        put_each(out, "  note: ", at, svg, "<small>", "</small>");
+        put_each(out, "  says: ", strchr(strstr(svg, "<desc id="), '>'), strstr(svg, "</desc>"), ">", "</desc>");
+        put_each(out, "  columns: ", table, end, "<th scope=\"col\">", "</th>");
+        put_each(out, "  x: ", svg, table, "text-anchor=\"middle\">", "</text>");
+        put_each(out, "  of: ", svg, table, "text-anchor=\"end\">step", "</text>");
+        put_each(out, "  of: ", svg, table, "text-anchor=\"end\">time", "</text>");
+        put_each(out, "  y: ", svg, table, "<text x=\"-7\" y=\"", "</text>");
+        put_each(out, "  rules: ", svg, table, "<text class=\"r\" x=\"100%\" dx=\"-2\" y=\"", "</text>");
+        put_each(out, "  events: ", svg, table, "<line class=\"m\" x1=\"", "</title>");
+    }
+    free(page);
+}
+
+static void charts(void **state) {
+    static const char *const two[] = {"one", "two"};
+    char *text = NULL;
+    size_t n;
+    (void)state;
+    FILE *out = open_memstream(&text, &n);
+    put_all("one", 1);
+    put_charts(out, two, 1);
+    put_machine("one", 1), put_ranks("one", 20, 1), put_ranks("one", 40, 2);
+    fprintf(out, "--- with a watcher\n");
+    put_charts(out, two, 1);
+    put_all("two", 2), put_machine("two", 2), put_ranks("two", 20, 2);
+    fprintf(out, "--- beside another\n");
+    put_charts(out, two, 2);
+    put_long("long");
+    fprintf(out, "--- a long one\n");
+    put_charts(out, (const char *const[]){"long"}, 1);
+    fclose(out);
+    same_as("charts.txt", text, n);
+    free(text);
+}
+
+// The colours of ranks follow from how their time compares with the median; what no record tells is as in the next one.
+static void colours_of_ranks(void **state) {
+    static const struct {
+        double ratio;
+        const char *colour, *opacity;
+    } rows[] = {{1.51, "#D55E00", "1"},   {1.49, "#D55E00", ".75"}, {1.26, "#D55E00", ".75"}, {1.24, "#D55E00", ".5"}, {1.11, "#D55E00", ".5"},
+                {1.09, "#D55E00", ".25"}, {1.05, "#D55E00", ".25"}, {1.03, NULL, NULL},       {1, NULL, NULL},         {1, NULL, NULL},
+                {0.99, NULL, NULL},       {0.98, NULL, NULL},       {0.97, NULL, NULL},       {0.95, "#0072B2", ".4"}, {0.91, "#0072B2", ".4"},
+                {0.89, "#0072B2", ".8"},  {0.5, "#0072B2", ".8"}};
+    enum { ROWS = COUNT(rows) };
+    static const int at[] = {4, 10, 11};  // steps; of the second one the order is the other way round
+    char line[512], want[64];
+    size_t n;
+    (void)state;
+    put("ranks", "log.jsonl", "{\"t\":\"step\",\"step\":12,\"loss\":1}\n");
+    for (size_t k = 0; k < COUNT(at); k++) {
+        int size = sprintf(line, "{\"t\":\"ranks\",\"step\":%d,\"compute_ms\":[", at[k]);
+        for (int i = 0; i < ROWS; i++) size += sprintf(line + size, "%s%g", i ? "," : "", 1000 * rows[k == 1 ? ROWS - 1 - i : i].ratio);
+        sprintf(line + size, "]}\n");
+        put("ranks", "log.jsonl", line);
+    }
+    char *page = render((const char *const[]){"ranks"}, 1, &n), *svg = strstr(page, "<svg viewBox=\"0 0 110 170\"");
+    assert_non_null(svg);
+    *strstr(svg, "</svg>") = 0;
+    for (int i = 0; i < ROWS; i++)
+        for (size_t k = 0; k < COUNT(at); k++) {
+            int from = k == 0 ? 0 : 10 * at[k - 1], wide = 10 * at[k] - from, row = k == 1 ? ROWS - 1 - i : i;
+            snprintf(want, sizeof want, "M%d %dh%dv10h-%dz", from, 10 * row, wide, wide);
+            const char *found = strstr(svg, want), *fill = svg, *next = svg;
+            if ((found != NULL) != (rows[i].colour != NULL)) fail_msg("ratio %g, step %d: %s", rows[i].ratio, at[k], found ? "coloured" : "not");
+            while (found && (next = strstr(next, "<path fill=")) != NULL && next < found) fill = next++;
+            snprintf(want, sizeof want, "<path fill=\"%s\" fill-opacity=\"%s\" d=", rows[i].colour, rows[i].opacity);
+            if (found && strncmp(fill, want, strlen(want)) != 0) fail_msg("ratio %g: %.50s", rows[i].ratio, fill);
+        }
+    free(page);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        IN_A_DIRECTORY(charts),
+        IN_A_DIRECTORY(colours_of_ranks),
+    };
+    return cmocka_run_group_tests_name("plots", tests, NULL, NULL);
+}
