@@ -534,6 +534,23 @@ static void every_fact_is_under_its_key(void **state) {
     }
 }
 
+// What a watcher said long ago is no word of now: its age is told, and nothing else of it is used.
+static void a_word_of_long_ago(void **state) {
+    (void)state;
+    house h = a_house();
+    put_status(h.dir,
+               "{\"time\":%.1f,\"step_time\":%.1f,\"every_s\":1,\"step\":5,\"state\":\"training\",\"disk\":{\"free_per_s\":-1000},"
+               "\"ranks\":[{\"rank\":0,\"watts\":7}],\"alarms\":[{\"kind\":\"hang\",\"rank\":0,\"text\":\"x\"}]}",
+               NOW - 50, NOW - 51);
+    look_at(&h, true);
+    json_t *o = json_loads(h.text, 0, NULL);
+    assert_true(json_is_false(json_object_get(o, "status_used")) && json_array_size(json_object_get(o, "alarms")) == 0);
+    assert_true(json_is_null(json_object_get(o, "disk_full_in_s")) && json_is_null(json_object_get(o, "waits_for")));
+    same_real(o, "status_age_s", 50), same_real(o, "step", 5), same_text(o, "verdict", "fine");
+    json_decref(o);
+    leave_house(&h);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(how_old_a_step_may_be),
@@ -548,6 +565,7 @@ int main(void) {
         cmocka_unit_test(the_newest_checkpoint),
         cmocka_unit_test(words_for_numbers),
         cmocka_unit_test(every_fact_is_under_its_key),
+        cmocka_unit_test(a_word_of_long_ago),
     };
     return cmocka_run_group_tests_name("facts", tests, NULL, NULL);
 }

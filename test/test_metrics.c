@@ -146,6 +146,54 @@ static void a_run_that_diverges(void **state) {
     has(text, "\nlockstep_healthy 0\n");
 }
 
+// On a node that is not the first a rank's number is not its place there: each number of each rank is under its own.
+static void ranks_of_another_node(void **state) {
+    (void)state;
+    // clang-format off
+    static const struct { const char *family; double first, more; } families[] = {
+        {"rank_step", 200, 1},                {"rank_operation_age_seconds", 2, 3},   {"rank_busy_processors", 1, 0.5},
+        {"process_resident_bytes", 3000, 7},  {"read_bytes_total", 4000, 9},          {"read_retries_total", 5, 2},
+        {"read_median_seconds", 0.25, 1},     {"read_p99_seconds", 0.5, 1},           {"device_power_watts", 300, 5},
+        {"device_power_limit_watts", 700, 6}, {"device_energy_joules_total", 80, 4},  {"device_temperature_celsius", 60, 2},
+        {"device_clock_hertz", 1e9, 1e8},     {"device_utilization_ratio", 0.5, 0.1}, {"device_memory_used_bytes", 6000, 8},
+        {"device_memory_size_bytes", 9000, 1}, {"device_memory_planned_bytes", 5000, 3},
+    };
+    // clang-format on
+    watch_rank rank[3];
+    char line[256], labels[128];
+    watch_state s = state_make(rank, 3);
+    s.node = 2, s.nodes = 3, s.world = 11;
+    for (int i = 0; i < 3; i++) {
+        watch_rank *r = &rank[i];
+        r->place.node = 2, r->place.rank = 8 + i;
+        r->step = 200 + i, r->what_s = 2 + 3 * i, r->cpu = 1 + 0.5 * i, r->resident = 3000 + 7 * i;
+        r->read_bytes = 4000 + 9 * i, r->read_retries = 5 + 2 * i, r->read_p50_ms = 250 + 1000 * i, r->read_p99_ms = 500 + 1000 * i;
+        r->sensors = (device_sensors){.watts = 300 + 5 * i, .joules = 80 + 4 * i, .celsius = 60 + 2 * i, .mhz = 1000 + 100 * i};
+        r->sensors.limited = i == 0 ? LIMITED_HEAT : i == 1 ? LIMITED_POWER : 0;
+        r->limit_watts = 700 + 6 * i, r->utilisation = 0.5 + 0.1 * i;
+        r->device_used = 6000 + 8 * i, r->device_total = 9000 + i, r->device_planned = 5000 + 3 * i;
+        for (int p = 0; p < BOARD_PHASES; p++) r->in_phase_s[p] = 10 * i + p + 1;
+    }
+    rank[2].device[0] = 0;  // a CPU beside GPUs
+    metrics_of(&s);
+    for (int i = 0; i < 3; i++) {
+        for (size_t k = 0; k < COUNT(families); k++) {
+            snprintf(labels, sizeof labels, "{rank=\"%d\"}", 8 + i);
+            if (i < 2 && strncmp(families[k].family, "device", 6) == 0)
+                snprintf(labels, sizeof labels, "{gpu=\"%d\",UUID=\"%s\",pci_bus_id=\"%s\",rank=\"%d\"}", i, rank[i].uuid, rank[i].device, 8 + i);
+            snprintf(line, sizeof line, "\nlockstep_%s%s %.15g\n", families[k].family, labels, families[k].first + families[k].more * i);
+            has(text, line);
+        }
+        for (int p = 0; p < BOARD_PHASES; p++) {
+            snprintf(line, sizeof line, "\nlockstep_rank_phase_seconds_total{rank=\"%d\",phase=\"%s\"} %d\n", 8 + i, board_phase_name((board_phase)p),
+                     10 * i + p + 1);
+            has(text, line);
+        }
+        snprintf(line, sizeof line, "rank=\"%d\",reason=\"%s\"} %d\n", 8 + i, i == 1 ? "power" : "heat", i < 2);
+        has(text, line);
+    }
+}
+
 static void labels_are_escaped(void **state) {
     (void)state;
     watch_rank rank;
@@ -432,6 +480,19 @@ static void it_is_ill(void **state) {
     assert_string_equal(little, "no rank");
 }
 
+// Of all that rings these three say that no step will come, whichever rings beside it.
+static void alarms_that_end_health(void **state) {
+    (void)state;
+    for (int k = 0; k < ALARM_KINDS; k++)
+        for (int second = 0; second < 2; second++) {
+            watch_state s = state_make(two, 2);
+            if (second) state_alarm(&s, ALARM_THROTTLED, 0, "the first");
+            state_alarm(&s, (alarm_kind)k, 1, "the one");
+            bool ill = k == ALARM_HANG || k == ALARM_STOPPED || k == ALARM_DEAD;
+            judged(&s, !ill, ill ? "the one" : "step 120");
+        }
+}
+
 // --- pages -------------------------------------------------------------------------------------------------------------
 
 static err_t report(void *ctx, const char **t, size_t *n) {
@@ -491,6 +552,7 @@ int main(void) {
         cmocka_unit_test(counters),
         cmocka_unit_test(alarms_are_counted),
         cmocka_unit_test(a_run_that_diverges),
+        cmocka_unit_test(ranks_of_another_node),
         cmocka_unit_test(labels_are_escaped),
         cmocka_unit_test(limits),
         cmocka_unit_test(room_is_enough_or_none),
@@ -502,6 +564,7 @@ int main(void) {
         cmocka_unit_test(it_starts),
         cmocka_unit_test(without_rank_0),
         cmocka_unit_test(it_is_ill),
+        cmocka_unit_test(alarms_that_end_health),
         cmocka_unit_test(four_pages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,11 +4,13 @@
 
 #include "base/clock.h"
 #include "gpu/cpu/rapl.h"
+#include "trainer/watch/alarms.h"
 #include "trainer/watch/machine.h"
 #include "trainer/watch/sampler.h"
 #include "trainer/watch/status_json.h"
 
 #include <fcntl.h>
+#include <jansson.h>
 #include <math.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -539,6 +541,65 @@ static void status_of_the_longest_texts(void **state) {
     free(dst);
 }
 
+// Each rank and each alarm is an object of its own, in their order, with its own numbers.
+static void status_of_several(void **state) {
+    (void)state;
+    watch_rank rank[3];
+    watch_state s = made_state(&rank[0]);
+    static const char *const whole[] = {"rank",     "local",       "pid",          "number",         "step",        "beside_number",
+                                        "resident", "device_used", "device_total", "device_planned", "read_retries"};
+    static const char *const real[] = {"doing_s", "phase_s", "beside_s",    "cpu",         "watts",       "median_watts", "limit_watts",
+                                       "celsius", "mhz",     "utilisation", "low_watts_s", "read_p50_ms", "read_p99_ms",  "read_bytes_per_s"};
+    for (int i = 0; i < 3; i++) {
+        watch_rank *r = &rank[i];
+        double n = 100 * (i + 1);
+        int64_t k = 100 * (i + 1);
+        *r = rank[0];
+        r->place = (comm_place){.node = 1, .local = (int)k + 1, .rank = (int)k};
+        snprintf(r->place.host, sizeof r->place.host, "host %d", i), snprintf(r->place.role, sizeof r->place.role, ", stage %d", i);
+        snprintf(r->device, sizeof r->device, "device %d", i), snprintf(r->uuid, sizeof r->uuid, "uuid %d", i);
+        r->pid = (int)k + 2, r->number = k + 3, r->step = k + 4, r->beside_number = k + 5, r->resident = k + 6;
+        r->device_used = k + 7, r->device_total = k + 8, r->device_planned = k + 9, r->read_retries = k + 10;
+        r->what_s = n + 0.5, r->phase_s = n + 1.5, r->beside_s = n + 2.5, r->cpu = n + 3, r->sensors.watts = n + 4, r->median_watts = n + 5;
+        r->limit_watts = n + 6, r->sensors.celsius = n + 7, r->sensors.mhz = n + 8, r->utilisation = n + 9, r->low_watts_s = n + 10;
+        r->read_p50_ms = n + 11, r->read_p99_ms = n + 12, r->read_bytes_per_s = n + 13;
+        r->beside = "reduce", r->process = "RST"[i];
+        s.alarm[i] = (watch_alarm){.kind = (alarm_kind)i, .rank = (int)k, .since = 1699999990 + i};
+        snprintf(s.alarm[i].text, ALARM_TEXT, "alarm %d", i);
+    }
+    s.rank = rank, s.locals = 3, s.alarms = 3, s.bad_steps = 3;
+    s.has_news = true, s.news = made_news, s.news.checkpoint_time = 1700000000.125;
+    char *dst = malloc(status_json_room(3)), name[32];
+    assert_non_null(dst);
+    assert_true(status_json(&s, dst, status_json_room(3)) > 0);
+    json_t *o = json_loads(dst, JSON_REJECT_DUPLICATES, NULL), *ranks = json_object_get(o, "ranks"), *alarms = json_object_get(o, "alarms");
+    assert_true(json_array_size(ranks) == 3 && json_array_size(alarms) == 3 && json_integer_value(json_object_get(o, "bad_steps")) == 3);
+    assert_true(json_number_value(json_object_get(o, "checkpoint_time")) == 1700000000.125);
+    for (int i = 0; i < 3; i++) {
+        json_t *r = json_array_get(ranks, (size_t)i), *a = json_array_get(alarms, (size_t)i);
+        static const char *const texts[][2] = {{"host", "host"}, {"role", "stage"}, {"device", "device"}, {"uuid", "uuid"}};
+        for (size_t k = 0; k < 4; k++) {
+            snprintf(name, sizeof name, "%s %d", texts[k][1], i);
+            assert_string_equal(json_string_value(json_object_get(r, texts[k][0])), name);
+        }
+        for (size_t k = 0; k < sizeof whole / sizeof *whole; k++)
+            if (json_integer_value(json_object_get(r, whole[k])) != 100 * (i + 1) + (json_int_t)k)
+                fail_msg("\"%s\" of rank %d: %s", whole[k], i, dst);
+        for (size_t k = 0; k < sizeof real / sizeof *real; k++) {
+            double want = 100 * (i + 1) + (k < 3 ? (double)k + 0.5 : (double)k);
+            if (json_number_value(json_object_get(r, real[k])) != want) fail_msg("\"%s\" of rank %d: %s", real[k], i, dst);
+        }
+        assert_int_equal(json_string_value(json_object_get(r, "process"))[0], "RST"[i]);
+        snprintf(name, sizeof name, "alarm %d", i);
+        assert_string_equal(json_string_value(json_object_get(a, "text")), name);
+        assert_string_equal(json_string_value(json_object_get(a, "kind")), alarm_event((alarm_kind)i, true));
+        assert_true(json_integer_value(json_object_get(a, "rank")) == 100 * (i + 1) &&
+                    json_number_value(json_object_get(a, "since")) == 1699999990 + i);
+    }
+    json_decref(o);
+    free(dst);
+}
+
 static void states_have_words(void **state) {
     (void)state;
     watch_rank rank;
@@ -556,6 +617,10 @@ static void states_have_words(void **state) {
     assert_string_equal(status_word(&s), "done");
     s.end = RUN_STOPPED;
     assert_string_equal(status_word(&s), "stopped");
+    s.end = RUN_FAILED;
+    assert_string_equal(status_word(&s), "failed");
+    s.end = RUN_DIVERGED;
+    assert_string_equal(status_word(&s), "diverged");
 }
 
 // A line every ten seconds, whose numbers are means of what was known; looks come a little early or late.
@@ -640,7 +705,7 @@ int main(void) {
         cmocka_unit_test(processors_over_rapl),        cmocka_unit_test(status_to_the_byte),  cmocka_unit_test(status_needs_its_room),
         cmocka_unit_test(status_of_the_longest_texts), cmocka_unit_test(states_have_words),   cmocka_unit_test(lines_of_the_machine),
         cmocka_unit_test(each_rank_of_the_board),      cmocka_unit_test(power_for_hours),     cmocka_unit_test(disk_for_hours),
-        cmocka_unit_test(lines_one_after_another),
+        cmocka_unit_test(lines_one_after_another),     cmocka_unit_test(status_of_several),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
