@@ -78,7 +78,7 @@ static void put_long(const char *dir) {
     }
     for (int i = 0; i < 5; i++) {
         static const int at[] = {0, 100, 103, 500, 1300};
-        static const char *const kinds[] = {"resume", "hang", "unhang", "stop", "<b>"};
+        static const char *const kinds[] = {"resume", "unhang", "hang", "stop", "<b>"};
         snprintf(line, sizeof line, "{\"t\":\"event\",\"at\":\"2023-11-14T22:13:%02dZ\",\"kind\":\"%s\",\"step\":%d,\"text\":\"x\"}\n", 20 + 5 * i,
                  kinds[i], at[i]);
         put(dir, "events.jsonl", line);
@@ -118,6 +118,9 @@ static void put_charts(FILE *out, const char *const *dirs, int n) {
         put_each(out, "  of: ", svg, table, "text-anchor=\"end\">time", "</text>");
         put_each(out, "  y: ", svg, table, "<text x=\"-7\" y=\"", "</text>");
         put_each(out, "  rules: ", svg, table, "<text class=\"r\" x=\"100%\" dx=\"-2\" y=\"", "</text>");
+        put_each(out, "  lines: ", svg, table, "<path fill=\"none\" stroke=\"", "\"non-scaling-stroke\" d=");
+        put_each(out, "  bands: ", svg, table, "<path class=\"q\" fill=\"", "\" d=");
+        put_each(out, "  areas: ", svg, table, "<path class=\"a\" fill=\"", "\"/>");
         put_each(out, "  events: ", svg, table, "<line class=\"m\" x1=\"", "</title>");
     }
     free(page);

@@ -214,9 +214,17 @@ typedef struct mark {
     char kinds[4 * RUNLOG_WORD];  // "stop, resume"
 } mark;
 
+// "hang" is not in "unhang".
+static bool has_kind(const mark *m, const char *kind) {
+    size_t n = strlen(kind);
+    for (const char *at = m->kinds; (at = strstr(at, kind)) != NULL; at++)
+        if ((at == m->kinds || at[-1] == ' ') && (at[n] == 0 || at[n] == ',')) return true;
+    return false;
+}
+
 static void add_kind(mark *m, const char *kind) {
     size_t n = strlen(m->kinds);
-    if (strstr(m->kinds, kind) || n + strlen(kind) + 3 > sizeof m->kinds) return;
+    if (has_kind(m, kind) || n + strlen(kind) + 3 > sizeof m->kinds) return;
     snprintf(m->kinds + n, sizeof m->kinds - n, "%s%s", n ? ", " : "", kind);
 }
 
