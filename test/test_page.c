@@ -389,6 +389,24 @@ static void figures(void **state) {
                  {FIGURE_SECONDS, 200000, 3, "2 d 7 h"},
                  {FIGURE_DATE, 1795521600, 0, "2026-11-24 12:00 UTC"},
                  {FIGURE_DATE, 1e20, 0, "–"},
+                 {FIGURE_PLAIN, 999.94, 4, "999.9"},
+                 {FIGURE_PLAIN, 1e15, 3, "1P"},
+                 {FIGURE_PLAIN, 2e18, 4, "2000P"},
+                 {FIGURE_PLAIN, 0.001, 3, "0.001"},
+                 {FIGURE_WHOLE, 123456, 0, "123,456"},
+                 {FIGURE_WHOLE, 2e15, 0, "2e+15"},
+                 {FIGURE_SMALL, 0, 3, "0"},
+                 {FIGURE_SMALL, -2e-3, 4, "-2.00e-03"},
+                 {FIGURE_BYTES, 999, 2, "999 B"},
+                 {FIGURE_SECONDS, 0.9994, 4, "999 ms"},
+                 {FIGURE_SECONDS, 0.9996, 4, "1 s"},
+                 {FIGURE_SECONDS, 119.9, 4, "120 s"},
+                 {FIGURE_SECONDS, 120, 4, "2 min 0 s"},
+                 {FIGURE_SECONDS, 7199, 4, "119 min 59 s"},
+                 {FIGURE_SECONDS, 172799, 4, "47 h 59 min"},
+                 {FIGURE_SECONDS, 172800, 4, "2 d 0 h"},
+                 {FIGURE_DATE, 0, 0, "1970-01-01 00:00 UTC"},
+                 {FIGURE_DATE, -1, 0, "–"},
                  {FIGURE_PLAIN, NAN, 3, "–"},
                  {FIGURE_BYTES, INFINITY, 3, "–"}};
     char text[FIGURE_TEXT];
@@ -397,13 +415,63 @@ static void figures(void **state) {
         assert_string_equal(figure_text(text, cases[i].kind, cases[i].v, cases[i].digits), cases[i].text);
 }
 
+// Text of anyone's is text, and no more: what could be markup, or changes how a terminal or a browser reads on, is not there.
+static void text_is_text(void **state) {
+    static const struct {
+        const char *in, *out;
+    } cases[] = {{"a<b>&\"'c", "a&lt;b&gt;&amp;&quot;&#39;c"},
+                 {"a\n\tb", "a\n\tb"},
+                 {"\x01\x1b\x7f", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},
+                 {"\xC2\x80\xC2\x9F", "\xEF\xBF\xBD\xEF\xBF\xBD"},
+                 {"\xC2\xA0\xC3\x9F\xE2\x82\xAC\xF0\x9F\x98\x80", "\xC2\xA0\xC3\x9F\xE2\x82\xAC\xF0\x9F\x98\x80"},
+                 {"\xFFx\xE2\x82", "\xEF\xBF\xBDx\xEF\xBF\xBD\xEF\xBF\xBD"},
+                 {"", ""}};
+    (void)state;
+    html h = {0};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {  // one after the other: what was there before stays
+        size_t before = h.n;
+        html_put(&h, "[");
+        html_text(&h, cases[i].in);
+        html_put(&h, "]");
+        assert_true(h.n == strlen(h.at) && h.at[before] == '[' && h.at[h.n - 1] == ']');
+        assert_true(h.n - before - 2 == strlen(cases[i].out) && memcmp(h.at + before + 1, cases[i].out, strlen(cases[i].out)) == 0);
+    }
+    assert_false(h.failed);
+    html_free(&h);
+}
+
+// Curves that are flat, also at and below zero, and single points have axes with room for them, which begin and end where they do.
+static void flat_curves(void **state) {
+    static const double levels[] = {0, 5, -5};
+    (void)state;
+    for (size_t i = 0; i < 3; i++)
+        for (int n = 1; n <= 2; n++) {
+            point at[2] = {{3, levels[i], levels[i], levels[i]}, {9, levels[i], levels[i], levels[i]}};
+            points line = {at, n};
+            char *text = NULL;
+            size_t size;
+            FILE *out = open_memstream(&text, &size);
+            braille_draw(out, &line, 1, &(braille_look){.x_name = "step"});
+            fclose(out);
+            double label[2] = {strtod(text, NULL), 0};
+            char *last = text;
+            for (int row = 0; row < 15; row++) last = strchr(last, '\n') + 1;  // the lowest of the labels
+            label[1] = strtod(last, NULL);
+            if (!(label[0] >= levels[i] && label[1] <= levels[i] && label[0] > label[1] && label[0] - label[1] <= 1))
+                fail_msg("from %g to %g, of a curve at %g", label[1], label[0], levels[i]);
+            char *foot = strstr(text, n == 2 ? "step 9" : "step 4");
+            assert_true(foot && strstr(text, " 3 ") && count(text, "A") > 0);
+            free(text);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         IN_A_DIRECTORY(small_page),         IN_A_DIRECTORY(live_page),       IN_A_DIRECTORY(hostile),
         IN_A_DIRECTORY(says_what_it_draws), cmocka_unit_test(in_its_band),   IN_A_DIRECTORY(odd_runs),
         IN_A_DIRECTORY(many_ranks),         IN_A_DIRECTORY(parts),           IN_A_DIRECTORY(marks_do_not_stretch),
         IN_A_DIRECTORY(other_settings),     IN_A_DIRECTORY(in_the_terminal), IN_A_DIRECTORY(usage),
-        cmocka_unit_test(figures),
+        cmocka_unit_test(figures),          cmocka_unit_test(text_is_text),  cmocka_unit_test(flat_curves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

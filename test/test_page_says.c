@@ -347,6 +347,102 @@ static void columns_line_up(void **state) {
     }
 }
 
+// Where lists are full, and no more: nothing is said to be left out.
+static void lists_that_are_just_full(void **state) {
+    char line[256];
+    size_t n;
+    (void)state;
+    for (int more = 0; more < 2; more++) {
+        const char *dir = more ? "over" : "full";
+        put_steps(dir, 30, 1, 0.05, 100, false);
+        for (int i = 1; i <= RUNLOG_EVENTS + more; i++) {
+            snprintf(line, sizeof line, "{\"t\":\"event\",\"at\":\"2026-11-24T12:00:00Z\",\"kind\":\"k%d\",\"step\":%d,\"text\":\"x\"}\n", i, i);
+            put(dir, "events.jsonl", line);
+            snprintf(line, sizeof line, "{\"t\":\"sample\",\"step\":%d,\"prompt\":\"p%d.\",\"text\":\"\"}\n", i, i);
+            if (i <= RUNLOG_SAMPLES + more) put(dir, "log.jsonl", line);
+        }
+        char *page = render(&dir, 1, &n), *events = strstr(page, "<h2>Events</h2>");
+        assert_int_equal(count(page, ">the last "), more);
+        assert_int_equal(count(events, " UTC</td>"), RUNLOG_EVENTS);
+        assert_int_equal(count(events, ">k1</td>"), !more);
+        assert_int_equal(count(page, "<b>p1.</b>"), !more);
+        assert_int_equal(count(page, "<details><summary>after step"), RUNLOG_SAMPLES - 1);
+        free(page);
+    }
+}
+
+// Rows of tiles are as long as each other, and none has one tile alone. The hash is of the step that had it.
+static void tiles_in_rows(void **state) {
+    size_t n;
+    (void)state;
+    for (int k = 0; k < 4; k++) {
+        char dir[16];
+        snprintf(dir, sizeof dir, "tiles%d", k);
+        put_steps(dir, 30, 1, 0.05, 100, false);
+        if (k > 0) put(dir, "log.jsonl", "{\"t\":\"checkpoint\",\"step\":20,\"hash\":\"0abc\"}\n");
+        if (k > 1) put(dir, "log.jsonl", "{\"t\":\"eval\",\"step\":30,\"loss\":2}\n");
+        if (k > 2) put(dir, "log.jsonl", "{\"t\":\"ranks\",\"step\":30,\"compute_ms\":[1,2]}\n");
+        const char *const one = dir;
+        char *page = render(&one, 1, &n), *list = strstr(page, "<dl style=\"--c:");
+        assert_non_null(list);
+        int columns = atoi(list + strlen("<dl style=\"--c:")), tiles = count(page, "<dt>"), rows = (tiles + columns - 1) / columns;
+        assert_int_equal(tiles, 6 + k);
+        if (columns > 7 || columns < 3 || (rows > 1 && tiles - columns * (rows - 1) < 2)) fail_msg("%d tiles in rows of %d", tiles, columns);
+        assert_int_equal(count(page, "<code>0abc</code><small>of step 20</small>"), k > 0);
+        free(page);
+    }
+}
+
+// Settings that differ stand under their class, which is named once. What a run does not have is a dash.
+static void classes_of_settings(void **state) {
+    static const char *const runs[] = {"sets1", "sets2"};
+    size_t n;
+    (void)state;
+    put_steps("sets1", 4, 1, 0.05, 100, false);
+    put_steps("sets2", 4, 1, 0.05, 100, false);
+    put("sets1", "config.ini",
+        "[run]\nsteps = 4 ; layout\n[optimizer]\nlr = 1 ; bits\nbeta1 = 0.8 ; bits\n[log]\nevery = 1 ; local\n[device]\nranks = 1 ; x\n");
+    put("sets2", "config.ini", "[run]\nsteps = 5 ; layout\n[optimizer]\nlr = 2 ; bits\nbeta1 = 0.9 ; bits\n[log]\nevery = 2 ; local\n");
+    char *page = render(runs, 2, &n), *at = strstr(page, "<h2>Settings that differ</h2>"), *text = compared("C", (char *[]){"sets1", "sets2"}, 2);
+    static const char *const classes[] = {"bits: these decide the weights", "layout: how the work", "local: a node"};
+    assert_non_null(at);
+    for (int k = 0; k < 3; k++) {
+        assert_int_equal(count(at, classes[k]), 1);
+        assert_int_equal(count(text, classes[k]), 1);
+    }
+    assert_non_null(strstr(at, "<code>optimizer.lr</code></th><td class=\"v\"><code>1</code></td><td class=\"v\"><code>2</code></td>"));
+    assert_non_null(strstr(at, "<code>device.ranks</code></th><td class=\"v\"><code>1</code></td><td class=\"v\"><code>–</code></td>"));
+    free(page);
+    free(text);
+}
+
+// A node that has no log of steps has its machine's curves; a device or a CPU is named where there are several ranks, and a GPU always.
+static void machines_and_devices(void **state) {
+    static const struct {
+        const char *ranks, *rows[2];
+    } cases[] = {{"{\"rank\":0,\"host\":\"h\",\"device\":\"\"}", {NULL, NULL}},
+                 {"{\"rank\":0,\"host\":\"h\",\"device\":\"g1\"}", {"rank 0</th><td class=\"v\">g1 on h</td>", NULL}},
+                 {"{\"rank\":4,\"host\":\"h\",\"device\":\"\"},{\"rank\":5,\"host\":\"i\",\"device\":\"\"}",
+                  {"rank 4</th><td class=\"v\">CPU on h</td>", "rank 5</th><td class=\"v\">CPU on i</td>"}}};
+    char dir[16], text[512];
+    size_t n;
+    (void)state;
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        snprintf(dir, sizeof dir, "node%zu", k);
+        put(dir, "config.ini", "[run]\nsteps = 5 ; layout\n");
+        put(dir, "machine.jsonl", "{\"t\":\"machine\",\"time\":1700000000,\"cpu\":1}\n{\"t\":\"machine\",\"time\":1700000010,\"cpu\":2}\n");
+        snprintf(text, sizeof text, "{\"state\":\"training\",\"ranks\":[%s]}", cases[k].ranks);
+        put(dir, "status.json", text);
+        const char *const one = dir;
+        char *page = render(&one, 1, &n);
+        assert_int_equal(count(page, ">Processors in use</b>"), 1);
+        for (int i = 0; i < 2; i++)
+            if (cases[k].rows[i]) assert_non_null(strstr(page, cases[k].rows[i]));
+        assert_int_equal(count(page, " on h</td>") + count(page, " on i</td>"), (cases[k].rows[0] != NULL) + (cases[k].rows[1] != NULL));
+        free(page);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         IN_A_DIRECTORY(the_newest_first),
@@ -361,6 +457,10 @@ int main(void) {
         IN_A_DIRECTORY(who_is_who),
         IN_A_DIRECTORY(nothing_beyond_the_run),
         IN_A_DIRECTORY(units_and_events_of_several),
+        IN_A_DIRECTORY(lists_that_are_just_full),
+        IN_A_DIRECTORY(tiles_in_rows),
+        IN_A_DIRECTORY(classes_of_settings),
+        IN_A_DIRECTORY(machines_and_devices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -379,6 +379,10 @@ static void settings_that_change(void **state) {
     OK(runlog_poll(r));
     assert_true(r->settings == 1 && runlog_number(r, "run.steps") == 800);
     assert_string_equal(r->about, "lockstep 0.1.0 ghi  config 03");
+    write_text(dir, "config.ini", "# lockstep 0.1.0 jkl  config 04\n[run]\nsteps = 900\n");  // and a second later, to the second
+    assert_int_equal(utimensat(AT_FDCWD, path, (struct timespec[2]){{1795521601, 0}, {1795521601, 0}}, 0), 0);
+    OK(runlog_poll(r));
+    assert_int_equal(runlog_number(r, "run.steps"), 900);
     runlog_close(r);
     drop_dir(dir);
 }
@@ -463,6 +467,28 @@ static void points_of_few_values(void **state) {
         }
 }
 
+// Smoothing: a straight line stays what it is, from its beginning on, and one value is spread over its neighbours as a Gaussian.
+static void smoothing(void **state) {
+    (void)state;
+    enum { N = 61, AT = 30 };
+    for (double over = 1; over <= 5; over += 1.5) {
+        point line[N], spike[N];
+        for (int i = 0; i < N; i++) line[i] = (point){i, 3 - 0.5 * i, 0, 0}, spike[i] = (point){i, i == AT, 0, 0};
+        points a = points_smooth(&(points){line, N}, over), b = points_smooth(&(points){spike, N}, over);
+        assert_true(a.n == N && b.n == N);
+        double sum = 0;
+        for (int i = 0; i < N; i++) {
+            double y = a.at[i].y, want = b.at[AT].y * exp(-0.5 * (i - AT) * (i - AT) / (over * over));
+            if (i + (int)ceil(3 * over) < N) assert_true(fabs(y - line[i].y) < 1e-9);
+            assert_true(a.at[i].x == i && a.at[i].low == y && a.at[i].high == y);
+            if (abs(i - AT) <= 3 * over) assert_true(fabs(b.at[i].y - want) < 1e-9);
+            sum += b.at[i].y;
+        }
+        assert_true(fabs(sum - 1) < 1e-9 && fabs(b.at[AT].y * over * sqrt(2 * M_PI) - 1) < 0.01);
+        points_free(&a), points_free(&b);
+    }
+}
+
 static void other_units(void **state) {
     char *dir = make_dir();
     (void)state;
@@ -499,6 +525,7 @@ int main(void) {
         cmocka_unit_test(settings_with_a_long_text),
         cmocka_unit_test(points_of_a_curve),
         cmocka_unit_test(points_of_few_values),
+        cmocka_unit_test(smoothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
