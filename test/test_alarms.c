@@ -287,6 +287,31 @@ static void a_hang_soon_after_the_start(void **state) {
     end(&t);
 }
 
+// A run that has ended is forgotten with all of its ranks: what comes after it begins anew.
+static void the_end_is_the_end(void **state) {
+    (void)state;
+    story t;
+    begin(&t, watch_limits_default(), 1);
+    go_on(&t, 20);
+    for (int k = 0; k < RANKS; k++) t.rank[k].process = 'T';
+    stand_still(&t, 9);
+    t.s.ended = true;
+    look(&t);
+    t.s.ended = false;
+    stand_still(&t, 10);  // the first look counts from itself on
+    none_told(&t);
+    stand_still(&t, 1);
+    assert_int_equal(t.count, RANKS);
+    for (int k = 0; k < RANKS; k++) TOLD(&t, k, ALARM_STOPPED, true, k, "for 10 s");
+    t.s.ended = true;
+    look(&t);
+    t.s.ended = false;
+    for (int k = 0; k < RANKS; k++) t.rank[k].process = 'R';
+    go_on(&t, 20);
+    assert_int_equal(t.count, RANKS);  // nothing went on that had begun
+    end(&t);
+}
+
 static void a_rank_that_is_gone(void **state) {
     (void)state;
     for (int how = 0; how < 6; how++) {
@@ -405,6 +430,7 @@ int main(void) {
         cmocka_unit_test(stopped_while_it_waits_for_data),
         cmocka_unit_test(a_hang_soon_after_the_start),
         cmocka_unit_test(a_rank_that_is_gone),
+        cmocka_unit_test(the_end_is_the_end),
         cmocka_unit_test(troubles_of_many),
         cmocka_unit_test(a_pause),
         cmocka_unit_test(names),

@@ -148,6 +148,70 @@ static void charts(void **state) {
     free(text);
 }
 
+// The titles, notes and axes of a page's charts.
+static char *frames_of(const char *const *dirs, int n) {
+    size_t bytes;
+    char *page = render(dirs, n, &bytes), *text = NULL;
+    FILE *out = open_memstream(&text, &bytes);
+    for (const char *at = page, *end; (at = strstr(at, "<figure")) != NULL; at = end) {
+        end = strstr(at, "</figure>");
+        const char *svg = strstr(at, "<svg class=\"p\""), *table = strstr(at, "<summary>Values");
+        put_each(out, "", strstr(at, "<b id="), strstr(at, "</b>"), "\">", "</b>");
+        put_each(out, "  note: ", at, svg, "<small>", "</small>");
+        put_each(out, "  x: ", svg, table, "text-anchor=\"middle\">", "</text>");
+        put_each(out, "  y: ", svg, table, "<text x=\"-7\" y=\"", "</text>");
+    }
+    fclose(out);
+    free(page);
+    return text;
+}
+
+// Charts, and their axes, are those that all of the runs need, whichever of them is named first.
+static void whichever_is_first(void **state) {
+    static const char *const runs[] = {"rich", "bare", "spiky", "short"};
+    char line[256];
+    (void)state;
+    put_all("rich", 1), put_machine("rich", 1);
+    for (int i = 1; i <= 60; i++) {
+        snprintf(line, sizeof line, "{\"t\":\"step\",\"step\":%d,\"loss\":3,\"grad_norm\":1,\"loss_scale\":8,\"tokens\":%d,\"ms\":10}\n", i, i);
+        put("bare", "log.jsonl", line);
+        if (i <= 4) put("short", "log.jsonl", line);
+        snprintf(line, sizeof line, "{\"t\":\"step\",\"step\":%d,\"loss\":-1,\"grad_norm\":%d,\"loss_scale\":4,\"tokens\":%d,\"ms\":10}\n", i,
+                 i == 9 ? 900 : 2, i);
+        if (i <= 30) put("spiky", "log.jsonl", line);
+    }
+    put("bare", "machine.jsonl", "{\"t\":\"machine\",\"time\":1700000000,\"cpu\":1,\"ranks\":[{\"rank\":0,\"starved\":0.01}]}\n");
+    for (int a = 0; a < 4; a++)
+        for (int b = a + 1; b < 4; b++) {
+            char *one = frames_of((const char *const[]){runs[a], runs[b]}, 2), *other = frames_of((const char *const[]){runs[b], runs[a]}, 2);
+            if (strcmp(one, other) != 0) fail_msg("%s and %s:\n%s\n%s and %s:\n%s", runs[a], runs[b], one, runs[b], runs[a], other);
+            free(one), free(other);
+        }
+}
+
+// A loss scale stays as it is until it changes: stairs, of each run.
+static void stairs(void **state) {
+    static const char *const two[] = {"one", "two"};
+    size_t n;
+    (void)state;
+    put_all("one", 1), put_all("two", 2);
+    for (int runs = 1; runs <= 2; runs++) {
+        char *page = render(two, runs, &n), *at = strstr(page, ">Loss scale</b>");
+        assert_non_null(at);
+        *strstr(at, "</figure>") = 0;
+        int curves = 0;
+        for (; (at = strstr(at, "non-scaling-stroke\" d=\"M")) != NULL; curves++) {
+            at += strlen("non-scaling-stroke\" d=\"M");
+            *strchr(at, '"') = 0;
+            assert_int_equal(count(at, "v"), 1);
+            assert_int_equal(count(at, "l"), 0);
+            at += strlen(at) + 1;
+        }
+        assert_int_equal(curves, runs);
+        free(page);
+    }
+}
+
 // The colours of ranks follow from how their time compares with the median; what no record tells is as in the next one.
 static void colours_of_ranks(void **state) {
     static const struct {
@@ -188,6 +252,8 @@ static void colours_of_ranks(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         IN_A_DIRECTORY(charts),
+        IN_A_DIRECTORY(whichever_is_first),
+        IN_A_DIRECTORY(stairs),
         IN_A_DIRECTORY(colours_of_ranks),
     };
     return cmocka_run_group_tests_name("plots", tests, NULL, NULL);

@@ -10,6 +10,8 @@
 #include <math.h>
 #include <sys/stat.h>
 
+#define COUNT(a) (sizeof(a) / sizeof *(a))
+
 // --- JSON ------------------------------------------------------------------------------------------------------------------------------
 
 // Numbers are those of strtod, to the last bit.
@@ -361,6 +363,40 @@ static void settings(void **state) {
     drop_dir(dir);
 }
 
+// A value is a default's as a text, or as a number; keys of the chosen architecture are known, those of others and of other versions are shown.
+static void settings_that_are_defaults(void **state) {
+    (void)state;
+    static const struct {
+        const char *section, *line;
+        bool differs, known;
+    } cases[] = {{"optimizer", "beta1 = 0.9", false, true},
+                 {"optimizer", "beta1 = 0.90", false, true},
+                 {"optimizer", "beta1 = 9e-1", false, true},
+                 {"optimizer", "beta1 = 0.91", true, true},
+                 {"optimizer", "beta1 = 0.9x", true, true},
+                 {"optimizer", "beta1 = x", true, true},
+                 {"optimizer", "beta1 =", true, true},
+                 {"optimizer", "beta1 = 0.8 ; bits   default, chosen", false, true},
+                 {"optimizer", "beta1=0.8\t; bits", true, true},
+                 {"optimizer", "beta9 = 0.9", true, false},
+                 {"model", "type = llama", true, true},
+                 {"model", "type = llama\nkv_heads = 77", true, true},
+                 {"model", "type = gpt\nkv_heads = 77", true, false},
+                 {"sample", "prompt = \"a\\tb\\nc\\\"\"", true, true}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char *dir = make_dir(), text[512];
+        snprintf(text, sizeof text, "[%s]\n%s\n", cases[i].section, cases[i].line);
+        write_text(dir, "config.ini", text);
+        runlog *r = open_log(dir);
+        const runlog_setting *s = &r->setting[r->settings - 1];
+        if (s->differs != cases[i].differs || (s->fallback != NULL) != cases[i].known)
+            fail_msg("%s: differs %d, known %d", cases[i].line, s->differs, s->fallback != NULL);
+        if (strcmp(s->name, "sample.prompt") == 0) assert_string_equal(s->value, "a\tb\nc\"");
+        runlog_close(r);
+        drop_dir(dir);
+    }
+}
+
 // Whoever changes config.ini while it is looked at: what counts is what it says now.
 static void settings_that_change(void **state) {
     char *dir = make_dir();
@@ -467,6 +503,50 @@ static void points_of_few_values(void **state) {
         }
 }
 
+// Nothing is lost when an axis is outgrown, wherever its last bucket is, nor at the ends of what a spread can tell apart.
+static void nothing_is_lost(void **state) {
+    (void)state;
+    static const double ends[] = {1e-30, 1e-6, 1.0 / 1024, 1, 2199023255551.0, 2199023255552.0, 1e30};
+    enum { ENDS = COUNT(ends) };
+    for (int used = 1000; used < 1024; used++)
+        for (int log = 0; log < 2; log++) {
+            sheet s;
+            OK(sheet_open(&s, 2, 1, 1, log));
+            for (int x = 1; x <= used; x++) sheet_add(&s, 1, sheet_find(&s, x, NULL), x);
+            for (int x = 3000, n = 1; x < 900000000; x *= 3, n++) {
+                sheet_add(&s, 1, sheet_find(&s, x, NULL), -x);
+                bucket all = sheet_total(&s, 1), none = sheet_total(&s, 0);
+                assert_true(all.n == used + n && all.least == (float)-x && all.most == used && none.n == 0);
+                if (!log) assert_true(sheet_bucket(&s, 1, (int)((x - 1) / s.width))->n >= 1 && s.used == (int)((x - 1) / s.width) + 1);
+            }
+            sheet_close(&s);
+        }
+    sheet s;
+    OK(sheet_open(&s, 1, 1, 1, true));
+    assert_int_equal(sheet_find(&s, 1, NULL), 0);
+    assert_int_equal(sheet_find(&s, 0, NULL), 0);
+    assert_int_equal(sheet_find(&s, 4294967295.0, NULL), SERIES_BUCKETS - 1);
+    assert_int_equal(sheet_find(&s, 1e15, NULL), SERIES_BUCKETS - 1);
+    assert_int_equal(sheet_find(&s, 1e16, NULL), -1);
+    assert_int_equal(s.used, SERIES_BUCKETS);
+    sheet_close(&s);
+    spread v;
+    OK(spread_open(&v));
+    for (int i = 0; i < ENDS; i++) {
+        spread_add(&v, 0, ends[i]);
+        assert_int_equal(spread_count(&v, 0, 1), i + 1);
+        assert_int_equal(spread_count(&v, 1, SPREAD_COLUMNS), 0);
+        if (i >= 2) continue;  // as the least that can be told apart
+        double q = spread_quantile(&v, 0, 1, 1);
+        assert_true(q > 0.9 / 1024 && q < 1.1 / 1024);
+    }
+    double q = spread_quantile(&v, 0, 1, 1);
+    assert_true(q > 2.1e12 && q <= 2199023255552.0);
+    for (int i = 0; i < 3; i++) spread_add(&v, i - 1, i == 1 ? 0 : -1);  // none of these counts
+    assert_int_equal(spread_count(&v, 0, SPREAD_COLUMNS), ENDS);
+    spread_close(&v);
+}
+
 // Smoothing: a straight line stays what it is, from its beginning on, and one value is spread over its neighbours as a Gaussian.
 static void smoothing(void **state) {
     (void)state;
@@ -526,6 +606,8 @@ int main(void) {
         cmocka_unit_test(points_of_a_curve),
         cmocka_unit_test(points_of_few_values),
         cmocka_unit_test(smoothing),
+        cmocka_unit_test(nothing_is_lost),
+        cmocka_unit_test(settings_that_are_defaults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
