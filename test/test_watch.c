@@ -8,6 +8,7 @@
 #include "trainer/watch/machine.h"
 #include "trainer/watch/sampler.h"
 #include "trainer/watch/status_json.h"
+#include "trainer/watch/text.h"
 
 #include <fcntl.h>
 #include <jansson.h>
@@ -600,6 +601,35 @@ static void status_of_several(void **state) {
     free(dst);
 }
 
+// Any text is JSON, and is read again as it was; what is no UTF-8 is U+FFFD.
+static void texts_are_json(void **state) {
+    (void)state;
+    static const char *const cases[][2] = {{"", ""},
+                                           {"a\"b\\c/d", "a\"b\\c/d"},
+                                           {"\x01\b\t\n\x1f\x7f ~", "\x01\b\t\n\x1f\x7f ~"},
+                                           {"\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80", "\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80"},
+                                           {"a\xFF\xC3", "a\xEF\xBF\xBD\xEF\xBF\xBD"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char at[256];
+        text t = {.at = at, .room = sizeof at};
+        text_put(&t, "{");
+        text_word(&t, "word", cases[i][0]), text_word(&t, "none", NULL);
+        text_whole(&t, "zero", 0), text_whole(&t, "unknown", -1), text_whole(&t, "most", INT64_MAX);
+        text_real(&t, "third", 1.0 / 3, 4), text_real(&t, "infinite", INFINITY, 4), text_real(&t, "negative", -0.5, 4);
+        text_put(&t, "}");
+        assert_true(!t.full && t.n == strlen(at) && !strchr(at, 0x7F));
+        for (const char *c = at; *c; c++) assert_true((unsigned char)*c >= ' ');
+        json_t *o = json_loads(at, JSON_REJECT_DUPLICATES, NULL);
+        assert_int_equal(json_object_size(o), 8);
+        assert_string_equal(json_string_value(json_object_get(o, "word")), cases[i][1]);
+        assert_true(json_is_null(json_object_get(o, "none")) && json_is_null(json_object_get(o, "unknown")) &&
+                    json_is_null(json_object_get(o, "infinite")));
+        assert_true(json_is_integer(json_object_get(o, "zero")) && json_integer_value(json_object_get(o, "most")) == INT64_MAX);
+        assert_true(json_number_value(json_object_get(o, "third")) == 0.3333 && json_number_value(json_object_get(o, "negative")) == -0.5);
+        json_decref(o);
+    }
+}
+
 static void states_have_words(void **state) {
     (void)state;
     watch_rank rank;
@@ -705,7 +735,7 @@ int main(void) {
         cmocka_unit_test(processors_over_rapl),        cmocka_unit_test(status_to_the_byte),  cmocka_unit_test(status_needs_its_room),
         cmocka_unit_test(status_of_the_longest_texts), cmocka_unit_test(states_have_words),   cmocka_unit_test(lines_of_the_machine),
         cmocka_unit_test(each_rank_of_the_board),      cmocka_unit_test(power_for_hours),     cmocka_unit_test(disk_for_hours),
-        cmocka_unit_test(lines_one_after_another),     cmocka_unit_test(status_of_several),
+        cmocka_unit_test(lines_one_after_another),     cmocka_unit_test(status_of_several),   cmocka_unit_test(texts_are_json),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
