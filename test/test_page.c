@@ -356,6 +356,11 @@ static void usage(void **state) {
     assert_int_equal(verb_compare(2, (char *[]){"a", "--out"}, out), ERR_USAGE);
     assert_int_equal(verb_report(1, (char *[]){"missing"}, out), ERR_DATA);
     assert_int_equal(verb_report(3, (char *[]){"a", "--out", "no/such/place.html"}, out), ERR_IO);
+    OK(verb_report(1, (char *[]){"a"}, out));  // of one run: in its directory
+    assert_true(access("a/report.html", R_OK) == 0 && access("report.html", R_OK) != 0);
+    assert_int_equal(unlink("a/report.html"), 0);
+    OK(verb_report(3, (char *[]){"--out", "one.html", "a"}, out));
+    assert_true(access("one.html", R_OK) == 0 && access("a/report.html", R_OK) != 0 && access("report.html", R_OK) != 0);
     OK(verb_report(4, (char *[]){"a", "a", "--out", "two.html"}, out));
     OK(verb_compare(REPORT_RUNS, many, out));
     OK(verb_report(REPORT_RUNS, many, out));

@@ -401,13 +401,16 @@ static void settings_that_are_defaults(void **state) {
 static void settings_that_change(void **state) {
     char *dir = make_dir();
     (void)state;
-    write_text(dir, "config.ini", "# lockstep 0.1.0 abc  config 01\n[run]\nsteps = 5\n[optimizer]\nlr = 0.5\n");
+    write_text(dir, "config.ini", "# lockstep 0.1.0 abc  config 01\n# machine box  device cpu x2\n[run]\nsteps = 5\n[optimizer]\nlr = 0.5\n");
     runlog *r = open_log(dir);
     assert_true(r->settings == 2 && runlog_number(r, "run.steps") == 5);
+    assert_string_equal(r->computer, "box");
+    assert_string_equal(r->runs_on, "cpu x2");
     write_text(dir, "config.ini", "# lockstep 0.1.0 def  config 02\n[run]\nsteps = 600\n");
     OK(runlog_poll(r));
     assert_true(r->settings == 1 && runlog_number(r, "run.steps") == 600 && !runlog_find(r, "optimizer.lr"));
     assert_string_equal(r->about, "lockstep 0.1.0 def  config 02");
+    assert_true(!*r->computer && !*r->runs_on);                                              // it does not say that any more
     write_text(dir, "config.ini", "# lockstep 0.1.0 ghi  config 03\n[run]\nsteps = 800\n");  // as long as it was
     char path[1024];
     snprintf(path, sizeof path, "%s/config.ini", dir);

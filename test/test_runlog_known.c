@@ -288,6 +288,29 @@ static void power_and_ranks(void **state) {
     drop_dir(dir);
 }
 
+// With which checkpoint of another run it began is known as long as its events say so.
+static void a_fork(void **state) {
+    static const char *const texts[][2] = {{"from runs/a step 5", "runs/a step 5"}, {"runs/b", "runs/b"}, {"from ", ""}};
+    char *dir = make_dir(), line[256];
+    (void)state;
+    append(dir, "log.jsonl", "");
+    runlog *r = open_log(dir);
+    for (int k = 0; k < 3; k++) {
+        assert_string_equal(r->forked, "");
+        sprintf(line, "{\"t\":\"event\",\"at\":\"2026-11-24T12:00:00Z\",\"kind\":\"forked\",\"step\":0,\"text\":\"%s\"}\n", texts[k][0]);
+        append(dir, "events.jsonl", line);
+        append(dir, "events.jsonl", "{\"t\":\"event\",\"at\":\"2026-11-24T12:00:00Z\",\"kind\":\"stop\",\"step\":9,\"text\":\"from x\"}\n");
+        OK(runlog_poll(r));
+        assert_string_equal(r->forked, texts[k][1]);
+        assert_true(r->marks == 2 && r->mark[0].step == 0 && r->mark[1].step == 9 && r->events_seen == 2);
+        cut(dir, "events.jsonl", 0);
+        OK(runlog_poll(r));
+        assert_true(r->marks == 0 && r->events_seen == 0);
+    }
+    runlog_close(r);
+    drop_dir(dir);
+}
+
 // What a person should look at, and the devices, are those of now.
 static void status_of_now(void **state) {
     char *dir = make_dir(), text[8192] = "{\"state\":\"training\",\"host\":\"h\",\"world\":9,\"alarms\":[", *to = text + strlen(text);
@@ -304,10 +327,12 @@ static void status_of_now(void **state) {
     assert_string_equal(r->alarm[RUNLOG_ALARMS - 1], "alarm 7");
     assert_true(r->device[0].rank == 8 && r->device[63].rank == 71 && strcmp(r->device[63].host, "h63") == 0 &&
                 strcmp(r->device[63].device, "d63") == 0);
-    write_text(dir, "status.json", "{\"state\":\"done\",\"alarms\":[],\"ranks\":[{\"device\":\"x\"}]}");
+    assert_string_equal(r->host, "h");
+    write_text(dir, "status.json", "{\"state\":\"done\",\"host\":\"i\",\"alarms\":[],\"ranks\":[{\"device\":\"x\"}]}");
     OK(runlog_poll(r));
     assert_true(r->alarms == 0 && r->devices == 1 && r->device[0].rank == 0);
     assert_string_equal(r->state, "done");
+    assert_string_equal(r->host, "i");
     write_text(dir, "status.json", "{\"state\":\"none\",\"alarms\":[{\"text\":\"half\"}");  // of another version, or torn: what was known stays
     OK(runlog_poll(r));
     assert_string_equal(r->state, "done");
@@ -319,7 +344,7 @@ static void status_of_now(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(resumes),    cmocka_unit_test(logged_again),    cmocka_unit_test(times_of_steps), cmocka_unit_test(evaluations),
-        cmocka_unit_test(the_newest), cmocka_unit_test(power_and_ranks), cmocka_unit_test(status_of_now),
+        cmocka_unit_test(the_newest), cmocka_unit_test(power_and_ranks), cmocka_unit_test(status_of_now),  cmocka_unit_test(a_fork),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
