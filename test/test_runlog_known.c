@@ -311,6 +311,26 @@ static void a_fork(void **state) {
     drop_dir(dir);
 }
 
+// How many ranks there are follows from the last of them, whichever file names it.
+static void ranks_are_counted(void **state) {
+    (void)state;
+    for (int n = 1; n <= 5; n++)
+        for (int file = 0; file < 3; file++) {
+            char *dir = make_dir(), line[512], *to = line;
+            append(dir, "log.jsonl", "");
+            to += sprintf(to, file == 0   ? "{\"t\":\"power\",\"step\":1,\"devices\":["
+                              : file == 1 ? "{\"t\":\"machine\",\"time\":1700000000,\"ranks\":["
+                                          : "{\"t\":\"ranks\",\"step\":1,\"compute_ms\":[");
+            for (int i = 0; i < n; i++) to += sprintf(to, file == 2 ? "%s%d" : "%s{\"rank\":%d,\"watts\":1}", i ? "," : "", i);
+            sprintf(to, "]}\n");
+            append(dir, file == 1 ? "machine.jsonl" : "log.jsonl", line);
+            runlog *r = open_log(dir);
+            assert_int_equal(r->world, n);
+            runlog_close(r);
+            drop_dir(dir);
+        }
+}
+
 // What a person should look at, and the devices, are those of now.
 static void status_of_now(void **state) {
     char *dir = make_dir(), text[8192] = "{\"state\":\"training\",\"host\":\"h\",\"world\":9,\"alarms\":[", *to = text + strlen(text);
@@ -343,8 +363,9 @@ static void status_of_now(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(resumes),    cmocka_unit_test(logged_again),    cmocka_unit_test(times_of_steps), cmocka_unit_test(evaluations),
-        cmocka_unit_test(the_newest), cmocka_unit_test(power_and_ranks), cmocka_unit_test(status_of_now),  cmocka_unit_test(a_fork),
+        cmocka_unit_test(resumes),       cmocka_unit_test(logged_again), cmocka_unit_test(times_of_steps),
+        cmocka_unit_test(evaluations),   cmocka_unit_test(the_newest),   cmocka_unit_test(power_and_ranks),
+        cmocka_unit_test(status_of_now), cmocka_unit_test(a_fork),       cmocka_unit_test(ranks_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
