@@ -190,7 +190,9 @@ static void evaluations(void **state) {
     line_of(dir, "{\"t\":\"eval\",\"step\":20,\"loss\":2}");
     line_of(dir, "{\"t\":\"eval\",\"step\":30,\"loss\":null}");
     line_of(dir, "{\"t\":\"eval\",\"loss\":1}");
+    line_of(dir, "{\"t\":\"sample\",\"step\":0,\"prompt\":\"a\",\"text\":\"b\"}");  // before the first step
     runlog *r = open_log(dir);
+    assert_true(r->samples == 1 && r->sample[0].step == 0);
     assert_true(r->evals == 3 && r->eval_loss == 2 && r->best == 2 && r->best_step == 10 && r->records == 0);
     static const double first[] = {3, 0.1, 0.2, 0.3, 0.4};
     for (int k = 0; k < 5; k++) {
