@@ -235,6 +235,13 @@ static void colours_of_ranks(void **state) {
     }
     char *page = render((const char *const[]){"ranks"}, 1, &n), *svg = strstr(page, "<svg viewBox=\"0 0 110 170\"");
     assert_non_null(svg);
+    for (int i = 0; i < ROWS; i++) {  // the table has each rank's mean and its largest
+        double a = rows[i].ratio, b = rows[ROWS - 1 - i].ratio, mean, most;
+        snprintf(want, sizeof want, "<th scope=\"row\">%d</th>", i);
+        const char *cell = strstr(svg, want);
+        if (!cell || sscanf(cell + strlen(want), "<td>%lf</td><td>%lf</td>", &mean, &most) != 2) fail_msg("rank %d has no row", i);
+        else if (fabs(mean - (2 * a + b) / 3) > 0.0011 || fabs(most - fmax(a, b)) > 0.0011) fail_msg("rank %d: %g, at most %g", i, mean, most);
+    }
     *strstr(svg, "</svg>") = 0;
     for (int i = 0; i < ROWS; i++)
         for (size_t k = 0; k < COUNT(at); k++) {
