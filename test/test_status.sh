@@ -188,6 +188,7 @@ cut_back() {
     until_true 5 grep -q 'cut back' tailed
     line 8
     until_true 5 shown 8
+    [ "$(grep -c '^step *[12] *loss' tailed)" -eq 2 ] || fail "what is left of a log that was cut is shown again"
     cat short >runs/cut/log.jsonl
     for i in 11 12 13 14 15 16 17 18; do line $i; done
     until_true 5 shown 18
