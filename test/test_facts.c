@@ -388,6 +388,82 @@ static void the_newest_checkpoint(void **state) {
     drop_dir(dir);
 }
 
+// Fields of any object: what is absent, of another type or too large for a double is not known.
+static void fields_of_objects(void **state) {
+    (void)state;
+    static const struct {
+        const char *key;
+        double real;
+        int64_t whole;
+        const char *text;
+    } cases[] = {{"zero", 0, 0, ""},        {"minus", -7, -7, ""},  {"many", 8999999999999999, 8999999999999999, ""},
+                 {"too many", 9e15, 5, ""}, {"half", 2.5, 2, ""},   {"text", NAN, 5, "a"},
+                 {"true", NAN, 5, ""},      {"list", NAN, 5, ""},   {"null", NAN, 5, ""},
+                 {"none", NAN, 5, ""},      {"less", -9e15, 5, ""}, {"least", -8999999999999999, -8999999999999999, ""}};
+    json_t *o =
+        json_loads("{\"zero\":0,\"minus\":-7,\"many\":8999999999999999,\"too many\":9000000000000000,\"half\":2.5,\"text\":\"a\",\"true\":true,"
+                   "\"list\":[1],\"null\":null,\"less\":-9e15,\"least\":-8999999999999999}",
+                   0, NULL);
+    assert_non_null(o);
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        double real = rundir_real(o, cases[i].key);
+        if (!(real == cases[i].real || (isnan(real) && isnan(cases[i].real))) || rundir_whole(o, cases[i].key, 5) != cases[i].whole ||
+            strcmp(rundir_text(o, cases[i].key), cases[i].text) != 0)
+            fail_msg("\"%s\": %g, %lld", cases[i].key, real, (long long)rundir_whole(o, cases[i].key, 5));
+    }
+    assert_true(isnan(rundir_real(NULL, "a")) && rundir_whole(NULL, "a", -1) == -1 && !*rundir_text(NULL, "a"));
+    json_decref(o);
+}
+
+// A run holds its lock and its directory: also where the file was removed, it lives.
+static void held_by_either(void **state) {
+    (void)state;
+    for (int which = 0; which < 4; which++) {
+        char *dir = make_dir(), path[600];
+        snprintf(path, sizeof path, "%s/lock", dir);
+        int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644), itself = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        assert_true(file >= 0 && itself >= 0);
+        if (which & 1) assert_int_equal(flock(file, LOCK_EX | LOCK_NB), 0);
+        if (which & 2) assert_int_equal(flock(itself, LOCK_EX | LOCK_NB), 0);
+        assert_int_equal(rundir_locked(dir), which != 0);
+        assert_int_equal(rundir_locked(dir), which != 0);  // it was only looked at
+        assert_int_equal(unlink(path), 0);
+        assert_int_equal(rundir_locked(dir), which >= 2);
+        assert_int_equal(flock(itself, LOCK_EX | LOCK_NB), 0);  // who looks holds nothing
+        close(file), close(itself);
+        drop_dir(dir);
+    }
+}
+
+// The end of a file: whole lines of its last bytes, however many that are. The first line, however long the file is.
+static void ends_of_files(void **state) {
+    (void)state;
+    char *dir = make_dir(), text[600] = "", *to = text;
+    double changed;
+    for (int i = 0; i < 50; i++) to += sprintf(to, "{\"n\":%d}\n", 100 + i);
+    size_t all = (size_t)(to - text), line = all / 50;
+    for (int half = 0; half < 2; half++) {
+        if (half) strcpy(to, "{\"n\":1");
+        write_text(dir, "a.jsonl", text);
+        size_t size = strlen(text);
+        for (size_t most = 1; most <= size + 2; most++) {
+            char *end = rundir_end(dir, "a.jsonl", most, &changed);
+            assert_non_null(end);
+            // A line that begins where the bytes do can't be told from the rest of one.
+            size_t shown = most >= size ? all : most > size - all ? (most - (size - all) - 1) / line * line : 0;
+            if (shown && strlen(end) != shown) fail_msg("the last %zu of %zu bytes: %zu, expected %zu", most, size, strlen(end), shown);
+            if (shown) assert_memory_equal(end, text + all - shown, shown);
+            free(end);
+        }
+        json_t *o = rundir_first(dir, "a.jsonl");
+        assert_true(rundir_whole(o, "n", -1) == 100);
+        json_decref(o);
+    }
+    write_text(dir, "b.jsonl", "[1]\n{\"n\":5}\n");
+    assert_true(!rundir_first(dir, "b.jsonl") && !rundir_first(dir, "none") && !rundir_end(dir, "none", 10, &changed));
+    drop_dir(dir);
+}
+
 // --- what is said ----------------------------------------------------------------------------------------------------
 
 typedef struct house {
@@ -566,6 +642,9 @@ int main(void) {
         cmocka_unit_test(words_for_numbers),
         cmocka_unit_test(every_fact_is_under_its_key),
         cmocka_unit_test(a_word_of_long_ago),
+        cmocka_unit_test(fields_of_objects),
+        cmocka_unit_test(held_by_either),
+        cmocka_unit_test(ends_of_files),
     };
     return cmocka_run_group_tests_name("facts", tests, NULL, NULL);
 }

@@ -529,7 +529,8 @@ static void settings_of_a_run(void **state) {
     char text[512], value[64];
     assert_false(rundir_setting(p->dir, "run", "dir", value, sizeof value));
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        snprintf(text, sizeof text, "# lockstep\n[data]\ndir = other\n[run]\nname = a\n%s\nsteps = 5\n[log]\ndir = third\n", cases[i].line);
+        snprintf(text, sizeof text, "# lockstep\n[data]\ndir = other\n[runs]\ndir = fourth\n[run]\nname = a\n%s\nsteps = 5\n[log]\ndir = third\n",
+                 cases[i].line);
         say(p, "config.ini", text);
         assert_int_equal(rundir_setting(p->dir, "run", "dir", value, sizeof value), cases[i].value != NULL);
         assert_string_equal(value, cases[i].value ? cases[i].value : "");

@@ -5,10 +5,27 @@
 #include "trainer/watch/command.h"
 #include "trainer/watch/tail.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
+
+// --- a run that ends while it is looked at ---------------------------------------------------------------------------
+
+static int looks = -1;            // at the lock, so far; -1: nobody holds it
+static char last_words[IO_PATH];  // the log, which is written once more between two looks
+
+// The run lives at the first look. Before the second one it writes its last line, and is over.
+int flock(int fd, int how) {
+    (void)fd, (void)how;
+    if (looks < 0) return 0;
+    if (looks++ == 0) return errno = EWOULDBLOCK, -1;
+    FILE *f = looks == 2 ? fopen(last_words, "a") : NULL;
+    if (f) fputs("{\"t\":\"checkpoint\",\"step\":9,\"hash\":\"last\",\"ms\":0}\n", f), fclose(f);
+    return 0;
+}
 
 // --- tail ------------------------------------------------------------------------------------------------------------
 
@@ -110,6 +127,20 @@ static void as_many_as_were_asked_for(void **state) {
         free(text);
         drop_dir(dir);
     }
+}
+
+// What a run wrote before it ended is shown, whenever that was.
+static void the_last_words(void **state) {
+    (void)state;
+    char *dir = make_dir();
+    OK(io_path(last_words, "%s/log.jsonl", dir));
+    write_text(dir, "log.jsonl", "{\"t\":\"checkpoint\",\"step\":8,\"hash\":\"x\",\"ms\":0}\n");
+    looks = 0;
+    char *text = tailed(dir, NULL, NULL);
+    looks = -1;
+    assert_true(strncmp(text, "saved step 8  hash x  0.00 s\nsaved step 9  hash last  0.00 s\nover    ", 68) == 0);
+    free(text);
+    drop_dir(dir);
 }
 
 static void how_a_run_ended(void **state) {
@@ -217,8 +248,13 @@ static void commands_for_who_stands_elsewhere(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_that_are_printed), cmocka_unit_test(records_that_are_printed), cmocka_unit_test(as_many_as_were_asked_for),
-        cmocka_unit_test(how_a_run_ended),        cmocka_unit_test(what_it_refuses),          cmocka_unit_test(commands_for_who_stands_elsewhere),
+        cmocka_unit_test(steps_that_are_printed),
+        cmocka_unit_test(records_that_are_printed),
+        cmocka_unit_test(as_many_as_were_asked_for),
+        cmocka_unit_test(how_a_run_ended),
+        cmocka_unit_test(the_last_words),
+        cmocka_unit_test(what_it_refuses),
+        cmocka_unit_test(commands_for_who_stands_elsewhere),
     };
     return cmocka_run_group_tests_name("tail", tests, NULL, NULL);
 }
