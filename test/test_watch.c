@@ -240,6 +240,52 @@ static void processors_over_rapl(void **state) {
     node_close(&n);
 }
 
+// Each look is of the time since the one before: five of them, none as long as another, of two ranks that do not do the same.
+// Of a process that is another one nothing is known at its first look.
+static void looks_one_after_another(void **state) {
+    (void)state;
+    static const int seconds[] = {1, 2, 4, 1, 3};
+    node n;
+    char zone[512], path[600];
+    node_open(&n, 2);
+    n.c->device.kind = DEVICE_CPU;
+    snprintf(zone, sizeof zone, "%s%s/intel-rapl:0", n.root, RAPL_DIR);
+    OK(io_mkdirs(zone));
+    write_text(zone, "name", "package-0\n");
+    write_text(zone, "max_energy_range_uj", "65532610987\n");
+    write_text(zone, "energy_uj", "1000000\n");
+    snprintf(path, sizeof path, "%s/energy_uj", zone);
+    node_watch(&n);
+    double hz = (double)sysconf(_SC_CLK_TCK), now = 1000, ticks = 0, waited = 0, read = 0, loaded = 0, joules = 1;
+    for (int k = 0; k < 5; k++) {
+        double s = seconds[k], f = k + 1;  // of rank 1 all is twice as much
+        ticks += 0.5 * f * s * hz, waited += (k == 4 ? 1.5 : 0.1 * f) * s * 1e9, read += 100 * f * s, loaded += 1000 * f * s, joules += 10 * f * s;
+        for (int i = 0; i < 2; i++) {
+            int pid = 100 + i + (i == 1 && k >= 3 ? 10 : 0);
+            atomic_store(&n.b->rank[i].pid, pid);
+            process(&n, pid, "lockstep", 'R', (int)((i + 1) * ticks), 0, 1, (int64_t)((i + 1) * read), (int64_t)((i + 1) * 3 * read));
+            queued(&n, pid, (int64_t)((i + 1) * 0.5 * waited));
+            atomic_store(&n.b->rank[i].read_bytes, (int64_t)((i + 1) * loaded));
+        }
+        FILE *file = fopen(path, "w");
+        assert_non_null(file);
+        fprintf(file, "%.0f\n", 1e6 * joules);
+        fclose(file);
+        now += s;
+        watch_state *w = sampler_look(n.x, now, now);
+        for (int i = 0; i < 2; i++) {
+            const watch_rank *r = &w->rank[i];
+            bool known = k > 0 && !(i == 1 && k == 3);
+            double starved = (i + 1) * 0.5 * (k == 4 ? 1.5 : 0.1 * f), cpu = (i + 1) * 0.5 * f;
+            assert_true(known ? fabs(r->starved - fmin(starved, 1)) < 1e-6 && fabs(r->cpu - cpu) < 0.02 : isnan(r->starved) && isnan(r->cpu));
+            assert_true(k > 0 ? near(r->read_bytes_per_s, (i + 1) * 1000 * f) : true);
+        }
+        assert_true(isnan(w->rank[1].sensors.watts) && (k == 0 || near(w->rank[0].sensors.watts, 10 * f)));
+        assert_true(k == 0 || (near(w->disk_read_per_s, 300 * f) && near(w->disk_written_per_s, 900 * f)));
+    }
+    node_close(&n);
+}
+
 // What each field is of: two ranks, of which no number is the same.
 static void each_rank_of_the_board(void **state) {
     (void)state;
@@ -736,6 +782,7 @@ int main(void) {
         cmocka_unit_test(status_of_the_longest_texts), cmocka_unit_test(states_have_words),   cmocka_unit_test(lines_of_the_machine),
         cmocka_unit_test(each_rank_of_the_board),      cmocka_unit_test(power_for_hours),     cmocka_unit_test(disk_for_hours),
         cmocka_unit_test(lines_one_after_another),     cmocka_unit_test(status_of_several),   cmocka_unit_test(texts_are_json),
+        cmocka_unit_test(looks_one_after_another),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
