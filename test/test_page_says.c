@@ -443,6 +443,37 @@ static void machines_and_devices(void **state) {
     }
 }
 
+// Of three runs each is compared with the first one, has its own line in each table, and its own colour.
+static void three_runs(void **state) {
+    static const char *const runs[] = {"first", "other", "like first"};
+    static const char *const rows[] = {"<th scope=\"row\">other</th><td>the same weights at step 9, others at step 10</td>",
+                                       "<th scope=\"row\">like first</th><td>the same weights up to step 30, the last with a hash in both</td>"};
+    char text[128], want[128];
+    size_t n;
+    (void)state;
+    for (int k = 0; k < 3; k++) {
+        put_steps(runs[k], 30 + k, 1, 0.05, k == 1 ? 10 : 100, true);
+        snprintf(text, sizeof text, "[optimizer]\nlr = %d ; bits\n", 7 + k);
+        put(runs[k], "config.ini", text);
+    }
+    char *page = render(runs, 3, &n), *part = strstr(page, "<h2>Where they part</h2>"), *curves = strstr(page, "<h2>Curves</h2>");
+    assert_true(part && curves && strstr(page, "<title>first, other, like first – lockstep</title>") && strstr(page, "<h1>3 runs</h1>"));
+    for (int k = 0; k < 2; k++) assert_non_null(strstr(part, rows[k]));
+    assert_non_null(strstr(part, "<code>7</code></td><td class=\"v\"><code>8</code></td><td class=\"v\"><code>9</code></td>"));
+    char *at = page;
+    for (int k = 0; k < 3; k++) {
+        snprintf(want, sizeof want, "</svg>%s</th><td>not at its end</td><td>%d</td>", runs[k], 30 + k);
+        at = strstr(at, want);
+        assert_non_null(at);
+        snprintf(want, sizeof want, "stroke=\"%s\"", (const char *const[]){"#0072B2", "#D55E00", "#009E73"}[k]);
+        const char *colour = at;  // of the swatch before its name
+        while (strncmp(colour, "stroke=", 7) != 0) colour--;
+        assert_int_equal(strncmp(colour, want, strlen(want)), 0);
+    }
+    assert_true(count(curves, "#009E73") > 5);
+    free(page);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         IN_A_DIRECTORY(the_newest_first),
@@ -459,6 +490,7 @@ int main(void) {
         IN_A_DIRECTORY(units_and_events_of_several),
         IN_A_DIRECTORY(lists_that_are_just_full),
         IN_A_DIRECTORY(tiles_in_rows),
+        IN_A_DIRECTORY(three_runs),
         IN_A_DIRECTORY(classes_of_settings),
         IN_A_DIRECTORY(machines_and_devices),
     };

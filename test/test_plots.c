@@ -111,6 +111,7 @@ static void put_charts(FILE *out, const char *const *dirs, int n) {
         const char *svg = strstr(at, "<svg class=\"p\""), *table = strstr(at, "<summary>Values");
         put_each(out, "", strstr(at, "<b id="), strstr(at, "</b>"), "\">", "</b>");
         put_each(out, "  note: ", at, svg, "<small>", "</small>");
+        put_each(out, "  legend: ", at, strstr(at, "</figcaption>"), "</svg>", "</span>");
         put_each(out, "  says: ", strchr(strstr(svg, "<desc id="), '>'), strstr(svg, "</desc>"), ">", "</desc>");
         put_each(out, "  columns: ", table, end, "<th scope=\"col\">", "</th>");
         put_each(out, "  x: ", svg, table, "text-anchor=\"middle\">", "</text>");
