@@ -519,6 +519,8 @@ static void four_pages(void **state) {
     watch_state s = state_make(two, 2);
     pages p = {.state = &s, .report = report, .status = report, .ctx = html};
     assert_ok(pages_open(&p));
+    for (int i = 0; i < PAGES; i++)  // a state is a second old at most; a report takes a while to make
+        assert_true(pages_routes[i].fresh_s > 0 && pages_routes[i].fresh_s <= (strcmp(pages_routes[i].path, "/") == 0 ? 10 : 1));
     http_page page = get(&p, "/");
     assert_true(page.status == 200 && page.bytes == 9 && strcmp(page.type, "text/html; charset=utf-8") == 0);
     page = get(&p, "/status.json");
