@@ -624,6 +624,11 @@ static void a_word_of_long_ago(void **state) {
     assert_true(json_is_null(json_object_get(o, "disk_full_in_s")) && json_is_null(json_object_get(o, "waits_for")));
     same_real(o, "status_age_s", 50), same_real(o, "step", 5), same_text(o, "verdict", "fine");
     json_decref(o);
+    for (int ahead = 4; ahead <= 6; ahead += 2) {  // of a clock that is ahead by more than a little it is told, too
+        put_status(h.dir, "{\"time\":%.1f,\"every_s\":1,\"step\":%g,\"state\":\"training\"}", NOW + ahead, 5);
+        look_at(&h, false);
+        assert_int_equal(strstr(h.text, "status.json is 6 s in the future: clocks differ") != NULL, ahead == 6);
+    }
     leave_house(&h);
 }
 

@@ -299,7 +299,7 @@ static void units_and_events_of_several(void **state) {
 
 // Of events that are near each other all are lines; those are named for whose name there is room before the next.
 static void names_of_events_do_not_meet(void **state) {
-    enum { EVENTS = 20 };
+    enum { EVENTS = 45 };
     static const char tag[] = "<text class=\"n\" x=\"";
     char line[256];
     size_t n;

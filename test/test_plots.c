@@ -213,6 +213,38 @@ static void stairs(void **state) {
     }
 }
 
+// A time axis counts in what it is long enough for.
+static void units_of_time(void **state) {
+    static const struct {
+        double s;  // that a step takes; there are ten
+        const char *unit;
+    } cases[] = {{1, "s"}, {17, "s"}, {19, "min"}, {1000, "min"}, {1200, "h"}, {25000, "h"}, {27000, "d"}};
+    char dir[16], line[128], want[64];
+    size_t n;
+    (void)state;
+    for (size_t k = 0; k < COUNT(cases); k++) {
+        snprintf(dir, sizeof dir, "time%zu", k);
+        for (int i = 1; i <= 10; i++) {
+            snprintf(line, sizeof line, "{\"t\":\"step\",\"step\":%d,\"loss\":2,\"ms\":%g}\n", i, 1e3 * cases[k].s);
+            put(dir, "log.jsonl", line);
+        }
+        const char *const one = dir;
+        char *page = render(&one, 1, &n), *at = strstr(page, ">Loss by time</b>");
+        assert_non_null(at);
+        *strstr(at, "<summary>") = 0;
+        snprintf(want, sizeof want, "text-anchor=\"end\">time, %s</text>", cases[k].unit);
+        assert_non_null(strstr(at, want));
+        double last = 0, end = 10 * cases[k].s /
+                               (cases[k].unit[0] == 's'   ? 1
+                                : cases[k].unit[0] == 'm' ? 60
+                                : cases[k].unit[0] == 'h' ? 3600
+                                                          : 86400);
+        for (const char *tick = at; (tick = strstr(tick, "text-anchor=\"middle\">")) != NULL;) last = strtod(tick += 21, NULL);
+        if (!(last > 0.5 * end && last <= 1.01 * end)) fail_msg("%g s: the last tick is %g of %g", cases[k].s, last, end);
+        free(page);
+    }
+}
+
 // The colours of ranks follow from how their time compares with the median; what no record tells is as in the next one.
 static void colours_of_ranks(void **state) {
     static const struct {
@@ -259,10 +291,8 @@ static void colours_of_ranks(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_A_DIRECTORY(charts),
-        IN_A_DIRECTORY(whichever_is_first),
-        IN_A_DIRECTORY(stairs),
-        IN_A_DIRECTORY(colours_of_ranks),
+        IN_A_DIRECTORY(charts),        IN_A_DIRECTORY(whichever_is_first), IN_A_DIRECTORY(stairs),
+        IN_A_DIRECTORY(units_of_time), IN_A_DIRECTORY(colours_of_ranks),
     };
     return cmocka_run_group_tests_name("plots", tests, NULL, NULL);
 }

@@ -321,13 +321,14 @@ static void ranks_are_counted(void **state) {
             char *dir = make_dir(), line[512], *to = line;
             append(dir, "log.jsonl", "");
             to += sprintf(to, file == 0   ? "{\"t\":\"power\",\"step\":1,\"devices\":["
-                              : file == 1 ? "{\"t\":\"machine\",\"time\":1700000000,\"ranks\":["
+                              : file == 1 ? "{\"t\":\"machine\",\"time\":1700000000.75,\"ranks\":["
                                           : "{\"t\":\"ranks\",\"step\":1,\"compute_ms\":[");
             for (int i = 0; i < n; i++) to += sprintf(to, file == 2 ? "%s%d" : "%s{\"rank\":%d,\"watts\":1}", i ? "," : "", i);
             sprintf(to, "]}\n");
             append(dir, file == 1 ? "machine.jsonl" : "log.jsonl", line);
             runlog *r = open_log(dir);
             assert_int_equal(r->world, n);
+            if (file == 1) assert_true(r->seconds.origin == 1700000000);  // whole seconds
             runlog_close(r);
             drop_dir(dir);
         }
