@@ -91,6 +91,12 @@ static void counters(void **state) {
     watch_state s = state_make(&rank, 1);
     has(metrics_of(&s), "\nlockstep_steps_total 100\n");
     has(text, "\nlockstep_tokens_total 6553600\n");
+    s.news.eval_step = 0;  // a run that went on knows its best, and has not evaluated yet
+    has(metrics_of(&s), "\nlockstep_best_eval_step 100\n");
+    lacks(text, "lockstep_eval_step");
+    s.news.best_step = 0, s.news.eval_step = 100;
+    has(metrics_of(&s), "\nlockstep_eval_step 100\n");
+    lacks(text, "lockstep_best_eval_step");
     s.news.began_step = s.news.step;
     has(metrics_of(&s), "\nlockstep_steps_total 0\n");
     has(text, "\nlockstep_tokens_total 0\n");
@@ -430,6 +436,8 @@ static void it_starts(void **state) {
     two[1].what = "load", two[1].number = -1, two[1].what_s = 200;
     s.time = s.began + 800;
     judged(&s, true, "starting for 800 s (rank 1 (10.0.0.1): load, for 200 s)");
+    two[1].number = 0;
+    judged(&s, true, "(rank 1 (10.0.0.1): load 0, for 200 s)");
     s.time = s.began + 901;
     judged(&s, false, "starting for 901 s");
     s = state_make(two, 2);  // the first step may take long, too

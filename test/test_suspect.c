@@ -55,6 +55,7 @@ static void the_one_that_is_at_it_longest(void **state) {
             all_wait(&t, 1, true);
             for (int k = 0; k < 3; k++) make(&t, k, kinds[i]), t.rank[k].what_s = k == last ? 60 : 50 - k;
             found(&t, last, kinds[i]);
+            if (kinds[i] == SUSPECT_STOPPED) t.rank[last].process = 't', found(&t, last, kinds[i]);  // by a debugger
             t.rank[last].phase = PHASE_ENDED;
             found(&t, last == 0 ? 1 : 0, kinds[i]);
             t.rank[last].phase = PHASE_STEPPING;

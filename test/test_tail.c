@@ -75,6 +75,8 @@ static void steps_that_are_printed(void **state) {
     prints(STEP(10, TOKENS) STEP(20, TOKENS) STEP(40, TOKENS), "", NULL,
            LINE("10/100  10", "2.0k tok/s", "5.0%", "-") LINE("20/100  20", "2.0k tok/s", "5.0%", "8s")
                LINE("40/100  40", "2.0k tok/s", "5.0%", "6s"));
+    prints(STEP(10, TOKENS ",\"time\":1000") STEP(20, TOKENS ",\"time\":2000"), "", NULL,
+           LINE("10/100  10", "2.0k tok/s", "5.0%", "-") LINE("20/100  20", "2.0k tok/s", "5.0%", "2h13m"));
     prints(STEP(50, TOKENS ",\"time\":1000") STEP(30, TOKENS ",\"time\":1100") STEP(40, TOKENS ",\"time\":1120"), "", NULL,  // it went back
            LINE("50/100  50", "2.0k tok/s", "5.0%", "-") LINE("30/100  30", "2.0k tok/s", "5.0%", "-")
                LINE("40/100  40", "2.0k tok/s", "5.0%", "2m00s"));
@@ -93,6 +95,8 @@ static void records_that_are_printed(void **state) {
         "eval  step 30  loss 2.0000 over 5 samples  best 2.0000 at step 30  0.1 s\n"
         "eval  step 40  loss nan over 5 samples  0.1 s\n"
         "eval  step 50  acc 0.7500  0.1 s\n");
+    prints("{\"t\":\"eval\",\"step\":20,\"a\":1,\"b\":2,\"c\":3,\"d\":4,\"e\":5,\"f\":6,\"g\":7,\"h\":8,\"i\":9,\"j\":10,\"ms\":0}\n", "", NULL,
+           "eval  step 20  a 1.0000  b 2.0000  c 3.0000  d 4.0000  e 5.0000  f 6.0000  g 7.0000  h 8.0000  0.0 s\n");
     prints("{\"t\":\"checkpoint\",\"step\":20,\"hash\":\"0a0b\",\"ms\":1250}\n{\"t\":\"ranks\",\"step\":20}\nnonsense\n{}\n"
            "{\"t\":\"sample\",\"step\":20,\"prompt\":\"once \",\"text\":\"upon\\u001b\"}\n",
            "", NULL, "saved step 20  hash 0a0b  1.25 s\nsample at step 20\nonce upon?\n");

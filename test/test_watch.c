@@ -767,6 +767,7 @@ static void lines_one_after_another(void **state) {
             machine_add(m, &s, false, &line, &n);
             assert_true((line != NULL) == (i == 9));
         }
+        assert_non_null(strstr(line, ",\"cpu\":3,"));  // of both
         const char *second = strstr(line, "{\"rank\":5,\"watts\":77,\"watts_max\":77,\"celsius\":null,");
         if (!strstr(line, rows[k].read_text) || !strstr(line, rows[k].first) || !strstr(line, limits[k]) || !second)
             fail_msg("line %zu: %s", k, line);
