@@ -248,6 +248,41 @@ static void ranks_have_a_mean_each(void **state) {
     free(sum);
 }
 
+// Each device by its rank, in its place; of many 128 a line, each with the sums over all. What is not known is null.
+static void devices_have_a_place_each(void **state) {
+    (void)state;
+    static const int counts[] = {1, 128, 129, 300};
+    static power_device device[300];
+    for (int i = 0; i < 300; i++)
+        device[i] =
+            (power_device){.rank = 2 * i, .watts = 100 + i, .celsius = i % 2 ? NAN : 30 + i, .mhz = 1000 + i, .limited = i % 3 ? 0 : LIMITED_UNKNOWN};
+    for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
+        monitor m;
+        rig r;
+        char dir[1500];
+        rig_open(&r, "");
+        snprintf(r.c.run.name, sizeof r.c.run.name, "power");
+        snprintf(dir, sizeof dir, "%s/power", r.c.run.dir);
+        OK(io_mkdirs(dir));
+        OK(monitor_open(&m, &(log_setup){.dir = dir, .c = &r.c, .quiet = true}));
+        monitor_log(&m, &(record){RECORD_POWER, .power = {.step = 50, .watts = 777, .joules_per_unit = 2, .device = device, .devices = counts[c]}});
+        monitor_close(&m);
+        json_t *lines = read_records(&r.c, "log.jsonl", "power");
+        assert_int_equal(json_array_size(lines), (counts[c] + 127) / 128);
+        for (int k = 0; k < counts[c]; k++) {
+            const json_t *line = json_array_get(lines, (size_t)k / 128), *all = json_object_get(line, "devices"),
+                         *d = json_array_get(all, (size_t)k % 128);
+            assert_int_equal(json_array_size(all), counts[c] - k / 128 * 128 < 128 ? counts[c] - k / 128 * 128 : 128);
+            assert_true(real_of(line, "step") == 50 && real_of(line, "watts") == 777);
+            assert_true(real_of(d, "rank") == 2 * k && real_of(d, "watts") == 100 + k && real_of(d, "mhz") == 1000 + k);
+            assert_true(k % 2 ? json_is_null(json_object_get(d, "celsius")) : real_of(d, "celsius") == 30 + k);
+            assert_int_equal(json_is_null(json_object_get(d, "limited")), k % 3 == 0);
+        }
+        json_decref(lines);
+        drop_dir(r.dir);
+    }
+}
+
 // --- text ------------------------------------------------------------------------------------------------------------
 
 static void log_sample(monitor *m, int64_t step, const char *prompt, const char *text) {
@@ -671,6 +706,7 @@ int main(void) {
         cmocka_unit_test(an_evaluation_says_how_much_and_how_long),
         cmocka_unit_test(every_figure_is_under_its_own_key),
         cmocka_unit_test(ranks_have_a_mean_each),
+        cmocka_unit_test(devices_have_a_place_each),
         cmocka_unit_test(any_text_can_be_read_again),
         cmocka_unit_test(a_terminal_obeys_nothing),
         cmocka_unit_test(a_text_that_is_too_long_is_cut),
