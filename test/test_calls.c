@@ -31,8 +31,8 @@ static const kind kinds[] = {
     {"gpt with dropout", MODEL_gpt, {.gpt = {GPT, .dropout = 0.1}}},
     {"llama", MODEL_llama, {.llama = {LLAMA, .norm_eps = 1e-2, .rope_theta = 100, .tied = true}}},
     {"llama with all", MODEL_llama, {.llama = {LLAMA, .norm_eps = 1e-2, .rope_theta = 100, .bias = LLAMA_BIAS_ALL, .qk_norm = true, .window = 5}}},
-    {"mlp", MODEL_mlp, {.mlp = {.inputs = 21, .classes = 6, .hidden = "16 36 12", .activation = MLP_RELU}}},
-    {"mlp with gelu", MODEL_mlp, {.mlp = {.inputs = 21, .classes = 6, .hidden = "16 36", .activation = MLP_GELU}}},
+    {"mlp", MODEL_mlp, {.mlp = {.inputs = 128, .classes = 6, .hidden = "16 36 12", .activation = MLP_RELU}}},
+    {"mlp with gelu", MODEL_mlp, {.mlp = {.inputs = 128, .classes = 6, .hidden = "16 36", .activation = MLP_GELU}}},
 };
 
 // ranks share layers, and with `rows` the residual stream's rows, too; context: so many share positions.
