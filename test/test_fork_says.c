@@ -3,6 +3,7 @@
 // keys, losses far above the lowest, logs of many megabytes.
 #include "test/support/train.h"
 
+#include "gpu/revision.h"
 #include "trainer/checkpoint/copy.h"
 #include "trainer/checkpoint/manifest.h"
 #include "trainer/fork.h"
@@ -433,6 +434,29 @@ static void plans_are_kept(void **state) {
     manifest_close(&whole);
 }
 
+// The masters mean the same under any revision. Going on with the same compute type needs the bits of the one that wrote
+// the checkpoint; of another type there are none before this build's.
+static void revisions_are_kept(void **state) {
+    (void)state;
+    static const char *const types[] = {NULL, "precision.compute=fp32", "precision.compute=bf16", "precision.compute=fp16"};
+    manifest whole, m;
+    read_manifest(&whole, "runs/a/ckpt/step-00000008"), read_manifest(&m, "runs/a/ckpt/step-00000008");
+    m.revision = 77;
+    write_manifest(&m, "runs/a/ckpt/step-00000008");
+    manifest_close(&m);
+    for (int k = 0; k < 4; k++) {
+        OK(fork_with("runs/a@8", "b", (const char *[]){k ? types[k] : "run.seed=7", NULL}));
+        read_manifest(&m, "runs/b/ckpt/step-00000008");
+        int want = k < 2 ? 77 : arithmetic_revision(DEVICE_CPU, k == 2 ? BF16 : FP16);
+        if (m.revision != want) fail_msg("%s: revision %d, expected %d", k ? types[k] : "as it was", m.revision, want);
+        assert_false(m.assumed);
+        manifest_close(&m);
+        remove_run("runs/b");
+    }
+    write_manifest(&whole, "runs/a/ckpt/step-00000008");
+    manifest_close(&whole);
+}
+
 // As many arrays, but one of them is of another optimizer.
 static void what_the_optimizer_keeps(void **state) {
     (void)state;
@@ -640,6 +664,7 @@ int main(void) {
         TEST(the_checkpoint_counts),
         TEST(of_another_build),
         TEST(plans_are_kept),
+        TEST(revisions_are_kept),
         TEST(what_the_optimizer_keeps),
         TEST(where_it_is),
         TEST(steps_that_are_none),
