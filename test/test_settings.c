@@ -76,6 +76,36 @@ static void every_length_comes_whole(void **state) {
     free(text);
 }
 
+static void *tell(void *pair_) {
+    pair *p = pair_;
+    settings_tell(&p->theirs, p->text);
+    return NULL;
+}
+
+// What does not go into the connection at once waits for who reads it late.
+static void late_readers_miss_nothing(void **state) {
+    (void)state;
+    static char text[SETTINGS_MAX];
+    pthread_t thread;
+    pair p;
+    frame f = {0};
+    pair_open(&p);
+    for (size_t k = 0; k + 1 < sizeof text; k++) text[k] = (char)('a' + k % 23 + k / PIECE % 3);
+    p.text = text;
+    setsockopt(p.theirs.fd, SOL_SOCKET, SO_SNDBUF, &(int){4096}, sizeof(int));
+    pthread_create(&thread, NULL, tell, &p);
+    nap(0.2);
+    for (size_t have = 0, n; have < strlen(text); have += n) {
+        assert_true(hear(&p.ours, &f));
+        n = strlen(f.text);
+        assert_true(f.type == FRAME_SETTINGS && n > 0 && have + n <= strlen(text));
+        if (memcmp(f.text, text + have, n) != 0) fail_msg("after %zu bytes others came than were sent", have);
+        assert_int_equal(f.code, have + n == strlen(text));
+    }
+    pthread_join(thread, NULL);
+    pair_close(&p);
+}
+
 enum { SAYS_NOTHING, SAYS_IT_SLOWLY, ENDS, SAYS_SOMETHING_ELSE, SAYS_TOO_MUCH, FORGES, READS_NOTHING, WAYS };
 
 static void *ask_in_vain(void *pair_) {
@@ -184,7 +214,7 @@ static void who_is_absent(void **state) {
 
 int main(void) {
     if (sodium_init() < 0) return 1;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_length_comes_whole), cmocka_unit_test(nobody_waits_for_ever),
-                                       cmocka_unit_test(who_is_absent)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_length_comes_whole), cmocka_unit_test(late_readers_miss_nothing),
+                                       cmocka_unit_test(nobody_waits_for_ever), cmocka_unit_test(who_is_absent)};
     return cmocka_run_group_tests_name("settings", tests, NULL, NULL);
 }
