@@ -733,45 +733,51 @@ static void lines_of_the_machine(void **state) {
     machine_close(m);
 }
 
-// Each line is of its own ten seconds: two ranks, whose limits and watts change from one to the next.
+// Each line is of its own ten seconds: two ranks, of which each in turn has limits and watts that change from one to the next.
 static void lines_one_after_another(void **state) {
     (void)state;
     static const struct {
         double read[2];  // of the first five looks, and of the others
         unsigned limited[2];
         double watts[3];  // of the first look, the fifth, the others
-        const char *read_text, *first;
+        const char *read_text, *changing;
     } rows[] = {{{1000, 2000}, {LIMITED_HEAT, 0}, {100, 500, 200}, "\"disk_read_per_s\":1500,", "\"watts\":220,\"watts_max\":500,"},
                 {{NAN, 4000}, {LIMITED_POWER, LIMITED_BRAKE}, {300, 100, 200}, "\"disk_read_per_s\":4000,", "\"watts\":200,\"watts_max\":300,"},
                 {{NAN, NAN}, {LIMITED_UNKNOWN, LIMITED_UNKNOWN}, {NAN, NAN, NAN}, "\"disk_read_per_s\":null,", "\"watts\":null,\"watts_max\":null,"},
                 {{500, 500}, {0, LIMITED_UNKNOWN}, {NAN, 50, 40}, "\"disk_read_per_s\":500,", "\"watts\":41.111,\"watts_max\":50,"}};
     static const char *const limits[] = {"\"limited\":\"heat\"}", "\"limited\":\"power+brake\"}", "\"limited\":null}", "\"limited\":\"no\"}"};
+    static const char *const names[] = {"{\"rank\":4,", "{\"rank\":5,"};
+    static const char same[] = "\"watts\":77,\"watts_max\":77,\"celsius\":null,";
     watch_rank rank[2];
     watch_state s = made_state(&rank[0]);
     machine *m;
     const char *line = NULL;
     size_t n;
-    rank[1] = rank[0], rank[1].place.rank = 5, rank[1].sensors = (device_sensors){.watts = 77, .celsius = NAN, .mhz = NAN, .limited = 0};
-    s.locals = 2;
+    const device_sensors steady = {.watts = 77, .celsius = NAN, .mhz = NAN, .limited = 0};
+    rank[1] = rank[0], rank[1].place.rank = 5, s.locals = 2;
     OK(machine_open(&m, 2, 10));
     s.monotonic = 1000;
     machine_add(m, &s, false, &line, &n);  // from here on ten seconds are counted
     for (int i = 1; i <= 10; i++) s.monotonic++, machine_add(m, &s, false, &line, &n);
     assert_non_null(line);
-    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+    for (size_t k = 0; k < 2 * sizeof rows / sizeof *rows; k++) {
+        size_t row = k / 2, who = k % 2;
         for (int i = 0; i < 10; i++) {
             s.monotonic++;
-            s.disk_read_per_s = rows[k].read[i >= 5];
-            rank[0].sensors.limited = rows[k].limited[i >= 5];
-            rank[0].sensors.watts = rows[k].watts[i == 0 ? 0 : i == 4 ? 1 : 2];
+            s.disk_read_per_s = rows[row].read[i >= 5];
+            rank[0].sensors = rank[1].sensors = steady;
+            rank[who].sensors.limited = rows[row].limited[i >= 5];
+            rank[who].sensors.watts = rows[row].watts[i == 0 ? 0 : i == 4 ? 1 : 2];
             machine_add(m, &s, false, &line, &n);
             assert_true((line != NULL) == (i == 9));
         }
         assert_non_null(strstr(line, ",\"cpu\":3,"));  // of both
-        const char *second = strstr(line, "{\"rank\":5,\"watts\":77,\"watts_max\":77,\"celsius\":null,");
-        if (!strstr(line, rows[k].read_text) || !strstr(line, rows[k].first) || !strstr(line, limits[k]) || !second)
-            fail_msg("line %zu: %s", k, line);
-        assert_non_null(strstr(second, "\"limited\":\"no\"}"));
+        const char *changing = strstr(line, names[who]), *other = strstr(line, names[1 - who]);
+        if (!strstr(line, rows[row].read_text) || !changing || !other) fail_msg("line %zu: %s", k, line);
+        if (strncmp(changing + strlen(names[who]), rows[row].changing, strlen(rows[row].changing)) != 0) fail_msg("line %zu: %s", k, line);
+        if (strstr(changing, "\"limited\":") != strstr(changing, limits[row])) fail_msg("line %zu: %s", k, line);
+        if (strncmp(other + strlen(names[who]), same, strlen(same)) != 0) fail_msg("line %zu: %s", k, line);
+        assert_ptr_equal(strstr(other, "\"limited\":"), strstr(other, "\"limited\":\"no\"}"));
     }
     machine_close(m);
 }
