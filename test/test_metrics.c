@@ -11,7 +11,9 @@
 
 #include <dirent.h>
 #include <jansson.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
@@ -305,6 +307,35 @@ static void a_file(void **state) {
     assert_ok(io_remove_tree(dir));
 }
 
+// A disk that is full in the midst of it: the collector keeps what it had, whole.
+static void a_file_without_room(void **state) {
+    (void)state;
+    static watch_rank rank[MANY];
+    char dir[IO_PATH], path[IO_PATH], *found;
+    size_t n;
+    watch_state s = state_make(rank, 1);
+    struct rlimit before, small;
+    fresh(dir);
+    assert_non_null(mkdtemp(dir));
+    assert_ok(io_path(path, "%s/lockstep.prom", dir));
+    assert_ok(metrics_file(&s, path));
+    char *had = strdup(metrics_of(&s));
+    widest(rank, &s, MANY);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small = (struct rlimit){strlen(metrics_of(&s)) / 2, before.rlim_max};
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    err_t rc = metrics_file(&s, path);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    signal(SIGXFSZ, SIG_DFL);
+    assert_error(rc, ERR_IO, path, "too large");
+    assert_ok(io_read_file(path, 1 << 22, &found, &n));
+    assert_string_equal(found, had);
+    assert_int_equal(files_in(dir), 1);
+    free(found), free(had);
+    assert_ok(io_remove_tree(dir));
+}
+
 static void no_heap(void **state) {
     (void)state;
 #ifdef __SANITIZE_ADDRESS__
@@ -567,6 +598,7 @@ int main(void) {
         cmocka_unit_test(limits),
         cmocka_unit_test(room_is_enough_or_none),
         cmocka_unit_test(a_file),
+        cmocka_unit_test(a_file_without_room),
         cmocka_unit_test(no_heap),
         cmocka_unit_test(dashboard),
         cmocka_unit_test(steps_advance),
