@@ -597,6 +597,30 @@ static void other_units(void **state) {
     drop_dir(dir);
 }
 
+// Whichever record outgrows the axis, once or more often, rates stay with the steps that had them.
+static void outgrown_by_any(void **state) {
+    static const char *const records[] = {"{\"t\":\"step\",\"step\":%d,\"loss\":2}\n", "{\"t\":\"eval\",\"step\":%d,\"loss\":2}\n",
+                                          "{\"t\":\"power\",\"step\":%d,\"devices\":[{\"rank\":0,\"watts\":100}]}\n",
+                                          "{\"t\":\"ranks\",\"step\":%d,\"compute_ms\":[10,20]}\n"};
+    (void)state;
+    for (size_t k = 0; k < sizeof records / sizeof *records; k++)
+        for (int width = 2; width <= 8; width *= 2) {
+            char *dir = make_dir(), line[128];
+            for (int i = 1; i <= SERIES_BUCKETS; i++) append(dir, "log.jsonl", step_line(i, 2));
+            snprintf(line, sizeof line, records[k], SERIES_BUCKETS * width / 2 + 1);
+            append(dir, "log.jsonl", line);
+            runlog *r = open_log(dir);
+            assert_true(r->steps.width == width);
+            for (int c = 0, steps = width * SPREAD_BUCKETS; c < SPREAD_COLUMNS; c++) {
+                int want = c < SERIES_BUCKETS / steps ? steps : 0;
+                if (spread_count(&r->rate, c, c + 1) != want || spread_count(&r->mfu, c, c + 1) != want)
+                    fail_msg("column %d, after %s: expected %d", c, line, want);
+            }
+            runlog_close(r);
+            drop_dir(dir);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers),
@@ -608,6 +632,7 @@ int main(void) {
         cmocka_unit_test(damaged),
         cmocka_unit_test(too_long),
         cmocka_unit_test(every_spike),
+        cmocka_unit_test(outgrown_by_any),
         cmocka_unit_test(slow_rank),
         cmocka_unit_test(alike),
         cmocka_unit_test(settings),
