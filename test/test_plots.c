@@ -289,10 +289,49 @@ static void colours_of_ranks(void **state) {
     free(page);
 }
 
+// What the watcher saw stands at the time when it saw it, however many steps there were.
+static void time_of_the_machine(void **state) {
+    enum { LOOKS = 200, EVERY_S = 30 };  // 99 minutes
+    static const char *const titles[] = {"Memory", "Power", "Temperature", "Clock", "Utilisation", "Processors in use", "Free disk", "Disk traffic"};
+    static const int steps[] = {3, 40, 5000};
+    char line[1024], dir[16], want[64];
+    size_t n;
+    (void)state;
+    for (size_t k = 0; k < COUNT(steps); k++) {
+        snprintf(dir, sizeof dir, "watched%d", steps[k]);
+        for (int i = 1; i <= 3; i++) {
+            snprintf(line, sizeof line, "{\"t\":\"step\",\"step\":%d,\"loss\":2,\"ms\":100}\n", i * steps[k] / 3);
+            put(dir, "log.jsonl", line);
+        }
+        for (int i = 0; i < LOOKS; i++) {
+            snprintf(
+                line, sizeof line,
+                "{\"t\":\"machine\",\"time\":%d,\"disk_free\":%d,\"disk_read_per_s\":%d,\"disk_written_per_s\":%d,\"cpu\":%d,\"ranks\":[{\"rank\":0,"
+                "\"watts\":%d,\"celsius\":%d,\"mhz\":%d,\"utilisation\":0.5,\"resident\":%d,\"device_used\":%d}]}\n",
+                1700000000 + EVERY_S * i, i, i, i, i, i, i, i, i, i);
+            put(dir, "machine.jsonl", line);
+        }
+        const char *const one = dir;
+        char *page = render(&one, 1, &n);
+        for (size_t i = 0; i < COUNT(titles); i++) {
+            snprintf(want, sizeof want, "\">%s</b>", titles[i]);
+            char *says = strstr(page, want);
+            says = says ? strstr(says, "<desc ") : NULL;
+            assert_non_null(says);
+            char *end = strstr(says, "</desc>");
+            *end = 0;
+            if (!count(says, ": from ") || count(says, ": from ") != count(says, " at 99 min "))
+                fail_msg("%d steps, %s: %s", steps[k], titles[i], says);
+            *end = '<';
+        }
+        free(page);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         IN_A_DIRECTORY(charts),        IN_A_DIRECTORY(whichever_is_first), IN_A_DIRECTORY(stairs),
-        IN_A_DIRECTORY(units_of_time), IN_A_DIRECTORY(colours_of_ranks),
+        IN_A_DIRECTORY(units_of_time), IN_A_DIRECTORY(colours_of_ranks),   IN_A_DIRECTORY(time_of_the_machine),
     };
     return cmocka_run_group_tests_name("plots", tests, NULL, NULL);
 }
