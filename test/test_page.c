@@ -470,13 +470,38 @@ static void flat_curves(void **state) {
         }
 }
 
+// Exchanges letters A and B in a picture, up to what follows it.
+static void exchange(char *text) {
+    char *end = strstr(text, "\nbeside A");
+    assert_non_null(end);
+    for (*end = 0; *text; text++) *text = (char)(*text == 'A' ? 'B' : *text == 'B' ? 'A' : *text);
+}
+
+// A curve is drawn to its own end: whichever run is first, the picture is the same but for the letters.
+static void whichever_is_first(void **state) {
+    static const int64_t steps[] = {300, 40, 1, 299};  // beside one of 300
+    char name[16], *dirs[] = {"long", name};
+    (void)state;
+    put_steps("long", 300, 1, 0.01, 301, false);
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        snprintf(name, sizeof name, "short%zu", i);
+        put_steps(name, steps[i], 1, 0.005, 301, false);
+        char *one = compared("C", dirs, 2), *other = compared("C", (char *[]){name, "long"}, 2);
+        char *first = strstr(one, "\ntraining loss"), *second = strstr(other, "\ntraining loss");
+        assert_true(first && second && strstr(first, "step 300\n"));
+        *strstr(first, "\nbeside A") = 0;
+        exchange(second);
+        assert_string_equal(first, second);
+        free(one), free(other);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_A_DIRECTORY(small_page),         IN_A_DIRECTORY(live_page),       IN_A_DIRECTORY(hostile),
-        IN_A_DIRECTORY(says_what_it_draws), cmocka_unit_test(in_its_band),   IN_A_DIRECTORY(odd_runs),
-        IN_A_DIRECTORY(many_ranks),         IN_A_DIRECTORY(parts),           IN_A_DIRECTORY(marks_do_not_stretch),
-        IN_A_DIRECTORY(other_settings),     IN_A_DIRECTORY(in_the_terminal), IN_A_DIRECTORY(usage),
-        cmocka_unit_test(figures),          cmocka_unit_test(text_is_text),  cmocka_unit_test(flat_curves),
+        IN_A_DIRECTORY(small_page),           IN_A_DIRECTORY(live_page),      IN_A_DIRECTORY(hostile),         IN_A_DIRECTORY(says_what_it_draws),
+        cmocka_unit_test(in_its_band),        IN_A_DIRECTORY(odd_runs),       IN_A_DIRECTORY(many_ranks),      IN_A_DIRECTORY(parts),
+        IN_A_DIRECTORY(marks_do_not_stretch), IN_A_DIRECTORY(other_settings), IN_A_DIRECTORY(in_the_terminal), IN_A_DIRECTORY(usage),
+        IN_A_DIRECTORY(whichever_is_first),   cmocka_unit_test(figures),      cmocka_unit_test(text_is_text),  cmocka_unit_test(flat_curves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
