@@ -601,6 +601,20 @@ sample_text() {
     expect 0 "$bin" sample base.ini more.ini
 }
 
+# Texts that grow together end one by one, in any order: those that end before an earlier one wait for it, and none is left behind.
+ends_in_any_order() {
+    printf '%s\n' the lane of a 7 Q x >prompts.txt
+    for batch in 1 3 7; do
+        printf '[sample]\ntokens = 60\nstop = e\nbatch = %s\n' $batch >more.ini
+        expect 0 "$bin" sample base.ini more.ini --prompts prompts.txt
+        [ $batch -eq 1 ] && cp "$out" lines
+        same lines "$out" "the lines of seven texts, one and $batch at a time"
+    done
+    [ "$(wc -l <lines)" -eq 7 ] || fail "expected a line for each of 7 prompts"
+    sed 's/.*"tokens":\([0-9]*\),"ended".*/\1/' lines | awk '$1 >= most { most = $1; at = NR } END { exit at > NR - 2 }' ||
+        fail "expected two texts or more after the longest, which end before it"
+}
+
 # Each prompt of a file gives a line of JSON, in their order, with the text that it has alone as the first of its file.
 sample_prompts() {
     printf 'the \r\n\nlane' >prompts.txt
@@ -756,6 +770,7 @@ try inspect_runs
 try eval_checkpoints
 try sample_text
 try sample_prompts
+try ends_in_any_order
 try prompts_are_checked_first
 try bench_steps
 try bench_parts
