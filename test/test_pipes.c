@@ -1,6 +1,6 @@
 // test/test_pipes.c: pipelines as runs, from the inside. Whatever the schedule, the stages, the pipelines beside each other, ZeRO, recomputation, offload
 // and nodes: each step's loss, norm and scale, the evaluation, the sample and the hashes are those of one rank. And a rank whose data fails ends the
-// run on all of them, after the same step.
+// run on all of them, after the same step. Ranks that share layers or positions without a pipeline find the same, too.
 #include "test/support/idx.h"
 #include "test/support/ranks.h"
 
@@ -206,6 +206,24 @@ static void every_schedule_at_every_depth(void **state) {
     drop_dir(dir);
 }
 
+// Ranks that share layers or positions need each other for each token of a sample, also where no pipeline has them together.
+static void ranks_that_share_a_model_of_one_stage(void **state) {
+    (void)state;
+    static const layout layers[] = {
+        {"", 1, 1, 0, "tensor = 2", 1, {2}},
+        {"", 1, 1, 1, "tensor = 2\nsequence = yes", 1, {4}},
+        {"", 1, 1, 3, "tensor = 2", 2, {1, 3}},
+    };
+    static const layout positions[] = {
+        {"", 1, 1, 2, "context = 2", 1, {2}},
+        {"", 1, 1, 3, "context = 2", 2, {2, 2}},
+    };
+    char *dir = rank_dir();
+    try_layouts(dir, gpt_run, "[model]\ndropout = 0.1\n[parallel]\nslices = 2\n", "", layers, COUNT(layers));
+    try_layouts(dir, gpt_run, "[model]\ndropout = 0.1\n[parallel]\nslices = 2\ntoken_slices = 2\n", "", positions, COUNT(positions));
+    drop_dir(dir);
+}
+
 static void a_gpt_in_bf16(void **state) {
     (void)state;
     static const layout layouts[] = {
@@ -375,6 +393,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_gpt_with_dropout_and_a_tied_head),
         cmocka_unit_test(every_schedule_at_every_depth),
+        cmocka_unit_test(ranks_that_share_a_model_of_one_stage),
         cmocka_unit_test(a_gpt_in_bf16),
         cmocka_unit_test(a_gpt_in_fp16_that_overflows),
         cmocka_unit_test(a_llama_whose_head_is_not_tied),
