@@ -15,6 +15,7 @@ static const char *const models[] = {
     "[model]\nlayers = 2\nheads = 2\nembed = 64\ncontext = 64\nvocab = 256\n",
     "[model]\nlayers = 2\nheads = 2\nembed = 64\ncontext = 64\nvocab = 256\n[parallel]\nrecompute = selective\n",
     "[model]\ntype = llama\nlayers = 2\nheads = 4\nkv_heads = 2\nembed = 64\nhidden = 128\ncontext = 64\nvocab = 256\n",
+    "[model]\ntype = llama\nlayers = 2\nheads = 4\nembed = 64\nhidden = 64\ncontext = 192\nwindow = 128\nvocab = 256\ntied = yes\n",
 };
 
 // Of a step: attention's backward computes the scores again, one of its five products, which is not the model's.
