@@ -87,7 +87,7 @@ enum { KINDS = sizeof kinds / sizeof *kinds };
 typedef struct manner {
     dtype compute;
     recomputation recompute;
-    bool halves;
+    bool halves, joined;  // joined: all token slices of a place add to one table
 } manner;
 
 typedef struct world {
@@ -218,8 +218,8 @@ static void place_open(place *p, int tokens) {
     for (int i = 0; i < MOST; i++) one[i] = 1;
     model_rule rule = {.micro = p->of->B, .slices = p->of->slices, .tokens = tokens};
     model_plan plan = {.compute = p->how.compute, .B = p->of->B, .slots = one, .recompute = p->how.recompute, .halves = p->how.halves};
-    p->tables = tokens / places;
-    plan.token_first = p->number * p->tables, plan.token_count = p->tables;
+    plan.token_first = p->number * (tokens / places), plan.token_count = tokens / places;
+    p->tables = p->how.joined ? 1 : plan.token_count;
     p->swap = (row_swap){.merge = {.places = places, .place = p->number, .gather = gather, .ctx = p}, .to_heads = to_heads, .to_rows = to_rows};
     OK(device_open(&p->dev, &(device_options){.kind = DEVICE_CPU, .threads = 1}));
     OK(stream_open(p->dev, &p->s));
@@ -323,7 +323,7 @@ static void expect_same(const place *p, const place *all) {
 static void compare(const kind *k, manner how) {
     static place p[PLACES], one[1];
     static world w, alone;
-    run(one, &alone, k, 1, k->tokens, (manner){how.compute, RECOMPUTE_NONE, false});
+    run(one, &alone, k, 1, k->tokens, (manner){.compute = how.compute});
     for (int places = how.halves || how.recompute ? 1 : 2; places <= k->tokens; places *= 2) {
         run(p, &w, k, places, k->tokens, how);
         for (int i = 0; i < places; i++) expect_same(&p[i], one);
@@ -344,31 +344,41 @@ static void however_backward_runs(void **state) {
     (void)state;
     for (int k = 0; k < KINDS; k++)
         for (int recompute = RECOMPUTE_NONE; recompute <= RECOMPUTE_BLOCK; recompute++)
-            for (int halves = recompute == RECOMPUTE_NONE; halves < 2; halves++) compare(&kinds[k], (manner){BF16, (recomputation)recompute, halves});
+            for (int halves = recompute == RECOMPUTE_NONE; halves < 2; halves++)
+                compare(&kinds[k], (manner){BF16, (recomputation)recompute, halves, false});
 }
 
-// Each token slice has a part of the gradient, and together they are that of whole sums.
+// The tables of a place add up to the gradient of whole sums, and no table has all of it but the only one.
+static void expect_sums(const place *cut, const place *plain) {
+    for (int i = 0; i < cut->m->params; i++) {
+        double off = 0, size = 0, parts = 0;
+        for (int64_t e = 0; e < tensor_count(&plain->dw[i]); e++) {
+            double sum = 0, whole = ((float *)plain->dw[i].data)[e];
+            for (int t = 0; t < cut->tables; t++) sum += ((float *)cut->dw[t * cut->m->params + i].data)[e];
+            off += (sum - whole) * (sum - whole), size += whole * whole;
+            parts += fabs(((float *)cut->dw[i].data)[e] - whole);
+        }
+        const char *name = cut->m->param[i].name;
+        if (!(sqrt(off) <= 1e-5 * sqrt(size) + 1e-7) || !isfinite(size))
+            fail_msg("%s, %d tables: the gradient of %s is off by %g of %g", cut->of->name, cut->tables, name, sqrt(off), sqrt(size));
+        if (cut->tables > 1 && size > 0 && parts == 0) fail_msg("%s: the first token slice has all of the gradient of %s", cut->of->name, name);
+    }
+}
+
+// Each token slice has a part of the gradient, and together they are that of whole sums, in a table each or in one.
 static void token_slices_add_up(void **state) {
     (void)state;
     static place cut, plain;
     static world w, v;
     for (int k = 0; k < KINDS; k++) {
-        run(&cut, &w, &kinds[k], 1, kinds[k].tokens, (manner){.compute = FP32});
         run(&plain, &v, &kinds[k], 1, 1, (manner){.compute = FP32});
-        for (int n = 0; n < MICROS; n++) same(cut.loss[n].data, plain.loss[n].data, tensor_bytes(&cut.loss[n]), &cut, "loss", "");
-        for (int i = 0; i < cut.m->params; i++) {
-            double off = 0, size = 0, parts = 0;
-            for (int64_t e = 0; e < tensor_count(&plain.dw[i]); e++) {
-                double sum = 0, whole = ((float *)plain.dw[i].data)[e];
-                for (int t = 0; t < cut.tables; t++) sum += ((float *)cut.dw[t * cut.m->params + i].data)[e];
-                off += (sum - whole) * (sum - whole), size += whole * whole;
-                parts += fabs(((float *)cut.dw[i].data)[e] - whole);
-            }
-            if (!(sqrt(off) <= 1e-5 * sqrt(size) + 1e-7) || !isfinite(size))
-                fail_msg("%s: the gradient of %s is off by %g of %g", kinds[k].name, cut.m->param[i].name, sqrt(off), sqrt(size));
-            if (size > 0 && parts == 0) fail_msg("%s: the first token slice has all of the gradient of %s", kinds[k].name, cut.m->param[i].name);
+        for (int joined = 0; joined < 2; joined++) {
+            run(&cut, &w, &kinds[k], 1, kinds[k].tokens, (manner){.compute = FP32, .joined = joined});
+            for (int n = 0; n < MICROS; n++) same(cut.loss[n].data, plain.loss[n].data, tensor_bytes(&cut.loss[n]), &cut, "loss", "");
+            expect_sums(&cut, &plain);
+            end(&cut, 1);
         }
-        end(&cut, 1), end(&plain, 1);
+        end(&plain, 1);
     }
 }
 
