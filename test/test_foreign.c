@@ -445,6 +445,41 @@ static void what_no_model_has_is_named(void **state) {
     rig_close(&r);
 }
 
+// Files of a directory are all looked at: what a later one has more is named as well.
+static void what_no_model_has_is_named_in_each_file(void **state) {
+    (void)state;
+    rig r;
+    rig_open(&r, small_llama);
+    for (int extra = 0; extra < 3; extra++) {  // in no file, in the first, in the second
+        st_tensor table[TENSORS] = {0};
+        char path[700], index[16384];
+        weights *w;
+        weights_map *map;
+        int count = tensors_of(r.m, true, NULL, 0, table), half = count / 2;
+        size_t n = (size_t)snprintf(index, sizeof index, "{\"weight_map\": {");
+        for (int file = 1; file <= 2; file++) {
+            st_tensor part[TENSORS] = {0};
+            int first = file == 1 ? 0 : half, some = file == 1 ? half : count - half;
+            memcpy(part, table + first, (size_t)some * sizeof *part);
+            if (extra == file) part[some] = (st_tensor){.name = "score.weight", .type = ST_F32, .dims = 1, .size = {1}}, some++;
+            for (int i = 0; i < some; i++) {
+                const char *comma = file == 1 && i == 0 ? "" : ", ";
+                n += (size_t)snprintf(index + n, sizeof index - n, "%s\"%s\": \"%d.st\"", comma, part[i].name, file);
+            }
+            snprintf(path, sizeof path, "%s/%d.st", r.dir, file);
+            write_tensors(path, part, some);
+        }
+        snprintf(index + n, sizeof index - n, "}}");
+        write_text(r.dir, "model.safetensors.index.json", index);
+        OK(weights_open(&w, r.dir));
+        err_t rc = weights_match(&map, w, r.m, r.options, false);
+        if (rc != (extra ? ERR_DATA : ERR_OK)) fail_msg("file %d: %s", extra, rc == ERR_OK ? "taken" : err_last()->text);
+        if (extra) assert_non_null(strstr(err_last()->text, "score.weight is not of this model"));
+        weights_map_close(map), weights_close(w);
+    }
+    rig_close(&r);
+}
+
 // Of many faults those are named that fit into a message; all are counted.
 static void many_faults_are_counted(void **state) {
     (void)state;
@@ -468,7 +503,22 @@ static void many_faults_are_counted(void **state) {
     rig_close(&r);
 }
 
-// Rows that a table lacks are those of a new model, and of one that has more the first ones are taken: whatever range is read.
+// The tensors of a model under its own names, as a checkpoint has them, the embedding with so many rows more.
+static int own_tensors(const model *m, int more, st_tensor *table) {
+    int count = 0;
+    for (int i = 0; i < m->params; i++) {
+        const struct param *p = &m->param[i];
+        if (p->tied >= 0) continue;
+        st_tensor t = {.type = ST_F32, .dims = p->dims, .size = {p->size[0], p->dims > 1 ? p->size[1] : 0}};
+        snprintf(t.name, sizeof t.name, "%s", p->name);
+        if (strcmp(p->name, "embed_tokens.weight") == 0) t.size[0] += more;
+        table[count++] = t;
+    }
+    return count;
+}
+
+// Rows that a table lacks are those of a new model, and of one that has more the first ones are taken: whatever range
+// is read, from others' files and from a checkpoint.
 static void rows_that_are_not_there_are_new(void **state) {
     (void)state;
     enum { ROWS = 20, COLS = 8, N = ROWS * COLS, SEED = 5 };
@@ -478,14 +528,15 @@ static void rows_that_are_not_there_are_new(void **state) {
     int table = model_find(r.m, "embed_tokens.weight");
     float fresh[N], found[N];
     model_init(r.m, table, SEED, 0, N, fresh);
-    for (int i = 0; i < 3; i++) {
+    for (int of = 0; of < 6; of++) {
         char path[600];
+        int i = of % 3;
         st_tensor tensors[TENSORS] = {0};
         weights *w;
         weights_map *map;
         const change c = {"model.embed_tokens.weight", "model.embed_tokens.weight", ST_F32, more[i]};
         snprintf(path, sizeof path, "%s/rows.safetensors", r.dir);
-        write_tensors(path, tensors, tensors_of(r.m, true, &c, 1, tensors));
+        write_tensors(path, tensors, of < 3 ? tensors_of(r.m, true, &c, 1, tensors) : own_tensors(r.m, more[i], tensors));
         OK(weights_open(&w, path));
         OK(weights_match(&map, w, r.m, r.options, true));
         for (int first = 0; first < N; first += 13)
@@ -640,19 +691,13 @@ static void headers_of_llm_c_are_checked(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(angles_are_those_of_the_last_word),
-        cmocka_unit_test(windows_are_those_of_all_layers),
-        cmocka_unit_test(a_family_has_its_own_keys),
-        cmocka_unit_test(values_of_another_type_are_refused),
-        cmocka_unit_test(what_is_written_is_read_back),
-        cmocka_unit_test(every_difference_is_named),
-        cmocka_unit_test(names_have_a_prefix_or_none),
-        cmocka_unit_test(each_tensor_has_its_shape_and_type),
-        cmocka_unit_test(what_no_model_has_is_named),
-        cmocka_unit_test(many_faults_are_counted),
-        cmocka_unit_test(rows_that_are_not_there_are_new),
-        cmocka_unit_test(an_index_names_each_tensor_once),
-        cmocka_unit_test(a_directory_may_have_more_than_weights),
+        cmocka_unit_test(angles_are_those_of_the_last_word), cmocka_unit_test(windows_are_those_of_all_layers),
+        cmocka_unit_test(a_family_has_its_own_keys),         cmocka_unit_test(values_of_another_type_are_refused),
+        cmocka_unit_test(what_is_written_is_read_back),      cmocka_unit_test(every_difference_is_named),
+        cmocka_unit_test(names_have_a_prefix_or_none),       cmocka_unit_test(each_tensor_has_its_shape_and_type),
+        cmocka_unit_test(what_no_model_has_is_named),        cmocka_unit_test(what_no_model_has_is_named_in_each_file),
+        cmocka_unit_test(many_faults_are_counted),           cmocka_unit_test(rows_that_are_not_there_are_new),
+        cmocka_unit_test(an_index_names_each_tensor_once),   cmocka_unit_test(a_directory_may_have_more_than_weights),
         cmocka_unit_test(headers_of_llm_c_are_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
