@@ -430,6 +430,94 @@ static void accuracy_counts_the_samples_that_are_right(void **state) {
     assert_true(right > 0 && wrong > 0);
 }
 
+// --- a new model -----------------------------------------------------------------------------------------------------------
+
+static bool ends_with(const char *name, const char *end) {
+    size_t n = strlen(name), e = strlen(end);
+    return n >= e && strcmp(name + n - e, end) == 0;
+}
+
+// GPT-2's: normal(0, 0.02), what leads back into the residual stream divided by the square root of the additions to it,
+// two a layer; gains of norms 1, biases 0.
+static void first_values(const param *p, int64_t layers, double *mean, double *std) {
+    bool gain = strstr(p->name, "norm") || strstr(p->name, "ln_"), bias = ends_with(p->name, "bias");
+    bool back = ends_with(p->name, "c_proj.weight") || ends_with(p->name, "o_proj.weight") || ends_with(p->name, "down_proj.weight");
+    *mean = gain && !bias ? 1 : 0;
+    *std = gain || bias ? 0 : back ? 0.02 / sqrt(2.0 * (double)layers) : 0.02;
+}
+
+static void a_new_model_begins_as_gpt_2(void **state) {
+    (void)state;
+    for (int k = 0; k < FIRST_MLP; k++) {
+        model_options o = kinds[k].o;
+        model_rule rule = {.micro = B};
+        model *m;
+        OK(model_types[kinds[k].type]->resolve(&o, &rule));
+        OK(model_types[kinds[k].type]->open(&m, &o));
+        for (int i = 0; i < m->params; i++) {
+            const param *p = &m->param[i];
+            int64_t n = p->tied >= 0 ? 0 : shape_count(p->dims, p->size);
+            double mean, std, sum = 0, squares = 0;
+            float *x = malloc((size_t)n * sizeof *x + 1);
+            first_values(p, kinds[k].type == MODEL_gpt ? o.gpt.layers : o.llama.layers, &mean, &std);
+            model_init(m, i, 7, 0, n, x);
+            for (int64_t e = 0; e < n; e++) sum += x[e] - mean, squares += (x[e] - mean) * (x[e] - mean);
+            if (n && !(fabs(sum / (double)n) <= std / 4 && fabs(sqrt(squares / (double)n) - std) <= std / 5))
+                fail_msg("%s: %s has a mean of %g and a deviation of %g from %g, expected %g", kinds[k].name, p->name, mean + sum / (double)n,
+                         sqrt(squares / (double)n), mean, std);
+            free(x);
+        }
+        m->type->close(m);
+    }
+}
+
+// --- sums ----------------------------------------------------------------------------------------------------------------
+
+// The gradients of micro-batch 1: alone, or added to what dw has.
+static void run_one(rig *r, bool fresh) {
+    pass p = pass_of(r, 1, 0);
+    p.fresh = fresh;
+    OK(model_forward(r->m, &p));
+    OK(model_backward(r->m, &p));
+}
+
+// Elements that are not, to the last bit, the sum of two numbers: what was there before the pass, and its gradient.
+static int64_t added_in_parts(rig *r) {
+    float *alone[MOST];
+    int64_t parts = 0;
+    run_one(r, true);
+    for (int i = 0; i < r->m->params; i++) {
+        float *dw = r->dw[i].data;
+        assert_non_null(alone[i] = malloc(tensor_bytes(&r->dw[i])));
+        memcpy(alone[i], dw, tensor_bytes(&r->dw[i]));
+        for (int64_t e = 0; e < tensor_count(&r->dw[i]); e++) dw[e] = 0.013f * (float)(e % 97 - 48);
+    }
+    run_one(r, false);
+    for (int i = 0; i < r->m->params; i++) {
+        const float *dw = r->dw[i].data;
+        for (int64_t e = 0; e < tensor_count(&r->dw[i]); e++) parts += dw[e] != 0.013f * (float)(e % 97 - 48) + alone[i][e];
+        free(alone[i]);
+    }
+    return parts;
+}
+
+// Lanes and token slices are joined without a buffer of their own where a model says that a pass adds to each element
+// once.
+static void what_adds_once_adds_once(void **state) {
+    (void)state;
+    int once = 0;
+    for (int k = 0; k < KINDS; k++) {
+        rig r;
+        rig_open(&r, &kinds[k], FP32, 1, RECOMPUTE_NONE, false);
+        int64_t parts = added_in_parts(&r);
+        if (r.m->adds_once && parts) fail_msg("%s: a pass adds more than once to %d elements of its gradients", kinds[k].name, (int)parts);
+        if (!r.m->adds_once && !parts) fail_msg("%s: a pass adds once to each element of its gradients, and the model denies it", kinds[k].name);
+        once += r.m->adds_once;
+        rig_close(&r);
+    }
+    assert_true(once > 0 && once < KINDS);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_order_of_a_schedule_moves_a_bit),
@@ -437,6 +525,8 @@ int main(void) {
         cmocka_unit_test(another_rank_may_go_on),
         cmocka_unit_test(gradients_are_the_slopes_of_the_loss),
         cmocka_unit_test(accuracy_counts_the_samples_that_are_right),
+        cmocka_unit_test(a_new_model_begins_as_gpt_2),
+        cmocka_unit_test(what_adds_once_adds_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
