@@ -208,6 +208,70 @@ static void judged(void **state) {
     assert_string_equal(err_last()->text, "it needs 999.9 MB of memory, and the control group has 1.0 MB");
 }
 
+// A rank among others, of which it hears what they need.
+typedef struct told {
+    comm head;
+    const int64_t *needs;
+} told;
+
+static err_t tell(comm *c, void *data, const size_t *cut, stream *s) {
+    const told *t = (const told *)c;
+    int64_t *all = data;
+    (void)s;
+    assert_int_equal(cut[c->world], (size_t)c->world * sizeof *all);
+    for (int r = 0; r < c->world; r++)
+        if (r == c->rank) assert_true(all[r] == t->needs[r]);
+        else all[r] = t->needs[r];
+    return ERR_OK;
+}
+
+// Nobody else has failed.
+static err_t tell_no_failure(comm *c, void *data, size_t count, dtype type, reduce_op op, stream *s) {
+    (void)c, (void)data, (void)count, (void)type, (void)op, (void)s;
+    return ERR_OK;
+}
+
+static err_t broadcast_nothing(comm *c, void *data, size_t bytes, int root, stream *s) {
+    (void)c, (void)data, (void)bytes, (void)root, (void)s;
+    return ERR_OK;
+}
+
+// A machine has what its own ranks need, and not what those of another one do.
+static void each_machine_has_its_ranks(void **state) {
+    (void)state;
+    static const comm_table table = {.all_gather = tell, .all_reduce = tell_no_failure, .broadcast = broadcast_nothing};
+    const int64_t half = memory_find("").most / 2 + 1;
+    enum { WORLD = 4 };
+    const struct {
+        int node[WORLD];
+        int64_t needs[WORLD];
+        const char *said[WORLD];  // NULL: there is room
+    } rows[] = {
+        {{0, 1, 1, 2}, {half, half, half, half}, {[1] = "the 2 ranks on this machine need ", "the 2 ranks on this machine need "}},
+        {{0, 0, 1, 1}, {half, half, half, 1}, {"the 2 ranks on this machine need ", "the 2 ranks on this machine need "}},
+        {{0, 0, 0, 1}, {1, 1, 1, 2 * half}, {[3] = "this run needs "}},
+        {{0, 0, 1, 1}, {1, 1, 1, 2 * half}, {[2] = "the 2 ranks on this machine need ", "the 2 ranks on this machine need "}},
+    };
+    device *dev;
+    stream *s;
+    assert_ok(device_open(&dev, &(device_options){.kind = DEVICE_CPU, .threads = 1}));
+    assert_ok(stream_open(dev, &s));
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (int r = 0; r < WORLD; r++) {
+            comm_place place[WORLD] = {{0}};
+            for (int k = 0; k < WORLD; k++) place[k].node = rows[i].node[k];
+            told t = {{.table = &table, .rank = r, .world = WORLD, .place = place, .host = &t.head}, rows[i].needs};
+            int64_t of_host = rows[i].needs[r] / 4;
+            err_t rc = memory_fits(&t.head, s, dev, rows[i].needs[r] - of_host, of_host);
+            const char *said = rows[i].said[r];
+            assert_int_equal(rc, said ? ERR_CONFIG : ERR_OK);
+            if (said && strncmp(err_last()->text, said, strlen(said)) != 0)
+                fail_msg("row %zu, rank %d: %s; expected %s", i, r, err_last()->text, said);
+        }
+    stream_close(s);
+    device_close(dev);
+}
+
 // What would need less is said of memory alone, once.
 static void advised(void **state) {
     (void)state;
@@ -223,8 +287,14 @@ static void advised(void **state) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, enter, leave)
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(of_machines), TEST(a_machine),          TEST(groups_v2),          TEST(groups_v1), TEST(words),
-        cmocka_unit_test(addresses),   cmocka_unit_test(judged), cmocka_unit_test(advised)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(of_machines),
+                                       TEST(a_machine),
+                                       TEST(groups_v2),
+                                       TEST(groups_v1),
+                                       TEST(words),
+                                       cmocka_unit_test(addresses),
+                                       cmocka_unit_test(judged),
+                                       cmocka_unit_test(advised),
+                                       cmocka_unit_test(each_machine_has_its_ranks)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
