@@ -150,6 +150,39 @@ whole_gradients() {
     ! grep -q "new run with lanes = 2048" "$out" || fail "there can't be so many lanes"
 }
 
+# Of bytes as of messages: the groups' rows add up to what all ranks send, and where the ranks are says what is between
+# nodes: all that the named group sends ("all": any group), part of what goes to all ranks, and nothing of the others.
+traffic_is_between_nodes_or_not() {
+    while read -r far more; do
+        planned cluster.secret_file=none $more
+        awk -v far="$far" '
+            function adds_up() { return (rows ? sum == total : total > 0) && least * world <= total && total <= most * world }
+            /^ranks/ { world = $2 }
+            /^traffic|^messages/ { bad += tables && !adds_up(); tables++; rows = sum = 0 }
+            /sent by a rank/ { most = $5; least = $NF ~ /B$/ ? $(NF - 2) : $NF }
+            /between nodes/ {
+                i = $2 ~ /^[0-9]/ ? 2 : 3
+                sent = $i; apart = $(i + 3)
+                if ($1 == "by") total = sent
+                else { sum += sent; rows++ }
+                if (far == "all" || far == $1) bad += apart != sent
+                else if (far != "none" && ($1 == "by" || $1 == "all")) bad += apart == 0 || apart > sent
+                else bad += apart != 0
+            }
+            END { exit bad || tables != 2 || !adds_up() }' "$out" ||
+            fail "$more: expected $far to be between nodes, and groups that add up to what all ranks send"
+    done <<'PLACES'
+none device.ranks=4
+none device.ranks=4 parallel.pipeline=2
+all cluster.nodes=10.0.0.1:1,10.0.0.2:1
+all cluster.nodes=10.0.0.1:1,10.0.0.2:1 parallel.tensor=2 parallel.slices=2
+all cluster.nodes=10.0.0.1:1,10.0.0.2:1,10.0.0.3:1,10.0.0.4:1 parallel.pipeline=2
+stages cluster.nodes=10.0.0.1:2,10.0.0.2:2 parallel.pipeline=2
+stages cluster.nodes=10.0.0.1:2,10.0.0.2:2 parallel.pipeline=2 parallel.tensor=2 parallel.slices=2
+data cluster.nodes=10.0.0.1:2,10.0.0.2:2 parallel.tensor=2 parallel.slices=2 parallel.zero=2
+PLACES
+}
+
 # Beyond 64 ranks a plan is one plan, not four.
 many_ranks() {
     planned device.ranks=64 batch.lanes=64 batch.global=64 batch.micro=1
@@ -166,5 +199,6 @@ try nodes_need_what_their_ranks_do
 try cheapest_stage
 try some_stages_only
 try whole_gradients
+try traffic_is_between_nodes_or_not
 try many_ranks
 finish
