@@ -47,8 +47,8 @@ cat >questions.jsonl <<'JSONL'
 JSONL
 "$bin" pack base.ini >"$out" 2>&1 || { cat "$out"; echo "0 passed, 1 failed"; exit 1; }
 
-# deal RANKS STAGE: deal.ini, for any run.
-deal() { printf '[device]\nranks = %s\n[parallel]\nzero = %s\n' "$1" "$2" >deal.ini; }
+# deal RANKS STAGE [DEEP]: deal.ini, for any run; in pipelines of so many ranks.
+deal() { printf '[device]\nranks = %s\n[parallel]\nzero = %s\npipeline = %s\n' "$1" "$2" "${3:-1}" >deal.ini; }
 
 # asked WHAT RUN: what the log says of it, "step value".
 asked() { sed -n 's/^{"t":"eval","step":\([0-9]*\),.*"'"$1"'":\([^,]*\),.*/\1 \2/p' "runs/$2/log.jsonl"; }
@@ -98,27 +98,31 @@ asked_for() {
     says "step 3  text part.txt"
 }
 
-# One answer, whichever ranks give it, while they train too.
+# One answer, whichever ranks give it, while they train too. In a pipeline the rank of the head, which is tied, has the
+# embedding from another rank: also where weights are loaded and no step follows.
 any_ranks() {
     expect 0 "$bin" eval base.ini ref.ini
     cp "$out" alone
-    while read -r ranks zero; do
-        deal $ranks $zero
+    while read -r ranks zero deep; do
+        deal $ranks $zero $deep
         expect 0 "$bin" eval base.ini ref.ini deal.ini
-        same alone "$out" "evaluations on one rank and on $ranks, ZeRO $zero,"
-        settings dealt eval.text=part.txt eval.choices=questions.jsonl device.ranks=$ranks parallel.zero=$zero
+        same alone "$out" "evaluations on one rank and on $ranks, ZeRO $zero, in pipelines of $deep,"
+        settings dealt eval.text=part.txt eval.choices=questions.jsonl device.ranks=$ranks parallel.zero=$zero parallel.pipeline=$deep
         rm -rf runs/dealt
         expect 0 train dealt
         for each in loss bits_per_byte acc acc_norm; do
-            [ "$(asked $each dealt)" = "$(asked $each ref)" ] || fail "$ranks ranks, ZeRO $zero: $each $(asked $each dealt), expected $(asked $each ref)"
+            [ "$(asked $each dealt)" = "$(asked $each ref)" ] || fail "$ranks ranks, ZeRO $zero, in pipelines of $deep: $each $(asked $each dealt), expected $(asked $each ref)"
         done
     done <<'DEALS'
-2 0
-3 0
-3 1
-2 2
-3 3
-4 3
+2 0 1
+3 0 1
+3 1 1
+2 2 1
+3 3 1
+4 3 1
+2 0 2
+4 1 2
+4 3 2
 DEALS
     deal 3 0
     expect 0 "$bin" eval base.ini ref.ini deal.ini --ckpt runs/ref/ckpt/step-00000003
