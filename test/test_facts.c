@@ -212,6 +212,10 @@ static void lives(void **state) {
 
 // --- what is gathered ------------------------------------------------------------------------------------------------
 
+static void same_number(double got, double want, const char *name, const char *where) {
+    if (got != want && !(isnan(got) && isnan(want))) fail_msg("%s: %s is %g, expected %g", where, name, got, want);
+}
+
 static facts gathered(const char *dir) {
     facts f;
     OK(facts_gather(&f, dir, NOW));
@@ -464,6 +468,74 @@ static void ends_of_files(void **state) {
     drop_dir(dir);
 }
 
+// Lines that are damaged, between which and before and after which there are whole ones.
+static const struct {
+    const char *text;
+    size_t n;
+} damage[] = {
+#define DAMAGE(text) \
+    { text, sizeof text - 1 }
+    DAMAGE("\n"),
+    DAMAGE("{\"t\":\"step\",\"step\":7,\"lo\n"),
+    DAMAGE("{\"t\":\"step\",\"step\":7,\"loss\":9}{\"t\":\"step\"}\n"),
+    DAMAGE("[{\"kind\":\"stop\"}]\n"),
+    DAMAGE("null\n7\n\"stop\"\n"),
+    DAMAGE("{\"kind\":\"stop\",\"text\":\"\xFF\",\"step\":7}\n"),
+    DAMAGE("\0\0\0\0\0\0\0\n"),  // what a machine that lost its power may leave
+    DAMAGE("{\"kind\":\"stop\",\"step\":7,\"text\":\"\0\"}\n"),
+};
+
+static void same_facts(const facts *f, const facts *want, const char *where) {
+#define SAME(field) same_number((double)f->field, (double)want->field, #field, where)
+    SAME(step), SAME(steps), SAME(step_age), SAME(p50), SAME(p99), SAME(gap), SAME(loss), SAME(rate), SAME(good_step), SAME(eta_s);
+    SAME(failed_save), SAME(restarts), SAME(restart_age), SAME(events), SAME(diverged.step), SAME(ruined.step), SAME(end.step);
+    for (int i = 0; i < want->events; i++) SAME(event[i].step), SAME(event[i].age);
+#undef SAME
+    assert_string_equal(f->unit, want->unit);
+    assert_string_equal(f->forked, want->forked);
+    assert_string_equal(f->end.kind, want->end.kind);
+    assert_string_equal(f->ruined.kind, want->ruined.kind);
+}
+
+// A line that is damaged is passed over, wherever it stands: what the others say is known.
+static void damaged_lines(void **state) {
+    (void)state;
+    static const char *const files[] = {"log.jsonl", "events.jsonl"};
+    static const char *const lines[2][4] = {
+        {"{\"t\":\"step\",\"step\":1,\"loss\":4,\"ms\":100,\"tokens\":5,\"tokens_per_s\":50,\"time\":1795521000}\n",
+         "{\"t\":\"step\",\"step\":11,\"loss\":3,\"ms\":300,\"tokens\":50,\"tokens_per_s\":60,\"time\":1795521900}\n",
+         "{\"t\":\"step\",\"step\":21,\"loss\":2,\"ms\":200,\"tokens\":70,\"tokens_per_s\":70,\"time\":1795521901}\n", "{\"t\":\"eval\"}\n"},
+        {"{\"at\":\"2026-11-24T11:00:00Z\",\"kind\":\"forked\",\"step\":1,\"text\":\"from a\"}\n",
+         "{\"at\":\"2026-11-24T12:00:00Z\",\"kind\":\"resume\",\"step\":2,\"text\":\"b\"}\n",
+         "{\"at\":\"2026-11-24T12:01:00Z\",\"kind\":\"checkpoint_failed\",\"step\":3,\"text\":\"c\"}\n",
+         "{\"at\":\"2026-11-24T12:02:00Z\",\"kind\":\"ruined\",\"step\":4,\"text\":\"d\"}\n"}};
+    char *dir = make_dir(), path[600], where[64];
+    facts want = {.step = 0};
+    write_text(dir, "config.ini", "[run]\nsteps = 100\n");
+    for (int which = 0; which < 2; which++)
+        for (int at = -1; at <= 4; at++)  // before which line; -1: nowhere
+            for (size_t k = 0; k < (at < 0 ? 1 : COUNT(damage)); k++) {
+                if (which == 1 && at == 0) continue;  // the first event tells of a fork by being the first
+                for (int i = 0; i < 2; i++) {
+                    snprintf(path, sizeof path, "%s/%s", dir, files[i]);
+                    FILE *f = fopen(path, "w");
+                    assert_non_null(f);
+                    for (int line = 0; line <= 4; line++) {
+                        if (i == which && line == at) fwrite(damage[k].text, 1, damage[k].n, f);
+                        if (line < 4) fputs(lines[i][line], f);
+                    }
+                    fclose(f);
+                }
+                facts f = gathered(dir);
+                snprintf(where, sizeof where, "damage %zu before line %d of %s", k, at, files[which]);
+                if (at >= 0) same_facts(&f, &want, where);
+                else want = f;
+                assert_true(f.step == 21 && f.events == FACTS_EVENTS && f.restarts == 1 && f.failed_save == 3);
+                facts_release(&f);
+            }
+    drop_dir(dir);
+}
+
 // --- what is said ----------------------------------------------------------------------------------------------------
 
 typedef struct house {
@@ -650,6 +722,7 @@ int main(void) {
         cmocka_unit_test(fields_of_objects),
         cmocka_unit_test(held_by_either),
         cmocka_unit_test(ends_of_files),
+        cmocka_unit_test(damaged_lines),
     };
     return cmocka_run_group_tests_name("facts", tests, NULL, NULL);
 }

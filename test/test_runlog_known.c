@@ -135,6 +135,37 @@ static void logged_again(void **state) {
     }
 }
 
+// Lines that are damaged are counted and passed over, wherever they stand in each of the files.
+static void damaged_anywhere(void **state) {
+    static const char *const files[] = {"log.jsonl", "events.jsonl", "machine.jsonl"};
+    static const char bad[] =
+        "{\"t\":\"step\",\"time\":1,\"step\":3,\n[{\"kind\":\"k\"}]\n\0\0\0\n{\"kind\":\"\0\",\"t\":\"step\",\"step\":9}\nnull\n"
+        "{\"t\":\"step\",\"step\":5}{}\n\n";
+    enum { DAMAGED = 6, STEPS = 40 };  // an empty line is no line
+    char *dir = make_dir(), path[1024], *text;
+    size_t n;
+    (void)state;
+    for (int i = 1; i <= STEPS; i++) log_all(dir, i, "token", 5.0 / i);
+    for (int k = 0; k < 3; k++) {
+        snprintf(path, sizeof path, "%s/%s", dir, files[k]);
+        OK(io_read_file(path, 1 << 20, &text, &n));
+        for (int place = 0; place < 4; place++) {
+            size_t at = place == 0 ? 0 : place == 3 ? n : n * (size_t)place / 3;
+            while (at > 0 && text[at - 1] != '\n') at--;
+            FILE *f = fopen(path, "w");
+            assert_true(f && fwrite(text, 1, at, f) == at && fwrite(bad, 1, sizeof bad - 1, f) == sizeof bad - 1);
+            assert_true(fwrite(text + at, 1, n - at, f) == n - at && fclose(f) == 0);
+            runlog *r = open_log(dir);
+            assert_int_equal((k == 0 ? &r->log : k == 1 ? &r->events : &r->machine)->damaged, DAMAGED);
+            OK(io_write_file(path, text, n, NULL));
+            same_as_fresh(r, dir);
+            runlog_close(r);
+        }
+        free(text);
+    }
+    drop_dir(dir);
+}
+
 // --- what is known of a run ------------------------------------------------------------------------------------------------------------
 
 static void line_of(const char *dir, const char *text) {
@@ -366,9 +397,9 @@ static void status_of_now(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(resumes),       cmocka_unit_test(logged_again), cmocka_unit_test(times_of_steps),
-        cmocka_unit_test(evaluations),   cmocka_unit_test(the_newest),   cmocka_unit_test(power_and_ranks),
-        cmocka_unit_test(status_of_now), cmocka_unit_test(a_fork),       cmocka_unit_test(ranks_are_counted),
+        cmocka_unit_test(resumes),     cmocka_unit_test(logged_again),      cmocka_unit_test(damaged_anywhere), cmocka_unit_test(times_of_steps),
+        cmocka_unit_test(evaluations), cmocka_unit_test(the_newest),        cmocka_unit_test(power_and_ranks),  cmocka_unit_test(status_of_now),
+        cmocka_unit_test(a_fork),      cmocka_unit_test(ranks_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

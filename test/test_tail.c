@@ -166,6 +166,39 @@ static void how_a_run_ended(void **state) {
     }
 }
 
+// Lines that are damaged are passed over, wherever they stand, also by what it says at the end.
+static void damaged_lines(void **state) {
+    (void)state;
+    static const char bad[] =
+        "\n{\"t\":\"step\",\"step\":70,\"lo\nnull\n[]\n{\"t\":\"step\",\"step\":70,\"loss\":\"\xFF\"}\n\0\0\0\n{\"t\":\"\0\"}\n";
+    static const char *const lines[] = {"{\"t\":\"checkpoint\",\"step\":5,\"hash\":\"a\",\"ms\":0}\n", STEP(10, TOKENS), STEP(20, TOKENS),
+                                        "{\"t\":\"checkpoint\",\"step\":20,\"hash\":\"b\",\"ms\":0}\n"};
+    static const char *const events[] = {"{\"kind\":\"a\",\"step\":1,\"text\":\"1\"}\n", "{\"kind\":\"b\",\"step\":2,\"text\":\"2\"}\n"};
+    char *first = NULL;
+    for (int at = 0; at <= 4; at++) {
+        char *dir = make_dir(), path[600];
+        write_text(dir, "config.ini", "[run]\nsteps = 20\n");
+        for (int file = 0; file < 2; file++) {  // of the events only the last three lines are asked for
+            snprintf(path, sizeof path, "%s/%s", dir, file ? "events.jsonl" : "log.jsonl");
+            FILE *f = fopen(path, "w");
+            assert_non_null(f);
+            for (int i = 0; i <= (file ? 2 : 4); i++) {
+                if (i == (file ? 0 : at)) fwrite(bad, 1, sizeof bad - 1, f);
+                if (i < (file ? 2 : 4)) fputs(file ? events[i] : lines[i], f);
+            }
+            fclose(f);
+        }
+        char *text = tailed(dir, "--lines", "100");
+        assert_non_null(strstr(text, "done    the run has all its 20 steps\n"));
+        assert_true(strstr(text, "hash a ") && strstr(text, "hash b ") && strstr(text, "step   10/20") && strstr(text, "step   20/20"));
+        if (first) assert_string_equal(strstr(text, "saved"), strstr(first, "saved"));
+        if (first) free(text);
+        else first = text;
+        drop_dir(dir);
+    }
+    free(first);
+}
+
 static void what_it_refuses(void **state) {
     (void)state;
     char *dir = make_dir();
@@ -258,6 +291,7 @@ int main(void) {
         cmocka_unit_test(how_a_run_ended),
         cmocka_unit_test(the_last_words),
         cmocka_unit_test(what_it_refuses),
+        cmocka_unit_test(damaged_lines),
         cmocka_unit_test(commands_for_who_stands_elsewhere),
     };
     return cmocka_run_group_tests_name("tail", tests, NULL, NULL);

@@ -54,6 +54,9 @@ bool rundir_locked(const char *dir) {
     return is_held(open_plain(dir, "lock", &st)) || is_held(open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 }
 
+// What a machine leaves of a file that loses its power may be NULs, and more lines follow them: the text must not end there.
+static const char NO_JSON = 1;
+
 char *rundir_end(const char *dir, const char *name, size_t most, double *changed) {
     struct stat st;
     int fd = open_plain(dir, name, &st);
@@ -64,6 +67,8 @@ char *rundir_end(const char *dir, const char *name, size_t most, double *changed
     close(fd);
     if (n < 0) return free(text), NULL;
     text[n] = 0;
+    for (ssize_t i = 0; i < n; i++)
+        if (!text[i]) text[i] = NO_JSON;
     *changed = (double)st.st_mtim.tv_sec + 1e-9 * (double)st.st_mtim.tv_nsec;
     while (n > 0 && text[n - 1] != '\n') text[--n] = 0;  // a line that is being written
     char *whole = from > 0 ? memchr(text, '\n', (size_t)n) : NULL;
