@@ -3,7 +3,7 @@
 #include "test/support/page.h"
 
 // The cells of the row of a table that begins here, as text without tags. Returns how many there are.
-enum { CELLS = 16 };
+enum { CELLS = 20 };
 static int cells(const char *row, char cell[CELLS][64]) {
     const char *end = strstr(row, "</tr>");
     int n = 0;
@@ -474,6 +474,231 @@ static void three_runs(void **state) {
     free(page);
 }
 
+// --- all that one run says ----------------------------------------------------------------------------------------------
+
+// Each tile of a page as "name: value (what is small)", a line each.
+static void put_tiles(FILE *out, const char *page) {
+    const char *at = strstr(page, "<dl "), *end = at ? strstr(at, "</dl>") : NULL;
+    assert_non_null(end);
+    for (; (at = strstr(at, "<dt>")) != NULL && at < end; at++) {
+        const char *value = strstr(at, "<dd>") + 4, *stop = strstr(value, "</dd>"), *small = strstr(value, "<small>");
+        if (strncmp(value, "<code>", 6) == 0) value += 6;
+        fprintf(out, "%.*s: %.*s", (int)(strstr(at, "</dt>") - at - 4), at + 4, (int)strcspn(value, "<"), value);
+        if (small && small < stop) fprintf(out, " (%.*s)", (int)strcspn(small + 7, "<"), small + 7);
+        fputc('\n', out);
+    }
+}
+
+// Each row of the table under a heading, a line each; without the directory, which is another one each time.
+static void put_rows(FILE *out, const char *page, const char *heading) {
+    char cell[CELLS][64];
+    const char *at = strstr(page, heading), *end = at ? strstr(at, "</table>") : NULL;
+    assert_non_null(end);
+    fprintf(out, "%s\n", heading);
+    for (; (at = strstr(at, "<tr>")) != NULL && at < end; at++) {
+        int n = cells(at, cell);
+        for (int i = 0; i < n && strcmp(cell[0], "directory") != 0; i++) fprintf(out, "%s%s%s", i ? " | " : "", cell[i], i + 1 < n ? "" : "\n");
+    }
+}
+
+// A run of which no two numbers are alike, and what its page says of it outside the charts.
+static void every_number_in_its_place(void **state) {
+    static const struct {
+        const char *loss, *evals, *steps, *want;  // loss: of the seventh step, the lowest; NULL: no step has one
+    } cases[] = {
+        {"2.5", "{\"t\":\"eval\",\"step\":20,\"loss\":2.25}\n{\"t\":\"eval\",\"step\":28,\"loss\":2.75}\n", "40",
+         "Steps: 30 (of 40)\nTraining loss: 3.5 (lowest 2.5 at step 7)\nValidation loss: 2.75 (best 2.25 at step 20)\n"},
+        {"2.5", "{\"t\":\"eval\",\"step\":28,\"loss\":2.75,\"best\":1.5,\"best_step\":4}\n", "40",  // the best is of a life before
+         "Steps: 30 (of 40)\nTraining loss: 3.5 (lowest 2.5 at step 7)\nValidation loss: 2.75 (best 1.5 at step 4)\n"},
+        {"2.5", "", NULL, "Steps: 30\nTraining loss: 3.5 (lowest 2.5 at step 7)\n"},
+        {NULL, "{\"t\":\"eval\",\"step\":28,\"loss\":2.75}\n", "40",
+         "Steps: 30 (of 40)\nTraining loss: –\nValidation loss: 2.75 (best 2.75 at step 28)\n"},
+    };
+    static const char rest[] = "Data: 1.92k (tokens)\n"
+                               "Tokens per second: 1k (10 to 90 %: 994 to 2k)\n"
+                               "Share of the peak: 25.5 % (model FLOPs; 10 to 90 %: 25.1 % to 50.6 %)\n"
+                               "Time in steps: 6 s\n"
+                               "Skipped steps: 2\n"
+                               "Ranks: 3\n"
+                               "Hash of the weights: 0abc (of step 25)\n"
+                               "<h2>Hardware and build</h2>\n"
+                               "machine | box\n"
+                               "ranks | 3\n"
+                               "rank 0 | g0 on h0\n"
+                               "rank 1 | g1 on h1\n"
+                               "rank 2 | CPU on h2\n"
+                               "device | cuda of some kind\n"
+                               "compute type | bf16\n"
+                               "nodes | 5\n"
+                               "build, hash of the settings, hash of the data | lockstep 0.1.0 abc  config 0123  data 4567\n"
+                               "forked from | runs/old, step 5\n"
+                               "<h2>Settings that differ from the defaults</h2>\n"
+                               "setting | value | default | class\n"
+                               "precision.compute | bf16 | fp32 | bits\n"
+                               "unknown.key | 6 | – | local\n"
+                               "cluster.nodes | 5 |  | layout\n";
+    char dir[16], line[512], *text = NULL, want[2048];
+    size_t n;
+    (void)state;
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        snprintf(dir, sizeof dir, "says%zu", k);
+        put(dir, "config.ini",
+            "# lockstep 0.1.0 abc  config 0123  data 4567\n# machine box  device cuda of some kind\n[precision]\ncompute = bf16 ; bits x\n"
+            "[unknown]\nkey = 6 ; local x\n[cluster]\nnodes = 5 ; local x\n");
+        snprintf(line, sizeof line, "[run]\nsteps = %s ; layout default, chosen\n", cases[k].steps ? cases[k].steps : "");
+        if (cases[k].steps) put(dir, "config.ini", line);
+        for (int i = 1; i <= 30; i++) {
+            bool odd = i > 25;
+            snprintf(line, sizeof line,
+                     "{\"t\":\"step\",\"step\":%d,\"loss\":%s,\"ms\":200,\"tokens\":%d,\"tokens_per_s\":%d,\"mfu\":%g,\"skipped\":%s}\n", i,
+                     !cases[k].loss ? "null"
+                     : i == 7       ? cases[k].loss
+                                    : "3.5",
+                     64 * i, odd ? 2000 : 1000, odd ? 0.5 : 0.25, i == 3 || i == 5 ? "true" : "false");
+            put(dir, "log.jsonl", line);
+        }
+        put(dir, "log.jsonl", cases[k].evals);
+        put(dir, "log.jsonl", "{\"t\":\"checkpoint\",\"step\":25,\"hash\":\"0abc\"}\n{\"t\":\"ranks\",\"step\":30,\"compute_ms\":[1,2,3]}\n");
+        put(dir, "events.jsonl",
+            "{\"t\":\"event\",\"at\":\"2026-11-24T12:00:00Z\",\"kind\":\"forked\",\"step\":5,\"text\":\"from runs/old, step 5\"}\n");
+        put(dir, "status.json",
+            "{\"state\":\"training\",\"host\":\"other\",\"world\":3,\"ranks\":[{\"rank\":0,\"host\":\"h0\",\"device\":\"g0\"},"
+            "{\"rank\":1,\"host\":\"h1\",\"device\":\"g1\"},{\"rank\":2,\"host\":\"h2\",\"device\":\"\"}]}");
+        const char *const one = dir;
+        char *page = render(&one, 1, &n);
+        FILE *out = open_memstream(&text, &n);
+        put_tiles(out, page), put_rows(out, page, "<h2>Hardware and build</h2>");
+        put_rows(out, page, "<h2>Settings that differ from the defaults</h2>");
+        fclose(out);
+        snprintf(want, sizeof want, "%s%s", cases[k].want, rest);
+        assert_string_equal(text, want);
+        free(text), free(page);
+    }
+}
+
+// --- as many runs as there may be ---------------------------------------------------------------------------------------
+
+// The line of a legend or a table that stands before this name: how the run's curves are drawn. "": it is not named here.
+static void swatch_of(char dst[256], const char *at, const char *end, const char *name) {
+    char want[32];
+    snprintf(want, sizeof want, "</svg>%s<", name);
+    const char *found = strstr(at, want), *from = found;
+    *dst = 0;
+    if (!found || found > end) return;
+    while (strncmp(from, "<svg ", 5) != 0) from--;
+    snprintf(dst, 256, "%.*s", (int)(found - from), from);
+}
+
+// Each is known by its line, which is no other's, wherever it is named; and stands beside the first in words and settings.
+static void as_many_runs_as_there_may_be(void **state) {
+    char name[REPORT_RUNS][8], *dirs[REPORT_RUNS], line[REPORT_RUNS][256], again[256], cell[CELLS][64], text[128];
+    size_t n;
+    (void)state;
+    for (int k = 0; k < REPORT_RUNS; k++) {
+        snprintf(name[k], sizeof name[k], "run%02d", k);
+        put_steps(dirs[k] = name[k], 30, 1, 0.05, k ? 5 + k : 100, true);
+        snprintf(text, sizeof text, "[optimizer]\nlr = %d ; bits\n", 100 + k);
+        put(name[k], "config.ini", text);
+    }
+    char *page = render((const char *const *)dirs, REPORT_RUNS, &n), *said = compared("C", dirs, REPORT_RUNS);
+    const char *top = strstr(page, "<table><tr>"), *curves = strstr(page, "<h2>Curves</h2>");
+    const char *part = strstr(page, "<h2>Where they part</h2>"), *beside = strstr(said, "\nbeside A\n");
+    const char *setting = strstr(page, "optimizer.lr"), *set = strstr(said, "\n  optimizer.lr");
+    assert_true(top && curves && part && setting && beside && set);
+    while (strncmp(setting, "<tr>", 4) != 0) setting--;
+    assert_int_equal(cells(setting, cell), REPORT_RUNS + 1);
+    for (int k = 0; k < REPORT_RUNS; k++) {
+        swatch_of(line[k], top, part, name[k]);
+        swatch_of(again, curves, strstr(curves, "</figure>"), name[k]);
+        assert_true(*line[k] && strcmp(again, line[k]) == 0);
+        for (int i = 0; i < k; i++)
+            if (strcmp(line[i], line[k]) == 0) fail_msg("%s and %s have one line: %s", name[i], name[k], line[k]);
+        char *stroke = strstr(again, "stroke=");  // its curve is drawn as its swatch is
+        stroke[strcspn(stroke, "/")] = 0;
+        const char *dash = strstr(stroke, "stroke-dasharray");
+        for (const char *at = strstr(curves, "<path fill=\"none\""); dash && at; at = strstr(at + 1, "<path fill=\"none\"")) {
+            const char *stop = strchr(at, '>');
+            const char *colour = strstr(at, "stroke=\"#"), *found = strstr(at, dash);
+            if (found && found < stop && strncmp(colour, stroke, strlen("stroke=\"#000000\"")) == 0) dash = NULL;
+        }
+        if (dash) fail_msg("no curve is drawn with %s", stroke);
+        snprintf(text, sizeof text, "%d", 100 + k);
+        assert_string_equal(cell[k + 1], text);
+        snprintf(text, sizeof text, " %c  %d\n", 'A' + k, 100 + k);
+        if (!strstr(set, text)) fail_msg("no \"%s\" in:%s", text, set);
+        snprintf(text, sizeof text, "\n%c  %s ", 'A' + k, name[k]);
+        assert_int_equal(count(said, text), 1);
+        if (k == 0) continue;
+        snprintf(text, sizeof text, "%s</th><td>the same weights at step %d, others at step %d<", name[k], 4 + k, 5 + k);
+        if (!strstr(part, text)) fail_msg("no \"%s\"", text);
+        snprintf(text, sizeof text, "\n%c  the same weights at step %d, others at step %d\n", 'A' + k, 4 + k, 5 + k);
+        if (!strstr(beside, text)) fail_msg("no \"%s\" in:%s", text, beside);
+    }
+    free(page), free(said);
+}
+
+// And no more: one too many is refused before any is read.
+static void no_more_than_there_may_be(void **state) {
+    char *argv[REPORT_RUNS + 3], *page;
+    runlog *runs[REPORT_RUNS + 1] = {0};
+    size_t n;
+    (void)state;
+    FILE *out = fopen("/dev/null", "w");
+    assert_non_null(out);
+    put_steps("one", 4, 1, 0.05, 100, false);
+    for (int i = 0; i < REPORT_RUNS + 3; i++) argv[i] = "one";
+    OK(verb_report(REPORT_RUNS, argv, out));
+    OK(verb_compare(REPORT_RUNS, argv, out));
+    for (int more = 1; more <= 3; more++) {
+        assert_int_equal(verb_report(REPORT_RUNS + more, argv, out), ERR_USAGE);
+        assert_string_equal(err_last()->text, "more than 16 runs");
+        assert_int_equal(verb_compare(REPORT_RUNS + more, argv, out), ERR_USAGE);
+        assert_string_equal(err_last()->text, "more than 16 runs");
+    }
+    assert_int_equal(report_render(runs, REPORT_RUNS + 1, false, &page, &n), ERR_USAGE);
+    fclose(out);
+}
+
+// However many ranks a row stands for, its label is the first of them, in the picture as in the table.
+static void labels_of_ranks(void **state) {
+    static const int worlds[] = {2, 17, 64, 65, 128, 200, 300};
+    char dir[16], want[64], *line = malloc(1 << 16);
+    size_t n;
+    (void)state;
+    assert_non_null(line);
+    for (size_t k = 0; k < sizeof worlds / sizeof *worlds; k++) {
+        int of = 1, labels = 0, rows = 0, before = -1, row;
+        char *to = line;
+        while (worlds[k] > 64 * of) of *= 2;
+        snprintf(dir, sizeof dir, "world%d", worlds[k]);
+        to += sprintf(to, "{\"t\":\"step\",\"step\":3,\"loss\":1}\n{\"t\":\"ranks\",\"step\":3,\"compute_ms\":[");
+        for (int i = 0; i < worlds[k]; i++) to += sprintf(to, "%s20", i ? "," : "");
+        sprintf(to, "]}\n");
+        put(dir, "log.jsonl", line);
+        const char *const one = dir;
+        char *page = render(&one, 1, &n), *at = strstr(page, ">Compute time of each rank</b>");
+        assert_non_null(at);
+        *strstr(at, "</figure>") = 0;
+        for (const char *cell = at; (cell = strstr(cell, "<th scope=\"row\">")) != NULL; cell++, rows++) {
+            assert_int_equal(sscanf(cell, "<th scope=\"row\">%d", &row), 1);
+            assert_int_equal(row, rows * of);
+        }
+        assert_int_equal(rows, (worlds[k] + of - 1) / of);
+        double height = strtod(strstr(at, "<svg class=\"p\" height=\"") + 23, NULL), y;
+        for (const char *label = at; (label = strstr(label, "<text x=\"-7\" y=\"")) != NULL; label++, labels++) {
+            assert_int_equal(sscanf(label, "<text x=\"-7\" y=\"%lf\" text-anchor=\"end\">%d<", &y, &row), 2);
+            if (row <= before || (int)((y - 4) / height * rows) != row / of) fail_msg("%d ranks: %d at %g of %g", worlds[k], row, y, height);
+            before = row;
+        }
+        assert_in_range(labels, 2, rows);
+        if (of == 1) snprintf(want, sizeof want, "a row is one rank of %d<", worlds[k]);
+        else snprintf(want, sizeof want, "a row is %d ranks of %d<", of, worlds[k]);
+        if (!strstr(at, want)) fail_msg("no \"%s\"", want);
+        free(page);
+    }
+    free(line);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         IN_A_DIRECTORY(the_newest_first),
@@ -493,6 +718,10 @@ int main(void) {
         IN_A_DIRECTORY(three_runs),
         IN_A_DIRECTORY(classes_of_settings),
         IN_A_DIRECTORY(machines_and_devices),
+        IN_A_DIRECTORY(every_number_in_its_place),
+        IN_A_DIRECTORY(as_many_runs_as_there_may_be),
+        IN_A_DIRECTORY(no_more_than_there_may_be),
+        IN_A_DIRECTORY(labels_of_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

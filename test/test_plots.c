@@ -149,7 +149,7 @@ static void charts(void **state) {
     free(text);
 }
 
-// The titles, notes and axes of a page's charts.
+// The titles, notes, axes and rules of a page's charts.
 static char *frames_of(const char *const *dirs, int n) {
     size_t bytes;
     char *page = render(dirs, n, &bytes), *text = NULL;
@@ -160,6 +160,7 @@ static char *frames_of(const char *const *dirs, int n) {
         put_each(out, "", strstr(at, "<b id="), strstr(at, "</b>"), "\">", "</b>");
         put_each(out, "  note: ", at, svg, "<small>", "</small>");
         put_each(out, "  x: ", svg, table, "text-anchor=\"middle\">", "</text>");
+        put_each(out, "  of: ", svg, table, "text-anchor=\"end\">", "</text>");
         put_each(out, "  y: ", svg, table, "<text x=\"-7\" y=\"", "</text>");
     }
     fclose(out);
@@ -328,10 +329,55 @@ static void time_of_the_machine(void **state) {
     }
 }
 
+// Of several runs one is other than the rest: what it changes, it changes wherever it stands among them.
+static void wherever_it_stands(void **state) {
+    static const char *const odd[] = {"rich", "samples", "clipped", "scaled", "spiked", "starved", "longer"};
+    enum { RUNS = 4 };
+    char line[512], same[RUNS][8];
+    (void)state;
+    put_all("rich", 1), put_machine("rich", 1);
+    for (size_t k = 0; k < COUNT(odd) + RUNS; k++) {
+        bool plain = k >= COUNT(odd);
+        const char *dir = plain ? same[k - COUNT(odd)] : odd[k];
+        if (plain) snprintf(same[k - COUNT(odd)], sizeof *same, "same%zu", k - COUNT(odd));
+        for (int i = 1; i <= (k == 6 ? 90 : 40) && k > 0; i++) {
+            const char *unit = k == 1 ? "sample" : "token";
+            snprintf(line, sizeof line,
+                     "{\"t\":\"step\",\"step\":%d,\"loss\":%g,\"grad_norm\":%d,\"loss_scale\":%d,\"%ss\":%d,\"%ss_per_s\":640,\"ms\":10}\n", i,
+                     5 - 0.05 * i, k == 4 && i == 9 ? 900 : 1, k == 3 && i > 20 ? 16 : 8, unit, 64 * i, unit);
+            put(dir, "log.jsonl", line);
+        }
+        put(dir, "config.ini", k == 2 ? "[optimizer]\ngrad_clip = 1.5 ; bits x\n" : "[optimizer]\ngrad_clip = 1 ; bits x\n");
+        if (k == 5) put(dir, "machine.jsonl", "{\"t\":\"machine\",\"time\":1700000000,\"ranks\":[{\"rank\":0,\"starved\":0.5}]}\n");
+    }
+    const char *plain[RUNS];
+    for (int i = 0; i < RUNS; i++) plain[i] = same[i];
+    char *without = frames_of(plain, RUNS);
+    for (size_t k = 0; k < COUNT(odd); k++) {
+        char *first = NULL;
+        for (int at = 0; at < RUNS; at++) {
+            const char *runs[RUNS];
+            for (int i = 0; i < RUNS; i++) runs[i] = i == at ? odd[k] : same[i];
+            char *found = frames_of(runs, RUNS);
+            if (strcmp(found, without) == 0) fail_msg("%s changes nothing at place %d", odd[k], at);
+            if (first && strcmp(found, first) != 0) fail_msg("%s at place %d:\n%s\nat the first:\n%s", odd[k], at, found, first);
+            if (first) free(found);
+            else first = found;
+        }
+        free(first);
+    }
+    free(without);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_A_DIRECTORY(charts),        IN_A_DIRECTORY(whichever_is_first), IN_A_DIRECTORY(stairs),
-        IN_A_DIRECTORY(units_of_time), IN_A_DIRECTORY(colours_of_ranks),   IN_A_DIRECTORY(time_of_the_machine),
+        IN_A_DIRECTORY(charts),
+        IN_A_DIRECTORY(whichever_is_first),
+        IN_A_DIRECTORY(stairs),
+        IN_A_DIRECTORY(units_of_time),
+        IN_A_DIRECTORY(colours_of_ranks),
+        IN_A_DIRECTORY(time_of_the_machine),
+        IN_A_DIRECTORY(wherever_it_stands),
     };
     return cmocka_run_group_tests_name("plots", tests, NULL, NULL);
 }
