@@ -599,6 +599,7 @@ static void as_many_runs_as_there_may_be(void **state) {
         put_steps(dirs[k] = name[k], 30, 1, 0.05, k ? 5 + k : 100, true);
         snprintf(text, sizeof text, "[optimizer]\nlr = %d ; bits\n", 100 + k);
         put(name[k], "config.ini", text);
+        put(name[k], "log.jsonl", "{\"t\":\"eval\",\"step\":20,\"loss\":2}\n");
     }
     char *page = render((const char *const *)dirs, REPORT_RUNS, &n), *said = compared("C", dirs, REPORT_RUNS);
     const char *top = strstr(page, "<table><tr>"), *curves = strstr(page, "<h2>Curves</h2>");
@@ -634,6 +635,10 @@ static void as_many_runs_as_there_may_be(void **state) {
         snprintf(text, sizeof text, "\n%c  the same weights at step %d, others at step %d\n", 'A' + k, 4 + k, 5 + k);
         if (!strstr(beside, text)) fail_msg("no \"%s\" in:%s", text, beside);
     }
+    char *norm = strstr(page, ">Gradient norm</b>"), *end = strstr(curves, "</figure>");  // evaluations and skipped steps of all of them
+    *end = 0, *strstr(norm, "</figure>") = 0;
+    assert_int_equal(count(curves, "stroke-linecap=\"round\""), REPORT_RUNS);
+    assert_int_equal(count(norm, "skipped steps at 1 places. "), REPORT_RUNS);
     free(page), free(said);
 }
 

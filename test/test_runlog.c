@@ -434,6 +434,28 @@ static void settings_that_change(void **state) {
     drop_dir(dir);
 }
 
+// Of more settings than there is room for, those that come first count.
+static void settings_that_are_many(void **state) {
+    (void)state;
+    for (int more = -1; more <= 3; more++) {
+        char *dir = make_dir(), *text = malloc(32 * (RUNLOG_SETTINGS + 8)), *to = text, name[32];
+        assert_non_null(text);
+        to += sprintf(to, "[run]\n");
+        for (int i = 0; i < RUNLOG_SETTINGS + more; i++) to += sprintf(to, "k%d = %d\n", i, i);
+        write_text(dir, "config.ini", text);
+        runlog *r = open_log(dir);
+        int kept = more < 0 ? RUNLOG_SETTINGS + more : RUNLOG_SETTINGS;
+        assert_int_equal(r->settings, kept);
+        snprintf(name, sizeof name, "run.k%d", kept - 1);
+        assert_true(runlog_number(r, "run.k0") == 0 && runlog_number(r, name) == kept - 1);
+        snprintf(name, sizeof name, "run.k%d", kept);
+        assert_null(runlog_find(r, name));
+        runlog_close(r);
+        free(text);
+        drop_dir(dir);
+    }
+}
+
 // The comment of a long text is on a line of its own. It says of that text alone that it was chosen.
 static void settings_with_a_long_text(void **state) {
     (void)state;
@@ -639,6 +661,7 @@ int main(void) {
         cmocka_unit_test(other_units),
         cmocka_unit_test(settings_that_change),
         cmocka_unit_test(settings_with_a_long_text),
+        cmocka_unit_test(settings_that_are_many),
         cmocka_unit_test(points_of_a_curve),
         cmocka_unit_test(points_of_few_values),
         cmocka_unit_test(smoothing),

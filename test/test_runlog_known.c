@@ -365,6 +365,35 @@ static void ranks_are_counted(void **state) {
         }
 }
 
+// Of more ranks than are compared, those beyond are passed over, in one record or in several that go on where the one before ended.
+static void more_ranks_than_are_compared(void **state) {
+    (void)state;
+    for (int parts = 1; parts <= 2; parts++)
+        for (int more = -1; more <= 2; more++) {
+            char *dir = make_dir(), *text = malloc(32768), *to = text;
+            int ranks = RUNLOG_RANKS + more, cut = parts == 1 ? 0 : RUNLOG_RANKS - 5;
+            assert_non_null(text);
+            if (cut) to += sprintf(to, "{\"t\":\"ranks\",\"step\":4,\"compute_ms\":[");
+            for (int i = 0; i < cut; i++) to += sprintf(to, "%s20", i ? "," : "");
+            if (cut) to += sprintf(to, "]}\n");
+            to += sprintf(to, "{\"t\":\"ranks\",\"step\":4,\"first\":%d,\"compute_ms\":[", cut);
+            for (int i = cut; i < ranks; i++) to += sprintf(to, "%s%d", i > cut ? "," : "", i == RUNLOG_RANKS - 2 ? 60 : i < RUNLOG_RANKS ? 20 : 70);
+            sprintf(to, "]}\n");
+            append(dir, "log.jsonl", text);
+            runlog *r = open_log(dir);
+            int kept = ranks < RUNLOG_RANKS ? ranks : RUNLOG_RANKS, of = RUNLOG_RANKS / HEAT_ROWS;
+            assert_true(r->world == kept && r->heat.ranks == of && r->heat.rows == HEAT_ROWS);
+            for (int row = 0; row < HEAT_ROWS; row++) {
+                bool last = row == HEAT_ROWS - 1;
+                assert_int_equal(r->heat.n[row][3], last ? kept - of * (HEAT_ROWS - 1) : of);
+                assert_true(r->heat.sum[row][3] == (float)(r->heat.n[row][3] + (last ? 2 : 0)));
+            }
+            runlog_close(r);
+            free(text);
+            drop_dir(dir);
+        }
+}
+
 // What a person should look at, and the devices, are those of now.
 static void status_of_now(void **state) {
     char *dir = make_dir(), text[8192] = "{\"state\":\"training\",\"host\":\"h\",\"world\":9,\"alarms\":[", *to = text + strlen(text);
@@ -397,9 +426,17 @@ static void status_of_now(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(resumes),     cmocka_unit_test(logged_again),      cmocka_unit_test(damaged_anywhere), cmocka_unit_test(times_of_steps),
-        cmocka_unit_test(evaluations), cmocka_unit_test(the_newest),        cmocka_unit_test(power_and_ranks),  cmocka_unit_test(status_of_now),
-        cmocka_unit_test(a_fork),      cmocka_unit_test(ranks_are_counted),
+        cmocka_unit_test(resumes),
+        cmocka_unit_test(logged_again),
+        cmocka_unit_test(damaged_anywhere),
+        cmocka_unit_test(times_of_steps),
+        cmocka_unit_test(evaluations),
+        cmocka_unit_test(the_newest),
+        cmocka_unit_test(power_and_ranks),
+        cmocka_unit_test(status_of_now),
+        cmocka_unit_test(a_fork),
+        cmocka_unit_test(ranks_are_counted),
+        cmocka_unit_test(more_ranks_than_are_compared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
