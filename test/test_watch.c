@@ -565,9 +565,9 @@ static void status_needs_its_room(void **state) {
 }
 
 // However long all of its texts are, escaped.
-static void status_of_the_longest_texts(void **state) {
+static void the_longest_texts_of_many(void **state) {
     (void)state;
-    enum { RANKS = 8 };
+    enum { RANKS = 64 };
     watch_rank rank[RANKS];
     watch_state s = made_state(&rank[0]);
     for (int i = 0; i < RANKS; i++) {
@@ -579,6 +579,8 @@ static void status_of_the_longest_texts(void **state) {
         rank[i].what = rank[i].beside = "wait until activations have left for stage";
         rank[i].number = rank[i].step = rank[i].resident = rank[i].device_used = rank[i].device_total = INT64_MAX;
         rank[i].cpu = rank[i].what_s = rank[i].phase_s = rank[i].beside_s = rank[i].low_watts_s = -1.23456789e-300;
+        rank[i].sensors = (device_sensors){-1.23456789e-300, -1.23456789e-300, -1.23456789e-300, 0, 15};
+        rank[i].utilisation = rank[i].starved = -1.23456789e-300;
     }
     s.rank = rank, s.locals = RANKS, s.alarms = WATCH_ALARMS;
     for (int i = 0; i < WATCH_ALARMS; i++) memset(s.alarm[i].text, 1, ALARM_TEXT - 1);
@@ -586,6 +588,13 @@ static void status_of_the_longest_texts(void **state) {
     assert_non_null(dst);
     assert_true(status_json(&s, dst, status_json_room(RANKS)) > 0);
     free(dst);
+    machine *m;
+    const char *line;
+    size_t n;
+    OK(machine_open(&m, RANKS, 1));
+    machine_add(m, &s, false, &line, &n), s.monotonic += 1, machine_add(m, &s, false, &line, &n);
+    assert_true(line && line[n - 1] == '\n');
+    machine_close(m);
 }
 
 // Each rank and each alarm is an object of its own, in their order, with its own numbers.
@@ -784,11 +793,11 @@ static void lines_one_after_another(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(processes_and_disk),          cmocka_unit_test(what_the_board_says), cmocka_unit_test(gpus_over_the_driver),
-        cmocka_unit_test(processors_over_rapl),        cmocka_unit_test(status_to_the_byte),  cmocka_unit_test(status_needs_its_room),
-        cmocka_unit_test(status_of_the_longest_texts), cmocka_unit_test(states_have_words),   cmocka_unit_test(lines_of_the_machine),
-        cmocka_unit_test(each_rank_of_the_board),      cmocka_unit_test(power_for_hours),     cmocka_unit_test(disk_for_hours),
-        cmocka_unit_test(lines_one_after_another),     cmocka_unit_test(status_of_several),   cmocka_unit_test(texts_are_json),
+        cmocka_unit_test(processes_and_disk),        cmocka_unit_test(what_the_board_says), cmocka_unit_test(gpus_over_the_driver),
+        cmocka_unit_test(processors_over_rapl),      cmocka_unit_test(status_to_the_byte),  cmocka_unit_test(status_needs_its_room),
+        cmocka_unit_test(the_longest_texts_of_many), cmocka_unit_test(states_have_words),   cmocka_unit_test(lines_of_the_machine),
+        cmocka_unit_test(each_rank_of_the_board),    cmocka_unit_test(power_for_hours),     cmocka_unit_test(disk_for_hours),
+        cmocka_unit_test(lines_one_after_another),   cmocka_unit_test(status_of_several),   cmocka_unit_test(texts_are_json),
         cmocka_unit_test(looks_one_after_another),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
