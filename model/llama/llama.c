@@ -2,8 +2,7 @@
 // (layers.c), a final RMS norm, and a head that may share the embedding.
 #include "model/llama/llama.h"
 
-#include "model/head.h"
-#include "model/llama/layers.h"
+#include "model/op/op.h"
 #include "model/types.h"
 
 #include <inttypes.h>
@@ -12,127 +11,66 @@
 typedef struct llama {
     model base;
     llama_options o;
-    int embed, norm;
-    llama_layers *body;
-    head head;
-    tensor norm_rstd;  // (rows here)
-    tensor sort;       // of the embedding's backward
+    lowered net;
 } llama;
 
-enum { TOKENS, TARGETS };  // inputs
-enum { EMBED = 0 };        // the first block
+enum { TOKENS, TARGETS };        // inputs
+enum { LLAMA_LAYER_PARAMS = 11 };  // at most
 
-static int64_t T_of(const pass *p) { return p->in[TOKENS].size[1]; }
+// --- the page --------------------------------------------------------------------------------------------------------------
 
-// The rows of the residual stream that are here.
-static tensor stream_rows(const llama *g, const tensor *x, const pass *p) { return view2(x, model_own_rows(&g->base, p->B * T_of(p)), g->o.embed); }
+// Initial values as GPT-2's: normal(0, 0.02), the projections back into the residual stream scaled by 1/sqrt(2L).
+static const double STD = 0.02;
+static double residual_std(const llama_options *o) { return STD / __builtin_sqrt(2.0 * (double)o->layers); }
 
-// Where rows of the table are elsewhere: the first one here.
-static int64_t first_token(const llama *g) { return g->base.slices.first * (g->head.Vp / g->base.slices.of); }
-
-// --- embedding and layers --------------------------------------------------------------------------------------------------
-
-// Rows may begin or end within a sample: to this table a token is a token, so they are as one text.
-static err_t embed_forward(model *m, int b, pass *p) {
-    llama *g = (llama *)m;
-    int64_t N = p->B * T_of(p), here = model_matrix_rows(m, N);
-    tensor own = stream_rows(g, &p->x[b], p), all = slices_scratch(m, &own, here, g->o.embed), x = view3(&all, 1, here, g->o.embed);
-    tensor tokens = view1(&p->in[TOKENS], N), some = tensor_rows(&tokens, model_first_row(m, N), here), row = view2(&some, 1, here);
-    if (here)
-        TRY(p->ops->embedding_forward(
-            &(embedding_forward_args){.x = &x, .tokens = &row, .wte = &p->w[g->embed], .part = p->merge, .first = first_token(g)}, p->s));
-    TRY(slices_whole(p, MERGE_PICK, &all));
-    return slices_take(m, p, &own, &all);
+static rope rope_of(const llama_options *o) {
+    return (rope){(rope_kind)o->rope_scaling, o->rope_theta, o->rope_factor, o->rope_low, o->rope_high, o->rope_original};
 }
 
-static err_t embed_gradient(llama *g, const pass *p, const tensor *dx, const tensor *tokens) {
-    bool apart = p->dw[g->embed].data != p->dw[g->head.at.w].data;  // from the head's gradient, which this pass has made
-    int64_t n = matrix_rows(dx);
-    tensor rows = view3(dx, 1, n, g->o.embed), row = view2(tokens, 1, n);
-    return p->ops->embedding_backward(&(embedding_backward_args){.dwte = &p->dw[g->embed],
-                                                                 .scratch = &g->sort,
-                                                                 .dx = &rows,
-                                                                 .tokens = &row,
-                                                                 .fresh_wte = p->fresh && apart,
-                                                                 .part = p->merge,
-                                                                 .first = first_token(g)},
-                                      p->s);
-}
-
-static err_t embed_backward(model *m, int b, pass *p) {
-    llama *g = (llama *)m;
-    int64_t N = p->B * T_of(p), before = model_first_row(m, N);
-    tensor own = stream_rows(g, &p->dx[b], p), all, tokens = view1(&p->in[TOKENS], N);
-    TRY(slices_gather(m, p, &all, &own, model_matrix_rows(m, N)));
-    for (int k = 0; k < m->tokens.count; k++) {
-        token_part mine = model_token_part(m, p, k, N);
-        tensor dx = tensor_rows(&all, mine.first, mine.n), some = tensor_rows(&tokens, before + mine.first, mine.n);
-        TRY(embed_gradient(g, &mine.p, &dx, &some));
+static value attention(graph *g, const llama_options *o, value x) {
+    int64_t D = o->head_dim, H = o->heads, KV = o->kv_heads;
+    rope r = rope_of(o);
+    value qkv = project(g, x, "self_attn.qkv_proj",
+                        (projection){.outputs = (H + 2 * KV) * D, .letters = "(H+2KV)D", .divide = LINEAR_OUTPUTS, .bias = o->bias != LLAMA_BIAS_NO,
+                                     .std = STD, .matrices = 3, .rows = {H * D, KV * D, KV * D}});
+    if (o->qk_norm) {
+        qkv = head_norm(g, qkv, "self_attn.q_norm", D, 0, H, o->norm_eps);
+        qkv = head_norm(g, qkv, "self_attn.k_norm", D, H, KV, o->norm_eps);
     }
-    return ERR_OK;
+    value a = attend(g, rotary(g, qkv, H + KV, D, &r),
+                     (attention_options){.heads = H, .kv_heads = KV, .head_size = D, .window = o->window, .letters = "HD", .site = -1});
+    return project(g, a, "self_attn.o_proj",
+                   (projection){.outputs = o->embed, .letters = "C", .divide = LINEAR_INPUTS, .bias = o->bias == LLAMA_BIAS_ALL, .std = residual_std(o)});
 }
 
-static err_t layer_forward(model *m, int b, pass *p) { return llama_layer_forward(((llama *)m)->body, b - 1, p, &p->x[b], &p->x[b - 1]); }
-
-static err_t layer_inputs(model *m, int b, pass *p) {
-    return llama_layer_inputs(((llama *)m)->body, b - 1, p, &p->dx[b - 1], &p->dx[b], &p->x[b - 1]);
+static value mlp(graph *g, const llama_options *o, value x) {
+    int64_t F = o->hidden;
+    value pair = project(g, x, "mlp.gate_up_proj",
+                         (projection){.outputs = 2 * F, .letters = "2F", .divide = LINEAR_OUTPUTS, .std = STD, .matrices = 2, .rows = {F, F}});
+    return project(g, swiglu(g, pair, "F"), "mlp.down_proj",
+                   (projection){.outputs = o->embed, .letters = "C", .divide = LINEAR_INPUTS, .std = residual_std(o)});
 }
 
-static err_t layer_weights(model *m, int b, pass *p) { return llama_layer_weights(((llama *)m)->body, b - 1, p, &p->x[b - 1]); }
-
-static err_t layer_backward(model *m, int b, pass *p) {
-    TRY(layer_inputs(m, b, p));
-    return layer_weights(m, b, p);
-}
-
-// --- final norm, head and loss ---------------------------------------------------------------------------------------------
-
-// Rows of this pass: x, its norm, and what the norm's backward pass reads; the norm of all rows.
-typedef struct final_view {
-    tensor x, norm, rstd, all;
-} final_view;
-
-static final_view view_final(const llama *g, int b, const pass *p) {
-    tensor x = stream_rows(g, &p->x[b - 1], p), norm = stream_rows(g, llama_layers_scratch(g->body), p);
-    return (final_view){.x = x, .norm = norm, .rstd = view1(&g->norm_rstd, x.size[0])};
-}
-
-static err_t final_norm(const llama *g, pass *p, final_view *v) {
-    if (v->x.size[0])
-        TRY(p->ops->rms_norm_forward(
-            &(rms_norm_forward_args){.y = &v->norm, .rstd = &v->rstd, .x = &v->x, .w = &p->w[g->norm], .eps = (float)g->o.norm_eps}, p->s));
-    return slices_gather(&g->base, p, &v->all, &v->norm, model_matrix_rows(&g->base, p->B * T_of(p)));
-}
-
-// Losses of all rows; with a backward pass the norm is then overwritten by its gradient.
-static err_t losses_of(llama *g, pass *p, final_view *v) { return head_stream_losses(&g->head, p, &v->all, &p->in[TARGETS]); }
-
-// In training all of it waits for the backward pass: other micro-batches may come in between.
-static err_t head_forward(model *m, int b, pass *p) {
-    llama *g = (llama *)m;
-    final_view v = view_final(g, b, p);
-    if (p->dw) return ERR_OK;
-    TRY(final_norm(g, p, &v));
-    return p->predict ? head_stream_scores(&g->head, p, &v.all) : losses_of(g, p, &v);
-}
-
-static err_t head_backward(model *m, int b, pass *p) {
-    llama *g = (llama *)m;
-    final_view v = view_final(g, b, p);
-    tensor dx = stream_rows(g, &p->dx[b - 1], p);
-    TRY(final_norm(g, p, &v));
-    TRY(losses_of(g, p, &v));
-    TRY(slices_take(m, p, &v.norm, &v.all));
-    return slices_rms_norm_backward(
-        m, p, p->B * T_of(p),
-        &(rms_norm_backward_args){.dx = &dx, .dw = &p->dw[g->norm], .dy = &v.norm, .x = &v.x, .w = &p->w[g->norm], .rstd = &v.rstd});
+static void write_page(graph *g, const llama_options *o) {
+    begin_block(g, "embedding", "%s", "");
+    leave(g, embedding(g, "embed_tokens.weight", NULL, o->vocab, o->context, o->embed, STD));
+    for (int l = 0; l < o->layers; l++) {
+        value x = begin_block(g, "layer", "layers.%d.", l);
+        x = add(g, x, attention(g, o, rms_norm(g, x, "input_layernorm", o->norm_eps)));
+        x = add(g, x, mlp(g, o, rms_norm(g, x, "post_attention_layernorm", o->norm_eps)));
+        leave(g, x);
+    }
+    value x = begin_block(g, "head", "%s", "");
+    next_token_loss(g, rms_norm(g, x, "norm", o->norm_eps), "lm_head.weight", o->vocab, o->tied ? 0 : -1, o->head_chunks, o->tied ? 0 : STD);
+    leave(g, 0);
 }
 
 // --- tables ----------------------------------------------------------------------------------------------------------------
 
-static block sequence_block(const llama *g, const char *name, block_call forward, block_call backward) {
-    return (block){.name = name, .dims = 2, .size = {g->o.context, g->o.embed, 1}, .forward = forward, .backward = backward};
-}
+static err_t run_forward(model *m, int b, pass *p) { return lowered_run(&((llama *)m)->net, b, p, PASS_FORWARD); }
+static err_t run_backward(model *m, int b, pass *p) { return lowered_run(&((llama *)m)->net, b, p, PASS_BACKWARD); }
+static err_t run_inputs(model *m, int b, pass *p) { return lowered_run(&((llama *)m)->net, b, p, PASS_INPUTS); }
+static err_t run_weights(model *m, int b, pass *p) { return lowered_run(&((llama *)m)->net, b, p, PASS_WEIGHTS); }
 
 static tensor_spec sequence(const llama *g, const char *name) {
     tensor_spec x = {.type = INT32, .dims = 1, .size = {g->o.context, 1, 1}, .limit = g->o.vocab};
@@ -161,22 +99,15 @@ static err_t declare(llama *g) {
     const llama_options *o = &g->o;
     model *m = &g->base;
     int last = (int)o->layers + 1;
-    g->embed = model_add(m, EMBED, o->vocab, o->embed, 0.02, 0, "embed_tokens.weight");
-    TRY(llama_layers_open(&g->body, m, o));
-    g->norm = model_add(m, last, o->embed, 0, 0, 1, "norm.weight");
-    int w = model_add(m, last, o->vocab, o->embed, o->tied ? 0 : 0.02, 0, "lm_head.weight");
-    g->head = (head){.at = {.w = w, .b = -1}, .classes = o->vocab, .Vp = head_rows_in_memory(o->vocab, m->slices.of)};
-    if (o->tied) m->param[w].tied = g->embed;
-    m->param[g->embed].rows_in_memory = m->param[w].rows_in_memory = g->head.Vp;
-    model_divide(m, g->embed, 0, 0, NULL);
-    linear_divide(&g->head.at, m, LINEAR_OUTPUTS, 0, NULL);
-
-    m->block[EMBED] = sequence_block(g, "embedding", embed_forward, embed_backward);
-    for (int b = 1; b < last; b++) {
-        m->block[b] = sequence_block(g, "layer", layer_forward, layer_backward);
-        m->block[b].inputs = layer_inputs, m->block[b].weights = layer_weights, m->block[b].recomputes = true;
+    for (int b = 0; b <= last; b++) {
+        bool layer = b > 0 && b < last;
+        m->block[b] = (block){.forward = run_forward, .backward = run_backward, .recomputes = layer};
+        if (b < last) m->block[b].dims = 2, m->block[b].size[0] = o->context, m->block[b].size[1] = o->embed, m->block[b].size[2] = 1;
+        if (layer) m->block[b].inputs = run_inputs, m->block[b].weights = run_weights;
     }
-    m->block[last] = (block){.name = "head", .forward = head_forward, .backward = head_backward};
+    TRY(lowered_open(&g->net, m));
+    write_page(&g->net.g, o);
+    TRY(graph_end(&g->net.g));
     m->inputs = 2;
     m->input[TOKENS] = sequence(g, "tokens"), m->input[TARGETS] = sequence(g, "targets");
     m->stream = true;
@@ -190,7 +121,7 @@ static err_t declare(llama *g) {
 }
 
 static void llama_close(model *m) {
-    llama_layers_close(((llama *)m)->body);
+    lowered_close(&((llama *)m)->net);
     model_free(m);
 }
 
@@ -211,16 +142,10 @@ static err_t llama_open(model **out, const void *options) {
 static err_t llama_plan(model *m, arena *a, const model_plan *o) {
     llama *g = (llama *)m;
     TRY(model_plan_slices(m, a, o, o->B * g->o.context, g->o.embed));
-    TRY(llama_layers_plan(g->body, a, o));
-    if (o->slots[m->blocks - 1]) {
-        TRY(arena_1d(a, &g->norm_rstd, FP32, model_most_rows(m, o->B * g->o.context)));
-        TRY(head_plan(&g->head, a, o, o->B * g->o.context, g->o.head_chunks));
-    }
-    return o->forward_only || !o->slots[EMBED] ? ERR_OK
-                                               : arena_1d(a, &g->sort, INT32, o->B * g->o.context + (m->slices.of > 1 ? g->head.Vp : g->o.vocab) + 1);
+    return lowered_plan(&g->net, a, o);
 }
 
-static err_t llama_fill(model *m, stream *s) { return llama_layers_fill(((llama *)m)->body, s); }
+static err_t llama_fill(model *m, stream *s) { return lowered_fill(&((llama *)m)->net, s); }
 
 static void llama_describe(const model *m, char *dst, size_t room) {
     const llama_options *o = &((const llama *)m)->o;

@@ -1,0 +1,414 @@
+// model/lower.c: see model/lower.h.
+#include "model/lower.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// --- steps -----------------------------------------------------------------------------------------------------------------------------
+
+step *emit(lowering *L, const char *name, step_call run, int op) {
+    step_list *to = L->to;
+    if (to->count == to->room) {
+        int room = to->room ? 2 * to->room : 16;
+        step *at = realloc(to->at, (size_t)room * sizeof *at);
+        if (!at && L->rc == ERR_OK) L->rc = err_set(ERR_INTERNAL, "no memory for a list of %d steps", room);
+        if (!at) return &L->spare;
+        to->at = at, to->room = room;
+    }
+    step *s = &to->at[to->count++];
+    *s = (step){.name = name, .run = run, .op = op, .other = {-1, -1}, .into = -1, .over = -1};
+    return s;
+}
+
+static void operand(step *s, char how, value v) {
+    s->how[s->count] = how;
+    s->v[s->count++] = v;
+}
+void reads(step *s, value v) { operand(s, 'r', v); }
+void writes(step *s, value v) { operand(s, 'w', v); }
+void changes(step *s, value v) { operand(s, 'u', v); }
+void takes_place_of(step *s, int over) { s->into = s->count - 1, s->over = over; }
+
+value make_value(lowering *L, const graph_value *x) {
+    if (L->values == LOWER_VALUES) {
+        if (L->rc == ERR_OK) L->rc = err_set(ERR_INTERNAL, "a block's lists have at most %d values", LOWER_VALUES);
+        return 0;
+    }
+    value v = L->values++;
+    L->v[v] = *x;
+    L->v[v].maker = -1, L->v[v].users = 0, L->v[v].storage = v;
+    memset(L->v[v].as, 0, sizeof L->v[v].as);
+    L->made[v] = false;
+    return v;
+}
+
+value make_like(lowering *L, value x, const char *name, layout at) {
+    graph_value y = L->v[x];
+    snprintf(y.name, sizeof y.name, "%s", name);
+    y.at = at, y.shape = SHAPE_MATRIX, y.is_E = true;
+    return make_value(L, &y);
+}
+
+int only_user(const lowering *L, value v, const op_type *t) {
+    return L->v[v].users == 1 && L->op[L->v[v].user[0]].type == t ? L->v[v].user[0] : -1;
+}
+
+// --- conversions ---------------------------------------------------------------------------------------------------------------------------
+
+static err_t gather_rows(const frame *f, const step *s) {
+    tensor own = at(f, s->v[0]), all;
+    return slices_gather(f->m, f->p, &all, &own, f->matrix);
+}
+static err_t take_rows(const frame *f, const step *s) {
+    tensor all = at(f, s->v[0]), own = at(f, s->v[1]);
+    return slices_take(f->m, f->p, &own, &all);
+}
+static err_t rows_to_heads(const frame *f, const step *s) {
+    tensor rows = at(f, s->v[0]), heads = at(f, s->v[1]);
+    return slices_to_heads(f->p, &heads, &rows);
+}
+static err_t heads_to_rows(const frame *f, const step *s) {
+    tensor heads = at(f, s->v[0]), rows = at(f, s->v[1]);
+    return slices_to_rows(f->p, &rows, &heads);
+}
+
+static void convert(lowering *L, const char *name, step_call run, value from, value to) {
+    step *s = emit(L, name, run, -1);
+    reads(s, from);
+    writes(s, to);
+}
+
+// Between attention's rows and those of matrices. Both forms of a value of forward may be kept, so they are known by each other.
+static value as_heads(lowering *L, value v, layout want) {
+    value y = L->v[v].as[want.rows];
+    bool heads = want.rows == ROWS_ALL;
+    if (y && (!L->remakes || L->made[y])) return y;
+    if (!y) {
+        y = L->v[v].as[want.rows] = make_like(L, v, L->v[v].name, want);
+        L->v[y].maker = L->v[v].maker;
+    }
+    L->made[y] = true;
+    convert(L, heads ? "to heads" : "to rows", heads ? rows_to_heads : heads_to_rows, v, y);
+    return y;
+}
+
+value as(lowering *L, value v, layout want) {
+    const model *m = L->g->m;
+    row_span from = L->v[v].at.rows;
+    if (from == want.rows) return v;
+    if (from == ROWS_ALL || want.rows == ROWS_ALL) return model_row_places(m) > 1 ? as_heads(L, v, want) : v;
+    if (!m->slices.rows) return v;
+    if (want.rows == ROWS_OWN) {
+        value own = make_like(L, v, "own", want);
+        convert(L, "take rows", take_rows, v, own);
+        return own;
+    }
+    if (L->gathered_from == v) return L->gathered;
+    L->gathered_from = v, L->gathered = make_like(L, v, "all", want);
+    L->v[L->gathered].all_rows = true;
+    convert(L, "gather rows", gather_rows, v, L->gathered);
+    return L->gathered;
+}
+
+// --- the lists of a form ---------------------------------------------------------------------------------------------------------------------
+
+static void begin_list(lowering *L, step_list *to, bool remakes) {
+    L->to = to, L->remakes = remakes, L->gathered_from = 0;
+    memset(L->done, 0, sizeof L->done);
+}
+
+static void list_forward(lowering *L, step_list *to) {
+    begin_list(L, to, true);
+    for (int i = 0; i < L->ops; i++)
+        if (L->need[i] && !L->done[i]) L->op[i].type->forward(L, i);
+}
+
+static void list_backward(lowering *L, step_list *to, backward_part part) {
+    begin_list(L, to, false);
+    L->part = part;
+    for (int i = L->ops - 1; i >= 0; i--) {
+        if (L->passed[i]) continue;
+        if (part != BACKWARD_WEIGHTS) L->given[i] = L->grad[L->op[i].out[0]];
+        L->op[i].type->backward(L, i);
+    }
+}
+
+static void find_kept(const lowering *L, const step_list *x, bool *kept) {
+    for (int i = 0; i < x->count; i++)
+        for (int k = 0; k < x->at[i].count; k++) {
+            value v = x->at[i].v[k];
+            if (v && x->at[i].how[k] != 'w' && L->v[v].maker >= 0) kept[v] = true;
+        }
+}
+
+// What is computed again needs what it is computed from, up to what is kept.
+static void need_op(lowering *L, int i, const bool *kept, const bool *again) {
+    if (L->need[i]) return;
+    L->need[i] = true;
+    for (int k = 0; k < OP_INPUTS; k++) {
+        value v = L->op[i].in[k];
+        bool there = kept[v] && !again[v];
+        for (int r = 0; r <= ROWS_ALL; r++) there |= L->v[v].as[r] && kept[L->v[v].as[r]] && !again[L->v[v].as[r]];
+        if (v && L->v[v].maker >= 0 && !there) need_op(L, L->v[v].maker, kept, again);
+    }
+}
+
+// Is this value, which backward reads, computed again?
+static bool is_made_again(const lowering *L, value v, bool is_last) {
+    const operation *o = &L->op[L->v[v].maker];
+    recomputation r = L->o->recompute;
+    return is_last || (L->g->m->block[L->b].recomputes && (r == RECOMPUTE_BLOCK || (r == RECOMPUTE_SELECTIVE && o->type->cheap && o->out[0] == v)));
+}
+
+static bool has_halves(const lowering *L) { return L->o->halves && block_has_halves(&L->g->m->block[L->b], L->o->recompute); }
+
+static err_t copy_value(const frame *f, const step *s) {
+    tensor x = at(f, s->v[0]), y = at(f, s->v[1]);
+    return f->p->ops->cast(&(cast_args){.y = &y, .x = &x}, f->p->s);
+}
+
+// The gradient of what the block leaves is overwritten by that of what it reads. If the second half wants it, as that of a product, it has a copy.
+static void copy_given(lowering *L, value dy) {
+    int sum = L->v[L->out].maker;
+    bool wanted = sum >= 0 && L->op[sum].in[1] && maker_of(L, L->op[sum].in[1]) >= 0 && L->op[maker_of(L, L->op[sum].in[1])].at.w >= 0;
+    if (!wanted) return;
+    L->copy[dy] = make_like(L, dy, "dout", L->v[dy].at);
+    convert(L, "copy", copy_value, dy, L->copy[dy]);
+}
+
+static void lower_backward(lowering *L, lists *x) {
+    bool halves = has_halves(L);
+    begin_list(L, &x->list[LIST_BACKWARD], false);
+    if (L->out) {
+        value dy = make_like(L, L->out, "dy", L->v[L->out].at);
+        L->grad[L->out] = dy;
+        if (halves) copy_given(L, dy);
+    }
+    list_backward(L, &x->list[LIST_BACKWARD], halves ? BACKWARD_INPUTS : BACKWARD_WHOLE);
+    if (halves) list_backward(L, &x->list[LIST_WEIGHTS], BACKWARD_WEIGHTS);
+}
+
+static void lower_again(lowering *L, lists *x, const bool *kept, const bool *again) {
+    memset(L->need, 0, sizeof L->need), memset(L->made, 0, sizeof L->made);
+    for (value v = 1; v < L->values; v++)
+        if (again[v]) need_op(L, L->v[v].maker, kept, again);
+    list_forward(L, &x->list[LIST_AGAIN]);
+}
+
+static void replace_user(graph_value *x, int user, const graph_value *by) {
+    int n = 0;
+    for (int i = 0; i < x->users; i++)
+        if (x->user[i] != user) x->user[n++] = x->user[i];
+    for (int i = 0; i < by->users && n < VALUE_USERS; i++) x->user[n++] = by->user[i];
+    x->users = n;
+}
+
+// An operation that does nothing: who reads its result reads what it read.
+static void pass_by(lowering *L, int op) {
+    value x = L->op[op].in[0], y = L->op[op].out[0];
+    replace_user(&L->v[x], op, &L->v[y]);
+    for (int i = 0; i < L->ops; i++)
+        for (int k = 0; k < OP_INPUTS; k++)
+            if (L->op[i].in[k] == y) L->op[i].in[k] = x;
+    if (L->out == y) L->out = x;
+    L->op[op].in[0] = 0, L->passed[op] = true;
+}
+
+static void take_block(lowering *L) {
+    const block_graph *k = &L->g->block[L->b];
+    memcpy(L->v, k->v, (size_t)k->values * sizeof *L->v);
+    memcpy(L->op, k->op, (size_t)k->ops * sizeof *L->op);
+    L->ops = k->ops, L->values = k->values, L->in = k->in, L->out = k->out;
+    for (int i = 0; i < L->ops && !L->drops; i++)
+        if (L->op[i].type->drops) pass_by(L, i);
+}
+
+static err_t lower_form(lowering *L, lists *x) {
+    bool kept[LOWER_VALUES] = {false}, again[LOWER_VALUES] = {false}, is_last = !L->g->block[L->b].out;
+    take_block(L);
+    for (int i = 0; i < L->ops; i++) L->bias_by[i] = -1, L->need[i] = !L->passed[i];
+    for (int i = L->ops - 1; i >= 0; i--)
+        if (L->op[i].type->claim) L->op[i].type->claim(L, i);
+    list_forward(L, &x->list[LIST_FORWARD]);
+    if (!L->o->forward_only) {
+        lower_backward(L, x);
+        for (int i = LIST_BACKWARD; i <= LIST_WEIGHTS; i++) find_kept(L, &x->list[i], kept);
+        for (value v = 1; v < L->values; v++) again[v] = kept[v] && is_made_again(L, v, is_last);
+        lower_again(L, x, kept, again);
+    }
+    x->v = malloc((size_t)L->values * sizeof *x->v);
+    x->place = calloc((size_t)L->values, sizeof *x->place);
+    x->values = L->values;
+    if (!x->v || !x->place) return err_set(ERR_INTERNAL, "no memory for a table of %d values", L->values);
+    place_values(x, L, kept, again);
+    memcpy(x->v, L->v, (size_t)L->values * sizeof *x->v);
+    return L->rc;
+}
+
+// --- a plan ------------------------------------------------------------------------------------------------------------------------------------
+
+err_t lowered_open(lowered *l, model *m) {
+    *l = (lowered){0};
+    TRY(graph_open(&l->g, m));
+    l->set = calloc((size_t)m->blocks, sizeof *l->set);
+    for (int i = 0; i < VARIANTS; i++) l->form[i] = calloc((size_t)m->blocks, sizeof **l->form);
+    return l->set && l->form[0] && l->form[1] ? ERR_OK : err_set(ERR_INTERNAL, "no memory for tables of %d blocks", m->blocks);
+}
+
+static void drop_lists(lists *x) {
+    free(x->v), free(x->place);
+    for (int i = 0; i < LISTS; i++) free(x->list[i].at);
+    *x = (lists){0};
+}
+
+static void drop_plan(lowered *l) {
+    for (int i = 0; i < VARIANTS; i++)
+        for (int b = 0; l->form[i] && b < l->g.m->blocks; b++) drop_lists(&l->form[i][b]);
+    free(l->kept);
+    l->kept = NULL;
+}
+
+void lowered_close(lowered *l) {
+    if (!l->g.m) return;
+    drop_plan(l);
+    free(l->set), free(l->form[0]), free(l->form[1]);
+    past_close(&l->g.past);
+    graph_close(&l->g);
+}
+
+static int64_t largest(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static err_t bytes_of(arena *a, tensor *t, int64_t bytes) { return bytes ? arena_1d(a, t, FP32, (bytes + 3) / 4) : ERR_OK; }
+
+// One set of kept values for each slot of each block; what is computed again, and what lives within one block, all blocks share.
+static err_t declare_memory(lowered *l, arena *a, const model_plan *o) {
+    const model *m = l->g.m;
+    int64_t held = 0, scratch = 0;
+    int sets = model_plan_sets(o, 0, m->blocks, l->set);
+    l->kept = calloc((size_t)sets + 1, sizeof *l->kept);
+    l->held = l->scratch = (tensor){0};
+    if (!l->kept) return err_set(ERR_INTERNAL, "no memory for a table of %d sets", sets);
+    for (int b = 0; b < m->blocks; b++) {
+        int64_t kept = 0;
+        for (int i = 0; i < VARIANTS && o->slots[b]; i++) {
+            const int64_t *bytes = l->form[i][l->g.block[b].form].bytes;
+            kept = largest(kept, bytes[REGION_KEPT]), held = largest(held, bytes[REGION_HELD]), scratch = largest(scratch, bytes[REGION_SCRATCH]);
+        }
+        for (int s = 0; s < o->slots[b]; s++) TRY(bytes_of(a, &l->kept[l->set[b] + s], kept));
+    }
+    TRY(bytes_of(a, &l->held, held));
+    return bytes_of(a, &l->scratch, scratch);
+}
+
+err_t lowered_plan(lowered *l, arena *a, const model_plan *o) {
+    model *m = l->g.m;
+    drop_plan(l);
+    l->type = o->compute;
+    l->halves = o->halves && o->recompute == RECOMPUTE_NONE, l->recomputes = o->recompute != RECOMPUTE_NONE && !o->forward_only;
+    m->held.block = -1;
+    for (int i = 0; i < (l->g.dropout > 0 ? VARIANTS : 1); i++)
+        for (int b = 0; b < m->blocks; b++) {
+            int form = l->g.block[b].form;
+            if (!o->slots[b] || l->form[i][form].v) continue;
+            lowering *L = calloc(1, sizeof *L);
+            if (!L) return err_set(ERR_INTERNAL, "no memory to lower a block");
+            *L = (lowering){.g = &l->g, .o = o, .b = form, .drops = i == WITH_DROPOUT};
+            err_t rc = lower_form(L, &l->form[i][form]);
+            free(L);
+            TRY(rc);
+        }
+    TRY(declare_memory(l, a, o));
+    graph *g = &l->g;
+    if (g->layers) {
+        g->past.slices = model_head_slices(m);
+        TRY(past_plan(&g->past, a, o, g->attends, g->layers, m->losses, g->head_size));
+    }
+    if (g->turned) TRY(arena_2d(a, &l->angles, FP32, m->losses, g->turned));
+    return o->slots[m->blocks - 1] ? head_plan(&g->head, a, o, o->B * m->losses, g->chunks) : ERR_OK;
+}
+
+err_t lowered_fill(lowered *l, stream *s) {
+    int64_t T = l->g.m->losses, D = l->g.turned;
+    if (!D) return ERR_OK;
+    float *table = malloc((size_t)(T * D) * sizeof *table);
+    if (!table) return err_set(ERR_INTERNAL, "no memory for the angles of %lld positions", (long long)T);
+    rope_table(&l->g.rope, T, D, table);
+    err_t rc = stream_copy(s, l->angles.data, table, (size_t)(T * D) * sizeof *table);
+    if (rc == ERR_OK) rc = stream_wait(s);
+    free(table);
+    return rc;
+}
+
+// --- running -------------------------------------------------------------------------------------------------------------------------------------
+
+static int64_t cuts(const model *m, width_span w) {
+    return m->slices.of == 1 || w == WIDTH_WHOLE ? 1 : w == WIDTH_SLICES ? m->slices.count : model_head_slices(m);
+}
+
+static int64_t rows_of(const frame *f, row_span r) { return r == ROWS_ALL ? f->all : r == ROWS_MATRIX ? f->matrix : f->own; }
+
+tensor at(const frame *f, value v) {
+    const graph_value *x = &f->x->v[v];
+    int64_t n = rows_of(f, x->at.rows), s = cuts(f->m, x->at.width), S = f->m->slices.of;
+    tensor t = {.data = f->base[f->x->place[v].in] + f->x->place[v].at, .type = x->is_E ? f->type : x->type};
+    if (x->shape == SHAPE_PLAIN) return view1(&t, x->width);
+    if (x->shape == SHAPE_PER_ROW) return view1(&t, n);
+    if (x->shape == SHAPE_PER_HEAD) return view3(&t, f->p->B * s, x->width / S, T_of(f));
+    if (x->at.width == WIDTH_WHOLE || S == 1) return view2(&t, n, x->width);
+    return view3(&t, s, n, x->width / S);
+}
+
+tensor at_rows(const frame *f, value v) {
+    tensor x = at(f, v);
+    return x.dims == 2 ? x : view2(&x, x.size[0] * x.size[1], x.size[2]);
+}
+
+tensor at_samples(const frame *f, value v) {
+    tensor x = at_rows(f, v);
+    return view3(&x, x.size[0] / T_of(f), T_of(f), x.size[1]);
+}
+
+static frame frame_of(lowered *l, int b, const pass *p, const lists *x) {
+    const model *m = l->g.m;
+    frame f = {.l = l, .m = m, .p = p, .b = b, .op = l->g.block[b].op, .x = x, .type = l->type};
+    f.all = p->B * T_of(&f), f.matrix = model_matrix_rows(m, f.all), f.own = model_own_rows(m, f.all);
+    f.base[REGION_KEPT] = l->kept[l->set[b] + p->slot].data;
+    f.base[REGION_HELD] = l->held.data, f.base[REGION_SCRATCH] = l->scratch.data, f.base[REGION_ALL] = m->all_rows.data;
+    f.base[REGION_INPUT] = p->in[0].data;
+    if (b > 0) f.base[REGION_X] = p->x[b - 1].data;
+    if (b < m->blocks - 1) f.base[REGION_Y] = p->x[b].data;
+    if (p->dw && b < m->blocks - 1) f.base[REGION_DY] = p->dx[b].data;
+    if (p->dw) f.base[REGION_DX] = p->dx[b > 0 ? b - 1 : b].data;
+    return f;
+}
+
+static err_t run_list(const frame *f, list_kind k) {
+    const step_list *list = &f->x->list[k];
+    for (int i = 0; i < list->count; i++) TRY(list->at[i].run(f, &list->at[i]));
+    return ERR_OK;
+}
+
+static bool holds(const model *m, int b, const pass *p) { return m->held.slot == p->slot && m->held.block == b; }
+
+static err_t run_backward(lowered *l, const frame *f, bool is_last) {
+    model *m = l->g.m;
+    bool shares = l->recomputes && m->block[f->b].recomputes;
+    if (is_last || (shares && !holds(m, f->b, f->p))) TRY(run_list(f, LIST_AGAIN));
+    if (shares) m->held.block = -1;
+    return run_list(f, LIST_BACKWARD);
+}
+
+err_t lowered_run(lowered *l, int b, pass *p, pass_part part) {
+    model *m = l->g.m;
+    bool is_last = b == m->blocks - 1;
+    const lists *x = &l->form[p->drop.p > 0 ? WITH_DROPOUT : WITHOUT_DROPOUT][l->g.block[b].form];
+    frame f = frame_of(l, b, p, x);
+    if (part == PASS_FORWARD) {
+        if (is_last && p->dw) return ERR_OK;  // waits for the backward pass: other micro-batches may come in between
+        if (l->recomputes && m->block[b].recomputes) m->held = (model_held){p->slot, b};
+        return run_list(&f, LIST_FORWARD);
+    }
+    if (part != PASS_WEIGHTS) TRY(run_backward(l, &f, is_last));
+    return part == PASS_INPUTS ? ERR_OK : run_list(&f, LIST_WEIGHTS);
+}

@@ -1,0 +1,160 @@
+// model/lower.h: from a graph and a plan to lists of steps and the memory that they work in.
+//
+//   forward    the block's operations, top down
+//   backward   the list read from the bottom up: each operation forms the gradients of what it read, and those of its weights; in halves the latter wait
+//   kept       what some step of backward reads of forward; or, under recomputation, what it is computed again from
+//   memory     a value lives from the step that first writes it to the one that last reads it; values whose lives do not meet share memory
+//
+// Steps name values, not addresses; a frame knows where a value lies in this pass, and how many rows it has.
+#ifndef MODEL_LOWER_H
+#define MODEL_LOWER_H
+
+#include "model/graph.h"
+
+typedef struct frame frame;
+typedef struct step step;
+typedef struct lowering lowering;
+
+typedef err_t (*step_call)(const frame *f, const step *s);
+
+enum { STEP_VALUES = 10, STEP_OPS = 2, LOWER_OPS = 32, LOWER_VALUES = 160 };
+
+// One call, or some that belong together.
+struct step {
+    const char *name;
+    step_call run;
+    int op, other[STEP_OPS];  // operations of the block: its own, and those whose work it does, too; -1: none
+    value v[STEP_VALUES];     // operands, by position; 0: not given
+    char how[STEP_VALUES];    // r reads, w overwrites, u reads and writes
+    int count;
+    int into, over;  // operand `into` may take the place of operand `over`; -1: no
+};
+
+// What an operation derives. Each of these appends steps.
+typedef struct op_type {
+    const char *name;
+    bool cheap;                             // to compute again, in time: its first result need not be kept
+    bool drops;                             // where nothing is dropped it is no operation at all
+    void (*claim)(lowering *L, int op);     // before the lists: work of other operations that it does in passing. NULL: none
+    void (*forward)(lowering *L, int op);
+    void (*backward)(lowering *L, int op);  // grad of its inputs from grad of its result; weights' gradients
+} op_type;
+
+typedef enum { BACKWARD_WHOLE, BACKWARD_INPUTS, BACKWARD_WEIGHTS } backward_part;
+
+typedef struct step_list {
+    step *at;
+    int count, room;
+} step_list;
+
+// The lists of one form under way.
+struct lowering {
+    const graph *g;
+    const model_plan *o;
+    int b;
+    bool drops;  // values are dropped
+    operation op[LOWER_OPS];
+    graph_value v[LOWER_VALUES];
+    int ops, values;
+    value in, out;
+    backward_part part;
+    step_list *to;
+    bool passed[LOWER_OPS];                 // it does nothing
+    bool need[LOWER_OPS], done[LOWER_OPS];  // in this list: is to be computed; another one has done it
+    value grad[LOWER_VALUES];               // of a value, when it is complete
+    value given[LOWER_OPS];                 // of an operation's result, in backward
+    value copy[LOWER_VALUES];               // of a gradient that is overwritten before the second half reads it
+    int bias_by[LOWER_OPS];                 // the operation whose backward forms this one's bias gradient; -1: its own
+    value gathered, gathered_from;          // the last value whose rows were gathered
+    bool remakes, made[LOWER_VALUES];       // conversions are forward's, and are made again
+    step spare;                             // of a list for which there is no memory
+    err_t rc;
+};
+
+// --- for operations ------------------------------------------------------------------------------------------------------------------
+
+static inline const operation *op_at(const lowering *L, int op) { return &L->op[op]; }
+// The operation that makes a value in this block; NULL: it comes into the block.
+static inline int maker_of(const lowering *L, value v) { return L->v[v].maker; }
+static inline bool is_made_by(const lowering *L, value v, const op_type *t) { return v && L->v[v].maker >= 0 && L->op[L->v[v].maker].type == t; }
+// The only user of a value, if it is of this type; -1.
+int only_user(const lowering *L, value v, const op_type *t);
+step *emit(lowering *L, const char *name, step_call run, int op);
+void reads(step *s, value v);
+void writes(step *s, value v);
+void changes(step *s, value v);
+// The operand given last may take the place of operand `over`.
+void takes_place_of(step *s, int over);
+// A new value of these lists, like `x` in width and letters.
+value make_like(lowering *L, value x, const char *name, layout at);
+value make_value(lowering *L, const graph_value *x);
+// The value with rows laid out as wanted: itself, or another one that a conversion makes.
+value as(lowering *L, value v, layout want);
+
+// --- running -------------------------------------------------------------------------------------------------------------------------
+
+typedef enum { REGION_NONE, REGION_KEPT, REGION_HELD, REGION_SCRATCH, REGION_X, REGION_Y, REGION_DY, REGION_DX, REGION_ALL, REGION_INPUT, REGIONS } region;
+
+typedef struct place {
+    region in;
+    int64_t at;  // bytes
+} place;
+
+typedef enum { LIST_FORWARD, LIST_AGAIN, LIST_BACKWARD, LIST_WEIGHTS, LISTS } list_kind;
+
+// A form's lists, with dropout or without.
+typedef struct lists {
+    graph_value *v;
+    place *place;
+    int values;
+    step_list list[LISTS];
+    int64_t bytes[REGION_SCRATCH + 1];
+} lists;
+
+enum { WITHOUT_DROPOUT, WITH_DROPOUT, VARIANTS };
+
+struct frame {
+    struct lowered *l;
+    const model *m;
+    const pass *p;
+    int b;
+    const operation *op;
+    const lists *x;
+    char *base[REGIONS];
+    int64_t all, matrix, own;  // rows
+    dtype type;                // E
+};
+
+tensor at(const frame *f, value v);
+// The same with slices as more rows: of operations that know no slices.
+tensor at_rows(const frame *f, value v);
+// The same as samples: (B or B * slices, T, width).
+tensor at_samples(const frame *f, value v);
+// Positions of a sample of this pass.
+static inline int64_t T_of(const frame *f) { return f->m->context ? f->p->in[0].size[1] : 1; }
+
+// What a plan makes of a graph.
+typedef struct lowered {
+    graph g;
+    lists *form[VARIANTS];  // [blocks], of forms
+    dtype type;
+    bool halves, recomputes;
+    int *set;               // [blocks] the first of a block's sets of kept values
+    tensor *kept;           // [sets]
+    tensor held, scratch, angles;
+} lowered;
+
+err_t lowered_open(lowered *l, model *m);
+// After model_plan_slices.
+err_t lowered_plan(lowered *l, arena *a, const model_plan *o);
+// Writes what is constant, after the memory was committed.
+err_t lowered_fill(lowered *l, stream *s);
+void lowered_close(lowered *l);
+
+// A part of a block. The model's blocks call it.
+err_t lowered_run(lowered *l, int b, pass *p, pass_part part);
+
+// model/place.c: where the values of a form lie.
+void place_values(lists *x, const lowering *L, const bool *kept, const bool *again);
+
+#endif

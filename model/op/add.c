@@ -1,0 +1,40 @@
+// model/op/add.c: y = a + b. A product that makes b adds a itself, and a layer norm of y adds both: then nothing is left to do. Both have y's gradient.
+#include "model/op/op.h"
+
+static err_t add_both(const frame *f, const step *s) {
+    tensor y = at(f, s->v[0]), a = at(f, s->v[1]), b = at(f, s->v[2]);
+    return f->p->ops->add(&(add_args){.y = &y, .a = &a, .b = &b}, f->p->s);
+}
+
+static bool waits_for_norm(const lowering *L, value y) {
+    for (int k = 0; k < L->v[y].users; k++)
+        if (op_at(L, L->v[y].user[k])->type == &op_layer_norm && L->need[L->v[y].user[k]]) return true;
+    return false;
+}
+
+static void forward(lowering *L, int op) {
+    const operation *o = op_at(L, op);
+    if (waits_for_norm(L, o->out[0])) return;
+    step *s = emit(L, "add", add_both, op);
+    writes(s, o->out[0]);
+    reads(s, o->in[0]), reads(s, o->in[1]);
+}
+
+static void backward(lowering *L, int op) {
+    const operation *o = op_at(L, op);
+    if (L->part == BACKWARD_WEIGHTS) return;
+    L->grad[o->in[0]] = L->grad[o->in[1]] = L->given[op];
+}
+
+const op_type op_add = {.name = "add", .forward = forward, .backward = backward};
+
+value add(graph *g, value a, value b) {
+    operation *o = graph_add(g, &op_add, "sum", a, b);
+    if (!o) return 0;
+    if (graph_at(g, a)->width != graph_at(g, b)->width)
+        graph_mistake(g, "add", "%s has width %lld, and %s %lld", graph_at(g, a)->name, (long long)graph_at(g, a)->width, graph_at(g, b)->name,
+                      (long long)graph_at(g, b)->width);
+    graph_value x = *graph_at(g, a);
+    x.name[0] = 0;
+    return graph_result(g, o, 0, x);
+}

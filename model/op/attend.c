@@ -1,0 +1,89 @@
+// model/op/attend.c: causal attention of heads (gpu/ops.h). It has all rows of a micro-batch, of the heads that are here. While a text grows, keys and values of
+// earlier positions are kept (model/past.h).
+#include "model/op/op.h"
+
+#include "model/dropout.h"
+
+enum { Y, LSE };                                          // results
+enum { F_Y, F_LSE, F_QKV };                               // operands of forward
+enum { B_DQKV, B_DELTA, B_DY, B_Y, B_LSE, B_QKV };        // of backward
+
+static int heads_of(const frame *f, int heads) { return heads / f->m->slices.of; }
+
+static err_t attention(const frame *f, const step *s) {
+    const operation *o = &f->op[s->op];
+    tensor y = at(f, s->v[F_Y]), qkv = at(f, s->v[F_QKV]), lse = at(f, s->v[F_LSE]);
+    const graph *g = &f->l->g;
+    dropout_key key;
+    if (f->p->past) return past_attend(&g->past, f->p, f->b - g->attends, &y, &qkv);
+    y = at_samples(f, s->v[F_Y]), qkv = at_samples(f, s->v[F_QKV]);
+    bool drops = o->site >= 0;
+    return f->p->ops->attention_forward(&(attention_forward_args){.y = &y,
+                                                                  .lse = &lse,
+                                                                  .qkv = &qkv,
+                                                                  .heads = heads_of(f, o->heads),
+                                                                  .kv_heads = heads_of(f, o->kv_heads),
+                                                                  .window = o->window,
+                                                                  .drop = drops ? dropout_at(f->p, f->b, o->site, &key) : NULL,
+                                                                  .samples = drops ? f->p->B : 0,
+                                                                  .first_head = drops ? model_head_first(f->m) * heads_of(f, o->heads) : 0},
+                                        f->p->s);
+}
+
+static err_t attention_gradient(const frame *f, const step *s) {
+    const operation *o = &f->op[s->op];
+    tensor dqkv = at_samples(f, s->v[B_DQKV]), delta = at(f, s->v[B_DELTA]), dy = at_samples(f, s->v[B_DY]);
+    tensor y = at_samples(f, s->v[B_Y]), lse = at(f, s->v[B_LSE]), qkv = at_samples(f, s->v[B_QKV]);
+    dropout_key key;
+    bool drops = o->site >= 0;
+    return f->p->ops->attention_backward(&(attention_backward_args){.dqkv = &dqkv,
+                                                                    .delta = &delta,
+                                                                    .dy = &dy,
+                                                                    .y = &y,
+                                                                    .lse = &lse,
+                                                                    .qkv = &qkv,
+                                                                    .heads = heads_of(f, o->heads),
+                                                                    .kv_heads = heads_of(f, o->kv_heads),
+                                                                    .window = o->window,
+                                                                    .drop = drops ? dropout_at(f->p, f->b, o->site, &key) : NULL,
+                                                                    .samples = drops ? f->p->B : 0,
+                                                                    .first_head = drops ? model_head_first(f->m) * heads_of(f, o->heads) : 0},
+                                         f->p->s);
+}
+
+static void forward(lowering *L, int op) {
+    const operation *o = op_at(L, op);
+    value qkv = as(L, o->in[0], LAYOUT_HEADS);
+    step *s = emit(L, "attention", attention, op);
+    writes(s, o->out[Y]), writes(s, o->out[LSE]);
+    reads(s, qkv);
+}
+
+static void backward(lowering *L, int op) {
+    const operation *o = op_at(L, op);
+    if (L->part == BACKWARD_WEIGHTS) return;
+    value qkv = as(L, o->in[0], LAYOUT_HEADS), dqkv = make_like(L, qkv, "dqkv", LAYOUT_HEADS), dy = as(L, L->given[op], LAYOUT_HEADS);
+    graph_value delta = L->v[o->out[LSE]];
+    step *s = emit(L, "attention's gradient", attention_gradient, op);
+    writes(s, dqkv), writes(s, make_value(L, &delta));
+    reads(s, dy), reads(s, o->out[Y]), reads(s, o->out[LSE]), reads(s, qkv);
+    L->grad[o->in[0]] = dqkv;
+}
+
+const op_type op_attend = {.name = "attention", .forward = forward, .backward = backward};
+
+value attend(graph *g, value qkv, attention_options a) {
+    operation *o = graph_add(g, &op_attend, "att", qkv, 0);
+    if (!o) return 0;
+    int64_t kv = a.kv_heads ? a.kv_heads : a.heads;
+    if (graph_at(g, qkv)->width != (a.heads + 2 * kv) * a.head_size)
+        graph_mistake(g, "attention", "%lld + 2 x %lld heads of %lld are not %lld wide", (long long)a.heads, (long long)kv, (long long)a.head_size,
+                      (long long)graph_at(g, qkv)->width);
+    o->heads = (int)a.heads, o->kv_heads = (int)a.kv_heads, o->window = (int)a.window, o->site = a.site;
+    if (!g->layers++) g->attends = g->b;
+    g->past.heads = (int)(a.heads / g->m->slices.of), g->past.kv_heads = (int)(kv / g->m->slices.of), g->past.window = (int)a.window;
+    g->head_size = a.head_size;
+    graph_result(g, o, Y, (graph_value){.letters = a.letters, .width = a.heads * a.head_size, .at = LAYOUT_HEADS, .is_E = true});
+    graph_result(g, o, LSE, (graph_value){.letters = "H", .width = a.heads, .at = LAYOUT_HEADS, .shape = SHAPE_PER_HEAD, .type = FP32});
+    return o->out[Y];
+}

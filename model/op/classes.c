@@ -1,0 +1,41 @@
+// model/op/classes.c: softmax cross entropy of the logits x W^T + b against a class for each row (model/head.h), and whether the largest logit is that of the class. In
+// training it runs in backward.
+#include "model/op/op.h"
+
+enum { LABELS = 1 };  // input of the model
+
+// 16 bytes of a 16-bit type: rows of logits begin where tensor cores want them.
+enum { CLASS_ALIGN = 8 };
+
+static err_t losses(const frame *f, const step *s) {
+    pass p = *f->p;
+    tensor x = at(f, s->v[0]), loss = view1(&p.losses, p.B), hits = view1(&p.metrics, p.B), labels = view1(&p.in[LABELS], p.B), dx = {0};
+    if (s->v[1]) dx = at(f, s->v[1]);
+    return head_losses(&f->l->g.head, &p, &loss, p.metrics.data ? &hits : NULL, s->v[1] ? &dx : NULL, &x, &labels);
+}
+
+static void forward(lowering *L, int op) { reads(emit(L, "classes", losses, op), op_at(L, op)->in[0]); }
+
+static void backward(lowering *L, int op) {
+    value x = op_at(L, op)->in[0];
+    if (L->part == BACKWARD_WEIGHTS) return;
+    step *s = emit(L, "classes", losses, op);
+    reads(s, x);
+    if (!is_made_by(L, x, &op_samples)) writes(s, L->grad[x] = make_like(L, x, "d", L->v[x].at));
+}
+
+const op_type op_classes = {.name = "classes", .forward = forward, .backward = backward};
+
+void class_loss(graph *g, value x, const char *name, int64_t classes, bool divided, double std) {
+    operation *o = graph_add(g, &op_classes, name, x, 0);
+    if (!o) return;
+    model *m = g->m;
+    int w = graph_param(g, name, ".weight", classes, graph_at(g, x)->width, std, 0), b = graph_param(g, name, ".bias", classes, 0, 0, 0);
+    if (g->rc != ERR_OK) return;
+    g->head = (head){.at = {.w = w, .b = b}, .classes = classes, .Vp = (classes + CLASS_ALIGN - 1) / CLASS_ALIGN * CLASS_ALIGN};
+    g->chunks = 1;
+    if (divided) linear_divide(&g->head.at, m, LINEAR_INPUTS, 0, NULL);
+    if (g->head.at.division == LINEAR_INPUTS) g->head.Vp = classes;  // each slice is a matrix, and has no room for padding
+    else m->param[w].rows_in_memory = m->param[b].rows_in_memory = g->head.Vp;
+    o->at = g->head.at;
+}

@@ -1,0 +1,35 @@
+// model/op/dropout.c: drops elements, in place. The mask is drawn again in backward. Where nothing is dropped, it is no operation at all.
+#include "model/dropout.h"
+
+#include "model/op/op.h"
+
+static err_t drop(const frame *f, const step *s) {
+    tensor y = at(f, s->v[0]), x = at(f, s->v[1]);
+    return dropout_rows(f->m, f->p, f->b, f->op[s->op].site, &y, &x);
+}
+
+static void drop_step(lowering *L, int op, value y, value x) {
+    step *s = emit(L, "dropout", drop, op);
+    writes(s, y);
+    reads(s, x);
+    s->into = 0, s->over = 1;
+}
+
+static void forward(lowering *L, int op) { drop_step(L, op, op_at(L, op)->out[0], op_at(L, op)->in[0]); }
+
+static void backward(lowering *L, int op) {
+    const operation *o = op_at(L, op);
+    if (L->part == BACKWARD_WEIGHTS) return;
+    L->grad[o->in[0]] = make_like(L, L->given[op], "d", L->v[L->given[op]].at);
+    drop_step(L, op, L->grad[o->in[0]], L->given[op]);
+}
+
+const op_type op_dropout = {.name = "dropout", .drops = true, .forward = forward, .backward = backward};
+
+value dropout(graph *g, value x, int site) {
+    if (g->dropout == 0) return x;
+    operation *o = graph_add(g, &op_dropout, "dropped", x, 0);
+    if (!o) return 0;
+    o->site = site;
+    return graph_in_place(g, o);
+}

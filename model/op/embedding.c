@@ -1,0 +1,130 @@
+// model/op/embedding.c: x = table[token] (+ positions[t]). Rows of the table are divided: a token whose row is elsewhere is zero here, and the places pick the one
+// that is not. Rows of x that begin or end within a sample, and samples that have positions of their own, are calls of their own.
+#include "model/op/op.h"
+
+enum { TOKENS };  // input of the model
+
+static int64_t T_in(const frame *f) { return f->p->in[TOKENS].size[1]; }
+
+static bool has_positions(const frame *f, const step *s) { return f->op[s->op].at.b >= 0; }
+
+// The first token whose row is here.
+static int64_t first_token(const frame *f, const step *s) {
+    return f->m->slices.first * (f->op[s->op].classes_in_memory / f->m->slices.of);
+}
+
+// Positions `at` .. at+n-1 of sample b, to x.
+static err_t embed_positions(const frame *f, const step *s, const tensor *x, int64_t b, int64_t at_, int64_t n) {
+    const linear *l = &f->op[s->op].at;
+    const tensor *table = &f->p->w[l->b];
+    int64_t first = past_first(f->p, b) + at_;
+    tensor to = view3(x, 1, n, matrix_columns(x)), row = tensor_rows(&f->p->in[TOKENS], b, 1), all = view1(&row, T_in(f));
+    tensor some = tensor_rows(&all, at_, n), tokens = view2(&some, 1, n), wpe = tensor_rows(table, first, table->size[0] - first);
+    return f->p->ops->embedding_forward(
+        &(embedding_forward_args){
+            .x = &to, .tokens = &tokens, .wte = &f->p->w[l->w], .wpe = &wpe, .part = f->p->merge, .first = first_token(f, s)},
+        f->p->s);
+}
+
+static err_t embed_runs(const frame *f, const step *s, const tensor *x) {
+    int64_t T = T_in(f), rows = matrix_rows(x), first = model_first_row(f->m, f->all);
+    for (int64_t k = 0, n; k < rows; k += n) {
+        int64_t at_ = (first + k) % T;
+        n = T - at_ < rows - k ? T - at_ : rows - k;
+        tensor to = tensor_rows(x, k, n);
+        TRY(embed_positions(f, s, &to, (first + k) / T, at_, n));
+    }
+    return ERR_OK;
+}
+
+// Without positions a token is a token: rows are as one text.
+static err_t embed_tokens(const frame *f, const step *s, const tensor *x) {
+    int64_t n = matrix_rows(x);
+    tensor to = view3(x, 1, n, matrix_columns(x)), tokens = view1(&f->p->in[TOKENS], f->all);
+    tensor some = tensor_rows(&tokens, model_first_row(f->m, f->all), n), row = view2(&some, 1, n);
+    if (!n) return ERR_OK;
+    return f->p->ops->embedding_forward(
+        &(embedding_forward_args){.x = &to, .tokens = &row, .wte = &f->p->w[f->op[s->op].at.w], .part = f->p->merge, .first = first_token(f, s)},
+        f->p->s);
+}
+
+static err_t embed_rows(const frame *f, const step *s, const tensor *x) {
+    const linear *l = &f->op[s->op].at;
+    if (!has_positions(f, s)) return embed_tokens(f, s, x);
+    if (f->p->past || matrix_rows(x) < f->all) return embed_runs(f, s, x);
+    tensor all = view3(x, f->p->B, T_in(f), matrix_columns(x));
+    return f->p->ops->embedding_forward(
+        &(embedding_forward_args){
+            .x = &all, .tokens = &f->p->in[TOKENS], .wte = &f->p->w[l->w], .wpe = &f->p->w[l->b], .part = f->p->merge, .first = first_token(f, s)},
+        f->p->s);
+}
+
+static err_t embed(const frame *f, const step *s) {
+    tensor own = at(f, s->v[0]), all = slices_scratch(f->m, &own, f->matrix, matrix_columns(&own));
+    TRY(embed_rows(f, s, &all));
+    TRY(slices_whole(f->p, MERGE_PICK, &all));
+    return slices_take(f->m, f->p, &own, &all);
+}
+
+// Of a token slice, which begins with row `row`: all positions of some samples, or some positions of one. What has no gradient here is zero.
+static err_t embed_gradients(const frame *f, const step *s, const pass *p, const tensor *dx, const tensor *scratch, int64_t row) {
+    const linear *l = &f->op[s->op].at;
+    bool apart = p->dw[l->w].data != p->dw[f->l->g.head.at.w].data;  // from the head's gradient, which this pass has made
+    int64_t T = T_in(f), rows = matrix_rows(dx), n = has_positions(f, s) && rows >= T ? T : rows, B = rows / n;
+    bool part = n < T;
+    tensor all = view1(&p->in[TOKENS], p->B * T), some = tensor_rows(&all, row, rows), tokens = view2(&some, B, n), sort = *scratch;
+    tensor x = view3(dx, B, n, matrix_columns(dx)), dwpe = {0};
+    if (has_positions(f, s)) dwpe = part ? tensor_rows(&p->dw[l->b], row % T, n) : p->dw[l->b];
+    if (has_positions(f, s) && part && p->fresh) TRY(stream_zero(p->s, p->dw[l->b].data, tensor_bytes(&p->dw[l->b])));
+    return p->ops->embedding_backward(&(embedding_backward_args){.dwte = &p->dw[l->w],
+                                                                 .dwpe = has_positions(f, s) ? &dwpe : NULL,
+                                                                 .scratch = &sort,
+                                                                 .dx = &x,
+                                                                 .tokens = &tokens,
+                                                                 .fresh_wte = p->fresh && apart,
+                                                                 .fresh_wpe = has_positions(f, s) && p->fresh && !part,
+                                                                 .part = p->merge,
+                                                                 .first = first_token(f, s)},
+                                      p->s);
+}
+
+static err_t gradients(const frame *f, const step *s) {
+    tensor all = at(f, s->v[0]), scratch = at(f, s->v[1]);
+    int64_t before = model_first_row(f->m, f->all);
+    for (int k = 0; k < f->m->tokens.count; k++) {
+        token_part mine = model_token_part(f->m, f->p, k, f->all);
+        tensor dx = tensor_rows(&all, mine.first, mine.n);
+        TRY(embed_gradients(f, s, &mine.p, &dx, &scratch, before + mine.first));
+    }
+    return ERR_OK;
+}
+
+static void forward(lowering *L, int op) {
+    step *s = emit(L, "embedding", embed, op);
+    writes(s, op_at(L, op)->out[0]);
+}
+
+static void backward(lowering *L, int op) {
+    const operation *o = op_at(L, op);
+    const model *m = L->g->m;
+    if (L->part == BACKWARD_WEIGHTS) return;
+    value all = as(L, L->given[op], LAYOUT_MATRIX);
+    int64_t sorted = L->o->B * m->losses + (m->slices.of > 1 ? o->classes_in_memory : o->classes) + 1;
+    step *s = emit(L, "embedding's gradient", gradients, op);
+    reads(s, all);
+    writes(s, make_value(L, &(graph_value){.name = "sorted", .letters = "N+V+1", .width = sorted, .shape = SHAPE_PLAIN, .type = INT32}));
+}
+
+const op_type op_embedding = {.name = "embedding", .forward = forward, .backward = backward};
+
+value embedding(graph *g, const char *table, const char *positions, int64_t vocab, int64_t context, int64_t C, double std) {
+    operation *o = graph_add(g, &op_embedding, "embed", 0, 0);
+    if (!o) return 0;
+    o->at.w = graph_param(g, table, "", vocab, C, std, 0);
+    o->at.b = positions ? graph_param(g, positions, "", context, C, std, 0) : -1;
+    o->classes = vocab, o->classes_in_memory = head_rows_in_memory(vocab, g->m->slices.of);
+    if (g->rc != ERR_OK) return 0;
+    g->m->param[o->at.w].rows_in_memory = o->classes_in_memory;
+    model_divide(g->m, o->at.w, 0, 0, NULL);
+    return graph_result(g, o, 0, (graph_value){.letters = "C", .width = C, .at = LAYOUT_STREAM, .is_E = true});
+}

@@ -1,0 +1,42 @@
+// model/op/gelu.c: GELU in its tanh form (Hendrycks & Gimpel 2016). It comes with the product that makes x, and its slope with the product that makes y's
+// gradient, which then forms the bias gradient of the first.
+#include "model/op/op.h"
+
+static err_t gelu_of(const frame *f, const step *s) {
+    tensor y = at(f, s->v[0]), x = at(f, s->v[1]);
+    return f->p->ops->gelu_forward(&(gelu_forward_args){.y = &y, .x = &x}, f->p->s);
+}
+
+static err_t slope(const frame *f, const step *s) {
+    tensor dx = at(f, s->v[0]), dy = at(f, s->v[1]), x = at(f, s->v[2]);
+    return f->p->ops->gelu_backward(&(gelu_backward_args){.dx = &dx, .dy = &dy, .x = &x}, f->p->s);
+}
+
+static void claim(lowering *L, int op) {
+    const operation *o = op_at(L, op);
+    if (only_user(L, o->out[0], &op_project) >= 0 && is_made_by(L, o->in[0], &op_project)) L->bias_by[maker_of(L, o->in[0])] = op;
+}
+
+static void forward(lowering *L, int op) {
+    const operation *o = op_at(L, op);
+    step *s = emit(L, "gelu", gelu_of, op);
+    writes(s, o->out[0]);
+    reads(s, o->in[0]);
+}
+
+static void backward(lowering *L, int op) {
+    const operation *o = op_at(L, op);
+    if (L->part == BACKWARD_WEIGHTS || L->done[op]) return;
+    step *s = emit(L, "gelu's slope", slope, op);
+    writes(s, L->grad[o->in[0]] = make_like(L, o->in[0], "d", L->v[o->in[0]].at));
+    reads(s, L->given[op]), reads(s, o->in[0]);
+}
+
+const op_type op_gelu = {.name = "gelu", .cheap = true, .claim = claim, .forward = forward, .backward = backward};
+
+value gelu(graph *g, value x) {
+    operation *o = graph_add(g, &op_gelu, "gelu", x, 0);
+    graph_value y = *graph_at(g, x);
+    y.name[0] = 0;
+    return o ? graph_result(g, o, 0, y) : 0;
+}

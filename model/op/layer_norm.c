@@ -1,0 +1,112 @@
+// model/op/layer_norm.c: y = (x - mean) * rstd * w + b, of each row. If x is a sum that nobody has formed yet, forward forms it: sum = a + b, in one reading.
+//
+// Backward makes dx, and reads the gradient that flows past the norm. If x = a + W h + c, then dx is also that of W h + c; if x + W h + c follows, then what
+// flows past is that. The bias gradients of such products are their column sums, which cost no further reading here: the first norm in backward forms them.
+#include "model/op/op.h"
+
+const float NORM_EPS = 1e-5f;
+
+enum { Y, MEAN, RSTD };                                    // results
+enum { F_Y, F_MEAN, F_RSTD, F_SUM, F_X, F_RESIDUAL };      // operands of forward
+enum { B_DX, B_DY, B_PAST, B_X, B_MEAN, B_RSTD };          // operands of backward
+enum { BEFORE, AFTER };                                    // products whose bias gradients it forms
+
+static tensor *given(const step *s, int k, tensor *t) { return s->v[k] ? t : NULL; }
+
+static err_t norm(const frame *f, const step *s) {
+    const linear *at_ = &f->op[s->op].at;
+    tensor y = at(f, s->v[F_Y]), mean = at(f, s->v[F_MEAN]), rstd = at(f, s->v[F_RSTD]), x = at(f, s->v[F_X]), sum = {0}, residual = {0};
+    if (!y.size[0]) return ERR_OK;
+    if (s->v[F_SUM]) sum = at(f, s->v[F_SUM]), residual = at(f, s->v[F_RESIDUAL]);
+    return f->p->ops->layer_norm_forward(&(layer_norm_forward_args){.y = &y,
+                                                                    .mean = &mean,
+                                                                    .rstd = &rstd,
+                                                                    .sum = given(s, F_SUM, &sum),
+                                                                    .x = &x,
+                                                                    .residual = given(s, F_RESIDUAL, &residual),
+                                                                    .w = &f->p->w[at_->w],
+                                                                    .b = &f->p->w[at_->b],
+                                                                    .eps = NORM_EPS},
+                                         f->p->s);
+}
+
+static tensor *bias_of(const frame *f, int op) { return op < 0 ? NULL : linear_bias(f->p, &f->op[op].at); }
+
+static err_t norm_backward(const frame *f, const step *s) {
+    const linear *at_ = &f->op[s->op].at;
+    tensor dx = at(f, s->v[B_DX]), dy = at(f, s->v[B_DY]), x = at(f, s->v[B_X]), mean = at(f, s->v[B_MEAN]), rstd = at(f, s->v[B_RSTD]), past = {0};
+    if (s->v[B_PAST]) past = at(f, s->v[B_PAST]);
+    return slices_layer_norm_backward(f->m, f->p, f->all,
+                                      &(layer_norm_backward_args){.dx = &dx,
+                                                                  .dw = &f->p->dw[at_->w],
+                                                                  .db = &f->p->dw[at_->b],
+                                                                  .dx_sums = bias_of(f, s->other[BEFORE]),
+                                                                  .dresidual_sums = bias_of(f, s->other[AFTER]),
+                                                                  .dy = &dy,
+                                                                  .dresidual = given(s, B_PAST, &past),
+                                                                  .x = &x,
+                                                                  .w = &f->p->w[at_->w],
+                                                                  .mean = &mean,
+                                                                  .rstd = &rstd});
+}
+
+// The product with a bias that the sum `op` adds; -1.
+static int product_of_sum(const lowering *L, int op) {
+    if (op < 0 || op_at(L, op)->type != &op_add) return -1;
+    value b = op_at(L, op)->in[1];
+    return is_made_by(L, b, &op_project) && op_at(L, maker_of(L, b))->at.b >= 0 ? maker_of(L, b) : -1;
+}
+
+static void claim_sum(lowering *L, int op, int sum) {
+    int product = product_of_sum(L, sum);
+    if (product >= 0 && L->bias_by[product] < 0) L->bias_by[product] = op;
+}
+
+static void claim(lowering *L, int op) {
+    value x = op_at(L, op)->in[0];
+    claim_sum(L, op, maker_of(L, x));
+    for (int k = 0; k < L->v[x].users; k++) claim_sum(L, op, L->v[x].user[k]);
+}
+
+static void forward(lowering *L, int op) {
+    const operation *o = op_at(L, op);
+    value x = o->in[0];
+    int sum = is_made_by(L, x, &op_add) && L->need[maker_of(L, x)] && !L->done[maker_of(L, x)] ? maker_of(L, x) : -1;
+    step *s = emit(L, sum < 0 ? "layer norm" : "sum, layer norm", norm, op);
+    writes(s, o->out[Y]), writes(s, o->out[MEAN]), writes(s, o->out[RSTD]);
+    writes(s, sum < 0 ? 0 : x);
+    reads(s, sum < 0 ? x : op_at(L, sum)->in[0]);
+    reads(s, sum < 0 ? 0 : op_at(L, sum)->in[1]);
+    if (sum >= 0) L->done[sum] = true;
+}
+
+static void backward(lowering *L, int op) {
+    const operation *o = op_at(L, op);
+    value x = o->in[0], past = L->v[x].users > 1 ? L->grad[x] : 0, dx;
+    if (L->part == BACKWARD_WEIGHTS) return;
+    step *s = emit(L, "layer norm's gradient", norm_backward, op);
+    writes(s, dx = make_like(L, x, "d", L->v[x].at));
+    reads(s, L->given[op]), reads(s, past);
+    s->into = B_DX, s->over = past ? B_PAST : -1;
+    reads(s, x), reads(s, o->out[MEAN]), reads(s, o->out[RSTD]);
+    int before = product_of_sum(L, maker_of(L, x));
+    if (before >= 0 && L->bias_by[before] == op) s->other[BEFORE] = before;
+    for (int k = 0; k < L->v[x].users; k++) {
+        int after = product_of_sum(L, L->v[x].user[k]);
+        if (after >= 0 && L->bias_by[after] == op) s->other[AFTER] = after;
+    }
+    L->grad[x] = dx;
+}
+
+const op_type op_layer_norm = {.name = "layer norm", .cheap = true, .claim = claim, .forward = forward, .backward = backward};
+
+value layer_norm(graph *g, value x, const char *name) {
+    operation *o = graph_add(g, &op_layer_norm, name, x, 0);
+    if (!o) return 0;
+    graph_value y = *graph_at(g, x), row = {.letters = "1", .width = 1, .at = y.at, .shape = SHAPE_PER_ROW, .type = FP32};
+    o->at.w = graph_param(g, name, ".weight", y.width, 0, 0, 1);
+    o->at.b = graph_param(g, name, ".bias", y.width, 0, 0, 0);
+    y.name[0] = 0;
+    graph_result(g, o, Y, y), graph_result(g, o, MEAN, row), graph_result(g, o, RSTD, row);
+    return o->out[Y];
+}

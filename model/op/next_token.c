@@ -1,0 +1,44 @@
+// model/op/next_token.c: softmax cross entropy of the logits x W^T against the next tokens, chunk by chunk (model/head.h). In training it runs in backward, where x's
+// gradient takes x's place. Or the scores of what follows each sample.
+#include "model/op/op.h"
+
+enum { TARGETS = 1 };  // input of the model
+
+static err_t losses(const frame *f, const step *s) {
+    tensor x = at(f, s->v[0]);
+    head *h = &f->l->g.head;
+    pass p = *f->p;
+    return p.predict ? head_stream_scores(h, &p, &x) : head_stream_losses(h, &p, &x, &p.in[TARGETS]);
+}
+
+static step *losses_step(lowering *L, int op) {
+    value x = as(L, op_at(L, op)->in[0], LAYOUT_MATRIX);
+    step *s = emit(L, "next tokens", losses, op);
+    changes(s, x);
+    return s;
+}
+
+static void forward(lowering *L, int op) { losses_step(L, op); }
+
+static void backward(lowering *L, int op) {
+    const operation *o = op_at(L, op);
+    if (L->part == BACKWARD_WEIGHTS) return;
+    step *s = losses_step(L, op);
+    L->grad[o->in[0]] = as(L, s->v[0], LAYOUT_STREAM);
+}
+
+const op_type op_next_token = {.name = "next tokens", .forward = forward, .backward = backward};
+
+void next_token_loss(graph *g, value x, const char *weight, int64_t vocab, int tied, int64_t chunks, double std) {
+    operation *o = graph_add(g, &op_next_token, weight, x, 0);
+    if (!o) return;
+    model *m = g->m;
+    int w = graph_param(g, weight, "", vocab, graph_at(g, x)->width, std, 0);
+    if (g->rc != ERR_OK) return;
+    g->head = (head){.at = {.w = w, .b = -1}, .classes = vocab, .Vp = head_rows_in_memory(vocab, m->slices.of)};
+    g->chunks = chunks;
+    m->param[w].tied = tied;
+    m->param[w].rows_in_memory = g->head.Vp;
+    linear_divide(&g->head.at, m, LINEAR_OUTPUTS, 0, NULL);
+    o->at = g->head.at;
+}

@@ -1,0 +1,70 @@
+// model/op/op.h: the operations that a page may write. Each is a file beside this one: its shapes, what it computes in forward, how its gradients are formed, and what it
+// does in one call with its neighbours.
+#ifndef MODEL_OP_OP_H
+#define MODEL_OP_OP_H
+
+#include "model/lower.h"
+
+// x = table[token] + positions[t]; positions NULL: without them. The table's rows are divided.
+value embedding(graph *g, const char *table, const char *positions, int64_t vocab, int64_t context, int64_t C, double std);
+
+// (x - mean) * rstd * w + b, of each row    (Ba et al. 2016)
+value layer_norm(graph *g, value x, const char *name);
+
+// x * rstd * w, of each row    (Zhang & Sennrich 2019)
+value rms_norm(graph *g, value x, const char *name, double eps);
+
+// The same of each of `heads` heads of a row, from head `first` on, by one weight: in place.
+value head_norm(graph *g, value qkv, const char *name, int64_t head_size, int64_t first, int64_t heads, double eps);
+
+// Turns the first `heads` heads of each row by its position: in place    (Su et al. 2021)
+value rotary(graph *g, value qkv, int64_t heads, int64_t head_size, const rope *r);
+
+// silu(gate) * up, the halves of each row    (Shazeer 2020)
+value swiglu(graph *g, value x, const char *letters);
+
+// x W^T + b. Its outputs or its inputs are divided among slices (model/linear.h).
+typedef struct projection {
+    int64_t outputs;
+    const char *letters;
+    linear_division divide;
+    bool bias;
+    double std;
+    int matrices;  // that W consists of, one below the other, of so many rows each; 0: one
+    int64_t rows[PARAM_SHARES];
+} projection;
+value project(graph *g, value x, const char *name, projection o);
+
+value gelu(graph *g, value x);
+
+// softmax(q k^T / sqrt(D)) v of heads, causal. qkv holds them side by side.
+typedef struct attention_options {
+    int64_t heads, kv_heads, head_size, window;  // kv_heads 0: heads; window 0: all
+    const char *letters;
+    int site;  // of dropout of the probabilities; -1: none
+} attention_options;
+value attend(graph *g, value qkv, attention_options o);
+
+value add(graph *g, value a, value b);
+
+// Drops elements of x while training: in x's memory.
+value dropout(graph *g, value x, int site);
+
+// Softmax cross entropy of the logits x W^T against the next tokens: ends the last block. W has the values of row `tied` of the table; -1: its own.
+void next_token_loss(graph *g, value x, const char *weight, int64_t vocab, int tied, int64_t chunks, double std);
+
+// The model's first input as a matrix of so many columns.
+value samples(graph *g, int64_t width);
+
+// max(x, 0): in x's memory.
+value relu(graph *g, value x);
+
+// Softmax cross entropy of the logits x W^T + b against a class for each row, and its accuracy: ends the last block. divided: W's inputs are.
+void class_loss(graph *g, value x, const char *name, int64_t classes, bool divided, double std);
+
+extern const op_type op_samples, op_relu, op_classes, op_embedding, op_rms_norm, op_head_norm, op_rotary, op_swiglu, op_layer_norm, op_project, op_gelu, op_attend, op_add, op_dropout, op_next_token;
+
+// eps of layer norms.
+extern const float NORM_EPS;
+
+#endif

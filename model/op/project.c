@@ -1,0 +1,98 @@
+// model/op/project.c: y = x W^T + b (model/linear.h). A GELU or a sum that alone reads y comes with the product. Of a product with divided inputs the slices here
+// are added by the product itself; where others are elsewhere, bias, sum and GELU wait for the whole sum (model/slices.h).
+#include "model/op/op.h"
+
+enum { F_Y, F_X, F_PRE, F_RESIDUAL };  // operands of forward
+enum { B_DX, B_DY, B_PRE };            // of the input's gradient
+enum { W_DY, W_X };                    // of the weights'
+enum { BEFORE };                       // the product before a GELU, whose bias gradient comes with the slope
+
+static err_t product(const frame *f, const step *s) {
+    const linear *l = &f->op[s->op].at;
+    tensor y = at(f, s->v[F_Y]), x = at(f, s->v[F_X]), more = {0};
+    if (s->v[F_PRE]) more = at(f, s->v[F_PRE]);
+    if (s->v[F_RESIDUAL]) {
+        more = at(f, s->v[F_RESIDUAL]);
+        return linear_onto(f->p, l, &y, &x, &more);
+    }
+    return linear_forward(f->p, l, &y, &x, s->v[F_PRE] ? &more : NULL);
+}
+
+static err_t inputs(const frame *f, const step *s) {
+    tensor dx = at(f, s->v[B_DX]), dy = at(f, s->v[B_DY]), pre = {0};
+    if (!s->v[B_PRE]) return linear_inputs(f->p, &f->op[s->op].at, &dx, &dy, NULL, NULL);
+    pre = at(f, s->v[B_PRE]);
+    return linear_inputs(f->p, &f->op[s->op].at, &dx, &dy, &pre, s->other[BEFORE] < 0 ? NULL : &f->op[s->other[BEFORE]].at);
+}
+
+static err_t weights(const frame *f, const step *s) {
+    tensor dy = at(f, s->v[W_DY]), x = at(f, s->v[W_X]);
+    return linear_weights_only(f->p, &f->op[s->op].at, &dy, &x);
+}
+
+static err_t weights_and_bias(const frame *f, const step *s) {
+    tensor dy = at(f, s->v[W_DY]), x = at(f, s->v[W_X]);
+    return linear_weights(f->p, &f->op[s->op].at, &dy, &x);
+}
+
+static layout layout_of_x(const operation *o) { return o->at.division == LINEAR_INPUTS ? LAYOUT_SLICES : LAYOUT_MATRIX; }
+static layout layout_of_y(const operation *o) { return o->at.division == LINEAR_OUTPUTS ? LAYOUT_SLICES : LAYOUT_MATRIX; }
+
+static void forward(lowering *L, int op) {
+    const operation *o = op_at(L, op);
+    value y = o->out[0], x = as(L, o->in[0], layout_of_x(o));
+    int act = only_user(L, y, &op_gelu), sum = only_user(L, y, &op_add);
+    bool fuses = act >= 0 && L->need[act], adds = sum >= 0 && L->need[sum] && op_at(L, sum)->in[1] == y;
+    step *s = emit(L, fuses ? "product, gelu" : adds ? "product, sum" : "product", product, op);
+    writes(s, fuses ? op_at(L, act)->out[0] : adds ? op_at(L, sum)->out[0] : y);
+    reads(s, x);
+    writes(s, fuses ? y : 0);
+    reads(s, adds ? op_at(L, sum)->in[0] : 0);
+    if (fuses) L->done[act] = true;
+    if (adds) L->done[sum] = true;
+}
+
+static void weights_step(lowering *L, int op, value dy) {
+    const operation *o = op_at(L, op);
+    value x = as(L, o->in[0], layout_of_x(o));
+    step *s = emit(L, "weights' gradient", L->bias_by[op] < 0 ? weights_and_bias : weights, op);
+    reads(s, dy), reads(s, x);
+}
+
+// Through a GELU before it, unless another operation reads what that leaves.
+static void inputs_step(lowering *L, int op, value dy) {
+    const operation *o = op_at(L, op);
+    bool through = is_made_by(L, o->in[0], &op_gelu) && o->at.division != LINEAR_OUTPUTS;
+    int act = through ? maker_of(L, o->in[0]) : -1;
+    value to = through ? op_at(L, act)->in[0] : o->in[0];
+    layout x = o->at.division == LINEAR_INPUTS ? LAYOUT_SLICES : LAYOUT_STREAM;
+    step *s = emit(L, through ? "input's gradient, gelu's slope" : "input's gradient", inputs, op);
+    writes(s, L->grad[to] = make_like(L, o->in[0], "d", x));
+    reads(s, dy), reads(s, through ? to : 0);
+    if (!through) return;
+    L->done[act] = true;
+    s->other[BEFORE] = maker_of(L, to);
+}
+
+static void backward(lowering *L, int op) {
+    const operation *o = op_at(L, op);
+    value given = L->given[op], from = L->copy[given] ? L->copy[given] : given, dy = as(L, from, layout_of_y(o));
+    if (L->part != BACKWARD_INPUTS) weights_step(L, op, dy);
+    if (L->part != BACKWARD_WEIGHTS && !is_made_by(L, o->in[0], &op_samples)) inputs_step(L, op, dy);
+}
+
+const op_type op_project = {.name = "product", .forward = forward, .backward = backward};
+
+value project(graph *g, value x, const char *name, projection p) {
+    operation *o = graph_add(g, &op_project, name, x, 0);
+    if (!o) return 0;
+    model *m = g->m;
+    const graph_value *in = graph_at(g, x);
+    if (p.divide != LINEAR_WHOLE && p.divide == LINEAR_OUTPUTS && p.outputs % m->slices.of)
+        graph_mistake(g, name, "%lld outputs can't be divided among %d slices", (long long)p.outputs, m->slices.of);
+    o->at.w = graph_param(g, name, ".weight", p.outputs, in->width, p.std, 0);
+    o->at.b = p.bias ? graph_param(g, name, ".bias", p.outputs, 0, 0, 0) : -1;
+    if (p.divide != LINEAR_WHOLE && g->rc == ERR_OK) linear_divide(&o->at, m, p.divide, p.matrices, p.rows);
+    bool divided = o->at.division == LINEAR_OUTPUTS;
+    return graph_result(g, o, 0, (graph_value){.letters = p.letters, .width = p.outputs, .at = divided ? LAYOUT_SLICES : LAYOUT_STREAM, .is_E = true});
+}

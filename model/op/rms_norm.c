@@ -1,0 +1,58 @@
+// model/op/rms_norm.c: y = x * rstd * w, of each row    (Zhang & Sennrich 2019). Backward makes x's gradient: through the norm and past it.
+#include "model/op/op.h"
+
+enum { Y, RSTD };                             // results
+enum { F_Y, F_RSTD, F_X };                    // operands of forward
+enum { B_DX, B_DY, B_PAST, B_X, B_RSTD };     // of backward
+
+static err_t norm(const frame *f, const step *s) {
+    const operation *o = &f->op[s->op];
+    tensor y = at(f, s->v[F_Y]), rstd = at(f, s->v[F_RSTD]), x = at(f, s->v[F_X]);
+    if (!y.size[0]) return ERR_OK;
+    return f->p->ops->rms_norm_forward(&(rms_norm_forward_args){.y = &y, .rstd = &rstd, .x = &x, .w = &f->p->w[o->at.w], .eps = o->eps}, f->p->s);
+}
+
+static err_t norm_backward(const frame *f, const step *s) {
+    int w = f->op[s->op].at.w;
+    tensor dx = at(f, s->v[B_DX]), dy = at(f, s->v[B_DY]), x = at(f, s->v[B_X]), rstd = at(f, s->v[B_RSTD]), past = {0};
+    if (s->v[B_PAST]) past = at(f, s->v[B_PAST]);
+    return slices_rms_norm_backward(f->m, f->p, f->all,
+                                    &(rms_norm_backward_args){.dx = &dx,
+                                                              .dw = &f->p->dw[w],
+                                                              .dy = &dy,
+                                                              .dresidual = s->v[B_PAST] ? &past : NULL,
+                                                              .x = &x,
+                                                              .w = &f->p->w[w],
+                                                              .rstd = &rstd});
+}
+
+static void forward(lowering *L, int op) {
+    const operation *o = op_at(L, op);
+    step *s = emit(L, "rms norm", norm, op);
+    writes(s, o->out[Y]), writes(s, o->out[RSTD]);
+    reads(s, o->in[0]);
+}
+
+static void backward(lowering *L, int op) {
+    const operation *o = op_at(L, op);
+    value x = o->in[0], past = L->v[x].users > 1 ? L->grad[x] : 0, dx;
+    if (L->part == BACKWARD_WEIGHTS) return;
+    step *s = emit(L, "rms norm's gradient", norm_backward, op);
+    writes(s, dx = make_like(L, x, "d", L->v[x].at));
+    reads(s, L->given[op]), reads(s, past);
+    s->into = B_DX, s->over = past ? B_PAST : -1;
+    reads(s, x), reads(s, o->out[RSTD]);
+    L->grad[x] = dx;
+}
+
+const op_type op_rms_norm = {.name = "rms norm", .cheap = true, .forward = forward, .backward = backward};
+
+value rms_norm(graph *g, value x, const char *name, double eps) {
+    operation *o = graph_add(g, &op_rms_norm, name, x, 0);
+    if (!o) return 0;
+    graph_value y = *graph_at(g, x), row = {.letters = "1", .width = 1, .at = y.at, .shape = SHAPE_PER_ROW, .type = FP32};
+    o->at.w = graph_param(g, name, ".weight", y.width, 0, 0, 1), o->eps = (float)eps;
+    y.name[0] = 0;
+    graph_result(g, o, Y, y), graph_result(g, o, RSTD, row);
+    return o->out[Y];
+}

@@ -1,0 +1,46 @@
+// model/op/rotary.c: rotary position embedding    (Su et al. 2021): queries and keys turn by their positions, in place; values do not. Backward turns the gradient back.
+#include "model/op/op.h"
+
+static err_t turn_all(const frame *f, const step *s, bool back) {
+    const tensor *table = &f->l->angles;
+    tensor x = at_samples(f, s->v[0]);
+    rotary_args args = {.x = &x, .table = table, .heads = f->op[s->op].heads / f->m->slices.of, .back = back};
+    if (!f->p->past) return f->p->ops->rotary(&args, f->p->s);
+    for (int64_t b = 0; b < x.size[0]; b++) {  // texts that grow have positions of their own
+        int64_t first = past_first(f->p, b % f->p->B);
+        tensor row = tensor_rows(&x, b, 1), angles = tensor_rows(table, first, table->size[0] - first);
+        args.x = &row, args.table = &angles;
+        TRY(f->p->ops->rotary(&args, f->p->s));
+    }
+    return ERR_OK;
+}
+
+static err_t turn(const frame *f, const step *s) { return turn_all(f, s, false); }
+static err_t turn_back(const frame *f, const step *s) { return turn_all(f, s, true); }
+
+static void forward(lowering *L, int op) {
+    const operation *o = op_at(L, op);
+    value x = as(L, o->in[0], LAYOUT_HEADS);
+    L->v[o->out[0]].storage = L->v[x].storage;
+    changes(emit(L, "rotary", turn, op), o->out[0]);
+}
+
+static void backward(lowering *L, int op) {
+    if (L->part == BACKWARD_WEIGHTS) return;
+    changes(emit(L, "rotary back", turn_back, op), L->given[op]);
+    L->grad[op_at(L, op)->in[0]] = L->given[op];
+}
+
+const op_type op_rotary = {.name = "rotary", .forward = forward, .backward = backward};
+
+value rotary(graph *g, value qkv, int64_t heads, int64_t head_size, const rope *r) {
+    operation *o = graph_add(g, &op_rotary, "turned", qkv, 0);
+    if (!o) return 0;
+    o->heads = (int)heads;
+    g->rope = *r, g->turned = head_size;
+    graph_value y = *graph_at(g, qkv);
+    y.name[0] = 0, y.at = LAYOUT_HEADS;
+    value v = graph_result(g, o, 0, y);
+    if (v) g->v[v].storage = g->v[qkv].storage;
+    return v;
+}
