@@ -2,6 +2,7 @@
 #include "model/dropout.h"
 
 #include "base/philox.h"
+#include "model/slices.h"
 
 const dropout_key *dropout_at(const pass *p, int block, int which, dropout_key *key) {
     if (p->drop.p == 0) return NULL;

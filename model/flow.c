@@ -1,6 +1,7 @@
 // model/flow.c: see model/flow.h.
 #include "model/flow.h"
 
+#include "model/slices.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -11,6 +11,19 @@ enum { SETTING_VALUE = 1088 };
 // The value of a setting in `options` as a file would have it.
 void setting_value(const setting *k, const void *options, char dst[SETTING_VALUE]);
 
+// --- for model_type.parts ------------------------------------------------------------------------------------------------------
+
+enum { WEIGHT_PARTS = 3 };
+
+// One of the tensors that hold a parameter in files of others: its next `rows` rows.
+typedef struct weight_part {
+    char name[MODEL_NAME];  // without model_type.prefix
+    bool prefixed;          // which stands before it as a rule
+    bool transposed;        // stored as (columns, rows)
+    bool table;             // a row for each token or position
+    int64_t rows;
+} weight_part;
+
 // --- for model_type.from_foreign ---------------------------------------------------------------------------------------------
 
 // A member of a given type; `otherwise` where it is absent or null. ERR_DATA names it.

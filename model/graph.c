@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPS_MOST = sizeof((graph *)0)->op / sizeof(operation), VALUES_MOST = sizeof((graph *)0)->v / sizeof(graph_value) };
-
 void graph_mistake(graph *g, const char *op, const char *format, ...) {
     char text[200];
     va_list ap;
@@ -15,14 +13,15 @@ void graph_mistake(graph *g, const char *op, const char *format, ...) {
     va_start(ap, format);
     vsnprintf(text, sizeof text, format, ap);
     va_end(ap);
-    const char *block = g->b >= 0 && g->b < g->m->blocks ? g->m->block[g->b].name : "after the last block";
-    g->rc = err_set(ERR_INTERNAL, "the page of %s, block %d (%s), %s: %s", g->m->type->name, g->b, block ? block : "?", op, text);
+    bool inside = g->b >= 0 && g->b < g->m->blocks && g->m->block[g->b].name;
+    g->rc =
+        err_set(ERR_INTERNAL, "the page of %s, block %d (%s), %s: %s", g->m->type->name, g->b, inside ? g->m->block[g->b].name : "none", op, text);
 }
 
 const graph_value *graph_at(const graph *g, value v) { return &g->v[v > 0 && v < g->values ? v : 0]; }
 
 static value new_value(graph *g, const graph_value *x, int maker) {
-    if (g->values == VALUES_MOST) graph_mistake(g, x->name, "a block has at most %d values", VALUES_MOST);
+    if (g->values == GRAPH_VALUES) graph_mistake(g, x->name, "a block has at most %d values", GRAPH_VALUES);
     if (g->rc != ERR_OK) return 0;
     value v = g->values++;
     g->v[v] = *x;
@@ -30,14 +29,21 @@ static value new_value(graph *g, const graph_value *x, int maker) {
     return v;
 }
 
-value begin_block(graph *g, const char *name, const char *prefix, ...) {
-    va_list ap;
-    g->b++, g->ops = 0, g->values = 1;
-    if (g->b >= g->m->blocks) graph_mistake(g, name, "the model has %d blocks", g->m->blocks);
-    if (g->rc != ERR_OK) return 0;
-    va_start(ap, prefix);
-    vsnprintf(g->prefix, sizeof g->prefix, prefix, ap);
-    va_end(ap);
+static bool grow_blocks(graph *g) {
+    model *m = g->m;
+    block *blocks = realloc(m->block, (size_t)(g->b + 1) * sizeof *blocks);
+    if (blocks) m->block = blocks;
+    block_graph *graphs = realloc(g->block, (size_t)(g->b + 1) * sizeof *graphs);
+    if (graphs) g->block = graphs;
+    if (!blocks || !graphs) return graph_mistake(g, "begin_block", "no memory for a table of %d blocks", g->b + 1), false;
+    m->block[g->b] = (block){0}, g->block[g->b] = (block_graph){0};
+    m->blocks = g->b + 1;
+    return true;
+}
+
+value begin_block(graph *g, const char *name) {
+    g->b++, g->ops = 0, g->values = 1, g->prefix[0] = 0;
+    if (g->rc != ERR_OK || !grow_blocks(g)) return 0;
     g->v[0] = (graph_value){.name = "none", .letters = "", .maker = -1};
     g->m->block[g->b].name = name;
     if (g->b == 0) return 0;
@@ -47,9 +53,17 @@ value begin_block(graph *g, const char *name, const char *prefix, ...) {
     return g->block[g->b].in = new_value(g, &in, -1);
 }
 
+value begin_layer(graph *g, const char *prefix, ...) {
+    va_list ap;
+    value x = begin_block(g, "layer");
+    va_start(ap, prefix);
+    vsnprintf(g->prefix, sizeof g->prefix, prefix, ap);
+    va_end(ap);
+    return x;
+}
+
 void leave(graph *g, value x) {
     if (g->rc == ERR_OK && (x < 0 || x >= g->values)) graph_mistake(g, "leave", "value %d was never made", x);
-    if (g->rc == ERR_OK && !x != (g->b == g->m->blocks - 1)) graph_mistake(g, "leave", x ? "the last block leaves nothing" : "nothing for the next block");
     if (g->rc != ERR_OK) return;
     block_graph *k = &g->block[g->b];
     k->ops = g->ops, k->values = g->values, k->out = x;
@@ -70,7 +84,7 @@ static void use(graph *g, value v, int op, const char *name) {
 
 operation *graph_add(graph *g, const struct op_type *type, const char *name, value a, value b) {
     if (g->b < 0) graph_mistake(g, name, "no block was begun");
-    if (g->ops == OPS_MOST) graph_mistake(g, name, "a block has at most %d operations", OPS_MOST);
+    if (g->ops == GRAPH_OPS) graph_mistake(g, name, "a block has at most %d operations", GRAPH_OPS);
     if (g->rc != ERR_OK) return NULL;
     use(g, a, g->ops, name), use(g, b, g->ops, name);
     if (g->rc != ERR_OK) return NULL;
@@ -94,16 +108,39 @@ value graph_in_place(graph *g, operation *o) {
 }
 
 int graph_param(graph *g, const char *name, const char *suffix, int64_t rows, int64_t cols, double std, float initial) {
-    return g->rc == ERR_OK ? model_add(g->m, g->b, rows, cols, std, initial, "%s%s%s", g->prefix, name, suffix) : 0;
+    model *m = g->m;
+    param *table = g->rc == ERR_OK ? realloc(m->param, (size_t)(m->params + 1) * sizeof *table) : NULL;
+    if (!table) return graph_mistake(g, name, "no memory for a table of %d parameters", m->params + 1), 0;
+    m->param = table;
+    param *p = &m->param[m->params];
+    *p = (param){.dims = cols ? 2 : 1,
+                 .size = {rows, cols ? cols : 1, 1, 1},
+                 .block = g->b,
+                 .decay = cols != 0,
+                 .init_std = std,
+                 .init_value = initial,
+                 .tied = -1};
+    if ((size_t)snprintf(p->name, sizeof p->name, "%s%s%s", g->prefix, name, suffix) >= sizeof p->name)
+        graph_mistake(g, name, "a name has at most %d letters", MODEL_NAME - 1);
+    for (int i = 0; i < m->params; i++)
+        if (strcmp(m->param[i].name, p->name) == 0) graph_mistake(g, name, "another parameter is called %s", p->name);
+    return m->params++;
 }
+
+void graph_input(graph *g, const char *name, dtype type, int64_t n, int64_t limit) {
+    model *m = g->m;
+    if (m->inputs == MODEL_INPUTS) graph_mistake(g, name, "a model has at most %d inputs", MODEL_INPUTS);
+    if (g->rc != ERR_OK) return;
+    tensor_spec *x = &m->input[m->inputs++];
+    *x = (tensor_spec){.type = type, .dims = n > 0, .size = {n ? n : 1, 1, 1}, .limit = limit};
+    snprintf(x->name, sizeof x->name, "%s", name);
+}
+
+void dropout_rate(graph *g, double p) { g->dropout = g->m->dropout = p; }
 
 // --- the whole ---------------------------------------------------------------------------------------------------------------------------
 
-err_t graph_open(graph *g, model *m) {
-    *g = (graph){.m = m, .b = -1};
-    g->block = calloc((size_t)m->blocks, sizeof *g->block);
-    return g->block ? ERR_OK : err_set(ERR_INTERNAL, "no memory for a table of %d blocks", m->blocks);
-}
+void graph_open(graph *g, model *m) { *g = (graph){.m = m, .b = -1}; }
 
 void graph_close(graph *g) {
     for (int b = 0; g->block && b < g->m->blocks; b++) free(g->block[b].op), free(g->block[b].v);
@@ -113,26 +150,62 @@ void graph_close(graph *g) {
 
 // Two operations are alike if they differ in nothing but which parameters they have.
 static bool alike(const operation *a, const operation *b) {
-    operation x = *a, y = *b;
-    if ((x.at.w < 0) != (y.at.w < 0) || (x.at.b < 0) != (y.at.b < 0) || x.at.division != y.at.division) return false;
-    x.at = y.at;
-    return memcmp(&x, &y, sizeof x) == 0;
+    if ((a->at.w < 0) != (b->at.w < 0) || (a->at.b < 0) != (b->at.b < 0) || a->at.division != b->at.division) return false;
+    for (int i = 0; i < OP_INPUTS; i++)
+        if (a->in[i] != b->in[i]) return false;
+    for (int i = 0; i < OP_RESULTS; i++)
+        if (a->out[i] != b->out[i]) return false;
+    return a->type == b->type && a->site == b->site && a->heads == b->heads && a->kv_heads == b->kv_heads && a->first_head == b->first_head &&
+           a->window == b->window && a->eps == b->eps && a->classes == b->classes && a->classes_in_memory == b->classes_in_memory;
+}
+
+static bool same_value(const graph_value *a, const graph_value *b) {
+    return a->width == b->width && a->at.rows == b->at.rows && a->at.width == b->at.width && a->shape == b->shape && a->type == b->type &&
+           a->is_E == b->is_E && a->maker == b->maker && a->storage == b->storage && a->users == b->users;
 }
 
 static bool same_form(const block_graph *a, const block_graph *b) {
     if (a->ops != b->ops || a->values != b->values || a->in != b->in || a->out != b->out) return false;
     for (int i = 0; i < a->ops; i++)
         if (!alike(&a->op[i], &b->op[i])) return false;
-    return memcmp(a->v, b->v, (size_t)a->values * sizeof *a->v) == 0;
+    for (int i = 0; i < a->values; i++)
+        if (!same_value(&a->v[i], &b->v[i])) return false;
+    return true;
+}
+
+// What a block leaves, whether its backward has halves, and its flops.
+static void describe_block(graph *g, int b) {
+    const block_graph *k = &g->block[b];
+    model *m = g->m;
+    block *to = &m->block[b];
+    bool products = false;
+    for (int i = 0; i < k->ops; i++) {
+        products |= k->op[i].at.w >= 0 && k->op[i].type->flops;
+        if (k->op[i].type->flops) to->flops += k->op[i].type->flops(m, &k->op[i]);
+    }
+    m->flops += to->flops;
+    to->halves = products && k->out, to->recomputes = m->stream && k->in && k->out;
+    to->dims = 0, to->size[0] = to->size[1] = to->size[2] = 1;
+    if (!k->out) return;
+    const graph_value *x = &k->v[k->out];
+    if (x->width > g->widest) g->widest = x->width;
+    to->divided = m->slices.of > 1 && x->at.width == WIDTH_SLICES;
+    if (m->stream) to->size[to->dims++] = m->context;
+    to->size[to->dims++] = x->width;
 }
 
 err_t graph_end(graph *g) {
-    if (g->rc == ERR_OK && g->b != g->m->blocks - 1) graph_mistake(g, "the end", "%d of %d blocks were written", g->b + 1, g->m->blocks);
+    model *m = g->m;
+    if (g->rc == ERR_OK && (g->b < 0 || g->block[g->b].out || !g->head.classes)) graph_mistake(g, "the end", "the last block has no loss");
     if (g->rc != ERR_OK) return g->rc;
-    for (int b = 0; b < g->m->blocks; b++) {
+    if (!m->stream) g->widest = g->head.classes;
+    for (int b = 0; b < m->blocks; b++) {
         int form = 0;
         while (form < b && (g->block[form].form != form || !same_form(&g->block[form], &g->block[b]))) form++;
         g->block[b].form = form;
+        g->b = b;
+        if (b < m->blocks - 1 && !g->block[b].out) graph_mistake(g, "leave", "there is nothing for the next block");
+        describe_block(g, b);
     }
-    return ERR_OK;
+    return g->rc;
 }

@@ -1,11 +1,12 @@
 // model/graph.h: a network written down once, block by block, as operations on named values. Nothing is computed while it is written:
 //
-//   value x = begin_block(g, "layer", "h.%d.", l);
+//   value x = begin_layer(g, "h.%d.", l);
 //   x = add(g, x, attention(g, o, layer_norm(g, x, "ln_1")));      each function of model/op/op.h appends an operation
 //   leave(g, x);
 //
-// Everything else is derived from this list: the table of parameters (each use of a weight adds its rows), and by model/lower.h the calls of forward and
-// backward, what is kept for backward, and where all of it lies. A mistake in a page is found by graph_close, and names block and operation.
+// Everything else is derived from this list: here the table of parameters, the model's inputs, its blocks and flops; by
+// model/lower.h the calls of forward and backward, what is kept for backward, and where all of it lies. A mistake in a
+// page is found when the model is opened, and names block and operation.
 #ifndef MODEL_GRAPH_H
 #define MODEL_GRAPH_H
 
@@ -30,7 +31,7 @@ typedef enum { SHAPE_MATRIX, SHAPE_PER_ROW, SHAPE_PER_HEAD, SHAPE_PLAIN } value_
 
 typedef int value;  // one of a block's; 0: none
 
-enum { VALUE_NAME = 24, VALUE_USERS = 4, OP_INPUTS = 2, OP_RESULTS = 3 };
+enum { VALUE_NAME = 24, VALUE_USERS = 4, OP_INPUTS = 2, OP_RESULTS = 3, GRAPH_OPS = 32, GRAPH_VALUES = 96 };
 
 typedef struct graph_value {
     char name[VALUE_NAME];
@@ -38,27 +39,41 @@ typedef struct graph_value {
     int64_t width;
     layout at;
     value_shape shape;
-    dtype type;   // FP32, INT32, or BF16 for E: the run's compute type
-    bool is_E, is_input;  // is_input: it lies in the model's first input
-    bool all_rows;        // it lies in the memory of gathered rows, until the next is gathered
-    int maker;    // operation of the block; -1: it comes into the block
+    bool is_E;      // of the run's compute type
+    dtype type;     // else
+    bool is_input;  // it lies in the model's first input
+    bool all_rows;  // it lies in the memory of gathered rows, until the next is gathered
+    int maker;      // operation of the block; -1: it comes into the block
     int users, user[VALUE_USERS];
     value storage;           // in whose memory it lies: its own, or that of the value whose place it takes
     value as[ROWS_ALL + 1];  // the same value with other rows, where that is kept, too
 } graph_value;
 
-struct op_type;
+typedef struct lowering lowering;
+struct operation;
+
+// What an operation derives: lists of steps (model/lower.h).
+typedef struct op_type {
+    const char *name;
+    bool cheap;                          // to compute again, in time: its first result need not be kept
+    bool drops;                          // where nothing is dropped it is no operation at all
+    void (*claim)(lowering *L, int op);  // before the lists: work of other operations that it does in passing. NULL: none
+    void (*forward)(lowering *L, int op);
+    void (*backward)(lowering *L, int op);                       // the gradients of its inputs, from that of its result, and of its weights
+    double (*flops)(const model *m, const struct operation *o);  // of its matrix products, of a sample, forward and backward. NULL: none
+} op_type;
 
 // One operation. What the fields after `out` mean, its file in model/op/ says.
 typedef struct operation {
-    const struct op_type *type;
+    const op_type *type;
     const char *name;
     value in[OP_INPUTS], out[OP_RESULTS];
     linear at;  // rows of the parameter table
     int site;   // of dropout; -1: none
     int heads, kv_heads, first_head, window;
     float eps;
-    int64_t classes, classes_in_memory, chunks;
+    int64_t head_size;
+    int64_t classes, classes_in_memory;
 } operation;
 
 typedef struct block_graph {
@@ -66,56 +81,65 @@ typedef struct block_graph {
     graph_value *v;
     int ops, values;
     value in, out;  // from the block before, to the block after; 0: none
-    int form;       // the first block that is like this one, but for its parameters
+    int form;       // the first block that is like this one, but for which parameters it has: they share lists
 } block_graph;
 
 typedef struct graph {
     model *m;
     block_graph *block;
     double dropout;
-    head head;      // of the loss; its chunks
-    int64_t chunks;
-    past past;      // of attention
-    int attends;    // the first block that has it
-    int layers;     // so many blocks have it
-    int64_t head_size;
-    rope rope;      // of rotary positions, of heads of so many elements; 0: there are none
-    int64_t turned;
-    // Of the block that is being written.
+    int64_t widest;  // of what goes between blocks, or of classes: for sums over slices
+    // What there is one of in a model.
+    head head;          // of the loss
+    int64_t chunks;     // of its rows
+    past past;          // of attention
+    int attends;        // the first block that has it
+    int layers;         // so many blocks have it,
+    int64_t head_size;  // with heads of so many elements
+    rope rope;          // of rotary positions,
+    int64_t turned;     // in heads of so many elements; 0: there are none
+    // The block that is being written.
     int b;
     char prefix[MODEL_NAME];
-    operation op[32];
-    graph_value v[96];
+    operation op[GRAPH_OPS];
+    graph_value v[GRAPH_VALUES];
     int ops, values;
-    err_t rc;
+    err_t rc;  // the first mistake
 } graph;
 
 // --- what a page calls ---------------------------------------------------------------------------------------------------------------
 
-// The next block; returns what the one before left. prefix: what the names of its parameters begin with.
-value begin_block(graph *g, const char *name, const char *prefix, ...) __attribute__((format(printf, 3, 4)));
+// Chance that an element is dropped while training, at every `dropout` of the page.
+void dropout_rate(graph *g, double p);
+
+// The next block; returns what the one before left. A layer's parameters have names that begin with prefix.
+value begin_block(graph *g, const char *name);
+value begin_layer(graph *g, const char *prefix, ...) __attribute__((format(printf, 2, 3)));
 // Ends the block; x goes to the next one. 0: it is the last.
 void leave(graph *g, value x);
 
 // --- what operations call ------------------------------------------------------------------------------------------------------------
 
-// The operation's first fields: type, name, what it reads. NULL after a mistake.
-operation *graph_add(graph *g, const struct op_type *type, const char *name, value a, value b);
-// Result k of it.
+// Appends an operation that reads a, and b unless it is 0. NULL after a mistake.
+operation *graph_add(graph *g, const op_type *type, const char *name, value a, value b);
+// Result k of an operation: a value like x, which has the operation's name if it has none.
 value graph_result(graph *g, operation *o, int k, graph_value x);
-// The first result lies in the memory of what it reads.
+// Its first result, in the memory of what it reads.
 value graph_in_place(graph *g, operation *o);
 // A row of the table of parameters, PREFIX + name + suffix; cols 0: a vector.
 int graph_param(graph *g, const char *name, const char *suffix, int64_t rows, int64_t cols, double std, float initial);
+// The next input of the model: of a sample, (n) of this type; n 0: one number. limit: as tensor_spec.
+void graph_input(graph *g, const char *name, dtype type, int64_t n, int64_t limit);
 // The page is wrong: keeps the first mistake, with block and operation.
 void graph_mistake(graph *g, const char *op, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
+// After a mistake: a value of no width.
 const graph_value *graph_at(const graph *g, value v);
 
 // --- the whole -------------------------------------------------------------------------------------------------------------------------
 
-err_t graph_open(graph *g, model *m);
-// After the last block: finds equal forms. Returns the first mistake.
+void graph_open(graph *g, model *m);
+// After the page: what the model's table says of its blocks; which blocks have one form. Returns the first mistake.
 err_t graph_end(graph *g);
 void graph_close(graph *g);
 

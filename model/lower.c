@@ -28,7 +28,6 @@ static void operand(step *s, char how, value v) {
 void reads(step *s, value v) { operand(s, 'r', v); }
 void writes(step *s, value v) { operand(s, 'w', v); }
 void changes(step *s, value v) { operand(s, 'u', v); }
-void takes_place_of(step *s, int over) { s->into = s->count - 1, s->over = over; }
 
 value make_value(lowering *L, const graph_value *x) {
     if (L->values == LOWER_VALUES) {
@@ -50,9 +49,7 @@ value make_like(lowering *L, value x, const char *name, layout at) {
     return make_value(L, &y);
 }
 
-int only_user(const lowering *L, value v, const op_type *t) {
-    return L->v[v].users == 1 && L->op[L->v[v].user[0]].type == t ? L->v[v].user[0] : -1;
-}
+int only_user(const lowering *L, value v, const op_type *t) { return L->v[v].users == 1 && L->op[L->v[v].user[0]].type == t ? L->v[v].user[0] : -1; }
 
 // --- conversions ---------------------------------------------------------------------------------------------------------------------------
 
@@ -224,7 +221,7 @@ static void take_block(lowering *L) {
         if (L->op[i].type->drops) pass_by(L, i);
 }
 
-static err_t lower_form(lowering *L, lists *x) {
+err_t lower_form(lowering *L, lists *x) {
     bool kept[LOWER_VALUES] = {false}, again[LOWER_VALUES] = {false}, is_last = !L->g->block[L->b].out;
     take_block(L);
     for (int i = 0; i < L->ops; i++) L->bias_by[i] = -1, L->need[i] = !L->passed[i];
@@ -244,171 +241,4 @@ static err_t lower_form(lowering *L, lists *x) {
     place_values(x, L, kept, again);
     memcpy(x->v, L->v, (size_t)L->values * sizeof *x->v);
     return L->rc;
-}
-
-// --- a plan ------------------------------------------------------------------------------------------------------------------------------------
-
-err_t lowered_open(lowered *l, model *m) {
-    *l = (lowered){0};
-    TRY(graph_open(&l->g, m));
-    l->set = calloc((size_t)m->blocks, sizeof *l->set);
-    for (int i = 0; i < VARIANTS; i++) l->form[i] = calloc((size_t)m->blocks, sizeof **l->form);
-    return l->set && l->form[0] && l->form[1] ? ERR_OK : err_set(ERR_INTERNAL, "no memory for tables of %d blocks", m->blocks);
-}
-
-static void drop_lists(lists *x) {
-    free(x->v), free(x->place);
-    for (int i = 0; i < LISTS; i++) free(x->list[i].at);
-    *x = (lists){0};
-}
-
-static void drop_plan(lowered *l) {
-    for (int i = 0; i < VARIANTS; i++)
-        for (int b = 0; l->form[i] && b < l->g.m->blocks; b++) drop_lists(&l->form[i][b]);
-    free(l->kept);
-    l->kept = NULL;
-}
-
-void lowered_close(lowered *l) {
-    if (!l->g.m) return;
-    drop_plan(l);
-    free(l->set), free(l->form[0]), free(l->form[1]);
-    past_close(&l->g.past);
-    graph_close(&l->g);
-}
-
-static int64_t largest(int64_t a, int64_t b) { return a > b ? a : b; }
-
-static err_t bytes_of(arena *a, tensor *t, int64_t bytes) { return bytes ? arena_1d(a, t, FP32, (bytes + 3) / 4) : ERR_OK; }
-
-// One set of kept values for each slot of each block; what is computed again, and what lives within one block, all blocks share.
-static err_t declare_memory(lowered *l, arena *a, const model_plan *o) {
-    const model *m = l->g.m;
-    int64_t held = 0, scratch = 0;
-    int sets = model_plan_sets(o, 0, m->blocks, l->set);
-    l->kept = calloc((size_t)sets + 1, sizeof *l->kept);
-    l->held = l->scratch = (tensor){0};
-    if (!l->kept) return err_set(ERR_INTERNAL, "no memory for a table of %d sets", sets);
-    for (int b = 0; b < m->blocks; b++) {
-        int64_t kept = 0;
-        for (int i = 0; i < VARIANTS && o->slots[b]; i++) {
-            const int64_t *bytes = l->form[i][l->g.block[b].form].bytes;
-            kept = largest(kept, bytes[REGION_KEPT]), held = largest(held, bytes[REGION_HELD]), scratch = largest(scratch, bytes[REGION_SCRATCH]);
-        }
-        for (int s = 0; s < o->slots[b]; s++) TRY(bytes_of(a, &l->kept[l->set[b] + s], kept));
-    }
-    TRY(bytes_of(a, &l->held, held));
-    return bytes_of(a, &l->scratch, scratch);
-}
-
-err_t lowered_plan(lowered *l, arena *a, const model_plan *o) {
-    model *m = l->g.m;
-    drop_plan(l);
-    l->type = o->compute;
-    l->halves = o->halves && o->recompute == RECOMPUTE_NONE, l->recomputes = o->recompute != RECOMPUTE_NONE && !o->forward_only;
-    m->held.block = -1;
-    for (int i = 0; i < (l->g.dropout > 0 ? VARIANTS : 1); i++)
-        for (int b = 0; b < m->blocks; b++) {
-            int form = l->g.block[b].form;
-            if (!o->slots[b] || l->form[i][form].v) continue;
-            lowering *L = calloc(1, sizeof *L);
-            if (!L) return err_set(ERR_INTERNAL, "no memory to lower a block");
-            *L = (lowering){.g = &l->g, .o = o, .b = form, .drops = i == WITH_DROPOUT};
-            err_t rc = lower_form(L, &l->form[i][form]);
-            free(L);
-            TRY(rc);
-        }
-    TRY(declare_memory(l, a, o));
-    graph *g = &l->g;
-    if (g->layers) {
-        g->past.slices = model_head_slices(m);
-        TRY(past_plan(&g->past, a, o, g->attends, g->layers, m->losses, g->head_size));
-    }
-    if (g->turned) TRY(arena_2d(a, &l->angles, FP32, m->losses, g->turned));
-    return o->slots[m->blocks - 1] ? head_plan(&g->head, a, o, o->B * m->losses, g->chunks) : ERR_OK;
-}
-
-err_t lowered_fill(lowered *l, stream *s) {
-    int64_t T = l->g.m->losses, D = l->g.turned;
-    if (!D) return ERR_OK;
-    float *table = malloc((size_t)(T * D) * sizeof *table);
-    if (!table) return err_set(ERR_INTERNAL, "no memory for the angles of %lld positions", (long long)T);
-    rope_table(&l->g.rope, T, D, table);
-    err_t rc = stream_copy(s, l->angles.data, table, (size_t)(T * D) * sizeof *table);
-    if (rc == ERR_OK) rc = stream_wait(s);
-    free(table);
-    return rc;
-}
-
-// --- running -------------------------------------------------------------------------------------------------------------------------------------
-
-static int64_t cuts(const model *m, width_span w) {
-    return m->slices.of == 1 || w == WIDTH_WHOLE ? 1 : w == WIDTH_SLICES ? m->slices.count : model_head_slices(m);
-}
-
-static int64_t rows_of(const frame *f, row_span r) { return r == ROWS_ALL ? f->all : r == ROWS_MATRIX ? f->matrix : f->own; }
-
-tensor at(const frame *f, value v) {
-    const graph_value *x = &f->x->v[v];
-    int64_t n = rows_of(f, x->at.rows), s = cuts(f->m, x->at.width), S = f->m->slices.of;
-    tensor t = {.data = f->base[f->x->place[v].in] + f->x->place[v].at, .type = x->is_E ? f->type : x->type};
-    if (x->shape == SHAPE_PLAIN) return view1(&t, x->width);
-    if (x->shape == SHAPE_PER_ROW) return view1(&t, n);
-    if (x->shape == SHAPE_PER_HEAD) return view3(&t, f->p->B * s, x->width / S, T_of(f));
-    if (x->at.width == WIDTH_WHOLE || S == 1) return view2(&t, n, x->width);
-    return view3(&t, s, n, x->width / S);
-}
-
-tensor at_rows(const frame *f, value v) {
-    tensor x = at(f, v);
-    return x.dims == 2 ? x : view2(&x, x.size[0] * x.size[1], x.size[2]);
-}
-
-tensor at_samples(const frame *f, value v) {
-    tensor x = at_rows(f, v);
-    return view3(&x, x.size[0] / T_of(f), T_of(f), x.size[1]);
-}
-
-static frame frame_of(lowered *l, int b, const pass *p, const lists *x) {
-    const model *m = l->g.m;
-    frame f = {.l = l, .m = m, .p = p, .b = b, .op = l->g.block[b].op, .x = x, .type = l->type};
-    f.all = p->B * T_of(&f), f.matrix = model_matrix_rows(m, f.all), f.own = model_own_rows(m, f.all);
-    f.base[REGION_KEPT] = l->kept[l->set[b] + p->slot].data;
-    f.base[REGION_HELD] = l->held.data, f.base[REGION_SCRATCH] = l->scratch.data, f.base[REGION_ALL] = m->all_rows.data;
-    f.base[REGION_INPUT] = p->in[0].data;
-    if (b > 0) f.base[REGION_X] = p->x[b - 1].data;
-    if (b < m->blocks - 1) f.base[REGION_Y] = p->x[b].data;
-    if (p->dw && b < m->blocks - 1) f.base[REGION_DY] = p->dx[b].data;
-    if (p->dw) f.base[REGION_DX] = p->dx[b > 0 ? b - 1 : b].data;
-    return f;
-}
-
-static err_t run_list(const frame *f, list_kind k) {
-    const step_list *list = &f->x->list[k];
-    for (int i = 0; i < list->count; i++) TRY(list->at[i].run(f, &list->at[i]));
-    return ERR_OK;
-}
-
-static bool holds(const model *m, int b, const pass *p) { return m->held.slot == p->slot && m->held.block == b; }
-
-static err_t run_backward(lowered *l, const frame *f, bool is_last) {
-    model *m = l->g.m;
-    bool shares = l->recomputes && m->block[f->b].recomputes;
-    if (is_last || (shares && !holds(m, f->b, f->p))) TRY(run_list(f, LIST_AGAIN));
-    if (shares) m->held.block = -1;
-    return run_list(f, LIST_BACKWARD);
-}
-
-err_t lowered_run(lowered *l, int b, pass *p, pass_part part) {
-    model *m = l->g.m;
-    bool is_last = b == m->blocks - 1;
-    const lists *x = &l->form[p->drop.p > 0 ? WITH_DROPOUT : WITHOUT_DROPOUT][l->g.block[b].form];
-    frame f = frame_of(l, b, p, x);
-    if (part == PASS_FORWARD) {
-        if (is_last && p->dw) return ERR_OK;  // waits for the backward pass: other micro-batches may come in between
-        if (l->recomputes && m->block[b].recomputes) m->held = (model_held){p->slot, b};
-        return run_list(&f, LIST_FORWARD);
-    }
-    if (part != PASS_WEIGHTS) TRY(run_backward(l, &f, is_last));
-    return part == PASS_INPUTS ? ERR_OK : run_list(&f, LIST_WEIGHTS);
 }

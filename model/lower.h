@@ -13,13 +13,12 @@
 
 typedef struct frame frame;
 typedef struct step step;
-typedef struct lowering lowering;
 
 typedef err_t (*step_call)(const frame *f, const step *s);
 
-enum { STEP_VALUES = 10, STEP_OPS = 2, LOWER_OPS = 32, LOWER_VALUES = 160 };
+enum { STEP_VALUES = 10, STEP_OPS = 2, LOWER_VALUES = 160 };
 
-// One call, or some that belong together.
+// One call, or some that belong together. `run` finds its operands by position, and may ask for no others.
 struct step {
     const char *name;
     step_call run;
@@ -29,16 +28,6 @@ struct step {
     int count;
     int into, over;  // operand `into` may take the place of operand `over`; -1: no
 };
-
-// What an operation derives. Each of these appends steps.
-typedef struct op_type {
-    const char *name;
-    bool cheap;                             // to compute again, in time: its first result need not be kept
-    bool drops;                             // where nothing is dropped it is no operation at all
-    void (*claim)(lowering *L, int op);     // before the lists: work of other operations that it does in passing. NULL: none
-    void (*forward)(lowering *L, int op);
-    void (*backward)(lowering *L, int op);  // grad of its inputs from grad of its result; weights' gradients
-} op_type;
 
 typedef enum { BACKWARD_WHOLE, BACKWARD_INPUTS, BACKWARD_WEIGHTS } backward_part;
 
@@ -52,19 +41,19 @@ struct lowering {
     const graph *g;
     const model_plan *o;
     int b;
-    bool drops;  // values are dropped
-    operation op[LOWER_OPS];
-    graph_value v[LOWER_VALUES];
+    bool drops;                   // values are dropped
+    operation op[GRAPH_OPS];      // the block's own
+    graph_value v[LOWER_VALUES];  // ... and what the lists add: gradients, scratch, values with other rows
     int ops, values;
     value in, out;
-    backward_part part;
+    backward_part part;  // of the list under way
     step_list *to;
-    bool passed[LOWER_OPS];                 // it does nothing
-    bool need[LOWER_OPS], done[LOWER_OPS];  // in this list: is to be computed; another one has done it
+    bool passed[GRAPH_OPS];                 // it does nothing
+    bool need[GRAPH_OPS], done[GRAPH_OPS];  // in this list: is to be computed; another one has done it
     value grad[LOWER_VALUES];               // of a value, when it is complete
-    value given[LOWER_OPS];                 // of an operation's result, in backward
+    value given[GRAPH_OPS];                 // of an operation's result, in backward
     value copy[LOWER_VALUES];               // of a gradient that is overwritten before the second half reads it
-    int bias_by[LOWER_OPS];                 // the operation whose backward forms this one's bias gradient; -1: its own
+    int bias_by[GRAPH_OPS];                 // the operation whose backward forms this one's bias gradient; -1: its own
     value gathered, gathered_from;          // the last value whose rows were gathered
     bool remakes, made[LOWER_VALUES];       // conversions are forward's, and are made again
     step spare;                             // of a list for which there is no memory
@@ -74,17 +63,16 @@ struct lowering {
 // --- for operations ------------------------------------------------------------------------------------------------------------------
 
 static inline const operation *op_at(const lowering *L, int op) { return &L->op[op]; }
-// The operation that makes a value in this block; NULL: it comes into the block.
+// The operation that makes a value in this block; -1: it comes into the block.
 static inline int maker_of(const lowering *L, value v) { return L->v[v].maker; }
 static inline bool is_made_by(const lowering *L, value v, const op_type *t) { return v && L->v[v].maker >= 0 && L->op[L->v[v].maker].type == t; }
 // The only user of a value, if it is of this type; -1.
 int only_user(const lowering *L, value v, const op_type *t);
+// Appends a step of operation `op`, and its operands, in the order in which `run` counts them. 0: an operand that is not given.
 step *emit(lowering *L, const char *name, step_call run, int op);
 void reads(step *s, value v);
 void writes(step *s, value v);
 void changes(step *s, value v);
-// The operand given last may take the place of operand `over`.
-void takes_place_of(step *s, int over);
 // A new value of these lists, like `x` in width and letters.
 value make_like(lowering *L, value x, const char *name, layout at);
 value make_value(lowering *L, const graph_value *x);
@@ -93,7 +81,20 @@ value as(lowering *L, value v, layout want);
 
 // --- running -------------------------------------------------------------------------------------------------------------------------
 
-typedef enum { REGION_NONE, REGION_KEPT, REGION_HELD, REGION_SCRATCH, REGION_X, REGION_Y, REGION_DY, REGION_DX, REGION_ALL, REGION_INPUT, REGIONS } region;
+// Where values lie.
+typedef enum {
+    REGION_NONE,
+    REGION_KEPT,     // a set for each slot: what backward reads of forward
+    REGION_HELD,     // one for all blocks: what is computed again
+    REGION_SCRATCH,  // one for all blocks: what lives within one list
+    REGION_X,        // what comes from the block before, and what goes to the next one
+    REGION_Y,
+    REGION_DY,  // their gradients
+    REGION_DX,
+    REGION_ALL,    // gathered rows
+    REGION_INPUT,  // the model's first input
+    REGIONS
+} region;
 
 typedef struct place {
     region in;
@@ -108,23 +109,25 @@ typedef struct lists {
     place *place;
     int values;
     step_list list[LISTS];
-    int64_t bytes[REGION_SCRATCH + 1];
+    int64_t bytes[REGION_SCRATCH + 1];  // of each kind that the block places
 } lists;
 
 enum { WITHOUT_DROPOUT, WITH_DROPOUT, VARIANTS };
 
+// A block on its way through one pass.
 struct frame {
-    struct lowered *l;
+    struct net *net;
     const model *m;
     const pass *p;
     int b;
-    const operation *op;
+    const operation *op;  // the block's own: steps are those of its form
     const lists *x;
     char *base[REGIONS];
-    int64_t all, matrix, own;  // rows
+    int64_t all, matrix, own;  // rows of this pass, by row_span
     dtype type;                // E
 };
 
+// A value as it lies: (rows,width), or (slices here, rows, width of a slice).
 tensor at(const frame *f, value v);
 // The same with slices as more rows: of operations that know no slices.
 tensor at_rows(const frame *f, value v);
@@ -133,26 +136,19 @@ tensor at_samples(const frame *f, value v);
 // Positions of a sample of this pass.
 static inline int64_t T_of(const frame *f) { return f->m->context ? f->p->in[0].size[1] : 1; }
 
-// What a plan makes of a graph.
-typedef struct lowered {
+// model.net: the page, and what a plan makes of it.
+typedef struct net {
     graph g;
     lists *form[VARIANTS];  // [blocks], of forms
     dtype type;
-    bool halves, recomputes;
-    int *set;               // [blocks] the first of a block's sets of kept values
-    tensor *kept;           // [sets]
+    bool recomputes;
+    int *set;      // [blocks] the first of a block's sets of kept values
+    tensor *kept;  // [sets]
     tensor held, scratch, angles;
-} lowered;
+} net;
 
-err_t lowered_open(lowered *l, model *m);
-// After model_plan_slices.
-err_t lowered_plan(lowered *l, arena *a, const model_plan *o);
-// Writes what is constant, after the memory was committed.
-err_t lowered_fill(lowered *l, stream *s);
-void lowered_close(lowered *l);
-
-// A part of a block. The model's blocks call it.
-err_t lowered_run(lowered *l, int b, pass *p, pass_part part);
+// model/lower.c: the lists of a form, and where their values lie.
+err_t lower_form(lowering *L, lists *x);
 
 // model/place.c: where the values of a form lie.
 void place_values(lists *x, const lowering *L, const bool *kept, const bool *again);

@@ -15,9 +15,9 @@
 enum { PLACE_ALIGN = ARENA_ALIGN };
 
 typedef struct life {
-    int from, to;   // steps; from < 0: none
-    int over;       // the value whose place it may take where it begins; 0: none
-    bool anew;      // written in forward, and again in backward before it is read
+    int from, to;  // steps; from < 0: none
+    int over;      // the value whose place it may take where it begins; 0: none
+    bool anew;     // written in forward, and again in backward before it is read
     bool placed;
     region in;
     int64_t bytes, at;
@@ -26,9 +26,9 @@ typedef struct life {
 typedef struct placing {
     const lowering *L;
     lists *x;
-    life of[LOWER_VALUES + 2];  // by storage; the last two are the gradients that come and go
-    int count;                  // of them
-    int forward, backward, end; // where the lists begin, and where all end
+    life of[LOWER_VALUES + 2];   // by storage; the last two are the gradients that come and go
+    int count;                   // of them
+    int forward, backward, end;  // where the lists begin, and where all end
     bool kept[LOWER_VALUES], held[LOWER_VALUES];
     int64_t size[REGIONS];
 } placing;

@@ -3,6 +3,34 @@
 
 #include <assert.h>
 
+// --- planning ---------------------------------------------------------------------------------------------------------------
+
+void model_divide(model *m, int index, int axis, int matrices, const int64_t *rows) {
+    param *p = &m->param[index];
+    if (m->slices.of == 1) return;
+    p->slices = m->slices.of, p->axis = axis;
+    for (int k = 0; k < matrices; k++) p->share[k] = rows[k];
+}
+
+err_t model_plan_slices(model *m, arena *a, const model_plan *o, int64_t N, int64_t C) {
+    model_slices *x = &m->slices;
+    *x = (model_slices){x->of, o->slice_first, o->slice_count ? o->slice_count : x->of, o->slice_rows};
+    m->tokens = (model_tokens){m->tokens.of, o->token_first, o->token_count ? o->token_count : m->tokens.of};
+    N = model_most_matrix_rows(m, N);
+    m->scratch = (slices_scratch_memory){0};
+    if (x->of == 1) return ERR_OK;
+    if (m->stream && !o->forward_only) {
+        TRY(arena_3d(a, &m->scratch.row_sums, FP32, SUMS_OVER_ROWS, x->rows ? x->count : x->of / m->tokens.of, C));
+        TRY(arena_2d(a, &m->scratch.row_sum, FP32, SUMS_OVER_ROWS, C));
+    }
+    if (x->rows) TRY(arena_2d(a, &m->scratch.all_rows, o->compute, N, C));
+    if (device_about(a->dev)->kind == DEVICE_CUDA && x->count > 1) TRY(arena_3d(a, &m->scratch.partials, FP32, x->count, N, C));
+    if (x->count == x->of) return ERR_OK;
+    int64_t places = x->of / x->count;
+    TRY(arena_2d(a, &m->scratch.partial, FP32, N, C));
+    return arena_3d(a, &m->scratch.parts, FP32, places, (N + places - 1) / places, C);
+}
+
 // --- sums over slices ------------------------------------------------------------------------------------------------------
 
 // Each place adds up its own rows of the sum, in FP32, with what follows it, and only then are they rounded and sent: 4 bytes an element one way, an
@@ -10,7 +38,7 @@
 static err_t finish_rows(const model *m, const pass *p, const matmul_args *args, const tensor *sum, const tensor *part, bool own) {
     int places = p->merge->places, place = p->merge->place;
     int64_t N = matrix_rows(part), C = matrix_columns(part), first = part_row(N, place, places), count = part_row(N, place + 1, places) - first;
-    tensor parts = view3(&m->parts, places, count, C), y = tensor_rows(sum, own ? 0 : first, count), residual = {0};
+    tensor parts = view3(&m->scratch.parts, places, count, C), y = tensor_rows(sum, own ? 0 : first, count), residual = {0};
     TRY(p->merge->deal(p->merge->ctx, &parts, part, p->s));
     if (args->residual) residual = tensor_rows(args->residual, own ? 0 : first, count);
     if (count)
@@ -21,11 +49,11 @@ static err_t finish_rows(const model *m, const pass *p, const matmul_args *args,
 
 // Slices that are here are added by the product itself. Of others comes their sum, and what follows the whole sum is left for then.
 err_t slices_sum(const model *m, const pass *p, matmul_args *args, bool own) {
-    tensor partials = m->partials, d = *args->d;
+    tensor partials = m->scratch.partials, d = *args->d;
     int64_t N = matrix_rows(args->a), C = matrix_columns(&d);
     if (partials.data) partials = view3(&partials, m->slices.count, N, C), args->partials = &partials;
     if (!p->merge) return p->ops->matmul(args, p->s);
-    tensor part = view2(&m->partial, N, C);
+    tensor part = view2(&m->scratch.partial, N, C);
     matmul_args here = {.d = &part, .a = args->a, .b = args->b, .tb = args->tb, .partials = args->partials, .rows = args->rows};
     TRY(p->ops->matmul(&here, p->s));
     TRY(finish_rows(m, p, args, args->pre ? args->pre : &d, &part, own));
@@ -34,7 +62,7 @@ err_t slices_sum(const model *m, const pass *p, matmul_args *args, bool own) {
 
 // --- rows of one's own -----------------------------------------------------------------------------------------------------
 
-tensor slices_scratch(const model *m, const tensor *x, int64_t N, int64_t C) { return view2(m->slices.rows ? &m->all_rows : x, N, C); }
+tensor slices_scratch(const model *m, const tensor *x, int64_t N, int64_t C) { return view2(m->slices.rows ? &m->scratch.all_rows : x, N, C); }
 
 err_t slices_gather(const model *m, const pass *p, tensor *all, const tensor *own, int64_t N) {
     *all = slices_scratch(m, own, N, matrix_columns(own));
@@ -80,13 +108,13 @@ typedef err_t (*rows_call)(const void *args, const pass *p, int64_t first, int64
 
 // (slices of rows here, 1, C): what each slice has of sum k.
 static tensor parts_of(const model *m, int k, int64_t slices, int64_t C) {
-    tensor all = view2(&m->row_sums, SUMS_OVER_ROWS * slices, C), mine = tensor_rows(&all, k * slices, slices);
+    tensor all = view2(&m->scratch.row_sums, SUMS_OVER_ROWS * slices, C), mine = tensor_rows(&all, k * slices, slices);
     return view3(&mine, slices, 1, C);
 }
 
 // Adds up what the slices have of each sum; the places meet once for all sums.
 static err_t add_up(const model *m, const pass *p, tensor *const *sums, int count, int64_t slices, int64_t C) {
-    tensor whole = view2(&m->row_sum, count, C);
+    tensor whole = view2(&m->scratch.row_sum, count, C);
     for (int k = 0; k < count; k++) {
         tensor parts = parts_of(m, k, slices, C), to = m->slices.rows ? tensor_rows(&whole, k, 1) : view2(sums[k], 1, C);
         TRY(p->ops->sum_slices(&(sum_slices_args){.y = &to, .parts = &parts, .add = !m->slices.rows && !p->fresh}, p->s));

@@ -10,6 +10,88 @@
 
 #include "model/model.h"
 
+// Of a width that is divided, the part that is here.
+static inline int64_t model_share(const model *m, int64_t width) { return width / m->slices.of * m->slices.count; }
+
+// Where a slice of N rows begins.
+static inline int64_t model_row(const model *m, int slice, int64_t N) { return part_row(N, slice, m->slices.of); }
+
+// Where a token slice of N rows begins.
+static inline int64_t model_token_row(const model *m, int slice, int64_t N) { return part_row(N, slice, m->tokens.of); }
+
+// Of N rows of a micro-batch the first one of the token slices that are here, and how many they have: the rows of all matrices but those within attention.
+static inline int64_t model_first_row(const model *m, int64_t N) { return model_token_row(m, m->tokens.first, N); }
+static inline int64_t model_matrix_rows(const model *m, int64_t N) {
+    return model_token_row(m, m->tokens.first + m->tokens.count, N) - model_first_row(m, N);
+}
+
+// Are token slices elsewhere? Then this many places share the rows.
+static inline int model_row_places(const model *m) { return m->tokens.of / m->tokens.count; }
+
+// Slices of the heads whose attention is here, and the first of them.
+static inline int model_head_slices(const model *m) { return m->slices.count / model_row_places(m); }
+static inline int64_t model_head_share(const model *m, int64_t width) {
+    return width / m->slices.of * model_head_slices(m);
+}  // of a width of all heads
+static inline int model_head_first(const model *m) { return m->slices.first + m->tokens.first / m->tokens.count * model_head_slices(m); }
+
+// Are rows of the residual stream elsewhere?
+static inline bool model_divides_rows(const model *m) { return m->slices.rows || m->tokens.count < m->tokens.of; }
+
+// Of N rows of the residual stream, those that are here.
+static inline int64_t model_own_rows(const model *m, int64_t N) {
+    const model_slices *x = &m->slices;
+    return x->rows ? model_row(m, x->first + x->count, N) - model_row(m, x->first, N) : model_matrix_rows(m, N);
+}
+
+// The most that any place has of N rows or fewer: of the residual stream, and of matrices.
+static inline int64_t model_most_matrix_rows(const model *m, int64_t N) { return (N * m->tokens.count + m->tokens.of - 1) / m->tokens.of; }
+static inline int64_t model_most_rows(const model *m, int64_t N) {
+    const model_slices *x = &m->slices;
+    return x->rows ? (N * x->count + x->of - 1) / x->of : model_most_matrix_rows(m, N);
+}
+
+// Elements of what block b leaves of so many samples, as far as it is here. T: positions of a sample; 0: as many as the block says.
+static inline int64_t model_left(const model *m, int b, int64_t samples, int64_t T) {
+    const block *k = &m->block[b];
+    int64_t n = shape_count(k->dims, k->size);
+    if (k->divided) return samples * model_share(m, n);
+    if (!T) T = k->size[0];
+    return model_divides_rows(m) ? model_own_rows(m, samples * T) * (n / k->size[0]) : samples * (n / k->size[0] * T);
+}
+
+// Token slice k of those that are here, of N rows: the pass with its gradients, and its rows, counted from the first one that is here.
+typedef struct token_part {
+    pass p;
+    int64_t first, n;
+} token_part;
+
+static inline token_part model_token_part(const model *m, const pass *p, int k, int64_t N) {
+    token_part own = {.p = *p, .first = model_token_row(m, m->tokens.first + k, N) - model_first_row(m, N)};
+    own.n = model_token_row(m, m->tokens.first + k + 1, N) - model_first_row(m, N) - own.first;
+    if (k && p->more_dw) own.p.dw = p->more_dw + (k - 1) * m->params;
+    if (k && !p->more_dw) own.p.fresh = false;
+    return own;
+}
+
+// (N,width), or, where the width is divided, (slices here, N, its part in a slice): a view of t's first elements.
+static inline tensor model_cut(const model *m, const tensor *t, int64_t N, int64_t width) {
+    if (m->slices.of == 1) return view2(t, N, width);
+    return view3(t, m->slices.count, N, width / m->slices.of);
+}
+
+// The same of the heads whose attention is here, with all N rows.
+static inline tensor model_cut_heads(const model *m, const tensor *t, int64_t N, int64_t width) {
+    if (m->slices.of == 1) return view2(t, N, width);
+    return view3(t, model_head_slices(m), N, width / m->slices.of);
+}
+
+// Takes the plan's slices, and declares the scratch of sums that are cut, of at most N rows and C columns.
+err_t model_plan_slices(model *m, arena *a, const model_plan *o, int64_t N, int64_t C);
+
+// Divides a parameter along an axis among the model's slices. rows: of each of `matrices` that it consists of.
+void model_divide(model *m, int param, int axis, int matrices, const int64_t *rows);
+
 // A product whose k is cut: d (N,C) (=) = sum over all slices (+ bias) (+ residual). args: its operands, bias and residual; GELU of it if pre is given.
 // own: of d and residual only the rows that are here (model_own_rows); not with pre.
 err_t slices_sum(const model *m, const pass *p, matmul_args *args, bool own);

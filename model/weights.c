@@ -292,7 +292,7 @@ static void check_part(place *at, int k, const param *p, bool resize, faults *f)
 // Whether a parameter has a row for each token or position.
 static bool is_table(const model *m, int param) {
     weight_part part[WEIGHT_PARTS];
-    return m->type->parts && m->type->parts(m, param, part) == 1 && part[0].table;
+    return m->type->parts && m->type->parts(m->options, &m->param[param], part) == 1 && part[0].table;
 }
 
 // The parameter as one tensor of its own name, as our own files have it.
@@ -325,7 +325,7 @@ static void match_foreign(const weights *w, const model *m, weights_map *map, fa
         place *at = &map->at[i];
         *at = (place){0};
         if (m->param[i].tied >= 0) continue;
-        if (m->type->parts) at->parts = m->type->parts(m, i, at->part);
+        if (m->type->parts) at->parts = m->type->parts(m->options, &m->param[i], at->part);
         else {
             at->parts = 1, at->part[0].rows = m->param[i].size[0];
             snprintf(at->part[0].name, sizeof at->part[0].name, "%s", m->param[i].name);

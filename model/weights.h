@@ -6,6 +6,7 @@
 #ifndef MODEL_WEIGHTS_H
 #define MODEL_WEIGHTS_H
 
+#include "model/foreign.h"
 #include "model/model.h"
 #include "model/safetensors.h"
 

@@ -155,10 +155,10 @@ static void expect_same_settings(const char *what, const rig *r) {
     weights_map *map;
     model *net;
     OK(weights_open(&w, r->to));
-    OK(model_types[r->c.model.type]->open(&net, &r->c.model.of));
+    OK(model_open(&net, model_types[r->c.model.type], &r->c.model.of));
     if (weights_match(&map, w, net, &r->c.model.of, false) != ERR_OK) fail_msg("%s: %s", what, err_last()->text);
     weights_map_close(map), weights_close(w);
-    net->type->close(net);
+    model_close(net);
 }
 
 // What no family there has: other biases, windows and scalings, of models whose loss transformers found to be ours.
@@ -475,7 +475,7 @@ static void expect_pieces(const char *section, const char *more, const piece *pi
     rig_open(&r);
     snprintf(text, sizeof text, "%s%s", section, more);
     rig_train(&r, short_run, text);
-    OK(model_types[r.c.model.type]->open(&net, &r.c.model.of));
+    OK(model_open(&net, model_types[r.c.model.type], &r.c.model.of));
     for (int i = 0; i < 3; i++) {
         char to[700], what[800], said[1024];
         weights *w;
@@ -493,7 +493,7 @@ static void expect_pieces(const char *section, const char *more, const piece *pi
         for (int k = 0; k < count; k++) expect_piece(what, w, net, &pieces[k], (uint64_t)r.c.run.seed);
         weights_close(w);
     }
-    net->type->close(net);
+    model_close(net);
     rig_close(&r);
 }
 

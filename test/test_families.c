@@ -153,7 +153,7 @@ static void gradients_agree(session *x, const st_file *f, const char *family) {
         const param *p = &m->param[i];
         weight_part part[WEIGHT_PARTS];
         if (p->tied >= 0) continue;
-        int parts = m->type->parts(m, i, part);
+        int parts = m->type->parts(m->options, &m->param[i], part);
         float *host = malloc(tensor_bytes(&grad[i])), *ours = host;
         OK(stream_copy(x->s, host, grad[i].data, tensor_bytes(&grad[i])));
         OK(stream_wait(x->s));
@@ -406,12 +406,12 @@ static void any_range_can_be_read(void **state) {
         snprintf(path, sizeof path, FOLDER "%s", families[i]);
         OK(weights_open(&w, path));
         OK(foreign_options(&type, &options, w->config, path));
-        OK(type->open(&m, options));
+        OK(model_open(&m, type, options));
         OK(weights_match(&map, w, m, options, false));
         for (int k = 0; k < m->params; k++)
             if (m->param[k].tied < 0) expect_ranges(map, m, k, families[i]);
         weights_map_close(map);
-        type->close(m);
+        model_close(m);
         free(options);
         weights_close(w);
     }
@@ -429,7 +429,7 @@ static void write_with_head(const char *path, const model *m, int64_t wrong) {
     for (int i = 0; i < m->params; i++) {
         const struct param *p = &m->param[i];
         weight_part part[WEIGHT_PARTS];
-        int parts = m->type->parts(m, i, part);
+        int parts = m->type->parts(m->options, &m->param[i], part);
         for (int k = 0; k < parts; k++) {
             st_tensor *t = &table[count++];
             assert_in_range(count, 1, MOST);
@@ -463,7 +463,7 @@ static void a_tied_head_in_a_file_is_the_embedding(void **state) {
                 "[data]\ntrain = " FOLDER "tokens.bin\nval =\nformat = raw16\n[model]\ntype = llama\ntied = yes\nlayers = 1\nheads = 1\nembed = 160\n"
                 "hidden = 4\ncontext = 8\nvocab = 500\n",
                 "");
-    OK(model_types[c.model.type]->open(&m, &c.model.of));
+    OK(model_open(&m, model_types[c.model.type], &c.model.of));
     snprintf(path, sizeof path, "%s/with-head.safetensors", dir);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         weights *w;
@@ -475,7 +475,7 @@ static void a_tied_head_in_a_file_is_the_embedding(void **state) {
         if (wrong[i] >= 0) assert_non_null(strstr(err_last()->text, "lm_head.weight is not the embedding"));
         weights_map_close(map), weights_close(w);
     }
-    m->type->close(m);
+    model_close(m);
     drop_dir(dir);
 }
 

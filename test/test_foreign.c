@@ -281,12 +281,12 @@ static void rig_open(rig *r, const char *text) {
     r->dir = make_dir();
     r->options = options_of(config, &r->type);
     if (!r->options) fail_msg("%s: %s", text, err_last()->text);
-    OK(r->type->open(&r->m, r->options));
+    OK(model_open(&r->m, r->type, r->options));
     json_decref(config);
 }
 
 static void rig_close(rig *r) {
-    r->type->close(r->m);
+    model_close(r->m);
     free(r->options);
     drop_dir(r->dir);
 }
@@ -314,7 +314,7 @@ static int tensors_of(const model *m, bool prefixed, const change *all, int chan
     for (int i = 0; i < m->params; i++) {
         const struct param *p = &m->param[i];
         weight_part part[WEIGHT_PARTS];
-        int parts = p->tied >= 0 ? 0 : m->type->parts(m, i, part);
+        int parts = p->tied >= 0 ? 0 : m->type->parts(m->options, p, part);
         for (int k = 0; k < parts; k++) {
             int64_t rows = part[k].rows, cols = p->dims > 1 ? p->size[1] : 0;
             st_tensor t = {.type = ST_F32, .dims = p->dims};

@@ -137,11 +137,11 @@ static void rig_open(rig *r, const kind *k, dtype compute, int slots, recomputat
     OK(device_open(&r->dev, &(device_options){.kind = DEVICE_CPU, .threads = 2}));
     OK(stream_open(r->dev, &r->s));
     OK(model_types[k->type]->resolve(&o, &rule));
-    OK(model_types[k->type]->open(&r->m, &o));
+    OK(model_open(&r->m, model_types[k->type], &o));
     assert_true(r->m->params <= MOST);
     arena_open(&r->memory, r->dev, MEMORY_DEVICE);
     OK(flow_declare(&r->flow, r->m, &r->memory, &plan));
-    OK(r->m->type->plan(r->m, &r->memory, &plan));
+    OK(model_declare(r->m, &r->memory, &plan));
     OK(arena_2d(&r->memory, &r->losses, FP32, B, r->m->losses));
     OK(arena_2d(&r->memory, &r->metrics, FP64, MODEL_METRICS, B));
     OK(arena_1d(&r->memory, &r->step, INT32, (int64_t)(sizeof(step_state) + 3) / 4));
@@ -149,7 +149,7 @@ static void rig_open(rig *r, const kind *k, dtype compute, int slots, recomputat
     declare_samples(r);
     OK(arena_commit(&r->memory));
     memset(r->memory.base, 0, r->memory.bytes);
-    if (r->m->type->fill) OK(r->m->type->fill(r->m, r->s));
+    OK(model_fill(r->m, r->s));
     flow_link(&r->flow);
     ((step_state *)r->step.data)->loss_scale = 1;
     fill_samples(r);
@@ -159,7 +159,7 @@ static void rig_open(rig *r, const kind *k, dtype compute, int slots, recomputat
 static void rig_close(rig *r) {
     flow_close(&r->flow);
     arena_close(&r->memory);
-    r->m->type->close(r->m);
+    model_close(r->m);
     stream_close(r->s);
     device_close(r->dev);
 }
@@ -283,19 +283,24 @@ static int64_t place(int64_t elements, dtype type) {
     return ((int64_t)((size_t)elements * dtype_bytes(type)) + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
 }
 
-// What halves add, with all layers in all slots. Llama's gradient of qkv is then kept, and that of `gated` has memory of its own.
-static int64_t kept_for_halves(const kind *k, dtype type) {
-    if (k->type == MODEL_gpt) {
-        const gpt_options *o = &k->o.gpt;
-        int64_t N = B * o->context;
-        return o->layers * MICROS * (2 * place(N * o->embed, type) + place(4 * N * o->embed, type));
+// What halves add at most, with all layers in all slots: two gradients of the residual stream, and that of what is widest. Room that a layer has to spare may
+// hold some of it.
+static int64_t most_for_halves(const kind *k, dtype type) {
+    int64_t layers = k->o.llama.layers, N = B * k->o.llama.context, C = k->o.llama.embed, wide = 0;
+    if (k->type == MODEL_gpt) layers = k->o.gpt.layers, N = B * k->o.gpt.context, C = k->o.gpt.embed, wide = 4 * C;
+    else wide = (k->o.llama.heads + 2 * k->o.llama.kv_heads) * k->o.llama.head_dim;
+    return layers * MICROS * (2 * place(N * C, type) + place(N * wide, type)) + ARENA_ALIGN;
+}
+
+// A perceptron's hidden layers keep the gradient before the activation; without halves they share one.
+static int64_t perceptron_halves(const model *m, dtype type) {
+    int64_t sum = 0, most = 0;
+    for (int b = 0; b < m->blocks - 1; b++) {
+        int64_t bytes = place(B * m->block[b].size[0], type);
+        sum += MICROS * bytes;
+        if (bytes > most) most = bytes;
     }
-    if (k->type == MODEL_llama) {
-        const llama_options *o = &k->o.llama;
-        int64_t N = B * o->context, dqkv = place(N * (o->heads + 2 * o->kv_heads) * o->head_dim, type);
-        return o->layers * MICROS * (2 * place(N * o->embed, type) + dqkv) + place(N * o->hidden, type) - dqkv;
-    }
-    return 0;
+    return sum - most;
 }
 
 static void halves_keep_so_many_bytes(void **state) {
@@ -303,16 +308,18 @@ static void halves_keep_so_many_bytes(void **state) {
     for (int k = 0; k < KINDS; k++)
         for (int recompute = RECOMPUTE_NONE; recompute <= RECOMPUTE_BLOCK; recompute++)
             for (int type = FP32; type <= FP16; type++) {
-                int64_t bytes[2], expected = recompute == RECOMPUTE_NONE ? kept_for_halves(&kinds[k], (dtype)type) : 0;
+                int64_t bytes[2], least = 0, most = 0;
                 for (int halves = 0; halves < 2; halves++) {
                     rig r;
                     rig_open(&r, &kinds[k], (dtype)type, MICROS, (recomputation)recompute, halves);
                     bytes[halves] = (int64_t)r.memory.bytes;
+                    if (k >= FIRST_MLP) least = most = perceptron_halves(r.m, (dtype)type);
                     rig_close(&r);
                 }
-                if (bytes[1] - bytes[0] != expected)
-                    fail_msg("%s, type %d, recompute %d: halves keep %d bytes, expected %d", kinds[k].name, type, recompute,
-                             (int)(bytes[1] - bytes[0]), (int)expected);
+                if (k < FIRST_MLP && recompute == RECOMPUTE_NONE) least = 1, most = most_for_halves(&kinds[k], (dtype)type);
+                if (bytes[1] - bytes[0] < least || bytes[1] - bytes[0] > most)
+                    fail_msg("%s, type %d, recompute %d: halves keep %d bytes, expected %d to %d", kinds[k].name, type, recompute,
+                             (int)(bytes[1] - bytes[0]), (int)least, (int)most);
             }
 }
 
@@ -453,7 +460,7 @@ static void a_new_model_begins_as_gpt_2(void **state) {
         model_rule rule = {.micro = B};
         model *m;
         OK(model_types[kinds[k].type]->resolve(&o, &rule));
-        OK(model_types[kinds[k].type]->open(&m, &o));
+        OK(model_open(&m, model_types[kinds[k].type], &o));
         for (int i = 0; i < m->params; i++) {
             const param *p = &m->param[i];
             int64_t n = p->tied >= 0 ? 0 : shape_count(p->dims, p->size);
@@ -467,7 +474,7 @@ static void a_new_model_begins_as_gpt_2(void **state) {
                          sqrt(squares / (double)n), mean, std);
             free(x);
         }
-        m->type->close(m);
+        model_close(m);
     }
 }
 

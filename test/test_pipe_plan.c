@@ -203,11 +203,11 @@ static double idle(const char *dir, const char *text, pipeline_kind kind, recomp
     timeline t;
     int cut[7];
     rank_config(&c, dir, text, "");
-    OK(model_types[c.model.type]->open(&net, &c.model.of));
+    OK(model_open(&net, model_types[c.model.type], &c.model.of));
     stages_balance(net, pipeline_stages(&l), cut);
     OK(plan_timeline(&l, net, cut, again, &t));
     double share = t.idle;
-    net->type->close(net);
+    model_close(net);
     timeline_free(&t);
     return share;
 }
@@ -251,7 +251,7 @@ static void ranks_are_busy_with_their_passes(void **state) {
                 int cut[RANKS + 1];
                 if (kind == PIPELINE_INTERLEAVED) continue;  // two chunks a rank, or it is 1f1b
                 rank_config(&c, dir, models[i], "");
-                OK(model_types[c.model.type]->open(&net, &c.model.of));
+                OK(model_open(&net, model_types[c.model.type], &c.model.of));
                 stages_balance(net, RANKS, cut);
                 OK(plan_timeline(&l, net, cut, (recomputation)again, &t));
                 for (int r = 0; r < RANKS; r++) {
@@ -266,7 +266,7 @@ static void ranks_are_busy_with_their_passes(void **state) {
                         fail_msg("model %d, recompute %d, %s: rank %d is busy for %g, of these %g forward, expected %g and %g", i, again,
                                  pipeline_name(l.kind), r, busy, forward, work, first);
                 }
-                net->type->close(net);
+                model_close(net);
                 timeline_free(&t);
             }
     drop_dir(dir);

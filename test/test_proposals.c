@@ -213,9 +213,9 @@ static void models_have_the_blocks_that_the_rules_are_told(void **state) {
         const model_type *type = model_types[c->model.type];
         model_rule rule = {.micro = c->batch.micro, .slices = 1, .tokens = 1};
         assert_int_equal(type->resolve(&c->model.of, &rule), ERR_OK);
-        assert_int_equal(type->open(&net, &c->model.of), ERR_OK);
+        assert_int_equal(model_open(&net, type, &c->model.of), ERR_OK);
         assert_int_equal(rule.blocks, net->blocks);
-        type->close(net);
+        model_close(net);
     }
     free(c);
 }

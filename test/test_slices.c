@@ -2,6 +2,7 @@
 // they would send is added in shared memory, along the tree: no activation, loss, gradient or weight differs by a bit, however many there are.
 #include "data/source.h"
 #include "model/flow.h"
+#include "model/slices.h"
 #include "model/types.h"
 #include "trainer/checkpoint/order.h"
 
@@ -279,9 +280,9 @@ static void place_open(place *p, int slices) {
     OK(device_open(&p->dev, &(device_options){.kind = DEVICE_CPU, .threads = 1}));
     OK(stream_open(p->dev, &p->s));
     OK(model_types[p->of->type]->resolve(&o, &rule));
-    OK(model_types[p->of->type]->open(&p->m, &o));
+    OK(model_open(&p->m, model_types[p->of->type], &o));
     arena_open(&p->memory, p->dev, MEMORY_DEVICE);
-    OK(p->m->type->plan(p->m, &p->memory, &plan));
+    OK(model_declare(p->m, &p->memory, &plan));
     OK(flow_declare(&p->flow, p->m, &p->memory, &plan));
     OK(arena_2d(&p->memory, &p->losses, FP32, B, p->m->losses));
     OK(arena_2d(&p->memory, &p->metrics, FP64, MODEL_METRICS, B));
@@ -291,7 +292,7 @@ static void place_open(place *p, int slices) {
     declare_samples(p);
     OK(arena_commit(&p->memory));
     memset(p->memory.base, 0, p->memory.bytes);
-    if (p->m->type->fill) OK(p->m->type->fill(p->m, p->s));
+    OK(model_fill(p->m, p->s));
     flow_link(&p->flow);
     *(step_state *)p->step.data = (step_state){.lr = 0.01f, .loss_scale = p->how.compute == FP16 ? 64 : 1, .beta1_power = 1, .beta2_power = 1};
     fill_samples(p);
@@ -301,7 +302,7 @@ static void place_open(place *p, int slices) {
 static void place_close(place *p) {
     flow_close(&p->flow);
     arena_close(&p->memory);
-    p->m->type->close(p->m);
+    model_close(p->m);
     stream_close(p->s);
     device_close(p->dev);
 }

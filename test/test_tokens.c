@@ -3,6 +3,7 @@
 // do not differ by a bit, and the slices' gradients add up to that of whole sums.
 #include "data/source.h"
 #include "model/flow.h"
+#include "model/slices.h"
 #include "model/types.h"
 
 #include <math.h>
@@ -224,16 +225,16 @@ static void place_open(place *p, int tokens) {
     OK(device_open(&p->dev, &(device_options){.kind = DEVICE_CPU, .threads = 1}));
     OK(stream_open(p->dev, &p->s));
     OK(model_types[p->of->type]->resolve(&o, &rule));
-    OK(model_types[p->of->type]->open(&p->m, &o));
+    OK(model_open(&p->m, model_types[p->of->type], &o));
     arena_open(&p->memory, p->dev, MEMORY_DEVICE);
-    OK(p->m->type->plan(p->m, &p->memory, &plan));
+    OK(model_declare(p->m, &p->memory, &plan));
     OK(flow_declare(&p->flow, p->m, &p->memory, &plan));
     OK(arena_2d(&p->memory, &p->losses, FP32, p->of->B, p->m->losses));
     OK(arena_1d(&p->memory, &p->step, INT32, (int64_t)(sizeof(step_state) + 3) / 4));
     declare(p);
     OK(arena_commit(&p->memory));
     memset(p->memory.base, 0x7f, p->memory.bytes);  // what is not written shows
-    if (p->m->type->fill) OK(p->m->type->fill(p->m, p->s));
+    OK(model_fill(p->m, p->s));
     flow_link(&p->flow);
     for (int i = 0; i < p->m->params; i++) {  // the padding of values is zero
         memset(p->w[i].data, 0, tensor_bytes(&p->w[i]));
@@ -287,7 +288,7 @@ static void end(place *p, int places) {
     for (int i = 0; i < places; i++) {
         flow_close(&p[i].flow);
         arena_close(&p[i].memory);
-        p[i].m->type->close(p[i].m);
+        model_close(p[i].m);
         stream_close(p[i].s);
         device_close(p[i].dev);
     }

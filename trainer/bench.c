@@ -27,7 +27,7 @@ static double step_flops(const session *x) { return (double)x->cfg->batch.global
 static void print_shape(const session *x) {
     const config *c = x->cfg;
     char shape[256];
-    x->net->type->describe(x->net, shape, sizeof shape);
+    x->net->type->describe(x->net->options, shape, sizeof shape);
     printf("%s  %s  %" PRId64 " x %" PRId64 " %ss  %" PRId64 " steps: ", device_about(x->dev)->name, shape, c->batch.global, x->net->units,
            x->net->unit, c->run.steps);
 }

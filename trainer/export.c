@@ -2,6 +2,7 @@
 // the tokenizer's files where one is given. Everything is written beside the directory, synced, and renamed: it is whole or not there.
 #include "base/io.h"
 #include "data/tokenizer/tokenizer.h"
+#include "model/foreign.h"
 #include "model/safetensors.h"
 #include "trainer/train.h"
 
@@ -70,7 +71,7 @@ static err_t plan_pieces(export *e) {
         weight_part part[WEIGHT_PARTS];
         int64_t first = 0;
         if (m->param[i].tied >= 0) continue;
-        int parts = m->type->parts(m, i, part);
+        int parts = m->type->parts(m->options, &m->param[i], part);
         for (int k = 0; k < parts; k++) {
             add_piece(e, i, &part[k], first, &used);
             first += part[k].rows * columns(&m->param[i]);

@@ -2,6 +2,7 @@
 #include "trainer/plan.h"
 
 #include "base/memory.h"
+#include "model/slices.h"
 #include "trainer/config/table.h"
 #include "trainer/step/sync.h"
 #include "trainer/step/tied.h"
@@ -326,11 +327,11 @@ static err_t print_pipeline(FILE *out, const config *c, const grid *g, const pla
     if (!cut) return err_set(ERR_INTERNAL, "no memory for %d stages", count);
     for (int r = 0; r < g->pipeline; r++)
         for (int k = 0; k < l.chunks; k++) cut[pipeline_stage_of(&l, r, k)] = p[grid_rank(g, (grid_place){.stage = r})].first[k];
-    err_t rc = model_types[c->model.type]->open(&net, &c->model.of);
+    err_t rc = model_open(&net, model_types[c->model.type], &c->model.of);
     if (rc == ERR_OK) {
         cut[count] = net->blocks;
         rc = plan_timeline(&l, net, cut, (recomputation)c->parallel.recompute, &t);
-        net->type->close(net);
+        model_close(net);
     }
     free(cut);
     TRY(rc);
@@ -348,7 +349,7 @@ static err_t print_model(FILE *out, const config *c) {
     int64_t samples = c->batch.global, lanes = c->batch.lanes, micro = c->batch.micro;
     model *net;
     char each[48] = "";
-    TRY(model_types[c->model.type]->open(&net, &c->model.of));
+    TRY(model_open(&net, model_types[c->model.type], &c->model.of));
     int64_t n = model_elements(net), units = net->units > 1 ? net->units : 1;
     bool many = n >= 999995000;
     fprintf(out, "model   %s, %.2f %s parameters (%" PRId64 ")\n", net->type->name, (double)n / (many ? 1e9 : 1e6), many ? "B" : "M", n);
@@ -357,7 +358,7 @@ static err_t print_model(FILE *out, const config *c) {
             samples / lanes / micro, micro, each);
     fprintf(out, "data    %" PRId64 " %ss a step, %.0f in %" PRId64 " steps\n", samples * units, net->unit,
             (double)(samples * units) * (double)c->run.steps, c->run.steps);
-    net->type->close(net);
+    model_close(net);
     return ERR_OK;
 }
 

@@ -219,7 +219,7 @@ err_t session_check_prompt(const session *x, const char *prompt) {
     return rc;
 }
 
-static err_t open_model(session *x) { return model_types[x->cfg->model.type]->open(&x->net, &x->cfg->model.of); }
+static err_t open_model(session *x) { return model_open(&x->net, model_types[x->cfg->model.type], &x->cfg->model.of); }
 
 // What is asked beside the validation loss; not of made-up samples.
 static err_t open_exam(session *x) { return x->kind < SESSION_BENCH ? exam_open(&x->exam, x->cfg, x->net) : ERR_OK; }
@@ -256,7 +256,7 @@ err_t session_fits(const config *c, int world) {
         rc = open_stages(&x, grid_rank(&shape, (grid_place){.stage = stage}), world);
         stages_close(&x.stages);
     }
-    if (x.net) x.net->type->close(x.net);
+    if (x.net) model_close(x.net);
     return rc;
 }
 
@@ -439,7 +439,7 @@ void session_close(session *x) {
     session_leave(x);
     if (x->train) source_close(x->train);
     if (x->val) source_close(x->val);
-    if (x->net) x->net->type->close(x->net);
+    if (x->net) model_close(x->net);
     tokenizer_close(x->words);
     exam_close(&x->exam);
     if (x->s) stream_close(x->s);

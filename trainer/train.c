@@ -89,7 +89,7 @@ static void greet(run *r) {
     const session *x = &r->x;
     source_info t = source_about(x->train);
     char shape[256];
-    x->net->type->describe(x->net, shape, sizeof shape);
+    x->net->type->describe(x->net->options, shape, sizeof shape);
     monitor_say(&r->m, "lockstep %s  %s  %s %s %.1f M parameters  %s", version_text(), device_about(x->dev)->name, x->net->type->name, shape,
                 (double)model_elements(x->net) / 1e6, dtype_name((dtype)x->cfg->precision.compute));
     monitor_say(&r->m, "device  %s", device_about(x->dev)->choice);

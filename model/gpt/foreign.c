@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-int gpt_parts(const model *m, int param, weight_part *part) {
-    const struct param *p = &m->param[param];
+int gpt_parts(const void *options, const param *p, weight_part *part) {
+    (void)options;
     bool layer = strncmp(p->name, "h.", 2) == 0, table = strcmp(p->name, "wte.weight") == 0 || strcmp(p->name, "wpe.weight") == 0;
     part[0] = (weight_part){.prefixed = true, .transposed = layer && p->dims == 2, .table = table, .rows = p->size[0]};
     snprintf(part[0].name, sizeof part[0].name, "%s", p->name);

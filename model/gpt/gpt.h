@@ -2,23 +2,23 @@
 #ifndef MODEL_GPT_GPT_H
 #define MODEL_GPT_GPT_H
 
-#include "base/err.h"
+#include "model/rule.h"
 
 #include <stdint.h>
 
 typedef struct gpt_options {
+    model_division by;
     int64_t layers, heads, embed, vocab, context;
     int64_t head_chunks;  // 0 in the file: chosen by resolve
     double dropout;
-    int64_t slices, tokens;  // [parallel] slices and token_slices: set by resolve; 0: 1
 } gpt_options;
 
 // gpt/foreign.c: for model_type.
-struct model;
+struct param;
 struct weight_part;
 struct foreign_reader;
 struct json_t;
-int gpt_parts(const struct model *m, int param, struct weight_part *part);
+int gpt_parts(const void *options, const struct param *p, struct weight_part *part);
 bool gpt_is_foreign(const struct json_t *config);
 void gpt_from_foreign(void *options, struct foreign_reader *r);
 err_t gpt_to_foreign(const void *options, struct json_t *config);

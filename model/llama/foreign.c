@@ -17,7 +17,8 @@ static int split(const char *name, const char *both, const char *const *names, c
     return count;
 }
 
-int llama_parts_of(const llama_options *o, const param *p, weight_part *part) {
+int llama_parts(const void *options, const param *p, weight_part *part) {
+    const llama_options *o = options;
     static const char *const qkv[] = {"q_proj", "k_proj", "v_proj"}, *const in[] = {"gate_proj", "up_proj"};
     int64_t Q = o->heads * o->head_dim, K = o->kv_heads * o->head_dim;
     if (strstr(p->name, "qkv_proj")) return split(p->name, "qkv_proj", qkv, (const int64_t[]){Q, K, K}, 3, part);

@@ -8,15 +8,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-typedef struct llama {
-    model base;
-    llama_options o;
-    lowered net;
-} llama;
-
-enum { TOKENS, TARGETS };        // inputs
-enum { LLAMA_LAYER_PARAMS = 11 };  // at most
-
 // --- the page --------------------------------------------------------------------------------------------------------------
 
 // Initial values as GPT-2's: normal(0, 0.02), the projections back into the residual stream scaled by 1/sqrt(2L).
@@ -31,124 +22,49 @@ static value attention(graph *g, const llama_options *o, value x) {
     int64_t D = o->head_dim, H = o->heads, KV = o->kv_heads;
     rope r = rope_of(o);
     value qkv = project(g, x, "self_attn.qkv_proj",
-                        (projection){.outputs = (H + 2 * KV) * D, .letters = "(H+2KV)D", .divide = LINEAR_OUTPUTS, .bias = o->bias != LLAMA_BIAS_NO,
-                                     .std = STD, .matrices = 3, .rows = {H * D, KV * D, KV * D}});
+                        (projection){.outputs = (H + 2 * KV) * D,
+                                     .letters = "(H+2KV)D",
+                                     .divide = LINEAR_OUTPUTS,
+                                     .bias = o->bias != LLAMA_BIAS_NO,
+                                     .std = STD,
+                                     .matrices = 3,
+                                     .share = {H * D, KV * D, KV * D}});
     if (o->qk_norm) {
         qkv = head_norm(g, qkv, "self_attn.q_norm", D, 0, H, o->norm_eps);
         qkv = head_norm(g, qkv, "self_attn.k_norm", D, H, KV, o->norm_eps);
     }
     value a = attend(g, rotary(g, qkv, H + KV, D, &r),
                      (attention_options){.heads = H, .kv_heads = KV, .head_size = D, .window = o->window, .letters = "HD", .site = -1});
-    return project(g, a, "self_attn.o_proj",
-                   (projection){.outputs = o->embed, .letters = "C", .divide = LINEAR_INPUTS, .bias = o->bias == LLAMA_BIAS_ALL, .std = residual_std(o)});
+    return project(
+        g, a, "self_attn.o_proj",
+        (projection){.outputs = o->embed, .letters = "C", .divide = LINEAR_INPUTS, .bias = o->bias == LLAMA_BIAS_ALL, .std = residual_std(o)});
 }
 
 static value mlp(graph *g, const llama_options *o, value x) {
     int64_t F = o->hidden;
     value pair = project(g, x, "mlp.gate_up_proj",
-                         (projection){.outputs = 2 * F, .letters = "2F", .divide = LINEAR_OUTPUTS, .std = STD, .matrices = 2, .rows = {F, F}});
+                         (projection){.outputs = 2 * F, .letters = "2F", .divide = LINEAR_OUTPUTS, .std = STD, .matrices = 2, .share = {F, F}});
     return project(g, swiglu(g, pair, "F"), "mlp.down_proj",
                    (projection){.outputs = o->embed, .letters = "C", .divide = LINEAR_INPUTS, .std = residual_std(o)});
 }
 
-static void write_page(graph *g, const llama_options *o) {
-    begin_block(g, "embedding", "%s", "");
+static void llama_page(graph *g, const void *options) {
+    const llama_options *o = options;
+    begin_block(g, "embedding");
     leave(g, embedding(g, "embed_tokens.weight", NULL, o->vocab, o->context, o->embed, STD));
     for (int l = 0; l < o->layers; l++) {
-        value x = begin_block(g, "layer", "layers.%d.", l);
+        value x = begin_layer(g, "layers.%d.", l);
         x = add(g, x, attention(g, o, rms_norm(g, x, "input_layernorm", o->norm_eps)));
         x = add(g, x, mlp(g, o, rms_norm(g, x, "post_attention_layernorm", o->norm_eps)));
         leave(g, x);
     }
-    value x = begin_block(g, "head", "%s", "");
+    value x = begin_block(g, "head");
     next_token_loss(g, rms_norm(g, x, "norm", o->norm_eps), "lm_head.weight", o->vocab, o->tied ? 0 : -1, o->head_chunks, o->tied ? 0 : STD);
     leave(g, 0);
 }
 
-// --- tables ----------------------------------------------------------------------------------------------------------------
-
-static err_t run_forward(model *m, int b, pass *p) { return lowered_run(&((llama *)m)->net, b, p, PASS_FORWARD); }
-static err_t run_backward(model *m, int b, pass *p) { return lowered_run(&((llama *)m)->net, b, p, PASS_BACKWARD); }
-static err_t run_inputs(model *m, int b, pass *p) { return lowered_run(&((llama *)m)->net, b, p, PASS_INPUTS); }
-static err_t run_weights(model *m, int b, pass *p) { return lowered_run(&((llama *)m)->net, b, p, PASS_WEIGHTS); }
-
-static tensor_spec sequence(const llama *g, const char *name) {
-    tensor_spec x = {.type = INT32, .dims = 1, .size = {g->o.context, 1, 1}, .limit = g->o.vocab};
-    snprintf(x.name, sizeof x.name, "%s", name);
-    return x;
-}
-
-// Multiplications and additions of a sample's matrix products, forward and backward; of attention only what is seen.
-static double flops_of(const llama *g) {
-    const llama_options *o = &g->o;
-    double T = (double)o->context, W = o->window ? (double)o->window : T, weights = (double)model_elements(&g->base);
-    double pairs = W >= T ? T * T / 2 : W * (T - W / 2);     // of positions and those that they see
-    if (!o->tied) weights -= (double)(o->vocab * o->embed);  // an embedding is not multiplied
-    return 6 * T * weights + 12 * pairs * (double)(o->layers * o->heads * o->head_dim);
-}
-
-// The same block by block, of matrices alone.
-static void set_block_flops(llama *g) {
-    const llama_options *o = &g->o;
-    double head = 6 * (double)(o->context * o->vocab * o->embed), layers = g->base.flops - head;
-    for (int b = 1; b <= (int)o->layers; b++) g->base.block[b].flops = layers / (double)o->layers;
-    g->base.block[o->layers + 1].flops = head;
-}
-
-static err_t declare(llama *g) {
-    const llama_options *o = &g->o;
-    model *m = &g->base;
-    int last = (int)o->layers + 1;
-    for (int b = 0; b <= last; b++) {
-        bool layer = b > 0 && b < last;
-        m->block[b] = (block){.forward = run_forward, .backward = run_backward, .recomputes = layer};
-        if (b < last) m->block[b].dims = 2, m->block[b].size[0] = o->context, m->block[b].size[1] = o->embed, m->block[b].size[2] = 1;
-        if (layer) m->block[b].inputs = run_inputs, m->block[b].weights = run_weights;
-    }
-    TRY(lowered_open(&g->net, m));
-    write_page(&g->net.g, o);
-    TRY(graph_end(&g->net.g));
-    m->inputs = 2;
-    m->input[TOKENS] = sequence(g, "tokens"), m->input[TARGETS] = sequence(g, "targets");
-    m->stream = true;
-    m->losses = m->units = m->context = o->context;
-    m->unit = "token", m->short_unit = "tok";
-    m->vocab = o->vocab;
-    m->adds_once = o->head_chunks <= m->tokens.of;
-    m->flops = flops_of(g);
-    set_block_flops(g);
-    return ERR_OK;
-}
-
-static void llama_close(model *m) {
-    lowered_close(&((llama *)m)->net);
-    model_free(m);
-}
-
-static err_t llama_open(model **out, const void *options) {
+static void llama_describe(const void *options, char *dst, size_t room) {
     const llama_options *o = options;
-    *out = NULL;
-    llama *g = (llama *)model_new(&model_llama, sizeof *g, 3 + LLAMA_LAYER_PARAMS * (int)o->layers, 2 + (int)o->layers);
-    if (!g) return err_set(ERR_INTERNAL, "no memory for a model of %" PRId64 " layers", o->layers);
-    g->o = *o;
-    if (o->slices > 1) g->base.slices = (model_slices){(int)o->slices, 0, (int)o->slices, false};
-    if (o->tokens > 1) g->base.tokens = (model_tokens){(int)o->tokens, 0, (int)o->tokens};
-    err_t rc = declare(g);
-    if (rc != ERR_OK) llama_close(&g->base);
-    else *out = &g->base;
-    return rc;
-}
-
-static err_t llama_plan(model *m, arena *a, const model_plan *o) {
-    llama *g = (llama *)m;
-    TRY(model_plan_slices(m, a, o, o->B * g->o.context, g->o.embed));
-    return lowered_plan(&g->net, a, o);
-}
-
-static err_t llama_fill(model *m, stream *s) { return lowered_fill(&((llama *)m)->net, s); }
-
-static void llama_describe(const model *m, char *dst, size_t room) {
-    const llama_options *o = &((const llama *)m)->o;
     snprintf(dst, room, "%" PRId64 " layers %" PRId64 " channels %" PRId64 "/%" PRId64 " heads", o->layers, o->embed, o->heads, o->kv_heads);
 }
 
@@ -209,8 +125,7 @@ static err_t llama_resolve(void *options, model_rule *r) {
         return err_set(ERR_CONFIG, "rope_high = %g must be above rope_low = %g", o->rope_high, o->rope_low);
     }
     rule_choose(r, "hidden", &o->hidden, (o->embed * 8 / 3 + 63) / 64 * 64);
-    TRY(model_check_rows(r, o->context));
-    o->slices = r->slices, o->tokens = r->tokens;
+    TRY(rule_divide_texts(r, o->context, 0, &o->by));
     r->divided[0] = "heads", r->value[0] = o->heads;
     r->divided[1] = "kv_heads", r->value[1] = o->kv_heads;
     r->divided[2] = "hidden", r->value[2] = o->hidden;
@@ -218,8 +133,6 @@ static err_t llama_resolve(void *options, model_rule *r) {
     rule_choose(r, "head_chunks", &o->head_chunks, head_chunks(r->micro * o->context, o->vocab, r->gpu));
     return ERR_OK;
 }
-
-static int llama_parts(const model *m, int param, weight_part *part) { return llama_parts_of(&((const llama *)m)->o, &m->param[param], part); }
 
 // What all published models of a family have, where it is not the default here.
 static const model_alias families[] = {
@@ -238,14 +151,11 @@ const model_type model_llama = {.name = "llama",
                                 .key = keys,
                                 .keys = sizeof keys / sizeof *keys,
                                 .resolve = llama_resolve,
-                                .open = llama_open,
-                                .plan = llama_plan,
-                                .fill = llama_fill,
+                                .page = llama_page,
                                 .prefix = "model.",
                                 .options = sizeof(llama_options),
                                 .parts = llama_parts,
                                 .is_foreign = llama_is_foreign,
                                 .from_foreign = llama_from_foreign,
                                 .to_foreign = llama_to_foreign,
-                                .describe = llama_describe,
-                                .close = llama_close};
+                                .describe = llama_describe};

@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 #include "model/rope.h"
+#include "model/rule.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -11,6 +12,7 @@
 typedef enum { LLAMA_BIAS_NO, LLAMA_BIAS_QKV, LLAMA_BIAS_ALL } llama_bias;  // of attention: none; of q, k, v; and of the projection
 
 typedef struct llama_options {
+    model_division by;
     int64_t layers, heads, embed, vocab, context;
     int64_t kv_heads, head_dim, hidden, head_chunks;  // 0 in the file: chosen by resolve
     int64_t window;                                   // positions that one sees, itself included; 0: all
@@ -19,7 +21,6 @@ typedef struct llama_options {
     int rope_scaling;  // rope_kind
     int bias;          // llama_bias
     bool qk_norm, tied;
-    int64_t slices, tokens;  // [parallel] slices and token_slices: set by resolve; 0: 1
 } llama_options;
 
 // llama/foreign.c: for model_type.
@@ -27,7 +28,7 @@ struct param;
 struct weight_part;
 struct foreign_reader;
 struct json_t;
-int llama_parts_of(const llama_options *o, const struct param *p, struct weight_part *part);
+int llama_parts(const void *options, const struct param *p, struct weight_part *part);
 bool llama_is_foreign(const struct json_t *config);
 void llama_from_foreign(void *options, struct foreign_reader *r);
 err_t llama_to_foreign(const void *options, struct json_t *config);

@@ -4,16 +4,16 @@
 
 #include "model/dropout.h"
 
-enum { Y, LSE };                                          // results
-enum { F_Y, F_LSE, F_QKV };                               // operands of forward
-enum { B_DQKV, B_DELTA, B_DY, B_Y, B_LSE, B_QKV };        // of backward
+enum { Y, LSE };                                    // results
+enum { F_Y, F_LSE, F_QKV };                         // operands of forward
+enum { B_DQKV, B_DELTA, B_DY, B_Y, B_LSE, B_QKV };  // of backward
 
 static int heads_of(const frame *f, int heads) { return heads / f->m->slices.of; }
 
 static err_t attention(const frame *f, const step *s) {
     const operation *o = &f->op[s->op];
     tensor y = at(f, s->v[F_Y]), qkv = at(f, s->v[F_QKV]), lse = at(f, s->v[F_LSE]);
-    const graph *g = &f->l->g;
+    const graph *g = &f->net->g;
     dropout_key key;
     if (f->p->past) return past_attend(&g->past, f->p, f->b - g->attends, &y, &qkv);
     y = at_samples(f, s->v[F_Y]), qkv = at_samples(f, s->v[F_QKV]);
@@ -70,7 +70,13 @@ static void backward(lowering *L, int op) {
     L->grad[o->in[0]] = dqkv;
 }
 
-const op_type op_attend = {.name = "attention", .forward = forward, .backward = backward};
+// Of positions and those that they see.
+static double flops(const model *m, const operation *o) {
+    double T = (double)m->context, W = o->window && o->window < T ? o->window : T, pairs = W >= T ? T * T / 2 : W * (T - W / 2);
+    return 12 * pairs * (double)(o->heads * o->head_size);
+}
+
+const op_type op_attend = {.name = "attention", .forward = forward, .backward = backward, .flops = flops};
 
 value attend(graph *g, value qkv, attention_options a) {
     operation *o = graph_add(g, &op_attend, "att", qkv, 0);
@@ -79,7 +85,7 @@ value attend(graph *g, value qkv, attention_options a) {
     if (graph_at(g, qkv)->width != (a.heads + 2 * kv) * a.head_size)
         graph_mistake(g, "attention", "%lld + 2 x %lld heads of %lld are not %lld wide", (long long)a.heads, (long long)kv, (long long)a.head_size,
                       (long long)graph_at(g, qkv)->width);
-    o->heads = (int)a.heads, o->kv_heads = (int)a.kv_heads, o->window = (int)a.window, o->site = a.site;
+    o->heads = (int)a.heads, o->head_size = a.head_size, o->kv_heads = (int)a.kv_heads, o->window = (int)a.window, o->site = a.site;
     if (!g->layers++) g->attends = g->b;
     g->past.heads = (int)(a.heads / g->m->slices.of), g->past.kv_heads = (int)(kv / g->m->slices.of), g->past.window = (int)a.window;
     g->head_size = a.head_size;

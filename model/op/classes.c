@@ -11,7 +11,7 @@ static err_t losses(const frame *f, const step *s) {
     pass p = *f->p;
     tensor x = at(f, s->v[0]), loss = view1(&p.losses, p.B), hits = view1(&p.metrics, p.B), labels = view1(&p.in[LABELS], p.B), dx = {0};
     if (s->v[1]) dx = at(f, s->v[1]);
-    return head_losses(&f->l->g.head, &p, &loss, p.metrics.data ? &hits : NULL, s->v[1] ? &dx : NULL, &x, &labels);
+    return head_losses(&f->net->g.head, &p, &loss, p.metrics.data ? &hits : NULL, s->v[1] ? &dx : NULL, &x, &labels);
 }
 
 static void forward(lowering *L, int op) { reads(emit(L, "classes", losses, op), op_at(L, op)->in[0]); }
@@ -24,12 +24,21 @@ static void backward(lowering *L, int op) {
     if (!is_made_by(L, x, &op_samples)) writes(s, L->grad[x] = make_like(L, x, "d", L->v[x].at));
 }
 
-const op_type op_classes = {.name = "classes", .forward = forward, .backward = backward};
+static double flops(const model *m, const operation *o) {
+    const param *w = &m->param[o->at.w];
+    return (w->block ? 6 : 4) * (double)shape_count(2, w->size);  // the model's input has no gradient
+}
+
+const op_type op_classes = {.name = "classes", .forward = forward, .backward = backward, .flops = flops};
 
 void class_loss(graph *g, value x, const char *name, int64_t classes, bool divided, double std) {
     operation *o = graph_add(g, &op_classes, name, x, 0);
     if (!o) return;
     model *m = g->m;
+    m->losses = m->units = 1, m->unit = "sample", m->short_unit = "samples";
+    m->metrics = 1, m->metric[0] = "accuracy";
+    m->adds_once = true;
+    graph_input(g, "label", INT32, 0, classes);
     int w = graph_param(g, name, ".weight", classes, graph_at(g, x)->width, std, 0), b = graph_param(g, name, ".bias", classes, 0, 0, 0);
     if (g->rc != ERR_OK) return;
     g->head = (head){.at = {.w = w, .b = b}, .classes = classes, .Vp = (classes + CLASS_ALIGN - 1) / CLASS_ALIGN * CLASS_ALIGN};

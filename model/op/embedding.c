@@ -9,9 +9,7 @@ static int64_t T_in(const frame *f) { return f->p->in[TOKENS].size[1]; }
 static bool has_positions(const frame *f, const step *s) { return f->op[s->op].at.b >= 0; }
 
 // The first token whose row is here.
-static int64_t first_token(const frame *f, const step *s) {
-    return f->m->slices.first * (f->op[s->op].classes_in_memory / f->m->slices.of);
-}
+static int64_t first_token(const frame *f, const step *s) { return f->m->slices.first * (f->op[s->op].classes_in_memory / f->m->slices.of); }
 
 // Positions `at` .. at+n-1 of sample b, to x.
 static err_t embed_positions(const frame *f, const step *s, const tensor *x, int64_t b, int64_t at_, int64_t n) {
@@ -21,8 +19,7 @@ static err_t embed_positions(const frame *f, const step *s, const tensor *x, int
     tensor to = view3(x, 1, n, matrix_columns(x)), row = tensor_rows(&f->p->in[TOKENS], b, 1), all = view1(&row, T_in(f));
     tensor some = tensor_rows(&all, at_, n), tokens = view2(&some, 1, n), wpe = tensor_rows(table, first, table->size[0] - first);
     return f->p->ops->embedding_forward(
-        &(embedding_forward_args){
-            .x = &to, .tokens = &tokens, .wte = &f->p->w[l->w], .wpe = &wpe, .part = f->p->merge, .first = first_token(f, s)},
+        &(embedding_forward_args){.x = &to, .tokens = &tokens, .wte = &f->p->w[l->w], .wpe = &wpe, .part = f->p->merge, .first = first_token(f, s)},
         f->p->s);
 }
 
@@ -69,7 +66,7 @@ static err_t embed(const frame *f, const step *s) {
 // Of a token slice, which begins with row `row`: all positions of some samples, or some positions of one. What has no gradient here is zero.
 static err_t embed_gradients(const frame *f, const step *s, const pass *p, const tensor *dx, const tensor *scratch, int64_t row) {
     const linear *l = &f->op[s->op].at;
-    bool apart = p->dw[l->w].data != p->dw[f->l->g.head.at.w].data;  // from the head's gradient, which this pass has made
+    bool apart = p->dw[l->w].data != p->dw[f->net->g.head.at.w].data;  // from the head's gradient, which this pass has made
     int64_t T = T_in(f), rows = matrix_rows(dx), n = has_positions(f, s) && rows >= T ? T : rows, B = rows / n;
     bool part = n < T;
     tensor all = view1(&p->in[TOKENS], p->B * T), some = tensor_rows(&all, row, rows), tokens = view2(&some, B, n), sort = *scratch;
@@ -120,6 +117,8 @@ const op_type op_embedding = {.name = "embedding", .forward = forward, .backward
 value embedding(graph *g, const char *table, const char *positions, int64_t vocab, int64_t context, int64_t C, double std) {
     operation *o = graph_add(g, &op_embedding, "embed", 0, 0);
     if (!o) return 0;
+    g->m->stream = true, g->m->context = context;
+    graph_input(g, "tokens", INT32, context, vocab);
     o->at.w = graph_param(g, table, "", vocab, C, std, 0);
     o->at.b = positions ? graph_param(g, positions, "", context, C, std, 0) : -1;
     o->classes = vocab, o->classes_in_memory = head_rows_in_memory(vocab, g->m->slices.of);

@@ -2,8 +2,8 @@
 // a sum over heads, too: each slice has a sum of its own, and the sums are added along the tree.
 #include "model/op/op.h"
 
-enum { Y, KEPT, RSTD };                                 // results: in place; what the heads were; 1 / their root mean squares
-enum { B_DX, B_KEPT, B_RSTD, B_PARTS, B_PART };         // operands of backward
+enum { Y, KEPT, RSTD };                          // results: in place; what the heads were; 1 / their root mean squares
+enum { B_DX, B_KEPT, B_RSTD, B_PARTS, B_PART };  // operands of backward
 
 static int first_of(const frame *f, const step *s) { return f->op[s->op].first_head / f->m->slices.of; }
 

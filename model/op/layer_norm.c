@@ -4,12 +4,12 @@
 // flows past is that. The bias gradients of such products are their column sums, which cost no further reading here: the first norm in backward forms them.
 #include "model/op/op.h"
 
-const float NORM_EPS = 1e-5f;
+static const float NORM_EPS = 1e-5f;
 
-enum { Y, MEAN, RSTD };                                    // results
-enum { F_Y, F_MEAN, F_RSTD, F_SUM, F_X, F_RESIDUAL };      // operands of forward
-enum { B_DX, B_DY, B_PAST, B_X, B_MEAN, B_RSTD };          // operands of backward
-enum { BEFORE, AFTER };                                    // products whose bias gradients it forms
+enum { Y, MEAN, RSTD };                                // results
+enum { F_Y, F_MEAN, F_RSTD, F_SUM, F_X, F_RESIDUAL };  // operands of forward
+enum { B_DX, B_DY, B_PAST, B_X, B_MEAN, B_RSTD };      // operands of backward
+enum { BEFORE, AFTER };                                // products whose bias gradients it forms
 
 static tensor *given(const step *s, int k, tensor *t) { return s->v[k] ? t : NULL; }
 

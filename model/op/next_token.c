@@ -6,7 +6,7 @@ enum { TARGETS = 1 };  // input of the model
 
 static err_t losses(const frame *f, const step *s) {
     tensor x = at(f, s->v[0]);
-    head *h = &f->l->g.head;
+    head *h = &f->net->g.head;
     pass p = *f->p;
     return p.predict ? head_stream_scores(h, &p, &x) : head_stream_losses(h, &p, &x, &p.in[TARGETS]);
 }
@@ -27,12 +27,17 @@ static void backward(lowering *L, int op) {
     L->grad[o->in[0]] = as(L, s->v[0], LAYOUT_STREAM);
 }
 
-const op_type op_next_token = {.name = "next tokens", .forward = forward, .backward = backward};
+static double flops(const model *m, const operation *o) { return 6 * (double)m->context * (double)shape_count(2, m->param[o->at.w].size); }
+
+const op_type op_next_token = {.name = "next tokens", .forward = forward, .backward = backward, .flops = flops};
 
 void next_token_loss(graph *g, value x, const char *weight, int64_t vocab, int tied, int64_t chunks, double std) {
     operation *o = graph_add(g, &op_next_token, weight, x, 0);
     if (!o) return;
     model *m = g->m;
+    m->losses = m->units = m->context, m->unit = "token", m->short_unit = "tok", m->vocab = vocab;
+    m->adds_once = chunks <= m->tokens.of;
+    graph_input(g, "targets", INT32, m->context, vocab);
     int w = graph_param(g, weight, "", vocab, graph_at(g, x)->width, std, 0);
     if (g->rc != ERR_OK) return;
     g->head = (head){.at = {.w = w, .b = -1}, .classes = vocab, .Vp = head_rows_in_memory(vocab, m->slices.of)};

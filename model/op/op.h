@@ -30,8 +30,8 @@ typedef struct projection {
     linear_division divide;
     bool bias;
     double std;
-    int matrices;  // that W consists of, one below the other, of so many rows each; 0: one
-    int64_t rows[PARAM_SHARES];
+    int matrices;  // that W consists of, one below the other, each with its share of the outputs; 0: one
+    int64_t share[PARAM_SHARES];
 } projection;
 value project(graph *g, value x, const char *name, projection o);
 
@@ -54,7 +54,7 @@ value dropout(graph *g, value x, int site);
 void next_token_loss(graph *g, value x, const char *weight, int64_t vocab, int tied, int64_t chunks, double std);
 
 // The model's first input as a matrix of so many columns.
-value samples(graph *g, int64_t width);
+value samples(graph *g, const char *name, int64_t width);
 
 // max(x, 0): in x's memory.
 value relu(graph *g, value x);
@@ -62,9 +62,7 @@ value relu(graph *g, value x);
 // Softmax cross entropy of the logits x W^T + b against a class for each row, and its accuracy: ends the last block. divided: W's inputs are.
 void class_loss(graph *g, value x, const char *name, int64_t classes, bool divided, double std);
 
-extern const op_type op_samples, op_relu, op_classes, op_embedding, op_rms_norm, op_head_norm, op_rotary, op_swiglu, op_layer_norm, op_project, op_gelu, op_attend, op_add, op_dropout, op_next_token;
-
-// eps of layer norms.
-extern const float NORM_EPS;
+extern const op_type op_samples, op_relu, op_classes, op_embedding, op_rms_norm, op_head_norm, op_rotary, op_swiglu, op_layer_norm, op_project,
+    op_gelu, op_attend, op_add, op_dropout, op_next_token;
 
 #endif

@@ -81,18 +81,25 @@ static void backward(lowering *L, int op) {
     if (L->part != BACKWARD_WEIGHTS && !is_made_by(L, o->in[0], &op_samples)) inputs_step(L, op, dy);
 }
 
-const op_type op_project = {.name = "product", .forward = forward, .backward = backward};
+static double flops(const model *m, const operation *o) {
+    const param *w = &m->param[o->at.w];
+    bool first = !m->stream && !w->block;  // the model's input has no gradient
+    return (first ? 4 : 6) * (double)(m->stream ? m->context : 1) * (double)shape_count(2, w->size);
+}
+
+const op_type op_project = {.name = "product", .forward = forward, .backward = backward, .flops = flops};
 
 value project(graph *g, value x, const char *name, projection p) {
     operation *o = graph_add(g, &op_project, name, x, 0);
     if (!o) return 0;
     model *m = g->m;
     const graph_value *in = graph_at(g, x);
-    if (p.divide != LINEAR_WHOLE && p.divide == LINEAR_OUTPUTS && p.outputs % m->slices.of)
+    if (p.divide == LINEAR_OUTPUTS && p.outputs % m->slices.of)
         graph_mistake(g, name, "%lld outputs can't be divided among %d slices", (long long)p.outputs, m->slices.of);
     o->at.w = graph_param(g, name, ".weight", p.outputs, in->width, p.std, 0);
     o->at.b = p.bias ? graph_param(g, name, ".bias", p.outputs, 0, 0, 0) : -1;
-    if (p.divide != LINEAR_WHOLE && g->rc == ERR_OK) linear_divide(&o->at, m, p.divide, p.matrices, p.rows);
+    if (p.divide != LINEAR_WHOLE && g->rc == ERR_OK) linear_divide(&o->at, m, p.divide, p.matrices, p.share);
     bool divided = o->at.division == LINEAR_OUTPUTS;
-    return graph_result(g, o, 0, (graph_value){.letters = p.letters, .width = p.outputs, .at = divided ? LAYOUT_SLICES : LAYOUT_STREAM, .is_E = true});
+    return graph_result(g, o, 0,
+                        (graph_value){.letters = p.letters, .width = p.outputs, .at = divided ? LAYOUT_SLICES : LAYOUT_STREAM, .is_E = true});
 }

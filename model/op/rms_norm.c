@@ -1,9 +1,9 @@
 // model/op/rms_norm.c: y = x * rstd * w, of each row    (Zhang & Sennrich 2019). Backward makes x's gradient: through the norm and past it.
 #include "model/op/op.h"
 
-enum { Y, RSTD };                             // results
-enum { F_Y, F_RSTD, F_X };                    // operands of forward
-enum { B_DX, B_DY, B_PAST, B_X, B_RSTD };     // of backward
+enum { Y, RSTD };                          // results
+enum { F_Y, F_RSTD, F_X };                 // operands of forward
+enum { B_DX, B_DY, B_PAST, B_X, B_RSTD };  // of backward
 
 static err_t norm(const frame *f, const step *s) {
     const operation *o = &f->op[s->op];
@@ -16,14 +16,10 @@ static err_t norm_backward(const frame *f, const step *s) {
     int w = f->op[s->op].at.w;
     tensor dx = at(f, s->v[B_DX]), dy = at(f, s->v[B_DY]), x = at(f, s->v[B_X]), rstd = at(f, s->v[B_RSTD]), past = {0};
     if (s->v[B_PAST]) past = at(f, s->v[B_PAST]);
-    return slices_rms_norm_backward(f->m, f->p, f->all,
-                                    &(rms_norm_backward_args){.dx = &dx,
-                                                              .dw = &f->p->dw[w],
-                                                              .dy = &dy,
-                                                              .dresidual = s->v[B_PAST] ? &past : NULL,
-                                                              .x = &x,
-                                                              .w = &f->p->w[w],
-                                                              .rstd = &rstd});
+    return slices_rms_norm_backward(
+        f->m, f->p, f->all,
+        &(rms_norm_backward_args){
+            .dx = &dx, .dw = &f->p->dw[w], .dy = &dy, .dresidual = s->v[B_PAST] ? &past : NULL, .x = &x, .w = &f->p->w[w], .rstd = &rstd});
 }
 
 static void forward(lowering *L, int op) {

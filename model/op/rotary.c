@@ -2,7 +2,7 @@
 #include "model/op/op.h"
 
 static err_t turn_all(const frame *f, const step *s, bool back) {
-    const tensor *table = &f->l->angles;
+    const tensor *table = &f->net->angles;
     tensor x = at_samples(f, s->v[0]);
     rotary_args args = {.x = &x, .table = table, .heads = f->op[s->op].heads / f->m->slices.of, .back = back};
     if (!f->p->past) return f->p->ops->rotary(&args, f->p->s);

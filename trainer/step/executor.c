@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "model/slices.h"
 
 #include <inttypes.h>
 #include <signal.h>

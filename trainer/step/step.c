@@ -72,7 +72,7 @@ static err_t plan_activations(step_runner *r) {
                     .slice_rows = r->state->o.here.rows,
                     .token_first = r->state->o.tokens.first,
                     .token_count = r->state->o.tokens.count};
-    TRY(r->net->type->plan(r->net, &r->memory, &o));
+    TRY(model_declare(r->net, &r->memory, &o));
     TRY(flow_declare(&r->flow, r->net, &r->memory, &o));
     return arena_2d(&r->memory, &r->losses, FP32, o.B, r->net->losses);
 }
@@ -221,7 +221,7 @@ static err_t plan_recordings(step_runner *r) {
 err_t step_commit(step_runner *r) {
     TRY(arena_commit(&r->memory));
     TRY(arena_commit(&r->staging));
-    if (r->net->type->fill) TRY(r->net->type->fill(r->net, r->s));
+    TRY(model_fill(r->net, r->s));
     flow_link(&r->flow);
     double *at = r->shared.data;
     r->sums.data = at;

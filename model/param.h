@@ -1,0 +1,35 @@
+// model/param.h: a row of a model's table of parameters.
+#ifndef MODEL_PARAM_H
+#define MODEL_PARAM_H
+
+#include "gpu/gpu.h"
+
+enum { MODEL_NAME = 64, PARAM_SHARES = 3 };
+
+// One row of the parameter table. Norms, hashes and files follow the order of the table.
+typedef struct param {
+    char name[MODEL_NAME];
+    int dims;
+    int64_t size[TENSOR_DIMS];
+    int64_t rows_in_memory;  // 0: size[0]. Else at least size[0]: rows of zeros pad values and gradient to this number
+    int block;               // the block that uses it
+    // Divided among slices (model_slices): a slice has an equal share of dimension `axis`, and slices lie in memory one after the other, each of
+    // them row-major. A matrix that is several ones, one below the other, is divided along dimension 0 by shares of each. Of rows_in_memory, which
+    // is a multiple of the slices, the last slices have the zeros.
+    int slices, axis;             // 0 or 1 slices: it is whole
+    int64_t share[PARAM_SHARES];  // rows of each of several matrices; all 0: it is one
+    bool decay;                   // weight decay applies: matrices and embeddings, not biases and gains
+    double init_std;              // values start normal(0, init_std), or, where it is 0, at init_value
+    float init_value;
+    int tied;  // -1, or the row whose values this one shares. It has its own gradient, which is added to that
+               // row's at the end. A backward pass finishes this gradient before it adds to that row's, once:
+               // both may use the same memory
+} param;
+
+static inline int param_slices(const param *p) { return p->slices > 1 ? p->slices : 1; }
+
+// Elements of a slice in memory, and of these the ones that are no padding.
+int64_t param_slice_room(const param *p);
+int64_t param_slice_count(const param *p, int slice);
+
+#endif

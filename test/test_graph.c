@@ -1,0 +1,134 @@
+// test/test_graph.c: mistakes in a page are found when the model is opened, and named by block and operation. And a page that is right says what its model is.
+#include "model/op/op.h"
+#include "model/types.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { T = 8, V = 32, C = 16 };
+
+typedef struct options {
+    model_division by;
+    int mistake;
+} options;
+
+enum { NONE, NO_BLOCK, WIDTHS, HEADS, HALVES, DIVIDED, TWICE, NEVER_MADE, NOTHING_LEFT, NO_LOSS, USED_OFTEN, LONG_NAME, LONG_BLOCK, MISTAKES };
+
+// What each of them says, after "the page of odd, ".
+static const char *const said[MISTAKES] = {
+    [NO_BLOCK] = "block -1 (none), ln: no block was begun",
+    [WIDTHS] = "block 1 (layer), add: x has width 16, and wide 32",
+    [HEADS] = "block 1 (layer), attention: 4 + 2 x 4 heads of 4 are not 16 wide",
+    [HALVES] = "block 1 (layer), swiglu: odd has width 15, which has no halves",
+    [DIVIDED] = "block 1 (layer), odd: 15 outputs can't be divided among 2 slices",
+    [TWICE] = "block 1 (layer), ln: another parameter is called h.0.ln.weight",
+    [NEVER_MADE] = "block 1 (layer), ln: it reads value 77, which nothing has made",
+    [NOTHING_LEFT] = "block 1 (layer), leave: there is nothing for the next block",
+    [NO_LOSS] = "block 1 (layer), the end: the last block has no loss",
+    [USED_OFTEN] = "block 1 (layer), ln_4: x is read by more than 4 operations",
+    [LONG_NAME] = "a name has at most 63 letters",
+    [LONG_BLOCK] = "block 1 (layer), gelu: a block has at most 32 operations",
+};
+
+static projection wide(int64_t outputs, linear_division d) { return (projection){.outputs = outputs, .letters = "W", .divide = d, .std = 0.02}; }
+
+static value layer(graph *g, int mistake, value x) {
+    static const char *const names[] = {"ln_0", "ln_1", "ln_2", "ln_3", "ln_4"};
+    switch (mistake) {
+    case WIDTHS: return add(g, x, project(g, x, "wide", wide(2 * C, LINEAR_WHOLE)));
+    case HEADS: return attend(g, x, (attention_options){.heads = 4, .head_size = 4, .letters = "C", .site = -1});
+    case HALVES: return swiglu(g, project(g, x, "odd", wide(15, LINEAR_WHOLE)), "F");
+    case DIVIDED: return project(g, x, "odd", wide(15, LINEAR_OUTPUTS));
+    case TWICE: return layer_norm(g, layer_norm(g, x, "ln"), "ln");
+    case NEVER_MADE: return layer_norm(g, 77, "ln");
+    case NOTHING_LEFT: return 0;
+    case LONG_NAME: return layer_norm(g, x, "a_name_of_which_a_part_is_enough_to_know_what_it_is_the_name_of_a_norm");
+    case USED_OFTEN:
+        for (int i = 0; i < 5; i++) layer_norm(g, x, names[i]);
+        return x;
+    case LONG_BLOCK:
+        for (int i = 0; i < 40; i++) x = gelu(g, x);
+        return x;
+    default: return add(g, x, project(g, layer_norm(g, x, "ln"), "fc", wide(C, LINEAR_WHOLE)));
+    }
+}
+
+static void page(graph *g, const void *from) {
+    int mistake = ((const options *)from)->mistake;
+    if (mistake == NO_BLOCK) layer_norm(g, 0, "ln");
+    begin_block(g, "embedding");
+    leave(g, embedding(g, "wte", NULL, V, T, C, 0.02));
+    leave(g, layer(g, mistake, begin_layer(g, "h.%d.", 0)));
+    if (mistake == NO_LOSS) return;
+    next_token_loss(g, layer_norm(g, begin_block(g, "head"), "ln_f"), "lm_head", V, 0, 1, 0);
+    leave(g, 0);
+}
+
+static const model_type odd = {.name = "odd", .page = page, .options = sizeof(options)};
+
+static void mistakes_are_named(void **state) {
+    (void)state;
+    for (int k = 1; k < MISTAKES; k++) {
+        options o = {.by = {.slices = 2}, .mistake = k};
+        model *m = (model *)1;
+        assert_int_equal(model_open(&m, &odd, &o), ERR_INTERNAL);
+        assert_null(m);
+        if (!said[k] || !strstr(err_last()->text, "the page of odd, ") || !strstr(err_last()->text, said[k]))
+            fail_msg("mistake %d: found \"%s\", expected \"%s\"", k, err_last()->text, said[k] ? said[k] : "?");
+    }
+}
+
+static void a_page_says_what_its_model_is(void **state) {
+    static const char *const names[] = {"wte", "h.0.ln.weight", "h.0.ln.bias", "h.0.fc.weight", "ln_f.weight", "ln_f.bias", "lm_head"};
+    options o = {0};
+    model *m;
+    (void)state;
+    assert_int_equal(model_open(&m, &odd, &o), ERR_OK);
+    assert_int_equal(m->params, 7);
+    for (int i = 0; i < m->params; i++) assert_string_equal(m->param[i].name, names[i]);
+    assert_int_equal(m->param[6].tied, 0);
+    assert_int_equal(m->blocks, 3);
+    for (int b = 0; b < 2; b++) {
+        assert_int_equal(m->block[b].dims, 2);
+        assert_true(m->block[b].size[0] == T && m->block[b].size[1] == C && !m->block[b].divided);
+    }
+    assert_true(!m->block[0].halves && m->block[1].halves && !m->block[2].halves);
+    assert_true(!m->block[0].recomputes && m->block[1].recomputes && !m->block[2].recomputes);
+    assert_int_equal(m->inputs, 2);
+    assert_string_equal(m->input[0].name, "tokens");
+    assert_string_equal(m->input[1].name, "targets");
+    assert_true(m->losses == T && m->context == T && m->vocab == V && m->units == T && m->stream && m->adds_once);
+    assert_true(m->flops == 6.0 * T * C * C + 6.0 * T * V * C && m->block[1].flops == 6.0 * T * C * C);
+    model_close(m);
+}
+
+// Layers that are alike share their lists, and no others do.
+static void equal_layers_have_one_form(void **state) {
+    gpt_options o = {.layers = 3, .heads = 2, .embed = C, .vocab = V, .context = T, .head_chunks = 1, .dropout = 0.1};
+    model *m;
+    (void)state;
+    assert_int_equal(model_open(&m, &model_gpt, &o), ERR_OK);
+    const block_graph *k = m->net->g.block;
+    assert_true(k[0].form == 0 && k[1].form == 1 && k[2].form == 1 && k[3].form == 1 && k[4].form == 4);
+    model_close(m);
+    mlp_options p = {.inputs = 5, .classes = 3, .width = {7, 7, 7}, .layers = 3};
+    assert_int_equal(model_open(&m, &model_mlp, &p), ERR_OK);
+    k = m->net->g.block;
+    assert_true(k[0].form == 0 && k[1].form == 1 && k[2].form == 1 && k[3].form == 3);  // the first one reads samples
+    model_close(m);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(mistakes_are_named),
+        cmocka_unit_test(a_page_says_what_its_model_is),
+        cmocka_unit_test(equal_layers_have_one_form),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
