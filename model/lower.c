@@ -49,7 +49,7 @@ value make_like(lowering *L, value x, const char *name, layout at) {
     return make_value(L, &y);
 }
 
-int only_user(const lowering *L, value v, const op_type *t) { return L->v[v].users == 1 && L->op[L->v[v].user[0]].type == t ? L->v[v].user[0] : -1; }
+int only_user(const lowering *L, value v, op_role r) { return L->v[v].users == 1 && L->op[L->v[v].user[0]].type->role == r ? L->v[v].user[0] : -1; }
 
 // --- conversions ---------------------------------------------------------------------------------------------------------------------------
 

@@ -65,9 +65,9 @@ struct lowering {
 static inline const operation *op_at(const lowering *L, int op) { return &L->op[op]; }
 // The operation that makes a value in this block; -1: it comes into the block.
 static inline int maker_of(const lowering *L, value v) { return L->v[v].maker; }
-static inline bool is_made_by(const lowering *L, value v, const op_type *t) { return v && L->v[v].maker >= 0 && L->op[L->v[v].maker].type == t; }
-// The only user of a value, if it is of this type; -1.
-int only_user(const lowering *L, value v, const op_type *t);
+static inline bool is_made_by(const lowering *L, value v, op_role r) { return v && L->v[v].maker >= 0 && L->op[L->v[v].maker].type->role == r; }
+// The only user of a value, if it has this role; -1.
+int only_user(const lowering *L, value v, op_role r);
 // Appends a step of operation `op`, and its operands, in the order in which `run` counts them. 0: an operand that is not given.
 step *emit(lowering *L, const char *name, step_call run, int op);
 void reads(step *s, value v);

@@ -15,7 +15,8 @@ below() {
     data/image) echo data gpu base ;;
     data/tokenizer) echo base ;;
     model) echo model/gpt model/llama model/mlp gpu base ;;  # the list of architectures, model/types.h
-    model/gpt | model/llama | model/mlp) echo model gpu base ;;
+    model/op) echo model gpu base ;;
+    model/gpt | model/llama | model/mlp) echo model/op model gpu base ;;
     comm) echo comm/team gpu base ;;
     comm/team) echo comm gpu base ;;
     comm/tcp | comm/nccl) echo comm/team comm gpu base ;;

@@ -8,7 +8,7 @@ static err_t add_both(const frame *f, const step *s) {
 
 static bool waits_for_norm(const lowering *L, value y) {
     for (int k = 0; k < L->v[y].users; k++)
-        if (op_at(L, L->v[y].user[k])->type == &op_layer_norm && L->need[L->v[y].user[k]]) return true;
+        if (op_at(L, L->v[y].user[k])->type->role == ROLE_SUM_NORM && L->need[L->v[y].user[k]]) return true;
     return false;
 }
 
@@ -26,10 +26,10 @@ static void backward(lowering *L, int op) {
     L->grad[o->in[0]] = L->grad[o->in[1]] = L->given[op];
 }
 
-const op_type op_add = {.name = "add", .forward = forward, .backward = backward};
+static const op_type type = {.name = "add", .role = ROLE_SUM, .forward = forward, .backward = backward};
 
 value add(graph *g, value a, value b) {
-    operation *o = graph_add(g, &op_add, "sum", a, b);
+    operation *o = graph_add(g, &type, "sum", a, b);
     if (!o) return 0;
     if (graph_at(g, a)->width != graph_at(g, b)->width)
         graph_mistake(g, "add", "%s has width %lld, and %s %lld", graph_at(g, a)->name, (long long)graph_at(g, a)->width, graph_at(g, b)->name,

@@ -76,10 +76,10 @@ static double flops(const model *m, const operation *o) {
     return 12 * pairs * (double)(o->heads * o->head_size);
 }
 
-const op_type op_attend = {.name = "attention", .forward = forward, .backward = backward, .flops = flops};
+static const op_type type = {.name = "attention", .forward = forward, .backward = backward, .flops = flops};
 
 value attend(graph *g, value qkv, attention_options a) {
-    operation *o = graph_add(g, &op_attend, "att", qkv, 0);
+    operation *o = graph_add(g, &type, "att", qkv, 0);
     if (!o) return 0;
     int64_t kv = a.kv_heads ? a.kv_heads : a.heads;
     if (graph_at(g, qkv)->width != (a.heads + 2 * kv) * a.head_size)

@@ -21,7 +21,7 @@ static void backward(lowering *L, int op) {
     if (L->part == BACKWARD_WEIGHTS) return;
     step *s = emit(L, "classes", losses, op);
     reads(s, x);
-    if (!is_made_by(L, x, &op_samples)) writes(s, L->grad[x] = make_like(L, x, "d", L->v[x].at));
+    if (!is_made_by(L, x, ROLE_INPUT)) writes(s, L->grad[x] = make_like(L, x, "d", L->v[x].at));
 }
 
 static double flops(const model *m, const operation *o) {
@@ -29,10 +29,10 @@ static double flops(const model *m, const operation *o) {
     return (w->block ? 6 : 4) * (double)shape_count(2, w->size);  // the model's input has no gradient
 }
 
-const op_type op_classes = {.name = "classes", .forward = forward, .backward = backward, .flops = flops};
+static const op_type type = {.name = "classes", .forward = forward, .backward = backward, .flops = flops};
 
 void class_loss(graph *g, value x, const char *name, int64_t classes, bool divided, double std) {
-    operation *o = graph_add(g, &op_classes, name, x, 0);
+    operation *o = graph_add(g, &type, name, x, 0);
     if (!o) return;
     model *m = g->m;
     m->losses = m->units = 1, m->unit = "sample", m->short_unit = "samples";

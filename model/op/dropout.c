@@ -24,11 +24,11 @@ static void backward(lowering *L, int op) {
     drop_step(L, op, L->grad[o->in[0]], L->given[op]);
 }
 
-const op_type op_dropout = {.name = "dropout", .drops = true, .forward = forward, .backward = backward};
+static const op_type type = {.name = "dropout", .drops = true, .forward = forward, .backward = backward};
 
 value dropout(graph *g, value x, int site) {
     if (g->dropout == 0) return x;
-    operation *o = graph_add(g, &op_dropout, "dropped", x, 0);
+    operation *o = graph_add(g, &type, "dropped", x, 0);
     if (!o) return 0;
     o->site = site;
     return graph_in_place(g, o);

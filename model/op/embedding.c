@@ -112,10 +112,10 @@ static void backward(lowering *L, int op) {
     writes(s, make_value(L, &(graph_value){.name = "sorted", .letters = "N+V+1", .width = sorted, .shape = SHAPE_PLAIN, .type = INT32}));
 }
 
-const op_type op_embedding = {.name = "embedding", .forward = forward, .backward = backward};
+static const op_type type = {.name = "embedding", .forward = forward, .backward = backward};
 
 value embedding(graph *g, const char *table, const char *positions, int64_t vocab, int64_t context, int64_t C, double std) {
-    operation *o = graph_add(g, &op_embedding, "embed", 0, 0);
+    operation *o = graph_add(g, &type, "embed", 0, 0);
     if (!o) return 0;
     g->m->stream = true, g->m->context = context;
     graph_input(g, "tokens", INT32, context, vocab);

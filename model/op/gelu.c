@@ -14,7 +14,7 @@ static err_t slope(const frame *f, const step *s) {
 
 static void claim(lowering *L, int op) {
     const operation *o = op_at(L, op);
-    if (only_user(L, o->out[0], &op_project) >= 0 && is_made_by(L, o->in[0], &op_project)) L->bias_by[maker_of(L, o->in[0])] = op;
+    if (only_user(L, o->out[0], ROLE_PRODUCT) >= 0 && is_made_by(L, o->in[0], ROLE_PRODUCT)) L->bias_by[maker_of(L, o->in[0])] = op;
 }
 
 static void forward(lowering *L, int op) {
@@ -32,10 +32,10 @@ static void backward(lowering *L, int op) {
     reads(s, L->given[op]), reads(s, o->in[0]);
 }
 
-const op_type op_gelu = {.name = "gelu", .cheap = true, .claim = claim, .forward = forward, .backward = backward};
+static const op_type type = {.name = "gelu", .role = ROLE_GELU, .cheap = true, .claim = claim, .forward = forward, .backward = backward};
 
 value gelu(graph *g, value x) {
-    operation *o = graph_add(g, &op_gelu, "gelu", x, 0);
+    operation *o = graph_add(g, &type, "gelu", x, 0);
     graph_value y = *graph_at(g, x);
     y.name[0] = 0;
     return o ? graph_result(g, o, 0, y) : 0;

@@ -78,10 +78,10 @@ static void backward(lowering *L, int op) {
     L->grad[o->in[0]] = d;
 }
 
-const op_type op_head_norm = {.name = "head norm", .forward = forward, .backward = backward};
+static const op_type type = {.name = "head norm", .forward = forward, .backward = backward};
 
 value head_norm(graph *g, value qkv, const char *name, int64_t head_size, int64_t first, int64_t heads, double eps) {
-    operation *o = graph_add(g, &op_head_norm, name, qkv, 0);
+    operation *o = graph_add(g, &type, name, qkv, 0);
     if (!o) return 0;
     layout at_ = graph_at(g, qkv)->at;
     o->at.w = graph_param(g, name, ".weight", head_size, 0, 0, 1);

@@ -52,9 +52,9 @@ static err_t norm_backward(const frame *f, const step *s) {
 
 // The product with a bias that the sum `op` adds; -1.
 static int product_of_sum(const lowering *L, int op) {
-    if (op < 0 || op_at(L, op)->type != &op_add) return -1;
+    if (op < 0 || op_at(L, op)->type->role != ROLE_SUM) return -1;
     value b = op_at(L, op)->in[1];
-    return is_made_by(L, b, &op_project) && op_at(L, maker_of(L, b))->at.b >= 0 ? maker_of(L, b) : -1;
+    return is_made_by(L, b, ROLE_PRODUCT) && op_at(L, maker_of(L, b))->at.b >= 0 ? maker_of(L, b) : -1;
 }
 
 static void claim_sum(lowering *L, int op, int sum) {
@@ -71,7 +71,7 @@ static void claim(lowering *L, int op) {
 static void forward(lowering *L, int op) {
     const operation *o = op_at(L, op);
     value x = o->in[0];
-    int sum = is_made_by(L, x, &op_add) && L->need[maker_of(L, x)] && !L->done[maker_of(L, x)] ? maker_of(L, x) : -1;
+    int sum = is_made_by(L, x, ROLE_SUM) && L->need[maker_of(L, x)] && !L->done[maker_of(L, x)] ? maker_of(L, x) : -1;
     step *s = emit(L, sum < 0 ? "layer norm" : "sum, layer norm", norm, op);
     writes(s, o->out[Y]), writes(s, o->out[MEAN]), writes(s, o->out[RSTD]);
     writes(s, sum < 0 ? 0 : x);
@@ -98,10 +98,10 @@ static void backward(lowering *L, int op) {
     L->grad[x] = dx;
 }
 
-const op_type op_layer_norm = {.name = "layer norm", .cheap = true, .claim = claim, .forward = forward, .backward = backward};
+static const op_type type = {.name = "layer norm", .role = ROLE_SUM_NORM, .cheap = true, .claim = claim, .forward = forward, .backward = backward};
 
 value layer_norm(graph *g, value x, const char *name) {
-    operation *o = graph_add(g, &op_layer_norm, name, x, 0);
+    operation *o = graph_add(g, &type, name, x, 0);
     if (!o) return 0;
     graph_value y = *graph_at(g, x), row = {.letters = "1", .width = 1, .at = y.at, .shape = SHAPE_PER_ROW, .type = FP32};
     o->at.w = graph_param(g, name, ".weight", y.width, 0, 0, 1);

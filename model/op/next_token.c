@@ -29,10 +29,10 @@ static void backward(lowering *L, int op) {
 
 static double flops(const model *m, const operation *o) { return 6 * (double)m->context * (double)shape_count(2, m->param[o->at.w].size); }
 
-const op_type op_next_token = {.name = "next tokens", .forward = forward, .backward = backward, .flops = flops};
+static const op_type type = {.name = "next tokens", .forward = forward, .backward = backward, .flops = flops};
 
 void next_token_loss(graph *g, value x, const char *weight, int64_t vocab, int tied, int64_t chunks, double std) {
-    operation *o = graph_add(g, &op_next_token, weight, x, 0);
+    operation *o = graph_add(g, &type, weight, x, 0);
     if (!o) return;
     model *m = g->m;
     m->losses = m->units = m->context, m->unit = "token", m->short_unit = "tok", m->vocab = vocab;

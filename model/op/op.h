@@ -62,7 +62,4 @@ value relu(graph *g, value x);
 // Softmax cross entropy of the logits x W^T + b against a class for each row, and its accuracy: ends the last block. divided: W's inputs are.
 void class_loss(graph *g, value x, const char *name, int64_t classes, bool divided, double std);
 
-extern const op_type op_samples, op_relu, op_classes, op_embedding, op_rms_norm, op_head_norm, op_rotary, op_swiglu, op_layer_norm, op_project,
-    op_gelu, op_attend, op_add, op_dropout, op_next_token;
-
 #endif

@@ -41,7 +41,7 @@ static layout layout_of_y(const operation *o) { return o->at.division == LINEAR_
 static void forward(lowering *L, int op) {
     const operation *o = op_at(L, op);
     value y = o->out[0], x = as(L, o->in[0], layout_of_x(o));
-    int act = only_user(L, y, &op_gelu), sum = only_user(L, y, &op_add);
+    int act = only_user(L, y, ROLE_GELU), sum = only_user(L, y, ROLE_SUM);
     bool fuses = act >= 0 && L->need[act], adds = sum >= 0 && L->need[sum] && op_at(L, sum)->in[1] == y;
     step *s = emit(L, fuses ? "product, gelu" : adds ? "product, sum" : "product", product, op);
     writes(s, fuses ? op_at(L, act)->out[0] : adds ? op_at(L, sum)->out[0] : y);
@@ -62,7 +62,7 @@ static void weights_step(lowering *L, int op, value dy) {
 // Through a GELU before it, unless another operation reads what that leaves.
 static void inputs_step(lowering *L, int op, value dy) {
     const operation *o = op_at(L, op);
-    bool through = is_made_by(L, o->in[0], &op_gelu) && o->at.division != LINEAR_OUTPUTS;
+    bool through = is_made_by(L, o->in[0], ROLE_GELU) && o->at.division != LINEAR_OUTPUTS;
     int act = through ? maker_of(L, o->in[0]) : -1;
     value to = through ? op_at(L, act)->in[0] : o->in[0];
     layout x = o->at.division == LINEAR_INPUTS ? LAYOUT_SLICES : LAYOUT_STREAM;
@@ -78,7 +78,7 @@ static void backward(lowering *L, int op) {
     const operation *o = op_at(L, op);
     value given = L->given[op], from = L->copy[given] ? L->copy[given] : given, dy = as(L, from, layout_of_y(o));
     if (L->part != BACKWARD_INPUTS) weights_step(L, op, dy);
-    if (L->part != BACKWARD_WEIGHTS && !is_made_by(L, o->in[0], &op_samples)) inputs_step(L, op, dy);
+    if (L->part != BACKWARD_WEIGHTS && !is_made_by(L, o->in[0], ROLE_INPUT)) inputs_step(L, op, dy);
 }
 
 static double flops(const model *m, const operation *o) {
@@ -87,10 +87,10 @@ static double flops(const model *m, const operation *o) {
     return (first ? 4 : 6) * (double)(m->stream ? m->context : 1) * (double)shape_count(2, w->size);
 }
 
-const op_type op_project = {.name = "product", .forward = forward, .backward = backward, .flops = flops};
+static const op_type type = {.name = "product", .role = ROLE_PRODUCT, .forward = forward, .backward = backward, .flops = flops};
 
 value project(graph *g, value x, const char *name, projection p) {
-    operation *o = graph_add(g, &op_project, name, x, 0);
+    operation *o = graph_add(g, &type, name, x, 0);
     if (!o) return 0;
     model *m = g->m;
     const graph_value *in = graph_at(g, x);

@@ -22,9 +22,9 @@ static void backward(lowering *L, int op) {
     s->into = 0, s->over = 1;
 }
 
-const op_type op_relu = {.name = "relu", .forward = forward, .backward = backward};
+static const op_type type = {.name = "relu", .forward = forward, .backward = backward};
 
 value relu(graph *g, value x) {
-    operation *o = graph_add(g, &op_relu, "relu", x, 0);
+    operation *o = graph_add(g, &type, "relu", x, 0);
     return o ? graph_in_place(g, o) : 0;
 }

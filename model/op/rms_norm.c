@@ -41,10 +41,10 @@ static void backward(lowering *L, int op) {
     L->grad[x] = dx;
 }
 
-const op_type op_rms_norm = {.name = "rms norm", .cheap = true, .forward = forward, .backward = backward};
+static const op_type type = {.name = "rms norm", .cheap = true, .forward = forward, .backward = backward};
 
 value rms_norm(graph *g, value x, const char *name, double eps) {
-    operation *o = graph_add(g, &op_rms_norm, name, x, 0);
+    operation *o = graph_add(g, &type, name, x, 0);
     if (!o) return 0;
     graph_value y = *graph_at(g, x), row = {.letters = "1", .width = 1, .at = y.at, .shape = SHAPE_PER_ROW, .type = FP32};
     o->at.w = graph_param(g, name, ".weight", y.width, 0, 0, 1), o->eps = (float)eps;

@@ -31,10 +31,10 @@ static void backward(lowering *L, int op) {
     L->grad[op_at(L, op)->in[0]] = L->given[op];
 }
 
-const op_type op_rotary = {.name = "rotary", .forward = forward, .backward = backward};
+static const op_type type = {.name = "rotary", .forward = forward, .backward = backward};
 
 value rotary(graph *g, value qkv, int64_t heads, int64_t head_size, const rope *r) {
-    operation *o = graph_add(g, &op_rotary, "turned", qkv, 0);
+    operation *o = graph_add(g, &type, "turned", qkv, 0);
     if (!o) return 0;
     o->heads = (int)heads;
     g->rope = *r, g->turned = head_size;

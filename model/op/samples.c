@@ -16,10 +16,10 @@ static void forward(lowering *L, int op) {
 
 static void backward(lowering *L, int op) { (void)L, (void)op; }
 
-const op_type op_samples = {.name = "samples", .forward = forward, .backward = backward};
+static const op_type type = {.name = "samples", .role = ROLE_INPUT, .forward = forward, .backward = backward};
 
 value samples(graph *g, const char *name, int64_t width) {
-    operation *o = graph_add(g, &op_samples, "samples", 0, 0);
+    operation *o = graph_add(g, &type, "samples", 0, 0);
     if (o) graph_input(g, name, FP32, width, 0);
     return o ? graph_result(g, o, 0, (graph_value){.letters = "I", .width = width, .at = LAYOUT_STREAM, .is_E = true}) : 0;
 }

@@ -27,10 +27,10 @@ static void backward(lowering *L, int op) {
     s->into = 0, s->over = 2;
 }
 
-const op_type op_swiglu = {.name = "swiglu", .cheap = true, .forward = forward, .backward = backward};
+static const op_type type = {.name = "swiglu", .cheap = true, .forward = forward, .backward = backward};
 
 value swiglu(graph *g, value x, const char *letters) {
-    operation *o = graph_add(g, &op_swiglu, "gated", x, 0);
+    operation *o = graph_add(g, &type, "gated", x, 0);
     if (!o) return 0;
     graph_value y = *graph_at(g, x);
     if (y.width % 2) graph_mistake(g, "swiglu", "%s has width %lld, which has no halves", y.name, (long long)y.width);

@@ -1,0 +1,29 @@
+// model/frame.c: where a value lies in a pass, and how many rows it has: see model/lower.h.
+#include "model/lower.h"
+
+static int64_t cuts(const model *m, width_span w) {
+    return m->slices.of == 1 || w == WIDTH_WHOLE ? 1 : w == WIDTH_SLICES ? m->slices.count : model_head_slices(m);
+}
+
+static int64_t rows_of(const frame *f, row_span r) { return r == ROWS_ALL ? f->all : r == ROWS_MATRIX ? f->matrix : f->own; }
+
+tensor at(const frame *f, value v) {
+    const graph_value *x = &f->x->v[v];
+    int64_t n = rows_of(f, x->at.rows), s = cuts(f->m, x->at.width), S = f->m->slices.of;
+    tensor t = {.data = f->base[f->x->place[v].in] + f->x->place[v].at, .type = x->is_E ? f->type : x->type};
+    if (x->shape == SHAPE_PLAIN) return view1(&t, x->width);
+    if (x->shape == SHAPE_PER_ROW) return view1(&t, n);
+    if (x->shape == SHAPE_PER_HEAD) return view3(&t, f->p->B * s, x->width / S, T_of(f));
+    if (x->at.width == WIDTH_WHOLE || S == 1) return view2(&t, n, x->width);
+    return view3(&t, s, n, x->width / S);
+}
+
+tensor at_rows(const frame *f, value v) {
+    tensor x = at(f, v);
+    return x.dims == 2 ? x : view2(&x, x.size[0] * x.size[1], x.size[2]);
+}
+
+tensor at_samples(const frame *f, value v) {
+    tensor x = at_rows(f, v);
+    return view3(&x, x.size[0] / T_of(f), T_of(f), x.size[1]);
+}
