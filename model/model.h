@@ -124,15 +124,15 @@ int model_plan_sets(const model_plan *o, int first, int count, int *at);
 err_t model_open(model **out, const model_type *type, const void *options);
 void model_close(model *m);
 
-// Declares the memory of the blocks and, unless forward_only, of what backward reads. Again: after the arena of the last
-// plan was closed. fill: writes what is constant, after that memory was committed.
+// Declares the memory of the blocks and, unless forward_only, of what backward reads. fill: writes what is constant, after that
+// memory was committed. forget: the plan ends, with its arena; another may follow.
 err_t model_declare(model *m, arena *a, const model_plan *o);
 err_t model_fill(model *m, stream *s);
+void model_forget(model *m);
 
 // Elements of all parameters (a tied one is not counted again).
 int64_t model_elements(const model *m);
-// Index of the parameter of that name, -1: none.
-int model_find(const model *m, const char *name);
+int model_find(const model *m, const char *name);  // index of that parameter; -1: none
 
 // dst (host, FP32, count) = initial values of elements first .. first+count-1, in row-major order whatever the slices: Philox keyed by (seed, row of
 // the table, element), Box-Muller.

@@ -191,4 +191,9 @@ err_t model_declare(model *m, arena *a, const model_plan *o) {
     return net_plan(m->net, a, o);
 }
 
+void model_forget(model *m) {
+    drop_plan(m->net);
+    past_close(&m->net->g.past);
+}
+
 err_t model_fill(model *m, stream *s) { return net_fill(m->net, s); }

@@ -73,7 +73,7 @@ static void live(placing *x, const step_list *list, int base) {
             int64_t bytes = room_of(L, s->v[k]);
             int now = base + i;
             if (base && l->from >= 0 && l->to < base && s->how[k] == 'w') l->anew = true;
-            if (l->from < 0) l->from = now, l->over = s->into == k && s->v[s->over] ? storage_of(L, s->v[s->over]) : 0;
+            if (l->from < 0) l->from = now, l->over = s->over >= 0 && s->into == k && s->v[s->over] ? storage_of(L, s->v[s->over]) : 0;
             l->to = now, l->bytes = bytes > l->bytes ? bytes : l->bytes;
         }
 }

@@ -247,6 +247,7 @@ void step_show(step_runner *r, board_rank *board) { r->board = r->together.board
 
 void step_close(step_runner *r) {
     parallel_close(&r->together);
+    if (r->net) model_forget(r->net);
     arena_close(&r->memory);
     arena_close(&r->staging);
     flow_close(&r->flow);
