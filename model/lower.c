@@ -37,6 +37,7 @@ value make_value(lowering *L, const graph_value *x) {
     value v = L->values++;
     L->v[v] = *x;
     L->v[v].maker = -1, L->v[v].users = 0, L->v[v].storage = v;
+    L->v[v].all_rows = L->v[v].is_input = false;  // where x lies
     memset(L->v[v].as, 0, sizeof L->v[v].as);
     L->made[v] = false;
     return v;

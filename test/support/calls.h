@@ -45,8 +45,9 @@ typedef struct recorder {
     call_operand operand[OPERANDS_MOST];
     int operands;
     call_list list;
-    int garbage;  // reads of what nothing wrote
-    FILE *say;    // calls as text; NULL: none
+    int garbage;   // reads of what nothing wrote
+    int overlaps;  // results that lie partly in what the call reads: threads of a device would read what others have written
+    FILE *say;     // calls as text; NULL: none
     struct {
         uint64_t hash;
         char text[48];
@@ -173,8 +174,20 @@ static void read_operand(const call_operand *x) {
     if (x->how != 'w') each_part(x, &rec.hash, 0);
 }
 
+static bool meet_partly(const tensor *a, const tensor *b) {
+    const char *x = a->data, *y = b->data;
+    return x != y && x < y + tensor_bytes(b) && y < x + tensor_bytes(a);
+}
+
+static void look_for_overlaps(void) {
+    for (int i = 0; i < rec.operands; i++)
+        for (int k = 0; rec.operand[i].how == 'w' && k < rec.operands; k++)
+            if (k != i && meet_partly(rec.operand[i].t, rec.operand[k].t)) rec.overlaps++;
+}
+
 // All operands are read before any is written.
 static err_t end_call(void) {
+    if (strcmp(rec.op, "gather") != 0) look_for_overlaps();  // which fills in the rows of others
     if (rec.say) fprintf(rec.say, "%d %s%s", rec.list.calls, rec.op, rec.flags);
     for (int i = 0; i < rec.operands; i++) read_operand(&rec.operand[i]);
     for (int i = 0; i < rec.operands; i++) {
@@ -192,6 +205,7 @@ static err_t end_call(void) {
 // y has the bytes of x: whoever reads y reads what made x. So it is no call.
 static err_t copy_call(const tensor *y, const tensor *x) {
     size_t n = tensor_bytes(x) / UNIT, to = unit_of(y->data, tensor_bytes(y)), from = unit_of(x->data, tensor_bytes(x));
+    if (meet_partly(y, x)) rec.overlaps++;
     memmove(rec.writer + to, rec.writer + from, n * sizeof *rec.writer);
     memmove(rec.at + to, rec.at + from, n * sizeof *rec.at);
     return ERR_OK;
