@@ -419,9 +419,42 @@ static void long_names(void **state) {
     end(&t);
 }
 
+// Of ranks that are else alike: whichever of them it is, the same is told.
+static void whichever_rank_it_is(void **state) {
+    (void)state;
+    enum { STOPPED, TRACED, GONE, EVALUATES, WAITS_FOR_DATA, SAVES, KINDS };
+    for (int kind = 0; kind < KINDS; kind++) {
+        story first;
+        for (int k = 0; k < RANKS; k++) {
+            story t;
+            begin(&t, watch_limits_default(), 2);
+            for (int i = 0; i < RANKS; i++) t.rank[i] = plain_rank(1);  // not rank 0, which says more than the others
+            go_on(&t, 20);
+            watch_rank *r = &t.rank[k];
+            if (kind <= GONE) r->process = "TtX"[kind];
+            if (kind == EVALUATES) r->phase = PHASE_EVALUATING;
+            if (kind == WAITS_FOR_DATA) others_wait(&t, k), does(r, "wait for data");
+            if (kind == SAVES) r->phase = PHASE_SAVING, t.s.disk_free = 50000000000;  // of 400 GB; another such one finds no room
+            stand_still(&t, 40);
+            r->process = 'R', r->phase = PHASE_STEPPING;
+            go_on(&t, 40);
+            if (k == 0) first = t;
+            assert_int_equal(t.count > 0, kind != EVALUATES);
+            if (kind == SAVES) TOLD(&t, 0, ALARM_DISK, true, -1, "and a checkpoint takes 350 GB");
+            assert_int_equal(t.count, first.count);
+            for (int i = 0; i < t.count; i++) {
+                assert_true(t.told[i].kind == first.told[i].kind && t.told[i].began == first.told[i].began);
+                assert_string_equal(t.told[i].text, first.told[i].text);
+            }
+            end(&t);
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rank_that_computes_for_ever),
+        cmocka_unit_test(whichever_rank_it_is),
         cmocka_unit_test(slow_is_not_idle),
         cmocka_unit_test(the_limit_is_of_the_run),
         cmocka_unit_test(a_slow_start),

@@ -463,6 +463,16 @@ static void ends_of_files(void **state) {
         assert_true(rundir_whole(o, "n", -1) == 100);
         json_decref(o);
     }
+    for (int long_text = 1; long_text <= 16000; long_text = long_text * 2 + 1) {  // a fork says all that differs
+        char *line = malloc(20000);
+        assert_non_null(line);
+        sprintf(line, "{\"n\":7,\"text\":\"%0*d\"}\n{\"n\":8}\n", long_text, 0);
+        write_text(dir, "c.jsonl", line);
+        json_t *o = rundir_first(dir, "c.jsonl");
+        assert_true(rundir_whole(o, "n", -1) == 7 && (int)strlen(rundir_text(o, "text")) == long_text);
+        json_decref(o);
+        free(line);
+    }
     write_text(dir, "b.jsonl", "[1]\n{\"n\":5}\n");
     assert_true(!rundir_first(dir, "b.jsonl") && !rundir_first(dir, "none") && !rundir_end(dir, "none", 10, &changed));
     drop_dir(dir);

@@ -121,6 +121,13 @@ static void counters(void **state) {
     has(text, "\nlockstep_step_duration_seconds_bucket{le=\"+Inf\"} 0\n");
     static const char *const absent[] = {"loss", "lockstep_eval", "checkpoint", "timestamp", "tokens", "samples_per_second"};
     for (size_t i = 0; i < COUNT(absent); i++) lacks(text, absent[i]);
+    for (int sign = -1; sign <= 1; sign += 2) {  // what is infinite is not known either
+        double *const reals[] = {&s.news.loss, &s.news.grad_norm, &s.news.lr, &s.news.loss_scale, &s.news.mfu, &s.news.units_per_s};
+        for (size_t i = 0; i < COUNT(reals); i++) *reals[i] = sign * INFINITY;
+        metrics_of(&s);
+        for (size_t i = 0; i < COUNT(absent); i++) lacks(text, absent[i]);
+        lacks(text, "inf\n");
+    }
 }
 
 static void alarms_are_counted(void **state) {
@@ -520,6 +527,37 @@ static void it_is_ill(void **state) {
 }
 
 // Of all that rings these three say that no step will come, whichever rings beside it.
+// What one of the ranks is at, or what has become of it.
+static void be(watch_rank *r, int what) {
+    static const char process[] = {'T', 'Z', 'X', 'D'};
+    static const board_phase phase[] = {PHASE_STARTING, PHASE_EVALUATING, PHASE_SAMPLING, PHASE_SAVING, PHASE_ENDED};
+    if (what < (int)COUNT(process)) r->process = process[what];
+    else if (what - COUNT(process) < COUNT(phase)) r->phase = phase[what - COUNT(process)], r->what = NULL, r->phase_s = 7;
+    else r->phase_s = r->what_s = 7;  // it has just begun to step again
+}
+
+// Of ranks that are else alike: whichever of them it is, the same is said.
+static void whichever_rank_it_is(void **state) {
+    (void)state;
+    enum { RANKS = 3, KINDS = 10, GONE = 2, AGAIN = 9 };
+    watch_rank rank[RANKS];
+    for (int what = 0; what < KINDS; what++)
+        for (int news = 0; news < 2; news++) {
+            char first[HEALTH_TEXT], why[HEALTH_TEXT];
+            for (int k = 0; k < RANKS; k++) {
+                watch_state s = state_make(rank, RANKS);
+                s.has_news = news, s.time += 1000;
+                for (int i = 0; i < RANKS; i++) rank[i] = rank[0], rank[i].phase_s = rank[i].what_s = 1000;
+                be(&rank[k], what);
+                bool well = health(&s, why, sizeof why);
+                if (what <= GONE) judged(&s, false, what ? "has ended" : "is stopped by a signal");
+                if (what == AGAIN) judged(&s, true, " 7.0 s ago");
+                if (k == 0) strcpy(first, why);
+                if (strcmp(why, first) != 0) fail_msg("%d of rank %d, %d: %s; of the first: %s", what, k, well, why, first);
+            }
+        }
+}
+
 static void alarms_that_end_health(void **state) {
     (void)state;
     for (int k = 0; k < ALARM_KINDS; k++)
@@ -607,6 +645,7 @@ int main(void) {
         cmocka_unit_test(without_rank_0),
         cmocka_unit_test(it_is_ill),
         cmocka_unit_test(alarms_that_end_health),
+        cmocka_unit_test(whichever_rank_it_is),
         cmocka_unit_test(four_pages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -241,8 +241,8 @@ static void run_by_a_shell(const char *command, char *dst, size_t room) {
 // Whatever its run and directories are called, a command works where its reader stands: here, or anywhere else.
 static void commands_for_who_stands_elsewhere(void **state) {
     (void)state;
-    static const char *const dirs[] = {"runs", "./runs", "deep down/runs", "-runs", "."}, *const names[] = {"a",   "it's",  "-x",
-                                                                                                            "a b", "a@b$c", "\"q\""};
+    static const char *const dirs[] = {"runs", "./runs", "././/runs", "deep down/runs", "-runs", "."}, *const names[] = {"a",   "it's",  "-x",
+                                                                                                                         "a b", "a@b$c", "\"q\""};
     char *root = make_dir(), *home = getcwd(NULL, 0), here[IO_PATH], path[IO_PATH], text[IO_PATH], got[4096], want[4096], command[4096];
     assert_true(home && realpath(root, here));
     for (size_t d = 0; d < COUNT(dirs); d++)
