@@ -1,4 +1,5 @@
-// model/division.h: how a model is divided among places: its layers by slices, its rows by slices or token slices; and where places meet.
+// model/division.h: how a model is divided among places: its layers by slices, its rows by slices or token slices; and
+// where places meet.
 #ifndef MODEL_DIVISION_H
 #define MODEL_DIVISION_H
 
@@ -6,10 +7,11 @@
 
 enum { SUMS_OVER_ROWS = 4 };
 
-// Sums over heads, over hidden channels and over a vocabulary are cut into `of` slices, a power of two. Each is summed as the whole would be, and
-// the results are added along one binary tree, ((0+1)+(2+3)): only siblings are. So a rank that has an aligned part of the slices can add them alone.
-// The same tree adds what is summed over rows of the residual stream alone, the gradients of norms: slice s of a matrix of N rows begins with row
-// part_row(N, s, of). With `rows` a place has the rows of its slices and no others, wherever the residual stream goes (Korthikanti et al. 2022,
+// Sums over heads, over hidden channels and over a vocabulary are cut into `of` slices, a power of two. Each is summed
+// as the whole would be, and the results are added along one binary tree, ((0+1)+(2+3)): only siblings are. So a rank
+// that has an aligned part of the slices can add them alone. The same tree adds what is summed over rows of the
+// residual stream alone, the gradients of norms: slice s of a matrix of N rows begins with row part_row(N, s, of). With
+// `rows` a place has the rows of its slices and no others, wherever the residual stream goes (Korthikanti et al. 2022,
 // section 4.2.2).
 typedef struct model_slices {
     int of;            // 1: sums are whole
@@ -17,9 +19,10 @@ typedef struct model_slices {
     bool rows;         // of rows, too
 } model_slices;
 
-// Where a gradient of weights is a sum over positions, it is one sum for each token slice: of the N rows of a micro-batch, samples one after the other,
-// token slice k begins with row part_row(N, k, of). A run adds them along the tree of lanes, of which they are the lowest levels: leaf `lane * of + k`. So
-// places can have some of them, and work on their rows alone (row_swap). Within a token slice the rows have `model_slices.of / of` slices for norms.
+// Where a gradient of weights is a sum over positions, it is one sum for each token slice: of the N rows of a
+// micro-batch, samples one after the other, token slice k begins with row part_row(N, k, of). A run adds them along the
+// tree of lanes, of which they are the lowest levels: leaf `lane * of + k`. So places can have some of them, and work
+// on their rows alone (row_swap). Within a token slice the rows have `model_slices.of / of` slices for norms.
 typedef struct model_tokens {
     int of;            // 1: sums are whole. Divides model_slices.of
     int first, count;  // those that are here
@@ -35,22 +38,23 @@ typedef enum merge_kind {
 // Of N rows, part k of `parts` begins with this one.
 static inline int64_t part_row(int64_t N, int k, int parts) { return N * k / parts; }
 
-// Places meet: all of them make the same calls in the same order. Place k has slices k * S / places and on, and of each matrix of N rows it has rows
-// of its own, from part_row(N, k, places) on: there may be none.
+// Places meet: all of them make the same calls in the same order. Place k has slices k * S / places and on, and of each
+// matrix of N rows it has rows of its own, from part_row(N, k, places) on: there may be none.
 typedef struct slice_merge {
     int places, place;
     // part becomes whole in all places. Small tensors: every place gets all that the others have.
     err_t (*whole)(void *ctx, merge_kind kind, const tensor *part, stream *s);
-    // parts (=) what the places have in their `part`, (N,C) FP32, of this place's own rows: (places, rows, C), or (1, rows, C) where they come added
-    // up. `part` is scratch afterwards.
+    // parts (=) what the places have in their `part`, (N,C) FP32, of this place's own rows: (places, rows, C), or (1,
+    // rows, C) where they come added up. `part` is scratch afterwards.
     err_t (*deal)(void *ctx, tensor *parts, const tensor *part, stream *s);
-    // x (N,C) any type (=): the rows of all places, from `own` of each, or, where that is NULL, from where they are in x.
+    // x (N,C) any type (=): the rows of all places, from `own` of each, or, where that is NULL, from where they are in
+    // x.
     err_t (*gather)(void *ctx, const tensor *x, const tensor *own, stream *s);
     void *ctx;
 } slice_merge;
 
-// Places that share the rows of a micro-batch, and work on all rows together in attention: place k has rows of its own, from part_row(N, k, places) on,
-// of all heads, or all rows of the k-th share of the heads' slices.
+// Places that share the rows of a micro-batch, and work on all rows together in attention: place k has rows of its own,
+// from part_row(N, k, places) on, of all heads, or all rows of the k-th share of the heads' slices.
 //
 //            rows (S,n,W)                          heads (S/places,N,W)
 //          slice 0 1 2 3                                slice 0 1

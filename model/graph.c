@@ -173,6 +173,21 @@ static bool same_form(const block_graph *a, const block_graph *b) {
     return true;
 }
 
+// Backward comes to the last reader of a value first. Whoever comes after it would replace that gradient, unless it
+// adds it. What the block leaves has a gradient from the next block; the model's input has none.
+static void check_gradients(graph *g, const block_graph *k) {
+    for (value v = 1; v < k->values; v++) {
+        const graph_value *x = &k->v[v];
+        if (x->maker >= 0 && k->op[x->maker].type->role == ROLE_INPUT) continue;
+        for (int i = 0; i < x->users - (v != k->out); i++) {
+            const operation *o = &k->op[x->user[i]];
+            if (!o->type->adds)
+                graph_mistake(g, o->name, "%s is read again after it, and its gradient would be lost: only norms add the gradients of what follows",
+                              x->name);
+        }
+    }
+}
+
 // What a block leaves, whether its backward has halves, and its flops.
 static void describe_block(graph *g, int b) {
     const block_graph *k = &g->block[b];
@@ -205,6 +220,7 @@ err_t graph_end(graph *g) {
         g->block[b].form = form;
         g->b = b;
         if (b < m->blocks - 1 && !g->block[b].out) graph_mistake(g, "leave", "there is nothing for the next block");
+        check_gradients(g, &g->block[b]);
         describe_block(g, b);
     }
     return g->rc;

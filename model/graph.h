@@ -1,4 +1,5 @@
-// model/graph.h: a network written down once, block by block, as operations on named values. Nothing is computed while it is written:
+// model/graph.h: a network written down once, block by block, as operations on named values. Nothing is computed while
+// it is written:
 //
 //   value x = begin_layer(g, "h.%d.", l);
 //   x = add(g, x, attention(g, o, layer_norm(g, x, "ln_1")));      each function of model/op/op.h appends an operation
@@ -52,13 +53,15 @@ typedef struct graph_value {
 typedef struct lowering lowering;
 struct operation;
 
-// What operations ask of their neighbours, which they don't know: an operation that does some of a neighbour's work in passing looks for what it is.
+// What operations ask of their neighbours, which they don't know: an operation that does some of a neighbour's work in
+// passing looks for what it is.
 typedef enum { ROLE_OTHER, ROLE_INPUT, ROLE_PRODUCT, ROLE_GELU, ROLE_SUM, ROLE_SUM_NORM } op_role;  // sum norm: a norm that forms the sum itself
 
 // What an operation derives: lists of steps (model/lower.h).
 typedef struct op_type {
     const char *name;
     op_role role;
+    bool adds;                           // backward adds the gradient of its input that later operations have formed
     bool cheap;                          // to compute again, in time: its first result need not be kept
     bool drops;                          // where nothing is dropped it is no operation at all
     void (*claim)(lowering *L, int op);  // before the lists: work of other operations that it does in passing. NULL: none

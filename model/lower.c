@@ -13,7 +13,7 @@ step *emit(lowering *L, const char *name, step_call run, int op) {
         int room = to->room ? 2 * to->room : 16;
         step *at = realloc(to->at, (size_t)room * sizeof *at);
         if (!at && L->rc == ERR_OK) L->rc = err_set(ERR_INTERNAL, "no memory for a list of %d steps", room);
-        if (!at) return &L->spare;
+        if (!at) return L->spare = (step){.name = name}, &L->spare;
         to->at = at, to->room = room;
     }
     step *s = &to->at[to->count++];
@@ -77,7 +77,8 @@ static void convert(lowering *L, const char *name, step_call run, value from, va
     writes(s, to);
 }
 
-// Between attention's rows and those of matrices. Both forms of a value of forward may be kept, so they are known by each other.
+// Between attention's rows and those of matrices. Both forms of a value of forward may be kept, so they are known by
+// each other.
 static value as_heads(lowering *L, value v, layout want) {
     value y = L->v[v].as[want.rows];
     bool heads = want.rows == ROWS_ALL;
@@ -166,7 +167,8 @@ static err_t copy_value(const frame *f, const step *s) {
     return f->p->ops->cast(&(cast_args){.y = &y, .x = &x}, f->p->s);
 }
 
-// The gradient of what the block leaves is overwritten by that of what it reads. If the second half wants it, as that of a product, it has a copy.
+// The gradient of what the block leaves is overwritten by that of what it reads. If the second half wants it, as that
+// of a product, it has a copy.
 static void copy_given(lowering *L, value dy) {
     int sum = L->v[L->out].maker;
     bool wanted = sum >= 0 && L->op[sum].in[1] && maker_of(L, L->op[sum].in[1]) >= 0 && L->op[maker_of(L, L->op[sum].in[1])].at.w >= 0;

@@ -1,9 +1,11 @@
 // model/lower.h: from a graph and a plan to lists of steps and the memory that they work in.
 //
 //   forward    the block's operations, top down
-//   backward   the list read from the bottom up: each operation forms the gradients of what it read, and those of its weights; in halves the latter wait
+//   backward   the list read from the bottom up: each operation forms the gradients of what it read, and those of its
+//              weights; in halves the latter wait
 //   kept       what some step of backward reads of forward; or, under recomputation, what it is computed again from
-//   memory     a value lives from the step that first writes it to the one that last reads it; values whose lives do not meet share memory
+//   memory     a value lives from the step that first writes it to the one that last reads it; values whose lives do not
+//              meet share memory
 //
 // Steps name values, not addresses; a frame knows where a value lies in this pass, and how many rows it has.
 #ifndef MODEL_LOWER_H
@@ -68,7 +70,8 @@ static inline int maker_of(const lowering *L, value v) { return L->v[v].maker; }
 static inline bool is_made_by(const lowering *L, value v, op_role r) { return v && L->v[v].maker >= 0 && L->op[L->v[v].maker].type->role == r; }
 // The only user of a value, if it has this role; -1.
 int only_user(const lowering *L, value v, op_role r);
-// Appends a step of operation `op`, and its operands, in the order in which `run` counts them. 0: an operand that is not given.
+// Appends a step of operation `op`, and its operands, in the order in which `run` counts them. 0: an operand that is
+// not given.
 step *emit(lowering *L, const char *name, step_call run, int op);
 void reads(step *s, value v);
 void writes(step *s, value v);

@@ -37,7 +37,8 @@ static int64_t largest(int64_t a, int64_t b) { return a > b ? a : b; }
 
 static err_t bytes_of(arena *a, tensor *t, int64_t bytes) { return bytes ? arena_1d(a, t, FP32, (bytes + 3) / 4) : ERR_OK; }
 
-// One set of kept values for each slot of each block; what is computed again, and what lives within one block, all blocks share.
+// One set of kept values for each slot of each block; what is computed again, and what lives within one block, all
+// blocks share.
 static err_t declare_memory(net *l, arena *a, const model_plan *o) {
     const model *m = l->g.m;
     int64_t held = 0, scratch = 0;

@@ -13,9 +13,10 @@ typedef struct param {
     int64_t size[TENSOR_DIMS];
     int64_t rows_in_memory;  // 0: size[0]. Else at least size[0]: rows of zeros pad values and gradient to this number
     int block;               // the block that uses it
-    // Divided among slices (model_slices): a slice has an equal share of dimension `axis`, and slices lie in memory one after the other, each of
-    // them row-major. A matrix that is several ones, one below the other, is divided along dimension 0 by shares of each. Of rows_in_memory, which
-    // is a multiple of the slices, the last slices have the zeros.
+    // Divided among slices (model_slices): a slice has an equal share of dimension `axis`, and slices lie in memory one
+    // after the other, each of them row-major. A matrix that is several ones, one below the other, is divided along
+    // dimension 0 by shares of each. Of rows_in_memory, which is a multiple of the slices, the last slices have the
+    // zeros.
     int slices, axis;             // 0 or 1 slices: it is whole
     int64_t share[PARAM_SHARES];  // rows of each of several matrices; all 0: it is one
     bool decay;                   // weight decay applies: matrices and embeddings, not biases and gains

@@ -7,7 +7,8 @@
 
 enum { MODEL_INPUTS = 4 };
 
-// Of a text that grows: where its keys and values are kept, and of how many positions they are there. The input continues these.
+// Of a text that grows: where its keys and values are kept, and of how many positions they are there. The input
+// continues these.
 typedef struct pass_past {
     int place;  // 0 .. model_plan.places-1
     int64_t first;

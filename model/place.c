@@ -1,13 +1,14 @@
 // model/place.c: where the values of a form lie: see model/lower.h.
 //
-// Time counts steps: forward, then backward, then the second half. A value lives from its first step to its last. Three kinds of memory:
+// Time counts steps: forward, then backward, then the second half. A value lives from its first step to its last. Three
+// kinds of memory:
 //
 //   kept     a set for each slot: what backward reads of forward, and the second half of the first
 //   held     what is computed again: one for all blocks
 //   scratch  what lives within one list: one for all blocks
 //
-// Kept memory has gaps: a value whose life in forward is over, or that backward reads early. What lives only in backward goes into such gaps first, and into
-// the memory of the input's gradient, which is free until it is written.
+// Kept memory has gaps: a value whose life in forward is over, or that backward reads early. What lives only in
+// backward goes into such gaps first, and into the memory of the input's gradient, which is free until it is written.
 #include "model/lower.h"
 
 #include <string.h>
@@ -25,10 +26,9 @@ typedef struct life {
 
 typedef struct placing {
     const lowering *L;
-    lists *x;
-    life of[LOWER_VALUES + 2];   // by storage; the last two are the gradients that come and go
-    int count;                   // of them
-    int forward, backward, end;  // where the lists begin, and where all end
+    life of[LOWER_VALUES + 2];  // by storage; the last two are the gradients that come and go
+    int count;                  // of them
+    int backward, second, end;  // where backward and its second half begin, and where all ends
     bool kept[LOWER_VALUES], held[LOWER_VALUES];
     int64_t size[REGIONS];
 } placing;
@@ -53,13 +53,12 @@ static value storage_of(const lowering *L, value v) {
 
 // Where a value lies that the block does not place; REGION_NONE: it does.
 static region fixed(const lowering *L, value storage) {
-    const lowering *k = L;
     if (L->v[storage].is_input) return REGION_INPUT;
     if (L->v[storage].all_rows) return REGION_ALL;
-    if (k->out && storage == storage_of(L, k->out)) return REGION_Y;  // first: a block whose input goes on in place leaves it there
-    if (k->in && storage == storage_of(L, k->in)) return REGION_X;
-    if (k->out && L->grad[k->out] && storage == storage_of(L, L->grad[k->out])) return REGION_DY;
-    if (k->in && L->grad[k->in] && storage == storage_of(L, L->grad[k->in])) return REGION_DX;
+    if (L->out && storage == storage_of(L, L->out)) return REGION_Y;  // first: a block whose input goes on in place leaves it there
+    if (L->in && storage == storage_of(L, L->in)) return REGION_X;
+    if (L->out && L->grad[L->out] && storage == storage_of(L, L->grad[L->out])) return REGION_DY;
+    if (L->in && L->grad[L->in] && storage == storage_of(L, L->grad[L->in])) return REGION_DX;
     return REGION_NONE;
 }
 
@@ -116,11 +115,11 @@ static void put_value(placing *x, life *l, region in) {
     if (l->at + l->bytes > x->size[l->in]) x->size[l->in] = l->at + l->bytes;
 }
 
-// The gradient that comes in is read until `last`, and the one that goes out is written from `first` on. They may lie in the same memory.
+// The gradients of what the block leaves and of what it reads, dy and dx, may lie in the same memory: dy's life ends
+// where it is read last, dx's begins where it is written first. Between the two, that memory is free for others.
 static void place_stream(placing *x) {
     const lowering *L = x->L;
-    const lowering *k = L;
-    value in = k->in ? L->grad[k->in] : 0, out = k->out ? L->grad[k->out] : 0;
+    value in = L->in ? L->grad[L->in] : 0, out = L->out ? L->grad[L->out] : 0;
     life *dy = &x->of[LOWER_VALUES], *dx = &x->of[LOWER_VALUES + 1];
     dy->from = dx->from = -1;
     x->count = LOWER_VALUES + 2;
@@ -129,40 +128,50 @@ static void place_stream(placing *x) {
     x->size[REGION_DX] = in ? dx->bytes : out ? dy->bytes : 0;
 }
 
+// Which memory a value wants. Of the block that ends the model nothing is kept: all of it is computed in backward.
+static region wants(const placing *x, value s) {
+    const life *l = &x->of[s];
+    bool is_last = !x->L->out, spans = l->from < x->backward && l->to >= x->backward && !l->anew;
+    bool later = l->from >= x->backward && l->from < x->second && l->to >= x->second;
+    if (x->kept[s] || later || (spans && !x->held[s] && !is_last)) return REGION_KEPT;
+    return x->held[s] ? REGION_HELD : REGION_SCRATCH;
+}
+
+// The largest value that wants this memory and has no place yet; 0: none.
+static value next_for(const placing *x, region in) {
+    value best = 0;
+    for (value s = 1; s < x->L->values; s++) {
+        const life *l = &x->of[s];
+        if (l->from < 0 || l->placed || fixed(x->L, s) || wants(x, s) != in) continue;
+        if (!best || l->bytes > x->of[best].bytes) best = s;
+    }
+    return best;
+}
+
+static void follow_lives(placing *x, const lists *of) {
+    int again = of->list[LIST_AGAIN].count, backward = of->list[LIST_BACKWARD].count;
+    x->backward = of->list[LIST_FORWARD].count;
+    x->second = x->backward + again + backward;
+    x->end = x->second + of->list[LIST_WEIGHTS].count;
+    for (int s = 0; s < LOWER_VALUES + 2; s++) x->of[s].from = -1;
+    live(x, &of->list[LIST_FORWARD], 0);
+    live(x, &of->list[LIST_AGAIN], x->backward);
+    live(x, &of->list[LIST_BACKWARD], x->backward + again);
+    live(x, &of->list[LIST_WEIGHTS], x->second);
+}
+
 void place_values(lists *out, const lowering *L, const bool *kept, const bool *again) {
-    static const region kinds[] = {REGION_KEPT, REGION_HELD, REGION_SCRATCH};
-    placing x = {.L = L, .x = out, .count = LOWER_VALUES};
-    bool is_last = !L->out;
-    int second = 0;
-    x.backward = out->list[LIST_FORWARD].count;
-    second = x.backward + out->list[LIST_AGAIN].count + out->list[LIST_BACKWARD].count;
-    x.end = second + out->list[LIST_WEIGHTS].count;
-    for (int s = 0; s < LOWER_VALUES + 2; s++) x.of[s].from = -1;
-    live(&x, &out->list[LIST_FORWARD], 0);
-    live(&x, &out->list[LIST_AGAIN], x.backward);
-    live(&x, &out->list[LIST_BACKWARD], x.backward + out->list[LIST_AGAIN].count);
-    live(&x, &out->list[LIST_WEIGHTS], second);
-    for (value v = 1; v < L->values && !is_last; v++)
+    placing x = {.L = L, .count = LOWER_VALUES};
+    follow_lives(&x, out);
+    for (value v = 1; v < L->values && L->out; v++)
         if (kept[v]) (again[v] ? x.held : x.kept)[storage_of(L, v)] = true;
     place_stream(&x);
-    for (int kind = 0; kind < 3; kind++)
-        for (;;) {  // the largest first
-            int best = -1;
-            for (value s = 1; s < L->values; s++) {
-                const life *l = &x.of[s];
-                bool spans = l->from >= 0 && l->from < x.backward && l->to >= x.backward && !l->anew;
-                bool later = l->from >= x.backward && l->from < second && l->to >= second;
-                int of = x.kept[s] || (spans && !x.held[s] && !is_last) || later ? 0 : x.held[s] ? 1 : 2;
-                if (l->from < 0 || l->placed || of != kind || fixed(L, s)) continue;
-                if (best < 0 || l->bytes > x.of[best].bytes) best = s;
-            }
-            if (best < 0) break;
-            put_value(&x, &x.of[best], kinds[kind]);
-        }
+    for (region in = REGION_KEPT; in <= REGION_SCRATCH; in++)
+        for (value s; (s = next_for(&x, in)) != 0;) put_value(&x, &x.of[s], in);
     for (value v = 1; v < L->values; v++) {
         value s = storage_of(L, v);
         region in = fixed(L, s);
         out->place[v] = in ? (place){.in = in} : (place){.in = x.of[s].in, .at = x.of[s].at};
     }
-    for (int i = 0; i < 3; i++) out->bytes[kinds[i]] = x.size[kinds[i]];
+    for (region in = REGION_KEPT; in <= REGION_SCRATCH; in++) out->bytes[in] = x.size[in];
 }

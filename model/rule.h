@@ -27,8 +27,8 @@ typedef struct model_division {
     int64_t slices, tokens;  // 0: 1
 } model_division;
 
-// How these rules divide a model of texts of so many positions, whose width is `embed` where some of it is dropped (0: nothing is). ERR_CONFIG: the rows of a
-// micro-batch can't be.
+// How these rules divide a model of texts of so many positions, whose width is `embed` where some of it is dropped (0:
+// nothing is). ERR_CONFIG: the rows of a micro-batch can't be.
 err_t rule_divide_texts(model_rule *r, int64_t context, int64_t dropped, model_division *by);
 
 // The same of a model without positions, which is called `what`: layers alone.

@@ -1,7 +1,8 @@
-// model/slices.h: what slices that lie in several places have in common: sums over all of them, and rows that each place has of its own (model.h:
-// slice_merge, model_slices).
+// model/slices.h: what slices that lie in several places have in common: sums over all of them, and rows that each
+// place has of its own (model.h: slice_merge, model_slices).
 //
-// Where the residual stream's rows are divided, a layer's matrices go on with all rows, and what goes on between them with the rows that are here:
+// Where the residual stream's rows are divided, a layer's matrices go on with all rows, and what goes on between them
+// with the rows that are here:
 //
 //    x own -> norm own -> gather -> linear all rows, outputs divided -> ... -> linear, inputs divided -> sum, of own rows -> + x own -> ...
 //
@@ -19,7 +20,8 @@ static inline int64_t model_row(const model *m, int slice, int64_t N) { return p
 // Where a token slice of N rows begins.
 static inline int64_t model_token_row(const model *m, int slice, int64_t N) { return part_row(N, slice, m->tokens.of); }
 
-// Of N rows of a micro-batch the first one of the token slices that are here, and how many they have: the rows of all matrices but those within attention.
+// Of N rows of a micro-batch the first one of the token slices that are here, and how many they have: the rows of all
+// matrices but those within attention.
 static inline int64_t model_first_row(const model *m, int64_t N) { return model_token_row(m, m->tokens.first, N); }
 static inline int64_t model_matrix_rows(const model *m, int64_t N) {
     return model_token_row(m, m->tokens.first + m->tokens.count, N) - model_first_row(m, N);
@@ -51,7 +53,8 @@ static inline int64_t model_most_rows(const model *m, int64_t N) {
     return x->rows ? (N * x->count + x->of - 1) / x->of : model_most_matrix_rows(m, N);
 }
 
-// Elements of what block b leaves of so many samples, as far as it is here. T: positions of a sample; 0: as many as the block says.
+// Elements of what block b leaves of so many samples, as far as it is here. T: positions of a sample; 0: as many as the
+// block says.
 static inline int64_t model_left(const model *m, int b, int64_t samples, int64_t T) {
     const block *k = &m->block[b];
     int64_t n = shape_count(k->dims, k->size);
@@ -60,7 +63,8 @@ static inline int64_t model_left(const model *m, int b, int64_t samples, int64_t
     return model_divides_rows(m) ? model_own_rows(m, samples * T) * (n / k->size[0]) : samples * (n / k->size[0] * T);
 }
 
-// Token slice k of those that are here, of N rows: the pass with its gradients, and its rows, counted from the first one that is here.
+// Token slice k of those that are here, of N rows: the pass with its gradients, and its rows, counted from the first
+// one that is here.
 typedef struct token_part {
     pass p;
     int64_t first, n;
@@ -92,8 +96,9 @@ err_t model_plan_slices(model *m, arena *a, const model_plan *o, int64_t N, int6
 // Divides a parameter along an axis among the model's slices. rows: of each of `matrices` that it consists of.
 void model_divide(model *m, int param, int axis, int matrices, const int64_t *rows);
 
-// A product whose k is cut: d (N,C) (=) = sum over all slices (+ bias) (+ residual). args: its operands, bias and residual; GELU of it if pre is given.
-// own: of d and residual only the rows that are here (model_own_rows); not with pre.
+// A product whose k is cut: d (N,C) (=) = sum over all slices (+ bias) (+ residual). args: its operands, bias and
+// residual; GELU of it if pre is given. own: of d and residual only the rows that are here (model_own_rows); not with
+// pre.
 err_t slices_sum(const model *m, const pass *p, matmul_args *args, bool own);
 
 // part (any type) becomes whole in all places; of small tensors.
@@ -101,7 +106,8 @@ static inline err_t slices_whole(const pass *p, merge_kind kind, const tensor *p
     return p->merge ? p->merge->whole(p->merge->ctx, kind, part, p->s) : ERR_OK;
 }
 
-// all (=) the N rows of a matrix, of which `own` has those that are here: `own` itself where rows are not divided, else a scratch, until the next call.
+// all (=) the N rows of a matrix, of which `own` has those that are here: `own` itself where rows are not divided, else
+// a scratch, until the next call.
 err_t slices_gather(const model *m, const pass *p, tensor *all, const tensor *own, int64_t N);
 
 // own (=) the rows of `all` that are here. all may be own.
@@ -120,8 +126,8 @@ err_t slices_share_losses(const pass *p, int64_t N);
 // picked (n,C) (=) rows first .. first+n-1 of N rows, of which `own` has those that are here.
 err_t slices_pick_rows(const model *m, const pass *p, const tensor *picked, const tensor *own, int64_t first, int64_t N);
 
-// Backward of a norm of N rows, of which args have those that are here: what it sums over rows is summed over each slice's rows, and the sums are added
-// along the tree.
+// Backward of a norm of N rows, of which args have those that are here: what it sums over rows is summed over each
+// slice's rows, and the sums are added along the tree.
 err_t slices_layer_norm_backward(const model *m, const pass *p, int64_t N, const layer_norm_backward_args *args);
 err_t slices_rms_norm_backward(const model *m, const pass *p, int64_t N, const rms_norm_backward_args *args);
 

@@ -419,7 +419,7 @@ static void long_names(void **state) {
     end(&t);
 }
 
-// Of ranks that are else alike: whichever of them it is, the same is told.
+// Ranks that are otherwise alike: the same is reported, whichever of them it is about.
 static void whichever_rank_it_is(void **state) {
     (void)state;
     enum { STOPPED, TRACED, GONE, EVALUATES, WAITS_FOR_DATA, SAVES, KINDS };

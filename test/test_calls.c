@@ -1,6 +1,7 @@
-// test/test_calls.c: what each architecture calls, in ten layouts, under each recomputation, in halves, with two micro-batches under way, in evaluation and
-// while texts grow: the operations and the values they work on are those that test/golden/calls.txt has, made at build 5b541c0. How a model comes to its
-// calls may change, and where its values lie, but not what is computed from what. Planned bytes are today's: they may become less.
+// test/test_calls.c: what each architecture calls, in ten layouts, under each recomputation, in halves, with two
+// micro-batches under way, in evaluation and while texts grow: the operations and the values they work on are those
+// that test/golden/calls.txt has, made at build 5b541c0. How a model comes to its calls may change, and where its
+// values lie, but not what is computed from what. Planned bytes are today's: they may become less.
 //
 //   test_calls                  compares
 //   test_calls write            prints the table
@@ -145,7 +146,8 @@ static void declare_inputs(rig *r) {
     OK(arena_1d(&r->mem, &r->state, INT32, 64));
 }
 
-// A tied row has the values of the other one, and here its gradient, too. Of padding the caller knows nothing, unless it is divided.
+// A tied row has the values of the other one, and here its gradient, too. Of padding the caller knows nothing, unless
+// it is divided.
 static void name_params(rig *r) {
     const model *m = r->net;
     for (int i = 0; i < m->params; i++) {
@@ -373,7 +375,8 @@ static void calls_of(void **state) {
     fclose(g.f);
 }
 
-// The recorder sees what it is there for: another order of calls that depend on each other, an operand that was overwritten, one of another call.
+// The recorder sees what it is there for: another order of calls that depend on each other, an operand that was
+// overwritten, one of another call.
 static void the_recorder_sees(void **state) {
     (void)state;
     char memory[4096];

@@ -601,7 +601,7 @@ sample_text() {
     expect 0 "$bin" sample base.ini more.ini
 }
 
-# Texts that grow together end one by one, in any order: those that end before an earlier one wait for it, and none is left behind.
+# Texts that grow together end in any order, and are printed in that of the prompts: the last one too.
 ends_in_any_order() {
     printf '%s\n' the lane of a 7 Q x >prompts.txt
     for batch in 1 3 7; do

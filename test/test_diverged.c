@@ -53,7 +53,7 @@ static void news_come_once_and_again(void **state) {
         {0, "2. 4x . 4n . 4x", "", 4, 4, 11},
         {0, "2. 6x . 7x 2.", "d7 d14", 0, 0, 17},  // the second is counted from its own first step
         {0, "200x", "d5", 200, 200, -1},
-        {3, ". 2x . 2x . 10x", "g10", 3, 3, 6},  // before others are told: it stops
+        {3, ". 2x . 2x . 10x", "g10", 3, 3, 6},  // it stops before `diverged` would be reported
         {5, ". 4x . 5x", "g11", 5, 5, 5},
         {8, ". 20x", "d6 g9", 8, 8, 0},
         {8, ". 8x 2. 8x", "d6 g9", 8, 8, 0},  // what was queued is no longer counted

@@ -455,7 +455,7 @@ static void expect_piece(const char *what, const weights *w, const model *m, con
     free(found), free(want);
 }
 
-// Both generations of readers are told in which type the numbers are.
+// The type of the numbers is under both keys: transformers 5 reads dtype, transformers 4 torch_dtype.
 static void expect_type(const char *what, const char *dir, const char *type) {
     json_t *config = exported_json(dir, "config");
     static const char *const keys[] = {"dtype", "torch_dtype"};

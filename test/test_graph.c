@@ -1,4 +1,5 @@
-// test/test_graph.c: mistakes in a page are found when the model is opened, and named by block and operation. And a page that is right says what its model is.
+// test/test_graph.c: mistakes in a page are found when the model is opened, and named by block and operation. And a
+// page that is right says what its model is.
 #include "model/op/op.h"
 #include "model/types.h"
 
@@ -18,7 +19,26 @@ typedef struct options {
     int mistake;
 } options;
 
-enum { NONE, NO_BLOCK, WIDTHS, HEADS, HALVES, DIVIDED, TWICE, NEVER_MADE, NOTHING_LEFT, NO_LOSS, USED_OFTEN, LONG_NAME, LONG_BLOCK, MISTAKES };
+enum {
+    NONE,
+    NO_BLOCK,
+    WIDTHS,
+    HEADS,
+    HALVES,
+    DIVIDED,
+    TWICE,
+    NEVER_MADE,
+    NOTHING_LEFT,
+    NO_LOSS,
+    USED_OFTEN,
+    LONG_NAME,
+    LONG_BLOCK,
+    GRADIENT_LOST,
+    GRADIENT_LOST_OUT,
+    ATTENDS_TWICE,
+    OTHER_ANGLES,
+    MISTAKES
+};
 
 // What each of them says, after "the page of odd, ".
 static const char *const said[MISTAKES] = {
@@ -33,6 +53,10 @@ static const char *const said[MISTAKES] = {
     [NO_LOSS] = "block 1 (layer), the end: the last block has no loss",
     [USED_OFTEN] = "block 1 (layer), ln_4: x is read by more than 4 operations",
     [LONG_NAME] = "a name has at most 63 letters",
+    [GRADIENT_LOST] = "block 1 (layer), a: ln is read again after it, and its gradient would be lost",
+    [GRADIENT_LOST_OUT] = "block 1 (layer), gelu: fc is read again after it, and its gradient would be lost",
+    [ATTENDS_TWICE] = "block 1 (layer), attention: expected one in each block from block 1 on",
+    [OTHER_ANGLES] = "block 1 (layer), rotary: the angles are not those of the layers before",
     [LONG_BLOCK] = "block 1 (layer), gelu: a block has at most 32 operations",
 };
 
@@ -40,6 +64,7 @@ static projection wide(int64_t outputs, linear_division d) { return (projection)
 
 static value layer(graph *g, int mistake, value x) {
     static const char *const names[] = {"ln_0", "ln_1", "ln_2", "ln_3", "ln_4"};
+    value y;
     switch (mistake) {
     case WIDTHS: return add(g, x, project(g, x, "wide", wide(2 * C, LINEAR_WHOLE)));
     case HEADS: return attend(g, x, (attention_options){.heads = 4, .head_size = 4, .letters = "C", .site = -1});
@@ -52,6 +77,18 @@ static value layer(graph *g, int mistake, value x) {
     case USED_OFTEN:
         for (int i = 0; i < 5; i++) layer_norm(g, x, names[i]);
         return x;
+    case GRADIENT_LOST:  // two branches of one norm
+        x = layer_norm(g, x, "ln");
+        y = project(g, x, "a", wide(C, LINEAR_WHOLE));
+        return add(g, y, project(g, x, "b", wide(C, LINEAR_WHOLE)));
+    case GRADIENT_LOST_OUT: gelu(g, x = project(g, x, "fc", wide(C, LINEAR_WHOLE))); return x;
+    case ATTENDS_TWICE:
+        for (int i = 0; i < 2; i++) {
+            value qkv = project(g, x, i ? "qkv_1" : "qkv_0", wide(3 * C, LINEAR_WHOLE));
+            x = attend(g, qkv, (attention_options){.heads = 4, .head_size = 4, .letters = "C", .site = -1});
+        }
+        return x;
+    case OTHER_ANGLES: x = rotary(g, x, 2, 4, &(rope){.theta = 100}); return rotary(g, x, 2, 8, &(rope){.theta = 100});
     case LONG_BLOCK:
         for (int i = 0; i < 40; i++) x = gelu(g, x);
         return x;

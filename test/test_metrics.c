@@ -536,7 +536,7 @@ static void be(watch_rank *r, int what) {
     else r->phase_s = r->what_s = 7;  // it has just begun to step again
 }
 
-// Of ranks that are else alike: whichever of them it is, the same is said.
+// Ranks that are otherwise alike: the same is reported, whichever of them it is about.
 static void whichever_rank_it_is(void **state) {
     (void)state;
     enum { RANKS = 3, KINDS = 10, GONE = 2, AGAIN = 9 };

@@ -214,27 +214,37 @@ static void gpus_over_the_driver(void **state) {
     unsetenv("LOCKSTEP_NVML_41");
 }
 
-// The node's first rank speaks for its processors.
-static void processors_over_rapl(void **state) {
-    (void)state;
-    node n;
+// A node of two CPU ranks with a counter of its processors' energy, at 1 joule; path: its file.
+static void open_with_counter(node *n, char path[600]) {
     char zone[512];
-    node_open(&n, 2);
-    n.c->device.kind = DEVICE_CPU;
-    snprintf(zone, sizeof zone, "%s%s/intel-rapl:0", n.root, RAPL_DIR);
+    node_open(n, 2);
+    n->c->device.kind = DEVICE_CPU;
+    snprintf(zone, sizeof zone, "%s%s/intel-rapl:0", n->root, RAPL_DIR);
     OK(io_mkdirs(zone));
     write_text(zone, "name", "package-0\n");
     write_text(zone, "max_energy_range_uj", "65532610987\n");
     write_text(zone, "energy_uj", "1000000\n");
-    node_watch(&n);
+    snprintf(path, 600, "%s/energy_uj", zone);
+    node_watch(n);
+}
+
+// In place: the kernel's files stay what they are.
+static void set_counter(const char *path, double microjoules) {
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fprintf(f, "%.0f\n", microjoules);
+    fclose(f);
+}
+
+// The node's first rank speaks for its processors.
+static void processors_over_rapl(void **state) {
+    (void)state;
+    node n;
+    char path[600];
+    open_with_counter(&n, path);
     watch_state *s = sampler_look(n.x, 100, 1);
     assert_true(isnan(s->rank[0].sensors.watts));
-    char path[600];
-    snprintf(path, sizeof path, "%s/energy_uj", zone);
-    FILE *f = fopen(path, "w");  // in place: the kernel's files stay what they are
-    assert_non_null(f);
-    fputs("151000000\n", f);
-    fclose(f);
+    set_counter(path, 151e6);
     sampler_look(n.x, 102, 3);
     assert_true(near(s->rank[0].sensors.watts, 75) && isnan(s->rank[1].sensors.watts));
     node_close(&n);
@@ -246,16 +256,8 @@ static void looks_one_after_another(void **state) {
     (void)state;
     static const int seconds[] = {1, 2, 4, 1, 3};
     node n;
-    char zone[512], path[600];
-    node_open(&n, 2);
-    n.c->device.kind = DEVICE_CPU;
-    snprintf(zone, sizeof zone, "%s%s/intel-rapl:0", n.root, RAPL_DIR);
-    OK(io_mkdirs(zone));
-    write_text(zone, "name", "package-0\n");
-    write_text(zone, "max_energy_range_uj", "65532610987\n");
-    write_text(zone, "energy_uj", "1000000\n");
-    snprintf(path, sizeof path, "%s/energy_uj", zone);
-    node_watch(&n);
+    char path[600];
+    open_with_counter(&n, path);
     double hz = (double)sysconf(_SC_CLK_TCK), now = 1000, ticks = 0, waited = 0, read = 0, loaded = 0, joules = 1;
     for (int k = 0; k < 5; k++) {
         double s = seconds[k], f = k + 1;  // of rank 1 all is twice as much
@@ -267,10 +269,7 @@ static void looks_one_after_another(void **state) {
             queued(&n, pid, (int64_t)((i + 1) * 0.5 * waited));
             atomic_store(&n.b->rank[i].read_bytes, (int64_t)((i + 1) * loaded));
         }
-        FILE *file = fopen(path, "w");
-        assert_non_null(file);
-        fprintf(file, "%.0f\n", 1e6 * joules);
-        fclose(file);
+        set_counter(path, 1e6 * joules);
         now += s;
         watch_state *w = sampler_look(n.x, now, now);
         for (int i = 0; i < 2; i++) {

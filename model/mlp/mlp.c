@@ -1,8 +1,8 @@
 // model/mlp/mlp.c: a multilayer perceptron that sorts samples into classes: linear layers with ReLU or GELU after each,
 // and softmax cross entropy over the last.
 //
-// Hidden layers are divided in turn: the first by its outputs, the second by its inputs, and so on (linear.h). The last layer's inputs are where the layer
-// before is by its outputs.
+// Hidden layers are divided in turn: the first by its outputs, the second by its inputs, and so on (linear.h). The last
+// layer's inputs are where the layer before is by its outputs.
 //
 // Initial values: normal(0, sqrt(2 / inputs of the layer)) (He et al. 2015, equation 10), biases 0.
 #include "model/mlp/mlp.h"

@@ -1,4 +1,5 @@
-// model/op/add.c: y = a + b. A product that makes b adds a itself, and a layer norm of y adds both: then nothing is left to do. Both have y's gradient.
+// model/op/add.c: y = a + b. A product that makes b adds a itself, and a layer norm of y adds both: then nothing is
+// left to do. Both have y's gradient.
 #include "model/op/op.h"
 
 static err_t add_both(const frame *f, const step *s) {

@@ -1,5 +1,5 @@
-// model/op/attend.c: causal attention of heads (gpu/ops.h). It has all rows of a micro-batch, of the heads that are here. While a text grows, keys and values of
-// earlier positions are kept (model/past.h).
+// model/op/attend.c: causal attention of heads (gpu/ops.h). It has all rows of a micro-batch, of the heads that are
+// here. While a text grows, keys and values of earlier positions are kept (model/past.h).
 #include "model/op/op.h"
 
 #include "model/dropout.h"
@@ -78,6 +78,17 @@ static double flops(const model *m, const operation *o) {
 
 static const op_type type = {.name = "attention", .forward = forward, .backward = backward, .flops = flops};
 
+// Keys and values of texts that grow are kept layer after layer, of the same heads in each.
+static void keep_past(graph *g, const attention_options *a, int64_t kv) {
+    int64_t S = g->m->slices.of;
+    past p = {.heads = (int)(a->heads / S), .kv_heads = (int)(kv / S), .window = (int)a->window};
+    bool same = g->past.heads == p.heads && g->past.kv_heads == p.kv_heads && g->past.window == p.window && g->head_size == a->head_size;
+    if (g->layers && (!same || g->b != g->attends + g->layers))
+        graph_mistake(g, "attention", "expected one in each block from block %d on, with the same heads and window in all", g->attends);
+    if (!g->layers++) g->attends = g->b;
+    g->past = p, g->head_size = a->head_size;
+}
+
 value attend(graph *g, value qkv, attention_options a) {
     operation *o = graph_add(g, &type, "att", qkv, 0);
     if (!o) return 0;
@@ -86,9 +97,7 @@ value attend(graph *g, value qkv, attention_options a) {
         graph_mistake(g, "attention", "%lld + 2 x %lld heads of %lld are not %lld wide", (long long)a.heads, (long long)kv, (long long)a.head_size,
                       (long long)graph_at(g, qkv)->width);
     o->heads = (int)a.heads, o->head_size = a.head_size, o->kv_heads = (int)a.kv_heads, o->window = (int)a.window, o->site = a.site;
-    if (!g->layers++) g->attends = g->b;
-    g->past.heads = (int)(a.heads / g->m->slices.of), g->past.kv_heads = (int)(kv / g->m->slices.of), g->past.window = (int)a.window;
-    g->head_size = a.head_size;
+    keep_past(g, &a, kv);
     graph_result(g, o, Y, (graph_value){.letters = a.letters, .width = a.heads * a.head_size, .at = LAYOUT_HEADS, .is_E = true});
     graph_result(g, o, LSE, (graph_value){.letters = "H", .width = a.heads, .at = LAYOUT_HEADS, .shape = SHAPE_PER_HEAD, .type = FP32});
     return o->out[Y];

@@ -1,5 +1,5 @@
-// model/op/classes.c: softmax cross entropy of the logits x W^T + b against a class for each row (model/head.h), and whether the largest logit is that of the class. In
-// training it runs in backward.
+// model/op/classes.c: softmax cross entropy of the logits x W^T + b against a class for each row (model/head.h), and
+// whether the largest logit is that of the class. In training it runs in backward.
 #include "model/op/op.h"
 
 enum { LABELS = 1 };  // input of the model

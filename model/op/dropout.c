@@ -1,4 +1,5 @@
-// model/op/dropout.c: drops elements, in place. The mask is drawn again in backward. Where nothing is dropped, it is no operation at all.
+// model/op/dropout.c: drops elements, in place. The mask is drawn again in backward. Where nothing is dropped, it is no
+// operation at all.
 #include "model/dropout.h"
 
 #include "model/op/op.h"

@@ -1,5 +1,6 @@
-// model/op/embedding.c: x = table[token] (+ positions[t]). Rows of the table are divided: a token whose row is elsewhere is zero here, and the places pick the one
-// that is not. Rows of x that begin or end within a sample, and samples that have positions of their own, are calls of their own.
+// model/op/embedding.c: x = table[token] (+ positions[t]). Rows of the table are divided: a token whose row is
+// elsewhere is zero here, and the places pick the one that is not. Rows of x that begin or end within a sample, and
+// samples that have positions of their own, are calls of their own.
 #include "model/op/op.h"
 
 enum { TOKENS };  // input of the model
@@ -11,13 +12,13 @@ static bool has_positions(const frame *f, const step *s) { return f->op[s->op].a
 // The first token whose row is here.
 static int64_t first_token(const frame *f, const step *s) { return f->m->slices.first * (f->op[s->op].classes_in_memory / f->m->slices.of); }
 
-// Positions `at` .. at+n-1 of sample b, to x.
-static err_t embed_positions(const frame *f, const step *s, const tensor *x, int64_t b, int64_t at_, int64_t n) {
+// Positions `from` .. from+n-1 of sample b, to x.
+static err_t embed_positions(const frame *f, const step *s, const tensor *x, int64_t b, int64_t from, int64_t n) {
     const linear *l = &f->op[s->op].at;
     const tensor *table = &f->p->w[l->b];
-    int64_t first = past_first(f->p, b) + at_;
+    int64_t first = past_first(f->p, b) + from;
     tensor to = view3(x, 1, n, matrix_columns(x)), row = tensor_rows(&f->p->in[TOKENS], b, 1), all = view1(&row, T_in(f));
-    tensor some = tensor_rows(&all, at_, n), tokens = view2(&some, 1, n), wpe = tensor_rows(table, first, table->size[0] - first);
+    tensor some = tensor_rows(&all, from, n), tokens = view2(&some, 1, n), wpe = tensor_rows(table, first, table->size[0] - first);
     return f->p->ops->embedding_forward(
         &(embedding_forward_args){.x = &to, .tokens = &tokens, .wte = &f->p->w[l->w], .wpe = &wpe, .part = f->p->merge, .first = first_token(f, s)},
         f->p->s);
@@ -26,10 +27,10 @@ static err_t embed_positions(const frame *f, const step *s, const tensor *x, int
 static err_t embed_runs(const frame *f, const step *s, const tensor *x) {
     int64_t T = T_in(f), rows = matrix_rows(x), first = model_first_row(f->m, f->all);
     for (int64_t k = 0, n; k < rows; k += n) {
-        int64_t at_ = (first + k) % T;
-        n = T - at_ < rows - k ? T - at_ : rows - k;
+        int64_t from = (first + k) % T;
+        n = T - from < rows - k ? T - from : rows - k;
         tensor to = tensor_rows(x, k, n);
-        TRY(embed_positions(f, s, &to, (first + k) / T, at_, n));
+        TRY(embed_positions(f, s, &to, (first + k) / T, from, n));
     }
     return ERR_OK;
 }
@@ -63,7 +64,8 @@ static err_t embed(const frame *f, const step *s) {
     return slices_take(f->m, f->p, &own, &all);
 }
 
-// Of a token slice, which begins with row `row`: all positions of some samples, or some positions of one. What has no gradient here is zero.
+// Of a token slice, which begins with row `row`: all positions of some samples, or some positions of one. What has no
+// gradient here is zero.
 static err_t embed_gradients(const frame *f, const step *s, const pass *p, const tensor *dx, const tensor *scratch, int64_t row) {
     const linear *l = &f->op[s->op].at;
     bool apart = p->dw[l->w].data != p->dw[f->net->g.head.at.w].data;  // from the head's gradient, which this pass has made

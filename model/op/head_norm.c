@@ -1,5 +1,6 @@
-// model/op/head_norm.c: RMS norm of each of some heads of a row, by one weight for all of them, in place    (Dehghani et al. 2023, section 2.2). The weight's gradient is
-// a sum over heads, too: each slice has a sum of its own, and the sums are added along the tree.
+// model/op/head_norm.c: RMS norm of each of some heads of a row, by one weight for all of them, in place    (Dehghani
+// et al. 2023, section 2.2). The weight's gradient is a sum over heads, too: each slice has a sum of its own, and the
+// sums are added along the tree.
 #include "model/op/op.h"
 
 enum { Y, KEPT, RSTD };                          // results: in place; what the heads were; 1 / their root mean squares
@@ -83,11 +84,11 @@ static const op_type type = {.name = "head norm", .forward = forward, .backward 
 value head_norm(graph *g, value qkv, const char *name, int64_t head_size, int64_t first, int64_t heads, double eps) {
     operation *o = graph_add(g, &type, name, qkv, 0);
     if (!o) return 0;
-    layout at_ = graph_at(g, qkv)->at;
+    layout where = graph_at(g, qkv)->at;
     o->at.w = graph_param(g, name, ".weight", head_size, 0, 0, 1);
     o->first_head = (int)first, o->heads = (int)heads, o->eps = (float)eps;
     graph_in_place(g, o);
-    graph_result(g, o, KEPT, (graph_value){.letters = "hD", .width = heads * head_size, .at = at_, .is_E = true});
-    graph_result(g, o, RSTD, (graph_value){.letters = "h", .width = heads, .at = at_, .type = FP32});
+    graph_result(g, o, KEPT, (graph_value){.letters = "hD", .width = heads * head_size, .at = where, .is_E = true});
+    graph_result(g, o, RSTD, (graph_value){.letters = "h", .width = heads, .at = where, .type = FP32});
     return o->out[Y];
 }

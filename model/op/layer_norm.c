@@ -1,7 +1,9 @@
-// model/op/layer_norm.c: y = (x - mean) * rstd * w + b, of each row. If x is a sum that nobody has formed yet, forward forms it: sum = a + b, in one reading.
+// model/op/layer_norm.c: y = (x - mean) * rstd * w + b, of each row. If x is a sum that has not been formed yet,
+// forward forms it too: x = a + b, in one pass over the rows.
 //
-// Backward makes dx, and reads the gradient that flows past the norm. If x = a + W h + c, then dx is also that of W h + c; if x + W h + c follows, then what
-// flows past is that. The bias gradients of such products are their column sums, which cost no further reading here: the first norm in backward forms them.
+// Backward makes dx, and reads the gradient that flows past the norm. If x = a + W h + c, then dx is also that of W h +
+// c; if x + W h + c follows, then what flows past is that. The bias gradients of such products are their column sums,
+// which cost no further reading here: the first norm in backward forms them.
 #include "model/op/op.h"
 
 static const float NORM_EPS = 1e-5f;
@@ -14,7 +16,7 @@ enum { BEFORE, AFTER };                                // products whose bias gr
 static tensor *given(const step *s, int k, tensor *t) { return s->v[k] ? t : NULL; }
 
 static err_t norm(const frame *f, const step *s) {
-    const linear *at_ = &f->op[s->op].at;
+    const linear *l = &f->op[s->op].at;
     tensor y = at(f, s->v[F_Y]), mean = at(f, s->v[F_MEAN]), rstd = at(f, s->v[F_RSTD]), x = at(f, s->v[F_X]), sum = {0}, residual = {0};
     if (!y.size[0]) return ERR_OK;
     if (s->v[F_SUM]) sum = at(f, s->v[F_SUM]), residual = at(f, s->v[F_RESIDUAL]);
@@ -24,8 +26,8 @@ static err_t norm(const frame *f, const step *s) {
                                                                     .sum = given(s, F_SUM, &sum),
                                                                     .x = &x,
                                                                     .residual = given(s, F_RESIDUAL, &residual),
-                                                                    .w = &f->p->w[at_->w],
-                                                                    .b = &f->p->w[at_->b],
+                                                                    .w = &f->p->w[l->w],
+                                                                    .b = &f->p->w[l->b],
                                                                     .eps = NORM_EPS},
                                          f->p->s);
 }
@@ -33,19 +35,19 @@ static err_t norm(const frame *f, const step *s) {
 static tensor *bias_of(const frame *f, int op) { return op < 0 ? NULL : linear_bias(f->p, &f->op[op].at); }
 
 static err_t norm_backward(const frame *f, const step *s) {
-    const linear *at_ = &f->op[s->op].at;
+    const linear *l = &f->op[s->op].at;
     tensor dx = at(f, s->v[B_DX]), dy = at(f, s->v[B_DY]), x = at(f, s->v[B_X]), mean = at(f, s->v[B_MEAN]), rstd = at(f, s->v[B_RSTD]), past = {0};
     if (s->v[B_PAST]) past = at(f, s->v[B_PAST]);
     return slices_layer_norm_backward(f->m, f->p, f->all,
                                       &(layer_norm_backward_args){.dx = &dx,
-                                                                  .dw = &f->p->dw[at_->w],
-                                                                  .db = &f->p->dw[at_->b],
+                                                                  .dw = &f->p->dw[l->w],
+                                                                  .db = &f->p->dw[l->b],
                                                                   .dx_sums = bias_of(f, s->other[BEFORE]),
                                                                   .dresidual_sums = bias_of(f, s->other[AFTER]),
                                                                   .dy = &dy,
                                                                   .dresidual = given(s, B_PAST, &past),
                                                                   .x = &x,
-                                                                  .w = &f->p->w[at_->w],
+                                                                  .w = &f->p->w[l->w],
                                                                   .mean = &mean,
                                                                   .rstd = &rstd});
 }
@@ -98,7 +100,8 @@ static void backward(lowering *L, int op) {
     L->grad[x] = dx;
 }
 
-static const op_type type = {.name = "layer norm", .role = ROLE_SUM_NORM, .cheap = true, .claim = claim, .forward = forward, .backward = backward};
+static const op_type type = {
+    .name = "layer norm", .adds = true, .role = ROLE_SUM_NORM, .cheap = true, .claim = claim, .forward = forward, .backward = backward};
 
 value layer_norm(graph *g, value x, const char *name) {
     operation *o = graph_add(g, &type, name, x, 0);

@@ -1,5 +1,5 @@
-// model/op/op.h: the operations that a page may write. Each is a file beside this one: its shapes, what it computes in forward, how its gradients are formed, and what it
-// does in one call with its neighbours.
+// model/op/op.h: the operations that a page may write. Each is a file beside this one: its shapes, what it computes in
+// forward, how its gradients are formed, and what it does in one call with its neighbours.
 #ifndef MODEL_OP_OP_H
 #define MODEL_OP_OP_H
 
@@ -50,7 +50,8 @@ value add(graph *g, value a, value b);
 // Drops elements of x while training: in x's memory.
 value dropout(graph *g, value x, int site);
 
-// Softmax cross entropy of the logits x W^T against the next tokens: ends the last block. W has the values of row `tied` of the table; -1: its own.
+// Softmax cross entropy of the logits x W^T against the next tokens: ends the last block. W has the values of row
+// `tied` of the table; -1: its own.
 void next_token_loss(graph *g, value x, const char *weight, int64_t vocab, int tied, int64_t chunks, double std);
 
 // The model's first input as a matrix of so many columns.
@@ -59,7 +60,8 @@ value samples(graph *g, const char *name, int64_t width);
 // max(x, 0): in x's memory.
 value relu(graph *g, value x);
 
-// Softmax cross entropy of the logits x W^T + b against a class for each row, and its accuracy: ends the last block. divided: W's inputs are.
+// Softmax cross entropy of the logits x W^T + b against a class for each row, and its accuracy: ends the last block.
+// divided: W's inputs are.
 void class_loss(graph *g, value x, const char *name, int64_t classes, bool divided, double std);
 
 #endif

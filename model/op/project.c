@@ -1,5 +1,6 @@
-// model/op/project.c: y = x W^T + b (model/linear.h). A GELU or a sum that alone reads y comes with the product. Of a product with divided inputs the slices here
-// are added by the product itself; where others are elsewhere, bias, sum and GELU wait for the whole sum (model/slices.h).
+// model/op/project.c: y = x W^T + b (model/linear.h). A GELU or a sum that alone reads y comes with the product. Of a
+// product with divided inputs the slices here are added by the product itself; where others are elsewhere, bias, sum
+// and GELU wait for the whole sum (model/slices.h).
 #include "model/op/op.h"
 
 enum { F_Y, F_X, F_PRE, F_RESIDUAL };  // operands of forward

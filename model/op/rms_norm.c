@@ -1,4 +1,5 @@
-// model/op/rms_norm.c: y = x * rstd * w, of each row    (Zhang & Sennrich 2019). Backward makes x's gradient: through the norm and past it.
+// model/op/rms_norm.c: y = x * rstd * w, of each row    (Zhang & Sennrich 2019). Backward makes x's gradient: through
+// the norm and past it.
 #include "model/op/op.h"
 
 enum { Y, RSTD };                          // results
@@ -41,7 +42,7 @@ static void backward(lowering *L, int op) {
     L->grad[x] = dx;
 }
 
-static const op_type type = {.name = "rms norm", .cheap = true, .forward = forward, .backward = backward};
+static const op_type type = {.name = "rms norm", .adds = true, .cheap = true, .forward = forward, .backward = backward};
 
 value rms_norm(graph *g, value x, const char *name, double eps) {
     operation *o = graph_add(g, &type, name, x, 0);

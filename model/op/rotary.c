@@ -1,5 +1,8 @@
-// model/op/rotary.c: rotary position embedding    (Su et al. 2021): queries and keys turn by their positions, in place; values do not. Backward turns the gradient back.
+// model/op/rotary.c: rotary position embedding    (Su et al. 2021): queries and keys turn by their positions, in place;
+// values do not. Backward turns the gradient back.
 #include "model/op/op.h"
+
+#include <string.h>
 
 static err_t turn_all(const frame *f, const step *s, bool back) {
     const tensor *table = &f->net->angles;
@@ -37,6 +40,8 @@ value rotary(graph *g, value qkv, int64_t heads, int64_t head_size, const rope *
     operation *o = graph_add(g, &type, "turned", qkv, 0);
     if (!o) return 0;
     o->heads = (int)heads;
+    if (g->turned && (g->turned != head_size || memcmp(&g->rope, r, sizeof *r) != 0))
+        graph_mistake(g, "rotary", "the angles are not those of the layers before");
     g->rope = *r, g->turned = head_size;
     graph_value y = *graph_at(g, qkv);
     y.name[0] = 0, y.at = LAYOUT_HEADS;

@@ -1,4 +1,5 @@
-// model/op/samples.c: the model's first input, FP32 numbers, as a matrix of a row a sample, rounded to E. In FP32 it is the input itself. It has no gradient.
+// model/op/samples.c: the model's first input, FP32 numbers, as a matrix of a row a sample, rounded to E. In FP32 it is
+// the input itself. It has no gradient.
 #include "model/op/op.h"
 
 enum { NUMBERS };  // input of the model

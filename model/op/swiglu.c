@@ -1,4 +1,5 @@
-// model/op/swiglu.c: y = silu(gate) * up, for the halves of each row of x    (Shazeer 2020). x's gradient may take x's place.
+// model/op/swiglu.c: y = silu(gate) * up, for the halves of each row of x    (Shazeer 2020). x's gradient may take x's
+// place.
 #include "model/op/op.h"
 
 static err_t gate(const frame *f, const step *s) {

@@ -1,6 +1,7 @@
-// test/support/calls.h: which operations a model calls, on which values. Nothing is computed: a table of operations writes each call down, and a shadow of
-// memory knows what wrote each two bytes last. So an operand is the result that lies in it, not the place where it lies: memory may be laid
-// out in another way, and a value that is overwritten too early shows as another operand.
+// test/support/calls.h: which operations a model calls, on which values. Nothing is computed: a table of operations
+// writes each call down, and a shadow of memory knows what wrote each two bytes last. So an operand is the result that
+// lies in it, not the place where it lies: memory may be laid out in another way, and a value that is overwritten too
+// early shows as another operand.
 //
 //   call  = operation, flags, shapes, and of each operand that is read the results in it
 //   list  = the calls of one part of one block: their number and the sum of their hashes, so that calls which do not depend on each other may change places
@@ -202,7 +203,7 @@ static err_t end_call(void) {
     return ERR_OK;
 }
 
-// y has the bytes of x: whoever reads y reads what made x. So it is no call.
+// A copy: what is read from y later counts as read from what made x, and the copy itself is no call of the list.
 static err_t copy_call(const tensor *y, const tensor *x) {
     size_t n = tensor_bytes(x) / UNIT, to = unit_of(y->data, tensor_bytes(y)), from = unit_of(x->data, tensor_bytes(x));
     if (meet_partly(y, x)) rec.overlaps++;

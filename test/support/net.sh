@@ -40,7 +40,7 @@ built() {
 
 host() { if [ $kind = near ]; then echo "127.0.0.$(($1 + 1))"; else echo "10.77.0.$(($1 + 1))"; fi; }
 
-# Ports on which nobody listens, and which no other script of this checkout takes at the same time: a lock is held while a process of the case lives.
+# Ports on which no process listens. A lock keeps other scripts of this checkout from choosing the same ones; it is held as long as the case has processes.
 take_ports() {
     port=$((20000 + $$ % 350 * 20))
     until lock_port && ! busy $port; do port=$((port + 20)); done
