@@ -57,6 +57,7 @@ static void step(void) {
 
 static void watch(int node, int last) {
     memset(&run, 0, sizeof run);
+    now = 1000;  // of all that is said, whatever this machine's clock says
     run.root = make_dir(), run.c = calloc(1, sizeof *run.c), run.b = aligned_alloc(128, (board_bytes(2) + 127) / 128 * 128);
     assert_true(run.c && run.b);
     run.node = node, run.last = last;
@@ -75,7 +76,6 @@ static void watch(int node, int last) {
     atomic_store(&run.b->ready, 2);
     run.at = (watch_start){.b = run.b, .place = run.place, .node = node, .nodes = 2, .world = 4, .starts = 1, .over = over};
     write_text(run.dir, "log.jsonl", "");
-    now = 1000;
     OK(watch_run(run.c, &run.at));
 }
 
