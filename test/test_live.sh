@@ -73,18 +73,18 @@ with_a_token() {
 
 refused_before_it_starts() {
     settings bad log.http=0.0.0.0:$port
-    expect 78 "$bin" base.ini bad.ini
+    expect 78 timeout 20 "$bin" base.ini bad.ini
     one_line && says "[log] http" "0.0.0.0:$port" "ssh -L"
     settings bad log.http=$port
-    expect 78 "$bin" base.ini bad.ini
+    expect 78 timeout 20 "$bin" base.ini bad.ini
     one_line && says "[log] http" "127.0.0.1:28080"
     echo a-token-of-24-characters >open && chmod 644 open
     settings bad log.http_token=open
-    expect 77 "$bin" base.ini bad.ini
+    expect 77 timeout 20 "$bin" base.ini bad.ini
     one_line && says "[log] http_token" "0644" "chmod 600"
     (umask 077; head -c 32 /dev/zero | tr '\0' s >secret)
     settings bad log.http_token=secret cluster.secret_file=secret
-    expect 77 "$bin" base.ini bad.ini
+    expect 77 timeout 20 "$bin" base.ini bad.ini
     one_line && says "the cluster's secret"
     [ ! -e runs/bad ] || fail "something was left"
 }
