@@ -180,6 +180,10 @@ op_cost loss_means_cost(const loss_means_args *args) {
     return (op_cost){args->losses->type, {ROWS(args->losses)}, 0, size_of(args->means) + size_of(args->losses), 0};
 }
 
+op_cost count_targets_cost(const count_targets_args *args) {
+    return (op_cost){args->targets->type, {ROWS(args->targets)}, 0, size_of(args->counts) + size_of(args->targets), 0};
+}
+
 op_cost dropout_cost(const dropout_args *args) {
     return (op_cost){args->x->type, {tensor_count(args->x)}, 0, size_of(args->y) + size_of(args->x), 0};
 }
@@ -201,7 +205,8 @@ op_cost sum_squares_cost(const sum_squares_args *args) {
 }
 
 op_cost step_decide_cost(const step_decide_args *args) {
-    return (op_cost){args->sums->type, {tensor_count(args->sums)}, 0, size_of(args->sums) + 2.0 * (double)sizeof *args->state, 0};
+    return (op_cost){
+        args->sums->type, {tensor_count(args->sums)}, 0, size_of(args->sums) + size_of(args->counts) + 2.0 * (double)sizeof *args->state, 0};
 }
 
 op_cost adamw_cost(const adamw_args *args) {

@@ -330,6 +330,12 @@ typedef struct loss_means_args {
     const tensor *losses;  // (B,T) FP32
 } loss_means_args;
 
+// counts[b] = how many of targets[b,t] are not below 0: the losses of sample b that count
+typedef struct count_targets_args {
+    tensor *counts;         // (B) FP64 (=)
+    const tensor *targets;  // (B,T) INT32
+} count_targets_args;
+
 // y = dropout(x), and dx = dropout(dy); y may be x. Dimension 0 is the sample.
 typedef struct dropout_args {
     tensor *y;
@@ -382,9 +388,13 @@ typedef struct sum_squares_args {
 
 // Decides the step on the device: norm = sqrt(sum of sums, in order) / loss_scale; apply = finite; the clip factor; t and the
 // loss scale. sums may be several tensors' sums, one after the other in name-table order.
+// Where some losses don't count, the gradient was formed as if each of `losses` had the same share of their mean. Of those that count each has more:
+// norm and gradient are divided by (sum of counts) / losses. A step in which none counts is skipped; its norm is NaN, and the loss scale stays.
 typedef struct step_decide_args {
     step_state *state;
-    const tensor *sums;
+    const tensor *sums;    // FP64
+    const tensor *counts;  // FP64, whole numbers: of each sample; NULL: all losses count
+    int64_t losses;        // of the step, with counts
     const step_rules *rules;
 } step_decide_args;
 
@@ -426,7 +436,7 @@ typedef struct sgd_args {
     X(gelu_forward) X(gelu_backward) X(relu_forward) X(relu_backward) X(embedding_forward) X(embedding_backward)        \
     X(cross_entropy) X(top_1) X(loss_means) X(dropout) X(add) X(cast) X(random_fill) X(cast_stochastic) X(sum_squares)  \
     X(step_decide) X(adamw) X(sgd) X(rms_norm_forward) X(rms_norm_backward) X(head_norm_forward) X(head_norm_backward)  \
-    X(rotary) X(swiglu_forward) X(swiglu_backward) X(attention_past) X(cross_entropy_part) X(sum_slices)
+    X(rotary) X(swiglu_forward) X(swiglu_backward) X(attention_past) X(cross_entropy_part) X(sum_slices) X(count_targets)
 // clang-format on
 
 typedef struct ops {

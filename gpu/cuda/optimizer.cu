@@ -46,14 +46,15 @@ err_t cuda_sum_squares(const sum_squares_args *args, stream *s) {
 #define SCALE_LEAST 0x1p-14f
 
 // The decision, line by line as in gpu/cpu/kernel/optimizer.c.
-__device__ static void decide(step_state *state, double total, step_rules r) {
-    double scale = state->loss_scale, norm = sqrt(total) / scale;
+__device__ static void decide(step_state *state, double total, double share, step_rules r) {
+    double scale = state->loss_scale * share, norm = share > 0 ? sqrt(total) / scale : nan("");
     bool finite = norm <= 0x1.fffffffffffffp1023;  // false for NaN too
     state->grad_norm = norm;
     state->apply = finite;
     state->grad_factor = 0;
     if (!finite) {
         state->skipped++;
+        if (share == 0) return;
         state->good_steps = 0;
         if (r.dynamic_scale && state->loss_scale > SCALE_LEAST) state->loss_scale *= 0.5f;
         return;
@@ -74,15 +75,18 @@ __device__ static void decide(step_state *state, double total, step_rules r) {
 // weights, while the rest of the device is free.
 // moves      8 bytes a chunk
 // reference  gpu/cpu/kernel/optimizer.c
-__global__ void __launch_bounds__(ORDERED_THREADS) step_decide_kernel(step_state *state, const double *sums, int64_t n, step_rules r) {
+__global__ void __launch_bounds__(ORDERED_THREADS)
+    step_decide_kernel(step_state *state, const double *sums, int64_t n, const double *counts, int64_t samples, double losses, step_rules r) {
     K_SMEM(double, room, [2][ORDERED_TILE]);
-    double total = ordered_sum(sums, n, room);
-    if (threadIdx.x == 0) decide(state, total, r);
+    double total = ordered_sum(sums, n, room), counted = counts ? ordered_sum(counts, samples, room) : losses;
+    if (threadIdx.x == 0) decide(state, total, counted / losses, r);
 }
 
 err_t cuda_step_decide(const step_decide_args *args, stream *s) {
-    assert(args->sums->type == FP64);
-    LAUNCH(step_decide_kernel, 1, ORDERED_THREADS, 0, s, args->state, (const double *)args->sums->data, tensor_count(args->sums), *args->rules);
+    const tensor *counts = args->counts;
+    assert(args->sums->type == FP64 && (!counts || counts->type == FP64));
+    LAUNCH(step_decide_kernel, 1, ORDERED_THREADS, 0, s, args->state, (const double *)args->sums->data, tensor_count(args->sums),
+           counts ? (const double *)counts->data : NULL, counts ? tensor_count(counts) : 0, counts ? (double)args->losses : 1.0, *args->rules);
     return ERR_OK;
 }
 

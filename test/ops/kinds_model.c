@@ -527,3 +527,35 @@ static bool means_exact(op_run *r, const outcome *got) {  // doubles, in order: 
     return failed(r, "means differ from sums in double in the order of t");
 }
 const op_kind kind_loss_means = {"loss_means", means_setup, means_call, means_reference, NULL, means_exact, traffic_cost};
+
+// --- count_targets: B T ----------------------------------------------------------------------------------------------------
+
+static void counts_setup(op_run *r) {
+    arg *counts = arg_add(r, "counts", OUT, FP64, 1, r->row->size[0], 0, 0);
+    arg *targets = arg_add(r, "targets", IN, INT32, 2, r->row->size[0], r->row->size[1], 0);
+    counts->batch = targets->batch = true;
+    for (int64_t i = 0, n = tensor_count(&targets->t); i < n; i++) {  // also 0, which counts, and a whole sample of which none does
+        int64_t b = i / r->row->size[1];
+        targets->value[i] = b % 3 == 2 ? -1 - i % 2 : i % 5 == 1 ? -1 : i % 7 == 0 ? 0 : (double)(i % 50257);
+        storage_set(targets->t.data, INT32, i, targets->value[i]);
+    }
+}
+static err_t counts_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
+    (void)r;
+    return o->count_targets(&(count_targets_args){.counts = t[0], .targets = t[1]}, s);
+}
+static void counts_reference(op_run *r) {
+    int64_t B = r->row->size[0], T = r->row->size[1];
+    for (int64_t b = 0; b < B; b++) {
+        r->arg[0].want[b] = 0;
+        for (int64_t t = 0; t < T; t++) r->arg[0].want[b] += r->arg[1].value[b * T + t] > -0.5;
+    }
+}
+static bool counts_exact(op_run *r, const outcome *got) {
+    for (int64_t b = 0; b < r->row->size[0]; b++) {
+        double count = storage_get(got->data[0], FP64, b);
+        if (count != r->arg[0].want[b]) return failed(r, "counts[%" PRId64 "] is %g, expected %g", b, count, r->arg[0].want[b]);
+    }
+    return true;
+}
+const op_kind kind_count_targets = {"count_targets", counts_setup, counts_call, counts_reference, NULL, counts_exact, traffic_cost};

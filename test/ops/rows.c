@@ -337,6 +337,9 @@ const op_row test_rows[] = {
     {OP_loss_means, {5, 257}, FP32, 0, 1e-30, "odd"},
     {OP_loss_means, {12, 1024}, FP32, 0, 1e-30, "real length"},
     {OP_loss_means, {3, 5003}, FP32, 0, 1e-30, "long and odd"},
+    {OP_count_targets, {1, 1}, FP32, 0, 1e-30, "smallest legal"},
+    {OP_count_targets, {7, 257}, FP32, 0, 1e-30, "odd"},
+    {OP_count_targets, {12, 1024}, FP32, 0, 1e-30, "real length"},
 
     // op             options                  nmse   why                         B E
     TYPES(OP_dropout, 0,                       1e-14, "smallest legal",           1, 1),
@@ -448,6 +451,7 @@ const op_row bench_rows[] = {
     {OP_cross_entropy, {256, 50257, 50304}, BF16, 0, 0, "losses and gradient, with padding"},
     {OP_top_1, {256, 50257, 50304}, FP32, 0, 0, ""},
     {OP_loss_means, {64, 1024}, FP32, 0, 0, ""},
+    {OP_count_targets, {64, 1024}, FP32, 0, 0, ""},
     {OP_dropout, {16, 786432}, FP32, 0, 0, ""},
     {OP_add, {16777216}, FP32, 0, 0, ""},
     {OP_random_fill, {16777216}, FP32, 0, 0, ""},
@@ -527,6 +531,7 @@ const op_row bench_rows_gpu[] = {
     {OP_cross_entropy, {65536, 256}, BF16, 0, 0, "bytes"},
     {OP_top_1, {1024, 50257, 50304}, BF16, 0, 0, ""},
     {OP_loss_means, {8, 1024}, FP32, 0, 0, ""},
+    {OP_count_targets, {8, 1024}, FP32, 0, 0, ""},
     {OP_dropout, {8, 786432}, BF16, 0, 0, ""},
     {OP_add, {16777216}, FP32, 0, 0, ""},
     {OP_add, {16777216}, BF16, 0, 0, ""},

@@ -424,6 +424,36 @@ static void decide_one(bench *b, tensor *st, tensor *sums, const decision *d) {
     free(s);
 }
 
+// Of 40 losses a quarter counts: norm and gradient are those of a mean over 10. All count: the bits of no counts at all. None: skipped, scale and window stay.
+static bool decide_counts(const fixture *f, char why[WHY]) {
+    bench b = {.f = f, .ok = true, .why = why};
+    static const struct {
+        double counts[4];
+        bool apply;
+        double norm, factor;
+    } cases[] = {
+        {{10, 0, 0, 0}, true, 20, 4.0 / 64 / 2}, {{3, 2, 0, 5}, true, 20, 4.0 / 64 / 2}, {{10, 10, 10, 10}, true, 5, 1.0 / 64}, {{0}, false, 0, 0}};
+    const step_rules rules = {10, 0.5, 0.75, true, 100};
+    const step_state before = {.loss_scale = 64, .beta1_power = 0.5, .beta2_power = 0.5, .adam_t = 3, .good_steps = 7, .skipped = 2};
+    tensor *st = box(&b, INT32, sizeof before / 4, 0, NULL), *sums = box(&b, FP64, 2, 0, NULL), *counts = box(&b, FP64, 4, 0, NULL);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases && b.ok; i++) {
+        put(&b, st, &before);
+        put(&b, sums, (double[]){51200, 51200});
+        put(&b, counts, cases[i].counts);
+        step_decide_args args = {.state = st->data, .sums = sums, .counts = counts, .losses = 40, .rules = &rules};
+        if (b.ok) did(&b, f->table->step_decide(&args, f->s));
+        step_state *s = take(&b, st);
+        bool ok = cases[i].apply ? s->grad_norm == cases[i].norm && fabs((double)s->grad_factor - cases[i].factor) < 1e-6 && s->good_steps == 8
+                                 : isnan(s->grad_norm) && s->grad_factor == 0 && s->good_steps == 7;
+        if (b.ok &&
+            (!ok || s->apply != cases[i].apply || s->loss_scale != 64 || s->adam_t != 3 + cases[i].apply || s->skipped != 2 + !cases[i].apply))
+            say(&b, "case %zu: apply %d, norm %g, factor %g, scale %g, good_steps %" PRId64 ", skipped %" PRId64, i, s->apply, s->grad_norm,
+                (double)s->grad_factor, (double)s->loss_scale, s->good_steps, s->skipped);
+        free(s);
+    }
+    return done(&b);
+}
+
 static bool decide_table(const fixture *f, char why[WHY]) {
     bench b = {.f = f, .ok = true, .why = why};
     tensor *st = box(&b, INT32, sizeof(step_state) / 4, 0, NULL), *sums = box(&b, FP64, 2, 0, NULL);
@@ -819,6 +849,7 @@ const special specials[] = {
     {"attention: a text that grows has the bits of one that is there", attention_grows},
     {"what is not finite stays visible", not_finite},
     {"step_decide: truth table", decide_table},
+    {"step_decide: losses that do not count", decide_counts},
     {"step_decide: the scale stays usable", scale_limits},
     {"adamw: five steps with one skipped", adamw_steps},
     {"optimizer step: the CPU's bits", step_as_cpu},

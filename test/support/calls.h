@@ -264,6 +264,7 @@ OP(cross_entropy_part) FLAG(stage) FLAG(classes) FLAG(first) flag("scale", a->sc
     if (a->stage == LOGITS_LOSS) { R(most) R(logit) R(sum) U(logits) W(losses) } END
 OP(top_1) FLAG(classes) R(logits) R(targets) W(hits) END
 OP(loss_means) R(losses) W(means) END
+OP(count_targets) R(targets) W(counts) END
 OP(dropout) DROP FLAG(sample) FLAG(first) R(x) W(y) END
 OP(add) R(a) R(b) W(y) END
 OP(sum_slices) FLAG(add) R(parts) R(bias) R(residual) operand(a->add ? 'u' : 'w', "y", a->y); END

@@ -315,3 +315,27 @@ err_t KERNEL(loss_means)(const loss_means_args *args, stream *s) {
     pool_run(s->workers, samples, means_item, &j);
     return ERR_OK;
 }
+
+// --- how many count ------------------------------------------------------------------------------------------------------------
+
+typedef struct counts_job {
+    double *counts;
+    const int32_t *targets;
+    int64_t length;
+} counts_job;
+
+static void counts_item(void *ctx, int64_t item, int thread) {
+    (void)thread;
+    const counts_job *j = ctx;
+    int64_t count = 0;
+    for (int64_t i = 0; i < j->length; i++) count += j->targets[item * j->length + i] >= 0;
+    j->counts[item] = (double)count;
+}
+
+err_t KERNEL(count_targets)(const count_targets_args *args, stream *s) {
+    int64_t samples = tensor_count(args->counts);
+    counts_job j = {args->counts->data, args->targets->data, tensor_count(args->targets) / samples};
+    assert(args->counts->type == FP64 && args->targets->type == INT32 && samples * j.length == tensor_count(args->targets));
+    pool_run(s->workers, samples, counts_item, &j);
+    return ERR_OK;
+}

@@ -8,6 +8,14 @@
 #define SCALE_MOST 0x1p24f
 #define SCALE_LEAST 0x1p-14f
 
+// Which part of the step's losses counts.
+static double counted_share(const step_decide_args *args) {
+    const double *count = args->counts ? args->counts->data : NULL;
+    double total = 0;
+    for (int64_t i = 0; count && i < tensor_count(args->counts); i++) total += count[i];
+    return count ? total / (double)args->losses : 1;
+}
+
 // A step counts when the norm is finite. This step's gradient is unscaled by the scale that it was computed with; a new
 // scale holds from the next step on.
 err_t KERNEL(step_decide)(const step_decide_args *args, stream *s) {
@@ -17,13 +25,14 @@ err_t KERNEL(step_decide)(const step_decide_args *args, stream *s) {
     int64_t n = tensor_count(args->sums);
     double total = 0;
     for (int64_t i = 0; i < n; i++) total += sum[i];
-    double scale = args->state->loss_scale, norm = __builtin_sqrt(total) / scale;
+    double share = counted_share(args), scale = args->state->loss_scale * share, norm = share > 0 ? __builtin_sqrt(total) / scale : __builtin_nan("");
     bool finite = norm <= 0x1.fffffffffffffp1023;  // false for NaN too
     args->state->grad_norm = norm;
     args->state->apply = finite;
     args->state->grad_factor = 0;
     if (!finite) {
         args->state->skipped++;
+        if (share == 0) return ERR_OK;
         args->state->good_steps = 0;
         if (args->rules->dynamic_scale && args->state->loss_scale > SCALE_LEAST) args->state->loss_scale *= 0.5f;
         return ERR_OK;
