@@ -127,6 +127,18 @@ int graph_param(graph *g, const char *name, const char *suffix, int64_t rows, in
     return m->params++;
 }
 
+void graph_rule(graph *g, int row, param_rule rule) {
+    static const char *const needs[][2] = {
+        [PARAM_AVERAGE] = {"average", "a sum over samples that goes along the tree of lanes, a place in snapshots, and neither gradient nor moments"},
+        [PARAM_TABLE] = {"table",
+                         "rows that begin when a sample first names them, and gradients, moments and parts of checkpoints of those rows alone"},
+        [PARAM_FROZEN] = {"frozen", "rows that have values, and neither gradient, master nor moments"},
+    };
+    if (g->rc != ERR_OK || rule == PARAM_OPTIMIZER) return;
+    g->m->param[row].rule = rule;
+    graph_mistake(g, g->m->param[row].name, "the rule \"%s\" is not built: it needs %s", needs[rule][0], needs[rule][1]);
+}
+
 void graph_input(graph *g, const char *name, dtype type, int64_t n, int64_t limit) {
     model *m = g->m;
     if (m->inputs == MODEL_INPUTS) graph_mistake(g, name, "a model has at most %d inputs", MODEL_INPUTS);

@@ -135,6 +135,8 @@ value graph_result(graph *g, operation *o, int k, graph_value x);
 value graph_in_place(graph *g, operation *o);
 // A row of the table of parameters, PREFIX + name + suffix; cols 0: a vector.
 int graph_param(graph *g, const char *name, const char *suffix, int64_t rows, int64_t cols, double std, float initial);
+// What changes this row's values, where it is not the optimizer.
+void graph_rule(graph *g, int param, param_rule rule);
 // The next input of the model: of a sample, (n) of this type; n 0: one number. limit: as tensor_spec.
 void graph_input(graph *g, const char *name, dtype type, int64_t n, int64_t limit);
 // The page is wrong: keeps the first mistake, with block and operation.

@@ -6,6 +6,14 @@
 
 enum { MODEL_NAME = 64, PARAM_SHARES = 3 };
 
+// What changes a row's values. A page may say any of them; so far all but the first are refused when the model is opened.
+typedef enum param_rule {
+    PARAM_OPTIMIZER,  // the run's optimizer, by their gradient
+    PARAM_AVERAGE,    // a running statistic of the samples, such as BatchNorm's
+    PARAM_TABLE,      // as the first, but rows are made when a sample first names them
+    PARAM_FROZEN,     // nothing: weights that adapters are added to
+} param_rule;
+
 // One row of the parameter table. Norms, hashes and files follow the order of the table.
 typedef struct param {
     char name[MODEL_NAME];
@@ -13,6 +21,7 @@ typedef struct param {
     int64_t size[TENSOR_DIMS];
     int64_t rows_in_memory;  // 0: size[0]. Else at least size[0]: rows of zeros pad values and gradient to this number
     int block;               // the block that uses it
+    param_rule rule;
     // Divided among slices (model_slices): a slice has an equal share of dimension `axis`, and slices lie in memory one
     // after the other, each of them row-major. A matrix that is several ones, one below the other, is divided along
     // dimension 0 by shares of each. Of rows_in_memory, which is a multiple of the slices, the last slices have the

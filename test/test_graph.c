@@ -37,6 +37,9 @@ enum {
     GRADIENT_LOST_OUT,
     ATTENDS_TWICE,
     OTHER_ANGLES,
+    RULE_AVERAGE,
+    RULE_TABLE,
+    RULE_FROZEN,
     MISTAKES
 };
 
@@ -57,6 +60,9 @@ static const char *const said[MISTAKES] = {
     [GRADIENT_LOST_OUT] = "block 1 (layer), gelu: fc is read again after it, and its gradient would be lost",
     [ATTENDS_TWICE] = "block 1 (layer), attention: expected one in each block from block 1 on",
     [OTHER_ANGLES] = "block 1 (layer), rotary: the angles are not those of the layers before",
+    [RULE_AVERAGE] = "block 1 (layer), h.0.bn.mean: the rule \"average\" is not built: it needs a sum over samples",
+    [RULE_TABLE] = "block 1 (layer), h.0.bn.mean: the rule \"table\" is not built: it needs rows that begin when a sample first names them",
+    [RULE_FROZEN] = "block 1 (layer), h.0.bn.mean: the rule \"frozen\" is not built: it needs rows that have values",
     [LONG_BLOCK] = "block 1 (layer), gelu: a block has at most 32 operations",
 };
 
@@ -89,6 +95,9 @@ static value layer(graph *g, int mistake, value x) {
         }
         return x;
     case OTHER_ANGLES: x = rotary(g, x, 2, 4, &(rope){.theta = 100}); return rotary(g, x, 2, 8, &(rope){.theta = 100});
+    case RULE_AVERAGE:
+    case RULE_TABLE:
+    case RULE_FROZEN: graph_rule(g, graph_param(g, "bn.mean", "", C, 0, 0, 0), (param_rule)(PARAM_AVERAGE + mistake - RULE_AVERAGE)); return x;
     case LONG_BLOCK:
         for (int i = 0; i < 40; i++) x = gelu(g, x);
         return x;
