@@ -74,7 +74,7 @@ static err_t fill(loader *l, const batch *b) {
         int64_t n = (b->step - 1) * o->global + b->first + i;
         void *to[SOURCE_TENSORS];
         for (int k = 0; k < o->inputs; k++) to[k] = (char *)b->in[k] + (size_t)i * spec_bytes(&o->in[k]);
-        TRY(source_read(l->from, source_at(l->from, o->seed, n, o->shuffle), to));
+        TRY(source_read(l->from, &(source_draw){source_at(l->from, o->seed, n, o->shuffle), o->seed, n, true}, to));
     }
     return ERR_OK;
 }

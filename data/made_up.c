@@ -11,11 +11,11 @@ typedef struct made_up {
     char *value[SOURCE_TENSORS];  // (samples, ...)
 } made_up;
 
-static err_t made_up_read(source *s, int64_t sample, void *const *out) {
+static err_t made_up_read(source *s, const source_draw *d, void *const *out) {
     const made_up *x = (made_up *)s;
     for (int k = 0; k < s->tensors; k++) {
         size_t bytes = spec_bytes(&s->tensor[k]);
-        if (out[k]) memcpy(out[k], x->value[k] + (size_t)sample * bytes, bytes);
+        if (out[k]) memcpy(out[k], x->value[k] + (size_t)d->sample * bytes, bytes);
     }
     return ERR_OK;
 }

@@ -71,11 +71,13 @@ static err_t fill_table(mix *x) {
 
 // --- the source --------------------------------------------------------------------------------------------------------
 
-static err_t mix_read(source *s, int64_t sample, void *const *out) {
+static err_t mix_read(source *s, const source_draw *d, void *const *out) {
     mix *x = (mix *)s;
+    source_draw of_part = *d;
     int k = s->parts - 1;
-    while (x->first[k] > sample) k--;
-    return source_read(x->part[k], sample - x->first[k], out);
+    while (x->first[k] > d->sample) k--;
+    of_part.sample -= x->first[k];
+    return source_read(x->part[k], &of_part, out);
 }
 
 // All parts, whatever is wrong with those before.

@@ -16,13 +16,17 @@ source_info source_about(const source *s) {
     return about;
 }
 
-err_t source_read(source *s, int64_t sample, void *const *out) {
+err_t source_read(source *s, const source_draw *d, void *const *out) {
     void *own[SOURCE_TENSORS] = {0};
-    if (sample < 0 || sample >= s->about.samples)
-        return err_set(ERR_INTERNAL, "sample %" PRId64 " asked of a source of %" PRId64, sample, s->about.samples);
+    source_draw of_all = *d;
+    if (d->sample < 0 || d->sample >= s->about.samples)
+        return err_set(ERR_INTERNAL, "sample %" PRId64 " asked of a source of %" PRId64, d->sample, s->about.samples);
     for (int i = 0; i < s->inputs; i++) own[s->place[i]] = out[i];
-    return s->type->read(s, s->first + sample, own);
+    of_all.sample += s->first;
+    return s->type->read(s, &of_all, own);
 }
+
+err_t source_look(source *s, int64_t sample, void *const *out) { return source_read(s, &(source_draw){.sample = sample, .n = sample}, out); }
 
 int64_t source_at(const source *s, uint64_t seed, int64_t n, bool shuffle) {
     return s->type->at ? s->type->at(s, seed, n, shuffle) : sampler_at(seed, n, s->about.samples, shuffle);

@@ -22,6 +22,8 @@ typedef struct source_options {
     source_format format;       // FORMAT_AUTO: by the first bytes of the first file
     const tensor_spec *wanted;  // what the model reads, `inputs` of them. Samples have these tensors, in this order
     int inputs;
+    bool ignores;  // of tokens: a target that is `ignored` is -1 instead, so that its loss does not count (gpu/ops.h: cross_entropy)
+    int64_t ignored;
     int64_t held_out;    // so many samples at the end are set apart, 0: none
     bool only_held_out;  // these are the source; else those before them
     const char *packed;  // [pack] output: `lockstep pack` makes the files whose names begin so; NULL: none
@@ -50,9 +52,18 @@ typedef struct source_part {
 
 typedef struct source source;
 
+// What is read, and what chance may depend on: whatever a source changes at random (a crop, a mask) is a function of seed, n and its own site, never of
+// rank, thread or time, so that every layout and every restart reads the same.
+typedef struct source_draw {
+    int64_t sample;  // 0 .. samples-1
+    uint64_t seed;   // of the run
+    int64_t n;       // position in the run, from 0
+    bool train;      // false: to be looked at as it is, without chance
+} source_draw;
+
 // What a kind of source implements. Samples are counted from the first one of all files.
 typedef struct source_type {
-    err_t (*read)(source *s, int64_t sample, void *const *out);  // out[k]: tensor k of source.tensor; NULL: unwanted
+    err_t (*read)(source *s, const source_draw *d, void *const *out);  // out[k]: tensor k of source.tensor; NULL: unwanted
     err_t (*verify)(source *s, void (*report)(void *ctx, const char *text), void *ctx);
     void (*cancel)(source *s, bool cancelled);
     void (*counts)(const source *s, int64_t *retries, int64_t *read);  // as in source_info; NULL: always 0
@@ -79,8 +90,10 @@ err_t source_open(source **out, const source_options *o);
 void source_close(source *s);
 source_info source_about(const source *s);
 
-// out[k] (=) input k of the sample, 0 .. samples-1: spec_bytes(&wanted[k]) bytes.
-err_t source_read(source *s, int64_t sample, void *const *out);
+// out[k] (=) input k of the sample: spec_bytes(&wanted[k]) bytes.
+err_t source_read(source *s, const source_draw *d, void *const *out);
+// The same without chance.
+err_t source_look(source *s, int64_t sample, void *const *out);
 
 // The sample at position n (from 0) of a run: a function of the seed and n alone, whatever ranks take part. Without weights it is sampler_at over all
 // samples (data/sampler.h); a mix draws from its parts in proportion (data/mix.c).

@@ -46,7 +46,8 @@ struct model {
     int inputs;  // what it reads of a sample
     tensor_spec input[MODEL_INPUTS];
     int64_t losses;  // of a sample; the sample's loss is their mean
-    int metrics;     // numbers of a sample beside its loss, of which the mean is shown
+    int targets;  // the input that has a target for each of them. One below 0 has a weight of 0: its loss and gradient are 0, and it does not count
+    int metrics;  // numbers of a sample beside its loss, of which the mean is shown
     const char *metric[MODEL_METRICS];
     bool stream;     // it has a residual stream, whose rows may be divided among places
     bool adds_once;  // a pass adds to each element of dw with one operation

@@ -65,7 +65,7 @@ static void check_samples(source *s, int64_t first, int64_t samples) {
     assert_int_equal(source_about(s).samples, samples);
     for (int64_t j = 0; j < samples; j++) {
         int64_t k = j * 71 % samples;  // back and forth; 71 divides no number of samples here
-        assert_ok(source_read(s, k, (void *[]){&label, pixels}));
+        assert_ok(source_look(s, k, (void *[]){&label, pixels}));
         assert_int_equal(label, label_of(first + k));
         for (int i = 0; i < IMAGE; i++) {
             float want = (float)byte_of(first + k, i) / 255;
@@ -73,7 +73,7 @@ static void check_samples(source *s, int64_t first, int64_t samples) {
                 fail_msg("image %d, value %d is %a, expected %a", (int)(first + k), i, (double)pixels[i], (double)want);
         }
     }
-    assert_error(source_read(s, samples, (void *[]){&label, pixels}), ERR_INTERNAL, "asked of a source");
+    assert_error(source_look(s, samples, (void *[]){&label, pixels}), ERR_INTERNAL, "asked of a source");
 }
 
 static void no_report(void *ctx, const char *text) {
@@ -164,7 +164,7 @@ static void test_every_byte(void **state) {
     write_idx(at(p, "i"), 4, (uint32_t[]){1, 4, 8, 8}, bytes, false);
     write_idx(at(p, "l"), 1, (uint32_t[]){1}, bytes, true);
     assert_ok(source_open(&s, &(source_options){.files = at(p, "?"), .wanted = &wanted, .inputs = 1}));
-    assert_ok(source_read(s, 0, (void *[]){pixels}));
+    assert_ok(source_look(s, 0, (void *[]){pixels}));
     for (int i = 0; i < 256; i++) assert_true(pixels[i] == (float)((double)i / 255));
     assert_true(pixels[255] == 1);
     source_close(s);
@@ -397,13 +397,13 @@ static void test_retries(void **state) {
     assert_ok(source_open(&s, &o));
     assert_int_equal(source_about(s).retries, 1);
     assert_ok(fault_parse(&faults, "read@2x3"));
-    assert_ok(source_read(s, 3, (void *[]){&label, pixels}));
-    assert_error(source_read(s, 4, (void *[]){&label, pixels}), ERR_IO, "a-images: read of 15 bytes at offset 76: Input/output error",
+    assert_ok(source_look(s, 3, (void *[]){&label, pixels}));
+    assert_error(source_look(s, 4, (void *[]){&label, pixels}), ERR_IO, "a-images: read of 15 bytes at offset 76: Input/output error",
                  "after 3 tries");
     assert_int_equal(source_about(s).retries, 1);
     check_samples(s, 0, 40);
     assert_ok(fault_parse(&faults, "read@1x1000"));
-    assert_ok(source_read(s, 30, (void *[]){&label, pixels}));  // compressed: in memory
+    assert_ok(source_look(s, 30, (void *[]){&label, pixels}));  // compressed: in memory
     assert_ok(fault_parse(&faults, "read@1"));
     check_samples(s, 0, 40);
     assert_int_equal(source_about(s).retries, 2);
@@ -431,9 +431,9 @@ static void test_cancel(void **state) {
     assert_ok(source_open(&s, &o));
     assert_ok(fault_parse(&faults, "read@1x100000"));
     assert_int_equal(pthread_create(&thread, NULL, cancel_soon, s), 0);
-    assert_error(source_read(s, 0, (void *[]){&label, pixels}), ERR_INTERRUPTED, "a-images", "not tried again");
+    assert_error(source_look(s, 0, (void *[]){&label, pixels}), ERR_INTERRUPTED, "a-images", "not tried again");
     pthread_join(thread, NULL);
-    assert_error(source_read(s, 1, (void *[]){&label, pixels}), ERR_INTERRUPTED, "not tried again");
+    assert_error(source_look(s, 1, (void *[]){&label, pixels}), ERR_INTERRUPTED, "not tried again");
     source_cancel(s, false);
     assert_ok(fault_parse(&faults, "read@1"));
     check_samples(s, 0, 20);
@@ -456,7 +456,7 @@ static void test_replaced(void **state) {
     put_images(p, "b-images", 1, 20, true);
     check_samples(s, 0, 40);
     assert_ok(fault_parse(&faults, "read@1"));
-    assert_error(source_read(s, 0, (void *[]){&label, pixels}), ERR_DATA, "a-images: another file than before", "replaced while in use");
+    assert_error(source_look(s, 0, (void *[]){&label, pixels}), ERR_DATA, "a-images: another file than before", "replaced while in use");
     reports r = {0};
     assert_error(source_verify(s, keep_report, &r), ERR_DATA, "2 faults in 4 files");
     assert_int_equal(r.count, 2);
@@ -526,7 +526,7 @@ static void test_mnist(void **state) {
     assert_ok(source_open(&s, &(source_options){.files = files, .wanted = wanted, .inputs = 2}));
     assert_int_equal(source_about(s).samples, 10000);
     for (int64_t k = 0; k < 10000; k++) {
-        assert_ok(source_read(s, k, (void *[]){pixels, &label}));
+        assert_ok(source_look(s, k, (void *[]){pixels, &label}));
         if (k < 10) assert_int_equal(label, known[k]);
         for (int i = 0; i < 784; i++) sum += (double)pixels[i];
     }

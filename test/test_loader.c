@@ -1,6 +1,7 @@
 // test/test_loader.c: the order of windows, and the loader that delivers them. What the loader hands out is compared with a
 // direct computation, from any step, for any share of the lanes.
 #include "base/io.h"
+#include "base/philox.h"
 #include "data/loader.h"
 #include "data/sampler.h"
 
@@ -392,6 +393,67 @@ static void test_fault(void **state) {
     close_loader(l, &o);
 }
 
+// --- chance ----------------------------------------------------------------------------------------------------------------
+
+// A source whose samples are their number and what chance made of them: a function of seed and position alone.
+typedef struct chance_source {
+    source head;
+} chance_source;
+
+static err_t chance_read(source *s, const source_draw *d, void *const *out) {
+    (void)s;
+    int32_t *to = out[0], *beside = out[1];
+    uint32_t word[4];
+    philox4x32(word, d->seed, (uint32_t)d->n, 0x5eed, (uint32_t)(d->n >> 32), 0);
+    for (int t = 0; t < T; t++) to[t] = (int32_t)d->sample, beside[t] = d->train ? (int32_t)(word[t % 4] >> 8) : -1;
+    return ERR_OK;
+}
+
+static void chance_cancel(source *s, bool cancelled) { (void)s, (void)cancelled; }
+
+static const source_type chance_type = {.read = chance_read, .cancel = chance_cancel};
+
+// Whatever lanes a rank has, and wherever it begins: each position of the run has the same chance; the same sample in another epoch has another one; and
+// without training there is none.
+static void test_chance(void **state) {
+    enum { G = 12, B = 3, STEPS = 8, SAMPLES = 30 };  // 96 positions of 30 samples
+    static int32_t seen[STEPS * G][2];
+    chance_source s = {.head = {.type = &chance_type, .about = {.samples = SAMPLES - 5}, .inputs = 2, .place = {0, 1}, .first = 5}};
+    (void)state;
+    for (int deal = 0; deal < 6; deal++) {
+        loader_options o = options(G, B, 4, 2 + deal);
+        batch b;
+        loader *l;
+        int ranks = deal < 4 ? deal + 1 : 2;
+        for (int r = 0; r < ranks; r++) {
+            o.first_lane = r, o.lane_stride = ranks, o.lane_count = (4 - r + ranks - 1) / ranks, o.first_step = deal == 5 ? 4 : 1,
+            o.last_step = STEPS;
+            o.memory = aligned_alloc(4096, (size_t)loader_bytes(&o));
+            assert_ok(loader_open(&l, &s.head, &o));
+            for (int64_t k = 0; k < (STEPS - o.first_step + 1) * o.lane_count; k++) {
+                assert_ok(loader_next(l, &b));
+                for (int i = 0; i < B; i++) {
+                    int64_t n = (b.step - 1) * G + b.first + i;
+                    int32_t sample = token_of(&b, i * T), made = target_of(&b, i * T);
+                    assert_int_equal(sample, 5 + source_at(&s.head, o.seed, n, true));
+                    if (deal == 0) seen[n][0] = sample, seen[n][1] = made;
+                    assert_true(sample == seen[n][0] && made == seen[n][1] && made >= 0);
+                }
+            }
+            close_loader(l, &o);
+        }
+    }
+    int again = 0;
+    for (int n = 0; n < STEPS * G; n++)
+        for (int k = 0; k < n; k++)
+            if (seen[k][0] == seen[n][0]) assert_true(seen[k][1] != seen[n][1]), again++;
+    assert_true(again > 50);
+    int32_t sample[T], made[T];
+    assert_ok(source_look(&s.head, 7, (void *[]){sample, made}));
+    assert_true(sample[0] == 12 && made[0] == -1);
+    assert_int_equal(source_look(&s.head, SAMPLES - 5, (void *[]){sample, made}), ERR_INTERNAL);
+}
+
 // Closing does not wait for a full ring, an unread error or a read that is waiting to be tried again; the dataset lives on.
 static void test_close_early(void **state) {
     place *p = *state;
@@ -419,7 +481,7 @@ static void test_close_early(void **state) {
     close_loader(l, &o);
     assert_true(now() - from < 0.8);
     p->faults.first[FAULT_READ] = 0;
-    assert_ok(source_read(d, 9, (void *[]){tokens, targets}));
+    assert_ok(source_look(d, 9, (void *[]){tokens, targets}));
     assert_int_equal(tokens[0], 9 * T);
     source_close(d);
     loader_close(NULL);
@@ -527,6 +589,7 @@ int main(void) {
         TEST(test_depth),
         TEST(test_fault),
         TEST(test_close_early),
+        TEST(test_chance),
         TEST(test_latency),
         TEST(test_many_slow_reads),
         TEST(test_no_heap),

@@ -294,9 +294,9 @@ static void test_no_heap(void **state) {
     int32_t tokens[T], targets[T];
     put_parts(p);
     assert_ok(open_mix(p, &s, mixes[3].names));
-    for (int64_t n = 0; n < 100; n++) assert_ok(source_read(s, source_at(s, 5, n, true), (void *[]){tokens, targets}));
+    for (int64_t n = 0; n < 100; n++) assert_ok(source_look(s, source_at(s, 5, n, true), (void *[]){tokens, targets}));
     int before = heap_calls;
-    for (int64_t n = 100; n < 3000; n++) assert_ok(source_read(s, source_at(s, 5, n, true), (void *[]){tokens, NULL}));
+    for (int64_t n = 100; n < 3000; n++) assert_ok(source_look(s, source_at(s, 5, n, true), (void *[]){tokens, NULL}));
     assert_int_equal(heap_calls, before);
     source_close(s);
 }
@@ -321,8 +321,8 @@ static void test_about(void **state) {
     assert_true(part[1].share == 0.3);
     assert_int_equal(part[1].about.samples, 12);
     assert_int_equal(part[1].about.files, 2);
-    assert_int_equal(source_read(s, 24, (void *[]){NULL, NULL}), ERR_INTERNAL);
-    assert_int_equal(source_read(s, -1, (void *[]){NULL, NULL}), ERR_INTERNAL);
+    assert_int_equal(source_look(s, 24, (void *[]){NULL, NULL}), ERR_INTERNAL);
+    assert_int_equal(source_look(s, -1, (void *[]){NULL, NULL}), ERR_INTERNAL);
     source_close(s);
 }
 
@@ -423,13 +423,13 @@ static void test_faults(void **state) {
     assert_int_equal(source_about(s).retries, 0);
     for (int64_t sample = 0; sample < 24; sample += 12) {
         assert_ok(fault_parse(&faults, "read@1"));
-        assert_ok(source_read(s, sample, (void *[]){tokens, targets}));
+        assert_ok(source_look(s, sample, (void *[]){tokens, targets}));
         assert_int_equal(tokens[0], first_token(sample));
     }
     assert_int_equal(source_about(s).retries, 2);
     assert_ok(fault_parse(&faults, "read@1x9"));
     source_cancel(s, true);
-    assert_error(source_read(s, 20, (void *[]){tokens, targets}), ERR_INTERRUPTED, "c.bin");
+    assert_error(source_look(s, 20, (void *[]){tokens, targets}), ERR_INTERRUPTED, "c.bin");
     source_cancel(s, false);
     assert_ok(fault_parse(&faults, ""));
     static const char *const damaged[] = {"a.bin", "c.bin"};
@@ -461,7 +461,7 @@ static void test_descriptors(void **state) {
     low = (struct rlimit){ROOM, before.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
     assert_ok(open_mix(p, &s, names));
-    for (int64_t n = 0; n < 1000; n++) assert_ok(source_read(s, source_at(s, 1, n, true), (void *[]){tokens, targets}));
+    for (int64_t n = 0; n < 1000; n++) assert_ok(source_look(s, source_at(s, 1, n, true), (void *[]){tokens, targets}));
     source_close(s);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
@@ -485,7 +485,7 @@ static void test_images(void **state) {
     for (int64_t n = 0; n < 40; n++) {
         int32_t label;
         float pixel[4];
-        assert_ok(source_read(s, source_at(s, 1, n, true), (void *[]){&label, pixel}));
+        assert_ok(source_look(s, source_at(s, 1, n, true), (void *[]){&label, pixel}));
         assert_true(label == 3 || label == 4);
         assert_true(pixel[3] == (label == 3 ? 0.0f : 100 / 255.0f));
         had[label - 3]++;
@@ -510,7 +510,7 @@ static void test_formats(void **state) {
     assert_ok(source_open(&s, &o));
     assert_int_equal(source_about(s).samples, 15);
     for (int64_t k = 0; k < 15; k++) {
-        assert_ok(source_read(s, k, (void *[]){tokens, targets}));
+        assert_ok(source_look(s, k, (void *[]){tokens, targets}));
         assert_int_equal(tokens[0], k < 5 ? k * T : 70000 + (k - 5) * T);
         assert_int_equal(targets[T - 1], tokens[0] + T);
     }

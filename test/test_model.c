@@ -107,7 +107,7 @@ static void fill_samples(rig *r) {
     for (int n = 0; n < MICROS * B; n++) {
         void *to[MODEL_INPUTS];
         for (int i = 0; i < r->m->inputs; i++) to[i] = (char *)r->in[n / B][i].data + (size_t)(n % B) * spec_bytes(&r->m->input[i]);
-        OK(source_read(s, n, to));
+        OK(source_look(s, n, to));
     }
     source_close(s);
 }

@@ -39,7 +39,7 @@ static void expect_row(source *s, int64_t sample, const char *text, int64_t aske
     int64_t T = source_about(s).units_per_sample, n = (int64_t)strlen(text);
     int32_t *tokens = malloc((size_t)T * 4), *targets = malloc((size_t)T * 4);
     assert_true(tokens && targets);
-    OK(source_read(s, sample, (void *[]){tokens, targets}));
+    OK(source_look(s, sample, (void *[]){tokens, targets}));
     for (int64_t t = 0; t < T; t++) {
         int32_t token = t < n - 1 ? (uint8_t)text[t] : 0, target = t < n - 1 && t >= n - 1 - asked ? (uint8_t)text[t + 1] : -1;
         if (tokens[t] != token || targets[t] != target)
@@ -244,9 +244,9 @@ static void what_begins_a_text_is_before_it(void **state) {
             OK(questions_open(&q, &o, (question_protocol)p));
             int32_t first = tokenizer_special(t, list[i].first);
             assert_true(first >= 0);
-            OK(source_read(questions_source(q), 0, (void *[]){tokens, NULL}));
+            OK(source_look(questions_source(q), 0, (void *[]){tokens, NULL}));
             assert_int_equal(tokens[0], first);
-            OK(source_read(questions_source(q), 1, (void *[]){tokens, NULL}));
+            OK(source_look(questions_source(q), 1, (void *[]){tokens, NULL}));
             assert_int_equal(tokens[0] == first, p == PROTOCOL_LM_EVAL && list[i].always);
             questions_close(q);
             tokenizer_close(t);
@@ -355,7 +355,7 @@ static void long_texts_are_encoded_as_a_whole(void **state) {
     OK(passage_open(&p, &o, "text"));
     assert_true(p.tokens == count && p.bytes == n && p.documents == 1);
     for (int64_t k = 0; k < source_about(p.from).samples; k++) {
-        OK(source_read(p.from, k, (void *[]){tokens, targets}));
+        OK(source_look(p.from, k, (void *[]){tokens, targets}));
         for (int i = 0; i < T; i++) {
             if (targets[i] < 0) continue;
             if (targets[i] != ids[at] || tokens[i] != (at ? ids[at - 1] : p.prefix))

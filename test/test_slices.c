@@ -225,7 +225,7 @@ static void fill_samples(place *p) {
     for (int n = 0; n < MICROS * B; n++) {
         void *to[MODEL_INPUTS];
         for (int i = 0; i < p->m->inputs; i++) to[i] = (char *)p->in[n / B][i].data + (size_t)(n % B) * spec_bytes(&p->m->input[i]);
-        OK(source_read(s, n, to));
+        OK(source_look(s, n, to));
     }
     source_close(s);
 }

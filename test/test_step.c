@@ -240,7 +240,7 @@ static double sample_loss(rig *r, int64_t step, int sample) {
     int32_t tokens[T], targets[T];
     const float *wpe = row(r, r->x.state.master, "wpe.weight")->data;
     double loss = 0;
-    OK(source_read(r->x.train, (step - 1) * SAMPLES + sample, (void *[]){tokens, targets}));
+    OK(source_look(r->x.train, (step - 1) * SAMPLES + sample, (void *[]){tokens, targets}));
     for (int t = 0; t < T; t++) {
         double x[C];
         for (int c = 0; c < C; c++) x[c] = kept(r, step, sample, 0, EMBED, t * C + c) * (wave((int64_t)tokens[t] * C + c) + wpe[t * C + c]);

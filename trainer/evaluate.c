@@ -19,7 +19,7 @@ static err_t declare_scores(evaluator *k) {
 }
 
 err_t evaluator_declare(evaluator *k, step_runner *r) {
-    int64_t B = r->cfg->batch.micro, rows = 1 + r->net->metrics;
+    int64_t B = r->cfg->batch.micro, rows = 1 + r->net->metrics + step_weighs(r);
     *k = (evaluator){.r = r};
     for (int i = 0; i < r->net->inputs; i++) {
         tensor x = r->in[0][i];
@@ -37,6 +37,7 @@ typedef struct job {
     int64_t samples, T;
     evaluation *sum;  // (+=), and
     double *each;     // (samples) (=) their means; NULL: not wanted
+    double counted;   // (+=) losses that count, of a run in which some may not
 } job;
 
 static job job_of(const evaluator *k, source *from) {
@@ -52,13 +53,16 @@ static err_t load_samples(evaluator *k, const job *j, int64_t first, int64_t B) 
     for (int64_t b = 0; b < B; b++) {
         void *to[MODEL_INPUTS];
         for (int i = 0; i < r->net->inputs; i++) to[i] = (char *)k->host_in[i].data + (size_t)b * input_bytes(j, i);
-        TRY(source_read(j->from, first + b, to));
+        TRY(source_look(j->from, first + b, to));
     }
     for (int i = 0; i < r->net->inputs; i++) TRY(stream_copy(r->s, r->in[r->place][i].data, k->host_in[i].data, (size_t)B * input_bytes(j, i)));
     return ERR_OK;
 }
 
 // Losses and metrics of B samples, to this rank's places in the rows of `results`.
+// Row `row` of `results`, on the host or on the device.
+static double *results_row(const evaluator *k, const tensor *results, int row) { return (double *)results->data + row * places(k); }
+
 static err_t run_samples(evaluator *k, const job *j, int64_t B) {
     step_runner *r = k->r;
     pass p = executor_pass(r, B);
@@ -72,7 +76,9 @@ static err_t run_samples(evaluator *k, const job *j, int64_t B) {
     TRY(p.ops->loss_means(&(loss_means_args){.means = &means, .losses = &p.losses}, r->s));
     for (int i = 0; i < r->net->metrics; i++)
         TRY(stream_copy(r->s, mine + (1 + i) * places(k), (double *)p.metrics.data + i * B, (size_t)B * sizeof(double)));
-    return ERR_OK;
+    if (!step_weighs(r)) return ERR_OK;
+    tensor counts = {results_row(k, &k->results, 1 + r->net->metrics) + step_share(r), FP64, 1, {B, 1, 1, 1}};
+    return p.ops->count_targets(&(count_targets_args){.counts = &counts, .targets = &p.in[r->net->targets]}, r->s);
 }
 
 // The ranks of a pipeline, and those that share layers or positions, have the same samples: none of them begins if
@@ -95,9 +101,10 @@ static err_t evaluate_batch(evaluator *k, const job *j, int64_t first, int64_t B
     return rc == ERR_OK ? ERR_OK : err_restore(&why);
 }
 
-static void take_results(const evaluator *k, const job *j, int64_t first, int64_t W) {
-    const double *host = k->host_results.data;
+static void take_results(const evaluator *k, job *j, int64_t first, int64_t W) {
+    const double *host = k->host_results.data, *counts = results_row(k, &k->host_results, 1 + k->r->net->metrics);
     for (int64_t i = 0; i < W; i++) j->sum->loss += host[i];
+    for (int64_t i = 0; i < W && step_weighs(k->r); i++) j->counted += counts[i];
     for (int64_t i = 0; i < W && j->each; i++) j->each[first + i] = host[i];
     for (int m = 0; m < k->r->net->metrics; m++)
         for (int64_t i = 0; i < W; i++) j->sum->metric[m] += host[(1 + m) * places(k) + i];
@@ -105,7 +112,7 @@ static void take_results(const evaluator *k, const job *j, int64_t first, int64_
 
 // One micro-batch for each rank, W samples in all; their losses are added in order. Each number comes from one rank and
 // is zero on the others, so the all-reduce rounds nothing.
-static err_t evaluate_round(evaluator *k, const job *j, int64_t first, int64_t W) {
+static err_t evaluate_round(evaluator *k, job *j, int64_t first, int64_t W) {
     step_runner *r = k->r;
     comm *c = r->ranks;
     int64_t micro = r->cfg->batch.micro, mine = W - step_share(r);
@@ -121,7 +128,7 @@ static err_t evaluate_round(evaluator *k, const job *j, int64_t first, int64_t W
     return ERR_OK;
 }
 
-static err_t evaluate_all(evaluator *k, const job *j) {
+static err_t evaluate_all(evaluator *k, job *j) {
     step_runner *r = k->r;
     int64_t W = j->samples, round = places(k);
     TRY(parallel_wait(&r->together));
@@ -137,7 +144,8 @@ err_t evaluate(evaluator *k, source *val, int64_t batches, evaluation *out) {
     *out = (evaluation){.samples = j.samples};
     j.sum = out;
     TRY(evaluate_all(k, &j));
-    out->loss = isnan(out->loss) ? NAN : out->loss / (double)j.samples;  // printed: NAN has no sign
+    out->loss = step_weighs(k->r) ? out->loss * (double)j.T / j.counted : out->loss / (double)j.samples;
+    if (isnan(out->loss)) out->loss = NAN;  // printed: NAN has no sign
     for (int m = 0; m < k->r->net->metrics; m++) out->metric[m] /= (double)j.samples;
     return ERR_OK;
 }

@@ -11,8 +11,9 @@ typedef struct evaluator {
     step_runner *r;
     tensor host_in[MODEL_INPUTS];  // (B, ...): an evaluation batch
     tensor metrics;                // (metrics, B) FP64 on the device: beside the losses of a batch
-    tensor results;                // (1 + metrics, world*B) FP64 on the device: losses and metrics of a round of an evaluation
-    tensor host_results;           // the same on the host
+    tensor results;       // (1 + metrics, world*B) FP64 on the device: losses and metrics of a round of an evaluation, and, where some losses may
+                          // not count, one row more: how many of each sample's do
+    tensor host_results;  // the same on the host
     // For sampling, of so many texts as can grow at the same time:
     tensor scores;       // (texts,V) FP32 on the device: of what follows
     tensor host_scores;  // (texts+1,V) FP32: the same on the host, and a copy for selection
@@ -24,7 +25,7 @@ typedef struct evaluator {
 err_t evaluator_declare(evaluator *k, step_runner *r);
 
 typedef struct evaluation {
-    double loss, metric[MODEL_METRICS];  // means over the samples; metrics in the order of model.metric
+    double loss, metric[MODEL_METRICS];  // means over the losses that count, and over the samples; metrics in the order of model.metric
     int64_t samples;
 } evaluation;
 

@@ -41,6 +41,7 @@ static const struct {
     {"model.activation", MEANING},
     {"data.shuffle", NULL},
     {"data.holdout", NULL},
+    {"data.ignore", NULL},
     {"batch.global", NULL},
     {"batch.micro", NULL},
     {"batch.lanes", NULL},

@@ -38,6 +38,8 @@ static source_options source_options_of(session *x, const char *files, bool held
                             .format = (source_format)c->data.format,
                             .wanted = x->net->input,
                             .inputs = x->net->inputs,
+                            .ignores = c->data.ignore >= 0,
+                            .ignored = c->data.ignore,
                             .held_out = c->data.holdout,
                             .only_held_out = held_out,
                             .packed = c->pack.output[0] ? c->pack.output : NULL,

@@ -293,11 +293,11 @@ static int pair_of(const idx_source *x, int64_t sample) {
     return low;
 }
 
-static err_t idx_read(source *s, int64_t sample, void *const *out) {
+static err_t idx_read(source *s, const source_draw *d, void *const *out) {
     idx_source *x = (idx_source *)s;
-    int k = pair_of(x, sample);
+    int k = pair_of(x, d->sample);
     idx_file *f = x->image[k];
-    int64_t item = sample - f->start;
+    int64_t item = d->sample - f->start;
     if (out[PIXELS]) {
         const uint8_t *from = f->kept ? f->kept + item * x->pixels : x->stage;
         float *to = out[PIXELS];

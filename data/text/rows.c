@@ -30,9 +30,9 @@ struct rows {
 
 enum { TOKENS, TARGETS };
 
-static err_t rows_read(source *s, int64_t sample, void *const *out) {
+static err_t rows_read(source *s, const source_draw *d, void *const *out) {
     const rows *r = (const rows *)s;
-    const row *x = &r->row.at[sample];
+    const row *x = &r->row.at[d->sample];
     const int32_t *ids = r->ids.at + x->at;
     int64_t T = s->about.units_per_sample, read = x->count - 1, first = read - x->asked;
     if (out[TOKENS]) {

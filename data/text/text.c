@@ -11,17 +11,23 @@ typedef struct text_source {
     source head;
     dataset *tokens;
     int64_t T;
+    bool ignores;
+    int64_t ignored;
     int32_t *window;  // (T+1)
 } text_source;
 
 enum { TOKENS, TARGETS };
 
-static err_t text_read(source *s, int64_t sample, void *const *out) {
+static void copy_targets(const text_source *x, int32_t *to) {
+    for (int64_t t = 0; t < x->T; t++) to[t] = x->ignores && x->window[t + 1] == x->ignored ? -1 : x->window[t + 1];
+}
+
+static err_t text_read(source *s, const source_draw *d, void *const *out) {
     text_source *x = (text_source *)s;
     size_t bytes = (size_t)x->T * sizeof *x->window;
-    TRY(dataset_read(x->tokens, sample * x->T, x->T + 1, x->window));
+    TRY(dataset_read(x->tokens, d->sample * x->T, x->T + 1, x->window));
     if (out[TOKENS]) memcpy(out[TOKENS], x->window, bytes);
-    if (out[TARGETS]) memcpy(out[TARGETS], x->window + 1, bytes);
+    if (out[TARGETS]) copy_targets(x, out[TARGETS]);
     return ERR_OK;
 }
 
@@ -63,6 +69,7 @@ static err_t open_tokens(text_source *x, const source_options *o, const tensor_s
                                                     .shared_by = o->shared_by,
                                                     .faults = o->faults}));
     x->T = window ? window->size[0] : 1;
+    x->ignores = o->ignores, x->ignored = o->ignored;
     describe(x, window ? window->limit : 0);
     if (window && x->head.about.samples < 1)
         return err_set(ERR_DATA, "%" PRId64 " tokens, expected more than the model reads at once, %" PRId64 " ([model] context)", x->head.about.units,

@@ -35,6 +35,7 @@ void class_loss(graph *g, value x, const char *name, int64_t classes, bool divid
     operation *o = graph_add(g, &type, name, x, 0);
     if (!o) return;
     model *m = g->m;
+    m->targets = LABELS;
     m->losses = m->units = 1, m->unit = "sample", m->short_unit = "samples";
     m->metrics = 1, m->metric[0] = "accuracy";
     m->adds_once = true;

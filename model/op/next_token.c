@@ -37,6 +37,7 @@ void next_token_loss(graph *g, value x, const char *weight, int64_t vocab, int t
     if (!o) return;
     model *m = g->m;
     m->losses = m->units = m->context, m->unit = "token", m->short_unit = "tok", m->vocab = vocab;
+    m->targets = TARGETS;
     m->adds_once = chunks <= m->tokens.of;
     graph_input(g, "targets", INT32, m->context, vocab);
     int w = graph_param(g, weight, "", vocab, graph_at(g, x)->width, std, 0);

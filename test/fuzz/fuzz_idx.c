@@ -32,7 +32,7 @@ static int memory_file(const uint8_t *bytes, size_t n, char path[32]) {
 static void read_sample(source *s, int64_t sample, float *pixels) {
     int32_t label = -1;
     int64_t n = shape_count(s->tensor[0].dims, s->tensor[0].size);
-    expect(s->type->read(s, sample, (void *[]){pixels, &label}) == ERR_OK);
+    expect(s->type->read(s, &(source_draw){.sample = sample}, (void *[]){pixels, &label}) == ERR_OK);
     for (int64_t i = 0; i < n; i++) expect(pixels[i] >= 0 && pixels[i] <= 1);
     expect(label >= 0 && label < CLASSES);
 }

@@ -40,7 +40,7 @@ static void put(const uint8_t *data, size_t size) {
 static void check_row(source *s, int64_t k) {
     int32_t tokens[CONTEXT], targets[CONTEXT];
     int64_t T = source_about(s).units_per_sample, asked = 0;
-    expect(source_read(s, k, (void *[]){tokens, targets}) == ERR_OK);
+    expect(source_look(s, k, (void *[]){tokens, targets}) == ERR_OK);
     for (int64_t t = 0; t < T; t++) {
         expect(tokens[t] >= 0 && tokens[t] < VOCAB && targets[t] >= -1 && targets[t] < VOCAB);
         asked += targets[t] >= 0;

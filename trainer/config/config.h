@@ -49,7 +49,7 @@ typedef struct config {
     struct { char name[CONFIG_WORD], dir[CONFIG_TEXT], faults[CONFIG_TEXT]; int64_t seed, steps, bad_steps; int resume; } run;
     struct { int backend, simd; bool graph, check, match; int64_t ranks, threads; char plans[CONFIG_TEXT]; int kind; char why[256]; } device;  // kind: the backend, or what auto is here (config_decide), and why; threads 0: a fair share of the cores
     struct { int type; const model_alias *family; model_options of; char init_from[CONFIG_TEXT]; bool init_resize; } model;  // of: the keys of the chosen architecture; family: the word that chose it, NULL: its own
-    struct { char train[CONFIG_TEXT], val[CONFIG_TEXT]; int format; int64_t prefetch, retry, holdout; bool shuffle; } data;
+    struct { char train[CONFIG_TEXT], val[CONFIG_TEXT]; int format; int64_t prefetch, retry, holdout, ignore; bool shuffle; } data;  // ignore -1: nothing is
     struct { char input[CONFIG_TEXT], output[CONFIG_TEXT]; char tokenizer[CONFIG_TEXT], text_key[CONFIG_TEXT]; int64_t shard_tokens; double val_fraction; bool compress; } pack;
     struct { int64_t global, micro, lanes; } batch;  // lanes 0 in the file: resolved by config_load
     struct { int compute, rounding; double loss_scale; int64_t scale_window; } precision;  // loss_scale 0: dynamic

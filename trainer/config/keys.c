@@ -88,6 +88,7 @@ static const setting more_keys[] = {
     INT(data, retry, LOCAL, "5", 0, 100, "retries", "how often a failed read is tried again"),
     BOOL(data, shuffle, BITS, "yes", "", "visit the samples of the data in a random order, another one each epoch"),
     INT(data, holdout, BITS, "0", 0, MANY, "", "samples at the end of the training data that are validation data instead; then val must be empty"),
+    INT(data, ignore, BITS, "-1", -1, 16777215, "ignore_index pad_token_id pad_id", "a token whose loss does not count where it is the next one, such as padding; -1 = all count"),
 
     TEXT(pack, input, LOCAL, "stories:1", 1, "source",
          "what `lockstep pack` reads: files, directories or globs, space between; stories:SEED:BYTES is text that it makes up"),

@@ -59,6 +59,22 @@ static err_t judge_holdout(judge *j) {
                         "holdout = %" PRId64 " takes validation data from the end of train, and val names other files", c->data.holdout);
 }
 
+// A token is ignored by its number, so the model must have tokens, and this one among them.
+static err_t judge_ignore(judge *j, const config *c) {
+    int vocab = row_of(c, "vocab");
+    if (c->data.ignore < 0) return ERR_OK;
+    if (vocab < 0) {
+        judge_number(j, -1);
+        return judge_refuse(j, ROWS(ROW(data, ignore), ROW(model, type)), "ignore = %" PRId64 " is a token, and type = %s reads none", c->data.ignore,
+                            model_types[c->model.type]->name);
+    }
+    int64_t tokens = *(int64_t *)config_at((config *)c, vocab);
+    if (c->data.ignore < tokens) return ERR_OK;
+    judge_number(j, -1);
+    return judge_refuse(j, ROWS(ROW(data, ignore), vocab), "ignore = %" PRId64 " is not one of the tokens 0 .. vocab - 1 = %" PRId64, c->data.ignore,
+                        tokens - 1);
+}
+
 // How many parts the key's names are a mix of; 1: none.
 static err_t count_parts(judge *j, int row, const char *files, int *parts) {
     weights w = {0};
@@ -211,6 +227,7 @@ err_t judge_all(judge *j, config *c) {
     RULE(j, judge_model(j, c));
     RULE(j, judge_layout(j));
     RULE(j, judge_holdout(j));
+    RULE(j, judge_ignore(j, c));
     RULE(j, judge_mix(j));
     RULE(j, judge_batch(j, c));
     RULE(j, judge_rounding(j));

@@ -158,7 +158,13 @@ static err_t run_blocks(step_runner *r, pass *p, pass_part part, int first, int 
     return ERR_OK;
 }
 
-static err_t queue_means(micro *m) { return m->p.ops->loss_means(&(loss_means_args){.means = &m->r->micro_loss, .losses = &m->p.losses}, m->r->s); }
+// What is said of each sample of the micro-batch: its mean loss, and how many of its losses count.
+static err_t queue_means(micro *m) {
+    step_runner *r = m->r;
+    const ops *o = m->p.ops;
+    TRY(o->loss_means(&(loss_means_args){.means = &r->micro_loss, .losses = &m->p.losses}, r->s));
+    return step_weighs(r) ? o->count_targets(&(count_targets_args){.counts = &r->micro_counts, .targets = &m->p.in[r->net->targets]}, r->s) : ERR_OK;
+}
 
 // --- a pipeline's ------------------------------------------------------------------------------------------------------
 
@@ -312,11 +318,19 @@ static err_t run_whole(micro *m) {
     return replay_run(&r->recorded_micro[8 * m->buffer + 4 * m->p.fresh + 2 * (m->adds > 0) + r->place], r->s, queue_whole, m);
 }
 
+static err_t tell_losses(micro *m) {
+    step_runner *r = m->r;
+    int64_t first = m->b.first;
+    TRY(stream_copy(r->s, (double *)r->sample_loss.data + first, r->micro_loss.data, tensor_bytes(&r->micro_loss)));
+    if (!step_weighs(r)) return ERR_OK;
+    return stream_copy(r->s, (double *)r->sample_counts.data + first, r->micro_counts.data, tensor_bytes(&r->micro_counts));
+}
+
 static err_t keep_losses(micro *m) {
     step_runner *r = m->r;
     if (!m->works) return ERR_OK;
     r->ran = true;
-    if (step_tells(r)) TRY(stream_copy(r->s, (double *)r->sample_loss.data + m->b.first, r->micro_loss.data, tensor_bytes(&r->micro_loss)));
+    if (step_tells(r)) TRY(tell_losses(m));
     return event_record(r->used[r->place], r->s);
 }
 

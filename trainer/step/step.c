@@ -19,6 +19,12 @@
 
 // --- opening -----------------------------------------------------------------------------------------------------------------------
 
+// Of numbers that the host reads: losses, reports, counts.
+static int64_t told(const step_runner *r) {
+    int64_t G = r->cfg->batch.global;
+    return G + r->ranks->world * REPORT_ITEMS + (step_weighs(r) ? G : 0);
+}
+
 static err_t declare_shared(step_runner *r) {
     const model *net = r->net;
     int64_t chunks = 0, G = r->cfg->batch.global, world = r->ranks->world;
@@ -32,14 +38,14 @@ static err_t declare_shared(step_runner *r) {
     r->sums = (tensor){NULL, FP64, 1, {chunks, 1, 1, 1}};
     r->sample_loss = (tensor){NULL, FP64, 1, {G, 1, 1, 1}};
     r->reports = (tensor){NULL, FP64, 2, {world, REPORT_ITEMS, 1, 1}};
-    return arena_1d(&r->memory, &r->shared, FP64, chunks + G + world * REPORT_ITEMS);
+    if (step_weighs(r)) r->sample_counts = (tensor){NULL, FP64, 1, {G, 1, 1, 1}};
+    return arena_1d(&r->memory, &r->shared, FP64, chunks + told(r));
 }
 
 static err_t declare_staging(step_runner *r) {
-    int64_t G = r->cfg->batch.global, world = r->ranks->world;
     arena_open(&r->staging, r->dev, MEMORY_PINNED);
     for (step_slot *x = r->slot; x < r->slot + r->ahead; x++) {
-        TRY(arena_1d(&r->staging, &x->loss, FP64, G + world * REPORT_ITEMS));
+        TRY(arena_1d(&r->staging, &x->loss, FP64, told(r)));
         TRY(arena_1d(&r->staging, &x->report, FP64, REPORT_ITEMS));
         for (int k = 0; k < 2; k++) TRY(arena_1d(&r->staging, &x->state[k], INT32, (int64_t)(sizeof(step_state) + 3) / 4));
         TRY(arena_1d(&r->staging, &x->lr, FP32, 1));
@@ -191,6 +197,7 @@ err_t step_open(step_runner *r, const config *cfg, device *dev, stream *s, const
         TRY(arena_1d(&r->memory, &r->draw[k], INT32, 2));
     }
     TRY(arena_1d(&r->memory, &r->micro_loss, FP64, B));
+    if (step_weighs(r)) TRY(arena_1d(&r->memory, &r->micro_counts, FP64, B));
     TRY(declare_shared(r));
     TRY(merge_open(&r->merge, ranks->groups->group[GROUP_TENSOR], ranks->all, device_ops(dev), state->o.fixed));
     TRY(swap_open(&r->swap, ranks->groups->group[GROUP_CONTEXT], ranks->all, device_ops(dev),
@@ -227,6 +234,7 @@ err_t step_commit(step_runner *r) {
     r->sums.data = at;
     r->sample_loss.data = at + tensor_count(&r->sums);
     r->reports.data = at + tensor_count(&r->sums) + tensor_count(&r->sample_loss);
+    if (step_weighs(r)) r->sample_counts.data = (double *)r->reports.data + tensor_count(&r->reports);
     *(double *)r->host_void.data = NAN;
     for (int k = 0; k < r->places; k++) {
         TRY(event_open(r->dev, &r->copied[k]));
@@ -430,7 +438,9 @@ static err_t decide(step_runner *r, const step_slot *to) {
     train_state *t = r->state;
     TRY(stream_copy(r->s, (char *)t->step.data + offsetof(step_state, lr), to->lr.data, sizeof(float)));
     TRY(stream_copy(r->s, to->state[0].data, t->step.data, sizeof(step_state)));
-    TRY(device_ops(r->dev)->step_decide(&(step_decide_args){.state = state_step(t), .sums = &r->sums, .rules = &r->rules}, r->s));
+    step_decide_args args = {.state = state_step(t), .sums = &r->sums, .rules = &r->rules};
+    if (step_weighs(r)) args.counts = &r->sample_counts, args.losses = r->cfg->batch.global * r->net->losses;
+    TRY(device_ops(r->dev)->step_decide(&args, r->s));
     TRY(stream_copy(r->s, to->state[1].data, t->step.data, sizeof(step_state)));
     return stream_copy(r->s, to->loss.data, r->sample_loss.data, tensor_bytes(&to->loss));
 }
@@ -479,15 +489,24 @@ static void read_reports(const step_runner *r, const step_slot *from, bool *fail
     }
 }
 
-static void collect(const step_runner *r, const step_slot *from, step_result *out) {
+// The mean of the losses that count; of none it is not a number.
+static double mean_loss(const step_runner *r, const double *each) {
     int64_t G = r->cfg->batch.global;
+    const double *count = each + G + r->ranks->world * REPORT_ITEMS;
+    double loss = 0, counted = 0;
+    for (int64_t i = 0; i < G; i++) loss += each[i];
+    if (!step_weighs(r)) return loss / (double)G;
+    for (int64_t i = 0; i < G; i++) counted += count[i];
+    return loss * (double)r->net->losses / counted;
+}
+
+static void collect(const step_runner *r, const step_slot *from, step_result *out) {
     const step_state *s = from->state[1].data;
     const double *each = from->loss.data;
-    double loss = 0;
-    for (int64_t i = 0; i < G; i++) loss += each[i];
+    double loss = mean_loss(r, each);
     // Both are printed: NAN has no sign, and what comes out of arithmetic may have one.
     *out = (step_result){.step = from->step,
-                         .loss = isnan(loss) ? NAN : loss / (double)G,
+                         .loss = isnan(loss) ? NAN : loss,
                          .grad_norm = isnan(s->grad_norm) ? NAN : s->grad_norm,
                          .lr = schedule_lr(r->cfg, from->step),
                          .loss_scale = s->loss_scale,
@@ -495,7 +514,7 @@ static void collect(const step_runner *r, const step_slot *from, step_result *ou
                          .adam_t = s->adam_t,
                          .good_steps = s->good_steps,
                          .skipped = s->skipped,
-                         .reports = each + G};
+                         .reports = each + r->cfg->batch.global};
 }
 
 // Some rank had no data. This step and those after it were not applied; the step_state is set back to before this step.

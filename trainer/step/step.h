@@ -18,7 +18,7 @@
 
 // A step's results on the host, pinned, until step_collect collects them.
 typedef struct step_slot {
-    tensor loss;      // (G + world * REPORT_ITEMS) FP64: sample_loss and reports
+    tensor loss;      // (G + world * REPORT_ITEMS) FP64: sample_loss and reports, and after them sample_counts
     tensor report;    // (REPORT_ITEMS) FP64: this rank's, on its way to the device
     tensor state[2];  // step_state as INT32 words: before and after it was decided
     tensor lr;        // FP32, on its way to the device
@@ -68,6 +68,7 @@ typedef struct step_runner {
     flow flow;                  // what goes between blocks
     tensor losses;              // (B, losses of a sample) FP32: of a micro-batch
     tensor micro_loss;          // (B) FP64: losses of the micro-batch's samples
+    tensor micro_counts;        // (B) FP64: how many of each one's losses count. No size: all do
     // Recorded work, to be queued again as a whole (trainer/step/replay.h).
     bool records, ran, updated;  // recordings are wanted; a micro-batch, a whole step has run and may be recorded
     replay *recorded_micro;  // forward and backward, by gradient buffer, whether it is fresh, whether the micro-batch is this rank's last, and place
@@ -77,16 +78,17 @@ typedef struct step_runner {
     event **copied, **used;                       // [places]
     // What the ranks add up at a step's end. Each number comes from one rank and is zero on all others: adding it
     // rounds nothing.
-    tensor shared;       // FP64: the three below, one after the other
-    tensor sums;         // (chunks) sum of squares of each chunk of the gradient, rows in order
-    tensor sample_loss;  // (G) mean loss of each sample of the step
-    tensor reports;      // (world, REPORT_ITEMS)
-    int64_t *sums_at;    // first chunk of each row
-    arena staging;       // pinned: what goes between host and device
-    step_slot slot[2];   // `ahead` of them: a step is queued before the previous one is collected
-    int uncollected;     // steps that are queued and not collected (step_collect)
-    int64_t oldest;      // the first of them
-    tensor host_void;    // FP64: not a number
+    tensor shared;         // FP64: those below, one after the other
+    tensor sums;           // (chunks) sum of squares of each chunk of the gradient, rows in order
+    tensor sample_loss;    // (G) mean loss of each sample of the step
+    tensor reports;        // (world, REPORT_ITEMS)
+    tensor sample_counts;  // (G) how many losses of each sample count. No size: all do
+    int64_t *sums_at;      // first chunk of each row
+    arena staging;         // pinned: what goes between host and device
+    step_slot slot[2];     // `ahead` of them: a step is queued before the previous one is collected
+    int uncollected;       // steps that are queued and not collected (step_collect)
+    int64_t oldest;        // the first of them
+    tensor host_void;      // FP64: not a number
     step_rules rules;
     bool stop_wanted;  // this rank was asked to stop
     // Fills in the rest of this rank's report of a step, from REPORT_SENSED on. NULL: nothing.
@@ -144,6 +146,8 @@ static inline bool step_shares(const step_runner *r) { return step_shares_layers
 // They all compute some numbers alike: of these only the first one's are added up over all ranks. Of gradients: all that share layers have them alike.
 static inline bool step_tells_gradients(const step_runner *r) { return !step_shares_layers(r) || r->merge.ranks->rank == 0; }
 static inline bool step_tells(const step_runner *r) { return step_tells_gradients(r) && step_context(r) == 0; }
+// May some losses not count? Then the counts of the step's samples go with their losses.
+static inline bool step_weighs(const step_runner *r) { return r->cfg->data.ignore >= 0; }
 // Does this rank run the last block?
 static inline bool step_ends(const step_runner *r) { return r->stages->slots[r->net->blocks - 1] > 0; }
 
