@@ -127,6 +127,10 @@ int graph_param(graph *g, const char *name, const char *suffix, int64_t rows, in
     return m->params++;
 }
 
+void graph_fp32(graph *g, int row) {
+    if (g->rc == ERR_OK) g->m->param[row].fp32 = true;
+}
+
 void graph_rule(graph *g, int row, param_rule rule) {
     static const char *const needs[][2] = {
         [PARAM_AVERAGE] = {"average", "a sum over samples that goes along the tree of lanes, a place in snapshots, and neither gradient nor moments"},
@@ -221,6 +225,14 @@ static void describe_block(graph *g, int b) {
     to->size[to->dims++] = x->width;
 }
 
+// A copy of other values has no type of its own.
+static void check_fp32(graph *g) {
+    const param *table = g->m->param;
+    for (int i = 0; i < g->m->params; i++)
+        if (table[i].tied >= 0 && (table[i].fp32 || table[table[i].tied].fp32))
+            graph_mistake(g, table[i].name, "a row that is tied can't be FP32 in 16-bit passes");
+}
+
 err_t graph_end(graph *g) {
     model *m = g->m;
     if (g->rc == ERR_OK && (g->b < 0 || g->block[g->b].out || !g->head.classes)) graph_mistake(g, "the end", "the last block has no loss");
@@ -235,5 +247,6 @@ err_t graph_end(graph *g) {
         check_gradients(g, &g->block[b]);
         describe_block(g, b);
     }
+    check_fp32(g);
     return g->rc;
 }

@@ -135,6 +135,8 @@ value graph_result(graph *g, operation *o, int k, graph_value x);
 value graph_in_place(graph *g, operation *o);
 // A row of the table of parameters, PREFIX + name + suffix; cols 0: a vector.
 int graph_param(graph *g, const char *name, const char *suffix, int64_t rows, int64_t cols, double std, float initial);
+// The row's values are FP32 in every pass, such as statistics that 16 bits would round away. It is a small one: every rank has all of them.
+void graph_fp32(graph *g, int param);
 // What changes this row's values, where it is not the optimizer.
 void graph_rule(graph *g, int param, param_rule rule);
 // The next input of the model: of a sample, (n) of this type; n 0: one number. limit: as tensor_spec.

@@ -40,6 +40,7 @@ enum {
     RULE_AVERAGE,
     RULE_TABLE,
     RULE_FROZEN,
+    TIED_FP32,
     MISTAKES
 };
 
@@ -63,6 +64,7 @@ static const char *const said[MISTAKES] = {
     [RULE_AVERAGE] = "block 1 (layer), h.0.bn.mean: the rule \"average\" is not built: it needs a sum over samples",
     [RULE_TABLE] = "block 1 (layer), h.0.bn.mean: the rule \"table\" is not built: it needs rows that begin when a sample first names them",
     [RULE_FROZEN] = "block 1 (layer), h.0.bn.mean: the rule \"frozen\" is not built: it needs rows that have values",
+    [TIED_FP32] = "lm_head: a row that is tied can't be FP32 in 16-bit passes",
     [LONG_BLOCK] = "block 1 (layer), gelu: a block has at most 32 operations",
 };
 
@@ -98,6 +100,7 @@ static value layer(graph *g, int mistake, value x) {
     case RULE_AVERAGE:
     case RULE_TABLE:
     case RULE_FROZEN: graph_rule(g, graph_param(g, "bn.mean", "", C, 0, 0, 0), (param_rule)(PARAM_AVERAGE + mistake - RULE_AVERAGE)); return x;
+    case TIED_FP32: graph_fp32(g, 0); return x;
     case LONG_BLOCK:
         for (int i = 0; i < 40; i++) x = gelu(g, x);
         return x;

@@ -24,7 +24,7 @@ size_t plan_bytes(const plan_rank *p) {
 static void count_memory(const session *x, plan_rank *p) {
     const train_state *t = &x->state;
     bool same = t->o.compute == FP32 && !t->o.offload;
-    p->weights = same ? 0 : aligned(&t->weights.t);
+    p->weights = (same ? 0 : aligned(&t->weights.t)) + aligned(&t->exact);
     p->masters = aligned(&t->masters.t);
     for (int k = 0; k < t->arrays; k++) p->moments += aligned(&t->array[k].t);
     for (int i = 0; t->slab && i < t->buffers; i++) p->gradients += aligned(&t->slab[i]);

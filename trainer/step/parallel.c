@@ -140,7 +140,7 @@ static err_t open_watch(parallel *x, const parallel_spans *o) {
     if (device_about(t->dev)->kind == DEVICE_CPU || !t->o.training) return ERR_OK;
     int turns = (int)reduce_turns(t->reduce), buckets = t->zero.buckets;
     int lanes = t->shards.gradients ? turns : (int)reduce_lane_count(t->reduce, t->ranks->rank), passes = lanes * (int)t->o.micros;
-    int weights = t->shards.weights ? passes * 2 * (t->net->blocks + 1) : t->zero.segments;
+    int weights = (t->shards.weights ? passes * 2 * (t->net->blocks + 1) : 0) + (t->shards.weights && !t->exact.dims ? 0 : t->zero.segments);
     int most[SPANS] = {[SPAN_STEP] = 1, [SPAN_DATA] = passes, [SPAN_BEFORE] = o->messages, [SPAN_AFTER] = o->messages, [SPAN_TENSOR] = o->merges};
     if (t->ranks->world > 1) {
         most[SPAN_WAIT] = weights + (turns * o->chunks + 1) * buckets;

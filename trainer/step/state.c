@@ -63,6 +63,22 @@ static err_t declare_values(train_state *t) {
     return arena_1d(a, &t->stage_g, FP32, (int64_t)largest_piece(t));
 }
 
+// Floats of a row in a slab.
+static size_t row_floats(const zero_layout *z, const param *p) { return (size_t)(zero_slices(z, p) * param_slice_room(p)); }
+
+// Masters that are whole on every rank's device serve themselves.
+static err_t declare_exact(train_state *t) {
+    size_t n = 0;
+    t->exact_at = calloc((size_t)t->net->params, sizeof *t->exact_at);
+    if (!t->exact_at) return err_set(ERR_INTERNAL, "no memory for a table of %d parameters", t->net->params);
+    if (t->o.compute == FP32 || (!t->shards.masters && !t->o.offload)) return ERR_OK;
+    for (int i = 0; i < t->net->params; i++) {
+        t->exact_at[i] = n;
+        if (t->net->param[i].fp32 && zero_has(&t->zero, i)) n += row_floats(&t->zero, &t->net->param[i]);
+    }
+    return n ? arena_1d(&t->memory, &t->exact, FP32, (int64_t)n) : ERR_OK;
+}
+
 // Buckets that one block touches, at most.
 static int buckets_of_a_block(const train_state *t) {
     const zero_layout *z = &t->zero;
@@ -237,6 +253,7 @@ static void link_rows(train_state *t) {
                            : t->weights.sharded || !values ? NULL
                                                            : at(&t->weights.t, row),
                            t->o.compute, p);
+        if (p->fp32 && t->o.compute != FP32) t->w[i] = t->exact.dims ? row_view(&t->zero, at(&t->exact, t->exact_at[i]), FP32, p) : t->master[i];
         for (int b = 0; b < t->buffers; b++)
             t->grad[b * t->net->params + i] = row_view(&t->zero, t->slab && own != ZERO_ELSEWHERE ? at(&t->slab[b], own) : NULL, FP32, p);
     }
@@ -258,6 +275,7 @@ err_t state_open(train_state *t, model *net, device *dev, stream *s, comm *ranks
     find_tie(t);
     TRY(fill_uses(t));
     TRY(declare_values(t));
+    TRY(declare_exact(t));
     TRY(declare_mirrors(t));
     if (o->training) TRY(declare_gradients(t));
     if (t->shards.weights) TRY(declare_gather(t));
@@ -344,7 +362,8 @@ void state_close(train_state *t) {
     arena_close(&t->host);
     if (t->host_s) stream_close(t->host_s);
     if (t->host_dev) device_close(t->host_dev);
-    free(t->master), free(t->w), free(t->cuts), free(t->uses), free(t->slab), free(t->grad), free(t->slot), free(t->kept), free(t->tensors);
+    free(t->master), free(t->w), free(t->cuts), free(t->uses), free(t->slab), free(t->grad), free(t->slot), free(t->kept), free(t->tensors),
+        free(t->exact_at);
     *t = (train_state){0};
 }
 
@@ -382,6 +401,26 @@ const rounding_key *state_rounding(const train_state *t, const zero_piece *p, ro
 const size_t *state_cuts(train_state *t, int segment, size_t element) {
     const size_t *cut = &t->zero.cut[(size_t)segment * (size_t)(t->zero.world + 1)];
     for (int k = 0; k <= t->zero.world; k++) t->cuts[k] = cut[k] * element;
+    return t->cuts;
+}
+
+err_t state_copy_exact(train_state *t, const zero_piece *p, stream *s) {
+    tensor master = store_view(&t->masters, p);
+    if (!t->exact.data || !t->net->param[p->row].fp32) return ERR_OK;
+    return stream_copy(s, at(&t->exact, t->exact_at[p->row] + (p->slab - t->zero.row_at[p->row])), master.data, tensor_bytes(&master));
+}
+
+const size_t *state_exact_cuts(train_state *t, int segment, char **to) {
+    const zero_segment *g = &t->zero.segment[segment];
+    const size_t *cut = &t->zero.cut[(size_t)segment * (size_t)(t->zero.world + 1)];
+    *to = at(&t->exact, t->exact_at[g->first]);
+    for (int k = 0; k <= t->zero.world; k++) {
+        t->cuts[k] = 0;
+        for (int i = g->first; t->exact.dims && i < g->first + g->rows; i++) {
+            size_t row = t->zero.row_at[i] - g->at, n = t->net->param[i].fp32 ? row_floats(&t->zero, &t->net->param[i]) : 0;
+            t->cuts[k] += (cut[k] <= row ? 0 : cut[k] < row + n ? cut[k] - row : n) * sizeof(float);
+        }
+    }
     return t->cuts;
 }
 
@@ -459,6 +498,19 @@ static err_t copy_mirrors(train_state *t, int count, bool to_host) {
     return t->mirror[0].data ? stream_wait(t->s) : ERR_OK;
 }
 
+// From the masters, here and on other ranks.
+static err_t fill_exact(train_state *t) {
+    int count;
+    const zero_piece *p = state_pieces(t, &count);
+    for (int i = 0; i < count; i++) TRY(state_copy_exact(t, &p[i], t->s));
+    for (int g = 0; t->shards.masters && g < t->zero.segments; g++) {
+        char *to;
+        const size_t *cuts = state_exact_cuts(t, g, &to);
+        if (cuts[t->ranks->world]) TRY(t->ranks->table->all_gather(t->ranks, to, cuts, t->s));
+    }
+    return t->exact.data ? stream_wait(t->s) : ERR_OK;
+}
+
 err_t state_fetch(train_state *t, bool all) { return copy_mirrors(t, all ? 1 + t->arrays : 1, true); }
 
 err_t state_publish(train_state *t) {
@@ -468,6 +520,7 @@ err_t state_publish(train_state *t) {
         TRY(spread(t, store_of(t, k)));
     }
     TRY(round_weights(t));
+    TRY(fill_exact(t));
     return t->shards.masters && t->weights.t.data != t->masters.t.data ? spread(t, &t->weights) : ERR_OK;
 }
 

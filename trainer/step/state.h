@@ -83,8 +83,12 @@ typedef struct train_state {
     tensor copy, use;    // (V,C) with its padding, compute type; FP32, of this rank's share or whole (state_tied)
     tensor scratch;      // of the ordered reduction
     tensor gather[2];    // stage 3: weights of two blocks
-    int sum_buffer;      // stages 0 and 1: the slab that holds the final sum
-    tensor step;         // one step_state on the device, as raw INT32 words
+    // Values of rows that are FP32 in 16-bit passes, of all segments one after the other, whole on every rank. No size: there are none, or the masters
+    // are whole and here.
+    tensor exact;
+    size_t *exact_at;  // [params] where such a row begins in it
+    int sum_buffer;    // stages 0 and 1: the slab that holds the final sum
+    tensor step;       // one step_state on the device, as raw INT32 words
     // Where the host can't read device memory: a pinned copy of the masters and the optimizer's arrays, as far as this
     // rank owns them, for checkpoints, hashes and initial values. No data: the stores are read directly.
     tensor mirror[1 + OPTIMIZER_ARRAYS];  // FP32 (shard_values): masters first
@@ -138,6 +142,11 @@ static inline bool state_uses(const train_state *t, int block, int segment) { re
 // Where a segment is cut between ranks, for all_gather, in units of `element` bytes each: world+1 offsets in bytes,
 // valid until the next call.
 const size_t *state_cuts(train_state *t, int segment, size_t element);
+
+// Rows whose values are FP32 in 16-bit passes, where each rank needs a copy of what others update: the piece's new values to its place on the device; and
+// a segment's places from all ranks, in whose cuts (bytes, as state_cuts) it has nothing if the last one is 0.
+err_t state_copy_exact(train_state *t, const zero_piece *p, stream *s);
+const size_t *state_exact_cuts(train_state *t, int segment, char **at);
 
 // The step_state: host to device and back (waits).
 err_t state_set_step(train_state *t, const step_state *from);

@@ -412,7 +412,8 @@ static err_t update_piece(step_runner *r, const zero_piece *p) {
     if (w.data != x.master.data) x.w = w;
     x.grad = state_gradient(t, p);
     x.state = state_step(t);
-    return call_optimizer(r, r->dev, &x, r->s);
+    TRY(call_optimizer(r, r->dev, &x, r->s));
+    return state_copy_exact(t, p, r->s);
 }
 
 // Offload: the gradient comes to the host, the CPU updates there, the new weights go back.
@@ -430,6 +431,7 @@ static err_t update_on_host(step_runner *r, const zero_piece *p, const step_stat
     TRY(call_optimizer(r, t->host_dev, &x, t->host_s));
     TRY(stream_wait(t->host_s));
     TRY(stream_copy(r->s, w.data, x.w.data ? x.w.data : x.master.data, tensor_bytes(&w)));
+    TRY(state_copy_exact(t, p, r->s));
     return stream_wait(r->s);
 }
 

@@ -35,7 +35,8 @@ static void point_rows(const train_state *t, int block) {
         for (int i = 0; i < t->net->params; i++) {
             const param *p = &t->net->param[i];
             int of = p->tied >= 0 ? p->tied : i;
-            if (p->block == block && of >= s->first && of < s->first + s->rows) t->w[i].data = base + (t->zero.row_at[of] - s->at) * element;
+            if (t->w[i].type == t->o.compute && p->block == block && of >= s->first && of < s->first + s->rows)
+                t->w[i].data = base + (t->zero.row_at[of] - s->at) * element;
         }
         at += s->count;
     }
@@ -44,10 +45,22 @@ static void point_rows(const train_state *t, int block) {
 static err_t need(parallel *x, int block) {
     TRY(parallel_wait_shown(x, x->gathered[block % 2], "wait for weights of block", block));
     point_rows(x->state, block);
-    return ERR_OK;
+    return sync_need_spread(x, block);
 }
 
-static err_t nothing(parallel *x) { return (void)x, ERR_OK; }
+// Rows that are whole on every rank even so.
+static err_t spread(parallel *x) {
+    train_state *t = x->state;
+    char *unused;
+    if (!t->exact.dims) return ERR_OK;
+    TRY(parallel_follow(x));
+    for (int g = 0; g < t->zero.segments; g++) {
+        if (!state_exact_cuts(t, g, &unused)[t->ranks->world]) continue;
+        TRY(parallel_queue(x, "spread weights", sync_send_exact, g, 0, x->arrived[g]));
+        x->fresh[g] = true;
+    }
+    return ERR_OK;
+}
 
 static comm_cost gather_cost(train_state *t, int block) {
     comm_cost sum = {0};
@@ -56,6 +69,4 @@ static comm_cost gather_cost(train_state *t, int block) {
     return sum;
 }
 
-static comm_cost no_cost(train_state *t) { return (void)t, (comm_cost){0}; }
-
-const weight_policy weights_gathered = {.gather = gather, .need = need, .spread = nothing, .gather_cost = gather_cost, .spread_cost = no_cost};
+const weight_policy weights_gathered = {.gather = gather, .need = need, .spread = spread, .gather_cost = gather_cost, .spread_cost = sync_exact_cost};

@@ -8,21 +8,11 @@ static comm_cost free_of_cost(train_state *t) { return (void)t, (comm_cost){0}; 
 
 const weight_policy weights_whole = {.need = here, .spread = nothing, .spread_cost = free_of_cost};
 
-static err_t need(parallel *x, int block) {
-    const train_state *t = x->state;
-    for (int g = 0; g < t->zero.segments; g++) {
-        if (!x->fresh[g] || !state_uses(t, block, g)) continue;
-        x->fresh[g] = false;
-        TRY(parallel_wait_shown(x, x->arrived[g], "wait for weights of block", block));
-    }
-    return ERR_OK;
-}
-
 static err_t send_segment(parallel *x, int g, int64_t turn, stream *inner) {
     train_state *t = x->state;
     size_t element = dtype_bytes(t->weights.t.type);
-    (void)turn;
-    return x->ranks->table->all_gather(x->ranks, (char *)t->weights.t.data + t->zero.segment[g].at * element, state_cuts(t, g, element), inner);
+    TRY(x->ranks->table->all_gather(x->ranks, (char *)t->weights.t.data + t->zero.segment[g].at * element, state_cuts(t, g, element), inner));
+    return sync_send_exact(x, g, turn, inner);
 }
 
 // In the order in which the next forward pass needs them. The update of all segments is queued already, and nothing is
@@ -42,7 +32,7 @@ static comm_cost spread_cost(train_state *t) {
     comm_cost sum = {0};
     for (int g = 0; g < t->zero.segments; g++)
         if (!t->zero.segment[g].tied) sum = cost_add(sum, cost_all_gather(t->ranks, state_cuts(t, g, dtype_bytes(t->o.compute))));
-    return sum;
+    return cost_add(sum, sync_exact_cost(t));
 }
 
-const weight_policy weights_spread = {.need = need, .spread = spread, .spread_cost = spread_cost};
+const weight_policy weights_spread = {.need = sync_need_spread, .spread = spread, .spread_cost = spread_cost};
