@@ -150,7 +150,8 @@ static finding run(char *dir, int ranks, const char *more, work w) {
     for (int i = 0; i < ranks; i++) {
         const finding *f = &all[i];
         if (f->memory != f->planned) fail_msg("%s: rank %d has %" PRId64 " bytes, %" PRId64 " planned", more, i, f->memory, f->planned);
-        if (f->alone && f->sent != f->planned_sent) fail_msg("%s: rank %d sent %" PRId64 " bytes, %" PRId64 " planned", more, i, f->sent, f->planned_sent);
+        if (f->alone && f->sent != f->planned_sent)
+            fail_msg("%s: rank %d sent %" PRId64 " bytes, %" PRId64 " planned", more, i, f->sent, f->planned_sent);
         if (f->eval != f->eval_published) fail_msg("%s: %.17g after steps, %.17g after a restart", more, f->eval, f->eval_published);
         assert_string_equal(f->state_hash, all[0].state_hash);
     }

@@ -12,12 +12,6 @@ extern const weight_policy weights_whole;     // weights_spread.c: every rank up
 extern const weight_policy weights_spread;    // weights_spread.c: owners update, and send to all (ZeRO 1, 2)
 extern const weight_policy weights_gathered;  // weights_gathered.c: a block at a time, just before use (ZeRO 3)
 
-// For the policies of weights. need: new values of what a block uses that were spread after the update (parallel.fresh); and rows whose values are FP32 in
-// 16-bit passes (train_state.exact), a segment's, from all ranks.
-err_t sync_need_spread(parallel *x, int block);
-err_t sync_send_exact(parallel *x, int segment, int64_t turn, stream *inner);
-comm_cost sync_exact_cost(train_state *t);
-
 const gradient_policy *sync_gradients(const train_state *t);
 const weight_policy *sync_weights(const train_state *t);
 

@@ -1,5 +1,6 @@
 // trainer/step/weights_gathered.c: ZeRO 3: each rank keeps its share of the weights. A block's are gathered from all just
 // before it runs, into one of two places: one block is gathered while another is used.
+#include "trainer/step/spread.h"
 #include "trainer/step/sync.h"
 
 // Copies this rank's share of a block's weights, then gathers all shares. The ranges include the padding, so the zeros
@@ -45,7 +46,7 @@ static void point_rows(const train_state *t, int block) {
 static err_t need(parallel *x, int block) {
     TRY(parallel_wait_shown(x, x->gathered[block % 2], "wait for weights of block", block));
     point_rows(x->state, block);
-    return sync_need_spread(x, block);
+    return spread_need(x, block);
 }
 
 // Rows that are whole on every rank even so.
@@ -56,7 +57,7 @@ static err_t spread(parallel *x) {
     TRY(parallel_follow(x));
     for (int g = 0; g < t->zero.segments; g++) {
         if (!state_exact_cuts(t, g, &unused)[t->ranks->world]) continue;
-        TRY(parallel_queue(x, "spread weights", sync_send_exact, g, 0, x->arrived[g]));
+        TRY(parallel_queue(x, "spread weights", spread_exact, g, 0, x->arrived[g]));
         x->fresh[g] = true;
     }
     return ERR_OK;
@@ -69,4 +70,5 @@ static comm_cost gather_cost(train_state *t, int block) {
     return sum;
 }
 
-const weight_policy weights_gathered = {.gather = gather, .need = need, .spread = spread, .gather_cost = gather_cost, .spread_cost = sync_exact_cost};
+const weight_policy weights_gathered = {
+    .gather = gather, .need = need, .spread = spread, .gather_cost = gather_cost, .spread_cost = spread_exact_cost};
