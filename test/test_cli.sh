@@ -601,6 +601,19 @@ sample_text() {
     expect 0 "$bin" sample base.ini more.ini
 }
 
+# A line is there when its text has ended, whatever becomes of the program after that.
+prompts_are_printed_as_they_end() {
+    awk 'BEGIN { for (i = 0; i < 2000; i++) print "the lane " i }' >long.txt
+    printf '[sample]\ntokens = 100\nbatch = 1\n' >more.ini
+    "$bin" sample base.ini more.ini --prompts long.txt >half 2>/dev/null &
+    half=$!
+    until_true 20 test -s half
+    kill -9 $half 2>/dev/null || fail "2000 texts ended before the first could be read"
+    wait $half 2>/dev/null
+    [ "$(tail -c 1 half | od -An -c | tr -d ' ')" = '\n' ] && [ "$(wc -l <half)" -lt 20 ] ||
+        fail "expected the first lines, each of them whole, found $(wc -l <half) and at the end: $(tail -c 16 half | od -An -c)"
+}
+
 # Texts that grow together end in any order, and are printed in that of the prompts: the last one too.
 ends_in_any_order() {
     printf '%s\n' the lane of a 7 Q x >prompts.txt
@@ -771,6 +784,7 @@ try eval_checkpoints
 try sample_text
 try sample_prompts
 try ends_in_any_order
+try prompts_are_printed_as_they_end
 try prompts_are_checked_first
 try bench_steps
 try bench_parts

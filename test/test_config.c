@@ -173,6 +173,13 @@ static const bad bad_files[] = {
      "Nearest that work: [parallel] tensor = 1", "or [parallel] slices = 2."},
     {"[parallel]\ntensor = 3\nslices = 4\n", ":3: [parallel] slices: tensor = 3",
      "[parallel] tensor = 1, or [parallel] tensor = 2 and [device] ranks = 2.", NULL},
+    // each divides the slices, and both together don't; each of both divides, and one doesn't divide the token slices
+    {"[device]\nranks = 8\n[parallel]\nslices = 4\ntensor = 4\ncontext = 2\ntoken_slices = 2\nzero = 2\n",
+     ":7: [parallel] token_slices: context = 2 ranks can't have equal shares of token_slices = 2 and of slices = 4 with tensor = 4",
+     "[parallel] context = 1, or [parallel] tensor = 2.", NULL},
+    {"[device]\nranks = 8\n[model]\nheads = 8\n[parallel]\nslices = 8\ntensor = 2\ncontext = 4\ntoken_slices = 2\nzero = 2\n",
+     ":9: [parallel] token_slices: context = 4 ranks can't have equal shares of token_slices = 2 and of slices = 8 with tensor = 2",
+     "[parallel] token_slices = 4", NULL},
     {"[device]\nranks = 6\n[parallel]\nslices = 4\ntensor = 4\n", ":5: [parallel] tensor: 6 ranks ([device] ranks)", "does not divide 6 ranks",
      "[device] ranks = 8, or [device] ranks = 4."},
     {"[device]\nranks = 24\n[parallel]\nslices = 4\ntensor = 4\n[batch]\nlanes = 2\n",

@@ -165,6 +165,9 @@ static void beginnings_of_stops_wait(void **state) {
     EXPECT_PIECES(script, "[sample]\ntokens = 8\nstop = yz|zq\n", "stop", "x", "");
     EXPECT_PIECES(script, "[sample]\ntokens = 8\nstop = \"z\xF0\x9F\x98\x80q\"\n", "stop", "x", "y", "");
     EXPECT_PIECES(script, "[sample]\ntokens = 8\nstop = \"z\xF0\x9F\x98\x80r|\x98\x80r\"\n", "length", "x", "y", "z\xF0\x9F\x98\x80q");
+    EXPECT_PIECES(script, "[sample]\ntokens = 8\nstop = zQQ|yz\n", "stop", "x", "");  // a z may begin the first, and yz is the second
+    EXPECT_PIECES("axyzw", "[sample]\ntokens = 4\nstop = zQ|yzQ|xyzQ\n", "length", "xyzw");
+    EXPECT_PIECES("axyzw", "[sample]\ntokens = 4\nstop = xyzQ|yzQ|zQ\n", "length", "xyzw");
     EXPECT_PIECES(script, "[sample]\ntokens = 2\nstop = xyz\n", "length", "xy");  // the end: no stop can follow
 }
 
