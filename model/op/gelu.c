@@ -14,7 +14,9 @@ static err_t slope(const frame *f, const step *s) {
 
 static void claim(lowering *L, int op) {
     const operation *o = op_at(L, op);
-    if (only_user(L, o->out[0], ROLE_PRODUCT) >= 0 && is_made_by(L, o->in[0], ROLE_PRODUCT)) L->bias_by[maker_of(L, o->in[0])] = op;
+    int next = only_user(L, o->out[0], ROLE_PRODUCT);
+    bool through = next >= 0 && op_at(L, next)->at.division != LINEAR_OUTPUTS;  // its input's gradient comes with the slope
+    if (through && is_made_by(L, o->in[0], ROLE_PRODUCT)) L->bias_by[maker_of(L, o->in[0])] = op;
 }
 
 static void forward(lowering *L, int op) {
