@@ -69,7 +69,11 @@ static err_t do_check(const config *c, const arguments *a) {
     (void)a;
     return verb_check(c, stdout);
 }
-static err_t do_plan(const config *c, const arguments *a) { return verb_plan(c, given(a, "--draw"), stdout); }
+static err_t do_plan(const config *c, const arguments *a) {
+    const char *block = given(a, "--graph");
+    if (block && given(a, "--draw")) return err_set(ERR_USAGE, "--graph prints a model's blocks, --draw a pipeline's schedule: expected one of them");
+    return block ? verb_graph(c, block, stdout) : verb_plan(c, given(a, "--draw"), stdout);
+}
 static err_t do_pack(const config *c, const arguments *a) {
     (void)a;
     return verb_pack(c, stdout);

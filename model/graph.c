@@ -20,12 +20,25 @@ void graph_mistake(graph *g, const char *op, const char *format, ...) {
 
 const graph_value *graph_at(const graph *g, value v) { return &g->v[v > 0 && v < g->values ? v : 0]; }
 
+static bool is_taken(const graph_value *v, int n, const char *name) {
+    for (int i = 1; i < n; i++)
+        if (strcmp(v[i].name, name) == 0) return true;
+    return false;
+}
+
+void graph_name(char dst[VALUE_NAME], const graph_value *v, int n, const char *before, const char *name, const char *after) {
+    size_t end = (size_t)snprintf(dst, VALUE_NAME, "%s%s%s", before, name, after), room = VALUE_NAME - sizeof "_999";
+    if (end > room) end = room;
+    for (int k = 2; is_taken(v, n, dst) && k < 1000; k++) snprintf(dst + end, VALUE_NAME - end, "_%d", k);
+}
+
 static value new_value(graph *g, const graph_value *x, int maker) {
     if (g->values == GRAPH_VALUES) graph_mistake(g, x->name, "a block has at most %d values", GRAPH_VALUES);
     if (g->rc != ERR_OK) return 0;
     value v = g->values++;
     g->v[v] = *x;
     g->v[v].maker = maker, g->v[v].users = 0, g->v[v].storage = v;
+    if (!x->letters) g->v[v].letters = "?";
     return v;
 }
 
@@ -88,13 +101,17 @@ operation *graph_add(graph *g, const struct op_type *type, const char *name, val
     if (g->rc != ERR_OK) return NULL;
     use(g, a, g->ops, name), use(g, b, g->ops, name);
     if (g->rc != ERR_OK) return NULL;
-    g->op[g->ops] = (operation){.type = type, .name = name, .in = {a, b}, .at = {.w = -1, .b = -1}, .site = -1};
-    return &g->op[g->ops++];
+    operation *o = &g->op[g->ops++];
+    *o = (operation){.type = type, .in = {a, b}, .at = {.w = -1, .b = -1}, .site = -1};
+    snprintf(o->name, sizeof o->name, "%s", name);
+    return o;
 }
 
 value graph_result(graph *g, operation *o, int k, graph_value x) {
     if (g->rc != ERR_OK) return 0;
-    if (!x.name[0]) snprintf(x.name, sizeof x.name, "%s", o->name);
+    char after[VALUE_NAME];
+    memcpy(after, x.name, sizeof after);
+    graph_name(x.name, g->v, g->values, "", o->name, after);
     return o->out[k] = new_value(g, &x, (int)(o - g->op));
 }
 

@@ -32,11 +32,11 @@ typedef enum { SHAPE_MATRIX, SHAPE_PER_ROW, SHAPE_PER_HEAD, SHAPE_PLAIN } value_
 
 typedef int value;  // one of a block's; 0: none
 
-enum { VALUE_NAME = 24, VALUE_USERS = 4, OP_INPUTS = 2, OP_RESULTS = 3, GRAPH_OPS = 32, GRAPH_VALUES = 96 };
+enum { VALUE_NAME = 40, VALUE_USERS = 4, OP_INPUTS = 2, OP_RESULTS = 3, GRAPH_OPS = 32, GRAPH_VALUES = 96 };
 
 typedef struct graph_value {
-    char name[VALUE_NAME];
-    const char *letters;  // of its width, as a reader knows it: "3C"
+    char name[VALUE_NAME];  // of which there is one in a block
+    const char *letters;    // of its width, as a reader knows it: "3C"
     int64_t width;
     layout at;
     value_shape shape;
@@ -73,7 +73,7 @@ typedef struct op_type {
 // One operation. What the fields after `out` mean, its file in model/op/ says.
 typedef struct operation {
     const op_type *type;
-    const char *name;
+    char name[VALUE_NAME];
     value in[OP_INPUTS], out[OP_RESULTS];
     linear at;  // rows of the parameter table
     int site;   // of dropout; -1: none
@@ -129,7 +129,7 @@ void leave(graph *g, value x);
 
 // Appends an operation that reads a, and b unless it is 0. NULL after a mistake.
 operation *graph_add(graph *g, const op_type *type, const char *name, value a, value b);
-// Result k of an operation: a value like x, which has the operation's name if it has none.
+// Result k of an operation: a value like x. Its name is the operation's with what x has as a name after it, such as ".mean".
 value graph_result(graph *g, operation *o, int k, graph_value x);
 // Its first result, in the memory of what it reads.
 value graph_in_place(graph *g, operation *o);
@@ -146,6 +146,9 @@ void graph_mistake(graph *g, const char *op, const char *format, ...) __attribut
 
 // After a mistake: a value of no width.
 const graph_value *graph_at(const graph *g, value v);
+
+// dst (=) before + name + after, with a number after it if one of values 1 .. n-1 is called that.
+void graph_name(char dst[VALUE_NAME], const graph_value *v, int n, const char *before, const char *name, const char *after);
 
 // --- the whole -------------------------------------------------------------------------------------------------------------------------
 

@@ -29,6 +29,14 @@ void reads(step *s, value v) { operand(s, 'r', v); }
 void writes(step *s, value v) { operand(s, 'w', v); }
 void changes(step *s, value v) { operand(s, 'u', v); }
 
+static void parameter(step *s, char how, int row) {
+    if (row < 0) return;
+    s->row_how[s->rows] = how;
+    s->row[s->rows++] = row;
+}
+void uses(step *s, int row) { parameter(s, 'r', row); }
+void adds(step *s, int row) { parameter(s, 'a', row); }
+
 value make_value(lowering *L, const graph_value *x) {
     if (L->values == LOWER_VALUES) {
         if (L->rc == ERR_OK) L->rc = err_set(ERR_INTERNAL, "a block's lists have at most %d values", LOWER_VALUES);
@@ -36,6 +44,7 @@ value make_value(lowering *L, const graph_value *x) {
     }
     value v = L->values++;
     L->v[v] = *x;
+    graph_name(L->v[v].name, L->v, v, "", x->name, "");
     L->v[v].maker = -1, L->v[v].users = 0, L->v[v].storage = v;
     L->v[v].all_rows = L->v[v].is_input = false;  // where x lies
     memset(L->v[v].as, 0, sizeof L->v[v].as);
@@ -43,12 +52,15 @@ value make_value(lowering *L, const graph_value *x) {
     return v;
 }
 
-value make_like(lowering *L, value x, const char *name, layout at) {
+static value make_named(lowering *L, value x, const char *before, const char *after, layout at) {
     graph_value y = L->v[x];
-    snprintf(y.name, sizeof y.name, "%s", name);
+    graph_name(y.name, L->v, L->values, before, L->v[x].name, after);
     y.at = at, y.shape = SHAPE_MATRIX, y.is_E = true;
     return make_value(L, &y);
 }
+
+value make_gradient(lowering *L, value x, layout at) { return make_named(L, x, "d", "", at); }
+value make_like(lowering *L, value x, const char *after, layout at) { return make_named(L, x, "", after, at); }
 
 int only_user(const lowering *L, value v, op_role r) { return L->v[v].users == 1 && L->op[L->v[v].user[0]].type->role == r ? L->v[v].user[0] : -1; }
 
@@ -71,10 +83,11 @@ static err_t heads_to_rows(const frame *f, const step *s) {
     return slices_to_rows(f->p, &rows, &heads);
 }
 
-static void convert(lowering *L, const char *name, step_call run, value from, value to) {
+static step *convert(lowering *L, const char *name, step_call run, value from, value to) {
     step *s = emit(L, name, run, -1);
     reads(s, from);
     writes(s, to);
+    return s;
 }
 
 // Between attention's rows and those of matrices. Both forms of a value of forward may be kept, so they are known by
@@ -84,11 +97,11 @@ static value as_heads(lowering *L, value v, layout want) {
     bool heads = want.rows == ROWS_ALL;
     if (y && (!L->remakes || L->made[y])) return y;
     if (!y) {
-        y = L->v[v].as[want.rows] = make_like(L, v, L->v[v].name, want);
+        y = L->v[v].as[want.rows] = make_like(L, v, heads ? ".heads" : ".rows", want);
         L->v[y].maker = L->v[v].maker;
     }
     L->made[y] = true;
-    convert(L, heads ? "to heads" : "to rows", heads ? rows_to_heads : heads_to_rows, v, y);
+    convert(L, heads ? "to heads" : "to rows", heads ? rows_to_heads : heads_to_rows, v, y)->meets = MEET_ROWS;
     return y;
 }
 
@@ -99,14 +112,14 @@ value as(lowering *L, value v, layout want) {
     if (from == ROWS_ALL || want.rows == ROWS_ALL) return model_row_places(m) > 1 ? as_heads(L, v, want) : v;
     if (!m->slices.rows) return v;
     if (want.rows == ROWS_OWN) {
-        value own = make_like(L, v, "own", want);
+        value own = make_like(L, v, ".own", want);
         convert(L, "take rows", take_rows, v, own);
         return own;
     }
     if (L->gathered_from == v) return L->gathered;
-    L->gathered_from = v, L->gathered = make_like(L, v, "all", want);
+    L->gathered_from = v, L->gathered = make_like(L, v, ".all", want);
     L->v[L->gathered].all_rows = true;
-    convert(L, "gather rows", gather_rows, v, L->gathered);
+    convert(L, "gather rows", gather_rows, v, L->gathered)->meets = MEET_ROWS;
     return L->gathered;
 }
 
@@ -173,7 +186,7 @@ static void copy_given(lowering *L, value dy) {
     int sum = L->v[L->out].maker;
     bool wanted = sum >= 0 && L->op[sum].in[1] && maker_of(L, L->op[sum].in[1]) >= 0 && L->op[maker_of(L, L->op[sum].in[1])].at.w >= 0;
     if (!wanted) return;
-    L->copy[dy] = make_like(L, dy, "dout", L->v[dy].at);
+    L->copy[dy] = make_like(L, dy, ".copy", L->v[dy].at);
     convert(L, "copy", copy_value, dy, L->copy[dy]);
 }
 
@@ -181,7 +194,7 @@ static void lower_backward(lowering *L, lists *x) {
     bool halves = has_halves(L);
     begin_list(L, &x->list[LIST_BACKWARD], false);
     if (L->out) {
-        value dy = make_like(L, L->out, "dy", L->v[L->out].at);
+        value dy = make_gradient(L, L->out, L->v[L->out].at);
         L->grad[L->out] = dy;
         if (halves) copy_given(L, dy);
     }

@@ -18,7 +18,17 @@ typedef struct step step;
 
 typedef err_t (*step_call)(const frame *f, const step *s);
 
-enum { STEP_VALUES = 10, STEP_OPS = 2, LOWER_VALUES = 160 };
+enum { STEP_VALUES = 10, STEP_OPS = 2, STEP_ROWS = 6, LOWER_VALUES = 160 };
+
+// For what the places that share layers or positions meet in a step.
+typedef enum {
+    MEET_NEVER,
+    MEET_ROWS,         // rows or heads that others have: a conversion
+    MEET_SUM,          // a sum over slices
+    MEET_SUM_OF_ROWS,  // sums over slices of rows
+    MEET_SOFTMAX,      // over slices of the vocabulary; losses of all rows
+    MEET_PICK,         // rows of the table that others have
+} meeting;
 
 // One call, or some that belong together. `run` finds its operands by position, and may ask for no others.
 struct step {
@@ -29,6 +39,11 @@ struct step {
     char how[STEP_VALUES];    // r reads, w overwrites, u reads and writes
     int count;
     int into, over;  // operand `into` may take the place of operand `over`; -1: no
+    // For readers (model/show.h): `run` knows it.
+    int row[STEP_ROWS];       // rows of the parameter table, of the form's first block
+    char row_how[STEP_ROWS];  // r reads the values, a adds to the gradient
+    int rows;
+    meeting meets;
 };
 
 typedef enum { BACKWARD_WHOLE, BACKWARD_INPUTS, BACKWARD_WEIGHTS } backward_part;
@@ -76,8 +91,12 @@ step *emit(lowering *L, const char *name, step_call run, int op);
 void reads(step *s, value v);
 void writes(step *s, value v);
 void changes(step *s, value v);
-// A new value of these lists, like `x` in width and letters.
-value make_like(lowering *L, value x, const char *name, layout at);
+// Rows of the parameter table whose values the step reads, and to whose gradients it adds. -1: there is none.
+void uses(step *s, int row);
+void adds(step *s, int row);
+// A new value of these lists, like `x` in width and letters: its gradient, "dx"; or `x` in another form, "x.own".
+value make_gradient(lowering *L, value x, layout at);
+value make_like(lowering *L, value x, const char *after, layout at);
 value make_value(lowering *L, const graph_value *x);
 // The value with rows laid out as wanted: itself, or another one that a conversion makes.
 value as(lowering *L, value v, layout want);
@@ -145,7 +164,8 @@ typedef struct net {
     lists *form[VARIANTS];  // [blocks], of forms
     dtype type;
     bool recomputes;
-    int *set;      // [blocks] the first of a block's sets of kept values
+    int64_t B;     // samples of a planned micro-batch
+    int *set;      // [blocks+1] the first of a block's sets of kept values, and how many there are
     tensor *kept;  // [sets]
     tensor held, scratch, angles;
 } net;

@@ -8,7 +8,7 @@
 
 static err_t net_open(net *l) {
     const model *m = l->g.m;
-    l->set = calloc((size_t)m->blocks, sizeof *l->set);
+    l->set = calloc((size_t)m->blocks + 1, sizeof *l->set);
     for (int i = 0; i < VARIANTS; i++) l->form[i] = calloc((size_t)m->blocks, sizeof **l->form);
     return l->set && l->form[0] && l->form[1] ? ERR_OK : err_set(ERR_INTERNAL, "no memory for tables of %d blocks", m->blocks);
 }
@@ -43,6 +43,7 @@ static err_t declare_memory(net *l, arena *a, const model_plan *o) {
     const model *m = l->g.m;
     int64_t held = 0, scratch = 0;
     int sets = model_plan_sets(o, 0, m->blocks, l->set);
+    l->set[m->blocks] = sets;
     l->kept = calloc((size_t)sets + 1, sizeof *l->kept);
     l->held = l->scratch = (tensor){0};
     if (!l->kept) return err_set(ERR_INTERNAL, "no memory for a table of %d sets", sets);
@@ -61,7 +62,7 @@ static err_t declare_memory(net *l, arena *a, const model_plan *o) {
 static err_t net_plan(net *l, arena *a, const model_plan *o) {
     model *m = l->g.m;
     drop_plan(l);
-    l->type = o->compute;
+    l->type = o->compute, l->B = o->B;
     l->recomputes = o->recompute != RECOMPUTE_NONE && !o->forward_only;
     m->held.block = -1;
     for (int i = 0; i < (l->g.dropout > 0 ? VARIANTS : 1); i++)

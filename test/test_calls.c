@@ -7,6 +7,8 @@
 //   test_calls write            prints the table
 //   test_calls say NAME         prints the calls of one line of it, such as "llama, slices 4, halves"; two builds' lists can be compared
 #include "model/flow.h"
+#include "model/lower.h"
+#include "model/show.h"
 #include "model/slices.h"
 #include "model/types.h"
 #include "test/support/calls.h"
@@ -39,14 +41,14 @@ static const kind kinds[] = {
 };
 
 // ranks share layers, and with `rows` the residual stream's rows, too; context: so many share positions.
-typedef struct layout {
+typedef struct sharing {
     const char *name;
     int slices, ranks;
     bool rows;
     int tokens, context;
-} layout;
+} sharing;
 
-static const layout layouts[] = {
+static const sharing layouts[] = {
     {"whole", 1, 1, false, 1, 1},
     {"slices 4", 4, 1, false, 1, 1},
     {"slices 4, 2 ranks", 4, 2, false, 1, 1},
@@ -86,7 +88,7 @@ static const char *name_of_case;  // for messages
 // One model in one layout, as one place sees it.
 typedef struct rig {
     const kind *k;
-    const layout *l;
+    const sharing *l;
     const manner *m;
     int place, places, tables;  // tables: of gradients
     int64_t B, planned;
@@ -105,7 +107,7 @@ typedef struct rig {
 } rig;
 
 static model_plan plan_of(const rig *r) {
-    const layout *l = r->l;
+    const sharing *l = r->l;
     model_plan o = {.compute = BF16,
                     .B = r->planned,
                     .slots = r->slots,
@@ -173,8 +175,41 @@ static void name_constants(rig *r, size_t bytes) {
     }
 }
 
+// --- where places meet -----------------------------------------------------------------------------------------------------------
+
+// `lockstep plan --graph` says of each step whether places meet in it: each step is watched, of which list it may be.
+enum { WATCHED_MOST = 1024 };
+static struct {
+    const step *at[WATCHED_MOST];
+    step_call run[WATCHED_MOST];
+    int count;
+} watched;
+
+static err_t watch(const frame *f, const step *s) {
+    int k = 0, before = rec.meetings;
+    while (watched.at[k] != s) k++;
+    err_t rc = watched.run[k](f, s);
+    if ((rec.meetings > before) != show_meets(f->m, s))
+        fail_msg("%s, block %d, %s: places %s, and the graph says otherwise", name_of_case, f->b, s->name,
+                 rec.meetings > before ? "meet" : "do not meet");
+    return rc;
+}
+
+static void watch_steps(const net *l) {
+    watched.count = 0;
+    for (int i = 0; i < VARIANTS; i++)
+        for (int b = 0; b < l->g.m->blocks; b++)
+            for (int k = 0; k < LISTS; k++)
+                for (int n = 0; n < l->form[i][b].list[k].count; n++) {
+                    step *s = &l->form[i][b].list[k].at[n];
+                    assert_true(watched.count < WATCHED_MOST);
+                    watched.at[watched.count] = s, watched.run[watched.count++] = s->run;
+                    s->run = watch;
+                }
+}
+
 static void rig_open(rig *r) {
-    const layout *l = r->l;
+    const sharing *l = r->l;
     model_rule rule = {.micro = r->planned, .slices = l->slices, .tokens = l->tokens, .rows = l->rows};
     r->o = r->k->o;
     r->tables = l->tokens / l->context;
@@ -186,6 +221,7 @@ static void rig_open(rig *r) {
     arena_open(&r->mem, r->dev, MEMORY_DEVICE);
     model_plan plan = plan_of(r);
     OK(model_declare(r->net, &r->mem, &plan));
+    watch_steps(r->net->net);
     r->bytes = r->mem.bytes;
     OK(flow_declare(&r->fl, r->net, &r->mem, &plan));
     declare_params(r);
@@ -307,15 +343,15 @@ static void run_case(rig *r, digest *d) {
 // --- lines ---------------------------------------------------------------------------------------------------------------------
 
 // A perceptron has no rows to divide, no positions, and nothing to recompute or to continue.
-static bool exists(const kind *k, const layout *l, const manner *m) {
+static bool exists(const kind *k, const sharing *l, const manner *m) {
     return k->type != MODEL_mlp || (!l->rows && l->tokens == 1 && m->recompute == RECOMPUTE_NONE && m->what != GROW);
 }
 
-static void case_name(char dst[LINE], const kind *k, const layout *l, const manner *m) {
+static void case_name(char dst[LINE], const kind *k, const sharing *l, const manner *m) {
     snprintf(dst, LINE, "%s, %s, %s", k->name, l->name, m->name);
 }
 
-static void case_line(char dst[LINE], const kind *k, const layout *l, const manner *m) {
+static void case_line(char dst[LINE], const kind *k, const sharing *l, const manner *m) {
     rig r = {.k = k, .l = l, .m = m, .places = l->ranks > 1 ? l->ranks : l->context};
     digest d = {0};
     char name[LINE];
@@ -329,7 +365,7 @@ static void case_line(char dst[LINE], const kind *k, const layout *l, const mann
     snprintf(dst + n, LINE - n, "bytes %zu", d.bytes);
 }
 
-typedef void (*line_call)(void *ctx, const char *name, const kind *k, const layout *l, const manner *m);
+typedef void (*line_call)(void *ctx, const char *name, const kind *k, const sharing *l, const manner *m);
 
 static void each_case(const kind *k, line_call f, void *ctx) {
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++)
@@ -350,7 +386,7 @@ typedef struct golden {
 
 static const char *bytes_at(const char *line) { return strstr(line, "bytes "); }
 
-static void compare(void *ctx, const char *name, const kind *k, const layout *l, const manner *m) {
+static void compare(void *ctx, const char *name, const kind *k, const sharing *l, const manner *m) {
     golden *g = ctx;
     char want[LINE], found[LINE];
     size_t n = strlen(name);
@@ -416,7 +452,7 @@ static void garbage_is_seen(void **state) {
     rec_close();
 }
 
-static void print_line(void *ctx, const char *name, const kind *k, const layout *l, const manner *m) {
+static void print_line(void *ctx, const char *name, const kind *k, const sharing *l, const manner *m) {
     char line[LINE];
     const char *only = ctx;
     if (only && strcmp(only, name) != 0) return;

@@ -115,6 +115,12 @@ static int options_of(const verb_page *p) {
     return n;
 }
 
+// Its value may be left out.
+static bool is_open(const verb_option *o) { return o->value && o->value[0] == '['; }
+
+// A value that looks like an option, if it may.
+static const char *value_for(const verb_page *p, int i) { return is_open(&p->option[i]) ? "block" : p->option[(i + 1) % options_of(p)].name; }
+
 // All options of the page but `without`, each with a value that looks like an option, words between them; and, of a
 // verb with files, overrides. Everything is found where it belongs.
 static void expect_apart(const verb_page *p, int without) {
@@ -125,7 +131,7 @@ static void expect_apart(const verb_page *p, int without) {
     for (int i = 0; i < n; i++) {
         if (i == without) continue;
         add(&l, p->option[i].name);
-        if (p->option[i].value) add(&l, p->option[(i + 1) % n].name);
+        if (p->option[i].value) add(&l, value_for(p, i));
         add(&l, word[words++]);
         if (p->files && overrides < 2) add(&l, "-o"), add(&l, over[overrides++]);
     }
@@ -141,7 +147,7 @@ static void expect_apart(const verb_page *p, int without) {
     for (int i = 0; i < n; i++) {
         const char *found = command_value(&c, p->option[i].name);
         if (i == without) assert_null(found);
-        else assert_string_equal(found, p->option[i].value ? p->option[(i + 1) % n].name : p->option[i].name);
+        else assert_string_equal(found, p->option[i].value ? value_for(p, i) : p->option[i].name);
     }
     assert_null(command_value(&c, "--none"));
     command_free(&c);
@@ -195,6 +201,27 @@ static void every_option_is_taken(void **state) {
     }
 }
 
+// At the end, before an option, a file or a folder it has no value; a name or a number is one.
+static void a_value_may_be_left_out(void **state) {
+    (void)state;
+    static const struct {
+        const char *next, *value;
+        int words;
+    } cases[] = {{NULL, "", 0},  {"--draw", "", 0}, {"-", "", 1},          {"a.ini", "", 1}, {"runs/a", "", 1},
+                 {"./a", "", 1}, {".", "", 1},      {"layer", "layer", 0}, {"12", "12", 0},  {"", "", 0}};
+    const verb_page *p = &verb_pages[VERB_plan];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        command c;
+        line l = {{"--graph"}, 1};
+        if (cases[i].next) add(&l, cases[i].next);
+        assert_int_equal(command_parse(&c, p, l.n, l.at), ERR_OK);
+        assert_string_equal(command_value(&c, "--graph"), cases[i].value);
+        assert_int_equal(c.count, cases[i].words);
+        assert_int_equal(command_value(&c, "--draw") != NULL, i == 1);
+        command_free(&c);
+    }
+}
+
 static void others_are_refused(void **state) {
     (void)state;
     char help[100], near[100];
@@ -215,7 +242,7 @@ static void others_are_refused(void **state) {
             expect_refused(p, &misspelt, meant, help);
             line bare = {{"a", (char *)(uintptr_t)o->name}, 2};
             snprintf(meant, sizeof meant, "%s: expected a value after it, ", o->name);
-            if (o->value) expect_refused(p, &bare, meant, o->value);
+            if (o->value && !is_open(o)) expect_refused(p, &bare, meant, o->value);
         }
     }
 }
@@ -238,7 +265,8 @@ static void help_is_asked_anywhere_but_as_a_value(void **state) {
             for (int i = 0; i < options_of(p); i++) {
                 const verb_option *o = &p->option[i];
                 char *name = (char *)(uintptr_t)o->name;
-                assert_int_equal(asks(p, (line){{name, a}, 2}), !o->value);
+                assert_int_equal(asks(p, (line){{name, a}, 2}), !o->value || is_open(o));
+                assert_true(!is_open(o) || asks(p, (line){{name, "block", a}, 3}));
                 assert_int_equal(asks(p, (line){{name, name, a}, 3}), 1);
                 assert_int_equal(asks(p, (line){{name, a, a}, 3}), 1);
             }
@@ -290,6 +318,7 @@ int main(void) {
         cmocka_unit_test(one_in_three_is_near),
         cmocka_unit_test(a_misspelt_verb_is_known),
         cmocka_unit_test(every_option_is_taken),
+        cmocka_unit_test(a_value_may_be_left_out),
         cmocka_unit_test(others_are_refused),
         cmocka_unit_test(help_is_asked_anywhere_but_as_a_value),
         cmocka_unit_test(pages_list_their_options_and_no_others),

@@ -32,11 +32,17 @@ static const verb_option *find_option(const verb_page *p, const char *name) {
     return NULL;
 }
 
+// Is the next argument its value? One that may be left out is no path.
+static bool takes_next(const verb_option *o, const char *next) {
+    if (!o || !o->value) return false;
+    return o->value[0] != '[' || (next && *next != '-' && !strpbrk(next, "/."));
+}
+
 bool command_asks_help(const verb_page *p, int argc, char **argv) {
     for (int i = 0; i < argc; i++) {
         const verb_option *o = find_option(p, argv[i]);
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return true;
-        i += o && o->value;
+        i += takes_next(o, i + 1 < argc ? argv[i + 1] : NULL);
     }
     return false;
 }
@@ -77,8 +83,11 @@ static err_t no_option(const verb_page *p, const char *name) {
 static err_t take_option(command *c, int argc, char **argv, int *at) {
     const verb_option *o = find_option(c->page, argv[*at]);
     if (!o) return no_option(c->page, argv[*at]);
-    if (o->value && *at + 1 == argc) return err_set(ERR_USAGE, "%s: expected a value after it, %s", argv[*at], o->value);
-    const char *value = o->value ? argv[++*at] : o->name;
+    const char *next = *at + 1 < argc ? argv[*at + 1] : NULL;
+    bool takes = takes_next(o, next);
+    if (takes && !next) return err_set(ERR_USAGE, "%s: expected a value after it, %s", argv[*at], o->value);
+    const char *value = takes ? next : o->value ? "" : o->name;
+    *at += takes;
     if (o == &override) c->overrides[c->override_count++] = value;
     else c->value[o - c->page->option] = value;
     return ERR_OK;

@@ -22,7 +22,7 @@ enum {
 };
 
 typedef struct verb_option {
-    const char *name, *value;  // "--ckpt", "DIR"; value NULL: it takes none
+    const char *name, *value;  // "--ckpt", "DIR"; value NULL: it takes none; "[BLOCK]": it may be left out, before an option or a file
     const char *does;          // one line
 } verb_option;
 
@@ -58,7 +58,7 @@ typedef struct command {
     int count;
     const char **overrides;  // what stands after each -o
     int override_count;
-    const char *value[VERB_OPTIONS];  // of each option of the page; of one that takes none its name; NULL: not given
+    const char *value[VERB_OPTIONS];  // of each option of the page; of one that takes none its name; "": it was left out; NULL: not given
 } command;
 
 // ERR_USAGE: an option that the verb does not have, or one without its value.

@@ -6,7 +6,6 @@
 #include "trainer/config/table.h"
 #include "trainer/step/sync.h"
 #include "trainer/step/tied.h"
-#include "trainer/node/cluster.h"
 #include "trainer/train.h"
 
 #include <inttypes.h>
@@ -445,15 +444,10 @@ static err_t print_zero(FILE *out, const config *c, const grid *g, const comm_pl
     return ERR_OK;
 }
 
-static err_t plan_all(const config *c, const cluster *who, plan_rank *p, comm_place *place, bool draw, FILE *out) {
+static err_t plan_all(const config *c, const cluster *who, plan_rank *p, const comm_place *place, bool draw, FILE *out) {
     static const char *const again[] = {
         [RECOMPUTE_NONE] = "", [RECOMPUTE_SELECTIVE] = ", recompute selective", [RECOMPUTE_BLOCK] = ", recompute block"};
-    int world = 0;
-    for (int n = 0; n < who->nodes; n++)
-        for (int i = 0; i < who->ranks[n]; i++, world++) {
-            place[world] = (comm_place){.node = n, .local = i, .rank = world};
-            snprintf(place[world].host, sizeof place[world].host, "%s", who->host[n]);
-        }
+    int world = who->world;
     TRY(plan_ranks(c, world, place, p));
     grid shape = config_grid(c, world);
     TRY(print_model(out, c));
@@ -471,12 +465,24 @@ static err_t plan_all(const config *c, const cluster *who, plan_rank *p, comm_pl
     return ERR_OK;
 }
 
+err_t plan_places(const config *c, cluster *who, comm_place **place) {
+    TRY(cluster_planned(who, c));  // for all nodes, not only this one
+    comm_place *at = *place = calloc((size_t)who->world, sizeof *at);
+    if (!at) return err_set(ERR_INTERNAL, "no memory for the places of %d ranks", who->world);
+    for (int n = 0, rank = 0; n < who->nodes; n++)
+        for (int i = 0; i < who->ranks[n]; i++, rank++) {
+            at[rank] = (comm_place){.node = n, .local = i, .rank = rank};
+            snprintf(at[rank].host, sizeof at[rank].host, "%s", who->host[n]);
+        }
+    return ERR_OK;
+}
+
 err_t verb_plan(const config *c, bool draw, FILE *out) {
     cluster who;
-    TRY(cluster_planned(&who, c));  // for all nodes, not only this one
+    comm_place *place;
+    TRY(plan_places(c, &who, &place));
     plan_rank *p = calloc((size_t)who.world, sizeof *p);
-    comm_place *place = calloc((size_t)who.world, sizeof *place);
-    err_t rc = p && place ? plan_all(c, &who, p, place, draw, out) : err_set(ERR_INTERNAL, "no memory for a plan of %d ranks", who.world);
+    err_t rc = p ? plan_all(c, &who, p, place, draw, out) : err_set(ERR_INTERNAL, "no memory for a plan of %d ranks", who.world);
     free(p), free(place);
     return rc;
 }

@@ -6,6 +6,7 @@
 
 #include "comm/cost.h"
 #include "trainer/config/config.h"
+#include "trainer/node/cluster.h"
 #include "trainer/step/timeline.h"
 
 #include <stdio.h>
@@ -40,11 +41,18 @@ size_t plan_bytes(const plan_rank *p);  // all memory
 // One rank of a run over these places.
 err_t plan_one(const config *c, int rank, int world, const comm_place *place, plan_rank *out);
 
+// Where all ranks of the run are, for all nodes. Free *place.
+err_t plan_places(const config *c, cluster *who, comm_place **place);
+
 // How a pipeline works through a step, on paper, if its blocks take as long as their flops say. Stage s has the blocks cut[s] .. cut[s+1]-1. net NULL: all
 // stages take the same. Freed with timeline_free.
 err_t plan_timeline(const pipeline_layout *l, const model *net, const int *cut, recomputation again, timeline *out);
 
 // All of the INI's run, as a table; draw: with the schedule of its pipeline.
 err_t verb_plan(const config *c, bool draw, FILE *out);
+
+// What the model's blocks do in a step, forward and backward, as text (trainer/graph.c). which: a block's name or number; "": all of them. Of ranks that
+// differ, the first one that has such a block.
+err_t verb_graph(const config *c, const char *which, FILE *out);
 
 #endif

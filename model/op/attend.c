@@ -4,6 +4,8 @@
 
 #include "model/dropout.h"
 
+#include <stdio.h>
+
 enum { Y, LSE };                                    // results
 enum { F_Y, F_LSE, F_QKV };                         // operands of forward
 enum { B_DQKV, B_DELTA, B_DY, B_Y, B_LSE, B_QKV };  // of backward
@@ -62,8 +64,9 @@ static void forward(lowering *L, int op) {
 static void backward(lowering *L, int op) {
     const operation *o = op_at(L, op);
     if (L->part == BACKWARD_WEIGHTS) return;
-    value qkv = as(L, o->in[0], LAYOUT_HEADS), dqkv = make_like(L, qkv, "dqkv", LAYOUT_HEADS), dy = as(L, L->given[op], LAYOUT_HEADS);
+    value qkv = as(L, o->in[0], LAYOUT_HEADS), dqkv = make_gradient(L, qkv, LAYOUT_HEADS), dy = as(L, L->given[op], LAYOUT_HEADS);
     graph_value delta = L->v[o->out[LSE]];
+    snprintf(delta.name, sizeof delta.name, "%s.delta", o->name);
     step *s = emit(L, "attention's gradient", attention_gradient, op);
     writes(s, dqkv), writes(s, make_value(L, &delta));
     reads(s, dy), reads(s, o->out[Y]), reads(s, o->out[LSE]), reads(s, qkv);
@@ -99,6 +102,7 @@ value attend(graph *g, value qkv, attention_options a) {
     o->heads = (int)a.heads, o->head_size = a.head_size, o->kv_heads = (int)a.kv_heads, o->window = (int)a.window, o->site = a.site;
     keep_past(g, &a, kv);
     graph_result(g, o, Y, (graph_value){.letters = a.letters, .width = a.heads * a.head_size, .at = LAYOUT_HEADS, .is_E = true});
-    graph_result(g, o, LSE, (graph_value){.letters = "H", .width = a.heads, .at = LAYOUT_HEADS, .shape = SHAPE_PER_HEAD, .type = FP32});
+    graph_result(g, o, LSE,
+                 (graph_value){.name = ".lse", .letters = "H", .width = a.heads, .at = LAYOUT_HEADS, .shape = SHAPE_PER_HEAD, .type = FP32});
     return o->out[Y];
 }

@@ -14,14 +14,24 @@ static err_t losses(const frame *f, const step *s) {
     return head_losses(&f->net->g.head, &p, &loss, p.metrics.data ? &hits : NULL, s->v[1] ? &dx : NULL, &x, &labels);
 }
 
-static void forward(lowering *L, int op) { reads(emit(L, "classes", losses, op), op_at(L, op)->in[0]); }
+static step *losses_step(lowering *L, int op, const char *name) {
+    const operation *o = op_at(L, op);
+    step *s = emit(L, name, losses, op);
+    reads(s, o->in[0]);
+    uses(s, o->at.w), uses(s, o->at.b);
+    if (o->at.division == LINEAR_INPUTS) s->meets = MEET_SUM;
+    return s;
+}
+
+static void forward(lowering *L, int op) { losses_step(L, op, "losses of classes"); }
 
 static void backward(lowering *L, int op) {
-    value x = op_at(L, op)->in[0];
+    const operation *o = op_at(L, op);
+    value x = o->in[0];
     if (L->part == BACKWARD_WEIGHTS) return;
-    step *s = emit(L, "classes", losses, op);
-    reads(s, x);
-    if (!is_made_by(L, x, ROLE_INPUT)) writes(s, L->grad[x] = make_like(L, x, "d", L->v[x].at));
+    step *s = losses_step(L, op, "losses and their gradient");
+    adds(s, o->at.w), adds(s, o->at.b);
+    if (!is_made_by(L, x, ROLE_INPUT)) writes(s, L->grad[x] = make_gradient(L, x, L->v[x].at));
 }
 
 static double flops(const model *m, const operation *o) {

@@ -21,7 +21,7 @@ static void forward(lowering *L, int op) { drop_step(L, op, op_at(L, op)->out[0]
 static void backward(lowering *L, int op) {
     const operation *o = op_at(L, op);
     if (L->part == BACKWARD_WEIGHTS) return;
-    L->grad[o->in[0]] = make_like(L, L->given[op], "d", L->v[L->given[op]].at);
+    L->grad[o->in[0]] = make_gradient(L, o->in[0], L->v[L->given[op]].at);
     drop_step(L, op, L->grad[o->in[0]], L->given[op]);
 }
 

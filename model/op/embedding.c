@@ -99,8 +99,11 @@ static err_t gradients(const frame *f, const step *s) {
 }
 
 static void forward(lowering *L, int op) {
+    const operation *o = op_at(L, op);
     step *s = emit(L, "embedding", embed, op);
-    writes(s, op_at(L, op)->out[0]);
+    writes(s, o->out[0]);
+    uses(s, o->at.w), uses(s, o->at.b);
+    s->meets = MEET_PICK;
 }
 
 static void backward(lowering *L, int op) {
@@ -111,6 +114,7 @@ static void backward(lowering *L, int op) {
     int64_t sorted = L->o->B * m->losses + (m->slices.of > 1 ? o->classes_in_memory : o->classes) + 1;
     step *s = emit(L, "embedding's gradient", gradients, op);
     reads(s, all);
+    adds(s, o->at.w), adds(s, o->at.b);
     writes(s, make_value(L, &(graph_value){.name = "sorted", .letters = "N+V+1", .width = sorted, .shape = SHAPE_PLAIN, .type = INT32}));
 }
 

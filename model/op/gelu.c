@@ -30,7 +30,7 @@ static void backward(lowering *L, int op) {
     const operation *o = op_at(L, op);
     if (L->part == BACKWARD_WEIGHTS || L->done[op]) return;
     step *s = emit(L, "gelu's slope", slope, op);
-    writes(s, L->grad[o->in[0]] = make_like(L, o->in[0], "d", L->v[o->in[0]].at));
+    writes(s, L->grad[o->in[0]] = make_gradient(L, o->in[0], L->v[o->in[0]].at));
     reads(s, L->given[op]), reads(s, o->in[0]);
 }
 

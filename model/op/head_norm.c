@@ -3,6 +3,8 @@
 // sums are added along the tree.
 #include "model/op/op.h"
 
+#include <stdio.h>
+
 enum { Y, KEPT, RSTD };                          // results: in place; what the heads were; 1 / their root mean squares
 enum { B_DX, B_KEPT, B_RSTD, B_PARTS, B_PART };  // operands of backward
 
@@ -59,11 +61,15 @@ static void forward(lowering *L, int op) {
     const operation *o = op_at(L, op);
     step *s = emit(L, "head norm", norm, op);
     changes(s, o->out[Y]);
+    uses(s, o->at.w);
     writes(s, o->out[KEPT]), writes(s, o->out[RSTD]);
 }
 
-static value scratch(lowering *L, int64_t width) {
-    return make_value(L, &(graph_value){.name = "dw", .letters = "D", .width = width, .shape = SHAPE_PLAIN, .type = FP32});
+// Sums over the heads of each slice, and over those of all.
+static value scratch(lowering *L, const operation *o, const char *after, const char *letters, int64_t width) {
+    graph_value x = {.letters = letters, .width = width, .shape = SHAPE_PLAIN, .type = FP32};
+    snprintf(x.name, sizeof x.name, "%s%s", o->name, after);
+    return make_value(L, &x);
 }
 
 static void backward(lowering *L, int op) {
@@ -75,7 +81,9 @@ static void backward(lowering *L, int op) {
     step *s = emit(L, "head norm's gradient", norm_backward, op);
     changes(s, d);
     reads(s, o->out[KEPT]), reads(s, o->out[RSTD]);
-    if (m->slices.of > 1) writes(s, scratch(L, m->slices.count * D)), writes(s, scratch(L, D));
+    if (m->slices.of > 1) writes(s, scratch(L, o, ".sums", "SD", m->slices.count * D)), writes(s, scratch(L, o, ".sum", "D", D));
+    uses(s, o->at.w), adds(s, o->at.w);
+    s->meets = MEET_SUM;
     L->grad[o->in[0]] = d;
 }
 
@@ -88,7 +96,7 @@ value head_norm(graph *g, value qkv, const char *name, int64_t head_size, int64_
     o->at.w = graph_param(g, name, ".weight", head_size, 0, 0, 1);
     o->first_head = (int)first, o->heads = (int)heads, o->eps = (float)eps;
     graph_in_place(g, o);
-    graph_result(g, o, KEPT, (graph_value){.letters = "hD", .width = heads * head_size, .at = where, .is_E = true});
-    graph_result(g, o, RSTD, (graph_value){.letters = "h", .width = heads, .at = where, .type = FP32});
+    graph_result(g, o, KEPT, (graph_value){.name = ".before", .letters = "hD", .width = heads * head_size, .at = where, .is_E = true});
+    graph_result(g, o, RSTD, (graph_value){.name = ".rstd", .letters = "h", .width = heads, .at = where, .type = FP32});
     return o->out[Y];
 }

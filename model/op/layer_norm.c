@@ -6,12 +6,14 @@
 // which cost no further reading here: the first norm in backward forms them.
 #include "model/op/op.h"
 
+#include <string.h>
+
 static const float NORM_EPS = 1e-5f;
 
 enum { Y, MEAN, RSTD };                                // results
 enum { F_Y, F_MEAN, F_RSTD, F_SUM, F_X, F_RESIDUAL };  // operands of forward
 enum { B_DX, B_DY, B_PAST, B_X, B_MEAN, B_RSTD };      // operands of backward
-enum { BEFORE, AFTER };                                // products whose bias gradients it forms
+enum { BEFORE, AFTER };                                // products whose bias gradients it forms; BEFORE: in forward, the sum
 
 static tensor *given(const step *s, int k, tensor *t) { return s->v[k] ? t : NULL; }
 
@@ -79,6 +81,8 @@ static void forward(lowering *L, int op) {
     writes(s, sum < 0 ? 0 : x);
     reads(s, sum < 0 ? x : op_at(L, sum)->in[0]);
     reads(s, sum < 0 ? 0 : op_at(L, sum)->in[1]);
+    s->other[BEFORE] = sum;
+    uses(s, o->at.w), uses(s, o->at.b);
     if (sum >= 0) L->done[sum] = true;
 }
 
@@ -87,15 +91,17 @@ static void backward(lowering *L, int op) {
     value x = o->in[0], past = L->v[x].users > 1 ? L->grad[x] : 0, dx;
     if (L->part == BACKWARD_WEIGHTS) return;
     step *s = emit(L, "layer norm's gradient", norm_backward, op);
-    writes(s, dx = make_like(L, x, "d", L->v[x].at));
+    writes(s, dx = make_gradient(L, x, L->v[x].at));
     reads(s, L->given[op]), reads(s, past);
     s->into = B_DX, s->over = past ? B_PAST : -1;
     reads(s, x), reads(s, o->out[MEAN]), reads(s, o->out[RSTD]);
+    uses(s, o->at.w), adds(s, o->at.w), adds(s, o->at.b);
+    s->meets = MEET_SUM_OF_ROWS;
     int before = product_of_sum(L, maker_of(L, x));
-    if (before >= 0 && L->bias_by[before] == op) s->other[BEFORE] = before;
+    if (before >= 0 && L->bias_by[before] == op) s->other[BEFORE] = before, adds(s, op_at(L, before)->at.b);
     for (int k = 0; k < L->v[x].users; k++) {
         int after = product_of_sum(L, L->v[x].user[k]);
-        if (after >= 0 && L->bias_by[after] == op) s->other[AFTER] = after;
+        if (after >= 0 && L->bias_by[after] == op) s->other[AFTER] = after, adds(s, op_at(L, after)->at.b);
     }
     L->grad[x] = dx;
 }
@@ -110,6 +116,8 @@ value layer_norm(graph *g, value x, const char *name) {
     o->at.w = graph_param(g, name, ".weight", y.width, 0, 0, 1);
     o->at.b = graph_param(g, name, ".bias", y.width, 0, 0, 0);
     y.name[0] = 0;
-    graph_result(g, o, Y, y), graph_result(g, o, MEAN, row), graph_result(g, o, RSTD, row);
+    graph_result(g, o, Y, y);
+    strcpy(row.name, ".mean"), graph_result(g, o, MEAN, row);
+    strcpy(row.name, ".rstd"), graph_result(g, o, RSTD, row);
     return o->out[Y];
 }

@@ -6,7 +6,8 @@
 enum { F_Y, F_X, F_PRE, F_RESIDUAL };  // operands of forward
 enum { B_DX, B_DY, B_PRE };            // of the input's gradient
 enum { W_DY, W_X };                    // of the weights'
-enum { BEFORE };                       // the product before a GELU, whose bias gradient comes with the slope
+enum { THROUGH, BEFORE };              // others: a GELU, and the product before it, whose bias gradient comes with the slope
+enum { WITH };                         // of forward: a GELU or a sum
 
 static err_t product(const frame *f, const step *s) {
     const linear *l = &f->op[s->op].at;
@@ -43,14 +44,17 @@ static void forward(lowering *L, int op) {
     const operation *o = op_at(L, op);
     value y = o->out[0], x = as(L, o->in[0], layout_of_x(o));
     int act = only_user(L, y, ROLE_GELU), sum = only_user(L, y, ROLE_SUM);
-    bool fuses = act >= 0 && L->need[act], adds = sum >= 0 && L->need[sum] && op_at(L, sum)->in[1] == y;
-    step *s = emit(L, fuses ? "product, gelu" : adds ? "product, sum" : "product", product, op);
-    writes(s, fuses ? op_at(L, act)->out[0] : adds ? op_at(L, sum)->out[0] : y);
+    bool fuses = act >= 0 && L->need[act], onto = sum >= 0 && L->need[sum] && op_at(L, sum)->in[1] == y;
+    step *s = emit(L, fuses ? "product, gelu" : onto ? "product, sum" : "product", product, op);
+    writes(s, fuses ? op_at(L, act)->out[0] : onto ? op_at(L, sum)->out[0] : y);
     reads(s, x);
     writes(s, fuses ? y : 0);
-    reads(s, adds ? op_at(L, sum)->in[0] : 0);
+    reads(s, onto ? op_at(L, sum)->in[0] : 0);
+    uses(s, o->at.w), uses(s, o->at.b);
+    if (o->at.division == LINEAR_INPUTS) s->meets = MEET_SUM;
+    s->other[WITH] = fuses ? act : onto ? sum : -1;
     if (fuses) L->done[act] = true;
-    if (adds) L->done[sum] = true;
+    if (onto) L->done[sum] = true;
 }
 
 static void weights_step(lowering *L, int op, value dy) {
@@ -58,6 +62,8 @@ static void weights_step(lowering *L, int op, value dy) {
     value x = as(L, o->in[0], layout_of_x(o));
     step *s = emit(L, "weights' gradient", L->bias_by[op] < 0 ? weights_and_bias : weights, op);
     reads(s, dy), reads(s, x);
+    adds(s, o->at.w);
+    if (L->bias_by[op] < 0) adds(s, o->at.b);
 }
 
 // Through a GELU before it, unless another operation reads what that leaves.
@@ -68,11 +74,15 @@ static void inputs_step(lowering *L, int op, value dy) {
     value to = through ? op_at(L, act)->in[0] : o->in[0];
     layout x = o->at.division == LINEAR_INPUTS ? LAYOUT_SLICES : LAYOUT_STREAM;
     step *s = emit(L, through ? "input's gradient, gelu's slope" : "input's gradient", inputs, op);
-    writes(s, L->grad[to] = make_like(L, o->in[0], "d", x));
+    writes(s, L->grad[to] = make_gradient(L, to, x));
     reads(s, dy), reads(s, through ? to : 0);
+    uses(s, o->at.w);
+    if (o->at.division == LINEAR_OUTPUTS) s->meets = MEET_SUM;
     if (!through) return;
     L->done[act] = true;
-    s->other[BEFORE] = maker_of(L, to);
+    s->other[THROUGH] = act;
+    int before = maker_of(L, to);
+    if (before >= 0 && L->bias_by[before] == act) s->other[BEFORE] = before, adds(s, op_at(L, before)->at.b);
 }
 
 static void backward(lowering *L, int op) {

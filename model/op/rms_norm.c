@@ -28,6 +28,7 @@ static void forward(lowering *L, int op) {
     step *s = emit(L, "rms norm", norm, op);
     writes(s, o->out[Y]), writes(s, o->out[RSTD]);
     reads(s, o->in[0]);
+    uses(s, o->at.w);
 }
 
 static void backward(lowering *L, int op) {
@@ -35,10 +36,12 @@ static void backward(lowering *L, int op) {
     value x = o->in[0], past = L->v[x].users > 1 ? L->grad[x] : 0, dx;
     if (L->part == BACKWARD_WEIGHTS) return;
     step *s = emit(L, "rms norm's gradient", norm_backward, op);
-    writes(s, dx = make_like(L, x, "d", L->v[x].at));
+    writes(s, dx = make_gradient(L, x, L->v[x].at));
     reads(s, L->given[op]), reads(s, past);
     s->into = B_DX, s->over = past ? B_PAST : -1;
     reads(s, x), reads(s, o->out[RSTD]);
+    uses(s, o->at.w), adds(s, o->at.w);
+    s->meets = MEET_SUM_OF_ROWS;
     L->grad[x] = dx;
 }
 
@@ -47,7 +50,7 @@ static const op_type type = {.name = "rms norm", .adds = true, .cheap = true, .f
 value rms_norm(graph *g, value x, const char *name, double eps) {
     operation *o = graph_add(g, &type, name, x, 0);
     if (!o) return 0;
-    graph_value y = *graph_at(g, x), row = {.letters = "1", .width = 1, .at = y.at, .shape = SHAPE_PER_ROW, .type = FP32};
+    graph_value y = *graph_at(g, x), row = {.name = ".rstd", .letters = "1", .width = 1, .at = y.at, .shape = SHAPE_PER_ROW, .type = FP32};
     o->at.w = graph_param(g, name, ".weight", y.width, 0, 0, 1), o->eps = (float)eps;
     y.name[0] = 0;
     graph_result(g, o, Y, y), graph_result(g, o, RSTD, row);

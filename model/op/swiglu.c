@@ -23,7 +23,7 @@ static void backward(lowering *L, int op) {
     const operation *o = op_at(L, op);
     if (L->part == BACKWARD_WEIGHTS) return;
     step *s = emit(L, "swiglu's gradient", gate_backward, op);
-    writes(s, L->grad[o->in[0]] = make_like(L, o->in[0], "d", L->v[o->in[0]].at));
+    writes(s, L->grad[o->in[0]] = make_gradient(L, o->in[0], L->v[o->in[0]].at));
     reads(s, L->given[op]), reads(s, o->in[0]);
     s->into = 0, s->over = 2;
 }

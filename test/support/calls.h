@@ -47,6 +47,7 @@ typedef struct recorder {
     int operands;
     call_list list;
     int garbage;   // reads of what nothing wrote
+    int meetings;  // calls in which places meet
     int overlaps;  // results that lie partly in what the call reads: threads of a device would read what others have written
     FILE *say;     // calls as text; NULL: none
     struct {
@@ -292,9 +293,14 @@ err_t __wrap_stream_zero(stream *s, void *dst, size_t bytes) {
 
 // --- where places meet -----------------------------------------------------------------------------------------------------------
 
+static void begin_meeting(const char *how) {
+    rec.meetings++;
+    begin_call(how);
+}
+
 static err_t meet_whole(void *ctx, merge_kind kind, const tensor *part, stream *s) {
     (void)ctx, (void)s;
-    begin_call("whole");
+    begin_meeting("whole");
     flag("kind", kind);
     operand('u', "part", part);
     return end_call();
@@ -302,7 +308,7 @@ static err_t meet_whole(void *ctx, merge_kind kind, const tensor *part, stream *
 
 static err_t meet_deal(void *ctx, tensor *parts, const tensor *part, stream *s) {
     (void)ctx, (void)s;
-    begin_call("deal");
+    begin_meeting("deal");
     operand('r', "part", part);
     operand('w', "parts", parts);
     return end_call();
@@ -314,7 +320,7 @@ static err_t meet_gather(void *ctx, const tensor *x, const tensor *own, stream *
     int64_t N = x->size[0], first = part_row(N, m->place, m->places);
     tensor here = tensor_rows(x, first, part_row(N, m->place + 1, m->places) - first);
     (void)s;
-    begin_call("gather");
+    begin_meeting("gather");
     flag("in_place", !own);
     operand('r', "own", own ? own : &here);
     operand('w', "x", x);
@@ -323,7 +329,7 @@ static err_t meet_gather(void *ctx, const tensor *x, const tensor *own, stream *
 
 static err_t meet_heads(void *ctx, const tensor *heads, const tensor *rows, stream *s) {
     (void)ctx, (void)s;
-    begin_call("to_heads");
+    begin_meeting("to_heads");
     operand('r', "rows", rows);
     operand('w', "heads", heads);
     return end_call();
@@ -331,7 +337,7 @@ static err_t meet_heads(void *ctx, const tensor *heads, const tensor *rows, stre
 
 static err_t meet_rows(void *ctx, const tensor *rows, const tensor *heads, stream *s) {
     (void)ctx, (void)s;
-    begin_call("to_rows");
+    begin_meeting("to_rows");
     operand('r', "heads", heads);
     operand('w', "rows", rows);
     return end_call();
