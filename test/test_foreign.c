@@ -689,15 +689,36 @@ static void headers_of_llm_c_are_checked(void **state) {
     drop_dir(dir);
 }
 
+// Llama 3.1's stretching where `low` is not 1: these steps are transformers' (5.24.0: ROPE_INIT_FUNCTIONS["llama3"]).
+static void waves_are_stretched(void **state) {
+    static const float steps[16] = {1.0f,           0.715995133f,   0.402633697f,   0.226417571f,  0.127323955f,  0.0715995133f,
+                                    0.0444569848f,  0.0333380364f,  0.025f,         0.0187473539f, 0.0140585322f, 0.0105424123f,
+                                    0.00790569466f, 0.00592843397f, 0.00444569858f, 0.00333380373f};
+    const rope r = {.kind = ROPE_LLAMA3, .theta = 100, .factor = 4, .low = 2, .high = 8, .original = 64};
+    (void)state;
+    for (int i = 0; i < 16; i++) {
+        float found = rope_step(&r, i, 32);
+        if (fabsf(found - steps[i]) > 3e-7f * steps[i]) fail_msg("pair %d turns by %.9g, expected %.9g", i, (double)found, (double)steps[i]);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(angles_are_those_of_the_last_word), cmocka_unit_test(windows_are_those_of_all_layers),
-        cmocka_unit_test(a_family_has_its_own_keys),         cmocka_unit_test(values_of_another_type_are_refused),
-        cmocka_unit_test(what_is_written_is_read_back),      cmocka_unit_test(every_difference_is_named),
-        cmocka_unit_test(names_have_a_prefix_or_none),       cmocka_unit_test(each_tensor_has_its_shape_and_type),
-        cmocka_unit_test(what_no_model_has_is_named),        cmocka_unit_test(what_no_model_has_is_named_in_each_file),
-        cmocka_unit_test(many_faults_are_counted),           cmocka_unit_test(rows_that_are_not_there_are_new),
-        cmocka_unit_test(an_index_names_each_tensor_once),   cmocka_unit_test(a_directory_may_have_more_than_weights),
+        cmocka_unit_test(waves_are_stretched),
+        cmocka_unit_test(angles_are_those_of_the_last_word),
+        cmocka_unit_test(windows_are_those_of_all_layers),
+        cmocka_unit_test(a_family_has_its_own_keys),
+        cmocka_unit_test(values_of_another_type_are_refused),
+        cmocka_unit_test(what_is_written_is_read_back),
+        cmocka_unit_test(every_difference_is_named),
+        cmocka_unit_test(names_have_a_prefix_or_none),
+        cmocka_unit_test(each_tensor_has_its_shape_and_type),
+        cmocka_unit_test(what_no_model_has_is_named),
+        cmocka_unit_test(what_no_model_has_is_named_in_each_file),
+        cmocka_unit_test(many_faults_are_counted),
+        cmocka_unit_test(rows_that_are_not_there_are_new),
+        cmocka_unit_test(an_index_names_each_tensor_once),
+        cmocka_unit_test(a_directory_may_have_more_than_weights),
         cmocka_unit_test(headers_of_llm_c_are_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

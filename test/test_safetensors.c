@@ -483,6 +483,43 @@ static void test_half_types(void **state) {
     free(bits), free(h), free(b);
 }
 
+// Any elements of a tensor, of each type that is a number, from wherever they begin: also over more than is read at a time.
+static void test_any_elements(void **state) {
+    place *p = *state;
+    enum { N = 7001 };
+    static const st_type types[] = {ST_F32, ST_F16, ST_BF16, ST_F64};
+    static const int64_t ranges[][2] = {{0, N}, {1, 1}, {1, N - 1}, {2047, 2}, {2048, 2048}, {4095, 2900}, {N - 1, 1}, {N, 0}, {17, 5000}};
+    for (int k = 0; k < 4; k++) {
+        st_tensor t = {.name = "t", .type = types[k], .dims = 1, .size = {N}};
+        double *data = calloc(N, sizeof *data);
+        float *whole = malloc(N * sizeof *whole), *some = malloc(N * sizeof *some);
+        int64_t each = types[k] == ST_F64 ? 8 : types[k] == ST_F32 ? 4 : 2;
+        for (int i = 0; i < N; i++) {
+            float f = (float)(i % 1000) + 1;
+            double d = f;
+            uint16_t half = (uint16_t)(i % 1000 + 1);
+            memcpy((char *)data + i * each, types[k] == ST_F64 ? (void *)&d : types[k] == ST_F32 ? (void *)&f : (void *)&half, (size_t)each);
+        }
+        st_writer w;
+        st_file f;
+        assert_int_equal(st_create(&w, p->file, &t, 1, NULL, NULL), ERR_OK);
+        assert_int_equal(st_put(&w, data, (size_t)(N * each)), ERR_OK);
+        assert_int_equal(st_finish(&w, NULL), ERR_OK);
+        assert_int_equal(st_open(&f, p->file), ERR_OK);
+        const st_tensor *at = st_find(&f, "t");
+        assert_int_equal(st_read_f32(&f, at, whole), ERR_OK);
+        for (int i = 1; i < N && i % 1000; i++) assert_true(whole[i] > whole[i - 1]);
+        for (size_t r = 0; r < sizeof ranges / sizeof *ranges; r++) {
+            assert_int_equal(st_read_f32_part(&f, at, ranges[r][0], ranges[r][1], some), ERR_OK);
+            assert_memory_equal(some, whole + ranges[r][0], (size_t)ranges[r][1] * sizeof *some);
+        }
+        assert_int_equal(st_read_f32_part(&f, at, 1, N, some), ERR_INTERNAL);
+        assert_int_equal(st_read_f32_part(&f, at, -1, 2, some), ERR_INTERNAL);
+        st_close(&f);
+        free(data), free(whole), free(some);
+    }
+}
+
 // No flipped bit of a header may crash, and what is still accepted must still tile the file.
 static void test_flips(void **state) {
     place *p = *state;
@@ -520,7 +557,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_accepts),       TEST(test_refuses_entries), TEST(test_refuses_layouts), TEST(test_refuses_lengths), TEST(test_known_cases),
         TEST(test_large_headers), TEST(test_many_overlap),    TEST(test_round_trip),      TEST(test_header_bytes),    TEST(test_writer_mistakes),
-        TEST(test_half_types),    TEST(test_knows_all_types), TEST(test_flips),
+        TEST(test_half_types),    TEST(test_any_elements),    TEST(test_knows_all_types), TEST(test_flips),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
