@@ -5,7 +5,6 @@
 #include "model/families.h"
 #include "model/llmc.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
