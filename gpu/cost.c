@@ -114,13 +114,18 @@ op_cost rotary_cost(const rotary_args *args) {
     return (op_cost){args->x->type, {B, T, args->x->size[2], args->heads}, 0, bytes, 0};
 }
 
-op_cost swiglu_forward_cost(const swiglu_forward_args *args) {
+static op_cost gated_forward_cost(const gated_forward_args *args) {
     return (op_cost){args->y->type, {ROWS(args->y)}, 0, size_of(args->y) + size_of(args->x), 0};
 }
 
-op_cost swiglu_backward_cost(const swiglu_backward_args *args) {
+static op_cost gated_backward_cost(const gated_backward_args *args) {
     return (op_cost){args->dy->type, {ROWS(args->dy)}, 0, size_of(args->dx) + size_of(args->dy) + size_of(args->x), 0};
 }
+
+op_cost swiglu_forward_cost(const swiglu_forward_args *args) { return gated_forward_cost(args); }
+op_cost swiglu_backward_cost(const swiglu_backward_args *args) { return gated_backward_cost(args); }
+op_cost geglu_forward_cost(const geglu_forward_args *args) { return gated_forward_cost(args); }
+op_cost geglu_backward_cost(const geglu_backward_args *args) { return gated_backward_cost(args); }
 
 op_cost gelu_forward_cost(const gelu_forward_args *args) {
     return (op_cost){args->x->type, {tensor_count(args->x)}, 0, size_of(args->y) + size_of(args->x), 0};

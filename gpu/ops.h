@@ -232,16 +232,20 @@ typedef struct rotary_args {
     bool back;  // by the negative angles, which undoes it: what backward does to the gradient
 } rotary_args;
 
-// y = g / (1 + e^-g) * u for the halves g and u of each row of x    (Shazeer 2020)
-typedef struct swiglu_forward_args {
+// y = f(g) * u for the halves g and u of each row of x    (Shazeer 2020)
+//   swiglu  f(g) = g / (1 + e^-g)
+//   geglu   f = gelu, as below
+typedef struct gated_forward_args {
     tensor *y;        // (N,F) E (=)
     const tensor *x;  // (N,2F) E: g, u
-} swiglu_forward_args;
-typedef struct swiglu_backward_args {
+} gated_forward_args;
+typedef struct gated_backward_args {
     tensor *dx;        // (N,2F) E (=), may be x itself
     const tensor *dy;  // (N,F) E
     const tensor *x;   // (N,2F) E
-} swiglu_backward_args;
+} gated_backward_args;
+typedef gated_forward_args swiglu_forward_args, geglu_forward_args;
+typedef gated_backward_args swiglu_backward_args, geglu_backward_args;
 
 typedef struct gelu_forward_args {
     tensor *y;
@@ -436,7 +440,8 @@ typedef struct sgd_args {
     X(gelu_forward) X(gelu_backward) X(relu_forward) X(relu_backward) X(embedding_forward) X(embedding_backward)        \
     X(cross_entropy) X(top_1) X(loss_means) X(dropout) X(add) X(cast) X(random_fill) X(cast_stochastic) X(sum_squares)  \
     X(step_decide) X(adamw) X(sgd) X(rms_norm_forward) X(rms_norm_backward) X(head_norm_forward) X(head_norm_backward)  \
-    X(rotary) X(swiglu_forward) X(swiglu_backward) X(attention_past) X(cross_entropy_part) X(sum_slices) X(count_targets)
+    X(rotary) X(swiglu_forward) X(swiglu_backward) X(attention_past) X(cross_entropy_part) X(sum_slices)                \
+    X(count_targets) X(geglu_forward) X(geglu_backward)
 // clang-format on
 
 typedef struct ops {

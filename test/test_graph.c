@@ -25,6 +25,7 @@ enum {
     WIDTHS,
     HEADS,
     HALVES,
+    HALVES_GELU,
     DIVIDED,
     TWICE,
     NEVER_MADE,
@@ -50,6 +51,7 @@ static const char *const said[MISTAKES] = {
     [WIDTHS] = "block 1 (layer), add: x has width 16, and wide 32",
     [HEADS] = "block 1 (layer), attention: 4 + 2 x 4 heads of 4 are not 16 wide",
     [HALVES] = "block 1 (layer), swiglu: odd has width 15, which has no halves",
+    [HALVES_GELU] = "block 1 (layer), geglu: odd has width 15, which has no halves",
     [DIVIDED] = "block 1 (layer), odd: 15 outputs can't be divided among 2 slices",
     [TWICE] = "block 1 (layer), ln: another parameter is called h.0.ln.weight",
     [NEVER_MADE] = "block 1 (layer), ln: it reads value 77, which nothing has made",
@@ -77,6 +79,7 @@ static value layer(graph *g, int mistake, value x) {
     case WIDTHS: return add(g, x, project(g, x, "wide", wide(2 * C, LINEAR_WHOLE)));
     case HEADS: return attend(g, x, (attention_options){.heads = 4, .head_size = 4, .letters = "C", .site = -1});
     case HALVES: return swiglu(g, project(g, x, "odd", wide(15, LINEAR_WHOLE)), "F");
+    case HALVES_GELU: return geglu(g, project(g, x, "odd", wide(15, LINEAR_WHOLE)), "F");
     case DIVIDED: return project(g, x, "odd", wide(15, LINEAR_OUTPUTS));
     case TWICE: return layer_norm(g, layer_norm(g, x, "ln"), "ln");
     case NEVER_MADE: return layer_norm(g, 77, "ln");

@@ -20,8 +20,9 @@ value head_norm(graph *g, value qkv, const char *name, int64_t head_size, int64_
 // Turns the first `heads` heads of each row by its position: in place    (Su et al. 2021)
 value rotary(graph *g, value qkv, int64_t heads, int64_t head_size, const rope *r);
 
-// silu(gate) * up, the halves of each row    (Shazeer 2020)
+// silu(gate) * up, gelu(gate) * up, the halves of each row    (Shazeer 2020)
 value swiglu(graph *g, value x, const char *letters);
+value geglu(graph *g, value x, const char *letters);
 
 // x W^T + b. Its outputs or its inputs are divided among slices (model/linear.h).
 typedef struct projection {

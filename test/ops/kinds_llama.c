@@ -1,4 +1,5 @@
-// test/ops/kinds_llama.c: the operations of models after Llama: RMS norm, of rows and of heads, rotary embedding, SwiGLU.
+// test/ops/kinds_llama.c: the operations of models after Llama: RMS norm, of rows and of heads, rotary embedding,
+// SwiGLU and GeGLU.
 // Each is: its arguments and inputs, its call, its reference, its gradient check, its cost.
 #include "test/ops/op_test.h"
 #include "test/ops/reference.h"
@@ -309,30 +310,38 @@ static void rotary_cost_of(const op_run *r, double *bytes, double *flops) {  // 
 
 const op_kind kind_rotary = {"rotary", rotary_setup, rotary_call, rotary_reference, rotary_gradient, NULL, rotary_cost_of};
 
-// --- swiglu: N F -----------------------------------------------------------------------------------------------------------
+// --- swiglu, geglu: N F ------------------------------------------------------------------------------------------------------
 
-static void swiglu_setup(op_run *r) {
+static bool by_gelu(const op_run *r) { return r->row->op == OP_geglu_forward || r->row->op == OP_geglu_backward; }
+static double gate_of(const op_run *r, double g) { return by_gelu(r) ? ref_gelu(g) : g / (1 + exp(-g)); }
+static double gate_slope(const op_run *r, double g) {
+    double s = 1 / (1 + exp(-g));
+    return by_gelu(r) ? ref_gelu_grad(g) : s + g * s * (1 / (1 + exp(g)));
+}
+
+static void gated_setup(op_run *r) {
     int64_t N = r->row->size[0], F = r->row->size[1];
     arg *y = arg_add(r, "y", OUT, r->row->type, 2, N, F, 0), *x = arg_add(r, "x", IN, r->row->type, 2, N, 2 * F, 0);
     y->batch = x->batch = true;
     arg_fill(r, x, r->row->options & OPT_EXTREME ? 100 : 2, 0);
 }
-static err_t swiglu_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
-    (void)r;
-    return o->swiglu_forward(&(swiglu_forward_args){.y = t[0], .x = t[1]}, s);
+static err_t gated_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
+    const gated_forward_args args = {.y = t[0], .x = t[1]};
+    return by_gelu(r) ? o->geglu_forward(&args, s) : o->swiglu_forward(&args, s);
 }
-static void swiglu_reference(op_run *r) {
+static void gated_reference(op_run *r) {
     int64_t F = r->row->size[1];
     const double *x = r->arg[1].value;
     for (int64_t i = 0; i < r->row->size[0] * F; i++) {
         int64_t at = i / F * 2 * F + i % F;
-        r->arg[0].want[i] = x[at] / (1 + exp(-x[at])) * x[at + F];
+        r->arg[0].want[i] = gate_of(r, x[at]) * x[at + F];
     }
 }
 
-const op_kind kind_swiglu_forward = {"swiglu_forward", swiglu_setup, swiglu_call, swiglu_reference, NULL, NULL, stream_cost};
+const op_kind kind_swiglu_forward = {"swiglu_forward", gated_setup, gated_call, gated_reference, NULL, NULL, stream_cost};
+const op_kind kind_geglu_forward = {"geglu_forward", gated_setup, gated_call, gated_reference, NULL, NULL, stream_cost};
 
-static void swiglu_back_setup(op_run *r) {
+static void gated_back_setup(op_run *r) {
     int64_t N = r->row->size[0], F = r->row->size[1];
     arg *dx = arg_add(r, "dx", OUT, r->row->type, 2, N, 2 * F, 0), *dy = arg_add(r, "dy", IN, r->row->type, 2, N, F, 0);
     arg *x = arg_add(r, "x", IN, r->row->type, 2, N, 2 * F, 0);
@@ -341,34 +350,35 @@ static void swiglu_back_setup(op_run *r) {
     arg_fill(r, dy, 1, 0);
     arg_fill(r, x, r->row->options & OPT_EXTREME ? 100 : 2, 0);
 }
-static err_t swiglu_back_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
-    (void)r;
-    return o->swiglu_backward(&(swiglu_backward_args){.dx = t[0], .dy = t[1], .x = t[2]}, s);
+static err_t gated_back_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
+    const gated_backward_args args = {.dx = t[0], .dy = t[1], .x = t[2]};
+    return by_gelu(r) ? o->geglu_backward(&args, s) : o->swiglu_backward(&args, s);
 }
-static void swiglu_back_reference(op_run *r) {
+static void gated_back_reference(op_run *r) {
     int64_t F = r->row->size[1];
     const double *dy = r->arg[1].value, *x = r->arg[2].value;
     for (int64_t i = 0; i < r->row->size[0] * F; i++) {
         int64_t at = i / F * 2 * F + i % F;
-        double g = x[at], u = x[at + F], s = 1 / (1 + exp(-g));
-        r->arg[0].want[at] = dy[i] * u * (s + g * s * (1 / (1 + exp(g))));
-        r->arg[0].want[at + F] = dy[i] * g * s;
+        r->arg[0].want[at] = dy[i] * x[at + F] * gate_slope(r, x[at]);
+        r->arg[0].want[at + F] = dy[i] * gate_of(r, x[at]);
     }
 }
-static double swiglu_loss(void *ctx) {
+static double gated_loss(void *ctx) {
     op_run *r = ctx;
     int64_t F = r->row->size[1];
     const double *dy = r->arg[1].value, *x = r->arg[2].value;
     double sum = 0;
     for (int64_t i = 0; i < r->row->size[0] * F; i++) {
         int64_t at = i / F * 2 * F + i % F;
-        sum += dy[i] * x[at] / (1 + exp(-x[at])) * x[at + F];
+        sum += dy[i] * gate_of(r, x[at]) * x[at + F];
     }
     return sum;
 }
-static bool swiglu_back_gradient(op_run *r) {
-    return gradient_near(r, "dx", swiglu_loss, r, r->arg[2].value, r->arg[0].want, tensor_count(&r->arg[2].t));
+static bool gated_back_gradient(op_run *r) {
+    return gradient_near(r, "dx", gated_loss, r, r->arg[2].value, r->arg[0].want, tensor_count(&r->arg[2].t));
 }
 
-const op_kind kind_swiglu_backward = {"swiglu_backward", swiglu_back_setup, swiglu_back_call, swiglu_back_reference, swiglu_back_gradient, NULL,
+const op_kind kind_swiglu_backward = {"swiglu_backward", gated_back_setup, gated_back_call, gated_back_reference, gated_back_gradient, NULL,
                                       stream_cost};
+const op_kind kind_geglu_backward = {"geglu_backward", gated_back_setup, gated_back_call, gated_back_reference, gated_back_gradient, NULL,
+                                     stream_cost};

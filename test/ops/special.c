@@ -843,6 +843,7 @@ const special specials[] = {
     {"matmul: fused epilogues are the unfused pairs, to the bit", matmul_fused},
     {"a vocabulary's padding changes no bit", padding_is_nothing},
     {"layer_norm: fused residual is the unfused pair, to the bit", norm_fused},
+    {"geglu: where up is 1 it is gelu, to the bit", geglu_is_gelu},
     {"cast: every 16-bit value, every rounding decision", cast_exhaustive},
     {"dropout: rate, keys, samples", dropout_masks},
     {"attention: causal to the bit", attention_causal},

@@ -32,4 +32,8 @@ static const dtype compute_types[] = {FP32, BF16, FP16};
 bool attention_causal(const fixture *f, char why[WHY]);
 bool attention_grows(const fixture *f, char why[WHY]);
 
+// --- special_variants.c ------------------------------------------------------------------------------------------------
+
+bool geglu_is_gelu(const fixture *f, char why[WHY]);
+
 #endif

@@ -251,6 +251,8 @@ OP(head_norm_backward) FLAG(first) FLAG(fresh) R(kept) R(rstd) R(w) int64_t D = 
 OP(rotary) FLAG(heads) FLAG(back) R(table) columns('u', "x", a->x, 0, a->heads * a->table->size[1], a->x->size[a->x->dims - 1]); END
 OP(swiglu_forward) R(x) W(y) END
 OP(swiglu_backward) R(dy) R(x) W(dx) END
+OP(geglu_forward) R(x) W(y) END
+OP(geglu_backward) R(dy) R(x) W(dx) END
 OP(gelu_forward) R(x) W(y) END
 OP(gelu_backward) FLAG(fresh) R(dy) R(x) W(dx) GRAD(dbias) END
 OP(relu_forward) R(x) W(y) END
