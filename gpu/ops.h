@@ -186,13 +186,14 @@ typedef struct layer_norm_backward_args {
     bool fresh;  // of dw, db and the sums
 } layer_norm_backward_args;
 
-// y = x * rstd * w, rstd = 1 / sqrt(mean(x^2) + eps)    (Zhang & Sennrich 2019, eq. 4)
+// y = x * rstd * (shift + w), rstd = 1 / sqrt(mean(x^2) + eps)    (Zhang & Sennrich 2019, eq. 4). Where shift is 0 nothing is added to w: of a w of
+// -0 the products keep their sign.
 typedef struct rms_norm_forward_args {
     tensor *y;        // (N,C) E (=), may be x itself
     tensor *rstd;     // (N) FP32 (=)  saved for backward
     const tensor *x;  // (N,C) E
     const tensor *w;  // (C) E
-    float eps;
+    float eps, shift;
 } rms_norm_forward_args;
 
 // dx = gradient through the norm, + dresidual where given (the gradient that flows past the norm).
@@ -203,6 +204,7 @@ typedef struct rms_norm_backward_args {
     const tensor *dresidual;  // (N,C) E or NULL
     const tensor *x;          // (N,C) E
     const tensor *w, *rstd;
+    float shift;
     bool fresh;  // of dw
 } rms_norm_backward_args;
 
@@ -213,13 +215,14 @@ typedef struct head_norm_forward_args {
     tensor *rstd;     // (N,count) FP32 (=)  saved for backward
     const tensor *w;  // (D) E
     int first;
-    float eps;
+    float eps, shift;
 } head_norm_forward_args;
 typedef struct head_norm_backward_args {
     tensor *dx;  // (N,n*D) E, in place: of those heads, the gradient of the result on entry, of x on return
     tensor *dw;  // (D) FP32 (+=)
     const tensor *kept, *rstd, *w;
     int first;
+    float shift;
     bool fresh;  // of dw
 } head_norm_backward_args;
 

@@ -176,11 +176,34 @@ static void equal_layers_have_one_form(void **state) {
     model_close(m);
 }
 
+// Three layers, of which the last two have the same norms.
+static void page_of_shifts(graph *g, const void *from) {
+    (void)from;
+    begin_block(g, "embedding");
+    leave(g, embedding(g, "wte", NULL, V, T, C, 0.02));
+    for (int l = 0; l < 3; l++) leave(g, rms_norm(g, begin_layer(g, "h.%d.", l), "ln", 1e-5, l > 0));
+    next_token_loss(g, layer_norm(g, begin_block(g, "head"), "ln_f"), "lm_head", V, 0, 1, 0);
+    leave(g, 0);
+}
+
+static void a_shift_is_part_of_the_form(void **state) {
+    static const model_type shifts = {.name = "shifts", .page = page_of_shifts, .options = sizeof(options)};
+    options o = {0};
+    model *m;
+    (void)state;
+    assert_int_equal(model_open(&m, &shifts, &o), ERR_OK);
+    const block_graph *k = m->net->g.block;
+    assert_true(k[1].form == 1 && k[2].form == 2 && k[3].form == 2);
+    assert_true(m->param[1].init_value == 1 && m->param[2].init_value == 0 && m->param[3].init_value == 0);
+    model_close(m);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mistakes_are_named),
         cmocka_unit_test(a_page_says_what_its_model_is),
         cmocka_unit_test(equal_layers_have_one_form),
+        cmocka_unit_test(a_shift_is_part_of_the_form),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -192,6 +192,9 @@ template <class S> __device__ __forceinline__ double ordered_sum(const S *x, int
     return total;
 }
 
+// What a norm multiplies a column by. Adding 0 would make +0 of -0.
+__device__ __forceinline__ float gain(float w, float shift) { return shift != 0 ? shift + w : w; }
+
 // gelu(x) = x/2 (1 + tanh(u)), u = sqrt(2/pi) (x + 0.044715 x^3)   (Hendrycks & Gimpel 2016, tanh form)
 __device__ __forceinline__ float gelu(float x) {
     float u = 0.7978845608028654f * fmaf(0.044715f * x * x, x, x);

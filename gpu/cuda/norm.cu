@@ -20,7 +20,7 @@ template <class T> struct norm_args {
     float *mean, *rstd;
     const T *x, *residual, *w, *b;
     int64_t rows, width;
-    float eps;
+    float eps, shift;
 };
 
 // The total of a row over its threads: a warp, or a block.
@@ -81,7 +81,7 @@ __device__ __forceinline__ void norm_store(const norm_args<T> &a, const float v[
         load_row<PACKED>(w, a.w, at, a.width);
         if (!RMS) load_row<PACKED>(b, a.b, at, a.width);
 #pragma unroll
-        for (int k = 0; k < W; k++) y[k] = RMS ? v[p][k] * rstd * w[k] : fmaf((v[p][k] - mean) * rstd, w[k], b[k]);
+        for (int k = 0; k < W; k++) y[k] = RMS ? v[p][k] * rstd * gain(w[k], a.shift) : fmaf((v[p][k] - mean) * rstd, w[k], b[k]);
         store_row<PACKED>(a.y + row * a.width, y, at, a.width);
     }
 }
@@ -169,7 +169,8 @@ err_t cuda_layer_norm_forward(const layer_norm_forward_args *args, stream *s) {
                           (const T *)args->b->data,
                           rows,
                           width,
-                          args->eps};
+                          args->eps,
+                          0};
         if (packs<T>((const void *)all, width)) TRY((norm_forward<T, true, false>(&a, s)));
         else TRY((norm_forward<T, false, false>(&a, s)));
     });
@@ -182,9 +183,18 @@ err_t cuda_rms_norm_forward(const rms_norm_forward_args *args, stream *s) {
     assert(tensor_count(args->rstd) == rows && args->rstd->type == FP32 && args->y->type == args->x->type && args->w->type == args->x->type);
     uintptr_t all = (uintptr_t)args->y->data | (uintptr_t)args->x->data | (uintptr_t)args->w->data;
     BY_TYPE(args->x->type, T, {
-        norm_args<T> a = {
-            (T *)args->y->data, NULL, NULL, (float *)args->rstd->data, (const T *)args->x->data, NULL, (const T *)args->w->data, NULL, rows, width,
-            args->eps};
+        norm_args<T> a = {(T *)args->y->data,
+                          NULL,
+                          NULL,
+                          (float *)args->rstd->data,
+                          (const T *)args->x->data,
+                          NULL,
+                          (const T *)args->w->data,
+                          NULL,
+                          rows,
+                          width,
+                          args->eps,
+                          args->shift};
         if (packs<T>((const void *)all, width)) TRY((norm_forward<T, true, true>(&a, s)));
         else TRY((norm_forward<T, false, true>(&a, s)));
     });
@@ -200,6 +210,7 @@ template <class T> struct norm_back_args {
     const T *dy, *dresidual, *x, *w;
     const float *mean, *rstd;
     int64_t rows, width, per_group;
+    float shift;
     bool add;  // one group only, and not fresh: its sums are added to what is there
 };
 
@@ -231,6 +242,12 @@ __device__ __forceinline__ void back_load(norm_back_row<T, P> *r, const norm_bac
         if (a.dresidual) r->dresidual[p] = load_pack<PACKED>(a.dresidual + first, at, a.width);
     }
     r->mean = RMS ? 0 : a.mean[row], r->rstd = a.rstd[row];
+}
+
+template <bool PACKED, bool RMS, class T> __device__ __forceinline__ void load_gains(float *w, const norm_back_args<T> &a, int64_t i) {
+    load_row<PACKED>(w, a.w, i, a.width);
+#pragma unroll
+    for (int k = 0; RMS && k < (int)(16 / sizeof(T)); k++) w[k] = gain(w[k], a.shift);
 }
 
 // dx of one pack from h = (x - mean) rstd and g = dy w: rstd (g - mean(g) - h mean(g h)), + dresidual.
@@ -272,7 +289,7 @@ template <class T, bool PACKED, bool SUMS, bool RMS> __global__ void __launch_bo
     norm_back_row<T, P> now, next;
     back_load<PACKED, RMS>(&next, a, first, i);
 #pragma unroll
-    for (int p = 0; p < P; p++) load_row<PACKED>(w[p], a.w, i + p * step, a.width);
+    for (int p = 0; p < P; p++) load_gains<PACKED, RMS>(w[p], a, i + p * step);
     for (int64_t row = first; row < end; row++) {
         float g[P][W], h[P][W], mean_g = 0, mean_gh = 0;
         now = next;
@@ -321,7 +338,7 @@ template <class T, bool PACKED, bool RMS> __global__ void __launch_bounds__(BACK
         for (int pass = 0; pass < 2; pass++) {
             for (int64_t i = start; i < a.width; i += step) {
                 back_load<PACKED, RMS>(&r, a, row, i);
-                load_row<PACKED>(g, a.w, i, a.width);
+                load_gains<PACKED, RMS>(g, a, i);
 #pragma unroll
                 for (int k = 0; k < W; k++) {
                     h[k] = (to_float(r.x[0].v[k]) - r.mean) * r.rstd;
@@ -407,6 +424,7 @@ err_t cuda_layer_norm_backward(const layer_norm_backward_args *args, stream *s) 
                                rows,
                                width,
                                0,
+                               0,
                                false};
         bool packed = packs<T>((const void *)all, width);
         if (width > LONG && packed) TRY((norm_backward_long<T, true, false>(&a, args->fresh, s)));
@@ -429,7 +447,7 @@ err_t cuda_rms_norm_backward(const rms_norm_backward_args *args, stream *s) {
         norm_back_args<T> a = {};
         a.dx = (T *)args->dx->data, a.dw = (float *)args->dw->data;
         a.dy = (const T *)args->dy->data, a.dresidual = (const T *)past, a.x = (const T *)args->x->data, a.w = (const T *)args->w->data;
-        a.rstd = (const float *)args->rstd->data, a.rows = rows, a.width = width;
+        a.rstd = (const float *)args->rstd->data, a.rows = rows, a.width = width, a.shift = args->shift;
         bool packed = packs<T>((const void *)all, width);
         if (width > LONG && packed) TRY((norm_backward_long<T, true, true>(&a, args->fresh, s)));
         else if (width > LONG) TRY((norm_backward_long<T, false, true>(&a, args->fresh, s)));

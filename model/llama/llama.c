@@ -30,8 +30,8 @@ static value attention(graph *g, const llama_options *o, value x) {
                                      .matrices = 3,
                                      .share = {H * D, KV * D, KV * D}});
     if (o->qk_norm) {
-        qkv = head_norm(g, qkv, "self_attn.q_norm", D, 0, H, o->norm_eps);
-        qkv = head_norm(g, qkv, "self_attn.k_norm", D, H, KV, o->norm_eps);
+        qkv = head_norm(g, qkv, "self_attn.q_norm", D, 0, H, o->norm_eps, 0);
+        qkv = head_norm(g, qkv, "self_attn.k_norm", D, H, KV, o->norm_eps, 0);
     }
     value a = attend(g, rotary(g, qkv, H + KV, D, &r),
                      (attention_options){.heads = H, .kv_heads = KV, .head_size = D, .window = o->window, .letters = "HD", .site = -1});
@@ -54,12 +54,12 @@ static void llama_page(graph *g, const void *options) {
     leave(g, embedding(g, "embed_tokens.weight", NULL, o->vocab, o->context, o->embed, STD));
     for (int l = 0; l < o->layers; l++) {
         value x = begin_layer(g, "layers.%d.", l);
-        x = add(g, x, attention(g, o, rms_norm(g, x, "input_layernorm", o->norm_eps)));
-        x = add(g, x, mlp(g, o, rms_norm(g, x, "post_attention_layernorm", o->norm_eps)));
+        x = add(g, x, attention(g, o, rms_norm(g, x, "input_layernorm", o->norm_eps, 0)));
+        x = add(g, x, mlp(g, o, rms_norm(g, x, "post_attention_layernorm", o->norm_eps, 0)));
         leave(g, x);
     }
     value x = begin_block(g, "head");
-    next_token_loss(g, rms_norm(g, x, "norm", o->norm_eps), "lm_head.weight", o->vocab, o->tied ? 0 : -1, o->head_chunks, o->tied ? 0 : STD);
+    next_token_loss(g, rms_norm(g, x, "norm", o->norm_eps, 0), "lm_head.weight", o->vocab, o->tied ? 0 : -1, o->head_chunks, o->tied ? 0 : STD);
     leave(g, 0);
 }
 

@@ -15,7 +15,9 @@ static err_t norm(const frame *f, const step *s) {
     tensor x = at_rows(f, s->v[Y]), kept = at_rows(f, s->v[KEPT]), rstd = at_rows(f, s->v[RSTD]);
     if (!f->matrix) return ERR_OK;
     return f->p->ops->head_norm_forward(
-        &(head_norm_forward_args){.x = &x, .kept = &kept, .rstd = &rstd, .w = &f->p->w[o->at.w], .first = first_of(f, s), .eps = o->eps}, f->p->s);
+        &(head_norm_forward_args){
+            .x = &x, .kept = &kept, .rstd = &rstd, .w = &f->p->w[o->at.w], .first = first_of(f, s), .eps = o->eps, .shift = o->shift},
+        f->p->s);
 }
 
 // Rows first .. first+n-1 of the heads of slice k.
@@ -44,10 +46,17 @@ static err_t token_slice_backward(const frame *f, const step *s, const pass *p, 
 }
 
 static err_t norm_backward(const frame *f, const step *s) {
-    int w = f->op[s->op].at.w;
+    const operation *o = &f->op[s->op];
+    int w = o->at.w;
     tensor dx = at_rows(f, s->v[B_DX]), kept = at_rows(f, s->v[B_KEPT]), rstd = at_rows(f, s->v[B_RSTD]);
-    head_norm_backward_args args = {
-        .dx = &dx, .dw = &f->p->dw[w], .kept = &kept, .rstd = &rstd, .w = &f->p->w[w], .first = first_of(f, s), .fresh = f->p->fresh};
+    head_norm_backward_args args = {.dx = &dx,
+                                    .dw = &f->p->dw[w],
+                                    .kept = &kept,
+                                    .rstd = &rstd,
+                                    .w = &f->p->w[w],
+                                    .first = first_of(f, s),
+                                    .shift = o->shift,
+                                    .fresh = f->p->fresh};
     if (f->m->slices.of == 1) return f->p->ops->head_norm_backward(&args, f->p->s);
     for (int k = 0; k < f->m->tokens.count; k++) {
         token_part own = model_token_part(f->m, f->p, k, f->all);
@@ -89,12 +98,12 @@ static void backward(lowering *L, int op) {
 
 static const op_type type = {.name = "head norm", .forward = forward, .backward = backward};
 
-value head_norm(graph *g, value qkv, const char *name, int64_t head_size, int64_t first, int64_t heads, double eps) {
+value head_norm(graph *g, value qkv, const char *name, int64_t head_size, int64_t first, int64_t heads, double eps, double shift) {
     operation *o = graph_add(g, &type, name, qkv, 0);
     if (!o) return 0;
     layout where = graph_at(g, qkv)->at;
-    o->at.w = graph_param(g, name, ".weight", head_size, 0, 0, 1);
-    o->first_head = (int)first, o->heads = (int)heads, o->eps = (float)eps;
+    o->at.w = graph_param(g, name, ".weight", head_size, 0, 0, 1 - (float)shift);
+    o->first_head = (int)first, o->heads = (int)heads, o->eps = (float)eps, o->shift = (float)shift;
     graph_in_place(g, o);
     graph_result(g, o, KEPT, (graph_value){.name = ".before", .letters = "hD", .width = heads * head_size, .at = where, .is_E = true});
     graph_result(g, o, RSTD, (graph_value){.name = ".rstd", .letters = "h", .width = heads, .at = where, .type = FP32});

@@ -11,11 +11,11 @@ value embedding(graph *g, const char *table, const char *positions, int64_t voca
 // (x - mean) * rstd * w + b, of each row    (Ba et al. 2016)
 value layer_norm(graph *g, value x, const char *name);
 
-// x * rstd * w, of each row    (Zhang & Sennrich 2019)
-value rms_norm(graph *g, value x, const char *name, double eps);
+// x * rstd * (shift + w), of each row    (Zhang & Sennrich 2019). w begins as 1 - shift.
+value rms_norm(graph *g, value x, const char *name, double eps, double shift);
 
 // The same of each of `heads` heads of a row, from head `first` on, by one weight: in place.
-value head_norm(graph *g, value qkv, const char *name, int64_t head_size, int64_t first, int64_t heads, double eps);
+value head_norm(graph *g, value qkv, const char *name, int64_t head_size, int64_t first, int64_t heads, double eps, double shift);
 
 // Turns the first `heads` heads of each row by its position: in place    (Su et al. 2021)
 value rotary(graph *g, value qkv, int64_t heads, int64_t head_size, const rope *r);

@@ -1,4 +1,4 @@
-// model/op/rms_norm.c: y = x * rstd * w, of each row    (Zhang & Sennrich 2019). Backward makes x's gradient: through
+// model/op/rms_norm.c: y = x * rstd * (shift + w), of each row    (Zhang & Sennrich 2019). Backward makes x's gradient: through
 // the norm and past it.
 #include "model/op/op.h"
 
@@ -10,17 +10,24 @@ static err_t norm(const frame *f, const step *s) {
     const operation *o = &f->op[s->op];
     tensor y = at(f, s->v[F_Y]), rstd = at(f, s->v[F_RSTD]), x = at(f, s->v[F_X]);
     if (!y.size[0]) return ERR_OK;
-    return f->p->ops->rms_norm_forward(&(rms_norm_forward_args){.y = &y, .rstd = &rstd, .x = &x, .w = &f->p->w[o->at.w], .eps = o->eps}, f->p->s);
+    return f->p->ops->rms_norm_forward(
+        &(rms_norm_forward_args){.y = &y, .rstd = &rstd, .x = &x, .w = &f->p->w[o->at.w], .eps = o->eps, .shift = o->shift}, f->p->s);
 }
 
 static err_t norm_backward(const frame *f, const step *s) {
-    int w = f->op[s->op].at.w;
+    const operation *o = &f->op[s->op];
+    int w = o->at.w;
     tensor dx = at(f, s->v[B_DX]), dy = at(f, s->v[B_DY]), x = at(f, s->v[B_X]), rstd = at(f, s->v[B_RSTD]), past = {0};
     if (s->v[B_PAST]) past = at(f, s->v[B_PAST]);
-    return slices_rms_norm_backward(
-        f->m, f->p, f->all,
-        &(rms_norm_backward_args){
-            .dx = &dx, .dw = &f->p->dw[w], .dy = &dy, .dresidual = s->v[B_PAST] ? &past : NULL, .x = &x, .w = &f->p->w[w], .rstd = &rstd});
+    return slices_rms_norm_backward(f->m, f->p, f->all,
+                                    &(rms_norm_backward_args){.dx = &dx,
+                                                              .dw = &f->p->dw[w],
+                                                              .dy = &dy,
+                                                              .dresidual = s->v[B_PAST] ? &past : NULL,
+                                                              .x = &x,
+                                                              .w = &f->p->w[w],
+                                                              .rstd = &rstd,
+                                                              .shift = o->shift});
 }
 
 static void forward(lowering *L, int op) {
@@ -47,11 +54,11 @@ static void backward(lowering *L, int op) {
 
 static const op_type type = {.name = "rms norm", .adds = true, .cheap = true, .forward = forward, .backward = backward};
 
-value rms_norm(graph *g, value x, const char *name, double eps) {
+value rms_norm(graph *g, value x, const char *name, double eps, double shift) {
     operation *o = graph_add(g, &type, name, x, 0);
     if (!o) return 0;
     graph_value y = *graph_at(g, x), row = {.name = ".rstd", .letters = "1", .width = 1, .at = y.at, .shape = SHAPE_PER_ROW, .type = FP32};
-    o->at.w = graph_param(g, name, ".weight", y.width, 0, 0, 1), o->eps = (float)eps;
+    o->at.w = graph_param(g, name, ".weight", y.width, 0, 0, 1 - (float)shift), o->eps = (float)eps, o->shift = (float)shift;
     y.name[0] = 0;
     graph_result(g, o, Y, y), graph_result(g, o, RSTD, row);
     return o->out[Y];

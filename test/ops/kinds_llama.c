@@ -9,6 +9,9 @@
 
 #define EPS 1e-5f
 
+// What is added to the weights of a norm.
+static float shift_of(const op_run *r) { return r->row->options & OPT_SHIFT ? 1 : 0; }
+
 static double *doubles(int64_t n) { return calloc((size_t)n, sizeof(double)); }
 
 // A gradient that is added to, or, in a row of OPT_FRESH, overwritten.
@@ -30,17 +33,18 @@ static void rms_setup(op_run *r) {
     if (r->row->options & OPT_ALIAS) y->alias = 1 + RF_X;
     y->batch = rstd->batch = x->batch = true;
     arg_fill(r, x, r->row->options & OPT_EXTREME ? 1e-4 : 1, r->row->options & OPT_EXTREME ? 0 : 0.25);  // small: eps decides
-    arg_fill(r, w, 0.5, 1);
+    arg_fill(r, w, 0.5, 1 - shift_of(r));
 }
 
 static err_t rms_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
     (void)r;
-    return o->rms_norm_forward(&(rms_norm_forward_args){.y = t[RF_Y], .rstd = t[RF_RSTD], .x = t[RF_X], .w = t[RF_W], .eps = EPS}, s);
+    return o->rms_norm_forward(
+        &(rms_norm_forward_args){.y = t[RF_Y], .rstd = t[RF_RSTD], .x = t[RF_X], .w = t[RF_W], .eps = EPS, .shift = shift_of(r)}, s);
 }
 
 static void rms_reference(op_run *r) {
     arg *a = r->arg;
-    ref_rms_norm_forward(a[RF_Y].want, a[RF_RSTD].want, a[RF_X].value, a[RF_W].value, (double)EPS, r->row->size[0], r->row->size[1]);
+    ref_rms_norm_forward(a[RF_Y].want, a[RF_RSTD].want, a[RF_X].value, a[RF_W].value, shift_of(r), (double)EPS, r->row->size[0], r->row->size[1]);
 }
 
 const op_kind kind_rms_norm_forward = {"rms_norm_forward", rms_setup, rms_call, rms_reference, NULL, NULL, stream_cost};
@@ -60,11 +64,11 @@ static void rms_back_setup(op_run *r) {
     arg_fill(r, dy, 1, 0.1);
     arg_fill(r, res, 1, 0);
     arg_fill(r, x, 1, 0.25);
-    arg_fill(r, w, 0.5, 1);
+    arg_fill(r, w, 0.5, 1 - shift_of(r));
     arg_fill(r, rstd, 0.01, 1);
     if (r->bench) return;
     double *y = doubles(N * C), *s = doubles(N);
-    ref_rms_norm_forward(y, s, x->value, w->value, (double)EPS, N, C);
+    ref_rms_norm_forward(y, s, x->value, w->value, shift_of(r), (double)EPS, N, C);
     arg_fill_with(r, rstd, s);
     free(y), free(s);
 }
@@ -77,6 +81,7 @@ static err_t rms_back_call(const op_run *r, const ops *o, tensor *t[ARGS], strea
                                                           .x = t[RB_X],
                                                           .w = t[RB_W],
                                                           .rstd = t[RB_RSTD],
+                                                          .shift = shift_of(r),
                                                           .fresh = r->row->options & OPT_FRESH},
                                 s);
 }
@@ -84,7 +89,7 @@ static err_t rms_back_call(const op_run *r, const ops *o, tensor *t[ARGS], strea
 static void rms_back_reference(op_run *r) {
     arg *a = r->arg;
     ref_rms_norm_backward(a[RB_DX].want, a[RB_DW].want, a[RB_DY].value, a[RB_RES].absent ? NULL : a[RB_RES].value, a[RB_X].value, a[RB_W].value,
-                          a[RB_RSTD].value, r->row->size[0], r->row->size[1]);
+                          shift_of(r), a[RB_RSTD].value, r->row->size[0], r->row->size[1]);
 }
 
 typedef struct rms_ctx {
@@ -96,7 +101,7 @@ static double rms_loss(void *ctx) {
     arg *a = c->r->arg;
     int64_t N = c->r->row->size[0], C = c->r->row->size[1];
     double sum = 0;
-    ref_rms_norm_forward(c->y, c->rstd, a[RB_X].value, a[RB_W].value, (double)EPS, N, C);
+    ref_rms_norm_forward(c->y, c->rstd, a[RB_X].value, a[RB_W].value, shift_of(c->r), (double)EPS, N, C);
     for (int64_t i = 0; i < N * C; i++) sum += a[RB_DY].value[i] * c->y[i] + (a[RB_RES].absent ? 0 : a[RB_RES].value[i] * a[RB_X].value[i]);
     return sum;
 }
@@ -106,8 +111,8 @@ static bool rms_back_gradient(op_run *r) {  // with the exact rstd, not the roun
     arg *a = r->arg;
     rms_ctx c = {r, doubles(N * C), doubles(N)};
     double *dx = doubles(N * C), *dw = doubles(C), *rstd = doubles(N);
-    ref_rms_norm_forward(c.y, rstd, a[RB_X].value, a[RB_W].value, (double)EPS, N, C);
-    ref_rms_norm_backward(dx, dw, a[RB_DY].value, a[RB_RES].absent ? NULL : a[RB_RES].value, a[RB_X].value, a[RB_W].value, rstd, N, C);
+    ref_rms_norm_forward(c.y, rstd, a[RB_X].value, a[RB_W].value, shift_of(r), (double)EPS, N, C);
+    ref_rms_norm_backward(dx, dw, a[RB_DY].value, a[RB_RES].absent ? NULL : a[RB_RES].value, a[RB_X].value, a[RB_W].value, shift_of(r), rstd, N, C);
     bool ok = gradient_near(r, "dx", rms_loss, &c, a[RB_X].value, dx, N * C) && gradient_near(r, "dw", rms_loss, &c, a[RB_W].value, dw, C);
     free(c.y), free(c.rstd), free(dx), free(dw), free(rstd);
     return ok;
@@ -146,12 +151,14 @@ static void head_setup(op_run *r) {
     arg *rstd = arg_add(r, "rstd", OUT, FP32, 2, h.N, h.count, 0), *w = arg_add(r, "w", IN, T, 1, h.D, 0, 0);
     x->batch = kept->batch = rstd->batch = true;
     arg_fill(r, x, 1, 0.25);
-    arg_fill(r, w, 0.5, 1);
+    arg_fill(r, w, 0.5, 1 - shift_of(r));
 }
 
 static err_t head_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
     return o->head_norm_forward(
-        &(head_norm_forward_args){.x = t[HF_X], .kept = t[HF_KEPT], .rstd = t[HF_RSTD], .w = t[HF_W], .first = (int)r->row->size[3], .eps = EPS}, s);
+        &(head_norm_forward_args){
+            .x = t[HF_X], .kept = t[HF_KEPT], .rstd = t[HF_RSTD], .w = t[HF_W], .first = (int)r->row->size[3], .eps = EPS, .shift = shift_of(r)},
+        s);
 }
 
 static void head_reference(op_run *r) {
@@ -161,7 +168,7 @@ static void head_reference(op_run *r) {
     for (int64_t i = 0; i < h.N * h.count; i++) {
         int64_t at = head_at(&h, i);
         for (int64_t k = 0; k < h.D; k++) a[HF_KEPT].want[i * h.D + k] = a[HF_X].value[at + k];
-        ref_rms_norm_forward(a[HF_X].want + at, a[HF_RSTD].want + i, a[HF_X].value + at, a[HF_W].value, (double)EPS, 1, h.D);
+        ref_rms_norm_forward(a[HF_X].want + at, a[HF_RSTD].want + i, a[HF_X].value + at, a[HF_W].value, shift_of(r), (double)EPS, 1, h.D);
     }
 }
 
@@ -192,10 +199,10 @@ static void head_back_setup(op_run *r) {
     arg_fill(r, dx, 1, 0.1);
     arg_fill(r, kept, 1, 0.25);
     arg_fill(r, rstd, 0.01, 1);
-    arg_fill(r, w, 0.5, 1);
+    arg_fill(r, w, 0.5, 1 - shift_of(r));
     if (r->bench) return;
     double *y = doubles(h.D), *s = doubles(h.N * h.count);
-    for (int64_t i = 0; i < h.N * h.count; i++) ref_rms_norm_forward(y, s + i, kept->value + i * h.D, w->value, (double)EPS, 1, h.D);
+    for (int64_t i = 0; i < h.N * h.count; i++) ref_rms_norm_forward(y, s + i, kept->value + i * h.D, w->value, shift_of(r), (double)EPS, 1, h.D);
     arg_fill_with(r, rstd, s);
     free(y), free(s);
 }
@@ -207,6 +214,7 @@ static err_t head_back_call(const op_run *r, const ops *o, tensor *t[ARGS], stre
                                                             .rstd = t[HB_RSTD],
                                                             .w = t[HB_W],
                                                             .first = (int)r->row->size[3],
+                                                            .shift = shift_of(r),
                                                             .fresh = r->row->options & OPT_FRESH},
                                  s);
 }
@@ -219,7 +227,7 @@ static void head_back(const op_run *r, double *dx, double *dw, const double *rst
     for (int64_t k = 0; k < h.D; k++) dw[k] = 0;
     for (int64_t i = 0; i < h.N * h.count; i++) {
         int64_t at = head_at(&h, i);
-        ref_rms_norm_backward(dx + at, part, a[HB_DX].value + at, NULL, a[HB_KEPT].value + i * h.D, a[HB_W].value, rstd + i, 1, h.D);
+        ref_rms_norm_backward(dx + at, part, a[HB_DX].value + at, NULL, a[HB_KEPT].value + i * h.D, a[HB_W].value, shift_of(r), rstd + i, 1, h.D);
         for (int64_t k = 0; k < h.D; k++) dw[k] += part[k];
     }
     free(part);
@@ -233,7 +241,7 @@ static double head_loss(void *ctx) {
     arg *a = c->r->arg;
     double sum = 0;
     for (int64_t i = 0; i < h.N * h.count; i++) {
-        ref_rms_norm_forward(c->y, c->rstd, a[HB_KEPT].value + i * h.D, a[HB_W].value, (double)EPS, 1, h.D);
+        ref_rms_norm_forward(c->y, c->rstd, a[HB_KEPT].value + i * h.D, a[HB_W].value, shift_of(c->r), (double)EPS, 1, h.D);
         for (int64_t k = 0; k < h.D; k++) sum += a[HB_DX].value[head_at(&h, i) + k] * c->y[k];
     }
     return sum;
@@ -245,7 +253,8 @@ static bool head_back_gradient(op_run *r) {
     int64_t heads = h.N * h.count;
     rms_ctx c = {r, doubles(h.D), doubles(1)};
     double *dx = doubles(h.N * h.n * h.D), *dkept = doubles(heads * h.D), *dw = doubles(h.D), *rstd = doubles(heads);
-    for (int64_t i = 0; i < heads; i++) ref_rms_norm_forward(c.y, rstd + i, a[HB_KEPT].value + i * h.D, a[HB_W].value, (double)EPS, 1, h.D);
+    for (int64_t i = 0; i < heads; i++)
+        ref_rms_norm_forward(c.y, rstd + i, a[HB_KEPT].value + i * h.D, a[HB_W].value, shift_of(r), (double)EPS, 1, h.D);
     head_back(r, dx, dw, rstd);
     for (int64_t i = 0; i < heads * h.D; i++) dkept[i] = dx[head_at(&h, i / h.D) + i % h.D];
     bool ok =

@@ -66,27 +66,28 @@ void ref_layer_norm_backward(double *dx, double *dw, double *db, const double *d
     }
 }
 
-void ref_rms_norm_forward(double *y, double *rstd, const double *x, const double *w, double eps, int64_t N, int64_t C) {
+void ref_rms_norm_forward(double *y, double *rstd, const double *x, const double *w, double shift, double eps, int64_t N, int64_t C) {
     for (int64_t n = 0; n < N; n++) {
         double squares = 0;
         for (int64_t c = 0; c < C; c++) squares += x[n * C + c] * x[n * C + c];
         rstd[n] = 1 / sqrt(squares / (double)C + eps);
-        for (int64_t c = 0; c < C; c++) y[n * C + c] = x[n * C + c] * rstd[n] * w[c];
+        for (int64_t c = 0; c < C; c++) y[n * C + c] = x[n * C + c] * rstd[n] * (shift + w[c]);
     }
 }
 
-// With h = x rstd and g = dy w:  dx = rstd (g - h mean(g h)).
-void ref_rms_norm_backward(double *dx, double *dw, const double *dy, const double *dresidual, const double *x, const double *w, const double *rstd,
-                           int64_t N, int64_t C) {
+// With h = x rstd and g = dy (shift + w):  dx = rstd (g - h mean(g h)).
+void ref_rms_norm_backward(double *dx, double *dw, const double *dy, const double *dresidual, const double *x, const double *w, double shift,
+                           const double *rstd, int64_t N, int64_t C) {
     memset(dw, 0, (size_t)C * sizeof *dw);
     for (int64_t n = 0; n < N; n++) {
         const double *row = x + n * C, *d = dy + n * C;
         double mean = 0;
         for (int64_t c = 0; c < C; c++) {
-            mean += d[c] * w[c] * row[c] * rstd[n] / (double)C;
+            mean += d[c] * (shift + w[c]) * row[c] * rstd[n] / (double)C;
             dw[c] += d[c] * row[c] * rstd[n];
         }
-        for (int64_t c = 0; c < C; c++) dx[n * C + c] = rstd[n] * (d[c] * w[c] - row[c] * rstd[n] * mean) + (dresidual ? dresidual[n * C + c] : 0);
+        for (int64_t c = 0; c < C; c++)
+            dx[n * C + c] = rstd[n] * (d[c] * (shift + w[c]) - row[c] * rstd[n] * mean) + (dresidual ? dresidual[n * C + c] : 0);
     }
 }
 

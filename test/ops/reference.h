@@ -16,9 +16,9 @@ void ref_layer_norm_forward(double *y, double *mean, double *rstd, const double 
 void ref_layer_norm_backward(double *dx, double *dw, double *db, const double *dy, const double *dresidual, const double *x, const double *w,
                              const double *mean, const double *rstd, int64_t N, int64_t C);
 
-void ref_rms_norm_forward(double *y, double *rstd, const double *x, const double *w, double eps, int64_t N, int64_t C);
-void ref_rms_norm_backward(double *dx, double *dw, const double *dy, const double *dresidual, const double *x, const double *w, const double *rstd,
-                           int64_t N, int64_t C);
+void ref_rms_norm_forward(double *y, double *rstd, const double *x, const double *w, double shift, double eps, int64_t N, int64_t C);
+void ref_rms_norm_backward(double *dx, double *dw, const double *dy, const double *dresidual, const double *x, const double *w, double shift,
+                           const double *rstd, int64_t N, int64_t C);
 
 // What dropout multiplies element e of sample b of this call with: 0 or 1 / (1-p). 1 when drop is NULL.
 double ref_keep(const dropout_key *drop, uint32_t b, int64_t e);

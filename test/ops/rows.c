@@ -217,6 +217,9 @@ const op_row test_rows[] = {
     TYPES(OP_rms_norm_forward, 0,              3e-14, "beyond registers",         2, 8200),
     TYPES(OP_rms_norm_forward, 0,              3e-14, "beyond registers, odd",    2, 8209),
     {OP_rms_norm_forward, {4, 259}, FP32, OPT_EXTREME, 3e-14, "small numbers: eps is most of the sum"},
+    TYPES(OP_rms_norm_forward, OPT_SHIFT,      3e-14, "a gain of 1 + w, odd",     5, 257),
+    TYPES(OP_rms_norm_forward, OPT_SHIFT | OPT_ALIAS, 3e-14, "a gain of 1 + w, real width", 64, 640),
+    TYPES(OP_rms_norm_forward, OPT_SHIFT,      3e-14, "a gain of 1 + w, beyond registers", 2, 8200),
     // Of a row of one element the gradient through the norm is what is left of two equal numbers.
     TYPES(OP_rms_norm_backward, OPT_RESIDUAL,  1e-13, "smallest legal",           1, 1),
     TYPES(OP_rms_norm_backward, OPT_RESIDUAL,  1e-13, "odd tail",                 5, 257),
@@ -227,6 +230,9 @@ const op_row test_rows[] = {
     TYPES(OP_rms_norm_backward, OPT_RESIDUAL | OPT_ALIAS, 1e-13, "two passes, 2 groups", 70, 4104),
     TYPES(OP_rms_norm_backward, OPT_FRESH,     1e-13, "two passes, odd, overwritten", 70, 4099),
     TYPES(OP_rms_norm_backward, 0,             1e-13, "16-byte rows, many groups", 517, 40),
+    TYPES(OP_rms_norm_backward, OPT_SHIFT,     1e-13, "a gain of 1 + w, odd",     5, 257),
+    TYPES(OP_rms_norm_backward, OPT_SHIFT | OPT_RESIDUAL | OPT_ALIAS, 1e-13, "a gain of 1 + w, real width", 64, 640),
+    TYPES(OP_rms_norm_backward, OPT_SHIFT | OPT_RESIDUAL | OPT_FRESH, 1e-13, "a gain of 1 + w, two passes, overwritten", 70, 4104),
     // op                                                                         N n D, first, count
     TYPES(OP_head_norm_forward, 0,             3e-14, "smallest legal",           1, 1, 1, 0, 1),
     TYPES(OP_head_norm_forward, 0,             3e-14, "queries, odd",             5, 7, 33, 0, 4),
@@ -234,12 +240,16 @@ const op_row test_rows[] = {
     TYPES(OP_head_norm_forward, 0,             3e-14, "queries, real width",     17, 8, 128, 0, 4),
     TYPES(OP_head_norm_forward, 0,             3e-14, "keys, real width",        65, 6, 64, 4, 1),
     TYPES(OP_head_norm_forward, 0,             3e-14, "longer than a warp's packs", 3, 3, 520, 1, 2),
+    TYPES(OP_head_norm_forward, OPT_SHIFT,     3e-14, "a gain of 1 + w, odd",     5, 7, 33, 0, 4),
+    TYPES(OP_head_norm_forward, OPT_SHIFT,     3e-14, "a gain of 1 + w, real width", 17, 6, 256, 4, 1),
     TYPES(OP_head_norm_backward, 0,            1e-13, "smallest that is not that", 1, 1, 2, 0, 1),
     TYPES(OP_head_norm_backward, 0,            1e-13, "queries, odd",             5, 7, 33, 0, 4),
     TYPES(OP_head_norm_backward, OPT_FRESH,    1e-13, "keys after them, odd",    19, 7, 33, 4, 2),
     TYPES(OP_head_norm_backward, 0,            1e-13, "queries, several groups", 97, 8, 128, 0, 4),
     TYPES(OP_head_norm_backward, OPT_FRESH,    1e-13, "keys, overwritten",      131, 6, 64, 4, 1),
     TYPES(OP_head_norm_backward, 0,            1e-13, "longer than a warp's packs", 3, 3, 520, 1, 2),
+    TYPES(OP_head_norm_backward, OPT_SHIFT,    1e-13, "a gain of 1 + w, odd",     5, 7, 33, 0, 4),
+    TYPES(OP_head_norm_backward, OPT_SHIFT | OPT_FRESH, 1e-13, "a gain of 1 + w, real width", 17, 6, 256, 4, 1),
     // op                                                                         B T n D/2, heads
     TYPES(OP_rotary,        0,                 1e-14, "smallest legal",           1, 1, 1, 1, 1),
     TYPES(OP_rotary,        0,                 1e-14, "queries and keys, odd",    3, 7, 5, 5, 4),
@@ -586,6 +596,7 @@ void row_name(char *out, size_t size, const op_row *row) {
         {OPT_STOCHASTIC, "stochastic"}, {OPT_AT, "at"},          {OPT_NO_MOMENTUM, "no momentum"},
         {OPT_NESTEROV, "nesterov"},     {OPT_COLUMNS, "sums"},   {OPT_FRESH, "fresh"},
         {OPT_CUT_M, "cut m"},           {OPT_CUT_N, "cut n"},    {OPT_CUT_K, "cut k"},
+        {OPT_SHIFT, "shift"},
     };
     size_t at = (size_t)snprintf(out, size, "%s", kind_of(row->op)->name);
     for (int i = 0; i < 6 && (row->size[i] || (i == 4 && row->size[5])) && at < size; i++)

@@ -844,6 +844,8 @@ const special specials[] = {
     {"a vocabulary's padding changes no bit", padding_is_nothing},
     {"layer_norm: fused residual is the unfused pair, to the bit", norm_fused},
     {"geglu: where up is 1 it is gelu, to the bit", geglu_is_gelu},
+    {"norms: shift + w is one gain, to the bit", shift_is_part_of_the_gain},
+    {"norms: without a shift, -0 stays -0", no_shift_leaves_minus_zero},
     {"cast: every 16-bit value, every rounding decision", cast_exhaustive},
     {"dropout: rate, keys, samples", dropout_masks},
     {"attention: causal to the bit", attention_causal},

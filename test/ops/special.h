@@ -5,7 +5,7 @@
 #include "test/ops/op_test.h"
 
 // Tensors of one check, on the device. The first failure of any call stays, and later ones do nothing.
-enum { BOXES = 16 };
+enum { BOXES = 32 };
 typedef struct bench {
     const fixture *f;
     tensor t[BOXES];
@@ -35,5 +35,7 @@ bool attention_grows(const fixture *f, char why[WHY]);
 // --- special_variants.c ------------------------------------------------------------------------------------------------
 
 bool geglu_is_gelu(const fixture *f, char why[WHY]);
+bool shift_is_part_of_the_gain(const fixture *f, char why[WHY]);
+bool no_shift_leaves_minus_zero(const fixture *f, char why[WHY]);
 
 #endif

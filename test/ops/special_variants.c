@@ -1,6 +1,7 @@
 // test/ops/special_variants.c: what an argument adds to an operation is, where it adds nothing, the operation as it was, to the bit.
 #include "test/ops/special.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 static void *filled(dtype T, int64_t n, double x) {
@@ -45,6 +46,82 @@ bool geglu_is_gelu(const fixture *f, char why[WHY]) {
         did(&b, o->geglu_backward(&(geglu_backward_args){.dx = dx, .dy = dy, .x = both}, f->s));
         did(&b, o->gelu_backward(&(gelu_backward_args){.dx = y2, .dy = dy, .x = gate}, f->s));
         expect_same(&b, "its gradient with respect to the gate against gelu's", half_of(&b, dx, 0), y2);
+        ok = done(&b);
+    }
+    return ok;
+}
+
+// --- norms whose gain is shift + w -------------------------------------------------------------------------------------
+
+typedef struct norms {
+    tensor *x, *dy, *y, *heads, *kept, *rstd, *rstds, *dx, *dw, *dheads, *dhead_w;
+} norms;
+enum { ROWS = 5, HEADS = 3 };
+
+// Forward and backward of rows, and of heads 1 and 2 of 3.
+static norms norms_of(bench *b, dtype T, int64_t D, const tensor *w, float shift) {
+    const ops *o = b->f->table;
+    stream *s = b->f->s;
+    norms n = {.x = random_box(b, T, ROWS, D, 1, 1), .dy = random_box(b, T, ROWS, D, 1, 2), .heads = random_box(b, T, ROWS, HEADS * D, 1, 3)};
+    n.y = box(b, T, ROWS, D, NULL), n.rstd = box(b, FP32, ROWS, 0, NULL), n.dx = box(b, T, ROWS, D, NULL), n.dw = box(b, FP32, D, 0, NULL);
+    n.kept = box(b, T, ROWS, 2 * D, NULL), n.rstds = box(b, FP32, ROWS, 2, NULL);
+    n.dheads = random_box(b, T, ROWS, HEADS * D, 1, 4), n.dhead_w = box(b, FP32, D, 0, NULL);
+    did(b, o->rms_norm_forward(&(rms_norm_forward_args){.y = n.y, .rstd = n.rstd, .x = n.x, .w = w, .eps = 1e-5f, .shift = shift}, s));
+    did(b, o->rms_norm_backward(
+               &(rms_norm_backward_args){.dx = n.dx, .dw = n.dw, .dy = n.dy, .x = n.x, .w = w, .rstd = n.rstd, .shift = shift, .fresh = true}, s));
+    did(b, o->head_norm_forward(
+               &(head_norm_forward_args){.x = n.heads, .kept = n.kept, .rstd = n.rstds, .w = w, .first = 1, .eps = 1e-5f, .shift = shift}, s));
+    did(b, o->head_norm_backward(
+               &(head_norm_backward_args){
+                   .dx = n.dheads, .dw = n.dhead_w, .kept = n.kept, .rstd = n.rstds, .w = w, .first = 1, .shift = shift, .fresh = true},
+               s));
+    return n;
+}
+
+// Weights of which the type holds 1 + w.
+bool shift_is_part_of_the_gain(const fixture *f, char why[WHY]) {
+    bool ok = true;
+    for (int k = 0; k < 9 && ok; k++) {
+        bench b = {.f = f, .ok = true, .why = why};
+        dtype T = compute_types[k % 3];
+        int64_t D = (const int64_t[]){67, 64, 4104}[k / 3];  // odd, packs of 16 bytes, longer than one pass of backward
+        void *w = filled(T, D, 0), *gain = filled(T, D, 0);
+        for (int64_t i = 0; i < D; i++) storage_set(w, T, i, (double)(i % 17 - 8) / 8), storage_set(gain, T, i, 1 + (double)(i % 17 - 8) / 8);
+        norms a = norms_of(&b, T, D, box(&b, T, D, 0, w), 1), c = norms_of(&b, T, D, box(&b, T, D, 0, gain), 0);
+        free(w), free(gain);
+        expect_same(&b, "rms_norm by 1 + w against the sum", a.y, c.y);
+        expect_same(&b, "its dx", a.dx, c.dx);
+        expect_same(&b, "its dw", a.dw, c.dw);
+        expect_same(&b, "head_norm by 1 + w against the sum", a.heads, c.heads);
+        expect_same(&b, "its dx", a.dheads, c.dheads);
+        expect_same(&b, "its dw", a.dhead_w, c.dhead_w);
+        ok = done(&b);
+    }
+    return ok;
+}
+
+// Each result is a zero of the sign that x does not have.
+static void expect_turned_zeros(bench *b, const char *what, const tensor *y, const tensor *x, int64_t from) {
+    void *p = take(b, y), *q = take(b, x);
+    int64_t row = y->size[1], width = x->size[1];
+    for (int64_t i = 0; b->ok && i < tensor_count(x); i++) {
+        double is = storage_get(p, y->type, i / width * row + from + i % width), was = storage_get(q, x->type, i);
+        if (is != 0 || (bool)signbit(is) == (bool)signbit(was)) say(b, "%s: element %d: %g times -0 is %g", what, (int)i, was, is);
+    }
+    free(p), free(q);
+}
+
+bool no_shift_leaves_minus_zero(const fixture *f, char why[WHY]) {
+    bool ok = true;
+    for (int k = 0; k < 6 && ok; k++) {
+        bench b = {.f = f, .ok = true, .why = why};
+        dtype T = compute_types[k % 3];
+        int64_t D = k < 3 ? 67 : 64;
+        void *w = filled(T, D, -0.0);
+        norms n = norms_of(&b, T, D, box(&b, T, D, 0, w), 0);
+        free(w);
+        expect_turned_zeros(&b, "rms_norm", n.y, n.x, 0);
+        expect_turned_zeros(&b, "head_norm", n.heads, n.kept, D);
         ok = done(&b);
     }
     return ok;

@@ -147,6 +147,16 @@ static void flag(const char *name, int64_t value) {
     if (value) snprintf(rec.flags + n, sizeof rec.flags - n, " %s=%lld", name, (long long)value);
 }
 
+// An argument that came later is in the hash where it does something: where it does not, calls are what they were.
+static void unless(float neutral, const char *name, float value) {
+    size_t n = strlen(rec.flags);
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    if (value == neutral) return;
+    rec.hash = mix(mix_text(rec.hash, name), bits);
+    snprintf(rec.flags + n, sizeof rec.flags - n, " %s=%g", name, (double)value);
+}
+
 static void columns(char how, const char *field, const tensor *t, int64_t first, int64_t count, int64_t row) {
     if (!t) return;
     assert_true(rec.operands < OPERANDS_MOST);
@@ -227,6 +237,7 @@ static err_t copy_call(const tensor *y, const tensor *x) {
 #define U(f) operand('u', #f, a->f);
 #define GRAD(f) operand(a->fresh ? 'w' : 'u', #f, a->f);
 #define FLAG(f) flag(#f, (int64_t)a->f);
+#define UNLESS(neutral, f) unless(neutral, #f, a->f);
 #define DROP flag("site", a->drop ? a->drop->site : 0);
 #define HEADS FLAG(heads) FLAG(kv_heads) FLAG(window) FLAG(samples) FLAG(first_head) DROP
 
@@ -242,11 +253,11 @@ OP(attention_past) FLAG(heads) FLAG(kv_heads) FLAG(window) FLAG(first)
     R(qkv) if (a->first) operand('r', "past", &before); operand('w', "kept", &kept); W(y) END
 OP(layer_norm_forward) R(x) R(residual) R(w) R(b) W(y) W(mean) W(rstd) W(sum) END
 OP(layer_norm_backward) FLAG(fresh) R(dy) R(dresidual) R(x) R(w) R(mean) R(rstd) W(dx) GRAD(dw) GRAD(db) GRAD(dx_sums) GRAD(dresidual_sums) END
-OP(rms_norm_forward) R(x) R(w) W(y) W(rstd) END
-OP(rms_norm_backward) FLAG(fresh) R(dy) R(dresidual) R(x) R(w) R(rstd) W(dx) GRAD(dw) END
-OP(head_norm_forward) FLAG(first) R(w) int64_t D = a->w->size[0], n = a->kept->size[a->kept->dims - 1];
+OP(rms_norm_forward) UNLESS(0, shift) R(x) R(w) W(y) W(rstd) END
+OP(rms_norm_backward) FLAG(fresh) UNLESS(0, shift) R(dy) R(dresidual) R(x) R(w) R(rstd) W(dx) GRAD(dw) END
+OP(head_norm_forward) FLAG(first) UNLESS(0, shift) R(w) int64_t D = a->w->size[0], n = a->kept->size[a->kept->dims - 1];
     columns('u', "x", a->x, a->first * D, n, a->x->size[a->x->dims - 1]); W(kept) W(rstd) END
-OP(head_norm_backward) FLAG(first) FLAG(fresh) R(kept) R(rstd) R(w) int64_t D = a->w->size[0], n = a->kept->size[a->kept->dims - 1];
+OP(head_norm_backward) FLAG(first) FLAG(fresh) UNLESS(0, shift) R(kept) R(rstd) R(w) int64_t D = a->w->size[0], n = a->kept->size[a->kept->dims - 1];
     columns('u', "dx", a->dx, a->first * D, n, a->dx->size[a->dx->dims - 1]); GRAD(dw) END
 OP(rotary) FLAG(heads) FLAG(back) R(table) columns('u', "x", a->x, 0, a->heads * a->table->size[1], a->x->size[a->x->dims - 1]); END
 OP(swiglu_forward) R(x) W(y) END

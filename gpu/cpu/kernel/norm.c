@@ -32,12 +32,18 @@ typedef struct norm_job {
     float *mean, *rstd;  // mean NULL: RMS norm, without sum and residual
     const void *x, *residual, *w, *b;
     int64_t rows, width;
-    float eps;
+    float eps, shift;
 } norm_job;
 
 typedef struct forward_rows {
     vf total[FORWARD_ROWS][2], mean[FORWARD_ROWS], rstd[FORWARD_ROWS];
 } forward_rows;
+
+// What a column is multiplied by. Adding 0 would make +0 of -0.
+BODY vf gain(const void *w, dtype t, float shift, int64_t i, int64_t n) {
+    vf v = typed_load_n(w, t, i, n);
+    return shift != 0 ? vf_add(vf_set1(shift), v) : v;
+}
 
 // Adds x (+ residual, rounded to E as it is stored) to the sums.
 BODY void total_vector(dtype t, const norm_job *j, forward_rows *f, int64_t first, int rows, int64_t i, int64_t n, int k) {
@@ -61,7 +67,7 @@ BODY void square_vector(dtype t, const norm_job *j, forward_rows *f, int64_t fir
 
 BODY void norm_vector(dtype t, const norm_job *j, const forward_rows *f, int64_t first, int rows, int64_t i, int64_t n) {
     const void *x = j->sum ? j->sum : j->x;
-    vf w = typed_load_n(j->w, t, i, n), b = j->b ? typed_load_n(j->b, t, i, n) : vf_zero();
+    vf w = gain(j->w, t, j->shift, i, n), b = j->b ? typed_load_n(j->b, t, i, n) : vf_zero();
     for (int r = 0; r < rows; r++) {
         int64_t at = first + r * j->width + i;
         vf hat = vf_mul(vf_sub(typed_load_n(x, t, at, n), f->mean[r]), f->rstd[r]);
@@ -143,7 +149,8 @@ err_t KERNEL(rms_norm_forward)(const rms_norm_forward_args *args, stream *s) {
                   .w = args->w->data,
                   .rows = rows,
                   .width = width,
-                  .eps = args->eps};
+                  .eps = args->eps,
+                  .shift = args->shift};
     pool_run(s->workers, (rows + per_item - 1) / per_item, norm_item, &j);
     return ERR_OK;
 }
@@ -157,6 +164,7 @@ typedef struct norm_back_job {
     const void *dy, *dresidual, *x, *w;
     const float *mean, *rstd;
     int64_t rows, width, blocks;
+    float shift;
 } norm_back_job;
 
 typedef struct backward_rows {
@@ -167,7 +175,7 @@ typedef struct backward_rows {
 // With h = (x - mean) rstd and g = dy w:  dx = rstd (g - mean(g) - h mean(g h)).  First the sums of the two means, and these rows' part
 // of dw and db, row after row. g is zero past the end of a row, because dy reads as zero there.
 BODY void sums_vector(dtype t, const norm_back_job *j, backward_rows *b, float *dw, float *db, int64_t first, int rows, int64_t i, int64_t n, int k) {
-    vf w = typed_load_n(j->w, t, i, n), dw_sum = typed_load_n(dw, FP32, i, n), db_sum = typed_load_n(db, FP32, i, n);
+    vf w = gain(j->w, t, j->shift, i, n), dw_sum = typed_load_n(dw, FP32, i, n), db_sum = typed_load_n(db, FP32, i, n);
     for (int r = 0; r < rows; r++) {
         int64_t at = first + r * j->width + i;
         vf d = typed_load_n(j->dy, t, at, n), g = vf_mul(d, w);
@@ -182,7 +190,7 @@ BODY void sums_vector(dtype t, const norm_back_job *j, backward_rows *b, float *
 }
 
 BODY void dx_vector(dtype t, const norm_back_job *j, const backward_rows *b, int64_t first, int rows, int64_t i, int64_t n) {
-    vf w = typed_load_n(j->w, t, i, n);
+    vf w = gain(j->w, t, j->shift, i, n);
     for (int r = 0; r < rows; r++) {
         int64_t at = first + r * j->width + i;
         vf h = vf_mul(vf_sub(typed_load_n(j->x, t, at, n), b->mean[r]), b->rstd[r]), g = vf_mul(typed_load_n(j->dy, t, at, n), w);
@@ -299,7 +307,8 @@ err_t KERNEL(rms_norm_backward)(const rms_norm_backward_args *args, stream *s) {
                        .rstd = args->rstd->data,
                        .rows = rows,
                        .width = width,
-                       .blocks = blocks};
+                       .blocks = blocks,
+                       .shift = args->shift};
     return norm_backward(&j, "rms_norm_backward", s);
 }
 
@@ -343,7 +352,13 @@ err_t KERNEL(head_norm_forward)(const head_norm_forward_args *args, stream *s) {
     assert(tensor_count(args->rstd) == rows * count && args->rstd->type == FP32 && args->first >= 0 && (args->first + count) * width <= row);
     assert(args->kept->type == args->x->type && args->w->type == args->x->type);
     heads_job h = {
-        .to = {.type = args->x->type, .y = args->x->data, .rstd = args->rstd->data, .w = args->w->data, .width = width, .eps = args->eps},
+        .to = {.type = args->x->type,
+               .y = args->x->data,
+               .rstd = args->rstd->data,
+               .w = args->w->data,
+               .width = width,
+               .eps = args->eps,
+               .shift = args->shift},
         .kept = args->kept->data,
         .rows = rows,
         .row = row,
@@ -381,7 +396,13 @@ err_t KERNEL(head_norm_backward)(const head_norm_backward_args *args, stream *s)
     assert(tensor_count(args->rstd) == rows * count && args->rstd->type == FP32 && args->first >= 0 && (args->first + count) * width <= row);
     assert(args->kept->type == args->dx->type && args->w->type == args->dx->type && tensor_count(args->dw) == width && args->dw->type == FP32);
     heads_job h = {
-        .back = {.type = args->dx->type, .dx = args->dx->data, .dw = args->dw->data, .w = args->w->data, .rstd = args->rstd->data, .width = width},
+        .back = {.type = args->dx->type,
+                 .dx = args->dx->data,
+                 .dw = args->dw->data,
+                 .w = args->w->data,
+                 .rstd = args->rstd->data,
+                 .width = width,
+                 .shift = args->shift},
         .kept = args->kept->data,
         .rows = rows,
         .row = row,
