@@ -186,8 +186,8 @@ typedef struct layer_norm_backward_args {
     bool fresh;  // of dw, db and the sums
 } layer_norm_backward_args;
 
-// y = x * rstd * (shift + w), rstd = 1 / sqrt(mean(x^2) + eps)    (Zhang & Sennrich 2019, eq. 4). Where shift is 0 nothing is added to w: of a w of
-// -0 the products keep their sign.
+// y = x * rstd * (shift + w), rstd = 1 / sqrt(mean(x^2) + eps)    (Zhang & Sennrich 2019, eq. 4)
+// Where shift is 0 it is not added: w stays as it is, -0 too.
 typedef struct rms_norm_forward_args {
     tensor *y;        // (N,C) E (=), may be x itself
     tensor *rstd;     // (N) FP32 (=)  saved for backward
@@ -272,22 +272,25 @@ typedef struct relu_backward_args {
     const tensor *dy, *y;
 } relu_backward_args;
 
-// x[b,t] = wte[token[b,t]] + wpe[t]; wpe NULL: without it. Of a part of a table, x of a token that is not in it is zero, all bits.
+// x[b,t] = factor * wte[token[b,t]] + wpe[t]; wpe NULL: without it. Product and sum are rounded to FP32, then x to E.
+// Of a part of a table, x of a token that is not in it is zero, all bits.
 typedef struct embedding_forward_args {
     tensor *x;             // (B,T,C) E (=)
     const tensor *tokens;  // (B,T) INT32, each in [0,V)
     const tensor *wte;     // (V,C) E
     const tensor *wpe;     // (>=T,C) E, or NULL
+    float factor;          // not 0; 1: the table as it is, to the bit
     bool part;             // wte begins with the row of token `first`, and has only some of the rows
     int64_t first;
 } embedding_forward_args;
 
-// dwte[v] += sum of dx over positions with token v, in order of position; dwpe[t] += sum over b, in order
+// dwte[v] += factor * (sum of dx over positions with token v, in order of position); dwpe[t] += sum over b, in order
 typedef struct embedding_backward_args {
     tensor *dwte, *dwpe;   // (V,C), (>=T,C) FP32 (+=); dwpe may be NULL
     tensor *scratch;       // (B*T + V + 1) INT32
     const tensor *dx;      // (B,T,C) E
     const tensor *tokens;  // (B,T) INT32
+    float factor;          // as embedding_forward's
     bool fresh_wte, fresh_wpe;
     bool part;  // dwte begins with the row of token `first`, and has only some of the rows: the gradients of others are not there
     int64_t first;

@@ -78,7 +78,7 @@ typedef struct operation {
     linear at;  // rows of the parameter table
     int site;   // of dropout; -1: none
     int heads, kv_heads, first_head, window;
-    float eps, shift;
+    float eps, shift, factor;
     int64_t head_size;
     int64_t classes, classes_in_memory;
 } operation;

@@ -22,6 +22,7 @@ typedef struct options {
 enum {
     NONE,
     NO_BLOCK,
+    NO_FACTOR,
     WIDTHS,
     HEADS,
     HALVES,
@@ -48,6 +49,7 @@ enum {
 // What each of them says, after "the page of odd, ".
 static const char *const said[MISTAKES] = {
     [NO_BLOCK] = "block -1 (none), ln: no block was begun",
+    [NO_FACTOR] = "block 0 (embedding), embedding: its factor is 0: expected 1, or what the rows of wte are multiplied by",
     [WIDTHS] = "block 1 (layer), add: x has width 16, and wide 32",
     [HEADS] = "block 1 (layer), attention: 4 + 2 x 4 heads of 4 are not 16 wide",
     [HALVES] = "block 1 (layer), swiglu: odd has width 15, which has no halves",
@@ -115,7 +117,7 @@ static void page(graph *g, const void *from) {
     int mistake = ((const options *)from)->mistake;
     if (mistake == NO_BLOCK) layer_norm(g, 0, "ln");
     begin_block(g, "embedding");
-    leave(g, embedding(g, "wte", NULL, V, T, C, 0.02));
+    leave(g, embedding(g, "wte", NULL, V, T, C, 0.02, mistake != NO_FACTOR));
     leave(g, layer(g, mistake, begin_layer(g, "h.%d.", 0)));
     if (mistake == NO_LOSS) return;
     next_token_loss(g, layer_norm(g, begin_block(g, "head"), "ln_f"), "lm_head", V, 0, 1, 0);
@@ -180,7 +182,7 @@ static void equal_layers_have_one_form(void **state) {
 static void page_of_shifts(graph *g, const void *from) {
     (void)from;
     begin_block(g, "embedding");
-    leave(g, embedding(g, "wte", NULL, V, T, C, 0.02));
+    leave(g, embedding(g, "wte", NULL, V, T, C, 0.02, 1));
     for (int l = 0; l < 3; l++) leave(g, rms_norm(g, begin_layer(g, "h.%d.", l), "ln", 1e-5, l > 0));
     next_token_loss(g, layer_norm(g, begin_block(g, "head"), "ln_f"), "lm_head", V, 0, 1, 0);
     leave(g, 0);

@@ -21,13 +21,13 @@ static inline unsigned blocks_of(int64_t n, int64_t size) { return (unsigned)cei
 
 // --- forward -----------------------------------------------------------------------------------------------------------------
 
-// x[b,t] = wte[token[b,t]] + wpe[t], or without it. A warp a position. Of a part of the table, whose first row is that of token `first`, other tokens
-// give zeros.
+// x[b,t] = factor * wte[token[b,t]] + wpe[t], or without it. A warp a position. Of a part of the table, whose first row
+// is that of token `first`, other tokens give zeros.
 // moves      3 * sizeof(E) bytes an element; memory bound
 // reference  gpu/cpu/kernel/embedding.c: embedding_forward
 template <class T, bool PACKED>
 __global__ void __launch_bounds__(BLOCK) embed_kernel(T *x, const int32_t *tokens, const T *wte, const T *wpe, int64_t positions, int64_t length,
-                                                      int64_t width, int64_t vocabulary, bool part, int64_t first) {
+                                                      int64_t width, int64_t vocabulary, bool part, int64_t first, float factor) {
     constexpr int W = 16 / sizeof(T);
     int64_t p = (int64_t)blockIdx.x * blockDim.y + threadIdx.y;
     if (p >= positions) return;
@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(BLOCK) embed_kernel(T *x, const int32_t *token
         load_row<PACKED>(u, word, i, width);
         if (place) load_row<PACKED>(v, place, i, width);
 #pragma unroll
-        for (int k = 0; k < W; k++) u[k] = !here ? 0.0f : place ? u[k] + v[k] : u[k];
+        for (int k = 0; k < W; k++) u[k] = !here ? 0.0f : place ? factor * u[k] + v[k] : factor * u[k];
         store_row<PACKED>(x + p * width, u, i, width);
     }
 }
@@ -51,7 +51,7 @@ err_t cuda_embedding_forward(const embedding_forward_args *args, stream *s) {
     int64_t positions = tensor_count(args->tokens), length = args->tokens->size[1], vocabulary = args->wte->size[0], width = args->wte->size[1];
     assert(args->tokens->type == INT32 && args->tokens->dims == 2 && args->wte->type == args->x->type);
     const tensor *wpe = args->wpe;
-    assert(tensor_count(args->x) == positions * width);
+    assert(tensor_count(args->x) == positions * width && args->factor != 0);
     assert(!wpe || (wpe->type == args->x->type && wpe->size[1] == width && wpe->size[0] >= length));
     const int32_t *token = (const int32_t *)args->tokens->data;
     const int64_t first = args->part ? args->first : 0;
@@ -60,8 +60,11 @@ err_t cuda_embedding_forward(const embedding_forward_args *args, stream *s) {
         T *out = (T *)args->x->data;
         const T *word = (const T *)args->wte->data, *place = wpe ? (const T *)wpe->data : NULL;
         if (packs<T>(out, width) && packs<T>(word, width) && packs<T>(place, width))
-            LAUNCH((embed_kernel<T, true>), grid, block, 0, s, out, token, word, place, positions, length, width, vocabulary, args->part, first);
-        else LAUNCH((embed_kernel<T, false>), grid, block, 0, s, out, token, word, place, positions, length, width, vocabulary, args->part, first);
+            LAUNCH((embed_kernel<T, true>), grid, block, 0, s, out, token, word, place, positions, length, width, vocabulary, args->part, first,
+                   args->factor);
+        else
+            LAUNCH((embed_kernel<T, false>), grid, block, 0, s, out, token, word, place, positions, length, width, vocabulary, args->part, first,
+                   args->factor);
     });
     return ERR_OK;
 }
@@ -193,6 +196,7 @@ template <class T> struct embed_back_args {
     const T *dx;
     int64_t samples, length, width, vocabulary;
     int64_t slices, groups;  // of columns; of tokens: group g has the tokens g, g + groups, ...
+    float factor;
 };
 
 // The columns stay packed until they are added: half the registers.
@@ -209,9 +213,9 @@ template <class T, int W> __device__ __forceinline__ void add_few(float *sum, fe
     for (int w = 0; w < W; w++) sum[w] += to_float(v[w]);
 }
 
-// dwte[v] (+=) the sum of its positions' dx: from zero, in order of position, then added once. A warp takes one slice
-// of columns of the tokens of a group; these are spread out, because frequent tokens often have neighbouring numbers. A
-// token without positions costs one check.
+// dwte[v] (+=) factor * the sum of its positions' dx: from zero, in order of position, then multiplied and added once.
+// A warp takes one slice of columns of the tokens of a group; these are spread out, because frequent tokens often have
+// neighbouring numbers. A token without positions costs one check.
 // moves      sizeof(E) bytes an element of dx, 8 bytes an element of the rows that occur, and the sort's counters;
 //            memory bound
 // reference  gpu/cpu/kernel/embedding.c: embedding_backward; the same bits
@@ -244,7 +248,7 @@ template <class T, int W> __global__ void __launch_bounds__(BLOCK, 3) embed_word
         }
         float *out = a.dwte + (group + who * a.groups) * a.width + column;
         if (inside)
-            for (int w = 0; w < W; w++) out[w] += sum[w];
+            for (int w = 0; w < W; w++) out[w] += a.factor * sum[w];
     }
 }
 
@@ -277,7 +281,7 @@ err_t cuda_embedding_backward(const embedding_backward_args *args, stream *s) {
     assert(args->tokens->type == INT32 && args->tokens->dims == 2 && args->dwte->type == FP32 && positions <= INT32_MAX);
     assert(args->scratch->type == INT32 && tensor_count(args->scratch) >= positions + vocabulary + 1 && vocabulary < INT32_MAX);
     tensor *dwpe = args->dwpe;
-    assert(tensor_count(args->dx) == positions * width);
+    assert(tensor_count(args->dx) == positions * width && args->factor != 0);
     assert(!dwpe || (dwpe->type == FP32 && dwpe->size[1] == width && dwpe->size[0] >= length));
     int32_t *order = (int32_t *)args->scratch->data, *begin = order + positions;
     sort_args sort = {};
@@ -298,7 +302,8 @@ err_t cuda_embedding_backward(const embedding_backward_args *args, stream *s) {
                                 width,
                                 vocabulary,
                                 0,
-                                0};
+                                0,
+                                args->factor};
         if (width % W == 0 && (uintptr_t)args->dx->data % 4 == 0) TRY((embed_back<T, W>(&a, s)));
         else TRY((embed_back<T, 1>(&a, s)));
     });

@@ -35,7 +35,7 @@ static void gpt_page(graph *g, const void *options) {
     const gpt_options *o = options;
     dropout_rate(g, o->dropout);
     begin_block(g, "embedding");
-    leave(g, dropout(g, embedding(g, "wte.weight", "wpe.weight", o->vocab, o->context, o->embed, STD), DROP_EMBED));
+    leave(g, dropout(g, embedding(g, "wte.weight", "wpe.weight", o->vocab, o->context, o->embed, STD, 1), DROP_EMBED));
     for (int l = 0; l < o->layers; l++) {
         value x = begin_layer(g, "h.%d.", l);
         x = add(g, x, dropout(g, attention(g, o, layer_norm(g, x, "ln_1")), DROP_MID));

@@ -51,7 +51,7 @@ static value mlp(graph *g, const llama_options *o, value x) {
 static void llama_page(graph *g, const void *options) {
     const llama_options *o = options;
     begin_block(g, "embedding");
-    leave(g, embedding(g, "embed_tokens.weight", NULL, o->vocab, o->context, o->embed, STD));
+    leave(g, embedding(g, "embed_tokens.weight", NULL, o->vocab, o->context, o->embed, STD, 1));
     for (int l = 0; l < o->layers; l++) {
         value x = begin_layer(g, "layers.%d.", l);
         x = add(g, x, attention(g, o, rms_norm(g, x, "input_layernorm", o->norm_eps, 0)));

@@ -1,4 +1,4 @@
-// model/op/embedding.c: x = table[token] (+ positions[t]). Rows of the table are divided: a token whose row is
+// model/op/embedding.c: x = factor * table[token] (+ positions[t]). Rows of the table are divided: a token whose row is
 // elsewhere is zero here, and the places pick the one that is not. Rows of x that begin or end within a sample, and
 // samples that have positions of their own, are calls of their own.
 #include "model/op/op.h"
@@ -19,9 +19,14 @@ static err_t embed_positions(const frame *f, const step *s, const tensor *x, int
     int64_t first = past_first(f->p, b) + from;
     tensor to = view3(x, 1, n, matrix_columns(x)), row = tensor_rows(&f->p->in[TOKENS], b, 1), all = view1(&row, T_in(f));
     tensor some = tensor_rows(&all, from, n), tokens = view2(&some, 1, n), wpe = tensor_rows(table, first, table->size[0] - first);
-    return f->p->ops->embedding_forward(
-        &(embedding_forward_args){.x = &to, .tokens = &tokens, .wte = &f->p->w[l->w], .wpe = &wpe, .part = f->p->merge, .first = first_token(f, s)},
-        f->p->s);
+    return f->p->ops->embedding_forward(&(embedding_forward_args){.x = &to,
+                                                                  .tokens = &tokens,
+                                                                  .wte = &f->p->w[l->w],
+                                                                  .wpe = &wpe,
+                                                                  .factor = f->op[s->op].factor,
+                                                                  .part = f->p->merge,
+                                                                  .first = first_token(f, s)},
+                                        f->p->s);
 }
 
 static err_t embed_runs(const frame *f, const step *s, const tensor *x) {
@@ -41,9 +46,13 @@ static err_t embed_tokens(const frame *f, const step *s, const tensor *x) {
     tensor to = view3(x, 1, n, matrix_columns(x)), tokens = view1(&f->p->in[TOKENS], f->all);
     tensor some = tensor_rows(&tokens, model_first_row(f->m, f->all), n), row = view2(&some, 1, n);
     if (!n) return ERR_OK;
-    return f->p->ops->embedding_forward(
-        &(embedding_forward_args){.x = &to, .tokens = &row, .wte = &f->p->w[f->op[s->op].at.w], .part = f->p->merge, .first = first_token(f, s)},
-        f->p->s);
+    return f->p->ops->embedding_forward(&(embedding_forward_args){.x = &to,
+                                                                  .tokens = &row,
+                                                                  .wte = &f->p->w[f->op[s->op].at.w],
+                                                                  .factor = f->op[s->op].factor,
+                                                                  .part = f->p->merge,
+                                                                  .first = first_token(f, s)},
+                                        f->p->s);
 }
 
 static err_t embed_rows(const frame *f, const step *s, const tensor *x) {
@@ -51,10 +60,14 @@ static err_t embed_rows(const frame *f, const step *s, const tensor *x) {
     if (!has_positions(f, s)) return embed_tokens(f, s, x);
     if (f->p->past || matrix_rows(x) < f->all) return embed_runs(f, s, x);
     tensor all = view3(x, f->p->B, T_in(f), matrix_columns(x));
-    return f->p->ops->embedding_forward(
-        &(embedding_forward_args){
-            .x = &all, .tokens = &f->p->in[TOKENS], .wte = &f->p->w[l->w], .wpe = &f->p->w[l->b], .part = f->p->merge, .first = first_token(f, s)},
-        f->p->s);
+    return f->p->ops->embedding_forward(&(embedding_forward_args){.x = &all,
+                                                                  .tokens = &f->p->in[TOKENS],
+                                                                  .wte = &f->p->w[l->w],
+                                                                  .wpe = &f->p->w[l->b],
+                                                                  .factor = f->op[s->op].factor,
+                                                                  .part = f->p->merge,
+                                                                  .first = first_token(f, s)},
+                                        f->p->s);
 }
 
 static err_t embed(const frame *f, const step *s) {
@@ -80,6 +93,7 @@ static err_t embed_gradients(const frame *f, const step *s, const pass *p, const
                                                                  .scratch = &sort,
                                                                  .dx = &x,
                                                                  .tokens = &tokens,
+                                                                 .factor = f->op[s->op].factor,
                                                                  .fresh_wte = p->fresh && apart,
                                                                  .fresh_wpe = has_positions(f, s) && p->fresh && !part,
                                                                  .part = p->merge,
@@ -120,13 +134,15 @@ static void backward(lowering *L, int op) {
 
 static const op_type type = {.name = "embedding", .forward = forward, .backward = backward};
 
-value embedding(graph *g, const char *table, const char *positions, int64_t vocab, int64_t context, int64_t C, double std) {
+value embedding(graph *g, const char *table, const char *positions, int64_t vocab, int64_t context, int64_t C, double std, double factor) {
     operation *o = graph_add(g, &type, "embed", 0, 0);
     if (!o) return 0;
     g->m->stream = true, g->m->context = context;
     graph_input(g, "tokens", INT32, context, vocab);
     o->at.w = graph_param(g, table, "", vocab, C, std, 0);
     o->at.b = positions ? graph_param(g, positions, "", context, C, std, 0) : -1;
+    o->factor = (float)factor;
+    if (!o->factor) graph_mistake(g, "embedding", "its factor is 0: expected 1, or what the rows of %s are multiplied by", table);
     o->classes = vocab, o->classes_in_memory = head_rows_in_memory(vocab, g->m->slices.of);
     if (g->rc != ERR_OK) return 0;
     g->m->param[o->at.w].rows_in_memory = o->classes_in_memory;

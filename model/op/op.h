@@ -5,8 +5,8 @@
 
 #include "model/lower.h"
 
-// x = table[token] + positions[t]; positions NULL: without them. The table's rows are divided.
-value embedding(graph *g, const char *table, const char *positions, int64_t vocab, int64_t context, int64_t C, double std);
+// x = factor * table[token] + positions[t]; positions NULL: without them. The table's rows are divided.
+value embedding(graph *g, const char *table, const char *positions, int64_t vocab, int64_t context, int64_t C, double std, double factor);
 
 // (x - mean) * rstd * w + b, of each row    (Ba et al. 2016)
 value layer_norm(graph *g, value x, const char *name);

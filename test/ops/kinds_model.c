@@ -211,6 +211,9 @@ const op_kind kind_attention_backward = {
 
 enum { SPARE = 3 };  // positions of wpe past T: never read, their gradient never touched
 
+// Of a number whose products are rounded: sqrt(768).
+static float factor_of(const op_run *r) { return r->row->options & OPT_FACTOR ? 27.712812f : 1; }
+
 static void embedding_setup(op_run *r) {
     int64_t B = r->row->size[0], T = r->row->size[1], C = r->row->size[2], V = r->row->size[3];
     arg *x = arg_add(r, "x", OUT, r->row->type, 3, B, T, C), *tokens = arg_add(r, "tokens", IN, INT32, 2, B, T, 0);
@@ -223,15 +226,14 @@ static void embedding_setup(op_run *r) {
 }
 
 static err_t embedding_call(const op_run *r, const ops *o, tensor *t[ARGS], stream *s) {
-    (void)r;
-    return o->embedding_forward(&(embedding_forward_args){.x = t[0], .tokens = t[1], .wte = t[2], .wpe = t[3]}, s);
+    return o->embedding_forward(&(embedding_forward_args){.x = t[0], .tokens = t[1], .wte = t[2], .wpe = t[3], .factor = factor_of(r)}, s);
 }
 
 static void embedding_reference(op_run *r) {
     int64_t T = r->row->size[1], C = r->row->size[2];
     for (int64_t i = 0, n = tensor_count(&r->arg[0].t); i < n; i++) {
         int64_t row = i / C, token = (int64_t)r->arg[1].value[row];
-        r->arg[0].want[i] = r->arg[2].value[token * C + i % C] + (r->arg[3].absent ? 0 : r->arg[3].value[row % T * C + i % C]);
+        r->arg[0].want[i] = (double)factor_of(r) * r->arg[2].value[token * C + i % C] + (r->arg[3].absent ? 0 : r->arg[3].value[row % T * C + i % C]);
     }
 }
 
@@ -264,6 +266,7 @@ static err_t embedding_back_call(const op_run *r, const ops *o, tensor *t[ARGS],
                                                             .scratch = t[EB_SCRATCH],
                                                             .dx = t[EB_DX],
                                                             .tokens = t[EB_TOKENS],
+                                                            .factor = factor_of(r),
                                                             .fresh_wte = fresh,
                                                             .fresh_wpe = fresh},
                                  s);
@@ -273,7 +276,7 @@ static void embedding_back_reference(op_run *r) {
     int64_t T = r->row->size[1], C = r->row->size[2];
     for (int64_t i = 0, n = tensor_count(&r->arg[EB_DX].t); i < n; i++) {
         int64_t row = i / C, token = (int64_t)r->arg[EB_TOKENS].value[row];
-        r->arg[EB_DWTE].want[token * C + i % C] += r->arg[EB_DX].value[i];
+        r->arg[EB_DWTE].want[token * C + i % C] += (double)factor_of(r) * r->arg[EB_DX].value[i];
         r->arg[EB_DWPE].want[row % T * C + i % C] += r->arg[EB_DX].value[i];
     }
 }
@@ -287,6 +290,7 @@ static bool embedding_back_exact(op_run *r, const outcome *got) {
         te[(int64_t)tokens->value[i / C] * C + i % C] += (float)dx->value[i];
         pe[i / C % T * C + i % C] += (float)dx->value[i];
     }
+    for (int64_t i = 0; i < V * C; i++) te[i] *= factor_of(r);
     bool ok = !memcmp(te, got->data[EB_DWTE], (size_t)(V * C) * 4) || failed(r, "dwte is not the sum in the order of positions");
     bool same = r->arg[EB_DWPE].absent || !memcmp(pe, got->data[EB_DWPE], (size_t)((T + SPARE) * C) * 4);
     ok = ok && (same || failed(r, "dwpe is not the sum in the order of samples"));
@@ -294,13 +298,13 @@ static bool embedding_back_exact(op_run *r, const outcome *got) {
     return ok;
 }
 
-static double embedding_loss(void *ctx) {  // of x = wte[token] + wpe[t]; the tables stand in the gradients' own places
+static double embedding_loss(void *ctx) {  // of x = factor * wte[token] + wpe[t]; the tables stand in the gradients' own places
     op_run *r = ctx;
     int64_t T = r->row->size[1], C = r->row->size[2];
     double sum = 0;
     for (int64_t i = 0, n = tensor_count(&r->arg[EB_DX].t); i < n; i++)
-        sum += r->arg[EB_DX].value[i] *
-               (r->arg[EB_DWTE].value[(int64_t)r->arg[EB_TOKENS].value[i / C] * C + i % C] + r->arg[EB_DWPE].value[i / C % T * C + i % C]);
+        sum += r->arg[EB_DX].value[i] * ((double)factor_of(r) * r->arg[EB_DWTE].value[(int64_t)r->arg[EB_TOKENS].value[i / C] * C + i % C] +
+                                         r->arg[EB_DWPE].value[i / C % T * C + i % C]);
     return sum;
 }
 

@@ -49,7 +49,8 @@ enum {
     OPT_CUT_M = 1 << 23,        // matmul: what is cut into slices, size[3] of them
     OPT_CUT_N = 1 << 24,        // ... and of operations on rows, whose columns are cut
     OPT_CUT_K = 1 << 25,
-    OPT_SHIFT = 1 << 26,  // norms of rows and of heads: the gain is 1 + w
+    OPT_SHIFT = 1 << 26,   // norms of rows and of heads: the gain is 1 + w
+    OPT_FACTOR = 1 << 27,  // embedding: the table's rows are multiplied
 };
 
 typedef struct op_row {

@@ -306,6 +306,8 @@ const op_row test_rows[] = {
     TYPES(OP_embedding_forward, OPT_NO_W,      1e-14, "without positions, odd",   3, 5, 257, 11),
     TYPES(OP_embedding_forward, OPT_NO_W,      1e-14, "without positions",        4, 64, 768, 256),
     TYPES(OP_embedding_forward, 0,             1e-14, "more than four packs a lane", 2, 3, 1544, 11),
+    TYPES(OP_embedding_forward, OPT_FACTOR,    1e-14, "a factor and positions, odd", 3, 5, 257, 11),
+    TYPES(OP_embedding_forward, OPT_FACTOR | OPT_NO_W, 1e-14, "a factor, real width", 4, 64, 768, 256),
     TYPES(OP_embedding_backward, 0,            1e-14, "smallest legal",           1, 1, 1, 1),
     TYPES(OP_embedding_backward, 0,            3e-14, "odd, every token repeats", 3, 17, 37, 5),
     TYPES(OP_embedding_backward, 0,            3e-14, "most tokens absent",       2, 9, 257, 1000),
@@ -317,6 +319,9 @@ const op_row test_rows[] = {
     TYPES(OP_embedding_backward, OPT_EXTREME,  3e-12, "one token in several segments", 5, 150, 65, 3),
     TYPES(OP_embedding_backward, 0,            3e-14, "several tiles of the scan", 2, 300, 3, 9001),
     TYPES(OP_embedding_backward, OPT_FRESH,    3e-14, "overwritten, most tokens absent", 2, 9, 257, 1000),
+    TYPES(OP_embedding_backward, OPT_FACTOR,   3e-14, "a factor and positions, odd", 3, 17, 37, 5),
+    TYPES(OP_embedding_backward, OPT_FACTOR | OPT_NO_W, 3e-14, "a factor, real width", 4, 64, 768, 256),
+    TYPES(OP_embedding_backward, OPT_FACTOR | OPT_NO_W | OPT_FRESH, 3e-14, "a factor, overwritten", 2, 9, 256, 1000),
     {OP_embedding_backward, {2, 150, 2, 262159}, FP32, 0, 3e-14, "two windows of tokens"},
     {OP_embedding_backward, {2, 150, 2, 70001}, FP32, 0, 3e-14, "several tokens a warp"},
 
@@ -596,7 +601,7 @@ void row_name(char *out, size_t size, const op_row *row) {
         {OPT_STOCHASTIC, "stochastic"}, {OPT_AT, "at"},          {OPT_NO_MOMENTUM, "no momentum"},
         {OPT_NESTEROV, "nesterov"},     {OPT_COLUMNS, "sums"},   {OPT_FRESH, "fresh"},
         {OPT_CUT_M, "cut m"},           {OPT_CUT_N, "cut n"},    {OPT_CUT_K, "cut k"},
-        {OPT_SHIFT, "shift"},
+        {OPT_SHIFT, "shift"},           {OPT_FACTOR, "factor"},
     };
     size_t at = (size_t)snprintf(out, size, "%s", kind_of(row->op)->name);
     for (int i = 0; i < 6 && (row->size[i] || (i == 4 && row->size[5])) && at < size; i++)

@@ -846,6 +846,7 @@ const special specials[] = {
     {"geglu: where up is 1 it is gelu, to the bit", geglu_is_gelu},
     {"norms: shift + w is one gain, to the bit", shift_is_part_of_the_gain},
     {"norms: without a shift, -0 stays -0", no_shift_leaves_minus_zero},
+    {"embedding: a factor is part of the table, to the bit", a_factor_is_part_of_the_table},
     {"cast: every 16-bit value, every rounding decision", cast_exhaustive},
     {"dropout: rate, keys, samples", dropout_masks},
     {"attention: causal to the bit", attention_causal},

@@ -37,5 +37,6 @@ bool attention_grows(const fixture *f, char why[WHY]);
 bool geglu_is_gelu(const fixture *f, char why[WHY]);
 bool shift_is_part_of_the_gain(const fixture *f, char why[WHY]);
 bool no_shift_leaves_minus_zero(const fixture *f, char why[WHY]);
+bool a_factor_is_part_of_the_table(const fixture *f, char why[WHY]);
 
 #endif

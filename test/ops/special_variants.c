@@ -126,3 +126,60 @@ bool no_shift_leaves_minus_zero(const fixture *f, char why[WHY]) {
     }
     return ok;
 }
+
+// --- embedding ---------------------------------------------------------------------------------------------------------
+
+enum { SAMPLES = 3, TIME = 5, WORDS = 11, FIRST = 3, PART = 5 };
+
+// Of a table, all of it or rows FIRST .. FIRST+PART-1: x[0] by a factor of 4, x[1] of a table whose numbers are four times as large.
+static void embed_both(bench *b, tensor *x[2], const tensor *tokens, const tensor *wpe, int64_t rows, int64_t C) {
+    dtype T = x[0]->type;
+    void *w = random_values(T, rows * C, 1, 1), *w4 = filled(T, rows * C, 0);
+    for (int64_t i = 0; i < rows * C; i++) storage_set(w4, T, i, 4 * storage_get(w, T, i));
+    const tensor *table[] = {box(b, T, rows, C, w), box(b, T, rows, C, w4)};
+    for (int i = 0; i < 2; i++) {
+        tensor y = view3(x[i], SAMPLES, TIME, C);
+        bool part = rows == PART;
+        embedding_forward_args args = {.x = &y, .tokens = tokens, .wte = table[i], .wpe = wpe, .factor = i ? 1 : 4, .part = part};
+        args.first = part ? FIRST : 0;
+        did(b, b->f->table->embedding_forward(&args, b->f->s));
+    }
+    free(w), free(w4);
+}
+
+static tensor *embed_back(bench *b, tensor *dwpe, const tensor *dx, const tensor *tokens, int64_t rows, float factor) {
+    int64_t C = dx->size[1];
+    tensor x = view3(dx, SAMPLES, TIME, C), *dwte = box(b, FP32, rows, C, NULL), *scratch = box(b, INT32, SAMPLES * TIME + rows + 1, 0, NULL);
+    embedding_backward_args args = {.dwte = dwte, .dwpe = dwpe, .scratch = scratch, .dx = &x, .tokens = tokens, .factor = factor};
+    args.part = rows == PART, args.first = args.part ? FIRST : 0;
+    did(b, b->f->table->embedding_backward(&args, b->f->s));
+    return dwte;
+}
+
+static void expect_four_times(bench *b, const char *what, const tensor *large, const tensor *small) {
+    float *p = take(b, large), *q = take(b, small);
+    for (int64_t i = 0; i < tensor_count(small); i++)
+        if (p[i] != 4 * q[i]) say(b, "%s: element %d: %.9g is not four times %.9g", what, (int)i, (double)p[i], (double)q[i]);
+    free(p), free(q);
+}
+
+bool a_factor_is_part_of_the_table(const fixture *f, char why[WHY]) {
+    bool ok = true;
+    for (int k = 0; k < 24 && ok; k++) {
+        bench b = {.f = f, .ok = true, .why = why};
+        dtype T = compute_types[k % 3];
+        int64_t rows = k / 3 % 2 ? PART : WORDS, C = k < 12 ? 37 : 64;
+        int32_t token[SAMPLES * TIME];
+        for (int i = 0; i < SAMPLES * TIME; i++) token[i] = i * 7 % WORDS;
+        tensor *wpe = k / 6 % 2 ? random_box(&b, T, TIME, C, 1, 2) : NULL, *tokens = box(&b, INT32, SAMPLES, TIME, token);
+        tensor *x[] = {box(&b, T, SAMPLES * TIME, C, NULL), box(&b, T, SAMPLES * TIME, C, NULL)};
+        embed_both(&b, x, tokens, wpe, rows, C);
+        expect_same(&b, "embedding by a factor against a larger table", x[0], x[1]);
+        tensor *dx = random_box(&b, T, SAMPLES * TIME, C, 1, 3), *dwpe[] = {box(&b, FP32, TIME, C, NULL), box(&b, FP32, TIME, C, NULL)};
+        tensor *four = embed_back(&b, dwpe[0], dx, tokens, rows, 4), *one = embed_back(&b, dwpe[1], dx, tokens, rows, 1);
+        expect_four_times(&b, "gradient of the table", four, one);
+        expect_same(&b, "gradient of the positions, which have no factor", dwpe[0], dwpe[1]);
+        ok = done(&b);
+    }
+    return ok;
+}

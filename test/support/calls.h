@@ -268,8 +268,8 @@ OP(gelu_forward) R(x) W(y) END
 OP(gelu_backward) FLAG(fresh) R(dy) R(x) W(dx) GRAD(dbias) END
 OP(relu_forward) R(x) W(y) END
 OP(relu_backward) R(dy) R(y) W(dx) END
-OP(embedding_forward) FLAG(part) FLAG(first) R(tokens) R(wte) R(wpe) W(x) END
-OP(embedding_backward) FLAG(part) FLAG(first) FLAG(fresh_wte) FLAG(fresh_wpe) R(dx) R(tokens) W(scratch)
+OP(embedding_forward) UNLESS(1, factor) FLAG(part) FLAG(first) R(tokens) R(wte) R(wpe) W(x) END
+OP(embedding_backward) UNLESS(1, factor) FLAG(part) FLAG(first) FLAG(fresh_wte) FLAG(fresh_wpe) R(dx) R(tokens) W(scratch)
     operand(a->fresh_wte ? 'w' : 'u', "dwte", a->dwte); operand(a->fresh_wpe ? 'w' : 'u', "dwpe", a->dwpe); END
 OP(cross_entropy) FLAG(classes) flag("scale", a->scale != NULL); R(targets) operand(a->scale ? 'u' : 'r', "logits", a->logits); W(losses) END
 OP(cross_entropy_part) FLAG(stage) FLAG(classes) FLAG(first) flag("scale", a->scale != NULL); R(targets)

@@ -19,6 +19,7 @@ typedef struct embed_job {
     int64_t positions, length, width, vocabulary;
     bool part;
     int64_t first;
+    float factor;
 } embed_job;
 
 BODY void embed_rows(dtype t, const embed_job *j, int64_t from, int64_t to) {
@@ -33,7 +34,7 @@ BODY void embed_rows(dtype t, const embed_job *j, int64_t from, int64_t to) {
         void *x = typed_at_mut(j->x, t, p * j->width);
         for (int64_t i = 0; i < j->width; i += VL) {
             int64_t n = j->width - i;
-            vf v = typed_load_n(word, t, i, n);
+            vf v = vf_mul(typed_load_n(word, t, i, n), vf_set1(j->factor));
             typed_store_n(x, t, i, place ? vf_add(v, typed_load_n(place, t, i, n)) : v, n);
         }
     }
@@ -49,10 +50,10 @@ static void embed_item(void *ctx, int64_t item, int thread) {
 err_t KERNEL(embedding_forward)(const embedding_forward_args *args, stream *s) {
     const tensor *wpe = args->wpe;
     embed_job j = {
-        args->x->type,         args->x->data,      args->tokens->data, args->wte->data, wpe ? wpe->data : NULL,      tensor_count(args->tokens),
-        args->tokens->size[1], args->wte->size[1], args->wte->size[0], args->part,      args->part ? args->first : 0};
+        args->x->type,         args->x->data,      args->tokens->data, args->wte->data, wpe ? wpe->data : NULL,       tensor_count(args->tokens),
+        args->tokens->size[1], args->wte->size[1], args->wte->size[0], args->part,      args->part ? args->first : 0, args->factor};
     assert(args->tokens->type == INT32 && args->tokens->dims == 2 && args->wte->type == args->x->type &&
-           tensor_count(args->x) == j.positions * j.width);
+           tensor_count(args->x) == j.positions * j.width && args->factor != 0);
     assert(!wpe || (wpe->type == args->x->type && wpe->size[1] == j.width && wpe->size[0] >= j.length));
     int64_t rows = rows_per_item(j.width);
     pool_run(s->workers, (j.positions + rows - 1) / rows, embed_item, &j);
@@ -67,12 +68,14 @@ typedef struct embed_back_job {
     const int32_t *order, *end;  // positions sorted by token; token v has order[end[v-1] .. end[v])
     const void *dx;
     int64_t samples, length, width, vocabulary, column_items;
+    float factor;
 } embed_back_job;
 
-// out[c ..] += sum over k of dx[row(k)][c ..], `vectors` vectors, the last of n channels. row(k) is order[k], or k * stride + first.
+// out[c ..] += factor * sum over k of dx[row(k)][c ..], `vectors` vectors, the last of n channels. row(k) is order[k], or
+// k * stride + first: of positions, which have no factor.
 BODY void sum_rows(dtype t, const embed_back_job *j, float *out, const int32_t *order, int64_t first, int64_t stride, int64_t count, int64_t c,
                    int vectors, int64_t n) {
-    vf sum[VECTORS];
+    vf sum[VECTORS], factor = vf_set1(order ? j->factor : 1);
     for (int v = 0; v < vectors; v++) sum[v] = vf_zero();
     for (int64_t k = 0; k < count; k++) {
         int64_t row = order ? order[k] : first + k * stride;
@@ -80,7 +83,7 @@ BODY void sum_rows(dtype t, const embed_back_job *j, float *out, const int32_t *
     }
     for (int v = 0; v < vectors; v++) {
         int64_t at = c + v * VL, m = v == vectors - 1 ? n : VL;
-        typed_store_n(out, FP32, at, vf_add(typed_load_n(out, FP32, at, m), sum[v]), m);
+        typed_store_n(out, FP32, at, vf_add(typed_load_n(out, FP32, at, m), vf_mul(factor, sum[v])), m);
     }
 }
 
@@ -137,22 +140,22 @@ static void sort_by_token(int32_t *order, int32_t *end, const int32_t *tokens, i
     for (int64_t p = 0; p < positions; p++) order[end[tokens[p]]++] = (int32_t)p;
 }
 
-// sums: each row from zero over its positions in order, then added once; so bits depend on tokens alone
+// sums: each row from zero over its positions in order, then multiplied and added once; so bits depend on tokens alone
 err_t KERNEL(embedding_backward)(const embedding_backward_args *args, stream *s) {
     int64_t samples = args->tokens->size[0], length = args->tokens->size[1], positions = samples * length;
     int64_t vocabulary = args->dwte->size[0], width = args->dwte->size[1];
     tensor *dwpe = args->dwpe;
     assert(args->tokens->type == INT32 && args->tokens->dims == 2 && args->dwte->type == FP32 && positions <= INT32_MAX);
     assert(args->scratch->type == INT32 && tensor_count(args->scratch) >= positions + vocabulary + 1);
-    assert(tensor_count(args->dx) == positions * width);
+    assert(tensor_count(args->dx) == positions * width && args->factor != 0);
     assert(!dwpe || (dwpe->type == FP32 && dwpe->size[1] == width && dwpe->size[0] >= length));
     int32_t *order = args->scratch->data, *end = order + positions;
     if (args->fresh_wte) memset(args->dwte->data, 0, tensor_bytes(args->dwte));
     if (dwpe && args->fresh_wpe) memset(dwpe->data, 0, tensor_bytes(dwpe));
     if (args->part) sort_part(order, end, args->tokens->data, positions, vocabulary, args->first);
     else sort_by_token(order, end, args->tokens->data, positions, vocabulary);
-    embed_back_job j = {args->dx->type, args->dwte->data, dwpe ? dwpe->data : NULL, order, end, args->dx->data, samples, length,
-                        width,          vocabulary,       blocks_of(width, COLUMNS)};
+    embed_back_job j = {args->dx->type, args->dwte->data, dwpe ? dwpe->data : NULL,  order,       end, args->dx->data, samples, length,
+                        width,          vocabulary,       blocks_of(width, COLUMNS), args->factor};
     pool_run(s->workers, (blocks_of(vocabulary, WORDS) + (dwpe ? blocks_of(length, TIMES) : 0)) * j.column_items, embed_back_item, &j);
     return ERR_OK;
 }
