@@ -447,7 +447,7 @@ typedef struct sgd_args {
     X(cross_entropy) X(top_1) X(loss_means) X(dropout) X(add) X(cast) X(random_fill) X(cast_stochastic) X(sum_squares)  \
     X(step_decide) X(adamw) X(sgd) X(rms_norm_forward) X(rms_norm_backward) X(head_norm_forward) X(head_norm_backward)  \
     X(rotary) X(swiglu_forward) X(swiglu_backward) X(attention_past) X(cross_entropy_part) X(sum_slices)                \
-    X(count_targets) X(geglu_forward) X(geglu_backward)
+    X(geglu_forward) X(geglu_backward) X(count_targets)
 // clang-format on
 
 typedef struct ops {

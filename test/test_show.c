@@ -239,7 +239,7 @@ static void odd_page(graph *g, const void *options) {
     (void)options;
     wide.divide = LINEAR_OUTPUTS, back.divide = LINEAR_INPUTS;
     begin_block(g, "embedding");
-    leave(g, embedding(g, "wte", NULL, 32, T, 16, 0.02));
+    leave(g, embedding(g, "wte", NULL, 32, T, 16, 0.02, 1));
     value x = begin_layer(g, "h.%d.", 0);
     value y = project(g, layer_norm(g, x, "ln"), "a", whole);
     y = project(g, gelu(g, y), "b", wide);

@@ -39,7 +39,7 @@ static const op_type silu_gate = {.name = "swiglu", .cheap = true, .forward = fo
 static const op_type gelu_gate = {.name = "geglu", .cheap = true, .forward = forward, .backward = backward};
 
 static value gated(graph *g, const op_type *type, value x, const char *letters) {
-    operation *o = graph_add(g, type, type->name, x, 0);
+    operation *o = graph_add(g, type, "gated", x, 0);
     if (!o) return 0;
     graph_value y = *graph_at(g, x);
     if (y.width % 2) graph_mistake(g, type->name, "%s has width %lld, which has no halves", y.name, (long long)y.width);
