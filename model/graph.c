@@ -189,8 +189,8 @@ static bool alike(const operation *a, const operation *b) {
     for (int i = 0; i < OP_RESULTS; i++)
         if (a->out[i] != b->out[i]) return false;
     return a->type == b->type && a->site == b->site && a->heads == b->heads && a->kv_heads == b->kv_heads && a->first_head == b->first_head &&
-           a->window == b->window && a->eps == b->eps && a->shift == b->shift && a->factor == b->factor && a->classes == b->classes &&
-           a->classes_in_memory == b->classes_in_memory;
+           a->window == b->window && a->rope == b->rope && a->head_size == b->head_size && a->eps == b->eps && a->shift == b->shift &&
+           a->factor == b->factor && a->classes == b->classes && a->classes_in_memory == b->classes_in_memory;
 }
 
 static bool same_value(const graph_value *a, const graph_value *b) {

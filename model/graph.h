@@ -32,7 +32,7 @@ typedef enum { SHAPE_MATRIX, SHAPE_PER_ROW, SHAPE_PER_HEAD, SHAPE_PLAIN } value_
 
 typedef int value;  // one of a block's; 0: none
 
-enum { VALUE_NAME = 40, VALUE_USERS = 4, OP_INPUTS = 2, OP_RESULTS = 3, GRAPH_OPS = 32, GRAPH_VALUES = 96 };
+enum { VALUE_NAME = 40, VALUE_USERS = 4, OP_INPUTS = 2, OP_RESULTS = 3, GRAPH_OPS = 32, GRAPH_VALUES = 96, GRAPH_ROPES = 4 };
 
 typedef struct graph_value {
     char name[VALUE_NAME];  // of which there is one in a block
@@ -78,6 +78,7 @@ typedef struct operation {
     linear at;  // rows of the parameter table
     int site;   // of dropout; -1: none
     int heads, kv_heads, first_head, window;
+    int rope;  // of the graph's tables of angles
     float eps, shift, factor;
     int64_t head_size;
     int64_t classes, classes_in_memory;
@@ -91,6 +92,12 @@ typedef struct block_graph {
     int form;       // the first block that is like this one, but for which parameters it has: they share lists
 } block_graph;
 
+// Angles by which heads of so many elements turn: a table of them, which all layers that have the same share.
+typedef struct graph_rope {
+    rope r;
+    int64_t head_size;
+} graph_rope;
+
 typedef struct graph {
     model *m;
     block_graph *block;
@@ -103,8 +110,8 @@ typedef struct graph {
     int attends;        // the first block that has it
     int layers;         // so many blocks have it,
     int64_t head_size;  // with heads of so many elements
-    rope rope;          // of rotary positions,
-    int64_t turned;     // in heads of so many elements; 0: there are none
+    graph_rope rope[GRAPH_ROPES];
+    int ropes;
     // The block that is being written.
     int b;
     char prefix[MODEL_NAME];

@@ -184,8 +184,7 @@ static err_t copy_value(const frame *f, const step *s) {
 // of a product, it has a copy.
 static void copy_given(lowering *L, value dy) {
     int sum = L->v[L->out].maker;
-    bool wanted = sum >= 0 && L->op[sum].in[1] && maker_of(L, L->op[sum].in[1]) >= 0 && L->op[maker_of(L, L->op[sum].in[1])].at.w >= 0;
-    if (!wanted) return;
+    if (sum < 0 || !is_made_by(L, L->op[sum].in[1], ROLE_PRODUCT)) return;
     L->copy[dy] = make_like(L, dy, ".copy", L->v[dy].at);
     convert(L, "copy", copy_value, dy, L->copy[dy]);
 }

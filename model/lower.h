@@ -167,7 +167,7 @@ typedef struct net {
     int64_t B;     // samples of a planned micro-batch
     int *set;      // [blocks+1] the first of a block's sets of kept values, and how many there are
     tensor *kept;  // [sets]
-    tensor held, scratch, angles;
+    tensor held, scratch, angles[GRAPH_ROPES];
 } net;
 
 // model/lower.c: the lists of a form, and where their values lie.

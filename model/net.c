@@ -82,20 +82,24 @@ static err_t net_plan(net *l, arena *a, const model_plan *o) {
         g->past.slices = model_head_slices(m);
         TRY(past_plan(&g->past, a, o, g->attends, g->layers, m->losses, g->head_size));
     }
-    if (g->turned) TRY(arena_2d(a, &l->angles, FP32, m->losses, g->turned));
+    for (int k = 0; k < g->ropes; k++) TRY(arena_2d(a, &l->angles[k], FP32, m->losses, g->rope[k].head_size));
     return o->slots[m->blocks - 1] ? head_plan(&g->head, a, o, o->B * m->losses, g->chunks) : ERR_OK;
 }
 
-static err_t net_fill(net *l, stream *s) {
-    int64_t T = l->g.m->losses, D = l->g.turned;
-    if (!D) return ERR_OK;
-    float *table = malloc((size_t)(T * D) * sizeof *table);
+static err_t fill_angles(const tensor *angles, const rope *r, stream *s) {
+    int64_t T = angles->size[0], D = angles->size[1];
+    float *table = malloc(tensor_bytes(angles));
     if (!table) return err_set(ERR_INTERNAL, "no memory for the angles of %lld positions", (long long)T);
-    rope_table(&l->g.rope, T, D, table);
-    err_t rc = stream_copy(s, l->angles.data, table, (size_t)(T * D) * sizeof *table);
+    rope_table(r, T, D, table);
+    err_t rc = stream_copy(s, angles->data, table, tensor_bytes(angles));
     if (rc == ERR_OK) rc = stream_wait(s);
     free(table);
     return rc;
+}
+
+static err_t net_fill(net *l, stream *s) {
+    for (int k = 0; k < l->g.ropes; k++) TRY(fill_angles(&l->angles[k], &l->g.rope[k].r, s));
+    return ERR_OK;
 }
 
 // --- running -------------------------------------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ void past_close(past *k) {
     k->layer = NULL;
 }
 
-err_t past_attend(const past *k, const pass *p, int layer, const tensor *y, const tensor *qkv) {
+err_t past_attend(const past *k, const pass *p, int layer, int window, const tensor *y, const tensor *qkv) {
     int64_t N = matrix_rows(qkv), n = N / p->B, places = k->layer[layer].size[0] / k->slices;
     tensor ys = view2(y, k->slices * N, y->size[y->dims - 1]), qkvs = view2(qkv, k->slices * N, qkv->size[qkv->dims - 1]);
     for (int64_t i = 0; i < k->slices * p->B; i++) {
@@ -30,7 +30,7 @@ err_t past_attend(const past *k, const pass *p, int layer, const tensor *y, cons
         tensor out = tensor_rows(&ys, slice * N + b * n, n), in = tensor_rows(&qkvs, slice * N + b * n, n);
         TRY(p->ops->attention_past(
             &(attention_past_args){
-                .y = &out, .past = &kept, .qkv = &in, .heads = k->heads, .kv_heads = k->kv_heads, .window = k->window, .first = p->past[b].first},
+                .y = &out, .past = &kept, .qkv = &in, .heads = k->heads, .kv_heads = k->kv_heads, .window = window, .first = p->past[b].first},
             p->s));
     }
     return ERR_OK;

@@ -10,8 +10,8 @@
 #include "model/model.h"
 
 typedef struct past {
-    tensor *layer;                                // [layers] (slices,places,T,2*KV*D) E
-    int layers, slices, heads, kv_heads, window;  // slices of the heads, 0: one; heads of a slice
+    tensor *layer;                        // [layers] (slices,places,T,2*KV*D) E
+    int layers, slices, heads, kv_heads;  // slices of the heads, 0: one; heads of a slice
 } past;
 
 // For layers of so many heads, of which the first is block `first`; head: elements of one. Nothing if o->places is 0, nor for blocks that do not run here.
@@ -19,7 +19,8 @@ err_t past_plan(past *k, arena *a, const model_plan *o, int first, int layers, i
 void past_close(past *k);
 
 // y (B*n,H*D) (=) attention of the pass's B samples, n new positions each. qkv (B*n,(H+2*KV)*D): theirs. With slices both are (slices,B*n,...).
-err_t past_attend(const past *k, const pass *p, int layer, const tensor *y, const tensor *qkv);
+// window: positions that one sees; 0: all.
+err_t past_attend(const past *k, const pass *p, int layer, int window, const tensor *y, const tensor *qkv);
 
 // The position of sample b's first new token.
 static inline int64_t past_first(const pass *p, int64_t b) { return p->past ? p->past[b].first : 0; }

@@ -14,8 +14,14 @@ static float stretched(const rope *r, float step) {
     return (float)((1 - blend) * (double)step / r->factor + blend * (double)step);
 }
 
+bool rope_equal(const rope *a, const rope *b) {
+    return a->kind == b->kind && a->theta == b->theta && a->factor == b->factor && a->low == b->low && a->high == b->high &&
+           a->original == b->original;
+}
+
 float rope_step(const rope *r, int64_t i, int64_t D) {
     float step = (float)fm_exp(-fm_log(r->theta) * (2 * (double)i / (double)D));
+    if (r->kind == ROPE_LINEAR) return (float)((double)step / r->factor);
     return r->kind == ROPE_LLAMA3 ? stretched(r, step) : step;
 }
 

@@ -2,9 +2,10 @@
 #ifndef MODEL_ROPE_H
 #define MODEL_ROPE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
-typedef enum { ROPE_DEFAULT, ROPE_LLAMA3 } rope_kind;  // the order of the words of [model] rope_scaling
+typedef enum { ROPE_DEFAULT, ROPE_LLAMA3, ROPE_LINEAR } rope_kind;  // of Llama: the order of the words of [model] rope_scaling
 
 typedef struct rope {
     rope_kind kind;
@@ -13,7 +14,10 @@ typedef struct rope {
     // and between them it is blended.
     double factor, low, high;
     int64_t original;
+    // ROPE_LINEAR (Chen et al. 2023): all waves are stretched `factor` times.
 } rope;
+
+bool rope_equal(const rope *a, const rope *b);
 
 // The angle by which pair i of D/2 turns from one position to the next. Rounded to FP32, as everyone who trained with it has it.
 float rope_step(const rope *r, int64_t i, int64_t D);

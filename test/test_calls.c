@@ -167,12 +167,9 @@ static void name_params(rig *r) {
     for (int i = 0; i < m->inputs; i++) rec_name(&r->in[i], "in", i);
 }
 
-// What a model keeps of its own that never changes has a name, too: the arena's items that no pass writes.
-static void name_constants(rig *r, size_t bytes) {
-    for (int i = 0; i < r->mem.count && r->mem.items[i].offset < bytes; i++) {
-        const tensor *t = r->mem.items[i].t;
-        if (t->type == FP32 && t->dims == 2 && t->size[0] == r->o.llama.context && t->size[1] == r->o.llama.head_dim) rec_name(t, "angles", 0);
-    }
+// What a model keeps of its own that never changes has a name, too.
+static void name_constants(rig *r) {
+    for (int k = 0; k < r->net->net->g.ropes; k++) rec_name(&r->net->net->angles[k], "angles", k);
 }
 
 // --- where places meet -----------------------------------------------------------------------------------------------------------
@@ -230,7 +227,7 @@ static void rig_open(rig *r) {
     rec_open(r->mem.bytes + ARENA_ALIGN, ARENA_ALIGN);
     flow_link(&r->fl);
     name_params(r);
-    name_constants(r, r->bytes);
+    name_constants(r);
     r->merge = (slice_merge){l->ranks, r->place, meet_whole, meet_deal, meet_gather, &r->merge};
     r->swap = (row_swap){{l->context, r->place, meet_whole, NULL, meet_gather, &r->swap}, meet_heads, meet_rows};
 }

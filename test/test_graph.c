@@ -38,7 +38,7 @@ enum {
     GRADIENT_LOST,
     GRADIENT_LOST_OUT,
     ATTENDS_TWICE,
-    OTHER_ANGLES,
+    MANY_ANGLES,
     RULE_AVERAGE,
     RULE_TABLE,
     RULE_FROZEN,
@@ -64,7 +64,7 @@ static const char *const said[MISTAKES] = {
     [GRADIENT_LOST] = "block 1 (layer), a: ln is read again after it, and its gradient would be lost",
     [GRADIENT_LOST_OUT] = "block 1 (layer), gelu: fc is read again after it, and its gradient would be lost",
     [ATTENDS_TWICE] = "block 1 (layer), attention: expected one in each block from block 1 on",
-    [OTHER_ANGLES] = "block 1 (layer), rotary: the angles are not those of the layers before",
+    [MANY_ANGLES] = "block 1 (layer), rotary: a model has at most 4 tables of angles",
     [RULE_AVERAGE] = "block 1 (layer), h.0.bn.mean: the rule \"average\" is not built: it needs a sum over samples",
     [RULE_TABLE] = "block 1 (layer), h.0.bn.mean: the rule \"table\" is not built: it needs rows that begin when a sample first names them",
     [RULE_FROZEN] = "block 1 (layer), h.0.bn.mean: the rule \"frozen\" is not built: it needs rows that have values",
@@ -101,7 +101,9 @@ static value layer(graph *g, int mistake, value x) {
             x = attend(g, qkv, (attention_options){.heads = 4, .head_size = 4, .letters = "C", .site = -1});
         }
         return x;
-    case OTHER_ANGLES: x = rotary(g, x, 2, 4, &(rope){.theta = 100}); return rotary(g, x, 2, 8, &(rope){.theta = 100});
+    case MANY_ANGLES:
+        for (int i = 0; i < 5; i++) x = rotary(g, x, 2, 4, &(rope){.theta = 100 + i});
+        return x;
     case RULE_AVERAGE:
     case RULE_TABLE:
     case RULE_FROZEN: graph_rule(g, graph_param(g, "bn.mean", "", C, 0, 0, 0), (param_rule)(PARAM_AVERAGE + mistake - RULE_AVERAGE)); return x;
@@ -200,11 +202,59 @@ static void a_shift_is_part_of_the_form(void **state) {
     model_close(m);
 }
 
+// --- layers that differ ------------------------------------------------------------------------------------------------
+
+typedef struct turning {
+    int64_t window;
+    rope r;
+} turning;
+
+enum { TURNINGS = 6 };
+static const turning turnings[TURNINGS] = {{0, {.theta = 100}}, {3, {.theta = 100}},
+                                           {0, {.theta = 200}}, {0, {.kind = ROPE_LINEAR, .theta = 200, .factor = 8}},
+                                           {0, {.theta = 100}}, {3, {.theta = 100}}};
+
+static void turning_page(graph *g, const void *from) {
+    (void)from;
+    begin_block(g, "embedding");
+    leave(g, embedding(g, "wte", NULL, V, T, C, 0.02, 1));
+    for (int l = 0; l < TURNINGS; l++) {
+        value x = begin_layer(g, "h.%d.", l);
+        value qkv = project(g, x, "qkv", wide(3 * C, LINEAR_WHOLE));
+        value y = attend(g, rotary(g, qkv, 8, 4, &turnings[l].r),
+                         (attention_options){.heads = 4, .head_size = 4, .window = turnings[l].window, .letters = "C", .site = -1});
+        leave(g, project(g, y, "o", wide(C, LINEAR_WHOLE)));
+    }
+    next_token_loss(g, layer_norm(g, begin_block(g, "head"), "ln_f"), "lm_head", V, 0, 1, 0);
+    leave(g, 0);
+}
+
+// Layers may see other windows and turn by other angles. Those that do are not alike; and layers with the same angles
+// share one table of them.
+static void layers_with_another_window_or_other_angles_are_not_alike(void **state) {
+    static const model_type type = {.name = "turning", .page = turning_page, .options = sizeof(options)};
+    static const int form[TURNINGS] = {1, 2, 3, 4, 1, 2}, table[TURNINGS] = {0, 0, 1, 2, 0, 0};
+    options o = {0};
+    model *m;
+    (void)state;
+    assert_int_equal(model_open(&m, &type, &o), ERR_OK);
+    const graph *g = &m->net->g;
+    assert_int_equal(g->ropes, 3);
+    for (int l = 0; l < TURNINGS; l++) {
+        const operation *turn = &g->block[1 + l].op[1], *attention = &g->block[1 + l].op[2];
+        assert_int_equal(g->block[1 + l].form, form[l]);
+        assert_int_equal(turn->rope, table[l]);
+        assert_true(rope_equal(&g->rope[turn->rope].r, &turnings[l].r) && g->rope[turn->rope].head_size == 4);
+        assert_int_equal(attention->window, turnings[l].window);
+    }
+    assert_true(m->block[2].flops < m->block[1].flops && m->block[1].flops == m->block[3].flops);
+    model_close(m);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(mistakes_are_named),
-        cmocka_unit_test(a_page_says_what_its_model_is),
-        cmocka_unit_test(equal_layers_have_one_form),
+        cmocka_unit_test(mistakes_are_named),          cmocka_unit_test(a_page_says_what_its_model_is),
+        cmocka_unit_test(equal_layers_have_one_form),  cmocka_unit_test(layers_with_another_window_or_other_angles_are_not_alike),
         cmocka_unit_test(a_shift_is_part_of_the_form),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

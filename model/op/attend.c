@@ -17,7 +17,7 @@ static err_t attention(const frame *f, const step *s) {
     tensor y = at(f, s->v[F_Y]), qkv = at(f, s->v[F_QKV]), lse = at(f, s->v[F_LSE]);
     const graph *g = &f->net->g;
     dropout_key key;
-    if (f->p->past) return past_attend(&g->past, f->p, f->b - g->attends, &y, &qkv);
+    if (f->p->past) return past_attend(&g->past, f->p, f->b - g->attends, o->window, &y, &qkv);
     y = at_samples(f, s->v[F_Y]), qkv = at_samples(f, s->v[F_QKV]);
     bool drops = o->site >= 0;
     return f->p->ops->attention_forward(&(attention_forward_args){.y = &y,
@@ -84,10 +84,10 @@ static const op_type type = {.name = "attention", .forward = forward, .backward 
 // Keys and values of texts that grow are kept layer after layer, of the same heads in each.
 static void keep_past(graph *g, const attention_options *a, int64_t kv) {
     int64_t S = g->m->slices.of;
-    past p = {.heads = (int)(a->heads / S), .kv_heads = (int)(kv / S), .window = (int)a->window};
-    bool same = g->past.heads == p.heads && g->past.kv_heads == p.kv_heads && g->past.window == p.window && g->head_size == a->head_size;
+    past p = {.heads = (int)(a->heads / S), .kv_heads = (int)(kv / S)};
+    bool same = g->past.heads == p.heads && g->past.kv_heads == p.kv_heads && g->head_size == a->head_size;
     if (g->layers && (!same || g->b != g->attends + g->layers))
-        graph_mistake(g, "attention", "expected one in each block from block %d on, with the same heads and window in all", g->attends);
+        graph_mistake(g, "attention", "expected one in each block from block %d on, with the same heads in all", g->attends);
     if (!g->layers++) g->attends = g->b;
     g->past = p, g->head_size = a->head_size;
 }

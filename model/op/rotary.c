@@ -2,10 +2,8 @@
 // values do not. Backward turns the gradient back.
 #include "model/op/op.h"
 
-#include <string.h>
-
 static err_t turn_all(const frame *f, const step *s, bool back) {
-    const tensor *table = &f->net->angles;
+    const tensor *table = &f->net->angles[f->op[s->op].rope];
     tensor x = at_samples(f, s->v[0]);
     rotary_args args = {.x = &x, .table = table, .heads = f->op[s->op].heads / f->m->slices.of, .back = back};
     if (!f->p->past) return f->p->ops->rotary(&args, f->p->s);
@@ -36,13 +34,19 @@ static void backward(lowering *L, int op) {
 
 static const op_type type = {.name = "rotary", .forward = forward, .backward = backward};
 
+// The table of these angles, which is new if no layer before has them.
+static int table_of(graph *g, const rope *r, int64_t head_size) {
+    int k = 0;
+    while (k < g->ropes && !(g->rope[k].head_size == head_size && rope_equal(&g->rope[k].r, r))) k++;
+    if (k == GRAPH_ROPES) return graph_mistake(g, "rotary", "a model has at most %d tables of angles", GRAPH_ROPES), 0;
+    if (k == g->ropes) g->rope[g->ropes++] = (graph_rope){*r, head_size};
+    return k;
+}
+
 value rotary(graph *g, value qkv, int64_t heads, int64_t head_size, const rope *r) {
     operation *o = graph_add(g, &type, "turned", qkv, 0);
     if (!o) return 0;
-    o->heads = (int)heads;
-    if (g->turned && (g->turned != head_size || memcmp(&g->rope, r, sizeof *r) != 0))
-        graph_mistake(g, "rotary", "the angles are not those of the layers before");
-    g->rope = *r, g->turned = head_size;
+    o->heads = (int)heads, o->rope = table_of(g, r, head_size);
     graph_value y = *graph_at(g, qkv);
     y.name[0] = 0, y.at = LAYOUT_HEADS;
     value v = graph_result(g, o, 0, y);
