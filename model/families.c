@@ -52,18 +52,28 @@ static err_t options_of(const model_type *type, void *options, const json_t *con
     return ERR_OK;
 }
 
+// "gpt2, llama, mistral": what a config.json may say that it is.
+static void known_types(char *dst, size_t room) {
+    size_t n = 0;
+    for (int i = 0; i < MODEL_TYPES; i++)
+        for (const char *w = model_types[i]->foreign; w && *w && n < room; w += strcspn(w, " "), w += strspn(w, " "))
+            n += (size_t)snprintf(dst + n, room - n, "%s%.*s", n ? ", " : "", (int)strcspn(w, " "), w);
+}
+
 err_t foreign_options(const model_type **type, void **options, const json_t *config, const char *path) {
     const char *name = json_string_value(json_object_get(config, "model_type"));
+    char known[200];
     for (int i = 0; i < MODEL_TYPES; i++) {
         *type = model_types[i];
-        if (!(*type)->is_foreign || !(*type)->is_foreign(config)) continue;
+        if (!(*type)->foreign || !name || word_index((*type)->foreign, name) < 0) continue;
         if (!(*options = calloc(1, (*type)->options))) return err_set(ERR_INTERNAL, "%s: no memory for its options", path);
         err_t rc = options_of(*type, *options, config, path);
         if (rc != ERR_OK) free(*options), *options = NULL;
         return rc;
     }
-    return err_set(ERR_DATA, "%s/config.json: model_type %s%.60s%s: expected gpt2, llama, mistral, qwen2 or qwen3", path, name ? "\"" : "",
-                   name ? name : "is missing", name ? "\"" : "");
+    known_types(known, sizeof known);
+    return err_set(ERR_DATA, "%s/config.json: model_type %s%.60s%s: expected %s", path, name ? "\"" : "", name ? name : "is missing",
+                   name ? "\"" : "", known);
 }
 
 // Keys that are not of the weights, or that the shapes of the tensors tell.

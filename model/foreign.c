@@ -48,6 +48,28 @@ const char *foreign_text(foreign_reader *r, const char *name, const char *otherw
     return otherwise;
 }
 
+// --- tensors -----------------------------------------------------------------------------------------------------------------
+
+// name is "layers.N.group.both_proj.weight": one part for each of `names`, in its place.
+static int split(const char *name, const char *both, const char *const *names, const int64_t *rows, int count, weight_part *part) {
+    const char *at = strstr(name, both);
+    for (int k = 0; k < count; k++) {
+        part[k] = (weight_part){.prefixed = true, .rows = rows[k]};
+        snprintf(part[k].name, sizeof part[k].name, "%.*s%s%s", (int)(at - name), name, names[k], at + strlen(both));
+    }
+    return count;
+}
+
+int foreign_parts(const param *p, int64_t Q, int64_t K, int64_t F, weight_part *part) {
+    static const char *const qkv[] = {"q_proj", "k_proj", "v_proj"}, *const in[] = {"gate_proj", "up_proj"};
+    if (strstr(p->name, "qkv_proj")) return split(p->name, "qkv_proj", qkv, (const int64_t[]){Q, K, K}, 3, part);
+    if (strstr(p->name, "gate_up_proj")) return split(p->name, "gate_up_proj", in, (const int64_t[]){F, F}, 2, part);
+    bool head = strcmp(p->name, "lm_head.weight") == 0, table = head || strcmp(p->name, "embed_tokens.weight") == 0;
+    part[0] = (weight_part){.prefixed = !head, .table = table, .rows = p->size[0]};
+    snprintf(part[0].name, sizeof part[0].name, "%s", p->name);
+    return 1;
+}
+
 // --- settings ----------------------------------------------------------------------------------------------------------------
 
 void setting_value(const setting *k, const void *options, char dst[SETTING_VALUE]) {

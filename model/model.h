@@ -113,7 +113,7 @@ typedef struct model_type {
     // Files of Hugging Face (model/weights.h, model/families.h). parts: returns how many tensors hold a parameter. NULL: there are none of this model.
     const char *prefix;
     int (*parts)(const void *options, const param *p, struct weight_part *part);
-    bool (*is_foreign)(const struct json_t *config);                // by its model_type
+    const char *foreign;                                            // its model_type there, or several: "llama mistral". NULL: it has none
     void (*from_foreign)(void *options, struct foreign_reader *r);  // of which the defaults are set
     err_t (*to_foreign)(const void *options, struct json_t *config);
 } model_type;

@@ -34,6 +34,10 @@ err_t rule_divide_texts(model_rule *r, int64_t context, int64_t dropped, model_d
 // The same of a model without positions, which is called `what`: layers alone.
 err_t rule_divide_layers(model_rule *r, const char *what, model_division *by);
 
+// Fills in kv_heads (as many as heads) and head_dim (embed / heads) where they were left open. ERR_CONFIG: heads can't
+// share keys and values so, or can't be turned in pairs.
+err_t rule_heads(model_rule *r, int64_t embed, int64_t heads, int64_t *kv_heads, int64_t *head_dim);
+
 // Says that the rule between up to four keys is broken; NULL: no such key.
 void rule_break(model_rule *r, const char *a, const char *b, const char *c, const char *d);
 

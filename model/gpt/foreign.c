@@ -13,11 +13,6 @@ int gpt_parts(const void *options, const param *p, weight_part *part) {
     return 1;
 }
 
-bool gpt_is_foreign(const json_t *config) {
-    const char *type = json_string_value(json_object_get(config, "model_type"));
-    return type && strcmp(type, "gpt2") == 0;
-}
-
 void gpt_from_foreign(void *options, foreign_reader *r) {
     gpt_options *o = options;
     o->layers = foreign_int(r, "n_layer", 12);

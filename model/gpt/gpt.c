@@ -95,7 +95,7 @@ const model_type model_gpt = {.name = "gpt",
                               .prefix = "transformer.",
                               .options = sizeof(gpt_options),
                               .parts = gpt_parts,
-                              .is_foreign = gpt_is_foreign,
+                              .foreign = "gpt2",
                               .from_foreign = gpt_from_foreign,
                               .to_foreign = gpt_to_foreign,
                               .describe = gpt_describe};

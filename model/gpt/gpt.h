@@ -19,7 +19,6 @@ struct weight_part;
 struct foreign_reader;
 struct json_t;
 int gpt_parts(const void *options, const struct param *p, struct weight_part *part);
-bool gpt_is_foreign(const struct json_t *config);
 void gpt_from_foreign(void *options, struct foreign_reader *r);
 err_t gpt_to_foreign(const void *options, struct json_t *config);
 

@@ -1,32 +1,13 @@
-// model/llama/foreign.c: Llama, Mistral, Qwen 2 and Qwen 3 as Hugging Face has them: q, k and v are three matrices, gate and up are two.
+// model/llama/foreign.c: Llama, Mistral, Qwen 2 and Qwen 3 as Hugging Face has them.
 #include "model/foreign.h"
 #include "model/llama/llama.h"
 
 #include <stdio.h>
 #include <string.h>
 
-// --- tensors -----------------------------------------------------------------------------------------------------------------
-
-// name is "layers.N.group.both_proj.weight": one part for each of `names`, in its place.
-static int split(const char *name, const char *both, const char *const *names, const int64_t *rows, int count, weight_part *part) {
-    const char *at = strstr(name, both);
-    for (int k = 0; k < count; k++) {
-        part[k] = (weight_part){.prefixed = true, .rows = rows[k]};
-        snprintf(part[k].name, sizeof part[k].name, "%.*s%s%s", (int)(at - name), name, names[k], at + strlen(both));
-    }
-    return count;
-}
-
 int llama_parts(const void *options, const param *p, weight_part *part) {
     const llama_options *o = options;
-    static const char *const qkv[] = {"q_proj", "k_proj", "v_proj"}, *const in[] = {"gate_proj", "up_proj"};
-    int64_t Q = o->heads * o->head_dim, K = o->kv_heads * o->head_dim;
-    if (strstr(p->name, "qkv_proj")) return split(p->name, "qkv_proj", qkv, (const int64_t[]){Q, K, K}, 3, part);
-    if (strstr(p->name, "gate_up_proj")) return split(p->name, "gate_up_proj", in, (const int64_t[]){o->hidden, o->hidden}, 2, part);
-    bool head = strcmp(p->name, "lm_head.weight") == 0, table = head || strcmp(p->name, "embed_tokens.weight") == 0;
-    part[0] = (weight_part){.prefixed = !head, .table = table, .rows = p->size[0]};
-    snprintf(part[0].name, sizeof part[0].name, "%s", p->name);
-    return 1;
+    return foreign_parts(p, o->heads * o->head_dim, o->kv_heads * o->head_dim, o->hidden, part);
 }
 
 // --- config.json, read -------------------------------------------------------------------------------------------------------
@@ -40,8 +21,6 @@ static family family_of(const json_t *config) {
     while (f < FAMILIES && !(type && strcmp(type, family_names[f]) == 0)) f++;
     return (family)f;
 }
-
-bool llama_is_foreign(const json_t *config) { return family_of(config) < FAMILIES; }
 
 // rope_scaling, where it is not null, replaces rope_parameters; rope_theta stands in either of them or at the top.
 static void read_rope(llama_options *o, foreign_reader *r) {

@@ -100,26 +100,9 @@ static const setting keys[] = {
 };
 // clang-format on
 
-static err_t check_heads(llama_options *o, model_rule *r) {
-    rule_choose(r, "kv_heads", &o->kv_heads, o->heads);
-    if (o->heads % o->kv_heads) {
-        rule_break(r, "kv_heads", "heads", NULL, NULL);
-        return err_set(ERR_CONFIG, "heads = %" PRId64 " is not a multiple of kv_heads = %" PRId64, o->heads, o->kv_heads);
-    }
-    bool open = !o->head_dim;
-    if (open && o->embed % o->heads) {
-        rule_break(r, "heads", "embed", "head_dim", NULL);
-        return err_set(ERR_CONFIG, "embed = %" PRId64 " is not a multiple of heads = %" PRId64 ", and head_dim is left open", o->embed, o->heads);
-    }
-    rule_choose(r, "head_dim", &o->head_dim, o->embed / o->heads);
-    if (o->head_dim % 2 == 0) return ERR_OK;
-    rule_break(r, "head_dim", open ? "embed" : NULL, open ? "heads" : NULL, NULL);
-    return err_set(ERR_CONFIG, "heads of %" PRId64 " elements can't be turned in pairs: expected an even number", o->head_dim);
-}
-
 static err_t llama_resolve(void *options, model_rule *r) {
     llama_options *o = options;
-    TRY(check_heads(o, r));
+    TRY(rule_heads(r, o->embed, o->heads, &o->kv_heads, &o->head_dim));
     if (o->rope_scaling == ROPE_LLAMA3 && !(o->rope_high > o->rope_low)) {
         rule_break(r, "rope_high", "rope_low", NULL, NULL);
         return err_set(ERR_CONFIG, "rope_high = %g must be above rope_low = %g", o->rope_high, o->rope_low);
@@ -155,7 +138,7 @@ const model_type model_llama = {.name = "llama",
                                 .prefix = "model.",
                                 .options = sizeof(llama_options),
                                 .parts = llama_parts,
-                                .is_foreign = llama_is_foreign,
+                                .foreign = "llama mistral qwen2 qwen3",
                                 .from_foreign = llama_from_foreign,
                                 .to_foreign = llama_to_foreign,
                                 .describe = llama_describe};

@@ -29,7 +29,6 @@ struct weight_part;
 struct foreign_reader;
 struct json_t;
 int llama_parts(const void *options, const struct param *p, struct weight_part *part);
-bool llama_is_foreign(const struct json_t *config);
 void llama_from_foreign(void *options, struct foreign_reader *r);
 err_t llama_to_foreign(const void *options, struct json_t *config);
 
