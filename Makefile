@@ -31,7 +31,7 @@ SIMD_portable := $(if $(filter-out portable,$(SIMDS)),-O1)
 SIMD_neon     := -DVEC_NEON -fno-schedule-insns
 SIMD_avx2     := -mavx2 -mfma -mf16c
 SIMD_avx512   := $(SIMD_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512
-ROOMS   := base data data/text data/image data/tokenizer model model/op model/gpt model/llama model/mlp trainer $(addprefix trainer/,config checkpoint node log report step watch) comm comm/team comm/tcp comm/nccl gpu gpu/cpu
+ROOMS   := base data data/text data/image data/tokenizer model model/op model/gpt model/llama model/gemma model/mlp trainer $(addprefix trainer/,config checkpoint node log report step watch) comm comm/team comm/tcp comm/nccl gpu gpu/cpu
 SRC     := $(wildcard $(addsuffix /*.c,$(ROOMS)))
 KERNELS := $(wildcard gpu/cpu/kernel/*.c)
 # Kernels of the widths in PLAIN are those of the plain build. A build with sanitizers names those that this processor won't run.

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef enum { ROPE_DEFAULT, ROPE_LLAMA3, ROPE_LINEAR } rope_kind;  // of Llama: the order of the words of [model] rope_scaling
+typedef enum { ROPE_DEFAULT, ROPE_LLAMA3, ROPE_LINEAR } rope_kind;  // the first two: Llama's words of [model] rope_scaling
 
 typedef struct rope {
     rope_kind kind;

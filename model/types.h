@@ -2,12 +2,13 @@
 #ifndef MODEL_TYPES_H
 #define MODEL_TYPES_H
 
+#include "model/gemma/gemma.h"
 #include "model/gpt/gpt.h"
 #include "model/llama/llama.h"
 #include "model/mlp/mlp.h"
 #include "model/model.h"
 
-#define MODELS(X) X(gpt) X(mlp) X(llama)
+#define MODELS(X) X(gpt) X(mlp) X(llama) X(gemma)
 
 // The options of whichever is chosen.
 typedef union model_options {
@@ -30,7 +31,7 @@ enum {
 // In the order of MODELS, which is that of the words of [model] type.
 extern const model_type *const model_types[MODEL_TYPES];
 #define MODEL_WORD(name) " " #name
-#define MODEL_WORDS MODELS(MODEL_WORD)  // " gpt mlp llama"
+#define MODEL_WORDS MODELS(MODEL_WORD)  // " gpt mlp llama gemma"
 #define MODEL_DEFAULT "gpt"             // the first
 
 #endif

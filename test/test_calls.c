@@ -28,6 +28,9 @@ typedef struct kind {
 } kind;
 
 #define LLAMA(T) .layers = 2, .heads = 8, .kv_heads = 4, .head_dim = 10, .embed = 20, .hidden = 28, .vocab = 137, .context = T, .head_chunks = 2
+#define GEMMA \
+    .layers = 3, .heads = 8, .kv_heads = 4, .head_dim = 10, .embed = 20, .hidden = 28, .vocab = 137, .context = T, .head_chunks = 2, .pattern = 2, \
+    .window = 5
 #define GPT .layers = 2, .heads = 4, .embed = 24, .vocab = 37, .context = T, .head_chunks = 2
 
 static const kind kinds[] = {
@@ -36,6 +39,7 @@ static const kind kinds[] = {
     {"llama", MODEL_llama, {.llama = {LLAMA(T), .norm_eps = 1e-2, .rope_theta = 100, .tied = true}}},
     {"llama with all", MODEL_llama, {.llama = {LLAMA(T), .norm_eps = 1e-2, .rope_theta = 100, .bias = LLAMA_BIAS_ALL, .qk_norm = true, .window = 5}}},
     {"llama of 17 positions", MODEL_llama, {.llama = {LLAMA(17), .norm_eps = 1e-2, .rope_theta = 100}}},  // no place has as many rows as another
+    {"gemma", MODEL_gemma, {.gemma = {GEMMA, .norm_eps = 1e-2, .rope_theta = 5000, .rope_factor = 8, .local_theta = 100}}},
     {"mlp", MODEL_mlp, {.mlp = {.inputs = 128, .classes = 6, .hidden = "16 36 12", .activation = MLP_RELU}}},
     {"mlp with gelu", MODEL_mlp, {.mlp = {.inputs = 128, .classes = 6, .hidden = "16 36", .activation = MLP_GELU}}},
 };

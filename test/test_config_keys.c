@@ -81,7 +81,7 @@ static void test_words(void **state) {
         {"run", "resume", {"auto", "never", "must"}, &c->run.resume},
         {"device", "backend", {"auto", "cpu", "cuda"}, &c->device.backend},
         {"device", "simd", {"auto", "avx512", "avx2", "neon", "portable"}, &c->device.simd},
-        {"model", "type", {"gpt", "mlp", "llama"}, &c->model.type},
+        {"model", "type", {"gpt", "mlp", "llama", "gemma"}, &c->model.type},
         {"data", "format", {"auto", "lockstep", "llmc", "raw16", "raw32", "megatron", "idx"}, &c->data.format},
         {"precision", "compute", {"fp32", "bf16", "fp16"}, &c->precision.compute},
         {"optimizer", "type", {"adamw", "sgd"}, &c->optimizer.type},
@@ -342,6 +342,7 @@ static void test_family(void **state) {
         {"qwen2", "type = llama\nbias = qkv\nrope_theta = 1e6\nnorm_eps = 1e-6"},
         {"qwen2.5", "type = llama\nbias = qkv\nrope_theta = 1e6\nnorm_eps = 1e-6"},
         {"qwen3", "type = llama\nqk_norm = yes\nhead_dim = 128\nrope_theta = 1e6\nnorm_eps = 1e-6"},
+        {"gemma3", "type = gemma"},
     };
     int families = 0;
     for (int t = 0; t < MODEL_TYPES; t++)
@@ -375,7 +376,8 @@ static void test_family(void **state) {
     assert_int_equal(config_load_with(&x->c, files, 1, plain, 1), ERR_OK);
     assert_line(&x->c, "model", "window", "0", "; bits   default");
     assert_int_equal(load_text(x, "[model]\ntype = qwen4\n"), ERR_CONFIG);
-    assert_says(x->path, ":2: [model] type: no such value `qwen4`. Did you mean `qwen2`? (values: gpt mlp llama; families: gpt2 llama2 ", NULL, NULL);
+    assert_says(x->path, ":2: [model] type: no such value `qwen4`. Did you mean `qwen2`? (values: gpt mlp llama gemma; families: gpt2 llama2 ", NULL,
+                NULL);
 }
 
 // Known names of others get an answer of their own, not the nearest word; a key's other names still lead to it.
@@ -391,7 +393,7 @@ static void test_absent(void **state) {
         {"run.ema_decay=0.999", "[run] ema_decay: not supported."},
         {"model.lora_rank=8", "not supported. All weights are trained"},
         {"parallel.fsdp=yes", "[parallel] fsdp: no such key. [parallel] zero = 1, 2 or 3"},
-        {"model.type=mixtral", "`mixtral` is not supported. There are gpt, llama and mlp"},
+        {"model.type=mixtral", "`mixtral` is not supported. There are these: (values: gpt mlp llama gemma; families: gpt2 "},
         {"precision.compute=fp8", "`fp8` is not supported. There are fp32, bf16 and fp16."},
         {"precision.compute=bfloat16", "no such value `bfloat16`. It is bf16."},
         {"device.backend=gpu", "no such value `gpu`. It is cuda."},

@@ -61,6 +61,7 @@ static void expect_refused(const char *text, const char *says) {
 #define MISTRAL "{\"model_type\": \"mistral\", "
 #define QWEN2 "{\"model_type\": \"qwen2\", "
 #define QWEN3 "{\"model_type\": \"qwen3\", "
+#define GEMMA3 "{\"model_type\": \"gemma3_text\", \"num_hidden_layers\": 3, "
 #define GPT2 "{\"model_type\": \"gpt2\", "
 
 // rope_scaling goes before rope_parameters, and what stands in either before rope_theta beside them. The scaling of Llama 3.1 that says no more is that
@@ -119,6 +120,56 @@ static void windows_are_those_of_all_layers(void **state) {
     expect_refused(QWEN3 ON "\"layer_types\": [" PART ", " PART ", " WHOLE "]}", "use_sliding_window: a window of some layers only");
     expect_refused(QWEN3 ON "\"layer_types\": [" PART ", " PART ", \"linear_attention\"]}", "layer_types: expected full_attention or sliding");
     expect_refused(QWEN3 ON "\"layer_types\": [" WHOLE ", 7, " WHOLE "]}", "layer_types: expected full_attention or sliding");
+}
+
+// Gemma's layers may differ: which of them see all positions, and by which angles these turn.
+static void layers_of_gemma_differ_by_a_pattern(void **state) {
+    (void)state;
+    static const char *const all[][2] = {
+        {GEMMA3 "\"sliding_window\": 9}", "pattern=6 window=9 rope_theta=1000000 rope_factor=1 local_theta=10000"},
+        {GEMMA3 "\"sliding_window_pattern\": 2}", "pattern=2 window=4096"},
+        {GEMMA3 "\"_sliding_window_pattern\": 2}", "pattern=6"},
+        {GEMMA3 "\"sliding_window_pattern\": 2, \"layer_types\": [" PART ", " WHOLE ", " PART "]}", "pattern=2"},
+        {GEMMA3 "\"sliding_window_pattern\": 3, \"layer_types\": [" PART ", " WHOLE ", " PART "]}", "pattern=2"},
+        {GEMMA3 "\"layer_types\": [" PART ", " PART ", " PART "]}", "pattern=6"},
+        {GEMMA3 "\"sliding_window_pattern\": 3, \"layer_types\": [" PART ", " PART ", " PART "]}", "pattern=4"},
+        {GEMMA3 "\"layer_types\": [" WHOLE ", " WHOLE ", " WHOLE "]}", "pattern=1"},
+        {GEMMA3 "\"rope_theta\": 77, \"rope_local_base_freq\": 55}", "rope_theta=77 local_theta=55 rope_factor=1"},
+        {GEMMA3 "\"rope_theta\": 77, \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 8}}", "rope_theta=77 rope_factor=8"},
+        {GEMMA3 "\"rope_scaling\": {\"rope_type\": \"linear\", \"type\": \"linear\", \"factor\": 8}}", "rope_factor=8"},
+        {GEMMA3 "\"rope_theta\": 77, \"rope_parameters\": {\"full_attention\": {\"rope_theta\": 99, \"rope_type\": \"linear\", \"factor\": 2}}}",
+         "rope_theta=99 rope_factor=2 local_theta=10000"},
+        {GEMMA3 "\"rope_parameters\": {\"full_attention\": {\"rope_type\": \"linear\", \"factor\": 2}}, \"rope_scaling\": {\"factor\": 3, "
+                "\"rope_type\": \"linear\"}, \"rope_theta\": 77}",
+         "rope_theta=77 rope_factor=3"},
+        {GEMMA3 "\"rope_parameters\": {\"sliding_attention\": {\"rope_theta\": 11}, \"full_attention\": null}}", "rope_theta=1000000 local_theta=11"},
+        {GEMMA3 "\"head_dim\": 128, \"query_pre_attn_scalar\": 128}", "head_dim=128"},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) expect_settings(all[i][0], all[i][1]);
+    static const char *const refused[][2] = {
+        {GEMMA3 "\"sliding_window_pattern\": 0}", "sliding_window_pattern: expected 1 or more"},
+        {GEMMA3 "\"layer_types\": [" WHOLE ", " PART ", " PART "]}", "layer_types: expected for each layer full_attention or sliding_attention"},
+        {GEMMA3 "\"layer_types\": [" PART ", " PART "]}", "layer_types: expected for each layer"},
+        {GEMMA3 "\"layer_types\": [" PART ", " PART ", \"linear_attention\"]}", "layer_types: expected for each layer"},
+        {GEMMA3 "\"sliding_window\": null}", "sliding_window: expected a number of positions"},
+        {GEMMA3 "\"sliding_window\": 0}", "[model] window = 0 is out of its limits"},
+        {GEMMA3 "\"rope_scaling\": {\"rope_type\": \"yarn\"}}", "rope_type: expected default or linear"},
+        {GEMMA3 "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 8}}", "type: expected rope_type"},
+        {GEMMA3 "\"rope_scaling\": {\"rope_type\": \"linear\"}}", "factor: expected a number of at least 1"},
+        {GEMMA3 "\"rope_parameters\": {\"full_attention\": {\"rope_theta\": \"x\"}}}", "rope_theta: expected a number"},
+        {GEMMA3 "\"rope_parameters\": {\"sliding_attention\": {\"rope_type\": \"linear\", \"factor\": 2}}}",
+         "rope_parameters: expected default for sliding_attention"},
+        {GEMMA3 "\"attention_bias\": true}", "attention_bias: expected false"},
+        {GEMMA3 "\"use_bidirectional_attention\": true}", "use_bidirectional_attention: expected false"},
+        {GEMMA3 "\"final_logit_softcapping\": 30.0}", "final_logit_softcapping: expected null"},
+        {GEMMA3 "\"attn_logit_softcapping\": 50.0}", "attn_logit_softcapping: expected null"},
+        {GEMMA3 "\"query_pre_attn_scalar\": 168, \"head_dim\": 128}", "query_pre_attn_scalar: expected head_dim"},
+        {GEMMA3 "\"head_dim\": 128}", "query_pre_attn_scalar: expected head_dim"},
+        {GEMMA3 "\"tie_word_embeddings\": false}", "tie_word_embeddings: expected true"},
+        {GEMMA3 "\"hidden_activation\": \"silu\"}", "hidden_activation: expected gelu_pytorch_tanh"},
+        {"{\"model_type\": \"gemma3\"}", "model_type \"gemma3\": expected gpt2, llama, mistral, qwen2, qwen3, gemma3_text"},
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) expect_refused(refused[i][0], refused[i][1]);
 }
 
 // A key that a family does not have is nothing to it.
@@ -207,6 +258,9 @@ static void what_is_written_is_read_back(void **state) {
         QWEN2 "\"num_hidden_layers\": 40, \"num_key_value_heads\": 8, \"rope_parameters\": {\"rope_type\": \"llama3\", \"factor\": 2}}",
         QWEN3 "\"num_hidden_layers\": 30, \"attention_bias\": true, \"rms_norm_eps\": 0.125}",
         QWEN3 "\"num_hidden_layers\": 2, \"use_sliding_window\": true, \"layer_types\": [" PART ", " PART "], \"intermediate_size\": 100}",
+        GEMMA3 "\"sliding_window\": 9, \"sliding_window_pattern\": 4, \"rope_theta\": 77, \"rope_local_base_freq\": 55}",
+        GEMMA3 "\"layer_types\": [" PART ", " WHOLE ", " PART "], \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 8}, \"head_dim\": 64, "
+               "\"query_pre_attn_scalar\": 64}",
         GPT2 "\"n_layer\": 3, \"n_embd\": 36, \"n_head\": 3, \"n_positions\": 50, \"vocab_size\": 70}",
     };
     for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
@@ -707,6 +761,7 @@ int main(void) {
         cmocka_unit_test(waves_are_stretched),
         cmocka_unit_test(angles_are_those_of_the_last_word),
         cmocka_unit_test(windows_are_those_of_all_layers),
+        cmocka_unit_test(layers_of_gemma_differ_by_a_pattern),
         cmocka_unit_test(a_family_has_its_own_keys),
         cmocka_unit_test(values_of_another_type_are_refused),
         cmocka_unit_test(what_is_written_is_read_back),

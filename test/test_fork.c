@@ -1,15 +1,17 @@
 // test/test_fork.c: of every bits key of every architecture it is written down whether it may differ in a fork, and why
 // not; a checkpoint's origin is stored.
+#include "model/types.h"
 #include "test/support/checkpoint.h"
 #include "trainer/fork.h"
 
-static const char *const types[] = {"gpt", "llama", "mlp"};
+static const char *const types[] = {"gpt", "llama", "mlp", "gemma"};
 
 // Of each, what may not differ, in the order of its settings.
 static const char *const forbidden[] = {
     "model.type model.layers model.heads model.embed model.vocab model.context optimizer.type ",
     "model.type model.layers model.heads model.kv_heads model.head_dim model.embed model.hidden model.vocab model.tied model.bias model.qk_norm optimizer.type ",
-    "model.type model.inputs model.hidden model.classes model.activation optimizer.type "};
+    "model.type model.inputs model.hidden model.classes model.activation optimizer.type ",
+    "model.type model.layers model.heads model.kv_heads model.head_dim model.embed model.hidden model.vocab optimizer.type "};
 
 typedef struct asked {
     const config *c;
@@ -30,6 +32,7 @@ static err_t ask(void *ctx, const char *key, const char *value) {
 
 static void every_key_is_known(void **state) {
     (void)state;
+    assert_int_equal(sizeof types / sizeof *types, MODEL_TYPES);
     config *c = calloc(1, sizeof *c);
     assert_non_null(c);
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {

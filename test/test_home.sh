@@ -20,7 +20,7 @@ hash_of() { sed -n 's/.*  hash \([0-9a-f]*\).*/\1/p' "$out" | tail -n 1; }
 
 # A step at a rate of 0 leaves the weights, so the hash after it is that of what was read. An export is read back to the same.
 there_and_back() {
-    for family in gpt2 llama llama3 qwen2 qwen3 mistral; do
+    for family in gpt2 llama llama3 qwen2 qwen3 mistral gemma3; do
         expect 0 "$bin" inspect "$families/$family"
         cp "$out" "$family-model.ini"
         run "$family"

@@ -66,11 +66,28 @@ static const kind kinds[] = {
                 .bias = LLAMA_BIAS_ALL,
                 .qk_norm = true,
                 .window = 5}}},
+    {"gemma",
+     MODEL_gemma,
+     {.gemma = {.layers = 3,
+                .heads = 4,
+                .kv_heads = 2,
+                .head_dim = 6,
+                .embed = 20,
+                .hidden = 28,
+                .vocab = 37,
+                .context = 11,
+                .head_chunks = 2,
+                .pattern = 2,
+                .window = 5,
+                .norm_eps = 1e-2,
+                .rope_theta = 5000,
+                .rope_factor = 8,
+                .local_theta = 100}}},
     {"mlp relu", MODEL_mlp, {.mlp = {.inputs = 21, .classes = 6, .hidden = "17 33 9", .activation = MLP_RELU}}},
     {"mlp gelu", MODEL_mlp, {.mlp = {.inputs = 21, .classes = 6, .hidden = "17 33 9", .activation = MLP_GELU}}},
     {"mlp without hidden layers", MODEL_mlp, {.mlp = {.inputs = 21, .classes = 6, .hidden = "  "}}},
 };
-enum { KINDS = sizeof kinds / sizeof *kinds, FIRST_MLP = 4 };
+enum { KINDS = sizeof kinds / sizeof *kinds, FIRST_MLP = 5 };
 
 // A model with its memory, its weights and MICROS micro-batches of made-up samples.
 typedef struct rig {
@@ -288,7 +305,10 @@ static int64_t place(int64_t elements, dtype type) {
 static int64_t most_for_halves(const kind *k, dtype type) {
     int64_t layers = k->o.llama.layers, N = B * k->o.llama.context, C = k->o.llama.embed, wide = 0;
     if (k->type == MODEL_gpt) layers = k->o.gpt.layers, N = B * k->o.gpt.context, C = k->o.gpt.embed, wide = 4 * C;
-    else wide = (k->o.llama.heads + 2 * k->o.llama.kv_heads) * k->o.llama.head_dim;
+    else if (k->type == MODEL_gemma) {
+        layers = k->o.gemma.layers, N = B * k->o.gemma.context, C = k->o.gemma.embed;
+        wide = (k->o.gemma.heads + 2 * k->o.gemma.kv_heads) * k->o.gemma.head_dim;
+    } else wide = (k->o.llama.heads + 2 * k->o.llama.kv_heads) * k->o.llama.head_dim;
     return layers * MICROS * (2 * place(N * C, type) + place(N * wide, type)) + ARENA_ALIGN;
 }
 
@@ -445,12 +465,13 @@ static bool ends_with(const char *name, const char *end) {
 }
 
 // GPT-2's: normal(0, 0.02), what leads back into the residual stream divided by the square root of the additions to it,
-// two a layer; gains of norms 1, biases 0.
-static void first_values(const param *p, int64_t layers, double *mean, double *std) {
+// two a layer; gains of norms 1, biases 0. Gemma's gains are 1 + w, and norms follow what leads back: its scale is one.
+static void first_values(const kind *k, const param *p, double *mean, double *std) {
+    int64_t layers = k->type == MODEL_gpt ? k->o.gpt.layers : k->o.llama.layers;
     bool gain = strstr(p->name, "norm") || strstr(p->name, "ln_"), bias = ends_with(p->name, "bias");
     bool back = ends_with(p->name, "c_proj.weight") || ends_with(p->name, "o_proj.weight") || ends_with(p->name, "down_proj.weight");
-    *mean = gain && !bias ? 1 : 0;
-    *std = gain || bias ? 0 : back ? 0.02 / sqrt(2.0 * (double)layers) : 0.02;
+    *mean = gain && !bias && k->type != MODEL_gemma ? 1 : 0;
+    *std = gain || bias ? 0 : back && k->type != MODEL_gemma ? 0.02 / sqrt(2.0 * (double)layers) : 0.02;
 }
 
 static void a_new_model_begins_as_gpt_2(void **state) {
@@ -466,7 +487,7 @@ static void a_new_model_begins_as_gpt_2(void **state) {
             int64_t n = p->tied >= 0 ? 0 : shape_count(p->dims, p->size);
             double mean, std, sum = 0, squares = 0;
             float *x = malloc((size_t)n * sizeof *x + 1);
-            first_values(p, kinds[k].type == MODEL_gpt ? o.gpt.layers : o.llama.layers, &mean, &std);
+            first_values(&kinds[k], p, &mean, &std);
             model_init(m, i, 7, 0, n, x);
             for (int64_t e = 0; e < n; e++) sum += x[e] - mean, squares += (x[e] - mean) * (x[e] - mean);
             if (n && !(fabs(sum / (double)n) <= std / 4 && fabs(sqrt(squares / (double)n) - std) <= std / 5))

@@ -11,14 +11,18 @@ typedef struct kind {
 
 #define QWEN "type = llama\nlayers = 2\nheads = 4\nkv_heads = 2\nhead_dim = 10\nembed = 24\nhidden = 40\nqk_norm = yes\nbias = all\nwindow = 21\n"
 
+#define GEMMA "type = gemma\nlayers = 3\nheads = 4\nkv_heads = 2\nhead_dim = 10\nembed = 24\nhidden = 40\npattern = 2\nwindow = 21\nrope_factor = 8\n"
+
 // Odd heads; shared keys, norms of queries and keys, biases, a window; shared keys, stretched wavelengths; heads that
-// lie slice after slice.
+// lie slice after slice; a window in some of the layers, with angles of its own.
 static const kind kinds[] = {
     {"gpt", "type = gpt\nlayers = 2\nheads = 3\nembed = 33\n", 1},
     {"qwen", QWEN, 1},
     {"llama", "type = llama\nlayers = 2\nheads = 4\nkv_heads = 1\nembed = 32\ntied = yes\nrope_scaling = llama3\nrope_original = 16\n", 1},
     {"gpt, slices", "type = gpt\nlayers = 2\nheads = 4\nembed = 32\n", 4},
     {"qwen, slices", QWEN, 2},
+    {"gemma", GEMMA, 1},
+    {"gemma, slices", GEMMA, 2},
 };
 static const char *const types[] = {"fp32", "bf16", "fp16"};
 

@@ -204,12 +204,14 @@ static void what_was_asked_for_is_kept(void **state) {
 // The rules are told how many blocks a model has before it is opened.
 static void models_have_the_blocks_that_the_rules_are_told(void **state) {
     (void)state;
-    static const char *const sets[] = {"model.type=gpt", "model.type=llama", "model.type=mlp"};
     config *c = malloc(sizeof *c);
     assert_non_null(c);
     for (int t = 0; t < MODEL_TYPES; t++) {
         model *net;
-        assert_int_equal(config_load_with(c, NULL, 0, &sets[t], 1), ERR_OK);
+        char text[64];
+        const char *set = text;
+        snprintf(text, sizeof text, "model.type=%s", model_types[t]->name);
+        assert_int_equal(config_load_with(c, NULL, 0, &set, 1), ERR_OK);
         const model_type *type = model_types[c->model.type];
         model_rule rule = {.micro = c->batch.micro, .slices = 1, .tokens = 1};
         assert_int_equal(type->resolve(&c->model.of, &rule), ERR_OK);

@@ -14,9 +14,9 @@ below() {
     data/text) echo data data/tokenizer gpu base ;;
     data/image) echo data gpu base ;;
     data/tokenizer) echo base ;;
-    model) echo model/gpt model/llama model/mlp gpu base ;;  # the list of architectures, model/types.h
+    model) echo model/gpt model/llama model/gemma model/mlp gpu base ;;  # the list of architectures, model/types.h
     model/op) echo model gpu base ;;
-    model/gpt | model/llama | model/mlp) echo model/op model gpu base ;;
+    model/gpt | model/llama | model/gemma | model/mlp) echo model/op model gpu base ;;
     comm) echo comm/team gpu base ;;
     comm/team) echo comm gpu base ;;
     comm/tcp | comm/nccl) echo comm/team comm gpu base ;;

@@ -36,6 +36,8 @@ static const struct {
     {"model.rope_low", NULL},
     {"model.rope_high", NULL},
     {"model.rope_original", NULL},
+    {"model.pattern", NULL},
+    {"model.local_theta", NULL},
     {"model.inputs", SHAPE},
     {"model.classes", SHAPE},
     {"model.activation", MEANING},

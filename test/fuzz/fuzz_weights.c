@@ -145,6 +145,12 @@ int lockstep_fuzz_seeds(void (*seed)(void *ctx, const uint8_t *bytes, size_t n),
         "{\"model_type\":\"qwen3\",\"num_hidden_layers\":2,\"num_attention_heads\":4,\"hidden_size\":24,\"intermediate_size\":36,\"vocab_size\":61,"
         "\"use_sliding_window\":true,\"sliding_window\":4,\"layer_types\":[\"sliding_attention\"],\"rope_parameters\":{\"rope_type\":\"default\","
         "\"rope_theta\":100}}");
+    seed_text(
+        seed, ctx, CONFIG,
+        "{\"model_type\":\"gemma3_text\",\"num_hidden_layers\":3,\"num_attention_heads\":4,\"num_key_value_heads\":2,\"hidden_size\":24,\"head_dim\":8,"
+        "\"query_pre_attn_scalar\":8,\"intermediate_size\":36,\"vocab_size\":61,\"sliding_window\":4,\"sliding_window_pattern\":2,\"layer_types\":["
+        "\"sliding_attention\",\"full_attention\",\"sliding_attention\"],\"final_logit_softcapping\":null,\"rope_scaling\":{\"rope_type\":\"linear\","
+        "\"factor\":8.0},\"rope_parameters\":{\"full_attention\":{\"rope_theta\":100},\"sliding_attention\":{\"rope_theta\":10}}}");
     seed_text(seed, ctx, CONFIG, "{\"model_type\":\"gpt2\",\"n_layer\":2,\"n_head\":4,\"n_embd\":24,\"vocab_size\":61,\"n_positions\":64}");
     seed_text(seed, ctx, INDEX, "{\"metadata\":{\"total_size\":8},\"weight_map\":{\"w\":\"a.safetensors\"}}");
     uint8_t llmc[1 + 1024 + (16 * 4 + 2 * 4 + 12 * 16 + 13 * 4 + 2 * 4) * 4] = {LLMC};

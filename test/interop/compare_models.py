@@ -26,6 +26,7 @@ FAMILIES = {
     "qwen2": LLAMA + "kv_heads = 2\nbias = qkv\ntied = yes\nnorm_eps = 1e-6\n",
     "qwen3": LLAMA + "kv_heads = 2\nhead_dim = 16\nqk_norm = yes\nnorm_eps = 1e-6\n",
     "mistral": LLAMA + "kv_heads = 2\nwindow = 12\n",
+    "gemma3": "type = gemma\nlayers = 7\nheads = 4\nkv_heads = 2\nhead_dim = 16\nembed = 48\nhidden = 80\npattern = 3\nwindow = 12\nrope_factor = 8\n",
 }
 RUN = """[run]
 name = {name}

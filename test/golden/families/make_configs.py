@@ -26,6 +26,7 @@ GONE = object()
 LLAMA3 = dict(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16)
 WINDOW = dict(use_sliding_window=True, sliding_window=12, layer_types=GONE)
 OLD = dict(rope_parameters=GONE, dtype=GONE, torch_dtype='float32', layer_types=GONE, transformers_version='4.51.3')
+GEMMA_OLD = OLD | dict(_sliding_window_pattern=GONE)
 
 # name: (whose weights, what is changed in its config.json, what a refusal names or None)
 CASES = {
@@ -66,8 +67,32 @@ CASES = {
     'qwen2-old': ('qwen2', OLD | dict(rope_theta=500.0, rope_scaling=None, sliding_window=12, max_window_layers=2), None),
     'qwen3-window': ('qwen3', WINDOW | dict(max_window_layers=0), None),
     'headless': ('headless', {}, None),
+    'gemma3-old': ('gemma3', GEMMA_OLD | dict(rope_theta=500.0, rope_local_base_freq=70.0, rope_scaling=dict(rope_type='linear', factor=4.0)), None),
+    'gemma3-old-plain': ('gemma3', GEMMA_OLD | dict(rope_theta=500.0, rope_local_base_freq=70.0, rope_scaling=None), None),
+    'gemma3-least': ('gemma3', dict.fromkeys(['attention_bias', 'attn_logit_softcapping', 'final_logit_softcapping', 'hidden_activation', 'layer_types',
+                                              'rope_parameters', 'sliding_window_pattern', 'tie_word_embeddings', 'use_bidirectional_attention',
+                                              '_sliding_window_pattern'], GONE), None),
+    'gemma3-underscored': ('gemma3', dict(layer_types=GONE, sliding_window_pattern=GONE, _sliding_window_pattern=3), None),
+    'gemma3-pattern': ('gemma3', dict(layer_types=GONE, sliding_window_pattern=2), None),
+    'gemma3-none': ('gemma3', dict(layer_types=GONE, sliding_window_pattern=9), None),
+    'gemma3-types': ('gemma3', dict(layer_types=['sliding_attention', 'full_attention'] * 3 + ['sliding_attention'], sliding_window_pattern=3), None),
+    'gemma3-types-full': ('gemma3', dict(layer_types=['full_attention'] * 7, sliding_window_pattern=GONE), None),
+    'gemma3-types-window': ('gemma3', dict(layer_types=['sliding_attention'] * 7, sliding_window_pattern=3), None),
+    'gemma3-types-uneven': ('gemma3', dict(layer_types=['full_attention'] + ['sliding_attention'] * 6), 'layer_types'),
+    'gemma3-far': ('gemma3', dict(rope_parameters=dict(full_attention=dict(rope_type='default')), rope_theta=500.0, rope_local_base_freq=70.0), None),
+    'gemma3-near': ('gemma3', dict(rope_parameters=dict(full_attention=None, sliding_attention=dict(rope_type='default', rope_theta=300.0))), None),
+    'gemma3-both': ('gemma3', dict(rope_scaling=dict(rope_type='linear', factor=3.0)), None),
+    'gemma3-unstretched': ('gemma3', dict(rope_scaling=dict(rope_type='default')), None),
+    'gemma3-near-linear': ('gemma3', dict(rope_parameters=dict(sliding_attention=dict(rope_type='linear', factor=4.0, rope_theta=100.0))),
+                           'rope_parameters'),
+    'gemma3-llama3': ('gemma3', dict(rope_parameters=dict(full_attention=LLAMA3 | dict(rope_type='llama3', rope_theta=5000.0))), 'rope_type'),
+    'gemma3-typed': ('gemma3', GEMMA_OLD | dict(rope_scaling=dict(type='linear', factor=4.0)), 'type'),
+    'gemma3-scale': ('gemma3', dict(query_pre_attn_scalar=20), 'query_pre_attn_scalar'),
+    'gemma3-capped': ('gemma3', dict(final_logit_softcapping=5.0), 'final_logit_softcapping'),
+    'gemma3-two-way': ('gemma3', dict(use_bidirectional_attention=True), 'use_bidirectional_attention'),
+    'gemma3-erf': ('gemma3', dict(hidden_activation='gelu'), 'hidden_activation'),
 }
-READ = [n for n, c in CASES.items() if not c[2]] + ['gpt2', 'llama', 'llama3', 'qwen2', 'qwen3', 'mistral']
+READ = [n for n, c in CASES.items() if not c[2]] + ['gpt2', 'llama', 'llama3', 'qwen2', 'qwen3', 'mistral', 'gemma3']
 
 
 def headless(to):
@@ -135,6 +160,12 @@ def defaults(family):
     c = AutoConfig.for_model(family)
     if family == 'gpt2':
         return dict(layers=c.n_layer, heads=c.n_head, embed=c.n_embd, vocab=c.vocab_size, context=c.n_positions)
+    if family == 'gemma3_text':
+        pattern, rope = c.layer_types.index('full_attention') + 1, c.rope_parameters
+        return dict(layers=c.num_hidden_layers, heads=c.num_attention_heads, kv_heads=c.num_key_value_heads, embed=c.hidden_size, hidden=c.intermediate_size,
+                    head_dim=c.head_dim, vocab=c.vocab_size, context=c.max_position_embeddings, norm_eps=c.rms_norm_eps, window=c.sliding_window,
+                    pattern=pattern, rope_theta=rope['full_attention']['rope_theta'], local_theta=rope['sliding_attention']['rope_theta'],
+                    rope_factor={'default': 1}[rope['full_attention']['rope_type']])
     head = getattr(c, 'head_dim', None) or c.hidden_size // c.num_attention_heads
     bias = 'qkv' if family == 'qwen2' else 'all' if getattr(c, 'attention_bias', False) else 'no'
     return dict(layers=c.num_hidden_layers, heads=c.num_attention_heads, kv_heads=c.num_key_value_heads, embed=c.hidden_size, hidden=c.intermediate_size,
@@ -161,7 +192,7 @@ def write(folder):
                 logits[f'logits/{case}'] = found.astype(np.float32)
     (folder / 'configs.json').write_text('{\n' + ',\n'.join(f'"{k}": {json.dumps(v)}' for k, v in cases.items()) + '\n}\n')
     save_file(logits, folder / 'configs.safetensors')
-    said = {family: {k: str(v) for k, v in defaults(family).items()} for family in ('gpt2', 'llama', 'mistral', 'qwen2', 'qwen3')}
+    said = {family: {k: str(v) for k, v in defaults(family).items()} for family in ('gpt2', 'llama', 'mistral', 'qwen2', 'qwen3', 'gemma3_text')}
     (folder / 'defaults.json').write_text('{\n' + ',\n'.join(f'"{k}": {json.dumps(v)}' for k, v in said.items()) + '\n}\n')
 
 
@@ -238,6 +269,10 @@ def exports(bin):
             said = right[case]['config']
             if 'rope_parameters' in said:  # transformers 4 reads the other two
                 rope = said['rope_parameters']
+                if 'sliding_attention' in rope:
+                    assert said['rope_local_base_freq'] == rope['sliding_attention']['rope_theta'] and rope['sliding_attention']['rope_type'] == 'default'
+                    rope = rope['full_attention']
+                    said = said | {'rope_scaling': said['rope_scaling'] and said['rope_scaling'] | {'rope_theta': said['rope_theta']}}
                 assert said['rope_theta'] == rope['rope_theta'] and said['rope_scaling'] in (None, rope) and (rope['rope_type'] == 'default') == (said['rope_scaling'] is None)
     right.update({name: made(bin, name) for name in MADE})
     right.update(with_tokenizer(bin))
@@ -251,6 +286,8 @@ MADE = {
                   'rope_factor = 4\nrope_low = 2\nrope_high = 8\nrope_original = 24\nrope_theta = 900\n',
     'made-qwen3': 'type = llama\nlayers = 2\nheads = 4\nkv_heads = 2\nhead_dim = 8\nembed = 16\nhidden = 20\nbias = all\nqk_norm = yes\nwindow = 7\ntied = yes\n',
     'made-mistral': 'type = llama\nlayers = 2\nheads = 2\nembed = 16\nhidden = 20\nwindow = 11\nrope_theta = 300\n',
+    'made-gemma3': 'type = gemma\nlayers = 5\nheads = 4\nkv_heads = 2\nhead_dim = 8\nembed = 16\nhidden = 20\npattern = 2\nwindow = 7\nrope_theta = 900\n'
+                   'rope_factor = 4\nlocal_theta = 30\nnorm_eps = 1e-3\n',
     'made-gpt2': 'type = gpt\nlayers = 2\nheads = 2\nembed = 16\n',
 }
 
