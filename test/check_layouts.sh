@@ -168,6 +168,16 @@ llama() {
     llama_like window model.kv_heads=8 model.head_dim=4 model.tied=no model.window=5
 }
 
+# A window in some layers only, and angles of two kinds.
+gemma() {
+    rm -rf gemma && mkdir gemma && cd gemma || fail "no directory"
+    ln -s ../data data
+    sed -e 's/^layers = .*/layers = 4/' -e 's/^heads = .*/heads = 8/' -e 's/^embed = .*/embed = 24\ntype = gemma/' -e 's/^context = .*/context = 13/' -e '/^dropout/d' \
+        ../base.ini >base.ini
+    llama_like two model.kv_heads=4 model.head_dim=6 model.pattern=2 model.window=5 model.rope_factor=8 precision.compute=bf16
+    llama_like three model.kv_heads=8 model.head_dim=4 model.pattern=3 model.window=3
+}
+
 # Ranks that share positions, each with one token slice, two or four. Of micro-batches of `micro` samples a token slice has one sample, or a part of one.
 contexts() {
     cat <<'ROWS'
@@ -486,6 +496,7 @@ damaged() {
 try every_layout
 try every_context
 try llama
+try gemma
 try perceptron
 try refused
 try verbs

@@ -96,6 +96,19 @@ tensor_llama() {
     dealt t2-pipe 4 parallel.tensor=2 parallel.pipeline=2 parallel.schedule=zb-h1 parallel.sequence=yes precision.compute=fp16
 }
 
+# A Gemma: a window in two of three layers, angles of two kinds; ranks share layers, positions and 17 rows unevenly.
+tensor_gemma() {
+    export SIM_SEED=12
+    gpu_runs "[reduce]" "transport = nccl" "nccl_library = $sim/test/libnccl-sim.so"
+    sed -i -e 's/^heads = .*/type = gemma\nheads = 8\nkv_heads = 4\npattern = 2\nwindow = 5\nrope_factor = 8/' -e 's/^layers = .*/layers = 3/' \
+        -e 's/^context = .*/context = 17/' -e '/^dropout/d' base.ini
+    printf '[parallel]\nslices = 4\n' >>base.ini
+    dealt t2 2 parallel.tensor=2 parallel.sequence=yes
+    dealt t2-pipe 4 parallel.tensor=2 parallel.pipeline=2 parallel.schedule=zb-h1 precision.compute=bf16
+    printf 'token_slices = 2\n' >>base.ini
+    dealt c2-t2 4 parallel.context=2 parallel.zero=2 parallel.tensor=2 precision.compute=fp16
+}
+
 # The perceptron: one result on one rank and several, in every stage, from recordings or not; and the CPU's losses, but for rounding. In slices, ranks may
 # share layers.
 perceptron() {
@@ -572,6 +585,7 @@ try tensor
 try tensor_llama
 try context
 try context_llama
+try tensor_gemma
 try perceptron
 try likelihoods
 try ahead

@@ -110,6 +110,21 @@ llama_layouts() {
     any_layout $llama model.tied=yes model.qk_norm=yes model.bias=all
 }
 
+# Layers with a window and without, each with angles of their own: one hash for ranks that share layers, in pipelines, and
+# share positions besides.
+gemma="model.type=gemma model.kv_heads=4 model.heads=8 model.layers=3 model.embed=40 model.head_dim=6 model.pattern=2 model.window=7 model.rope_factor=8 \
+    model.vocab=259 model.context=24"
+gemma_layouts() {
+    sed -i '/^\[model\]/,/^\[data\]/{/^\[data\]/!d}' base.ini
+    trained one $gemma
+    trained share $gemma device.ranks=4 parallel.tensor=2 parallel.sequence=yes parallel.pipeline=2 parallel.schedule=zb-h1
+    same one.hashes share.hashes "the hashes of one rank and of 2 x 2"
+    trained tokens $gemma parallel.token_slices=2
+    ! cmp -s tokens.hashes one.hashes || fail "token slices change no bit"
+    trained cube $gemma parallel.token_slices=2 device.ranks=8 parallel.tensor=2 parallel.pipeline=2 parallel.context=2 parallel.zero=2 parallel.recompute=selective
+    same tokens.hashes cube.hashes "the hashes of one rank and of 2 x 2 x 2"
+}
+
 resumed() {
     trained one
     trained again run.steps=3 schedule.decay_steps=6 schedule.warmup=1
@@ -155,4 +170,5 @@ try resumed
 try in_and_out
 try refused
 try llama_layouts
+try gemma_layouts
 finish
