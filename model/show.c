@@ -168,17 +168,24 @@ static void dimension_text(const showing *s, const operation *o, int row, int d,
     }
 }
 
+// A share of a dimension: of a letter "C/4", of a number that number.
+static void divide_text(char dst[WORDS], int64_t whole, int by) {
+    size_t n = strlen(dst);
+    if (isdigit((unsigned char)dst[0]) && whole % by == 0 && !dst[strspn(dst, "0123456789")]) snprintf(dst, WORDS, "%" PRId64, whole / by);
+    else if (by > 1) snprintf(dst + n, WORDS - n, "/%d", by);
+}
+
 // The part of a parameter that is here.
 static void param_shape(const showing *s, const operation *o, int row, char dst[TEXT]) {
     const param *p = &s->m->param[row];
     const model_slices *x = &s->m->slices;
-    char rows[WORDS], columns[WORDS] = "", part[16] = "";
+    char rows[WORDS], columns[WORDS] = "", here[16] = "";
     bool cut = param_slices(p) > 1;
     dimension_text(s, o, row, 0, rows);
     if (p->dims > 1) dimension_text(s, o, row, 1, columns);
-    if (cut && p->axis == 0 && x->count < x->of) snprintf(part, sizeof part, "/%d", x->of / x->count);
-    if (cut && p->axis == 1) snprintf(dst, TEXT, "(%d,%s,%s/%d)", x->count, rows, columns, x->of);
-    else snprintf(dst, TEXT, "(%s%s%s%s)", rows, part, *columns ? "," : "", columns);
+    if (cut && p->axis == 0) divide_text(rows, p->size[0], x->of / x->count);
+    if (cut && p->axis == 1) divide_text(columns, p->size[1], x->of), snprintf(here, sizeof here, "%d,", x->count);
+    snprintf(dst, TEXT, "(%s%s%s%s)", here, rows, *columns ? "," : "", columns);
 }
 
 // --- the table of values -------------------------------------------------------------------------------------------------------
