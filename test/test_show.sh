@@ -8,6 +8,8 @@ printf '[model]\nlayers = 3\nheads = 4\nembed = 64\ncontext = 32\n[batch]\ngloba
 printf '[model]\ntype = mlp\ninputs = 20\nhidden = 16 12 16\nclasses = 6\nactivation = gelu\n[batch]\nglobal = 16\nmicro = 8\n[device]\nbackend = cpu\n' >mlp.ini
 printf '[model]\ntype = llama\nlayers = 3\nheads = 4\nkv_heads = 2\nembed = 64\nhidden = 192\ncontext = 32\n[batch]\nglobal = 16\nmicro = 2\nlanes = 4\n[device]\nbackend = cpu\n' >llama.ini
 
+sed 's/^hidden.*/hidden = 16 32 16 48 16 64 16 80 16/' mlp.ini >deep.ini
+
 # graph BLOCK FILE SETTING...: the graph of the block, "all": of every block, in $out.
 graph() {
     block=$1 file=$2
@@ -30,6 +32,7 @@ all llama.ini model.qk_norm=yes model.bias=all device.ranks=2 parallel.slices=2 
 layer llama.ini device.ranks=2 parallel.slices=2 parallel.token_slices=2 parallel.context=2 parallel.zero=2
 layer base.ini parallel.slices=4 parallel.token_slices=2 parallel.recompute=selective
 all mlp.ini parallel.slices=4
+8 deep.ini
 CASES
 }
 

@@ -28,11 +28,26 @@ static err_t check_block(const model *m, const char *which) {
     return err_set(ERR_USAGE, "--graph %s: no such block; this model's are %s. Give a name or a number, or neither for all of them", which, blocks);
 }
 
+// "model   gpt: embedding (block 0), ...", a block's name and numbers never on two lines.
+static void print_blocks(const model *m, FILE *out) {
+    enum { INDENT = 8 };
+    char blocks[1024];
+    show_blocks(m, blocks, sizeof blocks);
+    int column = fprintf(out, "model   %s:", m->type->name);
+    for (const char *at = blocks, *end; *at; at = end) {
+        end = strstr(at, "), ");
+        end = end ? end + 3 : at + strlen(at);
+        int n = (int)(end - at) - (end[-1] == ' ');
+        if (column + 1 + n > SHOW_COLUMNS) column = fprintf(out, "\n%*s", INDENT - 1, "") - 1;
+        column += fprintf(out, " %.*s", n, at);
+    }
+    fputc('\n', out);
+}
+
 static void print_settings(const config *c, const model *m, const grid *shape, FILE *out) {
     static const char *const again[] = {[RECOMPUTE_NONE] = "none", [RECOMPUTE_SELECTIVE] = "selective", [RECOMPUTE_BLOCK] = "block"};
-    char blocks[1024], text[GRID_SHAPE];
-    show_blocks(m, blocks, sizeof blocks);
-    fprintf(out, "model   %s: %s\n", m->type->name, blocks);
+    char text[GRID_SHAPE];
+    print_blocks(m, out);
     fprintf(out, "run     %s, micro-batches of %" PRId64 " samples, recompute %s", dtype_name(c->precision.compute), c->batch.micro,
             again[c->parallel.recompute]);
     if (m->dropout > 0) fprintf(out, ", dropout %g", m->dropout);
