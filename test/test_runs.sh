@@ -472,13 +472,14 @@ another_took_it() {
     start "$bin" base.ini taken.ini
     first=$pid
     until_true 20 has_logged taken 1
-    kill -STOP "$first"
+    all="$first $(cat /proc/$first/task/*/children)"  # its rank, too: a rank that goes on makes the directory again
+    kill -STOP $all
     mv runs/taken runs/moved2
     "$bin" base.ini taken.ini >second 2>&1 &
     second=$!
-    trap 'kill -9 $first $second 2>/dev/null' EXIT
+    trap 'kill -9 $all $second 2>/dev/null' EXIT
     until_true 20 has_logged taken 25
-    kill -CONT "$first"
+    kill -CONT $all
     await 69
     says "runs/taken" "another process"
     kill -TERM $second
