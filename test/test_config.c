@@ -167,6 +167,8 @@ static const bad bad_files[] = {
      ":8: [parallel] slices: micro-batches of 3 x 2 positions", "Nearest that work: [parallel] slices = 4, or [model] context = 6", NULL},
     {"[model]\ntype = llama\nheads = 4\nkv_heads = 2\n[parallel]\nslices = 4\n", ":6: [parallel] slices: slices = 4 don't divide kv_heads: 2",
      "Nearest that work: [parallel] slices = 2,", "[model] kv_heads = 4."},
+    {"[model]\ntype = gemma\nheads = 4\nkv_heads = 2\n[parallel]\nslices = 4\n", ":6: [parallel] slices: slices = 4 don't divide kv_heads: 2",
+     "Nearest that work: [parallel] slices = 2,", "[model] kv_heads = 4."},
     {"[model]\ntype = llama\nheads = 8\nhidden = 36\n[parallel]\nslices = 8\n", ":6: [parallel] slices: slices = 8 don't divide hidden: 36",
      "Nearest that work: [parallel] slices = 4,", "[model] hidden = 40"},
     {"[parallel]\ntensor = 2\n", ":2: [parallel] tensor: tensor = 2 ranks can't have equal shares of slices = 1",

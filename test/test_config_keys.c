@@ -166,12 +166,16 @@ static void test_resolve(void **state) {
         {8, 128, 256, 1},      {4, 256, 50257, 3},  {4, 1024, 50257, 11},           {1, 1280, 16384, 1}, {1, 1281, 16384, 2}, {3, 1000, 131072, 24},
         {3, 1000, 131073, 24}, {1, 7, 16777216, 7}, {1048576, 1048576, 2, 6710887},
     };
-    for (size_t i = 0; i < COUNT(auto_chunks); i++) {
-        char text[128];
-        snprintf(text, sizeof text, "[batch]\nglobal = %d\nmicro = %d\n[model]\ncontext = %d\nvocab = %d\n", auto_chunks[i].micro,
-                 auto_chunks[i].micro, auto_chunks[i].context, auto_chunks[i].vocab);
+    static const char *const types[] = {"gpt", "llama", "gemma"};
+    for (size_t i = 0; i < 3 * COUNT(auto_chunks); i++) {
+        const char *type = types[i / COUNT(auto_chunks)];
+        size_t k = i % COUNT(auto_chunks);
+        char text[160];
+        if (i >= COUNT(auto_chunks) && auto_chunks[k].context > ROPE_MOST) continue;
+        snprintf(text, sizeof text, "[batch]\nglobal = %d\nmicro = %d\n[model]\ntype = %s\ncontext = %d\nvocab = %d\n", auto_chunks[k].micro,
+                 auto_chunks[k].micro, type, auto_chunks[k].context, auto_chunks[k].vocab);
         assert_int_equal(load_text(x, text), ERR_OK);
-        assert_int_equal(x->c.model.of.gpt.head_chunks, auto_chunks[i].chunks);
+        assert_int_equal(*(int64_t *)config_at(&x->c, config_find(&x->c, "model", "head_chunks")), auto_chunks[k].chunks);
     }
     assert_int_equal(load_text(x, "[batch]\nmicro = 4\n[model]\nvocab = 50257\nhead_chunks = 1\n"), ERR_OK);
     assert_int_equal(x->c.model.of.gpt.head_chunks, 1);

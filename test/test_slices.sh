@@ -102,7 +102,7 @@ gpt_layouts() {
         same one.hashes other.hashes "the hashes with $how"
     done
 }
-sixteen_bits() { any_layout precision.compute=bf16 precision.rounding=stochastic optimizer.type=adamw; }
+sixteen_bits() { any_layout model.heads=8 precision.compute=bf16 precision.rounding=stochastic optimizer.type=adamw; }
 
 llama="model.type=llama model.kv_heads=4 model.heads=8 model.layers=2 model.embed=40 model.head_dim=6 model.vocab=259 model.context=24"
 llama_layouts() {
