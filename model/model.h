@@ -1,6 +1,5 @@
-// model/model.h: what is computed. A model is a table of named parameters and a list of blocks. It says what it reads,
-// what goes from each block to the next, and what its losses are. It knows nothing of ranks, steps or optimizers. The
-// caller owns all memory and runs ranges of blocks: a pipeline may cut between any two.
+// model/model.h: what is computed. A model is a table of named parameters and a list of blocks. It says what it reads, what goes from each block
+// to the next, and what its losses are. It knows nothing of ranks, steps or optimizers. The caller owns all memory and runs ranges of blocks.
 //
 //   inputs -> block 0 -> x[0] -> block 1 -> x[1] -> ... -> block n-1 -> losses
 //                     <- dx[0] <-        <- dx[1] <- ... <-
