@@ -39,4 +39,10 @@ bool shift_is_part_of_the_gain(const fixture *f, char why[WHY]);
 bool no_shift_leaves_minus_zero(const fixture *f, char why[WHY]);
 bool a_factor_is_part_of_the_table(const fixture *f, char why[WHY]);
 
+// --- special_step.c ----------------------------------------------------------------------------------------------------
+
+bool decide_counts(const fixture *f, char why[WHY]);
+bool decide_table(const fixture *f, char why[WHY]);
+bool scale_limits(const fixture *f, char why[WHY]);
+
 #endif

@@ -1,0 +1,126 @@
+// test/ops/special_step.c: what step_decide decides, case by case.
+#include "test/ops/special.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+typedef struct decision {
+    const char *why;
+    double sums[2];
+    double clip;
+    bool dynamic;
+    int64_t window, good_steps;  // before
+    bool apply;                  // expected from here on
+    double norm, clipped_to;     // clipped_to: norm after grad_factor
+    float scale;                 // 64 before
+    int64_t good_after;          // -1: not said
+} decision;
+
+static const decision decisions[] = {
+    // sums are of gradients scaled by 64: a norm of 5 shows as (5 * 64)^2 = 102400
+    {"no clipping", {51200, 51200}, 0, true, 10, 3, true, 5, 5, 64, 4},
+    {"below the clip", {51200, 51200}, 6, true, 10, 3, true, 5, 5, 64, 4},
+    {"above the clip", {51200, 51200}, 1, true, 10, 3, true, 5, 1, 64, 4},
+    {"zero gradient", {0, 0}, 1, true, 10, 3, true, 0, 0, 64, 4},
+    {"window full: scale doubles", {102400, 0}, 0, true, 10, 9, true, 5, 5, 128, 0},
+    {"one before the window", {102400, 0}, 0, true, 10, 8, true, 5, 5, 64, 9},
+    {"window of one", {102400, 0}, 0, true, 1, 0, true, 5, 5, 128, 0},
+    {"fixed scale stays", {102400, 0}, 0, false, 10, 9, true, 5, 5, 64, -1},
+    {"infinity in the first", {INFINITY, 1}, 1, true, 10, 9, false, 0, 0, 32, 0},
+    {"infinity in the last", {1, INFINITY}, 0, true, 10, 3, false, 0, 0, 32, 0},
+    {"NaN", {NAN, 1}, 1, true, 10, 3, false, 0, 0, 32, 0},
+    {"finite sums, infinite total", {1.7e308, 1.7e308}, 1, true, 10, 3, false, 0, 0, 32, 0},
+    {"overflow under fixed scale", {NAN, 1}, 1, false, 10, 3, false, 0, 0, 64, -1},
+};
+
+static void decide_one(bench *b, tensor *st, tensor *sums, const decision *d) {
+    const step_state before = {.lr = 0.125f,
+                               .apply = 77,
+                               .grad_factor = 77,
+                               .loss_scale = 64,
+                               .grad_norm = 77,
+                               .beta1_power = 0.25,
+                               .beta2_power = 0.5,
+                               .adam_t = 41,
+                               .good_steps = d->good_steps,
+                               .skipped = 6};
+    const step_rules rules = {d->clip, 0.5, 0.75, d->dynamic, d->window};
+    put(b, st, &before);
+    put(b, sums, d->sums);
+    if (b->ok) did(b, b->f->table->step_decide(&(step_decide_args){.state = st->data, .sums = sums, .rules = &rules}, b->f->s));
+    step_state *s = take(b, st);
+    if (!b->ok) return free(s);
+    if (s->apply != d->apply || s->loss_scale != d->scale || s->lr != before.lr)
+        say(b, "%s: apply %d, scale %g, lr %g", d->why, s->apply, (double)s->loss_scale, (double)s->lr);
+    if (d->good_after >= 0 && s->good_steps != d->good_after) say(b, "%s: good_steps %" PRId64, d->why, s->good_steps);
+    if (s->adam_t != 41 + d->apply || s->skipped != 6 + !d->apply) say(b, "%s: adam_t %" PRId64 ", skipped %" PRId64, d->why, s->adam_t, s->skipped);
+    if (s->beta1_power != (d->apply ? 0.125 : 0.25) || s->beta2_power != (d->apply ? 0.375 : 0.5))
+        say(b, "%s: powers %g %g", d->why, s->beta1_power, s->beta2_power);
+    if (d->apply ? s->grad_norm != d->norm : (bool)isfinite(s->grad_norm)) say(b, "%s: norm %g", d->why, s->grad_norm);
+    double after = (double)s->grad_factor * 64 * d->norm;  // within the 1e-6 that some add to the norm
+    if (d->apply && d->norm > 0 && fabs(after - d->clipped_to) > 2e-6 * d->clipped_to) say(b, "%s: norm after the factor is %.9g", d->why, after);
+    if (d->apply && d->norm == 0 && s->grad_factor != 1.0f / 64) say(b, "%s: factor %g", d->why, (double)s->grad_factor);
+    free(s);
+}
+
+// Of 40 losses a quarter counts: norm and gradient are those of a mean over 10. All count: the bits of no counts at all. None: skipped, scale and window stay.
+bool decide_counts(const fixture *f, char why[WHY]) {
+    bench b = {.f = f, .ok = true, .why = why};
+    static const struct {
+        double counts[4];
+        bool apply;
+        double norm, factor;
+    } cases[] = {
+        {{10, 0, 0, 0}, true, 20, 4.0 / 64 / 2}, {{3, 2, 0, 5}, true, 20, 4.0 / 64 / 2}, {{10, 10, 10, 10}, true, 5, 1.0 / 64}, {{0}, false, 0, 0}};
+    const step_rules rules = {10, 0.5, 0.75, true, 100};
+    const step_state before = {.loss_scale = 64, .beta1_power = 0.5, .beta2_power = 0.5, .adam_t = 3, .good_steps = 7, .skipped = 2};
+    tensor *st = box(&b, INT32, sizeof before / 4, 0, NULL), *sums = box(&b, FP64, 2, 0, NULL), *counts = box(&b, FP64, 4, 0, NULL);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases && b.ok; i++) {
+        put(&b, st, &before);
+        put(&b, sums, (double[]){51200, 51200});
+        put(&b, counts, cases[i].counts);
+        step_decide_args args = {.state = st->data, .sums = sums, .counts = counts, .losses = 40, .rules = &rules};
+        if (b.ok) did(&b, f->table->step_decide(&args, f->s));
+        step_state *s = take(&b, st);
+        bool ok = cases[i].apply ? s->grad_norm == cases[i].norm && fabs((double)s->grad_factor - cases[i].factor) < 1e-6 && s->good_steps == 8
+                                 : isnan(s->grad_norm) && s->grad_factor == 0 && s->good_steps == 7;
+        if (b.ok &&
+            (!ok || s->apply != cases[i].apply || s->loss_scale != 64 || s->adam_t != 3 + cases[i].apply || s->skipped != 2 + !cases[i].apply))
+            say(&b, "case %zu: apply %d, norm %g, factor %g, scale %g, good_steps %" PRId64 ", skipped %" PRId64, i, s->apply, s->grad_norm,
+                (double)s->grad_factor, (double)s->loss_scale, s->good_steps, s->skipped);
+        free(s);
+    }
+    return done(&b);
+}
+
+bool decide_table(const fixture *f, char why[WHY]) {
+    bench b = {.f = f, .ok = true, .why = why};
+    tensor *st = box(&b, INT32, sizeof(step_state) / 4, 0, NULL), *sums = box(&b, FP64, 2, 0, NULL);
+    for (size_t i = 0; i < sizeof decisions / sizeof *decisions && b.ok; i++) decide_one(&b, st, sums, &decisions[i]);
+    return done(&b);
+}
+
+// Hundreds of overflows, or of doublings, leave a scale that a good step can use.
+bool scale_limits(const fixture *f, char why[WHY]) {
+    bench b = {.f = f, .ok = true, .why = why};
+    const step_rules rules = {0, 0.9, 0.99, true, 1};
+    const double bad = NAN, good = 4;
+    step_state start = {.loss_scale = 64, .beta1_power = 1, .beta2_power = 1};
+    tensor *st = box(&b, INT32, sizeof start / 4, 0, NULL), *sums = box(&b, FP64, 1, 0, NULL);
+    for (int up = 0; up < 2; up++) {
+        put(&b, st, &start);
+        put(&b, sums, up ? &good : &bad);
+        for (int i = 0; i < 400 && b.ok; i++)
+            did(&b, f->table->step_decide(&(step_decide_args){.state = st->data, .sums = sums, .rules = &rules}, f->s));
+        put(&b, sums, &good);
+        if (b.ok) did(&b, f->table->step_decide(&(step_decide_args){.state = st->data, .sums = sums, .rules = &rules}, f->s));
+        step_state *s = take(&b, st);
+        bool usable = s->apply == 1 && isfinite(s->loss_scale) && s->loss_scale > 0 && isfinite(s->grad_factor) && s->grad_factor > 0;
+        if (b.ok && !usable)
+            say(&b, "after 400 %s: scale %g, factor %g, apply %d", up ? "doublings" : "overflows", (double)s->loss_scale, (double)s->grad_factor,
+                s->apply);
+        free(s);
+    }
+    return done(&b);
+}
