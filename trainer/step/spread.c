@@ -13,17 +13,17 @@ err_t spread_need(parallel *x, int block) {
 
 err_t spread_exact(parallel *x, int g, int64_t turn, stream *inner) {
     char *to;
-    const size_t *cuts = state_exact_cuts(x->state, g, &to);
     (void)turn;
-    return cuts[x->ranks->world] ? x->ranks->table->all_gather(x->ranks, to, cuts, inner) : ERR_OK;
+    if (!state_has_exact(x->state, g)) return ERR_OK;
+    const size_t *cuts = state_exact_cuts(x->state, g, &to);
+    return x->ranks->table->all_gather(x->ranks, to, cuts, inner);
 }
 
 comm_cost spread_exact_cost(train_state *t) {
     comm_cost sum = {0};
     for (int g = 0; g < t->zero.segments; g++) {
         char *to;
-        const size_t *cuts = state_exact_cuts(t, g, &to);
-        if (cuts[t->ranks->world]) sum = cost_add(sum, cost_all_gather(t->ranks, cuts));
+        if (state_has_exact(t, g)) sum = cost_add(sum, cost_all_gather(t->ranks, state_exact_cuts(t, g, &to)));
     }
     return sum;
 }

@@ -404,6 +404,13 @@ const size_t *state_cuts(train_state *t, int segment, size_t element) {
     return t->cuts;
 }
 
+bool state_has_exact(const train_state *t, int segment) {
+    const zero_segment *g = &t->zero.segment[segment];
+    bool any = false;
+    for (int i = g->first; t->exact.dims && i < g->first + g->rows; i++) any |= t->net->param[i].fp32;
+    return any;
+}
+
 err_t state_copy_exact(train_state *t, const zero_piece *p, stream *s) {
     tensor master = store_view(&t->masters, p);
     if (!t->exact.data || !t->net->param[p->row].fp32) return ERR_OK;
@@ -505,8 +512,9 @@ static err_t fill_exact(train_state *t) {
     for (int i = 0; i < count; i++) TRY(state_copy_exact(t, &p[i], t->s));
     for (int g = 0; t->shards.masters && g < t->zero.segments; g++) {
         char *to;
+        if (!state_has_exact(t, g)) continue;
         const size_t *cuts = state_exact_cuts(t, g, &to);
-        if (cuts[t->ranks->world]) TRY(t->ranks->table->all_gather(t->ranks, to, cuts, t->s));
+        TRY(t->ranks->table->all_gather(t->ranks, to, cuts, t->s));
     }
     return t->exact.data ? stream_wait(t->s) : ERR_OK;
 }

@@ -143,8 +143,9 @@ static inline bool state_uses(const train_state *t, int block, int segment) { re
 // valid until the next call.
 const size_t *state_cuts(train_state *t, int segment, size_t element);
 
-// Rows whose values are FP32 in 16-bit passes, where each rank needs a copy of what others update: the piece's new values to its place on the device; and
-// a segment's places from all ranks, in whose cuts (bytes, as state_cuts) it has nothing if the last one is 0.
+// Rows whose values are FP32 in 16-bit passes, where each rank needs a copy of what others update. Has a segment any? The piece's new values, to its place
+// on the device. A segment's places, and where they are cut between ranks (bytes, as state_cuts; none: all zero).
+bool state_has_exact(const train_state *t, int segment);
 err_t state_copy_exact(train_state *t, const zero_piece *p, stream *s);
 const size_t *state_exact_cuts(train_state *t, int segment, char **at);
 

@@ -51,12 +51,11 @@ static err_t need(parallel *x, int block) {
 
 // Rows that are whole on every rank even so.
 static err_t spread(parallel *x) {
-    train_state *t = x->state;
-    char *unused;
+    const train_state *t = x->state;
     if (!t->exact.dims) return ERR_OK;
     TRY(parallel_follow(x));
     for (int g = 0; g < t->zero.segments; g++) {
-        if (!state_exact_cuts(t, g, &unused)[t->ranks->world]) continue;
+        if (!state_has_exact(t, g)) continue;
         TRY(parallel_queue(x, "spread weights", spread_exact, g, 0, x->arrived[g]));
         x->fresh[g] = true;
     }
