@@ -156,7 +156,6 @@ void graph_rule(graph *g, int row, param_rule rule) {
         [PARAM_FROZEN] = {"frozen", "rows that have values, and neither gradient, master nor moments"},
     };
     if (g->rc != ERR_OK || rule == PARAM_OPTIMIZER) return;
-    g->m->param[row].rule = rule;
     graph_mistake(g, g->m->param[row].name, "the rule \"%s\" is not built: it needs %s", needs[rule][0], needs[rule][1]);
 }
 

@@ -21,8 +21,7 @@ typedef struct param {
     int64_t size[TENSOR_DIMS];
     int64_t rows_in_memory;  // 0: size[0]. Else at least size[0]: rows of zeros pad values and gradient to this number
     int block;               // the block that uses it
-    param_rule rule;
-    bool fp32;  // its values are FP32 in a 16-bit pass, too: pass.w has this type
+    bool fp32;               // its values are FP32 in a 16-bit pass, too: pass.w has this type
     // Divided among slices (model_slices): a slice has an equal share of dimension `axis`, and slices lie in memory one
     // after the other, each of them row-major. A matrix that is several ones, one below the other, is divided along
     // dimension 0 by shares of each. Of rows_in_memory, which is a multiple of the slices, the last slices have the

@@ -34,9 +34,15 @@ err_t rule_divide_texts(model_rule *r, int64_t context, int64_t dropped, model_d
 // The same of a model without positions, which is called `what`: layers alone.
 err_t rule_divide_layers(model_rule *r, const char *what, model_division *by);
 
-// Fills in kv_heads (as many as heads) and head_dim (embed / heads) where they were left open. ERR_CONFIG: heads can't
-// share keys and values so, or can't be turned in pairs.
-err_t rule_heads(model_rule *r, int64_t embed, int64_t heads, int64_t *kv_heads, int64_t *head_dim);
+// Sizes of a decoder whose query heads share keys and values, turn by their position, and whose MLP has a gate.
+typedef struct decoder_sizes {
+    int64_t layers, heads, embed, context;
+    int64_t *kv_heads, *head_dim, *hidden;  // where left open: heads; embed / heads; 8/3 embed, up to a multiple of 64
+} decoder_sizes;
+
+// Fills in what was left open, and says what slices divide. ERR_CONFIG: heads can't share keys and values so, or can't be turned in pairs; or as
+// rule_divide_texts.
+err_t rule_decoder(model_rule *r, const decoder_sizes *x, model_division *by);
 
 // Says that the rule between up to four keys is broken; NULL: no such key.
 void rule_break(model_rule *r, const char *a, const char *b, const char *c, const char *d);

@@ -68,7 +68,7 @@ enum { STEPS = 4 };
 typedef struct finding {
     char state_hash[17];
     double loss, eval, eval_published;
-    bool alone;  // nobody shares layers, positions or blocks: all that is sent goes along one communicator
+    bool alone;  // the ranks share no layers, positions or blocks, so one communicator carries all traffic
     int64_t memory, planned, exact_bytes, sent, planned_sent;
 } finding;
 

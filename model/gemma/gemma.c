@@ -86,13 +86,8 @@ static const setting keys[] = {
 
 static err_t gemma_resolve(void *options, model_rule *r) {
     gemma_options *o = options;
-    TRY(rule_heads(r, o->embed, o->heads, &o->kv_heads, &o->head_dim));
-    rule_choose(r, "hidden", &o->hidden, (o->embed * 8 / 3 + 63) / 64 * 64);
-    TRY(rule_divide_texts(r, o->context, 0, &o->by));
-    r->divided[0] = "heads", r->value[0] = o->heads;
-    r->divided[1] = "kv_heads", r->value[1] = o->kv_heads;
-    r->divided[2] = "hidden", r->value[2] = o->hidden;
-    r->blocks = (int)o->layers + 2;
+    decoder_sizes x = {o->layers, o->heads, o->embed, o->context, &o->kv_heads, &o->head_dim, &o->hidden};
+    TRY(rule_decoder(r, &x, &o->by));
     rule_choose(r, "head_chunks", &o->head_chunks, head_chunks(r->micro * o->context, o->vocab, r->gpu));
     return ERR_OK;
 }
