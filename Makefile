@@ -33,10 +33,15 @@ SIMD_avx2     := -mavx2 -mfma -mf16c
 SIMD_avx512   := $(SIMD_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512
 ROOMS   := base data data/text data/image data/tokenizer model model/op model/gpt model/llama model/gemma model/mlp trainer $(addprefix trainer/,config checkpoint node log report step watch) comm comm/team comm/tcp comm/nccl gpu gpu/cpu
 SRC     := $(wildcard $(addsuffix /*.c,$(ROOMS)))
-KERNELS := $(wildcard gpu/cpu/kernel/*.c)
+# Those that multiply are compiled a second time for each width, for [precision] products = bf16-pairs, and for a width that has only them.
+PAIRED  := $(addprefix gpu/cpu/kernel/,matmul.c attention.c attention_past.c pairs.c)
+PAIRS   := $(SIMDS) $(if $(filter x86_64,$(CPU)),avx512bf16)
+SIMD_avx512bf16 := $(SIMD_avx512) -mavx512bf16
+KERNELS := $(filter-out gpu/cpu/kernel/pairs.c,$(wildcard gpu/cpu/kernel/*.c))
 # Kernels of the widths in PLAIN are those of the plain build. A build with sanitizers names those that this processor won't run.
 PLAIN   ?=
-OBJ     := $(SRC:%.c=$(CBUILD)/%.o) $(foreach s,$(SIMDS),$(KERNELS:%.c=$(if $(filter $(s),$(PLAIN)),build,$(KBUILD))/%.$(s).o))
+OBJ     := $(SRC:%.c=$(CBUILD)/%.o) $(foreach s,$(SIMDS),$(KERNELS:%.c=$(if $(filter $(s),$(PLAIN)),build,$(KBUILD))/%.$(s).o)) \
+           $(foreach s,$(PAIRS),$(PAIRED:%.c=$(if $(filter $(s),$(PLAIN)),build,$(KBUILD))/%.$(s).pairs.o))
 CAN     := $(shell sed -n '/^flags/{p;q}' /proc/cpuinfo 2>/dev/null)
 HAS      = $(if $(filter-out $(CAN),$(1)),,yes)
 WIDEST  := $(if $(filter x86_64,$(CPU)),$(if $(call HAS,avx512f avx512bw avx512dq avx512vl),avx512,$(if $(call HAS,avx2 fma f16c),avx2,portable)),$(lastword $(SIMDS)))
@@ -115,7 +120,13 @@ $(KBUILD)/%.$(1).o: %.c
 	@mkdir -p $$(@D) && echo "$$(CC) $$< ($(1))"
 	@$$(CC) $$(FLAGS) $$(SIMD_$(1)) -DSIMD=$(1) -c -o $$@ $$<
 endef
+define pairs_rule
+$(KBUILD)/%.$(1).pairs.o: %.c
+	@mkdir -p $$(@D) && echo "$$(CC) $$< ($(1), pairs)"
+	@$$(CC) $$(FLAGS) $$(SIMD_$(1)) -DSIMD=$(1) -DPAIRS -DREST=$(patsubst avx512bf16,avx512,$(1)) -c -o $$@ $$<
+endef
 $(foreach s,$(SIMDS),$(eval $(call simd_rule,$(s))))
+$(foreach s,$(PAIRS),$(eval $(call pairs_rule,$(s))))
 
 $(CBUILD)/base/version.o: FLAGS += -DGIT_VERSION='"$(VERSION)"' -DSOURCES='"$(SOURCES)"'
 $(CBUILD)/base/version.o: $(CBUILD)/version-$(VERSION)-$(SOURCES)

@@ -77,13 +77,16 @@ typedef struct event event;
 struct ops;
 
 typedef enum device_kind { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA } device_kind;
-typedef enum vector_width { WIDTH_AUTO, WIDTH_AVX512, WIDTH_AVX2, WIDTH_NEON, WIDTH_PORTABLE } vector_width;
+typedef enum vector_width { WIDTH_AUTO, WIDTH_AVX512BF16, WIDTH_AVX512, WIDTH_AVX2, WIDTH_NEON, WIDTH_PORTABLE } vector_width;
+// What matmul and attention multiply: what is stored, widened to FP32; or, on CPUs, BF16 numbers in pairs (gpu/cpu/kernel/products.h).
+typedef enum products { PRODUCTS_FP32, PRODUCTS_BF16_PAIRS } products;
 
 typedef struct device_options {
     device_kind kind;    // DEVICE_AUTO: CUDA where there is a driver and a device, else CPU
     int index;           // CUDA device
     int threads;         // CPU: 0 = every core this process may use
     vector_width width;  // CPU: WIDTH_AUTO = the widest this machine has. Bits do not depend on it
+    products products;   // ... on this they do. A GPU has PRODUCTS_FP32 only
     bool check;          // CUDA: wait after every launch, so that a failure names its kernel; slow
     bool profile;        // measure every operation (gpu/profile.h)
     const char *why;     // why this kind, for device_about; NULL: as the INI says
@@ -103,6 +106,8 @@ void device_close(device *d);
 // How many devices of this kind this process sees: 1 CPU; as many GPUs as the driver shows, 0 without a driver. The
 // call initialises CUDA: a process that will fork must call it in a child.
 int device_count(device_kind kind);
+// Whether this machine's CPU multiplies pairs of BF16 numbers by an instruction of its own: products = bf16-pairs then has twice the rate of FP32.
+bool cpu_has_native_pairs(void);
 
 // What DEVICE_AUTO means on this machine, found in a child process. ERR_UNAVAILABLE: there can be no child.
 typedef struct device_found {

@@ -33,11 +33,23 @@ err_t cpu_zero(stream *s, void *dst, size_t bytes);
 
 // One table for each vector width, made by compiling gpu/cpu/kernel/ once for each: the same source, the same bits.
 extern const ops cpu_ops_portable;
+
+// With products = bf16-pairs these take the place of what is in that table. holds: compares this processor's steps with the written-down ones.
+typedef struct cpu_pairs {
+    err_t (*matmul)(const matmul_args *args, stream *s);
+    err_t (*attention_forward)(const attention_forward_args *args, stream *s);
+    err_t (*attention_backward)(const attention_backward_args *args, stream *s);
+    err_t (*attention_past)(const attention_past_args *args, stream *s);
+    bool (*holds)(void);
+} cpu_pairs;
+extern const cpu_pairs cpu_pairs_portable;
+
 #if defined(__x86_64__)
-extern const ops cpu_ops_avx2;
-extern const ops cpu_ops_avx512;
+extern const ops cpu_ops_avx2, cpu_ops_avx512;
+extern const cpu_pairs cpu_pairs_avx2, cpu_pairs_avx512, cpu_pairs_avx512bf16;
 #elif defined(__aarch64__)
 extern const ops cpu_ops_neon;
+extern const cpu_pairs cpu_pairs_neon;
 #endif
 
 #endif

@@ -19,6 +19,7 @@ typedef struct cpu_device {
     device head;
     pool *workers;
     rapl energy;  // no packages: not opened yet
+    ops table;    // of the width, with the products that were asked for
 } cpu_device;
 
 // Whole cores of a container's quota (cgroup v2), or `cores` where there is none: more threads than that would be stopped in turns.
@@ -103,6 +104,7 @@ typedef struct width_row {
     vector_width width;
     const char *name;
     const ops *table;
+    const cpu_pairs *pairs;
     bool usable;
 } width_row;
 
@@ -112,39 +114,58 @@ static bool has_f16c(void) {
     unsigned a, b, c, d;
     return __get_cpuid(1, &a, &b, &c, &d) && (c >> 29 & 1);
 }
+
+// Native products of BF16 pairs: AVX512_BF16 (CPUID 7.1, EAX bit 5).
+static bool has_avx512_bf16(void) {
+    unsigned a, b, c, d;
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1);
+}
 #endif
 
 // Widest first. A width is usable where the processor and the operating system have it.
-static int widths(width_row row[3]) {
+enum { WIDTHS = 4 };
+static int widths(width_row row[WIDTHS]) {
     int n = 0;
 #if defined(__x86_64__)
     bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
                   __builtin_cpu_supports("avx512vl");
     bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
-    row[n++] = (width_row){WIDTH_AVX512, "avx512", &cpu_ops_avx512, avx512};
-    row[n++] = (width_row){WIDTH_AVX2, "avx2", &cpu_ops_avx2, avx2};
+    row[n++] = (width_row){WIDTH_AVX512BF16, "avx512bf16", &cpu_ops_avx512, &cpu_pairs_avx512bf16, avx512 && has_avx512_bf16()};
+    row[n++] = (width_row){WIDTH_AVX512, "avx512", &cpu_ops_avx512, &cpu_pairs_avx512, avx512};
+    row[n++] = (width_row){WIDTH_AVX2, "avx2", &cpu_ops_avx2, &cpu_pairs_avx2, avx2};
 #elif defined(__aarch64__)
-    row[n++] = (width_row){WIDTH_NEON, "neon", &cpu_ops_neon, true};
+    row[n++] = (width_row){WIDTH_NEON, "neon", &cpu_ops_neon, &cpu_pairs_neon, true};
 #endif
-    row[n++] = (width_row){WIDTH_PORTABLE, "portable", &cpu_ops_portable, true};
+    row[n++] = (width_row){WIDTH_PORTABLE, "portable", &cpu_ops_portable, &cpu_pairs_portable, true};
     return n;
 }
 
-static err_t choose_width(vector_width wanted, width_row *chosen) {
-    width_row row[3];
+// A processor whose products of pairs are not the written-down ones is asked for the next width. For products of FP32, avx512bf16 is avx512.
+static err_t choose_width(vector_width wanted, products products, width_row *chosen) {
+    width_row row[WIDTHS];
     int n = widths(row);
     for (int i = 0; i < n; i++) {
         if (!row[i].usable || (wanted != WIDTH_AUTO && wanted != row[i].width)) continue;
+        if (products == PRODUCTS_BF16_PAIRS && !row[i].pairs->holds()) continue;
+        if (products == PRODUCTS_FP32 && row[i].width == WIDTH_AVX512BF16 && wanted == WIDTH_AUTO) continue;
         *chosen = row[i];
         return ERR_OK;
     }
     return err_set(ERR_UNAVAILABLE, "cpu: this processor lacks the vector width that [device] simd asks for; set simd = auto (same bits)");
 }
 
+bool cpu_has_native_pairs(void) {
+    width_row row[WIDTHS];
+    int n = widths(row);
+    for (int i = 0; i < n; i++)
+        if (row[i].width == WIDTH_AVX512BF16) return row[i].usable && row[i].pairs->holds();
+    return false;
+}
+
 err_t cpu_device_open(device **out, const device_options *o) {
     *out = NULL;
     width_row width = {0};
-    TRY(choose_width(o->width, &width));
+    TRY(choose_width(o->width, o->products, &width));
     cpu_device *c = calloc(1, sizeof *c);
     if (!c) return err_set(ERR_INTERNAL, "no memory for a device");
     int threads = o->threads > 0 ? o->threads : usable_cores();
@@ -153,7 +174,12 @@ err_t cpu_device_open(device **out, const device_options *o) {
         free(c);
         return err_pass(__FILE__, __LINE__, __func__, rc);
     }
-    c->head = (device){.backend = &cpu_backend, .ops = width.table, .info = {.kind = DEVICE_CPU, .threads = threads}};
+    c->table = *width.table;
+    if (o->products == PRODUCTS_BF16_PAIRS) {
+        c->table.matmul = width.pairs->matmul, c->table.attention_forward = width.pairs->attention_forward;
+        c->table.attention_backward = width.pairs->attention_backward, c->table.attention_past = width.pairs->attention_past;
+    }
+    c->head = (device){.backend = &cpu_backend, .ops = &c->table, .info = {.kind = DEVICE_CPU, .threads = threads}};
     snprintf(c->head.info.name, sizeof c->head.info.name, "cpu %s x%d thread%s", width.name, threads, threads == 1 ? "" : "s");
     *out = &c->head;
     return ERR_OK;

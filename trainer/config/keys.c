@@ -35,7 +35,7 @@
 
 // Words are in the order of the enums that they stand for.
 _Static_assert(DEVICE_AUTO == 0 && DEVICE_CPU == 1 && DEVICE_CUDA == 2, "[device] backend");
-_Static_assert(WIDTH_AUTO == 0 && WIDTH_AVX512 == 1 && WIDTH_AVX2 == 2 && WIDTH_NEON == 3 && WIDTH_PORTABLE == 4, "[device] simd");
+_Static_assert(WIDTH_AUTO == 0 && WIDTH_AVX512BF16 == 1 && WIDTH_AVX512 == 2 && WIDTH_AVX2 == 3 && WIDTH_NEON == 4 && WIDTH_PORTABLE == 5, "[device] simd");
 _Static_assert(FORMAT_AUTO == 0 && FORMAT_LOCKSTEP == 1 && FORMAT_LLMC == 2 && FORMAT_RAW16 == 3 && FORMAT_RAW32 == 4 && FORMAT_MEGATRON == 5 && FORMAT_IDX == 6, "[data] format");
 _Static_assert(FP32 == 0 && BF16 == 1 && FP16 == 2, "[precision] compute");
 _Static_assert(OPTIMIZER_ADAMW == 0 && OPTIMIZER_SGD == 1, "[optimizer] type");
@@ -61,7 +61,7 @@ static const setting first_keys[] = {
          "processes on this node; 0 = one for each GPU, or one, or what [cluster] nodes says; does not change the result"),
     INT(device, threads, LOCAL, "0", 0, 1024, "num_threads cores",
          "of each rank; 0 = a fair share of the cores that this process may use; does not change the result"),
-    WORD(device, simd, LOCAL, "auto", "auto avx512 avx2 neon portable", "vector",
+    WORD(device, simd, LOCAL, "auto", "auto avx512bf16 avx512 avx2 neon portable", "vector",
          "the CPU's vector width; does not change the result"),
     BOOL(device, graph, LOCAL, "yes", "cuda_graph", "on a GPU: record a micro-batch, or a stage's part of it, and queue it as one; does not change the result"),
     BOOL(device, check, LOCAL, "no", "launch_blocking", "on a GPU: wait after every kernel, so that a failure names the very one; slow"),

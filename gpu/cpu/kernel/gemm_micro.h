@@ -1,7 +1,8 @@
 // gpu/cpu/kernel/gemm_micro.h: the inner loop of the matrix product: a tile of outputs that lives in registers while k runs.
 //
 // Every output has one accumulator, and step k does acc[r][c] = fma(s[k][r], v[k][c], acc[r][c]): the chain that the specification in
-// matmul.c asks for, whatever the tile's shape. So the shape is free, and each vector width has the one that suits it:
+// matmul.c asks for, whatever the tile's shape. (With products = bf16-pairs a step is product_step, of cells: products.h.) So the shape is free, and
+// each vector width has the one that suits it:
 //
 //               tile (rows x columns)   registers of 32 or 16                       loads : FMAs per k
 //     AVX-512   8 x 48                  24 sums + 3 of v + 1 broadcast  of 32       11 : 24
@@ -17,9 +18,7 @@
 #ifndef GPU_CPU_KERNEL_GEMM_MICRO_H
 #define GPU_CPU_KERNEL_GEMM_MICRO_H
 
-#include "gpu/cpu/kernel/vec.h"
-
-#include <stdbool.h>
+#include "gpu/cpu/kernel/cells.h"
 
 #if defined(__AVX512F__)
 enum { MR = 8, NV = 3 };
@@ -55,20 +54,28 @@ typedef struct destination {
     int64_t ldc, ld_sums, ld_base;
 } destination;
 
-// A copy of rows of v into panels: line by line, `width` lines a row.
+// A copy of rows of v into panels, as cells: line by line, `width` lines for each row of cells.
 typedef struct transfer {
-    const float *from;  // the current row
+    const void *from;  // of type `type`
+    dtype type;
+    int64_t at;         // the first element of the current row
     float *to;          // ... its place in the first panel
-    int64_t stride;     // from row to row, in floats
-    int64_t line_step;  // from line to line in the panels, in floats
-    int64_t line, width;
+    int64_t stride;     // from row to row, in elements
+    int64_t line_step;  // from line to line in the panels, in cells
+    int64_t line, width, row;
     int64_t turn, lines;  // while turn < 0 it waits for the prefetch
 } transfer;
 
-VEC void transfer_line(transfer *t) {
+BODY void transfer_typed(dtype type, transfer *t) {
+    int64_t at = t->at + t->line * VL;
+    vf_store(t->to + (cell_place(t->row) - t->row) * NR + t->line * t->line_step, cells_across(type, t->from, at, at + t->stride));
+}
+
+BODY void transfer_line(transfer *t) {
     if ((uint64_t)t->turn++ >= (uint64_t)t->lines) return;
-    vf_store(t->to + t->line * t->line_step, vf_load(t->from + t->line * VL));
-    if (++t->line == t->width) t->line = 0, t->from += t->stride, t->to += NR;
+    if (PAIRED && t->type == BF16) transfer_typed(BF16, t);
+    else transfer_typed(FP32, t);
+    if (++t->line == t->width) t->line = 0, t->row++, t->at += CELL_K * t->stride, t->to += NR;
 }
 
 typedef struct lookahead {
@@ -78,10 +85,10 @@ typedef struct lookahead {
     transfer copy;
 } lookahead;
 
-// products (rows, 16 * vecs) = sum over k < kc of s[k][r] * v[k][j], then as `to` says. s is packed [kc][MR], v [kc][NR].
-typedef void (*micro_kernel)(int64_t kc, const float *s, const float *v, const destination *to, lookahead *ahead);
+// products (rows, 16 * vecs) = sum over cells c < n of s[c][r] * v[c][j], then as `to` says. s is packed [n][MR], v [n][NR].
+typedef void (*micro_kernel)(int64_t n, const float *s, const float *v, const destination *to, lookahead *ahead);
 
-VEC void micro_step(int rows, int vecs, vf acc[MR][NV], const float *s, const float *v) {
+VEC void micro_step(int rows, int vecs, product_state *p, vf acc[MR][NV], const float *s, const float *v) {
     vf b[NV];
 #pragma GCC unroll 4
     for (int j = 0; j < vecs; j++) b[j] = vf_load(v + j * VL);
@@ -89,7 +96,7 @@ VEC void micro_step(int rows, int vecs, vf acc[MR][NV], const float *s, const fl
     for (int r = 0; r < rows; r++) {
         vf a = vf_set1(s[r]);
 #pragma GCC unroll 4
-        for (int j = 0; j < vecs; j++) acc[r][j] = vf_fma(a, b[j], acc[r][j]);
+        for (int j = 0; j < vecs; j++) acc[r][j] = product_step(p, a, b[j], acc[r][j]);
     }
 }
 
@@ -106,24 +113,46 @@ VEC void micro_store(int rows, int vecs, vf acc[MR][NV], const destination *to, 
     }
 }
 
-VEC void micro_body(int rows, int vecs, int64_t kc, const float *s, const float *v, const destination *to, lookahead *ahead) {
+#if defined(PAIRS) && !defined(__AVX2__)
+// The same chains as they are specified.
+static void micro_again(int rows, int vecs, vf acc[MR][NV], int64_t n, const float *s, const float *v) {
+    for (int r = 0; r < rows; r++)
+        for (int j = 0; j < vecs; j++) {
+            acc[r][j] = vf_zero();
+            for (int64_t c = 0; c < n; c++) acc[r][j] = product_exact(vf_set1(s[c * MR + r]), vf_load(v + c * NR + j * VL), acc[r][j]);
+        }
+}
+#else
+VEC void micro_again(int rows, int vecs, vf acc[MR][NV], int64_t n, const float *s, const float *v) {
+    (void)rows, (void)vecs, (void)acc, (void)n, (void)s, (void)v;
+}
+#endif
+
+VEC void micro_body(int rows, int vecs, int64_t n, const float *s, const float *v, const destination *to, lookahead *ahead) {
     vf acc[MR][NV];
     lookahead a = *ahead;
+    const float *first_s = s, *first_v = v;
 #pragma GCC unroll 16
     for (int r = 0; r < rows; r++)
 #pragma GCC unroll 4
         for (int j = 0; j < vecs; j++) acc[r][j] = vf_zero();
-    int64_t k = 0;
-    for (; k + 8 <= kc; k += 8, s += 8 * MR, v += 8 * NR, a.near += 64) {
+    product_state p = product_begin();
+    int64_t c = 0;
+    for (; c + 8 <= n; c += 8, s += 8 * MR, v += 8 * NR, a.near += 64) {
         __builtin_prefetch(a.near);
         __builtin_prefetch(walk_on(&a.far), 0, 2);
         __builtin_prefetch(walk_on(&a.out), 1);
         __builtin_prefetch(walk_on(&a.pre), 1);
         transfer_line(&a.copy);
         UNROLL_K
-        for (int i = 0; i < 8; i++) micro_step(rows, vecs, acc, s + i * MR, v + i * NR);
+        for (int i = 0; i < 8; i++) micro_step(rows, vecs, &p, acc, s + i * MR, v + i * NR);
     }
-    for (; k < kc; k++, s += MR, v += NR) micro_step(rows, vecs, acc, s, v);
+    for (; c < n; c++, s += MR, v += NR) micro_step(rows, vecs, &p, acc, s, v);
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 4
+        for (int j = 0; j < vecs; j++) product_hold(&acc[r][j]);
+    if (product_end(&p)) micro_again(rows, vecs, acc, n, first_s, first_v);
     ahead->near = a.near, ahead->far = a.far, ahead->copy = a.copy;
     if (to->sums && to->base) micro_store(rows, vecs, acc, to, true, true);
     else if (to->sums) micro_store(rows, vecs, acc, to, true, false);
@@ -132,8 +161,8 @@ VEC void micro_body(int rows, int vecs, int64_t kc, const float *s, const float 
 }
 
 #define MICRO(r, w) \
-    static void micro_##r##x##w(int64_t kc, const float *s, const float *v, const destination *to, lookahead *ahead) { \
-        micro_body(r, w, kc, s, v, to, ahead); \
+    static void micro_##r##x##w(int64_t n, const float *s, const float *v, const destination *to, lookahead *ahead) { \
+        micro_body(r, w, n, s, v, to, ahead); \
     }
 #if defined(__AVX512F__)
 #define MICRO_ROWS(r) MICRO(r, 1) MICRO(r, 2) MICRO(r, 3)

@@ -31,6 +31,9 @@
 //
 // What comes next is prefetched meanwhile.
 //
+// With products = bf16-pairs a block's chain is one of pairs (products.h), which begins anew in each block and each slice; KC is even, so that no block
+// cuts a pair. A panel then has product_cells(kc) cells for kc of k. The rest is as above.
+//
 // Slices of k cost little: as many as fit into KC steps are packed together, and a register tile adds theirs while they are in L1; only the
 // sums of such groups go through a thread's scratch, and most are added where the inner loop stores its products anyway. Matrices whose columns are
 // cut elsewhere are packed and written slice by slice.
@@ -47,7 +50,7 @@ enum {
     NC = 192,           // columns of v that are used from L2 together: a multiple of every NR
     MC = 256,           // rows of a large tile, about
     LONG = 1280,        // the long side of a tile whose other operand is packed on the fly
-    SHARED = 4 << 20,   // floats of an operand that is packed as a whole
+    SHARED = 4 << 20,   // cells of an operand that is packed as a whole
     STRIP = 48,         // columns of v that a thread alone packs at a time, a multiple of every NR
     LEAD = 96,          // lines that the prefetch is ahead of the copy
     ITEMS = 24,         // tiles to aim at, so that threads end together
@@ -83,6 +86,12 @@ enum { ADD_RESIDUAL = 1 << 8 };  // of gemm.epilogue, beside those of gpu/ops.h
 
 static inline int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t round_up(int64_t x, int64_t unit) { return (x + unit - 1) / unit * unit; }
+
+// Cells of `length` of k that begin where a block does: each slice has its own.
+static inline int64_t cells(const gemm *g, int64_t length) {
+    if (!g->k_slice) return product_cells(length);
+    return length / g->k_slice * product_cells(g->k_slice) + product_cells(length % g->k_slice);
+}
 
 // Where row m, column n of d and pre is.
 static inline int64_t element(const gemm *g, int64_t m, int64_t n) {
@@ -152,12 +161,12 @@ typedef struct place {
     const gemm *g;
     float *sums;  // element (m, n) of the unfinished sums is sums[(m - m0) * ld + n - n0]
     int64_t ld, m0, n0;
-    int64_t kc;
+    int64_t kc, cells;  // ... and what it takes in a panel
     bool first, last;
     // Where k is cut: a block is of `slices` whole ones, of kc each, whose panels are so far apart, or of a part of one, which it begins and ends, or
     // not. It ends with slice `number`, or, if it has several, group `number`.
     int64_t slices, apart_s, apart_v, number, sums_step;
-    int64_t panel_v;  // k from one panel of v to the next: kc, or those of all slices
+    int64_t panel_v;  // cells from one panel of v to the next: those of kc, or of all slices
     bool begins, ends;
 } place;
 
@@ -203,15 +212,15 @@ typedef struct addends {
 
 static void add_next(addends *a, const float *x, int64_t ld) { a->x[a->count] = x, a->ld[a->count++] = ld; }
 
-// c (=) products of kc steps, plus the addends. The inner loop adds two of them as it stores; more are rare.
-static void multiply_onto(float *c, int64_t ldc, const addends *a, int64_t kc, const float *s, const float *v, int64_t rows, int64_t cols,
+// c (=) products of n cells, plus the addends. The inner loop adds two of them as it stores; more are rare.
+static void multiply_onto(float *c, int64_t ldc, const addends *a, int64_t n, const float *s, const float *v, int64_t rows, int64_t cols,
                           lookahead *ahead) {
     _Alignas(64) float tile[MR * NR];
     destination to = {.c = c, .ldc = ldc};
     if (a->count > 0) to.sums = a->x[0], to.ld_sums = a->ld[0];
     if (a->count > 1) to.base = a->x[1], to.ld_base = a->ld[1];
     if (a->count > 2) to.c = tile, to.ldc = NR;
-    micro[rows - 1][(cols - 1) / VL](kc, s, v, &to, ahead);
+    micro[rows - 1][(cols - 1) / VL](n, s, v, &to, ahead);
     for (int i = 2; i < a->count; i++) {
         if (i == a->count - 1) to.c = c, to.ldc = ldc;
         for (int64_t r = 0; r < rows; r++)
@@ -231,7 +240,7 @@ static void slices_but_last(const place *w, addends *a, float level[TREE][MR * N
         a->count = 0;
         for (int l = 0; l < merges; l++) add_next(a, level[l], NR);
         if (c == w->slices - 1) return;
-        multiply_onto(level[merges], NR, a, w->kc, s, v, rows, cols, ahead);
+        multiply_onto(level[merges], NR, a, w->cells, s, v, rows, cols, ahead);
     }
 }
 
@@ -252,7 +261,7 @@ static void register_tile_cut(const place *w, const float *s, const float *v, in
     if (!w->begins) add_next(&a, place, w->ld);
     for (int l = 0; w->ends && l < merges; l++) add_next(&a, kept + l * w->sums_step, w->ld);
     if (to.base) add_next(&a, to.base, to.ld_base);
-    multiply_onto(to.c, to.ldc, &a, w->kc, s + (w->slices - 1) * w->apart_s, v + (w->slices - 1) * w->apart_v, rows, cols, ahead);
+    multiply_onto(to.c, to.ldc, &a, w->cells, s + (w->slices - 1) * w->apart_s, v + (w->slices - 1) * w->apart_v, rows, cols, ahead);
     if (w->last && !to_d) finish(g, to.c, NULL, w->ld, m, n, rows, cols);
 }
 
@@ -265,11 +274,11 @@ static void register_tile(const place *w, const float *s, const float *v, int64_
     ahead->pre = g->pre ? lines_of(g, g->pre, m, n, cols) : ahead->out;
     if (w->last ? writes_d(g, n, cols) : cols % VL == 0) {
         destination to = destination_of(w, sums, m, n);
-        run(w->kc, s, v, &to, ahead);
+        run(w->cells, s, v, &to, ahead);
         return;
     }
     _Alignas(64) float tile[MR * NR];
-    run(w->kc, s, v, &(destination){.c = tile, .ldc = NR}, ahead);
+    run(w->cells, s, v, &(destination){.c = tile, .ldc = NR}, ahead);
     if (!w->last) keep(sums, w->ld, tile, !w->first, rows, cols);
     else finish(g, tile, w->first ? NULL : sums, w->ld, m, n, rows, cols);
 }
@@ -330,12 +339,12 @@ static coming asked_for(const gemm *g, int64_t item, int64_t k) {
 // is prefetched and copied.
 static void block(const place *w, const float *s, const float *v, int64_t m, int64_t n, int64_t rows, int64_t cols, coming *next) {
     lookahead ahead = {.far = next->way, .copy = next->copy};
-    for (int64_t i = 0; i < rows; i += MR, s += MR * w->kc) {
-        ahead.near = (const char *)(s + MR * w->kc);
+    for (int64_t i = 0; i < rows; i += MR, s += MR * w->cells) {
+        ahead.near = (const char *)(s + MR * w->cells);
         for (int64_t j = 0; j < cols; j += NR) {
             if (w->g->k_slice) register_tile_cut(w, s, v + j * w->panel_v, m + i, n + j, min64(MR, rows - i), min64(NR, cols - j), &ahead);
             else register_tile(w, s, v + j * w->panel_v, m + i, n + j, min64(MR, rows - i), min64(NR, cols - j), &ahead);
-            next->lines -= w->slices * (w->kc / 8);
+            next->lines -= w->slices * (w->cells / 8);
             if (next->lines > 0) continue;
             if (next->then_lines) ahead.far = next->then, next->lines = next->then_lines, next->then_lines = 0;
             else ahead.far.stride = 0, ahead.far.width = 64;  // all is prefetched
@@ -359,7 +368,8 @@ static int64_t at_block(place *w, int64_t k, int64_t end) {
     w->first = k == 0;
     w->last = k + length == g->k;
     w->slices = g->k_slice && length > g->k_slice ? length / g->k_slice : 1;
-    w->kc = w->panel_v = length / w->slices;
+    w->kc = length / w->slices;
+    w->cells = w->panel_v = product_cells(w->kc);
     if (g->k_slice) {
         w->begins = k % g->k_slice == 0;
         w->ends = (k + length) % g->k_slice == 0;
@@ -384,12 +394,12 @@ static void tile_together(const gemm *g, int64_t item, float *local, int64_t row
         end = at_block(&w, k, g->k1);
         coming next = asked_for(g, item, k);
         const float *s = local, *v = local + g->local_s;
-        w.apart_s = w.kc * round_up(g->packed_s ? g->m : rows, MR), w.apart_v = w.kc * round_up(g->packed_v ? g->n : cols, NR);
-        if (g->packed_s) s = g->packed_s + (k - g->k0) * round_up(g->m, MR) + m0 * w.kc;
+        w.apart_s = w.cells * round_up(g->packed_s ? g->m : rows, MR), w.apart_v = w.cells * round_up(g->packed_v ? g->n : cols, NR);
+        if (g->packed_s) s = g->packed_s + cells(g, k - g->k0) * round_up(g->m, MR) + m0 * w.cells;
         else pack_slices(&w, local, true, m0, rows, k);
-        if (g->packed_v) v = g->packed_v + (k - g->k0) * round_up(g->n, NR) + n0 * w.kc;
+        if (g->packed_v) v = g->packed_v + cells(g, k - g->k0) * round_up(g->n, NR) + n0 * w.cells;
         else pack_slices(&w, local + g->local_s, false, n0, cols, k);
-        for (int64_t j = 0; j < cols; j += NC) block(&w, s, v + j * w.kc, m0, n0 + j, rows, min64(NC, cols - j), &next);
+        for (int64_t j = 0; j < cols; j += NC) block(&w, s, v + j * w.cells, m0, n0 + j, rows, min64(NC, cols - j), &next);
     }
 }
 
@@ -397,13 +407,15 @@ static void tile_together(const gemm *g, int64_t item, float *local, int64_t row
 
 // The copy of columns n .. n+cols-1 of v, k .. k+kc-1, to `packed`.
 static transfer transfer_of(const gemm *g, int64_t n, int64_t cols, int64_t k, int64_t kc, float *packed) {
-    return (transfer){.from = (const float *)g->v.data + operand_at(&g->v, n, k),
+    return (transfer){.from = g->v.data,
+                      .type = g->v.type,
+                      .at = operand_at(&g->v, n, k),
                       .to = packed,
                       .stride = g->v.stride,
-                      .line_step = (int64_t)NR == STRIP ? VL : NR * kc,
+                      .line_step = (int64_t)NR == STRIP ? VL : NR * product_cells(kc),
                       .width = cols / VL,
                       .turn = -LEAD,
-                      .lines = cols / VL * kc};
+                      .lines = cols / VL * product_cells(kc)};
 }
 
 // While the strip at column j of block k is multiplied, the next strip is prefetched and copied to `packed`, and a
@@ -436,8 +448,8 @@ static void tile_alone(const gemm *g, int64_t item, float *local, int64_t rows, 
     if (g->copies) pack_v(v[0], &g->v, n0, min64(STRIP, cols), 0, block_length(g, 0, g->k));
     for (int64_t k = 0, end; k < g->k; k = end) {
         end = at_block(&w, k, g->k);
-        w.apart_s = w.kc * round_up(rows, MR), w.apart_v = w.kc * (g->copies ? NR : STRIP);
-        if (g->copies) w.panel_v = end - k;  // slices of k follow one another in v, and so they do in a copied panel
+        w.apart_s = w.cells * round_up(rows, MR), w.apart_v = w.cells * (g->copies ? NR : STRIP);
+        if (g->copies) w.panel_v = product_cells(end - k);  // slices of k follow one another in v, and so they do in a copied panel
         pack_slices(&w, s, true, m0, rows, k);
         for (int64_t j = 0; j < cols; j += STRIP, turn ^= g->copies) {
             if (!g->copies) pack_slices(&w, v[turn], false, n0 + j, min64(STRIP, cols - j), k);
@@ -482,7 +494,7 @@ static void pack_part(const gemm *g, float *packed, bool is_s, int64_t k0, int64
     const operand *o = is_s ? &g->s : &g->v;
     int64_t unit = is_s ? PACK_S : PACK_V, width = is_s ? MR : NR, groups = pack_groups(is_s, o->count), kc;
     int64_t block = block_at(g, k0, k1, item / groups, &kc), first = item % groups * unit;
-    float *dst = packed + block * round_up(o->count, width) + first * kc;
+    float *dst = packed + cells(g, block) * round_up(o->count, width) + first * product_cells(kc);
     (is_s ? pack_s : pack_v)(dst, o, first, min64(unit, o->count - first), k0 + block, kc);
 }
 
@@ -551,7 +563,8 @@ static int64_t gcd(int64_t a, int64_t b) { return b ? gcd(b, a % b) : a; }
 static bool plan_alone(gemm *g) {
     double best = 0.08;
     int64_t rows = 0, cols = 0, threads = pool_threads(g->workers);
-    g->copies = g->v.type == FP32 && !g->v.along_k && g->n % VL == 0 && (!g->v.slice || (g->v.slice % STRIP == 0 && (int64_t)NR == STRIP));
+    const bool typed = PAIRED ? (g->k_slice ? g->k_slice : g->k) % 2 == 0 : g->v.type == FP32;  // no pair lacks its second
+    g->copies = typed && !g->v.along_k && g->n % VL == 0 && (!g->v.slice || (g->v.slice % STRIP == 0 && (int64_t)NR == STRIP));
     if (g->m > (g->copies ? LONG : MC) || (!g->k_slice && g->k > KC && !holds_sums(g))) return false;
     for (int64_t most = MC; most <= MC / 4 * 5; most += MC / 4) {
         int64_t r = even(g->m, most, MR), groups = (g->m + r - 1) / r;
@@ -609,15 +622,16 @@ static void plan_slices(gemm *g) {
 
 // Memory of the plan: what all threads share, and each thread's own.
 static err_t plan_memory(gemm *g, bool share_s, bool share_v) {
-    int64_t k = min64(g->k_step, g->k);
+    int64_t k = cells(g, min64(g->k_step, g->k));
+    const int64_t most = g->k_slice && g->k_slice < KC ? g->group * product_cells(g->k_slice) : product_cells(KC);  // of a block
     int64_t keeps = g->k_slice ? g->kept : g->k > KC && !holds_sums(g);
     bool ahead = share_s && !share_v && g->k_step < g->k;
     size_t s = share_s ? (size_t)(round_up(g->m, MR) * k) : 0, next = ahead ? s : 0, v = share_v ? (size_t)(round_up(g->n, NR) * k) : 0;
     size_t sums = g->k_step < g->k ? (size_t)(keeps * g->m * round_up(g->n, NR)) : 0;
     s = (s + 15) & ~(size_t)15, next = (next + 15) & ~(size_t)15, v = (v + 15) & ~(size_t)15;
     float *shared = pool_shared(g->workers, (s + next + v + sums + 1024) * sizeof *shared);  // read-ahead may look beyond
-    g->local_s = share_s ? 0 : (size_t)(g->tile_m * KC);
-    g->local_v = share_v ? 0 : (size_t)((g->alone ? 2 * STRIP : g->tile_n) * KC);
+    g->local_s = share_s ? 0 : (size_t)(g->tile_m * most);
+    g->local_v = share_v ? 0 : (size_t)((g->alone ? 2 * STRIP : g->tile_n) * most);
     g->local_sums = sums ? 0 : (size_t)(keeps * g->tile_m * g->tile_n);
     size_t local = (g->local_s + g->local_v + g->local_sums) * sizeof *shared;
     bool ok = shared != NULL;
@@ -632,9 +646,10 @@ static err_t plan_memory(gemm *g, bool share_s, bool share_v) {
     return ERR_OK;
 }
 
+err_t PLAIN_KERNEL(bias_backward)(const bias_backward_args *args, stream *s);
 static err_t bias_of_d(const matmul_args *args, stream *st) {
     if (!args->dbias) return ERR_OK;
-    return KERNEL(bias_backward)(&(bias_backward_args){.dbias = args->dbias, .dy = args->d, .fresh = args->fresh}, st);
+    return PLAIN_KERNEL(bias_backward)(&(bias_backward_args){.dbias = args->dbias, .dy = args->d, .fresh = args->fresh}, st);
 }
 
 // A matrix of a product as an operand: of three dimensions, its columns are cut.
